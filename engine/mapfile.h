@@ -1,0 +1,20 @@
+/* Read-only maps of files. The map is the weights: shared with other processes, never written.
+ * A file that shrinks while it is mapped ends the program with one line that names it and exit code 1. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include "status.h"
+
+struct mapfile {
+    const unsigned char *data; /* data[size]; NULL for an empty file */
+    size_t size;
+    char *path;
+    bool mapped; /* false: read into memory (--no-mmap) */
+};
+
+/* Opens path. no_mmap reads the file into memory instead. errors: INFER_E_IO (missing, directory,
+ * unreadable). */
+enum infer_status mapfile_open(struct mapfile *out, const char *path, bool no_mmap);
+void mapfile_close(struct mapfile *f);
+/* Locks the pages in memory (--mlock); INFER_E_MEMORY names the limit that refuses. */
+enum infer_status mapfile_lock(const struct mapfile *f);

@@ -1,0 +1,103 @@
+#include "mem.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A block is [64-byte header: its size][n bytes]; the header keeps the payload 64-byte aligned. */
+enum { MEM_HEADER = 64, ARENA_CHUNK = 64 << 10 };
+
+static atomic_uint_fast64_t n_alloc;
+static atomic_uint_fast64_t fail_at; /* value of n_alloc whose allocation fails; 0: none */
+static _Thread_local bool forbidden;
+
+static void *alloc_block(size_t n, bool zero) {
+    if (forbidden) infer_bug("%zu bytes allocated where nothing may be", n);
+    uint64_t k = atomic_fetch_add(&n_alloc, 1) + 1;
+    if (k == atomic_load(&fail_at)) return NULL;
+    size_t total;
+    if (!size_add(n, MEM_HEADER, &total) || !size_align(total, 64, &total)) return NULL;
+    char *block = aligned_alloc(64, total);
+    if (!block) return NULL;
+    *(size_t *)block = n;
+    if (zero) memset(block + MEM_HEADER, 0, n);
+    return block + MEM_HEADER;
+}
+
+void *mem_alloc(size_t n) { return alloc_block(n, true); }
+
+void *mem_realloc(void *p, size_t n) {
+    void *q = alloc_block(n, false);
+    if (!q || !p) return q;
+    size_t old = *(size_t *)((char *)p - MEM_HEADER);
+    memcpy(q, p, old < n ? old : n);
+    mem_free(p);
+    return q;
+}
+
+void mem_free(void *p) {
+    if (p) free((char *)p - MEM_HEADER);
+}
+
+enum infer_status mem_new(void *out_pointer, size_t n, const char *what) {
+    void *p = mem_alloc(n);
+    memcpy(out_pointer, &p, sizeof p);
+    if (!p) return err_set(INFER_E_MEMORY, "out of memory: %zu bytes for %s", n, what);
+    return INFER_OK;
+}
+
+char *mem_strdup(const char *s) {
+    size_t n = strlen(s) + 1;
+    char *copy = mem_alloc(n);
+    if (copy) memcpy(copy, s, n);
+    return copy;
+}
+
+uint64_t mem_count(void) { return atomic_load(&n_alloc); }
+void mem_fail_at(uint64_t k) { atomic_store(&fail_at, k ? atomic_load(&n_alloc) + k : 0); }
+void mem_forbid(bool on) { forbidden = on; }
+
+struct arena_chunk {
+    struct arena_chunk *next;
+    size_t size, used;
+    _Alignas(64) char data[];
+};
+
+void *arena_alloc(struct arena *a, size_t n) {
+    size_t align = n >= 64 ? 64 : 16, start = 0, end;
+    if (a->chunk) {
+        start = (a->chunk->used + align - 1) & ~(align - 1);
+        if (size_add(start, n, &end) && end <= a->chunk->size) {
+            a->chunk->used = end;
+            a->used += n;
+            return a->chunk->data + start;
+        }
+    }
+    size_t size = n > ARENA_CHUNK ? n : ARENA_CHUNK, total;
+    if (!size_add(size, sizeof(struct arena_chunk), &total)) return NULL;
+    struct arena_chunk *c = mem_alloc(total);
+    if (!c) return NULL;
+    c->size = size;
+    c->used = n;
+    c->next = a->chunk;
+    a->chunk = c;
+    a->used += n;
+    a->total += total;
+    return c->data;
+}
+
+char *arena_strndup(struct arena *a, const char *s, size_t n) {
+    char *copy = n == SIZE_MAX ? NULL : arena_alloc(a, n + 1);
+    if (copy) memcpy(copy, s, n);
+    return copy;
+}
+
+void arena_free(struct arena *a) {
+    struct arena_chunk *c = a->chunk;
+    while (c) {
+        struct arena_chunk *next = c->next;
+        mem_free(c);
+        c = next;
+    }
+    *a = (struct arena){0};
+}

@@ -1,0 +1,162 @@
+/* Element types of weights: ids, sizes, block structs, scalar encode and decode.
+ *
+ * One row per type in quant.def, one engine/quant_<name>.c per format (layout drawing, scalar encode and
+ * decode). A row of a matrix is K elements, K a multiple of the block; blocks follow each other without gaps.
+ * Halves are plain uint16_t so that C and CUDA share the structs. Read by C and C++ (no variable lengths, no
+ * designators). source: the GGUF specification and the ggml block formats it names. */
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include "status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#else
+#include <assert.h>
+#endif
+
+enum quant_type {
+#define QUANT(id, gguf, name, elems, bytes) QUANT_##id,
+#include "quant.def"
+#undef QUANT
+    QUANT_COUNT
+};
+
+enum {
+#define QUANT(id, gguf, name, elems, bytes) QUANT_##id##_ELEMS = elems, QUANT_##id##_BYTES = bytes,
+#include "quant.def"
+#undef QUANT
+};
+
+struct quant_info {
+    enum quant_type type;
+    uint32_t gguf;    /* number in GGUF files */
+    const char *name; /* lower case, as --type takes it */
+    uint32_t elems;   /* elements per block */
+    uint32_t bytes;   /* bytes per block */
+    /* y[n] = decode(blocks); n a multiple of elems */
+    void (*decode)(float *y, const void *blocks, size_t n);
+    /* blocks = encode(x[n]); n a multiple of elems; importance[n] weighs the squared error, NULL: all equal
+     */
+    void (*encode)(void *blocks, const float *x, size_t n, const float *importance);
+};
+
+/* One row per type; aborts for a value outside the enum. */
+const struct quant_info *quant_info(enum quant_type type);
+/* Row by GGUF number or by name; NULL when unknown. */
+const struct quant_info *quant_by_gguf(uint32_t gguf);
+const struct quant_info *quant_by_name(const char *name);
+/* Bytes of a row of n elements; n must be a multiple of the block. */
+static inline size_t quant_row_bytes(const struct quant_info *q, size_t n) { return n / q->elems * q->bytes; }
+
+/* ---- block structs: layouts are drawn in quant_<name>.c ---- */
+struct block_q8_0 {
+    uint16_t d;
+    int8_t q[32];
+};
+struct block_q4_0 {
+    uint16_t d;
+    uint8_t q[16];
+};
+struct block_q4_1 {
+    uint16_t d, m;
+    uint8_t q[16];
+};
+struct block_q5_0 {
+    uint16_t d;
+    uint8_t h[4];
+    uint8_t q[16];
+};
+struct block_q5_1 {
+    uint16_t d, m;
+    uint8_t h[4];
+    uint8_t q[16];
+};
+struct block_q2_k {
+    uint8_t sc[16];
+    uint8_t q[64];
+    uint16_t d, dmin;
+};
+struct block_q3_k {
+    uint8_t h[32];
+    uint8_t q[64];
+    uint8_t sc[12];
+    uint16_t d;
+};
+struct block_q4_k {
+    uint16_t d, dmin;
+    uint8_t sc[12];
+    uint8_t q[128];
+};
+struct block_q5_k {
+    uint16_t d, dmin;
+    uint8_t sc[12];
+    uint8_t h[32];
+    uint8_t q[128];
+};
+struct block_q6_k {
+    uint8_t ql[128];
+    uint8_t qh[64];
+    int8_t sc[16];
+    uint16_t d;
+};
+struct block_iq4_nl {
+    uint16_t d;
+    uint8_t q[16];
+};
+
+static_assert(sizeof(struct block_q8_0) == QUANT_Q8_0_BYTES, "q8_0");
+static_assert(sizeof(struct block_q4_0) == QUANT_Q4_0_BYTES, "q4_0");
+static_assert(sizeof(struct block_q4_1) == QUANT_Q4_1_BYTES, "q4_1");
+static_assert(sizeof(struct block_q5_0) == QUANT_Q5_0_BYTES, "q5_0");
+static_assert(sizeof(struct block_q5_1) == QUANT_Q5_1_BYTES, "q5_1");
+static_assert(sizeof(struct block_q2_k) == QUANT_Q2_K_BYTES, "q2_k");
+static_assert(sizeof(struct block_q3_k) == QUANT_Q3_K_BYTES, "q3_k");
+static_assert(sizeof(struct block_q4_k) == QUANT_Q4_K_BYTES, "q4_k");
+static_assert(sizeof(struct block_q5_k) == QUANT_Q5_K_BYTES, "q5_k");
+static_assert(sizeof(struct block_q6_k) == QUANT_Q6_K_BYTES, "q6_k");
+static_assert(sizeof(struct block_iq4_nl) == QUANT_IQ4_NL_BYTES, "iq4_nl");
+
+/* The 16 levels of IQ4_NL. */
+extern const int8_t quant_iq4_nl_levels[16];
+
+/* ---- halves ---- */
+static inline float quant_bits_to_f32(uint32_t u) {
+    float f;
+    memcpy(&f, &u, 4);
+    return f;
+}
+static inline uint32_t quant_f32_to_bits(float f) {
+    uint32_t u;
+    memcpy(&u, &f, 4);
+    return u;
+}
+/* IEEE binary16 to float, exact (subnormals, infinities, NaN kept). */
+static inline float f16_to_f32(uint16_t h) {
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16, exp = (h >> 10) & 31, man = h & 0x3ff;
+    if (exp == 31) return quant_bits_to_f32(sign | 0x7f800000 | man << 13);
+    if (exp) return quant_bits_to_f32(sign | (exp + 112) << 23 | man << 13);
+    return quant_bits_to_f32(sign | quant_f32_to_bits((float)man * 0x1p-24f));
+}
+/* float to binary16, round to nearest even; overflow to infinity. */
+static inline uint16_t f32_to_f16(float f) {
+    uint32_t u = quant_f32_to_bits(f), sign = u >> 16 & 0x8000, a = u & 0x7fffffff;
+    if (a > 0x7f800000) return (uint16_t)(sign | 0x7e00);
+    if (a >= 0x47800000) return (uint16_t)(sign | 0x7c00);
+    if (a < 0x38800000) { /* subnormal half: let the float adder round at bit 2^-24 */
+        float r = quant_bits_to_f32(a) + 0.5f;
+        return (uint16_t)(sign | (quant_f32_to_bits(r) - 0x3f000000));
+    }
+    return (uint16_t)(sign | ((a + 0xc8000fff + (a >> 13 & 1)) >> 13));
+}
+static inline float bf16_to_f32(uint16_t h) { return quant_bits_to_f32((uint32_t)h << 16); }
+static inline uint16_t f32_to_bf16(float f) {
+    uint32_t u = quant_f32_to_bits(f);
+    if ((u & 0x7fffffff) > 0x7f800000) return (uint16_t)(u >> 16 | 0x40);
+    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+
+#ifdef __cplusplus
+}
+#endif

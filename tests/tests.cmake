@@ -1,0 +1,21 @@
+# Tests: one executable a file, cmocka, run by ctest. libcmocka.so is copied beside them (rpath $ORIGIN), so that a
+# build folder runs on a machine without Debian's packages.
+find_library(LIB_CMOCKA NAMES cmocka REQUIRED)
+set(TEST_DIR ${CMAKE_BINARY_DIR}/tests)
+file(MAKE_DIRECTORY ${TEST_DIR})
+get_filename_component(CMOCKA_REAL ${LIB_CMOCKA} REALPATH)
+file(COPY_FILE ${CMOCKA_REAL} ${TEST_DIR}/libcmocka.so.0 ONLY_IF_DIFFERENT)
+
+# infer_test(name [source ...]): tests/<name>.c and further sources; the first argument of the program is tests/.
+function(infer_test name)
+    add_executable(${name} tests/${name}.c ${ARGN})
+    target_link_libraries(${name} PRIVATE infer_engine ${LIB_CMOCKA})
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${TEST_DIR} BUILD_WITH_INSTALL_RPATH ON
+                          INSTALL_RPATH "$ORIGIN")
+    add_test(NAME ${name} COMMAND ${name})
+    set_tests_properties(${name} PROPERTIES TIMEOUT 300
+                         ENVIRONMENT "INFER_TESTS=${CMAKE_SOURCE_DIR}/tests;INFER_BIN=$<TARGET_FILE_DIR:${name}>/..")
+    set_property(TEST ${name} PROPERTY SKIP_RETURN_CODE 77)
+endfunction()
+
+infer_test(test_base)
