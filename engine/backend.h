@@ -1,0 +1,326 @@
+/* The seam between the model and the machines.
+ *
+ * forward.c runs once per row class when an engine is made and writes the model down as a flat list of
+ * operations; a backend compiles the list and a step runs it. The list is made once, has no T in it and is
+ * run in order.
+ *
+ *     sizes    plain C, needs no device: bytes of every buffer, of re-tiled weights and of the workspace
+ *     open     takes the device and all memory
+ *     upload   weights to where they are read from (nothing to do where the map is read in place)
+ *     compile  one list per row class: routes, fused ops, graphs
+ *     run      queues one step of one class; copies what it needs of struct step; returns at once if it can
+ *     wait     the oldest queued step: its status, its tokens and logits
+ *     read     any buffer as float32, for taps and tests; kv_read and kv_write move KV pages in the order
+ * below
+ *
+ * Shapes are C arrays, last index contiguous. T: rows of the step, T_out: rows that want an output.
+ * Activations are handles (struct view: columns of a buffer); the residual stream is float32, type and layout
+ * of any other buffer are the backend's choice at compile, from the ops that read it. Read by C and C++. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+#include "quant.h"
+#include "status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- weights
+ * ----------------------------------------------------------------------------------------------- */
+
+/* One matrix: data is rows of n x k elements of type, in the map (aligned to the file's alignment, at least
+ * 8). */
+struct weight {
+    const char *name;
+    enum quant_type type;
+    int n, k;    /* W[n][k]; out = W x */
+    int n_stack; /* matrices in a row: 1, or the experts of a layer */
+    const void *data;
+    const float *bias; /* bias[n], NULL: none */
+};
+
+/* The axis on which devices would split a group: rows (output) or columns (input). */
+enum split_axis { SPLIT_NONE, SPLIT_ROWS, SPLIT_COLS };
+
+enum { WEIGHT_GROUP_MAX = 3 };
+/* Matrices that share their input (q k v; gate up). Their outputs follow each other: out[0..n), n = sum of
+ * member n. */
+struct weight_group {
+    int id; /* unique in the model, 0 .. model n_group - 1: index of a backend's private tables */
+    int n_member, n, k;
+    enum split_axis split;
+    struct weight member[WEIGHT_GROUP_MAX];
+};
+
+/* ---- buffers
+ * ----------------------------------------------------------------------------------------------- */
+
+enum buf_rows {
+    BUF_ROWS_ALL, /* one row per row of the step: at most list.max_rows */
+    BUF_ROWS_OUT, /* one per row that wants an output: at most list.max_out */
+};
+
+struct buf {
+    const char *name;
+    int width; /* elements of a row */
+    enum buf_rows rows;
+    bool residual;    /* the residual stream: always float32 */
+    int first, last;  /* ops that write it first and touch it last: its life */
+    size_t row_bytes; /* set by sizes: bytes of one row in this backend's layout */
+    size_t offset;    /* set by the plan: place in the activation arena */
+};
+
+/* Columns col .. col + width of buffer buf. buf -1: absent. */
+struct view {
+    int buf, col, width;
+};
+
+/* ---- key/value cache
+ * --------------------------------------------------------------------------------------- */
+
+enum { KV_PAGE = 64 }; /* tokens of a page */
+enum kv_type { KV_F32, KV_F16, KV_Q8_0 };
+
+/* What one layer keeps. Order inside a pool, K and V apart: K[page][n_kv_head][KV_PAGE][head_dim_k], V the
+ * same with head_dim_v. Q8_0: rows of head_dim in blocks of 32. Layers of a group share page ids. */
+struct kv_store {
+    int group, n_kv_head, head_dim_k, head_dim_v;
+};
+struct kv_group {
+    int window;    /* 0: full attention; else a row sees the last window positions, itself included */
+    int n_page;    /* pages in the pool of each layer of the group */
+    int max_pages; /* entries of one sequence's page table */
+};
+
+/* ---- operations
+ * -------------------------------------------------------------------------------------------- */
+
+enum op_kind {
+    OP_EMBED,
+    OP_NORM,
+    OP_MATMUL,
+    OP_ROPE,
+    OP_KV_PUT,
+    OP_ATTEND,
+    OP_GLU,
+    OP_ADD,
+    OP_ROWS,
+    OP_SELECT,
+    OP_KIND_COUNT
+};
+
+/* embed: out[t][i] = scale * W[id[t]][i], W [n_vocab][n_embd] of any type. id INFER_LAST (-1): the slot's
+ * last token. effects: writes all of out. */
+struct op_embed {
+    struct view out;
+    const struct weight *w;
+    float scale;
+};
+
+/* norm, over each group of dim elements of a row (dim = width: the whole row; dim = head_dim: QK-norm):
+ *   RMS:   out[i] = x[i] / sqrt(mean(x^2) + eps) * w[i % dim]
+ *   LAYER: out[i] = (x[i] - mean(x)) / sqrt(var(x) + eps) * w[i % dim] + bias[i % dim]
+ * out may be x. w, bias: [dim]; NULL: 1 and 0. source: Zhang & Sennrich 2019; Ba et al. 2016. */
+enum norm_kind { NORM_RMS, NORM_LAYER };
+struct op_norm {
+    struct view x, out;
+    enum norm_kind kind;
+    int dim;
+    float eps;
+    const float *w, *bias;
+};
+
+/* matmul: out[t][n] = sum_k W[n][k] * x[t][k] + bias[n], for each member of the group in turn.
+ * x.width = k, out.width = n; out does not overlap x. */
+struct op_matmul {
+    struct view x, out;
+    const struct weight_group *w;
+};
+
+/* rope, in place on x[t][n_head][head_dim], the first n_rot dims of each head; i < n_rot / 2,
+ * a = pos[t] * inv_freq[i] (in double on ref), c = mscale cos a, s = mscale sin a:
+ *   NEOX:        (x[i], x[i + n_rot/2])  <-  (x[i] c - x[i + n_rot/2] s, x[i + n_rot/2] c + x[i] s)
+ *   INTERLEAVED: (x[2i], x[2i+1])        <-  the same on neighbours
+ * source: Su et al. 2021; scaling is folded into inv_freq and mscale when the model is bound. */
+enum rope_kind { ROPE_NONE, ROPE_NEOX, ROPE_INTERLEAVED };
+struct rope {
+    enum rope_kind kind;
+    int n_rot;
+    float mscale;
+    const float *inv_freq; /* inv_freq[n_rot / 2] */
+};
+struct op_rope {
+    struct view x;
+    int n_head, head_dim;
+    const struct rope *rope;
+};
+
+/* kv_put: store.K[page(pos[t])][h][pos[t] % KV_PAGE] = k[t][h], V the same; converts to the store's type. */
+struct op_kv_put {
+    struct view k, v;
+    int store;
+};
+
+/* attend: for query head h, kv head g = h / (n_head / n_kv_head), p over positions of the row's sequence with
+ * p <= pos[t] and (window == 0 or p > pos[t] - window):
+ *   a[p] = scale * q[t][h] . K[p][g];  softcap > 0: a = softcap * tanh(a / softcap)
+ *   w = softmax over p (and the sink logit sinks[h] when given);  out[t][h] = sum_p w[p] V[p][g]
+ * q [t][n_head][head_dim_k], out [t][n_head][head_dim_v]. All rows' kv_put come before (the list's order).
+ * source: Vaswani et al. 2017; Ainslie et al. 2023 (GQA). */
+struct op_attend {
+    struct view q, out;
+    int store, n_head;
+    float scale, softcap;
+    int window;
+    const float *sinks;
+};
+
+/* glu: out[t][i] = act(gate[t][i]) * up[t][i]. source: Shazeer 2020. */
+enum act_kind { ACT_SILU, ACT_GELU_TANH, ACT_RELU2 };
+struct op_glu {
+    struct view gate, up, out;
+    enum act_kind act;
+};
+
+/* add: out[t][i] = a[t][i] + b[t][i]; out may be a. */
+struct op_add {
+    struct view a, b, out;
+};
+
+/* rows: out[j] = x[out_row[j]] for j < T_out; out has BUF_ROWS_OUT. */
+struct op_rows {
+    struct view x, out;
+};
+
+/* select: for each wanted output j: token[j] = argmax_i logits[j][i] (lowest i on ties) where
+ * INFER_WANT_TOKEN, and the row of logits where INFER_WANT_LOGITS. A wanted token also becomes its slot's
+ * last token. */
+struct op_select {
+    struct view logits;
+    int n_vocab;
+};
+
+struct op {
+    enum op_kind kind;
+    int layer;        /* -1 outside of the layers */
+    const char *name; /* "attn_qkv": what a tap or a profile calls it */
+    union {
+        struct op_embed embed;
+        struct op_norm norm;
+        struct op_matmul matmul;
+        struct op_rope rope;
+        struct op_kv_put kv_put;
+        struct op_attend attend;
+        struct op_glu glu;
+        struct op_add add;
+        struct op_rows rows;
+        struct op_select select;
+    };
+};
+
+/* Prompt rows, and decode rows (generated, drafted or verified): given by the request, never by T. */
+enum row_class { ROW_PROMPT, ROW_DECODE, ROW_CLASS_COUNT };
+
+struct op_list {
+    enum row_class cls;
+    struct op *op;
+    int n_op;
+    struct buf *buf;
+    int n_buf;
+    int max_rows, max_out; /* rows and outputs of the largest step of this class */
+};
+
+/* ---- a step: all that varies
+ * ------------------------------------------------------------------------------- */
+
+struct step {
+    int n_row, n_out;
+    const int32_t *id, *pos, *slot; /* [n_row]; id -1: the slot's last token */
+    const int32_t *out_row;         /* out_row[n_out], ascending */
+    const uint8_t *want;            /* want[n_out]: enum infer_want */
+    const int32_t *const *pages; /* pages[group][slot * max_pages + i]: page id of positions i*KV_PAGE .. */
+    uint64_t pages_version;      /* changes whenever any page table did */
+    const int32_t
+        *slot_last; /* slot_last[n_slot]: the host's view of last tokens; -2: the device's own counts */
+};
+
+struct step_result {
+    const int32_t *token; /* token[n_out], -1 where none was wanted */
+    const float *logits;  /* logits[n_out][n_vocab], NULL when none was wanted */
+};
+
+/* ---- the backend
+ * ------------------------------------------------------------------------------------------- */
+
+struct backend_config {
+    const struct weight_group *const
+        *group; /* group[n_group] by id: every matrix except an untied embedding */
+    int n_group;
+    const struct weight *embedding; /* may share data with the head's group (tied) */
+    int n_vocab, n_embd;
+    const struct kv_store *store; /* store[n_store] */
+    int n_store;
+    const struct kv_group *kv_group; /* kv_group[n_kv_group] */
+    int n_kv_group;
+    enum kv_type kv_type;
+    int n_slot, n_ctx;
+    struct op_list *list[ROW_CLASS_COUNT]; /* buf.offset valid from open on */
+    size_t activation_bytes;               /* of the arena that all buf.offset point into; from open on */
+    int n_thread;                          /* cpu: 0: decide */
+    const char *isa;                       /* cpu: NULL: best */
+    const char *kernels;                   /* cuda: NULL: all */
+    int sm_emulate;
+    bool no_fuse, no_graphs, blas, strict_fp32, nan_guard;
+    bool want_logits; /* some row may want logits */
+    void (*progress)(void *user, const char *what, double done, double total);
+    void *user;
+};
+
+struct backend_sizes {
+    size_t weight_bytes; /* copies of weights this backend makes; 0 where the map is read */
+    size_t kv_bytes;
+    size_t workspace_bytes; /* everything else that is not an activation */
+    size_t output_bytes;    /* tokens and logits */
+    size_t driver_bytes;    /* assumed or measured share of the driver */
+};
+
+struct backend; /* begins with: const struct backend_type *type; */
+
+struct backend_type {
+    const char *name; /* "ref", "cpu", "cuda" */
+    enum infer_status (*sizes)(const struct backend_config *c, struct backend_sizes *out);
+    enum infer_status (*open)(struct backend **out, const struct backend_config *c);
+    enum infer_status (*upload)(struct backend *b);
+    enum infer_status (*compile)(struct backend *b, enum row_class cls);
+    enum infer_status (*run)(struct backend *b, enum row_class cls, const struct step *s);
+    enum infer_status (*wait)(struct backend *b, struct step_result *out);
+    /* Rows of a view after the last step of cls, as float32: out[n_row][view.width]. A buffer whose place has
+     * been reused holds something else: plan with keep_all for taps. */
+    enum infer_status (*read)(struct backend *b, enum row_class cls, struct view v, int n_row, float *out);
+    /* Page of a store as float32, in the order K then V of struct kv_store. */
+    enum infer_status (*kv_read)(struct backend *b, int store, int page, float *k, float *v);
+    enum infer_status (*kv_write)(struct backend *b, int store, int page, const float *k, const float *v);
+    void (*cancel)(struct backend *b); /* async-signal-safe */
+    /* One line for people: device, instruction set, threads. */
+    const char *(*describe)(const struct backend *b);
+    void (*close)(struct backend *b);
+};
+
+struct backend {
+    const struct backend_type *type;
+};
+
+extern const struct backend_type backend_ref;
+extern const struct backend_type backend_cpu;
+extern const struct backend_type backend_cuda; /* present when built with INFER_CUDA */
+
+/* kv bytes of one page of one store, K and V */
+static inline size_t kv_row_bytes(enum kv_type type, int head_dim) {
+    size_t n = (size_t)head_dim;
+    return type == KV_F32 ? n * 4 : type == KV_F16 ? n * 2 : (n + 31) / 32 * QUANT_Q8_0_BYTES;
+}
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,192 @@
+/* infer: run a large language model from one file, on the GPU or the CPU.
+ *
+ *     struct infer_model *m;
+ *     struct infer_engine *e;
+ *     infer_model_open(&m, "model.bin", NULL);
+ *     infer_engine_create(&e, m, NULL);                            // plan, placement, upload: all memory is
+ * taken here int32_t ids[512]; size_t n; infer_tokenize(m, "hello", 5, INFER_TOK_ADD, ids, 512, &n); int seq;
+ *     infer_seq_open(e, &seq);
+ *     struct infer_row rows[512];                                  // the prompt: rows of class prompt, the
+ * last wants a token for (size_t i = 0; i < n; i++) rows[i] = (struct infer_row){.id = ids[i], .pos = i, .seq
+ * = seq, .want = i + 1 == n ? INFER_WANT_TOKEN : 0}; struct infer_output out; infer_step(e, rows, n, &out);
+ * // out.token[0] is the first token of the answer for (int pos = n; !infer_is_stop(m, out.token[0]); pos++)
+ * { struct infer_row row = {.id = INFER_LAST, .pos = pos, .seq = seq, .decode = true, .want =
+ * INFER_WANT_TOKEN}; infer_step(e, &row, 1, &out);
+ *     }
+ *     infer_engine_free(e);
+ *     infer_model_close(m);
+ *
+ * A model is the file: mapped, immutable, shared between threads. An engine is a model placed on a device
+ * with a plan; one thread uses it at a time, but infer_cancel may come from any thread or a signal handler. A
+ * sequence is one timeline of tokens in the engine's KV pages. Every function that returns enum infer_status
+ * leaves a message for the calling thread in infer_error() when it fails. From infer_engine_create on,
+ * nothing under infer_submit and infer_wait allocates. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct infer_model;
+struct infer_engine;
+
+/* This thread's last message, "" if none. */
+const char *infer_error(void);
+/* "0.1.0 (gcc 12.2, cuda 13.0: sm_80 sm_90a sm_120f)" */
+const char *infer_version(void);
+
+/* ---- model
+ * ------------------------------------------------------------------------------------------------- */
+
+struct infer_model_options {
+    bool no_mmap; /* read the file into memory */
+    bool mlock;   /* lock its pages */
+    bool vocab_only;
+};
+
+/* Opens, checks and binds a model file. NULL options: defaults.
+ * errors: INFER_E_IO, INFER_E_INPUT (broken file, missing or mis-shaped tensor), INFER_E_UNSUPPORTED,
+ * INFER_E_MEMORY */
+enum infer_status infer_model_open(struct infer_model **out, const char *path,
+                                   const struct infer_model_options *options);
+void infer_model_close(struct infer_model *m);
+
+struct infer_model_info {
+    const char *arch, *name, *format; /* "llama", general.name or "", "gguf v3" */
+    const char *type_name;            /* the type that most weight bytes have */
+    int n_layer, n_embd, n_head, n_kv_head, head_dim, n_ff, n_vocab, n_ctx_train;
+    uint64_t n_param; /* elements of all weight matrices */
+    uint64_t file_bytes;
+    uint64_t token_bytes; /* bytes of weights that one decoded token reads */
+    uint64_t token_flops; /* 2 x multiply-adds of the matrices for one token */
+    bool has_tokenizer;
+    const char *chat_template; /* NULL when the file has none; chat_template[chat_template_len] */
+    size_t chat_template_len;
+};
+void infer_model_info(const struct infer_model *m, struct infer_model_info *out);
+
+/* ---- text
+ * --------------------------------------------------------------------------------------------------- */
+
+enum infer_tok_flags { INFER_TOK_SPECIAL = 1, INFER_TOK_ADD = 2 };
+/* Text to ids, see tok_encode in tok.h: at most cap are written, *n_out is how many there are.
+ * marks: NULL or marks[n], non-zero where no special token may be parsed. errors: INFER_E_UNSUPPORTED (no
+ * tokenizer) */
+enum infer_status infer_tokenize(const struct infer_model *m, const char *text, const uint8_t *marks,
+                                 size_t n, unsigned flags, int32_t *ids, size_t cap, size_t *n_out);
+/* One token's bytes, not ended by 0; a view valid as long as the model. special: show control tokens too.
+ * first: the first token of a text. */
+const char *infer_piece(const struct infer_model *m, int32_t id, bool special, bool first, size_t *n_out);
+/* True when the token ends a turn. */
+bool infer_is_stop(const struct infer_model *m, int32_t id);
+int32_t infer_bos(const struct infer_model *m); /* -1: none */
+int32_t infer_eos(const struct infer_model *m);
+
+/* ---- engine
+ * ------------------------------------------------------------------------------------------------- */
+
+struct infer_engine_options {
+    const char *device;  /* "auto" (NULL), "cpu", "cuda", "ref" */
+    const char *isa;     /* NULL: best; "avx2", "avx512" */
+    const char *kv_type; /* NULL: "f16" ("f32" on ref); "f32", "f16", "q8_0" */
+    const char *kernels; /* NULL: all; "mma" */
+    int threads;         /* 0: physical cores within the affinity mask and the cgroup */
+    int ctx;   /* positions of one sequence; 0: the trained length or 8192, whichever is less; -1: most that
+                  fits */
+    int slots; /* sequences at once; 0: 1 */
+    int batch; /* prompt rows of one step; 0: 512 */
+    int decode_rows;      /* decode rows of one step; 0: slots */
+    int gpu_layers;       /* -1: auto */
+    double vram_fraction; /* 0: 0.9 */
+    uint64_t vram_limit, vram_reserve;
+    int sm_emulate; /* 0, or 120 */
+    bool no_fuse, no_graphs, blas, strict_fp32;
+    bool all_logits; /* room for logits of every prompt row (infer logits, perplexity) */
+    bool nan_guard;  /* check every op's output */
+    void (*progress)(void *user, const char *what, double done, double total); /* loading; may be NULL */
+    void *user;
+};
+
+/* Plans, places and prepares. NULL options: defaults. errors: INFER_E_MEMORY (does not fit: message and
+ * infer_plan_text say what would), INFER_E_DEVICE, INFER_E_UNSUPPORTED, INFER_E_INPUT (options out of range)
+ */
+enum infer_status infer_engine_create(struct infer_engine **out, const struct infer_model *m,
+                                      const struct infer_engine_options *options);
+void infer_engine_free(struct infer_engine *e);
+
+struct infer_engine_info {
+    const char *device; /* "cpu" */
+    const char *device_name;
+    const char *isa; /* "avx512-vnni" */
+    int n_ctx, n_slot, n_batch, n_decode_rows, n_thread;
+    const char *kv_type;
+    uint64_t weight_bytes, kv_bytes, activation_bytes, workspace_bytes, output_bytes, device_bytes;
+};
+void infer_engine_info(const struct infer_engine *e, struct infer_engine_info *out);
+/* The memory report as text, one line a class of memory; views into the engine. */
+const char *infer_plan_text(const struct infer_engine *e);
+/* The same without loading anything; the caller frees *text with infer_text_free. *fits: whether create would
+ * accept. */
+enum infer_status infer_plan(const struct infer_model *m, const struct infer_engine_options *options,
+                             char **text, bool *fits);
+void infer_text_free(char *text);
+
+/* ---- sequences
+ * ---------------------------------------------------------------------------------------------- */
+
+/* Takes a free slot. errors: INFER_E_FULL */
+enum infer_status infer_seq_open(struct infer_engine *e, int *seq);
+void infer_seq_close(struct infer_engine *e, int seq);
+/* Sets the length back to n (regenerate, rejected drafts); n <= length. */
+enum infer_status infer_seq_rewind(struct infer_engine *e, int seq, int n);
+/* Positions held. */
+int infer_seq_length(const struct infer_engine *e, int seq);
+
+/* ---- steps
+ * -------------------------------------------------------------------------------------------------- */
+
+enum { INFER_LAST = -1 }; /* id: the token that this sequence just sampled */
+
+enum infer_want {
+    INFER_WANT_NONE = 0,
+    INFER_WANT_TOKEN = 1,  /* greedy token, lowest id on ties */
+    INFER_WANT_LOGITS = 2, /* the row of logits */
+};
+
+struct infer_row {
+    int32_t id;  /* token id or INFER_LAST */
+    int32_t pos; /* position; rows of one sequence in a step are consecutive and continue its length */
+    int32_t seq;
+    bool decode;  /* class: a generated, drafted or verified token; false: a prompt row. Never derived from
+                     counts */
+    uint8_t want; /* enum infer_want bits */
+};
+
+struct infer_output {
+    int n;                /* rows that wanted something, in the order of the rows given */
+    const int32_t *token; /* token[n]: greedy token, -1 where only logits were wanted */
+    const float *logits;  /* logits[n][n_vocab] on the host; NULL when no row wanted logits */
+};
+
+/* Queues one step; at most two may be in flight. errors: INFER_E_INPUT (row n is out of range: message names
+ * it), INFER_E_FULL (context full: both numbers), INFER_E_DEVICE */
+enum infer_status infer_submit(struct infer_engine *e, const struct infer_row *rows, int n);
+/* Waits for the oldest step. out's arrays are valid until the second infer_submit after this call.
+ * errors: INFER_E_CANCEL, INFER_E_DEVICE, INFER_E_NAN; after those two last ones the engine is poisoned. */
+enum infer_status infer_wait(struct infer_engine *e, struct infer_output *out);
+/* submit and wait */
+enum infer_status infer_step(struct infer_engine *e, const struct infer_row *rows, int n,
+                             struct infer_output *out);
+/* Tells the engine which token was sampled on the host, so that INFER_LAST names it. */
+void infer_set_last(struct infer_engine *e, int seq, int32_t id);
+/* Stops the step that is running; async-signal-safe. The step's infer_wait returns INFER_E_CANCEL and the
+ * sequences keep the lengths they had before it. */
+void infer_cancel(struct infer_engine *e);
+
+#ifdef __cplusplus
+}
+#endif
