@@ -19,3 +19,4 @@ function(infer_test name)
 endfunction()
 
 infer_test(test_base)
+infer_test(test_quant)

@@ -1,0 +1,26 @@
+/* Q2_K: 256 codes of two bits in 16 groups of 16; each group has a 4-bit scale and a 4-bit minimum.
+ *
+ *     byte 0               16                                    80     82     84
+ *          | sc[16]        | q[64]                               | d    | dmin |
+ *            low four bits: scale of group g, high four: its minimum
+ *
+ *     q: two halves of 32 bytes, 128 elements each; in half h, bits 2s and 2s + 1 of byte j are the code of
+ *     element h * 128 + s * 32 + j. Group g is elements 16 g .. 16 g + 15.
+ *
+ *     x[i] = d * scale[g] * code[i] - dmin * min[g]          d, dmin: binary16
+ *
+ * source: ggml's block_q2_K. */
+#include "quant_impl.h"
+
+void quant_Q2_K_decode(float *y, const void *blocks, size_t n) {
+    const struct block_q2_k *b = blocks;
+    for (size_t i = 0; i < n / 256; i++, b++, y += 256) {
+        float d = f16_to_f32(b->d), dmin = f16_to_f32(b->dmin);
+        for (int g = 0; g < 16; g++) {
+            float scale = d * (float)(b->sc[g] & 15), min = dmin * (float)(b->sc[g] >> 4);
+            const uint8_t *q = b->q + g / 8 * 32 + g % 2 * 16;
+            int shift = g / 2 % 4 * 2;
+            for (int j = 0; j < 16; j++) y[g * 16 + j] = scale * (float)(q[j] >> shift & 3) - min;
+        }
+    }
+}

@@ -1,0 +1,27 @@
+/* Q4_K: 256 codes of four bits in 8 groups of 32; each group has a 6-bit scale and a 6-bit minimum.
+ *
+ *     byte 0      2      4               16                                        144
+ *          | d    | dmin | sc[12]        | q[128]                                  |
+ *
+ *     q: four runs of 32 bytes, two groups each: the low four bits of run r are group 2r, the high four group
+ *     2r + 1. sc: eight pairs, drawn at quant_k_scale_min.
+ *
+ *     x[i] = d * scale[g] * code[i] - dmin * min[g]          d, dmin: binary16
+ *
+ * source: ggml's block_q4_K. */
+#include "quant_impl.h"
+
+void quant_Q4_K_decode(float *y, const void *blocks, size_t n) {
+    const struct block_q4_k *b = blocks;
+    for (size_t i = 0; i < n / 256; i++, b++, y += 256) {
+        float d = f16_to_f32(b->d), dmin = f16_to_f32(b->dmin);
+        for (int g = 0; g < 8; g++) {
+            int scale, min;
+            quant_k_scale_min(b->sc, g, &scale, &min);
+            float s = d * (float)scale, m = dmin * (float)min;
+            const uint8_t *q = b->q + g / 2 * 32;
+            int shift = g % 2 * 4;
+            for (int j = 0; j < 32; j++) y[g * 32 + j] = s * (float)(q[j] >> shift & 15) - m;
+        }
+    }
+}

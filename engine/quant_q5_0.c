@@ -1,0 +1,24 @@
+/* Q5_0: 32 codes of five bits and one scale; the fifth bits apart.
+ *
+ *     byte 0      2              6                                        22
+ *          | d    | h: 32 bits   | q[0] ...                         q[15] |
+ *                   bit i of h (little endian) is bit 4 of element i
+ *                                  low four bits: element j, high four: element j + 16
+ *
+ *     x[i] = d * (code[i] - 16)          d: binary16
+ *
+ * source: ggml's block_q5_0. */
+#include "quant_impl.h"
+
+void quant_Q5_0_decode(float *y, const void *blocks, size_t n) {
+    const struct block_q5_0 *b = blocks;
+    for (size_t i = 0; i < n / 32; i++, b++, y += 32) {
+        float d = f16_to_f32(b->d);
+        for (int j = 0; j < 16; j++) {
+            int low = (b->q[j] & 15) | (b->h[j / 8] >> (j & 7) & 1) << 4;
+            int high = b->q[j] >> 4 | (b->h[2 + j / 8] >> (j & 7) & 1) << 4;
+            y[j] = (float)(low - 16) * d;
+            y[j + 16] = (float)(high - 16) * d;
+        }
+    }
+}

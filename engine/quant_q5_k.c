@@ -1,0 +1,29 @@
+/* Q5_K: 256 codes of five bits in 8 groups of 32; each group has a 6-bit scale and a 6-bit minimum.
+ *
+ *     byte 0      2      4               16              48                                        176
+ *          | d    | dmin | sc[12]        | h[32]         | q[128]                                  |
+ *
+ *     q and sc: as in Q4_K. h: bit g of byte j is bit 4 of element j of group g.
+ *
+ *     x[i] = d * scale[g] * code[i] - dmin * min[g]          d, dmin: binary16
+ *
+ * source: ggml's block_q5_K. */
+#include "quant_impl.h"
+
+void quant_Q5_K_decode(float *y, const void *blocks, size_t n) {
+    const struct block_q5_k *b = blocks;
+    for (size_t i = 0; i < n / 256; i++, b++, y += 256) {
+        float d = f16_to_f32(b->d), dmin = f16_to_f32(b->dmin);
+        for (int g = 0; g < 8; g++) {
+            int scale, min;
+            quant_k_scale_min(b->sc, g, &scale, &min);
+            float s = d * (float)scale, m = dmin * (float)min;
+            const uint8_t *q = b->q + g / 2 * 32;
+            int shift = g % 2 * 4;
+            for (int j = 0; j < 32; j++) {
+                int code = (q[j] >> shift & 15) | (b->h[j] >> g & 1) << 4;
+                y[g * 32 + j] = s * (float)code - m;
+            }
+        }
+    }
+}
