@@ -26,8 +26,7 @@
 extern "C" {
 #endif
 
-/* ---- weights
- * ----------------------------------------------------------------------------------------------- */
+/* ---- weights ------------------------------------------------------------------------------------------- */
 
 /* One matrix: data is rows of n x k elements of type, in the map (aligned to the file's alignment, at least
  * 8). */
@@ -53,8 +52,7 @@ struct weight_group {
     struct weight member[WEIGHT_GROUP_MAX];
 };
 
-/* ---- buffers
- * ----------------------------------------------------------------------------------------------- */
+/* ---- buffers ------------------------------------------------------------------------------------------- */
 
 enum buf_rows {
     BUF_ROWS_ALL, /* one row per row of the step: at most list.max_rows */
@@ -76,8 +74,7 @@ struct view {
     int buf, col, width;
 };
 
-/* ---- key/value cache
- * --------------------------------------------------------------------------------------- */
+/* ---- key/value cache ----------------------------------------------------------------------------------- */
 
 enum { KV_PAGE = 64 }; /* tokens of a page */
 enum kv_type { KV_F32, KV_F16, KV_Q8_0 };
@@ -93,8 +90,7 @@ struct kv_group {
     int max_pages; /* entries of one sequence's page table */
 };
 
-/* ---- operations
- * -------------------------------------------------------------------------------------------- */
+/* ---- operations ---------------------------------------------------------------------------------------- */
 
 enum op_kind {
     OP_EMBED,
@@ -231,8 +227,7 @@ struct op_list {
     int max_rows, max_out; /* rows and outputs of the largest step of this class */
 };
 
-/* ---- a step: all that varies
- * ------------------------------------------------------------------------------- */
+/* ---- a step: all that varies --------------------------------------------------------------------------- */
 
 struct step {
     int n_row, n_out;
@@ -250,8 +245,7 @@ struct step_result {
     const float *logits;  /* logits[n_out][n_vocab], NULL when none was wanted */
 };
 
-/* ---- the backend
- * ------------------------------------------------------------------------------------------- */
+/* ---- the backend --------------------------------------------------------------------------------------- */
 
 struct backend_config {
     const struct weight_group *const

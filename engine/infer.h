@@ -3,15 +3,22 @@
  *     struct infer_model *m;
  *     struct infer_engine *e;
  *     infer_model_open(&m, "model.bin", NULL);
- *     infer_engine_create(&e, m, NULL);                            // plan, placement, upload: all memory is
- * taken here int32_t ids[512]; size_t n; infer_tokenize(m, "hello", 5, INFER_TOK_ADD, ids, 512, &n); int seq;
+ *     infer_engine_create(&e, m, NULL);            // plan, placement, upload: all memory is taken here
+ *     int32_t ids[512];
+ *     size_t n;
+ *     infer_tokenize(m, "hello", NULL, 5, INFER_TOK_ADD, ids, 512, &n);
+ *     int seq;
  *     infer_seq_open(e, &seq);
- *     struct infer_row rows[512];                                  // the prompt: rows of class prompt, the
- * last wants a token for (size_t i = 0; i < n; i++) rows[i] = (struct infer_row){.id = ids[i], .pos = i, .seq
- * = seq, .want = i + 1 == n ? INFER_WANT_TOKEN : 0}; struct infer_output out; infer_step(e, rows, n, &out);
- * // out.token[0] is the first token of the answer for (int pos = n; !infer_is_stop(m, out.token[0]); pos++)
- * { struct infer_row row = {.id = INFER_LAST, .pos = pos, .seq = seq, .decode = true, .want =
- * INFER_WANT_TOKEN}; infer_step(e, &row, 1, &out);
+ *     struct infer_row rows[512];                  // the prompt: rows of class prompt, the last wants a token
+ *     for (size_t i = 0; i < n; i++)
+ *         rows[i] = (struct infer_row){.id = ids[i], .pos = i, .seq = seq,
+ *                                      .want = i + 1 == n ? INFER_WANT_TOKEN : 0};
+ *     struct infer_output out;
+ *     infer_step(e, rows, n, &out);                // out.token[0] is the first token of the answer
+ *     for (int pos = n; !infer_is_stop(m, out.token[0]); pos++) {
+ *         struct infer_row row = {.id = INFER_LAST, .pos = pos, .seq = seq, .decode = true,
+ *                                 .want = INFER_WANT_TOKEN};
+ *         infer_step(e, &row, 1, &out);
  *     }
  *     infer_engine_free(e);
  *     infer_model_close(m);
@@ -39,8 +46,7 @@ const char *infer_error(void);
 /* "0.1.0 (gcc 12.2, cuda 13.0: sm_80 sm_90a sm_120f)" */
 const char *infer_version(void);
 
-/* ---- model
- * ------------------------------------------------------------------------------------------------- */
+/* ---- model --------------------------------------------------------------------------------------------- */
 
 struct infer_model_options {
     bool no_mmap; /* read the file into memory */
@@ -69,8 +75,7 @@ struct infer_model_info {
 };
 void infer_model_info(const struct infer_model *m, struct infer_model_info *out);
 
-/* ---- text
- * --------------------------------------------------------------------------------------------------- */
+/* ---- text ---------------------------------------------------------------------------------------------- */
 
 enum infer_tok_flags { INFER_TOK_SPECIAL = 1, INFER_TOK_ADD = 2 };
 /* Text to ids, see tok_encode in tok.h: at most cap are written, *n_out is how many there are.
@@ -86,8 +91,7 @@ bool infer_is_stop(const struct infer_model *m, int32_t id);
 int32_t infer_bos(const struct infer_model *m); /* -1: none */
 int32_t infer_eos(const struct infer_model *m);
 
-/* ---- engine
- * ------------------------------------------------------------------------------------------------- */
+/* ---- engine -------------------------------------------------------------------------------------------- */
 
 struct infer_engine_options {
     const char *device;  /* "auto" (NULL), "cpu", "cuda", "ref" */
@@ -135,8 +139,7 @@ enum infer_status infer_plan(const struct infer_model *m, const struct infer_eng
                              char **text, bool *fits);
 void infer_text_free(char *text);
 
-/* ---- sequences
- * ---------------------------------------------------------------------------------------------- */
+/* ---- sequences ----------------------------------------------------------------------------------------- */
 
 /* Takes a free slot. errors: INFER_E_FULL */
 enum infer_status infer_seq_open(struct infer_engine *e, int *seq);
@@ -146,8 +149,7 @@ enum infer_status infer_seq_rewind(struct infer_engine *e, int seq, int n);
 /* Positions held. */
 int infer_seq_length(const struct infer_engine *e, int seq);
 
-/* ---- steps
- * -------------------------------------------------------------------------------------------------- */
+/* ---- steps --------------------------------------------------------------------------------------------- */
 
 enum { INFER_LAST = -1 }; /* id: the token that this sequence just sampled */
 
