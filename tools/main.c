@@ -1,0 +1,84 @@
+/* The program `infer`: finds the subcommand, parses its options, calls it. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include "options.h"
+#include "tool.h"
+
+#define COMMAND(name, usage, help, groups, lo, hi) int cmd_##name(const struct options *o);
+#include "commands.def"
+#undef COMMAND
+
+const struct command commands[] = {
+#define COMMAND(name, usage, help, groups, lo, hi) {#name, usage, help, groups, lo, hi, cmd_##name},
+#include "commands.def"
+#undef COMMAND
+};
+const int n_command = (int)(sizeof commands / sizeof *commands);
+
+int cmd_help(const struct options *o) {
+    if (o->markdown) {
+        help_markdown(stdout);
+    } else if (o->n_arg) {
+        const struct command *c = command_find(o->arg[0]);
+        if (!c) {
+            const char *near = command_nearest(o->arg[0]);
+            err_set(INFER_E_INPUT, "no command '%s'%s%s%s", o->arg[0], near ? "; did you mean '" : "",
+                    near ? near : "", near ? "'?" : "");
+            return tool_fail(o, INFER_E_INPUT);
+        }
+        help_command(stdout, c);
+    } else {
+        help_program(stdout);
+    }
+    enum infer_status s = tool_flush();
+    return s ? tool_fail(o, s) : EXIT_DONE;
+}
+
+/* Splits off the command's name: infer NAME ..., or infer -flags ..., which is run. */
+static const struct command *command_of(int *argc, char ***argv) {
+    const char *name = (*argv)[0];
+    const struct command *c = command_find(name[0] == '-' ? "run" : name);
+    if (!c && name[0] == '-') {
+        err_set(INFER_E_INPUT, "'%s' stands where a command is expected; 'infer help' lists them", name);
+    } else if (!c) {
+        const char *near = command_nearest(name);
+        err_set(INFER_E_INPUT, "no command '%s'; %s%s%s", name,
+                near ? "did you mean '" : "'infer help' lists them", near ? near : "", near ? "'?" : "");
+    }
+    if (c && name[0] != '-') --*argc, ++*argv;
+    return c;
+}
+
+int main(int argc, char **argv) {
+    signal(SIGPIPE, SIG_DFL); /* a closed pipe ends the program silently, also where the parent ignored it */
+    --argc, ++argv;
+    if (argc == 0 || strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0) {
+        help_program(stdout);
+        enum infer_status s = tool_flush();
+        return s ? tool_fail(NULL, s) : EXIT_DONE;
+    }
+    if (strcmp(argv[0], "--version") == 0) {
+        printf("infer %s\n", INFER_VERSION);
+        enum infer_status s = tool_flush();
+        return s ? tool_fail(NULL, s) : EXIT_DONE;
+    }
+    const struct command *c = command_of(&argc, &argv);
+    if (!c) return tool_fail(NULL, INFER_E_INPUT);
+
+    struct options o;
+    bool wants_help = false;
+    enum infer_status s = options_parse(&o, c, argc, argv, &wants_help);
+    int code;
+    if (s) {
+        code = tool_fail(&o, s);
+    } else if (wants_help) {
+        help_command(stdout, c);
+        s = tool_flush();
+        code = s ? tool_fail(&o, s) : EXIT_DONE;
+    } else {
+        code = c->run(&o);
+    }
+    options_free(&o);
+    return code;
+}

@@ -1,0 +1,416 @@
+#include "options.h"
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "mem.h"
+
+struct option {
+    char letter;
+    const char *name, *metavar;
+    enum option_type type;
+    unsigned groups;
+    size_t offset;
+    const char *def;
+    double least, most;
+    const char *choices, *help;
+};
+
+static const struct option table[] = {
+#define OPTION(field, letter, name, metavar, type, groups, def, lo, hi, choices, help)                       \
+    {letter, name, metavar, type, groups, offsetof(struct options, field), def, lo, hi, choices, help},
+#include "options.def"
+#undef OPTION
+};
+enum { N_OPTION = sizeof table / sizeof *table };
+
+/* Headings of the help, in order; an option stands under the first group that it shares with the command. */
+static const struct {
+    unsigned groups;
+    const char *title;
+} headings[] = {
+    {G_RUN | G_FILE | G_INSPECT | G_TOKENIZE | G_TEMPLATE | G_SYNTH | G_QUANT | G_CONVERT | G_BENCH | G_PLAN |
+         G_LOGITS | G_PPL | G_MONITOR | G_OUT | G_HELP,
+     "Options"},
+    {G_MODEL | G_LOAD, "Model"},
+    {G_TEXT | G_SEED, "Answer"},
+    {G_ENGINE, "Device and memory"},
+    {G_JSON | G_QUIET, "Output"},
+};
+enum { N_HEADING = sizeof headings / sizeof *headings };
+
+/* ---- nearest name ---- */
+
+/* Levenshtein distance of two short strings; long ones count as far apart. */
+static int distance(const char *a, const char *b) {
+    enum { MAX = 40 };
+    int na = (int)strnlen(a, MAX), nb = (int)strnlen(b, MAX), row[MAX + 1];
+    if (na == MAX || nb == MAX) return MAX;
+    for (int j = 0; j <= nb; j++) row[j] = j;
+    for (int i = 1; i <= na; i++) {
+        int diagonal = row[0];
+        row[0] = i;
+        for (int j = 1; j <= nb; j++) {
+            int best = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            if (row[j] + 1 < best) best = row[j] + 1;
+            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
+            row[j] = best;
+        }
+    }
+    return row[nb];
+}
+
+/* A typing mistake is at most a third of the word away; a beginning of the word is near, too. */
+static bool nearer(const char *given, const char *name, int *best) {
+    int d = distance(given, name), limit = 1 + (int)strlen(name) / 3;
+    if (strlen(given) >= 2 && strncmp(name, given, strlen(given)) == 0) d = 1;
+    if (d > limit || d >= *best) return false;
+    *best = d;
+    return true;
+}
+
+const struct command *command_find(const char *name) {
+    for (int i = 0; i < n_command; i++)
+        if (strcmp(commands[i].name, name) == 0) return &commands[i];
+    return NULL;
+}
+
+const char *command_nearest(const char *name) {
+    const char *found = NULL;
+    int best = 100;
+    for (int i = 0; i < n_command; i++)
+        if (nearer(name, commands[i].name, &best)) found = commands[i].name;
+    return found;
+}
+
+static const char *option_nearest(const struct command *c, const char *name) {
+    const char *found = NULL;
+    int best = 100;
+    for (int i = 0; i < N_OPTION; i++)
+        if ((table[i].groups & c->groups) && nearer(name, table[i].name, &best)) found = table[i].name;
+    return found;
+}
+
+/* ---- values ---- */
+
+static enum infer_status bad_value(const struct option *opt, const char *text, const char *expected) {
+    return err_set(INFER_E_INPUT, "--%s: '%s' is not %s", opt->name, text, expected);
+}
+
+static enum infer_status in_range(const struct option *opt, double x) {
+    if (opt->least == opt->most || (x >= opt->least && x <= opt->most)) return INFER_OK;
+    return err_set(INFER_E_INPUT, "--%s: %.12g is not within %.12g to %.12g", opt->name, x, opt->least,
+                   opt->most);
+}
+
+/* A whole number in decimal, end at *end; the word in choices stands for -1. */
+static enum infer_status parse_int(const struct option *opt, const char *text, char **end, int *out) {
+    if (opt->type == OPT_INT && opt->choices && strcmp(text, opt->choices) == 0) {
+        *out = -1;
+        *end = (char *)text + strlen(text);
+        return INFER_OK;
+    }
+    errno = 0;
+    long v = strtol(text, end, 10);
+    if (*end == text || errno == ERANGE) return bad_value(opt, text, "a whole number");
+    if (opt->def && text == opt->def) { /* the table's own value may be the word's -1 */
+        *out = (int)v;
+        return INFER_OK;
+    }
+    TRY(in_range(opt, (double)v));
+    if (v < -2147483647 || v > 2147483647) return bad_value(opt, text, "a whole number of 32 bits");
+    *out = (int)v;
+    return INFER_OK;
+}
+
+static enum infer_status parse_ints(const struct option *opt, const char *text, struct option_ints *out) {
+    size_t n = 1;
+    for (const char *p = text; *p; p++) n += *p == ',';
+    int *value;
+    TRY(mem_new(&value, n * sizeof *value, "list of numbers"));
+    mem_free(out->value);
+    *out = (struct option_ints){.value = value};
+    for (const char *p = text;; p++) {
+        char *end;
+        TRY(parse_int(opt, p, &end, &value[out->n++]));
+        if (*end == 0) return INFER_OK;
+        if (*end != ',') return bad_value(opt, text, "a list of whole numbers like 1,5,9");
+        p = end;
+    }
+}
+
+static enum infer_status parse_bytes(const struct option *opt, const char *text, uint64_t *out) {
+    char *end;
+    errno = 0;
+    double x = strtod(text, &end);
+    int shift = 0;
+    if (*end) {
+        const char *units = "KMGT", *u = strchr(units, *end & ~32);
+        if (u && *u) {
+            shift = 10 * (int)(u - units + 1);
+            end++;
+            if (*end == 'i') end++;
+        }
+        if (*end == 'B') end++;
+    }
+    if (end == text || *end || errno || !(x >= 0) || x * (double)(1ull << shift) > 1e18)
+        return bad_value(opt, text, "an amount of memory like 512M or 8G");
+    *out = (uint64_t)(x * (double)(1ull << shift));
+    return INFER_OK;
+}
+
+static enum infer_status parse_text(const struct option *opt, const char *text) {
+    if (!opt->choices) return INFER_OK;
+    size_t n = strlen(text);
+    for (const char *p = opt->choices; p; p = strchr(p, '|') ? strchr(p, '|') + 1 : NULL)
+        if (n && strncmp(p, text, n) == 0 && (p[n] == '|' || p[n] == 0)) return INFER_OK;
+    return err_set(INFER_E_INPUT, "--%s: '%s' is none of %s", opt->name, text, opt->choices);
+}
+
+static enum infer_status set_value(struct options *o, const struct option *opt, const char *text) {
+    void *field = (char *)o + opt->offset;
+    char *end = NULL;
+    errno = 0;
+    switch (opt->type) {
+    case OPT_FLAG:
+        *(bool *)field = true;
+        return INFER_OK;
+    case OPT_INT: {
+        TRY(parse_int(opt, text, &end, field));
+        if (*end) return bad_value(opt, text, "a whole number");
+        return INFER_OK;
+    }
+    case OPT_UINT64:
+        *(uint64_t *)field = strtoull(text, &end, 10);
+        if (end == text || *end || errno || text[0] == '-')
+            return bad_value(opt, text, "a whole number of 64 bits");
+        return INFER_OK;
+    case OPT_NUMBER:
+        *(double *)field = strtod(text, &end);
+        if (end == text || *end || !isfinite(*(double *)field)) return bad_value(opt, text, "a number");
+        return in_range(opt, *(double *)field);
+    case OPT_BYTES:
+        return parse_bytes(opt, text, field);
+    case OPT_TEXT:
+        TRY(parse_text(opt, text));
+        *(const char **)field = text;
+        return INFER_OK;
+    case OPT_TEXTS: {
+        struct option_texts *t = field;
+        if (t->n == OPTION_MAX_TEXTS)
+            return err_set(INFER_E_INPUT, "--%s: given more than %d times", opt->name, OPTION_MAX_TEXTS);
+        t->text[t->n++] = text;
+        return INFER_OK;
+    }
+    case OPT_INTS:
+        return parse_ints(opt, text, field);
+    }
+    infer_bug("option type %d", (int)opt->type);
+}
+
+/* ---- parsing ---- */
+
+static const struct option *find_long(const struct command *c, const char *name, size_t n) {
+    for (int i = 0; i < N_OPTION; i++)
+        if ((table[i].groups & c->groups) && strlen(table[i].name) == n &&
+            strncmp(table[i].name, name, n) == 0)
+            return &table[i];
+    return NULL;
+}
+
+static const struct option *find_letter(const struct command *c, char letter) {
+    for (int i = 0; i < N_OPTION; i++)
+        if ((table[i].groups & c->groups) && table[i].letter == letter) return &table[i];
+    return NULL;
+}
+
+static enum infer_status unknown_option(const struct command *c, const char *arg) {
+    char name[64];
+    const char *p = arg + strspn(arg, "-");
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(p, "="), p);
+    const char *near = strlen(p) > 1 ? option_nearest(c, name) : NULL;
+    if (near) return err_set(INFER_E_INPUT, "no flag '%s'; did you mean '--%s'?", arg, near);
+    return err_set(INFER_E_INPUT, "no flag '%s'; 'infer help %s' lists them", arg, c->name);
+}
+
+/* One flag at argv[*i], with its value in the same word after = or in the next one. */
+static enum infer_status parse_flag(struct options *o, const struct command *c, int argc, char **argv,
+                                    int *i) {
+    const char *arg = argv[*i], *value = NULL;
+    const struct option *opt;
+    if (arg[1] == '-') {
+        size_t n = strcspn(arg + 2, "=");
+        opt = find_long(c, arg + 2, n);
+        if (opt && arg[2 + n] == '=') value = arg + 2 + n + 1;
+    } else {
+        opt = find_letter(c, arg[1]);
+        if (opt && arg[2]) { /* -n128, never -temp */
+            value = arg + 2;
+            if ((opt->type != OPT_INT && opt->type != OPT_INTS) ||
+                strspn(value, "0123456789,") != strlen(value))
+                opt = NULL;
+        }
+    }
+    if (!opt) return unknown_option(c, arg);
+    if (opt->type == OPT_FLAG && value) return err_set(INFER_E_INPUT, "--%s takes no value", opt->name);
+    if (opt->type != OPT_FLAG && !value) {
+        if (*i + 1 >= argc) return err_set(INFER_E_INPUT, "--%s needs a value: %s", opt->name, opt->metavar);
+        value = argv[++*i];
+    }
+    return set_value(o, opt, value);
+}
+
+static enum infer_status count_args(const struct options *o, const struct command *c) {
+    if (o->n_arg < c->min_arg)
+        return err_set(INFER_E_INPUT, "something is missing: infer %s %s", c->name, c->usage);
+    return INFER_OK;
+}
+
+enum infer_status options_parse(struct options *o, const struct command *c, int argc, char **argv,
+                                bool *wants_help) {
+    *o = (struct options){.command = c};
+    for (int i = 0; i < N_OPTION; i++)
+        if ((table[i].groups & c->groups) && table[i].def) TRY(set_value(o, &table[i], table[i].def));
+    bool flags = true;
+    for (int i = 0; i < argc; i++) {
+        const char *arg = argv[i];
+        if (flags && arg[0] == '-' && arg[1]) {
+            if (strcmp(arg, "--") == 0) {
+                flags = false;
+            } else if (strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0) {
+                *wants_help = true;
+                return INFER_OK;
+            } else {
+                TRY(parse_flag(o, c, argc, argv, &i));
+            }
+        } else if (o->n_arg < c->max_arg) {
+            o->arg[o->n_arg++] = arg;
+        } else {
+            return err_set(INFER_E_INPUT, "'%s' is one argument too many: infer %s %s", arg, c->name,
+                           c->usage);
+        }
+    }
+    return count_args(o, c);
+}
+
+void options_free(struct options *o) {
+    for (int i = 0; i < N_OPTION; i++)
+        if (table[i].type == OPT_INTS) {
+            struct option_ints *v = (void *)((char *)o + table[i].offset);
+            mem_free(v->value);
+            v->value = NULL;
+        }
+}
+
+/* ---- help ---- */
+
+void help_program(FILE *out) {
+    fprintf(out, "infer %s: runs large language models from one file\n\n", INFER_VERSION);
+    if (command_find("run")) {
+        fprintf(out, "    infer -p \"hello\"            answer a prompt with the default model\n");
+        fprintf(out, "    infer -m model.gguf -p \"hello\"\n");
+        if (command_find("chat")) fprintf(out, "    infer chat -m model.gguf    talk\n");
+        fprintf(out, "\n");
+    }
+    fprintf(out, "Commands ('infer help COMMAND' lists their options):\n");
+    for (int i = 0; i < n_command; i++) fprintf(out, "    %-12s %s\n", commands[i].name, commands[i].help);
+    fprintf(
+        out,
+        "\nExit codes: 0 done; 1 cannot be done here (context full, memory, device); 2 bad file, flag or\n"
+        "model; 3 a check said no; 130 interrupted. stdout is the answer, all else goes to stderr.\n");
+}
+
+/* "  -m, --model FILE" */
+static void option_spelling(char *buf, size_t n, const struct option *opt) {
+    char letter[8] = "    ";
+    if (opt->letter) snprintf(letter, sizeof letter, "-%c, ", opt->letter);
+    snprintf(buf, n, "%s--%s%s%s", letter, opt->name, opt->metavar ? " " : "",
+             opt->metavar ? opt->metavar : "");
+}
+
+/* help, choices and default as one text */
+static void option_text(char *buf, size_t n, const struct option *opt) {
+    int len = snprintf(buf, n, "%s", opt->help);
+    if (opt->choices && opt->type == OPT_TEXT)
+        len += snprintf(buf + len, n - (size_t)len, "; %s", opt->choices);
+    bool shown =
+        opt->def && strcmp(opt->def, "-1") != 0 && !(opt->type == OPT_INT && strcmp(opt->def, "0") == 0);
+    if (shown) snprintf(buf + len, n - (size_t)len, " [%s]", opt->def);
+}
+
+static int heading_of(const struct option *opt, unsigned groups) {
+    for (int h = 0; h < N_HEADING; h++)
+        if (headings[h].groups & opt->groups & groups) return h;
+    return -1;
+}
+
+/* Text in lines of at most width columns, the following ones indented. */
+static void print_wrapped(FILE *out, const char *text, int indent, int width) {
+    int column = 0;
+    while (*text) {
+        int n = (int)strcspn(text, " ");
+        if (column && column + 1 + n > width) {
+            fprintf(out, "\n%*s", indent, "");
+            column = 0;
+        } else if (column) {
+            fputc(' ', out);
+            column++;
+        }
+        fprintf(out, "%.*s", n, text);
+        column += n;
+        text += n;
+        text += strspn(text, " ");
+    }
+    fputc('\n', out);
+}
+
+void help_command(FILE *out, const struct command *c) {
+    char left[80], right[400];
+    fprintf(out, "infer %s %s\n\n%s\n", c->name, c->usage, c->help);
+    for (int h = 0; h < N_HEADING; h++) {
+        bool first = true;
+        for (int i = 0; i < N_OPTION; i++) {
+            const struct option *opt = &table[i];
+            if (!(opt->groups & c->groups) || heading_of(opt, c->groups) != h) continue;
+            if (first) fprintf(out, "\n%s:\n", headings[h].title);
+            first = false;
+            option_spelling(left, sizeof left, opt);
+            option_text(right, sizeof right, opt);
+            fprintf(out, "  %-28s ", left);
+            if (strlen(left) > 28) fprintf(out, "\n%31s", "");
+            print_wrapped(out, right, 31, 78);
+        }
+    }
+}
+
+/* Text of a table cell: a bar would end the cell. */
+static void print_cell(FILE *out, const char *text) {
+    for (; *text; text++) {
+        if (*text == '|') fputc('\\', out);
+        fputc(*text, out);
+    }
+}
+
+void help_markdown(FILE *out) {
+    char left[80], right[400];
+    fprintf(out, "# The program `infer`\n\nMade by `infer help --markdown`.\n");
+    for (int k = 0; k < n_command; k++) {
+        const struct command *c = &commands[k];
+        fprintf(out, "\n## infer %s\n\n`infer %s%s%s`: %s\n", c->name, c->name, *c->usage ? " " : "",
+                c->usage, c->help);
+        bool first = true;
+        for (int i = 0; i < N_OPTION; i++) {
+            if (!(table[i].groups & c->groups)) continue;
+            if (first) fprintf(out, "\n| option | effect |\n| --- | --- |\n");
+            first = false;
+            option_spelling(left, sizeof left, &table[i]);
+            option_text(right, sizeof right, &table[i]);
+            fprintf(out, "| `");
+            print_cell(out, left + strspn(left, " "));
+            fprintf(out, "` | ");
+            print_cell(out, right);
+            fprintf(out, " |\n");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+/* The options of the program: ONE table (options.def) that feeds parsing, help and docs.
+ *
+ * A command is a row of commands.def and says which groups of options it takes; an option is a row of
+ * options.def and says which groups it belongs to. main parses before it calls the command, so a command gets
+ * values that are complete and in range. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include "status.h"
+
+/* Groups of options; a command takes any set of them. */
+enum option_group {
+    G_MODEL = 1 << 0,  /* -m */
+    G_LOAD = 1 << 1,   /* how the file is read */
+    G_ENGINE = 1 << 2, /* device, threads, context, memory */
+    G_RUN = 1 << 3,    /* the prompt */
+    G_TEXT = 1 << 4,   /* sampling, chat template, when to stop */
+    G_BENCH = 1 << 5,
+    G_PLAN = 1 << 6,
+    G_LOGITS = 1 << 7,
+    G_FILE = 1 << 8,   /* -f */
+    G_OUT = 1 << 9,    /* -o */
+    G_QUIET = 1 << 10, /* --quiet */
+    G_JSON = 1 << 11,  /* --json */
+    G_INSPECT = 1 << 12,
+    G_TOKENIZE = 1 << 13,
+    G_TEMPLATE = 1 << 14,
+    G_SYNTH = 1 << 15,
+    G_QUANT = 1 << 16,
+    G_CONVERT = 1 << 17,
+    G_HELP = 1 << 18,
+    G_PPL = 1 << 19,
+    G_MONITOR = 1 << 20,
+    G_SEED = 1 << 21,
+};
+
+enum option_type {
+    OPT_FLAG,   /* bool: present or not */
+    OPT_INT,    /* int; the word in choices, if any, gives -1 */
+    OPT_UINT64, /* uint64_t */
+    OPT_NUMBER, /* double */
+    OPT_BYTES,  /* uint64_t; 500M, 8G, 8GiB: powers of 1024 */
+    OPT_TEXT,   /* const char *; choices "a|b|c" limits it */
+    OPT_TEXTS,  /* struct option_texts: may be given several times */
+    OPT_INTS,   /* struct option_ints: 1,5,9 */
+};
+
+enum { OPTION_MAX_TEXTS = 16, OPTION_MAX_ARGS = 4 };
+
+struct option_texts {
+    const char *text[OPTION_MAX_TEXTS];
+    int n;
+};
+struct option_ints {
+    int *value; /* value[n] */
+    int n;
+};
+
+struct options {
+#define OPTION(field, letter, name, metavar, type, group, def, lo, hi, choices, help)                        \
+    OPTION_FIELD_##type field;
+#define OPTION_FIELD_OPT_FLAG   bool
+#define OPTION_FIELD_OPT_INT    int
+#define OPTION_FIELD_OPT_UINT64 uint64_t
+#define OPTION_FIELD_OPT_NUMBER double
+#define OPTION_FIELD_OPT_BYTES  uint64_t
+#define OPTION_FIELD_OPT_TEXT   const char *
+#define OPTION_FIELD_OPT_TEXTS  struct option_texts
+#define OPTION_FIELD_OPT_INTS   struct option_ints
+#include "options.def"
+#undef OPTION
+    const char *arg[OPTION_MAX_ARGS]; /* positional arguments, arg[n_arg] */
+    int n_arg;
+    const struct command *command;
+};
+
+struct command {
+    const char *name;
+    const char *usage; /* what follows the name */
+    const char *help;  /* one line */
+    unsigned groups;   /* enum option_group bits */
+    int min_arg, max_arg;
+    int (*run)(const struct options *o); /* returns the exit code */
+};
+
+/* The commands in the order of help, and their number. */
+extern const struct command commands[];
+extern const int n_command;
+
+/* NULL when there is none of this name. */
+const struct command *command_find(const char *name);
+/* The command nearest to a misspelt name, NULL when none is near. */
+const char *command_nearest(const char *name);
+
+/* Parses argv[argc] for c into o, defaults first. errors: INFER_E_INPUT, the message names the flag and, for
+ * an unknown one, the nearest that c takes. Free with options_free. *wants_help: --help or -h was there. */
+enum infer_status options_parse(struct options *o, const struct command *c, int argc, char **argv,
+                                bool *wants_help);
+void options_free(struct options *o);
+
+/* Help of the program, of one command, and all of it as Markdown for docs/. */
+void help_program(FILE *out);
+void help_command(FILE *out, const struct command *c);
+void help_markdown(FILE *out);

@@ -1,0 +1,52 @@
+#include "tool.h"
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+int tool_exit_code(enum infer_status s) {
+    switch (s) {
+    case INFER_OK:
+        return EXIT_DONE;
+    case INFER_E_INPUT:
+    case INFER_E_UNSUPPORTED:
+    case INFER_E_IO:
+        return EXIT_INPUT;
+    case INFER_E_MEMORY:
+    case INFER_E_DEVICE:
+    case INFER_E_FULL:
+    case INFER_E_NAN:
+        return EXIT_CANNOT;
+    case INFER_E_CANCEL:
+        return EXIT_CANCEL;
+    }
+    infer_bug("status %d", (int)s);
+}
+
+void tool_say(const char *format, ...) {
+    char line[1024], safe[3 * 1024];
+    va_list ap;
+    va_start(ap, format);
+    vsnprintf(line, sizeof line, format, ap);
+    va_end(ap);
+    text_escape(safe, sizeof safe, line, strlen(line));
+    fprintf(stderr, "infer: %s\n", safe);
+}
+
+int tool_fail(const struct options *o, enum infer_status s) {
+    const char *m = err_message();
+    fflush(stdout);
+    fprintf(stderr, "infer%s%s: %s\n", o && o->command ? " " : "", o && o->command ? o->command->name : "",
+            *m ? m : "failed");
+    return tool_exit_code(s);
+}
+
+enum infer_status tool_write(const char *data, size_t n) {
+    if (fwrite(data, 1, n, stdout) == n) return INFER_OK;
+    return err_set(INFER_E_IO, "stdout: %s", strerror(errno));
+}
+
+enum infer_status tool_flush(void) {
+    if (fflush(stdout) == 0 && !ferror(stdout)) return INFER_OK;
+    return err_set(INFER_E_IO, "stdout: %s", strerror(errno));
+}

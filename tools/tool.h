@@ -1,0 +1,28 @@
+/* What the subcommands share: exit codes, messages, terminal output. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include "options.h"
+#include "status.h"
+
+/* Exit codes of the program; every command returns one of these. */
+enum exit_code {
+    EXIT_DONE = 0,
+    EXIT_CANNOT = 1,  /* it cannot be done here: context full, out of memory, no such device, device lost */
+    EXIT_INPUT = 2,   /* bad file, flag, unsupported model */
+    EXIT_CHECK = 3,   /* a check said no: bench --compare, bench --targets, verify */
+    EXIT_LOST = 70,   /* serve lost its device */
+    EXIT_CANCEL = 130 /* interrupted */
+};
+/* The one map from status to exit code. */
+int tool_exit_code(enum infer_status s);
+
+/* Prints "infer COMMAND: message" (this thread's message) on stderr, returns the exit code of s. */
+int tool_fail(const struct options *o, enum infer_status s);
+/* Prints "infer: text" on stderr, whatever --quiet says; control characters of the arguments are escaped. */
+void tool_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Writes bytes to stdout. Nothing is lost silently: INFER_E_IO with the reason. */
+enum infer_status tool_write(const char *data, size_t n);
+/* Writes out what stdout still holds: the last call of a command that prints through stdio. */
+enum infer_status tool_flush(void);
