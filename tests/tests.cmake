@@ -20,4 +20,3 @@ endfunction()
 
 infer_test(test_base)
 infer_test(test_quant)
-infer_test(test_sample)

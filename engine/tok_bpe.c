@@ -1,0 +1,180 @@
+/* Byte-level BPE: text is cut by the pre-tokenizer, each piece starts as its bytes, and pairs are joined in
+ * the order of the merge list. Tokens are written in an alphabet of 256 printable characters, one a byte.
+ *
+ * Some families (Gemma 4) merge characters instead: a space is written U+2581, text is not mapped to the
+ * alphabet, and a character that is no token falls back to its bytes, "<0xNN>".
+ * source: Radford et al. 2019 (GPT-2) and its encoder.py (the alphabet). */
+#include "tok_merge.h"
+#include <stdio.h>
+
+/* ---- the byte alphabet: printable bytes stand for themselves, the others for U+0100.. in order ---- */
+static bool stands_for_itself(unsigned b) {
+    return (b >= 0x21 && b <= 0x7e) || (b >= 0xa1 && b <= 0xac) || b >= 0xae;
+}
+
+void tok_bpe_alphabet(struct tok_alphabet *a) {
+    unsigned next = 0x100;
+    memset(a->byte_of, 0xff, sizeof a->byte_of);
+    for (unsigned b = 0; b < 256; b++) {
+        unsigned c = stands_for_itself(b) ? b : next++;
+        a->char_of[b] = (uint16_t)c;
+        a->byte_of[c] = (int16_t)b;
+    }
+}
+
+static size_t put_char(char *dst, unsigned c) { /* c < 0x800; dst has room for 2 */
+    if (c < 0x80) {
+        dst[0] = (char)c;
+        return 1;
+    }
+    dst[0] = (char)(0xc0 | c >> 6);
+    dst[1] = (char)(0x80 | (c & 0x3f));
+    return 2;
+}
+
+size_t tok_bpe_unmap(const struct tok *t, char *dst, const char *s, size_t n) {
+    size_t o = 0;
+    for (size_t i = 0; i < n;) {
+        unsigned c = (unsigned char)s[i], len = 1;
+        if (c >= 0xc2 && c <= 0xc5 && i + 1 < n) {
+            c = (c & 0x1f) << 6 | ((unsigned char)s[i + 1] & 0x3f);
+            len = 2;
+        }
+        int b = (len == 2 || c < 0x80) ? t->alphabet.byte_of[c] : -1;
+        if (b >= 0) {
+            dst[o++] = (char)b;
+        } else { /* a character outside the alphabet stands for itself */
+            memcpy(dst + o, s + i, len);
+            o += len;
+        }
+        i += len;
+    }
+    return o;
+}
+
+/* ---- loading ---- */
+enum { MERGE_TEXT_MAX = 4096 };
+
+/* "left right", cut at the first space that is not the first byte. The result is nearly always the token
+ * behind that of the merge before: try it before the map. */
+static enum infer_status add_merge(struct tok *t, struct str line, uint32_t rank, int32_t *last) {
+    char joined[MERGE_TEXT_MAX];
+    const char *cut = line.len > 2 ? memchr(line.data + 1, ' ', line.len - 1) : NULL;
+    if (!cut || line.len > sizeof joined) return INFER_OK;
+    size_t n_left = (size_t)(cut - line.data), n = line.len - 1;
+    int32_t left = tok_map_find(t, line.data, n_left);
+    int32_t right = tok_map_find(t, cut + 1, n - n_left);
+    if (left < 0 || right < 0) return INFER_OK;
+    memcpy(joined, line.data, n_left);
+    memcpy(joined + n_left, cut + 1, n - n_left);
+    int32_t id = *last + 1;
+    if (id >= t->n || t->text[id].len != n || memcmp(t->text[id].data, joined, n) != 0)
+        id = tok_map_find(t, joined, n);
+    if (id < 0) return INFER_OK;
+    *last = id;
+    tok_pair_add(t, &t->merges, left, right, rank, id);
+    return INFER_OK;
+}
+
+enum infer_status tok_bpe_init(struct tok *t, const struct meta *merges) {
+    for (unsigned b = 0; b < 256; b++) {
+        char s[8];
+        size_t n = put_char(s, t->alphabet.char_of[b]);
+        if (t->escape_space) n = (size_t)snprintf(s, sizeof s, "<0x%02X>", b);
+        t->byte_id[b] = tok_map_find(t, s, n);
+    }
+    size_t n = merges ? merges->n : 0;
+    TRY(tok_pairs_init(t, &t->merges, n));
+    int32_t last = -2;
+    for (size_t i = 0; i < n; i++) TRY(add_merge(t, merges->strings[i], (uint32_t)i, &last));
+    return INFER_OK;
+}
+
+/* ---- encoding ---- */
+static uint32_t bpe_pair(const struct tok *t, const char *s, const struct tok_sym *a, const struct tok_sym *b,
+                         int32_t *id) {
+    (void)s;
+    if (a->id < 0 || b->id < 0) return UINT32_MAX;
+    const struct tok_pair *p = tok_pair_find(t, &t->merges, a->id, b->id);
+    if (!p) return UINT32_MAX;
+    *id = p->id;
+    return p->rank;
+}
+
+static enum infer_status put_symbols(struct tok_work *w, const char *s, const struct tok_sym *sym, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (sym[i].id >= 0) {
+            tok_put(&w->out, sym[i].id);
+            continue;
+        }
+        for (size_t k = 0; k < sym[i].len; k++) TRY(tok_put_byte(w, (unsigned char)s[sym[i].pos + k]));
+    }
+    return INFER_OK;
+}
+
+/* sym[] of s[n]: bytes, or characters where the family merges those. Returns how many. */
+static size_t first_symbols(const struct tok *t, const char *s, size_t n, struct tok_sym *sym) {
+    size_t k = 0;
+    for (size_t i = 0; i < n; k++) {
+        size_t len = 1;
+        if (t->escape_space && !(len = tok_utf8_len(s + i, n - i))) len = 1;
+        int32_t id = t->escape_space ? tok_map_find(t, s + i, len) : t->byte_id[(unsigned char)s[i]];
+        sym[k] = (struct tok_sym){(uint32_t)i, (uint32_t)len, id};
+        i += len;
+    }
+    return k;
+}
+
+static int32_t whole_token(const struct tok *t, const char *s, size_t n) {
+    char mapped[512];
+    if (t->escape_space) return tok_map_find(t, s, n);
+    if (n > sizeof mapped / 2) return -1;
+    size_t o = 0;
+    for (size_t i = 0; i < n; i++) o += put_char(mapped + o, t->alphabet.char_of[(unsigned char)s[i]]);
+    return tok_map_find(t, mapped, o);
+}
+
+static enum infer_status bpe_word(struct tok_work *w, const char *s, size_t n) {
+    const struct tok *t = w->t;
+    int32_t whole;
+    if (t->ignore_merges && (whole = whole_token(t, s, n)) >= 0) {
+        tok_put(&w->out, whole);
+        return INFER_OK;
+    }
+    if (n <= TOK_MERGE_SHORT) {
+        struct tok_sym sym[TOK_MERGE_SHORT];
+        int k = (int)first_symbols(t, s, n, sym);
+        return put_symbols(w, s, sym, (size_t)tok_merge_short(t, s, sym, k, bpe_pair));
+    }
+    struct tok_sym *sym;
+    TRY(mem_new(&sym, n * sizeof *sym, "a long word"));
+    size_t k = first_symbols(t, s, n, sym);
+    enum infer_status st = tok_merge_long(t, s, sym, &k, bpe_pair);
+    if (st == INFER_OK) st = put_symbols(w, s, sym, k);
+    mem_free(sym);
+    return st;
+}
+
+/* Valid UTF-8 goes through the pre-tokenizer; a byte that is not part of any is a piece of its own. */
+static enum infer_status encode_text(struct tok_work *w, const char *s, size_t n) {
+    for (size_t i = 0; i < n;) {
+        size_t good = tok_utf8_span(s + i, n - i);
+        if (good) {
+            TRY(tok_pre_split(w, s + i, good, bpe_word));
+            i += good;
+        } else {
+            TRY(tok_put_byte(w, (unsigned char)s[i++]));
+        }
+    }
+    return INFER_OK;
+}
+
+enum infer_status tok_bpe_encode(struct tok_work *w, const char *s, size_t n) {
+    if (!w->t->escape_space) return encode_text(w, s, n);
+    char *escaped;
+    size_t len;
+    TRY(tok_escape_space(&escaped, &len, s, n, false));
+    enum infer_status st = encode_text(w, escaped, len);
+    mem_free(escaped);
+    return st;
+}

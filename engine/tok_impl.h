@@ -1,0 +1,181 @@
+/* Inside of the tokenizer: what tok.c, tok_pre.c and the families (tok_bpe.c, tok_spm.c, ...) share. */
+#pragma once
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+#include <string.h>
+#include "tok.h"
+
+enum tok_family { TOK_BPE, TOK_SPM };
+
+/* ---- text -> id: open addressing, linear probing ---- */
+struct tok_slot {
+    uint32_t tag; /* high half of the hash */
+    int32_t id;   /* -1: free */
+};
+struct tok_map {
+    struct tok_slot *slot; /* slot[mask + 1], at most half full */
+    uint32_t mask;
+};
+
+/* ---- (a, b) -> value: merges of BPE, edges of the trie of special tokens ---- */
+struct tok_pair {
+    int32_t a, b; /* a < 0: free */
+    uint32_t rank;
+    int32_t id;
+};
+struct tok_pairs {
+    struct tok_pair *slot; /* slot[mask + 1], at most half full */
+    uint32_t mask;
+};
+
+/* ---- pre-tokenizer ---- */
+enum { TOK_PRE_MAX = 8 };
+struct tok_pre_row {   /* one row of the table in tok_pre.c */
+    const char *names; /* names in GGUF files, each ended by a space */
+    const char *pattern[TOK_PRE_MAX];
+    bool ignore_merges; /* a piece that is a token is that token, whatever the merges say */
+    bool add_bos;       /* when the file does not say */
+    bool nfc;           /* text is brought to normal form C first */
+    bool escape_space; /* characters, not bytes: a space is written U+2581, unknown ones fall back to bytes */
+};
+struct tok_pre {
+    pcre2_code *code[TOK_PRE_MAX];
+    int n;
+};
+
+/* The byte alphabet of GPT-2: one printable character for each byte. */
+enum { TOK_ALPHABET_END = 0x144 }; /* 256 + the 68 bytes that are not printable */
+struct tok_alphabet {
+    int16_t byte_of[TOK_ALPHABET_END]; /* -1: no character of the alphabet */
+    uint16_t char_of[256];
+};
+
+enum tok_flag { /* bits of tok.flag[id] */
+                TOK_F_STOP = 1,
+                TOK_F_LSTRIP = 2, /* white space on its left (right) belongs to the special token */
+                TOK_F_RSTRIP = 4,
+                TOK_F_PLAIN = 8, /* user-defined and no markup: also parsed in marked bytes */
+};
+
+struct tok {
+    struct arena arena;
+    enum tok_family family;
+    char *model_name, *pre_name;
+    int32_t n;
+    struct str *text;  /* text[n] as the file writes it; views into the file or the arena */
+    struct str *piece; /* piece[n]: the bytes that a token stands for */
+    uint8_t *attr;     /* attr[n]: enum tok_attr */
+    uint8_t *flag;     /* flag[n]: enum tok_flag */
+    uint32_t *order;   /* order[n]: merges of SentencePiece are done in rising order, UINT32_MAX never */
+    struct tok_alphabet alphabet; /* BPE */
+    int32_t byte_id[256];         /* token of a byte, -1 */
+    int32_t bos, eos, unk;
+    bool add_bos, add_eos;
+    bool space_prefix;  /* SentencePiece: a space in front of the text and behind special tokens */
+    bool words_apart;   /* SentencePiece: no token holds a space behind another character */
+    bool ignore_merges; /* see tok_pre_row */
+    bool nfc, escape_space;
+    uint64_t seed; /* of the hashes */
+    struct tok_map map;
+    struct tok_pairs merges;
+    struct tok_pairs edges;  /* trie of special tokens: (node, byte) -> node */
+    int32_t *leaf;           /* leaf[n_node]: id, -1 */
+    bool special_first[256]; /* bytes with which a special token starts */
+    struct tok_pre pre;
+};
+
+/* Ids on their way out: counts all, stores the first cap. */
+struct tok_out {
+    int32_t *ids;
+    size_t cap, n;
+};
+static inline void tok_put(struct tok_out *o, int32_t id) {
+    if (o->n < o->cap) o->ids[o->n] = id;
+    o->n++;
+}
+
+/* One recently seen word with its ids; a slot is overwritten by the next word that falls on it. */
+enum { TOK_CACHE_KEY = 25, TOK_CACHE_IDS = 8 };
+struct tok_cached {
+    uint32_t tag;
+    uint8_t len, n_ids; /* len 0: free */
+    char key[TOK_CACHE_KEY + 1];
+    int32_t ids[TOK_CACHE_IDS];
+};
+static_assert(sizeof(struct tok_cached) == 64, "one cache line a word");
+
+/* What one call of tok_encode works with. */
+struct tok_work {
+    const struct tok *t;
+    struct tok_out out;
+    pcre2_match_data *match; /* made when first needed */
+    struct tok_cached *cache;
+    uint32_t cache_mask;
+};
+
+/* ---- hashes ---- */
+static inline uint64_t tok_mix(uint64_t a, uint64_t b) {
+    unsigned __int128 p = (unsigned __int128)a * b;
+    return (uint64_t)p ^ (uint64_t)(p >> 64);
+}
+static inline uint64_t tok_hash(const struct tok *t, const char *s, size_t n) {
+    uint64_t h = t->seed ^ n, v = 0;
+    for (; n > 8; s += 8, n -= 8) {
+        memcpy(&v, s, 8);
+        h = tok_mix(h ^ v, 0x9e3779b97f4a7c15u);
+    }
+    v = 0;
+    if (n >= 4) {
+        uint32_t lo, hi;
+        memcpy(&lo, s, 4);
+        memcpy(&hi, s + n - 4, 4);
+        v = (uint64_t)hi << 32 | lo;
+    } else if (n) {
+        v = (uint64_t)(unsigned char)s[0] << 16 | (unsigned)(unsigned char)s[n / 2] << 8 |
+            (unsigned char)s[n - 1];
+    }
+    return tok_mix(h ^ v, 0xd6e8feb86659fd93u);
+}
+
+/* ---- tok.c ---- */
+/* Map of t->text; of tokens with equal text the first counts. */
+enum infer_status tok_map_init(struct tok *t);
+/* Trie of the special tokens among them. */
+enum infer_status tok_trie_init(struct tok *t);
+int32_t tok_map_find(const struct tok *t, const char *s, size_t n);
+const struct tok_pair *tok_pair_find(const struct tok *t, const struct tok_pairs *p, int32_t a, int32_t b);
+/* Room for n pairs. */
+enum infer_status tok_pairs_init(struct tok *t, struct tok_pairs *p, size_t n);
+/* Adds unless (a, b) is there; returns the pair. */
+struct tok_pair *tok_pair_add(const struct tok *t, struct tok_pairs *p, int32_t a, int32_t b, uint32_t rank,
+                              int32_t id);
+/* Ids of one word through the cache, or from the family's encoder. */
+typedef enum infer_status tok_word_fn(struct tok_work *w, const char *s, size_t n);
+enum infer_status tok_word_cached(struct tok_work *w, const char *s, size_t n, tok_word_fn *encode);
+/* Puts the byte's token, else the unknown token; INFER_E_INPUT when the vocabulary has neither. */
+enum infer_status tok_put_byte(struct tok_work *w, unsigned char byte);
+
+/* Length 1 to 4 of the valid UTF-8 sequence at s[n], n > 0; 0 when it is broken or cut. */
+size_t tok_utf8_len(const char *s, size_t n);
+/* Length of the longest valid UTF-8 text at the start of s[n]. */
+size_t tok_utf8_span(const char *s, size_t n);
+
+/* ---- tok_pre.c ---- */
+/* Row for a name of tokenizer.ggml.pre; NULL when unknown. */
+const struct tok_pre_row *tok_pre_find(const char *name, size_t n);
+enum infer_status tok_pre_compile(struct tok_pre *pre, const char *const *pattern);
+void tok_pre_free(struct tok_pre *pre);
+/* Cuts valid UTF-8 into pieces and calls encode for each. */
+enum infer_status tok_pre_split(struct tok_work *w, const char *s, size_t n, tok_word_fn *encode);
+
+/* ---- families ---- */
+enum infer_status tok_bpe_init(struct tok *t, const struct meta *merges);
+enum infer_status tok_bpe_encode(struct tok_work *w, const char *s, size_t n);
+/* Bytes of a token's text written in the byte alphabet of GPT-2; dst has room for n. Returns the length. */
+size_t tok_bpe_unmap(const struct tok *t, char *dst, const char *s, size_t n);
+void tok_bpe_alphabet(struct tok_alphabet *a);
+/* after_special: at the start of the text or behind a special token */
+enum infer_status tok_spm_encode(struct tok_work *w, const char *s, size_t n, bool after_special);
+enum infer_status tok_spm_init(struct tok *t, const struct meta *scores);
+/* s[n] with each space as U+2581, one more in front when prefix; *out is the caller's to mem_free. */
+enum infer_status tok_escape_space(char **out, size_t *n_out, const char *s, size_t n, bool prefix);

@@ -1,0 +1,265 @@
+/* Opening a tokenizer from the metadata of a GGUF file: every size and id is checked here.
+ * source: the GGUF specification, section "Tokenizer". */
+#include "tok_impl.h"
+
+#include <stdlib.h>
+#include <sys/random.h>
+
+/* ---- arrays of the file ---- */
+static enum infer_status read_tokens(struct tok *t, const struct meta *m) {
+    if (m->type != META_ARRAY || m->elem != META_STRING)
+        return err_set(INFER_E_INPUT, "tokenizer.ggml.tokens is not an array of strings");
+    if (m->n == 0 || m->n > INT32_MAX / 4)
+        return err_set(INFER_E_INPUT, "tokenizer.ggml.tokens has %llu entries", (unsigned long long)m->n);
+    t->n = (int32_t)m->n;
+    t->text = m->strings;
+    return INFER_OK;
+}
+
+static enum infer_status array_of(const struct tensorfile *f, const char *key, int32_t n,
+                                  const struct meta **out) {
+    *out = tensorfile_meta(f, key);
+    if (!*out) return INFER_OK;
+    if ((*out)->type != META_ARRAY || (*out)->elem >= META_BOOL)
+        if ((*out)->elem != META_U64 && (*out)->elem != META_I64 && (*out)->elem != META_F64)
+            return err_set(INFER_E_INPUT, "%s is not an array of numbers", key);
+    if ((*out)->n != (uint64_t)n)
+        return err_set(INFER_E_INPUT, "%s has %llu entries, tokenizer.ggml.tokens has %d", key,
+                       (unsigned long long)(*out)->n, n);
+    return INFER_OK;
+}
+
+/* GGUF's token types: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte */
+static uint8_t attr_of(int64_t type) {
+    static const uint8_t attr[] = {TOK_ATTR_NORMAL, TOK_ATTR_NORMAL, TOK_ATTR_UNKNOWN, TOK_ATTR_CONTROL,
+                                   TOK_ATTR_USER,   TOK_ATTR_UNUSED, TOK_ATTR_BYTE};
+    return type >= 0 && type < (int64_t)sizeof attr ? attr[type] : TOK_ATTR_NORMAL;
+}
+
+/* ---- special ids ---- */
+/* *id keeps its default when the key is absent; UINT32_MAX in a file means none. */
+static enum infer_status special_id(const struct tok *t, const struct tensorfile *f, const char *key,
+                                    int32_t *id) {
+    const struct meta *m = tensorfile_meta(f, key);
+    if (m) {
+        bool present;
+        uint32_t v = UINT32_MAX;
+        if (m->type == META_I32 && meta_elem_i64(m, 0) == -1) {
+            *id = -1;
+            return INFER_OK;
+        }
+        TRY(meta_u32(f, key, &v, &present));
+        *id = v == UINT32_MAX ? -1 : v > INT32_MAX ? INT32_MAX : (int32_t)v;
+    }
+    if (*id >= t->n) {
+        if (m) return err_set(INFER_E_INPUT, "%s is %d, the vocabulary has %d tokens", key, *id, t->n);
+        *id = -1; /* a default that this vocabulary does not reach */
+    }
+    return INFER_OK;
+}
+
+static const char *const stop_names[] = {
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<end_of_turn>",
+    "<turn|>",
+    "<|end|>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<|end_of_turn|>",
+    "<|eot|>",
+    "<|eom|>",
+    "<EOT>",
+    "_<EOT>",
+    "[EOT]",
+    "<|return|>",
+    "<|call|>",
+    "<end_of_utterance>",
+    "</s>",
+    "<|END_OF_TURN_TOKEN|>",
+    "[|endofturn|]",
+    "<｜end▁of▁sentence｜>",
+    "<eos>",
+    "<|role_end|>",
+    "[e~[",
+};
+
+static void mark_stops(struct tok *t, const int32_t *ids, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] >= 0) t->flag[ids[i]] |= TOK_F_STOP;
+    for (size_t i = 0; i < sizeof stop_names / sizeof *stop_names; i++) {
+        int32_t id = tok_map_find(t, stop_names[i], strlen(stop_names[i]));
+        if (id >= 0 && (t->attr[id] == TOK_ATTR_CONTROL || t->attr[id] == TOK_ATTR_USER))
+            t->flag[id] |= TOK_F_STOP;
+    }
+    /* Harmony (gpt-oss): <|end|> only ends a message, the turn ends with <|return|> or <|call|> */
+    int32_t end = tok_map_find(t, "<|end|>", 7), ret = tok_map_find(t, "<|return|>", 10);
+    if (end >= 0 && ret >= 0 && tok_map_find(t, "<|call|>", 8) >= 0) t->flag[end] &= (uint8_t)~TOK_F_STOP;
+}
+
+/* The marks of Phi-3 take the white space behind them (rstrip in its tokenizer.json). */
+static void phi3_strip(struct tok *t) {
+    static const char *const keep[] = {"<unk>", "<s>", "<|endoftext|>"};
+    for (int32_t id = 0; id < t->n; id++)
+        if (t->attr[id] == TOK_ATTR_CONTROL || t->attr[id] == TOK_ATTR_USER ||
+            t->attr[id] == TOK_ATTR_UNKNOWN)
+            t->flag[id] |= TOK_F_RSTRIP;
+    for (size_t i = 0; i < 3; i++) {
+        int32_t id = tok_map_find(t, keep[i], strlen(keep[i]));
+        if (id >= 0) t->flag[id] &= (uint8_t)~TOK_F_RSTRIP;
+    }
+}
+
+/* ---- pieces: what a token stands for ---- */
+static enum infer_status make_pieces(struct tok *t) {
+    size_t total = 0;
+    for (int32_t id = 0; id < t->n; id++)
+        if (!size_add(total, t->text[id].len, &total))
+            return err_set(INFER_E_INPUT, "the vocabulary is too large");
+    char *d = arena_alloc(&t->arena, total + 1);
+    if (!d) return err_set(INFER_E_MEMORY, "out of memory: %zu bytes for the vocabulary", total);
+    bool spm = t->family == TOK_SPM || t->escape_space;
+    for (int32_t id = 0; id < t->n; id++) {
+        struct str s = t->text[id];
+        size_t o = 0;
+        if (t->attr[id] == TOK_ATTR_BYTE && s.len == 6) {
+            char hex[3] = {s.data[3], s.data[4], 0};
+            d[o++] = (char)strtol(hex, NULL, 16);
+        } else if (t->attr[id] == TOK_ATTR_CONTROL || (!spm && t->attr[id] != TOK_ATTR_NORMAL)) {
+            memcpy(d, s.data, s.len);
+            o = s.len;
+        } else if (!spm) {
+            o = tok_bpe_unmap(t, d, s.data, s.len);
+        } else {
+            for (size_t i = 0; i < s.len; i++) {
+                bool space = i + 3 <= s.len && memcmp(s.data + i, "\xe2\x96\x81", 3) == 0;
+                d[o++] = space ? ' ' : s.data[i];
+                i += space ? 2 : 0;
+            }
+        }
+        t->piece[id] = (struct str){d, o};
+        d += o;
+    }
+    return INFER_OK;
+}
+
+/* ---- families ---- */
+static enum infer_status choose_family(struct tok *t, struct str model, struct str pre) {
+    if (model.len == 5 && memcmp(model.data, "llama", 5) == 0) {
+        t->family = TOK_SPM;
+        t->space_prefix = t->add_bos = true;
+        t->bos = 1;
+        t->eos = 2;
+        t->unk = 0;
+        return INFER_OK;
+    }
+    bool gemma4 = model.len == 6 && memcmp(model.data, "gemma4", 6) == 0;
+    if (!gemma4 && !(model.len == 4 && memcmp(model.data, "gpt2", 4) == 0))
+        return err_set(INFER_E_UNSUPPORTED, "tokenizer model %.*s (pre-tokenizer %.*s) is not supported",
+                       (int)(model.len < 64 ? model.len : 64), model.data, (int)(pre.len < 64 ? pre.len : 64),
+                       pre.data);
+    if (gemma4) pre = (struct str){"gemma4", 6};
+    const struct tok_pre_row *row = tok_pre_find(pre.data, pre.len);
+    if (!row)
+        return err_set(INFER_E_UNSUPPORTED, "pre-tokenizer %.*s of tokenizer model gpt2 is not supported",
+                       (int)(pre.len < 64 ? pre.len : 64), pre.data);
+    t->family = TOK_BPE;
+    t->ignore_merges = row->ignore_merges;
+    t->add_bos = row->add_bos;
+    t->nfc = row->nfc;
+    t->escape_space = row->escape_space;
+    tok_bpe_alphabet(&t->alphabet);
+    return tok_pre_compile(&t->pre, row->pattern);
+}
+
+/* The pre-tokenizer's name; a file of before the key had one kind an architecture. */
+static struct str pre_of(const struct tensorfile *f, struct str model) {
+    struct str pre = {"", 0}, arch = {"", 0};
+    bool present;
+    if (meta_str(f, "tokenizer.ggml.pre", &pre, &present) == INFER_OK && present) return pre;
+    if (model.len != 4) return (struct str){"default", 7};
+    if (meta_str(f, "general.architecture", &arch, &present) == INFER_OK && present &&
+        ((arch.len == 7 && memcmp(arch.data, "gptneox", 7) == 0) ||
+         (arch.len == 4 && memcmp(arch.data, "gpt2", 4) == 0)))
+        return (struct str){"gpt-2", 5};
+    log_line(LOG_WARN,
+             "the file names no pre-tokenizer (tokenizer.ggml.pre): using default, which may cut text "
+             "unlike the model's own");
+    return (struct str){"default", 7};
+}
+
+static enum infer_status read_special(struct tok *t, const struct tensorfile *f, bool typed) {
+    int32_t more[2] = {-1, -1};
+    bool present;
+    TRY(special_id(t, f, "tokenizer.ggml.bos_token_id", &t->bos));
+    TRY(special_id(t, f, "tokenizer.ggml.eos_token_id", &t->eos));
+    TRY(special_id(t, f, "tokenizer.ggml.unknown_token_id", &t->unk));
+    TRY(special_id(t, f, "tokenizer.ggml.eot_token_id", &more[0]));
+    TRY(special_id(t, f, "tokenizer.ggml.eom_token_id", &more[1]));
+    TRY(meta_bool(f, "tokenizer.ggml.add_bos_token", &t->add_bos, &present));
+    TRY(meta_bool(f, "tokenizer.ggml.add_eos_token", &t->add_eos, &present));
+    TRY(meta_bool(f, "tokenizer.ggml.add_space_prefix", &t->space_prefix, &present));
+    if (t->family == TOK_BPE) t->space_prefix = false;
+    t->add_bos = t->add_bos && t->bos >= 0;
+    t->add_eos = t->add_eos && t->eos >= 0;
+    int32_t stops[] = {t->eos, more[0], more[1]};
+    for (int i = 0; !typed && i < 3; i++)
+        if (stops[i] >= 0) t->attr[stops[i]] = TOK_ATTR_CONTROL;
+    if (!typed && t->bos >= 0) t->attr[t->bos] = TOK_ATTR_CONTROL;
+    mark_stops(t, stops, 3);
+    return INFER_OK;
+}
+
+static enum infer_status build(struct tok *t, const struct tensorfile *f, const struct meta *tokens) {
+    struct str model;
+    const struct meta *types, *scores;
+    TRY(read_tokens(t, tokens));
+    TRY(meta_str(f, "tokenizer.ggml.model", &model, NULL));
+    struct str pre = pre_of(f, model);
+    TRY(choose_family(t, model, pre));
+    TRY(array_of(f, "tokenizer.ggml.token_type", t->n, &types));
+    TRY(array_of(f, "tokenizer.ggml.scores", t->n, &scores));
+    const struct meta *merges = tensorfile_meta(f, "tokenizer.ggml.merges");
+    if (merges && (merges->type != META_ARRAY || merges->elem != META_STRING))
+        return err_set(INFER_E_INPUT, "tokenizer.ggml.merges is not an array of strings");
+
+    size_t n = (size_t)t->n;
+    t->model_name = arena_strndup(&t->arena, model.data, model.len);
+    t->pre_name = arena_strndup(&t->arena, pre.data, pre.len);
+    t->piece = arena_alloc(&t->arena, n * sizeof *t->piece);
+    t->attr = arena_alloc(&t->arena, n);
+    t->flag = arena_alloc(&t->arena, n);
+    t->order = arena_alloc(&t->arena, n * sizeof *t->order);
+    if (!t->model_name || !t->pre_name || !t->piece || !t->attr || !t->flag || !t->order)
+        return err_set(INFER_E_MEMORY, "out of memory: a vocabulary of %d tokens", t->n);
+    for (int32_t id = 0; types && id < t->n; id++) t->attr[id] = attr_of(meta_elem_i64(types, (size_t)id));
+    TRY(tok_map_init(t));
+    TRY(read_special(t, f, types != NULL));
+    TRY(t->family == TOK_SPM ? tok_spm_init(t, scores) : tok_bpe_init(t, merges));
+    TRY(make_pieces(t));
+    struct str arch = {"", 0};
+    bool present;
+    TRY(meta_str(f, "general.architecture", &arch, &present));
+    if (t->family == TOK_SPM && arch.len == 4 && memcmp(arch.data, "phi3", 4) == 0) phi3_strip(t);
+    return tok_trie_init(t);
+}
+
+enum infer_status tok_open(struct tok **out, const struct tensorfile *f) {
+    *out = NULL;
+    const struct meta *tokens = tensorfile_meta(f, "tokenizer.ggml.tokens");
+    if (!tokens) return INFER_OK;
+    struct tok *t;
+    TRY(mem_new(&t, sizeof *t, "the tokenizer"));
+    t->bos = t->eos = t->unk = -1;
+    memset(t->byte_id, 0xff, sizeof t->byte_id);
+    /* hashes differ from run to run, so a file cannot be made to collide; ids do not depend on them */
+    if (getrandom(&t->seed, sizeof t->seed, GRND_NONBLOCK) != sizeof t->seed) t->seed = (uintptr_t)t;
+    enum infer_status st = build(t, f, tokens);
+    if (st != INFER_OK) {
+        tok_close(t);
+        return err_prefix(st, "%s", f->path ? f->path : "model file");
+    }
+    *out = t;
+    return INFER_OK;
+}

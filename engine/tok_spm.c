@@ -1,0 +1,141 @@
+/* SentencePiece BPE: spaces become U+2581, text starts as its characters, and the neighbours whose joint text
+ * is the token of highest score are joined first. What is no token falls back to its bytes, "<0xNN>". source:
+ * Kudo, Richardson 2018; the SentencePiece model format. */
+#include "tok_merge.h"
+#include <stdio.h>
+#include <math.h>
+
+static const char space_mark[3] = "\xe2\x96\x81"; /* U+2581 */
+
+enum infer_status tok_escape_space(char **out, size_t *n_out, const char *s, size_t n, bool prefix) {
+    size_t spaces = prefix, room;
+    for (size_t i = 0; i < n; i++) spaces += s[i] == ' ';
+    *out = NULL;
+    if (!size_mul(spaces, 3, &room) || !size_add(room, n, &room))
+        return err_set(INFER_E_MEMORY, "out of memory: a text of %zu bytes", n);
+    TRY(mem_new(out, room, "text with its spaces marked"));
+    char *d = *out;
+    size_t o = 0;
+    if (prefix) memcpy(d, space_mark, 3), o = 3;
+    for (size_t i = 0; i < n; i++) {
+        if (s[i] == ' ') {
+            memcpy(d + o, space_mark, 3);
+            o += 3;
+        } else {
+            d[o++] = s[i];
+        }
+    }
+    *n_out = o;
+    return INFER_OK;
+}
+
+/* ---- loading ---- */
+static bool is_mark(const char *s) { return memcmp(s, space_mark, 3) == 0; }
+
+/* Whether a space mark stands behind another character. */
+static bool holds_inner_space(struct str s) {
+    for (size_t i = 1; i + 3 <= s.len; i++)
+        if (is_mark(s.data + i) && !(i >= 3 && is_mark(s.data + i - 3))) return true;
+    return false;
+}
+
+enum infer_status tok_spm_init(struct tok *t, const struct meta *scores) {
+    t->words_apart = true;
+    for (int32_t id = 0; id < t->n; id++) {
+        bool joins =
+            t->attr[id] == TOK_ATTR_NORMAL || t->attr[id] == TOK_ATTR_USER || t->attr[id] == TOK_ATTR_UNUSED;
+        struct str s = t->text[id];
+        t->order[id] = UINT32_MAX;
+        if (t->attr[id] == TOK_ATTR_BYTE) {
+            unsigned b;
+            char end;
+            char text[8] = "";
+            if (s.len == 6) memcpy(text, s.data, 6);
+            if (sscanf(text, "<0x%2x%c", &b, &end) != 2 || end != '>')
+                return err_set(INFER_E_INPUT, "token %d is of type byte, but not written <0xNN>", id);
+            t->byte_id[b] = id;
+        }
+        if (!joins || !s.len) continue;
+        if (holds_inner_space(s)) t->words_apart = false;
+        double score = scores ? meta_elem_f64(scores, (size_t)id) : 0;
+        if (!isfinite(score)) return err_set(INFER_E_INPUT, "tokenizer.ggml.scores[%d] is not finite", id);
+        /* order of floats as order of integers, the highest first */
+        float f = (float)score + 0.0f;
+        uint32_t u;
+        memcpy(&u, &f, 4);
+        t->order[id] = u & 0x80000000u ? u : ~u & 0x7fffffffu;
+    }
+    return INFER_OK;
+}
+
+/* ---- encoding ---- */
+static uint32_t spm_pair(const struct tok *t, const char *s, const struct tok_sym *a, const struct tok_sym *b,
+                         int32_t *id) {
+    *id = tok_map_find(t, s + a->pos, a->len + b->len);
+    return *id < 0 ? UINT32_MAX : t->order[*id];
+}
+
+static size_t first_symbols(const struct tok *t, const char *s, size_t n, struct tok_sym *sym, size_t cap) {
+    size_t k = 0;
+    for (size_t i = 0; i < n && k < cap; k++) {
+        size_t len = tok_utf8_len(s + i, n - i);
+        if (!len) len = 1;
+        int32_t id = tok_map_find(t, s + i, len);
+        if (id >= 0 && t->order[id] == UINT32_MAX) id = -1; /* no text: control, byte, unknown */
+        sym[k] = (struct tok_sym){(uint32_t)i, (uint32_t)len, id};
+        i += len;
+    }
+    return k;
+}
+
+static enum infer_status put_symbols(struct tok_work *w, const char *s, const struct tok_sym *sym, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (sym[i].id >= 0) {
+            tok_put(&w->out, sym[i].id);
+            continue;
+        }
+        for (size_t k = 0; k < sym[i].len; k++) TRY(tok_put_byte(w, (unsigned char)s[sym[i].pos + k]));
+    }
+    return INFER_OK;
+}
+
+static enum infer_status spm_word(struct tok_work *w, const char *s, size_t n) {
+    const struct tok *t = w->t;
+    struct tok_sym few[TOK_MERGE_SHORT], *sym;
+    if (n <= TOK_MERGE_SHORT) {
+        int k = (int)first_symbols(t, s, n, few, TOK_MERGE_SHORT);
+        return put_symbols(w, s, few, (size_t)tok_merge_short(t, s, few, k, spm_pair));
+    }
+    TRY(mem_new(&sym, n * sizeof *sym, "a long word"));
+    size_t k = first_symbols(t, s, n, sym, n);
+    enum infer_status st = tok_merge_long(t, s, sym, &k, spm_pair);
+    if (st == INFER_OK) st = put_symbols(w, s, sym, k);
+    mem_free(sym);
+    return st;
+}
+
+/* Where no token holds a space behind another character, nothing joins across such a place: each word by
+ * itself. */
+static enum infer_status encode_words(struct tok_work *w, const char *s, size_t n) {
+    size_t start = 0;
+    for (size_t i = 0; i + 3 <= n;) {
+        if (!is_mark(s + i)) {
+            const char *next = memchr(s + i + 1, space_mark[0], n - i - 1);
+            i = next ? (size_t)(next - s) : n;
+            continue;
+        }
+        if (i > start) TRY(tok_word_cached(w, s + start, i - start, spm_word));
+        start = i;
+        while (i + 3 <= n && is_mark(s + i)) i += 3;
+    }
+    return n > start ? tok_word_cached(w, s + start, n - start, spm_word) : INFER_OK;
+}
+
+enum infer_status tok_spm_encode(struct tok_work *w, const char *s, size_t n, bool after_special) {
+    char *escaped;
+    size_t len;
+    TRY(tok_escape_space(&escaped, &len, s, n, after_special && w->t->space_prefix));
+    enum infer_status st = w->t->words_apart ? encode_words(w, escaped, len) : spm_word(w, escaped, len);
+    mem_free(escaped);
+    return st;
+}
