@@ -1,7 +1,8 @@
 #include "quant_impl.h"
 
 static const struct quant_info table[QUANT_COUNT] = {
-#define QUANT(id, gguf, name, elems, bytes) {QUANT_##id, gguf, name, elems, bytes, quant_##id##_decode, NULL},
+#define QUANT(id, gguf, name, elems, bytes)                                                                  \
+    {QUANT_##id, gguf, name, elems, bytes, quant_##id##_decode, quant_##id##_encode},
 #include "quant.def"
 #undef QUANT
 };

@@ -24,6 +24,14 @@ static inline void quant_k_scale_min(const uint8_t sc[12], int j, int *scale, in
         *min = sc[j + 4] >> 4 | (sc[j] >> 6) << 4;
     }
 }
+/* The inverse: scale[8] and min[8], 0..63, into sc. */
+static inline void quant_k_pack_scales(uint8_t sc[12], const uint8_t *scale, const uint8_t *min) {
+    for (int j = 0; j < 4; j++) {
+        sc[j] = (uint8_t)(scale[j] | scale[j + 4] >> 4 << 6);
+        sc[j + 4] = (uint8_t)(min[j] | min[j + 4] >> 4 << 6);
+        sc[j + 8] = (uint8_t)((scale[j + 4] & 15) | (min[j + 4] & 15) << 4);
+    }
+}
 
 /* The sixteen 6-bit scales of Q3_K in 12 bytes, -32..31; j is 0..15. Scales A..P:
  *

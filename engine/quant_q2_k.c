@@ -10,7 +10,7 @@
  *     x[i] = d * scale[g] * code[i] - dmin * min[g]          d, dmin: binary16
  *
  * source: ggml's block_q2_K. */
-#include "quant_impl.h"
+#include "quant_search.h"
 
 void quant_Q2_K_decode(float *y, const void *blocks, size_t n) {
     const struct block_q2_k *b = blocks;
@@ -21,6 +21,23 @@ void quant_Q2_K_decode(float *y, const void *blocks, size_t n) {
             const uint8_t *q = b->q + g / 8 * 32 + g % 2 * 16;
             int shift = g / 2 % 4 * 2;
             for (int j = 0; j < 16; j++) y[g * 16 + j] = scale * (float)(q[j] >> shift & 3) - min;
+        }
+    }
+}
+
+void quant_Q2_K_encode(void *blocks, const float *x, size_t n, const float *importance) {
+    struct block_q2_k *b = blocks;
+    struct quant_affine_block f;
+    float ones[256];
+    for (size_t i = 0; i < n / 256; i++, b++, x += 256) {
+        const float *w = quant_weights(importance ? importance + i * 256 : NULL, ones, 256);
+        quant_fit_affine_block(&f, x, w, 16, 3, 15);
+        memset(b, 0, sizeof *b);
+        b->d = f32_to_f16(f.d), b->dmin = f32_to_f16(f.dmin);
+        for (int g = 0; g < 16; g++) {
+            b->sc[g] = (uint8_t)(f.scale[g] | f.min[g] << 4);
+            uint8_t *q = b->q + g / 8 * 32 + g % 2 * 16;
+            for (int j = 0; j < 16; j++) q[j] |= (uint8_t)(f.code[g * 16 + j] << (g / 2 % 4 * 2));
         }
     }
 }

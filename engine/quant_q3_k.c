@@ -10,7 +10,7 @@
  *     x[i] = d * scale[g] * (code[i] - 4)          d: binary16, scale -32..31, code 0..7
  *
  * source: ggml's block_q3_K. */
-#include "quant_impl.h"
+#include "quant_search.h"
 
 void quant_Q3_K_decode(float *y, const void *blocks, size_t n) {
     const struct block_q3_k *b = blocks;
@@ -23,6 +23,29 @@ void quant_Q3_K_decode(float *y, const void *blocks, size_t n) {
             for (int j = 0; j < 16; j++) {
                 int code = (q[j] >> shift & 3) | (h[j] >> bit & 1) << 2;
                 y[g * 16 + j] = scale * (float)(code - 4);
+            }
+        }
+    }
+}
+
+void quant_Q3_K_encode(void *blocks, const float *x, size_t n, const float *importance) {
+    struct block_q3_k *b = blocks;
+    struct quant_signed_block f;
+    float ones[256];
+    for (size_t i = 0; i < n / 256; i++, b++, x += 256) {
+        const float *w = quant_weights(importance ? importance + i * 256 : NULL, ones, 256);
+        quant_fit_signed_block(&f, x, w, -4, 3, -32, 31);
+        memset(b, 0, sizeof *b);
+        b->d = f32_to_f16(f.d);
+        for (int g = 0; g < 16; g++) {
+            int scale = f.scale[g] + 32;
+            b->sc[g & 7] |= (uint8_t)((scale & 15) << (g / 8 * 4));
+            b->sc[8 + (g & 3)] |= (uint8_t)(scale >> 4 << (g / 4 * 2));
+            uint8_t *q = b->q + g / 8 * 32 + g % 2 * 16, *h = b->h + g % 2 * 16;
+            for (int j = 0; j < 16; j++) {
+                int code = f.code[g * 16 + j] + 4;
+                q[j] |= (uint8_t)((code & 3) << (g / 2 % 4 * 2));
+                h[j] |= (uint8_t)(code >> 2 << (g / 2));
             }
         }
     }

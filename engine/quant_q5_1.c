@@ -8,7 +8,7 @@
  *     x[i] = d * code[i] + m          d, m: binary16
  *
  * source: ggml's block_q5_1. */
-#include "quant_impl.h"
+#include "quant_search.h"
 
 void quant_Q5_1_decode(float *y, const void *blocks, size_t n) {
     const struct block_q5_1 *b = blocks;
@@ -19,6 +19,23 @@ void quant_Q5_1_decode(float *y, const void *blocks, size_t n) {
             int high = b->q[j] >> 4 | (b->h[2 + j / 8] >> (j & 7) & 1) << 4;
             y[j] = (float)low * d + m;
             y[j + 16] = (float)high * d + m;
+        }
+    }
+}
+
+void quant_Q5_1_encode(void *blocks, const float *x, size_t n, const float *importance) {
+    struct block_q5_1 *b = blocks;
+    float ones[32], d, m;
+    for (size_t i = 0; i < n / 32; i++, b++, x += 32) {
+        const float *w = quant_weights(importance ? importance + i * 32 : NULL, ones, 32);
+        quant_fit_affine_halves(x, w, 31, &d, &m);
+        float inverse = quant_inverse(d);
+        memset(b, 0, sizeof *b);
+        b->d = f32_to_f16(d), b->m = f32_to_f16(m);
+        for (int j = 0; j < 32; j++) {
+            int code = quant_code((x[j] - m) * inverse, 0, 31);
+            b->q[j % 16] |= (uint8_t)((code & 15) << (j / 16 * 4));
+            b->h[j / 8] |= (uint8_t)(code >> 4 << (j % 8));
         }
     }
 }

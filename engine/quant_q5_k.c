@@ -8,7 +8,7 @@
  *     x[i] = d * scale[g] * code[i] - dmin * min[g]          d, dmin: binary16
  *
  * source: ggml's block_q5_K. */
-#include "quant_impl.h"
+#include "quant_search.h"
 
 void quant_Q5_K_decode(float *y, const void *blocks, size_t n) {
     const struct block_q5_k *b = blocks;
@@ -25,5 +25,24 @@ void quant_Q5_K_decode(float *y, const void *blocks, size_t n) {
                 y[g * 32 + j] = s * (float)code - m;
             }
         }
+    }
+}
+
+void quant_Q5_K_encode(void *blocks, const float *x, size_t n, const float *importance) {
+    struct block_q5_k *b = blocks;
+    struct quant_affine_block f;
+    float ones[256];
+    for (size_t i = 0; i < n / 256; i++, b++, x += 256) {
+        const float *w = quant_weights(importance ? importance + i * 256 : NULL, ones, 256);
+        quant_fit_affine_block(&f, x, w, 32, 31, 63);
+        memset(b, 0, sizeof *b);
+        b->d = f32_to_f16(f.d), b->dmin = f32_to_f16(f.dmin);
+        quant_k_pack_scales(b->sc, f.scale, f.min);
+        for (int g = 0; g < 8; g++)
+            for (int j = 0; j < 32; j++) {
+                int code = f.code[g * 32 + j];
+                b->q[g / 2 * 32 + j] |= (uint8_t)((code & 15) << (g % 2 * 4));
+                b->h[j] |= (uint8_t)(code >> 4 << g);
+            }
     }
 }

@@ -11,7 +11,7 @@
  *     x[i] = d * sc[g] * (code[i] - 32)          d: binary16, code 0..63
  *
  * source: ggml's block_q6_K. */
-#include "quant_impl.h"
+#include "quant_search.h"
 
 void quant_Q6_K_decode(float *y, const void *blocks, size_t n) {
     const struct block_q6_k *b = blocks;
@@ -24,6 +24,28 @@ void quant_Q6_K_decode(float *y, const void *blocks, size_t n) {
             for (int j = 0; j < 16; j++) {
                 int code = (ql[j] >> (s / 2 * 4) & 15) | (qh[j] >> (s * 2) & 3) << 4;
                 y[g * 16 + j] = scale * (float)(code - 32);
+            }
+        }
+    }
+}
+
+void quant_Q6_K_encode(void *blocks, const float *x, size_t n, const float *importance) {
+    struct block_q6_k *b = blocks;
+    struct quant_signed_block f;
+    float ones[256];
+    for (size_t i = 0; i < n / 256; i++, b++, x += 256) {
+        const float *w = quant_weights(importance ? importance + i * 256 : NULL, ones, 256);
+        quant_fit_signed_block(&f, x, w, -32, 31, -128, 127);
+        memset(b, 0, sizeof *b);
+        b->d = f32_to_f16(f.d);
+        memcpy(b->sc, f.scale, 16);
+        for (int g = 0; g < 16; g++) {
+            int half = g / 8, s = g / 2 % 4, at = g % 2 * 16;
+            uint8_t *ql = b->ql + half * 64 + (s & 1) * 32 + at, *qh = b->qh + half * 32 + at;
+            for (int j = 0; j < 16; j++) {
+                int code = f.code[g * 16 + j] + 32;
+                ql[j] |= (uint8_t)((code & 15) << (s / 2 * 4));
+                qh[j] |= (uint8_t)(code >> 4 << (s * 2));
             }
         }
     }

@@ -48,10 +48,147 @@ static void golden_blocks_decode(void **state) {
     }
 }
 
+/* Tolerances: root mean square of the error over that of the weights, for normal weights. Measured with these
+ * encoders (8 * 2048 elements) and rounded up by about two percent. */
+static const double tol_rms[QUANT_COUNT] = {
+    [QUANT_F32] = 0,       [QUANT_F16] = 0.00023,  [QUANT_BF16] = 0.0018, [QUANT_Q8_0] = 0.0055,
+    [QUANT_Q4_0] = 0.0825, [QUANT_Q4_1] = 0.0705,  [QUANT_Q5_0] = 0.0410, [QUANT_Q5_1] = 0.0345,
+    [QUANT_Q2_K] = 0.265,  [QUANT_Q3_K] = 0.147,   [QUANT_Q4_K] = 0.0715, [QUANT_Q5_K] = 0.0355,
+    [QUANT_Q6_K] = 0.0175, [QUANT_IQ4_NL] = 0.075,
+};
+/* A second trip may change no more than this share of the first trip's error. */
+static const double tol_again = 0.25;
+
+static uint64_t seed = 1;
+static double uniform(void) { /* xorshift64*, 0 < u < 1 */
+    seed ^= seed >> 12, seed ^= seed << 25, seed ^= seed >> 27;
+    return ((double)(seed * 0x2545f4914f6cdd1dull >> 11) + 0.5) * 0x1p-53;
+}
+static double normal(void) { return sqrt(-2 * log(uniform())) * cos(6.283185307179586 * uniform()); }
+
+enum { N = 8 * 2048 };
+
+/* y = decode(encode(x)); guard bytes behind the blocks must survive */
+static void trip(const struct quant_info *q, float *y, const float *x, size_t n, const float *importance) {
+    size_t bytes = quant_row_bytes(q, n);
+    unsigned char *blocks = mem_alloc(bytes + 64);
+    memset(blocks, 0xa5, bytes + 64);
+    q->encode(blocks, x, n, importance);
+    for (int i = 0; i < 64; i++) assert_int_equal(blocks[bytes + i], 0xa5);
+    q->decode(y, blocks, n);
+    mem_free(blocks);
+}
+
+static double rms(const float *a, const float *b, size_t n) {
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        double e = (double)a[i] - (b ? (double)b[i] : 0);
+        sum += e * e;
+    }
+    return sqrt(sum / (double)n);
+}
+
+static void round_trip_error_is_small(void **state) {
+    (void)state;
+    static float x[N], y[N], z[N];
+    seed = 1;
+    for (int i = 0; i < N; i++) x[i] = (float)(0.02 * normal());
+    for (int t = 0; t < QUANT_COUNT; t++) {
+        const struct quant_info *q = quant_info((enum quant_type)t);
+        trip(q, y, x, N, NULL);
+        double error = rms(x, y, N), share = error / rms(x, NULL, N);
+        if (!(share <= tol_rms[t])) fail_msg("%s: relative error %g above %g", q->name, share, tol_rms[t]);
+        trip(q, z, y, N, NULL);
+        double again = rms(y, z, N);
+        if (!(again <= tol_again * error)) fail_msg("%s: second trip moves %g of %g", q->name, again, error);
+        if (q->elems == 1) assert_true(again == 0);
+    }
+}
+
+/* Errors do not add up in one direction: the dot product of a row moves by what independent errors give. */
+static void dots_agree_with_double(void **state) {
+    (void)state;
+    static float x[N], y[N];
+    static double v[N];
+    seed = 2;
+    for (int i = 0; i < N; i++) x[i] = (float)(0.05 * normal()), v[i] = normal();
+    for (int t = 0; t < QUANT_COUNT; t++) {
+        const struct quant_info *q = quant_info((enum quant_type)t);
+        trip(q, y, x, N, NULL);
+        double exact = 0, got = 0, bound = 5 * tol_rms[t] * 0.05 * sqrt(N);
+        for (int i = 0; i < N; i++) exact += (double)x[i] * v[i], got += (double)y[i] * v[i];
+        if (!(fabs(exact - got) <= bound))
+            fail_msg("%s: dot product %g, in double %g, bound %g", q->name, got, exact, bound);
+    }
+}
+
+/* Importance moves the error to where it does not count. */
+static void importance_is_heeded(void **state) {
+    (void)state;
+    static float x[N], y[N], w[N];
+    seed = 3;
+    for (int i = 0; i < N; i++) x[i] = (float)normal(), w[i] = i % 4 == 0 ? 100.0f : 1.0f;
+    for (int t = 0; t < QUANT_COUNT; t++) {
+        const struct quant_info *q = quant_info((enum quant_type)t);
+        if (q->elems == 1 || t == QUANT_Q8_0) continue; /* their encoders have nothing to choose */
+        double error[2] = {0, 0};
+        for (int use = 0; use < 2; use++) {
+            trip(q, y, x, N, use ? w : NULL);
+            for (int i = 0; i < N; i += 4) error[use] += ((double)x[i] - y[i]) * ((double)x[i] - y[i]);
+        }
+        if (!(error[1] < 0.97 * error[0]))
+            fail_msg("%s: error of important elements %g, without importance %g", q->name, error[1],
+                     error[0]);
+    }
+}
+
+static void fill_extreme(float *x, size_t n, int kind) {
+    memset(x, 0, n * sizeof *x);
+    seed = 4;
+    for (size_t i = 0; i < n; i++) {
+        if (kind == 1) x[i] = i == 37 ? 1000.0f : 0;     /* one outlier */
+        if (kind == 2) x[i] = (float)(1e-7 * normal());  /* scales are subnormal halves */
+        if (kind == 3) x[i] = (float)(1e-42 * normal()); /* subnormal floats */
+        if (kind == 4) x[i] = 0.75f;                     /* all equal */
+        if (kind == 5) x[i] = -0.75f;
+        if (kind == 6) x[i] = (float)(1e30 * normal());                 /* beyond the largest half */
+        if (kind == 7) x[i] = i % 50 == 3 ? INFINITY : (float)normal(); /* not finite */
+        if (kind == 8) x[i] = i % 50 == 3 ? NAN : i % 50 == 4 ? -INFINITY : (float)normal();
+        if (kind == 9) x[i] = (float)fabs(normal()) + 5; /* far from zero, one sign */
+    }
+}
+
+static void extreme_inputs(void **state) {
+    (void)state;
+    static float x[512], y[512];
+    for (int t = 0; t < QUANT_COUNT; t++) {
+        const struct quant_info *q = quant_info((enum quant_type)t);
+        for (int kind = 0; kind < 10; kind++) {
+            fill_extreme(x, 512, kind);
+            trip(q, y, x, 512, NULL);
+            if (kind == 0)
+                for (int i = 0; i < 512; i++) assert_true(y[i] == 0);
+            if (kind == 1) /* the outlier stays, zeros stay near zero */
+                for (int i = 0; i < 512; i++)
+                    if (!(fabsf(y[i] - x[i]) <= 1000.0f * (float)tol_rms[t] + 1e-3f))
+                        fail_msg("%s: outlier block: element %d is %g", q->name, i, (double)y[i]);
+            if (kind == 2 || kind == 3) /* not worse than all zero */
+                if (!(rms(y, x, 512) <= 1.0001 * rms(x, NULL, 512)))
+                    fail_msg("%s: kind %d: error %g of %g", q->name, kind, rms(y, x, 512), rms(x, NULL, 512));
+            if (kind == 4 || kind == 5 || kind == 9)
+                if (!(rms(y, x, 512) <= (tol_rms[t] + 1e-3) * rms(x, NULL, 512)))
+                    fail_msg("%s: kind %d: error %g of %g", q->name, kind, rms(y, x, 512), rms(x, NULL, 512));
+            if (kind >= 6 && kind <= 8 && q->elems > 1)
+                for (int i = 0; i < 512; i++) assert_true(isfinite(y[i]));
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(table_is_consistent),
-        cmocka_unit_test(golden_blocks_decode),
+        cmocka_unit_test(table_is_consistent),       cmocka_unit_test(golden_blocks_decode),
+        cmocka_unit_test(round_trip_error_is_small), cmocka_unit_test(dots_agree_with_double),
+        cmocka_unit_test(importance_is_heeded),      cmocka_unit_test(extreme_inputs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
