@@ -283,6 +283,8 @@ struct backend; /* begins with: const struct backend_type *type; */
 
 struct backend_type {
     const char *name; /* "ref", "cpu", "cuda" */
+    /* INFER_OK when this machine can run it, else INFER_E_DEVICE with the reason; NULL: always. Takes nothing. */
+    enum infer_status (*probe)(void);
     enum infer_status (*sizes)(const struct backend_config *c, struct backend_sizes *out);
     enum infer_status (*open)(struct backend **out, const struct backend_config *c);
     enum infer_status (*upload)(struct backend *b);
@@ -295,6 +297,8 @@ struct backend_type {
     /* Page of a store as float32, in the order K then V of struct kv_store. */
     enum infer_status (*kv_read)(struct backend *b, int store, int page, float *k, float *v);
     enum infer_status (*kv_write)(struct backend *b, int store, int page, const float *k, const float *v);
+    /* Copies a page of every store, bit for bit, after all queued steps. */
+    enum infer_status (*kv_copy)(struct backend *b, int from, int to);
     void (*cancel)(struct backend *b); /* async-signal-safe */
     /* One line for people: device, instruction set, threads. */
     const char *(*describe)(const struct backend *b);

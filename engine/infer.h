@@ -62,7 +62,9 @@ enum infer_status infer_model_open(struct infer_model **out, const char *path,
 void infer_model_close(struct infer_model *m);
 
 struct infer_model_info {
-    const char *arch, *name, *format; /* "llama", general.name or "", "gguf v3" */
+    const char *arch, *format; /* "llama", "gguf v3" */
+    const char *name;          /* general.name, not ended by 0: name[name_len] */
+    size_t name_len;
     const char *type_name;            /* the type that most weight bytes have */
     int n_layer, n_embd, n_head, n_kv_head, head_dim, n_ff, n_vocab, n_ctx_train;
     uint64_t n_param; /* elements of all weight matrices */
@@ -146,6 +148,9 @@ enum infer_status infer_seq_open(struct infer_engine *e, int *seq);
 void infer_seq_close(struct infer_engine *e, int seq);
 /* Sets the length back to n (regenerate, rejected drafts); n <= length. */
 enum infer_status infer_seq_rewind(struct infer_engine *e, int seq, int n);
+/* Takes over the cached pages of the longest known prefix of ids[n] (whole pages, at most n - 1 tokens) for a
+ * sequence of length 0; *n_shared: positions that need not be computed. */
+enum infer_status infer_seq_prefix(struct infer_engine *e, int seq, const int32_t *ids, int n, int *n_shared);
 /* Positions held. */
 int infer_seq_length(const struct infer_engine *e, int seq);
 
@@ -169,9 +174,9 @@ struct infer_row {
 };
 
 struct infer_output {
-    int n;                /* rows that wanted something, in the order of the rows given */
-    const int32_t *token; /* token[n]: greedy token, -1 where only logits were wanted */
-    const float *logits;  /* logits[n][n_vocab] on the host; NULL when no row wanted logits */
+    int n;                      /* rows that wanted something, in the order of the rows given */
+    const int32_t *token;       /* token[n]: greedy token, -1 where only logits were wanted */
+    const float *const *logits; /* logits[n]: a row of n_vocab on the host, NULL where none was wanted */
 };
 
 /* Queues one step; at most two may be in flight. errors: INFER_E_INPUT (row n is out of range: message names

@@ -1,0 +1,428 @@
+/* The engine behind infer.h: a model placed on a device with a plan. Assembles steps, keeps sequences, hands results
+ * back in the order they were asked for. The arithmetic is in the backends, the order of operations in forward.c. */
+#include "device.h"
+#include "infer.h"
+#include "kv.h"
+#include "mem.h"
+#include "model.h"
+#include "plan.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+
+enum { FLIGHTS = 2 };
+
+/* One step between submit and wait. */
+struct flight {
+    struct step step[ROW_CLASS_COUNT];
+    int32_t *id[ROW_CLASS_COUNT], *pos[ROW_CLASS_COUNT], *slot[ROW_CLASS_COUNT]; /* [max_rows] */
+    int32_t *out_row[ROW_CLASS_COUNT];                                            /* [max_out] */
+    uint8_t *want[ROW_CLASS_COUNT];
+    uint8_t *out_cls;          /* out_cls[n_out]: class that computes output i, in the order of the rows given */
+    int32_t *out_index;        /* out_index[n_out]: its index inside that class */
+    int32_t *out_slot;
+    int n_out;
+    int32_t *length_before;    /* length_before[n_slot]; -1: not in this step */
+    int32_t *token;            /* results */
+    const float **logits;
+};
+
+struct infer_engine {
+    const struct infer_model *model;
+    struct arena arena;
+    struct plan plan;
+    struct backend *backend;
+    struct kv kv;
+    const int32_t **pages;     /* pages[n_kv_group], all the same table */
+    int32_t *slot_last;        /* slot_last[n_slot], -2: the device's own */
+    struct flight flight[FLIGHTS];
+    unsigned n_submit, n_wait;
+    bool poisoned;
+    char poison[256];
+};
+
+struct infer_model {
+    struct model *m;
+};
+
+/* ---- model --------------------------------------------------------------------------------------------------- */
+
+const char *infer_error(void) { return err_message(); }
+
+enum infer_status infer_model_open(struct infer_model **out, const char *path, const struct infer_model_options *options) {
+    struct tensorfile_options o = {0};
+    struct infer_model *im;
+    *out = NULL;
+    if (options) o = (struct tensorfile_options){.no_mmap = options->no_mmap, .vocab_only = options->vocab_only};
+    TRY(mem_new(&im, sizeof *im, "a model"));
+    enum infer_status s = model_open(&im->m, path, &o);
+    for (int i = 0; s == INFER_OK && options && options->mlock && i < im->m->file->n_part; i++)
+        s = mapfile_lock(&im->m->file->part[i]);
+    if (s != INFER_OK) {
+        infer_model_close(im);
+        return s;
+    }
+    *out = im;
+    return INFER_OK;
+}
+
+void infer_model_close(struct infer_model *im) {
+    if (!im) return;
+    model_close(im->m);
+    mem_free(im);
+}
+
+/* The type that most of the file's bytes have. */
+static const char *main_type(const struct tensorfile *f) {
+    size_t bytes[QUANT_COUNT] = {0}, best = 0;
+    for (size_t i = 0; i < f->n_tensor; i++) bytes[f->tensor[i].type] += f->tensor[i].bytes;
+    for (size_t i = 1; i < QUANT_COUNT; i++)
+        if (bytes[i] > bytes[best]) best = i;
+    return quant_info((enum quant_type)best)->name;
+}
+
+void infer_model_info(const struct infer_model *im, struct infer_model_info *out) {
+    const struct model *m = im->m;
+    struct str s = {"", 0};
+    bool present;
+    *out = (struct infer_model_info){.arch = m->arch ? m->arch->name : "", .name = "", .format = m->file->format};
+    if (meta_str(m->file, "general.name", &s, &present) == INFER_OK && present) {
+        out->name = s.data;
+        out->name_len = s.len;
+    }
+    if (meta_str(m->file, "tokenizer.chat_template", &s, &present) == INFER_OK && present) {
+        out->chat_template = s.data;
+        out->chat_template_len = s.len;
+    }
+    out->type_name = main_type(m->file);
+    out->file_bytes = m->file->file_bytes;
+    out->has_tokenizer = m->tok != NULL;
+    if (!m->layer) return;
+    out->n_layer = m->n_layer;
+    out->n_embd = m->n_embd;
+    out->n_head = m->layer[0].n_head;
+    out->n_kv_head = m->layer[0].n_kv_head;
+    out->head_dim = m->layer[0].head_dim_k;
+    out->n_ff = m->layer[0].n_ff;
+    out->n_vocab = m->n_vocab;
+    out->n_ctx_train = m->n_ctx_train;
+    out->n_param = m->n_param;
+    out->token_bytes = m->token_bytes;
+    out->token_flops = m->token_flops;
+}
+
+/* ---- text ---------------------------------------------------------------------------------------------------- */
+
+enum infer_status infer_tokenize(const struct infer_model *im, const char *text, const uint8_t *marks, size_t n,
+                                 unsigned flags, int32_t *ids, size_t cap, size_t *n_out) {
+    *n_out = 0;
+    if (!im->m->tok) return err_set(INFER_E_UNSUPPORTED, "%s has no tokenizer", im->m->file->path);
+    return tok_encode(im->m->tok, text, marks, n, flags, ids, cap, n_out);
+}
+
+const char *infer_piece(const struct infer_model *im, int32_t id, bool special, bool first, size_t *n_out) {
+    struct str s = {"", 0};
+    if (im->m->tok) s = tok_piece(im->m->tok, id, special, first);
+    *n_out = s.len;
+    return s.data;
+}
+
+bool infer_is_stop(const struct infer_model *im, int32_t id) { return im->m->tok && tok_is_stop(im->m->tok, id); }
+int32_t infer_bos(const struct infer_model *im) { return im->m->tok ? tok_bos(im->m->tok) : -1; }
+int32_t infer_eos(const struct infer_model *im) { return im->m->tok ? tok_eos(im->m->tok) : -1; }
+
+/* ---- create -------------------------------------------------------------------------------------------------- */
+
+static void *take(struct infer_engine *e, size_t n, size_t size) { return arena_alloc(&e->arena, (n ? n : 1) * size); }
+
+static enum infer_status make_flight(struct infer_engine *e, struct flight *f) {
+    size_t n_out = 0, n_slot = (size_t)e->plan.config.n_slot;
+    bool ok = true;
+    for (int c = 0; c < ROW_CLASS_COUNT; c++) {
+        size_t rows = (size_t)e->plan.list[c].max_rows, outs = (size_t)e->plan.list[c].max_out;
+        ok &= (f->id[c] = take(e, rows, 4)) && (f->pos[c] = take(e, rows, 4)) && (f->slot[c] = take(e, rows, 4));
+        ok &= (f->out_row[c] = take(e, outs, 4)) && (f->want[c] = take(e, outs, 1));
+        n_out += outs;
+    }
+    ok &= (f->out_cls = take(e, n_out, 1)) && (f->out_index = take(e, n_out, 4)) && (f->out_slot = take(e, n_out, 4));
+    ok &= (f->token = take(e, n_out, 4)) && (f->logits = take(e, n_out, sizeof *f->logits));
+    ok &= (f->length_before = take(e, n_slot, 4)) != NULL;
+    return ok ? INFER_OK : err_set(INFER_E_MEMORY, "out of memory for the step's rows");
+}
+
+static enum infer_status prepare(struct infer_engine *e, const struct infer_engine_options *options) {
+    const struct backend_type *type;
+    TRY(device_pick(options->device, &type));
+    struct plan_options po = {.engine = options};
+    TRY(plan_make(&e->plan, &e->arena, e->model->m, type, &po));
+    if (!e->plan.fits)
+        return err_set(INFER_E_MEMORY, "does not fit: %.1f GiB wanted, %.1f GiB available; infer plan shows what would",
+                       (double)e->plan.total_bytes / (1 << 30), (double)e->plan.limit_bytes / (1 << 30));
+    const struct backend_config *c = &e->plan.config;
+    TRY(kv_init(&e->kv, &e->arena, c->n_slot, c->n_ctx, c->kv_group[0].n_page));
+    e->pages = take(e, (size_t)c->n_kv_group, sizeof *e->pages);
+    e->slot_last = take(e, (size_t)c->n_slot, sizeof *e->slot_last);
+    if (!e->pages || !e->slot_last) return err_set(INFER_E_MEMORY, "out of memory for page tables");
+    for (int i = 0; i < c->n_kv_group; i++) e->pages[i] = e->kv.table;
+    for (int i = 0; i < c->n_slot; i++) e->slot_last[i] = -2;
+    for (int i = 0; i < FLIGHTS; i++) TRY(make_flight(e, &e->flight[i]));
+    TRY(type->open(&e->backend, c));
+    TRY(type->upload(e->backend));
+    for (int i = 0; i < ROW_CLASS_COUNT; i++) TRY(type->compile(e->backend, (enum row_class)i));
+    return INFER_OK;
+}
+
+enum infer_status infer_engine_create(struct infer_engine **out, const struct infer_model *m,
+                                      const struct infer_engine_options *options) {
+    static const struct infer_engine_options defaults = {.gpu_layers = -1};
+    struct infer_engine *e;
+    *out = NULL;
+    if (!m->m->layer) return err_set(INFER_E_INPUT, "%s was opened for its vocabulary only", m->m->file->path);
+    TRY(mem_new(&e, sizeof *e, "an engine"));
+    e->model = m;
+    enum infer_status s = prepare(e, options ? options : &defaults);
+    if (s != INFER_OK) {
+        infer_engine_free(e);
+        return s;
+    }
+    *out = e;
+    return INFER_OK;
+}
+
+void infer_engine_free(struct infer_engine *e) {
+    if (!e) return;
+    if (e->backend) e->backend->type->close(e->backend);
+    arena_free(&e->arena);
+    mem_free(e);
+}
+
+void infer_engine_info(const struct infer_engine *e, struct infer_engine_info *out) {
+    static const char *const kv_names[] = {"f32", "f16", "q8_0"};
+    const struct backend_config *c = &e->plan.config;
+    *out = (struct infer_engine_info){
+        .device = e->backend->type->name,
+        .device_name = e->backend->type->describe(e->backend),
+        .n_ctx = c->n_ctx,
+        .n_slot = c->n_slot,
+        .n_batch = e->plan.n_batch,
+        .n_decode_rows = e->plan.n_decode_rows,
+        .kv_type = kv_names[c->kv_type],
+        .weight_bytes = e->plan.size.weight_bytes,
+        .kv_bytes = e->plan.size.kv_bytes,
+        .activation_bytes = c->activation_bytes,
+        .workspace_bytes = e->plan.size.workspace_bytes,
+        .output_bytes = e->plan.size.output_bytes,
+        .device_bytes = e->plan.total_bytes,
+    };
+}
+
+const char *infer_plan_text(const struct infer_engine *e) { return e->plan.text; }
+
+enum infer_status infer_plan(const struct infer_model *m, const struct infer_engine_options *options, char **text,
+                             bool *fits) {
+    static const struct infer_engine_options defaults = {.gpu_layers = -1};
+    struct arena arena = {0};
+    struct plan plan;
+    const struct backend_type *type;
+    struct plan_options po = {.engine = options ? options : &defaults};
+    *text = NULL;
+    *fits = false;
+    TRY(device_pick(po.engine->device, &type));
+    enum infer_status s = plan_make(&plan, &arena, m->m, type, &po);
+    if (s == INFER_OK) {
+        *fits = plan.fits;
+        *text = mem_strdup(plan.text);
+        if (!*text) s = err_set(INFER_E_MEMORY, "out of memory for the memory report");
+    }
+    arena_free(&arena);
+    return s;
+}
+
+void infer_text_free(char *text) { mem_free(text); }
+
+/* ---- sequences ----------------------------------------------------------------------------------------------- */
+
+static bool seq_is_open(const struct infer_engine *e, int seq) {
+    return seq >= 0 && seq < e->kv.n_slot && e->kv.seq[seq].open;
+}
+
+enum infer_status infer_seq_open(struct infer_engine *e, int *seq) { return kv_open(&e->kv, seq); }
+
+void infer_seq_close(struct infer_engine *e, int seq) {
+    if (!seq_is_open(e, seq)) infer_bug("sequence %d is not open", seq);
+    kv_close(&e->kv, seq);
+}
+
+enum infer_status infer_seq_rewind(struct infer_engine *e, int seq, int n) {
+    int from, to;
+    if (!seq_is_open(e, seq) || n < 0 || n > e->kv.seq[seq].length)
+        return err_set(INFER_E_INPUT, "cannot rewind sequence %d to %d", seq, n);
+    TRY(kv_rewind(&e->kv, seq, n, &from, &to));
+    return from >= 0 ? e->backend->type->kv_copy(e->backend, from, to) : INFER_OK;
+}
+
+enum infer_status infer_seq_prefix(struct infer_engine *e, int seq, const int32_t *ids, int n, int *n_shared) {
+    if (!seq_is_open(e, seq) || e->kv.seq[seq].length)
+        return err_set(INFER_E_INPUT, "sequence %d is not open and empty", seq);
+    *n_shared = kv_match(&e->kv, seq, ids, n < e->kv.n_ctx ? n : e->kv.n_ctx);
+    return INFER_OK;
+}
+
+int infer_seq_length(const struct infer_engine *e, int seq) { return seq_is_open(e, seq) ? e->kv.seq[seq].length : -1; }
+
+/* ---- steps --------------------------------------------------------------------------------------------------- */
+
+/* Checks row i and counts it into rows and outs of its class; length: where its sequence stands. */
+static enum infer_status check_row(const struct infer_engine *e, const struct infer_row *r, int i, int length,
+                                   int *rows, int *outs) {
+    if (r->id != INFER_LAST && (r->id < 0 || r->id >= e->model->m->n_vocab))
+        return err_set(INFER_E_INPUT, "row %d: token %d is outside of the vocabulary of %d", i, r->id, e->model->m->n_vocab);
+    if (r->pos != length)
+        return err_set(INFER_E_INPUT, "row %d: position %d does not continue sequence %d, which holds %d", i, r->pos,
+                       r->seq, length);
+    const struct op_list *l = &e->plan.list[r->decode ? ROW_DECODE : ROW_PROMPT];
+    if (++*rows > l->max_rows)
+        return err_set(INFER_E_INPUT, "row %d: more than %d %s rows in a step", i, l->max_rows, r->decode ? "decode" : "prompt");
+    if (r->want && ++*outs > l->max_out)
+        return err_set(INFER_E_INPUT, "row %d: more than %d outputs of %s rows", i, l->max_out, r->decode ? "decode" : "prompt");
+    return INFER_OK;
+}
+
+/* Puts the checked rows into the flight's arrays, by class. */
+static void fill_flight(struct infer_engine *e, struct flight *f, const struct infer_row *rows, int n) {
+    int n_row[ROW_CLASS_COUNT] = {0}, n_out[ROW_CLASS_COUNT] = {0};
+    f->n_out = 0;
+    for (int i = 0; i < n; i++) {
+        int c = rows[i].decode ? ROW_DECODE : ROW_PROMPT, t = n_row[c]++;
+        f->id[c][t] = rows[i].id;
+        f->pos[c][t] = rows[i].pos;
+        f->slot[c][t] = rows[i].seq;
+        if (!rows[i].want) continue;
+        f->out_cls[f->n_out] = (uint8_t)c;
+        f->out_index[f->n_out] = n_out[c];
+        f->out_slot[f->n_out++] = rows[i].seq;
+        f->out_row[c][n_out[c]] = t;
+        f->want[c][n_out[c]++] = rows[i].want;
+    }
+    for (int c = 0; c < ROW_CLASS_COUNT; c++)
+        f->step[c] = (struct step){n_row[c],      n_out[c],   f->id[c], f->pos[c],        f->slot[c],
+                                   f->out_row[c], f->want[c], e->pages, e->kv.version, e->slot_last};
+}
+
+/* Takes pages for the rows and moves the lengths on; on a full cache every sequence is as before. */
+static enum infer_status place_rows(struct infer_engine *e, struct flight *f, const struct infer_row *rows, int n) {
+    for (int i = 0; i < e->kv.n_slot; i++) f->length_before[i] = -1;
+    for (int i = 0; i < n; i++) {
+        int seq = rows[i].seq;
+        if (f->length_before[seq] < 0) f->length_before[seq] = e->kv.seq[seq].length;
+        TRY(kv_reserve(&e->kv, seq, rows[i].pos + 1));
+        kv_append(&e->kv, seq, &rows[i].id, 1);
+    }
+    return INFER_OK;
+}
+
+/* Lengths back to those before the step; the pages were private to it or are whole, so nothing is copied. */
+static void restore_lengths(struct infer_engine *e, const struct flight *f) {
+    int from, to;
+    for (int i = 0; i < e->kv.n_slot; i++)
+        if (f->length_before[i] >= 0 && e->kv.seq[i].open && e->kv.seq[i].length > f->length_before[i])
+            (void)kv_rewind(&e->kv, i, f->length_before[i], &from, &to);
+}
+
+static enum infer_status check_rows(struct infer_engine *e, const struct infer_row *rows, int n) {
+    int n_row[2] = {0}, n_out[2] = {0};
+    if (e->poisoned) return err_set(INFER_E_DEVICE, "the engine failed before: %s", e->poison);
+    if (e->n_submit - e->n_wait >= FLIGHTS) return err_set(INFER_E_INPUT, "%d steps are in flight already", FLIGHTS);
+    if (n < 1) return err_set(INFER_E_INPUT, "a step of %d rows", n);
+    struct flight *f = &e->flight[e->n_submit % FLIGHTS];
+    for (int i = 0; i < e->kv.n_slot; i++) f->length_before[i] = e->kv.seq[i].length; /* as scratch: where each stands */
+    for (int i = 0; i < n; i++) {
+        if (!seq_is_open(e, rows[i].seq)) return err_set(INFER_E_INPUT, "row %d: sequence %d is not open", i, rows[i].seq);
+        TRY(check_row(e, &rows[i], i, f->length_before[rows[i].seq]++, &n_row[rows[i].decode], &n_out[rows[i].decode]));
+    }
+    return INFER_OK;
+}
+
+/* The decode list, then the prompt list. Host-set last tokens go with the first of them. */
+static enum infer_status run_flight(struct infer_engine *e, struct flight *f) {
+    static const enum row_class order[] = {ROW_DECODE, ROW_PROMPT};
+    for (int i = 0; i < ROW_CLASS_COUNT; i++) {
+        if (!f->step[order[i]].n_row) continue;
+        TRY(e->backend->type->run(e->backend, order[i], &f->step[order[i]]));
+        for (int s = 0; s < e->kv.n_slot; s++) e->slot_last[s] = -2;
+    }
+    return INFER_OK;
+}
+
+static void poison(struct infer_engine *e, enum infer_status s) {
+    if (s != INFER_E_DEVICE && s != INFER_E_NAN) return;
+    e->poisoned = true;
+    snprintf(e->poison, sizeof e->poison, "%s", err_message());
+}
+
+enum infer_status infer_submit(struct infer_engine *e, const struct infer_row *rows, int n) {
+    TRY(check_rows(e, rows, n));
+    struct flight *f = &e->flight[e->n_submit % FLIGHTS];
+    mem_forbid(true);
+    enum infer_status s = place_rows(e, f, rows, n);
+    if (s == INFER_OK) {
+        fill_flight(e, f, rows, n);
+        s = run_flight(e, f);
+    }
+    mem_forbid(false);
+    if (s == INFER_OK) {
+        e->n_submit++;
+    } else {
+        restore_lengths(e, f);
+        poison(e, s);
+    }
+    return s;
+}
+
+/* Collects the results of every class of a flight; the first fault counts, but every run is waited for. */
+static enum infer_status collect(struct infer_engine *e, struct flight *f) {
+    static const enum row_class order[] = {ROW_DECODE, ROW_PROMPT};
+    struct step_result r[ROW_CLASS_COUNT] = {{0}};
+    enum infer_status first = INFER_OK;
+    for (int i = 0; i < ROW_CLASS_COUNT; i++) {
+        if (!f->step[order[i]].n_row) continue;
+        enum infer_status s = e->backend->type->wait(e->backend, &r[order[i]]);
+        if (first == INFER_OK) first = s;
+    }
+    if (first != INFER_OK) return first;
+    for (int i = 0; i < f->n_out; i++) {
+        const struct step_result *from = &r[f->out_cls[i]];
+        int j = f->out_index[i];
+        bool want_logits = f->want[f->out_cls[i]][j] & INFER_WANT_LOGITS;
+        f->token[i] = from->token[j];
+        f->logits[i] = want_logits ? from->logits + (size_t)j * (size_t)e->model->m->n_vocab : NULL;
+        if (f->token[i] >= 0) kv_learn(&e->kv, f->out_slot[i], f->token[i]);
+    }
+    return INFER_OK;
+}
+
+enum infer_status infer_wait(struct infer_engine *e, struct infer_output *out) {
+    if (e->n_submit == e->n_wait) return err_set(INFER_E_INPUT, "no step is in flight");
+    struct flight *f = &e->flight[e->n_wait++ % FLIGHTS];
+    mem_forbid(true);
+    enum infer_status s = collect(e, f);
+    mem_forbid(false);
+    *out = (struct infer_output){f->n_out, f->token, f->logits};
+    if (s != INFER_OK) {
+        restore_lengths(e, f);
+        poison(e, s);
+        out->n = 0;
+    }
+    return s;
+}
+
+enum infer_status infer_step(struct infer_engine *e, const struct infer_row *rows, int n, struct infer_output *out) {
+    TRY(infer_submit(e, rows, n));
+    return infer_wait(e, out);
+}
+
+void infer_set_last(struct infer_engine *e, int seq, int32_t id) {
+    if (seq_is_open(e, seq)) e->slot_last[seq] = id;
+}
+
+void infer_cancel(struct infer_engine *e) { e->backend->type->cancel(e->backend); }

@@ -1,0 +1,461 @@
+/* The reference backend: the specification in plain C. Every formula of backend.h as written there, one row after the
+ * other, double accumulators, float32 buffers. Never tuned, never a route of another backend. */
+#include "backend.h"
+#include "infer.h"
+#include "mem.h"
+
+#include <math.h>
+#include <stdatomic.h>
+
+struct ref {
+    struct backend base;
+    struct backend_config c;
+    unsigned char *activation;
+    unsigned char **k, **v;    /* k[store], v[store]: pools */
+    float *row;                /* row[max k]: one decoded row of weights */
+    float *head;               /* head[max head_dim]: one decoded row of the cache */
+    double *score;             /* score[n_ctx + 1] */
+    int32_t *last;             /* last[n_slot]: the token each slot just sampled */
+    struct ref_result {
+        int32_t *token;        /* token[max_out] */
+        float *logits;         /* logits[max_out][n_vocab] */
+        bool has_logits;
+        enum infer_status status;
+    } result[2 * ROW_CLASS_COUNT];
+    unsigned n_run, n_wait;
+    atomic_bool cancelled;
+    const struct op_list *list;
+    const struct step *step;
+    struct ref_result *out;
+};
+
+/* ---- buffers and pools --------------------------------------------------------------------------------------- */
+
+static float *row_of(struct ref *r, struct view v, int t) {
+    const struct buf *b = &r->list->buf[v.buf];
+    return (float *)(r->activation + b->offset + (size_t)t * b->row_bytes) + v.col;
+}
+
+static int rows_in(const struct ref *r, struct view v) {
+    return r->list->buf[v.buf].rows == BUF_ROWS_OUT ? r->step->n_out : r->step->n_row;
+}
+
+/* Byte offset of one head's row of one position inside a pool. */
+static size_t kv_offset(const struct ref *r, const struct kv_store *s, int dim, int page, int head, int i) {
+    size_t row = ((size_t)page * (size_t)s->n_kv_head + (size_t)head) * KV_PAGE + (size_t)i;
+    return row * kv_row_bytes(r->c.kv_type, dim);
+}
+
+static void kv_store_row(enum kv_type type, void *dst, const float *x, int n) {
+    if (type == KV_F32) memcpy(dst, x, (size_t)n * 4);
+    if (type == KV_F16) quant_info(QUANT_F16)->encode(dst, x, (size_t)n, NULL);
+    if (type == KV_Q8_0) {
+        float block[32];
+        for (int i = 0; i < n; i += 32) {
+            for (int j = 0; j < 32; j++) block[j] = i + j < n ? x[i + j] : 0;
+            quant_info(QUANT_Q8_0)->encode((struct block_q8_0 *)dst + i / 32, block, 32, NULL);
+        }
+    }
+}
+
+static void kv_load_row(enum kv_type type, float *y, const void *src, int n) {
+    if (type == KV_F32) memcpy(y, src, (size_t)n * 4);
+    if (type == KV_F16) quant_info(QUANT_F16)->decode(y, src, (size_t)n);
+    if (type == KV_Q8_0) {
+        float block[32];
+        for (int i = 0; i < n; i += 32) {
+            quant_info(QUANT_Q8_0)->decode(block, (const struct block_q8_0 *)src + i / 32, 32);
+            for (int j = 0; j < 32 && i + j < n; j++) y[i + j] = block[j];
+        }
+    }
+}
+
+static int page_of(const struct ref *r, const struct kv_store *s, int slot, int pos) {
+    return r->step->pages[s->group][slot * r->c.kv_group[s->group].max_pages + pos / KV_PAGE];
+}
+
+/* ---- operations ---------------------------------------------------------------------------------------------- */
+
+static void ref_embed(struct ref *r, const struct op_embed *o) {
+    const struct quant_info *q = quant_info(o->w->type);
+    for (int t = 0; t < r->step->n_row; t++) {
+        float *out = row_of(r, o->out, t);
+        int32_t id = r->step->id[t] < 0 ? r->last[r->step->slot[t]] : r->step->id[t];
+        q->decode(out, (const char *)o->w->data + (size_t)id * quant_row_bytes(q, (size_t)o->w->k), (size_t)o->w->k);
+        for (int i = 0; i < o->w->k; i++) out[i] *= o->scale;
+    }
+}
+
+static void norm_group(const struct op_norm *o, const float *x, float *out) {
+    double sum = 0, mean = 0;
+    if (o->kind == NORM_LAYER) {
+        for (int i = 0; i < o->dim; i++) mean += (double)x[i];
+        mean /= o->dim;
+    }
+    for (int i = 0; i < o->dim; i++) sum += ((double)x[i] - mean) * ((double)x[i] - mean);
+    double scale = 1 / sqrt(sum / o->dim + (double)o->eps);
+    for (int i = 0; i < o->dim; i++) {
+        double y = ((double)x[i] - mean) * scale;
+        out[i] = (float)(y * (o->w ? (double)o->w[i] : 1) + (o->bias ? (double)o->bias[i] : 0));
+    }
+}
+
+static void ref_norm(struct ref *r, const struct op_norm *o) {
+    for (int t = 0; t < rows_in(r, o->x); t++)
+        for (int i = 0; i < o->x.width; i += o->dim) norm_group(o, row_of(r, o->x, t) + i, row_of(r, o->out, t) + i);
+}
+
+static void ref_matmul(struct ref *r, const struct op_matmul *o) {
+    int col = 0, n_row = rows_in(r, o->x);
+    for (int g = 0; g < o->w->n_member; g++) {
+        const struct weight *w = &o->w->member[g];
+        const struct quant_info *q = quant_info(w->type);
+        size_t row_bytes = quant_row_bytes(q, (size_t)w->k);
+        for (int n = 0; n < w->n; n++) {
+            q->decode(r->row, (const char *)w->data + (size_t)n * row_bytes, (size_t)w->k);
+            for (int t = 0; t < n_row; t++) {
+                const float *x = row_of(r, o->x, t);
+                double sum = 0;
+                for (int k = 0; k < w->k; k++) sum += (double)r->row[k] * (double)x[k];
+                row_of(r, o->out, t)[col + n] = (float)(sum + (w->bias ? (double)w->bias[n] : 0));
+            }
+        }
+        col += w->n;
+    }
+}
+
+static void ref_rope(struct ref *r, const struct op_rope *o) {
+    int half = o->rope->n_rot / 2;
+    bool neox = o->rope->kind == ROPE_NEOX;
+    for (int t = 0; t < rows_in(r, o->x); t++)
+        for (int h = 0; h < o->n_head; h++) {
+            float *x = row_of(r, o->x, t) + h * o->head_dim;
+            for (int i = 0; i < half; i++) {
+                double a = (double)r->step->pos[t] * (double)o->rope->inv_freq[i];
+                double c = (double)o->rope->mscale * cos(a), s = (double)o->rope->mscale * sin(a);
+                float *p = neox ? &x[i] : &x[2 * i], *q = neox ? &x[i + half] : &x[2 * i + 1];
+                double re = (double)*p * c - (double)*q * s, im = (double)*q * c + (double)*p * s;
+                *p = (float)re;
+                *q = (float)im;
+            }
+        }
+}
+
+static void ref_kv_put(struct ref *r, const struct op_kv_put *o) {
+    const struct kv_store *s = &r->c.store[o->store];
+    for (int t = 0; t < r->step->n_row; t++) {
+        int pos = r->step->pos[t], page = page_of(r, s, r->step->slot[t], pos), i = pos % KV_PAGE;
+        for (int h = 0; h < s->n_kv_head; h++) {
+            kv_store_row(r->c.kv_type, r->k[o->store] + kv_offset(r, s, s->head_dim_k, page, h, i),
+                         row_of(r, o->k, t) + h * s->head_dim_k, s->head_dim_k);
+            kv_store_row(r->c.kv_type, r->v[o->store] + kv_offset(r, s, s->head_dim_v, page, h, i),
+                         row_of(r, o->v, t) + h * s->head_dim_v, s->head_dim_v);
+        }
+    }
+}
+
+/* One query head of one row: scores, softmax, weighted sum. */
+static void attend_head(struct ref *r, const struct op_attend *o, int t, int h) {
+    const struct kv_store *s = &r->c.store[o->store];
+    int g = h / (o->n_head / s->n_kv_head), pos = r->step->pos[t], slot = r->step->slot[t];
+    int from = o->window && pos - o->window + 1 > 0 ? pos - o->window + 1 : 0;
+    const float *q = row_of(r, o->q, t) + h * s->head_dim_k;
+    float *out = row_of(r, o->out, t) + h * s->head_dim_v;
+    double top = o->sinks ? (double)o->sinks[h] : -INFINITY, sum = 0;
+    for (int p = from; p <= pos; p++) {
+        kv_load_row(r->c.kv_type, r->head,
+                    r->k[o->store] + kv_offset(r, s, s->head_dim_k, page_of(r, s, slot, p), g, p % KV_PAGE),
+                    s->head_dim_k);
+        double a = 0;
+        for (int i = 0; i < s->head_dim_k; i++) a += (double)q[i] * (double)r->head[i];
+        a *= (double)o->scale;
+        if (o->softcap > 0) a = (double)o->softcap * tanh(a / (double)o->softcap);
+        r->score[p - from] = a;
+        top = fmax(top, a);
+    }
+    for (int p = from; p <= pos; p++) sum += r->score[p - from] = exp(r->score[p - from] - top);
+    if (o->sinks) sum += exp((double)o->sinks[h] - top);
+    double acc[1024] = {0}; /* head sizes are checked to be at most 1024 when a model is bound */
+    for (int p = from; p <= pos; p++) {
+        kv_load_row(r->c.kv_type, r->head,
+                    r->v[o->store] + kv_offset(r, s, s->head_dim_v, page_of(r, s, slot, p), g, p % KV_PAGE),
+                    s->head_dim_v);
+        for (int i = 0; i < s->head_dim_v; i++) acc[i] += r->score[p - from] * (double)r->head[i];
+    }
+    for (int i = 0; i < s->head_dim_v; i++) out[i] = (float)(acc[i] / sum);
+}
+
+static void ref_attend(struct ref *r, const struct op_attend *o) {
+    for (int t = 0; t < r->step->n_row; t++)
+        for (int h = 0; h < o->n_head; h++) attend_head(r, o, t, h);
+}
+
+static void ref_glu(struct ref *r, const struct op_glu *o) {
+    for (int t = 0; t < rows_in(r, o->gate); t++) {
+        const float *gate = row_of(r, o->gate, t), *up = row_of(r, o->up, t);
+        float *out = row_of(r, o->out, t);
+        for (int i = 0; i < o->gate.width; i++) {
+            double x = (double)gate[i], y = 0;
+            switch (o->act) {
+            case ACT_SILU: y = x / (1 + exp(-x)); break;
+            case ACT_GELU_TANH: y = 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); break;
+            case ACT_RELU2: y = x > 0 ? x * x : 0; break;
+            }
+            out[i] = (float)(y * (double)up[i]);
+        }
+    }
+}
+
+static void ref_add(struct ref *r, const struct op_add *o) {
+    for (int t = 0; t < rows_in(r, o->a); t++) {
+        const float *a = row_of(r, o->a, t), *b = row_of(r, o->b, t);
+        float *out = row_of(r, o->out, t);
+        for (int i = 0; i < o->a.width; i++) out[i] = a[i] + b[i];
+    }
+}
+
+static void ref_rows(struct ref *r, const struct op_rows *o) {
+    for (int j = 0; j < r->step->n_out; j++)
+        memmove(row_of(r, o->out, j), row_of(r, o->x, r->step->out_row[j]), (size_t)o->x.width * sizeof(float));
+}
+
+static void ref_select(struct ref *r, const struct op_select *o) {
+    for (int j = 0; j < r->step->n_out; j++) {
+        const float *logits = row_of(r, o->logits, j);
+        int best = 0;
+        for (int i = 1; i < o->n_vocab; i++)
+            if (logits[i] > logits[best]) best = i;
+        bool token = r->step->want[j] & INFER_WANT_TOKEN;
+        r->out->token[j] = token ? best : -1;
+        if (token) r->last[r->step->slot[r->step->out_row[j]]] = best;
+        if (r->step->want[j] & INFER_WANT_LOGITS) {
+            memcpy(r->out->logits + (size_t)j * (size_t)o->n_vocab, logits, (size_t)o->n_vocab * sizeof(float));
+            r->out->has_logits = true;
+        }
+    }
+}
+
+static void run_op(struct ref *r, const struct op *op) {
+    switch (op->kind) {
+    case OP_EMBED: ref_embed(r, &op->embed); return;
+    case OP_NORM: ref_norm(r, &op->norm); return;
+    case OP_MATMUL: ref_matmul(r, &op->matmul); return;
+    case OP_ROPE: ref_rope(r, &op->rope); return;
+    case OP_KV_PUT: ref_kv_put(r, &op->kv_put); return;
+    case OP_ATTEND: ref_attend(r, &op->attend); return;
+    case OP_GLU: ref_glu(r, &op->glu); return;
+    case OP_ADD: ref_add(r, &op->add); return;
+    case OP_ROWS: ref_rows(r, &op->rows); return;
+    case OP_SELECT: ref_select(r, &op->select); return;
+    case OP_KIND_COUNT: break;
+    }
+    infer_bug("operation %d", (int)op->kind);
+}
+
+/* The view an op writes and the rows it has, for the NaN guard; kv_put and select write no buffer. */
+static struct view written(const struct op *op) {
+    switch (op->kind) {
+    case OP_EMBED: return op->embed.out;
+    case OP_NORM: return op->norm.out;
+    case OP_MATMUL: return op->matmul.out;
+    case OP_ROPE: return op->rope.x;
+    case OP_ATTEND: return op->attend.out;
+    case OP_GLU: return op->glu.out;
+    case OP_ADD: return op->add.out;
+    case OP_ROWS: return op->rows.out;
+    default: return (struct view){-1, 0, 0};
+    }
+}
+
+static enum infer_status check_finite(struct ref *r, const struct op *op) {
+    struct view v = written(op);
+    if (v.buf < 0) return INFER_OK;
+    for (int t = 0; t < rows_in(r, v); t++)
+        for (int i = 0; i < v.width; i++)
+            if (!isfinite(row_of(r, v, t)[i]))
+                return err_set(INFER_E_NAN, "%s of layer %d: row %d, element %d is not finite", op->name, op->layer, t, i);
+    return INFER_OK;
+}
+
+/* ---- the backend --------------------------------------------------------------------------------------------- */
+
+static size_t kv_pool_bytes(const struct backend_config *c, int store, int dim) {
+    const struct kv_store *s = &c->store[store];
+    return (size_t)c->kv_group[s->group].n_page * (size_t)s->n_kv_head * KV_PAGE * kv_row_bytes(c->kv_type, dim);
+}
+
+static enum infer_status ref_sizes(const struct backend_config *c, struct backend_sizes *out) {
+    *out = (struct backend_sizes){0};
+    size_t max_k = 0, max_out = 0;
+    for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
+        struct op_list *l = c->list[cls];
+        for (int i = 0; i < l->n_buf; i++) l->buf[i].row_bytes = (size_t)l->buf[i].width * sizeof(float);
+        max_out += (size_t)l->max_out;
+    }
+    for (int i = 0; i < c->n_group; i++) max_k = (size_t)c->group[i]->k > max_k ? (size_t)c->group[i]->k : max_k;
+    for (int i = 0; i < c->n_store; i++)
+        out->kv_bytes += kv_pool_bytes(c, i, c->store[i].head_dim_k) + kv_pool_bytes(c, i, c->store[i].head_dim_v);
+    out->workspace_bytes = max_k * sizeof(float) + ((size_t)c->n_ctx + 1) * sizeof(double) + 4096;
+    out->output_bytes = 2 * max_out * ((size_t)c->n_vocab * sizeof(float) + sizeof(int32_t));
+    return INFER_OK;
+}
+
+static void ref_close(struct backend *b) {
+    struct ref *r = (struct ref *)b;
+    if (!r) return;
+    for (int i = 0; i < r->c.n_store; i++) {
+        if (r->k) mem_free(r->k[i]);
+        if (r->v) mem_free(r->v[i]);
+    }
+    for (size_t i = 0; i < sizeof r->result / sizeof *r->result; i++) {
+        mem_free(r->result[i].token);
+        mem_free(r->result[i].logits);
+    }
+    mem_free(r->k);
+    mem_free(r->v);
+    mem_free(r->row);
+    mem_free(r->head);
+    mem_free(r->score);
+    mem_free(r->last);
+    mem_free(r->activation);
+    mem_free(r);
+}
+
+static enum infer_status take_memory(struct ref *r) {
+    const struct backend_config *c = &r->c;
+    size_t max_k = 1;
+    for (int i = 0; i < c->n_group; i++) max_k = (size_t)c->group[i]->k > max_k ? (size_t)c->group[i]->k : max_k;
+    TRY(mem_new(&r->k, (size_t)c->n_store * sizeof *r->k, "the key/value cache"));
+    TRY(mem_new(&r->v, (size_t)c->n_store * sizeof *r->v, "the key/value cache"));
+    for (int i = 0; i < c->n_store; i++) {
+        TRY(mem_new(&r->k[i], kv_pool_bytes(c, i, c->store[i].head_dim_k), "the key/value cache"));
+        TRY(mem_new(&r->v[i], kv_pool_bytes(c, i, c->store[i].head_dim_v), "the key/value cache"));
+    }
+    TRY(mem_new(&r->row, max_k * sizeof *r->row, "a weight row"));
+    TRY(mem_new(&r->head, 1024 * sizeof *r->head, "a cache row"));
+    TRY(mem_new(&r->score, ((size_t)c->n_ctx + 1) * sizeof *r->score, "attention scores"));
+    TRY(mem_new(&r->last, (size_t)c->n_slot * sizeof *r->last, "last tokens"));
+    TRY(mem_new(&r->activation, c->activation_bytes, "activations"));
+    int max_out = c->list[0]->max_out > c->list[1]->max_out ? c->list[0]->max_out : c->list[1]->max_out;
+    for (size_t i = 0; i < sizeof r->result / sizeof *r->result; i++) {
+        TRY(mem_new(&r->result[i].token, (size_t)max_out * sizeof(int32_t), "tokens"));
+        TRY(mem_new(&r->result[i].logits, (size_t)max_out * (size_t)c->n_vocab * sizeof(float), "logits"));
+    }
+    return INFER_OK;
+}
+
+static enum infer_status ref_open(struct backend **out, const struct backend_config *c) {
+    struct ref *r;
+    *out = NULL;
+    TRY(mem_new(&r, sizeof *r, "the reference backend"));
+    r->base.type = &backend_ref;
+    r->c = *c;
+    enum infer_status s = take_memory(r);
+    if (s != INFER_OK) {
+        ref_close(&r->base);
+        return s;
+    }
+    *out = &r->base;
+    return INFER_OK;
+}
+
+static enum infer_status ref_upload(struct backend *b) {
+    (void)b; /* the map is read in place */
+    return INFER_OK;
+}
+
+static enum infer_status ref_compile(struct backend *b, enum row_class cls) {
+    (void)b, (void)cls; /* the list is run as it is */
+    return INFER_OK;
+}
+
+static enum infer_status ref_run(struct backend *b, enum row_class cls, const struct step *s) {
+    struct ref *r = (struct ref *)b;
+    r->list = r->c.list[cls];
+    r->step = s;
+    r->out = &r->result[r->n_run++ % (2 * ROW_CLASS_COUNT)];
+    r->out->has_logits = false;
+    r->out->status = INFER_OK;
+    for (int i = 0; i < r->c.n_slot; i++)
+        if (s->slot_last[i] != -2) r->last[i] = s->slot_last[i];
+    for (int i = 0; i < r->list->n_op && r->out->status == INFER_OK; i++) {
+        run_op(r, &r->list->op[i]);
+        if (atomic_load(&r->cancelled)) r->out->status = err_set(INFER_E_CANCEL, "cancelled");
+        else if (r->c.nan_guard) r->out->status = check_finite(r, &r->list->op[i]);
+    }
+    atomic_store(&r->cancelled, false);
+    return INFER_OK;
+}
+
+static enum infer_status ref_wait(struct backend *b, struct step_result *out) {
+    struct ref *r = (struct ref *)b;
+    struct ref_result *res = &r->result[r->n_wait++ % (2 * ROW_CLASS_COUNT)];
+    *out = (struct step_result){res->token, res->has_logits ? res->logits : NULL};
+    return res->status;
+}
+
+static enum infer_status ref_read(struct backend *b, enum row_class cls, struct view v, int n_row, float *out) {
+    struct ref *r = (struct ref *)b;
+    r->list = r->c.list[cls];
+    for (int t = 0; t < n_row; t++) memcpy(out + (size_t)t * (size_t)v.width, row_of(r, v, t), (size_t)v.width * 4);
+    return INFER_OK;
+}
+
+static enum infer_status ref_kv_read(struct backend *b, int store, int page, float *k, float *v) {
+    struct ref *r = (struct ref *)b;
+    const struct kv_store *s = &r->c.store[store];
+    for (int i = 0; i < s->n_kv_head * KV_PAGE; i++) {
+        kv_load_row(r->c.kv_type, k + (size_t)i * (size_t)s->head_dim_k,
+                    r->k[store] + kv_offset(r, s, s->head_dim_k, page, i / KV_PAGE, i % KV_PAGE), s->head_dim_k);
+        kv_load_row(r->c.kv_type, v + (size_t)i * (size_t)s->head_dim_v,
+                    r->v[store] + kv_offset(r, s, s->head_dim_v, page, i / KV_PAGE, i % KV_PAGE), s->head_dim_v);
+    }
+    return INFER_OK;
+}
+
+static enum infer_status ref_kv_write(struct backend *b, int store, int page, const float *k, const float *v) {
+    struct ref *r = (struct ref *)b;
+    const struct kv_store *s = &r->c.store[store];
+    for (int i = 0; i < s->n_kv_head * KV_PAGE; i++) {
+        kv_store_row(r->c.kv_type, r->k[store] + kv_offset(r, s, s->head_dim_k, page, i / KV_PAGE, i % KV_PAGE),
+                     k + (size_t)i * (size_t)s->head_dim_k, s->head_dim_k);
+        kv_store_row(r->c.kv_type, r->v[store] + kv_offset(r, s, s->head_dim_v, page, i / KV_PAGE, i % KV_PAGE),
+                     v + (size_t)i * (size_t)s->head_dim_v, s->head_dim_v);
+    }
+    return INFER_OK;
+}
+
+static enum infer_status ref_kv_copy(struct backend *b, int from, int to) {
+    struct ref *r = (struct ref *)b;
+    for (int i = 0; i < r->c.n_store; i++) {
+        const struct kv_store *s = &r->c.store[i];
+        size_t kb = kv_offset(r, s, s->head_dim_k, 1, 0, 0), vb = kv_offset(r, s, s->head_dim_v, 1, 0, 0);
+        memcpy(r->k[i] + (size_t)to * kb, r->k[i] + (size_t)from * kb, kb);
+        memcpy(r->v[i] + (size_t)to * vb, r->v[i] + (size_t)from * vb, vb);
+    }
+    return INFER_OK;
+}
+
+static void ref_cancel(struct backend *b) { atomic_store(&((struct ref *)b)->cancelled, true); }
+
+static const char *ref_describe(const struct backend *b) {
+    (void)b;
+    return "plain C, double accumulators, 1 thread";
+}
+
+const struct backend_type backend_ref = {
+    .name = "ref",
+    .sizes = ref_sizes,
+    .open = ref_open,
+    .upload = ref_upload,
+    .compile = ref_compile,
+    .run = ref_run,
+    .wait = ref_wait,
+    .read = ref_read,
+    .kv_read = ref_kv_read,
+    .kv_write = ref_kv_write,
+    .kv_copy = ref_kv_copy,
+    .cancel = ref_cancel,
+    .describe = ref_describe,
+    .close = ref_close,
+};

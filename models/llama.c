@@ -1,0 +1,16 @@
+/* Llama and its many relatives: pre-norm blocks, GQA, gated SiLU feed-forward, tied or untied head.
+ * Files in GGUF hold q and k with rows permuted so that rotation acts on neighbours. Llama 3's frequency scaling comes
+ * as the tensor rope_freqs (one divisor per frequency).
+ * sources: Touvron et al. 2023 (arXiv 2302.13971); Dubey et al. 2024 (arXiv 2407.21783); HF modeling_llama. */
+#include "arch.h"
+
+const struct arch arch_llama = {
+    .name = "llama",
+    .families = "Llama 1 to 3.x, SmolLM, SmolLM2, Mistral 7B, TinyLlama, Yi",
+    .required = SLOTS_DENSE,
+    .optional = SLOT_BIT(OUTPUT) | SLOT_BIT(ROPE_FREQS) | SLOT_BIT(ATTN_Q_BIAS) | SLOT_BIT(ATTN_K_BIAS) |
+                SLOT_BIT(ATTN_V_BIAS) | SLOT_BIT(ATTN_OUTPUT_BIAS),
+    .norm = NORM_RMS,
+    .act = ACT_SILU,
+    .rope = ROPE_INTERLEAVED,
+};

@@ -1,0 +1,13 @@
+/* Qwen2 and Qwen2.5: a Llama block with biases on q, k and v; rotation pairs dim i with i + n_rot/2.
+ * sources: Yang et al. 2024 (arXiv 2407.10671); HF modeling_qwen2. */
+#include "arch.h"
+
+const struct arch arch_qwen2 = {
+    .name = "qwen2",
+    .families = "Qwen2, Qwen2.5, QwQ, DeepSeek-R1-Distill-Qwen",
+    .required = SLOTS_DENSE | SLOT_BIT(ATTN_Q_BIAS) | SLOT_BIT(ATTN_K_BIAS) | SLOT_BIT(ATTN_V_BIAS),
+    .optional = SLOT_BIT(OUTPUT),
+    .norm = NORM_RMS,
+    .act = ACT_SILU,
+    .rope = ROPE_NEOX,
+};

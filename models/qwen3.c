@@ -1,0 +1,13 @@
+/* Qwen3 dense: RMS norm over every head of q and k before rotation, no biases, head_dim apart from n_embd / n_head.
+ * sources: Yang et al. 2025 (arXiv 2505.09388); HF modeling_qwen3. */
+#include "arch.h"
+
+const struct arch arch_qwen3 = {
+    .name = "qwen3",
+    .families = "Qwen3 0.6B to 32B",
+    .required = SLOTS_DENSE | SLOT_BIT(ATTN_Q_NORM) | SLOT_BIT(ATTN_K_NORM),
+    .optional = SLOT_BIT(OUTPUT),
+    .norm = NORM_RMS,
+    .act = ACT_SILU,
+    .rope = ROPE_NEOX,
+};
