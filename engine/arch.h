@@ -27,16 +27,16 @@ extern const struct slot_info slot_info[SLOT_COUNT];
 
 #define SLOT_BIT(id) (UINT64_C(1) << SLOT_##id)
 /* The slots of a dense decoder block with gated feed-forward. */
-#define SLOTS_DENSE                                                                                                   \
-    (SLOT_BIT(TOKEN_EMBD) | SLOT_BIT(OUTPUT_NORM) | SLOT_BIT(ATTN_NORM) | SLOT_BIT(ATTN_Q) | SLOT_BIT(ATTN_K) |       \
-     SLOT_BIT(ATTN_V) | SLOT_BIT(ATTN_OUTPUT) | SLOT_BIT(FFN_NORM) | SLOT_BIT(FFN_GATE) | SLOT_BIT(FFN_UP) |          \
-     SLOT_BIT(FFN_DOWN))
+#define SLOTS_DENSE                                                                                          \
+    (SLOT_BIT(TOKEN_EMBD) | SLOT_BIT(OUTPUT_NORM) | SLOT_BIT(ATTN_NORM) | SLOT_BIT(ATTN_Q) |                 \
+     SLOT_BIT(ATTN_K) | SLOT_BIT(ATTN_V) | SLOT_BIT(ATTN_OUTPUT) | SLOT_BIT(FFN_NORM) | SLOT_BIT(FFN_GATE) | \
+     SLOT_BIT(FFN_UP) | SLOT_BIT(FFN_DOWN))
 
 struct arch {
-    const char *name;      /* general.architecture, and the prefix of its keys */
-    const char *families;  /* for people: which models use it */
-    uint64_t required;     /* slots that must be there */
-    uint64_t optional;     /* slots that may be; any other tensor in a file is an error */
+    const char *name;     /* general.architecture, and the prefix of its keys */
+    const char *families; /* for people: which models use it */
+    uint64_t required;    /* slots that must be there */
+    uint64_t optional;    /* slots that may be; any other tensor in a file is an error */
     enum norm_kind norm;
     enum act_kind act;
     enum rope_kind rope;

@@ -231,7 +231,7 @@ struct op_list {
 
 struct step {
     int n_row, n_out;
-    const int32_t *id, *pos, *slot; /* [n_row]; id -1: the slot's last token */
+    const int32_t *id, *pos, *slot; /* [n_row]; id -1: the slot's last token, sampled by a queued step */
     const int32_t *out_row;         /* out_row[n_out], ascending */
     const uint8_t *want;            /* want[n_out]: enum infer_want */
     const int32_t *const *pages; /* pages[group][slot * max_pages + i]: page id of positions i*KV_PAGE .. */

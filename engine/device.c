@@ -52,8 +52,9 @@ static enum infer_status pick_auto(const struct backend_type **out) {
         char reason[400];
         snprintf(reason, sizeof reason, "%s", err_message());
         TRY(probe(&backend_cpu));
-        log_line(LOG_WARN, "the NVIDIA card %s (10de:%04x) is NOT used: %s; running on the CPU, which is much slower", address,
-                 id, reason);
+        log_line(LOG_WARN,
+                 "the NVIDIA card %s (10de:%04x) is NOT used: %s; running on the CPU, which is much slower",
+                 address, id, reason);
         *out = &backend_cpu;
         return INFER_OK;
     }

@@ -16,14 +16,14 @@ enum { FLIGHTS = 2 };
 struct flight {
     struct step step[ROW_CLASS_COUNT];
     int32_t *id[ROW_CLASS_COUNT], *pos[ROW_CLASS_COUNT], *slot[ROW_CLASS_COUNT]; /* [max_rows] */
-    int32_t *out_row[ROW_CLASS_COUNT];                                            /* [max_out] */
+    int32_t *out_row[ROW_CLASS_COUNT];                                           /* [max_out] */
     uint8_t *want[ROW_CLASS_COUNT];
-    uint8_t *out_cls;          /* out_cls[n_out]: class that computes output i, in the order of the rows given */
-    int32_t *out_index;        /* out_index[n_out]: its index inside that class */
+    uint8_t *out_cls;   /* out_cls[n_out]: class that computes output i, in the order of the rows given */
+    int32_t *out_index; /* out_index[n_out]: its index inside that class */
     int32_t *out_slot;
     int n_out;
-    int32_t *length_before;    /* length_before[n_slot]; -1: not in this step */
-    int32_t *token;            /* results */
+    int32_t *length_before; /* length_before[n_slot]; -1: not in this step */
+    int32_t *token;         /* results */
     const float **logits;
 };
 
@@ -33,8 +33,9 @@ struct infer_engine {
     struct plan plan;
     struct backend *backend;
     struct kv kv;
-    const int32_t **pages;     /* pages[n_kv_group], all the same table */
-    int32_t *slot_last;        /* slot_last[n_slot], -2: the device's own */
+    const int32_t **pages; /* pages[n_kv_group], all the same table */
+    int32_t *last;         /* last[n_slot]: the token a sequence just sampled, -1: none, or not read yet */
+    int32_t *last_out;     /* last_out[n_slot]: scratch of collect */
     struct flight flight[FLIGHTS];
     unsigned n_submit, n_wait;
     bool poisoned;
@@ -49,11 +50,13 @@ struct infer_model {
 
 const char *infer_error(void) { return err_message(); }
 
-enum infer_status infer_model_open(struct infer_model **out, const char *path, const struct infer_model_options *options) {
+enum infer_status infer_model_open(struct infer_model **out, const char *path,
+                                   const struct infer_model_options *options) {
     struct tensorfile_options o = {0};
     struct infer_model *im;
     *out = NULL;
-    if (options) o = (struct tensorfile_options){.no_mmap = options->no_mmap, .vocab_only = options->vocab_only};
+    if (options)
+        o = (struct tensorfile_options){.no_mmap = options->no_mmap, .vocab_only = options->vocab_only};
     TRY(mem_new(&im, sizeof *im, "a model"));
     enum infer_status s = model_open(&im->m, path, &o);
     for (int i = 0; s == INFER_OK && options && options->mlock && i < im->m->file->n_part; i++)
@@ -85,7 +88,8 @@ void infer_model_info(const struct infer_model *im, struct infer_model_info *out
     const struct model *m = im->m;
     struct str s = {"", 0};
     bool present;
-    *out = (struct infer_model_info){.arch = m->arch ? m->arch->name : "", .name = "", .format = m->file->format};
+    *out = (struct infer_model_info){
+        .arch = m->arch ? m->arch->name : "", .name = "", .format = m->file->format};
     if (meta_str(m->file, "general.name", &s, &present) == INFER_OK && present) {
         out->name = s.data;
         out->name_len = s.len;
@@ -113,8 +117,8 @@ void infer_model_info(const struct infer_model *im, struct infer_model_info *out
 
 /* ---- text ---------------------------------------------------------------------------------------------------- */
 
-enum infer_status infer_tokenize(const struct infer_model *im, const char *text, const uint8_t *marks, size_t n,
-                                 unsigned flags, int32_t *ids, size_t cap, size_t *n_out) {
+enum infer_status infer_tokenize(const struct infer_model *im, const char *text, const uint8_t *marks,
+                                 size_t n, unsigned flags, int32_t *ids, size_t cap, size_t *n_out) {
     *n_out = 0;
     if (!im->m->tok) return err_set(INFER_E_UNSUPPORTED, "%s has no tokenizer", im->m->file->path);
     return tok_encode(im->m->tok, text, marks, n, flags, ids, cap, n_out);
@@ -127,24 +131,30 @@ const char *infer_piece(const struct infer_model *im, int32_t id, bool special, 
     return s.data;
 }
 
-bool infer_is_stop(const struct infer_model *im, int32_t id) { return im->m->tok && tok_is_stop(im->m->tok, id); }
+bool infer_is_stop(const struct infer_model *im, int32_t id) {
+    return im->m->tok && tok_is_stop(im->m->tok, id);
+}
 int32_t infer_bos(const struct infer_model *im) { return im->m->tok ? tok_bos(im->m->tok) : -1; }
 int32_t infer_eos(const struct infer_model *im) { return im->m->tok ? tok_eos(im->m->tok) : -1; }
 
 /* ---- create -------------------------------------------------------------------------------------------------- */
 
-static void *take(struct infer_engine *e, size_t n, size_t size) { return arena_alloc(&e->arena, (n ? n : 1) * size); }
+static void *take(struct infer_engine *e, size_t n, size_t size) {
+    return arena_alloc(&e->arena, (n ? n : 1) * size);
+}
 
 static enum infer_status make_flight(struct infer_engine *e, struct flight *f) {
     size_t n_out = 0, n_slot = (size_t)e->plan.config.n_slot;
     bool ok = true;
     for (int c = 0; c < ROW_CLASS_COUNT; c++) {
         size_t rows = (size_t)e->plan.list[c].max_rows, outs = (size_t)e->plan.list[c].max_out;
-        ok &= (f->id[c] = take(e, rows, 4)) && (f->pos[c] = take(e, rows, 4)) && (f->slot[c] = take(e, rows, 4));
+        ok &= (f->id[c] = take(e, rows, 4)) && (f->pos[c] = take(e, rows, 4)) &&
+              (f->slot[c] = take(e, rows, 4));
         ok &= (f->out_row[c] = take(e, outs, 4)) && (f->want[c] = take(e, outs, 1));
         n_out += outs;
     }
-    ok &= (f->out_cls = take(e, n_out, 1)) && (f->out_index = take(e, n_out, 4)) && (f->out_slot = take(e, n_out, 4));
+    ok &= (f->out_cls = take(e, n_out, 1)) && (f->out_index = take(e, n_out, 4)) &&
+          (f->out_slot = take(e, n_out, 4));
     ok &= (f->token = take(e, n_out, 4)) && (f->logits = take(e, n_out, sizeof *f->logits));
     ok &= (f->length_before = take(e, n_slot, 4)) != NULL;
     return ok ? INFER_OK : err_set(INFER_E_MEMORY, "out of memory for the step's rows");
@@ -156,15 +166,17 @@ static enum infer_status prepare(struct infer_engine *e, const struct infer_engi
     struct plan_options po = {.engine = options};
     TRY(plan_make(&e->plan, &e->arena, e->model->m, type, &po));
     if (!e->plan.fits)
-        return err_set(INFER_E_MEMORY, "does not fit: %.1f GiB wanted, %.1f GiB available; infer plan shows what would",
+        return err_set(INFER_E_MEMORY,
+                       "does not fit: %.1f GiB wanted, %.1f GiB available; infer plan shows what would",
                        (double)e->plan.total_bytes / (1 << 30), (double)e->plan.limit_bytes / (1 << 30));
     const struct backend_config *c = &e->plan.config;
     TRY(kv_init(&e->kv, &e->arena, c->n_slot, c->n_ctx, c->kv_group[0].n_page));
     e->pages = take(e, (size_t)c->n_kv_group, sizeof *e->pages);
-    e->slot_last = take(e, (size_t)c->n_slot, sizeof *e->slot_last);
-    if (!e->pages || !e->slot_last) return err_set(INFER_E_MEMORY, "out of memory for page tables");
+    e->last = take(e, (size_t)c->n_slot, sizeof *e->last);
+    e->last_out = take(e, (size_t)c->n_slot, sizeof *e->last_out);
+    if (!e->pages || !e->last || !e->last_out)
+        return err_set(INFER_E_MEMORY, "out of memory for page tables");
     for (int i = 0; i < c->n_kv_group; i++) e->pages[i] = e->kv.table;
-    for (int i = 0; i < c->n_slot; i++) e->slot_last[i] = -2;
     for (int i = 0; i < FLIGHTS; i++) TRY(make_flight(e, &e->flight[i]));
     TRY(type->open(&e->backend, c));
     TRY(type->upload(e->backend));
@@ -177,7 +189,8 @@ enum infer_status infer_engine_create(struct infer_engine **out, const struct in
     static const struct infer_engine_options defaults = {.gpu_layers = -1};
     struct infer_engine *e;
     *out = NULL;
-    if (!m->m->layer) return err_set(INFER_E_INPUT, "%s was opened for its vocabulary only", m->m->file->path);
+    if (!m->m->layer)
+        return err_set(INFER_E_INPUT, "%s was opened for its vocabulary only", m->m->file->path);
     TRY(mem_new(&e, sizeof *e, "an engine"));
     e->model = m;
     enum infer_status s = prepare(e, options ? options : &defaults);
@@ -218,8 +231,8 @@ void infer_engine_info(const struct infer_engine *e, struct infer_engine_info *o
 
 const char *infer_plan_text(const struct infer_engine *e) { return e->plan.text; }
 
-enum infer_status infer_plan(const struct infer_model *m, const struct infer_engine_options *options, char **text,
-                             bool *fits) {
+enum infer_status infer_plan(const struct infer_model *m, const struct infer_engine_options *options,
+                             char **text, bool *fits) {
     static const struct infer_engine_options defaults = {.gpu_layers = -1};
     struct arena arena = {0};
     struct plan plan;
@@ -246,7 +259,11 @@ static bool seq_is_open(const struct infer_engine *e, int seq) {
     return seq >= 0 && seq < e->kv.n_slot && e->kv.seq[seq].open;
 }
 
-enum infer_status infer_seq_open(struct infer_engine *e, int *seq) { return kv_open(&e->kv, seq); }
+enum infer_status infer_seq_open(struct infer_engine *e, int *seq) {
+    TRY(kv_open(&e->kv, seq));
+    e->last[*seq] = -1;
+    return INFER_OK;
+}
 
 void infer_seq_close(struct infer_engine *e, int seq) {
     if (!seq_is_open(e, seq)) infer_bug("sequence %d is not open", seq);
@@ -258,33 +275,53 @@ enum infer_status infer_seq_rewind(struct infer_engine *e, int seq, int n) {
     if (!seq_is_open(e, seq) || n < 0 || n > e->kv.seq[seq].length)
         return err_set(INFER_E_INPUT, "cannot rewind sequence %d to %d", seq, n);
     TRY(kv_rewind(&e->kv, seq, n, &from, &to));
+    e->last[seq] = -1;
     return from >= 0 ? e->backend->type->kv_copy(e->backend, from, to) : INFER_OK;
 }
 
-enum infer_status infer_seq_prefix(struct infer_engine *e, int seq, const int32_t *ids, int n, int *n_shared) {
+enum infer_status infer_seq_prefix(struct infer_engine *e, int seq, const int32_t *ids, int n,
+                                   int *n_shared) {
     if (!seq_is_open(e, seq) || e->kv.seq[seq].length)
         return err_set(INFER_E_INPUT, "sequence %d is not open and empty", seq);
     *n_shared = kv_match(&e->kv, seq, ids, n < e->kv.n_ctx ? n : e->kv.n_ctx);
     return INFER_OK;
 }
 
-int infer_seq_length(const struct infer_engine *e, int seq) { return seq_is_open(e, seq) ? e->kv.seq[seq].length : -1; }
+int infer_seq_length(const struct infer_engine *e, int seq) {
+    return seq_is_open(e, seq) ? e->kv.seq[seq].length : -1;
+}
 
 /* ---- steps --------------------------------------------------------------------------------------------------- */
+
+/* Whether a queued step will sample a token for this sequence. */
+static bool samples_in_flight(const struct infer_engine *e, int seq) {
+    for (unsigned k = e->n_wait; k != e->n_submit; k++) {
+        const struct flight *f = &e->flight[k % FLIGHTS];
+        for (int i = 0; i < f->n_out; i++)
+            if (f->out_slot[i] == seq && f->want[f->out_cls[i]][f->out_index[i]] & INFER_WANT_TOKEN)
+                return true;
+    }
+    return false;
+}
 
 /* Checks row i and counts it into rows and outs of its class; length: where its sequence stands. */
 static enum infer_status check_row(const struct infer_engine *e, const struct infer_row *r, int i, int length,
                                    int *rows, int *outs) {
     if (r->id != INFER_LAST && (r->id < 0 || r->id >= e->model->m->n_vocab))
-        return err_set(INFER_E_INPUT, "row %d: token %d is outside of the vocabulary of %d", i, r->id, e->model->m->n_vocab);
+        return err_set(INFER_E_INPUT, "row %d: token %d is outside of the vocabulary of %d", i, r->id,
+                       e->model->m->n_vocab);
+    if (r->id == INFER_LAST && e->last[r->seq] < 0 && !samples_in_flight(e, r->seq))
+        return err_set(INFER_E_INPUT, "row %d: sequence %d has sampled no token", i, r->seq);
     if (r->pos != length)
-        return err_set(INFER_E_INPUT, "row %d: position %d does not continue sequence %d, which holds %d", i, r->pos,
-                       r->seq, length);
+        return err_set(INFER_E_INPUT, "row %d: position %d does not continue sequence %d, which holds %d", i,
+                       r->pos, r->seq, length);
     const struct op_list *l = &e->plan.list[r->decode ? ROW_DECODE : ROW_PROMPT];
     if (++*rows > l->max_rows)
-        return err_set(INFER_E_INPUT, "row %d: more than %d %s rows in a step", i, l->max_rows, r->decode ? "decode" : "prompt");
+        return err_set(INFER_E_INPUT, "row %d: more than %d %s rows in a step", i, l->max_rows,
+                       r->decode ? "decode" : "prompt");
     if (r->want && ++*outs > l->max_out)
-        return err_set(INFER_E_INPUT, "row %d: more than %d outputs of %s rows", i, l->max_out, r->decode ? "decode" : "prompt");
+        return err_set(INFER_E_INPUT, "row %d: more than %d outputs of %s rows", i, l->max_out,
+                       r->decode ? "decode" : "prompt");
     return INFER_OK;
 }
 
@@ -294,7 +331,7 @@ static void fill_flight(struct infer_engine *e, struct flight *f, const struct i
     f->n_out = 0;
     for (int i = 0; i < n; i++) {
         int c = rows[i].decode ? ROW_DECODE : ROW_PROMPT, t = n_row[c]++;
-        f->id[c][t] = rows[i].id;
+        f->id[c][t] = e->kv.seq[rows[i].seq].ids[rows[i].pos];
         f->pos[c][t] = rows[i].pos;
         f->slot[c][t] = rows[i].seq;
         if (!rows[i].want) continue;
@@ -305,18 +342,21 @@ static void fill_flight(struct infer_engine *e, struct flight *f, const struct i
         f->want[c][n_out[c]++] = rows[i].want;
     }
     for (int c = 0; c < ROW_CLASS_COUNT; c++)
-        f->step[c] = (struct step){n_row[c],      n_out[c],   f->id[c], f->pos[c],        f->slot[c],
-                                   f->out_row[c], f->want[c], e->pages, e->kv.version, e->slot_last};
+        f->step[c] = (struct step){n_row[c],      n_out[c],   f->id[c], f->pos[c],    f->slot[c],
+                                   f->out_row[c], f->want[c], e->pages, e->kv.version};
 }
 
 /* Takes pages for the rows and moves the lengths on; on a full cache every sequence is as before. */
-static enum infer_status place_rows(struct infer_engine *e, struct flight *f, const struct infer_row *rows, int n) {
+static enum infer_status place_rows(struct infer_engine *e, struct flight *f, const struct infer_row *rows,
+                                    int n) {
     for (int i = 0; i < e->kv.n_slot; i++) f->length_before[i] = -1;
     for (int i = 0; i < n; i++) {
         int seq = rows[i].seq;
         if (f->length_before[seq] < 0) f->length_before[seq] = e->kv.seq[seq].length;
+        int32_t id = rows[i].id == INFER_LAST ? e->last[seq] : rows[i].id;
         TRY(kv_reserve(&e->kv, seq, rows[i].pos + 1));
-        kv_append(&e->kv, seq, &rows[i].id, 1);
+        kv_append(&e->kv, seq, &id, 1);
+        e->last[seq] = -1;
     }
     return INFER_OK;
 }
@@ -332,24 +372,27 @@ static void restore_lengths(struct infer_engine *e, const struct flight *f) {
 static enum infer_status check_rows(struct infer_engine *e, const struct infer_row *rows, int n) {
     int n_row[2] = {0}, n_out[2] = {0};
     if (e->poisoned) return err_set(INFER_E_DEVICE, "the engine failed before: %s", e->poison);
-    if (e->n_submit - e->n_wait >= FLIGHTS) return err_set(INFER_E_INPUT, "%d steps are in flight already", FLIGHTS);
+    if (e->n_submit - e->n_wait >= FLIGHTS)
+        return err_set(INFER_E_INPUT, "%d steps are in flight already", FLIGHTS);
     if (n < 1) return err_set(INFER_E_INPUT, "a step of %d rows", n);
     struct flight *f = &e->flight[e->n_submit % FLIGHTS];
-    for (int i = 0; i < e->kv.n_slot; i++) f->length_before[i] = e->kv.seq[i].length; /* as scratch: where each stands */
+    for (int i = 0; i < e->kv.n_slot; i++)
+        f->length_before[i] = e->kv.seq[i].length; /* as scratch: where each stands */
     for (int i = 0; i < n; i++) {
-        if (!seq_is_open(e, rows[i].seq)) return err_set(INFER_E_INPUT, "row %d: sequence %d is not open", i, rows[i].seq);
-        TRY(check_row(e, &rows[i], i, f->length_before[rows[i].seq]++, &n_row[rows[i].decode], &n_out[rows[i].decode]));
+        if (!seq_is_open(e, rows[i].seq))
+            return err_set(INFER_E_INPUT, "row %d: sequence %d is not open", i, rows[i].seq);
+        TRY(check_row(e, &rows[i], i, f->length_before[rows[i].seq]++, &n_row[rows[i].decode],
+                      &n_out[rows[i].decode]));
     }
     return INFER_OK;
 }
 
-/* The decode list, then the prompt list. Host-set last tokens go with the first of them. */
+/* The decode list, then the prompt list. */
 static enum infer_status run_flight(struct infer_engine *e, struct flight *f) {
     static const enum row_class order[] = {ROW_DECODE, ROW_PROMPT};
     for (int i = 0; i < ROW_CLASS_COUNT; i++) {
         if (!f->step[order[i]].n_row) continue;
         TRY(e->backend->type->run(e->backend, order[i], &f->step[order[i]]));
-        for (int s = 0; s < e->kv.n_slot; s++) e->slot_last[s] = -2;
     }
     return INFER_OK;
 }
@@ -379,6 +422,18 @@ enum infer_status infer_submit(struct infer_engine *e, const struct infer_row *r
     return s;
 }
 
+/* A sequence's newest token is the id of the row that was queued as INFER_LAST behind this step, or of the next one. */
+static void learn_tokens(struct infer_engine *e, const struct flight *f) {
+    for (int i = 0; i < f->n_out; i++) {
+        int slot = f->out_slot[i];
+        if (f->token[i] < 0 || e->last_out[slot] != i || !seq_is_open(e, slot)) continue;
+        if (e->kv.seq[slot].n_known < e->kv.seq[slot].length)
+            kv_learn(&e->kv, slot, f->token[i]);
+        else
+            e->last[slot] = f->token[i];
+    }
+}
+
 /* Collects the results of every class of a flight; the first fault counts, but every run is waited for. */
 static enum infer_status collect(struct infer_engine *e, struct flight *f) {
     static const enum row_class order[] = {ROW_DECODE, ROW_PROMPT};
@@ -396,8 +451,9 @@ static enum infer_status collect(struct infer_engine *e, struct flight *f) {
         bool want_logits = f->want[f->out_cls[i]][j] & INFER_WANT_LOGITS;
         f->token[i] = from->token[j];
         f->logits[i] = want_logits ? from->logits + (size_t)j * (size_t)e->model->m->n_vocab : NULL;
-        if (f->token[i] >= 0) kv_learn(&e->kv, f->out_slot[i], f->token[i]);
+        if (f->token[i] >= 0) e->last_out[f->out_slot[i]] = i;
     }
+    learn_tokens(e, f);
     return INFER_OK;
 }
 
@@ -416,13 +472,14 @@ enum infer_status infer_wait(struct infer_engine *e, struct infer_output *out) {
     return s;
 }
 
-enum infer_status infer_step(struct infer_engine *e, const struct infer_row *rows, int n, struct infer_output *out) {
+enum infer_status infer_step(struct infer_engine *e, const struct infer_row *rows, int n,
+                             struct infer_output *out) {
     TRY(infer_submit(e, rows, n));
     return infer_wait(e, out);
 }
 
 void infer_set_last(struct infer_engine *e, int seq, int32_t id) {
-    if (seq_is_open(e, seq)) e->slot_last[seq] = id;
+    if (seq_is_open(e, seq) && id >= 0 && id < e->model->m->n_vocab) e->last[seq] = id;
 }
 
 void infer_cancel(struct infer_engine *e) { e->backend->type->cancel(e->backend); }

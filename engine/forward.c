@@ -12,11 +12,14 @@ struct emitter {
 static struct view buffer(struct emitter *e, const char *name, int width, enum buf_rows rows, bool residual) {
     struct op_list *l = e->list;
     if (l->n_buf == e->buf_cap) infer_bug("more than %d buffers", e->buf_cap);
-    l->buf[l->n_buf] = (struct buf){.name = name, .width = width, .rows = rows, .residual = residual, .first = -1};
+    l->buf[l->n_buf] =
+        (struct buf){.name = name, .width = width, .rows = rows, .residual = residual, .first = -1};
     return (struct view){l->n_buf++, 0, width};
 }
 
-static struct view columns(struct view v, int col, int width) { return (struct view){v.buf, v.col + col, width}; }
+static struct view columns(struct view v, int col, int width) {
+    return (struct view){v.buf, v.col + col, width};
+}
 
 /* Notes that the op about to be pushed touches v. */
 static void touch(struct emitter *e, struct view v) {
@@ -33,7 +36,8 @@ static void push(struct emitter *e, const char *name, struct op op) {
     e->list->op[e->list->n_op++] = op;
 }
 
-static void norm(struct emitter *e, const char *name, struct view x, struct view out, int dim, const float *w) {
+static void norm(struct emitter *e, const char *name, struct view x, struct view out, int dim,
+                 const float *w) {
     touch(e, x);
     touch(e, out);
     push(e, name, (struct op){.kind = OP_NORM, .norm = {x, out, e->m->arch->norm, dim, e->m->eps, w, NULL}});
@@ -64,7 +68,8 @@ static void rope(struct emitter *e, const char *name, struct view x, int n_head,
 
 /* x += out(attend(rope(norm(q)), rope(norm(k)), v)), q k v = W norm(x) */
 static void attention(struct emitter *e, const struct layer *l, struct view x) {
-    int n_q = l->n_head * l->head_dim_k, n_k = l->n_kv_head * l->head_dim_k, n_v = l->n_kv_head * l->head_dim_v;
+    int n_q = l->n_head * l->head_dim_k, n_k = l->n_kv_head * l->head_dim_k,
+        n_v = l->n_kv_head * l->head_dim_v;
     struct view h = buffer(e, "attn_norm", e->m->n_embd, BUF_ROWS_ALL, false);
     norm(e, "attn_norm", x, h, e->m->n_embd, l->attn_norm);
     struct view qkv = matmul(e, "attn_qkv", h, &l->qkv, BUF_ROWS_ALL);
@@ -93,7 +98,8 @@ static void feed_forward(struct emitter *e, const struct layer *l, struct view x
     touch(e, gu);
     touch(e, f);
     push(e, "ffn_glu",
-         (struct op){.kind = OP_GLU, .glu = {columns(gu, 0, l->n_ff), columns(gu, l->n_ff, l->n_ff), f, e->m->arch->act}});
+         (struct op){.kind = OP_GLU,
+                     .glu = {columns(gu, 0, l->n_ff), columns(gu, l->n_ff, l->n_ff), f, e->m->arch->act}});
     add(e, "ffn_add", x, matmul(e, "ffn_down", f, &l->down, BUF_ROWS_ALL));
 }
 
@@ -111,8 +117,8 @@ static void output(struct emitter *e, struct view x) {
     push(e, "select", (struct op){.kind = OP_SELECT, .select = {logits, m->n_vocab}});
 }
 
-enum infer_status forward_emit(struct op_list *out, struct arena *arena, const struct model *m, enum row_class cls,
-                               int max_rows, int max_out) {
+enum infer_status forward_emit(struct op_list *out, struct arena *arena, const struct model *m,
+                               enum row_class cls, int max_rows, int max_out) {
     struct emitter e = {out, m, 16 * m->n_layer + 8, 10 * m->n_layer + 8, -1};
     *out = (struct op_list){.cls = cls, .max_rows = max_rows, .max_out = max_out};
     out->op = arena_alloc(arena, (size_t)e.op_cap * sizeof *out->op);

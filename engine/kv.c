@@ -28,18 +28,24 @@ enum infer_status kv_init(struct kv *kv, struct arena *arena, int n_slot, int n_
 
 static void free_unlink(struct kv *kv, int i) {
     struct kv_page *p = &kv->page[i];
-    if (p->prev >= 0) kv->page[p->prev].next = p->next;
-    else kv->free_head = p->next;
-    if (p->next >= 0) kv->page[p->next].prev = p->prev;
-    else kv->free_tail = p->prev;
+    if (p->prev >= 0)
+        kv->page[p->prev].next = p->next;
+    else
+        kv->free_head = p->next;
+    if (p->next >= 0)
+        kv->page[p->next].prev = p->prev;
+    else
+        kv->free_tail = p->prev;
     kv->n_free--;
 }
 
 static void free_append(struct kv *kv, int i) {
     kv->page[i].prev = kv->free_tail;
     kv->page[i].next = -1;
-    if (kv->free_tail >= 0) kv->page[kv->free_tail].next = i;
-    else kv->free_head = i;
+    if (kv->free_tail >= 0)
+        kv->page[kv->free_tail].next = i;
+    else
+        kv->free_head = i;
     kv->free_tail = i;
     kv->n_free++;
 }
@@ -76,7 +82,8 @@ static void enter_known(struct kv *kv, struct kv_seq *s) {
         struct kv_page *p = &kv->page[s->page[i]];
         const int32_t *ids = s->ids + i * KV_PAGE;
         if (!p->known) {
-            if (find_known(kv, parent, ids) >= 0) return; /* another sequence computed the same prefix first */
+            if (find_known(kv, parent, ids) >= 0)
+                return; /* another sequence computed the same prefix first */
             memcpy(p->ids, ids, sizeof p->ids);
             p->parent = parent;
             p->uid = ++kv->last_uid;
@@ -128,10 +135,12 @@ void kv_close(struct kv *kv, int slot) {
 enum infer_status kv_reserve(struct kv *kv, int slot, int length) {
     struct kv_seq *s = &kv->seq[slot];
     if (length > kv->n_ctx)
-        return err_set(INFER_E_FULL, "context full: %d positions wanted, the context holds %d (--ctx)", length, kv->n_ctx);
+        return err_set(INFER_E_FULL, "context full: %d positions wanted, the context holds %d (--ctx)",
+                       length, kv->n_ctx);
     int n = (length + KV_PAGE - 1) / KV_PAGE;
     if (n - s->n_page > kv->n_free)
-        return err_set(INFER_E_FULL, "key/value cache full: %d pages wanted, %d free", n - s->n_page, kv->n_free);
+        return err_set(INFER_E_FULL, "key/value cache full: %d pages wanted, %d free", n - s->n_page,
+                       kv->n_free);
     while (s->n_page < n) {
         s->page[s->n_page++] = take_page(kv);
         kv->version++;
@@ -163,7 +172,8 @@ enum infer_status kv_rewind(struct kv *kv, int slot, int length, int *copy_from,
         int last = s->page[n - 1];
         if (kv->page[last].n_ref > 1) {
             int fresh = take_page(kv);
-            if (fresh < 0) return err_set(INFER_E_FULL, "key/value cache full: no page to copy a shared one to");
+            if (fresh < 0)
+                return err_set(INFER_E_FULL, "key/value cache full: no page to copy a shared one to");
             kv->page[last].n_ref--;
             s->page[n - 1] = fresh;
             *copy_from = last;

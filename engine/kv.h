@@ -8,31 +8,31 @@
 #include "mem.h"
 
 struct kv_page {
-    int n_ref;             /* sequences that hold it */
-    int prev, next;        /* list of pages with n_ref 0, oldest use first; -1 ends */
-    int chain;             /* next page in the bucket; -1 ends */
-    bool known;            /* ids, parent and uid are valid and it is in the table */
-    uint64_t uid, parent;  /* content number of this page and of the page before it (0: none) */
+    int n_ref;            /* sequences that hold it */
+    int prev, next;       /* list of pages with n_ref 0, oldest use first; -1 ends */
+    int chain;            /* next page in the bucket; -1 ends */
+    bool known;           /* ids, parent and uid are valid and it is in the table */
+    uint64_t uid, parent; /* content number of this page and of the page before it (0: none) */
     int32_t ids[KV_PAGE];
 };
 
 struct kv_seq {
     bool open;
-    int length;            /* positions held */
-    int n_known;           /* ids[0 .. n_known) are known; the rest was sampled on the device and not read yet */
-    int n_page;            /* entries of its page table in use */
-    int32_t *ids;          /* ids[n_ctx + 1] */
-    int32_t *page;         /* page[max_pages] */
+    int length;    /* positions held */
+    int n_known;   /* ids[0 .. n_known) are known; the rest was sampled on the device and not read yet */
+    int n_page;    /* entries of its page table in use */
+    int32_t *ids;  /* ids[n_ctx + 1] */
+    int32_t *page; /* page[max_pages] */
 };
 
 struct kv {
     int n_slot, n_ctx, n_page, max_pages;
-    struct kv_seq *seq;    /* seq[n_slot] */
-    int32_t *table;        /* table[n_slot][max_pages]: what struct step points at */
-    uint64_t version;      /* changes with every page table */
-    struct kv_page *page;  /* page[n_page] */
+    struct kv_seq *seq;   /* seq[n_slot] */
+    int32_t *table;       /* table[n_slot][max_pages]: what struct step points at */
+    uint64_t version;     /* changes with every page table */
+    struct kv_page *page; /* page[n_page] */
     int free_head, free_tail, n_free;
-    int *bucket;           /* bucket[n_bucket] */
+    int *bucket; /* bucket[n_bucket] */
     int n_bucket;
     uint64_t last_uid;
 };

@@ -22,7 +22,8 @@ static const char *arch_key(const struct model *m, char *buf, size_t n, const ch
 }
 
 /* Reads an integer key and checks its range; absent: fallback, or an error when fallback is negative. */
-static enum infer_status read_int(const struct model *m, const char *name, int min, int max, int fallback, int *out) {
+static enum infer_status read_int(const struct model *m, const char *name, int min, int max, int fallback,
+                                  int *out) {
     char key[128];
     uint32_t v = 0;
     bool present = true;
@@ -37,15 +38,15 @@ static enum infer_status read_int(const struct model *m, const char *name, int m
     return INFER_OK;
 }
 
-static enum infer_status read_float(const struct model *m, const char *name, float min, float max, float fallback,
-                                    float *out) {
+static enum infer_status read_float(const struct model *m, const char *name, float min, float max,
+                                    float fallback, float *out) {
     char key[128];
     bool present;
     TRY(meta_f32(m->file, arch_key(m, key, sizeof key, name), out, &present));
     if (!present) *out = fallback;
     if (!(*out >= min && *out <= max))
-        return err_set(INFER_E_INPUT, "%s: %s is %g, must be %g to %g", m->file->path, key, (double)*out, (double)min,
-                       (double)max);
+        return err_set(INFER_E_INPUT, "%s: %s is %g, must be %g to %g", m->file->path, key, (double)*out,
+                       (double)min, (double)max);
     return INFER_OK;
 }
 
@@ -59,8 +60,8 @@ static enum infer_status read_layers(const struct model *m, const char *name, in
     for (int i = 0; i < m->n_layer; i++) {
         if (!present) out[i] = (uint32_t)fallback;
         if (out[i] < (uint32_t)min || out[i] > (uint32_t)max)
-            return err_set(INFER_E_INPUT, "%s: %s of layer %d is %u, must be %d to %d", m->file->path, key, i, out[i],
-                           min, max);
+            return err_set(INFER_E_INPUT, "%s: %s of layer %d is %u, must be %d to %d", m->file->path, key, i,
+                           out[i], min, max);
     }
     return INFER_OK;
 }
@@ -77,8 +78,8 @@ static enum infer_status read_hparams(struct model *m) {
                        (long long)rows, MAX_VOCAB);
     m->n_vocab = (int)rows;
     if (m->tok && tok_size(m->tok) > m->n_vocab)
-        return err_set(INFER_E_INPUT, "%s: vocabulary has %d tokens but token_embd.weight has %d rows", m->file->path,
-                       tok_size(m->tok), m->n_vocab);
+        return err_set(INFER_E_INPUT, "%s: vocabulary has %d tokens but token_embd.weight has %d rows",
+                       m->file->path, tok_size(m->tok), m->n_vocab);
     TRY(read_float(m, "attention.layer_norm_rms_epsilon", 0, 1, 1e-5f, &m->eps));
     m->embd_scale = 1;
     m->layer = arena_alloc(&m->arena, (size_t)m->n_layer * sizeof *m->layer);
@@ -89,8 +90,8 @@ static enum infer_status read_hparams(struct model *m) {
     memcpy(n_kv, n_head, (size_t)m->n_layer * sizeof *v);
     bool present;
     char key[128];
-    TRY(meta_u32_array(m->file, arch_key(m, key, sizeof key, "attention.head_count_kv"), n_kv, (size_t)m->n_layer,
-                       &present));
+    TRY(meta_u32_array(m->file, arch_key(m, key, sizeof key, "attention.head_count_kv"), n_kv,
+                       (size_t)m->n_layer, &present));
     if (!present) memcpy(n_kv, n_head, (size_t)m->n_layer * sizeof *v);
     TRY(read_layers(m, "feed_forward_length", 1, MAX_FF, -1, n_ff));
     int dim_k, dim_v;
@@ -99,12 +100,13 @@ static enum infer_status read_hparams(struct model *m) {
     TRY(read_int(m, "attention.value_length", 1, MAX_HEAD_DIM, dim_k, &dim_v));
     TRY(read_int(m, "rope.dimension_count", 2, MAX_HEAD_DIM, dim_k, &m->n_rot));
     if (dim_k < 1 || dim_k > MAX_HEAD_DIM || m->n_rot > dim_k || m->n_rot % 2)
-        return err_set(INFER_E_INPUT, "%s: head size %d with %d rotated dims: must be even and at most the head size",
+        return err_set(INFER_E_INPUT,
+                       "%s: head size %d with %d rotated dims: must be even and at most the head size",
                        m->file->path, dim_k, m->n_rot);
     for (int i = 0; i < m->n_layer; i++) {
         if (n_kv[i] < 1 || n_head[i] % n_kv[i])
-            return err_set(INFER_E_INPUT, "%s: layer %d has %u heads and %u kv heads: not a multiple", m->file->path, i,
-                           n_head[i], n_kv[i]);
+            return err_set(INFER_E_INPUT, "%s: layer %d has %u heads and %u kv heads: not a multiple",
+                           m->file->path, i, n_head[i], n_kv[i]);
         m->layer[i].n_head = (int)n_head[i];
         m->layer[i].n_kv_head = (int)n_kv[i];
         m->layer[i].n_ff = (int)n_ff[i];
@@ -166,7 +168,8 @@ static enum infer_status bind_rope(struct model *m, const float *divisor) {
     }
     for (int i = 0; divisor && i < m->n_rot / 2; i++) {
         if (!(divisor[i] > 0))
-            return err_set(INFER_E_INPUT, "%s: rope_freqs.weight[%d] is %g", m->file->path, i, (double)divisor[i]);
+            return err_set(INFER_E_INPUT, "%s: rope_freqs.weight[%d] is %g", m->file->path, i,
+                           (double)divisor[i]);
         inv_freq[i] /= divisor[i];
     }
     return INFER_OK;
@@ -177,16 +180,26 @@ static enum infer_status bind_rope(struct model *m, const float *divisor) {
 static int dim_value(const struct model *m, const struct layer *l, enum dim d) {
     if (!l) l = &m->layer[0];
     switch (d) {
-    case DIM_ONE: return 1;
-    case DIM_VOCAB: return m->n_vocab;
-    case DIM_EMBD: return m->n_embd;
-    case DIM_Q: return l->n_head * l->head_dim_k;
-    case DIM_K: return l->n_kv_head * l->head_dim_k;
-    case DIM_V: return l->n_kv_head * l->head_dim_v;
-    case DIM_ATTN: return l->n_head * l->head_dim_v;
-    case DIM_HEAD_K: return l->head_dim_k;
-    case DIM_FF: return l->n_ff;
-    case DIM_ROT_HALF: return m->n_rot / 2;
+    case DIM_ONE:
+        return 1;
+    case DIM_VOCAB:
+        return m->n_vocab;
+    case DIM_EMBD:
+        return m->n_embd;
+    case DIM_Q:
+        return l->n_head * l->head_dim_k;
+    case DIM_K:
+        return l->n_kv_head * l->head_dim_k;
+    case DIM_V:
+        return l->n_kv_head * l->head_dim_v;
+    case DIM_ATTN:
+        return l->n_head * l->head_dim_v;
+    case DIM_HEAD_K:
+        return l->head_dim_k;
+    case DIM_FF:
+        return l->n_ff;
+    case DIM_ROT_HALF:
+        return m->n_rot / 2;
     }
     infer_bug("dim %d", (int)d);
 }
@@ -216,9 +229,11 @@ static enum infer_status bind_slot(struct binder *b, enum slot slot, int il, con
     int64_t have_rows = t->shape[2], have_cols = t->shape[3];
     bool fits = t->shape[0] == 1 && t->shape[1] == 1 && have_rows == rows && have_cols == cols;
     if (!fits)
-        return err_set(INFER_E_INPUT, "%s: tensor %s has shape [%lld][%lld][%lld][%lld], the model's sizes ask for [%lld][%lld]",
-                       m->file->path, name, (long long)t->shape[0], (long long)t->shape[1], (long long)have_rows,
-                       (long long)have_cols, (long long)rows, (long long)cols);
+        return err_set(
+            INFER_E_INPUT,
+            "%s: tensor %s has shape [%lld][%lld][%lld][%lld], the model's sizes ask for [%lld][%lld]",
+            m->file->path, name, (long long)t->shape[0], (long long)t->shape[1], (long long)have_rows,
+            (long long)have_cols, (long long)rows, (long long)cols);
     b->used[t - m->file->tensor] = 1;
     *out = t;
     return INFER_OK;
@@ -247,7 +262,8 @@ static struct weight weight_of(const struct tensor *t) {
 
 /* A group of up to three matrices with their biases; SLOT_COUNT ends the lists. */
 static enum infer_status bind_group(struct binder *b, struct weight_group *g, int il, enum split_axis split,
-                                    const enum slot matrix[WEIGHT_GROUP_MAX], const enum slot bias[WEIGHT_GROUP_MAX]) {
+                                    const enum slot matrix[WEIGHT_GROUP_MAX],
+                                    const enum slot bias[WEIGHT_GROUP_MAX]) {
     struct model *m = b->m;
     g->id = m->n_group;
     g->split = split;
@@ -270,7 +286,8 @@ static enum infer_status bind_group(struct binder *b, struct weight_group *g, in
 static enum infer_status bind_layer(struct binder *b, int il) {
     static const enum slot qkv[3] = {SLOT_ATTN_Q, SLOT_ATTN_K, SLOT_ATTN_V};
     static const enum slot qkv_bias[3] = {SLOT_ATTN_Q_BIAS, SLOT_ATTN_K_BIAS, SLOT_ATTN_V_BIAS};
-    static const enum slot out[3] = {SLOT_ATTN_OUTPUT, SLOT_COUNT}, out_bias[3] = {SLOT_ATTN_OUTPUT_BIAS, SLOT_COUNT};
+    static const enum slot out[3] = {SLOT_ATTN_OUTPUT, SLOT_COUNT},
+                           out_bias[3] = {SLOT_ATTN_OUTPUT_BIAS, SLOT_COUNT};
     static const enum slot gate_up[3] = {SLOT_FFN_GATE, SLOT_FFN_UP, SLOT_COUNT};
     static const enum slot down[3] = {SLOT_FFN_DOWN, SLOT_COUNT};
     struct layer *l = &b->m->layer[il];
@@ -314,9 +331,11 @@ static enum infer_status bind_tensors(struct model *m) {
 
     for (size_t i = 0; i < m->file->n_tensor; i++)
         if (!b.used[i])
-            return err_set(INFER_E_UNSUPPORTED, "%s: tensor %s is not part of architecture %s as this build knows it",
+            return err_set(INFER_E_UNSUPPORTED,
+                           "%s: tensor %s is not part of architecture %s as this build knows it",
                            m->file->path, m->file->tensor[i].name, m->arch->name);
-    for (int i = 0; i < m->n_group; i++) m->token_flops += 2 * (uint64_t)m->group[i]->n * (uint64_t)m->group[i]->k;
+    for (int i = 0; i < m->n_group; i++)
+        m->token_flops += 2 * (uint64_t)m->group[i]->n * (uint64_t)m->group[i]->k;
     return INFER_OK;
 }
 
@@ -327,8 +346,9 @@ static enum infer_status bind(struct model *m) {
     TRY(meta_str(m->file, "general.architecture", &name, NULL));
     m->arch = arch_find(name.data, name.len);
     if (!m->arch)
-        return err_set(INFER_E_UNSUPPORTED, "%s: architecture '%.*s' is not supported (see infer help models)",
-                       m->file->path, (int)name.len, name.data);
+        return err_set(INFER_E_UNSUPPORTED,
+                       "%s: architecture '%.*s' is not supported (see infer help models)", m->file->path,
+                       (int)name.len, name.data);
     TRY(tok_open(&m->tok, m->file));
     TRY(read_hparams(m));
     return bind_tensors(m);
@@ -340,8 +360,10 @@ enum infer_status model_open(struct model **out, const char *path, const struct 
     TRY(mem_new(&m, sizeof *m, "a model"));
     enum infer_status s = tensorfile_open(&m->file, path, options);
     if (s == INFER_OK) {
-        if (options && options->vocab_only) s = tok_open(&m->tok, m->file);
-        else s = bind(m);
+        if (options && options->vocab_only)
+            s = tok_open(&m->tok, m->file);
+        else
+            s = bind(m);
     }
     if (s != INFER_OK) {
         model_close(m);

@@ -8,32 +8,32 @@
 
 struct layer {
     int n_head, n_kv_head, head_dim_k, head_dim_v, n_ff, window;
-    int store;                             /* index of its KV store */
+    int store; /* index of its KV store */
     const struct rope *rope;
-    const float *attn_norm, *ffn_norm;     /* [n_embd] */
-    const float *q_norm, *k_norm;          /* [head_dim_k], NULL: none */
+    const float *attn_norm, *ffn_norm; /* [n_embd] */
+    const float *q_norm, *k_norm;      /* [head_dim_k], NULL: none */
     struct weight_group qkv, out, gate_up, down;
 };
 
 struct model {
     struct tensorfile *file;
-    struct tok *tok;                       /* NULL: the file has no vocabulary */
+    struct tok *tok; /* NULL: the file has no vocabulary */
     const struct arch *arch;
     int n_layer, n_embd, n_vocab, n_ctx_train, n_rot;
     float eps;
-    float attn_scale;                      /* 0: 1 / sqrt(head_dim_k) */
-    float embd_scale;                      /* 1 unless the architecture scales embeddings */
-    struct layer *layer;                   /* layer[n_layer] */
-    struct weight embd;                    /* [n_vocab][n_embd] */
-    const float *output_norm;              /* [n_embd] */
-    struct weight_group head;              /* [n_vocab][n_embd]; the embedding's bytes when tied */
+    float attn_scale;         /* 0: 1 / sqrt(head_dim_k) */
+    float embd_scale;         /* 1 unless the architecture scales embeddings */
+    struct layer *layer;      /* layer[n_layer] */
+    struct weight embd;       /* [n_vocab][n_embd] */
+    const float *output_norm; /* [n_embd] */
+    struct weight_group head; /* [n_vocab][n_embd]; the embedding's bytes when tied */
     bool tied;
     struct rope rope;
-    const struct weight_group **group;     /* group[n_group], by id */
+    const struct weight_group **group; /* group[n_group], by id */
     int n_group;
-    struct kv_store *store;                /* store[n_store] */
+    struct kv_store *store; /* store[n_store] */
     int n_store;
-    int *window;                           /* window[n_kv_group]: of each KV group, 0: full */
+    int *window; /* window[n_kv_group]: of each KV group, 0: full */
     int n_kv_group;
     uint64_t n_param, token_bytes, token_flops;
     struct arena arena;

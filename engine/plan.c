@@ -16,17 +16,25 @@ static enum infer_status in_range(const char *what, int v, int min, int max) {
 static enum infer_status kv_type_of(const char *name, enum kv_type fallback, enum kv_type *out) {
     *out = fallback;
     if (!name) return INFER_OK;
-    if (!strcmp(name, "f32")) *out = KV_F32;
-    else if (!strcmp(name, "f16")) *out = KV_F16;
-    else if (!strcmp(name, "q8_0")) *out = KV_Q8_0;
-    else return err_set(INFER_E_INPUT, "--kv-type is '%s', must be f32, f16 or q8_0", name);
+    if (!strcmp(name, "f32"))
+        *out = KV_F32;
+    else if (!strcmp(name, "f16"))
+        *out = KV_F16;
+    else if (!strcmp(name, "q8_0"))
+        *out = KV_Q8_0;
+    else
+        return err_set(INFER_E_INPUT, "--kv-type is '%s', must be f32, f16 or q8_0", name);
     return INFER_OK;
 }
 
-static enum infer_status read_options(struct plan *p, const struct model *m, const struct infer_engine_options *o) {
+static enum infer_status read_options(struct plan *p, const struct model *m,
+                                      const struct infer_engine_options *o) {
     struct backend_config *c = &p->config;
     c->n_slot = o->slots ? o->slots : 1;
-    c->n_ctx = o->ctx > 0 ? o->ctx : o->ctx < 0 ? m->n_ctx_train : m->n_ctx_train < DEFAULT_CTX ? m->n_ctx_train : DEFAULT_CTX;
+    c->n_ctx = o->ctx > 0                     ? o->ctx
+               : o->ctx < 0                   ? m->n_ctx_train
+               : m->n_ctx_train < DEFAULT_CTX ? m->n_ctx_train
+                                              : DEFAULT_CTX;
     p->n_batch = o->batch ? o->batch : DEFAULT_BATCH;
     p->n_decode_rows = o->decode_rows ? o->decode_rows : c->n_slot;
     TRY(in_range("--slots", c->n_slot, 1, MAX_SLOTS));
@@ -61,21 +69,23 @@ static enum infer_status buf_bytes(const struct op_list *l, const struct buf *b,
     return INFER_OK;
 }
 
-static bool lives_meet(const struct buf *a, const struct buf *b) { return a->first <= b->last && b->first <= a->last; }
+static bool lives_meet(const struct buf *a, const struct buf *b) {
+    return a->first <= b->last && b->first <= a->last;
+}
 
 /* Gives every buffer the lowest place that no buffer alive at the same time holds. Buffers come in the order of their
  * first use; those placed before are walked for the end of whatever blocks a candidate until nothing does. */
 static enum infer_status place_buffers(struct op_list *l, bool keep_all, size_t *arena_bytes) {
     for (int i = 0; i < l->n_buf; i++) {
         struct buf *b = &l->buf[i];
-        size_t need, end;
+        size_t need = 0, end;
         TRY(buf_bytes(l, b, &need));
         b->offset = 0;
         for (bool moved = true; moved;) {
             moved = false;
             for (int j = 0; j < i; j++) {
                 const struct buf *o = &l->buf[j];
-                size_t size;
+                size_t size = 0;
                 if (!keep_all && !lives_meet(o, b)) continue;
                 TRY(buf_bytes(l, o, &size));
                 if (b->offset < o->offset + size && o->offset < b->offset + need) {
@@ -84,7 +94,8 @@ static enum infer_status place_buffers(struct op_list *l, bool keep_all, size_t 
                 }
             }
         }
-        if (!size_add(b->offset, need, &end)) return err_set(INFER_E_MEMORY, "activations do not fit an address");
+        if (!size_add(b->offset, need, &end))
+            return err_set(INFER_E_MEMORY, "activations do not fit an address");
         if (end > *arena_bytes) *arena_bytes = end;
     }
     return INFER_OK;
@@ -162,7 +173,8 @@ static enum infer_status write_report(struct plan *p, struct arena *arena, const
           p->backend->name, p->config.n_ctx, p->config.n_slot, p->config.n_slot == 1 ? "" : "s", p->n_batch,
           p->n_decode_rows);
     print_bytes(&t, "weights, mapped", p->map_bytes, "the file itself, shared with other processes");
-    if (p->size.weight_bytes) print_bytes(&t, "weights, copied", p->size.weight_bytes, "re-tiled for the device");
+    if (p->size.weight_bytes)
+        print_bytes(&t, "weights, copied", p->size.weight_bytes, "re-tiled for the device");
     snprintf(note, sizeof note, "%s, %d pages of %d tokens in %d layers", kv_name(p->config.kv_type),
              p->kv_group[0].n_page, KV_PAGE, m->n_layer);
     print_bytes(&t, "key/value cache", p->size.kv_bytes, note);
@@ -171,14 +183,15 @@ static enum infer_status write_report(struct plan *p, struct arena *arena, const
     print_bytes(&t, "outputs", p->size.output_bytes, "tokens and logits");
     if (p->size.driver_bytes) print_bytes(&t, "driver", p->size.driver_bytes, "assumed until it is measured");
     print_bytes(&t, "taken", p->total_bytes, "");
-    if (p->limit_bytes != SIZE_MAX) print_bytes(&t, "available", p->limit_bytes, p->fits ? "fits" : "DOES NOT FIT");
+    if (p->limit_bytes != SIZE_MAX)
+        print_bytes(&t, "available", p->limit_bytes, p->fits ? "fits" : "DOES NOT FIT");
     if (!p->fits) {
         int ctx = nearest_ctx(p);
         if (ctx) print(&t, "  would fit: --ctx %d\n", ctx);
         if (p->config.n_slot > 1) print(&t, "  smaller: --slots %d\n", p->config.n_slot / 2);
-        if (p->config.kv_type != KV_Q8_0) print(&t, "  smaller: --kv-type q8_0 (%.1f MiB of cache)\n",
-                                                (double)p->size.kv_bytes / (1 << 20) * 34 /
-                                                    (p->config.kv_type == KV_F16 ? 64 : 128));
+        if (p->config.kv_type != KV_Q8_0)
+            print(&t, "  smaller: --kv-type q8_0 (%.1f MiB of cache)\n",
+                  (double)p->size.kv_bytes / (1 << 20) * 34 / (p->config.kv_type == KV_F16 ? 64 : 128));
         print(&t, "  smaller: --batch %d\n", p->n_batch > 64 ? 64 : p->n_batch);
     }
     p->text = t.data;
@@ -218,10 +231,11 @@ static enum infer_status plan_once(struct plan *out, struct arena *arena, const 
     for (int i = 0; i < ROW_CLASS_COUNT; i++) c->list[i] = &out->list[i];
     TRY(out->backend->sizes(c, &out->size));
     c->activation_bytes = 0;
-    for (int i = 0; i < ROW_CLASS_COUNT; i++) TRY(place_buffers(c->list[i], options->keep_all, &c->activation_bytes));
+    for (int i = 0; i < ROW_CLASS_COUNT; i++)
+        TRY(place_buffers(c->list[i], options->keep_all, &c->activation_bytes));
 
-    size_t parts[] = {out->size.weight_bytes, out->size.kv_bytes, c->activation_bytes, out->size.workspace_bytes,
-                      out->size.output_bytes, out->size.driver_bytes};
+    size_t parts[] = {out->size.weight_bytes,    out->size.kv_bytes,     c->activation_bytes,
+                      out->size.workspace_bytes, out->size.output_bytes, out->size.driver_bytes};
     out->total_bytes = 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (!size_add(out->total_bytes, parts[i], &out->total_bytes)) out->total_bytes = SIZE_MAX;

@@ -12,12 +12,13 @@ struct plan {
     struct backend_sizes size;
     struct op_list list[ROW_CLASS_COUNT];
     struct kv_group *kv_group;
-    int n_batch, n_decode_rows, n_prompt_out; /* rows of the largest prompt and decode step; outputs of a prompt step */
-    size_t map_bytes;                         /* weights read in place from the map */
-    size_t total_bytes;                       /* all that the backend takes */
-    size_t limit_bytes;                       /* what there is to take; SIZE_MAX: unknown */
+    int n_batch, n_decode_rows,
+        n_prompt_out;   /* rows of the largest prompt and decode step; outputs of a prompt step */
+    size_t map_bytes;   /* weights read in place from the map */
+    size_t total_bytes; /* all that the backend takes */
+    size_t limit_bytes; /* what there is to take; SIZE_MAX: unknown */
     bool fits;
-    char *text;                               /* the report */
+    char *text; /* the report */
 };
 
 struct plan_options {

@@ -11,14 +11,14 @@ struct ref {
     struct backend base;
     struct backend_config c;
     unsigned char *activation;
-    unsigned char **k, **v;    /* k[store], v[store]: pools */
-    float *row;                /* row[max k]: one decoded row of weights */
-    float *head;               /* head[max head_dim]: one decoded row of the cache */
-    double *score;             /* score[n_ctx + 1] */
-    int32_t *last;             /* last[n_slot]: the token each slot just sampled */
+    unsigned char **k, **v; /* k[store], v[store]: pools */
+    float *row;             /* row[max k]: one decoded row of weights */
+    float *head;            /* head[max head_dim]: one decoded row of the cache */
+    double *score;          /* score[n_ctx + 1] */
+    int32_t *last;          /* last[n_slot]: the token each slot just sampled */
     struct ref_result {
-        int32_t *token;        /* token[max_out] */
-        float *logits;         /* logits[max_out][n_vocab] */
+        int32_t *token; /* token[max_out] */
+        float *logits;  /* logits[max_out][n_vocab] */
         bool has_logits;
         enum infer_status status;
     } result[2 * ROW_CLASS_COUNT];
@@ -81,7 +81,8 @@ static void ref_embed(struct ref *r, const struct op_embed *o) {
     for (int t = 0; t < r->step->n_row; t++) {
         float *out = row_of(r, o->out, t);
         int32_t id = r->step->id[t] < 0 ? r->last[r->step->slot[t]] : r->step->id[t];
-        q->decode(out, (const char *)o->w->data + (size_t)id * quant_row_bytes(q, (size_t)o->w->k), (size_t)o->w->k);
+        q->decode(out, (const char *)o->w->data + (size_t)id * quant_row_bytes(q, (size_t)o->w->k),
+                  (size_t)o->w->k);
         for (int i = 0; i < o->w->k; i++) out[i] *= o->scale;
     }
 }
@@ -102,7 +103,8 @@ static void norm_group(const struct op_norm *o, const float *x, float *out) {
 
 static void ref_norm(struct ref *r, const struct op_norm *o) {
     for (int t = 0; t < rows_in(r, o->x); t++)
-        for (int i = 0; i < o->x.width; i += o->dim) norm_group(o, row_of(r, o->x, t) + i, row_of(r, o->out, t) + i);
+        for (int i = 0; i < o->x.width; i += o->dim)
+            norm_group(o, row_of(r, o->x, t) + i, row_of(r, o->out, t) + i);
 }
 
 static void ref_matmul(struct ref *r, const struct op_matmul *o) {
@@ -197,9 +199,15 @@ static void ref_glu(struct ref *r, const struct op_glu *o) {
         for (int i = 0; i < o->gate.width; i++) {
             double x = (double)gate[i], y = 0;
             switch (o->act) {
-            case ACT_SILU: y = x / (1 + exp(-x)); break;
-            case ACT_GELU_TANH: y = 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); break;
-            case ACT_RELU2: y = x > 0 ? x * x : 0; break;
+            case ACT_SILU:
+                y = x / (1 + exp(-x));
+                break;
+            case ACT_GELU_TANH:
+                y = 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+                break;
+            case ACT_RELU2:
+                y = x > 0 ? x * x : 0;
+                break;
             }
             out[i] = (float)(y * (double)up[i]);
         }
@@ -216,7 +224,8 @@ static void ref_add(struct ref *r, const struct op_add *o) {
 
 static void ref_rows(struct ref *r, const struct op_rows *o) {
     for (int j = 0; j < r->step->n_out; j++)
-        memmove(row_of(r, o->out, j), row_of(r, o->x, r->step->out_row[j]), (size_t)o->x.width * sizeof(float));
+        memmove(row_of(r, o->out, j), row_of(r, o->x, r->step->out_row[j]),
+                (size_t)o->x.width * sizeof(float));
 }
 
 static void ref_select(struct ref *r, const struct op_select *o) {
@@ -229,7 +238,8 @@ static void ref_select(struct ref *r, const struct op_select *o) {
         r->out->token[j] = token ? best : -1;
         if (token) r->last[r->step->slot[r->step->out_row[j]]] = best;
         if (r->step->want[j] & INFER_WANT_LOGITS) {
-            memcpy(r->out->logits + (size_t)j * (size_t)o->n_vocab, logits, (size_t)o->n_vocab * sizeof(float));
+            memcpy(r->out->logits + (size_t)j * (size_t)o->n_vocab, logits,
+                   (size_t)o->n_vocab * sizeof(float));
             r->out->has_logits = true;
         }
     }
@@ -237,17 +247,38 @@ static void ref_select(struct ref *r, const struct op_select *o) {
 
 static void run_op(struct ref *r, const struct op *op) {
     switch (op->kind) {
-    case OP_EMBED: ref_embed(r, &op->embed); return;
-    case OP_NORM: ref_norm(r, &op->norm); return;
-    case OP_MATMUL: ref_matmul(r, &op->matmul); return;
-    case OP_ROPE: ref_rope(r, &op->rope); return;
-    case OP_KV_PUT: ref_kv_put(r, &op->kv_put); return;
-    case OP_ATTEND: ref_attend(r, &op->attend); return;
-    case OP_GLU: ref_glu(r, &op->glu); return;
-    case OP_ADD: ref_add(r, &op->add); return;
-    case OP_ROWS: ref_rows(r, &op->rows); return;
-    case OP_SELECT: ref_select(r, &op->select); return;
-    case OP_KIND_COUNT: break;
+    case OP_EMBED:
+        ref_embed(r, &op->embed);
+        return;
+    case OP_NORM:
+        ref_norm(r, &op->norm);
+        return;
+    case OP_MATMUL:
+        ref_matmul(r, &op->matmul);
+        return;
+    case OP_ROPE:
+        ref_rope(r, &op->rope);
+        return;
+    case OP_KV_PUT:
+        ref_kv_put(r, &op->kv_put);
+        return;
+    case OP_ATTEND:
+        ref_attend(r, &op->attend);
+        return;
+    case OP_GLU:
+        ref_glu(r, &op->glu);
+        return;
+    case OP_ADD:
+        ref_add(r, &op->add);
+        return;
+    case OP_ROWS:
+        ref_rows(r, &op->rows);
+        return;
+    case OP_SELECT:
+        ref_select(r, &op->select);
+        return;
+    case OP_KIND_COUNT:
+        break;
     }
     infer_bug("operation %d", (int)op->kind);
 }
@@ -255,15 +286,24 @@ static void run_op(struct ref *r, const struct op *op) {
 /* The view an op writes and the rows it has, for the NaN guard; kv_put and select write no buffer. */
 static struct view written(const struct op *op) {
     switch (op->kind) {
-    case OP_EMBED: return op->embed.out;
-    case OP_NORM: return op->norm.out;
-    case OP_MATMUL: return op->matmul.out;
-    case OP_ROPE: return op->rope.x;
-    case OP_ATTEND: return op->attend.out;
-    case OP_GLU: return op->glu.out;
-    case OP_ADD: return op->add.out;
-    case OP_ROWS: return op->rows.out;
-    default: return (struct view){-1, 0, 0};
+    case OP_EMBED:
+        return op->embed.out;
+    case OP_NORM:
+        return op->norm.out;
+    case OP_MATMUL:
+        return op->matmul.out;
+    case OP_ROPE:
+        return op->rope.x;
+    case OP_ATTEND:
+        return op->attend.out;
+    case OP_GLU:
+        return op->glu.out;
+    case OP_ADD:
+        return op->add.out;
+    case OP_ROWS:
+        return op->rows.out;
+    default:
+        return (struct view){-1, 0, 0};
     }
 }
 
@@ -273,7 +313,8 @@ static enum infer_status check_finite(struct ref *r, const struct op *op) {
     for (int t = 0; t < rows_in(r, v); t++)
         for (int i = 0; i < v.width; i++)
             if (!isfinite(row_of(r, v, t)[i]))
-                return err_set(INFER_E_NAN, "%s of layer %d: row %d, element %d is not finite", op->name, op->layer, t, i);
+                return err_set(INFER_E_NAN, "%s of layer %d: row %d, element %d is not finite", op->name,
+                               op->layer, t, i);
     return INFER_OK;
 }
 
@@ -281,7 +322,8 @@ static enum infer_status check_finite(struct ref *r, const struct op *op) {
 
 static size_t kv_pool_bytes(const struct backend_config *c, int store, int dim) {
     const struct kv_store *s = &c->store[store];
-    return (size_t)c->kv_group[s->group].n_page * (size_t)s->n_kv_head * KV_PAGE * kv_row_bytes(c->kv_type, dim);
+    return (size_t)c->kv_group[s->group].n_page * (size_t)s->n_kv_head * KV_PAGE *
+           kv_row_bytes(c->kv_type, dim);
 }
 
 static enum infer_status ref_sizes(const struct backend_config *c, struct backend_sizes *out) {
@@ -292,9 +334,11 @@ static enum infer_status ref_sizes(const struct backend_config *c, struct backen
         for (int i = 0; i < l->n_buf; i++) l->buf[i].row_bytes = (size_t)l->buf[i].width * sizeof(float);
         max_out += (size_t)l->max_out;
     }
-    for (int i = 0; i < c->n_group; i++) max_k = (size_t)c->group[i]->k > max_k ? (size_t)c->group[i]->k : max_k;
+    for (int i = 0; i < c->n_group; i++)
+        max_k = (size_t)c->group[i]->k > max_k ? (size_t)c->group[i]->k : max_k;
     for (int i = 0; i < c->n_store; i++)
-        out->kv_bytes += kv_pool_bytes(c, i, c->store[i].head_dim_k) + kv_pool_bytes(c, i, c->store[i].head_dim_v);
+        out->kv_bytes +=
+            kv_pool_bytes(c, i, c->store[i].head_dim_k) + kv_pool_bytes(c, i, c->store[i].head_dim_v);
     out->workspace_bytes = max_k * sizeof(float) + ((size_t)c->n_ctx + 1) * sizeof(double) + 4096;
     out->output_bytes = 2 * max_out * ((size_t)c->n_vocab * sizeof(float) + sizeof(int32_t));
     return INFER_OK;
@@ -324,7 +368,8 @@ static void ref_close(struct backend *b) {
 static enum infer_status take_memory(struct ref *r) {
     const struct backend_config *c = &r->c;
     size_t max_k = 1;
-    for (int i = 0; i < c->n_group; i++) max_k = (size_t)c->group[i]->k > max_k ? (size_t)c->group[i]->k : max_k;
+    for (int i = 0; i < c->n_group; i++)
+        max_k = (size_t)c->group[i]->k > max_k ? (size_t)c->group[i]->k : max_k;
     TRY(mem_new(&r->k, (size_t)c->n_store * sizeof *r->k, "the key/value cache"));
     TRY(mem_new(&r->v, (size_t)c->n_store * sizeof *r->v, "the key/value cache"));
     for (int i = 0; i < c->n_store; i++) {
@@ -376,12 +421,12 @@ static enum infer_status ref_run(struct backend *b, enum row_class cls, const st
     r->out = &r->result[r->n_run++ % (2 * ROW_CLASS_COUNT)];
     r->out->has_logits = false;
     r->out->status = INFER_OK;
-    for (int i = 0; i < r->c.n_slot; i++)
-        if (s->slot_last[i] != -2) r->last[i] = s->slot_last[i];
     for (int i = 0; i < r->list->n_op && r->out->status == INFER_OK; i++) {
         run_op(r, &r->list->op[i]);
-        if (atomic_load(&r->cancelled)) r->out->status = err_set(INFER_E_CANCEL, "cancelled");
-        else if (r->c.nan_guard) r->out->status = check_finite(r, &r->list->op[i]);
+        if (atomic_load(&r->cancelled))
+            r->out->status = err_set(INFER_E_CANCEL, "cancelled");
+        else if (r->c.nan_guard)
+            r->out->status = check_finite(r, &r->list->op[i]);
     }
     atomic_store(&r->cancelled, false);
     return INFER_OK;
@@ -394,10 +439,12 @@ static enum infer_status ref_wait(struct backend *b, struct step_result *out) {
     return res->status;
 }
 
-static enum infer_status ref_read(struct backend *b, enum row_class cls, struct view v, int n_row, float *out) {
+static enum infer_status ref_read(struct backend *b, enum row_class cls, struct view v, int n_row,
+                                  float *out) {
     struct ref *r = (struct ref *)b;
     r->list = r->c.list[cls];
-    for (int t = 0; t < n_row; t++) memcpy(out + (size_t)t * (size_t)v.width, row_of(r, v, t), (size_t)v.width * 4);
+    for (int t = 0; t < n_row; t++)
+        memcpy(out + (size_t)t * (size_t)v.width, row_of(r, v, t), (size_t)v.width * 4);
     return INFER_OK;
 }
 
@@ -406,20 +453,25 @@ static enum infer_status ref_kv_read(struct backend *b, int store, int page, flo
     const struct kv_store *s = &r->c.store[store];
     for (int i = 0; i < s->n_kv_head * KV_PAGE; i++) {
         kv_load_row(r->c.kv_type, k + (size_t)i * (size_t)s->head_dim_k,
-                    r->k[store] + kv_offset(r, s, s->head_dim_k, page, i / KV_PAGE, i % KV_PAGE), s->head_dim_k);
+                    r->k[store] + kv_offset(r, s, s->head_dim_k, page, i / KV_PAGE, i % KV_PAGE),
+                    s->head_dim_k);
         kv_load_row(r->c.kv_type, v + (size_t)i * (size_t)s->head_dim_v,
-                    r->v[store] + kv_offset(r, s, s->head_dim_v, page, i / KV_PAGE, i % KV_PAGE), s->head_dim_v);
+                    r->v[store] + kv_offset(r, s, s->head_dim_v, page, i / KV_PAGE, i % KV_PAGE),
+                    s->head_dim_v);
     }
     return INFER_OK;
 }
 
-static enum infer_status ref_kv_write(struct backend *b, int store, int page, const float *k, const float *v) {
+static enum infer_status ref_kv_write(struct backend *b, int store, int page, const float *k,
+                                      const float *v) {
     struct ref *r = (struct ref *)b;
     const struct kv_store *s = &r->c.store[store];
     for (int i = 0; i < s->n_kv_head * KV_PAGE; i++) {
-        kv_store_row(r->c.kv_type, r->k[store] + kv_offset(r, s, s->head_dim_k, page, i / KV_PAGE, i % KV_PAGE),
+        kv_store_row(r->c.kv_type,
+                     r->k[store] + kv_offset(r, s, s->head_dim_k, page, i / KV_PAGE, i % KV_PAGE),
                      k + (size_t)i * (size_t)s->head_dim_k, s->head_dim_k);
-        kv_store_row(r->c.kv_type, r->v[store] + kv_offset(r, s, s->head_dim_v, page, i / KV_PAGE, i % KV_PAGE),
+        kv_store_row(r->c.kv_type,
+                     r->v[store] + kv_offset(r, s, s->head_dim_v, page, i / KV_PAGE, i % KV_PAGE),
                      v + (size_t)i * (size_t)s->head_dim_v, s->head_dim_v);
     }
     return INFER_OK;
