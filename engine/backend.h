@@ -236,8 +236,6 @@ struct step {
     const uint8_t *want;            /* want[n_out]: enum infer_want */
     const int32_t *const *pages; /* pages[group][slot * max_pages + i]: page id of positions i*KV_PAGE .. */
     uint64_t pages_version;      /* changes whenever any page table did */
-    const int32_t
-        *slot_last; /* slot_last[n_slot]: the host's view of last tokens; -2: the device's own counts */
 };
 
 struct step_result {

@@ -1,0 +1,352 @@
+/* The whole model: logits of tiny random models made by Hugging Face transformers in float32 (scripts/make-goldens.py),
+ * prompt against decode, two sequences against each alone, rewind, prefixes, nothing allocated in a step. */
+#include "test.h"
+#include "infer.h"
+#include "mem.h"
+#include "quant.h"
+#include "tolerance.h"
+
+#include <math.h>
+
+static const char *const models[] = {"llama-gqa", "llama-mha-tied", "llama-rope3",  "llama-linear",
+                                     "llama-odd", "qwen2",          "qwen3-narrow", "qwen3"};
+enum { N_MODEL = sizeof models / sizeof *models, MAX_TOKENS = 256 };
+
+static const char *const devices[] = {"ref", "cpu"};
+enum { N_DEVICE = sizeof devices / sizeof *devices };
+
+struct golden {
+    int32_t n, n_vocab;
+    int32_t *ids;  /* ids[n] */
+    float *logits; /* logits[n][n_vocab] */
+    double sd;     /* standard deviation of all logits */
+    struct infer_model *m;
+};
+
+static void golden_open(struct golden *g, const char *name) {
+    char path[512], file[128];
+    snprintf(file, sizeof file, "golden/forward/%s.bin", name);
+    FILE *f = fopen(test_path(path, sizeof path, file), "rb");
+    if (!f) fail_msg("%s cannot be opened", path);
+    assert_int_equal(fread(&g->n, 4, 1, f), 1);
+    assert_int_equal(fread(&g->n_vocab, 4, 1, f), 1);
+    assert_in_range(g->n, 1, MAX_TOKENS);
+    size_t n = (size_t)g->n, v = (size_t)g->n_vocab;
+    g->ids = malloc(n * 4);
+    g->logits = malloc(n * v * 4);
+    assert_int_equal(fread(g->ids, 4, n, f), n);
+    assert_int_equal(fread(g->logits, 4, n * v, f), n * v);
+    fclose(f);
+    double sum = 0, sum2 = 0;
+    for (size_t i = 0; i < n * v; i++) {
+        sum += (double)g->logits[i];
+        sum2 += (double)g->logits[i] * (double)g->logits[i];
+    }
+    g->sd = sqrt(sum2 / (double)(n * v) - sum / (double)(n * v) * sum / (double)(n * v));
+    snprintf(file, sizeof file, "golden/forward/%s.gguf", name);
+    assert_ok(infer_model_open(&g->m, test_path(path, sizeof path, file), NULL));
+}
+
+static void golden_close(struct golden *g) {
+    infer_model_close(g->m);
+    free(g->ids);
+    free(g->logits);
+}
+
+static struct infer_engine *engine(const struct golden *g, const char *device, const char *kv_type,
+                                   int slots) {
+    struct infer_engine_options o = {.device = device,
+                                     .kv_type = kv_type,
+                                     .ctx = 512,
+                                     .slots = slots,
+                                     .threads = 2,
+                                     .all_logits = true,
+                                     .nan_guard = true,
+                                     .gpu_layers = -1,
+                                     .decode_rows = 8};
+    struct infer_engine *e;
+    assert_ok(infer_engine_create(&e, g->m, &o));
+    return e;
+}
+
+/* Computes ids[from .. from + n) of a sequence in one step, logits of every row into out[n][n_vocab]. */
+static void compute(struct infer_engine *e, const struct golden *g, int seq, int from, int n, bool decode,
+                    float *out) {
+    struct infer_row rows[MAX_TOKENS];
+    struct infer_output o;
+    for (int i = 0; i < n; i++)
+        rows[i] =
+            (struct infer_row){g->ids[from + i], from + i, seq, decode, INFER_WANT_LOGITS | INFER_WANT_TOKEN};
+    assert_ok(infer_step(e, rows, n, &o));
+    assert_int_equal(o.n, n);
+    for (int i = 0; i < n; i++) {
+        int best = 0;
+        for (int k = 1; k < g->n_vocab; k++)
+            if (o.logits[i][k] > o.logits[i][best]) best = k;
+        assert_int_equal(o.token[i], best);
+        memcpy(out + (size_t)i * (size_t)g->n_vocab, o.logits[i], (size_t)g->n_vocab * 4);
+    }
+}
+
+static double max_error(const float *a, const float *b, size_t n) {
+    double worst = 0;
+    for (size_t i = 0; i < n; i++) {
+        double d = fabs((double)a[i] - (double)b[i]);
+        if (!(d <= worst)) worst = d; /* a NaN sticks */
+    }
+    return worst;
+}
+
+/* Every model, device and class against transformers. */
+static void logits_equal_transformers(void **state) {
+    (void)state;
+    for (int i = 0; i < N_MODEL; i++) {
+        struct golden g;
+        golden_open(&g, models[i]);
+        size_t n = (size_t)g.n * (size_t)g.n_vocab;
+        float *got = malloc(n * 4), *step = malloc(n * 4);
+        for (int d = 0; d < N_DEVICE; d++) {
+            double tolerance = (d == 0 ? TOL_LOGITS_REF : TOL_LOGITS_FAST) * g.sd;
+            struct infer_engine *e = engine(&g, devices[d], "f32", 2);
+            int a, b;
+            assert_ok(infer_seq_open(e, &a));
+            assert_ok(infer_seq_open(e, &b));
+            compute(e, &g, a, 0, g.n, false, got);
+            double err = max_error(got, g.logits, n);
+            print_message("%-15s %-4s prompt %.2e of sd", models[i], devices[d], err / g.sd);
+            if (!(err <= tolerance))
+                fail_msg("%s on %s: error %g, tolerance %g", models[i], devices[d], err, tolerance);
+            for (int t = 0; t < g.n; t++) compute(e, &g, b, t, 1, true, step + (size_t)t * (size_t)g.n_vocab);
+            err = max_error(step, got, n);
+            print_message(", decode against prompt %.2e\n", err / g.sd);
+            if (d == 0)
+                assert_true(err == 0);
+            else if (!(err <= tolerance))
+                fail_msg("%s on %s: decode differs from prompt by %g", models[i], devices[d], err);
+            infer_engine_free(e);
+        }
+        free(got);
+        free(step);
+        golden_close(&g);
+    }
+}
+
+/* Chunks of a prompt, and neighbours in the batch, change no bit. */
+static void neighbours_and_chunks_change_nothing(void **state) {
+    (void)state;
+    for (int d = 0; d < N_DEVICE; d++) {
+        struct golden g;
+        golden_open(&g, "llama-gqa");
+        size_t v = (size_t)g.n_vocab, n = (size_t)g.n * v;
+        float *alone = malloc(n * 4), *got = malloc(n * 4);
+        struct infer_engine *e = engine(&g, devices[d], NULL, 3);
+        int a, b, c;
+        assert_ok(infer_seq_open(e, &a));
+        assert_ok(infer_seq_open(e, &b));
+        assert_ok(infer_seq_open(e, &c));
+        compute(e, &g, a, 0, g.n, false, alone);
+        for (int t = 0, k = 1; t < g.n; t += k, k = k % 7 + 2) { /* chunks of 1 to 8 rows */
+            if (k > g.n - t) k = g.n - t;
+            compute(e, &g, b, t, k, false, got + (size_t)t * v);
+        }
+        assert_memory_equal(alone, got, n * 4);
+        /* one step: decode rows of a, prompt rows of c, interleaved with decode rows of b */
+        struct infer_row rows[16];
+        struct infer_output o;
+        int half = g.n / 2;
+        float *want_a = malloc(v * 4), *want_c = malloc(v * 4);
+        assert_ok(infer_seq_rewind(e, a, half));
+        assert_ok(infer_seq_rewind(e, b, half));
+        compute(e, &g, a, half, 1, true, want_a);
+        compute(e, &g, c, 0, 2, false, got);
+        memcpy(want_c, got + v, v * 4);
+        assert_ok(infer_seq_rewind(e, a, half));
+        assert_ok(infer_seq_rewind(e, c, 0));
+        rows[0] = (struct infer_row){g.ids[0], 0, c, false, 0};
+        rows[1] = (struct infer_row){g.ids[half], half, a, true, INFER_WANT_LOGITS};
+        rows[2] = (struct infer_row){g.ids[1], 1, c, false, INFER_WANT_LOGITS};
+        rows[3] = (struct infer_row){g.ids[half], half, b, true, INFER_WANT_LOGITS};
+        assert_ok(infer_step(e, rows, 4, &o));
+        assert_int_equal(o.n, 3);
+        assert_memory_equal(o.logits[0], want_a, v * 4);
+        assert_memory_equal(o.logits[1], want_c, v * 4);
+        assert_memory_equal(o.logits[2], want_a, v * 4);
+        free(alone);
+        free(got);
+        free(want_a);
+        free(want_c);
+        infer_engine_free(e);
+        golden_close(&g);
+    }
+}
+
+/* INFER_LAST with two steps in flight gives the tokens of one step at a time. */
+static void running_ahead_changes_nothing(void **state) {
+    (void)state;
+    for (int d = 0; d < N_DEVICE; d++) {
+        struct golden g;
+        golden_open(&g, "qwen3");
+        struct infer_engine *e = engine(&g, devices[d], NULL, 2);
+        int32_t one[40], two[40];
+        struct infer_output o;
+        for (int pass = 0; pass < 2; pass++) {
+            int seq, n_wait = 0;
+            int32_t *got = pass ? two : one;
+            assert_ok(infer_seq_open(e, &seq));
+            struct infer_row row = {INFER_LAST, 0, seq, true, INFER_WANT_TOKEN};
+            struct infer_row first = {g.ids[0], 0, seq, false, INFER_WANT_TOKEN};
+            assert_int_equal(infer_submit(e, &row, 1), INFER_E_INPUT); /* nothing sampled yet */
+            assert_ok(infer_submit(e, &first, 1));
+            for (int i = 1; i < 40; i++) {
+                row.pos = i;
+                if (!pass) {
+                    assert_ok(infer_wait(e, &o));
+                    got[n_wait++] = o.token[0];
+                    if (i == 20)
+                        row.id = got[n_wait - 1]; /* an explicit id is the same */
+                    else
+                        row.id = INFER_LAST;
+                }
+                assert_ok(infer_submit(e, &row, 1));
+                if (pass) {
+                    assert_int_equal(infer_submit(e, &row, 1), INFER_E_INPUT); /* two are in flight */
+                    assert_ok(infer_wait(e, &o));
+                    got[n_wait++] = o.token[0];
+                }
+            }
+            assert_ok(infer_wait(e, &o));
+            got[n_wait++] = o.token[0];
+            assert_int_equal(n_wait, 40);
+        }
+        assert_memory_equal(one, two, sizeof one);
+        infer_engine_free(e);
+        golden_close(&g);
+    }
+}
+
+/* Shared prefixes, rewinding into a shared page, closing and opening again: the logits stay the same. */
+static void pages_are_shared_and_copied(void **state) {
+    (void)state;
+    for (int d = 0; d < N_DEVICE; d++) {
+        struct golden g;
+        golden_open(&g, "llama-gqa");
+        size_t v = (size_t)g.n_vocab;
+        int32_t ids[200];
+        for (int i = 0; i < 200; i++) ids[i] = (i * 7 + i / 13) % g.n_vocab;
+        struct golden long_g = g;
+        long_g.ids = ids;
+        float *want = malloc(200 * v * 4), *got = malloc(200 * v * 4);
+        struct infer_engine *e = engine(&g, devices[d], NULL, 2);
+        int a, b, n;
+        assert_ok(infer_seq_open(e, &a));
+        compute(e, &long_g, a, 0, 200, false, want);
+        assert_ok(infer_seq_open(e, &b));
+        assert_ok(infer_seq_prefix(e, b, ids, 200, &n));
+        assert_int_equal(n, 192);
+        assert_int_equal(infer_seq_length(e, b), 192);
+        compute(e, &long_g, b, 192, 8, false, got);
+        assert_memory_equal(got, want + 192 * v, 8 * v * 4);
+        /* b rewinds into a page that a still reads, and writes something else there */
+        assert_ok(infer_seq_rewind(e, b, 100));
+        int32_t saved = ids[100];
+        ids[100] = (saved + 1) % g.n_vocab;
+        compute(e, &long_g, b, 100, 20, false, got);
+        assert_true(max_error(got, want + 100 * v, 20 * v) > 0);
+        ids[100] = saved;
+        assert_ok(infer_seq_rewind(e, b, 100));
+        compute(e, &long_g, b, 100, 100, false, got);
+        assert_memory_equal(got, want + 100 * v, 100 * v * 4);
+        assert_ok(infer_seq_rewind(e, a, 150));
+        compute(e, &long_g, a, 150, 50, false, got);
+        assert_memory_equal(got, want + 150 * v, 50 * v * 4);
+        /* closed sequences leave their pages to be found */
+        infer_seq_close(e, a);
+        infer_seq_close(e, b);
+        assert_ok(infer_seq_open(e, &a));
+        assert_ok(infer_seq_prefix(e, a, ids, 129, &n));
+        assert_int_equal(n, 128);
+        compute(e, &long_g, a, 128, 72, false, got);
+        assert_memory_equal(got, want + 128 * v, 72 * v * 4);
+        free(want);
+        free(got);
+        infer_engine_free(e);
+        golden_close(&g);
+    }
+}
+
+static void bad_rows_are_refused(void **state) {
+    (void)state;
+    struct golden g;
+    golden_open(&g, "llama-gqa");
+    struct infer_engine_options opt = {.device = "cpu", .ctx = 64, .batch = 16, .gpu_layers = -1};
+    struct infer_engine *e;
+    struct infer_output o;
+    assert_ok(infer_engine_create(&e, g.m, &opt));
+    int seq, other;
+    assert_ok(infer_seq_open(e, &seq));
+    assert_int_equal(infer_seq_open(e, &other), INFER_E_FULL);
+    struct infer_row rows[65];
+    for (int i = 0; i < 65; i++) rows[i] = (struct infer_row){1, i, seq, false, 0};
+    struct infer_row bad = rows[0];
+    bad.id = g.n_vocab;
+    assert_int_equal(infer_submit(e, &bad, 1), INFER_E_INPUT);
+    bad = rows[0];
+    bad.pos = 1;
+    assert_int_equal(infer_submit(e, &bad, 1), INFER_E_INPUT);
+    bad = rows[0];
+    bad.seq = 7;
+    assert_int_equal(infer_submit(e, &bad, 1), INFER_E_INPUT);
+    assert_int_equal(infer_submit(e, rows, 17), INFER_E_INPUT);
+    assert_int_equal(infer_wait(e, &o), INFER_E_INPUT);
+    for (int i = 0; i < 64; i += 16) assert_ok(infer_step(e, rows + i, 16, &o)); /* the whole context fills */
+    assert_int_equal(infer_submit(e, rows + 64, 1), INFER_E_FULL);
+    assert_non_null(strstr(infer_error(), "65"));
+    assert_non_null(strstr(infer_error(), "64"));
+    assert_int_equal(infer_seq_length(e, seq), 64);
+    infer_cancel(e);
+    assert_ok(infer_seq_rewind(e, seq, 10));
+    assert_int_equal(infer_step(e, rows + 10, 4, &o), INFER_E_CANCEL);
+    assert_int_equal(infer_seq_length(e, seq), 10);
+    assert_ok(infer_step(e, rows + 10, 4, &o)); /* a cancelled step leaves a working engine */
+    infer_engine_free(e);
+    golden_close(&g);
+}
+
+/* Every allocation of opening, creating and running fails once: an error each time, no leak, no crash. */
+static void every_allocation_may_fail(void **state) {
+    (void)state;
+    char path[512];
+    test_path(path, sizeof path, "golden/forward/llama-odd.gguf");
+    for (int d = 0; d < N_DEVICE; d++) {
+        struct infer_engine_options opt = {
+            .device = devices[d], .ctx = 64, .batch = 8, .threads = 2, .gpu_layers = -1};
+        bool done = false;
+        for (uint64_t k = 1; !done && k < 2000; k++) {
+            struct infer_model *m = NULL;
+            struct infer_engine *e = NULL;
+            mem_fail_at(k);
+            enum infer_status s = infer_model_open(&m, path, NULL);
+            if (s == INFER_OK) s = infer_engine_create(&e, m, &opt);
+            mem_fail_at(0);
+            if (s == INFER_OK)
+                done = true;
+            else
+                assert_int_equal(s, INFER_E_MEMORY);
+            infer_engine_free(e);
+            infer_model_close(m);
+        }
+        assert_true(done);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(logits_equal_transformers),
+        cmocka_unit_test(neighbours_and_chunks_change_nothing),
+        cmocka_unit_test(running_ahead_changes_nothing),
+        cmocka_unit_test(pages_are_shared_and_copied),
+        cmocka_unit_test(bad_rows_are_refused),
+        cmocka_unit_test(every_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
