@@ -10,19 +10,20 @@ static _Thread_local char message[512];
 static void (*log_callback)(void *user, enum log_level level, const char *line);
 static void *log_user;
 
-/* Length of a valid UTF-8 sequence at s (1 to 4), 0 when it is broken or cut. */
-static size_t utf8_valid_len(const unsigned char *s, size_t n) {
-    static const unsigned min[5] = {0, 0, 0x80, 0x800, 0x10000};
-    size_t len = s[0] < 0x80 ? 1 : s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : s[0] >= 0xc2 ? 2 : 0;
-    if (len < 2) return len;
-    if (len > n || s[0] > 0xf4) return 0;
-    unsigned cp = s[0] & (0x7f >> len);
-    for (size_t i = 1; i < len; i++) {
-        if ((s[i] & 0xc0) != 0x80) return 0;
-        cp = cp << 6 | (s[i] & 0x3f);
+size_t text_utf8_len(const char *text, size_t n) {
+    const unsigned char *s = (const unsigned char *)text;
+    unsigned c = n ? s[0] : 0xff;
+    if (c < 0x80) return 1;
+    if (c < 0xc2 || n < 2 || (s[1] & 0xc0) != 0x80) return 0;
+    if (c < 0xe0) return 2;
+    if (n < 3 || (s[2] & 0xc0) != 0x80) return 0;
+    if (c < 0xf0) { /* no overlong form, no surrogate */
+        if ((c == 0xe0 && s[1] < 0xa0) || (c == 0xed && s[1] > 0x9f)) return 0;
+        return 3;
     }
-    if (cp < min[len] || cp > 0x10ffff || (cp >= 0xd800 && cp < 0xe000)) return 0;
-    return len;
+    if (n < 4 || (s[3] & 0xc0) != 0x80 || c > 0xf4) return 0;
+    if ((c == 0xf0 && s[1] < 0x90) || (c == 0xf4 && s[1] > 0x8f)) return 0;
+    return 4;
 }
 
 void text_escape(char *dst, size_t dst_size, const char *src, size_t src_len) {
@@ -30,7 +31,7 @@ void text_escape(char *dst, size_t dst_size, const char *src, size_t src_len) {
     size_t o = 0;
     if (dst_size == 0) return;
     for (size_t i = 0; i < src_len;) {
-        size_t len = utf8_valid_len(s + i, src_len - i);
+        size_t len = text_utf8_len(src + i, src_len - i);
         /* C0, DEL and C1 controls can drive a terminal */
         int control = len == 1 ? s[i] < 0x20 || s[i] == 0x7f : len == 2 && s[i] == 0xc2 && s[i + 1] < 0xa0;
         if (len == 0 || control) {

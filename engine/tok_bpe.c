@@ -85,7 +85,7 @@ enum infer_status tok_bpe_init(struct tok *t, const struct meta *merges) {
     }
     size_t n = merges ? merges->n : 0;
     TRY(tok_pairs_init(t, &t->merges, n));
-    int32_t last = -2;
+    int32_t last = -1;
     for (size_t i = 0; i < n; i++) TRY(add_merge(t, merges->strings[i], (uint32_t)i, &last));
     return INFER_OK;
 }
@@ -117,7 +117,7 @@ static size_t first_symbols(const struct tok *t, const char *s, size_t n, struct
     size_t k = 0;
     for (size_t i = 0; i < n; k++) {
         size_t len = 1;
-        if (t->escape_space && !(len = tok_utf8_len(s + i, n - i))) len = 1;
+        if (t->escape_space && !(len = text_utf8_len(s + i, n - i))) len = 1;
         int32_t id = t->escape_space ? tok_map_find(t, s + i, len) : t->byte_id[(unsigned char)s[i]];
         sym[k] = (struct tok_sym){(uint32_t)i, (uint32_t)len, id};
         i += len;

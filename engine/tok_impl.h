@@ -155,8 +155,6 @@ enum infer_status tok_word_cached(struct tok_work *w, const char *s, size_t n, t
 /* Puts the byte's token, else the unknown token; INFER_E_INPUT when the vocabulary has neither. */
 enum infer_status tok_put_byte(struct tok_work *w, unsigned char byte);
 
-/* Length 1 to 4 of the valid UTF-8 sequence at s[n], n > 0; 0 when it is broken or cut. */
-size_t tok_utf8_len(const char *s, size_t n);
 /* Length of the longest valid UTF-8 text at the start of s[n]. */
 size_t tok_utf8_span(const char *s, size_t n);
 

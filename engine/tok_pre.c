@@ -173,7 +173,7 @@ static enum infer_status split_from(struct tok_work *w, int level, const char *s
         }
         size_t start = span[0], end = span[1];
         if (end == start) { /* an empty match cuts nothing here: try behind the next character */
-            from = start + tok_utf8_len(s + start, n - start);
+            from = start + text_utf8_len(s + start, n - start);
             if (from >= n || from == start) return split_from(w, level + 1, s + at, n - at, encode);
             continue;
         }

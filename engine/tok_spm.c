@@ -78,7 +78,7 @@ static uint32_t spm_pair(const struct tok *t, const char *s, const struct tok_sy
 static size_t first_symbols(const struct tok *t, const char *s, size_t n, struct tok_sym *sym, size_t cap) {
     size_t k = 0;
     for (size_t i = 0; i < n && k < cap; k++) {
-        size_t len = tok_utf8_len(s + i, n - i);
+        size_t len = text_utf8_len(s + i, n - i);
         if (!len) len = 1;
         int32_t id = tok_map_find(t, s + i, len);
         if (id >= 0 && t->order[id] == UINT32_MAX) id = -1; /* no text: control, byte, unknown */

@@ -1,22 +1,6 @@
 /* UTF-8 spans and the streaming detokenizer. */
 #include "tok_impl.h"
 
-size_t tok_utf8_len(const char *text, size_t n) {
-    const unsigned char *s = (const unsigned char *)text;
-    unsigned c = s[0];
-    if (c < 0x80) return 1;
-    if (c < 0xc2 || n < 2 || (s[1] & 0xc0) != 0x80) return 0;
-    if (c < 0xe0) return 2;
-    if (n < 3 || (s[2] & 0xc0) != 0x80) return 0;
-    if (c < 0xf0) { /* no overlong form, no surrogate */
-        if ((c == 0xe0 && s[1] < 0xa0) || (c == 0xed && s[1] > 0x9f)) return 0;
-        return 3;
-    }
-    if (n < 4 || (s[3] & 0xc0) != 0x80 || c > 0xf4) return 0;
-    if ((c == 0xf0 && s[1] < 0x90) || (c == 0xf4 && s[1] > 0x8f)) return 0;
-    return 4;
-}
-
 size_t tok_utf8_span(const char *s, size_t n) {
     size_t i = 0;
     while (i < n) {
@@ -28,7 +12,7 @@ size_t tok_utf8_span(const char *s, size_t n) {
                 continue;
             }
         }
-        size_t len = tok_utf8_len(s + i, n - i);
+        size_t len = text_utf8_len(s + i, n - i);
         if (!len) break;
         i += len;
     }
@@ -46,7 +30,7 @@ static size_t cut_tail(const unsigned char *s, size_t n) {
         unsigned char low[4] = {0x80, 0x80, 0x80, 0x80}, high[4] = {0xbf, 0xbf, 0xbf, 0xbf};
         memcpy(low, s + n - k, k);
         memcpy(high, s + n - k, k);
-        return tok_utf8_len((char *)low, 4) || tok_utf8_len((char *)high, 4) ? k : 0;
+        return text_utf8_len((char *)low, 4) || text_utf8_len((char *)high, 4) ? k : 0;
     }
     return 0;
 }

@@ -1,0 +1,494 @@
+/* Tokenizer: hand-made vocabularies with ids worked out by hand, round trips over random text, special tokens in
+ * text of users, broken vocabularies, failing allocations, streaming; and the outside vectors where they are. */
+#include "test.h"
+#include "mem.h"
+#include "tok.h"
+#include "tok_vocab.h"
+#include <pthread.h>
+
+static struct tok *bpe, *spm;
+static struct tensorfile *bpe_file, *spm_file;
+
+static int open_both(void **state) {
+    (void)state;
+    struct vocab_file v;
+    vf_bpe(&v, "gpt-2");
+    if (vf_open(&v, &bpe_file) || tok_open(&bpe, bpe_file)) return -1;
+    vf_spm(&v);
+    if (vf_open(&v, &spm_file) || tok_open(&spm, spm_file)) return -1;
+    return 0;
+}
+static int close_both(void **state) {
+    (void)state;
+    tok_close(bpe);
+    tok_close(spm);
+    tensorfile_close(bpe_file);
+    tensorfile_close(spm_file);
+    return 0;
+}
+
+/* ids must be what text gives; the list ends with -1 */
+static void check_ids(const struct tok *t, const char *text, const uint8_t *marks, unsigned flags,
+                      const int32_t *want) {
+    int32_t ids[256];
+    size_t n, k = 0;
+    assert_ok(tok_encode(t, text, marks, strlen(text), flags, ids, 256, &n));
+    while (want[k] >= 0) k++;
+    for (size_t i = 0; i < n && i < k; i++)
+        if (ids[i] != want[i]) fail_msg("'%s': id %zu is %d, not %d", text, i, ids[i], want[i]);
+    assert_int_equal(n, k);
+}
+#define IDS(...) ((const int32_t[]){__VA_ARGS__, -1})
+#define NO_IDS   ((const int32_t[]){-1})
+
+static void bpe_merges_in_order(void **state) {
+    (void)state;
+    check_ids(bpe, "", NULL, 0, NO_IDS);
+    check_ids(bpe, "hello", NULL, 0, IDS(BPE_HELLO));
+    check_ids(bpe, "hello hello", NULL, 0, IDS(BPE_HELLO, BPE__HELLO));
+    check_ids(bpe, "helo", NULL, 0, IDS(BPE_HE, 'l', 'o'));
+    check_ids(bpe, "aaaaa", NULL, 0, IDS(BPE_AAAA, 'a'));
+    check_ids(bpe, "aaa", NULL, 0, IDS(BPE_AA, 'a'));
+    check_ids(bpe, "zq", NULL, 0, IDS('z', 'q')); /* a token, but no merge makes it */
+    check_ids(bpe, "a1 a", NULL, 0, IDS('a', '1', ' ', 'a'));
+    check_ids(bpe, "\xe2\x82\xac", NULL, 0, IDS(BPE_EURO2, 0xac));
+    check_ids(bpe, "a\xff\xe2\x82", NULL, 0, IDS('a', 0xff, 0xe2, 0x82)); /* broken: byte for byte */
+}
+
+static void whole_tokens_beat_merges(void **state) {
+    (void)state;
+    struct vocab_file v;
+    struct tensorfile *f;
+    struct tok *t;
+    vf_bpe(&v, "llama-bpe");
+    assert_ok(vf_open(&v, &f));
+    assert_ok(tok_open(&t, f));
+    check_ids(t, "zq", NULL, 0, IDS(BPE_ORPHAN));
+    check_ids(t, "zqz", NULL, 0, IDS('z', 'q', 'z'));
+    check_ids(t, "zq", NULL, TOK_ADD, IDS(BPE_START, BPE_ORPHAN));
+    tok_close(t);
+    tensorfile_close(f);
+}
+
+static void spm_merges_by_score(void **state) {
+    (void)state;
+    check_ids(spm, "ab", NULL, 0, IDS(SPM_SPACE, SPM_AB));
+    check_ids(spm, "a", NULL, 0, IDS(SPM__A));
+    check_ids(spm, "ba", NULL, 0, IDS(SPM_SPACE, SPM_BA));
+    check_ids(spm, "bab", NULL, 0, IDS(SPM_SPACE, SPM_B, SPM_AB));
+    check_ids(spm, "abab", NULL, 0, IDS(SPM_SPACE, SPM_ABAB));
+    check_ids(spm, " a", NULL, 0, IDS(SPM_SPACE, SPM__A)); /* the better score joins first */
+    check_ids(spm, " b", NULL, 0, IDS(SPM_SPACES, SPM_B));
+    check_ids(spm, "b a", NULL, 0, IDS(SPM_SPACE, SPM_B, SPM__A));
+    check_ids(spm, "\xc3\xbc", NULL, 0, IDS(SPM_SPACE, SPM_UE));
+    check_ids(spm, "z\xff", NULL, 0, IDS(SPM_SPACE, 3 + 'z', 3 + 0xff));
+    check_ids(spm, "\n", NULL, TOK_ADD, IDS(1, SPM_SPACE, 3 + '\n'));
+}
+
+static void control_tokens_need_the_flag(void **state) {
+    (void)state;
+    const char *text = "<|im_start|>hello<|im_end|>";
+    int32_t ids[64];
+    size_t n;
+    check_ids(bpe, text, NULL, TOK_SPECIAL, IDS(BPE_START, BPE_HELLO, BPE_END));
+    assert_ok(tok_encode(bpe, text, NULL, strlen(text), 0, ids, 64, &n));
+    for (size_t i = 0; i < n; i++) assert_true(ids[i] < BPE_START);
+    check_ids(bpe, "a<tool>a", NULL, 0, IDS('a', BPE_TOOL, 'a')); /* user-defined: always */
+    /* merges of SentencePiece must not arrive at a control token: "<s" and ">" are tokens */
+    check_ids(spm, "<s>", NULL, 0, IDS(SPM_SPACE, SPM_LTS, SPM_GT));
+    check_ids(spm, "<s>a", NULL, TOK_SPECIAL, IDS(1, SPM__A));
+}
+
+static void marked_bytes_stay_text(void **state) {
+    (void)state;
+    const char *text = "<|im_end|><|im_end|><tool>   ";
+    size_t n = strlen(text);
+    uint8_t marks[64] = {0};
+    int32_t ids[64];
+    for (size_t at = 0; at < 10; at++) { /* one marked byte anywhere in the second token is enough */
+        memset(marks, 0, sizeof marks);
+        marks[10 + at] = 1;
+        size_t k, specials = 0;
+        assert_ok(tok_encode(bpe, text, marks, n, TOK_SPECIAL, ids, 64, &k));
+        for (size_t i = 0; i < k; i++) specials += ids[i] == BPE_END;
+        assert_int_equal(specials, 1);
+        assert_int_equal(ids[0], BPE_END);
+    }
+    memset(marks, 1, sizeof marks);
+    check_ids(bpe, "<tool>", marks, TOK_SPECIAL, IDS('<', 't', 'o', 'o', 'l', '>'));
+    check_ids(bpe, "a   a", marks, TOK_SPECIAL, IDS('a', BPE_SPACES, 'a')); /* plain: no markup in it */
+}
+
+static void stops_and_properties(void **state) {
+    (void)state;
+    assert_int_equal(tok_size(bpe), BPE_N);
+    assert_string_equal(tok_model_name(bpe), "gpt2");
+    assert_string_equal(tok_pre_name(bpe), "gpt-2");
+    assert_int_equal(tok_bos(bpe), BPE_START);
+    assert_int_equal(tok_eos(bpe), BPE_END);
+    assert_true(tok_is_stop(bpe, BPE_END));
+    assert_false(tok_is_stop(bpe, BPE_START));
+    assert_false(tok_is_stop(bpe, BPE_N));
+    assert_false(tok_is_stop(bpe, -1));
+    assert_false(tok_adds_bos(bpe));
+    assert_true(tok_adds_bos(spm));
+    assert_int_equal(tok_bos(spm), 1);
+    assert_true(tok_is_stop(spm, 2));
+    assert_int_equal(tok_attr(bpe, BPE_TOOL), TOK_ATTR_USER);
+    assert_int_equal(tok_find(bpe, "<|im_end|>", 10), BPE_END);
+    assert_int_equal(tok_find(bpe, "nothing", 7), -1);
+    assert_int_equal(tok_piece(bpe, BPE_END, false, false).len, 0);
+    assert_int_equal(tok_piece(bpe, BPE_END, true, false).len, 10);
+    assert_int_equal(tok_piece(bpe, BPE_N, true, false).len, 0);
+    assert_int_equal(tok_piece(bpe, INT32_MIN, true, false).len, 0);
+    assert_memory_equal(tok_piece(spm, SPM__A, false, false).data, " a", 2);
+    assert_int_equal(tok_piece(spm, SPM__A, false, true).len, 1);
+}
+
+/* ---- properties over random text ---- */
+static uint64_t random_state = 88172645463325252u;
+static uint32_t random_next(void) {
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return (uint32_t)(random_state >> 32);
+}
+
+/* Bytes that like to meet: letters of the merges, spaces, pieces of UTF-8, anything. */
+static void random_text(char *s, size_t n) {
+    static const char common[] = "aaabhello   \n\t'sz<|>19";
+    for (size_t i = 0; i < n; i++) {
+        uint32_t r = random_next();
+        s[i] = r % 8 ? common[(r >> 8) % (sizeof common - 1)] : (char)(r >> 16);
+        if (r % 31 == 0 && i + 3 <= n) memcpy(s + i, "\xe2\x82\xac", 3), i += 2;
+    }
+}
+
+static void round_trip(const struct tok *t, const char *s, size_t n) {
+    static int32_t ids[4096];
+    static char back[8192];
+    size_t k, m = 0;
+    assert_ok(tok_encode(t, s, NULL, n, 0, ids, 4096, &k));
+    for (size_t i = 0; i < k; i++) {
+        struct str p = tok_piece(t, ids[i], true, i == 0);
+        memcpy(back + m, p.data, p.len);
+        m += p.len;
+    }
+    assert_int_equal(m, n);
+    assert_memory_equal(back, s, n);
+}
+
+static void decode_undoes_encode(void **state) {
+    (void)state;
+    char s[1500];
+    for (int k = 0; k < 3000; k++) {
+        size_t n = random_next() % (k % 100 ? 80 : sizeof s);
+        random_text(s, n);
+        round_trip(bpe, s, n);
+        round_trip(spm, s, n);
+    }
+}
+
+/* Words on both sides of the short path's limit must come out as the merges say. */
+static void long_words(void **state) {
+    (void)state;
+    enum { N = 100000 };
+    char *s = malloc(N);
+    int32_t *ids = malloc(N * sizeof *ids);
+    memset(s, 'a', N);
+    for (size_t n = 1; n <= N; n = n < 90 ? n + 1 : n * 10) {
+        size_t k, len = n > N ? N : n;
+        assert_ok(tok_encode(bpe, s, NULL, len, 0, ids, N, &k));
+        assert_int_equal(k, len / 4 + (len % 4) / 2 + len % 2);
+        for (size_t i = 0; i < k; i++)
+            assert_int_equal(ids[i], i < len / 4 ? BPE_AAAA : len % 4 >= 2 && i == len / 4 ? BPE_AA : 'a');
+    }
+    const char *runs[] = {" ", "\n", "1", "!", "'", "\xe2\x82\xac", " a", "\xff"};
+    for (size_t r = 0; r < sizeof runs / sizeof *runs; r++) {
+        size_t k, m = strlen(runs[r]);
+        for (size_t i = 0; i < N; i++) s[i] = runs[r][i % m];
+        assert_ok(tok_encode(bpe, s, NULL, N, 0, ids, N, &k));
+        assert_ok(tok_encode(spm, s, NULL, N, 0, ids, N, &k));
+    }
+    free(s);
+    free(ids);
+}
+
+static void counts_beyond_the_room(void **state) {
+    (void)state;
+    int32_t ids[2] = {-7, -7};
+    size_t n;
+    assert_ok(tok_encode(bpe, "hzz", NULL, 3, 0, ids, 1, &n));
+    assert_int_equal(n, 3);
+    assert_int_equal(ids[0], 'h');
+    assert_int_equal(ids[1], -7);
+    assert_ok(tok_encode(bpe, "hzz", NULL, 3, TOK_ADD, NULL, 0, &n));
+    assert_int_equal(n, 3);
+}
+
+static void stream_never_cuts(void **state) {
+    (void)state;
+    for (int k = 0; k < 2000; k++) {
+        char in[64], out[256];
+        size_t n = random_next() % sizeof in, total = 0;
+        random_text(in, n);
+        struct tok_stream st = {0};
+        for (size_t i = 0; i < n;) {
+            size_t len = 1 + random_next() % 5;
+            if (len > n - i) len = n - i;
+            char part[64 + TOK_STREAM_MAX];
+            size_t m = tok_stream_push(&st, (struct str){in + i, len}, part);
+            memcpy(out + total, part, m);
+            total += m;
+            i += len;
+            /* held back: only what may still become a character */
+            assert_true(st.n_held <= 3);
+            assert_int_equal(total + (size_t)st.n_held, i);
+            if (st.n_held) assert_true(st.held[0] >= 0xc2);
+            /* shown text does not end inside a character that the input completes */
+            for (size_t b = 1; b <= 3 && b <= total; b++) {
+                unsigned char c = (unsigned char)in[total - b];
+                size_t want = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : c >= 0xc2 ? 2 : 1;
+                if ((c & 0xc0) == 0x80) continue;
+                if (want <= b || c > 0xf4 || total - b + want > n) break;
+                char lead[5] = {0};
+                memcpy(lead, in + total - b, want);
+                if (strcmp(lead, "\xe2\x82\xac") == 0) fail_msg("a character was cut after %zu bytes", b);
+                break;
+            }
+        }
+        total += tok_stream_end(&st, out + total);
+        assert_int_equal(total, n);
+        assert_memory_equal(out, in, n);
+    }
+}
+
+/* ---- what is broken is refused ---- */
+static void refuses(struct vocab_file *v, const char *what) {
+    struct tensorfile *f;
+    struct tok *t;
+    assert_ok(vf_open(v, &f));
+    enum infer_status s = tok_open(&t, f);
+    assert_true(s == INFER_E_INPUT || s == INFER_E_UNSUPPORTED);
+    assert_null(t);
+    if (!strstr(err_message(), what)) fail_msg("'%s' is not in: %s", what, err_message());
+    tensorfile_close(f);
+}
+
+static void broken_vocabularies(void **state) {
+    (void)state;
+    struct vocab_file v;
+    vf_bpe(&v, "no-such-cut");
+    refuses(&v, "no-such-cut");
+    vf_begin(&v);
+    vf_key_str(&v, "tokenizer.ggml.model", "hieroglyphs");
+    vf_key_array(&v, "tokenizer.ggml.tokens", META_STRING, 1);
+    vf_str(&v, "a");
+    refuses(&v, "hieroglyphs");
+    vf_spm(&v);
+    vf_key_u32(&v, "tokenizer.ggml.bos_token_id", SPM_N);
+    refuses(&v, "bos_token_id");
+    vf_begin(&v);
+    vf_key_str(&v, "tokenizer.ggml.model", "llama");
+    vf_key_array(&v, "tokenizer.ggml.tokens", META_STRING, 2);
+    vf_str(&v, "a");
+    vf_str(&v, "b");
+    vf_key_array(&v, "tokenizer.ggml.scores", META_F32, 1);
+    vf_u32(&v, 0);
+    refuses(&v, "scores");
+    vf_begin(&v);
+    vf_key_str(&v, "tokenizer.ggml.model", "llama");
+    vf_key_array(&v, "tokenizer.ggml.tokens", META_STRING, 1);
+    vf_str(&v, "a");
+    vf_key_array(&v, "tokenizer.ggml.scores", META_F32, 1);
+    vf_u32(&v, 0x7fc00000); /* NaN */
+    refuses(&v, "scores");
+    /* ids of a vocabulary that is shorter than SentencePiece's defaults: no such tokens, no error */
+    struct tensorfile *f;
+    struct tok *t;
+    vf_begin(&v);
+    vf_key_str(&v, "tokenizer.ggml.model", "llama");
+    vf_key_array(&v, "tokenizer.ggml.tokens", META_STRING, 1);
+    vf_str(&v, "a");
+    assert_ok(vf_open(&v, &f));
+    assert_ok(tok_open(&t, f));
+    assert_int_equal(tok_bos(t), -1);
+    assert_false(tok_adds_bos(t));
+    tok_close(t);
+    tensorfile_close(f);
+    /* no vocabulary at all is not an error */
+    vf_begin(&v);
+    vf_key_str(&v, "general.architecture", "llama");
+    assert_ok(vf_open(&v, &f));
+    assert_ok(tok_open(&t, f));
+    assert_null(t);
+    tensorfile_close(f);
+}
+
+static void missing_bytes_are_said(void **state) {
+    (void)state;
+    struct vocab_file v;
+    struct tensorfile *f;
+    struct tok *t;
+    int32_t ids[8];
+    size_t n;
+    vf_begin(&v);
+    vf_key_str(&v, "tokenizer.ggml.model", "gpt2");
+    vf_key_str(&v, "tokenizer.ggml.pre", "gpt-2");
+    vf_key_array(&v, "tokenizer.ggml.tokens", META_STRING, 1);
+    vf_str(&v, "a");
+    assert_ok(vf_open(&v, &f));
+    assert_ok(tok_open(&t, f));
+    assert_ok(tok_encode(t, "aa", NULL, 2, 0, ids, 8, &n));
+    assert_int_equal(n, 2);
+    assert_int_equal(tok_encode(t, "ab", NULL, 2, 0, ids, 8, &n), INFER_E_INPUT);
+    assert_non_null(strstr(err_message(), "0x62"));
+    tok_close(t);
+    tensorfile_close(f);
+}
+
+static void any_allocation_may_fail(void **state) {
+    (void)state;
+    static char text[3000];
+    int32_t ids[3000];
+    memset(text, 'a', 1000);
+    memset(text + 1000, ' ', 1000);
+    random_text(text + 2000, 1000);
+    const struct tensorfile *files[] = {bpe_file, spm_file};
+    for (int i = 0; i < 2; i++) {
+        struct tok *t = NULL;
+        enum infer_status s = INFER_E_MEMORY;
+        uint64_t k = 1;
+        for (; s != INFER_OK && k < 10000; k++) {
+            mem_fail_at(k);
+            s = tok_open(&t, files[i]);
+            mem_fail_at(0);
+            assert_true(s == INFER_OK || (s == INFER_E_MEMORY && !t));
+        }
+        assert_ok(s);
+        assert_true(k > 3);
+        s = INFER_E_MEMORY;
+        for (k = 1; s != INFER_OK && k < 10000; k++) {
+            size_t n;
+            mem_fail_at(k);
+            s = tok_encode(t, text, NULL, sizeof text, TOK_SPECIAL | TOK_ADD, ids, 3000, &n);
+            mem_fail_at(0);
+            assert_true(s == INFER_OK || s == INFER_E_MEMORY);
+        }
+        assert_ok(s);
+        assert_true(k > 3);
+        tok_close(t);
+    }
+}
+
+/* ---- threads ---- */
+static char shared_text[20000];
+static int32_t shared_ids[20000];
+static size_t shared_n;
+
+static void *encode_again(void *wrong) {
+    int32_t *ids = malloc(sizeof shared_ids);
+    for (int k = 0; k < 20; k++) {
+        size_t n;
+        if (tok_encode(bpe, shared_text, NULL, sizeof shared_text, 0, ids, 20000, &n) || n != shared_n ||
+            memcmp(ids, shared_ids, n * sizeof *ids) != 0)
+            *(int *)wrong = 1;
+    }
+    free(ids);
+    return NULL;
+}
+
+static void threads_agree(void **state) {
+    (void)state;
+    pthread_t th[4];
+    int wrong[4] = {0};
+    random_text(shared_text, sizeof shared_text);
+    assert_ok(tok_encode(bpe, shared_text, NULL, sizeof shared_text, 0, shared_ids, 20000, &shared_n));
+    for (int i = 0; i < 4; i++) assert_int_equal(pthread_create(&th[i], NULL, encode_again, &wrong[i]), 0);
+    for (int i = 0; i < 4; i++) pthread_join(th[i], NULL);
+    for (int i = 0; i < 4; i++) assert_int_equal(wrong[i], 0);
+}
+
+/* ---- outside vectors: NAME.gguf, NAME.gguf.inp (texts), NAME.gguf.out (a line of ids a text) ---- */
+static char *slurp(const char *name, size_t *n) {
+    char path[1024];
+    if (!testdata_path(path, sizeof path, name)) return NULL;
+    FILE *f = fopen(path, "rb");
+    if (!f) fail_msg("%s cannot be opened", path);
+    fseek(f, 0, SEEK_END);
+    *n = (size_t)ftell(f);
+    rewind(f);
+    char *s = malloc(*n + 1);
+    assert_int_equal(fread(s, 1, *n, f), *n);
+    s[*n] = 0;
+    fclose(f);
+    return s;
+}
+
+static void vectors_of(const char *name) {
+    static const char split[] = "\n__ggml_vocab_test__\n";
+    char rel[256], path[1024];
+    size_t n_in, n_out;
+    struct tensorfile *f;
+    struct tok *t;
+    snprintf(rel, sizeof rel, "vocab/ggml-vocab-%s.gguf.inp", name);
+    char *in = slurp(rel, &n_in);
+    snprintf(rel, sizeof rel, "vocab/ggml-vocab-%s.gguf.out", name);
+    char *out = slurp(rel, &n_out);
+    snprintf(rel, sizeof rel, "vocab/ggml-vocab-%s.gguf", name);
+    testdata_path(path, sizeof path, rel);
+    struct tensorfile_options o = {.vocab_only = true};
+    assert_ok(tensorfile_open(&f, path, &o));
+    assert_ok(tok_open(&t, f));
+    int cases = 0, wrong = 0;
+    char *line = out;
+    for (char *s = in, *e; (e = strstr(s, split)); s = e + sizeof split - 1, cases++) {
+        int32_t ids[4096];
+        size_t k;
+        assert_ok(tok_encode(t, s, NULL, (size_t)(e - s), 0, ids, 4096, &k));
+        bool same = true;
+        size_t i = 0;
+        char *end = strchr(line, '\n');
+        assert_non_null(end);
+        *end = 0;
+        for (char *p = line, *q; same; p = q, i++) {
+            long want = strtol(p, &q, 10);
+            if (p == q) break;
+            same = i < k && ids[i] == want;
+        }
+        if (!same || i != k) {
+            wrong++;
+            print_message("%s: case %d differs: %.*s\n", name, cases, (int)(e - s), s);
+        }
+        line = end + 1;
+    }
+    print_message("%s: %d of %d\n", name, cases - wrong, cases);
+    assert_int_equal(cases, 46);
+    assert_int_equal(wrong, 0);
+    tok_close(t);
+    tensorfile_close(f);
+    free(in);
+    free(out);
+}
+
+static void outside_vectors(void **state) {
+    (void)state;
+    char path[1024];
+    if (!testdata_path(path, sizeof path, "vocab")) skip();
+    static const char *const names[] = {"gpt-2", "llama-spm", "phi-3", "starcoder", "deepseek-llm"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) vectors_of(names[i]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bpe_merges_in_order),     cmocka_unit_test(whole_tokens_beat_merges),
+        cmocka_unit_test(spm_merges_by_score),     cmocka_unit_test(control_tokens_need_the_flag),
+        cmocka_unit_test(marked_bytes_stay_text),  cmocka_unit_test(stops_and_properties),
+        cmocka_unit_test(decode_undoes_encode),    cmocka_unit_test(long_words),
+        cmocka_unit_test(counts_beyond_the_room),  cmocka_unit_test(stream_never_cuts),
+        cmocka_unit_test(broken_vocabularies),     cmocka_unit_test(missing_bytes_are_said),
+        cmocka_unit_test(any_allocation_may_fail), cmocka_unit_test(threads_agree),
+        cmocka_unit_test(outside_vectors),
+    };
+    return cmocka_run_group_tests(tests, open_both, close_both);
+}
