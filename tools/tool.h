@@ -22,6 +22,13 @@ int tool_fail(const struct options *o, enum infer_status s);
 /* Prints "infer: text" on stderr, whatever --quiet says; control characters of the arguments are escaped. */
 void tool_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* INFER_E_INPUT with the reason when --beams asks for more than one. */
+enum infer_status tool_check_beams(const struct options *o);
+
+/* Reads all of a file, "-" is stdin; the text ends with a 0 that *n does not count. Free with mem_free.
+ * errors: INFER_E_IO, INFER_E_MEMORY */
+enum infer_status tool_read_file(const char *path, char **text, size_t *n);
+
 /* Writes bytes to stdout. Nothing is lost silently: INFER_E_IO with the reason. */
 enum infer_status tool_write(const char *data, size_t n);
 /* Writes out what stdout still holds: the last call of a command that prints through stdio. */

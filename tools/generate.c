@@ -1,0 +1,210 @@
+#include "generate.h"
+#include <string.h>
+#include "mem.h"
+
+struct sample_params generate_params(const struct options *o) {
+    struct sample_params p = sample_defaults();
+    p.temp = (float)o->temp;
+    p.top_k = o->top_k;
+    p.top_p = (float)o->top_p;
+    p.min_p = (float)o->min_p;
+    p.repeat_penalty = (float)o->repeat_penalty;
+    p.seed = o->seed;
+    return p;
+}
+
+enum infer_status generate_open(struct generator *g, struct session *s, const struct sample_params *p) {
+    *g = (struct generator){.session = s, .params = *p, .seq = -1};
+    enum infer_status st = sample_open(&g->sampler, s->info.n_vocab, p);
+    if (!st) st = mem_new(&g->ids, ((size_t)s->place.n_ctx + 1) * sizeof *g->ids, "token ids of the context");
+    if (!st) st = mem_new(&g->rows, (size_t)s->place.n_batch * sizeof *g->rows, "rows of a step");
+    if (!st) st = infer_seq_open(s->engine, &g->seq);
+    if (st) generate_close(g);
+    return st;
+}
+
+void generate_close(struct generator *g) {
+    if (g->seq >= 0) infer_seq_close(g->session->engine, g->seq);
+    sample_close(g->sampler);
+    mem_free(g->ids);
+    mem_free(g->rows);
+    *g = (struct generator){.seq = -1};
+}
+
+static uint8_t wanted(const struct generator *g) {
+    return sample_is_greedy(&g->params) ? INFER_WANT_TOKEN : INFER_WANT_LOGITS;
+}
+
+static int32_t choose(struct generator *g, const struct infer_output *out) {
+    int32_t id = wanted(g) == INFER_WANT_TOKEN ? out->token[0] : sample_token(g->sampler, out->logits[0]);
+    sample_accept(g->sampler, id);
+    return id;
+}
+
+/* Length of the common beginning of ids[n] and what the sequence holds, at most n - 1: the last token's row must
+ * be computed for its logits. */
+static int common_prefix(const struct generator *g, const int32_t *ids, int n) {
+    int k = 0;
+    while (k < g->n_ids && k < n - 1 && g->ids[k] == ids[k]) k++;
+    return k;
+}
+
+enum infer_status generate_prompt(struct generator *g, const int32_t *ids, int n, int32_t *token) {
+    struct session *s = g->session;
+    if (n < 1) return err_set(INFER_E_INPUT, "the prompt is empty");
+    if (n > s->place.n_ctx)
+        return err_set(INFER_E_FULL, "the prompt has %d tokens, the context holds %d (--ctx)", n,
+                       s->place.n_ctx);
+    int start = common_prefix(g, ids, n);
+    TRY(infer_seq_rewind(s->engine, g->seq, start));
+    g->n_ids = start;
+    g->n_reused = start;
+    g->n_prompt = g->n_answer = g->n_decoded = 0;
+    g->prompt_seconds = g->answer_seconds = 0;
+    sample_reset(g->sampler);
+    for (int i = 0; i < n; i++) sample_accept(g->sampler, ids[i]);
+
+    double begin = term_seconds();
+    struct infer_output out = {0};
+    progress_show(&s->progress, "prompt", 0, n - start, "tokens");
+    for (int pos = start; pos < n;) {
+        int m = n - pos < s->place.n_batch ? n - pos : s->place.n_batch;
+        for (int i = 0; i < m; i++)
+            g->rows[i] = (struct infer_row){.id = ids[pos + i],
+                                            .pos = pos + i,
+                                            .seq = g->seq,
+                                            .want = pos + i + 1 == n ? wanted(g) : INFER_WANT_NONE};
+        enum infer_status st = infer_step(s->engine, g->rows, m, &out);
+        if (st) {
+            progress_clear(&s->progress);
+            return st;
+        }
+        memcpy(g->ids + pos, ids + pos, (size_t)m * sizeof *ids);
+        g->n_ids = pos += m;
+        g->n_prompt += m;
+        if (pos < n) progress_show(&s->progress, "prompt", pos - start, n - start, "tokens");
+    }
+    progress_clear(&s->progress);
+    *token = g->next = choose(g, &out);
+    g->prompt_seconds = term_seconds() - begin;
+    return INFER_OK;
+}
+
+/* Queues the row that feeds the token before: known, or INFER_LAST when it is still on the device. */
+static enum infer_status feed(struct generator *g, int32_t id, int pos) {
+    struct infer_row row = {.id = id, .pos = pos, .seq = g->seq, .decode = true, .want = wanted(g)};
+    return infer_submit(g->session->engine, &row, 1);
+}
+
+/* True when the device works while the host does other things, so the next step is queued before this one is
+ * read. */
+static bool runs_ahead(const struct generator *g) {
+    const char *device = g->session->place.device;
+    return wanted(g) == INFER_WANT_TOKEN && strcmp(device, "cpu") != 0 && strcmp(device, "ref") != 0;
+}
+
+enum infer_status generate_next(struct generator *g, int32_t *token) {
+    struct session *s = g->session;
+    if (g->n_ids >= s->place.n_ctx)
+        return err_set(INFER_E_FULL, "the context of %d tokens is full (--ctx)", s->place.n_ctx);
+    double begin = term_seconds();
+    if (!g->ahead) TRY(feed(g, g->next, g->n_ids));
+    g->ahead = false;
+    bool more = runs_ahead(g) && g->n_ids + 1 < s->place.n_ctx;
+    if (more) TRY(feed(g, INFER_LAST, g->n_ids + 1));
+    struct infer_output out;
+    enum infer_status st = infer_wait(s->engine, &out);
+    if (st) {
+        if (more) infer_wait(s->engine, &out); /* it fails like the one before */
+        return st;
+    }
+    g->ahead = more;
+    g->ids[g->n_ids++] = g->next;
+    *token = g->next = choose(g, &out);
+    g->n_decoded++;
+    g->answer_seconds += term_seconds() - begin;
+    return INFER_OK;
+}
+
+enum infer_status generate_end(struct generator *g) {
+    if (!g->ahead) return INFER_OK;
+    struct infer_output out;
+    g->ahead = false;
+    enum infer_status st = infer_wait(g->session->engine, &out);
+    if (st && st != INFER_E_CANCEL) return st;
+    return infer_seq_rewind(g->session->engine, g->seq, g->n_ids);
+}
+
+static enum infer_status show_new(const struct generate_how *how, struct answer *a, bool finished) {
+    size_t n;
+    const char *text = answer_take(a, finished, &n);
+    return n ? how->show(how->user, text, n) : INFER_OK;
+}
+
+/* The tokens of the answer, until something ends it. */
+static enum infer_status answer_tokens(struct generator *g, const int32_t *ids, int n,
+                                       const struct generate_how *how, struct answer *a,
+                                       enum generate_why *why) {
+    int32_t token;
+    *why = GENERATE_LIMIT;
+    TRY(generate_prompt(g, ids, n, &token));
+    for (int made = 0; how->limit < 0 || made < how->limit; made++) {
+        if (made) {
+            enum infer_status st = generate_next(g, &token);
+            if (st == INFER_E_FULL) {
+                *why = GENERATE_FULL;
+                return INFER_OK;
+            }
+            TRY(st);
+        }
+        if (infer_is_stop(g->session->model, token)) {
+            *why = GENERATE_TURN;
+            return INFER_OK;
+        }
+        size_t len;
+        const char *piece = infer_piece(g->session->model, token, false, how->first && made == 0, &len);
+        TRY(answer_push(a, piece, len));
+        g->n_answer++;
+        if (a->stopped) {
+            *why = GENERATE_STOP;
+            return INFER_OK;
+        }
+        TRY(show_new(how, a, false));
+    }
+    return INFER_OK;
+}
+
+enum infer_status generate_answer(struct generator *g, const int32_t *ids, int n,
+                                  const struct generate_how *how, struct answer *a, enum generate_why *why) {
+    enum infer_status st = answer_tokens(g, ids, n, how, a, why);
+    if (st == INFER_E_CANCEL) {
+        *why = GENERATE_CANCEL;
+        st = INFER_OK;
+    }
+    enum infer_status end = generate_end(g);
+    if (!st) st = end;
+    if (!st) st = answer_finish(a);
+    if (!st) st = show_new(how, a, true);
+    return st;
+}
+
+double generate_token_bytes(const struct generator *g) {
+    const struct session *s = g->session;
+    double rows = (double)s->place.n_slot * s->place.n_ctx;
+    double kv_row = rows > 0 ? (double)s->place.kv_bytes / rows : 0; /* pages round it up a little */
+    return (double)s->info.token_bytes + kv_row * (g->n_ids - g->n_decoded / 2.0);
+}
+
+void generate_summary(const struct generator *g, char *buf, size_t n) {
+    char reused[48] = "", answer[96] = "", prompt[48] = "";
+    if (g->n_reused) snprintf(reused, sizeof reused, " (%d more were there)", g->n_reused);
+    if (g->prompt_seconds > 0)
+        snprintf(prompt, sizeof prompt, " at %.0f tok/s", g->n_prompt / g->prompt_seconds);
+    if (g->answer_seconds > 0 && g->n_decoded) {
+        double rate = g->n_decoded / g->answer_seconds;
+        snprintf(answer, sizeof answer, " at %.1f tok/s, %.1f GB/s", rate,
+                 rate * generate_token_bytes(g) * 1e-9);
+    }
+    snprintf(buf, n, "prompt %d tokens%s%s; answer %d tokens%s", g->n_prompt, reused, prompt, g->n_answer,
+             answer);
+}

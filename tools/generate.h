@@ -1,0 +1,64 @@
+/* Generation: a prompt goes in, tokens come out one by one; what the sequence already holds is not computed
+ * again. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+#include "answer.h"
+#include "sample.h"
+#include "session.h"
+
+struct generator {
+    struct session *session;
+    struct sampler *sampler;
+    struct sample_params params;
+    int seq;
+    int32_t *ids; /* ids[n_ids]: what the sequence holds, room for n_ctx + 1 */
+    int n_ids;
+    int32_t next;           /* sampled, not yet fed */
+    bool ahead;             /* a step that feeds next is in flight */
+    struct infer_row *rows; /* rows[n_batch] */
+    /* of the last prompt and the answer to it */
+    int n_reused, n_prompt;  /* tokens of the prompt: found in the sequence, computed */
+    int n_answer, n_decoded; /* tokens of the answer; decode steps that it took */
+    double prompt_seconds, answer_seconds;
+};
+
+/* The sampling parameters of the options. */
+struct sample_params generate_params(const struct options *o);
+enum infer_status generate_open(struct generator *g, struct session *s, const struct sample_params *p);
+void generate_close(struct generator *g);
+
+/* Makes the sequence hold ids[n], computes what is new and samples the first token of the answer. Only the part
+ * behind the longest common prefix is computed. errors: INFER_E_FULL (longer than the context: both numbers),
+ * INFER_E_INPUT (empty), INFER_E_CANCEL (the sequence keeps what was computed) and those of infer_step. */
+enum infer_status generate_prompt(struct generator *g, const int32_t *ids, int n, int32_t *token);
+/* Feeds the token before and samples the next. errors: INFER_E_FULL (context full), INFER_E_CANCEL. */
+enum infer_status generate_next(struct generator *g, int32_t *token);
+/* Ends the answer: what was computed ahead is dropped. To be called after the last generate_next. */
+enum infer_status generate_end(struct generator *g);
+
+/* Why an answer ended. */
+enum generate_why {
+    GENERATE_TURN,   /* the model ended its turn */
+    GENERATE_STOP,   /* a stop string */
+    GENERATE_LIMIT,  /* -n */
+    GENERATE_FULL,   /* the context is full */
+    GENERATE_CANCEL, /* Ctrl-C */
+};
+/* How an answer is made: most tokens of it (-1: no limit); first: its first token begins a text (a leading space
+ * of SentencePiece is dropped); show gets text as it comes. */
+struct generate_how {
+    int limit;
+    bool first;
+    enum infer_status (*show)(void *user, const char *text, size_t n);
+    void *user;
+};
+/* Answers ids[n] into a (started by the caller). A full context and Ctrl-C are no errors: *why says so, and what
+ * was answered is kept. errors: those of generate_prompt, generate_next and show. */
+enum infer_status generate_answer(struct generator *g, const int32_t *ids, int n,
+                                  const struct generate_how *how, struct answer *a, enum generate_why *why);
+
+/* The line "prompt 31 tokens at 800 tok/s; answer ..." of the last answer, without a newline. */
+void generate_summary(const struct generator *g, char *buf, size_t n);
+/* Bytes that one decoded token reads at the middle of the last answer: weights, and keys and values. */
+double generate_token_bytes(const struct generator *g);

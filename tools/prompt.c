@@ -1,0 +1,122 @@
+#include "prompt.h"
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include "chat.h"
+#include "mem.h"
+#include "term.h"
+#include "tool.h"
+
+void prompt_free(struct prompt *p) {
+    mem_free(p->text);
+    mem_free(p->ids);
+    *p = (struct prompt){0};
+}
+
+enum infer_status prompt_template(struct chat_template *t, const struct session *s, const struct options *o) {
+    *t = (struct chat_template){0};
+    if (o->raw) return INFER_OK;
+    if (o->chat_template) {
+        TRY(tool_read_file(o->chat_template, &t->owned, &t->n));
+        t->text = t->owned;
+    } else {
+        t->text = s->info.chat_template;
+        t->n = s->info.chat_template_len;
+    }
+    return INFER_OK;
+}
+
+void prompt_template_free(struct chat_template *t) {
+    mem_free(t->owned);
+    *t = (struct chat_template){0};
+}
+
+enum infer_status prompt_add_message(json_t *messages, const char *role, const char *content, size_t n) {
+    json_t *text = json_stringn(content, n);
+    if (!text) {
+        size_t at = term_valid_utf8(content, n);
+        if (at < n)
+            return err_set(INFER_E_INPUT, "the text is not UTF-8: byte 0x%02x at offset %zu",
+                           (unsigned char)content[at], at);
+        return err_set(INFER_E_MEMORY, "%zu bytes for a message", n);
+    }
+    json_t *m = json_pack("{s:s, s:o}", "role", role, "content", text);
+    if (!m || json_array_append_new(messages, m) != 0)
+        return err_set(INFER_E_MEMORY, "%zu bytes for a message", n);
+    return INFER_OK;
+}
+
+/* ids of text[n] into p */
+static enum infer_status tokenize(struct prompt *p, const struct session *s, const char *text,
+                                  const uint8_t *marks, size_t n, unsigned flags) {
+    size_t cap = n + 16, count; /* a token is at least a byte of text, or one of the few that are added */
+    TRY(mem_new(&p->ids, cap * sizeof *p->ids, "token ids"));
+    TRY(infer_tokenize(s->model, text, marks, n, flags, p->ids, cap, &count));
+    if (count > cap) { /* a tokenizer that makes more of a byte: once more with room */
+        mem_free(p->ids);
+        TRY(mem_new(&p->ids, count * sizeof *p->ids, "token ids"));
+        TRY(infer_tokenize(s->model, text, marks, n, flags, p->ids, count, &count));
+    }
+    if (count > 0x7fffffff) return err_set(INFER_E_INPUT, "the prompt has %zu tokens", count);
+    p->n = (int)count;
+    TRY(mem_new(&p->text, n + 1, "prompt"));
+    memcpy(p->text, text, n);
+    p->n_text = n;
+    return INFER_OK;
+}
+
+enum infer_status prompt_text(struct prompt *p, const struct session *s, const char *text, size_t n) {
+    *p = (struct prompt){0};
+    enum infer_status st = tokenize(p, s, text, NULL, n, INFER_TOK_ADD);
+    if (st) prompt_free(p);
+    return st;
+}
+
+/* Text of a special token for the template; "" when the vocabulary has none. */
+static json_t *special_text(const struct session *s, int32_t id) {
+    size_t n = 0;
+    const char *p = id >= 0 ? infer_piece(s->model, id, true, false, &n) : "";
+    json_t *j = json_stringn(p, n);
+    return j ? j : json_string("");
+}
+
+enum infer_status prompt_messages(struct prompt *p, const struct session *s, const struct chat_template *t,
+                                  json_t *messages) {
+    *p = (struct prompt){0};
+    char now[32];
+    time_t seconds = time(NULL);
+    struct tm local;
+    strftime(now, sizeof now, "%Y-%m-%dT%H:%M:%S", localtime_r(&seconds, &local));
+    json_t *input = json_pack("{s:O, s:b, s:o, s:o, s:s}", "messages", messages, "add_generation_prompt", 1,
+                              "bos_token", special_text(s, infer_bos(s->model)), "eos_token",
+                              special_text(s, infer_eos(s->model)), "now", now);
+    char *json = input ? json_dumps(input, JSON_COMPACT) : NULL;
+    json_decref(input);
+    if (!json) return err_set(INFER_E_MEMORY, "the conversation as JSON");
+    struct chat_text text = {0};
+    enum infer_status st = chat_render(&text, t->text, t->n, json, strlen(json));
+    mem_free(json);
+    if (!st) st = tokenize(p, s, text.text, text.marks, text.n, INFER_TOK_SPECIAL);
+    chat_text_free(&text);
+    if (st) prompt_free(p);
+    return st;
+}
+
+void prompt_show(const struct prompt *p, const struct session *s) {
+    fprintf(stderr, "--- prompt: %zu bytes, %d tokens\n", p->n_text, p->n);
+    term_write_safe(stderr, p->text, p->n_text);
+    fprintf(stderr, "\n--- ids\n");
+    for (int i = 0; i < p->n; i++) fprintf(stderr, "%d%c", p->ids[i], i + 1 < p->n ? ' ' : '\n');
+    fprintf(stderr, "--- pieces\n");
+    for (int i = 0; i < p->n; i++) {
+        size_t n;
+        const char *piece = infer_piece(s->model, p->ids[i], true, i == 0, &n);
+        fputc('[', stderr);
+        term_write_safe(stderr, piece, n);
+        fputc(']', stderr);
+    }
+    fprintf(stderr, "\n---\n");
+    int32_t bos = infer_bos(s->model);
+    if (bos >= 0 && p->n > 1 && p->ids[0] == bos && p->ids[1] == bos)
+        tool_say("the prompt begins with two BOS tokens (%d)", bos);
+}

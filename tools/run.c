@@ -1,0 +1,148 @@
+/* infer run: answers one prompt. stdout gets the answer and nothing else. */
+#include <jansson.h>
+#include <string.h>
+#include <unistd.h>
+#include "generate.h"
+#include "mem.h"
+#include "prompt.h"
+#include "tool.h"
+
+int cmd_chat(const struct options *o);
+int cmd_run(const struct options *o);
+
+struct run {
+    const struct options *o;
+    struct session session;
+    struct chat_template template;
+    struct prompt prompt;
+    struct generator generator;
+    struct answer answer;
+    enum generate_why why;
+    char *text; /* text[n]: the user's prompt */
+    size_t n;
+    bool terminal; /* stdout is one */
+    char last;     /* last byte shown */
+};
+
+/* -p, else -f, else stdin. The last newline of a file or of stdin is not part of the prompt. */
+static enum infer_status read_prompt(struct run *r) {
+    if (r->o->prompt) {
+        r->text = mem_strdup(r->o->prompt);
+        if (!r->text) return err_set(INFER_E_MEMORY, "the prompt");
+        r->n = strlen(r->text);
+    } else {
+        TRY(tool_read_file(r->o->file ? r->o->file : "-", &r->text, &r->n));
+        if (r->n && r->text[r->n - 1] == '\n') r->text[--r->n] = 0;
+    }
+    if (r->n == 0) return err_set(INFER_E_INPUT, "the prompt is empty");
+    return INFER_OK;
+}
+
+/* The user's text -> ids, through the chat template when there is one. */
+static enum infer_status make_prompt(struct run *r) {
+    const struct options *o = r->o;
+    TRY(prompt_template(&r->template, &r->session, o));
+    if (!r->template.text) {
+        if (o->system)
+            return err_set(INFER_E_INPUT, "--system needs a chat template, and there is none%s",
+                           o->raw ? " with --raw" : " in the file (--template gives one)");
+        if (!o->raw && !o->quiet) tool_say("the file has no chat template: completing the text as it is");
+        return prompt_text(&r->prompt, &r->session, r->text, r->n);
+    }
+    json_t *messages = json_array();
+    enum infer_status st = messages ? INFER_OK : err_set(INFER_E_MEMORY, "the conversation");
+    if (!st && o->system) st = prompt_add_message(messages, "system", o->system, strlen(o->system));
+    if (!st) st = prompt_add_message(messages, "user", r->text, r->n);
+    if (!st) st = prompt_messages(&r->prompt, &r->session, &r->template, messages);
+    json_decref(messages);
+    return st;
+}
+
+static enum infer_status show(void *user, const char *text, size_t n) {
+    struct run *r = user;
+    r->last = text[n - 1];
+    if (r->o->json) return INFER_OK;
+    if (!r->terminal) {
+        TRY(tool_write(text, n));
+    } else {
+        term_write_safe(stdout, text, n);
+    }
+    return tool_flush();
+}
+
+static const char *const why_names[] = {"turn", "stop", "limit", "context", "interrupt"};
+
+static enum infer_status print_json(const struct run *r) {
+    const struct generator *g = &r->generator;
+    double rate = g->answer_seconds > 0 ? g->n_decoded / g->answer_seconds : 0;
+    json_t *text = json_stringn(r->answer.text ? r->answer.text : "", r->answer.n);
+    bool utf8 = text != NULL;
+    if (!utf8) text = json_null(); /* bytes that are no text: ids would be needed, say so */
+    json_t *j =
+        json_pack("{s:o, s:s, s:i, s:i, s:i, s:f, s:o, s:o}", "answer", text, "ended_by", why_names[r->why],
+                  "prompt_tokens", g->n_prompt + g->n_reused, "reused_tokens", g->n_reused, "answer_tokens",
+                  g->n_answer, "prompt_tok_s", g->prompt_seconds > 0 ? g->n_prompt / g->prompt_seconds : 0.0,
+                  "answer_tok_s", rate > 0 ? json_real(rate) : json_null(), "gb_s",
+                  rate > 0 ? json_real(rate * generate_token_bytes(g) * 1e-9) : json_null());
+    char *line = j ? json_dumps(j, JSON_COMPACT) : NULL;
+    json_decref(j);
+    if (!line) return err_set(INFER_E_MEMORY, "the answer as JSON");
+    printf("%s\n", line);
+    mem_free(line);
+    return utf8 ? tool_flush()
+                : err_set(INFER_E_INPUT, "the answer is not UTF-8 and so has no place in JSON");
+}
+
+/* What there is to say after the answer; the exit code. */
+static int report(struct run *r) {
+    const struct options *o = r->o;
+    if (o->json) {
+        enum infer_status st = print_json(r);
+        if (st) return tool_fail(o, st);
+    } else if (r->terminal && r->answer.n && r->last != '\n') {
+        putchar('\n');
+        fflush(stdout);
+    }
+    if (r->why == GENERATE_FULL)
+        tool_say("the context of %d tokens is full, the answer ends here (--ctx gives more)",
+                 r->session.place.n_ctx);
+    if (r->answer.cut) tool_say("the answer ended in the middle of a character");
+    if (!o->quiet) {
+        char line[256];
+        generate_summary(&r->generator, line, sizeof line);
+        tool_say("%s%s", line, r->why == GENERATE_LIMIT ? "; ended by -n" : "");
+    }
+    return r->why == GENERATE_FULL ? EXIT_CANNOT : r->why == GENERATE_CANCEL ? EXIT_CANCEL : EXIT_DONE;
+}
+
+static enum infer_status run_answer(struct run *r) {
+    const struct options *o = r->o;
+    TRY(session_open(&r->session, o, &(struct session_need){.slots = 1}));
+    TRY(make_prompt(r));
+    if (o->show_prompt) prompt_show(&r->prompt, &r->session);
+    struct sample_params params = generate_params(o);
+    TRY(generate_open(&r->generator, &r->session, &params));
+    answer_start(&r->answer, &o->stop);
+    struct generate_how how = {o->n_predict, r->template.text != NULL, show, r};
+    return generate_answer(&r->generator, r->prompt.ids, r->prompt.n, &how, &r->answer, &r->why);
+}
+
+int cmd_run(const struct options *o) {
+    if (o->prompt && o->file) {
+        err_set(INFER_E_INPUT, "-p and -f are both given, and there is one prompt");
+        return tool_fail(o, INFER_E_INPUT);
+    }
+    if (!o->prompt && !o->file && isatty(STDIN_FILENO)) return cmd_chat(o);
+    struct run r = {.o = o, .terminal = isatty(STDOUT_FILENO), .generator = {.seq = -1}};
+    enum infer_status st = tool_check_beams(o);
+    if (!st) st = read_prompt(&r);
+    if (!st) st = run_answer(&r);
+    int code = st ? tool_fail(o, st) : report(&r);
+    answer_free(&r.answer);
+    generate_close(&r.generator);
+    prompt_free(&r.prompt);
+    prompt_template_free(&r.template);
+    session_close(&r.session);
+    mem_free(r.text);
+    return code;
+}

@@ -1,0 +1,123 @@
+#include "session.h"
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "tool.h"
+
+/* ---- which file ---- */
+
+#define DEFAULT_MODEL "SmolLM2-135M-Instruct.Q4_1.gguf" /* scripts/get-model installs it */
+
+enum infer_status session_model_path(const struct options *o, char *path, size_t n) {
+    const char *env = getenv("INFER_MODEL"), *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int len;
+    if (o->model || (env && *env)) {
+        len = snprintf(path, n, "%s", o->model ? o->model : env);
+    } else {
+        bool xdg = cache && *cache;
+        len = snprintf(path, n, "%s%s/infer/models/" DEFAULT_MODEL,
+                       xdg    ? cache
+                       : home ? home
+                              : "",
+                       xdg ? "" : "/.cache");
+        if (len > 0 && (size_t)len < n && access(path, F_OK) != 0)
+            return err_set(INFER_E_IO,
+                           "no model: give one with -m FILE or $INFER_MODEL, or let scripts/get-model "
+                           "install the default one");
+    }
+    if (len < 0 || (size_t)len >= n)
+        return err_set(INFER_E_INPUT, "the model's path has over %zu bytes", n - 1);
+    return INFER_OK;
+}
+
+/* ---- Ctrl-C ---- */
+
+static struct infer_engine *volatile running; /* NULL: nothing to stop gently */
+static volatile sig_atomic_t interrupts;
+
+static void on_interrupt(int signal_number) {
+    (void)signal_number;
+    if (!running || ++interrupts > 1) {
+        if (isatty(STDERR_FILENO) && write(STDERR_FILENO, "\n", 1) < 0) _exit(EXIT_CANCEL);
+        _exit(EXIT_CANCEL);
+    }
+    infer_cancel(running);
+}
+
+bool session_interrupted(void) { return interrupts != 0; }
+void session_interrupt_clear(void) { interrupts = 0; }
+
+static void interrupt_install(void) {
+    struct sigaction a = {.sa_handler = on_interrupt}; /* no SA_RESTART: a read of the next line is woken */
+    sigemptyset(&a.sa_mask);
+    sigaction(SIGINT, &a, NULL);
+}
+
+/* ---- opening ---- */
+
+static void show_progress(void *user, const char *what, double done, double total) {
+    progress_show(user, what, done, total, "B");
+}
+
+struct infer_engine_options session_engine_options(const struct options *o, const struct session_need *need) {
+    return (struct infer_engine_options){
+        .device = o->device,
+        .isa = o->isa,
+        .kv_type = o->kv_type,
+        .kernels = o->kernels,
+        .threads = o->threads,
+        .ctx = o->ctx ? o->ctx : need->ctx,
+        .slots = o->slots ? o->slots : need->slots,
+        .batch = o->batch ? o->batch : need->batch,
+        .gpu_layers = o->gpu_layers,
+        .vram_fraction = o->vram_fraction,
+        .vram_limit = o->vram_limit,
+        .vram_reserve = o->vram_reserve,
+        .sm_emulate = o->sm_emulate,
+        .no_fuse = o->no_fuse,
+        .no_graphs = o->no_graphs,
+        .blas = o->blas && strcmp(o->blas, "on") == 0,
+        .strict_fp32 = o->matmul_precision && strcmp(o->matmul_precision, "highest") == 0,
+        .all_logits = need->all_logits,
+        .nan_guard = o->nan_guard,
+    };
+}
+
+enum infer_status session_open_model(struct session *s, const struct options *o) {
+    TRY(session_model_path(o, s->path, sizeof s->path));
+    struct infer_model_options mo = {.no_mmap = o->no_mmap, .mlock = o->mlock};
+    TRY(infer_model_open(&s->model, s->path, &mo));
+    infer_model_info(s->model, &s->info);
+    return INFER_OK;
+}
+
+enum infer_status session_open(struct session *s, const struct options *o, const struct session_need *need) {
+    *s = (struct session){0};
+    interrupt_install();
+    double start = term_seconds();
+    TRY(session_open_model(s, o));
+    struct infer_engine_options eo = session_engine_options(o, need);
+    progress_start(&s->progress, o->quiet || need->quiet);
+    eo.progress = show_progress;
+    eo.user = &s->progress;
+    enum infer_status st = infer_engine_create(&s->engine, s->model, &eo);
+    progress_clear(&s->progress);
+    if (st) {
+        session_close(s);
+        return st;
+    }
+    infer_engine_info(s->engine, &s->place);
+    s->load_seconds = term_seconds() - start;
+    running = s->engine;
+    return INFER_OK;
+}
+
+void session_close(struct session *s) {
+    running = NULL;
+    infer_engine_free(s->engine);
+    infer_model_close(s->model);
+    s->engine = NULL;
+    s->model = NULL;
+}

@@ -1,0 +1,37 @@
+/* A model and an engine, opened as the options say: what run, chat, bench and the others start with. */
+#pragma once
+#include <stdbool.h>
+#include "infer.h"
+#include "options.h"
+#include "term.h"
+
+struct session {
+    struct infer_model *model;
+    struct infer_engine *engine;
+    struct infer_model_info info;
+    struct infer_engine_info place;
+    char path[4096];
+    double load_seconds;
+    struct progress progress;
+};
+
+/* What a command needs beside the options; options that the user gave win. */
+struct session_need {
+    int slots, ctx, batch;
+    bool all_logits;
+    bool quiet;
+};
+
+/* -m, else $INFER_MODEL, else the default model that scripts/get-model installs. errors: INFER_E_IO (none) */
+enum infer_status session_model_path(const struct options *o, char *path, size_t n);
+/* The options as the engine takes them. */
+struct infer_engine_options session_engine_options(const struct options *o, const struct session_need *need);
+/* Opens the model alone. */
+enum infer_status session_open_model(struct session *s, const struct options *o);
+/* Opens model and engine; Ctrl-C stops the engine's step from here on (session_interrupted). */
+enum infer_status session_open(struct session *s, const struct options *o, const struct session_need *need);
+void session_close(struct session *s);
+
+/* Ctrl-C since the last session_interrupt_clear. A second one before that ends the program (130). */
+bool session_interrupted(void);
+void session_interrupt_clear(void);

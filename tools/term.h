@@ -1,0 +1,27 @@
+/* The terminal: progress lines on stderr, model text that cannot steer the terminal, time. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+/* Seconds of a clock that only goes forward. */
+double term_seconds(void);
+
+/* Writes text[n] (whole UTF-8 sequences) so that it cannot steer a terminal: control characters other than
+ * newline and tab, and bytes that are no UTF-8, come out as \xHH. */
+void term_write_safe(FILE *out, const char *text, size_t n);
+
+/* How many bytes of text[n], from its beginning, are whole UTF-8 sequences. */
+size_t term_valid_utf8(const char *text, size_t n);
+
+/* One line that is rewritten in place, on stderr, only when that is a terminal and nobody asked for quiet. */
+struct progress {
+    bool on, shown;
+    const char *what;   /* the stage; a new one starts the clock */
+    double start, last; /* seconds */
+};
+void progress_start(struct progress *p, bool quiet);
+/* done of total; unit "tokens", or "B" for bytes. Shows amount, rate and time left, from 0.3 s on. */
+void progress_show(struct progress *p, const char *what, double done, double total, const char *unit);
+/* Takes the line away. */
+void progress_clear(struct progress *p);
