@@ -20,3 +20,4 @@ endfunction()
 
 infer_test(test_base)
 infer_test(test_quant)
+infer_test(test_sample)

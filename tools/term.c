@@ -2,6 +2,7 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include "status.h"
 
 double term_seconds(void) {
     struct timespec t;
@@ -9,39 +10,26 @@ double term_seconds(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Length of the UTF-8 sequence at s[n], 0 when it is none (overlong, surrogate, above U+10FFFF, cut). */
-static int utf8_length(const unsigned char *s, size_t n) {
-    if (s[0] < 0x80) return 1;
-    int len = s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : 2;
-    if (s[0] < 0xc2 || s[0] > 0xf4 || (size_t)len > n) return 0;
-    for (int i = 1; i < len; i++)
-        if ((s[i] & 0xc0) != 0x80) return 0;
-    if (s[0] == 0xe0 && s[1] < 0xa0) return 0;
-    if (s[0] == 0xed && s[1] > 0x9f) return 0;
-    if (s[0] == 0xf0 && s[1] < 0x90) return 0;
-    if (s[0] == 0xf4 && s[1] > 0x8f) return 0;
-    return len;
-}
-
 size_t term_valid_utf8(const char *text, size_t n) {
-    const unsigned char *s = (const unsigned char *)text;
     size_t i = 0;
-    for (int len; i < n && (len = utf8_length(s + i, n - i)) > 0;) i += (size_t)len;
+    for (size_t len; (len = text_utf8_len(text + i, n - i)) > 0;) i += len;
     return i;
 }
 
 void term_write_safe(FILE *out, const char *text, size_t n) {
-    const unsigned char *s = (const unsigned char *)text;
     for (size_t i = 0; i < n;) {
-        int len = utf8_length(s + i, n - i);
-        bool control = len == 1 && ((s[i] < 0x20 && s[i] != '\n' && s[i] != '\t') || s[i] == 0x7f);
-        if (len == 2 && s[i] == 0xc2 && s[i + 1] < 0xa0) control = true; /* C1: U+0080..U+009F */
+        unsigned char c = (unsigned char)text[i];
+        size_t len = text_utf8_len(text + i, n - i);
+        bool control = len == 1 && ((c < 0x20 && c != '
+' && c != '	') || c == 0x7f);
+        if (len == 2 && c == 0xc2 && (unsigned char)text[i + 1] < 0xa0) control = true; /* C1: U+0080..U+009F */
+        size_t step = len ? len : 1;
         if (len == 0 || control) {
-            for (int k = 0; k < (len ? len : 1); k++) fprintf(out, "\\x%02x", s[i + (size_t)k]);
+            for (size_t k = 0; k < step; k++) fprintf(out, "\x%02x", (unsigned char)text[i + k]);
         } else {
-            fwrite(s + i, 1, (size_t)len, out);
+            fwrite(text + i, 1, len, out);
         }
-        i += len ? (size_t)len : 1;
+        i += step;
     }
 }
 
