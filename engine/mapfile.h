@@ -16,5 +16,7 @@ struct mapfile {
  * unreadable). */
 enum infer_status mapfile_open(struct mapfile *out, const char *path, bool no_mmap);
 void mapfile_close(struct mapfile *f);
+/* Asks for the whole file to be read ahead, unless it is larger than three quarters of the memory. */
+void mapfile_will_read(const struct mapfile *f);
 /* Locks the pages in memory (--mlock); INFER_E_MEMORY names the limit that refuses. */
 enum infer_status mapfile_lock(const struct mapfile *f);

@@ -48,7 +48,7 @@ struct tensor {
     const char *name; /* ended by 0, at most 64 bytes */
     enum quant_type type;
     int n_dim;        /* 1 to 4 */
-    int64_t shape[4]; /* C order: [n_dim - 1] is contiguous; unused entries are 1 at the front */
+    int64_t shape[4]; /* C order: shape[3] is contiguous; a matrix is {1, 1, rows, columns} */
     const void *data; /* in the map */
     size_t bytes;
     uint64_t offset; /* of data in its file */
@@ -97,6 +97,14 @@ enum infer_status meta_str(const struct tensorfile *f, const char *key, struct s
 /* A scalar or an array of n integers (a scalar fills all n): per-layer hyper-parameters. */
 enum infer_status meta_u32_array(const struct tensorfile *f, const char *key, uint32_t *out, size_t n,
                                  bool *present);
+/* An array whose elements are of one kind; n: the length it must have, or META_ANY_LENGTH. An integer array
+ * may have any integer type, a float array f32 or f64. errors: INFER_E_INPUT naming key, type and length. */
+enum meta_kind { META_KIND_INT, META_KIND_FLOAT, META_KIND_STRING };
+#define META_ANY_LENGTH SIZE_MAX
+enum infer_status meta_array(const struct tensorfile *f, const char *key, enum meta_kind kind, size_t n,
+                             const struct meta **out, bool *present);
+/* Name of a type for messages: "u32". */
+const char *meta_type_name(enum meta_type type);
 /* Element i of a numeric array as double or integer, whatever its width. */
 double meta_elem_f64(const struct meta *m, size_t i);
-int64_t meta_elem_i64(const struct meta *m, size_t i);
+int64_t meta_elem_i64(const struct meta *m, size_t i); /* clamped to the range of int64_t */
