@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+"""Quality beside llama.cpp on the same files: tokens of the prompts, greedy answers, perplexity in every format.
+
+usage: quality.py [-m MODEL] [--infer PROGRAM] [--out FOLDER] [--only prompts,perplexity] [--types q8_0,...] [--threads N]
+needs: pip install llama-cpp-python jinja2 (a Python that has them runs this script)
+
+prompts     Each line of tests/prompts.txt is rendered with the model's template by Jinja2, tokenised and continued greedily by
+            64 tokens, here and there. Ids of the prompts must be equal; at least 6 of 8 answers must be equal token for
+            token; at the first difference of the others the two candidates' logits, in both engines, must be closer than
+            0.05 of the logits' standard deviation.
+perplexity  MODEL is decoded to F16 and written in each format by `infer quantize`. exp of the mean loss of tokens 256 to 511 of
+            each 512-token window of the first 16,384 tokens of tests/data/text.txt must be within 0.5% of llama.cpp's on the
+            same file, and Q8_0 within 1% of F16.
+
+Exit code 3 when a rule is broken. Results go to FOLDER (default build/quality) as quality.json and quality.md.
+"""
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import jinja2.sandbox
+import llama_cpp
+import numpy as np
+
+TOP = pathlib.Path(__file__).resolve().parent.parent
+TOKENS, WINDOW, ANSWER = 16384, 512, 64
+TYPES = "f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q2_k q3_k q4_k q5_k q6_k iq4_nl".split()
+
+
+class Peer:
+    """llama.cpp with the logits of chosen rows."""
+
+    def __init__(self, path, threads):
+        self.model = llama_cpp.Llama(str(path), n_ctx=1024, n_batch=512, n_ubatch=512, n_threads=threads,
+                                     n_threads_batch=threads, logits_all=True, verbose=False)
+        self.batch = llama_cpp.llama_batch_init(512, 0, 1)
+
+    def tokenize(self, text, special):
+        return self.model.tokenize(text.encode(), add_bos=False, special=special)
+
+    def piece(self, ids):
+        return self.model.detokenize(ids, special=True)
+
+    def ends(self, token):
+        vocab = llama_cpp.llama_model_get_vocab(self.model.model)
+        return llama_cpp.llama_vocab_is_eog(vocab, token)
+
+    def clear(self):
+        llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(self.model.ctx), True)
+
+    def eval(self, ids, first, wanted_from):
+        """Feeds ids at positions first..; logits[len(ids) - wanted_from][n_vocab] of the rows from wanted_from on."""
+        b, n = self.batch, len(ids)
+        b.n_tokens = n
+        for i, token in enumerate(ids):
+            b.token[i], b.pos[i], b.n_seq_id[i], b.seq_id[i][0], b.logits[i] = token, first + i, 1, 0, int(i >= wanted_from)
+        if llama_cpp.llama_decode(self.model.ctx, b):
+            raise RuntimeError("llama_decode failed")
+        shape = (self.model.n_vocab(),)
+        return np.stack([np.ctypeslib.as_array(llama_cpp.llama_get_logits_ith(self.model.ctx, i), shape)
+                         for i in range(wanted_from, n)])
+
+
+def infer(a, *args, stdin=""):
+    """stdout of a subcommand; its message when it fails."""
+    p = subprocess.run([a.infer, *map(str, args)], input=stdin.encode(), capture_output=True)
+    if p.returncode:
+        raise SystemExit(f"infer {' '.join(map(str, args))}: exit code {p.returncode}: {p.stderr.decode().strip()[-400:]}")
+    return p.stdout
+
+
+def infer_tokenize(a, model, text, *flags):
+    return [int(x) for x in infer(a, "tokenize", "-m", model, *flags, stdin=text).split()]
+
+
+# ---- greedy answers --------------------------------------------------------------------------------------------------
+def gap(logits, x, y):
+    return abs(float(logits[x] - logits[y])) / float(logits.std())
+
+
+def compare_answer(a, peer, prompt_ids, text):
+    """One prompt's row: what llama.cpp says token by token, against our text."""
+    peer.clear()
+    rows, ids = [peer.eval(prompt_ids, 0, len(prompt_ids) - 1)[-1]], []
+    while len(ids) < ANSWER:
+        token = int(rows[-1].argmax())
+        if peer.ends(token):
+            break
+        ids.append(token)
+        rows.append(peer.eval([token], len(prompt_ids) + len(ids) - 1, 0)[-1])
+    theirs = peer.piece(ids)
+    if text == theirs or text == theirs + b"\n":
+        return {"equal": True, "tokens": len(ids)}
+    same = 0
+    while same < len(ids) and text.startswith(peer.piece(ids[: same + 1])):
+        same += 1
+    npy = pathlib.Path(a.out) / "row.npy"
+    infer(a, "logits", "-m", a.model, "--tokens", ",".join(map(str, prompt_ids + ids[:same])), "-o", npy, *a.engine)
+    ours = np.load(npy)[-1]
+    x, y = int(ours.argmax()), int(rows[same].argmax())
+    return {"equal": False, "tokens": same, "gap_ours": gap(ours, x, y), "gap_peer": gap(rows[same], x, y),
+            "ours": peer.piece([x]).decode("utf-8", "replace"), "peer": peer.piece([y]).decode("utf-8", "replace")}
+
+
+def prompts(a, report):
+    peer = Peer(a.model, a.threads)
+    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    template = environment.from_string(peer.model.metadata["tokenizer.chat_template"])
+    for line in (TOP / "tests" / "prompts.txt").read_text().splitlines():
+        messages = [{"role": "user", "content": line}]
+        text = template.render(messages=messages, add_generation_prompt=True, bos_token="", eos_token="")
+        ids = peer.tokenize(text, True)
+        ours = infer_tokenize(a, a.model, text, "--special")
+        case = pathlib.Path(a.out) / "case.json"
+        case.write_text(json.dumps({"messages": messages, "add_generation_prompt": True}))
+        rendered = infer(a, "template", "-m", a.model, "--input", case).decode()
+        answer = infer(a, "run", "-m", a.model, "-p", line, "-n", ANSWER, "--temp", "0", "--quiet", *a.engine)
+        row = {"prompt": line, "template_equal": rendered == text, "ids_equal": ids == ours, **compare_answer(a, peer, ids, answer)}
+        report["prompts"].append(row)
+        print(json.dumps(row, ensure_ascii=False), file=sys.stderr)
+    rows = report["prompts"]
+    near = all(r["equal"] or max(r["gap_ours"], r["gap_peer"]) < 0.05 for r in rows)
+    report["rules"]["templates and ids of the prompts are llama.cpp's"] = all(r["template_equal"] and r["ids_equal"] for r in rows)
+    report["rules"]["at least 6 of 8 answers equal"] = sum(r["equal"] for r in rows) >= 6
+    report["rules"]["the others part where two candidates are within 0.05 of the standard deviation"] = near
+
+
+# ---- perplexity --------------------------------------------------------------------------------------------------------
+def peer_perplexity(peer, ids):
+    half, loss = WINDOW // 2, []
+    for begin in range(0, TOKENS, WINDOW):
+        window = ids[begin:begin + WINDOW]
+        peer.clear()
+        rows = peer.eval(window, 0, half - 1)[:-1].astype(np.float64)  # rows 255 to 510 speak of tokens 256 to 511
+        top = rows.max(axis=1, keepdims=True)
+        log_sum = np.log(np.exp(rows - top).sum(axis=1)) + top[:, 0]
+        loss.append(log_sum - rows[np.arange(half), window[half:]])
+    return float(np.exp(np.concatenate(loss).mean()))
+
+
+def perplexity(a, report):
+    out = pathlib.Path(a.out)
+    text = (TOP / "tests" / "data" / "text.txt").read_text()
+    f16 = out / "f16.gguf"
+    for typ in ["f16", *[t for t in a.types if t != "f16"]]:
+        path = out / f"{typ}.gguf"
+        infer(a, "quantize", a.model if typ == "f16" else f16, path, "--type", typ, "--quiet")
+        peer = Peer(path, a.threads)
+        ids = peer.tokenize(text, False)
+        if typ == "f16":
+            report["rules"]["ids of the text are llama.cpp's"] = ids == infer_tokenize(a, path, text)
+        theirs = peer_perplexity(peer, ids[:TOKENS])
+        result = json.loads(infer(a, "perplexity", "-m", path, "-f", TOP / "tests" / "data" / "text.txt", "--json", *a.engine))
+        row = {"type": typ, "bytes": path.stat().st_size, "ours": result["perplexity"], "peer": theirs}
+        row["difference"] = row["ours"] / theirs - 1
+        row["over_f16"] = row["ours"] / (report["perplexity"][0]["ours"] if report["perplexity"] else row["ours"]) - 1
+        report["perplexity"].append(row)
+        print(json.dumps(row), file=sys.stderr)
+        if typ != "f16":
+            path.unlink()
+    rows = report["perplexity"]
+    report["rules"]["perplexity within 0.5% of llama.cpp's in every format"] = all(abs(r["difference"]) < 0.005 for r in rows)
+    if q8 := [r for r in rows if r["type"] == "q8_0"]:
+        report["rules"]["Q8_0 within 1% of F16"] = abs(q8[0]["over_f16"]) < 0.01
+
+
+def markdown(report):
+    lines = [f"{report['peer']}, {report['date']}; `{report['command']}`", ""]
+    lines += [f"- {'yes' if ok else 'NO'}: {rule}" for rule, ok in report["rules"].items()]
+    if report["prompts"]:
+        lines += ["", "| prompt | answer | tokens equal | gap of the candidates, ours / llama.cpp |", "| --- | --- | --- | --- |"]
+        for r in report["prompts"]:
+            gaps = "" if r["equal"] else f"{r['gap_ours']:.3f} / {r['gap_peer']:.3f}"
+            lines.append(f"| {r['prompt']} | {'equal' if r['equal'] else 'parts'} | {r['tokens']} | {gaps} |")
+    if report["perplexity"]:
+        lines += ["", "| type | MB | infer | llama.cpp | difference | over F16 |", "| --- | --- | --- | --- | --- | --- |"]
+        for r in report["perplexity"]:
+            lines.append(f"| {r['type']} | {r['bytes'] / 1e6:.0f} | {r['ours']:.4f} | {r['peer']:.4f} | {r['difference']:+.3%} | "
+                         f"{r['over_f16']:+.2%} |")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    p = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__)
+    p.add_argument("-m", "--model")
+    p.add_argument("--infer", default=str(TOP / "build" / "infer"))
+    p.add_argument("--out", default=str(TOP / "build" / "quality"))
+    p.add_argument("--only", default="prompts,perplexity")
+    p.add_argument("--types", default=",".join(TYPES))
+    p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    p.add_argument("--device", default="cpu")
+    a = p.parse_args()
+    pathlib.Path(a.out).mkdir(parents=True, exist_ok=True)
+    if not a.model:
+        a.model = subprocess.run([TOP / "scripts" / "get-model"], capture_output=True, text=True, check=True).stdout.strip()
+    a.types = a.types.split(",")
+    a.engine = ["--device", a.device, "--threads", a.threads]
+    report = {"date": datetime.date.today().isoformat(), "peer": f"llama-cpp-python {llama_cpp.__version__}",
+              "command": " ".join(["bench/quality.py", *sys.argv[1:]]), "rules": {}, "prompts": [], "perplexity": []}
+    if "prompts" in a.only:
+        prompts(a, report)
+    if "perplexity" in a.only:
+        perplexity(a, report)
+    (pathlib.Path(a.out) / "quality.json").write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
+    text = markdown(report)
+    (pathlib.Path(a.out) / "quality.md").write_text(text)
+    print(text, end="")
+    return 0 if all(report["rules"].values()) else 3
+
+
+if __name__ == "__main__":
+    sys.exit(main())
