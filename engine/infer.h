@@ -65,7 +65,7 @@ struct infer_model_info {
     const char *arch, *format; /* "llama", "gguf v3" */
     const char *name;          /* general.name, not ended by 0: name[name_len] */
     size_t name_len;
-    const char *type_name;            /* the type that most weight bytes have */
+    const char *type_name; /* the type that most weight bytes have */
     int n_layer, n_embd, n_head, n_kv_head, head_dim, n_ff, n_vocab, n_ctx_train;
     uint64_t n_param; /* elements of all weight matrices */
     uint64_t file_bytes;
