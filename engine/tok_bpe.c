@@ -83,6 +83,7 @@ enum infer_status tok_bpe_init(struct tok *t, const struct meta *merges) {
         if (t->escape_space) n = (size_t)snprintf(s, sizeof s, "<0x%02X>", b);
         t->byte_id[b] = tok_map_find(t, s, n);
     }
+    if (t->escape_space) tok_find_words_apart(t);
     size_t n = merges ? merges->n : 0;
     TRY(tok_pairs_init(t, &t->merges, n));
     int32_t last = -1;
@@ -155,12 +156,25 @@ static enum infer_status bpe_word(struct tok_work *w, const char *s, size_t n) {
     return st;
 }
 
+static enum infer_status bpe_words(struct tok_work *w, const char *s, size_t n) {
+    return tok_encode_words(w, s, n, bpe_word);
+}
+
+static enum infer_status encode_valid(struct tok_work *w, const char *s, size_t n) {
+    tok_word_fn *word = w->t->escape_space ? bpe_words : bpe_word;
+    char *normal = NULL;
+    if (w->t->nfc) TRY(tok_nfc(&normal, &n, s, n));
+    enum infer_status st = tok_pre_split(w, normal ? normal : s, n, word);
+    mem_free(normal);
+    return st;
+}
+
 /* Valid UTF-8 goes through the pre-tokenizer; a byte that is not part of any is a piece of its own. */
 static enum infer_status encode_text(struct tok_work *w, const char *s, size_t n) {
     for (size_t i = 0; i < n;) {
         size_t good = tok_utf8_span(s + i, n - i);
         if (good) {
-            TRY(tok_pre_split(w, s + i, good, bpe_word));
+            TRY(encode_valid(w, s + i, good));
             i += good;
         } else {
             TRY(tok_put_byte(w, (unsigned char)s[i++]));

@@ -34,8 +34,9 @@ struct tok_pre_row {   /* one row of the table in tok_pre.c */
     const char *names; /* names in GGUF files, each ended by a space */
     const char *pattern[TOK_PRE_MAX];
     bool ignore_merges; /* a piece that is a token is that token, whatever the merges say */
-    bool add_bos;       /* when the file does not say */
-    bool nfc;           /* text is brought to normal form C first */
+    bool group3;        /* what the first pattern matches is cut in groups of three characters from its end */
+    bool add_bos, add_eos; /* when the file does not say */
+    bool nfc;              /* text is brought to normal form C first */
     bool escape_space; /* characters, not bytes: a space is written U+2581, unknown ones fall back to bytes */
 };
 struct tok_pre {
@@ -72,9 +73,9 @@ struct tok {
     int32_t bos, eos, unk;
     bool add_bos, add_eos;
     bool space_prefix;  /* SentencePiece: a space in front of the text and behind special tokens */
-    bool words_apart;   /* SentencePiece: no token holds a space behind another character */
+    bool words_apart;   /* no token holds a space behind another character */
     bool ignore_merges; /* see tok_pre_row */
-    bool nfc, escape_space;
+    bool nfc, escape_space, group3;
     uint64_t seed; /* of the hashes */
     struct tok_map map;
     struct tok_pairs merges;
@@ -158,6 +159,9 @@ enum infer_status tok_put_byte(struct tok_work *w, unsigned char byte);
 /* Length of the longest valid UTF-8 text at the start of s[n]. */
 size_t tok_utf8_span(const char *s, size_t n);
 
+/* s[n] in normal form C; *out NULL: it is already. Free with mem_free. */
+enum infer_status tok_nfc(char **out, size_t *n_out, const char *s, size_t n);
+
 /* ---- tok_pre.c ---- */
 /* Row for a name of tokenizer.ggml.pre; NULL when unknown. */
 const struct tok_pre_row *tok_pre_find(const char *name, size_t n);
@@ -176,4 +180,8 @@ void tok_bpe_alphabet(struct tok_alphabet *a);
 enum infer_status tok_spm_encode(struct tok_work *w, const char *s, size_t n, bool after_special);
 enum infer_status tok_spm_init(struct tok *t, const struct meta *scores);
 /* s[n] with each space as U+2581, one more in front when prefix; *out is the caller's to mem_free. */
+/* Sets words_apart: whether no token that text can become holds a space mark behind another character. Then
+ * nothing joins across such a place, and words are encoded one by one, through the cache. */
+void tok_find_words_apart(struct tok *t);
+enum infer_status tok_encode_words(struct tok_work *w, const char *s, size_t n, tok_word_fn *encode);
 enum infer_status tok_escape_space(char **out, size_t *n_out, const char *s, size_t n, bool prefix);

@@ -167,6 +167,8 @@ static enum infer_status choose_family(struct tok *t, struct str model, struct s
     t->family = TOK_BPE;
     t->ignore_merges = row->ignore_merges;
     t->add_bos = row->add_bos;
+    t->add_eos = row->add_eos;
+    t->group3 = row->group3;
     t->nfc = row->nfc;
     t->escape_space = row->escape_space;
     tok_bpe_alphabet(&t->alphabet);

@@ -44,13 +44,27 @@
  * character */
 #define SPACE_AT_END "(?<!\\s)\\s++\\z"
 
+/* Kimi K2: o200k without the ideographs, which are runs of their own */
+#define NOT_HAN(set) "(?:(?!\\p{Han})" set ")"
+#define KIMI_WORD(upper, lower)                                                                              \
+    "[^\\r\\n\\p{L}\\p{N}]?" NOT_HAN(O200K_UPPER) upper NOT_HAN(O200K_LOWER)                                 \
+    lower CONTRACTION
+/* DeepSeek V3: ASCII punctuation that opens a word goes with it */
+#define DEEPSEEK3(tail)                                                                                      \
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+"      \
+    "| ?[\\p{P}\\p{S}]+" tail "|\\s+(?!\\S)|\\s+"
+#define CJK "[\\x{4E00}-\\x{9FA5}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}]+"
+/* BLOOM: words, the punctuation it lists left between them */
+#define BLOOM " ?[^(\\s|.,!?\\x{2026}\\x{3002}\\x{FF0C}\\x{3001}\\x{964}\\x{6D4}\\x{60C})]+"
+
 static const struct tok_pre_row rows[] = {
-    {.names = "gpt-2 gpt2 phi-2 mpt olmo jais trillion granite-docling exaone4 gigachat a.x-4.0 mellum "
-              "modern-bert "
-              "jina-es jina-de jina-v2-es jina-v2-de gpt-neox gptneox dolly ",
+    {.names = "gpt-2 gpt2 phi-2 jais trillion granite-docling exaone4 gigachat a.x-4.0 mellum modern-bert "
+              "jina-es jina-de jina-v2-es jina-v2-de ",
      .pattern = {GPT2}},
-    {.names = "starcoder refact command-r smollm codeshell exaone minerva-7b mellum2 ",
-     .pattern = {"\\p{N}", GPT2}},
+    {.names = "gpt-neox olmo mpt dolly ", .pattern = {GPT2}, .nfc = true},
+    {.names = "roberta-bpe jina-v1-en jina-v2-code ", .pattern = {GPT2}, .add_eos = true},
+    {.names = "starcoder refact smollm codeshell exaone minerva-7b mellum2 ", .pattern = {"\\p{N}", GPT2}},
+    {.names = "command-r ", .pattern = {"\\p{N}", GPT2}, .nfc = true},
     {.names = "llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano ",
      .pattern = {CL100K("\\p{N}{1,3}")},
      .ignore_merges = true,
@@ -58,11 +72,79 @@ static const struct tok_pre_row rows[] = {
     {.names = "dbrx smaug-bpe glm4 chatglm-bpe ", .pattern = {CL100K("\\p{N}{1,3}")}},
     {.names = "qwen2 deepseek-r1-qwen kormo f2llmv2 megrez ", .pattern = {CL100K("\\p{N}")}, .nfc = true},
     {.names = "stablelm2 hunyuan solar-open grok-2 ", .pattern = {CL100K("\\p{N}")}},
+    {.names = "qwen35 ",
+     .pattern = {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}"
+                 "| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
+     .nfc = true},
+    {.names = "minicpm5 ", .pattern = {"\\p{N}{1,3}", CL100K("\\p{N}+")}, .ignore_merges = true},
+    {.names = "laguna ", .pattern = {"[^\\n]+|[\\n]+", CL100K("\\p{N}")}},
+    {.names = "ufakzeka ",
+     .pattern = {"[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+"
+                 "|\\s+(?!\\S)|\\s+"}},
+    {.names = "seed-coder ",
+     .pattern =
+         {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}\\r\\n]+"
+          "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}},
+    {.names = "bailingmoe bailingmoe2 llada-moe ",
+     .pattern = {"'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*"
+                 "|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"}},
+    {.names = "exaone-moe ",
+     .pattern =
+         {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+|\\p{N}"
+          "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"}},
+    {.names = "jais-2 ",
+     .pattern =
+         {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}"
+          "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s{512}(?!\\S)|\\s{256}(?!\\S)|\\s{128}(?!\\S)"
+          "|\\s{64}(?!\\S)|\\s{32}(?!\\S)|\\s{16}(?!\\S)|\\s{8}(?!\\S)|\\s{4}(?!\\S)|\\s{1,2}(?!\\S)|\\s{"
+          "1}"}},
+    {.names = "gpt-4o llama4 kanana2 talkie minimax-m2 ", .pattern = {O200K(CONTRACTION, "\\p{N}{1,3}")}},
+    {.names = "granite-embed-multi-97m ",
+     .pattern = {O200K(CONTRACTION, "\\p{N}{1,3}")},
+     .ignore_merges = true},
+    {.names = "tekken ", .pattern = {O200K("", "\\p{N}")}, .ignore_merges = true, .add_bos = true},
+    {.names = "tiny_aya cohere2moe ",
+     .pattern = {"\\d++\\b", O200K(CONTRACTION, "\\p{N}{1,3}")},
+     .group3 = true},
+    {.names = "youtu ",
+     .pattern =
+         {"[\\x{AC00}-\\x{D7A3}\\x{3131}-\\x{318E}]+|[\\x{FF01}\\x{2026}\\x{201C}\\x{201D}\\x{2018}\\x{2019}"
+          "\\x{2014}\\x{FF1A}\\x{FF1B}\\x{FF0C}\\x{3001}-\\x{303F}\\x{FE30}-\\x{FE4F}]+"
+          "|[\\x{3105}-\\x{312F}]+|" CJK,
+          O200K(CONTRACTION, "\\p{N}")},
+     .ignore_merges = true},
+    {.names = "kimi-k2 ",
+     .pattern = {"\\p{Han}+|" KIMI_WORD("*", "+") "|" KIMI_WORD(
+         "+", "*") "|\\p{N}{1,3}"
+                   "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}},
     {.names = "deepseek-llm ",
      .pattern = {"[\\r\\n]", "\\s?[" DEEPSEEK_LETTERS "]+", "\\s?[" DEEPSEEK_PUNCTUATION "]+", SPACE_AT_END,
                  "[" DEEPSEEK_IDEOGRAPHS "]+", "\\p{N}"}},
     {.names = "deepseek-coder ",
      .pattern = {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", "[" DEEPSEEK_IDEOGRAPHS "]+", "\\p{N}"}},
+    {.names = "deepseek-v3 hunyuan-dense joyai-llm hy_v4 ",
+     .pattern = {"\\p{N}{1,3}", CJK, DEEPSEEK3("[\\r\\n]*|\\s*[\\r\\n]+")}},
+    {.names = "spark2_5 ", .pattern = {"\\p{N}{1,3}", CJK, DEEPSEEK3("|[\\r\\n]"), "\\p{N}"}},
+    {.names = "afmoe ",
+     .pattern =
+         {"\\d++",
+          "[\\x{4E00}-\\x{9FFF}\\x{3400}-\\x{4DBF}\\x{F900}-\\x{FAFF}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}"
+          "\\x{FF65}-\\x{FF9F}\\x{2F00}-\\x{2FDF}\\x{E40}-\\x{E7F}\\x{E80}-\\x{EFF}\\x{1780}-\\x{17FF}"
+          "\\x{1000}-\\x{109F}\\x{AA60}-\\x{AA7F}\\x{A9E0}-\\x{A9FF}\\x{AC00}-\\x{D7AF}"
+          "\\x{1100}-\\x{11FF}]+",
+          DEEPSEEK3("[\\r\\n]*|\\s*[\\r\\n]+")},
+     .group3 = true},
+    {.names = "falcon ", .pattern = {"[\\p{P}$+<=>^~|`]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]"}},
+    {.names = "poro-chat bloom gpt3-finnish ", .pattern = {BLOOM}},
+    {.names = "viking ", .pattern = {BLOOM, "\\p{N}"}},
+    {.names = "chameleon ",
+     .pattern = {"<sentinel:[0-9]+>", "(?:IMGIMG)[A-I]{1,4}Z", "[\\t\\n]|    |  ", "\\p{N}",
+                 "[\\p{P}!-/:-@\\[-`{-~]", GPT2},
+     .add_bos = true},
+    {.names = "superbpe ", .pattern = {"\\p{N}+"}, .group3 = true},
+    {.names = "gemma4 granite-embed-multi-311m sarvam-moe ",
+     .pattern = {"[^\\n]+|[\\n]+"},
+     .escape_space = true},
     /* a file without a name: four cuts that hold for most early files */
     {.names = "default ", .pattern = {"[\\p{P}$+<=>^~|]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]"}},
 };
@@ -158,6 +240,24 @@ void tok_pre_free(struct tok_pre *pre) {
 
 /* ---- cutting ---- */
 static enum infer_status split_from(struct tok_work *w, int level, const char *s, size_t n,
+                                    tok_word_fn *encode);
+
+/* A run of digits in groups of three, counted from its end. */
+static enum infer_status split_groups(struct tok_work *w, int level, const char *s, size_t n,
+                                      tok_word_fn *encode) {
+    size_t digits = 0, at = 0, i = 0;
+    for (size_t k = 0; k < n; k++) digits += (s[k] & 0xc0) != 0x80;
+    for (size_t left = digits; left; left--) {
+        if (i > at && left % 3 == 0) {
+            TRY(split_from(w, level, s + at, i - at, encode));
+            at = i;
+        }
+        i += text_utf8_len(s + i, n - i);
+    }
+    return split_from(w, level, s + at, n - at, encode);
+}
+
+static enum infer_status split_from(struct tok_work *w, int level, const char *s, size_t n,
                                     tok_word_fn *encode) {
     const struct tok_pre *pre = &w->t->pre;
     if (n == 0) return INFER_OK;
@@ -178,7 +278,11 @@ static enum infer_status split_from(struct tok_work *w, int level, const char *s
             continue;
         }
         TRY(split_from(w, level + 1, s + at, start - at, encode));
-        TRY(split_from(w, level + 1, s + start, end - start, encode));
+        if (level == 0 && w->t->group3) {
+            TRY(split_groups(w, 1, s + start, end - start, encode));
+        } else {
+            TRY(split_from(w, level + 1, s + start, end - start, encode));
+        }
         at = from = end;
     }
     return INFER_OK;

@@ -39,8 +39,15 @@ static bool holds_inner_space(struct str s) {
     return false;
 }
 
-enum infer_status tok_spm_init(struct tok *t, const struct meta *scores) {
+void tok_find_words_apart(struct tok *t) {
     t->words_apart = true;
+    for (int32_t id = 0; id < t->n && t->words_apart; id++)
+        if (t->attr[id] == TOK_ATTR_NORMAL || t->attr[id] == TOK_ATTR_UNUSED)
+            t->words_apart = !holds_inner_space(t->text[id]);
+}
+
+enum infer_status tok_spm_init(struct tok *t, const struct meta *scores) {
+    tok_find_words_apart(t);
     for (int32_t id = 0; id < t->n; id++) {
         bool joins =
             t->attr[id] == TOK_ATTR_NORMAL || t->attr[id] == TOK_ATTR_USER || t->attr[id] == TOK_ATTR_UNUSED;
@@ -56,7 +63,6 @@ enum infer_status tok_spm_init(struct tok *t, const struct meta *scores) {
             t->byte_id[b] = id;
         }
         if (!joins || !s.len) continue;
-        if (holds_inner_space(s)) t->words_apart = false;
         double score = scores ? meta_elem_f64(scores, (size_t)id) : 0;
         if (!isfinite(score)) return err_set(INFER_E_INPUT, "tokenizer.ggml.scores[%d] is not finite", id);
         /* order of floats as order of integers, the highest first */
@@ -114,9 +120,8 @@ static enum infer_status spm_word(struct tok_work *w, const char *s, size_t n) {
     return st;
 }
 
-/* Where no token holds a space behind another character, nothing joins across such a place: each word by
- * itself. */
-static enum infer_status encode_words(struct tok_work *w, const char *s, size_t n) {
+enum infer_status tok_encode_words(struct tok_work *w, const char *s, size_t n, tok_word_fn *encode) {
+    if (!w->t->words_apart) return encode(w, s, n);
     size_t start = 0;
     for (size_t i = 0; i + 3 <= n;) {
         if (!is_mark(s + i)) {
@@ -124,18 +129,18 @@ static enum infer_status encode_words(struct tok_work *w, const char *s, size_t 
             i = next ? (size_t)(next - s) : n;
             continue;
         }
-        if (i > start) TRY(tok_word_cached(w, s + start, i - start, spm_word));
+        if (i > start) TRY(tok_word_cached(w, s + start, i - start, encode));
         start = i;
         while (i + 3 <= n && is_mark(s + i)) i += 3;
     }
-    return n > start ? tok_word_cached(w, s + start, n - start, spm_word) : INFER_OK;
+    return n > start ? tok_word_cached(w, s + start, n - start, encode) : INFER_OK;
 }
 
 enum infer_status tok_spm_encode(struct tok_work *w, const char *s, size_t n, bool after_special) {
     char *escaped;
     size_t len;
     TRY(tok_escape_space(&escaped, &len, s, n, after_special && w->t->space_prefix));
-    enum infer_status st = w->t->words_apart ? encode_words(w, escaped, len) : spm_word(w, escaped, len);
+    enum infer_status st = tok_encode_words(w, escaped, len, spm_word);
     mem_free(escaped);
     return st;
 }

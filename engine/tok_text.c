@@ -1,5 +1,6 @@
-/* UTF-8 spans and the streaming detokenizer. */
+/* UTF-8 spans, normal form C and the streaming detokenizer. */
 #include "tok_impl.h"
+#include <utf8proc.h>
 
 size_t tok_utf8_span(const char *s, size_t n) {
     size_t i = 0;
@@ -17,6 +18,36 @@ size_t tok_utf8_span(const char *s, size_t n) {
         i += len;
     }
     return i;
+}
+
+/* Characters below U+0300 are what composition starts from: text of such alone is in normal form C. */
+static bool plainly_nfc(const char *s, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if ((unsigned char)s[i] >= 0xcc) return false;
+    return true;
+}
+
+enum infer_status tok_nfc(char **out, size_t *n_out, const char *s, size_t n) {
+    *out = NULL;
+    *n_out = n;
+    if (plainly_nfc(s, n)) return INFER_OK;
+    const utf8proc_option_t how = UTF8PROC_STABLE | UTF8PROC_COMPOSE;
+    utf8proc_ssize_t len = utf8proc_decompose((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, NULL, 0, how);
+    size_t bytes;
+    if (len < 0) return err_set(INFER_E_INPUT, "normal form C: %s", utf8proc_errmsg(len));
+    if (!size_mul((size_t)len + 1, sizeof(utf8proc_int32_t), &bytes))
+        return err_set(INFER_E_MEMORY, "normal form C of %zu bytes", n);
+    utf8proc_int32_t *cp;
+    TRY(mem_new(&cp, bytes, "text in normal form C")); /* reencode writes UTF-8 over the characters */
+    utf8proc_decompose((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, cp, len, how);
+    len = utf8proc_reencode(cp, len, how);
+    if (len < 0) {
+        mem_free(cp);
+        return err_set(INFER_E_INPUT, "normal form C: %s", utf8proc_errmsg(len));
+    }
+    *out = (char *)cp;
+    *n_out = (size_t)len;
+    return INFER_OK;
 }
 
 /* Bytes at the end of s[n] that may be the start of a longer sequence: 0 to 3. */
