@@ -277,6 +277,12 @@ struct backend_sizes {
     size_t driver_bytes;    /* assumed or measured share of the driver */
 };
 
+struct backend_info {
+    const char *device_name; /* "NVIDIA H200 (sm_90)", the processor's name */
+    const char *isa;         /* "avx512-vnni"; kernels in use */
+    int n_thread;            /* of the host; 0: none of its own */
+};
+
 struct backend; /* begins with: const struct backend_type *type; */
 
 struct backend_type {
@@ -298,8 +304,7 @@ struct backend_type {
     /* Copies a page of every store, bit for bit, after all queued steps. */
     enum infer_status (*kv_copy)(struct backend *b, int from, int to);
     void (*cancel)(struct backend *b); /* async-signal-safe */
-    /* One line for people: device, instruction set, threads. */
-    const char *(*describe)(const struct backend *b);
+    void (*info)(const struct backend *b, struct backend_info *out);
     void (*close)(struct backend *b);
 };
 

@@ -212,9 +212,13 @@ void infer_engine_free(struct infer_engine *e) {
 void infer_engine_info(const struct infer_engine *e, struct infer_engine_info *out) {
     static const char *const kv_names[] = {"f32", "f16", "q8_0"};
     const struct backend_config *c = &e->plan.config;
+    struct backend_info info;
+    e->backend->type->info(e->backend, &info);
     *out = (struct infer_engine_info){
         .device = e->backend->type->name,
-        .device_name = e->backend->type->describe(e->backend),
+        .device_name = info.device_name,
+        .isa = info.isa,
+        .n_thread = info.n_thread,
         .n_ctx = c->n_ctx,
         .n_slot = c->n_slot,
         .n_batch = e->plan.n_batch,

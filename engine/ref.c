@@ -490,9 +490,9 @@ static enum infer_status ref_kv_copy(struct backend *b, int from, int to) {
 
 static void ref_cancel(struct backend *b) { atomic_store(&((struct ref *)b)->cancelled, true); }
 
-static const char *ref_describe(const struct backend *b) {
+static void ref_info(const struct backend *b, struct backend_info *out) {
     (void)b;
-    return "plain C, double accumulators, 1 thread";
+    *out = (struct backend_info){"reference", "plain C, double accumulators", 1};
 }
 
 const struct backend_type backend_ref = {
@@ -508,6 +508,6 @@ const struct backend_type backend_ref = {
     .kv_write = ref_kv_write,
     .kv_copy = ref_kv_copy,
     .cancel = ref_cancel,
-    .describe = ref_describe,
+    .info = ref_info,
     .close = ref_close,
 };
