@@ -12,7 +12,11 @@ static const char *const models[] = {"llama-gqa", "llama-mha-tied", "llama-rope3
                                      "llama-odd", "qwen2",          "qwen3-narrow", "qwen3"};
 enum { N_MODEL = sizeof models / sizeof *models, MAX_TOKENS = 256 };
 
+#ifdef INFER_CPU
 static const char *const devices[] = {"ref", "cpu"};
+#else
+static const char *const devices[] = {"ref"};
+#endif
 enum { N_DEVICE = sizeof devices / sizeof *devices };
 
 struct golden {
@@ -72,7 +76,7 @@ static struct infer_engine *engine(const struct golden *g, const char *device, c
 /* Computes ids[from .. from + n) of a sequence in one step, logits of every row into out[n][n_vocab]. */
 static void compute(struct infer_engine *e, const struct golden *g, int seq, int from, int n, bool decode,
                     float *out) {
-    struct infer_row rows[MAX_TOKENS];
+    struct infer_row rows[MAX_TOKENS] = {0};
     struct infer_output o;
     for (int i = 0; i < n; i++)
         rows[i] =
