@@ -159,8 +159,8 @@ static inline void vf_spm(struct vocab_file *v) {
                                        "b",
                                        "ab",
                                        "ba",
-                                       "\xe2\x96\x81"
-                                       "a",
+                                       ("\xe2\x96\x81"
+                                        "a"),
                                        "abab",
                                        "\xc3\xbc",
                                        "<",
