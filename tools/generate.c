@@ -75,6 +75,8 @@ enum infer_status generate_prompt(struct generator *g, const int32_t *ids, int n
                                             .seq = g->seq,
                                             .want = pos + i + 1 == n ? wanted(g) : INFER_WANT_NONE};
         enum infer_status st = infer_step(s->engine, g->rows, m, &out);
+        if (st == INFER_E_CANCEL && !session_interrupted()) /* a late Ctrl-C for the answer before */
+            st = infer_step(s->engine, g->rows, m, &out);
         if (st) {
             progress_clear(&s->progress);
             return st;

@@ -35,11 +35,13 @@ enum infer_status session_model_path(const struct options *o, char *path, size_t
 /* ---- Ctrl-C ---- */
 
 static struct infer_engine *volatile running; /* NULL: nothing to stop gently */
-static volatile sig_atomic_t interrupts;
+static volatile sig_atomic_t interrupts, is_idle;
 
 static void on_interrupt(int signal_number) {
     (void)signal_number;
-    if (!running || ++interrupts > 1) {
+    interrupts++;
+    if (is_idle) return;
+    if (!running || interrupts > 1) {
         if (isatty(STDERR_FILENO) && write(STDERR_FILENO, "\n", 1) < 0) _exit(EXIT_CANCEL);
         _exit(EXIT_CANCEL);
     }
@@ -48,6 +50,7 @@ static void on_interrupt(int signal_number) {
 
 bool session_interrupted(void) { return interrupts != 0; }
 void session_interrupt_clear(void) { interrupts = 0; }
+void session_idle(bool idle) { is_idle = idle; }
 
 static void interrupt_install(void) {
     struct sigaction a = {.sa_handler = on_interrupt}; /* no SA_RESTART: a read of the next line is woken */

@@ -32,6 +32,8 @@ enum infer_status session_open_model(struct session *s, const struct options *o)
 enum infer_status session_open(struct session *s, const struct options *o, const struct session_need *need);
 void session_close(struct session *s);
 
-/* Ctrl-C since the last session_interrupt_clear. A second one before that ends the program (130). */
+/* Ctrl-C since the last session_interrupt_clear. While a step may run it stops that; a second one ends the program
+ * (130). With idle set it does nothing but wake the read of the next line. */
 bool session_interrupted(void);
 void session_interrupt_clear(void);
+void session_idle(bool idle);

@@ -19,13 +19,12 @@ size_t term_valid_utf8(const char *text, size_t n) {
 void term_write_safe(FILE *out, const char *text, size_t n) {
     for (size_t i = 0; i < n;) {
         unsigned char c = (unsigned char)text[i];
-        size_t len = text_utf8_len(text + i, n - i);
-        bool control = len == 1 && ((c < 0x20 && c != '
-' && c != '	') || c == 0x7f);
-        if (len == 2 && c == 0xc2 && (unsigned char)text[i + 1] < 0xa0) control = true; /* C1: U+0080..U+009F */
-        size_t step = len ? len : 1;
+        size_t len = text_utf8_len(text + i, n - i), step = len ? len : 1;
+        bool control = len == 1 && ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f);
+        if (len == 2 && c == 0xc2 && (unsigned char)text[i + 1] < 0xa0)
+            control = true; /* C1: U+0080..U+009F */
         if (len == 0 || control) {
-            for (size_t k = 0; k < step; k++) fprintf(out, "\x%02x", (unsigned char)text[i + k]);
+            for (size_t k = 0; k < step; k++) fprintf(out, "\\x%02x", (unsigned char)text[i + k]);
         } else {
             fwrite(text + i, 1, len, out);
         }

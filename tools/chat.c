@@ -1,0 +1,191 @@
+/* infer chat: talks. The conversation goes through the chat template at every turn; the engine computes only what
+ * is new in it. */
+#include "talk.h"
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "mem.h"
+#include "tool.h"
+
+int cmd_chat(const struct options *o);
+
+bool chat_drop(struct chat *c, const char *role) {
+    size_t n = json_array_size(c->messages);
+    json_t *last = n ? json_array_get(c->messages, n - 1) : NULL;
+    if (!last || (role && strcmp(json_string_value(json_object_get(last, "role")), role) != 0)) return false;
+    json_array_remove(c->messages, n - 1);
+    return true;
+}
+
+enum infer_status chat_system(struct chat *c, const char *text) {
+    json_t *first = json_array_get(c->messages, 0);
+    if (first && strcmp(json_string_value(json_object_get(first, "role")), "system") == 0)
+        json_array_remove(c->messages, 0);
+    if (!text) return INFER_OK;
+    if (!c->template.text)
+        return err_set(INFER_E_INPUT, "a system message needs a chat template, this is --raw");
+    size_t n = json_array_size(c->messages);
+    TRY(prompt_add_message(c->messages, "system", text, strlen(text)));
+    json_t *added = json_incref(json_array_get(c->messages, n));
+    json_array_remove(c->messages, n);
+    json_array_insert_new(c->messages, 0, added);
+    return INFER_OK;
+}
+
+static enum infer_status show(void *user, const char *text, size_t n) {
+    struct chat *c = user;
+    c->last = text[n - 1];
+    if (c->terminal_out)
+        term_write_safe(stdout, text, n);
+    else
+        TRY(tool_write(text, n));
+    return tool_flush();
+}
+
+/* --raw: the text of all messages, one after the other, as the user typed and the model went on. */
+static enum infer_status raw_prompt(struct chat *c, struct prompt *p) {
+    size_t n = 0, i;
+    json_t *m;
+    json_array_foreach(c->messages, i, m) n += json_string_length(json_object_get(m, "content"));
+    char *text;
+    TRY(mem_new(&text, n + 1, "conversation"));
+    n = 0;
+    json_array_foreach(c->messages, i, m) {
+        json_t *content = json_object_get(m, "content");
+        memcpy(text + n, json_string_value(content), json_string_length(content));
+        n += json_string_length(content);
+    }
+    enum infer_status st = prompt_text(p, &c->session, text, n);
+    mem_free(text);
+    return st;
+}
+
+/* Says what is to be known about the context; the answer is kept in any case. */
+static void say_context(struct chat *c, enum generate_why why) {
+    int held = c->generator.n_ids, all = c->session.place.n_ctx;
+    if (why == GENERATE_FULL) {
+        tool_say(
+            "the context of %d tokens is full, the answer ends here; /clear starts anew, --ctx gives more",
+            all);
+        c->code = EXIT_CANNOT;
+    } else if (held > all - all / 10) {
+        tool_say("%d of %d tokens of the context are used; /clear starts anew", held, all);
+    }
+}
+
+/* Answers the conversation; the answer becomes its last message. */
+static enum infer_status answer(struct chat *c) {
+    struct prompt p = {0};
+    TRY(c->template.text ? prompt_messages(&p, &c->session, &c->template, c->messages) : raw_prompt(c, &p));
+    if (c->o->show_prompt) prompt_show(&p, &c->session);
+    struct answer a = {0};
+    answer_start(&a, &c->stop);
+    struct generate_how how = {c->limit, c->template.text != NULL, show, c};
+    enum generate_why why;
+    c->last = '\n';
+    session_interrupt_clear();
+    session_idle(false);
+    enum infer_status st = generate_answer(&c->generator, p.ids, p.n, &how, &a, &why);
+    session_idle(true);
+    if (!st && c->last != '\n') st = tool_write("\n", 1);
+    if (!st) st = tool_flush();
+    if (!st) {
+        c->answered = true;
+        if (why == GENERATE_CANCEL && c->terminal_in) tool_say("interrupted; /regen answers again");
+        if (why == GENERATE_LIMIT && c->terminal_in) tool_say("ended after %d tokens (-n, /set n)", c->limit);
+        say_context(c, why);
+        size_t n =
+            term_valid_utf8(a.text ? a.text : "", a.n); /* bytes that are no text cannot be said again */
+        st = prompt_add_message(c->messages, "assistant", a.text ? a.text : "", n);
+    }
+    answer_free(&a);
+    prompt_free(&p);
+    return st;
+}
+
+/* One turn: what cannot be answered is taken back, so that the user can try something else. */
+static void turn(struct chat *c) {
+    enum infer_status st = answer(c);
+    if (!st) return;
+    progress_clear(&c->session.progress);
+    c->code = tool_fail(c->o, st);
+    chat_drop(c, "user");
+    if (st == INFER_E_FULL && c->terminal_in) tool_say("the message was taken back; /clear starts anew");
+}
+
+static void loop(struct chat *c) {
+    int presses = 0; /* Ctrl-C at an empty prompt, in a row */
+    for (;;) {
+        const char *text;
+        size_t n;
+        session_idle(true);
+        enum line_result r = line_read(c->line, &text, &n);
+        if (r == LINE_END) return;
+        if (r == LINE_INTERRUPT) {
+            session_interrupt_clear();
+            if (!c->terminal_in || ++presses > 1) {
+                c->code = EXIT_CANCEL;
+                return;
+            }
+            tool_say("Ctrl-C once more, Ctrl-D or /quit ends the program");
+            continue;
+        }
+        presses = 0;
+        if (strspn(text, " \t\n") == n) continue;
+        if (text[0] == '/' && text[1] != '/') {
+            enum chat_next next = chat_command(c, text);
+            if (next == CHAT_QUIT) return;
+            if (next == CHAT_GO_ON) continue;
+        } else {
+            if (text[0] == '/') text++, n--; /* "//" is a text that begins with a slash */
+            enum infer_status st = prompt_add_message(c->messages, "user", text, n);
+            if (st) {
+                c->code = tool_fail(c->o, st);
+                continue;
+            }
+        }
+        turn(c);
+    }
+}
+
+static enum infer_status chat_open(struct chat *c) {
+    const struct options *o = c->o;
+    TRY(tool_check_beams(o));
+    TRY(session_open(&c->session, o, &(struct session_need){.slots = 1}));
+    TRY(prompt_template(&c->template, &c->session, o));
+    if (!c->template.text && !o->raw)
+        return err_set(INFER_E_INPUT,
+                       "the file has no chat template: give one with --template FILE, or --raw to "
+                       "complete texts as they are");
+    c->messages = json_array();
+    if (!c->messages) return err_set(INFER_E_MEMORY, "the conversation");
+    if (o->system) TRY(chat_system(c, o->system));
+    struct sample_params params = generate_params(o);
+    TRY(generate_open(&c->generator, &c->session, &params));
+    return line_open(&c->line, c->terminal_in, c->colour, chat_complete);
+}
+
+int cmd_chat(const struct options *o) {
+    const char *no_color = getenv("NO_COLOR");
+    struct chat c = {.o = o, .limit = o->n_predict, .stop = o->stop, .generator = {.seq = -1}, .last = '\n'};
+    c.terminal_in = isatty(STDIN_FILENO);
+    c.terminal_out = isatty(STDOUT_FILENO);
+    c.colour = c.terminal_in && c.terminal_out && !(no_color && *no_color);
+    enum infer_status st = chat_open(&c);
+    if (st) {
+        c.code = tool_fail(o, st);
+    } else {
+        if (c.terminal_in && !o->quiet)
+            fprintf(stderr, "%.*s, %d tokens of context, %s. /help lists the commands.\n",
+                    c.session.info.name_len ? (int)c.session.info.name_len : (int)strlen(c.session.info.arch),
+                    c.session.info.name_len ? c.session.info.name : c.session.info.arch,
+                    c.session.place.n_ctx, c.session.place.device);
+        loop(&c);
+    }
+    line_close(c.line);
+    generate_close(&c.generator);
+    json_decref(c.messages);
+    prompt_template_free(&c.template);
+    session_close(&c.session);
+    return c.code;
+}

@@ -1,0 +1,296 @@
+/* The commands of `infer chat`: one table feeds the dispatch, /help and completion. */
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "talk.h"
+#include "mem.h"
+#include "tool.h"
+
+static enum chat_next do_help(struct chat *c, const char *arg);
+
+static enum chat_next say_error(struct chat *c, enum infer_status st) {
+    int code = tool_fail(c->o, st);
+    if (!c->terminal_in) c->code = code; /* nobody is there to try again */
+    return CHAT_GO_ON;
+}
+
+static enum chat_next do_quit(struct chat *c, const char *arg) {
+    (void)c, (void)arg;
+    return CHAT_QUIT;
+}
+
+static enum chat_next do_clear(struct chat *c, const char *arg) {
+    (void)arg;
+    json_t *first = json_array_get(c->messages, 0);
+    bool keep = first && strcmp(json_string_value(json_object_get(first, "role")), "system") == 0;
+    while (json_array_size(c->messages) > (size_t)keep) chat_drop(c, NULL);
+    return CHAT_GO_ON;
+}
+
+static enum chat_next do_regen(struct chat *c, const char *arg) {
+    (void)arg;
+    chat_drop(c, "assistant");
+    size_t n = json_array_size(c->messages);
+    json_t *last = n ? json_array_get(c->messages, n - 1) : NULL;
+    if (last && strcmp(json_string_value(json_object_get(last, "role")), "user") == 0) {
+        c->generator.params.seed++; /* another answer, when one is drawn at all */
+        sample_set(c->generator.sampler, &c->generator.params);
+        return CHAT_ANSWER;
+    }
+    tool_say("there is nothing to answer yet");
+    return CHAT_GO_ON;
+}
+
+static enum chat_next do_undo(struct chat *c, const char *arg) {
+    (void)arg;
+    chat_drop(c, "assistant");
+    if (!chat_drop(c, "user")) tool_say("there is nothing to take back");
+    return CHAT_GO_ON;
+}
+
+static enum chat_next do_system(struct chat *c, const char *arg) {
+    json_t *first = json_array_get(c->messages, 0);
+    bool have = first && strcmp(json_string_value(json_object_get(first, "role")), "system") == 0;
+    if (*arg) {
+        enum infer_status st = chat_system(c, strcmp(arg, "none") == 0 ? NULL : arg);
+        return st ? say_error(c, st) : CHAT_GO_ON;
+    }
+    const char *text = have ? json_string_value(json_object_get(first, "content")) : "(no system message)";
+    term_write_safe(stderr, text, strlen(text));
+    fputc('\n', stderr);
+    return CHAT_GO_ON;
+}
+
+static enum chat_next do_read(struct chat *c, const char *arg) {
+    char *text;
+    size_t n;
+    enum infer_status st = *arg ? tool_read_file(arg, &text, &n) : err_set(INFER_E_INPUT, "/read FILE");
+    if (st) return say_error(c, st);
+    st = n ? prompt_add_message(c->messages, "user", text, n) : err_set(INFER_E_INPUT, "%s is empty", arg);
+    mem_free(text);
+    return st ? say_error(c, st) : CHAT_ANSWER;
+}
+
+/* ---- /set ---- */
+
+static const char *const settings[] = {"temp", "top-k", "top-p", "min-p", "repeat-penalty", "seed", "n"};
+enum { N_SETTING = sizeof settings / sizeof *settings };
+
+static void print_settings(const struct chat *c) {
+    const struct sample_params *p = &c->generator.params;
+    fprintf(stderr, "temp %g, top-k %d, top-p %g, min-p %g, repeat-penalty %g, seed %llu, n ", p->temp,
+            p->top_k, p->top_p, p->min_p, p->repeat_penalty, (unsigned long long)p->seed);
+    fprintf(stderr, c->limit < 0 ? "inf\n" : "%d\n", c->limit);
+}
+
+static enum infer_status change_setting(struct chat *c, const char *name, const char *text) {
+    struct sample_params p = c->generator.params;
+    char *end;
+    double x = strtod(text, &end);
+    bool word = strcmp(name, "n") == 0 && strcmp(text, "inf") == 0;
+    if (!word && (end == text || *end)) return err_set(INFER_E_INPUT, "'%s' is not a number", text);
+    bool whole = x >= 0 && x <= INT_MAX && x == (double)(long)x;
+    if (strcmp(name, "temp") == 0)
+        p.temp = (float)x;
+    else if (strcmp(name, "top-p") == 0)
+        p.top_p = (float)x;
+    else if (strcmp(name, "min-p") == 0)
+        p.min_p = (float)x;
+    else if (strcmp(name, "repeat-penalty") == 0)
+        p.repeat_penalty = (float)x;
+    else if (!word && !whole)
+        return err_set(INFER_E_INPUT, "'%s' is not a whole number from 0", text);
+    else if (strcmp(name, "top-k") == 0)
+        p.top_k = (int)x;
+    else if (strcmp(name, "seed") == 0)
+        p.seed = (uint64_t)x;
+    else if (strcmp(name, "n") == 0)
+        c->limit = word ? -1 : (int)x;
+    else
+        return err_set(INFER_E_INPUT, "no setting '%s': temp, top-k, top-p, min-p, repeat-penalty, seed, n",
+                       name);
+    TRY(sample_set(c->generator.sampler, &p));
+    c->generator.params = p;
+    return INFER_OK;
+}
+
+static enum chat_next do_set(struct chat *c, const char *arg) {
+    char name[32], value[64], rest;
+    int n = sscanf(arg, "%31s %63s %c", name, value, &rest);
+    enum infer_status st = INFER_OK;
+    if (n == 2)
+        st = change_setting(c, name, value);
+    else if (n > 0)
+        st = err_set(INFER_E_INPUT, "/set NAME VALUE");
+    if (st) return say_error(c, st);
+    if (c->terminal_in || n <= 0) print_settings(c);
+    return CHAT_GO_ON;
+}
+
+/* ---- figures ---- */
+
+static enum chat_next do_mem(struct chat *c, const char *arg) {
+    (void)arg;
+    fputs(infer_plan_text(c->session.engine), stderr);
+    fprintf(stderr, "context: %d of %d tokens used\n", c->generator.n_ids, c->session.place.n_ctx);
+    return CHAT_GO_ON;
+}
+
+static enum chat_next do_stats(struct chat *c, const char *arg) {
+    (void)arg;
+    char line[256];
+    if (!c->answered) {
+        tool_say("no answer yet");
+        return CHAT_GO_ON;
+    }
+    generate_summary(&c->generator, line, sizeof line);
+    fprintf(stderr, "%s\ncontext: %d of %d tokens used; %s %s, %d threads\n", line, c->generator.n_ids,
+            c->session.place.n_ctx, c->session.place.device, c->session.place.isa ? c->session.place.isa : "",
+            c->session.place.n_thread);
+    return CHAT_GO_ON;
+}
+
+/* ---- files ---- */
+
+static enum chat_next do_save(struct chat *c, const char *arg) {
+    if (!*arg) return say_error(c, err_set(INFER_E_INPUT, "/save FILE"));
+    json_t *j = json_pack("{s:O}", "messages", c->messages);
+    int failed = j ? json_dump_file(j, arg, JSON_INDENT(1)) : -1;
+    int error = errno;
+    json_decref(j);
+    if (failed) return say_error(c, err_set(INFER_E_IO, "%s: %s", arg, strerror(error)));
+    if (c->terminal_in) tool_say("%zu messages are in %s", json_array_size(c->messages), arg);
+    return CHAT_GO_ON;
+}
+
+/* NULL with a message when the file does not hold a conversation. */
+static json_t *read_messages(const char *path) {
+    json_error_t e;
+    char *text;
+    size_t n;
+    if (tool_read_file(path, &text, &n)) return NULL;
+    json_t *j = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &e);
+    mem_free(text);
+    if (!j) {
+        err_set(INFER_E_INPUT, "%s, line %d: %s", path, e.line, e.text);
+        return NULL;
+    }
+    json_t *messages = json_is_object(j) ? json_object_get(j, "messages") : j, *m;
+    bool good = json_is_array(messages);
+    size_t i;
+    json_array_foreach(messages, i, m) good =
+        good && json_is_string(json_object_get(m, "role")) && json_is_string(json_object_get(m, "content"));
+    if (good) json_incref(messages);
+    json_decref(j);
+    if (good) return messages;
+    err_set(INFER_E_INPUT, "%s: no list of messages with role and content", path);
+    return NULL;
+}
+
+static enum chat_next do_load(struct chat *c, const char *arg) {
+    if (!*arg) return say_error(c, err_set(INFER_E_INPUT, "/load FILE"));
+    json_t *messages = read_messages(arg);
+    if (!messages) return say_error(c, INFER_E_INPUT);
+    json_decref(c->messages);
+    c->messages = messages;
+    if (c->terminal_in) tool_say("%zu messages", json_array_size(messages));
+    return CHAT_GO_ON;
+}
+
+/* ---- the table ---- */
+
+static const struct chat_entry {
+    const char *name, *arg, *help;
+    enum chat_next (*run)(struct chat *c, const char *arg);
+    bool path; /* its argument is one */
+} entries[] = {
+    {"/help", "", "this list", do_help, false},
+    {"/clear", "", "forget the conversation, keep the system message", do_clear, false},
+    {"/regen", "", "answer the last message again", do_regen, false},
+    {"/undo", "", "take the last message and its answer back", do_undo, false},
+    {"/system", "[TEXT]", "show or set the system message; none takes it away", do_system, false},
+    {"/set", "[NAME VALUE]", "show or change sampling: /set temp 0.7", do_set, false},
+    {"/read", "FILE", "send a file as the next message", do_read, true},
+    {"/save", "FILE", "write the conversation as JSON", do_save, true},
+    {"/load", "FILE", "go on with a saved conversation", do_load, true},
+    {"/mem", "", "what the memory is used for", do_mem, false},
+    {"/stats", "", "speed of the last answer, use of the context", do_stats, false},
+    {"/quit", "", "leave; so does Ctrl-D", do_quit, false},
+};
+enum { N_ENTRY = sizeof entries / sizeof *entries };
+
+static enum chat_next do_help(struct chat *c, const char *arg) {
+    (void)c, (void)arg;
+    for (int i = 0; i < N_ENTRY; i++) {
+        char left[48];
+        snprintf(left, sizeof left, "%s %s", entries[i].name, entries[i].arg);
+        fprintf(stderr, "  %-22s %s\n", left, entries[i].help);
+    }
+    fputs("A line that ends with \\ goes on in the next; \"\"\" begins and ends a text of many lines; // "
+          "begins a\n"
+          "message with a slash. Ctrl-C stops an answer, Up and Ctrl-R find earlier lines, Tab completes.\n",
+          stderr);
+    return CHAT_GO_ON;
+}
+
+enum chat_next chat_command(struct chat *c, const char *line) {
+    size_t n = strcspn(line, " \t\n");
+    const char *arg = line + n + strspn(line + n, " \t\n");
+    const struct chat_entry *found = NULL;
+    int near = 0;
+    for (int i = 0; i < N_ENTRY; i++) {
+        if (strncmp(entries[i].name, line, n) != 0) continue;
+        found = &entries[i];
+        near++;
+        if (strlen(entries[i].name) == n) {
+            near = 1;
+            break;
+        }
+    }
+    if (near == 1) return found->run(c, arg);
+    if (n == 5 && (strncmp(line, "/exit", 5) == 0)) return CHAT_QUIT;
+    enum infer_status st =
+        near ? err_set(INFER_E_INPUT, "'%.*s' may be several commands; /help lists them", (int)n, line)
+             : err_set(INFER_E_INPUT, "no command '%.*s'; /help lists them", (int)n, line);
+    return say_error(c, st);
+}
+
+static int complete_path(const char *word, char **out, int cap) {
+    char folder[4096], path[8192];
+    const char *slash = strrchr(word, '/'), *name = slash ? slash + 1 : word;
+    snprintf(folder, sizeof folder, "%.*s", (int)(slash ? slash - word + 1 : 0), word);
+    DIR *d = opendir(*folder ? folder : ".");
+    int n = 0;
+    for (struct dirent *e; d && n < cap && (e = readdir(d));) {
+        if (strncmp(e->d_name, name, strlen(name)) != 0 || (e->d_name[0] == '.' && name[0] != '.')) continue;
+        struct stat info;
+        snprintf(path, sizeof path, "%s%s", folder, e->d_name);
+        bool is_folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+        if (asprintf(&out[n], "%s%s", path, is_folder ? "/" : "") >= 0) n++;
+    }
+    if (d) closedir(d);
+    return n;
+}
+
+int chat_complete(const char *before, char **out, int cap) {
+    int n = 0;
+    const char *space = strchr(before, ' ');
+    if (before[0] != '/') return 0;
+    if (!space) {
+        for (int i = 0; i < N_ENTRY && n < cap; i++)
+            if (strncmp(entries[i].name, before, strlen(before)) == 0 && (out[n] = strdup(entries[i].name)))
+                n++;
+        return n;
+    }
+    const char *word = strrchr(before, ' ') + 1;
+    for (int i = 0; i < N_ENTRY; i++)
+        if (entries[i].path && strncmp(entries[i].name, before, (size_t)(space - before)) == 0)
+            return complete_path(word, out, cap);
+    if (strncmp(before, "/set ", 5) == 0)
+        for (int i = 0; i < N_SETTING && n < cap; i++)
+            if (strncmp(settings[i], word, strlen(word)) == 0 && (out[n] = strdup(settings[i]))) n++;
+    return n;
+}

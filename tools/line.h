@@ -1,0 +1,21 @@
+/* Lines from the user: edited with history on a terminal (libedit), plain from a pipe.
+ *
+ * A line that ends with a backslash goes on in the next one; a line that begins with """ goes on until a line
+ * that ends with """; a pasted text is one input whatever lines it has. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include "status.h"
+
+enum line_result { LINE_TEXT, LINE_END, LINE_INTERRUPT };
+
+struct line; /* one at a time: libedit's callbacks find it through a static pointer */
+
+/* terminal: edit on stdin. complete: fills out[cap] with the candidates for the word that ends the text before the
+ * cursor, returns how many (at most cap); the strings are freed with free(). May be NULL. errors: INFER_E_MEMORY */
+
+enum infer_status line_open(struct line **out, bool terminal, bool colour,
+                            int (*complete)(const char *before, char **out, int cap));
+void line_close(struct line *l);
+/* Reads one input into *text (without the last newline; valid until the next call), *n bytes. */
+enum line_result line_read(struct line *l, const char **text, size_t *n);

@@ -1,0 +1,31 @@
+/* The conversation of `infer chat`, shared by its loop and its commands. */
+#pragma once
+#include <jansson.h>
+#include "generate.h"
+#include "line.h"
+#include "prompt.h"
+
+struct chat {
+    const struct options *o;
+    struct session session;
+    struct chat_template template; /* text NULL: --raw */
+    struct generator generator;
+    struct line *line;
+    json_t *messages; /* [{role, content}] */
+    struct option_texts stop;
+    int limit; /* most tokens of an answer, -1: none */
+    bool terminal_in, terminal_out, colour;
+    bool answered; /* the generator's figures are of an answer */
+    char last;     /* last byte shown */
+    int code;      /* exit code so far */
+};
+
+enum chat_next { CHAT_GO_ON, CHAT_QUIT, CHAT_ANSWER };
+/* Carries out a line that begins with '/'. CHAT_ANSWER: the conversation ends with a user's turn to answer. */
+enum chat_next chat_command(struct chat *c, const char *line);
+/* Candidates for the word at the end of before: commands, options of /set, paths. See line_open. */
+int chat_complete(const char *before, char **out, int cap);
+/* Removes the last message when it is of this role (any role: NULL); false when it is not. */
+bool chat_drop(struct chat *c, const char *role);
+/* Puts a system message in front, or takes it away (NULL). */
+enum infer_status chat_system(struct chat *c, const char *text);
