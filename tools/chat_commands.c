@@ -229,9 +229,9 @@ static enum chat_next do_help(struct chat *c, const char *arg) {
         snprintf(left, sizeof left, "%s %s", entries[i].name, entries[i].arg);
         fprintf(stderr, "  %-22s %s\n", left, entries[i].help);
     }
-    fputs("A line that ends with \\ goes on in the next; \"\"\" begins and ends a text of many lines; // "
-          "begins a\n"
-          "message with a slash. Ctrl-C stops an answer, Up and Ctrl-R find earlier lines, Tab completes.\n",
+    fputs("A line that ends with \\ goes on in the next one; \"\"\" begins and ends a text\n"
+          "of many lines; // begins a message with a slash. Ctrl-C stops an answer, Up\n"
+          "and Ctrl-R find earlier lines, Tab completes.\n",
           stderr);
     return CHAT_GO_ON;
 }
