@@ -6,9 +6,6 @@
 #include <time.h>
 #include "jinja.h"
 
-/* jansson takes memory through our door, in a room of its own: what it holds is freed by it. */
-static void *json_malloc(size_t n) { return mem_alloc(n); }
-
 enum { JSON_DEPTH = 256 };
 
 static enum infer_status to_value(struct jinja *J, const json_t *j, bool mark, int depth, struct jv *out);
@@ -156,12 +153,12 @@ enum infer_status chat_render(struct chat_text *out, const char *template_text, 
                               const char *json, size_t json_len) {
     json_error_t error;
     *out = (struct chat_text){0};
-    json_set_alloc_funcs(json_malloc, mem_free);
+    uint64_t failed = mem_failed();
     json_t *root = json_loadb(json, json_len, JSON_ALLOW_NUL, &error);
     if (!root) {
-        bool memory = json_error_code(&error) == json_error_out_of_memory;
-        return err_set(memory ? INFER_E_MEMORY : INFER_E_INPUT, "template input: line %d: %s", error.line,
-                       error.text);
+        bool memory = mem_failed() > failed; /* jansson calls that a fault of the text */
+        return memory ? err_set(INFER_E_MEMORY, "out of memory: JSON of %zu bytes", json_len)
+                      : err_set(INFER_E_INPUT, "template input: line %d: %s", error.line, error.text);
     }
     struct jinja J = {0};
     enum infer_status st = json_is_object(root)

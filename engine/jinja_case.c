@@ -205,7 +205,12 @@ METHOD(m_istitle) {
 
 const struct jbuiltin *jinja_case_method(const char *name, size_t n) {
     static const struct jbuiltin table[] = {
-{"capitalize", m_capitalize}, {"casefold", m_casefold}, {"isalnum", m_isalnum}, {"isalpha", m_isalpha}, {"isascii", m_isascii}, {"isdecimal", m_isdecimal}, {"isdigit", m_isdigit}, {"islower", m_islower}, {"isnumeric", m_isnumeric}, {"isspace", m_isspace}, {"istitle", m_istitle}, {"isupper", m_isupper}, {"lower", m_lower}, {"swapcase", m_swapcase}, {"title", m_title}, {"upper", m_upper}, 
+        {"capitalize", m_capitalize}, {"casefold", m_casefold}, {"isalnum", m_isalnum},
+        {"isalpha", m_isalpha},       {"isascii", m_isascii},   {"isdecimal", m_isdecimal},
+        {"isdigit", m_isdigit},       {"islower", m_islower},   {"isnumeric", m_isnumeric},
+        {"isspace", m_isspace},       {"istitle", m_istitle},   {"isupper", m_isupper},
+        {"lower", m_lower},           {"swapcase", m_swapcase}, {"title", m_title},
+        {"upper", m_upper},
     };
     return jbuiltin_find(table, sizeof table / sizeof *table, name, n);
 }

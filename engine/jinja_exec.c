@@ -31,10 +31,11 @@ static enum infer_status loop_items(struct jinja *J, struct jscope *s, const str
     TRY(jv_iterate(J, v, out));
     if (!n->c) return INFER_OK;
     struct jv kept, test;
+    struct jscope *inner = NULL;
     TRY(jv_list(J, &kept, JV_LIST, 0));
     for (size_t i = 0; i < (*out)->n; i++) {
-        struct jscope *inner;
-        TRY(jscope_new(J, s, &inner));
+        if (!inner || inner->captured) TRY(jscope_new(J, s, &inner));
+        inner->n = 0;
         TRY(assign(J, inner, n->a, (*out)->v[i]));
         TRY(jinja_eval(J, inner, n->c, &test));
         if (jv_truth(test)) TRY(jv_push(J, kept.l, (*out)->v[i]));
@@ -47,16 +48,16 @@ static enum infer_status run_loop(struct jinja *J, struct jscope *s, const struc
                                   struct jv iterable, int depth, struct jbuf *out) {
     struct jlist *items;
     TRY(loop_items(J, s, n, iterable, &items));
-    struct jloop *loop;
-    TRY(jinja_new(J, &loop, sizeof *loop));
-    *loop = (struct jloop){.items = items, .depth = depth, .node = (struct jnode *)n, .scope = s};
-    struct jv name;
-    TRY(jv_lit(J, &name, "loop"));
+    struct jscope *inner = NULL;
+    static const struct jstr name = {.p = "loop", .n = 4};
+    struct jloop *loop = NULL;
+    if (items->n) TRY(jinja_new(J, &loop, sizeof *loop));
+    if (loop) *loop = (struct jloop){.items = items, .depth = depth, .node = (struct jnode *)n, .scope = s};
     for (size_t i = 0; i < items->n; i++) {
-        struct jscope *inner;
         loop->i = i;
-        TRY(jscope_new(J, s, &inner));
-        TRY(jscope_set(J, inner, name.s, (struct jv){.kind = JV_LOOP, .loop = loop}));
+        if (!inner || inner->captured) TRY(jscope_new(J, s, &inner));
+        inner->n = 0;
+        TRY(jscope_set(J, inner, &name, (struct jv){.kind = JV_LOOP, .loop = loop}));
         J->line = n->line;
         TRY(assign(J, inner, n->a, items->v[i]));
         TRY(jinja_exec(J, inner, n->body, out));
@@ -66,7 +67,6 @@ static enum infer_status run_loop(struct jinja *J, struct jscope *s, const struc
         if (loop->i != i) i = loop->i; /* the body walked on by itself */
     }
     if (items->n || !n->other) return INFER_OK;
-    struct jscope *inner;
     TRY(jscope_new(J, s, &inner));
     return jinja_exec(J, inner, n->other, out);
 }
@@ -230,6 +230,7 @@ static enum infer_status define_macro(struct jinja *J, struct jscope *s, const s
     struct jmacro *m;
     TRY(jinja_new(J, &m, sizeof *m));
     *m = (struct jmacro){n, s};
+    for (; s; s = s->up) s->captured = true;
     *out = (struct jv){.kind = JV_MACRO, .macro = m};
     return INFER_OK;
 }

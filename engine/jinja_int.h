@@ -257,6 +257,7 @@ struct jscope {
     const struct jstr **name; /* name[n], value[n] */
     struct jv *value;
     size_t n, cap;
+    bool captured; /* a macro was defined in it: its names outlive it */
 };
 struct jloop {
     struct jlist *items;

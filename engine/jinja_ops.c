@@ -52,15 +52,9 @@ static enum infer_status add_strings(struct jinja *J, const struct jstr *a, cons
 }
 
 enum infer_status jv_concat(struct jinja *J, const struct jv *v, size_t n, struct jv *out) {
-    bool safe = false;
-    for (size_t i = 0; i < n; i++) safe |= v[i].kind == JV_STRING && v[i].s->safe;
     struct jbuf b = {.J = J};
-    for (size_t i = 0; i < n; i++) {
-        const struct jstr *s;
-        TRY(jv_text(J, v[i], &s));
-        TRY(safe && !s->safe ? js_escape_html(&b, s) : jbuf_str(&b, s));
-    }
-    return jbuf_value(&b, safe, out);
+    for (size_t i = 0; i < n; i++) TRY(jbuf_display(&b, v[i])); /* without autoescape ~ never escapes */
+    return jbuf_value(&b, false, out);
 }
 
 /* ---- arithmetic ---- */

@@ -332,7 +332,7 @@ enum infer_status jparse_filters(struct jparser *P, struct jnode *in, bool first
     while (first_inline || jparse_skip_op(P, '|')) {
         first_inline = false;
         struct jnode *n;
-        const struct jstr *name;
+        const struct jstr *name = NULL;
         TRY(jparse_node(P, JN_FILTER, &n));
         TRY(jparse_name(P, &name));
         TRY(lookup(P, n, name, false));
@@ -348,7 +348,7 @@ static enum infer_status parse_test(struct jparser *P, struct jnode *in, struct 
     P->t++;
     bool negated = jparse_skip_word(P, "not");
     struct jnode *n;
-    const struct jstr *name;
+    const struct jstr *name = NULL;
     TRY(jparse_node(P, JN_TEST, &n));
     TRY(jparse_name(P, &name));
     TRY(lookup(P, n, name, true));

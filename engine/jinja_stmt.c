@@ -246,6 +246,7 @@ static enum infer_status parse_body(struct jparser *P, const char *const *ends, 
             if (P->t->kind != JT_BLOCK_END) return jparse_fail(P, "'%}'");
             P->t++;
         } else {
+            while (ends && ends[1]) ends++;
             if (ends) return jparse_fail(P, *ends);
             break;
         }

@@ -8,6 +8,8 @@
     static enum infer_status name(struct jinja *J, struct jv self, const struct jargs *a, struct jv *out)
 
 static enum infer_status text_arg(struct jinja *J, struct jv v, const struct jstr **out) {
+    static const struct jstr empty = {.p = ""};
+    *out = &empty;
     if (v.kind == JV_UNDEFINED) return jv_fail_undefined(J, v);
     if (v.kind != JV_STRING) return jinja_fail(J, "a str is needed here, not %s", jv_type(v));
     *out = v.s;
@@ -442,7 +444,31 @@ METHOD(m_expandtabs) {
 
 const struct jbuiltin *jinja_str_method(const char *name, size_t n) {
     static const struct jbuiltin table[] = {
-{"center", m_center}, {"count", m_count}, {"endswith", m_endswith}, {"expandtabs", m_expandtabs}, {"find", m_find}, {"format", m_format}, {"index", m_index}, {"join", m_join}, {"ljust", m_ljust}, {"lstrip", m_lstrip}, {"partition", m_partition}, {"removeprefix", m_removeprefix}, {"removesuffix", m_removesuffix}, {"replace", m_replace}, {"rfind", m_rfind}, {"rindex", m_rindex}, {"rjust", m_rjust}, {"rpartition", m_rpartition}, {"rsplit", m_rsplit}, {"rstrip", m_rstrip}, {"split", m_split}, {"splitlines", m_splitlines}, {"startswith", m_startswith}, {"strip", m_strip}, {"zfill", m_zfill}, 
+        {"center", m_center},
+        {"count", m_count},
+        {"endswith", m_endswith},
+        {"expandtabs", m_expandtabs},
+        {"find", m_find},
+        {"format", m_format},
+        {"index", m_index},
+        {"join", m_join},
+        {"ljust", m_ljust},
+        {"lstrip", m_lstrip},
+        {"partition", m_partition},
+        {"removeprefix", m_removeprefix},
+        {"removesuffix", m_removesuffix},
+        {"replace", m_replace},
+        {"rfind", m_rfind},
+        {"rindex", m_rindex},
+        {"rjust", m_rjust},
+        {"rpartition", m_rpartition},
+        {"rsplit", m_rsplit},
+        {"rstrip", m_rstrip},
+        {"split", m_split},
+        {"splitlines", m_splitlines},
+        {"startswith", m_startswith},
+        {"strip", m_strip},
+        {"zfill", m_zfill},
     };
     const struct jbuiltin *fn = jbuiltin_find(table, sizeof table / sizeof *table, name, n);
     return fn ? fn : jinja_case_method(name, n);

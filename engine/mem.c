@@ -9,16 +9,19 @@ enum { MEM_HEADER = 64, ARENA_CHUNK = 64 << 10 };
 
 static atomic_uint_fast64_t n_alloc;
 static atomic_uint_fast64_t fail_at; /* value of n_alloc whose allocation fails; 0: none */
+static atomic_uint_fast64_t n_failed;
 static _Thread_local bool forbidden;
 
 static void *alloc_block(size_t n, bool zero) {
     if (forbidden) infer_bug("%zu bytes allocated where nothing may be", n);
     uint64_t k = atomic_fetch_add(&n_alloc, 1) + 1;
-    if (k == atomic_load(&fail_at)) return NULL;
     size_t total;
-    if (!size_add(n, MEM_HEADER, &total) || !size_align(total, 64, &total)) return NULL;
-    char *block = aligned_alloc(64, total);
-    if (!block) return NULL;
+    bool fits = size_add(n, MEM_HEADER, &total) && size_align(total, 64, &total);
+    char *block = fits && k != atomic_load(&fail_at) ? aligned_alloc(64, total) : NULL;
+    if (!block) {
+        atomic_fetch_add(&n_failed, 1);
+        return NULL;
+    }
     *(size_t *)block = n;
     if (zero) memset(block + MEM_HEADER, 0, n);
     return block + MEM_HEADER;
@@ -53,6 +56,7 @@ char *mem_strdup(const char *s) {
     return copy;
 }
 
+uint64_t mem_failed(void) { return atomic_load(&n_failed); }
 uint64_t mem_count(void) { return atomic_load(&n_alloc); }
 void mem_fail_at(uint64_t k) { atomic_store(&fail_at, k ? atomic_load(&n_alloc) + k : 0); }
 void mem_forbid(bool on) { forbidden = on; }

@@ -47,6 +47,8 @@ char *mem_strdup(const char *s);
 /* Test hooks. mem_count: allocations so far. mem_fail_at(k): the k-th allocation from now fails (0: none).
  * mem_forbid(true): an allocation by this thread is a bug until mem_forbid(false). */
 uint64_t mem_count(void);
+/* Allocations that failed so far: tells a library's "cannot parse" from its "no memory". */
+uint64_t mem_failed(void);
 void mem_fail_at(uint64_t k);
 void mem_forbid(bool on);
 
