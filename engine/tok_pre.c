@@ -44,8 +44,13 @@
  * character */
 #define SPACE_AT_END "(?<!\\s)\\s++\\z"
 
+/* Not in front of a word character as Oniguruma's \b sees them: letters, marks, digits, connectors */
+#define WORD_ENDS                                                                                            \
+    "(?![\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}\\x{24B6}-\\x{24E9}\\x{1F130}" \
+    "-\\x{1F149}"                                                                                            \
+    "\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{1F189}])"
 /* Kimi K2: o200k without the ideographs, which are runs of their own */
-#define NOT_HAN(set) "(?:(?!\\p{Han})" set ")"
+#define NOT_HAN(set) "(?:(?!\\p{sc:Han})" set ")"
 #define KIMI_WORD(upper, lower)                                                                              \
     "[^\\r\\n\\p{L}\\p{N}]?" NOT_HAN(O200K_UPPER) upper NOT_HAN(O200K_LOWER)                                 \
     lower CONTRACTION
@@ -89,9 +94,9 @@ static const struct tok_pre_row rows[] = {
      .pattern = {"'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*"
                  "|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"}},
     {.names = "exaone-moe ",
-     .pattern =
-         {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+|\\p{N}"
-          "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"}},
+     .pattern = {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*+(?: "
+                 "\\p{L}\\p{M}*+)*+)++|\\p{N}"
+                 "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"}},
     {.names = "jais-2 ",
      .pattern =
          {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}"
@@ -104,7 +109,7 @@ static const struct tok_pre_row rows[] = {
      .ignore_merges = true},
     {.names = "tekken ", .pattern = {O200K("", "\\p{N}")}, .ignore_merges = true, .add_bos = true},
     {.names = "tiny_aya cohere2moe ",
-     .pattern = {"\\d++\\b", O200K(CONTRACTION, "\\p{N}{1,3}")},
+     .pattern = {"\\d++" WORD_ENDS, O200K(CONTRACTION, "\\p{N}{1,3}")},
      .group3 = true},
     {.names = "youtu ",
      .pattern =
@@ -114,7 +119,7 @@ static const struct tok_pre_row rows[] = {
           O200K(CONTRACTION, "\\p{N}")},
      .ignore_merges = true},
     {.names = "kimi-k2 ",
-     .pattern = {"\\p{Han}+|" KIMI_WORD("*", "+") "|" KIMI_WORD(
+     .pattern = {"\\p{sc:Han}+|" KIMI_WORD("*", "+") "|" KIMI_WORD(
          "+", "*") "|\\p{N}{1,3}"
                    "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}},
     {.names = "deepseek-llm ",
@@ -265,6 +270,10 @@ static enum infer_status split_from(struct tok_work *w, int level, const char *s
     const PCRE2_SIZE *span = pcre2_get_ovector_pointer(w->match);
     for (size_t at = 0, from = 0; at < n;) {
         int rc = pcre2_match(pre->code[level], (PCRE2_SPTR)s, n, from, PCRE2_NO_UTF_CHECK, w->match, NULL);
+        if (rc ==
+            PCRE2_ERROR_JIT_STACKLIMIT) /* nested repeats over a long run: the interpreter uses the heap */
+            rc = pcre2_match(pre->code[level], (PCRE2_SPTR)s, n, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
+                             w->match, NULL);
         if (rc == PCRE2_ERROR_NOMATCH) return split_from(w, level + 1, s + at, n - at, encode);
         if (rc < 0) {
             char why[128];

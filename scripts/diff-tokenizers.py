@@ -1,0 +1,342 @@
+#!/usr/bin/env python3
+"""Compares `infer tokenize` with the PyPI packages tokenizers and sentencepiece over thousands of odd strings.
+
+usage: diff-tokenizers.py --infer BUILD/infer [--n 4000] [--seed 1] [--only NAME] [--model FILE.model ...]
+
+For each family of byte-level BPE a vocabulary is trained without any cuts, so that a token crosses every place
+where a pre-tokenizer might cut and a wrong cut shows; the cuts are those of the family's tokenizer.json. For
+SentencePiece, models are trained here (BPE and Unigram), and further .model files can be named. Exit code 0: all
+ids are equal; 1: some differ (the first are printed).
+Needs: tokenizers, sentencepiece.
+"""
+import argparse
+import json
+import os
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+import unicodedata
+
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+# ---- the families' cuts, as their tokenizer.json files have them --------------------------------------------------
+CONTRACTION = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
+LOWER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+
+
+def cl100k(digits):
+    return (CONTRACTION + r"|[^\r\n\p{L}\p{N}]?\p{L}+|" + digits +
+            r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+
+
+def o200k(suffix, digits):
+    return (r"[^\r\n\p{L}\p{N}]?" + UPPER + "*" + LOWER + "+" + suffix + r"|[^\r\n\p{L}\p{N}]?" + UPPER + "+" +
+            LOWER + "*" + suffix + "|" + digits + r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+
+
+def split(pattern):
+    return pre_tokenizers.Split(Regex(pattern), "isolated")
+
+
+def digits(individual):
+    return pre_tokenizers.Digits(individual_digits=individual)
+
+
+def gpt2():
+    return pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+
+
+def raw_bytes():
+    return pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+
+
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+DEEPSEEK3 = (r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"""
+             r"""| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+""")
+QWEN35 = (CONTRACTION + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+"
+          r"|\s+(?!\S)|\s+")
+BLOOM = " ?[^(\\s|[.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c])]+"
+IDEOGRAPHS = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
+
+# name of tokenizer.ggml.pre -> (cuts, normal form C, whole tokens beat merges)
+FAMILIES = {
+    "gpt-2": ([gpt2()], False, False),
+    "gpt-neox": ([gpt2()], True, False),
+    "smollm": ([digits(True), gpt2()], False, False),
+    "starcoder": ([digits(True), gpt2()], False, False),
+    "command-r": ([digits(True), gpt2()], True, False),
+    "llama-bpe": ([split(cl100k(r"\p{N}{1,3}")), raw_bytes()], False, True),
+    "qwen2": ([split(cl100k(r"\p{N}")), raw_bytes()], True, False),
+    "qwen35": ([split(QWEN35), raw_bytes()], True, False),
+    "gpt-4o": ([split(o200k(CONTRACTION + "?", r"\p{N}{1,3}")), raw_bytes()], False, False),
+    "tekken": ([split(o200k("", r"\p{N}")), raw_bytes()], False, True),
+    "deepseek-coder": ([split("[\r\n]"), split(r"\s?\p{L}+"), split(r"\s?\p{P}+"), split(IDEOGRAPHS), digits(True),
+                        raw_bytes()], False, False),
+    "deepseek-v3": ([split(r"\p{N}{1,3}"), split("[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"), split(DEEPSEEK3),
+                     raw_bytes()], False, False),
+    # its tokenizer.json maps to the byte alphabet before the digits are cut, so bytes like 0xBD are taken for digits; a
+    # vocabulary trained that way has no token across such a cut, this one has: here the digits are cut first
+    "falcon": ([pre_tokenizers.Punctuation("contiguous"), split(GPT2), digits(False), split("[0-9][0-9][0-9]"),
+                raw_bytes()], False, False),
+    "bloom": ([split(BLOOM), raw_bytes()], False, False),
+    "bailingmoe": ([split(r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*"
+                          r"|\s*[\r\n]|\s+(?!\S)|\s+"), raw_bytes()], False, False),
+    "seed-coder": ([split(CONTRACTION + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}" "\r\n" r"]+|\s*[" "\r\n"
+                          r"]+|\s+(?!\S)|\s+"), raw_bytes()], False, False),
+    "exaone-moe": ([split(CONTRACTION + r"|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}"
+                          r"| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+"), raw_bytes()], False, False),
+    "tiny_aya": ([split(r"\d{1,3}(?=(?:\d{3})*\b)"), split(o200k(CONTRACTION + "?", r"\p{N}{1,3}")), raw_bytes()],
+                 False, False),
+    "kimi-k2": ([split(r"[\p{Han}]+|" + "|".join(
+        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]" + a +
+        r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]" + b + CONTRACTION + "?" for a, b in (("*", "+"), ("+", "*"))) +
+        r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"), raw_bytes()], False, False),
+}
+
+# ---- odd strings --------------------------------------------------------------------------------------------------
+SPACES = list(" \t\n\r\v\f\u0085\u00a0\u1680\u180e\u2000\u2003\u2009\u200b\u2028\u2029\u202f\u205f\u3000\ufeff")
+WORDS = ["hello", "World", "HELLO", "don't", "I'M", "you'Ll", "we've", "it\u2019s", "'\u017f", "'S", "camelCase",
+         "snake_case", "XMLHttpRequest", "na\u00efve", "Stra\u00dfe", "\u0130stanbul", "\u01c5ungla", "fi\u00e9vre",
+         "e\u0301te\u0301", "Vi\u00ea\u0323t", "\u0928\u092e\u0938\u094d\u0924\u0947", "\u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35",
+         "\u0645\u0631\u062d\u0628\u0627", "\u05e9\u05dc\u05d5\u05dd", "\u041f\u0440\u0438\u0432\u0435\u0442", "\u4f60\u597d\u4e16\u754c",
+         "\u3053\u3093\u306b\u3061\u306f", "\u30c6\u30b9\u30c8", "\uc548\ub155\ud558\uc138\uc694", "\u1100\u1161\u11a8",
+         "\U0001f468\u200d\U0001f469\u200d\U0001f467", "\U0001f44d\U0001f3fd", "\U0001f1e9\U0001f1ea", "\u2764\ufe0f", "\u216b",
+         "\u00bd", "\u0663\u0664\u0665", "\u0967\u0968", "\u00b2\u00b3", "\U0001d7d9\U0001d7da", "\ufb01", "\uff21\uff22\uff43", "\u212b",
+         "0", "12", "345", "6789", "1234567", "3.14", "1,000,000", "0x1F", "1e-9", "<|im_start|>", "</s>", "<s>", "[INST]",
+         "<0x41>", "if (x == 0) {", "    return;", "\t}", "//", "/*", "*/", "#include <stdio.h>", "def f(x):", "a+b=c", "::",
+         "->", "...", "!!", "?!", "\u2026", "\u3002", "\u300c", "\u300d", "\uff01", "$100", "\u20ac5", "~", "`", "^", "|", "\u2581",
+         "\u2581\u2581a", "\u00c4\u0130\u1e9e"]
+
+
+def odd_string(rng):
+    out = []
+    for _ in range(rng.choice([1, 2, 3, 5, 8, 13])):
+        kind = rng.random()
+        if kind < 0.45:
+            out.append(rng.choice(WORDS))
+        elif kind < 0.7:
+            out.append(rng.choice([" ", " ", " ", "\n", rng.choice(SPACES)]) * rng.choice([1, 1, 1, 2, 3, 5]))
+        elif kind < 0.8:
+            out.append(chr(rng.randrange(33, 127)) * rng.choice([1, 1, 2, 7]))
+        elif kind < 0.9:
+            out.append("".join(chr(rng.randrange(0x21, 0x3000)) for _ in range(rng.randrange(1, 6))))
+        elif kind < 0.97:
+            c = rng.randrange(0x20, 0x110000)
+            out.append(chr(c) * rng.choice([1, 2]) if not 0xd800 <= c < 0xe000 else "x")
+        elif kind < 0.99:
+            out.append(rng.choice(WORDS + SPACES) * rng.randrange(10, 60))
+        else:
+            out.append(rng.choice("a 1!\n'\u4f60") * rng.randrange(100, 2000))
+    s = "".join(out)
+    # no unassigned characters: the two sides may know different versions of Unicode
+    return "".join(c for c in s if unicodedata.category(c) not in ("Cn", "Co"))
+
+
+# ---- GGUF files with a vocabulary only ----------------------------------------------------------------------------
+def gguf_string(s):
+    b = s if isinstance(s, bytes) else s.encode()
+    return struct.pack("<Q", len(b)) + b
+
+
+def gguf_write(path, keys):
+    """keys: name -> (type, value); types: str u32 bool [str] [f32] [i32]"""
+    out = [b"GGUF", struct.pack("<IQQ", 3, 0, len(keys))]
+    for name, (kind, value) in keys.items():
+        out.append(gguf_string(name))
+        if kind == "str":
+            out.append(struct.pack("<I", 8) + gguf_string(value))
+        elif kind == "u32":
+            out.append(struct.pack("<II", 4, value))
+        elif kind == "bool":
+            out.append(struct.pack("<IB", 7, value))
+        elif kind == "[str]":
+            out.append(struct.pack("<IIQ", 9, 8, len(value)) + b"".join(map(gguf_string, value)))
+        elif kind == "[f32]":
+            out.append(struct.pack("<IIQ%df" % len(value), 9, 6, len(value), *value))
+        elif kind == "[i32]":
+            out.append(struct.pack("<IIQ%di" % len(value), 9, 5, len(value), *value))
+        elif kind == "[u8]":
+            out.append(struct.pack("<IIQ", 9, 0, len(value)) + value)
+    with open(path, "wb") as f:
+        f.write(b"".join(out))
+
+
+# ---- comparing ----------------------------------------------------------------------------------------------------
+def infer_ids(infer, model, texts, flags=()):
+    """infer: a program and its first arguments"""
+    lines = "".join(json.dumps(t) + "\n" for t in texts)
+    p = subprocess.run(infer + ["-m", model, "--jsonl", *flags], input=lines.encode(), stdout=subprocess.PIPE, check=True)
+    return [json.loads(line) for line in p.stdout.splitlines()]
+
+
+def compare(name, texts, ours, theirs, pieces=None):
+    wrong = [i for i in range(len(texts)) if ours[i] != theirs[i]]
+    print(f"{name}: {len(texts) - len(wrong)} of {len(texts)} equal")
+    for i in sorted(wrong, key=lambda i: len(texts[i]))[:3]:
+        print("  text  ", ascii(texts[i]))
+        if isinstance(ours[i], dict):
+            print("  ours  ", ours[i])
+            continue
+        print("  ours  ", ours[i][:40], *(pieces(ours[i]) if pieces else ""))
+        print("  theirs", theirs[i][:40], *(pieces(theirs[i]) if pieces else ""))
+    return not wrong
+
+
+# ---- byte-level BPE -----------------------------------------------------------------------------------------------
+def train_bpe(texts):
+    """A vocabulary whose merges know no cuts."""
+    t = Tokenizer(models.BPE())
+    t.pre_tokenizer = raw_bytes()
+    t.train_from_iterator((x[:300] for x in texts), trainers.BpeTrainer(
+        vocab_size=6000, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
+    m = json.loads(t.to_str())["model"]
+    return m["vocab"], [tuple(x) if isinstance(x, list) else tuple(x.split(" ")) for x in m["merges"]]
+
+
+def run_bpe(name, infer, folder, vocab, merges, texts):
+    cuts, nfc, ignore_merges = FAMILIES[name]
+    if name == "falcon":  # what tokenizers takes for punctuation is that of an old version of Unicode
+        texts = [t for t in texts if all(unicodedata.ucd_3_2_0.category(c) != "Cn" for c in t)]
+    t = Tokenizer(models.BPE(vocab=vocab, merges=merges, ignore_merges=ignore_merges))
+    t.pre_tokenizer = pre_tokenizers.Sequence(cuts)
+    if nfc:
+        t.normalizer = normalizers.NFC()
+    path = os.path.join(folder, name + ".gguf")
+    tokens = [k for k, _ in sorted(vocab.items(), key=lambda kv: kv[1])]
+    gguf_write(path, {
+        "general.architecture": ("str", "llama"), "tokenizer.ggml.model": ("str", "gpt2"),
+        "tokenizer.ggml.pre": ("str", name), "tokenizer.ggml.tokens": ("[str]", tokens),
+        "tokenizer.ggml.token_type": ("[i32]", [1] * len(tokens)),
+        "tokenizer.ggml.merges": ("[str]", [a + " " + b for a, b in merges])})
+    return compare(name, texts, infer_ids(infer, path, texts),
+                   [e.ids for e in t.encode_batch(texts, add_special_tokens=False)],
+                   lambda ids: [[tokens[i] for i in ids[:12]]])
+
+
+# ---- SentencePiece ------------------------------------------------------------------------------------------------
+def spm_keys(sp):
+    """The GGUF metadata of a SentencePiece model."""
+    n = sp.get_piece_size()
+    kind = [6 if sp.is_byte(i) else 3 if sp.is_control(i) else 2 if sp.is_unknown(i) else 5 if sp.is_unused(i) else 1
+            for i in range(n)]
+    proto = model_proto(sp.serialized_model_proto())
+    for i, k in enumerate(proto["types"]):
+        if k == 4:
+            kind[i] = 4
+    keys = {"general.architecture": ("str", "llama"),
+            "tokenizer.ggml.model": ("str", "t5" if proto["model_type"] == 1 else "llama"),
+            "tokenizer.ggml.tokens": ("[str]", [sp.id_to_piece(i) for i in range(n)]),
+            "tokenizer.ggml.scores": ("[f32]", [sp.get_score(i) for i in range(n)]),
+            "tokenizer.ggml.token_type": ("[i32]", kind),
+            "tokenizer.ggml.unknown_token_id": ("u32", sp.unk_id()),
+            "tokenizer.ggml.add_space_prefix": ("bool", proto["add_dummy_prefix"]),
+            "tokenizer.ggml.remove_extra_whitespaces": ("bool", proto["remove_extra_whitespaces"])}
+    if proto["charsmap"]:
+        keys["tokenizer.ggml.precompiled_charsmap"] = ("[u8]", proto["charsmap"])
+    for key, i in (("bos", sp.bos_id()), ("eos", sp.eos_id())):
+        if i >= 0:
+            keys[f"tokenizer.ggml.{key}_token_id"] = ("u32", i)
+    return keys
+
+
+def fields(b):
+    """(number, value) of a protobuf message"""
+    at = 0
+
+    def varint():
+        nonlocal at
+        v = shift = 0
+        while True:
+            c = b[at]
+            at += 1
+            v |= (c & 127) << shift
+            shift += 7
+            if c < 128:
+                return v
+    while at < len(b):
+        tag = varint()
+        if tag & 7 == 0:
+            yield tag >> 3, varint()
+        elif tag & 7 == 2:
+            n = varint()
+            yield tag >> 3, b[at:at + n]
+            at += n
+        else:
+            n = 4 if tag & 7 == 5 else 8
+            yield tag >> 3, b[at:at + n]
+            at += n
+
+
+def model_proto(b):
+    """What the Python API does not tell: sentencepiece_model.proto, fields 1 (pieces), 2 (trainer), 3 (normalizer)."""
+    out = {"types": [], "model_type": 1, "charsmap": b"", "add_dummy_prefix": True, "remove_extra_whitespaces": True}
+    for number, v in fields(b):
+        if number == 1:
+            out["types"].append(dict(fields(v)).get(3, 1))
+        elif number == 2:
+            out["model_type"] = dict(fields(v)).get(3, 1)
+        elif number == 3:
+            d = dict(fields(v))
+            out["charsmap"] = bytes(d.get(2, b""))
+            out["add_dummy_prefix"] = bool(d.get(3, 1))
+            out["remove_extra_whitespaces"] = bool(d.get(4, 1))
+    return out
+
+
+def run_spm(name, infer, folder, sp, texts):
+    path = os.path.join(folder, os.path.basename(name) + ".gguf")
+    gguf_write(path, spm_keys(sp))
+    return compare(name, texts, infer_ids(infer, path, texts), [sp.encode(t) for t in texts],
+                   lambda ids: [[sp.id_to_piece(i) for i in ids[:12]]])
+
+
+def train_spm(folder, name, texts, **options):
+    import sentencepiece
+    path = os.path.join(folder, "train.txt")
+    with open(path, "w", encoding="utf-8") as f:
+        for t in texts:
+            t = " ".join(t.split())[:300]
+            if t:
+                f.write(t + "\n")
+    prefix = os.path.join(folder, name)
+    sentencepiece.SentencePieceTrainer.train(input=path, model_prefix=prefix, vocab_size=8000, character_coverage=0.98,
+                                             minloglevel=2, hard_vocab_limit=False, **options)
+    return sentencepiece.SentencePieceProcessor(model_file=prefix + ".model")
+
+
+def main():
+    a = argparse.ArgumentParser()
+    a.add_argument("--infer", required=True, help="the program, as a shell would split it")
+    a.add_argument("--n", type=int, default=4000)
+    a.add_argument("--seed", type=int, default=1)
+    a.add_argument("--only")
+    a.add_argument("--model", nargs="*", default=[], help="SentencePiece .model files")
+    a = a.parse_args()
+    infer = a.infer.split() + ["tokenize"]
+    rng = random.Random(a.seed)
+    texts = [odd_string(rng) for _ in range(a.n)]
+    good = True
+    with tempfile.TemporaryDirectory() as folder:
+        vocab, merges = train_bpe(texts)
+        for name in FAMILIES:
+            if not a.only or a.only == name:
+                good &= run_bpe(name, infer, folder, vocab, merges, texts)
+        import sentencepiece
+        for name, options in {
+            "spm-bpe": dict(model_type="bpe", byte_fallback=True, normalization_rule_name="identity",
+                            remove_extra_whitespaces=False, split_digits=True),
+            "spm-bpe-across": dict(model_type="bpe", byte_fallback=True, normalization_rule_name="identity",
+                                   remove_extra_whitespaces=False, split_by_whitespace=False),
+        }.items():
+            if not a.only or a.only == name:
+                good &= run_spm(name, infer, folder, train_spm(folder, name, texts, **options), texts)
+        for path in a.model:
+            good &= run_spm(path, infer, folder, sentencepiece.SentencePieceProcessor(model_file=path), texts)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
