@@ -101,6 +101,7 @@ void infer_model_info(const struct infer_model *im, struct infer_model_info *out
     out->type_name = main_type(m->file);
     out->file_bytes = m->file->file_bytes;
     out->has_tokenizer = m->tok != NULL;
+    out->n_vocab = m->tok ? tok_size(m->tok) : 0;
     if (!m->layer) return;
     out->n_layer = m->n_layer;
     out->n_embd = m->n_embd;

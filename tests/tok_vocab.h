@@ -59,15 +59,19 @@ static inline void vf_key_array(struct vocab_file *v, const char *key, uint32_t 
     vf_u32(v, elem);
     vf_u64(v, n);
 }
-/* Writes the file to a temporary path and opens it; frees v. */
-static inline enum infer_status vf_open(struct vocab_file *v, struct tensorfile **out) {
-    char path[] = "/tmp/infer-vocab-XXXXXX";
+/* Writes the file to path, a mkstemp template; frees v. */
+static inline void vf_write(struct vocab_file *v, char *path) {
     int fd = mkstemp(path);
     if (fd < 0) abort();
     memcpy(v->data + 16, &v->n_key, 8);
     if (write(fd, v->data, v->n) != (ssize_t)v->n) abort();
     close(fd);
     free(v->data);
+}
+/* Opens it from a temporary file. */
+static inline enum infer_status vf_open(struct vocab_file *v, struct tensorfile **out) {
+    char path[] = "/tmp/infer-vocab-XXXXXX";
+    vf_write(v, path);
     struct tensorfile_options o = {.vocab_only = true};
     enum infer_status s = tensorfile_open(out, path, &o);
     unlink(path);

@@ -8,3 +8,4 @@ function(infer_fuzz name)
 endfunction()
 
 infer_fuzz(gguf)
+infer_fuzz(tok)
