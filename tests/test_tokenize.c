@@ -26,7 +26,7 @@ static int remove_both(void **state) {
 static void check(const char *vocab, const char *flags, const char *input, const char *want, int code) {
     const char *bin = getenv("INFER_BIN");
     char command[4096], got[4096];
-    snprintf(command, sizeof command, "printf '%s' | '%s/infer' tokenize -m %s %s 2>/dev/null", input,
+    snprintf(command, sizeof command, "printf -- '%s' | '%s/infer' tokenize -m %s %s 2>/dev/null", input,
              bin ? bin : ".", vocab, flags);
     FILE *p = popen(command, "r");
     assert_non_null(p);
