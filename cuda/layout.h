@@ -1,0 +1,87 @@
+/* How weights lie on the device: units of 16 rows x 256 columns in tensor-core fragment order.
+ *
+ * Units of one row tile (16 rows) follow each other along K, then the next row tile. Inside a unit, lane =
+ * 4 * gid + tig as in the A operand of mma.sync m16n8k32 (rows gid and gid + 8), column k = 32 g + 16 e +
+ * 4 tig + j:
+ *
+ *   codes of 4 bits  4 parts of 512 bytes; part g / 2, byte lane * 16 + (2 e + row / 8) * 4 + j; groups g even in
+ *                    the low nibble, odd in the high one: a lane's 16 bytes are the operand a0 .. a3
+ *   codes of 8 bits  8 parts of 512 bytes, part g, the same
+ *   halves           16 parts of 512 bytes, part 2 g + row / 8, lane * 16: 8 halves of columns 32 g + 8 tig ..
+ *
+ * Scales follow the codes, ordered so that lane tig finds groups tig and tig + 4 in one word:
+ *   Q4   2304  int4 codes in two's complement; row * 16: 8 halves d[0] d[4] d[1] d[5] ..
+ *   Q4M  2560  unsigned; row * 32 + tig * 8: d[tig] d[tig+4] m[tig] m[tig+4]; value d q + m
+ *   Q4K  2304  unsigned; row * 16: d, dmin, then bytes s1[4] s2[4] h[4]: s1[t] = m[t] | (sc[t] & 3) << 6, s2 the
+ *              same of group t + 4, h[t] = sc[t] >> 2 | (sc[t+4] >> 2) << 4; value d sc q - dmin m
+ *   Q5K  2816  as Q4K with 512 bytes of fifth bits after the codes: lane * 16 + (2 e + row / 8) * 4 + j, bit g
+ *   Q6K  3360  codes q - 32 in two's complement of 6 bits: bits 2..5 as int4 codes, then 2 parts of 512 bytes (part
+ *              g / 4, bits 2 (g & 3) ..) of bits 0..1; row * 16 + tig * 4: scale + 128 of groups (tig, e = 0, 1),
+ *              (tig + 4, e = 0, 1); then d[row]; value d sc (q - 32)
+ *   Q8   4352  int8 codes; scales as Q4        Q8M  4608  int8 codes; scales as Q4M
+ *   Q2K  1344  2 parts of 512 bytes of codes (as the low bits of Q6K); row * 16 + 2 g + e: sc | m << 4; then d, dmin of
+ *              each row; value d sc q - dmin m
+ *   F16, BF16  8192        F32 16384: [16][256]
+ *
+ * Read by C and C++. source: PTX ISA, fragments of mma.m16n8k32 and m16n8k16; the order is ours. */
+#pragma once
+#include "quant.h"
+
+enum layout {
+    LAYOUT_F32,
+    LAYOUT_F16,
+    LAYOUT_BF16,
+    LAYOUT_Q8,
+    LAYOUT_Q8M,
+    LAYOUT_Q4,
+    LAYOUT_Q4M,
+    LAYOUT_Q4K,
+    LAYOUT_Q5K,
+    LAYOUT_Q6K,
+    LAYOUT_Q2K,
+    LAYOUT_COUNT
+};
+enum { UNIT_ROWS = 16, UNIT_COLS = 256, UNIT_PAIR = 32 /* rows to which a member is padded */ };
+
+#if defined(__CUDACC__)
+#define LAYOUT_FN static __host__ __device__ inline constexpr
+#else
+#define LAYOUT_FN static inline
+#endif
+
+/* Bytes of a unit. */
+LAYOUT_FN int layout_unit_bytes(enum layout l) {
+    return l == LAYOUT_F32 ? 16384
+           : l == LAYOUT_F16 || l == LAYOUT_BF16 ? 8192
+           : l == LAYOUT_Q8                      ? 4352
+           : l == LAYOUT_Q8M                     ? 4608
+           : l == LAYOUT_Q4 || l == LAYOUT_Q4K   ? 2304
+           : l == LAYOUT_Q4M                     ? 2560
+           : l == LAYOUT_Q5K                     ? 2816
+           : l == LAYOUT_Q6K                     ? 3360
+                                                 : 1344;
+}
+
+/* Layout that a file's type is re-tiled to. Types without a layout of their own take one that holds their values
+ * exactly: Q5_0 and IQ4_NL as int8 codes, Q5_1 as int8 codes with minimum, Q3_K as Q6K. */
+LAYOUT_FN enum layout layout_of(enum quant_type t) {
+    return t == QUANT_F32                                                ? LAYOUT_F32
+           : t == QUANT_F16                                              ? LAYOUT_F16
+           : t == QUANT_BF16                                             ? LAYOUT_BF16
+           : t == QUANT_Q8_0 || t == QUANT_Q5_0 || t == QUANT_IQ4_NL     ? LAYOUT_Q8
+           : t == QUANT_Q5_1                                             ? LAYOUT_Q8M
+           : t == QUANT_Q4_0                                             ? LAYOUT_Q4
+           : t == QUANT_Q4_1                                             ? LAYOUT_Q4M
+           : t == QUANT_Q4_K                                             ? LAYOUT_Q4K
+           : t == QUANT_Q5_K                                             ? LAYOUT_Q5K
+           : t == QUANT_Q6_K || t == QUANT_Q3_K                          ? LAYOUT_Q6K
+                                                                         : LAYOUT_Q2K;
+}
+
+/* Prepared activations of int8 kernels: a record per row and 256 columns.
+ *   0    256 codes: subgroup s = k / 16 of 16 columns, byte ((s & 7) * 4 + tig) * 8 + (s >> 3) * 4 + j
+ *   256  scale of groups, order tig * 2 + g / 4 (g = k / 32, tig = g & 3), then 8 sums (codes of 32) the same
+ *        order, when the group is 32 columns;
+ *        scale of subgroups, order tig * 4 + (g / 4) * 2 + e, when the group is 16
+ *   320  sum of scale * code of each 32 columns as two bfloat16, high part tig * 4 + g / 4 * 2, then low at 336 */
+enum { REC_BYTES = 352, REC_SCALE = 256, REC_SUM_HI = 320, REC_SUM_LO = 336 };

@@ -1,0 +1,352 @@
+// The plain kernels: one operation of backend.h each, float32 rows, any shape and format. They carry what no fused
+// kernel takes and are what --no-fuse runs. A row's sums have one order, whatever the number of rows.
+#include "kv.cuh"
+#include "weights.cuh"
+
+DEV int row_count(const dev_tables &t, bool out_rows) { return out_rows ? t.step->n_out : t.step->n_row; }
+DEV int row_id(const dev_tables &t, int r)
+{
+    int id = t.id[r];
+    return id < 0 ? t.slot_last[t.slot[r]] : id;
+}
+DEV float matrix_value(const dev_matrix &w, int n, int k)
+{
+    int phys = w.base + n / w.inter * w.stride + n % w.inter;
+    const uint8_t *u = w.region + ((size_t)(phys >> 4) * w.u + (k >> 8)) * layout_unit_bytes(w.layout);
+    return unit_value(w.layout, u, phys & 15, k & 255);
+}
+template <int W> DEV float block_sum(float v, float *tmp) // W warps
+{
+    v = warp_sum(v);
+    if ((threadIdx.x & 31) == 0) tmp[threadIdx.x >> 5] = v;
+    __syncthreads();
+    v = 0;
+    for (int i = 0; i < W; i++) v += tmp[i];
+    __syncthreads();
+    return v;
+}
+
+// ---- embed
+__global__ void embed_kernel(dev_tables t, dev_matrix w, rows out, float scale)
+{
+    int r = blockIdx.y, i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (r >= t.step->n_row || i >= w.k) return;
+    out.p[r * out.stride + i] = scale * matrix_value(w, row_id(t, r), i);
+}
+cudaError_t op_embed_run(dev_tables t, dev_matrix w, rows out, float scale, int n, cudaStream_t s)
+{
+    embed_kernel<<<dim3((w.k + 255) / 256, n), 256, 0, s>>>(t, w, out, scale);
+    return cudaGetLastError();
+}
+
+// ---- norm: a block a group of dim elements
+__global__ void norm_kernel(dev_tables t, rows x, rows out, int layer, int dim, float eps, const float *w,
+                            const float *b, bool out_rows)
+{
+    __shared__ float tmp[8];
+    int r = blockIdx.y, g = blockIdx.x;
+    if (r >= row_count(t, out_rows)) return;
+    const float *xp = x.p + r * x.stride + (size_t)g * dim;
+    float *op = out.p + r * out.stride + (size_t)g * dim, mean = 0, ss = 0;
+    if (layer) {
+        for (int i = threadIdx.x; i < dim; i += 256) mean += xp[i];
+        mean = block_sum<8>(mean, tmp) / dim;
+    }
+    for (int i = threadIdx.x; i < dim; i += 256) ss += (xp[i] - mean) * (xp[i] - mean);
+    float rs = 1.f / sqrtf(block_sum<8>(ss, tmp) / dim + eps);
+    for (int i = threadIdx.x; i < dim; i += 256)
+        op[i] = (xp[i] - mean) * rs * (w ? w[i] : 1.f) + (b ? b[i] : 0.f);
+}
+cudaError_t op_norm_run(dev_tables t, rows x, rows out, int layer_norm, int dim, float eps, const float *w,
+                        const float *b, int n, bool out_rows, cudaStream_t s)
+{
+    norm_kernel<<<dim3(x.width / dim, n), 256, 0, s>>>(t, x, out, layer_norm, dim, eps, w, b, out_rows);
+    return cudaGetLastError();
+}
+
+// ---- matmul: 64 x 64 outputs a block, 4 x 4 a thread, float32
+enum { TILE = 64, TILE_K = 32 };
+template <int L>
+__global__ void __launch_bounds__(256) matmul_kernel(dev_tables t, dev_matrix w, rows x, rows out, bool out_rows)
+{
+    __shared__ float ws[TILE_K][TILE + 4], xs[TILE_K][TILE + 4];
+    const int n_row = row_count(t, out_rows), n0 = blockIdx.x * TILE, t0 = blockIdx.y * TILE;
+    if (t0 >= n_row) return;
+    const int tn = threadIdx.x & 15, tt = threadIdx.x >> 4;
+    float acc[4][4] = {};
+    w.layout = (enum layout)L;
+    for (int k0 = 0; k0 < w.k; k0 += TILE_K) {
+        for (int i = threadIdx.x; i < TILE * TILE_K; i += 256) {
+            int n = i / TILE_K, k = i % TILE_K;
+            ws[k][n] = n0 + n < w.n && k0 + k < w.k ? matrix_value(w, n0 + n, k0 + k) : 0.f;
+            xs[k][n] = t0 + n < n_row && k0 + k < w.k ? x.p[(t0 + n) * x.stride + k0 + k] : 0.f;
+        }
+        __syncthreads();
+#pragma unroll 8
+        for (int k = 0; k < TILE_K; k++) {
+            float4 a = *(const float4 *)&ws[k][tn * 4], b = *(const float4 *)&xs[k][tt * 4];
+            const float av[4] = {a.x, a.y, a.z, a.w}, bv[4] = {b.x, b.y, b.z, b.w};
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+#pragma unroll
+                for (int j = 0; j < 4; j++) acc[i][j] = fmaf(av[i], bv[j], acc[i][j]);
+        }
+        __syncthreads();
+    }
+    for (int j = 0; j < 4; j++)
+        for (int i = 0; i < 4; i++) {
+            int n = n0 + tn * 4 + i, r = t0 + tt * 4 + j;
+            if (n < w.n && r < n_row) out.p[r * out.stride + n] = acc[i][j] + (w.bias ? w.bias[n] : 0.f);
+        }
+}
+cudaError_t op_matmul_run(dev_tables t, dev_matrix w, rows x, rows out, int n, bool out_rows, cudaStream_t s)
+{
+    dim3 grid((w.n + TILE - 1) / TILE, (n + TILE - 1) / TILE);
+    switch (w.layout) {
+#define LAYOUT_CASE(l)                                                                                                 \
+    case l: matmul_kernel<l><<<grid, 256, 0, s>>>(t, w, x, out, out_rows); break;
+        LAYOUT_CASE(LAYOUT_F32)
+        LAYOUT_CASE(LAYOUT_F16)
+        LAYOUT_CASE(LAYOUT_BF16)
+        LAYOUT_CASE(LAYOUT_Q8)
+        LAYOUT_CASE(LAYOUT_Q8M)
+        LAYOUT_CASE(LAYOUT_Q4)
+        LAYOUT_CASE(LAYOUT_Q4M)
+        LAYOUT_CASE(LAYOUT_Q4K)
+        LAYOUT_CASE(LAYOUT_Q5K)
+        LAYOUT_CASE(LAYOUT_Q6K)
+        LAYOUT_CASE(LAYOUT_Q2K)
+    default: return cudaErrorInvalidValue;
+    }
+    return cudaGetLastError();
+}
+
+// ---- rope: table[t][i] = mscale (cos, sin)(pos[t] * inv_freq[i])
+__global__ void rope_table_kernel(dev_tables t, const float *inv_freq, int half, float mscale, float2 *table)
+{
+    int r = blockIdx.x;
+    if (r >= t.step->n_row) return;
+    for (int i = threadIdx.x; i < half; i += blockDim.x) {
+        double s, c;
+        sincos((double)t.pos[r] * (double)inv_freq[i], &s, &c);
+        table[(size_t)r * half + i] = make_float2((float)(c * mscale), (float)(s * mscale));
+    }
+}
+cudaError_t op_rope_table_run(dev_tables t, const float *inv_freq, int n_rot, float mscale, float2 *table, int n,
+                              cudaStream_t s)
+{
+    rope_table_kernel<<<n, 64, 0, s>>>(t, inv_freq, n_rot / 2, mscale, table);
+    return cudaGetLastError();
+}
+__global__ void rope_kernel(dev_tables t, rows x, int head_dim, int n_rot, bool neox, const float2 *table)
+{
+    int r = blockIdx.y, h = blockIdx.x;
+    if (r >= t.step->n_row) return;
+    float *p = x.p + r * x.stride + (size_t)h * head_dim;
+    for (int i = threadIdx.x; i < n_rot / 2; i += blockDim.x) {
+        float2 c = table[(size_t)r * (n_rot / 2) + i];
+        int a = neox ? i : 2 * i, b = neox ? i + n_rot / 2 : 2 * i + 1;
+        float u = p[a], v = p[b];
+        p[a] = u * c.x - v * c.y;
+        p[b] = v * c.x + u * c.y;
+    }
+}
+cudaError_t op_rope_run(dev_tables t, rows x, int n_head, int head_dim, int n_rot, bool neox, const float2 *table,
+                        int n, cudaStream_t s)
+{
+    rope_kernel<<<dim3(n_head, n), 64, 0, s>>>(t, x, head_dim, n_rot, neox, table);
+    return cudaGetLastError();
+}
+
+// ---- kv_put: a thread 32 elements
+__global__ void kv_put_kernel(dev_tables t, dev_kv kv, rows k, rows v)
+{
+    int r = blockIdx.x, nk = (kv.dk + 31) / 32, nv = (kv.dv + 31) / 32;
+    if (r >= t.step->n_row) return;
+    for (int i = threadIdx.x; i < kv.n_kv_head * (nk + nv); i += blockDim.x) {
+        int h = i / (nk + nv), b = i % (nk + nv);
+        size_t row = kv_row(kv, t.slot[r], t.pos[r], h);
+        if (b < nk)
+            kv_store32(kv.type, kv.k + row * kv_bytes(kv.type, kv.dk), b, kv.dk,
+                       k.p + r * k.stride + (size_t)h * kv.dk + b * 32);
+        else
+            kv_store32(kv.type, kv.v + row * kv_bytes(kv.type, kv.dv), b - nk, kv.dv,
+                       v.p + r * v.stride + (size_t)h * kv.dv + (b - nk) * 32);
+    }
+}
+cudaError_t op_kv_put_run(dev_tables t, dev_kv kv, rows k, rows v, int n, cudaStream_t s)
+{
+    kv_put_kernel<<<n, 128, 0, s>>>(t, kv, k, v);
+    return cudaGetLastError();
+}
+
+// ---- attend: a block a (row, head); running softmax over 128 keys at a time, dims up to 512
+enum { ATTEND_KEYS = 128 };
+__global__ void __launch_bounds__(ATTEND_KEYS) attend_kernel(dev_tables t, dev_kv kv, rows q, rows out, int n_head,
+                                                             float scale, float softcap, int window,
+                                                             const float *sinks)
+{
+    __shared__ float qs[512], ps[ATTEND_KEYS], tmp[4];
+    const int r = blockIdx.y, h = blockIdx.x, g = h / (n_head / kv.n_kv_head), tid = threadIdx.x;
+    if (r >= t.step->n_row) return;
+    const int slot = t.slot[r], pos = t.pos[r], first = window > 0 ? max(0, pos - window + 1) : 0;
+    for (int i = tid; i < kv.dk; i += ATTEND_KEYS) qs[i] = q.p[r * q.stride + (size_t)h * kv.dk + i] * scale;
+    float acc[4] = {}, m = sinks ? sinks[h] : -INFINITY, l = sinks ? 1.f : 0.f;
+    __syncthreads();
+    const size_t bk = kv_bytes(kv.type, kv.dk), bv = kv_bytes(kv.type, kv.dv);
+    for (int p0 = first; p0 <= pos; p0 += ATTEND_KEYS) {
+        int p = p0 + tid;
+        float a = -INFINITY;
+        if (p <= pos) {
+            const uint8_t *row = kv.k + kv_row(kv, slot, p, g) * bk;
+            float s = 0;
+            for (int i = 0; i < kv.dk; i++) s = fmaf(qs[i], kv_load(kv.type, row, i), s);
+            a = softcap > 0 ? softcap * tanhf(s / softcap) : s;
+        }
+        float mx = warp_max(a);
+        if ((tid & 31) == 0) tmp[tid >> 5] = mx;
+        __syncthreads();
+        mx = fmaxf(fmaxf(tmp[0], tmp[1]), fmaxf(tmp[2], tmp[3]));
+        __syncthreads();
+        float mn = fmaxf(m, mx), f = m == -INFINITY ? 0.f : expf(m - mn), e = p <= pos ? expf(a - mn) : 0.f;
+        ps[tid] = e;
+        l = l * f + block_sum<4>(e, tmp); // the barriers inside also order ps
+        m = mn;
+        int n = min(ATTEND_KEYS, pos - p0 + 1);
+        for (int i = 0; i < 4; i++) {
+            int d = tid + i * ATTEND_KEYS;
+            if (d >= kv.dv) break;
+            float s = acc[i] * f;
+            for (int j = 0; j < n; j++)
+                s = fmaf(ps[j], kv_load(kv.type, kv.v + kv_row(kv, slot, p0 + j, g) * bv, d), s);
+            acc[i] = s;
+        }
+        __syncthreads();
+    }
+    for (int i = 0; i < 4; i++) {
+        int d = tid + i * ATTEND_KEYS;
+        if (d < kv.dv) out.p[r * out.stride + (size_t)h * kv.dv + d] = acc[i] / l;
+    }
+}
+cudaError_t op_attend_run(dev_tables t, dev_kv kv, rows q, rows out, int n_head, float scale, float softcap, int window,
+                          const float *sinks, int n, cudaStream_t s)
+{
+    attend_kernel<<<dim3(n_head, n), ATTEND_KEYS, 0, s>>>(t, kv, q, out, n_head, scale, softcap, window, sinks);
+    return cudaGetLastError();
+}
+
+// ---- glu, add, rows
+__global__ void glu_kernel(dev_tables t, rows gate, rows up, rows out, int act)
+{
+    int r = blockIdx.y, i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (r >= t.step->n_row || i >= out.width) return;
+    out.p[r * out.stride + i] = act_apply(act, gate.p[r * gate.stride + i]) * up.p[r * up.stride + i];
+}
+cudaError_t op_glu_run(dev_tables t, rows gate, rows up, rows out, int act, int n, cudaStream_t s)
+{
+    glu_kernel<<<dim3((out.width + 255) / 256, n), 256, 0, s>>>(t, gate, up, out, act);
+    return cudaGetLastError();
+}
+__global__ void add_kernel(dev_tables t, rows a, rows b, rows out, bool out_rows)
+{
+    int r = blockIdx.y, i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (r >= row_count(t, out_rows) || i >= out.width) return;
+    out.p[r * out.stride + i] = a.p[r * a.stride + i] + b.p[r * b.stride + i];
+}
+cudaError_t op_add_run(dev_tables t, rows a, rows b, rows out, int n, bool out_rows, cudaStream_t s)
+{
+    add_kernel<<<dim3((out.width + 255) / 256, n), 256, 0, s>>>(t, a, b, out, out_rows);
+    return cudaGetLastError();
+}
+__global__ void rows_kernel(dev_tables t, rows x, rows out)
+{
+    int j = blockIdx.y, i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (j >= t.step->n_out || i >= out.width) return;
+    out.p[j * out.stride + i] = x.p[t.out_row[j] * x.stride + i];
+}
+cudaError_t op_rows_run(dev_tables t, rows x, rows out, int n, cudaStream_t s)
+{
+    rows_kernel<<<dim3((out.width + 255) / 256, n), 256, 0, s>>>(t, x, out);
+    return cudaGetLastError();
+}
+
+// ---- select: 64 parts a row leave their best, one warp takes the best of those; lowest index on ties
+enum { SELECT_PARTS = 64 };
+DEV void better(float &v, int &i, float v2, int i2)
+{
+    if (v2 > v || (v2 == v && i2 < i)) {
+        v = v2;
+        i = i2;
+    }
+}
+__global__ void select_part_kernel(dev_tables t, rows logits, int n_vocab, float2 *cand, float *copy)
+{
+    __shared__ float sv[8];
+    __shared__ int si[8];
+    int j = blockIdx.y, part = (n_vocab + SELECT_PARTS - 1) / SELECT_PARTS, i0 = blockIdx.x * part;
+    if (j >= t.step->n_out) return;
+    int i1 = min(n_vocab, i0 + part), want = t.want[j];
+    float v = -INFINITY;
+    int best = 0x7fffffff;
+    for (int i = i0 + threadIdx.x; i < i1; i += 256) {
+        float x = logits.p[j * logits.stride + i];
+        better(v, best, x, i);
+        if (copy && (want & 2)) copy[(size_t)j * n_vocab + i] = x;
+    }
+    for (int o = 16; o; o >>= 1) better(v, best, __shfl_xor_sync(~0u, v, o), __shfl_xor_sync(~0u, best, o));
+    if ((threadIdx.x & 31) == 0) {
+        sv[threadIdx.x >> 5] = v;
+        si[threadIdx.x >> 5] = best;
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        for (int i = 1; i < 8; i++) better(v, best, sv[i], si[i]);
+        cand[(size_t)j * SELECT_PARTS + blockIdx.x] = make_float2(v, __int_as_float(best));
+    }
+}
+__global__ void select_best_kernel(dev_tables t, const float2 *cand, int n_cand, int32_t *token)
+{
+    int j = blockIdx.x;
+    if (j >= t.step->n_out) return;
+    float v = -INFINITY;
+    int best = 0x7fffffff;
+    for (int i = threadIdx.x; i < n_cand; i += 32) {
+        float2 c = cand[(size_t)j * n_cand + i];
+        better(v, best, c.x, __float_as_int(c.y));
+    }
+    for (int o = 16; o; o >>= 1) better(v, best, __shfl_xor_sync(~0u, v, o), __shfl_xor_sync(~0u, best, o));
+    if (threadIdx.x == 0) {
+        if (best == 0x7fffffff) best = 0; // no finite logit
+        bool wanted = t.want[j] & 1;
+        token[j] = wanted ? best : -1;
+        if (wanted) t.slot_last[t.slot[t.out_row[j]]] = best;
+    }
+}
+cudaError_t op_select_run(dev_tables t, rows logits, int n_vocab, float2 *cand, int32_t *token, float *copy, int n,
+                          cudaStream_t s)
+{
+    select_part_kernel<<<dim3(SELECT_PARTS, n), 256, 0, s>>>(t, logits, n_vocab, cand, copy);
+    select_best_kernel<<<n, 32, 0, s>>>(t, cand, SELECT_PARTS, token);
+    return cudaGetLastError();
+}
+
+// ---- a page of a store
+__global__ void kv_page_kernel(dev_kv kv, int page, float *k, float *v, bool write)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x, rows = kv.n_kv_head * KV_PAGE;
+    if (i >= rows) return;
+    size_t row = (size_t)page * rows + i;
+    uint8_t *kp = kv.k + row * kv_bytes(kv.type, kv.dk), *vp = kv.v + row * kv_bytes(kv.type, kv.dv);
+    if (write) {
+        for (int b = 0; b < (kv.dk + 31) / 32; b++) kv_store32(kv.type, kp, b, kv.dk, k + (size_t)i * kv.dk + b * 32);
+        for (int b = 0; b < (kv.dv + 31) / 32; b++) kv_store32(kv.type, vp, b, kv.dv, v + (size_t)i * kv.dv + b * 32);
+    } else {
+        for (int j = 0; j < kv.dk; j++) k[(size_t)i * kv.dk + j] = kv_load(kv.type, kp, j);
+        for (int j = 0; j < kv.dv; j++) v[(size_t)i * kv.dv + j] = kv_load(kv.type, vp, j);
+    }
+}
+cudaError_t kv_page_run(dev_kv kv, int page, float *k, float *v, bool write, cudaStream_t s)
+{
+    kv_page_kernel<<<(kv.n_kv_head * KV_PAGE + 127) / 128, 128, 0, s>>>(kv, page, k, v, write);
+    return cudaGetLastError();
+}

@@ -1,0 +1,230 @@
+#include "plan.h"
+#include "mem.h"
+
+/* Whether some list uses the group's output as gate and up of one glu. */
+static bool feeds_glu(const struct backend_config *c, int id)
+{
+    for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
+        const struct op_list *l = c->list[cls];
+        for (int i = 0; l && i + 1 < l->n_op; i++) {
+            const struct op *a = &l->op[i], *b = a + 1;
+            if (a->kind == OP_MATMUL && a->matmul.w->id == id && b->kind == OP_GLU &&
+                b->glu.gate.buf == a->matmul.out.buf)
+                return true;
+        }
+    }
+    return false;
+}
+
+static int round_up(int n, int to) { return (n + to - 1) / to * to; }
+
+/* Regions and member rows of one group; offsets follow *at. */
+static enum infer_status group_place(struct cuda_group *g, const struct weight_group *w, bool glu, size_t *at)
+{
+    g->n_member = w->n_member;
+    g->n = w->n;
+    g->k = w->k;
+    const struct weight *m = w->member;
+    g->paired = glu && w->n_member == 2 && m[0].n == m[1].n && m[0].n % 16 == 0 &&
+                layout_of(m[0].type) == layout_of(m[1].type);
+    int col = 0;
+    for (int i = 0; i < w->n_member; i++) {
+        if (m[i].n_stack != 1)
+            return err_set(INFER_E_UNSUPPORTED, "cuda: stacked matrices (%s) are not supported", m[i].name);
+        enum layout l = layout_of(m[i].type);
+        struct cuda_region *r = g->n_region ? &g->region[g->n_region - 1] : NULL;
+        if (!r || r->layout != l) {
+            r = &g->region[g->n_region++];
+            *r = (struct cuda_region){.layout = l, .u = (m[i].k + UNIT_COLS - 1) / UNIT_COLS};
+        }
+        bool half = l == LAYOUT_F16 || l == LAYOUT_BF16;
+        int inter = g->paired ? (half ? 8 : 16) : UNIT_ROWS;
+        g->member[i] = (struct cuda_member){.region = g->n_region - 1,
+                                            .base = g->paired ? i * inter : r->rows,
+                                            .inter = inter,
+                                            .stride = g->paired ? 2 * inter : inter,
+                                            .n = m[i].n,
+                                            .k = m[i].k,
+                                            .col = col};
+        if (!g->paired)
+            r->rows += round_up(m[i].n, UNIT_PAIR);
+        else if (i == 1)
+            r->rows = round_up(2 * m[i].n, UNIT_PAIR);
+        col += m[i].n;
+        g->bias |= m[i].bias != NULL;
+    }
+    for (int i = 0; i < g->n_region; i++) {
+        struct cuda_region *r = &g->region[i];
+        size_t bytes;
+        if (!size_mul((size_t)r->rows / UNIT_ROWS * (size_t)r->u, (size_t)layout_unit_bytes(r->layout),
+                      &bytes) ||
+            !size_align(bytes, 4096, &bytes))
+            return err_set(INFER_E_MEMORY, "cuda: %s is too large", m[0].name);
+        r->offset = *at;
+        r->bytes = bytes;
+        if (!size_add(*at, bytes, at)) return err_set(INFER_E_MEMORY, "cuda: the model is too large");
+    }
+    return INFER_OK;
+}
+
+/* The group whose first member is the embedding (tied), -1: none. */
+static int tied_group(const struct backend_config *c)
+{
+    for (int i = 0; i < c->n_group; i++)
+        for (int j = 0; j < c->group[i]->n_member; j++)
+            if (c->embedding && c->group[i]->member[j].data == c->embedding->data && j == 0) return i;
+    return -1;
+}
+
+static enum infer_status place_weights(struct cuda_plan *p, const struct backend_config *c)
+{
+    TRY(mem_new(&p->group, (size_t)(c->n_group + 1) * sizeof *p->group, "weight table"));
+    for (int i = 0; i < c->n_group; i++)
+        TRY(group_place(&p->group[i], c->group[i], feeds_glu(c, i), &p->weight_bytes));
+    p->n_group = c->n_group;
+    p->embedding = tied_group(c);
+    if (p->embedding < 0 && c->embedding) {
+        struct weight_group w = {.n_member = 1, .n = c->embedding->n, .k = c->embedding->k};
+        w.member[0] = *c->embedding;
+        p->embedding = p->n_group++;
+        TRY(group_place(&p->group[p->embedding], &w, false, &p->weight_bytes));
+    }
+    return INFER_OK;
+}
+
+static enum infer_status place_kv(struct cuda_plan *p, const struct backend_config *c)
+{
+    TRY(mem_new(&p->kv_k, (size_t)(c->n_store + 1) * sizeof *p->kv_k, "KV table"));
+    TRY(mem_new(&p->kv_v, (size_t)(c->n_store + 1) * sizeof *p->kv_v, "KV table"));
+    for (int s = 0; s < c->n_store; s++) {
+        const struct kv_store *st = &c->store[s];
+        size_t rows = (size_t)c->kv_group[st->group].n_page * (size_t)st->n_kv_head * KV_PAGE, b;
+        p->kv_k[s] = p->kv_bytes;
+        if (!size_mul(rows, kv_row_bytes(c->kv_type, st->head_dim_k), &b) || !size_align(b, 4096, &b) ||
+            !size_add(p->kv_bytes, b, &p->kv_bytes))
+            return err_set(INFER_E_MEMORY, "cuda: the KV cache is too large");
+        p->kv_v[s] = p->kv_bytes;
+        if (!size_mul(rows, kv_row_bytes(c->kv_type, st->head_dim_v), &b) || !size_align(b, 4096, &b) ||
+            !size_add(p->kv_bytes, b, &p->kv_bytes))
+            return err_set(INFER_E_MEMORY, "cuda: the KV cache is too large");
+    }
+    if (c->n_kv_group > 8) return err_set(INFER_E_UNSUPPORTED, "cuda: %d KV groups (8 at most)", c->n_kv_group);
+    for (int g = 0; g < c->n_kv_group; g++) {
+        p->page_table[g] = p->n_page_entry;
+        p->n_page_entry += (size_t)c->n_slot * (size_t)c->kv_group[g].max_pages;
+    }
+    return INFER_OK;
+}
+
+static size_t take(struct cuda_plan *p, size_t bytes)
+{
+    size_t at = p->workspace_bytes;
+    p->workspace_bytes += (bytes + 1023) & ~(size_t)1023;
+    return at;
+}
+
+/* Bytes of constants: norm weights, biases, frequencies, sinks, each rounded up to 256. */
+static size_t constants(struct cuda_plan *p, const struct backend_config *c)
+{
+    size_t n = 0;
+    for (int i = 0; i < c->n_group; i++) {
+        p->group[i].bias_offset = n;
+        if (p->group[i].bias) n += ((size_t)c->group[i]->n * 4 + 255) & ~(size_t)255;
+    }
+    for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
+        const struct op_list *l = c->list[cls];
+        for (int i = 0; l && i < l->n_op; i++) {
+            const struct op *o = &l->op[i];
+            int f = o->kind == OP_NORM     ? 2 * o->norm.dim + 64
+                    : o->kind == OP_ROPE   ? o->rope.rope->n_rot / 2
+                    : o->kind == OP_ATTEND ? o->attend.n_head
+                                           : 0;
+            n += (size_t)f * 4 + 512;
+        }
+    }
+    return n;
+}
+
+static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
+{
+    const struct op_list *pl = c->list[ROW_PROMPT], *dl = c->list[ROW_DECODE];
+    for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
+        const struct op_list *l = c->list[cls];
+        if (!l) continue;
+        if (l->max_rows > p->max_rows) p->max_rows = l->max_rows;
+        if (l->max_out > p->max_out) p->max_out = l->max_out;
+        for (int i = 0; i < l->n_op; i++) {
+            const struct op *o = &l->op[i];
+            if (o->kind == OP_MATMUL && o->matmul.w->k > p->max_k) p->max_k = o->matmul.w->k;
+            if (o->kind == OP_ATTEND && o->attend.out.width > p->max_head_out)
+                p->max_head_out = o->attend.out.width;
+            if (o->kind == OP_ROPE && o->rope.rope->n_rot > p->rope_row) p->rope_row = o->rope.rope->n_rot;
+        }
+    }
+    (void)pl;
+    p->max_decode = dl ? round_up(dl->max_rows, 8) : 8;
+    if (p->max_rows < p->max_decode) p->max_rows = p->max_decode;
+    int max_pages = 1;
+    for (int g = 0; g < c->n_kv_group; g++)
+        if (c->kv_group[g].max_pages > max_pages) max_pages = c->kv_group[g].max_pages;
+    p->max_split = (max_pages * KV_PAGE + CUDA_SPLIT - 1) / CUDA_SPLIT;
+
+    size_t d = (size_t)p->max_decode, rows = (size_t)p->max_rows;
+    size_t u = ((size_t)p->max_k + UNIT_COLS - 1) / UNIT_COLS;
+    p->rec_row_bytes = u * REC_BYTES;
+    p->half_row_bytes = u * UNIT_COLS * 4; /* bfloat16 high and low parts */
+    p->step = take(p, 256 + (rows * 3 + (size_t)p->max_out * 2) * 4);
+    p->pages = take(p, p->n_page_entry * 4);
+    p->slot_last = take(p, (size_t)c->n_slot * 4);
+    p->rope = take(p, (size_t)CUDA_ROPE_MAX * rows * (size_t)p->rope_row * 4);
+    for (int i = 0; i < 3; i++) p->rec[i] = take(p, d * p->rec_row_bytes);
+    for (int i = 0; i < 2; i++) p->half[i] = take(p, d * p->half_row_bytes);
+    p->square = take(p, d * u * 8 * 4 * 2);
+    p->part = take(p, d * (size_t)(p->max_head_out + 4 * 256) * (size_t)p->max_split * 4);
+    p->item = take(p, (d * (size_t)p->max_split + 1) * 16);
+    p->cand = take(p, (size_t)(p->max_out + 8) * 512 * 8);
+    p->counter = take(p, (d * 256 + 64) * 4);
+    p->constant_bytes = constants(p, c);
+    p->constant = take(p, p->constant_bytes);
+    p->stage_bytes = (size_t)32 << 20;
+    p->stage = take(p, 2 * p->stage_bytes);
+    p->output_bytes =
+        2 * ((size_t)p->max_out * 4 + (c->want_logits ? (size_t)p->max_out * (size_t)c->n_vocab * 4 : 0));
+}
+
+enum infer_status cuda_plan_make(struct cuda_plan *p, const struct backend_config *c)
+{
+    memset(p, 0, sizeof *p);
+    enum infer_status st = place_weights(p, c);
+    if (st == INFER_OK) st = place_kv(p, c);
+    if (st == INFER_OK)
+        place_workspace(p, c);
+    else
+        cuda_plan_free(p);
+    return st;
+}
+
+void cuda_plan_free(struct cuda_plan *p)
+{
+    mem_free(p->group);
+    mem_free(p->kv_k);
+    mem_free(p->kv_v);
+    memset(p, 0, sizeof *p);
+}
+
+enum infer_status cuda_sizes(const struct backend_config *c, struct backend_sizes *out)
+{
+    struct cuda_plan p;
+    TRY(cuda_plan_make(&p, c));
+    for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
+        struct op_list *l = c->list[cls];
+        for (int i = 0; l && i < l->n_buf; i++) l->buf[i].row_bytes = ((size_t)l->buf[i].width * 4 + 255) & ~(size_t)255;
+    }
+    *out = (struct backend_sizes){.weight_bytes = p.weight_bytes,
+                                  .kv_bytes = p.kv_bytes,
+                                  .workspace_bytes = p.workspace_bytes,
+                                  .output_bytes = p.output_bytes,
+                                  .driver_bytes = (size_t)600 << 20};
+    cuda_plan_free(&p);
+    return INFER_OK;
+}

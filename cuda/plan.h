@@ -1,0 +1,58 @@
+/* Sizes of the CUDA backend in plain C: where every weight, page and scratch buffer lies. Needs no device. */
+#pragma once
+#include "backend.h"
+#include "layout.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { CUDA_REGION_MAX = WEIGHT_GROUP_MAX, CUDA_SPLIT = 512 /* keys of one attention split */, CUDA_ROPE_MAX = 8 };
+
+/* Rows of one layout that lie together: physical rows 0 .. rows (a multiple of 32), k columns in u units. */
+struct cuda_region {
+    enum layout layout;
+    int rows, u;
+    size_t offset, bytes; /* in the weight arena */
+};
+/* Row i of a member is physical row base + i / inter * stride + i % inter of its region. */
+struct cuda_member {
+    int region, base, inter, stride;
+    int n, k, col; /* col: first column of its output in the group's output */
+};
+struct cuda_group {
+    int n_region, n_member, n, k;
+    bool paired; /* gate and up, interleaved so that one tile holds both */
+    bool bias;
+    size_t bias_offset; /* float[n] in the constants arena */
+    struct cuda_region region[CUDA_REGION_MAX];
+    struct cuda_member member[WEIGHT_GROUP_MAX];
+};
+
+struct cuda_plan {
+    struct cuda_group *group; /* group[n_group]; embedding is group[n_group] when it is not tied */
+    int n_group, embedding;   /* index of the group that holds the embedding, its member 0 */
+    size_t weight_bytes;
+    /* KV: offset of store s: K pool at kv_k[s], V pool at kv_v[s] */
+    size_t *kv_k, *kv_v;
+    size_t kv_bytes;
+    size_t page_table[8]; /* first entry of group's table in the page table array */
+    size_t n_page_entry;
+    int max_rows, max_decode, max_split, max_out; /* decode rows rounded up to 8 */
+    int rope_row; /* most n_rot */
+    int max_k, max_head_out;                      /* widest matmul input; most n_head * head_dim_v */
+    /* workspace, offsets into one allocation */
+    size_t step, pages, slot_last, rope, rec[3], half[2], square, part, item, cand, counter, constant, stage;
+    size_t stage_bytes, constant_bytes, rec_row_bytes, half_row_bytes, workspace_bytes;
+    size_t output_bytes;
+};
+
+/* Fills a plan; arrays come from mem.h. errors: INFER_E_MEMORY, INFER_E_UNSUPPORTED. */
+enum infer_status cuda_plan_make(struct cuda_plan *p, const struct backend_config *c);
+void cuda_plan_free(struct cuda_plan *p);
+/* backend_type.sizes */
+enum infer_status cuda_sizes(const struct backend_config *c, struct backend_sizes *out);
+
+#ifdef __cplusplus
+}
+#endif
