@@ -186,8 +186,8 @@ static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
     p->counter = take(p, (d * 256 + 64) * 4);
     p->constant_bytes = constants(p, c);
     p->constant = take(p, p->constant_bytes);
-    p->stage_bytes = (size_t)32 << 20;
-    p->stage = take(p, 2 * p->stage_bytes);
+    p->stage_bytes = (size_t)64 << 20;
+    p->stage = take(p, p->stage_bytes);
     p->output_bytes =
         2 * ((size_t)p->max_out * 4 + (c->want_logits ? (size_t)p->max_out * (size_t)c->n_vocab * 4 : 0));
 }

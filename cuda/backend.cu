@@ -1,0 +1,426 @@
+// The CUDA backend behind backend.h: device, memory, steps and results. Kernels are in ops.cu and decode*.cu.
+#include <stdio.h>
+#include <stdlib.h>
+#include "cuda_impl.h"
+#include "decode.h"
+#include "mem.h"
+
+// ---- errors
+static uint64_t call_count, call_fail;
+extern "C" void cuda_fail_at(uint64_t n) { __atomic_store_n(&call_fail, n ? __atomic_load_n(&call_count, __ATOMIC_RELAXED) + n : 0, __ATOMIC_RELAXED); }
+extern "C" uint64_t cuda_call_count(void) { return __atomic_load_n(&call_count, __ATOMIC_RELAXED); }
+bool cuda_fails_now(void)
+{
+    uint64_t n = __atomic_add_fetch(&call_count, 1, __ATOMIC_RELAXED);
+    return n == __atomic_load_n(&call_fail, __ATOMIC_RELAXED);
+}
+enum infer_status cuda_error(cudaError_t e, const char *what)
+{
+    char call[64];
+    snprintf(call, sizeof call, "%.*s", (int)strcspn(what, "("), what);
+    (void)cudaGetLastError();
+    return err_set(e == cudaErrorMemoryAllocation ? INFER_E_MEMORY : INFER_E_DEVICE, "CUDA: %s: %s", call,
+                   cudaGetErrorString(e));
+}
+
+// ---- device
+__global__ void probe_kernel(int *out) { *out = 1; }
+
+static enum infer_status device_count(int *n)
+{
+    int driver = 0, runtime = 0;
+    *n = 0;
+    cudaError_t e = cudaGetDeviceCount(n);
+    if (e == cudaSuccess && *n > 0) return INFER_OK;
+    (void)cudaGetLastError();
+    cudaDriverGetVersion(&driver);
+    cudaRuntimeGetVersion(&runtime);
+    if (!driver) return err_set(INFER_E_DEVICE, "no NVIDIA driver (libcuda.so.1) was found");
+    if (e == cudaErrorInsufficientDriver)
+        return err_set(INFER_E_DEVICE, "the NVIDIA driver is for CUDA %d.%d, this build needs %d.%d or newer",
+                       driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+    return err_set(INFER_E_DEVICE, "no CUDA device: %s", e == cudaSuccess ? "none is visible" : cudaGetErrorString(e));
+}
+
+// The card with most free memory; on a tie the first in PCI order. free_bytes may be NULL.
+static enum infer_status pick_device(int *device, size_t *free_bytes)
+{
+    int n, best = -1;
+    size_t most = 0;
+    TRY(device_count(&n));
+    for (int i = 0; i < n; i++) {
+        size_t left = 0, all = 0;
+        if (cudaSetDevice(i) != cudaSuccess || cudaMemGetInfo(&left, &all) != cudaSuccess) {
+            (void)cudaGetLastError();
+            continue;
+        }
+        if (best < 0 || left > most) {
+            best = i;
+            most = left;
+        }
+    }
+    if (best < 0) return err_set(INFER_E_DEVICE, "none of %d CUDA devices can be used", n);
+    CU(cudaSetDevice(best));
+    cudaFuncAttributes fa;
+    cudaError_t e = cudaFuncGetAttributes(&fa, probe_kernel);
+    if (e != cudaSuccess) {
+        cudaDeviceProp p;
+        (void)cudaGetLastError();
+        if (cudaGetDeviceProperties(&p, best) != cudaSuccess) return cuda_error(e, "cudaFuncGetAttributes");
+        return err_set(INFER_E_DEVICE, "this build has no kernels for %s (sm_%d%d)", p.name, p.major, p.minor);
+    }
+    *device = best;
+    if (free_bytes) *free_bytes = most;
+    return INFER_OK;
+}
+
+static enum infer_status cuda_probe(void)
+{
+    int device;
+    return pick_device(&device, NULL);
+}
+
+// ---- lookups
+const float *cuda_constant(const cuda_backend *b, const void *host)
+{
+    if (!host) return NULL;
+    for (int i = 0; i < b->n_constant; i++)
+        if (b->constant[i].host == host) return (const float *)(b->work + b->plan.constant + b->constant[i].offset);
+    infer_bug("a constant was not uploaded");
+}
+dev_kv cuda_store(const cuda_backend *b, int store)
+{
+    const struct kv_store *s = &b->c.store[store];
+    const struct kv_group *g = &b->c.kv_group[s->group];
+    dev_kv kv = {};
+    kv.k = b->kv + b->plan.kv_k[store];
+    kv.v = b->kv + b->plan.kv_v[store];
+    kv.pages = (const int32_t *)(b->work + b->plan.pages) + b->plan.page_table[s->group];
+    kv.max_pages = g->max_pages;
+    kv.n_kv_head = s->n_kv_head;
+    kv.dk = s->head_dim_k;
+    kv.dv = s->head_dim_v;
+    kv.window = g->window;
+    kv.type = b->c.kv_type;
+    return kv;
+}
+dev_matrix cuda_matrix(const cuda_backend *b, int group, int member)
+{
+    const cuda_group *g = &b->plan.group[group];
+    const cuda_member *m = &g->member[member];
+    const cuda_region *r = &g->region[m->region];
+    dev_matrix w = {};
+    w.region = b->weights + r->offset;
+    w.layout = r->layout;
+    w.u = r->u;
+    w.base = m->base;
+    w.inter = m->inter;
+    w.stride = m->stride;
+    w.n = m->n;
+    w.k = m->k;
+    if (g->bias) w.bias = (const float *)(b->work + b->plan.constant + g->bias_offset) + m->col;
+    return w;
+}
+float2 *cuda_rope_table(const cuda_backend *b, const struct rope *r)
+{
+    for (int i = 0; i < b->n_rope; i++)
+        if (b->rope[i] == r)
+            return (float2 *)(b->work + b->plan.rope + (size_t)i * (size_t)b->plan.max_rows * (size_t)b->plan.rope_row * 4);
+    infer_bug("a rope was not seen at upload");
+}
+int32_t *cuda_tokens(const cuda_backend *b) { return (int32_t *)b->out; }
+float *cuda_logits_copy(const cuda_backend *b)
+{
+    return b->c.want_logits ? (float *)(b->out + b->logits_offset) : NULL;
+}
+
+// ---- open
+static size_t pad(size_t n) { return (n + 4095) & ~(size_t)4095; }
+
+static void place_step(cuda_backend *b)
+{
+    size_t rows = (size_t)b->plan.max_rows, outs = (size_t)b->plan.max_out;
+    uint8_t *p = b->work + b->plan.step;
+    int32_t *a = (int32_t *)(p + sizeof(dev_step) + 56);
+    b->t.step = (const dev_step *)p;
+    b->t.id = a;
+    b->t.pos = a + rows;
+    b->t.slot = a + 2 * rows;
+    b->t.out_row = a + 3 * rows;
+    b->t.want = a + 3 * rows + outs;
+    b->t.slot_last = (int32_t *)(b->work + b->plan.slot_last);
+    b->blob_bytes = sizeof(dev_step) + 56 + (3 * rows + 2 * outs) * 4;
+    b->page_bytes = b->plan.n_page_entry * 4;
+    b->logits_offset = pad(outs * 4 + 4);
+    b->result_bytes = b->logits_offset + (b->c.want_logits ? outs * (size_t)b->c.n_vocab * 4 : 0);
+}
+
+static enum infer_status open_device(cuda_backend *b)
+{
+    const cuda_plan *p = &b->plan;
+    TRY(pick_device(&b->device, NULL));
+    CU(cudaGetDeviceProperties(&b->prop, b->device));
+    b->sm_count = b->prop.multiProcessorCount;
+    snprintf(b->text, sizeof b->text, "%s, sm_%d%d, %d SMs, %.0f GiB", b->prop.name, b->prop.major, b->prop.minor,
+             b->sm_count, (double)b->prop.totalGlobalMem / (1 << 30));
+    size_t out_bytes = pad((size_t)p->max_out * 4 + 4) +
+                       (b->c.want_logits ? (size_t)p->max_out * (size_t)b->c.n_vocab * 4 : 0);
+    size_t w = pad(p->weight_bytes), kv = pad(p->kv_bytes), act = pad(b->c.activation_bytes), work = pad(p->workspace_bytes);
+    CU(cudaMalloc((void **)&b->arena, w + kv + act + work + out_bytes));
+    b->weights = b->arena;
+    b->kv = b->weights + w;
+    b->act = b->kv + kv;
+    b->work = b->act + act;
+    b->out = b->work + work;
+    place_step(b);
+    CU(cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking));
+    for (int i = 0; i < CUDA_FLIGHT; i++) CU(cudaEventCreateWithFlags(&b->done[i], cudaEventDisableTiming));
+    CU(cudaMallocHost((void **)&b->pinned, CUDA_FLIGHT * (pad(b->blob_bytes) + pad(b->page_bytes) + pad(b->result_bytes))));
+    // poison: a kernel that reads what nobody wrote shows it
+    CU(cudaMemsetAsync(b->kv, 0xff, kv + act, b->stream));
+    CU(cudaMemsetAsync(b->work, 0, work, b->stream));
+    CU(cudaStreamSynchronize(b->stream));
+    return INFER_OK;
+}
+
+static void cuda_close(struct backend *base);
+
+static enum infer_status cuda_open(struct backend **out, const struct backend_config *c)
+{
+    cuda_backend *b;
+    *out = NULL;
+    TRY(mem_new(&b, sizeof *b, "a CUDA backend"));
+    b->base.type = &backend_cuda;
+    b->c = *c;
+    enum infer_status st = mem_new(&b->constant, CUDA_CONSTANT_MAX * sizeof *b->constant, "table of constants");
+    if (st == INFER_OK) st = cuda_plan_make(&b->plan, c);
+    if (st == INFER_OK) st = open_device(b);
+    if (st != INFER_OK) {
+        cuda_close(&b->base);
+        return st;
+    }
+    *out = &b->base;
+    return INFER_OK;
+}
+
+static void cuda_close(struct backend *base)
+{
+    cuda_backend *b = (cuda_backend *)base;
+    if (!b) return;
+    if (b->stream) cudaStreamSynchronize(b->stream);
+    for (int i = 0; i < b->n_bucket; i++)
+        if (b->bucket[i].exec) cudaGraphExecDestroy(b->bucket[i].exec);
+    decode_free(b->decode);
+    for (int i = 0; i < CUDA_FLIGHT; i++)
+        if (b->done[i]) cudaEventDestroy(b->done[i]);
+    if (b->stream) cudaStreamDestroy(b->stream);
+    if (b->pinned) cudaFreeHost(b->pinned);
+    if (b->arena) cudaFree(b->arena);
+    (void)cudaGetLastError();
+    cuda_plan_free(&b->plan);
+    mem_free(b->constant);
+    mem_free(b);
+}
+
+// ---- compile
+static enum infer_status list_of(cuda_backend *b, int rows, cudaStream_t s)
+{
+    if (b->decode) return decode_run(b, b->decode, rows, s);
+    int outs = rows < b->c.list[ROW_DECODE]->max_out ? rows : b->c.list[ROW_DECODE]->max_out;
+    return cuda_run_list(b, ROW_DECODE, rows, outs, s);
+}
+
+static enum infer_status capture(cuda_backend *b, int rows)
+{
+    cudaGraph_t g = NULL;
+    CU(cudaStreamBeginCapture(b->stream, cudaStreamCaptureModeThreadLocal));
+    enum infer_status st = list_of(b, rows, b->stream);
+    cudaError_t e = cudaStreamEndCapture(b->stream, &g);
+    if (st == INFER_OK && e != cudaSuccess) st = cuda_error(e, "cudaStreamEndCapture");
+    if (st == INFER_OK) {
+        e = cudaGraphInstantiate(&b->bucket[b->n_bucket].exec, g, 0);
+        if (e != cudaSuccess) st = cuda_error(e, "cudaGraphInstantiate");
+    }
+    if (st == INFER_OK) {
+        b->bucket[b->n_bucket].rows = rows;
+        e = cudaGraphUpload(b->bucket[b->n_bucket++].exec, b->stream);
+        if (e != cudaSuccess) st = cuda_error(e, "cudaGraphUpload");
+    }
+    if (g) cudaGraphDestroy(g);
+    return st;
+}
+
+static enum infer_status cuda_compile(struct backend *base, enum row_class cls)
+{
+    cuda_backend *b = (cuda_backend *)base;
+    CU(cudaSetDevice(b->device));
+    if (cls != ROW_DECODE) return INFER_OK;
+    if (!b->c.no_fuse) TRY(decode_build(&b->decode, b));
+    if (b->c.no_graphs) return INFER_OK;
+    int max = b->c.list[ROW_DECODE]->max_rows;
+    for (int rows = 1;; rows = rows < 8 ? rows * 2 : rows < 64 ? rows + 8 : rows + 32) {
+        if (rows > max) rows = max;
+        if (b->n_bucket == CUDA_BUCKET_MAX) return err_set(INFER_E_UNSUPPORTED, "cuda: %d decode rows are too many", max);
+        TRY(capture(b, rows));
+        if (rows == max) break;
+    }
+    CU(cudaStreamSynchronize(b->stream));
+    return INFER_OK;
+}
+
+// ---- steps
+static uint8_t *pinned_blob(cuda_backend *b, unsigned i) { return b->pinned + i * pad(b->blob_bytes); }
+static uint8_t *pinned_pages(cuda_backend *b, unsigned i)
+{
+    return b->pinned + CUDA_FLIGHT * pad(b->blob_bytes) + i * pad(b->page_bytes);
+}
+static uint8_t *pinned_result(cuda_backend *b, unsigned i)
+{
+    return b->pinned + CUDA_FLIGHT * (pad(b->blob_bytes) + pad(b->page_bytes)) + i * pad(b->result_bytes);
+}
+
+// struct step to the device; page tables only when one changed
+static enum infer_status send_step(cuda_backend *b, const struct step *s, unsigned f)
+{
+    uint8_t *blob = pinned_blob(b, f);
+    dev_step h = {s->n_row, s->n_out};
+    memcpy(blob, &h, sizeof h);
+    auto at = [&](const int32_t *dev) { return (int32_t *)(blob + ((const uint8_t *)dev - (const uint8_t *)b->t.step)); };
+    memcpy(at(b->t.id), s->id, (size_t)s->n_row * 4);
+    memcpy(at(b->t.pos), s->pos, (size_t)s->n_row * 4);
+    memcpy(at(b->t.slot), s->slot, (size_t)s->n_row * 4);
+    memcpy(at(b->t.out_row), s->out_row, (size_t)s->n_out * 4);
+    for (int i = 0; i < s->n_out; i++) at(b->t.want)[i] = s->want[i];
+    CU(cudaMemcpyAsync((void *)b->t.step, blob, b->blob_bytes, cudaMemcpyHostToDevice, b->stream));
+    if (b->pages_known && b->pages_version == s->pages_version) return INFER_OK;
+    int32_t *pages = (int32_t *)pinned_pages(b, f);
+    for (int g = 0; g < b->c.n_kv_group; g++)
+        memcpy(pages + b->plan.page_table[g], s->pages[g],
+               (size_t)b->c.n_slot * (size_t)b->c.kv_group[g].max_pages * 4);
+    CU(cudaMemcpyAsync(b->work + b->plan.pages, pages, b->page_bytes, cudaMemcpyHostToDevice, b->stream));
+    b->pages_version = s->pages_version;
+    b->pages_known = true;
+    return INFER_OK;
+}
+
+static enum infer_status run_rows(cuda_backend *b, enum row_class cls, const struct step *s)
+{
+    if (cls != ROW_DECODE) return cuda_run_list(b, cls, s->n_row, s->n_out, b->stream);
+    for (int i = 0; i < b->n_bucket; i++)
+        if (b->bucket[i].rows >= s->n_row) {
+            CU(cudaGraphLaunch(b->bucket[i].exec, b->stream));
+            return INFER_OK;
+        }
+    return list_of(b, s->n_row, b->stream);
+}
+
+static enum infer_status cuda_run(struct backend *base, enum row_class cls, const struct step *s)
+{
+    cuda_backend *b = (cuda_backend *)base;
+    unsigned f = b->n_run % CUDA_FLIGHT;
+    if (b->n_run - b->n_wait >= CUDA_FLIGHT) infer_bug("%u steps in flight", b->n_run - b->n_wait);
+    CU(cudaSetDevice(b->device));
+    TRY(send_step(b, s, f));
+    TRY(run_rows(b, cls, s));
+    b->flight[f].n_out = s->n_out;
+    b->flight[f].logits = false;
+    for (int i = 0; i < s->n_out; i++) b->flight[f].logits |= (s->want[i] & 2) != 0;
+    uint8_t *res = pinned_result(b, f);
+    if (s->n_out) CU(cudaMemcpyAsync(res, b->out, (size_t)s->n_out * 4, cudaMemcpyDeviceToHost, b->stream));
+    if (b->flight[f].logits)
+        CU(cudaMemcpyAsync(res + b->logits_offset, b->out + b->logits_offset,
+                           (size_t)s->n_out * (size_t)b->c.n_vocab * 4, cudaMemcpyDeviceToHost, b->stream));
+    CU(cudaEventRecord(b->done[f], b->stream));
+    b->n_run++;
+    return INFER_OK;
+}
+
+static bool finite_logits(const cuda_backend *b, unsigned f, const float *logits)
+{
+    size_t n = (size_t)b->flight[f].n_out * (size_t)b->c.n_vocab;
+    for (size_t i = 0; i < n; i++)
+        if (!(logits[i] - logits[i] == 0)) return false;
+    return true;
+}
+
+static enum infer_status cuda_wait(struct backend *base, struct step_result *out)
+{
+    cuda_backend *b = (cuda_backend *)base;
+    if (b->n_run == b->n_wait) infer_bug("no step is in flight");
+    unsigned f = b->n_wait++ % CUDA_FLIGHT;
+    CU(cudaSetDevice(b->device));
+    CU(cudaEventSynchronize(b->done[f]));
+    uint8_t *res = pinned_result(b, f);
+    out->token = (const int32_t *)res;
+    out->logits = b->flight[f].logits ? (const float *)(res + b->logits_offset) : NULL;
+    if (__atomic_exchange_n(&b->cancel, 0, __ATOMIC_RELAXED)) return err_set(INFER_E_CANCEL, "cancelled");
+    if (b->c.nan_guard && out->logits && !finite_logits(b, f, out->logits))
+        return err_set(INFER_E_NAN, "a logit is not finite");
+    return INFER_OK;
+}
+
+static enum infer_status cuda_read(struct backend *base, enum row_class cls, struct view v, int n_row, float *out)
+{
+    cuda_backend *b = (cuda_backend *)base;
+    rows r = cuda_rows(b, b->c.list[cls], v);
+    CU(cudaSetDevice(b->device));
+    CU(cudaStreamSynchronize(b->stream));
+    CU(cudaMemcpy2D(out, (size_t)v.width * 4, r.p, r.stride * 4, (size_t)v.width * 4, (size_t)n_row,
+                    cudaMemcpyDeviceToHost));
+    return INFER_OK;
+}
+
+// ---- pages
+static enum infer_status move_page(cuda_backend *b, int store, int page, float *k, float *v, bool write)
+{
+    const struct kv_store *s = &b->c.store[store];
+    size_t nk = (size_t)s->n_kv_head * KV_PAGE * (size_t)s->head_dim_k * 4;
+    size_t nv = (size_t)s->n_kv_head * KV_PAGE * (size_t)s->head_dim_v * 4;
+    if (nk + nv > b->plan.stage_bytes)
+        return err_set(INFER_E_UNSUPPORTED, "cuda: a page of %zu bytes is too large", nk + nv);
+    uint8_t *dk = b->work + b->plan.stage, *dv = dk + nk;
+    enum cudaMemcpyKind kind = write ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost;
+    CU(cudaSetDevice(b->device));
+    CU(cudaStreamSynchronize(b->stream));
+    if (write) {
+        CU(cudaMemcpy(dk, k, nk, kind));
+        CU(cudaMemcpy(dv, v, nv, kind));
+    }
+    CU(kv_page_run(cuda_store(b, store), page, (float *)dk, (float *)dv, write, b->stream));
+    CU(cudaStreamSynchronize(b->stream));
+    if (!write) {
+        CU(cudaMemcpy(k, dk, nk, kind));
+        CU(cudaMemcpy(v, dv, nv, kind));
+    }
+    return INFER_OK;
+}
+static enum infer_status cuda_kv_read(struct backend *base, int store, int page, float *k, float *v)
+{
+    return move_page((cuda_backend *)base, store, page, k, v, false);
+}
+static enum infer_status cuda_kv_write(struct backend *base, int store, int page, const float *k, const float *v)
+{
+    return move_page((cuda_backend *)base, store, page, (float *)k, (float *)v, true);
+}
+static enum infer_status cuda_kv_copy(struct backend *base, int from, int to)
+{
+    cuda_backend *b = (cuda_backend *)base;
+    CU(cudaSetDevice(b->device));
+    for (int i = 0; i < b->c.n_store; i++) {
+        const struct kv_store *s = &b->c.store[i];
+        dev_kv kv = cuda_store(b, i);
+        size_t rows = (size_t)s->n_kv_head * KV_PAGE;
+        size_t bk = rows * kv_row_bytes(b->c.kv_type, s->head_dim_k), bv = rows * kv_row_bytes(b->c.kv_type, s->head_dim_v);
+        CU(cudaMemcpyAsync(kv.k + (size_t)to * bk, kv.k + (size_t)from * bk, bk, cudaMemcpyDeviceToDevice, b->stream));
+        CU(cudaMemcpyAsync(kv.v + (size_t)to * bv, kv.v + (size_t)from * bv, bv, cudaMemcpyDeviceToDevice, b->stream));
+    }
+    return INFER_OK;
+}
+
+static void cuda_cancel(struct backend *base) { __atomic_store_n(&((cuda_backend *)base)->cancel, 1, __ATOMIC_RELAXED); }
+static const char *cuda_describe(const struct backend *base) { return ((const cuda_backend *)base)->text; }
+
+extern "C" const struct backend_type backend_cuda = {
+    "cuda",   cuda_probe, cuda_sizes,   cuda_open,     cuda_upload,  cuda_compile,  cuda_run,  cuda_wait,
+    cuda_read, cuda_kv_read, cuda_kv_write, cuda_kv_copy, cuda_cancel, cuda_describe, cuda_close,
+};

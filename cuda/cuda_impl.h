@@ -1,0 +1,75 @@
+// The backend's own state, for the files that run on the host side of cuda/.
+#pragma once
+#include "cuda.h"
+
+enum { CUDA_FLIGHT = 4, CUDA_CONSTANT_MAX = 8192, CUDA_BUCKET_MAX = 64 };
+
+struct cuda_constant {
+    const void *host;
+    size_t offset;
+};
+
+struct decode_program; // decode.cu
+
+struct cuda_backend {
+    struct backend base;
+    struct backend_config c;
+    struct cuda_plan plan;
+    int device, sm_count;
+    cudaDeviceProp prop;
+    char text[256];
+    cudaStream_t stream;
+    cudaEvent_t done[CUDA_FLIGHT];
+    uint8_t *arena; // all device memory: weights, kv, activations, workspace
+    uint8_t *weights, *kv, *act, *work, *out;
+    uint8_t *pinned; // blobs, page tables and results, CUDA_FLIGHT of each
+    size_t blob_bytes, page_bytes, result_bytes, logits_offset;
+    dev_tables t;
+    uint64_t pages_version;
+    bool pages_known;
+    unsigned n_run, n_wait;
+    struct {
+        int n_out;
+        bool logits;
+    } flight[CUDA_FLIGHT];
+    int cancel; // written by any thread or handler
+    struct cuda_constant *constant;
+    int n_constant;
+    const struct rope *rope[CUDA_ROPE_MAX];
+    int n_rope;
+    struct decode_program *decode; // NULL: the plain list
+    struct {
+        int rows;
+        cudaGraphExec_t exec;
+    } bucket[CUDA_BUCKET_MAX];
+    int n_bucket;
+};
+
+// The one door for errors: every call of the runtime goes through CU. A test makes the n-th one fail.
+extern "C" void cuda_fail_at(uint64_t n); // 0: none
+extern "C" uint64_t cuda_call_count(void);
+bool cuda_fails_now(void);
+enum infer_status cuda_error(cudaError_t e, const char *what);
+#define CU(call)                                                                                                       \
+    do {                                                                                                               \
+        cudaError_t cu_error_ = cuda_fails_now() ? cudaErrorUnknown : (call);                                          \
+        if (cu_error_ != cudaSuccess) return cuda_error(cu_error_, #call);                                             \
+    } while (0)
+
+static inline rows cuda_rows(const cuda_backend *b, const struct op_list *l, struct view v)
+{
+    const struct buf *f = &l->buf[v.buf];
+    return rows{(float *)(b->act + f->offset) + v.col, f->row_bytes / 4, v.width};
+}
+static inline bool cuda_out_rows(const struct op_list *l, struct view v) { return l->buf[v.buf].rows == BUF_ROWS_OUT; }
+const float *cuda_constant(const cuda_backend *b, const void *host); // device copy of a constant, NULL for NULL
+dev_kv cuda_store(const cuda_backend *b, int store);
+dev_matrix cuda_matrix(const cuda_backend *b, int group, int member);
+float2 *cuda_rope_table(const cuda_backend *b, const struct rope *r);
+int32_t *cuda_tokens(const cuda_backend *b);
+float *cuda_logits_copy(const cuda_backend *b);
+
+// upload.cu
+enum infer_status cuda_upload(struct backend *base);
+// list.cu: the list op by op with the plain kernels
+enum infer_status cuda_run_list(cuda_backend *b, enum row_class cls, int n_row, int n_out, cudaStream_t s);
