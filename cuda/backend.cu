@@ -7,15 +7,16 @@
 
 // ---- errors
 static uint64_t call_count, call_fail;
-extern "C" void cuda_fail_at(uint64_t n) { __atomic_store_n(&call_fail, n ? __atomic_load_n(&call_count, __ATOMIC_RELAXED) + n : 0, __ATOMIC_RELAXED); }
+extern "C" void cuda_fail_at(uint64_t n) {
+    __atomic_store_n(&call_fail, n ? __atomic_load_n(&call_count, __ATOMIC_RELAXED) + n : 0,
+                     __ATOMIC_RELAXED);
+}
 extern "C" uint64_t cuda_call_count(void) { return __atomic_load_n(&call_count, __ATOMIC_RELAXED); }
-bool cuda_fails_now(void)
-{
+bool cuda_fails_now(void) {
     uint64_t n = __atomic_add_fetch(&call_count, 1, __ATOMIC_RELAXED);
     return n == __atomic_load_n(&call_fail, __ATOMIC_RELAXED);
 }
-enum infer_status cuda_error(cudaError_t e, const char *what)
-{
+enum infer_status cuda_error(cudaError_t e, const char *what) {
     char call[64];
     snprintf(call, sizeof call, "%.*s", (int)strcspn(what, "("), what);
     (void)cudaGetLastError();
@@ -26,8 +27,7 @@ enum infer_status cuda_error(cudaError_t e, const char *what)
 // ---- device
 __global__ void probe_kernel(int *out) { *out = 1; }
 
-static enum infer_status device_count(int *n)
-{
+static enum infer_status device_count(int *n) {
     int driver = 0, runtime = 0;
     *n = 0;
     cudaError_t e = cudaGetDeviceCount(n);
@@ -39,12 +39,12 @@ static enum infer_status device_count(int *n)
     if (e == cudaErrorInsufficientDriver)
         return err_set(INFER_E_DEVICE, "the NVIDIA driver is for CUDA %d.%d, this build needs %d.%d or newer",
                        driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
-    return err_set(INFER_E_DEVICE, "no CUDA device: %s", e == cudaSuccess ? "none is visible" : cudaGetErrorString(e));
+    return err_set(INFER_E_DEVICE, "no CUDA device: %s",
+                   e == cudaSuccess ? "none is visible" : cudaGetErrorString(e));
 }
 
 // The card with most free memory; on a tie the first in PCI order. free_bytes may be NULL.
-static enum infer_status pick_device(int *device, size_t *free_bytes)
-{
+static enum infer_status pick_device(int *device, size_t *free_bytes) {
     int n, best = -1;
     size_t most = 0;
     TRY(device_count(&n));
@@ -67,29 +67,28 @@ static enum infer_status pick_device(int *device, size_t *free_bytes)
         cudaDeviceProp p;
         (void)cudaGetLastError();
         if (cudaGetDeviceProperties(&p, best) != cudaSuccess) return cuda_error(e, "cudaFuncGetAttributes");
-        return err_set(INFER_E_DEVICE, "this build has no kernels for %s (sm_%d%d)", p.name, p.major, p.minor);
+        return err_set(INFER_E_DEVICE, "this build has no kernels for %s (sm_%d%d)", p.name, p.major,
+                       p.minor);
     }
     *device = best;
     if (free_bytes) *free_bytes = most;
     return INFER_OK;
 }
 
-static enum infer_status cuda_probe(void)
-{
+static enum infer_status cuda_probe(void) {
     int device;
     return pick_device(&device, NULL);
 }
 
 // ---- lookups
-const float *cuda_constant(const cuda_backend *b, const void *host)
-{
+const float *cuda_constant(const cuda_backend *b, const void *host) {
     if (!host) return NULL;
     for (int i = 0; i < b->n_constant; i++)
-        if (b->constant[i].host == host) return (const float *)(b->work + b->plan.constant + b->constant[i].offset);
+        if (b->constant[i].host == host)
+            return (const float *)(b->work + b->plan.constant + b->constant[i].offset);
     infer_bug("a constant was not uploaded");
 }
-dev_kv cuda_store(const cuda_backend *b, int store)
-{
+dev_kv cuda_store(const cuda_backend *b, int store) {
     const struct kv_store *s = &b->c.store[store];
     const struct kv_group *g = &b->c.kv_group[s->group];
     dev_kv kv = {};
@@ -104,8 +103,7 @@ dev_kv cuda_store(const cuda_backend *b, int store)
     kv.type = b->c.kv_type;
     return kv;
 }
-dev_matrix cuda_matrix(const cuda_backend *b, int group, int member)
-{
+dev_matrix cuda_matrix(const cuda_backend *b, int group, int member) {
     const cuda_group *g = &b->plan.group[group];
     const cuda_member *m = &g->member[member];
     const cuda_region *r = &g->region[m->region];
@@ -121,24 +119,22 @@ dev_matrix cuda_matrix(const cuda_backend *b, int group, int member)
     if (g->bias) w.bias = (const float *)(b->work + b->plan.constant + g->bias_offset) + m->col;
     return w;
 }
-float2 *cuda_rope_table(const cuda_backend *b, const struct rope *r)
-{
+float2 *cuda_rope_table(const cuda_backend *b, const struct rope *r) {
     for (int i = 0; i < b->n_rope; i++)
         if (b->rope[i] == r)
-            return (float2 *)(b->work + b->plan.rope + (size_t)i * (size_t)b->plan.max_rows * (size_t)b->plan.rope_row * 4);
+            return (float2 *)(b->work + b->plan.rope +
+                              (size_t)i * (size_t)b->plan.max_rows * (size_t)b->plan.rope_row * 4);
     infer_bug("a rope was not seen at upload");
 }
 int32_t *cuda_tokens(const cuda_backend *b) { return (int32_t *)b->out; }
-float *cuda_logits_copy(const cuda_backend *b)
-{
+float *cuda_logits_copy(const cuda_backend *b) {
     return b->c.want_logits ? (float *)(b->out + b->logits_offset) : NULL;
 }
 
 // ---- open
 static size_t pad(size_t n) { return (n + 4095) & ~(size_t)4095; }
 
-static void place_step(cuda_backend *b)
-{
+static void place_step(cuda_backend *b) {
     size_t rows = (size_t)b->plan.max_rows, outs = (size_t)b->plan.max_out;
     uint8_t *p = b->work + b->plan.step;
     int32_t *a = (int32_t *)(p + sizeof(dev_step) + 56);
@@ -155,17 +151,18 @@ static void place_step(cuda_backend *b)
     b->result_bytes = b->logits_offset + (b->c.want_logits ? outs * (size_t)b->c.n_vocab * 4 : 0);
 }
 
-static enum infer_status open_device(cuda_backend *b)
-{
+static enum infer_status open_device(cuda_backend *b) {
     const cuda_plan *p = &b->plan;
     TRY(pick_device(&b->device, NULL));
     CU(cudaGetDeviceProperties(&b->prop, b->device));
     b->sm_count = b->prop.multiProcessorCount;
-    snprintf(b->text, sizeof b->text, "%s, sm_%d%d, %d SMs, %.0f GiB", b->prop.name, b->prop.major, b->prop.minor,
-             b->sm_count, (double)b->prop.totalGlobalMem / (1 << 30));
+    snprintf(b->text, sizeof b->text, "%s, sm_%d%d, %d SMs, %.0f GiB", b->prop.name, b->prop.major,
+             b->prop.minor, b->sm_count, (double)b->prop.totalGlobalMem / (1 << 30));
+    snprintf(b->kernels, sizeof b->kernels, "sm_%d%d", b->prop.major, b->prop.minor);
     size_t out_bytes = pad((size_t)p->max_out * 4 + 4) +
                        (b->c.want_logits ? (size_t)p->max_out * (size_t)b->c.n_vocab * 4 : 0);
-    size_t w = pad(p->weight_bytes), kv = pad(p->kv_bytes), act = pad(b->c.activation_bytes), work = pad(p->workspace_bytes);
+    size_t w = pad(p->weight_bytes), kv = pad(p->kv_bytes), act = pad(b->c.activation_bytes),
+           work = pad(p->workspace_bytes);
     CU(cudaMalloc((void **)&b->arena, w + kv + act + work + out_bytes));
     b->weights = b->arena;
     b->kv = b->weights + w;
@@ -175,7 +172,8 @@ static enum infer_status open_device(cuda_backend *b)
     place_step(b);
     CU(cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking));
     for (int i = 0; i < CUDA_FLIGHT; i++) CU(cudaEventCreateWithFlags(&b->done[i], cudaEventDisableTiming));
-    CU(cudaMallocHost((void **)&b->pinned, CUDA_FLIGHT * (pad(b->blob_bytes) + pad(b->page_bytes) + pad(b->result_bytes))));
+    CU(cudaMallocHost((void **)&b->pinned,
+                      CUDA_FLIGHT * (pad(b->blob_bytes) + pad(b->page_bytes) + pad(b->result_bytes))));
     // poison: a kernel that reads what nobody wrote shows it
     CU(cudaMemsetAsync(b->kv, 0xff, kv + act, b->stream));
     CU(cudaMemsetAsync(b->work, 0, work, b->stream));
@@ -185,14 +183,14 @@ static enum infer_status open_device(cuda_backend *b)
 
 static void cuda_close(struct backend *base);
 
-static enum infer_status cuda_open(struct backend **out, const struct backend_config *c)
-{
+static enum infer_status cuda_open(struct backend **out, const struct backend_config *c) {
     cuda_backend *b;
     *out = NULL;
     TRY(mem_new(&b, sizeof *b, "a CUDA backend"));
     b->base.type = &backend_cuda;
     b->c = *c;
-    enum infer_status st = mem_new(&b->constant, CUDA_CONSTANT_MAX * sizeof *b->constant, "table of constants");
+    enum infer_status st =
+        mem_new(&b->constant, CUDA_CONSTANT_MAX * sizeof *b->constant, "table of constants");
     if (st == INFER_OK) st = cuda_plan_make(&b->plan, c);
     if (st == INFER_OK) st = open_device(b);
     if (st != INFER_OK) {
@@ -203,8 +201,7 @@ static enum infer_status cuda_open(struct backend **out, const struct backend_co
     return INFER_OK;
 }
 
-static void cuda_close(struct backend *base)
-{
+static void cuda_close(struct backend *base) {
     cuda_backend *b = (cuda_backend *)base;
     if (!b) return;
     if (b->stream) cudaStreamSynchronize(b->stream);
@@ -223,15 +220,13 @@ static void cuda_close(struct backend *base)
 }
 
 // ---- compile
-static enum infer_status list_of(cuda_backend *b, int rows, cudaStream_t s)
-{
+static enum infer_status list_of(cuda_backend *b, int rows, cudaStream_t s) {
     if (b->decode) return decode_run(b, b->decode, rows, s);
     int outs = rows < b->c.list[ROW_DECODE]->max_out ? rows : b->c.list[ROW_DECODE]->max_out;
     return cuda_run_list(b, ROW_DECODE, rows, outs, s);
 }
 
-static enum infer_status capture(cuda_backend *b, int rows)
-{
+static enum infer_status capture(cuda_backend *b, int rows) {
     cudaGraph_t g = NULL;
     CU(cudaStreamBeginCapture(b->stream, cudaStreamCaptureModeThreadLocal));
     enum infer_status st = list_of(b, rows, b->stream);
@@ -250,8 +245,7 @@ static enum infer_status capture(cuda_backend *b, int rows)
     return st;
 }
 
-static enum infer_status cuda_compile(struct backend *base, enum row_class cls)
-{
+static enum infer_status cuda_compile(struct backend *base, enum row_class cls) {
     cuda_backend *b = (cuda_backend *)base;
     CU(cudaSetDevice(b->device));
     if (cls != ROW_DECODE) return INFER_OK;
@@ -260,7 +254,8 @@ static enum infer_status cuda_compile(struct backend *base, enum row_class cls)
     int max = b->c.list[ROW_DECODE]->max_rows;
     for (int rows = 1;; rows = rows < 8 ? rows * 2 : rows < 64 ? rows + 8 : rows + 32) {
         if (rows > max) rows = max;
-        if (b->n_bucket == CUDA_BUCKET_MAX) return err_set(INFER_E_UNSUPPORTED, "cuda: %d decode rows are too many", max);
+        if (b->n_bucket == CUDA_BUCKET_MAX)
+            return err_set(INFER_E_UNSUPPORTED, "cuda: %d decode rows are too many", max);
         TRY(capture(b, rows));
         if (rows == max) break;
     }
@@ -270,22 +265,21 @@ static enum infer_status cuda_compile(struct backend *base, enum row_class cls)
 
 // ---- steps
 static uint8_t *pinned_blob(cuda_backend *b, unsigned i) { return b->pinned + i * pad(b->blob_bytes); }
-static uint8_t *pinned_pages(cuda_backend *b, unsigned i)
-{
+static uint8_t *pinned_pages(cuda_backend *b, unsigned i) {
     return b->pinned + CUDA_FLIGHT * pad(b->blob_bytes) + i * pad(b->page_bytes);
 }
-static uint8_t *pinned_result(cuda_backend *b, unsigned i)
-{
+static uint8_t *pinned_result(cuda_backend *b, unsigned i) {
     return b->pinned + CUDA_FLIGHT * (pad(b->blob_bytes) + pad(b->page_bytes)) + i * pad(b->result_bytes);
 }
 
 // struct step to the device; page tables only when one changed
-static enum infer_status send_step(cuda_backend *b, const struct step *s, unsigned f)
-{
+static enum infer_status send_step(cuda_backend *b, const struct step *s, unsigned f) {
     uint8_t *blob = pinned_blob(b, f);
     dev_step h = {s->n_row, s->n_out};
     memcpy(blob, &h, sizeof h);
-    auto at = [&](const int32_t *dev) { return (int32_t *)(blob + ((const uint8_t *)dev - (const uint8_t *)b->t.step)); };
+    auto at = [&](const int32_t *dev) {
+        return (int32_t *)(blob + ((const uint8_t *)dev - (const uint8_t *)b->t.step));
+    };
     memcpy(at(b->t.id), s->id, (size_t)s->n_row * 4);
     memcpy(at(b->t.pos), s->pos, (size_t)s->n_row * 4);
     memcpy(at(b->t.slot), s->slot, (size_t)s->n_row * 4);
@@ -303,8 +297,7 @@ static enum infer_status send_step(cuda_backend *b, const struct step *s, unsign
     return INFER_OK;
 }
 
-static enum infer_status run_rows(cuda_backend *b, enum row_class cls, const struct step *s)
-{
+static enum infer_status run_rows(cuda_backend *b, enum row_class cls, const struct step *s) {
     if (cls != ROW_DECODE) return cuda_run_list(b, cls, s->n_row, s->n_out, b->stream);
     for (int i = 0; i < b->n_bucket; i++)
         if (b->bucket[i].rows >= s->n_row) {
@@ -314,8 +307,7 @@ static enum infer_status run_rows(cuda_backend *b, enum row_class cls, const str
     return list_of(b, s->n_row, b->stream);
 }
 
-static enum infer_status cuda_run(struct backend *base, enum row_class cls, const struct step *s)
-{
+static enum infer_status cuda_run(struct backend *base, enum row_class cls, const struct step *s) {
     cuda_backend *b = (cuda_backend *)base;
     unsigned f = b->n_run % CUDA_FLIGHT;
     if (b->n_run - b->n_wait >= CUDA_FLIGHT) infer_bug("%u steps in flight", b->n_run - b->n_wait);
@@ -335,16 +327,14 @@ static enum infer_status cuda_run(struct backend *base, enum row_class cls, cons
     return INFER_OK;
 }
 
-static bool finite_logits(const cuda_backend *b, unsigned f, const float *logits)
-{
+static bool finite_logits(const cuda_backend *b, unsigned f, const float *logits) {
     size_t n = (size_t)b->flight[f].n_out * (size_t)b->c.n_vocab;
     for (size_t i = 0; i < n; i++)
         if (!(logits[i] - logits[i] == 0)) return false;
     return true;
 }
 
-static enum infer_status cuda_wait(struct backend *base, struct step_result *out)
-{
+static enum infer_status cuda_wait(struct backend *base, struct step_result *out) {
     cuda_backend *b = (cuda_backend *)base;
     if (b->n_run == b->n_wait) infer_bug("no step is in flight");
     unsigned f = b->n_wait++ % CUDA_FLIGHT;
@@ -359,8 +349,8 @@ static enum infer_status cuda_wait(struct backend *base, struct step_result *out
     return INFER_OK;
 }
 
-static enum infer_status cuda_read(struct backend *base, enum row_class cls, struct view v, int n_row, float *out)
-{
+static enum infer_status cuda_read(struct backend *base, enum row_class cls, struct view v, int n_row,
+                                   float *out) {
     cuda_backend *b = (cuda_backend *)base;
     rows r = cuda_rows(b, b->c.list[cls], v);
     CU(cudaSetDevice(b->device));
@@ -371,8 +361,7 @@ static enum infer_status cuda_read(struct backend *base, enum row_class cls, str
 }
 
 // ---- pages
-static enum infer_status move_page(cuda_backend *b, int store, int page, float *k, float *v, bool write)
-{
+static enum infer_status move_page(cuda_backend *b, int store, int page, float *k, float *v, bool write) {
     const struct kv_store *s = &b->c.store[store];
     size_t nk = (size_t)s->n_kv_head * KV_PAGE * (size_t)s->head_dim_k * 4;
     size_t nv = (size_t)s->n_kv_head * KV_PAGE * (size_t)s->head_dim_v * 4;
@@ -394,33 +383,39 @@ static enum infer_status move_page(cuda_backend *b, int store, int page, float *
     }
     return INFER_OK;
 }
-static enum infer_status cuda_kv_read(struct backend *base, int store, int page, float *k, float *v)
-{
+static enum infer_status cuda_kv_read(struct backend *base, int store, int page, float *k, float *v) {
     return move_page((cuda_backend *)base, store, page, k, v, false);
 }
-static enum infer_status cuda_kv_write(struct backend *base, int store, int page, const float *k, const float *v)
-{
+static enum infer_status cuda_kv_write(struct backend *base, int store, int page, const float *k,
+                                       const float *v) {
     return move_page((cuda_backend *)base, store, page, (float *)k, (float *)v, true);
 }
-static enum infer_status cuda_kv_copy(struct backend *base, int from, int to)
-{
+static enum infer_status cuda_kv_copy(struct backend *base, int from, int to) {
     cuda_backend *b = (cuda_backend *)base;
     CU(cudaSetDevice(b->device));
     for (int i = 0; i < b->c.n_store; i++) {
         const struct kv_store *s = &b->c.store[i];
         dev_kv kv = cuda_store(b, i);
         size_t rows = (size_t)s->n_kv_head * KV_PAGE;
-        size_t bk = rows * kv_row_bytes(b->c.kv_type, s->head_dim_k), bv = rows * kv_row_bytes(b->c.kv_type, s->head_dim_v);
-        CU(cudaMemcpyAsync(kv.k + (size_t)to * bk, kv.k + (size_t)from * bk, bk, cudaMemcpyDeviceToDevice, b->stream));
-        CU(cudaMemcpyAsync(kv.v + (size_t)to * bv, kv.v + (size_t)from * bv, bv, cudaMemcpyDeviceToDevice, b->stream));
+        size_t bk = rows * kv_row_bytes(b->c.kv_type, s->head_dim_k),
+               bv = rows * kv_row_bytes(b->c.kv_type, s->head_dim_v);
+        CU(cudaMemcpyAsync(kv.k + (size_t)to * bk, kv.k + (size_t)from * bk, bk, cudaMemcpyDeviceToDevice,
+                           b->stream));
+        CU(cudaMemcpyAsync(kv.v + (size_t)to * bv, kv.v + (size_t)from * bv, bv, cudaMemcpyDeviceToDevice,
+                           b->stream));
     }
     return INFER_OK;
 }
 
-static void cuda_cancel(struct backend *base) { __atomic_store_n(&((cuda_backend *)base)->cancel, 1, __ATOMIC_RELAXED); }
-static const char *cuda_describe(const struct backend *base) { return ((const cuda_backend *)base)->text; }
+static void cuda_cancel(struct backend *base) {
+    __atomic_store_n(&((cuda_backend *)base)->cancel, 1, __ATOMIC_RELAXED);
+}
+static void cuda_info(const struct backend *base, struct backend_info *out) {
+    const cuda_backend *b = (const cuda_backend *)base;
+    *out = {b->text, b->kernels, 0};
+}
 
 extern "C" const struct backend_type backend_cuda = {
-    "cuda",   cuda_probe, cuda_sizes,   cuda_open,     cuda_upload,  cuda_compile,  cuda_run,  cuda_wait,
-    cuda_read, cuda_kv_read, cuda_kv_write, cuda_kv_copy, cuda_cancel, cuda_describe, cuda_close,
+    "cuda",    cuda_probe,   cuda_sizes,    cuda_open,    cuda_upload, cuda_compile, cuda_run,   cuda_wait,
+    cuda_read, cuda_kv_read, cuda_kv_write, cuda_kv_copy, cuda_cancel, cuda_info,    cuda_close,
 };

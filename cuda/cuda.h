@@ -31,8 +31,9 @@ struct dev_matrix {
 };
 
 // ---- retile.cu: n_row rows of a member from row0 on, from staging memory to the weight arena
-cudaError_t cuda_retile(const struct cuda_region *r, const struct cuda_member *m, enum quant_type type, void *weights,
-                        const void *rows, size_t row_bytes, int row0, int n_row, cudaStream_t stream);
+cudaError_t cuda_retile(const struct cuda_region *r, const struct cuda_member *m, enum quant_type type,
+                        void *weights, const void *rows, size_t row_bytes, int row0, int n_row,
+                        cudaStream_t stream);
 
 // ---- ops.cu: one operation each on float32 rows; x[t] = x + t * stride (floats). n: rows of this launch, an upper
 // bound; rows beyond step->n_row (n_out where the buffer holds outputs) are left alone.
@@ -42,20 +43,20 @@ struct rows {
     int width;
 };
 cudaError_t op_embed_run(dev_tables t, dev_matrix w, rows out, float scale, int n, cudaStream_t s);
-cudaError_t op_norm_run(dev_tables t, rows x, rows out, int layer_norm, int dim, float eps, const float *w, const float *b,
-                        int n, bool out_rows, cudaStream_t s);
+cudaError_t op_norm_run(dev_tables t, rows x, rows out, int layer_norm, int dim, float eps, const float *w,
+                        const float *b, int n, bool out_rows, cudaStream_t s);
 cudaError_t op_matmul_run(dev_tables t, dev_matrix w, rows x, rows out, int n, bool out_rows, cudaStream_t s);
-cudaError_t op_rope_table_run(dev_tables t, const float *inv_freq, int n_rot, float mscale, float2 *table, int n,
-                              cudaStream_t s);
-cudaError_t op_rope_run(dev_tables t, rows x, int n_head, int head_dim, int n_rot, bool neox, const float2 *table, int n,
-                        cudaStream_t s);
+cudaError_t op_rope_table_run(dev_tables t, const float *inv_freq, int n_rot, float mscale, float2 *table,
+                              int n, cudaStream_t s);
+cudaError_t op_rope_run(dev_tables t, rows x, int n_head, int head_dim, int n_rot, bool neox,
+                        const float2 *table, int n, cudaStream_t s);
 cudaError_t op_kv_put_run(dev_tables t, dev_kv kv, rows k, rows v, int n, cudaStream_t s);
-cudaError_t op_attend_run(dev_tables t, dev_kv kv, rows q, rows out, int n_head, float scale, float softcap, int window,
-                          const float *sinks, int n, cudaStream_t s);
+cudaError_t op_attend_run(dev_tables t, dev_kv kv, rows q, rows out, int n_head, float scale, float softcap,
+                          int window, const float *sinks, int n, cudaStream_t s);
 cudaError_t op_glu_run(dev_tables t, rows gate, rows up, rows out, int act, int n, cudaStream_t s);
 cudaError_t op_add_run(dev_tables t, rows a, rows b, rows out, int n, bool out_rows, cudaStream_t s);
 cudaError_t op_rows_run(dev_tables t, rows x, rows out, int n, cudaStream_t s);
-cudaError_t op_select_run(dev_tables t, rows logits, int n_vocab, float2 *cand, int32_t *token, float *copy, int n,
-                          cudaStream_t s);
+cudaError_t op_select_run(dev_tables t, rows logits, int n_vocab, float2 *cand, int32_t *token, float *copy,
+                          int n, cudaStream_t s);
 // A page of a store as float32 and back; page rows in the order of struct kv_store.
 cudaError_t kv_page_run(dev_kv kv, int page, float *k, float *v, bool write, cudaStream_t s);

@@ -17,7 +17,7 @@ struct cuda_backend {
     struct cuda_plan plan;
     int device, sm_count;
     cudaDeviceProp prop;
-    char text[256];
+    char text[320], kernels[64];
     cudaStream_t stream;
     cudaEvent_t done[CUDA_FLIGHT];
     uint8_t *arena; // all device memory: weights, kv, activations, workspace
@@ -50,19 +50,21 @@ extern "C" void cuda_fail_at(uint64_t n); // 0: none
 extern "C" uint64_t cuda_call_count(void);
 bool cuda_fails_now(void);
 enum infer_status cuda_error(cudaError_t e, const char *what);
-#define CU(call)                                                                                                       \
-    do {                                                                                                               \
-        cudaError_t cu_error_ = cuda_fails_now() ? cudaErrorUnknown : (call);                                          \
-        if (cu_error_ != cudaSuccess) return cuda_error(cu_error_, #call);                                             \
+#define CU(call)                                                                                             \
+    do {                                                                                                     \
+        cudaError_t cu_error_ = cuda_fails_now() ? cudaErrorUnknown : (call);                                \
+        if (cu_error_ != cudaSuccess) return cuda_error(cu_error_, #call);                                   \
     } while (0)
 
-static inline rows cuda_rows(const cuda_backend *b, const struct op_list *l, struct view v)
-{
+static inline rows cuda_rows(const cuda_backend *b, const struct op_list *l, struct view v) {
     const struct buf *f = &l->buf[v.buf];
     return rows{(float *)(b->act + f->offset) + v.col, f->row_bytes / 4, v.width};
 }
-static inline bool cuda_out_rows(const struct op_list *l, struct view v) { return l->buf[v.buf].rows == BUF_ROWS_OUT; }
-const float *cuda_constant(const cuda_backend *b, const void *host); // device copy of a constant, NULL for NULL
+static inline bool cuda_out_rows(const struct op_list *l, struct view v) {
+    return l->buf[v.buf].rows == BUF_ROWS_OUT;
+}
+const float *cuda_constant(const cuda_backend *b,
+                           const void *host); // device copy of a constant, NULL for NULL
 dev_kv cuda_store(const cuda_backend *b, int store);
 dev_matrix cuda_matrix(const cuda_backend *b, int group, int member);
 float2 *cuda_rope_table(const cuda_backend *b, const struct rope *r);

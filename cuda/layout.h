@@ -51,7 +51,7 @@ enum { UNIT_ROWS = 16, UNIT_COLS = 256, UNIT_PAIR = 32 /* rows to which a member
 
 /* Bytes of a unit. */
 LAYOUT_FN int layout_unit_bytes(enum layout l) {
-    return l == LAYOUT_F32 ? 16384
+    return l == LAYOUT_F32                       ? 16384
            : l == LAYOUT_F16 || l == LAYOUT_BF16 ? 8192
            : l == LAYOUT_Q8                      ? 4352
            : l == LAYOUT_Q8M                     ? 4608
@@ -65,17 +65,17 @@ LAYOUT_FN int layout_unit_bytes(enum layout l) {
 /* Layout that a file's type is re-tiled to. Types without a layout of their own take one that holds their values
  * exactly: Q5_0 and IQ4_NL as int8 codes, Q5_1 as int8 codes with minimum, Q3_K as Q6K. */
 LAYOUT_FN enum layout layout_of(enum quant_type t) {
-    return t == QUANT_F32                                                ? LAYOUT_F32
-           : t == QUANT_F16                                              ? LAYOUT_F16
-           : t == QUANT_BF16                                             ? LAYOUT_BF16
-           : t == QUANT_Q8_0 || t == QUANT_Q5_0 || t == QUANT_IQ4_NL     ? LAYOUT_Q8
-           : t == QUANT_Q5_1                                             ? LAYOUT_Q8M
-           : t == QUANT_Q4_0                                             ? LAYOUT_Q4
-           : t == QUANT_Q4_1                                             ? LAYOUT_Q4M
-           : t == QUANT_Q4_K                                             ? LAYOUT_Q4K
-           : t == QUANT_Q5_K                                             ? LAYOUT_Q5K
-           : t == QUANT_Q6_K || t == QUANT_Q3_K                          ? LAYOUT_Q6K
-                                                                         : LAYOUT_Q2K;
+    return t == QUANT_F32                                            ? LAYOUT_F32
+           : t == QUANT_F16                                          ? LAYOUT_F16
+           : t == QUANT_BF16                                         ? LAYOUT_BF16
+           : t == QUANT_Q8_0 || t == QUANT_Q5_0 || t == QUANT_IQ4_NL ? LAYOUT_Q8
+           : t == QUANT_Q5_1                                         ? LAYOUT_Q8M
+           : t == QUANT_Q4_0                                         ? LAYOUT_Q4
+           : t == QUANT_Q4_1                                         ? LAYOUT_Q4M
+           : t == QUANT_Q4_K                                         ? LAYOUT_Q4K
+           : t == QUANT_Q5_K                                         ? LAYOUT_Q5K
+           : t == QUANT_Q6_K || t == QUANT_Q3_K                      ? LAYOUT_Q6K
+                                                                     : LAYOUT_Q2K;
 }
 
 /* Prepared activations of int8 kernels: a record per row and 256 columns.

@@ -4,18 +4,17 @@
 #include "weights.cuh"
 
 DEV int row_count(const dev_tables &t, bool out_rows) { return out_rows ? t.step->n_out : t.step->n_row; }
-DEV int row_id(const dev_tables &t, int r)
-{
+DEV int row_id(const dev_tables &t, int r) {
     int id = t.id[r];
     return id < 0 ? t.slot_last[t.slot[r]] : id;
 }
-DEV float matrix_value(const dev_matrix &w, int n, int k)
-{
+DEV float matrix_value(const dev_matrix &w, int n, int k) {
     int phys = w.base + n / w.inter * w.stride + n % w.inter;
     const uint8_t *u = w.region + ((size_t)(phys >> 4) * w.u + (k >> 8)) * layout_unit_bytes(w.layout);
     return unit_value(w.layout, u, phys & 15, k & 255);
 }
-template <int W> DEV float block_sum(float v, float *tmp) // W warps
+template <int W>
+DEV float block_sum(float v, float *tmp) // W warps
 {
     v = warp_sum(v);
     if ((threadIdx.x & 31) == 0) tmp[threadIdx.x >> 5] = v;
@@ -27,22 +26,19 @@ template <int W> DEV float block_sum(float v, float *tmp) // W warps
 }
 
 // ---- embed
-__global__ void embed_kernel(dev_tables t, dev_matrix w, rows out, float scale)
-{
+__global__ void embed_kernel(dev_tables t, dev_matrix w, rows out, float scale) {
     int r = blockIdx.y, i = blockIdx.x * blockDim.x + threadIdx.x;
     if (r >= t.step->n_row || i >= w.k) return;
     out.p[r * out.stride + i] = scale * matrix_value(w, row_id(t, r), i);
 }
-cudaError_t op_embed_run(dev_tables t, dev_matrix w, rows out, float scale, int n, cudaStream_t s)
-{
+cudaError_t op_embed_run(dev_tables t, dev_matrix w, rows out, float scale, int n, cudaStream_t s) {
     embed_kernel<<<dim3((w.k + 255) / 256, n), 256, 0, s>>>(t, w, out, scale);
     return cudaGetLastError();
 }
 
 // ---- norm: a block a group of dim elements
 __global__ void norm_kernel(dev_tables t, rows x, rows out, int layer, int dim, float eps, const float *w,
-                            const float *b, bool out_rows)
-{
+                            const float *b, bool out_rows) {
     __shared__ float tmp[8];
     int r = blockIdx.y, g = blockIdx.x;
     if (r >= row_count(t, out_rows)) return;
@@ -58,8 +54,7 @@ __global__ void norm_kernel(dev_tables t, rows x, rows out, int layer, int dim, 
         op[i] = (xp[i] - mean) * rs * (w ? w[i] : 1.f) + (b ? b[i] : 0.f);
 }
 cudaError_t op_norm_run(dev_tables t, rows x, rows out, int layer_norm, int dim, float eps, const float *w,
-                        const float *b, int n, bool out_rows, cudaStream_t s)
-{
+                        const float *b, int n, bool out_rows, cudaStream_t s) {
     norm_kernel<<<dim3(x.width / dim, n), 256, 0, s>>>(t, x, out, layer_norm, dim, eps, w, b, out_rows);
     return cudaGetLastError();
 }
@@ -67,8 +62,8 @@ cudaError_t op_norm_run(dev_tables t, rows x, rows out, int layer_norm, int dim,
 // ---- matmul: 64 x 64 outputs a block, 4 x 4 a thread, float32
 enum { TILE = 64, TILE_K = 32 };
 template <int L>
-__global__ void __launch_bounds__(256) matmul_kernel(dev_tables t, dev_matrix w, rows x, rows out, bool out_rows)
-{
+__global__ void __launch_bounds__(256)
+    matmul_kernel(dev_tables t, dev_matrix w, rows x, rows out, bool out_rows) {
     __shared__ float ws[TILE_K][TILE + 4], xs[TILE_K][TILE + 4];
     const int n_row = row_count(t, out_rows), n0 = blockIdx.x * TILE, t0 = blockIdx.y * TILE;
     if (t0 >= n_row) return;
@@ -99,12 +94,14 @@ __global__ void __launch_bounds__(256) matmul_kernel(dev_tables t, dev_matrix w,
             if (n < w.n && r < n_row) out.p[r * out.stride + n] = acc[i][j] + (w.bias ? w.bias[n] : 0.f);
         }
 }
-cudaError_t op_matmul_run(dev_tables t, dev_matrix w, rows x, rows out, int n, bool out_rows, cudaStream_t s)
-{
+cudaError_t op_matmul_run(dev_tables t, dev_matrix w, rows x, rows out, int n, bool out_rows,
+                          cudaStream_t s) {
     dim3 grid((w.n + TILE - 1) / TILE, (n + TILE - 1) / TILE);
     switch (w.layout) {
-#define LAYOUT_CASE(l)                                                                                                 \
-    case l: matmul_kernel<l><<<grid, 256, 0, s>>>(t, w, x, out, out_rows); break;
+#define LAYOUT_CASE(l)                                                                                       \
+    case l:                                                                                                  \
+        matmul_kernel<l><<<grid, 256, 0, s>>>(t, w, x, out, out_rows);                                       \
+        break;
         LAYOUT_CASE(LAYOUT_F32)
         LAYOUT_CASE(LAYOUT_F16)
         LAYOUT_CASE(LAYOUT_BF16)
@@ -116,14 +113,15 @@ cudaError_t op_matmul_run(dev_tables t, dev_matrix w, rows x, rows out, int n, b
         LAYOUT_CASE(LAYOUT_Q5K)
         LAYOUT_CASE(LAYOUT_Q6K)
         LAYOUT_CASE(LAYOUT_Q2K)
-    default: return cudaErrorInvalidValue;
+    default:
+        return cudaErrorInvalidValue;
     }
     return cudaGetLastError();
 }
 
 // ---- rope: table[t][i] = mscale (cos, sin)(pos[t] * inv_freq[i])
-__global__ void rope_table_kernel(dev_tables t, const float *inv_freq, int half, float mscale, float2 *table)
-{
+__global__ void rope_table_kernel(dev_tables t, const float *inv_freq, int half, float mscale,
+                                  float2 *table) {
     int r = blockIdx.x;
     if (r >= t.step->n_row) return;
     for (int i = threadIdx.x; i < half; i += blockDim.x) {
@@ -132,14 +130,12 @@ __global__ void rope_table_kernel(dev_tables t, const float *inv_freq, int half,
         table[(size_t)r * half + i] = make_float2((float)(c * mscale), (float)(s * mscale));
     }
 }
-cudaError_t op_rope_table_run(dev_tables t, const float *inv_freq, int n_rot, float mscale, float2 *table, int n,
-                              cudaStream_t s)
-{
+cudaError_t op_rope_table_run(dev_tables t, const float *inv_freq, int n_rot, float mscale, float2 *table,
+                              int n, cudaStream_t s) {
     rope_table_kernel<<<n, 64, 0, s>>>(t, inv_freq, n_rot / 2, mscale, table);
     return cudaGetLastError();
 }
-__global__ void rope_kernel(dev_tables t, rows x, int head_dim, int n_rot, bool neox, const float2 *table)
-{
+__global__ void rope_kernel(dev_tables t, rows x, int head_dim, int n_rot, bool neox, const float2 *table) {
     int r = blockIdx.y, h = blockIdx.x;
     if (r >= t.step->n_row) return;
     float *p = x.p + r * x.stride + (size_t)h * head_dim;
@@ -151,16 +147,14 @@ __global__ void rope_kernel(dev_tables t, rows x, int head_dim, int n_rot, bool 
         p[b] = v * c.x + u * c.y;
     }
 }
-cudaError_t op_rope_run(dev_tables t, rows x, int n_head, int head_dim, int n_rot, bool neox, const float2 *table,
-                        int n, cudaStream_t s)
-{
+cudaError_t op_rope_run(dev_tables t, rows x, int n_head, int head_dim, int n_rot, bool neox,
+                        const float2 *table, int n, cudaStream_t s) {
     rope_kernel<<<dim3(n_head, n), 64, 0, s>>>(t, x, head_dim, n_rot, neox, table);
     return cudaGetLastError();
 }
 
 // ---- kv_put: a thread 32 elements
-__global__ void kv_put_kernel(dev_tables t, dev_kv kv, rows k, rows v)
-{
+__global__ void kv_put_kernel(dev_tables t, dev_kv kv, rows k, rows v) {
     int r = blockIdx.x, nk = (kv.dk + 31) / 32, nv = (kv.dv + 31) / 32;
     if (r >= t.step->n_row) return;
     for (int i = threadIdx.x; i < kv.n_kv_head * (nk + nv); i += blockDim.x) {
@@ -174,18 +168,16 @@ __global__ void kv_put_kernel(dev_tables t, dev_kv kv, rows k, rows v)
                        v.p + r * v.stride + (size_t)h * kv.dv + (b - nk) * 32);
     }
 }
-cudaError_t op_kv_put_run(dev_tables t, dev_kv kv, rows k, rows v, int n, cudaStream_t s)
-{
+cudaError_t op_kv_put_run(dev_tables t, dev_kv kv, rows k, rows v, int n, cudaStream_t s) {
     kv_put_kernel<<<n, 128, 0, s>>>(t, kv, k, v);
     return cudaGetLastError();
 }
 
 // ---- attend: a block a (row, head); running softmax over 128 keys at a time, dims up to 512
 enum { ATTEND_KEYS = 128 };
-__global__ void __launch_bounds__(ATTEND_KEYS) attend_kernel(dev_tables t, dev_kv kv, rows q, rows out, int n_head,
-                                                             float scale, float softcap, int window,
-                                                             const float *sinks)
-{
+__global__ void __launch_bounds__(ATTEND_KEYS)
+    attend_kernel(dev_tables t, dev_kv kv, rows q, rows out, int n_head, float scale, float softcap,
+                  int window, const float *sinks) {
     __shared__ float qs[512], ps[ATTEND_KEYS], tmp[4];
     const int r = blockIdx.y, h = blockIdx.x, g = h / (n_head / kv.n_kv_head), tid = threadIdx.x;
     if (r >= t.step->n_row) return;
@@ -228,59 +220,51 @@ __global__ void __launch_bounds__(ATTEND_KEYS) attend_kernel(dev_tables t, dev_k
         if (d < kv.dv) out.p[r * out.stride + (size_t)h * kv.dv + d] = acc[i] / l;
     }
 }
-cudaError_t op_attend_run(dev_tables t, dev_kv kv, rows q, rows out, int n_head, float scale, float softcap, int window,
-                          const float *sinks, int n, cudaStream_t s)
-{
-    attend_kernel<<<dim3(n_head, n), ATTEND_KEYS, 0, s>>>(t, kv, q, out, n_head, scale, softcap, window, sinks);
+cudaError_t op_attend_run(dev_tables t, dev_kv kv, rows q, rows out, int n_head, float scale, float softcap,
+                          int window, const float *sinks, int n, cudaStream_t s) {
+    attend_kernel<<<dim3(n_head, n), ATTEND_KEYS, 0, s>>>(t, kv, q, out, n_head, scale, softcap, window,
+                                                          sinks);
     return cudaGetLastError();
 }
 
 // ---- glu, add, rows
-__global__ void glu_kernel(dev_tables t, rows gate, rows up, rows out, int act)
-{
+__global__ void glu_kernel(dev_tables t, rows gate, rows up, rows out, int act) {
     int r = blockIdx.y, i = blockIdx.x * blockDim.x + threadIdx.x;
     if (r >= t.step->n_row || i >= out.width) return;
     out.p[r * out.stride + i] = act_apply(act, gate.p[r * gate.stride + i]) * up.p[r * up.stride + i];
 }
-cudaError_t op_glu_run(dev_tables t, rows gate, rows up, rows out, int act, int n, cudaStream_t s)
-{
+cudaError_t op_glu_run(dev_tables t, rows gate, rows up, rows out, int act, int n, cudaStream_t s) {
     glu_kernel<<<dim3((out.width + 255) / 256, n), 256, 0, s>>>(t, gate, up, out, act);
     return cudaGetLastError();
 }
-__global__ void add_kernel(dev_tables t, rows a, rows b, rows out, bool out_rows)
-{
+__global__ void add_kernel(dev_tables t, rows a, rows b, rows out, bool out_rows) {
     int r = blockIdx.y, i = blockIdx.x * blockDim.x + threadIdx.x;
     if (r >= row_count(t, out_rows) || i >= out.width) return;
     out.p[r * out.stride + i] = a.p[r * a.stride + i] + b.p[r * b.stride + i];
 }
-cudaError_t op_add_run(dev_tables t, rows a, rows b, rows out, int n, bool out_rows, cudaStream_t s)
-{
+cudaError_t op_add_run(dev_tables t, rows a, rows b, rows out, int n, bool out_rows, cudaStream_t s) {
     add_kernel<<<dim3((out.width + 255) / 256, n), 256, 0, s>>>(t, a, b, out, out_rows);
     return cudaGetLastError();
 }
-__global__ void rows_kernel(dev_tables t, rows x, rows out)
-{
+__global__ void rows_kernel(dev_tables t, rows x, rows out) {
     int j = blockIdx.y, i = blockIdx.x * blockDim.x + threadIdx.x;
     if (j >= t.step->n_out || i >= out.width) return;
     out.p[j * out.stride + i] = x.p[t.out_row[j] * x.stride + i];
 }
-cudaError_t op_rows_run(dev_tables t, rows x, rows out, int n, cudaStream_t s)
-{
+cudaError_t op_rows_run(dev_tables t, rows x, rows out, int n, cudaStream_t s) {
     rows_kernel<<<dim3((out.width + 255) / 256, n), 256, 0, s>>>(t, x, out);
     return cudaGetLastError();
 }
 
 // ---- select: 64 parts a row leave their best, one warp takes the best of those; lowest index on ties
 enum { SELECT_PARTS = 64 };
-DEV void better(float &v, int &i, float v2, int i2)
-{
+DEV void better(float &v, int &i, float v2, int i2) {
     if (v2 > v || (v2 == v && i2 < i)) {
         v = v2;
         i = i2;
     }
 }
-__global__ void select_part_kernel(dev_tables t, rows logits, int n_vocab, float2 *cand, float *copy)
-{
+__global__ void select_part_kernel(dev_tables t, rows logits, int n_vocab, float2 *cand, float *copy) {
     __shared__ float sv[8];
     __shared__ int si[8];
     int j = blockIdx.y, part = (n_vocab + SELECT_PARTS - 1) / SELECT_PARTS, i0 = blockIdx.x * part;
@@ -304,8 +288,7 @@ __global__ void select_part_kernel(dev_tables t, rows logits, int n_vocab, float
         cand[(size_t)j * SELECT_PARTS + blockIdx.x] = make_float2(v, __int_as_float(best));
     }
 }
-__global__ void select_best_kernel(dev_tables t, const float2 *cand, int n_cand, int32_t *token)
-{
+__global__ void select_best_kernel(dev_tables t, const float2 *cand, int n_cand, int32_t *token) {
     int j = blockIdx.x;
     if (j >= t.step->n_out) return;
     float v = -INFINITY;
@@ -322,31 +305,30 @@ __global__ void select_best_kernel(dev_tables t, const float2 *cand, int n_cand,
         if (wanted) t.slot_last[t.slot[t.out_row[j]]] = best;
     }
 }
-cudaError_t op_select_run(dev_tables t, rows logits, int n_vocab, float2 *cand, int32_t *token, float *copy, int n,
-                          cudaStream_t s)
-{
+cudaError_t op_select_run(dev_tables t, rows logits, int n_vocab, float2 *cand, int32_t *token, float *copy,
+                          int n, cudaStream_t s) {
     select_part_kernel<<<dim3(SELECT_PARTS, n), 256, 0, s>>>(t, logits, n_vocab, cand, copy);
     select_best_kernel<<<n, 32, 0, s>>>(t, cand, SELECT_PARTS, token);
     return cudaGetLastError();
 }
 
 // ---- a page of a store
-__global__ void kv_page_kernel(dev_kv kv, int page, float *k, float *v, bool write)
-{
+__global__ void kv_page_kernel(dev_kv kv, int page, float *k, float *v, bool write) {
     int i = blockIdx.x * blockDim.x + threadIdx.x, rows = kv.n_kv_head * KV_PAGE;
     if (i >= rows) return;
     size_t row = (size_t)page * rows + i;
     uint8_t *kp = kv.k + row * kv_bytes(kv.type, kv.dk), *vp = kv.v + row * kv_bytes(kv.type, kv.dv);
     if (write) {
-        for (int b = 0; b < (kv.dk + 31) / 32; b++) kv_store32(kv.type, kp, b, kv.dk, k + (size_t)i * kv.dk + b * 32);
-        for (int b = 0; b < (kv.dv + 31) / 32; b++) kv_store32(kv.type, vp, b, kv.dv, v + (size_t)i * kv.dv + b * 32);
+        for (int b = 0; b < (kv.dk + 31) / 32; b++)
+            kv_store32(kv.type, kp, b, kv.dk, k + (size_t)i * kv.dk + b * 32);
+        for (int b = 0; b < (kv.dv + 31) / 32; b++)
+            kv_store32(kv.type, vp, b, kv.dv, v + (size_t)i * kv.dv + b * 32);
     } else {
         for (int j = 0; j < kv.dk; j++) k[(size_t)i * kv.dk + j] = kv_load(kv.type, kp, j);
         for (int j = 0; j < kv.dv; j++) v[(size_t)i * kv.dv + j] = kv_load(kv.type, vp, j);
     }
 }
-cudaError_t kv_page_run(dev_kv kv, int page, float *k, float *v, bool write, cudaStream_t s)
-{
+cudaError_t kv_page_run(dev_kv kv, int page, float *k, float *v, bool write, cudaStream_t s) {
     kv_page_kernel<<<(kv.n_kv_head * KV_PAGE + 127) / 128, 128, 0, s>>>(kv, page, k, v, write);
     return cudaGetLastError();
 }

@@ -2,8 +2,7 @@
 #include "mem.h"
 
 /* Whether some list uses the group's output as gate and up of one glu. */
-static bool feeds_glu(const struct backend_config *c, int id)
-{
+static bool feeds_glu(const struct backend_config *c, int id) {
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
         const struct op_list *l = c->list[cls];
         for (int i = 0; l && i + 1 < l->n_op; i++) {
@@ -19,8 +18,8 @@ static bool feeds_glu(const struct backend_config *c, int id)
 static int round_up(int n, int to) { return (n + to - 1) / to * to; }
 
 /* Regions and member rows of one group; offsets follow *at. */
-static enum infer_status group_place(struct cuda_group *g, const struct weight_group *w, bool glu, size_t *at)
-{
+static enum infer_status group_place(struct cuda_group *g, const struct weight_group *w, bool glu,
+                                     size_t *at) {
     g->n_member = w->n_member;
     g->n = w->n;
     g->k = w->k;
@@ -68,16 +67,14 @@ static enum infer_status group_place(struct cuda_group *g, const struct weight_g
 }
 
 /* The group whose first member is the embedding (tied), -1: none. */
-static int tied_group(const struct backend_config *c)
-{
+static int tied_group(const struct backend_config *c) {
     for (int i = 0; i < c->n_group; i++)
         for (int j = 0; j < c->group[i]->n_member; j++)
             if (c->embedding && c->group[i]->member[j].data == c->embedding->data && j == 0) return i;
     return -1;
 }
 
-static enum infer_status place_weights(struct cuda_plan *p, const struct backend_config *c)
-{
+static enum infer_status place_weights(struct cuda_plan *p, const struct backend_config *c) {
     TRY(mem_new(&p->group, (size_t)(c->n_group + 1) * sizeof *p->group, "weight table"));
     for (int i = 0; i < c->n_group; i++)
         TRY(group_place(&p->group[i], c->group[i], feeds_glu(c, i), &p->weight_bytes));
@@ -92,8 +89,7 @@ static enum infer_status place_weights(struct cuda_plan *p, const struct backend
     return INFER_OK;
 }
 
-static enum infer_status place_kv(struct cuda_plan *p, const struct backend_config *c)
-{
+static enum infer_status place_kv(struct cuda_plan *p, const struct backend_config *c) {
     TRY(mem_new(&p->kv_k, (size_t)(c->n_store + 1) * sizeof *p->kv_k, "KV table"));
     TRY(mem_new(&p->kv_v, (size_t)(c->n_store + 1) * sizeof *p->kv_v, "KV table"));
     for (int s = 0; s < c->n_store; s++) {
@@ -108,7 +104,8 @@ static enum infer_status place_kv(struct cuda_plan *p, const struct backend_conf
             !size_add(p->kv_bytes, b, &p->kv_bytes))
             return err_set(INFER_E_MEMORY, "cuda: the KV cache is too large");
     }
-    if (c->n_kv_group > 8) return err_set(INFER_E_UNSUPPORTED, "cuda: %d KV groups (8 at most)", c->n_kv_group);
+    if (c->n_kv_group > 8)
+        return err_set(INFER_E_UNSUPPORTED, "cuda: %d KV groups (8 at most)", c->n_kv_group);
     for (int g = 0; g < c->n_kv_group; g++) {
         p->page_table[g] = p->n_page_entry;
         p->n_page_entry += (size_t)c->n_slot * (size_t)c->kv_group[g].max_pages;
@@ -116,16 +113,14 @@ static enum infer_status place_kv(struct cuda_plan *p, const struct backend_conf
     return INFER_OK;
 }
 
-static size_t take(struct cuda_plan *p, size_t bytes)
-{
+static size_t take(struct cuda_plan *p, size_t bytes) {
     size_t at = p->workspace_bytes;
     p->workspace_bytes += (bytes + 1023) & ~(size_t)1023;
     return at;
 }
 
 /* Bytes of constants: norm weights, biases, frequencies, sinks, each rounded up to 256. */
-static size_t constants(struct cuda_plan *p, const struct backend_config *c)
-{
+static size_t constants(struct cuda_plan *p, const struct backend_config *c) {
     size_t n = 0;
     for (int i = 0; i < c->n_group; i++) {
         p->group[i].bias_offset = n;
@@ -145,8 +140,7 @@ static size_t constants(struct cuda_plan *p, const struct backend_config *c)
     return n;
 }
 
-static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
-{
+static void place_workspace(struct cuda_plan *p, const struct backend_config *c) {
     const struct op_list *pl = c->list[ROW_PROMPT], *dl = c->list[ROW_DECODE];
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
         const struct op_list *l = c->list[cls];
@@ -192,8 +186,7 @@ static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
         2 * ((size_t)p->max_out * 4 + (c->want_logits ? (size_t)p->max_out * (size_t)c->n_vocab * 4 : 0));
 }
 
-enum infer_status cuda_plan_make(struct cuda_plan *p, const struct backend_config *c)
-{
+enum infer_status cuda_plan_make(struct cuda_plan *p, const struct backend_config *c) {
     memset(p, 0, sizeof *p);
     enum infer_status st = place_weights(p, c);
     if (st == INFER_OK) st = place_kv(p, c);
@@ -204,21 +197,20 @@ enum infer_status cuda_plan_make(struct cuda_plan *p, const struct backend_confi
     return st;
 }
 
-void cuda_plan_free(struct cuda_plan *p)
-{
+void cuda_plan_free(struct cuda_plan *p) {
     mem_free(p->group);
     mem_free(p->kv_k);
     mem_free(p->kv_v);
     memset(p, 0, sizeof *p);
 }
 
-enum infer_status cuda_sizes(const struct backend_config *c, struct backend_sizes *out)
-{
+enum infer_status cuda_sizes(const struct backend_config *c, struct backend_sizes *out) {
     struct cuda_plan p;
     TRY(cuda_plan_make(&p, c));
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
         struct op_list *l = c->list[cls];
-        for (int i = 0; l && i < l->n_buf; i++) l->buf[i].row_bytes = ((size_t)l->buf[i].width * 4 + 255) & ~(size_t)255;
+        for (int i = 0; l && i < l->n_buf; i++)
+            l->buf[i].row_bytes = ((size_t)l->buf[i].width * 4 + 255) & ~(size_t)255;
     }
     *out = (struct backend_sizes){.weight_bytes = p.weight_bytes,
                                   .kv_bytes = p.kv_bytes,

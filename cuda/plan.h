@@ -7,7 +7,11 @@
 extern "C" {
 #endif
 
-enum { CUDA_REGION_MAX = WEIGHT_GROUP_MAX, CUDA_SPLIT = 512 /* keys of one attention split */, CUDA_ROPE_MAX = 8 };
+enum {
+    CUDA_REGION_MAX = WEIGHT_GROUP_MAX,
+    CUDA_SPLIT = 512 /* keys of one attention split */,
+    CUDA_ROPE_MAX = 8
+};
 
 /* Rows of one layout that lie together: physical rows 0 .. rows (a multiple of 32), k columns in u units. */
 struct cuda_region {
@@ -39,7 +43,7 @@ struct cuda_plan {
     size_t page_table[8]; /* first entry of group's table in the page table array */
     size_t n_page_entry;
     int max_rows, max_decode, max_split, max_out; /* decode rows rounded up to 8 */
-    int rope_row; /* most n_rot */
+    int rope_row;                                 /* most n_rot */
     int max_k, max_head_out;                      /* widest matmul input; most n_head * head_dim_v */
     /* workspace, offsets into one allocation */
     size_t step, pages, slot_last, rope, rec[3], half[2], square, part, item, cand, counter, constant, stage;

@@ -14,8 +14,7 @@ template <> struct src<QUANT_Q8_0> {
 };
 template <> struct src<QUANT_Q4_0> {
     DEV const block_q4_0 &b(const uint8_t *r, int k) { return ((const block_q4_0 *)r)[k >> 5]; }
-    DEV int code(const uint8_t *r, int k)
-    {
+    DEV int code(const uint8_t *r, int k) {
         int v = b(r, k).q[k & 15];
         return ((k & 16 ? v >> 4 : v & 15) - 8) & 15;
     }
@@ -24,8 +23,7 @@ template <> struct src<QUANT_Q4_0> {
 };
 template <> struct src<QUANT_Q4_1> {
     DEV const block_q4_1 &b(const uint8_t *r, int k) { return ((const block_q4_1 *)r)[k >> 5]; }
-    DEV int code(const uint8_t *r, int k)
-    {
+    DEV int code(const uint8_t *r, int k) {
         int v = b(r, k).q[k & 15];
         return k & 16 ? v >> 4 : v & 15;
     }
@@ -34,8 +32,7 @@ template <> struct src<QUANT_Q4_1> {
 };
 template <> struct src<QUANT_Q5_0> {
     DEV const block_q5_0 &b(const uint8_t *r, int k) { return ((const block_q5_0 *)r)[k >> 5]; }
-    DEV int code(const uint8_t *r, int k)
-    {
+    DEV int code(const uint8_t *r, int k) {
         const block_q5_0 &x = b(r, k);
         int v = x.q[k & 15], i = k & 31;
         return ((k & 16 ? v >> 4 : v & 15) | (x.h[i >> 3] >> (i & 7) & 1) << 4) - 16;
@@ -45,8 +42,7 @@ template <> struct src<QUANT_Q5_0> {
 };
 template <> struct src<QUANT_Q5_1> {
     DEV const block_q5_1 &b(const uint8_t *r, int k) { return ((const block_q5_1 *)r)[k >> 5]; }
-    DEV int code(const uint8_t *r, int k)
-    {
+    DEV int code(const uint8_t *r, int k) {
         const block_q5_1 &x = b(r, k);
         int v = x.q[k & 15], i = k & 31;
         return (k & 16 ? v >> 4 : v & 15) | (x.h[i >> 3] >> (i & 7) & 1) << 4;
@@ -58,8 +54,7 @@ static __constant__ int8_t iq4_nl_levels[16] = {-127, -104, -83, -65, -49, -35, 
                                                 1,    13,   25,  38,  53,  69,  89,  113};
 template <> struct src<QUANT_IQ4_NL> {
     DEV const block_iq4_nl &b(const uint8_t *r, int k) { return ((const block_iq4_nl *)r)[k >> 5]; }
-    DEV int code(const uint8_t *r, int k)
-    {
+    DEV int code(const uint8_t *r, int k) {
         int v = b(r, k).q[k & 15];
         return iq4_nl_levels[k & 16 ? v >> 4 : v & 15];
     }
@@ -79,16 +74,14 @@ DEV void k4_scale(const uint8_t *s, int g, int *sc, int *m) // six-bit scale and
 }
 template <> struct src<QUANT_Q4_K> {
     DEV const block_q4_k &b(const uint8_t *r, int k) { return ((const block_q4_k *)r)[k >> 8]; }
-    DEV int code(const uint8_t *r, int k)
-    {
+    DEV int code(const uint8_t *r, int k) {
         int g = (k >> 5) & 7, v = b(r, k).q[(g >> 1) * 32 + (k & 31)];
         return g & 1 ? v >> 4 : v & 15;
     }
 };
 template <> struct src<QUANT_Q5_K> {
     DEV const block_q5_k &b(const uint8_t *r, int k) { return ((const block_q5_k *)r)[k >> 8]; }
-    DEV int code(const uint8_t *r, int k)
-    {
+    DEV int code(const uint8_t *r, int k) {
         const block_q5_k &x = b(r, k);
         int g = (k >> 5) & 7, v = x.q[(g >> 1) * 32 + (k & 31)];
         return (g & 1 ? v >> 4 : v & 15) | (x.h[k & 31] >> g & 1) << 4;
@@ -96,8 +89,7 @@ template <> struct src<QUANT_Q5_K> {
 };
 template <> struct src<QUANT_Q6_K> { // code in two's complement of 6 bits
     DEV const block_q6_k &b(const uint8_t *r, int k) { return ((const block_q6_k *)r)[k >> 8]; }
-    DEV int code(const uint8_t *r, int k)
-    {
+    DEV int code(const uint8_t *r, int k) {
         const block_q6_k &x = b(r, k);
         int i = k & 255, half = i >> 7, quarter = (i >> 5) & 3, l = i & 31;
         int lo = x.ql[half * 64 + (quarter & 1) * 32 + l], hi = x.qh[half * 32 + l];
@@ -108,25 +100,23 @@ template <> struct src<QUANT_Q6_K> { // code in two's complement of 6 bits
 };
 template <> struct src<QUANT_Q3_K> {
     DEV const block_q3_k &b(const uint8_t *r, int k) { return ((const block_q3_k *)r)[k >> 8]; }
-    DEV int code(const uint8_t *r, int k)
-    {
+    DEV int code(const uint8_t *r, int k) {
         const block_q3_k &x = b(r, k);
         int i = k & 255, half = i >> 7, quarter = (i >> 5) & 3, l = i & 31;
         int lo = x.q[half * 32 + l] >> (2 * quarter) & 3, hi = x.h[l] >> (half * 4 + quarter) & 1;
         return lo - (hi ? 0 : 4);
     }
-    DEV int scale(const uint8_t *r, int k)
-    {
+    DEV int scale(const uint8_t *r, int k) {
         const block_q3_k &x = b(r, k);
-        int s = (k & 255) >> 4, lo = s < 8 ? x.sc[s] & 15 : x.sc[s - 8] >> 4, hi = x.sc[8 + (s & 3)] >> (2 * (s >> 2)) & 3;
+        int s = (k & 255) >> 4, lo = s < 8 ? x.sc[s] & 15 : x.sc[s - 8] >> 4,
+            hi = x.sc[8 + (s & 3)] >> (2 * (s >> 2)) & 3;
         return (lo | hi << 4) - 32;
     }
     DEV uint32_t d(const uint8_t *r, int k) { return b(r, k).d; }
 };
 template <> struct src<QUANT_Q2_K> {
     DEV const block_q2_k &b(const uint8_t *r, int k) { return ((const block_q2_k *)r)[k >> 8]; }
-    DEV int code(const uint8_t *r, int k)
-    {
+    DEV int code(const uint8_t *r, int k) {
         int i = k & 255;
         return b(r, k).q[(i >> 7) * 32 + (i & 31)] >> (2 * ((i >> 5) & 3)) & 3;
     }

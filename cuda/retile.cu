@@ -12,8 +12,7 @@ DEV void put_word(uint8_t *u, int word, uint32_t v) { *(uint32_t *)(u + word * 4
 // word of (row, tig, e) inside a part of 512 bytes
 DEV int code_word(int row, int tig, int e) { return ((row & 7) * 4 + tig) * 4 + 2 * e + (row >> 3); }
 
-template <class F> DEV void put_nibbles(uint8_t *u, int row, F code)
-{
+template <class F> DEV void put_nibbles(uint8_t *u, int row, F code) {
     for (int p = 0; p < 4; p++)
         for (int c = 0; c < 8; c++) {
             int tig = c & 3, e = c >> 2;
@@ -25,8 +24,7 @@ template <class F> DEV void put_nibbles(uint8_t *u, int row, F code)
             put_word(u + p * 512, code_word(row, tig, e), w);
         }
 }
-template <class F> DEV void put_bytes(uint8_t *u, int row, F code)
-{
+template <class F> DEV void put_bytes(uint8_t *u, int row, F code) {
     for (int g = 0; g < 8; g++)
         for (int c = 0; c < 8; c++) {
             int tig = c & 3, e = c >> 2;
@@ -36,8 +34,7 @@ template <class F> DEV void put_bytes(uint8_t *u, int row, F code)
         }
 }
 // bits bits of each code, groups packed from group g0 on, n groups a byte
-template <int BITS, int N, class F> DEV void put_planes(uint8_t *u, int row, F code)
-{
+template <int BITS, int N, class F> DEV void put_planes(uint8_t *u, int row, F code) {
     for (int part = 0; part < 8 / N; part++)
         for (int c = 0; c < 8; c++) {
             int tig = c & 3, e = c >> 2;
@@ -51,8 +48,7 @@ template <int BITS, int N, class F> DEV void put_planes(uint8_t *u, int row, F c
 }
 
 template <int TYPE>
-__global__ void retile_kernel(place p, const uint8_t *rows, size_t row_bytes, int row0, int n_row, int k)
-{
+__global__ void retile_kernel(place p, const uint8_t *rows, size_t row_bytes, int row0, int n_row, int k) {
     constexpr enum layout L = layout_of((enum quant_type)TYPE);
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     int r = i % n_row, unit = i / n_row;
@@ -62,19 +58,22 @@ __global__ void retile_kernel(place p, const uint8_t *rows, size_t row_bytes, in
     uint8_t *u = p.dst + ((size_t)(phys >> 4) * p.u + unit) * layout_unit_bytes(L);
 
     if constexpr (L == LAYOUT_F32) {
-        for (int j = 0; j < 256; j++) ((float *)u)[row * 256 + j] = k0 + j < k ? ((const float *)s)[k0 + j] : 0.f;
+        for (int j = 0; j < 256; j++)
+            ((float *)u)[row * 256 + j] = k0 + j < k ? ((const float *)s)[k0 + j] : 0.f;
     } else if constexpr (L == LAYOUT_F16 || L == LAYOUT_BF16) {
         const uint16_t *h = (const uint16_t *)s;
         for (int c = 0; c < 32; c++) {
             uint16_t v[8];
             for (int j = 0; j < 8; j++) v[j] = k0 + c * 8 + j < k ? h[k0 + c * 8 + j] : 0;
-            *(uint4 *)(u + ((2 * (c >> 2) + (row >> 3)) * 32 + (row & 7) * 4 + (c & 3)) * 16) = *(const uint4 *)v;
+            *(uint4 *)(u + ((2 * (c >> 2) + (row >> 3)) * 32 + (row & 7) * 4 + (c & 3)) * 16) =
+                *(const uint4 *)v;
         }
     } else {
         using S = src<TYPE>;
         auto code = [&](int j) { return k0 + j < k ? S::code(s, k0 + j) : 0; };
         if constexpr (L == LAYOUT_Q8 || L == LAYOUT_Q8M || L == LAYOUT_Q4 || L == LAYOUT_Q4M) {
-            constexpr bool wide = L == LAYOUT_Q8 || L == LAYOUT_Q8M, mins = L == LAYOUT_Q8M || L == LAYOUT_Q4M;
+            constexpr bool wide = L == LAYOUT_Q8 || L == LAYOUT_Q8M,
+                           mins = L == LAYOUT_Q8M || L == LAYOUT_Q4M;
             if (wide)
                 put_bytes(u, row, code);
             else
@@ -106,7 +105,8 @@ __global__ void retile_kernel(place p, const uint8_t *rows, size_t row_bytes, in
             put_planes<2, 4>(u + 2048, row, code);
             for (int g = 0; g < 8; g++)
                 for (int e = 0; e < 2; e++)
-                    u[3072 + row * 16 + (g & 3) * 4 + (g >> 2) * 2 + e] = (uint8_t)(S::scale(s, k0 + g * 32 + e * 16) + 128);
+                    u[3072 + row * 16 + (g & 3) * 4 + (g >> 2) * 2 + e] =
+                        (uint8_t)(S::scale(s, k0 + g * 32 + e * 16) + 128);
             *(uint16_t *)(u + 3328 + row * 2) = S::d(s, k0);
         } else {
             put_planes<2, 4>(u, row, code);
@@ -118,20 +118,22 @@ __global__ void retile_kernel(place p, const uint8_t *rows, size_t row_bytes, in
     }
 }
 
-cudaError_t cuda_retile(const struct cuda_region *r, const struct cuda_member *m, enum quant_type type, void *weights,
-                        const void *rows, size_t row_bytes, int row0, int n_row, cudaStream_t stream)
-{
+cudaError_t cuda_retile(const struct cuda_region *r, const struct cuda_member *m, enum quant_type type,
+                        void *weights, const void *rows, size_t row_bytes, int row0, int n_row,
+                        cudaStream_t stream) {
     place p = {(uint8_t *)weights + r->offset, r->u, m->base, m->inter, m->stride};
     size_t threads = (size_t)n_row * (size_t)r->u;
     unsigned grid = (unsigned)((threads + 255) / 256);
     switch (type) {
-#define QUANT(id, gguf, name, elems, bytes)                                                                            \
-    case QUANT_##id:                                                                                                   \
-        retile_kernel<QUANT_##id><<<grid, 256, 0, stream>>>(p, (const uint8_t *)rows, row_bytes, row0, n_row, m->k);   \
+#define QUANT(id, gguf, name, elems, bytes)                                                                  \
+    case QUANT_##id:                                                                                         \
+        retile_kernel<QUANT_##id>                                                                            \
+            <<<grid, 256, 0, stream>>>(p, (const uint8_t *)rows, row_bytes, row0, n_row, m->k);              \
         break;
 #include "quant.def"
 #undef QUANT
-    default: return cudaErrorInvalidValue;
+    default:
+        return cudaErrorInvalidValue;
     }
     return cudaGetLastError();
 }

@@ -24,13 +24,11 @@ struct piece {
     int row, n;
 };
 
-static const struct weight *weight_of(const cuda_backend *b, int group, int member)
-{
+static const struct weight *weight_of(const cuda_backend *b, int group, int member) {
     return group < b->c.n_group ? &b->c.group[group]->member[member] : b->c.embedding;
 }
 // The next rows of the model, false at the end.
-static bool next_piece(upload *u, piece *p)
-{
+static bool next_piece(upload *u, piece *p) {
     cuda_backend *b = u->b;
     pthread_mutex_lock(&u->lock);
     bool more = u->status == INFER_OK && u->group < b->plan.n_group;
@@ -58,13 +56,13 @@ static bool next_piece(upload *u, piece *p)
     return more;
 }
 
-static enum infer_status upload_pieces(upload *u, int thread)
-{
+static enum infer_status upload_pieces(upload *u, int thread) {
     cuda_backend *b = u->b;
     cudaStream_t s;
     CU(cudaSetDevice(b->device));
     CU(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
-    uint8_t *host = u->pinned + (size_t)thread * u->chunk, *dev = b->work + b->plan.stage + (size_t)thread * u->chunk;
+    uint8_t *host = u->pinned + (size_t)thread * u->chunk,
+            *dev = b->work + b->plan.stage + (size_t)thread * u->chunk;
     enum infer_status st = INFER_OK;
     piece p;
     while (st == INFER_OK && next_piece(u, &p)) {
@@ -74,7 +72,8 @@ static enum infer_status upload_pieces(upload *u, int thread)
             break;
         }
         memcpy(host, (const uint8_t *)p.w->data + (size_t)p.row * row, bytes);
-        cudaError_t e = cuda_fails_now() ? cudaErrorUnknown : cudaMemcpyAsync(dev, host, bytes, cudaMemcpyHostToDevice, s);
+        cudaError_t e = cuda_fails_now() ? cudaErrorUnknown
+                                         : cudaMemcpyAsync(dev, host, bytes, cudaMemcpyHostToDevice, s);
         if (e == cudaSuccess) e = cuda_retile(p.r, p.m, p.w->type, b->weights, dev, row, p.row, p.n, s);
         if (e == cudaSuccess) e = cudaStreamSynchronize(s);
         if (e != cudaSuccess) st = cuda_error(e, "upload");
@@ -88,8 +87,7 @@ struct upload_thread {
     int index;
     pthread_t id;
 };
-static void *upload_main(void *arg)
-{
+static void *upload_main(void *arg) {
     upload_thread *t = (upload_thread *)arg;
     enum infer_status st = upload_pieces(t->u, t->index);
     if (st != INFER_OK) {
@@ -104,14 +102,13 @@ static void *upload_main(void *arg)
 }
 
 // norm weights, biases, frequencies, sinks
-static enum infer_status upload_constants(cuda_backend *b)
-{
+static enum infer_status upload_constants(cuda_backend *b) {
     size_t at = 0;
     auto add = [&](const void *host, size_t n) -> enum infer_status {
-        for (int i = 0; i < b->n_constant; i++)
-            if (b->constant[i].host == host) return INFER_OK;
+        for (int i = 0; i < b->n_constant; i++) if (b->constant[i].host == host) return INFER_OK;
         if (!host) return INFER_OK;
-        if (b->n_constant == CUDA_CONSTANT_MAX || at + n > b->plan.constant_bytes) infer_bug("too many constants");
+        if (b->n_constant == CUDA_CONSTANT_MAX || at + n > b->plan.constant_bytes)
+            infer_bug("too many constants");
         CU(cudaMemcpyAsync(b->work + b->plan.constant + at, host, n, cudaMemcpyHostToDevice, b->stream));
         b->constant[b->n_constant++] = {host, at};
         at += (n + 255) & ~(size_t)255;
@@ -154,8 +151,7 @@ static enum infer_status upload_constants(cuda_backend *b)
     return INFER_OK;
 }
 
-static enum infer_status upload_weights(cuda_backend *b)
-{
+static enum infer_status upload_weights(cuda_backend *b) {
     static upload_thread threads[UPLOAD_THREADS];
     upload u = {};
     u.b = b;
@@ -184,8 +180,7 @@ static enum infer_status upload_weights(cuda_backend *b)
     return INFER_OK;
 }
 
-enum infer_status cuda_upload(struct backend *base)
-{
+enum infer_status cuda_upload(struct backend *base) {
     cuda_backend *b = (cuda_backend *)base;
     CU(cudaSetDevice(b->device));
     CU(cudaMemsetAsync(b->weights, 0, b->plan.weight_bytes, b->stream));

@@ -6,8 +6,7 @@ DEV int unit_code_byte(int row, int k) // lane * 16 + word * 4 + byte
 {
     return (((row & 7) * 4 + ((k & 15) >> 2)) * 4 + ((k >> 4) & 1) * 2 + (row >> 3)) * 4 + (k & 3);
 }
-DEV int unit_nibble(const uint8_t *u, int row, int k)
-{
+DEV int unit_nibble(const uint8_t *u, int row, int k) {
     int g = (k >> 5) & 7;
     int b = u[(g >> 1) * 512 + unit_code_byte(row, k)];
     return g & 1 ? b >> 4 : b & 15;
@@ -15,14 +14,15 @@ DEV int unit_nibble(const uint8_t *u, int row, int k)
 DEV uint32_t load_u16(const uint8_t *p) { return p[0] | p[1] << 8; }
 
 // row 0..15, k 0..255
-DEV float unit_value(enum layout l, const uint8_t *u, int row, int k)
-{
+DEV float unit_value(enum layout l, const uint8_t *u, int row, int k) {
     const int g = k >> 5, t = g & 3, h = g >> 2, e = (k >> 4) & 1;
     switch (l) {
-    case LAYOUT_F32: return ((const float *)u)[row * 256 + k];
+    case LAYOUT_F32:
+        return ((const float *)u)[row * 256 + k];
     case LAYOUT_F16:
     case LAYOUT_BF16: {
-        uint32_t v = load_u16(u + ((2 * g + (row >> 3)) * 32 + (row & 7) * 4 + ((k & 31) >> 3)) * 16 + (k & 7) * 2);
+        uint32_t v =
+            load_u16(u + ((2 * g + (row >> 3)) * 32 + (row & 7) * 4 + ((k & 31) >> 3)) * 16 + (k & 7) * 2);
         return l == LAYOUT_F16 ? half_bits(v) : bf16_bits(v);
     }
     case LAYOUT_Q8: {
@@ -63,7 +63,8 @@ DEV float unit_value(enum layout l, const uint8_t *u, int row, int k)
     default: { // LAYOUT_Q2K
         int c = u[h * 512 + unit_code_byte(row, k)] >> (2 * t) & 3, s = u[1024 + row * 16 + 2 * g + e];
         const uint8_t *d = u + 1280 + row * 4;
-        return half_bits(load_u16(d)) * (float)(s & 15) * (float)c - half_bits(load_u16(d + 2)) * (float)(s >> 4);
+        return half_bits(load_u16(d)) * (float)(s & 15) * (float)c -
+               half_bits(load_u16(d + 2)) * (float)(s >> 4);
     }
     }
 }

@@ -1,6 +1,7 @@
 /* The whole model: logits of tiny random models made by Hugging Face transformers in float32 (scripts/make-goldens.py),
  * prompt against decode, two sequences against each alone, rewind, prefixes, nothing allocated in a step. */
 #include "test.h"
+#include "device.h"
 #include "infer.h"
 #include "mem.h"
 #include "quant.h"
@@ -12,12 +13,16 @@ static const char *const models[] = {"llama-gqa", "llama-mha-tied", "llama-rope3
                                      "llama-odd", "qwen2",          "qwen3-narrow", "qwen3"};
 enum { N_MODEL = sizeof models / sizeof *models, MAX_TOKENS = 256 };
 
+static const char *const devices[] = {
+    "ref",
 #ifdef INFER_CPU
-static const char *const devices[] = {"ref", "cpu"};
-#else
-static const char *const devices[] = {"ref"};
+    "cpu",
 #endif
-enum { N_DEVICE = sizeof devices / sizeof *devices };
+#ifdef INFER_CUDA
+    "cuda",
+#endif
+};
+static int N_DEVICE = sizeof devices / sizeof *devices;
 
 struct golden {
     int32_t n, n_vocab;
@@ -343,6 +348,22 @@ static void every_allocation_may_fail(void **state) {
     }
 }
 
+/* Without a usable card the CUDA device is left out with the reason; under INFER_REQUIRE_CUDA=1 that is a failure. */
+static int leave_out_cuda(void **state) {
+    (void)state;
+    const struct backend_type *type;
+    const char *must = getenv("INFER_REQUIRE_CUDA");
+    bool wanted = must && *must == '1';
+#ifdef INFER_CUDA
+    if (device_pick("cuda", &type) == INFER_OK) return 0;
+    print_message("skipped on cuda: %s\n", err_message());
+    N_DEVICE--;
+#else
+    (void)type;
+#endif
+    return wanted;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_equal_transformers),
@@ -352,5 +373,5 @@ int main(void) {
         cmocka_unit_test(bad_rows_are_refused),
         cmocka_unit_test(every_allocation_may_fail),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, leave_out_cuda, NULL);
 }

@@ -1,0 +1,337 @@
+/* Decode and prompt speed of the CUDA backend on random weights in real shapes, made in memory: no file. Checks first
+ * that the fused list agrees with the plain one and that a row's bits do not depend on its neighbours.
+ *
+ * usage: gpu SHAPE TYPE [check] [tg N] [batch B N] [depth D N] [pp N] ...   shapes 8b 1b tiny; types of quant.def and q4_k_m */
+#define _GNU_SOURCE
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+#include "plan.h"
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+#define MUST(call)                                                                                           \
+    do {                                                                                                     \
+        if ((call) != INFER_OK) {                                                                            \
+            printf("%s: %s\n", #call, err_message());                                                        \
+            exit(1);                                                                                         \
+        }                                                                                                    \
+    } while (0)
+
+struct shape {
+    const char *name;
+    int n_layer, n_embd, n_ff, n_head, n_kv_head, head_dim, n_vocab;
+};
+static const struct shape shapes[] = {{"8b", 32, 4096, 14336, 32, 8, 128, 128256},
+                                      {"1b", 16, 2048, 8192, 32, 8, 64, 128256},
+                                      {"tiny", 2, 512, 1536, 8, 2, 64, 1000},
+                                      {"tiny128", 2, 1024, 2048, 8, 2, 128, 1000}};
+enum { POOL = 1 << 23, SPAN_MAX = 1 << 30 };
+
+static double gaussian(void) {
+    static uint64_t s = 88172645463325252ull;
+    double v = 0;
+    for (int i = 0; i < 4; i++) {
+        s ^= s << 13;
+        s ^= s >> 7;
+        s ^= s << 17;
+        v += (double)(s >> 11) * 0x1p-53;
+    }
+    return (v - 2) * 1.732;
+}
+
+/* Blocks of one type in one file of memory, mapped again and again to look like a long matrix. */
+static const void *pool(enum quant_type type, size_t bytes) {
+    static void *span[QUANT_COUNT];
+    const struct quant_info *q = quant_info(type);
+    if (span[type]) return span[type];
+    size_t block = q->bytes, n = POOL / block * block;
+    int fd = memfd_create("pool", 0);
+    if (ftruncate(fd, POOL)) exit(1);
+    uint8_t *p = mmap(NULL, POOL, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    float x[256 * 64];
+    size_t unit = q->elems * 64 > 256 * 64 ? 256 * 64 : q->elems * 64, ub = unit / q->elems * block, made = 0;
+    for (; made + ub <= 1 << 20; made += ub) {
+        for (size_t i = 0; i < unit; i++) x[i] = (float)(gaussian() * 0.02);
+        q->encode(p + made, x, unit, NULL);
+    }
+    for (size_t at = made; at < n; at += made) memcpy(p + at, p, at + made < n ? made : n - at);
+    uint8_t *s = mmap(NULL, (size_t)SPAN_MAX + POOL * 8, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    (void)bytes;
+    for (size_t at = 0; at < (size_t)SPAN_MAX + POOL * 8; at += POOL)
+        if (mmap(s + at, POOL, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) exit(1);
+    return span[type] = s;
+}
+
+static float *vector(struct arena *a, int n, double mean, double spread) {
+    float *v = arena_alloc(a, (size_t)n * 4);
+    for (int i = 0; i < n; i++) v[i] = (float)(mean + spread * gaussian());
+    return v;
+}
+static int n_made;
+static struct weight matrix(enum quant_type t, int n, int k) {
+    size_t row = quant_row_bytes(quant_info(t), (size_t)k), shift = (size_t)(n_made++ % 97) * row;
+    return (struct weight){.name = "random",
+                           .type = t,
+                           .n = n,
+                           .k = k,
+                           .n_stack = 1,
+                           .data = (const uint8_t *)pool(t, row) + shift};
+}
+static void group(struct weight_group *g, int id, int n_member, struct weight a, struct weight b,
+                  struct weight c) {
+    *g = (struct weight_group){.id = id, .n_member = n_member, .k = a.k, .member = {a, b, c}};
+    for (int i = 0; i < n_member; i++) g->n += g->member[i].n;
+}
+
+static size_t stream_bytes; /* of weights that a decoded token reads */
+static size_t weight_bytes(const struct weight_group *g) {
+    size_t n = 0;
+    for (int i = 0; i < g->n_member; i++)
+        n += quant_row_bytes(quant_info(g->member[i].type), (size_t)g->k) * (size_t)g->member[i].n;
+    return n;
+}
+
+static void make_model(struct model *m, const struct shape *s, const char *type) {
+    static const struct arch arch = {
+        .name = "llama", .norm = NORM_RMS, .act = ACT_SILU, .rope = ROPE_INTERLEAVED};
+    struct arena *a = &m->arena;
+    bool mixed = !strcmp(type, "q4_k_m");
+    enum quant_type t = mixed ? QUANT_Q4_K : quant_by_name(type)->type, t6 = mixed ? QUANT_Q6_K : t;
+    static struct tensorfile file;
+    *m = (struct model){.file = &file,
+                        .arch = &arch,
+                        .n_layer = s->n_layer,
+                        .n_embd = s->n_embd,
+                        .n_vocab = s->n_vocab,
+                        .n_ctx_train = 131072,
+                        .n_rot = s->head_dim,
+                        .eps = 1e-5f,
+                        .embd_scale = 1,
+                        .n_kv_group = 1};
+    float *freq = arena_alloc(a, (size_t)s->head_dim * 2);
+    for (int i = 0; i < s->head_dim / 2; i++) freq[i] = powf(500000.f, -2.f * (float)i / (float)s->head_dim);
+    m->rope = (struct rope){ROPE_INTERLEAVED, s->head_dim, 1, freq};
+    m->layer = arena_alloc(a, (size_t)s->n_layer * sizeof *m->layer);
+    m->group = arena_alloc(a, (size_t)(4 * s->n_layer + 1) * sizeof *m->group);
+    m->store = arena_alloc(a, (size_t)s->n_layer * sizeof *m->store);
+    m->window = arena_alloc(a, 64);
+    m->n_store = s->n_layer;
+    struct weight none = {0};
+    int q = s->n_head * s->head_dim, kv = s->n_kv_head * s->head_dim;
+    for (int i = 0; i < s->n_layer; i++) {
+        bool more = i < s->n_layer / 8 || i >= 7 * s->n_layer / 8 || (i - s->n_layer / 8) % 3 == 2;
+        struct layer *l = &m->layer[i];
+        *l = (struct layer){.n_head = s->n_head,
+                            .n_kv_head = s->n_kv_head,
+                            .head_dim_k = s->head_dim,
+                            .head_dim_v = s->head_dim,
+                            .n_ff = s->n_ff,
+                            .store = i,
+                            .rope = &m->rope};
+        l->attn_norm = vector(a, s->n_embd, 1, 0.2);
+        l->ffn_norm = vector(a, s->n_embd, 1, 0.2);
+        m->store[i] = (struct kv_store){0, s->n_kv_head, s->head_dim, s->head_dim};
+        group(&l->qkv, 4 * i, 3, matrix(t, q, s->n_embd), matrix(t, kv, s->n_embd),
+              matrix(more ? t6 : t, kv, s->n_embd));
+        group(&l->out, 4 * i + 1, 1, matrix(t, s->n_embd, q), none, none);
+        group(&l->gate_up, 4 * i + 2, 2, matrix(t, s->n_ff, s->n_embd), matrix(t, s->n_ff, s->n_embd), none);
+        group(&l->down, 4 * i + 3, 1, matrix(more ? t6 : t, s->n_embd, s->n_ff), none, none);
+        struct weight_group *g[4] = {&l->qkv, &l->out, &l->gate_up, &l->down};
+        for (int j = 0; j < 4; j++) {
+            m->group[4 * i + j] = g[j];
+            stream_bytes += weight_bytes(g[j]);
+        }
+    }
+    m->output_norm = vector(a, s->n_embd, 1, 0.2);
+    m->embd = matrix(t, s->n_vocab, s->n_embd);
+    group(&m->head, 4 * s->n_layer, 1, matrix(t6, s->n_vocab, s->n_embd), none, none);
+    stream_bytes += weight_bytes(&m->head);
+    m->group[4 * s->n_layer] = &m->head;
+    m->n_group = 4 * s->n_layer + 1;
+}
+
+/* An engine without infer.h: plan, backend, page tables of all slots in full. */
+struct run {
+    struct arena arena;
+    struct plan plan;
+    struct backend *b;
+    int32_t *pages;
+    const int32_t *tables[1];
+};
+static void run_open(struct run *r, const struct model *m, int ctx, int slots, int batch, bool no_fuse) {
+    memset(r, 0, sizeof *r);
+    struct infer_engine_options o = {.device = "cuda",
+                                     .ctx = ctx,
+                                     .slots = slots,
+                                     .batch = batch,
+                                     .decode_rows = slots,
+                                     .no_fuse = no_fuse,
+                                     .gpu_layers = -1};
+    struct plan_options po = {.engine = &o};
+    double t = now();
+    MUST(plan_make(&r->plan, &r->arena, m, &backend_cuda, &po));
+    MUST(backend_cuda.open(&r->b, &r->plan.config));
+    double t1 = now();
+    MUST(backend_cuda.upload(r->b));
+    double t2 = now();
+    for (int i = 0; i < ROW_CLASS_COUNT; i++) MUST(backend_cuda.compile(r->b, (enum row_class)i));
+    printf("open %.2f s, upload %.2f s (%.1f GB/s), compile %.2f s; %.2f GB a token\n", t1 - t, t2 - t1,
+           (double)r->plan.size.weight_bytes / (t2 - t1) * 1e-9, now() - t2, (double)stream_bytes * 1e-9);
+    int max = r->plan.kv_group[0].max_pages;
+    r->pages = arena_alloc(&r->arena, (size_t)slots * (size_t)max * 4);
+    for (int i = 0; i < slots * max; i++) r->pages[i] = i * 7 % (slots * max) == i * 7 ? i : i;
+    r->tables[0] = r->pages;
+}
+static void run_close(struct run *r) {
+    backend_cuda.close(r->b);
+    arena_free(&r->arena);
+}
+/* n rows: row i of slot slot0 + i at pos (decode), or all of slot0 from pos on (prompt). */
+static void submit(struct run *r, enum row_class cls, int n, int pos, int slot0, const int32_t *ids,
+                   int want) {
+    static int32_t id[16384], p[16384], s[16384], out[16384];
+    static uint8_t w[16384];
+    bool prompt = cls == ROW_PROMPT;
+    for (int i = 0; i < n; i++) {
+        id[i] = ids ? ids[i] : -1;
+        p[i] = prompt ? pos + i : pos;
+        s[i] = prompt ? slot0 : slot0 + i;
+        out[i] = prompt ? n - 1 : i;
+        w[i] = (uint8_t)want;
+    }
+    struct step st = {n, prompt ? 1 : n, id, p, s, out, w, r->tables, 1};
+    MUST(backend_cuda.run(r->b, cls, &st));
+}
+static struct step_result result(struct run *r) {
+    struct step_result res;
+    MUST(backend_cuda.wait(r->b, &res));
+    return res;
+}
+
+static uint64_t hash(const float *x, size_t n) {
+    uint64_t h = 1469598103934665603ull;
+    for (size_t i = 0; i < n; i++) h = (h ^ quant_f32_to_bits(x[i])) * 1099511628211ull;
+    return h;
+}
+/* Logits of row 0 after a few decode steps of n rows. */
+static void decode_logits(struct run *r, int n, int steps, float *out, int n_vocab) {
+    int32_t ids[256];
+    for (int p = 0; p < steps; p++) {
+        for (int i = 0; i < n; i++) ids[i] = (17 + 31 * p + 7 * i) % n_vocab;
+        submit(r, ROW_DECODE, n, p, 0, ids, p + 1 == steps ? 3 : 1);
+        struct step_result res = result(r);
+        if (p + 1 == steps) memcpy(out, res.logits, (size_t)n_vocab * 4);
+    }
+}
+static void check(const struct model *m, int steps) {
+    struct run plain, fused;
+    size_t v = (size_t)m->n_vocab;
+    float *a = malloc(v * 4), *b = malloc(v * 4), *c = malloc(v * 4);
+    run_open(&plain, m, 1024, 16, 64, true);
+    decode_logits(&plain, 1, steps, a, m->n_vocab);
+    run_close(&plain);
+    run_open(&fused, m, 1024, 16, 64, false);
+    decode_logits(&fused, 1, steps, b, m->n_vocab);
+    double se = 0, sr = 0;
+    for (size_t i = 0; i < v; i++) {
+        se += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
+        sr += (double)a[i] * (double)a[i];
+    }
+    printf("fused against plain: error %.2e of the norm %.3g, hash %016llx\n", sqrt(se / sr), sqrt(sr),
+           (unsigned long long)hash(b, v));
+    static const int widths[] = {1, 2, 3, 4, 5, 7, 8, 9, 16};
+    for (int i = 0; i < 9; i++) {
+        decode_logits(&fused, widths[i], steps, c, m->n_vocab);
+        if (memcmp(b, c, v * 4)) {
+            double e = 0;
+            for (size_t j = 0; j < v; j++) e += ((double)c[j] - (double)b[j]) * ((double)c[j] - (double)b[j]);
+            printf("  DIFFERENT BITS with %d rows: %.2e\n", widths[i], sqrt(e / sr));
+        }
+    }
+    run_close(&fused);
+    free(a), free(b), free(c);
+}
+
+/* n tokens of each of rows sequences after depth, running one step ahead. */
+static void bench_decode(const struct model *m, int rows, int depth, int n) {
+    struct run r;
+    int32_t ids[1024];
+    run_open(&r, m, depth + n + 2, rows, 512, false);
+    for (int i = 0; i < rows; i++) ids[i] = i + 1;
+    double best = 1e9, all[5];
+    for (int rep = 0; rep < 5; rep++) {
+        submit(&r, ROW_DECODE, rows, depth, 0, ids, 1);
+        (void)result(&r);
+        double t = now();
+        submit(&r, ROW_DECODE, rows, depth + 1, 0, NULL, 1);
+        for (int i = 1; i < n; i++) {
+            submit(&r, ROW_DECODE, rows, depth + 1 + i, 0, NULL, 1);
+            (void)result(&r);
+        }
+        (void)result(&r);
+        all[rep] = (now() - t) / n;
+        if (all[rep] < best) best = all[rep];
+    }
+    printf("  us a step of 5 repetitions:");
+    for (int i = 0; i < 5; i++) printf(" %.1f", all[i] * 1e6);
+    printf("\ntg%d x%d depth %d: %.1f us a step, %.1f tok/s, weights %.2f TB/s\n", n, rows, depth, best * 1e6,
+           rows / best, (double)stream_bytes / best * 1e-12);
+    fflush(stdout);
+    run_close(&r);
+}
+static void bench_prompt(const struct model *m, int n, int chunk) {
+    struct run r;
+    int32_t *ids = malloc((size_t)n * 4);
+    for (int i = 0; i < n; i++) ids[i] = (i * 37 + 11) % m->n_vocab;
+    run_open(&r, m, n + 2, 1, chunk, false);
+    double best = 1e9;
+    for (int rep = 0; rep < 4; rep++) {
+        double t = now();
+        for (int p = 0; p < n; p += chunk) {
+            int c = n - p < chunk ? n - p : chunk;
+            submit(&r, ROW_PROMPT, c, p, 0, ids + p, 1);
+            (void)result(&r);
+        }
+        double e = now() - t;
+        if (e < best) best = e;
+    }
+    printf("pp%d chunk %d: %.1f ms, %.0f tok/s\n", n, chunk, best * 1e3, n / best);
+    fflush(stdout);
+    run_close(&r);
+    free(ids);
+}
+
+int main(int argc, char **argv) {
+    if (argc < 3)
+        return printf("usage: gpu SHAPE TYPE [check] [tg N] [batch B N] [depth D N] [pp N CHUNK]\n"), 2;
+    const struct shape *s = NULL;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        if (!strcmp(shapes[i].name, argv[1])) s = &shapes[i];
+    if (!s || (strcmp(argv[2], "q4_k_m") && !quant_by_name(argv[2])))
+        return printf("unknown shape or type\n"), 2;
+    static struct model m;
+    make_model(&m, s, argv[2]);
+    printf("== %s %s\n", argv[1], argv[2]);
+    for (int i = 3; i < argc; i++) {
+        int left = argc - i - 1;
+        if (!strcmp(argv[i], "check"))
+            check(&m, 5);
+        else if (!strcmp(argv[i], "tg") && left >= 1)
+            bench_decode(&m, 1, 0, atoi(argv[i + 1])), i++;
+        else if (!strcmp(argv[i], "batch") && left >= 2)
+            bench_decode(&m, atoi(argv[i + 1]), 128, atoi(argv[i + 2])), i += 2;
+        else if (!strcmp(argv[i], "depth") && left >= 2)
+            bench_decode(&m, 1, atoi(argv[i + 1]), atoi(argv[i + 2])), i += 2;
+        else if (!strcmp(argv[i], "pp") && left >= 2)
+            bench_prompt(&m, atoi(argv[i + 1]), atoi(argv[i + 2])), i += 2;
+        fflush(stdout);
+    }
+    return 0;
+}
