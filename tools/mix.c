@@ -1,0 +1,195 @@
+#include "mix.h"
+#include <stdio.h>
+#include <string.h>
+
+enum rule { PURE, HEAD, Q2, Q2_S, Q3_S, Q3_M, Q3_L, Q4_S, Q4_M, Q5_S, Q5_M, NL };
+
+struct mix {
+    const char *name; /* NULL: the element type's own */
+    enum quant_type base;
+    enum rule rule;
+    uint32_t file_type; /* llama.cpp's number for general.file_type */
+};
+
+static const struct mix mixes[] = {
+    {"f32", QUANT_F32, PURE, 0},      {"f16", QUANT_F16, PURE, 1},      {"bf16", QUANT_BF16, PURE, 32},
+    {"q8_0", QUANT_Q8_0, PURE, 7},    {"q4_0", QUANT_Q4_0, HEAD, 2},    {"q4_1", QUANT_Q4_1, HEAD, 3},
+    {"q5_0", QUANT_Q5_0, HEAD, 8},    {"q5_1", QUANT_Q5_1, HEAD, 9},    {"q2_k", QUANT_Q2_K, Q2, 10},
+    {"q2_k_s", QUANT_Q2_K, Q2_S, 21}, {"q3_k", QUANT_Q3_K, Q3_M, 12},   {"q3_k_s", QUANT_Q3_K, Q3_S, 11},
+    {"q3_k_m", QUANT_Q3_K, Q3_M, 12}, {"q3_k_l", QUANT_Q3_K, Q3_L, 13}, {"q4_k", QUANT_Q4_K, Q4_M, 15},
+    {"q4_k_s", QUANT_Q4_K, Q4_S, 14}, {"q4_k_m", QUANT_Q4_K, Q4_M, 15}, {"q5_k", QUANT_Q5_K, Q5_M, 17},
+    {"q5_k_s", QUANT_Q5_K, Q5_S, 16}, {"q5_k_m", QUANT_Q5_K, Q5_M, 17}, {"q6_k", QUANT_Q6_K, HEAD, 18},
+    {"iq4_nl", QUANT_IQ4_NL, NL, 25},
+};
+enum { N_MIX = sizeof mixes / sizeof *mixes };
+
+/* The same names when they mean one type everywhere. */
+static const struct mix pure[QUANT_COUNT] = {
+#define QUANT(id, gguf, label, elems, bytes) {label, QUANT_##id, PURE, 0},
+#include "quant.def"
+#undef QUANT
+};
+
+static const struct mix *find(const char *name) {
+    for (int i = 0; i < N_MIX; i++)
+        if (strcmp(mixes[i].name, name) == 0) return &mixes[i];
+    return NULL;
+}
+
+const struct mix *mix_find(const char *name, bool want_pure) {
+    const struct quant_info *q = want_pure ? quant_by_name(name) : NULL;
+    return q ? &pure[q->type] : find(name);
+}
+
+const char *mix_names(char *buf, size_t n) {
+    size_t used = 0;
+    buf[0] = 0;
+    for (int i = 0; i < N_MIX && used < n; i++)
+        used += (size_t)snprintf(buf + used, n - used, "%s%s", i ? " " : "", mixes[i].name);
+    return buf;
+}
+
+uint32_t mix_file_type(const struct mix *m) { return find(m->name)->file_type; }
+
+static bool ends_with(const char *s, const char *end) {
+    size_t n = strlen(s), k = strlen(end);
+    return n >= k && strcmp(s + n - k, end) == 0;
+}
+
+bool mix_is_matrix(const char *name, int n_dim) {
+    return n_dim >= 2 && ends_with(name, ".weight") && !ends_with(name, "_norm.weight") &&
+           !strstr(name, "ffn_gate_inp") && !strstr(name, "ssm_conv1d") && !strstr(name, "shortconv.conv");
+}
+
+/* The layer number of "blk.N.", 0 when there is none. */
+static int layer_of(const char *name) {
+    int layer = 0;
+    return sscanf(name, "blk.%d.", &layer) == 1 ? layer : 0;
+}
+
+/* The first and last eighth of the layers, and every third between. */
+static bool more_bits(int layer, int n) {
+    return layer < n / 8 || layer >= 7 * n / 8 || (layer - n / 8) % 3 == 2;
+}
+
+static enum quant_type value_type(const struct mix *m, const struct mix_model *model, int layer) {
+    enum quant_type t = m->base;
+    bool shared = model->n_gqa >= 4;
+    switch (m->rule) {
+    case Q2:
+        t = shared ? QUANT_Q4_K : QUANT_Q3_K;
+        break;
+    case Q2_S:
+        t = shared ? QUANT_Q4_K : t;
+        break;
+    case Q3_M:
+        t = layer < 2 ? QUANT_Q5_K : QUANT_Q4_K;
+        break;
+    case Q3_L:
+        t = QUANT_Q5_K;
+        break;
+    case Q4_S:
+        t = layer < 4 ? QUANT_Q5_K : t;
+        break;
+    case Q4_M:
+    case Q5_M:
+        t = more_bits(layer, model->n_layer) ? QUANT_Q6_K : t;
+        break;
+    case NL:
+        t = shared ? QUANT_Q5_K : t;
+        break;
+    default:
+        break;
+    }
+    if (model->extra_v && (t == QUANT_Q3_K || t == QUANT_Q4_K)) t = QUANT_Q5_K;
+    return model->n_expert == 8 ? QUANT_Q8_0 : t;
+}
+
+static enum quant_type down_type(const struct mix *m, const struct mix_model *model, int layer) {
+    bool early = layer < model->n_layer / 8;
+    switch (m->rule) {
+    case Q2:
+        return QUANT_Q3_K;
+    case Q2_S:
+        return early ? QUANT_Q4_K : m->base;
+    case Q3_M:
+        return layer < model->n_layer / 16 ? QUANT_Q5_K : QUANT_Q4_K;
+    case Q3_L:
+        return QUANT_Q5_K;
+    case Q4_S:
+    case NL:
+        return early ? QUANT_Q5_K : m->base;
+    case Q4_M:
+    case Q5_M:
+        return more_bits(layer, model->n_layer) ? QUANT_Q6_K : m->base;
+    default:
+        return m->base;
+    }
+}
+
+static enum quant_type out_type(const struct mix *m, const struct mix_model *model) {
+    bool small = m->base == QUANT_Q2_K || m->base == QUANT_Q3_K || m->base == QUANT_Q4_K || m->rule == NL;
+    if (model->n_expert == 8) return small && m->rule != Q2_S && m->rule != Q3_L ? QUANT_Q5_K : m->base;
+    return m->rule == Q2 ? QUANT_Q3_K : m->rule == Q3_M ? QUANT_Q4_K : m->rule == Q3_L ? QUANT_Q5_K : m->base;
+}
+
+static enum quant_type by_rule(const struct mix *m, const struct mix_model *model, const char *name,
+                               int64_t cols) {
+    if (m->rule == PURE) return m->base;
+    int layer = layer_of(name);
+    if (strcmp(name, "output.weight") == 0 || (model->tied && strcmp(name, "token_embd.weight") == 0))
+        return cols % (int64_t)quant_info(m->base)->elems ? QUANT_Q8_0 : QUANT_Q6_K;
+    if (strstr(name, "attn_v.weight")) return value_type(m, model, layer);
+    if (strstr(name, "attn_k.weight")) return model->n_expert == 8 ? QUANT_Q8_0 : m->base;
+    if (strstr(name, "ffn_down")) return down_type(m, model, layer);
+    if (strstr(name, "attn_output.weight")) return out_type(m, model);
+    if (strstr(name, "attn_qkv.weight"))
+        return m->rule == Q3_M || m->rule == Q3_L || m->rule == Q4_M || m->rule == Q5_M
+                   ? m->base == QUANT_Q3_K   ? QUANT_Q4_K
+                     : m->base == QUANT_Q4_K ? QUANT_Q5_K
+                                             : QUANT_Q6_K
+                   : m->base;
+    return m->base;
+}
+
+enum quant_type mix_type(const struct mix *m, const struct mix_model *model, const char *name, int64_t cols,
+                         enum quant_type *wanted) {
+    enum quant_type t = *wanted = by_rule(m, model, name, cols);
+    if (cols % (int64_t)quant_info(t)->elems == 0) return t;
+    switch (t) {
+    case QUANT_Q2_K:
+    case QUANT_Q3_K:
+        t = QUANT_IQ4_NL;
+        break;
+    case QUANT_Q4_K:
+        t = QUANT_Q5_0;
+        break;
+    case QUANT_Q5_K:
+        t = QUANT_Q5_1;
+        break;
+    case QUANT_Q6_K:
+        t = QUANT_Q8_0;
+        break;
+    default:
+        break;
+    }
+    return cols % (int64_t)quant_info(t)->elems == 0 ? t : QUANT_F16;
+}
+
+const char *mix_fallback_line(char *buf, size_t n, const int (*count)[QUANT_COUNT], int n_matrix) {
+    int all = 0;
+    size_t used = 0;
+    buf[0] = 0;
+    for (int i = 0; i < QUANT_COUNT * QUANT_COUNT; i++) all += count[i / QUANT_COUNT][i % QUANT_COUNT];
+    if (all == 0) return buf;
+    used = (size_t)snprintf(buf, n, "%d of %d matrices have rows that are no multiple of the block:", all,
+                            n_matrix);
+    for (int i = 0; i < QUANT_COUNT * QUANT_COUNT && used < n; i++) {
+        enum quant_type from = (enum quant_type)(i / QUANT_COUNT), to = (enum quant_type)(i % QUANT_COUNT);
+        if (count[from][to])
+            used += (size_t)snprintf(buf + used, n - used, " %d %s as %s,", count[from][to],
+                                     quant_info(from)->name, quant_info(to)->name);
+    }
+    if (used < n) buf[used - 1] = 0; /* the last comma */
+    return buf;
+}

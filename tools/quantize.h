@@ -1,0 +1,30 @@
+/* A model file written again with its matrices in other element types. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+#include "quant.h"
+
+struct quantize_options {
+    const char *in, *out;
+    const char *type;                                        /* a name of mix.h */
+    const char *only;                                        /* shell pattern of tensor names; NULL: all */
+    bool pure;                                               /* no mix: the type in every matrix */
+    void (*progress)(void *user, double done, double total); /* bytes read; may be NULL */
+    void *user;
+};
+
+struct quantize_report {
+    uint64_t bytes_in, bytes_out;
+    int n_tensor, n_matrix; /* all tensors; matrices that --only lets through */
+    int n_changed;          /* tensors whose type changed */
+    int n_lossy;            /* of these, read from a type below 16 bits */
+    int fallback[QUANT_COUNT]
+                [QUANT_COUNT]; /* [wanted][taken]: matrices whose rows do not fit the wanted type */
+};
+
+/* Decodes and encodes tensor by tensor, rows over all OpenMP threads; what keeps its type is copied byte for
+ * byte, norms and vectors become F32. Memory: some tens of MiB beside the map. OUT appears when it is complete;
+ * it may not be IN. The result does not depend on the number of threads.
+ * errors: INFER_E_INPUT (broken file, unknown type, pattern without a match, OUT is IN, a weight that is not finite
+ * or does not fit F16: names the tensor), INFER_E_IO, INFER_E_MEMORY, INFER_E_UNSUPPORTED. */
+enum infer_status quantize_file(const struct quantize_options *o, struct quantize_report *report);

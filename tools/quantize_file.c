@@ -1,0 +1,229 @@
+#include "quantize.h"
+#include <fnmatch.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "gguf_write.h"
+#include "mem.h"
+#include "mix.h"
+#include "tensorfile.h"
+
+struct job {
+    const struct quantize_options *o;
+    struct quantize_report *report;
+    struct tensorfile *f;
+    struct gguf_writer *w;
+    const struct mix *mix;
+    struct mix_model model;
+    enum quant_type *target; /* target[f->n_tensor] */
+    float *values;           /* [CHUNK] */
+    unsigned char *blocks;   /* [4 * CHUNK] */
+    double done;
+};
+
+/* Elements in memory at a time, at least one row; elements of one thread's share. */
+enum { CHUNK = 4 << 20, SHARE = 1 << 14 };
+
+/* ---- what the mix wants to know ---- */
+
+/* An integer of the architecture, the first of an array; 0 when absent. */
+static int64_t hyper_parameter(const struct tensorfile *f, struct str arch, const char *key) {
+    char full[160];
+    snprintf(full, sizeof full, "%.*s.%s", (int)(arch.len < 96 ? arch.len : 96), arch.data, key);
+    const struct meta *m = tensorfile_meta(f, full);
+    if (!m || m->n == 0 || m->type == META_STRING || (m->type == META_ARRAY && m->elem >= META_STRING))
+        return 0;
+    int64_t v = meta_elem_i64(m, 0);
+    return v > 0 && v < 1 << 20 ? v : 0;
+}
+
+static struct mix_model describe(const struct tensorfile *f) {
+    struct str arch = {"", 0};
+    bool present;
+    if (meta_str(f, "general.architecture", &arch, &present) != INFER_OK || !present)
+        arch = (struct str){"", 0};
+    int64_t heads = hyper_parameter(f, arch, "attention.head_count");
+    int64_t kv = hyper_parameter(f, arch, "attention.head_count_kv");
+    struct mix_model m = {
+        .n_layer = (int)hyper_parameter(f, arch, "block_count"),
+        .n_gqa = heads && kv ? (int)(heads / kv) : 1,
+        .n_expert = (int)hyper_parameter(f, arch, "expert_count"),
+        .tied = !tensorfile_find(f, "output.weight"),
+    };
+    m.extra_v = m.n_layer == 80 && m.n_gqa > 1;
+    return m;
+}
+
+/* ---- the list ---- */
+
+static bool chosen(const struct quantize_options *o, const char *name) {
+    return !o->only || fnmatch(o->only, name, 0) == 0;
+}
+
+static enum quant_type target_type(struct job *j, const struct tensor *t) {
+    if (!chosen(j->o, t->name)) return t->type;
+    if (!mix_is_matrix(t->name, t->n_dim)) return QUANT_F32;
+    enum quant_type wanted, type = mix_type(j->mix, &j->model, t->name, t->shape[3], &wanted);
+    j->report->n_matrix++;
+    if (type != wanted) j->report->fallback[wanted][type]++;
+    return type;
+}
+
+static enum infer_status choose_types(struct job *j) {
+    struct quantize_report *r = j->report;
+    bool any = false;
+    for (size_t i = 0; i < j->f->n_tensor; i++) {
+        const struct tensor *t = &j->f->tensor[i];
+        any |= chosen(j->o, t->name);
+        j->target[i] = target_type(j, t);
+        if (j->target[i] == t->type) continue;
+        r->n_changed++;
+        r->n_lossy += quant_info(t->type)->elems > 1;
+    }
+    r->n_tensor = (int)j->f->n_tensor;
+    r->bytes_in = j->f->file_bytes;
+    if (!any) return err_set(INFER_E_INPUT, "%s: no tensor's name matches '%s'", j->f->path, j->o->only);
+    return INFER_OK;
+}
+
+static bool key_is(const struct meta *m, const char *key) {
+    return m->key.len == strlen(key) && memcmp(m->key.data, key, m->key.len) == 0;
+}
+
+static void put_head(struct job *j) {
+    for (size_t i = 0; i < j->f->n_meta; i++) {
+        const struct meta *m = &j->f->meta[i];
+        bool split = m->key.len > 6 && memcmp(m->key.data, "split.", 6) == 0; /* the parts become one file */
+        bool own =
+            !j->o->only && (key_is(m, "general.file_type") || key_is(m, "general.quantization_version"));
+        if (!split && !own) gguf_writer_meta(j->w, m);
+    }
+    if (!j->o->only) {
+        gguf_writer_u32(j->w, "general.file_type", mix_file_type(j->mix));
+        gguf_writer_u32(j->w, "general.quantization_version", 2);
+    }
+    for (size_t i = 0; i < j->f->n_tensor; i++) {
+        const struct tensor *t = &j->f->tensor[i];
+        gguf_writer_tensor(j->w, t->name, j->target[i], t->n_dim, t->shape);
+    }
+}
+
+/* ---- the data ---- */
+
+/* The first value that the type cannot hold, or n. */
+static size_t unfit(const float *x, size_t n, enum quant_type type) {
+    float limit = type == QUANT_F16 ? 65520.0f : INFINITY;
+    for (size_t i = 0; i < n; i++)
+        if (!(fabsf(x[i]) < limit)) return i;
+    return n;
+}
+
+/* n elements from the tensor's bytes at src, n a multiple of both blocks. */
+static enum infer_status convert(struct job *j, const struct tensor *t, enum quant_type to,
+                                 const unsigned char *src, size_t n, size_t share) {
+    const struct quant_info *from_q = quant_info(t->type), *to_q = quant_info(to);
+    long shares = (long)((n + share - 1) / share);
+    float bad = 0;
+    bool failed = false;
+#pragma omp parallel for schedule(dynamic)
+    for (long i = 0; i < shares; i++) {
+        size_t at = (size_t)i * share, count = n - at < share ? n - at : share;
+        float *x = j->values + at;
+        from_q->decode(x, src + quant_row_bytes(from_q, at), count);
+        size_t wrong = to == QUANT_F32 ? count : unfit(x, count, to);
+        if (wrong < count) {
+#pragma omp critical
+            failed = true, bad = x[wrong];
+            continue;
+        }
+        to_q->encode(j->blocks + quant_row_bytes(to_q, at), x, count, NULL);
+    }
+    if (failed)
+        return err_set(INFER_E_INPUT, "%s: tensor %s holds %g, which %s cannot hold", j->f->path, t->name,
+                       (double)bad, to_q->name);
+    return gguf_writer_data(j->w, j->blocks, quant_row_bytes(to_q, n));
+}
+
+static void tell(struct job *j, size_t bytes) {
+    j->done += (double)bytes;
+    if (j->o->progress) j->o->progress(j->o->user, j->done, (double)j->f->file_bytes);
+}
+
+static enum infer_status write_tensor(struct job *j, const struct tensor *t, enum quant_type to) {
+    const struct quant_info *q = quant_info(t->type);
+    const unsigned char *src = t->data;
+    if (to == t->type) {
+        for (size_t at = 0, n; at < t->bytes; at += n) {
+            n = t->bytes - at < 64 << 20 ? t->bytes - at : 64 << 20;
+            TRY(gguf_writer_data(j->w, src + at, n));
+            tell(j, n);
+        }
+        return INFER_OK;
+    }
+    /* Rows are whole blocks of both types; a share is whole rows, or 256s of a long one. */
+    size_t cols = (size_t)t->shape[3], total = t->bytes / q->bytes * q->elems;
+    size_t share = cols % 256 == 0 ? SHARE : cols * (cols < SHARE ? SHARE / cols : 1);
+    if (share > CHUNK)
+        return err_set(INFER_E_UNSUPPORTED, "%s: tensor %s has rows of %zu elements", j->f->path, t->name,
+                       cols);
+    size_t chunk = CHUNK / share * share;
+    for (size_t at = 0, n; at < total; at += n) {
+        n = total - at < chunk ? total - at : chunk;
+        TRY(convert(j, t, to, src + quant_row_bytes(q, at), n, share));
+        tell(j, quant_row_bytes(q, n));
+    }
+    return INFER_OK;
+}
+
+static enum infer_status write_file(struct job *j) {
+    put_head(j);
+    TRY(gguf_writer_begin(j->w));
+    j->report->bytes_out = gguf_writer_bytes(j->w);
+    for (size_t i = 0; i < j->f->n_tensor; i++) TRY(write_tensor(j, &j->f->tensor[i], j->target[i]));
+    return INFER_OK;
+}
+
+/* ---- the call ---- */
+
+static enum infer_status check_paths(const struct job *j) {
+    struct stat in, out;
+    if (stat(j->o->out, &out) != 0) return INFER_OK; /* it does not exist: good */
+    for (int i = 0; i < j->f->n_part; i++)
+        if (stat(j->f->part[i].path, &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
+            return err_set(INFER_E_INPUT, "%s is the input; it is not overwritten", j->o->out);
+    if (!S_ISREG(out.st_mode)) return err_set(INFER_E_INPUT, "%s is there and no file", j->o->out);
+    return INFER_OK;
+}
+
+static enum infer_status run(struct job *j) {
+    TRY(check_paths(j));
+    j->model = describe(j->f);
+    TRY(mem_new(&j->target, j->f->n_tensor * sizeof *j->target, "list of types"));
+    TRY(mem_new(&j->values, CHUNK * sizeof *j->values, "decoded weights"));
+    TRY(mem_new(&j->blocks, 4 * CHUNK, "encoded weights"));
+    TRY(choose_types(j));
+    TRY(gguf_writer_open(&j->w, j->o->out));
+    return write_file(j);
+}
+
+enum infer_status quantize_file(const struct quantize_options *o, struct quantize_report *report) {
+    struct job j = {.o = o, .report = report};
+    char names[256];
+    memset(report, 0, sizeof *report);
+    j.mix = o->type ? mix_find(o->type, o->pure) : NULL;
+    if (!j.mix)
+        return err_set(INFER_E_INPUT, "no type '%s'; there are: %s", o->type ? o->type : "",
+                       mix_names(names, sizeof names));
+    TRY(tensorfile_open(&j.f, o->in, &(struct tensorfile_options){0}));
+    enum infer_status s = run(&j);
+    if (s)
+        gguf_writer_abort(j.w);
+    else
+        s = gguf_writer_close(j.w);
+    mem_free(j.target);
+    mem_free(j.values);
+    mem_free(j.blocks);
+    tensorfile_close(j.f);
+    return s;
+}

@@ -1,0 +1,25 @@
+/* infer synth: a file of a real model's shape with random weights. */
+#include "mix.h"
+#include "synth.h"
+#include "term.h"
+#include "tool.h"
+
+static void show(void *user, double done, double total) { progress_show(user, "writing", done, total, "B"); }
+
+int cmd_synth(const struct options *o) {
+    struct progress p;
+    struct synth_report report;
+    progress_start(&p, o->quiet);
+    struct synth_options s = {o->arch, o->shape, o->type, o->output, o->seed, show, &p};
+    enum infer_status status = INFER_OK;
+    if (!s.path) status = err_set(INFER_E_INPUT, "where to? -o FILE is missing");
+    if (!status) status = synth_write(&s, &report);
+    progress_clear(&p);
+    if (status) return tool_fail(o, status);
+    if (!o->quiet) {
+        char line[512];
+        tool_say("%s: %.2f GB", s.path, (double)report.bytes * 1e-9);
+        if (*mix_fallback_line(line, sizeof line, report.fallback, report.n_matrix)) tool_say("%s", line);
+    }
+    return EXIT_DONE;
+}

@@ -1,0 +1,357 @@
+#include "synth.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include "gguf_write.h"
+#include "mem.h"
+#include "mix.h"
+
+/* ---- shapes ---- */
+
+struct shape {
+    const char *name, *arch;
+    int n_layer, n_embd, n_ff, n_head, n_kv_head, head_dim, n_vocab, n_expert, n_used;
+    bool any_arch; /* small ones for tests: in every dense architecture */
+};
+
+/* sources: config.json of SmolLM2-135M, Llama 3.2 1B and 3B, Llama 3.1 8B and 70B, Qwen3-30B-A3B. */
+static const struct shape shapes[] = {
+    {"llama-135m", "llama", 30, 576, 1536, 9, 3, 64, 49152, 0, 0, false},
+    {"llama-1b", "llama", 16, 2048, 8192, 32, 8, 64, 128256, 0, 0, false},
+    {"llama-3b", "llama", 28, 3072, 8192, 24, 8, 128, 128256, 0, 0, false},
+    {"llama-8b", "llama", 32, 4096, 14336, 32, 8, 128, 128256, 0, 0, false},
+    {"llama-70b", "llama", 80, 8192, 28672, 64, 8, 128, 128256, 0, 0, false},
+    {"qwen3-30b-a3b", "qwen3moe", 48, 2048, 768, 32, 4, 128, 151936, 128, 8, false},
+    {"tiny", "llama", 2, 256, 512, 4, 2, 64, 512, 0, 0, true},
+    {"tiny-odd", "llama", 3, 96, 160, 3, 1, 32, 331, 0, 0, true}, /* no row is a multiple of 256 */
+};
+enum { N_SHAPE = sizeof shapes / sizeof *shapes };
+
+const char *synth_shapes(char *buf, size_t n) {
+    size_t used = 0;
+    buf[0] = 0;
+    for (int i = 0; i < N_SHAPE && used < n; i++)
+        used += (size_t)snprintf(buf + used, n - used, "%s%s", i ? " " : "", shapes[i].name);
+    return buf;
+}
+
+static enum infer_status find_shape(const struct synth_options *o, struct shape *out) {
+    char names[512];
+    for (int i = 0; i < N_SHAPE; i++)
+        if (o->shape && strcmp(shapes[i].name, o->shape) == 0) {
+            static const char *const dense[] = {"llama", "qwen2", "qwen3"};
+            *out = shapes[i];
+            if (!o->arch || strcmp(o->arch, out->arch) == 0) return INFER_OK;
+            for (int k = 0; k < 3 && out->any_arch; k++)
+                if (strcmp(o->arch, dense[k]) == 0) {
+                    out->arch = dense[k];
+                    return INFER_OK;
+                }
+            return err_set(INFER_E_INPUT, "shape %s is of architecture %s%s, not %s", out->name, out->arch,
+                           out->any_arch ? " (or qwen2, qwen3)" : "", o->arch);
+        }
+    return err_set(INFER_E_INPUT, "no shape '%s'; there are: %s", o->shape ? o->shape : "",
+                   synth_shapes(names, sizeof names));
+}
+
+/* ---- metadata ---- */
+
+static void put_key(struct gguf_writer *w, const struct shape *s, const char *key, uint32_t value) {
+    char full[96];
+    snprintf(full, sizeof full, "%s.%s", s->arch, key);
+    gguf_writer_u32(w, full, value);
+}
+
+static void put_config(struct gguf_writer *w, const struct shape *s, const struct mix *m) {
+    char text[96];
+    snprintf(text, sizeof text, "%s-synthetic", s->name);
+    gguf_writer_str(w, "general.architecture", s->arch);
+    gguf_writer_str(w, "general.name", text);
+    gguf_writer_u32(w, "general.file_type", mix_file_type(m));
+    gguf_writer_u32(w, "general.quantization_version", 2);
+    put_key(w, s, "block_count", (uint32_t)s->n_layer);
+    put_key(w, s, "context_length", 131072);
+    put_key(w, s, "embedding_length", (uint32_t)s->n_embd);
+    put_key(w, s, "feed_forward_length", (uint32_t)s->n_ff);
+    put_key(w, s, "attention.head_count", (uint32_t)s->n_head);
+    put_key(w, s, "attention.head_count_kv", (uint32_t)s->n_kv_head);
+    put_key(w, s, "attention.key_length", (uint32_t)s->head_dim);
+    put_key(w, s, "attention.value_length", (uint32_t)s->head_dim);
+    put_key(w, s, "rope.dimension_count", (uint32_t)s->head_dim);
+    put_key(w, s, "vocab_size", (uint32_t)s->n_vocab);
+    snprintf(text, sizeof text, "%s.rope.freq_base", s->arch);
+    gguf_writer_f32(w, text, 500000.0f);
+    snprintf(text, sizeof text, "%s.attention.layer_norm_rms_epsilon", s->arch);
+    gguf_writer_f32(w, text, 1e-5f);
+    if (s->n_expert) {
+        put_key(w, s, "expert_count", (uint32_t)s->n_expert);
+        put_key(w, s, "expert_used_count", (uint32_t)s->n_used);
+        put_key(w, s, "expert_feed_forward_length", (uint32_t)s->n_ff);
+    }
+}
+
+/* GPT-2's name of a byte: itself when it is printable Latin-1, else 256 and up, as UTF-8. Returns the length. */
+static int byte_name(char *out, int byte) {
+    int code = byte;
+    bool printable = (byte >= 33 && byte < 127) || (byte >= 161 && byte != 173);
+    if (!printable) { /* 0..32 -> 256.., 127..160 -> 289.., 173 -> 323 */
+        code = byte <= 32 ? 256 + byte : byte <= 160 ? 289 + byte - 127 : 323;
+    }
+    if (code < 128) {
+        out[0] = (char)code;
+        return 1;
+    }
+    out[0] = (char)(0xc0 | code >> 6);
+    out[1] = (char)(0x80 | (code & 63));
+    return 2;
+}
+
+/* A vocabulary that can say every text: the 256 bytes, one merge, one end token, fillers. */
+static enum infer_status put_vocabulary(struct gguf_writer *w, int n) {
+    enum { SPACE_A = 256, END = 257, NAME = 12 };
+    struct str *token;
+    TRY(mem_new(&token, (size_t)n * (sizeof *token + 4 + NAME), "vocabulary"));
+    int32_t *type = (int32_t *)(token + n);
+    char *text = (char *)(type + n);
+    for (int i = 0; i < n; i++) {
+        char *name = text + (size_t)i * NAME;
+        int len = i < 256        ? byte_name(name, i)
+                  : i == SPACE_A ? snprintf(name, NAME,
+                                            "\xc4\xa0"
+                                            "a")
+                  : i == END     ? snprintf(name, NAME, "<|eos|>")
+                                 : snprintf(name, NAME, "t%d", i);
+        token[i] = (struct str){name, (size_t)len};
+        type[i] = i == END ? 3 : 1; /* control; normal */
+    }
+    gguf_writer_str(w, "tokenizer.ggml.model", "gpt2");
+    gguf_writer_str(w, "tokenizer.ggml.pre", "default");
+    gguf_writer_strings(w, "tokenizer.ggml.tokens", token, (uint64_t)n);
+    gguf_writer_array(w, "tokenizer.ggml.token_type", META_I32, type, (uint64_t)n);
+    gguf_writer_strings(w, "tokenizer.ggml.merges", &(struct str){"\xc4\xa0 a", 4}, 1);
+    gguf_writer_u32(w, "tokenizer.ggml.bos_token_id", END);
+    gguf_writer_u32(w, "tokenizer.ggml.eos_token_id", END);
+    mem_free(token);
+    return INFER_OK;
+}
+
+/* ---- the list of tensors ---- */
+
+struct item {
+    enum quant_type type;
+    uint64_t n; /* elements */
+    float mean, deviation;
+};
+
+struct list {
+    struct gguf_writer *w;
+    const struct shape *s;
+    const struct mix *mix;
+    struct mix_model model;
+    struct synth_report *report;
+    struct item *item; /* item[n] */
+    int n, size;
+    uint64_t n_data; /* bytes */
+};
+
+static void add(struct list *l, int layer, const char *part, int experts, int rows, int cols, float mean,
+                float deviation) {
+    char name[64];
+    if (l->n == l->size) infer_bug("more than %d tensors", l->size);
+    if (layer < 0)
+        snprintf(name, sizeof name, "%s", part);
+    else
+        snprintf(name, sizeof name, "blk.%d.%s", layer, part);
+    int n_dim = experts > 1 ? 3 : rows > 1 ? 2 : 1;
+    enum quant_type type = QUANT_F32, wanted;
+    if (mix_is_matrix(name, n_dim)) {
+        type = mix_type(l->mix, &l->model, name, cols, &wanted);
+        l->report->n_matrix++;
+        if (type != wanted) l->report->fallback[wanted][type]++;
+    }
+    struct item *it = &l->item[l->n++];
+    *it = (struct item){type, (uint64_t)experts * (uint64_t)rows * (uint64_t)cols, mean, deviation};
+    l->n_data += quant_row_bytes(quant_info(type), it->n);
+    gguf_writer_tensor(l->w, name, type, n_dim, (int64_t[4]){1, experts, rows, cols});
+}
+
+/* A matrix that keeps the size of its input, times gain. */
+static void add_matrix(struct list *l, int layer, const char *part, int experts, int rows, int cols,
+                       float gain) {
+    add(l, layer, part, experts, rows, cols, 0, gain / sqrtf((float)cols));
+}
+static void add_norm(struct list *l, int layer, const char *part, int n) {
+    add(l, layer, part, 1, 1, n, 1, 0.1f);
+}
+
+static void add_layer(struct list *l, int i) {
+    const struct shape *s = l->s;
+    int d = s->n_embd, q = s->n_head * s->head_dim, kv = s->n_kv_head * s->head_dim;
+    int experts = s->n_expert ? s->n_expert : 1;
+    float residual = 1.0f / sqrtf(2.0f * (float)s->n_layer); /* the stream keeps its size over all layers */
+    bool is_qwen2 = strcmp(s->arch, "qwen2") == 0, is_qwen3 = strncmp(s->arch, "qwen3", 5) == 0;
+    add_norm(l, i, "attn_norm.weight", d);
+    add_norm(l, i, "ffn_norm.weight", d);
+    add_matrix(l, i, "attn_q.weight", 1, q, d, 1);
+    add_matrix(l, i, "attn_k.weight", 1, kv, d, 1);
+    add_matrix(l, i, "attn_v.weight", 1, kv, d, 1);
+    if (is_qwen2) {
+        add(l, i, "attn_q.bias", 1, 1, q, 0, 0.1f);
+        add(l, i, "attn_k.bias", 1, 1, kv, 0, 0.1f);
+        add(l, i, "attn_v.bias", 1, 1, kv, 0, 0.1f);
+    }
+    add_matrix(l, i, "attn_output.weight", 1, d, q, residual);
+    if (is_qwen3) {
+        add_norm(l, i, "attn_q_norm.weight", s->head_dim);
+        add_norm(l, i, "attn_k_norm.weight", s->head_dim);
+    }
+    if (s->n_expert) add_matrix(l, i, "ffn_gate_inp.weight", 1, s->n_expert, d, 1);
+    add_matrix(l, i, s->n_expert ? "ffn_gate_exps.weight" : "ffn_gate.weight", experts, s->n_ff, d, 1);
+    add_matrix(l, i, s->n_expert ? "ffn_up_exps.weight" : "ffn_up.weight", experts, s->n_ff, d, 1);
+    add_matrix(l, i, s->n_expert ? "ffn_down_exps.weight" : "ffn_down.weight", experts, d, s->n_ff,
+               2 * residual); /* silu(gate) * up is about half as large as its input */
+}
+
+static void add_all(struct list *l) {
+    const struct shape *s = l->s;
+    add(l, -1, "token_embd.weight", 1, s->n_vocab, s->n_embd, 0, 1);
+    add_norm(l, -1, "output_norm.weight", s->n_embd);
+    add_matrix(l, -1, "output.weight", 1, s->n_vocab, s->n_embd, 2);
+    for (int i = 0; i < s->n_layer; i++) add_layer(l, i);
+}
+
+/* ---- random bytes ---- */
+
+/* splitmix64; source: Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators". */
+static uint64_t mixed(uint64_t x) {
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+/* POOL encoded elements of one type and deviation; a tensor is made of segments that start anywhere in a pool, so
+ * that no two rows are alike. */
+enum { POOL = 1 << 19, SEGMENT = 512, N_POOL = 32, BUFFER = 16 << 20 };
+struct pool {
+    enum quant_type type;
+    float mean, deviation;
+    unsigned char *bytes;
+};
+struct maker {
+    float *normal, *scaled; /* [POOL] */
+    unsigned char *buffer;  /* [BUFFER] */
+    struct pool pool[N_POOL];
+    int n_pool;
+};
+
+static void fill_normal(float *x, uint64_t seed) {
+#pragma omp parallel for
+    for (int i = 0; i < POOL; i += 2) { /* Box and Muller */
+        uint64_t a = mixed(seed + (uint64_t)i), b = mixed(seed + (uint64_t)i + 1);
+        double u = ((double)(a >> 11) + 0.5) * 0x1p-53, v = (double)(b >> 11) * 0x1p-53;
+        double radius = sqrt(-2 * log(u)), angle = 6.283185307179586 * v;
+        x[i] = (float)(radius * cos(angle));
+        x[i + 1] = (float)(radius * sin(angle));
+    }
+}
+
+static enum infer_status find_pool(struct maker *k, const struct item *it, const struct pool **out) {
+    const struct quant_info *q = quant_info(it->type);
+    for (int i = 0; i < k->n_pool; i++)
+        if (k->pool[i].type == it->type && k->pool[i].mean == it->mean &&
+            k->pool[i].deviation == it->deviation) {
+            *out = &k->pool[i];
+            return INFER_OK;
+        }
+    if (k->n_pool == N_POOL) infer_bug("more than %d kinds of tensors", N_POOL);
+    struct pool *p = &k->pool[k->n_pool];
+    *p = (struct pool){it->type, it->mean, it->deviation, NULL};
+    TRY(mem_new(&p->bytes, quant_row_bytes(q, POOL), "random blocks"));
+    k->n_pool++;
+    for (int i = 0; i < POOL; i++) k->scaled[i] = it->mean + it->deviation * k->normal[i];
+#pragma omp parallel for
+    for (int i = 0; i < POOL; i += 4096)
+        q->encode(p->bytes + quant_row_bytes(q, (size_t)i), k->scaled + i, 4096, NULL);
+    *out = p;
+    return INFER_OK;
+}
+
+static enum infer_status write_tensor(struct maker *k, struct gguf_writer *w, const struct item *it,
+                                      uint64_t seed, const struct synth_options *o, double *done,
+                                      double total) {
+    const struct quant_info *q = quant_info(it->type);
+    const struct pool *p;
+    TRY(find_pool(k, it, &p));
+    size_t segment = quant_row_bytes(q, SEGMENT), left = quant_row_bytes(q, (size_t)it->n);
+    size_t per_buffer = BUFFER / segment, starts = (POOL - SEGMENT) / q->elems + 1;
+    for (uint64_t at = 0; left > 0; at += per_buffer) {
+        size_t n = left < per_buffer * segment ? left : per_buffer * segment;
+        long segments = (long)((n + segment - 1) / segment);
+#pragma omp parallel for schedule(static)
+        for (long i = 0; i < segments; i++) {
+            size_t start = (size_t)(mixed(seed + at + (uint64_t)i) % starts) * q->bytes;
+            size_t bytes = (size_t)(i + 1) * segment <= n ? segment : n - (size_t)i * segment;
+            memcpy(k->buffer + (size_t)i * segment, p->bytes + start, bytes);
+        }
+        TRY(gguf_writer_data(w, k->buffer, n));
+        left -= n;
+        *done += (double)n;
+        if (o->progress) o->progress(o->user, *done, total);
+    }
+    return INFER_OK;
+}
+
+static enum infer_status write_data(struct list *l, const struct synth_options *o) {
+    struct maker *k;
+    double done = 0;
+    TRY(mem_new(&k, sizeof *k, "generator"));
+    enum infer_status s = mem_new(&k->normal, POOL * sizeof *k->normal, "random numbers");
+    if (!s) s = mem_new(&k->scaled, POOL * sizeof *k->scaled, "random numbers");
+    if (!s) s = mem_new(&k->buffer, BUFFER, "write buffer");
+    if (!s) fill_normal(k->normal, mixed(o->seed));
+    for (int i = 0; i < l->n && !s; i++)
+        s = write_tensor(k, l->w, &l->item[i], mixed(mixed(o->seed) ^ (uint64_t)(i + 1) << 32), o, &done,
+                         (double)l->n_data);
+    for (int i = 0; i < k->n_pool; i++) mem_free(k->pool[i].bytes);
+    mem_free(k->normal);
+    mem_free(k->scaled);
+    mem_free(k->buffer);
+    mem_free(k);
+    return s;
+}
+
+/* ---- the file ---- */
+
+static enum infer_status write_file(struct list *l, const struct synth_options *o) {
+    put_config(l->w, l->s, l->mix);
+    TRY(put_vocabulary(l->w, l->s->n_vocab));
+    l->size = 3 + 16 * l->s->n_layer;
+    TRY(mem_new(&l->item, (size_t)l->size * sizeof *l->item, "list of tensors"));
+    add_all(l);
+    TRY(gguf_writer_begin(l->w));
+    l->report->bytes = gguf_writer_bytes(l->w);
+    return write_data(l, o);
+}
+
+enum infer_status synth_write(const struct synth_options *o, struct synth_report *report) {
+    struct shape s;
+    char names[256];
+    memset(report, 0, sizeof *report);
+    TRY(find_shape(o, &s));
+    const struct mix *m = o->type ? mix_find(o->type, true) : NULL;
+    if (!m)
+        return err_set(INFER_E_INPUT, "no type '%s'; there are: %s", o->type ? o->type : "",
+                       mix_names(names, sizeof names));
+    struct list l = {.s = &s, .mix = m, .report = report};
+    l.model =
+        (struct mix_model){.n_layer = s.n_layer, .n_gqa = s.n_head / s.n_kv_head, .n_expert = s.n_expert};
+    TRY(gguf_writer_open(&l.w, o->path));
+    enum infer_status status = write_file(&l, o);
+    mem_free(l.item);
+    if (status) {
+        gguf_writer_abort(l.w);
+        return status;
+    }
+    return gguf_writer_close(l.w);
+}
