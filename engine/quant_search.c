@@ -9,15 +9,25 @@
 #endif
 #define ALWAYS static inline __attribute__((always_inline))
 
+/* Eight floats side by side; two SSE registers where there is no AVX. How they are passed to functions depends on
+ * the target, which does not matter to functions that are always inlined. */
+#pragma GCC diagnostic ignored "-Wpsabi"
+typedef float v8 __attribute__((vector_size(32)));
+typedef int32_t v8i __attribute__((vector_size(32)));
 enum { LANES = 8 };
 
-ALWAYS float lane_sum(const float *a) {
-    return ((a[0] + a[4]) + (a[2] + a[6])) + ((a[1] + a[5]) + (a[3] + a[7]));
+ALWAYS v8 load(const float *p) {
+    v8 v;
+    memcpy(&v, p, sizeof v);
+    return v;
 }
+ALWAYS v8 all(float x) { return (v8){x, x, x, x, x, x, x, x}; }
+ALWAYS float lane_sum(v8 a) { return ((a[0] + a[4]) + (a[2] + a[6])) + ((a[1] + a[5]) + (a[3] + a[7])); }
+ALWAYS v8 choose(v8i mask, v8 yes, v8 no) { return (v8)((mask & (v8i)yes) | (~mask & (v8i)no)); }
 /* Nearest integer in lo..hi as a float; the addition rounds to nearest even. */
-ALWAYS float round_clamped(float v, float lo, float hi) {
-    v = v < hi ? v : hi;
-    v = v > lo ? v : lo;
+ALWAYS v8 round_clamped(v8 v, v8 lo, v8 hi) {
+    v = choose(v < hi, v, hi);
+    v = choose(v > lo, v, lo);
     return (v + 0x1.8p23f) - 0x1.8p23f;
 }
 
@@ -32,13 +42,12 @@ const float *quant_weights(const float *importance, float *ones, int n) {
 /* sum w x q and sum w q q for the codes q of x at 1/d = inverse. */
 ALWAYS void signed_sums(const float *x, const float *w, int n, float inverse, float lo, float hi, float *xq,
                         float *qq) {
-    float a[LANES] = {0}, b[LANES] = {0};
-    for (int i = 0; i < n; i += LANES)
-        for (int j = 0; j < LANES; j++) {
-            float q = round_clamped(x[i + j] * inverse, lo, hi), wq = w[i + j] * q;
-            a[j] += wq * x[i + j];
-            b[j] += wq * q;
-        }
+    v8 a = all(0), b = all(0);
+    for (int i = 0; i < n; i += LANES) {
+        v8 xi = load(x + i), q = round_clamped(xi * inverse, all(lo), all(hi)), wq = load(w + i) * q;
+        a += wq * xi;
+        b += wq * q;
+    }
     *xq = lane_sum(a);
     *qq = lane_sum(b);
 }
@@ -78,12 +87,12 @@ float quant_fit_signed(const float *x, const float *w, int n, int lo, int hi) {
 
 /* sum w (x - d q)^2 with the codes q of x at scale d. */
 ALWAYS float signed_error(const float *x, const float *w, int n, float d, float lo, float hi) {
-    float inverse = quant_inverse(d), a[LANES] = {0};
-    for (int i = 0; i < n; i += LANES)
-        for (int j = 0; j < LANES; j++) {
-            float e = x[i + j] - d * round_clamped(x[i + j] * inverse, lo, hi);
-            a[j] += w[i + j] * e * e;
-        }
+    float inverse = quant_inverse(d);
+    v8 a = all(0);
+    for (int i = 0; i < n; i += LANES) {
+        v8 xi = load(x + i), e = xi - d * round_clamped(xi * inverse, all(lo), all(hi));
+        a += load(w + i) * e * e;
+    }
     return lane_sum(a);
 }
 
@@ -97,14 +106,14 @@ struct affine_best {
  * are small; the gain is counted against the error of "all x are the weighted mean". */
 ALWAYS int affine_try(const float *y, const float *w, int n, float mean, float wsum, float inverse, float m,
                       float hi, int negative_only, struct affine_best *best) {
-    float a[LANES] = {0}, b[LANES] = {0}, c[LANES] = {0}, shift = mean - m;
-    for (int i = 0; i < n; i += LANES)
-        for (int j = 0; j < LANES; j++) {
-            float q = round_clamped((y[i + j] + shift) * inverse, 0, hi), wq = w[i + j] * q;
-            a[j] += wq * y[i + j];
-            b[j] += wq * q;
-            c[j] += wq;
-        }
+    float shift = mean - m;
+    v8 a = all(0), b = all(0), c = all(0);
+    for (int i = 0; i < n; i += LANES) {
+        v8 yi = load(y + i), q = round_clamped((yi + shift) * inverse, all(0), all(hi)), wq = load(w + i) * q;
+        a += wq * yi;
+        b += wq * q;
+        c += wq;
+    }
     float yq = lane_sum(a), qq = lane_sum(b), q1 = lane_sum(c);
     float det = qq * wsum - q1 * q1; /* sum w y = 0 */
     if (!(det > 1e-9f * qq * wsum)) return 0;
@@ -168,12 +177,12 @@ void quant_fit_affine_halves(const float *x, const float *w, int hi, float *d, f
 
 /* sum w (x - (d q - m))^2 with the codes q of x at scale d and minimum m. */
 ALWAYS float affine_error(const float *x, const float *w, int n, float d, float m, float hi) {
-    float inverse = quant_inverse(d), a[LANES] = {0};
-    for (int i = 0; i < n; i += LANES)
-        for (int j = 0; j < LANES; j++) {
-            float e = x[i + j] - (d * round_clamped((x[i + j] + m) * inverse, 0, hi) - m);
-            a[j] += w[i + j] * e * e;
-        }
+    float inverse = quant_inverse(d);
+    v8 a = all(0);
+    for (int i = 0; i < n; i += LANES) {
+        v8 xi = load(x + i), e = xi - (d * round_clamped((xi + m) * inverse, all(0), all(hi)) - m);
+        a += load(w + i) * e * e;
+    }
     return lane_sum(a);
 }
 

@@ -18,8 +18,8 @@ int cmd_quantize(const struct options *o) {
     if (status) return tool_fail(o, status);
     if (!o->quiet) {
         char line[512];
-        tool_say("%s: %d of %d tensors changed, %.2f GB from %.2f GB", q.out, r.n_changed, r.n_tensor,
-                 (double)r.bytes_out * 1e-9, (double)r.bytes_in * 1e-9);
+        tool_say("%s: %d of %d tensors changed, %.1f MB from %.1f MB", q.out, r.n_changed, r.n_tensor,
+                 (double)r.bytes_out * 1e-6, (double)r.bytes_in * 1e-6);
         if (*mix_fallback_line(line, sizeof line, r.fallback, r.n_matrix)) tool_say("%s", line);
         if (r.n_lossy)
             tool_say("%d of them came from a quantised type; from the original weights they would be better",

@@ -18,7 +18,7 @@ int cmd_synth(const struct options *o) {
     if (status) return tool_fail(o, status);
     if (!o->quiet) {
         char line[512];
-        tool_say("%s: %.2f GB", s.path, (double)report.bytes * 1e-9);
+        tool_say("%s: %.1f MB", s.path, (double)report.bytes * 1e-6);
         if (*mix_fallback_line(line, sizeof line, report.fallback, report.n_matrix)) tool_say("%s", line);
     }
     return EXIT_DONE;

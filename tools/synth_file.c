@@ -230,8 +230,9 @@ static uint64_t mixed(uint64_t x) {
     return x ^ x >> 31;
 }
 
-/* POOL encoded elements of one type and deviation; a tensor is made of segments that start anywhere in a pool, so
- * that no two rows are alike. */
+/* POOL encoded elements of one type and deviation; a tensor is made of segments of a pool. `places` segments (a prime)
+ * are walked with a stride that changes after each round, so that no two rows of a matrix are alike; places do not
+ * depend on the type, so the same shape and seed give the same weights in every type. */
 enum { POOL = 1 << 19, SEGMENT = 512, N_POOL = 32, BUFFER = 16 << 20 };
 struct pool {
     enum quant_type type;
@@ -241,6 +242,7 @@ struct pool {
 struct maker {
     float *normal, *scaled; /* [POOL] */
     unsigned char *buffer;  /* [BUFFER] */
+    int places;             /* 1021; 257 is enough for shapes with small matrices */
     struct pool pool[N_POOL];
     int n_pool;
 };
@@ -271,10 +273,16 @@ static enum infer_status find_pool(struct maker *k, const struct item *it, const
     k->n_pool++;
     for (int i = 0; i < POOL; i++) k->scaled[i] = it->mean + it->deviation * k->normal[i];
 #pragma omp parallel for
-    for (int i = 0; i < POOL; i += 4096)
+    for (int i = 0; i < k->places * SEGMENT; i += 4096)
         q->encode(p->bytes + quant_row_bytes(q, (size_t)i), k->scaled + i, 4096, NULL);
     *out = p;
     return INFER_OK;
+}
+
+/* Where segment i of a tensor stands in the pool, in segments. */
+static size_t place(uint64_t seed, uint64_t i, uint64_t places) {
+    uint64_t round = mixed(seed + i / places), stride = 1 + (round >> 32) % (places - 1);
+    return (size_t)((round % places + i % places * stride) % places);
 }
 
 static enum infer_status write_tensor(struct maker *k, struct gguf_writer *w, const struct item *it,
@@ -284,13 +292,13 @@ static enum infer_status write_tensor(struct maker *k, struct gguf_writer *w, co
     const struct pool *p;
     TRY(find_pool(k, it, &p));
     size_t segment = quant_row_bytes(q, SEGMENT), left = quant_row_bytes(q, (size_t)it->n);
-    size_t per_buffer = BUFFER / segment, starts = (POOL - SEGMENT) / q->elems + 1;
+    size_t per_buffer = BUFFER / segment;
     for (uint64_t at = 0; left > 0; at += per_buffer) {
         size_t n = left < per_buffer * segment ? left : per_buffer * segment;
         long segments = (long)((n + segment - 1) / segment);
 #pragma omp parallel for schedule(static)
         for (long i = 0; i < segments; i++) {
-            size_t start = (size_t)(mixed(seed + at + (uint64_t)i) % starts) * q->bytes;
+            size_t start = place(seed, at + (uint64_t)i, (uint64_t)k->places) * segment;
             size_t bytes = (size_t)(i + 1) * segment <= n ? segment : n - (size_t)i * segment;
             memcpy(k->buffer + (size_t)i * segment, p->bytes + start, bytes);
         }
@@ -309,6 +317,9 @@ static enum infer_status write_data(struct list *l, const struct synth_options *
     enum infer_status s = mem_new(&k->normal, POOL * sizeof *k->normal, "random numbers");
     if (!s) s = mem_new(&k->scaled, POOL * sizeof *k->scaled, "random numbers");
     if (!s) s = mem_new(&k->buffer, BUFFER, "write buffer");
+    uint64_t largest = 0;
+    for (int i = 0; i < l->n; i++) largest = l->item[i].n > largest ? l->item[i].n : largest;
+    k->places = largest > 256 * SEGMENT ? 1021 : 257;
     if (!s) fill_normal(k->normal, mixed(o->seed));
     for (int i = 0; i < l->n && !s; i++)
         s = write_tensor(k, l->w, &l->item[i], mixed(mixed(o->seed) ^ (uint64_t)(i + 1) << 32), o, &done,
