@@ -1,6 +1,7 @@
 #include "tool.h"
 #include <errno.h>
 #include <stdarg.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include "mem.h"
@@ -82,6 +83,11 @@ enum infer_status tool_read_file(const char *path, char **text, size_t *n) {
     enum infer_status st = read_stream(in, path, text, n);
     fclose(in);
     return st;
+}
+
+int tool_core_count(void) {
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
 enum infer_status tool_write(const char *data, size_t n) {

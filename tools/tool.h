@@ -29,6 +29,9 @@ enum infer_status tool_check_beams(const struct options *o);
  * errors: INFER_E_IO, INFER_E_MEMORY */
 enum infer_status tool_read_file(const char *path, char **text, size_t *n);
 
+/* Cores that this process may use: the affinity mask. */
+int tool_core_count(void);
+
 /* Writes bytes to stdout. Nothing is lost silently: INFER_E_IO with the reason. */
 enum infer_status tool_write(const char *data, size_t n);
 /* Writes out what stdout still holds: the last call of a command that prints through stdio. */

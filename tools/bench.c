@@ -1,0 +1,143 @@
+/* infer bench: tokens per second against the limit of the machine, measured in the same run. */
+#include "bench.h"
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include "mem.h"
+#include "tool.h"
+
+int cmd_bench(const struct options *o);
+
+void bench_cpu_name(char *buf, size_t n) {
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    char line[512];
+    buf[0] = 0;
+    while (f && fgets(line, sizeof line, f)) {
+        char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) != 0 || !colon) continue;
+        colon[strcspn(colon, "\n")] = 0;
+        snprintf(buf, n, "%s", colon + 2);
+        break;
+    }
+    if (f) fclose(f);
+}
+
+static json_t *real_or_null(double x) { return isfinite(x) ? json_real(x) : json_null(); }
+
+json_t *bench_json(const struct bench *b) {
+    const struct session *s = &b->session;
+    struct utsname system;
+    char cpu[256];
+    bench_cpu_name(cpu, sizeof cpu);
+    json_t *machine =
+        json_pack("{s:s, s:s?, s:s, s:s?, s:i, s:o, s:s, s:s, s:i}", "device", s->place.device, "device_name",
+                  s->place.device_name, "cpu", cpu, "isa", s->place.isa, "threads", s->place.n_thread,
+                  "read_gb_s", real_or_null(b->bandwidth), "system",
+                  uname(&system) == 0 ? system.release : "", "infer", infer_version(), "reps", b->o->reps);
+    json_t *model = json_pack(
+        "{s:s, s:s, s:s%, s:s, s:I, s:I, s:I, s:I, s:s, s:i, s:i}", "file", s->path, "arch", s->info.arch,
+        "name", s->info.name_len ? s->info.name : "", s->info.name_len, "type", s->info.type_name,
+        "parameters", (json_int_t)s->info.n_param, "file_bytes", (json_int_t)s->info.file_bytes,
+        "token_bytes", (json_int_t)s->info.token_bytes, "token_flops", (json_int_t)s->info.token_flops,
+        "kv_type", s->place.kv_type, "ctx", s->place.n_ctx, "batch", s->place.n_batch);
+    json_t *results = json_array();
+    for (int i = 0; results && i < b->n; i++)
+        json_array_append_new(results, bench_result_json(&b->result[i]));
+    return json_pack("{s:o, s:o, s:o}", "machine", machine, "model", model, "results", results);
+}
+
+/* A number with the digits that a reader wants, or "-". */
+static const char *cell(char *buf, double x, const char *unit) {
+    if (!isfinite(x))
+        snprintf(buf, 32, "-");
+    else
+        snprintf(buf, 32, x >= 1000 ? "%.0f%s" : x >= 10 ? "%.1f%s" : "%.3f%s", x, unit);
+    return buf;
+}
+
+static void print_table(const struct bench *b) {
+    const struct session *s = &b->session;
+    char t[8][32];
+    printf("%.*s%s%s %s, %.2f GB read per token; %s %s, %d threads", (int)s->info.name_len, s->info.name,
+           s->info.name_len ? ", " : "", s->info.arch, s->info.type_name, (double)s->info.token_bytes * 1e-9,
+           s->place.device, s->place.isa ? s->place.isa : "", s->place.n_thread);
+    if (isfinite(b->bandwidth)) printf("; memory read at %.1f GB/s (probed)", b->bandwidth);
+    printf("\n%-16s %9s %19s %8s %7s %9s %9s %9s\n", "test", "tok/s", "min .. max", "GB/s", "share", "ms p50",
+           "p95", "p99");
+    for (int i = 0; i < b->n; i++) {
+        const struct bench_result *r = &b->result[i];
+        printf("%-16s %9s %8s .. %7s %8s %7s %9s %9s %9s\n", r->test, cell(t[0], r->tok_s, ""),
+               cell(t[1], r->tok_s_min, ""), cell(t[2], r->tok_s_max, ""), cell(t[3], r->gb_s, ""),
+               cell(t[4], 100 * r->share, "%"), cell(t[5], r->ms_p50, ""), cell(t[6], r->ms_p95, ""),
+               cell(t[7], r->ms_p99, ""));
+    }
+}
+
+/* Table or JSON on stdout, JSON into --save. */
+static enum infer_status print_results(const struct bench *b) {
+    json_t *j = bench_json(b);
+    char *text = j ? json_dumps(j, JSON_INDENT(1) | JSON_REAL_PRECISION(8)) : NULL;
+    json_decref(j);
+    if (!text) return err_set(INFER_E_MEMORY, "the results as JSON");
+    if (b->o->json)
+        printf("%s\n", text);
+    else
+        print_table(b);
+    enum infer_status st = tool_flush();
+    FILE *f = !st && b->o->save ? fopen(b->o->save, "w") : NULL;
+    if (!st && b->o->save) {
+        bool good = f && fprintf(f, "%s\n", text) >= 0;
+        if (f && fclose(f) != 0) good = false;
+        if (!good) st = err_set(INFER_E_IO, "%s: %s", b->o->save, strerror(errno));
+    }
+    mem_free(text);
+    return st;
+}
+
+/* infer bench mem: the ceiling alone. */
+static enum infer_status bench_mem(const struct options *o) {
+    struct probe p;
+    int n_thread = o->threads ? o->threads : tool_core_count();
+    double pass[32];
+    TRY(probe_open(&p, n_thread));
+    for (int i = 0; i < o->reps && i < 32; i++) pass[i] = probe_read(&p, 0.2);
+    probe_close(&p);
+    size_t n = (size_t)(o->reps < 32 ? o->reps : 32);
+    double least = bench_percentile(pass, n, 0), most = bench_percentile(pass, n, 1), median = pass[n / 2];
+    if (o->json)
+        printf("{\"threads\":%d,\"read_gb_s\":%.3f,\"read_gb_s_min\":%.3f,\"read_gb_s_max\":%.3f}\n",
+               n_thread, median, least, most);
+    else
+        printf("memory read, %d threads: %.1f GB/s (%.1f .. %.1f)\n", n_thread, median, least, most);
+    return tool_flush();
+}
+
+static enum infer_status bench_model(struct bench *b, int *code) {
+    int slower = 0, below = 0;
+    TRY(bench_run(b));
+    TRY(print_results(b));
+    if (b->o->compare) TRY(bench_compare_file(b, b->o->compare, &slower));
+    if (b->o->targets) TRY(bench_targets_file(b, b->o->targets, &below));
+    *code = slower || below ? EXIT_CHECK : EXIT_DONE;
+    return INFER_OK;
+}
+
+int cmd_bench(const struct options *o) {
+    struct bench b = {.o = o, .bandwidth = NAN};
+    int code = EXIT_DONE;
+    enum infer_status st;
+    if (o->n_arg && strcmp(o->arg[0], "mem") == 0)
+        st = bench_mem(o);
+    else if (o->n_arg)
+        st = err_set(INFER_E_INPUT, "no bench '%s': mem, or none for a model", o->arg[0]);
+    else
+        st = bench_model(&b, &code);
+    if (st) code = tool_fail(o, st);
+    probe_close(&b.probe);
+    session_close(&b.session);
+    mem_free(b.probed);
+    mem_free(b.result);
+    return code;
+}

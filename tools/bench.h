@@ -1,0 +1,28 @@
+/* The parts of `infer bench`. */
+#pragma once
+#include <jansson.h>
+#include "bench_result.h"
+#include "probe.h"
+#include "session.h"
+
+struct bench {
+    const struct options *o;
+    struct session session;
+    struct probe probe; /* data NULL: the device's memory cannot be probed from here */
+    double *probed;     /* probed[n_probed]: GB/s of every probe of this run */
+    size_t n_probed, cap_probed;
+    double bandwidth;            /* median of probed, NAN without a probe */
+    struct bench_result *result; /* result[n] */
+    int n, cap;
+};
+
+/* Runs every test of the options. */
+enum infer_status bench_run(struct bench *b);
+/* {"machine": {}, "model": {}, "results": []} */
+json_t *bench_json(const struct bench *b);
+/* The name of the processor, "" when unknown. */
+void bench_cpu_name(char *buf, size_t n);
+/* One line per test of the earlier run, on stdout; *slower: how many are. errors: INFER_E_INPUT, INFER_E_IO */
+enum infer_status bench_compare_file(const struct bench *b, const char *path, int *slower);
+/* {"tg128": tok/s, ..}; *below: how many are not reached. */
+enum infer_status bench_targets_file(const struct bench *b, const char *path, int *below);

@@ -1,0 +1,94 @@
+#include "bench_result.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int compare(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double bench_percentile(double *x, size_t n, double q) {
+    if (n == 0) return NAN;
+    qsort(x, n, sizeof *x, compare);
+    return x[(size_t)lround(q * (double)(n - 1))];
+}
+
+/* ---- JSON ---- */
+
+static const struct {
+    const char *key;
+    size_t offset;
+} keys[] = {
+    {"tok_s", offsetof(struct bench_result, tok_s)},
+    {"tok_s_min", offsetof(struct bench_result, tok_s_min)},
+    {"tok_s_max", offsetof(struct bench_result, tok_s_max)},
+    {"gb_s", offsetof(struct bench_result, gb_s)},
+    {"share", offsetof(struct bench_result, share)},
+    {"ms_p50", offsetof(struct bench_result, ms_p50)},
+    {"ms_p95", offsetof(struct bench_result, ms_p95)},
+    {"ms_p99", offsetof(struct bench_result, ms_p99)},
+};
+enum { N_KEY = sizeof keys / sizeof *keys };
+
+json_t *bench_result_json(const struct bench_result *r) {
+    json_t *j = json_pack("{s:s}", "test", r->test);
+    for (int i = 0; j && i < N_KEY; i++) {
+        double v = *(const double *)((const char *)r + keys[i].offset);
+        if (json_object_set_new(j, keys[i].key, isfinite(v) ? json_real(v) : json_null()) != 0) {
+            json_decref(j);
+            return NULL;
+        }
+    }
+    return j;
+}
+
+enum infer_status bench_result_read(struct bench_result *r, const json_t *j) {
+    const char *test = json_string_value(json_object_get(j, "test"));
+    if (!test || strlen(test) >= sizeof r->test)
+        return err_set(INFER_E_INPUT, "a result without the name of its test");
+    snprintf(r->test, sizeof r->test, "%s", test);
+    for (int i = 0; i < N_KEY; i++) {
+        const json_t *v = json_object_get(j, keys[i].key);
+        if (!v || !(json_is_number(v) || json_is_null(v)))
+            return err_set(INFER_E_INPUT, "%s: \"%s\" is no number", test, keys[i].key);
+        *(double *)((char *)r + keys[i].offset) = json_is_null(v) ? NAN : json_number_value(v);
+    }
+    return INFER_OK;
+}
+
+/* ---- comparison ---- */
+
+/* Relative standard error of a median of n repetitions, from their range: the standard deviation is the range over
+ * d(n) for a normal distribution (d: Tippett 1925, here 1.13 at 2, 2.33 at 5, 3.08 at 10, near 2 sqrt(ln n) beyond),
+ * and the median's error is 1.25 times that of the mean. */
+static double relative_error(const struct bench_result *r, int n) {
+    if (n < 2 || !(r->tok_s > 0)) return INFINITY;
+    double d = n == 2   ? 1.13
+               : n == 3 ? 1.69
+               : n == 4 ? 2.06
+               : n < 10 ? 2.33 + 0.15 * (n - 5)
+                        : 2 * sqrt(log(n));
+    return 1.25 * (r->tok_s_max - r->tok_s_min) / r->tok_s / d / sqrt(n);
+}
+
+struct bench_change bench_compare(const struct bench_result *new_one, const struct bench_result *old,
+                                  int reps_new, int reps_old) {
+    struct bench_change c = {.by_share = isfinite(new_one->share) && isfinite(old->share) && old->share > 0};
+    c.ratio = c.by_share ? new_one->share / old->share : new_one->tok_s / old->tok_s;
+    c.threshold = 3 * hypot(relative_error(new_one, reps_new), relative_error(old, reps_old));
+    if (c.threshold < 0.025) c.threshold = 0.025;
+    if (c.ratio > 1 + c.threshold)
+        c.verdict = BENCH_FASTER;
+    else if (c.ratio < 1 - c.threshold)
+        c.verdict = BENCH_SLOWER;
+    else
+        c.verdict = c.threshold > 0.10 ? BENCH_NOISY : BENCH_SAME;
+    return c;
+}
+
+const char *bench_verdict_name(enum bench_verdict v) {
+    static const char *const names[] = {"no change", "faster", "SLOWER", "too noisy to tell: more -r"};
+    return names[v];
+}

@@ -1,0 +1,38 @@
+/* Results of `infer bench`: statistics, table, JSON, and what a comparison may conclude from them. */
+#pragma once
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include "status.h"
+
+enum { BENCH_MAX_REPS = 1000, BENCH_NAME = 48 };
+
+struct bench_result {
+    char test[BENCH_NAME];              /* pp512, tg128, tg64@d16384, tg64x8, tg64x8@d1024 */
+    double tok_s, tok_s_min, tok_s_max; /* median and range of the repetitions */
+    double gb_s, share; /* of the median; share: of the bandwidth probed around; NAN: does not apply */
+    double ms_p50, ms_p95, ms_p99; /* of a step: a token of every sequence, or the whole prompt */
+};
+
+/* Percentile q (0 to 1) of x[n], which is sorted in place; between two values the nearest one counts. */
+double bench_percentile(double *x, size_t n, double q);
+
+/* {"test": .., "tok_s": .., ...}; values that do not apply are null. NULL: out of memory. */
+json_t *bench_result_json(const struct bench_result *r);
+/* The other way; errors: INFER_E_INPUT naming the key that is missing or has another type. */
+enum infer_status bench_result_read(struct bench_result *r, const json_t *j);
+
+/* One result against an earlier one of the same test. The two are compared by their share of the bandwidth when
+ * both have it (memory that is slower today is no fault of the program), else by tok_s. */
+enum bench_verdict { BENCH_SAME, BENCH_FASTER, BENCH_SLOWER, BENCH_NOISY };
+struct bench_change {
+    enum bench_verdict verdict;
+    double ratio;     /* new / old */
+    double threshold; /* a ratio further from 1 than this counts */
+    bool by_share;
+};
+/* reps: repetitions of each. The threshold is 3 standard errors of the ratio of medians, at least 0.025 (what one
+ * machine's medians differ by from minute to minute); a threshold above 0.10 leaves a smaller change open (NOISY). */
+struct bench_change bench_compare(const struct bench_result *new_one, const struct bench_result *old,
+                                  int reps_new, int reps_old);
+const char *bench_verdict_name(enum bench_verdict v);

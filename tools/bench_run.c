@@ -1,0 +1,226 @@
+/* The measurements of `infer bench`. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include "bench.h"
+#include "mem.h"
+#include "tool.h"
+
+/* One test: the prompt, or the decoding of n tokens in every one of n_seq sequences, behind depth positions. */
+struct test {
+    bool decode;
+    int n, n_seq, depth;
+};
+
+/* The state of the measurement of one test. */
+struct timing {
+    const struct test *test;
+    int *seq; /* seq[n_seq], open and depth long */
+    struct infer_row *rows;
+    double *step; /* seconds of each decode step of this repetition */
+    uint64_t random;
+};
+
+/* A token id; which one does not matter for speed, that they differ does (experts, cache lines of the embedding). */
+static int32_t random_id(const struct bench *b, struct timing *t) {
+    t->random = t->random * 6364136223846793005u + 1442695040888963407u; /* Knuth's MMIX */
+    return (int32_t)((t->random >> 33) % (uint64_t)b->session.info.n_vocab);
+}
+
+/* Computes n prompt rows of one sequence; the last one wants a token. */
+static enum infer_status prompt_rows(struct bench *b, struct timing *t, int seq, int n) {
+    struct session *s = &b->session;
+    int pos = infer_seq_length(s->engine, seq), end = pos + n;
+    while (pos < end) {
+        int m = end - pos < s->place.n_batch ? end - pos : s->place.n_batch;
+        for (int i = 0; i < m; i++)
+            t->rows[i] = (struct infer_row){.id = random_id(b, t),
+                                            .pos = pos + i,
+                                            .seq = seq,
+                                            .want = pos + i + 1 == end ? INFER_WANT_TOKEN : INFER_WANT_NONE};
+        struct infer_output out;
+        TRY(infer_step(s->engine, t->rows, m, &out));
+        pos += m;
+    }
+    return INFER_OK;
+}
+
+static enum infer_status submit_decode(struct bench *b, struct timing *t, int i) {
+    for (int k = 0; k < t->test->n_seq; k++)
+        t->rows[k] = (struct infer_row){.id = i ? INFER_LAST : random_id(b, t),
+                                        .pos = t->test->depth + i,
+                                        .seq = t->seq[k],
+                                        .decode = true,
+                                        .want = INFER_WANT_TOKEN};
+    return infer_submit(b->session.engine, t->rows, t->test->n_seq);
+}
+
+/* Decodes n steps; on a device that works by itself the next step is queued before the one is read. */
+static enum infer_status decode_rows(struct bench *b, struct timing *t) {
+    struct session *s = &b->session;
+    bool ahead = strcmp(s->place.device, "cpu") != 0 && strcmp(s->place.device, "ref") != 0;
+    int n = t->test->n, queued = 0;
+    double before = term_seconds();
+    for (int i = 0; i < n; i++) {
+        while (queued < n && queued <= i + ahead) TRY(submit_decode(b, t, queued++));
+        struct infer_output out;
+        TRY(infer_wait(s->engine, &out));
+        double now = term_seconds();
+        t->step[i] = now - before;
+        before = now;
+    }
+    return INFER_OK;
+}
+
+/* One repetition: its seconds. The sequences are depth long before and after. */
+static enum infer_status repeat_once(struct bench *b, struct timing *t, double *seconds) {
+    double begin = term_seconds();
+    TRY(t->test->decode ? decode_rows(b, t) : prompt_rows(b, t, t->seq[0], t->test->n));
+    *seconds = term_seconds() - begin;
+    for (int k = 0; k < t->test->n_seq; k++)
+        TRY(infer_seq_rewind(b->session.engine, t->seq[k], t->test->depth));
+    return INFER_OK;
+}
+
+/* Repeats until two repetitions in a row differ by less than 3%, at most 8 of them or 3 seconds. */
+static enum infer_status warm_up(struct bench *b, struct timing *t) {
+    double before = 0, seconds, begin = term_seconds();
+    for (int i = 0; i < 8; i++) {
+        TRY(repeat_once(b, t, &seconds));
+        if (fabs(seconds - before) < 0.03 * seconds || term_seconds() - begin > 3) return INFER_OK;
+        before = seconds;
+    }
+    return INFER_OK;
+}
+
+static enum infer_status probe_once(struct bench *b, double *gb_s) {
+    *gb_s = NAN;
+    if (!b->probe.data) return INFER_OK;
+    if (b->n_probed == b->cap_probed) {
+        size_t cap = 2 * b->cap_probed + 64;
+        double *p = mem_realloc(b->probed, cap * sizeof *p);
+        if (!p) return err_set(INFER_E_MEMORY, "%zu probes", cap);
+        b->probed = p;
+        b->cap_probed = cap;
+    }
+    *gb_s = b->probed[b->n_probed++] = probe_read(&b->probe, 0.08);
+    return INFER_OK;
+}
+
+/* Bytes that one decode step reads: the weights once, and of every sequence the keys and values so far. */
+static double step_bytes(const struct bench *b, const struct test *test) {
+    const struct session *s = &b->session;
+    double row = (double)s->place.kv_bytes / ((double)s->place.n_slot * s->place.n_ctx);
+    return (double)s->info.token_bytes + test->n_seq * row * (test->depth + test->n / 2.0);
+}
+
+static void test_name(char *name, const struct test *t) {
+    int n = snprintf(name, BENCH_NAME, "%s%d", t->decode ? "tg" : "pp", t->n);
+    if (t->n_seq > 1) n += snprintf(name + n, BENCH_NAME - (size_t)n, "x%d", t->n_seq);
+    if (t->depth) snprintf(name + n, BENCH_NAME - (size_t)n, "@d%d", t->depth);
+}
+
+/* The repetitions of one test, each between two probes. */
+static enum infer_status measure(struct bench *b, struct timing *t, struct bench_result *r) {
+    const struct test *test = t->test;
+    const int reps = b->o->reps, n_step = test->decode ? test->n : 1;
+    double rate[BENCH_MAX_REPS], share[BENCH_MAX_REPS], before, after, *ms;
+    TRY(mem_new(&ms, (size_t)reps * (size_t)n_step * sizeof *ms, "times of the steps"));
+    enum infer_status st = warm_up(b, t);
+    if (!st) st = probe_once(b, &before);
+    for (int i = 0; !st && i < reps; i++) {
+        double seconds;
+        st = repeat_once(b, t, &seconds);
+        if (!st) st = probe_once(b, &after);
+        if (st) break;
+        rate[i] = (double)test->n * test->n_seq / seconds;
+        share[i] = step_bytes(b, test) * test->n / seconds * 1e-9 / ((before + after) / 2);
+        before = after;
+        if (test->decode)
+            for (int k = 0; k < n_step; k++) ms[i * n_step + k] = 1e3 * t->step[k];
+        else
+            ms[i] = 1e3 * seconds;
+    }
+    if (!st) {
+        test_name(r->test, test);
+        r->tok_s_min = bench_percentile(rate, (size_t)reps, 0);
+        r->tok_s_max = bench_percentile(rate, (size_t)reps, 1);
+        r->tok_s = reps % 2 ? rate[reps / 2] : (rate[reps / 2 - 1] + rate[reps / 2]) / 2;
+        r->gb_s = test->decode ? r->tok_s / test->n_seq * step_bytes(b, test) * 1e-9 : NAN;
+        r->share = test->decode ? bench_percentile(share, (size_t)reps, 0.5) : NAN;
+        size_t n = (size_t)reps * (size_t)n_step;
+        r->ms_p50 = bench_percentile(ms, n, 0.50);
+        r->ms_p95 = bench_percentile(ms, n, 0.95);
+        r->ms_p99 = bench_percentile(ms, n, 0.99);
+    }
+    mem_free(ms);
+    return st;
+}
+
+/* Opens the sequences, fills them to the depth, measures, closes them. */
+static enum infer_status run_test(struct bench *b, const struct test *test, struct bench_result *r) {
+    struct session *s = &b->session;
+    int most = s->place.n_batch > test->n_seq ? s->place.n_batch : test->n_seq, opened = 0;
+    struct timing t = {.test = test, .random = 1};
+    enum infer_status st = mem_new(&t.rows, (size_t)most * sizeof *t.rows, "rows of a step");
+    if (!st) st = mem_new(&t.step, (size_t)test->n * sizeof *t.step, "times of the steps");
+    if (!st) st = mem_new(&t.seq, (size_t)test->n_seq * sizeof *t.seq, "sequences");
+    while (!st && opened < test->n_seq) {
+        st = infer_seq_open(s->engine, &t.seq[opened]);
+        if (!st && test->depth) st = prompt_rows(b, &t, t.seq[opened], test->depth);
+        if (!st) opened++;
+    }
+    if (!st) st = measure(b, &t, r);
+    while (opened > 0) infer_seq_close(s->engine, t.seq[--opened]);
+    mem_free(t.rows);
+    mem_free(t.step);
+    mem_free(t.seq);
+    return st;
+}
+
+static enum infer_status add_test(struct bench *b, const struct test *test) {
+    if (test->n == 0) return INFER_OK;
+    if (b->n == b->cap) {
+        int cap = 2 * b->cap + 16;
+        struct bench_result *p = mem_realloc(b->result, (size_t)cap * sizeof *p);
+        if (!p) return err_set(INFER_E_MEMORY, "%d results", cap);
+        b->result = p;
+        b->cap = cap;
+    }
+    char name[BENCH_NAME];
+    test_name(name, test);
+    if (b->session.progress.on) fprintf(stderr, "\r%s ...\033[K", name);
+    TRY(run_test(b, test, &b->result[b->n]));
+    if (b->session.progress.on) fputs("\r\033[K", stderr);
+    b->n++;
+    return INFER_OK;
+}
+
+static int largest(const struct option_ints *v) {
+    int most = 0;
+    for (int i = 0; i < v->n; i++) most = v->value[i] > most ? v->value[i] : most;
+    return most;
+}
+
+enum infer_status bench_run(struct bench *b) {
+    const struct options *o = b->o;
+    int longest =
+        largest(&o->n_prompt) > largest(&o->n_decode) ? largest(&o->n_prompt) : largest(&o->n_decode);
+    struct session_need need = {.slots = largest(&o->sequences), .ctx = largest(&o->depth) + longest};
+    TRY(session_open(&b->session, o, &need));
+    if (b->session.place.n_ctx < need.ctx)
+        return err_set(INFER_E_FULL, "the tests take %d positions, the context has %d (--ctx)", need.ctx,
+                       b->session.place.n_ctx);
+    bool host = strcmp(b->session.place.device, "cpu") == 0 || strcmp(b->session.place.device, "ref") == 0;
+    if (host) TRY(probe_open(&b->probe, b->session.place.n_thread > 0 ? b->session.place.n_thread : 1));
+    for (int d = 0; d < o->depth.n; d++) {
+        for (int i = 0; i < o->n_prompt.n; i++)
+            TRY(add_test(b, &(struct test){false, o->n_prompt.value[i], 1, o->depth.value[d]}));
+        for (int k = 0; k < o->sequences.n; k++)
+            for (int i = 0; i < o->n_decode.n; i++)
+                TRY(add_test(
+                    b, &(struct test){true, o->n_decode.value[i], o->sequences.value[k], o->depth.value[d]}));
+    }
+    b->bandwidth = bench_percentile(b->probed, b->n_probed, 0.5);
+    return INFER_OK;
+}
