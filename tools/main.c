@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include "infer.h"
 #include "options.h"
 #include <jansson.h>
 #include "mem.h"
@@ -62,7 +63,7 @@ int main(int argc, char **argv) {
         return s ? tool_fail(NULL, s) : EXIT_DONE;
     }
     if (strcmp(argv[0], "--version") == 0) {
-        printf("infer %s\n", INFER_VERSION);
+        printf("infer %s\n", infer_version());
         enum infer_status s = tool_flush();
         return s ? tool_fail(NULL, s) : EXIT_DONE;
     }

@@ -306,7 +306,7 @@ void options_free(struct options *o) {
 /* ---- help ---- */
 
 void help_program(FILE *out) {
-    fprintf(out, "infer %s: runs large language models from one file\n\n", INFER_VERSION);
+    fprintf(out, "infer: runs large language models from one file\n\n");
     if (command_find("run")) {
         fprintf(out, "    infer -p \"hello\"            answer a prompt with the default model\n");
         fprintf(out, "    infer -m model.gguf -p \"hello\"\n");
