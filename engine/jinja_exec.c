@@ -51,6 +51,7 @@ static enum infer_status run_loop(struct jinja *J, struct jscope *s, const struc
     struct jscope *inner = NULL;
     static const struct jstr name = {.p = "loop", .n = 4};
     struct jloop *loop = NULL;
+    bool ended = false;
     if (items->n) TRY(jinja_new(J, &loop, sizeof *loop));
     if (loop) *loop = (struct jloop){.items = items, .depth = depth, .node = (struct jnode *)n, .scope = s};
     for (size_t i = 0; i < items->n; i++) {
@@ -63,10 +64,11 @@ static enum infer_status run_loop(struct jinja *J, struct jscope *s, const struc
         TRY(jinja_exec(J, inner, n->body, out));
         int flow = J->flow;
         J->flow = FLOW_ON;
+        ended |= flow == FLOW_ON;
         if (flow == FLOW_BREAK) break;
         if (loop->i != i) i = loop->i; /* the body walked on by itself */
     }
-    if (items->n || !n->other) return INFER_OK;
+    if (ended || !n->other) return INFER_OK; /* else: no turn came to its end, as Jinja compiles it */
     TRY(jscope_new(J, s, &inner));
     return jinja_exec(J, inner, n->other, out);
 }

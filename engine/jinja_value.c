@@ -87,13 +87,14 @@ enum infer_status jbuf_add(struct jbuf *b, const char *p, const uint8_t *m, size
 
 enum infer_status jbuf_one(struct jbuf *b, const char *p, size_t n, bool mark) {
     TRY(jbuf_add(b, p, NULL, n));
-    if (!mark) return INFER_OK;
+    if (!mark || n == 0) return INFER_OK;
     TRY(jbuf_open(b, 0, true));
     memset(b->m + b->n - n, 1, n);
     return INFER_OK;
 }
 
 enum infer_status jbuf_fill(struct jbuf *b, char c, size_t n) {
+    if (n == 0) return INFER_OK;
     TRY(jbuf_room(b, n));
     memset(b->p + b->n, c, n);
     if (b->m) memset(b->m + b->n, 0, n);

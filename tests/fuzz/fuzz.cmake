@@ -9,3 +9,4 @@ endfunction()
 
 infer_fuzz(gguf)
 infer_fuzz(tok)
+infer_fuzz(jinja)

@@ -1,0 +1,90 @@
+/* infer template: renders a chat template with the variables of a JSON file, byte for byte. */
+#include <jansson.h>
+#include <string.h>
+#include "chat.h"
+#include "infer.h"
+#include "mem.h"
+#include "session.h"
+#include "tool.h"
+
+/* Sets input[key] to the text of a special token where the input leaves it out and the vocabulary has it. */
+static enum infer_status default_token(json_t *input, const char *key, const struct infer_model *m,
+                                       int32_t id) {
+    size_t n;
+    if (id < 0 || json_object_get(input, key)) return INFER_OK;
+    const char *p = infer_piece(m, id, true, false, &n);
+    json_t *text = json_stringn(p, n);
+    if (!text || json_object_set_new(input, key, text) != 0)
+        return err_set(INFER_E_MEMORY, "no memory for %s", key);
+    return INFER_OK;
+}
+
+/* The case's JSON with the file's special tokens added; *out is ours to free. */
+static enum infer_status complete_input(char **json, size_t *n, const struct infer_model *m) {
+    json_error_t error;
+    json_t *input = json_loadb(*json, *n, JSON_ALLOW_NUL, &error);
+    if (!input) return err_set(INFER_E_INPUT, "input: line %d: %s", error.line, error.text);
+    enum infer_status st =
+        json_is_object(input) ? INFER_OK : err_set(INFER_E_INPUT, "input: a JSON object is needed");
+    if (!st) st = default_token(input, "bos_token", m, infer_bos(m));
+    if (!st) st = default_token(input, "eos_token", m, infer_eos(m));
+    char *text = st ? NULL : json_dumps(input, JSON_COMPACT);
+    json_decref(input);
+    if (!st && !text) st = err_set(INFER_E_MEMORY, "no memory for the input");
+    if (st) return st;
+    mem_free(*json);
+    *json = text;
+    *n = strlen(text);
+    return INFER_OK;
+}
+
+static enum infer_status render(const struct options *o, const char *text, size_t n_text,
+                                const struct infer_model *m) {
+    char *json;
+    size_t n;
+    TRY(tool_read_file(o->input, &json, &n));
+    enum infer_status st = m ? complete_input(&json, &n, m) : INFER_OK;
+    struct chat_text out = {0};
+    if (!st) st = chat_render(&out, text, n_text, json, n);
+    mem_free(json);
+    if (!st) st = tool_write(out.text, out.n);
+    if (!st) st = tool_flush();
+    chat_text_free(&out);
+    return st;
+}
+
+static enum infer_status template_file(const struct options *o) {
+    char *text;
+    size_t n;
+    TRY(tool_read_file(o->chat_template, &text, &n));
+    enum infer_status st = render(o, text, n, NULL);
+    mem_free(text);
+    return st;
+}
+
+static enum infer_status template_model(const struct options *o) {
+    char path[4096];
+    struct infer_model *m;
+    struct infer_model_info info;
+    const struct infer_model_options options = {.vocab_only = true};
+    TRY(session_model_path(o, path, sizeof path));
+    TRY(infer_model_open(&m, path, &options));
+    infer_model_info(m, &info);
+    enum infer_status st =
+        info.chat_template
+            ? render(o, info.chat_template, info.chat_template_len, m)
+            : err_set(INFER_E_INPUT, "%s has no chat template; give one with --template", path);
+    infer_model_close(m);
+    return st;
+}
+
+int cmd_template(const struct options *o) {
+    enum infer_status st;
+    if (!o->input)
+        st = err_set(INFER_E_INPUT, "--input CASE.json is missing");
+    else if (o->chat_template)
+        st = template_file(o);
+    else
+        st = template_model(o);
+    return st ? tool_fail(o, st) : EXIT_DONE;
+}
