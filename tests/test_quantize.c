@@ -180,7 +180,8 @@ static void synth_is_deterministic(void **state) {
 
     synth("b.gguf", "qwen2", "tiny-odd", "q4_k_m", &r);
     assert_int_equal(r.n_matrix, 23);
-    assert_int_equal(r.fallback[QUANT_Q4_K][QUANT_Q5_0] + r.fallback[QUANT_Q6_K][QUANT_Q8_0], 22); /* the head is q8_0 by rule */
+    assert_int_equal(r.fallback[QUANT_Q4_K][QUANT_Q5_0] + r.fallback[QUANT_Q6_K][QUANT_Q8_0],
+                     22); /* the head is q8_0 by rule */
     struct tensorfile *f = opened("b.gguf");
     assert_non_null(tensorfile_find(f, "blk.2.attn_v.bias"));
     tensorfile_close(f);
