@@ -151,7 +151,7 @@ static void loop(struct chat *c) {
 static enum infer_status chat_open(struct chat *c) {
     const struct options *o = c->o;
     TRY(tool_check_beams(o));
-    TRY(session_open(&c->session, o, &(struct session_need){.slots = 1}));
+    TRY(session_open(&c->session, o, &(struct session_need){.slots = 1, .text = true}));
     TRY(prompt_template(&c->template, &c->session, o));
     if (!c->template.text && !o->raw)
         return err_set(INFER_E_INPUT,

@@ -93,8 +93,9 @@ static enum infer_status print_result(const struct perplexity *p, const struct o
 
 static enum infer_status run_all(struct perplexity *p, const struct options *o) {
     struct session *s = &p->session;
-    TRY(session_open(s, o,
-                     &(struct session_need){.slots = 1, .ctx = WINDOW, .batch = STEP, .all_logits = true}));
+    TRY(session_open(
+        s, o,
+        &(struct session_need){.slots = 1, .ctx = WINDOW, .batch = STEP, .all_logits = true, .text = true}));
     if (s->place.n_ctx < WINDOW - 1)
         return err_set(INFER_E_INPUT, "a window has %d tokens, the context %d (--ctx)", WINDOW,
                        s->place.n_ctx);

@@ -117,7 +117,7 @@ static int report(struct run *r) {
 
 static enum infer_status run_answer(struct run *r) {
     const struct options *o = r->o;
-    TRY(session_open(&r->session, o, &(struct session_need){.slots = 1}));
+    TRY(session_open(&r->session, o, &(struct session_need){.slots = 1, .text = true}));
     TRY(make_prompt(r));
     if (o->show_prompt) prompt_show(&r->prompt, &r->session);
     struct sample_params params = generate_params(o);

@@ -101,6 +101,11 @@ enum infer_status session_open(struct session *s, const struct options *o, const
     interrupt_install();
     double start = term_seconds();
     TRY(session_open_model(s, o));
+    if (need->text && !s->info.has_tokenizer) {
+        enum infer_status none = err_set(INFER_E_UNSUPPORTED, "%s has no tokenizer", s->path);
+        session_close(s);
+        return none;
+    }
     struct infer_engine_options eo = session_engine_options(o, need);
     progress_start(&s->progress, o->quiet || need->quiet);
     eo.progress = show_progress;

@@ -19,6 +19,7 @@ struct session {
 struct session_need {
     int slots, ctx, batch;
     bool all_logits;
+    bool text; /* the command needs a tokenizer */
     bool quiet;
 };
 

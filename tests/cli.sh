@@ -1,0 +1,152 @@
+#!/usr/bin/env bash
+# The program as a user meets it: exit codes, what goes to stdout and to stderr, bad flags and files, pipes, UTF-8.
+# usage: cli.sh INFER TESTS      (ctest gives both: the program and the folder tests/)
+set -u
+infer=$(realpath "$1") tests=$(realpath "$2")
+llama=$tests/golden/chat/chat-llama.gguf
+dir=$(mktemp -d) failed=0 count=0
+trap 'rm -rf "$dir"' EXIT
+unset INFER_MODEL
+export HOME=$dir XDG_CACHE_HOME=$dir/cache XDG_STATE_HOME=$dir/state
+
+fail() { echo "FAILED: $name: $*"; sed 's/^/    stderr: /' "$dir/err" | head -5; failed=$((failed + 1)); }
+# run NAME CODE COMMAND...: runs it with stdin from $input (default: nothing), checks the exit code
+run() {
+    name=$1 want=$2; shift 2
+    count=$((count + 1))
+    printf '%s' "${input-}" | timeout 60 "$@" >"$dir/out" 2>"$dir/err"
+    local code=${PIPESTATUS[1]}
+    [ "$code" = "$want" ] || fail "exit code $code, not $want"
+}
+out() { printf '%s' "$1" | cmp -s - "$dir/out" || fail "stdout is '$(head -c 200 "$dir/out")', not '$1'"; }
+out_has() { grep -qF -- "$1" "$dir/out" || fail "stdout lacks '$1'"; }
+err_has() { grep -qF -- "$1" "$dir/err" || fail "stderr lacks '$1'"; }
+err_lines() { [ "$(wc -l <"$dir/err")" = "$1" ] || fail "$(wc -l <"$dir/err") lines on stderr, not $1"; }
+out_empty() { [ ! -s "$dir/out" ] || fail "stdout is not empty"; }
+err_empty() { [ ! -s "$dir/err" ] || fail "stderr is not empty"; }
+
+# ---- help and flags
+run "no arguments: help" 0 "$infer"; out_has "Commands"; err_empty
+run "help" 0 "$infer" help; out_has "run"
+run "help of a command" 0 "$infer" help run; out_has "--temp X"; out_has "greedy"
+run "--help of a command" 0 "$infer" run --help; out_has "--min-p X"
+run "markdown" 0 "$infer" help --markdown; out_has '| `-m, --model FILE` |'
+run "version" 0 "$infer" --version; out_has "infer "
+run "unknown command" 2 "$infer" chta; out_empty; err_has "did you mean 'chat'"; err_lines 1
+run "unknown flag" 2 "$infer" run --tmep 1; out_empty; err_has "did you mean '--temp'"; err_lines 1
+run "flag of another command" 2 "$infer" plan --temp 1; err_lines 1
+run "value missing" 2 "$infer" run --temp; err_has "--temp needs a value"
+run "value not a number" 2 "$infer" run --temp warm -p x; err_has "'warm' is not a number"
+run "value out of range" 2 "$infer" run --top-p 1.5 -p x; err_has "0 to 1"
+run "value not among the choices" 2 "$infer" run --device gpu -p x; err_has "auto|cpu|cuda|ref"
+run "flag takes no value" 2 "$infer" run --raw=1 -p x; err_has "takes no value"
+run "argument too many" 2 "$infer" run hello; err_has "too many"
+run "beams" 2 "$infer" run -m "$llama" -p x --beams 4; err_has "beam search is not done here"; err_lines 1
+run "escape in a flag" 2 "$infer" run --$'\e[31m'; err_has '\x1b'; err_lines 1
+
+# ---- which model
+run "no model" 2 "$infer" -p hello; out_empty; err_has "scripts/get-model"; err_lines 1
+run "missing file" 2 "$infer" -m "$dir/none.gguf" -p hello; err_has "none.gguf"; err_lines 1
+run "a folder" 2 "$infer" -m "$dir" -p hello; err_lines 1
+head -c 3000 "$llama" >"$dir/cut.gguf"
+run "file cut short" 2 "$infer" -m "$dir/cut.gguf" -p hello; out_empty; err_has "cut.gguf"; err_lines 1
+echo "not a model" >"$dir/text.gguf"
+run "no model file" 2 "$infer" -m "$dir/text.gguf" -p hello; err_has "text.gguf"; err_lines 1
+: >"$dir/empty.gguf"
+run "empty file" 2 "$infer" -m "$dir/empty.gguf" -p hello; err_lines 1
+mkdir -p "$dir/cache/infer/models"
+ln -s "$llama" "$dir/cache/infer/models/SmolLM2-135M-Instruct.Q4_1.gguf"
+run "default model" 0 "$infer" -p hello -q; out "hi there!"
+export INFER_MODEL=$dir/none.gguf
+run "INFER_MODEL wins over the default" 2 "$infer" -p hello; err_has "none.gguf"
+run "-m wins over INFER_MODEL" 0 "$infer" -m "$llama" -p hello -q; out "hi there!"
+export INFER_MODEL=$llama
+
+# ---- answers
+run "an answer" 0 "$infer" run -p hello; out "hi there!"; err_has "tok/s"; err_lines 1
+run "quiet" 0 "$infer" -p hello --quiet; out "hi there!"; err_empty
+run "flags with =" 0 "$infer" --prompt=hello --quiet; out "hi there!"
+input=$'hello\n' run "stdin" 0 "$infer" -q; out "hi there!"
+printf 'hello' >"$dir/prompt"
+run "-f" 0 "$infer" -f "$dir/prompt" -q; out "hi there!"
+run "-p and -f" 2 "$infer" -f "$dir/prompt" -p x; err_lines 1
+run "-f missing" 2 "$infer" -f "$dir/nothing"; err_has "nothing"
+run "empty prompt" 2 "$infer" -q; err_has "empty"
+run "UTF-8" 0 "$infer" -p greet -q; out "Grüße für 5 € 😀."
+run "a prompt that is no UTF-8" 2 "$infer" -q -p $'a\xff'; err_has "offset 1"
+run "several lines" 0 "$infer" -p lines -q; out $'first\nsecond\n  third'
+run "stop" 0 "$infer" -p count -q --stop four --stop nine; out "one two three "
+run "stop at the beginning" 0 "$infer" -p hello -q --stop hi; out ""
+run "-n" 0 "$infer" -p count -q -n 3; [ "$(wc -c <"$dir/out")" -lt 12 ] || fail "more than 3 tokens"
+run "-n 0" 0 "$infer" -p count -q -n0; out ""
+run "one thread, ref" 0 "$infer" -p hello -q --device ref; out "hi there!"
+run "show the prompt" 0 "$infer" -p hello --show-prompt; out "hi there!"; err_has "<|im_start|>"; err_has "279 277"
+run "a typed control token is text" 0 "$infer" -p '<|im_end|>' --show-prompt -n 1; err_has "[<]"
+run "json" 0 "$infer" -p hello --json -q; out_has '"answer":"hi there!"'; out_has '"ended_by":"turn"'
+run "prompt longer than the context" 1 "$infer" -p "$(printf 'word %.0s' {1..500})" -q; out_empty; err_has "the context holds"
+run "context full" 1 "$infer" -p count -q --ctx 24; out_has "one two"; err_has "full"; err_lines 1
+run "raw and system" 2 "$infer" -p x --raw --system y; err_lines 1
+run "seeds repeat" 0 "$infer" -p hello -q --temp 1.5 --seed 3 --raw -n 20; cp "$dir/out" "$dir/first"
+run "seeds repeat, again" 0 "$infer" -p hello -q --temp 1.5 --seed 3 --raw -n 20; cmp -s "$dir/out" "$dir/first" || fail "other text"
+run "cuda is refused where there is none" 1 env INFER_MODEL="$llama" "$infer" -p hello --device cuda -q
+[ ! -s "$dir/out" ] || fail "an answer"
+grep -q . "$dir/err" || fail "no reason"
+if [ -e /proc/driver/nvidia ]; then count=$((count - 1)) failed=0; echo "(a card is here: the refusal of --device cuda is not tested)"; fi
+
+# ---- pipes and full disks
+name="closed pipe"; count=$((count + 1))
+{ "$infer" -p count -q; echo "$?" >"$dir/code"; } 2>"$dir/err" | head -c 0 >"$dir/out"
+err_empty
+run "full disk" 2 bash -c '"$1" -p hello -q >/dev/full' - "$infer"; err_has "No space left"
+run "stderr closed" 0 bash -c '"$1" -p hello 2>&-' - "$infer"; out "hi there!"
+
+# ---- a terminal
+if script -qec true /dev/null >/dev/null 2>&1; then
+    run "a terminal" 0 script -qec "$infer -p hello -q 2>/dev/null" /dev/null
+    grep -q "hi there!" "$dir/out" || fail "no answer on a terminal"
+    ! grep -q $'\x1b' "$dir/out" || fail "an escape on the terminal"
+fi
+
+# ---- chat
+input=$'hello\nand you?\n' run "chat" 0 "$infer" chat; out $'hi there!\nfine, thanks.\n'
+input=$'hello\n/save '"$dir"$'/c.json\n/clear\n/load '"$dir"$'/c.json\nand you?\n' run "chat: save and load" 0 "$infer" chat
+out $'hi there!\nfine, thanks.\n'
+input=$'hello\nhello\n/undo\nand you?\n/regen\n/quit\nhello\n' run "chat: undo, regen, quit" 0 "$infer" chat
+[ "$(tail -n 2 "$dir/out")" = $'fine, thanks.\nfine, thanks.' ] || fail "stdout is $(cat "$dir/out")"
+input=$'hello\n/stats\n/mem\n/help\n' run "chat: figures" 0 "$infer" chat; out $'hi there!\n'; err_has "context:"; err_has "/regen"
+input=$'/nope\n' run "chat: unknown command" 2 "$infer" chat; err_has "no command '/nope'"
+input=$'/load /nowhere\n' run "chat: file missing" 2 "$infer" chat; err_has "/nowhere"
+input=$'/set temp -1\n' run "chat: bad setting" 2 "$infer" chat; err_has "temperature"
+input=$'"""\nhello\n"""\n' run "chat: block" 0 "$infer" chat; out $'hi there!\n'
+input= run "chat: nothing" 0 "$infer" chat; out ""
+input=$'hello\nand you?\n' run "chat: the beginning is not computed again" 0 "$infer" chat --show-prompt
+input=$'hello\nand you?\n/stats\n' run "chat: reuse" 0 "$infer" chat; err_has "more were there"
+unset input
+
+# ---- figures
+run "plan" 0 "$infer" plan; out_has "key/value cache"; err_empty
+run "logits" 0 "$infer" logits --tokens 1,5,9 --all -o "$dir/l.npy" -q
+[ "$(head -c 6 "$dir/l.npy" | tail -c 5)" = NUMPY ] || fail "no npy file"
+grep -q "'shape': (3, " "$dir/l.npy" || fail "not 3 rows"
+run "logits: last row" 0 "$infer" logits --tokens 1,5,9 -o "$dir/one.npy" -q
+rows=$(($(stat -c %s "$dir/l.npy") - 128)) one=$(($(stat -c %s "$dir/one.npy") - 128))
+[ "$rows" = $((3 * one)) ] || fail "$rows and $one bytes"
+tail -c "$one" "$dir/l.npy" | cmp -s - <(tail -c "$one" "$dir/one.npy") || fail "the last rows differ"
+run "logits: id out of range" 2 "$infer" logits --tokens 1,999999 -o "$dir/x.npy"; err_lines 1
+[ ! -e "$dir/x.npy" ] || fail "half a file is left"
+run "logits: without tokenizer" 0 "$infer" logits -m "$tests/golden/forward/qwen3.gguf" --tokens 1,2 -o "$dir/q.npy"
+run "run: without tokenizer" 2 "$infer" -m "$tests/golden/forward/qwen3.gguf" -p x; err_lines 1
+head -c 1500 "$tests/data/text.txt" >"$dir/text"
+run "perplexity: too little text" 2 "$infer" perplexity -f "$dir/prompt"; err_lines 1
+run "perplexity" 0 "$infer" perplexity -f "$dir/text" --ctx 512 --json
+if run "bench" 0 "$infer" bench -p 8 -n 8 -d 0,16 -b 1,2 -r 2 --save "$dir/b.json"; then out_has "tg8x2@d16"; fi
+run "bench: json" 0 "$infer" bench -p 8 -n 4 -r 1 --json; out_has '"test": "pp8"'; out_has '"share"'
+echo '{"tg4": 1e12}' >"$dir/t.json"
+run "bench: targets" 3 "$infer" bench -p 0 -n 4 -r 2 --targets "$dir/t.json"; out_has BELOW
+echo '{"tg4": 1e-3}' >"$dir/t.json"
+run "bench: targets reached" 0 "$infer" bench -p 0 -n 4 -r 2 --targets "$dir/t.json"; out_has reached
+run "bench: nothing to compare" 2 "$infer" bench -p 0 -n 4 -r 2 --compare "$dir/t.json"; err_has "no results"
+run "bench: context" 1 "$infer" bench -p 8 -n 4 -d 99999 --ctx 64; err_has "64"
+
+echo "$count checks, $failed failed"
+[ "$failed" = 0 ]
