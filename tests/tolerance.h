@@ -4,3 +4,13 @@
 /* Logits against float32 transformers, in standard deviations of the logits, weights and cache in F32. */
 #define TOL_LOGITS_REF  1e-3
 #define TOL_LOGITS_FAST 1e-2
+
+/* One op against the reference: root mean square error over the root mean square of the output (one element may be
+ * off by eight times that). Int8: activations rounded to 8 bits per 32; BF16: activations and weights; cache types:
+ * keys and values that were computed in another order may round to the neighbouring code. */
+#define TOL_OP_FLOAT      2e-6
+#define TOL_OP_INT8       1.2e-2
+#define TOL_OP_BF16       4e-3
+#define TOL_OP_ATTEND     2e-5
+#define TOL_OP_ATTEND_F16 2e-4
+#define TOL_OP_ATTEND_Q8  4e-3

@@ -1,0 +1,441 @@
+/* The CPU backend: memory, the team, and the entry points of backend.h. */
+#include "cpu.h"
+
+#include <math.h>
+#include <omp.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- sizes: one place says how much of everything ---- */
+
+struct need { /* bytes */
+    size_t kv, output, norm, x8, panel, cs, best, own_norm, own_x8, own_out, scratch, weights, acc;
+    int cs_width, cs_rows, out_rows;
+};
+
+static int most(int a, int b) { return a > b ? a : b; }
+
+static size_t attend_scratch(int heads, int hk,
+                             int hv) { /* floats: the larger of attend_row and attend_block */
+    size_t h = (size_t)most(hk, hv), row = (size_t)KV_PAGE * (size_t)(hk + hv + 1) + 2 * (size_t)heads + 64;
+    size_t block = KV_PAGE * h + (size_t)(hk + hv + KV_PAGE + 5) * CPU_ATTEND_LANES + 64;
+    return row > block ? row : block;
+}
+
+static size_t pool_bytes(const struct backend_config *c, int store, int dim) {
+    const struct kv_store *s = &c->store[store];
+    return (size_t)c->kv_group[s->group].n_page * (size_t)s->n_kv_head * KV_PAGE *
+           kv_row_bytes(c->kv_type, dim);
+}
+
+static struct need need_of(const struct backend_config *c, int n_thread) {
+    struct need n = {0};
+    const struct op_list *decode = c->list[ROW_DECODE], *prompt = c->list[ROW_PROMPT];
+    int k = 1, heads = 1, hk = 1, hv = 1, rows = most(decode->max_rows, decode->max_out);
+    for (int i = 0; i < c->n_group; i++) k = most(k, c->group[i]->k);
+    for (int i = 0; i < c->n_store; i++) {
+        n.kv += pool_bytes(c, i, c->store[i].head_dim_k) + pool_bytes(c, i, c->store[i].head_dim_v);
+        hk = most(hk, c->store[i].head_dim_k), hv = most(hv, c->store[i].head_dim_v);
+    }
+    for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
+        const struct op_list *l = c->list[cls];
+        for (int i = 0; i < l->n_op; i++) {
+            if (l->op[i].kind == OP_ROPE) n.cs_width = most(n.cs_width, l->op[i].rope.rope->n_rot);
+            if (l->op[i].kind == OP_ATTEND) heads = most(heads, l->op[i].attend.n_head);
+        }
+        n.cs_rows = most(n.cs_rows, l->max_rows);
+        n.out_rows = most(n.out_rows, l->max_out);
+        n.output += 2 * (size_t)l->max_out *
+                    (sizeof(int32_t) + (c->want_logits ? (size_t)c->n_vocab * sizeof(float) : 0));
+    }
+    n.norm = (size_t)rows * (size_t)cpu_kp(k) * sizeof(float);
+    n.x8 = (size_t)rows * cpu_x8_bytes(k);
+    n.panel = cpu_panel_bytes(most(prompt->max_rows, prompt->max_out), k);
+    n.cs_width = (n.cs_width + 15) & ~15;
+    n.cs = CPU_ROPES * (size_t)n.cs_rows * (size_t)n.cs_width * sizeof(float);
+    n.best = (size_t)n_thread * (size_t)n.out_rows * sizeof(float);
+    n.own_norm = CPU_OWN_ROWS * (size_t)cpu_kp(k) * sizeof(float);
+    n.own_x8 = CPU_OWN_ROWS * cpu_x8_bytes(k);
+    n.own_out = 2 * (size_t)rows * CPU_UNIT_ROWS * sizeof(float);
+    n.scratch = attend_scratch(heads, hk, hv) * sizeof(float);
+    n.weights = (size_t)CPU_PANEL_ROWS * CPU_PANEL_STRIDE * sizeof(float);
+    n.acc = 2 * (size_t)CPU_PANEL_TOKENS * CPU_PANEL_ROWS * sizeof(float);
+    return n;
+}
+
+static enum infer_status cpu_probe(void) {
+    enum cpu_isa isa;
+    return cpu_isa_pick(NULL, &isa);
+}
+
+static enum infer_status cpu_sizes(const struct backend_config *c, struct backend_sizes *out) {
+    enum cpu_isa isa;
+    TRY(cpu_isa_pick(c->isa, &isa));
+    int n_thread = cpu_threads_pick(c->n_thread);
+    size_t ops = 0;
+    for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
+        struct op_list *l = c->list[cls];
+        for (int i = 0; i < l->n_buf; i++)
+            l->buf[i].row_bytes = ((size_t)l->buf[i].width * sizeof(float) + 63) & ~(size_t)63;
+        ops += (size_t)l->n_op;
+    }
+    struct need n = need_of(c, n_thread);
+    size_t own = n.own_norm + n.own_x8 + n.own_out + n.scratch + n.weights + n.acc + sizeof(struct cpu_work);
+    *out = (struct backend_sizes){
+        .kv_bytes = n.kv,
+        .workspace_bytes = n.norm + n.x8 + n.panel + n.cs + 2 * n.best + own * (size_t)n_thread +
+                           ops * (sizeof(struct cpu_op) + sizeof(struct cpu_range) * (size_t)n_thread) +
+                           sizeof(struct cpu) + (size_t)c->n_slot * sizeof(int32_t) + (64 << 10),
+        .output_bytes = n.output,
+    };
+    return INFER_OK;
+}
+
+/* ---- open, close ---- */
+
+static void *take(struct cpu *c, size_t n, bool *ok) {
+    void *p = arena_alloc(&c->arena, n ? n : 1);
+    if (!p) *ok = false;
+    return p;
+}
+
+static enum infer_status take_memory(struct cpu *c) {
+    const struct backend_config *g = &c->config;
+    struct need n = need_of(g, c->n_thread);
+    bool ok = true;
+    c->activations = take(c, g->activation_bytes, &ok);
+    c->k_pool = take(c, (size_t)g->n_store * sizeof *c->k_pool, &ok);
+    c->v_pool = take(c, (size_t)g->n_store * sizeof *c->v_pool, &ok);
+    for (int i = 0; ok && i < g->n_store; i++) {
+        c->k_pool[i] = take(c, pool_bytes(g, i, g->store[i].head_dim_k), &ok);
+        c->v_pool[i] = take(c, pool_bytes(g, i, g->store[i].head_dim_v), &ok);
+    }
+    c->norm = take(c, n.norm, &ok);
+    c->x8 = take(c, n.x8, &ok);
+    c->panel = take(c, n.panel, &ok);
+    c->cs = take(c, n.cs, &ok);
+    c->cs_width = n.cs_width, c->cs_rows = n.cs_rows, c->best_rows = n.out_rows;
+    c->best_value = take(c, n.best, &ok);
+    c->best_index = take(c, n.best, &ok);
+    c->last = take(c, (size_t)g->n_slot * sizeof *c->last, &ok);
+    c->work = take(c, (size_t)c->n_thread * sizeof *c->work, &ok);
+    for (int i = 0; ok && i < c->n_thread; i++) {
+        struct cpu_work *w = &c->work[i];
+        w->norm = take(c, n.own_norm, &ok);
+        w->x8 = take(c, n.own_x8, &ok);
+        w->out = take(c, n.own_out, &ok);
+        w->scratch = take(c, n.scratch, &ok);
+        w->weights = take(c, n.weights, &ok);
+        w->acc = take(c, n.acc, &ok);
+    }
+    int ops = 0;
+    for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
+        ops = most(ops, g->list[cls]->n_op);
+        c->list[cls].op = take(c, (size_t)g->list[cls]->n_op * sizeof *c->list[cls].op, &ok);
+    }
+    c->n_range = ops;
+    c->range = take(c, (size_t)ops * (size_t)c->n_thread * sizeof *c->range, &ok);
+    for (int i = 0; i < CPU_RING; i++) { /* two steps in flight, each of both classes */
+        c->ring[i].token = take(c, (size_t)n.out_rows * sizeof(int32_t), &ok);
+        if (g->want_logits)
+            c->ring[i].logits = take(c, (size_t)n.out_rows * (size_t)g->n_vocab * sizeof(float), &ok);
+    }
+    if (!ok)
+        return err_set(INFER_E_MEMORY, "out of memory: %zu bytes taken for the CPU backend", c->arena.total);
+    for (int i = 0; i < g->n_slot; i++) c->last[i] = -1;
+    return INFER_OK;
+}
+
+static void cpu_close(struct backend *b) {
+    struct cpu *c = (struct cpu *)b;
+    if (!c) return;
+    arena_free(&c->arena);
+    mem_free(c);
+}
+
+static void processor_name(char *out, size_t n) {
+    char line[256];
+    FILE *f = fopen("/proc/cpuinfo", "re");
+    snprintf(out, n, "x86-64");
+    while (f && fgets(line, sizeof line, f)) {
+        char *value = strchr(line, ':');
+        if (strncmp(line, "model name", 10) != 0 || !value) continue;
+        value[strcspn(value, "\n")] = 0;
+        text_escape(out, n, value + 2, strlen(value + 2));
+        break;
+    }
+    if (f) fclose(f);
+}
+
+static enum infer_status cpu_open(struct backend **out, const struct backend_config *config) {
+    struct cpu *c;
+    enum cpu_isa isa;
+    *out = NULL;
+    TRY(cpu_isa_pick(config->isa, &isa));
+    TRY(mem_new(&c, sizeof *c, "the CPU backend"));
+    c->base.type = &backend_cpu;
+    c->config = *config;
+    c->isa = isa;
+    c->k = isa == CPU_ISA_AVX2 ? &cpu_kernels_avx2 : &cpu_kernels_avx512;
+    c->n_thread = cpu_threads_pick(config->n_thread);
+    enum infer_status s = take_memory(c);
+    if (s != INFER_OK) {
+        cpu_close(&c->base);
+        return s;
+    }
+    processor_name(c->description, sizeof c->description);
+#pragma omp parallel num_threads(c->n_thread) /* makes the threads now, not in the first step */
+    (void)omp_get_thread_num();
+    *out = &c->base;
+    return INFER_OK;
+}
+
+static enum infer_status cpu_upload(struct backend *b) {
+    (void)b; /* the map is read in place */
+    return INFER_OK;
+}
+
+static enum infer_status cpu_compile(struct backend *b, enum row_class cls) {
+    return cpu_compile_list((struct cpu *)b, cls);
+}
+
+/* ---- the team ---- */
+
+/* Spins for some 20 us, which is longer than a healthy wait, then gives the processor away between looks: where
+ * others want it too, the thread that is waited for may be the one that has none. */
+void cpu_barrier(struct cpu_step *s) {
+    enum { SPINS = 1000 };
+    unsigned turn = atomic_load_explicit(&s->turn, memory_order_relaxed);
+    if (atomic_fetch_add_explicit(&s->arrived, 1, memory_order_acq_rel) + 1 == s->n_team) {
+        atomic_store_explicit(&s->arrived, 0, memory_order_relaxed);
+        atomic_store_explicit(&s->turn, turn + 1, memory_order_release);
+        return;
+    }
+    for (int i = 0; atomic_load_explicit(&s->turn, memory_order_acquire) == turn; i++) {
+        if (i < SPINS)
+            __builtin_ia32_pause();
+        else
+            sched_yield();
+    }
+}
+
+void cpu_fault(struct cpu_step *s, const struct op *op, enum infer_status status) {
+    int none = INFER_OK;
+    if (atomic_compare_exchange_strong(&s->fault, &none, (int)status)) atomic_store(&s->fault_op, op);
+}
+
+int cpu_unit_next(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread, int *victim) {
+    struct cpu *c = s->cpu;
+    for (; *victim < n_thread; ++*victim) {
+        struct cpu_range *r = &c->range[op->index * c->n_thread + (thread + *victim) % n_thread];
+        int u = atomic_fetch_add_explicit(&r->next, 1, memory_order_relaxed);
+        if (u < r->end) return u;
+    }
+    return -1;
+}
+
+/* This thread's units of every op, and its share of the rotations of this step. */
+static void prologue(struct cpu_step *s, int thread, int n_thread) {
+    struct cpu *c = s->cpu;
+    int a, b;
+    for (int i = 0; i < s->list->n_op; i++) {
+        const struct cpu_op *o = &s->list->op[i];
+        struct cpu_range *r = &c->range[o->index * c->n_thread + thread];
+        int units = o->n_unit;
+        if (o->per_row) units *= (s->n_row + o->unit_rows - 1) / o->unit_rows;
+        cpu_share(units, thread, n_thread, &a, &b);
+        atomic_store_explicit(&r->next, a, memory_order_relaxed);
+        r->end = b;
+    }
+    cpu_share(s->n_row, thread, n_thread, &a, &b);
+    for (int i = 0; i < c->n_rope; i++) {
+        const struct rope *r = c->rope[i];
+        for (int t = a; t < b; t++) {
+            float *cs = c->cs + ((size_t)i * (size_t)c->cs_rows + (size_t)t) * (size_t)c->cs_width;
+            for (int j = 0; j < r->n_rot / 2; j++) {
+                double angle = (double)s->s->pos[t] * (double)r->inv_freq[j];
+                cs[j] = (float)((double)r->mscale * cos(angle));
+                cs[r->n_rot / 2 + j] = (float)((double)r->mscale * sin(angle));
+            }
+        }
+    }
+}
+
+static struct view written(const struct op *op) {
+    switch (op->kind) {
+    case OP_EMBED:
+        return op->embed.out;
+    case OP_NORM:
+        return op->norm.out;
+    case OP_MATMUL:
+        return op->matmul.out;
+    case OP_ROPE:
+        return op->rope.x;
+    case OP_ATTEND:
+        return op->attend.out;
+    case OP_GLU:
+        return op->glu.out;
+    case OP_ADD:
+        return op->add.out;
+    case OP_ROWS:
+        return op->rows.out;
+    default:
+        return (struct view){-1, 0, 0};
+    }
+}
+
+/* The NaN guard: this thread's share of the rows that op wrote. */
+static void check_finite(const struct cpu_op *o, struct cpu_step *s, int thread, int n_thread) {
+    const struct op *op = o->post ? o->post : o->op;
+    struct view v = written(op);
+    int a, b;
+    if (v.buf < 0) return;
+    cpu_barrier(s);
+    cpu_share(cpu_rows(s, v), thread, n_thread, &a, &b);
+    for (int t = a; t < b; t++)
+        if (!s->cpu->k->finite(cpu_row(s, v, t), v.width)) cpu_fault(s, op, INFER_E_NAN);
+}
+
+/* Thread 0 decides at which op's barrier all leave; the others read it after that barrier, so nobody leaves alone. */
+static void walk(struct cpu_step *s, int thread, int n_thread) {
+    struct cpu *c = s->cpu;
+    bool amx = c->isa == CPU_ISA_AMX && s->list->list->cls == ROW_PROMPT;
+    if (amx) cpu_amx_begin();
+    prologue(s, thread, n_thread);
+    cpu_barrier(s);
+    for (int i = 0; i < s->list->n_op; i++) {
+        const struct cpu_op *o = &s->list->op[i];
+        o->fn(o, s, thread, n_thread);
+        if (c->config.nan_guard) check_finite(o, s, thread, n_thread);
+        if (!o->barrier && !c->config.nan_guard) continue;
+        if (thread == 0) {
+            if (atomic_load_explicit(&c->cancel, memory_order_relaxed)) cpu_fault(s, o->op, INFER_E_CANCEL);
+            if (atomic_load(&s->fault) != INFER_OK) atomic_store(&s->stop_at, i);
+        }
+        cpu_barrier(s);
+        if (i >= atomic_load(&s->stop_at)) break;
+    }
+    if (amx) cpu_amx_end();
+}
+
+static enum infer_status cpu_run(struct backend *b, enum row_class cls, const struct step *step) {
+    struct cpu *c = (struct cpu *)b;
+    struct cpu_result *r = &c->ring[c->head++ % CPU_RING];
+    struct cpu_step s = {
+        .cpu = c, .list = &c->list[cls], .s = step, .result = r, .n_row = step->n_row, .n_out = step->n_out};
+    atomic_init(&s.stop_at, INT32_MAX);
+    atomic_init(&s.fault, INFER_OK);
+    atomic_init(&s.fault_op, NULL);
+    r->has_logits = false;
+    struct cpu_step *shared = &s;
+#pragma omp parallel num_threads(c->n_thread)
+    {
+#pragma omp single
+        shared->n_team = omp_get_num_threads();
+        walk(shared, omp_get_thread_num(), shared->n_team);
+    }
+    r->status = (enum infer_status)atomic_load(&s.fault);
+    r->fault_op = atomic_load(&s.fault_op);
+    if (r->status == INFER_E_CANCEL) atomic_store(&c->cancel, 0);
+    return INFER_OK;
+}
+
+static enum infer_status cpu_wait(struct backend *b, struct step_result *out) {
+    struct cpu *c = (struct cpu *)b;
+    const struct cpu_result *r = &c->ring[c->tail++ % CPU_RING];
+    *out = (struct step_result){r->token, r->has_logits ? r->logits : NULL};
+    if (r->status == INFER_OK) return INFER_OK;
+    if (r->status == INFER_E_CANCEL) return err_set(r->status, "cancelled");
+    if (r->status == INFER_E_NAN)
+        return err_set(r->status, "%s of layer %d: a value is not finite", r->fault_op->name,
+                       r->fault_op->layer);
+    return err_set(r->status, "%s: a row asks for the last token of a sequence that has none",
+                   r->fault_op->name);
+}
+
+/* ---- reading, and pages ---- */
+
+static enum infer_status cpu_read(struct backend *b, enum row_class cls, struct view v, int n_row,
+                                  float *out) {
+    struct cpu *c = (struct cpu *)b;
+    const struct buf *buf = &c->config.list[cls]->buf[v.buf];
+    for (int t = 0; t < n_row; t++)
+        memcpy(out + (size_t)t * (size_t)v.width,
+               (const float *)(const void *)(c->activations + buf->offset + (size_t)t * buf->row_bytes) +
+                   v.col,
+               (size_t)v.width * sizeof(float));
+    return INFER_OK;
+}
+
+static size_t page_bytes(const struct cpu *c, const struct kv_store *s, int dim) {
+    return (size_t)s->n_kv_head * KV_PAGE * kv_row_bytes(c->config.kv_type, dim);
+}
+
+static enum infer_status cpu_kv_read(struct backend *b, int store, int page, float *k, float *v) {
+    struct cpu *c = (struct cpu *)b;
+    const struct kv_store *s = &c->config.store[store];
+    enum kv_type type = c->config.kv_type;
+    const uint8_t *kp = c->k_pool[store] + (size_t)page * page_bytes(c, s, s->head_dim_k);
+    const uint8_t *vp = c->v_pool[store] + (size_t)page * page_bytes(c, s, s->head_dim_v);
+    for (size_t i = 0; i < (size_t)s->n_kv_head * KV_PAGE; i++) {
+        c->k->kv_load(type, k + i * (size_t)s->head_dim_k, kp + i * kv_row_bytes(type, s->head_dim_k),
+                      s->head_dim_k);
+        c->k->kv_load(type, v + i * (size_t)s->head_dim_v, vp + i * kv_row_bytes(type, s->head_dim_v),
+                      s->head_dim_v);
+    }
+    return INFER_OK;
+}
+
+static enum infer_status cpu_kv_write(struct backend *b, int store, int page, const float *k,
+                                      const float *v) {
+    struct cpu *c = (struct cpu *)b;
+    const struct kv_store *s = &c->config.store[store];
+    enum kv_type type = c->config.kv_type;
+    uint8_t *kp = c->k_pool[store] + (size_t)page * page_bytes(c, s, s->head_dim_k);
+    uint8_t *vp = c->v_pool[store] + (size_t)page * page_bytes(c, s, s->head_dim_v);
+    for (size_t i = 0; i < (size_t)s->n_kv_head * KV_PAGE; i++) {
+        c->k->kv_store(type, kp + i * kv_row_bytes(type, s->head_dim_k), k + i * (size_t)s->head_dim_k,
+                       s->head_dim_k);
+        c->k->kv_store(type, vp + i * kv_row_bytes(type, s->head_dim_v), v + i * (size_t)s->head_dim_v,
+                       s->head_dim_v);
+    }
+    return INFER_OK;
+}
+
+static enum infer_status cpu_kv_copy(struct backend *b, int from, int to) {
+    struct cpu *c = (struct cpu *)b;
+    for (int i = 0; i < c->config.n_store; i++) {
+        const struct kv_store *s = &c->config.store[i];
+        size_t kb = page_bytes(c, s, s->head_dim_k), vb = page_bytes(c, s, s->head_dim_v);
+        memcpy(c->k_pool[i] + (size_t)to * kb, c->k_pool[i] + (size_t)from * kb, kb);
+        memcpy(c->v_pool[i] + (size_t)to * vb, c->v_pool[i] + (size_t)from * vb, vb);
+    }
+    return INFER_OK;
+}
+
+static void cpu_cancel(struct backend *b) { atomic_store(&((struct cpu *)b)->cancel, 1); }
+
+static void cpu_info(const struct backend *b, struct backend_info *out) {
+    const struct cpu *c = (const struct cpu *)b;
+    static const char *const name[] = {"none", "avx2", "avx512-vnni", "avx512-vnni, amx-bf16"};
+    *out = (struct backend_info){c->description, name[c->isa], c->n_thread};
+}
+
+const struct backend_type backend_cpu = {
+    .name = "cpu",
+    .probe = cpu_probe,
+    .sizes = cpu_sizes,
+    .open = cpu_open,
+    .upload = cpu_upload,
+    .compile = cpu_compile,
+    .run = cpu_run,
+    .wait = cpu_wait,
+    .read = cpu_read,
+    .kv_read = cpu_kv_read,
+    .kv_write = cpu_kv_write,
+    .kv_copy = cpu_kv_copy,
+    .cancel = cpu_cancel,
+    .info = cpu_info,
+    .close = cpu_close,
+};

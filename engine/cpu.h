@@ -1,0 +1,246 @@
+/* Inside the CPU backend: the compiled list, the team's shared state, the kernel tables.
+ *
+ * A step is one parallel region. Every thread walks the compiled list; an op takes its share itself: fixed
+ * rows, or units from the op's ranges (cpu_unit_next), and one thread sums one element in a fixed order, so
+ * the bits do not depend on who computes what. Every buffer is float32. Kernels come from one table per
+ * instruction set (struct cpu_kernels), filled by the files compiled for it. */
+#pragma once
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include "backend.h"
+#include "cpu_isa.h"
+#include "infer.h"
+#include "mem.h"
+
+enum {
+    CPU_UNIT_ROWS = 64,                  /* most weight rows of a decode unit */
+    CPU_LANES = 16,                      /* tokens side by side in a prompt panel */
+    CPU_PANEL_ROWS = 32,                 /* weight rows of a prompt unit */
+    CPU_PANEL_K = 2048,                  /* columns of weights unpacked at a time */
+    CPU_PANEL_STRIDE = CPU_PANEL_K + 32, /* elements of an unpacked row: neighbours in other cache sets */
+    CPU_PANEL_TOKENS = 512               /* prompt tokens that share one unpacking */
+};
+
+/* ---- activations of decode rows, quantised: what a matmul on quantised weights reads ----
+ * K is rounded up to Kp, a multiple of 256, with zeros. One row: q[Kp] int8, d[Kp/32] scales, s32[Kp/32] and
+ * s16[Kp/16]: d times the sum of q over each 32 and 16. x = d * q, |q| <= 127. */
+static inline int cpu_kp(int k) { return (k + 255) & ~255; }
+static inline size_t cpu_x8_bytes(int k) { return (size_t)cpu_kp(k) / 2 * 3; }
+static inline const float *cpu_x8_d(const void *row, int kp) {
+    return (const float *)((const char *)row + kp);
+}
+static inline const float *cpu_x8_s32(const void *row, int kp) { return cpu_x8_d(row, kp) + kp / 32; }
+static inline const float *cpu_x8_s16(const void *row, int kp) { return cpu_x8_s32(row, kp) + kp / 32; }
+
+/* ---- kernels ---- */
+
+/* out[t * CPU_UNIT_ROWS + r] = W[r] . x[t] for n <= CPU_UNIT_ROWS rows. w: first row, stride bytes apart;
+ * end: first byte after the matrix (what may be read). x: rows of struct x8 or float, x_stride bytes apart.
+ * The sum of one output is the same for every T and n. */
+typedef void cpu_row_fn(const uint8_t *w, size_t stride, const uint8_t *end, int n, int k, const void *x,
+                        size_t x_stride, int T, float *out);
+
+/* Decodes k elements of one row (whole blocks) to bf16 or float. */
+typedef void cpu_unpack_fn(void *y, const void *blocks, const uint8_t *end, int k);
+
+struct cpu_attend_arg {
+    const struct op_attend *op;
+    const struct kv_store *store;
+    enum kv_type type;
+    const uint8_t *k_pool, *v_pool; /* [page][n_kv_head][KV_PAGE][row bytes] */
+    const int32_t *pages;           /* pages of the rows' sequence */
+};
+
+struct cpu_kernels {
+    const char *name;
+    void (*norm)(const struct op_norm *op, const float *x, float *out, int n);
+    void (*rope)(const struct op_rope *op, const float *cs, float *x);
+    void (*glu)(enum act_kind act, const float *gate, const float *up, float *out, int n);
+    void (*add)(const float *a, const float *b, float *out, int n);
+    void (*quantise)(void *row, const float *x, int k); /* one x8 row */
+    void (*kv_store)(enum kv_type type, uint8_t *dst, const float *src, int n);
+    void (*kv_load)(enum kv_type type, float *dst, const uint8_t *src, int n);
+    bool (*finite)(const float *x, int n);
+    /* lowest index of the maximum of x[n], n > 0 */
+    int (*argmax)(const float *x, int n);
+    cpu_row_fn *const *row; /* row[QUANT_COUNT]; float types read float rows of x, all others x8 rows */
+    /* Decode rows: one row, one kv head: all its query heads. q [G][hk] at q, out [G][hv] at out. */
+    void (*attend_row)(const struct cpu_attend_arg *a, int kv_head, int pos, const float *q, float *out,
+                       float *scratch);
+    /* Prompt rows: n rows of one sequence, the query heads head0 .. head0 + heads of one kv head, n * heads <=
+     * CPU_ATTEND_LANES. q, out: rows q_stride, out_stride floats apart, already at head0. pos[n]. */
+    void (*attend_block)(const struct cpu_attend_arg *a, int kv_head, const int32_t *pos, int n, int head0,
+                         int heads, const float *q, size_t q_stride, float *out, size_t out_stride,
+                         float *scratch);
+    /* Prompt matmul (cpu_matmul.c): x panel[k][CPU_LANES]; acc[panel][CPU_PANEL_ROWS][CPU_LANES] += w x; the
+     * transpose of one panel's acc. */
+    void (*prep_f32)(float *panel, const float *x, size_t x_stride, int n_row, int k);
+    void (*gemm_f32)(const float *w, int k, const float *panel, size_t panel_stride, int n_panel, float *acc);
+    void (*untile)(const float *acc, float *y);
+    cpu_unpack_fn *const *unpack_f32;  /* [QUANT_COUNT] */
+    cpu_unpack_fn *const *unpack_bf16; /* [QUANT_COUNT], NULL on AVX2 */
+};
+static inline bool cpu_is_float(enum quant_type t) {
+    return t == QUANT_F32 || t == QUANT_F16 || t == QUANT_BF16;
+}
+extern cpu_row_fn *const cpu_rows_avx2[QUANT_COUNT], *const cpu_rows_avx512[QUANT_COUNT];
+extern cpu_unpack_fn *const cpu_unpack_f32_avx2[QUANT_COUNT], *const cpu_unpack_f32_avx512[QUANT_COUNT];
+extern cpu_unpack_fn *const cpu_unpack_bf16_avx512[QUANT_COUNT];
+extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avx512;
+
+/* Query rows side by side in attend_block; floats of scratch of the attention kernels. */
+enum { CPU_ATTEND_LANES = 32 };
+
+/* AMX, BF16 (cpu_amx.c): x panels of pairs [kp/2][CPU_LANES][2]; weight rows [CPU_PANEL_ROWS][CPU_PANEL_STRIDE];
+ * kp: k rounded up to 32. */
+void cpu_amx_begin(void);
+void cpu_amx_end(void);
+void cpu_amx_prep(uint16_t *panel, const float *x, size_t x_stride, int n_row, int k);
+void cpu_amx_gemm(const uint16_t *w, int kp, const uint16_t *panel, size_t panel_stride, int n_panel,
+                  float *acc);
+void cpu_amx_to_bf16(uint16_t *y, const float *x, int n);
+
+/* ---- the compiled list ---- */
+
+struct cpu_op;
+struct cpu_step;
+typedef void cpu_fn(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread);
+
+/* What a matmul does with its outputs. */
+enum cpu_epilogue { CPU_EPI_STORE, CPU_EPI_ADD, CPU_EPI_GLU };
+
+struct cpu_op {
+    cpu_fn *fn;
+    const struct op *op;
+    bool barrier;  /* after this op */
+    int index;     /* of its ranges */
+    int n_unit;    /* units to share; 0: fixed shares */
+    int unit_rows; /* weight rows of a matmul's unit; rows of a block of prompt attention */
+    bool per_row;  /* n_unit units for every unit_rows rows of the step */
+    /* matmul: what compile folded in */
+    const struct op *norm; /* norm of the input, NULL: none */
+    const struct op *post; /* add or glu that follows, by epilogue */
+    enum cpu_epilogue epilogue;
+    bool need_x8; /* a member reads quantised activations */
+    bool amx;     /* prompt matmul on tiles, in BF16 */
+    /* attend: rope and kv_put folded in */
+    const struct op *rope_q, *rope_k, *put;
+    int cs; /* rope: index of its cos/sin table */
+};
+
+/* One thread's range of units of one op; next is taken by the owner and, when he is late, by others. */
+struct cpu_range {
+    _Alignas(64) atomic_int next;
+    int end;
+};
+
+struct cpu_list {
+    const struct op_list *list;
+    struct cpu_op *op;
+    int n_op;
+    bool ready;
+};
+
+enum { CPU_RING = 4, CPU_ROPES = 8 };
+
+struct cpu_result {
+    enum infer_status status;
+    const struct op *fault_op;
+    int32_t *token; /* [max_out] */
+    float *logits;  /* [max_out][n_vocab], NULL without want_logits */
+    bool has_logits;
+};
+
+struct cpu_work {     /* one thread's own memory */
+    float *norm;      /* [CPU_OWN_ROWS][kp max]: normed rows */
+    uint8_t *x8;      /* [CPU_OWN_ROWS]: quantised rows */
+    float *out;       /* [2][decode rows][CPU_UNIT_ROWS]: a unit's outputs; the second for a folded glu */
+    float *scratch;   /* attention */
+    uint8_t *weights; /* [CPU_PANEL_ROWS][CPU_PANEL_STRIDE] float or bf16 */
+    float *acc;       /* [2][CPU_PANEL_TOKENS / CPU_LANES][CPU_PANEL_ROWS][CPU_LANES] */
+};
+enum {
+    CPU_OWN_ROWS = 2 /* up to so many decode rows every thread prepares its own copy of the activations */
+};
+
+struct cpu {
+    struct backend base;
+    struct backend_config config;
+    enum cpu_isa isa;
+    const struct cpu_kernels *k;
+    int n_thread;
+    char description[160];
+    struct arena arena; /* everything below */
+    char *activations;
+    uint8_t **k_pool, **v_pool; /* per store */
+    struct cpu_list list[ROW_CLASS_COUNT];
+    const struct rope *rope[CPU_ROPES];
+    int n_rope;
+    float *cs;      /* [n_rope][max rows][2][n_rot_max/2]: cos, sin */
+    int cs_width;   /* floats of one row of one rope */
+    int cs_rows;    /* max rows */
+    uint8_t *x8;    /* shared quantised activations of decode rows */
+    float *norm;    /* shared normed rows of decode steps */
+    uint8_t *panel; /* shared x panels of prompt steps */
+    struct cpu_work *work;
+    struct cpu_range *range; /* [n_range][n_thread] */
+    int n_range;
+    float *best_value; /* argmax of the head: [n_thread][best_rows] */
+    int32_t *best_index;
+    int best_rows;
+    int32_t *last; /* last[n_slot] */
+    struct cpu_result ring[CPU_RING];
+    unsigned head, tail; /* results written, results taken */
+    atomic_int cancel;
+};
+
+/* What varies: the step, and what the team shares while it runs. */
+struct cpu_step {
+    struct cpu *cpu;
+    const struct cpu_list *list;
+    const struct step *s;
+    struct cpu_result *result;
+    int n_row, n_out, n_team;
+    _Alignas(64) atomic_int arrived; /* at the barrier */
+    _Alignas(64) atomic_uint turn;   /* barriers passed */
+    _Alignas(64) atomic_int stop_at; /* the op after whose barrier all leave */
+    atomic_int fault;                /* enum infer_status */
+    const struct op *_Atomic fault_op;
+};
+
+/* ---- helpers that ops use ---- */
+
+static inline int cpu_rows(const struct cpu_step *s, struct view v) {
+    return s->list->list->buf[v.buf].rows == BUF_ROWS_OUT ? s->n_out : s->n_row;
+}
+static inline size_t cpu_stride(const struct cpu_step *s, struct view v) { /* floats */
+    return s->list->list->buf[v.buf].row_bytes / sizeof(float);
+}
+static inline float *cpu_row(const struct cpu_step *s, struct view v, int t) {
+    const struct buf *b = &s->list->list->buf[v.buf];
+    return (float *)(void *)(s->cpu->activations + b->offset + (size_t)t * b->row_bytes) + v.col;
+}
+/* Share of n items: from *a to *b. */
+static inline void cpu_share(int n, int thread, int n_thread, int *a, int *b) {
+    *a = (int)((int64_t)n * thread / n_thread);
+    *b = (int)((int64_t)n * (thread + 1) / n_thread);
+}
+/* Next unit for this thread, -1: none left. */
+int cpu_unit_next(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread, int *victim);
+void cpu_barrier(struct cpu_step *s);
+/* The first fault wins. */
+void cpu_fault(struct cpu_step *s, const struct op *op, enum infer_status status);
+
+cpu_fn cpu_op_embed, cpu_op_norm, cpu_op_rope, cpu_op_kv_put, cpu_op_glu, cpu_op_add, cpu_op_rows,
+    cpu_op_select;
+cpu_fn cpu_op_matmul_decode, cpu_op_matmul_prompt, cpu_op_attend_decode, cpu_op_attend_prompt;
+
+/* Compile (cpu_compile.c): ops of one list; units and routes. Needs l->op of list->n_op entries. */
+enum infer_status cpu_compile_list(struct cpu *c, enum row_class cls);
+
+/* Prompt attention: rows and query heads of one block, and in how many parts the heads of one kv head come. */
+void cpu_attend_shape(const struct cpu *c, const struct op_attend *at, int *tokens, int *heads, int *parts);
+
+/* Prompt matmul (cpu_matmul.c): bytes of the shared panels for rows of k columns. */
+size_t cpu_panel_bytes(int rows, int k);

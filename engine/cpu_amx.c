@@ -1,0 +1,82 @@
+/* Prompt matmul on AMX tiles: 32 weight rows x 32 tokens x 32 columns of BF16 in four tile products.
+ *
+ * Weights are the left operand, rows as they are (16 rows x 64 bytes); tokens the right one, in pairs of columns
+ * (x panel [k/2][16 tokens][2]), made once a step. Sums are float32 in the tiles, k in order. Every output
+ * goes the same way whatever the number of tokens; lanes past the last token are zeros. */
+#include "cpu.h"
+#include "cpu_simd.h"
+
+struct tile_config { /* palette 1 */
+    uint8_t palette, start, reserved[14];
+    uint16_t bytes[16];
+    uint8_t rows[16];
+};
+
+void cpu_amx_begin(void) {
+    struct tile_config c = {.palette = 1};
+    for (int i = 0; i < 8; i++) c.bytes[i] = 64, c.rows[i] = 16;
+    __asm__ volatile("" : : "r"(&c) : "memory"); /* gcc 12 takes the operand for 8 bytes */
+    _tile_loadconfig(&c);
+}
+void cpu_amx_end(void) { _tile_release(); }
+
+/* panel[k/2][CPU_LANES][2], k rounded up to 32, zeros beyond n_row and k. */
+void cpu_amx_prep(uint16_t *panel, const float *x, size_t x_stride, int n_row, int k) {
+    for (int at = 0; at < k; at += 32, panel += 32 * CPU_LANES) {
+        __m512 v[16];
+        int left = k - at;
+        __mmask16 m0 = left >= 16 ? 0xffff : (__mmask16)((1 << left) - 1);
+        __mmask16 m1 = left >= 32 ? 0xffff : left > 16 ? (__mmask16)((1 << (left - 16)) - 1) : 0;
+        for (int t = 0; t < 16; t++) {
+            const float *r = x + (size_t)t * x_stride + at;
+            v[t] = t >= n_row ? _mm512_setzero_ps()
+                              : (__m512)_mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(m1, r + 16),
+                                                            _mm512_maskz_loadu_ps(m0, r));
+        }
+        transpose16(v);
+        for (int i = 0; i < 16; i++) _mm512_storeu_ps((float *)(void *)panel + 16 * i, v[i]);
+    }
+}
+
+/* acc[p][CPU_PANEL_ROWS][CPU_LANES] += w[CPU_PANEL_ROWS][CPU_PANEL_STRIDE] . panel p, k columns (times 32) */
+void cpu_amx_gemm(const uint16_t *w, int kp, const uint16_t *panel, size_t panel_stride, int n_panel,
+                  float *acc) {
+    enum { WS = CPU_PANEL_STRIDE * 2, AS = CPU_LANES * 4, TILE = 16 * CPU_LANES };
+    const uint16_t *w1 = w + 16 * CPU_PANEL_STRIDE;
+    int p = 0;
+    for (; p + 2 <= n_panel; p += 2, acc += 4 * TILE) {
+        const uint16_t *b0 = panel + (size_t)p * panel_stride, *b1 = b0 + panel_stride;
+        _tile_loadd(0, acc, AS);
+        _tile_loadd(1, acc + TILE, AS);
+        _tile_loadd(2, acc + 2 * TILE, AS);
+        _tile_loadd(3, acc + 3 * TILE, AS);
+        for (int k = 0; k < kp; k += 32) {
+            _tile_loadd(4, w + k, WS);
+            _tile_loadd(6, b0 + (size_t)k * CPU_LANES, 64);
+            _tile_dpbf16ps(0, 4, 6);
+            _tile_loadd(5, w1 + k, WS);
+            _tile_dpbf16ps(1, 5, 6);
+            _tile_loadd(7, b1 + (size_t)k * CPU_LANES, 64);
+            _tile_dpbf16ps(2, 4, 7);
+            _tile_dpbf16ps(3, 5, 7);
+        }
+        _tile_stored(0, acc, AS);
+        _tile_stored(1, acc + TILE, AS);
+        _tile_stored(2, acc + 2 * TILE, AS);
+        _tile_stored(3, acc + 3 * TILE, AS);
+    }
+    if (p < n_panel) {
+        const uint16_t *b0 = panel + (size_t)p * panel_stride;
+        _tile_loadd(0, acc, AS);
+        _tile_loadd(1, acc + TILE, AS);
+        for (int k = 0; k < kp; k += 32) {
+            _tile_loadd(4, w + k, WS);
+            _tile_loadd(5, w1 + k, WS);
+            _tile_loadd(6, b0 + (size_t)k * CPU_LANES, 64);
+            _tile_dpbf16ps(0, 4, 6);
+            _tile_dpbf16ps(1, 5, 6);
+        }
+        _tile_stored(0, acc, AS);
+        _tile_stored(1, acc + TILE, AS);
+    }
+}

@@ -1,0 +1,153 @@
+/* From the op list to what the team walks: one kernel entry per op, neighbours folded together, units of work,
+ * and where a barrier is needed. Folding is off with no_fuse.
+ *
+ *   norm + matmul            decode: each thread norms its own copy of a few rows; no barrier between them
+ *   matmul + add, + glu      the outputs of a unit go on while they are in cache
+ *   rope + rope + kv_put + attend   decode: one thread does a kv head from end to end */
+#include "cpu.h"
+#include <string.h>
+
+/* Do the buffers of two views share memory? The plan reuses places once their last op is done. */
+static bool overlaps(const struct op_list *l, struct view a, struct view b) {
+    const struct buf *x = &l->buf[a.buf], *y = &l->buf[b.buf];
+    size_t nx = x->row_bytes * (size_t)(x->rows == BUF_ROWS_OUT ? l->max_out : l->max_rows);
+    size_t ny = y->row_bytes * (size_t)(y->rows == BUF_ROWS_OUT ? l->max_out : l->max_rows);
+    return x->offset < y->offset + ny && y->offset < x->offset + nx;
+}
+
+static bool same(struct view a, struct view b) { return a.buf == b.buf && a.col == b.col; }
+
+/* May op i + 1 be done inside matmul i? Its input is the matmul's output and dies with it, and what it writes is
+ * not what the matmul still reads (source). */
+static enum cpu_epilogue epilogue_of(const struct op_list *l, int i, struct view source) {
+    const struct op *mm = &l->op[i], *post = &l->op[i + 1];
+    struct view out = mm->matmul.out;
+    const struct weight_group *w = mm->matmul.w;
+    if (i + 1 >= l->n_op || l->buf[out.buf].last != i + 1) return CPU_EPI_STORE;
+    if (post->kind == OP_ADD && (same(post->add.a, out) != same(post->add.b, out)) &&
+        !overlaps(l, source, post->add.out))
+        return CPU_EPI_ADD;
+    if (post->kind == OP_GLU && w->n_member == 2 && w->member[0].n == w->member[1].n &&
+        same(post->glu.gate, out) && post->glu.up.buf == out.buf &&
+        post->glu.up.col == out.col + w->member[0].n && !overlaps(l, source, post->glu.out))
+        return CPU_EPI_GLU;
+    return CPU_EPI_STORE;
+}
+
+/* Rows of a decode unit: enough units for an even end, long enough runs for the prefetchers. */
+static int decode_unit_rows(const struct cpu *c, const struct weight_group *w) {
+    int rows = CPU_UNIT_ROWS;
+    while (rows > 16 && w->n / rows < 16 * c->n_thread) rows /= 2;
+    return rows;
+}
+
+static void compile_matmul(struct cpu *c, const struct op_list *l, struct cpu_op *o, int i, bool norm) {
+    const struct weight_group *w = l->op[i].matmul.w;
+    bool decode = l->cls == ROW_DECODE, fuse = !c->config.no_fuse;
+    o->fn = decode ? cpu_op_matmul_decode : cpu_op_matmul_prompt;
+    o->unit_rows = decode ? decode_unit_rows(c, w) : CPU_PANEL_ROWS;
+    o->amx = !decode && c->isa == CPU_ISA_AMX && !c->config.strict_fp32;
+    if (norm) o->norm = &l->op[i - 1];
+    /* prompt rows are copied to panels before the first output is written, so nothing is read any more then */
+    struct view source = norm ? o->norm->norm.x : l->op[i].matmul.x;
+    o->epilogue = fuse && i + 1 < l->n_op ? epilogue_of(l, i, source) : CPU_EPI_STORE;
+    if (o->epilogue != CPU_EPI_STORE) o->post = &l->op[i + 1];
+    for (int m = 0; m < w->n_member; m++) {
+        if (!cpu_is_float(w->member[m].type)) o->need_x8 = decode;
+        if (w->member[m].type == QUANT_F32) o->amx = false; /* BF16 would not be float32 */
+        if (o->epilogue != CPU_EPI_GLU || m == 0)
+            o->n_unit += (w->member[m].n + o->unit_rows - 1) / o->unit_rows;
+    }
+}
+
+static int rope_table(struct cpu *c, const struct rope *r) {
+    for (int i = 0; i < c->n_rope; i++) {
+        const struct rope *k = c->rope[i];
+        if (k->n_rot == r->n_rot && k->mscale == r->mscale &&
+            (k->inv_freq == r->inv_freq ||
+             !memcmp(k->inv_freq, r->inv_freq, sizeof(float) * (size_t)(r->n_rot / 2))))
+            return i;
+    }
+    if (c->n_rope == CPU_ROPES) return -1;
+    c->rope[c->n_rope] = r;
+    return c->n_rope++;
+}
+
+/* rope q, rope k, kv_put and attend in a row, of one store: the index of attend is i + 3. */
+static bool attention_folds(const struct cpu *c, const struct op_list *l, int i) {
+    if (c->config.no_fuse || l->cls != ROW_DECODE || i + 3 >= l->n_op) return false;
+    const struct op *q = &l->op[i], *k = q + 1, *put = q + 2, *at = q + 3;
+    if (q->kind != OP_ROPE || k->kind != OP_ROPE || put->kind != OP_KV_PUT || at->kind != OP_ATTEND)
+        return false;
+    return same(q->rope.x, at->attend.q) && same(k->rope.x, put->kv_put.k) &&
+           put->kv_put.store == at->attend.store &&
+           c->config.store[at->attend.store].n_kv_head >= c->n_thread &&
+           q->rope.rope->n_rot == k->rope.rope->n_rot;
+}
+
+/* Ops that work row by row, each thread on the same share: none of them waits for another. */
+static bool row_wise(const struct cpu_op *o) {
+    return o->fn == cpu_op_embed || o->fn == cpu_op_norm || o->fn == cpu_op_rope || o->fn == cpu_op_kv_put ||
+           o->fn == cpu_op_glu || o->fn == cpu_op_add;
+}
+
+static enum infer_status compile_small(struct cpu *c, const struct op_list *l, struct cpu_op *o,
+                                       const struct op *op) {
+    static cpu_fn *const plain[OP_KIND_COUNT] = {
+        [OP_EMBED] = cpu_op_embed,   [OP_NORM] = cpu_op_norm,    [OP_ROPE] = cpu_op_rope,
+        [OP_KV_PUT] = cpu_op_kv_put, [OP_GLU] = cpu_op_glu,      [OP_ADD] = cpu_op_add,
+        [OP_ROWS] = cpu_op_rows,     [OP_SELECT] = cpu_op_select};
+    o->fn = plain[op->kind];
+    if (op->kind == OP_ROPE && (o->cs = rope_table(c, op->rope.rope)) < 0)
+        return err_set(INFER_E_UNSUPPORTED, "more than %d different rope tables", CPU_ROPES);
+    if (op->kind == OP_ATTEND) {
+        const struct kv_store *st = &c->config.store[op->attend.store];
+        o->fn = l->cls == ROW_DECODE ? cpu_op_attend_decode : cpu_op_attend_prompt;
+        o->n_unit = st->n_kv_head;
+        o->unit_rows = 1;
+        if (l->cls == ROW_PROMPT) {
+            int heads, parts;
+            cpu_attend_shape(c, &op->attend, &o->unit_rows, &heads, &parts);
+            o->n_unit *= parts;
+        }
+        o->per_row = true;
+    }
+    return INFER_OK;
+}
+
+enum infer_status cpu_compile_list(struct cpu *c, enum row_class cls) {
+    struct cpu_list *cl = &c->list[cls];
+    const struct op_list *l = c->config.list[cls];
+    int n = 0;
+    cl->list = l;
+    for (int i = 0; i < l->n_op; i++, n++) {
+        const struct op *op = &l->op[i];
+        struct cpu_op *o = &cl->op[n];
+        memset(o, 0, sizeof *o);
+        o->index = n;
+        bool norm = !c->config.no_fuse && cls == ROW_DECODE && op->kind == OP_NORM && i + 1 < l->n_op &&
+                    op[1].kind == OP_MATMUL && same(op->norm.out, op[1].matmul.x) &&
+                    l->buf[op->norm.out.buf].last == i + 1 && !overlaps(l, op->norm.x, op[1].matmul.out);
+        if (norm) op = &l->op[++i];
+        if (attention_folds(c, l, i)) {
+            o->rope_q = op, o->rope_k = op + 1, o->put = op + 2;
+            o->cs = rope_table(c, op->rope.rope);
+            if (o->cs < 0 || o->cs != rope_table(c, op[1].rope.rope))
+                return err_set(INFER_E_UNSUPPORTED, "more than %d different rope tables", CPU_ROPES);
+            op = &l->op[i += 3];
+            o->fn = cpu_op_attend_decode;
+            o->n_unit = c->config.store[op->attend.store].n_kv_head;
+        } else if (op->kind == OP_MATMUL) {
+            compile_matmul(c, l, o, i, norm);
+            if (o->post) i++;
+        } else {
+            TRY(compile_small(c, l, o, op));
+        }
+        o->op = op;
+    }
+    cl->n_op = n;
+    for (int i = 0; i < n; i++)
+        cl->op[i].barrier = i + 1 == n || !row_wise(&cl->op[i]) || !row_wise(&cl->op[i + 1]);
+    cl->ready = true;
+    return INFER_OK;
+}

@@ -1,0 +1,197 @@
+/* The small ops: shares of rows, one kernel call a row. */
+#include "cpu.h"
+
+#include <string.h>
+
+void cpu_op_embed(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
+    const struct op_embed *e = &op->op->embed;
+    const struct quant_info *q = quant_info(e->w->type);
+    size_t row = quant_row_bytes(q, (size_t)e->w->k);
+    int a, b;
+    cpu_share(s->n_row, thread, n_thread, &a, &b);
+    for (int t = a; t < b; t++) {
+        int32_t id = s->s->id[t] >= 0 ? s->s->id[t] : s->cpu->last[s->s->slot[t]];
+        float *out = cpu_row(s, e->out, t);
+        if (id < 0 || id >= e->w->n) { /* a slot that sampled nothing yet */
+            cpu_fault(s, op->op, INFER_E_INPUT);
+            id = 0;
+        }
+        q->decode(out, (const uint8_t *)e->w->data + (size_t)id * row, (size_t)e->w->k);
+        if (e->scale != 1)
+            for (int i = 0; i < e->w->k; i++) out[i] *= e->scale;
+    }
+}
+
+void cpu_op_norm(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
+    const struct op_norm *n = &op->op->norm;
+    int a, b;
+    cpu_share(cpu_rows(s, n->x), thread, n_thread, &a, &b);
+    for (int t = a; t < b; t++) s->cpu->k->norm(n, cpu_row(s, n->x, t), cpu_row(s, n->out, t), n->x.width);
+}
+
+void cpu_op_rope(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
+    const struct op_rope *r = &op->op->rope;
+    struct cpu *c = s->cpu;
+    int a, b;
+    cpu_share(s->n_row, thread, n_thread, &a, &b);
+    for (int t = a; t < b; t++)
+        c->k->rope(r, c->cs + ((size_t)op->cs * (size_t)c->cs_rows + (size_t)t) * (size_t)c->cs_width,
+                   cpu_row(s, r->x, t));
+}
+
+/* One head of one row into its page. */
+static void put_head(const struct cpu_op *op, struct cpu_step *s, int t, int h) {
+    const struct op_kv_put *p = &op->op->kv_put;
+    struct cpu *c = s->cpu;
+    const struct kv_store *st = &c->config.store[p->store];
+    const struct kv_group *g = &c->config.kv_group[st->group];
+    int pos = s->s->pos[t];
+    int page = s->s->pages[st->group][(size_t)s->s->slot[t] * (size_t)g->max_pages + (size_t)(pos / KV_PAGE)];
+    size_t at = ((size_t)page * (size_t)st->n_kv_head + (size_t)h) * KV_PAGE + (size_t)(pos % KV_PAGE);
+    enum kv_type type = c->config.kv_type;
+    c->k->kv_store(type, c->k_pool[p->store] + at * kv_row_bytes(type, st->head_dim_k),
+                   cpu_row(s, p->k, t) + h * st->head_dim_k, st->head_dim_k);
+    c->k->kv_store(type, c->v_pool[p->store] + at * kv_row_bytes(type, st->head_dim_v),
+                   cpu_row(s, p->v, t) + h * st->head_dim_v, st->head_dim_v);
+}
+
+void cpu_op_kv_put(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
+    int a, b, heads = s->cpu->config.store[op->op->kv_put.store].n_kv_head;
+    cpu_share(s->n_row, thread, n_thread, &a, &b);
+    for (int t = a; t < b; t++)
+        for (int h = 0; h < heads; h++) put_head(op, s, t, h);
+}
+
+void cpu_op_glu(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
+    const struct op_glu *g = &op->op->glu;
+    int a, b;
+    cpu_share(cpu_rows(s, g->gate), thread, n_thread, &a, &b);
+    for (int t = a; t < b; t++)
+        s->cpu->k->glu(g->act, cpu_row(s, g->gate, t), cpu_row(s, g->up, t), cpu_row(s, g->out, t),
+                       g->out.width);
+}
+
+void cpu_op_add(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
+    const struct op_add *d = &op->op->add;
+    int a, b;
+    cpu_share(cpu_rows(s, d->out), thread, n_thread, &a, &b);
+    for (int t = a; t < b; t++)
+        s->cpu->k->add(cpu_row(s, d->a, t), cpu_row(s, d->b, t), cpu_row(s, d->out, t), d->out.width);
+}
+
+void cpu_op_rows(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
+    const struct op_rows *r = &op->op->rows;
+    int a, b;
+    cpu_share(s->n_out, thread, n_thread, &a, &b);
+    for (int j = a; j < b; j++)
+        memcpy(cpu_row(s, r->out, j), cpu_row(s, r->x, s->s->out_row[j]), sizeof(float) * (size_t)r->x.width);
+}
+
+/* Each thread looks through its part of the vocabulary; thread 0 takes the best, the lowest id on ties. */
+void cpu_op_select(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
+    const struct op_select *sel = &op->op->select;
+    struct cpu *c = s->cpu;
+    const uint8_t *want = s->s->want;
+    int a, b;
+    cpu_share(sel->n_vocab, thread, n_thread, &a, &b);
+    for (int j = 0; j < s->n_out; j++) {
+        const float *x = cpu_row(s, sel->logits, j);
+        size_t at = (size_t)thread * (size_t)c->best_rows + (size_t)j;
+        if (b > a && (want[j] & INFER_WANT_TOKEN)) {
+            c->best_index[at] = a + c->k->argmax(x + a, b - a);
+            c->best_value[at] = x[c->best_index[at]];
+        }
+        if (b > a && (want[j] & INFER_WANT_LOGITS) && s->result->logits)
+            memcpy(s->result->logits + (size_t)j * (size_t)sel->n_vocab + a, x + a,
+                   sizeof(float) * (size_t)(b - a));
+    }
+    cpu_barrier(s);
+    if (thread) return;
+    for (int j = 0; j < s->n_out; j++) {
+        s->result->token[j] = -1;
+        if (want[j] & INFER_WANT_LOGITS) s->result->has_logits = true;
+        if (!(want[j] & INFER_WANT_TOKEN)) continue;
+        int best = -1;
+        for (int i = 0; i < n_thread; i++) {
+            size_t at = (size_t)i * (size_t)c->best_rows + (size_t)j,
+                   to = (size_t)(best < 0 ? 0 : best) * (size_t)c->best_rows + (size_t)j;
+            cpu_share(sel->n_vocab, i, n_thread, &a, &b);
+            if (b > a && (best < 0 || c->best_value[at] > c->best_value[to])) best = i;
+        }
+        int32_t id = c->best_index[(size_t)best * (size_t)c->best_rows + (size_t)j];
+        s->result->token[j] = id;
+        c->last[s->s->slot[s->s->out_row[j]]] = id;
+    }
+}
+
+/* ---- attention ---- */
+
+static struct cpu_attend_arg attend_arg(const struct cpu_op *op, const struct cpu_step *s, int t) {
+    const struct op_attend *a = &op->op->attend;
+    const struct cpu *c = s->cpu;
+    const struct kv_store *st = &c->config.store[a->store];
+    const struct kv_group *g = &c->config.kv_group[st->group];
+    return (struct cpu_attend_arg){a,
+                                   st,
+                                   c->config.kv_type,
+                                   c->k_pool[a->store],
+                                   c->v_pool[a->store],
+                                   s->s->pages[st->group] + (size_t)s->s->slot[t] * (size_t)g->max_pages};
+}
+
+/* Units: kv heads, when rope and kv_put are folded in (all rows of a head go into the cache before one looks at
+ * it); else (row, kv head). */
+void cpu_op_attend_decode(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
+    const struct op_attend *at = &op->op->attend;
+    struct cpu *c = s->cpu;
+    const struct kv_store *st = &c->config.store[at->store];
+    int G = at->n_head / st->n_kv_head, victim = 0, u;
+    while ((u = cpu_unit_next(op, s, thread, n_thread, &victim)) >= 0) {
+        int h = op->put ? u : u % st->n_kv_head, t0 = op->put ? 0 : u / st->n_kv_head;
+        int t1 = op->put ? s->n_row : t0 + 1;
+        for (int t = t0; op->put && t < t1; t++) {
+            const float *cs = c->cs + ((size_t)op->cs * (size_t)c->cs_rows + (size_t)t) * (size_t)c->cs_width;
+            struct op_rope part = op->rope_q->rope;
+            part.n_head = G;
+            c->k->rope(&part, cs, cpu_row(s, part.x, t) + h * G * st->head_dim_k);
+            part = op->rope_k->rope;
+            part.n_head = 1;
+            c->k->rope(&part, cs, cpu_row(s, part.x, t) + h * st->head_dim_k);
+            put_head(&(struct cpu_op){.op = op->put}, s, t, h);
+        }
+        for (int t = t0; t < t1; t++) {
+            struct cpu_attend_arg arg = attend_arg(op, s, t);
+            c->k->attend_row(&arg, h, s->s->pos[t], cpu_row(s, at->q, t) + h * G * st->head_dim_k,
+                             cpu_row(s, at->out, t) + h * G * st->head_dim_v, c->work[thread].scratch);
+        }
+    }
+}
+
+/* Units: blocks of query rows x kv heads (x parts of the heads where they do not fit side by side). */
+void cpu_attend_shape(const struct cpu *c, const struct op_attend *at, int *tokens, int *heads, int *parts) {
+    int G = at->n_head / c->config.store[at->store].n_kv_head;
+    *heads = G < CPU_ATTEND_LANES ? G : CPU_ATTEND_LANES;
+    *parts = (G + *heads - 1) / *heads;
+    *tokens = CPU_ATTEND_LANES / *heads;
+}
+void cpu_op_attend_prompt(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
+    const struct op_attend *at = &op->op->attend;
+    struct cpu *c = s->cpu;
+    const struct kv_store *st = &c->config.store[at->store];
+    int tokens, heads, parts, victim = 0, u, G = at->n_head / st->n_kv_head;
+    cpu_attend_shape(c, at, &tokens, &heads, &parts);
+    while ((u = cpu_unit_next(op, s, thread, n_thread, &victim)) >= 0) {
+        int part = u % parts, h = u / parts % st->n_kv_head, block = u / parts / st->n_kv_head;
+        int end = (block + 1) * tokens < s->n_row ? (block + 1) * tokens : s->n_row;
+        int head0 = h * G + part * heads, n_head = G - part * heads < heads ? G - part * heads : heads;
+        for (int t = block * tokens, n; t < end; t += n) { /* runs of one sequence */
+            for (n = 1; t + n < end && s->s->slot[t + n] == s->s->slot[t]; n++) {
+            }
+            struct cpu_attend_arg arg = attend_arg(op, s, t);
+            c->k->attend_block(&arg, h, s->s->pos + t, n, head0, n_head,
+                               cpu_row(s, at->q, t) + head0 * st->head_dim_k, cpu_stride(s, at->q),
+                               cpu_row(s, at->out, t) + head0 * st->head_dim_v, cpu_stride(s, at->out),
+                               c->work[thread].scratch);
+        }
+    }
+}

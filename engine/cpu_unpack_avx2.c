@@ -1,0 +1,74 @@
+/* Weight rows to float32 with AVX2, for prompt matmuls. */
+#include "cpu.h"
+#include "cpu_unpack_avx2.h"
+
+#define UNROLL _Pragma("GCC unroll 8")
+
+/* Eight codes as d u + g. */
+INLINE void put8(float *y, __m128i c, const bool sign, float d, float g) {
+    __m256i i = sign ? _mm256_cvtepi8_epi32(c) : _mm256_cvtepu8_epi32(c);
+    _mm256_storeu_ps(y, _mm256_fmadd_ps(_mm256_cvtepi32_ps(i), _mm256_set1_ps(d), _mm256_set1_ps(g)));
+}
+INLINE void spill8(struct sub8 h, float *d, float *g) {
+    _mm256_storeu_ps(d, h.d);
+    _mm256_storeu_ps(g, h.g);
+}
+INLINE void spill16(struct sub16 h, float *d, float *g) {
+    _mm256_storeu_ps(d, h.d);
+    _mm256_storeu_ps(d + 8, h.d1);
+    _mm256_storeu_ps(g, h.g);
+    _mm256_storeu_ps(g + 8, h.g1);
+}
+
+#define UNPACK(name, UPPER, SUBS, BYTES)                                                                     \
+    INLINE void f32_step_##name(float *y, const uint8_t *w, int n_sub) {                                     \
+        float d[16], g[16];                                                                                  \
+        spill##SUBS(head_##name(w), d, g);                                                                   \
+        UNROLL for (int b = 0; b < 8; b++) {                                                                 \
+            if (b >= n_sub) return;                                                                          \
+            __m256i c = codes_##name(w, b);                                                                  \
+            __m128i lo = _mm256_castsi256_si128(c), hi = _mm256_extracti128_si256(c, 1);                     \
+            const int s = SUBS / 8 * b, e = s + SUBS / 16;                                                   \
+            put8(y + 32 * b, lo, SIGNED_##name, d[s], g[s]);                                                 \
+            put8(y + 32 * b + 8, _mm_srli_si128(lo, 8), SIGNED_##name, d[s], g[s]);                          \
+            put8(y + 32 * b + 16, hi, SIGNED_##name, d[e], g[e]);                                            \
+            put8(y + 32 * b + 24, _mm_srli_si128(hi, 8), SIGNED_##name, d[e], g[e]);                         \
+        }                                                                                                    \
+    }                                                                                                        \
+    static void f32_##name(void *out, const void *blocks, const uint8_t *end, int k) {                       \
+        const uint8_t *w = blocks;                                                                           \
+        float *y = out;                                                                                      \
+        for (; k >= 256; k -= 256, y += 256, w += BYTES) f32_step_##name(y, w, 8);                           \
+        if (k) {                                                                                             \
+            uint8_t copy[BYTES];                                                                             \
+            if (w + BYTES > end) {                                                                           \
+                memset(copy, 0, BYTES);                                                                      \
+                w = memcpy(copy, w, (size_t)k / 32 * (BYTES / 8));                                           \
+            }                                                                                                \
+            f32_step_##name(y, w, k / 32);                                                                   \
+        }                                                                                                    \
+    }
+CPU_QUANTS(UNPACK)
+
+static void f32_f32(void *y, const void *w, const uint8_t *end, int k) {
+    (void)end;
+    memcpy(y, w, (size_t)k * 4);
+}
+static void f32_f16(void *y, const void *w, const uint8_t *end, int k) {
+    const uint16_t *h = w;
+    float *o = y;
+    (void)end;
+    int i = 0;
+    for (; i + 8 <= k; i += 8) _mm256_storeu_ps(o + i, _mm256_cvtph_ps(ld128(h + i)));
+    for (; i < k; i++) o[i] = f16_to_f32(h[i]);
+}
+static void f32_bf16(void *y, const void *w, const uint8_t *end, int k) {
+    const uint16_t *h = w;
+    float *o = y;
+    (void)end;
+    for (int i = 0; i < k; i++) o[i] = bf16_to_f32(h[i]);
+}
+
+#define ENTRY(name, UPPER, SUBS, BYTES) [QUANT_##UPPER] = f32_##name,
+cpu_unpack_fn *const cpu_unpack_f32_avx2[QUANT_COUNT] = {
+    [QUANT_F32] = f32_f32, [QUANT_F16] = f32_f16, [QUANT_BF16] = f32_bf16, CPU_QUANTS(ENTRY)};

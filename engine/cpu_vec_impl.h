@@ -1,0 +1,194 @@
+/* The small ops, included once per instruction set (cpu_vec_avx2.c, cpu_vec_avx512.c). One row each. */
+#include "cpu.h"
+#include "cpu_simd.h"
+#include <math.h>
+
+static void vec_norm(const struct op_norm *op, const float *x, float *out, int n) {
+    for (int at = 0; at < n; at += op->dim, x += op->dim, out += op->dim) {
+        int d = op->dim, i;
+        float mean = 0;
+        if (op->kind == NORM_LAYER) {
+            vf s = vf_set(0);
+            for (i = 0; i < d; i += VL) s = vf_add(s, d - i < VL ? vf_loadn(x + i, d - i) : vf_load(x + i));
+            mean = vf_sum(s) / (float)d;
+        }
+        vf s[4] = {vf_set(0), vf_set(0), vf_set(0), vf_set(0)}, m = vf_set(mean);
+        for (i = 0; i + 4 * VL <= d; i += 4 * VL) {
+            for (int j = 0; j < 4; j++) {
+                vf v = vf_sub(vf_load(x + i + j * VL), m);
+                s[j] = vf_fma(v, v, s[j]);
+            }
+        }
+        for (; i < d; i += VL) {
+            int left = d - i < VL ? d - i : VL;
+            vf v = vf_sub(vf_loadn(x + i, left),
+                          left < VL ? vf_loadn((const float[16]){[0 ... 15] = mean}, left) : m);
+            s[0] = vf_fma(v, v, s[0]);
+        }
+        float ss = vf_sum(vf_add(vf_add(s[0], s[1]), vf_add(s[2], s[3])));
+        vf k = vf_set(1.0f / sqrtf(ss / (float)d + op->eps));
+        for (i = 0; i < d; i += VL) {
+            int left = d - i < VL ? d - i : VL;
+            vf v = vf_mul(vf_sub(vf_loadn(x + i, left), m), k);
+            if (op->w) v = vf_mul(v, vf_loadn(op->w + i, left));
+            if (op->bias) v = vf_add(v, vf_loadn(op->bias + i, left));
+            vf_storen(out + i, v, left);
+        }
+    }
+}
+
+/* cs: cos[n_rot/2], then sin[n_rot/2] at cs + n_rot/2 */
+static void vec_rope(const struct op_rope *op, const float *cs, float *x) {
+    int half = op->rope->n_rot / 2;
+    const float *cos = cs, *sin = cs + half;
+    for (int h = 0; h < op->n_head; h++, x += op->head_dim) {
+        if (op->rope->kind == ROPE_INTERLEAVED) {
+            for (int i = 0; i < half; i++) {
+                float a = x[2 * i], b = x[2 * i + 1];
+                x[2 * i] = a * cos[i] - b * sin[i];
+                x[2 * i + 1] = b * cos[i] + a * sin[i];
+            }
+            continue;
+        }
+        for (int i = 0; i < half; i += VL) {
+            int left = half - i < VL ? half - i : VL;
+            vf a = vf_loadn(x + i, left), b = vf_loadn(x + half + i, left);
+            vf c = vf_loadn(cos + i, left), s = vf_loadn(sin + i, left);
+            vf_storen(x + i, vf_sub(vf_mul(a, c), vf_mul(b, s)), left);
+            vf_storen(x + half + i, vf_add(vf_mul(b, c), vf_mul(a, s)), left);
+        }
+    }
+}
+
+INLINE vf activate(enum act_kind act, vf g) {
+    if (act == ACT_SILU) return vf_div(g, vf_add(vf_set(1), vf_exp(vf_sub(vf_set(0), g))));
+    if (act == ACT_RELU2) {
+        vf r = vf_max(g, vf_set(0));
+        return vf_mul(r, r);
+    }
+    /* 0.5 g (1 + tanh(sqrt(2/pi) (g + 0.044715 g^3))): Hendrycks & Gimpel 2016 */
+    vf u = vf_mul(vf_mul(g, vf_set(0.7978845608f)), vf_fma(vf_mul(g, g), vf_set(0.044715f), vf_set(1)));
+    return vf_mul(vf_mul(g, vf_set(0.5f)), vf_add(vf_set(1), vf_tanh(u)));
+}
+static void vec_glu(enum act_kind act, const float *gate, const float *up, float *out, int n) {
+    for (int i = 0; i < n; i += VL) {
+        int left = n - i < VL ? n - i : VL;
+        vf g = vf_loadn(gate + i, left), y;
+        if (act == ACT_SILU)
+            y = activate(ACT_SILU, g);
+        else if (act == ACT_RELU2)
+            y = activate(ACT_RELU2, g);
+        else
+            y = activate(ACT_GELU_TANH, g);
+        vf_storen(out + i, vf_mul(y, vf_loadn(up + i, left)), left);
+    }
+}
+static void vec_add(const float *a, const float *b, float *out, int n) {
+    int i = 0;
+    for (; i + VL <= n; i += VL) vf_store(out + i, vf_add(vf_load(a + i), vf_load(b + i)));
+    if (i < n) vf_storen(out + i, vf_add(vf_loadn(a + i, n - i), vf_loadn(b + i, n - i)), n - i);
+}
+static bool vec_finite(const float *x, int n) {
+    vf s = vf_set(0); /* 0 * x is 0, or NaN where x is not finite */
+    for (int i = 0; i < n; i += VL)
+        s = vf_fma(vf_set(0), n - i < VL ? vf_loadn(x + i, n - i) : vf_load(x + i), s);
+    return vf_sum(s) == 0;
+}
+static int vec_argmax(const float *x, int n) {
+    vf m = vf_set(-INFINITY);
+    int i = 0;
+    for (; i + VL <= n; i += VL) m = vf_max(vf_load(x + i), m);
+    float best = vf_top(m);
+    for (; i < n; i++)
+        if (x[i] > best) best = x[i];
+    for (i = 0; i < n; i++)
+        if (x[i] == best) return i;
+    return 0; /* nothing but NaN */
+}
+
+/* ---- activations to int8: x = d q, |q| <= 127, d per 32; sums over 16 and 32 ---- */
+static void vec_quantise(void *row, const float *x, int k) {
+    int kp = cpu_kp(k);
+    int8_t *q = row;
+    float *d = (float *)(void *)(q + kp), *s32 = d + kp / 32, *s16 = s32 + kp / 32;
+    for (int b = 0; b < kp / 32; b++) {
+        vf v[32 / VL], a = vf_set(0);
+        for (int j = 0; j < 32 / VL; j++) {
+            int left = k - (32 * b + j * VL);
+            v[j] = left >= VL ? vf_load(x + 32 * b + j * VL)
+                   : left > 0 ? vf_loadn(x + 32 * b + j * VL, left)
+                              : vf_set(0);
+            a = vf_max(vf_max(v[j], vf_sub(vf_set(0), v[j])), a);
+        }
+        float top = vf_top(a), id = top > 0 ? 127.0f / top : 0;
+        d[b] = top / 127.0f;
+#ifdef __AVX512F__
+        __m512i i0 = _mm512_cvtps_epi32(vf_mul(v[0], vf_set(id))),
+                i1 = _mm512_cvtps_epi32(vf_mul(v[1], vf_set(id)));
+        _mm_storeu_si128((void *)(q + 32 * b), _mm512_cvtsepi32_epi8(i0));
+        _mm_storeu_si128((void *)(q + 32 * b + 16), _mm512_cvtsepi32_epi8(i1));
+        int n0 = _mm512_reduce_add_epi32(i0), n1 = _mm512_reduce_add_epi32(i1);
+#else
+        __m256i i[4];
+        for (int j = 0; j < 4; j++) i[j] = _mm256_cvtps_epi32(vf_mul(v[j], vf_set(id)));
+        __m256i p = _mm256_packs_epi16(_mm256_packs_epi32(i[0], i[1]), _mm256_packs_epi32(i[2], i[3]));
+        p = _mm256_permutevar8x32_epi32(p, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+        _mm256_storeu_si256((void *)(q + 32 * b), p);
+        __m256i w = _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), p), _mm256_set1_epi16(1));
+        w = _mm256_add_epi32(w, _mm256_shuffle_epi32(w, 0x4e));
+        w = _mm256_add_epi32(w, _mm256_shuffle_epi32(w, 0xb1));
+        int n0 = _mm_cvtsi128_si32(_mm256_castsi256_si128(w)),
+            n1 = _mm_cvtsi128_si32(_mm256_extracti128_si256(w, 1));
+#endif
+        s16[2 * b] = d[b] * (float)n0;
+        s16[2 * b + 1] = d[b] * (float)n1;
+        s32[b] = d[b] * (float)(n0 + n1);
+    }
+}
+
+/* ---- cache rows ---- */
+static void vec_kv_store(enum kv_type type, uint8_t *dst, const float *src, int n) {
+    if (type == KV_F32) {
+        memcpy(dst, src, (size_t)n * sizeof *src);
+    } else if (type == KV_F16) {
+        int i = 0;
+        for (; i + VL <= n; i += VL) vf_to_halves((uint16_t *)(void *)dst + i, vf_load(src + i));
+        for (; i < n; i++) {
+            uint16_t h = f32_to_f16(src[i]);
+            memcpy(dst + 2 * (size_t)i, &h, 2);
+        }
+    } else { /* blocks of 32: half scale, then codes; the last block is filled with zeros */
+        for (int b = 0; b * 32 < n; b++, dst += QUANT_Q8_0_BYTES) {
+            float top = 0;
+            int left = n - b * 32 < 32 ? n - b * 32 : 32;
+            for (int i = 0; i < left; i++) top = fmaxf(top, fabsf(src[b * 32 + i]));
+            uint16_t h = f32_to_f16(top / 127.0f);
+            float d = f16_to_f32(h), id = d > 0 ? 1.0f / d : 0;
+            memcpy(dst, &h, 2);
+            for (int i = 0; i < 32; i++) {
+                float q = i < left ? rintf(src[b * 32 + i] * id) : 0;
+                dst[2 + i] = (uint8_t)(int8_t)(q > 127 ? 127 : q < -127 ? -127 : q);
+            }
+        }
+    }
+}
+static void vec_kv_load(enum kv_type type, float *dst, const uint8_t *src, int n) {
+    if (type == KV_F32) {
+        memcpy(dst, src, (size_t)n * sizeof *dst);
+    } else if (type == KV_F16) {
+        int i = 0;
+        for (; i + VL <= n; i += VL) vf_store(dst + i, vf_halves((const uint16_t *)(const void *)src + i));
+        for (; i < n; i++) {
+            uint16_t h;
+            memcpy(&h, src + 2 * (size_t)i, 2);
+            dst[i] = f16_to_f32(h);
+        }
+    } else {
+        for (int b = 0; b * 32 < n; b++, src += QUANT_Q8_0_BYTES) {
+            uint16_t h;
+            memcpy(&h, src, 2);
+            float d = f16_to_f32(h);
+            for (int i = 0; i < 32 && b * 32 + i < n; i++) dst[b * 32 + i] = d * (float)(int8_t)src[2 + i];
+        }
+    }
+}

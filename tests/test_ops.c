@@ -1,0 +1,446 @@
+/* Every op of the seam on every backend and instruction set against the reference: formats, classes, odd sizes,
+ * numbers of rows and threads. Inputs come in through embed ops (row t of a step is row id[t] of a table), the
+ * output buffer starts as NaN, and columns beside the output must keep their pattern. */
+#include "test.h"
+#include "backend.h"
+#include "cpu_isa.h"
+#include "infer.h"
+#include "mem.h"
+#include "tolerance.h"
+
+#include <math.h>
+
+enum { MAX_T = 70, GUARD = 8, MAX_OPS = 12, MAX_BUFS = 8, N_SLOT = 3, PAGES = 5 };
+static const float pattern = 1234.5f;
+
+static uint64_t seed = 88172645463325252ull;
+static float uniform(void) { /* -1 .. 1 */
+    seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
+    return (float)(int32_t)(seed >> 32) * 0x1p-31f;
+}
+static float gauss(void) { return (uniform() + uniform() + uniform() + uniform()) * 0.866f; }
+
+/* ---- a list under construction: inputs, the ops to test, the output between guard columns ---- */
+
+struct bench {
+    struct op op[MAX_OPS];
+    struct buf buf[MAX_BUFS];
+    int n_op, n_buf, n_table;
+    struct weight table[4], *embedding;
+    struct weight_group group;
+    const struct weight_group *groups[1];
+    struct kv_store store;
+    struct kv_group kv;
+    enum kv_type kv_type;
+    int n_vocab;
+    struct view out;
+    enum infer_status expect;
+    bool no_fuse, amx_is_bf16;
+};
+
+static struct view new_buf(struct bench *b, int width, enum buf_rows rows) {
+    b->buf[b->n_buf] = (struct buf){.name = "b", .width = width, .rows = rows, .first = 0, .last = 1000};
+    return (struct view){b->n_buf++, 0, width};
+}
+static void push(struct bench *b, struct op op) {
+    op.name = "op";
+    b->op[b->n_op++] = op;
+}
+/* A buffer whose row t is row id[t] of a new table; fill 0: gaussian, 1: NaN with guards of the pattern. */
+static struct view input(struct bench *b, int width, int fill) {
+    struct view v = new_buf(b, width, BUF_ROWS_ALL);
+    struct weight *w = &b->table[b->n_table++];
+    float *data = malloc(sizeof(float) * (size_t)width * MAX_T);
+    for (int t = 0; t < MAX_T; t++)
+        for (int i = 0; i < width; i++)
+            data[t * width + i] = !fill                             ? gauss() * (i % 37 ? 1 : 4)
+                                  : i < GUARD || i >= width - GUARD ? pattern
+                                                                    : NAN;
+    *w = (struct weight){"table", QUANT_F32, MAX_T, width, 1, data, NULL};
+    b->embedding = w;
+    push(b, (struct op){.kind = OP_EMBED, .embed = {v, w, 1}});
+    return v;
+}
+static struct view output(struct bench *b, int width) {
+    struct view v = input(b, width + 2 * GUARD, 1);
+    return b->out = (struct view){v.buf, GUARD, width};
+}
+static void bench_free(struct bench *b) {
+    for (int i = 0; i < b->n_table; i++) free((void *)b->table[i].data);
+    for (int i = 0; i < b->group.n_member; i++) {
+        free((void *)b->group.member[i].data);
+        free((void *)b->group.member[i].bias);
+    }
+}
+
+struct setting {
+    const struct backend_type *type;
+    const char *isa;
+    int threads;
+    enum row_class cls;
+};
+
+/* Runs steps of T rows (row t: id t, its own place in one of three sequences); out[T][width], token[n_out]. */
+static void run(struct bench *b, struct setting s, int first, int T, float *out, int32_t *token) {
+    struct op_list list = {.cls = s.cls,
+                           .op = b->op,
+                           .n_op = b->n_op,
+                           .buf = b->buf,
+                           .n_buf = b->n_buf,
+                           .max_rows = MAX_T,
+                           .max_out = MAX_T};
+    struct op_list other = {.cls = s.cls == ROW_DECODE ? ROW_PROMPT : ROW_DECODE,
+                            .op = b->op,
+                            .buf = b->buf,
+                            .max_rows = MAX_T,
+                            .max_out = MAX_T};
+    struct backend_config c = {.group = b->groups,
+                               .n_group = b->group.n_member ? 1 : 0,
+                               .embedding = b->embedding,
+                               .n_vocab = b->n_vocab ? b->n_vocab : 1,
+                               .store = &b->store,
+                               .n_store = b->store.n_kv_head ? 1 : 0,
+                               .kv_group = &b->kv,
+                               .n_kv_group = 1,
+                               .kv_type = b->kv_type,
+                               .n_slot = N_SLOT,
+                               .n_ctx = PAGES * KV_PAGE,
+                               .n_thread = s.threads,
+                               .isa = s.isa,
+                               .no_fuse = b->no_fuse,
+                               .want_logits = true};
+    b->groups[0] = &b->group;
+    c.list[s.cls] = &list;
+    c.list[other.cls] = &other;
+    struct backend_sizes sizes;
+    struct backend *e;
+    assert_ok(s.type->sizes(&c, &sizes));
+    for (int i = 0; i < b->n_buf; i++) {
+        b->buf[i].offset = c.activation_bytes;
+        c.activation_bytes += (b->buf[i].row_bytes * MAX_T + 63) / 64 * 64;
+    }
+    assert_ok(s.type->open(&e, &c));
+    assert_ok(s.type->upload(e));
+    assert_ok(s.type->compile(e, s.cls));
+
+    int32_t id[MAX_T], pos[MAX_T], slot[MAX_T], out_row[MAX_T], pages[N_SLOT * PAGES];
+    uint8_t want[MAX_T];
+    const int32_t *tables[1] = {pages};
+    for (int i = 0; i < N_SLOT * PAGES; i++) pages[i] = N_SLOT * PAGES - 1 - i;
+    for (int t = 0; t < MAX_T; t++) { /* rows of a sequence follow each other */
+        id[t] = t, out_row[t] = t - first, want[t] = INFER_WANT_TOKEN;
+        slot[t] = t < 40 ? 0 : t < 60 ? 1 : 2;
+        pos[t] = t < 40 ? t + 100 : t < 60 ? t - 40 : 2 * KV_PAGE - 5 + t - 60;
+    }
+    if (b->store.n_kv_head) { /* what came before */
+        size_t nk = (size_t)b->store.n_kv_head * KV_PAGE * (size_t)b->store.head_dim_k;
+        size_t nv = (size_t)b->store.n_kv_head * KV_PAGE * (size_t)b->store.head_dim_v;
+        float *k = malloc(4 * nk), *v = malloc(4 * nv);
+        uint64_t keep = seed;
+        seed = 42;
+        for (int p = 0; p < N_SLOT * PAGES; p++) {
+            for (size_t i = 0; i < nk; i++) k[i] = gauss();
+            for (size_t i = 0; i < nv; i++) v[i] = gauss();
+            assert_ok(s.type->kv_write(e, 0, p, k, v));
+        }
+        seed = keep;
+        free(k);
+        free(v);
+    }
+    struct step step = {T, T, id + first, pos + first, slot + first, out_row + first, want, tables, 1};
+    struct step_result result;
+    uint64_t n = mem_count();
+    mem_forbid(true);
+    assert_ok(s.type->run(e, s.cls, &step));
+    enum infer_status status = s.type->wait(e, &result);
+    mem_forbid(false);
+    assert_int_equal(mem_count(), n);
+    if (status != b->expect) fail_msg("status %d: %s", (int)status, err_message());
+    if (out) {
+        struct view wide = {b->out.buf, 0, b->buf[b->out.buf].width};
+        float *all = malloc(sizeof(float) * (size_t)wide.width * MAX_T);
+        assert_ok(s.type->read(e, s.cls, wide, T, all));
+        for (int t = 0; t < T; t++) {
+            const float *row = all + (size_t)t * (size_t)wide.width;
+            if (b->buf[b->out.buf].width != b->out.width)
+                for (int i = 0; i < GUARD; i++)
+                    if (row[i] != pattern || row[wide.width - 1 - i] != pattern)
+                        fail_msg("row %d: a guard changed", t);
+            memcpy(out + (size_t)t * (size_t)b->out.width, row + b->out.col,
+                   sizeof(float) * (size_t)b->out.width);
+        }
+        free(all);
+    }
+    if (token) memcpy(token, result.token, sizeof(int32_t) * (size_t)T);
+    s.type->close(e);
+}
+
+/* Root mean square error over root mean square; a NaN, or an error of one element over 8 times the tolerance, fails. */
+static void compare(const char *what, const float *got, const float *want, int rows, int width,
+                    double tolerance) {
+    double ee = 0, ss = 0, top = 0;
+    for (int i = 0; i < rows * width; i++) {
+        double d = (double)got[i] - (double)want[i];
+        if (!isfinite(got[i]))
+            fail_msg("%s: row %d column %d is %f", what, i / width, i % width, (double)got[i]);
+        ee += d * d, ss += (double)want[i] * (double)want[i];
+        top = fmax(top, fabs(d));
+    }
+    double rms = sqrt(ss / (rows * width)) + 1e-30;
+    if (!(sqrt(ee / (rows * width)) <= tolerance * rms) || !(top <= 8 * tolerance * rms))
+        fail_msg("%s: error %.3g of the rms, largest %.3g, tolerance %.3g", what,
+                 sqrt(ee / (rows * width)) / rms, top / rms, tolerance);
+}
+
+static const char *const isas[] = {"avx2", "avx512", "amx"};
+static int n_isa(void) { return (int)cpu_isa_best(); }
+
+/* The bench on ref, then on every instruction set, thread count and class; then bits: fewer rows, other threads. */
+static void check(struct bench *b, const char *what, const double tolerance[2]) {
+    size_t n = (size_t)MAX_T * (size_t)b->out.width;
+    float *ref = malloc(n * 4), *got = malloc(n * 4), *part = malloc(n * 4);
+    for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
+        enum row_class rc = (enum row_class)cls;
+        run(b, (struct setting){&backend_ref, NULL, 1, rc}, 0, MAX_T, ref, NULL);
+        for (int i = 0; i < n_isa(); i++) {
+            char name[160];
+            snprintf(name, sizeof name, "%s, %s, %s", what, cls == ROW_DECODE ? "decode" : "prompt", isas[i]);
+            double tol = cls == ROW_PROMPT && i < 2 && b->amx_is_bf16 ? TOL_OP_FLOAT : tolerance[cls];
+            run(b, (struct setting){&backend_cpu, isas[i], 2, rc}, 0, MAX_T, got, NULL);
+            compare(name, got, ref, MAX_T, b->out.width, tol);
+            static const int Ts[] = {1, 2, 3, 5, 17, 33};
+            for (int j = 0; j < (int)(sizeof Ts / sizeof *Ts); j++) {
+                int first = b->store.n_kv_head ? 0 : j % 3 * 7; /* attention sees the rows before */
+                run(b, (struct setting){&backend_cpu, isas[i], 1 + j % 2, rc}, first, Ts[j], part, NULL);
+                for (int t = 0; t < Ts[j]; t++)
+                    if (memcmp(part + (size_t)t * (size_t)b->out.width,
+                               got + (size_t)(first + t) * (size_t)b->out.width, 4 * (size_t)b->out.width))
+                        fail_msg("%s: row %d of %d rows from %d has other bits alone than among %d", name, t,
+                                 Ts[j], first, MAX_T);
+            }
+        }
+    }
+    free(ref);
+    free(got);
+    free(part);
+}
+
+/* ---- matmul ---- */
+
+static void add_member(struct bench *b, enum quant_type type, int n, int k, bool bias) {
+    const struct quant_info *q = quant_info(type);
+    uint8_t *data = malloc(quant_row_bytes(q, (size_t)k) * (size_t)n); /* exactly: ASan sees a byte too far */
+    float *row = malloc(sizeof(float) * (size_t)k), *bv = bias ? malloc(sizeof(float) * (size_t)n) : NULL;
+    for (int i = 0; i < n; i++) {
+        for (int j = 0; j < k; j++) row[j] = 0.05f * gauss();
+        q->encode(data + quant_row_bytes(q, (size_t)k) * (size_t)i, row, (size_t)k, NULL);
+        if (bv) bv[i] = gauss();
+    }
+    free(row);
+    b->group.member[b->group.n_member++] = (struct weight){"w", type, n, k, 1, data, bv};
+    b->group.k = k;
+    b->group.n += n;
+}
+
+static void matmul_every_format(void **state) {
+    (void)state;
+    for (int type = 0; type < QUANT_COUNT; type++) {
+        const struct quant_info *q = quant_info((enum quant_type)type);
+        int ks[] = {q->elems == 1 ? 77 : (int)q->elems * (q->elems == 256 ? 1 : 9),
+                    q->elems == 256 ? 2304 : 2112, 32};
+        for (int i = 0; i < (q->elems == 256 ? 2 : 3); i++) {
+            struct bench b = {.amx_is_bf16 = true};
+            bool plain = q->elems == 1;
+            add_member(&b, q->type, i == 1 ? 19 : 35, ks[i], i == 0);
+            if (i != 1) add_member(&b, i ? q->type : QUANT_Q8_0, 1, ks[i], false);
+            if (i == 0 && plain)
+                b.group.member[1].type = QUANT_F32, free((void *)b.group.member[1].data),
+                b.group.n_member = 1, b.group.n--, add_member(&b, QUANT_F32, 1, ks[i], false);
+            struct view x = input(&b, ks[i], 0), y = output(&b, b.group.n);
+            push(&b, (struct op){.kind = OP_MATMUL, .matmul = {x, y, &b.group}});
+            char name[64];
+            snprintf(name, sizeof name, "matmul %s k %d", q->name, ks[i]);
+            check(&b, name, (const double[2]){TOL_OP_BF16, plain ? TOL_OP_FLOAT : TOL_OP_INT8});
+            bench_free(&b);
+        }
+    }
+}
+
+/* norm -> matmul -> add, and matmul -> glu, folded and not. */
+static void matmul_folded(void **state) {
+    (void)state;
+    float w[288];
+    for (int i = 0; i < 288; i++) w[i] = 1 + 0.1f * gauss();
+    for (int no_fuse = 0; no_fuse < 2; no_fuse++) {
+        struct bench b = {.no_fuse = no_fuse, .amx_is_bf16 = true};
+        add_member(&b, QUANT_Q8_0, 288, 288, true);
+        struct view x = input(&b, 288, 0), y = output(&b, 288), h = new_buf(&b, 288, BUF_ROWS_ALL),
+                    m = new_buf(&b, 288, BUF_ROWS_ALL);
+        push(&b, (struct op){.kind = OP_NORM, .norm = {x, h, NORM_RMS, 288, 1e-5f, w, NULL}});
+        push(&b, (struct op){.kind = OP_MATMUL, .matmul = {h, m, &b.group}});
+        push(&b, (struct op){.kind = OP_ADD, .add = {x, m, y}});
+        b.buf[h.buf].last = 3, b.buf[m.buf].last = 4;
+        check(&b, "norm, matmul, add", (const double[2]){TOL_OP_BF16, TOL_OP_INT8});
+        bench_free(&b);
+
+        struct bench g = {.no_fuse = no_fuse, .amx_is_bf16 = true};
+        add_member(&g, QUANT_Q4_1, 75, 288, false);
+        add_member(&g, QUANT_Q8_0, 75, 288, true);
+        struct view gx = input(&g, 288, 0), gy = output(&g, 75), gu = new_buf(&g, 150, BUF_ROWS_ALL);
+        push(&g, (struct op){.kind = OP_MATMUL, .matmul = {gx, gu, &g.group}});
+        push(&g, (struct op){.kind = OP_GLU, .glu = {{gu.buf, 0, 75}, {gu.buf, 75, 75}, gy, ACT_SILU}});
+        g.buf[gu.buf].last = 3;
+        check(&g, "matmul, glu", (const double[2]){3 * TOL_OP_BF16, 3 * TOL_OP_INT8});
+        bench_free(&g);
+    }
+}
+
+/* ---- the small ops ---- */
+
+static const double exact[2] = {TOL_OP_FLOAT, TOL_OP_FLOAT};
+
+static void norms(void **state) {
+    (void)state;
+    float w[100], bias[100];
+    for (int i = 0; i < 100; i++) w[i] = gauss(), bias[i] = gauss();
+    static const int dims[] = {1, 7, 20, 64, 100};
+    for (int i = 0; i < 5; i++)
+        for (int kind = 0; kind < 2; kind++) {
+            struct bench b = {0};
+            int width = dims[i] * 3;
+            struct view x = input(&b, width, 0), y = output(&b, width);
+            push(&b, (struct op){.kind = OP_NORM,
+                                 .norm = {x, y, kind ? NORM_LAYER : NORM_RMS, dims[i], 1e-3f,
+                                          i % 2 ? w : NULL, kind ? bias : NULL}});
+            check(&b, "norm", exact);
+            bench_free(&b);
+        }
+}
+
+static void ropes(void **state) {
+    (void)state;
+    float freq[40];
+    for (int i = 0; i < 40; i++) freq[i] = powf(10000, -(float)i / 40);
+    for (int kind = ROPE_NEOX; kind <= ROPE_INTERLEAVED; kind++)
+        for (int n_rot = 6; n_rot <= 80; n_rot += 37) {
+            struct rope r = {(enum rope_kind)kind, n_rot & ~1, 1.1f, freq};
+            struct bench b = {0};
+            struct view x = input(&b, 3 * 80, 0), y = output(&b, 3 * 80),
+                        z = new_buf(&b, 3 * 80, BUF_ROWS_ALL);
+            push(&b, (struct op){.kind = OP_NORM, .norm = {x, z, NORM_LAYER, 80, 1e-3f, NULL, NULL}});
+            push(&b, (struct op){.kind = OP_ROPE, .rope = {z, 3, 80, &r}});
+            push(&b, (struct op){.kind = OP_NORM, .norm = {z, y, NORM_RMS, 80, 1e-3f, NULL, NULL}});
+            check(&b, "rope", exact);
+            bench_free(&b);
+        }
+}
+
+static void glus_and_adds(void **state) {
+    (void)state;
+    for (int n = 1; n < 80; n += 13)
+        for (int act = 0; act < 4; act++) {
+            struct bench b = {0};
+            struct view x = input(&b, 2 * n, 0), y = output(&b, n), g = {x.buf, 0, n}, u = {x.buf, n, n};
+            if (act < 3)
+                push(&b, (struct op){.kind = OP_GLU, .glu = {g, u, y, (enum act_kind)act}});
+            else
+                push(&b, (struct op){.kind = OP_ADD, .add = {g, u, y}});
+            check(&b, "glu or add", exact);
+            bench_free(&b);
+        }
+}
+
+/* kv_put of all rows, then attend: head sizes, groups, windows, caps, sinks, cache types; folded with rope and not. */
+static void attention(void **state) {
+    (void)state;
+    float sinks[16], freq[32];
+    for (int i = 0; i < 16; i++) sinks[i] = gauss();
+    for (int i = 0; i < 32; i++) freq[i] = powf(10000, -(float)i / 32);
+    static const struct {
+        int heads, kv, hk, hv, window;
+        float cap;
+        bool sink;
+    } shape[] = {{4, 2, 64, 64, 0, 0, false}, {9, 3, 64, 64, 0, 0, false},  {16, 2, 40, 24, 0, 20, true},
+                 {3, 3, 80, 80, 50, 0, true}, {35, 1, 33, 32, 0, 0, false}, {2, 2, 128, 128, 200, 5, false}};
+    for (int i = 0; i < (int)(sizeof shape / sizeof *shape); i++)
+        for (int type = KV_F32; type <= KV_Q8_0; type++)
+            for (int fold = 0; fold < 2; fold++) {
+                struct rope r = {ROPE_NEOX, 32, 1, freq};
+                struct bench b = {.store = {0, shape[i].kv, shape[i].hk, shape[i].hv},
+                                  .kv = {shape[i].window, N_SLOT * PAGES, PAGES},
+                                  .kv_type = (enum kv_type)type,
+                                  .no_fuse = i % 2};
+                int nq = shape[i].heads * shape[i].hk, nk = shape[i].kv * shape[i].hk,
+                    nv = shape[i].kv * shape[i].hv;
+                struct view x = input(&b, nq + nk + nv, 0), y = output(&b, shape[i].heads * shape[i].hv);
+                struct view q = {x.buf, 0, nq}, k = {x.buf, nq, nk}, v = {x.buf, nq + nk, nv};
+                if (fold) {
+                    push(&b, (struct op){.kind = OP_ROPE, .rope = {q, shape[i].heads, shape[i].hk, &r}});
+                    push(&b, (struct op){.kind = OP_ROPE, .rope = {k, shape[i].kv, shape[i].hk, &r}});
+                }
+                push(&b, (struct op){.kind = OP_KV_PUT, .kv_put = {k, v, 0}});
+                push(&b, (struct op){.kind = OP_ATTEND,
+                                     .attend = {q, y, 0, shape[i].heads, 0.3f, shape[i].cap, shape[i].window,
+                                                shape[i].sink && shape[i].heads <= 16 ? sinks : NULL}});
+                char name[96];
+                snprintf(name, sizeof name, "attend shape %d cache %d rope %d", i, type, fold);
+                /* rotated keys may round to the other half or code than the reference's */
+                double t = type == KV_F32   ? TOL_OP_ATTEND
+                           : type == KV_F16 ? TOL_OP_ATTEND_F16
+                                            : TOL_OP_ATTEND_Q8;
+                check(&b, name, (const double[2]){t, t});
+                bench_free(&b);
+            }
+}
+
+/* rows and select: lowest id on ties, odd vocabulary sizes. */
+static void selects(void **state) {
+    (void)state;
+    for (int n = 1; n < 200; n += 33) {
+        struct bench b = {.n_vocab = n};
+        struct view x = input(&b, n, 0), y = new_buf(&b, n, BUF_ROWS_OUT);
+        float *table = (float *)b.table[0].data;
+        for (int t = 0; t < MAX_T; t++) table[t * n + (t * 7) % n] = table[t * n + (t * 3) % n] = 50;
+        push(&b, (struct op){.kind = OP_ROWS, .rows = {x, y}});
+        push(&b, (struct op){.kind = OP_SELECT, .select = {y, n}});
+        for (int cls = 0; cls < 2; cls++)
+            for (int i = 0; i < n_isa(); i++)
+                for (int threads = 1; threads < 3; threads++) {
+                    int32_t token[MAX_T];
+                    run(&b, (struct setting){&backend_cpu, isas[i], threads, (enum row_class)cls}, 5, 33,
+                        NULL, token);
+                    for (int t = 0; t < 33; t++) {
+                        int p = (t + 5) * 7 % n, q = (t + 5) * 3 % n;
+                        assert_int_equal(token[t], p < q ? p : q);
+                    }
+                }
+        bench_free(&b);
+    }
+}
+
+static void instruction_sets_are_refused_by_name(void **state) {
+    (void)state;
+    enum cpu_isa isa;
+    assert_int_equal(cpu_isa_pick("sse9", &isa), INFER_E_INPUT);
+    assert_ok(cpu_isa_pick("avx2", &isa));
+    assert_int_equal(isa, CPU_ISA_AVX2);
+    if (cpu_isa_best() < CPU_ISA_AMX) assert_int_equal(cpu_isa_pick("amx", &isa), INFER_E_DEVICE);
+}
+
+int main(void) {
+    if (cpu_isa_best() == CPU_ISA_NONE) {
+        print_message("skipped: this processor is below the floor of the CPU backend\n");
+        return 77;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(matmul_every_format),
+        cmocka_unit_test(matmul_folded),
+        cmocka_unit_test(norms),
+        cmocka_unit_test(ropes),
+        cmocka_unit_test(glus_and_adds),
+        cmocka_unit_test(attention),
+        cmocka_unit_test(selects),
+        cmocka_unit_test(instruction_sets_are_refused_by_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
