@@ -36,6 +36,7 @@ enum infer_status tok_map_init(struct tok *t) {
     TRY(map_alloc(t));
     for (int32_t id = 0; id < t->n; id++) {
         if (!t->text[id].len) continue;
+        if (t->text[id].len > t->longest) t->longest = t->text[id].len;
         uint32_t tag;
         struct tok_slot *s = map_slot(t, t->text[id].data, t->text[id].len, &tag);
         if (s->id < 0) *s = (struct tok_slot){tag, id};
@@ -179,6 +180,10 @@ static enum infer_status encode_plain(struct tok_work *w, const char *s, size_t 
         return tok_bpe_encode(w, s, n);
     case TOK_SPM:
         return tok_spm_encode(w, s, n, after_special);
+    case TOK_UNIGRAM:
+        return tok_unigram_encode(w, s, n, after_special);
+    case TOK_WORDPIECE:
+        return tok_wordpiece_encode(w, s, n);
     }
     infer_bug("tokenizer family %d", (int)w->t->family);
 }

@@ -5,7 +5,9 @@
 #include <string.h>
 #include "tok.h"
 
-enum tok_family { TOK_BPE, TOK_SPM };
+enum tok_family { TOK_BPE, TOK_SPM, TOK_UNIGRAM, TOK_WORDPIECE };
+
+#define TOK_SPACE "\xe2\x96\x81" /* U+2581, how SentencePiece writes a space */
 
 /* ---- text -> id: open addressing, linear probing ---- */
 struct tok_slot {
@@ -58,6 +60,14 @@ enum tok_flag { /* bits of tok.flag[id] */
                 TOK_F_PLAIN = 8, /* user-defined and no markup: also parsed in marked bytes */
 };
 
+/* SentencePiece's table of replacements, see tok_norm.c. */
+struct tok_charsmap {
+    uint32_t *unit; /* unit[n_unit]: the trie */
+    uint32_t n_unit;
+    const char *text; /* text[n_text]: replacements, each ended by 0 */
+    size_t n_text;
+};
+
 struct tok {
     struct arena arena;
     enum tok_family family;
@@ -76,6 +86,13 @@ struct tok {
     bool words_apart;   /* no token holds a space behind another character */
     bool ignore_merges; /* see tok_pre_row */
     bool nfc, escape_space, group3;
+    bool collapse_space;           /* SentencePiece: runs of white space are one space, none at the ends */
+    bool lowercase, strip_accents; /* WordPiece */
+    size_t longest;                /* bytes of the longest token */
+    float *score;                  /* Unigram: score[n] */
+    uint64_t *lengths;             /* Unigram: lengths[65536], see tok_unigram.c */
+    double unknown_score;
+    struct tok_charsmap charsmap;
     uint64_t seed; /* of the hashes */
     struct tok_map map;
     struct tok_pairs merges;
@@ -180,6 +197,16 @@ void tok_bpe_alphabet(struct tok_alphabet *a);
 enum infer_status tok_spm_encode(struct tok_work *w, const char *s, size_t n, bool after_special);
 enum infer_status tok_spm_init(struct tok *t, const struct meta *scores);
 /* s[n] with each space as U+2581, one more in front when prefix; *out is the caller's to mem_free. */
+/* The byte that token id, written <0xNN>, stands for goes to byte_id. */
+enum infer_status tok_byte_token(struct tok *t, int32_t id);
+enum infer_status tok_unigram_init(struct tok *t, const struct meta *scores);
+enum infer_status tok_unigram_encode(struct tok_work *w, const char *s, size_t n, bool after_special);
+enum infer_status tok_wordpiece_encode(struct tok_work *w, const char *s, size_t n);
+/* charsmap of n bytes, checked; the trie is copied, the replacements stay where they are. */
+enum infer_status tok_charsmap_init(struct tok *t, const unsigned char *data, size_t n);
+/* s[n] as SentencePiece's normalizer leaves it; *out is the caller's to mem_free. */
+enum infer_status tok_normalize(const struct tok *t, char **out, size_t *n_out, const char *s, size_t n,
+                                bool prefix);
 /* Sets words_apart: whether no token that text can become holds a space mark behind another character. Then
  * nothing joins across such a place, and words are encoded one by one, through the cache. */
 void tok_find_words_apart(struct tok *t);

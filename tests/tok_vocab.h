@@ -194,3 +194,88 @@ static inline void vf_spm(struct vocab_file *v) {
     vf_key_array(v, "tokenizer.ggml.token_type", META_I32, SPM_N);
     for (int i = 0; i < SPM_N; i++) vf_u32(v, i == 0 ? 2 : i < 3 ? 3 : i < 259 ? 6 : 1);
 }
+
+/* ---- vocabulary 3: Unigram, with a table that writes 'A' as "a" and U+00BD as "1/2" ---- */
+enum { /* <pad> </s> <unk> are 0 1 2 */
+       UNI_SPACE = 3,
+       UNI_A,
+       UNI_B,
+       UNI_AB,   /* -2 */
+       UNI_ABC,  /* -9 */
+       UNI_C,    /* -3: ab c (-5) beats abc (-9) */
+       UNI__A,   /* space a */
+       UNI_LONG, /* "aaaaaaaaaa" */
+       UNI_N
+};
+/* units[n] of the double array and the replacements; see engine/tok_norm.c for the layout */
+static inline size_t vf_charsmap(unsigned char *dst) {
+    static uint32_t unit[0x200];
+    static const char text[] = "a\0"
+                               "1/2";
+    memset(unit, 0, sizeof unit);
+    unit[0] = 0x100u << 10;
+    unit[0x100 ^ 'A'] = 0x10u << 10 | 1u << 8 | 'A'; /* has a value, whose unit is 0x10 away */
+    unit[0x100 ^ 'A' ^ 0x10] = 0x80000000u | 0;
+    unit[0x100 ^ 0xc2] = 0x20u << 10 | 0xc2;
+    unit[0x100 ^ 0xc2 ^ 0x20 ^ 0xbd] = 0x40u << 10 | 1u << 8 | 0xbd;
+    unit[0x100 ^ 0xc2 ^ 0x20 ^ 0xbd ^ 0x40] = 0x80000000u | 2;
+    uint32_t bytes = sizeof unit;
+    memcpy(dst, &bytes, 4);
+    memcpy(dst + 4, unit, bytes);
+    memcpy(dst + 4 + bytes, text, sizeof text);
+    return 4 + bytes + sizeof text;
+}
+static inline void vf_unigram(struct vocab_file *v, const unsigned char *charsmap, size_t n_charsmap) {
+    static const char *const tokens[] = {"<pad>",
+                                         "</s>",
+                                         "<unk>",
+                                         "\xe2\x96\x81",
+                                         "a",
+                                         "b",
+                                         "ab",
+                                         "abc",
+                                         "c",
+                                         "\xe2\x96\x81"
+                                         "a",
+                                         "aaaaaaaaaa"};
+    static const float scores[] = {0, 0, 0, -4, -5, -6, -2, -9, -3, -7, -8};
+    vf_begin(v);
+    vf_key_str(v, "general.architecture", "t5");
+    vf_key_str(v, "tokenizer.ggml.model", "t5");
+    vf_key_array(v, "tokenizer.ggml.tokens", META_STRING, UNI_N);
+    for (int i = 0; i < UNI_N; i++) vf_str(v, tokens[i]);
+    vf_key_array(v, "tokenizer.ggml.scores", META_F32, UNI_N);
+    vf_bytes(v, scores, sizeof scores);
+    vf_key_array(v, "tokenizer.ggml.token_type", META_I32, UNI_N);
+    for (int i = 0; i < UNI_N; i++) vf_u32(v, i < 2 ? 3 : i == 2 ? 2 : 1);
+    vf_key_bool(v, "tokenizer.ggml.add_space_prefix", true);
+    vf_key_bool(v, "tokenizer.ggml.remove_extra_whitespaces", true);
+    vf_key_array(v, "tokenizer.ggml.precompiled_charsmap", META_U8, n_charsmap);
+    vf_bytes(v, charsmap, n_charsmap);
+}
+
+/* ---- vocabulary 4: WordPiece ---- */
+enum { WP_UNK = 1, WP_CLS, WP_SEP, WP_HELLO, WP_HELL, WP_S, WP_COMMA, WP_E, WP_HAN, WP_N };
+static inline void vf_wordpiece(struct vocab_file *v) {
+    static const char *const tokens[] = {"[PAD]",
+                                         "[UNK]",
+                                         "[CLS]",
+                                         "[SEP]",
+                                         "\xe2\x96\x81hello",
+                                         "\xe2\x96\x81hell",
+                                         "s",
+                                         "\xe2\x96\x81,",
+                                         "\xe2\x96\x81"
+                                         "e",
+                                         "\xe2\x96\x81\xe4\xb8\xad"};
+    vf_begin(v);
+    vf_key_str(v, "general.architecture", "bert");
+    vf_key_str(v, "tokenizer.ggml.model", "bert");
+    vf_key_array(v, "tokenizer.ggml.tokens", META_STRING, WP_N);
+    for (int i = 0; i < WP_N; i++) vf_str(v, tokens[i]);
+    vf_key_array(v, "tokenizer.ggml.token_type", META_I32, WP_N);
+    for (int i = 0; i < WP_N; i++) vf_u32(v, i < 4 ? 3 : 1);
+    vf_key_u32(v, "tokenizer.ggml.unknown_token_id", WP_UNK);
+    vf_key_u32(v, "tokenizer.ggml.cls_token_id", WP_CLS);
+    vf_key_u32(v, "tokenizer.ggml.seperator_token_id", WP_SEP);
+}

@@ -1,5 +1,5 @@
 /* Any bytes as text: two vocabularies of the tests encode it, with random marks, and what comes out reads back to
- * the same bytes where nothing was parsed. Bytes: [flags][how marks repeat][text]. */
+ * the same bytes where nothing was parsed. Bytes: [flags][how marks repeat][text]; flags & 4: [..][charsmap]. */
 #define _GNU_SOURCE
 #include "../tok_vocab.h"
 #include "tok.h"
@@ -39,6 +39,22 @@ static void check(const struct tok *t, const char *s, const uint8_t *marks, size
     if (m != n || memcmp(text, s, n) != 0) abort();
 }
 
+/* Any bytes as a Unigram model's table of replacements, and as the text that it is used on. */
+static void check_charsmap(const uint8_t *data, size_t size) {
+    struct vocab_file v;
+    struct tensorfile *f;
+    struct tok *t;
+    int32_t ids[64];
+    size_t n;
+    vf_unigram(&v, data, size);
+    if (vf_open(&v, &f)) abort();
+    if (tok_open(&t, f) == INFER_OK) {
+        tok_encode(t, (const char *)data, NULL, size, 0, ids, 64, &n);
+        tok_close(t);
+    }
+    tensorfile_close(f);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static uint8_t marks[1 << 12];
     if (!bpe) {
@@ -51,6 +67,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         spm = open_vocab(&v);
     }
     if (size < 2 || size - 2 > sizeof marks) return 0;
+    if (data[0] & 4) {
+        check_charsmap(data + 2, size - 2);
+        return 0;
+    }
     unsigned flags = data[0] & 3, step = data[1];
     for (size_t i = 0; i < size; i++) marks[i] = step && i / step % 2;
     const char *s = (const char *)data + 2;
