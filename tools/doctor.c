@@ -1,0 +1,197 @@
+/* infer doctor: what this machine has, what this build can use of it, what would be used and why. */
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "bench.h"
+#include "device.h"
+#include "mem.h"
+#include "nvml.h"
+#include "probe.h"
+#include "session.h"
+#include "tool.h"
+
+int cmd_doctor(const struct options *o);
+
+/* Features of the processor that kernels ask for, as /proc/cpuinfo spells them. */
+static const char *const features[] = {"avx2",        "fma",         "f16c",     "avx_vnni",
+                                       "avx512f",     "avx512bw",    "avx512vl", "avx512_vnni",
+                                       "avx512_bf16", "avx512_fp16", "amx_int8", "amx_bf16"};
+enum { N_FEATURE = sizeof features / sizeof *features };
+
+/* The line of a file that begins with key, behind its colon; "" when there is none. */
+static void file_line(const char *path, const char *key, char *buf, size_t n) {
+    char *line = NULL;
+    size_t cap = 0;
+    FILE *f = fopen(path, "r");
+    buf[0] = 0;
+    while (f && getline(&line, &cap, f) > 0) {
+        const char *colon = strchr(line, ':');
+        if (strncmp(line, key, strlen(key)) != 0 || !colon) continue;
+        snprintf(buf, n, "%s", colon + 1 + strspn(colon + 1, " \t"));
+        buf[strcspn(buf, "\n")] = 0;
+        break;
+    }
+    if (f) fclose(f);
+    free(line); /* getline's own */
+}
+
+static bool has_word(const char *line, const char *word) {
+    size_t n = strlen(word);
+    for (const char *p = line; (p = strstr(p, word)); p += n)
+        if ((p == line || p[-1] == ' ') && (p[n] == ' ' || p[n] == 0)) return true;
+    return false;
+}
+
+static double memory_gib(const char *key) {
+    char line[64];
+    file_line("/proc/meminfo", key, line, sizeof line);
+    return strtod(line, NULL) / (1 << 20);
+}
+
+/* A limit of the control group that this process runs in, GiB; NAN: none. */
+static double cgroup_gib(void) {
+    static const char *const paths[] = {"/sys/fs/cgroup/memory.max",
+                                        "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
+    for (int i = 0; i < 2; i++) {
+        FILE *f = fopen(paths[i], "r");
+        double bytes;
+        int got = f ? fscanf(f, "%lf", &bytes) : 0;
+        if (f) fclose(f);
+        if (got == 1 && bytes < 1e15) return bytes / (1 << 30);
+    }
+    return NAN;
+}
+
+static json_t *doctor_cpu(void) {
+    char name[256], flags[8192];
+    bench_cpu_name(name, sizeof name);
+    file_line("/proc/cpuinfo", "flags", flags, sizeof flags);
+    json_t *list = json_array();
+    for (int i = 0; i < N_FEATURE; i++)
+        if (has_word(flags, features[i])) json_array_append_new(list, json_string(features[i]));
+    struct probe p;
+    double gb_s = NAN;
+    int cores = tool_core_count();
+    if (probe_open(&p, cores) == INFER_OK) {
+        gb_s = probe_read(&p, 0.2);
+        probe_close(&p);
+    }
+    double limit = cgroup_gib();
+    return json_pack("{s:s, s:i, s:o, s:f, s:f, s:o, s:o}", "name", name, "cores", cores, "features", list,
+                     "memory_gib", memory_gib("MemTotal"), "available_gib", memory_gib("MemAvailable"),
+                     "limit_gib", isfinite(limit) ? json_real(limit) : json_null(), "read_gb_s",
+                     isfinite(gb_s) ? json_real(gb_s) : json_null());
+}
+
+/* Cards: what the PCI bus shows, and what the driver says about them. */
+static json_t *doctor_cards(void) {
+    char address[64] = "";
+    unsigned id = 0;
+    struct nvml *n = NULL;
+    bool on_bus = device_pci_nvidia(address, sizeof address, &id);
+    enum infer_status st = nvml_open(&n);
+    json_t *cards = json_array();
+    for (int i = 0; !st && i < nvml_count(n); i++) {
+        struct nvml_sample s;
+        if (nvml_sample(n, i, &s)) continue;
+        char cc[16];
+        snprintf(cc, sizeof cc, "sm_%d%d", s.cc_major, s.cc_minor);
+        json_array_append_new(cards, json_pack("{s:s, s:s, s:s, s:f, s:f}", "name", s.name, "pci", s.pci,
+                                               "chip", cc, "memory_gib", s.total_bytes / (1 << 30),
+                                               "free_gib", (s.total_bytes - s.used_bytes) / (1 << 30)));
+    }
+    json_t *j = json_pack("{s:b, s:s, s:i, s:s, s:o}", "on_bus", on_bus, "pci", address, "pci_id", (int)id,
+                          "driver", st ? "" : nvml_driver(n), "cards", cards);
+    if (st && on_bus) json_object_set_new(j, "driver_problem", json_string(err_message()));
+    nvml_close(n);
+    return j;
+}
+
+/* device -> {usable, reason} */
+static json_t *doctor_devices(void) {
+    static const char *const names[] = {"cuda", "cpu"};
+    json_t *j = json_object();
+    for (int i = 0; i < 2; i++) {
+        const struct backend_type *type;
+        enum infer_status st = device_pick(names[i], &type);
+        json_object_set_new(
+            j, names[i],
+            json_pack("{s:b, s:s}", "usable", st == INFER_OK, "reason", st ? err_message() : ""));
+    }
+    return j;
+}
+
+static json_t *doctor_model(const struct options *o) {
+    char path[4096];
+    if (session_model_path(o, path, sizeof path))
+        return json_pack("{s:s, s:s}", "file", "", "problem", err_message());
+    if (access(path, R_OK) != 0) return json_pack("{s:s, s:s}", "file", path, "problem", "cannot be read");
+    return json_pack("{s:s, s:s}", "file", path, "problem", "");
+}
+
+static void print_text(json_t *j) {
+    json_t *cpu = json_object_get(j, "cpu"), *gpu = json_object_get(j, "gpu"),
+           *devices = json_object_get(j, "devices");
+    json_t *model = json_object_get(j, "model"), *v;
+    size_t i;
+    const char *name;
+    printf("infer      %s\n", json_string_value(json_object_get(j, "version")));
+    printf("processor  %s, %d cores\n", json_string_value(json_object_get(cpu, "name")),
+           (int)json_integer_value(json_object_get(cpu, "cores")));
+    printf("           ");
+    json_array_foreach(json_object_get(cpu, "features"), i, v)
+        printf("%s%s", i ? " " : "", json_string_value(v));
+    printf("\nmemory     %.1f GiB, %.1f available", json_number_value(json_object_get(cpu, "memory_gib")),
+           json_number_value(json_object_get(cpu, "available_gib")));
+    if (json_is_real(v = json_object_get(cpu, "limit_gib")))
+        printf(", control group limit %.1f", json_number_value(v));
+    if (json_is_real(v = json_object_get(cpu, "read_gb_s")))
+        printf("; read at %.1f GB/s (measured now)", json_number_value(v));
+    printf("\nNVIDIA     ");
+    if (json_is_true(json_object_get(gpu, "on_bus")))
+        printf("display device 10de:%04x at %s", (int)json_integer_value(json_object_get(gpu, "pci_id")),
+               json_string_value(json_object_get(gpu, "pci")));
+    else
+        printf("no display device on the PCI bus");
+    const char *driver = json_string_value(json_object_get(gpu, "driver"));
+    if (*driver) printf("; driver %s", driver);
+    if ((v = json_object_get(gpu, "driver_problem"))) printf("; %s", json_string_value(v));
+    printf("\n");
+    json_array_foreach(json_object_get(gpu, "cards"), i, v) printf(
+        "  card %d   %s, %s, %.1f GiB, %.1f free, %s\n", (int)i,
+        json_string_value(json_object_get(v, "name")), json_string_value(json_object_get(v, "chip")),
+        json_number_value(json_object_get(v, "memory_gib")),
+        json_number_value(json_object_get(v, "free_gib")), json_string_value(json_object_get(v, "pci")));
+    json_object_foreach(devices, name, v) {
+        bool usable = json_is_true(json_object_get(v, "usable"));
+        printf("%-10s %s%s\n", name, usable ? "can be used" : "no: ",
+               usable ? "" : json_string_value(json_object_get(v, "reason")));
+    }
+    bool cuda = json_is_true(json_object_get(json_object_get(devices, "cuda"), "usable"));
+    printf("auto       uses %s\n", cuda ? "the card" : "the processor");
+    const char *problem = json_string_value(json_object_get(model, "problem"));
+    printf("model      %s%s%s\n", json_string_value(json_object_get(model, "file")),
+           *problem && *json_string_value(json_object_get(model, "file")) ? ": " : "", problem);
+}
+
+int cmd_doctor(const struct options *o) {
+    json_t *j = json_pack("{s:s, s:o, s:o, s:o, s:o}", "version", infer_version(), "cpu", doctor_cpu(), "gpu",
+                          doctor_cards(), "devices", doctor_devices(), "model", doctor_model(o));
+    enum infer_status st = j ? INFER_OK : err_set(INFER_E_MEMORY, "the report");
+    if (!st && o->json) {
+        char *text = json_dumps(j, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
+        if (text)
+            printf("%s\n", text);
+        else
+            st = err_set(INFER_E_MEMORY, "the report");
+        mem_free(text);
+    } else if (!st) {
+        print_text(j);
+    }
+    json_decref(j);
+    if (!st) st = tool_flush();
+    return st ? tool_fail(o, st) : EXIT_DONE;
+}
