@@ -124,6 +124,9 @@ input=$'hello\nand you?\n/stats\n' run "chat: reuse" 0 "$infer" chat; err_has "m
 unset input
 
 # ---- figures
+run "doctor" 0 "$infer" doctor; out_has "processor"; out_has "auto"; err_empty
+run "doctor: json" 0 "$infer" doctor --json; out_has '"features"'
+if [ ! -e /proc/driver/nvidia ]; then run "monitor without a card" 1 "$infer" monitor -n 1; out_empty; err_lines 1; fi
 run "plan" 0 "$infer" plan; out_has "key/value cache"; err_empty
 run "logits" 0 "$infer" logits --tokens 1,5,9 --all -o "$dir/l.npy" -q
 [ "$(head -c 6 "$dir/l.npy" | tail -c 5)" = NUMPY ] || fail "no npy file"
