@@ -1,40 +1,106 @@
-#include "sample.h"
+#include "sample_int.h"
 #include <math.h>
+#include <string.h>
 #include "mem.h"
 
-struct sampler {
-    struct sample_params params;
-    int n_vocab;
-    uint64_t random;               /* state of the random stream */
-    struct sample_candidate *heap; /* heap[n_vocab] */
-    struct sample_candidate *kept; /* kept[n_vocab], likeliest first */
-    int32_t last[SAMPLE_MAX_LAST]; /* ring of recent tokens */
-    int n_last, next;
-};
+/* ---- parameters ---- */
 
 struct sample_params sample_defaults(void) {
-    return (struct sample_params){.top_p = 1, .repeat_penalty = 1, .repeat_last = 64, .seed = 1};
+    struct sample_params p = {.top_p = 1,
+                              .repeat_penalty = 1,
+                              .repeat_last = 64,
+                              .seed = 1,
+                              .temp_exponent = 1,
+                              .typical_p = 1,
+                              .xtc_threshold = 0.1f,
+                              .dry_base = 1.75f,
+                              .dry_allowed = 2,
+                              .dry_last = SAMPLE_MAX_LAST,
+                              .mirostat_tau = 5,
+                              .mirostat_eta = 0.1f};
+    for (int i = 0; i + 1 < SAMPLE_STEPS; i++) p.order[i] = (uint8_t)(i + 1);
+    return p;
 }
 
 bool sample_is_greedy(const struct sample_params *p) {
-    return (p->temp == 0 || p->top_k == 1) && p->repeat_penalty == 1;
+    bool argmax = p->temp == 0 || p->top_k == 1;
+    return argmax && p->repeat_penalty == 1 && p->frequency_penalty == 0 && p->presence_penalty == 0 &&
+           p->dry_multiplier == 0 && p->n_bias == 0;
+}
+
+enum infer_status sample_set_order(struct sample_params *p, const char *names) {
+    static const char *const known[SAMPLE_STEPS] = {NULL,      "penalties", "dry",   "top_n_sigma", "top_k",
+                                                    "typical", "top_p",     "min_p", "xtc",         "temp"};
+    uint8_t order[SAMPLE_STEPS] = {0};
+    int n = 0;
+    while (*names) {
+        size_t len = strcspn(names, ";,");
+        int step = 1;
+        while (step < SAMPLE_STEPS && !(strlen(known[step]) == len && memcmp(known[step], names, len) == 0))
+            step++;
+        if (step == SAMPLE_STEPS)
+            return err_set(INFER_E_INPUT,
+                           "no sampler named '%.*s'; known are penalties, dry, top_n_sigma, top_k, typical, "
+                           "top_p, min_p, xtc, temp",
+                           (int)(len > 60 ? 60 : len), names);
+        if (memchr(order, step, (size_t)n))
+            return err_set(INFER_E_INPUT, "sampler '%s' is given twice", known[step]);
+        order[n++] = (uint8_t)step;
+        names += len;
+        names += *names != 0;
+    }
+    memcpy(p->order, order, sizeof order);
+    return INFER_OK;
+}
+
+/* One parameter that has to lie in least..most. */
+static enum infer_status within(const char *name, double x, double least, double most) {
+    if (x >= least && x <= most) return INFER_OK;
+    return err_set(INFER_E_INPUT, "%s %g is not within %g to %g", name, x, least, most);
 }
 
 static enum infer_status check(const struct sample_params *p) {
     if (!(p->temp >= 0) || !isfinite(p->temp))
         return err_set(INFER_E_INPUT, "temperature %g is below 0", p->temp);
     if (p->top_k < 0) return err_set(INFER_E_INPUT, "top-k %d is below 0", p->top_k);
-    if (!(p->top_p >= 0 && p->top_p <= 1))
-        return err_set(INFER_E_INPUT, "top-p %g is not within 0 to 1", p->top_p);
-    if (!(p->min_p >= 0 && p->min_p <= 1))
-        return err_set(INFER_E_INPUT, "min-p %g is not within 0 to 1", p->min_p);
+    TRY(within("top-p", p->top_p, 0, 1));
+    TRY(within("min-p", p->min_p, 0, 1));
     if (!(p->repeat_penalty > 0) || !isfinite(p->repeat_penalty))
         return err_set(INFER_E_INPUT, "repetition penalty %g is not above 0", p->repeat_penalty);
     if (p->repeat_last < 0 || p->repeat_last > SAMPLE_MAX_LAST)
         return err_set(INFER_E_INPUT, "the repetition penalty looks back %d tokens, at most %d are kept",
                        p->repeat_last, SAMPLE_MAX_LAST);
+    TRY(within("frequency penalty", p->frequency_penalty, -1000, 1000));
+    TRY(within("presence penalty", p->presence_penalty, -1000, 1000));
+    TRY(within("range of the temperature", p->temp_range, 0, 1000));
+    TRY(within("exponent of the temperature", p->temp_exponent, 0, 1000));
+    TRY(within("typical-p", p->typical_p, 0, 1));
+    TRY(within("top-n-sigma", p->top_n_sigma, 0, 1e6));
+    TRY(within("probability of XTC", p->xtc_probability, 0, 1));
+    TRY(within("threshold of XTC", p->xtc_threshold, 0, 1));
+    TRY(within("multiplier of DRY", p->dry_multiplier, 0, 1000));
+    TRY(within("base of DRY", p->dry_base, 1, 1000));
+    TRY(within("allowed length of DRY", p->dry_allowed, 1, SAMPLE_MAX_LAST));
+    TRY(within("length that DRY looks back", p->dry_last, 0, SAMPLE_MAX_LAST));
+    TRY(within("number of DRY breakers", p->n_dry_breaker, 0, SAMPLE_MAX_BREAKER));
+    if (p->mirostat != 0 && p->mirostat != 2)
+        return err_set(INFER_E_INPUT, "mirostat %d: only version 2 is there (0: off)", p->mirostat);
+    TRY(within("tau of mirostat", p->mirostat_tau, 0, 100));
+    TRY(within("eta of mirostat", p->mirostat_eta, 0, 1));
+    if (p->n_bias < 0 || (p->n_bias && !p->bias)) return err_set(INFER_E_INPUT, "%d logit biases", p->n_bias);
+    for (int i = 0; i < p->n_bias; i++)
+        if (isnan(p->bias[i].bias))
+            return err_set(INFER_E_INPUT, "the logit bias of token %d is not a number", p->bias[i].id);
+    uint16_t seen = 0;
+    for (int i = 0; i < SAMPLE_STEPS && p->order[i]; i++) {
+        if (p->order[i] >= SAMPLE_STEPS || i == SAMPLE_STEPS - 1 || (seen >> p->order[i] & 1))
+            return err_set(INFER_E_INPUT, "the order of the samplers names %d at place %d", p->order[i], i);
+        seen |= (uint16_t)(1 << p->order[i]);
+    }
     return INFER_OK;
 }
+
+/* ---- life ---- */
 
 enum infer_status sample_open(struct sampler **out, int n_vocab, const struct sample_params *p) {
     *out = NULL;
@@ -43,8 +109,9 @@ enum infer_status sample_open(struct sampler **out, int n_vocab, const struct sa
     struct sampler *s;
     TRY(mem_new(&s, sizeof *s, "sampler"));
     s->n_vocab = n_vocab;
-    enum infer_status st = mem_new(&s->heap, (size_t)n_vocab * sizeof *s->heap, "sampler");
-    if (!st) st = mem_new(&s->kept, (size_t)n_vocab * sizeof *s->kept, "sampler");
+    enum infer_status st = mem_new(&s->c, (size_t)n_vocab * sizeof *s->c, "sampler");
+    if (!st) st = mem_new(&s->other, (size_t)n_vocab * sizeof *s->other, "sampler");
+    if (!st) st = mem_new(&s->count, (size_t)n_vocab * sizeof *s->count, "sampler");
     if (st) {
         sample_close(s);
         return st;
@@ -57,14 +124,17 @@ enum infer_status sample_open(struct sampler **out, int n_vocab, const struct sa
 
 void sample_close(struct sampler *s) {
     if (!s) return;
-    mem_free(s->heap);
-    mem_free(s->kept);
+    mem_free(s->c);
+    mem_free(s->other);
+    mem_free(s->count);
     mem_free(s);
 }
 
 enum infer_status sample_set(struct sampler *s, const struct sample_params *p) {
     TRY(check(p));
     if (p->seed != s->params.seed) s->random = p->seed;
+    if (p->mirostat != s->params.mirostat || p->mirostat_tau != s->params.mirostat_tau)
+        s->mu = 2 * p->mirostat_tau;
     s->params = *p;
     return INFER_OK;
 }
@@ -72,6 +142,7 @@ enum infer_status sample_set(struct sampler *s, const struct sample_params *p) {
 void sample_reset(struct sampler *s) {
     s->random = s->params.seed;
     s->n_last = s->next = 0;
+    s->mu = 2 * s->params.mirostat_tau;
 }
 
 void sample_accept(struct sampler *s, int32_t id) {
@@ -80,128 +151,113 @@ void sample_accept(struct sampler *s, int32_t id) {
     if (s->n_last < SAMPLE_MAX_LAST) s->n_last++;
 }
 
-/* Uniform in [0, 1) with 53 bits. source: SplitMix64 (Steele, Lea, Flood 2014, figure 16) */
-static double uniform(struct sampler *s) {
+/* source: SplitMix64 (Steele, Lea, Flood 2014, figure 16) */
+double sample_uniform(struct sampler *s) {
     uint64_t z = s->random += 0x9e3779b97f4a7c15u;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
     z = (z ^ z >> 27) * 0x94d049bb133111ebu;
     return (double)((z ^ z >> 31) >> 11) * 0x1p-53;
 }
 
-/* ---- a heap whose top is the likeliest; equal logits: the lower id ---- */
+/* ---- a token ---- */
 
-static bool before(const struct sample_candidate *a, const struct sample_candidate *b) {
-    return a->logit > b->logit || (a->logit == b->logit && a->id < b->id);
-}
-
-static void heap_sink(struct sample_candidate *h, int n, int i) {
-    struct sample_candidate x = h[i];
-    for (int child; (child = 2 * i + 1) < n; i = child) {
-        if (child + 1 < n && before(&h[child + 1], &h[child])) child++;
-        if (!before(&h[child], &x)) break;
-        h[i] = h[child];
-    }
-    h[i] = x;
-}
-
-static struct sample_candidate heap_pop(struct sample_candidate *h, int *n) {
-    struct sample_candidate top = h[0];
-    h[0] = h[--*n];
-    if (*n) heap_sink(h, *n, 0);
-    return top;
-}
-
-/* ---- the steps ---- */
-
-/* Copies the finite logits into the heap array with the penalty applied; returns how many. */
-static int gather(struct sampler *s, const float *logits) {
-    struct sample_candidate *h = s->heap;
-    for (int i = 0; i < s->n_vocab; i++) h[i] = (struct sample_candidate){.id = i, .logit = logits[i]};
-    if (s->params.repeat_penalty != 1) {
-        int back = s->n_last < s->params.repeat_last ? s->n_last : s->params.repeat_last;
-        for (int k = 1; k <= back; k++) {
-            int32_t id = s->last[(s->next - k + SAMPLE_MAX_LAST) % SAMPLE_MAX_LAST];
-            if (id < 0 || id >= s->n_vocab || h[id].p != 0) continue;
-            h[id].p = 1; /* penalised once, however often it came */
-            h[id].logit *= h[id].logit > 0 ? 1 / s->params.repeat_penalty : s->params.repeat_penalty;
-        }
-    }
-    int n = 0;
-    for (int i = 0; i < s->n_vocab; i++)
-        if (isfinite(h[i].logit)) h[n++] = h[i];
-    return n;
-}
-
-static double sum_exp(const struct sample_candidate *c, int n, float max) {
+void sample_softmax(struct sampler *s) {
+    float max = -INFINITY;
     double sum = 0;
-    for (int i = 0; i < n; i++) sum += exp((double)c[i].logit - max);
-    return sum;
+    for (int i = 0; i < s->n; i++) max = s->c[i].logit > max ? s->c[i].logit : max;
+    for (int i = 0; i < s->n; i++) sum += exp((double)s->c[i].logit - max);
+    for (int i = 0; i < s->n; i++) s->c[i].p = (float)(exp((double)s->c[i].logit - max) / sum);
 }
 
-/* Moves what top-k and top-p keep of heap[n] to kept, likeliest first; returns how many. */
-static int take_likeliest(struct sampler *s, int n) {
+/* The finite logits with their biases become the candidates. */
+static void gather(struct sampler *s, const float *logits) {
     const struct sample_params *p = &s->params;
-    for (int i = n / 2 - 1; i >= 0; i--) heap_sink(s->heap, n, i);
-    float max = s->heap[0].logit;
-    int most = p->top_k && p->top_k < n ? p->top_k : n, kept = 0;
-    if (most < n || p->top_p == 1) {
-        while (kept < most) s->kept[kept++] = heap_pop(s->heap, &n);
-        if (p->top_p == 1) return kept;
-        double limit = p->top_p * sum_exp(s->kept, kept, max), sum = 0;
-        for (int i = 0; i < kept; i++)
-            if ((sum += exp((double)s->kept[i].logit - max)) >= limit) return i + 1;
-        return kept;
+    for (int i = 0; i < s->n_vocab; i++) s->c[i] = (struct sample_candidate){.id = i, .logit = logits[i]};
+    for (int i = 0; i < p->n_bias; i++)
+        if (p->bias[i].id >= 0 && p->bias[i].id < s->n_vocab) s->c[p->bias[i].id].logit += p->bias[i].bias;
+    s->n = 0;
+    for (int i = 0; i < s->n_vocab; i++)
+        if (isfinite(s->c[i].logit)) s->c[s->n++] = s->c[i];
+    s->sorted = false;
+}
+
+static void take_step(struct sampler *s, enum sample_step step) {
+    if (s->params.mirostat && step != SAMPLE_PENALTIES && step != SAMPLE_DRY && step != SAMPLE_TEMP) return;
+    switch (step) {
+    case SAMPLE_PENALTIES:
+        sample_penalties(s);
+        break;
+    case SAMPLE_DRY:
+        sample_dry(s);
+        break;
+    case SAMPLE_TOP_N_SIGMA:
+        sample_top_n_sigma(s);
+        break;
+    case SAMPLE_TOP_K:
+        if (s->params.top_k) sample_top_k(s, s->params.top_k);
+        break;
+    case SAMPLE_TYPICAL:
+        sample_typical(s);
+        break;
+    case SAMPLE_TOP_P:
+        sample_top_p(s);
+        break;
+    case SAMPLE_MIN_P:
+        sample_min_p(s);
+        break;
+    case SAMPLE_XTC:
+        sample_xtc(s);
+        break;
+    case SAMPLE_TEMP:
+        sample_temperature(s);
+        break;
+    default:
+        break;
     }
-    double limit = p->top_p * sum_exp(s->heap, n, max), sum = 0;
-    do {
-        s->kept[kept] = heap_pop(s->heap, &n);
-        sum += exp((double)s->kept[kept++].logit - max);
-    } while (n && sum < limit);
-    return kept;
+}
+
+/* The greatest logit alone; the lowest id on ties. */
+static void keep_best(struct sampler *s) {
+    int best = 0;
+    for (int i = 1; i < s->n; i++) {
+        const struct sample_candidate *a = &s->c[i], *b = &s->c[best];
+        if (a->logit > b->logit || (a->logit == b->logit && a->id < b->id)) best = i;
+    }
+    s->c[0] = s->c[best];
+    s->n = 1;
 }
 
 int sample_distribution(struct sampler *s, const float *logits, const struct sample_candidate **out) {
     const struct sample_params *p = &s->params;
-    int n = gather(s, logits);
-    *out = s->kept;
-    s->kept[0] = (struct sample_candidate){.p = 1};
-    if (n == 0) return 1;
-    float max = s->heap[0].logit;
-    int best = 0;
-    for (int i = 1; i < n; i++)
-        if (s->heap[i].logit > max) max = s->heap[i].logit, best = i;
-    if (p->temp == 0) {
-        s->kept[0] = s->heap[best];
-        s->kept[0].p = 1;
-        return 1;
+    gather(s, logits);
+    bool has_temp = memchr(p->order, SAMPLE_TEMP, sizeof p->order) != NULL;
+    bool greedy = p->temp == 0 && has_temp;
+    for (int i = 0; i < SAMPLE_STEPS && p->order[i] && s->n > 0; i++)
+        if (!greedy || p->order[i] == SAMPLE_PENALTIES || p->order[i] == SAMPLE_DRY)
+            take_step(s, p->order[i]);
+    if (s->n == 0) {
+        s->c[0] = (struct sample_candidate){.id = 0};
+        s->n = 1;
     }
-    /* filters: min-p keeps p >= min_p * p_max, which is a bound on the logit */
-    int kept = 0;
-    float least = p->min_p > 0 ? max + logf(p->min_p) : -INFINITY;
-    if (p->top_k || p->top_p < 1) {
-        int m = take_likeliest(s, n);
-        while (kept < m && (kept == 0 || s->kept[kept].logit >= least)) kept++;
-    } else {
-        for (int i = 0; i < n; i++)
-            if (s->heap[i].logit >= least) s->kept[kept++] = s->heap[i];
-    }
-    /* softmax at the temperature */
-    double sum = 0;
-    for (int i = 0; i < kept; i++) sum += exp(((double)s->kept[i].logit - max) / p->temp);
-    for (int i = 0; i < kept; i++)
-        s->kept[i].p = (float)(exp(((double)s->kept[i].logit - max) / p->temp) / sum);
-    return kept;
+    if (greedy)
+        keep_best(s);
+    else if (p->mirostat)
+        sample_mirostat(s);
+    sample_softmax(s);
+    *out = s->c;
+    return s->n;
 }
 
 int32_t sample_token(struct sampler *s, const float *logits) {
     const struct sample_candidate *c;
-    int n = sample_distribution(s, logits, &c);
-    if (n == 1) return c[0].id;
-    double r = uniform(s), sum = 0;
-    int last = 0;
-    for (int i = 0; i < n; i++) {
-        if (c[i].p > 0) last = i; /* rounding may leave the sum just under 1 */
-        if ((sum += c[i].p) > r) return c[i].id;
+    int n = sample_distribution(s, logits, &c), chosen = 0;
+    if (n > 1) {
+        double r = sample_uniform(s), sum = 0;
+        for (int i = 0; i < n; i++) {
+            if (c[i].p > 0) chosen = i; /* rounding may leave the sum just under 1 */
+            if ((sum += c[i].p) > r) break;
+        }
     }
-    return c[last].id;
+    if (s->params.mirostat) s->mu -= s->params.mirostat_eta * (-log2f(c[chosen].p) - s->params.mirostat_tau);
+    return c[chosen].id;
 }

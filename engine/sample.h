@@ -1,12 +1,33 @@
 /* Sampling: a row of logits -> one token.
  *
- * The order is fixed: repetition penalty, top-k, top-p, min-p, temperature, draw. Everything is decided by the
- * logits, the parameters and the seed, so one seed gives one answer whatever the number of threads. Nothing
- * allocates after sample_open. */
+ * Logit biases come first, then the steps in params.order, then the draw. Everything is decided by the logits, the
+ * parameters and the seed, so one seed gives one answer whatever the number of threads. Nothing allocates after
+ * sample_open. A step whose parameter has its default does nothing. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
 #include "status.h"
+
+/* The steps a sampler is made of; ended by SAMPLE_END in an order. */
+enum sample_step {
+    SAMPLE_END,
+    SAMPLE_PENALTIES,   /* repetition, frequency, presence */
+    SAMPLE_DRY,         /* don't repeat yourself: sequences that go on as before */
+    SAMPLE_TOP_N_SIGMA, /* logits within n standard deviations of the greatest; Tang et al. 2024 */
+    SAMPLE_TOP_K,
+    SAMPLE_TYPICAL, /* locally typical sampling; Meister et al. 2022 */
+    SAMPLE_TOP_P,   /* nucleus; Holtzman et al. 2019 */
+    SAMPLE_MIN_P,   /* Nguyen et al. 2024 */
+    SAMPLE_XTC,     /* exclude top choices: likely ones but the least of them, now and then */
+    SAMPLE_TEMP,    /* temperature, also the dynamic one */
+    SAMPLE_STEPS
+};
+enum { SAMPLE_MAX_LAST = 4096, SAMPLE_MAX_BREAKER = 32 };
+
+struct sample_bias {
+    int32_t id;
+    float bias; /* added to the logit; -INFINITY forbids the token */
+};
 
 struct sample_params {
     float temp;           /* 0: greedy, the lowest id on ties */
@@ -15,13 +36,36 @@ struct sample_params {
     float min_p;          /* 0: off */
     float repeat_penalty; /* 1: off. Logits of recent tokens: divided when positive, multiplied when negative;
                              source: Keskar et al. 2019 (CTRL), section 4.1 */
-    int repeat_last;      /* how many tokens back it looks, at most SAMPLE_MAX_LAST */
+    int repeat_last;      /* how many tokens back the penalties look, at most SAMPLE_MAX_LAST */
     uint64_t seed;
+    float frequency_penalty; /* 0: off; times the count of the token among the recent ones */
+    float presence_penalty;  /* 0: off; once for each token among the recent ones */
+    float temp_range;        /* 0: off; temperature from temp - range to temp + range by the entropy */
+    float temp_exponent;     /* 1: linear in the entropy over its greatest value */
+    float typical_p;         /* 1: off */
+    float top_n_sigma;       /* 0: off */
+    float xtc_probability;   /* 0: off; how often the step is taken */
+    float xtc_threshold;     /* above 0.5: off */
+    float dry_multiplier;    /* 0: off; penalty multiplier * base^(length - allowed) */
+    float dry_base;
+    int dry_allowed; /* repeats shorter than this are free */
+    int dry_last;    /* how far back it looks, at most SAMPLE_MAX_LAST */
+    int32_t dry_breaker
+        [SAMPLE_MAX_BREAKER]; /* tokens that no repeat reaches across, dry_breaker[n_dry_breaker] */
+    int n_dry_breaker;
+    int mirostat; /* 0: off; 2: steers the surprise of the answer; Basu et al. 2020. Only penalties, DRY and temperature
+                     come before it */
+    float mirostat_tau, mirostat_eta; /* wanted surprise in bits; step of the steering */
+    const struct sample_bias *bias;   /* bias[n_bias], kept by the caller while the sampler has it */
+    int n_bias;
+    uint8_t order[SAMPLE_STEPS]; /* enum sample_step, ended by SAMPLE_END */
 };
-enum { SAMPLE_MAX_LAST = 4096 };
 
-/* Greedy, nothing else on. */
+/* Greedy, nothing else on; the order of enum sample_step. */
 struct sample_params sample_defaults(void);
+/* Sets p->order from names: "penalties;dry;top_n_sigma;top_k;typical;top_p;min_p;xtc;temp" or any part of it in any order.
+ * errors: INFER_E_INPUT (an unknown name, one given twice) */
+enum infer_status sample_set_order(struct sample_params *p, const char *names);
 /* True when the token is the plain argmax of the logits, so a backend may choose it. */
 bool sample_is_greedy(const struct sample_params *p);
 
@@ -37,13 +81,14 @@ enum infer_status sample_open(struct sampler **out, int n_vocab, const struct sa
 void sample_close(struct sampler *s);
 /* New parameters for the next token; the random stream goes on unless the seed changed. */
 enum infer_status sample_set(struct sampler *s, const struct sample_params *p);
-/* Starts the random stream and the list of recent tokens anew. */
+/* Starts the random stream, the list of recent tokens and mirostat anew. */
 void sample_reset(struct sampler *s);
-/* Tells the sampler about a token of the prompt or the answer (for the repetition penalty). */
+/* Tells the sampler about a token of the prompt or the answer (for penalties and DRY). */
 void sample_accept(struct sampler *s, int32_t id);
 
 /* The tokens that can be drawn and their probabilities (they add up to 1), likeliest first when a filter is on.
- * logits[n_vocab]. Returns how many; *out is a view valid until the next call. Greedy gives one. */
+ * logits[n_vocab]. Returns how many; *out is a view valid until the next call. Greedy gives one. XTC takes its chance from
+ * the random stream. */
 int sample_distribution(struct sampler *s, const float *logits, const struct sample_candidate **out);
 /* Draws one. logits[n_vocab]; a row without one finite value gives id 0. */
 int32_t sample_token(struct sampler *s, const float *logits);

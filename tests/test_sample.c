@@ -9,65 +9,222 @@ static float number(json_t *args, const char *key, float missing) {
     return v ? (float)json_number_value(v) : missing;
 }
 
-/* One vector: logits are the logarithms of probs, expected the probabilities that are left. */
-static void run_vector(json_t *args, struct sample_params p, bool sorted) {
+static int descending(const void *a, const void *b) {
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x < y) - (x > y);
+}
+
+/* One vector: logits are the logarithms of probs, expected the probabilities that are left, zeros and sum aside. */
+static void run_vector(json_t *args, const struct sample_params *p) {
     json_t *probs = json_object_get(args, "probs"), *expected = json_object_get(args, "expected");
-    int n = (int)json_array_size(probs), m = 0;
-    float logits[16];
+    int n = (int)json_array_size(probs), n_want = 0;
+    float logits[16], got[16], want[16], sum = 0;
     for (int i = 0; i < n; i++) logits[i] = logf((float)json_number_value(json_array_get(probs, i)));
     struct sampler *s;
-    assert_ok(sample_open(&s, n, &p));
+    assert_ok(sample_open(&s, n, p));
     json_t *last = json_object_get(args, "last_tokens");
     for (size_t i = 0; last && i < json_array_size(last); i++)
         sample_accept(s, (int32_t)json_integer_value(json_array_get(last, i)));
     const struct sample_candidate *c;
-    m = sample_distribution(s, logits, &c);
-    if (sorted) assert_int_equal(m, json_array_size(expected));
-    float got[16], want[16];
+    int m = sample_distribution(s, logits, &c);
     for (int i = 0; i < m; i++) got[i] = c[i].p;
-    for (int i = 0; i < m; i++) want[i] = (float)json_number_value(json_array_get(expected, i));
-    if (!sorted) /* ours keeps the order of ids: compare as sorted lists */
-        for (int i = 0; i < m; i++)
-            for (int j = i + 1; j < m; j++)
-                if (got[j] > got[i]) {
-                    float t = got[i];
-                    got[i] = got[j], got[j] = t;
-                }
-    for (int i = 0; i < m; i++) assert_true(fabsf(got[i] - want[i]) < 1e-3f);
+    for (size_t i = 0; i < json_array_size(expected); i++) {
+        float x = (float)json_number_value(json_array_get(expected, i));
+        if (x > 0 || m > n_want) want[n_want++] = x, sum += x;
+    }
+    assert_int_equal(m, n_want);
+    qsort(got, (size_t)m, sizeof *got, descending);
+    qsort(want, (size_t)m, sizeof *want, descending);
+    for (int i = 0; i < m; i++)
+        if (!(fabsf(got[i] - want[i] / sum) < 1e-4f))
+            fail_msg("place %d: %g, wanted %g", i, got[i], want[i] / sum);
     sample_close(s);
+}
+
+/* Token i has the logit log(i); the same filters on the integer weights i say what must be left. */
+static void run_queue(json_t *args) {
+    int n = (int)number(args, "n_vocab", 0), high = n - 1, low = 1; /* token 0 has no probability */
+    struct sample_params p = sample_defaults();
+    p.temp = 1;
+    p.top_k = (int)number(args, "top_k", 0), p.top_p = number(args, "top_p", 1),
+    p.min_p = number(args, "min_p", 0);
+    const char *order = json_string_value(json_object_get(args, "order"));
+    memset(p.order, 0, sizeof p.order);
+    for (int i = 0; order[i]; i++) {
+        double total = 0, sum = 0;
+        p.order[i] = order[i] == 'k' ? SAMPLE_TOP_K : order[i] == 'p' ? SAMPLE_TOP_P : SAMPLE_MIN_P;
+        if (order[i] == 'k' && high - low + 1 > p.top_k) low = high - p.top_k + 1;
+        if (order[i] == 'm')
+            while (low < high && low < (double)p.min_p * high - 1e-3) low++;
+        if (order[i] != 'p' || p.top_p >= 1) continue;
+        for (int t = low; t <= high; t++) total += t;
+        int t = high + 1;
+        do sum += --t;
+        while (t > low && sum < (double)p.top_p * total);
+        low = t;
+    }
+    float *logits = malloc((size_t)n * sizeof *logits);
+    for (int i = 0; i < n; i++) logits[i] = logf((float)i);
+    struct sampler *s;
+    const struct sample_candidate *c;
+    assert_ok(sample_open(&s, n, &p));
+    int m = sample_distribution(s, logits, &c);
+    if (m != high - low + 1) fail_msg("queue %s: %d left, wanted %d", order, m, high - low + 1);
+    for (int i = 0; i < m; i++) assert_in_range(c[i].id, low, high);
+    sample_close(s);
+    free(logits);
+}
+
+static void dry_params(json_t *args, struct sample_params *p) {
+    p->dry_multiplier = number(args, "multiplier", 0), p->dry_base = number(args, "base", 1);
+    p->dry_allowed = (int)number(args, "allowed_length", 0),
+    p->dry_last = (int)number(args, "penalty_last_n", 0);
+    json_t *breakers = json_object_get(args, "seq_breakers"), *one;
+    size_t i;
+    json_array_foreach(breakers, i, one) {
+        assert_int_equal(json_array_size(one), 1);
+        p->dry_breaker[p->n_dry_breaker++] = (int32_t)json_integer_value(json_array_get(one, 0));
+    }
 }
 
 static void test_vectors(void **state) {
     (void)state;
     char path[512];
     if (!testdata_path(path, sizeof path, "sampling/sampling_vectors.json")) skip();
-    json_t *root = json_load_file(path, 0, NULL);
+    json_t *root = json_load_file(path, 0, NULL), *t;
     assert_non_null(root);
-    json_t *tests = json_object_get(root, "tests"), *t;
     size_t i;
-    int run = 0;
-    json_array_foreach(tests, i, t) {
+    json_array_foreach(json_object_get(root, "tests"), i, t) {
         const char *fn = json_string_value(json_object_get(t, "fn"));
         json_t *args = json_object_get(t, "args");
         struct sample_params p = sample_defaults();
         p.temp = 1;
         if (strcmp(fn, "temp") == 0)
             p.temp = number(args, "temperature", 1);
+        else if (strcmp(fn, "temp_ext") == 0)
+            p.temp = number(args, "temperature", 1), p.temp_range = number(args, "delta", 0),
+            p.temp_exponent = number(args, "exponent", 1);
         else if (strcmp(fn, "top_k") == 0)
             p.top_k = (int)number(args, "k", 0);
         else if (strcmp(fn, "top_p") == 0)
             p.top_p = number(args, "p", 1);
         else if (strcmp(fn, "min_p") == 0)
             p.min_p = number(args, "p", 0);
-        else if (strcmp(fn, "penalties") == 0 && number(args, "frequency", 0) == 0)
-            p.repeat_penalty = number(args, "repeat", 1);
-        else
+        else if (strcmp(fn, "xtc") == 0)
+            p.xtc_probability = number(args, "probability", 0),
+            p.xtc_threshold = number(args, "threshold", 1);
+        else if (strcmp(fn, "typical") == 0)
+            p.typical_p = number(args, "p", 1);
+        else if (strcmp(fn, "top_n_sigma") == 0)
+            p.top_n_sigma = number(args, "n", 0);
+        else if (strcmp(fn, "dry") == 0)
+            dry_params(args, &p);
+        else if (strcmp(fn, "penalties") == 0)
+            p.repeat_penalty = number(args, "repeat", 1), p.frequency_penalty = number(args, "frequency", 0),
+            p.presence_penalty = number(args, "presence", 0);
+        else if (strcmp(fn, "sampler_queue") == 0) {
+            run_queue(args);
             continue;
-        run_vector(args, p, p.top_k || p.top_p < 1);
-        run++;
+        } else
+            fail_msg("no case for %s", fn);
+        run_vector(args, &p);
     }
+    assert_int_equal(i, 37);
     json_decref(root);
-    assert_int_equal(run, 12);
+}
+
+/* The probabilities of one distribution, by id. */
+static void distribution(struct sampler *s, const float *logits, int n, float *p) {
+    const struct sample_candidate *c;
+    memset(p, 0, (size_t)n * sizeof *p);
+    int m = sample_distribution(s, logits, &c);
+    for (int i = 0; i < m; i++) p[c[i].id] = c[i].p;
+}
+
+/* Numbers worked out by hand from the definitions. */
+static void test_steps(void **state) {
+    (void)state;
+    struct sample_params p = sample_defaults();
+    struct sampler *s;
+    float equal[5] = {0}, got[5];
+    p.temp = 1;
+    /* DRY: after 0 1 2 0 1 a 2 would repeat: it loses 1 * 1.1^0, then 2 * 1.1^1 with an allowed length of 1 */
+    p.dry_multiplier = 1, p.dry_base = 1.1f;
+    assert_ok(sample_open(&s, 5, &p));
+    const int32_t seen[] = {0, 1, 2, 0, 1};
+    for (int i = 0; i < 5; i++) sample_accept(s, seen[i]);
+    distribution(s, equal, 5, got);
+    assert_true(fabsf(got[2] / got[0] - expf(-1)) < 1e-5f && got[0] == got[4]);
+    p.dry_multiplier = 2, p.dry_allowed = 1;
+    assert_ok(sample_set(s, &p));
+    distribution(s, equal, 5, got);
+    assert_true(fabsf(got[2] / got[0] - expf(-2.2f)) < 1e-5f);
+    p.dry_breaker[p.n_dry_breaker++] = 1; /* the newest token breaks: nothing repeats across it */
+    assert_ok(sample_set(s, &p));
+    distribution(s, equal, 5, got);
+    assert_true(fabsf(got[2] - 0.2f) < 1e-6f);
+    /* biases */
+    p = sample_defaults(), p.temp = 1;
+    const struct sample_bias bias[] = {{1, 1}, {3, -INFINITY}, {99, 5}};
+    p.bias = bias, p.n_bias = 3;
+    assert_ok(sample_set(s, &p));
+    distribution(s, equal, 5, got);
+    assert_true(got[3] == 0 && fabsf(got[1] / got[0] - expf(1)) < 1e-5f);
+    /* dynamic temperature: equal logits have the greatest entropy, so temp + range; two unlike ones less */
+    p = sample_defaults(), p.temp = 1, p.temp_range = 0.5f;
+    assert_ok(sample_set(s, &p));
+    float two[5] = {0, 1, -INFINITY, -INFINITY, -INFINITY};
+    distribution(s, two, 5, got);
+    double q = 1 / (1 + exp(-1.0)), h = -(q * log(q) + (1 - q) * log(1 - q)) / log(2);
+    assert_true(fabs(got[1] / got[0] - exp(1 / (0.5 + h))) < 1e-4);
+    sample_close(s);
+}
+
+/* Mirostat holds the mean surprise near tau. */
+static void test_mirostat(void **state) {
+    (void)state;
+    enum { N = 5000, DRAWS = 3000 };
+    static float logits[N];
+    for (int i = 0; i < N; i++) logits[i] = -1.2f * logf((float)i + 1); /* Zipf's law */
+    struct sample_params p = sample_defaults();
+    struct sampler *s;
+    p.temp = 1, p.mirostat = 2, p.mirostat_tau = 3;
+    assert_ok(sample_open(&s, N, &p));
+    double surprise = 0;
+    for (int i = 0; i < DRAWS; i++) {
+        struct sampler *copy = s;
+        const struct sample_candidate *c;
+        int n = sample_distribution(copy, logits, &c); /* takes nothing from the random stream */
+        static float prob[N];
+        memset(prob, 0, sizeof prob);
+        for (int k = 0; k < n; k++) prob[c[k].id] = c[k].p;
+        surprise -= log2(prob[sample_token(s, logits)]);
+    }
+    assert_true(fabs(surprise / DRAWS - 3) < 0.1);
+    sample_close(s);
+}
+
+static void test_order(void **state) {
+    (void)state;
+    struct sample_params p = sample_defaults();
+    assert_ok(sample_set_order(&p, "temp;min_p"));
+    assert_int_equal(p.order[0], SAMPLE_TEMP);
+    assert_int_equal(p.order[1], SAMPLE_MIN_P);
+    assert_int_equal(p.order[2], SAMPLE_END);
+    assert_int_equal(sample_set_order(&p, "temp;heat"), INFER_E_INPUT);
+    assert_int_equal(sample_set_order(&p, "temp,temp"), INFER_E_INPUT);
+    /* min-p before a low temperature keeps both, behind it one */
+    float logits[2] = {0, 1}, got[2];
+    struct sampler *s;
+    p.temp = 0.2f, p.min_p = 0.2f;
+    assert_ok(sample_open(&s, 2, &p));
+    distribution(s, logits, 2, got);
+    assert_true(got[0] == 0);
+    assert_ok(sample_set_order(&p, "min_p;temp"));
+    assert_ok(sample_set(s, &p));
+    distribution(s, logits, 2, got);
+    assert_true(got[0] > 0);
+    sample_close(s);
 }
 
 static void test_greedy(void **state) {
@@ -140,9 +297,8 @@ static void test_refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_vectors),
-        cmocka_unit_test(test_greedy),
-        cmocka_unit_test(test_draws),
+        cmocka_unit_test(test_vectors),  cmocka_unit_test(test_steps),  cmocka_unit_test(test_mirostat),
+        cmocka_unit_test(test_order),    cmocka_unit_test(test_greedy), cmocka_unit_test(test_draws),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,36 @@
+/* Inside of the sampler: what sample.c and its steps share. */
+#pragma once
+#include "sample.h"
+
+struct sampler {
+    struct sample_params params;
+    int n_vocab;
+    uint64_t random; /* state of the random stream */
+    float mu;        /* mirostat: the most surprise allowed, in bits */
+    /* the candidates c[n] and a second array of n_vocab; the steps swap them */
+    struct sample_candidate *c, *other;
+    int n;
+    bool sorted;                   /* c is likeliest first */
+    int32_t last[SAMPLE_MAX_LAST]; /* ring of recent tokens */
+    int n_last, next;
+    int32_t *count;                /* count[n_vocab]: scratch, zero between calls */
+    int32_t back[SAMPLE_MAX_LAST]; /* scratch: recent tokens, newest first */
+    int32_t match[SAMPLE_MAX_LAST];
+};
+
+/* Uniform in [0, 1) with 53 bits. */
+double sample_uniform(struct sampler *s);
+/* Sets p of all candidates, their sum is 1. */
+void sample_softmax(struct sampler *s);
+
+void sample_penalties(struct sampler *s);
+void sample_dry(struct sampler *s);
+void sample_top_n_sigma(struct sampler *s);
+void sample_top_k(struct sampler *s, int k);
+void sample_typical(struct sampler *s);
+void sample_top_p(struct sampler *s);
+void sample_min_p(struct sampler *s);
+void sample_xtc(struct sampler *s);
+void sample_temperature(struct sampler *s);
+/* Drops what surprises more than mu. */
+void sample_mirostat(struct sampler *s);
