@@ -160,7 +160,8 @@ static enum infer_status chat_open(struct chat *c) {
     c->messages = json_array();
     if (!c->messages) return err_set(INFER_E_MEMORY, "the conversation");
     if (o->system) TRY(chat_system(c, o->system));
-    struct sample_params params = generate_params(o);
+    struct sample_params params;
+    TRY(generate_params(o, &params));
     TRY(generate_open(&c->generator, &c->session, &params));
     return line_open(&c->line, c->terminal_in, c->colour, chat_complete);
 }

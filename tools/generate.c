@@ -1,21 +1,73 @@
 #include "generate.h"
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include "mem.h"
 
-struct sample_params generate_params(const struct options *o) {
+/* "ID=X" of every --logit-bias into bias[n] */
+static enum infer_status read_biases(const struct option_texts *t, struct sample_bias *bias) {
+    for (int i = 0; i < t->n; i++) {
+        char *end;
+        long id = strtol(t->text[i], &end, 10);
+        bool named = end != t->text[i] && *end == '=' && id >= 0 && id <= INT32_MAX;
+        const char *value = end + 1;
+        float x = named ? strtof(value, &end) : 0;
+        if (!named || end == value || *end || isnan(x))
+            return err_set(INFER_E_INPUT, "--logit-bias %s is not like 123=-1.5", t->text[i]);
+        bias[i] = (struct sample_bias){(int32_t)id, x};
+    }
+    return INFER_OK;
+}
+
+enum infer_status generate_params(const struct options *o, struct sample_params *out) {
+    static struct sample_bias bias[OPTION_MAX_TEXTS]; /* the options are read once a process */
     struct sample_params p = sample_defaults();
     p.temp = (float)o->temp;
     p.top_k = o->top_k;
     p.top_p = (float)o->top_p;
     p.min_p = (float)o->min_p;
     p.repeat_penalty = (float)o->repeat_penalty;
+    p.repeat_last = o->repeat_last;
     p.seed = o->seed;
-    return p;
+    p.frequency_penalty = (float)o->frequency_penalty;
+    p.presence_penalty = (float)o->presence_penalty;
+    p.typical_p = (float)o->typical;
+    p.top_n_sigma = (float)o->top_n_sigma;
+    p.xtc_probability = (float)o->xtc_probability;
+    p.xtc_threshold = (float)o->xtc_threshold;
+    p.dry_multiplier = (float)o->dry_multiplier;
+    p.dry_base = (float)o->dry_base;
+    p.dry_allowed = o->dry_allowed;
+    p.dry_last = o->dry_last;
+    p.temp_range = (float)o->temp_range;
+    p.temp_exponent = (float)o->temp_exponent;
+    p.mirostat = o->mirostat;
+    p.mirostat_tau = (float)o->mirostat_tau;
+    p.mirostat_eta = (float)o->mirostat_eta;
+    if (o->samplers) TRY(sample_set_order(&p, o->samplers));
+    TRY(read_biases(&o->logit_bias, bias));
+    p.bias = bias;
+    p.n_bias = o->logit_bias.n;
+    *out = p;
+    return INFER_OK;
+}
+
+/* Lines, quotes and the like are no repetition: their tokens end a passage of DRY. */
+static enum infer_status find_breakers(const struct session *s, struct sample_params *p) {
+    static const char *const breakers[] = {"\n", ":", "\"", "*"};
+    for (int i = 0; p->dry_multiplier > 0 && i < 4; i++) {
+        int32_t ids[4];
+        size_t n;
+        TRY(infer_tokenize(s->model, breakers[i], NULL, 1, 0, ids, 4, &n));
+        if (n == 1 && p->n_dry_breaker < SAMPLE_MAX_BREAKER) p->dry_breaker[p->n_dry_breaker++] = ids[0];
+    }
+    return INFER_OK;
 }
 
 enum infer_status generate_open(struct generator *g, struct session *s, const struct sample_params *p) {
     *g = (struct generator){.session = s, .params = *p, .seq = -1};
-    enum infer_status st = sample_open(&g->sampler, s->info.n_vocab, p);
+    enum infer_status st = find_breakers(s, &g->params);
+    if (!st) st = sample_open(&g->sampler, s->info.n_vocab, &g->params);
     if (!st) st = mem_new(&g->ids, ((size_t)s->place.n_ctx + 1) * sizeof *g->ids, "token ids of the context");
     if (!st) st = mem_new(&g->rows, (size_t)s->place.n_batch * sizeof *g->rows, "rows of a step");
     if (!st) st = infer_seq_open(s->engine, &g->seq);

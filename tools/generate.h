@@ -23,8 +23,8 @@ struct generator {
     double prompt_seconds, answer_seconds;
 };
 
-/* The sampling parameters of the options. */
-struct sample_params generate_params(const struct options *o);
+/* The sampling parameters of the options. errors: INFER_E_INPUT (--samplers, --logit-bias) */
+enum infer_status generate_params(const struct options *o, struct sample_params *out);
 enum infer_status generate_open(struct generator *g, struct session *s, const struct sample_params *p);
 void generate_close(struct generator *g);
 

@@ -120,7 +120,8 @@ static enum infer_status run_answer(struct run *r) {
     TRY(session_open(&r->session, o, &(struct session_need){.slots = 1, .text = true}));
     TRY(make_prompt(r));
     if (o->show_prompt) prompt_show(&r->prompt, &r->session);
-    struct sample_params params = generate_params(o);
+    struct sample_params params;
+    TRY(generate_params(o, &params));
     TRY(generate_open(&r->generator, &r->session, &params));
     answer_start(&r->answer, &o->stop);
     struct generate_how how = {o->n_predict, r->template.text != NULL, show, r};
