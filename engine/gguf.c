@@ -98,8 +98,9 @@ static enum infer_status open_split(struct tensorfile *f, struct gguf_part *part
     for (uint32_t i = 1; i < count; i++) {
         char *path;
         TRY(split_path(f, i, count, &path));
-        if (mapfile_open(&f->part[i], path, no_mmap) != INFER_OK)
-            return err_prefix(INFER_E_IO, "%s: part %u of %u is missing", f->path, i + 1, count);
+        enum infer_status s = mapfile_open(&f->part[i], path, no_mmap);
+        if (s == INFER_E_IO) err_prefix(s, "part %u of %u cannot be opened", i + 1, count);
+        TRY(s);
         f->n_part++;
         TRY(read_part(&parts[i], &f->part[i], &f->arena));
         TRY(check_split(&parts[i], i, count));

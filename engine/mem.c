@@ -4,6 +4,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Under AddressSanitizer the bytes that round a block up to 64 are out of bounds too. */
+#ifdef __has_feature
+#define MEM_FEATURE(x) __has_feature(x)
+#else
+#define MEM_FEATURE(x) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || MEM_FEATURE(address_sanitizer)
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
+#endif
+
 /* A block is [64-byte header: its size][n bytes]; the header keeps the payload 64-byte aligned. */
 enum { MEM_HEADER = 64, ARENA_CHUNK = 64 << 10 };
 
@@ -24,6 +36,7 @@ static void *alloc_block(size_t n, bool zero) {
     }
     *(size_t *)block = n;
     if (zero) memset(block + MEM_HEADER, 0, n);
+    ASAN_POISON_MEMORY_REGION(block + MEM_HEADER + n, total - MEM_HEADER - n);
     return block + MEM_HEADER;
 }
 

@@ -19,6 +19,7 @@ function(infer_test name)
 endfunction()
 
 infer_test(test_base)
+infer_test(test_gguf)
 infer_test(test_quant)
 infer_test(test_sample)
 infer_test(test_tok)
