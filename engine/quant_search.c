@@ -10,8 +10,7 @@
 #define ALWAYS static inline __attribute__((always_inline))
 
 /* Eight floats side by side; two SSE registers where there is no AVX. How they are passed to functions depends on
- * the target, which does not matter to functions that are always inlined. */
-#pragma GCC diagnostic ignored "-Wpsabi"
+ * the target (hence -Wno-psabi for this file), which does not matter to functions that are always inlined. */
 typedef float v8 __attribute__((vector_size(32)));
 typedef int32_t v8i __attribute__((vector_size(32)));
 enum { LANES = 8 };
