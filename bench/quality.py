@@ -7,7 +7,8 @@ needs: pip install llama-cpp-python jinja2 (a Python that has them runs this scr
 prompts     Each line of tests/prompts.txt is rendered with the model's template by Jinja2, tokenised and continued greedily by
             64 tokens, here and there. Ids of the prompts must be equal; at least 6 of 8 answers must be equal token for
             token; at the first difference of the others the two candidates' logits, in both engines, must be closer than
-            0.05 of the logits' standard deviation.
+            0.05 of the logits' standard deviation. This is done on MODEL and on MODEL decoded to F16: with 4-bit weights both
+            engines round activations to 8 bits, each in its own way, and that alone moves logits by about as much.
 perplexity  MODEL is decoded to F16 and written in each format by `infer quantize`. exp of the mean loss of tokens 256 to 511 of
             each 512-token window of the first 16,384 tokens of tests/data/text.txt must be within 0.5% of llama.cpp's on the
             same file, and Q8_0 within 1% of F16.
@@ -82,7 +83,7 @@ def gap(logits, x, y):
     return abs(float(logits[x] - logits[y])) / float(logits.std())
 
 
-def compare_answer(a, peer, prompt_ids, text):
+def compare_answer(a, peer, model, prompt_ids, text):
     """One prompt's row: what llama.cpp says token by token, against our text."""
     peer.clear()
     rows, ids = [peer.eval(prompt_ids, 0, len(prompt_ids) - 1)[-1]], []
@@ -98,35 +99,45 @@ def compare_answer(a, peer, prompt_ids, text):
     same = 0
     while same < len(ids) and text.startswith(peer.piece(ids[: same + 1])):
         same += 1
+    # our candidate is the token that our text goes on with; theirs the one that llama.cpp chose
+    rest = peer.tokenize(text[len(peer.piece(ids[:same])):].decode("utf-8", "replace"), False)
     npy = pathlib.Path(a.out) / "row.npy"
-    infer(a, "logits", "-m", a.model, "--tokens", ",".join(map(str, prompt_ids + ids[:same])), "-o", npy, *a.engine)
-    ours = np.load(npy)[-1]
-    x, y = int(ours.argmax()), int(rows[same].argmax())
+    infer(a, "logits", "-m", model, "--tokens", ",".join(map(str, prompt_ids + ids[:same])), "-o", npy, *a.engine)
+    ours, y = np.load(npy)[-1], int(rows[same].argmax())
+    x = rest[0] if rest else int(ours.argmax())
     return {"equal": False, "tokens": same, "gap_ours": gap(ours, x, y), "gap_peer": gap(rows[same], x, y),
             "ours": peer.piece([x]).decode("utf-8", "replace"), "peer": peer.piece([y]).decode("utf-8", "replace")}
 
 
-def prompts(a, report):
-    peer = Peer(a.model, a.threads)
+def prompts(a, report, model, label):
+    peer = Peer(model, a.threads)
     environment = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(peer.model.metadata["tokenizer.chat_template"])
+    rows = []
     for line in (TOP / "tests" / "prompts.txt").read_text().splitlines():
         messages = [{"role": "user", "content": line}]
         text = template.render(messages=messages, add_generation_prompt=True, bos_token="", eos_token="")
         ids = peer.tokenize(text, True)
-        ours = infer_tokenize(a, a.model, text, "--special")
+        ours = infer_tokenize(a, model, text, "--special")
         case = pathlib.Path(a.out) / "case.json"
         case.write_text(json.dumps({"messages": messages, "add_generation_prompt": True}))
-        rendered = infer(a, "template", "-m", a.model, "--input", case).decode()
-        answer = infer(a, "run", "-m", a.model, "-p", line, "-n", ANSWER, "--temp", "0", "--quiet", *a.engine)
-        row = {"prompt": line, "template_equal": rendered == text, "ids_equal": ids == ours, **compare_answer(a, peer, ids, answer)}
-        report["prompts"].append(row)
+        rendered = infer(a, "template", "-m", model, "--input", case).decode()
+        answer = infer(a, "run", "-m", model, "-p", line, "-n", ANSWER, "--temp", "0", "--quiet", *a.engine)
+        row = {"model": label, "prompt": line, "template_equal": rendered == text, "ids_equal": ids == ours,
+               **compare_answer(a, peer, model, ids, answer)}
+        rows.append(row)
         print(json.dumps(row, ensure_ascii=False), file=sys.stderr)
-    rows = report["prompts"]
+    report["prompts"] += rows
     near = all(r["equal"] or max(r["gap_ours"], r["gap_peer"]) < 0.05 for r in rows)
-    report["rules"]["templates and ids of the prompts are llama.cpp's"] = all(r["template_equal"] and r["ids_equal"] for r in rows)
-    report["rules"]["at least 6 of 8 answers equal"] = sum(r["equal"] for r in rows) >= 6
-    report["rules"]["the others part where two candidates are within 0.05 of the standard deviation"] = near
+    report["rules"][f"{label}: templates and ids of the prompts are llama.cpp's"] = all(r["template_equal"] and r["ids_equal"] for r in rows)
+    report["rules"][f"{label}: at least 6 of 8 answers equal"] = sum(r["equal"] for r in rows) >= 6
+    report["rules"][f"{label}: the others part where two candidates are within 0.05 of the standard deviation"] = near
+
+
+def make_f16(a):
+    path = pathlib.Path(a.out) / "f16.gguf"
+    infer(a, "quantize", a.model, path, "--type", "f16", "--quiet")
+    return path
 
 
 # ---- perplexity --------------------------------------------------------------------------------------------------------
@@ -145,10 +156,11 @@ def peer_perplexity(peer, ids):
 def perplexity(a, report):
     out = pathlib.Path(a.out)
     text = (TOP / "tests" / "data" / "text.txt").read_text()
-    f16 = out / "f16.gguf"
+    f16 = make_f16(a)
     for typ in ["f16", *[t for t in a.types if t != "f16"]]:
         path = out / f"{typ}.gguf"
-        infer(a, "quantize", a.model if typ == "f16" else f16, path, "--type", typ, "--quiet")
+        if typ != "f16":
+            infer(a, "quantize", f16, path, "--type", typ, "--quiet")
         peer = Peer(path, a.threads)
         ids = peer.tokenize(text, False)
         if typ == "f16":
@@ -172,10 +184,10 @@ def markdown(report):
     lines = [f"{report['peer']}, {report['date']}; `{report['command']}`", ""]
     lines += [f"- {'yes' if ok else 'NO'}: {rule}" for rule, ok in report["rules"].items()]
     if report["prompts"]:
-        lines += ["", "| prompt | answer | tokens equal | gap of the candidates, ours / llama.cpp |", "| --- | --- | --- | --- |"]
+        lines += ["", "| model | prompt | answer | tokens equal | candidates | their gap, ours / llama.cpp |", "| --- | --- | --- | --- | --- | --- |"]
         for r in report["prompts"]:
-            gaps = "" if r["equal"] else f"{r['gap_ours']:.3f} / {r['gap_peer']:.3f}"
-            lines.append(f"| {r['prompt']} | {'equal' if r['equal'] else 'parts'} | {r['tokens']} | {gaps} |")
+            gaps = " | " if r["equal"] else f"{r['ours']!r}, {r['peer']!r} | {r['gap_ours']:.3f} / {r['gap_peer']:.3f}"
+            lines.append(f"| {r['model']} | {r['prompt']} | {'equal' if r['equal'] else 'parts'} | {r['tokens']} | {gaps} |")
     if report["perplexity"]:
         lines += ["", "| type | MB | infer | llama.cpp | difference | over F16 |", "| --- | --- | --- | --- | --- | --- |"]
         for r in report["perplexity"]:
@@ -202,7 +214,8 @@ def main():
     report = {"date": datetime.date.today().isoformat(), "peer": f"llama-cpp-python {llama_cpp.__version__}",
               "command": " ".join(["bench/quality.py", *sys.argv[1:]]), "rules": {}, "prompts": [], "perplexity": []}
     if "prompts" in a.only:
-        prompts(a, report)
+        prompts(a, report, a.model, pathlib.Path(a.model).stem)
+        prompts(a, report, make_f16(a), "decoded to F16")
     if "perplexity" in a.only:
         perplexity(a, report)
     (pathlib.Path(a.out) / "quality.json").write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
