@@ -1,7 +1,447 @@
+// The fused program for decode rows: five kernels a layer (q k v; rope, cache write and attention; output projection
+// with the residual; gate, up and their product; down with the residual), each leaving its result as the next one
+// reads it. Built from the list by its shape; a list of another shape runs op by op.
 #include "decode.h"
-enum infer_status decode_build(struct decode_program **out, cuda_backend *) {
-    *out = NULL;
+#include "attend.h"
+#include "mem.h"
+
+struct link { // one matmul
+    const struct mm_kernel *k;
+    mm_job job;
+    size_t x_bytes[2]; // shared memory for the input, one row and many
+    int blocks[2];
+    enum layout norm_half; // many rows: a kernel in front norms the input; LAYOUT_COUNT: none
+};
+struct decode_layer {
+    link qkv, out, gate_up, down;
+    attend_job attend;
+};
+struct decode_program {
+    embed_job embed;
+    struct decode_layer *layer;
+    int n_layer;
+    link head;
+    uint8_t *normed; // rows of halves that norm_half leaves
+    size_t normed_row;
+    float2 *cand;
+    int32_t *token;
+};
+
+// How a vector is handed on.
+struct form {
+    enum mm_give give;
+    int ga;
+    uint8_t *at;
+    size_t row;
+};
+
+static bool is_half(enum layout l) { return l == LAYOUT_F16 || l == LAYOUT_BF16; }
+static enum layout first_layout(const cuda_backend *b, int group) {
+    return b->plan.group[group].region[0].layout;
+}
+
+// What the matrix wants as its input: slot 0 norm of the residual stream, 1 attention, 2 gated.
+static form form_for(const cuda_backend *b, int group, int slot, int ga) {
+    enum layout l = first_layout(b, group);
+    if (is_half(l))
+        return form{slot ? (l == LAYOUT_F16 ? GIVE_HALF : GIVE_BF16) : GIVE_NOTHING, 0,
+                    b->work + b->plan.half[slot], b->plan.half_row_bytes};
+    return form{GIVE_RECORD, ga, b->work + b->plan.rec[slot], b->plan.rec_row_bytes};
+}
+
+// Splits the blocks between two regions so that the slower half is fastest.
+static int best_split(const mm_job &j, const struct mm_kernel *k, int blocks) {
+    int best = 1;
+    double least = 1e30;
+    for (int s = 1; s < blocks; s++) {
+        double a = (double)((j.steps[0] + s - 1) / s) * layout_unit_bytes(k->l);
+        double c = (double)((j.steps[1] + blocks - s - 1) / (blocks - s)) * layout_unit_bytes(k->l2);
+        double t = a > c ? a : c;
+        if (t < least) {
+            least = t;
+            best = s;
+        }
+    }
+    return best;
+}
+
+// Kernel, weights and input of a matmul; false when no streaming kernel takes it.
+static bool link_make(const cuda_backend *b, link *l, int group, form in) {
+    const cuda_group *g = &b->plan.group[group];
+    if (g->n_region > 2) return false;
+    memset(l, 0, sizeof *l);
+    l->k = mm_find(g->region[0].layout, g->n_region == 2 ? g->region[1].layout : LAYOUT_COUNT, in.ga);
+    if (!l->k) return false;
+    mm_job &j = l->job;
+    for (int i = 0; i < g->n_region; i++) {
+        j.w[i] = b->weights + g->region[i].offset;
+        j.steps[i] = g->region[i].rows / (16 * l->k->r);
+    }
+    j.u = g->region[0].u;
+    j.k = g->k;
+    j.x = in.at;
+    j.x_row = in.row;
+    j.n_row = &b->t.step->n_row;
+    for (int i = 0; i < g->n_member; i++) {
+        j.seg[i].region = g->member[i].region;
+        j.seg[i].row = g->member[i].base;
+        j.seg[i].n = g->member[i].n;
+        j.seg[i].col = g->member[i].col;
+    }
+    j.n_seg = g->n_member;
+    j.n_out = g->member[0].n;
+    if (g->bias) j.bias = (const float *)(b->work + b->plan.constant + g->bias_offset);
+    enum layout l0 = l->k->l;
+    size_t unit = l0 == LAYOUT_F16    ? 512
+                  : l0 == LAYOUT_BF16 ? 1024
+                  : in.ga == 16       ? REC_BYTES_16
+                                      : REC_BYTES_32;
+    l->x_bytes[0] = (size_t)j.u * unit;
+    l->x_bytes[1] = (size_t)j.u * 8 * (unit + (is_half(l0) ? 64 : 0));
+    size_t most = b->prop.sharedMemPerBlockOptin;
+    if (mm_smem(l->k, true, l->x_bytes[1]) > most) l->x_bytes[1] = 0;
+    if (mm_smem(l->k, false, l->x_bytes[0]) > most || mm_smem(l->k, true, 0) > most) return false;
+    l->blocks[0] = l->blocks[1] = b->sm_count;
+    if (g->n_region == 2) j.split = best_split(j, l->k, b->sm_count);
+    l->norm_half = LAYOUT_COUNT;
+    return true;
+}
+
+// The reader's side of a norm: n sums of squares a row, left by the writer.
+static void link_norm(const cuda_backend *b, link *l, const struct op_norm *n, rows res, int n_square) {
+    mm_job &j = l->job;
+    j.square = (const float *)(b->work + b->plan.square);
+    j.square_row = ((size_t)b->plan.max_k + 255) / 256 * 16;
+    j.n_square = n_square;
+    j.inv_k = 1.f / (float)n->dim;
+    j.eps = n->eps;
+    if (!is_half(l->k->l)) return;
+    j.norm = cuda_constant(b, n->w);
+    j.res_in = res.p;
+    j.res_row = res.stride;
+    l->norm_half = l->k->l;
+}
+// The writer's side: the residual sum, and its norm for the next matmul.
+static void link_add(const cuda_backend *b, link *l, rows res, const struct op_norm *next, form to) {
+    mm_job &j = l->job;
+    j.epilogue = EPI_ADD;
+    j.res = res.p;
+    j.res_row = res.stride;
+    j.next_norm = cuda_constant(b, next->w);
+    j.square_out = (float *)(b->work + b->plan.square);
+    j.square_row = ((size_t)b->plan.max_k + 255) / 256 * 16;
+    j.give = to.give;
+    j.xo = to.at;
+    j.xo_row = to.row;
+}
+
+// ---- the list's shape
+struct cursor {
+    const struct op_list *l;
+    int i;
+};
+static const struct op *take_op(cursor *c, enum op_kind kind) {
+    if (c->i >= c->l->n_op || c->l->op[c->i].kind != kind) return NULL;
+    return &c->l->op[c->i++];
+}
+static bool same(struct view a, struct view b) {
+    return a.buf == b.buf && a.col == b.col && a.width == b.width;
+}
+static bool plain_norm(const struct op *o, struct view x, int dim) {
+    return o && o->norm.kind == NORM_RMS && o->norm.dim == dim && o->norm.w && !o->norm.bias &&
+           same(o->norm.x, x);
+}
+
+struct layer_ops {
+    const struct op_norm *norm, *q_norm, *k_norm, *ffn_norm;
+    const struct op_matmul *qkv, *out, *gate_up, *down;
+    const struct op_rope *q_rope, *k_rope;
+    const struct op_kv_put *put;
+    const struct op_attend *attend;
+    const struct op_glu *glu;
+};
+// One layer from the cursor on; false when the ops are others.
+static bool match_layer(cursor *c, struct view x, struct layer_ops *o) {
+    const struct op *p;
+    memset(o, 0, sizeof *o);
+    if (!plain_norm(p = take_op(c, OP_NORM), x, x.width)) return false;
+    o->norm = &p->norm;
+    if (!(p = take_op(c, OP_MATMUL)) || !same(p->matmul.x, o->norm->out)) return false;
+    o->qkv = &p->matmul;
+    if ((p = take_op(c, OP_NORM))) {
+        o->q_norm = &p->norm;
+        if (!(p = take_op(c, OP_NORM))) return false;
+        o->k_norm = &p->norm;
+        if (o->q_norm->kind != NORM_RMS || o->k_norm->kind != NORM_RMS || o->q_norm->bias ||
+            o->k_norm->bias || !o->q_norm->w || !o->k_norm->w || o->q_norm->eps != o->k_norm->eps)
+            return false;
+    }
+    if (!(p = take_op(c, OP_ROPE))) return false;
+    o->q_rope = &p->rope;
+    if (!(p = take_op(c, OP_ROPE))) return false;
+    o->k_rope = &p->rope;
+    if (!(p = take_op(c, OP_KV_PUT))) return false;
+    o->put = &p->kv_put;
+    if (!(p = take_op(c, OP_ATTEND))) return false;
+    o->attend = &p->attend;
+    if (!(p = take_op(c, OP_MATMUL)) || !same(p->matmul.x, o->attend->out)) return false;
+    o->out = &p->matmul;
+    if (!(p = take_op(c, OP_ADD)) || !same(p->add.a, x) || !same(p->add.out, x) ||
+        !same(p->add.b, o->out->out))
+        return false;
+    if (!plain_norm(p = take_op(c, OP_NORM), x, x.width)) return false;
+    o->ffn_norm = &p->norm;
+    if (!(p = take_op(c, OP_MATMUL)) || !same(p->matmul.x, o->ffn_norm->out)) return false;
+    o->gate_up = &p->matmul;
+    if (!(p = take_op(c, OP_GLU)) || p->glu.gate.buf != o->gate_up->out.buf || p->glu.gate.col != 0)
+        return false;
+    o->glu = &p->glu;
+    if (!(p = take_op(c, OP_MATMUL)) || !same(p->matmul.x, o->glu->out)) return false;
+    o->down = &p->matmul;
+    p = take_op(c, OP_ADD);
+    return p && same(p->add.a, x) && same(p->add.out, x) && same(p->add.b, o->down->out);
+}
+
+// Whether the kernels take the layer's sizes.
+static bool layer_fits(const cuda_backend *b, const struct layer_ops *o) {
+    const struct kv_store *s = &b->c.store[o->attend->store];
+    const struct op_attend *a = o->attend;
+    int rep = a->n_head / s->n_kv_head;
+    if (o->q_rope->rope != o->k_rope->rope || a->store != o->put->store || a->softcap > 0 || a->window ||
+        a->sinks)
+        return false;
+    if (a->n_head % s->n_kv_head ||
+        !attend_fits(s->head_dim_k, s->head_dim_v, rep, b->c.kv_type, o->q_rope->rope->n_rot))
+        return false;
+    if (o->q_norm && (o->q_norm->dim != s->head_dim_k || o->k_norm->dim != s->head_dim_k)) return false;
+    const cuda_group *gu = &b->plan.group[o->gate_up->w->id];
+    return gu->paired && !gu->bias && o->out->w->n_member == 1 && o->down->w->n_member == 1 &&
+           b->c.n_embd % 32 == 0;
+}
+
+static bool build_layer(cuda_backend *b, struct decode_layer *d, const struct layer_ops *o,
+                        const struct layer_ops *next, const struct op_norm *last, int last_group, rows res,
+                        int *n_square, int *ga) {
+    const struct op_list *l = b->c.list[ROW_DECODE];
+    int qkv = o->qkv->w->id, out = o->out->w->id, gu = o->gate_up->w->id, down = o->down->w->id;
+    if (!link_make(b, &d->qkv, qkv, form_for(b, qkv, 0, *ga))) return false;
+    link_norm(b, &d->qkv, o->norm, res, *n_square);
+    rows y = cuda_rows(b, l, o->qkv->out);
+    d->qkv.job.epilogue = EPI_STORE;
+    d->qkv.job.y = y.p;
+    d->qkv.job.y_row = y.stride;
+
+    attend_job &a = d->attend;
+    memset(&a, 0, sizeof a);
+    const struct kv_store *s = &b->c.store[o->attend->store];
+    form to = form_for(b, out, 1, 32);
+    a.t = b->t;
+    a.kv = cuda_store(b, o->attend->store);
+    a.qkv = y.p;
+    a.qkv_row = y.stride;
+    a.q_col = o->attend->q.col;
+    a.k_col = o->put->k.col;
+    a.v_col = o->put->v.col;
+    a.n_head = o->attend->n_head;
+    a.n_rep = a.n_head / s->n_kv_head;
+    a.scale = o->attend->scale * 1.4426950408889634f;
+    if (o->q_norm) {
+        a.q_norm = cuda_constant(b, o->q_norm->w);
+        a.k_norm = cuda_constant(b, o->k_norm->w);
+        a.eps = o->q_norm->eps;
+    }
+    a.rope = cuda_rope_table(b, o->q_rope->rope);
+    a.n_rot = o->q_rope->rope->n_rot;
+    a.neox = o->q_rope->rope->kind == ROPE_NEOX;
+    a.part = (float *)(b->work + b->plan.part);
+    a.max_split = b->plan.max_split;
+    a.arrived = (int *)(b->work + b->plan.counter);
+    a.give = to.give;
+    a.xo = to.at;
+    a.xo_row = to.row;
+
+    // o: its epilogue hands on groups of 16 r columns
+    if (!link_make(b, &d->out, out, to)) return false;
+    *ga = 16 * d->out.k->r;
+    *n_square = b->c.n_embd / *ga;
+    form normed = form_for(b, gu, 0, *ga);
+    link_add(b, &d->out, res, o->ffn_norm, normed);
+    if (!link_make(b, &d->gate_up, gu, normed)) return false;
+    link_norm(b, &d->gate_up, o->ffn_norm, res, *n_square);
+    form gated = form_for(b, down, 2, 16);
+    if (gated.give == GIVE_RECORD && d->gate_up.k->r != 2) return false;
+    d->gate_up.job.epilogue = EPI_GLU;
+    d->gate_up.job.act = o->glu->act;
+    d->gate_up.job.give = gated.give;
+    d->gate_up.job.xo = gated.at;
+    d->gate_up.job.xo_row = gated.row;
+    if (!link_make(b, &d->down, down, gated)) return false;
+    *ga = 16 * d->down.k->r;
+    *n_square = b->c.n_embd / *ga;
+    link_add(b, &d->down, res, next ? next->norm : last,
+             form_for(b, next ? next->qkv->w->id : last_group, 0, *ga));
+    return true;
+}
+
+static enum infer_status build(cuda_backend *b, struct decode_program *p, struct layer_ops *ops,
+                               int n_layer_max, bool *fits) {
+    const struct op_list *l = b->c.list[ROW_DECODE];
+    cursor c = {l, 0};
+    *fits = false;
+    const struct op *embed = take_op(&c, OP_EMBED);
+    if (!embed) return INFER_OK;
+    struct view x = embed->embed.out;
+    int n = 0;
+    while (n < n_layer_max && c.i < l->n_op && l->op[c.i].kind == OP_NORM) {
+        if (!match_layer(&c, x, &ops[n]) || !layer_fits(b, &ops[n])) return INFER_OK;
+        n++;
+    }
+    const struct op *r = take_op(&c, OP_ROWS), *norm = take_op(&c, OP_NORM), *head = take_op(&c, OP_MATMUL),
+                    *select = take_op(&c, OP_SELECT);
+    if (!n || !select || !same(r->rows.x, x) || !plain_norm(norm, r->rows.out, x.width) ||
+        !same(head->matmul.x, norm->norm.out) || b->n_rope > 4 || l->max_rows > 1024)
+        return INFER_OK;
+    rows res = cuda_rows(b, l, x);
+    int head_group = head->matmul.w->id, n_square = b->c.n_embd / 32, ga = 32;
+
+    form first = form_for(b, ops[0].qkv->w->id, 0, 32);
+    embed_job &e = p->embed;
+    e.t = b->t;
+    e.w = cuda_matrix(b, b->plan.embedding, 0);
+    e.scale = embed->embed.scale;
+    e.res = res.p;
+    e.res_row = res.stride;
+    e.next_norm = cuda_constant(b, ops[0].norm->w);
+    e.square = (float *)(b->work + b->plan.square);
+    e.square_row = ((size_t)b->plan.max_k + 255) / 256 * 16;
+    e.give = first.give;
+    e.xo = first.at;
+    e.xo_row = first.row;
+    e.n_rope = b->n_rope;
+    for (int i = 0; i < b->n_rope; i++) {
+        e.rope[i].inv_freq = cuda_constant(b, b->rope[i]->inv_freq);
+        e.rope[i].half = b->rope[i]->n_rot / 2;
+        e.rope[i].mscale = b->rope[i]->mscale;
+        e.rope[i].table = cuda_rope_table(b, b->rope[i]);
+    }
+    for (int i = 0; i < n; i++)
+        if (!build_layer(b, &p->layer[i], &ops[i], i + 1 < n ? &ops[i + 1] : NULL, &norm->norm, head_group,
+                         res, &n_square, &ga))
+            return INFER_OK;
+    p->n_layer = n;
+    if (!link_make(b, &p->head, head_group, form_for(b, head_group, 0, ga)) ||
+        b->plan.group[head_group].n_region != 1)
+        return INFER_OK;
+    link_norm(b, &p->head, &norm->norm, res, n_square);
+    mm_job &h = p->head.job;
+    h.epilogue = EPI_HEAD;
+    h.rowmap = b->t.out_row;
+    h.n_row = &b->t.step->n_out;
+    rows logits = cuda_rows(b, l, select->select.logits);
+    h.y = cuda_logits_copy(b);
+    h.y_row = (size_t)b->c.n_vocab;
+    if (!h.y) {
+        h.y = logits.p;
+        h.y_row = logits.stride;
+    }
+    p->cand = h.cand = (float2 *)(b->work + b->plan.cand);
+    p->token = cuda_tokens(b);
+    p->normed = b->work + b->plan.half[0];
+    p->normed_row = b->plan.half_row_bytes;
+    if (mm_smem(p->head.k, false, p->head.x_bytes[0]) <= b->prop.sharedMemPerMultiprocessor / 2 - 1024)
+        p->head.blocks[0] *= 2;
+    if (!p->head.x_bytes[1]) return INFER_OK;
+    *fits = true;
     return INFER_OK;
 }
-enum infer_status decode_run(cuda_backend *, struct decode_program *, int, cudaStream_t) { return INFER_OK; }
-void decode_free(struct decode_program *) {}
+
+enum infer_status decode_build(struct decode_program **out, cuda_backend *b) {
+    const struct op_list *l = b->c.list[ROW_DECODE];
+    struct decode_program *p;
+    struct layer_ops *ops = NULL;
+    int n_layer = 0;
+    bool fits = false;
+    *out = NULL;
+    if (b->prop.major < 9) return INFER_OK; // bulk copies
+    for (int i = 0; i < l->n_op; i++) n_layer += l->op[i].kind == OP_ATTEND;
+    TRY(mem_new(&p, sizeof *p, "a decode program"));
+    enum infer_status st = mem_new(&p->layer, (size_t)(n_layer + 1) * sizeof *p->layer, "a decode program");
+    if (st == INFER_OK) st = mem_new(&ops, (size_t)(n_layer + 1) * sizeof *ops, "a decode program");
+    if (st == INFER_OK) st = build(b, p, ops, n_layer, &fits);
+    mem_free(ops);
+    cudaError_t e = mm_prepare();
+    if (e == cudaSuccess) e = attend_prepare();
+    if (st == INFER_OK && e != cudaSuccess) st = cuda_error(e, "cudaFuncSetAttribute");
+    if (st != INFER_OK || !fits) {
+        decode_free(p);
+        if (st == INFER_OK)
+            log_line(LOG_NOTE, "cuda: no fused program takes this model; decode runs op by op");
+        return st;
+    }
+    *out = p;
+    return INFER_OK;
+}
+
+void decode_free(struct decode_program *p) {
+    if (!p) return;
+    mem_free(p->layer);
+    mem_free(p);
+}
+
+// ---- running
+// Rows row0 .. row0 + columns of a matmul.
+static enum infer_status run_chunk(const struct decode_program *p, const link *l, int row0, int columns,
+                                   bool many, cudaStream_t s) {
+    mm_job j = l->job;
+    j.row0 = row0;
+    j.columns = columns;
+    j.x_bytes = l->x_bytes[many];
+    size_t r = (size_t)row0;
+    if (j.rowmap)
+        j.rowmap += r;
+    else {
+        j.x += r * j.x_row;
+        j.square += r * j.square_row;
+        if (j.res_in) j.res_in += r * j.res_row;
+    }
+    if (j.res) j.res += r * j.res_row;
+    if (j.square_out) j.square_out += r * j.square_row;
+    if (j.xo) j.xo += r * j.xo_row;
+    if (j.y) j.y += r * j.y_row;
+    j.n_cand = l->blocks[many];
+    if (j.cand) j.cand += r * (size_t)j.n_cand;
+    if (many && l->norm_half != LAYOUT_COUNT) {
+        CU(norm_half_launch(j, l->norm_half, p->normed, p->normed_row, columns, s));
+        j.x = p->normed;
+        j.x_row = p->normed_row;
+        j.rowmap = NULL;
+        j.n_square = 0;
+    }
+    CU(launch_overlapped(l->k->run[many], l->blocks[many], l->k->warps * 32, mm_smem(l->k, many, j.x_bytes),
+                         true, s, j));
+    return INFER_OK;
+}
+static enum infer_status run_link(const struct decode_program *p, const link *l, int rows, cudaStream_t s) {
+    bool many = rows > 1;
+    for (int r = 0; r < rows; r += 8) TRY(run_chunk(p, l, r, rows - r < 8 ? rows - r : 8, many, s));
+    return INFER_OK;
+}
+
+enum infer_status decode_run(cuda_backend *b, struct decode_program *p, int rows, cudaStream_t s) {
+    CU(embed_launch(p->embed, rows, s));
+    for (int i = 0; i < p->n_layer; i++) {
+        struct decode_layer *d = &p->layer[i];
+        TRY(run_link(p, &d->qkv, rows, s));
+        d->attend.put = rows == 1;
+        if (rows > 1) CU(attend_put_launch(d->attend, rows, true, s));
+        CU(attend_launch(d->attend, b->sm_count, true, s));
+        TRY(run_link(p, &d->out, rows, s));
+        TRY(run_link(p, &d->gate_up, rows, s));
+        TRY(run_link(p, &d->down, rows, s));
+    }
+    int outs = rows < b->c.list[ROW_DECODE]->max_out ? rows : b->c.list[ROW_DECODE]->max_out;
+    TRY(run_link(p, &p->head, outs, s));
+    int n_cand = p->head.blocks[outs > 1] * (outs > 1 ? 1 : p->head.k->warps);
+    CU(select_launch(b->t, p->cand, n_cand, (size_t)n_cand, p->token, outs, s));
+    return INFER_OK;
+}

@@ -78,10 +78,9 @@ LAYOUT_FN enum layout layout_of(enum quant_type t) {
                                                                      : LAYOUT_Q2K;
 }
 
-/* Prepared activations of int8 kernels: a record per row and 256 columns.
- *   0    256 codes: subgroup s = k / 16 of 16 columns, byte ((s & 7) * 4 + tig) * 8 + (s >> 3) * 4 + j
- *   256  scale of groups, order tig * 2 + g / 4 (g = k / 32, tig = g & 3), then 8 sums (codes of 32) the same
- *        order, when the group is 32 columns;
- *        scale of subgroups, order tig * 4 + (g / 4) * 2 + e, when the group is 16
- *   320  sum of scale * code of each 32 columns as two bfloat16, high part tig * 4 + g / 4 * 2, then low at 336 */
-enum { REC_BYTES = 352, REC_SCALE = 256, REC_SUM_HI = 320, REC_SUM_LO = 336 };
+/* Prepared activations of int8 kernels: a record per row and 256 columns, quantised in groups of 32 or 16 columns.
+ *   0    256 codes: subgroup s = k / 16, byte ((s & 7) * 4 + tig) * 8 + (s >> 3) * 4 + j
+ *   256  float scales; g = k / 32, p = g & 3, h = g >> 2: groups of 32: p * 2 + h; of 16: p * 4 + h * 2 + e
+ *   320  sums of scale * code as two bfloat16, e * 16 + p * 2 + h the high parts, 8 further the low ones; groups of 32
+ *        have e = 0 alone */
+enum { REC_SCALE = 256, REC_SUM = 320, REC_BYTES_32 = 352, REC_BYTES_16 = 416 };

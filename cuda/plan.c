@@ -165,16 +165,16 @@ static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
 
     size_t d = (size_t)p->max_decode, rows = (size_t)p->max_rows;
     size_t u = ((size_t)p->max_k + UNIT_COLS - 1) / UNIT_COLS;
-    p->rec_row_bytes = u * REC_BYTES;
+    p->rec_row_bytes = u * REC_BYTES_16;
     p->half_row_bytes = u * UNIT_COLS * 4; /* bfloat16 high and low parts */
     p->step = take(p, 256 + (rows * 3 + (size_t)p->max_out * 2) * 4);
     p->pages = take(p, p->n_page_entry * 4);
     p->slot_last = take(p, (size_t)c->n_slot * 4);
     p->rope = take(p, (size_t)CUDA_ROPE_MAX * rows * (size_t)p->rope_row * 4);
     for (int i = 0; i < 3; i++) p->rec[i] = take(p, d * p->rec_row_bytes);
-    for (int i = 0; i < 2; i++) p->half[i] = take(p, d * p->half_row_bytes);
-    p->square = take(p, d * u * 8 * 4 * 2);
-    p->part = take(p, d * (size_t)(p->max_head_out + 4 * 256) * (size_t)p->max_split * 4);
+    for (int i = 0; i < 3; i++) p->half[i] = take(p, d * p->half_row_bytes);
+    p->square = take(p, d * u * 16 * 4 * 2);
+    p->part = take(p, d * (size_t)(p->max_head_out + 4 * 512) * (size_t)p->max_split * 4);
     p->item = take(p, (d * (size_t)p->max_split + 1) * 16);
     p->cand = take(p, (size_t)(p->max_out + 8) * 512 * 8);
     p->counter = take(p, (d * 256 + 64) * 4);

@@ -7,6 +7,7 @@
 #include "layout.h"
 
 #define DEV static __device__ __forceinline__
+#define MEM __device__ __forceinline__ // member functions
 
 DEV uint32_t smem_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
 DEV bool elect_one() {

@@ -1,0 +1,75 @@
+// Decode attention and the small kernels around it.
+#pragma once
+#include "cuda.h"
+#include "stream.h"
+
+struct attend_job {
+    dev_tables t;
+    dev_kv kv;
+    const float *qkv; // [row][q | k | v]
+    size_t qkv_row;   // floats
+    int q_col, k_col, v_col, n_head, n_rep;
+    float scale;                  // of scores, times log2 e
+    const float *q_norm, *k_norm; // NULL: none
+    float eps;
+    const float2 *rope; // [row][n_rot / 2]
+    int n_rot;
+    bool neox, put; // put: one row, which this kernel stores itself
+    float *part;    // [row][head][split][D + 4]
+    int max_split;
+    int *arrived; // [row][kv head]
+    enum mm_give give;
+    uint8_t *xo;
+    size_t xo_row;
+};
+// head_dim 64 or 128, F16 cache, up to 8 query heads a key head
+bool attend_fits(int dk, int dv, int n_rep, enum kv_type type, int n_rot);
+cudaError_t attend_launch(const attend_job &j, int blocks, bool overlap, cudaStream_t s);
+// k and v of all rows to the cache, before attend_launch when rows may be of one sequence
+cudaError_t attend_put_launch(const attend_job &j, int n, bool overlap, cudaStream_t s);
+cudaError_t attend_prepare(void);
+
+// embedding rows to the residual stream, and as the first reader wants them; also the rope tables
+struct embed_job {
+    dev_tables t;
+    dev_matrix w;
+    float scale;
+    float *res;
+    size_t res_row;
+    const float *next_norm;
+    float *square;
+    size_t square_row;
+    enum mm_give give; // GIVE_RECORD or nothing
+    uint8_t *xo;
+    size_t xo_row;
+    int n_rope;
+    struct {
+        const float *inv_freq;
+        int half;
+        float mscale;
+        float2 *table;
+    } rope[4];
+};
+cudaError_t embed_launch(const embed_job &j, int n, cudaStream_t s);
+// norm of n rows to halves (many rows; one row does it in the matmul's prologue); l: F16 or BF16
+cudaError_t norm_half_launch(const mm_job &j, enum layout l, uint8_t *out, size_t out_row, int n,
+                             cudaStream_t s);
+cudaError_t select_launch(dev_tables t, const float2 *cand, int n_cand, size_t cand_row, int32_t *token,
+                          int n, cudaStream_t s);
+
+// A launch that may start before the kernel in front of it has ended; kernels wait themselves (pdl_wait).
+template <class... A, class... B>
+static cudaError_t launch_overlapped(void (*k)(A...), dim3 grid, dim3 block, size_t smem, bool overlap,
+                                     cudaStream_t s, B... args) {
+    cudaLaunchConfig_t c = {};
+    cudaLaunchAttribute at[1];
+    c.gridDim = grid;
+    c.blockDim = block;
+    c.dynamicSmemBytes = smem;
+    c.stream = s;
+    c.attrs = at;
+    c.numAttrs = overlap ? 1 : 0;
+    at[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    at[0].val.programmaticStreamSerializationAllowed = 1;
+    return cudaLaunchKernelEx(&c, k, A(args)...);
+}

@@ -1,0 +1,55 @@
+// The table of streaming kernels.
+#include "stream.h"
+
+#define TABLE(f)                                                                                             \
+    f(q4k, 2) f(q6k, 2) f(q4k_q6k, 1) f(q4, 2) f(q4m, 2) f(q8, 2) f(q8m, 2) f(q5k, 2) f(q5k_q6k, 1)          \
+        f(f16, 1) f(bf16, 1)
+#define DECLARE(name, n) extern const struct mm_kernel mm_##name[n];
+TABLE(DECLARE)
+
+// Calls f for each entry until it returns true.
+template <class F> static bool each(F f) {
+#define VISIT(name, n)                                                                                       \
+    for (int i = 0; i < n; i++)                                                                              \
+        if (f(&mm_##name[i])) return true;
+    TABLE(VISIT)
+    return false;
+}
+
+const struct mm_kernel *mm_find(enum layout l, enum layout l2, int ga) {
+    const struct mm_kernel *found = NULL;
+    each([&](const struct mm_kernel *k) {
+        if (k->l != l || k->l2 != l2 || (k->ga && k->ga != ga)) return false;
+        found = k;
+        return true;
+    });
+    return found;
+}
+
+size_t mm_smem(const struct mm_kernel *k, bool many, size_t x_bytes) {
+    size_t red = many ? (size_t)2 * k->warps * 8 * 36 * 4 : (size_t)k->warps * k->warps * 16 * k->r * 4;
+    return 1024 + red + x_bytes + (size_t)k->ring[many];
+}
+
+cudaError_t mm_prepare(void) {
+    cudaError_t e = cudaSuccess;
+    each([&](const struct mm_kernel *k) {
+        for (int m = 0; m < 2 && e == cudaSuccess; m++) {
+            cudaFuncAttributes fa;
+            int device, most;
+            const void *f = (const void *)k->run[m];
+            if ((e = cudaGetDevice(&device)) != cudaSuccess) break;
+            if ((e = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device)) !=
+                cudaSuccess)
+                break;
+            if ((e = cudaFuncGetAttributes(&fa, f)) != cudaSuccess) break;
+            if ((e = cudaFuncSetAttribute(f, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                          most - (int)fa.sharedSizeBytes)) != cudaSuccess)
+                break;
+            // one split of L1 and shared memory for all: an SM changes it only when idle, which would undo overlap
+            e = cudaFuncSetAttribute(f, cudaFuncAttributePreferredSharedMemoryCarveout, 100);
+        }
+        return e != cudaSuccess;
+    });
+    return e;
+}

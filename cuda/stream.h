@@ -1,0 +1,54 @@
+// Jobs of the streaming matmul and the table of its kernels.
+#pragma once
+#include "cuda.h"
+
+enum mm_epilogue { EPI_STORE, EPI_HEAD, EPI_ADD, EPI_GLU };
+enum mm_give { GIVE_NOTHING, GIVE_RECORD, GIVE_HALF, GIVE_BF16 };
+
+// One launch: out[t] = W x[t] for up to 8 rows, then the epilogue.
+struct mm_job {
+    const uint8_t *w[2]; // units of region 0 and 1
+    int steps[2], split; // steps of R row tiles; blocks 0 .. split do region 0
+    int u, k;
+    // input: prepared rows (records or halves), or the residual stream with its norm (halves)
+    const uint8_t *x;
+    size_t x_row, x_bytes; // bytes of a row; of shared memory for x, 0: read where it lies (8 rows)
+    const int32_t *rowmap; // row t of the input is rowmap[t]; NULL: t
+    const float *res_in, *norm, *square;
+    int n_square; // sums of squares of a row; 0: no norm
+    size_t square_row;
+    float inv_k, eps;
+    const int32_t *n_row; // rows of the step; this launch has rows row0 .. row0 + columns
+    int row0, columns;
+    // output
+    enum mm_epilogue epilogue;
+    enum mm_give give;
+    int act, n_out, n_seg;
+    struct {
+        int region, row, n, col;
+    } seg[3];
+    const float *bias;
+    float *y;
+    size_t y_row; // floats
+    float *res;
+    size_t res_row;
+    const float *next_norm;
+    float *square_out;
+    uint8_t *xo;
+    size_t xo_row;
+    float2 *cand;
+    int n_cand;
+};
+
+// A kernel for a region's layout, or for two regions.
+struct mm_kernel {
+    enum layout l, l2; // l2: LAYOUT_COUNT: one region
+    int ga, r, warps;
+    int ring[2];                  // bytes of the ring, one row and many rows
+    void (*run[2])(const mm_job); // one row, many rows
+};
+// NULL when there is none.
+const struct mm_kernel *mm_find(enum layout l, enum layout l2, int ga);
+cudaError_t mm_prepare(void); // attributes of every kernel, once a device
+// shared memory of a launch
+size_t mm_smem(const struct mm_kernel *k, bool many, size_t x_bytes);

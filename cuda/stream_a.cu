@@ -1,0 +1,5 @@
+#include "stream.cuh"
+#include "stream_table.h"
+MM_ONE(q4k, LAYOUT_Q4K, 2, 8, 2, 1)
+MM_ONE(q6k, LAYOUT_Q6K, 2, 8, 1, 1)
+MM_TWO(q4k_q6k, LAYOUT_Q4K, LAYOUT_Q6K, 2, 8, 2, 1)
