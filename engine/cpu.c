@@ -10,7 +10,8 @@
 /* ---- sizes: one place says how much of everything ---- */
 
 struct need { /* bytes */
-    size_t kv, output, norm, x8, panel, cs, best, own_norm, own_x8, own_out, scratch, weights, acc;
+    size_t kv, output, norm, x8, panel, cs, best, own_norm, own_x8, own_out, scratch, weights, scales, x8_row,
+        acc;
     int cs_width, cs_rows, out_rows;
 };
 
@@ -60,6 +61,8 @@ static struct need need_of(const struct backend_config *c, int n_thread) {
     n.own_out = 2 * (size_t)rows * CPU_UNIT_ROWS * sizeof(float);
     n.scratch = attend_scratch(heads, hk, hv) * sizeof(float);
     n.weights = (size_t)CPU_PANEL_ROWS * CPU_PANEL_STRIDE * sizeof(float);
+    n.scales = 2 * (size_t)CPU_PANEL_ROWS * CPU_PANEL_SUBS * sizeof(float);
+    n.x8_row = cpu_x8_bytes(k);
     n.acc = 2 * (size_t)CPU_PANEL_TOKENS * CPU_PANEL_ROWS * sizeof(float);
     return n;
 }
@@ -81,7 +84,8 @@ static enum infer_status cpu_sizes(const struct backend_config *c, struct backen
         ops += (size_t)l->n_op;
     }
     struct need n = need_of(c, n_thread);
-    size_t own = n.own_norm + n.own_x8 + n.own_out + n.scratch + n.weights + n.acc + sizeof(struct cpu_work);
+    size_t own = n.own_norm + n.own_x8 + n.own_out + n.scratch + n.weights + n.scales + n.x8_row + n.acc +
+                 sizeof(struct cpu_work);
     *out = (struct backend_sizes){
         .kv_bytes = n.kv,
         .workspace_bytes = n.norm + n.x8 + n.panel + n.cs + 2 * n.best + own * (size_t)n_thread +
@@ -127,6 +131,8 @@ static enum infer_status take_memory(struct cpu *c) {
         w->out = take(c, n.own_out, &ok);
         w->scratch = take(c, n.scratch, &ok);
         w->weights = take(c, n.weights, &ok);
+        w->scales = take(c, n.scales, &ok);
+        w->x8_row = take(c, n.x8_row, &ok);
         w->acc = take(c, n.acc, &ok);
     }
     int ops = 0;

@@ -14,12 +14,13 @@
 #include "mem.h"
 
 enum {
-    CPU_UNIT_ROWS = 64,                  /* most weight rows of a decode unit */
-    CPU_LANES = 16,                      /* tokens side by side in a prompt panel */
-    CPU_PANEL_ROWS = 32,                 /* weight rows of a prompt unit */
-    CPU_PANEL_K = 2048,                  /* columns of weights unpacked at a time */
-    CPU_PANEL_STRIDE = CPU_PANEL_K + 32, /* elements of an unpacked row: neighbours in other cache sets */
-    CPU_PANEL_TOKENS = 512               /* prompt tokens that share one unpacking */
+    CPU_UNIT_ROWS = 64,                     /* most weight rows of a decode unit */
+    CPU_LANES = 16,                         /* tokens side by side in a prompt panel */
+    CPU_PANEL_ROWS = 32,                    /* weight rows of a prompt unit */
+    CPU_PANEL_K = 2048,                     /* columns of weights unpacked at a time */
+    CPU_PANEL_STRIDE = CPU_PANEL_K + 32,    /* elements of an unpacked row: neighbours in other cache sets */
+    CPU_PANEL_SUBS = CPU_PANEL_K / 16 + 16, /* sub-block scales of an unpacked row */
+    CPU_PANEL_TOKENS = 512                  /* prompt tokens that share one unpacking */
 };
 
 /* ---- activations of decode rows, quantised: what a matmul on quantised weights reads ----
@@ -43,6 +44,31 @@ typedef void cpu_row_fn(const uint8_t *w, size_t stride, const uint8_t *end, int
 
 /* Decodes k elements of one row (whole blocks) to bf16 or float. */
 typedef void cpu_unpack_fn(void *y, const void *blocks, const uint8_t *end, int k);
+
+/* One row to unsigned codes y[k] and d, g per sub-block: value = d u + g. Writes whole 256s. */
+typedef void cpu_codes_fn(uint8_t *y, float *d, float *g, const void *blocks, const uint8_t *end, int k);
+
+/* x of CPU_LANES tokens for the 8-bit prompt matmul, from one column on: q[k/4][lane][4], d[k/32][lane],
+ * s32[k/32][lane], s16[k/16][lane]: as in an x8 row. */
+struct cpu_x8_panel {
+    const uint8_t *q;
+    const float *d, *s32, *s16;
+};
+static inline size_t cpu_x8_panel_bytes(int k) { return (size_t)k * 24; } /* k a multiple of 32 */
+static inline struct cpu_x8_panel cpu_x8_panel(const uint8_t *panels, int k, int p, int at) {
+    const uint8_t *base = panels + (size_t)p * cpu_x8_panel_bytes(k);
+    const float *d = (const float *)(const void *)(base + (size_t)k * CPU_LANES);
+    const float *s32 = d + k / 32 * CPU_LANES, *s16 = s32 + k / 32 * CPU_LANES;
+    return (struct cpu_x8_panel){base + (size_t)at * CPU_LANES, d + at / 32 * CPU_LANES,
+                                 s32 + at / 32 * CPU_LANES, s16 + at / 16 * CPU_LANES};
+}
+/* acc[panel][CPU_PANEL_ROWS][CPU_LANES] += CPU_PANEL_ROWS rows of k codes times columns k0 .. of the panels of k_all */
+typedef void cpu_int8_gemm_fn(const uint8_t *w, const float *d, const float *g, int k, const uint8_t *panel,
+                              int k_all, int k0, int n_panel, float *acc);
+struct cpu_int8 {
+    cpu_codes_fn *codes; /* NULL: this format has no 8-bit route */
+    cpu_int8_gemm_fn *gemm;
+};
 
 struct cpu_attend_arg {
     const struct op_attend *op;
@@ -80,6 +106,7 @@ struct cpu_kernels {
     void (*untile)(const float *acc, float *y);
     cpu_unpack_fn *const *unpack_f32;  /* [QUANT_COUNT] */
     cpu_unpack_fn *const *unpack_bf16; /* [QUANT_COUNT], NULL on AVX2 */
+    const struct cpu_int8 *int8;       /* [QUANT_COUNT] */
 };
 static inline bool cpu_is_float(enum quant_type t) {
     return t == QUANT_F32 || t == QUANT_F16 || t == QUANT_BF16;
@@ -87,6 +114,7 @@ static inline bool cpu_is_float(enum quant_type t) {
 extern cpu_row_fn *const cpu_rows_avx2[QUANT_COUNT], *const cpu_rows_avx512[QUANT_COUNT];
 extern cpu_unpack_fn *const cpu_unpack_f32_avx2[QUANT_COUNT], *const cpu_unpack_f32_avx512[QUANT_COUNT];
 extern cpu_unpack_fn *const cpu_unpack_bf16_avx512[QUANT_COUNT];
+extern const struct cpu_int8 cpu_int8_avx2[QUANT_COUNT], cpu_int8_avx512[QUANT_COUNT];
 extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avx512;
 
 /* Query rows side by side in attend_block; floats of scratch of the attention kernels. */
@@ -108,6 +136,9 @@ struct cpu_step;
 typedef void cpu_fn(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread);
 
 /* What a matmul does with its outputs. */
+/* How a prompt matmul multiplies. */
+enum cpu_route { CPU_ROUTE_F32, CPU_ROUTE_BF16 /* AMX tiles */, CPU_ROUTE_INT8 };
+
 enum cpu_epilogue { CPU_EPI_STORE, CPU_EPI_ADD, CPU_EPI_GLU };
 
 struct cpu_op {
@@ -123,7 +154,7 @@ struct cpu_op {
     const struct op *post; /* add or glu that follows, by epilogue */
     enum cpu_epilogue epilogue;
     bool need_x8; /* a member reads quantised activations */
-    bool amx;     /* prompt matmul on tiles, in BF16 */
+    enum cpu_route route;
     /* attend: rope and kv_put folded in */
     const struct op *rope_q, *rope_k, *put;
     int cs; /* rope: index of its cos/sin table */
@@ -157,7 +188,9 @@ struct cpu_work {     /* one thread's own memory */
     uint8_t *x8;      /* [CPU_OWN_ROWS]: quantised rows */
     float *out;       /* [2][decode rows][CPU_UNIT_ROWS]: a unit's outputs; the second for a folded glu */
     float *scratch;   /* attention */
-    uint8_t *weights; /* [CPU_PANEL_ROWS][CPU_PANEL_STRIDE] float or bf16 */
+    uint8_t *weights; /* [CPU_PANEL_ROWS][CPU_PANEL_STRIDE] float, bf16 or codes */
+    float *scales;    /* [2][CPU_PANEL_ROWS][CPU_PANEL_SUBS]: d and g of the codes */
+    uint8_t *x8_row;  /* one x8 row */
     float *acc;       /* [2][CPU_PANEL_TOKENS / CPU_LANES][CPU_PANEL_ROWS][CPU_LANES] */
 };
 enum {

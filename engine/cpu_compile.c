@@ -41,12 +41,23 @@ static int decode_unit_rows(const struct cpu *c, const struct weight_group *w) {
     return rows;
 }
 
+/* One route for all members, since they share the copy of x. */
+static enum cpu_route prompt_route(const struct cpu *c, const struct weight_group *w) {
+    bool plain = c->config.strict_fp32, int8 = true;
+    for (int m = 0; m < w->n_member; m++) {
+        if (w->member[m].type == QUANT_F32) plain = true; /* fewer bits would not be float32 */
+        if (!c->k->int8[w->member[m].type].codes) int8 = false;
+    }
+    if (plain) return CPU_ROUTE_F32;
+    return c->isa == CPU_ISA_AMX ? CPU_ROUTE_BF16 : int8 ? CPU_ROUTE_INT8 : CPU_ROUTE_F32;
+}
+
 static void compile_matmul(struct cpu *c, const struct op_list *l, struct cpu_op *o, int i, bool norm) {
     const struct weight_group *w = l->op[i].matmul.w;
     bool decode = l->cls == ROW_DECODE, fuse = !c->config.no_fuse;
     o->fn = decode ? cpu_op_matmul_decode : cpu_op_matmul_prompt;
+    o->route = prompt_route(c, w);
     o->unit_rows = decode ? decode_unit_rows(c, w) : CPU_PANEL_ROWS;
-    o->amx = !decode && c->isa == CPU_ISA_AMX && !c->config.strict_fp32;
     if (norm) o->norm = &l->op[i - 1];
     /* prompt rows are copied to panels before the first output is written, so nothing is read any more then */
     struct view source = norm ? o->norm->norm.x : l->op[i].matmul.x;
@@ -54,7 +65,6 @@ static void compile_matmul(struct cpu *c, const struct op_list *l, struct cpu_op
     if (o->epilogue != CPU_EPI_STORE) o->post = &l->op[i + 1];
     for (int m = 0; m < w->n_member; m++) {
         if (!cpu_is_float(w->member[m].type)) o->need_x8 = decode;
-        if (w->member[m].type == QUANT_F32) o->amx = false; /* BF16 would not be float32 */
         if (o->epilogue != CPU_EPI_GLU || m == 0)
             o->n_unit += (w->member[m].n + o->unit_rows - 1) / o->unit_rows;
     }

@@ -105,34 +105,75 @@ void cpu_op_matmul_decode(const struct cpu_op *op, struct cpu_step *s, int threa
 
 static inline int k_padded(int k) { return (k + 31) & ~31; }
 size_t cpu_panel_bytes(int rows, int k) {
-    size_t panels = (size_t)(rows + CPU_LANES - 1) / CPU_LANES;
+    size_t panels = (size_t)(rows + CPU_LANES - 1) / CPU_LANES + 1; /* the 8-bit kernel looks one ahead */
     return panels * (size_t)k_padded(k) * CPU_LANES * sizeof(float);
+}
+static size_t panel_bytes(enum cpu_route route, int k) { /* of one panel */
+    if (route == CPU_ROUTE_INT8) return cpu_x8_panel_bytes(k);
+    return (size_t)k_padded(k) * CPU_LANES * (route == CPU_ROUTE_BF16 ? 2 : 4);
+}
+
+/* n rows of x as int8 beside each other; the lanes past n keep codes of earlier steps, and nobody reads their sums. */
+static void prep_int8(struct cpu *c, struct cpu_work *work, uint8_t *panel, const float *x, size_t x_stride,
+                      int n, int k) {
+    int kp = cpu_kp(k);
+    for (int t = 0; t < n; t++) {
+        const uint8_t *row = work->x8_row;
+        c->k->quantise(work->x8_row, x + (size_t)t * x_stride, k);
+        for (int i = 0; i < k / 4; i++)
+            memcpy(panel + ((size_t)i * CPU_LANES + (size_t)t) * 4, row + 4 * i, 4);
+        float *d = (float *)(void *)(panel + (size_t)k * CPU_LANES) + t;
+        float *s32 = d + k / 32 * CPU_LANES, *s16 = s32 + k / 32 * CPU_LANES;
+        for (int i = 0; i < k / 32; i++) {
+            d[i * CPU_LANES] = cpu_x8_d(row, kp)[i];
+            s32[i * CPU_LANES] = cpu_x8_s32(row, kp)[i];
+            s16[2 * i * CPU_LANES] = cpu_x8_s16(row, kp)[2 * i];
+            s16[(2 * i + 1) * CPU_LANES] = cpu_x8_s16(row, kp)[2 * i + 1];
+        }
+    }
+}
+
+/* CPU_PANEL_ROWS rows of w from row on, columns k0 .. k0 + kb, as the route wants them; rows past n keep what was
+ * there, and nobody reads their sums. */
+static void unpack_rows(const struct cpu_op *op, struct cpu *c, struct cpu_work *work, const struct weight *w,
+                        int row, int n, int k0, int kb) {
+    const struct quant_info *q = quant_info(w->type);
+    size_t stride = row_bytes(w);
+    const uint8_t *src = (const uint8_t *)w->data + stride * (size_t)row + quant_row_bytes(q, (size_t)k0);
+    for (int r = 0; r < n; r++, src += stride) {
+        size_t at = (size_t)r * CPU_PANEL_STRIDE;
+        if (op->route == CPU_ROUTE_INT8) {
+            float *d = work->scales + r * CPU_PANEL_SUBS, *g = d + CPU_PANEL_ROWS * CPU_PANEL_SUBS;
+            c->k->int8[w->type].codes(work->weights + at, d, g, src, weight_end(w), kb);
+        } else if (op->route == CPU_ROUTE_BF16) {
+            uint16_t *y = (uint16_t *)(void *)work->weights + at;
+            c->k->unpack_bf16[w->type](y, src, weight_end(w), kb);
+            if (kb < k_padded(kb)) memset(y + kb, 0, (size_t)(k_padded(kb) - kb) * 2);
+        } else {
+            c->k->unpack_f32[w->type]((float *)(void *)work->weights + at, src, weight_end(w), kb);
+        }
+    }
 }
 
 /* One unit's rows of member w times panels of up to CPU_PANEL_TOKENS tokens: acc[panel][CPU_PANEL_ROWS][CPU_LANES] */
 static void unit_multiply(const struct cpu_op *op, struct cpu *c, struct cpu_work *work,
-                          const struct weight *w, int row, int n, const uint8_t *panel, size_t panel_elems,
-                          int n_panel, float *acc) {
-    const struct quant_info *q = quant_info(w->type);
-    size_t stride = row_bytes(w), size = op->amx ? 2 : 4;
+                          const struct weight *w, int row, int n, const uint8_t *panel, int n_panel,
+                          float *acc) {
+    size_t elems = (size_t)k_padded(w->k) * CPU_LANES;
     memset(acc, 0, sizeof(float) * (size_t)n_panel * CPU_PANEL_ROWS * CPU_LANES);
     for (int k0 = 0; k0 < w->k; k0 += CPU_PANEL_K) {
         int kb = w->k - k0 < CPU_PANEL_K ? w->k - k0 : CPU_PANEL_K;
-        const uint8_t *src = (const uint8_t *)w->data + stride * (size_t)row + quant_row_bytes(q, (size_t)k0);
-        cpu_unpack_fn *unpack = op->amx ? c->k->unpack_bf16[w->type] : c->k->unpack_f32[w->type];
-        for (int r = 0; r < CPU_PANEL_ROWS; r++) {
-            uint8_t *dst = work->weights + (size_t)r * CPU_PANEL_STRIDE * size;
-            if (r < n) unpack(dst, src + stride * (size_t)r, weight_end(w), kb);
-            if (op->amx && kb < k_padded(kb))
-                memset(dst + (size_t)kb * 2, 0, (size_t)(k_padded(kb) - kb) * 2);
-        }
-        const uint8_t *x = panel + (size_t)k0 * CPU_LANES * size;
-        if (op->amx)
-            cpu_amx_gemm((const uint16_t *)(void *)work->weights, k_padded(kb),
-                         (const uint16_t *)(const void *)x, panel_elems, n_panel, acc);
+        unpack_rows(op, c, work, w, row, n, k0, kb);
+        const void *weights = work->weights;
+        if (op->route == CPU_ROUTE_INT8)
+            c->k->int8[w->type].gemm(weights, work->scales, work->scales + CPU_PANEL_ROWS * CPU_PANEL_SUBS,
+                                     kb, panel, w->k, k0, n_panel, acc);
+        else if (op->route == CPU_ROUTE_BF16)
+            cpu_amx_gemm(weights, k_padded(kb),
+                         (const uint16_t *)(const void *)panel + (size_t)k0 * CPU_LANES, elems, n_panel, acc);
         else
-            c->k->gemm_f32((const float *)(void *)work->weights, kb, (const float *)(const void *)x,
-                           panel_elems, n_panel, acc);
+            c->k->gemm_f32(weights, kb, (const float *)(const void *)panel + (size_t)k0 * CPU_LANES, elems,
+                           n_panel, acc);
     }
 }
 
@@ -141,22 +182,24 @@ void cpu_op_matmul_prompt(const struct cpu_op *op, struct cpu_step *s, int threa
     const struct op_matmul *mm = &op->op->matmul;
     struct cpu_work *work = &c->work[thread];
     int T = cpu_rows(s, mm->x), K = mm->w->k, victim = 0, u, a, b;
-    size_t elems = (size_t)k_padded(K) * CPU_LANES, size = op->amx ? 2 : 4, x_stride = cpu_stride(s, mm->x);
+    size_t one = panel_bytes(op->route, K), x_stride = cpu_stride(s, mm->x);
     if (!T) return;
     /* x into panels of 16 tokens */
     cpu_share((T + CPU_LANES - 1) / CPU_LANES, thread, n_thread, &a, &b);
     for (int p = a; p < b; p++) {
         int n = T - p * CPU_LANES < CPU_LANES ? T - p * CPU_LANES : CPU_LANES;
         const float *x = cpu_row(s, mm->x, p * CPU_LANES);
-        void *y = c->panel + (size_t)p * elems * size;
-        if (op->amx)
+        void *y = c->panel + (size_t)p * one;
+        if (op->route == CPU_ROUTE_INT8)
+            prep_int8(c, work, y, x, x_stride, n, K);
+        else if (op->route == CPU_ROUTE_BF16)
             cpu_amx_prep(y, x, x_stride, n, K);
         else
             c->k->prep_f32(y, x, x_stride, n, K);
     }
     cpu_barrier(s);
     /* units of weight rows */
-    size_t acc_floats = (size_t)(CPU_PANEL_TOKENS / CPU_LANES) * CPU_PANEL_ROWS * CPU_LANES;
+    size_t acc_floats = (size_t)CPU_PANEL_TOKENS * CPU_PANEL_ROWS;
     int members = op->epilogue == CPU_EPI_GLU ? 2 : 1;
     while ((u = cpu_unit_next(op, s, thread, n_thread, &victim)) >= 0) {
         int row, m = unit_place(op, u, &row);
@@ -164,9 +207,9 @@ void cpu_op_matmul_prompt(const struct cpu_op *op, struct cpu_step *s, int threa
         for (int t0 = 0; t0 < T; t0 += CPU_PANEL_TOKENS) {
             int tokens = T - t0 < CPU_PANEL_TOKENS ? T - t0 : CPU_PANEL_TOKENS;
             int n_panel = (tokens + CPU_LANES - 1) / CPU_LANES;
-            const uint8_t *panel = c->panel + (size_t)(t0 / CPU_LANES) * elems * size;
             for (int i = 0; i < members; i++)
-                unit_multiply(op, c, work, &mm->w->member[m + i], row, n, panel, elems, n_panel,
+                unit_multiply(op, c, work, &mm->w->member[m + i], row, n,
+                              c->panel + (size_t)(t0 / CPU_LANES) * one, n_panel,
                               work->acc + (size_t)i * acc_floats);
             for (int p = 0; p < n_panel; p++) {
                 float y[2][CPU_LANES * CPU_PANEL_ROWS];

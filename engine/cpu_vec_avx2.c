@@ -16,6 +16,7 @@ const struct cpu_kernels cpu_kernels_avx2 = {
     .argmax = vec_argmax,
     .row = cpu_rows_avx2,
     .unpack_f32 = cpu_unpack_f32_avx2,
+    .int8 = cpu_int8_avx2,
     .attend_row = attend_row,
     .attend_block = attend_block,
     .prep_f32 = prep_f32,

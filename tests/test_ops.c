@@ -35,7 +35,7 @@ struct bench {
     int n_vocab;
     struct view out;
     enum infer_status expect;
-    bool no_fuse, amx_is_bf16;
+    bool no_fuse, matmul;
 };
 
 static struct view new_buf(struct bench *b, int width, enum buf_rows rows) {
@@ -205,7 +205,7 @@ static void check(struct bench *b, const char *what, const double tolerance[2]) 
         for (int i = 0; i < n_isa(); i++) {
             char name[160];
             snprintf(name, sizeof name, "%s, %s, %s", what, cls == ROW_DECODE ? "decode" : "prompt", isas[i]);
-            double tol = cls == ROW_PROMPT && i < 2 && b->amx_is_bf16 ? TOL_OP_FLOAT : tolerance[cls];
+            double tol = tolerance[b->matmul && i < 2 ? ROW_DECODE : cls];
             run(b, (struct setting){&backend_cpu, isas[i], 2, rc}, 0, MAX_T, got, NULL);
             compare(name, got, ref, MAX_T, b->out.width, tol);
             static const int Ts[] = {1, 2, 3, 5, 17, 33};
@@ -249,7 +249,7 @@ static void matmul_every_format(void **state) {
         int ks[] = {q->elems == 1 ? 77 : (int)q->elems * (q->elems == 256 ? 1 : 9),
                     q->elems == 256 ? 2304 : 2112, 32};
         for (int i = 0; i < (q->elems == 256 ? 2 : 3); i++) {
-            struct bench b = {.amx_is_bf16 = true};
+            struct bench b = {.matmul = true};
             bool plain = q->elems == 1;
             add_member(&b, q->type, i == 1 ? 19 : 35, ks[i], i == 0);
             if (i != 1) add_member(&b, i ? q->type : QUANT_Q8_0, 1, ks[i], false);
@@ -272,7 +272,7 @@ static void matmul_folded(void **state) {
     float w[288];
     for (int i = 0; i < 288; i++) w[i] = 1 + 0.1f * gauss();
     for (int no_fuse = 0; no_fuse < 2; no_fuse++) {
-        struct bench b = {.no_fuse = no_fuse, .amx_is_bf16 = true};
+        struct bench b = {.no_fuse = no_fuse, .matmul = true};
         add_member(&b, QUANT_Q8_0, 288, 288, true);
         struct view x = input(&b, 288, 0), y = output(&b, 288), h = new_buf(&b, 288, BUF_ROWS_ALL),
                     m = new_buf(&b, 288, BUF_ROWS_ALL);
@@ -283,7 +283,7 @@ static void matmul_folded(void **state) {
         check(&b, "norm, matmul, add", (const double[2]){TOL_OP_BF16, TOL_OP_INT8});
         bench_free(&b);
 
-        struct bench g = {.no_fuse = no_fuse, .amx_is_bf16 = true};
+        struct bench g = {.no_fuse = no_fuse, .matmul = true};
         add_member(&g, QUANT_Q4_1, 75, 288, false);
         add_member(&g, QUANT_Q8_0, 75, 288, true);
         struct view gx = input(&g, 288, 0), gy = output(&g, 75), gu = new_buf(&g, 150, BUF_ROWS_ALL);
