@@ -33,22 +33,32 @@ static void test_safe(void **state) {
 
 /* ---- the answer ---- */
 
-/* Pushes every byte of text as a token of its own and collects what is shown on the way. */
-static void stream(struct answer *a, const char *text, char *shown) {
-    size_t n, total = 0;
+/* Takes what can be shown: answers go to shown, thinking to thought. */
+static void take(struct answer *a, char *shown, char *thought) {
+    size_t n;
+    bool thinking;
+    for (const char *s; s = answer_take(a, &n, &thinking), n;) {
+        assert_int_equal(term_valid_utf8(s, n), n); /* never half a character */
+        strncat(thinking ? thought : shown, s, n);
+    }
+}
+
+/* Pushes every byte of text as a token of its own. */
+static void stream(struct answer *a, const char *text, char *shown, char *thought) {
+    shown[0] = thought[0] = 0;
     for (size_t i = 0; text[i] && !a->stopped; i++) {
         assert_ok(answer_push(a, text + i, 1));
-        const char *s = answer_take(a, false, &n);
-        assert_int_equal(term_valid_utf8(s, n), n); /* never half a character */
-        memcpy(shown + total, s, n);
-        total += n;
+        take(a, shown, thought);
     }
     assert_ok(answer_finish(a));
-    const char *s = answer_take(a, true, &n);
-    memcpy(shown + total, s, n);
-    shown[total + n] = 0;
-    assert_int_equal(total + n, a->n);
-    assert_memory_equal(shown, a->text, a->n);
+    take(a, shown, thought);
+    size_t n;
+    const char *s = answer_text(a, &n);
+    assert_int_equal(n, strlen(shown));
+    assert_memory_equal(s, shown, n);
+    s = answer_thinking(a, &n);
+    assert_int_equal(n, strlen(thought));
+    assert_memory_equal(s, thought, n);
 }
 
 static void test_answer(void **state) {
@@ -67,31 +77,96 @@ static void test_answer(void **state) {
         {"a \xe2\x82\xac b", {"\xe2\x82\xac"}, "a ", true},
         {"a \xe2\x82\xac b", {"\xe2\x82\xad"}, "a \xe2\x82\xac b", false},
         {"text", {""}, "text", false},
+        {"<think>no</think>", {0}, "<think>no</think>", false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct option_texts stop = {0};
         while (cases[i].stop[stop.n]) stop.text[stop.n] = cases[i].stop[stop.n], stop.n++;
         struct answer a = {0};
-        char shown[64];
-        answer_start(&a, &stop);
-        stream(&a, cases[i].text, shown);
+        char shown[64], thought[64];
+        answer_start(&a, &stop, ANSWER_PLAIN);
+        stream(&a, cases[i].text, shown, thought);
         assert_string_equal(shown, cases[i].expected);
         assert_int_equal(a.stopped, cases[i].stopped);
         answer_free(&a);
     }
 }
 
+static void test_thinking(void **state) {
+    (void)state;
+    static const struct {
+        enum answer_start start;
+        const char *text, *shown, *thought;
+    } cases[] = {
+        {ANSWER_MAYBE, "<think>\nhm STOP\n</think>\n\nyes", "yes", "\nhm STOP\n"},
+        {ANSWER_MAYBE, "\n<think>hm</think>yes STOP", "yes ", "hm"},
+        {ANSWER_MAYBE, "<thin air>", "<thin air>", ""},
+        {ANSWER_MAYBE, "  plain <think>x</think>", "  plain <think>x</think>", ""},
+        {ANSWER_MAYBE, "<think", "<think", ""},
+        {ANSWER_MAYBE, "<think>never ends </thi", "", "never ends </thi"},
+        {ANSWER_MAYBE, "<think></think>", "", ""},
+        {ANSWER_MAYBE, "[THINK]a[/THINK] b", "b", "a"},
+        {ANSWER_THINKING, "hm</think>\nyes", "yes", "hm"},
+        {ANSWER_THINKING, "hm", "", "hm"},
+        {ANSWER_MAYBE, "STOP", "", ""},
+        {ANSWER_MAYBE, "", "", ""},
+    };
+    struct option_texts stop = {{"STOP"}, 1};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct answer a = {0};
+        char shown[64], thought[64];
+        answer_start(&a, &stop, cases[i].start);
+        stream(&a, cases[i].text, shown, thought);
+        assert_string_equal(shown, cases[i].shown);
+        assert_string_equal(thought, cases[i].thought);
+        answer_free(&a);
+    }
+    assert_true(answer_opened("x<think>\n", 9));
+    assert_false(answer_opened("x<think>y", 9));
+    assert_true(answer_is_tag("</think>", 8));
+    assert_false(answer_is_tag("</think", 7));
+}
+
 static void test_answer_cut(void **state) {
     (void)state;
     struct answer a = {0};
-    answer_start(&a, NULL);
-    size_t n;
+    char shown[64] = "", thought[64] = "";
+    answer_start(&a, NULL, ANSWER_PLAIN);
     assert_ok(answer_push(&a, "x\xf0\x9f", 3));
-    assert_memory_equal(answer_take(&a, false, &n), "x", 1);
-    assert_int_equal(n, 1);
+    take(&a, shown, thought);
+    assert_string_equal(shown, "x");
     assert_ok(answer_finish(&a));
     assert_true(a.cut);
     answer_free(&a);
+}
+
+/* ---- lines that break between words ---- */
+
+static void check_wrap(int width, const char *text, const char *expected) {
+    char *got = NULL;
+    size_t size;
+    FILE *f = open_memstream(&got, &size);
+    struct term_wrap w = {.out = f, .width = width};
+    for (size_t i = 0, n = strlen(text), len; i < n; i += len) {
+        len = text_utf8_len(text + i, n - i);
+        term_wrap_write(&w, text + i, len ? len : 1);
+        if (!len) len = 1;
+    }
+    term_wrap_flush(&w);
+    fclose(f);
+    assert_string_equal(got, expected);
+    free(got);
+}
+
+static void test_wrap(void **state) {
+    (void)state;
+    check_wrap(10, "one two three four", "one two \nthree four");
+    check_wrap(10, "one\ntwo  threes", "one\ntwo  \nthrees");
+    check_wrap(10, "two  three", "two  three");
+    check_wrap(10, "abcdefghijklmnop q", "abcdefghijklmnop q");
+    check_wrap(0, "one two three four five", "one two three four five");
+    check_wrap(10, "Gr\xc3\xbc\xc3\x9f\x65 gr\xc3\xbc\xc3\x9f\x65n",
+               "Gr\xc3\xbc\xc3\x9f\x65 \ngr\xc3\xbc\xc3\x9f\x65n");
 }
 
 /* ---- bench ---- */
@@ -143,8 +218,9 @@ static void test_json(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_safe),       cmocka_unit_test(test_answer),  cmocka_unit_test(test_answer_cut),
-        cmocka_unit_test(test_percentile), cmocka_unit_test(test_verdict), cmocka_unit_test(test_json),
+        cmocka_unit_test(test_safe),     cmocka_unit_test(test_answer), cmocka_unit_test(test_answer_cut),
+        cmocka_unit_test(test_thinking), cmocka_unit_test(test_wrap),   cmocka_unit_test(test_percentile),
+        cmocka_unit_test(test_verdict),  cmocka_unit_test(test_json),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,27 +1,47 @@
 /* The answer as text: pieces of tokens go in, text to show comes out; never half a character, never a stop
- * string or its beginning. */
+ * string or its beginning. What a model thinks before it answers (<think>..</think> and its kin) comes out apart. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include "options.h"
 #include "tok.h"
 
+enum answer_start {
+    ANSWER_PLAIN,   /* all of the text is the answer */
+    ANSWER_MAYBE,   /* it may begin with a thinking part */
+    ANSWER_THINKING /* the prompt has opened a thinking part */
+};
+
 struct answer {
     const struct option_texts *stop;
     struct tok_stream stream;
-    char *text; /* text[n]: all of the answer without a stop string, ended by 0 */
+    char *text; /* text[n]: all that came, without a stop string, ended by 0 */
     size_t n, cap;
-    size_t shown; /* bytes that answer_take has handed out */
+    size_t thought;   /* where the thinking part begins: behind its tag */
+    size_t thought_n; /* its bytes, once it has ended */
+    size_t begin;     /* where the answer begins, once it has */
+    size_t shown;     /* up to where answer_take has handed out */
+    int phase;
     bool stopped; /* a stop string was found */
-    bool cut;     /* text ends in the middle of a character: the last answer_finish found bytes held back */
+    bool cut;     /* the text ended in the middle of a character */
 };
 
 /* stop: may be NULL. Frees what an earlier answer held. */
-void answer_start(struct answer *a, const struct option_texts *stop);
+void answer_start(struct answer *a, const struct option_texts *stop, enum answer_start start);
 void answer_free(struct answer *a);
 /* Adds the bytes of one token. errors: INFER_E_MEMORY */
 enum infer_status answer_push(struct answer *a, const char *piece, size_t n);
 /* The answer has ended: what was held back becomes text. */
 enum infer_status answer_finish(struct answer *a);
-/* Text that is new and can be shown; *n_out may be 0. finished: also what could begin a stop string. */
-const char *answer_take(struct answer *a, bool finished, size_t *n_out);
+/* The next text that can be shown, all of it answer or all of it *thinking; *n_out 0: none for now. */
+const char *answer_take(struct answer *a, size_t *n_out, bool *thinking);
+
+/* The answer and the thinking part, complete after answer_finish; views into a. */
+const char *answer_text(const struct answer *a, size_t *n_out);
+const char *answer_thinking(const struct answer *a, size_t *n_out);
+
+/* True for a token's text that opens or closes a thinking part, which is let through even if it is a control
+ * token. */
+bool answer_is_tag(const char *piece, size_t n);
+/* True when a prompt ends with the opening of a thinking part. */
+bool answer_opened(const char *prompt, size_t n);

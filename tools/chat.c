@@ -32,11 +32,42 @@ enum infer_status chat_system(struct chat *c, const char *text) {
     return INFER_OK;
 }
 
-static enum infer_status show(void *user, const char *text, size_t n) {
+void talk_thinking(struct thoughts *t, const struct options *o, const char *text, size_t n) {
+    if (strcmp(o->thinking, "hide") == 0 || strcmp(o->thinking, "off") == 0) return;
+    if (!t->open) {
+        t->open = true;
+        t->dim = term_colour(stderr);
+        if (t->dim) fputs("\033[2m", stderr);
+        size_t skip = strspn(text, "\n");
+        if (skip > n) skip = n;
+        text += skip, n -= skip;
+    }
+    if (n) t->last = text[n - 1];
+    term_write_safe(stderr, text, n);
+}
+
+void talk_thinking_end(struct thoughts *t) {
+    if (!t->open) return;
+    if (t->dim) fputs("\033[0m", stderr);
+    if (t->last != '\n') fputc('\n', stderr);
+    *t = (struct thoughts){0};
+}
+
+enum answer_start talk_answer_start(bool templated, const struct prompt *p) {
+    if (!templated) return ANSWER_PLAIN;
+    return answer_opened(p->text, p->n_text) ? ANSWER_THINKING : ANSWER_MAYBE;
+}
+
+static enum infer_status show(void *user, const char *text, size_t n, bool thinking) {
     struct chat *c = user;
+    if (thinking && strcmp(c->o->thinking, "show") != 0) {
+        talk_thinking(&c->thoughts, c->o, text, n);
+        return INFER_OK;
+    }
+    talk_thinking_end(&c->thoughts);
     c->last = text[n - 1];
     if (c->terminal_out)
-        term_write_safe(stdout, text, n);
+        term_wrap_write(&c->wrap, text, n);
     else
         TRY(tool_write(text, n));
     return tool_flush();
@@ -79,7 +110,8 @@ static enum infer_status answer(struct chat *c) {
     TRY(c->template.text ? prompt_messages(&p, &c->session, &c->template, c->messages) : raw_prompt(c, &p));
     if (c->o->show_prompt) prompt_show(&p, &c->session);
     struct answer a = {0};
-    answer_start(&a, &c->stop);
+    answer_start(&a, &c->stop, talk_answer_start(c->template.text != NULL, &p));
+    term_wrap_start(&c->wrap, stdout);
     struct generate_how how = {c->limit, c->template.text != NULL, show, c};
     enum generate_why why;
     c->last = '\n';
@@ -87,6 +119,8 @@ static enum infer_status answer(struct chat *c) {
     session_idle(false);
     enum infer_status st = generate_answer(&c->generator, p.ids, p.n, &how, &a, &why);
     session_idle(true);
+    talk_thinking_end(&c->thoughts);
+    if (c->terminal_out) term_wrap_flush(&c->wrap);
     if (!st && c->last != '\n') st = tool_write("\n", 1);
     if (!st) st = tool_flush();
     if (!st) {

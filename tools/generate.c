@@ -189,10 +189,18 @@ enum infer_status generate_end(struct generator *g) {
     return infer_seq_rewind(g->session->engine, g->seq, g->n_ids);
 }
 
-static enum infer_status show_new(const struct generate_how *how, struct answer *a, bool finished) {
+static enum infer_status show_new(const struct generate_how *how, struct answer *a) {
     size_t n;
-    const char *text = answer_take(a, finished, &n);
-    return n ? how->show(how->user, text, n) : INFER_OK;
+    bool thinking;
+    for (const char *text; text = answer_take(a, &n, &thinking), n;)
+        TRY(how->show(how->user, text, n, thinking));
+    return INFER_OK;
+}
+
+/* The bytes that a token adds to the text; control tokens add none, but for the marks around thinking. */
+static const char *piece_of(const struct generator *g, int32_t token, bool first, size_t *n) {
+    const char *piece = infer_piece(g->session->model, token, true, first, n);
+    return answer_is_tag(piece, *n) ? piece : infer_piece(g->session->model, token, false, first, n);
 }
 
 /* The tokens of the answer, until something ends it. */
@@ -216,14 +224,14 @@ static enum infer_status answer_tokens(struct generator *g, const int32_t *ids, 
             return INFER_OK;
         }
         size_t len;
-        const char *piece = infer_piece(g->session->model, token, false, how->first && made == 0, &len);
+        const char *piece = piece_of(g, token, how->first && made == 0, &len);
         TRY(answer_push(a, piece, len));
         g->n_answer++;
         if (a->stopped) {
             *why = GENERATE_STOP;
             return INFER_OK;
         }
-        TRY(show_new(how, a, false));
+        TRY(show_new(how, a));
     }
     return INFER_OK;
 }
@@ -238,7 +246,7 @@ enum infer_status generate_answer(struct generator *g, const int32_t *ids, int n
     enum infer_status end = generate_end(g);
     if (!st) st = end;
     if (!st) st = answer_finish(a);
-    if (!st) st = show_new(how, a, true);
+    if (!st) st = show_new(how, a);
     return st;
 }
 

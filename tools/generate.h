@@ -50,7 +50,7 @@ enum generate_why {
 struct generate_how {
     int limit;
     bool first;
-    enum infer_status (*show)(void *user, const char *text, size_t n);
+    enum infer_status (*show)(void *user, const char *text, size_t n, bool thinking);
     void *user;
 };
 /* Answers ids[n] into a (started by the caller). A full context and Ctrl-C are no errors: *why says so, and what

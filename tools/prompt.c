@@ -16,6 +16,7 @@ void prompt_free(struct prompt *p) {
 enum infer_status prompt_template(struct chat_template *t, const struct session *s, const struct options *o) {
     *t = (struct chat_template){0};
     if (o->raw) return INFER_OK;
+    t->no_thinking = strcmp(o->thinking, "off") == 0;
     if (o->chat_template) {
         TRY(tool_read_file(o->chat_template, &t->owned, &t->n));
         t->text = t->owned;
@@ -90,6 +91,7 @@ enum infer_status prompt_messages(struct prompt *p, const struct session *s, con
     json_t *input = json_pack("{s:O, s:b, s:o, s:o, s:s}", "messages", messages, "add_generation_prompt", 1,
                               "bos_token", special_text(s, infer_bos(s->model)), "eos_token",
                               special_text(s, infer_eos(s->model)), "now", now);
+    if (input && t->no_thinking) json_object_set_new(input, "enable_thinking", json_false());
     char *json = input ? json_dumps(input, JSON_COMPACT) : NULL;
     json_decref(input);
     if (!json) return err_set(INFER_E_MEMORY, "the conversation as JSON");

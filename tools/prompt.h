@@ -18,6 +18,7 @@ struct chat_template {
     char *owned; /* read from --template */
     const char *text;
     size_t n;
+    bool no_thinking; /* --thinking off: enable_thinking is false */
 };
 enum infer_status prompt_template(struct chat_template *t, const struct session *s, const struct options *o);
 void prompt_template_free(struct chat_template *t);

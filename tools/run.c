@@ -5,6 +5,7 @@
 #include "generate.h"
 #include "mem.h"
 #include "prompt.h"
+#include "talk.h"
 #include "tool.h"
 
 int cmd_chat(const struct options *o);
@@ -20,6 +21,7 @@ struct run {
     enum generate_why why;
     char *text; /* text[n]: the user's prompt */
     size_t n;
+    struct thoughts thoughts;
     bool terminal; /* stdout is one */
     char last;     /* last byte shown */
 };
@@ -58,10 +60,15 @@ static enum infer_status make_prompt(struct run *r) {
     return st;
 }
 
-static enum infer_status show(void *user, const char *text, size_t n) {
+static enum infer_status show(void *user, const char *text, size_t n, bool thinking) {
     struct run *r = user;
-    r->last = text[n - 1];
+    if (thinking && strcmp(r->o->thinking, "show") != 0) {
+        if (!r->o->quiet) talk_thinking(&r->thoughts, r->o, text, n);
+        return INFER_OK;
+    }
+    talk_thinking_end(&r->thoughts);
     if (r->o->json) return INFER_OK;
+    r->last = text[n - 1];
     if (!r->terminal) {
         TRY(tool_write(text, n));
     } else {
@@ -75,7 +82,9 @@ static const char *const why_names[] = {"turn", "stop", "limit", "context", "int
 static enum infer_status print_json(const struct run *r) {
     const struct generator *g = &r->generator;
     double rate = g->answer_seconds > 0 ? g->n_decoded / g->answer_seconds : 0;
-    json_t *text = json_stringn(r->answer.text ? r->answer.text : "", r->answer.n);
+    size_t n, n_thought;
+    const char *answer = answer_text(&r->answer, &n), *thought = answer_thinking(&r->answer, &n_thought);
+    json_t *text = json_stringn(answer, n);
     bool utf8 = text != NULL;
     if (!utf8) text = json_null(); /* bytes that are no text: ids would be needed, say so */
     json_t *j =
@@ -84,6 +93,7 @@ static enum infer_status print_json(const struct run *r) {
                   g->n_answer, "prompt_tok_s", g->prompt_seconds > 0 ? g->n_prompt / g->prompt_seconds : 0.0,
                   "answer_tok_s", rate > 0 ? json_real(rate) : json_null(), "gb_s",
                   rate > 0 ? json_real(rate * generate_token_bytes(g) * 1e-9) : json_null());
+    if (j && n_thought) json_object_set_new(j, "thinking", json_stringn(thought, n_thought));
     char *line = j ? json_dumps(j, JSON_COMPACT) : NULL;
     json_decref(j);
     if (!line) return err_set(INFER_E_MEMORY, "the answer as JSON");
@@ -99,13 +109,14 @@ static int report(struct run *r) {
     if (o->json) {
         enum infer_status st = print_json(r);
         if (st) return tool_fail(o, st);
-    } else if (r->terminal && r->answer.n && r->last != '\n') {
+    } else if (r->terminal && r->last != '\n') {
         putchar('\n');
         fflush(stdout);
     }
     if (r->why == GENERATE_FULL)
         tool_say("the context of %d tokens is full, the answer ends here (--ctx gives more)",
                  r->session.place.n_ctx);
+    talk_thinking_end(&r->thoughts);
     if (r->answer.cut) tool_say("the answer ended in the middle of a character");
     if (!o->quiet) {
         char line[256];
@@ -123,7 +134,7 @@ static enum infer_status run_answer(struct run *r) {
     struct sample_params params;
     TRY(generate_params(o, &params));
     TRY(generate_open(&r->generator, &r->session, &params));
-    answer_start(&r->answer, &o->stop);
+    answer_start(&r->answer, &o->stop, talk_answer_start(r->template.text != NULL, &r->prompt));
     struct generate_how how = {o->n_predict, r->template.text != NULL, show, r};
     return generate_answer(&r->generator, r->prompt.ids, r->prompt.n, &how, &r->answer, &r->why);
 }
@@ -134,7 +145,7 @@ int cmd_run(const struct options *o) {
         return tool_fail(o, INFER_E_INPUT);
     }
     if (!o->prompt && !o->file && isatty(STDIN_FILENO)) return cmd_chat(o);
-    struct run r = {.o = o, .terminal = isatty(STDOUT_FILENO), .generator = {.seq = -1}};
+    struct run r = {.o = o, .terminal = isatty(STDOUT_FILENO), .generator = {.seq = -1}, .last = '\n'};
     enum infer_status st = tool_check_beams(o);
     if (!st) st = read_prompt(&r);
     if (!st) st = run_answer(&r);

@@ -1,9 +1,20 @@
-/* The conversation of `infer chat`, shared by its loop and its commands. */
+/* The conversation of `infer chat`, shared by its loop and its commands; what run and chat show alike. */
 #pragma once
 #include <jansson.h>
 #include "generate.h"
 #include "line.h"
 #include "prompt.h"
+
+/* What a model thinks, on stderr: dim where there are colours. */
+struct thoughts {
+    bool open, dim;
+    char last;
+};
+void talk_thinking(struct thoughts *t, const struct options *o, const char *text, size_t n);
+/* The thinking is over: colours and line are as before it. */
+void talk_thinking_end(struct thoughts *t);
+/* How an answer to this prompt begins. */
+enum answer_start talk_answer_start(bool templated, const struct prompt *p);
 
 struct chat {
     const struct options *o;
@@ -16,8 +27,10 @@ struct chat {
     int limit; /* most tokens of an answer, -1: none */
     bool terminal_in, terminal_out, colour;
     bool answered; /* the generator's figures are of an answer */
-    char last;     /* last byte shown */
-    int code;      /* exit code so far */
+    struct thoughts thoughts;
+    struct term_wrap wrap;
+    char last; /* last byte shown */
+    int code;  /* exit code so far */
 };
 
 enum chat_next { CHAT_GO_ON, CHAT_QUIT, CHAT_ANSWER };

@@ -1,7 +1,10 @@
 #include "term.h"
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
+#include <utf8proc.h>
 #include "status.h"
 
 double term_seconds(void) {
@@ -27,6 +30,65 @@ void term_write_safe(FILE *out, const char *text, size_t n) {
             for (size_t k = 0; k < step; k++) fprintf(out, "\\x%02x", (unsigned char)text[i + k]);
         } else {
             fwrite(text + i, 1, len, out);
+        }
+        i += step;
+    }
+}
+
+bool term_colour(FILE *out) {
+    const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
+    return isatty(fileno(out)) && !(no_color && *no_color) && !(term && strcmp(term, "dumb") == 0);
+}
+
+void term_wrap_start(struct term_wrap *w, FILE *out) {
+    struct winsize size;
+    *w = (struct term_wrap){.out = out};
+    if (ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col >= 20) w->width = size.ws_col;
+}
+
+void term_wrap_flush(struct term_wrap *w) {
+    if (!w->joined && w->column && w->width && w->column + w->word_width > w->width) {
+        fputc('\n', w->out);
+        w->column = 0;
+    }
+    term_write_safe(w->out, w->word, w->n);
+    w->column += w->word_width;
+    if (w->width && w->column >= w->width) w->column %= w->width;
+    w->n = 0;
+    w->word_width = 0;
+}
+
+/* Columns of one UTF-8 sequence. */
+static int columns(const char *s, size_t len) {
+    utf8proc_int32_t c;
+    if (utf8proc_iterate((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)len, &c) < 0) return 4; /* \xHH */
+    int n = utf8proc_charwidth(c);
+    return c < 0x20 ? 4 : n;
+}
+
+void term_wrap_write(struct term_wrap *w, const char *text, size_t n) {
+    for (size_t i = 0; i < n;) {
+        size_t len = text_utf8_len(text + i, n - i), step = len ? len : 1;
+        if (text[i] == '\n' || text[i] == ' ' || text[i] == '\t') {
+            term_wrap_flush(w);
+            w->joined = false;
+            bool fits = !w->width || w->column + 1 < w->width;
+            if (text[i] == '\n')
+                w->column = 0;
+            else
+                w->column += text[i] == ' ' ? 1 : 8 - w->column % 8;
+            if (text[i] == '\n' || fits) fputc(text[i], w->out);
+        } else {
+            int width = columns(text + i, step);
+            bool wide = width == 2; /* scripts without spaces break anywhere */
+            bool long_word = w->n + step > sizeof w->word || w->word_width + width >= w->width;
+            if (wide || (long_word && w->n)) {
+                term_wrap_flush(w);
+                w->joined = !wide;
+            }
+            memcpy(w->word + w->n, text + i, step);
+            w->n += step;
+            w->word_width += width;
         }
         i += step;
     }

@@ -11,6 +11,24 @@ double term_seconds(void);
  * newline and tab, and bytes that are no UTF-8, come out as \xHH. */
 void term_write_safe(FILE *out, const char *text, size_t n);
 
+/* True when out is a terminal that may get colours (NO_COLOR is not set, TERM is not dumb). */
+bool term_colour(FILE *out);
+
+/* Text in lines that break between words, for a terminal. */
+struct term_wrap {
+    FILE *out;
+    int width, column; /* width 0: lines are left alone */
+    char word[256];    /* word[n]: its end has not come yet */
+    size_t n;
+    int word_width;
+    bool joined; /* the word's beginning has been written: it goes on in the same line */
+};
+void term_wrap_start(struct term_wrap *w, FILE *out);
+/* Whole UTF-8 sequences; written as term_write_safe does. */
+void term_wrap_write(struct term_wrap *w, const char *text, size_t n);
+/* Writes the word that is held. */
+void term_wrap_flush(struct term_wrap *w);
+
 /* How many bytes of text[n], from its beginning, are whole UTF-8 sequences. */
 size_t term_valid_utf8(const char *text, size_t n);
 
