@@ -173,26 +173,30 @@ enum infer_status tok_put_byte(struct tok_work *w, unsigned char byte) {
 /* ---- encoding ---- */
 static bool is_white(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-static enum infer_status encode_plain(struct tok_work *w, const char *s, size_t n, bool after_special) {
+/* A stretch between special tokens; first: it starts the text. */
+static enum infer_status encode_plain(struct tok_work *w, const char *s, size_t n, bool first) {
+    const struct tok *t = w->t;
     if (!n) return INFER_OK;
-    switch (w->t->family) {
+    bool prefix = t->space_prefix && (first || !t->prefix_first);
+    if (t->prefix_unless && !t->collapse_space)
+        prefix = prefix && s[0] != ' ' && !(t->escape_space && n >= 3 && memcmp(s, TOK_SPACE, 3) == 0);
+    switch (t->family) {
     case TOK_BPE:
-        return tok_bpe_encode(w, s, n);
+        return tok_bpe_encode(w, s, n, prefix);
     case TOK_SPM:
-        return tok_spm_encode(w, s, n, after_special);
+        return tok_spm_encode(w, s, n, prefix);
     case TOK_UNIGRAM:
-        return tok_unigram_encode(w, s, n, after_special);
+        return tok_unigram_encode(w, s, n, prefix);
     case TOK_WORDPIECE:
         return tok_wordpiece_encode(w, s, n);
     }
-    infer_bug("tokenizer family %d", (int)w->t->family);
+    infer_bug("tokenizer family %d", (int)t->family);
 }
 
 static enum infer_status encode_all(struct tok_work *w, const char *s, const uint8_t *marks, size_t n,
                                     unsigned flags) {
     const struct tok *t = w->t;
     size_t start = 0;
-    bool after_special = true;
     for (size_t i = 0; i < n;) {
         int32_t id = -1;
         if (t->special_first[(unsigned char)s[i]])
@@ -206,12 +210,11 @@ static enum infer_status encode_all(struct tok_work *w, const char *s, const uin
             while (end > start && is_white(s[end - 1])) end--;
         if (t->flag[id] & TOK_F_RSTRIP)
             while (next < n && is_white(s[next])) next++;
-        TRY(encode_plain(w, s + start, end - start, after_special));
+        TRY(encode_plain(w, s + start, end - start, start == 0));
         tok_put(&w->out, id);
-        after_special = true;
         i = start = next;
     }
-    return encode_plain(w, s + start, n - start, after_special);
+    return encode_plain(w, s + start, n - start, start == 0);
 }
 
 enum { CACHE_FROM = 256, CACHE_MAX = 8192 };

@@ -80,7 +80,7 @@ enum infer_status tok_bpe_init(struct tok *t, const struct meta *merges) {
     for (unsigned b = 0; b < 256; b++) {
         char s[8];
         size_t n = put_char(s, t->alphabet.char_of[b]);
-        if (t->escape_space) n = (size_t)snprintf(s, sizeof s, "<0x%02X>", b);
+        if (t->characters) n = (size_t)snprintf(s, sizeof s, "<0x%02X>", b);
         t->byte_id[b] = tok_map_find(t, s, n);
     }
     if (t->escape_space) tok_find_words_apart(t);
@@ -103,9 +103,16 @@ static uint32_t bpe_pair(const struct tok *t, const char *s, const struct tok_sy
 }
 
 static enum infer_status put_symbols(struct tok_work *w, const char *s, const struct tok_sym *sym, size_t n) {
+    bool was_unknown = false;
     for (size_t i = 0; i < n; i++) {
         if (sym[i].id >= 0) {
             tok_put(&w->out, sym[i].id);
+            was_unknown = false;
+            continue;
+        }
+        if (w->t->characters && w->t->unk >= 0 && w->t->byte_id[(unsigned char)s[sym[i].pos]] < 0) {
+            if (!was_unknown || !w->t->fuse_unknown) tok_put(&w->out, w->t->unk);
+            was_unknown = true;
             continue;
         }
         for (size_t k = 0; k < sym[i].len; k++) TRY(tok_put_byte(w, (unsigned char)s[sym[i].pos + k]));
@@ -118,8 +125,8 @@ static size_t first_symbols(const struct tok *t, const char *s, size_t n, struct
     size_t k = 0;
     for (size_t i = 0; i < n; k++) {
         size_t len = 1;
-        if (t->escape_space && !(len = text_utf8_len(s + i, n - i))) len = 1;
-        int32_t id = t->escape_space ? tok_map_find(t, s + i, len) : t->byte_id[(unsigned char)s[i]];
+        if (t->characters && !(len = text_utf8_len(s + i, n - i))) len = 1;
+        int32_t id = t->characters ? tok_map_find(t, s + i, len) : t->byte_id[(unsigned char)s[i]];
         sym[k] = (struct tok_sym){(uint32_t)i, (uint32_t)len, id};
         i += len;
     }
@@ -128,7 +135,7 @@ static size_t first_symbols(const struct tok *t, const char *s, size_t n, struct
 
 static int32_t whole_token(const struct tok *t, const char *s, size_t n) {
     char mapped[512];
-    if (t->escape_space) return tok_map_find(t, s, n);
+    if (t->characters) return tok_map_find(t, s, n);
     if (n > sizeof mapped / 2) return -1;
     size_t o = 0;
     for (size_t i = 0; i < n; i++) o += put_char(mapped + o, t->alphabet.char_of[(unsigned char)s[i]]);
@@ -163,7 +170,7 @@ static enum infer_status bpe_words(struct tok_work *w, const char *s, size_t n) 
 static enum infer_status encode_valid(struct tok_work *w, const char *s, size_t n) {
     tok_word_fn *word = w->t->escape_space ? bpe_words : bpe_word;
     char *normal = NULL;
-    if (w->t->nfc) TRY(tok_nfc(&normal, &n, s, n));
+    TRY(tok_reform(w->t, &normal, &n, s, n));
     enum infer_status st = tok_pre_split(w, normal ? normal : s, n, word);
     mem_free(normal);
     return st;
@@ -183,12 +190,18 @@ static enum infer_status encode_text(struct tok_work *w, const char *s, size_t n
     return INFER_OK;
 }
 
-enum infer_status tok_bpe_encode(struct tok_work *w, const char *s, size_t n) {
-    if (!w->t->escape_space) return encode_text(w, s, n);
-    char *escaped;
-    size_t len;
-    TRY(tok_escape_space(&escaped, &len, s, n, false));
-    enum infer_status st = encode_text(w, escaped, len);
-    mem_free(escaped);
+enum infer_status tok_bpe_encode(struct tok_work *w, const char *s, size_t n, bool prefix) {
+    char *copy;
+    size_t len = n + 1;
+    if (!w->t->escape_space && !prefix) return encode_text(w, s, n);
+    if (w->t->escape_space) {
+        TRY(tok_escape_space(&copy, &len, s, n, prefix));
+    } else {
+        TRY(mem_new(&copy, len, "a text with a space in front"));
+        copy[0] = ' ';
+        memcpy(copy + 1, s, n);
+    }
+    enum infer_status st = encode_text(w, copy, len);
+    mem_free(copy);
     return st;
 }

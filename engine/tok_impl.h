@@ -4,6 +4,7 @@
 #include <pcre2.h>
 #include <string.h>
 #include "tok.h"
+#include "tok_json.h"
 
 enum tok_family { TOK_BPE, TOK_SPM, TOK_UNIGRAM, TOK_WORDPIECE };
 
@@ -31,7 +32,7 @@ struct tok_pairs {
 };
 
 /* ---- pre-tokenizer ---- */
-enum { TOK_PRE_MAX = 8 };
+enum { TOK_PRE_MAX = 10 };
 struct tok_pre_row {   /* one row of the table in tok_pre.c */
     const char *names; /* names in GGUF files, each ended by a space */
     const char *pattern[TOK_PRE_MAX];
@@ -43,6 +44,7 @@ struct tok_pre_row {   /* one row of the table in tok_pre.c */
 };
 struct tok_pre {
     pcre2_code *code[TOK_PRE_MAX];
+    uint8_t mode[TOK_PRE_MAX]; /* enum tok_split_mode */
     int n;
 };
 
@@ -82,12 +84,16 @@ struct tok {
     int32_t byte_id[256];         /* token of a byte, -1 */
     int32_t bos, eos, unk;
     bool add_bos, add_eos;
-    bool space_prefix;  /* SentencePiece: a space in front of the text and behind special tokens */
+    bool space_prefix;  /* a space in front of the text and behind special tokens */
     bool words_apart;   /* no token holds a space behind another character */
     bool ignore_merges; /* see tok_pre_row */
-    bool nfc, escape_space, group3;
+    bool characters;    /* BPE merges characters, not bytes */
+    bool escape_space, group3;
+    bool prefix_first, prefix_unless; /* see tokenizer.infer.prefix in tok_json.h */
+    bool fuse_unknown;
+    enum tok_form { TOK_AS_IS, TOK_NFC, TOK_NFD, TOK_NFKC, TOK_NFKD } form;
     bool collapse_space;           /* SentencePiece: runs of white space are one space, none at the ends */
-    bool lowercase, strip_accents; /* WordPiece */
+    bool lowercase, strip_accents; /* BPE and WordPiece; WordPiece */
     size_t longest;                /* bytes of the longest token */
     float *score;                  /* Unigram: score[n] */
     uint64_t *lengths;             /* Unigram: lengths[65536], see tok_unigram.c */
@@ -176,31 +182,36 @@ enum infer_status tok_put_byte(struct tok_work *w, unsigned char byte);
 /* Length of the longest valid UTF-8 text at the start of s[n]. */
 size_t tok_utf8_span(const char *s, size_t n);
 
-/* s[n] in normal form C; *out NULL: it is already. Free with mem_free. */
-enum infer_status tok_nfc(char **out, size_t *n_out, const char *s, size_t n);
+/* s[n] in the tokenizer's normal form, lower-cased where it says so; *out NULL: it is already. Free with mem_free. */
+enum infer_status tok_reform(const struct tok *t, char **out, size_t *n_out, const char *s, size_t n);
 
 /* ---- tok_pre.c ---- */
 /* Row for a name of tokenizer.ggml.pre; NULL when unknown. */
 const struct tok_pre_row *tok_pre_find(const char *name, size_t n);
 enum infer_status tok_pre_compile(struct tok_pre *pre, const char *const *pattern);
+/* The same from the keys of tok_json.h; the file may hold any pattern. */
+enum infer_status tok_pre_compile_keys(struct tok_pre *pre, const struct meta *patterns,
+                                       const struct meta *modes);
+/* The pattern of GPT-2, which Hugging Face's ByteLevel has built in. */
+const char *tok_pre_gpt2(void);
 void tok_pre_free(struct tok_pre *pre);
 /* Cuts valid UTF-8 into pieces and calls encode for each. */
 enum infer_status tok_pre_split(struct tok_work *w, const char *s, size_t n, tok_word_fn *encode);
 
 /* ---- families ---- */
 enum infer_status tok_bpe_init(struct tok *t, const struct meta *merges);
-enum infer_status tok_bpe_encode(struct tok_work *w, const char *s, size_t n);
+enum infer_status tok_bpe_encode(struct tok_work *w, const char *s, size_t n, bool prefix);
 /* Bytes of a token's text written in the byte alphabet of GPT-2; dst has room for n. Returns the length. */
 size_t tok_bpe_unmap(const struct tok *t, char *dst, const char *s, size_t n);
 void tok_bpe_alphabet(struct tok_alphabet *a);
-/* after_special: at the start of the text or behind a special token */
-enum infer_status tok_spm_encode(struct tok_work *w, const char *s, size_t n, bool after_special);
+/* prefix: a space goes in front */
+enum infer_status tok_spm_encode(struct tok_work *w, const char *s, size_t n, bool prefix);
 enum infer_status tok_spm_init(struct tok *t, const struct meta *scores);
 /* s[n] with each space as U+2581, one more in front when prefix; *out is the caller's to mem_free. */
 /* The byte that token id, written <0xNN>, stands for goes to byte_id. */
 enum infer_status tok_byte_token(struct tok *t, int32_t id);
 enum infer_status tok_unigram_init(struct tok *t, const struct meta *scores);
-enum infer_status tok_unigram_encode(struct tok_work *w, const char *s, size_t n, bool after_special);
+enum infer_status tok_unigram_encode(struct tok_work *w, const char *s, size_t n, bool prefix);
 enum infer_status tok_wordpiece_encode(struct tok_work *w, const char *s, size_t n);
 /* charsmap of n bytes, checked; the trie is copied, the replacements stay where they are. */
 enum infer_status tok_charsmap_init(struct tok *t, const unsigned char *data, size_t n);

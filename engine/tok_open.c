@@ -160,14 +160,54 @@ static enum infer_status choose_bpe(struct tok *t, struct str pre) {
     t->add_bos = row->add_bos;
     t->add_eos = row->add_eos;
     t->group3 = row->group3;
-    t->nfc = row->nfc;
-    t->escape_space = row->escape_space;
-    tok_bpe_alphabet(&t->alphabet);
+    t->form = row->nfc ? TOK_NFC : TOK_AS_IS;
+    t->escape_space = t->characters = row->escape_space;
     return tok_pre_compile(&t->pre, row->pattern);
 }
 
+/* What a tokenizer.json says of its own accord, see tok_json.h. */
+static enum infer_status read_rules(struct tok *t, const struct tensorfile *f) {
+    static const char *const forms[] = {"", "nfc", "nfd", "nfkc", "nfkd"};
+    struct str s;
+    bool present;
+    TRY(meta_bool(f, "tokenizer.infer.ignore_merges", &t->ignore_merges, &present));
+    TRY(meta_bool(f, "tokenizer.infer.characters", &t->characters, &present));
+    TRY(meta_bool(f, "tokenizer.infer.escape_space", &t->escape_space, &present));
+    TRY(meta_bool(f, "tokenizer.infer.fuse_unknown", &t->fuse_unknown, &present));
+    TRY(meta_bool(f, "tokenizer.infer.lowercase", &t->lowercase, &present));
+    TRY(meta_bool(f, "tokenizer.infer.prefix_unless", &t->prefix_unless, &present));
+    TRY(meta_str(f, "tokenizer.infer.prefix", &s, &present));
+    t->prefix_first = present && is(s, "first");
+    TRY(meta_str(f, "tokenizer.infer.normal_form", &s, &present));
+    for (int i = 1; present && i < 5; i++)
+        if (is(s, forms[i])) t->form = (enum tok_form)i;
+    if (present && t->form == TOK_AS_IS)
+        return err_set(INFER_E_INPUT, "tokenizer.infer.normal_form is '%.*s'", shown(s), s.data);
+    return INFER_OK;
+}
+
+static enum infer_status read_strip(struct tok *t, const struct tensorfile *f, const char *key,
+                                    enum tok_flag flag) {
+    const struct meta *m = tensorfile_meta(f, key);
+    if (!m) return INFER_OK;
+    if (m->type != META_ARRAY || m->elem != META_I32)
+        return err_set(INFER_E_INPUT, "%s is not an array of ids", key);
+    for (size_t i = 0; i < m->n; i++) {
+        int64_t id = meta_elem_i64(m, i);
+        if (id < 0 || id >= t->n) return err_set(INFER_E_INPUT, "%s holds id %lld", key, (long long)id);
+        t->flag[id] |= (uint8_t)flag;
+    }
+    return INFER_OK;
+}
+
 /* The family with its defaults, which the file's own keys come after. */
-static enum infer_status choose_family(struct tok *t, struct str model, struct str pre) {
+static enum infer_status choose_family(struct tok *t, const struct tensorfile *f, struct str model,
+                                       struct str pre) {
+    const struct meta *patterns = tensorfile_meta(f, "tokenizer.infer.patterns");
+    if (is(model, "gpt2") && patterns) {
+        t->family = TOK_BPE;
+        return tok_pre_compile_keys(&t->pre, patterns, tensorfile_meta(f, "tokenizer.infer.modes"));
+    }
     if (is(model, "gpt2")) return choose_bpe(t, pre);
     if (is(model, "gemma4")) return choose_bpe(t, (struct str){"gemma4", 6});
     if (is(model, "llama")) {
@@ -199,7 +239,8 @@ static struct str pre_of(const struct tensorfile *f, struct str model) {
     struct str pre = {"", 0}, arch = {"", 0};
     bool present;
     if (meta_str(f, "tokenizer.ggml.pre", &pre, &present) == INFER_OK && present) return pre;
-    if (!is(model, "gpt2")) return (struct str){"default", 7};
+    if (!is(model, "gpt2") || tensorfile_meta(f, "tokenizer.infer.patterns"))
+        return (struct str){"default", 7};
     if (meta_str(f, "general.architecture", &arch, &present) == INFER_OK && present &&
         (is(arch, "gptneox") || is(arch, "gpt2")))
         return (struct str){"gpt-2", 5};
@@ -225,7 +266,8 @@ static enum infer_status read_special(struct tok *t, const struct tensorfile *f,
     TRY(meta_bool(f, "tokenizer.ggml.normalizer.lowercase", &t->lowercase, &present));
     if (present) t->strip_accents = t->lowercase;
     TRY(meta_bool(f, "tokenizer.ggml.normalizer.strip_accents", &t->strip_accents, &present));
-    if (t->family == TOK_SPM || t->family == TOK_UNIGRAM)
+    if (t->family != TOK_WORDPIECE &&
+        (t->family != TOK_BPE || tensorfile_meta(f, "tokenizer.infer.patterns")))
         TRY(meta_bool(f, "tokenizer.ggml.add_space_prefix", &t->space_prefix, &present));
     t->add_bos = t->add_bos && t->bos >= 0;
     t->add_eos = t->add_eos && t->eos >= 0;
@@ -265,7 +307,9 @@ static enum infer_status build(struct tok *t, const struct tensorfile *f, const 
     TRY(read_tokens(t, tokens));
     TRY(meta_str(f, "tokenizer.ggml.model", &model, NULL));
     struct str pre = pre_of(f, model);
-    TRY(choose_family(t, model, pre));
+    tok_bpe_alphabet(&t->alphabet);
+    TRY(choose_family(t, f, model, pre));
+    TRY(read_rules(t, f));
     TRY(array_of(f, "tokenizer.ggml.token_type", t->n, &types));
     TRY(array_of(f, "tokenizer.ggml.scores", t->n, &scores));
     const struct meta *merges = tensorfile_meta(f, "tokenizer.ggml.merges");
@@ -291,6 +335,8 @@ static enum infer_status build(struct tok *t, const struct tensorfile *f, const 
     bool present;
     TRY(meta_str(f, "general.architecture", &arch, &present));
     if (t->family == TOK_SPM && is(arch, "phi3")) phi3_strip(t);
+    TRY(read_strip(t, f, "tokenizer.infer.lstrip", TOK_F_LSTRIP));
+    TRY(read_strip(t, f, "tokenizer.infer.rstrip", TOK_F_RSTRIP));
     return tok_trie_init(t);
 }
 

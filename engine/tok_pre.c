@@ -178,7 +178,17 @@ static void pcre_free(void *p, void *user) {
 #define WHITE                                                                                                \
     "\\t-\\r \\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"
 
-/* Writes pattern with \s and \S spelled out; dst NULL counts. */
+/* \p{Han}: Oniguruma means the script, PCRE2 the script with its extensions. */
+static bool names_script(const char *s) {
+    static const char *const scripts[] = {"Han}",   "Hiragana}", "Katakana}", "Hangul}",
+                                          "Latin}", "Cyrillic}", "Arabic}",   "Greek}",
+                                          "Thai}",  "Hebrew}",   "Bopomofo}"};
+    for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++)
+        if (strncmp(s, scripts[i], strlen(scripts[i])) == 0) return true;
+    return false;
+}
+
+/* Writes pattern with \s, \S and names of scripts spelled out; dst NULL counts. */
 static size_t spell_white(char *dst, const char *pattern) {
     size_t o = 0;
     bool in_class = false;
@@ -189,6 +199,10 @@ static size_t spell_white(char *dst, const char *pattern) {
             if (s[1] == 's') put = in_class ? WHITE : "[" WHITE "]";
             if (s[1] == 'S' && !in_class) put = "[^" WHITE "]";
             len = 2;
+            if ((s[1] == 'p' || s[1] == 'P') && s[2] == '{' && names_script(s + 3)) {
+                put = s[1] == 'p' ? "\\p{sc:" : "\\P{sc:";
+                len = 3;
+            }
         } else if (!in_class && *s == '[') {
             in_class = true; /* a first ']' is a member: "[]", "[^]" */
             len += s[1] == '^';
@@ -204,6 +218,8 @@ static size_t spell_white(char *dst, const char *pattern) {
     return o;
 }
 
+const char *tok_pre_gpt2(void) { return GPT2; }
+
 static enum infer_status compile_one(pcre2_code **out, const char *pattern, pcre2_compile_context *cc) {
     char *spelled;
     size_t n = spell_white(NULL, pattern);
@@ -211,7 +227,8 @@ static enum infer_status compile_one(pcre2_code **out, const char *pattern, pcre
     spell_white(spelled, pattern);
     int code;
     PCRE2_SIZE at;
-    *out = pcre2_compile((PCRE2_SPTR)spelled, n, PCRE2_UTF | PCRE2_UCP, &code, &at, cc);
+    *out = pcre2_compile((PCRE2_SPTR)spelled, n, PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &code, &at,
+                         cc);
     mem_free(spelled);
     if (!*out) {
         if (code == PCRE2_ERROR_NOMEMORY || code == 121)
@@ -235,6 +252,29 @@ enum infer_status tok_pre_compile(struct tok_pre *pre, const char *const *patter
     }
     pcre2_compile_context_free(cc);
     pcre2_general_context_free(gc);
+    return st;
+}
+
+enum infer_status tok_pre_compile_keys(struct tok_pre *pre, const struct meta *patterns,
+                                       const struct meta *modes) {
+    const char *pattern[TOK_PRE_MAX] = {NULL};
+    struct arena a = {0};
+    if (patterns->type != META_ARRAY || (patterns->elem != META_STRING && patterns->n) ||
+        patterns->n > TOK_PRE_MAX)
+        return err_set(INFER_E_INPUT, "tokenizer.infer.patterns is not an array of at most %d strings",
+                       TOK_PRE_MAX);
+    if (!modes || modes->type != META_ARRAY || modes->n != patterns->n ||
+        (modes->elem != META_U8 && modes->n))
+        return err_set(INFER_E_INPUT, "tokenizer.infer.modes is not an array of %llu bytes",
+                       (unsigned long long)patterns->n);
+    enum infer_status st = INFER_OK;
+    for (size_t i = 0; i < patterns->n; i++) {
+        pattern[i] = arena_strndup(&a, patterns->strings[i].data, patterns->strings[i].len);
+        if (!pattern[i]) st = err_set(INFER_E_MEMORY, "out of memory: a pre-tokenizer pattern");
+        pre->mode[i] = (uint8_t)meta_elem_i64(modes, i);
+    }
+    if (st == INFER_OK) st = tok_pre_compile(pre, pattern);
+    arena_free(&a);
     return st;
 }
 
@@ -262,39 +302,50 @@ static enum infer_status split_groups(struct tok_work *w, int level, const char 
     return split_from(w, level, s + at, n - at, encode);
 }
 
+/* The next match in s[n] from byte from on; *found false: none. */
+static enum infer_status next_match(struct tok_work *w, int level, const char *s, size_t n, size_t from,
+                                    bool *found) {
+    const pcre2_code *code = w->t->pre.code[level];
+    int rc = pcre2_match(code, (PCRE2_SPTR)s, n, from, PCRE2_NO_UTF_CHECK, w->match, NULL);
+    if (rc == PCRE2_ERROR_JIT_STACKLIMIT) /* nested repeats over a long run: the interpreter uses the heap */
+        rc = pcre2_match(code, (PCRE2_SPTR)s, n, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, w->match, NULL);
+    *found = rc >= 0;
+    if (rc >= 0 || rc == PCRE2_ERROR_NOMATCH) return INFER_OK;
+    char why[128];
+    pcre2_get_error_message(rc, (PCRE2_UCHAR *)why, sizeof why);
+    return err_set(INFER_E_MEMORY, "pre-tokenizer: %s", why);
+}
+
 static enum infer_status split_from(struct tok_work *w, int level, const char *s, size_t n,
                                     tok_word_fn *encode) {
     const struct tok_pre *pre = &w->t->pre;
     if (n == 0) return INFER_OK;
     if (level == pre->n) return tok_word_cached(w, s, n, encode);
     const PCRE2_SIZE *span = pcre2_get_ovector_pointer(w->match);
-    for (size_t at = 0, from = 0; at < n;) {
-        int rc = pcre2_match(pre->code[level], (PCRE2_SPTR)s, n, from, PCRE2_NO_UTF_CHECK, w->match, NULL);
-        if (rc ==
-            PCRE2_ERROR_JIT_STACKLIMIT) /* nested repeats over a long run: the interpreter uses the heap */
-            rc = pcre2_match(pre->code[level], (PCRE2_SPTR)s, n, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
-                             w->match, NULL);
-        if (rc == PCRE2_ERROR_NOMATCH) return split_from(w, level + 1, s + at, n - at, encode);
-        if (rc < 0) {
-            char why[128];
-            pcre2_get_error_message(rc, (PCRE2_UCHAR *)why, sizeof why);
-            return err_set(INFER_E_MEMORY, "pre-tokenizer: %s", why);
-        }
+    uint8_t mode = pre->mode[level];
+    size_t at = 0; /* up to here the text is cut */
+    for (size_t from = 0; at < n && from < n;) {
+        bool found;
+        TRY(next_match(w, level, s, n, from, &found));
+        if (!found) break;
         size_t start = span[0], end = span[1];
-        if (end == start) { /* an empty match cuts nothing here: try behind the next character */
-            from = start + text_utf8_len(s + start, n - start);
-            if (from >= n || from == start) return split_from(w, level + 1, s + at, n - at, encode);
+        if (end <= start || start < at) { /* an empty match cuts nothing: go on behind the next character */
+            from = start < from ? from : start;
+            from += from < n ? text_utf8_len(s + from, n - from) : 1;
             continue;
         }
-        TRY(split_from(w, level + 1, s + at, start - at, encode));
+        if (mode == TOK_SPLIT_PREVIOUS) start = end;
+        if (mode != TOK_SPLIT_KEEP) TRY(split_from(w, level + 1, s + at, start - at, encode));
+        from = end;
+        at = mode == TOK_SPLIT_NEXT ? start : end;
+        if (mode != TOK_SPLIT_ISOLATED && mode != TOK_SPLIT_KEEP) continue;
         if (level == 0 && w->t->group3) {
             TRY(split_groups(w, 1, s + start, end - start, encode));
         } else {
             TRY(split_from(w, level + 1, s + start, end - start, encode));
         }
-        at = from = end;
     }
-    return INFER_OK;
+    return mode == TOK_SPLIT_KEEP ? INFER_OK : split_from(w, level + 1, s + at, n - at, encode);
 }
 
 enum infer_status tok_pre_split(struct tok_work *w, const char *s, size_t n, tok_word_fn *encode) {

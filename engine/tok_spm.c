@@ -137,10 +137,9 @@ enum infer_status tok_encode_words(struct tok_work *w, const char *s, size_t n, 
     return n > start ? tok_word_cached(w, s + start, n - start, encode) : INFER_OK;
 }
 
-enum infer_status tok_spm_encode(struct tok_work *w, const char *s, size_t n, bool after_special) {
+enum infer_status tok_spm_encode(struct tok_work *w, const char *s, size_t n, bool prefix) {
     char *escaped;
     size_t len;
-    bool prefix = after_special && w->t->space_prefix;
     if (w->t->charsmap.n_unit || w->t->collapse_space) {
         TRY(tok_normalize(w->t, &escaped, &len, s, n, prefix));
     } else {

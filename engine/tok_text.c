@@ -1,4 +1,4 @@
-/* UTF-8 spans, normal form C and the streaming detokenizer. */
+/* UTF-8 spans, normal forms and the streaming detokenizer. */
 #include "tok_impl.h"
 #include <utf8proc.h>
 
@@ -20,30 +20,53 @@ size_t tok_utf8_span(const char *s, size_t n) {
     return i;
 }
 
-/* Characters below U+0300 are what composition starts from: text of such alone is in normal form C. */
-static bool plainly_nfc(const char *s, size_t n) {
+/* Whether no form and no case can change s[n]: ASCII, and for form C all below U+0300. */
+static bool plainly_formed(const struct tok *t, const char *s, size_t n) {
+    unsigned char limit = t->form == TOK_NFC ? 0xcc : 0x80;
     for (size_t i = 0; i < n; i++)
-        if ((unsigned char)s[i] >= 0xcc) return false;
+        if ((unsigned char)s[i] >= limit ||
+            (t->lowercase && ((unsigned char)s[i] >= 0x80 || (s[i] >= 'A' && s[i] <= 'Z'))))
+            return false;
     return true;
 }
 
-enum infer_status tok_nfc(char **out, size_t *n_out, const char *s, size_t n) {
+/* Lower case; U+0130 is the one character whose lower case is two. */
+static size_t lower(utf8proc_int32_t *cp, size_t n, size_t room) {
+    size_t extra = 0;
+    for (size_t i = 0; i < n; i++) extra += cp[i] == 0x130;
+    if (n + extra > room) extra = 0;
+    for (size_t i = n, o = n + extra; i-- > 0;) {
+        if (cp[i] == 0x130 && extra) {
+            cp[--o] = 0x307;
+            cp[--o] = 'i';
+        } else {
+            cp[--o] = utf8proc_tolower(cp[i]);
+        }
+    }
+    return n + extra;
+}
+
+enum infer_status tok_reform(const struct tok *t, char **out, size_t *n_out, const char *s, size_t n) {
+    static const int forms[] = {0, UTF8PROC_COMPOSE, UTF8PROC_DECOMPOSE, UTF8PROC_COMPOSE | UTF8PROC_COMPAT,
+                                UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT};
     *out = NULL;
     *n_out = n;
-    if (plainly_nfc(s, n)) return INFER_OK;
-    const utf8proc_option_t how = UTF8PROC_STABLE | UTF8PROC_COMPOSE;
+    if ((t->form == TOK_AS_IS && !t->lowercase) || plainly_formed(t, s, n)) return INFER_OK;
+    const utf8proc_option_t how = (utf8proc_option_t)(UTF8PROC_STABLE | forms[t->form]);
     utf8proc_ssize_t len = utf8proc_decompose((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, NULL, 0, how);
-    size_t bytes;
-    if (len < 0) return err_set(INFER_E_INPUT, "normal form C: %s", utf8proc_errmsg(len));
-    if (!size_mul((size_t)len + 1, sizeof(utf8proc_int32_t), &bytes))
-        return err_set(INFER_E_MEMORY, "normal form C of %zu bytes", n);
+    size_t room = 2 * (size_t)(len > 0 ? len : 0) + 1, bytes;
+    if (len < 0) return err_set(INFER_E_INPUT, "normal form: %s", utf8proc_errmsg(len));
+    if (!size_mul(room, sizeof(utf8proc_int32_t), &bytes))
+        return err_set(INFER_E_MEMORY, "normal form of %zu bytes", n);
     utf8proc_int32_t *cp;
-    TRY(mem_new(&cp, bytes, "text in normal form C")); /* reencode writes UTF-8 over the characters */
+    TRY(mem_new(&cp, bytes, "text in normal form")); /* reencode writes UTF-8 over the characters */
     utf8proc_decompose((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, cp, len, how);
-    len = utf8proc_reencode(cp, len, how);
+    len = utf8proc_normalize_utf32(cp, len, how);
+    if (len >= 0 && t->lowercase) len = (utf8proc_ssize_t)lower(cp, (size_t)len, room - 1);
+    if (len >= 0) len = utf8proc_reencode(cp, len, UTF8PROC_STABLE);
     if (len < 0) {
         mem_free(cp);
-        return err_set(INFER_E_INPUT, "normal form C: %s", utf8proc_errmsg(len));
+        return err_set(INFER_E_INPUT, "normal form: %s", utf8proc_errmsg(len));
     }
     *out = (char *)cp;
     *n_out = (size_t)len;

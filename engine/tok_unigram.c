@@ -108,9 +108,9 @@ static enum infer_status unigram_word(struct tok_work *w, const char *s, size_t 
     return st;
 }
 
-enum infer_status tok_unigram_encode(struct tok_work *w, const char *s, size_t n, bool after_special) {
+enum infer_status tok_unigram_encode(struct tok_work *w, const char *s, size_t n, bool prefix) {
     char *normal;
-    TRY(tok_normalize(w->t, &normal, &n, s, n, after_special && w->t->space_prefix));
+    TRY(tok_normalize(w->t, &normal, &n, s, n, prefix));
     enum infer_status st = n ? tok_encode_words(w, normal, n, unigram_word) : INFER_OK;
     mem_free(normal);
     return st;

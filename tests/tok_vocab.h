@@ -163,8 +163,8 @@ static inline void vf_spm(struct vocab_file *v) {
                                        "b",
                                        "ab",
                                        "ba",
-                                       ("\xe2\x96\x81"
-                                        "a"),
+                                       (("\xe2\x96\x81"
+                                         "a")),
                                        "abab",
                                        "\xc3\xbc",
                                        "<",
@@ -235,8 +235,8 @@ static inline void vf_unigram(struct vocab_file *v, const unsigned char *charsma
                                          "ab",
                                          "abc",
                                          "c",
-                                         "\xe2\x96\x81"
-                                         "a",
+                                         ("\xe2\x96\x81"
+                                          "a"),
                                          "aaaaaaaaaa"};
     static const float scores[] = {0, 0, 0, -4, -5, -6, -2, -9, -3, -7, -8};
     vf_begin(v);
@@ -265,8 +265,8 @@ static inline void vf_wordpiece(struct vocab_file *v) {
                                          "\xe2\x96\x81hell",
                                          "s",
                                          "\xe2\x96\x81,",
-                                         "\xe2\x96\x81"
-                                         "e",
+                                         ("\xe2\x96\x81"
+                                          "e"),
                                          "\xe2\x96\x81\xe4\xb8\xad"};
     vf_begin(v);
     vf_key_str(v, "general.architecture", "bert");

@@ -1,0 +1,609 @@
+/* tokenizer.json -> metadata keys; see tok_json.h. The parts of the file (model, added_tokens, normalizer,
+ * pre_tokenizer, post_processor) are walked in that order, each fills struct reading, and the keys are written at the
+ * end. What is not known is refused by name: a tokenizer that is nearly right gives wrong ids without a sign. */
+#include "tok_json.h"
+#include "stbds.h"
+#include "tok_impl.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+enum { KEYS_MAX = 40 };
+
+struct reading {
+    struct arena *a;
+    json_t *root, *config;
+    struct meta *meta; /* meta[n_meta], room for KEYS_MAX */
+    size_t n_meta;
+    int32_t n; /* tokens */
+    struct str *text;
+    int32_t *type; /* GGUF's token types */
+    float *score;
+    struct str *merge; /* merge[n_merge]: "a b" */
+    size_t n_merge;
+    struct str pattern[TOK_PRE_MAX];
+    uint8_t mode[TOK_PRE_MAX];
+    uint32_t n_pattern;
+    const char *model, *normal_form, *prefix;
+    bool bytes, characters, escape, prefix_unless, ignore_merges, fuse_unknown, lowercase, strip_accents,
+        collapse;
+    bool bert;
+    const unsigned char *charsmap;
+    size_t n_charsmap;
+    int32_t bos, eos, unk; /* -1: none */
+    bool add_bos, add_eos;
+    int32_t *lstrip, *rstrip;
+    uint32_t n_lstrip, n_rstrip;
+};
+
+/* ---- JSON ---- */
+static const char *text_of(const json_t *o, const char *key) {
+    const char *s = json_string_value(json_object_get(o, key));
+    return s ? s : "";
+}
+static bool flag_of(const json_t *o, const char *key, bool absent) {
+    const json_t *v = json_object_get(o, key);
+    return json_is_boolean(v) ? json_is_true(v) : absent;
+}
+static enum infer_status unsupported(const char *part, const json_t *o) {
+    return err_set(INFER_E_UNSUPPORTED, "%s of type '%.64s' is not supported", part, text_of(o, "type"));
+}
+static enum infer_status no_memory(void) {
+    return err_set(INFER_E_MEMORY, "out of memory: reading tokenizer.json");
+}
+
+static enum infer_status copy_text(struct reading *r, const char *s, size_t n, struct str *out) {
+    char *copy = arena_alloc(r->a, n + 1);
+    if (!copy) return no_memory();
+    memcpy(copy, s, n);
+    *out = (struct str){copy, n};
+    return INFER_OK;
+}
+
+/* ---- keys ---- */
+static enum infer_status add_key(struct reading *r, const char *key, enum meta_type type, enum meta_type elem,
+                                 size_t n, size_t bytes, const void *value) {
+    if (r->n_meta == KEYS_MAX) infer_bug("more than %d keys of a tokenizer", KEYS_MAX);
+    unsigned char *raw = arena_alloc(r->a, bytes ? bytes : 1);
+    if (!raw) return no_memory();
+    if (bytes) memcpy(raw, value, bytes);
+    r->meta[r->n_meta++] =
+        (struct meta){.key = {key, strlen(key)}, .type = type, .elem = elem, .n = n, .raw = raw};
+    return INFER_OK;
+}
+static enum infer_status add_bool(struct reading *r, const char *key, bool v) {
+    return add_key(r, key, META_BOOL, META_BOOL, 1, 1, &v);
+}
+static enum infer_status add_id(struct reading *r, const char *key, int32_t id) {
+    uint32_t v = (uint32_t)id;
+    return id < 0 ? INFER_OK : add_key(r, key, META_U32, META_U32, 1, 4, &v);
+}
+static enum infer_status add_strings(struct reading *r, const char *key, const struct str *s, size_t n,
+                                     bool array) {
+    TRY(add_key(r, key, array ? META_ARRAY : META_STRING, META_STRING, n, 0, NULL));
+    struct str *copy = arena_alloc(r->a, (n + 1) * sizeof *copy);
+    if (!copy) return no_memory();
+    if (n) memcpy(copy, s, n * sizeof *copy);
+    r->meta[r->n_meta - 1].strings = copy;
+    return INFER_OK;
+}
+static enum infer_status add_text(struct reading *r, const char *key, const char *text) {
+    struct str s;
+    if (!text) return INFER_OK;
+    TRY(copy_text(r, text, strlen(text), &s));
+    return add_strings(r, key, &s, 1, false);
+}
+
+/* ---- model ---- */
+static enum infer_status make_tokens(struct reading *r, size_t n) {
+    if (n == 0 || n > INT32_MAX / 4) return err_set(INFER_E_INPUT, "model.vocab has %zu entries", n);
+    r->n = (int32_t)n;
+    r->text = arena_alloc(r->a, n * sizeof *r->text);
+    r->type = arena_alloc(r->a, n * sizeof *r->type);
+    if (!r->text || !r->type) return no_memory();
+    for (size_t i = 0; i < n; i++) {
+        r->text[i] = (struct str){"", 0};
+        r->type[i] = 5; /* unused until it is named */
+    }
+    return INFER_OK;
+}
+
+/* One more than the largest id of the vocabulary and the added tokens. */
+static enum infer_status count_tokens(const struct reading *r, const json_t *vocab, size_t *n) {
+    const char *key;
+    json_t *v;
+    json_int_t most = -1;
+    size_t i;
+    json_object_foreach((json_t *)vocab, key, v) {
+        if (!json_is_integer(v) || json_integer_value(v) < 0)
+            return err_set(INFER_E_INPUT, "model.vocab: the id of '%.64s' is no number", key);
+        if (json_integer_value(v) > most) most = json_integer_value(v);
+    }
+    if (json_is_array(vocab)) most = (json_int_t)json_array_size(vocab) - 1;
+    json_array_foreach(json_object_get(r->root, "added_tokens"), i, v) {
+        json_int_t id = json_integer_value(json_object_get(v, "id"));
+        if (id < 0) return err_set(INFER_E_INPUT, "added_tokens[%zu]: id %lld", i, (long long)id);
+        if (id > most) most = id;
+    }
+    /* ids may have gaps, but a file cannot ask for much more than it holds */
+    size_t named = json_is_array(vocab) ? json_array_size(vocab) : json_object_size(vocab);
+    if (most >= INT32_MAX / 8 || (size_t)most > 4 * named + 100000)
+        return err_set(INFER_E_INPUT, "token id %lld in a vocabulary of %zu", (long long)most, named);
+    *n = (size_t)most + 1;
+    return INFER_OK;
+}
+
+static bool is_byte_token(struct str s) {
+    return s.len == 6 && memcmp(s.data, "<0x", 3) == 0 && s.data[5] == '>';
+}
+
+static enum infer_status read_vocab(struct reading *r, const json_t *model) {
+    const json_t *vocab = json_object_get(model, "vocab");
+    const char *key;
+    json_t *v;
+    size_t n;
+    bool fallback = flag_of(model, "byte_fallback", false);
+    if (!json_is_object(vocab)) return err_set(INFER_E_INPUT, "model.vocab is not an object");
+    TRY(count_tokens(r, vocab, &n));
+    TRY(make_tokens(r, n));
+    json_object_foreach((json_t *)vocab, key, v) {
+        json_int_t id = json_integer_value(v);
+        if (r->text[id].len)
+            return err_set(INFER_E_INPUT, "model.vocab: id %lld is named twice", (long long)id);
+        TRY(copy_text(r, key, strlen(key), &r->text[id]));
+        r->type[id] = fallback && is_byte_token(r->text[id]) ? 6 : 1;
+    }
+    return INFER_OK;
+}
+
+static enum infer_status read_merges(struct reading *r, const json_t *merges) {
+    size_t i, n = json_array_size(merges);
+    json_t *v;
+    r->merge = arena_alloc(r->a, (n + 1) * sizeof *r->merge);
+    if (!r->merge) return no_memory();
+    json_array_foreach((json_t *)merges, i, v) {
+        const char *a = json_string_value(json_array_get(v, 0)), *b = json_string_value(json_array_get(v, 1));
+        char joined[1024];
+        if (json_is_string(v)) {
+            TRY(copy_text(r, json_string_value(v), json_string_length(v), &r->merge[i]));
+        } else if (a && b) {
+            int len = snprintf(joined, sizeof joined, "%s %s", a, b);
+            if (strchr(a, ' ') || strchr(b, ' ') || len < 0 || (size_t)len >= sizeof joined)
+                return err_set(INFER_E_UNSUPPORTED, "model.merges[%zu] holds a space, or is very long", i);
+            TRY(copy_text(r, joined, (size_t)len, &r->merge[i]));
+        } else {
+            return err_set(INFER_E_INPUT, "model.merges[%zu] is no pair", i);
+        }
+    }
+    r->n_merge = n;
+    return INFER_OK;
+}
+
+static int32_t id_of(const struct reading *r, const char *text) {
+    size_t n = strlen(text);
+    for (int32_t i = 0; n && i < r->n; i++)
+        if (r->text[i].len == n && memcmp(r->text[i].data, text, n) == 0) return i;
+    return -1;
+}
+
+static enum infer_status read_bpe(struct reading *r, const json_t *model) {
+    if (*text_of(model, "continuing_subword_prefix") || *text_of(model, "end_of_word_suffix"))
+        return err_set(INFER_E_UNSUPPORTED, "BPE with a word prefix or suffix is not supported");
+    r->model = "gpt2";
+    r->ignore_merges = flag_of(model, "ignore_merges", false);
+    r->fuse_unknown = flag_of(model, "fuse_unk", false);
+    TRY(read_vocab(r, model));
+    r->unk = id_of(r, text_of(model, "unk_token"));
+    return read_merges(r, json_object_get(model, "merges"));
+}
+
+static enum infer_status read_wordpiece(struct reading *r, const json_t *model) {
+    r->model = "bert";
+    TRY(read_vocab(r, model));
+    r->unk = id_of(r, text_of(model, "unk_token"));
+    for (int32_t i = 0; i < r->n; i++) { /* as GGUF has it: a start is marked, going on is not */
+        struct str s = r->text[i];
+        if (s.len > 2 && memcmp(s.data, "##", 2) == 0) {
+            r->text[i] = (struct str){s.data + 2, s.len - 2};
+        } else if (s.len && !(s.data[0] == '[' && s.data[s.len - 1] == ']')) {
+            char *marked = arena_alloc(r->a, s.len + 3);
+            if (!marked) return no_memory();
+            memcpy(marked, TOK_SPACE, 3);
+            memcpy(marked + 3, s.data, s.len);
+            r->text[i] = (struct str){marked, s.len + 3};
+        }
+    }
+    return INFER_OK;
+}
+
+static enum infer_status read_unigram(struct reading *r, const json_t *model) {
+    const json_t *vocab = json_object_get(model, "vocab");
+    bool fallback = flag_of(model, "byte_fallback", false);
+    json_t *v;
+    size_t n, i;
+    r->model = "t5";
+    if (!json_is_array(vocab)) return err_set(INFER_E_INPUT, "model.vocab is not an array");
+    TRY(count_tokens(r, vocab, &n));
+    TRY(make_tokens(r, n));
+    r->score = arena_alloc(r->a, n * sizeof *r->score);
+    if (!r->score) return no_memory();
+    json_array_foreach((json_t *)vocab, i, v) {
+        const json_t *text = json_array_get(v, 0), *score = json_array_get(v, 1);
+        if (!json_is_string(text) || !json_is_number(score))
+            return err_set(INFER_E_INPUT, "model.vocab[%zu] is no pair of text and score", i);
+        TRY(copy_text(r, json_string_value(text), json_string_length(text), &r->text[i]));
+        r->score[i] = (float)json_number_value(score);
+        r->type[i] = fallback && is_byte_token(r->text[i]) ? 6 : 1;
+    }
+    const json_t *unk = json_object_get(model, "unk_id");
+    if (json_is_integer(unk) && json_integer_value(unk) >= 0 && json_integer_value(unk) < r->n) {
+        r->unk = (int32_t)json_integer_value(unk);
+        r->type[r->unk] = 2;
+    }
+    return INFER_OK;
+}
+
+static enum infer_status read_model(struct reading *r) {
+    const json_t *model = json_object_get(r->root, "model");
+    const char *type = text_of(model, "type");
+    if (!json_is_object(model)) return err_set(INFER_E_INPUT, "it has no model");
+    /* files of before the key: merges make it BPE, an array of scores Unigram */
+    if (strcmp(type, "BPE") == 0 || (!*type && json_object_get(model, "merges"))) return read_bpe(r, model);
+    if (strcmp(type, "Unigram") == 0 || (!*type && json_is_array(json_object_get(model, "vocab"))))
+        return read_unigram(r, model);
+    if (strcmp(type, "WordPiece") == 0) return read_wordpiece(r, model);
+    return unsupported("model", model);
+}
+
+/* ---- added tokens ---- */
+static enum infer_status read_added(struct reading *r) {
+    const json_t *added = json_object_get(r->root, "added_tokens");
+    json_t *v;
+    size_t i, n = json_array_size(added);
+    r->lstrip = arena_alloc(r->a, (n + 1) * sizeof *r->lstrip);
+    r->rstrip = arena_alloc(r->a, (n + 1) * sizeof *r->rstrip);
+    if (!r->lstrip || !r->rstrip) return no_memory();
+    json_array_foreach((json_t *)added, i, v) {
+        const json_t *content = json_object_get(v, "content");
+        json_int_t id = json_integer_value(json_object_get(v, "id"));
+        if (!json_is_string(content) || id < 0 || id >= r->n)
+            return err_set(INFER_E_INPUT, "added_tokens[%zu] has no content, or no id", i);
+        TRY(copy_text(r, json_string_value(content), json_string_length(content), &r->text[id]));
+        r->type[id] = flag_of(v, "special", false) ? 3 : 4;
+        if (flag_of(v, "lstrip", false)) r->lstrip[r->n_lstrip++] = (int32_t)id;
+        if (flag_of(v, "rstrip", false)) r->rstrip[r->n_rstrip++] = (int32_t)id;
+    }
+    return INFER_OK;
+}
+
+/* ---- normalizer ---- */
+static enum infer_status decode_base64(struct reading *r, const char *s) {
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    unsigned char *d = arena_alloc(r->a, strlen(s) / 4 * 3 + 4);
+    uint32_t bits = 0;
+    int k = 0;
+    if (!d) return no_memory();
+    r->charsmap = d;
+    for (; *s && *s != '='; s++) {
+        const char *at = strchr(digits, *s);
+        if (!at) return err_set(INFER_E_INPUT, "normalizer.precompiled_charsmap is not base64");
+        bits = bits << 6 | (uint32_t)(at - digits);
+        if (++k < 4) continue;
+        *d++ = (unsigned char)(bits >> 16);
+        *d++ = (unsigned char)(bits >> 8);
+        *d++ = (unsigned char)bits;
+        k = 0;
+        bits = 0;
+    }
+    if (k >= 2) *d++ = (unsigned char)(bits >> (6 * k - 8));
+    if (k == 3) *d++ = (unsigned char)(bits >> (6 * k - 16));
+    r->n_charsmap = (size_t)(d - r->charsmap);
+    return INFER_OK;
+}
+
+static enum infer_status read_replace(struct reading *r, const json_t *o) {
+    const json_t *pattern = json_object_get(o, "pattern");
+    const char *from = text_of(pattern, "String"), *regex = text_of(pattern, "Regex"),
+               *to = text_of(o, "content");
+    if (strcmp(from, " ") == 0 && strcmp(to, TOK_SPACE) == 0) {
+        r->escape = true;
+    } else if (strcmp(regex, " {2,}") == 0 && (strcmp(to, " ") == 0 || strcmp(to, TOK_SPACE) == 0)) {
+        r->collapse = true;
+    } else {
+        return err_set(INFER_E_UNSUPPORTED, "normalizer Replace '%.64s' by '%.64s' is not supported",
+                       *from ? from : regex, to);
+    }
+    return INFER_OK;
+}
+
+static enum infer_status read_normalizer(struct reading *r, const json_t *o) {
+    const char *type = text_of(o, "type");
+    json_t *v;
+    size_t i;
+    if (!json_is_object(o)) return INFER_OK;
+    if (strcmp(type, "Sequence") == 0) {
+        json_array_foreach(json_object_get(o, "normalizers"), i, v) TRY(read_normalizer(r, v));
+    } else if (strcmp(type, "NFC") == 0 || strcmp(type, "NFD") == 0 || strcmp(type, "NFKC") == 0 ||
+               strcmp(type, "NFKD") == 0) {
+        r->normal_form = type[2] == 'C' ? "nfc" : type[2] == 'D' ? "nfd" : type[3] == 'C' ? "nfkc" : "nfkd";
+    } else if (strcmp(type, "Lowercase") == 0) {
+        r->lowercase = true;
+    } else if (strcmp(type, "Prepend") == 0 && strcmp(text_of(o, "prepend"), TOK_SPACE) == 0) {
+        r->prefix = "always";
+        r->escape = true;
+    } else if (strcmp(type, "Replace") == 0) {
+        TRY(read_replace(r, o));
+    } else if (strcmp(type, "Precompiled") == 0) {
+        TRY(decode_base64(r, text_of(o, "precompiled_charsmap")));
+    } else if (strcmp(type, "Strip") == 0) {
+        if (!r->n_charsmap) return unsupported("normalizer", o);
+        r->collapse = true;
+    } else if (strcmp(type, "BertNormalizer") == 0) {
+        r->bert = true;
+        r->lowercase = flag_of(o, "lowercase", true);
+        r->strip_accents = flag_of(o, "strip_accents", r->lowercase);
+    } else {
+        return unsupported("normalizer", o);
+    }
+    return INFER_OK;
+}
+
+/* ---- pre-tokenizer ---- */
+static enum infer_status add_pattern(struct reading *r, const char *pattern, enum tok_split_mode mode) {
+    if (r->n_pattern == TOK_PRE_MAX)
+        return err_set(INFER_E_UNSUPPORTED, "more than %d pre-tokenizers", TOK_PRE_MAX);
+    TRY(copy_text(r, pattern, strlen(pattern), &r->pattern[r->n_pattern]));
+    r->mode[r->n_pattern++] = (uint8_t)mode;
+    return INFER_OK;
+}
+
+/* The pattern that matches s itself. */
+static enum infer_status quote(struct reading *r, const char *s, struct str *out) {
+    char *d = arena_alloc(r->a, 2 * strlen(s) + 1);
+    if (!d) return no_memory();
+    *out = (struct str){d, 0};
+    for (; *s; s++) {
+        if ((unsigned char)*s < 0x80 && !((*s | 32) >= 'a' && (*s | 32) <= 'z') && !(*s >= '0' && *s <= '9'))
+            *d++ = '\\';
+        *d++ = *s;
+    }
+    return INFER_OK;
+}
+
+static enum infer_status read_split(struct reading *r, const json_t *o) {
+    const json_t *pattern = json_object_get(o, "pattern");
+    const char *behavior = text_of(o, "behavior"), *regex = text_of(pattern, "Regex"),
+               *s = text_of(pattern, "String");
+    bool invert = flag_of(o, "invert", false);
+    struct str quoted = {regex, 0};
+    if (!*regex) TRY(quote(r, s, &quoted));
+    enum tok_split_mode mode = TOK_SPLIT_ISOLATED;
+    if (strcmp(behavior, "Removed") == 0) {
+        mode = invert ? TOK_SPLIT_KEEP : TOK_SPLIT_DROP;
+    } else if (strcmp(behavior, "MergedWithPrevious") == 0 && !invert) {
+        mode = TOK_SPLIT_PREVIOUS;
+    } else if (strcmp(behavior, "MergedWithNext") == 0 && !invert) {
+        mode = TOK_SPLIT_NEXT;
+    } else if (strcmp(behavior, "Isolated") != 0) {
+        return err_set(INFER_E_UNSUPPORTED, "pre_tokenizer Split with behavior '%.64s' is not supported",
+                       behavior);
+    }
+    /* cutting at a space that the normalizer has already replaced cuts nothing */
+    if (r->escape && strcmp(quoted.data, "\\ ") == 0) return INFER_OK;
+    return add_pattern(r, quoted.data, mode);
+}
+
+static enum infer_status read_metaspace(struct reading *r, const json_t *o) {
+    const char *scheme = text_of(o, "prepend_scheme");
+    if (strcmp(text_of(o, "replacement"), TOK_SPACE) != 0) return unsupported("pre_tokenizer", o);
+    if (!*scheme) scheme = flag_of(o, "add_prefix_space", true) ? "always" : "never";
+    r->escape = true;
+    r->prefix_unless = true;
+    r->prefix = strcmp(scheme, "never") == 0 ? NULL : strcmp(scheme, "first") == 0 ? "first" : "always";
+    if (flag_of(o, "split", true) && strcmp(r->model, "gpt2") == 0)
+        return add_pattern(r, TOK_SPACE, TOK_SPLIT_NEXT);
+    return INFER_OK;
+}
+
+static enum infer_status read_pre_tokenizer(struct reading *r, const json_t *o) {
+    const char *type = text_of(o, "type");
+    json_t *v;
+    size_t i;
+    if (!json_is_object(o)) return INFER_OK;
+    if (strcmp(type, "Sequence") == 0) {
+        json_array_foreach(json_object_get(o, "pretokenizers"), i, v) TRY(read_pre_tokenizer(r, v));
+        return INFER_OK;
+    }
+    if (strcmp(type, "ByteLevel") == 0) {
+        r->bytes = true;
+        if (flag_of(o, "add_prefix_space", true)) {
+            r->prefix = "always";
+            r->prefix_unless = true;
+        }
+        return flag_of(o, "use_regex", true) ? add_pattern(r, tok_pre_gpt2(), TOK_SPLIT_ISOLATED) : INFER_OK;
+    }
+    if (strcmp(type, "Split") == 0) return read_split(r, o);
+    if (strcmp(type, "Metaspace") == 0) return read_metaspace(r, o);
+    if (strcmp(type, "Digits") == 0)
+        return add_pattern(r, flag_of(o, "individual_digits", false) ? "\\p{N}" : "\\p{N}+",
+                           TOK_SPLIT_ISOLATED);
+    if (strcmp(type, "Punctuation") == 0) {
+        bool run = strcmp(text_of(o, "behavior"), "Contiguous") == 0;
+        if (!run && strcmp(text_of(o, "behavior"), "Isolated") != 0) return unsupported("pre_tokenizer", o);
+        return add_pattern(r, run ? "[\\p{P}$+<=>^`|~]+" : "[\\p{P}$+<=>^`|~]", TOK_SPLIT_ISOLATED);
+    }
+    if (strcmp(type, "WhitespaceSplit") == 0) return add_pattern(r, "\\S+", TOK_SPLIT_KEEP);
+    if (strcmp(type, "Whitespace") == 0)
+        return add_pattern(r, "[\\p{L}\\p{M}\\p{N}\\p{Pc}]+|[^\\p{L}\\p{M}\\p{N}\\p{Pc}\\s]+",
+                           TOK_SPLIT_KEEP);
+    if (strcmp(type, "BertPreTokenizer") == 0 && strcmp(r->model, "bert") == 0) return INFER_OK;
+    return unsupported("pre_tokenizer", o);
+}
+
+/* ---- what is added in front and behind ---- */
+static void read_template(struct reading *r, const json_t *o) {
+    json_t *v;
+    size_t i;
+    bool behind = false;
+    json_array_foreach(json_object_get(o, "single"), i, v) {
+        const json_t *special = json_object_get(v, "SpecialToken");
+        if (json_object_get(v, "Sequence")) behind = true;
+        if (!special) continue;
+        int32_t id = id_of(r, text_of(special, "id"));
+        if (id < 0) continue;
+        *(behind ? &r->eos : &r->bos) = id;
+        *(behind ? &r->add_eos : &r->add_bos) = true;
+    }
+}
+
+static void read_pair(struct reading *r, const json_t *o) { /* Bert, Roberta: [text, id] for cls and sep */
+    int32_t cls = id_of(r, json_string_value(json_array_get(json_object_get(o, "cls"), 0)) ?: "");
+    int32_t sep = id_of(r, json_string_value(json_array_get(json_object_get(o, "sep"), 0)) ?: "");
+    if (cls >= 0) r->bos = cls, r->add_bos = true;
+    if (sep >= 0) r->eos = sep, r->add_eos = true;
+}
+
+static enum infer_status read_post_processor(struct reading *r, const json_t *o) {
+    const char *type = text_of(o, "type");
+    json_t *v;
+    size_t i;
+    if (!json_is_object(o) || strcmp(type, "ByteLevel") == 0) return INFER_OK;
+    if (strcmp(type, "Sequence") == 0) {
+        json_array_foreach(json_object_get(o, "processors"), i, v) TRY(read_post_processor(r, v));
+    } else if (strcmp(type, "TemplateProcessing") == 0) {
+        read_template(r, o);
+    } else if (strcmp(type, "BertProcessing") == 0 || strcmp(type, "RobertaProcessing") == 0) {
+        read_pair(r, o);
+    } else {
+        return unsupported("post_processor", o);
+    }
+    return INFER_OK;
+}
+
+/* tokenizer_config.json names the special tokens, as text or as {"content": text}. */
+static void read_config(struct reading *r) {
+    static const char *const names[] = {"bos_token", "eos_token", "unk_token"};
+    int32_t *ids[] = {&r->bos, &r->eos, &r->unk};
+    for (int i = 0; i < 3; i++) {
+        const json_t *v = json_object_get(r->config, names[i]);
+        const char *s = json_is_object(v) ? text_of(v, "content") : json_string_value(v);
+        int32_t id = s ? id_of(r, s) : -1;
+        bool added = i == 0 ? r->add_bos : i == 1 && r->add_eos;
+        if (id >= 0 && !added) *ids[i] = id; /* what the template adds is known better */
+    }
+}
+
+/* ---- writing ---- */
+static enum infer_status write_vocab(struct reading *r) {
+    size_t n = (size_t)r->n;
+    TRY(add_text(r, "tokenizer.ggml.model", r->model));
+    TRY(add_strings(r, "tokenizer.ggml.tokens", r->text, n, true));
+    TRY(add_key(r, "tokenizer.ggml.token_type", META_ARRAY, META_I32, n, n * sizeof *r->type, r->type));
+    if (r->score)
+        TRY(add_key(r, "tokenizer.ggml.scores", META_ARRAY, META_F32, n, n * sizeof *r->score, r->score));
+    if (r->merge) TRY(add_strings(r, "tokenizer.ggml.merges", r->merge, r->n_merge, true));
+    TRY(add_id(r, "tokenizer.ggml.unknown_token_id", r->unk));
+    bool bert = strcmp(r->model, "bert") == 0;
+    TRY(add_id(r, bert ? "tokenizer.ggml.cls_token_id" : "tokenizer.ggml.bos_token_id", r->bos));
+    TRY(add_id(r, bert ? "tokenizer.ggml.seperator_token_id" : "tokenizer.ggml.eos_token_id", r->eos));
+    TRY(add_bool(r, "tokenizer.ggml.add_bos_token", r->add_bos));
+    TRY(add_bool(r, bert ? "tokenizer.ggml.add_sep_token" : "tokenizer.ggml.add_eos_token", r->add_eos));
+    const json_t *template = json_object_get(r->config, "chat_template");
+    return json_is_string(template) ? add_text(r, "tokenizer.chat_template", json_string_value(template))
+                                    : INFER_OK;
+}
+
+static enum infer_status write_rules(struct reading *r) {
+    TRY(add_bool(r, "tokenizer.ggml.add_space_prefix", r->prefix != NULL));
+    TRY(add_bool(r, "tokenizer.ggml.remove_extra_whitespaces", r->collapse));
+    if (r->n_charsmap)
+        TRY(add_key(r, "tokenizer.ggml.precompiled_charsmap", META_ARRAY, META_U8, r->n_charsmap,
+                    r->n_charsmap, r->charsmap));
+    TRY(add_bool(r, "tokenizer.ggml.normalizer.lowercase", r->lowercase));
+    TRY(add_bool(r, "tokenizer.ggml.normalizer.strip_accents", r->strip_accents));
+    TRY(add_strings(r, "tokenizer.infer.patterns", r->pattern, r->n_pattern, true));
+    TRY(add_key(r, "tokenizer.infer.modes", META_ARRAY, META_U8, r->n_pattern, r->n_pattern, r->mode));
+    TRY(add_bool(r, "tokenizer.infer.characters", r->characters));
+    TRY(add_bool(r, "tokenizer.infer.escape_space", r->escape));
+    TRY(add_bool(r, "tokenizer.infer.ignore_merges", r->ignore_merges));
+    TRY(add_bool(r, "tokenizer.infer.fuse_unknown", r->fuse_unknown));
+    TRY(add_bool(r, "tokenizer.infer.lowercase", r->lowercase && !r->bert));
+    TRY(add_bool(r, "tokenizer.infer.prefix_unless", r->prefix_unless));
+    TRY(add_text(r, "tokenizer.infer.prefix", r->prefix));
+    TRY(add_text(r, "tokenizer.infer.normal_form", r->normal_form));
+    TRY(add_key(r, "tokenizer.infer.lstrip", META_ARRAY, META_I32, r->n_lstrip, r->n_lstrip * 4, r->lstrip));
+    return add_key(r, "tokenizer.infer.rstrip", META_ARRAY, META_I32, r->n_rstrip, r->n_rstrip * 4,
+                   r->rstrip);
+}
+
+static enum infer_status read_all(struct reading *r) {
+    r->bos = r->eos = r->unk = -1;
+    TRY(read_model(r));
+    TRY(read_added(r));
+    TRY(read_normalizer(r, json_object_get(r->root, "normalizer")));
+    TRY(read_pre_tokenizer(r, json_object_get(r->root, "pre_tokenizer")));
+    TRY(read_post_processor(r, json_object_get(r->root, "post_processor")));
+    read_config(r);
+    r->characters = strcmp(r->model, "gpt2") == 0 && !r->bytes;
+    if (r->bert != (strcmp(r->model, "bert") == 0))
+        return err_set(INFER_E_UNSUPPORTED, "WordPiece goes with BertNormalizer, and with nothing else");
+    if (strcmp(r->model, "t5") == 0 && (r->normal_form || r->n_pattern || !r->escape))
+        return err_set(INFER_E_UNSUPPORTED,
+                       "Unigram goes with Precompiled and Metaspace, and with nothing else");
+    if (r->characters && !r->escape && !r->n_pattern && r->lowercase)
+        return err_set(INFER_E_UNSUPPORTED, "BPE of lower-cased characters without cuts is not supported");
+    r->meta = arena_alloc(r->a, KEYS_MAX * sizeof *r->meta);
+    if (!r->meta) return no_memory();
+    TRY(write_vocab(r));
+    return write_rules(r);
+}
+
+enum infer_status tok_json_meta(struct meta **out, size_t *n_out, struct arena *a, const char *json, size_t n,
+                                const char *config, size_t n_config) {
+    json_error_t e;
+    struct reading r = {.a = a};
+    *n_out = 0;
+    r.root = json_loadb(json, n, JSON_ALLOW_NUL, &e);
+    if (!r.root) return err_set(INFER_E_INPUT, "line %d: %s", e.line, e.text);
+    enum infer_status st = INFER_OK;
+    if (config) {
+        r.config = json_loadb(config, n_config, JSON_ALLOW_NUL, &e);
+        if (!r.config) st = err_set(INFER_E_INPUT, "tokenizer_config.json: line %d: %s", e.line, e.text);
+    }
+    if (st == INFER_OK) st = read_all(&r);
+    json_decref(r.root);
+    json_decref(r.config);
+    if (st != INFER_OK) return st;
+    *out = r.meta;
+    *n_out = r.n_meta;
+    return INFER_OK;
+}
+
+/* ---- as a file of its own ---- */
+enum infer_status tok_json_read(struct tensorfile *f) {
+    static const char name[] = "tokenizer_config.json";
+    struct mapfile config = {0};
+    const char *slash = strrchr(f->part[0].path, '/');
+    size_t n = slash ? (size_t)(slash - f->part[0].path) + 1 : 0;
+    char *path = arena_alloc(&f->arena, n + sizeof name);
+    if (!path) return no_memory();
+    memcpy(path, f->part[0].path, n);
+    memcpy(path + n, name, sizeof name);
+    bool there = mapfile_open(&config, path, true) == INFER_OK;
+    enum infer_status st =
+        tok_json_meta(&f->meta, &f->n_meta, &f->arena, (const char *)f->part[0].data, f->part[0].size,
+                      there ? (const char *)config.data : NULL, config.size);
+    if (there) mapfile_close(&config);
+    if (st != INFER_OK) return err_prefix(st, "%s", f->part[0].path);
+    struct strmap *keys, *tensors;
+    int64_t old;
+    TRY(strmap_new(&keys, &f->arena));
+    TRY(strmap_new(&tensors, &f->arena));
+    for (size_t i = 0; i < f->n_meta; i++)
+        TRY(strmap_put(keys, f->meta[i].key.data, f->meta[i].key.len, (int64_t)i, &old));
+    f->meta_index = keys;
+    f->tensor_index = tensors;
+    f->format = "tokenizer.json";
+    f->file_bytes = f->part[0].size;
+    return INFER_OK;
+}

@@ -1,0 +1,37 @@
+/* tokenizer.json of Hugging Face's tokenizers -> the metadata keys that tok_open reads.
+ *
+ * Keys of the GGUF specification where it has one (tokenizer.ggml.*), and keys of our own for what it cannot say:
+ *
+ *     tokenizer.infer.characters    bool: BPE merges characters, not bytes (Llama 2, Gemma)
+ *     tokenizer.infer.escape_space  bool: a space is written U+2581
+ *     tokenizer.infer.patterns      strings: regular expressions that cut the text, in order
+ *     tokenizer.infer.modes         u8 each: enum tok_split_mode, what becomes of a match
+ *     tokenizer.infer.ignore_merges bool: a piece that is a token is that token
+ *     tokenizer.infer.fuse_unknown  bool: neighbouring unknown characters are one unknown token
+ *     tokenizer.infer.normal_form   "nfc", "nfd", "nfkc" or "nfkd"
+ *     tokenizer.infer.lowercase     bool
+ *     tokenizer.infer.prefix        "always": a space in front of each stretch between special tokens; "first": in
+ *                                   front of the text; absent: none
+ *     tokenizer.infer.prefix_unless bool: no such space where there is one
+ *     tokenizer.infer.lstrip, tokenizer.infer.rstrip    ids of special tokens that take the white space on that side
+ */
+#pragma once
+#include "tensorfile.h"
+
+enum tok_split_mode {
+    TOK_SPLIT_ISOLATED = 0, /* matches and what lies between them are pieces */
+    TOK_SPLIT_KEEP,         /* matches are pieces, what lies between is dropped */
+    TOK_SPLIT_DROP,         /* what lies between matches are pieces, matches are dropped */
+    TOK_SPLIT_PREVIOUS,     /* a match goes with what lies in front of it */
+    TOK_SPLIT_NEXT,         /* a match goes with what follows */
+};
+
+/* json[n]: tokenizer.json; config[n_config]: tokenizer_config.json or NULL. *out points to *n_out keys in the arena.
+ * errors: INFER_E_INPUT (not JSON, or not of this form: names the place), INFER_E_UNSUPPORTED (names the normalizer,
+ * pre-tokenizer or model that is not known), INFER_E_MEMORY. source: the tokenizers library's file format. */
+enum infer_status tok_json_meta(struct meta **out, size_t *n_out, struct arena *a, const char *json, size_t n,
+                                const char *config, size_t n_config);
+
+/* Fills f, whose first part is a mapped tokenizer.json, with its keys and no tensors; a tokenizer_config.json beside
+ * it is read when it is there. */
+enum infer_status tok_json_read(struct tensorfile *f);
