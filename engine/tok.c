@@ -171,7 +171,27 @@ enum infer_status tok_put_byte(struct tok_work *w, unsigned char byte) {
 }
 
 /* ---- encoding ---- */
-static bool is_white(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+/* Bytes of the white space character at s[n]; 0: none. */
+static size_t white_len(const char *s, size_t n) {
+    const unsigned char *u = (const unsigned char *)s;
+    if (n && (u[0] == ' ' || (u[0] >= '\t' && u[0] <= '\r'))) return 1;
+    if (n >= 2 && u[0] == 0xc2) return u[1] == 0x85 || u[1] == 0xa0 ? 2 : 0;
+    if (n < 3 || u[0] < 0xe1 || u[0] > 0xe3) return 0;
+    unsigned c = (u[0] & 0xfu) << 12 | (u[1] & 0x3fu) << 6 | (u[2] & 0x3fu);
+    bool white = c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f ||
+                 c == 0x205f || c == 0x3000;
+    return white ? 3 : 0;
+}
+
+/* s[n] without the white space at its end. */
+static size_t strip_end(const char *s, size_t n) {
+    for (size_t k = 1; k <= 3 && k <= n; k++)
+        if (white_len(s + n - k, k) == k) {
+            n -= k;
+            k = 0;
+        }
+    return n;
+}
 
 /* A stretch between special tokens; first: it starts the text. */
 static enum infer_status encode_plain(struct tok_work *w, const char *s, size_t n, bool first) {
@@ -206,10 +226,9 @@ static enum infer_status encode_all(struct tok_work *w, const char *s, const uin
             continue;
         }
         size_t end = i, next = i + t->text[id].len;
-        if (t->flag[id] & TOK_F_LSTRIP)
-            while (end > start && is_white(s[end - 1])) end--;
+        if (t->flag[id] & TOK_F_LSTRIP) end = start + strip_end(s + start, end - start);
         if (t->flag[id] & TOK_F_RSTRIP)
-            while (next < n && is_white(s[next])) next++;
+            for (size_t k; (k = white_len(s + next, n - next));) next += k;
         TRY(encode_plain(w, s + start, end - start, start == 0));
         tok_put(&w->out, id);
         i = start = next;

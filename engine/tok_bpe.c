@@ -53,26 +53,38 @@ size_t tok_bpe_unmap(const struct tok *t, char *dst, const char *s, size_t n) {
 }
 
 /* ---- loading ---- */
-enum { MERGE_TEXT_MAX = 4096 };
-
-/* "left right", cut at the first space that is not the first byte. The result is nearly always the token
- * behind that of the merge before: try it before the map. */
-static enum infer_status add_merge(struct tok *t, struct str line, uint32_t rank, int32_t *last) {
-    char joined[MERGE_TEXT_MAX];
+/* "left right", cut at the first space that is not the first byte. The result is nearly always the token behind
+ * that of the merge before: try it before the map. joined has room for the line. Returns whether all three are
+ * tokens. */
+static bool add_merge(struct tok *t, struct str line, uint32_t rank, int32_t *last, char *joined) {
     const char *cut = line.len > 2 ? memchr(line.data + 1, ' ', line.len - 1) : NULL;
-    if (!cut || line.len > sizeof joined) return INFER_OK;
+    if (!cut) return false;
     size_t n_left = (size_t)(cut - line.data), n = line.len - 1;
     int32_t left = tok_map_find(t, line.data, n_left);
     int32_t right = tok_map_find(t, cut + 1, n - n_left);
-    if (left < 0 || right < 0) return INFER_OK;
+    if (left < 0 || right < 0) return false;
     memcpy(joined, line.data, n_left);
     memcpy(joined + n_left, cut + 1, n - n_left);
     int32_t id = *last + 1;
     if (id >= t->n || t->text[id].len != n || memcmp(t->text[id].data, joined, n) != 0)
         id = tok_map_find(t, joined, n);
-    if (id < 0) return INFER_OK;
+    if (id < 0) return false;
     *last = id;
     tok_pair_add(t, &t->merges, left, right, rank, id);
+    return true;
+}
+
+static enum infer_status add_merges(struct tok *t, const struct meta *merges) {
+    size_t n = merges ? merges->n : 0, longest = 1, lost = 0;
+    int32_t last = -1;
+    char *joined;
+    TRY(tok_pairs_init(t, &t->merges, n));
+    for (size_t i = 0; i < n; i++)
+        if (merges->strings[i].len > longest) longest = merges->strings[i].len;
+    TRY(mem_new(&joined, longest, "the merges"));
+    for (size_t i = 0; i < n; i++) lost += !add_merge(t, merges->strings[i], (uint32_t)i, &last, joined);
+    mem_free(joined);
+    if (lost) log_line(LOG_WARN, "%zu of %zu merges name tokens that the vocabulary does not have", lost, n);
     return INFER_OK;
 }
 
@@ -82,13 +94,12 @@ enum infer_status tok_bpe_init(struct tok *t, const struct meta *merges) {
         size_t n = put_char(s, t->alphabet.char_of[b]);
         if (t->characters) n = (size_t)snprintf(s, sizeof s, "<0x%02X>", b);
         t->byte_id[b] = tok_map_find(t, s, n);
+        /* characters fall back to bytes only where the file says that these tokens are bytes */
+        if (t->characters && t->byte_id[b] >= 0 && t->attr[t->byte_id[b]] != TOK_ATTR_BYTE)
+            t->byte_id[b] = -1;
     }
     if (t->escape_space) tok_find_words_apart(t);
-    size_t n = merges ? merges->n : 0;
-    TRY(tok_pairs_init(t, &t->merges, n));
-    int32_t last = -1;
-    for (size_t i = 0; i < n; i++) TRY(add_merge(t, merges->strings[i], (uint32_t)i, &last));
-    return INFER_OK;
+    return add_merges(t, merges);
 }
 
 /* ---- encoding ---- */

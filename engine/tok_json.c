@@ -163,17 +163,20 @@ static enum infer_status read_merges(struct reading *r, const json_t *merges) {
     if (!r->merge) return no_memory();
     json_array_foreach((json_t *)merges, i, v) {
         const char *a = json_string_value(json_array_get(v, 0)), *b = json_string_value(json_array_get(v, 1));
-        char joined[1024];
         if (json_is_string(v)) {
             TRY(copy_text(r, json_string_value(v), json_string_length(v), &r->merge[i]));
-        } else if (a && b) {
-            int len = snprintf(joined, sizeof joined, "%s %s", a, b);
-            if (strchr(a, ' ') || strchr(b, ' ') || len < 0 || (size_t)len >= sizeof joined)
-                return err_set(INFER_E_UNSUPPORTED, "model.merges[%zu] holds a space, or is very long", i);
-            TRY(copy_text(r, joined, (size_t)len, &r->merge[i]));
-        } else {
-            return err_set(INFER_E_INPUT, "model.merges[%zu] is no pair", i);
+            continue;
         }
+        if (!a || !b) return err_set(INFER_E_INPUT, "model.merges[%zu] is no pair", i);
+        if (strchr(a, ' ') || strchr(b, ' '))
+            return err_set(INFER_E_UNSUPPORTED, "model.merges[%zu] holds a space", i);
+        size_t n_a = strlen(a), n_b = strlen(b);
+        char *joined = arena_alloc(r->a, n_a + n_b + 1);
+        if (!joined) return no_memory();
+        memcpy(joined, a, n_a);
+        joined[n_a] = ' ';
+        memcpy(joined + n_a + 1, b, n_b);
+        r->merge[i] = (struct str){joined, n_a + n_b + 1};
     }
     r->n_merge = n;
     return INFER_OK;

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import unicodedata
 
-from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
 # ---- the families' cuts, as their tokenizer.json files have them --------------------------------------------------
 CONTRACTION = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -164,6 +164,9 @@ def gguf_write(path, keys):
         f.write(b"".join(out))
 
 
+SHOW = 3  # differences that are printed
+
+
 # ---- comparing ----------------------------------------------------------------------------------------------------
 def infer_ids(infer, model, texts, flags=()):
     """infer: a program and its first arguments"""
@@ -176,7 +179,7 @@ def compare(name, texts, ours, theirs, pieces=None, tie=None):
     """tie(a, b): both are right, rounding decides"""
     wrong = [i for i in range(len(texts)) if ours[i] != theirs[i] and not (tie and tie(ours[i], theirs[i]))]
     print(f"{name}: {len(texts) - len(wrong)} of {len(texts)} equal")
-    for i in sorted(wrong, key=lambda i: len(texts[i]))[:3]:
+    for i in sorted(wrong, key=lambda i: len(texts[i]))[:SHOW]:
         print("  text  ", ascii(texts[i]))
         if isinstance(ours[i], dict):
             print("  ours  ", ours[i])
@@ -341,6 +344,104 @@ def run_wordpiece(name, infer, folder, lowercase, texts):
                    lambda ids: [[tokens[i] for i in ids[:12]]])
 
 
+# ---- tokenizer.json -----------------------------------------------------------------------------------------------
+MARK = "\u2581"
+
+
+def json_tokenizers(folder, vocab, merges, texts):
+    """name -> Tokenizer, built like the files that model families publish."""
+    out = {}
+    for name in ("llama-bpe", "gpt-4o", "deepseek-v3", "qwen2", "starcoder", "gpt-2"):
+        cuts, nfc, ignore_merges = FAMILIES[name]
+        t = Tokenizer(models.BPE(vocab=vocab, merges=merges, ignore_merges=ignore_merges))
+        t.pre_tokenizer = pre_tokenizers.Sequence(cuts)
+        if nfc:
+            t.normalizer = normalizers.NFC()
+        out[name] = t
+    out["bpe-prefix"] = Tokenizer(models.BPE(vocab=vocab, merges=merges))
+    out["bpe-prefix"].pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    out["bpe-removed"] = Tokenizer(models.BPE(vocab=vocab, merges=merges))
+    out["bpe-removed"].pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(o200k("", r"\p{N}{1,3}")), "removed", invert=True), raw_bytes()])
+    for name, behavior in (("bpe-previous", "merged_with_previous"), ("bpe-next", "merged_with_next"), ("bpe-drop", "removed")):
+        out[name] = Tokenizer(models.BPE(vocab=vocab, merges=merges))
+        out[name].pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(r"\s|\p{Han}"), behavior), raw_bytes()])
+        out[name].normalizer = normalizers.NFKC()
+    # characters with byte fallback: trained on text in which spaces are marks
+    base = Tokenizer(models.BPE(unk_token="<unk>"))
+    base.normalizer = normalizers.Sequence([normalizers.Prepend(MARK), normalizers.Replace(" ", MARK)])
+    base.train_from_iterator((t[:300] for t in texts), trainers.BpeTrainer(
+        vocab_size=6000, limit_alphabet=800, show_progress=False,
+        special_tokens=["<unk>", "<s>", "</s>"] + ["<0x%02X>" % b for b in range(256)]))
+    m = json.loads(base.to_str())["model"]
+    chars = dict(vocab=m["vocab"], merges=[tuple(x) if isinstance(x, list) else tuple(x.split(" ")) for x in m["merges"]],
+                 unk_token="<unk>", fuse_unk=True)
+    for name, fallback in (("llama-2", True), ("llama-2-unk", False)):
+        out[name] = Tokenizer(models.BPE(**chars, byte_fallback=fallback))
+        out[name].normalizer = base.normalizer
+    for name, scheme, cut in (("mistral", "first", False), ("metaspace", "always", True), ("metaspace-never", "never", True)):
+        out[name] = Tokenizer(models.BPE(**chars, byte_fallback=True))
+        out[name].pre_tokenizer = pre_tokenizers.Metaspace(replacement=MARK, prepend_scheme=scheme, split=cut)
+    out["gemma"] = Tokenizer(models.BPE(**chars, byte_fallback=True))
+    out["gemma"].normalizer = normalizers.Replace(" ", MARK)
+    out["gemma"].pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    # Unigram as T5 and XLM-R have it
+    sp = train_spm(folder, "json-unigram", texts, model_type="unigram", normalization_rule_name="nmt_nfkc")
+    pieces = [(sp.id_to_piece(i), sp.get_score(i)) for i in range(sp.get_piece_size())]
+    t = Tokenizer(models.Unigram(pieces, unk_id=sp.unk_id(), byte_fallback=False))
+    t.normalizer = normalizers.Sequence([
+        normalizers.Precompiled(model_proto(sp.serialized_model_proto())["charsmap"]),
+        normalizers.Strip(left=True, right=True), normalizers.Replace(Regex(" {2,}"), " ")])
+    t.pre_tokenizer = pre_tokenizers.Metaspace(replacement=MARK, prepend_scheme="always")
+    out["t5"] = t
+    # BERT
+    t = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    t.normalizer = normalizers.BertNormalizer(lowercase=True)
+    t.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    t.train_from_iterator(texts, trainers.WordPieceTrainer(vocab_size=3000, show_progress=False,
+                                                          special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]"]))
+    out["bert"] = t
+    return out
+
+
+def run_json(infer, folder, vocab, merges, texts, only):
+    good = True
+    for name, t in json_tokenizers(folder, vocab, merges, texts).items():
+        name = "json-" + name
+        if only and only != name:
+            continue
+        t.add_special_tokens([AddedToken("<|im_start|>", normalized=False), AddedToken("<|left|>", lstrip=True, normalized=False),
+                              AddedToken("<|right|>", rstrip=True, normalized=False)])
+        t.add_tokens([AddedToken("<tool>", normalized=False), AddedToken("{{x}}", normalized=False)])
+        start = t.token_to_id("<|im_start|>")
+        if not isinstance(t.model, models.WordPiece):
+            t.post_processor = processors.TemplateProcessing(
+                single="<|im_start|> $A <|right|>", special_tokens=[("<|im_start|>", start), ("<|right|>", t.token_to_id("<|right|>"))])
+        else:
+            t.post_processor = processors.BertProcessing(("[SEP]", t.token_to_id("[SEP]")), ("[CLS]", t.token_to_id("[CLS]")))
+        rng = random.Random(3)
+        marked = []
+        for x in texts:
+            parts = [x[:400]]
+            for _ in range(rng.randrange(4)):
+                at = rng.randrange(len(parts[0]) + 1)
+                special = rng.choice(["<|im_start|>", " <|left|>", "<|right|>\n ", "<tool>", "{{x}}"])
+                parts[0] = parts[0][:at] + special + parts[0][at:]
+            marked.append(parts[0])
+        if "t5" in name:  # tokenizers reads its charsmap by grapheme and strips U+0085, SentencePiece (and we) do not
+            marked = [x for x in marked if not any("\u1100" <= c < "\u1200" or c == "\x85" or unicodedata.combining(c) for c in x)]
+        if "bert" in name:
+            marked = [x for x in marked if all(unicodedata.ucd_3_2_0.category(c) != "Cn" and c != MARK for c in x)]
+        path = os.path.join(folder, name)
+        os.mkdir(path)
+        t.save(os.path.join(path, "tokenizer.json"))
+        theirs = [e.ids for e in t.encode_batch(marked)]
+        ours = infer_ids(infer, path, marked, ["--special", "--add-special"])
+        good &= compare(name, marked, ours, theirs, lambda ids: [[t.id_to_token(i) for i in ids[:12]]],
+                        (lambda a, b: sorted(a) == sorted(b)) if "t5" in name else None)
+    return good
+
+
 def main():
     a = argparse.ArgumentParser()
     a.add_argument("--infer", required=True, help="the program, as a shell would split it")
@@ -376,6 +477,8 @@ def main():
             name = "wordpiece" + ("" if lowercase else "-cased")
             if not a.only or a.only == name:
                 good &= run_wordpiece(name, infer, folder, lowercase, texts)
+        if not a.only or a.only.startswith("json"):
+            good &= run_json(infer, folder, vocab, merges, texts, a.only if a.only != "json" else None)
         for path in a.model:
             good &= run_spm(path, infer, folder, sentencepiece.SentencePieceProcessor(model_file=path), texts)
     return 0 if good else 1

@@ -165,6 +165,127 @@ static void broken_charsmaps(void **state) {
     }
 }
 
+/* ---- tokenizer.json ---- */
+static enum infer_status open_json(struct tensorfile **f, struct tok **t, const char *json) {
+    char path[] = "/tmp/infer-json-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, json, strlen(json)), (ssize_t)strlen(json));
+    close(fd);
+    struct tensorfile_options o = {.vocab_only = true};
+    *t = NULL;
+    enum infer_status s = tensorfile_open(f, path, &o);
+    unlink(path);
+    if (s == INFER_OK) s = tok_open(t, *f);
+    return s;
+}
+
+#define JSON_VOCAB "\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\"\\u0120\":3,\"\\u0120a\":4,\"1\":5,\"11\":6}"
+#define JSON_BPE                                                                                             \
+    "\"model\":{\"type\":\"BPE\"," JSON_VOCAB ",\"merges\":[\"a b\",[\"\\u0120\",\"a\"],\"1 1\"]}"
+
+static void json_bytes(void **state) {
+    (void)state;
+    struct tensorfile *f;
+    struct tok *t;
+    assert_ok(open_json(
+        &f, &t,
+        "{\"added_tokens\":[{\"id\":7,\"content\":\"<s>\",\"special\":true},"
+        "{\"id\":9,\"content\":\"<t>\",\"special\":false,\"rstrip\":true,\"lstrip\":true}],"
+        "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Lowercase\"}]},"
+        "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":["
+        "{\"type\":\"Digits\",\"individual_digits\":true},"
+        "{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"use_regex\":true}]},"
+        "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<s>\"}},"
+        "{\"Sequence\":{\"id\":\"A\"}}]}," JSON_BPE "}"));
+    assert_int_equal(tok_size(t), 10);
+    assert_int_equal(tok_bos(t), 7);
+    check_ids(t, "ab", NULL, TOK_ADD, IDS(7, 3, 2));     /* a space in front; "ab" joins first */
+    check_ids(t, " AB 11", NULL, 0, IDS(3, 2, 3, 5, 5)); /* digits apart: no "11" */
+    check_ids(t, "a \xe2\x80\x83<t> \n ab", NULL, 0, IDS(4, 9, 3, 2));
+    check_ids(t, "<s>b", NULL, TOK_SPECIAL, IDS(7, 3, 1));
+    tok_close(t);
+    tensorfile_close(f);
+    /* cuts of every mode */
+    static const struct {
+        const char *how;
+        int32_t want[8]; /* of "ab1b11a" */
+    } modes[] = {
+        {"\"behavior\":\"Isolated\"", {2, 5, 1, 5, 5, 0, -1}},
+        {"\"behavior\":\"Removed\"", {2, 1, 0, -1}},
+        {"\"behavior\":\"Removed\",\"invert\":true", {5, 5, 5, -1}},
+        {"\"behavior\":\"MergedWithPrevious\"", {2, 5, 1, 5, 5, 0, -1}},
+        {"\"behavior\":\"MergedWithNext\"", {2, 5, 1, 5, 5, 0, -1}},
+    };
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        char json[2048];
+        snprintf(
+            json, sizeof json,
+            "{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":"
+            "{\"Regex\":\"\\\\p{N}\"},%s},{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"
+            "\"use_regex\":false}]}," JSON_BPE "}",
+            modes[i].how);
+        assert_ok(open_json(&f, &t, json));
+        check_ids(t, "ab1b11a", NULL, 0, modes[i].want);
+        tok_close(t);
+        tensorfile_close(f);
+    }
+}
+
+static void json_characters(void **state) {
+    (void)state;
+    struct tensorfile *f;
+    struct tok *t;
+    assert_ok(open_json(
+        &f, &t,
+        "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":"
+        "\"\\u2581\"},"
+        "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"\\u2581\"}]},"
+        "\"model\":{\"type\":\"BPE\",\"unk_token\":\"<unk>\",\"fuse_unk\":true,\"byte_fallback\":true,"
+        "\"vocab\":{\"<unk>\":0,\"<0x0A>\":1,\"\\u2581\":2,\"a\":3,\"\\u2581a\":4,\"b\":5},"
+        "\"merges\":[\"\\u2581 a\"]}}"));
+    check_ids(t, "a a", NULL, 0, IDS(4, 4));
+    check_ids(t, "b\na", NULL, 0, IDS(2, 5, 1, 3));
+    check_ids(t, "xyb\xc3\xa4", NULL, 0, IDS(2, 0, 5, 0)); /* unknown characters fuse */
+    struct str s = tok_piece(t, 1, false, false);
+    assert_int_equal(s.len, 1);
+    assert_int_equal(s.data[0], '\n');
+    tok_close(t);
+    tensorfile_close(f);
+}
+
+static void json_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *json, *what;
+    } bad[] = {
+        {"{", "line 1"},
+        {"{}", "model"},
+        {"{\"model\":{\"type\":\"WordLevel\",\"vocab\":{}}}", "WordLevel"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[]}}", "vocab"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":2000000000},\"merges\":[]}}", "2000000000"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":-1},\"merges\":[]}}", "'a'"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":0},\"merges\":[]}}", "twice"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[3]}}", "merges[0]"},
+        {"{\"normalizer\":{\"type\":\"Rot13\"}," JSON_BPE "}", "Rot13"},
+        {"{\"pre_tokenizer\":{\"type\":\"Scissors\"}," JSON_BPE "}", "Scissors"},
+        {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},\"behavior\":\"Isolated\"}"
+         "," JSON_BPE "}",
+         "pattern"},
+        {"{\"added_tokens\":[{\"id\":-4,\"content\":\"x\"}]," JSON_BPE "}", "added_tokens[0]"},
+        {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",\"b\"]]}}", "vocab[0]"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct tensorfile *f = NULL;
+        struct tok *t;
+        enum infer_status s = open_json(&f, &t, bad[i].json);
+        if (s != INFER_E_INPUT && s != INFER_E_UNSUPPORTED) fail_msg("status %d for %s", (int)s, bad[i].json);
+        if (!strstr(err_message(), bad[i].what)) fail_msg("'%s' is not in: %s", bad[i].what, err_message());
+        tok_close(t);
+        tensorfile_close(f);
+    }
+}
+
 static void control_tokens_need_the_flag(void **state) {
     (void)state;
     const char *text = "<|im_start|>hello<|im_end|>";
@@ -569,6 +690,9 @@ int main(void) {
         cmocka_unit_test(unigram_takes_the_best_path),
         cmocka_unit_test(wordpiece_takes_the_longest),
         cmocka_unit_test(broken_charsmaps),
+        cmocka_unit_test(json_bytes),
+        cmocka_unit_test(json_characters),
+        cmocka_unit_test(json_refused),
         cmocka_unit_test(control_tokens_need_the_flag),
         cmocka_unit_test(marked_bytes_stay_text),
         cmocka_unit_test(stops_and_properties),
