@@ -85,6 +85,11 @@ run "a typed control token is text" 0 "$infer" -p '<|im_end|>' --show-prompt -n 
 run "json" 0 "$infer" -p hello --json -q; out_has '"answer":"hi there!"'; out_has '"ended_by":"turn"'
 run "prompt longer than the context" 1 "$infer" -p "$(printf 'word %.0s' {1..500})" -q; out_empty; err_has "the context holds"
 run "context full" 1 "$infer" -p count -q --ctx 24; out_has "one two"; err_has "full"; err_lines 1
+run "context shifted" 0 "$infer" -p count -q --ctx 24 --overflow shift -n 40; err_has "older half"
+run "lookup: the same answer" 0 "$infer" -p count --lookup; out "one two three four five six seven eight nine ten"; err_has "lookup"
+run "lookup: the same tokens" 0 "$infer" -p "a b c a b c a b c a b" --raw -q -n 40; cp "$dir/out" "$dir/first"
+run "lookup: the same tokens, again" 0 "$infer" -p "a b c a b c a b c a b" --raw -q -n 40 --lookup
+cmp -s "$dir/out" "$dir/first" || fail "other text"
 run "raw and system" 2 "$infer" -p x --raw --system y; err_lines 1
 run "seeds repeat" 0 "$infer" -p hello -q --temp 1.5 --seed 3 --raw -n 20; cp "$dir/out" "$dir/first"
 run "seeds repeat, again" 0 "$infer" -p hello -q --temp 1.5 --seed 3 --raw -n 20; cmp -s "$dir/out" "$dir/first" || fail "other text"
@@ -116,7 +121,11 @@ input=$'hello\nhello\n/undo\nand you?\n/regen\n/quit\nhello\n' run "chat: undo, 
 input=$'hello\n/stats\n/mem\n/help\n' run "chat: figures" 0 "$infer" chat; out $'hi there!\n'; err_has "context:"; err_has "/regen"
 input=$'/nope\n' run "chat: unknown command" 2 "$infer" chat; err_has "no command '/nope'"
 input=$'/load /nowhere\n' run "chat: file missing" 2 "$infer" chat; err_has "/nowhere"
-input=$'/set temp -1\n' run "chat: bad setting" 2 "$infer" chat; err_has "temperature"
+input=$'/set temp -1\n' run "chat: bad setting" 2 "$infer" chat; err_has "0 to 100"
+input=$'/set tmep 1\n' run "chat: unknown setting" 2 "$infer" chat; err_has "did you mean 'temp'"
+input=$'/set n-predict 2\n/set\nhello\n' run "chat: setting" 0 "$infer" chat; out $'hi\n'; err_has "n-predict 2"
+input=$'hello\nand you?\nhello\nand you?\nhello\nand you?\n' run "chat: oldest turns are dropped" 0 "$infer" chat --ctx 64 --overflow shift
+err_has "oldest"; [ "$(wc -l <"$dir/out")" -ge 6 ] || fail "not 6 answers"
 input=$'"""\nhello\n"""\n' run "chat: block" 0 "$infer" chat; out $'hi there!\n'
 input= run "chat: nothing" 0 "$infer" chat; out ""
 input=$'hello\nand you?\n' run "chat: the beginning is not computed again" 0 "$infer" chat --show-prompt

@@ -91,6 +91,24 @@ static enum infer_status raw_prompt(struct chat *c, struct prompt *p) {
     return st;
 }
 
+/* --overflow shift: takes the oldest turns away until the prompt fits; the system message stays. */
+static enum infer_status shorten(struct chat *c, struct prompt *p) {
+    bool shift = strcmp(c->o->overflow, "shift") == 0;
+    int dropped = 0;
+    while (shift && c->template.text && p->n >= c->session.place.n_ctx) {
+        json_t *first = json_array_get(c->messages, 0);
+        size_t at = strcmp(json_string_value(json_object_get(first, "role")), "system") == 0;
+        if (json_array_size(c->messages) < at + 3) break;
+        json_array_remove(c->messages, at); /* a user's message and the answer to it */
+        json_array_remove(c->messages, at);
+        dropped += 2;
+        prompt_free(p);
+        TRY(prompt_messages(p, &c->session, &c->template, c->messages));
+    }
+    if (dropped) tool_say("the context is full: the oldest %d messages were dropped", dropped);
+    return INFER_OK;
+}
+
 /* Says what is to be known about the context; the answer is kept in any case. */
 static void say_context(struct chat *c, enum generate_why why) {
     int held = c->generator.n_ids, all = c->session.place.n_ctx;
@@ -99,8 +117,12 @@ static void say_context(struct chat *c, enum generate_why why) {
             "the context of %d tokens is full, the answer ends here; /clear starts anew, --ctx gives more",
             all);
         c->code = EXIT_CANNOT;
+    } else if (c->generator.n_shift) {
+        tool_say("the context was full: its older half was dropped while answering");
     } else if (held > all - all / 10) {
-        tool_say("%d of %d tokens of the context are used; /clear starts anew", held, all);
+        tool_say(
+            "%d of %d tokens of the context are used; /clear starts anew, --overflow shift drops the oldest",
+            held, all);
     }
 }
 
@@ -108,16 +130,18 @@ static void say_context(struct chat *c, enum generate_why why) {
 static enum infer_status answer(struct chat *c) {
     struct prompt p = {0};
     TRY(c->template.text ? prompt_messages(&p, &c->session, &c->template, c->messages) : raw_prompt(c, &p));
+    enum infer_status st = shorten(c, &p);
+    if (st) return st;
     if (c->o->show_prompt) prompt_show(&p, &c->session);
     struct answer a = {0};
-    answer_start(&a, &c->stop, talk_answer_start(c->template.text != NULL, &p));
+    answer_start(&a, &c->o->stop, talk_answer_start(c->template.text != NULL, &p));
     term_wrap_start(&c->wrap, stdout);
-    struct generate_how how = {c->limit, c->template.text != NULL, show, c};
+    struct generate_how how = {c->o->n_predict, c->template.text != NULL, show, c};
     enum generate_why why;
     c->last = '\n';
     session_interrupt_clear();
     session_idle(false);
-    enum infer_status st = generate_answer(&c->generator, p.ids, p.n, &how, &a, &why);
+    st = generate_answer(&c->generator, p.ids, p.n, &how, &a, &why);
     session_idle(true);
     talk_thinking_end(&c->thoughts);
     if (c->terminal_out) term_wrap_flush(&c->wrap);
@@ -126,7 +150,8 @@ static enum infer_status answer(struct chat *c) {
     if (!st) {
         c->answered = true;
         if (why == GENERATE_CANCEL && c->terminal_in) tool_say("interrupted; /regen answers again");
-        if (why == GENERATE_LIMIT && c->terminal_in) tool_say("ended after %d tokens (-n, /set n)", c->limit);
+        if (why == GENERATE_LIMIT && c->terminal_in)
+            tool_say("ended after %d tokens (-n, /set n-predict)", c->o->n_predict);
         say_context(c, why);
         size_t n =
             term_valid_utf8(a.text ? a.text : "", a.n); /* bytes that are no text cannot be said again */
@@ -185,7 +210,8 @@ static void loop(struct chat *c) {
 static enum infer_status chat_open(struct chat *c) {
     const struct options *o = c->o;
     TRY(tool_check_beams(o));
-    TRY(session_open(&c->session, o, &(struct session_need){.slots = 1, .text = true}));
+    struct session_need need = generate_need(o);
+    TRY(session_open(&c->session, o, &need));
     TRY(prompt_template(&c->template, &c->session, o));
     if (!c->template.text && !o->raw)
         return err_set(INFER_E_INPUT,
@@ -196,13 +222,14 @@ static enum infer_status chat_open(struct chat *c) {
     if (o->system) TRY(chat_system(c, o->system));
     struct sample_params params;
     TRY(generate_params(o, &params));
-    TRY(generate_open(&c->generator, &c->session, &params));
+    TRY(generate_open(&c->generator, &c->session, o, &params));
     return line_open(&c->line, c->terminal_in, c->colour, chat_complete);
 }
 
 int cmd_chat(const struct options *o) {
     const char *no_color = getenv("NO_COLOR");
-    struct chat c = {.o = o, .limit = o->n_predict, .stop = o->stop, .generator = {.seq = -1}, .last = '\n'};
+    struct chat c = {.live = *o, .generator = {.seq = -1}, .last = '\n'};
+    c.o = &c.live;
     c.terminal_in = isatty(STDIN_FILENO);
     c.terminal_out = isatty(STDOUT_FILENO);
     c.colour = c.terminal_in && c.terminal_out && !(no_color && *no_color);
@@ -211,15 +238,16 @@ int cmd_chat(const struct options *o) {
         c.code = tool_fail(o, st);
     } else {
         if (c.terminal_in && !o->quiet)
-            fprintf(stderr, "%.*s, %d tokens of context, %s. /help lists the commands.\n",
+            fprintf(stderr, "%.*s on %s, %d tokens of context.\n/help lists the commands.\n",
                     c.session.info.name_len ? (int)c.session.info.name_len : (int)strlen(c.session.info.arch),
                     c.session.info.name_len ? c.session.info.name : c.session.info.arch,
-                    c.session.place.n_ctx, c.session.place.device);
+                    c.session.place.device, c.session.place.n_ctx);
         loop(&c);
     }
     line_close(c.line);
     generate_close(&c.generator);
     json_decref(c.messages);
+    arena_free(&c.kept);
     prompt_template_free(&c.template);
     session_close(&c.session);
     return c.code;

@@ -36,8 +36,10 @@ static enum chat_next do_regen(struct chat *c, const char *arg) {
     size_t n = json_array_size(c->messages);
     json_t *last = n ? json_array_get(c->messages, n - 1) : NULL;
     if (last && strcmp(json_string_value(json_object_get(last, "role")), "user") == 0) {
-        c->generator.params.seed++; /* another answer, when one is drawn at all */
-        sample_set(c->generator.sampler, &c->generator.params);
+        struct sample_params p = c->generator.params;
+        c->live.seed = ++p.seed; /* another answer, when one is drawn at all */
+        enum infer_status st = generate_set(&c->generator, &p);
+        if (st) return say_error(c, st);
         return CHAT_ANSWER;
     }
     tool_say("there is nothing to answer yet");
@@ -76,57 +78,30 @@ static enum chat_next do_read(struct chat *c, const char *arg) {
 
 /* ---- /set ---- */
 
-static const char *const settings[] = {"temp", "top-k", "top-p", "min-p", "repeat-penalty", "seed", "n"};
-enum { N_SETTING = sizeof settings / sizeof *settings };
-
-static void print_settings(const struct chat *c) {
-    const struct sample_params *p = &c->generator.params;
-    fprintf(stderr, "temp %g, top-k %d, top-p %g, min-p %g, repeat-penalty %g, seed %llu, n ", p->temp,
-            p->top_k, p->top_p, p->min_p, p->repeat_penalty, (unsigned long long)p->seed);
-    fprintf(stderr, c->limit < 0 ? "inf\n" : "%d\n", c->limit);
-}
-
 static enum infer_status change_setting(struct chat *c, const char *name, const char *text) {
-    struct sample_params p = c->generator.params;
-    char *end;
-    double x = strtod(text, &end);
-    bool word = strcmp(name, "n") == 0 && strcmp(text, "inf") == 0;
-    if (!word && (end == text || *end)) return err_set(INFER_E_INPUT, "'%s' is not a number", text);
-    bool whole = x >= 0 && x <= INT_MAX && x == (double)(long)x;
-    if (strcmp(name, "temp") == 0)
-        p.temp = (float)x;
-    else if (strcmp(name, "top-p") == 0)
-        p.top_p = (float)x;
-    else if (strcmp(name, "min-p") == 0)
-        p.min_p = (float)x;
-    else if (strcmp(name, "repeat-penalty") == 0)
-        p.repeat_penalty = (float)x;
-    else if (!word && !whole)
-        return err_set(INFER_E_INPUT, "'%s' is not a whole number from 0", text);
-    else if (strcmp(name, "top-k") == 0)
-        p.top_k = (int)x;
-    else if (strcmp(name, "seed") == 0)
-        p.seed = (uint64_t)x;
-    else if (strcmp(name, "n") == 0)
-        c->limit = word ? -1 : (int)x;
-    else
-        return err_set(INFER_E_INPUT, "no setting '%s': temp, top-k, top-p, min-p, repeat-penalty, seed, n",
-                       name);
-    TRY(sample_set(c->generator.sampler, &p));
-    c->generator.params = p;
+    struct options changed = c->live;
+    struct sample_params p;
+    const char *value = arena_strndup(&c->kept, text, strlen(text));
+    if (!value) return err_set(INFER_E_MEMORY, "the setting");
+    if (name[0] == '-' && name[1] == '-') name += 2; /* as on the command line */
+    if (strcmp(name, "n") == 0) name = "n-predict";
+    TRY(options_set(&changed, G_SAMPLE, name, value));
+    TRY(generate_params(&changed, &p));
+    TRY(generate_set(&c->generator, &p));
+    c->live = changed;
     return INFER_OK;
 }
 
 static enum chat_next do_set(struct chat *c, const char *arg) {
-    char name[32], value[64], rest;
-    int n = sscanf(arg, "%31s %63s %c", name, value, &rest);
+    char name[64], value[256], rest;
+    int n = sscanf(arg, "%63s %255s %c", name, value, &rest);
     enum infer_status st = INFER_OK;
     if (n == 2)
         st = change_setting(c, name, value);
     else if (n > 0)
         st = err_set(INFER_E_INPUT, "/set NAME VALUE");
     if (st) return say_error(c, st);
-    if (c->terminal_in || n <= 0) print_settings(c);
+    if (n <= 0) options_print(stderr, c->o, G_SAMPLE);
     return CHAT_GO_ON;
 }
 
@@ -147,7 +122,11 @@ static enum chat_next do_stats(struct chat *c, const char *arg) {
         return CHAT_GO_ON;
     }
     generate_summary(&c->generator, line, sizeof line);
-    fprintf(stderr, "%s\ncontext: %d of %d tokens used; %s %s, %d threads\n", line, c->generator.n_ids,
+    struct term_wrap wrap;
+    term_wrap_start(&wrap, stderr);
+    term_wrap_write(&wrap, line, strlen(line));
+    term_wrap_flush(&wrap);
+    fprintf(stderr, "\ncontext: %d of %d tokens used\n%s %s, %d threads\n", c->generator.n_ids,
             c->session.place.n_ctx, c->session.place.device, c->session.place.isa ? c->session.place.isa : "",
             c->session.place.n_thread);
     return CHAT_GO_ON;
@@ -290,7 +269,9 @@ int chat_complete(const char *before, char **out, int cap) {
         if (entries[i].path && strncmp(entries[i].name, before, (size_t)(space - before)) == 0)
             return complete_path(word, out, cap);
     if (strncmp(before, "/set ", 5) == 0)
-        for (int i = 0; i < N_SETTING && n < cap; i++)
-            if (strncmp(settings[i], word, strlen(word)) == 0 && (out[n] = strdup(settings[i]))) n++;
+        for (int i = 0; n < cap && options_name(G_SAMPLE, i); i++)
+            if (strncmp(options_name(G_SAMPLE, i), word, strlen(word)) == 0 &&
+                (out[n] = strdup(options_name(G_SAMPLE, i))))
+                n++;
     return n;
 }

@@ -55,6 +55,7 @@ enum infer_status generate_params(const struct options *o, struct sample_params 
 /* Lines, quotes and the like are no repetition: their tokens end a passage of DRY. */
 static enum infer_status find_breakers(const struct session *s, struct sample_params *p) {
     static const char *const breakers[] = {"\n", ":", "\"", "*"};
+    p->n_dry_breaker = 0;
     for (int i = 0; p->dry_multiplier > 0 && i < 4; i++) {
         int32_t ids[4];
         size_t n;
@@ -64,15 +65,26 @@ static enum infer_status find_breakers(const struct session *s, struct sample_pa
     return INFER_OK;
 }
 
-enum infer_status generate_open(struct generator *g, struct session *s, const struct sample_params *p) {
-    *g = (struct generator){.session = s, .params = *p, .seq = -1};
+enum infer_status generate_open(struct generator *g, struct session *s, const struct options *o,
+                                const struct sample_params *p) {
+    *g = (struct generator){.session = s,
+                            .params = *p,
+                            .seq = -1,
+                            .shift = strcmp(o->overflow, "shift") == 0,
+                            .lookup = o->lookup};
     enum infer_status st = find_breakers(s, &g->params);
     if (!st) st = sample_open(&g->sampler, s->info.n_vocab, &g->params);
     if (!st) st = mem_new(&g->ids, ((size_t)s->place.n_ctx + 1) * sizeof *g->ids, "token ids of the context");
+    if (!st)
+        st = mem_new(&g->spare, ((size_t)s->place.n_ctx + 1) * sizeof *g->spare, "token ids of the context");
     if (!st) st = mem_new(&g->rows, (size_t)s->place.n_batch * sizeof *g->rows, "rows of a step");
     if (!st) st = infer_seq_open(s->engine, &g->seq);
     if (st) generate_close(g);
     return st;
+}
+
+struct session_need generate_need(const struct options *o) {
+    return (struct session_need){.slots = 1, .decode_rows = o->lookup ? GENERATE_GUESS + 1 : 0, .text = true};
 }
 
 void generate_close(struct generator *g) {
@@ -80,7 +92,16 @@ void generate_close(struct generator *g) {
     sample_close(g->sampler);
     mem_free(g->ids);
     mem_free(g->rows);
+    mem_free(g->spare);
     *g = (struct generator){.seq = -1};
+}
+
+enum infer_status generate_set(struct generator *g, const struct sample_params *p) {
+    struct sample_params params = *p;
+    TRY(find_breakers(g->session, &params));
+    TRY(sample_set(g->sampler, &params));
+    g->params = params;
+    return INFER_OK;
 }
 
 static uint8_t wanted(const struct generator *g) {
@@ -101,6 +122,34 @@ static int common_prefix(const struct generator *g, const int32_t *ids, int n) {
     return k;
 }
 
+/* Computes ids[from..n) behind what the sequence holds; out is of the last row. */
+static enum infer_status prefill(struct generator *g, const int32_t *ids, int from, int n,
+                                 struct infer_output *out) {
+    struct session *s = g->session;
+    progress_show(&s->progress, "prompt", 0, n - from, "tokens");
+    for (int pos = from; pos < n;) {
+        int m = n - pos < s->place.n_batch ? n - pos : s->place.n_batch;
+        for (int i = 0; i < m; i++)
+            g->rows[i] = (struct infer_row){.id = ids[pos + i],
+                                            .pos = pos + i,
+                                            .seq = g->seq,
+                                            .want = pos + i + 1 == n ? wanted(g) : INFER_WANT_NONE};
+        enum infer_status st = infer_step(s->engine, g->rows, m, out);
+        if (st == INFER_E_CANCEL && !session_interrupted()) /* a late Ctrl-C for the answer before */
+            st = infer_step(s->engine, g->rows, m, out);
+        if (st) {
+            progress_clear(&s->progress);
+            return st;
+        }
+        memcpy(g->ids + pos, ids + pos, (size_t)m * sizeof *ids);
+        g->n_ids = pos += m;
+        g->n_prompt += m;
+        if (pos < n) progress_show(&s->progress, "prompt", pos - from, n - from, "tokens");
+    }
+    progress_clear(&s->progress);
+    return INFER_OK;
+}
+
 enum infer_status generate_prompt(struct generator *g, const int32_t *ids, int n, int32_t *token) {
     struct session *s = g->session;
     if (n < 1) return err_set(INFER_E_INPUT, "the prompt is empty");
@@ -111,34 +160,15 @@ enum infer_status generate_prompt(struct generator *g, const int32_t *ids, int n
     TRY(infer_seq_rewind(s->engine, g->seq, start));
     g->n_ids = start;
     g->n_reused = start;
-    g->n_prompt = g->n_answer = g->n_decoded = 0;
+    g->n_prompt = g->n_answer = g->n_decoded = g->n_step = g->n_ready = g->n_shift = g->n_guessed =
+        g->n_right = 0;
     g->prompt_seconds = g->answer_seconds = 0;
     sample_reset(g->sampler);
     for (int i = 0; i < n; i++) sample_accept(g->sampler, ids[i]);
 
     double begin = term_seconds();
     struct infer_output out = {0};
-    progress_show(&s->progress, "prompt", 0, n - start, "tokens");
-    for (int pos = start; pos < n;) {
-        int m = n - pos < s->place.n_batch ? n - pos : s->place.n_batch;
-        for (int i = 0; i < m; i++)
-            g->rows[i] = (struct infer_row){.id = ids[pos + i],
-                                            .pos = pos + i,
-                                            .seq = g->seq,
-                                            .want = pos + i + 1 == n ? wanted(g) : INFER_WANT_NONE};
-        enum infer_status st = infer_step(s->engine, g->rows, m, &out);
-        if (st == INFER_E_CANCEL && !session_interrupted()) /* a late Ctrl-C for the answer before */
-            st = infer_step(s->engine, g->rows, m, &out);
-        if (st) {
-            progress_clear(&s->progress);
-            return st;
-        }
-        memcpy(g->ids + pos, ids + pos, (size_t)m * sizeof *ids);
-        g->n_ids = pos += m;
-        g->n_prompt += m;
-        if (pos < n) progress_show(&s->progress, "prompt", pos - start, n - start, "tokens");
-    }
-    progress_clear(&s->progress);
+    TRY(prefill(g, ids, start, n, &out));
     *token = g->next = choose(g, &out);
     g->prompt_seconds = term_seconds() - begin;
     return INFER_OK;
@@ -154,14 +184,31 @@ static enum infer_status feed(struct generator *g, int32_t id, int pos) {
  * read. */
 static bool runs_ahead(const struct generator *g) {
     const char *device = g->session->place.device;
-    return wanted(g) == INFER_WANT_TOKEN && strcmp(device, "cpu") != 0 && strcmp(device, "ref") != 0;
+    return wanted(g) == INFER_WANT_TOKEN && !g->lookup && strcmp(device, "cpu") != 0 &&
+           strcmp(device, "ref") != 0;
 }
 
-enum infer_status generate_next(struct generator *g, int32_t *token) {
+/* Drops the older half of a full context, but for its first token, and computes the rest anew: keys know their
+ * position, so they cannot simply move. */
+static enum infer_status shift(struct generator *g, int32_t *token) {
+    int keep = g->n_ids / 2, n = 0, computed = g->n_prompt;
+    g->spare[n++] = g->ids[0];
+    memcpy(g->spare + n, g->ids + g->n_ids - keep, (size_t)keep * sizeof *g->ids);
+    n += keep;
+    g->spare[n++] = g->next;
+    TRY(infer_seq_rewind(g->session->engine, g->seq, 0));
+    g->n_ids = 0;
+    struct infer_output out;
+    TRY(prefill(g, g->spare, 0, n, &out));
+    g->n_prompt = computed;
+    g->n_shift++;
+    *token = g->next = choose(g, &out);
+    return INFER_OK;
+}
+
+/* One decode step, or the wait for the one that is in flight. */
+static enum infer_status decode_one(struct generator *g, int32_t *token) {
     struct session *s = g->session;
-    if (g->n_ids >= s->place.n_ctx)
-        return err_set(INFER_E_FULL, "the context of %d tokens is full (--ctx)", s->place.n_ctx);
-    double begin = term_seconds();
     if (!g->ahead) TRY(feed(g, g->next, g->n_ids));
     g->ahead = false;
     bool more = runs_ahead(g) && g->n_ids + 1 < s->place.n_ctx;
@@ -176,6 +223,70 @@ enum infer_status generate_next(struct generator *g, int32_t *token) {
     g->ids[g->n_ids++] = g->next;
     *token = g->next = choose(g, &out);
     g->n_decoded++;
+    g->n_step++;
+    return INFER_OK;
+}
+
+/* Guesses what follows: the tokens behind the last place where the three tokens at the end stood before. */
+static int guess(const struct generator *g, const int32_t **out) {
+    int n = g->n_ids, most = g->session->place.n_ctx - n - 1;
+    if (most > GENERATE_GUESS) most = GENERATE_GUESS;
+    if (n < 3) return 0;
+    for (int i = n - 2; i >= 2; i--) {
+        if (g->ids[i] != g->next || g->ids[i - 1] != g->ids[n - 1] || g->ids[i - 2] != g->ids[n - 2])
+            continue;
+        *out = g->ids + i + 1;
+        return n - i - 1 < most ? n - i - 1 : most;
+    }
+    return 0;
+}
+
+/* Feeds the token before and the guesses in one step; what the model says itself counts, so the tokens are those of
+ * decoding one by one. source: Saxena 2023 (prompt lookup); Leviathan et al. 2023 for the acceptance. */
+static enum infer_status decode_guessed(struct generator *g, const int32_t *draft, int n, int32_t *token) {
+    struct infer_row rows[GENERATE_GUESS + 1];
+    struct infer_output out;
+    for (int i = 0; i <= n; i++)
+        rows[i] = (struct infer_row){.id = i ? draft[i - 1] : g->next,
+                                     .pos = g->n_ids + i,
+                                     .seq = g->seq,
+                                     .decode = true,
+                                     .want = INFER_WANT_TOKEN};
+    TRY(infer_step(g->session->engine, rows, n + 1, &out));
+    int right = 0;
+    while (right < n && out.token[right] == rows[right + 1].id) right++;
+    for (int i = 0; i <= right; i++) {
+        g->ids[g->n_ids++] = rows[i].id;
+        g->ready[i] = out.token[i];
+        sample_accept(g->sampler, out.token[i]);
+    }
+    TRY(infer_seq_rewind(g->session->engine, g->seq, g->n_ids));
+    g->n_ready = right;
+    g->next = out.token[right];
+    *token = g->ready[0];
+    g->first_ready = 1;
+    g->n_guessed += n;
+    g->n_right += right;
+    g->n_decoded += right + 1;
+    g->n_step++;
+    return INFER_OK;
+}
+
+enum infer_status generate_next(struct generator *g, int32_t *token) {
+    struct session *s = g->session;
+    if (g->n_ready) {
+        *token = g->ready[g->first_ready++];
+        g->n_ready--;
+        return INFER_OK;
+    }
+    if (g->n_ids >= s->place.n_ctx && (!g->shift || s->place.n_ctx < 8))
+        return err_set(INFER_E_FULL, "the context of %d tokens is full (--ctx)", s->place.n_ctx);
+    double begin = term_seconds();
+    const int32_t *draft;
+    int n = g->lookup && wanted(g) == INFER_WANT_TOKEN && !g->ahead ? guess(g, &draft) : 0;
+    TRY(g->n_ids >= s->place.n_ctx ? shift(g, token)
+        : n                        ? decode_guessed(g, draft, n, token)
+                                   : decode_one(g, token));
     g->answer_seconds += term_seconds() - begin;
     return INFER_OK;
 }
@@ -258,15 +369,16 @@ double generate_token_bytes(const struct generator *g) {
 }
 
 void generate_summary(const struct generator *g, char *buf, size_t n) {
-    char reused[48] = "", answer[96] = "", prompt[48] = "";
+    char reused[48] = "", answer[96] = "", prompt[48] = "", lookup[48] = "";
     if (g->n_reused) snprintf(reused, sizeof reused, " (%d more were there)", g->n_reused);
     if (g->prompt_seconds > 0)
         snprintf(prompt, sizeof prompt, " at %.0f tok/s", g->n_prompt / g->prompt_seconds);
     if (g->answer_seconds > 0 && g->n_decoded) {
         double rate = g->n_decoded / g->answer_seconds;
-        snprintf(answer, sizeof answer, " at %.1f tok/s, %.1f GB/s", rate,
-                 rate * generate_token_bytes(g) * 1e-9);
+        double read = g->n_step / g->answer_seconds * generate_token_bytes(g) * 1e-9;
+        snprintf(answer, sizeof answer, " at %.1f tok/s, %.1f GB/s", rate, read);
     }
-    snprintf(buf, n, "prompt %d tokens%s%s; answer %d tokens%s", g->n_prompt, reused, prompt, g->n_answer,
-             answer);
+    if (g->lookup) snprintf(lookup, sizeof lookup, "; lookup %d of %d right", g->n_right, g->n_guessed);
+    snprintf(buf, n, "prompt %d tokens%s%s; answer %d tokens%s%s", g->n_prompt, reused, prompt, g->n_answer,
+             answer, lookup);
 }

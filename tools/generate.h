@@ -7,6 +7,8 @@
 #include "sample.h"
 #include "session.h"
 
+enum { GENERATE_GUESS = 6 }; /* most tokens that --lookup guesses at once */
+
 struct generator {
     struct session *session;
     struct sampler *sampler;
@@ -14,19 +16,33 @@ struct generator {
     int seq;
     int32_t *ids; /* ids[n_ids]: what the sequence holds, room for n_ctx + 1 */
     int n_ids;
-    int32_t next;           /* sampled, not yet fed */
-    bool ahead;             /* a step that feeds next is in flight */
+    int32_t next; /* sampled, not yet fed */
+    bool ahead;   /* a step that feeds next is in flight */
+    bool lookup;  /* guess tokens from the text so far and check several at once */
+    int32_t ready[GENERATE_GUESS +
+                  1]; /* ready[first_ready ..]: n_ready tokens of the answer that are known already */
+    int n_ready, first_ready;
+    bool shift;             /* a full context drops its older half instead of ending the answer */
+    int n_shift;            /* how often it did in this answer */
     struct infer_row *rows; /* rows[n_batch] */
+    int32_t *spare;         /* spare[n_ctx + 1] */
     /* of the last prompt and the answer to it */
     int n_reused, n_prompt;  /* tokens of the prompt: found in the sequence, computed */
-    int n_answer, n_decoded; /* tokens of the answer; decode steps that it took */
+    int n_answer, n_decoded; /* tokens of the answer; those that decoding made, all but the first */
+    int n_step;              /* decode steps */
+    int n_guessed, n_right;  /* tokens that --lookup guessed, and those that were right */
     double prompt_seconds, answer_seconds;
 };
 
 /* The sampling parameters of the options. errors: INFER_E_INPUT (--samplers, --logit-bias) */
 enum infer_status generate_params(const struct options *o, struct sample_params *out);
-enum infer_status generate_open(struct generator *g, struct session *s, const struct sample_params *p);
+enum infer_status generate_open(struct generator *g, struct session *s, const struct options *o,
+                                const struct sample_params *p);
+/* What a session needs for it. */
+struct session_need generate_need(const struct options *o);
 void generate_close(struct generator *g);
+/* Other parameters from the next token on. */
+enum infer_status generate_set(struct generator *g, const struct sample_params *p);
 
 /* Makes the sequence hold ids[n], computes what is new and samples the first token of the answer. Only the part
  * behind the longest common prefix is computed. errors: INFER_E_FULL (longer than the context: both numbers),

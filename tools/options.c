@@ -33,6 +33,7 @@ static const struct {
          G_LOGITS | G_PPL | G_MONITOR | G_OUT | G_HELP,
      "Options"},
     {G_MODEL | G_LOAD, "Model"},
+    {G_SAMPLE, "Choice of tokens"},
     {G_TEXT | G_SEED, "Answer"},
     {G_ENGINE, "Device and memory"},
     {G_JSON | G_QUIET, "Output"},
@@ -301,6 +302,51 @@ void options_free(struct options *o) {
             mem_free(v->value);
             v->value = NULL;
         }
+}
+
+/* ---- one by one ---- */
+
+enum infer_status options_set(struct options *o, unsigned groups, const char *name, const char *value) {
+    const char *near = NULL;
+    int best = 100;
+    for (int i = 0; i < N_OPTION; i++) {
+        if (!(table[i].groups & groups)) continue;
+        if (strcmp(table[i].name, name) == 0) return set_value(o, &table[i], value);
+        if (nearer(name, table[i].name, &best)) near = table[i].name;
+    }
+    return err_set(INFER_E_INPUT, "no setting '%s'%s%s%s", name, near ? "; did you mean '" : "",
+                   near ? near : "", near ? "'?" : "");
+}
+
+const char *options_name(unsigned groups, int i) {
+    for (int k = 0; k < N_OPTION; k++)
+        if ((table[k].groups & groups) && i-- == 0) return table[k].name;
+    return NULL;
+}
+
+void options_print(FILE *out, const struct options *o, unsigned groups) {
+    int column = 0;
+    for (int i = 0; i < N_OPTION; i++) {
+        const struct option *opt = &table[i];
+        const void *field = (const char *)o + opt->offset;
+        char text[96] = "";
+        if (!(opt->groups & groups)) continue;
+        if (opt->type == OPT_INT && *(const int *)field == -1 && opt->choices)
+            snprintf(text, sizeof text, "%s", opt->choices);
+        else if (opt->type == OPT_INT)
+            snprintf(text, sizeof text, "%d", *(const int *)field);
+        else if (opt->type == OPT_UINT64)
+            snprintf(text, sizeof text, "%llu", *(const unsigned long long *)field);
+        else if (opt->type == OPT_NUMBER)
+            snprintf(text, sizeof text, "%g", *(const double *)field);
+        else if (opt->type == OPT_TEXT && *(const char *const *)field)
+            snprintf(text, sizeof text, "%s", *(const char *const *)field);
+        else
+            continue;
+        column += fprintf(out, "%s%s %s", column ? "  " : "", opt->name, text);
+        if (column > 60) column = 0, fputc('\n', out);
+    }
+    if (column) fputc('\n', out);
 }
 
 /* ---- help ---- */

@@ -34,6 +34,7 @@ enum option_group {
     G_PPL = 1 << 19,
     G_MONITOR = 1 << 20,
     G_SEED = 1 << 21,
+    G_SAMPLE = 1 << 22, /* how tokens are chosen; /set of chat changes these */
 };
 
 enum option_type {
@@ -99,6 +100,14 @@ const char *command_nearest(const char *name);
 enum infer_status options_parse(struct options *o, const struct command *c, int argc, char **argv,
                                 bool *wants_help);
 void options_free(struct options *o);
+
+/* Changes one option of these groups by its name; a text value must live as long as o. errors: INFER_E_INPUT (the
+ * message names the nearest option, or what is wrong with the value) */
+enum infer_status options_set(struct options *o, unsigned groups, const char *name, const char *value);
+/* Name and value of every option of these groups, in lines. */
+void options_print(FILE *out, const struct options *o, unsigned groups);
+/* Name of the i-th option of these groups, NULL behind the last. */
+const char *options_name(unsigned groups, int i);
 
 /* Help of the program, of one command, and all of it as Markdown for docs/. */
 void help_program(FILE *out);

@@ -87,12 +87,12 @@ static enum infer_status print_json(const struct run *r) {
     json_t *text = json_stringn(answer, n);
     bool utf8 = text != NULL;
     if (!utf8) text = json_null(); /* bytes that are no text: ids would be needed, say so */
-    json_t *j =
-        json_pack("{s:o, s:s, s:i, s:i, s:i, s:f, s:o, s:o}", "answer", text, "ended_by", why_names[r->why],
-                  "prompt_tokens", g->n_prompt + g->n_reused, "reused_tokens", g->n_reused, "answer_tokens",
-                  g->n_answer, "prompt_tok_s", g->prompt_seconds > 0 ? g->n_prompt / g->prompt_seconds : 0.0,
-                  "answer_tok_s", rate > 0 ? json_real(rate) : json_null(), "gb_s",
-                  rate > 0 ? json_real(rate * generate_token_bytes(g) * 1e-9) : json_null());
+    json_t *j = json_pack(
+        "{s:o, s:s, s:i, s:i, s:i, s:f, s:o, s:o}", "answer", text, "ended_by", why_names[r->why],
+        "prompt_tokens", g->n_prompt + g->n_reused, "reused_tokens", g->n_reused, "answer_tokens",
+        g->n_answer, "prompt_tok_s", g->prompt_seconds > 0 ? g->n_prompt / g->prompt_seconds : 0.0,
+        "answer_tok_s", rate > 0 ? json_real(rate) : json_null(), "gb_s",
+        rate > 0 ? json_real(g->n_step / g->answer_seconds * generate_token_bytes(g) * 1e-9) : json_null());
     if (j && n_thought) json_object_set_new(j, "thinking", json_stringn(thought, n_thought));
     char *line = j ? json_dumps(j, JSON_COMPACT) : NULL;
     json_decref(j);
@@ -117,6 +117,9 @@ static int report(struct run *r) {
         tool_say("the context of %d tokens is full, the answer ends here (--ctx gives more)",
                  r->session.place.n_ctx);
     talk_thinking_end(&r->thoughts);
+    if (r->generator.n_shift)
+        tool_say("the context of %d tokens was full: its older half was dropped (%d times)",
+                 r->session.place.n_ctx, r->generator.n_shift);
     if (r->answer.cut) tool_say("the answer ended in the middle of a character");
     if (!o->quiet) {
         char line[256];
@@ -128,12 +131,13 @@ static int report(struct run *r) {
 
 static enum infer_status run_answer(struct run *r) {
     const struct options *o = r->o;
-    TRY(session_open(&r->session, o, &(struct session_need){.slots = 1, .text = true}));
+    struct session_need need = generate_need(o);
+    TRY(session_open(&r->session, o, &need));
     TRY(make_prompt(r));
     if (o->show_prompt) prompt_show(&r->prompt, &r->session);
     struct sample_params params;
     TRY(generate_params(o, &params));
-    TRY(generate_open(&r->generator, &r->session, &params));
+    TRY(generate_open(&r->generator, &r->session, o, &params));
     answer_start(&r->answer, &o->stop, talk_answer_start(r->template.text != NULL, &r->prompt));
     struct generate_how how = {o->n_predict, r->template.text != NULL, show, r};
     return generate_answer(&r->generator, r->prompt.ids, r->prompt.n, &how, &r->answer, &r->why);

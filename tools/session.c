@@ -74,6 +74,7 @@ struct infer_engine_options session_engine_options(const struct options *o, cons
         .ctx = o->ctx ? o->ctx : need->ctx,
         .slots = o->slots ? o->slots : need->slots,
         .batch = o->batch ? o->batch : need->batch,
+        .decode_rows = need->decode_rows,
         .gpu_layers = o->gpu_layers,
         .vram_fraction = o->vram_fraction,
         .vram_limit = o->vram_limit,

@@ -17,7 +17,7 @@ struct session {
 
 /* What a command needs beside the options; options that the user gave win. */
 struct session_need {
-    int slots, ctx, batch;
+    int slots, ctx, batch, decode_rows; /* 0: the engine's default */
     bool all_logits;
     bool text; /* the command needs a tokenizer */
     bool quiet;

@@ -3,6 +3,7 @@
 #include <jansson.h>
 #include "generate.h"
 #include "line.h"
+#include "mem.h"
 #include "prompt.h"
 
 /* What a model thinks, on stderr: dim where there are colours. */
@@ -17,14 +18,14 @@ void talk_thinking_end(struct thoughts *t);
 enum answer_start talk_answer_start(bool templated, const struct prompt *p);
 
 struct chat {
-    const struct options *o;
+    const struct options *o; /* live */
+    struct options live;     /* the options as /set has changed them */
+    struct arena kept;       /* texts of /set */
     struct session session;
     struct chat_template template; /* text NULL: --raw */
     struct generator generator;
     struct line *line;
     json_t *messages; /* [{role, content}] */
-    struct option_texts stop;
-    int limit; /* most tokens of an answer, -1: none */
     bool terminal_in, terminal_out, colour;
     bool answered; /* the generator's figures are of an answer */
     struct thoughts thoughts;
