@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include "cuda_impl.h"
 #include "decode.h"
+#include "prompt.h"
 #include "mem.h"
 
 // ---- errors
@@ -208,6 +209,7 @@ static void cuda_close(struct backend *base) {
     for (int i = 0; i < b->n_bucket; i++)
         if (b->bucket[i].exec) cudaGraphExecDestroy(b->bucket[i].exec);
     decode_free(b->decode);
+    prompt_free(b->prompt);
     for (int i = 0; i < CUDA_FLIGHT; i++)
         if (b->done[i]) cudaEventDestroy(b->done[i]);
     if (b->stream) cudaStreamDestroy(b->stream);
@@ -248,7 +250,7 @@ static enum infer_status capture(cuda_backend *b, int rows) {
 static enum infer_status cuda_compile(struct backend *base, enum row_class cls) {
     cuda_backend *b = (cuda_backend *)base;
     CU(cudaSetDevice(b->device));
-    if (cls != ROW_DECODE) return INFER_OK;
+    if (cls == ROW_PROMPT) return b->c.no_fuse ? INFER_OK : prompt_build(&b->prompt, b);
     if (!b->c.no_fuse) TRY(decode_build(&b->decode, b));
     if (b->c.no_graphs) return INFER_OK;
     int max = b->c.list[ROW_DECODE]->max_rows;
@@ -298,7 +300,9 @@ static enum infer_status send_step(cuda_backend *b, const struct step *s, unsign
 }
 
 static enum infer_status run_rows(cuda_backend *b, enum row_class cls, const struct step *s) {
-    if (cls != ROW_DECODE) return cuda_run_list(b, cls, s->n_row, s->n_out, b->stream);
+    if (cls == ROW_PROMPT)
+        return b->prompt ? prompt_run(b, b->prompt, s->n_row, s->n_out, b->stream)
+                         : cuda_run_list(b, cls, s->n_row, s->n_out, b->stream);
     for (int i = 0; i < b->n_bucket; i++)
         if (b->bucket[i].rows >= s->n_row) {
             CU(cudaGraphLaunch(b->bucket[i].exec, b->stream));

@@ -10,6 +10,7 @@ struct cuda_constant {
 };
 
 struct decode_program; // decode.cu
+struct prompt_program; // prompt.cu
 
 struct cuda_backend {
     struct backend base;
@@ -38,6 +39,7 @@ struct cuda_backend {
     const struct rope *rope[CUDA_ROPE_MAX];
     int n_rope;
     struct decode_program *decode; // NULL: the plain list
+    struct prompt_program *prompt; // the same for prompt rows
     struct {
         int rows;
         cudaGraphExec_t exec;

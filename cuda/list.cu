@@ -1,4 +1,4 @@
-// A list op by op with the plain kernels: prompt rows, models that no fused program takes, and --no-fuse.
+// A list op by op with the plain kernels: models and chips that no fused program takes, and --no-fuse.
 #include "cuda_impl.h"
 
 static enum infer_status run_matmul(cuda_backend *b, const struct op_list *l, const struct op *o, int n,

@@ -140,6 +140,20 @@ static size_t constants(struct cuda_plan *p, const struct backend_config *c) {
     return n;
 }
 
+/* Activation tiles of the fused program for prompt rows: 256 rows x 64 columns of halves, 32 KB each. */
+static void place_tiles(struct cuda_plan *p, const struct op_list *l, int n_embd) {
+    if (!l) return;
+    p->tile_cols[0] = n_embd;
+    for (int i = 0; i < l->n_op; i++) {
+        const struct op *o = &l->op[i];
+        if (o->kind == OP_ATTEND && o->attend.out.width > p->tile_cols[1])
+            p->tile_cols[1] = o->attend.out.width;
+        if (o->kind == OP_GLU && o->glu.out.width > p->tile_cols[2]) p->tile_cols[2] = o->glu.out.width;
+    }
+    size_t rows = ((size_t)(l->max_rows > l->max_out ? l->max_rows : l->max_out) + 255) / 256;
+    for (int i = 0; i < 3; i++) p->tiles[i] = take(p, rows * (((size_t)p->tile_cols[i] + 63) / 64) * 32768);
+}
+
 static void place_workspace(struct cuda_plan *p, const struct backend_config *c) {
     const struct op_list *pl = c->list[ROW_PROMPT], *dl = c->list[ROW_DECODE];
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
@@ -155,7 +169,6 @@ static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
             if (o->kind == OP_ROPE && o->rope.rope->n_rot > p->rope_row) p->rope_row = o->rope.rope->n_rot;
         }
     }
-    (void)pl;
     p->max_decode = dl ? round_up(dl->max_rows, 8) : 8;
     if (p->max_rows < p->max_decode) p->max_rows = p->max_decode;
     int max_pages = 1;
@@ -182,6 +195,7 @@ static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
     p->constant = take(p, p->constant_bytes);
     p->stage_bytes = (size_t)64 << 20;
     p->stage = take(p, p->stage_bytes);
+    place_tiles(p, pl, c->n_embd);
     p->output_bytes =
         2 * ((size_t)p->max_out * 4 + (c->want_logits ? (size_t)p->max_out * (size_t)c->n_vocab * 4 : 0));
 }

@@ -1,0 +1,330 @@
+// Weights of prompt rows as A operands: units of layout.h to half fragments of mma.m16n8k16 / wgmma.m64k16 in registers.
+// Codes come through shared memory (64 columns of a row tile at a time, as they lie in the unit), scales from global memory
+// a unit ahead.
+//
+// A warp's slab is 16 rows: fragment rows 0..7 ("lo") and 8..15 ("hi"). Plain: both from one row tile. Paired (gate
+// and up interleaved by tiles of 16): lo is half h of the gate tile, hi is half h of the up tile, so that one thread
+// ends up with both factors of a gated unit. Halves interleave gate and up by 8 rows inside a tile: plain there.
+//
+// Columns: a step is 16 columns; a lane's logical columns 2t, 2t+1, 2t+8, 2t+9 (t = lane & 3) of step e are whichever four
+// neighbours its words hold. Activations are stored in that order.
+#pragma once
+#include "util.cuh"
+#define DEV_ __device__ __forceinline__
+
+// Order of the 32 columns of a group in activation tiles. CODES: a lane's four columns of step e are 16 e + 4 t .. (units of
+// int codes); HALVES: 8 t + 4 e .. (units of halves, whose lanes hold eight neighbours).
+enum prompt_order { ORDER_CODES, ORDER_HALVES };
+static __host__ __device__ constexpr int prompt_position(int k, int order) {
+    int t = order == ORDER_CODES ? (k & 15) >> 2 : k >> 3, e = order == ORDER_CODES ? k >> 4 : (k >> 2) & 1,
+        j = k & 3;
+    return 16 * e + (j < 2 ? 2 * t + j : 8 + 2 * t + j - 2);
+}
+
+// Activations of prompt rows: tiles of 256 rows x 64 columns, 32 KB each, tiles of one row block along K together; a tile
+// is the 128-byte swizzle that wgmma reads: row r at r * 128, its 16-byte chunk c at (c ^ (r & 7)) * 16.
+enum { PROMPT_TILE_ROWS = 256, PROMPT_TILE_COLS = 64, PROMPT_TILE_BYTES = 32768 };
+// Byte offset of row t, column k; k_tiles: columns / 64 rounded up.
+static __host__ __device__ inline size_t prompt_offset(int t, int k, int k_tiles, int order) {
+    int r = t & 255, p = (k & 32) + prompt_position(k & 31, order);
+    return ((size_t)(t >> 8) * (size_t)k_tiles + (size_t)(k >> 6)) * PROMPT_TILE_BYTES +
+           (size_t)(r * 128 + (((p >> 3) ^ (r & 7)) << 4) + (p & 7) * 2);
+}
+
+DEV uint32_t h2_bits(__half2 h) {
+    uint32_t v;
+    memcpy(&v, &h, 4);
+    return v;
+}
+DEV __half2 bits_h2(uint32_t v) {
+    __half2 h;
+    memcpy(&h, &v, 4);
+    return h;
+}
+// bytes 0,1 (or 2,3) of w, below 1024, as halves minus bias: exact
+DEV __half2 bytes_half(uint32_t w, int pair, uint32_t bias) {
+    return __hsub2(bits_h2(__byte_perm(w, 0x64646464u, pair ? 0x4342 : 0x4140)), bits_h2(bias));
+}
+DEV uint32_t biased(int b) // 1024 + b, twice
+{
+    uint32_t h = 0x6400u + (uint32_t)b;
+    return h | h << 16;
+}
+// Volatile: a load stays where it is written, ahead of the products that hide its latency.
+DEV uint4 ldg16(const uint8_t *p) {
+    uint4 v;
+    asm volatile("ld.global.nc.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(p));
+    return v;
+}
+DEV uint2 ldg8(const uint8_t *p) {
+    uint2 v;
+    asm volatile("ld.global.nc.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p));
+    return v;
+}
+DEV uint32_t pick(const uint4 &v, int e, int h) { return e ? (h ? v.w : v.z) : (h ? v.y : v.x); }
+
+// Where a lane of a warp reads: units of the lo and hi rows, and which half of the tile each is.
+struct slab {
+    const uint8_t *lo, *hi; // first unit of the row tile
+    int at_lo, at_hi;       // bytes from the start of a stage to the row tile's codes
+    int h_lo, h_hi;         // 0: rows 0..7, 1: rows 8..15
+};
+
+// frag<L, PAIRED>: raw registers of 64 columns, scales of a unit, conversion of one step of 16 columns.
+//   pieces, piece(p, i)   what 64 columns p = 0..3 of a unit are: n_piece runs of piece_bytes at these offsets
+//   load(raw, slab, stage)   scale(scales, slab, unit offset)   step(raw, scales, slab, p, s = 0..3, a[4])
+template <int L, bool PAIRED> struct frag;
+DEV uint4 lds16(uint32_t p) {
+    uint4 v;
+    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"(p));
+    return v;
+}
+
+template <bool PAIRED> struct words { // 16 bytes of code words of lo and hi rows
+    uint4 lo, hi;
+    DEV_ uint32_t get(int hi_row, int e, const slab &s) const {
+        if (PAIRED) return hi_row ? pick(hi, e, s.h_hi) : pick(lo, e, s.h_lo);
+        return pick(lo, e, hi_row);
+    }
+    DEV_ void load(const slab &s, uint32_t at) {
+        int lane = threadIdx.x & 31;
+        lo = lds16(at + s.at_lo + lane * 16);
+        if (PAIRED) hi = lds16(at + s.at_hi + lane * 16);
+    }
+};
+DEV int slab_row(const slab &s, int hi_row) {
+    return ((threadIdx.x & 31) >> 2) + 8 * (hi_row ? s.h_hi : s.h_lo);
+}
+
+template <bool PAIRED> struct frag<LAYOUT_F16, PAIRED> {
+    static constexpr int unit = 8192, order = ORDER_HALVES;
+    struct raw {
+        uint4 v[2][2];
+    }; // [group of 32][row half]
+    struct scales {};
+    static constexpr int n_piece = 1, piece_bytes = 2048;
+    DEV_ static int piece(int p, int) { return p * 2048; }
+    DEV_ static void load(raw &r, const slab &s, uint32_t at) {
+        int lane = threadIdx.x & 31;
+#pragma unroll
+        for (int q = 0; q < 2; q++)
+#pragma unroll
+            for (int h = 0; h < 2; h++) r.v[q][h] = lds16(at + s.at_lo + (2 * q + h) * 512 + lane * 16);
+    }
+    DEV_ static void scale(scales &, const slab &, size_t) {}
+    DEV_ static void step(const raw &r, const scales &, const slab &, int, int s, uint32_t a[4]) {
+        int e = s & 1;
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const uint4 &v = r.v[s >> 1][h];
+            a[h] = e ? v.z : v.x;
+            a[h + 2] = e ? v.w : v.y;
+        }
+    }
+};
+
+// four codes of one row as two registers: (code - bias) * d, or code * d + m
+DEV void scaled(uint32_t w, uint32_t bias, __half2 d, uint32_t &a, uint32_t &b) {
+    a = h2_bits(__hmul2(bytes_half(w, 0, bias), d));
+    b = h2_bits(__hmul2(bytes_half(w, 1, bias), d));
+}
+DEV void shifted(uint32_t w, __half2 d, __half2 m, uint32_t &a, uint32_t &b) {
+    a = h2_bits(__hfma2(bytes_half(w, 0, biased(0)), d, m));
+    b = h2_bits(__hfma2(bytes_half(w, 1, biased(0)), d, m));
+}
+DEV __half2 half_of(const uint4 &v, int i) // half i of 8, twice
+{
+    uint32_t w = i < 4 ? (i < 2 ? v.x : v.y) : (i < 6 ? v.z : v.w);
+    return bits_h2(__byte_perm(w, 0, i & 1 ? 0x3232 : 0x1010));
+}
+DEV int group_index(int g) { return (g & 3) * 2 + (g >> 2); } // order of scales in layout.h
+
+// Q4 and Q8: one scale a group
+template <int L, bool PAIRED, bool WIDE> struct frag_d {
+    static constexpr int order = ORDER_CODES, unit = WIDE ? 4352 : 2304, codes = WIDE ? 4096 : 2048;
+    struct raw {
+        words<PAIRED> w[WIDE ? 2 : 1];
+    };
+    struct scales {
+        uint4 v[2];
+    };
+    static constexpr int n_piece = 1, piece_bytes = WIDE ? 1024 : 512;
+    DEV_ static int piece(int p, int) { return p * piece_bytes; }
+    DEV_ static void load(raw &r, const slab &s, uint32_t at) {
+        r.w[0].load(s, at);
+        if (WIDE) r.w[WIDE].load(s, at + 512);
+    }
+    DEV_ static void scale(scales &c, const slab &s, size_t at) {
+        c.v[0] = ldg16(s.lo + at + codes + slab_row(s, 0) * 16);
+        c.v[1] = ldg16(s.hi + at + codes + slab_row(s, 1) * 16);
+    }
+    DEV_ static void step(const raw &r, const scales &c, const slab &s, int p, int st, uint32_t a[4]) {
+        int q = st >> 1, e = st & 1;
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            uint32_t w;
+            if (WIDE)
+                w = r.w[WIDE ? q : 0].get(h, e, s) ^ 0x80808080u;
+            else
+                w = ((r.w[0].get(h, e, s) >> (4 * q)) & 0x0f0f0f0fu) ^ 0x08080808u;
+            scaled(w, biased(WIDE ? 128 : 8), half_of(c.v[h], group_index(2 * p + q)), a[h], a[h + 2]);
+        }
+    }
+};
+template <bool P> struct frag<LAYOUT_Q4, P> : frag_d<LAYOUT_Q4, P, false> {};
+template <bool P> struct frag<LAYOUT_Q8, P> : frag_d<LAYOUT_Q8, P, true> {};
+
+// Q4M and Q8M: scale and minimum a group; row * 32 + tig * 8: d[tig] d[tig + 4] m[tig] m[tig + 4]
+template <int L, bool PAIRED, bool WIDE> struct frag_dm {
+    static constexpr int order = ORDER_CODES, unit = WIDE ? 4608 : 2560, codes = WIDE ? 4096 : 2048;
+    struct raw {
+        words<PAIRED> w[WIDE ? 2 : 1];
+    };
+    struct scales {
+        uint2 v[2][4];
+    }; // [row half][tig]
+    static constexpr int n_piece = 1, piece_bytes = WIDE ? 1024 : 512;
+    DEV_ static int piece(int p, int) { return p * piece_bytes; }
+    DEV_ static void load(raw &r, const slab &s, uint32_t at) {
+        r.w[0].load(s, at);
+        if (WIDE) r.w[WIDE].load(s, at + 512);
+    }
+    DEV_ static void scale(scales &c, const slab &s, size_t at) {
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const uint8_t *p = (h ? s.hi : s.lo) + at + codes + slab_row(s, h) * 32;
+#pragma unroll
+            for (int t = 0; t < 4; t++) c.v[h][t] = ldg8(p + t * 8);
+        }
+    }
+    DEV_ static void step(const raw &r, const scales &c, const slab &s, int p, int st, uint32_t a[4]) {
+        int q = st >> 1, e = st & 1, g = 2 * p + q;
+        uint32_t sel = g >> 2 ? 0x3232 : 0x1010;
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            __half2 d = bits_h2(__byte_perm(c.v[h][g & 3].x, 0, sel)),
+                    m = bits_h2(__byte_perm(c.v[h][g & 3].y, 0, sel));
+            uint32_t w = r.w[WIDE ? q : 0].get(h, e, s);
+            if (WIDE) { // signed codes
+                w ^= 0x80808080u;
+                a[h] = h2_bits(__hfma2(bytes_half(w, 0, biased(128)), d, m));
+                a[h + 2] = h2_bits(__hfma2(bytes_half(w, 1, biased(128)), d, m));
+            } else
+                shifted((w >> (4 * q)) & 0x0f0f0f0fu, d, m, a[h], a[h + 2]);
+        }
+    }
+};
+template <bool P> struct frag<LAYOUT_Q4M, P> : frag_dm<LAYOUT_Q4M, P, false> {};
+template <bool P> struct frag<LAYOUT_Q8M, P> : frag_dm<LAYOUT_Q8M, P, true> {};
+
+// Q4K and Q5K: d sc q - dmin m
+template <int L, bool PAIRED> struct frag_k {
+    static constexpr bool FIFTH = L == LAYOUT_Q5K;
+    static constexpr int order = ORDER_CODES, unit = FIFTH ? 2816 : 2304;
+    struct raw {
+        words<PAIRED> w[FIFTH ? 2 : 1];
+    };
+    struct scales {
+        uint4 v[2];
+    }; // d dmin | s1[4] | s2[4] | h[4]
+    static constexpr int n_piece = FIFTH ? 2 : 1, piece_bytes = 512;
+    DEV_ static int piece(int p, int i) { return i ? 2048 : p * 512; }
+    DEV_ static void load(raw &r, const slab &s, uint32_t at) {
+        r.w[0].load(s, at);
+        if (FIFTH) r.w[FIFTH].load(s, at + 512);
+    }
+    DEV_ static void scale(scales &c, const slab &s, size_t at) {
+        c.v[0] = ldg16(s.lo + at + (FIFTH ? 2560 : 2048) + slab_row(s, 0) * 16);
+        c.v[1] = ldg16(s.hi + at + (FIFTH ? 2560 : 2048) + slab_row(s, 1) * 16);
+    }
+    DEV_ static void step(const raw &r, const scales &c, const slab &s, int p, int st, uint32_t a[4]) {
+        int q = st >> 1, e = st & 1, g = 2 * p + q, t = g & 3;
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            uint32_t b = ((g >> 2 ? c.v[h].z : c.v[h].y) >> (8 * t)) & 255u;
+            uint32_t n = (c.v[h].w >> (8 * t + 4 * (g >> 2))) & 15u;
+            float2 d = half2_bits(c.v[h].x);
+            __half2 sc = __float2half2_rn(d.x * (float)(b >> 6 | n << 2)),
+                    m = __float2half2_rn(-d.y * (float)(b & 63u));
+            uint32_t w = (r.w[0].get(h, e, s) >> (4 * q)) & 0x0f0f0f0fu;
+            if (FIFTH) w |= ((r.w[FIFTH].get(h, e, s) >> g) & 0x01010101u) << 4;
+            shifted(w, sc, m, a[h], a[h + 2]);
+        }
+    }
+};
+template <bool P> struct frag<LAYOUT_Q4K, P> : frag_k<LAYOUT_Q4K, P> {};
+template <bool P> struct frag<LAYOUT_Q5K, P> : frag_k<LAYOUT_Q5K, P> {};
+
+template <bool PAIRED> struct frag<LAYOUT_Q6K, PAIRED> {
+    static constexpr int order = ORDER_CODES, unit = 3360;
+    struct raw {
+        words<PAIRED> w, low;
+    };
+    struct scales {
+        uint4 v[2];
+        float d[2];
+    }; // scale + 128: byte tig * 4 + (g / 4) * 2 + e
+    static constexpr int n_piece = 2, piece_bytes = 512;
+    DEV_ static int piece(int p, int i) { return i ? 2048 + (p >> 1) * 512 : p * 512; }
+    DEV_ static void load(raw &r, const slab &s, uint32_t at) {
+        r.w.load(s, at);
+        r.low.load(s, at + 512);
+    }
+    DEV_ static void scale(scales &c, const slab &s, size_t at) {
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const uint8_t *u = (h ? s.hi : s.lo) + at;
+            c.v[h] = ldg16(u + 3072 + slab_row(s, h) * 16);
+            c.d[h] = half_bits(__ldg((const unsigned short *)(u + 3328 + slab_row(s, h) * 2)));
+        }
+    }
+    DEV_ static void step(const raw &r, const scales &c, const slab &s, int p, int st, uint32_t a[4]) {
+        int q = st >> 1, e = st & 1, g = 2 * p + q, t = g & 3;
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            uint32_t word = t < 2 ? (t ? c.v[h].y : c.v[h].x) : (t & 1 ? c.v[h].w : c.v[h].z);
+            int sc = (int)((word >> (16 * (g >> 2) + 8 * e)) & 255u) - 128;
+            uint32_t w = (((r.w.get(h, e, s) >> (4 * q)) & 0x0f0f0f0fu) ^ 0x08080808u) << 2;
+            w |= (r.low.get(h, e, s) >> (2 * t)) & 0x03030303u;
+            scaled(w, biased(32), __float2half2_rn(c.d[h] * (float)sc), a[h], a[h + 2]);
+        }
+    }
+};
+
+template <bool PAIRED> struct frag<LAYOUT_Q2K, PAIRED> {
+    static constexpr int order = ORDER_CODES, unit = 1344;
+    struct raw {
+        words<PAIRED> w;
+    };
+    struct scales {
+        uint4 v[2];
+        uint32_t d[2];
+    }; // sc | m << 4: byte 2 g + e
+    static constexpr int n_piece = 1, piece_bytes = 512;
+    DEV_ static int piece(int p, int) { return (p >> 1) * 512; }
+    DEV_ static void load(raw &r, const slab &s, uint32_t at) { r.w.load(s, at); }
+    DEV_ static void scale(scales &c, const slab &s, size_t at) {
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const uint8_t *u = (h ? s.hi : s.lo) + at;
+            c.v[h] = ldg16(u + 1024 + slab_row(s, h) * 16);
+            c.d[h] = __ldg((const uint32_t *)(u + 1280 + slab_row(s, h) * 4));
+        }
+    }
+    DEV_ static void step(const raw &r, const scales &c, const slab &s, int p, int st, uint32_t a[4]) {
+        int q = st >> 1, e = st & 1, g = 2 * p + q, t = g & 3;
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            uint32_t word = g < 4 ? (g < 2 ? c.v[h].x : c.v[h].y) : (g < 6 ? c.v[h].z : c.v[h].w);
+            uint32_t b = (word >> (16 * (g & 1) + 8 * e)) & 255u;
+            float2 d = half2_bits(c.d[h]);
+            uint32_t w = (r.w.get(h, e, s) >> (2 * t)) & 0x03030303u;
+            shifted(w, __float2half2_rn(d.x * (float)(b & 15u)), __float2half2_rn(-d.y * (float)(b >> 4)),
+                    a[h], a[h + 2]);
+        }
+    }
+};

@@ -1,0 +1,247 @@
+// Matmul of prompt rows on sm_90a: out[t][n] = sum_k W[n][k] x[t][k], weights in registers (prompt_frag.cuh), activations in
+// shared memory, both halves, sums in float32 in the order of k, whatever T, tile or neighbour.
+//
+// A cluster of CL blocks takes 128 CL rows of W and BN tokens. In each block one warp streams its 128
+// rows' codes and its share of every activation tile of 64 columns, multicast to all, and two warpgroups of 64 rows each
+// consume them.
+#pragma once
+#include "prompt_frag.cuh"
+#include "prompt_ops.h"
+#include "wgmma.cuh"
+
+// Bytes of a stage: activations, then codes of 8 row tiles; stages that fit beside each other.
+template <int L, int BN> struct prompt_ring {
+    static constexpr int x = BN * 128, tile = frag<L, false>::n_piece * frag<L, false>::piece_bytes,
+                         stage = x + 8 * tile;
+    static constexpr int fit = 220 * 1024 / stage, stages = fit > 6 ? 6 : fit, smem = stages * stage + 1024;
+};
+
+DEV uint32_t cluster_rank() {
+    uint32_t r;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
+    return r;
+}
+DEV void cluster_sync() {
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::
+                     : "memory");
+}
+DEV void cluster_arrive(uint32_t barrier, uint32_t cta) {
+    asm volatile("{\n.reg .b32 r;\nmapa.shared::cluster.u32 r, %0, %1;\n"
+                 "mbarrier.arrive.shared::cluster.b64 _, [r];\n}" ::"r"(barrier),
+                 "r"(cta)
+                 : "memory");
+}
+DEV void bulk_multicast(uint32_t dst, const void *src, uint32_t bytes, uint32_t barrier, uint16_t mask) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+                 "[%1], %2, "
+                 "[%3], %4;" ::"r"(dst),
+                 "l"(src), "r"(bytes), "r"(barrier), "h"(mask)
+                 : "memory");
+}
+
+// Member that holds a slab; the launcher has checked that there is one.
+DEV const prompt_member &member_of(const prompt_job &j, int slab) {
+    int i = 0;
+    while (i + 1 < j.n_member && slab >= j.member[i + 1].slab) i++;
+    return j.member[i];
+}
+
+template <int EPI, int BN>
+DEV void prompt_store(const prompt_job &j, const float (&d)[BN / 2], int slab, int t0, int n_row) {
+    int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
+    if (slab >= j.n_slab) return;
+    if (EPI == EPILOGUE_GLU) {
+        int c = slab * 8 + g;
+        if (c >= j.member[0].n) return;
+#pragma unroll
+        for (int i = 0; i < BN / 8; i++)
+#pragma unroll
+            for (int q = 0; q < 2; q++) {
+                int row = t0 + 8 * i + 2 * t + q;
+                if (row < n_row)
+                    *(__half *)(j.glu + prompt_offset(row, c, j.glu_k_tiles, j.glu_order)) = __float2half_rn(
+                        fminf(fmaxf(act_apply(j.act, d[4 * i + q]) * d[4 * i + 2 + q], -65504.f), 65504.f));
+            }
+        return;
+    }
+    const prompt_member &m = member_of(j, slab);
+    int r = (slab - m.slab) * 16 + g;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        int n = r + 8 * h;
+        if (n >= m.n) continue;
+        float b = m.bias ? m.bias[n] : 0.f;
+        float *o = j.out + m.col + n;
+#pragma unroll
+        for (int i = 0; i < BN / 8; i++)
+#pragma unroll
+            for (int q = 0; q < 2; q++) {
+                int row = t0 + 8 * i + 2 * t + q;
+                if (row >= n_row) continue;
+                float v = d[4 * i + 2 * h + q] + b;
+                float *p = o + (size_t)row * j.stride;
+                *p = EPI == EPILOGUE_ADD ? *p + v : v;
+            }
+    }
+}
+
+// Row tile that a slab reads; slabs beyond the last read the last and store nothing.
+DEV int slab_tile(const prompt_job &j, int slab) { return slab < j.n_slab ? slab : j.n_slab - 1; }
+
+template <int L, bool PAIRED, int BN, int CL>
+DEV void prompt_consume(const prompt_job &j, float (&d)[BN / 2], int slab0, int warp, uint32_t ring,
+                        uint32_t full, uint32_t empty, int &stage, uint32_t &phase, int lane) {
+    using F = frag<L, PAIRED>;
+    using R = prompt_ring<L, BN>;
+    size_t tile_bytes = (size_t)j.u * F::unit;
+    int lo = PAIRED ? warp & ~1 : warp, hi = PAIRED ? warp | 1 : warp;
+    struct slab s = {j.w + (size_t)slab_tile(j, slab0 + lo) * tile_bytes,
+                     j.w + (size_t)slab_tile(j, slab0 + hi) * tile_bytes,
+                     R::x + lo * R::tile,
+                     R::x + hi * R::tile,
+                     PAIRED ? warp & 1 : 0,
+                     PAIRED ? warp & 1 : 1};
+#pragma unroll
+    for (int i = 0; i < BN / 2; i++) d[i] = 0.f;
+    typename F::scales sc, sc_next;
+    F::scale(sc, s, 0);
+    for (int unit = 0; unit < j.u; unit++) {
+        if (unit + 1 < j.u) F::scale(sc_next, s, (size_t)(unit + 1) * F::unit);
+#pragma unroll
+        for (int p = 0; p < 4; p++) {
+            if (unit * 4 + p >= j.k_tiles) break;
+            typename F::raw raw;
+            uint32_t a[4][4], at = ring + stage * R::stage;
+            barrier_wait(full + stage * 8, phase);
+            F::load(raw, s, at);
+#pragma unroll
+            for (int st = 0; st < 4; st++) F::step(raw, sc, s, p, st, a[st]);
+            uint64_t b = wgmma_descriptor(at);
+            wgmma_pin(d);
+            wgmma_fence();
+#pragma unroll
+            for (int st = 0; st < 4; st++) wgmma_rs(d, a[st], b + 2 * st);
+            wgmma_commit();
+            wgmma_wait<0>(); // the other warpgroup keeps the tensor cores busy meanwhile
+            wgmma_pin(d);
+            if (lane < CL) cluster_arrive(empty + stage * 8, lane);
+            if (++stage == R::stages) {
+                stage = 0;
+                phase ^= 1;
+            }
+        }
+        sc = sc_next;
+    }
+}
+
+// One warp: lane i < 8 copies row tile i's codes, lane 0 also this block's share of the activations.
+template <int L, int BN, int CL>
+DEV void prompt_produce(const prompt_job &j, int slab0, int t0, uint32_t ring, uint32_t full, uint32_t empty,
+                        int rank, int &stage, uint32_t &phase) {
+    using F = frag<L, false>;
+    using R = prompt_ring<L, BN>;
+    int lane = threadIdx.x & 31;
+    const uint8_t *x =
+        j.x + (size_t)(t0 >> 8) * j.k_tiles * PROMPT_TILE_BYTES + (t0 & 255) * 128 + rank * (BN * 128 / CL);
+    const uint8_t *w = j.w + (size_t)slab_tile(j, slab0 + lane) * j.u * F::unit;
+    for (int k = 0; k < j.k_tiles; k++) {
+        uint32_t at = ring + stage * R::stage, bar = full + stage * 8;
+        barrier_wait(empty + stage * 8, phase ^ 1);
+        if (lane == 0) {
+            barrier_expect(bar, R::stage);
+            bulk_multicast(at + rank * (BN * 128 / CL), x + (size_t)k * PROMPT_TILE_BYTES, BN * 128 / CL, bar,
+                           (1 << CL) - 1);
+        }
+        __syncwarp();
+        if (lane < 8)
+#pragma unroll
+            for (int i = 0; i < F::n_piece; i++)
+                bulk_copy(at + R::x + lane * R::tile + i * F::piece_bytes,
+                          w + (size_t)(k >> 2) * F::unit + F::piece(k & 3, i), F::piece_bytes, bar);
+        if (++stage == R::stages) {
+            stage = 0;
+            phase ^= 1;
+        }
+    }
+}
+
+template <int L, int EPI, int BN, int CL>
+__global__ void __launch_bounds__(384, 1) prompt_matmul_kernel(const __grid_constant__ prompt_job j) {
+    constexpr bool PAIRED = EPI == EPILOGUE_GLU && L != LAYOUT_F16 && L != LAYOUT_BF16;
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    using R = prompt_ring<L, BN>;
+    extern __shared__ uint8_t smem_raw[];
+    __shared__ uint64_t bars[2 * R::stages];
+    uint32_t ring = (smem_address(smem_raw) + 1023) & ~1023u, full = smem_address(bars),
+             empty = full + 8 * R::stages;
+    int rank = (int)cluster_rank(), group = threadIdx.x >> 7, stage = 0;
+    uint32_t phase = 0;
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < R::stages; i++) {
+            barrier_init(full + i * 8, 1);
+            barrier_init(empty + i * 8, 2 * CL);
+        }
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    cluster_sync();
+    pdl_wait();
+    int n_row = *j.n_row, n_tok = (n_row + BN - 1) / BN, n_tile = (j.n_slab + 8 * CL - 1) / (8 * CL) * n_tok;
+    if (group == 0) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+        if (threadIdx.x < 32)
+            for (int tile = blockIdx.x / CL; tile < n_tile; tile += gridDim.x / CL)
+                prompt_produce<L, BN, CL>(j, tile / n_tok * (8 * CL) + rank * 8, tile % n_tok * BN, ring,
+                                          full, empty, rank, stage, phase);
+    } else {
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+        int warp = (threadIdx.x >> 5) - 4;
+        for (int tile = blockIdx.x / CL; tile < n_tile; tile += gridDim.x / CL) {
+            int slab0 = tile / n_tok * (8 * CL) + rank * 8;
+            float d[BN / 2];
+            prompt_consume<L, PAIRED, BN, CL>(j, d, slab0, warp, ring, full, empty, stage, phase,
+                                              threadIdx.x & 127);
+            prompt_store<EPI, BN>(j, d, slab0 + warp, tile % n_tok * BN, n_row);
+        }
+    }
+    cluster_sync();
+#endif
+}
+
+template <int L, int EPI, int BN>
+cudaError_t prompt_start(const prompt_job &j, int n, int sm_count, cudaStream_t s) {
+    constexpr int CL = 2;
+    int clusters = (n + BN - 1) / BN * ((j.n_slab + 8 * CL - 1) / (8 * CL));
+    if (clusters > sm_count / CL) clusters = sm_count / CL;
+    auto kernel = prompt_matmul_kernel<L, EPI, BN, CL>;
+    cudaError_t e =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, prompt_ring<L, BN>::smem);
+    if (e != cudaSuccess) return e;
+    cudaLaunchAttribute a = {};
+    a.id = cudaLaunchAttributeClusterDimension;
+    a.val.clusterDim.x = CL;
+    a.val.clusterDim.y = a.val.clusterDim.z = 1;
+    cudaLaunchConfig_t c = {};
+    c.gridDim = dim3((unsigned)(clusters * CL));
+    c.blockDim = dim3(384);
+    c.dynamicSmemBytes = prompt_ring<L, BN>::smem;
+    c.stream = s;
+    c.attrs = &a;
+    c.numAttrs = 1;
+    return cudaLaunchKernelEx(&c, kernel, j);
+}
+template <int L>
+cudaError_t prompt_layout(const prompt_job &j, enum prompt_epilogue e, int n, int sm_count, cudaStream_t s) {
+    bool wide = n > 128;
+    switch (e) {
+    case EPILOGUE_STORE:
+        return wide ? prompt_start<L, EPILOGUE_STORE, 256>(j, n, sm_count, s)
+                    : prompt_start<L, EPILOGUE_STORE, 128>(j, n, sm_count, s);
+    case EPILOGUE_ADD:
+        return wide ? prompt_start<L, EPILOGUE_ADD, 256>(j, n, sm_count, s)
+                    : prompt_start<L, EPILOGUE_ADD, 128>(j, n, sm_count, s);
+    case EPILOGUE_GLU:
+        return wide ? prompt_start<L, EPILOGUE_GLU, 256>(j, n, sm_count, s)
+                    : prompt_start<L, EPILOGUE_GLU, 128>(j, n, sm_count, s);
+    }
+    return cudaErrorInvalidValue;
+}

@@ -1,0 +1,102 @@
+// Norm, rotation, cache write and attention of prompt rows.
+#include "kv.cuh"
+#include "prompt_attend.cuh"
+
+// A block a row; sums in one order whatever the number of rows.
+__global__ void prompt_norm_kernel(rows x, const float *w, float eps, const int *n_row, uint8_t *tiles,
+                                   int k_tiles, int order) {
+    __shared__ float part[8];
+    int t = blockIdx.x, n = x.width;
+    if (t >= *n_row) return;
+    const float *p = x.p + (size_t)t * x.stride;
+    float sum = 0.f, scale = 1.f;
+    if (w) {
+        for (int k = threadIdx.x * 4; k < n; k += 1024) {
+            float4 v = *(const float4 *)(p + k);
+            sum += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+        }
+        sum = warp_sum(sum);
+        if ((threadIdx.x & 31) == 0) part[threadIdx.x >> 5] = sum;
+        __syncthreads();
+        sum = 0.f;
+        for (int i = 0; i < 8; i++) sum += part[i];
+        scale = rsqrtf(sum / (float)n + eps);
+    }
+    for (int k = threadIdx.x * 4; k < n; k += 1024) {
+        float4 v = *(const float4 *)(p + k),
+               g = w ? *(const float4 *)(w + k) : make_float4(1.f, 1.f, 1.f, 1.f);
+        uint8_t *at = tiles + prompt_offset(t, k, k_tiles, order);
+        *(uint32_t *)at = pack_half2(v.x * scale * g.x, v.y * scale * g.y);
+        at = tiles + prompt_offset(t, k + 2, k_tiles, order);
+        *(uint32_t *)at = pack_half2(v.z * scale * g.z, v.w * scale * g.w);
+    }
+}
+cudaError_t prompt_norm_launch(rows x, const float *w, float eps, const int *n_row, uint8_t *tiles,
+                               int k_tiles, int order, int n, cudaStream_t s) {
+    prompt_norm_kernel<<<n, 256, 0, s>>>(x, w, eps, n_row, tiles, k_tiles, order);
+    return cudaGetLastError();
+}
+
+// A warp a head; a lane holds pairs of dims that rotate together, then dims that do not rotate.
+__global__ void prompt_put_kernel(const __grid_constant__ prompt_put_job j) {
+    int t = blockIdx.x, warp = threadIdx.x >> 5, lane = threadIdx.x & 31, dk = j.kv.dk, half = j.n_rot / 2;
+    if (t >= j.t.step->n_row) return;
+    float *row = j.qkv + (size_t)t * j.stride;
+    int slot = j.t.slot[t], pos = j.t.pos[t];
+    for (int i = warp; i < j.n_head + j.kv.n_kv_head; i += 8) {
+        bool key = i >= j.n_head;
+        int h = key ? i - j.n_head : i;
+        float *p = row + (key ? j.k_col : j.q_col) + (size_t)h * dk;
+        const float *g = key ? j.k_norm : j.q_norm;
+        float scale = 1.f;
+        if (g) {
+            float sum = 0.f;
+            for (int d = lane; d < dk; d += 32) sum += p[d] * p[d];
+            scale = rsqrtf(warp_sum(sum) / (float)dk + j.eps);
+        }
+        __half *k = key ? (__half *)j.kv.k + kv_row(j.kv, slot, pos, h) * dk : NULL;
+        for (int d = lane; d < half; d += 32) {
+            int a = j.neox ? d : 2 * d, b = j.neox ? d + half : 2 * d + 1;
+            float2 c = j.rope[(size_t)t * half + d];
+            float u = p[a] * (g ? scale * g[a] : 1.f), v = p[b] * (g ? scale * g[b] : 1.f);
+            float ru = u * c.x - v * c.y, rv = v * c.x + u * c.y;
+            if (key) {
+                k[a] = __float2half_rn(ru);
+                k[b] = __float2half_rn(rv);
+            } else {
+                p[a] = ru;
+                p[b] = rv;
+            }
+        }
+        for (int d = j.n_rot + lane; d < dk; d += 32) {
+            float u = p[d] * (g ? scale * g[d] : 1.f);
+            if (key)
+                k[d] = __float2half_rn(u);
+            else
+                p[d] = u;
+        }
+    }
+    for (int i = threadIdx.x; i < j.kv.n_kv_head * j.kv.dv; i += 256) {
+        int h = i / j.kv.dv, d = i % j.kv.dv;
+        ((__half *)j.kv.v)[kv_row(j.kv, slot, pos, h) * j.kv.dv + d] = __float2half_rn(row[j.v_col + i]);
+    }
+}
+cudaError_t prompt_put_launch(const prompt_put_job &j, int n, cudaStream_t s) {
+    prompt_put_kernel<<<n, 256, 0, s>>>(j);
+    return cudaGetLastError();
+}
+
+bool prompt_attend_has(int dk, int dv, enum kv_type type) {
+    return type == KV_F16 && dk <= 128 && dv <= 128 && dk % 8 == 0 && dv % 8 == 0;
+}
+template <int D> static cudaError_t attend(const prompt_attend_job &j, int n, cudaStream_t s) {
+    int smem = ATTEND_STAGES * 2 * (D / 64) * ATTEND_KEYS * 128 + 256 * D + 1024;
+    cudaError_t e =
+        cudaFuncSetAttribute(prompt_attend_kernel<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, smem);
+    if (e != cudaSuccess) return e;
+    prompt_attend_kernel<D><<<dim3(j.n_head, (n + ATTEND_ROWS - 1) / ATTEND_ROWS), 384, smem, s>>>(j);
+    return cudaGetLastError();
+}
+cudaError_t prompt_attend_launch(const prompt_attend_job &j, int n, cudaStream_t s) {
+    return j.dk <= 64 && j.dv <= 64 ? attend<64>(j, n, s) : attend<128>(j, n, s);
+}

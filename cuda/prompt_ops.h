@@ -1,0 +1,68 @@
+// Launches of the kernels of prompt rows. n: rows of this launch, known to the host; kernels read the same count from the
+// device, so that both must agree.
+#pragma once
+#include "cuda.h"
+
+enum prompt_epilogue { EPILOGUE_STORE, EPILOGUE_ADD, EPILOGUE_GLU };
+struct prompt_member {
+    int slab, n, col;  // first slab of 16 physical rows; rows; first output column
+    const float *bias; // NULL: none
+};
+struct prompt_job {
+    const uint8_t *w; // region
+    int u, n_slab;    // units of a row tile; slabs of 16 physical rows
+    const uint8_t *x; // activation tiles
+    int k_tiles;      // tiles of 64 columns
+    const int *n_row; // rows of the step
+    float *out;       // STORE, ADD: out[t * stride + col]
+    size_t stride;
+    prompt_member member[WEIGHT_GROUP_MAX];
+    int n_member;
+    uint8_t *glu; // GLU: activation tiles of the result
+    int glu_k_tiles, glu_order, act;
+};
+// Whether there is a kernel; the order in which it reads activations (enum prompt_order).
+bool prompt_matmul_has(enum layout l);
+int prompt_matmul_order(enum layout l);
+cudaError_t prompt_matmul_launch(const prompt_job &j, enum layout l, enum prompt_epilogue e, int n,
+                                 int sm_count, cudaStream_t s);
+// The layouts are shared out between files: compile time.
+#define PROMPT_PART(name)                                                                                    \
+    cudaError_t prompt_matmul_##name(const prompt_job &j, enum layout l, enum prompt_epilogue e, int n,      \
+                                     int sm_count, cudaStream_t s)
+PROMPT_PART(a);
+PROMPT_PART(b);
+PROMPT_PART(c);
+
+struct prompt_attend_job {
+    const float *q; // q[t * q_stride + h * dk]
+    size_t q_stride;
+    const uint8_t *k, *v; // pools of halves: [page][n_kv_head][64][dim]
+    const int32_t *pages; // [slot][max_pages]
+    int max_pages, n_head, n_kv_head, dk, dv, window;
+    const int *n_row;
+    const int32_t *pos, *slot;
+    float scale, softcap;
+    const float *sinks; // sinks[n_head], NULL: none
+    uint8_t *out;       // activation tiles, column h * dv + i
+    int out_k_tiles, out_order;
+};
+bool prompt_attend_has(int dk, int dv, enum kv_type type);
+cudaError_t prompt_attend_launch(const prompt_attend_job &j, int n, cudaStream_t s);
+
+// RMS norm of rows to activation tiles; w NULL: no norm, a conversion.
+cudaError_t prompt_norm_launch(rows x, const float *w, float eps, const int *n_row, uint8_t *tiles,
+                               int k_tiles, int order, int n, cudaStream_t s);
+// Norm (q_norm, k_norm [head_dim], NULL: none) and rotation of q in place, of k into the cache; v into the cache.
+struct prompt_put_job {
+    dev_tables t;
+    dev_kv kv;
+    float *qkv; // qkv[t * stride + col]
+    size_t stride;
+    int q_col, k_col, v_col, n_head, n_rot;
+    bool neox;
+    const float2 *rope; // [row][n_rot / 2]
+    const float *q_norm, *k_norm;
+    float eps;
+};
+cudaError_t prompt_put_launch(const prompt_put_job &j, int n, cudaStream_t s);
