@@ -4,7 +4,14 @@
 #include <stdio.h>
 #include <unistd.h>
 
-enum { DEFAULT_CTX = 8192, DEFAULT_BATCH = 512, MAX_SLOTS = 1024, MAX_BATCH = 16384, MAX_PLAN_CTX = 1 << 26 };
+enum {
+    DEFAULT_CTX = 8192,
+    DEFAULT_BATCH = 512,
+    DEFAULT_BATCH_CUDA = 2048,
+    MAX_SLOTS = 1024,
+    MAX_BATCH = 16384,
+    MAX_PLAN_CTX = 1 << 26
+};
 
 /* ---- options ------------------------------------------------------------------------------------------------- */
 
@@ -35,7 +42,7 @@ static enum infer_status read_options(struct plan *p, const struct model *m,
                : o->ctx < 0                   ? m->n_ctx_train
                : m->n_ctx_train < DEFAULT_CTX ? m->n_ctx_train
                                               : DEFAULT_CTX;
-    p->n_batch = o->batch ? o->batch : DEFAULT_BATCH;
+    p->n_batch = o->batch ? o->batch : !strcmp(p->backend->name, "cuda") ? DEFAULT_BATCH_CUDA : DEFAULT_BATCH;
     p->n_decode_rows = o->decode_rows ? o->decode_rows : c->n_slot;
     TRY(in_range("--slots", c->n_slot, 1, MAX_SLOTS));
     TRY(in_range("--ctx", c->n_ctx, 1, MAX_PLAN_CTX));

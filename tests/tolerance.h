@@ -14,3 +14,8 @@
 #define TOL_OP_ATTEND     2e-5
 #define TOL_OP_ATTEND_F16 2e-4
 #define TOL_OP_ATTEND_Q8  4e-3
+
+/* Logits of whole models on the CUDA backend against ref, of the norm of a row. Prompt rows: activations and weights as
+ * halves. Decode rows: activations as int8 in groups of 32 for quantised weights. */
+#define TOL_CUDA_PROMPT 5e-3
+#define TOL_CUDA_DECODE 4e-2

@@ -1,0 +1,161 @@
+/* The CUDA backend's fused programs, whole models in every format: prompt and decode logits against ref, bits that do not
+ * depend on chunks, neighbours and replays. Skipped with a printed reason where there is no usable card, unless
+ * INFER_REQUIRE_CUDA=1. */
+#include "test.h"
+#include "infer.h"
+#include "quant.h"
+#include "tolerance.h"
+#include "../tools/synth.h"
+
+#include <math.h>
+#include <unistd.h>
+
+static bool usable(void) {
+    const char *must = getenv("INFER_REQUIRE_CUDA");
+    char path[] = "/tmp/infer-test-XXXXXX";
+    struct infer_model *m;
+    struct infer_engine *e = NULL;
+    struct infer_engine_options o = {.device = "cuda", .ctx = 64, .gpu_layers = -1};
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    struct synth_report report;
+    assert_ok(synth_write(&(struct synth_options){.shape = "tiny", .type = "q8_0", .path = path}, &report));
+    assert_ok(infer_model_open(&m, path, NULL));
+    enum infer_status s = infer_engine_create(&e, m, &o);
+    if (s != INFER_OK && must && *must == '1') fail_msg("INFER_REQUIRE_CUDA: %s", infer_error());
+    if (s != INFER_OK) print_message("skipped: %s\n", infer_error());
+    infer_engine_free(e);
+    infer_model_close(m);
+    unlink(path);
+    return s == INFER_OK;
+}
+
+enum { N_PROMPT = 300, N_DECODE = 6, N_ALL = N_PROMPT + N_DECODE };
+
+static struct infer_model *model;
+static int n_vocab;
+
+static struct infer_engine *engine(const char *device, int slots, int batch) {
+    struct infer_engine_options o = {.device = device,
+                                     .kv_type = "f16",
+                                     .ctx = 1024,
+                                     .slots = slots,
+                                     .batch = batch,
+                                     .all_logits = true,
+                                     .nan_guard = true,
+                                     .gpu_layers = -1,
+                                     .threads = 2,
+                                     .decode_rows = 16};
+    struct infer_engine *e;
+    assert_ok(infer_engine_create(&e, model, &o));
+    return e;
+}
+
+static int32_t id_at(int i) { return (i * 37 + i / 7 + 3) % n_vocab; }
+
+/* Rows from .. from + n of a sequence in one step; the logits of the last one to out[n_vocab]. */
+static void step(struct infer_engine *e, int seq, int from, int n, bool decode, float *out) {
+    struct infer_row rows[N_ALL] = {0};
+    struct infer_output o;
+    for (int i = 0; i < n; i++)
+        rows[i] =
+            (struct infer_row){id_at(from + i), from + i, seq, decode, i + 1 == n ? INFER_WANT_LOGITS : 0};
+    assert_ok(infer_step(e, rows, n, &o));
+    memcpy(out, o.logits[0], (size_t)n_vocab * 4);
+}
+
+/* prompt in steps of chunk rows, then decodes; out[1 + N_DECODE][n_vocab] */
+static void run(struct infer_engine *e, int chunk, float *out) {
+    int seq;
+    assert_ok(infer_seq_open(e, &seq));
+    for (int i = 0; i < N_PROMPT; i += chunk)
+        step(e, seq, i, i + chunk > N_PROMPT ? N_PROMPT - i : chunk, false, out);
+    for (int i = 0; i < N_DECODE; i++)
+        step(e, seq, N_PROMPT + i, 1, true, out + (size_t)(i + 1) * (size_t)n_vocab);
+    infer_seq_close(e, seq);
+}
+
+static double relative(const float *got, const float *want, size_t n) {
+    double e = 0, s = 0;
+    for (size_t i = 0; i < n; i++) {
+        e += ((double)got[i] - (double)want[i]) * ((double)got[i] - (double)want[i]);
+        s += (double)want[i] * (double)want[i];
+    }
+    return sqrt(e / s);
+}
+
+/* Two prompts and a row of decode in one step leave each as it is alone. */
+static void mixed(struct infer_engine *e, const float *alone) {
+    struct infer_row rows[2 * N_PROMPT];
+    struct infer_output o;
+    int a, b, n = 0;
+    assert_ok(infer_seq_open(e, &a));
+    assert_ok(infer_seq_open(e, &b));
+    for (int i = 0; i < N_PROMPT; i++) { /* the rows of both interleaved */
+        rows[n++] = (struct infer_row){id_at(i + 50), i, a, false, 0};
+        rows[n++] = (struct infer_row){id_at(i), i, b, false, i + 1 == N_PROMPT ? INFER_WANT_LOGITS : 0};
+    }
+    assert_ok(infer_step(e, rows, n, &o));
+    assert_memory_equal(o.logits[0], alone, (size_t)n_vocab * 4);
+    for (int i = 0; i < N_DECODE; i++) {
+        rows[0] = (struct infer_row){7, N_PROMPT + i, a, true, 0};
+        rows[1] = (struct infer_row){id_at(N_PROMPT + i), N_PROMPT + i, b, true, INFER_WANT_LOGITS};
+        assert_ok(infer_step(e, rows, 2, &o));
+        assert_memory_equal(o.logits[0], alone + (size_t)(i + 1) * (size_t)n_vocab, (size_t)n_vocab * 4);
+    }
+    infer_seq_close(e, a);
+    infer_seq_close(e, b);
+}
+
+static void check_type(const char *shape, const char *type) {
+    char path[] = "/tmp/infer-test-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    struct synth_report report;
+    struct infer_model_info info;
+    assert_ok(
+        synth_write(&(struct synth_options){.shape = shape, .type = type, .path = path, .seed = 5}, &report));
+    assert_ok(infer_model_open(&model, path, NULL));
+    infer_model_info(model, &info);
+    n_vocab = info.n_vocab;
+    size_t n = (size_t)(1 + N_DECODE) * (size_t)n_vocab;
+    float *want = malloc(n * 4), *got = malloc(n * 4), *again = malloc(n * 4);
+    struct infer_engine *ref = engine("ref", 1, N_PROMPT), *e = engine("cuda", 3, 2 * N_PROMPT);
+    run(ref, N_PROMPT, want);
+    run(e, N_PROMPT, got);
+    double prompt = relative(got, want, (size_t)n_vocab),
+           decode = relative(got + n_vocab, want + n_vocab, n - (size_t)n_vocab);
+    print_message("%-9s %-7s prompt %.1e decode %.1e of the norm\n", shape, type, prompt, decode);
+    if (!(prompt <= TOL_CUDA_PROMPT && decode <= TOL_CUDA_DECODE))
+        fail_msg("%s %s: prompt %g (tolerance %g), decode %g (%g)", shape, type, prompt, TOL_CUDA_PROMPT,
+                 decode, TOL_CUDA_DECODE);
+    static const int chunks[] = {1, 7, 64, 100, 129, 256};
+    for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
+        run(e, chunks[i], again);
+        if (memcmp(again, got, n * 4)) fail_msg("%s %s: other bits in chunks of %d", shape, type, chunks[i]);
+    }
+    mixed(e, got);
+    infer_engine_free(ref);
+    infer_engine_free(e);
+    infer_model_close(model);
+    unlink(path);
+    free(want);
+    free(got);
+    free(again);
+}
+
+static void every_format_agrees_with_ref(void **state) {
+    (void)state;
+    for (int t = 0; t < QUANT_COUNT; t++) check_type("tiny", quant_info((enum quant_type)t)->name);
+    check_type("tiny", "q4_k_m");
+    check_type("tiny-odd", "f16");
+    check_type("tiny-odd", "q8_0");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_format_agrees_with_ref)};
+    if (!usable()) return 77;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
