@@ -13,7 +13,7 @@ function(infer_test name)
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${TEST_DIR} BUILD_WITH_INSTALL_RPATH ON
                           INSTALL_RPATH "$ORIGIN")
     add_test(NAME ${name} COMMAND ${name})
-    set_tests_properties(${name} PROPERTIES TIMEOUT 300
+    set_tests_properties(${name} PROPERTIES TIMEOUT 900
                          ENVIRONMENT "INFER_TESTS=${CMAKE_SOURCE_DIR}/tests;INFER_BIN=$<TARGET_FILE_DIR:${name}>/..")
     set_property(TEST ${name} PROPERTY SKIP_RETURN_CODE 77)
 endfunction()
@@ -31,7 +31,7 @@ target_compile_options(test_quantize PRIVATE ${OpenMP_C_FLAGS})
 infer_test(test_tools tools/term.c tools/answer.c tools/bench_result.c)
 target_compile_definitions(test_tools PRIVATE _GNU_SOURCE)
 add_test(NAME cli COMMAND ${CMAKE_SOURCE_DIR}/tests/cli.sh $<TARGET_FILE:infer> ${CMAKE_SOURCE_DIR}/tests)
-set_tests_properties(cli PROPERTIES TIMEOUT 300)
+set_tests_properties(cli PROPERTIES TIMEOUT 900)
 infer_test(test_ops)
 infer_test(test_cuda tools/mix.c tools/synth_file.c)
 target_compile_options(test_cuda PRIVATE ${OpenMP_C_FLAGS})
