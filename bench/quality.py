@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Quality beside llama.cpp on the same files: tokens of the prompts, greedy answers, perplexity in every format.
 
-usage: quality.py [-m MODEL] [--infer PROGRAM] [--out FOLDER] [--only prompts,perplexity] [--types q8_0,...] [--threads N]
+usage: quality.py [-m MODEL] [--infer PROGRAM] [--out FOLDER] [--only prompts,perplexity] [--types q8_0,...] [--windows N] [--threads N]
 needs: pip install llama-cpp-python jinja2 (a Python that has them runs this script)
 
 prompts     Each line of tests/prompts.txt is rendered with the model's template by Jinja2, tokenised and continued greedily by
@@ -155,18 +155,23 @@ def peer_perplexity(peer, ids):
 
 def perplexity(a, report):
     out = pathlib.Path(a.out)
-    text = (TOP / "tests" / "data" / "text.txt").read_text()
+    text = TOP / "tests" / "data" / "text.txt"
     f16 = make_f16(a)
+    if a.windows:  # the beginning alone, for a quick look
+        peer = Peer(f16, a.threads)
+        ids = peer.tokenize(text.read_text(), False)
+        text = out / "text.txt"
+        text.write_bytes(peer.piece(ids[: a.windows * WINDOW + 64]).rsplit(b" ", 1)[0])
     for typ in ["f16", *[t for t in a.types if t != "f16"]]:
         path = out / f"{typ}.gguf"
         if typ != "f16":
             infer(a, "quantize", f16, path, "--type", typ, "--quiet")
         peer = Peer(path, a.threads)
-        ids = peer.tokenize(text, False)
+        ids = peer.tokenize(text.read_text(), False)
         if typ == "f16":
-            report["rules"]["ids of the text are llama.cpp's"] = ids == infer_tokenize(a, path, text)
+            report["rules"]["ids of the text are llama.cpp's"] = ids == infer_tokenize(a, path, text.read_text())
         theirs = peer_perplexity(peer, ids)
-        result = json.loads(infer(a, "perplexity", "-m", path, "-f", TOP / "tests" / "data" / "text.txt", "--json", *a.engine))
+        result = json.loads(infer(a, "perplexity", "-m", path, "-f", text, "--json", *a.engine))
         row = {"type": typ, "bytes": path.stat().st_size, "ours": result["perplexity"], "peer": theirs}
         row["difference"] = row["ours"] / theirs - 1
         row["over_f16"] = row["ours"] / (report["perplexity"][0]["ours"] if report["perplexity"] else row["ours"]) - 1
@@ -203,6 +208,7 @@ def main():
     p.add_argument("--out", default=str(TOP / "build" / "quality"))
     p.add_argument("--only", default="prompts,perplexity")
     p.add_argument("--types", default=",".join(TYPES))
+    p.add_argument("--windows", type=int, help="perplexity of the first windows only")
     p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     p.add_argument("--device", default="cpu")
     a = p.parse_args()
