@@ -140,8 +140,11 @@ static enum infer_status bind_rope(struct model *m, const float *divisor) {
     if (!inv_freq) return err_set(INFER_E_MEMORY, "out of memory for rope");
     for (int i = 0; i < m->n_rot / 2; i++) inv_freq[i] = (float)pow((double)base, -2.0 * i / m->n_rot);
     m->rope = (struct rope){m->arch->rope, m->n_rot, 1, inv_freq};
-
+    bool neox = false, told; /* folders of Hugging Face do not have llama's rows of q and k permuted */
     char key[128];
+    TRY(meta_bool(m->file, arch_key(m, key, sizeof key, "rope.neox"), &neox, &told));
+    if (neox) m->rope.kind = ROPE_NEOX;
+
     struct str type = {"none", 4};
     bool present;
     TRY(meta_str(m->file, arch_key(m, key, sizeof key, "rope.scaling.type"), &type, &present));

@@ -1,5 +1,6 @@
 #include "tensorfile.h"
 #include "gguf.h"
+#include "hf.h"
 #include "stbds.h"
 #include "tok_json.h"
 
@@ -63,9 +64,14 @@ static enum infer_status open_parts(struct tensorfile *f, const char *path,
     f->path = arena_strndup(&f->arena, path, strlen(path));
     f->part = arena_alloc(&f->arena, sizeof *f->part);
     if (!f->path || !f->part) return err_set(INFER_E_MEMORY, "%s: out of memory", path);
-    TRY(mapfile_open(&f->part[0], path, options->no_mmap));
-    f->n_part = 1;
-    TRY(read_container(f, options));
+    struct stat st;
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+        TRY(hf_read(f, options));
+    } else {
+        TRY(mapfile_open(&f->part[0], path, options->no_mmap));
+        f->n_part = 1;
+        TRY(read_container(f, options));
+    }
     if (!options->vocab_only)
         for (int i = 0; i < f->n_part; i++) mapfile_will_read(&f->part[i]);
     return INFER_OK;

@@ -1,6 +1,6 @@
 /* What a model file holds, whatever its container: metadata keys and named tensors.
  *
- * gguf.c (and later safetensors.c) fill a struct tensorfile after the whole file has been checked; model, tok
+ * gguf.c and hf.c (folders with safetensors) fill a struct tensorfile after the whole file has been checked; model, tok
  * and the tools read it through these accessors and never see bytes of the container. Shapes are C order here
  * (last index contiguous); gguf.c is the one place that reverses GGUF's dimension order. Lifetime: strings,
  * arrays and tensors are views into the maps and the arena, valid until tensorfile_close. */
@@ -45,7 +45,7 @@ struct meta {
 };
 
 struct tensor {
-    const char *name; /* ended by 0, at most 64 bytes */
+    const char *name; /* ended by 0, at most 64 bytes in GGUF */
     enum quant_type type;
     int n_dim;        /* 1 to 4 */
     int64_t shape[4]; /* C order: shape[3] is contiguous; a matrix is {1, 1, rows, columns} */

@@ -1,6 +1,7 @@
 /* The reader of GGUF: each rule has a file that breaks it in one place; odd files that are valid are read. */
 #define _GNU_SOURCE
 #include "test.h"
+#include "folder.h"
 #include "gguf_text.h"
 #include "gguf_write.h"
 #include "mem.h"
@@ -500,28 +501,11 @@ static void many_names(void **state) {
 
 /* ---- split files ---- */
 
-struct folder {
-    char path[64];
-};
-static void folder_make(struct folder *d) {
-    strcpy(d->path, "/tmp/infer-test-gguf-XXXXXX");
-    assert_non_null(mkdtemp(d->path));
-}
 static void folder_write(const struct folder *d, const char *name, const char *line) {
-    char path[128];
     struct gguf_text g;
-    snprintf(path, sizeof path, "%s/%s", d->path, name);
     gguf_text(&g, line);
-    FILE *out = fopen(path, "wb");
-    assert_non_null(out);
-    if (g.n) assert_int_equal(fwrite(g.data, 1, g.n, out), g.n);
-    fclose(out);
+    folder_put(d, name, g.data, g.n);
     free(g.data);
-}
-static void folder_remove(const struct folder *d) {
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", d->path);
-    assert_int_equal(system(command), 0);
 }
 
 #define PART(no, count, tensors)                                                                             \
@@ -653,7 +637,8 @@ static void files_that_cannot_be_opened(void **state) {
     snprintf(path, sizeof path, "%s/absent.gguf", d.path);
     assert_int_equal(tensorfile_open(&f, path, &plain), INFER_E_IO);
     assert_non_null(strstr(err_message(), "absent.gguf: No such file"));
-    assert_int_equal(tensorfile_open(&f, d.path, &plain), INFER_E_IO);
+    assert_int_equal(tensorfile_open(&f, d.path, &plain), INFER_E_INPUT);
+    assert_non_null(strstr(err_message(), "no config.json"));
     snprintf(path, sizeof path, "%s/fifo", d.path);
     char command[160];
     snprintf(command, sizeof command, "mkfifo '%s'", path);

@@ -20,6 +20,7 @@ endfunction()
 
 infer_test(test_base)
 infer_test(test_gguf)
+infer_test(test_safetensors)
 infer_test(test_quant)
 infer_test(test_sample)
 infer_test(test_tok)

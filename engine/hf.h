@@ -1,0 +1,38 @@
+/* Folders of Hugging Face: config.json, *.safetensors with or without an index, tokenizer.json.
+ *
+ * They are read into the keys and tensor names of GGUF, so that nothing behind struct tensorfile knows the
+ * difference. One thing GGUF cannot say: its llama has the rows of q and k permuted so that neighbours rotate
+ * together, Hugging Face's has not; then the key "llama.rope.neox" is true.
+ * sources: config.json as transformers documents it; the GGUF specification. */
+#pragma once
+#include "tensorfile.h"
+
+/* Reads the folder f->path into f (f->part is NULL). errors: as tensorfile_open. */
+enum infer_status hf_read(struct tensorfile *f, const struct tensorfile_options *options);
+
+/* ---- private to hf*.c ---- */
+
+/* Keys that grow in an arena; status is the first failure. */
+struct hf_keys {
+    struct arena *arena;
+    struct meta *meta; /* meta[n] */
+    size_t n, room;
+    enum infer_status status;
+};
+void hf_put_u32(struct hf_keys *k, const char *arch, const char *name,
+                uint32_t value); /* arch NULL: name alone */
+void hf_put_f32(struct hf_keys *k, const char *arch, const char *name, float value);
+void hf_put_bool(struct hf_keys *k, const char *arch, const char *name, bool value);
+void hf_put_str(struct hf_keys *k, const char *arch, const char *name, const char *value, size_t len);
+void hf_put(struct hf_keys *k, const struct meta *m);
+
+/* What config.json says beyond keys. */
+struct hf_config {
+    char arch[64]; /* GGUF's name of the architecture, else model_type */
+    bool tied;
+    int n_rot;
+    float *rope_divisor; /* rope_divisor[n_rot / 2] in the arena: Llama 3's scaling; NULL: none */
+};
+/* json[n]: config.json. errors: INFER_E_INPUT and INFER_E_UNSUPPORTED name path and key. */
+enum infer_status hf_config(struct hf_config *out, struct hf_keys *keys, const char *path, const char *json,
+                            size_t n);
