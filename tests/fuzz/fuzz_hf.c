@@ -17,7 +17,7 @@ static const char config[] =
     " \"vocab_size\": 4, \"num_attention_heads\": 2, \"max_position_embeddings\": 64}";
 static const char index_text[] = "{\"weight_map\": {\"a\": \"a.safetensors\"}}";
 static const char tensors[] =
-    "\x38\0\0\0\0\0\0\0{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}} 12345678";
+    "\x37\0\0\0\0\0\0\0{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}} 12345678";
 
 static volatile uint64_t sink;
 static char folder[64];
