@@ -1,0 +1,63 @@
+/* Constrained output: a grammar (GBNF, or made from a JSON Schema) decides which tokens may come next.
+ *
+ * A grammar is compiled to a pushdown automaton over bytes. A matcher follows one answer: its state is a set of stacks;
+ * equal sets are one state with one number, and what a byte does to a state and which tokens a state allows are computed once
+ * and kept. The tokens are walked as a trie. After matcher_open nothing allocates.
+ * source: GBNF as in llama.cpp's grammars/README.md; JSON Schema 2020-12. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "status.h"
+
+enum {
+    GRAMMAR_MAX_DEPTH = 128, /* nested brackets of a grammar, nested parts of a schema */
+    GRAMMAR_MAX_RULES = 10000,
+    GRAMMAR_MAX_REPEAT = 20000,  /* copies that repetitions like {3,5} make, in all */
+    GRAMMAR_MAX_TEXT = 4 << 20,  /* bytes of a grammar */
+    GRAMMAR_MAX_NODES = 1 << 20, /* places of the automaton */
+};
+
+struct grammar; /* immutable, shared by matchers and threads */
+
+/* Compiles GBNF text[n], rule root. errors: INFER_E_INPUT with line (syntax, unknown rule, left recursion with the rules of
+ * the circle, budgets), INFER_E_MEMORY. */
+enum infer_status grammar_from_gbnf(struct grammar **out, const char *text, size_t n);
+/* Compiles a JSON Schema, json[n]: every text of the grammar parses and validates. errors: INFER_E_INPUT (no JSON, no
+ * schema, budgets), INFER_E_UNSUPPORTED (names the keyword and the place), INFER_E_MEMORY. */
+enum infer_status grammar_from_schema(struct grammar **out, const char *json, size_t n);
+void grammar_free(struct grammar *g);
+/* The GBNF text of a schema; free with mem_free. Errors as grammar_from_schema. */
+enum infer_status schema_to_gbnf(char **out, size_t *n_out, const char *json, size_t n);
+
+/* The tokens of a vocabulary as a trie over their bytes. */
+struct grammar_vocab;
+/* piece(user, id, &n) gives the bytes of a token as they would be shown, n = 0 for one that never is (a control token);
+ * ends(user, id) says whether it ends the answer. errors: INFER_E_MEMORY */
+struct grammar_tokens {
+    int32_t n_vocab;
+    const char *(*piece)(void *user, int32_t id, size_t *n);
+    bool (*ends)(void *user, int32_t id);
+    void *user;
+};
+enum infer_status grammar_vocab_open(struct grammar_vocab **out, const struct grammar_tokens *t);
+void grammar_vocab_close(struct grammar_vocab *v);
+
+struct matcher;
+/* g and v (NULL: bytes only) must outlive the matcher. errors: INFER_E_MEMORY, INFER_E_INPUT (the grammar branches too much
+ * at its start) */
+enum infer_status matcher_open(struct matcher **out, const struct grammar *g, const struct grammar_vocab *v);
+void matcher_close(struct matcher *m);
+void matcher_reset(struct matcher *m);
+
+/* Bit id % 64 of word id / 64 says whether token id may come next; words [(n_vocab + 63) / 64], valid until the next call.
+ * Tokens that end the answer may come where the text is complete. No bit at all: the text fits nowhere. */
+const uint64_t *matcher_mask(struct matcher *m);
+/* Sets logits[n_vocab] of forbidden tokens to -INFINITY. */
+void matcher_apply(struct matcher *m, float *logits);
+/* Goes on by a token. false, and nothing changes: it was not allowed (an ending token is, where the text is complete). */
+bool matcher_accept(struct matcher *m, int32_t id);
+/* Goes on by bytes: false, and nothing changes, when they do not fit. */
+bool matcher_accept_bytes(struct matcher *m, const char *text, size_t n);
+/* The text so far is complete. */
+bool matcher_complete(const struct matcher *m);

@@ -1,0 +1,65 @@
+/* Inside of constrained output: expressions of a grammar, and the automaton that they become. */
+#pragma once
+#include "grammar.h"
+#include "mem.h"
+
+/* ---- expressions, as parsed ---- */
+
+enum gexpr_kind {
+    GE_TEXT,   /* text[n] */
+    GE_CLASS,  /* range[n]: one code point of these; negated: of all others */
+    GE_RULE,   /* rule */
+    GE_SEQ,    /* kids */
+    GE_ALT,    /* kids */
+    GE_REPEAT, /* kids->expr, min to max times; max -1: no end */
+};
+struct grange {
+    int32_t lo, hi;
+};
+struct gexpr {
+    enum gexpr_kind kind;
+    const char *text;
+    struct grange *range;
+    size_t n;
+    bool negated;
+    int rule, min, max;
+    struct gexpr *first, *last, *next; /* kids, and the next of the parent's */
+};
+struct grule {
+    const char *name;
+    size_t n_name;
+    struct gexpr *body;  /* NULL: used, not defined */
+    int line;            /* where it was first met */
+    uint32_t start, end; /* nodes of the automaton */
+    bool nullable;
+    int mark; /* walk for left recursion: 0 new, 1 open, 2 done */
+};
+
+/* ---- the automaton ---- */
+
+enum gedge_kind { GX_BYTE, GX_EMPTY, GX_CALL };
+struct gedge {
+    uint32_t to, next;    /* next edge of the node, 0: none */
+    uint8_t kind, lo, hi; /* GX_BYTE: bytes lo..hi */
+    uint16_t rule;        /* GX_CALL: goes on at to when the rule is done */
+};
+struct gnode {
+    uint32_t edge; /* first edge, 0: none */
+    bool end;      /* last node of its rule */
+};
+struct grammar {
+    struct arena arena;
+    struct grule *rule; /* rule[n_rule]; rule[0] is root */
+    int n_rule, cap_rule;
+    uint32_t *index; /* index[n_index]: open addressing by name, rule + 1 */
+    uint32_t n_index;
+    struct gnode *node; /* node[n_node] */
+    struct gedge *edge; /* edge[n_edge]; 0 is none */
+    uint32_t n_node, cap_node, n_edge, cap_edge;
+    int n_repeat;
+};
+
+/* gbnf.c: text -> rules. errors: as grammar_from_gbnf */
+enum infer_status gbnf_parse(struct grammar *g, const char *text, size_t n);
+/* grammar_build.c: rules -> automaton; rejects left recursion. */
+enum infer_status grammar_build(struct grammar *g);

@@ -1,0 +1,418 @@
+#include "grammar_mask.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- stacks ---- */
+
+static uint32_t mix(uint32_t a, uint32_t b) {
+    uint64_t h = ((uint64_t)a << 32 | b) * 0x9e3779b97f4a7c15u;
+    return (uint32_t)(h >> 32);
+}
+
+/* The number of a stack; 0 and m->full when there is no room. */
+static uint32_t stack_id(struct matcher *m, uint32_t node, uint32_t parent) {
+    const uint32_t mask = 2 * MATCH_STACKS - 1;
+    for (uint32_t h = mix(node, parent);; h++) {
+        uint32_t at = m->stack_index[h & mask];
+        if (at && (m->stack[at].node != node || m->stack[at].parent != parent)) continue;
+        if (at) return at;
+        if (m->n_stack == MATCH_STACKS) {
+            m->full = true;
+            return 0;
+        }
+        m->stack[m->n_stack] = (struct gstack){node, parent};
+        m->stack_index[h & mask] = m->n_stack;
+        return m->n_stack++;
+    }
+}
+
+/* ---- states ---- */
+
+static int ascending(const void *a, const void *b) {
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* The state of found[n]; 0 and m->full when there is no room. */
+static uint32_t state_id(struct matcher *m, uint32_t *found, uint32_t n, bool complete) {
+    const uint32_t mask = 2 * MATCH_STATES - 1;
+    uint32_t h = complete;
+    if (n == 0 && !complete) return 0;
+    if (n) qsort(found, n, sizeof *found, ascending);
+    for (uint32_t i = 0; i < n; i++) h = mix(h, found[i]);
+    for (;; h++) {
+        uint32_t at = m->state_index[h & mask];
+        if (at == 0) break;
+        const struct gstate *s = &m->state[at];
+        if (s->n == n && s->complete == complete &&
+            (n == 0 || memcmp(m->set + s->first, found, n * sizeof *found) == 0))
+            return at;
+    }
+    if (m->n_state == MATCH_STATES || n > MATCH_SET - m->n_set) {
+        m->full = true;
+        return 0;
+    }
+    m->state[m->n_state] = (struct gstate){m->n_set, n, -1, complete};
+    if (n) memcpy(m->set + m->n_set, found, n * sizeof *found);
+    m->n_set += n;
+    m->state_index[h & mask] = m->n_state;
+    memset(m->next + (size_t)m->n_state * 256, 0xff, 256 * sizeof *m->next);
+    return m->n_state++;
+}
+
+/* ---- closure: what can be reached without a byte ---- */
+
+static void visit(struct matcher *m, uint32_t id, uint32_t *n_work) {
+    if (id == 0 || m->stamp[id] == m->round) return;
+    m->stamp[id] = m->round;
+    m->work[(*n_work)++] = id; /* each stack once: there is room */
+}
+
+/* The place does nothing but end its rule: a call that returns there need not come back. */
+static bool ends_only(const struct grammar *g, uint32_t node) {
+    for (int hops = 0; hops < 8; hops++) {
+        const struct gnode *n = &g->node[node];
+        if (n->end) return n->edge == 0;
+        const struct gedge *e = &g->edge[n->edge];
+        if (n->edge == 0 || e->next || e->kind != GX_EMPTY) return false;
+        node = e->to;
+    }
+    return false;
+}
+
+static void expand(struct matcher *m, uint32_t id, uint32_t *n_work, uint32_t *n_found) {
+    const struct grammar *g = m->g;
+    uint32_t node = m->stack[id].node, parent = m->stack[id].parent;
+    bool reads = false;
+    for (uint32_t x = g->node[node].edge; x; x = g->edge[x].next) {
+        const struct gedge *e = &g->edge[x];
+        if (e->kind == GX_BYTE) {
+            reads = true;
+        } else if (e->kind == GX_EMPTY) {
+            visit(m, stack_id(m, e->to, parent), n_work);
+        } else {
+            uint32_t below = ends_only(g, e->to) ? parent : stack_id(m, e->to, parent);
+            if (m->full) return;
+            visit(m, stack_id(m, g->rule[e->rule].start, below), n_work);
+        }
+    }
+    if (!reads) return;
+    if (*n_found == MATCH_WIDTH)
+        m->full = true;
+    else
+        m->found[(*n_found)++] = id;
+}
+
+/* The state of the stacks work[n_work] (already stamped) and all they reach. */
+static uint32_t closure(struct matcher *m, uint32_t n_work) {
+    uint32_t n_found = 0;
+    bool complete = false;
+    for (uint32_t i = 0; i < n_work && !m->full; i++) {
+        uint32_t id = m->work[i];
+        expand(m, id, &n_work, &n_found);
+        if (!m->g->node[m->stack[id].node].end) continue;
+        if (m->stack[id].parent)
+            visit(m, m->stack[id].parent, &n_work);
+        else
+            complete = true;
+    }
+    return m->full ? 0 : state_id(m, m->found, n_found, complete);
+}
+
+static uint32_t start_state(struct matcher *m) {
+    uint32_t n_work = 0;
+    m->round++;
+    visit(m, stack_id(m, m->g->rule[0].start, 0), &n_work);
+    return closure(m, n_work);
+}
+
+/* The state behind a byte. A pool that runs out gives 0 and m->full, and nothing is remembered. */
+static uint32_t step(struct matcher *m, uint32_t state, uint8_t byte) {
+    uint16_t *next = &m->next[(size_t)state * 256 + byte];
+    if (*next != MATCH_UNKNOWN) return *next;
+    const struct grammar *g = m->g;
+    uint32_t n_work = 0;
+    m->round++;
+    for (uint32_t i = 0; i < m->state[state].n; i++) {
+        uint32_t id = m->set[m->state[state].first + i];
+        for (uint32_t x = g->node[m->stack[id].node].edge; x; x = g->edge[x].next) {
+            const struct gedge *e = &g->edge[x];
+            if (e->kind == GX_BYTE && byte >= e->lo && byte <= e->hi)
+                visit(m, stack_id(m, e->to, m->stack[id].parent), &n_work);
+        }
+    }
+    uint32_t to = closure(m, n_work);
+    if (!m->full) *next = (uint16_t)to;
+    return to;
+}
+
+/* ---- room ---- */
+
+static void clear_states(struct matcher *m) {
+    m->n_state = 1;
+    m->n_set = 0;
+    m->n_mask = 0;
+    memset(m->state_index, 0, 2 * MATCH_STATES * sizeof *m->state_index);
+    memset(m->next, 0, 256 * sizeof *m->next); /* the dead state stays dead */
+}
+
+static void clear_stacks(struct matcher *m) {
+    m->n_stack = 1;
+    m->round = 0;
+    memset(m->stack_index, 0, 2 * MATCH_STACKS * sizeof *m->stack_index);
+    memset(m->stamp, 0, MATCH_STACKS * sizeof *m->stamp);
+}
+
+/* Forgets all but the stacks of state keep; returns its new number. A stack has a greater number than what is below it, so
+ * they can move down in their order. */
+static uint32_t forget(struct matcher *m, uint32_t keep) {
+    const struct gstate old = m->state[keep];
+    uint32_t *to = m->work; /* new number of each stack that stays */
+    memset(to, 0, MATCH_STACKS * sizeof *to);
+    for (uint32_t i = 0; i < old.n; i++)
+        for (uint32_t id = m->set[old.first + i]; id && !to[id]; id = m->stack[id].parent) to[id] = 1;
+    memcpy(m->found, m->set + old.first, old.n * sizeof *m->found);
+    uint32_t n = m->n_stack;
+    clear_stacks(m);
+    for (uint32_t id = 1; id < n; id++)
+        if (to[id])
+            to[id] = stack_id(m, m->stack[id].node, m->stack[id].parent ? to[m->stack[id].parent] : 0);
+    for (uint32_t i = 0; i < old.n; i++) m->found[i] = to[m->found[i]];
+    clear_states(m);
+    m->full = false;
+    return state_id(m, m->found, old.n, old.complete);
+}
+
+/* ---- masks ---- */
+
+static void set_token(const struct grammar_vocab *v, uint64_t *mask, int32_t token, bool on) {
+    for (; token >= 0; token = v->same[token]) {
+        if (on)
+            mask[token >> 6] |= 1ull << (token & 63);
+        else
+            mask[token >> 6] &= ~(1ull << (token & 63));
+    }
+}
+
+/* Bytes that lead from a state to itself; what it makes of them need not be looked at. */
+struct stable {
+    uint64_t low, high;
+    bool wide; /* every character beyond ASCII leads back too */
+};
+
+/* All continuations of k bytes 80..BF from a state lead to home. */
+static bool tails_home(struct matcher *m, uint32_t state, unsigned lo, unsigned hi, int k, uint32_t home) {
+    uint32_t same = 0;
+    for (unsigned b = lo; b <= hi; b++) {
+        uint32_t to = step(m, state, (uint8_t)b);
+        if (m->full || to == 0) return false;
+        if (k == 1 && to != home) return false;
+        if (k > 1 && to != same && !tails_home(m, to, 0x80, 0xbf, k - 1, home)) return false;
+        same = to;
+    }
+    return true;
+}
+
+static bool wide_stable(struct matcher *m, uint32_t s) {
+    static const struct {
+        uint8_t lead_lo, lead_hi, lo, hi, more;
+    } form[] = {{0xc2, 0xdf, 0x80, 0xbf, 1}, {0xe0, 0xe0, 0xa0, 0xbf, 2}, {0xe1, 0xec, 0x80, 0xbf, 2},
+                {0xed, 0xed, 0x80, 0x9f, 2}, {0xee, 0xef, 0x80, 0xbf, 2}, {0xf0, 0xf0, 0x90, 0xbf, 3},
+                {0xf1, 0xf3, 0x80, 0xbf, 3}, {0xf4, 0xf4, 0x80, 0x8f, 3}};
+    for (int i = 0; i < 8; i++) {
+        uint32_t same = 0;
+        for (unsigned b = form[i].lead_lo; b <= form[i].lead_hi; b++) {
+            uint32_t to = step(m, s, (uint8_t)b);
+            if (m->full || to == 0) return false;
+            if (to != same && !tails_home(m, to, form[i].lo, form[i].hi, form[i].more, s)) return false;
+            same = to;
+        }
+    }
+    return true;
+}
+
+static struct stable find_stable(struct matcher *m, uint32_t s) {
+    struct stable k = {0};
+    int n = 0;
+    for (unsigned b = 0; b < 128 && !m->full; b++) {
+        bool home = step(m, s, (uint8_t)b) == s;
+        n += home;
+        if (b < 64)
+            k.low |= (uint64_t)home << b;
+        else
+            k.high |= (uint64_t)home << (b - 64);
+    }
+    if (n >= 32 && !m->full) k.wide = wide_stable(m, s);
+    return k;
+}
+
+/* Fills a mask for a state; false when a pool ran out. A state that most bytes leave as it is (inside a text) starts from
+ * all tokens and takes away; others start from none. */
+static bool walk(struct matcher *m, uint32_t state, uint64_t *mask) {
+    const struct grammar_vocab *v = m->v;
+    struct stable k = find_stable(m, state);
+    if (m->full) return false;
+    bool open = __builtin_popcountll(k.low) + __builtin_popcountll(k.high) >= 32;
+    if (open)
+        memcpy(mask, v->all, (size_t)v->n_word * 8);
+    else
+        memset(mask, 0, (size_t)v->n_word * 8);
+    m->path[0] = (uint16_t)state;
+    for (uint32_t i = 0; i < v->n_node;) {
+        const struct trie_node *t = &v->node[i];
+        uint32_t from = m->path[t->depth];
+        if (open && from == state && !(t->low & ~k.low) && !(t->high & ~k.high) &&
+            (!t->wide || (k.wide && t->whole))) {
+            i = t->skip; /* all of it leads back here */
+            continue;
+        }
+        uint32_t to = m->next[(size_t)from * 256 + t->byte];
+        if (to == MATCH_UNKNOWN) {
+            to = step(m, from, t->byte);
+            if (m->full) return false;
+        }
+        if (to == 0) {
+            for (uint32_t d = i; open && d < t->skip; d++) set_token(v, mask, v->node[d].token, false);
+            i = t->skip;
+            continue;
+        }
+        if (!open) set_token(v, mask, t->token, true);
+        m->path[t->depth + 1] = (uint16_t)to;
+        i++;
+    }
+    if (m->state[state].complete)
+        for (int32_t w = 0; w < v->n_word; w++) mask[w] |= v->ends[w];
+    return true;
+}
+
+const uint64_t *matcher_mask(struct matcher *m) {
+    const struct grammar_vocab *v = m->v;
+    if (m->ended || m->now == 0) {
+        memset(m->mask, 0, (size_t)v->n_word * 8);
+        if (m->n_mask == 0) m->n_mask = 1; /* the first one is for this */
+        return m->mask;
+    }
+    if (m->state[m->now].mask >= 0) return m->mask + (size_t)m->state[m->now].mask * v->n_word;
+    if (m->n_mask == MATCH_MASKS) {
+        for (uint32_t i = 0; i < m->n_state; i++) m->state[i].mask = -1;
+        m->n_mask = 0;
+    }
+    if (m->n_mask == 0) m->n_mask = 1;
+    uint64_t *mask = m->mask + (size_t)m->n_mask * v->n_word;
+    if (!walk(m, m->now, mask)) {
+        m->now = forget(m, m->now);
+        m->n_mask = 1;
+        mask = m->mask + v->n_word;
+        if (!walk(m, m->now, mask)) { /* what was not reached stays forbidden */
+            m->now = forget(m, m->now);
+            m->n_mask = 1;
+            memset(mask, 0, (size_t)v->n_word * 8);
+        }
+    }
+    m->state[m->now].mask = m->n_mask++;
+    return mask;
+}
+
+void matcher_apply(struct matcher *m, float *logits) {
+    const uint64_t *mask = matcher_mask(m);
+    for (int32_t w = 0; w < m->v->n_word; w++) {
+        if (mask[w] == UINT64_MAX) continue;
+        int32_t end = w * 64 + 64 < m->v->n_vocab ? w * 64 + 64 : m->v->n_vocab;
+        for (int32_t i = w * 64; i < end; i++)
+            if (!(mask[w] >> (i & 63) & 1)) logits[i] = -INFINITY;
+    }
+}
+
+/* ---- going on ---- */
+
+bool matcher_accept_bytes(struct matcher *m, const char *text, size_t n) {
+    uint32_t state = m->now;
+    if (m->ended || n == 0) return n == 0;
+    for (size_t i = 0; i < n && state; i++) {
+        uint32_t to = step(m, state, (uint8_t)text[i]);
+        if (m->full) { /* room is made by forgetting, the start of the bytes too: undo walks them again from there */
+            m->now = forget(m, m->now);
+            state = m->now;
+            for (size_t k = 0; k <= i && state; k++) {
+                state = step(m, state, (uint8_t)text[k]);
+                if (m->full) state = 0;
+            }
+            m->full = false;
+            to = state;
+        }
+        state = to;
+    }
+    if (state) m->now = state;
+    return state != 0;
+}
+
+bool matcher_accept(struct matcher *m, int32_t id) {
+    const struct grammar_vocab *v = m->v;
+    if (id < 0 || id >= v->n_vocab || m->ended) return false;
+    if (v->ends[id >> 6] >> (id & 63) & 1) {
+        m->ended = matcher_complete(m);
+        return m->ended;
+    }
+    if (!(v->all[id >> 6] >> (id & 63) & 1)) return false;
+    return matcher_accept_bytes(m, v->text[id], v->text_len[id]);
+}
+
+bool matcher_complete(const struct matcher *m) { return m->now != 0 && m->state[m->now].complete; }
+
+/* ---- life ---- */
+
+static enum infer_status take_pools(struct matcher *m) {
+    enum infer_status st = mem_new(&m->stack, MATCH_STACKS * sizeof *m->stack, "stacks of a grammar");
+    if (!st) st = mem_new(&m->stack_index, 2 * MATCH_STACKS * sizeof *m->stack_index, "stacks of a grammar");
+    if (!st) st = mem_new(&m->stamp, MATCH_STACKS * sizeof *m->stamp, "stacks of a grammar");
+    if (!st) st = mem_new(&m->state, MATCH_STATES * sizeof *m->state, "states of a grammar");
+    if (!st) st = mem_new(&m->state_index, 2 * MATCH_STATES * sizeof *m->state_index, "states of a grammar");
+    if (!st) st = mem_new(&m->set, MATCH_SET * sizeof *m->set, "states of a grammar");
+    if (!st) st = mem_new(&m->next, MATCH_STATES * 256 * sizeof *m->next, "states of a grammar");
+    if (!st) st = mem_new(&m->work, MATCH_STACKS * sizeof *m->work, "stacks of a grammar");
+    if (!st) st = mem_new(&m->found, MATCH_STACKS * sizeof *m->found, "stacks of a grammar");
+    if (!st && m->v)
+        st = mem_new(&m->mask, (size_t)MATCH_MASKS * m->v->n_word * 8 + 8, "token masks of a grammar");
+    return st;
+}
+
+enum infer_status matcher_open(struct matcher **out, const struct grammar *g, const struct grammar_vocab *v) {
+    struct matcher *m;
+    *out = NULL;
+    TRY(mem_new(&m, sizeof *m, "a grammar's matcher"));
+    m->g = g;
+    m->v = v;
+    enum infer_status st = take_pools(m);
+    if (!st) {
+        clear_stacks(m);
+        clear_states(m);
+        m->now = start_state(m);
+        if (m->full) st = err_set(INFER_E_INPUT, "the grammar can begin in more than %d ways", MATCH_WIDTH);
+    }
+    if (st) {
+        matcher_close(m);
+        return st;
+    }
+    *out = m;
+    return INFER_OK;
+}
+
+void matcher_close(struct matcher *m) {
+    if (!m) return;
+    void *pools[] = {m->stack, m->stack_index, m->stamp, m->state, m->state_index,
+                     m->set,   m->next,        m->work,  m->found, m->mask};
+    for (size_t i = 0; i < sizeof pools / sizeof *pools; i++) mem_free(pools[i]);
+    mem_free(m);
+}
+
+void matcher_reset(struct matcher *m) {
+    m->ended = false;
+    m->now = start_state(m);
+    if (!m->full) return;
+    clear_stacks(m);
+    clear_states(m);
+    m->full = false;
+    m->now = start_state(m);
+}

@@ -1,0 +1,472 @@
+/* Constrained output: outside vectors, the masks against trying every token, budgets and errors. */
+#include "test.h"
+#include <jansson.h>
+#include "grammar.h"
+#include "mem.h"
+
+static char *read_file(const char *path, size_t *n) {
+    FILE *f = fopen(path, "rb");
+    if (!f) return NULL;
+    fseek(f, 0, SEEK_END);
+    *n = (size_t)ftell(f);
+    rewind(f);
+    char *text = malloc(*n + 1);
+    assert_int_equal(fread(text, 1, *n, f), *n);
+    text[*n] = 0;
+    fclose(f);
+    return text;
+}
+
+/* Does the whole text match? */
+static bool matches(const struct grammar *g, const char *text, size_t n) {
+    struct matcher *m;
+    assert_ok(matcher_open(&m, g, NULL));
+    bool yes = matcher_accept_bytes(m, text, n) && matcher_complete(m);
+    matcher_close(m);
+    return yes;
+}
+
+static enum infer_status compile(struct grammar **g, const char *text) {
+    return grammar_from_gbnf(g, text, strlen(text));
+}
+static enum infer_status compile_schema(struct grammar **g, const char *text) {
+    return grammar_from_schema(g, text, strlen(text));
+}
+
+static json_t *vectors(const char *name) {
+    char path[1024];
+    if (!testdata_path(path, sizeof path, name)) return NULL;
+    json_t *file = json_load_file(path, JSON_ALLOW_NUL, NULL);
+    assert_non_null(file);
+    return file;
+}
+
+/* ---- outside vectors ---- */
+
+static int check_texts(const struct grammar *g, const char *name, const json_t *list, bool want) {
+    size_t i;
+    const json_t *t;
+    int wrong = 0;
+    json_array_foreach(list, i, t) {
+        if (matches(g, json_string_value(t), json_string_length(t)) == want) continue;
+        print_message("%s: %s: %s\n", name, want ? "refused" : "accepted", json_string_value(t));
+        wrong++;
+    }
+    return wrong;
+}
+
+static void grammar_vectors(void **state) {
+    (void)state;
+    json_t *file = vectors("grammars/grammar_vectors.json"), *t;
+    if (!file) skip();
+    size_t i;
+    int wrong = 0;
+    json_array_foreach(json_object_get(file, "tests"), i, t) {
+        const char *name = json_string_value(json_object_get(t, "name")),
+                   *gbnf = json_string_value(json_object_get(t, "gbnf"));
+        struct grammar *g;
+        if (gbnf)
+            assert_ok(compile(&g, gbnf));
+        else
+            assert_ok(compile_schema(&g, json_string_value(json_object_get(t, "schema"))));
+        wrong += check_texts(g, name, json_object_get(t, "accept"), true);
+        wrong += check_texts(g, name, json_object_get(t, "reject"), false);
+        grammar_free(g);
+    }
+    json_decref(file);
+    assert_true(i > 20);
+    assert_int_equal(wrong, 0);
+}
+
+static void schema_vectors(void **state) {
+    (void)state;
+    json_t *file = vectors("grammars/schema_vectors.json"), *t;
+    if (!file) skip();
+    size_t i;
+    int wrong = 0;
+    json_array_foreach(json_object_get(file, "tests"), i, t) {
+        const char *name = json_string_value(json_object_get(t, "name")),
+                   *status = json_string_value(json_object_get(t, "status"));
+        struct grammar *g;
+        enum infer_status st = compile_schema(&g, json_string_value(json_object_get(t, "schema")));
+        if ((st == INFER_OK) != (strcmp(status, "SUCCESS") == 0)) {
+            print_message("%s: wanted %s, %s\n", name, status, st ? err_message() : "compiled");
+            wrong++;
+        }
+        grammar_free(g);
+    }
+    json_decref(file);
+    assert_true(i > 35);
+    assert_int_equal(wrong, 0);
+}
+
+static void grammar_files(void **state) {
+    (void)state;
+    static const struct {
+        const char *file, *yes, *no;
+    } list[] = {
+        {"arithmetic", "(a +1) *b_2 = 3\n", "a + = 3\n"},
+        {"json", "{\"a\": [1, 2.5e3, {\"b\\n\": null}], \"\\u00e9\": \"\xc3\xa9\"}", "{\"a\": 01}"},
+        {"json_arr", "[\n1,\n2]", "[1]"},
+        {"list", "- one\n- two\n", "- one"},
+        {"japanese", "\xe3\x81\x82\xe3\x82\xa2 \xe4\xb8\x80", "\xe3\x81\x82x"},
+    };
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        char path[1024], name[64];
+        size_t n = 0;
+        snprintf(name, sizeof name, "grammars/%s.gbnf", list[i].file);
+        if (!testdata_path(path, sizeof path, name)) skip();
+        char *text = read_file(path, &n);
+        assert_non_null(text);
+        struct grammar *g;
+        assert_ok(grammar_from_gbnf(&g, text, n));
+        assert_true(matches(g, list[i].yes, strlen(list[i].yes)));
+        assert_false(matches(g, list[i].no, strlen(list[i].no)));
+        grammar_free(g);
+        free(text);
+    }
+}
+
+/* ---- our own ---- */
+
+struct accept_case {
+    const char *grammar, *yes[4], *no[4];
+};
+
+static void check_cases(const struct accept_case *list, size_t n, bool schema) {
+    for (size_t i = 0; i < n; i++) {
+        struct grammar *g;
+        assert_ok(schema ? compile_schema(&g, list[i].grammar) : compile(&g, list[i].grammar));
+        for (int k = 0; k < 4 && list[i].yes[k]; k++)
+            if (!matches(g, list[i].yes[k], strlen(list[i].yes[k])))
+                fail_msg("%s refuses %s", list[i].grammar, list[i].yes[k]);
+        for (int k = 0; k < 4 && list[i].no[k]; k++)
+            if (matches(g, list[i].no[k], strlen(list[i].no[k])))
+                fail_msg("%s accepts %s", list[i].grammar, list[i].no[k]);
+        grammar_free(g);
+    }
+}
+
+static void gbnf_language(void **state) {
+    (void)state;
+    static const struct accept_case list[] = {
+        {"root ::= \"a\" | \"b\" # note\n", {"a", "b"}, {"", "ab"}},
+        {"root ::= a\n  | b\na ::= \"x\"\nb ::= (\n \"y\"\n | \"z\" )", {"x", "y", "z"}, {"xy"}},
+        {"root ::= [^a-c\\n]+", {"d", "\xf0\x9f\x98\x80\xc3\xa9"}, {"a", "\n", "\xff", "\xc3"}},
+        {"root ::= [\\u00e0-\\u0fff]", {"\xc3\xa9", "\xe0\xbf\xbf"}, {"a", "\xe1\x80\x80", "\xc3\x9f"}},
+        {"root ::= [\\x00-\\U0010FFFF]",
+         {"\xf4\x8f\xbf\xbf", "\xed\x9f\xbf"},
+         {"\xed\xa0\x80", "\xf4\x90\x80\x80", "\xc0\x80"}},
+        {"root ::= (\"a\"* )* \"b\"", {"b", "aaab"}, {"", "a"}},
+        {"root ::= \"(\" root \")\" | \"x\"", {"x", "((x))"}, {"((x)", "()"}},
+        {"root ::= \"a\" root? ", {"a", "aaaa"}, {"", "b"}},
+        {"root ::= [a]{2,} \"-\" [b]{,2}", {"aa-", "aaaa-bb"}, {"a-", "aa-bbb"}},
+        {"root ::= x x\nx ::= \"a\"? \"b\"?", {"", "abab", "ba"}, {"aaa", "bab!"}},
+        {"root ::= \"\" [\\]\\-^] \"\\x41\\\"\"", {"]A\"", "-A\"", "^A\""}, {"A\""}},
+        {"root ::= s \"c\"\ns ::= \"a\" s \"b\" |", {"c", "aabbc"}, {"aabc", "abbc"}},
+    };
+    check_cases(list, sizeof list / sizeof *list, false);
+}
+
+static void schema_language(void **state) {
+    (void)state;
+    static const struct accept_case list[] = {
+        {"{\"type\": \"integer\", \"minimum\": -15, \"maximum\": 207}",
+         {"-15", "-9", "0", "207"},
+         {"-16", "208", "-0", "007"}},
+        {"{\"type\": \"integer\", \"minimum\": 95, \"maximum\": 1005}",
+         {"95", "100", "999", "1005"},
+         {"94", "1006", "9", "10050"}},
+        {"{\"type\": \"integer\", \"exclusiveMaximum\": -3}", {"-4", "-40"}, {"-3", "0", "4"}},
+        {"{\"type\": \"number\", \"minimum\": -1.5, \"maximum\": 2}",
+         {"-1", "-0.5", "1.99", "2"},
+         {"-1.6", "2.0001", "3"}},
+        {"{\"type\": \"string\", \"pattern\": \"^(a|\\\"b)\\\\d{2,3}[^x]?$\"}",
+         {"\"a12\"", "\"\\\"b123y\"", "\"a12\\n\""},
+         {"\"a1\"", "\"a12x\"", "\"\"b12\""}},
+        {"{\"type\": \"string\", \"pattern\": \"ab\"}", {"\"ab\"", "\"xaby\""}, {"\"a b\""}},
+        {"{\"type\": \"string\", \"format\": \"date-time\"}",
+         {"\"2026-02-07T08:05:09Z\""},
+         {"\"2026-13-07T08:05:09Z\"", "\"now\""}},
+        {"{\"properties\": {\"ab\": {\"type\": \"null\"}, \"ac\": {\"type\": \"null\"}}, "
+         "\"additionalProperties\": {\"type\": \"boolean\"}}",
+         {"{\"a\": true}", "{\"ab\": null, \"abc\": false, \"x\": true}", "{\"ad\": true}"},
+         {"{\"ab\": true}", "{\"abc\": null}", "{\"a\\u0062\": true}"}},
+        {"{\"$ref\": \"#/$defs/tree\", \"$defs\": {\"tree\": {\"type\": \"object\", \"properties\": "
+         "{\"kids\": {\"type\": \"array\", \"items\": "
+         "{\"$ref\": \"#/$defs/tree\"}}}, \"required\": [\"kids\"]}}}",
+         {"{\"kids\": []}", "{\"kids\":[{\"kids\": []}]}"},
+         {"{}", "{\"kids\": [1]}"}},
+        {"{\"allOf\": [{\"properties\": {\"a\": {\"type\": \"integer\"}}, \"required\": [\"a\"]}, "
+         "{\"properties\": {\"b\": {\"const\": \"x\\n\"}}}]}",
+         {"{\"a\": 1}", "{\"a\": 1, \"b\": \"x\\n\"}"},
+         {"{\"b\": \"x\\n\"}"}},
+        {"{\"oneOf\": [{\"type\": \"null\"}, {\"type\": \"array\", \"prefixItems\": [{\"type\": "
+         "\"boolean\"}, true]}]}",
+         {"null", "[true, {\"a\": 1}]"},
+         {"[1, 2]", "[true]"}},
+        {"{\"description\": \"anything\"}", {"1", "[]", "\"x\""}, {"", "x"}},
+        {"{\"enum\": [\"a\\\"b\", 1, null, [1, {\"k\": 2}]]}",
+         {"\"a\\\"b\"", "1", "null", "[1,{\"k\":2}]"},
+         {"2", "\"ab\""}},
+        {"{\"properties\": {\"q\\\"\\u0001\": {\"type\": \"null\"}}, \"required\": [\"q\\\"\\u0001\"]}",
+         {"{\"q\\\"\\u0001\": null}"},
+         {"{}"}},
+    };
+    check_cases(list, sizeof list / sizeof *list, true);
+}
+
+static void expect_error(const char *text, bool schema, enum infer_status want, const char *says) {
+    struct grammar *g = NULL;
+    enum infer_status st = schema ? compile_schema(&g, text) : compile(&g, text);
+    if (st != want || !strstr(err_message(), says))
+        fail_msg("%.200s: status %d, %s; wanted %s", text, st, st ? err_message() : "compiled", says);
+    assert_null(g);
+}
+
+static char *repeated(const char *head, const char *s, int n, const char *end) {
+    char *text = malloc(strlen(head) + strlen(s) * (size_t)n + strlen(end) + 1), *p = stpcpy(text, head);
+    while (n-- > 0) p = stpcpy(p, s);
+    strcpy(p, end);
+    return text;
+}
+
+static void errors_and_budgets(void **state) {
+    (void)state;
+    expect_error("root ::= root \"a\"", false, INFER_E_INPUT, "rule 'root' begins with itself");
+    expect_error("root ::= a\na ::= b? c\nb ::= \"x\"\nc ::= a \"y\"", false, INFER_E_INPUT,
+                 "begins with itself");
+    expect_error("root ::= (x \"a\"?)* root\nx ::= \"q\"?", false, INFER_E_INPUT, "begins with itself");
+    expect_error("root ::= a", false, INFER_E_INPUT, "line 1: rule 'a' is not defined");
+    expect_error("x ::= \"a\"", false, INFER_E_INPUT, "'root' is not defined");
+    expect_error("root ::= \"a\"\nroot ::= \"b\"", false, INFER_E_INPUT,
+                 "line 2: rule 'root' is defined twice");
+    expect_error("root ::= \"a", false, INFER_E_INPUT, "ends inside a literal");
+    expect_error("root ::= \"\\q\"", false, INFER_E_INPUT, "unknown escape");
+    expect_error("root ::= [z-a]", false, INFER_E_INPUT, "runs backwards");
+    expect_error("root ::= \"a\"{3,1}", false, INFER_E_INPUT, "wrong way round");
+    expect_error("root ::= \"a\"{99999999999999999999}", false, INFER_E_INPUT, "more than 20000 repetitions");
+    expect_error("root ::= ((\"a\"{200}){200}){200}", false, INFER_E_INPUT, "more than 20000 copies");
+    expect_error("root = \"a\"", false, INFER_E_INPUT, "expected '::='");
+    char *text = repeated("root ::= ", "(", 100000, "");
+    expect_error(text, false, INFER_E_INPUT, "nested deeper than 128");
+    free(text);
+    text = repeated("root ::= \"a\"", "*", 100000, "");
+    expect_error(text, false, INFER_E_INPUT, "too many repetitions");
+    free(text);
+    expect_error("{\"type\": \"kaboom\"}", true, INFER_E_INPUT, "unknown type 'kaboom'");
+    expect_error("{\"not\": {}}", true, INFER_E_UNSUPPORTED, "'not' is not supported");
+    expect_error("{\"$ref\": \"#/no\"}", true, INFER_E_INPUT, "leads nowhere");
+    expect_error("{\"$ref\": \"http://x/y\"}", true, INFER_E_UNSUPPORTED, "leads out");
+    expect_error("{\"$ref\": \"#\"}", true, INFER_E_INPUT, "begins with itself");
+    expect_error("{\"type\": \"string\", \"pattern\": \"^(?=a)$\"}", true, INFER_E_UNSUPPORTED,
+                 "looks ahead");
+    expect_error("{\"type\": \"string\", \"pattern\": \"+\"}", true, INFER_E_INPUT, "repetition of nothing");
+    expect_error("{\"type\": \"string\", \"pattern\": \"a)\"}", true, INFER_E_INPUT, ") without (");
+    expect_error("{\"type\": \"string\", \"maxLength\": 99999999}", true, INFER_E_INPUT,
+                 "maxLength above 20000");
+    expect_error("{\"type\": \"integer\", \"minimum\": 2, \"maximum\": 1}", true, INFER_E_INPUT,
+                 "no integer");
+    expect_error("{", true, INFER_E_INPUT, "line 1");
+    expect_error("3", true, INFER_E_INPUT, "an object or a boolean");
+    text = repeated("", "{\"items\":", 1000, "{}");
+    char *end = repeated(text, "}", 1000, "");
+    expect_error(end, true, INFER_E_INPUT, "nested deeper");
+    free(text);
+    free(end);
+    text = repeated("{\"type\": \"string\", \"pattern\": \"", "(", 1000, "\"}");
+    expect_error(text, true, INFER_E_INPUT, "nested too deep");
+    free(text);
+}
+
+/* ---- masks ---- */
+
+struct words {
+    const char *const *text;
+    const size_t *len;
+    int n;
+};
+
+static const char *word_piece(void *user, int32_t id, size_t *n) {
+    const struct words *w = user;
+    *n = w->len ? w->len[id] : strlen(w->text[id]);
+    return w->text[id];
+}
+static bool last_ends(void *user, int32_t id) { return id == ((const struct words *)user)->n - 1; }
+
+/* The mask must say of each token what trying it says. */
+static void check_mask(struct matcher *m, const struct grammar *g, const struct words *w, const char *before,
+                       size_t n_before) {
+    const uint64_t *mask = matcher_mask(m);
+    for (int id = 0; id < w->n; id++) {
+        bool got = mask[id / 64] >> (id % 64) & 1, want;
+        size_t n;
+        const char *piece = word_piece((void *)w, id, &n);
+        struct matcher *probe;
+        assert_ok(matcher_open(&probe, g, NULL));
+        assert_true(matcher_accept_bytes(probe, before, n_before));
+        want = id == w->n - 1 ? matcher_complete(probe) : n > 0 && matcher_accept_bytes(probe, piece, n);
+        matcher_close(probe);
+        if (got != want)
+            fail_msg("after %.*s: token %d (%s) is %s", (int)n_before, before, id, piece,
+                     got ? "allowed" : "forbidden");
+    }
+}
+
+static void masks_are_right(void **state) {
+    (void)state;
+    static const char *const text[] = {"{",
+                                       "}",
+                                       "\"",
+                                       "a",
+                                       "b",
+                                       "ab",
+                                       "\"a",
+                                       "\":",
+                                       "\": ",
+                                       " ",
+                                       "\n",
+                                       "1",
+                                       "12",
+                                       "true",
+                                       "tr",
+                                       "ue",
+                                       "\\",
+                                       "\\n",
+                                       "n",
+                                       "[",
+                                       "]",
+                                       ",",
+                                       "\xc3",
+                                       "\xa9",
+                                       "\xc3\xa9",
+                                       "a\"",
+                                       "\"}",
+                                       "{\"",
+                                       "\xf0\x9f\x98",
+                                       "\x80",
+                                       "\xf0\x9f\x98\x80x",
+                                       "-",
+                                       "0",
+                                       "",
+                                       "ab",
+                                       "}}",
+                                       "]}",
+                                       "null",
+                                       "\x01",
+                                       "a\x01",
+                                       "\xe4\xb8\x80",
+                                       "\xe4\xb8",
+                                       "\x80\x80",
+                                       "<end>"};
+    struct words w = {text, NULL, sizeof text / sizeof *text};
+    const struct grammar_tokens t = {w.n, word_piece, last_ends, &w};
+    static const char *const grammars[] = {"{}",
+                                           "{\"properties\": {\"a\": {\"type\": \"string\", \"maxLength\": "
+                                           "3}, \"ab\": {\"type\": \"boolean\"}}}",
+                                           "{\"type\": \"array\", \"items\": {\"type\": \"integer\"}}"};
+    static const char *const answers[][12] = {
+        {"{", "\"a", "\xc3", "\xa9", "\":", " ", "[", "{", "\"", "\"", ":", NULL},
+        {"{\"", "a", "\": ", "\"", "\xf0\x9f\x98", "\x80", "a\"", "}", NULL},
+        {"[", "12", ",", "-", "1", "]", NULL}};
+    struct grammar_vocab *v;
+    assert_ok(grammar_vocab_open(&v, &t));
+    for (int k = 0; k < 3; k++) {
+        struct grammar *g;
+        struct matcher *m;
+        char before[128] = "";
+        assert_ok(compile_schema(&g, grammars[k]));
+        assert_ok(matcher_open(&m, g, v));
+        check_mask(m, g, &w, "", 0);
+        for (int i = 0; answers[k][i]; i++) {
+            if (!matcher_accept_bytes(m, answers[k][i], strlen(answers[k][i])))
+                fail_msg("%s: no %s behind %s", grammars[k], answers[k][i], before);
+            strcat(before, answers[k][i]);
+            check_mask(m, g, &w, before, strlen(before));
+        }
+        matcher_close(m);
+        grammar_free(g);
+    }
+    grammar_vocab_close(v);
+}
+
+/* Nesting without end, and a grammar with very many states: pools are reused, nothing allocates, nothing is wrong. */
+static void pools_do_not_grow(void **state) {
+    (void)state;
+    struct grammar *g;
+    struct matcher *m;
+    static const char *const text[] = {"[", "]", "1", ",", "<end>"};
+    struct words w = {text, NULL, 5};
+    const struct grammar_tokens t = {5, word_piece, last_ends, &w};
+    struct grammar_vocab *v;
+    assert_ok(grammar_vocab_open(&v, &t));
+    assert_ok(compile(&g, "root ::= \"[\" (root | \"1\") (\",\" (root | \"1\"))* \"]\""));
+    assert_ok(matcher_open(&m, g, v));
+    mem_forbid(true);
+    enum { DEEP = 3000 };
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < DEEP; i++) {
+            assert_int_equal(matcher_mask(m)[0], i ? 5 : 1); /* "[" and, inside, "1" */
+            assert_true(matcher_accept(m, 0));
+        }
+        assert_true(matcher_accept(m, 2));
+        for (int i = 0; i < DEEP; i++) {
+            assert_int_equal(matcher_mask(m)[0], 2 + 8);
+            assert_true(matcher_accept(m, 1));
+        }
+        assert_true(matcher_complete(m));
+        assert_int_equal(matcher_mask(m)[0], 16);
+        assert_true(matcher_accept(m, 4));
+        assert_int_equal(matcher_mask(m)[0], 0);
+        matcher_reset(m);
+    }
+    float logits[5] = {1, 2, 3, 4, 5};
+    matcher_apply(m, logits);
+    assert_true(logits[0] == 1 && logits[1] < -1e30f && logits[4] < -1e30f);
+    assert_false(matcher_accept(m, 1));
+    assert_false(matcher_accept(m, 4));
+    assert_false(matcher_accept(m, 99));
+    mem_forbid(false);
+    matcher_close(m);
+    grammar_free(g);
+    grammar_vocab_close(v);
+}
+
+static void failing_allocations(void **state) {
+    (void)state;
+    static const char *const text[] = {"a", "b", "<end>"};
+    struct words w = {text, NULL, 3};
+    const struct grammar_tokens t = {3, word_piece, last_ends, &w};
+    for (uint64_t k = 1;; k++) {
+        struct grammar *g = NULL;
+        struct grammar_vocab *v = NULL;
+        struct matcher *m = NULL;
+        mem_fail_at(k);
+        enum infer_status st =
+            compile_schema(&g, "{\"properties\": {\"a\": {\"enum\": [1, 2]}, \"b\": {\"$ref\": "
+                               "\"#/properties/a\"}}, \"additionalProperties\": true}");
+        if (!st) st = grammar_vocab_open(&v, &t);
+        if (!st) st = matcher_open(&m, g, v);
+        mem_fail_at(0);
+        matcher_close(m);
+        grammar_vocab_close(v);
+        grammar_free(g);
+        if (st == INFER_OK) {
+            assert_true(k > 10);
+            break;
+        }
+        if (st != INFER_E_MEMORY) fail_msg("allocation %d: status %d, %s", (int)k, st, err_message());
+    }
+}
+
+int main(void) {
+    /* jansson keeps malloc here: when memory fails it frees a key by free(), whatever allocator it was given */
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(grammar_vectors),     cmocka_unit_test(schema_vectors),
+        cmocka_unit_test(grammar_files),       cmocka_unit_test(gbnf_language),
+        cmocka_unit_test(schema_language),     cmocka_unit_test(errors_and_budgets),
+        cmocka_unit_test(masks_are_right),     cmocka_unit_test(pools_do_not_grow),
+        cmocka_unit_test(failing_allocations),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
