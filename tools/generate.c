@@ -73,6 +73,7 @@ enum infer_status generate_open(struct generator *g, struct session *s, const st
                             .shift = strcmp(o->overflow, "shift") == 0,
                             .lookup = o->lookup};
     enum infer_status st = find_breakers(s, &g->params);
+    if (!st) st = constrain_open(&g->constraint, s, o);
     if (!st) st = sample_open(&g->sampler, s->info.n_vocab, &g->params);
     if (!st) st = mem_new(&g->ids, ((size_t)s->place.n_ctx + 1) * sizeof *g->ids, "token ids of the context");
     if (!st)
@@ -90,6 +91,7 @@ struct session_need generate_need(const struct options *o) {
 void generate_close(struct generator *g) {
     if (g->seq >= 0) infer_seq_close(g->session->engine, g->seq);
     sample_close(g->sampler);
+    constrain_close(g->constraint);
     mem_free(g->ids);
     mem_free(g->rows);
     mem_free(g->spare);
@@ -105,13 +107,17 @@ enum infer_status generate_set(struct generator *g, const struct sample_params *
 }
 
 static uint8_t wanted(const struct generator *g) {
-    return sample_is_greedy(&g->params) ? INFER_WANT_TOKEN : INFER_WANT_LOGITS;
+    return sample_is_greedy(&g->params) && !g->constraint ? INFER_WANT_TOKEN : INFER_WANT_LOGITS;
 }
 
-static int32_t choose(struct generator *g, const struct infer_output *out) {
-    int32_t id = wanted(g) == INFER_WANT_TOKEN ? out->token[0] : sample_token(g->sampler, out->logits[0]);
-    sample_accept(g->sampler, id);
-    return id;
+/* The next token, from a step's output into g->next. */
+static enum infer_status choose(struct generator *g, const struct infer_output *out) {
+    if (g->constraint)
+        TRY(constrain_token(g->constraint, g->sampler, out->logits[0], &g->next));
+    else
+        g->next = wanted(g) == INFER_WANT_TOKEN ? out->token[0] : sample_token(g->sampler, out->logits[0]);
+    sample_accept(g->sampler, g->next);
+    return INFER_OK;
 }
 
 /* Length of the common beginning of ids[n] and what the sequence holds, at most n - 1: the last token's row must
@@ -164,12 +170,14 @@ enum infer_status generate_prompt(struct generator *g, const int32_t *ids, int n
         g->n_right = 0;
     g->prompt_seconds = g->answer_seconds = 0;
     sample_reset(g->sampler);
+    if (g->constraint) constrain_reset(g->constraint);
     for (int i = 0; i < n; i++) sample_accept(g->sampler, ids[i]);
 
     double begin = term_seconds();
     struct infer_output out = {0};
     TRY(prefill(g, ids, start, n, &out));
-    *token = g->next = choose(g, &out);
+    TRY(choose(g, &out));
+    *token = g->next;
     g->prompt_seconds = term_seconds() - begin;
     return INFER_OK;
 }
@@ -202,7 +210,8 @@ static enum infer_status shift(struct generator *g, int32_t *token) {
     TRY(prefill(g, g->spare, 0, n, &out));
     g->n_prompt = computed;
     g->n_shift++;
-    *token = g->next = choose(g, &out);
+    TRY(choose(g, &out));
+    *token = g->next;
     return INFER_OK;
 }
 
@@ -221,7 +230,8 @@ static enum infer_status decode_one(struct generator *g, int32_t *token) {
     }
     g->ahead = more;
     g->ids[g->n_ids++] = g->next;
-    *token = g->next = choose(g, &out);
+    TRY(choose(g, &out));
+    *token = g->next;
     g->n_decoded++;
     g->n_step++;
     return INFER_OK;

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "answer.h"
+#include "constrain.h"
 #include "sample.h"
 #include "session.h"
 
@@ -12,6 +13,7 @@ enum { GENERATE_GUESS = 6 }; /* most tokens that --lookup guesses at once */
 struct generator {
     struct session *session;
     struct sampler *sampler;
+    struct constraint *constraint; /* NULL: every token may come */
     struct sample_params params;
     int seq;
     int32_t *ids; /* ids[n_ids]: what the sequence holds, room for n_ctx + 1 */
