@@ -37,8 +37,8 @@ struct quant_info {
     uint32_t bytes;   /* bytes per block */
     /* y[n] = decode(blocks); n a multiple of elems */
     void (*decode)(float *y, const void *blocks, size_t n);
-    /* blocks = encode(x[n]); n a multiple of elems; importance[n] weighs the squared error, NULL: all equal
-     */
+    /* blocks = encode(x[n]); n a multiple of elems; importance[n] weighs the squared error, NULL: large values
+     * count more than small ones (quant_search.c) */
     void (*encode)(void *blocks, const float *x, size_t n, const float *importance);
 };
 

@@ -64,11 +64,11 @@ static float fit(const float *x, const float *w, const int8_t *nearest) {
 
 void quant_IQ4_NL_encode(void *blocks, const float *x, size_t n, const float *importance) {
     struct block_iq4_nl *b = blocks;
-    float ones[32];
+    float own[32];
     int8_t nearest[256];
     for (int v = -128; v < 128; v++) nearest[128 + v] = quant_iq4_nl_levels[level_code((float)v)];
     for (size_t i = 0; i < n / 32; i++, b++, x += 32) {
-        const float *w = quant_weights(importance ? importance + i * 32 : NULL, ones, 32);
+        const float *w = quant_weights(importance ? importance + i * 32 : NULL, x, own, 32);
         float d = quant_half_of(fit(x, w, nearest)), inverse = quant_inverse(d);
         b->d = f32_to_f16(d);
         for (int j = 0; j < 16; j++)

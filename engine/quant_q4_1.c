@@ -22,9 +22,9 @@ void quant_Q4_1_decode(float *y, const void *blocks, size_t n) {
 
 void quant_Q4_1_encode(void *blocks, const float *x, size_t n, const float *importance) {
     struct block_q4_1 *b = blocks;
-    float ones[32], d, m;
+    float own[32], d, m;
     for (size_t i = 0; i < n / 32; i++, b++, x += 32) {
-        const float *w = quant_weights(importance ? importance + i * 32 : NULL, ones, 32);
+        const float *w = quant_weights(importance ? importance + i * 32 : NULL, x, own, 32);
         quant_fit_affine_halves(x, w, 15, &d, &m);
         float inverse = quant_inverse(d);
         b->d = f32_to_f16(d), b->m = f32_to_f16(m);

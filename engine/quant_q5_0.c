@@ -25,9 +25,9 @@ void quant_Q5_0_decode(float *y, const void *blocks, size_t n) {
 
 void quant_Q5_0_encode(void *blocks, const float *x, size_t n, const float *importance) {
     struct block_q5_0 *b = blocks;
-    float ones[32];
+    float own[32];
     for (size_t i = 0; i < n / 32; i++, b++, x += 32) {
-        const float *w = quant_weights(importance ? importance + i * 32 : NULL, ones, 32);
+        const float *w = quant_weights(importance ? importance + i * 32 : NULL, x, own, 32);
         float d = quant_half_of(quant_fit_signed(x, w, 32, -16, 15)), inverse = quant_inverse(d);
         memset(b, 0, sizeof *b);
         b->d = f32_to_f16(d);

@@ -32,9 +32,9 @@ void quant_Q6_K_decode(float *y, const void *blocks, size_t n) {
 void quant_Q6_K_encode(void *blocks, const float *x, size_t n, const float *importance) {
     struct block_q6_k *b = blocks;
     struct quant_signed_block f;
-    float ones[256];
+    float own[256];
     for (size_t i = 0; i < n / 256; i++, b++, x += 256) {
-        const float *w = quant_weights(importance ? importance + i * 256 : NULL, ones, 256);
+        const float *w = quant_weights(importance ? importance + i * 256 : NULL, x, own, 256);
         quant_fit_signed_block(&f, x, w, -32, 31, -128, 127);
         memset(b, 0, sizeof *b);
         b->d = f32_to_f16(f.d);

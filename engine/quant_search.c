@@ -30,10 +30,15 @@ ALWAYS v8 round_clamped(v8 v, v8 lo, v8 hi) {
     return (v + 0x1.8p23f) - 0x1.8p23f;
 }
 
-const float *quant_weights(const float *importance, float *ones, int n) {
+/* |x| + rms, as ggml's Q4_K does. Measured on a 135M model written in one type each (perplexity of 3,072 tokens; all
+ * alike / x^2 + mean square / this): Q3_K 35.4 / 30.5 / 30.3, IQ4_NL 28.9 / 27.2 / 27.5, Q4_0 28.9 / 29.4 / 28.3. */
+const float *quant_weights(const float *importance, const float *x, float *own, int n) {
     if (importance) return importance;
-    for (int i = 0; i < n; i++) ones[i] = 1.0f;
-    return ones;
+    float sum = 0;
+    for (int i = 0; i < n; i++) sum += x[i] * x[i];
+    float rms = sqrtf(sum / (float)n);
+    for (int i = 0; i < n; i++) own[i] = rms + fabsf(x[i]);
+    return own;
 }
 
 /* ---- one group, signed codes ---- */

@@ -1,6 +1,6 @@
 /* Searches for the scales of a block, shared by the encoders of the quantised formats. Private to the engine.
  *
- * Everywhere w[n] weighs the squared error of an element (importance, or ones) and rounding is to nearest. A
+ * Everywhere w[n] weighs the squared error of an element and rounding is to nearest. A
  * fit looks for codes q and scales that make sum w (x - decoded)^2 small: some starting scales, for each the
  * codes by rounding and then the scale by least squares for those codes (closed form), and from the best of
  * them rounding and least squares in turn until nothing improves. Values that are not finite do no harm to
@@ -24,8 +24,8 @@ static inline int quant_code(float v, int lo, int hi) {
     return (int)((v + 0x1.8p23f) - 0x1.8p23f);
 }
 static inline float quant_inverse(float d) { return d != 0 ? 1.0f / d : 0; }
-/* w, or ones when importance is NULL; ones[n] is scratch. */
-const float *quant_weights(const float *importance, float *ones, int n);
+/* importance, or when that is NULL the weights that stand for it; own[n] is scratch. */
+const float *quant_weights(const float *importance, const float *x, float *own, int n);
 
 /* Scale d of x[n] ~ d * q, q in lo..hi (n a multiple of 8, at most QUANT_GROUP_MAX); 0 when x is all zero.
  * The sign of d is free, since lo and hi differ in size. */

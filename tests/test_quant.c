@@ -172,8 +172,8 @@ static void extreme_inputs(void **state) {
                 for (int i = 0; i < 512; i++)
                     if (!(fabsf(y[i] - x[i]) <= 1000.0f * (float)tol_rms[t] + 1e-3f))
                         fail_msg("%s: outlier block: element %d is %g", q->name, i, (double)y[i]);
-            if (kind == 2 || kind == 3) /* not worse than all zero */
-                if (!(rms(y, x, 512) <= 1.0001 * rms(x, NULL, 512)))
+            if (kind == 2 || kind == 3) /* hardly worse than all zero (large values count more) */
+                if (!(rms(y, x, 512) <= 1.1 * rms(x, NULL, 512)))
                     fail_msg("%s: kind %d: error %g of %g", q->name, kind, rms(y, x, 512), rms(x, NULL, 512));
             if (kind == 4 || kind == 5 || kind == 9)
                 if (!(rms(y, x, 512) <= (tol_rms[t] + 1e-3) * rms(x, NULL, 512)))
