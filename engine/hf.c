@@ -3,14 +3,16 @@
 #include "json.h"
 #include "safetensors.h"
 #include "stbds.h"
+#include "tok_json.h"
 
 #include <stdio.h>
 #include <string.h>
 
 enum {
-    CONFIG_MAX = 4 << 20, /* bytes of config.json */
-    INDEX_MAX = 32 << 20, /* of model.safetensors.index.json */
-    TEMPLATE_MAX = 1 << 20
+    CONFIG_MAX = 4 << 20,      /* bytes of config.json */
+    INDEX_MAX = 32 << 20,      /* of model.safetensors.index.json */
+    TOKENIZER_MAX = 128 << 20, /* of tokenizer.json */
+    TEMPLATE_MAX = 1 << 20     /* of chat_template.jinja */
 };
 
 struct folder {
@@ -251,6 +253,42 @@ static enum infer_status read_config(struct folder *d) {
     return s;
 }
 
+static bool key_is(const struct meta *m, const char *key) {
+    return m->key.len == strlen(key) && memcmp(m->key.data, key, m->key.len) == 0;
+}
+
+/* The keys of tokenizer.json; its own template only when the folder has none as a file. */
+static enum infer_status put_tokenizer(struct folder *d, const struct mapfile *json,
+                                       const struct mapfile *config, const struct mapfile *template) {
+    static const char template_key[] = "tokenizer.chat_template";
+    struct meta *m;
+    size_t n;
+    enum infer_status s = tok_json_meta(&m, &n, &d->f->arena, (const char *)json->data, json->size,
+                                        (const char *)config->data, config->size);
+    if (s) return err_prefix(s, "%s", json->path);
+    for (size_t i = 0; i < n; i++)
+        if (!template->size || !key_is(&m[i], template_key)) hf_put(&d->keys, &m[i]);
+    if (template->size)
+        hf_put_str(&d->keys, NULL, template_key, (const char *)template->data, template->size);
+    return d->keys.status;
+}
+
+static enum infer_status read_tokenizer(struct folder *d) {
+    struct mapfile json, config = {0}, template = {0};
+    bool there, more;
+    TRY(open_small(d, "tokenizer.json", TOKENIZER_MAX, &json, &there));
+    if (!there && d->options->vocab_only)
+        return err_set(INFER_E_INPUT, "%s: the folder holds no tokenizer.json", d->f->path);
+    if (!there) return INFER_OK; /* a model without text */
+    enum infer_status s = open_small(d, "tokenizer_config.json", CONFIG_MAX, &config, &more);
+    if (!s) s = open_small(d, "chat_template.jinja", TEMPLATE_MAX, &template, &more);
+    if (!s) s = put_tokenizer(d, &json, &config, &template);
+    mapfile_close(&json);
+    mapfile_close(&config);
+    mapfile_close(&template);
+    return s;
+}
+
 /* The last part of the path, as the model's name. */
 static void put_name(struct folder *d) {
     const char *path = d->f->path;
@@ -281,6 +319,7 @@ enum infer_status hf_read(struct tensorfile *f, const struct tensorfile_options 
     f->alignment = 1;
     TRY(read_config(&d));
     put_name(&d);
+    TRY(read_tokenizer(&d));
     TRY(read_weights(&d));
     TRY(index_keys(&d));
     return name_tensors(&d);

@@ -487,11 +487,50 @@ static void folders_compute_the_same(void **state) {
     }
 }
 
+static const char tokenizer[] =
+    "{\"version\": \"1.0\", \"added_tokens\": [{\"id\": 4, \"content\": \"<end>\", \"special\": true}],"
+    " \"normalizer\": null, \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false,"
+    " \"use_regex\": true}, \"post_processor\": null, \"decoder\": {\"type\": \"ByteLevel\"},"
+    " \"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2, \"c\": 3},"
+    " \"merges\": [\"a b\"]}}";
+
+/* The text side of a folder: tokenizer.json, its config, a template in a file of its own. */
+static void folders_have_text(void **state) {
+    (void)state;
+    struct folder d;
+    struct infer_model *m;
+    struct infer_model_info info;
+    int32_t ids[16];
+    size_t n;
+    folder_make(&d);
+    write_folder(&d, "llama-gqa", 1);
+    folder_text(&d, "tokenizer.json", tokenizer);
+    folder_text(&d, "tokenizer_config.json", "{\"eos_token\": \"<end>\", \"chat_template\": \"old\"}");
+    for (int file = 0; file < 2; file++) {
+        if (file) folder_text(&d, "chat_template.jinja", "{{ messages }}");
+        assert_ok(infer_model_open(&m, d.path, NULL));
+        infer_model_info(m, &info);
+        assert_true(info.has_tokenizer);
+        assert_string_equal(info.format, "safetensors");
+        assert_int_equal(info.chat_template_len, file ? 14 : 3);
+        assert_memory_equal(info.chat_template, file ? "{{ messages }}" : "old", file ? 14 : 3);
+        assert_ok(infer_tokenize(m, "cab<end>", NULL, 8, INFER_TOK_SPECIAL, ids, 16, &n));
+        assert_int_equal(n, 3);
+        assert_true(ids[0] == 3 && ids[1] == 2 && ids[2] == 4 && infer_eos(m) == 4);
+        infer_model_close(m);
+    }
+    folder_text(&d, "tokenizer.json", "{\"model\": {\"type\": \"New\"}}");
+    assert_int_not_equal(infer_model_open(&m, d.path, NULL), INFER_OK);
+    assert_non_null(strstr(infer_error(), "tokenizer.json"));
+    folder_remove(&d);
+}
+
 static void every_allocation_may_fail(void **state) {
     (void)state;
     struct folder d;
     folder_make(&d);
     write_folder(&d, "llama-rope3", 2);
+    folder_text(&d, "tokenizer.json", tokenizer);
     enum infer_status s;
     uint64_t k = 0;
     do {
@@ -516,6 +555,7 @@ int main(void) {
         cmocka_unit_test(indexes),
         cmocka_unit_test(configs),
         cmocka_unit_test(folders_compute_the_same),
+        cmocka_unit_test(folders_have_text),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
