@@ -565,14 +565,19 @@ enum infer_status tok_json_meta(struct meta **out, size_t *n_out, struct arena *
                                 const char *config, size_t n_config) {
     json_error_t e;
     struct reading r = {.a = a};
+    uint64_t failed = mem_failed();
     *n_out = 0;
     r.root = json_loadb(json, n, JSON_ALLOW_NUL, &e);
+    if (!r.root && mem_failed() != failed)
+        return err_set(INFER_E_MEMORY, "out of memory: %zu bytes of JSON", n);
     if (!r.root) return err_set(INFER_E_INPUT, "line %d: %s", e.line, e.text);
     enum infer_status st = INFER_OK;
     if (config) {
         r.config = json_loadb(config, n_config, JSON_ALLOW_NUL, &e);
         if (!r.config) st = err_set(INFER_E_INPUT, "tokenizer_config.json: line %d: %s", e.line, e.text);
     }
+    if (mem_failed() != failed)
+        st = err_set(INFER_E_MEMORY, "out of memory: %zu bytes of JSON", n); /* jansson hides it */
     if (st == INFER_OK) st = read_all(&r);
     json_decref(r.root);
     json_decref(r.config);
