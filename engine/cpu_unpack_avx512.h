@@ -87,11 +87,12 @@ INLINE __m512i codes_q5_1(const uint8_t *w, int p) {
 
 /* Q4_K and Q5_K: eight 6-bit scales and mins in twelve bytes. */
 INLINE struct sub8 head_k45(const uint8_t *w) {
-    uint32_t s[3], u[4];
-    memcpy(s, w + 4, 12);
-    u[0] = s[0] & 0x3f3f3f3f, u[1] = (s[2] & 0x0f0f0f0f) | (s[0] >> 2 & 0x30303030);
-    u[2] = s[1] & 0x3f3f3f3f, u[3] = (s[2] >> 4 & 0x0f0f0f0f) | (s[1] >> 2 & 0x30303030);
-    __m128i sm = ld128(u);
+    __m128i s = ld128(w + 4); /* twelve bytes and four of the codes */
+    __m128i low = _mm_and_si128(_mm_srlv_epi32(_mm_shuffle_epi32(s, 0xaa), _mm_setr_epi32(0, 4, 0, 0)),
+                                _mm_set1_epi8(15));
+    __m128i late = _mm_or_si128(low, _mm_and_si128(_mm_srli_epi32(s, 2), _mm_set1_epi8(0x30)));
+    __m128i sm =
+        _mm_unpacklo_epi32(_mm_and_si128(s, _mm_set1_epi8(0x3f)), late); /* eight scales, eight mins */
     __m256 sc = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(sm));
     __m256 mn = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_unpackhi_epi64(sm, sm)));
     return (struct sub8){_mm256_mul_ps(sc, _mm256_set1_ps(rd_half(w))),
@@ -138,11 +139,14 @@ INLINE __m512i twobits(const uint8_t *q,
 }
 INLINE __m512i codes_q2_k(const uint8_t *w, int p) { return twobits(w + 16, p); }
 INLINE struct sub16 head_q3_k(const uint8_t *w) {
-    uint32_t s[3], u[4];
-    memcpy(s, w + 96, 12);
-    for (int i = 0; i < 4; i++)
-        u[i] = ((i < 2 ? s[i] : s[i - 2] >> 4) & 0x0f0f0f0f) | (s[2] >> 2 * i & 0x03030303) << 4;
-    __m512i sc = _mm512_sub_epi32(_mm512_cvtepu8_epi32(ld128(u)), _mm512_set1_epi32(32));
+    uint32_t h;
+    memcpy(&h, w + 104, 4);
+    __m128i lo = _mm_loadl_epi64((const void *)(w + 96)), hi = _mm_set1_epi32((int)h);
+    lo = _mm_and_si128(_mm_srlv_epi32(_mm_unpacklo_epi64(lo, lo), _mm_setr_epi32(0, 0, 4, 4)),
+                       _mm_set1_epi8(15));
+    hi = _mm_and_si128(_mm_srlv_epi32(hi, _mm_setr_epi32(0, 2, 4, 6)), _mm_set1_epi8(3));
+    __m128i u = _mm_or_si128(lo, _mm_slli_epi32(hi, 4));
+    __m512i sc = _mm512_sub_epi32(_mm512_cvtepu8_epi32(u), _mm512_set1_epi32(32));
     __m512 d = _mm512_mul_ps(_mm512_cvtepi32_ps(sc), _mm512_set1_ps(rd_half(w + 108)));
     return (struct sub16){d, _mm512_mul_ps(d, _mm512_set1_ps(-4))};
 }
