@@ -1,4 +1,5 @@
 #include "gguf_write.h"
+#include "gguf.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -48,25 +49,9 @@ static void put_str(struct gguf_writer *w, struct buffer *b, const char *s, size
 }
 
 static size_t value_bytes(enum meta_type type) {
-    switch (type) {
-    case META_U8:
-    case META_I8:
-    case META_BOOL:
-        return 1;
-    case META_U16:
-    case META_I16:
-        return 2;
-    case META_U32:
-    case META_I32:
-    case META_F32:
-        return 4;
-    case META_U64:
-    case META_I64:
-    case META_F64:
-        return 8;
-    default:
-        infer_bug("metadata type %d has no fixed size", (int)type);
-    }
+    size_t n = gguf_value_bytes(type);
+    if (!n) infer_bug("metadata type %d has no fixed size", (int)type);
+    return n;
 }
 
 /* ---- keys ---- */
@@ -231,7 +216,7 @@ enum infer_status gguf_writer_open(struct gguf_writer **out, const char *path) {
 enum infer_status gguf_writer_begin(struct gguf_writer *w) {
     struct buffer head = {0};
     put(w, &head, "GGUF", 4);
-    put_u32(w, &head, 3);
+    put_u32(w, &head, GGUF_VERSION);
     put_u64(w, &head, w->n_tensor);
     put_u64(w, &head, w->n_key);
     enum infer_status s = w->status;
@@ -264,6 +249,9 @@ enum infer_status gguf_writer_data(struct gguf_writer *w, const void *data, size
 enum infer_status gguf_writer_close(struct gguf_writer *w) {
     enum infer_status s = w->status;
     if (!s && (!w->begun || w->current < w->n_tensor)) infer_bug("%s: closed before all data came", w->path);
+    /* on the disk before it takes its name, so that a crash leaves the old file or the new one */
+    if (!s && fsync(w->fd) != 0 && errno != EINVAL && errno != EROFS)
+        s = err_set(INFER_E_IO, "%s: %s", w->path, strerror(errno));
     int closed = close(w->fd);
     w->fd = -1;
     if (!s && closed != 0) s = err_set(INFER_E_IO, "%s: %s", w->path, strerror(errno));

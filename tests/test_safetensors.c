@@ -4,6 +4,7 @@
 #include "folder.h"
 #include "infer.h"
 #include "mem.h"
+#include "../tools/quantize.h"
 #include "tensorfile.h"
 #include "tolerance.h"
 #include <fcntl.h>
@@ -487,6 +488,41 @@ static void folders_compute_the_same(void **state) {
     }
 }
 
+/* A folder becomes the GGUF file that it was made from, byte for byte of every tensor. */
+static void folders_convert_to_gguf(void **state) {
+    (void)state;
+    static const char *const models[] = {"llama-gqa", "llama-rope3", "llama-odd", "qwen2", "qwen3"};
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        struct folder d;
+        struct tensorfile *f, *g;
+        struct quantize_report r;
+        char out[256], path[512], file[128];
+        folder_make(&d);
+        write_folder(&d, models[i], 2);
+        assert_ok(quantize_file(
+            &(struct quantize_options){.in = d.path, .out = folder_file(&d, out, "out.gguf"), .type = "f32"},
+            &r));
+        assert_ok(tensorfile_open(&f, out, NULL));
+        snprintf(file, sizeof file, "golden/forward/%s.gguf", models[i]);
+        assert_ok(tensorfile_open(&g, test_path(path, sizeof path, file), NULL));
+        assert_int_equal(f->n_tensor, g->n_tensor);
+        assert_null(tensorfile_meta(f, "llama.rope.neox"));
+        for (size_t k = 0; k < g->n_tensor; k++) {
+            const struct tensor *a = &g->tensor[k], *b = tensorfile_find(f, a->name);
+            if (!b || b->type != QUANT_F32 || b->bytes != a->bytes) fail_msg("%s: %s", models[i], a->name);
+            bool computed = strcmp(a->name, "rope_freqs.weight") == 0; /* by a formula, in double */
+            for (size_t e = 0; e < a->bytes / 4; e++) {
+                float x = ((const float *)a->data)[e], y = ((const float *)b->data)[e];
+                if (fabsf(x - y) > (computed ? 1e-6f * fabsf(x) : 0))
+                    fail_msg("%s: %s[%zu] is %g, not %g", models[i], a->name, e, (double)y, (double)x);
+            }
+        }
+        tensorfile_close(f);
+        tensorfile_close(g);
+        folder_remove(&d);
+    }
+}
+
 static const char tokenizer[] =
     "{\"version\": \"1.0\", \"added_tokens\": [{\"id\": 4, \"content\": \"<end>\", \"special\": true}],"
     " \"normalizer\": null, \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false,"
@@ -555,6 +591,7 @@ int main(void) {
         cmocka_unit_test(indexes),
         cmocka_unit_test(configs),
         cmocka_unit_test(folders_compute_the_same),
+        cmocka_unit_test(folders_convert_to_gguf),
         cmocka_unit_test(folders_have_text),
         cmocka_unit_test(every_allocation_may_fail),
     };

@@ -5,7 +5,7 @@
 #include "tool.h"
 
 static void show(void *user, double done, double total) {
-    progress_show(user, "quantizing", done, total, "B");
+    progress_show(user, "writing", done, total, "B");
 }
 
 int cmd_quantize(const struct options *o) {
@@ -27,3 +27,6 @@ int cmd_quantize(const struct options *o) {
     }
     return EXIT_DONE;
 }
+
+/* A folder is read as a model like any other: its names and rows become GGUF's on the way. */
+int cmd_convert(const struct options *o) { return cmd_quantize(o); }

@@ -91,13 +91,19 @@ static bool key_is(const struct meta *m, const char *key) {
     return m->key.len == strlen(key) && memcmp(m->key.data, key, m->key.len) == 0;
 }
 
+/* Folders of Hugging Face have llama's rows of q and k in halves (rope.neox), GGUF in neighbours. */
+static bool in_halves(const struct tensorfile *f) {
+    bool neox = false, present;
+    return meta_bool(f, "llama.rope.neox", &neox, &present) == INFER_OK && neox;
+}
+
 static void put_head(struct job *j) {
     for (size_t i = 0; i < j->f->n_meta; i++) {
         const struct meta *m = &j->f->meta[i];
         bool split = m->key.len > 6 && memcmp(m->key.data, "split.", 6) == 0; /* the parts become one file */
         bool own =
             !j->o->only && (key_is(m, "general.file_type") || key_is(m, "general.quantization_version"));
-        if (!split && !own) gguf_writer_meta(j->w, m);
+        if (!split && !own && !key_is(m, "llama.rope.neox")) gguf_writer_meta(j->w, m);
     }
     if (!j->o->only) {
         gguf_writer_u32(j->w, "general.file_type", mix_file_type(j->mix));
@@ -150,9 +156,29 @@ static void tell(struct job *j, size_t bytes) {
     if (j->o->progress) j->o->progress(j->o->user, j->done, (double)j->f->file_bytes);
 }
 
-static enum infer_status write_tensor(struct job *j, const struct tensor *t, enum quant_type to) {
+/* Rows per head of a matrix or bias whose rows have to change places, 0 for the rest. */
+static int64_t head_rows(const struct job *j, const struct tensor *t) {
+    bool q = strstr(t->name, ".attn_q.") != NULL, k = strstr(t->name, ".attn_k.") != NULL;
+    if ((!q && !k) || !in_halves(j->f)) return 0;
+    int64_t n = hyper_parameter(j->f, (struct str){"llama", 5}, "attention.key_length");
+    int64_t rows = t->n_dim == 1 ? t->shape[3] : t->shape[2];
+    return n > 0 && rows % n == 0 ? n : 0;
+}
+
+/* The tensor's bytes with rows i and i + n / 2 of each head of n rows as neighbours; free with mem_free. */
+static enum infer_status interleave(const struct tensor *t, size_t n, unsigned char **out) {
+    size_t rows = (size_t)(t->n_dim == 1 ? t->shape[3] : t->shape[2]), bytes = t->bytes / rows;
+    TRY(mem_new(out, t->bytes, t->name));
+    for (size_t r = 0; r < rows; r++) {
+        size_t head = r / n * n, i = r % n;
+        memcpy(*out + r * bytes, (const char *)t->data + (head + i / 2 + i % 2 * (n / 2)) * bytes, bytes);
+    }
+    return INFER_OK;
+}
+
+static enum infer_status write_data(struct job *j, const struct tensor *t, enum quant_type to,
+                                    const unsigned char *src) {
     const struct quant_info *q = quant_info(t->type);
-    const unsigned char *src = t->data;
     if (to == t->type) {
         for (size_t at = 0, n; at < t->bytes; at += n) {
             n = t->bytes - at < 64 << 20 ? t->bytes - at : 64 << 20;
@@ -174,6 +200,16 @@ static enum infer_status write_tensor(struct job *j, const struct tensor *t, enu
         tell(j, quant_row_bytes(q, n));
     }
     return INFER_OK;
+}
+
+static enum infer_status write_tensor(struct job *j, const struct tensor *t, enum quant_type to) {
+    int64_t n = head_rows(j, t);
+    if (!n) return write_data(j, t, to, t->data);
+    unsigned char *rows;
+    TRY(interleave(t, (size_t)n, &rows));
+    enum infer_status s = write_data(j, t, to, rows);
+    mem_free(rows);
+    return s;
 }
 
 static enum infer_status write_file(struct job *j) {
