@@ -4,9 +4,7 @@
 #include "term.h"
 #include "tool.h"
 
-static void show(void *user, double done, double total) {
-    progress_show(user, "writing", done, total, "B");
-}
+static void show(void *user, double done, double total) { progress_show(user, "writing", done, total, "B"); }
 
 int cmd_quantize(const struct options *o) {
     struct progress p;
