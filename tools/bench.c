@@ -96,6 +96,28 @@ static enum infer_status print_results(const struct bench *b) {
     return st;
 }
 
+/* infer bench gemm: the arithmetic ceilings of the processor. */
+static enum infer_status bench_gemm(const struct options *o) {
+    int n_thread = o->threads ? o->threads : tool_core_count();
+    json_t *all = json_object();
+    for (int i = 0; i < n_peak; i++) {
+        double pass[32];
+        size_t n = (size_t)(o->reps < 32 ? o->reps : 32);
+        if (!peaks[i].here()) continue;
+        for (size_t k = 0; k < n; k++) pass[k] = peak_measure(&peaks[i], n_thread, 0.1) * 1e-9;
+        double least = bench_percentile(pass, n, 0), most = bench_percentile(pass, n, 1);
+        json_object_set_new(all, peaks[i].name, json_real(pass[n / 2]));
+        if (!o->json) printf("%-28s %9.0f Gop/s (%.0f .. %.0f)\n", peaks[i].name, pass[n / 2], least, most);
+    }
+    json_t *j = json_pack("{s:i, s:o}", "threads", n_thread, "gop_s", all);
+    char *text = o->json && j ? json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(6)) : NULL;
+    json_decref(j);
+    if (o->json && !text) return err_set(INFER_E_MEMORY, "the results as JSON");
+    if (o->json) printf("%s\n", text);
+    mem_free(text);
+    return tool_flush();
+}
+
 /* infer bench mem: the ceiling alone. */
 static enum infer_status bench_mem(const struct options *o) {
     struct probe p;
@@ -130,8 +152,10 @@ int cmd_bench(const struct options *o) {
     enum infer_status st;
     if (o->n_arg && strcmp(o->arg[0], "mem") == 0)
         st = bench_mem(o);
+    else if (o->n_arg && strcmp(o->arg[0], "gemm") == 0)
+        st = bench_gemm(o);
     else if (o->n_arg)
-        st = err_set(INFER_E_INPUT, "no bench '%s': mem, or none for a model", o->arg[0]);
+        st = err_set(INFER_E_INPUT, "no bench '%s': mem, gemm, or none for a model", o->arg[0]);
     else
         st = bench_model(&b, &code);
     if (st) code = tool_fail(o, st);

@@ -2,14 +2,16 @@
 #pragma once
 #include <jansson.h>
 #include "bench_result.h"
+#include "peak.h"
 #include "probe.h"
 #include "session.h"
 
 struct bench {
     const struct options *o;
     struct session session;
-    struct probe probe; /* data NULL: the device's memory cannot be probed from here */
-    double *probed;     /* probed[n_probed]: GB/s of every probe of this run */
+    struct probe probe;      /* data NULL: the device's memory cannot be probed from here */
+    const struct peak *peak; /* the arithmetic ceiling; NULL: none is known */
+    double *probed;          /* probed[n_probed]: GB/s of every probe of this run */
     size_t n_probed, cap_probed;
     double bandwidth;            /* median of probed, NAN without a probe */
     struct bench_result *result; /* result[n] */

@@ -10,8 +10,9 @@ enum { BENCH_MAX_REPS = 1000, BENCH_NAME = 48 };
 struct bench_result {
     char test[BENCH_NAME];              /* pp512, tg128, tg64@d16384, tg64x8, tg64x8@d1024 */
     double tok_s, tok_s_min, tok_s_max; /* median and range of the repetitions */
-    double gb_s, share; /* of the median; share: of the bandwidth probed around; NAN: does not apply */
-    double ms_p50, ms_p95, ms_p99; /* of a step: a token of every sequence, or the whole prompt */
+    double gb_s, share;                 /* NAN: does not apply. share: of the ceiling probed around the
+                                   repetitions: memory bandwidth for decode rows, arithmetic for prompt rows */
+    double ms_p50, ms_p95, ms_p99;      /* of a step: a token of every sequence, or the whole prompt */
 };
 
 /* Percentile q (0 to 1) of x[n], which is sorted in place; between two values the nearest one counts. */

@@ -93,8 +93,14 @@ static enum infer_status warm_up(struct bench *b, struct timing *t) {
     return INFER_OK;
 }
 
-static enum infer_status probe_once(struct bench *b, double *gb_s) {
-    *gb_s = NAN;
+/* The ceiling of the test, now: GB/s of memory for decode rows, operations a second for prompt rows; NAN: none. */
+static enum infer_status probe_once(struct bench *b, const struct test *test, double *ceiling) {
+    int n_thread = b->session.place.n_thread;
+    *ceiling = NAN;
+    if (!test->decode) {
+        if (b->peak) *ceiling = peak_measure(b->peak, n_thread, 0.05);
+        return INFER_OK;
+    }
     if (!b->probe.data) return INFER_OK;
     if (b->n_probed == b->cap_probed) {
         size_t cap = 2 * b->cap_probed + 64;
@@ -103,7 +109,7 @@ static enum infer_status probe_once(struct bench *b, double *gb_s) {
         b->probed = p;
         b->cap_probed = cap;
     }
-    *gb_s = b->probed[b->n_probed++] = probe_read(&b->probe, 0.08);
+    *ceiling = b->probed[b->n_probed++] = probe_read(&b->probe, 0.08);
     return INFER_OK;
 }
 
@@ -127,14 +133,15 @@ static enum infer_status measure(struct bench *b, struct timing *t, struct bench
     double rate[BENCH_MAX_REPS], share[BENCH_MAX_REPS], before, after, *ms;
     TRY(mem_new(&ms, (size_t)reps * (size_t)n_step * sizeof *ms, "times of the steps"));
     enum infer_status st = warm_up(b, t);
-    if (!st) st = probe_once(b, &before);
+    if (!st) st = probe_once(b, test, &before);
     for (int i = 0; !st && i < reps; i++) {
         double seconds;
         st = repeat_once(b, t, &seconds);
-        if (!st) st = probe_once(b, &after);
+        if (!st) st = probe_once(b, test, &after);
         if (st) break;
         rate[i] = (double)test->n * test->n_seq / seconds;
-        share[i] = step_bytes(b, test) * test->n / seconds * 1e-9 / ((before + after) / 2);
+        double work = test->decode ? step_bytes(b, test) * 1e-9 : (double)b->session.info.token_flops;
+        share[i] = work * test->n / seconds / ((before + after) / 2);
         before = after;
         if (test->decode)
             for (int k = 0; k < n_step; k++) ms[i * n_step + k] = 1e3 * t->step[k];
@@ -147,7 +154,7 @@ static enum infer_status measure(struct bench *b, struct timing *t, struct bench
         r->tok_s_max = bench_percentile(rate, (size_t)reps, 1);
         r->tok_s = reps % 2 ? rate[reps / 2] : (rate[reps / 2 - 1] + rate[reps / 2]) / 2;
         r->gb_s = test->decode ? r->tok_s / test->n_seq * step_bytes(b, test) * 1e-9 : NAN;
-        r->share = test->decode ? bench_percentile(share, (size_t)reps, 0.5) : NAN;
+        r->share = bench_percentile(share, (size_t)reps, 0.5);
         size_t n = (size_t)reps * (size_t)n_step;
         r->ms_p50 = bench_percentile(ms, n, 0.50);
         r->ms_p95 = bench_percentile(ms, n, 0.95);
@@ -213,6 +220,7 @@ enum infer_status bench_run(struct bench *b) {
                        b->session.place.n_ctx);
     bool host = strcmp(b->session.place.device, "cpu") == 0 || strcmp(b->session.place.device, "ref") == 0;
     if (host) TRY(probe_open(&b->probe, b->session.place.n_thread > 0 ? b->session.place.n_thread : 1));
+    if (strcmp(b->session.place.device, "cpu") == 0) b->peak = peak_of_isa(b->session.place.isa);
     for (int d = 0; d < o->depth.n; d++) {
         for (int i = 0; i < o->n_prompt.n; i++)
             TRY(add_test(b, &(struct test){false, o->n_prompt.value[i], 1, o->depth.value[d]}));
