@@ -32,23 +32,24 @@ struct prompt_program {
     prompt_link head;
     uint8_t *tiles[3];
     int k_tiles[3];
+    bool mma; // mma.sync kernels only
 };
 
 bool prompt_matmul_has(enum layout l) { return l != LAYOUT_F32 && l != LAYOUT_BF16 && l != LAYOUT_COUNT; }
 int prompt_matmul_order(enum layout l) { return l == LAYOUT_F16 ? ORDER_HALVES : ORDER_CODES; }
 cudaError_t prompt_matmul_launch(const prompt_job &j, enum layout l, enum prompt_epilogue e, int n,
-                                 int sm_count, cudaStream_t s) {
+                                 int sm_count, bool mma, cudaStream_t s) {
     switch (l) {
     case LAYOUT_F16:
     case LAYOUT_Q8:
     case LAYOUT_Q4:
-        return prompt_matmul_a(j, l, e, n, sm_count, s);
+        return prompt_matmul_a(j, l, e, n, sm_count, mma, s);
     case LAYOUT_Q4K:
     case LAYOUT_Q6K:
     case LAYOUT_Q4M:
-        return prompt_matmul_b(j, l, e, n, sm_count, s);
+        return prompt_matmul_b(j, l, e, n, sm_count, mma, s);
     default:
-        return prompt_matmul_c(j, l, e, n, sm_count, s);
+        return prompt_matmul_c(j, l, e, n, sm_count, mma, s);
     }
 }
 
@@ -204,11 +205,12 @@ enum infer_status prompt_build(struct prompt_program **out, cuda_backend *b) {
     struct layer_ops *ops = NULL;
     int n_layer = 0;
     *out = NULL;
-    if (b->prop.major != 9) return INFER_OK;
+    if (b->prop.major < 8) return INFER_OK;
     for (int i = 0; i < l->n_op; i++) n_layer += l->op[i].kind == OP_ATTEND;
     TRY(mem_new(&p, sizeof *p, "a prompt program"));
     enum infer_status st = mem_new(&p->layer, (size_t)(n_layer + 1) * sizeof *p->layer, "a prompt program");
     if (st == INFER_OK) st = mem_new(&ops, (size_t)(n_layer + 1) * sizeof *ops, "a prompt program");
+    p->mma = b->prop.major != 9 || b->c.sm_emulate || (b->c.kernels && !strcmp(b->c.kernels, "mma"));
     bool fits = st == INFER_OK && build(b, p, ops, n_layer);
     mem_free(ops);
     if (!fits) {
@@ -225,9 +227,10 @@ void prompt_free(struct prompt_program *p) {
     mem_free(p);
 }
 
-static enum infer_status run_link(const cuda_backend *b, const prompt_link *l, int n, cudaStream_t s) {
+static enum infer_status run_link(const cuda_backend *b, const prompt_program *p, const prompt_link *l, int n,
+                                  cudaStream_t s) {
     for (int i = 0; i < l->n_job; i++)
-        CU(prompt_matmul_launch(l->job[i], l->layout[i], l->epilogue, n, b->sm_count, s));
+        CU(prompt_matmul_launch(l->job[i], l->layout[i], l->epilogue, n, b->sm_count, p->mma, s));
     return INFER_OK;
 }
 static enum infer_status run_norm(const prompt_program *p, const prompt_norm *n, const int *n_row, int count,
@@ -248,18 +251,18 @@ enum infer_status prompt_run(cuda_backend *b, const struct prompt_program *p, in
     for (int i = 0; i < p->n_layer; i++) {
         const prompt_layer *d = &p->layer[i];
         TRY(run_norm(p, &d->attn_norm, rows_at, n_row, s));
-        TRY(run_link(b, &d->qkv, n_row, s));
+        TRY(run_link(b, p, &d->qkv, n_row, s));
         CU(prompt_put_launch(d->put, n_row, s));
-        CU(prompt_attend_launch(d->attend, n_row, s));
-        TRY(run_link(b, &d->out, n_row, s));
+        CU(prompt_attend_launch(d->attend, n_row, p->mma, s));
+        TRY(run_link(b, p, &d->out, n_row, s));
         TRY(run_norm(p, &d->ffn_norm, rows_at, n_row, s));
-        TRY(run_link(b, &d->gate_up, n_row, s));
-        TRY(run_link(b, &d->down, n_row, s));
+        TRY(run_link(b, p, &d->gate_up, n_row, s));
+        TRY(run_link(b, p, &d->down, n_row, s));
     }
     if (!n_out) return INFER_OK;
     CU(op_rows_run(b->t, cuda_rows(b, l, p->pick->rows.x), cuda_rows(b, l, p->pick->rows.out), n_out, s));
     TRY(run_norm(p, &p->norm, outs_at, n_out, s));
-    TRY(run_link(b, &p->head, n_out, s));
+    TRY(run_link(b, p, &p->head, n_out, s));
     CU(op_select_run(b->t, cuda_rows(b, l, p->select->select.logits), p->select->select.n_vocab,
                      (float2 *)(b->work + b->plan.cand), cuda_tokens(b), cuda_logits_copy(b), n_out, s));
     return INFER_OK;

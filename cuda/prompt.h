@@ -1,4 +1,4 @@
-// The fused program for prompt rows (sm_90): activations as half tiles, weights through tensor cores.
+// The fused program for prompt rows: activations as half tiles, weights through tensor cores.
 #pragma once
 #include "cuda_impl.h"
 

@@ -7,6 +7,7 @@
 #pragma once
 #include "prompt_frag.cuh"
 #include "prompt_ops.h"
+#include "prompt_store.cuh"
 #include "wgmma.cuh"
 
 // Bytes of a stage: activations, then codes of 8 row tiles; stages that fit beside each other.
@@ -39,68 +40,12 @@ DEV void bulk_multicast(uint32_t dst, const void *src, uint32_t bytes, uint32_t 
                  : "memory");
 }
 
-// Member that holds a slab; the launcher has checked that there is one.
-DEV const prompt_member &member_of(const prompt_job &j, int slab) {
-    int i = 0;
-    while (i + 1 < j.n_member && slab >= j.member[i + 1].slab) i++;
-    return j.member[i];
-}
-
-template <int EPI, int BN>
-DEV void prompt_store(const prompt_job &j, const float (&d)[BN / 2], int slab, int t0, int n_row) {
-    int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
-    if (slab >= j.n_slab) return;
-    if (EPI == EPILOGUE_GLU) {
-        int c = slab * 8 + g;
-        if (c >= j.member[0].n) return;
-#pragma unroll
-        for (int i = 0; i < BN / 8; i++)
-#pragma unroll
-            for (int q = 0; q < 2; q++) {
-                int row = t0 + 8 * i + 2 * t + q;
-                if (row < n_row)
-                    *(__half *)(j.glu + prompt_offset(row, c, j.glu_k_tiles, j.glu_order)) = __float2half_rn(
-                        fminf(fmaxf(act_apply(j.act, d[4 * i + q]) * d[4 * i + 2 + q], -65504.f), 65504.f));
-            }
-        return;
-    }
-    const prompt_member &m = member_of(j, slab);
-    int r = (slab - m.slab) * 16 + g;
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-        int n = r + 8 * h;
-        if (n >= m.n) continue;
-        float b = m.bias ? m.bias[n] : 0.f;
-        float *o = j.out + m.col + n;
-#pragma unroll
-        for (int i = 0; i < BN / 8; i++)
-#pragma unroll
-            for (int q = 0; q < 2; q++) {
-                int row = t0 + 8 * i + 2 * t + q;
-                if (row >= n_row) continue;
-                float v = d[4 * i + 2 * h + q] + b;
-                float *p = o + (size_t)row * j.stride;
-                *p = EPI == EPILOGUE_ADD ? *p + v : v;
-            }
-    }
-}
-
-// Row tile that a slab reads; slabs beyond the last read the last and store nothing.
-DEV int slab_tile(const prompt_job &j, int slab) { return slab < j.n_slab ? slab : j.n_slab - 1; }
-
 template <int L, bool PAIRED, int BN, int CL>
 DEV void prompt_consume(const prompt_job &j, float (&d)[BN / 2], int slab0, int warp, uint32_t ring,
                         uint32_t full, uint32_t empty, int &stage, uint32_t &phase, int lane) {
     using F = frag<L, PAIRED>;
     using R = prompt_ring<L, BN>;
-    size_t tile_bytes = (size_t)j.u * F::unit;
-    int lo = PAIRED ? warp & ~1 : warp, hi = PAIRED ? warp | 1 : warp;
-    struct slab s = {j.w + (size_t)slab_tile(j, slab0 + lo) * tile_bytes,
-                     j.w + (size_t)slab_tile(j, slab0 + hi) * tile_bytes,
-                     R::x + lo * R::tile,
-                     R::x + hi * R::tile,
-                     PAIRED ? warp & 1 : 0,
-                     PAIRED ? warp & 1 : 1};
+    struct slab s = slab_of<L, PAIRED>(j, slab0, warp, R::x, R::tile);
 #pragma unroll
     for (int i = 0; i < BN / 2; i++) d[i] = 0.f;
     typename F::scales sc, sc_next;

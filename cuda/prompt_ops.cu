@@ -1,6 +1,7 @@
 // Norm, rotation, cache write and attention of prompt rows.
 #include "kv.cuh"
 #include "prompt_attend.cuh"
+#include "prompt_flash.cuh"
 
 // A block a row; sums in one order whatever the number of rows.
 __global__ void prompt_norm_kernel(rows x, const float *w, float eps, const int *n_row, uint8_t *tiles,
@@ -97,6 +98,16 @@ template <int D> static cudaError_t attend(const prompt_attend_job &j, int n, cu
     prompt_attend_kernel<D><<<dim3(j.n_head, (n + ATTEND_ROWS - 1) / ATTEND_ROWS), 384, smem, s>>>(j);
     return cudaGetLastError();
 }
-cudaError_t prompt_attend_launch(const prompt_attend_job &j, int n, cudaStream_t s) {
-    return j.dk <= 64 && j.dv <= 64 ? attend<64>(j, n, s) : attend<128>(j, n, s);
+template <int D> static cudaError_t flash(const prompt_attend_job &j, int n, cudaStream_t s) {
+    cudaError_t e = cudaFuncSetAttribute(prompt_flash_kernel<D>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                         flash_size<D>::smem);
+    if (e != cudaSuccess) return e;
+    dim3 grid((unsigned)j.n_head, (unsigned)((n + FLASH_ROWS - 1) / FLASH_ROWS));
+    prompt_flash_kernel<D><<<grid, 128, flash_size<D>::smem, s>>>(j);
+    return cudaGetLastError();
+}
+cudaError_t prompt_attend_launch(const prompt_attend_job &j, int n, bool mma, cudaStream_t s) {
+    bool small = j.dk <= 64 && j.dv <= 64;
+    if (mma) return small ? flash<64>(j, n, s) : flash<128>(j, n, s);
+    return small ? attend<64>(j, n, s) : attend<128>(j, n, s);
 }

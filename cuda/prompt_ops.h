@@ -24,12 +24,13 @@ struct prompt_job {
 // Whether there is a kernel; the order in which it reads activations (enum prompt_order).
 bool prompt_matmul_has(enum layout l);
 int prompt_matmul_order(enum layout l);
+// mma: the mma.sync kernels, which every chip from sm_80 on has; else wgmma (sm_90a)
 cudaError_t prompt_matmul_launch(const prompt_job &j, enum layout l, enum prompt_epilogue e, int n,
-                                 int sm_count, cudaStream_t s);
+                                 int sm_count, bool mma, cudaStream_t s);
 // The layouts are shared out between files: compile time.
 #define PROMPT_PART(name)                                                                                    \
     cudaError_t prompt_matmul_##name(const prompt_job &j, enum layout l, enum prompt_epilogue e, int n,      \
-                                     int sm_count, cudaStream_t s)
+                                     int sm_count, bool mma, cudaStream_t s)
 PROMPT_PART(a);
 PROMPT_PART(b);
 PROMPT_PART(c);
@@ -48,7 +49,7 @@ struct prompt_attend_job {
     int out_k_tiles, out_order;
 };
 bool prompt_attend_has(int dk, int dv, enum kv_type type);
-cudaError_t prompt_attend_launch(const prompt_attend_job &j, int n, cudaStream_t s);
+cudaError_t prompt_attend_launch(const prompt_attend_job &j, int n, bool mma, cudaStream_t s);
 
 // RMS norm of rows to activation tiles; w NULL: no norm, a conversion.
 cudaError_t prompt_norm_launch(rows x, const float *w, float eps, const int *n_row, uint8_t *tiles,

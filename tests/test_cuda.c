@@ -36,9 +36,12 @@ enum { N_PROMPT = 300, N_DECODE = 6, N_ALL = N_PROMPT + N_DECODE };
 static struct infer_model *model;
 static int n_vocab;
 
+static const char *kernels; /* NULL: all; "mma": those that every chip has */
+
 static struct infer_engine *engine(const char *device, int slots, int batch) {
     struct infer_engine_options o = {.device = device,
                                      .kv_type = "f16",
+                                     .kernels = kernels,
                                      .ctx = 1024,
                                      .slots = slots,
                                      .batch = batch,
@@ -127,7 +130,8 @@ static void check_type(const char *shape, const char *type) {
     run(e, N_PROMPT, got);
     double prompt = relative(got, want, (size_t)n_vocab),
            decode = relative(got + n_vocab, want + n_vocab, n - (size_t)n_vocab);
-    print_message("%-9s %-7s prompt %.1e decode %.1e of the norm\n", shape, type, prompt, decode);
+    print_message("%-9s %-7s %-4s prompt %.1e decode %.1e of the norm\n", shape, type,
+                  kernels ? kernels : "all", prompt, decode);
     if (!(prompt <= TOL_CUDA_PROMPT && decode <= TOL_CUDA_DECODE))
         fail_msg("%s %s: prompt %g (tolerance %g), decode %g (%g)", shape, type, prompt, TOL_CUDA_PROMPT,
                  decode, TOL_CUDA_DECODE);
@@ -146,16 +150,27 @@ static void check_type(const char *shape, const char *type) {
     free(again);
 }
 
-static void every_format_agrees_with_ref(void **state) {
-    (void)state;
+static void every_format(const char *which) {
+    kernels = which;
     for (int t = 0; t < QUANT_COUNT; t++) check_type("tiny", quant_info((enum quant_type)t)->name);
     check_type("tiny", "q4_k_m");
     check_type("tiny-odd", "f16");
     check_type("tiny-odd", "q8_0");
 }
 
+static void every_format_agrees_with_ref(void **state) {
+    (void)state;
+    every_format(NULL);
+}
+
+static void and_with_mma_kernels_alone(void **state) {
+    (void)state;
+    every_format("mma");
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_format_agrees_with_ref)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_format_agrees_with_ref),
+                                       cmocka_unit_test(and_with_mma_kernels_alone)};
     if (!usable()) return 77;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
