@@ -257,14 +257,14 @@ static bool key_is(const struct meta *m, const char *key) {
     return m->key.len == strlen(key) && memcmp(m->key.data, key, m->key.len) == 0;
 }
 
-/* The keys of tokenizer.json; its own template only when the folder has none as a file. */
+/* The keys of tokenizer.json or tokenizer.model; its own template only when the folder has none as a file. */
 static enum infer_status put_tokenizer(struct folder *d, const struct mapfile *json,
                                        const struct mapfile *config, const struct mapfile *template) {
     static const char template_key[] = "tokenizer.chat_template";
     struct meta *m;
     size_t n;
-    enum infer_status s = tok_json_meta(&m, &n, &d->f->arena, (const char *)json->data, json->size,
-                                        (const char *)config->data, config->size);
+    enum infer_status s = tok_vocab_meta(&m, &n, &d->f->arena, (const char *)json->data, json->size,
+                                         (const char *)config->data, config->size);
     if (s) return err_prefix(s, "%s", json->path);
     for (size_t i = 0; i < n; i++)
         if (!template->size || !key_is(&m[i], template_key)) hf_put(&d->keys, &m[i]);
@@ -277,8 +277,10 @@ static enum infer_status read_tokenizer(struct folder *d) {
     struct mapfile json, config = {0}, template = {0};
     bool there, more;
     TRY(open_small(d, "tokenizer.json", TOKENIZER_MAX, &json, &there));
+    if (!there) TRY(open_small(d, "tokenizer.model", TOKENIZER_MAX, &json, &there));
     if (!there && d->options->vocab_only)
-        return err_set(INFER_E_INPUT, "%s: the folder holds no tokenizer.json", d->f->path);
+        return err_set(INFER_E_INPUT, "%s: the folder holds no tokenizer.json and no tokenizer.model",
+                       d->f->path);
     if (!there) return INFER_OK; /* a model without text */
     enum infer_status s = open_small(d, "tokenizer_config.json", CONFIG_MAX, &config, &more);
     if (!s) s = open_small(d, "chat_template.jinja", TEMPLATE_MAX, &template, &more);

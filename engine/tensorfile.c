@@ -36,7 +36,7 @@ static enum infer_status read_container(struct tensorfile *f, const struct tenso
     const struct mapfile *m = &f->part[0];
     if (m->size == 0) return err_set(INFER_E_INPUT, "%s: the file is empty", f->path);
     if (m->size >= 4 && memcmp(m->data, "GGUF", 4) == 0) return gguf_read(f, options);
-    if (m->data[0] == '{' && options->vocab_only) return tok_json_read(f);
+    if (options->vocab_only && (m->data[0] == '{' || m->data[0] == '\n')) return tok_vocab_read(f);
     const char *what = describe_start(m);
     if (what) return err_set(INFER_E_INPUT, "%s: not a model file: %s", f->path, what);
     char start[32];
@@ -45,22 +45,8 @@ static enum infer_status read_container(struct tensorfile *f, const struct tenso
                    start);
 }
 
-/* A folder stands for the file in it that says what it is; *path is in the arena then. */
-static enum infer_status look_into_folder(struct tensorfile *f, const char **path, bool vocab_only) {
-    static const char name[] = "/tokenizer.json";
-    struct stat st;
-    if (stat(*path, &st) != 0 || !S_ISDIR(st.st_mode) || !vocab_only) return INFER_OK;
-    char *joined = arena_alloc(&f->arena, strlen(*path) + sizeof name);
-    if (!joined) return err_set(INFER_E_MEMORY, "%s: out of memory", *path);
-    strcpy(joined, *path);
-    strcat(joined, name);
-    *path = joined;
-    return INFER_OK;
-}
-
 static enum infer_status open_parts(struct tensorfile *f, const char *path,
                                     const struct tensorfile_options *options) {
-    TRY(look_into_folder(f, &path, options->vocab_only));
     f->path = arena_strndup(&f->arena, path, strlen(path));
     f->part = arena_alloc(&f->arena, sizeof *f->part);
     if (!f->path || !f->part) return err_set(INFER_E_MEMORY, "%s: out of memory", path);

@@ -93,6 +93,8 @@ static bool is_plain(struct str s) {
     return true;
 }
 
+enum { SPECIAL_MAX = 1024 }; /* bytes; bounds the work at each byte of a text */
+
 enum infer_status tok_trie_init(struct tok *t) {
     size_t n_edge = 0;
     for (int32_t id = 0; id < t->n; id++)
@@ -106,6 +108,10 @@ enum infer_status tok_trie_init(struct tok *t) {
     for (int32_t id = 0; id < t->n; id++) {
         struct str s = t->text[id];
         if (!is_special(t, id) || !s.len) continue;
+        if (s.len > SPECIAL_MAX) {
+            log_line(LOG_WARN, "special token %d has %zu bytes and is not looked for in text", id, s.len);
+            continue;
+        }
         int32_t node = 0;
         for (size_t i = 0; i < s.len; i++) {
             struct tok_pair *e = tok_pair_add(t, &t->edges, node, (unsigned char)s.data[i], 0, n_node);

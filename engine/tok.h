@@ -25,14 +25,15 @@ enum tok_attr {
     TOK_ATTR_UNUSED = 5,
 };
 
-/* Builds the tokenizer of f. *out is NULL with INFER_OK when the file has no vocabulary.
+/* Builds the tokenizer of f, which must stay open as long as it. *out is NULL with INFER_OK when the file has no vocabulary.
  * errors: INFER_E_INPUT (sizes disagree, ids out of range), INFER_E_UNSUPPORTED (names the model and
  * pre-tokenizer). */
 enum infer_status tok_open(struct tok **out, const struct tensorfile *f);
 void tok_close(struct tok *t);
 
 /* Text to ids. marks: NULL, or marks[n], non-zero where the byte is content of a user, tool or document
- * message: special tokens are never parsed out of such bytes. Writes at most cap ids and sets *n_out to the
+ * message: no token with markup in it is parsed out of such bytes (of user-defined ones only those that hold none
+ * of <>[]{}| are, such as runs of spaces). Writes at most cap ids and sets *n_out to the
  * number there are (more than cap: call again with room). errors: INFER_E_INPUT (invalid UTF-8 is encoded
  * bytewise, not an error), INFER_E_MEMORY. */
 enum infer_status tok_encode(const struct tok *t, const char *text, const uint8_t *marks, size_t n,

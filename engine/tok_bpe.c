@@ -40,7 +40,7 @@ size_t tok_bpe_unmap(const struct tok *t, char *dst, const char *s, size_t n) {
             c = (c & 0x1f) << 6 | ((unsigned char)s[i + 1] & 0x3f);
             len = 2;
         }
-        int b = (len == 2 || c < 0x80) ? t->alphabet.byte_of[c] : -1;
+        int b = (len == 2 || c < 0x80) && c < TOK_ALPHABET_END ? t->alphabet.byte_of[c] : -1;
         if (b >= 0) {
             dst[o++] = (char)b;
         } else { /* a character outside the alphabet stands for itself */

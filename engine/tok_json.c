@@ -3,18 +3,16 @@
  * end. What is not known is refused by name: a tokenizer that is nearly right gives wrong ids without a sign. */
 #include "tok_json.h"
 #include "stbds.h"
+#include "tok_keys.h"
 #include "tok_impl.h"
 
 #include <jansson.h>
 #include <stdio.h>
 
-enum { KEYS_MAX = 40 };
-
 struct reading {
     struct arena *a;
     json_t *root, *config;
-    struct meta *meta; /* meta[n_meta], room for KEYS_MAX */
-    size_t n_meta;
+    struct tok_keys *keys;
     int32_t n; /* tokens */
     struct str *text;
     int32_t *type; /* GGUF's token types */
@@ -58,40 +56,6 @@ static enum infer_status copy_text(struct reading *r, const char *s, size_t n, s
     memcpy(copy, s, n);
     *out = (struct str){copy, n};
     return INFER_OK;
-}
-
-/* ---- keys ---- */
-static enum infer_status add_key(struct reading *r, const char *key, enum meta_type type, enum meta_type elem,
-                                 size_t n, size_t bytes, const void *value) {
-    if (r->n_meta == KEYS_MAX) infer_bug("more than %d keys of a tokenizer", KEYS_MAX);
-    unsigned char *raw = arena_alloc(r->a, bytes ? bytes : 1);
-    if (!raw) return no_memory();
-    if (bytes) memcpy(raw, value, bytes);
-    r->meta[r->n_meta++] =
-        (struct meta){.key = {key, strlen(key)}, .type = type, .elem = elem, .n = n, .raw = raw};
-    return INFER_OK;
-}
-static enum infer_status add_bool(struct reading *r, const char *key, bool v) {
-    return add_key(r, key, META_BOOL, META_BOOL, 1, 1, &v);
-}
-static enum infer_status add_id(struct reading *r, const char *key, int32_t id) {
-    uint32_t v = (uint32_t)id;
-    return id < 0 ? INFER_OK : add_key(r, key, META_U32, META_U32, 1, 4, &v);
-}
-static enum infer_status add_strings(struct reading *r, const char *key, const struct str *s, size_t n,
-                                     bool array) {
-    TRY(add_key(r, key, array ? META_ARRAY : META_STRING, META_STRING, n, 0, NULL));
-    struct str *copy = arena_alloc(r->a, (n + 1) * sizeof *copy);
-    if (!copy) return no_memory();
-    if (n) memcpy(copy, s, n * sizeof *copy);
-    r->meta[r->n_meta - 1].strings = copy;
-    return INFER_OK;
-}
-static enum infer_status add_text(struct reading *r, const char *key, const char *text) {
-    struct str s;
-    if (!text) return INFER_OK;
-    TRY(copy_text(r, text, strlen(text), &s));
-    return add_strings(r, key, &s, 1, false);
 }
 
 /* ---- model ---- */
@@ -499,44 +463,51 @@ static void read_config(struct reading *r) {
 /* ---- writing ---- */
 static enum infer_status write_vocab(struct reading *r) {
     size_t n = (size_t)r->n;
-    TRY(add_text(r, "tokenizer.ggml.model", r->model));
-    TRY(add_strings(r, "tokenizer.ggml.tokens", r->text, n, true));
-    TRY(add_key(r, "tokenizer.ggml.token_type", META_ARRAY, META_I32, n, n * sizeof *r->type, r->type));
+    TRY(tok_keys_text(r->keys, "tokenizer.ggml.model", r->model));
+    TRY(tok_keys_strings(r->keys, "tokenizer.ggml.tokens", r->text, n));
+    TRY(tok_keys_raw(r->keys, "tokenizer.ggml.token_type", META_ARRAY, META_I32, n, n * sizeof *r->type,
+                     r->type));
     if (r->score)
-        TRY(add_key(r, "tokenizer.ggml.scores", META_ARRAY, META_F32, n, n * sizeof *r->score, r->score));
-    if (r->merge) TRY(add_strings(r, "tokenizer.ggml.merges", r->merge, r->n_merge, true));
-    TRY(add_id(r, "tokenizer.ggml.unknown_token_id", r->unk));
+        TRY(tok_keys_raw(r->keys, "tokenizer.ggml.scores", META_ARRAY, META_F32, n, n * sizeof *r->score,
+                         r->score));
+    if (r->merge) TRY(tok_keys_strings(r->keys, "tokenizer.ggml.merges", r->merge, r->n_merge));
+    TRY(tok_keys_id(r->keys, "tokenizer.ggml.unknown_token_id", r->unk));
     bool bert = strcmp(r->model, "bert") == 0;
-    TRY(add_id(r, bert ? "tokenizer.ggml.cls_token_id" : "tokenizer.ggml.bos_token_id", r->bos));
-    TRY(add_id(r, bert ? "tokenizer.ggml.seperator_token_id" : "tokenizer.ggml.eos_token_id", r->eos));
-    TRY(add_bool(r, "tokenizer.ggml.add_bos_token", r->add_bos));
-    TRY(add_bool(r, bert ? "tokenizer.ggml.add_sep_token" : "tokenizer.ggml.add_eos_token", r->add_eos));
+    TRY(tok_keys_id(r->keys, bert ? "tokenizer.ggml.cls_token_id" : "tokenizer.ggml.bos_token_id", r->bos));
+    TRY(tok_keys_id(r->keys, bert ? "tokenizer.ggml.seperator_token_id" : "tokenizer.ggml.eos_token_id",
+                    r->eos));
+    TRY(tok_keys_bool(r->keys, "tokenizer.ggml.add_bos_token", r->add_bos));
+    TRY(tok_keys_bool(r->keys, bert ? "tokenizer.ggml.add_sep_token" : "tokenizer.ggml.add_eos_token",
+                      r->add_eos));
     const json_t *template = json_object_get(r->config, "chat_template");
-    return json_is_string(template) ? add_text(r, "tokenizer.chat_template", json_string_value(template))
-                                    : INFER_OK;
+    return json_is_string(template)
+               ? tok_keys_text(r->keys, "tokenizer.chat_template", json_string_value(template))
+               : INFER_OK;
 }
 
 static enum infer_status write_rules(struct reading *r) {
-    TRY(add_bool(r, "tokenizer.ggml.add_space_prefix", r->prefix != NULL));
-    TRY(add_bool(r, "tokenizer.ggml.remove_extra_whitespaces", r->collapse));
+    TRY(tok_keys_bool(r->keys, "tokenizer.ggml.add_space_prefix", r->prefix != NULL));
+    TRY(tok_keys_bool(r->keys, "tokenizer.ggml.remove_extra_whitespaces", r->collapse));
     if (r->n_charsmap)
-        TRY(add_key(r, "tokenizer.ggml.precompiled_charsmap", META_ARRAY, META_U8, r->n_charsmap,
-                    r->n_charsmap, r->charsmap));
-    TRY(add_bool(r, "tokenizer.ggml.normalizer.lowercase", r->lowercase));
-    TRY(add_bool(r, "tokenizer.ggml.normalizer.strip_accents", r->strip_accents));
-    TRY(add_strings(r, "tokenizer.infer.patterns", r->pattern, r->n_pattern, true));
-    TRY(add_key(r, "tokenizer.infer.modes", META_ARRAY, META_U8, r->n_pattern, r->n_pattern, r->mode));
-    TRY(add_bool(r, "tokenizer.infer.characters", r->characters));
-    TRY(add_bool(r, "tokenizer.infer.escape_space", r->escape));
-    TRY(add_bool(r, "tokenizer.infer.ignore_merges", r->ignore_merges));
-    TRY(add_bool(r, "tokenizer.infer.fuse_unknown", r->fuse_unknown));
-    TRY(add_bool(r, "tokenizer.infer.lowercase", r->lowercase && !r->bert));
-    TRY(add_bool(r, "tokenizer.infer.prefix_unless", r->prefix_unless));
-    TRY(add_text(r, "tokenizer.infer.prefix", r->prefix));
-    TRY(add_text(r, "tokenizer.infer.normal_form", r->normal_form));
-    TRY(add_key(r, "tokenizer.infer.lstrip", META_ARRAY, META_I32, r->n_lstrip, r->n_lstrip * 4, r->lstrip));
-    return add_key(r, "tokenizer.infer.rstrip", META_ARRAY, META_I32, r->n_rstrip, r->n_rstrip * 4,
-                   r->rstrip);
+        TRY(tok_keys_raw(r->keys, "tokenizer.ggml.precompiled_charsmap", META_ARRAY, META_U8, r->n_charsmap,
+                         r->n_charsmap, r->charsmap));
+    TRY(tok_keys_bool(r->keys, "tokenizer.ggml.normalizer.lowercase", r->lowercase));
+    TRY(tok_keys_bool(r->keys, "tokenizer.ggml.normalizer.strip_accents", r->strip_accents));
+    TRY(tok_keys_strings(r->keys, "tokenizer.infer.patterns", r->pattern, r->n_pattern));
+    TRY(tok_keys_raw(r->keys, "tokenizer.infer.modes", META_ARRAY, META_U8, r->n_pattern, r->n_pattern,
+                     r->mode));
+    TRY(tok_keys_bool(r->keys, "tokenizer.infer.characters", r->characters));
+    TRY(tok_keys_bool(r->keys, "tokenizer.infer.escape_space", r->escape));
+    TRY(tok_keys_bool(r->keys, "tokenizer.infer.ignore_merges", r->ignore_merges));
+    TRY(tok_keys_bool(r->keys, "tokenizer.infer.fuse_unknown", r->fuse_unknown));
+    TRY(tok_keys_bool(r->keys, "tokenizer.infer.lowercase", r->lowercase && !r->bert));
+    TRY(tok_keys_bool(r->keys, "tokenizer.infer.prefix_unless", r->prefix_unless));
+    TRY(tok_keys_text(r->keys, "tokenizer.infer.prefix", r->prefix));
+    TRY(tok_keys_text(r->keys, "tokenizer.infer.normal_form", r->normal_form));
+    TRY(tok_keys_raw(r->keys, "tokenizer.infer.lstrip", META_ARRAY, META_I32, r->n_lstrip, r->n_lstrip * 4,
+                     r->lstrip));
+    return tok_keys_raw(r->keys, "tokenizer.infer.rstrip", META_ARRAY, META_I32, r->n_rstrip, r->n_rstrip * 4,
+                        r->rstrip);
 }
 
 static enum infer_status read_all(struct reading *r) {
@@ -555,18 +526,15 @@ static enum infer_status read_all(struct reading *r) {
                        "Unigram goes with Precompiled and Metaspace, and with nothing else");
     if (r->characters && !r->escape && !r->n_pattern && r->lowercase)
         return err_set(INFER_E_UNSUPPORTED, "BPE of lower-cased characters without cuts is not supported");
-    r->meta = arena_alloc(r->a, KEYS_MAX * sizeof *r->meta);
-    if (!r->meta) return no_memory();
     TRY(write_vocab(r));
     return write_rules(r);
 }
 
-enum infer_status tok_json_meta(struct meta **out, size_t *n_out, struct arena *a, const char *json, size_t n,
-                                const char *config, size_t n_config) {
+enum infer_status tok_json_keys(struct tok_keys *keys, const char *json, size_t n, const char *config,
+                                size_t n_config) {
     json_error_t e;
-    struct reading r = {.a = a};
+    struct reading r = {.a = keys->a, .keys = keys};
     uint64_t failed = mem_failed();
-    *n_out = 0;
     r.root = json_loadb(json, n, JSON_ALLOW_NUL, &e);
     if (!r.root && mem_failed() != failed)
         return err_set(INFER_E_MEMORY, "out of memory: %zu bytes of JSON", n);
@@ -581,28 +549,37 @@ enum infer_status tok_json_meta(struct meta **out, size_t *n_out, struct arena *
     if (st == INFER_OK) st = read_all(&r);
     json_decref(r.root);
     json_decref(r.config);
-    if (st != INFER_OK) return st;
-    *out = r.meta;
-    *n_out = r.n_meta;
-    return INFER_OK;
+    return st;
+}
+
+enum infer_status tok_vocab_meta(struct meta **out, size_t *n_out, struct arena *a, const char *data,
+                                 size_t n, const char *config, size_t n_config) {
+    struct tok_keys *keys; /* too large for the stack of a thread */
+    *n_out = 0;
+    TRY(mem_new(&keys, sizeof *keys, "reading a vocabulary"));
+    keys->a = a;
+    enum infer_status st = n && data[0] == '{' ? tok_json_keys(keys, data, n, config, n_config)
+                                               : tok_proto_keys(keys, (const unsigned char *)data, n);
+    if (st == INFER_OK) st = tok_keys_finish(keys, out, n_out);
+    mem_free(keys);
+    return st;
 }
 
 /* ---- as a file of its own ---- */
-enum infer_status tok_json_read(struct tensorfile *f) {
+enum infer_status tok_vocab_read(struct tensorfile *f) {
     static const char name[] = "tokenizer_config.json";
-    struct mapfile config = {0};
-    const char *slash = strrchr(f->part[0].path, '/');
-    size_t n = slash ? (size_t)(slash - f->part[0].path) + 1 : 0;
+    struct mapfile config = {0}, *part = &f->part[0];
+    const char *slash = strrchr(part->path, '/');
+    size_t n = slash ? (size_t)(slash - part->path) + 1 : 0;
     char *path = arena_alloc(&f->arena, n + sizeof name);
     if (!path) return no_memory();
-    memcpy(path, f->part[0].path, n);
+    memcpy(path, part->path, n);
     memcpy(path + n, name, sizeof name);
     bool there = mapfile_open(&config, path, true) == INFER_OK;
-    enum infer_status st =
-        tok_json_meta(&f->meta, &f->n_meta, &f->arena, (const char *)f->part[0].data, f->part[0].size,
-                      there ? (const char *)config.data : NULL, config.size);
+    enum infer_status st = tok_vocab_meta(&f->meta, &f->n_meta, &f->arena, (const char *)part->data,
+                                          part->size, there ? (const char *)config.data : NULL, config.size);
     if (there) mapfile_close(&config);
-    if (st != INFER_OK) return err_prefix(st, "%s", f->part[0].path);
+    if (st != INFER_OK) return err_prefix(st, "%s", part->path);
     struct strmap *keys, *tensors;
     int64_t old;
     TRY(strmap_new(&keys, &f->arena));
@@ -611,7 +588,7 @@ enum infer_status tok_json_read(struct tensorfile *f) {
         TRY(strmap_put(keys, f->meta[i].key.data, f->meta[i].key.len, (int64_t)i, &old));
     f->meta_index = keys;
     f->tensor_index = tensors;
-    f->format = "tokenizer.json";
-    f->file_bytes = f->part[0].size;
+    f->format = part->data[0] == '{' ? "tokenizer.json" : "tokenizer.model";
+    f->file_bytes = part->size;
     return INFER_OK;
 }

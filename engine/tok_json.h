@@ -26,12 +26,18 @@ enum tok_split_mode {
     TOK_SPLIT_NEXT,         /* a match goes with what follows */
 };
 
-/* json[n]: tokenizer.json; config[n_config]: tokenizer_config.json or NULL. *out points to *n_out keys in the arena.
+/* Adds the keys of json[n], a tokenizer.json; config[n_config]: tokenizer_config.json or NULL.
  * errors: INFER_E_INPUT (not JSON, or not of this form: names the place), INFER_E_UNSUPPORTED (names the normalizer,
  * pre-tokenizer or model that is not known), INFER_E_MEMORY. source: the tokenizers library's file format. */
-enum infer_status tok_json_meta(struct meta **out, size_t *n_out, struct arena *a, const char *json, size_t n,
-                                const char *config, size_t n_config);
+struct tok_keys;
+enum infer_status tok_json_keys(struct tok_keys *keys, const char *json, size_t n, const char *config,
+                                size_t n_config);
 
-/* Fills f, whose first part is a mapped tokenizer.json, with its keys and no tensors; a tokenizer_config.json beside
- * it is read when it is there. */
-enum infer_status tok_json_read(struct tensorfile *f);
+/* The keys of data[n], a tokenizer.json or a tokenizer.model (the first byte decides): *out points to *n_out of them
+ * in the arena, and to nothing in data. */
+enum infer_status tok_vocab_meta(struct meta **out, size_t *n_out, struct arena *a, const char *data,
+                                 size_t n, const char *config, size_t n_config);
+
+/* Fills f, whose first part is a mapped tokenizer.json or tokenizer.model, with its keys and no tensors; a
+ * tokenizer_config.json beside it is read when it is there. */
+enum infer_status tok_vocab_read(struct tensorfile *f);

@@ -236,14 +236,15 @@ static enum infer_status choose_family(struct tok *t, const struct tensorfile *f
 
 /* The pre-tokenizer's name; a file of before the key had one kind an architecture. */
 static struct str pre_of(const struct tensorfile *f, struct str model) {
-    struct str pre = {"", 0}, arch = {"", 0};
+    struct str pre, arch;
     bool present;
     if (meta_str(f, "tokenizer.ggml.pre", &pre, &present) == INFER_OK && present) return pre;
     if (!is(model, "gpt2") || tensorfile_meta(f, "tokenizer.infer.patterns"))
         return (struct str){"default", 7};
-    if (meta_str(f, "general.architecture", &arch, &present) == INFER_OK && present &&
-        (is(arch, "gptneox") || is(arch, "gpt2")))
-        return (struct str){"gpt-2", 5};
+    if (meta_str(f, "general.architecture", &arch, &present) == INFER_OK && present) {
+        if (is(arch, "gptneox")) return (struct str){"gpt-neox", 8};
+        if (is(arch, "gpt2")) return (struct str){"gpt-2", 5};
+    }
     log_line(LOG_WARN,
              "the file names no pre-tokenizer (tokenizer.ggml.pre): using default, which may cut text "
              "unlike the model's own");

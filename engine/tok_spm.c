@@ -2,7 +2,6 @@
  * is the token of highest score are joined first. What is no token falls back to its bytes, "<0xNN>". source:
  * Kudo, Richardson 2018; the SentencePiece model format. */
 #include "tok_merge.h"
-#include <stdio.h>
 #include <math.h>
 
 enum infer_status tok_escape_space(char **out, size_t *n_out, const char *s, size_t n, bool prefix) {
@@ -44,14 +43,19 @@ void tok_find_words_apart(struct tok *t) {
             t->words_apart = !holds_inner_space(t->text[id]);
 }
 
+static int hex_digit(char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    if ((c | 32) >= 'a' && (c | 32) <= 'f') return (c | 32) - 'a' + 10;
+    return -1;
+}
+
 enum infer_status tok_byte_token(struct tok *t, int32_t id) {
     struct str s = t->text[id];
-    unsigned b;
-    char text[8] = "", end;
-    if (s.len == 6) memcpy(text, s.data, 6);
-    if (sscanf(text, "<0x%2x%c", &b, &end) != 2 || end != '>')
+    bool form = s.len == 6 && memcmp(s.data, "<0x", 3) == 0 && s.data[5] == '>';
+    int high = form ? hex_digit(s.data[3]) : -1, low = form ? hex_digit(s.data[4]) : -1;
+    if (high < 0 || low < 0)
         return err_set(INFER_E_INPUT, "token %d is of type byte, but not written <0xNN>", id);
-    t->byte_id[b] = id;
+    t->byte_id[high * 16 + low] = id;
     return INFER_OK;
 }
 
@@ -78,6 +82,7 @@ enum infer_status tok_spm_init(struct tok *t, const struct meta *scores) {
 /* ---- encoding ---- */
 static uint32_t spm_pair(const struct tok *t, const char *s, const struct tok_sym *a, const struct tok_sym *b,
                          int32_t *id) {
+    if (a->len + b->len > t->longest) return UINT32_MAX;
     *id = tok_map_find(t, s + a->pos, a->len + b->len);
     return *id < 0 ? UINT32_MAX : t->order[*id];
 }

@@ -6,6 +6,8 @@
 #include <float.h>
 #include <math.h>
 
+enum { PIECE_MAX = 1024 }; /* bytes of a token that text can become; bounds the work at each character */
+
 static unsigned prefix_slot(const char *s, size_t n) { /* the first two bytes */
     return (unsigned char)s[0] << 8 | (n > 1 ? (unsigned char)s[1] : 0);
 }
@@ -26,7 +28,7 @@ enum infer_status tok_unigram_init(struct tok *t, const struct meta *scores) {
         t->score[id] = (float)score;
         t->order[id] = UINT32_MAX;
         if (t->attr[id] == TOK_ATTR_BYTE) TRY(tok_byte_token(t, id));
-        if (t->attr[id] != TOK_ATTR_NORMAL || !s.len) continue;
+        if (t->attr[id] != TOK_ATTR_NORMAL || !s.len || s.len > PIECE_MAX) continue;
         t->order[id] = 0; /* a piece of text */
         if (score < lowest) lowest = score;
         /* which lengths start this way: bit k for k bytes, bit 63 for 63 and more */
@@ -64,7 +66,9 @@ static void search(const struct tok *t, const char *s, size_t n, struct step *be
         bool single = false;
         uint64_t lengths = t->lengths[prefix_slot(s + i, n - i)];
         for (uint64_t bits = lengths; bits; bits &= bits - 1) {
-            size_t k = (size_t)__builtin_ctzll(bits), last = k < 63 ? k : t->longest;
+            size_t k = (size_t)__builtin_ctzll(bits), last = k < 63                   ? k
+                                                             : t->longest < PIECE_MAX ? t->longest
+                                                                                      : PIECE_MAX;
             for (; k <= last && k <= n - i; k++) {
                 int32_t id = piece_at(t, s + i, k);
                 if (id < 0) continue;

@@ -506,6 +506,13 @@ static void broken_vocabularies(void **state) {
     vf_key_array(&v, "tokenizer.ggml.scores", META_F32, 1);
     vf_u32(&v, 0x7fc00000); /* NaN */
     refuses(&v, "scores");
+    vf_begin(&v);
+    vf_key_str(&v, "tokenizer.ggml.model", "llama");
+    vf_key_array(&v, "tokenizer.ggml.tokens", META_STRING, 1);
+    vf_str(&v, "<0x-1>");
+    vf_key_array(&v, "tokenizer.ggml.token_type", META_I32, 1);
+    vf_u32(&v, 6);
+    refuses(&v, "<0xNN>");
     /* ids of a vocabulary that is shorter than SentencePiece's defaults: no such tokens, no error */
     struct tensorfile *f;
     struct tok *t;
@@ -538,10 +545,12 @@ static void missing_bytes_are_said(void **state) {
     vf_begin(&v);
     vf_key_str(&v, "tokenizer.ggml.model", "gpt2");
     vf_key_str(&v, "tokenizer.ggml.pre", "gpt-2");
-    vf_key_array(&v, "tokenizer.ggml.tokens", META_STRING, 1);
+    vf_key_array(&v, "tokenizer.ggml.tokens", META_STRING, 2);
     vf_str(&v, "a");
+    vf_str(&v, "a\xc5\xbf"); /* U+017F is behind the end of the byte alphabet: it stands for itself */
     assert_ok(vf_open(&v, &f));
     assert_ok(tok_open(&t, f));
+    assert_int_equal(tok_piece(t, 1, false, false).len, 3);
     assert_ok(tok_encode(t, "aa", NULL, 2, 0, ids, 8, &n));
     assert_int_equal(n, 2);
     assert_int_equal(tok_encode(t, "ab", NULL, 2, 0, ids, 8, &n), INFER_E_INPUT);

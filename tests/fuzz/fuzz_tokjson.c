@@ -1,4 +1,4 @@
-/* Any bytes as a tokenizer.json: it is refused with a message, or its tokenizer encodes text and reads it back. */
+/* Any bytes as a tokenizer.json, or as a tokenizer.model when they do not begin with a brace: it is refused with a message, or its tokenizer encodes text and reads it back. */
 #define _GNU_SOURCE
 #include "../tok_vocab.h"
 #include "stbds.h"
@@ -18,20 +18,19 @@ static void encode(const struct tok *t, const char *s, size_t n) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const char text[] =
         "Hello  w\xc3\xb6rld, it's 1234 <s>\n\n\t\xe4\xbd\xa0\xe5\xa5\xbd \xff\xf0\x9f\x91\x8d";
-    struct tensorfile f = {.path = "fuzz", .format = "tokenizer.json"};
-    struct strmap *keys;
-    struct tok *t;
+    struct tensorfile f = {.path = "fuzz"};
+    struct strmap *index;
+    struct tok *t = NULL;
     int64_t old;
-    if (size > 4096) return 0; /* a pattern is bounded, but not fast */
+    if (size == 0 || size > 4096) return 0; /* a pattern is bounded, but not fast */
+    const char *s = (const char *)data;
     enum infer_status st =
-        tok_json_meta(&f.meta, &f.n_meta, &f.arena, (const char *)data, size, (const char *)data, size);
-    if (st == INFER_OK) st = strmap_new(&keys, &f.arena);
+        tok_vocab_meta(&f.meta, &f.n_meta, &f.arena, s, size, *s == '{' ? s : NULL, *s == '{' ? size : 0);
+    if (st == INFER_OK) st = strmap_new(&index, &f.arena);
     for (size_t i = 0; st == INFER_OK && i < f.n_meta; i++)
-        st = strmap_put(keys, f.meta[i].key.data, f.meta[i].key.len, (int64_t)i, &old);
-    if (st == INFER_OK) {
-        f.meta_index = keys;
-        st = tok_open(&t, &f);
-    }
+        st = strmap_put(index, f.meta[i].key.data, f.meta[i].key.len, (int64_t)i, &old);
+    f.meta_index = index;
+    if (st == INFER_OK) st = tok_open(&t, &f);
     if (st == INFER_OK && t) {
         encode(t, text, sizeof text - 1);
         encode(t, (const char *)data, size < 200 ? size : 200);
