@@ -21,32 +21,42 @@ static enum infer_status map_alloc(struct tok *t) {
 }
 
 /* The slot of s: its id, or -1 and free. */
-static struct tok_slot *map_slot(const struct tok *t, const char *s, size_t n, uint32_t *tag) {
-    uint64_t h = tok_hash(t, s, n);
-    *tag = (uint32_t)(h >> 32);
+static struct tok_slot *map_slot(const struct tok *t, uint64_t h, const char *s, size_t n) {
+    uint32_t tag = (uint32_t)(h >> 32);
     for (uint32_t i = (uint32_t)h & t->map.mask;; i = (i + 1) & t->map.mask) {
         struct tok_slot *slot = &t->map.slot[i];
         if (slot->id < 0) return slot;
-        if (slot->tag == *tag && t->text[slot->id].len == n && memcmp(t->text[slot->id].data, s, n) == 0)
+        if (slot->tag == tag && t->text[slot->id].len == n && memcmp(t->text[slot->id].data, s, n) == 0)
             return slot;
     }
 }
 
+enum { AHEAD = 16 }; /* slots are asked for this many tokens before they are needed */
+
 enum infer_status tok_map_init(struct tok *t) {
+    uint64_t hash[AHEAD];
     TRY(map_alloc(t));
-    for (int32_t id = 0; id < t->n; id++) {
-        if (!t->text[id].len) continue;
-        if (t->text[id].len > t->longest) t->longest = t->text[id].len;
-        uint32_t tag;
-        struct tok_slot *s = map_slot(t, t->text[id].data, t->text[id].len, &tag);
-        if (s->id < 0) *s = (struct tok_slot){tag, id};
+    for (int32_t k = 0; k < t->n + AHEAD; k++) {
+        int32_t id = k - AHEAD;
+        if (id >= 0 && t->text[id].len) {
+            struct str s = t->text[id];
+            if (s.len > t->longest) t->longest = s.len;
+            struct tok_slot *slot = map_slot(t, hash[k % AHEAD], s.data, s.len);
+            if (slot->id < 0) *slot = (struct tok_slot){(uint32_t)(hash[k % AHEAD] >> 32), id};
+        }
+        if (k >= t->n) continue;
+        hash[k % AHEAD] = tok_hash(t, t->text[k].data, t->text[k].len);
+        __builtin_prefetch(&t->map.slot[hash[k % AHEAD] & t->map.mask], 1);
     }
     return INFER_OK;
 }
 
+int32_t tok_map_find_hashed(const struct tok *t, uint64_t hash, const char *s, size_t n) {
+    return map_slot(t, hash, s, n)->id;
+}
+
 int32_t tok_map_find(const struct tok *t, const char *s, size_t n) {
-    uint32_t tag;
-    return map_slot(t, s, n, &tag)->id;
+    return map_slot(t, tok_hash(t, s, n), s, n)->id;
 }
 
 enum infer_status tok_pairs_init(struct tok *t, struct tok_pairs *p, size_t n) {
@@ -58,12 +68,19 @@ enum infer_status tok_pairs_init(struct tok *t, struct tok_pairs *p, size_t n) {
     return INFER_OK;
 }
 
+static uint32_t pair_hash(const struct tok *t, int32_t a, int32_t b) {
+    return (uint32_t)tok_mix(((uint64_t)(uint32_t)a << 32 | (uint32_t)b) ^ t->seed, 0x9e3779b97f4a7c15u);
+}
+
 static struct tok_pair *pair_slot(const struct tok *t, const struct tok_pairs *p, int32_t a, int32_t b) {
-    uint64_t h = tok_mix(((uint64_t)(uint32_t)a << 32 | (uint32_t)b) ^ t->seed, 0x9e3779b97f4a7c15u);
-    for (uint32_t i = (uint32_t)h & p->mask;; i = (i + 1) & p->mask) {
+    for (uint32_t i = pair_hash(t, a, b) & p->mask;; i = (i + 1) & p->mask) {
         struct tok_pair *s = &p->slot[i];
         if (s->a < 0 || (s->a == a && s->b == b)) return s;
     }
+}
+
+void tok_pair_ask(const struct tok *t, const struct tok_pairs *p, int32_t a, int32_t b) {
+    __builtin_prefetch(&p->slot[pair_hash(t, a, b) & p->mask], 1);
 }
 
 const struct tok_pair *tok_pair_find(const struct tok *t, const struct tok_pairs *p, int32_t a, int32_t b) {

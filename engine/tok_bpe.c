@@ -53,36 +53,76 @@ size_t tok_bpe_unmap(const struct tok *t, char *dst, const char *s, size_t n) {
 }
 
 /* ---- loading ---- */
-/* "left right", cut at the first space that is not the first byte. The result is nearly always the token behind
- * that of the merge before: try it before the map. joined has room for the line. Returns whether all three are
- * tokens. */
-static bool add_merge(struct tok *t, struct str line, uint32_t rank, int32_t *last, char *joined) {
+/* A merge on its way into the table. Nearly all the time of loading is waiting for memory (texts and table slots lie
+ * at random places), so merges are taken in batches and each place is asked for one stage before it is read. */
+enum { BATCH = 64 };
+struct merge {
+    struct str left, right;
+    uint64_t left_hash, right_hash;
+    int32_t left_id, right_id, id;
+};
+
+/* "left right", cut at the first space that is not the first byte; right is empty when there is none. */
+static void cut_merge(const struct tok *t, struct merge *m, struct str line) {
     const char *cut = line.len > 2 ? memchr(line.data + 1, ' ', line.len - 1) : NULL;
-    if (!cut) return false;
-    size_t n_left = (size_t)(cut - line.data), n = line.len - 1;
-    int32_t left = tok_map_find(t, line.data, n_left);
-    int32_t right = tok_map_find(t, cut + 1, n - n_left);
-    if (left < 0 || right < 0) return false;
-    memcpy(joined, line.data, n_left);
-    memcpy(joined + n_left, cut + 1, n - n_left);
+    size_t n = cut ? (size_t)(cut - line.data) : line.len;
+    m->left = (struct str){line.data, n};
+    m->right = cut ? (struct str){cut + 1, line.len - n - 1} : (struct str){"", 0};
+    m->left_hash = tok_hash(t, m->left.data, m->left.len);
+    m->right_hash = tok_hash(t, m->right.data, m->right.len);
+    __builtin_prefetch(&t->map.slot[m->left_hash & t->map.mask]);
+    __builtin_prefetch(&t->map.slot[m->right_hash & t->map.mask]);
+}
+
+/* Asks for the text behind the first slot of a hash: first its address, then the text itself. */
+static void ask_text(const struct tok *t, uint64_t hash, bool address) {
+    int32_t id = t->map.slot[hash & t->map.mask].id;
+    if (id < 0) return;
+    __builtin_prefetch(address ? (const void *)&t->text[id] : t->text[id].data);
+}
+
+/* The three ids. The result is nearly always the token behind that of the merge before: try it before the map. */
+static void find_merge(const struct tok *t, struct merge *m, int32_t *last, char *joined) {
+    m->id = -1;
+    m->left_id = tok_map_find_hashed(t, m->left_hash, m->left.data, m->left.len);
+    m->right_id = tok_map_find_hashed(t, m->right_hash, m->right.data, m->right.len);
+    if (m->left_id < 0 || m->right_id < 0 || !m->right.len) return;
+    size_t n = m->left.len + m->right.len;
+    memcpy(joined, m->left.data, m->left.len);
+    memcpy(joined + m->left.len, m->right.data, m->right.len);
     int32_t id = *last + 1;
     if (id >= t->n || t->text[id].len != n || memcmp(t->text[id].data, joined, n) != 0)
         id = tok_map_find(t, joined, n);
-    if (id < 0) return false;
+    m->id = id;
+    if (id < 0) return;
     *last = id;
-    tok_pair_add(t, &t->merges, left, right, rank, id);
-    return true;
+    tok_pair_ask(t, &t->merges, m->left_id, m->right_id);
 }
 
 static enum infer_status add_merges(struct tok *t, const struct meta *merges) {
     size_t n = merges ? merges->n : 0, longest = 1, lost = 0;
     int32_t last = -1;
     char *joined;
+    struct merge m[BATCH];
     TRY(tok_pairs_init(t, &t->merges, n));
     for (size_t i = 0; i < n; i++)
         if (merges->strings[i].len > longest) longest = merges->strings[i].len;
     TRY(mem_new(&joined, longest, "the merges"));
-    for (size_t i = 0; i < n; i++) lost += !add_merge(t, merges->strings[i], (uint32_t)i, &last, joined);
+    for (size_t at = 0, k; at < n; at += k) {
+        k = n - at < BATCH ? n - at : BATCH;
+        for (size_t i = 0; i < k; i++) cut_merge(t, &m[i], merges->strings[at + i]);
+        for (int address = 1; address >= 0; address--)
+            for (size_t i = 0; i < k; i++) {
+                ask_text(t, m[i].left_hash, address);
+                ask_text(t, m[i].right_hash, address);
+            }
+        for (size_t i = 0; i < k; i++) find_merge(t, &m[i], &last, joined);
+        for (size_t i = 0; i < k; i++) {
+            lost += m[i].id < 0;
+            if (m[i].id >= 0)
+                tok_pair_add(t, &t->merges, m[i].left_id, m[i].right_id, (uint32_t)(at + i), m[i].id);
+        }
+    }
     mem_free(joined);
     if (lost) log_line(LOG_WARN, "%zu of %zu merges name tokens that the vocabulary does not have", lost, n);
     return INFER_OK;

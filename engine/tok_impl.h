@@ -167,6 +167,9 @@ enum infer_status tok_map_init(struct tok *t);
 /* Trie of the special tokens among them. */
 enum infer_status tok_trie_init(struct tok *t);
 int32_t tok_map_find(const struct tok *t, const char *s, size_t n);
+int32_t tok_map_find_hashed(const struct tok *t, uint64_t hash, const char *s, size_t n);
+/* Asks the memory for the slot of (a, b), which will be needed soon. */
+void tok_pair_ask(const struct tok *t, const struct tok_pairs *p, int32_t a, int32_t b);
 const struct tok_pair *tok_pair_find(const struct tok *t, const struct tok_pairs *p, int32_t a, int32_t b);
 /* Room for n pairs. */
 enum infer_status tok_pairs_init(struct tok *t, struct tok_pairs *p, size_t n);

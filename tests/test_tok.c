@@ -254,6 +254,44 @@ static void json_characters(void **state) {
     tensorfile_close(f);
 }
 
+/* ---- tokenizer.model ---- */
+static void proto_file(void **state) {
+    (void)state;
+    char path[1024], cut_path[] = "/tmp/infer-proto-XXXXXX";
+    unsigned char data[512];
+    struct tensorfile_options o = {.vocab_only = true};
+    struct tensorfile *f;
+    struct tok *t;
+    /* <unk> <s> </s> <0x0A> space a space-a l, BPE by scores 0 .. -4 */
+    test_path(path, sizeof path, "fuzz/corpus/tokjson/proto");
+    assert_ok(tensorfile_open(&f, path, &o));
+    assert_ok(tok_open(&t, f));
+    check_ids(t, "a", NULL, TOK_ADD, IDS(1, 6));
+    check_ids(t, "l\na", NULL, 0, IDS(4, 7, 3, 5));
+    check_ids(t, "x", NULL, 0, IDS(4, 0));
+    tok_close(t);
+    tensorfile_close(f);
+    FILE *in = fopen(path, "rb");
+    assert_non_null(in);
+    size_t n = fread(data, 1, sizeof data, in);
+    fclose(in);
+    for (size_t cut = 1; cut < n; cut++) { /* refused with a message, or whole up to there */
+        int fd = mkstemp(cut_path);
+        assert_true(fd >= 0);
+        assert_int_equal(write(fd, data, cut), (ssize_t)cut);
+        close(fd);
+        enum infer_status s = tensorfile_open(&f, cut_path, &o);
+        unlink(cut_path);
+        strcpy(cut_path + strlen(cut_path) - 6, "XXXXXX");
+        assert_true(s == INFER_OK || s == INFER_E_INPUT);
+        if (s != INFER_OK) continue;
+        s = tok_open(&t, f);
+        assert_true(s == INFER_OK || s == INFER_E_INPUT);
+        if (s == INFER_OK) tok_close(t);
+        tensorfile_close(f);
+    }
+}
+
 static void json_refused(void **state) {
     (void)state;
     static const struct {
@@ -702,6 +740,7 @@ int main(void) {
         cmocka_unit_test(json_bytes),
         cmocka_unit_test(json_characters),
         cmocka_unit_test(json_refused),
+        cmocka_unit_test(proto_file),
         cmocka_unit_test(control_tokens_need_the_flag),
         cmocka_unit_test(marked_bytes_stay_text),
         cmocka_unit_test(stops_and_properties),
