@@ -26,6 +26,7 @@ struct schema {
     struct stext t; /* finished rules */
     json_t *refs;   /* "#/..." -> number of its rule */
     int n_rule, depth;
+    int n_merge; /* keywords joined by allOf, $ref and anyOf so far */
 };
 
 /* A rule begins in a text of its own, since rules that it needs are written meanwhile; its number. */

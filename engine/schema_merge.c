@@ -53,7 +53,7 @@ enum infer_status schema_ref(struct schema *S, const char *ref, struct stext *t)
 }
 
 /* Adds the constraints of one schema to another: properties and required are joined, all else must agree. */
-static enum infer_status merge(const struct schema *S, json_t *into, const json_t *from, int depth) {
+static enum infer_status merge(struct schema *S, json_t *into, const json_t *from, int depth) {
     const char *key;
     json_t *v;
     if (json_is_true(from)) return INFER_OK;
@@ -61,6 +61,9 @@ static enum infer_status merge(const struct schema *S, json_t *into, const json_
     if (depth > GRAMMAR_MAX_DEPTH)
         return err_set(INFER_E_INPUT, "schema: references or parts nested deeper than %d", GRAMMAR_MAX_DEPTH);
     json_object_foreach((json_t *)from, key, v) {
+        if (++S->n_merge > GRAMMAR_MAX_REPEAT)
+            return err_set(INFER_E_INPUT, "schema: allOf and $ref join more than %d keywords",
+                           GRAMMAR_MAX_REPEAT);
         json_t *old = json_object_get(into, key);
         enum infer_status st = INFER_OK;
         int failed = 0;

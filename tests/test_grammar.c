@@ -267,6 +267,16 @@ static void errors_and_budgets(void **state) {
                  "maxLength above 20000");
     expect_error("{\"type\": \"integer\", \"minimum\": 2, \"maximum\": 1}", true, INFER_E_INPUT,
                  "no integer");
+    /* each definition twice the one before: refused, not worked through */
+    char doubling[4096] = "{\"$ref\": \"#/$defs/d0\", \"$defs\": {", part[128];
+    for (int i = 0; i < 40; i++) {
+        snprintf(part, sizeof part,
+                 "\"d%d\": {\"allOf\": [{\"$ref\": \"#/$defs/d%d\"}, {\"$ref\": \"#/$defs/d%d\"}]}, ", i,
+                 i + 1, i + 1);
+        strcat(doubling, part);
+    }
+    strcat(doubling, "\"d40\": {\"type\": \"null\"}}}");
+    expect_error(doubling, true, INFER_E_INPUT, "join more than 20000");
     expect_error("{", true, INFER_E_INPUT, "line 1");
     expect_error("3", true, INFER_E_INPUT, "an object or a boolean");
     text = repeated("", "{\"items\":", 1000, "{}");
