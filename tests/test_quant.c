@@ -184,11 +184,28 @@ static void extreme_inputs(void **state) {
     }
 }
 
+/* Any bits are blocks, and whatever they decode to can be encoded in every type. */
+static void any_bits_do_no_harm(void **state) {
+    (void)state;
+    static unsigned char bits[256 * 4 * 8];
+    static float x[256 * 8], y[256 * 8];
+    seed = 5;
+    for (int t = 0; t < QUANT_COUNT; t++) {
+        const struct quant_info *q = quant_info((enum quant_type)t);
+        for (size_t i = 0; i < sizeof bits; i++) bits[i] = (unsigned char)(uniform() * 256);
+        q->decode(x, bits, 256 * 8);
+        for (int k = 0; k < QUANT_COUNT; k++) trip(quant_info((enum quant_type)k), y, x, 256 * 8, NULL);
+        for (int i = 0; i < 256 * 8; i++) x[i] = quant_bits_to_f32((uint32_t)(uniform() * 0x1p32));
+        trip(q, y, x, 256 * 8, x); /* importance may be anything, too */
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(table_is_consistent),       cmocka_unit_test(golden_blocks_decode),
         cmocka_unit_test(round_trip_error_is_small), cmocka_unit_test(dots_agree_with_double),
         cmocka_unit_test(importance_is_heeded),      cmocka_unit_test(extreme_inputs),
+        cmocka_unit_test(any_bits_do_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -297,12 +297,36 @@ static void quantize_refuses(void **state) {
     }
 }
 
+/* The k-th allocation fails, for every k: a message, no file, no leak (under AddressSanitizer). */
+static void allocations_may_fail(void **state) {
+    (void)state;
+    char path[128];
+    for (int what = 0; what < 2; what++) {
+        enum infer_status s = INFER_E_MEMORY;
+        uint64_t k = 0;
+        synth("a.gguf", NULL, "tiny", "f16", NULL);
+        unlink(file_in(path, "k.gguf"));
+        while (s != INFER_OK && k < 1000) {
+            struct synth_report r;
+            struct synth_options o = {.shape = "tiny", .type = "f16", .path = file_in(path, "k.gguf")};
+            mem_fail_at(++k);
+            s = what ? quantize("a.gguf", "k.gguf", "bf16", NULL, false, NULL) : synth_write(&o, &r);
+            mem_fail_at(0);
+            if (s != INFER_OK && s != INFER_E_MEMORY) fail_msg("allocation %d: %s", (int)k, err_message());
+            assert_int_equal(access(path, F_OK), s == INFER_OK ? 0 : -1);
+        }
+        assert_int_equal(s, INFER_OK);
+        assert_true(k > 20);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mixes_are_llama_cpps),    cmocka_unit_test(odd_rows_take_other_types),
         cmocka_unit_test(synth_writes_every_type), cmocka_unit_test(synth_is_deterministic),
         cmocka_unit_test(synth_rows_differ),       cmocka_unit_test(quantize_encodes_and_copies),
         cmocka_unit_test(quantize_only_and_pure),  cmocka_unit_test(quantize_refuses),
+        cmocka_unit_test(allocations_may_fail),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }
