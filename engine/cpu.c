@@ -19,7 +19,8 @@ static int most(int a, int b) { return a > b ? a : b; }
 
 static size_t attend_scratch(int heads, int hk,
                              int hv) { /* floats: the larger of attend_row and attend_block */
-    size_t h = (size_t)most(hk, hv), row = (size_t)KV_PAGE * (size_t)(hk + hv + 1) + 2 * (size_t)heads + 64;
+    size_t h = (size_t)most(hk, hv),
+           row = (size_t)KV_PAGE * (size_t)(hk + hv + heads) + 3 * (size_t)heads + 64;
     size_t block = KV_PAGE * h + (size_t)(hk + hv + KV_PAGE + 5) * CPU_ATTEND_LANES + 64;
     return row > block ? row : block;
 }
