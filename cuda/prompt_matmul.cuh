@@ -112,8 +112,8 @@ DEV void prompt_produce(const prompt_job &j, int slab0, int t0, uint32_t ring, u
 
 template <int L, int EPI, int BN, int CL>
 __global__ void __launch_bounds__(384, 1) prompt_matmul_kernel(const __grid_constant__ prompt_job j) {
-    constexpr bool PAIRED = EPI == EPILOGUE_GLU && L != LAYOUT_F16 && L != LAYOUT_BF16;
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    constexpr bool PAIRED = EPI == EPILOGUE_GLU && L != LAYOUT_F16 && L != LAYOUT_BF16;
     using R = prompt_ring<L, BN>;
     extern __shared__ uint8_t smem_raw[];
     __shared__ uint64_t bars[2 * R::stages];
