@@ -112,6 +112,11 @@ static enum infer_status take_memory(struct cpu *c) {
     c->activations = take(c, g->activation_bytes, &ok);
     c->k_pool = take(c, (size_t)g->n_store * sizeof *c->k_pool, &ok);
     c->v_pool = take(c, (size_t)g->n_store * sizeof *c->v_pool, &ok);
+    /* the pools of all layers in one chunk, which huge pages can back */
+    size_t pools = 0;
+    for (int i = 0; i < g->n_store; i++)
+        pools += pool_bytes(g, i, g->store[i].head_dim_k) + pool_bytes(g, i, g->store[i].head_dim_v) + 128;
+    ok = ok && arena_reserve(&c->arena, pools);
     for (int i = 0; ok && i < g->n_store; i++) {
         c->k_pool[i] = take(c, pool_bytes(g, i, g->store[i].head_dim_k), &ok);
         c->v_pool[i] = take(c, pool_bytes(g, i, g->store[i].head_dim_v), &ok);

@@ -83,27 +83,35 @@ struct arena_chunk {
     _Alignas(64) char data[];
 };
 
-void *arena_alloc(struct arena *a, size_t n) {
-    size_t align = n >= 64 ? 64 : 16, start = 0, end;
-    if (a->chunk) {
-        start = (a->chunk->used + align - 1) & ~(align - 1);
-        if (size_add(start, n, &end) && end <= a->chunk->size) {
-            a->chunk->used = end;
-            a->used += n;
-            return a->chunk->data + start;
-        }
-    }
+/* A new chunk of at least n bytes in front. */
+static struct arena_chunk *chunk_new(struct arena *a, size_t n) {
     size_t size = n > ARENA_CHUNK ? n : ARENA_CHUNK, total;
     if (!size_add(size, sizeof(struct arena_chunk), &total)) return NULL;
     struct arena_chunk *c = mem_alloc(total);
     if (!c) return NULL;
     c->size = size;
-    c->used = n;
+    c->used = 0;
     c->next = a->chunk;
     a->chunk = c;
-    a->used += n;
     a->total += total;
-    return c->data;
+    return c;
+}
+
+bool arena_reserve(struct arena *a, size_t n) { return chunk_new(a, n) != NULL; }
+
+void *arena_alloc(struct arena *a, size_t n) {
+    size_t align = n >= 64 ? 64 : 16, start = 0, end = 0;
+    struct arena_chunk *c = a->chunk;
+    if (c) start = (c->used + align - 1) & ~(align - 1);
+    if (!c || !size_add(start, n, &end) || end > c->size) {
+        c = chunk_new(a, n);
+        if (!c) return NULL;
+        start = 0;
+        end = n;
+    }
+    c->used = end;
+    a->used += n;
+    return c->data + start;
 }
 
 char *arena_strndup(struct arena *a, const char *s, size_t n) {
