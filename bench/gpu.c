@@ -11,6 +11,9 @@
 #include <unistd.h>
 #include "plan.h"
 
+enum infer_status decode_profile(struct backend *b, int rows,
+                                 void (*line)(const char *name, float alone, float without, int n));
+
 static double now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -51,10 +54,11 @@ static const void *pool(enum quant_type type, size_t bytes) {
     static void *span[QUANT_COUNT];
     const struct quant_info *q = quant_info(type);
     if (span[type]) return span[type];
-    size_t block = q->bytes, n = POOL / block * block;
+    /* whole blocks and whole pages, so that the blocks run on over the seam of two copies */
+    size_t block = q->bytes, n = POOL / (block * 4096) * (block * 4096);
     int fd = memfd_create("pool", 0);
-    if (ftruncate(fd, POOL)) exit(1);
-    uint8_t *p = mmap(NULL, POOL, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (ftruncate(fd, (off_t)n)) exit(1);
+    uint8_t *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     float x[256 * 64];
     size_t unit = q->elems * 64 > 256 * 64 ? 256 * 64 : q->elems * 64, ub = unit / q->elems * block, made = 0;
     for (; made + ub <= 1 << 20; made += ub) {
@@ -64,8 +68,8 @@ static const void *pool(enum quant_type type, size_t bytes) {
     for (size_t at = made; at < n; at += made) memcpy(p + at, p, at + made < n ? made : n - at);
     uint8_t *s = mmap(NULL, (size_t)SPAN_MAX + POOL * 8, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     (void)bytes;
-    for (size_t at = 0; at < (size_t)SPAN_MAX + POOL * 8; at += POOL)
-        if (mmap(s + at, POOL, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) exit(1);
+    for (size_t at = 0; at + n <= (size_t)SPAN_MAX + POOL * 8; at += n)
+        if (mmap(s + at, n, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) exit(1);
     return span[type] = s;
 }
 
@@ -286,6 +290,21 @@ static void bench_decode(const struct model *m, int rows, int depth, int n) {
     fflush(stdout);
     run_close(&r);
 }
+static void profile_line(const char *name, float alone, float without, int n) {
+    printf("  %-8s x%-3d alone %8.1f us (%6.2f each)   in the whole %8.1f us (%6.2f each)\n", name, n, (double)alone,
+           (double)alone / n, (double)without, (double)without / n);
+}
+static void bench_profile(const struct model *m, int rows, int depth) {
+    struct run r;
+    int32_t ids[1024];
+    run_open(&r, m, depth + 130, rows, 512, false);
+    for (int i = 0; i < rows; i++) ids[i] = i + 1;
+    submit(&r, ROW_DECODE, rows, depth, 0, ids, 1);
+    (void)result(&r);
+    printf("profile of %d rows at %d\n", rows, depth);
+    MUST(decode_profile(r.b, rows, profile_line));
+    run_close(&r);
+}
 static void bench_prompt(const struct model *m, int n, int chunk) {
     struct run r;
     int32_t *ids = malloc((size_t)n * 4);
@@ -329,6 +348,8 @@ int main(int argc, char **argv) {
             bench_decode(&m, atoi(argv[i + 1]), 128, atoi(argv[i + 2])), i += 2;
         else if (!strcmp(argv[i], "depth") && left >= 2)
             bench_decode(&m, 1, atoi(argv[i + 1]), atoi(argv[i + 2])), i += 2;
+        else if (!strcmp(argv[i], "profile") && left >= 2)
+            bench_profile(&m, atoi(argv[i + 1]), atoi(argv[i + 2])), i += 2;
         else if (!strcmp(argv[i], "pp") && left >= 2)
             bench_prompt(&m, atoi(argv[i + 1]), atoi(argv[i + 2])), i += 2;
         fflush(stdout);

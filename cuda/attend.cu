@@ -53,12 +53,17 @@ template <int D>
 DEV void prepare_head(const attend_job &j, const float *src, const float *norm, int row, float *tmp,
                       __half *out) {
     const int lane = threadIdx.x & 31;
+    const int half = j.n_rot / 2;
     float v[D / 32], ss = 0;
+    float2 turn[D / 32]; // asked for together with the head: one round trip
 #pragma unroll
     for (int i = 0; i < D / 32; i++) {
-        v[i] = __ldcg(src + i * 32 + lane);
-        ss += v[i] * v[i];
+        const int d = i * 32 + lane;
+        v[i] = __ldcg(src + d);
+        turn[i] = d < j.n_rot ? __ldcg(j.rope + (size_t)row * half + (j.neox ? d % half : d >> 1)) : make_float2(1, 0);
     }
+#pragma unroll
+    for (int i = 0; i < D / 32; i++) ss += v[i] * v[i];
     if (norm) {
         const float rs = 1.f / sqrtf(warp_sum(ss) / D + j.eps);
 #pragma unroll
@@ -67,7 +72,6 @@ DEV void prepare_head(const attend_job &j, const float *src, const float *norm, 
 #pragma unroll
     for (int i = 0; i < D / 32; i++) tmp[i * 32 + lane] = v[i];
     __syncwarp();
-    const int half = j.n_rot / 2;
 #pragma unroll
     for (int i = 0; i < D / 32; i++) {
         const int d = i * 32 + lane;
@@ -75,7 +79,7 @@ DEV void prepare_head(const attend_job &j, const float *src, const float *norm, 
         if (d < j.n_rot) {
             const int a = j.neox ? d % half : d >> 1;
             const bool second = j.neox ? d >= half : d & 1;
-            const float2 c = __ldcg(j.rope + (size_t)row * half + a);
+            const float2 c = turn[i];
             const float u = tmp[j.neox ? a : 2 * a], w = tmp[j.neox ? a + half : 2 * a + 1];
             y = second ? w * c.x + u * c.y : u * c.x - w * c.y;
         }
@@ -104,7 +108,7 @@ DEV bool find_item(const attend_job &j, const int *pos, int n_row, int i, attend
 }
 
 template <int D>
-__global__ void __launch_bounds__(ATTEND_WARPS * 32, 1)
+__global__ void __launch_bounds__(ATTEND_WARPS * 32, 2)
     attend_decode_kernel(const __grid_constant__ attend_job j) {
     constexpr int W = ATTEND_WARPS, P = D + 4; // P: floats of a partial result
     __shared__ __align__(16) float so[W][8][P];
@@ -148,6 +152,8 @@ __global__ void __launch_bounds__(ATTEND_WARPS * 32, 1)
         }
         // q, and the row's own k and v
         const float *src = j.qkv + it.row * j.qkv_row;
+        const bool own = tail && j.put && threadIdx.x < D;
+        const float own_v = own ? __ldcg(src + j.v_col + it.head * D + threadIdx.x) : 0.f;
         for (int h = w; h < j.n_rep + 1; h += W) {
             if (h < j.n_rep)
                 prepare_head<D>(j, src + j.q_col + (it.head * j.n_rep + h) * D, j.q_norm, it.row,
@@ -155,19 +161,15 @@ __global__ void __launch_bounds__(ATTEND_WARPS * 32, 1)
             else if (tail && j.put)
                 prepare_head<D>(j, src + j.k_col + it.head * D, j.k_norm, it.row, &so[w][0][0], ks);
         }
-        if (tail && j.put && threadIdx.x < D)
-            vs[threadIdx.x] = __float2half(__ldcg(src + j.v_col + it.head * D + threadIdx.x));
+        if (own) vs[threadIdx.x] = __float2half(own_v);
         __syncthreads();
-        if (tail && j.put && threadIdx.x < D) {
+        if (own) {
             const size_t at = k_rows(p) + (size_t)((p & 63) * D + threadIdx.x) * 2;
             *(__half *)(j.kv.k + at) = ks[threadIdx.x];
             *(__half *)(j.kv.v + at) = vs[threadIdx.x];
         }
-        uint4 qf[D / 32];
-#pragma unroll
-        for (int i = 0; i < D / 32; i++)
-            qf[i] = gid < j.n_rep ? *(const uint4 *)&qs[gid][i * 32 + tig * 8] : make_uint4(0, 0, 0, 0);
-
+        // rows of A beyond the query heads are never read back: any finite values do
+        const __half *q = qs[gid < j.n_rep ? gid : 0] + tig * 8;
         float o[D / 8][2], m = -1e30f, l = 0;
 #pragma unroll
         for (int i = 0; i < D / 8; i++) o[i][0] = o[i][1] = 0;
@@ -196,9 +198,9 @@ __global__ void __launch_bounds__(ATTEND_WARPS * 32, 1)
                 s[t][0] = s[t][1] = 0;
 #pragma unroll
                 for (int i = 0; i < D / 32; i++) {
-                    const uint4 k = kr[t * (D / 32) + i];
-                    mma_top(s[t][0], s[t][1], qf[i].x, qf[i].y, k.x, k.y);
-                    mma_top(s[t][0], s[t][1], qf[i].z, qf[i].w, k.z, k.w);
+                    const uint4 k = kr[t * (D / 32) + i], a = *(const uint4 *)(q + i * 32);
+                    mma_top(s[t][0], s[t][1], a.x, a.y, k.x, k.y);
+                    mma_top(s[t][0], s[t][1], a.z, a.w, k.z, k.w);
                 }
 #pragma unroll
                 for (int e = 0; e < 2; e++)

@@ -549,8 +549,21 @@ DEV void put_bf16(uint8_t *row, int col, float y) {
     *(__nv_bfloat16 *)u = hi;
     *(__nv_bfloat16 *)(u + 512) = __float2bfloat16(y - __bfloat162float(hi));
 }
+// What EPI_ADD reads, fetched before the sums it waits for.
+struct ahead {
+    float x, norm;
+};
+template <int R> DEV ahead look_ahead(const mm_job &j, int step, int t) {
+    const int lane = threadIdx.x & 31, row = step * 16 * R + (R == 1 ? lane & 15 : lane);
+    ahead a = {0, 0};
+    if (j.epilogue == EPI_ADD) {
+        a.x = __ldcg(j.res + t * j.res_row + row) + (j.bias ? j.bias[row] : 0.f);
+        a.norm = j.next_norm[row];
+    }
+    return a;
+}
 template <int R>
-DEV void finish(const mm_job &j, int region, int step, int t, float v, float rs, best_value &best) {
+DEV void finish(const mm_job &j, int region, int step, int t, float v, float rs, const ahead &a, best_value &best) {
     const int lane = threadIdx.x & 31, row = step * 16 * R + (R == 1 ? lane & 15 : lane);
     if (j.epilogue == EPI_STORE || j.epilogue == EPI_HEAD) {
         v *= rs;
@@ -563,14 +576,12 @@ DEV void finish(const mm_job &j, int region, int step, int t, float v, float rs,
             if (j.epilogue == EPI_HEAD && (v > best.v || (v == best.v && col < best.i))) best = {v, col};
         }
     } else if (j.epilogue == EPI_ADD) {
-        if (j.bias) v += j.bias[row];
-        float *x = j.res + t * j.res_row + row;
-        v += __ldcg(x);
-        if (lane < 16 * R) *x = v;
+        v += a.x;
+        if (lane < 16 * R) j.res[t * j.res_row + row] = v;
         float ss = R == 1 && lane >= 16 ? 0.f : v * v;
         ss = warp_sum(ss);
         if (lane == 0) j.square_out[t * j.square_row + step] = ss;
-        if (j.give == GIVE_RECORD) put_record<16 * R>(j.xo + t * j.xo_row, row, v * j.next_norm[row]);
+        if (j.give == GIVE_RECORD) put_record<16 * R>(j.xo + t * j.xo_row, row, v * a.norm);
     } else { // gate rows first, then up rows of the same columns
         constexpr int H = 8 * R;
         v *= rs;
@@ -678,6 +689,8 @@ DEV void stream_one(const mm_job &j, int region, int cta, int n_cta) {
     int ti = 0;
     for (int step = cta; step < j.steps[region]; step += n_cta, ti++) {
         m.clear();
+        ahead a = {0, 0};
+        if (ti % W == w) a = look_ahead<R>(j, step, 0);
         for (int u = w; u < U; u += W) {
             frag<L> f[R];
             r.template next<true>(f);
@@ -693,7 +706,7 @@ DEV void stream_one(const mm_job &j, int region, int cta, int n_cta) {
         float v = 0;
 #pragma unroll
         for (int k = 0; k < W; k++) v += part[k * ROWS + (R == 1 ? lane & 15 : lane)];
-        finish<R>(j, region, step, 0, v, !half && j.n_square ? *rs_at : 1.f, best);
+        finish<R>(j, region, step, 0, v, !half && j.n_square ? *rs_at : 1.f, a, best);
     }
     if (j.epilogue == EPI_HEAD) {
         for (int o = 16; o; o >>= 1) {
@@ -709,11 +722,11 @@ template <int L, int GA, int R, int W, int S>
 DEV void stream_many(const mm_job &j, int region, int cta, int n_cta) {
     extern __shared__ __align__(1024) uint8_t smem[];
     constexpr bool half = frag<L>::half;
-    constexpr int XU = x_unit<L>(GA), PART = 8 * RED_STRIDE;
+    constexpr int XU = x_unit<L>(GA), XC = !half && GA == 16 ? XU - 32 : XU, PART = 8 * RED_STRIDE; // XC: without the pad
     const int w = threadIdx.x >> 5, lane = threadIdx.x & 31, U = j.u;
     uint64_t *bars = (uint64_t *)smem, *xbar = bars + W * S;
     float *rs_at = (float *)(smem + 896), *red = (float *)(smem + 1024);
-    uint8_t *xs = smem + 1024 + 2 * W * PART * 4, *slots = xs + j.x_bytes;
+    uint8_t *xs = smem + 1024 + W * PART * 4, *slots = xs + j.x_bytes;
 
     ring<L, R, W, S> r;
     r.start(slots, bars, j.w[region], j.steps[region], U, cta, n_cta);
@@ -736,18 +749,17 @@ DEV void stream_many(const mm_job &j, int region, int cta, int n_cta) {
     size_t stride, unit;
     if (j.x_bytes) {
         stride = half ? XU + 64 : XU;
-        unit = 8 * stride;
+        unit = 8 * stride - (half ? 64 : XU - XC);
         if (w < U && n_col > 0) {
             const uint32_t b = smem_address(xbar + w);
             if (elect_one()) {
-                barrier_expect(b, (U - w + W - 1) / W * 8 * XU);
+                barrier_expect(b, (U - w + W - 1) / W * 8 * XC);
                 for (int u = w; u < U; u += W)
                     for (int t = 0; t < 8; t++) {
                         const int row = t >= n_col ? (j.rowmap ? j.rowmap[0] : 0)
                                         : j.rowmap ? j.rowmap[t]
                                                    : t;
-                        bulk_copy(smem_address(xs + u * unit + t * stride),
-                                  j.x + row * j.x_row + (size_t)u * XU, XU, b);
+                        bulk_copy(smem_address(xs + u * unit + t * stride), j.x + row * j.x_row + (size_t)u * XU, XC, b);
                     }
             }
             barrier_wait(b, 0);
@@ -762,16 +774,18 @@ DEV void stream_many(const mm_job &j, int region, int cta, int n_cta) {
     conditional_t<half, many_half<L, GA, R>, many_rows<L, GA, R>> m;
     best_value best[8 / W] = {};
     for (int i = 0; i < 8 / W; i++) best[i] = {-INFINITY, 0x7fffffff};
-    int ti = 0;
-    for (int step = cta; step < j.steps[region]; step += n_cta, ti++) {
+    for (int step = cta; step < j.steps[region]; step += n_cta) {
         m.clear();
         m.clear_mins();
+        ahead a[8 / W];
+#pragma unroll
+        for (int i = 0; i < 8 / W; i++) a[i] = w + i * W < n_col ? look_ahead<R>(j, step, w + i * W) : ahead{0, 0};
         for (int u = w; u < U; u += W) {
             frag<L> f[R];
             r.template next<false>(f);
             m.unit(f, x + u * unit, stride, lane);
         }
-        float *part = red + (ti & 1) * W * PART;
+        float *part = red;
         m.leave(part + w * PART, lane);
         __syncthreads();
 #pragma unroll
@@ -781,8 +795,9 @@ DEV void stream_many(const mm_job &j, int region, int cta, int n_cta) {
             float v = 0;
 #pragma unroll
             for (int k = 0; k < W; k++) v += part[k * PART + t * RED_STRIDE + (R == 1 ? lane & 15 : lane)];
-            finish<R>(j, region, step, t, v, !half && j.n_square ? rs_at[t] : 1.f, best[i]);
+            finish<R>(j, region, step, t, v, !half && j.n_square ? rs_at[t] : 1.f, a[i], best[i]);
         }
+        __syncthreads();
     }
     if (j.epilogue == EPI_HEAD)
         for (int i = 0; i < 8 / W; i++) {

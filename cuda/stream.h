@@ -47,8 +47,8 @@ struct mm_kernel {
     int ring[2];                  // bytes of the ring, one row and many rows
     void (*run[2])(const mm_job); // one row, many rows
 };
-// NULL when there is none.
-const struct mm_kernel *mm_find(enum layout l, enum layout l2, int ga);
+// r: row tiles a step (1: finer shares, for outputs that nobody quantises). NULL when there is none.
+const struct mm_kernel *mm_find(enum layout l, enum layout l2, int ga, int r);
 cudaError_t mm_prepare(void); // attributes of every kernel, once a device
 // shared memory of a launch
 size_t mm_smem(const struct mm_kernel *k, bool many, size_t x_bytes);

@@ -15,6 +15,10 @@
     const struct mm_kernel mm_##name[2] = {                                                                  \
         MM_ENTRY(name, l, -1, LAYOUT_COUNT, 32, r, w, s, 1, sm, MM_RING(l, r, w, s), MM_RING(l, r, w, sm)),  \
         MM_ENTRY(name, l, -1, LAYOUT_COUNT, 16, r, w, s, 1, sm, MM_RING(l, r, w, s), MM_RING(l, r, w, sm))};
+#define MM_NARROW(name, l, w, s, sm)                                                                         \
+    extern const struct mm_kernel mm_##name##_narrow[1];                                                     \
+    const struct mm_kernel mm_##name##_narrow[1] = {                                                         \
+        MM_ENTRY(name, l, -1, LAYOUT_COUNT, 32, 1, w, s, 1, sm, MM_RING(l, 1, w, s), MM_RING(l, 1, w, sm))};
 #define MM_TWO(name, l, l2, r, w, s, s2)                                                                     \
     extern const struct mm_kernel mm_##name[1];                                                              \
     const struct mm_kernel mm_##name[1] = {MM_ENTRY(name, l, l2, l2, 32, r, w, s, s2, 1,                     \
