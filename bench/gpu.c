@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include "plan.h"
 
-enum infer_status decode_profile(struct backend *b, int rows,
+enum infer_status decode_profile(struct backend *b, int rows, bool deep,
                                  void (*line)(const char *name, float alone, float without, int n));
 
 static double now(void) {
@@ -291,8 +291,8 @@ static void bench_decode(const struct model *m, int rows, int depth, int n) {
     run_close(&r);
 }
 static void profile_line(const char *name, float alone, float without, int n) {
-    printf("  %-8s x%-3d alone %8.1f us (%6.2f each)   in the whole %8.1f us (%6.2f each)\n", name, n, (double)alone,
-           (double)alone / n, (double)without, (double)without / n);
+    printf("  %-8s x%-3d alone %8.1f us (%6.2f each)   in the whole %8.1f us (%6.2f each)\n", name, n,
+           (double)alone, (double)alone / n, (double)without, (double)without / n);
 }
 static void bench_profile(const struct model *m, int rows, int depth) {
     struct run r;
@@ -302,7 +302,7 @@ static void bench_profile(const struct model *m, int rows, int depth) {
     submit(&r, ROW_DECODE, rows, depth, 0, ids, 1);
     (void)result(&r);
     printf("profile of %d rows at %d\n", rows, depth);
-    MUST(decode_profile(r.b, rows, profile_line));
+    MUST(decode_profile(r.b, rows, depth >= 1024, profile_line));
     run_close(&r);
 }
 static void bench_prompt(const struct model *m, int n, int chunk) {

@@ -60,7 +60,8 @@ DEV void prepare_head(const attend_job &j, const float *src, const float *norm, 
     for (int i = 0; i < D / 32; i++) {
         const int d = i * 32 + lane;
         v[i] = __ldcg(src + d);
-        turn[i] = d < j.n_rot ? __ldcg(j.rope + (size_t)row * half + (j.neox ? d % half : d >> 1)) : make_float2(1, 0);
+        turn[i] = d < j.n_rot ? __ldcg(j.rope + (size_t)row * half + (j.neox ? d % half : d >> 1))
+                              : make_float2(1, 0);
     }
 #pragma unroll
     for (int i = 0; i < D / 32; i++) ss += v[i] * v[i];
@@ -116,7 +117,8 @@ __global__ void __launch_bounds__(ATTEND_WARPS * 32, 2)
     __shared__ int pos[ATTEND_MAX_ROWS];
     __shared__ int last;
     const int w = threadIdx.x >> 5, lane = threadIdx.x & 31, gid = lane >> 2, tig = lane & 3;
-    const int n_row = j.t.step->n_row;
+    pdl_trigger();
+    const int n_row = j.put ? 1 : j.t.step->n_row;
     for (int i = threadIdx.x; i < n_row; i += W * 32) pos[i] = j.t.pos[i];
     __syncthreads();
 
@@ -136,7 +138,6 @@ __global__ void __launch_bounds__(ATTEND_WARPS * 32, 2)
         int key = k0 + w * 16;
         const bool early = waited || j.put; // other rows' keys may be on their way
         if (!early) {
-            pdl_trigger();
             pdl_wait();
             waited = true;
         }
@@ -146,7 +147,6 @@ __global__ void __launch_bounds__(ATTEND_WARPS * 32, 2)
             load_v<D>(vr, j.kv.v + at, key, lane);
         }
         if (!waited) {
-            pdl_trigger();
             pdl_wait();
             waited = true;
         }
@@ -316,10 +316,7 @@ __global__ void __launch_bounds__(ATTEND_WARPS * 32, 2)
             }
         __syncthreads();
     }
-    if (!waited) {
-        pdl_trigger();
-        pdl_wait();
-    }
+    if (!waited) pdl_wait();
 }
 
 template <int D>

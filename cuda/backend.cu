@@ -222,16 +222,16 @@ static void cuda_close(struct backend *base) {
 }
 
 // ---- compile
-static enum infer_status list_of(cuda_backend *b, int rows, cudaStream_t s) {
-    if (b->decode) return decode_run(b, b->decode, rows, s);
+static enum infer_status list_of(cuda_backend *b, int rows, bool deep, cudaStream_t s) {
+    if (b->decode) return decode_run(b, b->decode, rows, deep, s);
     int outs = rows < b->c.list[ROW_DECODE]->max_out ? rows : b->c.list[ROW_DECODE]->max_out;
     return cuda_run_list(b, ROW_DECODE, rows, outs, s);
 }
 
-static enum infer_status capture(cuda_backend *b, int rows) {
+static enum infer_status capture(cuda_backend *b, int rows, bool deep) {
     cudaGraph_t g = NULL;
     CU(cudaStreamBeginCapture(b->stream, cudaStreamCaptureModeThreadLocal));
-    enum infer_status st = list_of(b, rows, b->stream);
+    enum infer_status st = list_of(b, rows, deep, b->stream);
     cudaError_t e = cudaStreamEndCapture(b->stream, &g);
     if (st == INFER_OK && e != cudaSuccess) st = cuda_error(e, "cudaStreamEndCapture");
     if (st == INFER_OK) {
@@ -240,6 +240,7 @@ static enum infer_status capture(cuda_backend *b, int rows) {
     }
     if (st == INFER_OK) {
         b->bucket[b->n_bucket].rows = rows;
+        b->bucket[b->n_bucket].deep = deep;
         e = cudaGraphUpload(b->bucket[b->n_bucket++].exec, b->stream);
         if (e != cudaSuccess) st = cuda_error(e, "cudaGraphUpload");
     }
@@ -256,9 +257,10 @@ static enum infer_status cuda_compile(struct backend *base, enum row_class cls) 
     int max = b->c.list[ROW_DECODE]->max_rows;
     for (int rows = 1;; rows = rows < 8 ? rows * 2 : rows < 64 ? rows + 8 : rows + 32) {
         if (rows > max) rows = max;
-        if (b->n_bucket == CUDA_BUCKET_MAX)
+        if (b->n_bucket + 2 > CUDA_BUCKET_MAX)
             return err_set(INFER_E_UNSUPPORTED, "cuda: %d decode rows are too many", max);
-        TRY(capture(b, rows));
+        TRY(capture(b, rows, false));
+        if (rows == 1 && b->decode && b->c.n_ctx > CUDA_DEEP) TRY(capture(b, rows, true));
         if (rows == max) break;
     }
     CU(cudaStreamSynchronize(b->stream));
@@ -303,12 +305,13 @@ static enum infer_status run_rows(cuda_backend *b, enum row_class cls, const str
     if (cls == ROW_PROMPT)
         return b->prompt ? prompt_run(b, b->prompt, s->n_row, s->n_out, b->stream)
                          : cuda_run_list(b, cls, s->n_row, s->n_out, b->stream);
+    bool deep = b->decode && s->n_row == 1 && s->pos[0] >= CUDA_DEEP;
     for (int i = 0; i < b->n_bucket; i++)
-        if (b->bucket[i].rows >= s->n_row) {
+        if (b->bucket[i].rows >= s->n_row && b->bucket[i].deep == deep) {
             CU(cudaGraphLaunch(b->bucket[i].exec, b->stream));
             return INFER_OK;
         }
-    return list_of(b, s->n_row, b->stream);
+    return list_of(b, s->n_row, false, b->stream);
 }
 
 static enum infer_status cuda_run(struct backend *base, enum row_class cls, const struct step *s) {

@@ -2,7 +2,7 @@
 #pragma once
 #include "cuda.h"
 
-enum { CUDA_FLIGHT = 4, CUDA_CONSTANT_MAX = 8192, CUDA_BUCKET_MAX = 64 };
+enum { CUDA_FLIGHT = 4, CUDA_CONSTANT_MAX = 8192, CUDA_BUCKET_MAX = 64, CUDA_DEEP = 1024 /* positions */ };
 
 struct cuda_constant {
     const void *host;
@@ -42,6 +42,7 @@ struct cuda_backend {
     struct prompt_program *prompt; // the same for prompt rows
     struct {
         int rows;
+        bool deep;
         cudaGraphExec_t exec;
     } bucket[CUDA_BUCKET_MAX];
     int n_bucket;

@@ -66,38 +66,19 @@ static int best_split(const mm_job &j, const struct mm_kernel *k, int blocks) {
     return best;
 }
 
-static void set_steps(const cuda_backend *b, link *l, const cuda_group *g) {
+// Kernel, weights and input of a matmul; false when no streaming kernel takes it.
+static bool link_make(const cuda_backend *b, link *l, int group, form in, enum mm_epilogue epi) {
+    const cuda_group *g = &b->plan.group[group];
+    if (g->n_region > 2) return false;
+    memset(l, 0, sizeof *l);
+    enum layout l0 = g->region[0].layout, l1 = g->n_region == 2 ? g->region[1].layout : LAYOUT_COUNT;
+    l->k = mm_find(l0, l1, in.ga, epi);
+    if (!l->k) return false;
     for (int i = 0; i < g->n_region; i++) {
         l->job.w[i] = b->weights + g->region[i].offset;
         l->job.steps[i] = g->region[i].rows / (16 * l->k->r);
     }
     if (g->n_region == 2) l->job.split = best_split(l->job, l->k, b->sm_count);
-}
-// Bytes that the busiest block streams.
-static size_t busiest(const cuda_backend *b, const link *l) {
-    const mm_job &j = l->job;
-    int n0 = l->k->l2 == LAYOUT_COUNT ? b->sm_count : j.split, n1 = b->sm_count - n0;
-    size_t a = (size_t)((j.steps[0] + n0 - 1) / n0) * (size_t)layout_unit_bytes(l->k->l);
-    size_t c = n1 ? (size_t)((j.steps[1] + n1 - 1) / n1) * (size_t)layout_unit_bytes(l->k->l2) : 0;
-    return (a > c ? a : c) * (size_t)l->k->r;
-}
-
-// Kernel, weights and input of a matmul; false when no streaming kernel takes it. narrow: the kernel that does one
-// row tile a step where that gives the blocks more equal shares (the sums are the same).
-static bool link_make(const cuda_backend *b, link *l, int group, form in, bool narrow) {
-    const cuda_group *g = &b->plan.group[group];
-    if (g->n_region > 2) return false;
-    memset(l, 0, sizeof *l);
-    enum layout l0 = g->region[0].layout, l1 = g->n_region == 2 ? g->region[1].layout : LAYOUT_COUNT;
-    l->k = mm_find(l0, l1, in.ga, is_half(l0) ? 1 : 2);
-    if (!l->k) return false;
-    set_steps(b, l, g);
-    link slim = *l;
-    slim.k = mm_find(l0, l1, in.ga, 1);
-    if (narrow && slim.k) {
-        set_steps(b, &slim, g);
-        if (busiest(b, &slim) < busiest(b, l)) *l = slim;
-    }
     mm_job &j = l->job;
     j.u = g->region[0].u;
     j.k = g->k;
@@ -118,7 +99,8 @@ static bool link_make(const cuda_backend *b, link *l, int group, form in, bool n
                   : in.ga == 16       ? REC_BYTES_16
                                       : REC_BYTES_32;
     l->x_bytes[0] = (size_t)j.u * unit;
-    l->x_bytes[1] = is_half(l0) ? (size_t)j.u * (8 * (unit + 64) - 64) : (size_t)j.u * (8 * unit - (in.ga == 16 ? 32 : 0));
+    l->x_bytes[1] = is_half(l0) ? (size_t)j.u * (8 * (unit + 64) - 64)
+                                : (size_t)j.u * (8 * unit - (in.ga == 16 ? 32 : 0));
     size_t most = b->prop.sharedMemPerBlockOptin;
     if (mm_smem(l->k, true, l->x_bytes[1]) > most) l->x_bytes[1] = 0;
     if (mm_smem(l->k, false, l->x_bytes[0]) > most || mm_smem(l->k, true, 0) > most) return false;
@@ -144,7 +126,6 @@ static void link_norm(const cuda_backend *b, link *l, const struct op_norm *n, r
 // The writer's side: the residual sum, and its norm for the next matmul.
 static void link_add(const cuda_backend *b, link *l, rows res, const struct op_norm *next, form to) {
     mm_job &j = l->job;
-    j.epilogue = EPI_ADD;
     j.res = res.p;
     j.res_row = res.stride;
     j.next_norm = cuda_constant(b, next->w);
@@ -177,10 +158,9 @@ static bool build_layer(cuda_backend *b, struct decode_layer *d, const struct la
                         int *n_square, int *ga) {
     const struct op_list *l = b->c.list[ROW_DECODE];
     int qkv = o->qkv->w->id, out = o->out->w->id, gu = o->gate_up->w->id, down = o->down->w->id;
-    if (!link_make(b, &d->qkv, qkv, form_for(b, qkv, 0, *ga), true)) return false;
+    if (!link_make(b, &d->qkv, qkv, form_for(b, qkv, 0, *ga), EPI_STORE)) return false;
     link_norm(b, &d->qkv, o->norm, res, *n_square);
     rows y = cuda_rows(b, l, o->qkv->out);
-    d->qkv.job.epilogue = EPI_STORE;
     d->qkv.job.y = y.p;
     d->qkv.job.y_row = y.stride;
 
@@ -214,21 +194,20 @@ static bool build_layer(cuda_backend *b, struct decode_layer *d, const struct la
     a.xo_row = to.row;
 
     // o: its epilogue hands on groups of 16 r columns
-    if (!link_make(b, &d->out, out, to, false)) return false;
+    if (!link_make(b, &d->out, out, to, EPI_ADD)) return false;
     *ga = 16 * d->out.k->r;
     *n_square = b->c.n_embd / *ga;
     form normed = form_for(b, gu, 0, *ga);
     link_add(b, &d->out, res, o->ffn_norm, normed);
-    if (!link_make(b, &d->gate_up, gu, normed, false)) return false;
+    if (!link_make(b, &d->gate_up, gu, normed, EPI_GLU)) return false;
     link_norm(b, &d->gate_up, o->ffn_norm, res, *n_square);
     form gated = form_for(b, down, 2, 16);
     if (gated.give == GIVE_RECORD && d->gate_up.k->r != 2) return false;
-    d->gate_up.job.epilogue = EPI_GLU;
     d->gate_up.job.act = o->glu->act;
     d->gate_up.job.give = gated.give;
     d->gate_up.job.xo = gated.at;
     d->gate_up.job.xo_row = gated.row;
-    if (!link_make(b, &d->down, down, gated, false)) return false;
+    if (!link_make(b, &d->down, down, gated, EPI_ADD)) return false;
     *ga = 16 * d->down.k->r;
     *n_square = b->c.n_embd / *ga;
     link_add(b, &d->down, res, next ? next->norm : last,
@@ -282,12 +261,11 @@ static enum infer_status build(cuda_backend *b, struct decode_program *p, struct
                          res, &n_square, &ga))
             return INFER_OK;
     p->n_layer = n;
-    if (!link_make(b, &p->head, head_group, form_for(b, head_group, 0, ga), false) ||
+    if (!link_make(b, &p->head, head_group, form_for(b, head_group, 0, ga), EPI_HEAD) ||
         b->plan.group[head_group].n_region != 1)
         return INFER_OK;
     link_norm(b, &p->head, &norm->norm, res, n_square);
     mm_job &h = p->head.job;
-    h.epilogue = EPI_HEAD;
     h.rowmap = b->t.out_row;
     h.n_row = &b->t.step->n_out;
     rows logits = cuda_rows(b, l, select->select.logits);
@@ -370,8 +348,8 @@ static enum infer_status run_chunk(const struct decode_program *p, const link *l
         j.rowmap = NULL;
         j.n_square = 0;
     }
-    CU(launch_overlapped(l->k->run[many], l->blocks[many], l->k->warps * 32, mm_smem(l->k, many, j.x_bytes),
-                         true, s, j));
+    CU(launch_overlapped(l->k->run[many], l->blocks[many], l->k->warps[many] * 32,
+                         mm_smem(l->k, many, j.x_bytes), true, s, j));
     return INFER_OK;
 }
 static enum infer_status run_link(const struct decode_program *p, const link *l, int rows, cudaStream_t s) {
@@ -380,39 +358,51 @@ static enum infer_status run_link(const struct decode_program *p, const link *l,
     return INFER_OK;
 }
 
-enum { PART_EMBED = 1, PART_QKV = 2, PART_ATTEND = 4, PART_OUT = 8, PART_GATE_UP = 16, PART_DOWN = 32, PART_HEAD = 64, PART_SELECT = 128 };
-static enum infer_status run_parts(cuda_backend *b, struct decode_program *p, int rows, unsigned keep, cudaStream_t s) {
+enum {
+    PART_EMBED = 1,
+    PART_QKV = 2,
+    PART_ATTEND = 4,
+    PART_OUT = 8,
+    PART_GATE_UP = 16,
+    PART_DOWN = 32,
+    PART_HEAD = 64,
+    PART_SELECT = 128
+};
+static enum infer_status run_parts(cuda_backend *b, struct decode_program *p, int rows, bool deep,
+                                   unsigned keep, cudaStream_t s) {
     if (keep & PART_EMBED) CU(embed_launch(p->embed, rows, s));
     for (int i = 0; i < p->n_layer; i++) {
         struct decode_layer *d = &p->layer[i];
         if (keep & PART_QKV) TRY(run_link(p, &d->qkv, rows, s));
         d->attend.put = rows == 1;
         if (rows > 1 && keep & PART_ATTEND) CU(attend_put_launch(d->attend, rows, true, s));
-        if (keep & PART_ATTEND) CU(attend_launch(d->attend, b->sm_count, true, s));
+        if (keep & PART_ATTEND)
+            CU(attend_launch(d->attend, deep || rows > 1 ? 2 * b->sm_count : b->sm_count, true, s));
         if (keep & PART_OUT) TRY(run_link(p, &d->out, rows, s));
         if (keep & PART_GATE_UP) TRY(run_link(p, &d->gate_up, rows, s));
         if (keep & PART_DOWN) TRY(run_link(p, &d->down, rows, s));
     }
     int outs = rows < b->c.list[ROW_DECODE]->max_out ? rows : b->c.list[ROW_DECODE]->max_out;
     if (keep & PART_HEAD) TRY(run_link(p, &p->head, outs, s));
-    int n_cand = p->head.blocks[outs > 1] * (outs > 1 ? 1 : p->head.k->warps);
+    int n_cand = p->head.blocks[outs > 1] * (outs > 1 ? 1 : p->head.k->warps[0]);
     if (keep & PART_SELECT) CU(select_launch(b->t, p->cand, n_cand, (size_t)n_cand, p->token, outs, s));
     return INFER_OK;
 }
-enum infer_status decode_run(cuda_backend *b, struct decode_program *p, int rows, cudaStream_t s) {
-    return run_parts(b, p, rows, ~0u, s);
+enum infer_status decode_run(cuda_backend *b, struct decode_program *p, int rows, bool deep, cudaStream_t s) {
+    return run_parts(b, p, rows, deep, ~0u, s);
 }
 
 // ---- measuring
 // Microseconds of a replay of the program with the parts of keep, for rows rows of the step that ran last.
-static enum infer_status time_parts(cuda_backend *b, struct decode_program *p, int rows, unsigned keep, float *us) {
+static enum infer_status time_parts(cuda_backend *b, struct decode_program *p, int rows, bool deep,
+                                    unsigned keep, float *us) {
     cudaGraph_t g;
     cudaGraphExec_t ge;
     cudaEvent_t t0, t1;
     CU(cudaEventCreate(&t0));
     CU(cudaEventCreate(&t1));
     CU(cudaStreamBeginCapture(b->stream, cudaStreamCaptureModeThreadLocal));
-    enum infer_status st = run_parts(b, p, rows, keep, b->stream);
+    enum infer_status st = run_parts(b, p, rows, deep, keep, b->stream);
     CU(cudaStreamEndCapture(b->stream, &g));
     TRY(st);
     CU(cudaGraphInstantiate(&ge, g, 0));
@@ -433,17 +423,18 @@ static enum infer_status time_parts(cuda_backend *b, struct decode_program *p, i
     return INFER_OK;
 }
 
-enum infer_status decode_profile(struct backend *base, int rows, void (*line)(const char *name, float alone, float without, int n)) {
+enum infer_status decode_profile(struct backend *base, int rows, bool deep,
+                                 void (*line)(const char *name, float alone, float without, int n)) {
     cuda_backend *b = (cuda_backend *)base;
     static const char *const names[] = {"embed", "qkv", "attend", "out", "gate_up", "down", "head", "select"};
     if (!b->decode) return err_set(INFER_E_UNSUPPORTED, "cuda: decode is not fused");
     float all, alone, without;
     CU(cudaStreamSynchronize(b->stream));
-    TRY(time_parts(b, b->decode, rows, 255, &all));
+    TRY(time_parts(b, b->decode, rows, deep, 255, &all));
     line("all", all, 0, 1);
     for (int i = 0; i < 8; i++) {
-        TRY(time_parts(b, b->decode, rows, 1u << i, &alone));
-        TRY(time_parts(b, b->decode, rows, 255 & ~(1u << i), &without));
+        TRY(time_parts(b, b->decode, rows, deep, 1u << i, &alone));
+        TRY(time_parts(b, b->decode, rows, deep, 255 & ~(1u << i), &without));
         line(names[i], alone, all - without, i >= 1 && i <= 5 ? b->decode->n_layer : 1);
     }
     return INFER_OK;

@@ -2,8 +2,8 @@
 #include "stream.h"
 
 #define TABLE(f)                                                                                             \
-    f(q4k, 2) f(q6k, 2) f(q4k_q6k, 1) f(q4, 2) f(q4m, 2) f(q8, 2) f(q8m, 2) f(q5k, 2) f(q5k_q6k, 1) f(q4k_narrow, 1) f(q6k_narrow, 1) f(q4k_q6k_narrow, 1) f(q4_narrow, 1) f(q4m_narrow, 1) f(q8_narrow, 1) f(q5k_narrow, 1)          \
-        f(f16, 1) f(bf16, 1)
+    f(q4k, 5) f(q6k, 5) f(q4k_q6k, 1) f(q4, 5) f(q4m, 5) f(q8, 5) f(q8m, 5) f(q5k, 5) f(q5k_q6k, 1)          \
+        f(f16, 4) f(bf16, 4)
 #define DECLARE(name, n) extern const struct mm_kernel mm_##name[n];
 TABLE(DECLARE)
 
@@ -16,10 +16,10 @@ template <class F> static bool each(F f) {
     return false;
 }
 
-const struct mm_kernel *mm_find(enum layout l, enum layout l2, int ga, int r) {
+const struct mm_kernel *mm_find(enum layout l, enum layout l2, int ga, enum mm_epilogue epi) {
     const struct mm_kernel *found = NULL;
     each([&](const struct mm_kernel *k) {
-        if (k->l != l || k->l2 != l2 || (k->ga && k->ga != ga) || k->r != r) return false;
+        if (k->l != l || k->l2 != l2 || (k->ga && k->ga != ga) || k->epilogue != epi) return false;
         found = k;
         return true;
     });
@@ -27,7 +27,7 @@ const struct mm_kernel *mm_find(enum layout l, enum layout l2, int ga, int r) {
 }
 
 size_t mm_smem(const struct mm_kernel *k, bool many, size_t x_bytes) {
-    size_t red = many ? (size_t)k->warps * 8 * 36 * 4 : (size_t)k->warps * k->warps * 16 * k->r * 4;
+    size_t red = many ? (size_t)k->warps[0] * 8 * 36 * 4 : (size_t)k->warps[0] * k->warps[0] * 16 * k->r * 4;
     return 1024 + red + x_bytes + (size_t)k->ring[many];
 }
 

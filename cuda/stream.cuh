@@ -480,12 +480,13 @@ template <int L, int R, int W, int S> struct ring {
             steps--;
         }
     }
-    // steps cta, cta + n_cta, .. of n_step steps; u units a row tile
-    MEM void start(uint8_t *smem, uint64_t *bars, const uint8_t *w, int n_step, int u, int cta, int n_cta) {
-        const int warp = threadIdx.x >> 5;
-        slots = smem + (size_t)warp * S * R * UB;
+    // steps cta, cta + n_cta, .. of n_step steps of rt row tiles, from row tile h on; u units a row tile
+    MEM void start(uint8_t *smem, uint64_t *bars, const uint8_t *w, int n_step, int u, int cta, int n_cta,
+                   int rt = R, int h = 0) {
+        const int all = threadIdx.x >> 5, warp = all % W;
+        slots = smem + (size_t)all * S * R * UB;
         base = smem_address(slots);
-        bar = smem_address(bars + warp * S);
+        bar = smem_address(bars + all * S);
         slot = 0;
         phase = 0;
         policy = policy_evict_first();
@@ -497,8 +498,8 @@ template <int L, int R, int W, int S> struct ring {
         units = left = (u - warp + W - 1) / W;
         steps = units > 0 ? (n_step - cta + n_cta - 1) / n_cta : 0;
         hop = (size_t)u * UB;
-        p = w + (size_t)cta * R * hop + (size_t)warp * UB;
-        jump = (long)((size_t)n_cta * R * hop) - (long)units * W * UB;
+        p = w + ((size_t)cta * rt + h) * hop + (size_t)warp * UB;
+        jump = (long)((size_t)n_cta * rt * hop) - (long)units * W * UB;
 #pragma unroll
         for (int s = 0; s < S; s++) issue(s);
     }
@@ -526,8 +527,8 @@ template <int G> DEV void put_record(uint8_t *rec_row, int col, float y) {
               e = s & 1;
     uint8_t *rec = rec_row + (size_t)(col >> 8) * (G == 16 ? REC_BYTES_16 : REC_BYTES_32);
     const float m = __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(fabsf(y))));
-    const int q = __float2int_rn(y * (m > 0 ? 127.f / m : 0.f));
-    const float d = m / 127.f;
+    const int q = __float2int_rn(y * (m > 1e-30f ? __fdividef(127.f, m) : 0.f));
+    const float d = m * (1.f / 127.f);
     int sum = __reduce_add_sync(~0u, q);
     if (G == 16) sum >>= 1; // every column twice
     if (lane < G) rec[((s & 7) * 4 + ((k >> 2) & 3)) * 8 + (s >> 3) * 4 + (k & 3)] = (uint8_t)q;
@@ -553,19 +554,20 @@ DEV void put_bf16(uint8_t *row, int col, float y) {
 struct ahead {
     float x, norm;
 };
-template <int R> DEV ahead look_ahead(const mm_job &j, int step, int t) {
+template <int R, int EPI> DEV ahead look_ahead(const mm_job &j, int step, int t) {
     const int lane = threadIdx.x & 31, row = step * 16 * R + (R == 1 ? lane & 15 : lane);
     ahead a = {0, 0};
-    if (j.epilogue == EPI_ADD) {
+    if (EPI == EPI_ADD) {
         a.x = __ldcg(j.res + t * j.res_row + row) + (j.bias ? j.bias[row] : 0.f);
         a.norm = j.next_norm[row];
     }
     return a;
 }
-template <int R>
-DEV void finish(const mm_job &j, int region, int step, int t, float v, float rs, const ahead &a, best_value &best) {
+template <int R, int EPI>
+DEV void finish(const mm_job &j, int region, int step, int t, float v, float rs, const ahead &a,
+                best_value &best) {
     const int lane = threadIdx.x & 31, row = step * 16 * R + (R == 1 ? lane & 15 : lane);
-    if (j.epilogue == EPI_STORE || j.epilogue == EPI_HEAD) {
+    if constexpr (EPI == EPI_STORE || EPI == EPI_HEAD) {
         v *= rs;
         for (int i = 0; i < j.n_seg; i++) {
             const int o = row - j.seg[i].row;
@@ -573,22 +575,20 @@ DEV void finish(const mm_job &j, int region, int step, int t, float v, float rs,
             const int col = j.seg[i].col + o;
             if (j.bias) v += j.bias[col];
             if (lane < 16 * R) j.y[t * j.y_row + col] = v;
-            if (j.epilogue == EPI_HEAD && (v > best.v || (v == best.v && col < best.i))) best = {v, col};
+            if (EPI == EPI_HEAD && (v > best.v || (v == best.v && col < best.i))) best = {v, col};
         }
-    } else if (j.epilogue == EPI_ADD) {
+    } else if constexpr (EPI == EPI_ADD) {
         v += a.x;
         if (lane < 16 * R) j.res[t * j.res_row + row] = v;
-        float ss = R == 1 && lane >= 16 ? 0.f : v * v;
-        ss = warp_sum(ss);
+        const float ss = warp_sum(R == 1 && lane >= 16 ? 0.f : v * v);
         if (lane == 0) j.square_out[t * j.square_row + step] = ss;
         if (j.give == GIVE_RECORD) put_record<16 * R>(j.xo + t * j.xo_row, row, v * a.norm);
     } else { // gate rows first, then up rows of the same columns
         constexpr int H = 8 * R;
         v *= rs;
-        const float up = __shfl_xor_sync(~0u, v, H), gate = __shfl_sync(~0u, v, lane & ~H);
-        const float u = __shfl_sync(~0u, up, lane & ~H);
+        const float gate = __shfl_sync(~0u, v, lane & ~H), up = __shfl_sync(~0u, v, lane | H);
         const int col = step * H + (lane & (H - 1));
-        const float y = col < j.n_out ? act_apply(j.act, gate) * u : 0.f;
+        const float y = col < j.n_out ? act_apply(j.act, gate) * up : 0.f;
         if (j.give == GIVE_RECORD) {
             if (R == 2) put_record<16>(j.xo + t * j.xo_row, col, y);
         } else if (lane < H && col < j.n_out) {
@@ -636,7 +636,7 @@ template <int L> DEV constexpr int x_unit(int ga) {
     return L == LAYOUT_F16 ? 512 : L == LAYOUT_BF16 ? 1024 : ga == 16 ? REC_BYTES_16 : REC_BYTES_32;
 }
 
-template <int L, int GA, int R, int W, int S>
+template <int L, int GA, int R, int W, int S, int EPI>
 DEV void stream_one(const mm_job &j, int region, int cta, int n_cta) {
     extern __shared__ __align__(1024) uint8_t smem[];
     constexpr bool half = frag<L>::half;
@@ -690,7 +690,7 @@ DEV void stream_one(const mm_job &j, int region, int cta, int n_cta) {
     for (int step = cta; step < j.steps[region]; step += n_cta, ti++) {
         m.clear();
         ahead a = {0, 0};
-        if (ti % W == w) a = look_ahead<R>(j, step, 0);
+        if (ti % W == w) a = look_ahead<R, EPI>(j, step, 0);
         for (int u = w; u < U; u += W) {
             frag<L> f[R];
             r.template next<true>(f);
@@ -706,9 +706,9 @@ DEV void stream_one(const mm_job &j, int region, int cta, int n_cta) {
         float v = 0;
 #pragma unroll
         for (int k = 0; k < W; k++) v += part[k * ROWS + (R == 1 ? lane & 15 : lane)];
-        finish<R>(j, region, step, 0, v, !half && j.n_square ? *rs_at : 1.f, a, best);
+        finish<R, EPI>(j, region, step, 0, v, !half && j.n_square ? *rs_at : 1.f, a, best);
     }
-    if (j.epilogue == EPI_HEAD) {
+    if (EPI == EPI_HEAD) {
         for (int o = 16; o; o >>= 1) {
             const float v = __shfl_xor_sync(~0u, best.v, o);
             const int i = __shfl_xor_sync(~0u, best.i, o);
@@ -718,18 +718,20 @@ DEV void stream_one(const mm_job &j, int region, int cta, int n_cta) {
     }
 }
 
-template <int L, int GA, int R, int W, int S>
+// Up to 8 rows. W warps share K as for one row; with R = 2 a second set of W warps has the second row tile.
+template <int L, int GA, int R, int W, int S, int EPI>
 DEV void stream_many(const mm_job &j, int region, int cta, int n_cta) {
     extern __shared__ __align__(1024) uint8_t smem[];
     constexpr bool half = frag<L>::half;
-    constexpr int XU = x_unit<L>(GA), XC = !half && GA == 16 ? XU - 32 : XU, PART = 8 * RED_STRIDE; // XC: without the pad
-    const int w = threadIdx.x >> 5, lane = threadIdx.x & 31, U = j.u;
-    uint64_t *bars = (uint64_t *)smem, *xbar = bars + W * S;
+    constexpr int XU = x_unit<L>(GA), XC = !half && GA == 16 ? XU - 32 : XU; // XC: without the pad
+    constexpr int PART = 8 * RED_STRIDE, TOKENS = 8 / W;                     // rows that a warp finishes
+    const int w = (threadIdx.x >> 5) % W, h = (threadIdx.x >> 5) / W, lane = threadIdx.x & 31, U = j.u;
+    uint64_t *bars = (uint64_t *)smem, *xbar = bars + W * R * S;
     float *rs_at = (float *)(smem + 896), *red = (float *)(smem + 1024);
     uint8_t *xs = smem + 1024 + W * PART * 4, *slots = xs + j.x_bytes;
 
-    ring<L, R, W, S> r;
-    r.start(slots, bars, j.w[region], j.steps[region], U, cta, n_cta);
+    ring<L, 1, W, S> r;
+    r.start(slots, bars, j.w[region], j.steps[region], U, cta, n_cta, R, h);
     if (threadIdx.x < W) {
         barrier_init(smem_address(xbar + threadIdx.x), 1);
         barrier_fence();
@@ -739,7 +741,7 @@ DEV void stream_many(const mm_job &j, int region, int cta, int n_cta) {
     pdl_wait();
 
     const int n_col = min(j.columns, *j.n_row - j.row0);
-    for (int t = w; t < 8; t += W)
+    for (int t = w; t < 8 && h == 0; t += W)
         if (j.n_square && t < n_col) {
             const float v = rms_factor<4>(j, j.rowmap ? j.rowmap[t] : t);
             if (lane == 0) rs_at[t] = v;
@@ -752,80 +754,79 @@ DEV void stream_many(const mm_job &j, int region, int cta, int n_cta) {
         unit = 8 * stride - (half ? 64 : XU - XC);
         if (w < U && n_col > 0) {
             const uint32_t b = smem_address(xbar + w);
-            if (elect_one()) {
+            if (h == 0 && elect_one()) {
                 barrier_expect(b, (U - w + W - 1) / W * 8 * XC);
-                for (int u = w; u < U; u += W)
-                    for (int t = 0; t < 8; t++) {
-                        const int row = t >= n_col ? (j.rowmap ? j.rowmap[0] : 0)
-                                        : j.rowmap ? j.rowmap[t]
-                                                   : t;
-                        bulk_copy(smem_address(xs + u * unit + t * stride), j.x + row * j.x_row + (size_t)u * XU, XC, b);
-                    }
+                for (int t = 0; t < 8; t++) {
+                    const int at = t < n_col ? t : 0, row = j.rowmap ? j.rowmap[at] : at;
+                    for (int u = w; u < U; u += W)
+                        bulk_copy(smem_address(xs + u * unit + t * stride),
+                                  j.x + row * j.x_row + (size_t)u * XU, XC, b);
+                }
             }
             barrier_wait(b, 0);
         }
-    } else {
+    } else { // read where it lies, through L1, which may still hold what lay there in the layer before
         x = j.x;
         stride = j.x_row;
         unit = XU;
+        asm volatile("fence.acq_rel.gpu;" ::: "memory");
     }
     __syncthreads();
 
-    conditional_t<half, many_half<L, GA, R>, many_rows<L, GA, R>> m;
-    best_value best[8 / W] = {};
-    for (int i = 0; i < 8 / W; i++) best[i] = {-INFINITY, 0x7fffffff};
+    conditional_t<half, many_half<L, GA, 1>, many_rows<L, GA, 1>> m;
+    best_value best[TOKENS];
+    for (int i = 0; i < TOKENS; i++) best[i] = {-INFINITY, 0x7fffffff};
     for (int step = cta; step < j.steps[region]; step += n_cta) {
         m.clear();
         m.clear_mins();
-        ahead a[8 / W];
+        ahead a[TOKENS];
 #pragma unroll
-        for (int i = 0; i < 8 / W; i++) a[i] = w + i * W < n_col ? look_ahead<R>(j, step, w + i * W) : ahead{0, 0};
+        for (int i = 0; i < TOKENS; i++)
+            a[i] = h == 0 && w + i * W < n_col ? look_ahead<R, EPI>(j, step, w + i * W) : ahead{0, 0};
         for (int u = w; u < U; u += W) {
-            frag<L> f[R];
+            frag<L> f[1];
             r.template next<false>(f);
             m.unit(f, x + u * unit, stride, lane);
         }
-        float *part = red;
-        m.leave(part + w * PART, lane);
+        m.leave(red + w * PART + h * 16, lane);
         __syncthreads();
 #pragma unroll
-        for (int i = 0; i < 8 / W; i++) {
+        for (int i = 0; i < TOKENS; i++) {
             const int t = w + i * W;
-            if (t >= n_col) continue;
+            if (h || t >= n_col) continue;
             float v = 0;
 #pragma unroll
-            for (int k = 0; k < W; k++) v += part[k * PART + t * RED_STRIDE + (R == 1 ? lane & 15 : lane)];
-            finish<R>(j, region, step, t, v, !half && j.n_square ? rs_at[t] : 1.f, a[i], best[i]);
+            for (int k = 0; k < W; k++) v += red[k * PART + t * RED_STRIDE + (R == 1 ? lane & 15 : lane)];
+            finish<R, EPI>(j, region, step, t, v, !half && j.n_square ? rs_at[t] : 1.f, a[i], best[i]);
         }
         __syncthreads();
     }
-    if (j.epilogue == EPI_HEAD)
-        for (int i = 0; i < 8 / W; i++) {
+    if (EPI == EPI_HEAD)
+        for (int i = 0; i < TOKENS; i++) {
             best_value b = best[i];
             for (int o = 16; o; o >>= 1) {
                 const float v = __shfl_xor_sync(~0u, b.v, o);
                 const int k = __shfl_xor_sync(~0u, b.i, o);
                 if (v > b.v || (v == b.v && k < b.i)) b = {v, k};
             }
-            if (lane == 0 && w + i * W < n_col)
+            if (lane == 0 && h == 0 && w + i * W < n_col)
                 j.cand[(size_t)(w + i * W) * j.n_cand + blockIdx.x] = make_float2(b.v, __int_as_float(b.i));
         }
 }
 
 // L2 < 0: one region
-template <int L, int L2, int GA, int R, int W, int S, int S2, bool MANY>
-__global__ void __launch_bounds__(W * 32, MANY || frag<L>::half ? 1 : 2)
-    stream_kernel(const __grid_constant__ mm_job j) {
-    const bool first = L2 < 0 || (int)blockIdx.x < j.split;
-    if constexpr (MANY) {
-        if (first)
-            stream_many<L, GA, R, W, S>(j, 0, blockIdx.x, L2 < 0 ? gridDim.x : j.split);
-        else if constexpr (L2 >= 0)
-            stream_many<L2, GA, R, W, S2>(j, 1, blockIdx.x - j.split, gridDim.x - j.split);
-    } else {
-        if (first)
-            stream_one<L, GA, R, W, S>(j, 0, blockIdx.x, L2 < 0 ? gridDim.x : j.split);
-        else if constexpr (L2 >= 0)
-            stream_one<L2, GA, R, W, S2>(j, 1, blockIdx.x - j.split, gridDim.x - j.split);
-    }
+template <int L, int L2, int GA, int R, int W, int S, int S2, int EPI>
+__global__ void __launch_bounds__(W * 32, frag<L>::half ? 1 : 2)
+    stream_one_kernel(const __grid_constant__ mm_job j) {
+    if (L2 < 0 || (int)blockIdx.x < j.split)
+        stream_one<L, GA, R, W, S, EPI>(j, 0, blockIdx.x, L2 < 0 ? gridDim.x : j.split);
+    else if constexpr (L2 >= 0)
+        stream_one<L2, GA, R, W, S2, EPI>(j, 1, blockIdx.x - j.split, gridDim.x - j.split);
+}
+template <int L, int L2, int GA, int R, int W, int S, int S2, int EPI>
+__global__ void __launch_bounds__(W *R * 32, 1) stream_many_kernel(const __grid_constant__ mm_job j) {
+    if (L2 < 0 || (int)blockIdx.x < j.split)
+        stream_many<L, GA, R, W, S, EPI>(j, 0, blockIdx.x, L2 < 0 ? gridDim.x : j.split);
+    else if constexpr (L2 >= 0)
+        stream_many<L2, GA, R, W, S2, EPI>(j, 1, blockIdx.x - j.split, gridDim.x - j.split);
 }

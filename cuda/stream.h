@@ -21,7 +21,6 @@ struct mm_job {
     const int32_t *n_row; // rows of the step; this launch has rows row0 .. row0 + columns
     int row0, columns;
     // output
-    enum mm_epilogue epilogue;
     enum mm_give give;
     int act, n_out, n_seg;
     struct {
@@ -43,12 +42,13 @@ struct mm_job {
 // A kernel for a region's layout, or for two regions.
 struct mm_kernel {
     enum layout l, l2; // l2: LAYOUT_COUNT: one region
-    int ga, r, warps;
-    int ring[2];                  // bytes of the ring, one row and many rows
-    void (*run[2])(const mm_job); // one row, many rows
+    int ga, r;         // columns of a group of the input (0: halves); row tiles a step
+    enum mm_epilogue epilogue;
+    int warps[2], ring[2]; // one row, many rows; bytes of the ring
+    void (*run[2])(const mm_job);
 };
-// r: row tiles a step (1: finer shares, for outputs that nobody quantises). NULL when there is none.
-const struct mm_kernel *mm_find(enum layout l, enum layout l2, int ga, int r);
+// NULL when there is none.
+const struct mm_kernel *mm_find(enum layout l, enum layout l2, int ga, enum mm_epilogue e);
 cudaError_t mm_prepare(void); // attributes of every kernel, once a device
 // shared memory of a launch
 size_t mm_smem(const struct mm_kernel *k, bool many, size_t x_bytes);

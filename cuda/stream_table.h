@@ -1,30 +1,33 @@
-// Instances of the streaming kernels: MM_ONE(name, layout, row tiles a step, warps, ring slots for one row, for many).
+// Instances of the streaming kernels. w: warps that share K; s, sm: ring slots of a warp for one row and for many.
+// Every kernel does two row tiles a step, but those that store (finer shares for the blocks, nobody quantises).
 #pragma once
 #include "stream.h"
 
-#define MM_RING(l, r, w, s) ((w) * (s) * (r)*layout_unit_bytes(l))
-#define MM_MAX(a, b)        ((a) > (b) ? (a) : (b))
-#define MM_ENTRY(name, l, lx, lc, ga, r, w, s, s2, sm, ring1, ringm)                                         \
+#define MM_MAX(a, b) ((a) > (b) ? (a) : (b))
+#define MM_ENTRY(l, lx, lc, ga, r, w, s, s2, sm, sm2, epi, ring1, ringm)                                     \
     {                                                                                                        \
-        l, lc, ga, r, w, {ring1, ringm}, {                                                                   \
-            stream_kernel<l, lx, ga, r, w, s, s2, false>, stream_kernel<l, lx, ga, r, w, sm, sm, true>       \
+        l, lc, ga, r, epi, {w, (w) * (r)}, {ring1, ringm}, {                                                 \
+            stream_one_kernel<l, lx, ga, r, w, s, s2, epi>,                                                  \
+                stream_many_kernel<l, lx, ga, r, w, sm, sm2, epi>                                            \
         }                                                                                                    \
     }
-#define MM_ONE(name, l, r, w, s, sm)                                                                         \
-    extern const struct mm_kernel mm_##name[2];                                                              \
-    const struct mm_kernel mm_##name[2] = {                                                                  \
-        MM_ENTRY(name, l, -1, LAYOUT_COUNT, 32, r, w, s, 1, sm, MM_RING(l, r, w, s), MM_RING(l, r, w, sm)),  \
-        MM_ENTRY(name, l, -1, LAYOUT_COUNT, 16, r, w, s, 1, sm, MM_RING(l, r, w, s), MM_RING(l, r, w, sm))};
-#define MM_NARROW(name, l, w, s, sm)                                                                         \
-    extern const struct mm_kernel mm_##name##_narrow[1];                                                     \
-    const struct mm_kernel mm_##name##_narrow[1] = {                                                         \
-        MM_ENTRY(name, l, -1, LAYOUT_COUNT, 32, 1, w, s, 1, sm, MM_RING(l, 1, w, s), MM_RING(l, 1, w, sm))};
-#define MM_TWO(name, l, l2, r, w, s, s2)                                                                     \
-    extern const struct mm_kernel mm_##name[1];                                                              \
-    const struct mm_kernel mm_##name[1] = {MM_ENTRY(name, l, l2, l2, 32, r, w, s, s2, 1,                     \
-                                                    MM_MAX(MM_RING(l, r, w, s), MM_RING(l2, r, w, s2)),      \
-                                                    MM_MAX(MM_RING(l, r, w, 1), MM_RING(l2, r, w, 1)))};
-#define MM_HALF(name, l, r, w, s, sm)                                                                        \
+#define MM_SINGLE(l, ga, r, w, s, sm, epi)                                                                   \
+    MM_ENTRY(l, -1, LAYOUT_COUNT, ga, r, w, s, 1, sm, 1, epi, (w) * (s) * (r)*layout_unit_bytes(l),          \
+             (w) * (r) * (sm)*layout_unit_bytes(l))
+#define MM_INT(name, l, w, s, sm)                                                                            \
+    extern const struct mm_kernel mm_##name[5];                                                              \
+    const struct mm_kernel mm_##name[5] = {                                                                  \
+        MM_SINGLE(l, 32, 1, w, 2 * (s), 2 * (sm), EPI_STORE), MM_SINGLE(l, 32, 2, w, s, sm, EPI_HEAD),       \
+        MM_SINGLE(l, 32, 2, w, s, sm, EPI_ADD), MM_SINGLE(l, 32, 2, w, s, sm, EPI_GLU),                      \
+        MM_SINGLE(l, 16, 2, w, s, sm, EPI_ADD)};
+#define MM_TWO(name, l, l2, w, s, s2, sm, sm2)                                                               \
     extern const struct mm_kernel mm_##name[1];                                                              \
     const struct mm_kernel mm_##name[1] = {                                                                  \
-        MM_ENTRY(name, l, -1, LAYOUT_COUNT, 0, r, w, s, 1, sm, MM_RING(l, r, w, s), MM_RING(l, r, w, sm))};
+        MM_ENTRY(l, l2, l2, 32, 1, w, s, s2, sm, sm2, EPI_STORE,                                             \
+                 (w)*MM_MAX((s)*layout_unit_bytes(l), (s2)*layout_unit_bytes(l2)),                           \
+                 (w)*MM_MAX((sm)*layout_unit_bytes(l), (sm2)*layout_unit_bytes(l2)))};
+#define MM_HALF(name, l, w, s, sm)                                                                           \
+    extern const struct mm_kernel mm_##name[4];                                                              \
+    const struct mm_kernel mm_##name[4] = {                                                                  \
+        MM_SINGLE(l, 0, 1, w, s, sm, EPI_STORE), MM_SINGLE(l, 0, 1, w, s, sm, EPI_HEAD),                     \
+        MM_SINGLE(l, 0, 1, w, s, sm, EPI_ADD), MM_SINGLE(l, 0, 1, w, s, sm, EPI_GLU)};

@@ -155,7 +155,7 @@ DEV uint4 load_l2(const void *p) {
     return v;
 }
 DEV float act_apply(int act, float g) {
-    if (act == 0) return g / (1.f + __expf(-g));
+    if (act == 0) return __fdividef(g, 1.f + __expf(-g));
     if (act == 1) return 0.5f * g * (1.f + tanhf(0.7978845608028654f * (g + 0.044715f * g * g * g)));
     g = fmaxf(g, 0.f);
     return g * g;
