@@ -14,38 +14,38 @@ enum { ATTEND_WARPS = 8, ATTEND_MAX_ROWS = 1024 };
 struct kv_frag {
     uint4 k[8], v[8];
 };
-DEV uint4 load_kv(const void *p) {
+template <int OFFSET> DEV uint4 load_kv(const uint8_t *p) { // one address for all loads of a block of keys
     uint4 v;
-    asm volatile("ld.global.L1::no_allocate.L2::256B.v4.u32 {%0,%1,%2,%3}, [%4];"
+    asm volatile("ld.global.L1::no_allocate.L2::256B.v4.u32 {%0,%1,%2,%3}, [%4 + %5];"
                  : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "l"(p));
+                 : "l"(p), "n"(OFFSET));
     return v;
 }
-// 16 keys from key on (all in one page); k: pool at this head's first page row, page_rows apart
+// 16 keys from key on, all in one page; rows: this head's rows of the page. N: what is still to load
+template <int D, int N = 0> DEV void load_k_at(uint4 (&k)[D / 16], const uint8_t *p) {
+    if constexpr (N < D / 16) {
+        k[N] = load_kv<N / (D / 32) * 8 * D * 2 + N % (D / 32) * 64>(p);
+        load_k_at<D, N + 1>(k, p);
+    }
+}
 template <int D> DEV void load_k(uint4 (&k)[D / 16], const uint8_t *rows, int key, int lane) {
-#pragma unroll
-    for (int t = 0; t < 2; t++)
-#pragma unroll
-        for (int j = 0; j < D / 32; j++)
-            k[t * (D / 32) + j] = load_kv(rows + (size_t)((key & 63) + t * 8 + (lane >> 2)) * D * 2 +
-                                          (j * 32 + (lane & 3) * 8) * 2);
+    load_k_at<D>(k, rows + ((key & 63) + (lane >> 2)) * D * 2 + (lane & 3) * 16);
+}
+template <int D, int N = 0> DEV void load_v_at(uint4 (&v)[D / 16], const uint8_t *p) {
+    if constexpr (N < D / 16) {
+        constexpr int t = N / (D / 64), h = N % (D / 64);
+        v[N] = load_kv<((t >> 1) * 8 + (t & 1)) * D * 2 + h * 128>(p);
+        load_v_at<D, N + 1>(v, p);
+    }
 }
 template <int D> DEV void load_v(uint4 (&v)[D / 16], const uint8_t *rows, int key, int lane) {
-#pragma unroll
-    for (int t = 0; t < 4; t++)
-#pragma unroll
-        for (int h = 0; h < D / 64; h++)
-            v[t * (D / 64) + h] =
-                load_kv(rows + (size_t)((key & 63) + (t >> 1) * 8 + 2 * (lane & 3) + (t & 1)) * D * 2 +
-                        (h * 64 + (lane >> 2) * 8) * 2);
+    load_v_at<D>(v, rows + ((key & 63) + 2 * (lane & 3)) * D * 2 + (lane >> 2) * 16);
 }
-// D rows 0..7 alone: rows 8..15 of A are zero
-DEV void mma_top(float &c0, float &c1, uint32_t a0, uint32_t a2, uint32_t b0, uint32_t b1) {
-    asm("{\n.reg .f32 x, y;\n"
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,x,y}, {%2,%3,%4,%5}, {%6,%7}, "
-        "{%0,%1,%8,%8};\n}"
-        : "+f"(c0), "+f"(c1)
-        : "r"(a0), "r"(0), "r"(a2), "r"(0), "r"(b0), "r"(b1), "f"(0.f));
+// Transposes an 8 x 8 matrix of halves over the warp.
+DEV uint32_t transpose8(uint32_t v) {
+    uint32_t r;
+    asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(r) : "r"(v));
+    return r;
 }
 
 // One head of q or k: norm, rope, as halves to shared memory. tmp: D floats of this warp.
@@ -118,14 +118,15 @@ __global__ void __launch_bounds__(ATTEND_WARPS * 32, 2)
     __shared__ int last;
     const int w = threadIdx.x >> 5, lane = threadIdx.x & 31, gid = lane >> 2, tig = lane & 3;
     pdl_trigger();
-    const int n_row = j.put ? 1 : j.t.step->n_row;
+    if (j.wait) pdl_wait();
+    const int n_row = j.t.step->n_row;
     for (int i = threadIdx.x; i < n_row; i += W * 32) pos[i] = j.t.pos[i];
     __syncthreads();
 
     attend_item it;
     uint4 kr[D / 16], vr[D / 16];
     int item = blockIdx.x;
-    bool more = find_item(j, pos, n_row, item, it), waited = false;
+    bool more = find_item(j, pos, n_row, item, it), waited = j.wait;
     const size_t page_bytes = (size_t)j.kv.n_kv_head * KV_PAGE * D * 2;
     auto k_rows = [&](int key) {
         const int page = j.kv.pages[j.t.slot[it.row] * j.kv.max_pages + (key >> 6)];
@@ -141,10 +142,13 @@ __global__ void __launch_bounds__(ATTEND_WARPS * 32, 2)
             pdl_wait();
             waited = true;
         }
+        size_t at = 0;
         if (key < k1) {
-            const size_t at = k_rows(key);
+            at = k_rows(key);
             load_k<D>(kr, j.kv.k + at, key, lane);
-            load_v<D>(vr, j.kv.v + at, key, lane);
+            // V only to L2: its registers are wanted for q first
+            if (lane * 128 < 16 * D * 2)
+                prefetch_l2_line(j.kv.v + at + (size_t)(key & 63) * D * 2 + lane * 128);
         }
         if (!waited) {
             pdl_wait();
@@ -168,11 +172,12 @@ __global__ void __launch_bounds__(ATTEND_WARPS * 32, 2)
             *(__half *)(j.kv.k + at) = ks[threadIdx.x];
             *(__half *)(j.kv.v + at) = vs[threadIdx.x];
         }
-        // rows of A beyond the query heads are never read back: any finite values do
+        if (key < k1) load_v<D>(vr, j.kv.v + at, key, lane);
+        // columns beyond the query heads are never read back: any finite values do
         const __half *q = qs[gid < j.n_rep ? gid : 0] + tig * 8;
-        float o[D / 8][2], m = -1e30f, l = 0;
+        float o[D / 16][4], m0 = -1e30f, m1 = -1e30f, l0 = 0, l1 = 0; // of heads 2 tig and 2 tig + 1
 #pragma unroll
-        for (int i = 0; i < D / 8; i++) o[i][0] = o[i][1] = 0;
+        for (int i = 0; i < D / 16; i++) o[i][0] = o[i][1] = o[i][2] = o[i][3] = 0;
         for (; key < k1; key += W * 16) {
             if (key + 16 >
                 p) { // the last keys of the row: its own comes from shared memory, nothing behind it counts
@@ -192,63 +197,69 @@ __global__ void __launch_bounds__(ATTEND_WARPS * 32, 2)
                     }
                 }
             }
-            float s[2][2];
+            // scores: keys are the rows of A, heads the columns of B
+            float s[4] = {};
 #pragma unroll
-            for (int t = 0; t < 2; t++) {
-                s[t][0] = s[t][1] = 0;
-#pragma unroll
-                for (int i = 0; i < D / 32; i++) {
-                    const uint4 k = kr[t * (D / 32) + i], a = *(const uint4 *)(q + i * 32);
-                    mma_top(s[t][0], s[t][1], a.x, a.y, k.x, k.y);
-                    mma_top(s[t][0], s[t][1], a.z, a.w, k.z, k.w);
-                }
-#pragma unroll
-                for (int e = 0; e < 2; e++)
-                    s[t][e] = key + t * 8 + 2 * tig + e <= p ? s[t][e] * j.scale : -1e30f;
+            for (int i = 0; i < D / 32; i++) {
+                const uint4 a = kr[i], c = kr[D / 32 + i], b = *(const uint4 *)(q + i * 32);
+                mma_f16(s, a.x, c.x, a.y, c.y, b.x, b.y);
+                mma_f16(s, a.z, c.z, a.w, c.w, b.z, b.w);
             }
+#pragma unroll
+            for (int e = 0; e < 4; e++) s[e] = key + (e >> 1) * 8 + gid <= p ? s[e] * j.scale : -1e30f;
             const int next = key + W * 16;
-            size_t at = 0;
             if (next < k1) {
                 at = k_rows(next);
                 load_k<D>(kr, j.kv.k + at, next, lane);
             }
-            float mx = fmaxf(fmaxf(s[0][0], s[0][1]), fmaxf(s[1][0], s[1][1]));
-            mx = fmaxf(mx, __shfl_xor_sync(~0u, mx, 1));
-            mx = fmaxf(mx, __shfl_xor_sync(~0u, mx, 2));
-            if (__any_sync(~0u, mx > m)) {
-                const float mn = fmaxf(m, mx), f = exp2f(m - mn);
-                m = mn;
-                l *= f;
+            float x0 = fmaxf(s[0], s[2]), x1 = fmaxf(s[1], s[3]);
+            if (__any_sync(~0u, x0 > m0 || x1 > m1)) {
 #pragma unroll
-                for (int i = 0; i < D / 8; i++) o[i][0] *= f, o[i][1] *= f;
+                for (int b = 4; b < 32; b <<= 1) {
+                    x0 = fmaxf(x0, __shfl_xor_sync(~0u, x0, b));
+                    x1 = fmaxf(x1, __shfl_xor_sync(~0u, x1, b));
+                }
+                x0 = fmaxf(m0, x0);
+                x1 = fmaxf(m1, x1);
+                const float f0 = exp2f(m0 - x0), f1 = exp2f(m1 - x1);
+                m0 = x0, m1 = x1;
+                l0 *= f0, l1 *= f1;
+#pragma unroll
+                for (int i = 0; i < D / 16; i++) o[i][0] *= f0, o[i][1] *= f1, o[i][2] *= f0, o[i][3] *= f1;
             }
-            uint32_t pr[2];
+            uint32_t pr[2]; // weights: keys to the rows of B
 #pragma unroll
             for (int t = 0; t < 2; t++) {
-                const float a = exp2f(s[t][0] - m), c = exp2f(s[t][1] - m);
-                l += a + c;
-                pr[t] = pack_half2(a, c);
+                const float a = exp2f(s[2 * t] - m0), c = exp2f(s[2 * t + 1] - m1);
+                l0 += a, l1 += c;
+                pr[t] = transpose8(pack_half2(a, c));
             }
+            // out: dims are the rows of A, i and i + 1 of 8 neighbours a tile
 #pragma unroll
             for (int h = 0; h < D / 64; h++)
 #pragma unroll
-                for (int i = 0; i < 8; i++) {
-                    const uint32_t sel = i & 1 ? 0x7632 : 0x5410;
+                for (int i = 0; i < 4; i++) {
                     constexpr int N = D / 64;
-                    mma_top(o[h * 8 + i][0], o[h * 8 + i][1], pr[0], pr[1],
-                            __byte_perm(word_of(vr[0 * N + h], i >> 1), word_of(vr[1 * N + h], i >> 1), sel),
-                            __byte_perm(word_of(vr[2 * N + h], i >> 1), word_of(vr[3 * N + h], i >> 1), sel));
+                    const uint32_t a = word_of(vr[0 * N + h], i), b = word_of(vr[1 * N + h], i),
+                                   c = word_of(vr[2 * N + h], i), d = word_of(vr[3 * N + h], i);
+                    mma_f16(o[h * 4 + i], __byte_perm(a, b, 0x5410), __byte_perm(a, b, 0x7632),
+                            __byte_perm(c, d, 0x5410), __byte_perm(c, d, 0x7632), pr[0], pr[1]);
                 }
             if (next < k1) load_v<D>(vr, j.kv.v + at, next, lane);
         }
-        l += __shfl_xor_sync(~0u, l, 1);
-        l += __shfl_xor_sync(~0u, l, 2);
-        float *r = so[w][gid];
-        if (tig == 0) r[D] = m, r[D + 1] = l;
 #pragma unroll
-        for (int i = 0; i < D / 8; i++)
+        for (int b = 4; b < 32; b <<= 1) {
+            l0 += __shfl_xor_sync(~0u, l0, b);
+            l1 += __shfl_xor_sync(~0u, l1, b);
+        }
+        float *r = so[w][2 * tig];
+        if (gid == 0) r[D] = m0, r[D + 1] = l0, r[P + D] = m1, r[P + D + 1] = l1;
 #pragma unroll
-            for (int e = 0; e < 2; e++) r[(i >> 3) * 64 + 8 * (2 * tig + e) + (i & 7)] = o[i][e];
+        for (int i = 0; i < D / 16; i++) {
+            const int d = (i >> 2) * 64 + gid * 8 + (i & 3) * 2;
+            *(float2 *)(r + d) = make_float2(o[i][0], o[i][2]);
+            *(float2 *)(r + P + d) = make_float2(o[i][1], o[i][3]);
+        }
         __syncthreads();
 
         // the warps' parts in order; then, if there are several splits, the splits in order
@@ -362,13 +373,33 @@ cudaError_t attend_prepare(void) {
 
 // ---- embedding: a warp 32 columns; block x = units: the rope tables of the row
 __global__ void embed_decode_kernel(const __grid_constant__ embed_job j) {
+    // The step is read from the host's memory, where it was written just before this launch.
+    const int seq = *j.next;
+    const uint8_t *blob = j.ring + (size_t)(seq % CUDA_FLIGHT) * j.ring_row;
+    auto host = [&](const void *dev) {
+        return (const int32_t *)(blob + ((const uint8_t *)dev - (const uint8_t *)j.t.step));
+    };
     const int row = blockIdx.y, units = gridDim.x - 1, lane = threadIdx.x & 31;
-    if (row >= j.t.step->n_row) return;
+    const int n_row = ((const dev_step *)blob)->n_row, id_given = host(j.t.id)[row];
+    if (row >= n_row) return;
     if ((int)blockIdx.x == units) {
+        const int pos = host(j.t.pos)[row];
+        if (threadIdx.x == 0) {
+            dev_step *to = (dev_step *)j.t.step;
+            const int n_out = ((const dev_step *)blob)->n_out;
+            if (row == 0) *to = dev_step{n_row, n_out, seq};
+            ((int32_t *)j.t.id)[row] = id_given;
+            ((int32_t *)j.t.pos)[row] = pos;
+            ((int32_t *)j.t.slot)[row] = host(j.t.slot)[row];
+            if (row < n_out) {
+                ((int32_t *)j.t.out_row)[row] = host(j.t.out_row)[row];
+                ((int32_t *)j.t.want)[row] = host(j.t.want)[row];
+            }
+        }
         for (int r = 0; r < j.n_rope; r++)
             for (int i = threadIdx.x; i < j.rope[r].half; i += blockDim.x) {
                 double s, c;
-                sincos((double)j.t.pos[row] * (double)j.rope[r].inv_freq[i], &s, &c);
+                sincos((double)pos * (double)j.rope[r].inv_freq[i], &s, &c);
                 j.rope[r].table[(size_t)row * j.rope[r].half + i] =
                     make_float2((float)(c * j.rope[r].mscale), (float)(s * j.rope[r].mscale));
             }
@@ -376,8 +407,7 @@ __global__ void embed_decode_kernel(const __grid_constant__ embed_job j) {
     }
     const int col = blockIdx.x * 256 + threadIdx.x, group = col >> 5;
     if (group * 32 >= j.w.k) return;
-    int id = j.t.id[row];
-    if (id < 0) id = j.t.slot_last[j.t.slot[row]];
+    const int id = id_given < 0 ? j.t.slot_last[host(j.t.slot)[row]] : id_given;
     const int phys = j.w.base + id / j.w.inter * j.w.stride + id % j.w.inter;
     const uint8_t *u =
         j.w.region + ((size_t)(phys >> 4) * j.w.u + blockIdx.x) * layout_unit_bytes(j.w.layout);
@@ -407,7 +437,10 @@ __global__ void __launch_bounds__(256)
     }
     __syncthreads();
     const float rs = rs_at;
-    for (int c = threadIdx.x; c < j.k / 8; c += 256) norm_half8<L>(j, row, c, rs, out + t * out_row);
+    for (int c = threadIdx.x; c < j.k / 8; c += 256) {
+        const float4 *a = (const float4 *)(j.res_in + row * j.res_row) + c * 2;
+        norm_half8<L>(__ldcg(a), __ldcg(a + 1), (const float4 *)j.norm + c * 2, c, rs, out + t * out_row);
+    }
 }
 cudaError_t norm_half_launch(const mm_job &j, enum layout l, uint8_t *out, size_t out_row, int n,
                              cudaStream_t s) {
@@ -417,12 +450,13 @@ cudaError_t norm_half_launch(const mm_job &j, enum layout l, uint8_t *out, size_
 
 // ---- the best of each row's candidates
 __global__ void select_decode_kernel(dev_tables t, const float2 *cand, int n_cand, size_t cand_row,
-                                     int32_t *token) {
+                                     int32_t *token, result_ring ring) {
     __shared__ float sv[8];
     __shared__ int si[8];
     pdl_trigger();
     pdl_wait();
-    const int jr = blockIdx.x;
+    const int jr = blockIdx.x, seq = t.step->seq;
+    if (jr == 0 && threadIdx.x == 0) *ring.next = seq + 1;
     if (jr >= t.step->n_out) return;
     float v = -INFINITY;
     int best = 0x7fffffff;
@@ -444,9 +478,11 @@ __global__ void select_decode_kernel(dev_tables t, const float2 *cand, int n_can
     if (best == 0x7fffffff) best = 0; // no finite logit
     const bool wanted = t.want[jr] & 1;
     token[jr] = wanted ? best : -1;
+    ((int32_t *)(ring.host + (size_t)(seq % CUDA_FLIGHT) * ring.row))[jr] = wanted ? best : -1;
     if (wanted) t.slot_last[t.slot[t.out_row[jr]]] = best;
 }
 cudaError_t select_launch(dev_tables t, const float2 *cand, int n_cand, size_t cand_row, int32_t *token,
-                          int n, cudaStream_t s) {
-    return launch_overlapped(select_decode_kernel, n, 256, 0, true, s, t, cand, n_cand, cand_row, token);
+                          result_ring ring, int n, cudaStream_t s) {
+    return launch_overlapped(select_decode_kernel, n, 256, 0, true, s, t, cand, n_cand, cand_row, token,
+                             ring);
 }

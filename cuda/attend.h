@@ -14,7 +14,8 @@ struct attend_job {
     float eps;
     const float2 *rope; // [row][n_rot / 2]
     int n_rot;
-    bool neox, put; // put: one row, which this kernel stores itself
+    bool neox, put; // put: rows of different sequences, whose keys this kernel stores itself
+    bool wait;      // layer 0: the step itself is still being written
     float *part;    // [row][head][split][D + 4]
     int max_split;
     int *arrived; // [row][kv head]
@@ -32,6 +33,9 @@ cudaError_t attend_prepare(void);
 // embedding rows to the residual stream, and as the first reader wants them; also the rope tables
 struct embed_job {
     dev_tables t;
+    const uint8_t *ring; // the host's steps, ring_row bytes apart; number *next % CUDA_FLIGHT is this one
+    size_t ring_row;
+    const int *next;
     dev_matrix w;
     float scale;
     float *res;
@@ -54,8 +58,14 @@ cudaError_t embed_launch(const embed_job &j, int n, cudaStream_t s);
 // norm of n rows to halves (many rows; one row does it in the matmul's prologue); l: F16 or BF16
 cudaError_t norm_half_launch(const mm_job &j, enum layout l, uint8_t *out, size_t out_row, int n,
                              cudaStream_t s);
+// where tokens go: the device's array and the host's ring of results
+struct result_ring {
+    uint8_t *host;
+    size_t row;
+    int *next;
+};
 cudaError_t select_launch(dev_tables t, const float2 *cand, int n_cand, size_t cand_row, int32_t *token,
-                          int n, cudaStream_t s);
+                          result_ring ring, int n, cudaStream_t s);
 
 // A launch that may start before the kernel in front of it has ended; kernels wait themselves (pdl_wait).
 template <class... A, class... B>

@@ -138,7 +138,7 @@ static size_t pad(size_t n) { return (n + 4095) & ~(size_t)4095; }
 static void place_step(cuda_backend *b) {
     size_t rows = (size_t)b->plan.max_rows, outs = (size_t)b->plan.max_out;
     uint8_t *p = b->work + b->plan.step;
-    int32_t *a = (int32_t *)(p + sizeof(dev_step) + 56);
+    int32_t *a = (int32_t *)(p + 64);
     b->t.step = (const dev_step *)p;
     b->t.id = a;
     b->t.pos = a + rows;
@@ -146,7 +146,8 @@ static void place_step(cuda_backend *b) {
     b->t.out_row = a + 3 * rows;
     b->t.want = a + 3 * rows + outs;
     b->t.slot_last = (int32_t *)(b->work + b->plan.slot_last);
-    b->blob_bytes = sizeof(dev_step) + 56 + (3 * rows + 2 * outs) * 4;
+    b->next_decode = (int *)(b->work + b->plan.counter) + (size_t)b->plan.max_decode * 256;
+    b->blob_bytes = 64 + (3 * rows + 2 * outs) * 4;
     b->page_bytes = b->plan.n_page_entry * 4;
     b->logits_offset = pad(outs * 4 + 4);
     b->result_bytes = b->logits_offset + (b->c.want_logits ? outs * (size_t)b->c.n_vocab * 4 : 0);
@@ -173,8 +174,8 @@ static enum infer_status open_device(cuda_backend *b) {
     place_step(b);
     CU(cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking));
     for (int i = 0; i < CUDA_FLIGHT; i++) CU(cudaEventCreateWithFlags(&b->done[i], cudaEventDisableTiming));
-    CU(cudaMallocHost((void **)&b->pinned,
-                      CUDA_FLIGHT * (pad(b->blob_bytes) + pad(b->page_bytes) + pad(b->result_bytes))));
+    CU(cudaMallocHost((void **)&b->pinned, CUDA_FLIGHT * (2 * pad(b->blob_bytes) + pad(b->page_bytes) +
+                                                          2 * pad(b->result_bytes))));
     // poison: a kernel that reads what nobody wrote shows it
     CU(cudaMemsetAsync(b->kv, 0xff, kv + act, b->stream));
     CU(cudaMemsetAsync(b->work, 0, work, b->stream));
@@ -222,8 +223,8 @@ static void cuda_close(struct backend *base) {
 }
 
 // ---- compile
-static enum infer_status list_of(cuda_backend *b, int rows, bool deep, cudaStream_t s) {
-    if (b->decode) return decode_run(b, b->decode, rows, deep, s);
+static enum infer_status list_of(cuda_backend *b, int rows, bool deep, bool shared, cudaStream_t s) {
+    if (b->decode) return decode_run(b, b->decode, rows, deep, shared, s);
     int outs = rows < b->c.list[ROW_DECODE]->max_out ? rows : b->c.list[ROW_DECODE]->max_out;
     return cuda_run_list(b, ROW_DECODE, rows, outs, s);
 }
@@ -231,7 +232,7 @@ static enum infer_status list_of(cuda_backend *b, int rows, bool deep, cudaStrea
 static enum infer_status capture(cuda_backend *b, int rows, bool deep) {
     cudaGraph_t g = NULL;
     CU(cudaStreamBeginCapture(b->stream, cudaStreamCaptureModeThreadLocal));
-    enum infer_status st = list_of(b, rows, deep, b->stream);
+    enum infer_status st = list_of(b, rows, deep, false, b->stream);
     cudaError_t e = cudaStreamEndCapture(b->stream, &g);
     if (st == INFER_OK && e != cudaSuccess) st = cuda_error(e, "cudaStreamEndCapture");
     if (st == INFER_OK) {
@@ -275,11 +276,21 @@ static uint8_t *pinned_pages(cuda_backend *b, unsigned i) {
 static uint8_t *pinned_result(cuda_backend *b, unsigned i) {
     return b->pinned + CUDA_FLIGHT * (pad(b->blob_bytes) + pad(b->page_bytes)) + i * pad(b->result_bytes);
 }
+// rings of the fused program, which reads and writes them itself
+uint8_t *cuda_decode_blob(const cuda_backend *b, unsigned i, size_t *row) {
+    *row = pad(b->blob_bytes);
+    return b->pinned + CUDA_FLIGHT * (*row + pad(b->page_bytes) + pad(b->result_bytes)) + i * *row;
+}
+uint8_t *cuda_decode_result(const cuda_backend *b, unsigned i, size_t *row) {
+    *row = pad(b->result_bytes);
+    return b->pinned + CUDA_FLIGHT * (2 * pad(b->blob_bytes) + pad(b->page_bytes) + *row) + i * *row;
+}
 
 // struct step to the device; page tables only when one changed
-static enum infer_status send_step(cuda_backend *b, const struct step *s, unsigned f) {
-    uint8_t *blob = pinned_blob(b, f);
-    dev_step h = {s->n_row, s->n_out};
+static enum infer_status send_step(cuda_backend *b, const struct step *s, unsigned f, bool fetched) {
+    size_t row;
+    uint8_t *blob = fetched ? cuda_decode_blob(b, b->n_decode % CUDA_FLIGHT, &row) : pinned_blob(b, f);
+    dev_step h = {s->n_row, s->n_out, 0};
     memcpy(blob, &h, sizeof h);
     auto at = [&](const int32_t *dev) {
         return (int32_t *)(blob + ((const uint8_t *)dev - (const uint8_t *)b->t.step));
@@ -289,7 +300,8 @@ static enum infer_status send_step(cuda_backend *b, const struct step *s, unsign
     memcpy(at(b->t.slot), s->slot, (size_t)s->n_row * 4);
     memcpy(at(b->t.out_row), s->out_row, (size_t)s->n_out * 4);
     for (int i = 0; i < s->n_out; i++) at(b->t.want)[i] = s->want[i];
-    CU(cudaMemcpyAsync((void *)b->t.step, blob, b->blob_bytes, cudaMemcpyHostToDevice, b->stream));
+    if (!fetched)
+        CU(cudaMemcpyAsync((void *)b->t.step, blob, b->blob_bytes, cudaMemcpyHostToDevice, b->stream));
     if (b->pages_known && b->pages_version == s->pages_version) return INFER_OK;
     int32_t *pages = (int32_t *)pinned_pages(b, f);
     for (int g = 0; g < b->c.n_kv_group; g++)
@@ -301,17 +313,26 @@ static enum infer_status send_step(cuda_backend *b, const struct step *s, unsign
     return INFER_OK;
 }
 
+// Whether two rows are of one sequence (drafts): then keys are stored by a kernel of their own.
+static bool rows_share(const struct step *s) {
+    for (int i = 1; i < s->n_row; i++)
+        for (int k = 0; k < i; k++)
+            if (s->slot[i] == s->slot[k]) return true;
+    return false;
+}
+
 static enum infer_status run_rows(cuda_backend *b, enum row_class cls, const struct step *s) {
     if (cls == ROW_PROMPT)
         return b->prompt ? prompt_run(b, b->prompt, s->n_row, s->n_out, b->stream)
                          : cuda_run_list(b, cls, s->n_row, s->n_out, b->stream);
     bool deep = b->decode && s->n_row == 1 && s->pos[0] >= CUDA_DEEP;
-    for (int i = 0; i < b->n_bucket; i++)
+    bool shared = b->decode && rows_share(s);
+    for (int i = 0; i < b->n_bucket && !shared; i++)
         if (b->bucket[i].rows >= s->n_row && b->bucket[i].deep == deep) {
             CU(cudaGraphLaunch(b->bucket[i].exec, b->stream));
             return INFER_OK;
         }
-    return list_of(b, s->n_row, false, b->stream);
+    return list_of(b, s->n_row, false, shared, b->stream);
 }
 
 static enum infer_status cuda_run(struct backend *base, enum row_class cls, const struct step *s) {
@@ -319,13 +340,18 @@ static enum infer_status cuda_run(struct backend *base, enum row_class cls, cons
     unsigned f = b->n_run % CUDA_FLIGHT;
     if (b->n_run - b->n_wait >= CUDA_FLIGHT) infer_bug("%u steps in flight", b->n_run - b->n_wait);
     CU(cudaSetDevice(b->device));
-    TRY(send_step(b, s, f));
+    const bool fetched = cls == ROW_DECODE && b->decode;
+    TRY(send_step(b, s, f, fetched));
     TRY(run_rows(b, cls, s));
+    size_t row;
     b->flight[f].n_out = s->n_out;
+    b->flight[f].result =
+        fetched ? cuda_decode_result(b, b->n_decode++ % CUDA_FLIGHT, &row) : pinned_result(b, f);
     b->flight[f].logits = false;
     for (int i = 0; i < s->n_out; i++) b->flight[f].logits |= (s->want[i] & 2) != 0;
-    uint8_t *res = pinned_result(b, f);
-    if (s->n_out) CU(cudaMemcpyAsync(res, b->out, (size_t)s->n_out * 4, cudaMemcpyDeviceToHost, b->stream));
+    uint8_t *res = (uint8_t *)b->flight[f].result;
+    if (s->n_out && !fetched)
+        CU(cudaMemcpyAsync(res, b->out, (size_t)s->n_out * 4, cudaMemcpyDeviceToHost, b->stream));
     if (b->flight[f].logits)
         CU(cudaMemcpyAsync(res + b->logits_offset, b->out + b->logits_offset,
                            (size_t)s->n_out * (size_t)b->c.n_vocab * 4, cudaMemcpyDeviceToHost, b->stream));
@@ -347,7 +373,7 @@ static enum infer_status cuda_wait(struct backend *base, struct step_result *out
     unsigned f = b->n_wait++ % CUDA_FLIGHT;
     CU(cudaSetDevice(b->device));
     CU(cudaEventSynchronize(b->done[f]));
-    uint8_t *res = pinned_result(b, f);
+    const uint8_t *res = b->flight[f].result;
     out->token = (const int32_t *)res;
     out->logits = b->flight[f].logits ? (const float *)(res + b->logits_offset) : NULL;
     if (__atomic_exchange_n(&b->cancel, 0, __ATOMIC_RELAXED)) return err_set(INFER_E_CANCEL, "cancelled");

@@ -7,8 +7,9 @@
 
 // What varies, on the device. Arrays follow the header in one blob (offsets fixed by the plan's largest sizes).
 struct dev_step {
-    int n_row, n_out;
+    int n_row, n_out, seq; // seq: number of a decode step
 };
+enum { CUDA_FLIGHT = 4 }; // steps that may be queued
 
 struct dev_tables { // addresses that every kernel may need
     const dev_step *step;

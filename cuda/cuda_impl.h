@@ -2,7 +2,7 @@
 #pragma once
 #include "cuda.h"
 
-enum { CUDA_FLIGHT = 4, CUDA_CONSTANT_MAX = 8192, CUDA_BUCKET_MAX = 64, CUDA_DEEP = 1024 /* positions */ };
+enum { CUDA_CONSTANT_MAX = 8192, CUDA_BUCKET_MAX = 64, CUDA_DEEP = 1024 /* positions */ };
 
 struct cuda_constant {
     const void *host;
@@ -28,10 +28,12 @@ struct cuda_backend {
     dev_tables t;
     uint64_t pages_version;
     bool pages_known;
-    unsigned n_run, n_wait;
+    unsigned n_run, n_wait, n_decode; // n_decode: steps of the fused program, which fetches them itself
+    int *next_decode;                 // the device's count of them
     struct {
         int n_out;
         bool logits;
+        const uint8_t *result;
     } flight[CUDA_FLIGHT];
     int cancel; // written by any thread or handler
     struct cuda_constant *constant;
@@ -73,6 +75,9 @@ dev_matrix cuda_matrix(const cuda_backend *b, int group, int member);
 float2 *cuda_rope_table(const cuda_backend *b, const struct rope *r);
 int32_t *cuda_tokens(const cuda_backend *b);
 float *cuda_logits_copy(const cuda_backend *b);
+
+uint8_t *cuda_decode_blob(const cuda_backend *b, unsigned i, size_t *row);
+uint8_t *cuda_decode_result(const cuda_backend *b, unsigned i, size_t *row);
 
 // upload.cu
 enum infer_status cuda_upload(struct backend *base);

@@ -10,7 +10,7 @@ struct link { // one matmul
     const struct mm_kernel *k;
     mm_job job;
     size_t x_bytes[2]; // shared memory for the input, one row and many
-    int blocks[2];
+    int blocks[2], buffers;
     enum layout norm_half; // many rows: a kernel in front norms the input; LAYOUT_COUNT: none
 };
 struct decode_layer {
@@ -26,6 +26,7 @@ struct decode_program {
     size_t normed_row;
     float2 *cand;
     int32_t *token;
+    result_ring results;
 };
 
 // How a vector is handed on.
@@ -102,8 +103,12 @@ static bool link_make(const cuda_backend *b, link *l, int group, form in, enum m
     l->x_bytes[1] = is_half(l0) ? (size_t)j.u * (8 * (unit + 64) - 64)
                                 : (size_t)j.u * (8 * unit - (in.ga == 16 ? 32 : 0));
     size_t most = b->prop.sharedMemPerBlockOptin;
-    if (mm_smem(l->k, true, l->x_bytes[1]) > most) l->x_bytes[1] = 0;
-    if (mm_smem(l->k, false, l->x_bytes[0]) > most || mm_smem(l->k, true, 0) > most) return false;
+    l->buffers = mm_smem(l->k, true, 2, l->x_bytes[1]) <= most ? 2 : 1;
+    bool far = is_half(l0) || in.ga == 16;
+    if (mm_smem(l->k, true, l->buffers, l->x_bytes[1]) > most) l->x_bytes[1] = 0;
+    if (!l->x_bytes[1] && !far) return false;
+    if (mm_smem(l->k, false, 1, l->x_bytes[0]) > most || mm_smem(l->k, true, l->buffers, 0) > most)
+        return false;
     l->blocks[0] = l->blocks[1] = b->sm_count;
     l->norm_half = LAYOUT_COUNT;
     return true;
@@ -239,6 +244,10 @@ static enum infer_status build(cuda_backend *b, struct decode_program *p, struct
     form first = form_for(b, ops[0].qkv->w->id, 0, 32);
     embed_job &e = p->embed;
     e.t = b->t;
+    e.ring = cuda_decode_blob(b, 0, &e.ring_row);
+    e.next = b->next_decode;
+    p->results.host = cuda_decode_result(b, 0, &p->results.row);
+    p->results.next = b->next_decode;
     e.w = cuda_matrix(b, b->plan.embedding, 0);
     e.scale = embed->embed.scale;
     e.res = res.p;
@@ -279,7 +288,7 @@ static enum infer_status build(cuda_backend *b, struct decode_program *p, struct
     p->token = cuda_tokens(b);
     p->normed = b->work + b->plan.half[0];
     p->normed_row = b->plan.half_row_bytes;
-    if (mm_smem(p->head.k, false, p->head.x_bytes[0]) <= b->prop.sharedMemPerMultiprocessor / 2 - 1024)
+    if (mm_smem(p->head.k, false, 1, p->head.x_bytes[0]) <= b->prop.sharedMemPerMultiprocessor / 2 - 1024)
         p->head.blocks[0] *= 2;
     if (!p->head.x_bytes[1]) return INFER_OK;
     *fits = true;
@@ -339,7 +348,8 @@ static enum infer_status run_chunk(const struct decode_program *p, const link *l
     if (j.square_out) j.square_out += r * j.square_row;
     if (j.xo) j.xo += r * j.xo_row;
     if (j.y) j.y += r * j.y_row;
-    j.n_cand = l->blocks[many];
+    j.n_cand = l->blocks[many] * l->k->r;
+    j.buffers = l->buffers;
     if (j.cand) j.cand += r * (size_t)j.n_cand;
     if (many && l->norm_half != LAYOUT_COUNT) {
         CU(norm_half_launch(j, l->norm_half, p->normed, p->normed_row, columns, s));
@@ -349,7 +359,7 @@ static enum infer_status run_chunk(const struct decode_program *p, const link *l
         j.n_square = 0;
     }
     CU(launch_overlapped(l->k->run[many], l->blocks[many], l->k->warps[many] * 32,
-                         mm_smem(l->k, many, j.x_bytes), true, s, j));
+                         mm_smem(l->k, many, j.buffers, j.x_bytes), true, s, j));
     return INFER_OK;
 }
 static enum infer_status run_link(const struct decode_program *p, const link *l, int rows, cudaStream_t s) {
@@ -366,7 +376,8 @@ enum {
     PART_GATE_UP = 16,
     PART_DOWN = 32,
     PART_HEAD = 64,
-    PART_SELECT = 128
+    PART_SELECT = 128,
+    PART_PUT = 256
 };
 static enum infer_status run_parts(cuda_backend *b, struct decode_program *p, int rows, bool deep,
                                    unsigned keep, cudaStream_t s) {
@@ -374,8 +385,9 @@ static enum infer_status run_parts(cuda_backend *b, struct decode_program *p, in
     for (int i = 0; i < p->n_layer; i++) {
         struct decode_layer *d = &p->layer[i];
         if (keep & PART_QKV) TRY(run_link(p, &d->qkv, rows, s));
-        d->attend.put = rows == 1;
-        if (rows > 1 && keep & PART_ATTEND) CU(attend_put_launch(d->attend, rows, true, s));
+        d->attend.put = !(keep & PART_PUT);
+        d->attend.wait = i == 0;
+        if (keep & PART_PUT) CU(attend_put_launch(d->attend, rows, true, s));
         if (keep & PART_ATTEND)
             CU(attend_launch(d->attend, deep || rows > 1 ? 2 * b->sm_count : b->sm_count, true, s));
         if (keep & PART_OUT) TRY(run_link(p, &d->out, rows, s));
@@ -384,12 +396,14 @@ static enum infer_status run_parts(cuda_backend *b, struct decode_program *p, in
     }
     int outs = rows < b->c.list[ROW_DECODE]->max_out ? rows : b->c.list[ROW_DECODE]->max_out;
     if (keep & PART_HEAD) TRY(run_link(p, &p->head, outs, s));
-    int n_cand = p->head.blocks[outs > 1] * (outs > 1 ? 1 : p->head.k->warps[0]);
-    if (keep & PART_SELECT) CU(select_launch(b->t, p->cand, n_cand, (size_t)n_cand, p->token, outs, s));
+    int n_cand = p->head.blocks[outs > 1] * (outs > 1 ? p->head.k->r : p->head.k->warps[0]);
+    if (keep & PART_SELECT)
+        CU(select_launch(b->t, p->cand, n_cand, (size_t)n_cand, p->token, p->results, outs, s));
     return INFER_OK;
 }
-enum infer_status decode_run(cuda_backend *b, struct decode_program *p, int rows, bool deep, cudaStream_t s) {
-    return run_parts(b, p, rows, deep, ~0u, s);
+enum infer_status decode_run(cuda_backend *b, struct decode_program *p, int rows, bool deep, bool shared,
+                             cudaStream_t s) {
+    return run_parts(b, p, rows, deep, shared ? ~0u : ~(unsigned)PART_PUT, s);
 }
 
 // ---- measuring

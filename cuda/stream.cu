@@ -26,8 +26,9 @@ const struct mm_kernel *mm_find(enum layout l, enum layout l2, int ga, enum mm_e
     return found;
 }
 
-size_t mm_smem(const struct mm_kernel *k, bool many, size_t x_bytes) {
-    size_t red = many ? (size_t)k->warps[0] * 8 * 36 * 4 : (size_t)k->warps[0] * k->warps[0] * 16 * k->r * 4;
+size_t mm_smem(const struct mm_kernel *k, bool many, int buffers, size_t x_bytes) {
+    size_t red = many ? (size_t)buffers * (size_t)k->warps[0] * 8 * 36 * 4
+                      : (size_t)k->warps[0] * k->warps[0] * 16 * k->r * 4;
     return 1024 + red + x_bytes + (size_t)k->ring[many];
 }
 

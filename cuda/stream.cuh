@@ -147,30 +147,37 @@ DEV void scale_six(float &acc, const frag<L> &f, int r, int p, const float (&v)[
     }
     acc = fmaf(half_bits(r ? f.m[0].x >> 16 : f.m[0].x & 0xffff), in, acc);
 }
+template <bool G, class V> DEV V load_x(const uint8_t *p) { // G: global memory, written by the kernel before
+    if constexpr (G)
+        return __ldcg((const V *)p);
+    else
+        return *(const V *)p;
+}
+template <bool G>
 DEV float sum_value(const uint8_t *rec, int e, int p, int h) // high + low part
 {
-    const uint32_t hi = *(const uint32_t *)(rec + REC_SUM + e * 32 + p * 4),
-                   lo = *(const uint32_t *)(rec + REC_SUM + e * 32 + 16 + p * 4);
+    const uint32_t hi = load_x<G, uint32_t>(rec + REC_SUM + e * 32 + p * 4),
+                   lo = load_x<G, uint32_t>(rec + REC_SUM + e * 32 + 16 + p * 4);
     return h ? __uint_as_float(hi & 0xffff0000u) + __uint_as_float(lo & 0xffff0000u)
              : bf16_bits(hi & 0xffff) + bf16_bits(lo & 0xffff);
 }
-template <int GA> DEV void group_sums(const uint8_t *rec, int p, float &s0, float &s1) {
-    s0 = sum_value(rec, 0, p, 0);
-    s1 = sum_value(rec, 0, p, 1);
+template <int GA, bool G = false> DEV void group_sums(const uint8_t *rec, int p, float &s0, float &s1) {
+    s0 = sum_value<G>(rec, 0, p, 0);
+    s1 = sum_value<G>(rec, 0, p, 1);
     if (GA == 16) {
-        s0 += sum_value(rec, 1, p, 0);
-        s1 += sum_value(rec, 1, p, 1);
+        s0 += sum_value<G>(rec, 1, p, 0);
+        s1 += sum_value<G>(rec, 1, p, 1);
     }
 }
-template <int GA>
+template <int GA, bool G = false>
 DEV void group_scales(const uint8_t *rec, int p, float (&dx)[4]) // h * 2 + e
 {
     if (GA == 32) {
-        const float2 v = *(const float2 *)(rec + REC_SCALE + p * 8);
+        const float2 v = load_x<G, float2>(rec + REC_SCALE + p * 8);
         dx[0] = dx[1] = v.x;
         dx[2] = dx[3] = v.y;
     } else {
-        const float4 v = *(const float4 *)(rec + REC_SCALE + p * 16);
+        const float4 v = load_x<G, float4>(rec + REC_SCALE + p * 16);
         dx[0] = v.x, dx[1] = v.y, dx[2] = v.z, dx[3] = v.w;
     }
 }
@@ -304,7 +311,7 @@ template <int L, int GA, int R> struct one_half {
 };
 // ---- a unit times 8 rows: columns are rows; x + c * stride is column c's record
 enum { RED_STRIDE = 36 }; // floats of one column's sums: 32 rows and a pad against bank conflicts
-template <int L, int GA, int R> struct many_rows {
+template <int L, int GA, int R, bool G> struct many_rows {
     float acc[R][4][4], low[R][4];
     MEM void clear() {
 #pragma unroll
@@ -319,14 +326,14 @@ template <int L, int GA, int R> struct many_rows {
         const uint8_t *mine = x + gid * stride, *c0 = x + 2 * tig * stride, *c1 = c0 + stride;
 #pragma unroll
         for (int p = 0; p < 4; p++) {
-            const uint2 be0 = *(const uint2 *)(mine + (8 * p + tig) * 8),
-                        be1 = *(const uint2 *)(mine + (8 * p + 4 + tig) * 8);
+            const uint2 be0 = load_x<G, uint2>(mine + (8 * p + tig) * 8),
+                        be1 = load_x<G, uint2>(mine + (8 * p + 4 + tig) * 8);
             float dx[2][4], sx[2][2] = {};
-            group_scales<GA>(c0, p, dx[0]);
-            group_scales<GA>(c1, p, dx[1]);
+            group_scales<GA, G>(c0, p, dx[0]);
+            group_scales<GA, G>(c1, p, dx[1]);
             if constexpr (F::mins) {
-                group_sums<GA>(c0, p, sx[0][0], sx[0][1]);
-                group_sums<GA>(c1, p, sx[1][0], sx[1][1]);
+                group_sums<GA, G>(c0, p, sx[0][0], sx[0][1]);
+                group_sums<GA, G>(c1, p, sx[1][0], sx[1][1]);
             }
 #pragma unroll
             for (int h = 0; h < R; h++) {
@@ -377,8 +384,8 @@ template <int L, int GA, int R> struct many_rows {
                 float mi[4] = {};
 #pragma unroll
                 for (int e = 0; e < (GA == 16 ? 2 : 1); e++)
-                    mma_bf16(mi, m0, m1, m0, m1, *(const uint32_t *)(mine + REC_SUM + e * 32 + tig * 4),
-                             *(const uint32_t *)(mine + REC_SUM + e * 32 + 16 + tig * 4));
+                    mma_bf16(mi, m0, m1, m0, m1, load_x<G, uint32_t>(mine + REC_SUM + e * 32 + tig * 4),
+                             load_x<G, uint32_t>(mine + REC_SUM + e * 32 + 16 + tig * 4));
 #pragma unroll
                 for (int o = 0; o < 4; o++)
                     low[h][o] = fmaf(half_bits(f[h].s[o >> 1].x >> 16), mi[o], low[h][o]);
@@ -414,7 +421,7 @@ template <int L, int GA, int R> struct many_rows {
             }
     }
 };
-template <int L, int GA, int R> struct many_half {
+template <int L, int GA, int R, bool G> struct many_half {
     float acc[R][L == LAYOUT_BF16 ? 2 : 1][4];
     MEM void clear() {
 #pragma unroll
@@ -428,7 +435,7 @@ template <int L, int GA, int R> struct many_half {
         x += (lane >> 2) * stride + (lane & 3) * 16;
 #pragma unroll
         for (int g = 0; g < 8; g++) {
-            const uint4 b = *(const uint4 *)(x + g * 64);
+            const uint4 b = load_x<G, uint4>(x + g * 64);
 #pragma unroll
             for (int h = 0; h < R; h++) {
                 const uint4 lo = f[h].c[2 * g], hi = f[h].c[2 * g + 1];
@@ -436,7 +443,7 @@ template <int L, int GA, int R> struct many_half {
                     mma_f16(acc[h][0], lo.x, hi.x, lo.y, hi.y, b.x, b.y);
                     mma_f16(acc[h][0], lo.z, hi.z, lo.w, hi.w, b.z, b.w);
                 } else {
-                    const uint4 c = *(const uint4 *)(x + 512 + g * 64);
+                    const uint4 c = load_x<G, uint4>(x + 512 + g * 64);
                     mma_bf16(acc[h][0], lo.x, hi.x, lo.y, hi.y, b.x, b.y);
                     mma_bf16(acc[h][0], lo.z, hi.z, lo.w, hi.w, b.z, b.w);
                     mma_bf16(acc[h][1], lo.x, hi.x, lo.y, hi.y, c.x, c.y);
@@ -617,11 +624,10 @@ DEV float rms_factor(const mm_job &j, int row) // of one warp
     }
     return rsqrtf(warp_sum(v) * j.inv_k + j.eps);
 }
-// norm of a row of halves' input: 8 columns c * 8 .. of row, as the halves that the mma takes
-template <int L> DEV void norm_half8(const mm_job &j, int row, int c, float rs, uint8_t *x) {
-    const float4 *a = (const float4 *)(j.res_in + row * j.res_row) + c * 2,
-                 *w = (const float4 *)j.norm + c * 2;
-    const float4 a0 = __ldcg(a), a1 = __ldcg(a + 1), w0 = w[0], w1 = w[1];
+// 8 columns c * 8 .. of a row times the norm's weights and factor, as the halves that the mma takes
+template <int L>
+DEV void norm_half8(const float4 &a0, const float4 &a1, const float4 *w, int c, float rs, uint8_t *x) {
+    const float4 w0 = w[0], w1 = w[1];
     const float v[8] = {a0.x * w0.x * rs, a0.y * w0.y * rs, a0.z * w0.z * rs, a0.w * w0.w * rs,
                         a1.x * w1.x * rs, a1.y * w1.y * rs, a1.z * w1.z * rs, a1.w * w1.w * rs};
     if (L == LAYOUT_F16) {
@@ -655,32 +661,51 @@ DEV void stream_one(const mm_job &j, int region, int cta, int n_cta) {
     pdl_wait();
 
     const int row = j.rowmap ? j.rowmap[0] : 0;
-    if (j.n_square && w == 0) {
+    auto factor = [&] {
+        if (!j.n_square || w) return;
         const float v = rms_factor<4>(j, row);
         if (lane == 0) *rs_at = v;
-    }
+    };
     if (half && j.norm) {
-        __syncthreads();
-        const float v = *rs_at;
+        constexpr int PRE = 4; // chunks of 8 columns a thread asks for before it knows the factor
         const int n = U * 32, tail = j.k / 8;
-#pragma unroll 4
-        for (int c = threadIdx.x; c < n; c += W * 32)
-            if (c < tail)
-                norm_half8<L>(j, row, c, v, x);
-            else if (L == LAYOUT_F16)
-                *(uint4 *)(x + c * 16) = make_uint4(0, 0, 0, 0);
-            else
-                for (int i = 0; i < 8; i++) put_bf16(x, c * 8 + i, 0.f);
+        const float4 *a = (const float4 *)(j.res_in + row * j.res_row);
+        float4 v[PRE][2];
+#pragma unroll
+        for (int i = 0; i < PRE; i++) {
+            const int c = threadIdx.x + i * W * 32;
+            v[i][0] = v[i][1] = make_float4(0, 0, 0, 0);
+            if (c < tail) v[i][0] = __ldcg(a + c * 2), v[i][1] = __ldcg(a + c * 2 + 1);
+        }
+        factor();
         __syncthreads();
-    } else if (w < U) { // each warp takes the records of its own units
+        const float rs = *rs_at;
+#pragma unroll
+        for (int i = 0; i < PRE; i++) {
+            const int c = threadIdx.x + i * W * 32;
+            if (c < tail)
+                norm_half8<L>(v[i][0], v[i][1], (const float4 *)j.norm + c * 2, c, rs, x);
+            else if (c < n)
+                norm_half8<L>(v[i][0], v[i][1], (const float4 *)j.norm, c, 0.f, x);
+        }
+        for (int c = threadIdx.x + PRE * W * 32; c < n; c += W * 32) {
+            const bool in = c < tail;
+            norm_half8<L>(in ? __ldcg(a + c * 2) : make_float4(0, 0, 0, 0),
+                          in ? __ldcg(a + c * 2 + 1) : make_float4(0, 0, 0, 0),
+                          (const float4 *)j.norm + (in ? c * 2 : 0), c, rs, x);
+        }
+        __syncthreads();
+    } else { // each warp takes the records of its own units
         const uint32_t b = smem_address(xbar + w);
-        if (elect_one()) {
+        if (w < U && elect_one()) {
             const uint8_t *src = j.x + row * j.x_row;
             barrier_expect(b, (U - w + W - 1) / W * XU);
             for (int u = w; u < U; u += W)
                 bulk_copy(smem_address(x + (size_t)u * XU), src + (size_t)u * XU, XU, b);
         }
-        barrier_wait(b, 0);
+        __syncwarp();
+        factor();
+        if (w < U) barrier_wait(b, 0);
     }
 
     conditional_t<half, one_half<L, GA, R>, one_row<L, GA, R>> m;
@@ -718,22 +743,92 @@ DEV void stream_one(const mm_job &j, int region, int cta, int n_cta) {
     }
 }
 
+// The steps of a block; G: the input lies in global memory.
+template <int L, int GA, int R, int W, int S, int EPI, bool G>
+DEV void many_steps(const mm_job &j, ring<L, 1, W, S> &r, int region, int cta, int n_cta, int n_col,
+                    const uint8_t *x, size_t stride, size_t unit, float *red, uint64_t *done, uint64_t *freed,
+                    const float *rs_at) {
+    constexpr bool half = frag<L>::half;
+    constexpr int PART = 8 * RED_STRIDE, TOKENS = 8 / W; // rows that a warp finishes
+    const int w = (threadIdx.x >> 5) % W, h = (threadIdx.x >> 5) / W, lane = threadIdx.x & 31, U = j.u;
+    conditional_t<half, many_half<L, GA, 1, G>, many_rows<L, GA, 1, G>> m;
+    best_value best[TOKENS];
+    for (int i = 0; i < TOKENS; i++) best[i] = {-INFINITY, 0x7fffffff};
+    // Buffer ti % n of sums: all warps leave theirs, one set of W warps (the sets take turns) adds and finishes them.
+    int ti = 0;
+    for (int step = cta; step < j.steps[region]; step += n_cta, ti++) {
+        const int buf = ti % j.buffers, use = ti / j.buffers;
+        const bool mine = R == 1 || (ti & 1) == h;
+        m.clear();
+        m.clear_mins();
+        ahead a[TOKENS];
+#pragma unroll
+        for (int i = 0; i < TOKENS; i++)
+            a[i] = mine && w + i * W < n_col ? look_ahead<R, EPI>(j, step, w + i * W) : ahead{0, 0};
+        for (int u = w; u < U; u += W) {
+            frag<L> f[1];
+            r.template next<false>(f);
+            m.unit(f, x + u * unit, stride, lane);
+        }
+        float *part = red + buf * W * PART;
+        if (use) barrier_wait(smem_address(freed + buf), (use - 1) & 1);
+        m.leave(part + w * PART + h * 16, lane);
+        __syncwarp();
+        if (elect_one()) barrier_arrive(smem_address(done + buf));
+        if (!mine) continue;
+        barrier_wait(smem_address(done + buf), use & 1);
+        float v[TOKENS];
+#pragma unroll
+        for (int i = 0; i < TOKENS; i++) {
+            v[i] = 0;
+#pragma unroll
+            for (int k = 0; k < W; k++)
+                v[i] += part[k * PART + (w + i * W) * RED_STRIDE + (R == 1 ? lane & 15 : lane)];
+        }
+        __syncwarp();
+        if (elect_one()) barrier_arrive(smem_address(freed + buf));
+#pragma unroll
+        for (int i = 0; i < TOKENS; i++) {
+            const int t = w + i * W;
+            if (t < n_col)
+                finish<R, EPI>(j, region, step, t, v[i], !half && j.n_square ? rs_at[t] : 1.f, a[i], best[i]);
+        }
+    }
+    if (EPI == EPI_HEAD)
+        for (int i = 0; i < TOKENS; i++) {
+            best_value b = best[i];
+            for (int o = 16; o; o >>= 1) {
+                const float v = __shfl_xor_sync(~0u, b.v, o);
+                const int k = __shfl_xor_sync(~0u, b.i, o);
+                if (v > b.v || (v == b.v && k < b.i)) b = {v, k};
+            }
+            if (lane == 0 && w + i * W < n_col)
+                j.cand[(size_t)(w + i * W) * j.n_cand + blockIdx.x * R + h] =
+                    make_float2(b.v, __int_as_float(b.i));
+        }
+}
+
 // Up to 8 rows. W warps share K as for one row; with R = 2 a second set of W warps has the second row tile.
 template <int L, int GA, int R, int W, int S, int EPI>
 DEV void stream_many(const mm_job &j, int region, int cta, int n_cta) {
     extern __shared__ __align__(1024) uint8_t smem[];
     constexpr bool half = frag<L>::half;
     constexpr int XU = x_unit<L>(GA), XC = !half && GA == 16 ? XU - 32 : XU; // XC: without the pad
-    constexpr int PART = 8 * RED_STRIDE, TOKENS = 8 / W;                     // rows that a warp finishes
+    constexpr bool far = half || GA == 16; // the input may be too large for shared memory
+    constexpr int PART = 8 * RED_STRIDE;
     const int w = (threadIdx.x >> 5) % W, h = (threadIdx.x >> 5) / W, lane = threadIdx.x & 31, U = j.u;
-    uint64_t *bars = (uint64_t *)smem, *xbar = bars + W * R * S;
+    uint64_t *bars = (uint64_t *)smem, *xbar = bars + W * R * S, *done = xbar + W, *freed = done + 2;
     float *rs_at = (float *)(smem + 896), *red = (float *)(smem + 1024);
-    uint8_t *xs = smem + 1024 + W * PART * 4, *slots = xs + j.x_bytes;
+    uint8_t *xs = smem + 1024 + j.buffers * W * PART * 4, *slots = xs + j.x_bytes;
 
     ring<L, 1, W, S> r;
     r.start(slots, bars, j.w[region], j.steps[region], U, cta, n_cta, R, h);
     if (threadIdx.x < W) {
         barrier_init(smem_address(xbar + threadIdx.x), 1);
+        if (threadIdx.x < 2) {
+            barrier_init(smem_address(done + threadIdx.x), W * R);
+            barrier_init(smem_address(freed + threadIdx.x), W);
+        }
         barrier_fence();
     }
     __syncthreads();
@@ -741,7 +836,7 @@ DEV void stream_many(const mm_job &j, int region, int cta, int n_cta) {
     pdl_wait();
 
     const int n_col = min(j.columns, *j.n_row - j.row0);
-    for (int t = w; t < 8 && h == 0; t += W)
+    for (int t = w; t < 8 && h == R - 1; t += W)
         if (j.n_square && t < n_col) {
             const float v = rms_factor<4>(j, j.rowmap ? j.rowmap[t] : t);
             if (lane == 0) rs_at[t] = v;
@@ -765,53 +860,19 @@ DEV void stream_many(const mm_job &j, int region, int cta, int n_cta) {
             }
             barrier_wait(b, 0);
         }
-    } else { // read where it lies, through L1, which may still hold what lay there in the layer before
+    } else { // read where it lies
         x = j.x;
         stride = j.x_row;
         unit = XU;
-        asm volatile("fence.acq_rel.gpu;" ::: "memory");
     }
     __syncthreads();
 
-    conditional_t<half, many_half<L, GA, 1>, many_rows<L, GA, 1>> m;
-    best_value best[TOKENS];
-    for (int i = 0; i < TOKENS; i++) best[i] = {-INFINITY, 0x7fffffff};
-    for (int step = cta; step < j.steps[region]; step += n_cta) {
-        m.clear();
-        m.clear_mins();
-        ahead a[TOKENS];
-#pragma unroll
-        for (int i = 0; i < TOKENS; i++)
-            a[i] = h == 0 && w + i * W < n_col ? look_ahead<R, EPI>(j, step, w + i * W) : ahead{0, 0};
-        for (int u = w; u < U; u += W) {
-            frag<L> f[1];
-            r.template next<false>(f);
-            m.unit(f, x + u * unit, stride, lane);
-        }
-        m.leave(red + w * PART + h * 16, lane);
-        __syncthreads();
-#pragma unroll
-        for (int i = 0; i < TOKENS; i++) {
-            const int t = w + i * W;
-            if (h || t >= n_col) continue;
-            float v = 0;
-#pragma unroll
-            for (int k = 0; k < W; k++) v += red[k * PART + t * RED_STRIDE + (R == 1 ? lane & 15 : lane)];
-            finish<R, EPI>(j, region, step, t, v, !half && j.n_square ? rs_at[t] : 1.f, a[i], best[i]);
-        }
-        __syncthreads();
-    }
-    if (EPI == EPI_HEAD)
-        for (int i = 0; i < TOKENS; i++) {
-            best_value b = best[i];
-            for (int o = 16; o; o >>= 1) {
-                const float v = __shfl_xor_sync(~0u, b.v, o);
-                const int k = __shfl_xor_sync(~0u, b.i, o);
-                if (v > b.v || (v == b.v && k < b.i)) b = {v, k};
-            }
-            if (lane == 0 && h == 0 && w + i * W < n_col)
-                j.cand[(size_t)(w + i * W) * j.n_cand + blockIdx.x] = make_float2(b.v, __int_as_float(b.i));
-        }
+    if (j.x_bytes)
+        many_steps<L, GA, R, W, S, EPI, false>(j, r, region, cta, n_cta, n_col, x, stride, unit, red, done,
+                                               freed, rs_at);
+    else if constexpr (far)
+        many_steps<L, GA, R, W, S, EPI, true>(j, r, region, cta, n_cta, n_col, x, stride, unit, red, done,
+                                              freed, rs_at);
 }
 
 // L2 < 0: one region

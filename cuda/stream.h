@@ -18,8 +18,8 @@ struct mm_job {
     int n_square; // sums of squares of a row; 0: no norm
     size_t square_row;
     float inv_k, eps;
-    const int32_t *n_row; // rows of the step; this launch has rows row0 .. row0 + columns
-    int row0, columns;
+    const int32_t *n_row;       // rows of the step; this launch has rows row0 .. row0 + columns
+    int row0, columns, buffers; // buffers of sums, many rows: 1 or 2
     // output
     enum mm_give give;
     int act, n_out, n_seg;
@@ -51,4 +51,4 @@ struct mm_kernel {
 const struct mm_kernel *mm_find(enum layout l, enum layout l2, int ga, enum mm_epilogue e);
 cudaError_t mm_prepare(void); // attributes of every kernel, once a device
 // shared memory of a launch
-size_t mm_smem(const struct mm_kernel *k, bool many, size_t x_bytes);
+size_t mm_smem(const struct mm_kernel *k, bool many, int buffers, size_t x_bytes);

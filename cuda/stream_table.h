@@ -19,7 +19,7 @@
     const struct mm_kernel mm_##name[5] = {                                                                  \
         MM_SINGLE(l, 32, 1, w, 2 * (s), 2 * (sm), EPI_STORE), MM_SINGLE(l, 32, 2, w, s, sm, EPI_HEAD),       \
         MM_SINGLE(l, 32, 2, w, s, sm, EPI_ADD), MM_SINGLE(l, 32, 2, w, s, sm, EPI_GLU),                      \
-        MM_SINGLE(l, 16, 2, w, s, sm, EPI_ADD)};
+        MM_SINGLE(l, 16, 2, w, s, 1, EPI_ADD)};
 #define MM_TWO(name, l, l2, w, s, s2, sm, sm2)                                                               \
     extern const struct mm_kernel mm_##name[1];                                                              \
     const struct mm_kernel mm_##name[1] = {                                                                  \

@@ -76,6 +76,7 @@ DEV void bulk_copy(uint32_t dst, const void *src, uint32_t bytes, uint32_t bar) 
         : "memory");
 #endif
 }
+DEV void prefetch_l2_line(const void *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p) : "memory"); }
 DEV uint64_t policy_evict_first() {
     uint64_t p;
     asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(p));
