@@ -4,6 +4,7 @@
 #include "mem.h"
 #include "tok.h"
 #include "tok_vocab.h"
+#include <jansson.h>
 #include <pthread.h>
 
 static struct tok *bpe, *spm, *uni, *wp;
@@ -252,6 +253,34 @@ static void json_characters(void **state) {
     assert_int_equal(s.data[0], '\n');
     tok_close(t);
     tensorfile_close(f);
+}
+
+static void json_allocations_may_fail(void **state) {
+    (void)state;
+    char path[1024];
+    struct tensorfile_options o = {.vocab_only = true};
+    static const char *const names[] = {"bytes", "chars", "unigram", "bert", "proto"};
+    json_set_alloc_funcs(mem_alloc, mem_free);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char rel[64];
+        snprintf(rel, sizeof rel, "fuzz/corpus/tokjson/%s", names[i]);
+        test_path(path, sizeof path, rel);
+        enum infer_status s = INFER_E_MEMORY;
+        uint64_t k = 1;
+        for (; s == INFER_E_MEMORY && k < 10000; k++) {
+            struct tensorfile *f = NULL;
+            struct tok *t = NULL;
+            mem_fail_at(k);
+            s = tensorfile_open(&f, path, &o);
+            if (s == INFER_OK) s = tok_open(&t, f);
+            mem_fail_at(0);
+            tok_close(t);
+            tensorfile_close(f);
+        }
+        if (s != INFER_OK) fail_msg("%s, allocation %d: %s", names[i], (int)k, err_message());
+        assert_true(k > 3);
+    }
+    json_set_alloc_funcs(malloc, free);
 }
 
 /* ---- tokenizer.model ---- */
@@ -741,6 +770,7 @@ int main(void) {
         cmocka_unit_test(json_characters),
         cmocka_unit_test(json_refused),
         cmocka_unit_test(proto_file),
+        cmocka_unit_test(json_allocations_may_fail),
         cmocka_unit_test(control_tokens_need_the_flag),
         cmocka_unit_test(marked_bytes_stay_text),
         cmocka_unit_test(stops_and_properties),
