@@ -372,8 +372,8 @@ static void masks_are_right(void **state) {
     struct words w = {text, NULL, sizeof text / sizeof *text};
     const struct grammar_tokens t = {w.n, word_piece, last_ends, &w};
     static const char *const grammars[] = {"{}",
-                                           "{\"properties\": {\"a\": {\"type\": \"string\", \"maxLength\": "
-                                           "3}, \"ab\": {\"type\": \"boolean\"}}}",
+                                           ("{\"properties\": {\"a\": {\"type\": \"string\", \"maxLength\": "
+                                            "3}, \"ab\": {\"type\": \"boolean\"}}}"),
                                            "{\"type\": \"array\", \"items\": {\"type\": \"integer\"}}"};
     static const char *const answers[][12] = {
         {"{", "\"a", "\xc3", "\xa9", "\":", " ", "[", "{", "\"", "\"", ":", NULL},
