@@ -157,7 +157,7 @@ static enum infer_status choose_bpe(struct tok *t, struct str pre) {
                        shown(pre), pre.data);
     t->family = TOK_BPE;
     t->ignore_merges = row->ignore_merges;
-    t->add_bos = row->add_bos;
+    t->add_bos = t->add_bos || row->add_bos;
     t->add_eos = row->add_eos;
     t->group3 = row->group3;
     t->form = row->nfc ? TOK_NFC : TOK_AS_IS;
@@ -209,7 +209,10 @@ static enum infer_status choose_family(struct tok *t, const struct tensorfile *f
         return tok_pre_compile_keys(&t->pre, patterns, tensorfile_meta(f, "tokenizer.infer.modes"));
     }
     if (is(model, "gpt2")) return choose_bpe(t, pre);
-    if (is(model, "gemma4")) return choose_bpe(t, (struct str){"gemma4", 6});
+    if (is(model, "gemma4")) {
+        t->add_bos = true; /* Gemma always starts with BOS */
+        return choose_bpe(t, (struct str){"gemma4", 6});
+    }
     if (is(model, "llama")) {
         t->family = TOK_SPM;
         t->space_prefix = t->add_bos = true;
