@@ -125,8 +125,19 @@ enum { CPU_ATTEND_LANES = 32 };
 void cpu_amx_begin(void);
 void cpu_amx_end(void);
 void cpu_amx_prep(uint16_t *panel, const float *x, size_t x_stride, int n_row, int k);
+/* Rows of weights still to be unpacked, 256 columns of a row at a time. */
+struct cpu_amx_rows {
+    cpu_unpack_fn *unpack;
+    uint16_t *dst; /* [CPU_PANEL_ROWS][CPU_PANEL_STRIDE], zeros from k to k rounded up to 32 */
+    const uint8_t *src, *end;
+    size_t stride, bytes_256; /* of a row; of 256 columns */
+    int n, k, next, total;    /* rows, columns; pieces done and to do */
+};
+void cpu_amx_unpack(struct cpu_amx_rows *r, int pieces);
+/* acc[panel] += w . panel; meanwhile, between the products of 256 columns, the rows of the next call are unpacked:
+ * the tile unit works by itself for 500 cycles then. */
 void cpu_amx_gemm(const uint16_t *w, int kp, const uint16_t *panel, size_t panel_stride, int n_panel,
-                  float *acc);
+                  float *acc, struct cpu_amx_rows *next);
 void cpu_amx_to_bf16(uint16_t *y, const float *x, int n);
 
 /* ---- the compiled list ---- */

@@ -38,11 +38,21 @@ void cpu_amx_prep(uint16_t *panel, const float *x, size_t x_stride, int n_row, i
     }
 }
 
-/* acc[p][CPU_PANEL_ROWS][CPU_LANES] += w[CPU_PANEL_ROWS][CPU_PANEL_STRIDE] . panel p, k columns (times 32) */
+void cpu_amx_unpack(struct cpu_amx_rows *r, int pieces) {
+    int per_row = (r->k + 255) / 256;
+    for (; pieces > 0 && r->next < r->total; pieces--, r->next++) {
+        int row = r->next / per_row, at = r->next % per_row * 256, n = r->k - at < 256 ? r->k - at : 256;
+        uint16_t *y = r->dst + (size_t)row * CPU_PANEL_STRIDE + at;
+        r->unpack(y, r->src + (size_t)row * r->stride + (size_t)(at / 256) * r->bytes_256, r->end, n);
+        if (n & 31) memset(y + n, 0, (size_t)(32 - (n & 31)) * 2);
+    }
+}
+
 void cpu_amx_gemm(const uint16_t *w, int kp, const uint16_t *panel, size_t panel_stride, int n_panel,
-                  float *acc) {
+                  float *acc, struct cpu_amx_rows *next) {
     enum { WS = CPU_PANEL_STRIDE * 2, AS = CPU_LANES * 4, TILE = 16 * CPU_LANES };
     const uint16_t *w1 = w + 16 * CPU_PANEL_STRIDE;
+    int stops = (n_panel + 1) / 2 * ((kp + 255) / 256), quota = (next->total + stops - 1) / stops;
     int p = 0;
     for (; p + 2 <= n_panel; p += 2, acc += 4 * TILE) {
         const uint16_t *b0 = panel + (size_t)p * panel_stride, *b1 = b0 + panel_stride;
@@ -50,15 +60,19 @@ void cpu_amx_gemm(const uint16_t *w, int kp, const uint16_t *panel, size_t panel
         _tile_loadd(1, acc + TILE, AS);
         _tile_loadd(2, acc + 2 * TILE, AS);
         _tile_loadd(3, acc + 3 * TILE, AS);
-        for (int k = 0; k < kp; k += 32) {
-            _tile_loadd(4, w + k, WS);
-            _tile_loadd(6, b0 + (size_t)k * CPU_LANES, 64);
-            _tile_dpbf16ps(0, 4, 6);
-            _tile_loadd(5, w1 + k, WS);
-            _tile_dpbf16ps(1, 5, 6);
-            _tile_loadd(7, b1 + (size_t)k * CPU_LANES, 64);
-            _tile_dpbf16ps(2, 4, 7);
-            _tile_dpbf16ps(3, 5, 7);
+        for (int k0 = 0; k0 < kp; k0 += 256) {
+            int end = k0 + 256 < kp ? k0 + 256 : kp;
+            for (int k = k0; k < end; k += 32) {
+                _tile_loadd(4, w + k, WS);
+                _tile_loadd(6, b0 + (size_t)k * CPU_LANES, 64);
+                _tile_dpbf16ps(0, 4, 6);
+                _tile_loadd(5, w1 + k, WS);
+                _tile_dpbf16ps(1, 5, 6);
+                _tile_loadd(7, b1 + (size_t)k * CPU_LANES, 64);
+                _tile_dpbf16ps(2, 4, 7);
+                _tile_dpbf16ps(3, 5, 7);
+            }
+            cpu_amx_unpack(next, quota);
         }
         _tile_stored(0, acc, AS);
         _tile_stored(1, acc + TILE, AS);
@@ -79,4 +93,6 @@ void cpu_amx_gemm(const uint16_t *w, int kp, const uint16_t *panel, size_t panel
         _tile_stored(0, acc, AS);
         _tile_stored(1, acc + TILE, AS);
     }
+    cpu_amx_unpack(next, next->total);
+    __asm__ volatile("" : : : "memory"); /* the tile loads and stores name no memory to gcc 12 */
 }

@@ -133,7 +133,7 @@ static void prep_int8(struct cpu *c, struct cpu_work *work, uint8_t *panel, cons
     }
 }
 
-/* CPU_PANEL_ROWS rows of w from row on, columns k0 .. k0 + kb, as the route wants them; rows past n keep what was
+/* CPU_PANEL_ROWS rows of w from row on, columns k0 .. k0 + kb, for the float or the 8-bit route; rows past n keep what was
  * there, and nobody reads their sums. */
 static void unpack_rows(const struct cpu_op *op, struct cpu *c, struct cpu_work *work, const struct weight *w,
                         int row, int n, int k0, int kb) {
@@ -145,10 +145,6 @@ static void unpack_rows(const struct cpu_op *op, struct cpu *c, struct cpu_work 
         if (op->route == CPU_ROUTE_INT8) {
             float *d = work->scales + r * CPU_PANEL_SUBS, *g = d + CPU_PANEL_ROWS * CPU_PANEL_SUBS;
             c->k->int8[w->type].codes(work->weights + at, d, g, src, weight_end(w), kb);
-        } else if (op->route == CPU_ROUTE_BF16) {
-            uint16_t *y = (uint16_t *)(void *)work->weights + at;
-            c->k->unpack_bf16[w->type](y, src, weight_end(w), kb);
-            if (kb < k_padded(kb)) memset(y + kb, 0, (size_t)(k_padded(kb) - kb) * 2);
         } else {
             c->k->unpack_f32[w->type]((float *)(void *)work->weights + at, src, weight_end(w), kb);
         }
@@ -168,12 +164,95 @@ static void unit_multiply(const struct cpu_op *op, struct cpu *c, struct cpu_wor
         if (op->route == CPU_ROUTE_INT8)
             c->k->int8[w->type].gemm(weights, work->scales, work->scales + CPU_PANEL_ROWS * CPU_PANEL_SUBS,
                                      kb, panel, w->k, k0, n_panel, acc);
-        else if (op->route == CPU_ROUTE_BF16)
-            cpu_amx_gemm(weights, k_padded(kb),
-                         (const uint16_t *)(const void *)panel + (size_t)k0 * CPU_LANES, elems, n_panel, acc);
         else
             c->k->gemm_f32(weights, kb, (const float *)(const void *)panel + (size_t)k0 * CPU_LANES, elems,
                            n_panel, acc);
+    }
+}
+
+/* A unit's outputs for tokens t0 .. t0 + tokens, from acc by way of its transpose. */
+static void write_out(const struct cpu_op *op, struct cpu_step *s, struct cpu_work *work, int m, int row,
+                      int n, int t0, int tokens) {
+    size_t acc_floats = (size_t)CPU_PANEL_TOKENS * CPU_PANEL_ROWS;
+    for (int p = 0; p * CPU_LANES < tokens; p++) {
+        float y[2][CPU_LANES * CPU_PANEL_ROWS];
+        for (int i = 0; i < (op->epilogue == CPU_EPI_GLU ? 2 : 1); i++)
+            s->cpu->k->untile(work->acc + (size_t)i * acc_floats + (size_t)p * CPU_PANEL_ROWS * CPU_LANES,
+                              y[i]);
+        for (int t = 0; t < CPU_LANES && p * CPU_LANES + t < tokens; t++)
+            finish(op, s, m, row, n, t0 + p * CPU_LANES + t, y[0] + t * CPU_PANEL_ROWS,
+                   y[1] + t * CPU_PANEL_ROWS);
+    }
+}
+
+/* ---- AMX: the rows of the next job are unpacked while the tiles work on this one ---- */
+
+struct
+    job { /* one unpacking: CPU_PANEL_ROWS rows of a member, up to CPU_PANEL_K columns, for one group of tokens */
+    int unit; /* -1: none */
+    int m, row, n;
+    int t0, i, k0; /* first token; member of a folded glu; first column */
+};
+
+static struct job first_job(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread,
+                            int *victim) {
+    struct job j = {.unit = cpu_unit_next(op, s, thread, n_thread, victim)};
+    if (j.unit < 0) return j;
+    j.m = unit_place(op, j.unit, &j.row);
+    int rows = op->op->matmul.w->member[j.m].n - j.row;
+    j.n = rows < CPU_PANEL_ROWS ? rows : CPU_PANEL_ROWS;
+    return j;
+}
+/* Columns inside, then members, then groups of tokens, then units. */
+static struct job next_job(struct job j, const struct cpu_op *op, struct cpu_step *s, int thread,
+                           int n_thread, int *victim, int T) {
+    int members = op->epilogue == CPU_EPI_GLU ? 2 : 1;
+    j.k0 += CPU_PANEL_K;
+    if (j.k0 < op->op->matmul.w->k) return j;
+    j.k0 = 0;
+    if (++j.i < members) return j;
+    j.i = 0;
+    j.t0 += CPU_PANEL_TOKENS;
+    return j.t0 < T ? j : first_job(op, s, thread, n_thread, victim);
+}
+static struct cpu_amx_rows rows_of(const struct job *j, const struct cpu_op *op, const struct cpu *c,
+                                   uint16_t *dst) {
+    struct cpu_amx_rows r = {.dst = dst};
+    if (j->unit < 0) return r;
+    const struct weight *w = &op->op->matmul.w->member[j->m + j->i];
+    const struct quant_info *q = quant_info(w->type);
+    r.unpack = c->k->unpack_bf16[w->type];
+    r.stride = row_bytes(w);
+    r.src = (const uint8_t *)w->data + r.stride * (size_t)j->row + quant_row_bytes(q, (size_t)j->k0);
+    r.end = weight_end(w);
+    r.bytes_256 = quant_row_bytes(q, 256);
+    r.n = j->n;
+    r.k = w->k - j->k0 < CPU_PANEL_K ? w->k - j->k0 : CPU_PANEL_K;
+    r.total = r.n * ((r.k + 255) / 256);
+    return r;
+}
+static void tile_units(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread, int T) {
+    struct cpu *c = s->cpu;
+    struct cpu_work *work = &c->work[thread];
+    int K = op->op->matmul.w->k, members = op->epilogue == CPU_EPI_GLU ? 2 : 1, victim = 0;
+    size_t elems = (size_t)k_padded(K) * CPU_LANES, acc_floats = (size_t)CPU_PANEL_TOKENS * CPU_PANEL_ROWS;
+    uint16_t *now = (uint16_t *)(void *)work->weights, *then = now + CPU_PANEL_ROWS * CPU_PANEL_STRIDE;
+    struct job j = first_job(op, s, thread, n_thread, &victim);
+    struct cpu_amx_rows rows = rows_of(&j, op, c, now);
+    cpu_amx_unpack(&rows, rows.total);
+    while (j.unit >= 0) {
+        struct job next = next_job(j, op, s, thread, n_thread, &victim, T);
+        struct cpu_amx_rows side = rows_of(&next, op, c, then);
+        int tokens = T - j.t0 < CPU_PANEL_TOKENS ? T - j.t0 : CPU_PANEL_TOKENS;
+        int n_panel = (tokens + CPU_LANES - 1) / CPU_LANES;
+        const uint16_t *panel = (const uint16_t *)(const void *)c->panel + (size_t)(j.t0 / CPU_LANES) * elems;
+        float *acc = work->acc + (size_t)j.i * acc_floats;
+        if (!j.k0) memset(acc, 0, sizeof(float) * (size_t)n_panel * CPU_PANEL_ROWS * CPU_LANES);
+        cpu_amx_gemm(now, k_padded(rows.k), panel + (size_t)j.k0 * CPU_LANES, elems, n_panel, acc, &side);
+        if (j.k0 + CPU_PANEL_K >= K && j.i + 1 == members)
+            write_out(op, s, work, j.m, j.row, j.n, j.t0, tokens);
+        uint16_t *swap = now;
+        now = then, then = swap, j = next, rows = side;
     }
 }
 
@@ -198,6 +277,10 @@ void cpu_op_matmul_prompt(const struct cpu_op *op, struct cpu_step *s, int threa
             c->k->prep_f32(y, x, x_stride, n, K);
     }
     cpu_barrier(s);
+    if (op->route == CPU_ROUTE_BF16) {
+        tile_units(op, s, thread, n_thread, T);
+        return;
+    }
     /* units of weight rows */
     size_t acc_floats = (size_t)CPU_PANEL_TOKENS * CPU_PANEL_ROWS;
     int members = op->epilogue == CPU_EPI_GLU ? 2 : 1;
@@ -211,15 +294,7 @@ void cpu_op_matmul_prompt(const struct cpu_op *op, struct cpu_step *s, int threa
                 unit_multiply(op, c, work, &mm->w->member[m + i], row, n,
                               c->panel + (size_t)(t0 / CPU_LANES) * one, n_panel,
                               work->acc + (size_t)i * acc_floats);
-            for (int p = 0; p < n_panel; p++) {
-                float y[2][CPU_LANES * CPU_PANEL_ROWS];
-                for (int i = 0; i < members; i++)
-                    c->k->untile(work->acc + (size_t)i * acc_floats + (size_t)p * CPU_PANEL_ROWS * CPU_LANES,
-                                 y[i]);
-                for (int t = 0; t < CPU_LANES && p * CPU_LANES + t < tokens; t++)
-                    finish(op, s, m, row, n, t0 + p * CPU_LANES + t, y[0] + t * CPU_PANEL_ROWS,
-                           y[1] + t * CPU_PANEL_ROWS);
-            }
+            write_out(op, s, work, m, row, n, t0, tokens);
         }
     }
 }
