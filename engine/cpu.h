@@ -19,6 +19,7 @@ enum {
     CPU_PANEL_ROWS = 32,                    /* weight rows of a prompt unit */
     CPU_PANEL_K = 2048,                     /* columns of weights unpacked at a time */
     CPU_PANEL_STRIDE = CPU_PANEL_K + 32,    /* elements of an unpacked row: neighbours in other cache sets */
+    CPU_TILE_ELEMS = 16 * 32,               /* BF16 of one AMX tile: 16 rows x 32 columns */
     CPU_PANEL_SUBS = CPU_PANEL_K / 16 + 16, /* sub-block scales of an unpacked row */
     CPU_PANEL_TOKENS = 512                  /* prompt tokens that share one unpacking */
 };
@@ -42,7 +43,8 @@ static inline const float *cpu_x8_s16(const void *row, int kp) { return cpu_x8_s
 typedef void cpu_row_fn(const uint8_t *w, size_t stride, const uint8_t *end, int n, int k, const void *x,
                         size_t x_stride, int T, float *out);
 
-/* Decodes k elements of one row (whole blocks) to bf16 or float. */
+/* Decodes k elements of one row (whole blocks): to float, or to bf16 in tiles (32 columns together, the next 32
+ * CPU_TILE_ELEMS further; zeros up to a multiple of 32). */
 typedef void cpu_unpack_fn(void *y, const void *blocks, const uint8_t *end, int k);
 
 /* One row to unsigned codes y[k] and d, g per sub-block: value = d u + g. Writes whole 256s. */
@@ -120,7 +122,7 @@ extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avx512;
 /* Query rows side by side in attend_block; floats of scratch of the attention kernels. */
 enum { CPU_ATTEND_LANES = 32 };
 
-/* AMX, BF16 (cpu_amx.c): x panels of pairs [kp/2][CPU_LANES][2]; weight rows [CPU_PANEL_ROWS][CPU_PANEL_STRIDE];
+/* AMX, BF16 (cpu_amx.c): x panels of pairs [kp/2][CPU_LANES][2]; weights in tiles [2][CPU_PANEL_K/32][16][32];
  * kp: k rounded up to 32. */
 void cpu_amx_begin(void);
 void cpu_amx_end(void);
@@ -128,7 +130,7 @@ void cpu_amx_prep(uint16_t *panel, const float *x, size_t x_stride, int n_row, i
 /* Rows of weights still to be unpacked, 256 columns of a row at a time. */
 struct cpu_amx_rows {
     cpu_unpack_fn *unpack;
-    uint16_t *dst; /* [CPU_PANEL_ROWS][CPU_PANEL_STRIDE], zeros from k to k rounded up to 32 */
+    uint16_t *dst; /* [2][CPU_PANEL_K / 32][16][32] */
     const uint8_t *src, *end;
     size_t stride, bytes_256; /* of a row; of 256 columns */
     int n, k, next, total;    /* rows, columns; pieces done and to do */

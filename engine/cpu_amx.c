@@ -1,6 +1,6 @@
 /* Prompt matmul on AMX tiles: 32 weight rows x 32 tokens x 32 columns of BF16 in four tile products.
  *
- * Weights are the left operand, rows as they are (16 rows x 64 bytes); tokens the right one, in pairs of columns
+ * Weights are the left operand, 16 rows x 32 columns in one piece of 1024 bytes; tokens the right one, in pairs of columns
  * (x panel [k/2][16 tokens][2]), made once a step. Sums are float32 in the tiles, k in order. Every output
  * goes the same way whatever the number of tokens; lanes past the last token are zeros. */
 #include "cpu.h"
@@ -11,6 +11,9 @@ struct tile_config { /* palette 1 */
     uint16_t bytes[16];
     uint8_t rows[16];
 };
+
+/* BF16 of 16 rows of a panel of weights */
+enum { HALF = CPU_PANEL_K * 16 };
 
 void cpu_amx_begin(void) {
     struct tile_config c = {.palette = 1};
@@ -42,16 +45,16 @@ void cpu_amx_unpack(struct cpu_amx_rows *r, int pieces) {
     int per_row = (r->k + 255) / 256;
     for (; pieces > 0 && r->next < r->total; pieces--, r->next++) {
         int row = r->next / per_row, at = r->next % per_row * 256, n = r->k - at < 256 ? r->k - at : 256;
-        uint16_t *y = r->dst + (size_t)row * CPU_PANEL_STRIDE + at;
+        uint16_t *y =
+            r->dst + (size_t)(row / 16) * HALF + (size_t)(at / 32) * CPU_TILE_ELEMS + (size_t)(row % 16) * 32;
         r->unpack(y, r->src + (size_t)row * r->stride + (size_t)(at / 256) * r->bytes_256, r->end, n);
-        if (n & 31) memset(y + n, 0, (size_t)(32 - (n & 31)) * 2);
     }
 }
 
 void cpu_amx_gemm(const uint16_t *w, int kp, const uint16_t *panel, size_t panel_stride, int n_panel,
                   float *acc, struct cpu_amx_rows *next) {
-    enum { WS = CPU_PANEL_STRIDE * 2, AS = CPU_LANES * 4, TILE = 16 * CPU_LANES };
-    const uint16_t *w1 = w + 16 * CPU_PANEL_STRIDE;
+    enum { AS = CPU_LANES * 4, TILE = 16 * CPU_LANES };
+    const uint16_t *w1 = w + HALF;
     int stops = (n_panel + 1) / 2 * ((kp + 255) / 256), quota = (next->total + stops - 1) / stops;
     int p = 0;
     for (; p + 2 <= n_panel; p += 2, acc += 4 * TILE) {
@@ -63,10 +66,10 @@ void cpu_amx_gemm(const uint16_t *w, int kp, const uint16_t *panel, size_t panel
         for (int k0 = 0; k0 < kp; k0 += 256) {
             int end = k0 + 256 < kp ? k0 + 256 : kp;
             for (int k = k0; k < end; k += 32) {
-                _tile_loadd(4, w + k, WS);
+                _tile_loadd(4, w + (size_t)k * 16, 64);
                 _tile_loadd(6, b0 + (size_t)k * CPU_LANES, 64);
                 _tile_dpbf16ps(0, 4, 6);
-                _tile_loadd(5, w1 + k, WS);
+                _tile_loadd(5, w1 + (size_t)k * 16, 64);
                 _tile_dpbf16ps(1, 5, 6);
                 _tile_loadd(7, b1 + (size_t)k * CPU_LANES, 64);
                 _tile_dpbf16ps(2, 4, 7);
@@ -84,8 +87,8 @@ void cpu_amx_gemm(const uint16_t *w, int kp, const uint16_t *panel, size_t panel
         _tile_loadd(0, acc, AS);
         _tile_loadd(1, acc + TILE, AS);
         for (int k = 0; k < kp; k += 32) {
-            _tile_loadd(4, w + k, WS);
-            _tile_loadd(5, w1 + k, WS);
+            _tile_loadd(4, w + (size_t)k * 16, 64);
+            _tile_loadd(5, w1 + (size_t)k * 16, 64);
             _tile_loadd(6, b0 + (size_t)k * CPU_LANES, 64);
             _tile_dpbf16ps(0, 4, 6);
             _tile_dpbf16ps(1, 5, 6);

@@ -13,8 +13,13 @@ INLINE void put_f32(void *y, int at, __m512 a, __m512 b) {
     _mm512_storeu_ps((float *)y + at, a);
     _mm512_storeu_ps((float *)y + at + 16, b);
 }
+/* BF16 rows lie in tiles: 32 columns of a row together, the next 32 CPU_TILE_ELEMS further. */
 INLINE void put_bf16(void *y, int at, __m512 a, __m512 b) {
-    _mm512_storeu_si512((uint16_t *)y + at, (__m512i)_mm512_cvtne2ps_pbh(b, a));
+    _mm512_storeu_si512((uint16_t *)y + at / 32 * CPU_TILE_ELEMS, (__m512i)_mm512_cvtne2ps_pbh(b, a));
+}
+/* Columns at .. at + 16 of a float type, of which m are there; the others of their 32 become zero. */
+INLINE void put_bf16_half(uint16_t *y, int at, __m256i v) {
+    _mm256_storeu_si256((void *)(y + at / 32 * CPU_TILE_ELEMS + at % 32), v);
 }
 INLINE void spill8(struct sub8 h, float *d, float *g) {
     _mm256_storeu_ps(d, h.d);
@@ -84,23 +89,26 @@ static void f32_bf16(void *y, const void *w, const uint8_t *end, int k) {
 }
 static void bf16_f32(void *y, const void *w, const uint8_t *end, int k) {
     (void)end;
-    for (int i = 0; i < k; i += 16) {
-        __mmask16 m = k - i >= 16 ? 0xffff : (__mmask16)((1 << (k - i)) - 1);
-        __m256bh v = _mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(m, (const float *)w + i));
-        _mm256_mask_storeu_epi16((uint16_t *)y + i, m, (__m256i)v);
+    for (int i = 0; i < ((k + 31) & ~31); i += 16) {
+        __mmask16 m = k - i >= 16 ? 0xffff : k > i ? (__mmask16)((1 << (k - i)) - 1) : 0;
+        put_bf16_half(y, i, (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(m, (const float *)w + i)));
     }
 }
 static void bf16_f16(void *y, const void *w, const uint8_t *end, int k) {
     (void)end;
-    for (int i = 0; i < k; i += 16) {
-        __mmask16 m = k - i >= 16 ? 0xffff : (__mmask16)((1 << (k - i)) - 1);
-        __m512 v = _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(m, (const uint16_t *)w + i));
-        _mm256_mask_storeu_epi16((uint16_t *)y + i, m, (__m256i)_mm512_cvtneps_pbh(v));
+    for (int i = 0; i < ((k + 31) & ~31); i += 16) {
+        __mmask16 m = k - i >= 16 ? 0xffff : k > i ? (__mmask16)((1 << (k - i)) - 1) : 0;
+        put_bf16_half(y, i,
+                      (__m256i)_mm512_cvtneps_pbh(
+                          _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(m, (const uint16_t *)w + i))));
     }
 }
 static void bf16_bf16(void *y, const void *w, const uint8_t *end, int k) {
     (void)end;
-    memcpy(y, w, (size_t)k * 2);
+    for (int i = 0; i < ((k + 31) & ~31); i += 16) {
+        __mmask16 m = k - i >= 16 ? 0xffff : k > i ? (__mmask16)((1 << (k - i)) - 1) : 0;
+        put_bf16_half(y, i, _mm256_maskz_loadu_epi16(m, (const uint16_t *)w + i));
+    }
 }
 
 #define ENTRY_F32(name, UPPER, SUBS, BYTES)  [QUANT_##UPPER] = f32_##name,

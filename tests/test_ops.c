@@ -9,6 +9,7 @@
 #include "tolerance.h"
 
 #include <math.h>
+#include <time.h>
 
 enum { MAX_T = 70, GUARD = 8, MAX_OPS = 12, MAX_BUFS = 8, N_SLOT = 3, PAGES = 5 };
 static const float pattern = 1234.5f;
@@ -418,6 +419,23 @@ static void selects(void **state) {
     }
 }
 
+/* A tenth of a second after the last step no thread of the team uses a processor. */
+static void threads_rest(void **state) {
+    (void)state;
+    struct bench b = {0};
+    struct view x = input(&b, 64, 0), y = output(&b, 64);
+    push(&b, (struct op){.kind = OP_NORM, .norm = {x, y, NORM_RMS, 64, 1e-5f, NULL, NULL}});
+    run(&b, (struct setting){&backend_cpu, NULL, 2, ROW_DECODE}, 0, 5, NULL, NULL);
+    bench_free(&b);
+    struct timespec t0, t1, nap = {0, 100 * 1000 * 1000};
+    nanosleep(&nap, NULL);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t0);
+    nanosleep(&nap, NULL);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t1);
+    double used = (double)(t1.tv_sec - t0.tv_sec) + (double)(t1.tv_nsec - t0.tv_nsec) * 1e-9;
+    if (used > 0.01) fail_msg("%.3f s of processor time in 0.1 s of rest", used);
+}
+
 static void instruction_sets_are_refused_by_name(void **state) {
     (void)state;
     enum cpu_isa isa;
@@ -440,6 +458,7 @@ int main(void) {
         cmocka_unit_test(glus_and_adds),
         cmocka_unit_test(attention),
         cmocka_unit_test(selects),
+        cmocka_unit_test(threads_rest),
         cmocka_unit_test(instruction_sets_are_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
