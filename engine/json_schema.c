@@ -25,7 +25,7 @@ void stext_add(struct stext *t, const char *s, size_t n) {
         t->p = p;
         t->cap = cap;
     }
-    memcpy(t->p + t->n, s, n);
+    if (n) memcpy(t->p + t->n, s, n);
     t->n += n;
 }
 
