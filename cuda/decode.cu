@@ -67,14 +67,32 @@ static int best_split(const mm_job &j, const struct mm_kernel *k, int blocks) {
     return best;
 }
 
+// Shared memory of a link with kernel l->k; false when the chip (or the one that is emulated) has not as much.
+static bool link_sizes(const cuda_backend *b, link *l, int u, int ga) {
+    enum layout l0 = l->k->l;
+    size_t unit = l0 == LAYOUT_F16 ? 512 : l0 == LAYOUT_BF16 ? 1024 : ga == 16 ? REC_BYTES_16 : REC_BYTES_32;
+    l->x_bytes[0] = (size_t)u * unit;
+    l->x_bytes[1] =
+        is_half(l0) ? (size_t)u * (8 * (unit + 64) - 64) : (size_t)u * (8 * unit - (ga == 16 ? 32 : 0));
+    size_t most = b->c.sm_emulate == 120 ? 99 << 10 : b->prop.sharedMemPerBlockOptin;
+    l->buffers = mm_smem(l->k, true, 2, l->x_bytes[1]) <= most ? 2 : 1;
+    bool far = is_half(l0) || ga == 16;
+    if (mm_smem(l->k, true, l->buffers, l->x_bytes[1]) > most) l->x_bytes[1] = 0;
+    if (!l->x_bytes[1] && !far) return false;
+    return mm_smem(l->k, false, 1, l->x_bytes[0]) <= most && mm_smem(l->k, true, l->buffers, 0) <= most;
+}
+
 // Kernel, weights and input of a matmul; false when no streaming kernel takes it.
 static bool link_make(const cuda_backend *b, link *l, int group, form in, enum mm_epilogue epi) {
     const cuda_group *g = &b->plan.group[group];
     if (g->n_region > 2) return false;
     memset(l, 0, sizeof *l);
     enum layout l0 = g->region[0].layout, l1 = g->n_region == 2 ? g->region[1].layout : LAYOUT_COUNT;
-    l->k = mm_find(l0, l1, in.ga, epi);
-    if (!l->k) return false;
+    for (int nth = 0;; nth++) {
+        l->k = mm_find(l0, l1, in.ga, epi, nth);
+        if (!l->k) return false;
+        if (link_sizes(b, l, g->region[0].u, in.ga)) break;
+    }
     for (int i = 0; i < g->n_region; i++) {
         l->job.w[i] = b->weights + g->region[i].offset;
         l->job.steps[i] = g->region[i].rows / (16 * l->k->r);
@@ -95,20 +113,6 @@ static bool link_make(const cuda_backend *b, link *l, int group, form in, enum m
     j.n_seg = g->n_member;
     j.n_out = g->member[0].n;
     if (g->bias) j.bias = (const float *)(b->work + b->plan.constant + g->bias_offset);
-    size_t unit = l0 == LAYOUT_F16    ? 512
-                  : l0 == LAYOUT_BF16 ? 1024
-                  : in.ga == 16       ? REC_BYTES_16
-                                      : REC_BYTES_32;
-    l->x_bytes[0] = (size_t)j.u * unit;
-    l->x_bytes[1] = is_half(l0) ? (size_t)j.u * (8 * (unit + 64) - 64)
-                                : (size_t)j.u * (8 * unit - (in.ga == 16 ? 32 : 0));
-    size_t most = b->prop.sharedMemPerBlockOptin;
-    l->buffers = mm_smem(l->k, true, 2, l->x_bytes[1]) <= most ? 2 : 1;
-    bool far = is_half(l0) || in.ga == 16;
-    if (mm_smem(l->k, true, l->buffers, l->x_bytes[1]) > most) l->x_bytes[1] = 0;
-    if (!l->x_bytes[1] && !far) return false;
-    if (mm_smem(l->k, false, 1, l->x_bytes[0]) > most || mm_smem(l->k, true, l->buffers, 0) > most)
-        return false;
     l->blocks[0] = l->blocks[1] = b->sm_count;
     l->norm_half = LAYOUT_COUNT;
     return true;

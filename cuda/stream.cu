@@ -2,7 +2,7 @@
 #include "stream.h"
 
 #define TABLE(f)                                                                                             \
-    f(q4k, 5) f(q6k, 5) f(q4k_q6k, 1) f(q4, 5) f(q4m, 5) f(q8, 5) f(q8m, 5) f(q5k, 5) f(q5k_q6k, 1)          \
+    f(q4k, 10) f(q6k, 10) f(q4k_q6k, 2) f(q4, 10) f(q4m, 10) f(q8, 10) f(q8m, 10) f(q5k, 10) f(q5k_q6k, 2)   \
         f(f16, 4) f(bf16, 4)
 #define DECLARE(name, n) extern const struct mm_kernel mm_##name[n];
 TABLE(DECLARE)
@@ -16,10 +16,10 @@ template <class F> static bool each(F f) {
     return false;
 }
 
-const struct mm_kernel *mm_find(enum layout l, enum layout l2, int ga, enum mm_epilogue epi) {
+const struct mm_kernel *mm_find(enum layout l, enum layout l2, int ga, enum mm_epilogue epi, int nth) {
     const struct mm_kernel *found = NULL;
     each([&](const struct mm_kernel *k) {
-        if (k->l != l || k->l2 != l2 || (k->ga && k->ga != ga) || k->epilogue != epi) return false;
+        if (k->l != l || k->l2 != l2 || (k->ga && k->ga != ga) || k->epilogue != epi || nth--) return false;
         found = k;
         return true;
     });

@@ -47,8 +47,8 @@ struct mm_kernel {
     int warps[2], ring[2]; // one row, many rows; bytes of the ring
     void (*run[2])(const mm_job);
 };
-// NULL when there is none.
-const struct mm_kernel *mm_find(enum layout l, enum layout l2, int ga, enum mm_epilogue e);
+// The nth kernel that fits, those for much shared memory first; NULL when there is none.
+const struct mm_kernel *mm_find(enum layout l, enum layout l2, int ga, enum mm_epilogue e, int nth);
 cudaError_t mm_prepare(void); // attributes of every kernel, once a device
 // shared memory of a launch
 size_t mm_smem(const struct mm_kernel *k, bool many, int buffers, size_t x_bytes);

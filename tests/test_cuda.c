@@ -42,6 +42,7 @@ static struct infer_engine *engine(const char *device, int slots, int batch) {
     struct infer_engine_options o = {.device = device,
                                      .kv_type = "f16",
                                      .kernels = kernels,
+                                     .sm_emulate = kernels ? 120 : 0,
                                      .ctx = 1024,
                                      .slots = slots,
                                      .batch = batch,
@@ -163,14 +164,14 @@ static void every_format_agrees_with_ref(void **state) {
     every_format(NULL);
 }
 
-static void and_with_mma_kernels_alone(void **state) {
+static void and_as_on_sm_120(void **state) {
     (void)state;
     every_format("mma");
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_format_agrees_with_ref),
-                                       cmocka_unit_test(and_with_mma_kernels_alone)};
+                                       cmocka_unit_test(and_as_on_sm_120)};
     if (!usable()) return 77;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
