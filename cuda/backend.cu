@@ -423,6 +423,21 @@ static enum infer_status cuda_kv_write(struct backend *base, int store, int page
                                        const float *v) {
     return move_page((cuda_backend *)base, store, page, (float *)k, (float *)v, true);
 }
+static enum infer_status cuda_kv_page(struct backend *base, int store, int page, void *bytes, bool write) {
+    cuda_backend *b = (cuda_backend *)base;
+    const struct kv_store *s = &b->c.store[store];
+    dev_kv kv = cuda_store(b, store);
+    size_t rows = (size_t)s->n_kv_head * KV_PAGE;
+    size_t bk = rows * kv_row_bytes(b->c.kv_type, s->head_dim_k),
+           bv = rows * kv_row_bytes(b->c.kv_type, s->head_dim_v);
+    uint8_t *k = kv.k + (size_t)page * bk, *v = kv.v + (size_t)page * bv, *other = (uint8_t *)bytes;
+    enum cudaMemcpyKind kind = write ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost;
+    CU(cudaSetDevice(b->device));
+    CU(cudaMemcpyAsync(write ? k : other, write ? other : k, bk, kind, b->stream));
+    CU(cudaMemcpyAsync(write ? v : other + bk, write ? other + bk : v, bv, kind, b->stream));
+    CU(cudaStreamSynchronize(b->stream));
+    return INFER_OK;
+}
 static enum infer_status cuda_kv_copy(struct backend *base, int from, int to) {
     cuda_backend *b = (cuda_backend *)base;
     CU(cudaSetDevice(b->device));
@@ -449,6 +464,6 @@ static void cuda_info(const struct backend *base, struct backend_info *out) {
 }
 
 extern "C" const struct backend_type backend_cuda = {
-    "cuda",    cuda_probe,   cuda_sizes,    cuda_open,    cuda_upload, cuda_compile, cuda_run,   cuda_wait,
-    cuda_read, cuda_kv_read, cuda_kv_write, cuda_kv_copy, cuda_cancel, cuda_info,    cuda_close,
+    "cuda",    cuda_probe,   cuda_sizes,    cuda_open,    cuda_upload,  cuda_compile, cuda_run,  cuda_wait,
+    cuda_read, cuda_kv_read, cuda_kv_write, cuda_kv_page, cuda_kv_copy, cuda_cancel,  cuda_info, cuda_close,
 };

@@ -301,6 +301,8 @@ struct backend_type {
     /* Page of a store as float32, in the order K then V of struct kv_store. */
     enum infer_status (*kv_read)(struct backend *b, int store, int page, float *k, float *v);
     enum infer_status (*kv_write)(struct backend *b, int store, int page, const float *k, const float *v);
+    /* The bytes of a page as this backend keeps them, kv_page_bytes of them, out of it or (write) into it. */
+    enum infer_status (*kv_page)(struct backend *b, int store, int page, void *bytes, bool write);
     /* Copies a page of every store, bit for bit, after all queued steps. */
     enum infer_status (*kv_copy)(struct backend *b, int from, int to);
     void (*cancel)(struct backend *b); /* async-signal-safe */
@@ -316,10 +318,15 @@ extern const struct backend_type backend_ref;
 extern const struct backend_type backend_cpu;
 extern const struct backend_type backend_cuda; /* present when built with INFER_CUDA */
 
-/* kv bytes of one page of one store, K and V */
+/* bytes of one row of head_dim keys or values */
 static inline size_t kv_row_bytes(enum kv_type type, int head_dim) {
     size_t n = (size_t)head_dim;
     return type == KV_F32 ? n * 4 : type == KV_F16 ? n * 2 : (n + 31) / 32 * QUANT_Q8_0_BYTES;
+}
+/* bytes of one page of a store: K, then V */
+static inline size_t kv_page_bytes(enum kv_type type, const struct kv_store *s) {
+    return (size_t)s->n_kv_head * KV_PAGE *
+           (kv_row_bytes(type, s->head_dim_k) + kv_row_bytes(type, s->head_dim_v));
 }
 
 #ifdef __cplusplus

@@ -415,6 +415,17 @@ static enum infer_status cpu_kv_write(struct backend *b, int store, int page, co
     return INFER_OK;
 }
 
+static enum infer_status cpu_kv_page(struct backend *b, int store, int page, void *bytes, bool write) {
+    struct cpu *c = (struct cpu *)b;
+    const struct kv_store *s = &c->config.store[store];
+    size_t kb = page_bytes(c, s, s->head_dim_k), vb = page_bytes(c, s, s->head_dim_v);
+    uint8_t *k = c->k_pool[store] + (size_t)page * kb, *v = c->v_pool[store] + (size_t)page * vb,
+            *other = bytes;
+    memcpy(write ? k : other, write ? other : k, kb);
+    memcpy(write ? v : other + kb, write ? other + kb : v, vb);
+    return INFER_OK;
+}
+
 static enum infer_status cpu_kv_copy(struct backend *b, int from, int to) {
     struct cpu *c = (struct cpu *)b;
     for (int i = 0; i < c->config.n_store; i++) {
@@ -446,6 +457,7 @@ const struct backend_type backend_cpu = {
     .read = cpu_read,
     .kv_read = cpu_kv_read,
     .kv_write = cpu_kv_write,
+    .kv_page = cpu_kv_page,
     .kv_copy = cpu_kv_copy,
     .cancel = cpu_cancel,
     .info = cpu_info,

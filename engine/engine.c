@@ -6,6 +6,7 @@
 #include "mem.h"
 #include "model.h"
 #include "plan.h"
+#include "snapshot.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -38,6 +39,7 @@ struct infer_engine {
     int32_t *last_out;     /* last_out[n_slot]: scratch of collect */
     struct flight flight[FLIGHTS];
     unsigned n_submit, n_wait;
+    uint64_t fingerprint; /* of the model, once a snapshot needed it */
     bool poisoned;
     char poison[256];
 };
@@ -294,6 +296,33 @@ enum infer_status infer_seq_prefix(struct infer_engine *e, int seq, const int32_
 
 int infer_seq_length(const struct infer_engine *e, int seq) {
     return seq_is_open(e, seq) ? e->kv.seq[seq].length : -1;
+}
+
+const int32_t *infer_seq_ids(const struct infer_engine *e, int seq) {
+    return seq_is_open(e, seq) ? e->kv.seq[seq].ids : NULL;
+}
+
+/* What a snapshot of seq is taken from. */
+static enum infer_status snapshot_place(struct infer_engine *e, int seq, struct snapshot_place *out) {
+    if (!seq_is_open(e, seq)) return err_set(INFER_E_INPUT, "sequence %d is not open", seq);
+    if (e->n_submit != e->n_wait) return err_set(INFER_E_INPUT, "a step is in flight");
+    if (e->poisoned) return err_set(INFER_E_DEVICE, "the engine failed before: %s", e->poison);
+    *out = (struct snapshot_place){e->backend, &e->plan.config, e->model->m->file, &e->kv, &e->fingerprint};
+    return INFER_OK;
+}
+
+enum infer_status infer_seq_save(struct infer_engine *e, int seq, const char *path) {
+    struct snapshot_place p;
+    TRY(snapshot_place(e, seq, &p));
+    return snapshot_save(&p, seq, path);
+}
+
+enum infer_status infer_seq_load(struct infer_engine *e, int seq, const char *path) {
+    struct snapshot_place p;
+    TRY(snapshot_place(e, seq, &p));
+    if (e->kv.seq[seq].length) return err_set(INFER_E_INPUT, "sequence %d is not empty", seq);
+    e->last[seq] = -1;
+    return snapshot_load(&p, seq, path);
 }
 
 /* ---- steps --------------------------------------------------------------------------------------------------- */

@@ -153,6 +153,16 @@ enum infer_status infer_seq_rewind(struct infer_engine *e, int seq, int n);
 enum infer_status infer_seq_prefix(struct infer_engine *e, int seq, const int32_t *ids, int n, int *n_shared);
 /* Positions held. */
 int infer_seq_length(const struct infer_engine *e, int seq);
+/* The tokens at them: ids[infer_seq_length], valid until the next step of the sequence. */
+const int32_t *infer_seq_ids(const struct infer_engine *e, int seq);
+/* Writes the sequence with its keys and values to a file (snapshot.h has the layout); no step may be in flight.
+ * errors: INFER_E_INPUT (not open, or a step is in flight), INFER_E_IO, INFER_E_MEMORY, INFER_E_DEVICE */
+enum infer_status infer_seq_save(struct infer_engine *e, int seq, const char *path);
+/* Makes an open, empty sequence hold what was saved, bit for bit: it goes on as if it had never been away.
+ * errors: INFER_E_UNSUPPORTED (made with another model, device kind, instruction set or KV type: both are named; the
+ * tokens can be computed again), INFER_E_FULL (longer than the context), INFER_E_INPUT (broken), INFER_E_IO,
+ * INFER_E_DEVICE; the sequence is empty then */
+enum infer_status infer_seq_load(struct infer_engine *e, int seq, const char *path);
 
 /* ---- steps --------------------------------------------------------------------------------------------- */
 

@@ -477,6 +477,16 @@ static enum infer_status ref_kv_write(struct backend *b, int store, int page, co
     return INFER_OK;
 }
 
+static enum infer_status ref_kv_page(struct backend *b, int store, int page, void *bytes, bool write) {
+    struct ref *r = (struct ref *)b;
+    const struct kv_store *s = &r->c.store[store];
+    size_t kb = kv_offset(r, s, s->head_dim_k, 1, 0, 0), vb = kv_offset(r, s, s->head_dim_v, 1, 0, 0);
+    uint8_t *k = r->k[store] + (size_t)page * kb, *v = r->v[store] + (size_t)page * vb, *other = bytes;
+    memcpy(write ? k : other, write ? other : k, kb);
+    memcpy(write ? v : other + kb, write ? other + kb : v, vb);
+    return INFER_OK;
+}
+
 static enum infer_status ref_kv_copy(struct backend *b, int from, int to) {
     struct ref *r = (struct ref *)b;
     for (int i = 0; i < r->c.n_store; i++) {
@@ -506,6 +516,7 @@ const struct backend_type backend_ref = {
     .read = ref_read,
     .kv_read = ref_kv_read,
     .kv_write = ref_kv_write,
+    .kv_page = ref_kv_page,
     .kv_copy = ref_kv_copy,
     .cancel = ref_cancel,
     .info = ref_info,

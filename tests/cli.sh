@@ -115,7 +115,13 @@ fi
 # ---- chat
 input=$'hello\nand you?\n' run "chat" 0 "$infer" chat; out $'hi there!\nfine, thanks.\n'
 input=$'hello\n/save '"$dir"$'/c.json\n/clear\n/load '"$dir"$'/c.json\nand you?\n' run "chat: save and load" 0 "$infer" chat
-out $'hi there!\nfine, thanks.\n'
+out $'hi there!\nfine, thanks.\n'; err_empty
+input=$'/load '"$dir"$'/c.json\nand you?\n/stats\n' run "chat: nothing is computed again" 0 "$infer" chat
+out $'fine, thanks.\n'; err_has "more were there"
+input=$'/load '"$dir"$'/c.json\nand you?\n' run "chat: another KV type" 0 "$infer" chat --kv-type f32
+out $'fine, thanks.\n'; err_has "computed again"; err_has "this is cpu"
+head -c 1000 "$dir/c.json.kv" >"$dir/cut"; mv "$dir/cut" "$dir/c.json.kv"
+input=$'/load '"$dir"$'/c.json\nand you?\n' run "chat: a broken cache" 0 "$infer" chat; out $'fine, thanks.\n'; err_has "broken"
 input=$'hello\nhello\n/undo\nand you?\n/regen\n/quit\nhello\n' run "chat: undo, regen, quit" 0 "$infer" chat
 [ "$(tail -n 2 "$dir/out")" = $'fine, thanks.\nfine, thanks.' ] || fail "stdout is $(cat "$dir/out")"
 input=$'hello\n/stats\n/mem\n/help\n' run "chat: figures" 0 "$infer" chat; out $'hi there!\n'; err_has "context:"; err_has "/regen"

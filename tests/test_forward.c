@@ -8,6 +8,7 @@
 #include "tolerance.h"
 
 #include <math.h>
+#include <unistd.h>
 
 static const char *const models[] = {"llama-gqa", "llama-mha-tied", "llama-rope3",  "llama-linear",
                                      "llama-odd", "qwen2",          "qwen3-narrow", "qwen3"};
@@ -283,6 +284,106 @@ static void pages_are_shared_and_copied(void **state) {
     }
 }
 
+/* Changes one byte of a file, or cuts it at that byte. */
+static void spoil(const char *path, long at, bool cut) {
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    if (cut) {
+        assert_int_equal(ftruncate(fileno(f), at), 0);
+    } else {
+        assert_int_equal(fseek(f, at, SEEK_SET), 0);
+        int byte = fgetc(f);
+        assert_int_equal(fseek(f, at, SEEK_SET), 0);
+        fputc(byte ^ 1, f);
+    }
+    fclose(f);
+}
+
+static void expect_load(struct infer_engine *e, int seq, const char *path, enum infer_status want,
+                        const char *words) {
+    assert_int_equal(infer_seq_load(e, seq, path), want);
+    assert_int_equal(infer_seq_length(e, seq), 0);
+    if (!strstr(infer_error(), words)) fail_msg("'%s' lacks '%s'", infer_error(), words);
+}
+
+/* What is refused leaves the sequence empty. at: bytes of header, then ids. */
+static void bad_snapshots(const struct golden *g, const char *device, struct infer_engine *e, int seq,
+                          const char *path) {
+    char copy[64], command[256];
+    struct golden other;
+    snprintf(copy, sizeof copy, "%s.bad", path);
+    snprintf(command, sizeof command, "cp %s %s", path, copy);
+    static const long places[] = {0, 104, 200, 20000};
+    for (size_t i = 0; i < 2 * sizeof places / sizeof *places; i++) {
+        assert_int_equal(system(command), 0);
+        spoil(copy, places[i / 2], i % 2);
+        expect_load(e, seq, copy, INFER_E_INPUT, i < 2 ? "no snapshot" : "broken");
+    }
+    unlink(copy);
+    expect_load(e, seq, copy, INFER_E_IO, copy);
+    struct infer_engine *q8 = engine(g, device, "q8_0", 1);
+    golden_open(&other, "llama-linear");
+    struct infer_engine *o = engine(&other, device, NULL, 1);
+    assert_ok(infer_seq_open(q8, &seq));
+    expect_load(q8, seq, path, INFER_E_UNSUPPORTED, "q8_0");
+    assert_ok(infer_seq_open(o, &seq));
+    expect_load(o, seq, path, INFER_E_UNSUPPORTED, "another model");
+    infer_engine_free(q8);
+    infer_engine_free(o);
+    golden_close(&other);
+    if (N_DEVICE < 2) return;
+    struct infer_engine *d = engine(g, devices[device == devices[0]], NULL, 1);
+    assert_ok(infer_seq_open(d, &seq));
+    expect_load(d, seq, path, INFER_E_UNSUPPORTED, device);
+    infer_engine_free(d);
+}
+
+/* A sequence of prompt rows and decode rows goes on in another engine as if it had stayed. */
+static void snapshots_go_on_bit_for_bit(void **state) {
+    (void)state;
+    static const char *const kv_types[] = {NULL, "f32", "q8_0"};
+    for (int d = 0; d < N_DEVICE * 3; d++) {
+        struct golden g;
+        golden_open(&g, "llama-gqa");
+        char path[] = "/tmp/infer-test-XXXXXX";
+        int fd = mkstemp(path), a, b;
+        assert_true(fd >= 0);
+        close(fd);
+        size_t v = (size_t)g.n_vocab;
+        int32_t ids[200], *own = g.ids;
+        for (int i = 0; i < 200; i++) ids[i] = (i * 7 + i / 13) % g.n_vocab;
+        g.ids = ids;
+        float *want = malloc(200 * v * 4), *got = malloc(200 * v * 4);
+        struct infer_engine *e = engine(&g, devices[d / 3], kv_types[d % 3], 2),
+                            *later = engine(&g, devices[d / 3], kv_types[d % 3], 1);
+        assert_ok(infer_seq_open(e, &a));
+        assert_ok(infer_seq_open(e, &a)); /* not the first pages of the pool */
+        compute(e, &g, a, 0, 140, false, want);
+        compute(e, &g, a, 140, 5, true, want);
+        assert_ok(infer_seq_save(e, a, path));
+        compute(e, &g, a, 145, 5, true, want);
+        compute(e, &g, a, 150, 50, false, want + 5 * v);
+        assert_ok(infer_seq_open(later, &b));
+        assert_ok(infer_seq_load(later, b, path));
+        assert_int_equal(infer_seq_length(later, b), 145);
+        assert_memory_equal(infer_seq_ids(later, b), ids, 145 * 4);
+        assert_int_equal(infer_seq_load(later, b, path), INFER_E_INPUT); /* not empty */
+        compute(later, &g, b, 145, 5, true, got);
+        compute(later, &g, b, 150, 50, false, got + 5 * v);
+        assert_memory_equal(got, want, 55 * v * 4);
+        assert_ok(infer_seq_rewind(later, b, 0));
+        if (d % 3 == 0) bad_snapshots(&g, devices[d / 3], later, b, path);
+        assert_int_equal(infer_seq_save(later, b, "/nowhere/x"), INFER_E_IO);
+        unlink(path);
+        free(want);
+        free(got);
+        infer_engine_free(e);
+        infer_engine_free(later);
+        g.ids = own;
+        golden_close(&g);
+    }
+}
+
 static void bad_rows_are_refused(void **state) {
     (void)state;
     struct golden g;
@@ -370,6 +471,7 @@ int main(void) {
         cmocka_unit_test(neighbours_and_chunks_change_nothing),
         cmocka_unit_test(running_ahead_changes_nothing),
         cmocka_unit_test(pages_are_shared_and_copied),
+        cmocka_unit_test(snapshots_go_on_bit_for_bit),
         cmocka_unit_test(bad_rows_are_refused),
         cmocka_unit_test(every_allocation_may_fail),
     };

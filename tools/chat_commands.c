@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include "talk.h"
 #include "mem.h"
 #include "tool.h"
@@ -134,6 +135,12 @@ static enum chat_next do_stats(struct chat *c, const char *arg) {
 
 /* ---- files ---- */
 
+/* Where the keys and values of a saved conversation are. */
+static const char *cache_path(char path[PATH_MAX], const char *conversation) {
+    snprintf(path, PATH_MAX, "%s.kv", conversation);
+    return path;
+}
+
 static enum chat_next do_save(struct chat *c, const char *arg) {
     if (!*arg) return say_error(c, err_set(INFER_E_INPUT, "/save FILE"));
     json_t *j = json_pack("{s:O}", "messages", c->messages);
@@ -141,8 +148,31 @@ static enum chat_next do_save(struct chat *c, const char *arg) {
     int error = errno;
     json_decref(j);
     if (failed) return say_error(c, err_set(INFER_E_IO, "%s: %s", arg, strerror(error)));
-    if (c->terminal_in) tool_say("%zu messages are in %s", json_array_size(c->messages), arg);
+    if (c->generator.n_ids == 0) {
+        if (c->terminal_in) tool_say("%zu messages are in %s", json_array_size(c->messages), arg);
+        return CHAT_GO_ON;
+    }
+    char path[PATH_MAX];
+    enum infer_status st = generate_save(&c->generator, cache_path(path, arg));
+    if (st) return say_error(c, st);
+    if (c->terminal_in)
+        tool_say("%zu messages are in %s, the %d tokens computed for them in %s",
+                 json_array_size(c->messages), arg, c->generator.n_ids, path);
     return CHAT_GO_ON;
+}
+
+/* Takes the keys and values that lie beside a conversation; what cannot be used is computed again, which is said. */
+static void load_cache(struct chat *c, const char *arg) {
+    char path[PATH_MAX];
+    double start = term_seconds();
+    size_t n = json_array_size(c->messages);
+    enum infer_status st = access(cache_path(path, arg), F_OK) == 0
+                               ? generate_load(&c->generator, path)
+                               : err_set(INFER_E_IO, "%s: %s", path, strerror(errno));
+    if (st)
+        tool_say("%zu messages; their tokens will be computed again: %s", n, err_message());
+    else if (c->terminal_in)
+        tool_say("%zu messages, %d tokens ready in %.2f s", n, c->generator.n_ids, term_seconds() - start);
 }
 
 /* NULL with a message when the file does not hold a conversation. */
@@ -175,7 +205,7 @@ static enum chat_next do_load(struct chat *c, const char *arg) {
     if (!messages) return say_error(c, INFER_E_INPUT);
     json_decref(c->messages);
     c->messages = messages;
-    if (c->terminal_in) tool_say("%zu messages", json_array_size(messages));
+    load_cache(c, arg);
     return CHAT_GO_ON;
 }
 
@@ -193,8 +223,9 @@ static const struct chat_entry {
     {"/system", "[TEXT]", "show or set the system message; none takes it away", do_system, false},
     {"/set", "[NAME VALUE]", "show or change sampling: /set temp 0.7", do_set, false},
     {"/read", "FILE", "send a file as the next message", do_read, true},
-    {"/save", "FILE", "write the conversation as JSON", do_save, true},
-    {"/load", "FILE", "go on with a saved conversation", do_load, true},
+    {"/save", "FILE", "write the conversation as JSON, and what was computed for it to FILE.kv", do_save,
+     true},
+    {"/load", "FILE", "go on with a saved conversation, at once where FILE.kv fits", do_load, true},
     {"/mem", "", "what the memory is used for", do_mem, false},
     {"/stats", "", "speed of the last answer, use of the context", do_stats, false},
     {"/quit", "", "leave; so does Ctrl-D", do_quit, false},

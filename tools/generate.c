@@ -310,6 +310,20 @@ enum infer_status generate_end(struct generator *g) {
     return infer_seq_rewind(g->session->engine, g->seq, g->n_ids);
 }
 
+enum infer_status generate_save(struct generator *g, const char *path) {
+    return infer_seq_save(g->session->engine, g->seq, path);
+}
+
+enum infer_status generate_load(struct generator *g, const char *path) {
+    struct infer_engine *e = g->session->engine;
+    TRY(infer_seq_rewind(e, g->seq, 0));
+    g->n_ids = 0;
+    TRY(infer_seq_load(e, g->seq, path));
+    g->n_ids = infer_seq_length(e, g->seq);
+    memcpy(g->ids, infer_seq_ids(e, g->seq), (size_t)g->n_ids * sizeof *g->ids);
+    return INFER_OK;
+}
+
 static enum infer_status show_new(const struct generate_how *how, struct answer *a) {
     size_t n;
     bool thinking;

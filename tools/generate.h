@@ -55,6 +55,11 @@ enum infer_status generate_next(struct generator *g, int32_t *token);
 /* Ends the answer: what was computed ahead is dropped. To be called after the last generate_next. */
 enum infer_status generate_end(struct generator *g);
 
+/* Writes what the sequence holds, keys and values too, to path; takes it back. After a failed load the sequence is empty,
+ * and the next prompt is computed whole. errors: those of infer_seq_save and infer_seq_load */
+enum infer_status generate_save(struct generator *g, const char *path);
+enum infer_status generate_load(struct generator *g, const char *path);
+
 /* Why an answer ended. */
 enum generate_why {
     GENERATE_TURN,   /* the model ended its turn */
