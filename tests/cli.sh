@@ -74,6 +74,11 @@ run "-f missing" 2 "$infer" -f "$dir/nothing"; err_has "nothing"
 run "empty prompt" 2 "$infer" -q; err_has "empty"
 run "UTF-8" 0 "$infer" -p greet -q; out "Grüße für 5 € 😀."
 run "a prompt that is no UTF-8" 2 "$infer" -q -p $'a\xff'; err_has "offset 1"
+run "logprobs" 0 "$infer" -p hello --logprobs 2 -q -t 1; out "hi there!"; err_has '100.0%  "h"  of  100.0% "h", '; mv "$dir/err" "$dir/err1"
+run "logprobs: other threads" 0 "$infer" -p hello --logprobs 2 -q -t 2; out "hi there!"
+cmp -s "$dir/err" "$dir/err1" || fail "other figures with two threads"
+run "logprobs: json" 0 "$infer" -p hello --logprobs 3 --json -q; out_has '"logprobs":[{"id":'; out_has '"top":[{"id":'
+run "lookup with logprobs" 0 "$infer" -p hello --logprobs 0 --lookup -q; out "hi there!"; err_has "--lookup"
 run "several lines" 0 "$infer" -p lines -q; out $'first\nsecond\n  third'
 run "stop" 0 "$infer" -p count -q --stop four --stop nine; out "one two three "
 run "stop at the beginning" 0 "$infer" -p hello -q --stop hi; out ""

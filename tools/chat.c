@@ -152,6 +152,7 @@ static enum infer_status answer(struct chat *c) {
         if (why == GENERATE_CANCEL && c->terminal_in) tool_say("interrupted; /regen answers again");
         if (why == GENERATE_LIMIT && c->terminal_in)
             tool_say("ended after %d tokens (-n, /set n-predict)", c->o->n_predict);
+        logprobs_print(&c->generator.logprobs, &c->session, c->generator.n_answer);
         say_context(c, why);
         size_t n =
             term_valid_utf8(a.text ? a.text : "", a.n); /* bytes that are no text cannot be said again */

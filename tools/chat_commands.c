@@ -89,6 +89,7 @@ static enum infer_status change_setting(struct chat *c, const char *name, const 
     TRY(options_set(&changed, G_SAMPLE, name, value));
     TRY(generate_params(&changed, &p));
     TRY(generate_set(&c->generator, &p));
+    logprobs_start(&c->generator.logprobs, changed.logprobs);
     c->live = changed;
     return INFER_OK;
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "mem.h"
+#include "tool.h"
 
 /* "ID=X" of every --logit-bias into bias[n] */
 static enum infer_status read_biases(const struct option_texts *t, struct sample_bias *bias) {
@@ -52,6 +53,12 @@ enum infer_status generate_params(const struct options *o, struct sample_params 
     return INFER_OK;
 }
 
+/* What a step has to give: the greedy token, or the logits that it is chosen from. */
+static uint8_t wanted(const struct generator *g) {
+    bool token = sample_is_greedy(&g->params) && !g->constraint && g->logprobs.n_top < 0;
+    return token ? INFER_WANT_TOKEN : INFER_WANT_LOGITS;
+}
+
 /* Lines, quotes and the like are no repetition: their tokens end a passage of DRY. */
 static enum infer_status find_breakers(const struct session *s, struct sample_params *p) {
     static const char *const breakers[] = {"\n", ":", "\"", "*"};
@@ -69,6 +76,7 @@ enum infer_status generate_open(struct generator *g, struct session *s, const st
                                 const struct sample_params *p) {
     *g = (struct generator){.session = s,
                             .params = *p,
+                            .logprobs.n_top = o->logprobs,
                             .seq = -1,
                             .shift = strcmp(o->overflow, "shift") == 0,
                             .lookup = o->lookup};
@@ -81,6 +89,9 @@ enum infer_status generate_open(struct generator *g, struct session *s, const st
     if (!st) st = mem_new(&g->rows, (size_t)s->place.n_batch * sizeof *g->rows, "rows of a step");
     if (!st) st = infer_seq_open(s->engine, &g->seq);
     if (st) generate_close(g);
+    if (!st && g->lookup && wanted(g) != INFER_WANT_TOKEN)
+        tool_say(
+            "--lookup works for greedy answers without --grammar, --json-schema and --logprobs: it is off");
     return st;
 }
 
@@ -92,6 +103,7 @@ void generate_close(struct generator *g) {
     if (g->seq >= 0) infer_seq_close(g->session->engine, g->seq);
     sample_close(g->sampler);
     constrain_close(g->constraint);
+    logprobs_free(&g->logprobs);
     mem_free(g->ids);
     mem_free(g->rows);
     mem_free(g->spare);
@@ -106,10 +118,6 @@ enum infer_status generate_set(struct generator *g, const struct sample_params *
     return INFER_OK;
 }
 
-static uint8_t wanted(const struct generator *g) {
-    return sample_is_greedy(&g->params) && !g->constraint ? INFER_WANT_TOKEN : INFER_WANT_LOGITS;
-}
-
 /* The next token, from a step's output into g->next. */
 static enum infer_status choose(struct generator *g, const struct infer_output *out) {
     if (g->constraint)
@@ -117,7 +125,9 @@ static enum infer_status choose(struct generator *g, const struct infer_output *
     else
         g->next = wanted(g) == INFER_WANT_TOKEN ? out->token[0] : sample_token(g->sampler, out->logits[0]);
     sample_accept(g->sampler, g->next);
-    return INFER_OK;
+    return g->logprobs.n_top < 0
+               ? INFER_OK
+               : logprobs_add(&g->logprobs, out->logits[0], g->session->info.n_vocab, g->next);
 }
 
 /* Length of the common beginning of ids[n] and what the sequence holds, at most n - 1: the last token's row must
@@ -170,6 +180,7 @@ enum infer_status generate_prompt(struct generator *g, const int32_t *ids, int n
         g->n_right = 0;
     g->prompt_seconds = g->answer_seconds = 0;
     sample_reset(g->sampler);
+    logprobs_start(&g->logprobs, g->logprobs.n_top);
     if (g->constraint) constrain_reset(g->constraint);
     for (int i = 0; i < n; i++) sample_accept(g->sampler, ids[i]);
 

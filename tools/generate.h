@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include "answer.h"
 #include "constrain.h"
+#include "logprobs.h"
 #include "sample.h"
 #include "session.h"
 
@@ -15,6 +16,7 @@ struct generator {
     struct sampler *sampler;
     struct constraint *constraint; /* NULL: every token may come */
     struct sample_params params;
+    struct logprobs logprobs; /* of the answer */
     int seq;
     int32_t *ids; /* ids[n_ids]: what the sequence holds, room for n_ctx + 1 */
     int n_ids;

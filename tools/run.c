@@ -94,6 +94,8 @@ static enum infer_status print_json(const struct run *r) {
         "answer_tok_s", rate > 0 ? json_real(rate) : json_null(), "gb_s",
         rate > 0 ? json_real(g->n_step / g->answer_seconds * generate_token_bytes(g) * 1e-9) : json_null());
     if (j && n_thought) json_object_set_new(j, "thinking", json_stringn(thought, n_thought));
+    if (j && g->logprobs.n_top >= 0)
+        json_object_set_new(j, "logprobs", logprobs_json(&g->logprobs, &r->session, g->n_answer));
     char *line = j ? json_dumps(j, JSON_COMPACT) : NULL;
     json_decref(j);
     if (!line) return err_set(INFER_E_MEMORY, "the answer as JSON");
@@ -120,6 +122,7 @@ static int report(struct run *r) {
     if (r->generator.n_shift)
         tool_say("the context of %d tokens was full: its older half was dropped (%d times)",
                  r->session.place.n_ctx, r->generator.n_shift);
+    if (!o->json) logprobs_print(&r->generator.logprobs, &r->session, r->generator.n_answer);
     if (r->answer.cut) tool_say("the answer ended in the middle of a character");
     if (!o->quiet) {
         char line[256];
