@@ -78,11 +78,45 @@ static const char primitives[] =
     "object ::= \"{\" space ( string \":\" space value ( \",\" space string \":\" space value )* )? \"}\" "
     "space\n"
     "array ::= \"[\" space ( value ( \",\" space value )* )? \"]\" space\n"
-    "d4 ::= [0-9]{4}\n"
+    "d4 ::= [12] [0-9]{3}\n"
     "date ::= d4 \"-\" ( \"0\" [1-9] | \"1\" [0-2] ) \"-\" ( \"0\" [1-9] | \"1\" [0-9] | \"2\" [0-8] )\n"
     "time ::= ( [01] [0-9] | \"2\" [0-3] ) \":\" [0-5] [0-9] \":\" [0-5] [0-9] ( \".\" [0-9]{1,6} )? ( \"Z\" "
     "| [-+] ( [01] [0-9] | \"2\" [0-3] ) \":\" [0-5] [0-9] )\n"
-    "hex4 ::= [0-9a-f]{4}\n";
+    "hex4 ::= [0-9a-f]{4}\n"
+    "label ::= [a-z] ( [a-z0-9\\-]{0,20} [a-z0-9] )?\n"
+    "octet ::= \"25\" [0-5] | \"2\" [0-4] [0-9] | \"1\" [0-9]{2} | [1-9]? [0-9]\n"
+    "group ::= [0-9a-f]{1,4}\n"
+    "d13 ::= [1-9] [0-9]{0,2}\n";
+
+/* ---- places ---- */
+
+size_t schema_enter(struct schema *S, const char *key, const char *name) {
+    size_t was = S->n_place, room = sizeof S->place - was;
+    int n = snprintf(S->place + was, room, "/%.60s%s%.60s", key, name ? "/" : "", name ? name : "");
+    S->n_place += n < 0 ? 0 : (size_t)n < room ? (size_t)n : room - 1;
+    return was;
+}
+
+void schema_leave(struct schema *S, size_t was) {
+    S->n_place = was;
+    S->place[was] = 0;
+}
+
+enum infer_status schema_visit_at(struct schema *S, const char *key, const char *name, const json_t *j,
+                                  struct stext *t) {
+    size_t was = schema_enter(S, key, name);
+    TRY(schema_visit(S, j, t));
+    schema_leave(S, was);
+    return INFER_OK;
+}
+
+/* The i-th schema of a list. */
+static enum infer_status visit_nth(struct schema *S, const char *key, size_t i, const json_t *j,
+                                   struct stext *t) {
+    char number[24];
+    snprintf(number, sizeof number, "%zu", i);
+    return schema_visit_at(S, key, number, j, t);
+}
 
 /* ---- rules ---- */
 
@@ -98,22 +132,21 @@ enum infer_status schema_rule_end(struct schema *S, struct stext *t, enum infer_
     S->t.failed |= t->failed;
     mem_free(t->p);
     if (!st && S->n_rule > GRAMMAR_MAX_RULES / 2)
-        return err_set(INFER_E_INPUT, "schema: more than %d parts", GRAMMAR_MAX_RULES / 2);
+        return err_set(INFER_E_INPUT, "more than %d parts", GRAMMAR_MAX_RULES / 2);
     return st;
 }
 
 enum infer_status schema_unsupported(const char *what) {
-    return err_set(INFER_E_UNSUPPORTED, "schema: '%s' is not supported", what);
+    return err_set(INFER_E_UNSUPPORTED, "'%s' is not supported", what);
 }
 
-/* An integer keyword of a schema: absent gives missing. */
-static enum infer_status count_of(const json_t *j, const char *key, int64_t missing, int64_t *out) {
+enum infer_status schema_count(const json_t *j, const char *key, int64_t missing, int64_t *out) {
     const json_t *v = json_object_get(j, key);
     *out = missing;
     if (!v) return INFER_OK;
     double x = json_is_integer(v) ? (double)json_integer_value(v) : json_is_real(v) ? json_real_value(v) : -1;
-    if (x < 0 || x != floor(x)) return err_set(INFER_E_INPUT, "schema: %s is not a count", key);
-    if (x > GRAMMAR_MAX_REPEAT) return err_set(INFER_E_INPUT, "schema: %s above %d", key, GRAMMAR_MAX_REPEAT);
+    if (x < 0 || x != floor(x)) return err_set(INFER_E_INPUT, "%s is not a count", key);
+    if (x > GRAMMAR_MAX_REPEAT) return err_set(INFER_E_INPUT, "%s above %d", key, GRAMMAR_MAX_REPEAT);
     *out = (int64_t)x;
     return INFER_OK;
 }
@@ -125,117 +158,7 @@ static void put_count(struct stext *t, int64_t min, int64_t max) {
         stext_put(t, "{%lld,%lld} ", (long long)min, (long long)max);
 }
 
-/* ---- numbers ---- */
-
-/* The bounds of a number, exclusive ones moved in; +-2^63-ish stands for none. */
-struct bounds {
-    double lo, hi;
-    bool lo_open, hi_open;
-};
-
-static enum infer_status read_bound(const json_t *j, const char *key, double *out, bool *has) {
-    const json_t *v = json_object_get(j, key);
-    *has = v != NULL;
-    if (v && !json_is_number(v)) return err_set(INFER_E_INPUT, "schema: %s is not a number", key);
-    if (v) *out = json_number_value(v);
-    return INFER_OK;
-}
-
-static enum infer_status read_bounds(const json_t *j, struct bounds *b) {
-    double x = 0;
-    bool has;
-    *b = (struct bounds){-INFINITY, INFINITY, false, false};
-    TRY(read_bound(j, "minimum", &x, &has));
-    if (has) b->lo = x;
-    TRY(read_bound(j, "exclusiveMinimum", &x, &has));
-    if (has && x >= b->lo) b->lo = x, b->lo_open = true;
-    TRY(read_bound(j, "maximum", &x, &has));
-    if (has) b->hi = x;
-    TRY(read_bound(j, "exclusiveMaximum", &x, &has));
-    if (has && x <= b->hi) b->hi = x, b->hi_open = true;
-    return INFER_OK;
-}
-
-static enum infer_status visit_integer(const json_t *j, struct stext *t) {
-    struct bounds b;
-    const double most = 9999999999999999.0; /* SCHEMA_DIGITS nines */
-    TRY(read_bounds(j, &b));
-    if (json_object_get(j, "multipleOf")) return schema_unsupported("multipleOf");
-    double lo = b.lo_open ? floor(b.lo) + 1 : ceil(b.lo), hi = b.hi_open ? ceil(b.hi) - 1 : floor(b.hi);
-    if (isinf(lo) && isinf(hi)) {
-        stext_put(t, "integer ");
-        return INFER_OK;
-    }
-    if (isinf(lo)) lo = -most;
-    if (isinf(hi)) hi = most;
-    if (lo > hi) return err_set(INFER_E_INPUT, "schema: no integer lies between the bounds");
-    if (lo < -9e17 || hi > 9e17) return schema_unsupported("bounds of an integer beyond 18 digits");
-    schema_integers(t, (int64_t)lo, (int64_t)hi);
-    stext_put(t, "space ");
-    return INFER_OK;
-}
-
-/* A number with bounds: integers between them, and decimals whose integral part leaves room to the next one. */
-static enum infer_status visit_number(const json_t *j, struct stext *t) {
-    struct bounds b;
-    TRY(read_bounds(j, &b));
-    if (json_object_get(j, "multipleOf")) return schema_unsupported("multipleOf");
-    if (isinf(b.lo) && isinf(b.hi)) {
-        stext_put(t, "number ");
-        return INFER_OK;
-    }
-    double least = isinf(b.lo) ? -9999999999999999.0 : b.lo_open ? floor(b.lo) + 1 : ceil(b.lo);
-    double most = isinf(b.hi) ? 9999999999999999.0 : b.hi_open ? ceil(b.hi) - 1 : floor(b.hi);
-    if (least > most) return schema_unsupported("a number between bounds with no integer between them");
-    if (least < -9e17 || most > 9e17) return schema_unsupported("bounds of a number beyond 18 digits");
-    int64_t lo = (int64_t)least, hi = (int64_t)most;
-    stext_put(t, "( ");
-    schema_integers(t, lo, hi);
-    if (hi > 0 && hi > lo) { /* i + fraction < i + 1 <= hi */
-        stext_put(t, "| ");
-        schema_integers(t, lo > 0 ? lo : 0, hi - 1);
-        stext_put(t, "\".\" [0-9]{1,16} ");
-    }
-    if (lo < 0 && hi > lo) { /* -(i + fraction) > -(i + 1) >= lo */
-        stext_put(t, "| \"-\" ");
-        schema_integers(t, hi < 0 ? -hi : 0, -lo - 1);
-        stext_put(t, "\".\" [0-9]{1,16} ");
-    }
-    stext_put(t, ") space ");
-    return INFER_OK;
-}
-
-/* ---- texts ---- */
-
-static enum infer_status visit_string(const json_t *j, struct stext *t) {
-    const json_t *pattern = json_object_get(j, "pattern");
-    const char *format = json_string_value(json_object_get(j, "format"));
-    int64_t min, max;
-    TRY(count_of(j, "minLength", 0, &min));
-    TRY(count_of(j, "maxLength", -1, &max));
-    if (max >= 0 && max < min)
-        return err_set(INFER_E_INPUT, "schema: maxLength %lld is less than minLength %lld", (long long)max,
-                       (long long)min);
-    stext_put(t, "\"\\\"\" ");
-    if (pattern) {
-        if (!json_is_string(pattern)) return err_set(INFER_E_INPUT, "schema: pattern is no text");
-        if (min > 0 || max >= 0) return schema_unsupported("pattern together with minLength or maxLength");
-        TRY(schema_pattern(t, json_string_value(pattern), json_string_length(pattern)));
-    } else if (format && strcmp(format, "date") == 0) {
-        stext_put(t, "date ");
-    } else if (format && strcmp(format, "time") == 0) {
-        stext_put(t, "time ");
-    } else if (format && strcmp(format, "date-time") == 0) {
-        stext_put(t, "date \"T\" time ");
-    } else if (format && strcmp(format, "uuid") == 0) {
-        stext_put(t, "hex4 hex4 \"-\" hex4 \"-\" hex4 \"-\" hex4 \"-\" hex4 hex4 hex4 ");
-    } else {
-        stext_put(t, "char");
-        put_count(t, min, max);
-    }
-    stext_put(t, "\"\\\"\" space ");
-    return INFER_OK;
-}
+/* ---- constants ---- */
 
 static enum infer_status put_constant(const json_t *v, struct stext *t) {
     char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
@@ -248,76 +171,154 @@ static enum infer_status put_constant(const json_t *v, struct stext *t) {
     return INFER_OK;
 }
 
+/* The constants of const or enum that the other keywords let through. */
+static enum infer_status visit_constants(struct schema *S, const json_t *j, struct stext *t) {
+    const json_t *only = json_object_get(j, "const"), *list = json_object_get(j, "enum");
+    if (!only && json_array_size(list) == 0) return err_set(INFER_E_INPUT, "enum is no list of values");
+    int n = 0;
+    stext_put(t, "( ");
+    for (size_t i = 0; i < (only ? 1 : json_array_size(list)); i++) {
+        const json_t *v = only ? only : json_array_get(list, i);
+        enum schema_verdict fits = schema_valid(S, j, v, 0);
+        if (fits == SCHEMA_NO) continue;
+        if (fits == SCHEMA_UNKNOWN)
+            return err_set(
+                INFER_E_UNSUPPORTED,
+                "'enum' or 'const' beside a keyword that cannot be tried on its values is not supported");
+        if (n++) stext_put(t, "| ");
+        TRY(put_constant(v, t));
+    }
+    stext_put(t, ") space ");
+    return n ? INFER_OK : err_set(INFER_E_INPUT, "no value of enum or const is valid");
+}
+
 /* ---- arrays ---- */
 
-static enum infer_status visit_tuple(struct schema *S, const json_t *prefix, struct stext *t) {
+/* Exactly the elements of the list, as far as maxItems lets; more of them where minItems or "items" asks. */
+static enum infer_status visit_tuple(struct schema *S, const json_t *j, const json_t *prefix,
+                                     const json_t *rest, struct stext *t) {
+    int64_t min, max, n = (int64_t)json_array_size(prefix);
+    TRY(schema_count(j, "minItems", 0, &min));
+    TRY(schema_count(j, "maxItems", -1, &max));
+    if (max >= 0 && max < min)
+        return err_set(INFER_E_INPUT, "maxItems %lld is less than minItems %lld", (long long)max,
+                       (long long)min);
+    if (max >= 0 && n > max) n = max;
     stext_put(t, "\"[\" space ");
-    for (size_t i = 0; i < json_array_size(prefix); i++) {
+    for (int64_t i = 0; i < n; i++) {
         if (i) stext_put(t, "\",\" space ");
-        TRY(schema_visit(S, json_array_get(prefix, i), t));
+        TRY(visit_nth(S, "prefixItems", (size_t)i, json_array_get(prefix, (size_t)i), t));
+    }
+    bool more = rest && !json_is_false(rest) && (max < 0 || max > n);
+    if (min > n && json_is_false(rest))
+        return err_set(INFER_E_INPUT, "minItems %lld, and only %lld elements are allowed", (long long)min,
+                       (long long)n);
+    if (more || min > n) {
+        struct stext item = {0};
+        enum infer_status st = INFER_OK;
+        if (rest)
+            st = schema_visit_at(S, "items", NULL, rest, &item);
+        else
+            stext_put(&item, "value ");
+        stext_put(t, n ? "( \",\" space " : "( ");
+        stext_add(t, item.p, item.n);
+        stext_put(t, ")");
+        put_count(t, min > n ? min - n : 0, !more ? min - n : max < 0 ? -1 : max - n);
+        t->failed |= item.failed;
+        mem_free(item.p);
+        TRY(st);
     }
     stext_put(t, "\"]\" space ");
     return INFER_OK;
 }
 
-static enum infer_status visit_array(struct schema *S, const json_t *j, struct stext *t) {
-    static const char *const refused[] = {"uniqueItems", "contains", "unevaluatedItems"};
-    for (int i = 0; i < 3; i++)
-        if (json_object_get(j, refused[i]) && !json_is_false(json_object_get(j, refused[i])))
-            return schema_unsupported(refused[i]);
-    const json_t *items = json_object_get(j, "items"), *prefix = json_object_get(j, "prefixItems");
+static enum infer_status visit_list(struct schema *S, const json_t *j, const json_t *items, struct stext *t) {
     int64_t min, max;
-    if (json_is_array(items)) prefix = items, items = NULL;
-    if (json_is_array(prefix)) return visit_tuple(S, prefix, t);
-    if (!items) items = prefix; /* one schema where a list belongs: for all elements */
-    TRY(count_of(j, "minItems", 0, &min));
-    TRY(count_of(j, "maxItems", -1, &max));
+    TRY(schema_count(j, "minItems", 0, &min));
+    TRY(schema_count(j, "maxItems", -1, &max));
     if (max >= 0 && max < min)
-        return err_set(INFER_E_INPUT, "schema: maxItems %lld is less than minItems %lld", (long long)max,
+        return err_set(INFER_E_INPUT, "maxItems %lld is less than minItems %lld", (long long)max,
                        (long long)min);
+    if (json_is_true(json_object_get(j, "uniqueItems")) && max != 0 && max != 1)
+        return schema_unsupported("uniqueItems");
     stext_put(t, "\"[\" space ");
     if (max == 0 || json_is_false(items)) {
         stext_put(t, "\"]\" space ");
-        return min > 0 ? err_set(INFER_E_INPUT, "schema: an array without elements, and minItems %lld",
-                                 (long long)min)
-                       : INFER_OK;
+        return min > 0
+                   ? err_set(INFER_E_INPUT, "an array without elements, and minItems %lld", (long long)min)
+                   : INFER_OK;
     }
     struct stext item = {0};
     enum infer_status st = INFER_OK;
     if (items)
-        st = schema_visit(S, items, &item);
+        st = schema_visit_at(S, "items", NULL, items, &item);
     else
         stext_put(&item, "value ");
-    if (!st) {
-        if (min == 0) stext_put(t, "( ");
-        stext_add(t, item.p, item.n);
-        stext_put(t, "( \",\" space ");
-        stext_add(t, item.p, item.n);
-        stext_put(t, ")");
-        put_count(t, min > 1 ? min - 1 : 0, max < 0 ? -1 : max - 1);
-        stext_put(t, "%s\"]\" space ", min == 0 ? ")? " : "");
-    }
+    if (min == 0) stext_put(t, "( ");
+    stext_add(t, item.p, item.n);
+    stext_put(t, "( \",\" space ");
+    stext_add(t, item.p, item.n);
+    stext_put(t, ")");
+    put_count(t, min > 1 ? min - 1 : 0, max < 0 ? -1 : max - 1);
+    stext_put(t, "%s\"]\" space ", min == 0 ? ")? " : "");
     t->failed |= item.failed;
     mem_free(item.p);
     return st;
 }
 
+static enum infer_status visit_array(struct schema *S, const json_t *j, struct stext *t) {
+    const json_t *items = json_object_get(j, "items"), *prefix = json_object_get(j, "prefixItems"), *v;
+    if (json_object_get(j, "contains")) return schema_unsupported("contains");
+    v = json_object_get(j, "unevaluatedItems");
+    if (v && !items && !json_is_array(prefix)) items = v; /* nothing else speaks of elements */
+    bool old = json_is_array(items);
+    if (!old && !json_is_array(prefix)) return visit_list(S, j, items ? items : prefix, t);
+    if (json_is_true(json_object_get(j, "uniqueItems"))) return schema_unsupported("uniqueItems");
+    const json_t *rest = old ? json_object_get(j, "additionalItems") : items;
+    if (json_is_true(rest)) rest = NULL; /* more elements are allowed, and none is made */
+    return visit_tuple(S, j, old ? items : prefix, rest ? rest : v, t);
+}
+
+/* ---- alternatives ---- */
+
 static enum infer_status visit_any(struct schema *S, const json_t *j, const char *key, struct stext *t) {
     const json_t *list = json_object_get(j, key);
     bool base = schema_constrains(j, key);
     if (!json_is_array(list) || json_array_size(list) == 0)
-        return err_set(INFER_E_INPUT, "schema: %s is no list of schemas", key);
+        return err_set(INFER_E_INPUT, "%s is no list of schemas", key);
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *part = json_array_get(list, i);
+        json_t *whole = NULL;
         if (i) stext_put(t, "| ");
-        TRY(base ? schema_merged(S, j, key, part, t) : schema_visit(S, part, t));
+        if (base) TRY(schema_join(S, j, key, part, &whole));
+        enum infer_status st = visit_nth(S, key, i, whole ? whole : part, t);
+        json_decref(whole);
+        TRY(st);
+    }
+    return INFER_OK;
+}
+
+/* oneOf is anyOf where no text made for one branch is valid under another; anything else is refused. */
+static enum infer_status check_exclusive(struct schema *S, const json_t *j) {
+    const json_t *list = json_object_get(j, "oneOf");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        json_t *whole;
+        TRY(schema_join(S, j, "oneOf", json_array_get(list, i), &whole));
+        size_t k = 0;
+        while (k < json_array_size(list) && (k == i || schema_apart(S, whole, json_array_get(list, k), 0)))
+            k++;
+        json_decref(whole);
+        if (k < json_array_size(list))
+            return err_set(INFER_E_UNSUPPORTED,
+                           "'oneOf' whose branches %zu and %zu may both hold is not supported (anyOf is)",
+                           i < k ? i : k, i < k ? k : i);
     }
     return INFER_OK;
 }
 
 static enum infer_status visit_types(struct schema *S, const json_t *j, const json_t *types,
                                      struct stext *t) {
-    if (json_array_size(types) == 0) return err_set(INFER_E_INPUT, "schema: an empty list of types");
+    if (json_array_size(types) == 0) return err_set(INFER_E_INPUT, "an empty list of types");
     for (size_t i = 0; i < json_array_size(types); i++) {
         json_t *one = json_copy((json_t *)j);
         if (!one || json_object_set(one, "type", json_array_get(types, i))) {
@@ -340,15 +341,19 @@ static bool has_any(const json_t *j, const char *const *keys) {
     return false;
 }
 
-static const char *guess_type(const struct schema *S, const json_t *j) {
-    static const char *const object[] = {"properties", "additionalProperties", "required", NULL};
-    static const char *const array[] = {"items", "prefixItems", "minItems", "maxItems", NULL};
+const char *schema_guess_type(const struct schema *S, const json_t *j) {
+    static const char *const object[] = {
+        "properties",    "additionalProperties", "required",      "patternProperties",
+        "propertyNames", "minProperties",        "maxProperties", NULL};
+    static const char *const array[] = {"items",       "prefixItems", "minItems", "maxItems",
+                                        "uniqueItems", "contains",    NULL};
     static const char *const string[] = {"pattern", "minLength", "maxLength", NULL};
+    const char *format = json_string_value(json_object_get(j, "format"));
     static const char *const number[] = {"minimum",          "maximum",    "exclusiveMinimum",
                                          "exclusiveMaximum", "multipleOf", NULL};
     if (has_any(j, object)) return "object";
     if (has_any(j, array)) return "array";
-    if (has_any(j, string)) return "string";
+    if (has_any(j, string) || (format && schema_knows_format(format))) return "string";
     if (has_any(j, number)) return "number";
     return json_object_size(j) == 0 && S->depth == 1 ? "object"
                                                      : "any"; /* an answer to "any JSON" is an object */
@@ -363,64 +368,51 @@ static enum infer_status visit_type(struct schema *S, const json_t *j, const cha
     else if (strcmp(type, "array") == 0)
         return visit_array(S, j, t);
     else if (strcmp(type, "string") == 0)
-        return visit_string(j, t);
+        return schema_string(j, t);
     else if (strcmp(type, "integer") == 0)
-        return visit_integer(j, t);
+        return schema_integer(S, j, t);
     else if (strcmp(type, "number") == 0)
-        return visit_number(j, t);
+        return schema_number(S, j, t);
     else if (strcmp(type, "boolean") == 0 || strcmp(type, "null") == 0)
         stext_put(t, "%s ", type);
     else if (strcmp(type, "any") == 0)
         stext_put(t, "value ");
     else
-        return err_set(INFER_E_INPUT, "schema: unknown type '%.100s'", type);
+        return err_set(INFER_E_INPUT, "unknown type '%.100s'", type);
     return INFER_OK;
 }
 
 static enum infer_status visit_body(struct schema *S, const json_t *j, struct stext *t) {
-    static const char *const refused[] = {"not", "if", "$dynamicRef", "$recursiveRef"};
+    static const char *const refused[] = {"not", "if", "$dynamicRef", "$recursiveRef", "extends", "disallow"};
     if (json_is_true(j)) {
         stext_put(t, "value ");
         return INFER_OK;
     }
     if (json_is_false(j)) return schema_unsupported("false");
-    if (!json_is_object(j)) return err_set(INFER_E_INPUT, "schema: a schema is an object or a boolean");
-    for (int i = 0; i < 4; i++)
+    if (!json_is_object(j)) return err_set(INFER_E_INPUT, "a schema is an object or a boolean");
+    for (int i = 0; i < 6; i++)
         if (json_object_get(j, refused[i])) return schema_unsupported(refused[i]);
-    const json_t *ref = json_object_get(j, "$ref"), *type = json_object_get(j, "type"), *v;
-    if (ref && !json_is_string(ref)) return err_set(INFER_E_INPUT, "schema: $ref is no text");
-    if (ref)
-        return schema_constrains(j, "$ref") ? schema_merged(S, j, NULL, NULL, t)
-                                            : schema_ref(S, json_string_value(ref), t);
-    if (json_object_get(j, "allOf")) return schema_merged(S, j, NULL, NULL, t);
+    const json_t *ref = json_object_get(j, "$ref"), *type = json_object_get(j, "type");
+    if (ref && !json_is_string(ref)) return err_set(INFER_E_INPUT, "$ref is no text");
+    if (ref && !schema_constrains(j, "$ref")) return schema_ref(S, json_string_value(ref), t);
+    if (ref || json_object_get(j, "allOf")) return schema_merged(S, j, NULL, NULL, t);
     if (json_object_get(j, "anyOf")) return visit_any(S, j, "anyOf", t);
-    if (json_object_get(j, "oneOf")) return visit_any(S, j, "oneOf", t);
-    if ((v = json_object_get(j, "const"))) {
-        TRY(put_constant(v, t));
-        stext_put(t, "space ");
-        return INFER_OK;
+    if (json_object_get(j, "oneOf")) {
+        TRY(check_exclusive(S, j));
+        return visit_any(S, j, "oneOf", t);
     }
-    if ((v = json_object_get(j, "enum"))) {
-        if (json_array_size(v) == 0) return err_set(INFER_E_INPUT, "schema: enum is no list of values");
-        stext_put(t, "( ");
-        for (size_t i = 0; i < json_array_size(v); i++) {
-            if (i) stext_put(t, "| ");
-            TRY(put_constant(json_array_get(v, i), t));
-        }
-        stext_put(t, ") space ");
-        return INFER_OK;
-    }
+    if (json_object_get(j, "const") || json_object_get(j, "enum")) return visit_constants(S, j, t);
     if (json_is_array(type)) return visit_types(S, j, type, t);
-    if (type && !json_is_string(type)) return err_set(INFER_E_INPUT, "schema: type is no name");
-    return visit_type(S, j, type ? json_string_value(type) : guess_type(S, j), t);
+    if (type && !json_is_string(type)) return err_set(INFER_E_INPUT, "type is no name");
+    return visit_type(S, j, type ? json_string_value(type) : schema_guess_type(S, j), t);
 }
 
 enum infer_status schema_visit(struct schema *S, const json_t *j, struct stext *t) {
     struct stext r;
     if (S->depth >= GRAMMAR_MAX_DEPTH)
-        return err_set(INFER_E_INPUT, "schema: nested deeper than %d", GRAMMAR_MAX_DEPTH);
+        return err_set(INFER_E_INPUT, "nested deeper than %d", GRAMMAR_MAX_DEPTH);
     if (S->n_rule >= GRAMMAR_MAX_RULES)
-        return err_set(INFER_E_INPUT, "schema: more than %d parts", GRAMMAR_MAX_RULES / 2);
+        return err_set(INFER_E_INPUT, "more than %d parts", GRAMMAR_MAX_RULES / 2);
     S->depth++;
     int rule = schema_rule_begin(S, &r);
     enum infer_status st = schema_rule_end(S, &r, visit_body(S, j, &r));
@@ -447,6 +439,7 @@ enum infer_status schema_to_gbnf(char **out, size_t *n_out, const char *json, si
     struct stext ignored = {0};
     if (!st) st = schema_visit(&S, root, &ignored);
     mem_free(ignored.p);
+    if (st) st = err_prefix(st, "schema%s%s", S.n_place ? " at " : "", S.place);
     if (!st && S.t.failed)
         st = err_set(INFER_E_MEMORY, "schema: its grammar takes more than %d bytes, or memory is out",
                      GRAMMAR_MAX_TEXT);

@@ -14,20 +14,33 @@ void stext_put(struct stext *t, const char *format, ...) __attribute__((format(p
 /* A code point inside a class ([...]) or a literal ("..."), escaped. */
 void stext_char(struct stext *t, int32_t cp);
 
-/* Integers lo..hi in decimal without leading zeros (schema_number.c). */
-void schema_integers(struct stext *t, int64_t lo, int64_t hi);
+struct schema;
+/* Keywords of numbers (schema_number.c) and of strings (schema_string.c). */
+enum infer_status schema_integer(struct schema *S, const json_t *j, struct stext *t);
+enum infer_status schema_number(struct schema *S, const json_t *j, struct stext *t);
+enum infer_status schema_string(const json_t *j, struct stext *t);
+/* True for a format that a grammar is there for; all others are annotations. */
+bool schema_knows_format(const char *format);
+/* A keyword that counts: absent gives missing. errors: INFER_E_INPUT */
+enum infer_status schema_count(const json_t *j, const char *key, int64_t missing, int64_t *out);
 /* The inside of a JSON string that matches a regular expression (schema_regex.c); pattern[n] UTF-8.
  * errors: INFER_E_INPUT (syntax), INFER_E_UNSUPPORTED (names the construct) */
 enum infer_status schema_pattern(struct stext *t, const char *pattern, size_t n);
-enum { SCHEMA_DIGITS = 16 }; /* digits of an integer without a bound */
-
 struct schema {
     const json_t *root;
     struct stext t; /* finished rules */
     json_t *refs;   /* "#/..." -> number of its rule */
     int n_rule, depth;
-    int n_merge; /* keywords joined by allOf, $ref and anyOf so far */
+    int n_merge;     /* keywords joined by allOf, $ref and anyOf so far */
+    int n_proof;     /* steps of schema_valid and schema_apart so far */
+    char place[256]; /* "/properties/a/items": where the converter is, or stopped */
+    size_t n_place;
 };
+
+/* Goes down to a keyword, and to a name or number under it (NULL: none); returns where it was, for schema_leave. After an
+ * error nobody leaves, so the place tells where it was. */
+size_t schema_enter(struct schema *S, const char *key, const char *name);
+void schema_leave(struct schema *S, size_t was);
 
 /* A rule begins in a text of its own, since rules that it needs are written meanwhile; its number. */
 int schema_rule_begin(struct schema *S, struct stext *t);
@@ -35,13 +48,35 @@ int schema_rule_begin(struct schema *S, struct stext *t);
 enum infer_status schema_rule_end(struct schema *S, struct stext *t, enum infer_status st);
 /* Visits a schema and writes the name of its rule into t. */
 enum infer_status schema_visit(struct schema *S, const json_t *j, struct stext *t);
+/* The same for the schema under a keyword. */
+enum infer_status schema_visit_at(struct schema *S, const char *key, const char *name, const json_t *j,
+                                  struct stext *t);
 /* INFER_E_UNSUPPORTED that names a keyword. */
 enum infer_status schema_unsupported(const char *what);
+/* The type of a schema without one, from its keywords; "any": no keyword says. */
+const char *schema_guess_type(const struct schema *S, const json_t *j);
+enum infer_status schema_object(struct schema *S, const json_t *j, struct stext *t);
+
+/* ---- references and parts (schema_merge.c) ---- */
+
 /* j has a keyword that says what is valid, `but` aside. */
 bool schema_constrains(const json_t *j, const char *but);
-enum infer_status schema_object(struct schema *S, const json_t *j, struct stext *t);
+/* errors: INFER_E_INPUT (leads nowhere), INFER_E_UNSUPPORTED (another file) */
+enum infer_status schema_resolve(const struct schema *S, const char *ref, const json_t **out);
 /* The rule of "#/...", made when it is first met: so a schema may refer to itself. */
 enum infer_status schema_ref(struct schema *S, const char *ref, struct stext *t);
-/* A schema for base (without the key `but`, NULL: all of it) and part (NULL: none) together. */
+/* One schema for base (without the key `but`, NULL: all of it) and part (NULL: none) together, $ref and allOf resolved; to
+ * be given back with json_decref. */
+enum infer_status schema_join(struct schema *S, const json_t *base, const char *but, const json_t *part,
+                              json_t **out);
+/* Visits that. */
 enum infer_status schema_merged(struct schema *S, const json_t *base, const char *but, const json_t *part,
                                 struct stext *t);
+
+/* ---- proofs (schema_logic.c) ---- */
+
+enum schema_verdict { SCHEMA_NO, SCHEMA_YES, SCHEMA_UNKNOWN };
+/* Whether v is valid under a schema; depth: 0 from outside. */
+enum schema_verdict schema_valid(struct schema *S, const json_t *schema, const json_t *v, int depth);
+/* True when it is proved that no text made for a is valid under b. */
+bool schema_apart(struct schema *S, const json_t *a, const json_t *b, int depth);

@@ -1,4 +1,4 @@
-/* References of a JSON Schema, and schemas that are several at once. */
+/* References of a JSON Schema, and schemas that are several at once: allOf, and what stands beside $ref, anyOf and oneOf. */
 #include "schema_int.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 static const char *const annotations[] = {"$schema",  "$id",         "$comment", "$defs",    "definitions",
                                           "title",    "description", "default",  "examples", "deprecated",
-                                          "readOnly", "writeOnly",   "format",   "$anchor"};
+                                          "readOnly", "writeOnly",   "format",   "$anchor",  "$vocabulary"};
 
 static bool is_annotation(const char *key) {
     for (size_t i = 0; i < sizeof annotations / sizeof *annotations; i++)
@@ -14,23 +14,68 @@ static bool is_annotation(const char *key) {
     return false;
 }
 
-/* "#", "#/a/b~1c" */
-static enum infer_status resolve(const struct schema *S, const char *ref, const json_t **out) {
-    const json_t *at = S->root;
-    if (ref[0] != '#')
-        return err_set(INFER_E_UNSUPPORTED, "schema: $ref '%.200s' leads out of the file", ref);
-    for (const char *p = ref + 1; *p == '/' && at;) {
-        char name[256];
-        size_t n = 0;
-        for (p++; *p && *p != '/'; p++) {
-            char c = *p;
-            if (c == '~' && (p[1] == '0' || p[1] == '1')) c = *++p == '0' ? '~' : '/';
-            if (n + 1 < sizeof name) name[n++] = c;
+static enum infer_status out_of_memory(void) { return err_set(INFER_E_MEMORY, "out of memory: a schema"); }
+
+/* ---- references ---------------------------------------------------------------------------------------------- */
+
+static int hex(char c) {
+    return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+}
+
+/* The fragment of a reference with %41 decoded; false when it does not fit. */
+static bool decode(const char *p, char *out, size_t size) {
+    size_t n = 0;
+    for (; *p && n + 1 < size; p++) {
+        bool coded = *p == '%' && hex(p[1]) >= 0 && hex(p[2]) >= 0;
+        out[n++] = coded ? (char)(hex(p[1]) * 16 + hex(p[2])) : *p;
+        if (coded) p += 2;
+    }
+    out[n] = 0;
+    return *p == 0;
+}
+
+/* One name of a JSON pointer, from p on, with ~0 and ~1 decoded. Returns its end. */
+static const char *pointer_name(const char *p, char *name) {
+    size_t n = 0;
+    for (; *p && *p != '/'; p++) {
+        char c = *p;
+        if (c == '~' && (p[1] == '0' || p[1] == '1')) c = *++p == '0' ? '~' : '/';
+        name[n++] = c;
+    }
+    name[n] = 0;
+    return p;
+}
+
+/* The schema among $defs and definitions that has this $anchor; NULL: none. */
+static const json_t *find_anchor(const json_t *root, const char *anchor) {
+    static const char *const places[] = {"$defs", "definitions"};
+    for (int i = 0; i < 2; i++) {
+        const char *key, *name;
+        json_t *v;
+        json_object_foreach(json_object_get(root, places[i]), key, v) {
+            name = json_string_value(json_object_get(v, "$anchor"));
+            if (name && strcmp(name, anchor) == 0) return v;
         }
-        name[n] = 0;
+    }
+    return NULL;
+}
+
+enum infer_status schema_resolve(const struct schema *S, const char *ref, const json_t **out) {
+    const json_t *at = S->root;
+    const char *id = json_string_value(json_object_get(at, "$id")), *p = ref;
+    if (id && *id && strncmp(p, id, strlen(id)) == 0 && (p[strlen(id)] == '#' || !p[strlen(id)]))
+        p += strlen(id);
+    if (*p && *p != '#') return err_set(INFER_E_UNSUPPORTED, "$ref '%.200s' leads out of the file", ref);
+    char fragment[512], name[512];
+    if (!decode(p + (*p == '#'), fragment, sizeof fragment))
+        return err_set(INFER_E_UNSUPPORTED, "$ref '%.60s...' is too long", ref);
+    p = fragment;
+    if (*p && *p != '/') at = find_anchor(at, p), p = "";
+    while (*p == '/' && at) {
+        p = pointer_name(p + 1, name);
         at = json_is_array(at) ? json_array_get(at, strtoul(name, NULL, 10)) : json_object_get(at, name);
     }
-    if (!at) return err_set(INFER_E_INPUT, "schema: $ref '%.200s' leads nowhere", ref);
+    if (!at) return err_set(INFER_E_INPUT, "$ref '%.200s' leads nowhere", ref);
     *out = at;
     return INFER_OK;
 }
@@ -42,76 +87,217 @@ enum infer_status schema_ref(struct schema *S, const char *ref, struct stext *t)
         return INFER_OK;
     }
     struct stext r;
-    TRY(resolve(S, ref, &target));
+    TRY(schema_resolve(S, ref, &target));
     int rule = schema_rule_begin(S, &r);
-    enum infer_status st = json_object_set_new(S->refs, ref, json_integer(rule))
-                               ? err_set(INFER_E_MEMORY, "out of memory: a schema")
-                               : INFER_OK;
+    enum infer_status st = json_object_set_new(S->refs, ref, json_integer(rule)) ? out_of_memory() : INFER_OK;
     if (!st) st = schema_visit(S, target, &r);
     stext_put(t, "r%d ", rule);
     return schema_rule_end(S, &r, st);
 }
 
-/* Adds the constraints of one schema to another: properties and required are joined, all else must agree. */
-static enum infer_status merge(struct schema *S, json_t *into, const json_t *from, int depth) {
-    const char *key;
-    json_t *v;
-    if (json_is_true(from)) return INFER_OK;
-    if (!json_is_object(from)) return err_set(INFER_E_INPUT, "schema: a part is neither object nor boolean");
-    if (depth > GRAMMAR_MAX_DEPTH)
-        return err_set(INFER_E_INPUT, "schema: references or parts nested deeper than %d", GRAMMAR_MAX_DEPTH);
-    json_object_foreach((json_t *)from, key, v) {
-        if (++S->n_merge > GRAMMAR_MAX_REPEAT)
-            return err_set(INFER_E_INPUT, "schema: allOf and $ref join more than %d keywords",
-                           GRAMMAR_MAX_REPEAT);
-        json_t *old = json_object_get(into, key);
-        enum infer_status st = INFER_OK;
-        int failed = 0;
-        if (is_annotation(key) && strcmp(key, "format") != 0) continue;
-        if (strcmp(key, "$ref") == 0) {
-            const json_t *target;
-            if (!json_is_string(v)) return err_set(INFER_E_INPUT, "schema: $ref is no text");
-            TRY(resolve(S, json_string_value(v), &target));
-            st = merge(S, into, target, depth + 1);
-        } else if (strcmp(key, "allOf") == 0) {
-            size_t i;
-            json_t *part;
-            json_array_foreach(v, i, part) TRY(merge(S, into, part, depth + 1));
-        } else if (!old || json_equal(old, v)) {
-            json_t *copy = json_deep_copy(v);
-            failed = !copy || json_object_set_new(into, key, copy);
-        } else if (strcmp(key, "required") == 0) {
-            failed = json_array_extend(old, v);
-        } else if (strcmp(key, "properties") == 0 && json_is_object(v)) {
-            const char *name;
-            json_t *p, *had;
-            json_object_foreach(v, name, p) {
-                had = json_object_get(old, name);
-                if (had && !json_equal(had, p))
-                    return err_set(INFER_E_UNSUPPORTED,
-                                   "schema: parts that say different things about '%.100s'", name);
-                json_t *copy = had ? NULL : json_deep_copy(p);
-                failed |= !had && (!copy || json_object_set_new(old, name, copy));
-            }
-        } else {
-            return err_set(INFER_E_UNSUPPORTED, "schema: parts that disagree on '%.100s'", key);
+/* ---- joining ------------------------------------------------------------------------------------------------- */
+
+/* {"allOf": [a, b]}: looked into when it is visited. NULL: out of memory. */
+static json_t *all_of(const json_t *a, const json_t *b) {
+    return json_pack("{s:[O, O]}", "allOf", (json_t *)a, (json_t *)b);
+}
+
+static enum infer_status set_new(json_t *into, const char *key, json_t *v) {
+    return !v || json_object_set_new(into, key, v) ? out_of_memory() : INFER_OK;
+}
+
+static enum infer_status nothing_left(const char *key) {
+    return err_set(INFER_E_INPUT, "parts whose '%.60s' no value fits together", key);
+}
+
+/* Elements of one list that the other has too; types: a number takes integers. */
+static enum infer_status intersect(json_t *into, const char *key, const json_t *a, const json_t *b,
+                                   bool types) {
+    json_t *left = json_array(), *x, *y;
+    size_t i, k;
+    if (!left) return out_of_memory();
+    json_array_foreach((json_t *)a, i, x) {
+        json_array_foreach((json_t *)b, k, y) {
+            const char *p = types ? json_string_value(x) : NULL, *q = types ? json_string_value(y) : NULL;
+            bool narrower = p && q && strcmp(p, "integer") == 0 && strcmp(q, "number") == 0;
+            bool wider = p && q && strcmp(q, "integer") == 0 && strcmp(p, "number") == 0;
+            if (json_equal(x, y) || narrower || wider) json_array_append(left, wider ? y : x);
         }
-        if (failed) return err_set(INFER_E_MEMORY, "out of memory: a schema");
-        TRY(st);
+    }
+    if (json_array_size(left) == 0) {
+        json_decref(left);
+        return nothing_left(key);
+    }
+    return set_new(into, key, left);
+}
+
+/* A list as it is, anything else as a list of one. */
+static json_t *as_list(const json_t *v) {
+    return json_is_array(v) ? json_incref((json_t *)v) : json_pack("[O]", (json_t *)v);
+}
+
+static enum infer_status join_types(json_t *into, const json_t *a, const json_t *b) {
+    json_t *x = as_list(a), *y = as_list(b);
+    enum infer_status st = x && y ? intersect(into, "type", x, y, true) : out_of_memory();
+    json_decref(x);
+    json_decref(y);
+    return st;
+}
+
+/* One of each list holds: one of all pairs holds. Exact for oneOf too: the pairs that hold are as many as the product. */
+static enum infer_status cross(json_t *into, const char *key, const json_t *a, const json_t *b) {
+    if (json_array_size(a) * json_array_size(b) > 256)
+        return err_set(INFER_E_UNSUPPORTED, "parts whose '%s' make more than 256 pairs", key);
+    json_t *pairs = json_array(), *x, *y;
+    size_t i, k;
+    bool failed = !pairs;
+    json_array_foreach((json_t *)a, i, x) json_array_foreach((json_t *)b, k, y) failed |=
+        json_array_append_new(pairs, all_of(x, y)) != 0;
+    if (failed) {
+        json_decref(pairs);
+        return out_of_memory();
+    }
+    return set_new(into, key, pairs);
+}
+
+static bool is_one_of(const char *key, const char *const *list) {
+    for (; *list; list++)
+        if (strcmp(key, *list) == 0) return true;
+    return false;
+}
+
+/* A keyword that both have and that differs. */
+static enum infer_status join_keyword(json_t *into, const char *key, json_t *old, json_t *v) {
+    static const char *const least[] = {"minimum",  "exclusiveMinimum", "minLength",
+                                        "minItems", "minProperties",    NULL};
+    static const char *const most[] = {"maximum",  "exclusiveMaximum", "maxLength",
+                                       "maxItems", "maxProperties",    NULL};
+    static const char *const whole[] = {"items", "additionalProperties", "propertyNames", NULL};
+    static const char *const lists[] = {"anyOf", "oneOf", NULL};
+    bool numbers = json_is_number(old) && json_is_number(v), up = is_one_of(key, least);
+    if (numbers && (up || is_one_of(key, most))) {
+        bool replace = up ? json_number_value(v) > json_number_value(old)
+                          : json_number_value(v) < json_number_value(old);
+        return replace && json_object_set(into, key, v) ? out_of_memory() : INFER_OK;
+    }
+    if (strcmp(key, "required") == 0 && json_is_array(old) && json_is_array(v)) {
+        json_t *joined = json_copy(old);
+        if (joined && json_array_extend(joined, v)) json_decref(joined), joined = NULL;
+        return set_new(into, key, joined);
+    }
+    if (strcmp(key, "type") == 0) return join_types(into, old, v);
+    if (strcmp(key, "enum") == 0) return intersect(into, key, old, v, false);
+    if (strcmp(key, "const") == 0) return nothing_left(key);
+    if (is_one_of(key, lists) && json_is_array(old) && json_is_array(v)) return cross(into, key, old, v);
+    if (is_one_of(key, whole) && !json_is_array(old) && !json_is_array(v)) {
+        if (json_is_false(old) || json_is_true(v)) return INFER_OK;
+        return set_new(into, key, json_is_false(v) || json_is_true(old) ? json_incref(v) : all_of(old, v));
+    }
+    return err_set(INFER_E_UNSUPPORTED, "parts that disagree on '%.100s'", key);
+}
+
+/* Properties of one part that the other does not name have to satisfy its additionalProperties. own: those of the part they
+ * come from, in into, which holds both. */
+static enum infer_status close_over(json_t *into, const json_t *own, const json_t *other) {
+    const json_t *more = json_object_get(other, "additionalProperties"),
+                 *named = json_object_get(other, "properties");
+    const char *name;
+    json_t *v;
+    if (!more || json_is_true(more)) return INFER_OK;
+    if (json_object_get(other, "patternProperties") && json_object_size(json_object_get(own, "properties")))
+        return err_set(INFER_E_UNSUPPORTED, "'patternProperties' beside parts with properties of their own");
+    json_object_foreach(json_object_get(own, "properties"), name, v) {
+        if (json_object_get(named, name)) continue;
+        TRY(set_new(into, name, json_is_false(more) ? json_false() : all_of(v, more)));
     }
     return INFER_OK;
 }
 
-/* A schema of our own for base (without the key `but`) and part (NULL: none) together. */
-enum infer_status schema_merged(struct schema *S, const json_t *base, const char *but, const json_t *part,
-                                struct stext *t) {
+/* The properties of both, each with what both say about it. */
+static enum infer_status join_properties(json_t *into, const json_t *from) {
+    json_t *mine = json_object_get(into, "properties"), *yours = json_object_get(from, "properties"), *v;
+    const char *name;
+    if (!mine && !yours) return INFER_OK;
+    if ((mine && !json_is_object(mine)) || (yours && !json_is_object(yours)))
+        return err_set(INFER_E_INPUT, "properties is no object");
+    json_t *joined = mine ? json_copy(mine) : json_object();
+    enum infer_status st = joined ? INFER_OK : out_of_memory();
+    json_object_foreach(yours, name, v) {
+        json_t *had = json_object_get(mine, name);
+        if (!st && !(had && json_equal(had, v)))
+            st = set_new(joined, name, had ? all_of(had, v) : json_incref(v));
+    }
+    if (!st) st = close_over(joined, into, from);
+    if (!st) st = close_over(joined, from, into);
+    if (!st) return set_new(into, "properties", joined);
+    json_decref(joined);
+    return st;
+}
+
+/* "items" speaks of the elements behind "prefixItems" of its own part: such parts cannot be joined keyword by keyword. */
+static bool tuples_meet(const json_t *a, const json_t *b) {
+    const json_t *pair[2] = {a, b};
+    for (int i = 0; i < 2; i++) {
+        const json_t *x = pair[i], *y = pair[!i], *items = json_object_get(x, "items");
+        bool tuple = json_object_get(x, "prefixItems") || json_is_array(items);
+        if (tuple && (json_object_get(y, "items") || json_object_get(y, "prefixItems"))) return true;
+    }
+    return false;
+}
+
+/* Adds the constraints of one schema to another. */
+static enum infer_status merge(struct schema *S, json_t *into, const json_t *from, int depth) {
+    const char *key;
+    json_t *v, *part;
+    size_t i;
+    if (json_is_true(from)) return INFER_OK;
+    if (json_is_false(from)) return err_set(INFER_E_INPUT, "a part is false: nothing is valid");
+    if (!json_is_object(from)) return err_set(INFER_E_INPUT, "a part is neither object nor boolean");
+    if (depth > GRAMMAR_MAX_DEPTH)
+        return err_set(INFER_E_INPUT, "references or parts nested deeper than %d", GRAMMAR_MAX_DEPTH);
+    if (depth && json_object_get(from, "unevaluatedProperties"))
+        return schema_unsupported("unevaluatedProperties in a part");
+    if (tuples_meet(into, from))
+        return schema_unsupported("prefixItems in parts that both speak of elements");
+    if (json_object_size(into)) TRY(join_properties(into, from));
+    json_object_foreach((json_t *)from, key, v) {
+        if (++S->n_merge > GRAMMAR_MAX_REPEAT)
+            return err_set(INFER_E_INPUT, "allOf and $ref join more than %d keywords", GRAMMAR_MAX_REPEAT);
+        json_t *old = json_object_get(into, key);
+        bool later = strcmp(key, "$ref") == 0 || strcmp(key, "allOf") == 0;
+        if (later || (is_annotation(key) && strcmp(key, "format") != 0)) continue;
+        if (strcmp(key, "properties") == 0 && old) continue; /* joined above */
+        if (!old && json_object_set(into, key, v)) return out_of_memory();
+        if (old && !json_equal(old, v)) TRY(join_keyword(into, key, old, v));
+    }
+    if ((v = json_object_get(from, "$ref"))) {
+        const json_t *target;
+        if (!json_is_string(v)) return err_set(INFER_E_INPUT, "$ref is no text");
+        TRY(schema_resolve(S, json_string_value(v), &target));
+        TRY(merge(S, into, target, depth + 1));
+    }
+    json_array_foreach(json_object_get(from, "allOf"), i, part) TRY(merge(S, into, part, depth + 1));
+    return INFER_OK;
+}
+
+enum infer_status schema_join(struct schema *S, const json_t *base, const char *but, const json_t *part,
+                              json_t **out) {
     json_t *rest = json_copy((json_t *)base), *whole = json_object();
-    enum infer_status st = rest && whole ? INFER_OK : err_set(INFER_E_MEMORY, "out of memory: a schema");
+    enum infer_status st = rest && whole ? INFER_OK : out_of_memory();
     if (!st && but) json_object_del(rest, but);
     if (!st) st = merge(S, whole, rest, 0);
-    if (!st && part) st = merge(S, whole, part, 0);
-    if (!st) st = schema_visit(S, whole, t);
+    if (!st && part) st = merge(S, whole, part, 1);
     json_decref(rest);
+    if (!st) *out = whole;
+    if (st) json_decref(whole);
+    return st;
+}
+
+enum infer_status schema_merged(struct schema *S, const json_t *base, const char *but, const json_t *part,
+                                struct stext *t) {
+    json_t *whole;
+    TRY(schema_join(S, base, but, part, &whole));
+    enum infer_status st = schema_visit(S, whole, t);
     json_decref(whole);
     return st;
 }

@@ -1,8 +1,10 @@
-/* Ranges of integers as GBNF: digit by digit. */
+/* Numbers of a JSON Schema: ranges digit by digit, multiples by their remainders. */
 #include "schema_int.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void digit_range(struct stext *t, char lo, char hi) {
@@ -78,7 +80,8 @@ static void naturals(struct stext *t, uint64_t lo, uint64_t hi) {
     stext_put(t, ") ");
 }
 
-void schema_integers(struct stext *t, int64_t lo, int64_t hi) {
+/* Integers lo..hi in decimal without leading zeros. */
+static void integers(struct stext *t, int64_t lo, int64_t hi) {
     stext_put(t, "( ");
     if (lo < 0) {
         stext_put(t, "\"-\" ");
@@ -87,4 +90,207 @@ void schema_integers(struct stext *t, int64_t lo, int64_t hi) {
     }
     if (hi >= 0) naturals(t, lo > 0 ? (uint64_t)lo : 0, (uint64_t)hi);
     stext_put(t, ") ");
+}
+
+/* ---- bounds -------------------------------------------------------------------------------------------------- */
+
+/* The bounds of a number; infinite where there is none. */
+struct bounds {
+    double lo, hi;
+    bool lo_open, hi_open;
+};
+
+/* minimum and exclusiveMinimum, or maximum and exclusiveMaximum, which draft 4 has as a boolean. sign -1: upper ones. */
+static enum infer_status read_bound(const json_t *j, const char *key, const char *exclusive, double sign,
+                                    double *out, bool *open) {
+    const json_t *v = json_object_get(j, key), *e = json_object_get(j, exclusive);
+    if (v && !json_is_number(v)) return err_set(INFER_E_INPUT, "%s is not a number", key);
+    if (e && !json_is_number(e) && !json_is_boolean(e))
+        return err_set(INFER_E_INPUT, "%s is not a number", exclusive);
+    *out = v ? json_number_value(v) : -sign * INFINITY;
+    *open = v && json_is_true(e);
+    if (e && json_is_number(e) && sign * json_number_value(e) >= sign * *out)
+        *out = json_number_value(e), *open = true;
+    return INFER_OK;
+}
+
+static enum infer_status read_bounds(const json_t *j, struct bounds *b) {
+    TRY(read_bound(j, "minimum", "exclusiveMinimum", 1, &b->lo, &b->lo_open));
+    TRY(read_bound(j, "maximum", "exclusiveMaximum", -1, &b->hi, &b->hi_open));
+    bool none = b->lo > b->hi || (b->lo == b->hi && (b->lo_open || b->hi_open));
+    return none ? err_set(INFER_E_INPUT, "no number lies between the bounds") : INFER_OK;
+}
+
+static const double most_integer = 9999999999999999.0; /* of a number without a bound: 16 digits */
+
+/* The integers between bounds; *none: there are none. */
+static enum infer_status integer_range(const struct bounds *b, int64_t *lo, int64_t *hi, bool *none) {
+    double least = isinf(b->lo) ? -most_integer : b->lo_open ? floor(b->lo) + 1 : ceil(b->lo);
+    double most = isinf(b->hi) ? most_integer : b->hi_open ? ceil(b->hi) - 1 : floor(b->hi);
+    if (fabs(least) > 9e17 || fabs(most) > 9e17) return schema_unsupported("bounds beyond 18 digits");
+    *none = least > most;
+    *lo = (int64_t)least;
+    *hi = (int64_t)most;
+    return INFER_OK;
+}
+
+/* ---- multiples ----------------------------------------------------------------------------------------------- */
+
+enum { MULTIPLE_STATES = 1000, MULTIPLE_LIST = 2000 };
+
+/* The multiples of n from 0 (positive: from n) on, with a sign before all but 0: one rule for each remainder of the digits
+ * so far, and what the next digit makes of it. */
+static enum infer_status put_multiples(struct schema *S, struct stext *t, int64_t n, bool positive,
+                                       bool negative) {
+    int first = S->n_rule + 1;
+    if (n > MULTIPLE_STATES) return schema_unsupported("multipleOf above 1000 without narrow bounds");
+    for (int64_t r = 0; r < n; r++) {
+        struct stext rule;
+        schema_rule_begin(S, &rule);
+        for (int d = 0; d < 10; d++)
+            stext_put(&rule, "%s\"%d\" r%d ", d ? "| " : "", d, first + (int)((10 * r + d) % n));
+        if (r == 0) stext_put(&rule, "| \"\" ");
+        TRY(schema_rule_end(S, &rule, INFER_OK));
+    }
+    stext_put(t, positive ? "( " : negative ? "( \"0\" | \"-\"? ( " : "( \"0\" | ( ");
+    for (int d = 1; d < 10; d++) stext_put(t, "%s\"%d\" r%d ", d > 1 ? "| " : "", d, first + (int)(d % n));
+    stext_put(t, positive ? ") space " : ") ) space ");
+    return INFER_OK;
+}
+
+static enum infer_status visit_multiple(struct schema *S, const json_t *multiple, const struct bounds *b,
+                                        struct stext *t) {
+    double step = json_number_value(multiple);
+    int64_t lo, hi;
+    bool none;
+    if (!json_is_number(multiple) || step <= 0)
+        return err_set(INFER_E_INPUT, "multipleOf is no number above 0");
+    if (step != floor(step) || step > 9e15) return schema_unsupported("multipleOf of a fraction");
+    TRY(integer_range(b, &lo, &hi, &none));
+    int64_t n = (int64_t)step, from = lo / n + (lo % n > 0),
+            to = hi / n - (hi % n < 0); /* from * n .. to * n */
+    if (from > to) return err_set(INFER_E_INPUT, "no multiple of %lld lies between the bounds", (long long)n);
+    if (to - from < MULTIPLE_LIST) {
+        stext_put(t, "( ");
+        for (int64_t i = from; i <= to; i++)
+            stext_put(t, "%s\"%lld\" ", i > from ? "| " : "", (long long)(i * n));
+        stext_put(t, ") space ");
+        return INFER_OK;
+    }
+    if (!isinf(b->hi) || !(isinf(b->lo) || from == 0 || from == 1))
+        return schema_unsupported("multipleOf with over 2000 multiples between the bounds");
+    return put_multiples(S, t, n, from == 1, isinf(b->lo));
+}
+
+/* ---- integers and numbers ------------------------------------------------------------------------------------ */
+
+enum infer_status schema_integer(struct schema *S, const json_t *j, struct stext *t) {
+    struct bounds b;
+    int64_t lo, hi;
+    bool none;
+    TRY(read_bounds(j, &b));
+    if (json_object_get(j, "multipleOf")) return visit_multiple(S, json_object_get(j, "multipleOf"), &b, t);
+    if (isinf(b.lo) && isinf(b.hi)) {
+        stext_put(t, "integer ");
+        return INFER_OK;
+    }
+    TRY(integer_range(&b, &lo, &hi, &none));
+    if (none) return err_set(INFER_E_INPUT, "no integer lies between the bounds");
+    integers(t, lo, hi);
+    stext_put(t, "space ");
+    return INFER_OK;
+}
+
+/* x >= 0 as a multiple of 10^-digits, rounded up (down: the other way) and off x itself where the bound is open. */
+static int64_t scaled(double x, int digits, bool down, bool open) {
+    char text[64];
+    snprintf(text, sizeof text, "%.*f", digits, x);
+    double rounded = strtod(text, NULL);
+    char *point = strchr(text, '.');
+    if (point) memmove(point, point + 1, strlen(point));
+    int64_t n = strtoll(text, NULL, 10);
+    if (down && (rounded > x || (open && rounded == x))) n--;
+    if (!down && (rounded < x || (open && rounded == x))) n++;
+    return n;
+}
+
+/* Decimals that x needs to be itself, and three more for what lies beside it; integral part and decimals have 15 digits. */
+static int decimals_of(double x) {
+    int digits = 1, room = 14 - (int)(x >= 1 ? log10(x) : 0);
+    for (char text[64]; digits < room; digits++) {
+        snprintf(text, sizeof text, "%.*f", digits, x);
+        if (strtod(text, NULL) == x) break;
+    }
+    return digits + 3 < room ? digits + 3 : room;
+}
+
+/* n digits of x into text */
+static void digits_of(char *text, int64_t x, int n) {
+    for (int i = n; i-- > 0; x /= 10) text[i] = (char)('0' + x % 10);
+    text[n] = 0;
+}
+
+/* sign integral "." from .. to, decimals of n digits, n at most 15 */
+static void put_unit(struct stext *t, const char *sign, int64_t integral, int64_t from, int64_t to, int n) {
+    char lo[24], hi[24];
+    digits_of(lo, from, n);
+    digits_of(hi, to, n);
+    stext_put(t, "| \"%s%" PRId64 ".\" ", sign, integral);
+    same_length(t, lo, hi, (size_t)n);
+}
+
+/* Numbers with decimals between a and b, 0 <= a <= b < 1e14 or b infinite. */
+static void put_decimals(struct stext *t, const char *sign, double a, bool a_open, double b, bool b_open) {
+    int n = decimals_of(a), other = isinf(b) ? 0 : decimals_of(b);
+    int room = 14 - (int)(isinf(b) || b < 1 ? 0 : log10(b));
+    if (other > n) n = other;
+    if (n > room) n = room;
+    int64_t unit = 1;
+    for (int i = 0; i < n; i++) unit *= 10;
+    int64_t from = scaled(a, n, false, a_open), to = isinf(b) ? 0 : scaled(b, n, true, b_open);
+    int64_t first = from / unit, last = isinf(b) ? (int64_t)most_integer + 1 : to / unit;
+    if (!isinf(b) && from > to) return;
+    if (first == last) {
+        put_unit(t, sign, first, from % unit, to % unit, n);
+        return;
+    }
+    if (from % unit) put_unit(t, sign, first++, from % unit, unit - 1, n);
+    if (!isinf(b)) put_unit(t, sign, last, 0, to % unit, n);
+    if (first >= last) return;
+    stext_put(t, "| \"%s\" ", sign);
+    naturals(t, (uint64_t)first, (uint64_t)last - 1);
+    stext_put(t, "\".\" [0-9]{1,16} ");
+}
+
+/* A number with bounds: the integers between them, then what has decimals on either side of 0. */
+enum infer_status schema_number(struct schema *S, const json_t *j, struct stext *t) {
+    struct bounds b;
+    int64_t lo, hi;
+    bool none;
+    TRY(read_bounds(j, &b));
+    if (json_object_get(j, "multipleOf")) return visit_multiple(S, json_object_get(j, "multipleOf"), &b, t);
+    if (isinf(b.lo) && isinf(b.hi)) {
+        stext_put(t, "number ");
+        return INFER_OK;
+    }
+    bool large = (!isinf(b.lo) && fabs(b.lo) >= 1e13) || (!isinf(b.hi) && fabs(b.hi) >= 1e13);
+    TRY(integer_range(&b, &lo, &hi, &none));
+    if (none && large) return schema_unsupported("bounds of over 13 digits without an integer between them");
+    struct stext r = {0};
+    if (!none) {
+        stext_put(&r, "| ");
+        integers(&r, lo, hi);
+    }
+    if (b.hi > 0 && !large)
+        put_decimals(&r, "", b.lo > 0 ? b.lo : 0, b.lo >= 0 && b.lo_open, b.hi, b.hi_open);
+    if (b.lo < 0 && !large)
+        put_decimals(&r, "-", b.hi < 0 ? -b.hi : 0, b.hi <= 0 && b.hi_open, -b.lo, b.lo_open);
+    enum infer_status st =
+        r.n ? INFER_OK : schema_unsupported("bounds with no number of 15 digits between them");
+    stext_put(t, "( ");
+    stext_add(t, r.p + 2, r.n ? r.n - 2 : 0); /* without the first "| " */
+    stext_put(t, ") space ");
+    t->failed |= r.failed;
+    mem_free(r.p);
+    return st;
 }

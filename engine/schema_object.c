@@ -1,5 +1,8 @@
 /* Objects of a JSON Schema: members in the order of the schema, the required ones first. */
+#define PCRE2_CODE_UNIT_WIDTH 8
 #include "schema_int.h"
+
+#include <pcre2.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -95,63 +98,211 @@ static enum infer_status put_other_key(struct stext *t, const json_t *properties
     return INFER_OK;
 }
 
-/* The rule of one property, or of any other (key NULL); its number in *out. */
-static enum infer_status pair_rule(struct schema *S, const json_t *properties, const char *key,
-                                   const json_t *schema, int *out) {
+/* Whether the name matches a pattern; errors: INFER_E_INPUT (the pattern cannot be read) */
+static enum infer_status name_matches(const char *pattern, const char *name, bool *matches) {
+    int code;
+    PCRE2_SIZE at;
+    pcre2_code *re = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF, &code, &at, NULL);
+    pcre2_match_data *found = re ? pcre2_match_data_create(1, NULL) : NULL;
+    int rc = found ? pcre2_match(re, (PCRE2_SPTR)name, PCRE2_ZERO_TERMINATED, 0, 0, found, NULL)
+                   : PCRE2_ERROR_NOMEMORY;
+    pcre2_match_data_free(found);
+    pcre2_code_free(re);
+    *matches = rc >= 0;
+    if (!re) return err_set(INFER_E_INPUT, "the pattern '%.100s' cannot be read", pattern);
+    return rc >= 0 || rc == PCRE2_ERROR_NOMATCH
+               ? INFER_OK
+               : err_set(INFER_E_UNSUPPORTED, "the pattern '%.100s' takes too long", pattern);
+}
+
+/* ---- members ------------------------------------------------------------------------------------------------- */
+
+struct members {
+    const json_t *properties, *required, *patterns, *names, *more; /* keywords; more: of all other members */
+    int *require, *optional;                                       /* numbers of their rules */
+    int n_require, n_optional, other;                              /* other: 0 none */
+};
+
+static void read_keywords(struct members *m, const json_t *j) {
+    m->properties = json_object_get(j, "properties");
+    m->required = json_object_get(j, "required");
+    m->patterns = json_object_get(j, "patternProperties");
+    m->names = json_object_get(j, "propertyNames");
+    m->more = json_object_get(j, "additionalProperties");
+    if (!m->more) m->more = json_object_get(j, "unevaluatedProperties");
+}
+
+/* What is said about a member: its own schema and those of the patterns that its name matches; else that of all others. The
+ * caller gives *out back; NULL: any value. */
+static enum infer_status member_schema(const struct members *m, const char *name, const json_t *own,
+                                       json_t **out) {
+    const char *pattern;
+    json_t *v, *all = json_array();
+    enum infer_status st = all ? INFER_OK : err_set(INFER_E_MEMORY, "out of memory: a schema");
+    if (own) json_array_append(all, (json_t *)own);
+    json_object_foreach((json_t *)m->patterns, pattern, v) {
+        bool matches = false;
+        if (!st) st = name_matches(pattern, name, &matches);
+        if (matches) json_array_append(all, v);
+    }
+    if (json_array_size(all) == 0 && m->more) json_array_append(all, (json_t *)m->more);
+    *out = NULL;
+    if (!st && json_array_size(all) == 1) *out = json_incref(json_array_get(all, 0));
+    if (!st && json_array_size(all) > 1) *out = json_pack("{s:O}", "allOf", all);
+    json_decref(all);
+    return st;
+}
+
+/* The name is one that propertyNames allows. */
+static enum infer_status name_allowed(struct schema *S, const struct members *m, const char *name,
+                                      bool *allowed) {
+    json_t *text = m->names ? json_string(name) : NULL;
+    enum schema_verdict v = m->names ? schema_valid(S, m->names, text, 0) : SCHEMA_YES;
+    json_decref(text);
+    *allowed = v == SCHEMA_YES;
+    return v == SCHEMA_UNKNOWN ? schema_unsupported("propertyNames that cannot be tried on the properties")
+                               : INFER_OK;
+}
+
+/* The rule of a pair: the key that is in key already, and its value. */
+static enum infer_status pair_rule(struct schema *S, const struct stext *key, const char *keyword,
+                                   const char *name, const json_t *schema, int *out) {
     struct stext t;
     enum infer_status st = INFER_OK;
     *out = schema_rule_begin(S, &t);
-    if (key)
-        put_key(&t, key);
-    else
-        st = put_other_key(&t, properties);
+    stext_add(&t, key->p, key->n);
+    t.failed |= key->failed;
     stext_put(&t, "space \":\" space ");
-    if (!st && (!schema || json_is_true(schema)))
+    if (!schema || json_is_true(schema))
         stext_put(&t, "value ");
-    else if (!st)
-        st = schema_visit(S, schema, &t);
+    else
+        st = schema_visit_at(S, keyword, name, schema, &t);
     return schema_rule_end(S, &t, st);
 }
 
-struct members {
-    int *required, *optional;          /* numbers of their rules */
-    int n_required, n_optional, other; /* other: 0 none */
-};
+/* One named member: a rule among the required or optional ones, none where it may not be there. */
+static enum infer_status add_named(struct schema *S, struct members *m, const char *name, const json_t *own) {
+    json_t *schema;
+    bool allowed, needed = is_required(m->required, name);
+    int rule = 0;
+    TRY(name_allowed(S, m, name, &allowed));
+    TRY(member_schema(m, name, own, &schema));
+    allowed &= !schema || !json_is_false(schema);
+    enum infer_status st = INFER_OK;
+    if (allowed) {
+        struct stext key = {0};
+        put_key(&key, name);
+        st =
+            pair_rule(S, &key, own ? "properties" : "additionalProperties", own ? name : NULL, schema, &rule);
+        mem_free(key.p);
+    } else if (needed) {
+        st = err_set(INFER_E_INPUT, "'%.100s' is required and not allowed", name);
+    }
+    if (rule && needed)
+        m->require[m->n_require++] = rule;
+    else if (rule)
+        m->optional[m->n_optional++] = rule;
+    json_decref(schema);
+    return st;
+}
 
-static enum infer_status collect_members(struct schema *S, const json_t *j, struct members *m) {
-    const json_t *properties = json_object_get(j, "properties"), *required = json_object_get(j, "required");
-    const json_t *more = json_object_get(j, "additionalProperties");
+/* All other members: names of the one pattern, names that propertyNames allows, or any that is no property's. None are made
+ * where a name could be one that other keywords speak of. */
+static enum infer_status add_other(struct schema *S, struct members *m) {
+    const json_t *schema = m->more;
+    struct stext key = {0};
+    enum infer_status st = INFER_OK;
+    bool named = json_object_size(m->properties) || json_array_size(m->required);
+    bool free_object = !m->properties && !m->more && !m->required;
+    size_t was = S->n_place;
+    if (json_object_size(m->patterns)) {
+        const char *pattern = json_object_iter_key(json_object_iter((json_t *)m->patterns)), *name;
+        json_t *v;
+        bool matches = json_object_size(m->patterns) > 1 || m->names;
+        json_object_foreach((json_t *)m->properties, name, v) if (!matches)
+            TRY(name_matches(pattern, name, &matches));
+        for (size_t i = 0; i < json_array_size(m->required) && !matches; i++)
+            TRY(name_matches(pattern, json_string_value(json_array_get(m->required, i)), &matches));
+        schema = json_object_get(m->patterns, pattern);
+        if (matches || json_is_false(schema)) return INFER_OK;
+        schema_enter(S, "patternProperties", pattern);
+        stext_put(&key, "\"\\\"\" ");
+        st = schema_pattern(&key, pattern, strlen(pattern));
+        stext_put(&key, "\"\\\"\" ");
+    } else if (json_is_false(schema) || (!schema && !free_object)) {
+        return INFER_OK;
+    } else if (m->names) {
+        if (named || json_is_false(m->names)) return INFER_OK;
+        json_t *names = json_is_true(m->names) ? json_object() : json_copy((json_t *)m->names);
+        bool text = names && (json_object_get(names, "$ref") ||
+                              !json_object_set_new(names, "type", json_string("string")));
+        st = text ? schema_visit_at(S, "propertyNames", NULL, names, &key)
+                  : err_set(INFER_E_MEMORY, "out of memory: a schema");
+        json_decref(names);
+    } else {
+        st = put_other_key(&key, m->properties);
+    }
+    if (!st) st = pair_rule(S, &key, "additionalProperties", NULL, schema, &m->other);
+    mem_free(key.p);
+    if (!st) schema_leave(S, was);
+    return st;
+}
+
+static enum infer_status collect_members(struct schema *S, struct members *m) {
     const char *key;
     json_t *v;
     size_t i;
-    int rule;
-    if (properties && !json_is_object(properties))
-        return err_set(INFER_E_INPUT, "schema: properties is no object");
-    json_object_foreach((json_t *)properties, key, v) {
-        TRY(pair_rule(S, properties, key, v, &rule));
-        if (is_required(required, key))
-            m->required[m->n_required++] = rule;
-        else
-            m->optional[m->n_optional++] = rule;
-    }
-    json_array_foreach((json_t *)required, i, v) {
+    if (m->properties && !json_is_object(m->properties))
+        return err_set(INFER_E_INPUT, "properties is no object");
+    if (m->patterns && !json_is_object(m->patterns))
+        return err_set(INFER_E_INPUT, "patternProperties is no object");
+    json_array_foreach((json_t *)m->required, i, v) if (!json_is_string(v)) return err_set(
+        INFER_E_INPUT, "required holds something else than names");
+    json_object_foreach((json_t *)m->properties, key, v) TRY(add_named(S, m, key, v));
+    json_array_foreach((json_t *)m->required, i, v) {
         const char *name = json_string_value(v);
-        if (!name) return err_set(INFER_E_INPUT, "schema: required holds something else than names");
-        if (json_object_get(properties, name)) continue;
-        if (json_is_false(more))
-            return err_set(INFER_E_INPUT, "schema: '%s' is required and not allowed", name);
-        TRY(pair_rule(S, properties, name, more, &rule));
-        m->required[m->n_required++] = rule;
+        bool twice = json_object_get(m->properties, name) != NULL;
+        for (size_t k = 0; k < i && !twice; k++)
+            twice = strcmp(name, json_string_value(json_array_get(m->required, k))) == 0;
+        if (!twice) TRY(add_named(S, m, name, NULL));
     }
-    bool free_object = !properties && !more && !required;
-    if ((more && !json_is_false(more)) || free_object) TRY(pair_rule(S, properties, NULL, more, &m->other));
-    return INFER_OK;
+    return add_other(S, m);
+}
+
+/* ---- how many ------------------------------------------------------------------------------------------------ */
+
+/* What minProperties and maxProperties leave: *some: one of the optional members has to come; *one: at most one of them may;
+ * *others: how many others may come, -1: any. */
+static enum infer_status count_members(struct members *m, const json_t *j, bool *some, bool *one,
+                                       int64_t *others) {
+    int64_t min, max;
+    TRY(schema_count(j, "minProperties", 0, &min));
+    TRY(schema_count(j, "maxProperties", -1, &max));
+    *some = min > m->n_require;
+    *one = false;
+    *others = -1;
+    if (min > m->n_require + 1)
+        return schema_unsupported("minProperties above the number of required properties and one more");
+    if (*some && !m->n_optional && !m->other)
+        return err_set(INFER_E_INPUT, "minProperties %lld, and there are %d", (long long)min, m->n_require);
+    if (max < 0) return INFER_OK;
+    int64_t room = max - m->n_require;
+    if (room < *some) return err_set(INFER_E_INPUT, "maxProperties %lld is too few", (long long)max);
+    if (room == 0) m->n_optional = m->other = 0;
+    if (m->n_optional == 0) *others = room;
+    if (m->n_optional && room >= m->n_optional)
+        m->other = 0; /* all of the named ones rather than some of the others */
+    *one = m->n_optional && room < m->n_optional;
+    return *one && room > 1
+               ? schema_unsupported("maxProperties between one and all of the optional properties")
+               : INFER_OK;
 }
 
 /* Optional members from number i on, each with what may follow it: "a rest | b rest | other ...". */
-static void put_optional(struct schema *S, struct stext *t, const struct members *m) {
+static void put_optional(struct schema *S, struct stext *t, const struct members *m, bool one,
+                         int64_t others) {
     int *rest = m->optional + m->n_optional; /* the second half of the array: rules for what follows each */
-    for (int i = m->n_optional - 1; i >= 0; i--) {
+    for (int i = m->n_optional - 1; i >= 0 && !one; i--) {
         struct stext r;
         rest[i] = schema_rule_begin(S, &r);
         if (i + 1 < m->n_optional)
@@ -162,31 +313,39 @@ static void put_optional(struct schema *S, struct stext *t, const struct members
             stext_put(&r, "\"\"");
         schema_rule_end(S, &r, INFER_OK);
     }
-    for (int i = 0; i < m->n_optional; i++)
+    for (int i = 0; i < m->n_optional && one; i++) stext_put(t, "%sr%d ", i ? "| " : "", m->optional[i]);
+    for (int i = 0; i < m->n_optional && !one; i++)
         stext_put(t, "%sr%d r%d ", i ? "| " : "", m->optional[i], rest[i]);
-    if (m->other) stext_put(t, "%sr%d ( \",\" space r%d )* ", m->n_optional ? "| " : "", m->other, m->other);
+    if (!m->other) return;
+    stext_put(t, "%sr%d ", m->n_optional ? "| " : "", m->other);
+    if (one) return;
+    if (others < 0)
+        stext_put(t, "( \",\" space r%d )* ", m->other);
+    else
+        stext_put(t, "( \",\" space r%d ){0,%lld} ", m->other, (long long)others - 1);
 }
 
 enum infer_status schema_object(struct schema *S, const json_t *j, struct stext *t) {
-    static const char *const refused[] = {"patternProperties",    "propertyNames",     "minProperties",
-                                          "maxProperties",        "dependentRequired", "dependentSchemas",
-                                          "unevaluatedProperties"};
-    for (int i = 0; i < 7; i++)
+    static const char *const refused[] = {"dependentRequired", "dependentSchemas", "dependencies"};
+    for (int i = 0; i < 3; i++)
         if (json_object_get(j, refused[i])) return schema_unsupported(refused[i]);
-    size_t n = json_object_size(json_object_get(j, "properties")) +
-               json_array_size(json_object_get(j, "required")) + 1;
     struct members m = {0};
-    TRY(mem_new(&m.required, 3 * n * sizeof *m.required, "members of a schema"));
-    m.optional = m.required + n;
-    enum infer_status st = collect_members(S, j, &m);
+    bool some = false, one = false;
+    int64_t others = -1;
+    read_keywords(&m, j);
+    size_t n = json_object_size(m.properties) + json_array_size(m.required) + 1;
+    TRY(mem_new(&m.require, 3 * n * sizeof *m.require, "members of a schema"));
+    m.optional = m.require + n;
+    enum infer_status st = collect_members(S, &m);
+    if (!st) st = count_members(&m, j, &some, &one, &others);
     stext_put(t, "\"{\" space ");
-    for (int i = 0; i < m.n_required; i++) stext_put(t, "%sr%d ", i ? "\",\" space " : "", m.required[i]);
+    for (int i = 0; i < m.n_require; i++) stext_put(t, "%sr%d ", i ? "\",\" space " : "", m.require[i]);
     if (!st && (m.n_optional || m.other)) {
-        stext_put(t, m.n_required ? "( \",\" space ( " : "( ");
-        put_optional(S, t, &m);
-        stext_put(t, m.n_required ? ") )? " : ")? ");
+        stext_put(t, m.n_require ? "( \",\" space ( " : "( ");
+        put_optional(S, t, &m, one, others);
+        stext_put(t, m.n_require ? ") )%s " : ")%s ", some ? "" : "?");
     }
     stext_put(t, "\"}\" space ");
-    mem_free(m.required);
+    mem_free(m.require);
     return st;
 }

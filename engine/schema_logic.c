@@ -1,0 +1,322 @@
+/* What can be proved about schemas: whether a value is valid, and whether no text made for one schema is valid under
+ * another, which is what oneOf needs. Where nothing can be proved the answer is "not known" and the caller refuses. */
+#include "schema_int.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { PROOF_DEPTH = 8, PROOF_STEPS = 100000 };
+
+/* ---- helpers ------------------------------------------------------------------------------------------------- */
+
+static const json_t *get(const json_t *j, const char *key) { return json_object_get(j, key); }
+
+/* Types as bits. An integer is a number too, as 1.0 is an integer. */
+enum {
+    T_NULL = 1,
+    T_BOOL = 2,
+    T_INTEGER = 4,
+    T_FRACTION = 8,
+    T_STRING = 16,
+    T_ARRAY = 32,
+    T_OBJECT = 64,
+    T_ALL = 127
+};
+
+static int type_bits(const char *name) {
+    static const struct {
+        const char *name;
+        int bits;
+    } types[] = {
+        {"null", T_NULL},     {"boolean", T_BOOL}, {"integer", T_INTEGER}, {"number", T_INTEGER | T_FRACTION},
+        {"string", T_STRING}, {"array", T_ARRAY},  {"object", T_OBJECT},   {"any", T_ALL}};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (strcmp(types[i].name, name) == 0) return types[i].bits;
+    return T_ALL;
+}
+
+/* Types that the keyword "type" allows. */
+static int types_of(const json_t *j) {
+    const json_t *type = get(j, "type");
+    int bits = 0;
+    if (json_is_string(type)) return type_bits(json_string_value(type));
+    for (size_t i = 0; i < json_array_size(type); i++) {
+        const char *name = json_string_value(json_array_get(type, i));
+        bits |= name ? type_bits(name) : T_ALL;
+    }
+    return type ? bits : T_ALL;
+}
+
+static int type_of_value(const json_t *v) {
+    switch (json_typeof(v)) {
+    case JSON_NULL:
+        return T_NULL;
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return T_BOOL;
+    case JSON_INTEGER:
+        return T_INTEGER;
+    case JSON_REAL:
+        return json_real_value(v) == floor(json_real_value(v)) ? T_INTEGER : T_FRACTION;
+    case JSON_STRING:
+        return T_STRING;
+    case JSON_ARRAY:
+        return T_ARRAY;
+    case JSON_OBJECT:
+        return T_OBJECT;
+    }
+    return T_ALL;
+}
+
+static bool is_required(const json_t *j, const char *name) {
+    const json_t *list = get(j, "required");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *s = json_string_value(json_array_get(list, i));
+        if (s && strcmp(s, name) == 0) return true;
+    }
+    return false;
+}
+
+static bool same_value(const json_t *a, const json_t *b) {
+    if (json_is_number(a) && json_is_number(b)) return json_number_value(a) == json_number_value(b);
+    return json_equal(a, b);
+}
+
+/* Characters, not bytes. */
+static double length_of(const char *s) {
+    double n = 0;
+    for (; *s; s++) n += (*s & 0xc0) != 0x80;
+    return n;
+}
+
+/* The schema behind $ref and allOf, to be given back with json_decref; NULL: it cannot be said. */
+static json_t *effective(struct schema *S, const json_t *j) {
+    for (int i = 0; i < PROOF_DEPTH && get(j, "$ref") && !schema_constrains(j, "$ref"); i++) {
+        const char *ref = json_string_value(get(j, "$ref"));
+        if (!ref || schema_resolve(S, ref, &j)) return NULL;
+    }
+    if (!get(j, "$ref") && !get(j, "allOf")) return json_incref((json_t *)j);
+    json_t *whole = NULL;
+    return schema_join(S, j, NULL, NULL, &whole) ? NULL : whole;
+}
+
+/* ---- is a value valid? --------------------------------------------------------------------------------------- */
+
+/* x against two keywords; a limit that is no number is not known */
+static enum schema_verdict within(double x, const json_t *j, const char *least, const char *most) {
+    const json_t *lo = get(j, least), *hi = get(j, most);
+    if ((lo && !json_is_number(lo)) || (hi && !json_is_number(hi))) return SCHEMA_UNKNOWN;
+    bool in = (!lo || x >= json_number_value(lo)) && (!hi || x <= json_number_value(hi));
+    return in ? SCHEMA_YES : SCHEMA_NO;
+}
+
+static enum schema_verdict both(enum schema_verdict a, enum schema_verdict b) {
+    return a == SCHEMA_NO || b == SCHEMA_NO ? SCHEMA_NO : a == SCHEMA_YES ? b : a;
+}
+
+static enum schema_verdict number_valid(const json_t *j, const json_t *v) {
+    double x = json_number_value(v);
+    enum schema_verdict r =
+        both(within(x, j, "minimum", "maximum"), within(x, j, "exclusiveMinimum", "exclusiveMaximum"));
+    const json_t *above = get(j, "exclusiveMinimum"), *below = get(j, "exclusiveMaximum");
+    if ((above && x == json_number_value(above)) || (below && x == json_number_value(below))) r = SCHEMA_NO;
+    return get(j, "multipleOf") ? both(r, SCHEMA_UNKNOWN) : r;
+}
+
+static enum schema_verdict array_valid(struct schema *S, const json_t *j, const json_t *v, int depth) {
+    static const char *const hard[] = {"prefixItems", "additionalItems", "contains", "uniqueItems",
+                                       "unevaluatedItems"};
+    enum schema_verdict r = within((double)json_array_size(v), j, "minItems", "maxItems");
+    const json_t *items = get(j, "items");
+    for (int i = 0; i < 5; i++)
+        if (get(j, hard[i])) r = both(r, SCHEMA_UNKNOWN);
+    if (json_is_array(items)) return both(r, SCHEMA_UNKNOWN);
+    for (size_t i = 0; items && i < json_array_size(v); i++)
+        r = both(r, schema_valid(S, items, json_array_get(v, i), depth + 1));
+    return r;
+}
+
+static enum schema_verdict object_valid(struct schema *S, const json_t *j, const json_t *v, int depth) {
+    static const char *const hard[] = {"patternProperties", "propertyNames",    "unevaluatedProperties",
+                                       "dependentRequired", "dependentSchemas", "dependencies"};
+    enum schema_verdict r = within((double)json_object_size(v), j, "minProperties", "maxProperties");
+    const json_t *required = get(j, "required"), *more = get(j, "additionalProperties");
+    for (size_t i = 0; i < json_array_size(required); i++) {
+        const char *name = json_string_value(json_array_get(required, i));
+        if (name && !get(v, name)) r = SCHEMA_NO;
+    }
+    for (int i = 0; i < 6; i++)
+        if (get(j, hard[i])) r = both(r, SCHEMA_UNKNOWN);
+    const char *key;
+    json_t *member;
+    json_object_foreach((json_t *)v, key, member) {
+        const json_t *of = get(get(j, "properties"), key);
+        if (!of) of = more;
+        if (of) r = both(r, schema_valid(S, of, member, depth + 1));
+    }
+    return r;
+}
+
+static enum schema_verdict string_valid(const json_t *j, const json_t *v) {
+    enum schema_verdict r = within(length_of(json_string_value(v)), j, "minLength", "maxLength");
+    return get(j, "pattern") ? both(r, SCHEMA_UNKNOWN) : r;
+}
+
+/* Keywords of every type: const, enum, type, anyOf. */
+static enum schema_verdict common_valid(struct schema *S, const json_t *j, const json_t *v, int depth) {
+    static const char *const hard[] = {"not", "if", "oneOf", "$dynamicRef", "$recursiveRef"};
+    const json_t *only = get(j, "const"), *list = get(j, "enum"), *any = get(j, "anyOf");
+    enum schema_verdict r = types_of(j) & type_of_value(v) ? SCHEMA_YES : SCHEMA_NO, some = SCHEMA_NO;
+    if (only && !same_value(only, v)) return SCHEMA_NO;
+    bool found = !list;
+    for (size_t i = 0; i < json_array_size(list); i++) found |= same_value(json_array_get(list, i), v);
+    if (!found) return SCHEMA_NO;
+    for (size_t i = 0; i < json_array_size(any) && some != SCHEMA_YES; i++) {
+        enum schema_verdict one = schema_valid(S, json_array_get(any, i), v, depth + 1);
+        if (one != SCHEMA_NO) some = one;
+    }
+    if (any) r = both(r, some);
+    for (int i = 0; i < 5; i++)
+        if (get(j, hard[i])) r = both(r, SCHEMA_UNKNOWN);
+    return r;
+}
+
+enum schema_verdict schema_valid(struct schema *S, const json_t *schema, const json_t *v, int depth) {
+    if (json_is_boolean(schema)) return json_is_true(schema) ? SCHEMA_YES : SCHEMA_NO;
+    if (depth > PROOF_DEPTH || !json_is_object(schema) || ++S->n_proof > PROOF_STEPS) return SCHEMA_UNKNOWN;
+    json_t *j = effective(S, schema);
+    if (!j) return SCHEMA_UNKNOWN;
+    enum schema_verdict r = json_is_object(j) ? common_valid(S, j, v, depth) : SCHEMA_UNKNOWN;
+    if (r != SCHEMA_NO) {
+        if (json_is_number(v)) r = both(r, number_valid(j, v));
+        if (json_is_string(v)) r = both(r, string_valid(j, v));
+        if (json_is_array(v)) r = both(r, array_valid(S, j, v, depth));
+        if (json_is_object(v)) r = both(r, object_valid(S, j, v, depth));
+    }
+    json_decref(j);
+    return r;
+}
+
+/* ---- do two schemas exclude each other? ---------------------------------------------------------------------- */
+
+static double number_at(const json_t *j, const char *key, double missing) {
+    const json_t *v = get(j, key);
+    return json_is_number(v) ? json_number_value(v) : missing;
+}
+
+/* The ranges that two pairs of keywords allow do not meet. */
+static bool ranges_part(const json_t *a, const json_t *b, const char *least, const char *most) {
+    return number_at(a, most, INFINITY) < number_at(b, least, -INFINITY) ||
+           number_at(b, most, INFINITY) < number_at(a, least, -INFINITY);
+}
+
+static bool numbers_part(const json_t *a, const json_t *b) {
+    if (ranges_part(a, b, "minimum", "maximum")) return true;
+    const json_t *pair[2] = {a, b};
+    for (int i = 0; i < 2; i++) { /* one lies below a bound that the other excludes */
+        const json_t *low = pair[i], *high = pair[!i];
+        double most = fmin(number_at(low, "maximum", INFINITY), number_at(low, "exclusiveMaximum", INFINITY));
+        double least =
+            fmax(number_at(high, "minimum", -INFINITY), number_at(high, "exclusiveMinimum", -INFINITY));
+        bool open = number_at(low, "exclusiveMaximum", INFINITY) == most ||
+                    number_at(high, "exclusiveMinimum", -INFINITY) == least;
+        if (most < least || (most == least && open)) return true;
+    }
+    return false;
+}
+
+/* Whether text made for object schema a may hold a member of this name. */
+static bool may_have(const json_t *a, const char *name) {
+    const json_t *properties = get(a, "properties"), *more = get(a, "additionalProperties"),
+                 *p = get(properties, name);
+    if (p) return !json_is_false(p);
+    bool free_object = !properties && !more && !get(a, "required");
+    return is_required(a, name) || (more && !json_is_false(more)) || free_object ||
+           get(a, "patternProperties") || get(a, "propertyNames");
+}
+
+static bool objects_part(struct schema *S, const json_t *a, const json_t *b, int depth) {
+    const json_t *need_a = get(a, "required"), *need_b = get(b, "required"), *yes = json_true();
+    for (size_t i = 0; i < json_array_size(need_b); i++) {
+        const char *name = json_string_value(json_array_get(need_b, i));
+        if (name && !may_have(a, name)) return true;
+    }
+    for (size_t i = 0; i < json_array_size(need_a); i++) {
+        const char *name = json_string_value(json_array_get(need_a, i));
+        if (!name) continue;
+        const json_t *in_a = get(get(a, "properties"), name), *in_b = get(get(b, "properties"), name);
+        if (!in_b && !get(b, "patternProperties")) in_b = get(b, "additionalProperties");
+        if (!in_a) in_a = get(a, "additionalProperties");
+        if (in_b && schema_apart(S, in_a ? in_a : yes, in_b, depth + 1)) return true;
+    }
+    return false;
+}
+
+static bool arrays_part(struct schema *S, const json_t *a, const json_t *b, int depth) {
+    if (ranges_part(a, b, "minItems", "maxItems")) return true;
+    const json_t *in_a = get(a, "items"), *in_b = get(b, "items");
+    bool plain = in_a && in_b && !json_is_array(in_a) && !json_is_array(in_b) && !get(a, "prefixItems") &&
+                 !get(b, "prefixItems");
+    return plain && number_at(a, "minItems", 0) >= 1 && schema_apart(S, in_a, in_b, depth + 1);
+}
+
+/* Every value that one of the two lists (const, enum) is invalid under the other. */
+static bool values_part(struct schema *S, const json_t *listed, const json_t *other, int depth) {
+    const json_t *only = get(listed, "const"), *list = get(listed, "enum");
+    if (only) return schema_valid(S, other, only, depth + 1) == SCHEMA_NO;
+    bool all = json_array_size(list) > 0;
+    for (size_t i = 0; i < json_array_size(list); i++)
+        all &= schema_valid(S, other, json_array_get(list, i), depth + 1) == SCHEMA_NO;
+    return all;
+}
+
+/* Every branch of an anyOf or oneOf of one is apart from the other. */
+static bool branches_part(struct schema *S, const json_t *branched, const json_t *other, bool made,
+                          int depth) {
+    static const char *const keys[] = {"anyOf", "oneOf"};
+    for (int k = 0; k < 2; k++) {
+        const json_t *list = get(branched, keys[k]);
+        bool all = json_array_size(list) > 0;
+        for (size_t i = 0; i < json_array_size(list) && all; i++) {
+            const json_t *branch = json_array_get(list, i);
+            all =
+                made ? schema_apart(S, branch, other, depth + 1) : schema_apart(S, other, branch, depth + 1);
+        }
+        if (all) return true;
+    }
+    return false;
+}
+
+static bool apart(struct schema *S, const json_t *a, const json_t *b, int depth) {
+    int types_a = get(a, "type") ? types_of(a) : type_bits(schema_guess_type(S, a)), types_b = types_of(b);
+    bool listed =
+        get(a, "const") || get(a, "enum") || get(a, "anyOf") || get(a, "oneOf"); /* these win over a guess */
+    if (listed && !get(a, "type")) types_a = T_ALL;
+    if (!(types_a & types_b) || values_part(S, a, b, depth) || values_part(S, b, a, depth)) return true;
+    if (branches_part(S, a, b, true, depth) || branches_part(S, b, a, false, depth)) return true;
+    switch (types_a & types_b) {
+    case T_INTEGER:
+    case T_FRACTION:
+    case T_INTEGER | T_FRACTION:
+        return numbers_part(a, b);
+    case T_STRING:
+        return ranges_part(a, b, "minLength", "maxLength");
+    case T_ARRAY:
+        return arrays_part(S, a, b, depth);
+    case T_OBJECT:
+        return !listed && objects_part(S, a, b, depth);
+    default:
+        return false;
+    }
+}
+
+bool schema_apart(struct schema *S, const json_t *a, const json_t *b, int depth) {
+    if (json_is_false(a) || json_is_false(b)) return true;
+    if (depth > PROOF_DEPTH || !json_is_object(a) || !json_is_object(b) || ++S->n_proof > PROOF_STEPS)
+        return false;
+    json_t *x = effective(S, a), *y = effective(S, b);
+    bool proved = x && y && json_is_object(x) && json_is_object(y) && apart(S, x, y, depth);
+    json_decref(x);
+    json_decref(y);
+    return proved;
+}
