@@ -162,9 +162,20 @@ static bool layer_fits(const cuda_backend *b, const struct layer_ops *o) {
            b->c.n_embd % 32 == 0;
 }
 
+// One row: packets from a link to the next instead of a wait for the whole kernel. They lie where many rows keep their
+// halves.
+static void hand_over(const cuda_backend *b, link *from, link *to, uint32_t layer) {
+    if (to->job.u < to->k->warps[0]) return; // every warp must see that the kernels before are done
+    from->job.give_packets = b->work + b->plan.half[2];
+    to->job.take_packets = from->job.give_packets;
+    from->job.seq = to->job.seq = &b->t.step->seq;
+    from->job.tag = to->job.tag = 1 + layer;
+    to->job.take_columns = from->job.steps[0] * 8 * from->k->r;
+}
+
 static bool build_layer(cuda_backend *b, struct decode_layer *d, const struct layer_ops *o,
                         const struct layer_ops *next, const struct op_norm *last, int last_group, rows res,
-                        int *n_square, int *ga) {
+                        uint32_t layer, int *n_square, int *ga) {
     const struct op_list *l = b->c.list[ROW_DECODE];
     int qkv = o->qkv->w->id, out = o->out->w->id, gu = o->gate_up->w->id, down = o->down->w->id;
     if (!link_make(b, &d->qkv, qkv, form_for(b, qkv, 0, *ga), EPI_STORE)) return false;
@@ -221,6 +232,7 @@ static bool build_layer(cuda_backend *b, struct decode_layer *d, const struct la
     *n_square = b->c.n_embd / *ga;
     link_add(b, &d->down, res, next ? next->norm : last,
              form_for(b, next ? next->qkv->w->id : last_group, 0, *ga));
+    hand_over(b, &d->gate_up, &d->down, layer);
     return true;
 }
 
@@ -271,8 +283,9 @@ static enum infer_status build(cuda_backend *b, struct decode_program *p, struct
     }
     for (int i = 0; i < n; i++)
         if (!build_layer(b, &p->layer[i], &ops[i], i + 1 < n ? &ops[i + 1] : NULL, &norm->norm, head_group,
-                         res, &n_square, &ga))
+                         res, (uint32_t)i, &n_square, &ga))
             return INFER_OK;
+    p->layer[0].qkv.job.first = true;
     p->n_layer = n;
     if (!link_make(b, &p->head, head_group, form_for(b, head_group, 0, ga), EPI_HEAD) ||
         b->plan.group[head_group].n_region != 1)
@@ -335,8 +348,13 @@ void decode_free(struct decode_program *p) {
 // ---- running
 // Rows row0 .. row0 + columns of a matmul.
 static enum infer_status run_chunk(const struct decode_program *p, const link *l, int row0, int columns,
-                                   bool many, cudaStream_t s) {
+                                   bool many, bool beside, cudaStream_t s) {
     mm_job j = l->job;
+    j.early = getenv("SLEEP") ? atoi(getenv("SLEEP")) : 100;
+    if (!beside) {
+        j.give_packets = NULL;
+        j.take_packets = NULL;
+    }
     j.row0 = row0;
     j.columns = columns;
     j.x_bytes = l->x_bytes[many];
@@ -366,9 +384,10 @@ static enum infer_status run_chunk(const struct decode_program *p, const link *l
                          mm_smem(l->k, many, j.buffers, j.x_bytes), true, s, j));
     return INFER_OK;
 }
-static enum infer_status run_link(const struct decode_program *p, const link *l, int rows, cudaStream_t s) {
+static enum infer_status run_link(const struct decode_program *p, const link *l, int rows, bool beside,
+                                  cudaStream_t s) {
     bool many = rows > 1;
-    for (int r = 0; r < rows; r += 8) TRY(run_chunk(p, l, r, rows - r < 8 ? rows - r : 8, many, s));
+    for (int r = 0; r < rows; r += 8) TRY(run_chunk(p, l, r, rows - r < 8 ? rows - r : 8, many, beside, s));
     return INFER_OK;
 }
 
@@ -385,21 +404,23 @@ enum {
 };
 static enum infer_status run_parts(cuda_backend *b, struct decode_program *p, int rows, bool deep,
                                    unsigned keep, cudaStream_t s) {
+    const unsigned links = PART_GATE_UP | PART_DOWN;
+    bool beside = rows == 1 && (keep & links) == links && !getenv("NO_BESIDE");
     if (keep & PART_EMBED) CU(embed_launch(p->embed, rows, s));
     for (int i = 0; i < p->n_layer; i++) {
         struct decode_layer *d = &p->layer[i];
-        if (keep & PART_QKV) TRY(run_link(p, &d->qkv, rows, s));
+        if (keep & PART_QKV) TRY(run_link(p, &d->qkv, rows, beside, s));
         d->attend.put = !(keep & PART_PUT);
         d->attend.wait = i == 0;
         if (keep & PART_PUT) CU(attend_put_launch(d->attend, rows, true, s));
         if (keep & PART_ATTEND)
             CU(attend_launch(d->attend, deep || rows > 1 ? 2 * b->sm_count : b->sm_count, true, s));
-        if (keep & PART_OUT) TRY(run_link(p, &d->out, rows, s));
-        if (keep & PART_GATE_UP) TRY(run_link(p, &d->gate_up, rows, s));
-        if (keep & PART_DOWN) TRY(run_link(p, &d->down, rows, s));
+        if (keep & PART_OUT) TRY(run_link(p, &d->out, rows, beside, s));
+        if (keep & PART_GATE_UP) TRY(run_link(p, &d->gate_up, rows, beside, s));
+        if (keep & PART_DOWN) TRY(run_link(p, &d->down, rows, beside, s));
     }
     int outs = rows < b->c.list[ROW_DECODE]->max_out ? rows : b->c.list[ROW_DECODE]->max_out;
-    if (keep & PART_HEAD) TRY(run_link(p, &p->head, outs, s));
+    if (keep & PART_HEAD) TRY(run_link(p, &p->head, outs, beside, s));
     int n_cand = p->head.blocks[outs > 1] * (outs > 1 ? p->head.k->r : p->head.k->warps[0]);
     if (keep & PART_SELECT)
         CU(select_launch(b->t, p->cand, n_cand, (size_t)n_cand, p->token, p->results, outs, s));

@@ -10,8 +10,8 @@
 // groups p and p + 4 of each unit, the partials are added as (0 + 1) + (2 + 3), then the warps in order. A row's bits
 // do not depend on the number of rows.
 #pragma once
+#include "packet.cuh"
 #include "stream.h"
-#include "util.cuh"
 
 template <bool B, class X, class Y> struct conditional_type { using type = X; };
 template <class X, class Y> struct conditional_type<false, X, Y> { using type = Y; };
@@ -596,7 +596,15 @@ DEV void finish(const mm_job &j, int region, int step, int t, float v, float rs,
         const float gate = __shfl_sync(~0u, v, lane & ~H), up = __shfl_sync(~0u, v, lane | H);
         const int col = step * H + (lane & (H - 1));
         const float y = col < j.n_out ? act_apply(j.act, gate) * up : 0.f;
-        if (j.give == GIVE_RECORD) {
+        if (j.give_packets) {
+            const uint32_t tag = packet_tag(j.seq, j.tag);
+            if (j.give == GIVE_RECORD)
+                give_codes(j.give_packets, step * H, y, tag);
+            else if (j.give == GIVE_HALF)
+                give_halves<false>(j.give_packets, step * H, y, tag);
+            else
+                give_halves<true>(j.give_packets, step * H, y, tag);
+        } else if (j.give == GIVE_RECORD) {
             if (R == 2) put_record<16>(j.xo + t * j.xo_row, col, y);
         } else if (lane < H && col < j.n_out) {
             if (j.give == GIVE_HALF)
@@ -657,8 +665,16 @@ DEV void stream_one(const mm_job &j, int region, int cta, int n_cta) {
     if (threadIdx.x < 2 * W) barrier_init(smem_address(done + threadIdx.x), threadIdx.x < W ? W : 1);
     if (threadIdx.x < 2 * W) barrier_fence();
     __syncthreads();
-    pdl_trigger();
-    pdl_wait();
+    // Packets say by themselves when they are there. What a taker reads beside them is older than the giver's wait.
+    constexpr bool takes = EPI == EPI_ADD && (half || GA == 16);
+    const bool beside = takes && j.take_packets;
+    if (EPI == EPI_STORE && j.first) {
+        pdl_wait();
+        pdl_trigger();
+    } else {
+        pdl_trigger();
+        if (!beside) pdl_wait();
+    }
 
     const int row = j.rowmap ? j.rowmap[0] : 0;
     auto factor = [&] {
@@ -695,7 +711,7 @@ DEV void stream_one(const mm_job &j, int region, int cta, int n_cta) {
                           (const float4 *)j.norm + (in ? c * 2 : 0), c, rs, x);
         }
         __syncthreads();
-    } else { // each warp takes the records of its own units
+    } else if (!beside) { // each warp takes the records of its own units
         const uint32_t b = smem_address(xbar + w);
         if (w < U && elect_one()) {
             const uint8_t *src = j.x + row * j.x_row;
@@ -711,13 +727,27 @@ DEV void stream_one(const mm_job &j, int region, int cta, int n_cta) {
     conditional_t<half, one_half<L, GA, R>, one_row<L, GA, R>> m;
     m.start(lane);
     best_value best = {-INFINITY, 0x7fffffff};
+    packet_reader<L> in;
+    if (beside && w < U) {
+        in.at = j.take_packets;
+        in.tag = packet_tag(j.seq, j.tag);
+        in.columns = j.take_columns;
+        in.sleep = j.early;
+        in.ask(w, lane);
+    }
     int ti = 0;
     for (int step = cta; step < j.steps[region]; step += n_cta, ti++) {
         m.clear();
         ahead a = {0, 0};
-        if (ti % W == w) a = look_ahead<R, EPI>(j, step, 0);
+        if (!beside && ti % W == w) a = look_ahead<R, EPI>(j, step, 0);
         for (int u = w; u < U; u += W) {
             frag<L> f[R];
+            if (beside && ti == 0) {
+                in.take(u, x + (size_t)u * XU, lane);
+                if (u + W < U) in.ask(u + W, lane);
+            }
+            // (a packet of this step says that the kernels before its writer are done)
+            if (beside && u == w && ti % W == w) a = look_ahead<R, EPI>(j, step, 0);
             r.template next<true>(f);
             m.unit(f, x + (size_t)u * XU, lane);
         }
@@ -741,6 +771,7 @@ DEV void stream_one(const mm_job &j, int region, int cta, int n_cta) {
         }
         if (lane == 0) j.cand[blockIdx.x * W + w] = make_float2(best.v, __int_as_float(best.i));
     }
+    if (beside) pdl_wait(); // what follows this kernel follows the one before, too
 }
 
 // The steps of a block; G: the input lies in global memory.

@@ -37,6 +37,14 @@ struct mm_job {
     size_t xo_row;
     float2 *cand;
     int n_cand;
+    // one row: packets of packet.cuh instead of xo and x
+    uint8_t *give_packets;
+    const uint8_t *take_packets;
+    const int *seq;   // number of the step
+    uint32_t tag;     // of this link
+    int take_columns; // that come in packets; 0 beyond them
+    int early;
+    bool first; // of a step: later kernels start when all before it is done
 };
 
 // A kernel for a region's layout, or for two regions.
