@@ -162,11 +162,14 @@ static bool layer_fits(const cuda_backend *b, const struct layer_ops *o) {
            b->c.n_embd % 32 == 0;
 }
 
-// One row: packets from a link to the next instead of a wait for the whole kernel. They lie where many rows keep their
-// halves.
+enum { HAND_OVER_BYTES = 64 << 20 };
+// One row: packets from a link to the next instead of a wait for the whole kernel. They lie where a matrix of the other
+// kind would have its input.
 static void hand_over(const cuda_backend *b, link *from, link *to, uint32_t layer) {
+    const size_t bytes = (size_t)to->job.steps[0] * to->k->r * to->job.u * layout_unit_bytes(to->k->l);
+    if (bytes > HAND_OVER_BYTES) return;     // measured: a long stream loses more to the polls than it gains
     if (to->job.u < to->k->warps[0]) return; // every warp must see that the kernels before are done
-    from->job.give_packets = b->work + b->plan.half[2];
+    from->job.give_packets = b->work + (is_half(to->k->l) ? b->plan.rec[2] : b->plan.half[2]);
     to->job.take_packets = from->job.give_packets;
     from->job.seq = to->job.seq = &b->t.step->seq;
     from->job.tag = to->job.tag = 1 + layer;
@@ -350,7 +353,6 @@ void decode_free(struct decode_program *p) {
 static enum infer_status run_chunk(const struct decode_program *p, const link *l, int row0, int columns,
                                    bool many, bool beside, cudaStream_t s) {
     mm_job j = l->job;
-    j.early = getenv("SLEEP") ? atoi(getenv("SLEEP")) : 100;
     if (!beside) {
         j.give_packets = NULL;
         j.take_packets = NULL;
@@ -405,7 +407,7 @@ enum {
 static enum infer_status run_parts(cuda_backend *b, struct decode_program *p, int rows, bool deep,
                                    unsigned keep, cudaStream_t s) {
     const unsigned links = PART_GATE_UP | PART_DOWN;
-    bool beside = rows == 1 && (keep & links) == links && !getenv("NO_BESIDE");
+    bool beside = rows == 1 && (keep & links) == links;
     if (keep & PART_EMBED) CU(embed_launch(p->embed, rows, s));
     for (int i = 0; i < p->n_layer; i++) {
         struct decode_layer *d = &p->layer[i];

@@ -68,7 +68,6 @@ template <int L> struct packet_reader {
     const uint8_t *at;
     uint32_t tag;
     int columns; // that will come
-    int sleep;
     uint4 v[P];
     MEM void ask(int unit, int lane) {
         const int of_lane = L == LAYOUT_F16 || L == LAYOUT_BF16 ? lane * 8 : lane / 2 * 16;
@@ -85,7 +84,7 @@ template <int L> struct packet_reader {
 #pragma unroll
         for (int i = 0; i < P; i++)
             while (v[i].w != tag) {
-                __nanosleep(sleep);
+                __nanosleep(100);
                 v[i] = packet_load(at + ((size_t)(unit * 32 + lane) * P + i) * 16);
             }
         __syncwarp();

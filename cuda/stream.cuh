@@ -732,7 +732,6 @@ DEV void stream_one(const mm_job &j, int region, int cta, int n_cta) {
         in.at = j.take_packets;
         in.tag = packet_tag(j.seq, j.tag);
         in.columns = j.take_columns;
-        in.sleep = j.early;
         in.ask(w, lane);
     }
     int ti = 0;

@@ -43,8 +43,7 @@ struct mm_job {
     const int *seq;   // number of the step
     uint32_t tag;     // of this link
     int take_columns; // that come in packets; 0 beyond them
-    int early;
-    bool first; // of a step: later kernels start when all before it is done
+    bool first;       // of a step: later kernels start when all before it is done
 };
 
 // A kernel for a region's layout, or for two regions.
