@@ -179,15 +179,17 @@ static void run_open(struct run *r, const struct model *m, int ctx, int slots, i
                                      .no_fuse = no_fuse,
                                      .gpu_layers = -1};
     struct plan_options po = {.engine = &o};
+    MUST(device_pick(&o, &po.place));
     double t = now();
-    MUST(plan_make(&r->plan, &r->arena, m, &backend_cuda, &po));
-    MUST(backend_cuda.open(&r->b, &r->plan.config));
+    MUST(plan_make(&r->plan, &r->arena, m, &po));
+    MUST(backend_cuda.open(&r->b, &r->plan.part[0].config));
     double t1 = now();
     MUST(backend_cuda.upload(r->b));
     double t2 = now();
     for (int i = 0; i < ROW_CLASS_COUNT; i++) MUST(backend_cuda.compile(r->b, (enum row_class)i));
     printf("open %.2f s, upload %.2f s (%.1f GB/s), compile %.2f s; %.2f GB a token\n", t1 - t, t2 - t1,
-           (double)r->plan.size.weight_bytes / (t2 - t1) * 1e-9, now() - t2, (double)stream_bytes * 1e-9);
+           (double)r->plan.part[0].size.weight_bytes / (t2 - t1) * 1e-9, now() - t2,
+           (double)stream_bytes * 1e-9);
     int max = r->plan.kv_group[0].max_pages;
     r->pages = arena_alloc(&r->arena, (size_t)slots * (size_t)max * 4);
     for (int i = 0; i < slots * max; i++) r->pages[i] = i * 7 % (slots * max) == i * 7 ? i : i;

@@ -25,62 +25,6 @@ enum infer_status cuda_error(cudaError_t e, const char *what) {
                    cudaGetErrorString(e));
 }
 
-// ---- device
-__global__ void probe_kernel(int *out) { *out = 1; }
-
-static enum infer_status device_count(int *n) {
-    int driver = 0, runtime = 0;
-    *n = 0;
-    cudaError_t e = cudaGetDeviceCount(n);
-    if (e == cudaSuccess && *n > 0) return INFER_OK;
-    (void)cudaGetLastError();
-    cudaDriverGetVersion(&driver);
-    cudaRuntimeGetVersion(&runtime);
-    if (!driver) return err_set(INFER_E_DEVICE, "no NVIDIA driver (libcuda.so.1) was found");
-    if (e == cudaErrorInsufficientDriver)
-        return err_set(INFER_E_DEVICE, "the NVIDIA driver is for CUDA %d.%d, this build needs %d.%d or newer",
-                       driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
-    return err_set(INFER_E_DEVICE, "no CUDA device: %s",
-                   e == cudaSuccess ? "none is visible" : cudaGetErrorString(e));
-}
-
-// The card with most free memory; on a tie the first in PCI order. free_bytes may be NULL.
-static enum infer_status pick_device(int *device, size_t *free_bytes) {
-    int n, best = -1;
-    size_t most = 0;
-    TRY(device_count(&n));
-    for (int i = 0; i < n; i++) {
-        size_t left = 0, all = 0;
-        if (cudaSetDevice(i) != cudaSuccess || cudaMemGetInfo(&left, &all) != cudaSuccess) {
-            (void)cudaGetLastError();
-            continue;
-        }
-        if (best < 0 || left > most) {
-            best = i;
-            most = left;
-        }
-    }
-    if (best < 0) return err_set(INFER_E_DEVICE, "none of %d CUDA devices can be used", n);
-    CU(cudaSetDevice(best));
-    cudaFuncAttributes fa;
-    cudaError_t e = cudaFuncGetAttributes(&fa, probe_kernel);
-    if (e != cudaSuccess) {
-        cudaDeviceProp p;
-        (void)cudaGetLastError();
-        if (cudaGetDeviceProperties(&p, best) != cudaSuccess) return cuda_error(e, "cudaFuncGetAttributes");
-        return err_set(INFER_E_DEVICE, "this build has no kernels for %s (sm_%d%d)", p.name, p.major,
-                       p.minor);
-    }
-    *device = best;
-    if (free_bytes) *free_bytes = most;
-    return INFER_OK;
-}
-
-static enum infer_status cuda_probe(void) {
-    int device;
-    return pick_device(&device, NULL);
-}
-
 // ---- lookups
 const float *cuda_constant(const cuda_backend *b, const void *host) {
     if (!host) return NULL;
@@ -129,12 +73,10 @@ float2 *cuda_rope_table(const cuda_backend *b, const struct rope *r) {
 }
 int32_t *cuda_tokens(const cuda_backend *b) { return (int32_t *)b->out; }
 float *cuda_logits_copy(const cuda_backend *b) {
-    return b->c.want_logits ? (float *)(b->out + b->logits_offset) : NULL;
+    return b->c.want_logits ? (float *)(b->out + b->plan.logits_offset) : NULL;
 }
 
 // ---- open
-static size_t pad(size_t n) { return (n + 4095) & ~(size_t)4095; }
-
 static void place_step(cuda_backend *b) {
     size_t rows = (size_t)b->plan.max_rows, outs = (size_t)b->plan.max_out;
     uint8_t *p = b->work + b->plan.step;
@@ -147,38 +89,36 @@ static void place_step(cuda_backend *b) {
     b->t.want = a + 3 * rows + outs;
     b->t.slot_last = (int32_t *)(b->work + b->plan.slot_last);
     b->next_decode = (int *)(b->work + b->plan.counter) + (size_t)b->plan.max_decode * 256;
-    b->blob_bytes = 64 + (3 * rows + 2 * outs) * 4;
-    b->page_bytes = b->plan.n_page_entry * 4;
-    b->logits_offset = pad(outs * 4 + 4);
-    b->result_bytes = b->logits_offset + (b->c.want_logits ? outs * (size_t)b->c.n_vocab * 4 : 0);
 }
 
 static enum infer_status open_device(cuda_backend *b) {
     const cuda_plan *p = &b->plan;
-    TRY(pick_device(&b->device, NULL));
+    size_t free_bytes, total_bytes;
+    TRY(cuda_pick_device(&b->device, &free_bytes, &total_bytes));
     CU(cudaGetDeviceProperties(&b->prop, b->device));
     b->sm_count = b->prop.multiProcessorCount;
     snprintf(b->text, sizeof b->text, "%s, sm_%d%d, %d SMs, %.0f GiB", b->prop.name, b->prop.major,
              b->prop.minor, b->sm_count, (double)b->prop.totalGlobalMem / (1 << 30));
     snprintf(b->kernels, sizeof b->kernels, "sm_%d%d", b->prop.major, b->prop.minor);
-    size_t out_bytes = pad((size_t)p->max_out * 4 + 4) +
-                       (b->c.want_logits ? (size_t)p->max_out * (size_t)b->c.n_vocab * 4 : 0);
-    size_t w = pad(p->weight_bytes), kv = pad(p->kv_bytes), act = pad(b->c.activation_bytes),
-           work = pad(p->workspace_bytes);
-    CU(cudaMalloc((void **)&b->arena, w + kv + act + work + out_bytes));
+    // one arena, in the sizes of the plan
+    size_t bytes =
+        p->weight_bytes + p->kv_bytes + b->c.activation_bytes + p->workspace_bytes + p->result_bytes;
+    CU(cudaMalloc((void **)&b->arena, bytes));
+    b->arena_bytes = bytes;
+    cuda_arena_count(b->device, bytes, true);
     b->weights = b->arena;
-    b->kv = b->weights + w;
-    b->act = b->kv + kv;
-    b->work = b->act + act;
-    b->out = b->work + work;
+    b->kv = b->weights + p->weight_bytes;
+    b->act = b->kv + p->kv_bytes;
+    b->work = b->act + b->c.activation_bytes;
+    b->out = b->work + p->workspace_bytes;
     place_step(b);
     CU(cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking));
     for (int i = 0; i < CUDA_FLIGHT; i++) CU(cudaEventCreateWithFlags(&b->done[i], cudaEventDisableTiming));
-    CU(cudaMallocHost((void **)&b->pinned, CUDA_FLIGHT * (2 * pad(b->blob_bytes) + pad(b->page_bytes) +
-                                                          2 * pad(b->result_bytes))));
+    CU(cudaEventCreateWithFlags(&b->rows_sent, cudaEventDisableTiming));
+    CU(cudaMallocHost((void **)&b->pinned, p->pinned_bytes));
     // poison: a kernel that reads what nobody wrote shows it
-    CU(cudaMemsetAsync(b->kv, 0xff, kv + act, b->stream));
-    CU(cudaMemsetAsync(b->work, 0, work, b->stream));
+    CU(cudaMemsetAsync(b->kv, 0xff, p->kv_bytes + b->c.activation_bytes, b->stream));
+    CU(cudaMemsetAsync(b->work, 0, p->workspace_bytes, b->stream));
     CU(cudaStreamSynchronize(b->stream));
     return INFER_OK;
 }
@@ -213,9 +153,13 @@ static void cuda_close(struct backend *base) {
     prompt_free(b->prompt);
     for (int i = 0; i < CUDA_FLIGHT; i++)
         if (b->done[i]) cudaEventDestroy(b->done[i]);
+    if (b->rows_sent) cudaEventDestroy(b->rows_sent);
     if (b->stream) cudaStreamDestroy(b->stream);
     if (b->pinned) cudaFreeHost(b->pinned);
-    if (b->arena) cudaFree(b->arena);
+    if (b->arena) {
+        cudaFree(b->arena);
+        cuda_arena_count(b->device, b->arena_bytes, false);
+    }
     (void)cudaGetLastError();
     cuda_plan_free(&b->plan);
     mem_free(b->constant);
@@ -249,12 +193,7 @@ static enum infer_status capture(cuda_backend *b, int rows, bool deep) {
     return st;
 }
 
-static enum infer_status cuda_compile(struct backend *base, enum row_class cls) {
-    cuda_backend *b = (cuda_backend *)base;
-    CU(cudaSetDevice(b->device));
-    if (cls == ROW_PROMPT) return b->c.no_fuse ? INFER_OK : prompt_build(&b->prompt, b);
-    if (!b->c.no_fuse) TRY(decode_build(&b->decode, b));
-    if (b->c.no_graphs) return INFER_OK;
+static enum infer_status capture_all(cuda_backend *b) {
     int max = b->c.list[ROW_DECODE]->max_rows;
     for (int rows = 1;; rows = rows < 8 ? rows * 2 : rows < 64 ? rows + 8 : rows + 32) {
         if (rows > max) rows = max;
@@ -268,22 +207,54 @@ static enum infer_status cuda_compile(struct backend *base, enum row_class cls) 
     return INFER_OK;
 }
 
-// ---- steps
-static uint8_t *pinned_blob(cuda_backend *b, unsigned i) { return b->pinned + i * pad(b->blob_bytes); }
-static uint8_t *pinned_pages(cuda_backend *b, unsigned i) {
-    return b->pinned + CUDA_FLIGHT * pad(b->blob_bytes) + i * pad(b->page_bytes);
+// The classes in their order: both are ready after decode.
+static enum infer_status cuda_compile(struct backend *base, enum row_class cls) {
+    cuda_backend *b = (cuda_backend *)base;
+    CU(cudaSetDevice(b->device));
+    if (cls == ROW_PROMPT) return b->c.no_fuse ? INFER_OK : prompt_build(&b->prompt, b);
+    if (!b->c.no_fuse) TRY(decode_build(&b->decode, b));
+    if (!b->c.no_graphs) TRY(capture_all(b));
+    return cuda_warm(b);
 }
-static uint8_t *pinned_result(cuda_backend *b, unsigned i) {
-    return b->pinned + CUDA_FLIGHT * (pad(b->blob_bytes) + pad(b->page_bytes)) + i * pad(b->result_bytes);
+
+// ---- steps
+static uint8_t *pinned_blob(const cuda_backend *b, unsigned i) {
+    return b->pinned + b->plan.pin_blob + i * b->plan.blob_bytes;
+}
+static uint8_t *pinned_pages(const cuda_backend *b, unsigned i) {
+    return b->pinned + b->plan.pin_pages + i * b->plan.page_bytes;
+}
+static uint8_t *pinned_result(const cuda_backend *b, unsigned i) {
+    return b->pinned + b->plan.pin_result + i * b->plan.result_bytes;
 }
 // rings of the fused program, which reads and writes them itself
 uint8_t *cuda_decode_blob(const cuda_backend *b, unsigned i, size_t *row) {
-    *row = pad(b->blob_bytes);
-    return b->pinned + CUDA_FLIGHT * (*row + pad(b->page_bytes) + pad(b->result_bytes)) + i * *row;
+    *row = b->plan.blob_bytes;
+    return b->pinned + b->plan.pin_decode_blob + i * *row;
 }
 uint8_t *cuda_decode_result(const cuda_backend *b, unsigned i, size_t *row) {
-    *row = pad(b->result_bytes);
-    return b->pinned + CUDA_FLIGHT * (2 * pad(b->blob_bytes) + pad(b->page_bytes) + *row) + i * *row;
+    *row = b->plan.result_bytes;
+    return b->pinned + b->plan.pin_decode_result + i * *row;
+}
+
+// Rows of a live embedding, which the host holds row by row, to its region: [row / 16][k / 256][row % 16][256].
+static enum infer_status send_rows(cuda_backend *b, int n_row) {
+    const struct weight *w = b->c.embedding;
+    const cuda_region *r = &b->plan.group[b->plan.embedding].region[0];
+    float *to = (float *)(b->pinned + b->plan.pin_rows);
+    CU(cudaEventSynchronize(b->rows_sent)); // the copy before this one, which its step waited for
+    for (int t = 0; t < n_row; t++)
+        for (int u = 0; u < r->u; u++) {
+            int n = w->k - u * UNIT_COLS < UNIT_COLS ? w->k - u * UNIT_COLS : UNIT_COLS;
+            memcpy(to +
+                       ((size_t)(t / UNIT_ROWS * r->u + u) * UNIT_ROWS + (size_t)(t % UNIT_ROWS)) * UNIT_COLS,
+                   (const float *)w->data + (size_t)t * (size_t)w->k + u * UNIT_COLS, (size_t)n * 4);
+        }
+    const size_t tiles = (size_t)(n_row + UNIT_ROWS - 1) / UNIT_ROWS;
+    CU(cudaMemcpyAsync(b->weights + r->offset, to, tiles * (size_t)r->u * UNIT_ROWS * UNIT_COLS * 4,
+                       cudaMemcpyHostToDevice, b->stream));
+    CU(cudaEventRecord(b->rows_sent, b->stream));
+    return INFER_OK;
 }
 
 // struct step to the device; page tables only when one changed
@@ -301,13 +272,15 @@ static enum infer_status send_step(cuda_backend *b, const struct step *s, unsign
     memcpy(at(b->t.out_row), s->out_row, (size_t)s->n_out * 4);
     for (int i = 0; i < s->n_out; i++) at(b->t.want)[i] = s->want[i];
     if (!fetched)
-        CU(cudaMemcpyAsync((void *)b->t.step, blob, b->blob_bytes, cudaMemcpyHostToDevice, b->stream));
+        CU(cudaMemcpyAsync((void *)b->t.step, blob, b->plan.step_bytes, cudaMemcpyHostToDevice, b->stream));
+    if (b->c.embedding && b->c.embedding->live) TRY(send_rows(b, s->n_row));
     if (b->pages_known && b->pages_version == s->pages_version) return INFER_OK;
     int32_t *pages = (int32_t *)pinned_pages(b, f);
     for (int g = 0; g < b->c.n_kv_group; g++)
         memcpy(pages + b->plan.page_table[g], s->pages[g],
                (size_t)b->c.n_slot * (size_t)b->c.kv_group[g].max_pages * 4);
-    CU(cudaMemcpyAsync(b->work + b->plan.pages, pages, b->page_bytes, cudaMemcpyHostToDevice, b->stream));
+    CU(cudaMemcpyAsync(b->work + b->plan.pages, pages, b->plan.n_page_entry * 4, cudaMemcpyHostToDevice,
+                       b->stream));
     b->pages_version = s->pages_version;
     b->pages_known = true;
     return INFER_OK;
@@ -353,7 +326,7 @@ static enum infer_status cuda_run(struct backend *base, enum row_class cls, cons
     if (s->n_out && !fetched)
         CU(cudaMemcpyAsync(res, b->out, (size_t)s->n_out * 4, cudaMemcpyDeviceToHost, b->stream));
     if (b->flight[f].logits)
-        CU(cudaMemcpyAsync(res + b->logits_offset, b->out + b->logits_offset,
+        CU(cudaMemcpyAsync(res + b->plan.logits_offset, b->out + b->plan.logits_offset,
                            (size_t)s->n_out * (size_t)b->c.n_vocab * 4, cudaMemcpyDeviceToHost, b->stream));
     CU(cudaEventRecord(b->done[f], b->stream));
     b->n_run++;
@@ -375,7 +348,7 @@ static enum infer_status cuda_wait(struct backend *base, struct step_result *out
     CU(cudaEventSynchronize(b->done[f]));
     const uint8_t *res = b->flight[f].result;
     out->token = (const int32_t *)res;
-    out->logits = b->flight[f].logits ? (const float *)(res + b->logits_offset) : NULL;
+    out->logits = b->flight[f].logits ? (const float *)(res + b->plan.logits_offset) : NULL;
     if (__atomic_exchange_n(&b->cancel, 0, __ATOMIC_RELAXED)) return err_set(INFER_E_CANCEL, "cancelled");
     if (b->c.nan_guard && out->logits && !finite_logits(b, f, out->logits))
         return err_set(INFER_E_NAN, "a logit is not finite");
@@ -443,6 +416,7 @@ static enum infer_status cuda_kv_copy(struct backend *base, int from, int to) {
     CU(cudaSetDevice(b->device));
     for (int i = 0; i < b->c.n_store; i++) {
         const struct kv_store *s = &b->c.store[i];
+        if (!config_uses_store(&b->c, i)) continue;
         dev_kv kv = cuda_store(b, i);
         size_t rows = (size_t)s->n_kv_head * KV_PAGE;
         size_t bk = rows * kv_row_bytes(b->c.kv_type, s->head_dim_k),
@@ -460,10 +434,11 @@ static void cuda_cancel(struct backend *base) {
 }
 static void cuda_info(const struct backend *base, struct backend_info *out) {
     const cuda_backend *b = (const cuda_backend *)base;
-    *out = {b->text, b->kernels, 0};
+    *out = {b->text, b->kernels, 0, b->arena_bytes, cuda_driver_bytes(b->device)};
 }
 
 extern "C" const struct backend_type backend_cuda = {
-    "cuda",    cuda_probe,   cuda_sizes,    cuda_open,    cuda_upload,  cuda_compile, cuda_run,  cuda_wait,
-    cuda_read, cuda_kv_read, cuda_kv_write, cuda_kv_page, cuda_kv_copy, cuda_cancel,  cuda_info, cuda_close,
+    "cuda",       cuda_probe,   cuda_memory, cuda_sizes, cuda_open,    cuda_upload,
+    cuda_compile, cuda_run,     cuda_wait,   cuda_read,  cuda_kv_read, cuda_kv_write,
+    cuda_kv_page, cuda_kv_copy, cuda_cancel, cuda_info,  cuda_close,
 };

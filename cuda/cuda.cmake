@@ -55,7 +55,7 @@ if(nvcc)
         list(APPEND nvcc_flags -gencode=arch=compute_80,code=compute_80 -gencode=arch=compute_90,code=compute_90)
     endif()
     set(cuda_objects "")
-    foreach(name retile ops list upload stream stream_a stream_b stream_c attend decode prompt prompt_ops prompt_a prompt_b prompt_c
+    foreach(name device warm retile ops list upload stream stream_a stream_b stream_c attend decode prompt prompt_ops prompt_a prompt_b prompt_c
             backend)
         set(object ${CMAKE_BINARY_DIR}/cuda/${name}.o)
         add_custom_command(OUTPUT ${object}

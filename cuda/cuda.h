@@ -9,7 +9,6 @@
 struct dev_step {
     int n_row, n_out, seq; // seq: number of a decode step
 };
-enum { CUDA_FLIGHT = 4 }; // steps that may be queued
 
 struct dev_tables { // addresses that every kernel may need
     const dev_step *step;

@@ -24,7 +24,8 @@ struct cuda_backend {
     uint8_t *arena; // all device memory: weights, kv, activations, workspace
     uint8_t *weights, *kv, *act, *work, *out;
     uint8_t *pinned; // blobs, page tables and results, CUDA_FLIGHT of each
-    size_t blob_bytes, page_bytes, result_bytes, logits_offset;
+    size_t arena_bytes;
+    cudaEvent_t rows_sent; // of a live embedding
     dev_tables t;
     uint64_t pages_version;
     bool pages_known;
@@ -79,6 +80,16 @@ float *cuda_logits_copy(const cuda_backend *b);
 uint8_t *cuda_decode_blob(const cuda_backend *b, unsigned i, size_t *row);
 uint8_t *cuda_decode_result(const cuda_backend *b, unsigned i, size_t *row);
 
+// device.cu
+// The card with most free memory, on a tie the first in PCI order; its free and total bytes.
+enum infer_status cuda_pick_device(int *device, size_t *free_bytes, size_t *total_bytes);
+enum infer_status cuda_probe(void);
+enum infer_status cuda_memory(struct backend_memory *out);
+void cuda_arena_count(int device, size_t bytes, bool add);
+// Memory of the device that is gone since this process first looked, beside its arenas; 0: unknown.
+size_t cuda_driver_bytes(int device);
+// warm.cu
+enum infer_status cuda_warm(cuda_backend *b);
 // upload.cu
 enum infer_status cuda_upload(struct backend *base);
 // list.cu: the list op by op with the plain kernels

@@ -69,15 +69,17 @@ static enum infer_status group_place(struct cuda_group *g, const struct weight_g
 /* The group whose first member is the embedding (tied), -1: none. */
 static int tied_group(const struct backend_config *c) {
     for (int i = 0; i < c->n_group; i++)
-        for (int j = 0; j < c->group[i]->n_member; j++)
-            if (c->embedding && c->group[i]->member[j].data == c->embedding->data && j == 0) return i;
+        if (config_uses_group(c, i))
+            for (int j = 0; j < c->group[i]->n_member; j++)
+                if (c->embedding && c->group[i]->member[j].data == c->embedding->data && j == 0) return i;
     return -1;
 }
 
 static enum infer_status place_weights(struct cuda_plan *p, const struct backend_config *c) {
     TRY(mem_new(&p->group, (size_t)(c->n_group + 1) * sizeof *p->group, "weight table"));
     for (int i = 0; i < c->n_group; i++)
-        TRY(group_place(&p->group[i], c->group[i], feeds_glu(c, i), &p->weight_bytes));
+        if (config_uses_group(c, i))
+            TRY(group_place(&p->group[i], c->group[i], feeds_glu(c, i), &p->weight_bytes));
     p->n_group = c->n_group;
     p->embedding = tied_group(c);
     if (p->embedding < 0 && c->embedding) {
@@ -95,6 +97,7 @@ static enum infer_status place_kv(struct cuda_plan *p, const struct backend_conf
     for (int s = 0; s < c->n_store; s++) {
         const struct kv_store *st = &c->store[s];
         size_t rows = (size_t)c->kv_group[st->group].n_page * (size_t)st->n_kv_head * KV_PAGE, b;
+        if (!config_uses_store(c, s)) continue;
         p->kv_k[s] = p->kv_bytes;
         if (!size_mul(rows, kv_row_bytes(c->kv_type, st->head_dim_k), &b) || !size_align(b, 4096, &b) ||
             !size_add(p->kv_bytes, b, &p->kv_bytes))
@@ -196,19 +199,45 @@ static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
     p->stage_bytes = (size_t)64 << 20;
     p->stage = take(p, p->stage_bytes);
     place_tiles(p, pl, c->n_embd);
-    p->output_bytes =
-        2 * ((size_t)p->max_out * 4 + (c->want_logits ? (size_t)p->max_out * (size_t)c->n_vocab * 4 : 0));
+    if (!size_align(p->workspace_bytes, 4096, &p->workspace_bytes)) p->workspace_bytes = SIZE_MAX;
+}
+
+static size_t pad(size_t n) { return (n + 4095) & ~(size_t)4095; }
+
+static size_t take_pinned(struct cuda_plan *p, size_t bytes) {
+    size_t at = p->pinned_bytes;
+    p->pinned_bytes += pad(bytes);
+    return at;
+}
+
+static void place_pinned(struct cuda_plan *p, const struct backend_config *c) {
+    size_t rows = (size_t)p->max_rows, outs = (size_t)p->max_out;
+    p->logits_offset = pad(outs * 4 + 4);
+    p->result_bytes = pad(p->logits_offset + (c->want_logits ? outs * (size_t)c->n_vocab * 4 : 0));
+    p->step_bytes = 64 + (3 * rows + 2 * outs) * 4;
+    p->blob_bytes = pad(p->step_bytes);
+    p->page_bytes = pad(p->n_page_entry * 4);
+    p->pin_blob = take_pinned(p, CUDA_FLIGHT * p->blob_bytes);
+    p->pin_pages = take_pinned(p, CUDA_FLIGHT * p->page_bytes);
+    p->pin_result = take_pinned(p, CUDA_FLIGHT * p->result_bytes);
+    p->pin_decode_blob = take_pinned(p, CUDA_FLIGHT * p->blob_bytes);
+    p->pin_decode_result = take_pinned(p, CUDA_FLIGHT * p->result_bytes);
+    if (c->embedding && c->embedding->live)
+        p->pin_rows = take_pinned(p, p->group[p->embedding].region[0].bytes);
+    if (p->pinned_bytes < p->stage_bytes) p->pinned_bytes = p->stage_bytes;
 }
 
 enum infer_status cuda_plan_make(struct cuda_plan *p, const struct backend_config *c) {
     memset(p, 0, sizeof *p);
     enum infer_status st = place_weights(p, c);
     if (st == INFER_OK) st = place_kv(p, c);
-    if (st == INFER_OK)
-        place_workspace(p, c);
-    else
+    if (st != INFER_OK) {
         cuda_plan_free(p);
-    return st;
+        return st;
+    }
+    place_workspace(p, c);
+    place_pinned(p, c);
+    return INFER_OK;
 }
 
 void cuda_plan_free(struct cuda_plan *p) {
@@ -229,8 +258,9 @@ enum infer_status cuda_sizes(const struct backend_config *c, struct backend_size
     *out = (struct backend_sizes){.weight_bytes = p.weight_bytes,
                                   .kv_bytes = p.kv_bytes,
                                   .workspace_bytes = p.workspace_bytes,
-                                  .output_bytes = p.output_bytes,
-                                  .driver_bytes = (size_t)600 << 20};
+                                  .output_bytes = p.result_bytes,
+                                  .driver_bytes = (size_t)600 << 20,
+                                  .pinned_bytes = p.pinned_bytes};
     cuda_plan_free(&p);
     return INFER_OK;
 }

@@ -10,7 +10,8 @@ extern "C" {
 enum {
     CUDA_REGION_MAX = WEIGHT_GROUP_MAX,
     CUDA_SPLIT = 512 /* keys of one attention split */,
-    CUDA_ROPE_MAX = 8
+    CUDA_ROPE_MAX = 8,
+    CUDA_FLIGHT = 4 /* steps that may be queued */
 };
 
 /* Rows of one layout that lie together: physical rows 0 .. rows (a multiple of 32), k columns in u units. */
@@ -50,14 +51,18 @@ struct cuda_plan {
     size_t stage_bytes, constant_bytes, rec_row_bytes, half_row_bytes, workspace_bytes;
     size_t tiles[3]; /* activation tiles of prompt rows: normed, attention, gated (prompt_frag.cuh) */
     int tile_cols[3];
-    size_t output_bytes;
+    /* results of a step: tokens, then logits */
+    size_t logits_offset, result_bytes;
+    /* pinned memory of the host, CUDA_FLIGHT of each: steps, page tables and results, steps and results of the fused
+     * program, which the device reads and writes itself; then the rows of a live embedding. Staging of the upload is
+     * the same memory, before any step. */
+    size_t step_bytes, blob_bytes, page_bytes, pinned_bytes; /* blob: a step, rounded up */
+    size_t pin_blob, pin_pages, pin_result, pin_decode_blob, pin_decode_result, pin_rows;
 };
 
 /* Fills a plan; arrays come from mem.h. errors: INFER_E_MEMORY, INFER_E_UNSUPPORTED. */
 enum infer_status cuda_plan_make(struct cuda_plan *p, const struct backend_config *c);
 void cuda_plan_free(struct cuda_plan *p);
-/* backend_type.sizes */
-enum infer_status cuda_sizes(const struct backend_config *c, struct backend_sizes *out);
 
 #ifdef __cplusplus
 }

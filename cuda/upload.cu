@@ -31,6 +31,7 @@ static const struct weight *weight_of(const cuda_backend *b, int group, int memb
 static bool next_piece(upload *u, piece *p) {
     cuda_backend *b = u->b;
     pthread_mutex_lock(&u->lock);
+    while (u->group < b->plan.n_group && !b->plan.group[u->group].n_member) u->group++; // on another device
     bool more = u->status == INFER_OK && u->group < b->plan.n_group;
     if (more) {
         const cuda_group *g = &b->plan.group[u->group];
@@ -74,6 +75,7 @@ static enum infer_status upload_pieces(upload *u, int thread) {
         memcpy(host, (const uint8_t *)p.w->data + (size_t)p.row * row, bytes);
         cudaError_t e = cuda_fails_now() ? cudaErrorUnknown
                                          : cudaMemcpyAsync(dev, host, bytes, cudaMemcpyHostToDevice, s);
+        if (e == cudaSuccess && cuda_fails_now()) e = cudaErrorUnknown;
         if (e == cudaSuccess) e = cuda_retile(p.r, p.m, p.w->type, b->weights, dev, row, p.row, p.n, s);
         if (e == cudaSuccess) e = cudaStreamSynchronize(s);
         if (e != cudaSuccess) st = cuda_error(e, "upload");
@@ -163,7 +165,7 @@ static enum infer_status upload_weights(cuda_backend *b) {
         }
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     int n = cores < UPLOAD_THREADS ? (int)cores : UPLOAD_THREADS;
-    CU(cudaMallocHost((void **)&u.pinned, u.chunk * (size_t)n));
+    u.pinned = b->pinned; // nothing else is there before the first step
     pthread_mutex_init(&u.lock, NULL);
     int started = 0;
     for (int i = 1; i < n; i++) {
@@ -175,7 +177,6 @@ static enum infer_status upload_weights(cuda_backend *b) {
     upload_main(&threads[0]);
     for (int i = 1; i <= started; i++) pthread_join(threads[i].id, NULL);
     pthread_mutex_destroy(&u.lock);
-    cudaFreeHost(u.pinned);
     if (u.status != INFER_OK) return err_set(u.status, "%s", u.message);
     return INFER_OK;
 }

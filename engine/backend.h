@@ -37,6 +37,9 @@ struct weight {
     int n_stack; /* matrices in a row: 1, or the experts of a layer */
     const void *data;
     const float *bias; /* bias[n], NULL: none */
+    bool
+        live; /* an embedding whose rows are other ones in every step: read while run queues the step (the residual
+                  stream that another backend hands over) */
 };
 
 /* The axis on which devices would split a group: rows (output) or columns (input). */
@@ -245,6 +248,7 @@ struct step_result {
 
 /* ---- the backend --------------------------------------------------------------------------------------- */
 
+/* A group of weights or a KV store that no list names takes no memory. */
 struct backend_config {
     const struct weight_group *const
         *group; /* group[n_group] by id: every matrix except an untied embedding */
@@ -274,13 +278,22 @@ struct backend_sizes {
     size_t kv_bytes;
     size_t workspace_bytes; /* everything else that is not an activation */
     size_t output_bytes;    /* tokens and logits */
-    size_t driver_bytes;    /* assumed or measured share of the driver */
+    size_t driver_bytes;    /* assumed share of the driver */
+    size_t pinned_bytes; /* of the host, for copies to and from the device; not part of the device's memory */
+};
+
+/* What a device's memory holds now. */
+struct backend_memory {
+    char name[128];
+    size_t total_bytes, free_bytes; /* free: before this process takes anything */
 };
 
 struct backend_info {
     const char *device_name; /* "NVIDIA H200 (sm_90)", the processor's name */
     const char *isa;         /* "avx512-vnni"; kernels in use */
     int n_thread;            /* of the host; 0: none of its own */
+    size_t arena_bytes;      /* of a device: all that open took; 0: memory of the host */
+    size_t driver_bytes;     /* the device's memory that is gone beside the arena, measured now; 0: unknown */
 };
 
 struct backend; /* begins with: const struct backend_type *type; */
@@ -289,6 +302,7 @@ struct backend_type {
     const char *name; /* "ref", "cpu", "cuda" */
     /* INFER_OK when this machine can run it, else INFER_E_DEVICE with the reason; NULL: always. Takes nothing. */
     enum infer_status (*probe)(void);
+    enum infer_status (*memory)(struct backend_memory *out); /* NULL: the host's */
     enum infer_status (*sizes)(const struct backend_config *c, struct backend_sizes *out);
     enum infer_status (*open)(struct backend **out, const struct backend_config *c);
     enum infer_status (*upload)(struct backend *b);
@@ -317,6 +331,25 @@ struct backend {
 extern const struct backend_type backend_ref;
 extern const struct backend_type backend_cpu;
 extern const struct backend_type backend_cuda; /* present when built with INFER_CUDA */
+
+/* Sizes of the CUDA backend, in every build: plans for a card that is not here. */
+enum infer_status cuda_sizes(const struct backend_config *c, struct backend_sizes *out);
+
+/* Whether an operation of the lists names the group of weights, or the store. */
+static inline bool config_uses_group(const struct backend_config *c, int id) {
+    for (int cls = 0; cls < ROW_CLASS_COUNT; cls++)
+        for (int i = 0; c->list[cls] && i < c->list[cls]->n_op; i++)
+            if (c->list[cls]->op[i].kind == OP_MATMUL && c->list[cls]->op[i].matmul.w->id == id) return true;
+    return false;
+}
+static inline bool config_uses_store(const struct backend_config *c, int store) {
+    for (int cls = 0; cls < ROW_CLASS_COUNT; cls++)
+        for (int i = 0; c->list[cls] && i < c->list[cls]->n_op; i++)
+            if ((c->list[cls]->op[i].kind == OP_KV_PUT && c->list[cls]->op[i].kv_put.store == store) ||
+                (c->list[cls]->op[i].kind == OP_ATTEND && c->list[cls]->op[i].attend.store == store))
+                return true;
+    return false;
+}
 
 /* bytes of one row of head_dim keys or values */
 static inline size_t kv_row_bytes(enum kv_type type, int head_dim) {

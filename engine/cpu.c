@@ -26,6 +26,7 @@ static size_t attend_scratch(int heads, int hk,
 }
 
 static size_t pool_bytes(const struct backend_config *c, int store, int dim) {
+    if (!config_uses_store(c, store)) return 0;
     const struct kv_store *s = &c->store[store];
     return (size_t)c->kv_group[s->group].n_page * (size_t)s->n_kv_head * KV_PAGE *
            kv_row_bytes(c->kv_type, dim);
@@ -429,6 +430,7 @@ static enum infer_status cpu_kv_page(struct backend *b, int store, int page, voi
 static enum infer_status cpu_kv_copy(struct backend *b, int from, int to) {
     struct cpu *c = (struct cpu *)b;
     for (int i = 0; i < c->config.n_store; i++) {
+        if (!config_uses_store(&c->config, i)) continue;
         const struct kv_store *s = &c->config.store[i];
         size_t kb = page_bytes(c, s, s->head_dim_k), vb = page_bytes(c, s, s->head_dim_v);
         memcpy(c->k_pool[i] + (size_t)to * kb, c->k_pool[i] + (size_t)from * kb, kb);
@@ -442,7 +444,8 @@ static void cpu_cancel(struct backend *b) { atomic_store(&((struct cpu *)b)->can
 static void cpu_info(const struct backend *b, struct backend_info *out) {
     const struct cpu *c = (const struct cpu *)b;
     static const char *const name[] = {"none", "avx2", "avx512-vnni", "avx512-vnni, amx-bf16"};
-    *out = (struct backend_info){c->description, name[c->isa], c->n_thread};
+    *out = (struct backend_info){
+        .device_name = c->description, .isa = name[c->isa], .n_thread = c->n_thread};
 }
 
 const struct backend_type backend_cpu = {

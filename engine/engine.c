@@ -1,5 +1,6 @@
 /* The engine behind infer.h: a model placed on a device with a plan. Assembles steps, keeps sequences, hands results
  * back in the order they were asked for. The arithmetic is in the backends, the order of operations in forward.c. */
+#include "card.h"
 #include "device.h"
 #include "infer.h"
 #include "kv.h"
@@ -7,6 +8,7 @@
 #include "model.h"
 #include "plan.h"
 #include "snapshot.h"
+#include "split.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -146,11 +148,15 @@ static void *take(struct infer_engine *e, size_t n, size_t size) {
     return arena_alloc(&e->arena, (n ? n : 1) * size);
 }
 
+/* The part of the plan that has the outputs. */
+static struct plan_part *last_part(struct infer_engine *e) { return &e->plan.part[e->plan.n_part - 1]; }
+
 static enum infer_status make_flight(struct infer_engine *e, struct flight *f) {
-    size_t n_out = 0, n_slot = (size_t)e->plan.config.n_slot;
+    size_t n_out = 0, n_slot = (size_t)e->plan.set.n_slot;
+    const struct op_list *list = last_part(e)->list;
     bool ok = true;
     for (int c = 0; c < ROW_CLASS_COUNT; c++) {
-        size_t rows = (size_t)e->plan.list[c].max_rows, outs = (size_t)e->plan.list[c].max_out;
+        size_t rows = (size_t)list[c].max_rows, outs = (size_t)list[c].max_out;
         ok &= (f->id[c] = take(e, rows, 4)) && (f->pos[c] = take(e, rows, 4)) &&
               (f->slot[c] = take(e, rows, 4));
         ok &= (f->out_row[c] = take(e, outs, 4)) && (f->want[c] = take(e, outs, 1));
@@ -163,16 +169,59 @@ static enum infer_status make_flight(struct infer_engine *e, struct flight *f) {
     return ok ? INFER_OK : err_set(INFER_E_MEMORY, "out of memory for the step's rows");
 }
 
+/* One line before the first token when a card does not hold all layers. */
+static void say_split(const struct plan *p, const struct model *m) {
+    const struct backend_memory *card = &p->place.memory;
+    int n = p->set.n_device_layer;
+    if (!card->total_bytes || n == m->n_layer) return;
+    if (n)
+        log_line(LOG_WARN,
+                 "the card (%s, %.1f GiB free) holds the last %d of %d layers; the other %d run on the CPU, "
+                 "which is much slower",
+                 card->name, (double)card->free_bytes / (1 << 30), n, m->n_layer, m->n_layer - n);
+    else
+        log_line(LOG_WARN,
+                 "the card (%s, %.1f GiB free) is NOT used: not one layer fits; running on the CPU, which is "
+                 "much slower",
+                 card->name, (double)card->free_bytes / (1 << 30));
+}
+
+static enum infer_status open_backend(struct infer_engine *e) {
+    const struct plan *p = &e->plan;
+    if (p->n_part > 1)
+        TRY(split_open(&e->backend, p));
+    else
+        TRY(p->part[0].type->open(&e->backend, &p->part[0].config));
+    const struct backend_type *type = e->backend->type;
+    TRY(type->upload(e->backend));
+    for (int i = 0; i < ROW_CLASS_COUNT; i++) TRY(type->compile(e->backend, (enum row_class)i));
+    return INFER_OK;
+}
+
+/* Puts the driver's share as it is now into the report. */
+static enum infer_status measure(struct infer_engine *e) {
+    struct plan_part *part = last_part(e);
+    struct backend_info info;
+    e->backend->type->info(e->backend, &info);
+    if (!info.driver_bytes) return INFER_OK;
+    part->total_bytes += info.driver_bytes - part->size.driver_bytes;
+    part->size.driver_bytes = info.driver_bytes;
+    part->measured = true;
+    return plan_write(&e->plan, &e->arena, e->model->m);
+}
+
 static enum infer_status prepare(struct infer_engine *e, const struct infer_engine_options *options) {
-    const struct backend_type *type;
-    TRY(device_pick(options->device, &type));
+    const struct model *m = e->model->m;
     struct plan_options po = {.engine = options};
-    TRY(plan_make(&e->plan, &e->arena, e->model->m, type, &po));
+    TRY(device_pick(options, &po.place));
+    TRY(plan_make(&e->plan, &e->arena, m, &po));
+    const struct plan_part *part = last_part(e);
     if (!e->plan.fits)
-        return err_set(INFER_E_MEMORY,
-                       "does not fit: %.1f GiB wanted, %.1f GiB available; infer plan shows what would",
-                       (double)e->plan.total_bytes / (1 << 30), (double)e->plan.limit_bytes / (1 << 30));
-    const struct backend_config *c = &e->plan.config;
+        return err_set(INFER_E_MEMORY, "does not fit: %.1f GiB wanted, %.1f GiB available%s%s",
+                       (double)part->total_bytes / (1 << 30), (double)part->limit_bytes / (1 << 30),
+                       e->plan.n_nearest ? "; would fit: " : "", e->plan.n_nearest ? e->plan.nearest[0] : "");
+    say_split(&e->plan, m);
+    const struct backend_config *c = &part->config;
     TRY(kv_init(&e->kv, &e->arena, c->n_slot, c->n_ctx, c->kv_group[0].n_page));
     e->pages = take(e, (size_t)c->n_kv_group, sizeof *e->pages);
     e->last = take(e, (size_t)c->n_slot, sizeof *e->last);
@@ -181,15 +230,14 @@ static enum infer_status prepare(struct infer_engine *e, const struct infer_engi
         return err_set(INFER_E_MEMORY, "out of memory for page tables");
     for (int i = 0; i < c->n_kv_group; i++) e->pages[i] = e->kv.table;
     for (int i = 0; i < FLIGHTS; i++) TRY(make_flight(e, &e->flight[i]));
-    TRY(type->open(&e->backend, c));
-    TRY(type->upload(e->backend));
-    for (int i = 0; i < ROW_CLASS_COUNT; i++) TRY(type->compile(e->backend, (enum row_class)i));
-    return INFER_OK;
+    TRY(open_backend(e));
+    return measure(e);
 }
+
+static const struct infer_engine_options defaults = {.gpu_layers = -1};
 
 enum infer_status infer_engine_create(struct infer_engine **out, const struct infer_model *m,
                                       const struct infer_engine_options *options) {
-    static const struct infer_engine_options defaults = {.gpu_layers = -1};
     struct infer_engine *e;
     *out = NULL;
     if (!m->m->layer)
@@ -212,53 +260,77 @@ void infer_engine_free(struct infer_engine *e) {
     mem_free(e);
 }
 
+/* What the plan knows, without the device's own words. */
+static struct infer_engine_info planned(const struct plan *p) {
+    const struct plan_part *part = &p->part[p->n_part - 1];
+    return (struct infer_engine_info){
+        .device = part->type->name,
+        .n_ctx = p->set.n_ctx,
+        .n_slot = p->set.n_slot,
+        .n_batch = p->set.n_batch,
+        .n_decode_rows = p->set.n_decode_rows,
+        .device_layers = part->range.end - part->range.first,
+        .kv_type = plan_kv_name(p->set.kv_type),
+        .weight_bytes = part->size.weight_bytes,
+        .kv_bytes = part->size.kv_bytes,
+        .activation_bytes = part->config.activation_bytes,
+        .workspace_bytes = part->size.workspace_bytes,
+        .output_bytes = part->size.output_bytes,
+        .device_bytes = part->total_bytes,
+    };
+}
+
 void infer_engine_info(const struct infer_engine *e, struct infer_engine_info *out) {
-    static const char *const kv_names[] = {"f32", "f16", "q8_0"};
-    const struct backend_config *c = &e->plan.config;
     struct backend_info info;
     e->backend->type->info(e->backend, &info);
-    *out = (struct infer_engine_info){
-        .device = e->backend->type->name,
-        .device_name = info.device_name,
-        .isa = info.isa,
-        .n_thread = info.n_thread,
-        .n_ctx = c->n_ctx,
-        .n_slot = c->n_slot,
-        .n_batch = e->plan.n_batch,
-        .n_decode_rows = e->plan.n_decode_rows,
-        .kv_type = kv_names[c->kv_type],
-        .weight_bytes = e->plan.size.weight_bytes,
-        .kv_bytes = e->plan.size.kv_bytes,
-        .activation_bytes = c->activation_bytes,
-        .workspace_bytes = e->plan.size.workspace_bytes,
-        .output_bytes = e->plan.size.output_bytes,
-        .device_bytes = e->plan.total_bytes,
-    };
+    *out = planned(&e->plan);
+    out->device_name = info.device_name;
+    out->isa = info.isa;
+    out->n_thread = info.n_thread;
+    out->arena_bytes = info.arena_bytes;
+    out->driver_bytes = info.driver_bytes;
 }
 
 const char *infer_plan_text(const struct infer_engine *e) { return e->plan.text; }
 
+static enum infer_status fill_report(struct infer_plan_report *r, const struct plan *p) {
+    const struct plan_part *part = &p->part[p->n_part - 1];
+    r->size = planned(p);
+    r->map_bytes = p->map_bytes;
+    r->driver_bytes = part->size.driver_bytes;
+    r->pinned_bytes = part->size.pinned_bytes;
+    r->limit_bytes = part->limit_bytes == SIZE_MAX ? UINT64_MAX : part->limit_bytes;
+    r->host_bytes = p->n_part > 1 ? p->part[0].total_bytes : 0;
+    r->fits = p->fits;
+    r->n_nearest = p->n_nearest;
+    static_assert(sizeof r->nearest == sizeof p->nearest, "the same lines");
+    memcpy(r->nearest, p->nearest, sizeof r->nearest);
+    r->text = mem_strdup(p->text);
+    return r->text ? INFER_OK : err_set(INFER_E_MEMORY, "out of memory for the memory report");
+}
+
 enum infer_status infer_plan(const struct infer_model *m, const struct infer_engine_options *options,
-                             char **text, bool *fits) {
-    static const struct infer_engine_options defaults = {.gpu_layers = -1};
+                             const char *as, struct infer_plan_report *out) {
     struct arena arena = {0};
     struct plan plan;
-    const struct backend_type *type;
     struct plan_options po = {.engine = options ? options : &defaults};
-    *text = NULL;
-    *fits = false;
-    TRY(device_pick(po.engine->device, &type));
-    enum infer_status s = plan_make(&plan, &arena, m->m, type, &po);
-    if (s == INFER_OK) {
-        *fits = plan.fits;
-        *text = mem_strdup(plan.text);
-        if (!*text) s = err_set(INFER_E_MEMORY, "out of memory for the memory report");
+    *out = (struct infer_plan_report){0};
+    if (as) {
+        TRY(card_find(as, &out->card));
+        device_pick_card(po.engine, &out->card, &po.place);
+    } else {
+        TRY(device_pick(po.engine, &po.place));
     }
+    enum infer_status s = plan_make(&plan, &arena, m->m, &po);
+    if (s == INFER_OK) s = fill_report(out, &plan);
     arena_free(&arena);
     return s;
 }
 
-void infer_text_free(char *text) { mem_free(text); }
+void infer_plan_free(struct infer_plan_report *r) {
+    mem_free(r->text);
+    r->text = NULL;
+}
 
 /* ---- sequences ----------------------------------------------------------------------------------------------- */
 
@@ -307,7 +379,8 @@ static enum infer_status snapshot_place(struct infer_engine *e, int seq, struct 
     if (!seq_is_open(e, seq)) return err_set(INFER_E_INPUT, "sequence %d is not open", seq);
     if (e->n_submit != e->n_wait) return err_set(INFER_E_INPUT, "a step is in flight");
     if (e->poisoned) return err_set(INFER_E_DEVICE, "the engine failed before: %s", e->poison);
-    *out = (struct snapshot_place){e->backend, &e->plan.config, e->model->m->file, &e->kv, &e->fingerprint};
+    *out = (struct snapshot_place){e->backend, &last_part(e)->config, e->model->m->file, &e->kv,
+                                   &e->fingerprint};
     return INFER_OK;
 }
 
@@ -349,7 +422,7 @@ static enum infer_status check_row(const struct infer_engine *e, const struct in
     if (r->pos != length)
         return err_set(INFER_E_INPUT, "row %d: position %d does not continue sequence %d, which holds %d", i,
                        r->pos, r->seq, length);
-    const struct op_list *l = &e->plan.list[r->decode ? ROW_DECODE : ROW_PROMPT];
+    const struct op_list *l = &e->plan.part[e->plan.n_part - 1].list[r->decode ? ROW_DECODE : ROW_PROMPT];
     if (++*rows > l->max_rows)
         return err_set(INFER_E_INPUT, "row %d: more than %d %s rows in a step", i, l->max_rows,
                        r->decode ? "decode" : "prompt");

@@ -118,7 +118,8 @@ static void output(struct emitter *e, struct view x) {
 }
 
 enum infer_status forward_emit(struct op_list *out, struct arena *arena, const struct model *m,
-                               enum row_class cls, int max_rows, int max_out) {
+                               const struct layer_range *range, enum row_class cls, int max_rows,
+                               int max_out) {
     struct emitter e = {out, m, 16 * m->n_layer + 8, 10 * m->n_layer + 8, -1};
     *out = (struct op_list){.cls = cls, .max_rows = max_rows, .max_out = max_out};
     out->op = arena_alloc(arena, (size_t)e.op_cap * sizeof *out->op);
@@ -127,13 +128,15 @@ enum infer_status forward_emit(struct op_list *out, struct arena *arena, const s
 
     struct view x = buffer(&e, "x", m->n_embd, BUF_ROWS_ALL, true);
     touch(&e, x);
-    push(&e, "embed", (struct op){.kind = OP_EMBED, .embed = {x, &m->embd, m->embd_scale}});
-    for (int il = 0; il < m->n_layer; il++) {
+    struct op_embed embed = {x, &m->embd, m->embd_scale};
+    if (range->first) embed = (struct op_embed){x, range->rows, 1};
+    push(&e, "embed", (struct op){.kind = OP_EMBED, .embed = embed});
+    for (int il = range->first; il < range->end; il++) {
         e.layer = il;
         attention(&e, &m->layer[il], x);
         feed_forward(&e, &m->layer[il], x);
     }
     e.layer = -1;
-    output(&e, x);
+    if (range->end == m->n_layer) output(&e, x);
     return INFER_OK;
 }

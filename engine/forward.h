@@ -4,7 +4,16 @@
 #include "mem.h"
 #include "model.h"
 
+/* The layers that one device computes: first .. end - 1. The device of layer 0 embeds the ids; another one begins with
+ * rows, a live weight rows[max_rows][n_embd] from which row t of the step takes its row t. The device of the last layer
+ * computes the outputs; another one ends with the residual stream in buffer 0. */
+struct layer_range {
+    int first, end;
+    struct weight *rows; /* NULL when first is 0 */
+};
+
 /* Writes the list of one row class into the arena. max_rows, max_out: rows and outputs of the largest step.
  * errors: INFER_E_MEMORY */
 enum infer_status forward_emit(struct op_list *out, struct arena *arena, const struct model *m,
-                               enum row_class cls, int max_rows, int max_out);
+                               const struct layer_range *range, enum row_class cls, int max_rows,
+                               int max_out);

@@ -103,13 +103,16 @@ struct infer_engine_options {
     int threads;         /* 0: physical cores within the affinity mask and the cgroup */
     int ctx;   /* positions of one sequence; 0: the trained length or 8192, whichever is less; -1: most that
                   fits */
-    int slots; /* sequences at once; 0: 1 */
+    int slots; /* sequences at once; 0: 1; -1: most that fit */
     int batch; /* prompt rows of one step; 0: 512 */
-    int decode_rows;      /* decode rows of one step; 0: slots */
-    int gpu_layers;       /* -1: auto */
-    double vram_fraction; /* 0: 0.9 */
-    uint64_t vram_limit, vram_reserve;
-    int sm_emulate; /* 0, or 120 */
+    int decode_rows;         /* decode rows of one step; 0: slots */
+    const char *host_device; /* who computes the layers that are not on the device: NULL: "cpu" when device
+                                is "auto" and a card is used, else nobody; "cpu", "ref" */
+    int gpu_layers;          /* the last layers on the device, the others on the host; -1: all that fit */
+    double vram_fraction;    /* of a card's memory; 0: 0.9 */
+    uint64_t vram_limit;     /* bytes of it, instead of the fraction; 0: the fraction */
+    uint64_t vram_reserve;   /* bytes of its free memory to leave to others */
+    int sm_emulate;          /* 0, or 120 */
     bool no_fuse, no_graphs, blas, strict_fp32;
     bool all_logits; /* room for logits of every prompt row (infer logits, perplexity) */
     bool nan_guard;  /* check every op's output */
@@ -129,17 +132,45 @@ struct infer_engine_info {
     const char *device_name;
     const char *isa; /* "avx512-vnni" */
     int n_ctx, n_slot, n_batch, n_decode_rows, n_thread;
+    int device_layers; /* the last layers, on the device; less than the model's when the host computes the others */
     const char *kv_type;
-    uint64_t weight_bytes, kv_bytes, activation_bytes, workspace_bytes, output_bytes, device_bytes;
+    uint64_t weight_bytes, kv_bytes, activation_bytes, workspace_bytes, output_bytes,
+        device_bytes;      /* as planned */
+    uint64_t arena_bytes;  /* taken on a card in one piece; 0: memory of the host */
+    uint64_t driver_bytes; /* of a card, gone beside the arena, measured now; 0: unknown */
 };
 void infer_engine_info(const struct infer_engine *e, struct infer_engine_info *out);
 /* The memory report as text, one line a class of memory; views into the engine. */
 const char *infer_plan_text(const struct infer_engine *e);
-/* The same without loading anything; the caller frees *text with infer_text_free. *fits: whether create would
- * accept. */
+
+/* A card as the plan needs it. Rates are ceilings, 0: unknown; read_gb_s in 1e9 bytes a second. */
+struct infer_card {
+    char name[32];
+    int sm; /* 120 */
+    uint64_t memory_bytes;
+    double read_gb_s, f16_tflops, int8_tops, tf32_tflops;
+    const char *source; /* where the rates come from */
+};
+
+/* A memory report without loading anything. */
+struct infer_plan_report {
+    struct infer_engine_info size; /* without device_name, isa, n_thread; device_bytes: taken on the device */
+    uint64_t map_bytes;            /* the file, read in place by a host */
+    uint64_t driver_bytes;         /* assumed share of a card's driver */
+    uint64_t pinned_bytes;         /* of the host, for copies to and from a card */
+    uint64_t limit_bytes;          /* that the device could give; UINT64_MAX: unknown */
+    uint64_t host_bytes;           /* of the layers on the host */
+    bool fits;                     /* infer_engine_create would accept */
+    char nearest[6][64];           /* nearest[n_nearest]: options that fit where these do not */
+    int n_nearest;
+    struct infer_card card; /* of as; name "" without */
+    char *text;
+};
+/* as: NULL, or a card that is not here: "rtx-5090", "h200", "GIB,sm_XX". Free with infer_plan_free. errors: as
+ * infer_engine_create, but what does not fit is a report */
 enum infer_status infer_plan(const struct infer_model *m, const struct infer_engine_options *options,
-                             char **text, bool *fits);
-void infer_text_free(char *text);
+                             const char *as, struct infer_plan_report *out);
+void infer_plan_free(struct infer_plan_report *r);
 
 /* ---- sequences ----------------------------------------------------------------------------------------- */
 

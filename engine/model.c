@@ -260,7 +260,12 @@ static enum infer_status bind_vector(struct binder *b, enum slot slot, int il, c
 }
 
 static struct weight weight_of(const struct tensor *t) {
-    return (struct weight){t->name, t->type, (int)t->shape[2], (int)t->shape[3], 1, t->data, NULL};
+    return (struct weight){.name = t->name,
+                           .type = t->type,
+                           .n = (int)t->shape[2],
+                           .k = (int)t->shape[3],
+                           .n_stack = 1,
+                           .data = t->data};
 }
 
 /* A group of up to three matrices with their biases; SLOT_COUNT ends the lists. */

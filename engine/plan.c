@@ -1,13 +1,11 @@
 #include "plan.h"
 
-#include <stdarg.h>
 #include <stdio.h>
-#include <unistd.h>
 
 enum {
     DEFAULT_CTX = 8192,
     DEFAULT_BATCH = 512,
-    DEFAULT_BATCH_CUDA = 2048,
+    DEFAULT_BATCH_CARD = 2048,
     MAX_SLOTS = 1024,
     MAX_BATCH = 16384,
     MAX_PLAN_CTX = 1 << 26
@@ -22,49 +20,74 @@ static enum infer_status in_range(const char *what, int v, int min, int max) {
 
 static enum infer_status kv_type_of(const char *name, enum kv_type fallback, enum kv_type *out) {
     *out = fallback;
-    if (!name) return INFER_OK;
-    if (!strcmp(name, "f32"))
-        *out = KV_F32;
-    else if (!strcmp(name, "f16"))
-        *out = KV_F16;
-    else if (!strcmp(name, "q8_0"))
-        *out = KV_Q8_0;
-    else
-        return err_set(INFER_E_INPUT, "--kv-type is '%s', must be f32, f16 or q8_0", name);
+    for (int t = KV_F32; name && t <= KV_Q8_0; t++)
+        if (!strcmp(name, plan_kv_name((enum kv_type)t))) {
+            *out = (enum kv_type)t;
+            return INFER_OK;
+        }
+    return name ? err_set(INFER_E_INPUT, "--kv-type is '%s', must be f32, f16 or q8_0", name) : INFER_OK;
+}
+
+static enum infer_status layers_of(const struct model *m, const struct plan_options *options, int *out) {
+    const struct placement *place = &options->place;
+    int n = options->engine->gpu_layers;
+    *out = m->n_layer;
+    if (n < 0 || n >= m->n_layer || (!place->host && !place->memory.total_bytes)) return INFER_OK;
+    if (!place->host)
+        return err_set(INFER_E_INPUT,
+                       "--device cuda computes nothing on the CPU, so all %d layers are on the card; "
+                       "--gpu-layers %d goes with --device auto",
+                       m->n_layer, n);
+    *out = n;
     return INFER_OK;
 }
 
-static enum infer_status read_options(struct plan *p, const struct model *m,
-                                      const struct infer_engine_options *o) {
-    struct backend_config *c = &p->config;
-    c->n_slot = o->slots ? o->slots : 1;
-    c->n_ctx = o->ctx > 0                     ? o->ctx
+static enum infer_status read_options(struct plan_settings *s, const struct model *m,
+                                      const struct plan_options *options) {
+    const struct infer_engine_options *o = options->engine;
+    s->n_slot = o->slots > 0 ? o->slots : 1;
+    s->n_ctx = o->ctx > 0                     ? o->ctx
                : o->ctx < 0                   ? m->n_ctx_train
                : m->n_ctx_train < DEFAULT_CTX ? m->n_ctx_train
                                               : DEFAULT_CTX;
-    p->n_batch = o->batch ? o->batch : !strcmp(p->backend->name, "cuda") ? DEFAULT_BATCH_CUDA : DEFAULT_BATCH;
-    p->n_decode_rows = o->decode_rows ? o->decode_rows : c->n_slot;
-    TRY(in_range("--slots", c->n_slot, 1, MAX_SLOTS));
-    TRY(in_range("--ctx", c->n_ctx, 1, MAX_PLAN_CTX));
-    TRY(in_range("--batch", p->n_batch, 1, MAX_BATCH));
-    TRY(in_range("decode rows", p->n_decode_rows, 1, MAX_BATCH));
+    s->n_batch = o->batch ? o->batch : options->place.memory.total_bytes ? DEFAULT_BATCH_CARD : DEFAULT_BATCH;
+    s->slot_rows = !o->decode_rows;
+    s->n_decode_rows = o->decode_rows ? o->decode_rows : s->n_slot;
+    TRY(in_range("--slots", s->n_slot, 1, MAX_SLOTS));
+    TRY(in_range("--ctx", s->n_ctx, 1, MAX_PLAN_CTX));
+    TRY(in_range("--batch", s->n_batch, 1, MAX_BATCH));
+    TRY(in_range("decode rows", s->n_decode_rows, 1, MAX_BATCH));
     TRY(in_range("--threads", o->threads, 0, 4096));
-    if (p->n_batch > c->n_ctx * c->n_slot) p->n_batch = c->n_ctx * c->n_slot;
-    p->n_prompt_out = o->all_logits || p->n_batch < c->n_slot ? p->n_batch : c->n_slot;
-    TRY(kv_type_of(o->kv_type, p->backend == &backend_ref ? KV_F32 : KV_F16, &c->kv_type));
-    c->n_thread = o->threads;
-    c->isa = o->isa;
-    c->kernels = o->kernels;
-    c->sm_emulate = o->sm_emulate;
-    c->no_fuse = o->no_fuse;
-    c->no_graphs = o->no_graphs;
-    c->blas = o->blas;
-    c->strict_fp32 = o->strict_fp32;
-    c->nan_guard = o->nan_guard;
-    c->want_logits = true;
-    c->progress = o->progress;
-    c->user = o->user;
-    return INFER_OK;
+    TRY(layers_of(m, options, &s->n_device_layer));
+    return kv_type_of(o->kv_type, options->place.device == &backend_ref ? KV_F32 : KV_F16, &s->kv_type);
+}
+
+static void fill_config(struct backend_config *c, const struct model *m, const struct plan *p,
+                        const struct infer_engine_options *o) {
+    *c = (struct backend_config){.group = m->group,
+                                 .n_group = m->n_group,
+                                 .embedding = &m->embd,
+                                 .n_vocab = m->n_vocab,
+                                 .n_embd = m->n_embd,
+                                 .store = m->store,
+                                 .n_store = m->n_store,
+                                 .kv_group = p->kv_group,
+                                 .n_kv_group = m->n_kv_group,
+                                 .kv_type = p->set.kv_type,
+                                 .n_slot = p->set.n_slot,
+                                 .n_ctx = p->set.n_ctx,
+                                 .n_thread = o->threads,
+                                 .isa = o->isa,
+                                 .kernels = o->kernels,
+                                 .sm_emulate = o->sm_emulate,
+                                 .no_fuse = o->no_fuse,
+                                 .no_graphs = o->no_graphs,
+                                 .blas = o->blas,
+                                 .strict_fp32 = o->strict_fp32,
+                                 .nan_guard = o->nan_guard,
+                                 .want_logits = true,
+                                 .progress = o->progress,
+                                 .user = o->user};
 }
 
 /* ---- activations --------------------------------------------------------------------------------------------- */
@@ -140,130 +163,89 @@ static size_t host_available(void) {
     return n;
 }
 
-/* ---- the report ---------------------------------------------------------------------------------------------- */
-
-struct text {
-    char *data;
-    size_t n, cap;
-};
-
-static void print(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void print(struct text *t, const char *format, ...) {
-    va_list ap;
-    va_start(ap, format);
-    int n = vsnprintf(t->data + t->n, t->cap - t->n, format, ap);
-    va_end(ap);
-    if (n > 0) t->n = t->n + (size_t)n < t->cap ? t->n + (size_t)n : t->cap - 1;
-}
-
-static void print_bytes(struct text *t, const char *what, size_t bytes, const char *note) {
-    print(t, "  %-22s %12.1f MiB  %s\n", what, (double)bytes / (1 << 20), note);
-}
-
-static const char *kv_name(enum kv_type t) { return t == KV_F32 ? "f32" : t == KV_F16 ? "f16" : "q8_0"; }
-
-/* The largest context that would fit if only it changed; 0 when none does. KV grows in step with the context, the
- * rest hardly does. */
-static int nearest_ctx(const struct plan *p) {
-    size_t rest = p->total_bytes - p->size.kv_bytes;
-    if (p->limit_bytes <= rest || p->config.n_ctx < 1) return 0;
-    double per_position = (double)p->size.kv_bytes / p->config.n_ctx;
-    int ctx = (int)((double)(p->limit_bytes - rest) / per_position) / 256 * 256;
-    return ctx < p->config.n_ctx ? ctx : 0;
-}
-
-static enum infer_status write_report(struct plan *p, struct arena *arena, const struct model *m) {
-    struct text t = {arena_alloc(arena, 4096), 0, 4096};
-    if (!t.data) return err_set(INFER_E_MEMORY, "out of memory for the memory report");
-    char note[160];
-    print(&t, "%s on %s: %d positions, %d slot%s, %d prompt rows, %d decode rows a step\n", m->arch->name,
-          p->backend->name, p->config.n_ctx, p->config.n_slot, p->config.n_slot == 1 ? "" : "s", p->n_batch,
-          p->n_decode_rows);
-    print_bytes(&t, "weights, mapped", p->map_bytes, "the file itself, shared with other processes");
-    if (p->size.weight_bytes)
-        print_bytes(&t, "weights, copied", p->size.weight_bytes, "re-tiled for the device");
-    snprintf(note, sizeof note, "%s, %d pages of %d tokens in %d layers", kv_name(p->config.kv_type),
-             p->kv_group[0].n_page, KV_PAGE, m->n_layer);
-    print_bytes(&t, "key/value cache", p->size.kv_bytes, note);
-    print_bytes(&t, "activations", p->config.activation_bytes, "");
-    print_bytes(&t, "workspace", p->size.workspace_bytes, "");
-    print_bytes(&t, "outputs", p->size.output_bytes, "tokens and logits");
-    if (p->size.driver_bytes) print_bytes(&t, "driver", p->size.driver_bytes, "assumed until it is measured");
-    print_bytes(&t, "taken", p->total_bytes, "");
-    if (p->limit_bytes != SIZE_MAX)
-        print_bytes(&t, "available", p->limit_bytes, p->fits ? "fits" : "DOES NOT FIT");
-    if (!p->fits) {
-        int ctx = nearest_ctx(p);
-        if (ctx) print(&t, "  would fit: --ctx %d\n", ctx);
-        if (p->config.n_slot > 1) print(&t, "  smaller: --slots %d\n", p->config.n_slot / 2);
-        if (p->config.kv_type != KV_Q8_0)
-            print(&t, "  smaller: --kv-type q8_0 (%.1f MiB of cache)\n",
-                  (double)p->size.kv_bytes / (1 << 20) * 34 / (p->config.kv_type == KV_F16 ? 64 : 128));
-        print(&t, "  smaller: --batch %d\n", p->n_batch > 64 ? 64 : p->n_batch);
-    }
-    p->text = t.data;
-    return INFER_OK;
+/* What there is of the card's memory: its free part, at most the fraction or the limit of the options, less the reserve. */
+static size_t card_available(const struct backend_memory *m, const struct infer_engine_options *o) {
+    double fraction = o->vram_fraction > 0 ? o->vram_fraction : 0.9;
+    size_t most = o->vram_limit ? (size_t)o->vram_limit : (size_t)((double)m->total_bytes * fraction);
+    size_t left = m->free_bytes > o->vram_reserve ? m->free_bytes - (size_t)o->vram_reserve : 0;
+    return left < most ? left : most;
 }
 
 /* ---- the plan ------------------------------------------------------------------------------------------------ */
 
 static enum infer_status plan_kv(struct plan *p, struct arena *arena, const struct model *m) {
-    struct backend_config *c = &p->config;
     p->kv_group = arena_alloc(arena, (size_t)m->n_kv_group * sizeof *p->kv_group);
     if (!p->kv_group) return err_set(INFER_E_MEMORY, "out of memory for the plan");
     /* one spare position a sequence: the end of a sequence is seen one step late */
-    size_t pages = ((size_t)c->n_ctx + 1 + KV_PAGE - 1) / KV_PAGE;
-    if (pages * (size_t)c->n_slot > INT32_MAX)
-        return err_set(INFER_E_INPUT, "%d slots of %d positions: too many pages", c->n_slot, c->n_ctx);
+    size_t pages = ((size_t)p->set.n_ctx + 1 + KV_PAGE - 1) / KV_PAGE;
+    if (pages * (size_t)p->set.n_slot > INT32_MAX)
+        return err_set(INFER_E_INPUT, "%d slots of %d positions: too many pages", p->set.n_slot,
+                       p->set.n_ctx);
     for (int i = 0; i < m->n_kv_group; i++)
-        p->kv_group[i] = (struct kv_group){m->window[i], (int)pages * c->n_slot, (int)pages};
-    c->store = m->store;
-    c->n_store = m->n_store;
-    c->kv_group = p->kv_group;
-    c->n_kv_group = m->n_kv_group;
+        p->kv_group[i] = (struct kv_group){m->window[i], (int)pages * p->set.n_slot, (int)pages};
     return INFER_OK;
 }
 
-static enum infer_status plan_once(struct plan *out, struct arena *arena, const struct model *m,
-                                   const struct plan_options *options) {
-    struct backend_config *c = &out->config;
-    c->group = m->group;
-    c->n_group = m->n_group;
-    c->embedding = &m->embd;
-    c->n_vocab = m->n_vocab;
-    c->n_embd = m->n_embd;
-    TRY(plan_kv(out, arena, m));
-    TRY(forward_emit(&out->list[ROW_PROMPT], arena, m, ROW_PROMPT, out->n_batch, out->n_prompt_out));
-    TRY(forward_emit(&out->list[ROW_DECODE], arena, m, ROW_DECODE, out->n_decode_rows, out->n_decode_rows));
-    for (int i = 0; i < ROW_CLASS_COUNT; i++) c->list[i] = &out->list[i];
-    TRY(out->backend->sizes(c, &out->size));
-    c->activation_bytes = 0;
+/* Layers first .. end - 1 on a backend. */
+static enum infer_status plan_part(struct plan *p, struct arena *arena, const struct model *m,
+                                   const struct plan_options *options, const struct backend_type *type,
+                                   int first, int end) {
+    struct plan_part *part = &p->part[p->n_part++];
+    struct backend_config *c = &part->config;
+    *part = (struct plan_part){.type = type, .range = {first, end, NULL}};
+    fill_config(c, m, p, options->engine);
+    if (first) { /* the residual stream of the part before: its bytes are taken by whoever joins the parts */
+        struct weight *rows = arena_alloc(arena, sizeof *rows);
+        if (!rows) return err_set(INFER_E_MEMORY, "out of memory for the plan");
+        int n = p->set.n_batch > p->set.n_decode_rows ? p->set.n_batch : p->set.n_decode_rows;
+        *rows = (struct weight){
+            .name = "residual", .type = QUANT_F32, .n = n, .k = m->n_embd, .n_stack = 1, .live = true};
+        c->embedding = part->range.rows = rows;
+    }
+    bool outputs = end == m->n_layer;
+    int rows[] = {[ROW_PROMPT] = p->set.n_batch, [ROW_DECODE] = p->set.n_decode_rows};
+    int outs[] = {[ROW_PROMPT] = p->n_prompt_out, [ROW_DECODE] = p->set.n_decode_rows};
+    for (int i = 0; i < ROW_CLASS_COUNT; i++) {
+        TRY(forward_emit(&part->list[i], arena, m, &part->range, (enum row_class)i, rows[i],
+                         outputs ? outs[i] : 0));
+        c->list[i] = &part->list[i];
+    }
+    TRY(type->sizes(c, &part->size));
     for (int i = 0; i < ROW_CLASS_COUNT; i++)
         TRY(place_buffers(c->list[i], options->keep_all, &c->activation_bytes));
+    if (!size_align(c->activation_bytes, 4096, &c->activation_bytes)) c->activation_bytes = SIZE_MAX;
 
-    size_t parts[] = {out->size.weight_bytes,    out->size.kv_bytes,     c->activation_bytes,
-                      out->size.workspace_bytes, out->size.output_bytes, out->size.driver_bytes};
-    out->total_bytes = 0;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        if (!size_add(out->total_bytes, parts[i], &out->total_bytes)) out->total_bytes = SIZE_MAX;
+    size_t bytes[] = {part->size.weight_bytes,    part->size.kv_bytes,     c->activation_bytes,
+                      part->size.workspace_bytes, part->size.output_bytes, part->size.driver_bytes};
+    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
+        if (!size_add(part->total_bytes, bytes[i], &part->total_bytes)) part->total_bytes = SIZE_MAX;
+    bool card = type == options->place.device && options->place.memory.total_bytes;
+    part->limit_bytes = card ? card_available(&options->place.memory, options->engine) : host_available();
+    p->fits &= part->total_bytes <= part->limit_bytes;
+    return INFER_OK;
+}
+
+enum infer_status plan_lay_out(struct plan *p, struct arena *arena, const struct model *m,
+                               const struct plan_options *options, const struct plan_settings *set) {
+    const struct placement *place = &options->place;
+    *p = (struct plan){.set = *set, .place = *place, .map_bytes = m->file->file_bytes, .fits = true};
+    struct plan_settings *s = &p->set;
+    if (s->slot_rows) s->n_decode_rows = s->n_slot;
+    if (s->n_batch > (int64_t)s->n_ctx * s->n_slot) s->n_batch = s->n_ctx * s->n_slot;
+    p->n_prompt_out = options->engine->all_logits || s->n_batch < s->n_slot ? s->n_batch : s->n_slot;
+    TRY(plan_kv(p, arena, m));
+    int cut = m->n_layer - s->n_device_layer;
+    if (cut > 0) TRY(plan_part(p, arena, m, options, place->host, 0, cut));
+    if (cut < m->n_layer) TRY(plan_part(p, arena, m, options, place->device, cut, m->n_layer));
     return INFER_OK;
 }
 
 enum infer_status plan_make(struct plan *out, struct arena *arena, const struct model *m,
-                            const struct backend_type *backend, const struct plan_options *options) {
-    *out = (struct plan){.backend = backend};
-    TRY(read_options(out, m, options->engine));
-    out->map_bytes = m->file->file_bytes;
-    out->limit_bytes = host_available();
-    TRY(plan_once(out, arena, m, options));
-    out->fits = out->total_bytes <= out->limit_bytes;
-    if (!out->fits && options->engine->ctx < 0) { /* --ctx max: the most that fits */
-        int ctx = nearest_ctx(out);
-        if (ctx > 0) {
-            out->config.n_ctx = ctx;
-            TRY(plan_once(out, arena, m, options));
-            out->fits = out->total_bytes <= out->limit_bytes;
-        }
-    }
-    return write_report(out, arena, m);
+                            const struct plan_options *options) {
+    struct plan_settings set = {0};
+    TRY(read_options(&set, m, options));
+    TRY(plan_search(m, options, &set));
+    TRY(plan_lay_out(out, arena, m, options, &set));
+    if (!out->fits) TRY(plan_nearest(out, m, options));
+    return plan_write(out, arena, m);
 }

@@ -1,33 +1,69 @@
 /* Every size is known here before anything is taken: KV, activations, workspace, outputs, weights, reserve. */
 #pragma once
 #include "backend.h"
+#include "device.h"
 #include "forward.h"
 #include "infer.h"
 #include "mem.h"
 #include "model.h"
 
-struct plan {
-    const struct backend_type *backend;
+/* What decides the sizes, complete: no value means "default". */
+struct plan_settings {
+    int n_ctx, n_slot, n_batch, n_decode_rows; /* rows of the largest prompt step and decode step */
+    int n_device_layer;                        /* the last layers, on the device; the others on the host */
+    enum kv_type kv_type;
+    bool slot_rows; /* n_decode_rows follows n_slot */
+};
+
+/* A run of layers on one backend. */
+struct plan_part {
+    const struct backend_type *type;
     struct backend_config config;
     struct backend_sizes size;
     struct op_list list[ROW_CLASS_COUNT];
-    struct kv_group *kv_group;
-    int n_batch, n_decode_rows,
-        n_prompt_out;   /* rows of the largest prompt and decode step; outputs of a prompt step */
-    size_t map_bytes;   /* weights read in place from the map */
-    size_t total_bytes; /* all that the backend takes */
+    struct layer_range range;
+    size_t total_bytes; /* all that the backend takes of its memory */
     size_t limit_bytes; /* what there is to take; SIZE_MAX: unknown */
+    bool measured;      /* size.driver_bytes is measured, not assumed */
+};
+
+enum { PLAN_PARTS = 2, PLAN_NEAREST = 6 };
+struct plan {
+    struct plan_settings set;
+    struct placement place;
+    struct plan_part
+        part[PLAN_PARTS]; /* part[n_part], in the order of the layers: the last one has the outputs */
+    int n_part;
+    struct kv_group *kv_group; /* the same for every part */
+    int n_prompt_out;          /* outputs of the largest prompt step */
+    size_t map_bytes;          /* the file, whose weights a host backend reads in place */
     bool fits;
-    char *text; /* the report */
+    char nearest[PLAN_NEAREST][64]; /* nearest[n_nearest]: settings that fit where these do not */
+    int n_nearest;
+    const char *text; /* the report */
 };
 
 struct plan_options {
     const struct infer_engine_options *engine;
+    struct placement place;
     bool keep_all; /* no two buffers share memory: for taps */
 };
 
-/* Makes the lists, asks the backend for sizes and lays out the activations. A plan that does not fit is still a plan
- * (fits is false and text says what would); errors: INFER_E_INPUT (an option is out of range), INFER_E_MEMORY,
+/* Makes the lists, asks the backends for sizes and lays out the activations. What the options leave open (the most
+ * positions, the most slots, the layers on the device) is searched. A plan that does not fit is still a plan (fits is
+ * false, nearest and text say what would). errors: INFER_E_INPUT (an option is out of range), INFER_E_MEMORY,
  * INFER_E_UNSUPPORTED (the backend has no kernel for an op) */
 enum infer_status plan_make(struct plan *out, struct arena *arena, const struct model *m,
-                            const struct backend_type *backend, const struct plan_options *options);
+                            const struct plan_options *options);
+
+/* plan.c: the sizes of these settings, nothing searched, no text. */
+enum infer_status plan_lay_out(struct plan *p, struct arena *arena, const struct model *m,
+                               const struct plan_options *options, const struct plan_settings *set);
+/* plan_fit.c: changes set->n_slot, n_ctx and n_device_layer, where the options leave them open, to the most that fits. */
+enum infer_status plan_search(const struct model *m, const struct plan_options *options,
+                              struct plan_settings *set);
+/* plan_fit.c: fills p->nearest of a plan that does not fit. */
+enum infer_status plan_nearest(struct plan *p, const struct model *m, const struct plan_options *options);
+/* plan_text.c: the report, into the arena. errors: INFER_E_MEMORY */
+enum infer_status plan_write(struct plan *p, struct arena *arena, const struct model *m);
+const char *plan_kv_name(enum kv_type t);

@@ -321,6 +321,7 @@ static enum infer_status check_finite(struct ref *r, const struct op *op) {
 /* ---- the backend --------------------------------------------------------------------------------------------- */
 
 static size_t kv_pool_bytes(const struct backend_config *c, int store, int dim) {
+    if (!config_uses_store(c, store)) return 0;
     const struct kv_store *s = &c->store[store];
     return (size_t)c->kv_group[s->group].n_page * (size_t)s->n_kv_head * KV_PAGE *
            kv_row_bytes(c->kv_type, dim);
@@ -490,6 +491,7 @@ static enum infer_status ref_kv_page(struct backend *b, int store, int page, voi
 static enum infer_status ref_kv_copy(struct backend *b, int from, int to) {
     struct ref *r = (struct ref *)b;
     for (int i = 0; i < r->c.n_store; i++) {
+        if (!config_uses_store(&r->c, i)) continue;
         const struct kv_store *s = &r->c.store[i];
         size_t kb = kv_offset(r, s, s->head_dim_k, 1, 0, 0), vb = kv_offset(r, s, s->head_dim_v, 1, 0, 0);
         memcpy(r->k[i] + (size_t)to * kb, r->k[i] + (size_t)from * kb, kb);
@@ -502,7 +504,8 @@ static void ref_cancel(struct backend *b) { atomic_store(&((struct ref *)b)->can
 
 static void ref_info(const struct backend *b, struct backend_info *out) {
     (void)b;
-    *out = (struct backend_info){"reference", "plain C, double accumulators", 1};
+    *out = (struct backend_info){
+        .device_name = "reference", .isa = "plain C, double accumulators", .n_thread = 1};
 }
 
 const struct backend_type backend_ref = {

@@ -148,6 +148,25 @@ run "doctor" 0 "$infer" doctor; out_has "processor"; out_has "auto"; err_empty
 run "doctor: json" 0 "$infer" doctor --json; out_has '"features"'
 if [ ! -e /proc/driver/nvidia ]; then run "monitor without a card" 1 "$infer" monitor -n 1; out_empty; err_lines 1; fi
 run "plan" 0 "$infer" plan; out_has "key/value cache"; err_empty
+run "plan: json" 0 "$infer" plan --device cpu --json; out_has '"available"'; out_has '"prediction": null'
+run "plan: a card that is not here" 0 "$infer" plan --as rtx-5090; out_has "on cuda (rtx-5090)"; out_has "not measured"; err_empty
+run "plan: a card by its size" 0 "$infer" plan --as 24,sm_89; out_has "22118.4 MiB"
+run "plan: limits of the card's memory" 0 "$infer" plan --as 24,sm_89 --vram-limit 8G; out_has "8192.0 MiB  fits"
+run "plan: reserve" 0 "$infer" plan --as 24,sm_89 --vram-fraction 1 --vram-reserve 4G; out_has "20480.0 MiB  fits"
+run "plan: unknown card" 2 "$infer" plan --as rtx; err_has "rtx-5090"; err_lines 1
+run "plan: old chip" 2 "$infer" plan --as 8,sm_75; err_has "sm_80"
+run "plan: too small a card" 1 "$infer" plan --as 0.1,sm_89; out_has "DOES NOT FIT"
+run "plan: does not fit" 1 "$infer" plan --as 0.725,sm_89 --ctx 200000; out_has "would fit: --ctx"
+ctx=$(sed -n 's/.*would fit: --ctx \([0-9]*\)$/\1/p' "$dir/out")
+run "plan: what would fit fits" 0 "$infer" plan --as 0.725,sm_89 --ctx "$ctx"
+run "plan: and no step more" 1 "$infer" plan --as 0.725,sm_89 --ctx $((ctx + 256))
+run "plan: the most positions" 0 "$infer" plan --as 0.725,sm_89 --ctx max; out_has " positions"
+run "plan: most sequences" 0 "$infer" plan --as 1,sm_89 --ctx 4096 --max-batch --json
+slots=$(sed -n 's/ "slots": \([0-9]*\),/\1/p' "$dir/out")
+run "plan: that many fit" 0 "$infer" plan --as 1,sm_89 --ctx 4096 --slots "$slots"
+run "plan: one more does not" 1 "$infer" plan --as 1,sm_89 --ctx 4096 --slots $((slots + 1))
+run "plan: layers on both" 0 "$infer" plan --as 24,sm_89 --gpu-layers 1; out_has "on cpu"; out_has "on cuda"
+run "more than this machine has" 1 "$infer" -p hello --device cpu --ctx 67000000 --slots 64; out_empty; err_has "DOES NOT FIT"; err_has "would fit: --ctx"
 run "logits" 0 "$infer" logits --tokens 1,5,9 --all -o "$dir/l.npy" -q
 [ "$(head -c 6 "$dir/l.npy" | tail -c 5)" = NUMPY ] || fail "no npy file"
 grep -q "'shape': (3, " "$dir/l.npy" || fail "not 3 rows"

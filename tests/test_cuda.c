@@ -56,6 +56,21 @@ static struct infer_engine *engine(const char *device, int slots, int batch) {
     return e;
 }
 
+static void open_synth(const char *shape, const char *type) {
+    char path[] = "/tmp/infer-test-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    struct synth_report report;
+    struct infer_model_info info;
+    assert_ok(
+        synth_write(&(struct synth_options){.shape = shape, .type = type, .path = path, .seed = 5}, &report));
+    assert_ok(infer_model_open(&model, path, NULL));
+    unlink(path); /* the map stays */
+    infer_model_info(model, &info);
+    n_vocab = info.n_vocab;
+}
+
 static int32_t id_at(int i) { return (i * 37 + i / 7 + 3) % n_vocab; }
 
 /* Rows from .. from + n of a sequence in one step; the logits of the last one to out[n_vocab]. */
@@ -113,17 +128,7 @@ static void mixed(struct infer_engine *e, const float *alone) {
 }
 
 static void check_type(const char *shape, const char *type) {
-    char path[] = "/tmp/infer-test-XXXXXX";
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    close(fd);
-    struct synth_report report;
-    struct infer_model_info info;
-    assert_ok(
-        synth_write(&(struct synth_options){.shape = shape, .type = type, .path = path, .seed = 5}, &report));
-    assert_ok(infer_model_open(&model, path, NULL));
-    infer_model_info(model, &info);
-    n_vocab = info.n_vocab;
+    open_synth(shape, type);
     size_t n = (size_t)(1 + N_DECODE) * (size_t)n_vocab;
     float *want = malloc(n * 4), *got = malloc(n * 4), *again = malloc(n * 4);
     struct infer_engine *ref = engine("ref", 1, N_PROMPT), *e = engine("cuda", 3, 2 * N_PROMPT);
@@ -145,7 +150,6 @@ static void check_type(const char *shape, const char *type) {
     infer_engine_free(ref);
     infer_engine_free(e);
     infer_model_close(model);
-    unlink(path);
     free(want);
     free(got);
     free(again);
@@ -159,6 +163,127 @@ static void every_format(const char *which) {
     check_type("tiny-odd", "q8_0");
 }
 
+/* ---- memory, and calls that fail ---- */
+
+/* n tokens in steps of many shapes: prompts, one row, rows of several sequences, drafts of one. */
+static enum infer_status live(struct infer_engine *e, int n) {
+    struct infer_row rows[16] = {0};
+    struct infer_output o;
+    int a, b;
+    TRY(infer_seq_open(e, &a));
+    TRY(infer_seq_open(e, &b));
+    for (int done = 0; done < n;) {
+        TRY(infer_seq_rewind(e, a, 0));
+        TRY(infer_seq_rewind(e, b, 0));
+        for (int i = 0; i < 16; i++)
+            rows[i] = (struct infer_row){id_at(done + i), i / 2, i % 2 ? b : a, false, i > 13};
+        TRY(infer_step(e, rows, 16, &o));
+        for (int pos = 8; pos < 100 && done < n; pos++, done += 2) {
+            rows[0] = (struct infer_row){INFER_LAST, pos, a, true, INFER_WANT_TOKEN};
+            rows[1] = (struct infer_row){INFER_LAST, pos, b, true, INFER_WANT_TOKEN};
+            TRY(infer_step(e, rows, 2, &o));
+        }
+        for (int i = 0; i < 2; i++)
+            rows[i] = (struct infer_row){id_at(i), infer_seq_length(e, a) + i, a, true, INFER_WANT_LOGITS};
+        TRY(infer_step(e, rows, 2, &o));
+        done += 18;
+    }
+    infer_seq_close(e, a);
+    infer_seq_close(e, b);
+    return INFER_OK;
+}
+
+static enum infer_status create(struct infer_engine **e) {
+    struct infer_engine_options o = {.device = "cuda", .ctx = 256, .slots = 2, .gpu_layers = -1};
+    return infer_engine_create(e, model, &o);
+}
+
+/* shape NULL: the golden model, whose F32 weights run op by op; else random weights in Q8_0, in fused programs. */
+static void open_model(const char *shape) {
+    char path[512];
+    struct infer_model_info info;
+    if (shape) {
+        open_synth(shape, "q8_0");
+        return;
+    }
+    assert_ok(infer_model_open(&model, test_path(path, sizeof path, "golden/forward/llama-gqa.gguf"), NULL));
+    infer_model_info(model, &info);
+    n_vocab = info.n_vocab;
+}
+
+/* The arena is the plan's, byte for byte, and 10,000 tokens take nothing more; what other programs take meanwhile may
+ * look like growth, so it counts when it comes three times. */
+static void memory_is_as_planned_and_stays(void **state) {
+    (void)state;
+    struct infer_engine *e;
+    struct infer_engine_info before, after;
+    open_model("tiny");
+    assert_ok(create(&e));
+    infer_engine_info(e, &before);
+    assert_true(before.arena_bytes > 0);
+    assert_int_equal(before.arena_bytes, before.weight_bytes + before.kv_bytes + before.activation_bytes +
+                                             before.workspace_bytes + before.output_bytes);
+    if (!before.driver_bytes) print_message("the driver's share cannot be measured here\n");
+    for (int pass = 0; pass < 3; pass++) {
+        infer_engine_info(e, &before);
+        assert_ok(live(e, 10000));
+        infer_engine_info(e, &after);
+        if (after.driver_bytes <= before.driver_bytes) break;
+        if (pass == 2) fail_msg("%zu bytes more", (size_t)(after.driver_bytes - before.driver_bytes));
+    }
+    print_message("arena %.1f MiB, driver %.1f MiB before and after 10,000 tokens\n",
+                  (double)after.arena_bytes / (1 << 20), (double)after.driver_bytes / (1 << 20));
+    infer_engine_free(e);
+    infer_model_close(model);
+}
+
+#ifdef INFER_CUDA
+void cuda_fail_at(uint64_t n); /* the n-th call of the CUDA runtime from now fails; 0: none */
+
+/* Each call of the runtime in the life of an engine fails once: an error that names it, an engine that refuses more
+ * steps, nothing lost. */
+static void calls_fail(const char *shape) {
+    struct infer_engine *e = NULL;
+    struct infer_engine_info before, after;
+    struct infer_row row = {1, 0, 0, false, INFER_WANT_TOKEN};
+    uint64_t k = 0, in_create = 0;
+    open_model(shape);
+    assert_ok(create(&e));
+    infer_engine_info(e, &before);
+    infer_engine_free(e);
+    for (bool done = false; !done; infer_engine_free(e)) {
+        cuda_fail_at(++k);
+        enum infer_status s = create(&e);
+        in_create += s != INFER_OK;
+        if (s == INFER_OK) s = live(e, 30);
+        cuda_fail_at(0);
+        done = s == INFER_OK;
+        if (done) continue;
+        if (s != INFER_E_DEVICE && s != INFER_E_MEMORY) fail_msg("call %d: status %d", (int)k, (int)s);
+        if (!strstr(infer_error(), "CUDA")) fail_msg("call %d: '%s'", (int)k, infer_error());
+        if (!e) continue;
+        assert_int_equal(infer_submit(e, &row, 1), INFER_E_DEVICE);
+        assert_non_null(strstr(infer_error(), "failed before"));
+    }
+    print_message("%s: %d calls failed, %d of them in create\n", shape ? shape : "golden", (int)k - 1,
+                  (int)in_create);
+    assert_true(in_create > 20 && k > in_create + 20);
+    assert_ok(create(&e));
+    assert_ok(live(e, 30));
+    infer_engine_info(e, &after);
+    if (after.driver_bytes > before.driver_bytes + (2 << 20))
+        fail_msg("%zu bytes of the card are lost", (size_t)(after.driver_bytes - before.driver_bytes));
+    infer_engine_free(e);
+    infer_model_close(model);
+}
+
+static void every_call_may_fail(void **state) {
+    (void)state;
+    calls_fail(NULL);
+    calls_fail("tiny");
+}
+#endif
+
 static void every_format_agrees_with_ref(void **state) {
     (void)state;
     every_format(NULL);
@@ -170,8 +295,14 @@ static void and_as_on_sm_120(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_format_agrees_with_ref),
-                                       cmocka_unit_test(and_as_on_sm_120)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_is_as_planned_and_stays),
+#ifdef INFER_CUDA
+        cmocka_unit_test(every_call_may_fail),
+#endif
+        cmocka_unit_test(every_format_agrees_with_ref),
+        cmocka_unit_test(and_as_on_sm_120),
+    };
     if (!usable()) return 77;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,13 +14,11 @@ static const char *const models[] = {"llama-gqa", "llama-mha-tied", "llama-rope3
                                      "llama-odd", "qwen2",          "qwen3-narrow", "qwen3"};
 enum { N_MODEL = sizeof models / sizeof *models, MAX_TOKENS = 256 };
 
+/* "cpu+ref": the last layer on cpu, those before it on ref */
 static const char *const devices[] = {
-    "ref",
-#ifdef INFER_CPU
-    "cpu",
-#endif
+    "ref",  "cpu",      "cpu+ref", "cpu+cpu",
 #ifdef INFER_CUDA
-    "cuda",
+    "cuda", "cuda+cpu",
 #endif
 };
 static int N_DEVICE = sizeof devices / sizeof *devices;
@@ -63,19 +61,36 @@ static void golden_close(struct golden *g) {
     free(g->logits);
 }
 
+/* Options with the device and the host of a name like those above. */
+static struct infer_engine_options options_for(const char *name) {
+    static const char *const single[] = {"ref", "cpu", "cuda"};
+    struct infer_engine_options o = {.ctx = 512, .slots = 1, .threads = 2, .gpu_layers = -1};
+    const char *host = strchr(name, '+');
+    size_t n = host ? (size_t)(host - name) : strlen(name);
+    for (int i = 0; i < 3; i++)
+        if (strlen(single[i]) == n && !strncmp(name, single[i], n)) o.device = single[i];
+    assert_non_null(o.device);
+    if (host) {
+        o.host_device = host + 1;
+        o.gpu_layers = 1;
+    }
+    return o;
+}
+
 static struct infer_engine *engine(const struct golden *g, const char *device, const char *kv_type,
                                    int slots) {
-    struct infer_engine_options o = {.device = device,
-                                     .kv_type = kv_type,
-                                     .ctx = 512,
-                                     .slots = slots,
-                                     .threads = 2,
-                                     .all_logits = true,
-                                     .nan_guard = true,
-                                     .gpu_layers = -1,
-                                     .decode_rows = 8};
+    struct infer_engine_options o = options_for(device);
+    o.kv_type = kv_type;
+    o.slots = slots;
+    o.all_logits = o.nan_guard = true;
+    o.decode_rows = 8;
     struct infer_engine *e;
+    struct infer_engine_info info;
+    struct infer_model_info model;
     assert_ok(infer_engine_create(&e, g->m, &o));
+    infer_engine_info(e, &info);
+    infer_model_info(g->m, &model);
+    assert_int_equal(info.device_layers, o.host_device ? 1 : model.n_layer);
     return e;
 }
 
@@ -123,7 +138,7 @@ static void logits_equal_transformers(void **state) {
             assert_ok(infer_seq_open(e, &b));
             compute(e, &g, a, 0, g.n, false, got);
             double err = max_error(got, g.logits, n);
-            print_message("%-15s %-4s prompt %.2e of sd", models[i], devices[d], err / g.sd);
+            print_message("%-15s %-8s prompt %.2e of sd", models[i], devices[d], err / g.sd);
             if (!(err <= tolerance))
                 fail_msg("%s on %s: error %g, tolerance %g", models[i], devices[d], err, tolerance);
             for (int t = 0; t < g.n; t++) compute(e, &g, b, t, 1, true, step + (size_t)t * (size_t)g.n_vocab);
@@ -384,6 +399,31 @@ static void snapshots_go_on_bit_for_bit(void **state) {
     }
 }
 
+/* The residual stream crosses from backend to backend without losing a bit. */
+static void a_boundary_changes_nothing(void **state) {
+    (void)state;
+    static const char *const pairs[][2] = {{"ref", "ref+ref"}, {"cpu", "cpu+cpu"}};
+    for (int i = 0; i < 2; i++) {
+        struct golden g;
+        golden_open(&g, "qwen3");
+        size_t n = (size_t)g.n * (size_t)g.n_vocab;
+        float *logits[2] = {malloc(n * 4), malloc(n * 4)};
+        for (int j = 0; j < 2; j++) {
+            struct infer_engine *e = engine(&g, pairs[i][j], NULL, 1);
+            int seq;
+            assert_ok(infer_seq_open(e, &seq));
+            compute(e, &g, seq, 0, g.n / 2, false, logits[j]);
+            for (int t = g.n / 2; t < g.n; t++)
+                compute(e, &g, seq, t, 1, true, logits[j] + (size_t)t * (size_t)g.n_vocab);
+            infer_engine_free(e);
+            if (j && memcmp(logits[0], logits[1], n * 4)) fail_msg("%s: other bits", pairs[i][1]);
+        }
+        free(logits[0]);
+        free(logits[1]);
+        golden_close(&g);
+    }
+}
+
 static void bad_rows_are_refused(void **state) {
     (void)state;
     struct golden g;
@@ -428,8 +468,9 @@ static void every_allocation_may_fail(void **state) {
     char path[512];
     test_path(path, sizeof path, "golden/forward/llama-odd.gguf");
     for (int d = 0; d < N_DEVICE; d++) {
-        struct infer_engine_options opt = {
-            .device = devices[d], .ctx = 64, .batch = 8, .threads = 2, .gpu_layers = -1};
+        struct infer_engine_options opt = options_for(devices[d]);
+        opt.ctx = 64;
+        opt.batch = 8;
         bool done = false;
         for (uint64_t k = 1; !done && k < 2000; k++) {
             struct infer_model *m = NULL;
@@ -452,15 +493,13 @@ static void every_allocation_may_fail(void **state) {
 /* Without a usable card the CUDA device is left out with the reason; under INFER_REQUIRE_CUDA=1 that is a failure. */
 static int leave_out_cuda(void **state) {
     (void)state;
-    const struct backend_type *type;
     const char *must = getenv("INFER_REQUIRE_CUDA");
     bool wanted = must && *must == '1';
 #ifdef INFER_CUDA
-    if (device_pick("cuda", &type) == INFER_OK) return 0;
+    struct placement place;
+    if (device_pick(&(struct infer_engine_options){.device = "cuda"}, &place) == INFER_OK) return 0;
     print_message("skipped on cuda: %s\n", err_message());
-    N_DEVICE--;
-#else
-    (void)type;
+    N_DEVICE -= 2;
 #endif
     return wanted;
 }
@@ -472,6 +511,7 @@ int main(void) {
         cmocka_unit_test(running_ahead_changes_nothing),
         cmocka_unit_test(pages_are_shared_and_copied),
         cmocka_unit_test(snapshots_go_on_bit_for_bit),
+        cmocka_unit_test(a_boundary_changes_nothing),
         cmocka_unit_test(bad_rows_are_refused),
         cmocka_unit_test(every_allocation_may_fail),
     };

@@ -115,8 +115,9 @@ static json_t *doctor_devices(void) {
     static const char *const names[] = {"cuda", "cpu"};
     json_t *j = json_object();
     for (int i = 0; i < 2; i++) {
-        const struct backend_type *type;
-        enum infer_status st = device_pick(names[i], &type);
+        struct placement place;
+        enum infer_status st =
+            device_pick(&(struct infer_engine_options){.device = names[i], .gpu_layers = -1}, &place);
         json_object_set_new(
             j, names[i],
             json_pack("{s:b, s:s}", "usable", st == INFER_OK, "reason", st ? err_message() : ""));

@@ -97,6 +97,16 @@ enum infer_status session_open_model(struct session *s, const struct options *o)
     return INFER_OK;
 }
 
+/* What does not fit is refused with the table; the message that is there stays. */
+static void show_plan(struct session *s, const struct infer_engine_options *eo) {
+    char why[512];
+    struct infer_plan_report r;
+    snprintf(why, sizeof why, "%s", infer_error());
+    if (infer_plan(s->model, eo, NULL, &r) == INFER_OK && !r.fits) fputs(r.text, stderr);
+    infer_plan_free(&r);
+    err_set(INFER_E_MEMORY, "%s", why);
+}
+
 enum infer_status session_open(struct session *s, const struct options *o, const struct session_need *need) {
     *s = (struct session){0};
     interrupt_install();
@@ -114,6 +124,7 @@ enum infer_status session_open(struct session *s, const struct options *o, const
     enum infer_status st = infer_engine_create(&s->engine, s->model, &eo);
     progress_clear(&s->progress);
     if (st) {
+        if (st == INFER_E_MEMORY) show_plan(s, &eo);
         session_close(s);
         return st;
     }

@@ -1,0 +1,52 @@
+// One step of the largest size of each class when an engine is made, so that what the driver takes for kernels, local
+// memory and graphs is taken before memory is measured, and not in the first answer.
+#include "cuda_impl.h"
+#include "mem.h"
+
+// n_row rows over n_slot slots, each slot from position 0 on (deep: at the end of the context).
+static enum infer_status warm_step(cuda_backend *b, enum row_class cls, int n_row, int n_out, int n_slot,
+                                   bool deep, int32_t *ids, const int32_t *const *pages) {
+    int32_t *pos = ids + n_row, *slot = pos + n_row, *out_row = slot + n_row;
+    uint8_t *want = (uint8_t *)(out_row + n_out);
+    const int per_slot = (n_row + n_slot - 1) / n_slot;
+    struct step_result result;
+    for (int t = 0; t < n_row; t++) {
+        ids[t] = 0;
+        pos[t] = deep ? b->c.n_ctx - 1 : t % per_slot % b->c.n_ctx;
+        slot[t] = t / per_slot;
+    }
+    for (int i = 0; i < n_out; i++) {
+        out_row[i] = n_row - n_out + i;
+        want[i] = 1;
+    }
+    struct step s = {n_row, n_out, ids, pos, slot, out_row, want, pages, 0};
+    TRY(backend_cuda.run(&b->base, cls, &s));
+    // what the values are does not matter: the cache holds nothing yet
+    const bool guard = b->c.nan_guard;
+    b->c.nan_guard = false;
+    enum infer_status st = backend_cuda.wait(&b->base, &result);
+    b->c.nan_guard = guard;
+    return st;
+}
+
+enum infer_status cuda_warm(cuda_backend *b) {
+    const struct op_list *prompt = b->c.list[ROW_PROMPT], *decode = b->c.list[ROW_DECODE];
+    size_t rows = (size_t)b->plan.max_rows, entries = b->plan.n_page_entry;
+    const int32_t *pages[8];
+    int32_t *ids;
+    TRY(mem_new(&ids, (rows * 3 + (size_t)b->plan.max_out * 2 + entries) * 4, "a first step"));
+    const int32_t *table = ids + rows * 3 + (size_t)b->plan.max_out * 2; // all of page 0
+    for (int g = 0; g < b->c.n_kv_group; g++) pages[g] = table + b->plan.page_table[g];
+    const int n_slot = b->c.n_slot, n_row = decode->max_rows, n_out = decode->max_out;
+    // the plain kernels take nothing that grows with the rows, and are slow
+    const int n_prompt = b->prompt || prompt->max_rows < 32 ? prompt->max_rows : 32;
+    const int n_prompt_out = n_prompt < prompt->max_out ? n_prompt : prompt->max_out;
+    enum infer_status st = warm_step(b, ROW_PROMPT, n_prompt, n_prompt_out, n_slot, false, ids, pages);
+    if (st == INFER_OK) st = warm_step(b, ROW_DECODE, n_row, n_out, n_slot, false, ids, pages);
+    // rows of one sequence (drafts), then one row behind a full context
+    if (st == INFER_OK && n_row > 1) st = warm_step(b, ROW_DECODE, 2, 2, 1, false, ids, pages);
+    if (st == INFER_OK) st = warm_step(b, ROW_DECODE, 1, 1, 1, true, ids, pages);
+    b->pages_known = false;
+    mem_free(ids);
+    return st;
+}

@@ -1,0 +1,125 @@
+/* What fits: the values that the options leave open, and settings near those that do not fit. Every candidate is laid
+ * out in full, so what is found fits for certain. */
+#include "plan.h"
+
+#include <stdio.h>
+
+enum { MAX_SLOTS = 1024, CTX_STEP = 256 };
+
+struct search {
+    const struct model *m;
+    const struct plan_options *options;
+    struct plan_settings set;
+};
+
+static enum infer_status try_fit(const struct search *s, bool *fits) {
+    struct arena scratch = {0};
+    struct plan p;
+    enum infer_status st = plan_lay_out(&p, &scratch, s->m, s->options, &s->set);
+    *fits = st == INFER_OK && p.fits;
+    arena_free(&scratch);
+    return st;
+}
+
+/* The greatest n of least .. most, in steps, with which the settings fit when it is stored at field; least - step when
+ * none does. Larger n take more memory. field is one of s->set. */
+static enum infer_status greatest(struct search *s, int *field, int least, int most, int step, int *out) {
+    int before = *field, low = 0,
+        high = most < least ? 0 : (most - least) / step + 1; /* low fit, high + 1 do not */
+    enum infer_status st = INFER_OK;
+    while (st == INFER_OK && low < high) {
+        int mid = low + (high - low + 1) / 2;
+        bool fits;
+        *field = least + (mid - 1) * step;
+        st = try_fit(s, &fits);
+        if (fits)
+            low = mid;
+        else
+            high = mid - 1;
+    }
+    *field = before;
+    *out = least + (low - 1) * step;
+    return st;
+}
+
+enum infer_status plan_search(const struct model *m, const struct plan_options *options,
+                              struct plan_settings *set) {
+    const struct infer_engine_options *o = options->engine;
+    struct search s = {m, options, *set};
+    bool fits, layers_open = options->place.host && o->gpu_layers < 0;
+    int n;
+    if (o->slots < 0) {
+        TRY(greatest(&s, &s.set.n_slot, 1, MAX_SLOTS, 1, &n));
+        s.set.n_slot = n > 1 ? n : 1;
+    }
+    if (o->ctx < 0) {
+        TRY(try_fit(&s, &fits));
+        if (!fits) {
+            TRY(greatest(&s, &s.set.n_ctx, CTX_STEP, s.set.n_ctx - 1, CTX_STEP, &n));
+            if (n > 0) s.set.n_ctx = n;
+        }
+    }
+    if (layers_open) {
+        TRY(greatest(&s, &s.set.n_device_layer, 1, m->n_layer, 1, &n));
+        s.set.n_device_layer = n;
+    }
+    *set = s.set;
+    return INFER_OK;
+}
+
+static char *another(struct plan *p) {
+    return p->n_nearest < PLAN_NEAREST ? p->nearest[p->n_nearest++] : NULL;
+}
+
+/* --ctx N that fits with the other settings as they are, behind the words before. */
+static enum infer_status nearest_ctx(struct plan *p, struct search *s, const char *before) {
+    int n;
+    char *line;
+    TRY(greatest(s, &s->set.n_ctx, CTX_STEP, s->set.n_ctx - 1, CTX_STEP, &n));
+    if (n > 0 && (line = another(p))) snprintf(line, sizeof p->nearest[0], "%s--ctx %d", before, n);
+    return INFER_OK;
+}
+
+/* When no single change is enough: everything small, and the most positions then. */
+static enum infer_status smallest(struct plan *p, struct search *s) {
+    char before[48];
+    s->set = p->set;
+    s->set.n_slot = 1;
+    s->set.n_batch = 32;
+    s->set.kv_type = KV_Q8_0;
+    snprintf(before, sizeof before, "%s--kv-type q8_0 --batch 32 ", p->set.n_slot > 1 ? "--slots 1 " : "");
+    return nearest_ctx(p, s, before);
+}
+
+enum infer_status plan_nearest(struct plan *p, const struct model *m, const struct plan_options *options) {
+    struct search s = {m, options, p->set};
+    bool fits;
+    int n;
+    char *line;
+    TRY(nearest_ctx(p, &s, ""));
+    for (s.set.n_batch /= 2, fits = false; !fits && s.set.n_batch >= 32; s.set.n_batch /= 2) {
+        TRY(try_fit(&s, &fits));
+        if (fits && (line = another(p))) snprintf(line, sizeof p->nearest[0], "--batch %d", s.set.n_batch);
+    }
+    s.set = p->set;
+    if (p->set.n_slot > 1) {
+        TRY(greatest(&s, &s.set.n_slot, 1, p->set.n_slot - 1, 1, &n));
+        if (n > 0 && (line = another(p))) snprintf(line, sizeof p->nearest[0], "--slots %d", n);
+    }
+    if (p->set.kv_type != KV_Q8_0) {
+        s.set.kv_type = KV_Q8_0;
+        TRY(try_fit(&s, &fits));
+        if (!fits) TRY(nearest_ctx(p, &s, "--kv-type q8_0 "));
+        if (fits && (line = another(p))) snprintf(line, sizeof p->nearest[0], "--kv-type q8_0");
+        s.set = p->set;
+    }
+    if (options->place.memory.total_bytes && p->n_part == 1) { /* a card: fewer of its layers */
+        struct plan_options other = *options;
+        other.place.host = &backend_cpu;
+        s.options = &other;
+        TRY(greatest(&s, &s.set.n_device_layer, 1, m->n_layer - 1, 1, &n));
+        if (n > 0 && (line = another(p)))
+            snprintf(line, sizeof p->nearest[0], "--device auto --gpu-layers %d", n);
+    }
+    return p->n_nearest ? INFER_OK : smallest(p, &s);
+}

@@ -1,0 +1,64 @@
+/* The memory report: one line a class of memory. */
+#include "plan.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+struct text {
+    char *data;
+    size_t n, cap;
+};
+
+static void print(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void print(struct text *t, const char *format, ...) {
+    va_list ap;
+    va_start(ap, format);
+    int n = vsnprintf(t->data + t->n, t->cap - t->n, format, ap);
+    va_end(ap);
+    if (n > 0) t->n = t->n + (size_t)n < t->cap ? t->n + (size_t)n : t->cap - 1;
+}
+
+static void print_bytes(struct text *t, const char *what, size_t bytes, const char *note) {
+    print(t, "  %-22s %12.1f MiB%s%s\n", what, (double)bytes / (1 << 20), *note ? "  " : "", note);
+}
+
+const char *plan_kv_name(enum kv_type t) { return t == KV_F32 ? "f32" : t == KV_F16 ? "f16" : "q8_0"; }
+
+static void print_part(struct text *t, const struct plan *p, const struct plan_part *part) {
+    const struct backend_sizes *s = &part->size;
+    char note[160];
+    if (p->n_part > 1)
+        print(t, " layers %d to %d on %s\n", part->range.first, part->range.end - 1, part->type->name);
+    if (s->weight_bytes) print_bytes(t, "weights, copied", s->weight_bytes, "re-tiled for the device");
+    snprintf(note, sizeof note, "%s, %d pages of %d tokens in %d layers", plan_kv_name(p->set.kv_type),
+             p->kv_group[0].n_page, KV_PAGE, part->range.end - part->range.first);
+    print_bytes(t, "key/value cache", s->kv_bytes, note);
+    print_bytes(t, "activations", part->config.activation_bytes, "");
+    print_bytes(t, "workspace", s->workspace_bytes, "");
+    if (s->output_bytes) print_bytes(t, "outputs", s->output_bytes, "tokens and logits");
+    if (s->driver_bytes)
+        print_bytes(t, "driver", s->driver_bytes,
+                    part->measured ? "measured" : "assumed until it is measured");
+    print_bytes(t, "taken", part->total_bytes, "");
+    if (part->limit_bytes != SIZE_MAX)
+        print_bytes(t, "available", part->limit_bytes,
+                    part->total_bytes <= part->limit_bytes ? "fits" : "DOES NOT FIT");
+    if (s->pinned_bytes) print_bytes(t, "host, pinned", s->pinned_bytes, "for copies to and from the device");
+}
+
+enum infer_status plan_write(struct plan *p, struct arena *arena, const struct model *m) {
+    struct text t = {arena_alloc(arena, 4096), 0, 4096};
+    const struct plan_part *last = &p->part[p->n_part - 1];
+    if (!t.data) return err_set(INFER_E_MEMORY, "out of memory for the memory report");
+    print(&t, "%s on %s", m->arch->name, last->type->name);
+    if (*p->place.memory.name && last->type == p->place.device) print(&t, " (%s)", p->place.memory.name);
+    print(&t, ": %d positions, %d slot%s, %d prompt rows, %d decode rows a step\n", p->set.n_ctx,
+          p->set.n_slot, p->set.n_slot == 1 ? "" : "s", p->set.n_batch, p->set.n_decode_rows);
+    print_bytes(&t, "weights, mapped", p->map_bytes, "the file itself, shared with other processes");
+    for (int i = 0; i < p->n_part; i++) print_part(&t, p, &p->part[i]);
+    for (int i = 0; i < p->n_nearest; i++) print(&t, "  would fit: %s\n", p->nearest[i]);
+    if (!p->fits && !p->n_nearest)
+        print(&t, "  no smaller context, batch or cache type would fit: it takes a smaller model or type\n");
+    p->text = t.data;
+    return INFER_OK;
+}
