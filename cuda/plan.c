@@ -116,6 +116,8 @@ static enum infer_status place_kv(struct cuda_plan *p, const struct backend_conf
     return INFER_OK;
 }
 
+static size_t pad(size_t n) { return (n + 4095) & ~(size_t)4095; }
+
 static size_t take(struct cuda_plan *p, size_t bytes) {
     size_t at = p->workspace_bytes;
     p->workspace_bytes += (bytes + 1023) & ~(size_t)1023;
@@ -196,13 +198,13 @@ static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
     p->counter = take(p, (d * 256 + 64) * 4); /* the last one counts decode steps */
     p->constant_bytes = constants(p, c);
     p->constant = take(p, p->constant_bytes);
-    p->stage_bytes = (size_t)64 << 20;
+    /* eight chunks of the upload: not more than there is to upload, and room for a row and for a page */
+    p->stage_bytes =
+        p->weight_bytes < (size_t)56 << 20 ? pad(p->weight_bytes) + ((size_t)8 << 20) : (size_t)64 << 20;
     p->stage = take(p, p->stage_bytes);
     place_tiles(p, pl, c->n_embd);
     if (!size_align(p->workspace_bytes, 4096, &p->workspace_bytes)) p->workspace_bytes = SIZE_MAX;
 }
-
-static size_t pad(size_t n) { return (n + 4095) & ~(size_t)4095; }
 
 static size_t take_pinned(struct cuda_plan *p, size_t bytes) {
     size_t at = p->pinned_bytes;

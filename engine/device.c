@@ -93,7 +93,7 @@ enum infer_status device_pick(const struct infer_engine_options *o, struct place
 void device_pick_card(const struct infer_engine_options *o, const struct infer_card *card,
                       struct placement *out) {
     static const struct backend_type sizes_only = {.name = "cuda", .sizes = cuda_sizes};
-    *out = (struct placement){.device = &sizes_only, .planned = true};
+    *out = (struct placement){.device = &sizes_only};
     out->memory.total_bytes = out->memory.free_bytes = (size_t)card->memory_bytes;
     snprintf(out->memory.name, sizeof out->memory.name, "%s", card->name);
     if (o->gpu_layers >= 0) out->host = &backend_cpu;

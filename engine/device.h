@@ -8,7 +8,6 @@ struct placement {
     const struct backend_type *device; /* all layers, or the last ones */
     const struct backend_type *host;   /* the layers before those; NULL: all are on the device */
     struct backend_memory memory;      /* of a card; total_bytes 0: the device's memory is the host's */
-    bool planned;                      /* the card is not here: there is nothing to open */
 };
 
 /* device: NULL or "auto", "cpu", "cuda", "ref". auto takes a usable card, else the CPU; a card that the machine has and

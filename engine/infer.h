@@ -45,6 +45,8 @@ struct infer_engine;
 const char *infer_error(void);
 /* "0.1.0 (gcc 12.2, cuda 13.0: sm_80 sm_90a sm_120f)" */
 const char *infer_version(void);
+/* Toolkit and kernel images of the CUDA backend, "13.0: sm_80 sm_90a sm_120f compute_90"; "" in a build without. */
+const char *infer_cuda_build(void);
 
 /* ---- model --------------------------------------------------------------------------------------------- */
 

@@ -62,6 +62,8 @@ enum infer_status plan_search(const struct model *m, const struct plan_options *
     if (layers_open) {
         TRY(greatest(&s, &s.set.n_device_layer, 1, m->n_layer, 1, &n));
         s.set.n_device_layer = n;
+        if (!n) TRY(try_fit(&s, &fits));
+        if (!n && !fits) s.set.n_device_layer = m->n_layer; /* nowhere: the report is about the card */
     }
     *set = s.set;
     return INFER_OK;

@@ -6,9 +6,11 @@
 #define COMPILER "gcc " __VERSION__
 #endif
 #ifdef INFER_CUDA
-#define BACKENDS "cpu, cuda"
+#define BACKENDS "cuda " INFER_CUDA_BUILD
 #else
-#define BACKENDS "cpu"
+#define INFER_CUDA_BUILD ""
+#define BACKENDS         "no cuda"
 #endif
 
-const char *infer_version(void) { return INFER_VERSION " (" COMPILER "; " BACKENDS ")"; }
+const char *infer_version(void) { return INFER_VERSION " (" COMPILER ", " BACKENDS ")"; }
+const char *infer_cuda_build(void) { return INFER_CUDA_BUILD; }

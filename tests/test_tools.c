@@ -2,6 +2,7 @@
 #include "test.h"
 #include <math.h>
 #include "../tools/answer.h"
+#include "../tools/doctor_cuda.h"
 #include "../tools/bench_result.h"
 #include "../tools/term.h"
 
@@ -216,11 +217,33 @@ static void test_json(void **state) {
     json_decref(j);
 }
 
+static void a_chip_finds_its_kernel_image(void **state) {
+    (void)state;
+    static const char build[] = "13.0: sm_80 sm_89 sm_90a sm_120f compute_80 compute_90";
+    static const struct {
+        int major, minor;
+        const char *image;
+    } chips[] = {{7, 5, "none"},     {8, 0, "sm_80"},
+                 {8, 6, "sm_80"},    {8, 9, "sm_89"},
+                 {9, 0, "sm_90a"},   {10, 0, "compute_90, compiled by the driver at first start"},
+                 {12, 0, "sm_120f"}, {12, 1, "sm_120f"}};
+    char image[64];
+    for (size_t i = 0; i < sizeof chips / sizeof *chips; i++) {
+        cuda_image_for(build, chips[i].major, chips[i].minor, image, sizeof image);
+        assert_string_equal(image, chips[i].image);
+    }
+    cuda_image_for("12.8: sm_120a", 12, 1, image, sizeof image);
+    assert_string_equal(image, "none");
+    assert_string_equal(cuda_driver_needed(build), "580");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_safe),     cmocka_unit_test(test_answer), cmocka_unit_test(test_answer_cut),
-        cmocka_unit_test(test_thinking), cmocka_unit_test(test_wrap),   cmocka_unit_test(test_percentile),
-        cmocka_unit_test(test_verdict),  cmocka_unit_test(test_json),
+        cmocka_unit_test(test_safe),       cmocka_unit_test(test_answer),
+        cmocka_unit_test(test_answer_cut), cmocka_unit_test(test_thinking),
+        cmocka_unit_test(test_wrap),       cmocka_unit_test(test_percentile),
+        cmocka_unit_test(test_verdict),    cmocka_unit_test(a_chip_finds_its_kernel_image),
+        cmocka_unit_test(test_json),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include "bench.h"
 #include "device.h"
+#include "doctor_cuda.h"
 #include "mem.h"
 #include "nvml.h"
 #include "probe.h"
@@ -97,11 +98,13 @@ static json_t *doctor_cards(void) {
     for (int i = 0; !st && i < nvml_count(n); i++) {
         struct nvml_sample s;
         if (nvml_sample(n, i, &s)) continue;
-        char cc[16];
+        char cc[16], image[64];
         snprintf(cc, sizeof cc, "sm_%d%d", s.cc_major, s.cc_minor);
-        json_array_append_new(cards, json_pack("{s:s, s:s, s:s, s:f, s:f}", "name", s.name, "pci", s.pci,
-                                               "chip", cc, "memory_gib", s.total_bytes / (1 << 30),
-                                               "free_gib", (s.total_bytes - s.used_bytes) / (1 << 30)));
+        cuda_image_for(infer_cuda_build(), s.cc_major, s.cc_minor, image, sizeof image);
+        json_array_append_new(cards,
+                              json_pack("{s:s, s:s, s:s, s:s, s:f, s:f}", "name", s.name, "pci", s.pci,
+                                        "chip", cc, "image", image, "memory_gib", s.total_bytes / (1 << 30),
+                                        "free_gib", (s.total_bytes - s.used_bytes) / (1 << 30)));
     }
     json_t *j = json_pack("{s:b, s:s, s:i, s:s, s:o}", "on_bus", on_bus, "pci", address, "pci_id", (int)id,
                           "driver", st ? "" : nvml_driver(n), "cards", cards);
@@ -125,18 +128,57 @@ static json_t *doctor_devices(void) {
     return j;
 }
 
+/* What the CUDA backend in this program was built with, and the driver that it needs. */
+static json_t *doctor_build(void) {
+    const char *build = infer_cuda_build(), *colon = strchr(build, ':');
+    if (!*build) return json_null();
+    return json_pack("{s:s%, s:s, s:s}", "toolkit", build, colon - build, "images", colon + 2,
+                     "driver_needed", cuda_driver_needed(build));
+}
+
+/* The model that would be taken, and where it would run. */
 static json_t *doctor_model(const struct options *o) {
-    char path[4096];
-    if (session_model_path(o, path, sizeof path))
-        return json_pack("{s:s, s:s}", "file", "", "problem", err_message());
-    if (access(path, R_OK) != 0) return json_pack("{s:s, s:s}", "file", path, "problem", "cannot be read");
-    return json_pack("{s:s, s:s}", "file", path, "problem", "");
+    char path[4096] = "";
+    struct infer_model *m = NULL;
+    struct infer_model_info info;
+    struct infer_plan_report r = {0};
+    enum infer_status st = session_model_path(o, path, sizeof path);
+    if (!st) st = infer_model_open(&m, path, NULL);
+    if (!st) st = infer_plan(m, &(struct infer_engine_options){.gpu_layers = -1}, NULL, &r);
+    json_t *j = json_pack("{s:s, s:s}", "file", path, "problem", st ? err_message() : "");
+    if (!st) {
+        infer_model_info(m, &info);
+        json_t *place = json_pack("{s:s, s:b, s:i, s:i, s:i, s:f, s:f}", "device", r.size.device, "fits",
+                                  r.fits, "layers_there", r.size.device_layers, "layers", info.n_layer, "ctx",
+                                  r.size.n_ctx, "taken_gib", (double)r.size.device_bytes / (1 << 30),
+                                  "available_gib", (double)r.limit_bytes / (1 << 30));
+        json_object_set_new(j, "place", place);
+    }
+    infer_plan_free(&r);
+    infer_model_close(m);
+    return j;
+}
+
+static void print_model(json_t *model) {
+    const char *file = json_string_value(json_object_get(model, "file")),
+               *problem = json_string_value(json_object_get(model, "problem"));
+    json_t *p = json_object_get(model, "place");
+    printf("model      %s%s%s\n", file, *problem && *file ? ": " : "", problem);
+    if (!p) return;
+    printf("           %s on %s: %d of %d layers, %d positions, %.2f GiB of %.2f\n",
+           json_is_true(json_object_get(p, "fits")) ? "would run" : "does NOT fit",
+           json_string_value(json_object_get(p, "device")),
+           (int)json_integer_value(json_object_get(p, "layers_there")),
+           (int)json_integer_value(json_object_get(p, "layers")),
+           (int)json_integer_value(json_object_get(p, "ctx")),
+           json_number_value(json_object_get(p, "taken_gib")),
+           json_number_value(json_object_get(p, "available_gib")));
 }
 
 static void print_text(json_t *j) {
     json_t *cpu = json_object_get(j, "cpu"), *gpu = json_object_get(j, "gpu"),
            *devices = json_object_get(j, "devices");
-    json_t *model = json_object_get(j, "model"), *v;
+    json_t *v;
     size_t i;
     const char *name;
     printf("infer      %s\n", json_string_value(json_object_get(j, "version")));
@@ -162,10 +204,17 @@ static void print_text(json_t *j) {
     if ((v = json_object_get(gpu, "driver_problem"))) printf("; %s", json_string_value(v));
     printf("\n");
     json_array_foreach(json_object_get(gpu, "cards"), i, v) printf(
-        "  card %d   %s, %s, %.1f GiB, %.1f free, %s\n", (int)i,
+        "  card %d   %s, %s (image %s), %.1f GiB, %.1f free, %s\n", (int)i,
         json_string_value(json_object_get(v, "name")), json_string_value(json_object_get(v, "chip")),
-        json_number_value(json_object_get(v, "memory_gib")),
+        json_string_value(json_object_get(v, "image")), json_number_value(json_object_get(v, "memory_gib")),
         json_number_value(json_object_get(v, "free_gib")), json_string_value(json_object_get(v, "pci")));
+    if (json_is_object(v = json_object_get(j, "cuda_build")))
+        printf("CUDA       built with %s: %s; needs driver %s or newer\n",
+               json_string_value(json_object_get(v, "toolkit")),
+               json_string_value(json_object_get(v, "images")),
+               json_string_value(json_object_get(v, "driver_needed")));
+    else
+        printf("CUDA       not in this build\n");
     json_object_foreach(devices, name, v) {
         bool usable = json_is_true(json_object_get(v, "usable"));
         printf("%-10s %s%s\n", name, usable ? "can be used" : "no: ",
@@ -173,14 +222,13 @@ static void print_text(json_t *j) {
     }
     bool cuda = json_is_true(json_object_get(json_object_get(devices, "cuda"), "usable"));
     printf("auto       uses %s\n", cuda ? "the card" : "the processor");
-    const char *problem = json_string_value(json_object_get(model, "problem"));
-    printf("model      %s%s%s\n", json_string_value(json_object_get(model, "file")),
-           *problem && *json_string_value(json_object_get(model, "file")) ? ": " : "", problem);
+    print_model(json_object_get(j, "model"));
 }
 
 int cmd_doctor(const struct options *o) {
-    json_t *j = json_pack("{s:s, s:o, s:o, s:o, s:o}", "version", infer_version(), "cpu", doctor_cpu(), "gpu",
-                          doctor_cards(), "devices", doctor_devices(), "model", doctor_model(o));
+    json_t *j = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "version", infer_version(), "cpu", doctor_cpu(),
+                          "gpu", doctor_cards(), "cuda_build", doctor_build(), "devices", doctor_devices(),
+                          "model", doctor_model(o));
     enum infer_status st = j ? INFER_OK : err_set(INFER_E_MEMORY, "the report");
     if (!st && o->json) {
         char *text = json_dumps(j, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
