@@ -444,8 +444,7 @@ static void cpu_cancel(struct backend *b) { atomic_store(&((struct cpu *)b)->can
 static void cpu_info(const struct backend *b, struct backend_info *out) {
     const struct cpu *c = (const struct cpu *)b;
     static const char *const name[] = {"none", "avx2", "avx512-vnni", "avx512-vnni, amx-bf16"};
-    *out = (struct backend_info){
-        .device_name = c->description, .isa = name[c->isa], .n_thread = c->n_thread};
+    *out = (struct backend_info){.device_name = c->description, .isa = name[c->isa], .n_thread = c->n_thread};
 }
 
 const struct backend_type backend_cpu = {
