@@ -54,11 +54,10 @@ static uint32_t state_id(struct matcher *m, uint32_t *found, uint32_t n, bool co
         m->full = true;
         return 0;
     }
-    m->state[m->n_state] = (struct gstate){m->n_set, n, -1, complete};
+    m->state[m->n_state] = (struct gstate){.first = m->n_set, .n = n, .mask = -1, .complete = complete};
     if (n) memcpy(m->set + m->n_set, found, n * sizeof *found);
     m->n_set += n;
     m->state_index[h & mask] = m->n_state;
-    memset(m->next + (size_t)m->n_state * 256, 0xff, 256 * sizeof *m->next);
     return m->n_state++;
 }
 
@@ -128,10 +127,8 @@ static uint32_t start_state(struct matcher *m) {
     return closure(m, n_work);
 }
 
-/* The state behind a byte. A pool that runs out gives 0 and m->full, and nothing is remembered. */
-static uint32_t step(struct matcher *m, uint32_t state, uint8_t byte) {
-    uint16_t *next = &m->next[(size_t)state * 256 + byte];
-    if (*next != MATCH_UNKNOWN) return *next;
+/* The state behind a byte; 0 and m->full when a pool ran out. */
+static uint32_t behind(struct matcher *m, uint32_t state, uint8_t byte) {
     const struct grammar *g = m->g;
     uint32_t n_work = 0;
     m->round++;
@@ -143,9 +140,35 @@ static uint32_t step(struct matcher *m, uint32_t state, uint8_t byte) {
                 visit(m, stack_id(m, e->to, m->stack[id].parent), &n_work);
         }
     }
-    uint32_t to = closure(m, n_work);
-    if (!m->full) *next = (uint16_t)to;
-    return to;
+    return closure(m, n_work);
+}
+
+/* Fills the row of a state: bytes between two borders of its edges lead to the same place. False, and nothing is kept, when
+ * a pool ran out. */
+static bool fill_row(struct matcher *m, uint32_t state) {
+    const struct grammar *g = m->g;
+    struct gstate *s = &m->state[state];
+    uint16_t *row = m->next + (size_t)state * 256;
+    bool border[257] = {[0] = true};
+    if (s->row) return true;
+    for (uint32_t i = 0; i < s->n; i++)
+        for (uint32_t x = g->node[m->stack[m->set[s->first + i]].node].edge; x; x = g->edge[x].next)
+            if (g->edge[x].kind == GX_BYTE) border[g->edge[x].lo] = border[g->edge[x].hi + 1] = true;
+    for (unsigned b = 0; b < 256; b++) {
+        row[b] = border[b] ? (uint16_t)behind(m, state, (uint8_t)b) : row[b - 1];
+        if (m->full) return false;
+    }
+    s->low = s->high = s->alive = 0;
+    for (unsigned b = 0; b < 256; b++) {
+        if (row[b]) s->alive |= 1ull << (b & 63);
+        if (b < 128 && row[b] == state) *(b < 64 ? &s->low : &s->high) |= 1ull << (b & 63);
+    }
+    s->row = true;
+    return true;
+}
+
+static uint32_t step(struct matcher *m, uint32_t state, uint8_t byte) {
+    return fill_row(m, state) ? m->next[(size_t)state * 256 + byte] : 0;
 }
 
 /* ---- room ---- */
@@ -156,6 +179,7 @@ static void clear_states(struct matcher *m) {
     m->n_mask = 0;
     memset(m->state_index, 0, 2 * MATCH_STATES * sizeof *m->state_index);
     memset(m->next, 0, 256 * sizeof *m->next); /* the dead state stays dead */
+    m->state[0] = (struct gstate){.mask = -1, .row = true, .ready = true};
 }
 
 static void clear_stacks(struct matcher *m) {
@@ -196,12 +220,6 @@ static void set_token(const struct grammar_vocab *v, uint64_t *mask, int32_t tok
     }
 }
 
-/* Bytes that lead from a state to itself; what it makes of them need not be looked at. */
-struct stable {
-    uint64_t low, high;
-    bool wide; /* every character beyond ASCII leads back too */
-};
-
 /* All continuations of k bytes 80..BF from a state lead to home. */
 static bool tails_home(struct matcher *m, uint32_t state, unsigned lo, unsigned hi, int k, uint32_t home) {
     uint32_t same = 0;
@@ -215,7 +233,8 @@ static bool tails_home(struct matcher *m, uint32_t state, unsigned lo, unsigned 
     return true;
 }
 
-static bool wide_stable(struct matcher *m, uint32_t s) {
+/* Every character beyond ASCII leads from s to home. */
+static bool wide_leads(struct matcher *m, uint32_t s, uint32_t home) {
     static const struct {
         uint8_t lead_lo, lead_hi, lo, hi, more;
     } form[] = {{0xc2, 0xdf, 0x80, 0xbf, 1}, {0xe0, 0xe0, 0xa0, 0xbf, 2}, {0xe1, 0xec, 0x80, 0xbf, 2},
@@ -226,62 +245,124 @@ static bool wide_stable(struct matcher *m, uint32_t s) {
         for (unsigned b = form[i].lead_lo; b <= form[i].lead_hi; b++) {
             uint32_t to = step(m, s, (uint8_t)b);
             if (m->full || to == 0) return false;
-            if (to != same && !tails_home(m, to, form[i].lo, form[i].hi, form[i].more, s)) return false;
+            if (to != same && !tails_home(m, to, form[i].lo, form[i].hi, form[i].more, home)) return false;
             same = to;
         }
     }
     return true;
 }
 
-static struct stable find_stable(struct matcher *m, uint32_t s) {
-    struct stable k = {0};
-    int n = 0;
-    for (unsigned b = 0; b < 128 && !m->full; b++) {
-        bool home = step(m, s, (uint8_t)b) == s;
-        n += home;
-        if (b < 64)
-            k.low |= (uint64_t)home << b;
-        else
-            k.high |= (uint64_t)home << (b - 64);
-    }
-    if (n >= 32 && !m->full) k.wide = wide_stable(m, s);
-    return k;
+/* What is to be known about a state for a walk; false when a pool ran out. */
+static bool make_ready(struct matcher *m, uint32_t state) {
+    struct gstate *s = &m->state[state];
+    if (s->ready) return true;
+    if (!fill_row(m, state)) return false;
+    const uint16_t *row = m->next + (size_t)state * 256;
+    uint16_t to = row[' '];
+    bool same = true, wide_dead = true;
+    for (unsigned b = 0; b < 128; b++) same &= row[b] == to || !grammar_plain((uint8_t)b);
+    for (unsigned b = 128; b < 256; b++) wide_dead &= row[b] == 0;
+    s->no_plain = same && to == 0 && wide_dead;
+    s->plain = same && to && wide_leads(m, state, to) ? to : 0;
+    bool most = __builtin_popcountll(s->low) + __builtin_popcountll(s->high) >= 32;
+    s->wide = s->plain == state || (most && wide_leads(m, state, state));
+    s->ready = !m->full;
+    return s->ready;
 }
 
-/* Fills a mask for a state; false when a pool ran out. A state that most bytes leave as it is (inside a text) starts from
- * all tokens and takes away; others start from none. */
-static bool walk(struct matcher *m, uint32_t state, uint64_t *mask) {
+static void set_ranks(uint64_t *rank, uint32_t lo, uint32_t hi) {
+    for (; lo < hi && lo & 63; lo++) rank[lo >> 6] |= 1ull << (lo & 63);
+    for (; lo + 64 <= hi; lo += 64) rank[lo >> 6] = UINT64_MAX;
+    for (; lo < hi; lo++) rank[lo >> 6] |= 1ull << (lo & 63);
+}
+
+/* All that lies below a place leaves the state as it is. */
+static bool all_stays(const struct gstate *s, const struct trie_node *t) {
+    return !(t->low & ~s->low) && !(t->high & ~s->high) && (!t->wide || (s->wide && t->whole));
+}
+
+/* Sets the ranks of one trie that may come; false when a pool ran out. */
+static bool walk_trie(struct matcher *m, uint32_t state, uint32_t root) {
     const struct grammar_vocab *v = m->v;
-    struct stable k = find_stable(m, state);
-    if (m->full) return false;
-    bool open = __builtin_popcountll(k.low) + __builtin_popcountll(k.high) >= 32;
-    if (open)
+    const struct trie_node *t = &v->node[root];
+    uint32_t depth = 0;
+    if (all_stays(&m->state[state], t)) {
+        set_ranks(m->rank, t->lo, t->hi);
+        return true;
+    }
+    m->path[0].kid = t->first;
+    m->path[0].end = t->first + t->n_kid;
+    m->path[0].state = (uint16_t)state;
+    for (;;) {
+        const uint16_t *next = m->next + (size_t)m->path[depth].state * 256;
+        uint32_t kid = m->path[depth].kid, end = m->path[depth].end;
+        while (kid < end && next[v->byte[kid]] == 0) kid++;
+        if (kid == end) {
+            if (depth-- == 0) return true;
+            continue;
+        }
+        m->path[depth].kid = kid + 1;
+        t = &v->node[kid];
+        if (t->ends) m->rank[t->lo >> 6] |= 1ull << (t->lo & 63);
+        if (t->n_kid == 0) continue;
+        uint16_t to = next[v->byte[kid]];
+        if (!make_ready(m, to)) return false;
+        if (!(t->kids & m->state[to].alive)) continue;
+        if (all_stays(&m->state[to], t)) {
+            set_ranks(m->rank, t->lo, t->hi);
+            continue;
+        }
+        depth++;
+        m->path[depth].kid = t->first;
+        m->path[depth].end = t->first + t->n_kid;
+        m->path[depth].state = to;
+    }
+}
+
+/* The tokens of the ranks that are set: from none upwards or from all downwards, whatever is less. */
+static void from_ranks(const struct matcher *m, uint64_t *mask) {
+    const struct grammar_vocab *v = m->v;
+    uint32_t n = 0, words = (v->n_rank + 63) / 64;
+    for (uint32_t w = 0; w < words; w++) n += (uint32_t)__builtin_popcountll(m->rank[w]);
+    bool most = n > v->n_rank / 2;
+    if (most)
         memcpy(mask, v->all, (size_t)v->n_word * 8);
     else
         memset(mask, 0, (size_t)v->n_word * 8);
-    m->path[0] = (uint16_t)state;
-    for (uint32_t i = 0; i < v->n_node;) {
-        const struct trie_node *t = &v->node[i];
-        uint32_t from = m->path[t->depth];
-        if (open && from == state && !(t->low & ~k.low) && !(t->high & ~k.high) &&
-            (!t->wide || (k.wide && t->whole))) {
-            i = t->skip; /* all of it leads back here */
-            continue;
+    for (uint32_t w = 0; w < words; w++)
+        for (uint64_t bits = most ? ~m->rank[w] : m->rank[w]; bits; bits &= bits - 1) {
+            uint32_t at = w * 64 + (uint32_t)__builtin_ctzll(bits);
+            if (at < v->n_rank) set_token(v, mask, v->token[at], !most);
         }
-        uint32_t to = m->next[(size_t)from * 256 + t->byte];
-        if (to == MATCH_UNKNOWN) {
-            to = step(m, from, t->byte);
-            if (m->full) return false;
-        }
-        if (to == 0) {
-            for (uint32_t d = i; open && d < t->skip; d++) set_token(v, mask, v->node[d].token, false);
-            i = t->skip;
-            continue;
-        }
-        if (!open) set_token(v, mask, t->token, true);
-        m->path[t->depth + 1] = (uint16_t)to;
-        i++;
+}
+
+/* Sets the plain ranks where every plain character counts alike, as in a text of a limited length. done: it was such a place.
+ * False when a pool ran out. */
+static bool plain_by_length(struct matcher *m, uint32_t state, bool *done) {
+    const struct grammar_vocab *v = m->v;
+    const struct trie_node *root = &v->node[TRIE_PLAIN];
+    *done = false;
+    for (int n = 0;; n++) {
+        if (!make_ready(m, state)) return false;
+        const struct gstate *s = &m->state[state];
+        bool all = n == v->most_char || s->plain == state;
+        if (!all && !s->no_plain && !s->plain) return true;
+        if (all) set_ranks(m->rank, root->lo, root->hi);
+        for (uint32_t r = root->lo; r < root->hi && !all && s->no_plain; r++)
+            m->rank[r >> 6] |= (uint64_t)(v->n_char[r] <= n) << (r & 63);
+        if ((*done = all || s->no_plain)) return true;
+        state = s->plain;
     }
+}
+
+/* Fills a mask for a state; false when a pool ran out. */
+static bool walk(struct matcher *m, uint32_t state, uint64_t *mask) {
+    const struct grammar_vocab *v = m->v;
+    memset(m->rank, 0, ((size_t)v->n_rank + 63) / 64 * 8);
+    bool done;
+    if (!plain_by_length(m, state, &done) || (!done && !walk_trie(m, state, TRIE_PLAIN))) return false;
+    if (!walk_trie(m, state, TRIE_OTHER)) return false;
+    from_ranks(m, mask);
     if (m->state[state].complete)
         for (int32_t w = 0; w < v->n_word; w++) mask[w] |= v->ends[w];
     return true;
@@ -375,6 +456,7 @@ static enum infer_status take_pools(struct matcher *m) {
     if (!st) st = mem_new(&m->found, MATCH_STACKS * sizeof *m->found, "stacks of a grammar");
     if (!st && m->v)
         st = mem_new(&m->mask, (size_t)MATCH_MASKS * m->v->n_word * 8 + 8, "token masks of a grammar");
+    if (!st && m->v) st = mem_new(&m->rank, (size_t)m->v->n_word * 8 + 8, "token masks of a grammar");
     return st;
 }
 
@@ -401,8 +483,8 @@ enum infer_status matcher_open(struct matcher **out, const struct grammar *g, co
 
 void matcher_close(struct matcher *m) {
     if (!m) return;
-    void *pools[] = {m->stack, m->stack_index, m->stamp, m->state, m->state_index,
-                     m->set,   m->next,        m->work,  m->found, m->mask};
+    void *pools[] = {m->stack, m->stack_index, m->stamp, m->state, m->state_index, m->set,
+                     m->next,  m->work,        m->found, m->mask,  m->rank};
     for (size_t i = 0; i < sizeof pools / sizeof *pools; i++) mem_free(pools[i]);
     mem_free(m);
 }

@@ -11,25 +11,36 @@ enum {
     MATCH_MASKS = 256,      /* masks kept */
 };
 
+/* A place in the trie. Children follow each other, so a walk reads memory in order. The tokens of a subtree are the ranks
+ * lo .. hi; sets of bytes are of ASCII, wide speaks for the others. */
 struct trie_node {
-    uint64_t low, high; /* ASCII bytes in this subtree, its own byte too */
-    uint32_t skip;      /* the first node behind the subtree */
-    int32_t token;      /* that ends here, -1: none; others of the same bytes in same[] */
-    uint16_t depth;
-    uint8_t byte;
-    bool wide;   /* the subtree holds bytes from 0x80 on */
-    bool starts; /* its byte begins a character */
-    bool whole;  /* it begins at a character, and every token in it ends with a whole one */
+    uint64_t low, high;    /* bytes below this place */
+    uint64_t kids;         /* bytes of its children, modulo 64 */
+    uint32_t first, n_kid; /* its children */
+    uint32_t lo, hi;
+    bool ends;  /* a token ends here: rank lo */
+    bool wide;  /* bytes from 0x80 on below */
+    bool whole; /* a character begins behind this place, and every token below ends with a whole one */
 };
+/* Tokens that any text in quotes may hold (no quote, backslash, control character or part of a character), and all others:
+ * a trie of its own for each. */
+enum { TRIE_PLAIN, TRIE_OTHER, TRIE_COUNT };
+/* A plain character of ASCII. */
+static inline bool grammar_plain(uint8_t c) { return c >= 0x20 && c < 0x7f && c != '"' && c != '\\'; }
 struct grammar_vocab {
     struct arena arena;
-    struct trie_node *node; /* node[n_node] in the order of a walk */
+    struct trie_node *node; /* node[n_node]; the first TRIE_COUNT are the roots */
+    uint8_t *byte;          /* byte[n_node] */
     uint32_t n_node;
     int32_t n_vocab, n_word;
+    int32_t *token; /* token[n_rank], sorted by bytes within each trie */
+    uint32_t n_rank;
+    uint16_t *n_char;  /* n_char[rank] of the plain tokens */
+    int most_char;     /* the most of them */
     int32_t *same;     /* same[n_vocab]: the next token of equal bytes, -1 */
     const char **text; /* text[n_vocab][text_len[n_vocab]] */
     uint32_t *text_len;
-    uint64_t *all, *ends; /* bits: tokens of the trie; tokens that end the answer */
+    uint64_t *all, *ends; /* bits: tokens of the tries; tokens that end the answer */
 };
 
 /* A stack is its top place and the stack below: where its rule returns to. 0: the bottom. */
@@ -37,9 +48,16 @@ struct gstack {
     uint32_t node, parent;
 };
 struct gstate {
-    uint32_t first, n; /* set[first .. first + n), ascending */
-    int32_t mask;      /* which of the masks, -1: not computed */
-    bool complete;     /* the bottom was reached: the text may end */
+    uint32_t first, n;  /* set[first .. first + n), ascending */
+    int32_t mask;       /* which of the masks, -1: not computed */
+    bool complete;      /* the bottom was reached: the text may end */
+    bool row;           /* its row of next is filled */
+    bool ready;         /* and what follows is known: */
+    bool wide;          /* every character beyond ASCII leads back to it */
+    bool no_plain;      /* no plain character leads anywhere */
+    uint16_t plain;     /* where every plain character leads; 0: to different places */
+    uint64_t low, high; /* ASCII bytes that lead back to it */
+    uint64_t alive;     /* bytes that lead anywhere, modulo 64 */
 };
 struct matcher {
     const struct grammar *g;
@@ -54,13 +72,16 @@ struct matcher {
     uint32_t *state_index; /* hash, 2 * MATCH_STATES */
     uint32_t *set;
     uint32_t n_set;
-    uint16_t *next;         /* next[MATCH_STATES][256]: state behind a byte, UNKNOWN: not computed */
+    uint16_t *next;         /* next[MATCH_STATES][256]: state behind a byte, where the state has its row */
     uint32_t *work, *found; /* scratch of a closure, MATCH_STACKS each */
     uint64_t *mask;         /* mask[MATCH_MASKS][n_word] */
     int32_t n_mask;
-    uint32_t now; /* the current state */
-    bool ended;   /* an ending token was accepted */
-    bool full;    /* a pool ran out in this closure */
-    uint16_t path[TRIE_MAX_DEPTH + 1];
+    uint32_t now;   /* the current state */
+    bool ended;     /* an ending token was accepted */
+    bool full;      /* a pool ran out in this closure */
+    uint64_t *rank; /* a mask by rank, n_rank bits */
+    struct {
+        uint32_t kid, end; /* children still to be looked at */
+        uint16_t state;
+    } path[TRIE_MAX_DEPTH + 1];
 };
-enum { MATCH_UNKNOWN = 0xffff };

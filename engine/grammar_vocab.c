@@ -1,5 +1,4 @@
-/* The tokens of a vocabulary as a trie, written flat in the order of a walk: children follow their parent, `skip` leads
- * behind them. */
+/* The tokens of a vocabulary as two tries, written flat: the children of a place lie together. */
 #include "grammar_mask.h"
 
 #include <stdlib.h>
@@ -10,39 +9,17 @@ struct piece {
     const char *p;
     uint32_t n;
     int32_t id;
+    bool other; /* of the second trie */
 };
 
 static int by_bytes(const void *a, const void *b) {
     const struct piece *x = a, *y = b;
     size_t n = x->n < y->n ? x->n : y->n;
+    if (x->other != y->other) return x->other ? 1 : -1;
     int c = memcmp(x->p, y->p, n);
     if (c) return c;
     if (x->n != y->n) return x->n < y->n ? -1 : 1;
     return x->id < y->id ? -1 : 1;
-}
-
-static uint32_t common_prefix(const struct piece *a, const struct piece *b) {
-    uint32_t n = 0;
-    while (n < a->n && n < b->n && a->p[n] == b->p[n]) n++;
-    return n;
-}
-
-/* Writes the nodes of sorted pieces p[n]; open[depth] is the node last opened at each depth. */
-static void write_nodes(struct grammar_vocab *v, const struct piece *p, size_t n, uint32_t *open) {
-    uint32_t depth = 0;
-    for (size_t i = 0; i < n; i++) {
-        uint32_t keep = i ? common_prefix(&p[i - 1], &p[i]) : 0;
-        for (; depth > keep; depth--) v->node[open[depth - 1]].skip = v->n_node;
-        for (; depth < p[i].n; depth++) {
-            open[depth] = v->n_node;
-            v->node[v->n_node++] =
-                (struct trie_node){.token = -1, .depth = (uint16_t)depth, .byte = (uint8_t)p[i].p[depth]};
-        }
-        struct trie_node *leaf = &v->node[open[depth - 1]];
-        v->same[p[i].id] = leaf->token;
-        leaf->token = p[i].id;
-    }
-    for (; depth > 0; depth--) v->node[open[depth - 1]].skip = v->n_node;
 }
 
 /* What a byte of UTF-8 leaves open: need is how many bytes 80..BF must still come, -1: broken. lo and hi bound the next. */
@@ -65,32 +42,95 @@ static struct utf8_place utf8_next(struct utf8_place p, uint8_t c) {
     return (struct utf8_place){-1, 0, 0};
 }
 
-/* Fills in what each subtree holds: first down (where the characters stand), then up (a walk backwards meets children
- * before their parent). */
-static void summarize(struct grammar_vocab *v, struct utf8_place *place) {
-    for (uint32_t i = 0; i < v->n_node; i++) { /* place[depth]: before the byte at that depth */
-        struct trie_node *t = &v->node[i];
-        struct utf8_place after = utf8_next(place[t->depth], t->byte);
-        place[t->depth + 1] = after;
-        t->starts = place[t->depth].need == 0;
-        t->whole = after.need >= 0 && (t->token < 0 || after.need == 0);
+static bool is_plain(const char *s, size_t n) {
+    struct utf8_place at = {0};
+    for (size_t i = 0; i < n && at.need >= 0; i++) {
+        uint8_t c = (uint8_t)s[i];
+        if (c < 0x80 && !grammar_plain(c)) return false;
+        at = utf8_next(at, c);
     }
-    for (uint32_t i = v->n_node; i-- > 0;) {
-        struct trie_node *t = &v->node[i];
-        if (t->byte < 64)
-            t->low = 1ull << t->byte;
-        else if (t->byte < 128)
-            t->high = 1ull << (t->byte - 64);
+    return at.need == 0;
+}
+
+/* Tokens of equal bytes become one: the number of those that are left. */
+static uint32_t join_equal(struct grammar_vocab *v, struct piece *p, size_t n) {
+    uint32_t left = 0;
+    for (size_t i = 0; i < n; i++) {
+        bool equal = left && p[left - 1].n == p[i].n && memcmp(p[left - 1].p, p[i].p, p[i].n) == 0;
+        v->same[p[i].id] = equal ? v->token[left - 1] : -1;
+        if (equal)
+            v->token[left - 1] = p[i].id;
         else
-            t->wide = true;
-        for (uint32_t k = i + 1; k < t->skip; k = v->node[k].skip) {
-            t->low |= v->node[k].low;
-            t->high |= v->node[k].high;
-            t->wide |= v->node[k].wide;
-            t->whole &= v->node[k].whole;
+            v->token[left] = p[i].id, p[left++] = p[i];
+    }
+    return left;
+}
+
+/* Writes the places below node i, whose tokens have depth bytes in common, behind all others. */
+static void write_kids(struct grammar_vocab *v, const struct piece *p, uint32_t i, uint32_t depth) {
+    struct trie_node *t = &v->node[i];
+    t->first = v->n_node;
+    t->ends = t->lo < t->hi && p[t->lo].n == depth;
+    for (uint32_t k = t->lo + t->ends, end; k < t->hi; k = end) {
+        char c = p[k].p[depth];
+        for (end = k + 1; end < t->hi && p[end].p[depth] == c;) end++;
+        v->byte[v->n_node] = (uint8_t)c;
+        v->node[v->n_node++] = (struct trie_node){.lo = k, .hi = end};
+    }
+    t->n_kid = v->n_node - t->first;
+}
+
+/* Fills in what each subtree holds, from the last place to the first: children come behind their parent. at[i]: where the
+ * character stands behind the place. */
+static bool summarize(struct grammar_vocab *v, const struct utf8_place *at, struct arena *scratch) {
+    bool *good = arena_alloc(scratch, v->n_node); /* every token here and below ends with a whole character */
+    for (uint32_t i = v->n_node; good && i-- > 0;) {
+        struct trie_node *t = &v->node[i];
+        bool kids_good = true;
+        for (uint32_t k = t->first; k < t->first + t->n_kid; k++) {
+            uint8_t c = v->byte[k];
+            t->low |= v->node[k].low | (c < 64 ? 1ull << c : 0);
+            t->high |= v->node[k].high | (c >= 64 && c < 128 ? 1ull << (c - 64) : 0);
+            t->wide |= v->node[k].wide || c >= 128;
+            t->kids |= 1ull << (c & 63);
+            kids_good &= good[k];
+        }
+        t->whole = kids_good && at[i].need == 0;
+        good[i] = kids_good && at[i].need >= 0 && (!t->ends || at[i].need == 0);
+    }
+    return good != NULL;
+}
+
+/* Pieces p[n], sorted, become the tries. */
+static enum infer_status build(struct grammar_vocab *v, struct piece *p, size_t n, size_t bytes,
+                               struct arena *scratch) {
+    size_t room = bytes + TRIE_COUNT + 1;
+    v->node = arena_alloc(&v->arena, room * sizeof *v->node);
+    v->byte = arena_alloc(&v->arena, room);
+    uint32_t *depth = arena_alloc(scratch, room * sizeof *depth);
+    struct utf8_place *at = arena_alloc(scratch, room * sizeof *at);
+    if (!v->node || !v->byte || !depth || !at)
+        return err_set(INFER_E_MEMORY, "out of memory: a trie of %zu bytes of tokens", bytes);
+    v->n_rank = join_equal(v, p, n);
+    uint32_t plain = 0;
+    while (plain < v->n_rank && !p[plain].other) plain++;
+    v->n_char = arena_alloc(&v->arena, plain * sizeof *v->n_char + 1);
+    if (!v->n_char) return err_set(INFER_E_MEMORY, "out of memory: a trie of tokens");
+    for (uint32_t r = 0; r < plain; r++) {
+        for (uint32_t i = 0; i < p[r].n; i++) v->n_char[r] += ((uint8_t)p[r].p[i] & 0xc0) != 0x80;
+        if (v->n_char[r] > v->most_char) v->most_char = v->n_char[r];
+    }
+    v->node[TRIE_PLAIN] = (struct trie_node){.lo = 0, .hi = plain};
+    v->node[TRIE_OTHER] = (struct trie_node){.lo = plain, .hi = v->n_rank};
+    v->n_node = TRIE_COUNT;
+    for (uint32_t i = 0; i < v->n_node; i++) {
+        write_kids(v, p, i, depth[i]);
+        for (uint32_t k = v->node[i].first; k < v->n_node; k++) {
+            depth[k] = depth[i] + 1;
+            at[k] = utf8_next(at[i], v->byte[k]);
         }
     }
-    for (uint32_t i = 0; i < v->n_node; i++) v->node[i].whole &= v->node[i].starts;
+    return summarize(v, at, scratch) ? INFER_OK : err_set(INFER_E_MEMORY, "out of memory: a trie of tokens");
 }
 
 static enum infer_status collect(const struct grammar_tokens *t, struct grammar_vocab *v, struct piece *p,
@@ -104,7 +144,7 @@ static enum infer_status collect(const struct grammar_tokens *t, struct grammar_
         }
         const char *s = t->piece(t->user, id, &len);
         if (len == 0 || len > TRIE_MAX_DEPTH) continue; /* never shown, or no token of a text */
-        p[(*n)++] = (struct piece){s, (uint32_t)len, id};
+        p[(*n)++] = (struct piece){s, (uint32_t)len, id, !is_plain(s, len)};
         *bytes += len;
         v->text[id] = s;
         v->text_len[id] = (uint32_t)len;
@@ -123,18 +163,13 @@ static enum infer_status fill(struct grammar_vocab *v, const struct grammar_toke
     v->text_len = arena_alloc(&v->arena, count * sizeof *v->text_len + 1);
     v->all = arena_alloc(&v->arena, (size_t)v->n_word * 8 + 1);
     v->ends = arena_alloc(&v->arena, (size_t)v->n_word * 8 + 1);
+    v->token = arena_alloc(&v->arena, count * sizeof *v->token + 1);
     struct piece *p = arena_alloc(scratch, count * sizeof *p + 1);
-    uint32_t *open = arena_alloc(scratch, (TRIE_MAX_DEPTH + 1) * sizeof *open);
-    struct utf8_place *place = arena_alloc(scratch, (TRIE_MAX_DEPTH + 1) * sizeof *place);
-    if (!place || !v->same || !v->text || !v->text_len || !v->all || !v->ends || !p || !open)
+    if (!v->same || !v->text || !v->text_len || !v->all || !v->ends || !v->token || !p)
         return err_set(INFER_E_MEMORY, "out of memory: a trie of %d tokens", t->n_vocab);
     TRY(collect(t, v, p, &n, &bytes));
     qsort(p, n, sizeof *p, by_bytes);
-    v->node = arena_alloc(&v->arena, (bytes + 1) * sizeof *v->node);
-    if (!v->node) return err_set(INFER_E_MEMORY, "out of memory: a trie of %zu bytes of tokens", bytes);
-    write_nodes(v, p, n, open);
-    summarize(v, place);
-    return INFER_OK;
+    return build(v, p, n, bytes, scratch);
 }
 
 enum infer_status grammar_vocab_open(struct grammar_vocab **out, const struct grammar_tokens *t) {
