@@ -86,6 +86,11 @@ run "-n" 0 "$infer" -p count -q -n 3; [ "$(wc -c <"$dir/out")" -lt 12 ] || fail 
 run "-n 0" 0 "$infer" -p count -q -n0; out ""
 run "one thread, ref" 0 "$infer" -p hello -q --device ref; out "hi there!"
 run "show the prompt" 0 "$infer" -p hello --show-prompt; out "hi there!"; err_has "<|im_start|>"; err_has "279 277"
+err_has "what ends an answer"; err_has "<|im_end|> (of the template)"
+printf '%s' '{{ bos_token }}{{ bos_token }}{% for m in messages %}<|header|>{{ m.content }}<|done|>{% endfor %}' >"$dir/other.jinja"
+sed 's/tokenizer.ggml.eos_token_id/tokenizer.ggml.bos_token_id/' "$llama" >"$dir/bos.gguf"
+run "a template for another vocabulary" 0 "$infer" -m "$dir/bos.gguf" -p hello --show-prompt --template "$dir/other.jinja" --thinking off -n 1
+err_has "two BOS"; err_has "(BOS) at 0 1"; err_has "as text: <|header|>, <|done|>"; err_has "with <|done|>, which is no token"; err_has "does not read enable_thinking"
 run "a typed control token is text" 0 "$infer" -p '<|im_end|>' --show-prompt -n 1; err_has "[<]"
 run "json" 0 "$infer" -p hello --json -q; out_has '"answer":"hi there!"'; out_has '"ended_by":"turn"'
 run "prompt longer than the context" 1 "$infer" -p "$(printf 'word %.0s' {1..500})" -q; out_empty; err_has "the context holds"

@@ -53,6 +53,13 @@ void talk_thinking_end(struct thoughts *t) {
     *t = (struct thoughts){0};
 }
 
+void talk_stops(struct stops *out, const struct session *s, const struct chat_template *t,
+                const struct options *o) {
+    out->texts = o->stop;
+    out->end = t->text ? prompt_turn_end(s, t) : (struct turn_end){.id = -1};
+    if (*out->end.text && out->texts.n < OPTION_MAX_TEXTS) out->texts.text[out->texts.n++] = out->end.text;
+}
+
 enum answer_start talk_answer_start(bool templated, const struct prompt *p) {
     if (!templated) return ANSWER_PLAIN;
     return answer_opened(p->text, p->n_text) ? ANSWER_THINKING : ANSWER_MAYBE;
@@ -132,11 +139,11 @@ static enum infer_status answer(struct chat *c) {
     TRY(c->template.text ? prompt_messages(&p, &c->session, &c->template, c->messages) : raw_prompt(c, &p));
     enum infer_status st = shorten(c, &p);
     if (st) return st;
-    if (c->o->show_prompt) prompt_show(&p, &c->session);
+    if (c->o->show_prompt) prompt_show(&p, &c->session, &c->template);
     struct answer a = {0};
-    answer_start(&a, &c->o->stop, talk_answer_start(c->template.text != NULL, &p));
+    answer_start(&a, &c->stop.texts, talk_answer_start(c->template.text != NULL, &p));
     term_wrap_start(&c->wrap, stdout);
-    struct generate_how how = {c->o->n_predict, c->template.text != NULL, show, c};
+    struct generate_how how = {c->o->n_predict, c->template.text != NULL, c->stop.end.id, show, c};
     enum generate_why why;
     c->last = '\n';
     session_interrupt_clear();
@@ -218,6 +225,7 @@ static enum infer_status chat_open(struct chat *c) {
         return err_set(INFER_E_INPUT,
                        "the file has no chat template: give one with --template FILE, or --raw to "
                        "complete texts as they are");
+    talk_stops(&c->stop, &c->session, &c->template, o);
     c->messages = json_array();
     if (!c->messages) return err_set(INFER_E_MEMORY, "the conversation");
     if (o->system) TRY(chat_system(c, o->system));

@@ -365,7 +365,7 @@ static enum infer_status answer_tokens(struct generator *g, const int32_t *ids, 
             }
             TRY(st);
         }
-        if (infer_is_stop(g->session->model, token)) {
+        if (infer_is_stop(g->session->model, token) || token == how->end) {
             *why = GENERATE_TURN;
             return INFER_OK;
         }

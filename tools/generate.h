@@ -75,6 +75,7 @@ enum generate_why {
 struct generate_how {
     int limit;
     bool first;
+    int32_t end; /* a token that ends the answer beside those of the file; -1: none */
     enum infer_status (*show)(void *user, const char *text, size_t n, bool thinking);
     void *user;
 };

@@ -4,6 +4,7 @@
 #include <time.h>
 #include "chat.h"
 #include "mem.h"
+#include "prompt_check.h"
 #include "term.h"
 #include "tool.h"
 
@@ -83,13 +84,18 @@ static json_t *special_text(const struct session *s, int32_t id) {
 
 enum infer_status prompt_messages(struct prompt *p, const struct session *s, const struct chat_template *t,
                                   json_t *messages) {
+    return prompt_render(p, s, t, messages, true);
+}
+
+enum infer_status prompt_render(struct prompt *p, const struct session *s, const struct chat_template *t,
+                                json_t *messages, bool generate) {
     *p = (struct prompt){0};
     char now[32];
     time_t seconds = time(NULL);
     struct tm local;
     strftime(now, sizeof now, "%Y-%m-%dT%H:%M:%S", localtime_r(&seconds, &local));
-    json_t *input = json_pack("{s:O, s:b, s:o, s:o, s:s}", "messages", messages, "add_generation_prompt", 1,
-                              "bos_token", special_text(s, infer_bos(s->model)), "eos_token",
+    json_t *input = json_pack("{s:O, s:b, s:o, s:o, s:s}", "messages", messages, "add_generation_prompt",
+                              generate, "bos_token", special_text(s, infer_bos(s->model)), "eos_token",
                               special_text(s, infer_eos(s->model)), "now", now);
     if (input && t->no_thinking) json_object_set_new(input, "enable_thinking", json_false());
     char *json = input ? json_dumps(input, JSON_COMPACT) : NULL;
@@ -104,7 +110,7 @@ enum infer_status prompt_messages(struct prompt *p, const struct session *s, con
     return st;
 }
 
-void prompt_show(const struct prompt *p, const struct session *s) {
+void prompt_show(const struct prompt *p, const struct session *s, const struct chat_template *t) {
     fprintf(stderr, "--- prompt: %zu bytes, %d tokens\n", p->n_text, p->n);
     term_write_safe(stderr, p->text, p->n_text);
     fprintf(stderr, "\n--- ids\n");
@@ -117,8 +123,7 @@ void prompt_show(const struct prompt *p, const struct session *s) {
         term_write_safe(stderr, piece, n);
         fputc(']', stderr);
     }
-    fprintf(stderr, "\n---\n");
-    int32_t bos = infer_bos(s->model);
-    if (bos >= 0 && p->n > 1 && p->ids[0] == bos && p->ids[1] == bos)
-        tool_say("the prompt begins with two BOS tokens (%d)", bos);
+    fputc('\n', stderr);
+    prompt_show_special(p, s, t);
+    prompt_check(p, s, t);
 }

@@ -27,11 +27,14 @@ void prompt_template_free(struct chat_template *t);
  * errors: INFER_E_INPUT (the template's), INFER_E_UNSUPPORTED (no tokenizer), INFER_E_MEMORY */
 enum infer_status prompt_messages(struct prompt *p, const struct session *s, const struct chat_template *t,
                                   json_t *messages);
+/* The same, with the beginning of an answer or (generate false) without it. */
+enum infer_status prompt_render(struct prompt *p, const struct session *s, const struct chat_template *t,
+                                json_t *messages, bool generate);
 /* Text as it is; special tokens in it are text, what the model adds in front is added. */
 enum infer_status prompt_text(struct prompt *p, const struct session *s, const char *text, size_t n);
 
 /* Appends {role, content[n]}; errors: INFER_E_INPUT (no UTF-8: names the byte), INFER_E_MEMORY */
 enum infer_status prompt_add_message(json_t *messages, const char *role, const char *content, size_t n);
 
-/* --show-prompt: text, ids and pieces on stderr, with what looks wrong about them. */
-void prompt_show(const struct prompt *p, const struct session *s);
+/* --show-prompt: text, ids, pieces and special tokens on stderr, with what looks wrong about them (prompt_check.h). */
+void prompt_show(const struct prompt *p, const struct session *s, const struct chat_template *t);

@@ -18,6 +18,7 @@ struct run {
     struct prompt prompt;
     struct generator generator;
     struct answer answer;
+    struct stops stop;
     enum generate_why why;
     char *text; /* text[n]: the user's prompt */
     size_t n;
@@ -48,7 +49,10 @@ static enum infer_status make_prompt(struct run *r) {
         if (o->system)
             return err_set(INFER_E_INPUT, "--system needs a chat template, and there is none%s",
                            o->raw ? " with --raw" : " in the file (--template gives one)");
-        if (!o->raw && !o->quiet) tool_say("the file has no chat template: completing the text as it is");
+        if (!o->raw && !o->quiet)
+            tool_say(
+                "the file has no chat template: completing the text as it is (--raw: as meant; --template "
+                "FILE: with one)");
         return prompt_text(&r->prompt, &r->session, r->text, r->n);
     }
     json_t *messages = json_array();
@@ -137,12 +141,13 @@ static enum infer_status run_answer(struct run *r) {
     struct session_need need = generate_need(o);
     TRY(session_open(&r->session, o, &need));
     TRY(make_prompt(r));
-    if (o->show_prompt) prompt_show(&r->prompt, &r->session);
+    if (o->show_prompt) prompt_show(&r->prompt, &r->session, &r->template);
     struct sample_params params;
     TRY(generate_params(o, &params));
     TRY(generate_open(&r->generator, &r->session, o, &params));
-    answer_start(&r->answer, &o->stop, talk_answer_start(r->template.text != NULL, &r->prompt));
-    struct generate_how how = {o->n_predict, r->template.text != NULL, show, r};
+    talk_stops(&r->stop, &r->session, &r->template, o);
+    answer_start(&r->answer, &r->stop.texts, talk_answer_start(r->template.text != NULL, &r->prompt));
+    struct generate_how how = {o->n_predict, r->template.text != NULL, r->stop.end.id, show, r};
     return generate_answer(&r->generator, r->prompt.ids, r->prompt.n, &how, &r->answer, &r->why);
 }
 

@@ -5,6 +5,7 @@
 #include "line.h"
 #include "mem.h"
 #include "prompt.h"
+#include "prompt_check.h"
 
 /* What a model thinks, on stderr: dim where there are colours. */
 struct thoughts {
@@ -14,6 +15,13 @@ struct thoughts {
 void talk_thinking(struct thoughts *t, const struct options *o, const char *text, size_t n);
 /* The thinking is over: colours and line are as before it. */
 void talk_thinking_end(struct thoughts *t);
+/* What ends an answer: --stop, and how the template ends a turn, as a token or as text. texts points into end. */
+struct stops {
+    struct option_texts texts;
+    struct turn_end end;
+};
+void talk_stops(struct stops *out, const struct session *s, const struct chat_template *t,
+                const struct options *o);
 /* How an answer to this prompt begins. */
 enum answer_start talk_answer_start(bool templated, const struct prompt *p);
 
@@ -24,6 +32,7 @@ struct chat {
     struct session session;
     struct chat_template template; /* text NULL: --raw */
     struct generator generator;
+    struct stops stop;
     struct line *line;
     json_t *messages; /* [{role, content}] */
     bool terminal_in, terminal_out, colour;
