@@ -32,24 +32,37 @@ enum infer_status chat_system(struct chat *c, const char *text) {
     return INFER_OK;
 }
 
+/* A folded part is a line while it lasts, on a terminal only. */
+static void fold(struct thoughts *t) {
+    t->folded = true;
+    t->start = term_seconds();
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "%sthinking ...%s", t->dim ? "\033[2m" : "", t->dim ? "\033[0m" : "");
+}
+
 void talk_thinking(struct thoughts *t, const struct options *o, const char *text, size_t n) {
     if (strcmp(o->thinking, "hide") == 0 || strcmp(o->thinking, "off") == 0) return;
     if (!t->open) {
         t->open = true;
         t->dim = term_colour(stderr);
-        if (t->dim) fputs("\033[2m", stderr);
+        if (strcmp(o->thinking, "fold") == 0) fold(t);
+        if (t->dim && !t->folded) fputs("\033[2m", stderr);
         size_t skip = strspn(text, "\n");
         if (skip > n) skip = n;
         text += skip, n -= skip;
     }
+    if (t->folded) return;
     if (n) t->last = text[n - 1];
     term_write_safe(stderr, text, n);
 }
 
 void talk_thinking_end(struct thoughts *t) {
     if (!t->open) return;
-    if (t->dim) fputs("\033[0m", stderr);
-    if (t->last != '\n') fputc('\n', stderr);
+    if (t->folded && isatty(STDERR_FILENO))
+        fprintf(stderr, "\r\033[K%sthought for %.1f s%s\n", t->dim ? "\033[2m" : "",
+                term_seconds() - t->start, t->dim ? "\033[0m" : "");
+    if (!t->folded && t->dim) fputs("\033[0m", stderr);
+    if (!t->folded && t->last != '\n') fputc('\n', stderr);
     *t = (struct thoughts){0};
 }
 
@@ -133,6 +146,15 @@ static void say_context(struct chat *c, enum generate_why why) {
     }
 }
 
+/* For /thoughts. */
+static void keep_thought(struct chat *c, const struct answer *a) {
+    size_t n;
+    const char *text = answer_thinking(a, &n);
+    mem_free(c->thought);
+    if (!n || mem_new(&c->thought, n + 1, "a thought")) c->thought = NULL;
+    if (c->thought) memcpy(c->thought, text, n);
+}
+
 /* Answers the conversation; the answer becomes its last message. */
 static enum infer_status answer(struct chat *c) {
     struct prompt p = {0};
@@ -161,6 +183,7 @@ static enum infer_status answer(struct chat *c) {
             tool_say("ended after %d tokens (-n, /set n-predict)", c->o->n_predict);
         logprobs_print(&c->generator.logprobs, &c->session, c->generator.n_answer);
         say_context(c, why);
+        keep_thought(c, &a);
         size_t n =
             term_valid_utf8(a.text ? a.text : "", a.n); /* bytes that are no text cannot be said again */
         st = prompt_add_message(c->messages, "assistant", a.text ? a.text : "", n);
@@ -257,6 +280,7 @@ int cmd_chat(const struct options *o) {
     generate_close(&c.generator);
     json_decref(c.messages);
     arena_free(&c.kept);
+    mem_free(c.thought);
     prompt_template_free(&c.template);
     session_close(&c.session);
     return c.code;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include "talk.h"
 #include "mem.h"
+#include "probe.h"
 #include "tool.h"
 
 static enum chat_next do_help(struct chat *c, const char *arg);
@@ -44,6 +45,38 @@ static enum chat_next do_regen(struct chat *c, const char *arg) {
         return CHAT_ANSWER;
     }
     tool_say("there is nothing to answer yet");
+    return CHAT_GO_ON;
+}
+
+/* The last message goes back into the line to be edited; with a text it becomes that and is answered. */
+static enum chat_next do_edit(struct chat *c, const char *arg) {
+    chat_drop(c, "assistant");
+    size_t n = json_array_size(c->messages);
+    json_t *last = n ? json_incref(json_array_get(c->messages, n - 1)) : NULL;
+    enum infer_status st = INFER_OK;
+    if (!chat_drop(c, "user")) {
+        tool_say("there is nothing to edit yet");
+    } else if (*arg) {
+        st = prompt_add_message(c->messages, "user", arg, strlen(arg));
+    } else {
+        line_preset(c->line, json_string_value(json_object_get(last, "content")));
+    }
+    json_decref(last);
+    if (st) return say_error(c, st);
+    return *arg && json_array_size(c->messages) == n && n ? CHAT_ANSWER : CHAT_GO_ON;
+}
+
+static enum chat_next do_thoughts(struct chat *c, const char *arg) {
+    (void)arg;
+    if (!c->thought) {
+        tool_say("nothing was thought before the last answer");
+        return CHAT_GO_ON;
+    }
+    struct options shown = c->live;
+    shown.thinking = "dim";
+    struct thoughts t = {0};
+    talk_thinking(&t, &shown, c->thought, strlen(c->thought));
+    talk_thinking_end(&t);
     return CHAT_GO_ON;
 }
 
@@ -116,14 +149,29 @@ static enum chat_next do_mem(struct chat *c, const char *arg) {
     return CHAT_GO_ON;
 }
 
+/* ", 61% of the 21.3 GB/s that ..." of an answer on the host, measured now with the same threads. */
+static void read_share(const struct chat *c, char *buf, size_t n) {
+    const struct generator *g = &c->generator;
+    struct probe probe;
+    int threads = c->session.place.n_thread;
+    *buf = 0;
+    if (threads < 1 || g->answer_seconds <= 0 || g->n_step == 0 || probe_open(&probe, threads)) return;
+    double read = g->n_step / g->answer_seconds * generate_token_bytes(g) * 1e-9,
+           all = probe_read(&probe, 0.2);
+    probe_close(&probe);
+    snprintf(buf, n, ", %.0f%% of the %.1f GB/s that %d threads read now", 100 * read / all, all, threads);
+}
+
 static enum chat_next do_stats(struct chat *c, const char *arg) {
     (void)arg;
-    char line[256];
+    char line[512];
     if (!c->answered) {
         tool_say("no answer yet");
         return CHAT_GO_ON;
     }
-    generate_summary(&c->generator, line, sizeof line);
+    generate_summary(&c->generator, line, 256);
+    size_t n = strlen(line);
+    read_share(c, line + n, sizeof line - n);
     struct term_wrap wrap;
     term_wrap_start(&wrap, stderr);
     term_wrap_write(&wrap, line, strlen(line));
@@ -219,14 +267,15 @@ static const struct chat_entry {
 } entries[] = {
     {"/help", "", "this list", do_help, false},
     {"/clear", "", "forget the conversation, keep the system message", do_clear, false},
-    {"/regen", "", "answer the last message again", do_regen, false},
+    {"/regen", "", "answer the last message again, with the next seed", do_regen, false},
+    {"/edit", "[TEXT]", "edit the last message, or say TEXT instead of it", do_edit, false},
     {"/undo", "", "take the last message and its answer back", do_undo, false},
     {"/system", "[TEXT]", "show or set the system message; none takes it away", do_system, false},
     {"/set", "[NAME VALUE]", "show or change sampling: /set temp 0.7", do_set, false},
     {"/read", "FILE", "send a file as the next message", do_read, true},
-    {"/save", "FILE", "write the conversation as JSON, and what was computed for it to FILE.kv", do_save,
-     true},
+    {"/save", "FILE", "write the conversation as JSON, what was computed to FILE.kv", do_save, true},
     {"/load", "FILE", "go on with a saved conversation, at once where FILE.kv fits", do_load, true},
+    {"/thoughts", "", "what was thought before the last answer (/set thinking fold)", do_thoughts, false},
     {"/mem", "", "what the memory is used for", do_mem, false},
     {"/stats", "", "speed of the last answer, use of the context", do_stats, false},
     {"/quit", "", "leave; so does Ctrl-D", do_quit, false},
@@ -240,7 +289,10 @@ static enum chat_next do_help(struct chat *c, const char *arg) {
         snprintf(left, sizeof left, "%s %s", entries[i].name, entries[i].arg);
         fprintf(stderr, "  %-22s %s\n", left, entries[i].help);
     }
-    fputs("A line that ends with \\ goes on in the next one; \"\"\" begins and ends a text\n"
+    fputs("Examples:\n"
+          "  /system You answer in one sentence.    /set temp 0.7    /set thinking hide\n"
+          "  /read notes.txt    /save fox.json      /load fox.json   /edit And in Spain?\n"
+          "A line that ends with \\ goes on in the next one; \"\"\" begins and ends a text\n"
           "of many lines; // begins a message with a slash. Ctrl-C stops an answer, Up\n"
           "and Ctrl-R find earlier lines, Tab completes.\n",
           stderr);

@@ -24,6 +24,8 @@ struct line {
     unsigned char queue[16]; /* bytes read ahead of a character */
     int n_queue;
     bool pasting;
+    char *preset; /* preset[at_preset ..]: what stands in the line before the user types */
+    size_t at_preset;
     char *text; /* text[n]: the input so far */
     size_t n, cap;
     char *raw; /* getline's buffer */
@@ -34,8 +36,9 @@ static struct line *current; /* for libedit's callbacks */
 
 /* ---- characters ---- */
 
-/* One byte of stdin; -1 at the end or when a signal came. */
+/* One byte of the preset or of stdin; -1 at the end or when a signal came. */
 static int next_byte(struct line *l) {
+    if (l->preset && l->preset[l->at_preset]) return (unsigned char)l->preset[l->at_preset++];
     if (l->n_queue) {
         int c = l->queue[0];
         memmove(l->queue, l->queue + 1, (size_t)--l->n_queue);
@@ -81,18 +84,19 @@ static int get_character(EditLine *edit, wchar_t *out) {
     (void)edit;
     struct line *l = current;
     for (;;) {
+        bool given = l->pasting || (l->preset && l->preset[l->at_preset]);
         int c = next_byte(l);
         if (c < 0) return -1;
         if (c == 0x1b && follows(l, l->pasting ? "[201~" : "[200~")) {
             l->pasting = !l->pasting;
             continue;
         }
-        if (l->pasting && (c == '\r' || c == '\n')) {
+        if (given && (c == '\r' || c == '\n')) {
             *out = PASTED_NEWLINE;
-        } else if (l->pasting && c == '\t') {
+        } else if (given && c == '\t') {
             *out = PASTED_TAB;
-        } else if (l->pasting && (c < 0x20 || c == 0x7f)) {
-            continue; /* nothing that is pasted steers the editor */
+        } else if (given && (c < 0x20 || c == 0x7f)) {
+            continue; /* nothing that is pasted or preset steers the editor */
         } else {
             *out = utf8_rest(l, c);
         }
@@ -229,6 +233,7 @@ void line_close(struct line *l) {
     if (l->edit) el_end(l->edit);
     if (l->history) history_end(l->history);
     mem_free(l->text);
+    mem_free(l->preset);
     free(l->raw); /* getline's own */
     mem_free(l);
     current = NULL;
@@ -280,6 +285,12 @@ static enum line_result read_one(struct line *l) {
     }
     if (s[n - 1] == '\n') n--;
     return append_edited(l, s, (size_t)n) ? LINE_TEXT : LINE_END;
+}
+
+void line_preset(struct line *l, const char *text) {
+    mem_free(l->preset);
+    l->preset = l->terminal ? mem_strdup(text) : NULL; /* without memory the line is empty */
+    l->at_preset = 0;
 }
 
 enum line_result line_read(struct line *l, const char **text, size_t *n) {

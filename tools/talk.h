@@ -7,10 +7,11 @@
 #include "prompt.h"
 #include "prompt_check.h"
 
-/* What a model thinks, on stderr: dim where there are colours. */
+/* What a model thinks, on stderr: dim where there are colours, folded to one line with --thinking fold. */
 struct thoughts {
-    bool open, dim;
+    bool open, dim, folded;
     char last;
+    double start; /* seconds */
 };
 void talk_thinking(struct thoughts *t, const struct options *o, const char *text, size_t n);
 /* The thinking is over: colours and line are as before it. */
@@ -39,8 +40,9 @@ struct chat {
     bool answered; /* the generator's figures are of an answer */
     struct thoughts thoughts;
     struct term_wrap wrap;
-    char last; /* last byte shown */
-    int code;  /* exit code so far */
+    char last;     /* last byte shown */
+    char *thought; /* what was thought before the last answer; NULL: nothing */
+    int code;      /* exit code so far */
 };
 
 enum chat_next { CHAT_GO_ON, CHAT_QUIT, CHAT_ANSWER };
