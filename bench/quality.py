@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Quality beside llama.cpp on the same files: tokens of the prompts, greedy answers, perplexity in every format.
 
-usage: quality.py [-m MODEL] [--infer PROGRAM] [--out FOLDER] [--only prompts,perplexity] [--types q8_0,...] [--windows N] [--threads N]
+usage: quality.py [-m MODEL] [--infer PROGRAM] [--out FOLDER] [--only prompts,floor,perplexity] [--types q8_0,...] [--windows N] [--threads N]
 needs: pip install llama-cpp-python jinja2 (a Python that has them runs this script)
 
 prompts     Each line of tests/prompts.txt is rendered with the model's template by Jinja2, tokenised and continued greedily by
@@ -9,15 +9,20 @@ prompts     Each line of tests/prompts.txt is rendered with the model's template
             token; at the first difference of the others the two candidates' logits, in both engines, must be closer than
             0.05 of the logits' standard deviation. This is done on MODEL and on MODEL decoded to F16: with 4-bit weights both
             engines round activations to 8 bits, each in its own way, and that alone moves logits by about as much.
+floor       The same count for llama.cpp against itself on MODEL: flash attention on, and the prompt fed row by row, beside its
+            default. What differs there is the order of sums alone, so no other engine can be asked for more equal answers.
 perplexity  MODEL is decoded to F16 and written in each format by `infer quantize`. exp of the mean loss of tokens 256 to 511 of
             each 512-token window of tests/data/text.txt (16,384 tokens in the default model's vocabulary) must be within 0.5% of llama.cpp's on the
             same file, and Q8_0 within 1% of F16.
 
-Exit code 3 when a rule is broken. Results go to FOLDER (default build/quality) as quality.json and quality.md.
+Exit code 3 when a rule is broken. Results go to FOLDER (default build/quality) as quality.json and quality.md. Parts and
+types that an earlier run left there stay in the report until they are measured again, so a long run can be cut in pieces.
 """
 import argparse
 import datetime
+import itertools
 import json
+import math
 import os
 import pathlib
 import subprocess
@@ -33,12 +38,13 @@ TYPES = "f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q2_k q3_k q4_k q5_k q6_k iq4_nl".spli
 
 
 class Peer:
-    """llama.cpp with the logits of chosen rows."""
+    """llama.cpp with the logits of chosen rows. rows: every prompt row in a step of its own."""
 
-    def __init__(self, path, threads):
-        self.model = llama_cpp.Llama(str(path), n_ctx=1024, n_batch=512, n_ubatch=512, n_threads=threads,
-                                     n_threads_batch=threads, logits_all=True, verbose=False)
+    def __init__(self, path, threads, flash=False, rows=False):
+        self.model = llama_cpp.Llama(str(path), n_ctx=1024, n_batch=512, n_ubatch=512, n_threads=threads, n_threads_batch=threads,
+                                     flash_attn=flash, logits_all=True, verbose=False)
         self.batch = llama_cpp.llama_batch_init(512, 0, 1)
+        self.rows = rows
 
     def tokenize(self, text, special):
         return self.model.tokenize(text.encode(), add_bos=False, special=special)
@@ -56,6 +62,9 @@ class Peer:
     def eval(self, ids, first, wanted_from):
         """Feeds ids at positions first..; logits[len(ids) - wanted_from][n_vocab] of the rows from wanted_from on."""
         b, n = self.batch, len(ids)
+        if self.rows and n > 1:
+            rows = [self.eval([token], first + i, 0)[0] for i, token in enumerate(ids)]
+            return np.stack(rows[wanted_from:])
         b.n_tokens = n
         for i, token in enumerate(ids):
             b.token[i], b.pos[i], b.n_seq_id[i], b.seq_id[i][0], b.logits[i] = token, first + i, 1, 0, int(i >= wanted_from)
@@ -64,6 +73,18 @@ class Peer:
         shape = (self.model.n_vocab(),)
         return np.stack([np.ctypeslib.as_array(llama_cpp.llama_get_logits_ith(self.model.ctx, i), shape)
                          for i in range(wanted_from, n)])
+
+    def greedy(self, prompt_ids):
+        """The answer's ids, and the logits that each came from (one row more where the answer ended by itself)."""
+        self.clear()
+        rows, ids = [self.eval(prompt_ids, 0, len(prompt_ids) - 1)[-1]], []
+        while len(ids) < ANSWER:
+            token = int(rows[-1].argmax())
+            if self.ends(token):
+                break
+            ids.append(token)
+            rows.append(self.eval([token], len(prompt_ids) + len(ids) - 1, 0)[-1])
+        return ids, rows
 
 
 def infer(a, *args, stdin=""):
@@ -85,14 +106,7 @@ def gap(logits, x, y):
 
 def compare_answer(a, peer, model, prompt_ids, text):
     """One prompt's row: what llama.cpp says token by token, against our text."""
-    peer.clear()
-    rows, ids = [peer.eval(prompt_ids, 0, len(prompt_ids) - 1)[-1]], []
-    while len(ids) < ANSWER:
-        token = int(rows[-1].argmax())
-        if peer.ends(token):
-            break
-        ids.append(token)
-        rows.append(peer.eval([token], len(prompt_ids) + len(ids) - 1, 0)[-1])
+    ids, rows = peer.greedy(prompt_ids)
     theirs = peer.piece(ids)
     if text == theirs or text == theirs + b"\n":
         return {"equal": True, "tokens": len(ids)}
@@ -109,14 +123,43 @@ def compare_answer(a, peer, model, prompt_ids, text):
             "ours": peer.piece([x]).decode("utf-8", "replace"), "peer": peer.piece([y]).decode("utf-8", "replace")}
 
 
-def prompts(a, report, model, label):
-    peer = Peer(model, a.threads)
+def rendered_prompts(peer):
+    """[(line, messages, text)] of tests/prompts.txt."""
     environment = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(peer.model.metadata["tokenizer.chat_template"])
-    rows = []
+    out = []
     for line in (TOP / "tests" / "prompts.txt").read_text().splitlines():
         messages = [{"role": "user", "content": line}]
-        text = template.render(messages=messages, add_generation_prompt=True, bos_token="", eos_token="")
+        out.append((line, messages, template.render(messages=messages, add_generation_prompt=True, bos_token="", eos_token="")))
+    return out
+
+
+def floor(a, report):
+    """llama.cpp against itself: pairs of its routes."""
+    routes = {"default": {}, "flash attention": {"flash": True}, "prompt row by row": {"rows": True}}
+    answers = {}
+    for name, options in routes.items():
+        peer = Peer(a.model, a.threads, **options)
+        answers[name] = [peer.greedy(peer.tokenize(text, True)) for _, _, text in rendered_prompts(peer)]
+    report["floor"] = []
+    for x, y in itertools.combinations(routes, 2):
+        equal, gaps = 0, []
+        for (ids, rows), (other, other_rows) in zip(answers[x], answers[y]):
+            if ids == other:
+                equal += 1
+                continue
+            same = next((i for i, (p, q) in enumerate(zip(ids, other)) if p != q), min(len(ids), len(other)))
+            p, q = rows[same], other_rows[same]
+            gaps.append(max(gap(p, p.argmax(), q.argmax()), gap(q, p.argmax(), q.argmax())))
+        apart = np.concatenate([p[0] - p[0].mean() - q[0] + q[0].mean() for (_, p), (_, q) in zip(answers[x], answers[y])])
+        deviation = np.mean([float(p[0].std()) for _, p in answers[x]])
+        report["floor"].append({"routes": [x, y], "equal": equal, "gaps": gaps, "rms": float(np.sqrt((apart ** 2).mean()) / deviation)})
+        print(json.dumps(report["floor"][-1]), file=sys.stderr)
+
+
+def prompts(a, report, model, label):
+    peer, rows = Peer(model, a.threads), []
+    for line, messages, text in rendered_prompts(peer):
         ids = peer.tokenize(text, True)
         ours = infer_tokenize(a, model, text, "--special")
         case = pathlib.Path(a.out) / "case.json"
@@ -127,7 +170,7 @@ def prompts(a, report, model, label):
                **compare_answer(a, peer, model, ids, answer)}
         rows.append(row)
         print(json.dumps(row, ensure_ascii=False), file=sys.stderr)
-    report["prompts"] += rows
+    report["prompts"] = [r for r in report["prompts"] if r["model"] != label] + rows
     near = all(r["equal"] or max(r["gap_ours"], r["gap_peer"]) < 0.05 for r in rows)
     report["rules"][f"{label}: templates and ids of the prompts are llama.cpp's"] = all(r["template_equal"] and r["ids_equal"] for r in rows)
     report["rules"][f"{label}: at least 6 of 8 answers equal"] = sum(r["equal"] for r in rows) >= 6
@@ -156,13 +199,15 @@ def peer_perplexity(peer, ids):
 def perplexity(a, report):
     out = pathlib.Path(a.out)
     text = TOP / "tests" / "data" / "text.txt"
-    f16 = make_f16(a)
+    f16 = out / "f16.gguf"
+    if "f16" in a.types or not f16.exists():
+        make_f16(a)
     if a.windows:  # the beginning alone, for a quick look
         peer = Peer(f16, a.threads)
         ids = peer.tokenize(text.read_text(), False)
         text = out / "text.txt"
         text.write_bytes(peer.piece(ids[: a.windows * WINDOW + 64]).rsplit(b" ", 1)[0])
-    for typ in ["f16", *[t for t in a.types if t != "f16"]]:
+    for typ in a.types:
         path = out / f"{typ}.gguf"
         if typ != "f16":
             infer(a, "quantize", f16, path, "--type", typ, "--quiet")
@@ -172,14 +217,16 @@ def perplexity(a, report):
             report["rules"]["ids of the text are llama.cpp's"] = ids == infer_tokenize(a, path, text.read_text())
         theirs = peer_perplexity(peer, ids)
         result = json.loads(infer(a, "perplexity", "-m", path, "-f", text, "--json", *a.engine))
-        row = {"type": typ, "bytes": path.stat().st_size, "ours": result["perplexity"], "peer": theirs}
+        row = {"type": typ, "bytes": path.stat().st_size, "tokens": len(ids), "ours": result["perplexity"], "peer": theirs}
         row["difference"] = row["ours"] / theirs - 1
-        row["over_f16"] = row["ours"] / (report["perplexity"][0]["ours"] if report["perplexity"] else row["ours"]) - 1
-        report["perplexity"].append(row)
+        report["perplexity"] = [r for r in report["perplexity"] if r["type"] != typ] + [row]
         print(json.dumps(row), file=sys.stderr)
         if typ != "f16":
             path.unlink()
     rows = report["perplexity"]
+    rows.sort(key=lambda r: TYPES.index(r["type"]))
+    for r in rows:
+        r["over_f16"] = r["ours"] / rows[0]["ours"] - 1 if rows[0]["type"] == "f16" else math.nan
     report["rules"]["perplexity within 0.5% of llama.cpp's in every format"] = all(abs(r["difference"]) < 0.005 for r in rows)
     if q8 := [r for r in rows if r["type"] == "q8_0"]:
         report["rules"]["Q8_0 within 1% of F16"] = abs(q8[0]["over_f16"]) < 0.01
@@ -193,6 +240,11 @@ def markdown(report):
         for r in report["prompts"]:
             gaps = " | " if r["equal"] else f"{r['ours']!r}, {r['peer']!r} | {r['gap_ours']:.3f} / {r['gap_peer']:.3f}"
             lines.append(f"| {r['model']} | {r['prompt']} | {'equal' if r['equal'] else 'parts'} | {r['tokens']} | {gaps} |")
+    if report["floor"]:
+        lines += ["", "| llama.cpp against itself | equal answers | gaps where they part | rms of the first logits' difference |",
+                  "| --- | --- | --- | --- |"]
+        for r in report["floor"]:
+            lines.append(f"| {' / '.join(r['routes'])} | {r['equal']} | {', '.join(f'{g:.3f}' for g in r['gaps'])} | {r['rms']:.3f} |")
     if report["perplexity"]:
         lines += ["", "| type | MB | infer | llama.cpp | difference | over F16 |", "| --- | --- | --- | --- | --- | --- |"]
         for r in report["perplexity"]:
@@ -206,7 +258,7 @@ def main():
     p.add_argument("-m", "--model")
     p.add_argument("--infer", default=str(TOP / "build" / "infer"))
     p.add_argument("--out", default=str(TOP / "build" / "quality"))
-    p.add_argument("--only", default="prompts,perplexity")
+    p.add_argument("--only", default="prompts,floor,perplexity")
     p.add_argument("--types", default=",".join(TYPES))
     p.add_argument("--windows", type=int, help="perplexity of the first windows only")
     p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
@@ -217,14 +269,18 @@ def main():
         a.model = subprocess.run([TOP / "scripts" / "get-model"], capture_output=True, text=True, check=True).stdout.strip()
     a.types = a.types.split(",")
     a.engine = ["--device", a.device, "--threads", a.threads]
-    report = {"date": datetime.date.today().isoformat(), "peer": f"llama-cpp-python {llama_cpp.__version__}",
-              "command": " ".join(["bench/quality.py", *sys.argv[1:]]), "rules": {}, "prompts": [], "perplexity": []}
+    before = pathlib.Path(a.out) / "quality.json"
+    report = json.loads(before.read_text()) if before.exists() else {"rules": {}, "prompts": [], "floor": [], "perplexity": []}
+    report |= {"date": datetime.date.today().isoformat(), "peer": f"llama-cpp-python {llama_cpp.__version__}",
+               "command": " ".join(["bench/quality.py", *sys.argv[1:]])}
     if "prompts" in a.only:
         prompts(a, report, a.model, pathlib.Path(a.model).stem)
         prompts(a, report, make_f16(a), "decoded to F16")
+    if "floor" in a.only:
+        floor(a, report)
     if "perplexity" in a.only:
         perplexity(a, report)
-    (pathlib.Path(a.out) / "quality.json").write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
+    before.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
     text = markdown(report)
     (pathlib.Path(a.out) / "quality.md").write_text(text)
     print(text, end="")
