@@ -195,11 +195,16 @@ static void test_verdict(void **state) {
     assert_int_equal(bench_compare(&b, &b, 5, 5).verdict, BENCH_NOISY);
     b.tok_s = 50, b.tok_s_min = 40, b.tok_s_max = 55; /* noisy, and far slower */
     assert_int_equal(bench_compare(&b, &a, 5, 5).verdict, BENCH_SLOWER);
-    b = a, a.share = 0.8, b.share = 0.79, b.tok_s = 70, b.tok_s_min = 69,
-    b.tok_s_max = 71; /* slower memory */
+    assert_int_equal(bench_compare(&b, &a, 2, 5).verdict, BENCH_NOISY);
+    b = a, a.share = 0.80, b.share = 0.81, b.tok_s = 97, b.tok_s_min = 96,
+    b.tok_s_max = 98; /* slower memory */
     assert_int_equal(bench_compare(&b, &a, 5, 5).verdict, BENCH_SAME);
-    b.share = 0.75;
+    b.share = 0.76, b.tok_s = 95; /* 5% slower beside the same memory */
     assert_int_equal(bench_compare(&b, &a, 5, 5).verdict, BENCH_SLOWER);
+    b.share = 0.80, b.tok_s = 70; /* the machine gives 30% less than then: nothing to be told */
+    assert_int_equal(bench_compare(&b, &a, 5, 5).verdict, BENCH_NOISY);
+    b.share = 0.76, b.tok_s = 100; /* the probe alone moved */
+    assert_int_equal(bench_compare(&b, &a, 5, 5).verdict, BENCH_SAME);
 }
 
 static void test_json(void **state) {

@@ -60,25 +60,23 @@ enum infer_status bench_result_read(struct bench_result *r, const json_t *j) {
 
 /* ---- comparison ---- */
 
-/* Relative standard error of a median of n repetitions, from their range: the standard deviation is the range over
- * d(n) for a normal distribution (d: Tippett 1925, here 1.13 at 2, 2.33 at 5, 3.08 at 10, near 2 sqrt(ln n) beyond),
- * and the median's error is 1.25 times that of the mean. */
-static double relative_error(const struct bench_result *r, int n) {
-    if (n < 2 || !(r->tok_s > 0)) return INFINITY;
-    double d = n == 2   ? 1.13
-               : n == 3 ? 1.69
-               : n == 4 ? 2.06
-               : n < 10 ? 2.33 + 0.15 * (n - 5)
-                        : 2 * sqrt(log(n));
-    return 1.25 * (r->tok_s_max - r->tok_s_min) / r->tok_s / d / sqrt(n);
+/* How far the median may be off: half the range of the repetitions. Not a standard error, which shrinks with more of them:
+ * what slows a repetition down (another program, the clock) slows its neighbours too. */
+static double noise_of(const struct bench_result *r, int reps) {
+    return reps < 3 || !(r->tok_s > 0) ? INFINITY : (r->tok_s_max - r->tok_s_min) / 2 / r->tok_s;
 }
 
 struct bench_change bench_compare(const struct bench_result *new_one, const struct bench_result *old,
                                   int reps_new, int reps_old) {
-    struct bench_change c = {.by_share = isfinite(new_one->share) && isfinite(old->share) && old->share > 0};
-    c.ratio = c.by_share ? new_one->share / old->share : new_one->tok_s / old->tok_s;
-    c.threshold = 3 * hypot(relative_error(new_one, reps_new), relative_error(old, reps_old));
-    if (c.threshold < 0.025) c.threshold = 0.025;
+    double speed = new_one->tok_s / old->tok_s, drift = 0;
+    struct bench_change c = {.ratio = speed};
+    if (isfinite(new_one->share) && isfinite(old->share) && old->share > 0) {
+        double share = new_one->share / old->share;
+        drift = fabs(speed / share - 1); /* tok/s over share: the ceiling, probed beside each */
+        if (fabs(log(share)) < fabs(log(speed))) c.ratio = share, c.by_share = true;
+        if ((speed < 1) != (share < 1)) c.ratio = 1;
+    }
+    c.threshold = fmax(0.025, hypot(noise_of(new_one, reps_new), noise_of(old, reps_old)) + drift);
     if (c.ratio > 1 + c.threshold)
         c.verdict = BENCH_FASTER;
     else if (c.ratio < 1 - c.threshold)

@@ -23,8 +23,9 @@ json_t *bench_result_json(const struct bench_result *r);
 /* The other way; errors: INFER_E_INPUT naming the key that is missing or has another type. */
 enum infer_status bench_result_read(struct bench_result *r, const json_t *j);
 
-/* One result against an earlier one of the same test. The two are compared by their share of the bandwidth when
- * both have it (memory that is slower today is no fault of the program), else by tok_s. */
+/* One result against an earlier one of the same test. Where both have a share of the ceiling, a change must show in the speed
+ * and in the share (memory that is slower today is no fault of the program, nor is a probe that was disturbed): the one that
+ * moved less counts, and none where they moved apart. */
 enum bench_verdict { BENCH_SAME, BENCH_FASTER, BENCH_SLOWER, BENCH_NOISY };
 struct bench_change {
     enum bench_verdict verdict;
@@ -32,8 +33,9 @@ struct bench_change {
     double threshold; /* a ratio further from 1 than this counts */
     bool by_share;
 };
-/* reps: repetitions of each. The threshold is 3 standard errors of the ratio of medians, at least 0.025 (what one
- * machine's medians differ by from minute to minute); a threshold above 0.10 leaves a smaller change open (NOISY). */
+/* reps: repetitions of each. The threshold is half the ranges of the repetitions of both, added as errors are, and what the
+ * probed ceiling moved by between the two runs; at least 0.025 (what one machine's medians differ by from minute to minute).
+ * A threshold above 0.10, or fewer than 3 repetitions, leaves a smaller change open (NOISY). */
 struct bench_change bench_compare(const struct bench_result *new_one, const struct bench_result *old,
                                   int reps_new, int reps_old);
 const char *bench_verdict_name(enum bench_verdict v);
