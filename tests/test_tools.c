@@ -203,7 +203,9 @@ static void test_verdict(void **state) {
     assert_int_equal(bench_compare(&b, &a, 5, 5).verdict, BENCH_SLOWER);
     b.share = 0.80, b.tok_s = 70; /* the machine gives 30% less than then: nothing to be told */
     assert_int_equal(bench_compare(&b, &a, 5, 5).verdict, BENCH_NOISY);
-    b.share = 0.76, b.tok_s = 100; /* the probe alone moved */
+    b.share = 0.76, b.tok_s = 95, b.waited = 0.2; /* 5% slower, while others had the processors */
+    assert_int_equal(bench_compare(&b, &a, 5, 5).verdict, BENCH_NOISY);
+    b.waited = 0, b.tok_s = 100; /* the probe alone moved */
     assert_int_equal(bench_compare(&b, &a, 5, 5).verdict, BENCH_SAME);
 }
 

@@ -29,6 +29,7 @@ static const struct {
     {"ms_p50", offsetof(struct bench_result, ms_p50)},
     {"ms_p95", offsetof(struct bench_result, ms_p95)},
     {"ms_p99", offsetof(struct bench_result, ms_p99)},
+    {"waited", offsetof(struct bench_result, waited)},
 };
 enum { N_KEY = sizeof keys / sizeof *keys };
 
@@ -66,6 +67,9 @@ static double noise_of(const struct bench_result *r, int reps) {
     return reps < 3 || !(r->tok_s > 0) ? INFINITY : (r->tok_s_max - r->tok_s_min) / 2 / r->tok_s;
 }
 
+/* What other programs took of the processors is a slowdown of about as much, and the next run may be spared it. */
+static double waits_of(const struct bench_result *r) { return isfinite(r->waited) ? r->waited : 0; }
+
 struct bench_change bench_compare(const struct bench_result *new_one, const struct bench_result *old,
                                   int reps_new, int reps_old) {
     double speed = new_one->tok_s / old->tok_s, drift = 0;
@@ -76,7 +80,8 @@ struct bench_change bench_compare(const struct bench_result *new_one, const stru
         if (fabs(log(share)) < fabs(log(speed))) c.ratio = share, c.by_share = true;
         if ((speed < 1) != (share < 1)) c.ratio = 1;
     }
-    c.threshold = fmax(0.025, hypot(noise_of(new_one, reps_new), noise_of(old, reps_old)) + drift);
+    c.threshold = fmax(0.025, hypot(noise_of(new_one, reps_new), noise_of(old, reps_old)) + drift +
+                                  waits_of(new_one) + waits_of(old));
     if (c.ratio > 1 + c.threshold)
         c.verdict = BENCH_FASTER;
     else if (c.ratio < 1 - c.threshold)

@@ -13,6 +13,8 @@ struct bench_result {
     double gb_s, share;                 /* NAN: does not apply. share: of the ceiling probed around the
                                    repetitions: memory bandwidth for decode rows, arithmetic for prompt rows */
     double ms_p50, ms_p95, ms_p99;      /* of a step: a token of every sequence, or the whole prompt */
+    double
+        waited; /* share of their time that the program's threads waited for a processor which others had; NAN: unknown */
 };
 
 /* Percentile q (0 to 1) of x[n], which is sorted in place; between two values the nearest one counts. */
@@ -34,7 +36,7 @@ struct bench_change {
     bool by_share;
 };
 /* reps: repetitions of each. The threshold is half the ranges of the repetitions of both, added as errors are, and what the
- * probed ceiling moved by between the two runs; at least 0.025 (what one machine's medians differ by from minute to minute).
+ * probed ceiling moved by between the two runs, and the share of their time that their threads waited; at least 0.025 (what one machine's medians differ by from minute to minute).
  * A threshold above 0.10, or fewer than 3 repetitions, leaves a smaller change open (NOISY). */
 struct bench_change bench_compare(const struct bench_result *new_one, const struct bench_result *old,
                                   int reps_new, int reps_old);

@@ -130,13 +130,15 @@ static void test_name(char *name, const struct test *t) {
 static enum infer_status measure(struct bench *b, struct timing *t, struct bench_result *r) {
     const struct test *test = t->test;
     const int reps = b->o->reps, n_step = test->decode ? test->n : 1;
-    double rate[BENCH_MAX_REPS], share[BENCH_MAX_REPS], before, after, *ms;
+    double rate[BENCH_MAX_REPS], share[BENCH_MAX_REPS], before, after, *ms, waited = 0, total = 0;
     TRY(mem_new(&ms, (size_t)reps * (size_t)n_step * sizeof *ms, "times of the steps"));
     enum infer_status st = warm_up(b, t);
     if (!st) st = probe_once(b, test, &before);
     for (int i = 0; !st && i < reps; i++) {
-        double seconds;
+        double seconds, begin = probe_waited();
         st = repeat_once(b, t, &seconds);
+        waited += probe_waited() - begin;
+        total += seconds * b->probe.n_thread;
         if (!st) st = probe_once(b, test, &after);
         if (st) break;
         rate[i] = (double)test->n * test->n_seq / seconds;
@@ -156,6 +158,7 @@ static enum infer_status measure(struct bench *b, struct timing *t, struct bench
         r->gb_s = test->decode ? r->tok_s / test->n_seq * step_bytes(b, test) * 1e-9 : NAN;
         r->share = bench_percentile(share, (size_t)reps, 0.5);
         size_t n = (size_t)reps * (size_t)n_step;
+        r->waited = total > 0 ? waited / total : NAN; /* no probe: the work is not done by threads of ours */
         r->ms_p50 = bench_percentile(ms, n, 0.50);
         r->ms_p95 = bench_percentile(ms, n, 0.95);
         r->ms_p99 = bench_percentile(ms, n, 0.99);

@@ -16,3 +16,7 @@ void probe_close(struct probe *p);
 /* Read bandwidth in GB/s (1e9 bytes): the median of the passes of about this many seconds, every thread reading
  * its own part. */
 double probe_read(struct probe *p, double seconds);
+
+/* Seconds that the threads of this process have been ready and waited for a processor, so far (schedstat of Linux);
+ * NAN: the kernel does not say. */
+double probe_waited(void);
