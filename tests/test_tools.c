@@ -183,7 +183,7 @@ static void test_percentile(void **state) {
 
 static void test_verdict(void **state) {
     (void)state;
-    struct bench_result a = {"tg128", 100, 99, 101, 50, NAN, 10, 10, 10}, b = a;
+    struct bench_result a = {"tg128", 100, 99, 101, 50, NAN, 10, 10, 10, 0}, b = a;
     assert_int_equal(bench_compare(&a, &a, 5, 5).verdict, BENCH_SAME);
     b.tok_s = 95, b.tok_s_min = 94, b.tok_s_max = 96; /* 5% slower */
     assert_int_equal(bench_compare(&b, &a, 5, 5).verdict, BENCH_SLOWER);
@@ -211,13 +211,13 @@ static void test_verdict(void **state) {
 
 static void test_json(void **state) {
     (void)state;
-    struct bench_result a = {"tg64x8@d1024", 100.5, 99, 101, 50, NAN, 10, 11, 12}, b;
+    struct bench_result a = {"tg64x8@d1024", 100.5, 99, 101, 50, NAN, 10, 11, 12, 0.25}, b;
     json_t *j = bench_result_json(&a);
     assert_non_null(j);
     assert_true(json_is_null(json_object_get(j, "share")));
     assert_ok(bench_result_read(&b, j));
     assert_string_equal(b.test, a.test);
-    assert_true(b.tok_s == a.tok_s && b.ms_p99 == a.ms_p99 && isnan(b.share));
+    assert_true(b.tok_s == a.tok_s && b.ms_p99 == a.ms_p99 && b.waited == a.waited && isnan(b.share));
     json_object_del(j, "gb_s");
     assert_int_equal(bench_result_read(&b, j), INFER_E_INPUT);
     assert_non_null(strstr(err_message(), "gb_s"));
