@@ -99,6 +99,11 @@ static enum infer_status open_device(cuda_backend *b) {
     b->sm_count = b->prop.multiProcessorCount;
     snprintf(b->text, sizeof b->text, "%s, sm_%d%d, %d SMs, %.0f GiB", b->prop.name, b->prop.major,
              b->prop.minor, b->sm_count, (double)b->prop.totalGlobalMem / (1 << 30));
+    int n_device, used = (int)strlen(b->text);
+    CU(cudaGetDeviceCount(&n_device));
+    if (n_device > 1) // which of them was chosen
+        snprintf(b->text + used, sizeof b->text - (size_t)used, ", card %04x:%02x:%02x of %d",
+                 b->prop.pciDomainID, b->prop.pciBusID, b->prop.pciDeviceID, n_device);
     snprintf(b->kernels, sizeof b->kernels, "sm_%d%d", b->prop.major, b->prop.minor);
     // one arena, in the sizes of the plan
     size_t bytes =

@@ -42,6 +42,9 @@ enum infer_status cuda_warm(cuda_backend *b) {
     const int n_prompt = b->prompt || prompt->max_rows < 32 ? prompt->max_rows : 32;
     const int n_prompt_out = n_prompt < prompt->max_out ? n_prompt : prompt->max_out;
     enum infer_status st = warm_step(b, ROW_PROMPT, n_prompt, n_prompt_out, n_slot, false, ids, pages);
+    // few rows may have kernels of their own
+    for (int n = 1; b->prompt && st == INFER_OK && n < n_prompt; n *= 2)
+        st = warm_step(b, ROW_PROMPT, n, 1, 1, false, ids, pages);
     if (st == INFER_OK) st = warm_step(b, ROW_DECODE, n_row, n_out, n_slot, false, ids, pages);
     // rows of one sequence (drafts), then one row behind a full context
     if (st == INFER_OK && n_row > 1) st = warm_step(b, ROW_DECODE, 2, 2, 1, false, ids, pages);

@@ -221,7 +221,7 @@ static enum infer_status plan_part(struct plan *p, struct arena *arena, const st
         if (!size_add(part->total_bytes, bytes[i], &part->total_bytes)) part->total_bytes = SIZE_MAX;
     bool card = type == options->place.device && options->place.memory.total_bytes;
     part->limit_bytes = card ? card_available(&options->place.memory, options->engine) : host_available();
-    p->fits &= part->total_bytes <= part->limit_bytes;
+    p->fits &= part->total_bytes <= part->limit_bytes && part->size.pinned_bytes <= host_available();
     return INFER_OK;
 }
 

@@ -167,7 +167,7 @@ static void every_format(const char *which) {
 
 /* n tokens in steps of many shapes: prompts, one row, rows of several sequences, drafts of one. */
 static enum infer_status live(struct infer_engine *e, int n) {
-    struct infer_row rows[16] = {0};
+    struct infer_row rows[2 * 90] = {0};
     struct infer_output o;
     int a, b;
     TRY(infer_seq_open(e, &a));
@@ -175,10 +175,11 @@ static enum infer_status live(struct infer_engine *e, int n) {
     for (int done = 0; done < n;) {
         TRY(infer_seq_rewind(e, a, 0));
         TRY(infer_seq_rewind(e, b, 0));
-        for (int i = 0; i < 16; i++)
-            rows[i] = (struct infer_row){id_at(done + i), i / 2, i % 2 ? b : a, false, i > 13};
-        TRY(infer_step(e, rows, 16, &o));
-        for (int pos = 8; pos < 100 && done < n; pos++, done += 2) {
+        int each = 1 + done % 90; /* prompt rows of each sequence */
+        for (int i = 0; i < 2 * each; i++)
+            rows[i] = (struct infer_row){id_at(done + i), i / 2, i % 2 ? b : a, false, i >= 2 * each - 2};
+        TRY(infer_step(e, rows, 2 * each, &o));
+        for (int pos = each; pos < 100 && done < n; pos++, done += 2) {
             rows[0] = (struct infer_row){INFER_LAST, pos, a, true, INFER_WANT_TOKEN};
             rows[1] = (struct infer_row){INFER_LAST, pos, b, true, INFER_WANT_TOKEN};
             TRY(infer_step(e, rows, 2, &o));
@@ -186,7 +187,7 @@ static enum infer_status live(struct infer_engine *e, int n) {
         for (int i = 0; i < 2; i++)
             rows[i] = (struct infer_row){id_at(i), infer_seq_length(e, a) + i, a, true, INFER_WANT_LOGITS};
         TRY(infer_step(e, rows, 2, &o));
-        done += 18;
+        done += 2 * each + 2;
     }
     infer_seq_close(e, a);
     infer_seq_close(e, b);
