@@ -10,8 +10,7 @@
 /* ---- sizes: one place says how much of everything ---- */
 
 struct need { /* bytes */
-    size_t kv, output, norm, x8, panel, cs, best, own_norm, own_x8, own_out, scratch, weights, scales, x8_row,
-        acc;
+    size_t kv, output, norm, x8, panel, cs, best, own_norm, own_x8, own_out, scratch, weights, acc;
     int cs_width, cs_rows, out_rows;
 };
 
@@ -25,11 +24,17 @@ static size_t attend_scratch(int heads, int hk,
     return row > block ? row : block;
 }
 
-static size_t pool_bytes(const struct backend_config *c, int store, int dim) {
+/* Bytes of K or V of one page of a store, 0 where no operation uses it; of one page of all stores of a group. */
+static size_t page_bytes(const struct backend_config *c, int store, int dim) {
     if (!config_uses_store(c, store)) return 0;
-    const struct kv_store *s = &c->store[store];
-    return (size_t)c->kv_group[s->group].n_page * (size_t)s->n_kv_head * KV_PAGE *
-           kv_row_bytes(c->kv_type, dim);
+    return (size_t)c->store[store].n_kv_head * KV_PAGE * kv_row_bytes(c->kv_type, dim);
+}
+static size_t group_page_bytes(const struct backend_config *c, int group) {
+    size_t n = 0;
+    for (int i = 0; i < c->n_store; i++)
+        if (c->store[i].group == group)
+            n += page_bytes(c, i, c->store[i].head_dim_k) + page_bytes(c, i, c->store[i].head_dim_v);
+    return n;
 }
 
 static struct need need_of(const struct backend_config *c, int n_thread) {
@@ -38,9 +43,9 @@ static struct need need_of(const struct backend_config *c, int n_thread) {
     int k = 1, heads = 1, hk = 1, hv = 1, rows = most(decode->max_rows, decode->max_out);
     for (int i = 0; i < c->n_group; i++) k = most(k, c->group[i]->k);
     for (int i = 0; i < c->n_store; i++) {
-        n.kv += pool_bytes(c, i, c->store[i].head_dim_k) + pool_bytes(c, i, c->store[i].head_dim_v);
         hk = most(hk, c->store[i].head_dim_k), hv = most(hv, c->store[i].head_dim_v);
     }
+    for (int i = 0; i < c->n_kv_group; i++) n.kv += (size_t)c->kv_group[i].n_page * group_page_bytes(c, i);
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
         const struct op_list *l = c->list[cls];
         for (int i = 0; i < l->n_op; i++) {
@@ -63,8 +68,6 @@ static struct need need_of(const struct backend_config *c, int n_thread) {
     n.own_out = 2 * (size_t)rows * CPU_UNIT_ROWS * sizeof(float);
     n.scratch = attend_scratch(heads, hk, hv) * sizeof(float);
     n.weights = (size_t)CPU_PANEL_ROWS * CPU_PANEL_STRIDE * sizeof(float);
-    n.scales = 2 * (size_t)CPU_PANEL_ROWS * CPU_PANEL_SUBS * sizeof(float);
-    n.x8_row = cpu_x8_bytes(k);
     n.acc = 2 * (size_t)CPU_PANEL_TOKENS * CPU_PANEL_ROWS * sizeof(float);
     return n;
 }
@@ -86,8 +89,7 @@ static enum infer_status cpu_sizes(const struct backend_config *c, struct backen
         ops += (size_t)l->n_op;
     }
     struct need n = need_of(c, n_thread);
-    size_t own = n.own_norm + n.own_x8 + n.own_out + n.scratch + n.weights + n.scales + n.x8_row + n.acc +
-                 sizeof(struct cpu_work);
+    size_t own = n.own_norm + n.own_x8 + n.own_out + n.scratch + n.weights + n.acc + sizeof(struct cpu_work);
     *out = (struct backend_sizes){
         .kv_bytes = n.kv,
         .workspace_bytes = n.norm + n.x8 + n.panel + n.cs + 2 * n.best + own * (size_t)n_thread +
@@ -106,22 +108,29 @@ static void *take(struct cpu *c, size_t n, bool *ok) {
     return p;
 }
 
+static void take_pools(struct cpu *c, bool *ok) {
+    const struct backend_config *g = &c->config;
+    c->k_pool = take(c, (size_t)g->n_store * sizeof *c->k_pool, ok);
+    c->v_pool = take(c, (size_t)g->n_store * sizeof *c->v_pool, ok);
+    c->page_stride = take(c, (size_t)g->n_kv_group * sizeof *c->page_stride, ok);
+    for (int i = 0; *ok && i < g->n_kv_group; i++) {
+        c->page_stride[i] = group_page_bytes(g, i);
+        uint8_t *at = take(c, (size_t)g->kv_group[i].n_page * c->page_stride[i], ok);
+        for (int k = 0; *ok && k < g->n_store; k++) {
+            if (g->store[k].group != i) continue;
+            c->k_pool[k] = at;
+            c->v_pool[k] = at += page_bytes(g, k, g->store[k].head_dim_k);
+            at += page_bytes(g, k, g->store[k].head_dim_v);
+        }
+    }
+}
+
 static enum infer_status take_memory(struct cpu *c) {
     const struct backend_config *g = &c->config;
     struct need n = need_of(g, c->n_thread);
     bool ok = true;
     c->activations = take(c, g->activation_bytes, &ok);
-    c->k_pool = take(c, (size_t)g->n_store * sizeof *c->k_pool, &ok);
-    c->v_pool = take(c, (size_t)g->n_store * sizeof *c->v_pool, &ok);
-    /* the pools of all layers in one chunk, which huge pages can back */
-    size_t pools = 0;
-    for (int i = 0; i < g->n_store; i++)
-        pools += pool_bytes(g, i, g->store[i].head_dim_k) + pool_bytes(g, i, g->store[i].head_dim_v) + 128;
-    ok = ok && arena_reserve(&c->arena, pools);
-    for (int i = 0; ok && i < g->n_store; i++) {
-        c->k_pool[i] = take(c, pool_bytes(g, i, g->store[i].head_dim_k), &ok);
-        c->v_pool[i] = take(c, pool_bytes(g, i, g->store[i].head_dim_v), &ok);
-    }
+    take_pools(c, &ok);
     c->norm = take(c, n.norm, &ok);
     c->x8 = take(c, n.x8, &ok);
     c->panel = take(c, n.panel, &ok);
@@ -138,8 +147,6 @@ static enum infer_status take_memory(struct cpu *c) {
         w->out = take(c, n.own_out, &ok);
         w->scratch = take(c, n.scratch, &ok);
         w->weights = take(c, n.weights, &ok);
-        w->scales = take(c, n.scales, &ok);
-        w->x8_row = take(c, n.x8_row, &ok);
         w->acc = take(c, n.acc, &ok);
     }
     int ops = 0;
@@ -190,7 +197,9 @@ static enum infer_status cpu_open(struct backend **out, const struct backend_con
     c->base.type = &backend_cpu;
     c->config = *config;
     c->isa = isa;
-    c->k = isa == CPU_ISA_AVX2 ? &cpu_kernels_avx2 : &cpu_kernels_avx512;
+    c->k = isa == CPU_ISA_AVX2      ? &cpu_kernels_avx2
+           : isa == CPU_ISA_AVXVNNI ? &cpu_kernels_avxvnni
+                                    : &cpu_kernels_avx512;
     c->n_thread = cpu_threads_pick(config->n_thread);
     enum infer_status s = take_memory(c);
     if (s != INFER_OK) {
@@ -381,16 +390,12 @@ static enum infer_status cpu_read(struct backend *b, enum row_class cls, struct 
     return INFER_OK;
 }
 
-static size_t page_bytes(const struct cpu *c, const struct kv_store *s, int dim) {
-    return (size_t)s->n_kv_head * KV_PAGE * kv_row_bytes(c->config.kv_type, dim);
-}
-
 static enum infer_status cpu_kv_read(struct backend *b, int store, int page, float *k, float *v) {
     struct cpu *c = (struct cpu *)b;
     const struct kv_store *s = &c->config.store[store];
     enum kv_type type = c->config.kv_type;
-    const uint8_t *kp = c->k_pool[store] + (size_t)page * page_bytes(c, s, s->head_dim_k);
-    const uint8_t *vp = c->v_pool[store] + (size_t)page * page_bytes(c, s, s->head_dim_v);
+    const uint8_t *kp = c->k_pool[store] + (size_t)page * c->page_stride[s->group];
+    const uint8_t *vp = c->v_pool[store] + (size_t)page * c->page_stride[s->group];
     for (size_t i = 0; i < (size_t)s->n_kv_head * KV_PAGE; i++) {
         c->k->kv_load(type, k + i * (size_t)s->head_dim_k, kp + i * kv_row_bytes(type, s->head_dim_k),
                       s->head_dim_k);
@@ -405,8 +410,8 @@ static enum infer_status cpu_kv_write(struct backend *b, int store, int page, co
     struct cpu *c = (struct cpu *)b;
     const struct kv_store *s = &c->config.store[store];
     enum kv_type type = c->config.kv_type;
-    uint8_t *kp = c->k_pool[store] + (size_t)page * page_bytes(c, s, s->head_dim_k);
-    uint8_t *vp = c->v_pool[store] + (size_t)page * page_bytes(c, s, s->head_dim_v);
+    uint8_t *kp = c->k_pool[store] + (size_t)page * c->page_stride[s->group];
+    uint8_t *vp = c->v_pool[store] + (size_t)page * c->page_stride[s->group];
     for (size_t i = 0; i < (size_t)s->n_kv_head * KV_PAGE; i++) {
         c->k->kv_store(type, kp + i * kv_row_bytes(type, s->head_dim_k), k + i * (size_t)s->head_dim_k,
                        s->head_dim_k);
@@ -419,9 +424,9 @@ static enum infer_status cpu_kv_write(struct backend *b, int store, int page, co
 static enum infer_status cpu_kv_page(struct backend *b, int store, int page, void *bytes, bool write) {
     struct cpu *c = (struct cpu *)b;
     const struct kv_store *s = &c->config.store[store];
-    size_t kb = page_bytes(c, s, s->head_dim_k), vb = page_bytes(c, s, s->head_dim_v);
-    uint8_t *k = c->k_pool[store] + (size_t)page * kb, *v = c->v_pool[store] + (size_t)page * vb,
-            *other = bytes;
+    size_t kb = page_bytes(&c->config, store, s->head_dim_k), at = (size_t)page * c->page_stride[s->group];
+    size_t vb = page_bytes(&c->config, store, s->head_dim_v);
+    uint8_t *k = c->k_pool[store] + at, *v = c->v_pool[store] + at, *other = bytes;
     memcpy(write ? k : other, write ? other : k, kb);
     memcpy(write ? v : other + kb, write ? other + kb : v, vb);
     return INFER_OK;
@@ -432,9 +437,10 @@ static enum infer_status cpu_kv_copy(struct backend *b, int from, int to) {
     for (int i = 0; i < c->config.n_store; i++) {
         if (!config_uses_store(&c->config, i)) continue;
         const struct kv_store *s = &c->config.store[i];
-        size_t kb = page_bytes(c, s, s->head_dim_k), vb = page_bytes(c, s, s->head_dim_v);
-        memcpy(c->k_pool[i] + (size_t)to * kb, c->k_pool[i] + (size_t)from * kb, kb);
-        memcpy(c->v_pool[i] + (size_t)to * vb, c->v_pool[i] + (size_t)from * vb, vb);
+        size_t from_at = (size_t)from * c->page_stride[s->group],
+               to_at = (size_t)to * c->page_stride[s->group];
+        memcpy(c->k_pool[i] + to_at, c->k_pool[i] + from_at, page_bytes(&c->config, i, s->head_dim_k));
+        memcpy(c->v_pool[i] + to_at, c->v_pool[i] + from_at, page_bytes(&c->config, i, s->head_dim_v));
     }
     return INFER_OK;
 }
@@ -443,7 +449,8 @@ static void cpu_cancel(struct backend *b) { atomic_store(&((struct cpu *)b)->can
 
 static void cpu_info(const struct backend *b, struct backend_info *out) {
     const struct cpu *c = (const struct cpu *)b;
-    static const char *const name[] = {"none", "avx2", "avx512-vnni", "avx512-vnni, amx-bf16"};
+    static const char *const name[] = {"none", "avx2", "avx2, avx-vnni", "avx512-vnni",
+                                       "avx512-vnni, amx-bf16"};
     *out = (struct backend_info){.device_name = c->description, .isa = name[c->isa], .n_thread = c->n_thread};
 }
 

@@ -14,70 +14,47 @@
 #include "mem.h"
 
 enum {
-    CPU_UNIT_ROWS = 64,                     /* most weight rows of a decode unit */
-    CPU_LANES = 16,                         /* tokens side by side in a prompt panel */
-    CPU_PANEL_ROWS = 32,                    /* weight rows of a prompt unit */
-    CPU_PANEL_K = 2048,                     /* columns of weights unpacked at a time */
-    CPU_PANEL_STRIDE = CPU_PANEL_K + 32,    /* elements of an unpacked row: neighbours in other cache sets */
-    CPU_TILE_ELEMS = 16 * 32,               /* BF16 of one AMX tile: 16 rows x 32 columns */
-    CPU_PANEL_SUBS = CPU_PANEL_K / 16 + 16, /* sub-block scales of an unpacked row */
-    CPU_PANEL_TOKENS = 512                  /* prompt tokens that share one unpacking */
+    CPU_UNIT_ROWS = 32,                  /* weight rows of a unit: 32, or 16 where there are few */
+    CPU_LANES = 16,                      /* tokens side by side in a prompt panel */
+    CPU_PANEL_ROWS = 32,                 /* weight rows of a prompt unit */
+    CPU_PANEL_K = 2048,                  /* columns of weights unpacked at a time */
+    CPU_PANEL_STRIDE = CPU_PANEL_K + 32, /* elements of an unpacked row: neighbours in other cache sets */
+    CPU_TILE_ELEMS = 16 * 32,            /* BF16 of one AMX tile: 16 rows x 32 columns */
+    CPU_PANEL_TOKENS = 512               /* prompt tokens that share one unpacking */
 };
 
-/* ---- activations of decode rows, quantised: what a matmul on quantised weights reads ----
- * K is rounded up to Kp, a multiple of 256, with zeros. One row: q[Kp] int8, d[Kp/32] scales, s32[Kp/32] and
- * s16[Kp/16]: d times the sum of q over each 32 and 16. x = d * q, |q| <= 127. */
+/* ---- activations, quantised: what a matmul on quantised weights reads ---- */
+
+/* 256 columns of one row: x = d q, |q| <= 127, d per 32; zeros past the last column. Sums of x over 32 and 16
+ * columns; sums of q over the columns with k % 4 < 2 (low half) and >= 2 (high half) of each 32 and 16. */
+struct cpu_x8 {
+    int8_t q[256];
+    float d[8], s32[8], s16[16];
+    int32_t p32[8], p16[16];
+};
 static inline int cpu_kp(int k) { return (k + 255) & ~255; }
-static inline size_t cpu_x8_bytes(int k) { return (size_t)cpu_kp(k) / 2 * 3; }
-static inline const float *cpu_x8_d(const void *row, int kp) {
-    return (const float *)((const char *)row + kp);
-}
-static inline const float *cpu_x8_s32(const void *row, int kp) { return cpu_x8_d(row, kp) + kp / 32; }
-static inline const float *cpu_x8_s16(const void *row, int kp) { return cpu_x8_s32(row, kp) + kp / 32; }
+static inline size_t cpu_x8_bytes(int k) { return (size_t)cpu_kp(k) / 256 * sizeof(struct cpu_x8); }
 
 /* ---- kernels ---- */
 
-/* out[t * CPU_UNIT_ROWS + r] = W[r] . x[t] for n <= CPU_UNIT_ROWS rows. w: first row, stride bytes apart;
- * end: first byte after the matrix (what may be read). x: rows of struct x8 or float, x_stride bytes apart.
- * The sum of one output is the same for every T and n. */
-typedef void cpu_row_fn(const uint8_t *w, size_t stride, const uint8_t *end, int n, int k, const void *x,
-                        size_t x_stride, int T, float *out);
+/* out[t * CPU_UNIT_ROWS + r] = W[r] . x[t] for n <= CPU_UNIT_ROWS rows. w: first row, stride bytes apart. x: T rows,
+ * x_stride bytes apart, of struct cpu_x8 for quantised weights, of floats for the others. out is written in
+ * panels of CPU_LANES rows. The sum of one output is the same for every T and n. */
+typedef void cpu_row_fn(const uint8_t *w, size_t stride, int n, int k, const void *x, size_t x_stride, int T,
+                        float *out);
 
 /* Decodes k elements of one row (whole blocks): to float, or to bf16 in tiles (32 columns together, the next 32
  * CPU_TILE_ELEMS further; zeros up to a multiple of 32). */
 typedef void cpu_unpack_fn(void *y, const void *blocks, const uint8_t *end, int k);
 
-/* One row to unsigned codes y[k] and d, g per sub-block: value = d u + g. Writes whole 256s. */
-typedef void cpu_codes_fn(uint8_t *y, float *d, float *g, const void *blocks, const uint8_t *end, int k);
-
-/* x of CPU_LANES tokens for the 8-bit prompt matmul, from one column on: q[k/4][lane][4], d[k/32][lane],
- * s32[k/32][lane], s16[k/16][lane]: as in an x8 row. */
-struct cpu_x8_panel {
-    const uint8_t *q;
-    const float *d, *s32, *s16;
-};
-static inline size_t cpu_x8_panel_bytes(int k) { return (size_t)k * 24; } /* k a multiple of 32 */
-static inline struct cpu_x8_panel cpu_x8_panel(const uint8_t *panels, int k, int p, int at) {
-    const uint8_t *base = panels + (size_t)p * cpu_x8_panel_bytes(k);
-    const float *d = (const float *)(const void *)(base + (size_t)k * CPU_LANES);
-    const float *s32 = d + k / 32 * CPU_LANES, *s16 = s32 + k / 32 * CPU_LANES;
-    return (struct cpu_x8_panel){base + (size_t)at * CPU_LANES, d + at / 32 * CPU_LANES,
-                                 s32 + at / 32 * CPU_LANES, s16 + at / 16 * CPU_LANES};
-}
-/* acc[panel][CPU_PANEL_ROWS][CPU_LANES] += CPU_PANEL_ROWS rows of k codes times columns k0 .. of the panels of k_all */
-typedef void cpu_int8_gemm_fn(const uint8_t *w, const float *d, const float *g, int k, const uint8_t *panel,
-                              int k_all, int k0, int n_panel, float *acc);
-struct cpu_int8 {
-    cpu_codes_fn *codes; /* NULL: this format has no 8-bit route */
-    cpu_int8_gemm_fn *gemm;
-};
-
 struct cpu_attend_arg {
     const struct op_attend *op;
     const struct kv_store *store;
     enum kv_type type;
-    const uint8_t *k_pool, *v_pool; /* [page][n_kv_head][KV_PAGE][row bytes] */
-    const int32_t *pages;           /* pages of the rows' sequence */
+    const uint8_t *k_pool,
+        *v_pool; /* [n_kv_head][KV_PAGE][row bytes], the next page page_stride bytes further */
+    size_t page_stride;
+    const int32_t *pages; /* pages of the rows' sequence */
 };
 
 struct cpu_kernels {
@@ -86,13 +63,14 @@ struct cpu_kernels {
     void (*rope)(const struct op_rope *op, const float *cs, float *x);
     void (*glu)(enum act_kind act, const float *gate, const float *up, float *out, int n);
     void (*add)(const float *a, const float *b, float *out, int n);
-    void (*quantise)(void *row, const float *x, int k); /* one x8 row */
+    void (*quantise)(struct cpu_x8 *row, const float *x, int k); /* one row of x */
     void (*kv_store)(enum kv_type type, uint8_t *dst, const float *src, int n);
     void (*kv_load)(enum kv_type type, float *dst, const uint8_t *src, int n);
     bool (*finite)(const float *x, int n);
     /* lowest index of the maximum of x[n], n > 0 */
     int (*argmax)(const float *x, int n);
-    cpu_row_fn *const *row; /* row[QUANT_COUNT]; float types read float rows of x, all others x8 rows */
+    cpu_row_fn *const *row;   /* row[QUANT_COUNT]: float types; these read float rows of x */
+    cpu_row_fn *const *panel; /* panel[QUANT_COUNT]: all others; these read struct cpu_x8 */
     /* Decode rows: one row, one kv head: all its query heads. q [G][hk] at q, out [G][hv] at out. */
     void (*attend_row)(const struct cpu_attend_arg *a, int kv_head, int pos, const float *q, float *out,
                        float *scratch);
@@ -108,16 +86,16 @@ struct cpu_kernels {
     void (*untile)(const float *acc, float *y);
     cpu_unpack_fn *const *unpack_f32;  /* [QUANT_COUNT] */
     cpu_unpack_fn *const *unpack_bf16; /* [QUANT_COUNT], NULL on AVX2 */
-    const struct cpu_int8 *int8;       /* [QUANT_COUNT] */
 };
 static inline bool cpu_is_float(enum quant_type t) {
     return t == QUANT_F32 || t == QUANT_F16 || t == QUANT_BF16;
 }
 extern cpu_row_fn *const cpu_rows_avx2[QUANT_COUNT], *const cpu_rows_avx512[QUANT_COUNT];
+extern cpu_row_fn *const cpu_panels_avx2[QUANT_COUNT], *const cpu_panels_avxvnni[QUANT_COUNT],
+                                                           *const cpu_panels_avx512[QUANT_COUNT];
 extern cpu_unpack_fn *const cpu_unpack_f32_avx2[QUANT_COUNT], *const cpu_unpack_f32_avx512[QUANT_COUNT];
 extern cpu_unpack_fn *const cpu_unpack_bf16_avx512[QUANT_COUNT];
-extern const struct cpu_int8 cpu_int8_avx2[QUANT_COUNT], cpu_int8_avx512[QUANT_COUNT];
-extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avx512;
+extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avxvnni, cpu_kernels_avx512;
 
 /* Query rows side by side in attend_block; floats of scratch of the attention kernels. */
 enum { CPU_ATTEND_LANES = 32 };
@@ -201,9 +179,7 @@ struct cpu_work {     /* one thread's own memory */
     uint8_t *x8;      /* [CPU_OWN_ROWS]: quantised rows */
     float *out;       /* [2][decode rows][CPU_UNIT_ROWS]: a unit's outputs; the second for a folded glu */
     float *scratch;   /* attention */
-    uint8_t *weights; /* [CPU_PANEL_ROWS][CPU_PANEL_STRIDE] float, bf16 or codes */
-    float *scales;    /* [2][CPU_PANEL_ROWS][CPU_PANEL_SUBS]: d and g of the codes */
-    uint8_t *x8_row;  /* one x8 row */
+    uint8_t *weights; /* [CPU_PANEL_ROWS][CPU_PANEL_STRIDE] float or bf16 */
     float *acc;       /* [2][CPU_PANEL_TOKENS / CPU_LANES][CPU_PANEL_ROWS][CPU_LANES] */
 };
 enum {
@@ -219,7 +195,9 @@ struct cpu {
     char description[160];
     struct arena arena; /* everything below */
     char *activations;
-    uint8_t **k_pool, **v_pool; /* per store */
+    uint8_t **k_pool, **v_pool; /* page 0 of each store */
+    size_t *page_stride; /* bytes from page to page of each group: a page of all its stores lies together,
+                                   so memory is touched as the context grows */
     struct cpu_list list[ROW_CLASS_COUNT];
     const struct rope *rope[CPU_ROPES];
     int n_rope;
@@ -228,7 +206,7 @@ struct cpu {
     int cs_rows;    /* max rows */
     uint8_t *x8;    /* shared quantised activations of decode rows */
     float *norm;    /* shared normed rows of decode steps */
-    uint8_t *panel; /* shared x panels of prompt steps */
+    uint8_t *panel; /* shared x panels, or quantised rows, of prompt steps */
     struct cpu_work *work;
     struct cpu_range *range; /* [n_range][n_thread] */
     int n_range;

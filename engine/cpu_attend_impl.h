@@ -9,16 +9,15 @@ INLINE vf soft_cap(vf s, float cap) { return vf_mul(vf_set(cap), vf_tanh(vf_mul(
 
 /* Rows lo .. hi of a page of one head as floats: dst[i][n]. next: the page that comes after it, -1: none; its lines
  * are asked for now, for a page is a new place and the processor's own prefetchers start late there. */
-static void load_page(enum kv_type type, float *dst, const uint8_t *pool, const struct kv_store *st, int page,
-                      int next, int head, int n, int lo, int hi) {
-    size_t row = kv_row_bytes(type, n), tile = (size_t)KV_PAGE * row;
-    const uint8_t *p = pool + ((size_t)page * (size_t)st->n_kv_head + (size_t)head) * tile;
-    const uint8_t *ahead =
-        pool + ((size_t)(next < 0 ? page : next) * (size_t)st->n_kv_head + (size_t)head) * tile;
+static void load_page(const struct cpu_attend_arg *a, float *dst, const uint8_t *pool, int page, int next,
+                      int head, int n, int lo, int hi) {
+    size_t row = kv_row_bytes(a->type, n), tile = (size_t)KV_PAGE * row;
+    const uint8_t *p = pool + (size_t)page * a->page_stride + (size_t)head * tile;
+    const uint8_t *ahead = pool + (size_t)(next < 0 ? page : next) * a->page_stride + (size_t)head * tile;
     for (int i = lo; i < hi; i++) {
         for (size_t j = 0; j < row; j += 64)
             _mm_prefetch((const char *)ahead + (size_t)i * row + j, _MM_HINT_T0);
-        vec_kv_load(type, dst + (size_t)i * (size_t)n, p + (size_t)i * row, n);
+        vec_kv_load(a->type, dst + (size_t)i * (size_t)n, p + (size_t)i * row, n);
     }
 }
 
@@ -123,10 +122,10 @@ static void attend_row(const struct cpu_attend_arg *a, int kv_head, int pos, con
     for (int page = first / KV_PAGE; page <= pos / KV_PAGE; page++) {
         int lo = first > page * KV_PAGE ? first - page * KV_PAGE : 0;
         int hi = pos - page * KV_PAGE + 1 < KV_PAGE ? pos - page * KV_PAGE + 1 : KV_PAGE;
-        load_page(a->type, k, a->k_pool, a->store, a->pages[page],
-                  page < pos / KV_PAGE ? a->pages[page + 1] : -1, kv_head, hk, lo, hi);
-        load_page(a->type, v, a->v_pool, a->store, a->pages[page],
-                  page < pos / KV_PAGE ? a->pages[page + 1] : -1, kv_head, hv, lo, hi);
+        load_page(a, k, a->k_pool, a->pages[page], page < pos / KV_PAGE ? a->pages[page + 1] : -1, kv_head,
+                  hk, lo, hi);
+        load_page(a, v, a->v_pool, a->pages[page], page < pos / KV_PAGE ? a->pages[page + 1] : -1, kv_head,
+                  hv, lo, hi);
         for (int h = 0; h < G; h++) {
             page_scores(q + (size_t)h * (size_t)hk, k, hk, lo, hi, op->scale, s + h * KV_PAGE);
             keep[h] = page_weights(s + h * KV_PAGE, lo, hi, op->softcap, &m[h], &l[h]);
@@ -227,13 +226,13 @@ static void attend_block(const struct cpu_attend_arg *a, int kv_head, const int3
     for (int p = begin / KV_PAGE; p <= end / KV_PAGE; p++) {
         int lo = begin > p * KV_PAGE ? begin - p * KV_PAGE : 0;
         int hi = end - p * KV_PAGE + 1 < KV_PAGE ? end - p * KV_PAGE + 1 : KV_PAGE;
-        load_page(a->type, page, a->k_pool, a->store, a->pages[p], p < end / KV_PAGE ? a->pages[p + 1] : -1,
-                  kv_head, hk, lo, hi);
+        load_page(a, page, a->k_pool, a->pages[p], p < end / KV_PAGE ? a->pages[p + 1] : -1, kv_head, hk, lo,
+                  hi);
         lanes_matmul(page + (size_t)lo * (size_t)hk, (size_t)hk, 1, hi - lo, hk, qt, s + (size_t)lo * R,
                      false);
         page_softmax(s, lo, hi, p * KV_PAGE, first, last, m, l, keep, op->softcap);
-        load_page(a->type, page, a->v_pool, a->store, a->pages[p], p < end / KV_PAGE ? a->pages[p + 1] : -1,
-                  kv_head, hv, lo, hi);
+        load_page(a, page, a->v_pool, a->pages[p], p < end / KV_PAGE ? a->pages[p + 1] : -1, kv_head, hv, lo,
+                  hi);
         for (int d = 0; d < hv; d++)
             for (int r = 0; r < R; r += VL)
                 vf_store(o + (size_t)d * R + r, vf_mul(vf_load(o + (size_t)d * R + r), vf_load(keep + r)));

@@ -1,21 +1,22 @@
 /* What this processor has, and how many threads it is good for: the one place that asks.
  *
- * Files named *_avx2.c, *_avx512.c and *_amx.c are compiled for their instruction set; nothing else in the
+ * Files named *_avx2.c, *_avxvnni.c, *_avx512.c and *_amx.c are compiled for their instruction set; nothing else in the
  * engine is, and nothing of theirs runs before cpu_isa_pick has said yes. */
 #pragma once
 #include <stdbool.h>
 #include "status.h"
 
 enum cpu_isa {
-    CPU_ISA_NONE,   /* less than the floor */
-    CPU_ISA_AVX2,   /* AVX2, FMA, F16C: the floor */
-    CPU_ISA_AVX512, /* and AVX-512 F, BW, VL, DQ, VNNI, BF16 */
-    CPU_ISA_AMX,    /* and AMX tiles with BF16, which the kernel must grant */
+    CPU_ISA_NONE,    /* less than the floor */
+    CPU_ISA_AVX2,    /* AVX2, FMA, F16C: the floor */
+    CPU_ISA_AVXVNNI, /* and AVX-VNNI */
+    CPU_ISA_AVX512,  /* AVX-512 F, BW, VL, DQ, VNNI, BF16; AVX-VNNI need not be there */
+    CPU_ISA_AMX,     /* and AMX tiles with BF16, which the kernel must grant */
 };
 
 /* The best set that processor and operating system offer; asked once. */
 enum cpu_isa cpu_isa_best(void);
-/* name NULL: the best; "avx2", "avx512", "amx": that one. errors: INFER_E_DEVICE (below the floor, or not
+/* name NULL: the best; "avx2", "avxvnni", "avx512", "amx": that one. errors: INFER_E_DEVICE (below the floor, or not
  * here), INFER_E_INPUT (unknown name) */
 enum infer_status cpu_isa_pick(const char *name, enum cpu_isa *out);
 const char *cpu_isa_name(enum cpu_isa isa);

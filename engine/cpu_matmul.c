@@ -1,5 +1,5 @@
-/* The two matmul ops: decode rows stream the weights past a few quantised rows of x; prompt rows unpack 32 weight
- * rows at a time and multiply them with all tokens. What follows (add, glu) is done while the outputs are in
+/* The two matmul ops: decode rows stream the weights past a few rows of x; prompt rows take 32 weight rows at a time
+ * past all tokens. What follows (add, glu) is done while the outputs are in
  * cache, when compile folded it in. */
 #include "cpu.h"
 #include <string.h>
@@ -60,7 +60,8 @@ static void prepare(const struct cpu_op *op, struct cpu_step *s, int t0, int t1,
         } else {
             x = cpu_row(s, mm->x, t);
         }
-        if (op->need_x8) k->quantise(x8 + (size_t)t * cpu_x8_bytes(mm->w->k), x, mm->w->k);
+        if (op->need_x8)
+            k->quantise((struct cpu_x8 *)(void *)(x8 + (size_t)t * cpu_x8_bytes(mm->w->k)), x, mm->w->k);
     }
 }
 
@@ -92,9 +93,9 @@ void cpu_op_matmul_decode(const struct cpu_op *op, struct cpu_step *s, int threa
             const struct weight *w = &mm->w->member[m + i];
             bool plain = cpu_is_float(w->type);
             size_t stride = row_bytes(w);
-            c->k->row[w->type]((const uint8_t *)w->data + stride * (size_t)row, stride, weight_end(w), n, K,
-                               plain ? xf : x8, plain ? xf_stride : cpu_x8_bytes(K), T,
-                               i ? second : work->out);
+            cpu_row_fn *rows = plain ? c->k->row[w->type] : c->k->panel[w->type];
+            rows((const uint8_t *)w->data + stride * (size_t)row, stride, n, K, plain ? xf : x8,
+                 plain ? xf_stride : cpu_x8_bytes(K), T, i ? second : work->out);
         }
         for (int t = 0; t < T; t++)
             finish(op, s, m, row, n, t, work->out + t * CPU_UNIT_ROWS, second + t * CPU_UNIT_ROWS);
@@ -105,75 +106,43 @@ void cpu_op_matmul_decode(const struct cpu_op *op, struct cpu_step *s, int threa
 
 static inline int k_padded(int k) { return (k + 31) & ~31; }
 size_t cpu_panel_bytes(int rows, int k) {
-    size_t panels = (size_t)(rows + CPU_LANES - 1) / CPU_LANES + 1; /* the 8-bit kernel looks one ahead */
-    return panels * (size_t)k_padded(k) * CPU_LANES * sizeof(float);
+    size_t panels = (size_t)(rows + CPU_LANES - 1) / CPU_LANES, padded = (size_t)k_padded(k) * sizeof(float);
+    return panels * CPU_LANES * (padded > cpu_x8_bytes(k) ? padded : cpu_x8_bytes(k));
 }
 static size_t panel_bytes(enum cpu_route route, int k) { /* of one panel */
-    if (route == CPU_ROUTE_INT8) return cpu_x8_panel_bytes(k);
+    if (route == CPU_ROUTE_INT8) return cpu_x8_bytes(k) * CPU_LANES;
     return (size_t)k_padded(k) * CPU_LANES * (route == CPU_ROUTE_BF16 ? 2 : 4);
 }
 
-/* n rows of x as int8 beside each other; the lanes past n keep codes of earlier steps, and nobody reads their sums. */
-static void prep_int8(struct cpu *c, struct cpu_work *work, uint8_t *panel, const float *x, size_t x_stride,
-                      int n, int k) {
-    int kp = cpu_kp(k);
-    for (int t = 0; t < n; t++) {
-        const uint8_t *row = work->x8_row;
-        c->k->quantise(work->x8_row, x + (size_t)t * x_stride, k);
-        for (int i = 0; i < k / 4; i++)
-            memcpy(panel + ((size_t)i * CPU_LANES + (size_t)t) * 4, row + 4 * i, 4);
-        float *d = (float *)(void *)(panel + (size_t)k * CPU_LANES) + t;
-        float *s32 = d + k / 32 * CPU_LANES, *s16 = s32 + k / 32 * CPU_LANES;
-        for (int i = 0; i < k / 32; i++) {
-            d[i * CPU_LANES] = cpu_x8_d(row, kp)[i];
-            s32[i * CPU_LANES] = cpu_x8_s32(row, kp)[i];
-            s16[2 * i * CPU_LANES] = cpu_x8_s16(row, kp)[2 * i];
-            s16[(2 * i + 1) * CPU_LANES] = cpu_x8_s16(row, kp)[2 * i + 1];
-        }
-    }
-}
-
-/* CPU_PANEL_ROWS rows of w from row on, columns k0 .. k0 + kb, for the float or the 8-bit route; rows past n keep what was
- * there, and nobody reads their sums. */
-static void unpack_rows(const struct cpu_op *op, struct cpu *c, struct cpu_work *work, const struct weight *w,
-                        int row, int n, int k0, int kb) {
+/* One unit's rows of member w in float32 times panels of up to CPU_PANEL_TOKENS tokens:
+ * acc[panel][CPU_PANEL_ROWS][CPU_LANES]. Rows past n keep what was there, and nobody reads their sums. */
+static void unit_multiply(struct cpu *c, struct cpu_work *work, const struct weight *w, int row, int n,
+                          const uint8_t *panel, int n_panel, float *acc) {
     const struct quant_info *q = quant_info(w->type);
-    size_t stride = row_bytes(w);
-    const uint8_t *src = (const uint8_t *)w->data + stride * (size_t)row + quant_row_bytes(q, (size_t)k0);
-    for (int r = 0; r < n; r++, src += stride) {
-        size_t at = (size_t)r * CPU_PANEL_STRIDE;
-        if (op->route == CPU_ROUTE_INT8) {
-            float *d = work->scales + r * CPU_PANEL_SUBS, *g = d + CPU_PANEL_ROWS * CPU_PANEL_SUBS;
-            c->k->int8[w->type].codes(work->weights + at, d, g, src, weight_end(w), kb);
-        } else {
-            c->k->unpack_f32[w->type]((float *)(void *)work->weights + at, src, weight_end(w), kb);
-        }
-    }
-}
-
-/* One unit's rows of member w times panels of up to CPU_PANEL_TOKENS tokens: acc[panel][CPU_PANEL_ROWS][CPU_LANES] */
-static void unit_multiply(const struct cpu_op *op, struct cpu *c, struct cpu_work *work,
-                          const struct weight *w, int row, int n, const uint8_t *panel, int n_panel,
-                          float *acc) {
-    size_t elems = (size_t)k_padded(w->k) * CPU_LANES;
+    size_t elems = (size_t)k_padded(w->k) * CPU_LANES, stride = row_bytes(w);
+    float *weights = (float *)(void *)work->weights;
     memset(acc, 0, sizeof(float) * (size_t)n_panel * CPU_PANEL_ROWS * CPU_LANES);
     for (int k0 = 0; k0 < w->k; k0 += CPU_PANEL_K) {
         int kb = w->k - k0 < CPU_PANEL_K ? w->k - k0 : CPU_PANEL_K;
-        unpack_rows(op, c, work, w, row, n, k0, kb);
-        const void *weights = work->weights;
-        if (op->route == CPU_ROUTE_INT8)
-            c->k->int8[w->type].gemm(weights, work->scales, work->scales + CPU_PANEL_ROWS * CPU_PANEL_SUBS,
-                                     kb, panel, w->k, k0, n_panel, acc);
-        else
-            c->k->gemm_f32(weights, kb, (const float *)(const void *)panel + (size_t)k0 * CPU_LANES, elems,
-                           n_panel, acc);
+        const uint8_t *src = (const uint8_t *)w->data + stride * (size_t)row + quant_row_bytes(q, (size_t)k0);
+        for (int r = 0; r < n; r++, src += stride)
+            c->k->unpack_f32[w->type](weights + (size_t)r * CPU_PANEL_STRIDE, src, weight_end(w), kb);
+        c->k->gemm_f32(weights, kb, (const float *)(const void *)panel + (size_t)k0 * CPU_LANES, elems,
+                       n_panel, acc);
     }
 }
 
-/* A unit's outputs for tokens t0 .. t0 + tokens, from acc by way of its transpose. */
+/* A unit's outputs for tokens t0 .. t0 + tokens, from acc: the 8-bit route has them by token, the others by weight
+ * row. */
 static void write_out(const struct cpu_op *op, struct cpu_step *s, struct cpu_work *work, int m, int row,
                       int n, int t0, int tokens) {
     size_t acc_floats = (size_t)CPU_PANEL_TOKENS * CPU_PANEL_ROWS;
+    if (op->route == CPU_ROUTE_INT8) {
+        float *y = work->acc;
+        for (int t = 0; t < tokens; t++, y += CPU_PANEL_ROWS)
+            finish(op, s, m, row, n, t0 + t, y, y + acc_floats);
+        return;
+    }
     for (int p = 0; p * CPU_LANES < tokens; p++) {
         float y[2][CPU_LANES * CPU_PANEL_ROWS];
         for (int i = 0; i < (op->epilogue == CPU_EPI_GLU ? 2 : 1); i++)
@@ -256,44 +225,59 @@ static void tile_units(const struct cpu_op *op, struct cpu_step *s, int thread, 
     }
 }
 
-void cpu_op_matmul_prompt(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
+/* This thread's share of x as the route wants it: rows of 8 bits, or panels of 16 tokens. */
+static void prepare_panels(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread, int T) {
     struct cpu *c = s->cpu;
     const struct op_matmul *mm = &op->op->matmul;
-    struct cpu_work *work = &c->work[thread];
-    int T = cpu_rows(s, mm->x), K = mm->w->k, victim = 0, u, a, b;
-    size_t one = panel_bytes(op->route, K), x_stride = cpu_stride(s, mm->x);
-    if (!T) return;
-    /* x into panels of 16 tokens */
+    int K = mm->w->k, a, b;
+    size_t x_stride = cpu_stride(s, mm->x);
     cpu_share((T + CPU_LANES - 1) / CPU_LANES, thread, n_thread, &a, &b);
     for (int p = a; p < b; p++) {
         int n = T - p * CPU_LANES < CPU_LANES ? T - p * CPU_LANES : CPU_LANES;
         const float *x = cpu_row(s, mm->x, p * CPU_LANES);
-        void *y = c->panel + (size_t)p * one;
+        uint8_t *y = c->panel + (size_t)p * panel_bytes(op->route, K);
         if (op->route == CPU_ROUTE_INT8)
-            prep_int8(c, work, y, x, x_stride, n, K);
+            for (int t = 0; t < n; t++)
+                c->k->quantise((struct cpu_x8 *)(void *)(y + (size_t)t * cpu_x8_bytes(K)),
+                               x + (size_t)t * x_stride, K);
         else if (op->route == CPU_ROUTE_BF16)
-            cpu_amx_prep(y, x, x_stride, n, K);
+            cpu_amx_prep((uint16_t *)(void *)y, x, x_stride, n, K);
         else
-            c->k->prep_f32(y, x, x_stride, n, K);
+            c->k->prep_f32((float *)(void *)y, x, x_stride, n, K);
     }
+}
+
+void cpu_op_matmul_prompt(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
+    struct cpu *c = s->cpu;
+    const struct op_matmul *mm = &op->op->matmul;
+    struct cpu_work *work = &c->work[thread];
+    int T = cpu_rows(s, mm->x), K = mm->w->k, victim = 0, u;
+    if (!T) return;
+    prepare_panels(op, s, thread, n_thread, T);
     cpu_barrier(s);
     if (op->route == CPU_ROUTE_BF16) {
         tile_units(op, s, thread, n_thread, T);
         return;
     }
     /* units of weight rows */
-    size_t acc_floats = (size_t)CPU_PANEL_TOKENS * CPU_PANEL_ROWS;
+    size_t acc_floats = (size_t)CPU_PANEL_TOKENS * CPU_PANEL_ROWS, one = panel_bytes(op->route, K);
     int members = op->epilogue == CPU_EPI_GLU ? 2 : 1;
     while ((u = cpu_unit_next(op, s, thread, n_thread, &victim)) >= 0) {
         int row, m = unit_place(op, u, &row);
         int n = mm->w->member[m].n - row < CPU_PANEL_ROWS ? mm->w->member[m].n - row : CPU_PANEL_ROWS;
         for (int t0 = 0; t0 < T; t0 += CPU_PANEL_TOKENS) {
             int tokens = T - t0 < CPU_PANEL_TOKENS ? T - t0 : CPU_PANEL_TOKENS;
-            int n_panel = (tokens + CPU_LANES - 1) / CPU_LANES;
-            for (int i = 0; i < members; i++)
-                unit_multiply(op, c, work, &mm->w->member[m + i], row, n,
-                              c->panel + (size_t)(t0 / CPU_LANES) * one, n_panel,
-                              work->acc + (size_t)i * acc_floats);
+            const uint8_t *panel = c->panel + (size_t)(t0 / CPU_LANES) * one;
+            for (int i = 0; i < members; i++) {
+                const struct weight *w = &mm->w->member[m + i];
+                float *acc = work->acc + (size_t)i * acc_floats;
+                size_t stride = row_bytes(w);
+                if (op->route == CPU_ROUTE_INT8)
+                    c->k->panel[w->type]((const uint8_t *)w->data + stride * (size_t)row, stride, n, K, panel,
+                                         cpu_x8_bytes(K), tokens, acc);
+                else
+                    unit_multiply(c, work, w, row, n, panel, (tokens + CPU_LANES - 1) / CPU_LANES, acc);
+            }
             write_out(op, s, work, m, row, n, t0, tokens);
         }
     }

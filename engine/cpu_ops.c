@@ -47,11 +47,11 @@ static void put_head(const struct cpu_op *op, struct cpu_step *s, int t, int h) 
     const struct kv_group *g = &c->config.kv_group[st->group];
     int pos = s->s->pos[t];
     int page = s->s->pages[st->group][(size_t)s->s->slot[t] * (size_t)g->max_pages + (size_t)(pos / KV_PAGE)];
-    size_t at = ((size_t)page * (size_t)st->n_kv_head + (size_t)h) * KV_PAGE + (size_t)(pos % KV_PAGE);
+    size_t start = (size_t)page * c->page_stride[st->group], at = (size_t)(h * KV_PAGE + pos % KV_PAGE);
     enum kv_type type = c->config.kv_type;
-    c->k->kv_store(type, c->k_pool[p->store] + at * kv_row_bytes(type, st->head_dim_k),
+    c->k->kv_store(type, c->k_pool[p->store] + start + at * kv_row_bytes(type, st->head_dim_k),
                    cpu_row(s, p->k, t) + h * st->head_dim_k, st->head_dim_k);
-    c->k->kv_store(type, c->v_pool[p->store] + at * kv_row_bytes(type, st->head_dim_v),
+    c->k->kv_store(type, c->v_pool[p->store] + start + at * kv_row_bytes(type, st->head_dim_v),
                    cpu_row(s, p->v, t) + h * st->head_dim_v, st->head_dim_v);
 }
 
@@ -136,6 +136,7 @@ static struct cpu_attend_arg attend_arg(const struct cpu_op *op, const struct cp
                                    c->config.kv_type,
                                    c->k_pool[a->store],
                                    c->v_pool[a->store],
+                                   c->page_stride[st->group],
                                    s->s->pages[st->group] + (size_t)s->s->slot[t] * (size_t)g->max_pages};
 }
 

@@ -31,74 +31,6 @@ INLINE __m256 first_lanes(__m256 v, int n) {
     return _mm256_and_ps(v, _mm256_castsi256_ps(m));
 }
 
-#define ROW_KERNEL(name, UPPER, SUBS, BYTES)                                                                 \
-    INLINE void step_##name(const uint8_t *w, int n_sub, const uint8_t *x, size_t x_stride, int kp, int at,  \
-                            const int TT, __m256 f[][2], __m256 g[]) {                                       \
-        struct sub##SUBS h = head_##name(w);                                                                 \
-        float dx[4][SUBS];                                                                                   \
-        UNROLL for (int t = 0; t < TT; t++) {                                                                \
-            const uint8_t *xt = x + t * x_stride;                                                            \
-            SUB_TOKEN_##SUBS(h, dx[t], g[t], xt);                                                            \
-        }                                                                                                    \
-        UNROLL for (int b = 0; b < n_sub; b++) {                                                             \
-            __m256i c = codes_##name(w, b);                                                                  \
-            UNROLL for (int t = 0; t < TT; t++) {                                                            \
-                __m256i a = dot32(c, ld256(x + t * x_stride + at + 32 * b), SIGNED_##name);                  \
-                f[t][b & 1] =                                                                                \
-                    _mm256_fmadd_ps(_mm256_cvtepi32_ps(a), SUB_SPREAD_##SUBS(dx[t], b), f[t][b & 1]);        \
-            }                                                                                                \
-        }                                                                                                    \
-    }                                                                                                        \
-    INLINE void rows_##name(const uint8_t *w, size_t stride, const uint8_t *end, int n, int k,               \
-                            const uint8_t *x, size_t x_stride, const int TT, float *out) {                   \
-        int kp = cpu_kp(k), left = k % 256 / 32;                                                             \
-        for (int r = 0; r < n; r++, w += stride) {                                                           \
-            __m256 f[4][2], g[4];                                                                            \
-            const uint8_t *b = w;                                                                            \
-            UNROLL for (int t = 0; t < TT; t++) f[t][0] = f[t][1] = g[t] = _mm256_setzero_ps();              \
-            int at = 0;                                                                                      \
-            for (; at + 256 <= k; at += 256, b += BYTES) {                                                   \
-                UNROLL for (int i = 0; i < (BYTES + 63) / 64; i++)                                           \
-                    _mm_prefetch((const char *)b + AHEAD + 64 * i, _MM_HINT_T0);                             \
-                step_##name(b, 8, x, x_stride, kp, at, TT, f, g);                                            \
-            }                                                                                                \
-            if (left) {                                                                                      \
-                uint8_t copy[BYTES];                                                                         \
-                b = tail_block(copy, b, end, (size_t)left * (BYTES / 8), BYTES);                             \
-                step_##name(b, left, x, x_stride, kp, at, TT, f, g);                                         \
-            }                                                                                                \
-            UNROLL for (int t = 0; t < TT; t++) out[t * CPU_UNIT_ROWS + r] =                                 \
-                sum8(_mm256_add_ps(_mm256_add_ps(f[t][0], f[t][1]), g[t]));                                  \
-        }                                                                                                    \
-    }                                                                                                        \
-    static void row_##name(const uint8_t *w, size_t stride, const uint8_t *end, int n, int k, const void *x, \
-                           size_t x_stride, int T, float *out) {                                             \
-        const uint8_t *q = x;                                                                                \
-        for (; T >= 4; T -= 4, q += 4 * x_stride, out += 4 * CPU_UNIT_ROWS)                                  \
-            rows_##name(w, stride, end, n, k, q, x_stride, 4, out);                                          \
-        if (T == 3) rows_##name(w, stride, end, n, k, q, x_stride, 3, out);                                  \
-        if (T == 2) rows_##name(w, stride, end, n, k, q, x_stride, 2, out);                                  \
-        if (T == 1) rows_##name(w, stride, end, n, k, q, x_stride, 1, out);                                  \
-    }
-
-#define SUB_TOKEN_8(H, DX, G, xt)                                                                            \
-    _mm256_storeu_ps(DX, _mm256_mul_ps(H.d, _mm256_loadu_ps(cpu_x8_d(xt, kp) + at / 32)));                   \
-    G = _mm256_fmadd_ps(n_sub < 8 ? first_lanes(H.g, n_sub) : H.g,                                           \
-                        _mm256_loadu_ps(cpu_x8_s32(xt, kp) + at / 32), G)
-#define SUB_TOKEN_16(H, DX, G, xt)                                                                           \
-    __m256 d_ = _mm256_loadu_ps(cpu_x8_d(xt, kp) + at / 32);                                                 \
-    _mm256_storeu_ps(                                                                                        \
-        DX, _mm256_mul_ps(H.d, _mm256_permutevar8x32_ps(d_, _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3))));    \
-    _mm256_storeu_ps(DX + 8, _mm256_mul_ps(H.d1, _mm256_permutevar8x32_ps(                                   \
-                                                     d_, _mm256_setr_epi32(4, 4, 5, 5, 6, 6, 7, 7))));       \
-    G = _mm256_fmadd_ps(H.g, _mm256_loadu_ps(cpu_x8_s16(xt, kp) + at / 16), G);                              \
-    G = _mm256_fmadd_ps(H.g1, _mm256_loadu_ps(cpu_x8_s16(xt, kp) + at / 16 + 8), G)
-#define SUB_SPREAD_8(DX, b) _mm256_broadcast_ss(DX + (b))
-#define SUB_SPREAD_16(DX, b)                                                                                 \
-    _mm256_set_m128(_mm_broadcast_ss(DX + 2 * (b) + 1), _mm_broadcast_ss(DX + 2 * (b)))
-
-CPU_QUANTS(ROW_KERNEL)
-
 /* ---- float types: x stays float32 ---- */
 
 INLINE __m256i lanes(int n) {
@@ -150,10 +82,9 @@ INLINE __m256 tail_bf16(const uint8_t *w, int i, int n) {
                 sum8(_mm256_add_ps(_mm256_add_ps(f[t][0], f[t][1]), _mm256_add_ps(f[t][2], f[t][3])));       \
         }                                                                                                    \
     }                                                                                                        \
-    static void row_##name(const uint8_t *w, size_t stride, const uint8_t *end, int n, int k, const void *x, \
-                           size_t x_stride, int T, float *out) {                                             \
+    static void row_##name(const uint8_t *w, size_t stride, int n, int k, const void *x, size_t x_stride,    \
+                           int T, float *out) {                                                              \
         const uint8_t *q = x;                                                                                \
-        (void)end;                                                                                           \
         for (; T >= 4; T -= 4, q += 4 * x_stride, out += 4 * CPU_UNIT_ROWS)                                  \
             rows_##name(w, stride, n, k, q, x_stride, 4, out);                                               \
         if (T == 3) rows_##name(w, stride, n, k, q, x_stride, 3, out);                                       \
@@ -164,6 +95,5 @@ FLOAT_KERNEL(f32, 4)
 FLOAT_KERNEL(f16, 2)
 FLOAT_KERNEL(bf16, 2)
 
-#define ENTRY(name, UPPER, SUBS, BYTES) [QUANT_##UPPER] = row_##name,
 cpu_row_fn *const cpu_rows_avx2[QUANT_COUNT] = {
-    [QUANT_F32] = row_f32, [QUANT_F16] = row_f16, [QUANT_BF16] = row_bf16, CPU_QUANTS(ENTRY)};
+    [QUANT_F32] = row_f32, [QUANT_F16] = row_f16, [QUANT_BF16] = row_bf16};

@@ -43,76 +43,6 @@ INLINE const uint8_t *tail_block(uint8_t *copy, const uint8_t *w, const uint8_t 
     return copy;
 }
 
-#define ROW_KERNEL(name, UPPER, SUBS, BYTES)                                                                 \
-    INLINE void step_##name(const uint8_t *w, int n_pair, int n_sub, const uint8_t *x, size_t x_stride,      \
-                            int kp, int at, const int TT, __m512 f[][2], __m512 g[]) {                       \
-        struct sub##SUBS h = head_##name(w);                                                                 \
-        __m512 dx[4];                                                                                        \
-        SUB_MASK_##SUBS(h, n_sub);                                                                           \
-        UNROLL for (int t = 0; t < TT; t++) {                                                                \
-            const uint8_t *xt = x + t * x_stride;                                                            \
-            SUB_TOKEN_##SUBS(h, dx[t], g[t], xt);                                                            \
-        }                                                                                                    \
-        UNROLL for (int p = 0; p < n_pair; p++) {                                                            \
-            __m512i c = codes_##name(w, p);                                                                  \
-            UNROLL for (int t = 0; t < TT; t++) {                                                            \
-                __m512i q = _mm512_loadu_si512(x + t * x_stride + at + 64 * p);                              \
-                __m512i a = _mm512_dpbusd_epi32(_mm512_setzero_si512(), c, q);                               \
-                f[t][p & 1] =                                                                                \
-                    _mm512_fmadd_ps(_mm512_cvtepi32_ps(a), SUB_SPREAD_##SUBS(dx[t], p), f[t][p & 1]);        \
-            }                                                                                                \
-        }                                                                                                    \
-    }                                                                                                        \
-    INLINE void rows_##name(const uint8_t *w, size_t stride, const uint8_t *end, int n, int k,               \
-                            const uint8_t *x, size_t x_stride, const int TT, float *out) {                   \
-        int kp = cpu_kp(k), left = k % 256 / 32;                                                             \
-        for (int r = 0; r < n; r++, w += stride) {                                                           \
-            __m512 f[4][2], g[4];                                                                            \
-            const uint8_t *b = w;                                                                            \
-            UNROLL for (int t = 0; t < TT; t++) f[t][0] = f[t][1] = g[t] = _mm512_setzero_ps();              \
-            int at = 0;                                                                                      \
-            for (; at + 256 <= k; at += 256, b += BYTES) {                                                   \
-                UNROLL for (int i = 0; i < (BYTES + 63) / 64; i++)                                           \
-                    _mm_prefetch((const char *)b + AHEAD + 64 * i, _MM_HINT_T0);                             \
-                step_##name(b, 4, 8, x, x_stride, kp, at, TT, f, g);                                         \
-            }                                                                                                \
-            if (left) {                                                                                      \
-                uint8_t copy[BYTES];                                                                         \
-                b = tail_block(copy, b, end, (size_t)left * (BYTES / 8), BYTES);                             \
-                step_##name(b, (left + 1) / 2, left, x, x_stride, kp, at, TT, f, g);                         \
-            }                                                                                                \
-            UNROLL for (int t = 0; t < TT; t++) out[t * CPU_UNIT_ROWS + r] =                                 \
-                sum16(_mm512_add_ps(_mm512_add_ps(f[t][0], f[t][1]), g[t]));                                 \
-        }                                                                                                    \
-    }                                                                                                        \
-    static void row_##name(const uint8_t *w, size_t stride, const uint8_t *end, int n, int k, const void *x, \
-                           size_t x_stride, int T, float *out) {                                             \
-        const uint8_t *q = x;                                                                                \
-        for (; T >= 4; T -= 4, q += 4 * x_stride, out += 4 * CPU_UNIT_ROWS)                                  \
-            rows_##name(w, stride, end, n, k, q, x_stride, 4, out);                                          \
-        if (T == 3) rows_##name(w, stride, end, n, k, q, x_stride, 3, out);                                  \
-        if (T == 2) rows_##name(w, stride, end, n, k, q, x_stride, 2, out);                                  \
-        if (T == 1) rows_##name(w, stride, end, n, k, q, x_stride, 1, out);                                  \
-    }
-
-#define SUB_MASK_8(H, n)                                                                                     \
-    if (n < 8) {                                                                                             \
-        H.d = _mm256_maskz_mov_ps((__mmask8)((1 << n) - 1), H.d);                                            \
-        H.g = _mm256_maskz_mov_ps((__mmask8)((1 << n) - 1), H.g);                                            \
-    }
-#define SUB_MASK_16(H, n) (void)(n)
-#define SUB_TOKEN_8(H, DX, G, xt)                                                                            \
-    DX = _mm512_castps256_ps512(_mm256_mul_ps(H.d, _mm256_loadu_ps(cpu_x8_d(xt, kp) + at / 32)));            \
-    G = _mm512_zextps256_ps512(                                                                              \
-        _mm256_fmadd_ps(H.g, _mm256_loadu_ps(cpu_x8_s32(xt, kp) + at / 32), _mm512_castps512_ps256(G)))
-#define SUB_TOKEN_16(H, DX, G, xt)                                                                           \
-    DX = _mm512_mul_ps(H.d, twice(_mm256_loadu_ps(cpu_x8_d(xt, kp) + at / 32)));                             \
-    G = _mm512_fmadd_ps(H.g, _mm512_loadu_ps(cpu_x8_s16(xt, kp) + at / 16), G)
-#define SUB_SPREAD_8(d, p)  spread8(_mm512_castps512_ps256(d), p)
-#define SUB_SPREAD_16(d, p) spread16(d, p)
-
-CPU_QUANTS(ROW_KERNEL)
-
 /* ---- float types: x stays float32 ---- */
 
 INLINE __m512 load_f32(const uint8_t *w, int i) { return _mm512_loadu_ps(w + 4 * (size_t)i); }
@@ -157,10 +87,9 @@ INLINE __m512 tail_bf16(const uint8_t *w, int i, __mmask16 m) {
                 sum16(_mm512_add_ps(_mm512_add_ps(f[t][0], f[t][1]), _mm512_add_ps(f[t][2], f[t][3])));      \
         }                                                                                                    \
     }                                                                                                        \
-    static void row_##name(const uint8_t *w, size_t stride, const uint8_t *end, int n, int k, const void *x, \
-                           size_t x_stride, int T, float *out) {                                             \
+    static void row_##name(const uint8_t *w, size_t stride, int n, int k, const void *x, size_t x_stride,    \
+                           int T, float *out) {                                                              \
         const uint8_t *q = x;                                                                                \
-        (void)end;                                                                                           \
         for (; T >= 4; T -= 4, q += 4 * x_stride, out += 4 * CPU_UNIT_ROWS)                                  \
             rows_##name(w, stride, n, k, q, x_stride, 4, out);                                               \
         if (T == 3) rows_##name(w, stride, n, k, q, x_stride, 3, out);                                       \
@@ -171,6 +100,5 @@ FLOAT_KERNEL(f32, 4)
 FLOAT_KERNEL(f16, 2)
 FLOAT_KERNEL(bf16, 2)
 
-#define ENTRY(name, UPPER, SUBS, BYTES) [QUANT_##UPPER] = row_##name,
 cpu_row_fn *const cpu_rows_avx512[QUANT_COUNT] = {
-    [QUANT_F32] = row_f32, [QUANT_F16] = row_f16, [QUANT_BF16] = row_bf16, CPU_QUANTS(ENTRY)};
+    [QUANT_F32] = row_f32, [QUANT_F16] = row_f16, [QUANT_BF16] = row_bf16};

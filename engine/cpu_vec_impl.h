@@ -107,43 +107,41 @@ static int vec_argmax(const float *x, int n) {
 }
 
 /* ---- activations to int8: x = d q, |q| <= 127, d per 32; sums over 16 and 32 ---- */
-static void vec_quantise(void *row, const float *x, int k) {
-    int kp = cpu_kp(k);
-    int8_t *q = row;
-    float *d = (float *)(void *)(q + kp), *s32 = d + kp / 32, *s16 = s32 + kp / 32;
-    for (int b = 0; b < kp / 32; b++) {
-        vf v[32 / VL], a = vf_set(0);
-        for (int j = 0; j < 32 / VL; j++) {
-            int left = k - (32 * b + j * VL);
-            v[j] = left >= VL ? vf_load(x + 32 * b + j * VL)
-                   : left > 0 ? vf_loadn(x + 32 * b + j * VL, left)
-                              : vf_set(0);
-            a = vf_max(vf_max(v[j], vf_sub(vf_set(0), v[j])), a);
-        }
-        float top = vf_top(a), id = top > 0 ? 127.0f / top : 0;
-        d[b] = top / 127.0f;
-#ifdef __AVX512F__
-        __m512i i0 = _mm512_cvtps_epi32(vf_mul(v[0], vf_set(id))),
-                i1 = _mm512_cvtps_epi32(vf_mul(v[1], vf_set(id)));
-        _mm_storeu_si128((void *)(q + 32 * b), _mm512_cvtsepi32_epi8(i0));
-        _mm_storeu_si128((void *)(q + 32 * b + 16), _mm512_cvtsepi32_epi8(i1));
-        int n0 = _mm512_reduce_add_epi32(i0), n1 = _mm512_reduce_add_epi32(i1);
-#else
-        __m256i i[4];
-        for (int j = 0; j < 4; j++) i[j] = _mm256_cvtps_epi32(vf_mul(v[j], vf_set(id)));
-        __m256i p = _mm256_packs_epi16(_mm256_packs_epi32(i[0], i[1]), _mm256_packs_epi32(i[2], i[3]));
-        p = _mm256_permutevar8x32_epi32(p, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-        _mm256_storeu_si256((void *)(q + 32 * b), p);
-        __m256i w = _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), p), _mm256_set1_epi16(1));
-        w = _mm256_add_epi32(w, _mm256_shuffle_epi32(w, 0x4e));
-        w = _mm256_add_epi32(w, _mm256_shuffle_epi32(w, 0xb1));
-        int n0 = _mm_cvtsi128_si32(_mm256_castsi256_si128(w)),
-            n1 = _mm_cvtsi128_si32(_mm256_extracti128_si256(w, 1));
-#endif
-        s16[2 * b] = d[b] * (float)n0;
-        s16[2 * b + 1] = d[b] * (float)n1;
-        s32[b] = d[b] * (float)(n0 + n1);
+
+/* 32 columns, of which left are there. */
+INLINE void quantise_32(struct cpu_x8 *y, int b, const float *x, int left) {
+    vf v[32 / VL], a = vf_set(0);
+    for (int j = 0; j < 32 / VL; j++, left -= VL) {
+        v[j] = left >= VL ? vf_load(x + j * VL) : left > 0 ? vf_loadn(x + j * VL, left) : vf_set(0);
+        a = vf_max(vf_max(v[j], vf_sub(vf_set(0), v[j])), a);
     }
+    float top = vf_top(a), id = top > 0 ? 127.0f / top : 0, d = top / 127.0f;
+#ifdef __AVX512F__
+    __m128i q0 = _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(vf_mul(v[0], vf_set(id))));
+    __m128i q1 = _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(vf_mul(v[1], vf_set(id))));
+    __m256i q = _mm256_inserti128_si256(_mm256_castsi128_si256(q0), q1, 1);
+#else
+    __m256i i[4];
+    for (int j = 0; j < 4; j++) i[j] = _mm256_cvtps_epi32(vf_mul(v[j], vf_set(id)));
+    __m256i q = _mm256_packs_epi16(_mm256_packs_epi32(i[0], i[1]), _mm256_packs_epi32(i[2], i[3]));
+    q = _mm256_permutevar8x32_epi32(q, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+#endif
+    _mm256_storeu_si256((void *)(y->q + 32 * b), q);
+    __m256i pair = _mm256_maddubs_epi16(_mm256_set1_epi8(1), q); /* of each two columns; then of each 16 */
+    pair = _mm256_add_epi16(pair, _mm256_shuffle_epi32(pair, 0x4e));
+    pair = _mm256_add_epi16(pair, _mm256_shuffle_epi32(pair, 0xb1));
+    __m128i p0 = _mm256_castsi256_si128(pair), p1 = _mm256_extracti128_si256(pair, 1);
+    __m128i one = _mm_set1_epi16(1), p = _mm_add_epi16(p0, p1);
+    y->p16[2 * b] = _mm_cvtsi128_si32(p0);
+    y->p16[2 * b + 1] = _mm_cvtsi128_si32(p1);
+    y->p32[b] = _mm_cvtsi128_si32(p);
+    y->s16[2 * b] = d * (float)_mm_cvtsi128_si32(_mm_madd_epi16(p0, one));
+    y->s16[2 * b + 1] = d * (float)_mm_cvtsi128_si32(_mm_madd_epi16(p1, one));
+    y->s32[b] = d * (float)_mm_cvtsi128_si32(_mm_madd_epi16(p, one));
+    y->d[b] = d;
+}
+static void vec_quantise(struct cpu_x8 *y, const float *x, int k) {
+    for (int at = 0; at < cpu_kp(k); at += 32) quantise_32(y + at / 256, at % 256 / 32, x + at, k - at);
 }
 
 /* ---- cache rows ---- */

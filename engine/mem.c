@@ -1,6 +1,7 @@
 #include "mem.h"
 
 #include <stdatomic.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -13,7 +14,9 @@
 #endif
 #if defined(__SANITIZE_ADDRESS__) || MEM_FEATURE(address_sanitizer)
 #include <sanitizer/asan_interface.h>
+enum { PAGES_OF_THEIR_OWN = false }; /* a map of its own would go unwatched */
 #else
+enum { PAGES_OF_THEIR_OWN = true };
 #define ASAN_POISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
 #endif
 
@@ -25,20 +28,34 @@ static atomic_uint_fast64_t fail_at; /* value of n_alloc whose allocation fails;
 static atomic_uint_fast64_t n_failed;
 static _Thread_local bool forbidden;
 
+/* total bytes, a multiple of HUGE_PAGE, from the kernel: zeros, and no page is there before it is touched; NULL. */
+static char *map_block(size_t total) {
+    size_t n;
+    if (!size_add(total, HUGE_PAGE, &n)) return NULL;
+    char *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) return NULL;
+    size_t before = -(uintptr_t)p % HUGE_PAGE;
+    if (before) munmap(p, before);
+    if (before < HUGE_PAGE) munmap(p + before + total, HUGE_PAGE - before);
+    (void)madvise(p + before, total, MADV_HUGEPAGE);
+    return p + before;
+}
+
 static void *alloc_block(size_t n, bool zero) {
     if (forbidden) infer_bug("%zu bytes allocated where nothing may be", n);
     uint64_t k = atomic_fetch_add(&n_alloc, 1) + 1;
     size_t total, align = n < HUGE_PAGE ? 64 : HUGE_PAGE;
     bool fits = size_add(n, MEM_HEADER, &total) && size_align(total, align, &total);
-    char *block = fits && k != atomic_load(&fail_at) ? aligned_alloc(align, total) : NULL;
+    bool map = PAGES_OF_THEIR_OWN && align == HUGE_PAGE;
+    char *block = !fits || k == atomic_load(&fail_at) ? NULL
+                  : map                               ? map_block(total)
+                                                      : aligned_alloc(align, total);
     if (!block) {
         atomic_fetch_add(&n_failed, 1);
         return NULL;
     }
     *(size_t *)block = n;
-    /* large blocks are zeroed at once: larger, fewer pages make that several times cheaper */
-    if (align == HUGE_PAGE) (void)madvise(block, total, MADV_HUGEPAGE);
-    if (zero) memset(block + MEM_HEADER, 0, n);
+    if (zero && !map) memset(block + MEM_HEADER, 0, n);
     ASAN_POISON_MEMORY_REGION(block + MEM_HEADER + n, total - MEM_HEADER - n);
     return block + MEM_HEADER;
 }
@@ -55,7 +72,13 @@ void *mem_realloc(void *p, size_t n) {
 }
 
 void mem_free(void *p) {
-    if (p) free((char *)p - MEM_HEADER);
+    if (!p) return;
+    char *block = (char *)p - MEM_HEADER;
+    size_t n = *(size_t *)block;
+    if (PAGES_OF_THEIR_OWN && n >= HUGE_PAGE)
+        munmap(block, (n + MEM_HEADER + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
+    else
+        free(block);
 }
 
 enum infer_status mem_new(void *out_pointer, size_t n, const char *what) {

@@ -37,6 +37,15 @@ __attribute__((target("avx2"))) static double int8_256(int n) {
 #undef STEP
 }
 
+__attribute__((target("avx2,avxvnni"))) static double vnni_256(int n) {
+    const __m256i x = _mm256_set1_epi8(3);
+#define STEP(i)                                                                                              \
+    a##i = _mm256_dpbusd_avx_epi32(a##i, x, x);                                                              \
+    KEEP_256(a##i)
+    ROUNDS(__m256i, _mm256_setzero_si256())
+#undef STEP
+}
+
 __attribute__((target("avx512f"))) static double fma_512(int n) {
     const __m512 x = _mm512_set1_ps(1e-3f);
 #define STEP(i)                                                                                              \
@@ -86,12 +95,17 @@ __attribute__((target("amx-tile,amx-bf16"))) static double amx_bf16(int n) {
 }
 
 static bool has_avx2(void) { return cpu_isa_best() >= CPU_ISA_AVX2; }
+static bool has_avxvnni(void) {
+    enum cpu_isa isa;
+    return cpu_isa_pick("avxvnni", &isa) == INFER_OK;
+}
 static bool has_avx512(void) { return cpu_isa_best() >= CPU_ISA_AVX512; }
 static bool has_amx(void) { return cpu_isa_best() >= CPU_ISA_AMX; }
 
 const struct peak peaks[] = {
     {"f32 FMA, 256 bits", "", has_avx2, fma_256, 12 * 8 * 2},
     {"int8 vpmaddubsw, 256 bits", "avx2", has_avx2, int8_256, 12 * 32 * 2},
+    {"int8 vpdpbusd, 256 bits", "avx-vnni", has_avxvnni, vnni_256, 12 * 32 * 2},
     {"f32 FMA, 512 bits", "", has_avx512, fma_512, 12 * 16 * 2},
     {"int8 vpdpbusd, 512 bits", "avx512", has_avx512, int8_512, 12 * 64 * 2},
     {"bf16 AMX tiles", "amx", has_amx, amx_bf16, 4 * 16 * 16 * 32 * 2},

@@ -1,0 +1,4 @@
+/* Matmuls on quantised weights with AVX-512 VNNI. */
+#include "cpu_panel_impl.h"
+
+cpu_row_fn *const cpu_panels_avx512[QUANT_COUNT] = {PANEL_QUANTS(PANEL_ENTRY)};
