@@ -32,13 +32,22 @@ struct cpu_x8 {
     float d[8], s32[8], s16[16];
     int32_t p32[8], p16[16];
 };
+/* 256 columns of one row in 16 bits, for F16 and BF16 weights: x = d q. The sum of |q| over each 64 columns, times
+ * the largest weight CPU_X16_WEIGHT, is below 2^31. */
+enum { CPU_X16_WEIGHT = 8191 };
+struct cpu_x16 {
+    int16_t q[256];
+    float d;
+};
 static inline int cpu_kp(int k) { return (k + 255) & ~255; }
 static inline size_t cpu_x8_bytes(int k) { return (size_t)cpu_kp(k) / 256 * sizeof(struct cpu_x8); }
+
+static inline size_t cpu_x16_bytes(int k) { return (size_t)cpu_kp(k) / 256 * sizeof(struct cpu_x16); }
 
 /* ---- kernels ---- */
 
 /* out[t * CPU_UNIT_ROWS + r] = W[r] . x[t] for n <= CPU_UNIT_ROWS rows. w: first row, stride bytes apart. x: T rows,
- * x_stride bytes apart, of struct cpu_x8 for quantised weights, of floats for the others. out is written in
+ * x_stride bytes apart, of struct cpu_x8 for quantised weights (struct cpu_x16 for F16 and BF16 panels), of floats for the others. out is written in
  * panels of CPU_LANES rows. The sum of one output is the same for every T and n. */
 typedef void cpu_row_fn(const uint8_t *w, size_t stride, int n, int k, const void *x, size_t x_stride, int T,
                         float *out);
@@ -64,13 +73,15 @@ struct cpu_kernels {
     void (*glu)(enum act_kind act, const float *gate, const float *up, float *out, int n);
     void (*add)(const float *a, const float *b, float *out, int n);
     void (*quantise)(struct cpu_x8 *row, const float *x, int k); /* one row of x */
+    void (*quantise16)(struct cpu_x16 *row, const float *x, int k);
     void (*kv_store)(enum kv_type type, uint8_t *dst, const float *src, int n);
     void (*kv_load)(enum kv_type type, float *dst, const uint8_t *src, int n);
     bool (*finite)(const float *x, int n);
     /* lowest index of the maximum of x[n], n > 0 */
     int (*argmax)(const float *x, int n);
-    cpu_row_fn *const *row;   /* row[QUANT_COUNT]: float types; these read float rows of x */
-    cpu_row_fn *const *panel; /* panel[QUANT_COUNT]: all others; these read struct cpu_x8 */
+    cpu_row_fn *const *row; /* row[QUANT_COUNT]: float types; these read float rows of x */
+    cpu_row_fn *const
+        *panel; /* panel[QUANT_COUNT]: quantised types, reading struct cpu_x8; F16 and BF16, struct cpu_x16 */
     /* Decode rows: one row, one kv head: all its query heads. q [G][hk] at q, out [G][hv] at out. */
     void (*attend_row)(const struct cpu_attend_arg *a, int kv_head, int pos, const float *q, float *out,
                        float *scratch);
@@ -128,7 +139,7 @@ typedef void cpu_fn(const struct cpu_op *op, struct cpu_step *s, int thread, int
 
 /* What a matmul does with its outputs. */
 /* How a prompt matmul multiplies. */
-enum cpu_route { CPU_ROUTE_F32, CPU_ROUTE_BF16 /* AMX tiles */, CPU_ROUTE_INT8 };
+enum cpu_route { CPU_ROUTE_F32, CPU_ROUTE_BF16 /* AMX tiles */, CPU_ROUTE_INT8, CPU_ROUTE_INT16 };
 
 enum cpu_epilogue { CPU_EPI_STORE, CPU_EPI_ADD, CPU_EPI_GLU };
 

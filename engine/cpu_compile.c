@@ -43,13 +43,19 @@ static int decode_unit_rows(const struct cpu *c, const struct weight_group *w) {
 
 /* One route for all members, since they share the copy of x. */
 static enum cpu_route prompt_route(const struct cpu *c, const struct weight_group *w) {
-    bool plain = c->config.strict_fp32, int8 = true;
+    bool plain = c->config.strict_fp32, int8 = true, int16 = true;
     for (int m = 0; m < w->n_member; m++) {
         if (w->member[m].type == QUANT_F32) plain = true; /* fewer bits would not be float32 */
-        if (cpu_is_float(w->member[m].type)) int8 = false;
+        if (cpu_is_float(w->member[m].type))
+            int8 = false;
+        else
+            int16 = false;
     }
     if (plain) return CPU_ROUTE_F32;
-    return c->isa == CPU_ISA_AMX ? CPU_ROUTE_BF16 : int8 ? CPU_ROUTE_INT8 : CPU_ROUTE_F32;
+    return c->isa == CPU_ISA_AMX ? CPU_ROUTE_BF16
+           : int8                ? CPU_ROUTE_INT8
+           : int16               ? CPU_ROUTE_INT16
+                                 : CPU_ROUTE_F32;
 }
 
 static void compile_matmul(struct cpu *c, const struct op_list *l, struct cpu_op *o, int i, bool norm) {

@@ -106,11 +106,14 @@ void cpu_op_matmul_decode(const struct cpu_op *op, struct cpu_step *s, int threa
 
 static inline int k_padded(int k) { return (k + 31) & ~31; }
 size_t cpu_panel_bytes(int rows, int k) {
-    size_t panels = (size_t)(rows + CPU_LANES - 1) / CPU_LANES, padded = (size_t)k_padded(k) * sizeof(float);
-    return panels * CPU_LANES * (padded > cpu_x8_bytes(k) ? padded : cpu_x8_bytes(k));
+    size_t row = (size_t)k_padded(k) * sizeof(float);
+    if (row < cpu_x8_bytes(k)) row = cpu_x8_bytes(k);
+    if (row < cpu_x16_bytes(k)) row = cpu_x16_bytes(k);
+    return (size_t)(rows + CPU_LANES - 1) / CPU_LANES * CPU_LANES * row;
 }
 static size_t panel_bytes(enum cpu_route route, int k) { /* of one panel */
     if (route == CPU_ROUTE_INT8) return cpu_x8_bytes(k) * CPU_LANES;
+    if (route == CPU_ROUTE_INT16) return cpu_x16_bytes(k) * CPU_LANES;
     return (size_t)k_padded(k) * CPU_LANES * (route == CPU_ROUTE_BF16 ? 2 : 4);
 }
 
@@ -132,12 +135,12 @@ static void unit_multiply(struct cpu *c, struct cpu_work *work, const struct wei
     }
 }
 
-/* A unit's outputs for tokens t0 .. t0 + tokens, from acc: the 8-bit route has them by token, the others by weight
- * row. */
+/* A unit's outputs for tokens t0 .. t0 + tokens, from acc: the routes in integers have them by token, the others by
+ * weight row. */
 static void write_out(const struct cpu_op *op, struct cpu_step *s, struct cpu_work *work, int m, int row,
                       int n, int t0, int tokens) {
     size_t acc_floats = (size_t)CPU_PANEL_TOKENS * CPU_PANEL_ROWS;
-    if (op->route == CPU_ROUTE_INT8) {
+    if (op->route == CPU_ROUTE_INT8 || op->route == CPU_ROUTE_INT16) {
         float *y = work->acc;
         for (int t = 0; t < tokens; t++, y += CPU_PANEL_ROWS)
             finish(op, s, m, row, n, t0 + t, y, y + acc_floats);
@@ -240,6 +243,10 @@ static void prepare_panels(const struct cpu_op *op, struct cpu_step *s, int thre
             for (int t = 0; t < n; t++)
                 c->k->quantise((struct cpu_x8 *)(void *)(y + (size_t)t * cpu_x8_bytes(K)),
                                x + (size_t)t * x_stride, K);
+        else if (op->route == CPU_ROUTE_INT16)
+            for (int t = 0; t < n; t++)
+                c->k->quantise16((struct cpu_x16 *)(void *)(y + (size_t)t * cpu_x16_bytes(K)),
+                                 x + (size_t)t * x_stride, K);
         else if (op->route == CPU_ROUTE_BF16)
             cpu_amx_prep((uint16_t *)(void *)y, x, x_stride, n, K);
         else
@@ -272,9 +279,9 @@ void cpu_op_matmul_prompt(const struct cpu_op *op, struct cpu_step *s, int threa
                 const struct weight *w = &mm->w->member[m + i];
                 float *acc = work->acc + (size_t)i * acc_floats;
                 size_t stride = row_bytes(w);
-                if (op->route == CPU_ROUTE_INT8)
+                if (op->route == CPU_ROUTE_INT8 || op->route == CPU_ROUTE_INT16)
                     c->k->panel[w->type]((const uint8_t *)w->data + stride * (size_t)row, stride, n, K, panel,
-                                         cpu_x8_bytes(K), tokens, acc);
+                                         one / CPU_LANES, tokens, acc);
                 else
                     unit_multiply(c, work, w, row, n, panel, (tokens + CPU_LANES - 1) / CPU_LANES, acc);
             }

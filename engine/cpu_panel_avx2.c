@@ -1,4 +1,5 @@
-/* Matmuls on quantised weights with AVX2. */
+/* Matmuls on panels of weight rows with AVX2. */
 #include "cpu_panel_impl.h"
+#include "cpu_panel16_impl.h"
 
-cpu_row_fn *const cpu_panels_avx2[QUANT_COUNT] = {PANEL_QUANTS(PANEL_ENTRY)};
+cpu_row_fn *const cpu_panels_avx2[QUANT_COUNT] = PANEL_ENTRIES;

@@ -10,6 +10,7 @@ const struct cpu_kernels cpu_kernels_avx512 = {
     .glu = vec_glu,
     .add = vec_add,
     .quantise = vec_quantise,
+    .quantise16 = vec_quantise16,
     .kv_store = vec_kv_store,
     .kv_load = vec_kv_load,
     .finite = vec_finite,

@@ -144,6 +144,43 @@ static void vec_quantise(struct cpu_x8 *y, const float *x, int k) {
     for (int at = 0; at < cpu_kp(k); at += 32) quantise_32(y + at / 256, at % 256 / 32, x + at, k - at);
 }
 
+/* 256 columns to int16, of which left are there. */
+INLINE void quantise16_256(struct cpu_x16 *y, const float *x, int left) {
+    float copy[256];
+    if (left < 256) {
+        memset(copy, 0, sizeof copy);
+        x = memcpy(copy, x, sizeof *x * (size_t)left);
+    }
+    vf top = vf_set(0);
+    float most_sum = 0;
+    for (int i = 0; i < 256; i += 64) {
+        vf sum = vf_set(0);
+        for (int j = i; j < i + 64; j += VL) {
+            vf v = vf_load(x + j), a = vf_max(v, vf_sub(vf_set(0), v));
+            top = vf_max(a, top);
+            sum = vf_add(sum, a);
+        }
+        most_sum = fmaxf(most_sum, vf_sum(sum));
+    }
+    float most = vf_top(top), scale = 0;
+    /* a little below 2^31: rounding adds half a code for each of 64 columns */
+    if (most > 0) scale = fminf(32767 / most, 2.1e9f / (float)CPU_X16_WEIGHT / most_sum);
+    y->d = scale > 0 ? 1 / scale : most;
+    for (int i = 0; i < 256; i += VL) {
+#ifdef __AVX512F__
+        __m512i v = _mm512_cvtps_epi32(vf_mul(vf_load(x + i), vf_set(scale)));
+        _mm256_storeu_si256((void *)(y->q + i), _mm512_cvtepi32_epi16(v));
+#else
+        __m256i v = _mm256_cvtps_epi32(vf_mul(vf_load(x + i), vf_set(scale)));
+        v = _mm256_permute4x64_epi64(_mm256_packs_epi32(v, v), 0x08);
+        _mm_storeu_si128((void *)(y->q + i), _mm256_castsi256_si128(v));
+#endif
+    }
+}
+static void vec_quantise16(struct cpu_x16 *y, const float *x, int k) {
+    for (int at = 0; at < k; at += 256) quantise16_256(y + at / 256, x + at, k - at);
+}
+
 /* ---- cache rows ---- */
 static void vec_kv_store(enum kv_type type, uint8_t *dst, const float *src, int n) {
     if (type == KV_F32) {
