@@ -186,6 +186,18 @@ static void say_split(const struct plan *p, const struct model *m) {
                  card->name, (double)card->free_bytes / (1 << 30));
 }
 
+/* A map of which the memory holds only a part works, at the speed of the disk. */
+static void say_paging(const struct plan *p, const struct plan_part *part, const struct model *m) {
+    size_t left = part->limit_bytes - part->total_bytes;
+    if (p->place.memory.total_bytes || !m->file->n_part || !m->file->part[0].mapped || p->map_bytes <= left)
+        return;
+    log_line(
+        LOG_WARN,
+        "the file has %.1f GiB and %.1f GiB of memory are left for it: every token reads the rest from the "
+        "disk again, which is slow; a smaller type (infer quantize) or --ctx leaves more",
+        (double)p->map_bytes / (1 << 30), (double)left / (1 << 30));
+}
+
 static enum infer_status open_backend(struct infer_engine *e) {
     const struct plan *p = &e->plan;
     if (p->n_part > 1)
@@ -221,6 +233,7 @@ static enum infer_status prepare(struct infer_engine *e, const struct infer_engi
                        (double)part->total_bytes / (1 << 30), (double)part->limit_bytes / (1 << 30),
                        e->plan.n_nearest ? "; would fit: " : "", e->plan.n_nearest ? e->plan.nearest[0] : "");
     say_split(&e->plan, m);
+    say_paging(&e->plan, part, m);
     const struct backend_config *c = &part->config;
     TRY(kv_init(&e->kv, &e->arena, c->n_slot, c->n_ctx, c->kv_group[0].n_page));
     e->pages = take(e, (size_t)c->n_kv_group, sizeof *e->pages);

@@ -149,17 +149,43 @@ static size_t read_number(const char *path, const char *key, size_t unit) {
     return v;
 }
 
-/* Host memory that can be taken: what the kernel calls available, and what the control group leaves. */
+/* What the limit of one control group leaves: the directory and the names of its files. */
+static size_t group_left(const char *dir, const char *max_name, const char *used_name,
+                         const char *cache_key) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", dir, max_name);
+    size_t max = read_number(path, "", 1);
+    snprintf(path, sizeof path, "%s/%s", dir, used_name);
+    size_t used = read_number(path, "", 1);
+    snprintf(path, sizeof path, "%s/memory.stat", dir);
+    size_t cache = read_number(path, cache_key, 1);
+    if (max == SIZE_MAX || used == SIZE_MAX) return SIZE_MAX;
+    size_t busy = cache != SIZE_MAX && cache < used ? used - cache : used;
+    return max > busy ? max - busy : 0;
+}
+
+/* Host memory that can be taken: what the kernel calls available, and what the control groups leave: the one at the
+ * root (a container's own) and this process's, of version 2 and 1. */
 static size_t host_available(void) {
-    size_t n = read_number("/proc/meminfo", "MemAvailable:", 1024);
-    size_t max = read_number("/sys/fs/cgroup/memory.max", "", 1);
-    size_t used = read_number("/sys/fs/cgroup/memory.current", "", 1);
-    size_t cache = read_number("/sys/fs/cgroup/memory.stat", "inactive_file ", 1);
-    if (max != SIZE_MAX && used != SIZE_MAX) {
-        size_t busy = cache != SIZE_MAX && cache < used ? used - cache : used;
-        size_t left = max > busy ? max - busy : 0;
-        if (left < n) n = left;
+    size_t n = read_number("/proc/meminfo", "MemAvailable:", 1024), left;
+    char line[384], dir[448];
+    FILE *f = fopen("/proc/self/cgroup", "re");
+    for (bool root = true;; root = false) {
+        if (!root && (!f || !fgets(line, sizeof line, f))) break;
+        line[root ? 0 : strcspn(line, "\n")] = 0;
+        const char *v1 = root ? NULL : strstr(line, ":memory:");
+        if (root || !strncmp(line, "0::", 3)) {
+            snprintf(dir, sizeof dir, "/sys/fs/cgroup%s", root ? "" : line + 3);
+            left = group_left(dir, "memory.max", "memory.current", "inactive_file ");
+            if (left < n) n = left;
+        }
+        if (root || v1) {
+            snprintf(dir, sizeof dir, "/sys/fs/cgroup/memory%s", root ? "" : v1 + 8);
+            left = group_left(dir, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file ");
+            if (left < n) n = left;
+        }
     }
+    if (f) fclose(f);
     return n;
 }
 
