@@ -1,7 +1,7 @@
 /* Decode and prompt speed of the CUDA backend on random weights in real shapes, made in memory: no file. Checks first
  * that the fused list agrees with the plain one and that a row's bits do not depend on its neighbours.
  *
- * usage: gpu SHAPE TYPE [check] [tg N] [batch B N] [depth D N] [pp N] ...   shapes 8b 1b tiny; types of quant.def and q4_k_m */
+ * usage: gpu SHAPE TYPE [kv TYPE] [check N] [tg N] [batch B N] [depth D N] [pp N] ...   shapes 8b 1b tiny; types of quant.def and q4_k_m */
 #define _GNU_SOURCE
 #include <math.h>
 #include <stdio.h>
@@ -169,6 +169,7 @@ struct run {
     int32_t *pages;
     const int32_t *tables[1];
 };
+static const char *kv_type = "f16"; /* of the engines that follow */
 static void run_open(struct run *r, const struct model *m, int ctx, int slots, int batch, bool no_fuse) {
     memset(r, 0, sizeof *r);
     struct infer_engine_options o = {.device = "cuda",
@@ -176,6 +177,7 @@ static void run_open(struct run *r, const struct model *m, int ctx, int slots, i
                                      .slots = slots,
                                      .batch = batch,
                                      .decode_rows = slots,
+                                     .kv_type = kv_type,
                                      .no_fuse = no_fuse,
                                      .gpu_layers = -1};
     struct plan_options po = {.engine = &o};
@@ -331,7 +333,9 @@ static void bench_prompt(const struct model *m, int n, int chunk) {
 
 int main(int argc, char **argv) {
     if (argc < 3)
-        return printf("usage: gpu SHAPE TYPE [check] [tg N] [batch B N] [depth D N] [pp N CHUNK]\n"), 2;
+        return printf(
+                   "usage: gpu SHAPE TYPE [kv TYPE] [check N] [tg N] [batch B N] [depth D N] [pp N CHUNK]\n"),
+               2;
     const struct shape *s = NULL;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         if (!strcmp(shapes[i].name, argv[1])) s = &shapes[i];
@@ -342,8 +346,10 @@ int main(int argc, char **argv) {
     printf("== %s %s\n", argv[1], argv[2]);
     for (int i = 3; i < argc; i++) {
         int left = argc - i - 1;
-        if (!strcmp(argv[i], "check"))
-            check(&m, 5);
+        if (!strcmp(argv[i], "check") && left >= 1)
+            check(&m, atoi(argv[i + 1])), i++;
+        else if (!strcmp(argv[i], "kv") && left >= 1)
+            kv_type = argv[++i];
         else if (!strcmp(argv[i], "tg") && left >= 1)
             bench_decode(&m, 1, 0, atoi(argv[i + 1])), i++;
         else if (!strcmp(argv[i], "batch") && left >= 2)

@@ -1,488 +1,617 @@
-// Decode attention: one query row a sequence over paged F16 keys and values.
+// Decode attention: one query row a sequence over paged keys and values.
 //
-// A work item is (row, key head, split of 512 positions); its warps take 16 keys at a time straight from the pages in
-// mma fragment order: the query heads of the key head are rows of the A operand. Splits are cut at absolute positions,
-// each leaves (max, sum, out); the last of a row's splits to arrive adds them in order, so the bits do not depend on
-// who was last. Rope, QK-norm and, for a single row, the cache write happen here too: the keys of earlier steps are
-// fetched before the dependency wait.
+// A work item is (row, key head, split): up to 8 query heads that share a key head, over some of the row's keys. Every
+// warp has a ring of its own in shared memory, filled by cp.async, and takes tiles of 16 keys: first the keys, then the
+// values. The ring runs on into the warp's next items, and starts before the dependency wait, because the keys of
+// earlier steps depend on nothing that is under way. Keys are rows and query heads columns of the mma; caches that are
+// not halves are widened to them, tile by tile (F32 to two).
+//
+// How a row is split depends on its own length alone (attend_range), warps and splits are added in order, so a row's bits
+// depend on nothing else. Norm and rotation of q and k happen here too, and the cache write for rows of different
+// sequences.
 #include "attend.h"
+#include "kv.cuh"
 #include "stream.cuh"
-#include "weights.cuh"
 
-enum { ATTEND_WARPS = 8, ATTEND_MAX_ROWS = 1024 };
-
-struct kv_frag {
-    uint4 k[8], v[8];
+// Shared memory of a kernel, in this order: rings, q, the row's own key and value, maxima and sums of the warps, what a
+// part counts in its head [8][32], outputs of the warps [warp][head][D + 4], of each row its position and splits.
+template <int D, int T, int S> struct attend_shape {
+    static constexpr int width = D * (T == KV_F32 ? 2 : 1), warps = width > 256 ? 2 : width > 128 ? 4 : 8;
+    static constexpr int row = D * 2 + 16, tile = 16 * row; // halves; rows out of step with the banks
+    static constexpr int raw_row = T == KV_F32 ? D * 4 : D / 32 * QUANT_Q8_0_BYTES;
+    static constexpr int raw = T == KV_F16 ? tile : 16 * raw_row; // a tile as it lies in the cache
+    static constexpr int parts = T == KV_F32 ? 2 : 1;             // a value is the sum of that many halves
+    static constexpr int ring = S * raw + (T == KV_F16 ? 0 : parts * tile);
+    static constexpr int own_row = (T == KV_F16 ? D * 2 : raw_row + 15) & ~15;
+    static constexpr int q = warps * ring, own = q + parts * 8 * row, stat = own + 2 * own_row,
+                         share = stat + 2 * 8 * warps * 4, out = share + 8 * 32 * 4;
+    static size_t bytes(int rep, int rows) {
+        return out + (size_t)warps * rep * (D + 4) * 4 + (size_t)rows * 8;
+    }
 };
-template <int OFFSET> DEV uint4 load_kv(const uint8_t *p) { // one address for all loads of a block of keys
-    uint4 v;
-    asm volatile("ld.global.L1::no_allocate.L2::256B.v4.u32 {%0,%1,%2,%3}, [%4 + %5];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "l"(p), "n"(OFFSET));
-    return v;
-}
-// 16 keys from key on, all in one page; rows: this head's rows of the page. N: what is still to load
-template <int D, int N = 0> DEV void load_k_at(uint4 (&k)[D / 16], const uint8_t *p) {
-    if constexpr (N < D / 16) {
-        k[N] = load_kv<N / (D / 32) * 8 * D * 2 + N % (D / 32) * 64>(p);
-        load_k_at<D, N + 1>(k, p);
-    }
-}
-template <int D> DEV void load_k(uint4 (&k)[D / 16], const uint8_t *rows, int key, int lane) {
-    load_k_at<D>(k, rows + ((key & 63) + (lane >> 2)) * D * 2 + (lane & 3) * 16);
-}
-template <int D, int N = 0> DEV void load_v_at(uint4 (&v)[D / 16], const uint8_t *p) {
-    if constexpr (N < D / 16) {
-        constexpr int t = N / (D / 64), h = N % (D / 64);
-        v[N] = load_kv<((t >> 1) * 8 + (t & 1)) * D * 2 + h * 128>(p);
-        load_v_at<D, N + 1>(v, p);
-    }
-}
-template <int D> DEV void load_v(uint4 (&v)[D / 16], const uint8_t *rows, int key, int lane) {
-    load_v_at<D>(v, rows + ((key & 63) + 2 * (lane & 3)) * D * 2 + (lane >> 2) * 16);
-}
+
 // Transposes an 8 x 8 matrix of halves over the warp.
 DEV uint32_t transpose8(uint32_t v) {
     uint32_t r;
     asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(r) : "r"(v));
     return r;
 }
+// tanh to about 1e-6
+DEV float tanh_fast(float x) { return 1.f - __fdividef(2.f, 1.f + __expf(2.f * x)); }
 
-// One head of q or k: norm, rope, as halves to shared memory. tmp: D floats of this warp.
+// ---- one head of q, k or v
+// y[i] = value i * 32 + lane of the head at src, normed and rotated; 0 from dim on.
 template <int D>
-DEV void prepare_head(const attend_job &j, const float *src, const float *norm, int row, float *tmp,
-                      __half *out) {
-    const int lane = threadIdx.x & 31;
-    const int half = j.n_rot / 2;
-    float v[D / 32], ss = 0;
-    float2 turn[D / 32]; // asked for together with the head: one round trip
+DEV void head_values(float (&y)[D / 32], const attend_job &j, const float *src, const float *norm, bool turn,
+                     int row, int dim) {
+    const int lane = threadIdx.x & 31, half = j.n_rot / 2;
+    float partner[D / 32], ss = 0;
+    float2 angle[D / 32]; // asked for together with the head: one round trip
 #pragma unroll
     for (int i = 0; i < D / 32; i++) {
         const int d = i * 32 + lane;
-        v[i] = __ldcg(src + d);
-        turn[i] = d < j.n_rot ? __ldcg(j.rope + (size_t)row * half + (j.neox ? d % half : d >> 1))
-                              : make_float2(1, 0);
-    }
-#pragma unroll
-    for (int i = 0; i < D / 32; i++) ss += v[i] * v[i];
-    if (norm) {
-        const float rs = 1.f / sqrtf(warp_sum(ss) / D + j.eps);
-#pragma unroll
-        for (int i = 0; i < D / 32; i++) v[i] = v[i] * rs * norm[i * 32 + lane];
-    }
-#pragma unroll
-    for (int i = 0; i < D / 32; i++) tmp[i * 32 + lane] = v[i];
-    __syncwarp();
-#pragma unroll
-    for (int i = 0; i < D / 32; i++) {
-        const int d = i * 32 + lane;
-        float y = tmp[d];
-        if (d < j.n_rot) {
-            const int a = j.neox ? d % half : d >> 1;
-            const bool second = j.neox ? d >= half : d & 1;
-            const float2 c = turn[i];
-            const float u = tmp[j.neox ? a : 2 * a], w = tmp[j.neox ? a + half : 2 * a + 1];
-            y = second ? w * c.x + u * c.y : u * c.x - w * c.y;
+        const bool second = j.neox ? d >= half : d & 1, turns = turn && d < j.n_rot;
+        const int pair = !j.neox  ? d >> 1
+                         : second ? d - half
+                                  : d,
+                  other = !j.neox  ? d ^ 1
+                          : second ? d - half
+                                   : d + half;
+        y[i] = d < dim ? __ldcg(src + d) : 0.f;
+        partner[i] = turns ? __ldcg(src + other) : 0.f;
+        angle[i] = turns ? __ldcg(j.rope + (size_t)row * half + pair) : make_float2(1, 0);
+        if (!second) angle[i].y = -angle[i].y;
+        if (norm) {
+            ss += y[i] * y[i];
+            y[i] *= d < dim ? norm[d] : 0.f;
+            partner[i] *= turns ? norm[other] : 0.f;
         }
-        out[d] = __float2half(y);
     }
-    __syncwarp();
+    const float scale = norm ? 1.f / sqrtf(warp_sum(ss) / dim + j.eps) : 1.f;
+#pragma unroll
+    for (int i = 0; i < D / 32; i++) y[i] = (y[i] * angle[i].x + partner[i] * angle[i].y) * scale;
+}
+// The values as a row of the cache.
+template <int D, int T> DEV void put_row(uint8_t *to, const float (&y)[D / 32], int dim) {
+    const int lane = threadIdx.x & 31;
+#pragma unroll
+    for (int i = 0; i < D / 32; i++) {
+        const int d = i * 32 + lane;
+        if (T == KV_Q8_0) {
+            if (i * 32 >= dim) break;
+            const float m = __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(fabsf(y[i]))));
+            uint8_t *block = to + i * QUANT_Q8_0_BYTES;
+            if (lane == 0) *(__half *)block = __float2half(m / 127.f);
+            block[2 + lane] = (uint8_t)__float2int_rn(y[i] * (m > 0 ? 127.f / m : 0.f));
+        } else if (d < dim && T == KV_F16)
+            ((__half *)to)[d] = __float2half(y[i]);
+        else if (d < dim)
+            ((float *)to)[d] = y[i];
+    }
+}
+// Bytes of a row of the cache, in pieces that divide it.
+template <int T> DEV void copy_row(uint8_t *to, const uint8_t *from, int bytes, int i, int n) {
+    using piece = conditional_t<T == KV_Q8_0, uint16_t, uint4>;
+#pragma unroll 1
+    for (; i < bytes / (int)sizeof(piece); i += n) ((piece *)to)[i] = ((const piece *)from)[i];
 }
 
+// ---- which keys
 struct attend_item {
-    int row, split, head;
+    int row, head, split, n_split, p, key, end; // keys key .. end - 1 of the row at position p
 };
-// Work item i; false past the end. pos: positions of all rows.
-DEV bool find_item(const attend_job &j, const int *pos, int n_row, int i, attend_item &it) {
-    it.head = i % j.kv.n_kv_head;
-    i /= j.kv.n_kv_head;
-    for (int r = 0; r < n_row; r++) {
-        const int n = pos[r] / CUDA_SPLIT + 1;
-        if (i < n) {
-            it.row = r;
-            it.split = i;
-            return true;
-        }
-        i -= n;
+// The keys of a row at position p: the first one's tile, keys of a split.
+struct attend_range {
+    int first, size;
+};
+DEV attend_range range_of(const attend_job &j, int p) {
+    const int first = j.window ? max(0, p - j.window + 1) & ~15 : 0, n = p + 1 - first,
+              share = ((n - 1) >> j.split_shift) + 1;
+    return {first, max((int)CUDA_SPLIT, (share + 15) & ~15)};
+}
+// The item i of n or, where that is empty, the next of this block; false past the end.
+DEV bool find_item(const attend_job &j, const int2 *rows, unsigned n_row, unsigned n, unsigned &i,
+                   attend_item &it) {
+#pragma unroll 1
+    for (; i < n; i += gridDim.x) {
+        const unsigned heads = j.n_item_head, k = i / heads;
+        it.head = i % heads;
+        it.row = k % n_row;
+        it.split = k / n_row;
+        const int2 row = rows[it.row];
+        const attend_range r = range_of(j, row.x);
+        it.p = row.x;
+        it.n_split = row.y;
+        it.key = r.first + it.split * r.size;
+        it.end = min(it.p + 1, it.key + r.size);
+        if (it.split < it.n_split) return true;
     }
     return false;
 }
 
-template <int D>
-__global__ void __launch_bounds__(ATTEND_WARPS * 32, 2)
+// ---- tiles
+// 16 rows of dim halves to rows of shared memory; zeros beyond dim and from row valid on.
+template <int D> DEV void fetch_halves(uint32_t to, const uint8_t *from, int dim, int valid) {
+    constexpr int CHUNKS = D / 8, ROWS = 32 / CHUNKS, STRIDE = D * 2 + 16;
+    const int lane = threadIdx.x & 31, c = lane % CHUNKS, r = lane / CHUNKS;
+    const uint32_t bytes = c * 8 < dim ? 16 : 0;
+    to += r * STRIDE + c * 16;
+    from += r * dim * 2 + (bytes ? c * 16 : 0);
+#pragma unroll
+    for (int i = 0; i < 16; i += ROWS)
+        cp_async16(to + i * STRIDE, from + (size_t)i * dim * 2, r + i < valid ? bytes : 0);
+}
+// 16 rows of bytes as they lie; zeros from row valid on.
+DEV void fetch_bytes(uint32_t to, const uint8_t *from, int row, int valid) {
+#pragma unroll 1
+    for (int c = threadIdx.x & 31; c < row; c += 32)
+        cp_async16(to + c * 16, from + c * 16, max(0, min(16, valid * row - c * 16)));
+}
+// 16 rows of the cache to rows of halves (F32: the highest bits, then, a tile further, what is left).
+template <int D> DEV void widen_q8(uint8_t *to, const uint8_t *from, int dim) {
+    constexpr int BLOCKS = D / 32, ROW = D * 2 + 16;
+    const int n = (dim + 31) / 32;
+#pragma unroll 1
+    for (int i = threadIdx.x & 31; i < 16 * BLOCKS; i += 32) {
+        const int r = i / BLOCKS, b = i % BLOCKS;
+        const uint16_t *block = (const uint16_t *)(from + (r * n + b) * QUANT_Q8_0_BYTES);
+        const __half2 d = __half2half2(b < n ? __ushort_as_half(block[0]) : __ushort_as_half(0));
+#pragma unroll
+        for (int c = 0; c < 4; c++) {
+            uint32_t v[4];
+#pragma unroll
+            for (int k = 0; k < 4; k++) { // 1024 + 128 + code as a half, for two codes
+                const uint32_t two = b < n ? block[1 + c * 4 + k] : 0,
+                               biased = __byte_perm(two ^ 0x8080u, 0x64646464u, 0x4140);
+                const __half2 code = __hsub2(*(const __half2 *)&biased, __float2half2_rn(1152.f)),
+                              value = __hmul2(code, d);
+                v[k] = *(const uint32_t *)&value;
+            }
+            *(uint4 *)(to + r * ROW + b * 64 + c * 16) = make_uint4(v[0], v[1], v[2], v[3]);
+        }
+    }
+}
+template <int D> DEV void widen_f32(uint8_t *to, const uint8_t *from, int dim) {
+    constexpr int ROW = D * 2 + 16;
+#pragma unroll 1
+    for (int i = (threadIdx.x & 31) * 2; i < 16 * D; i += 64) {
+        const int r = i / D, d = i % D;
+        const float2 v = d < dim ? *(const float2 *)(from + (r * dim + d) * 4) : make_float2(0, 0);
+        const uint32_t high = pack_half2(v.x, v.y);
+        const float2 h = half2_bits(high);
+        *(uint32_t *)(to + r * ROW + d * 2) = high;
+        *(uint32_t *)(to + 16 * ROW + r * ROW + d * 2) = pack_half2(v.x - h.x, v.y - h.y);
+    }
+}
+// Of the lanes' parts of a softmax (largest score, sum of the weights) the whole's; returns what this part's output counts.
+// The lanes repeat width parts.
+DEV float merge_parts(float &m, float &l, int width) {
+    float top = m;
+#pragma unroll 1
+    for (int o = width >> 1; o; o >>= 1) top = fmaxf(top, __shfl_xor_sync(~0u, top, o));
+    const float f = exp2_fast(m - top);
+    m = top;
+    l *= f;
+#pragma unroll 1
+    for (int o = width >> 1; o; o >>= 1) l += __shfl_xor_sync(~0u, l, o);
+    return f;
+}
+
+// S: tiles of a warp's ring
+template <int D, int T, int S>
+__global__ void __launch_bounds__(attend_shape<D, T, S>::warps * 32, 2)
     attend_decode_kernel(const __grid_constant__ attend_job j) {
-    constexpr int W = ATTEND_WARPS, P = D + 4; // P: floats of a partial result
-    __shared__ __align__(16) float so[W][8][P];
-    __shared__ __align__(16) __half qs[8][D], ks[D], vs[D];
-    __shared__ int pos[ATTEND_MAX_ROWS];
+    using A = attend_shape<D, T, S>;
+    constexpr int W = A::warps, P = D + 4;
+    extern __shared__ __align__(1024) uint8_t smem[];
     __shared__ int last;
     const int w = threadIdx.x >> 5, lane = threadIdx.x & 31, gid = lane >> 2, tig = lane & 3;
+    uint8_t *ring = smem + w * A::ring, *wide = ring + S * A::raw, *qs = smem + A::q, *own = smem + A::own;
+    float *ms = (float *)(smem + A::stat), *ls = ms + 8 * W, *share = (float *)(smem + A::share),
+          *so = (float *)(smem + A::out);
+    int2 *rows = (int2 *)(so + W * j.rep * P);
+    const int dk = j.kv.dk, dv = j.kv.dv, row_k = kv_bytes(j.kv.type, dk), row_v = kv_bytes(j.kv.type, dv);
     pdl_trigger();
     if (j.wait) pdl_wait();
     const int n_row = j.t.step->n_row;
-    for (int i = threadIdx.x; i < n_row; i += W * 32) pos[i] = j.t.pos[i];
+    int most = 0;
+#pragma unroll 1
+    for (int i = lane; i < n_row; i += 32) {
+        const int p = j.t.pos[i];
+        const attend_range r = range_of(j, p);
+        const int splits = (p - r.first) / r.size + 1;
+        if (w == 0) rows[i] = make_int2(p, splits);
+        most = max(most, splits);
+    }
+    const unsigned n_item = __reduce_max_sync(~0u, most) * n_row * j.n_item_head;
     __syncthreads();
 
-    attend_item it;
-    uint4 kr[D / 16], vr[D / 16];
-    int item = blockIdx.x;
-    bool more = find_item(j, pos, n_row, item, it), waited = j.wait;
-    const size_t page_bytes = (size_t)j.kv.n_kv_head * KV_PAGE * D * 2;
-    auto k_rows = [&](int key) {
-        const int page = j.kv.pages[j.t.slot[it.row] * j.kv.max_pages + (key >> 6)];
-        return (size_t)page * page_bytes + (size_t)it.head * KV_PAGE * D * 2;
+    // what the warp fetches next: keys, then values of a tile, then the next tile
+    attend_item to;
+    unsigned ahead = blockIdx.x - gridDim.x;
+    int key_at = 0, key_end = 0, page = 0;
+    size_t place = 0;
+    bool fetch_v = false, more = true;
+    const int32_t *table = NULL;
+    auto fetch = [&](int slot) {
+        if (!fetch_v) {
+            key_at += W * 16;
+#pragma unroll 1
+            while (key_at >= key_end && more) {
+                ahead += gridDim.x;
+                more = find_item(j, rows, n_row, n_item, ahead, to);
+                if (!more) break;
+                key_at = to.key + w * 16;
+                key_end = to.end;
+                table = j.kv.pages + j.t.slot[to.row] * j.kv.max_pages;
+                if (key_at < key_end) page = table[key_at >> 6];
+            }
+        }
+        if (more) {
+            if (!fetch_v) {
+                place = ((size_t)page * j.kv.n_kv_head + to.head / j.n_chunk) * KV_PAGE + (key_at & 63);
+                if (key_at + W * 16 < key_end) page = table[(key_at + W * 16) >> 6];
+            }
+            const uint32_t at = smem_address(ring + slot * A::raw);
+            const int valid = to.p + !j.put - key_at, dim = fetch_v ? dv : dk,
+                      bytes = fetch_v ? row_v : row_k;
+            const uint8_t *from = (fetch_v ? j.kv.v : j.kv.k) + place * bytes;
+            if constexpr (T == KV_F16)
+                fetch_halves<D>(at, from, dim, valid);
+            else
+                fetch_bytes(at, from, bytes, valid);
+        }
+        cp_commit();
+        fetch_v = !fetch_v;
     };
-    for (; more; item += gridDim.x, more = find_item(j, pos, n_row, item, it)) {
-        const int p = pos[it.row], k0 = it.split * CUDA_SPLIT,
-                  k1 = min(p + 1, k0 + CUDA_SPLIT); // keys k0 .. k1 - 1
-        const bool tail = p < k0 + CUDA_SPLIT;      // holds the row's own key
-        int key = k0 + w * 16;
-        const bool early = waited || j.put; // other rows' keys may be on their way
-        if (!early) {
-            pdl_wait();
-            waited = true;
+    bool waited = j.wait;
+    if (!waited && !j.put) { // other rows' keys may be on their way
+        pdl_wait();
+        waited = true;
+    }
+#pragma unroll 1
+    for (int i = 0; i < S; i++) fetch(i);
+
+    attend_item it;
+    int slot = 0;
+#pragma unroll 1
+    for (unsigned item = blockIdx.x; find_item(j, rows, n_row, n_item, item, it); item += gridDim.x) {
+        const int p = it.p, chunk = it.head % j.n_chunk, kv_head = it.head / j.n_chunk,
+                  head0 = it.head * j.rep, n = j.rep;
+        const int first = j.window ? max(0, p - j.window + 1) : 0;
+        const bool tail = it.end == p + 1 && j.put; // holds the row's own key, which is not in the cache yet
+        size_t own_place = 0;
+        if (tail) {
+            const int own_page = j.kv.pages[j.t.slot[it.row] * j.kv.max_pages + (p >> 6)];
+            own_place = ((size_t)own_page * j.kv.n_kv_head + kv_head) * KV_PAGE + (p & 63);
         }
-        size_t at = 0;
-        if (key < k1) {
-            at = k_rows(key);
-            load_k<D>(kr, j.kv.k + at, key, lane);
-            // V only to L2: its registers are wanted for q first
-            if (lane * 128 < 16 * D * 2)
-                prefetch_l2_line(j.kv.v + at + (size_t)(key & 63) * D * 2 + lane * 128);
-        }
+        const float *qkv = j.qkv + it.row * j.qkv_row;
+        auto head_at = [&](int h) {
+            return qkv + (h < n    ? j.q_col + (head0 + h) * dk
+                          : h == n ? j.k_col + kv_head * dk
+                                   : j.v_col + kv_head * dv);
+        };
+        const float *src = head_at(w);
         if (!waited) {
             pdl_wait();
             waited = true;
         }
-        // q, and the row's own k and v
-        const float *src = j.qkv + it.row * j.qkv_row;
-        const bool own = tail && j.put && threadIdx.x < D;
-        const float own_v = own ? __ldcg(src + j.v_col + it.head * D + threadIdx.x) : 0.f;
-        for (int h = w; h < j.n_rep + 1; h += W) {
-            if (h < j.n_rep)
-                prepare_head<D>(j, src + j.q_col + (it.head * j.n_rep + h) * D, j.q_norm, it.row,
-                                &so[w][0][0], qs[h]);
-            else if (tail && j.put)
-                prepare_head<D>(j, src + j.k_col + it.head * D, j.k_norm, it.row, &so[w][0][0], ks);
+#pragma unroll 1
+        for (int h = w; h < n + 2 * tail; h += W, src = head_at(h)) {
+            float y[D / 32];
+            head_values<D>(y, j, src,
+                           h < n    ? j.q_norm
+                           : h == n ? j.k_norm
+                                    : NULL,
+                           h <= n, it.row, h <= n ? dk : dv);
+            if (h < n) {
+#pragma unroll
+                for (int i = 0; i < D / 32; i++) {
+                    __half *to_q = (__half *)(qs + h * A::row) + i * 32 + lane;
+                    *to_q = __float2half(y[i]);
+                    if (A::parts == 2) to_q[8 * A::row / 2] = __float2half(y[i] - __half2float(*to_q));
+                }
+            } else
+                put_row<D, T>(own + (h - n) * A::own_row, y, h == n ? dk : dv);
         }
-        if (own) vs[threadIdx.x] = __float2half(own_v);
         __syncthreads();
-        if (own) {
-            const size_t at = k_rows(p) + (size_t)((p & 63) * D + threadIdx.x) * 2;
-            *(__half *)(j.kv.k + at) = ks[threadIdx.x];
-            *(__half *)(j.kv.v + at) = vs[threadIdx.x];
+        if (tail && chunk == 0) {
+            copy_row<KV_Q8_0>(j.kv.k + own_place * row_k, own, row_k, threadIdx.x, W * 32);
+            copy_row<KV_Q8_0>(j.kv.v + own_place * row_v, own + A::own_row, row_v, threadIdx.x, W * 32);
         }
-        if (key < k1) load_v<D>(vr, j.kv.v + at, key, lane);
-        // columns beyond the query heads are never read back: any finite values do
-        const __half *q = qs[gid < j.n_rep ? gid : 0] + tig * 8;
+        // columns beyond the item's heads are never read back: any values do
+        uint32_t q[A::parts][D / 32][4];
+#pragma unroll
+        for (int h = 0; h < A::parts; h++)
+#pragma unroll
+            for (int i = 0; i < D / 32; i++)
+                ldmatrix4(q[h][i],
+                          smem_address(qs) + (h * 8 + (lane & 7)) * A::row + (lane >> 3) * 16 + i * 64);
         float o[D / 16][4], m0 = -1e30f, m1 = -1e30f, l0 = 0, l1 = 0; // of heads 2 tig and 2 tig + 1
+        uint32_t pr[A::parts][2];
 #pragma unroll
         for (int i = 0; i < D / 16; i++) o[i][0] = o[i][1] = o[i][2] = o[i][3] = 0;
-        for (; key < k1; key += W * 16) {
-            if (key + 16 >
-                p) { // the last keys of the row: its own comes from shared memory, nothing behind it counts
+#pragma unroll 1
+        for (int key = it.key + w * 16; key < it.end; key += W * 16)
+#pragma unroll 1
+            for (int v = 0; v < 2; v++) {
+                cp_wait<S - 1>();
+                __syncwarp();
+                uint8_t *raw = ring + slot * A::raw;
+                const int bytes = v ? row_v : row_k;
+                if (tail && key + 16 > p) {
+                    copy_row<T>(raw + (p & 15) * (T == KV_F16 ? A::row : bytes), own + v * A::own_row, bytes,
+                                lane, 32);
+                    __syncwarp();
+                }
+                if (T == KV_Q8_0) widen_q8<D>(wide, raw, v ? dv : dk);
+                if (T == KV_F32) widen_f32<D>(wide, raw, v ? dv : dk);
+                if (T != KV_F16) __syncwarp();
+                const uint32_t tile = smem_address(T == KV_F16 ? raw : wide);
+                float s[2][4] = {};
+                if (!v) { // scores: keys are the rows of A, heads the columns of B
+                    const uint32_t at = tile + (lane & 15) * A::row + (lane >> 4) * 16;
 #pragma unroll
-                for (int t = 0; t < 2; t++)
-                    if (j.put && key + t * 8 + gid == p)
+                    for (int i = 0; i < D / 16; i++)
 #pragma unroll
-                        for (int i = 0; i < D / 32; i++)
-                            kr[t * (D / 32) + i] = *(const uint4 *)&ks[i * 32 + tig * 8];
+                        for (int h = 0; h < A::parts; h++) {
+                            uint32_t a[4];
+                            ldmatrix4(a, at + h * A::tile + i * 32);
 #pragma unroll
-                for (int t = 0; t < 4; t++) {
-                    const int mine = key + (t >> 1) * 8 + 2 * tig + (t & 1);
+                            for (int k = 0; k < A::parts - h; k++)
+                                mma_f16(s[i & 1], a[0], a[1], a[2], a[3], q[k][i >> 1][(i & 1) * 2],
+                                        q[k][i >> 1][(i & 1) * 2 + 1]);
+                        }
+                } else { // out: dims are the rows of A
+                    const uint32_t at = tile + ((lane & 7) + (lane >> 4) * 8) * A::row + (lane >> 3 & 1) * 16;
 #pragma unroll
-                    for (int h = 0; h < D / 64; h++) {
-                        if (j.put && mine == p) vr[t * (D / 64) + h] = *(const uint4 *)&vs[h * 64 + gid * 8];
-                        if (mine > p) vr[t * (D / 64) + h] = make_uint4(0, 0, 0, 0);
+                    for (int i = 0; i < D / 16; i++)
+#pragma unroll
+                        for (int h = 0; h < A::parts; h++) {
+                            uint32_t a[4];
+                            ldmatrix4_t(a, at + h * A::tile + i * 32);
+#pragma unroll
+                            for (int k = 0; k < A::parts - h; k++)
+                                mma_f16(o[i], a[0], a[1], a[2], a[3], pr[k][0], pr[k][1]);
+                        }
+                }
+                __syncwarp();
+                fetch(slot);
+                slot = slot + 1 == S ? 0 : slot + 1;
+                if (v) continue;
+                float x[4];
+#pragma unroll
+                for (int e = 0; e < 4; e++) {
+                    const int at = key + (e >> 1) * 8 + gid;
+                    x[e] = (s[0][e] + s[1][e]) * j.scale;
+                    if (j.softcap > 0) x[e] = j.softcap * tanh_fast(x[e]);
+                    x[e] = at <= p && at >= first ? x[e] : -1e30f;
+                }
+                float x0 = fmaxf(x[0], x[2]), x1 = fmaxf(x[1], x[3]);
+                if (__any_sync(~0u, x0 > m0 || x1 > m1)) {
+#pragma unroll
+                    for (int b = 4; b < 32; b <<= 1) {
+                        x0 = fmaxf(x0, __shfl_xor_sync(~0u, x0, b));
+                        x1 = fmaxf(x1, __shfl_xor_sync(~0u, x1, b));
+                    }
+                    x0 = fmaxf(m0, x0);
+                    x1 = fmaxf(m1, x1);
+                    const float f0 = exp2_fast(m0 - x0), f1 = exp2_fast(m1 - x1);
+                    m0 = x0, m1 = x1;
+                    l0 *= f0, l1 *= f1;
+#pragma unroll
+                    for (int i = 0; i < D / 16; i++)
+                        o[i][0] *= f0, o[i][1] *= f1, o[i][2] *= f0, o[i][3] *= f1;
+                }
+#pragma unroll
+                for (int t = 0; t < 2; t++) { // weights: keys to the rows of B
+                    const float a = exp2_fast(x[2 * t] - m0), c = exp2_fast(x[2 * t + 1] - m1);
+                    l0 += a, l1 += c;
+                    const uint32_t high = pack_half2(a, c);
+                    pr[0][t] = transpose8(high);
+                    if (A::parts == 2) {
+                        const float2 h = half2_bits(high);
+                        pr[A::parts - 1][t] = transpose8(pack_half2(a - h.x, c - h.y));
                     }
                 }
             }
-            // scores: keys are the rows of A, heads the columns of B
-            float s[4] = {};
-#pragma unroll
-            for (int i = 0; i < D / 32; i++) {
-                const uint4 a = kr[i], c = kr[D / 32 + i], b = *(const uint4 *)(q + i * 32);
-                mma_f16(s, a.x, c.x, a.y, c.y, b.x, b.y);
-                mma_f16(s, a.z, c.z, a.w, c.w, b.z, b.w);
-            }
-#pragma unroll
-            for (int e = 0; e < 4; e++) s[e] = key + (e >> 1) * 8 + gid <= p ? s[e] * j.scale : -1e30f;
-            const int next = key + W * 16;
-            if (next < k1) {
-                at = k_rows(next);
-                load_k<D>(kr, j.kv.k + at, next, lane);
-            }
-            float x0 = fmaxf(s[0], s[2]), x1 = fmaxf(s[1], s[3]);
-            if (__any_sync(~0u, x0 > m0 || x1 > m1)) {
-#pragma unroll
-                for (int b = 4; b < 32; b <<= 1) {
-                    x0 = fmaxf(x0, __shfl_xor_sync(~0u, x0, b));
-                    x1 = fmaxf(x1, __shfl_xor_sync(~0u, x1, b));
-                }
-                x0 = fmaxf(m0, x0);
-                x1 = fmaxf(m1, x1);
-                const float f0 = exp2f(m0 - x0), f1 = exp2f(m1 - x1);
-                m0 = x0, m1 = x1;
-                l0 *= f0, l1 *= f1;
-#pragma unroll
-                for (int i = 0; i < D / 16; i++) o[i][0] *= f0, o[i][1] *= f1, o[i][2] *= f0, o[i][3] *= f1;
-            }
-            uint32_t pr[2]; // weights: keys to the rows of B
-#pragma unroll
-            for (int t = 0; t < 2; t++) {
-                const float a = exp2f(s[2 * t] - m0), c = exp2f(s[2 * t + 1] - m1);
-                l0 += a, l1 += c;
-                pr[t] = transpose8(pack_half2(a, c));
-            }
-            // out: dims are the rows of A, i and i + 1 of 8 neighbours a tile
-#pragma unroll
-            for (int h = 0; h < D / 64; h++)
-#pragma unroll
-                for (int i = 0; i < 4; i++) {
-                    constexpr int N = D / 64;
-                    const uint32_t a = word_of(vr[0 * N + h], i), b = word_of(vr[1 * N + h], i),
-                                   c = word_of(vr[2 * N + h], i), d = word_of(vr[3 * N + h], i);
-                    mma_f16(o[h * 4 + i], __byte_perm(a, b, 0x5410), __byte_perm(a, b, 0x7632),
-                            __byte_perm(c, d, 0x5410), __byte_perm(c, d, 0x7632), pr[0], pr[1]);
-                }
-            if (next < k1) load_v<D>(vr, j.kv.v + at, next, lane);
-        }
 #pragma unroll
         for (int b = 4; b < 32; b <<= 1) {
             l0 += __shfl_xor_sync(~0u, l0, b);
             l1 += __shfl_xor_sync(~0u, l1, b);
         }
-        float *r = so[w][2 * tig];
-        if (gid == 0) r[D] = m0, r[D + 1] = l0, r[P + D] = m1, r[P + D + 1] = l1;
+        float *st = ms + 2 * tig * W + w;
+        if (gid == 0) st[0] = m0, st[W] = m1, st[8 * W] = l0, st[9 * W] = l1;
+        float *r = so + (w * j.rep + 2 * tig) * P + gid;
 #pragma unroll
         for (int i = 0; i < D / 16; i++) {
-            const int d = (i >> 2) * 64 + gid * 8 + (i & 3) * 2;
-            *(float2 *)(r + d) = make_float2(o[i][0], o[i][2]);
-            *(float2 *)(r + P + d) = make_float2(o[i][1], o[i][3]);
+            if (2 * tig < n) r[i * 16] = o[i][0], r[i * 16 + 8] = o[i][2];
+            if (2 * tig + 1 < n) r[P + i * 16] = o[i][1], r[P + i * 16 + 8] = o[i][3];
         }
         __syncthreads();
 
         // the warps' parts in order; then, if there are several splits, the splits in order
-        const int n_split = p / CUDA_SPLIT + 1;
-        float *part = j.part + ((size_t)it.row * j.n_head + it.head * j.n_rep) * j.max_split * P;
-        bool finish = n_split == 1;
-        for (int i = threadIdx.x; i < j.n_rep * D; i += W * 32) {
-            const int h = i / D, d = i % D;
-            float M = -1e30f, L = 0, O = 0;
-            for (int k = 0; k < W; k++) M = fmaxf(M, so[k][h][D]);
-            for (int k = 0; k < W; k++) {
-                const float f = exp2f(so[k][h][D] - M);
-                L += f * so[k][h][D + 1];
-                O += f * so[k][h][d];
-            }
-            if (finish) {
-                so[0][h][d] = O / L; // this thread alone reads and writes (h, d)
-                continue;
-            }
-            float *pt = part + ((size_t)h * j.max_split + it.split) * P;
-            __stcg(pt + d, O);
-            if (d == 0) {
-                __stcg(pt + D, M);
-                __stcg(pt + D + 1, L);
-            }
+        const bool whole = it.n_split == 1;
+        const int part_row = dv + 4, cols = n * dv;
+        float *part = j.part + ((size_t)it.row * j.n_head + head0) * j.max_split * part_row;
+        auto sink = [&](int h, float m) {
+            return j.sinks ? exp2_fast(j.sinks[head0 + h] * 1.4426950408889634f - m) : 0.f;
+        };
+        auto give = [&](int i, float y) {
+            uint8_t *xo = j.xo + it.row * j.xo_row;
+            const int col = head0 * dv + i;
+            if (j.give == GIVE_RECORD)
+                put_record<32>(xo, col, y);
+            else if (j.give == GIVE_HALF)
+                put_half(xo, col, y);
+            else
+                put_bf16(xo, col, y);
+        };
+#pragma unroll 1
+        for (int h = w; h < n; h += W) {
+            float m = ms[h * W + (lane & (W - 1))], l = ls[h * W + (lane & (W - 1))];
+            const float f = merge_parts(m, l, W);
+            share[h * 32 + lane] = whole ? __fdividef(f, l + sink(h, m)) : f;
+            if (!whole && lane == 0)
+                __stcg((float2 *)(part + (h * j.max_split + it.split) * part_row + dv), make_float2(m, l));
         }
-        if (!finish) {
-            __syncthreads();
-            if (threadIdx.x == 0) {
-                __threadfence();
-                int *a = j.arrived + it.row * j.kv.n_kv_head + it.head;
-                last = atomicAdd(a, 1) == n_split - 1;
-                if (last) *a = 0;
-                __threadfence();
+        __syncthreads();
+        constexpr int STEP = W * 32, PAIR = 2; // columns of a thread at a time
+#pragma unroll 1
+        for (int i = threadIdx.x; i < cols; i += PAIR * STEP) {
+            float y[PAIR] = {};
+#pragma unroll
+            for (int u = 0; u < PAIR; u++) {
+                const int c = i + u * STEP < cols ? i + u * STEP : i, h = __umulhi(c, j.dv_inverse);
+                const float *f = share + h * 32, *from = so + h * P + c - h * dv;
+#pragma unroll
+                for (int k = 0; k < W; k++) y[u] = fmaf(f[k], from[k * j.rep * P], y[u]);
+                if (!whole && i + u * STEP < cols)
+                    __stcg(part + (h * j.max_split + it.split) * part_row + c - h * dv, y[u]);
             }
-            __syncthreads();
-            finish = last;
-            for (int i = threadIdx.x; finish && i < j.n_rep * D; i += W * 32) {
-                const int h = i / D, d = i % D;
-                const float *pt = part + (size_t)h * j.max_split * P;
-                float M = -1e30f, L = 0, O = 0;
-                for (int k = 0; k < n_split; k++) M = fmaxf(M, __ldcg(pt + k * P + D));
-#pragma unroll 4
-                for (int k = 0; k < n_split; k++) {
-                    const float f = exp2f(__ldcg(pt + k * P + D) - M);
-                    L += f * __ldcg(pt + k * P + D + 1);
-                    O += f * __ldcg(pt + k * P + d);
+#pragma unroll
+            for (int u = 0; u < PAIR; u++)
+                if (whole && i + u * STEP < cols) give(i + u * STEP, y[u]);
+        }
+        if (whole) continue;
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            __threadfence();
+            int *a = j.arrived + it.row * j.n_item_head + it.head;
+            last = atomicAdd(a, 1) == it.n_split - 1;
+            if (last) *a = 0;
+            __threadfence();
+        }
+        __syncthreads();
+        if (!last) continue;
+        bool known = false;
+#pragma unroll 1
+        for (int i0 = 0; i0 < cols; i0 += PAIR * STEP) {
+            constexpr int GROUP = 16; // splits that are asked for at once
+            float y[PAIR] = {};
+#pragma unroll 1
+            for (int k0 = 0; k0 < it.n_split; k0 += GROUP) {
+                float v[PAIR][GROUP];
+                const float *f[PAIR];
+#pragma unroll
+                for (int u = 0; u < PAIR; u++) {
+                    const int i = i0 + threadIdx.x + u * STEP, c = i < cols ? i : 0,
+                              h = __umulhi(c, j.dv_inverse);
+                    const float *from = part + (h * j.max_split + k0) * part_row + c - h * dv;
+                    f[u] = share + h * 32 + k0;
+#pragma unroll
+                    for (int k = 0; k < GROUP; k++)
+                        v[u][k] = k0 + k < it.n_split ? __ldcg(from + k * part_row) : 0.f;
                 }
-                so[0][h][d] = O / L;
+                if (!known) {
+#pragma unroll 1
+                    for (int h = w; h < n; h += W) {
+                        float2 ml = make_float2(-1e30f, 0);
+                        if (lane < it.n_split)
+                            ml = __ldcg((const float2 *)(part + (h * j.max_split + lane) * part_row + dv));
+                        const float f = merge_parts(ml.x, ml.y, 32);
+                        share[h * 32 + lane] = __fdividef(f, ml.y + sink(h, ml.x));
+                    }
+                    __syncthreads();
+                    known = true;
+                }
+#pragma unroll
+                for (int u = 0; u < PAIR; u++)
+#pragma unroll
+                    for (int k = 0; k < GROUP; k++) y[u] = fmaf(f[u][k], v[u][k], y[u]);
             }
+#pragma unroll
+            for (int u = 0; u < PAIR; u++)
+                if (i0 + (int)threadIdx.x + u * STEP < cols) give(i0 + threadIdx.x + u * STEP, y[u]);
         }
-        __syncthreads();
-        if (finish)
-            for (int g = w; g < j.n_rep * D / 32; g += W) {
-                const int h = g / (D / 32), d = g % (D / 32) * 32 + lane,
-                          col = (it.head * j.n_rep + h) * D + d;
-                const float y = so[0][h][d];
-                uint8_t *xo = j.xo + it.row * j.xo_row;
-                if (j.give == GIVE_RECORD)
-                    put_record<32>(xo, col, y);
-                else if (j.give == GIVE_HALF)
-                    put_half(xo, col, y);
-                else
-                    put_bf16(xo, col, y);
-            }
-        __syncthreads();
     }
     if (!waited) pdl_wait();
 }
 
-template <int D>
+template <int D, int T>
 __global__ void __launch_bounds__(64) attend_put_kernel(const __grid_constant__ attend_job j) {
-    __shared__ float tmp[D];
-    __shared__ __align__(16) __half ks[D];
-    const int row = blockIdx.y, head = blockIdx.x, lane = threadIdx.x & 31;
+    __shared__ __align__(16) uint8_t own[2][attend_shape<D, T, 1>::own_row];
+    const int row = blockIdx.y, head = blockIdx.x, v = threadIdx.x >> 5, dim = v ? j.kv.dv : j.kv.dk;
     pdl_trigger();
     pdl_wait();
     if (row >= j.t.step->n_row) return;
-    const float *src = j.qkv + row * j.qkv_row;
-    const int p = j.t.pos[row], page = j.kv.pages[j.t.slot[row] * j.kv.max_pages + (p >> 6)];
-    const size_t at = (((size_t)page * j.kv.n_kv_head + head) * KV_PAGE + (p & 63)) * D * 2;
-    if (threadIdx.x < 32) {
-        prepare_head<D>(j, src + j.k_col + head * D, j.k_norm, row, tmp, ks);
-        for (int d = lane; d < D; d += 32) *(__half *)(j.kv.k + at + d * 2) = ks[d];
-    } else
-        for (int d = lane; d < D; d += 32)
-            *(__half *)(j.kv.v + at + d * 2) = __float2half(__ldcg(src + j.v_col + head * D + d));
+    const int bytes = kv_bytes(j.kv.type, dim);
+    float y[D / 32];
+    head_values<D>(y, j, j.qkv + row * j.qkv_row + (v ? j.v_col : j.k_col) + head * dim, v ? NULL : j.k_norm,
+                   !v, row, dim);
+    put_row<D, T>(own[v], y, dim);
+    __syncwarp();
+    copy_row<KV_Q8_0>((v ? j.kv.v : j.kv.k) + kv_row(j.kv, j.t.slot[row], j.t.pos[row], head) * bytes, own[v],
+                      bytes, threadIdx.x & 31, 32);
 }
 
-bool attend_fits(int dk, int dv, int n_rep, enum kv_type type, int n_rot) {
-    return dk == dv && (dk == 64 || dk == 128) && n_rep <= 8 && type == KV_F16 && n_rot <= dk &&
-           n_rot % 2 == 0;
-}
-cudaError_t attend_launch(const attend_job &j, int blocks, bool overlap, cudaStream_t s) {
-    return launch_overlapped(j.kv.dk == 64 ? attend_decode_kernel<64> : attend_decode_kernel<128>, blocks,
-                             ATTEND_WARPS * 32, 0, overlap, s, j);
-}
-cudaError_t attend_put_launch(const attend_job &j, int n, bool overlap, cudaStream_t s) {
-    return launch_overlapped(j.kv.dk == 64 ? attend_put_kernel<64> : attend_put_kernel<128>,
-                             dim3(j.kv.n_kv_head, n), 64, 0, overlap, s, j);
-}
-cudaError_t attend_prepare(void) {
-    const void *k[] = {(const void *)attend_decode_kernel<64>, (const void *)attend_decode_kernel<128>,
-                       (const void *)attend_put_kernel<64>, (const void *)attend_put_kernel<128>};
-    for (const void *f : k) {
-        cudaError_t e = cudaFuncSetAttribute(f, cudaFuncAttributePreferredSharedMemoryCarveout, 100);
-        if (e != cudaSuccess) return e;
+// ---- launches
+struct attend_kernel {
+    int d;
+    enum kv_type type;
+    int warps;
+    void (*decode)(const attend_job), (*put)(const attend_job);
+    size_t (*bytes)(int rep, int rows);
+};
+#define KERNEL(d, t, s)                                                                                      \
+    {                                                                                                        \
+        d, t, attend_shape<d, t, s>::warps, attend_decode_kernel<d, t, s>, attend_put_kernel<d, t>,          \
+            attend_shape<d, t, s>::bytes                                                                     \
     }
-    return cudaSuccess;
-}
+// Of each size and type the one with the longest ring first; chips of sm_120 take shorter ones.
+static const attend_kernel kernels[] = {
+    KERNEL(64, KV_F16, 3),   KERNEL(64, KV_F16, 2),   KERNEL(128, KV_F16, 3),  KERNEL(128, KV_F16, 2),
+    KERNEL(256, KV_F16, 3),  KERNEL(256, KV_F16, 2),  KERNEL(64, KV_Q8_0, 4),  KERNEL(128, KV_Q8_0, 4),
+    KERNEL(128, KV_Q8_0, 2), KERNEL(256, KV_Q8_0, 4), KERNEL(256, KV_Q8_0, 2), KERNEL(64, KV_F32, 2),
+    KERNEL(128, KV_F32, 2),  KERNEL(128, KV_F32, 1),  KERNEL(256, KV_F32, 2),  KERNEL(256, KV_F32, 1),
+};
+enum { ATTEND_BLOCKS = 128, ATTEND_ROWS = 1024 };
 
-// ---- embedding: a warp 32 columns; block x = units: the rope tables of the row
-__global__ void embed_decode_kernel(const __grid_constant__ embed_job j) {
-    // The step is read from the host's memory, where it was written just before this launch.
-    const int seq = *j.next;
-    const uint8_t *blob = j.ring + (size_t)(seq % CUDA_FLIGHT) * j.ring_row;
-    auto host = [&](const void *dev) {
-        return (const int32_t *)(blob + ((const uint8_t *)dev - (const uint8_t *)j.t.step));
-    };
-    const int row = blockIdx.y, units = gridDim.x - 1, lane = threadIdx.x & 31;
-    const int n_row = ((const dev_step *)blob)->n_row, id_given = host(j.t.id)[row];
-    if (row >= n_row) return;
-    if ((int)blockIdx.x == units) {
-        const int pos = host(j.t.pos)[row];
-        if (threadIdx.x == 0) {
-            dev_step *to = (dev_step *)j.t.step;
-            const int n_out = ((const dev_step *)blob)->n_out;
-            if (row == 0) *to = dev_step{n_row, n_out, seq};
-            ((int32_t *)j.t.id)[row] = id_given;
-            ((int32_t *)j.t.pos)[row] = pos;
-            ((int32_t *)j.t.slot)[row] = host(j.t.slot)[row];
-            if (row < n_out) {
-                ((int32_t *)j.t.out_row)[row] = host(j.t.out_row)[row];
-                ((int32_t *)j.t.want)[row] = host(j.t.want)[row];
+bool attend_plan(attend_job *j, size_t smem) {
+    const dev_kv &kv = j->kv;
+    if (kv.dk % 8 || kv.dv % 8 || j->n_rot > kv.dk || j->n_rot % 2 || j->n_head % kv.n_kv_head) return false;
+    const int n_rep = j->n_head / kv.n_kv_head;
+    j->dv_inverse = 0xffffffffu / kv.dv + 1;
+    for (j->rep = n_rep < 8 ? n_rep : 8; j->rep; j->rep--) {
+        if (n_rep % j->rep || (j->give == GIVE_RECORD && j->rep * kv.dv % 32)) continue;
+        j->n_chunk = n_rep / j->rep;
+        j->n_item_head = j->n_head / j->rep;
+        if (j->n_item_head > ATTEND_HEADS) return false;
+        for (j->split_shift = 0; j->n_item_head << (j->split_shift + 1) <= ATTEND_BLOCKS;) j->split_shift++;
+        if (j->split_shift > CUDA_SPLIT_SHIFT) j->split_shift = CUDA_SPLIT_SHIFT;
+        j->kernel[0] = j->kernel[1] = NULL;
+        for (const attend_kernel &k : kernels) {
+            const size_t bytes = k.bytes(j->rep, ATTEND_ROWS);
+            if (k.type != kv.type || k.d < kv.dk || k.d < kv.dv || bytes > smem) continue;
+            if (!j->kernel[0]) j->kernel[0] = j->kernel[1] = &k;
+            if (k.d == j->kernel[0]->d && 2 * (bytes + 1024) <= smem + 1024) {
+                j->kernel[1] = &k;
+                break;
             }
         }
-        for (int r = 0; r < j.n_rope; r++)
-            for (int i = threadIdx.x; i < j.rope[r].half; i += blockDim.x) {
-                double s, c;
-                sincos((double)pos * (double)j.rope[r].inv_freq[i], &s, &c);
-                j.rope[r].table[(size_t)row * j.rope[r].half + i] =
-                    make_float2((float)(c * j.rope[r].mscale), (float)(s * j.rope[r].mscale));
-            }
-        return;
+        if (j->kernel[0]) return true;
     }
-    const int col = blockIdx.x * 256 + threadIdx.x, group = col >> 5;
-    if (group * 32 >= j.w.k) return;
-    const int id = id_given < 0 ? j.t.slot_last[host(j.t.slot)[row]] : id_given;
-    const int phys = j.w.base + id / j.w.inter * j.w.stride + id % j.w.inter;
-    const uint8_t *u =
-        j.w.region + ((size_t)(phys >> 4) * j.w.u + blockIdx.x) * layout_unit_bytes(j.w.layout);
-    const float v = j.scale * unit_value(j.w.layout, u, phys & 15, threadIdx.x);
-    j.res[row * j.res_row + col] = v;
-    const float ss = warp_sum(v * v);
-    if (lane == 0) j.square[row * j.square_row + group] = ss;
-    if (j.give == GIVE_RECORD) put_record<32>(j.xo + row * j.xo_row, col, v * j.next_norm[col]);
+    return false;
 }
-cudaError_t embed_launch(const embed_job &j, int n, cudaStream_t s) {
-    return launch_overlapped(embed_decode_kernel, dim3(j.w.u + 1, n), 256, 0, false, s, j);
+cudaError_t attend_launch(const attend_job &j, int rows, int sm_count, bool overlap, cudaStream_t s) {
+    const bool many = rows * j.n_item_head > sm_count;
+    const attend_kernel *k = j.kernel[many];
+    return launch_overlapped(k->decode, many ? 2 * sm_count : sm_count, k->warps * 32, k->bytes(j.rep, rows),
+                             overlap, s, j);
 }
-
-// ---- norm of many rows to halves: the same arithmetic as the prologue of one row
-template <int L>
-__global__ void __launch_bounds__(256)
-    norm_half_kernel(const __grid_constant__ mm_job j, uint8_t *out, size_t out_row) {
-    __shared__ float rs_at;
-    pdl_trigger();
-    pdl_wait();
-    const int t = blockIdx.x;
-    if (j.row0 + t >= *j.n_row) return;
-    const int row = j.rowmap ? j.rowmap[t] : t;
-    if (threadIdx.x < 32) {
-        const float v = rms_factor<4>(j, row);
-        if (threadIdx.x == 0) rs_at = v;
-    }
-    __syncthreads();
-    const float rs = rs_at;
-    for (int c = threadIdx.x; c < j.k / 8; c += 256) {
-        const float4 *a = (const float4 *)(j.res_in + row * j.res_row) + c * 2;
-        norm_half8<L>(__ldcg(a), __ldcg(a + 1), (const float4 *)j.norm + c * 2, c, rs, out + t * out_row);
-    }
+cudaError_t attend_put_launch(const attend_job &j, int n, bool overlap, cudaStream_t s) {
+    return launch_overlapped(j.kernel[0]->put, dim3(j.kv.n_kv_head, n), 64, 0, overlap, s, j);
 }
-cudaError_t norm_half_launch(const mm_job &j, enum layout l, uint8_t *out, size_t out_row, int n,
-                             cudaStream_t s) {
-    return launch_overlapped(l == LAYOUT_F16 ? norm_half_kernel<LAYOUT_F16> : norm_half_kernel<LAYOUT_BF16>,
-                             n, 256, 0, true, s, j, out, out_row);
-}
-
-// ---- the best of each row's candidates
-__global__ void select_decode_kernel(dev_tables t, const float2 *cand, int n_cand, size_t cand_row,
-                                     int32_t *token, result_ring ring) {
-    __shared__ float sv[8];
-    __shared__ int si[8];
-    pdl_trigger();
-    pdl_wait();
-    const int jr = blockIdx.x, seq = t.step->seq;
-    if (jr == 0 && threadIdx.x == 0) *ring.next = seq + 1;
-    if (jr >= t.step->n_out) return;
-    float v = -INFINITY;
-    int best = 0x7fffffff;
-    for (int i = threadIdx.x; i < n_cand; i += 256) {
-        const float2 c = __ldcg(cand + jr * cand_row + i);
-        const int k = __float_as_int(c.y);
-        if (c.x > v || (c.x == v && k < best)) v = c.x, best = k;
-    }
-    for (int o = 16; o; o >>= 1) {
-        const float v2 = __shfl_xor_sync(~0u, v, o);
-        const int k = __shfl_xor_sync(~0u, best, o);
-        if (v2 > v || (v2 == v && k < best)) v = v2, best = k;
-    }
-    if ((threadIdx.x & 31) == 0) sv[threadIdx.x >> 5] = v, si[threadIdx.x >> 5] = best;
-    __syncthreads();
-    if (threadIdx.x) return;
-    for (int i = 1; i < 8; i++)
-        if (sv[i] > v || (sv[i] == v && si[i] < best)) v = sv[i], best = si[i];
-    if (best == 0x7fffffff) best = 0; // no finite logit
-    const bool wanted = t.want[jr] & 1;
-    token[jr] = wanted ? best : -1;
-    ((int32_t *)(ring.host + (size_t)(seq % CUDA_FLIGHT) * ring.row))[jr] = wanted ? best : -1;
-    if (wanted) t.slot_last[t.slot[t.out_row[jr]]] = best;
-}
-cudaError_t select_launch(dev_tables t, const float2 *cand, int n_cand, size_t cand_row, int32_t *token,
-                          result_ring ring, int n, cudaStream_t s) {
-    return launch_overlapped(select_decode_kernel, n, 256, 0, true, s, t, cand, n_cand, cand_row, token,
-                             ring);
+cudaError_t attend_prepare(void) {
+    int device, most;
+    cudaError_t e = cudaGetDevice(&device);
+    if (e == cudaSuccess) e = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    for (const attend_kernel &k : kernels)
+        for (int put = 0; put < 2 && e == cudaSuccess; put++) {
+            const void *f = put ? (const void *)k.put : (const void *)k.decode;
+            if (!put) e = cudaFuncSetAttribute(f, cudaFuncAttributeMaxDynamicSharedMemorySize, most - 1024);
+            if (e == cudaSuccess)
+                e = cudaFuncSetAttribute(f, cudaFuncAttributePreferredSharedMemoryCarveout, 100);
+        }
+    return e;
 }

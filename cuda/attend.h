@@ -8,24 +8,34 @@ struct attend_job {
     dev_kv kv;
     const float *qkv; // [row][q | k | v]
     size_t qkv_row;   // floats
-    int q_col, k_col, v_col, n_head, n_rep;
-    float scale;                  // of scores, times log2 e
+    int q_col, k_col, v_col, n_head;
+    float scale, softcap;         // score = scale q k, with softcap softcap tanh(scale q k), in powers of two
+    int window;                   // 0: none
+    const float *sinks;           // sinks[n_head], NULL: none
     const float *q_norm, *k_norm; // NULL: none
     float eps;
     const float2 *rope; // [row][n_rot / 2]
     int n_rot;
     bool neox, put; // put: rows of different sequences, whose keys this kernel stores itself
     bool wait;      // layer 0: the step itself is still being written
-    float *part;    // [row][head][split][D + 4]
+    float *part;    // [row][head][split][dv + 4]
     int max_split;
-    int *arrived; // [row][kv head]
+    int *arrived; // [row][item head]
     enum mm_give give;
     uint8_t *xo;
     size_t xo_row;
+    // set by attend_plan: heads of an item, items of a key head and of a row, log2 of a row's splits
+    int rep, n_chunk, n_item_head, split_shift;
+    unsigned dv_inverse; // 2^32 / dv, rounded up
+    const struct attend_kernel
+        *kernel[2]; // for fewer items than multiprocessors; for more, two blocks on each
 };
-// head_dim 64 or 128, F16 cache, up to 8 query heads a key head
-bool attend_fits(int dk, int dv, int n_rep, enum kv_type type, int n_rot);
-cudaError_t attend_launch(const attend_job &j, int blocks, bool overlap, cudaStream_t s);
+enum { ATTEND_HEADS = 256 }; // item heads of a row: counters that the plan has
+// Chooses the kernel and fills the last fields; smem: bytes of shared memory a block may have. False: no kernel takes head
+// sizes above 256 or not of 8, or the form in which the result is wanted.
+bool attend_plan(attend_job *j, size_t smem);
+// rows: the most that the step may have
+cudaError_t attend_launch(const attend_job &j, int rows, int sm_count, bool overlap, cudaStream_t s);
 // k and v of all rows to the cache, before attend_launch when rows may be of one sequence
 cudaError_t attend_put_launch(const attend_job &j, int n, bool overlap, cudaStream_t s);
 cudaError_t attend_prepare(void);

@@ -67,6 +67,11 @@ static int best_split(const mm_job &j, const struct mm_kernel *k, int blocks) {
     return best;
 }
 
+// Shared memory that a block may have on the chip, or on the one that is emulated.
+static size_t shared_memory(const cuda_backend *b) {
+    return b->c.sm_emulate == 120 ? 99 << 10 : b->prop.sharedMemPerBlockOptin;
+}
+
 // Shared memory of a link with kernel l->k; false when the chip (or the one that is emulated) has not as much.
 static bool link_sizes(const cuda_backend *b, link *l, int u, int ga) {
     enum layout l0 = l->k->l;
@@ -74,7 +79,7 @@ static bool link_sizes(const cuda_backend *b, link *l, int u, int ga) {
     l->x_bytes[0] = (size_t)u * unit;
     l->x_bytes[1] =
         is_half(l0) ? (size_t)u * (8 * (unit + 64) - 64) : (size_t)u * (8 * unit - (ga == 16 ? 32 : 0));
-    size_t most = b->c.sm_emulate == 120 ? 99 << 10 : b->prop.sharedMemPerBlockOptin;
+    size_t most = shared_memory(b);
     l->buffers = mm_smem(l->k, true, 2, l->x_bytes[1]) <= most ? 2 : 1;
     bool far = is_half(l0) || ga == 16;
     if (mm_smem(l->k, true, l->buffers, l->x_bytes[1]) > most) l->x_bytes[1] = 0;
@@ -149,13 +154,7 @@ static void link_add(const cuda_backend *b, link *l, rows res, const struct op_n
 static bool layer_fits(const cuda_backend *b, const struct layer_ops *o) {
     const struct kv_store *s = &b->c.store[o->attend->store];
     const struct op_attend *a = o->attend;
-    int rep = a->n_head / s->n_kv_head;
-    if (o->q_rope->rope != o->k_rope->rope || a->store != o->put->store || a->softcap > 0 || a->window ||
-        a->sinks)
-        return false;
-    if (a->n_head % s->n_kv_head ||
-        !attend_fits(s->head_dim_k, s->head_dim_v, rep, b->c.kv_type, o->q_rope->rope->n_rot))
-        return false;
+    if (o->q_rope->rope != o->k_rope->rope || a->store != o->put->store) return false;
     if (o->q_norm && (o->q_norm->dim != s->head_dim_k || o->k_norm->dim != s->head_dim_k)) return false;
     const cuda_group *gu = &b->plan.group[o->gate_up->w->id];
     return gu->paired && !gu->bias && o->out->w->n_member == 1 && o->down->w->n_member == 1 &&
@@ -189,7 +188,6 @@ static bool build_layer(cuda_backend *b, struct decode_layer *d, const struct la
 
     attend_job &a = d->attend;
     memset(&a, 0, sizeof a);
-    const struct kv_store *s = &b->c.store[o->attend->store];
     form to = form_for(b, out, 1, 32);
     a.t = b->t;
     a.kv = cuda_store(b, o->attend->store);
@@ -199,8 +197,11 @@ static bool build_layer(cuda_backend *b, struct decode_layer *d, const struct la
     a.k_col = o->put->k.col;
     a.v_col = o->put->v.col;
     a.n_head = o->attend->n_head;
-    a.n_rep = a.n_head / s->n_kv_head;
-    a.scale = o->attend->scale * 1.4426950408889634f;
+    const float log2e = 1.4426950408889634f;
+    a.softcap = o->attend->softcap * log2e;
+    a.scale = o->attend->softcap > 0 ? o->attend->scale / o->attend->softcap : o->attend->scale * log2e;
+    a.window = o->attend->window;
+    a.sinks = cuda_constant(b, o->attend->sinks);
     if (o->q_norm) {
         a.q_norm = cuda_constant(b, o->q_norm->w);
         a.k_norm = cuda_constant(b, o->k_norm->w);
@@ -215,6 +216,7 @@ static bool build_layer(cuda_backend *b, struct decode_layer *d, const struct la
     a.give = to.give;
     a.xo = to.at;
     a.xo_row = to.row;
+    if (!attend_plan(&a, shared_memory(b))) return false;
 
     // o: its epilogue hands on groups of 16 r columns
     if (!link_make(b, &d->out, out, to, EPI_ADD)) return false;
@@ -415,8 +417,7 @@ static enum infer_status run_parts(cuda_backend *b, struct decode_program *p, in
         d->attend.put = !(keep & PART_PUT);
         d->attend.wait = i == 0;
         if (keep & PART_PUT) CU(attend_put_launch(d->attend, rows, true, s));
-        if (keep & PART_ATTEND)
-            CU(attend_launch(d->attend, deep || rows > 1 ? 2 * b->sm_count : b->sm_count, true, s));
+        if (keep & PART_ATTEND) CU(attend_launch(d->attend, rows, b->sm_count, true, s));
         if (keep & PART_OUT) TRY(run_link(p, &d->out, rows, beside, s));
         if (keep & PART_GATE_UP) TRY(run_link(p, &d->gate_up, rows, beside, s));
         if (keep & PART_DOWN) TRY(run_link(p, &d->down, rows, beside, s));

@@ -179,7 +179,8 @@ static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
     int max_pages = 1;
     for (int g = 0; g < c->n_kv_group; g++)
         if (c->kv_group[g].max_pages > max_pages) max_pages = c->kv_group[g].max_pages;
-    p->max_split = (max_pages * KV_PAGE + CUDA_SPLIT - 1) / CUDA_SPLIT;
+    p->max_split = max_pages * KV_PAGE / CUDA_SPLIT + 1;
+    if (p->max_split > 1 << CUDA_SPLIT_SHIFT) p->max_split = 1 << CUDA_SPLIT_SHIFT;
 
     size_t d = (size_t)p->max_decode, rows = (size_t)p->max_rows;
     size_t u = ((size_t)p->max_k + UNIT_COLS - 1) / UNIT_COLS;

@@ -9,7 +9,8 @@ extern "C" {
 
 enum {
     CUDA_REGION_MAX = WEIGHT_GROUP_MAX,
-    CUDA_SPLIT = 512 /* keys of one attention split */,
+    CUDA_SPLIT = 256,     /* keys of one attention split at least */
+    CUDA_SPLIT_SHIFT = 5, /* log2 of the most splits */
     CUDA_ROPE_MAX = 8,
     CUDA_FLIGHT = 4 /* steps that may be queued */
 };

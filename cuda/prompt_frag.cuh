@@ -31,25 +31,6 @@ static __host__ __device__ inline size_t prompt_offset(int t, int k, int k_tiles
            (size_t)(r * 128 + (((p >> 3) ^ (r & 7)) << 4) + (p & 7) * 2);
 }
 
-// 16 bytes to shared memory, zeros where bytes is 0
-DEV void cp_async16(uint32_t dst, const void *src, uint32_t bytes) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(dst), "l"(src), "r"(bytes) : "memory");
-}
-DEV void cp_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int N> DEV void cp_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
-// Four 8 x 8 matrices of halves: lane's address is row lane % 8 of matrix lane / 8.
-DEV void ldmatrix4(uint32_t (&r)[4], uint32_t at) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(at)
-                 : "memory");
-}
-DEV void ldmatrix4_t(uint32_t (&r)[4], uint32_t at) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(at)
-                 : "memory");
-}
 DEV uint32_t h2_bits(__half2 h) {
     uint32_t v;
     memcpy(&v, &h, 4);

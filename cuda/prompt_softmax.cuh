@@ -6,12 +6,6 @@
 
 enum { ATTEND_ROWS = 128 }; // of a block at most
 
-DEV float exp2_fast(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
 // The sequences whose rows a block holds, each with its range of key tiles.
 struct attend_run {
     int slot, tile, tile_end, end; // keys from end on have not been written

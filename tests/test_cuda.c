@@ -3,6 +3,7 @@
  * INFER_REQUIRE_CUDA=1. */
 #include "test.h"
 #include "infer.h"
+#include "plan.h"
 #include "quant.h"
 #include "tolerance.h"
 #include "../tools/synth.h"
@@ -295,11 +296,133 @@ static void and_as_on_sm_120(void **state) {
     every_format("mma");
 }
 
+#ifdef INFER_CUDA
+/* ---- attention of decode rows: the lists of a model with other windows, caps and sinks put in */
+enum infer_status decode_profile(struct backend *b, int rows, bool deep,
+                                 void (*line)(const char *name, float alone, float without, int n));
+static void no_line(const char *name, float alone, float without, int n) {
+    (void)name, (void)alone, (void)without, (void)n;
+}
+
+struct attention {
+    const char *shape, *kv;
+    int window;
+    float softcap;
+    bool sinks;
+    double tolerance;
+};
+enum { N_STEP = 290, N_KEEP = 4, MAX_ROWS = 3 }; /* steps; the last ones' logits are compared */
+
+/* Decodes N_STEP tokens of n_row sequences, all of different lengths but the first; out[N_KEEP][n_vocab]: the first's. */
+static void decode(const struct attention *a, const struct model *m, const struct backend_type *type,
+                   bool plain, int n_row, float *out) {
+    static float sinks[64];
+    struct infer_engine_options o = {.device = type->name,
+                                     .kv_type = a->kv,
+                                     .kernels = kernels,
+                                     .sm_emulate = kernels ? 120 : 0,
+                                     .no_fuse = plain,
+                                     .ctx = N_STEP + 8,
+                                     .slots = n_row,
+                                     .batch = 8,
+                                     .decode_rows = n_row,
+                                     .threads = 2,
+                                     .gpu_layers = -1};
+    struct arena arena = {0};
+    struct plan plan;
+    struct backend *b;
+    int32_t *pages, id[MAX_ROWS], pos[MAX_ROWS], row[] = {0, 1, 2};
+    uint8_t want[MAX_ROWS];
+    for (int i = 0; i < 64; i++) sinks[i] = (float)(i % 5) - 2;
+    struct plan_options po = {.engine = &o};
+    assert_ok(device_pick(&o, &po.place));
+    assert_ok(plan_make(&plan, &arena, m, &po));
+    struct plan_part *part = &plan.part[0];
+    for (int c = 0; c < ROW_CLASS_COUNT; c++)
+        for (int i = 0; i < part->list[c].n_op; i++) {
+            struct op *op = &part->list[c].op[i];
+            if (op->kind != OP_ATTEND) continue;
+            op->attend.window = a->window;
+            op->attend.softcap = a->softcap;
+            op->attend.sinks = a->sinks ? sinks : NULL;
+        }
+    assert_ok(type->open(&b, &part->config));
+    if (type->upload) assert_ok(type->upload(b));
+    for (int c = 0; c < ROW_CLASS_COUNT; c++) assert_ok(type->compile(b, (enum row_class)c));
+    int max = plan.kv_group[0].max_pages;
+    pages = arena_alloc(&arena, (size_t)(n_row * max) * 4);
+    for (int i = 0; i < n_row * max; i++) pages[i] = n_row * max - 1 - i;
+    for (int p = 0; p < N_STEP; p++) {
+        struct step_result res;
+        for (int r = 0; r < n_row; r++) {
+            id[r] = (p * 37 + p / 7 + 3 + 11 * r) % m->n_vocab;
+            pos[r] = r ? p % (100 * r) : p;
+            want[r] = (uint8_t)(p < N_STEP - N_KEEP ? INFER_WANT_TOKEN : INFER_WANT_LOGITS);
+        }
+        const int32_t *const tables[] = {pages};
+        assert_ok(type->run(b, ROW_DECODE, &(struct step){n_row, n_row, id, pos, row, row, want, tables, 1}));
+        assert_ok(type->wait(b, &res));
+        if (p >= N_STEP - N_KEEP)
+            memcpy(out + (p - N_STEP + N_KEEP) * m->n_vocab, res.logits, (size_t)m->n_vocab * 4);
+    }
+    if (type == &backend_cuda && !plain) assert_ok(decode_profile(b, 1, false, no_line)); /* it is fused */
+    type->close(b);
+    arena_free(&arena);
+}
+
+static void check_attention(const struct attention *a) {
+    char path[] = "/tmp/infer-test-XXXXXX";
+    struct synth_report report;
+    struct model *m;
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    assert_ok(synth_write(&(struct synth_options){.shape = a->shape, .type = "f16", .path = path, .seed = 7},
+                          &report));
+    assert_ok(model_open(&m, path, &(struct tensorfile_options){0}));
+    size_t n = (size_t)N_KEEP * (size_t)m->n_vocab;
+    float *want = malloc(n * 4), *got = malloc(n * 4);
+    decode(a, m, &backend_ref, false, 1, want);
+    decode(a, m, &backend_cuda, false, 1, got);
+    double e = relative(got, want, n);
+    print_message("%-9s %-4s window %-3d cap %-2g sinks %d %-4s %.1e of the norm\n", a->shape, a->kv,
+                  a->window, (double)a->softcap, a->sinks, kernels ? kernels : "all", e);
+    if (!(e <= a->tolerance)) fail_msg("%s %s: %g (tolerance %g)", a->shape, a->kv, e, a->tolerance);
+    decode(a, m, &backend_cuda, false, MAX_ROWS, want);
+    if (memcmp(want, got, n * 4)) fail_msg("%s %s: other bits beside neighbours", a->shape, a->kv);
+    model_close(m);
+    unlink(path);
+    free(want);
+    free(got);
+}
+
+static void attention_agrees_with_ref(void **state) {
+    static const char *const shapes[] = {"tiny", "tiny-72", "tiny-80", "tiny-128", "tiny-256", "tiny-mqa"};
+    static const char *const caches[] = {"f16", "q8_0", "f32"};
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        kernels = k ? "mma" : NULL;
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+            for (int c = 0; c < (k ? 1 : 3); c++) {
+                double tolerance = c == 1 ? TOL_CUDA_ATTEND_Q8 : TOL_CUDA_ATTEND;
+                check_attention(&(struct attention){shapes[i], caches[c], 0, 0, false, tolerance});
+                if (i == 3) {
+                    check_attention(&(struct attention){shapes[i], caches[c], 270, 0, false, tolerance});
+                    check_attention(&(struct attention){shapes[i], caches[c], 0, 1, true, tolerance});
+                    check_attention(&(struct attention){shapes[i], caches[c], 77, 2, true, tolerance});
+                }
+            }
+    }
+    kernels = NULL;
+}
+#endif
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_as_planned_and_stays),
 #ifdef INFER_CUDA
         cmocka_unit_test(every_call_may_fail),
+        cmocka_unit_test(attention_agrees_with_ref),
 #endif
         cmocka_unit_test(every_format_agrees_with_ref),
         cmocka_unit_test(and_as_on_sm_120),

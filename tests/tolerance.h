@@ -20,3 +20,6 @@
  * halves. Decode rows: activations as int8 in groups of 32 for quantised weights. */
 #define TOL_CUDA_PROMPT 5e-3
 #define TOL_CUDA_DECODE 4e-2
+/* Decode rows after 290 positions with F16 weights; cache in F16 or F32, and in Q8_0, whose codes may differ by one. */
+#define TOL_CUDA_ATTEND    2e-3
+#define TOL_CUDA_ATTEND_Q8 2e-2

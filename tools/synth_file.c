@@ -23,6 +23,11 @@ static const struct shape shapes[] = {
     {"llama-70b", "llama", 80, 8192, 28672, 64, 8, 128, 128256, 0, 0, false},
     {"qwen3-30b-a3b", "qwen3moe", 48, 2048, 768, 32, 4, 128, 151936, 128, 8, false},
     {"tiny", "llama", 2, 256, 512, 4, 2, 64, 512, 0, 0, true},
+    {"tiny-72", "llama", 2, 288, 512, 4, 2, 72, 512, 0, 0, true},
+    {"tiny-80", "llama", 2, 320, 512, 4, 1, 80, 512, 0, 0, true},
+    {"tiny-128", "llama", 2, 512, 512, 4, 2, 128, 512, 0, 0, true},
+    {"tiny-256", "llama", 2, 512, 512, 4, 1, 256, 512, 0, 0, true},
+    {"tiny-mqa", "llama", 2, 256, 512, 16, 1, 32, 512, 0, 0, true},
     {"tiny-odd", "llama", 3, 96, 160, 3, 1, 32, 331, 0, 0, true}, /* no row is a multiple of 256 */
 };
 enum { N_SHAPE = sizeof shapes / sizeof *shapes };

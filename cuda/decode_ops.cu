@@ -1,0 +1,121 @@
+// The small kernels of the fused program for decode rows: embedding with the step's tables, norm of many rows, choice of the
+// token.
+#include "attend.h"
+#include "stream.cuh"
+#include "weights.cuh"
+
+// ---- embedding: a warp 32 columns; block x = units: the rope tables of the row
+__global__ void embed_decode_kernel(const __grid_constant__ embed_job j) {
+    // The step is read from the host's memory, where it was written just before this launch.
+    const int seq = *j.next;
+    const uint8_t *blob = j.ring + (size_t)(seq % CUDA_FLIGHT) * j.ring_row;
+    auto host = [&](const void *dev) {
+        return (const int32_t *)(blob + ((const uint8_t *)dev - (const uint8_t *)j.t.step));
+    };
+    const int row = blockIdx.y, units = gridDim.x - 1, lane = threadIdx.x & 31;
+    const int n_row = ((const dev_step *)blob)->n_row, id_given = host(j.t.id)[row];
+    if (row >= n_row) return;
+    if ((int)blockIdx.x == units) {
+        const int pos = host(j.t.pos)[row];
+        if (threadIdx.x == 0) {
+            dev_step *to = (dev_step *)j.t.step;
+            const int n_out = ((const dev_step *)blob)->n_out;
+            if (row == 0) *to = dev_step{n_row, n_out, seq};
+            ((int32_t *)j.t.id)[row] = id_given;
+            ((int32_t *)j.t.pos)[row] = pos;
+            ((int32_t *)j.t.slot)[row] = host(j.t.slot)[row];
+            if (row < n_out) {
+                ((int32_t *)j.t.out_row)[row] = host(j.t.out_row)[row];
+                ((int32_t *)j.t.want)[row] = host(j.t.want)[row];
+            }
+        }
+        for (int r = 0; r < j.n_rope; r++)
+            for (int i = threadIdx.x; i < j.rope[r].half; i += blockDim.x) {
+                double s, c;
+                sincos((double)pos * (double)j.rope[r].inv_freq[i], &s, &c);
+                j.rope[r].table[(size_t)row * j.rope[r].half + i] =
+                    make_float2((float)(c * j.rope[r].mscale), (float)(s * j.rope[r].mscale));
+            }
+        return;
+    }
+    const int col = blockIdx.x * 256 + threadIdx.x, group = col >> 5;
+    if (group * 32 >= j.w.k) return;
+    const int id = id_given < 0 ? j.t.slot_last[host(j.t.slot)[row]] : id_given;
+    const int phys = j.w.base + id / j.w.inter * j.w.stride + id % j.w.inter;
+    const uint8_t *u =
+        j.w.region + ((size_t)(phys >> 4) * j.w.u + blockIdx.x) * layout_unit_bytes(j.w.layout);
+    const float v = j.scale * unit_value(j.w.layout, u, phys & 15, threadIdx.x);
+    j.res[row * j.res_row + col] = v;
+    const float ss = warp_sum(v * v);
+    if (lane == 0) j.square[row * j.square_row + group] = ss;
+    if (j.give == GIVE_RECORD) put_record<32>(j.xo + row * j.xo_row, col, v * j.next_norm[col]);
+}
+cudaError_t embed_launch(const embed_job &j, int n, cudaStream_t s) {
+    return launch_overlapped(embed_decode_kernel, dim3(j.w.u + 1, n), 256, 0, false, s, j);
+}
+
+// ---- norm of many rows to halves: the same arithmetic as the prologue of one row
+template <int L>
+__global__ void __launch_bounds__(256)
+    norm_half_kernel(const __grid_constant__ mm_job j, uint8_t *out, size_t out_row) {
+    __shared__ float rs_at;
+    pdl_trigger();
+    pdl_wait();
+    const int t = blockIdx.x;
+    if (j.row0 + t >= *j.n_row) return;
+    const int row = j.rowmap ? j.rowmap[t] : t;
+    if (threadIdx.x < 32) {
+        const float v = rms_factor<4>(j, row);
+        if (threadIdx.x == 0) rs_at = v;
+    }
+    __syncthreads();
+    const float rs = rs_at;
+    for (int c = threadIdx.x; c < j.k / 8; c += 256) {
+        const float4 *a = (const float4 *)(j.res_in + row * j.res_row) + c * 2;
+        norm_half8<L>(__ldcg(a), __ldcg(a + 1), (const float4 *)j.norm + c * 2, c, rs, out + t * out_row);
+    }
+}
+cudaError_t norm_half_launch(const mm_job &j, enum layout l, uint8_t *out, size_t out_row, int n,
+                             cudaStream_t s) {
+    return launch_overlapped(l == LAYOUT_F16 ? norm_half_kernel<LAYOUT_F16> : norm_half_kernel<LAYOUT_BF16>,
+                             n, 256, 0, true, s, j, out, out_row);
+}
+
+// ---- the best of each row's candidates
+__global__ void select_decode_kernel(dev_tables t, const float2 *cand, int n_cand, size_t cand_row,
+                                     int32_t *token, result_ring ring) {
+    __shared__ float sv[8];
+    __shared__ int si[8];
+    pdl_trigger();
+    pdl_wait();
+    const int jr = blockIdx.x, seq = t.step->seq;
+    if (jr == 0 && threadIdx.x == 0) *ring.next = seq + 1;
+    if (jr >= t.step->n_out) return;
+    float v = -INFINITY;
+    int best = 0x7fffffff;
+    for (int i = threadIdx.x; i < n_cand; i += 256) {
+        const float2 c = __ldcg(cand + jr * cand_row + i);
+        const int k = __float_as_int(c.y);
+        if (c.x > v || (c.x == v && k < best)) v = c.x, best = k;
+    }
+    for (int o = 16; o; o >>= 1) {
+        const float v2 = __shfl_xor_sync(~0u, v, o);
+        const int k = __shfl_xor_sync(~0u, best, o);
+        if (v2 > v || (v2 == v && k < best)) v = v2, best = k;
+    }
+    if ((threadIdx.x & 31) == 0) sv[threadIdx.x >> 5] = v, si[threadIdx.x >> 5] = best;
+    __syncthreads();
+    if (threadIdx.x) return;
+    for (int i = 1; i < 8; i++)
+        if (sv[i] > v || (sv[i] == v && si[i] < best)) v = sv[i], best = si[i];
+    if (best == 0x7fffffff) best = 0; // no finite logit
+    const bool wanted = t.want[jr] & 1;
+    token[jr] = wanted ? best : -1;
+    ((int32_t *)(ring.host + (size_t)(seq % CUDA_FLIGHT) * ring.row))[jr] = wanted ? best : -1;
+    if (wanted) t.slot_last[t.slot[t.out_row[jr]]] = best;
+}
+cudaError_t select_launch(dev_tables t, const float2 *cand, int n_cand, size_t cand_row, int32_t *token,
+                          result_ring ring, int n, cudaStream_t s) {
+    return launch_overlapped(select_decode_kernel, n, 256, 0, true, s, t, cand, n_cand, cand_row, token,
+                             ring);
+}
