@@ -73,21 +73,9 @@ DEV void head_values(float (&y)[D / 32], const attend_job &j, const float *src, 
 }
 // The values as a row of the cache.
 template <int D, int T> DEV void put_row(uint8_t *to, const float (&y)[D / 32], int dim) {
-    const int lane = threadIdx.x & 31;
 #pragma unroll
-    for (int i = 0; i < D / 32; i++) {
-        const int d = i * 32 + lane;
-        if (T == KV_Q8_0) {
-            if (i * 32 >= dim) break;
-            const float m = __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(fabsf(y[i]))));
-            uint8_t *block = to + i * QUANT_Q8_0_BYTES;
-            if (lane == 0) *(__half *)block = __float2half(m / 127.f);
-            block[2 + lane] = (uint8_t)__float2int_rn(y[i] * (m > 0 ? 127.f / m : 0.f));
-        } else if (d < dim && T == KV_F16)
-            ((__half *)to)[d] = __float2half(y[i]);
-        else if (d < dim)
-            ((float *)to)[d] = y[i];
-    }
+    for (int i = 0; i < D / 32; i++)
+        if (i * 32 < dim) kv_put32((enum kv_type)T, to, i, dim, y[i]);
 }
 // Bytes of a row of the cache, in pieces that divide it.
 template <int T> DEV void copy_row(uint8_t *to, const uint8_t *from, int bytes, int i, int n) {
@@ -154,21 +142,10 @@ template <int D> DEV void widen_q8(uint8_t *to, const uint8_t *from, int dim) {
 #pragma unroll 1
     for (int i = threadIdx.x & 31; i < 16 * BLOCKS; i += 32) {
         const int r = i / BLOCKS, b = i % BLOCKS;
-        const uint16_t *block = (const uint16_t *)(from + (r * n + b) * QUANT_Q8_0_BYTES);
-        const __half2 d = __half2half2(b < n ? __ushort_as_half(block[0]) : __ushort_as_half(0));
 #pragma unroll
-        for (int c = 0; c < 4; c++) {
-            uint32_t v[4];
-#pragma unroll
-            for (int k = 0; k < 4; k++) { // 1024 + 128 + code as a half, for two codes
-                const uint32_t two = b < n ? block[1 + c * 4 + k] : 0,
-                               biased = __byte_perm(two ^ 0x8080u, 0x64646464u, 0x4140);
-                const __half2 code = __hsub2(*(const __half2 *)&biased, __float2half2_rn(1152.f)),
-                              value = __hmul2(code, d);
-                v[k] = *(const uint32_t *)&value;
-            }
-            *(uint4 *)(to + r * ROW + b * 64 + c * 16) = make_uint4(v[0], v[1], v[2], v[3]);
-        }
+        for (int c = 0; c < 4; c++)
+            *(uint4 *)(to + r * ROW + b * 64 + c * 16) =
+                b < n ? kv_chunk<KV_Q8_0>(from + (r * n + b) * QUANT_Q8_0_BYTES, c) : make_uint4(0, 0, 0, 0);
     }
 }
 template <int D> DEV void widen_f32(uint8_t *to, const uint8_t *from, int dim) {

@@ -16,6 +16,42 @@ DEV float kv_load(enum kv_type type, const uint8_t *row, int i) {
     const block_q8_0 *b = (const block_q8_0 *)row + (i >> 5);
     return half_bits(b->d) * (float)b->q[i & 31];
 }
+// Element lane of block b of 32 of a row of d, by a whole warp.
+DEV void kv_put32(enum kv_type type, uint8_t *row, int b, int d, float x) {
+    const int lane = threadIdx.x & 31, i = b * 32 + lane;
+    if (type == KV_Q8_0) {
+        const float m = __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(i < d ? fabsf(x) : 0.f)));
+        uint8_t *block = row + b * QUANT_Q8_0_BYTES;
+        if (lane == 0) *(__half *)block = __float2half(m / 127.f);
+        block[2 + lane] = i < d ? (uint8_t)__float2int_rn(x * (m > 0 ? 127.f / m : 0.f)) : 0;
+    } else if (i < d && type == KV_F16)
+        ((__half *)row)[i] = __float2half(x);
+    else if (i < d)
+        ((float *)row)[i] = x;
+}
+// Two codes of a block as halves.
+DEV uint32_t kv_halves(uint32_t two, __half2 d) {
+    const uint32_t biased = __byte_perm(two ^ 0x8080u, 0x64646464u, 0x4140); // 1024 + 128 + code
+    __half2 h;
+    memcpy(&h, &biased, 4);
+    h = __hmul2(__hsub2(h, __float2half2_rn(1152.f)), d);
+    uint32_t v;
+    memcpy(&v, &h, 4);
+    return v;
+}
+// Elements 8 c .. of a row as halves.
+template <int T> DEV uint4 kv_chunk(const uint8_t *row, int c) {
+    if (T == KV_F16) return ((const uint4 *)row)[c];
+    if (T == KV_F32) {
+        const float4 a = ((const float4 *)row)[2 * c], b = ((const float4 *)row)[2 * c + 1];
+        return make_uint4(pack_half2(a.x, a.y), pack_half2(a.z, a.w), pack_half2(b.x, b.y),
+                          pack_half2(b.z, b.w));
+    }
+    const uint16_t *block = (const uint16_t *)(row + (c >> 2) * QUANT_Q8_0_BYTES),
+                   *q = block + 1 + (c & 3) * 4;
+    const __half2 d = __half2half2(__ushort_as_half(block[0]));
+    return make_uint4(kv_halves(q[0], d), kv_halves(q[1], d), kv_halves(q[2], d), kv_halves(q[3], d));
+}
 // elements 32 b .. of a row of d
 DEV void kv_store32(enum kv_type type, uint8_t *row, int b, int d, const float *x) {
     int n = min(32, d - b * 32);

@@ -97,7 +97,7 @@ static bool layer_fits(const cuda_backend *b, const struct layer_ops *o) {
     const struct kv_store *s = &b->c.store[o->attend->store];
     const cuda_group *gu = &b->plan.group[o->gate_up->w->id];
     if (o->q_rope->rope != o->k_rope->rope || o->attend->store != o->put->store) return false;
-    if (!prompt_attend_has(s->head_dim_k, s->head_dim_v, b->c.kv_type)) return false;
+    if (!prompt_attend_has(s->head_dim_k, s->head_dim_v)) return false;
     if (o->q_norm && (o->q_norm->dim != s->head_dim_k || o->k_norm->dim != s->head_dim_k)) return false;
     if (group_order(b, o->qkv->w->id) < 0 || group_order(b, o->out->w->id) < 0 ||
         group_order(b, o->gate_up->w->id) < 0 || group_order(b, o->down->w->id) < 0)
@@ -140,6 +140,7 @@ static void build_layer(cuda_backend *b, prompt_program *p, prompt_layer *d, con
     prompt_attend_job *a = &d->attend;
     a->q = qkv.p + o->attend->q.col;
     a->q_stride = qkv.stride;
+    a->type = put->kv.type;
     a->k = put->kv.k;
     a->v = put->kv.v;
     a->pages = put->kv.pages;

@@ -55,31 +55,26 @@ __global__ void prompt_put_kernel(const __grid_constant__ prompt_put_job j) {
             for (int d = lane; d < dk; d += 32) sum += p[d] * p[d];
             scale = rsqrtf(warp_sum(sum) / (float)dk + j.eps);
         }
-        __half *k = key ? (__half *)j.kv.k + kv_row(j.kv, slot, pos, h) * dk : NULL;
         for (int d = lane; d < half; d += 32) {
             int a = j.neox ? d : 2 * d, b = j.neox ? d + half : 2 * d + 1;
             float2 c = j.rope[(size_t)t * half + d];
             float u = p[a] * (g ? scale * g[a] : 1.f), v = p[b] * (g ? scale * g[b] : 1.f);
-            float ru = u * c.x - v * c.y, rv = v * c.x + u * c.y;
-            if (key) {
-                k[a] = __float2half_rn(ru);
-                k[b] = __float2half_rn(rv);
-            } else {
-                p[a] = ru;
-                p[b] = rv;
-            }
+            p[a] = u * c.x - v * c.y;
+            p[b] = v * c.x + u * c.y;
         }
-        for (int d = j.n_rot + lane; d < dk; d += 32) {
-            float u = p[d] * (g ? scale * g[d] : 1.f);
-            if (key)
-                k[d] = __float2half_rn(u);
-            else
-                p[d] = u;
-        }
+        if (g)
+            for (int d = j.n_rot + lane; d < dk; d += 32) p[d] *= scale * g[d];
+        if (!key) continue;
+        __syncwarp();
+        uint8_t *k = j.kv.k + kv_row(j.kv, slot, pos, h) * kv_bytes(j.kv.type, dk);
+        for (int b = 0; b * 32 < dk; b++)
+            kv_put32(j.kv.type, k, b, dk, b * 32 + lane < dk ? p[b * 32 + lane] : 0.f);
     }
-    for (int i = threadIdx.x; i < j.kv.n_kv_head * j.kv.dv; i += 256) {
-        int h = i / j.kv.dv, d = i % j.kv.dv;
-        ((__half *)j.kv.v)[kv_row(j.kv, slot, pos, h) * j.kv.dv + d] = __float2half_rn(row[j.v_col + i]);
+    const int blocks = (j.kv.dv + 31) / 32;
+    for (int i = warp; i < j.kv.n_kv_head * blocks; i += 8) {
+        int h = i / blocks, b = i % blocks, d = b * 32 + lane;
+        uint8_t *v = j.kv.v + kv_row(j.kv, slot, pos, h) * kv_bytes(j.kv.type, j.kv.dv);
+        kv_put32(j.kv.type, v, b, j.kv.dv, d < j.kv.dv ? row[j.v_col + h * j.kv.dv + d] : 0.f);
     }
 }
 cudaError_t prompt_put_launch(const prompt_put_job &j, int n, cudaStream_t s) {
@@ -87,27 +82,30 @@ cudaError_t prompt_put_launch(const prompt_put_job &j, int n, cudaStream_t s) {
     return cudaGetLastError();
 }
 
-bool prompt_attend_has(int dk, int dv, enum kv_type type) {
-    return type == KV_F16 && dk <= 128 && dv <= 128 && dk % 8 == 0 && dv % 8 == 0;
-}
-template <int D> static cudaError_t attend(const prompt_attend_job &j, int n, cudaStream_t s) {
+bool prompt_attend_has(int dk, int dv) { return dk <= 128 && dv <= 128 && dk % 8 == 0 && dv % 8 == 0; }
+template <int D, int T> static cudaError_t attend(const prompt_attend_job &j, int n, cudaStream_t s) {
     int smem = ATTEND_STAGES * 2 * (D / 64) * ATTEND_KEYS * 128 + 256 * D + 1024;
     cudaError_t e =
-        cudaFuncSetAttribute(prompt_attend_kernel<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, smem);
+        cudaFuncSetAttribute(prompt_attend_kernel<D, T>, cudaFuncAttributeMaxDynamicSharedMemorySize, smem);
     if (e != cudaSuccess) return e;
-    prompt_attend_kernel<D><<<dim3(j.n_head, (n + ATTEND_ROWS - 1) / ATTEND_ROWS), 384, smem, s>>>(j);
+    prompt_attend_kernel<D, T><<<dim3(j.n_head, (n + ATTEND_ROWS - 1) / ATTEND_ROWS), 384, smem, s>>>(j);
     return cudaGetLastError();
 }
-template <int D> static cudaError_t flash(const prompt_attend_job &j, int n, cudaStream_t s) {
-    cudaError_t e = cudaFuncSetAttribute(prompt_flash_kernel<D>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                         flash_size<D>::smem);
+template <int D, int T> static cudaError_t flash(const prompt_attend_job &j, int n, cudaStream_t s) {
+    cudaError_t e = cudaFuncSetAttribute(prompt_flash_kernel<D, T>,
+                                         cudaFuncAttributeMaxDynamicSharedMemorySize, flash_size<D>::smem);
     if (e != cudaSuccess) return e;
     dim3 grid((unsigned)j.n_head, (unsigned)((n + FLASH_ROWS - 1) / FLASH_ROWS));
-    prompt_flash_kernel<D><<<grid, 128, flash_size<D>::smem, s>>>(j);
+    prompt_flash_kernel<D, T><<<grid, 128, flash_size<D>::smem, s>>>(j);
     return cudaGetLastError();
 }
-cudaError_t prompt_attend_launch(const prompt_attend_job &j, int n, bool mma, cudaStream_t s) {
+template <int T> static cudaError_t launch(const prompt_attend_job &j, int n, bool mma, cudaStream_t s) {
     bool small = j.dk <= 64 && j.dv <= 64;
-    if (mma) return small ? flash<64>(j, n, s) : flash<128>(j, n, s);
-    return small ? attend<64>(j, n, s) : attend<128>(j, n, s);
+    if (mma) return small ? flash<64, T>(j, n, s) : flash<128, T>(j, n, s);
+    return small ? attend<64, T>(j, n, s) : attend<128, T>(j, n, s);
+}
+cudaError_t prompt_attend_launch(const prompt_attend_job &j, int n, bool mma, cudaStream_t s) {
+    return j.type == KV_F16    ? launch<KV_F16>(j, n, mma, s)
+           : j.type == KV_Q8_0 ? launch<KV_Q8_0>(j, n, mma, s)
+                               : launch<KV_F32>(j, n, mma, s);
 }

@@ -38,7 +38,8 @@ PROMPT_PART(c);
 struct prompt_attend_job {
     const float *q; // q[t * q_stride + h * dk]
     size_t q_stride;
-    const uint8_t *k, *v; // pools of halves: [page][n_kv_head][64][dim]
+    enum kv_type type;
+    const uint8_t *k, *v; // pools: [page][n_kv_head][64][dim]
     const int32_t *pages; // [slot][max_pages]
     int max_pages, n_head, n_kv_head, dk, dv, window;
     const int *n_row;
@@ -48,7 +49,7 @@ struct prompt_attend_job {
     uint8_t *out;       // activation tiles, column h * dv + i
     int out_k_tiles, out_order;
 };
-bool prompt_attend_has(int dk, int dv, enum kv_type type);
+bool prompt_attend_has(int dk, int dv);
 cudaError_t prompt_attend_launch(const prompt_attend_job &j, int n, bool mma, cudaStream_t s);
 
 // RMS norm of rows to activation tiles; w NULL: no norm, a conversion.

@@ -1,6 +1,7 @@
 // What the attention kernels of prompt rows share: ranges of keys, loads of pages, online softmax, output.
 #pragma once
 #include <limits.h>
+#include "kv.cuh"
 #include "prompt_frag.cuh"
 #include "prompt_ops.h"
 
@@ -51,9 +52,9 @@ template <int KEYS> DEV int attend_runs(const prompt_attend_job &j, int t0, int 
 }
 
 // Loads KEYS keys of one tensor into [D / 64][KEYS][128 bytes], swizzled, with 128 threads; dims beyond dim and keys
-// from end on are zero. A thread keeps its chunk of 16 bytes and goes down the rows, eight at least a time, so the
-// swizzle stays the same.
-template <int D, int KEYS>
+// from end on are zero. A thread keeps its chunk of 8 dims and goes down the rows, eight at least a time, so the
+// swizzle stays the same. Halves are copied, other caches become halves on the way.
+template <int D, int KEYS, int T>
 DEV void attend_load(uint32_t dst, const uint8_t *pool, const prompt_attend_job &j, const int32_t *table,
                      int head, int tile, int end, int dim) {
     constexpr int CHUNKS = D / 8, ROWS = 128 / CHUNKS;
@@ -64,13 +65,34 @@ DEV void attend_load(uint32_t dst, const uint8_t *pool, const prompt_attend_job 
     for (int p = 0; p < KEYS / 64; p++) {
         int index = tile * (KEYS / 64) + p, page = index * 64 < end ? __ldg(table + index) : 0,
             key = index * 64 + r;
-        const uint8_t *src =
-            pool + ((((size_t)page * j.n_kv_head + head) * 64 + r) * dim + (bytes ? c * 8 : 0)) * 2;
+        const int row = (int)kv_bytes((enum kv_type)T, dim);
+        const uint8_t *src = pool + (((size_t)page * j.n_kv_head + head) * 64 + r) * row;
+        if constexpr (T == KV_F16) {
+            src += bytes ? c * 16 : 0;
 #pragma unroll
-        for (int i = 0; i < 64; i += ROWS) {
-            cp_async16(at, src, key + i < end ? bytes : 0);
-            at += ROWS * 128;
-            src += ROWS * dim * 2;
+            for (int i = 0; i < 64; i += ROWS) {
+                cp_async16(at, src, key + i < end ? bytes : 0);
+                at += ROWS * 128;
+                src += ROWS * row;
+            }
+        } else {
+            constexpr int AHEAD = 2; // rows that are asked for at once
+#pragma unroll 1
+            for (int i = 0; i < 64; i += ROWS * AHEAD) {
+                uint4 v[AHEAD];
+#pragma unroll
+                for (int k = 0; k < AHEAD; k++) {
+                    const bool in = bytes && key + i + k * ROWS < end;
+                    v[k] = in ? kv_chunk<T>(src + k * ROWS * row, c) : make_uint4(0, 0, 0, 0);
+                }
+#pragma unroll
+                for (int k = 0; k < AHEAD; k++)
+                    asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(at + k * ROWS * 128),
+                                 "r"(v[k].x), "r"(v[k].y), "r"(v[k].z), "r"(v[k].w)
+                                 : "memory");
+                at += AHEAD * ROWS * 128;
+                src += AHEAD * ROWS * row;
+            }
         }
     }
 }

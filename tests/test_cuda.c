@@ -37,11 +37,12 @@ enum { N_PROMPT = 300, N_DECODE = 6, N_ALL = N_PROMPT + N_DECODE };
 static struct infer_model *model;
 static int n_vocab;
 
-static const char *kernels; /* NULL: all; "mma": those that every chip has */
+static const char *kernels;       /* NULL: all; "mma": those that every chip has */
+static const char *cache = "f16"; /* of the engines that follow */
 
 static struct infer_engine *engine(const char *device, int slots, int batch) {
     struct infer_engine_options o = {.device = device,
-                                     .kv_type = "f16",
+                                     .kv_type = cache,
                                      .kernels = kernels,
                                      .sm_emulate = kernels ? 120 : 0,
                                      .ctx = 1024,
@@ -137,7 +138,7 @@ static void check_type(const char *shape, const char *type) {
     run(e, N_PROMPT, got);
     double prompt = relative(got, want, (size_t)n_vocab),
            decode = relative(got + n_vocab, want + n_vocab, n - (size_t)n_vocab);
-    print_message("%-9s %-7s %-4s prompt %.1e decode %.1e of the norm\n", shape, type,
+    print_message("%-9s %-7s cache %-4s %-4s prompt %.1e decode %.1e of the norm\n", shape, type, cache,
                   kernels ? kernels : "all", prompt, decode);
     if (!(prompt <= TOL_CUDA_PROMPT && decode <= TOL_CUDA_DECODE))
         fail_msg("%s %s: prompt %g (tolerance %g), decode %g (%g)", shape, type, prompt, TOL_CUDA_PROMPT,
@@ -162,6 +163,14 @@ static void every_format(const char *which) {
     check_type("tiny", "q4_k_m");
     check_type("tiny-odd", "f16");
     check_type("tiny-odd", "q8_0");
+    static const char *const caches[] = {"q8_0", "f32"};
+    for (int i = 0; i < 2; i++) {
+        cache = caches[i];
+        check_type("tiny", "f16");
+        check_type("tiny-odd", "q8_0");
+        check_type("tiny-128", "f16");
+    }
+    cache = "f16";
 }
 
 /* ---- memory, and calls that fail ---- */
