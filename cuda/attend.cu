@@ -15,19 +15,22 @@
 
 // Shared memory of a kernel, in this order: rings, q, the row's own key and value, maxima and sums of the warps, what a
 // part counts in its head [8][32], outputs of the warps [warp][head][D + 4], of each row its position and splits.
-template <int D, int T, int S> struct attend_shape {
+template <int D, int T> struct attend_shape {
     static constexpr int width = D * (T == KV_F32 ? 2 : 1), warps = width > 256 ? 2 : width > 128 ? 4 : 8;
+    static constexpr int stages = T == KV_F32 ? 1 : 2;      // tiles of a ring
     static constexpr int row = D * 2 + 16, tile = 16 * row; // halves; rows out of step with the banks
     static constexpr int raw_row = T == KV_F32 ? D * 4 : D / 32 * QUANT_Q8_0_BYTES;
     static constexpr int raw = T == KV_F16 ? tile : 16 * raw_row; // a tile as it lies in the cache
     static constexpr int parts = T == KV_F32 ? 2 : 1;             // a value is the sum of that many halves
-    static constexpr int ring = S * raw + (T == KV_F16 ? 0 : parts * tile);
+    static constexpr int ring = stages * raw + (T == KV_F16 ? 0 : parts * tile);
     static constexpr int own_row = (T == KV_F16 ? D * 2 : raw_row + 15) & ~15;
     static constexpr int q = warps * ring, own = q + parts * 8 * row, stat = own + 2 * own_row,
                          share = stat + 2 * 8 * warps * 4, out = share + 8 * 32 * 4;
-    static size_t bytes(int rep, int rows) {
-        return out + (size_t)warps * rep * (D + 4) * 4 + (size_t)rows * 8;
+    // one: no block gets a second item, so that a warp's output may lie in its ring
+    static size_t bytes(int rep, int n_row, bool one) {
+        return out + (size_t)n_row * 8 + (one ? 0 : (size_t)warps * rep * (D + 4) * 4);
     }
+    static_assert(ring >= 8 * (D + 4) * 4, "a warp's output in its ring");
 };
 
 // Transposes an 8 x 8 matrix of halves over the warp.
@@ -174,19 +177,19 @@ DEV float merge_parts(float &m, float &l, int width) {
     return f;
 }
 
-// S: tiles of a warp's ring
-template <int D, int T, int S>
-__global__ void __launch_bounds__(attend_shape<D, T, S>::warps * 32, 2)
+template <int D, int T>
+__global__ void __launch_bounds__(attend_shape<D, T>::warps * 32, 2)
     attend_decode_kernel(const __grid_constant__ attend_job j) {
-    using A = attend_shape<D, T, S>;
-    constexpr int W = A::warps, P = D + 4;
+    using A = attend_shape<D, T>;
+    constexpr int W = A::warps, S = A::stages, P = D + 4;
     extern __shared__ __align__(1024) uint8_t smem[];
     __shared__ int last;
     const int w = threadIdx.x >> 5, lane = threadIdx.x & 31, gid = lane >> 2, tig = lane & 3;
     uint8_t *ring = smem + w * A::ring, *wide = ring + S * A::raw, *qs = smem + A::q, *own = smem + A::own;
     float *ms = (float *)(smem + A::stat), *ls = ms + 8 * W, *share = (float *)(smem + A::share),
-          *so = (float *)(smem + A::out);
-    int2 *rows = (int2 *)(so + W * j.rep * P);
+          *so = (float *)(smem + (j.one ? 0 : A::out));
+    const int so_warp = j.one ? A::ring / 4 : j.rep * P; // floats between two warps' outputs
+    int2 *rows = (int2 *)(smem + A::out + (j.one ? 0 : W * so_warp * 4));
     const int dk = j.kv.dk, dv = j.kv.dv, row_k = kv_bytes(j.kv.type, dk), row_v = kv_bytes(j.kv.type, dv);
     pdl_trigger();
     if (j.wait) pdl_wait();
@@ -399,7 +402,7 @@ __global__ void __launch_bounds__(attend_shape<D, T, S>::warps * 32, 2)
         }
         float *st = ms + 2 * tig * W + w;
         if (gid == 0) st[0] = m0, st[W] = m1, st[8 * W] = l0, st[9 * W] = l1;
-        float *r = so + (w * j.rep + 2 * tig) * P + gid;
+        float *r = so + w * so_warp + 2 * tig * P + gid;
 #pragma unroll
         for (int i = 0; i < D / 16; i++) {
             if (2 * tig < n) r[i * 16] = o[i][0], r[i * 16 + 8] = o[i][2];
@@ -442,7 +445,7 @@ __global__ void __launch_bounds__(attend_shape<D, T, S>::warps * 32, 2)
                 const int c = i + u * STEP < cols ? i + u * STEP : i, h = __umulhi(c, j.dv_inverse);
                 const float *f = share + h * 32, *from = so + h * P + c - h * dv;
 #pragma unroll
-                for (int k = 0; k < W; k++) y[u] = fmaf(f[k], from[k * j.rep * P], y[u]);
+                for (int k = 0; k < W; k++) y[u] = fmaf(f[k], from[k * so_warp], y[u]);
                 if (!whole && i + u * STEP < cols)
                     __stcg(part + (h * j.max_split + it.split) * part_row + c - h * dv, y[u]);
             }
@@ -507,7 +510,7 @@ __global__ void __launch_bounds__(attend_shape<D, T, S>::warps * 32, 2)
 
 template <int D, int T>
 __global__ void __launch_bounds__(64) attend_put_kernel(const __grid_constant__ attend_job j) {
-    __shared__ __align__(16) uint8_t own[2][attend_shape<D, T, 1>::own_row];
+    __shared__ __align__(16) uint8_t own[2][attend_shape<D, T>::own_row];
     const int row = blockIdx.y, head = blockIdx.x, v = threadIdx.x >> 5, dim = v ? j.kv.dv : j.kv.dk;
     pdl_trigger();
     pdl_wait();
@@ -528,19 +531,16 @@ struct attend_kernel {
     enum kv_type type;
     int warps;
     void (*decode)(const attend_job), (*put)(const attend_job);
-    size_t (*bytes)(int rep, int rows);
+    size_t (*bytes)(int rep, int n_row, bool one);
 };
-#define KERNEL(d, t, s)                                                                                      \
+#define KERNEL(d, t)                                                                                         \
     {                                                                                                        \
-        d, t, attend_shape<d, t, s>::warps, attend_decode_kernel<d, t, s>, attend_put_kernel<d, t>,          \
-            attend_shape<d, t, s>::bytes                                                                     \
+        d, t, attend_shape<d, t>::warps, attend_decode_kernel<d, t>, attend_put_kernel<d, t>,                \
+            attend_shape<d, t>::bytes                                                                        \
     }
-// Of each size and type the one with the longest ring first; chips of sm_120 take shorter ones.
 static const attend_kernel kernels[] = {
-    KERNEL(64, KV_F16, 3),   KERNEL(64, KV_F16, 2),   KERNEL(128, KV_F16, 3),  KERNEL(128, KV_F16, 2),
-    KERNEL(256, KV_F16, 3),  KERNEL(256, KV_F16, 2),  KERNEL(64, KV_Q8_0, 4),  KERNEL(128, KV_Q8_0, 4),
-    KERNEL(128, KV_Q8_0, 2), KERNEL(256, KV_Q8_0, 4), KERNEL(256, KV_Q8_0, 2), KERNEL(64, KV_F32, 2),
-    KERNEL(128, KV_F32, 2),  KERNEL(128, KV_F32, 1),  KERNEL(256, KV_F32, 2),  KERNEL(256, KV_F32, 1),
+    KERNEL(64, KV_F16),   KERNEL(128, KV_F16), KERNEL(256, KV_F16), KERNEL(64, KV_Q8_0), KERNEL(128, KV_Q8_0),
+    KERNEL(256, KV_Q8_0), KERNEL(64, KV_F32),  KERNEL(128, KV_F32), KERNEL(256, KV_F32),
 };
 enum { ATTEND_BLOCKS = 128, ATTEND_ROWS = 1024 };
 
@@ -556,28 +556,23 @@ bool attend_plan(attend_job *j, size_t smem) {
         if (j->n_item_head > ATTEND_HEADS) return false;
         for (j->split_shift = 0; j->n_item_head << (j->split_shift + 1) <= ATTEND_BLOCKS;) j->split_shift++;
         if (j->split_shift > CUDA_SPLIT_SHIFT) j->split_shift = CUDA_SPLIT_SHIFT;
-        j->kernel[0] = j->kernel[1] = NULL;
-        for (const attend_kernel &k : kernels) {
-            const size_t bytes = k.bytes(j->rep, ATTEND_ROWS);
-            if (k.type != kv.type || k.d < kv.dk || k.d < kv.dv || bytes > smem) continue;
-            if (!j->kernel[0]) j->kernel[0] = j->kernel[1] = &k;
-            if (k.d == j->kernel[0]->d && 2 * (bytes + 1024) <= smem + 1024) {
-                j->kernel[1] = &k;
-                break;
+        for (const attend_kernel &k : kernels)
+            if (k.type == kv.type && k.d >= kv.dk && k.d >= kv.dv &&
+                k.bytes(j->rep, ATTEND_ROWS, false) <= smem) {
+                j->kernel = &k;
+                return true;
             }
-        }
-        if (j->kernel[0]) return true;
     }
     return false;
 }
-cudaError_t attend_launch(const attend_job &j, int rows, int sm_count, bool overlap, cudaStream_t s) {
-    const bool many = rows * j.n_item_head > sm_count;
-    const attend_kernel *k = j.kernel[many];
-    return launch_overlapped(k->decode, many ? 2 * sm_count : sm_count, k->warps * 32, k->bytes(j.rep, rows),
-                             overlap, s, j);
+cudaError_t attend_launch(attend_job j, int rows, int sm_count, bool overlap, cudaStream_t s) {
+    const int blocks = rows * j.n_item_head > sm_count ? 2 * sm_count : sm_count;
+    j.one = (rows * j.n_item_head << j.split_shift) <= blocks;
+    return launch_overlapped(j.kernel->decode, blocks, j.kernel->warps * 32,
+                             j.kernel->bytes(j.rep, rows, j.one), overlap, s, j);
 }
 cudaError_t attend_put_launch(const attend_job &j, int n, bool overlap, cudaStream_t s) {
-    return launch_overlapped(j.kernel[0]->put, dim3(j.kv.n_kv_head, n), 64, 0, overlap, s, j);
+    return launch_overlapped(j.kernel->put, dim3(j.kv.n_kv_head, n), 64, 0, overlap, s, j);
 }
 cudaError_t attend_prepare(void) {
     int device, most;

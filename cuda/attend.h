@@ -27,15 +27,15 @@ struct attend_job {
     // set by attend_plan: heads of an item, items of a key head and of a row, log2 of a row's splits
     int rep, n_chunk, n_item_head, split_shift;
     unsigned dv_inverse; // 2^32 / dv, rounded up
-    const struct attend_kernel
-        *kernel[2]; // for fewer items than multiprocessors; for more, two blocks on each
+    bool one;            // set by attend_launch: no block gets a second item
+    const struct attend_kernel *kernel;
 };
 enum { ATTEND_HEADS = 256 }; // item heads of a row: counters that the plan has
 // Chooses the kernel and fills the last fields; smem: bytes of shared memory a block may have. False: no kernel takes head
 // sizes above 256 or not of 8, or the form in which the result is wanted.
 bool attend_plan(attend_job *j, size_t smem);
 // rows: the most that the step may have
-cudaError_t attend_launch(const attend_job &j, int rows, int sm_count, bool overlap, cudaStream_t s);
+cudaError_t attend_launch(attend_job j, int rows, int sm_count, bool overlap, cudaStream_t s);
 // k and v of all rows to the cache, before attend_launch when rows may be of one sequence
 cudaError_t attend_put_launch(const attend_job &j, int n, bool overlap, cudaStream_t s);
 cudaError_t attend_prepare(void);
