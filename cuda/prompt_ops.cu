@@ -49,6 +49,8 @@ __global__ void prompt_put_kernel(const __grid_constant__ prompt_put_job j) {
         int h = key ? i - j.n_head : i;
         float *p = row + (key ? j.k_col : j.q_col) + (size_t)h * dk;
         const float *g = key ? j.k_norm : j.q_norm;
+        uint8_t *k = j.kv.k + (key ? kv_row(j.kv, slot, pos, h) * kv_bytes(j.kv.type, dk) : 0);
+        const bool halves = key && j.kv.type == KV_F16; // stored as they are made; others want whole blocks
         float scale = 1.f;
         if (g) {
             float sum = 0.f;
@@ -59,16 +61,33 @@ __global__ void prompt_put_kernel(const __grid_constant__ prompt_put_job j) {
             int a = j.neox ? d : 2 * d, b = j.neox ? d + half : 2 * d + 1;
             float2 c = j.rope[(size_t)t * half + d];
             float u = p[a] * (g ? scale * g[a] : 1.f), v = p[b] * (g ? scale * g[b] : 1.f);
-            p[a] = u * c.x - v * c.y;
-            p[b] = v * c.x + u * c.y;
+            float ru = u * c.x - v * c.y, rv = v * c.x + u * c.y;
+            if (halves) {
+                ((__half *)k)[a] = __float2half_rn(ru);
+                ((__half *)k)[b] = __float2half_rn(rv);
+            } else {
+                p[a] = ru;
+                p[b] = rv;
+            }
         }
-        if (g)
-            for (int d = j.n_rot + lane; d < dk; d += 32) p[d] *= scale * g[d];
-        if (!key) continue;
+        for (int d = j.n_rot + lane; d < dk; d += 32) {
+            float u = p[d] * (g ? scale * g[d] : 1.f);
+            if (halves)
+                ((__half *)k)[d] = __float2half_rn(u);
+            else
+                p[d] = u;
+        }
+        if (!key || halves) continue;
         __syncwarp();
-        uint8_t *k = j.kv.k + kv_row(j.kv, slot, pos, h) * kv_bytes(j.kv.type, dk);
         for (int b = 0; b * 32 < dk; b++)
             kv_put32(j.kv.type, k, b, dk, b * 32 + lane < dk ? p[b * 32 + lane] : 0.f);
+    }
+    if (j.kv.type == KV_F16) {
+        for (int i = threadIdx.x; i < j.kv.n_kv_head * j.kv.dv; i += 256) {
+            int h = i / j.kv.dv, d = i % j.kv.dv;
+            ((__half *)j.kv.v)[kv_row(j.kv, slot, pos, h) * j.kv.dv + d] = __float2half_rn(row[j.v_col + i]);
+        }
+        return;
     }
     const int blocks = (j.kv.dv + 31) / 32;
     for (int i = warp; i < j.kv.n_kv_head * blocks; i += 8) {
