@@ -4,6 +4,8 @@
 #include "cuda_impl.h"
 #include "decode.h"
 #include "prompt.h"
+#include "blas.h"
+#include "tune.h"
 #include "mem.h"
 
 // ---- errors
@@ -156,6 +158,8 @@ static void cuda_close(struct backend *base) {
         if (b->bucket[i].exec) cudaGraphExecDestroy(b->bucket[i].exec);
     decode_free(b->decode);
     prompt_free(b->prompt);
+    blas_close(b->blas);
+    tune_close(b->tune);
     for (int i = 0; i < CUDA_FLIGHT; i++)
         if (b->done[i]) cudaEventDestroy(b->done[i]);
     if (b->rows_sent) cudaEventDestroy(b->rows_sent);
@@ -198,6 +202,24 @@ static enum infer_status capture(cuda_backend *b, int rows, bool deep) {
     return st;
 }
 
+static enum infer_status compile_prompt(cuda_backend *b) {
+    const char *how = b->c.autotune ? b->c.autotune : "load";
+    int driver = 0;
+    if (b->c.no_fuse && (b->c.blas || b->c.block_scaled))
+        return err_set(INFER_E_INPUT,
+                       "--no-fuse runs the plain kernels alone: not with --blas on or --matmul-precision %s",
+                       b->c.block_scaled ? b->c.block_scaled : "high");
+    if (b->c.no_fuse) return INFER_OK;
+    if (b->c.blas) TRY(blas_open(&b->blas));
+    CU(cudaDriverGetVersion(&driver));
+    if (strcmp(how, "off") != 0) TRY(tune_open(&b->tune, b->prop.name, driver));
+    TRY(prompt_build(&b->prompt, b));
+    if (b->prompt && !strcmp(how, "full")) TRY(prompt_tune(b, b->prompt));
+    if (b->tune && tune_save(b->tune) != INFER_OK)
+        log_line(LOG_WARN, "not kept for the next start: %s", err_message());
+    return INFER_OK;
+}
+
 static enum infer_status capture_all(cuda_backend *b) {
     int max = b->c.list[ROW_DECODE]->max_rows;
     for (int rows = 1;; rows = rows < 8 ? rows * 2 : rows < 64 ? rows + 8 : rows + 32) {
@@ -216,7 +238,7 @@ static enum infer_status capture_all(cuda_backend *b) {
 static enum infer_status cuda_compile(struct backend *base, enum row_class cls) {
     cuda_backend *b = (cuda_backend *)base;
     CU(cudaSetDevice(b->device));
-    if (cls == ROW_PROMPT) return b->c.no_fuse ? INFER_OK : prompt_build(&b->prompt, b);
+    if (cls == ROW_PROMPT) return compile_prompt(b);
     if (!b->c.no_fuse) TRY(decode_build(&b->decode, b));
     if (!b->c.no_graphs) TRY(capture_all(b));
     return cuda_warm(b);

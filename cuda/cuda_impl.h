@@ -1,6 +1,7 @@
 // The backend's own state, for the files that run on the host side of cuda/.
 #pragma once
 #include "cuda.h"
+#include "routes.h"
 
 enum { CUDA_CONSTANT_MAX = 8192, CUDA_BUCKET_MAX = 64, CUDA_DEEP = 1024 /* positions */ };
 
@@ -11,6 +12,8 @@ struct cuda_constant {
 
 struct decode_program; // decode.cu
 struct prompt_program; // prompt.cu
+struct tune;           // tune.h
+struct blas;           // blas.h
 
 struct cuda_backend {
     struct backend base;
@@ -43,6 +46,8 @@ struct cuda_backend {
     int n_rope;
     struct decode_program *decode; // NULL: the plain list
     struct prompt_program *prompt; // the same for prompt rows
+    struct tune *tune;             // what was measured before; NULL: --autotune off
+    struct blas *blas;             // --blas on
     struct {
         int rows;
         bool deep;
@@ -76,6 +81,21 @@ dev_matrix cuda_matrix(const cuda_backend *b, int group, int member);
 float2 *cuda_rope_table(const cuda_backend *b, const struct rope *r);
 int32_t *cuda_tokens(const cuda_backend *b);
 float *cuda_logits_copy(const cuda_backend *b);
+
+// Whether only the kernels that every chip has are wanted.
+static inline bool cuda_only_mma(const cuda_backend *b) {
+    return b->prop.major != 9 || b->c.sm_emulate || (b->c.kernels && !strcmp(b->c.kernels, "mma"));
+}
+static inline struct route_case cuda_route_case(const cuda_backend *b) {
+    struct route_case c = {};
+    c.sm = b->c.sm_emulate ? b->c.sm_emulate : b->prop.major * 10 + b->prop.minor;
+    c.only_mma = cuda_only_mma(b);
+    c.blas = b->c.blas;
+    c.strict_fp32 = b->c.strict_fp32;
+    c.block_scaled = b->c.block_scaled != NULL;
+    c.shared_bytes = c.sm >= 120 ? 99 << 10 : b->prop.sharedMemPerBlockOptin;
+    return c;
+}
 
 uint8_t *cuda_decode_blob(const cuda_backend *b, unsigned i, size_t *row);
 uint8_t *cuda_decode_result(const cuda_backend *b, unsigned i, size_t *row);

@@ -21,7 +21,8 @@
  *   Q8   4352  int8 codes; scales as Q4        Q8M  4608  int8 codes; scales as Q4M
  *   Q2K  1344  2 parts of 512 bytes of codes (as the low bits of Q6K); row * 16 + 2 g + e: sc | m << 4; then d, dmin of
  *              each row; value d sc q - dmin m
- *   F16, BF16  8192        F32 16384: [16][256]
+ *   F16, BF16  8192
+ *   F32 16384  8 parts of 32 columns, [16][32]; 16-byte chunk c of row r at (c ^ (r & 7)): the swizzle of wgmma
  *
  * Read by C and C++. source: PTX ISA, fragments of mma.m16n8k32 and m16n8k16; the order is ours. */
 #pragma once
@@ -48,6 +49,11 @@ enum { UNIT_ROWS = 16, UNIT_COLS = 256, UNIT_PAIR = 32 /* rows to which a member
 #else
 #define LAYOUT_FN static inline
 #endif
+
+/* Byte of element (row, k) in a unit of F32. */
+LAYOUT_FN int layout_f32_byte(int row, int k) {
+    return (k >> 5) * 2048 + row * 128 + ((((k >> 2) & 7) ^ (row & 7)) << 4) + (k & 3) * 4;
+}
 
 /* Bytes of a unit. */
 LAYOUT_FN int layout_unit_bytes(enum layout l) {

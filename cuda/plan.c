@@ -1,4 +1,5 @@
 #include "plan.h"
+#include "blas.h"
 #include "mem.h"
 
 /* Whether some list uses the group's output as gate and up of one glu. */
@@ -36,8 +37,8 @@ static enum infer_status group_place(struct cuda_group *g, const struct weight_g
             r = &g->region[g->n_region++];
             *r = (struct cuda_region){.layout = l, .u = (m[i].k + UNIT_COLS - 1) / UNIT_COLS};
         }
-        bool half = l == LAYOUT_F16 || l == LAYOUT_BF16;
-        int inter = g->paired ? (half ? 8 : 16) : UNIT_ROWS;
+        bool element = l == LAYOUT_F32 || l == LAYOUT_F16 || l == LAYOUT_BF16;
+        int inter = g->paired ? (element ? 8 : 16) : UNIT_ROWS;
         g->member[i] = (struct cuda_member){.region = g->n_region - 1,
                                             .base = g->paired ? i * inter : r->rows,
                                             .inter = inter,
@@ -145,7 +146,8 @@ static size_t constants(struct cuda_plan *p, const struct backend_config *c) {
     return n;
 }
 
-/* Activation tiles of the fused program for prompt rows: 256 rows x 64 columns of halves, 32 KB each. */
+/* Activation tiles of the fused program for prompt rows: 256 rows x 64 columns of halves, 32 KB each; 32 columns of floats
+ * for F32 weights. */
 static void place_tiles(struct cuda_plan *p, const struct op_list *l, int n_embd) {
     if (!l) return;
     p->tile_cols[0] = n_embd;
@@ -156,7 +158,32 @@ static void place_tiles(struct cuda_plan *p, const struct op_list *l, int n_embd
         if (o->kind == OP_GLU && o->glu.out.width > p->tile_cols[2]) p->tile_cols[2] = o->glu.out.width;
     }
     size_t rows = ((size_t)(l->max_rows > l->max_out ? l->max_rows : l->max_out) + 255) / 256;
-    for (int i = 0; i < 3; i++) p->tiles[i] = take(p, rows * (((size_t)p->tile_cols[i] + 63) / 64) * 32768);
+    int cols = 64;
+    for (int i = 0; i < p->n_group; i++)
+        for (int r = 0; r < p->group[i].n_region; r++)
+            if (p->group[i].region[r].layout == LAYOUT_F32) cols = 32;
+    for (int i = 0; i < 3; i++) /* a k below 64 is a tile */
+        p->tiles[i] = take(p, rows * (size_t)round_up(p->tile_cols[i], 64) / (size_t)cols * 32768);
+}
+
+/* What block-scaled kernels and cuBLASLt need beside the tiles. */
+static void place_other_kernels(struct cuda_plan *p, const struct backend_config *c) {
+    const struct op_list *l = c->list[ROW_PROMPT];
+    size_t most = 0;
+    if (!l) return;
+    for (int i = 0; i < 3; i++)
+        if ((size_t)p->tile_cols[i] > most) most = (size_t)p->tile_cols[i];
+    most = (most + 63) / 64;
+    p->mx_rows = (size_t)round_up(l->max_rows > l->max_out ? l->max_rows : l->max_out, 256);
+    if (c->block_scaled) {
+        p->mx = take(p, p->mx_rows * most * 64);
+        p->mx_scale = take(p, p->mx_rows * most * 4);
+    }
+    if (c->blas) {
+        p->panel = take(p, (size_t)CUDA_PANEL_ROWS * most * 128);
+        p->panel_out = take(p, p->mx_rows * CUDA_PANEL_ROWS * 4);
+        p->blas_space = take(p, BLAS_WORKSPACE);
+    }
 }
 
 static void place_workspace(struct cuda_plan *p, const struct backend_config *c) {
@@ -204,6 +231,7 @@ static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
         p->weight_bytes < (size_t)56 << 20 ? pad(p->weight_bytes) + ((size_t)8 << 20) : (size_t)64 << 20;
     p->stage = take(p, p->stage_bytes);
     place_tiles(p, pl, c->n_embd);
+    place_other_kernels(p, c);
     if (!size_align(p->workspace_bytes, 4096, &p->workspace_bytes)) p->workspace_bytes = SIZE_MAX;
 }
 

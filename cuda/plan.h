@@ -12,7 +12,8 @@ enum {
     CUDA_SPLIT = 256,     /* keys of one attention split at least */
     CUDA_SPLIT_SHIFT = 5, /* log2 of the most splits */
     CUDA_ROPE_MAX = 8,
-    CUDA_FLIGHT = 4 /* steps that may be queued */
+    CUDA_FLIGHT = 4,       /* steps that may be queued */
+    CUDA_PANEL_ROWS = 4096 /* weight rows that --blas on dequantises at a time */
 };
 
 /* Rows of one layout that lie together: physical rows 0 .. rows (a multiple of 32), k columns in u units. */
@@ -52,6 +53,9 @@ struct cuda_plan {
     size_t stage_bytes, constant_bytes, rec_row_bytes, half_row_bytes, workspace_bytes;
     size_t tiles[3]; /* activation tiles of prompt rows: normed, attention, gated (prompt_frag.cuh) */
     int tile_cols[3];
+    size_t mx, mx_scale;        /* activations of block-scaled kernels and their scales */
+    size_t panel, panel_out;    /* --blas on: dequantised rows, and products of gate and up */
+    size_t blas_space, mx_rows; /* cuBLASLt's own; rows of a tile of mx */
     /* results of a step: tokens, then logits */
     size_t logits_offset, result_bytes;
     /* pinned memory of the host, CUDA_FLIGHT of each: steps, page tables and results, steps and results of the fused

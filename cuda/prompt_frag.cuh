@@ -9,12 +9,17 @@
 // Columns: a step is 16 columns; a lane's logical columns 2t, 2t+1, 2t+8, 2t+9 (t = lane & 3) of step e are whichever four
 // neighbours its words hold. Activations are stored in that order.
 #pragma once
+#include "prompt_ops.h"
 #include "util.cuh"
 #define DEV_ __device__ __forceinline__
 
 // Order of the 32 columns of a group in activation tiles. CODES: a lane's four columns of step e are 16 e + 4 t .. (units of
-// int codes); HALVES: 8 t + 4 e .. (units of halves, whose lanes hold eight neighbours).
-enum prompt_order { ORDER_CODES, ORDER_HALVES };
+// int codes); HALVES: 8 t + 4 e .. (units of halves, whose lanes hold eight neighbours). FLOATS: float32 rounded to TF32, as
+// they come, 32 columns a tile. ROWS: halves in plain rows of k_tiles * 64 (cuBLASLt).
+enum prompt_order { ORDER_CODES, ORDER_HALVES, ORDER_FLOATS, ORDER_ROWS };
+static __host__ __device__ constexpr int prompt_tile_cols(int order) {
+    return order == ORDER_FLOATS ? 32 : 64;
+}
 static __host__ __device__ constexpr int prompt_position(int k, int order) {
     int t = order == ORDER_CODES ? (k & 15) >> 2 : k >> 3, e = order == ORDER_CODES ? k >> 4 : (k >> 2) & 1,
         j = k & 3;
@@ -24,11 +29,47 @@ static __host__ __device__ constexpr int prompt_position(int k, int order) {
 // Activations of prompt rows: tiles of 256 rows x 64 columns, 32 KB each, tiles of one row block along K together; a tile
 // is the 128-byte swizzle that wgmma reads: row r at r * 128, its 16-byte chunk c at (c ^ (r & 7)) * 16.
 enum { PROMPT_TILE_ROWS = 256, PROMPT_TILE_COLS = 64, PROMPT_TILE_BYTES = 32768 };
-// Byte offset of row t, column k; k_tiles: columns / 64 rounded up.
+// Where column k lies in every row of a tile.
+struct prompt_column {
+    size_t tile;    // bytes from the row block's first tile
+    int chunk, low; // 16-byte chunk of the row, before the swizzle; byte in it
+};
+static __host__ __device__ inline prompt_column prompt_column_of(int k, int order) {
+    bool wide = order == ORDER_FLOATS;
+    int p = wide ? 2 * (k & 31) : (k & 32) + prompt_position(k & 31, order);
+    return prompt_column{(size_t)(k >> (wide ? 5 : 6)) * PROMPT_TILE_BYTES, p >> 3, (p & 7) * 2};
+}
+// Byte offset of row t in such a column; k_tiles: columns over those of a tile, rounded up.
+static __host__ __device__ inline size_t prompt_offset(int t, const prompt_column &c, int k_tiles) {
+    int r = t & 255;
+    return (size_t)(t >> 8) * (size_t)k_tiles * PROMPT_TILE_BYTES + c.tile +
+           (size_t)(r * 128 + ((c.chunk ^ (r & 7)) << 4) + c.low);
+}
+// Byte offset of row t, column k.
 static __host__ __device__ inline size_t prompt_offset(int t, int k, int k_tiles, int order) {
-    int r = t & 255, p = (k & 32) + prompt_position(k & 31, order);
-    return ((size_t)(t >> 8) * (size_t)k_tiles + (size_t)(k >> 6)) * PROMPT_TILE_BYTES +
-           (size_t)(r * 128 + (((p >> 3) ^ (r & 7)) << 4) + (p & 7) * 2);
+    if (order == ORDER_ROWS) return ((size_t)t * (size_t)k_tiles * PROMPT_TILE_COLS + (size_t)k) * 2;
+    return prompt_offset(t, prompt_column_of(k, order), k_tiles);
+}
+// To the nearest TF32: 10 bits behind the point.
+DEV float tf32_round(float v) {
+    uint32_t r;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(v));
+    return __uint_as_float(r);
+}
+// One value, as float32 rounded to TF32 where wide, else as a half.
+DEV void prompt_put(uint8_t *at, bool wide, float v) {
+    if (wide)
+        *(float *)at = tf32_round(v);
+    else
+        *(__half *)at = __float2half_rn(fminf(fmaxf(v, -65504.f), 65504.f));
+}
+// Columns k and k + 1 (k even) of row t.
+DEV void prompt_put2(uint8_t *tiles, int t, int k, int k_tiles, int order, float a, float b) {
+    uint8_t *at = tiles + prompt_offset(t, k, k_tiles, order);
+    if (order == ORDER_FLOATS)
+        *(float2 *)at = make_float2(tf32_round(a), tf32_round(b));
+    else
+        *(uint32_t *)at = pack_half2(a, b);
 }
 
 DEV uint32_t h2_bits(__half2 h) {
@@ -72,6 +113,12 @@ struct slab {
     int h_lo, h_hi;         // 0: rows 0..7, 1: rows 8..15
 };
 
+// Tiles of activations that one unit of weights meets.
+template <int L> constexpr int tiles_per_unit = L == LAYOUT_F32 ? 8 : 4;
+// Whether gate and up alternate by 16 rows (a lane needs two row tiles), not by 8.
+template <int L, int EPI>
+constexpr bool slab_paired = EPI == EPILOGUE_GLU &&L != LAYOUT_F32 &&L != LAYOUT_F16 &&L != LAYOUT_BF16;
+
 // frag<L, PAIRED>: raw registers of 64 columns, scales of a unit, conversion of one step of 16 columns.
 //   pieces, piece(p, i)   what 64 columns p = 0..3 of a unit are: n_piece runs of piece_bytes at these offsets
 //   load(raw, slab, stage)   scale(scales, slab, unit offset)   step(raw, scales, slab, p, s = 0..3, a[4])
@@ -100,7 +147,7 @@ DEV int slab_row(const slab &s, int hi_row) {
     return ((threadIdx.x & 31) >> 2) + 8 * (hi_row ? s.h_hi : s.h_lo);
 }
 
-template <bool PAIRED> struct frag<LAYOUT_F16, PAIRED> {
+template <bool PAIRED> struct frag_halves {
     static constexpr int unit = 8192, order = ORDER_HALVES;
     struct raw {
         uint4 v[2][2];
@@ -125,6 +172,29 @@ template <bool PAIRED> struct frag<LAYOUT_F16, PAIRED> {
             a[h + 2] = e ? v.w : v.y;
         }
     }
+};
+template <bool P> struct frag<LAYOUT_F16, P> : frag_halves<P> {};
+// bfloat16 as halves: exact but below 2^-14, where 2^-25 is lost, and above 65504, which becomes infinite
+DEV uint32_t half2_of_bf16(uint32_t w) {
+    uint32_t r;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;"
+        : "=r"(r)
+        : "f"(__uint_as_float(w & 0xffff0000u)), "f"(__uint_as_float(w << 16)));
+    return r;
+}
+template <bool P> struct frag<LAYOUT_BF16, P> : frag_halves<P> {
+    using base = frag_halves<P>;
+    DEV_ static void step(const typename base::raw &r, const typename base::scales &c, const slab &s, int p,
+                          int st, uint32_t a[4]) {
+        base::step(r, c, s, p, st, a);
+#pragma unroll
+        for (int i = 0; i < 4; i++) a[i] = half2_of_bf16(a[i]);
+    }
+};
+// float32 goes to the tensor cores as it lies in shared memory: only where its pieces are
+template <bool PAIRED> struct frag<LAYOUT_F32, PAIRED> {
+    static constexpr int unit = 16384, order = ORDER_FLOATS, n_piece = 1, piece_bytes = 2048;
+    DEV_ static int piece(int p, int) { return p * 2048; }
 };
 
 // four codes of one row as two registers: (code - bias) * d, or code * d + m

@@ -79,6 +79,36 @@ DEV void prompt_consume(const prompt_job &j, float (&d)[BN / 2], int slab0, int 
     }
 }
 
+// float32: weights too from shared memory, as TF32. The next product starts before the last one ends.
+template <int BN, int CL>
+DEV void prompt_consume_tf32(const prompt_job &j, float (&d)[BN / 2], int warpgroup, uint32_t ring,
+                             uint32_t full, uint32_t empty, int &stage, uint32_t &phase, int lane) {
+    using R = prompt_ring<LAYOUT_F32, BN>;
+#pragma unroll
+    for (int i = 0; i < BN / 2; i++) d[i] = 0.f;
+    wgmma_pin(d);
+    int last = -1;
+    for (int k = 0; k < j.k_tiles; k++) {
+        uint32_t at = ring + stage * R::stage;
+        barrier_wait(full + stage * 8, phase);
+        wgmma_fence();
+        uint64_t a = wgmma_descriptor(at + R::x + warpgroup * 4 * R::tile), b = wgmma_descriptor(at);
+#pragma unroll
+        for (int st = 0; st < 4; st++) wgmma_tf32(d, a + 2 * st, b + 2 * st);
+        wgmma_commit();
+        wgmma_wait<1>();
+        if (last >= 0 && lane < CL) cluster_arrive(empty + last * 8, lane);
+        last = stage;
+        if (++stage == R::stages) {
+            stage = 0;
+            phase ^= 1;
+        }
+    }
+    wgmma_wait<0>();
+    wgmma_pin(d);
+    if (lane < CL) cluster_arrive(empty + last * 8, lane);
+}
+
 // One warp: lane i < 8 copies row tile i's codes, lane 0 also this block's share of the activations.
 template <int L, int BN, int CL>
 DEV void prompt_produce(const prompt_job &j, int slab0, int t0, uint32_t ring, uint32_t full, uint32_t empty,
@@ -102,7 +132,8 @@ DEV void prompt_produce(const prompt_job &j, int slab0, int t0, uint32_t ring, u
 #pragma unroll
             for (int i = 0; i < F::n_piece; i++)
                 bulk_copy(at + R::x + lane * R::tile + i * F::piece_bytes,
-                          w + (size_t)(k >> 2) * F::unit + F::piece(k & 3, i), F::piece_bytes, bar);
+                          w + (size_t)(k / tiles_per_unit<L>)*F::unit + F::piece(k % tiles_per_unit<L>, i),
+                          F::piece_bytes, bar);
         if (++stage == R::stages) {
             stage = 0;
             phase ^= 1;
@@ -113,7 +144,7 @@ DEV void prompt_produce(const prompt_job &j, int slab0, int t0, uint32_t ring, u
 template <int L, int EPI, int BN, int CL>
 __global__ void __launch_bounds__(384, 1) prompt_matmul_kernel(const __grid_constant__ prompt_job j) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    constexpr bool PAIRED = EPI == EPILOGUE_GLU && L != LAYOUT_F16 && L != LAYOUT_BF16;
+    constexpr bool PAIRED = slab_paired<L, EPI>;
     using R = prompt_ring<L, BN>;
     extern __shared__ uint8_t smem_raw[];
     __shared__ uint64_t bars[2 * R::stages];
@@ -143,8 +174,12 @@ __global__ void __launch_bounds__(384, 1) prompt_matmul_kernel(const __grid_cons
         for (int tile = blockIdx.x / CL; tile < n_tile; tile += gridDim.x / CL) {
             int slab0 = tile / n_tok * (8 * CL) + rank * 8;
             float d[BN / 2];
-            prompt_consume<L, PAIRED, BN, CL>(j, d, slab0, warp, ring, full, empty, stage, phase,
-                                              threadIdx.x & 127);
+            if constexpr (L == LAYOUT_F32)
+                prompt_consume_tf32<BN, CL>(j, d, warp >> 2, ring, full, empty, stage, phase,
+                                            threadIdx.x & 127);
+            else
+                prompt_consume<L, PAIRED, BN, CL>(j, d, slab0, warp, ring, full, empty, stage, phase,
+                                                  threadIdx.x & 127);
             prompt_store<EPI, BN>(j, d, slab0 + warp, tile % n_tok * BN, n_row);
         }
     }
@@ -174,19 +209,22 @@ cudaError_t prompt_start(const prompt_job &j, int n, int sm_count, cudaStream_t 
     c.numAttrs = 1;
     return cudaLaunchKernelEx(&c, kernel, j);
 }
+template <int L, int EPI>
+cudaError_t prompt_tile(const prompt_job &j, int tokens, int n, int sm_count, cudaStream_t s) {
+    return tokens == 256   ? prompt_start<L, EPI, 256>(j, n, sm_count, s)
+           : tokens == 128 ? prompt_start<L, EPI, 128>(j, n, sm_count, s)
+                           : prompt_start<L, EPI, 64>(j, n, sm_count, s);
+}
 template <int L>
-cudaError_t prompt_layout(const prompt_job &j, enum prompt_epilogue e, int n, int sm_count, cudaStream_t s) {
-    bool wide = n > 128;
+cudaError_t prompt_layout(const prompt_job &j, enum prompt_epilogue e, int tokens, int n, int sm_count,
+                          cudaStream_t s) {
     switch (e) {
     case EPILOGUE_STORE:
-        return wide ? prompt_start<L, EPILOGUE_STORE, 256>(j, n, sm_count, s)
-                    : prompt_start<L, EPILOGUE_STORE, 128>(j, n, sm_count, s);
+        return prompt_tile<L, EPILOGUE_STORE>(j, tokens, n, sm_count, s);
     case EPILOGUE_ADD:
-        return wide ? prompt_start<L, EPILOGUE_ADD, 256>(j, n, sm_count, s)
-                    : prompt_start<L, EPILOGUE_ADD, 128>(j, n, sm_count, s);
+        return prompt_tile<L, EPILOGUE_ADD>(j, tokens, n, sm_count, s);
     case EPILOGUE_GLU:
-        return wide ? prompt_start<L, EPILOGUE_GLU, 256>(j, n, sm_count, s)
-                    : prompt_start<L, EPILOGUE_GLU, 128>(j, n, sm_count, s);
+        return prompt_tile<L, EPILOGUE_GLU>(j, tokens, n, sm_count, s);
     }
     return cudaErrorInvalidValue;
 }

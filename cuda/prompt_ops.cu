@@ -26,10 +26,8 @@ __global__ void prompt_norm_kernel(rows x, const float *w, float eps, const int 
     for (int k = threadIdx.x * 4; k < n; k += 1024) {
         float4 v = *(const float4 *)(p + k),
                g = w ? *(const float4 *)(w + k) : make_float4(1.f, 1.f, 1.f, 1.f);
-        uint8_t *at = tiles + prompt_offset(t, k, k_tiles, order);
-        *(uint32_t *)at = pack_half2(v.x * scale * g.x, v.y * scale * g.y);
-        at = tiles + prompt_offset(t, k + 2, k_tiles, order);
-        *(uint32_t *)at = pack_half2(v.z * scale * g.z, v.w * scale * g.w);
+        prompt_put2(tiles, t, k, k_tiles, order, v.x * scale * g.x, v.y * scale * g.y);
+        prompt_put2(tiles, t, k + 2, k_tiles, order, v.z * scale * g.z, v.w * scale * g.w);
     }
 }
 cudaError_t prompt_norm_launch(rows x, const float *w, float eps, const int *n_row, uint8_t *tiles,

@@ -2,6 +2,7 @@
 // device, so that both must agree.
 #pragma once
 #include "cuda.h"
+#include "routes.h"
 
 enum prompt_epilogue { EPILOGUE_STORE, EPILOGUE_ADD, EPILOGUE_GLU };
 struct prompt_member {
@@ -20,20 +21,33 @@ struct prompt_job {
     int n_member;
     uint8_t *glu; // GLU: activation tiles of the result
     int glu_k_tiles, glu_order, act;
+    // block-scaled kernels: activations and their scales (prompt_mx.cuh), rows of a tile of theirs
+    const uint8_t *mx, *mx_scale;
+    size_t mx_rows;
 };
-// Whether there is a kernel; the order in which it reads activations (enum prompt_order).
-bool prompt_matmul_has(enum layout l);
-int prompt_matmul_order(enum layout l);
-// mma: the mma.sync kernels, which every chip from sm_80 on has; else wgmma (sm_90a)
-cudaError_t prompt_matmul_launch(const prompt_job &j, enum layout l, enum prompt_epilogue e, int n,
-                                 int sm_count, bool mma, cudaStream_t s);
+// The order in which kernels of a group read activations (enum prompt_order).
+int prompt_matmul_order(enum route_group g, enum layout l);
+// One launch by entry r of the table, of group GROUP_WGMMA or GROUP_MMA.
+cudaError_t prompt_matmul_launch(const prompt_job &j, enum layout l, enum prompt_epilogue e,
+                                 const struct route *r, int n, int sm_count, cudaStream_t s);
+// Block-scaled formats (kind: enum mx_kind). prompt_mx_quantise turns n rows of activation tiles j.x of that order into
+// j.mx and j.mx_scale; prompt_mx_launch multiplies them.
+cudaError_t prompt_mx_quantise(const prompt_job &j, int kind, int n, cudaStream_t s);
+cudaError_t prompt_mx_launch(const prompt_job &j, enum layout l, int kind, enum prompt_epilogue e, int n,
+                             cudaStream_t s);
+// Bytes of j.mx and j.mx_scale for rows (a multiple of 256) of k_tiles.
+static inline size_t prompt_mx_bytes(size_t rows, int k_tiles) { return rows * (size_t)k_tiles * 64; }
+static inline size_t prompt_mx_scale_bytes(size_t rows, int k_tiles) { return rows * (size_t)k_tiles * 4; }
+// Runs a kind on small random data and compares it with the same product in plain arithmetic. *agree: within rounding.
+enum infer_status prompt_mx_self_test(int kind, bool *agree, double *error, cudaStream_t s);
 // The layouts are shared out between files: compile time.
 #define PROMPT_PART(name)                                                                                    \
-    cudaError_t prompt_matmul_##name(const prompt_job &j, enum layout l, enum prompt_epilogue e, int n,      \
-                                     int sm_count, bool mma, cudaStream_t s)
+    cudaError_t prompt_matmul_##name(const prompt_job &j, enum layout l, enum prompt_epilogue e,             \
+                                     const struct route *r, int n, int sm_count, cudaStream_t s)
 PROMPT_PART(a);
 PROMPT_PART(b);
 PROMPT_PART(c);
+PROMPT_PART(d);
 
 struct prompt_attend_job {
     const float *q; // q[t * q_stride + h * dk]

@@ -198,9 +198,8 @@ DEV void attend_finish(const prompt_attend_job &j, const attend_rows &r, int t0,
         for (int i = 0; i < D / 8; i++) {
             int c = 8 * i + 2 * t;
             if (c < j.dv) // dv is even
-                *(uint32_t *)(j.out +
-                              prompt_offset(t0 + r.row[h], head * j.dv + c, j.out_k_tiles, j.out_order)) =
-                    pack_half2(o[4 * i + 2 * h] * inv, o[4 * i + 2 * h + 1] * inv);
+                prompt_put2(j.out, t0 + r.row[h], head * j.dv + c, j.out_k_tiles, j.out_order,
+                            o[4 * i + 2 * h] * inv, o[4 * i + 2 * h + 1] * inv);
         }
     }
 }

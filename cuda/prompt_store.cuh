@@ -31,14 +31,16 @@ DEV void prompt_store(const prompt_job &j, const float (&d)[BN / 2], int slab, i
     if (EPI == EPILOGUE_GLU) {
         int c = slab * 8 + g;
         if (c >= j.member[0].n) return;
+        const bool wide = j.glu_order == ORDER_FLOATS;
+        const prompt_column col = prompt_column_of(c, j.glu_order);
 #pragma unroll
         for (int i = 0; i < BN / 8; i++)
 #pragma unroll
             for (int q = 0; q < 2; q++) {
                 int row = t0 + 8 * i + 2 * t + q;
                 if (row < n_row)
-                    *(__half *)(j.glu + prompt_offset(row, c, j.glu_k_tiles, j.glu_order)) = __float2half_rn(
-                        fminf(fmaxf(act_apply(j.act, d[4 * i + q]) * d[4 * i + 2 + q], -65504.f), 65504.f));
+                    prompt_put(j.glu + prompt_offset(row, col, j.glu_k_tiles), wide,
+                               act_apply(j.act, d[4 * i + q]) * d[4 * i + 2 + q]);
             }
         return;
     }

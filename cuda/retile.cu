@@ -59,7 +59,7 @@ __global__ void retile_kernel(place p, const uint8_t *rows, size_t row_bytes, in
 
     if constexpr (L == LAYOUT_F32) {
         for (int j = 0; j < 256; j++)
-            ((float *)u)[row * 256 + j] = k0 + j < k ? ((const float *)s)[k0 + j] : 0.f;
+            *(float *)(u + layout_f32_byte(row, j)) = k0 + j < k ? ((const float *)s)[k0 + j] : 0.f;
     } else if constexpr (L == LAYOUT_F16 || L == LAYOUT_BF16) {
         const uint16_t *h = (const uint16_t *)s;
         for (int c = 0; c < 32; c++) {

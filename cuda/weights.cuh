@@ -18,7 +18,7 @@ DEV float unit_value(enum layout l, const uint8_t *u, int row, int k) {
     const int g = k >> 5, t = g & 3, h = g >> 2, e = (k >> 4) & 1;
     switch (l) {
     case LAYOUT_F32:
-        return ((const float *)u)[row * 256 + k];
+        return *(const float *)(u + layout_f32_byte(row, k));
     case LAYOUT_F16:
     case LAYOUT_BF16: {
         uint32_t v =

@@ -266,6 +266,8 @@ struct backend_config {
     int n_thread;                          /* cpu: 0: decide */
     const char *isa;                       /* cpu: NULL: best */
     const char *kernels;                   /* cuda: NULL: all */
+    const char *block_scaled;              /* cuda: NULL: none; "mxfp8", "mxfp4", "nvfp4" */
+    const char *autotune;                  /* cuda: "off", "load", "full"; NULL: "load" */
     int sm_emulate;
     bool no_fuse, no_graphs, blas, strict_fp32, nan_guard;
     bool want_logits; /* some row may want logits */

@@ -102,7 +102,12 @@ struct infer_engine_options {
     const char *isa;     /* NULL: best; "avx2", "avx512" */
     const char *kv_type; /* NULL: "f16" ("f32" on ref); "f32", "f16", "q8_0" */
     const char *kernels; /* NULL: all; "mma" */
-    int threads;         /* 0: physical cores within the affinity mask and the cgroup */
+    const char
+        *block_scaled;    /* NULL: none; "mxfp8", "mxfp4", "nvfp4": matrices and activations of prompt rows
+                                 are rounded to this format (cards of sm_120) */
+    const char *autotune; /* cuda, choice among kernels with equal bits: "off" the default rule, "load" (NULL)
+                             what an earlier run measured, "full" measures and keeps it */
+    int threads;          /* 0: physical cores within the affinity mask and the cgroup */
     int ctx;   /* positions of one sequence; 0: the trained length or 8192, whichever is less; -1: most that
                   fits */
     int slots; /* sequences at once; 0: 1; -1: most that fit */

@@ -42,6 +42,22 @@ static enum infer_status layers_of(const struct model *m, const struct plan_opti
     return INFER_OK;
 }
 
+/* Kernels that only some devices have: what was asked for and is not there is refused. */
+static enum infer_status kernels_of(const struct plan_options *options) {
+    const struct infer_engine_options *o = options->engine;
+    const char *device = options->place.device->name;
+    if (o->block_scaled && strcmp(o->block_scaled, "mxfp8") && strcmp(o->block_scaled, "mxfp4") &&
+        strcmp(o->block_scaled, "nvfp4"))
+        return err_set(INFER_E_INPUT, "no block-scaled format '%s': mxfp8, mxfp4, nvfp4", o->block_scaled);
+    if (o->block_scaled && strcmp(device, "cuda") != 0)
+        return err_set(INFER_E_UNSUPPORTED,
+                       "--matmul-precision %s needs a card of sm_120; this is the %s backend",
+                       o->block_scaled, device);
+    if (o->blas && strcmp(device, "cuda") != 0)
+        return err_set(INFER_E_UNSUPPORTED, "--blas on needs a card; this is the %s backend", device);
+    return INFER_OK;
+}
+
 static enum infer_status read_options(struct plan_settings *s, const struct model *m,
                                       const struct plan_options *options) {
     const struct infer_engine_options *o = options->engine;
@@ -58,6 +74,7 @@ static enum infer_status read_options(struct plan_settings *s, const struct mode
     TRY(in_range("--batch", s->n_batch, 1, MAX_BATCH));
     TRY(in_range("decode rows", s->n_decode_rows, 1, MAX_BATCH));
     TRY(in_range("--threads", o->threads, 0, 4096));
+    TRY(kernels_of(options));
     TRY(layers_of(m, options, &s->n_device_layer));
     return kv_type_of(o->kv_type, options->place.device == &backend_ref ? KV_F32 : KV_F16, &s->kv_type);
 }
@@ -79,6 +96,8 @@ static void fill_config(struct backend_config *c, const struct model *m, const s
                                  .n_thread = o->threads,
                                  .isa = o->isa,
                                  .kernels = o->kernels,
+                                 .block_scaled = o->block_scaled,
+                                 .autotune = o->autotune,
                                  .sm_emulate = o->sm_emulate,
                                  .no_fuse = o->no_fuse,
                                  .no_graphs = o->no_graphs,

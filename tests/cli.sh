@@ -190,8 +190,10 @@ head -c 1500 "$tests/data/text.txt" >"$dir/text"
 run "perplexity: too little text" 2 "$infer" perplexity -f "$dir/prompt"; err_lines 1
 run "perplexity" 0 "$infer" perplexity -f "$dir/text" --ctx 512 --json
 if run "bench" 0 "$infer" bench -p 8 -n 8 -d 0,16 -b 1,2 -r 2 --save "$dir/b.json"; then out_has "tg8x2@d16"; fi
-run "bench: ceilings" 0 "$infer" bench gemm -r 1; out_has "FMA"
-run "bench: memory" 0 "$infer" bench mem -r 1 --json; out_has "read_gb_s"
+run "bench: ceilings" 0 "$infer" bench gemm --device cpu -r 1; out_has "FMA"
+run "bench: memory" 0 "$infer" bench mem --device cpu -r 1 --json; out_has "read_gb_s"
+run "bench: attention is a card's" 2 "$infer" bench attn --device cpu; err_lines 1
+run "doctor: kernels of cards" 0 "$infer" doctor --routes; out_has "prompt_matmul_kernel"; out_has "block-scaled"
 run "bench: unknown" 2 "$infer" bench memm; err_lines 1
 run "bench: json" 0 "$infer" bench -p 8 -n 4 -r 1 --json; out_has '"test": "pp8"'; out_has '"share"'
 echo '{"tg4": 1e12}' >"$dir/t.json"

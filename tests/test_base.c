@@ -1,8 +1,13 @@
-/* status and mem: messages, escapes, checked sizes, arenas, the k-th failing allocation. */
+/* status and mem: messages, escapes, checked sizes, arenas, the k-th failing allocation; the table of a card's kernels and
+ * what is kept of it. */
 #include "test.h"
 #include "mem.h"
 #include "quant.h"
 #include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "../cuda/routes.h"
+#include "../cuda/tune.h"
 
 static void escapes_controls(void **state) {
     (void)state;
@@ -61,12 +66,87 @@ static void halves_round_trip(void **state) {
     assert_true(isnan(f16_to_f32(f32_to_f16(NAN))));
 }
 
+/* Every layout has a kernel on every chip under all options, for any number of rows. */
+static void routes_have_no_hole(void **state) {
+    (void)state;
+    static const int chips[] = {80, 86, 87, 89, 90, 100, 103, 120, 121},
+                     rows[] = {1, 32, 33, 64, 65, 128, 129, 256, 257, 4096};
+    for (size_t c = 0; c < sizeof chips / sizeof *chips; c++)
+        for (int o = 0; o < 16; o++)
+            for (int l = 0; l < LAYOUT_COUNT; l++) {
+                struct route_case rc = {.sm = chips[c],
+                                        .only_mma = o & 1,
+                                        .blas = (o & 2) != 0,
+                                        .strict_fp32 = (o & 4) != 0,
+                                        .block_scaled = (o & 8) != 0};
+                enum route_group g = route_prompt_group(&rc, (enum layout)l);
+                for (size_t n = 0; n < sizeof rows / sizeof *rows; n++) {
+                    int r = route_default(g, (enum layout)l, chips[c], 132, 896, rows[n]);
+                    if (r < 0 || r >= n_cuda_route)
+                        fail_msg("sm_%d, %s: no kernel", chips[c], route_layout_name((enum layout)l));
+                    assert_int_equal(cuda_routes[r].group, g);
+                    assert_int_equal(cuda_routes[r].cls, ROW_PROMPT);
+                }
+                if (o & 1) assert_int_not_equal(g, GROUP_WGMMA);
+            }
+    for (int b = 0; b < ROUTE_BUCKETS; b++) assert_int_equal(route_bucket(route_bucket_rows(b)), b);
+}
+
+/* What was measured is found again by the same card and build, and by no other; a damaged file is an empty one. */
+static void tuned_entries_are_kept(void **state) {
+    (void)state;
+    char folder[] = "/tmp/infer-test-XXXXXX", path[64], name[32];
+    struct tune *t;
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(setenv("XDG_CACHE_HOME", folder, 1), 0);
+    assert_ok(tune_open(&t, "card", 13000));
+    assert_int_equal(tune_get(t, "a", -1), -1);
+    tune_set(t, "a", 5);
+    tune_set(t, "ab", 6);
+    tune_set(t, "a", 7);
+    assert_ok(tune_save(t));
+    tune_close(t);
+    assert_ok(tune_open(&t, "card", 13000));
+    assert_int_equal(tune_get(t, "a", -1), 7);
+    assert_int_equal(tune_get(t, "ab", -1), 6);
+    for (int i = 0; i < 12000; i++) { /* beyond the cap: the oldest go */
+        snprintf(name, sizeof name, "entry %d", i);
+        tune_set(t, name, i);
+    }
+    assert_ok(tune_save(t));
+    tune_close(t);
+    snprintf(path, sizeof path, "%s/infer/routes", folder);
+    FILE *f = fopen(path, "r+");
+    assert_non_null(f);
+    fseek(f, 0, SEEK_END);
+    assert_true(ftell(f) <= 256 << 10);
+    assert_ok(tune_open(&t, "card", 13000));
+    assert_int_equal(tune_get(t, "a", -1), -1);
+    assert_int_equal(tune_get(t, "entry 11999", -1), 11999);
+    tune_close(t);
+    assert_ok(tune_open(&t, "card", 13010)); /* another driver */
+    assert_int_equal(tune_get(t, "entry 11999", -1), -1);
+    tune_close(t);
+    rewind(f);
+    for (int i = 0; i < 300 << 10; i++) fputc(i % 251, f);
+    fclose(f);
+    assert_ok(tune_open(&t, "card", 13000));
+    assert_int_equal(tune_get(t, "entry 11999", -1), -1);
+    tune_set(t, "a", 1);
+    assert_int_equal(tune_get(t, "a", -1), 1);
+    tune_close(t);
+    unlink(path);
+    snprintf(path, sizeof path, "%s/infer", folder);
+    rmdir(path);
+    rmdir(folder);
+    unsetenv("XDG_CACHE_HOME");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(escapes_controls),
-        cmocka_unit_test(sizes_do_not_wrap),
-        cmocka_unit_test(arenas_align_and_fail),
-        cmocka_unit_test(halves_round_trip),
+        cmocka_unit_test(escapes_controls),       cmocka_unit_test(sizes_do_not_wrap),
+        cmocka_unit_test(arenas_align_and_fail),  cmocka_unit_test(routes_have_no_hole),
+        cmocka_unit_test(tuned_entries_are_kept), cmocka_unit_test(halves_round_trip),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,8 @@
 #include "plan.h"
 #include "quant.h"
 #include "tolerance.h"
+#include "../cuda/blas.h"
+#include "../cuda/cuda_bench.h"
 #include "../tools/synth.h"
 
 #include <math.h>
@@ -39,12 +41,17 @@ static int n_vocab;
 
 static const char *kernels;       /* NULL: all; "mma": those that every chip has */
 static const char *cache = "f16"; /* of the engines that follow */
+static const char *block_scaled, *autotune;
+static bool blas;
 
 static struct infer_engine *engine(const char *device, int slots, int batch) {
     struct infer_engine_options o = {.device = device,
                                      .kv_type = cache,
                                      .kernels = kernels,
                                      .sm_emulate = kernels ? 120 : 0,
+                                     .block_scaled = strcmp(device, "cuda") ? NULL : block_scaled,
+                                     .blas = blas && !strcmp(device, "cuda"),
+                                     .autotune = autotune,
                                      .ctx = 1024,
                                      .slots = slots,
                                      .batch = batch,
@@ -155,6 +162,37 @@ static void check_type(const char *shape, const char *type) {
     free(want);
     free(got);
     free(again);
+}
+
+/* Logits of the last row of a prompt on a tiny random model; the caller frees them. */
+static float *prompt_logits(const char *type, const char *device) {
+    char path[] = "/tmp/infer-test-XXXXXX";
+    struct synth_report report;
+    struct infer_model_info info;
+    int seq, fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    assert_ok(synth_write(&(struct synth_options){.shape = "tiny", .type = type, .path = path, .seed = 5},
+                          &report));
+    assert_ok(infer_model_open(&model, path, NULL));
+    infer_model_info(model, &info);
+    n_vocab = info.n_vocab;
+    float *out = malloc((size_t)n_vocab * 4);
+    struct infer_engine *e = engine(device, 1, N_PROMPT);
+    assert_ok(infer_seq_open(e, &seq));
+    step(e, seq, 0, N_PROMPT, false, out);
+    infer_engine_free(e);
+    infer_model_close(model);
+    unlink(path);
+    return out;
+}
+static void check_prompt(const char *type, double tolerance) {
+    float *want = prompt_logits(type, "ref"), *got = prompt_logits(type, "cuda");
+    double error = relative(got, want, (size_t)n_vocab);
+    print_message("%-7s %s prompt %.1e of the norm\n", type, blas ? "cuBLASLt" : block_scaled, error);
+    if (!(error <= tolerance)) fail_msg("%s: %g (tolerance %g)", type, error, tolerance);
+    free(want);
+    free(got);
 }
 
 static void every_format(const char *which) {
@@ -426,6 +464,87 @@ static void attention_agrees_with_ref(void **state) {
 }
 #endif
 
+#ifdef INFER_CUDA
+/* Every kernel that a matrix of prompt rows may take, beside the others of its group: one set of bits. */
+static void entries_of_a_route_give_the_same_bits(void **state) {
+    (void)state;
+    for (int t = 0; t < QUANT_COUNT; t++) {
+        assert_ok(cuda_routes_check((enum quant_type)t, 544, 768, 301));
+        assert_ok(cuda_routes_check((enum quant_type)t, 96, 256, 65));
+    }
+}
+
+/* Prompt rows through cuBLASLt agree with ref, where the library is there. */
+static void blas_agrees_with_ref(void **state) {
+    (void)state;
+    struct blas *found;
+    if (blas_open(&found) != INFER_OK) {
+        print_message("skipped: %s\n", infer_error());
+        skip();
+    }
+    blas_close(found);
+    kernels = NULL;
+    blas = true;
+    check_prompt("f16", TOL_CUDA_PROMPT);
+    check_prompt("bf16", TOL_CUDA_PROMPT);
+    check_prompt("q4_k_m", TOL_CUDA_PROMPT);
+    blas = false;
+}
+#endif
+
+/* Block-scaled formats on the kernels of sm_120, their one instruction in plain arithmetic. */
+static void block_scaled_formats_keep_their_error(void **state) {
+    (void)state;
+    kernels = "mma";
+    static const char *const types[] = {"f16", "bf16", "q8_0", "q4_0", "q4_k_m"};
+    static const struct {
+        const char *name;
+        double tolerance;
+    } format[] = {{"mxfp8", TOL_CUDA_MXFP8}, {"mxfp4", TOL_CUDA_FP4}, {"nvfp4", TOL_CUDA_FP4}};
+    for (int f = 0; f < 3; f++)
+        for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+            block_scaled = format[f].name;
+            check_prompt(types[t], format[f].tolerance);
+        }
+    block_scaled = NULL;
+}
+
+/* The tuner chooses among equal bits: other kernels or not, the logits are the same. */
+static void tuning_changes_no_bit(void **state) {
+    (void)state;
+    char folder[] = "/tmp/infer-test-XXXXXX", path[64], line[256];
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(setenv("XDG_CACHE_HOME", folder, 1), 0);
+    kernels = NULL;
+    float *off = NULL, *now = NULL;
+    static const char *const how[] = {"off", "full", "load"};
+    for (int i = 0; i < 3; i++) {
+        autotune = how[i];
+        float *got = prompt_logits("q4_k_m", "cuda");
+        if (i == 0)
+            off = got;
+        else {
+            now = got;
+            assert_memory_equal(off, now, (size_t)n_vocab * 4);
+            free(now);
+        }
+    }
+    free(off);
+    autotune = NULL;
+    snprintf(path, sizeof path, "%s/infer/routes", folder);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    int n = 0;
+    while (fgets(line, sizeof line, f)) n += strstr(line, "wgmma ") || strstr(line, "mma ") ? 1 : 0;
+    fclose(f);
+    assert_true(n >= 4); /* q k v, out, gate and up, down, for one size of step at least */
+    unlink(path);
+    snprintf(path, sizeof path, "%s/infer", folder);
+    rmdir(path);
+    rmdir(folder);
+    unsetenv("XDG_CACHE_HOME");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_as_planned_and_stays),
@@ -435,6 +554,12 @@ int main(void) {
 #endif
         cmocka_unit_test(every_format_agrees_with_ref),
         cmocka_unit_test(and_as_on_sm_120),
+        cmocka_unit_test(block_scaled_formats_keep_their_error),
+        cmocka_unit_test(tuning_changes_no_bit),
+#ifdef INFER_CUDA
+        cmocka_unit_test(entries_of_a_route_give_the_same_bits),
+        cmocka_unit_test(blas_agrees_with_ref),
+#endif
     };
     if (!usable()) return 77;
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
+#include "../cuda/cuda_bench.h"
+#include "device.h"
 #include "mem.h"
 #include "tool.h"
 
@@ -96,6 +98,38 @@ static enum infer_status print_results(const struct bench *b) {
     return st;
 }
 
+#ifdef INFER_CUDA
+struct card_bench {
+    bool json;
+    json_t *all;
+};
+static void card_row(void *user, const struct cuda_bench_row *r) {
+    struct card_bench *c = user;
+    if (c->json) {
+        json_array_append_new(c->all,
+                              json_pack("{s:s, s:s, s:f, s:o, s:s, s:o}", "name", r->name, "unit", r->unit,
+                                        "ours", r->ours, "peer", real_or_null(r->peer), "peer_is",
+                                        r->peer_is ? r->peer_is : "", "error", real_or_null(r->error)));
+        return;
+    }
+    printf("%-72s %8.1f %s", r->name, r->ours, r->unit);
+    if (isfinite(r->peer)) printf(", %s %.1f (%.0f%%)", r->peer_is, r->peer, 100 * r->ours / r->peer);
+    if (isfinite(r->error)) printf(", error %.1e", r->error);
+    printf("\n");
+    fflush(stdout);
+}
+/* infer bench gemm|mem|attn on a card. */
+static enum infer_status bench_card(const struct options *o, enum cuda_bench_kind kind) {
+    struct card_bench c = {.json = o->json, .all = json_array()};
+    enum infer_status st = cuda_bench(kind, o->reps, card_row, &c);
+    char *text = o->json && !st ? json_dumps(c.all, JSON_INDENT(1) | JSON_REAL_PRECISION(6)) : NULL;
+    json_decref(c.all);
+    if (text) printf("%s\n", text);
+    mem_free(text);
+    return st ? st : tool_flush();
+}
+#endif
+
 /* infer bench gemm: the arithmetic ceilings of the processor. */
 static enum infer_status bench_gemm(const struct options *o) {
     int n_thread = o->threads ? o->threads : tool_core_count();
@@ -146,18 +180,26 @@ static enum infer_status bench_model(struct bench *b, int *code) {
     return INFER_OK;
 }
 
+/* infer bench gemm|mem|attn: of the card where there is a usable one, else of the processor. */
+static enum infer_status bench_machine(const struct options *o) {
+    static const char *const names[] = {"gemm", "mem", "attn"}; /* enum cuda_bench_kind */
+    const struct backend_type *type;
+    int kind = 0;
+    while (kind < 3 && strcmp(o->arg[0], names[kind]) != 0) kind++;
+    if (kind == 3)
+        return err_set(INFER_E_INPUT, "no bench '%s': gemm, mem, attn, or none for a model", o->arg[0]);
+    TRY(device_pick(o->device, &type));
+#ifdef INFER_CUDA
+    if (type == &backend_cuda) return bench_card(o, (enum cuda_bench_kind)kind);
+#endif
+    if (kind == 2) return err_set(INFER_E_INPUT, "bench attn measures a card; this is the %s", type->name);
+    return kind ? bench_mem(o) : bench_gemm(o);
+}
+
 int cmd_bench(const struct options *o) {
     struct bench b = {.o = o, .bandwidth = NAN};
     int code = EXIT_DONE;
-    enum infer_status st;
-    if (o->n_arg && strcmp(o->arg[0], "mem") == 0)
-        st = bench_mem(o);
-    else if (o->n_arg && strcmp(o->arg[0], "gemm") == 0)
-        st = bench_gemm(o);
-    else if (o->n_arg)
-        st = err_set(INFER_E_INPUT, "no bench '%s': mem, gemm, or none for a model", o->arg[0]);
-    else
-        st = bench_model(&b, &code);
+    enum infer_status st = o->n_arg ? bench_machine(o) : bench_model(&b, &code);
     if (st) code = tool_fail(o, st);
     probe_close(&b.probe);
     session_close(&b.session);

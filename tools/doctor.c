@@ -11,6 +11,7 @@
 #include "mem.h"
 #include "nvml.h"
 #include "probe.h"
+#include "routes.h"
 #include "session.h"
 #include "tool.h"
 
@@ -226,6 +227,10 @@ static void print_text(json_t *j) {
 }
 
 int cmd_doctor(const struct options *o) {
+    if (o->routes) {
+        routes_print(stdout);
+        return tool_flush() ? tool_fail(o, INFER_E_IO) : EXIT_DONE;
+    }
     json_t *j = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "version", infer_version(), "cpu", doctor_cpu(),
                           "gpu", doctor_cards(), "cuda_build", doctor_build(), "devices", doctor_devices(),
                           "model", doctor_model(o));

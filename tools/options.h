@@ -35,6 +35,7 @@ enum option_group {
     G_MONITOR = 1 << 20,
     G_SEED = 1 << 21,
     G_SAMPLE = 1 << 22, /* how tokens are chosen; /set of chat changes these */
+    G_DOCTOR = 1 << 23,
 };
 
 enum option_type {

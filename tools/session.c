@@ -64,6 +64,11 @@ static void show_progress(void *user, const char *what, double done, double tota
     progress_show(user, what, done, total, "B");
 }
 
+/* The value of --matmul-precision that names a format; NULL: none. */
+static const char *block_scaled(const char *precision) {
+    return precision && strncmp(precision, "high", 4) != 0 ? precision : NULL;
+}
+
 struct infer_engine_options session_engine_options(const struct options *o, const struct session_need *need) {
     return (struct infer_engine_options){
         .device = o->device,
@@ -83,6 +88,8 @@ struct infer_engine_options session_engine_options(const struct options *o, cons
         .no_fuse = o->no_fuse,
         .no_graphs = o->no_graphs,
         .blas = o->blas && strcmp(o->blas, "on") == 0,
+        .autotune = o->autotune,
+        .block_scaled = block_scaled(o->matmul_precision),
         .strict_fp32 = o->matmul_precision && strcmp(o->matmul_precision, "highest") == 0,
         .all_logits = need->all_logits,
         .nan_guard = o->nan_guard,

@@ -1,0 +1,553 @@
+// The card's ceilings, and our kernels beside cuBLASLt's on the same random data.
+#include "cuda_bench.h"
+#include <math.h>
+#include <stdio.h>
+#include "blas.h"
+#include "cuda_impl.h"
+#include "mem.h"
+#include "panel.h"
+#include "prompt_frag.cuh"
+#include "weights.cuh"
+
+struct bench_run {
+    int reps, sm, sm_count;
+    cudaStream_t stream;
+    cudaEvent_t begin, end;
+    struct blas *blas; // NULL: not found
+    void *workspace;   // of cuBLASLt
+    void (*row)(void *user, const struct cuda_bench_row *r);
+    void *user;
+};
+
+// Device memory of one bench, freed together.
+struct pool {
+    void *p[16];
+    int n;
+};
+static enum infer_status take(struct pool *p, void *out, size_t bytes) {
+    void *v;
+    CU(cudaMalloc(&v, bytes));
+    p->p[p->n++] = v;
+    memcpy(out, &v, sizeof v);
+    return INFER_OK;
+}
+static void drop(struct pool *p) {
+    while (p->n) cudaFree(p->p[--p->n]);
+}
+
+// Median milliseconds of one call of f; each measurement queues as many as take some milliseconds.
+template <class F> static enum infer_status time_ms(const bench_run *b, F f, double *ms) {
+    double all[32];
+    int n = b->reps < 32 ? b->reps : 32, calls = 1;
+    float t = 0;
+    TRY(f());
+    for (int i = -1; i < n; i++) { // the first one finds out how many
+        CU(cudaEventRecord(b->begin, b->stream));
+        for (int c = 0; c < calls; c++) TRY(f());
+        CU(cudaEventRecord(b->end, b->stream));
+        CU(cudaEventSynchronize(b->end));
+        CU(cudaEventElapsedTime(&t, b->begin, b->end));
+        if (i < 0)
+            calls = t > 5 ? 1 : (int)(5 / (t > 0.005f ? t : 0.005f)) + 1;
+        else
+            all[i] = (double)t / calls;
+    }
+    for (int i = 1; i < n; i++)
+        for (int k = i; k > 0 && all[k] < all[k - 1]; k--) {
+            double v = all[k];
+            all[k] = all[k - 1];
+            all[k - 1] = v;
+        }
+    *ms = all[n / 2];
+    return INFER_OK;
+}
+
+// ---- products
+struct product {
+    enum quant_type type;
+    int n, k, rows; // out[rows][n] = x[rows][k] W[n][k]
+};
+struct product_data {
+    struct product p;
+    enum layout layout;
+    uint8_t *w, *tiles;
+    float *x, *out;
+    double *check;
+    int *n_row;
+    void *panel, *x_rows; // for cuBLASLt
+};
+enum { SAMPLES = 512, POOL_ROWS = 64 };
+
+__global__ void random_kernel(float *x, size_t n, float scale, uint32_t seed) {
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n;
+         i += (size_t)gridDim.x * blockDim.x) {
+        uint64_t v = (i + 1) * 0x9e3779b97f4a7c15ull + seed;
+        v = (v ^ v >> 31) * 0xbf58476d1ce4e5b9ull;
+        v = (v ^ v >> 29) * 0x94d049bb133111ebull;
+        uint32_t a = (uint32_t)v >> 8, b = (uint32_t)(v >> 40);
+        x[i] = ((float)a + (float)b - 16777216.f) * (0x1p-24f * 2.449f) * scale; // triangular, deviation 1
+    }
+}
+// Sampled outputs in float64 and the squared error of out on them.
+__global__ void check_kernel(dev_matrix w, const float *x, const float *out, int rows, int order,
+                             double *sum) {
+    __shared__ double part[128];
+    int i = (int)(blockIdx.x * 7919u % (unsigned)w.n), t = (int)(blockIdx.x * 104729u % (unsigned)rows);
+    double v = 0;
+    for (int k = threadIdx.x; k < w.k; k += 128) {
+        const uint8_t *u = w.region + ((size_t)(i >> 4) * w.u + (k >> 8)) * layout_unit_bytes(w.layout);
+        float a = x[(size_t)t * w.k + k];
+        if (order != ORDER_FLOATS) a = __half2float(__float2half_rn(a));
+        v += (double)unit_value(w.layout, u, i & 15, k & 255) * (double)a;
+    }
+    part[threadIdx.x] = v;
+    __syncthreads();
+    if (threadIdx.x) return;
+    v = 0;
+    for (int k = 0; k < 128; k++) v += part[k];
+    double e = (double)out[(size_t)t * w.n + i] - v;
+    sum[2 * blockIdx.x] = e * e;
+    sum[2 * blockIdx.x + 1] = v * v;
+}
+
+static dev_matrix matrix_of(const product_data *d) {
+    dev_matrix w = {};
+    w.region = d->w;
+    w.layout = d->layout;
+    w.u = (d->p.k + UNIT_COLS - 1) / UNIT_COLS;
+    w.inter = w.stride = UNIT_ROWS;
+    w.n = d->p.n;
+    w.k = d->p.k;
+    return w;
+}
+
+static enum infer_status fill_weights(const bench_run *b, product_data *d, struct pool *pool) {
+    const struct quant_info *q = quant_info(d->p.type);
+    size_t row_bytes = quant_row_bytes(q, (size_t)d->p.k), n = (size_t)POOL_ROWS * (size_t)d->p.k;
+    uint8_t *rows = NULL, *host = (uint8_t *)mem_alloc(POOL_ROWS * row_bytes);
+    float *x = (float *)mem_alloc(n * 4);
+    if (!host || !x) {
+        mem_free(host);
+        mem_free(x);
+        return err_set(INFER_E_MEMORY, "random weights");
+    }
+    uint64_t s = 88172645463325252ull;
+    for (size_t i = 0; i < n; i++) {
+        float v = 0;
+        for (int k = 0; k < 4; k++) {
+            s ^= s << 13;
+            s ^= s >> 7;
+            s ^= s << 17;
+            v += (float)(s >> 40) * 0x1p-24f;
+        }
+        x[i] = (v - 2) * 1.732f * 0.02f;
+    }
+    q->encode(host, x, n, NULL);
+    mem_free(x);
+    struct cuda_region r = {};
+    r.layout = d->layout;
+    r.rows = d->p.n;
+    r.u = (d->p.k + UNIT_COLS - 1) / UNIT_COLS;
+    struct cuda_member m = {};
+    m.inter = m.stride = UNIT_ROWS;
+    m.n = d->p.n;
+    m.k = d->p.k;
+    enum infer_status st = take(pool, &rows, POOL_ROWS * row_bytes);
+    cudaError_t e =
+        st ? cudaSuccess
+           : cudaMemcpyAsync(rows, host, POOL_ROWS * row_bytes, cudaMemcpyHostToDevice, b->stream);
+    for (int i = 0; !st && e == cudaSuccess && i < d->p.n; i += POOL_ROWS)
+        e = cuda_retile(&r, &m, d->p.type, d->w, rows, row_bytes, i,
+                        d->p.n - i < POOL_ROWS ? d->p.n - i : POOL_ROWS, b->stream);
+    if (!st && e == cudaSuccess) e = cudaStreamSynchronize(b->stream);
+    mem_free(host);
+    CU(e);
+    return st;
+}
+
+static enum infer_status product_make(const bench_run *b, product_data *d, struct pool *pool) {
+    const struct product *p = &d->p;
+    d->layout = layout_of(p->type);
+    size_t units = (size_t)p->n / 16 * (size_t)((p->k + 255) / 256),
+           rows = (size_t)(p->rows + 255) / 256 * 256;
+    TRY(take(pool, &d->w, units * (size_t)layout_unit_bytes(d->layout)));
+    TRY(take(pool, &d->x, (size_t)p->rows * (size_t)p->k * 4));
+    TRY(take(pool, &d->tiles, rows * (size_t)((p->k + 63) / 64) * 256));
+    CU(cudaMemsetAsync(d->tiles, 0, rows * (size_t)((p->k + 63) / 64) * 256, b->stream));
+    TRY(take(pool, &d->x_rows, rows * (size_t)p->k * 4));
+    TRY(take(pool, &d->out, (size_t)p->rows * (size_t)p->n * 4));
+    TRY(take(pool, &d->check, SAMPLES * 16));
+    TRY(take(pool, &d->n_row, 4));
+    CU(cudaMemcpyAsync(d->n_row, &p->rows, 4, cudaMemcpyHostToDevice, b->stream));
+    random_kernel<<<1024, 256, 0, b->stream>>>(d->x, (size_t)p->rows * (size_t)p->k, 1.f, 1);
+    CU(cudaGetLastError());
+    return fill_weights(b, d, pool);
+}
+
+static prompt_job job_of(const product_data *d, enum route_group g) {
+    prompt_job j = {};
+    int order = prompt_matmul_order(g, d->layout);
+    j.w = d->w;
+    j.u = (d->p.k + UNIT_COLS - 1) / UNIT_COLS;
+    j.n_slab = d->p.n / 16;
+    j.x = d->tiles;
+    j.k_tiles = (d->p.k + prompt_tile_cols(order) - 1) / prompt_tile_cols(order);
+    j.n_row = d->n_row;
+    j.out = d->out;
+    j.stride = (size_t)d->p.n;
+    j.member[0].n = d->p.n;
+    j.n_member = 1;
+    return j;
+}
+
+// Error of d->out against float64, of the norm.
+static enum infer_status product_error(const bench_run *b, const product_data *d, int order, double *error) {
+    double sum[2 * SAMPLES], e = 0, s = 0;
+    check_kernel<<<SAMPLES, 128, 0, b->stream>>>(matrix_of(d), d->x, d->out, d->p.rows, order, d->check);
+    CU(cudaGetLastError());
+    CU(cudaMemcpyAsync(sum, d->check, sizeof sum, cudaMemcpyDeviceToHost, b->stream));
+    CU(cudaStreamSynchronize(b->stream));
+    for (int i = 0; i < SAMPLES; i++) e += sum[2 * i], s += sum[2 * i + 1];
+    *error = sqrt(e / s);
+    if (!(*error < 2e-3))
+        return err_set(INFER_E_DEVICE, "a product of %s, %d x %d x %d, is wrong: error %.2g of its norm",
+                       quant_info(d->p.type)->name, d->p.n, d->p.k, d->p.rows, *error);
+    return INFER_OK;
+}
+
+static enum infer_status product_peer(const bench_run *b, product_data *d, struct pool *pool, double *rate) {
+    *rate = NAN;
+    if (!b->blas) return INFER_OK;
+    bool wide = d->layout == LAYOUT_F32;
+    rows x = {d->x, (size_t)d->p.k, d->p.k};
+    double error, ms = 0;
+    TRY(take(pool, &d->panel, (size_t)d->p.n * (size_t)d->p.k * (wide ? 4 : 2)));
+    CU(panel_run(matrix_of(d), 0, d->p.n, d->p.k, d->panel, wide, b->stream));
+    if (!wide)
+        CU(prompt_norm_launch(x, NULL, 0.f, d->n_row, (uint8_t *)d->x_rows, d->p.k / 64, ORDER_ROWS,
+                              d->p.rows, b->stream));
+    struct blas_job j = {
+        wide ? BLAS_TF32 : BLAS_F16,           d->p.n, d->p.rows, d->p.k, d->p.k, d->p.n, d->panel,
+        wide ? (const void *)d->x : d->x_rows, d->out, 0};
+    auto run = [&] { return blas_matmul(b->blas, &j, b->workspace, b->stream); };
+    TRY(run());
+    TRY(product_error(b, d, wide ? ORDER_FLOATS : ORDER_HALVES, &error));
+    TRY(time_ms(b, run, &ms));
+    *rate = 2e-9 * d->p.n * d->p.k * d->p.rows / ms;
+    return INFER_OK;
+}
+
+static enum infer_status product_ours(const bench_run *b, product_data *d, enum route_group g, double peer) {
+    prompt_job j = job_of(d, g);
+    int order = prompt_matmul_order(g, d->layout), index[ROUTE_MAX],
+        n = route_entries(g, d->layout, b->sm, index);
+    int r = route_default(g, d->layout, b->sm, b->sm_count, j.n_slab, d->p.rows);
+    rows x = {d->x, (size_t)d->p.k, d->p.k};
+    if (!n) return INFER_OK;
+    CU(prompt_norm_launch(x, NULL, 0.f, d->n_row, d->tiles, j.k_tiles, order, d->p.rows, b->stream));
+    CU(cudaMemsetAsync(d->out, 0xff, (size_t)d->p.rows * (size_t)d->p.n * 4, b->stream));
+    auto run = [&]() -> enum infer_status {
+        CU(prompt_matmul_launch(j, d->layout, EPILOGUE_STORE, &cuda_routes[r], d->p.rows, b->sm_count,
+                                b->stream));
+        return INFER_OK;
+    };
+    struct cuda_bench_row out = {};
+    double ms = 0;
+    TRY(run());
+    TRY(product_error(b, d, order, &out.error));
+    TRY(time_ms(b, run, &ms));
+    snprintf(out.name, sizeof out.name, "%s %d x %d, %d rows, %s, tile %d", quant_info(d->p.type)->name,
+             d->p.n, d->p.k, d->p.rows, route_group_name(g), cuda_routes[r].tokens);
+    out.unit = "TFLOP/s";
+    out.ours = 2e-9 * d->p.n * d->p.k * d->p.rows / ms;
+    out.peer = peer;
+    out.peer_is = peer == peer ? "cuBLASLt" : NULL;
+    b->row(b->user, &out);
+    return INFER_OK;
+}
+
+static enum infer_status bench_product(const bench_run *b, const struct product *p) {
+    struct pool pool = {};
+    product_data d = {};
+    double peer = NAN;
+    d.p = *p;
+    enum infer_status st = product_make(b, &d, &pool);
+    if (!st) st = product_peer(b, &d, &pool, &peer);
+    if (!st) st = product_ours(b, &d, GROUP_WGMMA, peer);
+    if (!st) st = product_ours(b, &d, GROUP_MMA, peer);
+    drop(&pool);
+    return st;
+}
+static enum infer_status bench_gemm(const bench_run *b) {
+    static const struct product all[] = {
+        {QUANT_F32, 2048, 2048, 2048},   {QUANT_F32, 4096, 4096, 4096},   {QUANT_F32, 8192, 8192, 8192},
+        {QUANT_F16, 4096, 4096, 4096},   {QUANT_F16, 8192, 8192, 8192},   {QUANT_F16, 28672, 4096, 4096},
+        {QUANT_BF16, 28672, 4096, 4096}, {QUANT_Q8_0, 28672, 4096, 4096}, {QUANT_Q4_0, 28672, 4096, 4096},
+        {QUANT_Q4_K, 28672, 4096, 4096}, {QUANT_Q4_K, 4096, 14336, 4096}, {QUANT_Q4_K, 4096, 4096, 256}};
+    for (const struct product &p : all) TRY(bench_product(b, &p));
+    return INFER_OK;
+}
+
+// ---- memory
+__global__ void read_kernel(const uint4 *p, size_t n, uint32_t *sink) {
+    uint32_t v = 0;
+    size_t step = (size_t)gridDim.x * blockDim.x;
+#pragma unroll 8
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n; i += step) {
+        uint4 w = __ldcs(p + i);
+        v ^= w.x ^ w.y ^ w.z ^ w.w;
+    }
+    if (v == 0x12345679u) *sink = v;
+}
+__global__ void copy_kernel(const uint4 *p, size_t n, uint4 *q) {
+    size_t step = (size_t)gridDim.x * blockDim.x;
+#pragma unroll 8
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n; i += step)
+        __stcs(q + i, __ldcs(p + i));
+}
+static void memory_row(const bench_run *b, const char *name, double ours, double peer, const char *peer_is) {
+    struct cuda_bench_row r = {};
+    snprintf(r.name, sizeof r.name, "%s", name);
+    r.unit = "GB/s";
+    r.ours = ours;
+    r.peer = peer;
+    r.peer_is = peer_is;
+    r.error = NAN;
+    b->row(b->user, &r);
+}
+static enum infer_status bench_memory(const bench_run *b, struct pool *pool) {
+    size_t left, all, n = (size_t)2 << 30;
+    double ms = 0, peer = 0, up = 0;
+    uint8_t *p = NULL, *q = NULL;
+    CU(cudaMemGetInfo(&left, &all));
+    while (2 * n > left / 2) n /= 2;
+    TRY(take(pool, &p, n));
+    TRY(take(pool, &q, n));
+    random_kernel<<<1024, 256, 0, b->stream>>>((float *)p, n / 4, 1.f, 1);
+    int grid = b->sm_count * 8;
+    TRY(time_ms(
+        b,
+        [&]() -> enum infer_status {
+            read_kernel<<<grid, 512, 0, b->stream>>>((const uint4 *)p, n / 16, (uint32_t *)q);
+            CU(cudaGetLastError());
+            return INFER_OK;
+        },
+        &ms));
+    memory_row(b, "read", (double)n * 1e-6 / ms, NAN, NULL);
+    TRY(time_ms(
+        b,
+        [&]() -> enum infer_status {
+            copy_kernel<<<grid, 512, 0, b->stream>>>((const uint4 *)p, n / 16, (uint4 *)q);
+            CU(cudaGetLastError());
+            return INFER_OK;
+        },
+        &ms));
+    TRY(time_ms(
+        b,
+        [&]() -> enum infer_status {
+            CU(cudaMemcpyAsync(q, p, n, cudaMemcpyDeviceToDevice, b->stream));
+            return INFER_OK;
+        },
+        &peer));
+    memory_row(b, "copy, bytes read and written", 2e-6 * (double)n / ms, 2e-6 * (double)n / peer,
+               "cudaMemcpy");
+    void *host;
+    size_t h = (size_t)256 << 20;
+    CU(cudaMallocHost(&host, h));
+    enum infer_status st = time_ms(
+        b,
+        [&]() -> enum infer_status {
+            CU(cudaMemcpyAsync(p, host, h, cudaMemcpyHostToDevice, b->stream));
+            return INFER_OK;
+        },
+        &up);
+    if (!st)
+        st = time_ms(
+            b,
+            [&]() -> enum infer_status {
+                CU(cudaMemcpyAsync(host, p, h, cudaMemcpyDeviceToHost, b->stream));
+                return INFER_OK;
+            },
+            &ms);
+    cudaFreeHost(host);
+    TRY(st);
+    memory_row(b, "host to device, pinned", (double)h * 1e-6 / up, NAN, NULL);
+    memory_row(b, "device to host, pinned", (double)h * 1e-6 / ms, NAN, NULL);
+    return INFER_OK;
+}
+
+// ---- attention of prompt rows
+static enum infer_status bench_attention(const bench_run *b, struct pool *pool, int d, int n, bool mma) {
+    const int n_head = 32, n_kv = 8, n_page = (n + KV_PAGE - 1) / KV_PAGE;
+    prompt_attend_job j = {};
+    float *q = NULL;
+    uint8_t *k = NULL, *v = NULL, *out = NULL;
+    int32_t *pages = NULL, *pos = NULL, *slot = NULL, *n_row = NULL,
+            *host = (int32_t *)mem_alloc((size_t)(n + n_page) * 4);
+    size_t kv = (size_t)n_page * KV_PAGE * (size_t)(n_kv * d) * 2;
+    if (!host) return err_set(INFER_E_MEMORY, "positions");
+    for (int i = 0; i < n; i++) host[i] = i;
+    for (int i = 0; i < n_page; i++) host[n + i] = i;
+    enum infer_status st = take(pool, &q, (size_t)n * (size_t)(n_head * d) * 4);
+    if (!st) st = take(pool, &k, kv);
+    if (!st) st = take(pool, &v, kv);
+    if (!st) st = take(pool, &out, (size_t)(n + 255) / 256 * 256 * (size_t)(n_head * d) * 2);
+    if (!st) st = take(pool, &pages, (size_t)n_page * 4);
+    if (!st) st = take(pool, &pos, (size_t)n * 4);
+    if (!st) st = take(pool, &slot, (size_t)n * 4);
+    if (!st) st = take(pool, &n_row, 4);
+    cudaError_t e = st ? cudaSuccess : cudaMemcpy(pos, host, (size_t)n * 4, cudaMemcpyHostToDevice);
+    if (!st && !e) e = cudaMemcpy(pages, host + n, (size_t)n_page * 4, cudaMemcpyHostToDevice);
+    if (!st && !e) e = cudaMemcpy(n_row, &n, 4, cudaMemcpyHostToDevice);
+    if (!st && !e) e = cudaMemsetAsync(slot, 0, (size_t)n * 4, b->stream);
+    mem_free(host);
+    TRY(st);
+    CU(e);
+    random_kernel<<<1024, 256, 0, b->stream>>>(q, (size_t)n * (size_t)(n_head * d), 1.f, 1);
+    // halves: the upper 16 bits of small floats are halves of some size; made from floats instead
+    float *f = (float *)q;
+    rows src = {f, (size_t)(n_kv * d), n_kv * d};
+    CU(prompt_norm_launch(src, NULL, 0.f, n_row, k, n_kv * d / 64, ORDER_ROWS, n, b->stream));
+    CU(prompt_norm_launch(src, NULL, 0.f, n_row, v, n_kv * d / 64, ORDER_ROWS, n, b->stream));
+    j.q = q;
+    j.q_stride = (size_t)(n_head * d);
+    j.k = k;
+    j.v = v;
+    j.pages = pages;
+    j.max_pages = n_page;
+    j.n_head = n_head;
+    j.n_kv_head = n_kv;
+    j.dk = j.dv = d;
+    j.n_row = n_row;
+    j.pos = pos;
+    j.slot = slot;
+    j.scale = 1.f / sqrtf((float)d);
+    j.out = out;
+    j.out_k_tiles = n_head * d / 64;
+    j.out_order = ORDER_HALVES;
+    double ms = 0;
+    TRY(time_ms(
+        b,
+        [&]() -> enum infer_status {
+            CU(prompt_attend_launch(j, n, mma, b->stream));
+            return INFER_OK;
+        },
+        &ms));
+    struct cuda_bench_row r = {};
+    snprintf(r.name, sizeof r.name, "causal attention, %d rows, 32 heads of %d, 8 of keys, %s", n, d,
+             mma ? "mma" : "wgmma");
+    r.unit = "TFLOP/s";
+    r.ours = 2e-9 * n_head * (double)n * (n + 1) * d / ms; // q k and p v, the lower half
+    r.peer = r.error = NAN;
+    b->row(b->user, &r);
+    return INFER_OK;
+}
+static enum infer_status bench_attentions(const bench_run *b) {
+    static const int size[][2] = {{64, 4096}, {128, 4096}, {128, 16384}};
+    for (int mma = b->sm < 90 || b->sm > 99; mma < 2; mma++)
+        for (const int(&s)[2] : size) {
+            struct pool pool = {};
+            enum infer_status st = bench_attention(b, &pool, s[0], s[1], mma);
+            drop(&pool);
+            TRY(st);
+        }
+    return INFER_OK;
+}
+
+// ---- every entry of the table of routes against the others of its group
+static enum infer_status group_check(const bench_run *b, product_data *d, enum route_group g,
+                                     enum prompt_epilogue e, uint8_t *result[2], size_t bytes) {
+    prompt_job j = job_of(d, g);
+    int order = prompt_matmul_order(g, d->layout), index[ROUTE_MAX],
+        n = route_entries(g, d->layout, b->sm, index);
+    rows x = {d->x, (size_t)d->p.k, d->p.k};
+    double error;
+    CU(prompt_norm_launch(x, NULL, 0.f, d->n_row, d->tiles, j.k_tiles, order, d->p.rows, b->stream));
+    if (e == EPILOGUE_GLU) { // the rows count as gate and up, whichever they are
+        j.glu = (uint8_t *)d->out;
+        j.glu_k_tiles = (d->p.n / 2 + 63) / 64;
+        j.glu_order = ORDER_CODES;
+        j.member[0].n = d->p.n / 2;
+    }
+    for (int i = 0; i < n; i++) {
+        CU(cudaMemsetAsync(d->out, 0, bytes, b->stream));
+        CU(prompt_matmul_launch(j, d->layout, e, &cuda_routes[index[i]], d->p.rows, b->sm_count, b->stream));
+        if (e == EPILOGUE_STORE) TRY(product_error(b, d, order, &error));
+        CU(cudaMemcpyAsync(result[i > 0], d->out, bytes, cudaMemcpyDeviceToHost, b->stream));
+        CU(cudaStreamSynchronize(b->stream));
+        if (i && memcmp(result[0], result[1], bytes))
+            return err_set(INFER_E_DEVICE, "%s, %d x %d, %d rows: %s and %s give other bits",
+                           quant_info(d->p.type)->name, d->p.n, d->p.k, d->p.rows,
+                           cuda_routes[index[0]].kernel, cuda_routes[index[i]].kernel);
+    }
+    return INFER_OK;
+}
+static enum infer_status routes_check(bench_run *b, const struct product *p) {
+    struct pool pool = {};
+    product_data d = {};
+    // outputs, or tiles of gated ones: halves of n / 2 columns
+    size_t bytes = (size_t)(p->rows + 255) / 256 * 256 * (size_t)((p->n / 2 + 63) / 64 * 64) * 8;
+    uint8_t *result[2] = {(uint8_t *)mem_alloc(bytes), (uint8_t *)mem_alloc(bytes)};
+    d.p = *p;
+    enum infer_status st = result[0] && result[1] ? product_make(b, &d, &pool)
+                                                  : err_set(INFER_E_MEMORY, "results of %zu bytes", bytes);
+    if (!st) st = take(&pool, &d.out, bytes);
+    for (int g = GROUP_WGMMA; !st && g <= GROUP_MMA; g++)
+        for (int e = EPILOGUE_STORE; !st && e <= EPILOGUE_GLU; e++)
+            st = group_check(b, &d, (enum route_group)g, (enum prompt_epilogue)e, result, bytes);
+    drop(&pool);
+    mem_free(result[0]);
+    mem_free(result[1]);
+    return st;
+}
+
+// ---- the door
+static enum infer_status run_kind(bench_run *b, enum cuda_bench_kind kind) {
+    struct pool pool = {};
+    if (kind == CUDA_BENCH_ATTN) return bench_attentions(b);
+    if (kind == CUDA_BENCH_GEMM) {
+        if (blas_open(&b->blas) != INFER_OK)
+            log_line(LOG_WARN, "no cuBLASLt to compare with: %s", err_message());
+        enum infer_status st = take(&pool, &b->workspace, BLAS_WORKSPACE);
+        if (!st) st = bench_gemm(b);
+        drop(&pool);
+        blas_close(b->blas);
+        return st;
+    }
+    enum infer_status st = bench_memory(b, &pool);
+    drop(&pool);
+    return st;
+}
+
+template <class F> static enum infer_status on_card(int reps, F f) {
+    bench_run b = {};
+    cudaDeviceProp prop;
+    int device;
+    TRY(backend_cuda.probe()); // makes the card current
+    CU(cudaGetDevice(&device));
+    CU(cudaGetDeviceProperties(&prop, device));
+    b.reps = reps;
+    b.sm = prop.major * 10 + prop.minor;
+    b.sm_count = prop.multiProcessorCount;
+    CU(cudaStreamCreateWithFlags(&b.stream, cudaStreamNonBlocking));
+    enum infer_status st = INFER_OK;
+    if (cudaEventCreate(&b.begin) != cudaSuccess || cudaEventCreate(&b.end) != cudaSuccess)
+        st = cuda_error(cudaGetLastError(), "cudaEventCreate");
+    if (!st) st = f(&b);
+    if (b.begin) cudaEventDestroy(b.begin);
+    if (b.end) cudaEventDestroy(b.end);
+    cudaStreamDestroy(b.stream);
+    return st;
+}
+enum infer_status cuda_bench(enum cuda_bench_kind kind, int reps,
+                             void (*row)(void *user, const struct cuda_bench_row *r), void *user) {
+    return on_card(reps, [&](bench_run *b) {
+        b->row = row;
+        b->user = user;
+        return run_kind(b, kind);
+    });
+}
+enum infer_status cuda_routes_check(enum quant_type type, int n, int k, int rows) {
+    struct product p = {type, n, k, rows};
+    return on_card(1, [&](bench_run *b) { return routes_check(b, &p); });
+}

@@ -1,0 +1,4 @@
+// A share of the prompt matmul: F32, BF16.
+#include "prompt_part.cuh"
+
+PROMPT_INSTANCES(d, PROMPT_CASE(F32) PROMPT_CASE(BF16))

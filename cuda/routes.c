@@ -1,0 +1,81 @@
+#include "routes.h"
+
+#define BIT(l) (1u << LAYOUT_##l)
+enum {
+    EVERY = (1 << LAYOUT_COUNT) - 1,
+    SCALED = BIT(F16) | BIT(BF16) | BIT(Q8) | BIT(Q4) | BIT(Q4K) | BIT(Q6K),
+    STREAMED = EVERY & ~(BIT(F32) | BIT(Q2K)),
+    NARROW = STREAMED & ~(BIT(F16) | BIT(BF16))
+};
+
+const struct route cuda_routes[] = {
+    {ROW_PROMPT, GROUP_WGMMA, EVERY, 90, 90, 256, "prompt_matmul_kernel<256>"},
+    {ROW_PROMPT, GROUP_WGMMA, EVERY, 90, 90, 128, "prompt_matmul_kernel<128>"},
+    {ROW_PROMPT, GROUP_WGMMA, EVERY, 90, 90, 64, "prompt_matmul_kernel<64>"},
+    {ROW_PROMPT, GROUP_MMA, EVERY, 80, 129, 128, "prompt_mma_kernel<128>"},
+    {ROW_PROMPT, GROUP_MMA, EVERY, 80, 129, 64, "prompt_mma_kernel<64>"},
+    {ROW_PROMPT, GROUP_MX, SCALED, 120, 129, 128, "prompt_mx_kernel"},
+    {ROW_PROMPT, GROUP_BLAS, EVERY & ~BIT(F32), 80, 129, 0, "panel_kernel + cublasLtMatmul"},
+    {ROW_DECODE, GROUP_STREAM, STREAMED, 90, 129, 1, "stream_one_kernel"},
+    {ROW_DECODE, GROUP_STREAM, STREAMED, 90, 129, 8, "stream_many_kernel"},
+    {ROW_DECODE, GROUP_STREAM_NARROW, NARROW, 90, 129, 1, "stream_one_kernel, half the warps"},
+    {ROW_DECODE, GROUP_STREAM_NARROW, NARROW, 90, 129, 8, "stream_many_kernel, half the warps"},
+    {ROW_PROMPT, GROUP_PLAIN, EVERY, 80, 129, 64, "matmul_kernel"},
+    {ROW_DECODE, GROUP_PLAIN, EVERY, 80, 129, 64, "matmul_kernel"},
+};
+const int n_cuda_route = (int)(sizeof cuda_routes / sizeof *cuda_routes);
+
+enum route_group route_prompt_group(const struct route_case *c, enum layout l) {
+    if (l == LAYOUT_F32 && c->strict_fp32) return GROUP_PLAIN;
+    if (c->blas) return l == LAYOUT_F32 ? GROUP_PLAIN : GROUP_BLAS;
+    if (c->block_scaled && c->sm >= 120 && c->sm < 130 && (SCALED >> l & 1)) return GROUP_MX;
+    if (c->sm >= 90 && c->sm < 100 && !c->only_mma) return GROUP_WGMMA;
+    return c->sm >= 80 ? GROUP_MMA : GROUP_PLAIN;
+}
+
+int route_entries(enum route_group g, enum layout l, int sm, int index[ROUTE_MAX]) {
+    int n = 0;
+    for (int i = 0; i < n_cuda_route; i++) {
+        const struct route *r = &cuda_routes[i];
+        if (r->group == g && (r->layouts >> l & 1) && sm >= r->sm_least && sm <= r->sm_most) index[n++] = i;
+    }
+    return n;
+}
+
+int route_default(enum route_group g, enum layout l, int sm, int sm_count, int n_slab, int n) {
+    int index[ROUTE_MAX], count = route_entries(g, l, sm, index), best = -1;
+    long least = 0;
+    for (int i = 0; i < count; i++) {
+        const struct route *r = &cuda_routes[index[i]];
+        if (!r->tokens) return index[i];
+        /* a cluster of two blocks takes 16 slabs, a block 8; what a tile costs beside its tokens: the weights */
+        int slabs = g == GROUP_WGMMA ? 16 : 8, at_once = g == GROUP_WGMMA ? sm_count / 2 : sm_count;
+        long tiles = (long)((n_slab + slabs - 1) / slabs) * ((n + r->tokens - 1) / r->tokens);
+        long cost = (tiles + at_once - 1) / at_once * (r->tokens + 64);
+        if (best < 0 || cost < least) {
+            least = cost;
+            best = index[i];
+        }
+    }
+    return best;
+}
+
+int route_bucket(int n) {
+    int b = 0;
+    while (b + 1 < ROUTE_BUCKETS && n > route_bucket_rows(b)) b++;
+    return b;
+}
+int route_bucket_rows(int bucket) { return 32 << bucket; }
+
+const char *route_group_name(enum route_group g) {
+    static const char *const name[] = {"wgmma",  "mma",           "block-scaled", "cublaslt",
+                                       "stream", "stream-narrow", "plain"};
+    static_assert(sizeof name / sizeof *name == GROUP_COUNT, "a name for each group");
+    return name[g];
+}
+const char *route_layout_name(enum layout l) {
+    static const char *const name[] = {"f32", "f16", "bf16", "q8",  "q8m", "q4",
+                                       "q4m", "q4k", "q5k",  "q6k", "q2k"};
+    static_assert(sizeof name / sizeof *name == LAYOUT_COUNT, "a name for each layout");
+    return name[l];
+}

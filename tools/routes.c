@@ -1,0 +1,47 @@
+/* infer doctor --routes: the table of kernels that matrices may take, and which group each layout takes on each chip. */
+#include "routes.h"
+#include <stdio.h>
+#include "../cuda/routes.h"
+
+/* "f16 bf16 q8", or "all". */
+static void print_layouts(FILE *out, unsigned layouts) {
+    if (layouts == (1u << LAYOUT_COUNT) - 1) {
+        fprintf(out, "all");
+        return;
+    }
+    const char *space = "";
+    for (int l = 0; l < LAYOUT_COUNT; l++)
+        if (layouts >> l & 1) {
+            fprintf(out, "%s%s", space, route_layout_name((enum layout)l));
+            space = " ";
+        }
+}
+
+void routes_print(FILE *out) {
+    static const char *const cls[ROW_CLASS_COUNT] = {"prompt", "decode"};
+    static const int chips[] = {80, 89, 90, 120};
+    fprintf(out, "kernels of matrices; those of a group give the same bits, the choice inside it is free "
+                 "(--autotune)\n");
+    fprintf(out, "%-7s %-14s %-10s %-6s %-34s %s\n", "rows", "group", "chips", "tile", "kernel", "layouts");
+    for (int i = 0; i < n_cuda_route; i++) {
+        const struct route *r = &cuda_routes[i];
+        char sm[24], tile[16] = "any";
+        snprintf(sm, sizeof sm, r->sm_least == r->sm_most ? "sm_%d" : "sm_%d..%d", r->sm_least, r->sm_most);
+        if (r->tokens) snprintf(tile, sizeof tile, "%d", r->tokens);
+        fprintf(out, "%-7s %-14s %-10s %-6s %-34s ", cls[r->cls], route_group_name(r->group), sm, tile,
+                r->kernel);
+        print_layouts(out, r->layouts);
+        fprintf(out, "\n");
+    }
+    fprintf(out, "\nprompt rows take, by layout and chip\n%-7s", "");
+    for (int c = 0; c < 4; c++) fprintf(out, " sm_%-11d", chips[c]);
+    fprintf(out, " sm_120, mxfp8\n");
+    for (int l = 0; l < LAYOUT_COUNT; l++) {
+        fprintf(out, "%-7s", route_layout_name((enum layout)l));
+        for (int c = 0; c < 5; c++) {
+            struct route_case rc = {.sm = c < 4 ? chips[c] : 120, .block_scaled = c == 4};
+            fprintf(out, " %-14s", route_group_name(route_prompt_group(&rc, (enum layout)l)));
+        }
+        fprintf(out, "\n");
+    }
+}
