@@ -45,7 +45,9 @@ struct rows {
 cudaError_t op_embed_run(dev_tables t, dev_matrix w, rows out, float scale, int n, cudaStream_t s);
 cudaError_t op_norm_run(dev_tables t, rows x, rows out, int layer_norm, int dim, float eps, const float *w,
                         const float *b, int n, bool out_rows, cudaStream_t s);
-cudaError_t op_matmul_run(dev_tables t, dev_matrix w, rows x, rows out, int n, bool out_rows, cudaStream_t s);
+// few: decode rows; gate and up that lie together are both done by gate's call. Rows go eight at a time past one reading of the weights; a row's sums do not depend on the others.
+cudaError_t op_matmul_run(dev_tables t, dev_matrix w, rows x, rows out, int n, bool out_rows, bool few,
+                          cudaStream_t s);
 cudaError_t op_rope_table_run(dev_tables t, const float *inv_freq, int n_rot, float mscale, float2 *table,
                               int n, cudaStream_t s);
 cudaError_t op_rope_run(dev_tables t, rows x, int n_head, int head_dim, int n_rot, bool neox,

@@ -7,9 +7,10 @@ static enum infer_status run_matmul(cuda_backend *b, const struct op_list *l, co
     bool out_rows = cuda_out_rows(l, o->matmul.out);
     rows x = cuda_rows(b, l, o->matmul.x), out = cuda_rows(b, l, o->matmul.out);
     for (int i = 0; i < b->plan.group[id].n_member; i++) {
+        if (i && b->plan.group[id].paired && l->cls == ROW_DECODE) break; // done with the first
         rows part = out;
         part.p += b->plan.group[id].member[i].col;
-        CU(op_matmul_run(b->t, cuda_matrix(b, id, i), x, part, n, out_rows, s));
+        CU(op_matmul_run(b->t, cuda_matrix(b, id, i), x, part, n, out_rows, l->cls == ROW_DECODE, s));
     }
     return INFER_OK;
 }

@@ -38,6 +38,17 @@ DEV uint32_t e2m1_code(float v) { // nearest, ties to even, saturating
         (x > 0.25f) + (x >= 0.75f) + (x > 1.25f) + (x >= 1.75f) + (x > 2.5f) + (x >= 3.5f) + (x > 5.f);
     return c | (__float_as_uint(v) >> 28 & 8u);
 }
+DEV uint32_t e2m1_pair(float lo, float hi) {
+#if MX_NATIVE
+    uint32_t r;
+    asm("{\n.reg .b8 c;\ncvt.rn.satfinite.e2m1x2.f32 c, %1, %2;\nmov.b32 %0, {c, 0, 0, 0};\n}"
+        : "=r"(r)
+        : "f"(hi), "f"(lo));
+    return r;
+#else
+    return e2m1_code(lo) | e2m1_code(hi) << 4;
+#endif
+}
 DEV float e2m1_float(uint32_t c) {
     uint32_t m = c & 7u;
     float v = m < 4u ? 0.5f * (float)m : m == 4u ? 2.f : m == 5u ? 3.f : m == 6u ? 4.f : 6.f;
@@ -69,7 +80,7 @@ template <int KIND> DEV void mx_codes(const float (&v)[8], float inverse, uint32
     }
     w[0] = w[1] = 0;
 #pragma unroll
-    for (int i = 0; i < 8; i++) w[0] |= e2m1_code(v[i] * inverse) << (4 * i);
+    for (int i = 0; i < 4; i++) w[0] |= e2m1_pair(v[2 * i] * inverse, v[2 * i + 1] * inverse) << (8 * i);
 }
 
 // ---- D[16][8] += A B with scales; FP8: 32 columns, group Q of the scale words; FP4: 64 columns, all scales of the words.

@@ -94,12 +94,126 @@ __global__ void __launch_bounds__(256)
             if (n < w.n && r < n_row) out.p[r * out.stride + n] = acc[i][j] + (w.bias ? w.bias[n] : 0.f);
         }
 }
-cudaError_t op_matmul_run(dev_tables t, dev_matrix w, rows x, rows out, int n, bool out_rows,
+// ---- matmul of few rows: a block a row tile of W, its units shared out to 8 warps, T rows of x a launch
+// What a lane takes of a unit: add(n, column, value) for its elements, n-th of its rows, in one order.
+template <int L> struct few_lane {
+    template <class F> static MEM void unit(const uint8_t *u, int lane, F add) {
+        for (int i = 0; i < 128; i++) { // row lane / 2, every second group of four columns
+            int k = (i >> 2) * 8 + (lane & 1) * 4 + (i & 3);
+            add(0, k, unit_value((enum layout)L, u, lane >> 1, k));
+        }
+    }
+    static MEM int row(int lane, int) { return lane >> 1; }
+    static constexpr int n_row = 1, share = 2; // rows of a lane; neighbouring lanes that share one
+};
+template <> struct few_lane<LAYOUT_F32> { // 16 bytes a lane, four rows a load
+    template <class F> static MEM void unit(const uint8_t *u, int lane, F add) {
+#pragma unroll
+        for (int p = 0; p < 8; p++) {
+            float4 v[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) v[i] = __ldcs((const float4 *)(u + p * 2048 + i * 512 + lane * 16));
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                int r = row(lane, i), k = p * 32 + (((lane & 7) ^ (r & 7)) << 2);
+                add(i, k, v[i].x), add(i, k + 1, v[i].y), add(i, k + 2, v[i].z), add(i, k + 3, v[i].w);
+            }
+        }
+    }
+    static MEM int row(int lane, int i) { return 4 * i + (lane >> 3); }
+    static constexpr int n_row = 4, share = 8;
+};
+template <> struct few_lane<LAYOUT_Q2K> { // the words of the int8 operand: rows lane / 4 and + 8
+    template <class F> static MEM void unit(const uint8_t *u, int lane, F add) {
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            int r = row(lane, i);
+            float2 d = half2_bits(*(const uint32_t *)(u + 1280 + r * 4));
+            uint4 sc = *(const uint4 *)(u + 1024 + r * 16);
+            const uint32_t scale[4] = {sc.x, sc.y, sc.z, sc.w};
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+#pragma unroll
+                for (int e = 0; e < 2; e++) {
+                    uint32_t w = *(const uint32_t *)(u + h * 512 + lane * 16 + (2 * e + i) * 4);
+#pragma unroll
+                    for (int q = 0; q < 4; q++) {
+                        int g = 4 * h + q;
+                        uint32_t s = scale[g >> 1] >> (16 * (g & 1) + 8 * e);
+                        float a = d.x * (float)(s & 15u), m = -d.y * (float)(s >> 4 & 15u);
+#pragma unroll
+                        for (int j = 0; j < 4; j++)
+                            add(i, 32 * g + 16 * e + 4 * (lane & 3) + j,
+                                fmaf(a, (float)(w >> (8 * j + 2 * q) & 3u), m));
+                    }
+                }
+        }
+    }
+    static MEM int row(int lane, int i) { return (lane >> 2) + 8 * i; }
+    static constexpr int n_row = 2, share = 4;
+};
+
+template <int L, int T>
+__global__ void __launch_bounds__(256)
+    few_kernel(dev_tables t, dev_matrix w, rows x, rows out, int first, int row0, bool out_rows) {
+    using lane_of = few_lane<L>;
+    __shared__ float part[8][16][T];
+    const int n_row = row_count(t, out_rows) - row0, warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+    if (n_row <= 0) return;
+    float acc[lane_of::n_row][T] = {};
+    const uint8_t *tile = w.region + (size_t)(first + blockIdx.x) * w.u * layout_unit_bytes((enum layout)L);
+    const float *at[T];
+#pragma unroll
+    for (int i = 0; i < T; i++) at[i] = x.p + (row0 + (i < n_row ? i : 0)) * x.stride;
+    for (int u = warp; u < w.u; u += 8) {
+        const int k0 = u * 256;
+        lane_of::unit(tile + (size_t)u * layout_unit_bytes((enum layout)L), lane, [&](int n, int k, float v) {
+            if (k0 + k < w.k)
+#pragma unroll
+                for (int i = 0; i < T; i++) acc[n][i] = fmaf(v, at[i][k0 + k], acc[n][i]);
+        });
+    }
+#pragma unroll
+    for (int n = 0; n < lane_of::n_row; n++)
+#pragma unroll
+        for (int i = 0; i < T; i++) {
+            float v = acc[n][i];
+#pragma unroll
+            for (int o = 1; o < lane_of::share; o <<= 1) v += __shfl_xor_sync(~0u, v, o);
+            if (lane % lane_of::share == 0) part[warp][lane_of::row(lane, n)][i] = v;
+        }
+    __syncthreads();
+    for (int i = threadIdx.x; i < 16 * T; i += 256) {
+        int phys = (first + blockIdx.x) * 16 + i % 16 - w.base, in = phys % w.stride, r = i / 16;
+        int n = phys / w.stride * w.inter + in % w.inter; // of gate and up together: up's rows behind gate's
+        if (n >= w.n || r >= n_row) continue;
+        n += in / w.inter * w.n;
+        float v = 0.f;
+        for (int k = 0; k < 8; k++) v += part[k][i % 16][r];
+        out.p[(row0 + r) * out.stride + n] = v + (w.bias ? w.bias[n] : 0.f);
+    }
+}
+// Row tiles of the member; of gate and up, both.
+template <int L>
+static cudaError_t few(dev_tables t, dev_matrix w, rows x, rows out, int n, bool out_rows, cudaStream_t s) {
+    const int first = w.base / 16, last = w.base + (w.n - 1) / w.inter * w.stride + w.stride - 1;
+    const unsigned tiles = (unsigned)(last / 16 - first + 1);
+    for (int r = 0; r < n; r += 8) {
+        if (n - r > 1)
+            few_kernel<L, 8><<<tiles, 256, 0, s>>>(t, w, x, out, first, r, out_rows);
+        else
+            few_kernel<L, 1><<<tiles, 256, 0, s>>>(t, w, x, out, first, r, out_rows);
+    }
+    return cudaGetLastError();
+}
+
+cudaError_t op_matmul_run(dev_tables t, dev_matrix w, rows x, rows out, int n, bool out_rows, bool decode,
                           cudaStream_t s) {
     dim3 grid((w.n + TILE - 1) / TILE, (n + TILE - 1) / TILE);
     switch (w.layout) {
 #define LAYOUT_CASE(l)                                                                                       \
     case l:                                                                                                  \
+        if (decode) return few<l>(t, w, x, out, n, out_rows, s);                                             \
         matmul_kernel<l><<<grid, 256, 0, s>>>(t, w, x, out, out_rows);                                       \
         break;
         LAYOUT_CASE(LAYOUT_F32)
