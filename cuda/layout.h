@@ -19,6 +19,10 @@
  *              g / 4, bits 2 (g & 3) ..) of bits 0..1; row * 16 + tig * 4: scale + 128 of groups (tig, e = 0, 1),
  *              (tig + 4, e = 0, 1); then d[row]; value d sc (q - 32)
  *   Q8   4352  int8 codes; scales as Q4        Q8M  4608  int8 codes; scales as Q4M
+ *   Q3K  1824  codes q - 4 in two's complement of 3 bits: 2 parts of 512 bytes of bits 0..1 (as the low bits of Q6K), 512 bytes
+ *              of bit 2 (as the fifth bits of Q5K); then scales and d as Q6K
+ *   IQ4  2304  codebook indices: 4 parts of 512 bytes, part g / 2, lane * 16 + (2 e + row / 8) * 4: four nibbles j of group g
+ *              even in the low half of the word, odd in the high one; scales as Q4; value d kvalues[q]
  *   Q2K  1344  2 parts of 512 bytes of codes (as the low bits of Q6K); row * 16 + 2 g + e: sc | m << 4; then d, dmin of
  *              each row; value d sc q - dmin m
  *   F16, BF16  8192
@@ -40,6 +44,8 @@ enum layout {
     LAYOUT_Q5K,
     LAYOUT_Q6K,
     LAYOUT_Q2K,
+    LAYOUT_Q3K,
+    LAYOUT_IQ4,
     LAYOUT_COUNT
 };
 enum { UNIT_ROWS = 16, UNIT_COLS = 256, UNIT_PAIR = 32 /* rows to which a member is padded */ };
@@ -57,31 +63,34 @@ LAYOUT_FN int layout_f32_byte(int row, int k) {
 
 /* Bytes of a unit. */
 LAYOUT_FN int layout_unit_bytes(enum layout l) {
-    return l == LAYOUT_F32                       ? 16384
-           : l == LAYOUT_F16 || l == LAYOUT_BF16 ? 8192
-           : l == LAYOUT_Q8                      ? 4352
-           : l == LAYOUT_Q8M                     ? 4608
-           : l == LAYOUT_Q4 || l == LAYOUT_Q4K   ? 2304
-           : l == LAYOUT_Q4M                     ? 2560
-           : l == LAYOUT_Q5K                     ? 2816
-           : l == LAYOUT_Q6K                     ? 3360
-                                                 : 1344;
+    return l == LAYOUT_F32                                        ? 16384
+           : l == LAYOUT_F16 || l == LAYOUT_BF16                  ? 8192
+           : l == LAYOUT_Q8                                       ? 4352
+           : l == LAYOUT_Q8M                                      ? 4608
+           : l == LAYOUT_Q4 || l == LAYOUT_Q4K || l == LAYOUT_IQ4 ? 2304
+           : l == LAYOUT_Q3K                                      ? 1824
+           : l == LAYOUT_Q4M                                      ? 2560
+           : l == LAYOUT_Q5K                                      ? 2816
+           : l == LAYOUT_Q6K                                      ? 3360
+                                                                  : 1344;
 }
 
 /* Layout that a file's type is re-tiled to. Types without a layout of their own take one that holds their values
- * exactly: Q5_0 and IQ4_NL as int8 codes, Q5_1 as int8 codes with minimum, Q3_K as Q6K. */
+ * exactly: Q5_0 as int8 codes, Q5_1 as int8 codes with minimum. */
 LAYOUT_FN enum layout layout_of(enum quant_type t) {
-    return t == QUANT_F32                                            ? LAYOUT_F32
-           : t == QUANT_F16                                          ? LAYOUT_F16
-           : t == QUANT_BF16                                         ? LAYOUT_BF16
-           : t == QUANT_Q8_0 || t == QUANT_Q5_0 || t == QUANT_IQ4_NL ? LAYOUT_Q8
-           : t == QUANT_Q5_1                                         ? LAYOUT_Q8M
-           : t == QUANT_Q4_0                                         ? LAYOUT_Q4
-           : t == QUANT_Q4_1                                         ? LAYOUT_Q4M
-           : t == QUANT_Q4_K                                         ? LAYOUT_Q4K
-           : t == QUANT_Q5_K                                         ? LAYOUT_Q5K
-           : t == QUANT_Q6_K || t == QUANT_Q3_K                      ? LAYOUT_Q6K
-                                                                     : LAYOUT_Q2K;
+    return t == QUANT_F32                       ? LAYOUT_F32
+           : t == QUANT_F16                     ? LAYOUT_F16
+           : t == QUANT_BF16                    ? LAYOUT_BF16
+           : t == QUANT_Q8_0 || t == QUANT_Q5_0 ? LAYOUT_Q8
+           : t == QUANT_IQ4_NL                  ? LAYOUT_IQ4
+           : t == QUANT_Q3_K                    ? LAYOUT_Q3K
+           : t == QUANT_Q5_1                    ? LAYOUT_Q8M
+           : t == QUANT_Q4_0                    ? LAYOUT_Q4
+           : t == QUANT_Q4_1                    ? LAYOUT_Q4M
+           : t == QUANT_Q4_K                    ? LAYOUT_Q4K
+           : t == QUANT_Q5_K                    ? LAYOUT_Q5K
+           : t == QUANT_Q6_K                    ? LAYOUT_Q6K
+                                                : LAYOUT_Q2K;
 }
 
 /* Prepared activations of int8 kernels: a record per row and 256 columns, quantised in groups of 32 or 16 columns.

@@ -227,6 +227,8 @@ cudaError_t op_matmul_run(dev_tables t, dev_matrix w, rows x, rows out, int n, b
         LAYOUT_CASE(LAYOUT_Q5K)
         LAYOUT_CASE(LAYOUT_Q6K)
         LAYOUT_CASE(LAYOUT_Q2K)
+        LAYOUT_CASE(LAYOUT_Q3K)
+        LAYOUT_CASE(LAYOUT_IQ4)
     default:
         return cudaErrorInvalidValue;
     }

@@ -35,6 +35,8 @@ static cudaError_t panel(const dev_matrix &w, int row0, int n, int k_pad, T *out
         PANEL_CASE(Q5K)
         PANEL_CASE(Q6K)
         PANEL_CASE(Q2K)
+        PANEL_CASE(Q3K)
+        PANEL_CASE(IQ4)
     default:
         return cudaErrorInvalidValue;
     }

@@ -27,6 +27,8 @@ cudaError_t prompt_matmul_launch(const prompt_job &j, enum layout l, enum prompt
         return prompt_matmul_b(j, l, e, r, n, sm_count, s);
     case LAYOUT_F32:
     case LAYOUT_BF16:
+    case LAYOUT_Q3K:
+    case LAYOUT_IQ4:
         return prompt_matmul_d(j, l, e, r, n, sm_count, s);
     default:
         return prompt_matmul_c(j, l, e, r, n, sm_count, s);

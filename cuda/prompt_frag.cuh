@@ -213,7 +213,7 @@ DEV __half2 half_of(const uint4 &v, int i) // half i of 8, twice
 }
 DEV int group_index(int g) { return (g & 3) * 2 + (g >> 2); } // order of scales in layout.h
 
-// Q4 and Q8: one scale a group
+// Q4, IQ4 and Q8: one scale a group
 template <int L, bool PAIRED, bool WIDE> struct frag_d {
     static constexpr int order = ORDER_CODES, unit = WIDE ? 4352 : 2304, codes = WIDE ? 4096 : 2048;
     struct raw {
@@ -239,14 +239,18 @@ template <int L, bool PAIRED, bool WIDE> struct frag_d {
             uint32_t w;
             if (WIDE)
                 w = r.w[WIDE ? q : 0].get(h, e, s) ^ 0x80808080u;
+            else if (L == LAYOUT_IQ4)
+                w = iq4_levels(r.w[0].get(h, e, s) >> (16 * q)) ^ 0x80808080u;
             else
                 w = ((r.w[0].get(h, e, s) >> (4 * q)) & 0x0f0f0f0fu) ^ 0x08080808u;
-            scaled(w, biased(WIDE ? 128 : 8), half_of(c.v[h], group_index(2 * p + q)), a[h], a[h + 2]);
+            scaled(w, biased(WIDE || L == LAYOUT_IQ4 ? 128 : 8), half_of(c.v[h], group_index(2 * p + q)),
+                   a[h], a[h + 2]);
         }
     }
 };
 template <bool P> struct frag<LAYOUT_Q4, P> : frag_d<LAYOUT_Q4, P, false> {};
 template <bool P> struct frag<LAYOUT_Q8, P> : frag_d<LAYOUT_Q8, P, true> {};
+template <bool P> struct frag<LAYOUT_IQ4, P> : frag_d<LAYOUT_IQ4, P, false> {};
 
 // Q4M and Q8M: scale and minimum a group; row * 32 + tig * 8: d[tig] d[tig + 4] m[tig] m[tig + 4]
 template <int L, bool PAIRED, bool WIDE> struct frag_dm {
@@ -329,8 +333,10 @@ template <int L, bool PAIRED> struct frag_k {
 template <bool P> struct frag<LAYOUT_Q4K, P> : frag_k<LAYOUT_Q4K, P> {};
 template <bool P> struct frag<LAYOUT_Q5K, P> : frag_k<LAYOUT_Q5K, P> {};
 
-template <bool PAIRED> struct frag<LAYOUT_Q6K, PAIRED> {
-    static constexpr int order = ORDER_CODES, unit = 3360;
+// Q6K and Q3K: d sc q, a scale for 16 columns
+template <int L, bool PAIRED> struct frag_six {
+    static constexpr bool THREE = L == LAYOUT_Q3K;
+    static constexpr int order = ORDER_CODES, unit = THREE ? 1824 : 3360, at_scale = THREE ? 1536 : 3072;
     struct raw {
         words<PAIRED> w, low;
     };
@@ -339,7 +345,9 @@ template <bool PAIRED> struct frag<LAYOUT_Q6K, PAIRED> {
         float d[2];
     }; // scale + 128: byte tig * 4 + (g / 4) * 2 + e
     static constexpr int n_piece = 2, piece_bytes = 512;
-    DEV_ static int piece(int p, int i) { return i ? 2048 + (p >> 1) * 512 : p * 512; }
+    DEV_ static int piece(int p, int i) {
+        return THREE ? (i ? (p >> 1) * 512 : 1024) : i ? 2048 + (p >> 1) * 512 : p * 512;
+    }
     DEV_ static void load(raw &r, const slab &s, uint32_t at) {
         r.w.load(s, at);
         r.low.load(s, at + 512);
@@ -348,8 +356,8 @@ template <bool PAIRED> struct frag<LAYOUT_Q6K, PAIRED> {
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             const uint8_t *u = (h ? s.hi : s.lo) + at;
-            c.v[h] = ldg16(u + 3072 + slab_row(s, h) * 16);
-            c.d[h] = half_bits(__ldg((const unsigned short *)(u + 3328 + slab_row(s, h) * 2)));
+            c.v[h] = ldg16(u + at_scale + slab_row(s, h) * 16);
+            c.d[h] = half_bits(__ldg((const unsigned short *)(u + at_scale + 256 + slab_row(s, h) * 2)));
         }
     }
     DEV_ static void step(const raw &r, const scales &c, const slab &s, int p, int st, uint32_t a[4]) {
@@ -358,12 +366,15 @@ template <bool PAIRED> struct frag<LAYOUT_Q6K, PAIRED> {
         for (int h = 0; h < 2; h++) {
             uint32_t word = t < 2 ? (t ? c.v[h].y : c.v[h].x) : (t & 1 ? c.v[h].w : c.v[h].z);
             int sc = (int)((word >> (16 * (g >> 2) + 8 * e)) & 255u) - 128;
-            uint32_t w = (((r.w.get(h, e, s) >> (4 * q)) & 0x0f0f0f0fu) ^ 0x08080808u) << 2;
+            uint32_t w = THREE ? ((r.w.get(h, e, s) >> g & 0x01010101u) ^ 0x01010101u) << 2
+                               : (((r.w.get(h, e, s) >> (4 * q)) & 0x0f0f0f0fu) ^ 0x08080808u) << 2;
             w |= (r.low.get(h, e, s) >> (2 * t)) & 0x03030303u;
-            scaled(w, biased(32), __float2half2_rn(c.d[h] * (float)sc), a[h], a[h + 2]);
+            scaled(w, biased(THREE ? 4 : 32), __float2half2_rn(c.d[h] * (float)sc), a[h], a[h + 2]);
         }
     }
 };
+template <bool P> struct frag<LAYOUT_Q6K, P> : frag_six<LAYOUT_Q6K, P> {};
+template <bool P> struct frag<LAYOUT_Q3K, P> : frag_six<LAYOUT_Q3K, P> {};
 
 template <bool PAIRED> struct frag<LAYOUT_Q2K, PAIRED> {
     static constexpr int order = ORDER_CODES, unit = 1344;

@@ -50,13 +50,11 @@ template <> struct src<QUANT_Q5_1> {
     DEV uint32_t d(const uint8_t *r, int k) { return b(r, k).d; }
     DEV uint32_t m(const uint8_t *r, int k) { return b(r, k).m; }
 };
-static __constant__ int8_t iq4_nl_levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                                1,    13,   25,  38,  53,  69,  89,  113};
-template <> struct src<QUANT_IQ4_NL> {
+template <> struct src<QUANT_IQ4_NL> { // code: index of the level
     DEV const block_iq4_nl &b(const uint8_t *r, int k) { return ((const block_iq4_nl *)r)[k >> 5]; }
     DEV int code(const uint8_t *r, int k) {
         int v = b(r, k).q[k & 15];
-        return iq4_nl_levels[k & 16 ? v >> 4 : v & 15];
+        return k & 16 ? v >> 4 : v & 15;
     }
     DEV uint32_t d(const uint8_t *r, int k) { return b(r, k).d; }
     DEV uint32_t m(const uint8_t *, int) { return 0; }

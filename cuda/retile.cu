@@ -71,7 +71,19 @@ __global__ void retile_kernel(place p, const uint8_t *rows, size_t row_bytes, in
     } else {
         using S = src<TYPE>;
         auto code = [&](int j) { return k0 + j < k ? S::code(s, k0 + j) : 0; };
-        if constexpr (L == LAYOUT_Q8 || L == LAYOUT_Q8M || L == LAYOUT_Q4 || L == LAYOUT_Q4M) {
+        if constexpr (L == LAYOUT_IQ4) {
+            for (int p = 0; p < 4; p++)
+                for (int c = 0; c < 8; c++) {
+                    uint32_t w = 0;
+                    for (int j = 0; j < 8; j++)
+                        w |= (uint32_t)code(p * 64 + (j >> 2) * 32 + (c >> 2) * 16 + (c & 3) * 4 + (j & 3))
+                             << (4 * j);
+                    put_word(u + p * 512, code_word(row, c & 3, c >> 2), w);
+                }
+            for (int g = 0; g < 8; g++)
+                *(uint16_t *)(u + 2048 + row * 16 + (g & 3) * 4 + (g >> 2) * 2) =
+                    (uint16_t)(k0 + g * 32 < k ? S::d(s, k0 + g * 32) : 0);
+        } else if constexpr (L == LAYOUT_Q8 || L == LAYOUT_Q8M || L == LAYOUT_Q4 || L == LAYOUT_Q4M) {
             constexpr bool wide = L == LAYOUT_Q8 || L == LAYOUT_Q8M,
                            mins = L == LAYOUT_Q8M || L == LAYOUT_Q4M;
             if (wide)
@@ -100,14 +112,20 @@ __global__ void retile_kernel(place p, const uint8_t *rows, size_t row_bytes, in
                 q[8 + t] = (uint8_t)(cm | (c & 3) << 6);
                 q[12 + t] = (uint8_t)(a >> 2 | (c >> 2) << 4);
             }
-        } else if constexpr (L == LAYOUT_Q6K) {
-            put_nibbles(u, row, [&](int j) { return code(j) >> 2; });
-            put_planes<2, 4>(u + 2048, row, code);
+        } else if constexpr (L == LAYOUT_Q6K || L == LAYOUT_Q3K) {
+            constexpr int scales = L == LAYOUT_Q6K ? 3072 : 1536;
+            if (L == LAYOUT_Q6K) {
+                put_nibbles(u, row, [&](int j) { return code(j) >> 2; });
+                put_planes<2, 4>(u + 2048, row, code);
+            } else {
+                put_planes<2, 4>(u, row, code);
+                put_planes<1, 8>(u + 1024, row, [&](int j) { return code(j) >> 2; });
+            }
             for (int g = 0; g < 8; g++)
                 for (int e = 0; e < 2; e++)
-                    u[3072 + row * 16 + (g & 3) * 4 + (g >> 2) * 2 + e] =
+                    u[scales + row * 16 + (g & 3) * 4 + (g >> 2) * 2 + e] =
                         (uint8_t)(S::scale(s, k0 + g * 32 + e * 16) + 128);
-            *(uint16_t *)(u + 3328 + row * 2) = S::d(s, k0);
+            *(uint16_t *)(u + scales + 256 + row * 2) = S::d(s, k0);
         } else {
             put_planes<2, 4>(u, row, code);
             const block_q2_k &b = S::b(s, k0);

@@ -74,8 +74,8 @@ const char *route_group_name(enum route_group g) {
     return name[g];
 }
 const char *route_layout_name(enum layout l) {
-    static const char *const name[] = {"f32", "f16", "bf16", "q8",  "q8m", "q4",
-                                       "q4m", "q4k", "q5k",  "q6k", "q2k"};
+    static const char *const name[] = {"f32", "f16", "bf16", "q8",  "q8m", "q4", "q4m",
+                                       "q4k", "q5k", "q6k",  "q2k", "q3k", "iq4"};
     static_assert(sizeof name / sizeof *name == LAYOUT_COUNT, "a name for each layout");
     return name[l];
 }

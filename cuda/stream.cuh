@@ -26,10 +26,17 @@ template <int L> struct frag {
     static constexpr bool wide = L == LAYOUT_Q8 || L == LAYOUT_Q8M;
     static constexpr bool mins = L == LAYOUT_Q4M || L == LAYOUT_Q8M;
     static constexpr bool super = L == LAYOUT_Q4K || L == LAYOUT_Q5K;
-    static constexpr bool is_signed = wide || L == LAYOUT_Q4 || L == LAYOUT_Q6K;
-    static constexpr int NC = half ? 16 : wide ? 8 : 4, NX = L == LAYOUT_Q6K ? 2 : L == LAYOUT_Q5K ? 1 : 0;
+    static constexpr bool six = L == LAYOUT_Q6K || L == LAYOUT_Q3K; // a scale of 8 bits for 16 columns
+    static constexpr bool is_signed = wide || six || L == LAYOUT_Q4 || L == LAYOUT_IQ4;
+    static constexpr int NC = half              ? 16
+                              : wide            ? 8
+                              : L == LAYOUT_Q3K ? 2
+                                                : 4,
+                         NX = L == LAYOUT_Q6K                      ? 2
+                              : L == LAYOUT_Q5K || L == LAYOUT_Q3K ? 1
+                                                                   : 0;
     uint4 c[NC], x[NX ? NX : 1], s[2];
-    uint4 m[mins ? 2 : 1]; // minimums, or d of Q6K in m[0].x
+    uint4 m[mins ? 2 : 1]; // minimums, or d of Q6K and Q3K in m[0].x
 };
 // ONE: for one row, where a lane needs the scales of groups tig and tig + 4 alone: they come as word 0.
 template <int L, bool ONE> DEV void frag_load(frag<L> &f, const uint8_t *u, int lane) {
@@ -57,7 +64,7 @@ template <int L, bool ONE> DEV void frag_load(frag<L> &f, const uint8_t *u, int 
         else
             f.s[r] = *(const uint4 *)(u + S + (gid + 8 * r) * 16);
     }
-    if constexpr (L == LAYOUT_Q6K)
+    if constexpr (F::six)
         f.m[0].x = *(const uint16_t *)(u + S + 256 + gid * 2) |
                    *(const uint16_t *)(u + S + 256 + gid * 2 + 16) << 16;
 }
@@ -65,7 +72,7 @@ DEV uint32_t word_of(const uint4 &v, int i) { return i == 0 ? v.x : i == 1 ? v.y
 // int8 operand of group g; 16 times the code where fac below says so
 template <int L> DEV void codes(uint32_t (&a)[4], const frag<L> &f, int g) {
     using F = frag<L>;
-    const uint4 c = f.c[F::wide ? g : g >> 1];
+    const uint4 c = f.c[F::wide ? g : L == LAYOUT_Q3K ? g >> 2 : g >> 1];
     const uint32_t w[4] = {c.x, c.y, c.z, c.w};
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -79,6 +86,12 @@ template <int L> DEV void codes(uint32_t (&a)[4], const frag<L> &f, int g) {
             const uint32_t x = word_of(f.x[0], i);
             a[i] = lop3<LOP_AND_OR>(g < 4 ? x << (4 - g) : x >> (g - 4), 0x10101010u,
                                     (g & 1 ? w[i] >> 4 : w[i]) & 0x0f0f0f0fu);
+        } else if constexpr (L == LAYOUT_IQ4)
+            a[i] = iq4_levels(g & 1 ? w[i] >> 16 : w[i]);
+        else if constexpr (L == LAYOUT_Q3K) { // 32 times the code
+            const int q = g & 3;
+            const uint32_t lo = (q == 3 ? w[i] >> 1 : w[i] << (5 - 2 * q)) & 0x60606060u;
+            a[i] = lop3<LOP_AND_OR>(word_of(f.x[0], i) << (7 - g), 0x80808080u, lo);
         } else { // Q6K: 4 times the code
             const uint32_t x = word_of(f.x[g >> 2], i);
             const int q = g & 3;
@@ -92,6 +105,7 @@ template <int L> DEV float code_factor(int p) {
     return L == LAYOUT_Q4                       ? 0.0625f
            : L == LAYOUT_Q4M || L == LAYOUT_Q4K ? (p & 1 ? 0.0625f : 1.f)
            : L == LAYOUT_Q6K                    ? 0.25f
+           : L == LAYOUT_Q3K                    ? 0.03125f
                                                 : 1.f;
 }
 template <int L> DEV void mma_int(int (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
@@ -224,7 +238,7 @@ template <int L, int GA, int R> struct one_row {
             for (int r = 0; r < 2; r++) {
                 const float v[4] = {from_magic(d[h][0][2 * r]), from_magic(d[h][0][2 * r + 1]),
                                     from_magic(d[h][1][2 * r]), from_magic(d[h][1][2 * r + 1])};
-                if constexpr (L == LAYOUT_Q6K)
+                if constexpr (F::six)
                     scale_six(acc[h][r][0], f[h], r, 0, v, dx);
                 else {
                     const float t0 = GA == 32 ? dx[0] * (v[0] + v[1]) : fmaf(dx[1], v[1], dx[0] * v[0]);
@@ -339,7 +353,7 @@ template <int L, int GA, int R, bool G> struct many_rows {
             for (int h = 0; h < R; h++) {
                 float v[4][4]; // [h * 2 + e][output]
                 int d[4][4];
-                constexpr bool split = GA == 16 || L == LAYOUT_Q6K;
+                constexpr bool split = GA == 16 || F::six;
 #pragma unroll
                 for (int i = 0; i < 2; i++) {
                     uint32_t a[4];
@@ -358,7 +372,7 @@ template <int L, int GA, int R, bool G> struct many_rows {
 #pragma unroll
                     for (int i = 0; i < 4; i++) v[i][o] = split || !(i & 1) ? from_magic(d[i][o]) : 0.f;
                     const int r = o >> 1, c = o & 1;
-                    if constexpr (L == LAYOUT_Q6K) {
+                    if constexpr (F::six) {
                         const float w[4] = {v[0][o], v[1][o], v[2][o], v[3][o]};
                         scale_six(acc[h][p][o], f[h], r, p, w, dx[c]);
                     } else {

@@ -54,6 +54,18 @@ DEV float unit_value(enum layout l, const uint8_t *u, int row, int k) {
         return half_bits(load_u16(s)) * (float)((b >> 6) | n << 2) * (float)c -
                half_bits(load_u16(s + 2)) * (float)(b & 63);
     }
+    case LAYOUT_Q3K: {
+        int c = u[h * 512 + unit_code_byte(row, k)] >> (2 * t) & 3,
+            hi = u[1024 + unit_code_byte(row, k)] >> g & 1;
+        int sc = (int)u[1536 + row * 16 + t * 4 + h * 2 + e] - 128;
+        return half_bits(load_u16(u + 1792 + row * 2)) * (float)sc * (float)(c - 4 * hi);
+    }
+    case LAYOUT_IQ4: {
+        const uint8_t *w = u + (g >> 1) * 512 + (unit_code_byte(row, k) & ~3);
+        uint32_t levels = iq4_levels(load_u16(w + 2 * (g & 1)));
+        return half_bits(load_u16(u + 2048 + row * 16 + t * 4 + h * 2)) *
+               (float)(int8_t)(levels >> (8 * (k & 3)));
+    }
     case LAYOUT_Q6K: {
         int lo = u[2048 + h * 512 + unit_code_byte(row, k)] >> (2 * t) & 3;
         int c = ((unit_nibble(u, row, k) << 2 | lo) ^ 32) - 32;
