@@ -183,16 +183,18 @@ static enum infer_status bench_model(struct bench *b, int *code) {
 /* infer bench gemm|mem|attn: of the card where there is a usable one, else of the processor. */
 static enum infer_status bench_machine(const struct options *o) {
     static const char *const names[] = {"gemm", "mem", "attn"}; /* enum cuda_bench_kind */
-    const struct backend_type *type;
+    struct placement place;
+    struct infer_engine_options eo = {.device = o->device, .gpu_layers = -1};
     int kind = 0;
     while (kind < 3 && strcmp(o->arg[0], names[kind]) != 0) kind++;
     if (kind == 3)
         return err_set(INFER_E_INPUT, "no bench '%s': gemm, mem, attn, or none for a model", o->arg[0]);
-    TRY(device_pick(o->device, &type));
+    TRY(device_pick(&eo, &place));
 #ifdef INFER_CUDA
-    if (type == &backend_cuda) return bench_card(o, (enum cuda_bench_kind)kind);
+    if (place.device == &backend_cuda) return bench_card(o, (enum cuda_bench_kind)kind);
 #endif
-    if (kind == 2) return err_set(INFER_E_INPUT, "bench attn measures a card; this is the %s", type->name);
+    if (kind == 2)
+        return err_set(INFER_E_INPUT, "bench attn measures a card; this is the %s", place.device->name);
     return kind ? bench_mem(o) : bench_gemm(o);
 }
 
