@@ -164,11 +164,11 @@ run "plan: reserve" 0 "$infer" plan --as 24,sm_89 --vram-fraction 1 --vram-reser
 run "plan: unknown card" 2 "$infer" plan --as rtx; err_has "rtx-5090"; err_lines 1
 run "plan: old chip" 2 "$infer" plan --as 8,sm_75; err_has "sm_80"
 run "plan: too small a card" 1 "$infer" plan --as 0.1,sm_89; out_has "DOES NOT FIT"
-run "plan: does not fit" 1 "$infer" plan --as 0.725,sm_89 --ctx 200000; out_has "would fit: --ctx"
+run "plan: does not fit" 1 "$infer" plan --as 0.716,sm_89 --ctx 200000; out_has "would fit: --ctx"
 ctx=$(sed -n 's/.*would fit: --ctx \([0-9]*\)$/\1/p' "$dir/out")
-run "plan: what would fit fits" 0 "$infer" plan --as 0.725,sm_89 --ctx "$ctx"
-run "plan: and no step more" 1 "$infer" plan --as 0.725,sm_89 --ctx $((ctx + 256))
-run "plan: the most positions" 0 "$infer" plan --as 0.725,sm_89 --ctx max; out_has " positions"
+run "plan: what would fit fits" 0 "$infer" plan --as 0.716,sm_89 --ctx "$ctx"
+run "plan: and no step more" 1 "$infer" plan --as 0.716,sm_89 --ctx $((ctx + 256))
+run "plan: the most positions" 0 "$infer" plan --as 0.716,sm_89 --ctx max; out_has " positions"
 run "plan: most sequences" 0 "$infer" plan --as 1,sm_89 --ctx 4096 --max-batch --json
 slots=$(sed -n 's/ "slots": \([0-9]*\),/\1/p' "$dir/out")
 run "plan: that many fit" 0 "$infer" plan --as 1,sm_89 --ctx 4096 --slots "$slots"
