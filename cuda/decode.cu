@@ -5,6 +5,7 @@
 #include "attend.h"
 #include "match.h"
 #include "mem.h"
+#include "wide.h"
 
 struct link { // one matmul
     const struct mm_kernel *k;
@@ -25,6 +26,7 @@ struct decode_program {
     uint8_t *normed; // rows of halves that norm_half leaves
     size_t normed_row;
     float2 *cand;
+    int n_cand; // a row, as the head's launch leaves them
     int32_t *token;
     result_ring results;
 };
@@ -332,6 +334,7 @@ enum infer_status decode_build(struct decode_program **out, cuda_backend *b) {
     if (st == INFER_OK) st = build(b, p, ops, n_layer, &fits);
     mem_free(ops);
     cudaError_t e = mm_prepare();
+    if (e == cudaSuccess) e = wide_prepare();
     if (e == cudaSuccess) e = attend_prepare();
     if (st == INFER_OK && e != cudaSuccess) st = cuda_error(e, "cudaFuncSetAttribute");
     if (st != INFER_OK || !fits) {
@@ -352,8 +355,8 @@ void decode_free(struct decode_program *p) {
 
 // ---- running
 // Rows row0 .. row0 + columns of a matmul.
-static enum infer_status run_chunk(const struct decode_program *p, const link *l, int row0, int columns,
-                                   bool many, bool beside, cudaStream_t s) {
+static enum infer_status run_chunk(struct decode_program *p, const link *l, int row0, int columns, bool many,
+                                   bool beside, cudaStream_t s) {
     mm_job j = l->job;
     if (!beside) {
         j.give_packets = NULL;
@@ -374,7 +377,8 @@ static enum infer_status run_chunk(const struct decode_program *p, const link *l
     if (j.square_out) j.square_out += r * j.square_row;
     if (j.xo) j.xo += r * j.xo_row;
     if (j.y) j.y += r * j.y_row;
-    j.n_cand = l->blocks[many] * l->k->r;
+    j.n_cand = l->blocks[many] * (many ? l->k->r : l->k->warps[0]);
+    if (j.cand) p->n_cand = j.n_cand;
     j.buffers = l->buffers;
     if (j.cand) j.cand += r * (size_t)j.n_cand;
     if (many && l->norm_half != LAYOUT_COUNT) {
@@ -388,10 +392,36 @@ static enum infer_status run_chunk(const struct decode_program *p, const link *l
                          mm_smem(l->k, many, j.buffers, j.x_bytes), true, s, j));
     return INFER_OK;
 }
-static enum infer_status run_link(const struct decode_program *p, const link *l, int rows, bool beside,
-                                  cudaStream_t s) {
-    bool many = rows > 1;
-    for (int r = 0; r < rows; r += 8) TRY(run_chunk(p, l, r, rows - r < 8 ? rows - r : 8, many, beside, s));
+// More than 8 rows in one pass over the weights; false: no kernel fits.
+static enum infer_status run_wide(const cuda_backend *b, struct decode_program *p, const link *l, int rows,
+                                  bool *done, cudaStream_t s) {
+    wide_job w = {};
+    w.j = l->job;
+    w.j.give_packets = NULL;
+    w.epilogue = l->k->epilogue;
+    for (int i = 0; i < 2; i++) w.tiles[i] = w.j.steps[i] * l->k->r;
+    w.classes = l->k->warps[0];
+    w.part[0] = (float *)(b->work + b->plan.stage);
+    w.count = (int *)(b->work + b->plan.wide_count);
+    *done = wide_plan(&w, l->k, rows, b->sm_count, shared_memory(b), b->plan.stage_bytes);
+    if (!*done) return INFER_OK;
+    if (l->norm_half != LAYOUT_COUNT) {
+        CU(norm_half_launch(w.j, l->norm_half, p->normed, p->normed_row, rows, s));
+        w.j.x = p->normed;
+        w.j.x_row = p->normed_row;
+        w.j.rowmap = NULL;
+        w.j.n_square = 0;
+    }
+    if (w.j.cand) p->n_cand = w.j.n_cand;
+    CU(wide_launch(&w, l->k, b->sm_count, s));
+    return INFER_OK;
+}
+static enum infer_status run_link(const cuda_backend *b, struct decode_program *p, const link *l, int rows,
+                                  bool beside, cudaStream_t s) {
+    bool many = rows > 1, done = false;
+    if (rows > 8) TRY(run_wide(b, p, l, rows, &done, s));
+    for (int r = done ? rows : 0; r < rows; r += 8)
+        TRY(run_chunk(p, l, r, rows - r < 8 ? rows - r : 8, many, beside, s));
     return INFER_OK;
 }
 
@@ -413,20 +443,19 @@ static enum infer_status run_parts(cuda_backend *b, struct decode_program *p, in
     if (keep & PART_EMBED) CU(embed_launch(p->embed, rows, s));
     for (int i = 0; i < p->n_layer; i++) {
         struct decode_layer *d = &p->layer[i];
-        if (keep & PART_QKV) TRY(run_link(p, &d->qkv, rows, beside, s));
+        if (keep & PART_QKV) TRY(run_link(b, p, &d->qkv, rows, beside, s));
         d->attend.put = !(keep & PART_PUT);
         d->attend.wait = i == 0;
         if (keep & PART_PUT) CU(attend_put_launch(d->attend, rows, true, s));
         if (keep & PART_ATTEND) CU(attend_launch(d->attend, rows, b->sm_count, true, s));
-        if (keep & PART_OUT) TRY(run_link(p, &d->out, rows, beside, s));
-        if (keep & PART_GATE_UP) TRY(run_link(p, &d->gate_up, rows, beside, s));
-        if (keep & PART_DOWN) TRY(run_link(p, &d->down, rows, beside, s));
+        if (keep & PART_OUT) TRY(run_link(b, p, &d->out, rows, beside, s));
+        if (keep & PART_GATE_UP) TRY(run_link(b, p, &d->gate_up, rows, beside, s));
+        if (keep & PART_DOWN) TRY(run_link(b, p, &d->down, rows, beside, s));
     }
     int outs = rows < b->c.list[ROW_DECODE]->max_out ? rows : b->c.list[ROW_DECODE]->max_out;
-    if (keep & PART_HEAD) TRY(run_link(p, &p->head, outs, beside, s));
-    int n_cand = p->head.blocks[outs > 1] * (outs > 1 ? p->head.k->r : p->head.k->warps[0]);
+    if (keep & PART_HEAD) TRY(run_link(b, p, &p->head, outs, beside, s));
     if (keep & PART_SELECT)
-        CU(select_launch(b->t, p->cand, n_cand, (size_t)n_cand, p->token, p->results, outs, s));
+        CU(select_launch(b->t, p->cand, p->n_cand, (size_t)p->n_cand, p->token, p->results, outs, s));
     return INFER_OK;
 }
 enum infer_status decode_run(cuda_backend *b, struct decode_program *p, int rows, bool deep, bool shared,

@@ -325,6 +325,70 @@ template <int L, int GA, int R> struct one_half {
 };
 // ---- a unit times 8 rows: columns are rows; x + c * stride is column c's record
 enum { RED_STRIDE = 36 }; // floats of one column's sums: 32 rows and a pad against bank conflicts
+// Groups p and p + 4 of a unit, a: their codes, times 8 rows, mine being the one of this lane's operand: sums of half a
+// group each, [h * 2 + e][output].
+template <int L, int GA> DEV constexpr bool by_halves() { return GA == 16 || frag<L>::six; }
+template <int L, int GA, bool G>
+DEV void many_mma(int (&d)[4][4], int p, const uint32_t (&a)[2][4], const uint8_t *mine, int tig) {
+    const uint2 be0 = load_x<G, uint2>(mine + (8 * p + tig) * 8),
+                be1 = load_x<G, uint2>(mine + (8 * p + 4 + tig) * 8);
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const uint32_t b0 = i ? be0.y : be0.x, b1 = i ? be1.y : be1.x;
+#pragma unroll
+        for (int o = 0; o < 4; o++) d[2 * i][o] = d[2 * i + 1][o] = MAGIC;
+        if constexpr (by_halves<L, GA>()) {
+            mma_int16<L>(d[2 * i], a[i][0], a[i][1], b0);
+            mma_int16<L>(d[2 * i + 1], a[i][2], a[i][3], b1);
+        } else
+            mma_int<L>(d[2 * i], a[i], b0, b1);
+    }
+}
+// The sums times their scales into acc and lowp (minimums); c0, c1: the rows of this lane's outputs.
+template <int L, int GA, bool G>
+DEV void many_scale(float (&acc)[4], float (&lowp)[4], const frag<L> &f, int p, const int (&d)[4][4],
+                    const uint8_t *c0, const uint8_t *c1) {
+    using F = frag<L>;
+    float dx[2][4], sx[2][2] = {};
+    group_scales<GA, G>(c0, p, dx[0]);
+    group_scales<GA, G>(c1, p, dx[1]);
+    if constexpr (F::mins) {
+        group_sums<GA, G>(c0, p, sx[0][0], sx[0][1]);
+        group_sums<GA, G>(c1, p, sx[1][0], sx[1][1]);
+    }
+#pragma unroll
+    for (int o = 0; o < 4; o++) {
+        float v[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) v[i] = by_halves<L, GA>() || !(i & 1) ? from_magic(d[i][o]) : 0.f;
+        const int r = o >> 1, c = o & 1;
+        if constexpr (F::six) {
+            scale_six(acc[o], f, r, p, v, dx[c]);
+        } else {
+            const float t0 = GA == 32 ? dx[c][0] * v[0] : fmaf(dx[c][1], v[1], dx[c][0] * v[0]);
+            const float t1 = GA == 32 ? dx[c][2] * v[2] : fmaf(dx[c][3], v[3], dx[c][2] * v[2]);
+            scale_pair(acc[o], f, r, p, t0, t1);
+        }
+        if constexpr (F::mins) {
+            const float2 m = half2_bits(word_of(f.m[r], p));
+            // one sum over the groups p and p + 4 of every unit, as for one row: kept per partial
+            lowp[o] = fmaf(m.x, sx[c][0], lowp[o]);
+            lowp[o] = fmaf(m.y, sx[c][1], lowp[o]);
+        }
+    }
+}
+// The minimums of a unit of Q4K, Q5K.
+template <int L, int GA, bool G>
+DEV void many_mins(float (&low)[4], const frag<L> &f, const uint8_t *mine, int tig) {
+    const uint32_t m0 = super_mins(f.s[0], tig), m1 = super_mins(f.s[1], tig);
+    float mi[4] = {};
+#pragma unroll
+    for (int e = 0; e < (GA == 16 ? 2 : 1); e++)
+        mma_bf16(mi, m0, m1, m0, m1, load_x<G, uint32_t>(mine + REC_SUM + e * 32 + tig * 4),
+                 load_x<G, uint32_t>(mine + REC_SUM + e * 32 + 16 + tig * 4));
+#pragma unroll
+    for (int o = 0; o < 4; o++) low[o] = fmaf(half_bits(f.s[o >> 1].x >> 16), mi[o], low[o]);
+}
 template <int L, int GA, int R, bool G> struct many_rows {
     float acc[R][4][4], low[R][4];
     MEM void clear() {
@@ -339,72 +403,19 @@ template <int L, int GA, int R, bool G> struct many_rows {
         const int tig = lane & 3, gid = lane >> 2;
         const uint8_t *mine = x + gid * stride, *c0 = x + 2 * tig * stride, *c1 = c0 + stride;
 #pragma unroll
-        for (int p = 0; p < 4; p++) {
-            const uint2 be0 = load_x<G, uint2>(mine + (8 * p + tig) * 8),
-                        be1 = load_x<G, uint2>(mine + (8 * p + 4 + tig) * 8);
-            float dx[2][4], sx[2][2] = {};
-            group_scales<GA, G>(c0, p, dx[0]);
-            group_scales<GA, G>(c1, p, dx[1]);
-            if constexpr (F::mins) {
-                group_sums<GA, G>(c0, p, sx[0][0], sx[0][1]);
-                group_sums<GA, G>(c1, p, sx[1][0], sx[1][1]);
-            }
+        for (int p = 0; p < 4; p++)
 #pragma unroll
             for (int h = 0; h < R; h++) {
-                float v[4][4]; // [h * 2 + e][output]
+                uint32_t a[2][4];
+                codes<L>(a[0], f[h], p);
+                codes<L>(a[1], f[h], 4 + p);
                 int d[4][4];
-                constexpr bool split = GA == 16 || F::six;
-#pragma unroll
-                for (int i = 0; i < 2; i++) {
-                    uint32_t a[4];
-                    codes<L>(a, f[h], i * 4 + p);
-                    const uint32_t b0 = i ? be0.y : be0.x, b1 = i ? be1.y : be1.x;
-#pragma unroll
-                    for (int o = 0; o < 4; o++) d[2 * i][o] = d[2 * i + 1][o] = MAGIC;
-                    if constexpr (split) {
-                        mma_int16<L>(d[2 * i], a[0], a[1], b0);
-                        mma_int16<L>(d[2 * i + 1], a[2], a[3], b1);
-                    } else
-                        mma_int<L>(d[2 * i], a, b0, b1);
-                }
-#pragma unroll
-                for (int o = 0; o < 4; o++) {
-#pragma unroll
-                    for (int i = 0; i < 4; i++) v[i][o] = split || !(i & 1) ? from_magic(d[i][o]) : 0.f;
-                    const int r = o >> 1, c = o & 1;
-                    if constexpr (F::six) {
-                        const float w[4] = {v[0][o], v[1][o], v[2][o], v[3][o]};
-                        scale_six(acc[h][p][o], f[h], r, p, w, dx[c]);
-                    } else {
-                        const float t0 =
-                            GA == 32 ? dx[c][0] * v[0][o] : fmaf(dx[c][1], v[1][o], dx[c][0] * v[0][o]);
-                        const float t1 =
-                            GA == 32 ? dx[c][2] * v[2][o] : fmaf(dx[c][3], v[3][o], dx[c][2] * v[2][o]);
-                        scale_pair(acc[h][p][o], f[h], r, p, t0, t1);
-                    }
-                    if constexpr (F::mins) {
-                        const float2 m = half2_bits(word_of(f[h].m[r], p));
-                        // one sum over the groups p and p + 4 of every unit, as for one row: kept per partial
-                        lowp[h][p][o] = fmaf(m.x, sx[c][0], lowp[h][p][o]);
-                        lowp[h][p][o] = fmaf(m.y, sx[c][1], lowp[h][p][o]);
-                    }
-                }
+                many_mma<L, GA, G>(d, p, a, mine, tig);
+                many_scale<L, GA, G>(acc[h][p], lowp[F::mins ? h : 0][p], f[h], p, d, c0, c1);
             }
-        }
-        if constexpr (F::super) {
+        if constexpr (F::super)
 #pragma unroll
-            for (int h = 0; h < R; h++) {
-                const uint32_t m0 = super_mins(f[h].s[0], tig), m1 = super_mins(f[h].s[1], tig);
-                float mi[4] = {};
-#pragma unroll
-                for (int e = 0; e < (GA == 16 ? 2 : 1); e++)
-                    mma_bf16(mi, m0, m1, m0, m1, load_x<G, uint32_t>(mine + REC_SUM + e * 32 + tig * 4),
-                             load_x<G, uint32_t>(mine + REC_SUM + e * 32 + 16 + tig * 4));
-#pragma unroll
-                for (int o = 0; o < 4; o++)
-                    low[h][o] = fmaf(half_bits(f[h].s[o >> 1].x >> 16), mi[o], low[h][o]);
-            }
-        }
+            for (int h = 0; h < R; h++) many_mins<L, GA, G>(low[h], f[h], mine, tig);
     }
     float lowp[frag<L>::mins ? R : 1][4][4];
     MEM void clear_mins() {
@@ -445,26 +456,26 @@ template <int L, int GA, int R, bool G> struct many_half {
                 acc[h][b][0] = acc[h][b][1] = acc[h][b][2] = acc[h][b][3] = 0;
     }
     MEM void clear_mins() {}
+    // columns 32 g .. of a row tile, from x as lane (gid, tig) reads it
+    MEM void group(const uint4 &lo, const uint4 &hi, const uint8_t *x, int h, int g) {
+        const uint4 b = load_x<G, uint4>(x + g * 64);
+        if constexpr (L == LAYOUT_F16) {
+            mma_f16(acc[h][0], lo.x, hi.x, lo.y, hi.y, b.x, b.y);
+            mma_f16(acc[h][0], lo.z, hi.z, lo.w, hi.w, b.z, b.w);
+        } else {
+            const uint4 c = load_x<G, uint4>(x + 512 + g * 64);
+            mma_bf16(acc[h][0], lo.x, hi.x, lo.y, hi.y, b.x, b.y);
+            mma_bf16(acc[h][0], lo.z, hi.z, lo.w, hi.w, b.z, b.w);
+            mma_bf16(acc[h][1], lo.x, hi.x, lo.y, hi.y, c.x, c.y);
+            mma_bf16(acc[h][1], lo.z, hi.z, lo.w, hi.w, c.z, c.w);
+        }
+    }
     MEM void unit(const frag<L> (&f)[R], const uint8_t *x, size_t stride, int lane) {
         x += (lane >> 2) * stride + (lane & 3) * 16;
 #pragma unroll
-        for (int g = 0; g < 8; g++) {
-            const uint4 b = load_x<G, uint4>(x + g * 64);
+        for (int g = 0; g < 8; g++)
 #pragma unroll
-            for (int h = 0; h < R; h++) {
-                const uint4 lo = f[h].c[2 * g], hi = f[h].c[2 * g + 1];
-                if constexpr (L == LAYOUT_F16) {
-                    mma_f16(acc[h][0], lo.x, hi.x, lo.y, hi.y, b.x, b.y);
-                    mma_f16(acc[h][0], lo.z, hi.z, lo.w, hi.w, b.z, b.w);
-                } else {
-                    const uint4 c = load_x<G, uint4>(x + 512 + g * 64);
-                    mma_bf16(acc[h][0], lo.x, hi.x, lo.y, hi.y, b.x, b.y);
-                    mma_bf16(acc[h][0], lo.z, hi.z, lo.w, hi.w, b.z, b.w);
-                    mma_bf16(acc[h][1], lo.x, hi.x, lo.y, hi.y, c.x, c.y);
-                    mma_bf16(acc[h][1], lo.z, hi.z, lo.w, hi.w, c.z, c.w);
-                }
-            }
-        }
+            for (int h = 0; h < R; h++) group(f[h].c[2 * g], f[h].c[2 * g + 1], x, h, g);
     }
     MEM void leave(float *red, int lane) {
         const int tig = lane & 3, gid = lane >> 2;
@@ -542,6 +553,14 @@ struct best_value {
     float v;
     int i;
 };
+DEV bool better(const best_value &a, const best_value &b) { return a.v > b.v || (a.v == b.v && a.i < b.i); }
+DEV best_value best_of_warp(best_value b) {
+    for (int o = 16; o; o >>= 1) {
+        const best_value c = {__shfl_xor_sync(~0u, b.v, o), __shfl_xor_sync(~0u, b.i, o)};
+        if (better(c, b)) b = c;
+    }
+    return b;
+}
 // q = round(y * 127 / max) over the group of G lanes with k0 = first column; lanes beyond a group of 16 repeat it
 template <int G> DEV void put_record(uint8_t *rec_row, int col, float y) {
     const int lane = threadIdx.x & 31, k = col & 255, s = k >> 4, g = k >> 5, p = g & 3, h = g >> 2,
@@ -777,11 +796,7 @@ DEV void stream_one(const mm_job &j, int region, int cta, int n_cta) {
         finish<R, EPI>(j, region, step, 0, v, !half && j.n_square ? *rs_at : 1.f, a, best);
     }
     if (EPI == EPI_HEAD) {
-        for (int o = 16; o; o >>= 1) {
-            const float v = __shfl_xor_sync(~0u, best.v, o);
-            const int i = __shfl_xor_sync(~0u, best.i, o);
-            if (v > best.v || (v == best.v && i < best.i)) best = {v, i};
-        }
+        best = best_of_warp(best);
         if (lane == 0) j.cand[blockIdx.x * W + w] = make_float2(best.v, __int_as_float(best.i));
     }
     if (beside) pdl_wait(); // what follows this kernel follows the one before, too
@@ -840,12 +855,7 @@ DEV void many_steps(const mm_job &j, ring<L, 1, W, S> &r, int region, int cta, i
     }
     if (EPI == EPI_HEAD)
         for (int i = 0; i < TOKENS; i++) {
-            best_value b = best[i];
-            for (int o = 16; o; o >>= 1) {
-                const float v = __shfl_xor_sync(~0u, b.v, o);
-                const int k = __shfl_xor_sync(~0u, b.i, o);
-                if (v > b.v || (v == b.v && k < b.i)) b = {v, k};
-            }
+            const best_value b = best_of_warp(best[i]);
             if (lane == 0 && w + i * W < n_col)
                 j.cand[(size_t)(w + i * W) * j.n_cand + blockIdx.x * R + h] =
                     make_float2(b.v, __int_as_float(b.i));
