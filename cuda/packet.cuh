@@ -84,7 +84,7 @@ template <int L> struct packet_reader {
 #pragma unroll
         for (int i = 0; i < P; i++)
             while (v[i].w != tag) {
-                __nanosleep(100);
+                __nanosleep(300);
                 v[i] = packet_load(at + ((size_t)(unit * 32 + lane) * P + i) * 16);
             }
         __syncwarp();
