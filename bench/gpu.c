@@ -10,9 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "plan.h"
-
-enum infer_status decode_profile(struct backend *b, int rows, bool deep,
-                                 void (*line)(const char *name, float alone, float without, int n));
+#include "../cuda/cuda_bench.h"
 
 static double now(void) {
     struct timespec t;
@@ -306,7 +304,7 @@ static void bench_profile(const struct model *m, int rows, int depth) {
     submit(&r, ROW_DECODE, rows, depth, 0, ids, 1);
     (void)result(&r);
     printf("profile of %d rows at %d\n", rows, depth);
-    MUST(decode_profile(r.b, rows, depth >= 1024, profile_line));
+    MUST(decode_profile(r.b, rows, profile_line));
     run_close(&r);
 }
 static void bench_prompt(const struct model *m, int n, int chunk) {

@@ -176,16 +176,16 @@ static void cuda_close(struct backend *base) {
 }
 
 // ---- compile
-static enum infer_status list_of(cuda_backend *b, int rows, bool deep, bool shared, cudaStream_t s) {
-    if (b->decode) return decode_run(b, b->decode, rows, deep, shared, s);
+static enum infer_status list_of(cuda_backend *b, int rows, bool shared, cudaStream_t s) {
+    if (b->decode) return decode_run(b, b->decode, rows, shared, s);
     int outs = rows < b->c.list[ROW_DECODE]->max_out ? rows : b->c.list[ROW_DECODE]->max_out;
     return cuda_run_list(b, ROW_DECODE, rows, outs, s);
 }
 
-static enum infer_status capture(cuda_backend *b, int rows, bool deep) {
+static enum infer_status capture(cuda_backend *b, int rows) {
     cudaGraph_t g = NULL;
     CU(cudaStreamBeginCapture(b->stream, cudaStreamCaptureModeThreadLocal));
-    enum infer_status st = list_of(b, rows, deep, false, b->stream);
+    enum infer_status st = list_of(b, rows, false, b->stream);
     cudaError_t e = cudaStreamEndCapture(b->stream, &g);
     if (st == INFER_OK && e != cudaSuccess) st = cuda_error(e, "cudaStreamEndCapture");
     if (st == INFER_OK) {
@@ -194,7 +194,6 @@ static enum infer_status capture(cuda_backend *b, int rows, bool deep) {
     }
     if (st == INFER_OK) {
         b->bucket[b->n_bucket].rows = rows;
-        b->bucket[b->n_bucket].deep = deep;
         e = cudaGraphUpload(b->bucket[b->n_bucket++].exec, b->stream);
         if (e != cudaSuccess) st = cuda_error(e, "cudaGraphUpload");
     }
@@ -224,10 +223,9 @@ static enum infer_status capture_all(cuda_backend *b) {
     int max = b->c.list[ROW_DECODE]->max_rows;
     for (int rows = 1;; rows = rows < 8 ? rows * 2 : rows < 64 ? rows + 8 : rows + 32) {
         if (rows > max) rows = max;
-        if (b->n_bucket + 2 > CUDA_BUCKET_MAX)
+        if (b->n_bucket + 1 > CUDA_BUCKET_MAX)
             return err_set(INFER_E_UNSUPPORTED, "cuda: %d decode rows are too many", max);
-        TRY(capture(b, rows, false));
-        if (rows == 1 && b->decode && b->c.n_ctx > CUDA_DEEP) TRY(capture(b, rows, true));
+        TRY(capture(b, rows));
         if (rows == max) break;
     }
     CU(cudaStreamSynchronize(b->stream));
@@ -325,14 +323,13 @@ static enum infer_status run_rows(cuda_backend *b, enum row_class cls, const str
     if (cls == ROW_PROMPT)
         return b->prompt ? prompt_run(b, b->prompt, s->n_row, s->n_out, b->stream)
                          : cuda_run_list(b, cls, s->n_row, s->n_out, b->stream);
-    bool deep = b->decode && s->n_row == 1 && s->pos[0] >= CUDA_DEEP;
     bool shared = b->decode && rows_share(s);
     for (int i = 0; i < b->n_bucket && !shared; i++)
-        if (b->bucket[i].rows >= s->n_row && b->bucket[i].deep == deep) {
+        if (b->bucket[i].rows >= s->n_row) {
             CU(cudaGraphLaunch(b->bucket[i].exec, b->stream));
             return INFER_OK;
         }
-    return list_of(b, s->n_row, false, shared, b->stream);
+    return list_of(b, s->n_row, shared, b->stream);
 }
 
 static enum infer_status cuda_run(struct backend *base, enum row_class cls, const struct step *s) {

@@ -3,7 +3,7 @@
 #include "cuda.h"
 #include "routes.h"
 
-enum { CUDA_CONSTANT_MAX = 8192, CUDA_BUCKET_MAX = 64, CUDA_DEEP = 1024 /* positions */ };
+enum { CUDA_CONSTANT_MAX = 8192, CUDA_BUCKET_MAX = 64 };
 
 struct cuda_constant {
     const void *host;
@@ -50,7 +50,6 @@ struct cuda_backend {
     struct blas *blas;             // --blas on
     struct {
         int rows;
-        bool deep;
         cudaGraphExec_t exec;
     } bucket[CUDA_BUCKET_MAX];
     int n_bucket;

@@ -436,8 +436,8 @@ enum {
     PART_SELECT = 128,
     PART_PUT = 256
 };
-static enum infer_status run_parts(cuda_backend *b, struct decode_program *p, int rows, bool deep,
-                                   unsigned keep, cudaStream_t s) {
+static enum infer_status run_parts(cuda_backend *b, struct decode_program *p, int rows, unsigned keep,
+                                   cudaStream_t s) {
     const unsigned links = PART_GATE_UP | PART_DOWN;
     bool beside = rows == 1 && (keep & links) == links;
     if (keep & PART_EMBED) CU(embed_launch(p->embed, rows, s));
@@ -458,22 +458,22 @@ static enum infer_status run_parts(cuda_backend *b, struct decode_program *p, in
         CU(select_launch(b->t, p->cand, p->n_cand, (size_t)p->n_cand, p->token, p->results, outs, s));
     return INFER_OK;
 }
-enum infer_status decode_run(cuda_backend *b, struct decode_program *p, int rows, bool deep, bool shared,
+enum infer_status decode_run(cuda_backend *b, struct decode_program *p, int rows, bool shared,
                              cudaStream_t s) {
-    return run_parts(b, p, rows, deep, shared ? ~0u : ~(unsigned)PART_PUT, s);
+    return run_parts(b, p, rows, shared ? ~0u : ~(unsigned)PART_PUT, s);
 }
 
 // ---- measuring
 // Microseconds of a replay of the program with the parts of keep, for rows rows of the step that ran last.
-static enum infer_status time_parts(cuda_backend *b, struct decode_program *p, int rows, bool deep,
-                                    unsigned keep, float *us) {
+static enum infer_status time_parts(cuda_backend *b, struct decode_program *p, int rows, unsigned keep,
+                                    float *us) {
     cudaGraph_t g;
     cudaGraphExec_t ge;
     cudaEvent_t t0, t1;
     CU(cudaEventCreate(&t0));
     CU(cudaEventCreate(&t1));
     CU(cudaStreamBeginCapture(b->stream, cudaStreamCaptureModeThreadLocal));
-    enum infer_status st = run_parts(b, p, rows, deep, keep, b->stream);
+    enum infer_status st = run_parts(b, p, rows, keep, b->stream);
     CU(cudaStreamEndCapture(b->stream, &g));
     TRY(st);
     CU(cudaGraphInstantiate(&ge, g, 0));
@@ -494,18 +494,18 @@ static enum infer_status time_parts(cuda_backend *b, struct decode_program *p, i
     return INFER_OK;
 }
 
-enum infer_status decode_profile(struct backend *base, int rows, bool deep,
+enum infer_status decode_profile(struct backend *base, int rows,
                                  void (*line)(const char *name, float alone, float without, int n)) {
     cuda_backend *b = (cuda_backend *)base;
     static const char *const names[] = {"embed", "qkv", "attend", "out", "gate_up", "down", "head", "select"};
     if (!b->decode) return err_set(INFER_E_UNSUPPORTED, "cuda: decode is not fused");
     float all, alone, without;
     CU(cudaStreamSynchronize(b->stream));
-    TRY(time_parts(b, b->decode, rows, deep, 255, &all));
+    TRY(time_parts(b, b->decode, rows, 255, &all));
     line("all", all, 0, 1);
     for (int i = 0; i < 8; i++) {
-        TRY(time_parts(b, b->decode, rows, deep, 1u << i, &alone));
-        TRY(time_parts(b, b->decode, rows, deep, 255 & ~(1u << i), &without));
+        TRY(time_parts(b, b->decode, rows, 1u << i, &alone));
+        TRY(time_parts(b, b->decode, rows, 255 & ~(1u << i), &without));
         line(names[i], alone, all - without, i >= 1 && i <= 5 ? b->decode->n_layer : 1);
     }
     return INFER_OK;

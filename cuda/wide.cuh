@@ -5,7 +5,8 @@
 // records of that unit. The sums are those of stream.cuh, in its order: class c holds the units c, c + 8, .. (W of
 // them for halves), and the classes are added from 0 on. A row's bits are those it has alone.
 #pragma once
-#include "stream.cuh"
+#include "stream_finish.cuh"
+#include "stream_sums.cuh"
 #include "wide.h"
 
 // ---- a row tile times 8 NT rows

@@ -345,8 +345,6 @@ static void and_as_on_sm_120(void **state) {
 
 #ifdef INFER_CUDA
 /* ---- attention of decode rows: the lists of a model with other windows, caps and sinks put in */
-enum infer_status decode_profile(struct backend *b, int rows, bool deep,
-                                 void (*line)(const char *name, float alone, float without, int n));
 static void no_line(const char *name, float alone, float without, int n) {
     (void)name, (void)alone, (void)without, (void)n;
 }
@@ -412,7 +410,7 @@ static void decode(const struct attention *a, const struct model *m, const struc
         if (p >= N_STEP - N_KEEP)
             memcpy(out + (p - N_STEP + N_KEEP) * m->n_vocab, res.logits, (size_t)m->n_vocab * 4);
     }
-    if (type == &backend_cuda && !plain) assert_ok(decode_profile(b, 1, false, no_line)); /* it is fused */
+    if (type == &backend_cuda && !plain) assert_ok(decode_profile(b, 1, no_line)); /* it is fused */
     type->close(b);
     arena_free(&arena);
 }

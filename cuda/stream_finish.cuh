@@ -1,0 +1,141 @@
+// What decode does before and after the sums: the norm's factor, the residual, the gate, and the row as its next reader
+// takes it.
+#pragma once
+#include "packet.cuh"
+#include "stream.h"
+#include "stream_frag.cuh"
+
+// ---- what follows a sum: lane = row of the step (R = 2), lane & 15 (R = 1); all lanes of a warp come here
+struct best_value {
+    float v;
+    int i;
+};
+DEV bool better(const best_value &a, const best_value &b) { return a.v > b.v || (a.v == b.v && a.i < b.i); }
+DEV best_value best_of_warp(best_value b) {
+    for (int o = 16; o; o >>= 1) {
+        const best_value c = {__shfl_xor_sync(~0u, b.v, o), __shfl_xor_sync(~0u, b.i, o)};
+        if (better(c, b)) b = c;
+    }
+    return b;
+}
+// q = round(y * 127 / max) over the group of G lanes with k0 = first column; lanes beyond a group of 16 repeat it
+template <int G> DEV void put_record(uint8_t *rec_row, int col, float y) {
+    const int lane = threadIdx.x & 31, k = col & 255, s = k >> 4, g = k >> 5, p = g & 3, h = g >> 2,
+              e = s & 1;
+    uint8_t *rec = rec_row + (size_t)(col >> 8) * (G == 16 ? REC_BYTES_16 : REC_BYTES_32);
+    const float m = __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(fabsf(y))));
+    const int q = __float2int_rn(y * (m > 1e-30f ? __fdividef(127.f, m) : 0.f));
+    const float d = m * (1.f / 127.f);
+    int sum = __reduce_add_sync(~0u, q);
+    if (G == 16) sum >>= 1; // every column twice
+    if (lane < G) rec[((s & 7) * 4 + ((k >> 2) & 3)) * 8 + (s >> 3) * 4 + (k & 3)] = (uint8_t)q;
+    if (lane == 0) {
+        const float v = d * (float)sum;
+        const __nv_bfloat16 hi = __float2bfloat16(v);
+        const int at = REC_SUM + (G == 16 ? e * 32 : 0) + p * 4 + h * 2;
+        *(__nv_bfloat16 *)(rec + at) = hi;
+        *(__nv_bfloat16 *)(rec + at + 16) = __float2bfloat16(v - __bfloat162float(hi));
+        *(float *)(rec + REC_SCALE + (G == 16 ? p * 16 + h * 8 + e * 4 : p * 8 + h * 4)) = d;
+    }
+}
+DEV void put_half(uint8_t *row, int col, float y) {
+    *(__half *)(row + (size_t)col * 2) = __float2half(fminf(fmaxf(y, -65504.f), 65504.f));
+}
+DEV void put_bf16(uint8_t *row, int col, float y) {
+    const __nv_bfloat16 hi = __float2bfloat16(y);
+    uint8_t *u = row + (size_t)(col >> 8) * 1024 + (col & 255) * 2;
+    *(__nv_bfloat16 *)u = hi;
+    *(__nv_bfloat16 *)(u + 512) = __float2bfloat16(y - __bfloat162float(hi));
+}
+// What EPI_ADD reads, fetched before the sums it waits for.
+struct ahead {
+    float x, norm;
+};
+template <int R, int EPI> DEV ahead look_ahead(const mm_job &j, int step, int t) {
+    const int lane = threadIdx.x & 31, row = step * 16 * R + (R == 1 ? lane & 15 : lane);
+    ahead a = {0, 0};
+    if (EPI == EPI_ADD) {
+        a.x = __ldcg(j.res + t * j.res_row + row) + (j.bias ? j.bias[row] : 0.f);
+        a.norm = j.next_norm[row];
+    }
+    return a;
+}
+template <int R, int EPI>
+DEV void finish(const mm_job &j, int region, int step, int t, float v, float rs, const ahead &a,
+                best_value &best) {
+    const int lane = threadIdx.x & 31, row = step * 16 * R + (R == 1 ? lane & 15 : lane);
+    if constexpr (EPI == EPI_STORE || EPI == EPI_HEAD) {
+        v *= rs;
+        for (int i = 0; i < j.n_seg; i++) {
+            const int o = row - j.seg[i].row;
+            if (j.seg[i].region != region || o < 0 || o >= j.seg[i].n) continue;
+            const int col = j.seg[i].col + o;
+            if (j.bias) v += j.bias[col];
+            if (lane < 16 * R) j.y[t * j.y_row + col] = v;
+            if (EPI == EPI_HEAD && (v > best.v || (v == best.v && col < best.i))) best = {v, col};
+        }
+    } else if constexpr (EPI == EPI_ADD) {
+        v += a.x;
+        if (lane < 16 * R) j.res[t * j.res_row + row] = v;
+        const float ss = warp_sum(R == 1 && lane >= 16 ? 0.f : v * v);
+        if (lane == 0) j.square_out[t * j.square_row + step] = ss;
+        if (j.give == GIVE_RECORD) put_record<16 * R>(j.xo + t * j.xo_row, row, v * a.norm);
+    } else { // gate rows first, then up rows of the same columns
+        constexpr int H = 8 * R;
+        v *= rs;
+        const float gate = __shfl_sync(~0u, v, lane & ~H), up = __shfl_sync(~0u, v, lane | H);
+        const int col = step * H + (lane & (H - 1));
+        const float y = col < j.n_out ? act_apply(j.act, gate) * up : 0.f;
+        if (j.give_packets) {
+            const uint32_t tag = packet_tag(j.seq, j.tag);
+            if (j.give == GIVE_RECORD)
+                give_codes(j.give_packets, step * H, y, tag);
+            else if (j.give == GIVE_HALF)
+                give_halves<false>(j.give_packets, step * H, y, tag);
+            else
+                give_halves<true>(j.give_packets, step * H, y, tag);
+        } else if (j.give == GIVE_RECORD) {
+            if (R == 2) put_record<16>(j.xo + t * j.xo_row, col, y);
+        } else if (lane < H && col < j.n_out) {
+            if (j.give == GIVE_HALF)
+                put_half(j.xo + t * j.xo_row, col, y);
+            else
+                put_bf16(j.xo + t * j.xo_row, col, y);
+        }
+    }
+}
+
+// ---- one region of a job by n_cta blocks
+template <int N>
+DEV float rms_factor(const mm_job &j, int row) // of one warp
+{
+    const float *s = j.square + row * j.square_row;
+    const int lane = threadIdx.x & 31;
+    float v = 0;
+    for (int i0 = 0; i0 < j.n_square; i0 += 32 * N) {
+        float a[N];
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            a[i] = i0 + i * 32 + lane < j.n_square ? __ldcg(s + i0 + i * 32 + lane) : 0.f;
+#pragma unroll
+        for (int i = 0; i < N; i++) v += a[i];
+    }
+    return rsqrtf(warp_sum(v) * j.inv_k + j.eps);
+}
+// 8 columns c * 8 .. of a row times the norm's weights and factor, as the halves that the mma takes
+template <int L>
+DEV void norm_half8(const float4 &a0, const float4 &a1, const float4 *w, int c, float rs, uint8_t *x) {
+    const float4 w0 = w[0], w1 = w[1];
+    const float v[8] = {a0.x * w0.x * rs, a0.y * w0.y * rs, a0.z * w0.z * rs, a0.w * w0.w * rs,
+                        a1.x * w1.x * rs, a1.y * w1.y * rs, a1.z * w1.z * rs, a1.w * w1.w * rs};
+    if (L == LAYOUT_F16) {
+        *(uint4 *)(x + c * 16) = make_uint4(pack_half2(v[0], v[1]), pack_half2(v[2], v[3]),
+                                            pack_half2(v[4], v[5]), pack_half2(v[6], v[7]));
+    } else {
+        for (int i = 0; i < 8; i++) put_bf16(x, c * 8 + i, v[i]);
+    }
+}
+
+template <int L> DEV constexpr int x_unit(int ga) {
+    return L == LAYOUT_F16 ? 512 : L == LAYOUT_BF16 ? 1024 : ga == 16 ? REC_BYTES_16 : REC_BYTES_32;
+}
