@@ -205,6 +205,10 @@ static void schema_language(void **state) {
          "\"boolean\"}, true]}]}",
          {"null", "[true, {\"a\": 1}]"},
          {"[1, 2]", "[true]"}},
+        {"{\"oneOf\": [{\"type\": \"integer\", \"exclusiveMaximum\": 0}, {\"type\": \"integer\", "
+         "\"minimum\": 5}]}",
+         {"-1", "5", "70"},
+         {"0", "4"}},
         {"{\"description\": \"anything\"}", {"1", "[]", "\"x\""}, {"", "x"}},
         {"{\"enum\": [\"a\\\"b\", 1, null, [1, {\"k\": 2}]]}",
          {"\"a\\\"b\"", "1", "null", "[1,{\"k\":2}]"},
@@ -303,6 +307,10 @@ static void errors_and_budgets(void **state) {
                  INFER_E_UNSUPPORTED, "schema at /properties/a/items/anyOf/1: 'not' is not supported");
     expect_error("{\"oneOf\": [{\"type\": \"number\"}, {\"type\": \"null\"}, {\"type\": \"integer\"}]}", true,
                  INFER_E_UNSUPPORTED, "branches 0 and 2 may both hold");
+    /* they meet at 0 */
+    expect_error(
+        "{\"oneOf\": [{\"type\": \"integer\", \"maximum\": 0}, {\"type\": \"integer\", \"minimum\": 0}]}",
+        true, INFER_E_UNSUPPORTED, "branches 0 and 1 may both hold");
     expect_error("{\"allOf\": [{\"type\": \"number\"}, {\"type\": \"null\"}]}", true, INFER_E_INPUT,
                  "'type' no value fits");
     expect_error("{\"items\": {\"type\": \"number\", \"multipleOf\": 0.1}}", true, INFER_E_UNSUPPORTED,

@@ -4,6 +4,7 @@
 #include "../tools/answer.h"
 #include "../tools/doctor_cuda.h"
 #include "../tools/bench_result.h"
+#include "../tools/logprobs.h"
 #include "../tools/term.h"
 
 /* ---- text for a terminal ---- */
@@ -244,13 +245,29 @@ static void a_chip_finds_its_kernel_image(void **state) {
     assert_string_equal(cuda_driver_needed(build), "580");
 }
 
+/* Logits ln 2, ln 1, ln 5, ln 2: tenths of a whole that anyone can check. */
+static void logprobs_are_of_the_softmax(void **state) {
+    (void)state;
+    const float logits[] = {logf(2), 0, logf(5), logf(2)};
+    const struct logprob expected[] = {{1, logf(0.1f)}, {2, logf(0.5f)}, {0, logf(0.2f)}, {3, logf(0.2f)}};
+    struct logprobs p = {.n_top = -1};
+    logprobs_start(&p, 3);
+    assert_ok(logprobs_add(&p, logits, 4, 1));
+    assert_int_equal(p.n, 1);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(p.row[i].id, expected[i].id);
+        assert_true(fabsf(p.row[i].logprob - expected[i].logprob) < 1e-6f);
+    }
+    logprobs_free(&p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_safe),       cmocka_unit_test(test_answer),
         cmocka_unit_test(test_answer_cut), cmocka_unit_test(test_thinking),
         cmocka_unit_test(test_wrap),       cmocka_unit_test(test_percentile),
         cmocka_unit_test(test_verdict),    cmocka_unit_test(a_chip_finds_its_kernel_image),
-        cmocka_unit_test(test_json),
+        cmocka_unit_test(test_json),       cmocka_unit_test(logprobs_are_of_the_softmax),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
