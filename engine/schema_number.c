@@ -161,8 +161,8 @@ static enum infer_status put_multiples(struct schema *S, struct stext *t, int64_
 static enum infer_status visit_multiple(struct schema *S, const json_t *multiple, const struct bounds *b,
                                         struct stext *t) {
     double step = json_number_value(multiple);
-    int64_t lo, hi;
-    bool none;
+    int64_t lo = 0, hi = 0;
+    bool none = false;
     if (!json_is_number(multiple) || step <= 0)
         return err_set(INFER_E_INPUT, "multipleOf is no number above 0");
     if (step != floor(step) || step > 9e15) return schema_unsupported("multipleOf of a fraction");
@@ -182,18 +182,25 @@ static enum infer_status visit_multiple(struct schema *S, const json_t *multiple
     return put_multiples(S, t, n, from == 1, isinf(b->lo));
 }
 
+/* The bounds; done: multipleOf, or no bounds at all, for which rule stands, have settled it. */
+static enum infer_status begin_number(struct schema *S, const json_t *j, const char *rule, struct bounds *b,
+                                      struct stext *t, bool *done) {
+    const json_t *step = json_object_get(j, "multipleOf");
+    TRY(read_bounds(j, b));
+    *done = step || (isinf(b->lo) && isinf(b->hi));
+    if (step) return visit_multiple(S, step, b, t);
+    if (*done) stext_put(t, "%s", rule);
+    return INFER_OK;
+}
+
 /* ---- integers and numbers ------------------------------------------------------------------------------------ */
 
 enum infer_status schema_integer(struct schema *S, const json_t *j, struct stext *t) {
     struct bounds b;
-    int64_t lo, hi;
-    bool none;
-    TRY(read_bounds(j, &b));
-    if (json_object_get(j, "multipleOf")) return visit_multiple(S, json_object_get(j, "multipleOf"), &b, t);
-    if (isinf(b.lo) && isinf(b.hi)) {
-        stext_put(t, "integer ");
-        return INFER_OK;
-    }
+    int64_t lo = 0, hi = 0;
+    bool none = false, done;
+    TRY(begin_number(S, j, "integer ", &b, t, &done));
+    if (done) return INFER_OK;
     TRY(integer_range(&b, &lo, &hi, &none));
     if (none) return err_set(INFER_E_INPUT, "no integer lies between the bounds");
     integers(t, lo, hi);
@@ -265,14 +272,10 @@ static void put_decimals(struct stext *t, const char *sign, double a, bool a_ope
 /* A number with bounds: the integers between them, then what has decimals on either side of 0. */
 enum infer_status schema_number(struct schema *S, const json_t *j, struct stext *t) {
     struct bounds b;
-    int64_t lo, hi;
-    bool none;
-    TRY(read_bounds(j, &b));
-    if (json_object_get(j, "multipleOf")) return visit_multiple(S, json_object_get(j, "multipleOf"), &b, t);
-    if (isinf(b.lo) && isinf(b.hi)) {
-        stext_put(t, "number ");
-        return INFER_OK;
-    }
+    int64_t lo = 0, hi = 0;
+    bool none = false, done;
+    TRY(begin_number(S, j, "number ", &b, t, &done));
+    if (done) return INFER_OK;
     bool large = (!isinf(b.lo) && fabs(b.lo) >= 1e13) || (!isinf(b.hi) && fabs(b.hi) >= 1e13);
     TRY(integer_range(&b, &lo, &hi, &none));
     if (none && large) return schema_unsupported("bounds of over 13 digits without an integer between them");

@@ -142,6 +142,7 @@ input=$'/nope\n' run "chat: unknown command" 2 "$infer" chat; err_has "no comman
 input=$'/load /nowhere\n' run "chat: file missing" 2 "$infer" chat; err_has "/nowhere"
 input=$'/set temp -1\n' run "chat: bad setting" 2 "$infer" chat; err_has "0 to 100"
 input=$'/set tmep 1\n' run "chat: unknown setting" 2 "$infer" chat; err_has "did you mean 'temp'"
+input=$'/set temperature 1\n' run "chat: a longer name" 2 "$infer" chat; err_has "did you mean 'temp'"
 input=$'/set n-predict 2\n/set\nhello\n' run "chat: setting" 0 "$infer" chat; out $'hi\n'; err_has "n-predict 2"
 input=$'hello\nand you?\nhello\nand you?\nhello\nand you?\n' run "chat: oldest turns are dropped" 0 "$infer" chat --ctx 64 --overflow shift
 err_has "oldest"; [ "$(wc -l <"$dir/out")" -ge 6 ] || fail "not 6 answers"

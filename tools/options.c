@@ -314,6 +314,9 @@ enum infer_status options_set(struct options *o, unsigned groups, const char *na
         if (strcmp(table[i].name, name) == 0) return set_value(o, &table[i], value);
         if (nearer(name, table[i].name, &best)) near = table[i].name;
     }
+    for (int i = 0; i < N_OPTION && !near; i++) /* "temperature": an option's name and more */
+        if ((table[i].groups & groups) && !strncmp(name, table[i].name, strlen(table[i].name)))
+            near = table[i].name;
     return err_set(INFER_E_INPUT, "no setting '%s'%s%s%s", name, near ? "; did you mean '" : "",
                    near ? near : "", near ? "'?" : "");
 }
