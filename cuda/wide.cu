@@ -1,6 +1,6 @@
 // The choice among the kernels for many decode rows, and their launch.
-#include "wide_entry.h"
 #include "attend.h"
+#include "wide.h"
 
 #define TABLE(f)                                                                                             \
     f(q4k, 2) f(q6k, 2) f(q4k_q6k, 1) f(q4, 2) f(q4m, 2) f(q8, 2) f(q8m, 2) f(q5k, 2) f(q5k_q6k, 1)          \

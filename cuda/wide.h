@@ -16,6 +16,11 @@ struct wide_job {
     float *part[2];                      // sums of classes
     int *count;                          // WIDE_STEPS * groups a region, 0 between launches
 };
+struct wide_entry {
+    enum layout l, l2;
+    int ga, nt; // groups of 8 rows that a block does at once
+    void (*run)(const wide_job);
+};
 // Chooses the kernel and the shares of the blocks. False when none fits: w->j, epilogue, tiles, classes, part and count
 // are the caller's; part_bytes is the room for sums.
 bool wide_plan(struct wide_job *w, const struct mm_kernel *k, int rows, int sm_count, size_t smem,

@@ -1,7 +1,6 @@
 // Instances of the kernels for many decode rows.
 #pragma once
 #include "wide.cuh"
-#include "wide_entry.h"
 
 #define WIDE_ENTRY(l, lx, lc, ga, nt)                                                                        \
     { l, lc, ga, nt, wide_kernel<l, lx, ga, nt> }
