@@ -235,6 +235,21 @@ static enum infer_status parse_count(struct parser *P, int *out) {
     return INFER_OK;
 }
 
+/* Puts r around e. A repetition of a repetition becomes one where no count lies between those it allows, or (((x+)+)+)+ and
+ * the like would double their places with each level. */
+static struct gexpr *repeat(struct gexpr *r, struct gexpr *e) {
+    struct gexpr *in = e;
+    while ((in->kind == GE_SEQ || in->kind == GE_ALT) && in->first && !in->first->next) in = in->first;
+    if (in->kind == GE_REPEAT && in->min <= 1 && (in->max == 1 || in->max < 0)) {
+        r->min *= in->min;
+        if (in->max < 0 && r->max > 0) r->max = -1;
+        e = in->first;
+        e->next = NULL;
+    }
+    add_kid(r, e);
+    return r;
+}
+
 /* * + ? {n} {n,} {n,m} behind an element */
 static enum infer_status parse_repeat(struct parser *P, bool nested, struct gexpr **expr) {
     while (P->p < P->end && (*P->p == '*' || *P->p == '+' || *P->p == '?' || *P->p == '{')) {
@@ -259,8 +274,7 @@ static enum infer_status parse_repeat(struct parser *P, bool nested, struct gexp
                 return fail(P, "a repetition's bounds are the wrong way round");
         }
         if (++P->depth > GRAMMAR_MAX_DEPTH) return fail(P, "too many repetitions of repetitions");
-        add_kid(r, *expr);
-        *expr = r;
+        *expr = repeat(r, *expr);
         skip(P, nested);
     }
     return INFER_OK;

@@ -53,6 +53,8 @@ void matcher_reset(struct matcher *m);
 /* Bit id % 64 of word id / 64 says whether token id may come next; words [(n_vocab + 63) / 64], valid until the next call.
  * Tokens that end the answer may come where the text is complete. No bit at all: the text fits nowhere. */
 const uint64_t *matcher_mask(struct matcher *m);
+/* Some mask since the last reset forbids tokens that would fit, because the grammar branches more than there is room to follow. */
+bool matcher_cut(const struct matcher *m);
 /* Sets logits[n_vocab] of forbidden tokens to -INFINITY. */
 void matcher_apply(struct matcher *m, float *logits);
 /* Goes on by a token. false, and nothing changes: it was not allowed (an ending token is, where the text is complete). */

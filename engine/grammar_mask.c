@@ -355,6 +355,13 @@ static bool plain_by_length(struct matcher *m, uint32_t state, bool *done) {
     }
 }
 
+/* The mask of the ranks that are set in a state. */
+static void show_mask(const struct matcher *m, uint32_t state, uint64_t *mask) {
+    from_ranks(m, mask);
+    if (m->state[state].complete)
+        for (int32_t w = 0; w < m->v->n_word; w++) mask[w] |= m->v->ends[w];
+}
+
 /* Fills a mask for a state; false when a pool ran out. */
 static bool walk(struct matcher *m, uint32_t state, uint64_t *mask) {
     const struct grammar_vocab *v = m->v;
@@ -362,11 +369,11 @@ static bool walk(struct matcher *m, uint32_t state, uint64_t *mask) {
     bool done;
     if (!plain_by_length(m, state, &done) || (!done && !walk_trie(m, state, TRIE_PLAIN))) return false;
     if (!walk_trie(m, state, TRIE_OTHER)) return false;
-    from_ranks(m, mask);
-    if (m->state[state].complete)
-        for (int32_t w = 0; w < v->n_word; w++) mask[w] |= v->ends[w];
+    show_mask(m, state, mask);
     return true;
 }
+
+bool matcher_cut(const struct matcher *m) { return m->cut; }
 
 const uint64_t *matcher_mask(struct matcher *m) {
     const struct grammar_vocab *v = m->v;
@@ -389,7 +396,8 @@ const uint64_t *matcher_mask(struct matcher *m) {
         if (!walk(m, m->now, mask)) { /* what was not reached stays forbidden */
             m->now = forget(m, m->now);
             m->n_mask = 1;
-            memset(mask, 0, (size_t)v->n_word * 8);
+            m->cut = true;
+            show_mask(m, m->now, mask);
         }
     }
     m->state[m->now].mask = m->n_mask++;
@@ -490,7 +498,7 @@ void matcher_close(struct matcher *m) {
 }
 
 void matcher_reset(struct matcher *m) {
-    m->ended = false;
+    m->ended = m->cut = false;
     m->now = start_state(m);
     if (!m->full) return;
     clear_stacks(m);

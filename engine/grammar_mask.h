@@ -79,6 +79,7 @@ struct matcher {
     uint32_t now;   /* the current state */
     bool ended;     /* an ending token was accepted */
     bool full;      /* a pool ran out in this closure */
+    bool cut;       /* a mask lacks what no pool had room for */
     uint64_t *rank; /* a mask by rank, n_rank bits */
     struct {
         uint32_t kid, end; /* children still to be looked at */

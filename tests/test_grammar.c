@@ -168,6 +168,43 @@ static void gbnf_language(void **state) {
     check_cases(list, sizeof list / sizeof *list, false);
 }
 
+static char *repeated(const char *head, const char *s, int n, const char *end) {
+    char *text = malloc(strlen(head) + strlen(s) * (size_t)n + strlen(end) + 1), *p = stpcpy(text, head);
+    while (n-- > 0) p = stpcpy(p, s);
+    strcpy(p, end);
+    return text;
+}
+
+/* A repetition of a repetition that becomes one: every count from 0 to 9. */
+static void repeated_repeats(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        unsigned counts; /* bit n: n letters fit */
+    } list[] = {{"\"a\"?+", 0x3ff},        {"\"a\"+?", 0x3ff},     {"\"a\"*{3}", 0x3ff},
+                {"\"a\"?{2,3}", 0x00f},    {"\"a\"+{2,3}", 0x3fc}, {"((\"a\"+)){0}", 0x001},
+                {"\"a\"?{2,}", 0x3ff},     {"\"a\"{2}+", 0x154},   {"\"a\"{2,3}?", 0x00d},
+                {"(\"a\"{1}){3}", 0x008},  {"\"a\"{3}{2}", 0x040}, {"\"a\"{0}+", 0x001},
+                {"(\"a\"+ \"a\")+", 0x3fc}};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        char text[64];
+        struct grammar *g;
+        snprintf(text, sizeof text, "root ::= %s", list[i].text);
+        assert_ok(compile(&g, text));
+        for (unsigned n = 0; n < 10; n++)
+            if (matches(g, "aaaaaaaaaa", n) != (list[i].counts >> n & 1))
+                fail_msg("%s: %u letters", list[i].text, n);
+        grammar_free(g);
+    }
+    struct grammar *g;
+    char *text = repeated("root ::= [a-z]", "+", 100, "");
+    assert_ok(compile(&g, text)); /* once for each of them would be 2^100 places */
+    free(text);
+    assert_true(matches(g, "abc", 3));
+    assert_false(matches(g, "", 0));
+    grammar_free(g);
+}
+
 static void schema_language(void **state) {
     (void)state;
     static const struct accept_case list[] = {
@@ -270,13 +307,6 @@ static void expect_error(const char *text, bool schema, enum infer_status want, 
     if (st != want || !strstr(err_message(), says))
         fail_msg("%.200s: status %d, %s; wanted %s", text, st, st ? err_message() : "compiled", says);
     assert_null(g);
-}
-
-static char *repeated(const char *head, const char *s, int n, const char *end) {
-    char *text = malloc(strlen(head) + strlen(s) * (size_t)n + strlen(end) + 1), *p = stpcpy(text, head);
-    while (n-- > 0) p = stpcpy(p, s);
-    strcpy(p, end);
-    return text;
 }
 
 static void errors_and_budgets(void **state) {
@@ -531,11 +561,11 @@ static void failing_allocations(void **state) {
 int main(void) {
     /* jansson keeps malloc here: when memory fails it frees a key by free(), whatever allocator it was given */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(grammar_vectors),     cmocka_unit_test(schema_vectors),
-        cmocka_unit_test(grammar_files),       cmocka_unit_test(gbnf_language),
-        cmocka_unit_test(schema_language),     cmocka_unit_test(errors_and_budgets),
-        cmocka_unit_test(masks_are_right),     cmocka_unit_test(pools_do_not_grow),
-        cmocka_unit_test(failing_allocations),
+        cmocka_unit_test(grammar_vectors),    cmocka_unit_test(schema_vectors),
+        cmocka_unit_test(grammar_files),      cmocka_unit_test(gbnf_language),
+        cmocka_unit_test(repeated_repeats),   cmocka_unit_test(schema_language),
+        cmocka_unit_test(errors_and_budgets), cmocka_unit_test(masks_are_right),
+        cmocka_unit_test(pools_do_not_grow),  cmocka_unit_test(failing_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -65,6 +65,8 @@ enum infer_status constrain_token(struct constraint *c, struct sampler *sampler,
     matcher_apply(c->matcher, c->logits);
     *id = sample_token(sampler, c->logits);
     if (!matcher_accept(c->matcher, *id))
-        return err_set(INFER_E_UNSUPPORTED, "no token of this vocabulary fits the grammar here");
+        return err_set(INFER_E_UNSUPPORTED, matcher_cut(c->matcher)
+                                                ? "the grammar branches too much here to be followed"
+                                                : "no token of this vocabulary fits the grammar here");
     return INFER_OK;
 }
