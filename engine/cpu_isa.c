@@ -144,9 +144,12 @@ struct cpu_cores cpu_cores_count(void) {
     return n;
 }
 
+static int pretended;
+void cpu_threads_pretend(int n) { pretended = n; }
+
 int cpu_threads_pick(int wanted) {
     enum { MOST = 256 };
-    struct cpu_cores n = cpu_cores_count();
+    struct cpu_cores n = pretended ? (struct cpu_cores){pretended, pretended, 0} : cpu_cores_count();
     int most = n.quota && n.quota < n.logical ? n.quota : n.logical;
     if (most > MOST) most = MOST;
     if (most < 1) most = 1;

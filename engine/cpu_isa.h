@@ -31,3 +31,6 @@ struct cpu_cores cpu_cores_count(void);
 /* wanted 0: physical cores within the cgroup's limit. More than the limit or the mask allows is cut, and a
  * warning says so. */
 int cpu_threads_pick(int wanted);
+/* From now on as if n hardware threads were allowed, for tests of results that must not depend on their number; 0: as it
+ * is. */
+void cpu_threads_pretend(int n);

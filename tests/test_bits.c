@@ -1,0 +1,132 @@
+/* The same bits from the CPU backend for 1 to 16 threads, every cut of a prompt into steps and every number of decode
+ * rows, for each weight type on each instruction set: a model of the shape "tiny" in the type. The types share the
+ * numbers of threads among them, since each is a kernel of its own under one way of sharing. */
+#include "test.h"
+#include "../tools/synth.h"
+#include "cpu_isa.h"
+#include "infer.h"
+#include "quant.h"
+
+#include <unistd.h>
+
+enum { MOST_THREADS = 16, MOST_TOKENS = 700, N_DECODE = 40 };
+
+struct setting {
+    const char *isa, *kv_type;
+    int n_prompt, threads;
+    int chunk; /* prompt rows of a step */
+    int rows;  /* decode rows of a step */
+};
+
+static struct infer_model *model(const char *shape, const char *type) {
+    char path[] = "/tmp/infer-test-XXXXXX";
+    int fd = mkstemp(path);
+    struct synth_report report;
+    struct infer_model *m;
+    assert_true(fd >= 0);
+    close(fd);
+    assert_ok(synth_write(&(struct synth_options){.shape = shape, .type = type, .path = path, .seed = 11},
+                          &report));
+    assert_ok(infer_model_open(&m, path, NULL));
+    unlink(path);
+    return m;
+}
+
+/* Logits of the last prompt row and of N_DECODE decode rows: out[1 + N_DECODE][n_vocab]. */
+static void compute(struct infer_model *m, struct setting s, float *out) {
+    struct infer_engine_options o = {.device = "cpu",
+                                     .isa = s.isa,
+                                     .kv_type = s.kv_type,
+                                     .threads = s.threads,
+                                     .ctx = MOST_TOKENS,
+                                     .batch = s.chunk,
+                                     .decode_rows = s.rows,
+                                     .gpu_layers = -1};
+    struct infer_engine *e;
+    struct infer_model_info info;
+    struct infer_engine_info place;
+    struct infer_row rows[MOST_TOKENS];
+    struct infer_output got;
+    int seq, end = s.n_prompt + N_DECODE;
+    infer_model_info(m, &info);
+    assert_ok(infer_engine_create(&e, m, &o));
+    infer_engine_info(e, &place);
+    assert_int_equal(place.n_thread, s.threads);
+    assert_ok(infer_seq_open(e, &seq));
+    for (int t = 0, n; t < end; t += n) {
+        bool decode = t >= s.n_prompt;
+        int left = (decode ? end : s.n_prompt) - t;
+        n = decode ? s.rows : s.chunk;
+        if (n > left) n = left;
+        for (int i = 0; i < n; i++)
+            rows[i] = (struct infer_row){(t + i) * 37 % info.n_vocab, t + i, seq, decode,
+                                         t + i >= s.n_prompt - 1 ? INFER_WANT_LOGITS : INFER_WANT_NONE};
+        assert_ok(infer_step(e, rows, n, &got));
+        for (int i = 0; i < got.n; i++, out += info.n_vocab)
+            memcpy(out, got.logits[i], sizeof *out * (size_t)info.n_vocab);
+    }
+    infer_engine_free(e);
+}
+
+/* One thread and whole steps against 1, 2 and more threads, each with steps of its own sizes. */
+static void check(struct infer_model *m, const char *isa, const char *kv_type, int n_prompt,
+                  const int chunk[3], int more) {
+    struct infer_model_info info;
+    infer_model_info(m, &info);
+    size_t bytes = sizeof(float) * (1 + N_DECODE) * (size_t)info.n_vocab;
+    float *want = malloc(bytes), *got = malloc(bytes);
+    compute(m, (struct setting){isa, kv_type, n_prompt, 1, n_prompt, 1}, want);
+    for (int i = 0; i < 3; i++) {
+        int threads = i < 2 ? i + 1 : more;
+        struct setting s = {isa, kv_type, n_prompt, threads, chunk[i], i < 2 ? 3 + 5 * i : more};
+        memset(got, 0xff, bytes);
+        compute(m, s, got);
+        if (memcmp(want, got, bytes))
+            fail_msg("%s on %s, cache %s: other bits with %d threads, chunks of %d, %d decode rows",
+                     info.type_name, isa, kv_type ? kv_type : "f16", threads, s.chunk, s.rows);
+    }
+    free(want);
+    free(got);
+}
+
+static const char *const isas[] = {"avx2", "avxvnni", "avx512", "amx"};
+static bool absent(const char *isa) {
+    enum cpu_isa got;
+    return cpu_isa_pick(isa, &got) != INFER_OK;
+}
+
+static void every_weight_type(void **state) {
+    (void)state;
+    for (int type = 0; type < QUANT_COUNT; type++) {
+        struct infer_model *m = model("tiny", quant_info((enum quant_type)type)->name);
+        for (int i = 0; i < 4; i++)
+            if (!absent(isas[i]))
+                check(m, isas[i], NULL, 70, (const int[]){1 + type, 17 + type, 48 + type}, 3 + type);
+        infer_model_close(m);
+    }
+}
+
+/* Pages enough for every way of sharing a context, head counts that do not divide, each type of the cache. */
+static void long_contexts(void **state) {
+    (void)state;
+    static const char *const kv_types[] = {"f32", "f16", "q8_0"};
+    for (int k = 0; k < 3; k++) {
+        struct infer_model *m = model(k == 1 ? "tiny-odd" : "tiny", "q8_0");
+        for (int i = 0; i < 4; i++)
+            if (!absent(isas[i])) check(m, isas[i], kv_types[k], 600, (const int[]){130, 65, 33}, 5);
+        infer_model_close(m);
+    }
+}
+
+int main(void) {
+    if (cpu_isa_best() == CPU_ISA_NONE) {
+        print_message("skipped: this processor is below the floor of the CPU backend\n");
+        return 77;
+    }
+    cpu_threads_pretend(MOST_THREADS);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_weight_type),
+        cmocka_unit_test(long_contexts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
