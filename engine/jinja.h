@@ -76,9 +76,10 @@ struct jv {
 struct jlist {
     struct jv *v; /* v[n] */
     size_t n, cap;
-    const char *type; /* Python's name of the type, for messages and repr */
-    bool used;        /* JV_GEN: already iterated; JV_JOINER, JV_CYCLER: see their functions */
-    size_t pos;       /* JV_CYCLER: the next item */
+    const char *type;       /* Python's name of the type, for messages and repr */
+    bool used;              /* JV_GEN: already iterated; JV_JOINER, JV_CYCLER: see their functions */
+    size_t pos;             /* JV_CYCLER: the next item */
+    int64_t from, to, step; /* JV_RANGE: what its elements came from */
 };
 
 struct jentry {

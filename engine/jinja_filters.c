@@ -209,15 +209,17 @@ FILTER(f_truncate) {
     struct jv v[4];
     const struct jstr *s, *end;
     TRY(jargs_bind(J, a, "truncate", "?length ?killwords ?end ?leeway", v));
-    TRY(jv_text(J, self, &s));
     int64_t length = jv_is_int(v[0]) ? jv_integer(v[0]) : 255,
             leeway = jv_is_int(v[3]) ? jv_integer(v[3]) : 5;
     struct jv dots = v[2];
     if (dots.kind == JV_MISSING) TRY(jv_lit(J, &dots, "..."));
     TRY(jv_text(J, dots, &end));
-    int64_t n = (int64_t)js_chars(s), keep = length - (int64_t)js_chars(end);
+    int64_t n, keep = length - (int64_t)js_chars(end);
     if (keep < 0) return jinja_fail(J, "truncate: the length is less than its end text");
-    if (n <= length + leeway) return jv_sub(J, s, 0, s->n, out);
+    TRY(jv_length(J, self, &n));
+    *out = self; /* whatever has a length */
+    if (n <= length + leeway) return INFER_OK;
+    TRY(jv_text(J, self, &s));
     size_t to = js_offset(s, (size_t)keep);
     if (!jv_truth(v[1])) { /* back to the last blank */
         const char *blank = memrchr(s->p, ' ', to);

@@ -355,6 +355,11 @@ static enum infer_status slice_string(struct jinja *J, const struct jstr *s, int
     return jbuf_value(&b, s->safe, out);
 }
 
+/* a + b * c; numbers of ranges that Python would print with more than 64 bits wrap */
+static int64_t add_product(int64_t a, int64_t b, int64_t c) {
+    return (int64_t)((uint64_t)a + (uint64_t)b * (uint64_t)c);
+}
+
 enum infer_status jv_slice(struct jinja *J, struct jv obj, struct jv a, struct jv b, struct jv c,
                            struct jv *out) {
     int64_t n, from, to, step;
@@ -375,5 +380,10 @@ enum infer_status jv_slice(struct jinja *J, struct jv obj, struct jv a, struct j
     if (obj.kind == JV_STRING) return slice_string(J, obj.s, count ? from : 0, count, step, out);
     TRY(jv_list(J, out, obj.kind, (size_t)count));
     for (int64_t k = 0, i = from; k < count; k++, i += step) TRY(jv_push(J, out->l, obj.l->v[i]));
+    if (obj.kind == JV_RANGE) {
+        out->l->from = add_product(obj.l->from, from, obj.l->step);
+        out->l->to = add_product(obj.l->from, to, obj.l->step);
+        out->l->step = add_product(0, step, obj.l->step);
+    }
     return INFER_OK;
 }

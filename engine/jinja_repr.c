@@ -391,11 +391,10 @@ static enum infer_status repr_dict(struct jbuf *b, const struct jdict *d) {
 
 static enum infer_status repr_range(struct jbuf *b, const struct jlist *l) {
     char text[96];
-    int64_t first = l->n ? l->v[0].i : 0, step = l->n > 1 ? l->v[1].i - first : 1,
-            end = first + (int64_t)l->n * step;
     snprintf(text, sizeof text,
-             step == 1 ? "range(%" PRId64 ", %" PRId64 ")" : "range(%" PRId64 ", %" PRId64 ", %" PRId64 ")",
-             first, end, step);
+             l->step == 1 ? "range(%" PRId64 ", %" PRId64 ")"
+                          : "range(%" PRId64 ", %" PRId64 ", %" PRId64 ")",
+             l->from, l->to, l->step);
     return jbuf_lit(b, text);
 }
 

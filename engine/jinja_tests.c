@@ -192,6 +192,9 @@ CALL(g_range) {
         return jinja_fail(J, "range of %.0f elements, at most %d are allowed", count, JINJA_MAX_RANGE);
     TRY(jv_list(J, out, JV_RANGE, count > 0 ? (size_t)count : 0));
     for (int64_t i = 0; i < (int64_t)count; i++) TRY(jv_push(J, out->l, jv_int(from + i * step)));
+    out->l->from = from;
+    out->l->to = to;
+    out->l->step = step;
     return INFER_OK;
 }
 

@@ -147,6 +147,10 @@ static void filters_and_methods(void **state) {
          "8 ac 2"},
         {"{{ 'foo bar baz' | truncate(7) }} {{ 'a b&' | urlencode }} {{ 1500 | filesizeformat }}",
          "foo bar baz a%20b%26 1.5 kB"},
+        {"{{ {'a': 1, 'b': [2]} | truncate(5) }} {{ [1, 2] | truncate(1, leeway=1, end='') }}",
+         "{'a': 1, 'b': [2]} [1, 2]"},
+        {"{{ range(4)[1:][::2] }} {{ range(0, 5, 2) }} {{ range(3)[::-1] }} {{ range(2, 2) }}",
+         "range(1, 4, 2) range(0, 5, 2) range(2, -1, -1) range(2, 2)"},
         {"{{ ' a b  c '.split() }} {{ 'a,b,c'.split(',', 1) }} {{ 'a,b,c'.rsplit(',', 1) }}",
          "['a', 'b', 'c'] ['a', 'b,c'] ['a,b', 'c']"},
         {"{{ 'xxaxx'.strip('x') }} {{ 'abc'.startswith(('z', 'a')) }} {{ 'abc'.endswith('bc') }} {{ "
