@@ -484,6 +484,39 @@ static void long_words(void **state) {
     free(ids);
 }
 
+/* Form C orders marks by class and keeps the order within one; a text of nothing but marks must not take time by the square. */
+static void marks_in_order(void **state) {
+    (void)state;
+    static const char marks[] =
+        "\xcd\x85\xcc\x81\xcc\x96"; /* U+0345, U+0301, U+0316: classes 240, 230, 220 */
+    enum { N = 100000, M = 6 * N + 1 };
+    struct vocab_file v;
+    struct tensorfile *f;
+    struct tok *t;
+    vf_bpe(&v, "qwen2");
+    assert_ok(vf_open(&v, &f));
+    assert_ok(tok_open(&t, f));
+    check_ids(t, "q\xcc\x81\xcc\x80\xcc\x96", NULL, 0, IDS('q', 0xcc, 0x96, 0xcc, 0x81, 0xcc, 0x80));
+    check_ids(t, "\xcc\x81\xcc\x96 e\xcc\x96\xcc\x81", NULL, 0,
+              IDS(0xcc, 0x96, 0xcc, 0x81, ' ', 0xc3, 0xa9, 0xcc, 0x96));
+    char *s = malloc(M);
+    int32_t *ids = malloc(M * sizeof *ids);
+    size_t n, wrong = 0;
+    s[0] = 'q';
+    for (int i = 0; i < 6 * N; i++) s[i + 1] = marks[i % 6];
+    assert_ok(tok_encode(t, s, NULL, M, 0, ids, M, &n));
+    assert_int_equal(n, M);
+    for (int i = 0; i < 6 * N; i++) {
+        unsigned char want = (unsigned char)marks[(i / 2 < N ? 4 : i / 2 < 2 * N ? 2 : 0) + i % 2];
+        wrong += ids[i + 1] != want;
+    }
+    assert_int_equal(wrong, 0);
+    free(s);
+    free(ids);
+    tok_close(t);
+    tensorfile_close(f);
+}
+
 static void counts_beyond_the_room(void **state) {
     (void)state;
     int32_t ids[2] = {-7, -7};
@@ -776,6 +809,7 @@ int main(void) {
         cmocka_unit_test(stops_and_properties),
         cmocka_unit_test(decode_undoes_encode),
         cmocka_unit_test(long_words),
+        cmocka_unit_test(marks_in_order),
         cmocka_unit_test(counts_beyond_the_room),
         cmocka_unit_test(stream_never_cuts),
         cmocka_unit_test(broken_vocabularies),
