@@ -13,7 +13,8 @@ floor       The same count for llama.cpp against itself on MODEL: flash attentio
             default. What differs there is the order of sums alone, so no other engine can be asked for more equal answers.
 perplexity  MODEL is decoded to F16 and written in each format by `infer quantize`. exp of the mean loss of tokens 256 to 511 of
             each 512-token window of tests/data/text.txt (16,384 tokens in the default model's vocabulary) must be within 0.5% of llama.cpp's on the
-            same file, and Q8_0 within 1% of F16.
+            same file, and Q8_0 within 1% of F16. With --exact the same weights are written as F16 too and llama.cpp reads those, where
+            no engine rounds activations to 8 bits: it says whose error a difference is.
 
 Exit code 3 when a rule is broken. Results go to FOLDER (default build/quality) as quality.json and quality.md. Parts and
 types that an earlier run left there stay in the report until they are measured again, so a long run can be cut in pieces.
@@ -220,6 +221,11 @@ def perplexity(a, report):
         row = {"type": typ, "bytes": path.stat().st_size, "tokens": len(ids), "ours": result["perplexity"], "peer": theirs}
         row["difference"] = row["ours"] / theirs - 1
         report["perplexity"] = [r for r in report["perplexity"] if r["type"] != typ] + [row]
+        if a.exact:
+            same = out / f"{typ}-f16.gguf"
+            infer(a, "quantize", path, same, "--type", "f16", "--quiet")
+            row["exact"] = peer_perplexity(Peer(same, a.threads), ids)
+            same.unlink()
         print(json.dumps(row), file=sys.stderr)
         if typ != "f16":
             path.unlink()
@@ -246,10 +252,12 @@ def markdown(report):
         for r in report["floor"]:
             lines.append(f"| {' / '.join(r['routes'])} | {r['equal']} | {', '.join(f'{g:.3f}' for g in r['gaps'])} | {r['rms']:.3f} |")
     if report["perplexity"]:
-        lines += ["", "| type | MB | infer | llama.cpp | difference | over F16 |", "| --- | --- | --- | --- | --- | --- |"]
+        lines += ["", "| type | MB | infer | llama.cpp | difference | over F16 | of the exact weights, infer / llama.cpp |",
+                  "| --- | --- | --- | --- | --- | --- | --- |"]
         for r in report["perplexity"]:
+            exact = f"{r['ours'] / r['exact'] - 1:+.3%} / {r['peer'] / r['exact'] - 1:+.3%}" if "exact" in r else ""
             lines.append(f"| {r['type']} | {r['bytes'] / 1e6:.0f} | {r['ours']:.4f} | {r['peer']:.4f} | {r['difference']:+.3%} | "
-                         f"{r['over_f16']:+.2%} |")
+                         f"{r['over_f16']:+.2%} | {exact} |")
     return "\n".join(lines) + "\n"
 
 
@@ -261,6 +269,7 @@ def main():
     p.add_argument("--only", default="prompts,floor,perplexity")
     p.add_argument("--types", default=",".join(TYPES))
     p.add_argument("--windows", type=int, help="perplexity of the first windows only")
+    p.add_argument("--exact", action="store_true", help="perplexity of the same weights as F16 by llama.cpp too")
     p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     p.add_argument("--device", default="cpu")
     a = p.parse_args()
