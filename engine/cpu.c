@@ -37,7 +37,7 @@ static size_t group_page_bytes(const struct backend_config *c, int group) {
     return n;
 }
 
-static struct need need_of(const struct backend_config *c, int n_thread) {
+static struct need need_of(const struct backend_config *c, enum cpu_isa isa, int n_thread) {
     struct need n = {0};
     const struct op_list *decode = c->list[ROW_DECODE], *prompt = c->list[ROW_PROMPT];
     int k = 1, heads = 1, hk = 1, hv = 1, rows = most(decode->max_rows, decode->max_out);
@@ -67,6 +67,8 @@ static struct need need_of(const struct backend_config *c, int n_thread) {
     n.own_x8 = CPU_OWN_ROWS * cpu_x8_bytes(k);
     n.own_out = 2 * (size_t)rows * CPU_UNIT_ROWS * sizeof(float);
     n.scratch = attend_scratch(heads, hk, hv) * sizeof(float);
+    if (isa == CPU_ISA_AMX && cpu_amx_attend_floats(hk, hv) * sizeof(float) > n.scratch)
+        n.scratch = cpu_amx_attend_floats(hk, hv) * sizeof(float);
     n.weights = (size_t)CPU_PANEL_ROWS * CPU_PANEL_STRIDE * sizeof(float);
     n.acc = 2 * (size_t)CPU_PANEL_TOKENS * CPU_PANEL_ROWS * sizeof(float);
     return n;
@@ -88,7 +90,7 @@ static enum infer_status cpu_sizes(const struct backend_config *c, struct backen
             l->buf[i].row_bytes = ((size_t)l->buf[i].width * sizeof(float) + 63) & ~(size_t)63;
         ops += (size_t)l->n_op;
     }
-    struct need n = need_of(c, n_thread);
+    struct need n = need_of(c, isa, n_thread);
     size_t own = n.own_norm + n.own_x8 + n.own_out + n.scratch + n.weights + n.acc + sizeof(struct cpu_work);
     *out = (struct backend_sizes){
         .kv_bytes = n.kv,
@@ -127,7 +129,7 @@ static void take_pools(struct cpu *c, bool *ok) {
 
 static enum infer_status take_memory(struct cpu *c) {
     const struct backend_config *g = &c->config;
-    struct need n = need_of(g, c->n_thread);
+    struct need n = need_of(g, c->isa, c->n_thread);
     bool ok = true;
     c->activations = take(c, g->activation_bytes, &ok);
     take_pools(c, &ok);

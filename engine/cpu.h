@@ -66,6 +66,10 @@ struct cpu_attend_arg {
     const int32_t *pages; /* pages of the rows' sequence */
 };
 
+typedef void cpu_attend_block_fn(const struct cpu_attend_arg *a, int kv_head, const int32_t *pos, int n,
+                                 int head0, int heads, const float *q, size_t q_stride, float *out,
+                                 size_t out_stride, float *scratch);
+
 struct cpu_kernels {
     const char *name;
     void (*norm)(const struct op_norm *op, const float *x, float *out, int n);
@@ -87,9 +91,7 @@ struct cpu_kernels {
                        float *scratch);
     /* Prompt rows: n rows of one sequence, the query heads head0 .. head0 + heads of one kv head, n * heads <=
      * CPU_ATTEND_LANES. q, out: rows q_stride, out_stride floats apart, already at head0. pos[n]. */
-    void (*attend_block)(const struct cpu_attend_arg *a, int kv_head, const int32_t *pos, int n, int head0,
-                         int heads, const float *q, size_t q_stride, float *out, size_t out_stride,
-                         float *scratch);
+    cpu_attend_block_fn *attend_block;
     /* Prompt matmul (cpu_matmul.c): x panel[k][CPU_LANES]; acc[panel][CPU_PANEL_ROWS][CPU_LANES] += w x; the
      * transpose of one panel's acc. */
     void (*prep_f32)(float *panel, const float *x, size_t x_stride, int n_row, int k);
@@ -129,7 +131,10 @@ void cpu_amx_unpack(struct cpu_amx_rows *r, int pieces);
  * the tile unit works by itself for 500 cycles then. */
 void cpu_amx_gemm(const uint16_t *w, int kp, const uint16_t *panel, size_t panel_stride, int n_panel,
                   float *acc, struct cpu_amx_rows *next);
-void cpu_amx_to_bf16(uint16_t *y, const float *x, int n);
+/* cpu_attend_amx.c: as attend_block, n * heads <= CPU_AMX_ATTEND_ROWS; floats of its scratch. */
+enum { CPU_AMX_ATTEND_ROWS = 128 };
+cpu_attend_block_fn cpu_amx_attend_block;
+size_t cpu_amx_attend_floats(int hk, int hv);
 
 /* ---- the compiled list ---- */
 
@@ -274,6 +279,10 @@ cpu_fn cpu_op_matmul_decode, cpu_op_matmul_prompt, cpu_op_attend_decode, cpu_op_
 /* Compile (cpu_compile.c): ops of one list; units and routes. Needs l->op of list->n_op entries. */
 enum infer_status cpu_compile_list(struct cpu *c, enum row_class cls);
 
+/* Prompt attention on tiles? Not where 32 bits are asked for. */
+static inline bool cpu_attend_tiles(const struct cpu *c) {
+    return c->isa == CPU_ISA_AMX && c->config.kv_type != KV_F32 && !c->config.strict_fp32;
+}
 /* Prompt attention: rows and query heads of one block, and in how many parts the heads of one kv head come. */
 void cpu_attend_shape(const struct cpu *c, const struct op_attend *at, int *tokens, int *heads, int *parts);
 

@@ -171,9 +171,10 @@ void cpu_op_attend_decode(const struct cpu_op *op, struct cpu_step *s, int threa
 /* Units: blocks of query rows x kv heads (x parts of the heads where they do not fit side by side). */
 void cpu_attend_shape(const struct cpu *c, const struct op_attend *at, int *tokens, int *heads, int *parts) {
     int G = at->n_head / c->config.store[at->store].n_kv_head;
-    *heads = G < CPU_ATTEND_LANES ? G : CPU_ATTEND_LANES;
+    int lanes = cpu_attend_tiles(c) ? CPU_AMX_ATTEND_ROWS : CPU_ATTEND_LANES;
+    *heads = G < lanes ? G : lanes;
     *parts = (G + *heads - 1) / *heads;
-    *tokens = CPU_ATTEND_LANES / *heads;
+    *tokens = lanes / *heads;
 }
 void cpu_op_attend_prompt(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
     const struct op_attend *at = &op->op->attend;
@@ -181,6 +182,7 @@ void cpu_op_attend_prompt(const struct cpu_op *op, struct cpu_step *s, int threa
     const struct kv_store *st = &c->config.store[at->store];
     int tokens, heads, parts, victim = 0, u, G = at->n_head / st->n_kv_head;
     cpu_attend_shape(c, at, &tokens, &heads, &parts);
+    cpu_attend_block_fn *attend = cpu_attend_tiles(c) ? cpu_amx_attend_block : c->k->attend_block;
     while ((u = cpu_unit_next(op, s, thread, n_thread, &victim)) >= 0) {
         int part = u % parts, h = u / parts % st->n_kv_head, block = u / parts / st->n_kv_head;
         int end = (block + 1) * tokens < s->n_row ? (block + 1) * tokens : s->n_row;
@@ -189,10 +191,9 @@ void cpu_op_attend_prompt(const struct cpu_op *op, struct cpu_step *s, int threa
             for (n = 1; t + n < end && s->s->slot[t + n] == s->s->slot[t]; n++) {
             }
             struct cpu_attend_arg arg = attend_arg(op, s, t);
-            c->k->attend_block(&arg, h, s->s->pos + t, n, head0, n_head,
-                               cpu_row(s, at->q, t) + head0 * st->head_dim_k, cpu_stride(s, at->q),
-                               cpu_row(s, at->out, t) + head0 * st->head_dim_v, cpu_stride(s, at->out),
-                               c->work[thread].scratch);
+            attend(&arg, h, s->s->pos + t, n, head0, n_head, cpu_row(s, at->q, t) + head0 * st->head_dim_k,
+                   cpu_stride(s, at->q), cpu_row(s, at->out, t) + head0 * st->head_dim_v,
+                   cpu_stride(s, at->out), c->work[thread].scratch);
         }
     }
 }
