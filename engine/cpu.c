@@ -10,7 +10,7 @@
 /* ---- sizes: one place says how much of everything ---- */
 
 struct need { /* bytes */
-    size_t kv, output, norm, x8, panel, cs, best, own_norm, own_x8, own_out, scratch, weights, acc;
+    size_t kv, output, norm, x8, panel, cs, best, own_norm, own_x8, own_out, scratch, part, weights, acc;
     int cs_width, cs_rows, out_rows;
 };
 
@@ -69,6 +69,7 @@ static struct need need_of(const struct backend_config *c, enum cpu_isa isa, int
     n.scratch = attend_scratch(heads, hk, hv) * sizeof(float);
     if (isa == CPU_ISA_AMX && cpu_amx_attend_floats(hk, hv) * sizeof(float) > n.scratch)
         n.scratch = cpu_amx_attend_floats(hk, hv) * sizeof(float);
+    n.part = cpu_attend_part_floats(heads, hv) * sizeof(float);
     n.weights = (size_t)CPU_PANEL_ROWS * CPU_PANEL_STRIDE * sizeof(float);
     n.acc = 2 * (size_t)CPU_PANEL_TOKENS * CPU_PANEL_ROWS * sizeof(float);
     return n;
@@ -91,10 +92,12 @@ static enum infer_status cpu_sizes(const struct backend_config *c, struct backen
         ops += (size_t)l->n_op;
     }
     struct need n = need_of(c, isa, n_thread);
-    size_t own = n.own_norm + n.own_x8 + n.own_out + n.scratch + n.weights + n.acc + sizeof(struct cpu_work);
+    size_t own =
+        n.own_norm + n.own_x8 + n.own_out + n.scratch + n.part + n.weights + n.acc + sizeof(struct cpu_work);
     *out = (struct backend_sizes){
         .kv_bytes = n.kv,
-        .workspace_bytes = n.norm + n.x8 + n.panel + n.cs + 2 * n.best + own * (size_t)n_thread +
+        .workspace_bytes = n.norm + n.x8 + n.panel + n.cs + CPU_PART_ROWS * n.part + 2 * n.best +
+                           own * (size_t)n_thread +
                            ops * (sizeof(struct cpu_op) + sizeof(struct cpu_range) * (size_t)n_thread) +
                            sizeof(struct cpu) + (size_t)c->n_slot * sizeof(int32_t) + (64 << 10),
         .output_bytes = n.output,
@@ -141,6 +144,7 @@ static enum infer_status take_memory(struct cpu *c) {
     c->best_value = take(c, n.best, &ok);
     c->best_index = take(c, n.best, &ok);
     c->last = take(c, (size_t)g->n_slot * sizeof *c->last, &ok);
+    c->part = take(c, CPU_PART_ROWS * n.part, &ok);
     c->work = take(c, (size_t)c->n_thread * sizeof *c->work, &ok);
     for (int i = 0; ok && i < c->n_thread; i++) {
         struct cpu_work *w = &c->work[i];
@@ -148,6 +152,7 @@ static enum infer_status take_memory(struct cpu *c) {
         w->x8 = take(c, n.own_x8, &ok);
         w->out = take(c, n.own_out, &ok);
         w->scratch = take(c, n.scratch, &ok);
+        w->part = take(c, n.part, &ok);
         w->weights = take(c, n.weights, &ok);
         w->acc = take(c, n.acc, &ok);
     }
@@ -267,7 +272,10 @@ static void prologue(struct cpu_step *s, int thread, int n_thread) {
         const struct cpu_op *o = &s->list->op[i];
         struct cpu_range *r = &c->range[o->index * c->n_thread + thread];
         int units = o->n_unit;
-        if (o->per_row) units *= (s->n_row + o->unit_rows - 1) / o->unit_rows;
+        if (o->fn == cpu_op_attend_decode)
+            units = cpu_attend_units(o, s);
+        else if (o->per_row)
+            units *= (s->n_row + o->unit_rows - 1) / o->unit_rows;
         cpu_share(units, thread, n_thread, &a, &b);
         atomic_store_explicit(&r->next, a, memory_order_relaxed);
         r->end = b;

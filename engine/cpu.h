@@ -86,9 +86,11 @@ struct cpu_kernels {
     cpu_row_fn *const *row; /* row[QUANT_COUNT]: float types; these read float rows of x */
     cpu_row_fn *const
         *panel; /* panel[QUANT_COUNT]: quantised types, reading struct cpu_x8; F16 and BF16, struct cpu_x16 */
-    /* Decode rows: one row, one kv head: all its query heads. q [G][hk] at q, out [G][hv] at out. */
-    void (*attend_row)(const struct cpu_attend_arg *a, int kv_head, int pos, const float *q, float *out,
-                       float *scratch);
+    /* Decode rows: one row, one kv head with its G query heads, q [G][hk]: the pages page .. end of its context.
+     * part: out [G][hv], not yet divided; maximum [G]; sum [G]. Then all parts in order: out [G][hv]. */
+    void (*attend_row)(const struct cpu_attend_arg *a, int kv_head, int pos, int page, int end,
+                       const float *q, float *part, float *scratch);
+    void (*attend_merge)(const struct cpu_attend_arg *a, int kv_head, int n, const float *part, float *out);
     /* Prompt rows: n rows of one sequence, the query heads head0 .. head0 + heads of one kv head, n * heads <=
      * CPU_ATTEND_LANES. q, out: rows q_stride, out_stride floats apart, already at head0. pos[n]. */
     cpu_attend_block_fn *attend_block;
@@ -112,6 +114,8 @@ extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avxvnni, cpu_kerne
 
 /* Query rows side by side in attend_block; floats of scratch of the attention kernels. */
 enum { CPU_ATTEND_LANES = 32 };
+/* Parts of a decode row's context at most, pages of one at least; rows of a step up to which threads share a row. */
+enum { CPU_ATTEND_PARTS = 32, CPU_PART_PAGES = 4, CPU_PART_ROWS = 8 };
 
 /* AMX, BF16 (cpu_amx.c): x panels of pairs [kp/2][CPU_LANES][2]; weights in tiles [2][CPU_PANEL_K/32][16][32];
  * kp: k rounded up to 32. */
@@ -195,6 +199,7 @@ struct cpu_work {     /* one thread's own memory */
     uint8_t *x8;      /* [CPU_OWN_ROWS]: quantised rows */
     float *out;       /* [2][decode rows][CPU_UNIT_ROWS]: a unit's outputs; the second for a folded glu */
     float *scratch;   /* attention */
+    float *part;      /* [CPU_ATTEND_PARTS] parts of one kv head */
     uint8_t *weights; /* [CPU_PANEL_ROWS][CPU_PANEL_STRIDE] float or bf16 */
     float *acc;       /* [2][CPU_PANEL_TOKENS / CPU_LANES][CPU_PANEL_ROWS][CPU_LANES] */
 };
@@ -223,6 +228,7 @@ struct cpu {
     uint8_t *x8;    /* shared quantised activations of decode rows */
     float *norm;    /* shared normed rows of decode steps */
     uint8_t *panel; /* shared x panels, or quantised rows, of prompt steps */
+    float *part;    /* parts of up to CPU_PART_ROWS decode rows: [row][kv head][CPU_ATTEND_PARTS] */
     struct cpu_work *work;
     struct cpu_range *range; /* [n_range][n_thread] */
     int n_range;
@@ -271,6 +277,12 @@ int cpu_unit_next(const struct cpu_op *op, struct cpu_step *s, int thread, int n
 void cpu_barrier(struct cpu_step *s);
 /* The first fault wins. */
 void cpu_fault(struct cpu_step *s, const struct op *op, enum infer_status status);
+
+/* One head of one row into its page. */
+void cpu_put_head(const struct op *op, struct cpu_step *s, int t, int h);
+/* Decode attention (cpu_attend.c): its units in this step; floats of all parts of a row's heads. */
+int cpu_attend_units(const struct cpu_op *op, const struct cpu_step *s);
+size_t cpu_attend_part_floats(int heads, int hv);
 
 cpu_fn cpu_op_embed, cpu_op_norm, cpu_op_rope, cpu_op_kv_put, cpu_op_glu, cpu_op_add, cpu_op_rows,
     cpu_op_select;

@@ -7,44 +7,83 @@ static const float never = -1e30f; /* a maximum below every score */
 
 INLINE vf soft_cap(vf s, float cap) { return vf_mul(vf_set(cap), vf_tanh(vf_mul(s, vf_set(1 / cap)))); }
 
-/* Rows lo .. hi of a page of one head as floats: dst[i][n]. next: the page that comes after it, -1: none; its lines
- * are asked for now, for a page is a new place and the processor's own prefetchers start late there. */
-static void load_page(const struct cpu_attend_arg *a, float *dst, const uint8_t *pool, int page, int next,
-                      int head, int n, int lo, int hi) {
-    size_t row = kv_row_bytes(a->type, n), tile = (size_t)KV_PAGE * row;
-    const uint8_t *p = pool + (size_t)page * a->page_stride + (size_t)head * tile;
-    const uint8_t *ahead = pool + (size_t)(next < 0 ? page : next) * a->page_stride + (size_t)head * tile;
-    for (int i = lo; i < hi; i++) {
-        for (size_t j = 0; j < row; j += 64)
-            _mm_prefetch((const char *)ahead + (size_t)i * row + j, _MM_HINT_T0);
-        vec_kv_load(a->type, dst + (size_t)i * (size_t)n, p + (size_t)i * row, n);
-    }
+/* A page of one head. */
+INLINE const uint8_t *page_at(const struct cpu_attend_arg *a, const uint8_t *pool, int page, int head,
+                              int n) {
+    return pool + (size_t)page * a->page_stride + (size_t)(head * KV_PAGE) * kv_row_bytes(a->type, n);
+}
+/* Rows lo .. hi of a page of one head as floats: dst[i][n]. */
+static void load_page(const struct cpu_attend_arg *a, float *dst, const uint8_t *pool, int page, int head,
+                      int n, int lo, int hi) {
+    size_t row = kv_row_bytes(a->type, n);
+    const uint8_t *p = page_at(a, pool, page, head, n);
+    for (int i = lo; i < hi; i++) vec_kv_load(a->type, dst + (size_t)i * (size_t)n, p + (size_t)i * row, n);
 }
 
 /* ---- decode: one row, the query heads of one kv head ---- */
 
-/* s[i] = scale q . k[i], four positions at a time from lo rounded down; the caller masks what lies outside. */
-static void page_scores(const float *q, const float *k, int n, int lo, int hi, float scale, float *s) {
+/* One head's rows of a page: halves as they lie in the cache where they are whole vectors, else floats; and the page
+ * that comes next, asked for row by row, for a page is a new place and the processor's own prefetchers start late. */
+struct rows {
+    const uint8_t *at, *ahead;
+    size_t step, ahead_step; /* bytes of a row */
+};
+INLINE vf elems(const uint8_t *row, int i, const bool HALF) {
+    return HALF ? vf_halves((const uint16_t *)(const void *)row + i)
+                : vf_load((const float *)(const void *)row + i);
+}
+INLINE void ask(const struct rows *r, int i, int n) {
+    for (size_t j = 0; j < (size_t)n * r->ahead_step; j += 64)
+        _mm_prefetch((const char *)r->ahead + (size_t)i * r->ahead_step + j, _MM_HINT_T1);
+}
+static struct rows rows_of(const struct cpu_attend_arg *a, float *copy, const uint8_t *pool, int page,
+                           int next, int head, int n, int lo, int hi, bool half) {
+    size_t row = kv_row_bytes(a->type, n);
+    const uint8_t *ahead = page_at(a, pool, next, head, n);
+    if (half) return (struct rows){page_at(a, pool, page, head, n), ahead, row, row};
+    load_page(a, copy, pool, page, head, n, lo, hi);
+    return (struct rows){(const uint8_t *)copy, ahead, (size_t)n * sizeof(float), row};
+}
+
+/* s[h][i] = scale q[h] . k[i], NH heads, four positions at a time from lo rounded down; the caller masks what lies
+ * outside. */
+INLINE void page_scores(const float *q, const struct rows *k, int n, int lo, int hi, float scale, float *s,
+                        bool first, const int NH, const bool HALF) {
     for (int i = lo & ~3; i < hi; i += 4) {
-        const float *r0 = k + (size_t)i * (size_t)n, *r1 = r0 + n, *r2 = r1 + n, *r3 = r2 + n;
-        vf a0 = vf_set(0), a1 = a0, a2 = a0, a3 = a0;
+        const uint8_t *r[4];
+        vf acc[4][4];
+        if (first) ask(k, i, 4);
+        _Pragma("GCC unroll 4") for (int p = 0; p < 4; p++) r[p] = k->at + (size_t)(i + p) * k->step;
+        _Pragma("GCC unroll 4") for (int h = 0; h < NH; h++)
+            _Pragma("GCC unroll 4") for (int p = 0; p < 4; p++) acc[h][p] = vf_set(0);
         int j = 0;
         for (; j + VL <= n; j += VL) {
-            vf x = vf_load(q + j);
-            a0 = vf_fma(x, vf_load(r0 + j), a0);
-            a1 = vf_fma(x, vf_load(r1 + j), a1);
-            a2 = vf_fma(x, vf_load(r2 + j), a2);
-            a3 = vf_fma(x, vf_load(r3 + j), a3);
+            vf x[4];
+            _Pragma("GCC unroll 4") for (int p = 0; p < 4; p++) x[p] = elems(r[p], j, HALF);
+            _Pragma("GCC unroll 4") for (int h = 0; h < NH; h++) {
+                vf y = vf_load(q + h * n + j);
+                _Pragma("GCC unroll 4") for (int p = 0; p < 4; p++) acc[h][p] = vf_fma(y, x[p], acc[h][p]);
+            }
         }
-        if (j < n) {
-            vf x = vf_loadn(q + j, n - j);
-            a0 = vf_fma(x, vf_loadn(r0 + j, n - j), a0);
-            a1 = vf_fma(x, vf_loadn(r1 + j, n - j), a1);
-            a2 = vf_fma(x, vf_loadn(r2 + j, n - j), a2);
-            a3 = vf_fma(x, vf_loadn(r3 + j, n - j), a3);
-        }
-        _mm_storeu_ps(s + i, _mm_mul_ps(vf_sum4(a0, a1, a2, a3), _mm_set1_ps(scale)));
+        if (!HALF && j < n) _Pragma("GCC unroll 4") for (int h = 0; h < NH; h++) {
+                vf y = vf_loadn(q + h * n + j, n - j);
+                _Pragma("GCC unroll 4") for (int p = 0; p < 4; p++) acc[h][p] =
+                    vf_fma(y, vf_loadn((const float *)(const void *)r[p] + j, n - j), acc[h][p]);
+            }
+        _Pragma("GCC unroll 4") for (int h = 0; h < NH; h++)
+            _mm_storeu_ps(s + h * KV_PAGE + i, _mm_mul_ps(vf_sum4(acc[h][0], acc[h][1], acc[h][2], acc[h][3]),
+                                                          _mm_set1_ps(scale)));
     }
+}
+INLINE void all_scores(const float *q, const struct rows *k, int n, int lo, int hi, float scale, float *s,
+                       int heads, const bool HALF) {
+    enum { MOST = VL == 16 ? 4 : 2 };
+    int h = 0;
+    for (; h + MOST <= heads; h += MOST)
+        page_scores(q + h * n, k, n, lo, hi, scale, s + h * KV_PAGE, h == 0, MOST, HALF);
+    if (heads - h == 3) page_scores(q + h * n, k, n, lo, hi, scale, s + h * KV_PAGE, h == 0, 3, HALF);
+    if (heads - h == 2) page_scores(q + h * n, k, n, lo, hi, scale, s + h * KV_PAGE, h == 0, 2, HALF);
+    if (heads - h == 1) page_scores(q + h * n, k, n, lo, hi, scale, s + h * KV_PAGE, h == 0, 1, HALF);
 }
 
 /* Scores s[KV_PAGE] of one head to weights; m and l are its running maximum and sum; returns the factor for what
@@ -68,79 +107,111 @@ static float page_weights(float *s, int lo, int hi, float cap, float *m, float *
 }
 
 /* o[h][j .. j + NC vectors] = keep[h] o + sum over i of s[h][i] v[i], for NH heads: the sums stay in registers */
-INLINE void page_values(const float *s, const float *keep, const float *v, int hv, int lo, int hi, float *o,
-                        int j, const int NH, const int NC) {
+INLINE void page_values(const float *s, const float *keep, const struct rows *v, int hv, int lo, int hi,
+                        float *o, int j, bool first, const int NH, const int NC, const bool HALF) {
     vf acc[4][4];
     _Pragma("GCC unroll 4") for (int h = 0; h < NH; h++) _Pragma("GCC unroll 4") for (int c = 0; c < NC; c++)
-        acc[h][c] = vf_mul(vf_set(keep[h]), vf_load(o + (size_t)h * (size_t)hv + j + c * VL));
+        acc[h][c] = vf_mul(vf_set(keep[h]), vf_load(o + h * hv + j + c * VL));
     for (int i = lo; i < hi; i++) {
         vf x[4];
+        if (first) ask(v, i, 1);
         _Pragma("GCC unroll 4") for (int c = 0; c < NC; c++) x[c] =
-            vf_load(v + (size_t)i * (size_t)hv + j + c * VL);
+            elems(v->at + (size_t)i * v->step, j + c * VL, HALF);
         _Pragma("GCC unroll 4") for (int h = 0; h < NH; h++) {
             vf p = vf_set(s[h * KV_PAGE + i]);
             _Pragma("GCC unroll 4") for (int c = 0; c < NC; c++) acc[h][c] = vf_fma(p, x[c], acc[h][c]);
         }
     }
     _Pragma("GCC unroll 4") for (int h = 0; h < NH; h++) _Pragma("GCC unroll 4") for (int c = 0; c < NC; c++)
-        vf_store(o + (size_t)h * (size_t)hv + j + c * VL, acc[h][c]);
+        vf_store(o + h * hv + j + c * VL, acc[h][c]);
 }
-static void page_output(const float *s, const float *keep, const float *v, int hv, int lo, int hi, float *o,
-                        int heads) {
+INLINE void all_values(const float *s, const float *keep, const struct rows *v, int hv, int lo, int hi,
+                       float *o, int heads, const bool HALF) {
     enum { NC = VL == 16 ? 4 : 2 };
     int j = 0;
     for (; j + NC * VL <= hv; j += NC * VL) {
         int h = 0;
-        for (; h + 4 <= heads; h += 4)
-            page_values(s + h * KV_PAGE, keep + h, v, hv, lo, hi, o + (size_t)h * (size_t)hv, j, 4, NC);
-        for (; h + 3 <= heads; h += 3)
-            page_values(s + h * KV_PAGE, keep + h, v, hv, lo, hi, o + (size_t)h * (size_t)hv, j, 3, NC);
-        for (; h < heads; h++)
-            page_values(s + h * KV_PAGE, keep + h, v, hv, lo, hi, o + (size_t)h * (size_t)hv, j, 1, NC);
+#define VALUES(NH)                                                                                           \
+    page_values(s + h * KV_PAGE, keep + h, v, hv, lo, hi, o + h * hv, j, h + j == 0, NH, NC, HALF)
+        for (; h + 4 <= heads; h += 4) VALUES(4);
+        if (heads - h == 3) VALUES(3);
+        if (heads - h == 2) VALUES(2);
+        if (heads - h == 1) VALUES(1);
+#undef VALUES
     }
     for (; j < hv; j += VL) { /* what is left of an odd head size */
         int left = hv - j < VL ? hv - j : VL;
         for (int h = 0; h < heads; h++) {
-            float *oh = o + (size_t)h * (size_t)hv + j;
+            float *oh = o + h * hv + j;
             vf acc = vf_mul(vf_set(keep[h]), vf_loadn(oh, left));
-            for (int i = lo; i < hi; i++)
-                acc = vf_fma(vf_set(s[h * KV_PAGE + i]), vf_loadn(v + (size_t)i * (size_t)hv + j, left), acc);
+            for (int i = lo; i < hi; i++) {
+                const uint8_t *r = v->at + (size_t)i * v->step;
+                vf x = HALF ? elems(r, j, true) : vf_loadn((const float *)(const void *)r + j, left);
+                acc = vf_fma(vf_set(s[h * KV_PAGE + i]), x, acc);
+            }
             vf_storen(oh, acc, left);
         }
     }
 }
 
-static void attend_row(const struct cpu_attend_arg *a, int kv_head, int pos, const float *q, float *out,
-                       float *scratch) {
+/* part: out[G][hv], sum and maximum [G] each, of what the row sees on pages page .. end. */
+static void attend_row(const struct cpu_attend_arg *a, int kv_head, int pos, int page, int end,
+                       const float *q, float *part, float *scratch) {
     const struct op_attend *op = a->op;
     int hk = a->store->head_dim_k, hv = a->store->head_dim_v, G = op->n_head / a->store->n_kv_head;
-    float *k = scratch, *v = k + KV_PAGE * hk, *s = v + KV_PAGE * hv, *m = s + KV_PAGE * G, *l = m + G,
-          *keep = l + G;
+    bool half_k = a->type == KV_F16 && hk % VL == 0, half_v = a->type == KV_F16 && hv % VL == 0;
+    float *k = scratch, *v = k + KV_PAGE * hk, *s = v + KV_PAGE * hv, *keep = s + KV_PAGE * G;
+    float *m = part + G * hv, *l = m + G;
     int first = op->window && pos - op->window + 1 > 0 ? pos - op->window + 1 : 0;
     for (int h = 0; h < G; h++) m[h] = never, l[h] = 0;
-    memset(out, 0, sizeof(float) * (size_t)G * (size_t)hv);
-    for (int page = first / KV_PAGE; page <= pos / KV_PAGE; page++) {
-        int lo = first > page * KV_PAGE ? first - page * KV_PAGE : 0;
+    memset(part, 0, sizeof(float) * (size_t)(G * hv));
+    if (page < first / KV_PAGE) page = first / KV_PAGE;
+    if (end > pos / KV_PAGE + 1) end = pos / KV_PAGE + 1;
+    for (; page < end; page++) {
+        int lo = first > page * KV_PAGE ? first - page * KV_PAGE : 0, id = a->pages[page];
         int hi = pos - page * KV_PAGE + 1 < KV_PAGE ? pos - page * KV_PAGE + 1 : KV_PAGE;
-        load_page(a, k, a->k_pool, a->pages[page], page < pos / KV_PAGE ? a->pages[page + 1] : -1, kv_head,
-                  hk, lo, hi);
-        load_page(a, v, a->v_pool, a->pages[page], page < pos / KV_PAGE ? a->pages[page + 1] : -1, kv_head,
-                  hv, lo, hi);
-        for (int h = 0; h < G; h++) {
-            page_scores(q + (size_t)h * (size_t)hk, k, hk, lo, hi, op->scale, s + h * KV_PAGE);
+        int next = page + 1 < end ? a->pages[page + 1] : id;
+        struct rows rk = rows_of(a, k, a->k_pool, id, next, kv_head, hk, lo, hi, half_k);
+        if (half_k)
+            all_scores(q, &rk, hk, lo, hi, op->scale, s, G, true);
+        else
+            all_scores(q, &rk, hk, lo, hi, op->scale, s, G, false);
+        for (int h = 0; h < G; h++)
             keep[h] = page_weights(s + h * KV_PAGE, lo, hi, op->softcap, &m[h], &l[h]);
-        }
-        page_output(s, keep, v, hv, lo, hi, out, G);
+        struct rows rv = rows_of(a, v, a->v_pool, id, next, kv_head, hv, lo, hi, half_v);
+        if (half_v)
+            all_values(s, keep, &rv, hv, lo, hi, part, G, true);
+        else
+            all_values(s, keep, &rv, hv, lo, hi, part, G, false);
     }
+}
+
+/* out[G][hv] from n parts in order, over their sum. */
+static void attend_merge(const struct cpu_attend_arg *a, int kv_head, int n, const float *part, float *out) {
+    const struct op_attend *op = a->op;
+    int hv = a->store->head_dim_v, G = op->n_head / a->store->n_kv_head, step = G * (hv + 2);
     for (int h = 0; h < G; h++) {
-        float *o = out + (size_t)h * (size_t)hv, f = 1 / l[h];
+        const float *m = part + G * hv + h, *l = m + G;
+        float top = never, sum = 0, e[VL];
+        for (int i = 0; i < n; i++) top = m[i * step] > top ? m[i * step] : top;
         if (op->sinks) { /* one more logit, without a value */
-            float sink = op->sinks[kv_head * G + h], m1 = sink > m[h] ? sink : m[h], e[2][VL];
-            vf_store(e[0], vf_exp(vf_set(m[h] - m1)));
-            vf_store(e[1], vf_exp(vf_set(sink - m1)));
-            f = e[0][0] / (l[h] * e[0][0] + e[1][0]);
+            float sink = op->sinks[kv_head * G + h];
+            top = sink > top ? sink : top;
+            vf_store(e, vf_exp(vf_set(sink - top)));
+            sum = e[0];
         }
-        for (int j = 0; j < hv; j++) o[j] *= f;
+        memset(out + h * hv, 0, sizeof *out * (size_t)hv);
+        for (int i = 0; i < n; i++) {
+            vf f = vf_exp(vf_set(m[i * step] - top));
+            vf_store(e, f);
+            sum += l[i * step] * e[0];
+            for (int j = 0; j < hv; j += VL) {
+                int left = hv - j < VL ? hv - j : VL;
+                vf y = vf_loadn(out + h * hv + j, left);
+                vf_storen(out + h * hv + j, vf_fma(vf_loadn(part + i * step + h * hv + j, left), f, y), left);
+            }
+        }
+        for (int j = 0; j < hv; j++) out[h * hv + j] *= 1 / sum;
     }
 }
 
@@ -226,13 +297,11 @@ static void attend_block(const struct cpu_attend_arg *a, int kv_head, const int3
     for (int p = begin / KV_PAGE; p <= end / KV_PAGE; p++) {
         int lo = begin > p * KV_PAGE ? begin - p * KV_PAGE : 0;
         int hi = end - p * KV_PAGE + 1 < KV_PAGE ? end - p * KV_PAGE + 1 : KV_PAGE;
-        load_page(a, page, a->k_pool, a->pages[p], p < end / KV_PAGE ? a->pages[p + 1] : -1, kv_head, hk, lo,
-                  hi);
+        load_page(a, page, a->k_pool, a->pages[p], kv_head, hk, lo, hi);
         lanes_matmul(page + (size_t)lo * (size_t)hk, (size_t)hk, 1, hi - lo, hk, qt, s + (size_t)lo * R,
                      false);
         page_softmax(s, lo, hi, p * KV_PAGE, first, last, m, l, keep, op->softcap);
-        load_page(a, page, a->v_pool, a->pages[p], p < end / KV_PAGE ? a->pages[p + 1] : -1, kv_head, hv, lo,
-                  hi);
+        load_page(a, page, a->v_pool, a->pages[p], kv_head, hv, lo, hi);
         for (int d = 0; d < hv; d++)
             for (int r = 0; r < R; r += VL)
                 vf_store(o + (size_t)d * R + r, vf_mul(vf_load(o + (size_t)d * R + r), vf_load(keep + r)));

@@ -40,8 +40,8 @@ void cpu_op_rope(const struct cpu_op *op, struct cpu_step *s, int thread, int n_
 }
 
 /* One head of one row into its page. */
-static void put_head(const struct cpu_op *op, struct cpu_step *s, int t, int h) {
-    const struct op_kv_put *p = &op->op->kv_put;
+void cpu_put_head(const struct op *op, struct cpu_step *s, int t, int h) {
+    const struct op_kv_put *p = &op->kv_put;
     struct cpu *c = s->cpu;
     const struct kv_store *st = &c->config.store[p->store];
     const struct kv_group *g = &c->config.kv_group[st->group];
@@ -59,7 +59,7 @@ void cpu_op_kv_put(const struct cpu_op *op, struct cpu_step *s, int thread, int 
     int a, b, heads = s->cpu->config.store[op->op->kv_put.store].n_kv_head;
     cpu_share(s->n_row, thread, n_thread, &a, &b);
     for (int t = a; t < b; t++)
-        for (int h = 0; h < heads; h++) put_head(op, s, t, h);
+        for (int h = 0; h < heads; h++) cpu_put_head(op->op, s, t, h);
 }
 
 void cpu_op_glu(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
@@ -121,79 +121,5 @@ void cpu_op_select(const struct cpu_op *op, struct cpu_step *s, int thread, int 
         int32_t id = c->best_index[(size_t)best * (size_t)c->best_rows + (size_t)j];
         s->result->token[j] = id;
         c->last[s->s->slot[s->s->out_row[j]]] = id;
-    }
-}
-
-/* ---- attention ---- */
-
-static struct cpu_attend_arg attend_arg(const struct cpu_op *op, const struct cpu_step *s, int t) {
-    const struct op_attend *a = &op->op->attend;
-    const struct cpu *c = s->cpu;
-    const struct kv_store *st = &c->config.store[a->store];
-    const struct kv_group *g = &c->config.kv_group[st->group];
-    return (struct cpu_attend_arg){a,
-                                   st,
-                                   c->config.kv_type,
-                                   c->k_pool[a->store],
-                                   c->v_pool[a->store],
-                                   c->page_stride[st->group],
-                                   s->s->pages[st->group] + (size_t)s->s->slot[t] * (size_t)g->max_pages};
-}
-
-/* Units: kv heads, when rope and kv_put are folded in (all rows of a head go into the cache before one looks at
- * it); else (row, kv head). */
-void cpu_op_attend_decode(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
-    const struct op_attend *at = &op->op->attend;
-    struct cpu *c = s->cpu;
-    const struct kv_store *st = &c->config.store[at->store];
-    int G = at->n_head / st->n_kv_head, victim = 0, u;
-    while ((u = cpu_unit_next(op, s, thread, n_thread, &victim)) >= 0) {
-        int h = op->put ? u : u % st->n_kv_head, t0 = op->put ? 0 : u / st->n_kv_head;
-        int t1 = op->put ? s->n_row : t0 + 1;
-        for (int t = t0; op->put && t < t1; t++) {
-            const float *cs = c->cs + ((size_t)op->cs * (size_t)c->cs_rows + (size_t)t) * (size_t)c->cs_width;
-            struct op_rope part = op->rope_q->rope;
-            part.n_head = G;
-            c->k->rope(&part, cs, cpu_row(s, part.x, t) + h * G * st->head_dim_k);
-            part = op->rope_k->rope;
-            part.n_head = 1;
-            c->k->rope(&part, cs, cpu_row(s, part.x, t) + h * st->head_dim_k);
-            put_head(&(struct cpu_op){.op = op->put}, s, t, h);
-        }
-        for (int t = t0; t < t1; t++) {
-            struct cpu_attend_arg arg = attend_arg(op, s, t);
-            c->k->attend_row(&arg, h, s->s->pos[t], cpu_row(s, at->q, t) + h * G * st->head_dim_k,
-                             cpu_row(s, at->out, t) + h * G * st->head_dim_v, c->work[thread].scratch);
-        }
-    }
-}
-
-/* Units: blocks of query rows x kv heads (x parts of the heads where they do not fit side by side). */
-void cpu_attend_shape(const struct cpu *c, const struct op_attend *at, int *tokens, int *heads, int *parts) {
-    int G = at->n_head / c->config.store[at->store].n_kv_head;
-    int lanes = cpu_attend_tiles(c) ? CPU_AMX_ATTEND_ROWS : CPU_ATTEND_LANES;
-    *heads = G < lanes ? G : lanes;
-    *parts = (G + *heads - 1) / *heads;
-    *tokens = lanes / *heads;
-}
-void cpu_op_attend_prompt(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
-    const struct op_attend *at = &op->op->attend;
-    struct cpu *c = s->cpu;
-    const struct kv_store *st = &c->config.store[at->store];
-    int tokens, heads, parts, victim = 0, u, G = at->n_head / st->n_kv_head;
-    cpu_attend_shape(c, at, &tokens, &heads, &parts);
-    cpu_attend_block_fn *attend = cpu_attend_tiles(c) ? cpu_amx_attend_block : c->k->attend_block;
-    while ((u = cpu_unit_next(op, s, thread, n_thread, &victim)) >= 0) {
-        int part = u % parts, h = u / parts % st->n_kv_head, block = u / parts / st->n_kv_head;
-        int end = (block + 1) * tokens < s->n_row ? (block + 1) * tokens : s->n_row;
-        int head0 = h * G + part * heads, n_head = G - part * heads < heads ? G - part * heads : heads;
-        for (int t = block * tokens, n; t < end; t += n) { /* runs of one sequence */
-            for (n = 1; t + n < end && s->s->slot[t + n] == s->s->slot[t]; n++) {
-            }
-            struct cpu_attend_arg arg = attend_arg(op, s, t);
-            attend(&arg, h, s->s->pos + t, n, head0, n_head, cpu_row(s, at->q, t) + head0 * st->head_dim_k,
-                   cpu_stride(s, at->q), cpu_row(s, at->out, t) + head0 * st->head_dim_v,
-                   cpu_stride(s, at->out), c->work[thread].scratch);
-        }
     }
 }

@@ -20,6 +20,7 @@ const struct cpu_kernels cpu_kernels_avx512 = {
     .unpack_f32 = cpu_unpack_f32_avx512,
     .unpack_bf16 = cpu_unpack_bf16_avx512,
     .attend_row = attend_row,
+    .attend_merge = attend_merge,
     .attend_block = attend_block,
     .prep_f32 = prep_f32,
     .gemm_f32 = gemm_f32,

@@ -1,0 +1,150 @@
+/* The attention ops: who computes what. */
+#include "cpu.h"
+
+static struct cpu_attend_arg attend_arg(const struct cpu_op *op, const struct cpu_step *s, int t) {
+    const struct op_attend *a = &op->op->attend;
+    const struct cpu *c = s->cpu;
+    const struct kv_store *st = &c->config.store[a->store];
+    const struct kv_group *g = &c->config.kv_group[st->group];
+    return (struct cpu_attend_arg){a,
+                                   st,
+                                   c->config.kv_type,
+                                   c->k_pool[a->store],
+                                   c->v_pool[a->store],
+                                   c->page_stride[st->group],
+                                   s->s->pages[st->group] + (size_t)s->s->slot[t] * (size_t)g->max_pages};
+}
+
+/* ---- decode rows ----
+ *
+ * A context is summed in parts of whole pages, at most CPU_ATTEND_PARTS, merged in order. Where they are cut follows from
+ * the row's position alone, so the bits depend neither on the threads nor on the rows beside it. */
+
+static int part_pages(int pos) {
+    int n = (pos / KV_PAGE + CPU_ATTEND_PARTS) / CPU_ATTEND_PARTS;
+    return n > CPU_PART_PAGES ? n : CPU_PART_PAGES;
+}
+static int n_part(int pos) { return pos / KV_PAGE / part_pages(pos) + 1; }
+static int most_parts(const struct cpu_step *s) {
+    int n = 1;
+    for (int t = 0; t < s->n_row; t++)
+        if (n_part(s->s->pos[t]) > n) n = n_part(s->s->pos[t]);
+    return n;
+}
+/* Few rows share the work by parts, too. */
+static int shared_parts(const struct cpu_step *s) { return s->n_row <= CPU_PART_ROWS ? most_parts(s) : 1; }
+
+int cpu_attend_units(const struct cpu_op *op, const struct cpu_step *s) {
+    int heads = s->cpu->config.store[op->op->attend.store].n_kv_head;
+    return op->put && most_parts(s) == 1 ? heads : heads * s->n_row * shared_parts(s);
+}
+
+static int part_floats(const struct op_attend *at, const struct kv_store *st) { /* of one kv head */
+    return at->n_head / st->n_kv_head * (st->head_dim_v + 2);
+}
+size_t cpu_attend_part_floats(int heads, int hv) {
+    return (size_t)heads * (size_t)(hv + 2) * CPU_ATTEND_PARTS;
+}
+
+static void attend_part(const struct cpu_op *op, struct cpu_step *s, int thread, int t, int h, int i,
+                        float *part) {
+    const struct op_attend *at = &op->op->attend;
+    struct cpu_attend_arg arg = attend_arg(op, s, t);
+    int pos = s->s->pos[t], pages = part_pages(pos), G = at->n_head / arg.store->n_kv_head;
+    s->cpu->k->attend_row(&arg, h, pos, i * pages, (i + 1) * pages,
+                          cpu_row(s, at->q, t) + h * G * arg.store->head_dim_k, part,
+                          s->cpu->work[thread].scratch);
+}
+static void merge_parts(const struct cpu_op *op, struct cpu_step *s, int t, int h, const float *part) {
+    const struct op_attend *at = &op->op->attend;
+    struct cpu_attend_arg arg = attend_arg(op, s, t);
+    int G = at->n_head / arg.store->n_kv_head;
+    s->cpu->k->attend_merge(&arg, h, n_part(s->s->pos[t]), part,
+                            cpu_row(s, at->out, t) + h * G * arg.store->head_dim_v);
+}
+static void attend_whole(const struct cpu_op *op, struct cpu_step *s, int thread, int t, int h) {
+    const struct op_attend *at = &op->op->attend;
+    float *part = s->cpu->work[thread].part;
+    int step = part_floats(at, &s->cpu->config.store[at->store]);
+    for (int i = 0; i < n_part(s->s->pos[t]); i++) attend_part(op, s, thread, t, h, i, part + i * step);
+    merge_parts(op, s, t, h, part);
+}
+
+/* Folded rope and kv_put of one kv head. */
+static void rotate_and_put(const struct cpu_op *op, struct cpu_step *s, int t, int h) {
+    struct cpu *c = s->cpu;
+    const struct kv_store *st = &c->config.store[op->op->attend.store];
+    const float *cs = c->cs + ((size_t)op->cs * (size_t)c->cs_rows + (size_t)t) * (size_t)c->cs_width;
+    struct op_rope part = op->rope_q->rope;
+    part.n_head = op->op->attend.n_head / st->n_kv_head;
+    c->k->rope(&part, cs, cpu_row(s, part.x, t) + h * part.n_head * st->head_dim_k);
+    part = op->rope_k->rope;
+    part.n_head = 1;
+    c->k->rope(&part, cs, cpu_row(s, part.x, t) + h * st->head_dim_k);
+    cpu_put_head(op->put, s, t, h);
+}
+
+/* Units: kv heads, when rope and kv_put are folded in and contexts are short (all rows of a head go into the cache
+ * before one looks at it); else (kv head, part, row): rows of one sequence find a part in L2. */
+void cpu_op_attend_decode(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
+    const struct op_attend *at = &op->op->attend;
+    const struct kv_store *st = &s->cpu->config.store[at->store];
+    int heads = st->n_kv_head, parts = shared_parts(s), step = part_floats(at, st), victim = 0, u, a, b;
+    if (op->put && most_parts(s) == 1) {
+        while ((u = cpu_unit_next(op, s, thread, n_thread, &victim)) >= 0) {
+            for (int t = 0; t < s->n_row; t++) rotate_and_put(op, s, t, u);
+            for (int t = 0; t < s->n_row; t++) attend_whole(op, s, thread, t, u);
+        }
+        return;
+    }
+    cpu_share(s->n_row * heads, thread, n_thread, &a, &b);
+    if (op->put) {
+        for (int i = a; i < b; i++) rotate_and_put(op, s, i / heads, i % heads);
+        cpu_barrier(s);
+    }
+    float *all = s->cpu->part;
+#define PART(t, h, i) (all + (size_t)(((t)*heads + (h)) * CPU_ATTEND_PARTS + (i)) * (size_t)step)
+    while ((u = cpu_unit_next(op, s, thread, n_thread, &victim)) >= 0) {
+        int t = u % s->n_row, i = u / s->n_row % parts, h = u / s->n_row / parts;
+        if (parts == 1)
+            attend_whole(op, s, thread, t, h);
+        else if (i < n_part(s->s->pos[t]))
+            attend_part(op, s, thread, t, h, i, PART(t, h, i));
+    }
+    if (parts == 1) return;
+    cpu_barrier(s);
+    for (int i = a; i < b; i++) merge_parts(op, s, i / heads, i % heads, PART(i / heads, i % heads, 0));
+#undef PART
+}
+
+/* ---- prompt rows ---- */
+
+/* Units: blocks of query rows x kv heads (x parts of the heads where they do not fit side by side). */
+void cpu_attend_shape(const struct cpu *c, const struct op_attend *at, int *tokens, int *heads, int *parts) {
+    int G = at->n_head / c->config.store[at->store].n_kv_head;
+    int lanes = cpu_attend_tiles(c) ? CPU_AMX_ATTEND_ROWS : CPU_ATTEND_LANES;
+    *heads = G < lanes ? G : lanes;
+    *parts = (G + *heads - 1) / *heads;
+    *tokens = lanes / *heads;
+}
+void cpu_op_attend_prompt(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
+    const struct op_attend *at = &op->op->attend;
+    struct cpu *c = s->cpu;
+    const struct kv_store *st = &c->config.store[at->store];
+    int tokens, heads, parts, victim = 0, u, G = at->n_head / st->n_kv_head;
+    cpu_attend_shape(c, at, &tokens, &heads, &parts);
+    cpu_attend_block_fn *attend = cpu_attend_tiles(c) ? cpu_amx_attend_block : c->k->attend_block;
+    while ((u = cpu_unit_next(op, s, thread, n_thread, &victim)) >= 0) {
+        int part = u % parts, h = u / parts % st->n_kv_head, block = u / parts / st->n_kv_head;
+        int end = (block + 1) * tokens < s->n_row ? (block + 1) * tokens : s->n_row;
+        int head0 = h * G + part * heads, n_head = G - part * heads < heads ? G - part * heads : heads;
+        for (int t = block * tokens, n; t < end; t += n) { /* runs of one sequence */
+            for (n = 1; t + n < end && s->s->slot[t + n] == s->s->slot[t]; n++) {
+            }
+            struct cpu_attend_arg arg = attend_arg(op, s, t);
+            attend(&arg, h, s->s->pos + t, n, head0, n_head, cpu_row(s, at->q, t) + head0 * st->head_dim_k,
+                   cpu_stride(s, at->q), cpu_row(s, at->out, t) + head0 * st->head_dim_v,
+                   cpu_stride(s, at->out), c->work[thread].scratch);
+        }
+    }
+}
