@@ -212,7 +212,8 @@ static void check(struct bench *b, const char *what, const double tolerance[2]) 
             if (absent(i)) continue;
             snprintf(name, sizeof name, "%s, %s, %s", what, cls == ROW_DECODE ? "decode" : "prompt", isas[i]);
             double tol = tolerance[b->matmul && i < 3 ? ROW_DECODE : cls];
-            if (b->store.n_kv_head && b->kv_type != KV_F32 && i == 3 && cls == ROW_PROMPT) tol = TOL_OP_ATTEND_AMX;
+            if (b->store.n_kv_head && b->kv_type != KV_F32 && i == 3 && cls == ROW_PROMPT)
+                tol = TOL_OP_ATTEND_AMX;
             if (b->int16 && i < 3 && cls == ROW_PROMPT) tol = TOL_OP_INT16;
             run(b, (struct setting){&backend_cpu, isas[i], 2, rc}, 0, MAX_T, got, NULL);
             compare(name, got, ref, MAX_T, b->out.width, tol);
