@@ -42,7 +42,6 @@ INLINE vf f16_row(const uint8_t *w) { return vf_halves((const uint16_t *)(const 
 /* k <= 256 columns of R rows. */
 INLINE void pack16(struct panel16 *p, const uint8_t *const *row, int k, const bool BF16) {
     int16_t y[R][COLS_MAX];
-    const uint8_t *rows[R];
     float d[R];
     for (int r = 0; r < R; r++) {
         uint16_t padded[COLS_MAX];
@@ -61,11 +60,10 @@ INLINE void pack16(struct panel16 *p, const uint8_t *const *row, int k, const bo
         d[r] = most / (float)LARGEST_W;
         for (int i = 0; i < COLS_MAX; i += VL)
             to_int16(y[r] + i, vf_mul(BF16 ? bf16_row(w + 2 * i) : f16_row(w + 2 * i), scale));
-        rows[r] = (const uint8_t *)y[r];
     }
     for (int i = 0; i < COLS_MAX / 16; i++) {
         vu v[8];
-        load32(rows, 32 * (size_t)i, v);
+        load32(rows_at((const uint8_t *)y, sizeof y[0]), 32 * (size_t)i, v);
         UNROLL for (int j = 0; j < 8; j++) p->q[8 * i + j] = v[j];
     }
     p->d = vf_load(d);

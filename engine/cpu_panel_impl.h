@@ -13,76 +13,7 @@
  * Dot products: VNNI where there is one. With AVX2 alone vpmaddubsw sums stay in 16 bits for a whole sub-block,
  * modulo 2^16; that is exact because the true sums of (u - OFF) x fit: at most 16 products of 16 * 127 (32
  * columns) or 8 of 32 * 127 (16). Codes of 8 bits are two planes of 4: u = 16 high + low. */
-#include "cpu.h"
-#include "cpu_simd.h"
-
-enum { R = VL, COLS_MAX = 256 };
-#if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
-enum { VNNI = 1 };
-#else
-enum { VNNI = 0 };
-#endif
-
-#define UNROLL _Pragma("GCC unroll 16")
-
-typedef uint32_t vu __attribute__((vector_size(4 * R), may_alias)); /* R rows x 4 bytes */
-#ifdef __AVX512F__
-typedef __m512i vi;
-#define LO32(a, b) (vu) _mm512_unpacklo_epi32((vi)(a), (vi)(b))
-#define HI32(a, b) (vu) _mm512_unpackhi_epi32((vi)(a), (vi)(b))
-#define LO64(a, b) (vu) _mm512_unpacklo_epi64((vi)(a), (vi)(b))
-#define HI64(a, b) (vu) _mm512_unpackhi_epi64((vi)(a), (vi)(b))
-#define EVEN(a, b) (vu) _mm512_shuffle_i64x2((vi)(a), (vi)(b), 0x88)
-#define ODD(a, b)  (vu) _mm512_shuffle_i64x2((vi)(a), (vi)(b), 0xdd)
-INLINE vf to_float(vi v) { return _mm512_cvtepi32_ps(v); }
-INLINE vi set32(int32_t x) { return _mm512_set1_epi32(x); }
-INLINE vi start(int32_t pair, int off) {
-    return _mm512_madd_epi16(set32(pair), _mm512_set1_epi16((short)-off));
-}
-INLINE vi dot(vi a, vu w, vi x) { return _mm512_dpbusd_epi32(a, (vi)w, x); }
-INLINE vi look_up(const int8_t *table, vu nibbles) {
-    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const void *)table)), (vi)nibbles);
-}
-/* Bits n .. n + 3 of each lane as 16s in its four bytes. */
-INLINE vu spread_bits(vu h, int n) {
-    const vi table =
-        _mm512_setr_epi32(0, 0x10, 0x1000, 0x1010, 0x100000, 0x100010, 0x101000, 0x101010, 0x10000000,
-                          0x10000010, 0x10001000, 0x10001010, 0x10100000, 0x10100010, 0x10101000, 0x10101010);
-    return (vu)_mm512_permutexvar_epi32((vi)(h >> n), table);
-}
-#else
-typedef __m256i vi;
-#define LO32(a, b) (vu) _mm256_unpacklo_epi32((vi)(a), (vi)(b))
-#define HI32(a, b) (vu) _mm256_unpackhi_epi32((vi)(a), (vi)(b))
-#define LO64(a, b) (vu) _mm256_unpacklo_epi64((vi)(a), (vi)(b))
-#define HI64(a, b) (vu) _mm256_unpackhi_epi64((vi)(a), (vi)(b))
-#define EVEN(a, b) (vu) _mm256_permute2x128_si256((vi)(a), (vi)(b), 0x20)
-#define ODD(a, b)  (vu) _mm256_permute2x128_si256((vi)(a), (vi)(b), 0x31)
-INLINE vf to_float(vi v) { return _mm256_cvtepi32_ps(v); }
-INLINE vi set32(int32_t x) { return _mm256_set1_epi32(x); }
-INLINE vi look_up(const int8_t *table, vu nibbles) {
-    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)table)),
-                               (vi)nibbles);
-}
-INLINE vu spread_bits(vu h, int n) {
-    const vi one_byte = _mm256_set1_epi32(0x08040201);
-    vi low = _mm256_shuffle_epi8((vi)(h >> n), _mm256_broadcastsi128_si256(_mm_setr_epi8(
-                                                   0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12)));
-    return (vu)_mm256_cmpeq_epi8(_mm256_and_si256(low, one_byte), one_byte) & 0x10101010;
-}
-#ifdef __AVXVNNI__
-INLINE vi start(int32_t pair, int off) {
-    return _mm256_madd_epi16(set32(pair), _mm256_set1_epi16((short)-off));
-}
-INLINE vi dot(vi a, vu w, vi x) { return _mm256_dpbusd_avx_epi32(a, (vi)w, x); }
-#else /* 16-bit sums */
-INLINE vi start(int32_t pair, int off) {
-    return _mm256_mullo_epi16(set32(pair), _mm256_set1_epi16((short)-off));
-}
-INLINE vi dot(vi a, vu w, vi x) { return _mm256_add_epi16(a, _mm256_maddubs_epi16((vi)w, x)); }
-INLINE vi widen(vi a, int by) { return _mm256_madd_epi16(a, _mm256_set1_epi16((short)by)); }
-#endif
-#endif
+#include "cpu_rows_impl.h"
 
 /* ---- panels ---- */
 
@@ -99,70 +30,6 @@ INLINE void ask(struct panel *p, int bytes) {
     p->ahead += (R * bytes + 63) / 64 * 64;
 }
 
-INLINE void load32(const uint8_t *const *row, size_t at, vu v[8]) { /* R rows x 32 bytes, 4 to a lane */
-    vu a[8], b[8];
-#ifdef __AVX512F__
-    UNROLL for (int i = 0; i < 8; i++) {
-        const uint8_t *const *r = row + i / 4 * 8 + i % 4;
-        v[i] = (vu)_mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256((const void *)(r[0] + at))),
-                                      _mm256_loadu_si256((const void *)(r[4] + at)), 1);
-    }
-#else
-    UNROLL for (int i = 0; i < 8; i++) v[i] = (vu)_mm256_loadu_si256((const void *)(row[i] + at));
-#endif
-    UNROLL for (int i = 0; i < 4; i++) {
-        a[2 * i] = LO32(v[2 * i], v[2 * i + 1]);
-        a[2 * i + 1] = HI32(v[2 * i], v[2 * i + 1]);
-    }
-    UNROLL for (int i = 0; i < 4; i++) {
-        int j = i / 2 * 4 + i % 2;
-        b[2 * i] = LO64(a[j], a[j + 2]);
-        b[2 * i + 1] = HI64(a[j], a[j + 2]);
-    }
-    UNROLL for (int i = 0; i < 4; i++) {
-        v[i] = EVEN(b[i], b[4 + i]);
-        v[4 + i] = ODD(b[i], b[4 + i]);
-    }
-}
-INLINE void load16(const uint8_t *const *row, size_t at, vu v[4]) { /* R rows x 16 bytes */
-    vu y[4];
-    UNROLL for (int i = 0; i < 4; i++) {
-#define ROW(j) _mm_loadu_si128((const void *)(row[j] + at))
-#ifdef __AVX512F__
-        vi z = _mm512_inserti32x4(_mm512_castsi128_si512(ROW(i)), ROW(i + 4), 1);
-        y[i] = (vu)_mm512_inserti32x4(_mm512_inserti32x4(z, ROW(i + 8), 2), ROW(i + 12), 3);
-#else
-        y[i] = (vu)_mm256_inserti128_si256(_mm256_castsi128_si256(ROW(i)), ROW(i + 4), 1);
-#endif
-#undef ROW
-    }
-    vu a = LO32(y[0], y[1]), b = LO32(y[2], y[3]), c = HI32(y[0], y[1]), d = HI32(y[2], y[3]);
-    v[0] = LO64(a, b), v[1] = HI64(a, b), v[2] = LO64(c, d), v[3] = HI64(c, d);
-}
-INLINE vu load4(const uint8_t *const *row, size_t at) { /* R rows x 4 bytes */
-    uint32_t y[R];
-    for (int i = 0; i < R; i++) memcpy(y + i, row[i] + at, 4);
-    vu v;
-    memcpy(&v, y, sizeof v);
-    return v;
-}
-/* One half of every row for each of n blocks. By way of memory: inserting them one by one would take the port of the
- * transposes. */
-INLINE void halves(const uint8_t *const *row, int n, size_t at, size_t step, vf *out) {
-    uint16_t h[8][R];
-    for (int i = 0; i < R; i++)
-        for (int b = 0; b < n; b++) memcpy(&h[b][i], row[i] + (size_t)b * step + at, 2);
-    for (int b = 0; b < n; b++) out[b] = vf_halves(h[b]);
-}
-/* The low 16 bits of every lane as a half. */
-INLINE vf half_lanes(vu v) {
-#ifdef __AVX512F__
-    return _mm512_cvtph_ps(_mm512_cvtepi32_epi16((vi)v));
-#else
-    vi low = _mm256_packus_epi32((vi)(v & 0xffff), (vi)(v & 0xffff));
-    return _mm256_cvtph_ps(_mm256_castsi256_si128(_mm256_permute4x64_epi64(low, 0x08)));
-#endif
-}
 INLINE vf byte_lanes(vu v, int i) { return to_float((vi)(v >> 8 * i & 255)); }
 
 /* Codes of 8 bits, and of 4: columns 4 k4 .. */
@@ -176,40 +43,42 @@ INLINE void put(struct panel *p, int k4, vu u) { p->q[0][k4] = u; }
 /* ---- formats in blocks of 32: n blocks ---- */
 
 #define BLOCKS(name, BYTES, MIN, CODES)                                                                      \
-    static void pack_##name(struct panel *p, const uint8_t *const *row, int n) {                             \
-        for (int b = 0; b < n; b++) {                                                                        \
-            const size_t at = (size_t)b * BYTES;                                                             \
+    static void pack_##name(struct panel *p, struct rows row, int n) {                                       \
+        struct rows at = row;                                                                                \
+        for (int b = 0; b < n; b++, at = rows_skip(at, BYTES)) {                                             \
             vu v[8];                                                                                         \
             ask(p, BYTES);                                                                                   \
             CODES                                                                                            \
         }                                                                                                    \
-        halves(row, n, 0, BYTES, p->d);                                                                      \
-        if (MIN) halves(row, n, 2, BYTES, p->g);                                                             \
+        if (MIN)                                                                                             \
+            half_pairs(row, n, BYTES, p->d, p->g);                                                           \
+        else                                                                                                 \
+            halves(row, n, 0, BYTES, p->d);                                                                  \
     }
 #define NIBBLES(AT, PUT_LOW, PUT_HIGH)                                                                       \
-    load16(row, at + AT, v);                                                                                 \
+    load16(at, AT, v);                                                                                       \
     UNROLL for (int j = 0; j < 4; j++) {                                                                     \
         vu low = LOW4(v[j]), high = LOW4(v[j] >> 4);                                                         \
         PUT_LOW;                                                                                             \
         PUT_HIGH;                                                                                            \
     }
 #define LEVELS(u) ((vu)look_up(quant_iq4_nl_levels, u) ^ 0x80808080)
-BLOCKS(q8_0, 34, false, load32(row, at + 2, v);
+BLOCKS(q8_0, 34, false, load32(at, 2, v);
        UNROLL for (int j = 0; j < 8; j++) put8(p, b * 8 + j, v[j] ^ 0x80808080);)
 BLOCKS(q4_0, 18, false, NIBBLES(2, put(p, b * 8 + j, low), put(p, b * 8 + 4 + j, high)))
 BLOCKS(q4_1, 20, true, NIBBLES(4, put(p, b * 8 + j, low), put(p, b * 8 + 4 + j, high)))
 BLOCKS(iq4_nl, 18, false, NIBBLES(2, put8(p, b * 8 + j, LEVELS(low)), put8(p, b * 8 + 4 + j, LEVELS(high))))
-BLOCKS(q5_0, 22, false, vu h = load4(row, at + 2);
+BLOCKS(q5_0, 22, false, vu h = load4(at, 2);
        NIBBLES(6, put(p, b * 8 + j, low | spread_bits(h, 4 * j)),
                put(p, b * 8 + 4 + j, high | spread_bits(h, 16 + 4 * j))))
-BLOCKS(q5_1_codes, 24, true, vu h = load4(row, at + 4);
+BLOCKS(q5_1_codes, 24, true, vu h = load4(at, 4);
        NIBBLES(8, put(p, b * 8 + j, low | spread_bits(h, 4 * j)),
                put(p, b * 8 + 4 + j, high | spread_bits(h, 16 + 4 * j))))
 /* d u + g = d (u - 16) + (g + 16 d): the offset keeps the sums small */
 INLINE void shift_mins(struct panel *p, int n) {
     for (int b = 0; b < n; b++) p->g[b] = vf_fma(p->d[b], vf_set(16), p->g[b]);
 }
-static void pack_q5_1(struct panel *p, const uint8_t *const *row, int n) {
+static void pack_q5_1(struct panel *p, struct rows row, int n) {
     pack_q5_1_codes(p, row, n);
     shift_mins(p, n);
 }
@@ -217,7 +86,7 @@ static void pack_q5_1(struct panel *p, const uint8_t *const *row, int n) {
 /* ---- super-blocks of 256 ---- */
 
 /* Q4_K, Q5_K: d, dmin, then eight 6-bit scales and mins in twelve bytes: the headers of R rows at once. */
-INLINE void scales_k45(struct panel *p, const uint8_t *const *row) {
+INLINE void scales_k45(struct panel *p, struct rows row) {
     vu h[4], s[2], m[2];
     load16(row, 0, h);
     vf d = half_lanes(h[0]), dmin = vf_sub(vf_set(0), half_lanes(h[0] >> 16));
@@ -228,7 +97,7 @@ INLINE void scales_k45(struct panel *p, const uint8_t *const *row) {
         p->g[b] = vf_mul(dmin, byte_lanes(m[b / 4], b % 4));
     }
 }
-static void pack_q4_k(struct panel *p, const uint8_t *const *row, int n) {
+static void pack_q4_k(struct panel *p, struct rows row, int n) {
     (void)n;
     for (int c = 0; c < 4; c++) {
         vu v[8];
@@ -241,7 +110,7 @@ static void pack_q4_k(struct panel *p, const uint8_t *const *row, int n) {
     }
     scales_k45(p, row);
 }
-static void pack_q5_k(struct panel *p, const uint8_t *const *row, int n) {
+static void pack_q5_k(struct panel *p, struct rows row, int n) {
     (void)n;
     vu h[8];
     load32(row, 16, h);
@@ -257,7 +126,7 @@ static void pack_q5_k(struct panel *p, const uint8_t *const *row, int n) {
     scales_k45(p, row);
     shift_mins(p, 8);
 }
-static void pack_q6_k(struct panel *p, const uint8_t *const *row, int n) {
+static void pack_q6_k(struct panel *p, struct rows row, int n) {
     (void)n;
     vf d;
     vu s[4];
@@ -283,7 +152,7 @@ static void pack_q6_k(struct panel *p, const uint8_t *const *row, int n) {
         p->d[b] = vf_mul(d, vf_mul(to_float((vi)(top & 0xff000000)), vf_set(0x1p-24f)));
     }
 }
-static void pack_q2_k(struct panel *p, const uint8_t *const *row, int n) {
+static void pack_q2_k(struct panel *p, struct rows row, int n) {
     (void)n;
     vu s[4];
     vf d[2];
@@ -294,14 +163,14 @@ static void pack_q2_k(struct panel *p, const uint8_t *const *row, int n) {
         UNROLL for (int j = 0; j < 8; j++) UNROLL for (int t = 0; t < 4; t++)
             put(p, c * 32 + 8 * t + j, v[j] >> 2 * t & 0x03030303);
     }
-    halves(row, 2, 80, 2, d);
+    half_pairs(rows_skip(row, 80), 1, 0, d, d + 1);
     load16(row, 0, s);
     UNROLL for (int b = 0; b < 16; b++) {
         p->d[b] = vf_mul(d[0], byte_lanes(LOW4(s[b / 4]), b % 4));
         p->g[b] = vf_mul(vf_sub(vf_set(0), d[1]), byte_lanes(LOW4(s[b / 4] >> 4), b % 4));
     }
 }
-static void pack_q3_k(struct panel *p, const uint8_t *const *row, int n) {
+static void pack_q3_k(struct panel *p, struct rows row, int n) {
     (void)n;
     vu s[4], h[8], e[4];
     load32(row, 0, h);
@@ -384,9 +253,9 @@ INLINE void tile(const struct panel *p, int n, const uint8_t *x, size_t x_stride
 #undef OUT
 }
 
-typedef void pack_fn(struct panel *p, const uint8_t *const *row, int n);
+typedef void pack_fn(struct panel *p, struct rows row, int n);
 
-/* n_row <= CPU_UNIT_ROWS rows of w times T rows of x; rows past n_row are the last one again. */
+/* n_row <= CPU_UNIT_ROWS rows of w times T rows of x. Rows past n_row hold anything: nobody reads their sums. */
 INLINE void multiply(const uint8_t *w, size_t stride, int n_row, int k, const uint8_t *x, size_t x_stride,
                      int T, float *out, pack_fn *pack, const size_t BYTES, const int COLS, const int OFF,
                      const bool MIN, const bool WIDE) {
@@ -394,19 +263,25 @@ INLINE void multiply(const uint8_t *w, size_t stride, int n_row, int k, const ui
     const int NP = WIDE && !VNNI ? 1 : 2;
     struct panel p[2];
     for (int r0 = 0; r0 < n_row; r0 += NP * R) {
-        const uint8_t *row[2][R];
         int panels = n_row - r0 > R && NP == 2 ? 2 : 1;
-        for (int i = 0; i < panels * R; i++)
-            row[i / R][i % R] = w + stride * (size_t)(r0 + i < n_row ? r0 + i : n_row - 1);
         for (int t = 0; t < T; t++)
             memset(out + t * CPU_UNIT_ROWS + r0, 0, sizeof(float) * (size_t)(panels * R));
         for (int k0 = 0; k0 < k; k0 += 256) {
             int n = (k - k0 < 256 ? k - k0 : 256) / COLS, t = 0;
+            const size_t at = (size_t)(k0 / 256) * BYTES;
             for (int i = 0; i < panels; i++) {
+                uint8_t copy[R * BYTES];
+                const int first = r0 + i * R;
+                struct rows rows = rows_at(w + stride * (size_t)first + at, stride);
+                if (first + R > n_row) {
+                    for (int j = 0; j < n_row - first; j++)
+                        memcpy(copy + (size_t)j * BYTES, w + stride * (size_t)(first + j) + at,
+                               (size_t)n * (size_t)COLS * BYTES / 256);
+                    rows = rows_at(copy, BYTES);
+                }
                 p[i].ahead =
                     w + stride * (size_t)(r0 + panels * R) + ((size_t)(k0 / 256 * panels + i) * R) * BYTES;
-                pack(&p[i], row[i], n);
-                for (int j = 0; j < R; j++) row[i][j] += BYTES;
+                pack(&p[i], rows, n);
             }
             const uint8_t *xk = x + (size_t)(k0 / 256) * sizeof(struct cpu_x8);
             float *o = out + r0;

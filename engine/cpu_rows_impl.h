@@ -1,0 +1,183 @@
+/* For the matmuls on quantised weights, included once per instruction set: vectors of R weight rows x 4 columns, and
+ * reading R rows of a file into them. */
+#include "cpu.h"
+#include "cpu_simd.h"
+
+enum { R = VL, COLS_MAX = 256 };
+#if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
+enum { VNNI = 1 };
+#else
+enum { VNNI = 0 };
+#endif
+
+#define UNROLL _Pragma("GCC unroll 16")
+
+typedef uint32_t vu __attribute__((vector_size(4 * R), may_alias)); /* R rows x 4 bytes */
+#ifdef __AVX512F__
+typedef __m512i vi;
+#define LO32(a, b)       (vu) _mm512_unpacklo_epi32((vi)(a), (vi)(b))
+#define HI32(a, b)       (vu) _mm512_unpackhi_epi32((vi)(a), (vi)(b))
+#define LO64(a, b)       (vu) _mm512_unpacklo_epi64((vi)(a), (vi)(b))
+#define HI64(a, b)       (vu) _mm512_unpackhi_epi64((vi)(a), (vi)(b))
+#define EVEN(a, b)       (vu) _mm512_shuffle_i64x2((vi)(a), (vi)(b), 0x88)
+#define ODD(a, b)        (vu) _mm512_shuffle_i64x2((vi)(a), (vi)(b), 0xdd)
+#define EVEN_LANES(a, b) _mm512_shuffle_ps(a, b, 0x88) /* of each quarter of a, then of b */
+#define ODD_LANES(a, b)  _mm512_shuffle_ps(a, b, 0xdd)
+INLINE vf to_float(vi v) { return _mm512_cvtepi32_ps(v); }
+INLINE vi set32(int32_t x) { return _mm512_set1_epi32(x); }
+INLINE vi start(int32_t pair, int off) {
+    return _mm512_madd_epi16(set32(pair), _mm512_set1_epi16((short)-off));
+}
+INLINE vi dot(vi a, vu w, vi x) { return _mm512_dpbusd_epi32(a, (vi)w, x); }
+INLINE vi look_up(const int8_t *table, vu nibbles) {
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const void *)table)), (vi)nibbles);
+}
+/* Bits n .. n + 3 of each lane as 16s in its four bytes. */
+INLINE vu spread_bits(vu h, int n) {
+    const vi table =
+        _mm512_setr_epi32(0, 0x10, 0x1000, 0x1010, 0x100000, 0x100010, 0x101000, 0x101010, 0x10000000,
+                          0x10000010, 0x10001000, 0x10001010, 0x10100000, 0x10100010, 0x10101000, 0x10101010);
+    return (vu)_mm512_permutexvar_epi32((vi)(h >> n), table);
+}
+#else
+typedef __m256i vi;
+#define LO32(a, b)       (vu) _mm256_unpacklo_epi32((vi)(a), (vi)(b))
+#define HI32(a, b)       (vu) _mm256_unpackhi_epi32((vi)(a), (vi)(b))
+#define LO64(a, b)       (vu) _mm256_unpacklo_epi64((vi)(a), (vi)(b))
+#define HI64(a, b)       (vu) _mm256_unpackhi_epi64((vi)(a), (vi)(b))
+#define EVEN(a, b)       (vu) _mm256_permute2x128_si256((vi)(a), (vi)(b), 0x20)
+#define ODD(a, b)        (vu) _mm256_permute2x128_si256((vi)(a), (vi)(b), 0x31)
+#define EVEN_LANES(a, b) _mm256_shuffle_ps(a, b, 0x88)
+#define ODD_LANES(a, b)  _mm256_shuffle_ps(a, b, 0xdd)
+INLINE vf to_float(vi v) { return _mm256_cvtepi32_ps(v); }
+INLINE vi set32(int32_t x) { return _mm256_set1_epi32(x); }
+INLINE vi look_up(const int8_t *table, vu nibbles) {
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)table)),
+                               (vi)nibbles);
+}
+INLINE vu spread_bits(vu h, int n) {
+    const vi one_byte = _mm256_set1_epi32(0x08040201);
+    vi low = _mm256_shuffle_epi8((vi)(h >> n), _mm256_broadcastsi128_si256(_mm_setr_epi8(
+                                                   0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12)));
+    return (vu)_mm256_cmpeq_epi8(_mm256_and_si256(low, one_byte), one_byte) & 0x10101010;
+}
+#ifdef __AVXVNNI__
+INLINE vi start(int32_t pair, int off) {
+    return _mm256_madd_epi16(set32(pair), _mm256_set1_epi16((short)-off));
+}
+INLINE vi dot(vi a, vu w, vi x) { return _mm256_dpbusd_avx_epi32(a, (vi)w, x); }
+#else /* 16-bit sums */
+INLINE vi start(int32_t pair, int off) {
+    return _mm256_mullo_epi16(set32(pair), _mm256_set1_epi16((short)-off));
+}
+INLINE vi dot(vi a, vu w, vi x) { return _mm256_add_epi16(a, _mm256_maddubs_epi16((vi)w, x)); }
+INLINE vi widen(vi a, int by) { return _mm256_madd_epi16(a, _mm256_set1_epi16((short)by)); }
+#endif
+#endif
+
+/* ---- R rows of the file ---- */
+
+/* R rows at equal distances: few enough pointers that the compiler keeps them all in registers. */
+struct rows {
+    const uint8_t *p[R / 4]; /* rows 0, 4, .. */
+    ptrdiff_t stride, stride3;
+};
+INLINE struct rows rows_at(const uint8_t *w, size_t stride) {
+    struct rows r = {.stride = (ptrdiff_t)stride, .stride3 = (ptrdiff_t)(3 * stride)};
+    UNROLL for (int i = 0; i < R / 4; i++) r.p[i] = w + 4 * (size_t)i * stride;
+    return r;
+}
+INLINE struct rows rows_skip(struct rows r, size_t bytes) {
+    UNROLL for (int i = 0; i < R / 4; i++) r.p[i] += bytes;
+    return r;
+}
+INLINE const uint8_t *row_of(struct rows r, int i) {
+    return r.p[i / 4] + (i % 4 == 3 ? r.stride3 : i % 4 * r.stride);
+}
+
+INLINE void load32(struct rows row, size_t at, vu v[8]) { /* R rows x 32 bytes, 4 to a lane */
+    vu a[8], b[8];
+#ifdef __AVX512F__
+    UNROLL for (int i = 0; i < 8; i++) {
+        const int r = i / 4 * 8 + i % 4;
+        v[i] = (vu)_mm512_inserti64x4(
+            _mm512_castsi256_si512(_mm256_loadu_si256((const void *)(row_of(row, r) + at))),
+            _mm256_loadu_si256((const void *)(row_of(row, r + 4) + at)), 1);
+    }
+#else
+    UNROLL for (int i = 0; i < 8; i++) v[i] = (vu)_mm256_loadu_si256((const void *)(row_of(row, i) + at));
+#endif
+    UNROLL for (int i = 0; i < 4; i++) {
+        a[2 * i] = LO32(v[2 * i], v[2 * i + 1]);
+        a[2 * i + 1] = HI32(v[2 * i], v[2 * i + 1]);
+    }
+    UNROLL for (int i = 0; i < 4; i++) {
+        int j = i / 2 * 4 + i % 2;
+        b[2 * i] = LO64(a[j], a[j + 2]);
+        b[2 * i + 1] = HI64(a[j], a[j + 2]);
+    }
+    UNROLL for (int i = 0; i < 4; i++) {
+        v[i] = EVEN(b[i], b[4 + i]);
+        v[4 + i] = ODD(b[i], b[4 + i]);
+    }
+}
+INLINE void load16(struct rows row, size_t at, vu v[4]) { /* R rows x 16 bytes */
+    vu y[4];
+    UNROLL for (int i = 0; i < 4; i++) {
+#define ROW(j) _mm_loadu_si128((const void *)(row_of(row, j) + at))
+#ifdef __AVX512F__
+        vi z = _mm512_inserti32x4(_mm512_castsi128_si512(ROW(i)), ROW(i + 4), 1);
+        y[i] = (vu)_mm512_inserti32x4(_mm512_inserti32x4(z, ROW(i + 8), 2), ROW(i + 12), 3);
+#else
+        y[i] = (vu)_mm256_inserti128_si256(_mm256_castsi128_si256(ROW(i)), ROW(i + 4), 1);
+#endif
+#undef ROW
+    }
+    vu a = LO32(y[0], y[1]), b = LO32(y[2], y[3]), c = HI32(y[0], y[1]), d = HI32(y[2], y[3]);
+    v[0] = LO64(a, b), v[1] = HI64(a, b), v[2] = LO64(c, d), v[3] = HI64(c, d);
+}
+INLINE vu load4(struct rows row, size_t at) { /* R rows x 4 bytes */
+    uint32_t y[R];
+    UNROLL for (int i = 0; i < R; i++) memcpy(y + i, row_of(row, i) + at, 4);
+    vu v;
+    memcpy(&v, y, sizeof v);
+    return v;
+}
+/* One half of every row for each of n blocks. By way of memory: inserting them one by one would take the port of the
+ * transposes. */
+INLINE void halves_of(struct rows row, const int n, size_t at, size_t step, vf *out) {
+    uint16_t h[8][R];
+    UNROLL for (int i = 0; i < R; i++) {
+        const uint8_t *w = row_of(row, i) + at;
+        UNROLL for (int b = 0; b < n; b++) memcpy(&h[b][i], w + (size_t)b * step, 2);
+    }
+    UNROLL for (int b = 0; b < n; b++) out[b] = vf_halves(h[b]);
+}
+INLINE void halves(struct rows row, int n, size_t at, size_t step, vf *out) {
+    if (n == 8)
+        halves_of(row, 8, at, step, out);
+    else
+        for (int b = 0; b < n; b++) halves_of(row, 1, at + (size_t)b * step, 0, out + b);
+}
+/* Two halves in a row of every row for each of n blocks. */
+INLINE void half_pairs(struct rows row, int n, size_t step, vf *d, vf *g) {
+    uint32_t h[8][R];
+    for (int b = 0; b < n; b++) {
+        UNROLL for (int i = 0; i < R; i++)
+            memcpy(&h[b][i % 4 / 2 * (R / 2) + i / 4 * 2 + i % 2], row_of(row, i), 4);
+        row = rows_skip(row, step);
+    }
+    for (int b = 0; b < n; b++) {
+        vf low = vf_halves((const uint16_t *)h[b]), high = vf_halves((const uint16_t *)h[b] + R);
+        d[b] = EVEN_LANES(low, high), g[b] = ODD_LANES(low, high);
+    }
+}
+/* The low 16 bits of every lane as a half. */
+INLINE vf half_lanes(vu v) {
+#ifdef __AVX512F__
+    return _mm512_cvtph_ps(_mm512_cvtepi32_epi16((vi)v));
+#else
+    vi low = _mm256_packus_epi32((vi)(v & 0xffff), (vi)(v & 0xffff));
+    return _mm256_cvtph_ps(_mm256_castsi256_si128(_mm256_permute4x64_epi64(low, 0x08)));
+#endif
+}
