@@ -110,8 +110,7 @@ enum infer_status schema_visit_at(struct schema *S, const char *key, const char 
     return INFER_OK;
 }
 
-/* The i-th schema of a list. */
-static enum infer_status visit_nth(struct schema *S, const char *key, size_t i, const json_t *j,
+enum infer_status schema_visit_nth(struct schema *S, const char *key, size_t i, const json_t *j,
                                    struct stext *t) {
     char number[24];
     snprintf(number, sizeof number, "%zu", i);
@@ -140,6 +139,16 @@ enum infer_status schema_unsupported(const char *what) {
     return err_set(INFER_E_UNSUPPORTED, "'%s' is not supported", what);
 }
 
+enum infer_status schema_nothing(struct schema *S, const char *why, ...) {
+    char text[256];
+    va_list ap;
+    va_start(ap, why);
+    vsnprintf(text, sizeof text, why, ap);
+    va_end(ap);
+    S->nothing = true;
+    return err_set(INFER_E_INPUT, "%s", text);
+}
+
 enum infer_status schema_count(const json_t *j, const char *key, int64_t missing, int64_t *out) {
     const json_t *v = json_object_get(j, key);
     *out = missing;
@@ -151,16 +160,9 @@ enum infer_status schema_count(const json_t *j, const char *key, int64_t missing
     return INFER_OK;
 }
 
-static void put_count(struct stext *t, int64_t min, int64_t max) {
-    if (max < 0)
-        stext_put(t, "{%lld,} ", (long long)min);
-    else
-        stext_put(t, "{%lld,%lld} ", (long long)min, (long long)max);
-}
-
 /* ---- constants ---- */
 
-static enum infer_status put_constant(const json_t *v, struct stext *t) {
+enum infer_status schema_put_constant(struct stext *t, const json_t *v) {
     char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
     if (!text) return err_set(INFER_E_MEMORY, "out of memory: a constant of a schema");
     json_malloc_t taken;
@@ -186,116 +188,53 @@ static enum infer_status visit_constants(struct schema *S, const json_t *j, stru
                 INFER_E_UNSUPPORTED,
                 "'enum' or 'const' beside a keyword that cannot be tried on its values is not supported");
         if (n++) stext_put(t, "| ");
-        TRY(put_constant(v, t));
+        TRY(schema_put_constant(t, v));
     }
     stext_put(t, ") space ");
-    return n ? INFER_OK : err_set(INFER_E_INPUT, "no value of enum or const is valid");
-}
-
-/* ---- arrays ---- */
-
-/* Exactly the elements of the list, as far as maxItems lets; more of them where minItems or "items" asks. */
-static enum infer_status visit_tuple(struct schema *S, const json_t *j, const json_t *prefix,
-                                     const json_t *rest, struct stext *t) {
-    int64_t min, max, n = (int64_t)json_array_size(prefix);
-    TRY(schema_count(j, "minItems", 0, &min));
-    TRY(schema_count(j, "maxItems", -1, &max));
-    if (max >= 0 && max < min)
-        return err_set(INFER_E_INPUT, "maxItems %lld is less than minItems %lld", (long long)max,
-                       (long long)min);
-    if (max >= 0 && n > max) n = max;
-    stext_put(t, "\"[\" space ");
-    for (int64_t i = 0; i < n; i++) {
-        if (i) stext_put(t, "\",\" space ");
-        TRY(visit_nth(S, "prefixItems", (size_t)i, json_array_get(prefix, (size_t)i), t));
-    }
-    bool more = rest && !json_is_false(rest) && (max < 0 || max > n);
-    if (min > n && json_is_false(rest))
-        return err_set(INFER_E_INPUT, "minItems %lld, and only %lld elements are allowed", (long long)min,
-                       (long long)n);
-    if (more || min > n) {
-        struct stext item = {0};
-        enum infer_status st = INFER_OK;
-        if (rest)
-            st = schema_visit_at(S, "items", NULL, rest, &item);
-        else
-            stext_put(&item, "value ");
-        stext_put(t, n ? "( \",\" space " : "( ");
-        stext_add(t, item.p, item.n);
-        stext_put(t, ")");
-        put_count(t, min > n ? min - n : 0, !more ? min - n : max < 0 ? -1 : max - n);
-        t->failed |= item.failed;
-        mem_free(item.p);
-        TRY(st);
-    }
-    stext_put(t, "\"]\" space ");
-    return INFER_OK;
-}
-
-static enum infer_status visit_list(struct schema *S, const json_t *j, const json_t *items, struct stext *t) {
-    int64_t min, max;
-    TRY(schema_count(j, "minItems", 0, &min));
-    TRY(schema_count(j, "maxItems", -1, &max));
-    if (max >= 0 && max < min)
-        return err_set(INFER_E_INPUT, "maxItems %lld is less than minItems %lld", (long long)max,
-                       (long long)min);
-    if (json_is_true(json_object_get(j, "uniqueItems")) && max != 0 && max != 1)
-        return schema_unsupported("uniqueItems");
-    stext_put(t, "\"[\" space ");
-    if (max == 0 || json_is_false(items)) {
-        stext_put(t, "\"]\" space ");
-        return min > 0
-                   ? err_set(INFER_E_INPUT, "an array without elements, and minItems %lld", (long long)min)
-                   : INFER_OK;
-    }
-    struct stext item = {0};
-    enum infer_status st = INFER_OK;
-    if (items)
-        st = schema_visit_at(S, "items", NULL, items, &item);
-    else
-        stext_put(&item, "value ");
-    if (min == 0) stext_put(t, "( ");
-    stext_add(t, item.p, item.n);
-    stext_put(t, "( \",\" space ");
-    stext_add(t, item.p, item.n);
-    stext_put(t, ")");
-    put_count(t, min > 1 ? min - 1 : 0, max < 0 ? -1 : max - 1);
-    stext_put(t, "%s\"]\" space ", min == 0 ? ")? " : "");
-    t->failed |= item.failed;
-    mem_free(item.p);
-    return st;
-}
-
-static enum infer_status visit_array(struct schema *S, const json_t *j, struct stext *t) {
-    const json_t *items = json_object_get(j, "items"), *prefix = json_object_get(j, "prefixItems"), *v;
-    if (json_object_get(j, "contains")) return schema_unsupported("contains");
-    v = json_object_get(j, "unevaluatedItems");
-    if (v && !items && !json_is_array(prefix)) items = v; /* nothing else speaks of elements */
-    bool old = json_is_array(items);
-    if (!old && !json_is_array(prefix)) return visit_list(S, j, items ? items : prefix, t);
-    if (json_is_true(json_object_get(j, "uniqueItems"))) return schema_unsupported("uniqueItems");
-    const json_t *rest = old ? json_object_get(j, "additionalItems") : items;
-    if (json_is_true(rest)) rest = NULL; /* more elements are allowed, and none is made */
-    return visit_tuple(S, j, old ? items : prefix, rest ? rest : v, t);
+    return n ? INFER_OK : schema_nothing(S, "no value of enum or const is valid");
 }
 
 /* ---- alternatives ---- */
 
+/* Writes one branch; where nothing is valid under it *there is false and it leaves no trace, refs are those of before it. */
+static enum infer_status try_branch(struct schema *S, const json_t *base, const char *key, size_t i,
+                                    json_t *refs, struct stext *t, bool *there) {
+    const json_t *part = json_array_get(json_object_get(base, key), i);
+    size_t n_text = S->t.n, n_branch = t->n, place = S->n_place;
+    json_t *whole = NULL;
+    enum infer_status st = schema_constrains(base, key) ? schema_join(S, base, key, part, &whole) : INFER_OK;
+    if (!st) st = schema_visit_nth(S, key, i, whole ? whole : part, t);
+    json_decref(whole);
+    *there = !(st && S->nothing);
+    if (*there) return st;
+    S->t.n = n_text; /* rules of the branch, and what refers to them */
+    t->n = n_branch;
+    schema_leave(S, place);
+    json_object_clear(S->refs);
+    return json_object_update(S->refs, refs) ? err_set(INFER_E_MEMORY, "out of memory: a schema") : st;
+}
+
 static enum infer_status visit_any(struct schema *S, const json_t *j, const char *key, struct stext *t) {
     const json_t *list = json_object_get(j, key);
-    bool base = schema_constrains(j, key);
+    enum infer_status st = INFER_OK;
+    bool some = false;
     if (!json_is_array(list) || json_array_size(list) == 0)
         return err_set(INFER_E_INPUT, "%s is no list of schemas", key);
     for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *part = json_array_get(list, i);
-        json_t *whole = NULL;
-        if (i) stext_put(t, "| ");
-        if (base) TRY(schema_join(S, j, key, part, &whole));
-        enum infer_status st = visit_nth(S, key, i, whole ? whole : part, t);
-        json_decref(whole);
-        TRY(st);
+        size_t before = t->n;
+        bool there;
+        json_t *refs = json_copy(S->refs);
+        if (!refs) return err_set(INFER_E_MEMORY, "out of memory: a schema");
+        if (some) stext_put(t, "| ");
+        st = try_branch(S, j, key, i, refs, t, &there);
+        json_decref(refs);
+        if (st && (there || st == INFER_E_MEMORY)) return st;
+        some |= there;
+        S->nothing = false;
+        if (!there) t->n = before;
     }
-    return INFER_OK;
+    S->nothing = !some; /* then the last branch's message stands */
+    return some ? INFER_OK : st;
 }
 
 /* oneOf is anyOf where no text made for one branch is valid under another; anything else is refused. */
@@ -303,7 +242,10 @@ static enum infer_status check_exclusive(struct schema *S, const json_t *j) {
     const json_t *list = json_object_get(j, "oneOf");
     for (size_t i = 0; i < json_array_size(list); i++) {
         json_t *whole;
-        TRY(schema_join(S, j, "oneOf", json_array_get(list, i), &whole));
+        enum infer_status st = schema_join(S, j, "oneOf", json_array_get(list, i), &whole);
+        if (st && !S->nothing) return st;
+        S->nothing = false;
+        if (st) continue; /* the branch is none */
         size_t k = 0;
         while (k < json_array_size(list) && (k == i || schema_apart(S, whole, json_array_get(list, k), 0)))
             k++;
@@ -366,9 +308,9 @@ static enum infer_status visit_type(struct schema *S, const json_t *j, const cha
     else if (strcmp(type, "object") == 0)
         return schema_object(S, j, t);
     else if (strcmp(type, "array") == 0)
-        return visit_array(S, j, t);
+        return schema_array(S, j, t);
     else if (strcmp(type, "string") == 0)
-        return schema_string(j, t);
+        return schema_is_other_text(j) ? schema_other_text(j, t) : schema_string(j, t);
     else if (strcmp(type, "integer") == 0)
         return schema_integer(S, j, t);
     else if (strcmp(type, "number") == 0)
@@ -383,24 +325,25 @@ static enum infer_status visit_type(struct schema *S, const json_t *j, const cha
 }
 
 static enum infer_status visit_body(struct schema *S, const json_t *j, struct stext *t) {
-    static const char *const refused[] = {"not", "if", "$dynamicRef", "$recursiveRef", "extends", "disallow"};
+    static const char *const refused[] = {"$dynamicRef", "$recursiveRef", "extends", "disallow"};
     if (json_is_true(j)) {
         stext_put(t, "value ");
         return INFER_OK;
     }
-    if (json_is_false(j)) return schema_unsupported("false");
+    if (json_is_false(j)) return schema_nothing(S, "'false': nothing is valid");
     if (!json_is_object(j)) return err_set(INFER_E_INPUT, "a schema is an object or a boolean");
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < 4; i++)
         if (json_object_get(j, refused[i])) return schema_unsupported(refused[i]);
     const json_t *ref = json_object_get(j, "$ref"), *type = json_object_get(j, "type");
     if (ref && !json_is_string(ref)) return err_set(INFER_E_INPUT, "$ref is no text");
     if (ref && !schema_constrains(j, "$ref")) return schema_ref(S, json_string_value(ref), t);
-    if (ref || json_object_get(j, "allOf")) return schema_merged(S, j, NULL, NULL, t);
+    if (ref || json_object_get(j, "allOf") || schema_has_condition(j)) return schema_merged(S, j, t);
     if (json_object_get(j, "anyOf")) return visit_any(S, j, "anyOf", t);
     if (json_object_get(j, "oneOf")) {
         TRY(check_exclusive(S, j));
         return visit_any(S, j, "oneOf", t);
     }
+    if (json_object_get(j, "not") && !schema_is_other_text(j)) return schema_not(S, j, t);
     if (json_object_get(j, "const") || json_object_get(j, "enum")) return visit_constants(S, j, t);
     if (json_is_array(type)) return visit_types(S, j, type, t);
     if (type && !json_is_string(type)) return err_set(INFER_E_INPUT, "type is no name");

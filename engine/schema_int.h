@@ -33,6 +33,7 @@ struct schema {
     int n_rule, depth;
     int n_merge;     /* keywords joined by allOf, $ref and anyOf so far */
     int n_proof;     /* steps of schema_valid and schema_apart so far */
+    bool nothing;    /* the error is that nothing is valid: one branch of several may be left out */
     char place[256]; /* "/properties/a/items": where the converter is, or stopped */
     size_t n_place;
 };
@@ -51,11 +52,22 @@ enum infer_status schema_visit(struct schema *S, const json_t *j, struct stext *
 /* The same for the schema under a keyword. */
 enum infer_status schema_visit_at(struct schema *S, const char *key, const char *name, const json_t *j,
                                   struct stext *t);
+/* The same for the i-th schema of a list. */
+enum infer_status schema_visit_nth(struct schema *S, const char *key, size_t i, const json_t *j,
+                                   struct stext *t);
+/* The text of a value. */
+enum infer_status schema_put_constant(struct stext *t, const json_t *v);
+/* INFER_E_INPUT: no value can be valid. */
+enum infer_status schema_nothing(struct schema *S, const char *why, ...)
+    __attribute__((format(printf, 2, 3)));
 /* INFER_E_UNSUPPORTED that names a keyword. */
 enum infer_status schema_unsupported(const char *what);
 /* The type of a schema without one, from its keywords; "any": no keyword says. */
 const char *schema_guess_type(const struct schema *S, const json_t *j);
 enum infer_status schema_object(struct schema *S, const json_t *j, struct stext *t);
+/* A JSON text without escapes that is none of the keys of an object. */
+enum infer_status schema_other_key(struct stext *t, const json_t *names);
+enum infer_status schema_array(struct schema *S, const json_t *j, struct stext *t);
 
 /* ---- references and parts (schema_merge.c) ---- */
 
@@ -69,12 +81,33 @@ enum infer_status schema_ref(struct schema *S, const char *ref, struct stext *t)
  * be given back with json_decref. */
 enum infer_status schema_join(struct schema *S, const json_t *base, const char *but, const json_t *part,
                               json_t **out);
-/* Visits that. */
-enum infer_status schema_merged(struct schema *S, const json_t *base, const char *but, const json_t *part,
-                                struct stext *t);
+/* Visits base with $ref, allOf and conditions resolved. */
+enum infer_status schema_merged(struct schema *S, const json_t *base, struct stext *t);
+
+/* ---- conditions and not (schema_not.c) ---- */
+
+/* j has if, then, else or a dependency of members. */
+bool schema_has_condition(const json_t *j);
+/* j with its conditions as anyOf; to be given back. errors: INFER_E_INPUT (malformed), INFER_E_MEMORY */
+enum infer_status schema_conditions(const json_t *j, json_t **out);
+/* Visits a schema with "not": what is valid under both is left out, or the keyword is refused. */
+enum infer_status schema_not(struct schema *S, const json_t *j, struct stext *t);
+/* j is false, or {not: {}}. */
+bool schema_is_never(const json_t *j);
+/* j is {type: string, not: {enum: [texts]}} and no more, which has a rule of its own. */
+bool schema_is_other_text(const json_t *j);
+enum infer_status schema_other_text(const json_t *j, struct stext *t);
 
 /* ---- proofs (schema_logic.c) ---- */
 
+/* A type, and those that the keyword "type" allows, as bits; an integer is a number too. "any": all. */
+int schema_type_bits(const char *name);
+int schema_types(const json_t *j);
+/* The schema behind $ref and allOf, to be given back with json_decref; NULL: it cannot be said. */
+json_t *schema_effective(struct schema *S, const json_t *j);
+
+/* Equal as JSON Schema has it: 1 is 1.0. */
+bool schema_same_value(const json_t *a, const json_t *b);
 enum schema_verdict { SCHEMA_NO, SCHEMA_YES, SCHEMA_UNKNOWN };
 /* Whether v is valid under a schema; depth: 0 from outside. */
 enum schema_verdict schema_valid(struct schema *S, const json_t *schema, const json_t *v, int depth);

@@ -23,7 +23,7 @@ enum {
     T_ALL = 127
 };
 
-static int type_bits(const char *name) {
+int schema_type_bits(const char *name) {
     static const struct {
         const char *name;
         int bits;
@@ -35,14 +35,13 @@ static int type_bits(const char *name) {
     return T_ALL;
 }
 
-/* Types that the keyword "type" allows. */
-static int types_of(const json_t *j) {
+int schema_types(const json_t *j) {
     const json_t *type = get(j, "type");
     int bits = 0;
-    if (json_is_string(type)) return type_bits(json_string_value(type));
+    if (json_is_string(type)) return schema_type_bits(json_string_value(type));
     for (size_t i = 0; i < json_array_size(type); i++) {
         const char *name = json_string_value(json_array_get(type, i));
-        bits |= name ? type_bits(name) : T_ALL;
+        bits |= name ? schema_type_bits(name) : T_ALL;
     }
     return type ? bits : T_ALL;
 }
@@ -77,7 +76,7 @@ static bool is_required(const json_t *j, const char *name) {
     return false;
 }
 
-static bool same_value(const json_t *a, const json_t *b) {
+bool schema_same_value(const json_t *a, const json_t *b) {
     if (json_is_number(a) && json_is_number(b)) return json_number_value(a) == json_number_value(b);
     return json_equal(a, b);
 }
@@ -89,8 +88,7 @@ static double length_of(const char *s) {
     return n;
 }
 
-/* The schema behind $ref and allOf, to be given back with json_decref; NULL: it cannot be said. */
-static json_t *effective(struct schema *S, const json_t *j) {
+json_t *schema_effective(struct schema *S, const json_t *j) {
     for (int i = 0; i < PROOF_DEPTH && get(j, "$ref") && !schema_constrains(j, "$ref"); i++) {
         const char *ref = json_string_value(get(j, "$ref"));
         if (!ref || schema_resolve(S, ref, &j)) return NULL;
@@ -164,27 +162,37 @@ static enum schema_verdict string_valid(const json_t *j, const json_t *v) {
 
 /* Keywords of every type: const, enum, type, anyOf. */
 static enum schema_verdict common_valid(struct schema *S, const json_t *j, const json_t *v, int depth) {
-    static const char *const hard[] = {"not", "if", "oneOf", "$dynamicRef", "$recursiveRef"};
+    static const char *const hard[] = {"oneOf", "$dynamicRef", "$recursiveRef"};
     const json_t *only = get(j, "const"), *list = get(j, "enum"), *any = get(j, "anyOf");
-    enum schema_verdict r = types_of(j) & type_of_value(v) ? SCHEMA_YES : SCHEMA_NO, some = SCHEMA_NO;
-    if (only && !same_value(only, v)) return SCHEMA_NO;
+    enum schema_verdict r = schema_types(j) & type_of_value(v) ? SCHEMA_YES : SCHEMA_NO, some = SCHEMA_NO;
+    if (only && !schema_same_value(only, v)) return SCHEMA_NO;
     bool found = !list;
-    for (size_t i = 0; i < json_array_size(list); i++) found |= same_value(json_array_get(list, i), v);
+    for (size_t i = 0; i < json_array_size(list); i++) found |= schema_same_value(json_array_get(list, i), v);
     if (!found) return SCHEMA_NO;
     for (size_t i = 0; i < json_array_size(any) && some != SCHEMA_YES; i++) {
         enum schema_verdict one = schema_valid(S, json_array_get(any, i), v, depth + 1);
         if (one != SCHEMA_NO) some = one;
     }
     if (any) r = both(r, some);
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 3; i++)
         if (get(j, hard[i])) r = both(r, SCHEMA_UNKNOWN);
+    if (get(j, "not")) {
+        enum schema_verdict under = schema_valid(S, get(j, "not"), v, depth + 1);
+        r = both(r, under == SCHEMA_YES ? SCHEMA_NO : under == SCHEMA_NO ? SCHEMA_YES : SCHEMA_UNKNOWN);
+    }
+    if (get(j, "if")) {
+        enum schema_verdict under = schema_valid(S, get(j, "if"), v, depth + 1);
+        const json_t *then = get(j, under == SCHEMA_YES ? "then" : "else");
+        if (under == SCHEMA_UNKNOWN) r = both(r, SCHEMA_UNKNOWN);
+        if (under != SCHEMA_UNKNOWN && then) r = both(r, schema_valid(S, then, v, depth + 1));
+    }
     return r;
 }
 
 enum schema_verdict schema_valid(struct schema *S, const json_t *schema, const json_t *v, int depth) {
     if (json_is_boolean(schema)) return json_is_true(schema) ? SCHEMA_YES : SCHEMA_NO;
     if (depth > PROOF_DEPTH || !json_is_object(schema) || ++S->n_proof > PROOF_STEPS) return SCHEMA_UNKNOWN;
-    json_t *j = effective(S, schema);
+    json_t *j = schema_effective(S, schema);
     if (!j) return SCHEMA_UNKNOWN;
     enum schema_verdict r = json_is_object(j) ? common_valid(S, j, v, depth) : SCHEMA_UNKNOWN;
     if (r != SCHEMA_NO) {
@@ -288,7 +296,8 @@ static bool branches_part(struct schema *S, const json_t *branched, const json_t
 }
 
 static bool apart(struct schema *S, const json_t *a, const json_t *b, int depth) {
-    int types_a = get(a, "type") ? types_of(a) : type_bits(schema_guess_type(S, a)), types_b = types_of(b);
+    int types_a = get(a, "type") ? schema_types(a) : schema_type_bits(schema_guess_type(S, a)),
+        types_b = schema_types(b);
     bool listed =
         get(a, "const") || get(a, "enum") || get(a, "anyOf") || get(a, "oneOf"); /* these win over a guess */
     if (listed && !get(a, "type")) types_a = T_ALL;
@@ -303,18 +312,18 @@ static bool apart(struct schema *S, const json_t *a, const json_t *b, int depth)
         return ranges_part(a, b, "minLength", "maxLength");
     case T_ARRAY:
         return arrays_part(S, a, b, depth);
-    case T_OBJECT:
-        return !listed && objects_part(S, a, b, depth);
+    case T_OBJECT: /* conditions of a may bring members of their own */
+        return !listed && !schema_has_condition(a) && objects_part(S, a, b, depth);
     default:
         return false;
     }
 }
 
 bool schema_apart(struct schema *S, const json_t *a, const json_t *b, int depth) {
-    if (json_is_false(a) || json_is_false(b)) return true;
+    if (schema_is_never(a) || schema_is_never(b)) return true;
     if (depth > PROOF_DEPTH || !json_is_object(a) || !json_is_object(b) || ++S->n_proof > PROOF_STEPS)
         return false;
-    json_t *x = effective(S, a), *y = effective(S, b);
+    json_t *x = schema_effective(S, a), *y = schema_effective(S, b);
     bool proved = x && y && json_is_object(x) && json_is_object(y) && apart(S, x, y, depth);
     json_decref(x);
     json_decref(y);

@@ -106,13 +106,13 @@ static enum infer_status set_new(json_t *into, const char *key, json_t *v) {
     return !v || json_object_set_new(into, key, v) ? out_of_memory() : INFER_OK;
 }
 
-static enum infer_status nothing_left(const char *key) {
-    return err_set(INFER_E_INPUT, "parts whose '%.60s' no value fits together", key);
+static enum infer_status nothing_left(struct schema *S, const char *key) {
+    return schema_nothing(S, "parts whose '%.60s' no value fits together", key);
 }
 
 /* Elements of one list that the other has too; types: a number takes integers. */
-static enum infer_status intersect(json_t *into, const char *key, const json_t *a, const json_t *b,
-                                   bool types) {
+static enum infer_status intersect(struct schema *S, json_t *into, const char *key, const json_t *a,
+                                   const json_t *b, bool types) {
     json_t *left = json_array(), *x, *y;
     size_t i, k;
     if (!left) return out_of_memory();
@@ -126,7 +126,7 @@ static enum infer_status intersect(json_t *into, const char *key, const json_t *
     }
     if (json_array_size(left) == 0) {
         json_decref(left);
-        return nothing_left(key);
+        return nothing_left(S, key);
     }
     return set_new(into, key, left);
 }
@@ -136,9 +136,9 @@ static json_t *as_list(const json_t *v) {
     return json_is_array(v) ? json_incref((json_t *)v) : json_pack("[O]", (json_t *)v);
 }
 
-static enum infer_status join_types(json_t *into, const json_t *a, const json_t *b) {
+static enum infer_status join_types(struct schema *S, json_t *into, const json_t *a, const json_t *b) {
     json_t *x = as_list(a), *y = as_list(b);
-    enum infer_status st = x && y ? intersect(into, "type", x, y, true) : out_of_memory();
+    enum infer_status st = x && y ? intersect(S, into, "type", x, y, true) : out_of_memory();
     json_decref(x);
     json_decref(y);
     return st;
@@ -167,7 +167,8 @@ static bool is_one_of(const char *key, const char *const *list) {
 }
 
 /* A keyword that both have and that differs. */
-static enum infer_status join_keyword(json_t *into, const char *key, json_t *old, json_t *v) {
+static enum infer_status join_keyword(struct schema *S, json_t *into, const char *key, json_t *old,
+                                      json_t *v) {
     static const char *const least[] = {"minimum",  "exclusiveMinimum", "minLength",
                                         "minItems", "minProperties",    NULL};
     static const char *const most[] = {"maximum",  "exclusiveMaximum", "maxLength",
@@ -185,9 +186,10 @@ static enum infer_status join_keyword(json_t *into, const char *key, json_t *old
         if (joined && json_array_extend(joined, v)) json_decref(joined), joined = NULL;
         return set_new(into, key, joined);
     }
-    if (strcmp(key, "type") == 0) return join_types(into, old, v);
-    if (strcmp(key, "enum") == 0) return intersect(into, key, old, v, false);
-    if (strcmp(key, "const") == 0) return nothing_left(key);
+    if (strcmp(key, "type") == 0) return join_types(S, into, old, v);
+    if (strcmp(key, "enum") == 0) return intersect(S, into, key, old, v, false);
+    if (strcmp(key, "const") == 0) return nothing_left(S, key);
+    if (strcmp(key, "not") == 0) return set_new(into, key, json_pack("{s:[O, O]}", "anyOf", old, v));
     if (is_one_of(key, lists) && json_is_array(old) && json_is_array(v)) return cross(into, key, old, v);
     if (is_one_of(key, whole) && !json_is_array(old) && !json_is_array(v)) {
         if (json_is_false(old) || json_is_true(v)) return INFER_OK;
@@ -225,7 +227,10 @@ static enum infer_status join_properties(json_t *into, const json_t *from) {
     json_object_foreach(yours, name, v) {
         json_t *had = json_object_get(mine, name);
         if (!st && !(had && json_equal(had, v)))
-            st = set_new(joined, name, had ? all_of(had, v) : json_incref(v));
+            st = set_new(joined, name,
+                         !had                                     ? json_incref(v)
+                         : json_is_false(had) || json_is_false(v) ? json_false()
+                                                                  : all_of(had, v));
     }
     if (!st) st = close_over(joined, into, from);
     if (!st) st = close_over(joined, from, into);
@@ -251,10 +256,16 @@ static enum infer_status merge(struct schema *S, json_t *into, const json_t *fro
     json_t *v, *part;
     size_t i;
     if (json_is_true(from)) return INFER_OK;
-    if (json_is_false(from)) return err_set(INFER_E_INPUT, "a part is false: nothing is valid");
+    if (json_is_false(from)) return schema_nothing(S, "a part is false: nothing is valid");
     if (!json_is_object(from)) return err_set(INFER_E_INPUT, "a part is neither object nor boolean");
     if (depth > GRAMMAR_MAX_DEPTH)
         return err_set(INFER_E_INPUT, "references or parts nested deeper than %d", GRAMMAR_MAX_DEPTH);
+    if (schema_has_condition(from)) {
+        TRY(schema_conditions(from, &part));
+        enum infer_status st = merge(S, into, part, depth + 1);
+        json_decref(part);
+        return st;
+    }
     if (depth && json_object_get(from, "unevaluatedProperties"))
         return schema_unsupported("unevaluatedProperties in a part");
     if (tuples_meet(into, from))
@@ -268,7 +279,7 @@ static enum infer_status merge(struct schema *S, json_t *into, const json_t *fro
         if (later || (is_annotation(key) && strcmp(key, "format") != 0)) continue;
         if (strcmp(key, "properties") == 0 && old) continue; /* joined above */
         if (!old && json_object_set(into, key, v)) return out_of_memory();
-        if (old && !json_equal(old, v)) TRY(join_keyword(into, key, old, v));
+        if (old && !json_equal(old, v)) TRY(join_keyword(S, into, key, old, v));
     }
     if ((v = json_object_get(from, "$ref"))) {
         const json_t *target;
@@ -293,10 +304,9 @@ enum infer_status schema_join(struct schema *S, const json_t *base, const char *
     return st;
 }
 
-enum infer_status schema_merged(struct schema *S, const json_t *base, const char *but, const json_t *part,
-                                struct stext *t) {
+enum infer_status schema_merged(struct schema *S, const json_t *base, struct stext *t) {
     json_t *whole;
-    TRY(schema_join(S, base, but, part, &whole));
+    TRY(schema_join(S, base, NULL, NULL, &whole));
     enum infer_status st = schema_visit(S, whole, t);
     json_decref(whole);
     return st;

@@ -114,11 +114,11 @@ static enum infer_status read_bound(const json_t *j, const char *key, const char
     return INFER_OK;
 }
 
-static enum infer_status read_bounds(const json_t *j, struct bounds *b) {
+static enum infer_status read_bounds(struct schema *S, const json_t *j, struct bounds *b) {
     TRY(read_bound(j, "minimum", "exclusiveMinimum", 1, &b->lo, &b->lo_open));
     TRY(read_bound(j, "maximum", "exclusiveMaximum", -1, &b->hi, &b->hi_open));
     bool none = b->lo > b->hi || (b->lo == b->hi && (b->lo_open || b->hi_open));
-    return none ? err_set(INFER_E_INPUT, "no number lies between the bounds") : INFER_OK;
+    return none ? schema_nothing(S, "no number lies between the bounds") : INFER_OK;
 }
 
 static const double most_integer = 9999999999999999.0; /* of a number without a bound: 16 digits */
@@ -186,7 +186,7 @@ static enum infer_status visit_multiple(struct schema *S, const json_t *multiple
 static enum infer_status begin_number(struct schema *S, const json_t *j, const char *rule, struct bounds *b,
                                       struct stext *t, bool *done) {
     const json_t *step = json_object_get(j, "multipleOf");
-    TRY(read_bounds(j, b));
+    TRY(read_bounds(S, j, b));
     *done = step || (isinf(b->lo) && isinf(b->hi));
     if (step) return visit_multiple(S, step, b, t);
     if (*done) stext_put(t, "%s", rule);
@@ -202,7 +202,7 @@ enum infer_status schema_integer(struct schema *S, const json_t *j, struct stext
     TRY(begin_number(S, j, "integer ", &b, t, &done));
     if (done) return INFER_OK;
     TRY(integer_range(&b, &lo, &hi, &none));
-    if (none) return err_set(INFER_E_INPUT, "no integer lies between the bounds");
+    if (none) return schema_nothing(S, "no integer lies between the bounds");
     integers(t, lo, hi);
     stext_put(t, "space ");
     return INFER_OK;

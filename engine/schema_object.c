@@ -70,7 +70,7 @@ static int by_text(const void *a, const void *b) {
 }
 
 /* A key that is none of the properties'. Without escapes, so that no other spelling of theirs is one. */
-static enum infer_status put_other_key(struct stext *t, const json_t *properties) {
+enum infer_status schema_other_key(struct stext *t, const json_t *properties) {
     size_t n = 0, cap = json_object_size(properties);
     const char **names, *key;
     json_t *v;
@@ -187,7 +187,7 @@ static enum infer_status add_named(struct schema *S, struct members *m, const ch
     int rule = 0;
     TRY(name_allowed(S, m, name, &allowed));
     TRY(member_schema(m, name, own, &schema));
-    allowed &= !schema || !json_is_false(schema);
+    allowed &= !schema || !schema_is_never(schema);
     enum infer_status st = INFER_OK;
     if (allowed) {
         struct stext key = {0};
@@ -196,7 +196,7 @@ static enum infer_status add_named(struct schema *S, struct members *m, const ch
             pair_rule(S, &key, own ? "properties" : "additionalProperties", own ? name : NULL, schema, &rule);
         mem_free(key.p);
     } else if (needed) {
-        st = err_set(INFER_E_INPUT, "'%.100s' is required and not allowed", name);
+        st = schema_nothing(S, "'%.100s' is required and not allowed", name);
     }
     if (rule && needed)
         m->require[m->n_require++] = rule;
@@ -240,7 +240,7 @@ static enum infer_status add_other(struct schema *S, struct members *m) {
                   : err_set(INFER_E_MEMORY, "out of memory: a schema");
         json_decref(names);
     } else {
-        st = put_other_key(&key, m->properties);
+        st = schema_other_key(&key, m->properties);
     }
     if (!st) st = pair_rule(S, &key, "additionalProperties", NULL, schema, &m->other);
     mem_free(key.p);
@@ -326,9 +326,6 @@ static void put_optional(struct schema *S, struct stext *t, const struct members
 }
 
 enum infer_status schema_object(struct schema *S, const json_t *j, struct stext *t) {
-    static const char *const refused[] = {"dependentRequired", "dependentSchemas", "dependencies"};
-    for (int i = 0; i < 3; i++)
-        if (json_object_get(j, refused[i])) return schema_unsupported(refused[i]);
     struct members m = {0};
     bool some = false, one = false;
     int64_t others = -1;

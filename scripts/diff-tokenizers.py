@@ -497,7 +497,7 @@ def run_json(infer, folder, vocab, merges, texts, only):
                 parts[0] = parts[0][:at] + special + parts[0][at:]
             marked.append(parts[0])
         if "t5" in name:  # tokenizers reads its charsmap by grapheme and strips U+0085, SentencePiece (and we) do not
-            marked = [x for x in marked if not any("\u1100" <= c < "\u1200" or c == "\x85" or unicodedata.category(c)[0] == "M" for c in x)]
+            marked = [x for x in marked if not any("\u1100" <= c < "\u1200" or c in "\x85\u0e33\u0eb3" or unicodedata.category(c)[0] == "M" for c in x)]
         if "bert" in name:
             marked = [x for x in marked if all(unicodedata.ucd_3_2_0.category(c) == unicodedata.category(c) and c != MARK for c in x)]
         path = os.path.join(folder, name)

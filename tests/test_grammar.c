@@ -296,6 +296,40 @@ static void schema_language(void **state) {
          {"{\"k\": \"a\"}", "{\"k\": \"b\", \"n\": null}"},
          {"{\"k\": \"a\", \"n\": null}", "{\"k\": \"b\"}"}},
         {"{\"$ref\": \"#x\", \"$defs\": {\"d\": {\"$anchor\": \"x\", \"type\": \"null\"}}}", {"null"}, {"1"}},
+        {"{\"type\": [\"integer\", \"null\", \"boolean\"], \"not\": {\"enum\": [null, 3]}, \"minimum\": 0}",
+         {"2", "4", "true"},
+         {"3", "null"}},
+        {"{\"type\": \"string\", \"not\": {\"anyOf\": [{\"const\": \"ab\"}, {\"enum\": [\"a\", 1]}]}}",
+         {"\"\"", "\"abc\"", "\"b\""},
+         {"\"a\"", "\"ab\"", "\"\\u0061\""}},
+        {"{\"anyOf\": [{\"not\": {}}, {\"const\": 1}, {\"type\": \"integer\", \"minimum\": 2, \"maximum\": "
+         "1}]}",
+         {"1"},
+         {"2", "{}"}},
+        {"{\"type\": \"object\", \"properties\": {\"a\": {\"const\": 1}, \"b\": {\"const\": 2}}, \"not\": "
+         "{\"required\": "
+         "[\"a\", \"b\"]}}",
+         {"{}", "{\"a\": 1}", "{\"b\": 2}"},
+         {"{\"a\": 1, \"b\": 2}"}},
+        {"{\"properties\": {\"k\": {\"enum\": [1, 2, 3]}}, \"required\": [\"k\"], \"allOf\": [{\"if\": "
+         "{\"properties\": "
+         "{\"k\": {\"const\": 1}}}, \"then\": {\"properties\": {\"x\": {\"type\": \"null\"}}, \"required\": "
+         "[\"x\"]}}, "
+         "{\"if\": {\"properties\": {\"k\": {\"const\": 2}}}, \"then\": {\"properties\": {\"y\": {\"const\": "
+         "0}}, "
+         "\"required\": [\"y\"]}}]}",
+         {"{\"k\": 1, \"x\": null}", "{\"k\": 2, \"y\": 0}", "{\"k\": 3}"},
+         {"{\"k\": 1}", "{\"k\": 2, \"x\": null}", "{\"k\": 2}"}},
+        {"{\"properties\": {\"a\": {\"const\": 1}, \"b\": {\"const\": 2}}, \"dependentRequired\": {\"a\": "
+         "[\"b\"]}}",
+         {"{}", "{\"b\": 2}", "{\"b\": 2, \"a\": 1}"},
+         {"{\"a\": 1}"}},
+        {"{\"type\": \"array\", \"items\": {\"enum\": [1, 2, 1.0]}, \"uniqueItems\": true, \"minItems\": 1}",
+         {"[1]", "[2]", "[2, 1]", "[1,2]"},
+         {"[]", "[1, 1]", "[1, 2, 1]"}},
+        {"{\"items\": {\"enum\": [1, 2]}, \"contains\": {\"const\": 2}, \"maxItems\": 3, \"minItems\": 2}",
+         {"[1, 2]", "[2, 1]", "[1, 1, 2]", "[2, 1, 1]"},
+         {"[2]", "[1, 1]", "[1, 1, 1]", "[1, 2, 1, 1]"}},
         {"{\"format\": \"ipv4\"}", {"\"255.0.10.9\""}, {"\"256.0.0.1\"", "1"}},
     };
     check_cases(list, sizeof list / sizeof *list, true);
@@ -333,8 +367,8 @@ static void errors_and_budgets(void **state) {
     expect_error(text, false, INFER_E_INPUT, "too many repetitions");
     free(text);
     expect_error("{\"type\": \"kaboom\"}", true, INFER_E_INPUT, "unknown type 'kaboom'");
-    expect_error("{\"properties\": {\"a\": {\"items\": {\"anyOf\": [{}, {\"not\": {}}]}}}}", true,
-                 INFER_E_UNSUPPORTED, "schema at /properties/a/items/anyOf/1: 'not' is not supported");
+    expect_error("{\"properties\": {\"a\": {\"items\": {\"anyOf\": [{}, {\"not\": {\"pattern\": \"a\"}}]}}}}",
+                 true, INFER_E_UNSUPPORTED, "schema at /properties/a/items/anyOf/1: 'not' is not supported");
     expect_error("{\"oneOf\": [{\"type\": \"number\"}, {\"type\": \"null\"}, {\"type\": \"integer\"}]}", true,
                  INFER_E_UNSUPPORTED, "branches 0 and 2 may both hold");
     /* they meet at 0 */
@@ -345,7 +379,12 @@ static void errors_and_budgets(void **state) {
                  "'type' no value fits");
     expect_error("{\"items\": {\"type\": \"number\", \"multipleOf\": 0.1}}", true, INFER_E_UNSUPPORTED,
                  "at /items: 'multipleOf");
-    expect_error("{\"not\": {}}", true, INFER_E_UNSUPPORTED, "'not' is not supported");
+    expect_error("{\"not\": {}}", true, INFER_E_INPUT, "nothing is valid");
+    expect_error("{\"not\": {\"pattern\": \"a\"}}", true, INFER_E_UNSUPPORTED, "'not' is not supported");
+    expect_error("{\"items\": {\"type\": \"string\"}, \"uniqueItems\": true}", true, INFER_E_UNSUPPORTED,
+                 "'uniqueItems' is not supported");
+    expect_error("{\"anyOf\": [{\"not\": {}}, {\"allOf\": [{\"const\": 1}, {\"const\": 2}]}]}", true,
+                 INFER_E_INPUT, "parts whose 'const'");
     expect_error("{\"$ref\": \"#/no\"}", true, INFER_E_INPUT, "leads nowhere");
     expect_error("{\"$ref\": \"http://x/y\"}", true, INFER_E_UNSUPPORTED, "leads out");
     expect_error("{\"$ref\": \"#\"}", true, INFER_E_INPUT, "begins with itself");
