@@ -1,5 +1,9 @@
 /* The parts of the program that have answers of their own: terminal text, stop strings, verdicts of bench. */
 #include "test.h"
+#include <poll.h>
+#include <pty.h>
+#include <termios.h>
+#include <unistd.h>
 #include <math.h>
 #include "../tools/answer.h"
 #include "../tools/doctor_cuda.h"
@@ -165,10 +169,43 @@ static void test_wrap(void **state) {
     check_wrap(10, "one two three four", "one two \nthree four");
     check_wrap(10, "one\ntwo  threes", "one\ntwo  \nthrees");
     check_wrap(10, "two  three", "two  three");
+    check_wrap(10, "abcd efghi jk", "abcd efghi\njk"); /* a full line takes the space behind it */
+    check_wrap(10, "abcdefghij k\nabcdefghij\nl", "abcdefghij\nk\nabcdefghij\nl");
     check_wrap(10, "abcdefghijklmnop q", "abcdefghijklmnop q");
     check_wrap(0, "one two three four five", "one two three four five");
     check_wrap(10, "Gr\xc3\xbc\xc3\x9f\x65 gr\xc3\xbc\xc3\x9f\x65n",
                "Gr\xc3\xbc\xc3\x9f\x65 \ngr\xc3\xbc\xc3\x9f\x65n");
+}
+
+/* ---- keys typed while an answer comes ---- */
+
+static bool echoes(void) {
+    struct termios t;
+    assert_int_equal(tcgetattr(STDIN_FILENO, &t), 0);
+    return t.c_lflag & ECHO;
+}
+
+static void test_echo(void **state) {
+    (void)state;
+    int master, slave, was = dup(STDIN_FILENO);
+    char got[16] = "";
+    assert_int_equal(openpty(&master, &slave, NULL, NULL, NULL), 0);
+    assert_true(was >= 0 && dup2(slave, STDIN_FILENO) == STDIN_FILENO);
+    assert_true(echoes());
+    term_echo(false);
+    term_echo(false);
+    assert_false(echoes());
+    assert_int_equal(write(master, "keys", 4), 4);
+    assert_int_equal(read(STDIN_FILENO, got, sizeof got), 4); /* no newline is needed, nothing is shown */
+    assert_string_equal(got, "keys");
+    struct pollfd p = {.fd = master, .events = POLLIN};
+    assert_int_equal(poll(&p, 1, 0), 0);
+    term_echo(true);
+    assert_true(echoes());
+    dup2(was, STDIN_FILENO);
+    close(was);
+    close(slave);
+    close(master);
 }
 
 /* ---- bench ---- */
@@ -263,11 +300,17 @@ static void logprobs_are_of_the_softmax(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_safe),       cmocka_unit_test(test_answer),
-        cmocka_unit_test(test_answer_cut), cmocka_unit_test(test_thinking),
-        cmocka_unit_test(test_wrap),       cmocka_unit_test(test_percentile),
-        cmocka_unit_test(test_verdict),    cmocka_unit_test(a_chip_finds_its_kernel_image),
-        cmocka_unit_test(test_json),       cmocka_unit_test(logprobs_are_of_the_softmax),
+        cmocka_unit_test(test_safe),
+        cmocka_unit_test(test_answer),
+        cmocka_unit_test(test_answer_cut),
+        cmocka_unit_test(test_thinking),
+        cmocka_unit_test(test_wrap),
+        cmocka_unit_test(test_echo),
+        cmocka_unit_test(test_percentile),
+        cmocka_unit_test(test_verdict),
+        cmocka_unit_test(a_chip_finds_its_kernel_image),
+        cmocka_unit_test(test_json),
+        cmocka_unit_test(logprobs_are_of_the_softmax),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

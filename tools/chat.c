@@ -265,6 +265,7 @@ int cmd_chat(const struct options *o) {
     c.terminal_in = isatty(STDIN_FILENO);
     c.terminal_out = isatty(STDOUT_FILENO);
     c.colour = c.terminal_in && c.terminal_out && !(no_color && *no_color);
+    if (c.terminal_in) term_echo(false); /* what is typed meanwhile is for the first line */
     enum infer_status st = chat_open(&c);
     if (st) {
         c.code = tool_fail(o, st);
@@ -277,6 +278,7 @@ int cmd_chat(const struct options *o) {
         loop(&c);
     }
     line_close(c.line);
+    term_echo(true);
     generate_close(&c.generator);
     json_decref(c.messages);
     arena_free(&c.kept);

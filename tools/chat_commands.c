@@ -299,6 +299,17 @@ static enum chat_next do_help(struct chat *c, const char *arg) {
     return CHAT_GO_ON;
 }
 
+/* The path that a user wrote: blanks at its end and quotes around it are left out, "~/" is the home. */
+static const char *written_path(char path[PATH_MAX], const char *arg) {
+    const char *home = getenv("HOME");
+    size_t n = strlen(arg);
+    while (n && strchr(" \t\n", arg[n - 1])) n--;
+    if (n > 1 && (arg[0] == '"' || arg[0] == '\'') && arg[n - 1] == arg[0]) arg++, n -= 2;
+    bool in_home = home && n > 1 && arg[0] == '~' && arg[1] == '/';
+    snprintf(path, PATH_MAX, "%s%.*s", in_home ? home : "", (int)(n - in_home), arg + in_home);
+    return path;
+}
+
 enum chat_next chat_command(struct chat *c, const char *line) {
     size_t n = strcspn(line, " \t\n");
     const char *arg = line + n + strspn(line + n, " \t\n");
@@ -313,7 +324,8 @@ enum chat_next chat_command(struct chat *c, const char *line) {
             break;
         }
     }
-    if (near == 1) return found->run(c, arg);
+    char path[PATH_MAX];
+    if (near == 1) return found->run(c, found->path ? written_path(path, arg) : arg);
     if (n == 5 && (strncmp(line, "/exit", 5) == 0)) return CHAT_QUIT;
     enum infer_status st =
         near ? err_set(INFER_E_INPUT, "'%.*s' may be several commands; /help lists them", (int)n, line)
@@ -321,26 +333,28 @@ enum chat_next chat_command(struct chat *c, const char *line) {
     return say_error(c, st);
 }
 
+/* word: a path as the user wrote it so far. */
 static int complete_path(const char *word, char **out, int cap) {
-    char folder[4096], path[8192];
+    char folder[PATH_MAX], path[2 * PATH_MAX];
     const char *slash = strrchr(word, '/'), *name = slash ? slash + 1 : word;
-    snprintf(folder, sizeof folder, "%.*s", (int)(slash ? slash - word + 1 : 0), word);
-    DIR *d = opendir(*folder ? folder : ".");
-    int n = 0;
+    int n_folder = (int)(name - word), n = 0;
+    snprintf(path, sizeof path, "%.*s", n_folder, word);
+    DIR *d = opendir(n_folder ? written_path(folder, path) : ".");
     for (struct dirent *e; d && n < cap && (e = readdir(d));) {
         if (strncmp(e->d_name, name, strlen(name)) != 0 || (e->d_name[0] == '.' && name[0] != '.')) continue;
         struct stat info;
-        snprintf(path, sizeof path, "%s%s", folder, e->d_name);
+        snprintf(path, sizeof path, "%s%s", n_folder ? folder : "", e->d_name);
         bool is_folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-        if (asprintf(&out[n], "%s%s", path, is_folder ? "/" : "") >= 0) n++;
+        if (asprintf(&out[n], "%.*s%s%s", n_folder, word, e->d_name, is_folder ? "/" : "") >= 0) n++;
     }
     if (d) closedir(d);
     return n;
 }
 
-int chat_complete(const char *before, char **out, int cap) {
+int chat_complete(const char *before, size_t *from, char **out, int cap) {
     int n = 0;
     const char *space = strchr(before, ' ');
+    *from = 0;
     if (before[0] != '/') return 0;
     if (!space) {
         for (int i = 0; i < N_ENTRY && n < cap; i++)
@@ -348,7 +362,8 @@ int chat_complete(const char *before, char **out, int cap) {
                 n++;
         return n;
     }
-    const char *word = strrchr(before, ' ') + 1;
+    const char *word = space + strspn(space, " ");
+    *from = (size_t)(word - before);
     for (int i = 0; i < N_ENTRY; i++)
         if (entries[i].path && strncmp(entries[i].name, before, (size_t)(space - before)) == 0)
             return complete_path(word, out, cap);

@@ -20,7 +20,7 @@ struct line {
     EditLine *edit;
     History *history;
     char history_path[4096];
-    int (*complete)(const char *before, char **out, int cap);
+    int (*complete)(const char *before, size_t *from, char **out, int cap);
     unsigned char queue[16]; /* bytes read ahead of a character */
     int n_queue;
     bool pasting;
@@ -124,10 +124,10 @@ static unsigned char complete(EditLine *edit, int key) {
     if (!current->complete || len >= (int)sizeof before) return CC_ERROR;
     memcpy(before, info->buffer, (size_t)len);
     before[len] = 0;
-    int n = current->complete(before, found, MAX);
+    size_t from = 0;
+    int n = current->complete(before, &from, found, MAX);
     if (n == 0) return CC_ERROR;
-    const char *space = strrchr(before, ' ');
-    size_t have = strlen(space ? space + 1 : before), same = strlen(found[0]);
+    size_t have = (size_t)len - from, same = strlen(found[0]);
     for (int i = 1; i < n; i++) {
         size_t k = 0;
         while (k < same && found[i][k] == found[0][k]) k++;
@@ -169,9 +169,20 @@ static void find_history(struct line *l) {
     }
 }
 
+/* Into the history, newlines and tabs as the symbols that a pasted text shows. */
 static void remember(struct line *l) {
     HistEvent event;
-    history(l->history, &event, H_ENTER, l->text);
+    size_t n = 0;
+    char *text = mem_alloc(3 * l->n + 1);
+    if (!text) return;
+    for (const char *s = l->text; *s; s++) {
+        bool symbol = *s == '\n' || *s == '\t';
+        memcpy(text + n, *s == '\n' ? "\xe2\x90\xa4" : *s == '\t' ? "\xe2\x90\x89" : s, symbol ? 3 : 1);
+        n += symbol ? 3 : 1;
+    }
+    text[n] = 0;
+    history(l->history, &event, H_ENTER, text);
+    mem_free(text);
     if (!l->history_path[0]) return;
     mode_t old = umask(077);
     history(l->history, &event, H_SAVE, l->history_path);
@@ -212,7 +223,7 @@ static enum infer_status open_editor(struct line *l) {
 }
 
 enum infer_status line_open(struct line **out, bool terminal, bool colour,
-                            int (*complete_word)(const char *before, char **out, int cap)) {
+                            int (*complete_word)(const char *before, size_t *from, char **out, int cap)) {
     struct line *l;
     TRY(mem_new(&l, sizeof *l, "line editor"));
     l->terminal = terminal;
@@ -230,6 +241,7 @@ enum infer_status line_open(struct line **out, bool terminal, bool colour,
 
 void line_close(struct line *l) {
     if (!l) return;
+    term_echo(true);
     if (l->edit) el_end(l->edit);
     if (l->history) history_end(l->history);
     mem_free(l->text);
@@ -274,10 +286,12 @@ static enum line_result read_one(struct line *l) {
         return append(l, l->raw, (size_t)n) ? LINE_TEXT : LINE_END;
     }
     int n = 0;
+    term_echo(true);
     fputs("\033[?2004h", stderr);
     const char *s = el_gets(l->edit, &n);
     fputs("\033[?2004l", stderr);
     fflush(stderr);
+    term_echo(false);
     l->pasting = false;
     if (!s || n <= 0) {
         fputc('\n', stderr);

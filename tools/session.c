@@ -42,6 +42,7 @@ static void on_interrupt(int signal_number) {
     interrupts++;
     if (is_idle) return;
     if (!running || interrupts > 1) {
+        term_echo(true);
         if (isatty(STDERR_FILENO) && write(STDERR_FILENO, "\n", 1) < 0) _exit(EXIT_CANCEL);
         _exit(EXIT_CANCEL);
     }
@@ -52,10 +53,18 @@ bool session_interrupted(void) { return interrupts != 0; }
 void session_interrupt_clear(void) { interrupts = 0; }
 void session_idle(bool idle) { is_idle = idle; }
 
+static void on_end(int signal_number) {
+    term_echo(true);
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+}
+
 static void interrupt_install(void) {
     struct sigaction a = {.sa_handler = on_interrupt}; /* no SA_RESTART: a read of the next line is woken */
     sigemptyset(&a.sa_mask);
     sigaction(SIGINT, &a, NULL);
+    a.sa_handler = on_end;
+    sigaction(SIGTERM, &a, NULL);
 }
 
 /* ---- opening ---- */

@@ -48,8 +48,8 @@ struct chat {
 enum chat_next { CHAT_GO_ON, CHAT_QUIT, CHAT_ANSWER };
 /* Carries out a line that begins with '/'. CHAT_ANSWER: the conversation ends with a user's turn to answer. */
 enum chat_next chat_command(struct chat *c, const char *line);
-/* Candidates for the word at the end of before: commands, options of /set, paths. See line_open. */
-int chat_complete(const char *before, char **out, int cap);
+/* Candidates for the end of before: commands, options of /set, paths. See line_open. */
+int chat_complete(const char *before, size_t *from, char **out, int cap);
 /* Removes the last message when it is of this role (any role: NULL); false when it is not. */
 bool chat_drop(struct chat *c, const char *role);
 /* Puts a system message in front, or takes it away (NULL). */

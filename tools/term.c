@@ -1,7 +1,9 @@
 #include "term.h"
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <termios.h>
 #include <time.h>
 #include <unistd.h>
 #include <utf8proc.h>
@@ -17,6 +19,33 @@ size_t term_valid_utf8(const char *text, size_t n) {
     size_t i = 0;
     for (size_t len; (len = text_utf8_len(text + i, n - i)) > 0;) i += len;
     return i;
+}
+
+static struct termios shown; /* how the terminal was before the echo went off */
+static volatile sig_atomic_t hidden;
+
+/* Whether the terminal puts marks around a pasted text. */
+static void mark_pastes(bool on) {
+    static const char marks[] = "\033[?2004h", none[] = "\033[?2004l";
+    if (isatty(STDERR_FILENO) && write(STDERR_FILENO, on ? marks : none, sizeof marks - 1) < 0)
+        return; /* then it does not */
+}
+
+void term_echo(bool on) {
+    struct termios t;
+    if (on && hidden) {
+        tcsetattr(STDIN_FILENO, TCSANOW, &shown);
+        mark_pastes(false);
+        hidden = 0;
+    }
+    if (on || hidden || tcgetattr(STDIN_FILENO, &shown)) return;
+    t = shown;
+    t.c_lflag &= ~(tcflag_t)(ECHO | ECHONL | ICANON);
+    t.c_cc[VMIN] = 1;
+    t.c_cc[VTIME] = 0;
+    hidden = 1;
+    tcsetattr(STDIN_FILENO, TCSANOW, &t);
+    mark_pastes(true);
 }
 
 void term_write_safe(FILE *out, const char *text, size_t n) {
@@ -40,10 +69,17 @@ bool term_colour(FILE *out) {
     return isatty(fileno(out)) && !(no_color && *no_color) && !(term && strcmp(term, "dumb") == 0);
 }
 
-void term_wrap_start(struct term_wrap *w, FILE *out) {
+/* The window may have another width than before. */
+static void measure(struct term_wrap *w) {
     struct winsize size;
+    if (ioctl(fileno(w->out), TIOCGWINSZ, &size) != 0 || size.ws_col == w->width) return;
+    w->width = size.ws_col >= 20 ? size.ws_col : 0;
+    if (w->width) w->column %= w->width;
+}
+
+void term_wrap_start(struct term_wrap *w, FILE *out) {
     *w = (struct term_wrap){.out = out};
-    if (ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col >= 20) w->width = size.ws_col;
+    measure(w);
 }
 
 void term_wrap_flush(struct term_wrap *w) {
@@ -53,7 +89,7 @@ void term_wrap_flush(struct term_wrap *w) {
     }
     term_write_safe(w->out, w->word, w->n);
     w->column += w->word_width;
-    if (w->width && w->column >= w->width) w->column %= w->width;
+    if (w->width && w->column > w->width) w->column %= w->width;
     w->n = 0;
     w->word_width = 0;
 }
@@ -67,6 +103,7 @@ static int columns(const char *s, size_t len) {
 }
 
 void term_wrap_write(struct term_wrap *w, const char *text, size_t n) {
+    measure(w);
     for (size_t i = 0; i < n;) {
         size_t len = text_utf8_len(text + i, n - i), step = len ? len : 1;
         if (text[i] == '\n' || text[i] == ' ' || text[i] == '\t') {

@@ -11,6 +11,10 @@ double term_seconds(void);
  * newline and tab, and bytes that are no UTF-8, come out as \xHH. */
 void term_write_safe(FILE *out, const char *text, size_t n);
 
+/* Off: keys typed on stdin, a terminal, are not shown and wait for whoever reads next, a pasted text between its marks.
+ * On: as it was before; safe in a signal handler. */
+void term_echo(bool on);
+
 /* True when out is a terminal that may get colours (NO_COLOR is not set, TERM is not dumb). */
 bool term_colour(FILE *out);
 
