@@ -78,6 +78,14 @@ static void load_page(struct attend *t, const uint8_t *pool, int page, int head,
         if (there) cpu_kernels_avx512.kv_load(t->a->type, y, p + (size_t)i * row, n);
     }
 }
+/* Asks for one of n parts of the page that comes next: spread over the groups, since a burst would wait for its own
+ * misses. */
+static void ask(const struct attend *t, const uint8_t *pool, int page, int head, int dim, int part, int n) {
+    size_t tile = KV_PAGE * kv_row_bytes(t->a->type, dim), step = (tile / (size_t)n + 64) & ~(size_t)63;
+    const uint8_t *p = pool + (size_t)page * t->a->page_stride + (size_t)head * tile;
+    for (size_t at = (size_t)part * step; at < (size_t)(part + 1) * step && at < tile; at += 64)
+        _mm_prefetch((const char *)p + at, _MM_HINT_T1);
+}
 static void turn_keys(struct attend *t) {
     for (int i = 0; i < KV_PAGE; i++)
         for (int j = 0; j < t->hkp; j += 32) {
@@ -292,6 +300,10 @@ void cpu_amx_attend_block(const struct cpu_attend_arg *a, int kv_head, const int
         load_page(&t, a->v_pool, a->pages[p], kv_head, hv, t.hvp, lo, hi);
         turn_values(&t);
         for (int g = 0; g < groups; g++) {
+            if (p < end / KV_PAGE) {
+                ask(&t, a->k_pool, a->pages[p + 1], kv_head, hk, g, groups);
+                ask(&t, a->v_pool, a->pages[p + 1], kv_head, hv, g, groups);
+            }
             if (seen[0][g][0] >= at + KV_PAGE || seen[1][g][1] < at) continue; /* nobody sees it */
             scores(&t, g * GROUP);
             weights(&t, g * GROUP, at, seen[1][g][0] > at || seen[0][g][1] < at + KV_PAGE - 1);
