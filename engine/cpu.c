@@ -95,6 +95,7 @@ static enum infer_status cpu_sizes(const struct backend_config *c, struct backen
     size_t own =
         n.own_norm + n.own_x8 + n.own_out + n.scratch + n.part + n.weights + n.acc + sizeof(struct cpu_work);
     *out = (struct backend_sizes){
+        .weight_bytes = cpu_copies_bytes(c, n_thread),
         .kv_bytes = n.kv,
         .workspace_bytes = n.norm + n.x8 + n.panel + n.cs + CPU_PART_ROWS * n.part + 2 * n.best +
                            own * (size_t)n_thread +
@@ -177,6 +178,7 @@ static enum infer_status take_memory(struct cpu *c) {
 static void cpu_close(struct backend *b) {
     struct cpu *c = (struct cpu *)b;
     if (!c) return;
+    cpu_copies_close(c);
     arena_free(&c->arena);
     mem_free(c);
 }
@@ -221,7 +223,7 @@ static enum infer_status cpu_open(struct backend **out, const struct backend_con
 }
 
 static enum infer_status cpu_upload(struct backend *b) {
-    (void)b; /* the map is read in place */
+    (void)b; /* the map is read in place, and copied by the steps that read it (cpu_copy.c) */
     return INFER_OK;
 }
 

@@ -52,6 +52,14 @@ static inline size_t cpu_x16_bytes(int k) { return (size_t)cpu_kp(k) / 256 * siz
 typedef void cpu_row_fn(const uint8_t *w, size_t stride, int n, int k, const void *x, size_t x_stride, int T,
                         float *out);
 
+/* The same from panels. copy: of these rows in the order of the kernel's own reading, cpu_copy_bytes, NULL: none; copied:
+ * read it instead of w, else it is written. */
+typedef void cpu_panel_fn(const uint8_t *w, size_t stride, int n, int k, const void *x, size_t x_stride,
+                          int T, float *out, uint8_t *copy, bool copied);
+static inline size_t cpu_copy_bytes(size_t stride, int n, int k) { /* two bytes of Q3_K are read twice */
+    return ((size_t)(n + 15) / 16 * 16 * (stride + (size_t)cpu_kp(k) / 128) + 63) / 64 * 64;
+}
+
 /* Decodes k elements of one row (whole blocks): to float, or to bf16 in tiles (32 columns together, the next 32
  * CPU_TILE_ELEMS further; zeros up to a multiple of 32). */
 typedef void cpu_unpack_fn(void *y, const void *blocks, const uint8_t *end, int k);
@@ -84,7 +92,7 @@ struct cpu_kernels {
     /* lowest index of the maximum of x[n], n > 0 */
     int (*argmax)(const float *x, int n);
     cpu_row_fn *const *row; /* row[QUANT_COUNT]: float types; these read float rows of x */
-    cpu_row_fn *const
+    cpu_panel_fn *const
         *panel; /* panel[QUANT_COUNT]: quantised types, reading struct cpu_x8; F16 and BF16, struct cpu_x16 */
     /* Decode rows: one row, one kv head with its G query heads, q [G][hk]: the pages page .. end of its context.
      * part: out [G][hv], not yet divided; maximum [G]; sum [G]. Then all parts in order: out [G][hv]. */
@@ -106,8 +114,8 @@ static inline bool cpu_is_float(enum quant_type t) {
     return t == QUANT_F32 || t == QUANT_F16 || t == QUANT_BF16;
 }
 extern cpu_row_fn *const cpu_rows_avx2[QUANT_COUNT], *const cpu_rows_avx512[QUANT_COUNT];
-extern cpu_row_fn *const cpu_panels_avx2[QUANT_COUNT], *const cpu_panels_avxvnni[QUANT_COUNT],
-                                                           *const cpu_panels_avx512[QUANT_COUNT];
+extern cpu_panel_fn *const cpu_panels_avx2[QUANT_COUNT], *const cpu_panels_avxvnni[QUANT_COUNT],
+                                                             *const cpu_panels_avx512[QUANT_COUNT];
 extern cpu_unpack_fn *const cpu_unpack_f32_avx2[QUANT_COUNT], *const cpu_unpack_f32_avx512[QUANT_COUNT];
 extern cpu_unpack_fn *const cpu_unpack_bf16_avx512[QUANT_COUNT];
 extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avxvnni, cpu_kernels_avx512;
@@ -152,6 +160,13 @@ enum cpu_route { CPU_ROUTE_F32, CPU_ROUTE_BF16 /* AMX tiles */, CPU_ROUTE_INT8, 
 
 enum cpu_epilogue { CPU_EPI_STORE, CPU_EPI_ADD, CPU_EPI_GLU };
 
+/* A weight's units of one decode matmul as its kernel reads them; made by the first step that reads the file. */
+struct cpu_copy {
+    uint8_t *data; /* NULL: not for this type */
+    size_t unit_bytes;
+    uint8_t *made; /* [units] */
+};
+
 struct cpu_op {
     cpu_fn *fn;
     const struct op *op;
@@ -164,7 +179,8 @@ struct cpu_op {
     const struct op *norm; /* norm of the input, NULL: none */
     const struct op *post; /* add or glu that follows, by epilogue */
     enum cpu_epilogue epilogue;
-    bool need_x8; /* a member reads quantised activations */
+    bool need_x8;          /* a member reads quantised activations */
+    struct cpu_copy *copy; /* [n_member], NULL: none */
     enum cpu_route route;
     /* attend: rope and kv_put folded in */
     const struct op *rope_q, *rope_k, *put;
@@ -239,6 +255,8 @@ struct cpu {
     struct cpu_result ring[CPU_RING];
     unsigned head, tail; /* results written, results taken */
     atomic_int cancel;
+    void *copies; /* cpu_copy.c */
+    size_t copies_bytes;
 };
 
 /* What varies: the step, and what the team shares while it runs. */
@@ -288,6 +306,11 @@ cpu_fn cpu_op_embed, cpu_op_norm, cpu_op_rope, cpu_op_kv_put, cpu_op_glu, cpu_op
     cpu_op_select;
 cpu_fn cpu_op_matmul_decode, cpu_op_matmul_prompt, cpu_op_attend_decode, cpu_op_attend_prompt;
 
+/* Copies for the matmuls of a compiled decode list (cpu_copy.c); bytes: 0 where memory is not plenty. */
+size_t cpu_copies_bytes(const struct backend_config *c, int n_thread);
+void cpu_copies_open(struct cpu *c, struct cpu_list *list);
+void cpu_copies_close(struct cpu *c);
+
 /* Compile (cpu_compile.c): ops of one list; units and routes. Needs l->op of list->n_op entries. */
 enum infer_status cpu_compile_list(struct cpu *c, enum row_class cls);
 
@@ -295,6 +318,9 @@ enum infer_status cpu_compile_list(struct cpu *c, enum row_class cls);
 static inline bool cpu_attend_tiles(const struct cpu *c) {
     return c->isa == CPU_ISA_AMX && c->config.kv_type != KV_F32 && !c->config.strict_fp32;
 }
+/* Rows of a decode unit: enough units for an even end, long enough runs for the prefetchers. */
+int cpu_decode_unit_rows(int n_thread, const struct weight_group *w);
+
 /* Prompt attention: rows and query heads of one block, and in how many parts the heads of one kv head come. */
 void cpu_attend_shape(const struct cpu *c, const struct op_attend *at, int *tokens, int *heads, int *parts);
 

@@ -34,10 +34,9 @@ static enum cpu_epilogue epilogue_of(const struct op_list *l, int i, struct view
     return CPU_EPI_STORE;
 }
 
-/* Rows of a decode unit: enough units for an even end, long enough runs for the prefetchers. */
-static int decode_unit_rows(const struct cpu *c, const struct weight_group *w) {
+int cpu_decode_unit_rows(int n_thread, const struct weight_group *w) {
     int rows = CPU_UNIT_ROWS;
-    while (rows > 16 && w->n / rows < 16 * c->n_thread) rows /= 2;
+    while (rows > 16 && w->n / rows < 16 * n_thread) rows /= 2;
     return rows;
 }
 
@@ -63,7 +62,7 @@ static void compile_matmul(struct cpu *c, const struct op_list *l, struct cpu_op
     bool decode = l->cls == ROW_DECODE, fuse = !c->config.no_fuse;
     o->fn = decode ? cpu_op_matmul_decode : cpu_op_matmul_prompt;
     o->route = prompt_route(c, w);
-    o->unit_rows = decode ? decode_unit_rows(c, w) : CPU_PANEL_ROWS;
+    o->unit_rows = decode ? cpu_decode_unit_rows(c->n_thread, w) : CPU_PANEL_ROWS;
     if (norm) o->norm = &l->op[i - 1];
     /* prompt rows are copied to panels before the first output is written, so nothing is read any more then */
     struct view source = norm ? o->norm->norm.x : l->op[i].matmul.x;
@@ -164,6 +163,7 @@ enum infer_status cpu_compile_list(struct cpu *c, enum row_class cls) {
     cl->n_op = n;
     for (int i = 0; i < n; i++)
         cl->op[i].barrier = i + 1 == n || !row_wise(&cl->op[i]) || !row_wise(&cl->op[i + 1]);
+    if (cls == ROW_DECODE) cpu_copies_open(c, cl);
     cl->ready = true;
     return INFER_OK;
 }

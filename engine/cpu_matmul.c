@@ -65,6 +65,18 @@ static void prepare(const struct cpu_op *op, struct cpu_step *s, int t0, int t1,
     }
 }
 
+/* From the copy, if an earlier step made it. */
+static void multiply_quantised(struct cpu *c, const struct cpu_op *op, int m, int row, int n,
+                               const uint8_t *from, const uint8_t *x8, int T, float *out) {
+    const struct weight *w = &op->op->matmul.w->member[m];
+    struct cpu_copy *copy = op->copy && op->copy[m].data ? &op->copy[m] : NULL;
+    int unit = row / op->unit_rows;
+    c->k->panel[w->type](from, row_bytes(w), n, w->k, x8, cpu_x8_bytes(w->k), T, out,
+                         copy ? copy->data + copy->unit_bytes * (size_t)unit : NULL,
+                         copy && copy->made[unit]);
+    if (copy) copy->made[unit] = 1;
+}
+
 void cpu_op_matmul_decode(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
     struct cpu *c = s->cpu;
     const struct op_matmul *mm = &op->op->matmul;
@@ -91,11 +103,12 @@ void cpu_op_matmul_decode(const struct cpu_op *op, struct cpu_step *s, int threa
         int n = mm->w->member[m].n - row < op->unit_rows ? mm->w->member[m].n - row : op->unit_rows;
         for (int i = 0; i < (op->epilogue == CPU_EPI_GLU ? 2 : 1); i++) {
             const struct weight *w = &mm->w->member[m + i];
-            bool plain = cpu_is_float(w->type);
-            size_t stride = row_bytes(w);
-            cpu_row_fn *rows = plain ? c->k->row[w->type] : c->k->panel[w->type];
-            rows((const uint8_t *)w->data + stride * (size_t)row, stride, n, K, plain ? xf : x8,
-                 plain ? xf_stride : cpu_x8_bytes(K), T, i ? second : work->out);
+            const uint8_t *from = (const uint8_t *)w->data + row_bytes(w) * (size_t)row;
+            float *out = i ? second : work->out;
+            if (cpu_is_float(w->type))
+                c->k->row[w->type](from, row_bytes(w), n, K, xf, xf_stride, T, out);
+            else
+                multiply_quantised(c, op, m + i, row, n, from, x8, T, out);
         }
         for (int t = 0; t < T; t++)
             finish(op, s, m, row, n, t, work->out + t * CPU_UNIT_ROWS, second + t * CPU_UNIT_ROWS);
@@ -281,7 +294,7 @@ void cpu_op_matmul_prompt(const struct cpu_op *op, struct cpu_step *s, int threa
                 size_t stride = row_bytes(w);
                 if (op->route == CPU_ROUTE_INT8 || op->route == CPU_ROUTE_INT16)
                     c->k->panel[w->type]((const uint8_t *)w->data + stride * (size_t)row, stride, n, K, panel,
-                                         one / CPU_LANES, tokens, acc);
+                                         one / CPU_LANES, tokens, acc, NULL, false);
                 else
                     unit_multiply(c, work, w, row, n, panel, (tokens + CPU_LANES - 1) / CPU_LANES, acc);
             }

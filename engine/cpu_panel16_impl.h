@@ -128,11 +128,13 @@ INLINE void multiply16(const uint8_t *w, size_t stride, int n_row, int k, const 
     }
 }
 static void rows_f16(const uint8_t *w, size_t stride, int n, int k, const void *x, size_t x_stride, int T,
-                     float *out) {
+                     float *out, uint8_t *copy, bool copied) {
+    (void)copy, (void)copied;
     multiply16(w, stride, n, k, x, x_stride, T, out, false);
 }
 static void rows_bf16(const uint8_t *w, size_t stride, int n, int k, const void *x, size_t x_stride, int T,
-                      float *out) {
+                      float *out, uint8_t *copy, bool copied) {
+    (void)copy, (void)copied;
     multiply16(w, stride, n, k, x, x_stride, T, out, true);
 }
 #define PANEL_ENTRIES                                                                                        \

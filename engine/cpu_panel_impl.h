@@ -10,6 +10,9 @@
  * One kernel for 1 to any number of rows of x: an output adds its sub-blocks in the file's order, so its bits depend
  * neither on the number of rows nor on how they are shared. Layouts of blocks are drawn in quant_<name>.c.
  *
+ * What is read of the file may be kept in a copy as the vectors that the unpacking begins with, one after the other: the
+ * next time they are read without transposes, as one stream.
+ *
  * Dot products: VNNI where there is one. With AVX2 alone vpmaddubsw sums stay in 16 bits for a whole sub-block,
  * modulo 2^16; that is exact because the true sums of (u - OFF) x fit: at most 16 products of 16 * 127 (32
  * columns) or 8 of 32 * 127 (16). Codes of 8 bits are two planes of 4: u = 16 high + low. */
@@ -21,10 +24,12 @@ struct panel {
     vu q[2][COLS_MAX / 4]; /* the second plane: low halves of codes of 8 bits, without VNNI */
     vf d[16], g[16];       /* per sub-block */
     const uint8_t *ahead;  /* what to ask for while this is unpacked */
+    uint8_t *copy;         /* of the rows: where it goes on */
 };
 
 /* Lines are asked for evenly, a few for every vector of codes: a burst would wait for its own misses. */
-INLINE void ask(struct panel *p, int bytes) {
+INLINE void ask(struct panel *p, struct rows row, int bytes) {
+    if (row.copied) return;
     UNROLL for (int i = 0; i < (R * bytes + 63) / 64; i++)
         _mm_prefetch((const char *)p->ahead + 64 * i, _MM_HINT_T1);
     p->ahead += (R * bytes + 63) / 64 * 64;
@@ -43,11 +48,11 @@ INLINE void put(struct panel *p, int k4, vu u) { p->q[0][k4] = u; }
 /* ---- formats in blocks of 32: n blocks ---- */
 
 #define BLOCKS(name, BYTES, MIN, CODES)                                                                      \
-    static void pack_##name(struct panel *p, struct rows row, int n) {                                       \
+    INLINE void pack_##name(struct panel *p, struct rows row, int n) {                                       \
         struct rows at = row;                                                                                \
         for (int b = 0; b < n; b++, at = rows_skip(at, BYTES)) {                                             \
             vu v[8];                                                                                         \
-            ask(p, BYTES);                                                                                   \
+            ask(p, row, BYTES);                                                                              \
             CODES                                                                                            \
         }                                                                                                    \
         if (MIN)                                                                                             \
@@ -78,7 +83,7 @@ BLOCKS(q5_1_codes, 24, true, vu h = load4(at, 4);
 INLINE void shift_mins(struct panel *p, int n) {
     for (int b = 0; b < n; b++) p->g[b] = vf_fma(p->d[b], vf_set(16), p->g[b]);
 }
-static void pack_q5_1(struct panel *p, struct rows row, int n) {
+INLINE void pack_q5_1(struct panel *p, struct rows row, int n) {
     pack_q5_1_codes(p, row, n);
     shift_mins(p, n);
 }
@@ -97,11 +102,11 @@ INLINE void scales_k45(struct panel *p, struct rows row) {
         p->g[b] = vf_mul(dmin, byte_lanes(m[b / 4], b % 4));
     }
 }
-static void pack_q4_k(struct panel *p, struct rows row, int n) {
+INLINE void pack_q4_k(struct panel *p, struct rows row, int n) {
     (void)n;
     for (int c = 0; c < 4; c++) {
         vu v[8];
-        ask(p, 36);
+        ask(p, row, 36);
         load32(row, 16 + 32 * (size_t)c, v);
         UNROLL for (int j = 0; j < 8; j++) {
             put(p, c * 16 + j, LOW4(v[j]));
@@ -110,13 +115,13 @@ static void pack_q4_k(struct panel *p, struct rows row, int n) {
     }
     scales_k45(p, row);
 }
-static void pack_q5_k(struct panel *p, struct rows row, int n) {
+INLINE void pack_q5_k(struct panel *p, struct rows row, int n) {
     (void)n;
     vu h[8];
     load32(row, 16, h);
     for (int c = 0; c < 4; c++) {
         vu v[8];
-        ask(p, 44);
+        ask(p, row, 44);
         load32(row, 48 + 32 * (size_t)c, v);
         UNROLL for (int j = 0; j < 8; j++) {
             put(p, c * 16 + j, LOW4(v[j]) | (h[j] >> 2 * c & 0x01010101) << 4);
@@ -126,17 +131,17 @@ static void pack_q5_k(struct panel *p, struct rows row, int n) {
     scales_k45(p, row);
     shift_mins(p, 8);
 }
-static void pack_q6_k(struct panel *p, struct rows row, int n) {
+INLINE void pack_q6_k(struct panel *p, struct rows row, int n) {
     (void)n;
     vf d;
     vu s[4];
     for (int c = 0; c < 2; c++) {
         vu a[8], b[8], h[8];
-        ask(p, 35);
+        ask(p, row, 35);
         load32(row, 64 * (size_t)c, a);
-        ask(p, 35);
+        ask(p, row, 35);
         load32(row, 64 * (size_t)c + 32, b);
-        ask(p, 35);
+        ask(p, row, 35);
         load32(row, 128 + 32 * (size_t)c, h);
         UNROLL for (int j = 0; j < 8; j++) {
             put(p, c * 32 + j, LOW4(a[j]) | (h[j] << 4 & 0x30303030));
@@ -152,13 +157,13 @@ static void pack_q6_k(struct panel *p, struct rows row, int n) {
         p->d[b] = vf_mul(d, vf_mul(to_float((vi)(top & 0xff000000)), vf_set(0x1p-24f)));
     }
 }
-static void pack_q2_k(struct panel *p, struct rows row, int n) {
+INLINE void pack_q2_k(struct panel *p, struct rows row, int n) {
     (void)n;
     vu s[4];
     vf d[2];
     for (int c = 0; c < 2; c++) {
         vu v[8];
-        ask(p, 42);
+        ask(p, row, 42);
         load32(row, 16 + 32 * (size_t)c, v);
         UNROLL for (int j = 0; j < 8; j++) UNROLL for (int t = 0; t < 4; t++)
             put(p, c * 32 + 8 * t + j, v[j] >> 2 * t & 0x03030303);
@@ -170,13 +175,13 @@ static void pack_q2_k(struct panel *p, struct rows row, int n) {
         p->g[b] = vf_mul(vf_sub(vf_set(0), d[1]), byte_lanes(LOW4(s[b / 4] >> 4), b % 4));
     }
 }
-static void pack_q3_k(struct panel *p, struct rows row, int n) {
+INLINE void pack_q3_k(struct panel *p, struct rows row, int n) {
     (void)n;
     vu s[4], h[8], e[4];
     load32(row, 0, h);
     for (int c = 0; c < 2; c++) {
         vu v[8];
-        ask(p, 55);
+        ask(p, row, 55);
         load32(row, 32 + 32 * (size_t)c, v);
         UNROLL for (int j = 0; j < 8; j++) UNROLL for (int t = 0; t < 4; t++) put(
             p, c * 32 + 8 * t + j, (v[j] >> 2 * t & 0x03030303) | (h[j] >> (4 * c + t) & 0x01010101) << 2);
@@ -257,8 +262,8 @@ typedef void pack_fn(struct panel *p, struct rows row, int n);
 
 /* n_row <= CPU_UNIT_ROWS rows of w times T rows of x. Rows past n_row hold anything: nobody reads their sums. */
 INLINE void multiply(const uint8_t *w, size_t stride, int n_row, int k, const uint8_t *x, size_t x_stride,
-                     int T, float *out, pack_fn *pack, const size_t BYTES, const int COLS, const int OFF,
-                     const bool MIN, const bool WIDE) {
+                     int T, float *out, uint8_t *copy, bool copied, pack_fn *pack, pack_fn *unpack_copy,
+                     const size_t BYTES, const int COLS, const int OFF, const bool MIN, const bool WIDE) {
     enum { MOST = VL == 16 ? 6 : 4 };
     const int NP = WIDE && !VNNI ? 1 : 2;
     struct panel p[2];
@@ -270,18 +275,20 @@ INLINE void multiply(const uint8_t *w, size_t stride, int n_row, int k, const ui
             int n = (k - k0 < 256 ? k - k0 : 256) / COLS, t = 0;
             const size_t at = (size_t)(k0 / 256) * BYTES;
             for (int i = 0; i < panels; i++) {
-                uint8_t copy[R * BYTES];
+                uint8_t padded[R * BYTES];
                 const int first = r0 + i * R;
                 struct rows rows = rows_at(w + stride * (size_t)first + at, stride);
-                if (first + R > n_row) {
+                if (first + R > n_row && !copied) {
                     for (int j = 0; j < n_row - first; j++)
-                        memcpy(copy + (size_t)j * BYTES, w + stride * (size_t)(first + j) + at,
+                        memcpy(padded + (size_t)j * BYTES, w + stride * (size_t)(first + j) + at,
                                (size_t)n * (size_t)COLS * BYTES / 256);
-                    rows = rows_at(copy, BYTES);
+                    rows = rows_at(padded, BYTES);
                 }
                 p[i].ahead =
                     w + stride * (size_t)(r0 + panels * R) + ((size_t)(k0 / 256 * panels + i) * R) * BYTES;
-                pack(&p[i], rows, n);
+                p[i].copy = copy;
+                (copied ? unpack_copy : pack)(&p[i], rows, n);
+                copy = p[i].copy;
             }
             const uint8_t *xk = x + (size_t)(k0 / 256) * sizeof(struct cpu_x8);
             float *o = out + r0;
@@ -318,9 +325,24 @@ INLINE void multiply(const uint8_t *w, size_t stride, int n_row, int k, const ui
     F(q3_k, Q3_K, 16, 110, 4, false, false)                                                                  \
     F(q6_k, Q6_K, 16, 210, 32, false, false)
 #define ROWS_OF(name, UPPER, COLS, BYTES, OFF, MIN, WIDE)                                                    \
+    static void file_##name(struct panel *p, struct rows row, int n) {                                       \
+        uint8_t *at = p->copy;                                                                               \
+        row.copy = &at;                                                                                      \
+        row.copied = false;                                                                                  \
+        pack_##name(p, row, n);                                                                              \
+        p->copy = at;                                                                                        \
+    }                                                                                                        \
+    static void copy_##name(struct panel *p, struct rows row, int n) {                                       \
+        uint8_t *at = p->copy;                                                                               \
+        row.copy = &at;                                                                                      \
+        row.copied = true;                                                                                   \
+        pack_##name(p, row, n);                                                                              \
+        p->copy = at;                                                                                        \
+    }                                                                                                        \
     static void rows_##name(const uint8_t *w, size_t stride, int n, int k, const void *x, size_t x_stride,   \
-                            int T, float *out) {                                                             \
-        multiply(w, stride, n, k, x, x_stride, T, out, pack_##name, BYTES, COLS, OFF, MIN, WIDE);            \
+                            int T, float *out, uint8_t *copy, bool copied) {                                 \
+        multiply(w, stride, n, k, x, x_stride, T, out, copy, copied, file_##name, copy_##name, BYTES, COLS,  \
+                 OFF, MIN, WIDE);                                                                            \
     }
 PANEL_QUANTS(ROWS_OF)
 #define PANEL_ENTRY(name, UPPER, ...) [QUANT_##UPPER] = rows_##name,

@@ -81,7 +81,23 @@ INLINE vi widen(vi a, int by) { return _mm256_madd_epi16(a, _mm256_set1_epi16((s
 struct rows {
     const uint8_t *p[R / 4]; /* rows 0, 4, .. */
     ptrdiff_t stride, stride3;
+    uint8_t **copy; /* where their copy (cpu_copy.c) goes on, NULL or at NULL: none */
+    bool copied;    /* a constant: read the copy, else write it */
 };
+/* Vectors to the copy of the rows, and from it. It is one stream, as every format's unpacking goes; the processor's own
+ * prefetchers stop at pages of 4 KB. */
+INLINE void to_copy(struct rows row, const void *v, size_t bytes) {
+    if (!row.copy || !*row.copy) return;
+    memcpy(*row.copy, v, bytes);
+    *row.copy += bytes;
+}
+INLINE void from_copy(struct rows row, void *v, const size_t bytes) {
+    enum { AHEAD = 8192 };
+    UNROLL for (size_t i = 0; i < bytes; i += 64)
+        _mm_prefetch((const char *)*row.copy + AHEAD + i, _MM_HINT_T1);
+    memcpy(v, *row.copy, bytes);
+    *row.copy += bytes;
+}
 INLINE struct rows rows_at(const uint8_t *w, size_t stride) {
     struct rows r = {.stride = (ptrdiff_t)stride, .stride3 = (ptrdiff_t)(3 * stride)};
     UNROLL for (int i = 0; i < R / 4; i++) r.p[i] = w + 4 * (size_t)i * stride;
@@ -97,6 +113,10 @@ INLINE const uint8_t *row_of(struct rows r, int i) {
 
 INLINE void load32(struct rows row, size_t at, vu v[8]) { /* R rows x 32 bytes, 4 to a lane */
     vu a[8], b[8];
+    if (row.copied) {
+        from_copy(row, v, 8 * sizeof *v);
+        return;
+    }
 #ifdef __AVX512F__
     UNROLL for (int i = 0; i < 8; i++) {
         const int r = i / 4 * 8 + i % 4;
@@ -120,9 +140,14 @@ INLINE void load32(struct rows row, size_t at, vu v[8]) { /* R rows x 32 bytes, 
         v[i] = EVEN(b[i], b[4 + i]);
         v[4 + i] = ODD(b[i], b[4 + i]);
     }
+    to_copy(row, v, 8 * sizeof *v);
 }
 INLINE void load16(struct rows row, size_t at, vu v[4]) { /* R rows x 16 bytes */
     vu y[4];
+    if (row.copied) {
+        from_copy(row, v, 4 * sizeof *v);
+        return;
+    }
     UNROLL for (int i = 0; i < 4; i++) {
 #define ROW(j) _mm_loadu_si128((const void *)(row_of(row, j) + at))
 #ifdef __AVX512F__
@@ -135,21 +160,32 @@ INLINE void load16(struct rows row, size_t at, vu v[4]) { /* R rows x 16 bytes *
     }
     vu a = LO32(y[0], y[1]), b = LO32(y[2], y[3]), c = HI32(y[0], y[1]), d = HI32(y[2], y[3]);
     v[0] = LO64(a, b), v[1] = HI64(a, b), v[2] = LO64(c, d), v[3] = HI64(c, d);
+    to_copy(row, v, 4 * sizeof *v);
 }
 INLINE vu load4(struct rows row, size_t at) { /* R rows x 4 bytes */
     uint32_t y[R];
-    UNROLL for (int i = 0; i < R; i++) memcpy(y + i, row_of(row, i) + at, 4);
     vu v;
+    if (row.copied) {
+        from_copy(row, &v, sizeof v);
+        return v;
+    }
+    UNROLL for (int i = 0; i < R; i++) memcpy(y + i, row_of(row, i) + at, 4);
     memcpy(&v, y, sizeof v);
+    to_copy(row, &v, sizeof v);
     return v;
 }
 /* One half of every row for each of n blocks. By way of memory: inserting them one by one would take the port of the
  * transposes. */
 INLINE void halves_of(struct rows row, const int n, size_t at, size_t step, vf *out) {
     uint16_t h[8][R];
-    UNROLL for (int i = 0; i < R; i++) {
-        const uint8_t *w = row_of(row, i) + at;
-        UNROLL for (int b = 0; b < n; b++) memcpy(&h[b][i], w + (size_t)b * step, 2);
+    if (row.copied) {
+        from_copy(row, h, (size_t)n * sizeof h[0]);
+    } else {
+        UNROLL for (int i = 0; i < R; i++) {
+            const uint8_t *w = row_of(row, i) + at;
+            UNROLL for (int b = 0; b < n; b++) memcpy(&h[b][i], w + (size_t)b * step, 2);
+        }
+        to_copy(row, h, (size_t)n * sizeof h[0]);
     }
     UNROLL for (int b = 0; b < n; b++) out[b] = vf_halves(h[b]);
 }
@@ -161,15 +197,18 @@ INLINE void halves(struct rows row, int n, size_t at, size_t step, vf *out) {
 }
 /* Two halves in a row of every row for each of n blocks. */
 INLINE void half_pairs(struct rows row, int n, size_t step, vf *d, vf *g) {
-    uint32_t h[8][R];
     for (int b = 0; b < n; b++) {
-        UNROLL for (int i = 0; i < R; i++)
-            memcpy(&h[b][i % 4 / 2 * (R / 2) + i / 4 * 2 + i % 2], row_of(row, i), 4);
-        row = rows_skip(row, step);
-    }
-    for (int b = 0; b < n; b++) {
-        vf low = vf_halves((const uint16_t *)h[b]), high = vf_halves((const uint16_t *)h[b] + R);
+        uint32_t h[R];
+        if (row.copied) {
+            from_copy(row, h, sizeof h);
+        } else {
+            UNROLL for (int i = 0; i < R; i++)
+                memcpy(&h[i % 4 / 2 * (R / 2) + i / 4 * 2 + i % 2], row_of(row, i), 4);
+            to_copy(row, h, sizeof h);
+        }
+        vf low = vf_halves((const uint16_t *)h), high = vf_halves((const uint16_t *)h + R);
         d[b] = EVEN_LANES(low, high), g[b] = ODD_LANES(low, high);
+        row = rows_skip(row, step);
     }
 }
 /* The low 16 bits of every lane as a half. */

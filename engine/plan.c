@@ -185,7 +185,7 @@ static size_t group_left(const char *dir, const char *max_name, const char *used
 
 /* Host memory that can be taken: what the kernel calls available, and what the control groups leave: the one at the
  * root (a container's own) and this process's, of version 2 and 1. */
-static size_t host_available(void) {
+size_t plan_host_available(void) {
     size_t n = read_number("/proc/meminfo", "MemAvailable:", 1024), left;
     char line[384], dir[448];
     FILE *f = fopen("/proc/self/cgroup", "re");
@@ -265,8 +265,9 @@ static enum infer_status plan_part(struct plan *p, struct arena *arena, const st
     for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
         if (!size_add(part->total_bytes, bytes[i], &part->total_bytes)) part->total_bytes = SIZE_MAX;
     bool card = type == options->place.device && options->place.memory.total_bytes;
-    part->limit_bytes = card ? card_available(&options->place.memory, options->engine) : host_available();
-    p->fits &= part->total_bytes <= part->limit_bytes && part->size.pinned_bytes <= host_available();
+    part->limit_bytes =
+        card ? card_available(&options->place.memory, options->engine) : plan_host_available();
+    p->fits &= part->total_bytes <= part->limit_bytes && part->size.pinned_bytes <= plan_host_available();
     return INFER_OK;
 }
 
