@@ -103,20 +103,35 @@ static int quota_of(const char *v2, const char *v1_quota, const char *v1_period)
     return quota > 0 && period > 0 ? (int)((quota + period - 1) / period) : 0;
 }
 
-/* The limit of this process's own cgroup (v2: the path after "0::"), else the one mounted at the root. */
+/* The path on a line of /proc/self/cgroup, "number:controllers:path", when the group can limit processors: version 2,
+ * which names no controllers, or version 1's "cpu". */
+static char *group_path(char *line, bool *v1) {
+    char *list = strchr(line, ':'), *path = list ? strchr(++list, ':') : NULL, *rest = list;
+    line[strcspn(line, "\n")] = 0;
+    if (!path) return NULL;
+    *path++ = 0;
+    *v1 = *list != 0;
+    for (char *name; (name = strsep(&rest, ","));)
+        if (!strcmp(name, *v1 ? "cpu" : "")) return path;
+    return NULL;
+}
+
+/* The least limit of this process's own groups and their parents, and of the ones mounted at the root. */
 static int cgroup_quota(void) {
-    char line[512], path[640];
+    char line[512], file[3][640];
     FILE *f = fopen("/proc/self/cgroup", "re");
     int best = quota_of("/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us",
                         "/sys/fs/cgroup/cpu/cpu.cfs_period_us");
     while (f && fgets(line, sizeof line, f)) {
-        if (strncmp(line, "0::/", 4) != 0) continue;
-        line[strcspn(line, "\n")] = 0;
-        for (char *end = line + strlen(line); end > line + 3; *end = 0) { /* the group and its parents */
-            snprintf(path, sizeof path, "/sys/fs/cgroup%s/cpu.max", line + 3);
-            int q = quota_of(path, "", "");
+        bool v1;
+        char *path = group_path(line, &v1);
+        for (char *end = path ? path + strlen(path) : NULL; end > path; *end = 0) {
+            snprintf(file[0], sizeof *file, "/sys/fs/cgroup%s/cpu.max", path);
+            snprintf(file[1], sizeof *file, "/sys/fs/cgroup/cpu%s/cpu.cfs_quota_us", path);
+            snprintf(file[2], sizeof *file, "/sys/fs/cgroup/cpu%s/cpu.cfs_period_us", path);
+            int q = v1 ? quota_of("", file[1], file[2]) : quota_of(file[0], "", "");
             if (q && (!best || q < best)) best = q;
-            while (end > line + 3 && *end != '/') end--;
+            while (end > path && *end != '/') end--;
         }
     }
     if (f) fclose(f);

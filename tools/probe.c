@@ -6,16 +6,22 @@
 #include <string.h>
 #include <omp.h>
 #include <sys/mman.h>
+#include "plan.h"
 #include "term.h"
 
-/* 512 MiB: more than the last level of cache of any one socket so far */
-static const size_t probe_bytes = (size_t)512 << 20;
+/* 512 MiB: more than the last level of cache of any one socket so far; less where a model is to fit beside it. */
+static size_t probe_bytes(void) {
+    const size_t most = (size_t)512 << 20, least = (size_t)16 << 20;
+    size_t n = plan_host_available() / 4 / least * least;
+    return n < least ? least : n < most ? n : most;
+}
 
 enum infer_status probe_open(struct probe *p, int n_thread) {
-    void *data = mmap(NULL, probe_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (data == MAP_FAILED) return err_set(INFER_E_MEMORY, "%zu bytes for the bandwidth probe", probe_bytes);
-    madvise(data, probe_bytes, MADV_HUGEPAGE);
-    *p = (struct probe){data, probe_bytes / 8, n_thread};
+    size_t n = probe_bytes();
+    void *data = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == MAP_FAILED) return err_set(INFER_E_MEMORY, "%zu bytes for the bandwidth probe", n);
+    madvise(data, n, MADV_HUGEPAGE);
+    *p = (struct probe){data, n / 8, n_thread};
     size_t share = p->n / (size_t)n_thread;
 #pragma omp parallel num_threads(n_thread)
     memset(p->data + share * (size_t)omp_get_thread_num(), 1,
@@ -24,7 +30,7 @@ enum infer_status probe_open(struct probe *p, int n_thread) {
 }
 
 void probe_close(struct probe *p) {
-    if (p->data) munmap(p->data, probe_bytes);
+    if (p->data) munmap(p->data, p->n * 8);
     *p = (struct probe){0};
 }
 
