@@ -231,6 +231,9 @@ static void test_verdict(void **state) {
     b.tok_s = 95, b.tok_s_min = 70, b.tok_s_max = 110; /* 5% slower, drowned */
     assert_int_equal(bench_compare(&b, &a, 5, 5).verdict, BENCH_NOISY);
     assert_int_equal(bench_compare(&b, &b, 5, 5).verdict, BENCH_NOISY);
+    struct bench_result slow = {"pp256", 2785, 2366, 3282, NAN, NAN, 92, 97, 108, 0},
+                        fast = {"pp256", 3478, 3440, 3500, NAN, NAN, 74, 74, 75, 0}; /* one build */
+    assert_int_equal(bench_compare(&fast, &slow, 15, 15).verdict, BENCH_NOISY);
     b.tok_s = 50, b.tok_s_min = 40, b.tok_s_max = 55; /* noisy, and far slower */
     assert_int_equal(bench_compare(&b, &a, 5, 5).verdict, BENCH_SLOWER);
     assert_int_equal(bench_compare(&b, &a, 2, 5).verdict, BENCH_NOISY);

@@ -61,10 +61,11 @@ enum infer_status bench_result_read(struct bench_result *r, const json_t *j) {
 
 /* ---- comparison ---- */
 
-/* How far the median may be off: half the range of the repetitions. Not a standard error, which shrinks with more of them:
- * what slows a repetition down (another program, the clock) slows its neighbours too. */
+/* How far the median may be off: the range of the repetitions, for a run may have had all but one of them in a slow
+ * phase of the machine. Not a standard error, which shrinks with more of them: what slows a repetition down (another
+ * program, the clock) slows its neighbours too. */
 static double noise_of(const struct bench_result *r, int reps) {
-    return reps < 3 || !(r->tok_s > 0) ? INFINITY : (r->tok_s_max - r->tok_s_min) / 2 / r->tok_s;
+    return reps < 3 || !(r->tok_s > 0) ? INFINITY : (r->tok_s_max - r->tok_s_min) / r->tok_s;
 }
 
 /* What other programs took of the processors is a slowdown of about as much, and the next run may be spared it. */
@@ -92,6 +93,6 @@ struct bench_change bench_compare(const struct bench_result *new_one, const stru
 }
 
 const char *bench_verdict_name(enum bench_verdict v) {
-    static const char *const names[] = {"no change", "faster", "SLOWER", "too noisy to tell: more -r"};
+    static const char *const names[] = {"no change", "faster", "SLOWER", "too noisy to tell"};
     return names[v];
 }
