@@ -2,12 +2,12 @@
 """Compares `infer tokenize` with the PyPI packages tokenizers and sentencepiece over thousands of odd strings.
 
 usage: diff-tokenizers.py --infer BUILD/infer [--n 4000] [--seed 1] [--only NAME] [--model FILE.model ...]
-       diff-tokenizers.py --infer BUILD/infer --vocab FILE.gguf --text FILE
+       diff-tokenizers.py --infer BUILD/infer --vocab FILE.gguf|FOLDER --text FILE
 
 For each family of byte-level BPE a vocabulary is trained without any cuts, so that a token crosses every place
 where a pre-tokenizer might cut and a wrong cut shows; the cuts are those of the family's tokenizer.json. For
 SentencePiece, models are trained here (BPE and Unigram), and further .model files can be named. With --vocab the byte-level BPE of
-a GGUF file is compared on the text of a file, and timed: user CPU seconds of one thread, ours with starting, loading
+a GGUF file, or a tokenizer.json, is compared on the text of a file, and timed: user CPU seconds of one thread, ours with starting, loading
 and printing, theirs of Tokenizer.encode alone. Exit code 0: all
 ids are equal; 1: some differ (the first are printed).
 Needs: tokenizers, sentencepiece.
@@ -248,10 +248,8 @@ def run_bpe(name, infer, folder, vocab, merges, texts):
                    lambda ids: [[tokens[i] for i in ids[:12]]])
 
 
-def run_vocab(infer, path, text_file):
-    import resource
-    import time
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+def vocab_tokenizer(path):
+    """The byte-level BPE of a GGUF file, and the name of its cuts."""
     keys = gguf_keys(path)
     tokens, pre = keys["tokenizer.ggml.tokens"], keys.get("tokenizer.ggml.pre", "gpt-neox")
     cuts, nfc, ignore_merges = FAMILIES[pre]
@@ -261,6 +259,17 @@ def run_vocab(infer, path, text_file):
     if nfc:
         t.normalizer = normalizers.NFC()
     t.add_tokens([AddedToken(k, normalized=False) for k, kind in zip(tokens, keys["tokenizer.ggml.token_type"]) if kind == 4])
+    return t, pre
+
+
+def run_vocab(infer, path, text_file):
+    import resource
+    import time
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    if os.path.isdir(path):
+        t, pre = Tokenizer.from_file(os.path.join(path, "tokenizer.json")), os.path.basename(path)
+    else:
+        t, pre = vocab_tokenizer(path)
     with open(text_file, encoding="utf-8", newline="") as f:
         text = f.read()
     mb = len(text.encode()) / 1e6
@@ -517,7 +526,7 @@ def main():
     a.add_argument("--seed", type=int, default=1)
     a.add_argument("--only")
     a.add_argument("--model", nargs="*", default=[], help="SentencePiece .model files")
-    a.add_argument("--vocab", help="GGUF file with byte-level BPE")
+    a.add_argument("--vocab", help="GGUF file with byte-level BPE, or a folder with tokenizer.json")
     a.add_argument("--text", help="text for --vocab")
     a = a.parse_args()
     infer = a.infer.split() + ["tokenize"]

@@ -67,12 +67,21 @@ static bool follows(struct line *l, const char *s) {
     return true;
 }
 
-/* The rest of a UTF-8 character that begins with c; U+FFFD when it is broken. */
+/* The rest of a UTF-8 character that begins with c; U+FFFD when it is broken, and then the byte that breaks it comes next. */
 static wchar_t utf8_rest(struct line *l, int c) {
-    int more = c >= 0xf0 ? 3 : c >= 0xe0 ? 2 : c >= 0xc0 ? 1 : 0;
+    int more = c > 0xf4 ? 0 : c >= 0xf0 ? 3 : c >= 0xe0 ? 2 : c >= 0xc2 ? 1 : 0;
     if (c < 0x80) return (wchar_t)c;
     char s[4] = {(char)c};
-    for (int i = 1; i <= more; i++) s[i] = (char)next_byte(l);
+    for (int i = 1; i <= more; i++) {
+        int next = next_byte(l);
+        s[i] = (char)next;
+        if (next >= 0 && (next & 0xc0) == 0x80) continue;
+        if (next >= 0 && l->n_queue < (int)sizeof l->queue) {
+            memmove(l->queue + 1, l->queue, (size_t)l->n_queue++);
+            l->queue[0] = (unsigned char)next;
+        }
+        return 0xfffd;
+    }
     if (text_utf8_len(s, (size_t)more + 1) != (size_t)more + 1) return 0xfffd;
     wchar_t w = c & (0x3f >> more);
     for (int i = 1; i <= more; i++) w = w << 6 | (s[i] & 0x3f);
