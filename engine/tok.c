@@ -259,7 +259,7 @@ static enum infer_status encode_all(struct tok_work *w, const char *s, const uin
     return encode_plain(w, s + start, n - start, start == 0);
 }
 
-enum { CACHE_FROM = 256, CACHE_MAX = 8192 };
+enum { CACHE_FROM = 256, CACHE_MAX = 8192, JOINED_FROM = 32 << 10 };
 
 enum infer_status tok_encode(const struct tok *t, const char *text, const uint8_t *marks, size_t n,
                              unsigned flags, int32_t *ids, size_t cap, size_t *n_out) {
@@ -273,10 +273,14 @@ enum infer_status tok_encode(const struct tok *t, const char *text, const uint8_
         w.cache_mask = (uint32_t)slots - 1;
     }
     if ((flags & TOK_ADD) && t->add_bos) tok_put(&w.out, t->bos);
-    enum infer_status st = encode_all(&w, text, marks, n, flags);
+    enum infer_status st = INFER_OK;
+    if (n >= JOINED_FROM && t->family == TOK_SPM)
+        st = mem_new(&w.joined, TOK_JOINED * sizeof *w.joined, "the tokenizer's pair cache");
+    if (st == INFER_OK) st = encode_all(&w, text, marks, n, flags);
     if (st == INFER_OK && (flags & TOK_ADD) && t->add_eos) tok_put(&w.out, t->eos);
     pcre2_match_data_free(w.match);
     mem_free(w.cache);
+    mem_free(w.joined);
     *n_out = st == INFER_OK ? w.out.n : 0;
     return st;
 }

@@ -138,16 +138,17 @@ enum infer_status tok_bpe_init(struct tok *t, const struct meta *merges) {
         if (t->characters && t->byte_id[b] >= 0 && t->attr[t->byte_id[b]] != TOK_ATTR_BYTE)
             t->byte_id[b] = -1;
     }
+    for (int c = 0; c < 128; c++) t->ascii[c] = tok_map_find(t, &(char){(char)c}, 1);
     if (t->escape_space) tok_find_words_apart(t);
     return add_merges(t, merges);
 }
 
 /* ---- encoding ---- */
-static uint32_t bpe_pair(const struct tok *t, const char *s, const struct tok_sym *a, const struct tok_sym *b,
+static uint32_t bpe_pair(struct tok_work *w, const char *s, const struct tok_sym *a, const struct tok_sym *b,
                          int32_t *id) {
     (void)s;
     if (a->id < 0 || b->id < 0) return UINT32_MAX;
-    const struct tok_pair *p = tok_pair_find(t, &t->merges, a->id, b->id);
+    const struct tok_pair *p = tok_pair_find(w->t, &w->t->merges, a->id, b->id);
     if (!p) return UINT32_MAX;
     *id = p->id;
     return p->rank;
@@ -177,7 +178,8 @@ static size_t first_symbols(const struct tok *t, const char *s, size_t n, struct
     for (size_t i = 0; i < n; k++) {
         size_t len = 1;
         if (t->characters && !(len = text_utf8_len(s + i, n - i))) len = 1;
-        int32_t id = t->characters ? tok_map_find(t, s + i, len) : t->byte_id[(unsigned char)s[i]];
+        unsigned char c = (unsigned char)s[i];
+        int32_t id = !t->characters ? t->byte_id[c] : c < 128 ? t->ascii[c] : tok_map_find(t, s + i, len);
         sym[k] = (struct tok_sym){(uint32_t)i, (uint32_t)len, id};
         i += len;
     }
@@ -203,12 +205,12 @@ static enum infer_status bpe_word(struct tok_work *w, const char *s, size_t n) {
     if (n <= TOK_MERGE_SHORT) {
         struct tok_sym sym[TOK_MERGE_SHORT];
         int k = (int)first_symbols(t, s, n, sym);
-        return put_symbols(w, s, sym, (size_t)tok_merge_short(t, s, sym, k, bpe_pair));
+        return put_symbols(w, s, sym, (size_t)tok_merge_short(w, s, sym, k, bpe_pair));
     }
     struct tok_sym *sym;
     TRY(mem_new(&sym, n * sizeof *sym, "a long word"));
     size_t k = first_symbols(t, s, n, sym);
-    enum infer_status st = tok_merge_long(t, s, sym, &k, bpe_pair);
+    enum infer_status st = tok_merge_long(w, s, sym, &k, bpe_pair);
     if (st == INFER_OK) st = put_symbols(w, s, sym, k);
     mem_free(sym);
     return st;

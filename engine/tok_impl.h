@@ -82,6 +82,7 @@ struct tok {
     uint32_t *order;   /* order[n]: merges of SentencePiece are done in rising order, UINT32_MAX never */
     struct tok_alphabet alphabet; /* BPE */
     int32_t byte_id[256];         /* token of a byte, -1 */
+    int32_t ascii[128];           /* token of a character, -1: SentencePiece, and BPE of characters */
     int32_t bos, eos, unk;
     bool add_bos, add_eos;
     bool space_prefix;  /* a space in front of the text and behind special tokens */
@@ -129,12 +130,20 @@ struct tok_cached {
 static_assert(sizeof(struct tok_cached) == 64, "one cache line a word");
 
 /* What one call of tok_encode works with. */
+enum { TOK_JOINED = 1 << 14 };
+struct tok_joined {
+    int32_t left, right; /* left: id + 1, 0 when empty */
+    int32_t id;          /* -1: no token */
+    uint32_t order;
+};
 struct tok_work {
     const struct tok *t;
     struct tok_out out;
     pcre2_match_data *match; /* made when first needed */
     struct tok_cached *cache;
     uint32_t cache_mask;
+    struct tok_joined
+        *joined; /* SentencePiece: joined[TOK_JOINED], what pairs of tokens become; NULL for short texts */
 };
 
 /* ---- hashes ---- */

@@ -11,17 +11,17 @@ struct tok_sym {
 };
 
 /* Priority of joining a and b and the token that results; UINT32_MAX when they cannot be joined. */
-typedef uint32_t tok_pair_fn(const struct tok *t, const char *s, const struct tok_sym *a,
+typedef uint32_t tok_pair_fn(struct tok_work *w, const char *s, const struct tok_sym *a,
                              const struct tok_sym *b, int32_t *id);
 
 enum { TOK_MERGE_SHORT = 40 };
 
 /* sym[n], n <= TOK_MERGE_SHORT, is joined in place; returns how many are left. */
-static inline int tok_merge_short(const struct tok *t, const char *s, struct tok_sym *sym, int n,
+static inline int tok_merge_short(struct tok_work *w, const char *s, struct tok_sym *sym, int n,
                                   tok_pair_fn *pair) {
     uint32_t prio[TOK_MERGE_SHORT];
     int32_t id[TOK_MERGE_SHORT];
-    for (int i = 0; i + 1 < n; i++) prio[i] = pair(t, s, &sym[i], &sym[i + 1], &id[i]);
+    for (int i = 0; i + 1 < n; i++) prio[i] = pair(w, s, &sym[i], &sym[i + 1], &id[i]);
     while (n > 1) {
         int best = 0;
         for (int i = 1; i + 1 < n; i++)
@@ -35,8 +35,8 @@ static inline int tok_merge_short(const struct tok *t, const char *s, struct tok
             memmove(&prio[best + 1], &prio[best + 2], (size_t)(n - best - 2) * sizeof *prio);
             memmove(&id[best + 1], &id[best + 2], (size_t)(n - best - 2) * sizeof *id);
         }
-        if (best > 0) prio[best - 1] = pair(t, s, &sym[best - 1], &sym[best], &id[best - 1]);
-        if (best + 1 < n) prio[best] = pair(t, s, &sym[best], &sym[best + 1], &id[best]);
+        if (best > 0) prio[best - 1] = pair(w, s, &sym[best - 1], &sym[best], &id[best - 1]);
+        if (best + 1 < n) prio[best] = pair(w, s, &sym[best], &sym[best + 1], &id[best]);
     }
     return n;
 }
@@ -79,7 +79,7 @@ static inline struct tok_cand tok_heap_pop(struct tok_heap *h) {
 }
 
 /* sym[*n] is joined in place. errors: INFER_E_MEMORY. */
-static inline enum infer_status tok_merge_long(const struct tok *t, const char *s, struct tok_sym *sym,
+static inline enum infer_status tok_merge_long(struct tok_work *w, const char *s, struct tok_sym *sym,
                                                size_t *n, tok_pair_fn *pair) {
     struct tok_heap h = {.cap = *n};
     uint32_t *prev = NULL;
@@ -92,7 +92,7 @@ static inline enum infer_status tok_merge_long(const struct tok *t, const char *
         prev[i] = i ? i - 1 : UINT32_MAX;
         next[i] = i + 1 < *n ? i + 1 : UINT32_MAX;
         if (i + 1 == *n) break;
-        uint32_t p = pair(t, s, &sym[i], &sym[i + 1], &id);
+        uint32_t p = pair(w, s, &sym[i], &sym[i + 1], &id);
         if (p != UINT32_MAX)
             room = tok_heap_push(
                 &h, (struct tok_cand){(uint64_t)p << 32 | i, i + 1, sym[i].len + sym[i + 1].len, id});
@@ -109,10 +109,10 @@ static inline enum infer_status tok_merge_long(const struct tok *t, const char *
         if (next[r] != UINT32_MAX) prev[next[r]] = l;
         uint32_t lo = prev[l], hi = next[l], p;
         int32_t id;
-        if (lo != UINT32_MAX && (p = pair(t, s, &sym[lo], &sym[l], &id)) != UINT32_MAX)
+        if (lo != UINT32_MAX && (p = pair(w, s, &sym[lo], &sym[l], &id)) != UINT32_MAX)
             room =
                 tok_heap_push(&h, (struct tok_cand){(uint64_t)p << 32 | lo, l, sym[lo].len + sym[l].len, id});
-        if (room && hi != UINT32_MAX && (p = pair(t, s, &sym[l], &sym[hi], &id)) != UINT32_MAX)
+        if (room && hi != UINT32_MAX && (p = pair(w, s, &sym[l], &sym[hi], &id)) != UINT32_MAX)
             room =
                 tok_heap_push(&h, (struct tok_cand){(uint64_t)p << 32 | l, hi, sym[l].len + sym[hi].len, id});
     }

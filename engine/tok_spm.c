@@ -59,6 +59,12 @@ enum infer_status tok_byte_token(struct tok *t, int32_t id) {
     return INFER_OK;
 }
 
+/* The token whose text is s[n]; -1: none, or one that is no text (control, byte, unknown). */
+static int32_t text_token(const struct tok *t, const char *s, size_t n) {
+    int32_t id = tok_map_find(t, s, n);
+    return id >= 0 && t->order[id] == UINT32_MAX ? -1 : id;
+}
+
 enum infer_status tok_spm_init(struct tok *t, const struct meta *scores) {
     tok_find_words_apart(t);
     for (int32_t id = 0; id < t->n; id++) {
@@ -76,15 +82,26 @@ enum infer_status tok_spm_init(struct tok *t, const struct meta *scores) {
         memcpy(&u, &f, 4);
         t->order[id] = u & 0x80000000u ? u : ~u & 0x7fffffffu;
     }
+    for (int c = 0; c < 128; c++) t->ascii[c] = text_token(t, &(char){(char)c}, 1);
     return INFER_OK;
 }
 
 /* ---- encoding ---- */
-static uint32_t spm_pair(const struct tok *t, const char *s, const struct tok_sym *a, const struct tok_sym *b,
+static uint32_t spm_pair(struct tok_work *w, const char *s, const struct tok_sym *a, const struct tok_sym *b,
                          int32_t *id) {
+    const struct tok *t = w->t;
     if (a->len + b->len > t->longest) return UINT32_MAX;
+    struct tok_joined *known = NULL;
+    if (w->joined && a->id >= 0 && b->id >= 0) {
+        uint64_t h = tok_mix((uint64_t)(uint32_t)a->id << 32 | (uint32_t)b->id, 0x9e3779b97f4a7c15u);
+        known = &w->joined[h % TOK_JOINED];
+        *id = known->id;
+        if (known->left == a->id + 1 && known->right == b->id) return known->order;
+    }
     *id = tok_map_find(t, s + a->pos, a->len + b->len);
-    return *id < 0 ? UINT32_MAX : t->order[*id];
+    uint32_t order = *id < 0 ? UINT32_MAX : t->order[*id];
+    if (known) *known = (struct tok_joined){a->id + 1, b->id, *id, order};
+    return order;
 }
 
 static size_t first_symbols(const struct tok *t, const char *s, size_t n, struct tok_sym *sym, size_t cap) {
@@ -92,8 +109,7 @@ static size_t first_symbols(const struct tok *t, const char *s, size_t n, struct
     for (size_t i = 0; i < n && k < cap; k++) {
         size_t len = text_utf8_len(s + i, n - i);
         if (!len) len = 1;
-        int32_t id = tok_map_find(t, s + i, len);
-        if (id >= 0 && t->order[id] == UINT32_MAX) id = -1; /* no text: control, byte, unknown */
+        int32_t id = (s[i] & 0x80) == 0 ? t->ascii[(int)s[i]] : text_token(t, s + i, len);
         sym[k] = (struct tok_sym){(uint32_t)i, (uint32_t)len, id};
         i += len;
     }
@@ -116,11 +132,11 @@ static enum infer_status spm_word(struct tok_work *w, const char *s, size_t n) {
     struct tok_sym few[TOK_MERGE_SHORT], *sym;
     if (n <= TOK_MERGE_SHORT) {
         int k = (int)first_symbols(t, s, n, few, TOK_MERGE_SHORT);
-        return put_symbols(w, s, few, (size_t)tok_merge_short(t, s, few, k, spm_pair));
+        return put_symbols(w, s, few, (size_t)tok_merge_short(w, s, few, k, spm_pair));
     }
     TRY(mem_new(&sym, n * sizeof *sym, "a long word"));
     size_t k = first_symbols(t, s, n, sym, n);
-    enum infer_status st = tok_merge_long(t, s, sym, &k, spm_pair);
+    enum infer_status st = tok_merge_long(w, s, sym, &k, spm_pair);
     if (st == INFER_OK) st = put_symbols(w, s, sym, k);
     mem_free(sym);
     return st;
