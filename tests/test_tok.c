@@ -484,6 +484,34 @@ static void long_words(void **state) {
     free(ids);
 }
 
+/* A long text is encoded with tables of what was seen before, a short one without: word for word they are the same. */
+static void long_texts_as_short_ones(void **state) {
+    (void)state;
+    enum { WORDS = 8, REPEAT = 1000, MAX = WORDS * 12 * REPEAT };
+    char *text = malloc(MAX), *end;
+    int32_t *ids = malloc(MAX * sizeof *ids), *few = malloc(MAX * sizeof *few);
+    for (int round = 0; round < 20; round++) {
+        end = text;
+        for (int w = 0; w < WORDS; w++) {
+            *end++ = ' ';
+            for (int c = 1 + rand() % 11; c > 0; c--) *end++ = "abbhelo1z"[rand() % 9];
+        }
+        size_t unit = (size_t)(end - text), n_few, n_two, n;
+        for (int i = 1; i < REPEAT; i++) memcpy(text + unit * (size_t)i, text, unit);
+        assert_ok(tok_encode(spm, text, NULL, unit, 0, few, MAX, &n_few));
+        assert_ok(tok_encode(spm, text, NULL, 2 * unit, 0, few, MAX, &n_two));
+        assert_ok(tok_encode(spm, text, NULL, REPEAT * unit, 0, ids, MAX, &n));
+        size_t period = n_two - n_few;
+        assert_int_equal(n, n_few + (REPEAT - 1) * period);
+        for (size_t i = 0; i < n; i++)
+            if (ids[i] != few[i < n_few ? i : n_few + (i - n_few) % period])
+                fail_msg("%.*s: id %zu is %d", (int)unit, text, i, ids[i]);
+    }
+    free(text);
+    free(ids);
+    free(few);
+}
+
 /* Form C orders marks by class and keeps the order within one; a text of nothing but marks must not take time by the square. */
 static void marks_in_order(void **state) {
     (void)state;
@@ -810,6 +838,7 @@ int main(void) {
         cmocka_unit_test(decode_undoes_encode),
         cmocka_unit_test(long_words),
         cmocka_unit_test(marks_in_order),
+        cmocka_unit_test(long_texts_as_short_ones),
         cmocka_unit_test(counts_beyond_the_room),
         cmocka_unit_test(stream_never_cuts),
         cmocka_unit_test(broken_vocabularies),
