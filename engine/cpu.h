@@ -162,7 +162,7 @@ enum cpu_epilogue { CPU_EPI_STORE, CPU_EPI_ADD, CPU_EPI_GLU };
 
 /* A weight's units of one decode matmul as its kernel reads them; made by the first step that reads the file. */
 struct cpu_copy {
-    uint8_t *data; /* NULL: not for this type */
+    uint8_t *data;
     size_t unit_bytes;
     uint8_t *made; /* [units] */
 };

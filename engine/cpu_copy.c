@@ -1,5 +1,5 @@
-/* Copies of quantised weights for decode matmuls, in the order in which their kernels read (cpu_panel_impl.h): without
- * transposes, as one stream a thread, in huge pages. The file's map stays what prompts and embeddings read.
+/* Copies of weights for decode matmuls in huge pages; of quantised ones in the order in which their kernels read
+ * (cpu_panel_impl.h), without transposes, as one stream a thread. The file's map stays what prompts and embeddings read.
  *
  * Nothing is copied before a decode step reads it. Copies are made only where they take a third at most of the memory
  * that can be taken: the file's own pages may then stay in the page cache. */
@@ -21,7 +21,6 @@ static struct cpu_copy *add(struct size *n, const struct weight_group *g, int un
     n->head += (size_t)g->n_member * sizeof *copy;
     for (int m = 0; m < g->n_member; m++) {
         const struct weight *w = &g->member[m];
-        if (cpu_is_float(w->type)) continue;
         size_t stride = quant_row_bytes(quant_info(w->type), (size_t)w->k);
         size_t unit = cpu_copy_bytes(stride, unit_rows, w->k);
         size_t units = (size_t)((w->n + unit_rows - 1) / unit_rows);

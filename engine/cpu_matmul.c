@@ -65,15 +65,22 @@ static void prepare(const struct cpu_op *op, struct cpu_step *s, int t0, int t1,
     }
 }
 
-/* From the copy, if an earlier step made it. */
-static void multiply_quantised(struct cpu *c, const struct cpu_op *op, int m, int row, int n,
-                               const uint8_t *from, const uint8_t *x8, int T, float *out) {
+/* n rows of member m from its copy, if an earlier step made it. */
+static void multiply_rows(struct cpu *c, const struct cpu_op *op, int m, int row, int n, const void *x,
+                          size_t x_stride, int T, float *out) {
     const struct weight *w = &op->op->matmul.w->member[m];
-    struct cpu_copy *copy = op->copy && op->copy[m].data ? &op->copy[m] : NULL;
+    size_t stride = row_bytes(w);
+    const uint8_t *from = (const uint8_t *)w->data + stride * (size_t)row;
+    struct cpu_copy *copy = op->copy ? &op->copy[m] : NULL;
     int unit = row / op->unit_rows;
-    c->k->panel[w->type](from, row_bytes(w), n, w->k, x8, cpu_x8_bytes(w->k), T, out,
-                         copy ? copy->data + copy->unit_bytes * (size_t)unit : NULL,
-                         copy && copy->made[unit]);
+    uint8_t *to = copy ? copy->data + copy->unit_bytes * (size_t)unit : NULL;
+    bool made = copy && copy->made[unit];
+    if (!cpu_is_float(w->type)) {
+        c->k->panel[w->type](from, stride, n, w->k, x, x_stride, T, out, to, made);
+    } else {
+        if (to && !made) memcpy(to, from, stride * (size_t)n);
+        c->k->row[w->type](to ? to : from, stride, n, w->k, x, x_stride, T, out);
+    }
     if (copy) copy->made[unit] = 1;
 }
 
@@ -103,12 +110,9 @@ void cpu_op_matmul_decode(const struct cpu_op *op, struct cpu_step *s, int threa
         int n = mm->w->member[m].n - row < op->unit_rows ? mm->w->member[m].n - row : op->unit_rows;
         for (int i = 0; i < (op->epilogue == CPU_EPI_GLU ? 2 : 1); i++) {
             const struct weight *w = &mm->w->member[m + i];
-            const uint8_t *from = (const uint8_t *)w->data + row_bytes(w) * (size_t)row;
-            float *out = i ? second : work->out;
-            if (cpu_is_float(w->type))
-                c->k->row[w->type](from, row_bytes(w), n, K, xf, xf_stride, T, out);
-            else
-                multiply_quantised(c, op, m + i, row, n, from, x8, T, out);
+            bool plain = cpu_is_float(w->type);
+            multiply_rows(c, op, m + i, row, n, plain ? xf : x8, plain ? xf_stride : cpu_x8_bytes(K), T,
+                          i ? second : work->out);
         }
         for (int t = 0; t < T; t++)
             finish(op, s, m, row, n, t, work->out + t * CPU_UNIT_ROWS, second + t * CPU_UNIT_ROWS);

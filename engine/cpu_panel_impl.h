@@ -25,6 +25,7 @@ struct panel {
     vf d[16], g[16];       /* per sub-block */
     const uint8_t *ahead;  /* what to ask for while this is unpacked */
     uint8_t *copy;         /* of the rows: where it goes on */
+    vi acc[8], sum[16];    /* products of each sub-block, instead of q */
 };
 
 /* Lines are asked for evenly, a few for every vector of codes: a burst would wait for its own misses. */
@@ -37,12 +38,32 @@ INLINE void ask(struct panel *p, struct rows row, int bytes) {
 
 INLINE vf byte_lanes(vu v, int i) { return to_float((vi)(v >> 8 * i & 255)); }
 
-/* Codes of 8 bits, and of 4: columns 4 k4 .. */
-INLINE void put8(struct panel *p, int k4, vu u) {
-    p->q[0][k4] = u >> (VNNI ? 0 : 4) & (VNNI ? 0xffffffff : 0x0f0f0f0f);
-    if (!VNNI) p->q[1][k4] = u & 0x0f0f0f0f;
+/* Codes of 4 columns from 4 (k4 + j): into the panel, or at once into the sums of their sub-block. */
+INLINE void put(struct panel *p, struct rows row, int k4, const int j, vu u) {
+    if (!row.direct) {
+        p->q[0][k4 + j] = u;
+        return;
+    }
+    int32_t four;
+    vi *acc = &p->acc[j / row.sub]; /* constant indices: in a register */
+    memcpy(&four, row.x + 4 * (k4 + j), 4);
+    *acc = dot(*acc, u, set32(four));
 }
-INLINE void put(struct panel *p, int k4, vu u) { p->q[0][k4] = u; }
+/* Around the codes of columns/4 k4 .. k4 + n. */
+INLINE void first_codes(struct panel *p, struct rows row, int k4, const int n) {
+    if (row.direct) UNROLL for (int i = 0; i < n / row.sub; i++) p->acc[i] = p->sum[k4 / row.sub + i];
+}
+INLINE void last_codes(struct panel *p, struct rows row, int k4, const int n) {
+    if (row.direct) UNROLL for (int i = 0; i < n / row.sub; i++) p->sum[k4 / row.sub + i] = p->acc[i];
+}
+INLINE void put8(struct panel *p, struct rows row, int k4, const int j, vu u) { /* codes of 8 bits */
+    if (VNNI) {
+        put(p, row, k4, j, u);
+    } else {
+        p->q[0][k4 + j] = u >> 4 & 0x0f0f0f0f;
+        p->q[1][k4 + j] = u & 0x0f0f0f0f;
+    }
+}
 #define LOW4(v) ((v)&0x0f0f0f0f)
 
 /* ---- formats in blocks of 32: n blocks ---- */
@@ -53,7 +74,9 @@ INLINE void put(struct panel *p, int k4, vu u) { p->q[0][k4] = u; }
         for (int b = 0; b < n; b++, at = rows_skip(at, BYTES)) {                                             \
             vu v[8];                                                                                         \
             ask(p, row, BYTES);                                                                              \
+            first_codes(p, row, b * 8, 8);                                                                   \
             CODES                                                                                            \
+            last_codes(p, row, b * 8, 8);                                                                    \
         }                                                                                                    \
         if (MIN)                                                                                             \
             half_pairs(row, n, BYTES, p->d, p->g);                                                           \
@@ -69,16 +92,17 @@ INLINE void put(struct panel *p, int k4, vu u) { p->q[0][k4] = u; }
     }
 #define LEVELS(u) ((vu)look_up(quant_iq4_nl_levels, u) ^ 0x80808080)
 BLOCKS(q8_0, 34, false, load32(at, 2, v);
-       UNROLL for (int j = 0; j < 8; j++) put8(p, b * 8 + j, v[j] ^ 0x80808080);)
-BLOCKS(q4_0, 18, false, NIBBLES(2, put(p, b * 8 + j, low), put(p, b * 8 + 4 + j, high)))
-BLOCKS(q4_1, 20, true, NIBBLES(4, put(p, b * 8 + j, low), put(p, b * 8 + 4 + j, high)))
-BLOCKS(iq4_nl, 18, false, NIBBLES(2, put8(p, b * 8 + j, LEVELS(low)), put8(p, b * 8 + 4 + j, LEVELS(high))))
+       UNROLL for (int j = 0; j < 8; j++) put8(p, row, b * 8, j, v[j] ^ 0x80808080);)
+BLOCKS(q4_0, 18, false, NIBBLES(2, put(p, row, b * 8, j, low), put(p, row, b * 8, 4 + j, high)))
+BLOCKS(q4_1, 20, true, NIBBLES(4, put(p, row, b * 8, j, low), put(p, row, b * 8, 4 + j, high)))
+BLOCKS(iq4_nl, 18, false,
+       NIBBLES(2, put8(p, row, b * 8, j, LEVELS(low)), put8(p, row, b * 8, 4 + j, LEVELS(high))))
 BLOCKS(q5_0, 22, false, vu h = load4(at, 2);
-       NIBBLES(6, put(p, b * 8 + j, low | spread_bits(h, 4 * j)),
-               put(p, b * 8 + 4 + j, high | spread_bits(h, 16 + 4 * j))))
+       NIBBLES(6, put(p, row, b * 8, j, low | spread_bits(h, 4 * j)),
+               put(p, row, b * 8, 4 + j, high | spread_bits(h, 16 + 4 * j))))
 BLOCKS(q5_1_codes, 24, true, vu h = load4(at, 4);
-       NIBBLES(8, put(p, b * 8 + j, low | spread_bits(h, 4 * j)),
-               put(p, b * 8 + 4 + j, high | spread_bits(h, 16 + 4 * j))))
+       NIBBLES(8, put(p, row, b * 8, j, low | spread_bits(h, 4 * j)),
+               put(p, row, b * 8, 4 + j, high | spread_bits(h, 16 + 4 * j))))
 /* d u + g = d (u - 16) + (g + 16 d): the offset keeps the sums small */
 INLINE void shift_mins(struct panel *p, int n) {
     for (int b = 0; b < n; b++) p->g[b] = vf_fma(p->d[b], vf_set(16), p->g[b]);
@@ -106,12 +130,14 @@ INLINE void pack_q4_k(struct panel *p, struct rows row, int n) {
     (void)n;
     for (int c = 0; c < 4; c++) {
         vu v[8];
+        first_codes(p, row, c * 16, 16);
         ask(p, row, 36);
         load32(row, 16 + 32 * (size_t)c, v);
         UNROLL for (int j = 0; j < 8; j++) {
-            put(p, c * 16 + j, LOW4(v[j]));
-            put(p, c * 16 + 8 + j, LOW4(v[j] >> 4));
+            put(p, row, c * 16, j, LOW4(v[j]));
+            put(p, row, c * 16, 8 + j, LOW4(v[j] >> 4));
         }
+        last_codes(p, row, c * 16, 16);
     }
     scales_k45(p, row);
 }
@@ -121,12 +147,14 @@ INLINE void pack_q5_k(struct panel *p, struct rows row, int n) {
     load32(row, 16, h);
     for (int c = 0; c < 4; c++) {
         vu v[8];
+        first_codes(p, row, c * 16, 16);
         ask(p, row, 44);
         load32(row, 48 + 32 * (size_t)c, v);
         UNROLL for (int j = 0; j < 8; j++) {
-            put(p, c * 16 + j, LOW4(v[j]) | (h[j] >> 2 * c & 0x01010101) << 4);
-            put(p, c * 16 + 8 + j, LOW4(v[j] >> 4) | (h[j] >> (2 * c + 1) & 0x01010101) << 4);
+            put(p, row, c * 16, j, LOW4(v[j]) | (h[j] >> 2 * c & 0x01010101) << 4);
+            put(p, row, c * 16, 8 + j, LOW4(v[j] >> 4) | (h[j] >> (2 * c + 1) & 0x01010101) << 4);
         }
+        last_codes(p, row, c * 16, 16);
     }
     scales_k45(p, row);
     shift_mins(p, 8);
@@ -137,6 +165,7 @@ INLINE void pack_q6_k(struct panel *p, struct rows row, int n) {
     vu s[4];
     for (int c = 0; c < 2; c++) {
         vu a[8], b[8], h[8];
+        first_codes(p, row, c * 32, 32);
         ask(p, row, 35);
         load32(row, 64 * (size_t)c, a);
         ask(p, row, 35);
@@ -144,11 +173,12 @@ INLINE void pack_q6_k(struct panel *p, struct rows row, int n) {
         ask(p, row, 35);
         load32(row, 128 + 32 * (size_t)c, h);
         UNROLL for (int j = 0; j < 8; j++) {
-            put(p, c * 32 + j, LOW4(a[j]) | (h[j] << 4 & 0x30303030));
-            put(p, c * 32 + 8 + j, LOW4(b[j]) | (h[j] << 2 & 0x30303030));
-            put(p, c * 32 + 16 + j, LOW4(a[j] >> 4) | (h[j] & 0x30303030));
-            put(p, c * 32 + 24 + j, LOW4(b[j] >> 4) | (h[j] >> 2 & 0x30303030));
+            put(p, row, c * 32, j, LOW4(a[j]) | (h[j] << 4 & 0x30303030));
+            put(p, row, c * 32, 8 + j, LOW4(b[j]) | (h[j] << 2 & 0x30303030));
+            put(p, row, c * 32, 16 + j, LOW4(a[j] >> 4) | (h[j] & 0x30303030));
+            put(p, row, c * 32, 24 + j, LOW4(b[j] >> 4) | (h[j] >> 2 & 0x30303030));
         }
+        last_codes(p, row, c * 32, 32);
     }
     halves(row, 1, 208, 0, &d);
     load16(row, 192, s);
@@ -163,10 +193,12 @@ INLINE void pack_q2_k(struct panel *p, struct rows row, int n) {
     vf d[2];
     for (int c = 0; c < 2; c++) {
         vu v[8];
+        first_codes(p, row, c * 32, 32);
         ask(p, row, 42);
         load32(row, 16 + 32 * (size_t)c, v);
         UNROLL for (int j = 0; j < 8; j++) UNROLL for (int t = 0; t < 4; t++)
-            put(p, c * 32 + 8 * t + j, v[j] >> 2 * t & 0x03030303);
+            put(p, row, c * 32, 8 * t + j, v[j] >> 2 * t & 0x03030303);
+        last_codes(p, row, c * 32, 32);
     }
     half_pairs(rows_skip(row, 80), 1, 0, d, d + 1);
     load16(row, 0, s);
@@ -181,10 +213,13 @@ INLINE void pack_q3_k(struct panel *p, struct rows row, int n) {
     load32(row, 0, h);
     for (int c = 0; c < 2; c++) {
         vu v[8];
+        first_codes(p, row, c * 32, 32);
         ask(p, row, 55);
         load32(row, 32 + 32 * (size_t)c, v);
-        UNROLL for (int j = 0; j < 8; j++) UNROLL for (int t = 0; t < 4; t++) put(
-            p, c * 32 + 8 * t + j, (v[j] >> 2 * t & 0x03030303) | (h[j] >> (4 * c + t) & 0x01010101) << 2);
+        UNROLL for (int j = 0; j < 8; j++) UNROLL for (int t = 0; t < 4; t++)
+            put(p, row, c * 32, 8 * t + j,
+                (v[j] >> 2 * t & 0x03030303) | (h[j] >> (4 * c + t) & 0x01010101) << 2);
+        last_codes(p, row, c * 32, 32);
     }
     load16(row, 94, s); /* two bytes of codes, twelve of scales, d */
     vu a = s[0] >> 16 | s[1] << 16, b = s[1] >> 16 | s[2] << 16, top = s[2] >> 16 | s[3] << 16;
@@ -259,6 +294,32 @@ INLINE void tile(const struct panel *p, int n, const uint8_t *x, size_t x_stride
 }
 
 typedef void pack_fn(struct panel *p, struct rows row, int n);
+
+/* n sub-blocks of R rows from their copy times one row of x: the products of a vector follow its load, so that the
+ * stream goes on evenly. The same sums as those of tile, in the same order. */
+INLINE uint8_t *stream(uint8_t *copy, int n, const struct cpu_x8 *x, float *out, pack_fn *pack,
+                       const int COLS, const int OFF, const bool MIN) {
+    struct panel p;
+    for (int b = 0; b < n; b++) p.sum[b] = OFF ? start(COLS == 32 ? x->p32[b] : x->p16[b], OFF) : set32(0);
+    pack(&p, (struct rows){.copy = &copy, .copied = true, .direct = true, .x = x->q, .sub = COLS / 4}, n);
+    vf y = vf_load(out);
+    for (int b = 0; b < n; b++) {
+        y = vf_fma(to_float(p.sum[b]), vf_mul(p.d[b], vf_set(x->d[b * COLS / 32])), y);
+        if (MIN) y = vf_fma(p.g[b], vf_set(COLS == 32 ? x->s32[b] : x->s16[b]), y);
+    }
+    vf_store(out, y);
+    return copy;
+}
+typedef uint8_t *stream_fn(uint8_t *copy, int n, const struct cpu_x8 *x, float *out);
+INLINE void multiply_one(uint8_t *copy, int n_row, int k, const struct cpu_x8 *x, float *out,
+                         stream_fn *stream_chunk, const int COLS) {
+    memset(out, 0, sizeof(float) * CPU_UNIT_ROWS);
+    for (int r0 = 0; r0 < n_row; r0 += 2 * R)
+        for (int k0 = 0; k0 < k; k0 += 256)
+            for (int i = 0; i < (n_row - r0 > R ? 2 : 1); i++)
+                copy =
+                    stream_chunk(copy, (k - k0 < 256 ? k - k0 : 256) / COLS, x + k0 / 256, out + r0 + i * R);
+}
 
 /* n_row <= CPU_UNIT_ROWS rows of w times T rows of x. Rows past n_row hold anything: nobody reads their sums. */
 INLINE void multiply(const uint8_t *w, size_t stride, int n_row, int k, const uint8_t *x, size_t x_stride,
@@ -339,10 +400,16 @@ INLINE void multiply(const uint8_t *w, size_t stride, int n_row, int k, const ui
         pack_##name(p, row, n);                                                                              \
         p->copy = at;                                                                                        \
     }                                                                                                        \
+    static uint8_t *stream_##name(uint8_t *copy, int n, const struct cpu_x8 *x, float *out) {                \
+        return stream(copy, n, x, out, pack_##name, COLS, OFF, MIN);                                         \
+    }                                                                                                        \
     static void rows_##name(const uint8_t *w, size_t stride, int n, int k, const void *x, size_t x_stride,   \
                             int T, float *out, uint8_t *copy, bool copied) {                                 \
-        multiply(w, stride, n, k, x, x_stride, T, out, copy, copied, file_##name, copy_##name, BYTES, COLS,  \
-                 OFF, MIN, WIDE);                                                                            \
+        if (VNNI && T == 1 && copied)                                                                        \
+            multiply_one(copy, n, k, x, out, stream_##name, COLS);                                           \
+        else                                                                                                 \
+            multiply(w, stride, n, k, x, x_stride, T, out, copy, copied, file_##name, copy_##name, BYTES,    \
+                     COLS, OFF, MIN, WIDE);                                                                  \
     }
 PANEL_QUANTS(ROWS_OF)
 #define PANEL_ENTRY(name, UPPER, ...) [QUANT_##UPPER] = rows_##name,

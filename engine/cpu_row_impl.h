@@ -1,12 +1,12 @@
 /* Decode rows on float weights, included once per instruction set: x stays float32, NR weight rows x up to four rows
- * of x, lanes along K. One vector of sums for each output, columns in order, added up across once at the end: the
- * bits depend on K alone. */
+ * of x, lanes along K; one row of x takes the weight rows one by one, so that they are one stream. One vector of sums
+ * for each output, columns in order, added up across once at the end: the bits depend on K alone. */
 #include "cpu.h"
 #include "cpu_simd.h"
 
 #define UNROLL _Pragma("GCC unroll 8")
 
-enum { NR = VL == 16 ? 4 : 2 };
+enum { NR = VL == 16 ? 4 : 2, AHEAD = 8192 };
 
 INLINE vf elems_f32(const uint8_t *w) { return vf_load((const float *)(const void *)w); }
 INLINE vf elems_f16(const uint8_t *w) { return vf_halves((const uint16_t *)(const void *)w); }
@@ -23,35 +23,38 @@ INLINE vf elems_bf16(const uint8_t *w) {
 /* ahead: bytes of the rows that come next, asked for evenly */
 #define FLOAT_KERNEL(name, SIZE)                                                                             \
     INLINE void tile_##name(const uint8_t *const *row, const uint8_t *ahead, int n, int k, const float *x,   \
-                            size_t x_stride, const int TT, float *out) {                                     \
+                            size_t x_stride, const int TT, const int N, float *out) {                        \
         vf f[NR][4];                                                                                         \
-        UNROLL for (int r = 0; r < NR; r++) UNROLL for (int t = 0; t < TT; t++) f[r][t] = vf_set(0);         \
+        UNROLL for (int r = 0; r < N; r++) UNROLL for (int t = 0; t < TT; t++) f[r][t] = vf_set(0);          \
         int i = 0;                                                                                           \
-        for (; i + VL <= k; i += VL, ahead += NR * VL * SIZE) {                                              \
+        for (; i + VL <= k; i += VL, ahead += N * VL * SIZE) {                                               \
             vf v[NR];                                                                                        \
-            UNROLL for (int j = 0; j < (NR * VL * SIZE + 63) / 64; j++)                                      \
+            UNROLL for (int j = 0; j < (N * VL * SIZE + 63) / 64; j++)                                       \
                 _mm_prefetch((const char *)ahead + 64 * j, _MM_HINT_T1);                                     \
-            UNROLL for (int r = 0; r < NR; r++) v[r] = elems_##name(row[r] + (size_t)i * SIZE);              \
+            UNROLL for (int r = 0; r < N; r++) v[r] = elems_##name(row[r] + (size_t)i * SIZE);               \
             UNROLL for (int t = 0; t < TT; t++) {                                                            \
                 vf y = vf_load(x + (size_t)t * x_stride + i);                                                \
-                UNROLL for (int r = 0; r < NR; r++) f[r][t] = vf_fma(v[r], y, f[r][t]);                      \
+                UNROLL for (int r = 0; r < N; r++) f[r][t] = vf_fma(v[r], y, f[r][t]);                       \
             }                                                                                                \
         }                                                                                                    \
         if (i < k) {                                                                                         \
             uint8_t last[NR][VL * SIZE];                                                                     \
             memset(last, 0, sizeof last);                                                                    \
-            UNROLL for (int r = 0; r < NR; r++)                                                              \
+            UNROLL for (int r = 0; r < N; r++)                                                               \
                 memcpy(last[r], row[r] + (size_t)i * SIZE, (size_t)(k - i) * SIZE);                          \
             UNROLL for (int t = 0; t < TT; t++) {                                                            \
                 vf y = vf_loadn(x + (size_t)t * x_stride + i, k - i);                                        \
-                UNROLL for (int r = 0; r < NR; r++) f[r][t] = vf_fma(elems_##name(last[r]), y, f[r][t]);     \
+                UNROLL for (int r = 0; r < N; r++) f[r][t] = vf_fma(elems_##name(last[r]), y, f[r][t]);      \
             }                                                                                                \
         }                                                                                                    \
-        UNROLL for (int r = 0; r < NR; r++) UNROLL for (int t = 0; t < TT; t++) if (r < n)                   \
+        UNROLL for (int r = 0; r < N; r++) UNROLL for (int t = 0; t < TT; t++) if (r < n)                    \
             out[t * CPU_UNIT_ROWS + r] = vf_sum(f[r][t]);                                                    \
     }                                                                                                        \
     static void row_##name(const uint8_t *w, size_t stride, int n_row, int k, const void *x,                 \
                            size_t x_stride, int T, float *out) {                                             \
+        if (T == 1)                                                                                          \
+            for (; n_row > 0; n_row--, w += stride, out++)                                                   \
+                tile_##name(&w, w + AHEAD, 1, k, x, 0, 1, 1, out);                                           \
         for (int r0 = 0; r0 < n_row; r0 += NR, w += NR * stride, out += NR) {                                \
             const uint8_t *row[NR], *ahead = w + NR * stride;                                                \
             const float *y = x;                                                                              \
@@ -60,10 +63,10 @@ INLINE vf elems_bf16(const uint8_t *w) {
             int n = n_row - r0, t = T;                                                                       \
             for (int r = 0; r < NR; r++) row[r] = w + (size_t)(r < n ? r : n - 1) * stride;                  \
             for (; t >= 4; t -= 4, y += 4 * step, o += 4 * CPU_UNIT_ROWS)                                    \
-                tile_##name(row, ahead, n, k, y, step, 4, o);                                                \
-            if (t == 3) tile_##name(row, ahead, n, k, y, step, 3, o);                                        \
-            if (t == 2) tile_##name(row, ahead, n, k, y, step, 2, o);                                        \
-            if (t == 1) tile_##name(row, ahead, n, k, y, step, 1, o);                                        \
+                tile_##name(row, ahead, n, k, y, step, 4, NR, o);                                            \
+            if (t == 3) tile_##name(row, ahead, n, k, y, step, 3, NR, o);                                    \
+            if (t == 2) tile_##name(row, ahead, n, k, y, step, 2, NR, o);                                    \
+            if (t == 1) tile_##name(row, ahead, n, k, y, step, 1, NR, o);                                    \
         }                                                                                                    \
     }
 FLOAT_KERNEL(f32, 4)

@@ -83,6 +83,9 @@ struct rows {
     ptrdiff_t stride, stride3;
     uint8_t **copy; /* where their copy (cpu_copy.c) goes on, NULL or at NULL: none */
     bool copied;    /* a constant: read the copy, else write it */
+    bool direct;    /* a constant: multiply at once with x, in sub-blocks of 4 sub columns */
+    const int8_t *x;
+    int sub;
 };
 /* Vectors to the copy of the rows, and from it. It is one stream, as every format's unpacking goes; the processor's own
  * prefetchers stop at pages of 4 KB. */
@@ -93,9 +96,10 @@ INLINE void to_copy(struct rows row, const void *v, size_t bytes) {
 }
 INLINE void from_copy(struct rows row, void *v, const size_t bytes) {
     enum { AHEAD = 8192 };
-    UNROLL for (size_t i = 0; i < bytes; i += 64)
+    UNROLL for (size_t i = 0; i < bytes; i += 64) {
         _mm_prefetch((const char *)*row.copy + AHEAD + i, _MM_HINT_T1);
-    memcpy(v, *row.copy, bytes);
+        memcpy((uint8_t *)v + i, *row.copy + i, bytes - i < 64 ? bytes - i : 64);
+    }
     *row.copy += bytes;
 }
 INLINE struct rows rows_at(const uint8_t *w, size_t stride) {
