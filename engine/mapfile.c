@@ -1,5 +1,6 @@
 #include "mapfile.h"
 #include "mem.h"
+#include "plan.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -96,6 +97,10 @@ static enum infer_status io_error(const char *path) {
 
 static enum infer_status read_whole(struct mapfile *f, int fd) {
     unsigned char *p;
+    size_t left = plan_host_available();
+    if (f->size > left) /* the kernel would give the addresses, and end the program when they are filled */
+        return err_set(INFER_E_MEMORY, "%s: --no-mmap needs %zu bytes of memory, %zu can be taken", f->path,
+                       f->size, left);
     TRY(mem_new(&p, f->size, f->path));
     f->data = p;
     for (size_t done = 0; done < f->size;) {
