@@ -20,7 +20,11 @@ enum { PAGES_OF_THEIR_OWN = true };
 #define ASAN_POISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
 #endif
 
-/* A block is [64-byte header: its size][n bytes]; the header keeps the payload 64-byte aligned. */
+/* A block is [header][n bytes], and the header ends with a mark. 64 bytes of header keep the payload aligned to as much; a
+ * small piece has the mark alone. */
+struct mark {
+    size_t n, header;
+};
 enum { MEM_HEADER = 64, ARENA_CHUNK = 64 << 10, HUGE_PAGE = 2 << 20 };
 
 static atomic_uint_fast64_t n_alloc;
@@ -41,20 +45,25 @@ static char *map_block(size_t total) {
     return p + before;
 }
 
-static void *alloc_block(size_t n, bool zero) {
+static struct mark *mark_of(void *p) { return (struct mark *)p - 1; }
+
+/* Counts an allocation of n bytes; true: it is the one that shall fail. */
+static bool count_one(size_t n) {
     if (forbidden) infer_bug("%zu bytes allocated where nothing may be", n);
-    uint64_t k = atomic_fetch_add(&n_alloc, 1) + 1;
+    return atomic_fetch_add(&n_alloc, 1) + 1 == atomic_load(&fail_at);
+}
+
+static void *alloc_block(size_t n, bool zero) {
+    bool fails = count_one(n);
     size_t total, align = n < HUGE_PAGE ? 64 : HUGE_PAGE;
     bool fits = size_add(n, MEM_HEADER, &total) && size_align(total, align, &total);
     bool map = PAGES_OF_THEIR_OWN && align == HUGE_PAGE;
-    char *block = !fits || k == atomic_load(&fail_at) ? NULL
-                  : map                               ? map_block(total)
-                                                      : aligned_alloc(align, total);
+    char *block = !fits || fails ? NULL : map ? map_block(total) : aligned_alloc(align, total);
     if (!block) {
         atomic_fetch_add(&n_failed, 1);
         return NULL;
     }
-    *(size_t *)block = n;
+    *mark_of(block + MEM_HEADER) = (struct mark){n, MEM_HEADER};
     if (zero && !map) memset(block + MEM_HEADER, 0, n);
     ASAN_POISON_MEMORY_REGION(block + MEM_HEADER + n, total - MEM_HEADER - n);
     return block + MEM_HEADER;
@@ -62,10 +71,22 @@ static void *alloc_block(size_t n, bool zero) {
 
 void *mem_alloc(size_t n) { return alloc_block(n, true); }
 
+void *mem_piece(size_t n) {
+    size_t total;
+    bool fails = count_one(n) || !size_add(n, sizeof(struct mark), &total);
+    struct mark *m = fails ? NULL : malloc(total);
+    if (!m) {
+        atomic_fetch_add(&n_failed, 1);
+        return NULL;
+    }
+    *m = (struct mark){n, sizeof *m};
+    return m + 1;
+}
+
 void *mem_realloc(void *p, size_t n) {
     void *q = alloc_block(n, false);
     if (!q || !p) return q;
-    size_t old = *(size_t *)((char *)p - MEM_HEADER);
+    size_t old = mark_of(p)->n;
     memcpy(q, p, old < n ? old : n);
     mem_free(p);
     return q;
@@ -73,9 +94,10 @@ void *mem_realloc(void *p, size_t n) {
 
 void mem_free(void *p) {
     if (!p) return;
-    char *block = (char *)p - MEM_HEADER;
-    size_t n = *(size_t *)block;
-    if (PAGES_OF_THEIR_OWN && n >= HUGE_PAGE)
+    struct mark m = *mark_of(p);
+    char *block = (char *)p - m.header;
+    size_t n = m.n;
+    if (PAGES_OF_THEIR_OWN && n >= HUGE_PAGE && m.header == MEM_HEADER)
         munmap(block, (n + MEM_HEADER + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
     else
         free(block);

@@ -1,6 +1,6 @@
 /* Memory: checked size arithmetic, the only door to malloc, arenas, and two hooks for tests.
  *
- * Every allocation of the library goes through mem_alloc, so tests can fail the k-th one (mem_fail_at) and
+ * Every allocation of the library goes through mem_alloc or mem_piece, so tests can fail the k-th one (mem_fail_at) and
  * can prove that a step allocates nothing (mem_count before and after, mem_forbid while it runs). Arenas hold
  * what lives and dies together; views into them are never freed one by one. */
 #pragma once
@@ -37,6 +37,8 @@ static inline bool size_align(size_t n, size_t align, size_t *out) {
 /* 64-byte aligned memory, zeroed; NULL when it cannot be had (n == 0 gives a valid pointer). what names it in
  * messages. */
 void *mem_alloc(size_t n);
+/* The same for many small pieces: not cleared, aligned to 16 bytes, 16 bytes beside it. */
+void *mem_piece(size_t n);
 /* Grows or shrinks, contents kept, new bytes not zeroed; NULL leaves the old block valid. */
 void *mem_realloc(void *p, size_t n);
 void mem_free(void *p);

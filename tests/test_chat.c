@@ -433,6 +433,6 @@ int main(void) {
         cmocka_unit_test(marks_by_role),       cmocka_unit_test(budgets_hold),
         cmocka_unit_test(failing_allocations), cmocka_unit_test(outside_vectors),
     };
-    json_set_alloc_funcs(mem_alloc, mem_free); /* as the program does */
+    json_set_alloc_funcs(mem_piece, mem_free); /* as the program does */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

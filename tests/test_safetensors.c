@@ -584,7 +584,7 @@ static void every_allocation_may_fail(void **state) {
 }
 
 int main(void) {
-    json_set_alloc_funcs(mem_alloc, mem_free);
+    json_set_alloc_funcs(mem_piece, mem_free);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hostile_files_are_refused),
         cmocka_unit_test(odd_files_are_read),

@@ -55,7 +55,7 @@ static const struct command *command_of(int *argc, char ***argv) {
 
 int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_DFL); /* a closed pipe ends the program silently, also where the parent ignored it */
-    json_set_alloc_funcs(mem_alloc, mem_free);
+    json_set_alloc_funcs(mem_piece, mem_free);
     --argc, ++argv;
     if (argc == 0 || strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0) {
         help_program(stdout);

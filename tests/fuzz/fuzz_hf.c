@@ -42,7 +42,7 @@ static void put(int i, const void *data, size_t n) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size == 0) return 0;
     if (!*folder) {
-        json_set_alloc_funcs(mem_alloc, mem_free);
+        json_set_alloc_funcs(mem_piece, mem_free);
         strcpy(folder,
                access("/dev/shm", W_OK) == 0 ? "/dev/shm/infer-fuzz-XXXXXX" : "/tmp/infer-fuzz-XXXXXX");
         if (!mkdtemp(folder)) abort();

@@ -15,7 +15,7 @@ static const char conversation[] = "{\"messages\": [{\"role\": \"system\", \"con
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static int ready;
-    if (!ready) json_set_alloc_funcs(mem_alloc, mem_free);
+    if (!ready) json_set_alloc_funcs(mem_piece, mem_free);
     ready = 1;
     const uint8_t *zero = size ? memchr(data, 0, size) : NULL;
     size_t n = zero ? (size_t)(zero - data) : size;
