@@ -45,7 +45,7 @@ static struct size count(const struct backend_config *c, int n_thread) {
 size_t cpu_copies_bytes(const struct backend_config *c, int n_thread) {
     struct size n = count(c, n_thread);
     size_t bytes = whole_pages(n.head) + whole_pages(n.data);
-    return n.data && bytes <= plan_host_available() / SHARE ? bytes : 0;
+    return n.data && !c->no_repack && bytes <= plan_host_available() / SHARE ? bytes : 0;
 }
 
 void cpu_copies_open(struct cpu *c, struct cpu_list *l) {

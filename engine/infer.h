@@ -121,6 +121,7 @@ struct infer_engine_options {
     uint64_t vram_reserve;   /* bytes of its free memory to leave to others */
     int sm_emulate;          /* 0, or 120 */
     bool no_fuse, no_graphs, blas, strict_fp32;
+    bool no_repack;  /* cpu: no copies of weights in the order in which decode reads them */
     bool all_logits; /* room for logits of every prompt row (infer logits, perplexity) */
     bool nan_guard;  /* check every op's output */
     void (*progress)(void *user, const char *what, double done, double total); /* loading; may be NULL */

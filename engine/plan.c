@@ -100,6 +100,7 @@ static void fill_config(struct backend_config *c, const struct model *m, const s
                                  .autotune = o->autotune,
                                  .sm_emulate = o->sm_emulate,
                                  .no_fuse = o->no_fuse,
+                                 .no_repack = o->no_repack,
                                  .no_graphs = o->no_graphs,
                                  .blas = o->blas,
                                  .strict_fp32 = o->strict_fp32,

@@ -29,7 +29,8 @@ static void print_part(struct text *t, const struct plan *p, const struct plan_p
     char note[160];
     if (p->n_part > 1)
         print(t, " layers %d to %d on %s\n", part->range.first, part->range.end - 1, part->type->name);
-    if (s->weight_bytes) print_bytes(t, "weights, copied", s->weight_bytes, "re-tiled for the device");
+    if (s->weight_bytes)
+        print_bytes(t, "weights, copied", s->weight_bytes, "in the order of the device's kernels");
     snprintf(note, sizeof note, "%s, %d pages of %d tokens in %d layers", plan_kv_name(p->set.kv_type),
              p->kv_group[0].n_page, KV_PAGE, part->range.end - part->range.first);
     print_bytes(t, "key/value cache", s->kv_bytes, note);

@@ -95,6 +95,7 @@ struct infer_engine_options session_engine_options(const struct options *o, cons
         .vram_reserve = o->vram_reserve,
         .sm_emulate = o->sm_emulate,
         .no_fuse = o->no_fuse,
+        .no_repack = o->no_repack,
         .no_graphs = o->no_graphs,
         .blas = o->blas && strcmp(o->blas, "on") == 0,
         .autotune = o->autotune,
