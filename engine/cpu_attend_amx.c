@@ -109,6 +109,14 @@ static void turn_values(struct attend *t) {
         }
 }
 
+/* Tiles 4, 5 times tiles 6, 7, added to tiles 0 to 3. */
+INLINE void multiply(void) {
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+}
+
 /* s = K . Q^T of rows g .. g + GROUP */
 static void scores(struct attend *t, int g) {
     int steps = t->hkp / 32;
@@ -125,22 +133,13 @@ static void scores(struct attend *t, int g) {
             _tile_loadd(5, t->k[0] + k + TILE, 64);
             _tile_loadd(6, t->q[1] + q0 + c, 64);
             _tile_loadd(7, t->q[1] + q1 + c, 64);
-            _tile_dpbf16ps(0, 4, 6);
-            _tile_dpbf16ps(1, 4, 7);
-            _tile_dpbf16ps(2, 5, 6);
-            _tile_dpbf16ps(3, 5, 7);
+            multiply();
             _tile_loadd(6, t->q[0] + q0 + c, 64);
             _tile_loadd(7, t->q[0] + q1 + c, 64);
-            _tile_dpbf16ps(0, 4, 6);
-            _tile_dpbf16ps(1, 4, 7);
-            _tile_dpbf16ps(2, 5, 6);
-            _tile_dpbf16ps(3, 5, 7);
+            multiply();
             _tile_loadd(4, t->k[1] + k, 64);
             _tile_loadd(5, t->k[1] + k + TILE, 64);
-            _tile_dpbf16ps(0, 4, 6);
-            _tile_dpbf16ps(1, 4, 7);
-            _tile_dpbf16ps(2, 5, 6);
-            _tile_dpbf16ps(3, 5, 7);
+            multiply();
         }
         float *s = t->s + i * 16 * GROUP;
         _tile_stored(0, s, GROUP * 4);
@@ -207,10 +206,7 @@ static void outputs(struct attend *t, int g) {
             _tile_loadd(5, v + (2 + half) * TILE, 64);
             _tile_loadd(6, t->p + 2 * half * TILE, 64);
             _tile_loadd(7, t->p + (2 * half + 1) * TILE, 64);
-            _tile_dpbf16ps(0, 4, 6);
-            _tile_dpbf16ps(1, 4, 7);
-            _tile_dpbf16ps(2, 5, 6);
-            _tile_dpbf16ps(3, 5, 7);
+            multiply();
         }
         _tile_stored(0, o, GROUP * 4);
         _tile_stored(1, o + 16, GROUP * 4);

@@ -385,21 +385,17 @@ INLINE void multiply(const uint8_t *w, size_t stride, int n_row, int k, const ui
     F(q2_k, Q2_K, 16, 84, 0, true, false)                                                                    \
     F(q3_k, Q3_K, 16, 110, 4, false, false)                                                                  \
     F(q6_k, Q6_K, 16, 210, 32, false, false)
+#define PACK_FROM(source, name, COPIED)                                                                      \
+    static void source##_##name(struct panel *p, struct rows row, int n) {                                   \
+        uint8_t *at = p->copy;                                                                               \
+        row.copy = &at;                                                                                      \
+        row.copied = COPIED;                                                                                 \
+        pack_##name(p, row, n);                                                                              \
+        p->copy = at;                                                                                        \
+    }
 #define ROWS_OF(name, UPPER, COLS, BYTES, OFF, MIN, WIDE)                                                    \
-    static void file_##name(struct panel *p, struct rows row, int n) {                                       \
-        uint8_t *at = p->copy;                                                                               \
-        row.copy = &at;                                                                                      \
-        row.copied = false;                                                                                  \
-        pack_##name(p, row, n);                                                                              \
-        p->copy = at;                                                                                        \
-    }                                                                                                        \
-    static void copy_##name(struct panel *p, struct rows row, int n) {                                       \
-        uint8_t *at = p->copy;                                                                               \
-        row.copy = &at;                                                                                      \
-        row.copied = true;                                                                                   \
-        pack_##name(p, row, n);                                                                              \
-        p->copy = at;                                                                                        \
-    }                                                                                                        \
+    PACK_FROM(file, name, false)                                                                             \
+    PACK_FROM(copy, name, true)                                                                              \
     static uint8_t *stream_##name(uint8_t *copy, int n, const struct cpu_x8 *x, float *out) {                \
         return stream(copy, n, x, out, pack_##name, COLS, OFF, MIN);                                         \
     }                                                                                                        \

@@ -24,6 +24,13 @@ static enum infer_status count_items(const json_t *j, int64_t *min, int64_t *max
                    (long long)*min);
 }
 
+/* An element of items, NULL: any value. */
+static enum infer_status put_element(struct schema *S, const json_t *items, struct stext *t) {
+    if (items) return schema_visit_at(S, "items", NULL, items, t);
+    stext_put(t, "value ");
+    return INFER_OK;
+}
+
 /* Exactly the elements of the list, as far as maxItems lets; more of them where minItems or "items" asks. */
 static enum infer_status visit_tuple(struct schema *S, const json_t *j, const json_t *prefix,
                                      const json_t *rest, struct stext *t) {
@@ -41,11 +48,7 @@ static enum infer_status visit_tuple(struct schema *S, const json_t *j, const js
                        (long long)n);
     if (more || min > n) {
         struct stext item = {0};
-        enum infer_status st = INFER_OK;
-        if (rest)
-            st = schema_visit_at(S, "items", NULL, rest, &item);
-        else
-            stext_put(&item, "value ");
+        enum infer_status st = put_element(S, rest, &item);
         stext_put(t, n ? "( \",\" space " : "( ");
         stext_add(t, item.p, item.n);
         stext_put(t, ")");
@@ -170,11 +173,7 @@ static enum infer_status visit_list(struct schema *S, const json_t *j, const jso
                    : INFER_OK;
     }
     struct stext item = {0};
-    enum infer_status st = INFER_OK;
-    if (items)
-        st = schema_visit_at(S, "items", NULL, items, &item);
-    else
-        stext_put(&item, "value ");
+    enum infer_status st = put_element(S, items, &item);
     if (min == 0) stext_put(t, "( ");
     stext_add(t, item.p, item.n);
     stext_put(t, "( \",\" space ");
