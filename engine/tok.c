@@ -26,7 +26,7 @@ static struct tok_slot *map_slot(const struct tok *t, uint64_t h, const char *s,
     for (uint32_t i = (uint32_t)h & t->map.mask;; i = (i + 1) & t->map.mask) {
         struct tok_slot *slot = &t->map.slot[i];
         if (slot->id < 0) return slot;
-        if (slot->tag == tag && t->text[slot->id].len == n && memcmp(t->text[slot->id].data, s, n) == 0)
+        if (slot->tag == tag && t->text[slot->id].len == n && tok_same(t->text[slot->id].data, s, n))
             return slot;
     }
 }

@@ -32,22 +32,24 @@ static size_t put_char(char *dst, unsigned c) { /* c < 0x800; dst has room for 2
     return 2;
 }
 
+/* The byte that the character at s[n], n > 0, stands for, -1: none; *len: its bytes, 1 where it is no character of two. */
+static inline int next_byte(const struct tok *t, const char *s, size_t n, size_t *len) {
+    unsigned c = (unsigned char)s[0], two = c - 0xc2u < 4u && n > 1, more = n > 1 ? s[1] & 0x3f : 0;
+    unsigned at = two ? (c & 0x1f) << 6 | more : c;
+    *len = 1 + two;
+    return (two || c < 0x80) && at < TOK_ALPHABET_END ? t->alphabet.byte_of[at] : -1;
+}
+
 size_t tok_bpe_unmap(const struct tok *t, char *dst, const char *s, size_t n) {
-    size_t o = 0;
-    for (size_t i = 0; i < n;) {
-        unsigned c = (unsigned char)s[i], len = 1;
-        if (c >= 0xc2 && c <= 0xc5 && i + 1 < n) {
-            c = (c & 0x1f) << 6 | ((unsigned char)s[i + 1] & 0x3f);
-            len = 2;
-        }
-        int b = (len == 2 || c < 0x80) && c < TOK_ALPHABET_END ? t->alphabet.byte_of[c] : -1;
+    size_t o = 0, len;
+    for (size_t i = 0; i < n; i += len) {
+        int b = next_byte(t, s + i, n - i, &len);
         if (b >= 0) {
             dst[o++] = (char)b;
         } else { /* a character outside the alphabet stands for itself */
             memcpy(dst + o, s + i, len);
             o += len;
         }
-        i += len;
     }
     return o;
 }
@@ -88,11 +90,14 @@ static void find_merge(const struct tok *t, struct merge *m, int32_t *last, char
     m->right_id = tok_map_find_hashed(t, m->right_hash, m->right.data, m->right.len);
     if (m->left_id < 0 || m->right_id < 0 || !m->right.len) return;
     size_t n = m->left.len + m->right.len;
-    memcpy(joined, m->left.data, m->left.len);
-    memcpy(joined + m->left.len, m->right.data, m->right.len);
     int32_t id = *last + 1;
-    if (id >= t->n || t->text[id].len != n || memcmp(t->text[id].data, joined, n) != 0)
+    struct str next = id < t->n ? t->text[id] : (struct str){"", 0};
+    if (next.len != n || !tok_same(next.data, m->left.data, m->left.len) ||
+        !tok_same(next.data + m->left.len, m->right.data, m->right.len)) {
+        memcpy(joined, m->left.data, m->left.len);
+        memcpy(joined + m->left.len, m->right.data, m->right.len);
         id = tok_map_find(t, joined, n);
+    }
     m->id = id;
     if (id < 0) return;
     *last = id;

@@ -170,6 +170,32 @@ static inline uint64_t tok_hash(const struct tok *t, const char *s, size_t n) {
     return tok_mix(h ^ v, 0xd6e8feb86659fd93u);
 }
 
+/* memcmp(a, b, n) == 0 for texts of a few bytes, without a call. */
+static inline bool tok_same(const char *a, const char *b, size_t n) {
+    uint64_t x, y, p, q;
+    if (n < 4) {
+        for (size_t i = 0; i < n; i++)
+            if (a[i] != b[i]) return false;
+        return true;
+    }
+    if (n < 8) {
+        uint32_t u[4];
+        memcpy(&u[0], a, 4);
+        memcpy(&u[1], b, 4);
+        memcpy(&u[2], a + n - 4, 4);
+        memcpy(&u[3], b + n - 4, 4);
+        return ((u[0] ^ u[1]) | (u[2] ^ u[3])) == 0;
+    }
+    for (size_t i = 0; i + 8 < n; i += 8) {
+        memcpy(&x, a + i, 8);
+        memcpy(&y, b + i, 8);
+        if (x != y) return false;
+    }
+    memcpy(&p, a + n - 8, 8);
+    memcpy(&q, b + n - 8, 8);
+    return p == q;
+}
+
 /* ---- tok.c ---- */
 /* Map of t->text; of tokens with equal text the first counts. */
 enum infer_status tok_map_init(struct tok *t);

@@ -5,12 +5,13 @@
 #include "stbds.h"
 #include "tok_keys.h"
 #include "tok_impl.h"
+#include "tok_scan.h"
 
-#include <jansson.h>
 #include <stdio.h>
 
 struct reading {
     struct arena *a;
+    struct tok_scan scan; /* model.vocab and model.merges */
     json_t *root, *config;
     struct tok_keys *keys;
     int32_t n; /* tokens */
@@ -19,7 +20,7 @@ struct reading {
     float *score;
     struct str *merge; /* merge[n_merge]: "a b" */
     size_t n_merge;
-    struct str pattern[TOK_PRE_MAX];
+    struct str *pattern; /* pattern[TOK_PRE_MAX] */
     uint8_t mode[TOK_PRE_MAX];
     uint32_t n_pattern;
     const char *model, *normal_form, *prefix;
@@ -73,26 +74,23 @@ static enum infer_status make_tokens(struct reading *r, size_t n) {
 }
 
 /* One more than the largest id of the vocabulary and the added tokens. */
-static enum infer_status count_tokens(const struct reading *r, const json_t *vocab, size_t *n) {
-    const char *key;
-    json_t *v;
-    json_int_t most = -1;
+static enum infer_status count_tokens(const struct reading *r, size_t *n) {
+    const struct tok_list *vocab = &r->scan.vocab;
+    const json_t *v;
+    int64_t most = (int64_t)vocab->n - 1;
     size_t i;
-    json_object_foreach((json_t *)vocab, key, v) {
-        if (!json_is_integer(v) || json_integer_value(v) < 0)
-            return err_set(INFER_E_INPUT, "model.vocab: the id of '%.64s' is no number", key);
-        if (json_integer_value(v) > most) most = json_integer_value(v);
-    }
-    if (json_is_array(vocab)) most = (json_int_t)json_array_size(vocab) - 1;
+    if (vocab->form == TOK_LIST_IDS)
+        for (struct tok_chunk *c = vocab->first; c; c = c->next)
+            for (int k = 0; k < c->n; k++)
+                if (c->entry[k].id > most) most = c->entry[k].id;
     json_array_foreach(json_object_get(r->root, "added_tokens"), i, v) {
         json_int_t id = json_integer_value(json_object_get(v, "id"));
         if (id < 0) return err_set(INFER_E_INPUT, "added_tokens[%zu]: id %lld", i, (long long)id);
         if (id > most) most = id;
     }
     /* ids may have gaps, but a file cannot ask for much more than it holds */
-    size_t named = json_is_array(vocab) ? json_array_size(vocab) : json_object_size(vocab);
-    if (most >= INT32_MAX / 8 || (size_t)most > 4 * named + 100000)
-        return err_set(INFER_E_INPUT, "token id %lld in a vocabulary of %zu", (long long)most, named);
+    if (most >= INT32_MAX / 8 || (size_t)most > 4 * vocab->n + 100000)
+        return err_set(INFER_E_INPUT, "token id %lld in a vocabulary of %zu", (long long)most, vocab->n);
     *n = (size_t)most + 1;
     return INFER_OK;
 }
@@ -102,47 +100,28 @@ static bool is_byte_token(struct str s) {
 }
 
 static enum infer_status read_vocab(struct reading *r, const json_t *model) {
-    const json_t *vocab = json_object_get(model, "vocab");
-    const char *key;
-    json_t *v;
     size_t n;
     bool fallback = flag_of(model, "byte_fallback", false);
-    if (!json_is_object(vocab)) return err_set(INFER_E_INPUT, "model.vocab is not an object");
-    TRY(count_tokens(r, vocab, &n));
+    if (r->scan.vocab.form != TOK_LIST_IDS) return err_set(INFER_E_INPUT, "model.vocab is not an object");
+    TRY(count_tokens(r, &n));
     TRY(make_tokens(r, n));
-    json_object_foreach((json_t *)vocab, key, v) {
-        json_int_t id = json_integer_value(v);
-        if (r->text[id].len)
-            return err_set(INFER_E_INPUT, "model.vocab: id %lld is named twice", (long long)id);
-        TRY(copy_text(r, key, strlen(key), &r->text[id]));
-        r->type[id] = fallback && is_byte_token(r->text[id]) ? 6 : 1;
+    for (struct tok_chunk *c = r->scan.vocab.first; c; c = c->next) {
+        for (int k = 0; k < c->n; k++) {
+            const struct tok_entry *e = &c->entry[k];
+            if (r->text[e->id].len)
+                return err_set(INFER_E_INPUT, "model.vocab: id %lld is named twice", (long long)e->id);
+            r->text[e->id] = e->text;
+            r->type[e->id] = fallback && is_byte_token(e->text) ? 6 : 1;
+        }
     }
     return INFER_OK;
 }
 
-static enum infer_status read_merges(struct reading *r, const json_t *merges) {
-    size_t i, n = json_array_size(merges);
-    json_t *v;
-    r->merge = arena_alloc(r->a, (n + 1) * sizeof *r->merge);
+static enum infer_status read_merges(struct reading *r) {
+    r->merge = arena_alloc(r->a, (r->scan.merges.n + 1) * sizeof *r->merge);
     if (!r->merge) return no_memory();
-    json_array_foreach((json_t *)merges, i, v) {
-        const char *a = json_string_value(json_array_get(v, 0)), *b = json_string_value(json_array_get(v, 1));
-        if (json_is_string(v)) {
-            TRY(copy_text(r, json_string_value(v), json_string_length(v), &r->merge[i]));
-            continue;
-        }
-        if (!a || !b) return err_set(INFER_E_INPUT, "model.merges[%zu] is no pair", i);
-        if (strchr(a, ' ') || strchr(b, ' '))
-            return err_set(INFER_E_UNSUPPORTED, "model.merges[%zu] holds a space", i);
-        size_t n_a = strlen(a), n_b = strlen(b);
-        char *joined = arena_alloc(r->a, n_a + n_b + 1);
-        if (!joined) return no_memory();
-        memcpy(joined, a, n_a);
-        joined[n_a] = ' ';
-        memcpy(joined + n_a + 1, b, n_b);
-        r->merge[i] = (struct str){joined, n_a + n_b + 1};
-    }
-    r->n_merge = n;
+    for (struct tok_chunk *c = r->scan.merges.first; c; c = c->next)
+        for (int k = 0; k < c->n; k++) r->merge[r->n_merge++] = c->entry[k].text;
     return INFER_OK;
 }
 
@@ -161,7 +140,7 @@ static enum infer_status read_bpe(struct reading *r, const json_t *model) {
     r->fuse_unknown = flag_of(model, "fuse_unk", false);
     TRY(read_vocab(r, model));
     r->unk = id_of(r, text_of(model, "unk_token"));
-    return read_merges(r, json_object_get(model, "merges"));
+    return read_merges(r);
 }
 
 static enum infer_status read_wordpiece(struct reading *r, const json_t *model) {
@@ -184,23 +163,20 @@ static enum infer_status read_wordpiece(struct reading *r, const json_t *model) 
 }
 
 static enum infer_status read_unigram(struct reading *r, const json_t *model) {
-    const json_t *vocab = json_object_get(model, "vocab");
     bool fallback = flag_of(model, "byte_fallback", false);
-    json_t *v;
-    size_t n, i;
+    size_t n, i = 0;
     r->model = "t5";
-    if (!json_is_array(vocab)) return err_set(INFER_E_INPUT, "model.vocab is not an array");
-    TRY(count_tokens(r, vocab, &n));
+    if (r->scan.vocab.form != TOK_LIST_SCORES) return err_set(INFER_E_INPUT, "model.vocab is not an array");
+    TRY(count_tokens(r, &n));
     TRY(make_tokens(r, n));
     r->score = arena_alloc(r->a, n * sizeof *r->score);
     if (!r->score) return no_memory();
-    json_array_foreach((json_t *)vocab, i, v) {
-        const json_t *text = json_array_get(v, 0), *score = json_array_get(v, 1);
-        if (!json_is_string(text) || !json_is_number(score))
-            return err_set(INFER_E_INPUT, "model.vocab[%zu] is no pair of text and score", i);
-        TRY(copy_text(r, json_string_value(text), json_string_length(text), &r->text[i]));
-        r->score[i] = (float)json_number_value(score);
-        r->type[i] = fallback && is_byte_token(r->text[i]) ? 6 : 1;
+    for (struct tok_chunk *c = r->scan.vocab.first; c; c = c->next) {
+        for (int k = 0; k < c->n; k++, i++) {
+            r->text[i] = c->entry[k].text;
+            r->score[i] = (float)c->entry[k].score;
+            r->type[i] = fallback && is_byte_token(r->text[i]) ? 6 : 1;
+        }
     }
     const json_t *unk = json_object_get(model, "unk_id");
     if (json_is_integer(unk) && json_integer_value(unk) >= 0 && json_integer_value(unk) < r->n) {
@@ -215,8 +191,8 @@ static enum infer_status read_model(struct reading *r) {
     const char *type = text_of(model, "type");
     if (!json_is_object(model)) return err_set(INFER_E_INPUT, "it has no model");
     /* files of before the key: merges make it BPE, an array of scores Unigram */
-    if (strcmp(type, "BPE") == 0 || (!*type && json_object_get(model, "merges"))) return read_bpe(r, model);
-    if (strcmp(type, "Unigram") == 0 || (!*type && json_is_array(json_object_get(model, "vocab"))))
+    if (strcmp(type, "BPE") == 0 || (!*type && r->scan.merges.form)) return read_bpe(r, model);
+    if (strcmp(type, "Unigram") == 0 || (!*type && r->scan.vocab.form == TOK_LIST_SCORES))
         return read_unigram(r, model);
     if (strcmp(type, "WordPiece") == 0) return read_wordpiece(r, model);
     return unsupported("model", model);
@@ -512,6 +488,8 @@ static enum infer_status write_rules(struct reading *r) {
 
 static enum infer_status read_all(struct reading *r) {
     r->bos = r->eos = r->unk = -1;
+    r->pattern = arena_alloc(r->a, TOK_PRE_MAX * sizeof *r->pattern);
+    if (!r->pattern) return no_memory();
     TRY(read_model(r));
     TRY(read_added(r));
     TRY(read_normalizer(r, json_object_get(r->root, "normalizer")));
@@ -535,10 +513,8 @@ enum infer_status tok_json_keys(struct tok_keys *keys, const char *json, size_t 
     json_error_t e;
     struct reading r = {.a = keys->a, .keys = keys};
     uint64_t failed = mem_failed();
-    r.root = json_loadb(json, n, JSON_ALLOW_NUL, &e);
-    if (!r.root && mem_failed() != failed)
-        return err_set(INFER_E_MEMORY, "out of memory: %zu bytes of JSON", n);
-    if (!r.root) return err_set(INFER_E_INPUT, "line %d: %s", e.line, e.text);
+    TRY(tok_scan(&r.scan, r.a, json, n));
+    TRY(tok_scan_rest(&r.root, &r.scan, json, n));
     enum infer_status st = INFER_OK;
     if (config) {
         r.config = json_loadb(config, n_config, JSON_ALLOW_NUL, &e);

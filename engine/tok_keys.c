@@ -27,12 +27,9 @@ enum infer_status tok_keys_id(struct tok_keys *k, const char *key, int32_t id) {
     return id < 0 ? INFER_OK : tok_keys_raw(k, key, META_U32, META_U32, 1, 4, &id);
 }
 
-enum infer_status tok_keys_strings(struct tok_keys *k, const char *key, const struct str *s, size_t n) {
-    struct str *copy = arena_alloc(k->a, (n + 1) * sizeof *copy);
-    if (!copy) return no_memory();
-    if (n) memcpy(copy, s, n * sizeof *copy);
+enum infer_status tok_keys_strings(struct tok_keys *k, const char *key, struct str *s, size_t n) {
     TRY(tok_keys_raw(k, key, META_ARRAY, META_STRING, n, 0, NULL));
-    k->meta[k->n - 1].strings = copy;
+    k->meta[k->n - 1].strings = s;
     return INFER_OK;
 }
 

@@ -16,8 +16,8 @@ enum infer_status tok_keys_raw(struct tok_keys *k, const char *key, enum meta_ty
                                size_t n, size_t bytes, const void *value);
 enum infer_status tok_keys_bool(struct tok_keys *k, const char *key, bool v);
 enum infer_status tok_keys_id(struct tok_keys *k, const char *key, int32_t id); /* nothing when negative */
-/* Strings are not copied, only the array is. */
-enum infer_status tok_keys_strings(struct tok_keys *k, const char *key, const struct str *s, size_t n);
+/* s[n] is taken as it is: it has to live as long as the arena. */
+enum infer_status tok_keys_strings(struct tok_keys *k, const char *key, struct str *s, size_t n);
 enum infer_status tok_keys_text(struct tok_keys *k, const char *key,
                                 const char *text); /* nothing when NULL */
 

@@ -112,23 +112,39 @@ static void phi3_strip(struct tok *t) {
 }
 
 /* ---- pieces: what a token stands for ---- */
+/* Whether a token's text is what it stands for: in the byte alphabet ASCII is, elsewhere all but the mark of a space. */
+static bool is_literal(const struct tok *t, int32_t id, bool spm) {
+    struct str s = t->text[id];
+    size_t i = 0;
+    uint64_t v, high = 0;
+    if (t->attr[id] == TOK_ATTR_BYTE && s.len == 6) return false;
+    if (t->attr[id] == TOK_ATTR_CONTROL || (!spm && t->attr[id] != TOK_ATTR_NORMAL)) return true;
+    for (; i + 8 <= s.len; i += 8) {
+        memcpy(&v, s.data + i, 8);
+        high |= v;
+    }
+    for (; i < s.len; i++) high |= (uint64_t)(unsigned char)s.data[i];
+    return !(high & 0x8080808080808080u);
+}
+
 static enum infer_status make_pieces(struct tok *t) {
     size_t total = 0;
-    for (int32_t id = 0; id < t->n; id++)
-        if (!size_add(total, t->text[id].len, &total))
+    bool spm = t->family != TOK_BPE || t->escape_space;
+    for (int32_t id = 0; id < t->n; id++) {
+        bool literal = is_literal(t, id, spm);
+        if (literal) t->piece[id] = t->text[id];
+        if (!size_add(total, literal ? 0 : t->text[id].len, &total))
             return err_set(INFER_E_INPUT, "the vocabulary is too large");
+    }
     char *d = arena_alloc(&t->arena, total + 1);
     if (!d) return err_set(INFER_E_MEMORY, "out of memory: %zu bytes for the vocabulary", total);
-    bool spm = t->family != TOK_BPE || t->escape_space;
     for (int32_t id = 0; id < t->n; id++) {
         struct str s = t->text[id];
         size_t o = 0;
+        if (t->piece[id].data) continue;
         if (t->attr[id] == TOK_ATTR_BYTE && s.len == 6) {
             char hex[3] = {s.data[3], s.data[4], 0};
             d[o++] = (char)strtol(hex, NULL, 16);
-        } else if (t->attr[id] == TOK_ATTR_CONTROL || (!spm && t->attr[id] != TOK_ATTR_NORMAL)) {
-            memcpy(d, s.data, s.len);
-            o = s.len;
         } else if (!spm) {
             o = tok_bpe_unmap(t, d, s.data, s.len);
         } else {

@@ -3,6 +3,7 @@
 #include "test.h"
 #include "mem.h"
 #include "tok.h"
+#include "tok_scan.h"
 #include "tok_vocab.h"
 #include <jansson.h>
 #include <pthread.h>
@@ -321,6 +322,59 @@ static void proto_file(void **state) {
     }
 }
 
+/* What stands in an escape, on either side of 16 bytes and at the end of the file: as jansson reads it. */
+static void json_lists(void **state) {
+    (void)state;
+    static const char *const names[] = {"a",
+                                        "",
+                                        "b\\\"c",
+                                        "\\\\\\/\\b\\f\\n\\r\\t",
+                                        "\\u00e9\\uD83d\\uDe00\\u2581x\\u007f",
+                                        "\xc3\xa9\xe2\x96\x81",
+                                        "0123456789abcdef",
+                                        "0123456789abcde\\n",
+                                        "0123456789abcdef\\u0120",
+                                        "0123456789abcdef0123456789\xf0\x9f\x98\x80"};
+    enum { N = sizeof names / sizeof *names };
+    for (int spaces = 0; spaces < 40; spaces++) {
+        char json[8192], object[4096] = "", pairs[4096] = "", *o = object, *p = pairs;
+        for (int i = 0; i < N; i++) {
+            o += sprintf(o, "%s%*s\n\"%s\":%*s%d", i ? "," : "", spaces, "", names[i], spaces, "", i);
+            p += sprintf(p, "%s[\"%s\",%*s\"x\"]\r\t", i ? "," : "", names[i], spaces, "");
+        }
+        int n = sprintf(
+            json, "{\"a\":[{\"}\":\"]\"},-1e5,true],\"model\":{\"x\":{},\"vocab\":{%s},\"merges\":[%s]}%*s}",
+            object, pairs, spaces, "");
+        char *exact = malloc((size_t)n); /* a read behind its end shows */
+        assert_non_null(exact);
+        memcpy(exact, json, (size_t)n);
+        struct arena a = {0};
+        struct tok_scan scan;
+        json_t *rest, *whole = json_loadb(json, (size_t)n, 0, NULL), *model = json_object_get(whole, "model");
+        assert_ok(tok_scan(&scan, &a, exact, (size_t)n));
+        assert_ok(tok_scan_rest(&rest, &scan, exact, (size_t)n));
+        assert_int_equal(scan.vocab.n, N);
+        assert_int_equal(scan.merges.n, N);
+        for (int i = 0; i < N; i++) {
+            struct str name = scan.vocab.first->entry[i].text, pair = scan.merges.first->entry[i].text;
+            const json_t *id = json_object_getn(json_object_get(model, "vocab"), name.data, name.len);
+            const json_t *left =
+                json_array_get(json_array_get(json_object_get(model, "merges"), (size_t)i), 0);
+            assert_int_equal(scan.vocab.first->entry[i].id, i);
+            assert_true(json_is_integer(id) && json_integer_value(id) == i);
+            assert_int_equal(pair.len, json_string_length(left) + 2);
+            assert_memory_equal(pair.data, json_string_value(left), pair.len - 2);
+            assert_memory_equal(pair.data + pair.len - 2, " x", 2);
+        }
+        assert_true(json_is_null(json_object_get(json_object_get(rest, "model"), "vocab")));
+        assert_true(json_equal(json_object_get(rest, "a"), json_object_get(whole, "a")));
+        json_decref(whole);
+        json_decref(rest);
+        arena_free(&a);
+        free(exact);
+    }
+}
+
 static void json_refused(void **state) {
     (void)state;
     static const struct {
@@ -341,6 +395,27 @@ static void json_refused(void **state) {
          "pattern"},
         {"{\"added_tokens\":[{\"id\":-4,\"content\":\"x\"}]," JSON_BPE "}", "added_tokens[0]"},
         {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",\"b\"]]}}", "vocab[0]"},
+        {"{\"model\":{\"vocab\":{\"a\":0},\n\"vocab\":{\"a\":0}}}", "twice"},
+        {"{\"model\":{\"vocab\":{\"a\":0,\n\"a\x01\":1}}}", "line 2: model.vocab[1]"},
+        {"{\"model\":{\"vocab\":{\"a\xff\":0}}}", "vocab[0]"},
+        {"{\"model\":{\"vocab\":{\"\\ud800x\":0}}}", "vocab[0]"},
+        {"{\"model\":{\"vocab\":{\"\\udc00\":0}}}", "vocab[0]"},
+        {"{\"model\":{\"vocab\":{\"\\u12g4\":0}}}", "vocab[0]"},
+        {"{\"model\":{\"vocab\":{\"\\u1", "vocab[0]"},
+        {"{\"model\":{\"vocab\":{\"\\ud83d\\ude", "vocab[0]"},
+        {"{\"model\":{\"vocab\":{\"\\x\":0}}}", "vocab[0]"},
+        {"{\"model\":{\"vocab\":{\"a\" 0}}}", "vocab[0]"},
+        {"{\"model\":{\"vocab\":{\"a\":0 \"b\":1}}}", "neither a comma nor the end"},
+        {"{\"model\":{\"vocab\":{\"a\":0,}}}", "vocab[1]"},
+        {"{\"model\":{\"vocab\":{\"a\":01}}}", "'a'"},
+        {"{\"model\":{\"vocab\":{\"a\":1.5}}}", "'a'"},
+        {"{\"model\":{\"vocab\":{\"a\":", "'a'"},
+        {"{\"model\":{\"vocab\":{\"a", "vocab[0]"},
+        {"{\"model\":{\"vocab\":{\"a\\", "vocab[0]"},
+        {"{\"model\":{\"vocab\":{\"a\":0},\"merges\":[\"a b\",[\"a\"]]}}", "merges[1]"},
+        {"{\"model\":{\"vocab\":{\"a\":0},\"merges\":[[\"a \",\"b\"]]}}", "merges[0] holds a space"},
+        {"{\"model\":{\"vocab\":{\"a\":0},\"merges\":[[\"a\",\"\\u0020\"]]}}", "merges[0] holds a space"},
+        {"{\n\"model\":{\"vocab\":{\n\"a\":0\n},\n\"merges\":[\n]\n}\n\"x\":}", "line 8"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct tensorfile *f = NULL;
@@ -829,6 +904,7 @@ int main(void) {
         cmocka_unit_test(broken_charsmaps),
         cmocka_unit_test(json_bytes),
         cmocka_unit_test(json_characters),
+        cmocka_unit_test(json_lists),
         cmocka_unit_test(json_refused),
         cmocka_unit_test(proto_file),
         cmocka_unit_test(json_allocations_may_fail),

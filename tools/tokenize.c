@@ -35,19 +35,34 @@ static enum infer_status room_for(struct job *j, size_t n) {
 /* ---- text to ids ---- */
 static enum infer_status encode(struct job *j, const char *text, size_t n) {
     unsigned flags = (j->o->special ? INFER_TOK_SPECIAL : 0) | (j->o->add_special ? INFER_TOK_ADD : 0);
+    TRY(room_for(j, n / 2 + 64)); /* most texts need less, and the second try is for the others */
     TRY(infer_tokenize(j->model, text, NULL, n, flags, j->ids, j->cap, &j->n));
     if (j->n <= j->cap) return INFER_OK;
     TRY(room_for(j, j->n));
     return infer_tokenize(j->model, text, NULL, n, flags, j->ids, j->cap, &j->n);
 }
 
-static enum infer_status write_ids(const struct job *j, const char *open, const char *between,
-                                   const char *close) {
+/* The digits of id, which is not negative, at d; returns their number. */
+static size_t put_id(char *d, int32_t id) {
+    char digits[10];
+    size_t n = 0;
+    do {
+        digits[n++] = (char)('0' + id % 10);
+    } while (id /= 10);
+    for (size_t i = 0; i < n; i++) d[i] = digits[n - 1 - i];
+    return n;
+}
+
+static enum infer_status write_ids(const struct job *j, const char *open, char between, const char *close) {
+    char line[4096];
     TRY(tool_write(open, strlen(open)));
-    for (size_t i = 0; i < j->n; i++) {
-        char s[32];
-        int len = snprintf(s, sizeof s, "%s%d", i ? between : "", j->ids[i]);
-        TRY(tool_write(s, (size_t)len));
+    for (size_t i = 0; i < j->n;) {
+        size_t n = 0;
+        for (; i < j->n && n + 12 < sizeof line; i++) {
+            if (i) line[n++] = between;
+            n += put_id(line + n, j->ids[i]);
+        }
+        TRY(tool_write(line, n));
     }
     return tool_write(close, strlen(close));
 }
@@ -104,7 +119,7 @@ static enum infer_status decode(const struct job *j, char **text, size_t *n_text
 static enum infer_status line_to_ids(struct job *j, const json_t *v) {
     if (!json_is_string(v)) return err_set(INFER_E_INPUT, "a JSON string is expected");
     TRY(encode(j, json_string_value(v), json_string_length(v)));
-    return write_ids(j, "[", ",", "]\n");
+    return write_ids(j, "[", ',', "]\n");
 }
 
 /* s[n] with every byte that is not part of UTF-8 as U+FFFD; free with mem_free */
@@ -171,7 +186,7 @@ static enum infer_status run_lines(struct job *j, const char *text, size_t n) {
 static enum infer_status run_text(struct job *j, const char *text, size_t n) {
     if (!j->o->decode) {
         TRY(encode(j, text, n));
-        return write_ids(j, "", " ", "\n");
+        return write_ids(j, "", ' ', "\n");
     }
     char *out;
     TRY(parse_ids(j, text, n));
