@@ -146,6 +146,8 @@ input=$'/set temperature 1\n' run "chat: a longer name" 2 "$infer" chat; err_has
 input=$'/set n-predict 2\n/set\nhello\n' run "chat: setting" 0 "$infer" chat; out $'hi\n'; err_has "n-predict 2"
 input=$'hello\nand you?\nhello\nand you?\nhello\nand you?\n' run "chat: oldest turns are dropped" 0 "$infer" chat --ctx 64 --overflow shift
 err_has "oldest"; [ "$(wc -l <"$dir/out")" -ge 6 ] || fail "not 6 answers"
+input=$'hello\nand you?\n' run "chat: a full context is said before" 0 "$infer" chat --ctx 56; err_has "/set overflow shift"
+input=$'/set overflow shift\nhello\nand you?\nhello\nand you?\nhello\nand you?\n' run "chat: overflow is set" 0 "$infer" chat --ctx 64; err_has "oldest"
 input=$'"""\nhello\n"""\n' run "chat: block" 0 "$infer" chat; out $'hi there!\n'
 input= run "chat: nothing" 0 "$infer" chat; out ""
 input=$'hello\nand you?\n' run "chat: the beginning is not computed again" 0 "$infer" chat --show-prompt

@@ -129,20 +129,19 @@ static enum infer_status shorten(struct chat *c, struct prompt *p) {
     return INFER_OK;
 }
 
-/* Says what is to be known about the context; the answer is kept in any case. */
-static void say_context(struct chat *c, enum generate_why why) {
-    int held = c->generator.n_ids, all = c->session.place.n_ctx;
+#define CHOICES "/clear starts anew, /set overflow shift drops the oldest turns, --ctx gives more"
+
+/* Says what is to be known about the context, also that another turn like this one, which began at before tokens, would not
+ * fit; the answer is kept in any case. */
+static void say_context(struct chat *c, enum generate_why why, int before) {
+    int held = c->generator.n_ids, all = c->session.place.n_ctx, turn = held > before ? held - before : 0;
     if (why == GENERATE_FULL) {
-        tool_say(
-            "the context of %d tokens is full, the answer ends here; /clear starts anew, --ctx gives more",
-            all);
+        tool_say("the context of %d tokens is full, the answer ends here; " CHOICES, all);
         c->code = EXIT_CANNOT;
     } else if (c->generator.n_shift) {
         tool_say("the context was full: its older half was dropped while answering");
-    } else if (held > all - all / 10) {
-        tool_say(
-            "%d of %d tokens of the context are used; /clear starts anew, --overflow shift drops the oldest",
-            held, all);
+    } else if (strcmp(c->o->overflow, "shift") != 0 && (held > all - all / 10 || held > all - turn)) {
+        tool_say("%d of %d tokens of the context are used; " CHOICES, held, all);
     }
 }
 
@@ -165,6 +164,7 @@ static enum infer_status answer(struct chat *c) {
     struct answer a = {0};
     answer_start(&a, &c->stop.texts, talk_answer_start(c->template.text != NULL, &p));
     term_wrap_start(&c->wrap, stdout);
+    int before = c->generator.n_ids; /* of the turns so far, but where some were edited away */
     struct generate_how how = {c->o->n_predict, c->template.text != NULL, c->stop.end.id, show, c};
     enum generate_why why;
     c->last = '\n';
@@ -182,7 +182,7 @@ static enum infer_status answer(struct chat *c) {
         if (why == GENERATE_LIMIT && c->terminal_in)
             tool_say("ended after %d tokens (-n, /set n-predict)", c->o->n_predict);
         logprobs_print(&c->generator.logprobs, &c->session, c->generator.n_answer);
-        say_context(c, why);
+        say_context(c, why, before < p.n ? before : p.n);
         keep_thought(c, &a);
         size_t n =
             term_valid_utf8(a.text ? a.text : "", a.n); /* bytes that are no text cannot be said again */
@@ -200,7 +200,7 @@ static void turn(struct chat *c) {
     progress_clear(&c->session.progress);
     c->code = tool_fail(c->o, st);
     chat_drop(c, "user");
-    if (st == INFER_E_FULL && c->terminal_in) tool_say("the message was taken back; /clear starts anew");
+    if (st == INFER_E_FULL && c->terminal_in) tool_say("the message was taken back; " CHOICES);
 }
 
 static void loop(struct chat *c) {

@@ -123,6 +123,7 @@ static enum infer_status change_setting(struct chat *c, const char *name, const 
     TRY(generate_params(&changed, &p));
     TRY(generate_set(&c->generator, &p));
     logprobs_start(&c->generator.logprobs, changed.logprobs);
+    c->generator.shift = strcmp(changed.overflow, "shift") == 0;
     c->live = changed;
     return INFER_OK;
 }

@@ -117,8 +117,8 @@ static int get_character(EditLine *edit, wchar_t *out) {
 
 static char *prompt(EditLine *edit) {
     (void)edit;
-    static char plain[] = "> ", plain_more[] = ". ", colour[] = "\1\033[1;32m\1> \1\033[0m\1",
-                colour_more[] = "\1\033[1;32m\1. \1\033[0m\1";
+    static char plain[] = "> ", plain_more[] = ". ", colour[] = "\1\033[1;32m\1>\1\033[0m\1 ",
+                colour_more[] = "\1\033[1;32m\1.\1\033[0m\1 "; /* libedit loses a colour at the end */
     if (current->colour) return current->more ? colour_more : colour;
     return current->more ? plain_more : plain;
 }
