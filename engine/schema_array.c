@@ -121,17 +121,36 @@ static enum infer_status visit_unique(struct schema *S, const json_t *j, const j
     return st;
 }
 
-/* "contains": elements, one that is a hit, elements. Where the length has a bound the places are counted out. */
+/* The hits of "contains", least of them: with elements between them, side by side where the length has a bound. */
+static void put_hits(struct stext *t, const struct stext *hit, const struct stext *item, int64_t least,
+                     bool bound) {
+    stext_add(t, hit->p, hit->n);
+    if (least == 1) return;
+    stext_put(t, "( ");
+    if (!bound) {
+        stext_put(t, "( \",\" space ");
+        stext_add(t, item->p, item->n);
+        stext_put(t, ")* ");
+    }
+    stext_put(t, "\",\" space ");
+    stext_add(t, hit->p, hit->n);
+    stext_put(t, ")");
+    put_count(t, least - 1, least - 1);
+}
+
+/* "contains": elements, those that are hits, elements. Where the length has a bound the places are counted out. */
 static enum infer_status visit_contains(struct schema *S, const json_t *j, const json_t *items,
                                         struct stext *t) {
     int64_t min, max, least, most;
     TRY(count_items(j, &min, &max));
     TRY(schema_count(j, "minContains", 1, &least));
     TRY(schema_count(j, "maxContains", -1, &most));
-    if (least > 1 || most >= 0) return schema_unsupported("minContains above 1, or maxContains");
+    if (most >= 0) return schema_unsupported("maxContains");
     if (json_is_true(json_object_get(j, "uniqueItems")))
         return schema_unsupported("uniqueItems beside contains");
-    if (max == 0) return schema_nothing(S, "contains, and no elements are allowed");
+    if (max >= 0 && max < least)
+        return schema_nothing(S, "contains needs %lld elements, and %lld are allowed", (long long)least,
+                              (long long)max);
     json_t *both =
         json_pack("{s:[O, O]}", "allOf", items ? items : json_true(), json_object_get(j, "contains"));
     if (!both) return err_set(INFER_E_MEMORY, "out of memory: a schema");
@@ -140,18 +159,18 @@ static enum infer_status visit_contains(struct schema *S, const json_t *j, const
     if (!st && items) st = schema_visit_at(S, "items", NULL, items, &item);
     if (!items) stext_put(&item, "value ");
     if (hit.failed || item.failed) t->failed = true;
-    int64_t places = max < 0 || max > HIT_PLACES ? 1 : max;
+    int64_t places = max < 0 || max > HIT_PLACES ? 1 : max - least + 1;
     stext_put(t, "\"[\" space ( ");
     for (int64_t p = 0; p < places && !t->failed; p++) {
         stext_put(t, "%s( ", p ? "| " : "");
         stext_add(t, item.p, item.n);
         stext_put(t, "\",\" space )");
         put_count(t, p, max < 0 ? -1 : p);
-        stext_add(t, hit.p, hit.n);
+        put_hits(t, &hit, &item, least, max >= 0);
         stext_put(t, "( \",\" space ");
         stext_add(t, item.p, item.n);
         stext_put(t, ")");
-        put_count(t, min > p + 1 ? min - p - 1 : 0, max < 0 ? -1 : max - p - 1);
+        put_count(t, min > p + least ? min - p - least : 0, max < 0 ? -1 : max - p - least);
     }
     stext_put(t, ") \"]\" space ");
     json_decref(both);

@@ -84,13 +84,15 @@ KEEP = [
     {"type": "array", "items": {"enum": [1, 2, 3]}, "contains": {"const": 2}, "maxItems": 3},
     {"type": "array", "items": I, "contains": {"minimum": 10, "maximum": 12}, "minItems": 2, "maxItems": 20},
     {"type": "array", "contains": {"type": "null"}, "maxItems": 2},
+    {"type": "array", "items": I, "contains": {"minimum": 10, "maximum": 12}, "minContains": 3, "maxItems": 5},
+    {"type": "array", "items": {"type": ["boolean", "null"]}, "contains": {"type": "null"}, "minContains": 2},
     {"type": "array", "items": {"anyOf": [I, {"type": "string", "maxLength": 2}]}, "contains": {"type": "string"}},
     obj(person=obj(name=S, age={"type": "integer", "minimum": 0, "maximum": 150}, tags={"type": "array", "items": S, "maxItems": 2})),
 ]
 REFUSE = [
     ({"not": {"pattern": "a"}}, "'not'", ""), (obj(a={"type": "string", "if": {"minLength": 2}, "then": {"maxLength": 4}}), "'not'", "/properties/a"),
     ({"oneOf": [I, N]}, "'oneOf'", ""), (obj(a={"oneOf": [S, {"type": "string"}]}), "'oneOf'", "/properties/a"),
-    ({"type": "array", "items": I, "uniqueItems": True}, "'uniqueItems'", ""), ({"contains": I, "minContains": 2}, "'minContains", ""),
+    ({"type": "array", "items": I, "uniqueItems": True}, "'uniqueItems'", ""), ({"contains": I, "maxContains": 2}, "'maxContains", ""),
     ({"prefixItems": [I], "contains": I}, "'contains beside", ""), ({"type": "array", "items": {"enum": list(range(7))}, "uniqueItems": True}, "'uniqueItems over", ""),
     ({"type": "array", "items": {"$ref": "http://x.test/y"}}, "leads out", "/items"),
     ({"type": "number", "multipleOf": 0.01}, "'multipleOf", ""),
