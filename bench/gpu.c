@@ -243,7 +243,7 @@ static void check(const struct model *m, int steps) {
     run_open(&plain, m, 1024, 40, 64, true);
     decode_logits(&plain, 1, steps, a, m->n_vocab);
     run_close(&plain);
-    run_open(&fused, m, 1024, 40, 64, false);
+    run_open(&fused, m, 1024, 256, 256, false);
     decode_logits(&fused, 1, steps, b, m->n_vocab);
     double se = 0, sr = 0;
     for (size_t i = 0; i < v; i++) {
@@ -252,7 +252,7 @@ static void check(const struct model *m, int steps) {
     }
     printf("fused against plain: error %.2e of the norm %.3g, hash %016llx\n", sqrt(se / sr), sqrt(sr),
            (unsigned long long)hash(b, v));
-    static const int widths[] = {1, 2, 3, 4, 5, 7, 8, 9, 16, 24, 33, 40};
+    static const int widths[] = {1, 2, 3, 4, 5, 7, 8, 9, 16, 24, 33, 40, 128, 200, 256};
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
         decode_logits(&fused, widths[i], steps, c, m->n_vocab);
         if (memcmp(b, c, v * 4)) {

@@ -422,6 +422,8 @@ __global__ void __launch_bounds__(attend_shape<D, T>::warps * 32, 2)
             const int col = head0 * dv + i;
             if (j.give == GIVE_RECORD)
                 put_record<32>(xo, col, y);
+            else if (j.xo_pitch)
+                put_tile(j.give == GIVE_BF16, j.xo, j.xo_pitch, it.row, col, y);
             else if (j.give == GIVE_HALF)
                 put_half(xo, col, y);
             else

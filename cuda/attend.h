@@ -24,6 +24,7 @@ struct attend_job {
     enum mm_give give;
     uint8_t *xo;
     size_t xo_row;
+    int xo_pitch; // xo as tiles of half_tile.cuh with so many rows; 0: as rows
     // set by attend_plan: heads of an item, items of a key head and of a row, log2 of a row's splits
     int rep, n_chunk, n_item_head, split_shift;
     unsigned dv_inverse; // 2^32 / dv, rounded up
@@ -65,9 +66,10 @@ struct embed_job {
     } rope[4];
 };
 cudaError_t embed_launch(const embed_job &j, int n, cudaStream_t s);
-// norm of n rows to halves (many rows; one row does it in the matmul's prologue); l: F16 or BF16
+// norm of n rows to halves (many rows; one row does it in the matmul's prologue); l: F16 or BF16; pitch: rows of a tile
+// of half_tile.cuh, 0: plain rows
 cudaError_t norm_half_launch(const mm_job &j, enum layout l, uint8_t *out, size_t out_row, int n,
-                             cudaStream_t s);
+                             cudaStream_t s, int pitch = 0);
 // where tokens go: the device's array and the host's ring of results
 struct result_ring {
     uint8_t *host;

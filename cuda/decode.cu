@@ -6,6 +6,7 @@
 #include "match.h"
 #include "mem.h"
 #include "wide.h"
+#include "wide_half.h"
 
 struct link { // one matmul
     const struct mm_kernel *k;
@@ -13,6 +14,7 @@ struct link { // one matmul
     size_t x_bytes[2]; // shared memory for the input, one row and many
     int blocks[2], buffers;
     enum layout norm_half; // many rows: a kernel in front norms the input; LAYOUT_COUNT: none
+    bool tiles;            // more than 8 rows: wide_half.cuh takes the input, as tiles
 };
 struct decode_layer {
     link qkv, out, gate_up, down;
@@ -72,6 +74,15 @@ static int best_split(const mm_job &j, const struct mm_kernel *k, int blocks) {
 // Shared memory that a block may have on the chip, or on the one that is emulated.
 static size_t shared_memory(const cuda_backend *b) {
     return b->c.sm_emulate == 120 ? 99 << 10 : b->prop.sharedMemPerBlockOptin;
+}
+
+// Rows of a tile of the link's input in a step of so many rows; 0: plain rows.
+static int tile_pitch(const link *l, int rows) {
+    return l->tiles && rows > 8 && rows <= HALF_ROWS ? half_pitch(rows) : 0;
+}
+static int half_chip(const cuda_backend *b) { return cuda_only_mma(b) ? 80 : 90; }
+static void link_tiles(const cuda_backend *b, link *l) {
+    l->tiles = half_fits(l->k, &l->job, half_chip(b), shared_memory(b));
 }
 
 // Shared memory of a link with kernel l->k; false when the chip (or the one that is emulated) has not as much.
@@ -240,6 +251,8 @@ static bool build_layer(cuda_backend *b, struct decode_layer *d, const struct la
     link_add(b, &d->down, res, next ? next->norm : last,
              form_for(b, next ? next->qkv->w->id : last_group, 0, *ga));
     hand_over(b, &d->gate_up, &d->down, layer);
+    link *const all[] = {&d->qkv, &d->out, &d->gate_up, &d->down};
+    for (link *l : all) link_tiles(b, l);
     return true;
 }
 
@@ -310,6 +323,7 @@ static enum infer_status build(cuda_backend *b, struct decode_program *p, struct
     }
     p->cand = h.cand = (float2 *)(b->work + b->plan.cand);
     p->token = cuda_tokens(b);
+    link_tiles(b, &p->head);
     p->normed = b->work + b->plan.half[0];
     p->normed_row = b->plan.half_row_bytes;
     if (mm_smem(p->head.k, false, 1, p->head.x_bytes[0]) <= b->prop.sharedMemPerMultiprocessor / 2 - 1024)
@@ -335,6 +349,7 @@ enum infer_status decode_build(struct decode_program **out, cuda_backend *b) {
     mem_free(ops);
     cudaError_t e = mm_prepare();
     if (e == cudaSuccess) e = wide_prepare();
+    if (e == cudaSuccess) e = half_prepare();
     if (e == cudaSuccess) e = attend_prepare();
     if (st == INFER_OK && e != cudaSuccess) st = cuda_error(e, "cudaFuncSetAttribute");
     if (st != INFER_OK || !fits) {
@@ -375,7 +390,7 @@ static enum infer_status run_chunk(struct decode_program *p, const link *l, int 
     }
     if (j.res) j.res += r * j.res_row;
     if (j.square_out) j.square_out += r * j.square_row;
-    if (j.xo) j.xo += r * j.xo_row;
+    if (j.xo && !j.xo_pitch) j.xo += r * j.xo_row;
     if (j.y) j.y += r * j.y_row;
     j.n_cand = l->blocks[many] * (many ? l->k->r : l->k->warps[0]);
     if (j.cand) p->n_cand = j.n_cand;
@@ -416,9 +431,27 @@ static enum infer_status run_wide(const cuda_backend *b, struct decode_program *
     CU(wide_launch(&w, l->k, b->sm_count, s));
     return INFER_OK;
 }
+// More than 8 rows of halves.
+static enum infer_status run_half(const cuda_backend *b, struct decode_program *p, const link *l, int rows,
+                                  cudaStream_t s) {
+    half_job w = {};
+    w.j = l->job;
+    w.j.give_packets = NULL;
+    w.epilogue = l->k->epilogue;
+    if (!half_plan(&w, l->k, rows, half_chip(b), b->sm_count, shared_memory(b)))
+        return cuda_error(cudaErrorInvalidConfiguration, "half_plan");
+    if (l->norm_half != LAYOUT_COUNT) {
+        CU(norm_half_launch(w.j, l->norm_half, p->normed, p->normed_row, rows, s, w.pitch));
+        w.j.x = p->normed;
+    }
+    if (w.j.cand) p->n_cand = w.j.n_cand;
+    CU(half_launch(&w, b->sm_count, s));
+    return INFER_OK;
+}
 static enum infer_status run_link(const cuda_backend *b, struct decode_program *p, const link *l, int rows,
                                   bool beside, cudaStream_t s) {
     bool many = rows > 1, done = false;
+    if (tile_pitch(l, rows)) return run_half(b, p, l, rows, s);
     if (rows > 8) TRY(run_wide(b, p, l, rows, &done, s));
     for (int r = done ? rows : 0; r < rows; r += 8)
         TRY(run_chunk(p, l, r, rows - r < 8 ? rows - r : 8, many, beside, s));
@@ -446,6 +479,8 @@ static enum infer_status run_parts(cuda_backend *b, struct decode_program *p, in
         if (keep & PART_QKV) TRY(run_link(b, p, &d->qkv, rows, beside, s));
         d->attend.put = !(keep & PART_PUT);
         d->attend.wait = i == 0;
+        d->attend.xo_pitch = tile_pitch(&d->out, rows);
+        d->gate_up.job.xo_pitch = tile_pitch(&d->down, rows);
         if (keep & PART_PUT) CU(attend_put_launch(d->attend, rows, true, s));
         if (keep & PART_ATTEND) CU(attend_launch(d->attend, rows, b->sm_count, true, s));
         if (keep & PART_OUT) TRY(run_link(b, p, &d->out, rows, beside, s));

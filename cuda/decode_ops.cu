@@ -57,7 +57,7 @@ cudaError_t embed_launch(const embed_job &j, int n, cudaStream_t s) {
 // ---- norm of many rows to halves: the same arithmetic as the prologue of one row
 template <int L>
 __global__ void __launch_bounds__(256)
-    norm_half_kernel(const __grid_constant__ mm_job j, uint8_t *out, size_t out_row) {
+    norm_half_kernel(const __grid_constant__ mm_job j, uint8_t *out, size_t out_row, int pitch) {
     __shared__ float rs_at;
     pdl_trigger();
     pdl_wait();
@@ -71,14 +71,18 @@ __global__ void __launch_bounds__(256)
     __syncthreads();
     const float rs = rs_at;
     for (int c = threadIdx.x; c < j.k / 8; c += 256) {
-        const float4 *a = (const float4 *)(j.res_in + row * j.res_row) + c * 2;
-        norm_half8<L>(__ldcg(a), __ldcg(a + 1), (const float4 *)j.norm + c * 2, c, rs, out + t * out_row);
+        const float4 *a = (const float4 *)(j.res_in + row * j.res_row) + c * 2,
+                     *w = (const float4 *)j.norm + c * 2;
+        if (pitch)
+            norm_tile8<L>(__ldcg(a), __ldcg(a + 1), w, c, rs, out, pitch, t);
+        else
+            norm_half8<L>(__ldcg(a), __ldcg(a + 1), w, c, rs, out + t * out_row);
     }
 }
 cudaError_t norm_half_launch(const mm_job &j, enum layout l, uint8_t *out, size_t out_row, int n,
-                             cudaStream_t s) {
+                             cudaStream_t s, int pitch) {
     return launch_overlapped(l == LAYOUT_F16 ? norm_half_kernel<LAYOUT_F16> : norm_half_kernel<LAYOUT_BF16>,
-                             n, 256, 0, true, s, j, out, out_row);
+                             n, 256, 0, true, s, j, out, out_row, pitch);
 }
 
 // ---- the best of each row's candidates

@@ -184,7 +184,7 @@ DEV void stream_one(const mm_job &j, int region, int cta, int n_cta) {
         float v = 0;
 #pragma unroll
         for (int k = 0; k < W; k++) v += part[k * ROWS + (R == 1 ? lane & 15 : lane)];
-        finish<R, EPI>(j, region, step, 0, v, !half && j.n_square ? *rs_at : 1.f, a, best);
+        finish<R, EPI, false>(j, region, step, 0, v, !half && j.n_square ? *rs_at : 1.f, a, best);
     }
     if (EPI == EPI_HEAD) {
         best = best_of_warp(best);

@@ -35,6 +35,7 @@ struct mm_job {
     float *square_out;
     uint8_t *xo;
     size_t xo_row;
+    int xo_pitch; // xo as tiles of half_tile.cuh with so many rows; 0: as rows
     float2 *cand;
     int n_cand;
     // one row: packets of packet.cuh instead of xo and x

@@ -1,6 +1,7 @@
 // What decode does before and after the sums: the norm's factor, the residual, the gate, and the row as its next reader
 // takes it.
 #pragma once
+#include "half_tile.cuh"
 #include "packet.cuh"
 #include "stream.h"
 #include "stream_frag.cuh"
@@ -60,7 +61,8 @@ template <int R, int EPI> DEV ahead look_ahead(const mm_job &j, int step, int t)
     }
     return a;
 }
-template <int R, int EPI>
+// TILES: many rows, whose halves may go to tiles.
+template <int R, int EPI, bool TILES = true>
 DEV void finish(const mm_job &j, int region, int step, int t, float v, float rs, const ahead &a,
                 best_value &best) {
     const int lane = threadIdx.x & 31, row = step * 16 * R + (R == 1 ? lane & 15 : lane);
@@ -97,7 +99,9 @@ DEV void finish(const mm_job &j, int region, int step, int t, float v, float rs,
         } else if (j.give == GIVE_RECORD) {
             if (R == 2) put_record<16>(j.xo + t * j.xo_row, col, y);
         } else if (lane < H && col < j.n_out) {
-            if (j.give == GIVE_HALF)
+            if (TILES && j.xo_pitch)
+                put_tile(j.give == GIVE_BF16, j.xo, j.xo_pitch, j.row0 + t, col, y);
+            else if (j.give == GIVE_HALF)
                 put_half(j.xo + t * j.xo_row, col, y);
             else
                 put_bf16(j.xo + t * j.xo_row, col, y);
@@ -133,6 +137,20 @@ DEV void norm_half8(const float4 &a0, const float4 &a1, const float4 *w, int c, 
                                             pack_half2(v[4], v[5]), pack_half2(v[6], v[7]));
     } else {
         for (int i = 0; i < 8; i++) put_bf16(x, c * 8 + i, v[i]);
+    }
+}
+
+// The same into tiles of pitch rows.
+template <int L>
+DEV void norm_tile8(const float4 &a0, const float4 &a1, const float4 *w, int c, float rs, uint8_t *x,
+                    int pitch, int row) {
+    alignas(16) uint8_t v[1024]; // a unit of bfloat16, of which 8 columns are used
+    norm_half8<L>(a0, a1, w, 0, rs, v);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        uint8_t *at = x + half_tile_at(row, c * 8 + 2 * i, pitch, L == LAYOUT_F16 ? 1 : 2);
+        *(uint32_t *)at = *(const uint32_t *)(v + 4 * i);
+        if (L == LAYOUT_BF16) *(uint32_t *)(at + pitch * 128) = *(const uint32_t *)(v + 512 + 4 * i);
     }
 }
 

@@ -3,8 +3,7 @@
 #include "wide.h"
 
 #define TABLE(f)                                                                                             \
-    f(q4k, 2) f(q6k, 2) f(q4k_q6k, 1) f(q4, 2) f(q4m, 2) f(q8, 2) f(q8m, 2) f(q5k, 2) f(q5k_q6k, 1)          \
-        f(f16, 2) f(bf16, 2)
+    f(q4k, 2) f(q6k, 2) f(q4k_q6k, 1) f(q4, 2) f(q4m, 2) f(q8, 2) f(q8m, 2) f(q5k, 2) f(q5k_q6k, 1)
 #define DECLARE(name, n) extern const struct wide_entry wide_##name[n];
 TABLE(DECLARE)
 

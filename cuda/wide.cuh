@@ -1,9 +1,9 @@
-// Decode rows above 8: one pass over the weights for 8 NT rows.
+// Decode rows above 8 times codes: one pass over the weights for 8 NT rows. Halves: wide_half.cuh.
 //
 // A block takes mw row tiles (a warp each) times 8 NT rows times all columns, or one of 8 classes of columns where a
 // matrix has few tiles. One more warp keeps a ring of stages full: a unit of weights for every warp and the rows'
-// records of that unit. The sums are those of stream.cuh, in its order: class c holds the units c, c + 8, .. (W of
-// them for halves), and the classes are added from 0 on. A row's bits are those it has alone.
+// records of that unit. The sums are those of stream.cuh, in its order: class c holds the units c, c + 8, .., and
+// the classes are added from 0 on. A row's bits are those it has alone.
 #pragma once
 #include "stream_finish.cuh"
 #include "stream_sums.cuh"
@@ -63,26 +63,6 @@ template <int L, int GA, int NT> struct wide_int {
             if constexpr (F::mins) v[p] += lowp[n][p][o];
         }
         return (v[0] + v[1]) + (v[2] + v[3]);
-    }
-};
-template <int L, int NT> struct wide_half {
-    many_half<L, 0, 1, false> m[NT];
-    MEM void clear() {
-#pragma unroll
-        for (int n = 0; n < NT; n++) m[n].clear();
-    }
-    MEM void unit(const uint8_t *u, const uint8_t *x, int stride, int lane) {
-        x += (lane >> 2) * stride + (lane & 3) * 16;
-#pragma unroll
-        for (int g = 0; g < 8; g++) {
-            const uint4 lo = *(const uint4 *)(u + g * 1024 + lane * 16),
-                        hi = *(const uint4 *)(u + g * 1024 + 512 + lane * 16);
-#pragma unroll
-            for (int n = 0; n < NT; n++) m[n].group(lo, hi, x + n * 8 * stride, 0, g);
-        }
-    }
-    MEM float value(int n, int o) const {
-        return L == LAYOUT_BF16 ? m[n].acc[0][0][o] + m[n].acc[0][L == LAYOUT_BF16][o] : m[n].acc[0][0][o];
     }
 };
 
@@ -190,7 +170,7 @@ DEV void wide_consume(const wide_job &k, wide_ring &r, const wide_item &it, int 
     const int w = threadIdx.x >> 5, lane = threadIdx.x & 31, tig = lane & 3, gid = lane >> 2, pair = w / R,
               h = w % R;
     const bool on = w < it.n_tile;
-    conditional_t<U::half, wide_half<L, NT>, wide_int<L, GA, NT>> m;
+    wide_int<L, GA, NT> m;
     float sum[NT][4];
 #pragma unroll
     for (int n = 0; n < NT; n++) sum[n][0] = sum[n][1] = sum[n][2] = sum[n][3] = 0;

@@ -11,7 +11,3 @@
 #define WIDE_TWO(name, l, l2)                                                                                \
     extern const struct wide_entry wide_##name[1];                                                           \
     const struct wide_entry wide_##name[1] = {WIDE_ENTRY(l, l2, l2, 32, 4)};
-#define WIDE_HALF(name, l)                                                                                   \
-    extern const struct wide_entry wide_##name[2];                                                           \
-    const struct wide_entry wide_##name[2] = {WIDE_ENTRY(l, -1, LAYOUT_COUNT, 0, 4),                         \
-                                              WIDE_ENTRY(l, -1, LAYOUT_COUNT, 0, 8)};
