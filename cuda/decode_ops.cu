@@ -5,28 +5,40 @@
 #include "weights.cuh"
 
 // ---- embedding: a warp 32 columns; block x = units: the rope tables of the row
+enum { STEP_ROWS, STEP_OUTS, STEP_ID, STEP_POS, STEP_SLOT, STEP_OUT_ROW, STEP_WANT, STEP_WORDS };
+// The words of a row's step out of the host's memory, one lane each: all of them for one way over the bus.
+DEV void read_step(const embed_job &j, int seq, int row, int *word) {
+    const uint8_t *blob = j.ring + (size_t)(seq % CUDA_FLIGHT) * j.ring_row;
+    if (threadIdx.x < STEP_WORDS) {
+        const int i = threadIdx.x;
+        const int32_t *table = i == STEP_ID        ? j.t.id
+                               : i == STEP_POS     ? j.t.pos
+                               : i == STEP_SLOT    ? j.t.slot
+                               : i == STEP_OUT_ROW ? j.t.out_row
+                                                   : j.t.want;
+        const size_t at = i == STEP_ROWS   ? offsetof(dev_step, n_row)
+                          : i == STEP_OUTS ? offsetof(dev_step, n_out)
+                                           : (const uint8_t *)(table + row) - (const uint8_t *)j.t.step;
+        word[i] = at + 4 <= j.ring_row ? *(const int *)(blob + at) : 0; // outputs may be fewer than rows
+    }
+    __syncthreads();
+}
 __global__ void embed_decode_kernel(const __grid_constant__ embed_job j) {
     // The step is read from the host's memory, where it was written just before this launch.
-    const int seq = *j.next;
-    const uint8_t *blob = j.ring + (size_t)(seq % CUDA_FLIGHT) * j.ring_row;
-    auto host = [&](const void *dev) {
-        return (const int32_t *)(blob + ((const uint8_t *)dev - (const uint8_t *)j.t.step));
-    };
-    const int row = blockIdx.y, units = gridDim.x - 1, lane = threadIdx.x & 31;
-    const int n_row = ((const dev_step *)blob)->n_row, id_given = host(j.t.id)[row];
-    if (row >= n_row) return;
+    __shared__ int word[STEP_WORDS];
+    const int seq = *j.next, row = blockIdx.y, units = gridDim.x - 1, lane = threadIdx.x & 31;
+    read_step(j, seq, row, word);
+    if (row >= word[STEP_ROWS]) return;
     if ((int)blockIdx.x == units) {
-        const int pos = host(j.t.pos)[row];
+        const int pos = word[STEP_POS];
         if (threadIdx.x == 0) {
-            dev_step *to = (dev_step *)j.t.step;
-            const int n_out = ((const dev_step *)blob)->n_out;
-            if (row == 0) *to = dev_step{n_row, n_out, seq};
-            ((int32_t *)j.t.id)[row] = id_given;
+            if (row == 0) *(dev_step *)j.t.step = dev_step{word[STEP_ROWS], word[STEP_OUTS], seq};
+            ((int32_t *)j.t.id)[row] = word[STEP_ID];
             ((int32_t *)j.t.pos)[row] = pos;
-            ((int32_t *)j.t.slot)[row] = host(j.t.slot)[row];
-            if (row < n_out) {
-                ((int32_t *)j.t.out_row)[row] = host(j.t.out_row)[row];
-                ((int32_t *)j.t.want)[row] = host(j.t.want)[row];
+            ((int32_t *)j.t.slot)[row] = word[STEP_SLOT];
+            if (row < word[STEP_OUTS]) {
+                ((int32_t *)j.t.out_row)[row] = word[STEP_OUT_ROW];
+                ((int32_t *)j.t.want)[row] = word[STEP_WANT];
             }
         }
         for (int r = 0; r < j.n_rope; r++)
@@ -40,7 +52,7 @@ __global__ void embed_decode_kernel(const __grid_constant__ embed_job j) {
     }
     const int col = blockIdx.x * 256 + threadIdx.x, group = col >> 5;
     if (group * 32 >= j.w.k) return;
-    const int id = id_given < 0 ? j.t.slot_last[host(j.t.slot)[row]] : id_given;
+    const int id = word[STEP_ID] < 0 ? j.t.slot_last[word[STEP_SLOT]] : word[STEP_ID];
     const int phys = j.w.base + id / j.w.inter * j.w.stride + id % j.w.inter;
     const uint8_t *u =
         j.w.region + ((size_t)(phys >> 4) * j.w.u + blockIdx.x) * layout_unit_bytes(j.w.layout);
@@ -92,9 +104,12 @@ __global__ void select_decode_kernel(dev_tables t, const float2 *cand, int n_can
     __shared__ int si[8];
     pdl_trigger();
     pdl_wait();
-    const int jr = blockIdx.x, seq = t.step->seq;
+    const int jr = blockIdx.x, seq = t.step->seq, n_out = t.step->n_out;
+    // asked for now, needed at the end
+    const int want = t.want[jr], out_row = t.out_row[jr];
     if (jr == 0 && threadIdx.x == 0) *ring.next = seq + 1;
-    if (jr >= t.step->n_out) return;
+    if (jr >= n_out) return;
+    const int slot = t.slot[out_row];
     float v = -INFINITY;
     int best = 0x7fffffff;
     for (int i = threadIdx.x; i < n_cand; i += 256) {
@@ -113,10 +128,10 @@ __global__ void select_decode_kernel(dev_tables t, const float2 *cand, int n_can
     for (int i = 1; i < 8; i++)
         if (sv[i] > v || (sv[i] == v && si[i] < best)) v = sv[i], best = si[i];
     if (best == 0x7fffffff) best = 0; // no finite logit
-    const bool wanted = t.want[jr] & 1;
+    const bool wanted = want & 1;
     token[jr] = wanted ? best : -1;
     ((int32_t *)(ring.host + (size_t)(seq % CUDA_FLIGHT) * ring.row))[jr] = wanted ? best : -1;
-    if (wanted) t.slot_last[t.slot[t.out_row[jr]]] = best;
+    if (wanted) t.slot_last[slot] = best;
 }
 cudaError_t select_launch(dev_tables t, const float2 *cand, int n_cand, size_t cand_row, int32_t *token,
                           result_ring ring, int n, cudaStream_t s) {
