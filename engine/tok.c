@@ -33,7 +33,7 @@ static struct tok_slot *map_slot(const struct tok *t, uint64_t h, const char *s,
 
 enum { AHEAD = 16 }; /* slots are asked for this many tokens before they are needed */
 
-enum infer_status tok_map_init(struct tok *t) {
+enum infer_status tok_map_init(struct tok *t, char *pieces) {
     uint64_t hash[AHEAD];
     TRY(map_alloc(t));
     for (int32_t k = 0; k < t->n + AHEAD; k++) {
@@ -47,6 +47,7 @@ enum infer_status tok_map_init(struct tok *t) {
         if (k >= t->n) continue;
         hash[k % AHEAD] = tok_hash(t, t->text[k].data, t->text[k].len);
         __builtin_prefetch(&t->map.slot[hash[k % AHEAD] & t->map.mask], 1);
+        pieces += tok_piece_make(t, k, pieces); /* while its text is in the cache */
     }
     return INFER_OK;
 }

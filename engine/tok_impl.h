@@ -197,8 +197,10 @@ static inline bool tok_same(const char *a, const char *b, size_t n) {
 }
 
 /* ---- tok.c ---- */
-/* Map of t->text; of tokens with equal text the first counts. */
-enum infer_status tok_map_init(struct tok *t);
+/* Map of t->text; of tokens with equal text the first counts. Makes the pieces too: pieces has room for all texts. */
+enum infer_status tok_map_init(struct tok *t, char *pieces);
+/* Sets piece[id]: a view of text[id] where they are the same, else written at d. Returns the bytes written. */
+size_t tok_piece_make(struct tok *t, int32_t id, char *d);
 /* Trie of the special tokens among them. */
 enum infer_status tok_trie_init(struct tok *t);
 int32_t tok_map_find(const struct tok *t, const char *s, size_t n);

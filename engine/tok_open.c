@@ -112,7 +112,7 @@ static void phi3_strip(struct tok *t) {
 }
 
 /* ---- pieces: what a token stands for ---- */
-/* Whether a token's text is what it stands for: in the byte alphabet ASCII is, elsewhere all but the mark of a space. */
+/* Whether that is its text: in the byte alphabet ASCII is, elsewhere all but the mark of a space. */
 static bool is_literal(const struct tok *t, int32_t id, bool spm) {
     struct str s = t->text[id];
     size_t i = 0;
@@ -127,36 +127,38 @@ static bool is_literal(const struct tok *t, int32_t id, bool spm) {
     return !(high & 0x8080808080808080u);
 }
 
-static enum infer_status make_pieces(struct tok *t) {
-    size_t total = 0;
+size_t tok_piece_make(struct tok *t, int32_t id, char *d) {
+    struct str s = t->text[id];
     bool spm = t->family != TOK_BPE || t->escape_space;
-    for (int32_t id = 0; id < t->n; id++) {
-        bool literal = is_literal(t, id, spm);
-        if (literal) t->piece[id] = t->text[id];
-        if (!size_add(total, literal ? 0 : t->text[id].len, &total))
-            return err_set(INFER_E_INPUT, "the vocabulary is too large");
+    size_t o = 0;
+    if (is_literal(t, id, spm)) {
+        t->piece[id] = s;
+        return 0;
     }
-    char *d = arena_alloc(&t->arena, total + 1);
-    if (!d) return err_set(INFER_E_MEMORY, "out of memory: %zu bytes for the vocabulary", total);
-    for (int32_t id = 0; id < t->n; id++) {
-        struct str s = t->text[id];
-        size_t o = 0;
-        if (t->piece[id].data) continue;
-        if (t->attr[id] == TOK_ATTR_BYTE && s.len == 6) {
-            char hex[3] = {s.data[3], s.data[4], 0};
-            d[o++] = (char)strtol(hex, NULL, 16);
-        } else if (!spm) {
-            o = tok_bpe_unmap(t, d, s.data, s.len);
-        } else {
-            for (size_t i = 0; i < s.len; i++) {
-                bool space = i + 3 <= s.len && memcmp(s.data + i, "\xe2\x96\x81", 3) == 0;
-                d[o++] = space ? ' ' : s.data[i];
-                i += space ? 2 : 0;
-            }
+    if (t->attr[id] == TOK_ATTR_BYTE && s.len == 6) {
+        char hex[3] = {s.data[3], s.data[4], 0};
+        d[o++] = (char)strtol(hex, NULL, 16);
+    } else if (!spm) {
+        o = tok_bpe_unmap(t, d, s.data, s.len);
+    } else {
+        for (size_t i = 0; i < s.len; i++) {
+            bool space = i + 3 <= s.len && memcmp(s.data + i, TOK_SPACE, 3) == 0;
+            d[o++] = space ? ' ' : s.data[i];
+            i += space ? 2 : 0;
         }
-        t->piece[id] = (struct str){d, o};
-        d += o;
     }
+    t->piece[id] = (struct str){d, o};
+    return o;
+}
+
+/* Room for all of them. */
+static enum infer_status piece_room(struct tok *t, char **room) {
+    size_t total = 0;
+    for (int32_t id = 0; id < t->n; id++)
+        if (!size_add(total, t->text[id].len, &total))
+            return err_set(INFER_E_INPUT, "the vocabulary is too large");
+    *room = arena_alloc(&t->arena, total + 1);
+    if (!*room) return err_set(INFER_E_MEMORY, "out of memory: %zu bytes for the vocabulary", total);
     return INFER_OK;
 }
 
@@ -270,6 +272,12 @@ static struct str pre_of(const struct tensorfile *f, struct str model) {
     return (struct str){"default", 7};
 }
 
+static void make_control(struct tok *t, int32_t id) {
+    if (id < 0) return;
+    t->attr[id] = TOK_ATTR_CONTROL;
+    t->piece[id] = t->text[id];
+}
+
 static enum infer_status read_special(struct tok *t, const struct tensorfile *f, bool typed) {
     int32_t more[2] = {-1, -1};
     bool present, wordpiece = t->family == TOK_WORDPIECE;
@@ -292,9 +300,8 @@ static enum infer_status read_special(struct tok *t, const struct tensorfile *f,
     t->add_bos = t->add_bos && t->bos >= 0;
     t->add_eos = t->add_eos && t->eos >= 0;
     int32_t stops[] = {t->eos, more[0], more[1]};
-    for (int i = 0; !typed && i < 3; i++)
-        if (stops[i] >= 0) t->attr[stops[i]] = TOK_ATTR_CONTROL;
-    if (!typed && t->bos >= 0) t->attr[t->bos] = TOK_ATTR_CONTROL;
+    for (int i = 0; !typed && i < 3; i++) make_control(t, stops[i]);
+    if (!typed) make_control(t, t->bos);
     mark_stops(t, stops, 3);
     return INFER_OK;
 }
@@ -324,6 +331,7 @@ static enum infer_status init_family(struct tok *t, const struct meta *scores, c
 static enum infer_status build(struct tok *t, const struct tensorfile *f, const struct meta *tokens) {
     struct str model;
     const struct meta *types, *scores;
+    char *room;
     TRY(read_tokens(t, tokens));
     TRY(meta_str(f, "tokenizer.ggml.model", &model, NULL));
     struct str pre = pre_of(f, model);
@@ -346,11 +354,11 @@ static enum infer_status build(struct tok *t, const struct tensorfile *f, const 
     if (!t->model_name || !t->pre_name || !t->piece || !t->attr || !t->flag || !t->order)
         return err_set(INFER_E_MEMORY, "out of memory: a vocabulary of %d tokens", t->n);
     for (int32_t id = 0; types && id < t->n; id++) t->attr[id] = attr_of(meta_elem_i64(types, (size_t)id));
-    TRY(tok_map_init(t));
+    TRY(piece_room(t, &room));
+    TRY(tok_map_init(t, room));
     TRY(read_special(t, f, types != NULL));
     TRY(read_charsmap(t, f));
     TRY(init_family(t, scores, merges));
-    TRY(make_pieces(t));
     struct str arch = {"", 0};
     bool present;
     TRY(meta_str(f, "general.architecture", &arch, &present));
