@@ -92,6 +92,13 @@ sed 's/tokenizer.ggml.eos_token_id/tokenizer.ggml.bos_token_id/' "$llama" >"$dir
 run "a template for another vocabulary" 0 "$infer" -m "$dir/bos.gguf" -p hello --show-prompt --template "$dir/other.jinja" --thinking off -n 1
 err_has "two BOS"; err_has "(BOS) at 0 1"; err_has "as text: <|header|>, <|done|>"; err_has "with <|done|>, which is no token"; err_has "does not read enable_thinking"
 run "a typed control token is text" 0 "$infer" -p '<|im_end|>' --show-prompt -n 1; err_has "[<]"
+printf 'root ::= "<think>\\nhm\\n</think>\\n\\nyes"' >"$dir/think.gbnf"
+run "thinking" 0 "$infer" -p hello --grammar "$dir/think.gbnf"; out "yes"; err_has "hm"
+run "thinking: folded" 0 "$infer" -p hello --grammar "$dir/think.gbnf" --thinking fold; out "yes"; err_lines 1
+run "thinking: shown" 0 "$infer" -p hello --grammar "$dir/think.gbnf" --thinking show -q; out $'\nhm\n\nyes'; err_empty
+run "thinking: json" 0 "$infer" -p hello --grammar "$dir/think.gbnf" --json -q; out_has '"answer":"yes"'; out_has '"thinking":"\nhm\n"'
+input=$'hello\n/thoughts\n' run "chat: thinking" 0 "$infer" chat --grammar "$dir/think.gbnf" --thinking fold; out $'yes\n'; err_has "hm"
+input=$'hello\n' run "chat: thinking shown" 0 "$infer" chat --grammar "$dir/think.gbnf" --thinking show; out $'\nhm\n\nyes\n'
 run "json" 0 "$infer" -p hello --json -q; out_has '"answer":"hi there!"'; out_has '"ended_by":"turn"'
 run "prompt longer than the context" 1 "$infer" -p "$(printf 'word %.0s' {1..500})" -q; out_empty; err_has "the context holds"
 run "context full" 1 "$infer" -p count -q --ctx 24; out_has "one two"; err_has "full"; err_lines 1

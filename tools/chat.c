@@ -66,6 +66,8 @@ void talk_thinking_end(struct thoughts *t) {
     *t = (struct thoughts){0};
 }
 
+const char *talk_thinking_gap(char last) { return last == '\n' ? "\n" : "\n\n"; }
+
 void talk_stops(struct stops *out, const struct session *s, const struct chat_template *t,
                 const struct options *o) {
     out->texts = o->stop;
@@ -78,6 +80,13 @@ enum answer_start talk_answer_start(bool templated, const struct prompt *p) {
     return answer_opened(p->text, p->n_text) ? ANSWER_THINKING : ANSWER_MAYBE;
 }
 
+static enum infer_status write_answer(struct chat *c, const char *text, size_t n) {
+    c->last = text[n - 1];
+    if (!c->terminal_out) return tool_write(text, n);
+    term_wrap_write(&c->wrap, text, n);
+    return INFER_OK;
+}
+
 static enum infer_status show(void *user, const char *text, size_t n, bool thinking) {
     struct chat *c = user;
     if (thinking && strcmp(c->o->thinking, "show") != 0) {
@@ -85,11 +94,12 @@ static enum infer_status show(void *user, const char *text, size_t n, bool think
         return INFER_OK;
     }
     talk_thinking_end(&c->thoughts);
-    c->last = text[n - 1];
-    if (c->terminal_out)
-        term_wrap_write(&c->wrap, text, n);
-    else
-        TRY(tool_write(text, n));
+    if (!thinking && c->thought_shown) {
+        const char *gap = talk_thinking_gap(c->last);
+        TRY(write_answer(c, gap, strlen(gap)));
+    }
+    c->thought_shown = thinking;
+    TRY(write_answer(c, text, n));
     return tool_flush();
 }
 
@@ -168,6 +178,7 @@ static enum infer_status answer(struct chat *c) {
     struct generate_how how = {c->o->n_predict, c->template.text != NULL, c->stop.end.id, show, c};
     enum generate_why why;
     c->last = '\n';
+    c->thought_shown = false;
     session_interrupt_clear();
     session_idle(false);
     st = generate_answer(&c->generator, p.ids, p.n, &how, &a, &why);

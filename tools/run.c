@@ -23,8 +23,9 @@ struct run {
     char *text; /* text[n]: the user's prompt */
     size_t n;
     struct thoughts thoughts;
-    bool terminal; /* stdout is one */
-    char last;     /* last byte shown */
+    bool terminal;      /* stdout is one */
+    bool thought_shown; /* --thinking show: as part of the answer, which has not begun */
+    char last;          /* last byte shown */
 };
 
 /* -p, else -f, else stdin. The last newline of a file or of stdin is not part of the prompt. */
@@ -72,6 +73,11 @@ static enum infer_status show(void *user, const char *text, size_t n, bool think
     }
     talk_thinking_end(&r->thoughts);
     if (r->o->json) return INFER_OK;
+    if (!thinking && r->thought_shown) {
+        const char *gap = talk_thinking_gap(r->last);
+        TRY(tool_write(gap, strlen(gap)));
+    }
+    r->thought_shown = thinking;
     r->last = text[n - 1];
     if (!r->terminal) {
         TRY(tool_write(text, n));

@@ -16,6 +16,8 @@ struct thoughts {
 void talk_thinking(struct thoughts *t, const struct options *o, const char *text, size_t n);
 /* The thinking is over: colours and line are as before it. */
 void talk_thinking_end(struct thoughts *t);
+/* --thinking show: what stands between thinking whose last character is this and the answer: an empty line. */
+const char *talk_thinking_gap(char last);
 /* What ends an answer: --stop, and how the template ends a turn, as a token or as text. texts points into end. */
 struct stops {
     struct option_texts texts;
@@ -37,7 +39,8 @@ struct chat {
     struct line *line;
     json_t *messages; /* [{role, content}] */
     bool terminal_in, terminal_out, colour;
-    bool answered; /* the generator's figures are of an answer */
+    bool thought_shown; /* as part of this answer, which has not begun */
+    bool answered;      /* the generator's figures are of an answer */
     struct thoughts thoughts;
     struct term_wrap wrap;
     char last;     /* last byte shown */
