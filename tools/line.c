@@ -4,6 +4,7 @@
 #include <langinfo.h>
 #include <locale.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +37,40 @@ static struct line *current; /* for libedit's callbacks */
 
 /* ---- characters ---- */
 
+/* ---- Ctrl-Z ---- */
+static const char paste_on[] = "\033[?2004h", paste_off[] = "\033[?2004l"; /* marks around what is pasted */
+static volatile sig_atomic_t stopped; /* the terminal has had other settings since the line was shown */
+
+/* Stops as SIGTSTP does by default, but leaves no marks to the shell; goes on here after fg. */
+static void on_stop(int number) {
+    struct sigaction usual = {.sa_handler = SIG_DFL}, ours;
+    int e = errno;
+    ssize_t written = write(STDERR_FILENO, paste_off, sizeof paste_off - 1);
+    (void)written;
+    sigaction(number, &usual, &ours);
+    raise(number);
+    sigaction(number, &ours, NULL);
+    stopped = 1;
+    errno = e;
+}
+
+/* While a line is edited only: elsewhere nothing need be put right. */
+static void catch_stop(bool on) {
+    struct sigaction a = {.sa_handler = on ? on_stop : SIG_DFL, .sa_flags = SA_NODEFER}, before;
+    sigaction(SIGTSTP, NULL, &before);
+    if (before.sa_handler != SIG_IGN) sigaction(SIGTSTP, &a, NULL); /* without job control it is ignored */
+}
+
+/* The terminal as the editor wants it, and the line again. */
+static void show_again(struct line *l) {
+    stopped = 0;
+    el_set(l->edit, EL_PREP_TERM, 0);
+    el_set(l->edit, EL_PREP_TERM, 1);
+    fputs(paste_on, stderr);
+    fflush(stderr);
+    el_set(l->edit, EL_REFRESH);
+}
+
 /* One byte of the preset or of stdin; -1 at the end or when a signal came. */
 static int next_byte(struct line *l) {
     if (l->preset && l->preset[l->at_preset]) return (unsigned char)l->preset[l->at_preset++];
@@ -46,8 +81,10 @@ static int next_byte(struct line *l) {
     }
     unsigned char c;
     ssize_t n;
-    do n = read(STDIN_FILENO, &c, 1);
-    while (n < 0 && errno == EINTR && !session_interrupted());
+    do {
+        n = read(STDIN_FILENO, &c, 1);
+        if (n < 0 && errno == EINTR && stopped) show_again(l), errno = EINTR;
+    } while (n < 0 && errno == EINTR && !session_interrupted());
     return n == 1 ? c : -1;
 }
 
@@ -296,9 +333,11 @@ static enum line_result read_one(struct line *l) {
     }
     int n = 0;
     term_echo(true);
-    fputs("\033[?2004h", stderr);
+    fputs(paste_on, stderr);
+    catch_stop(true);
     const char *s = el_gets(l->edit, &n);
-    fputs("\033[?2004l", stderr);
+    catch_stop(false);
+    fputs(paste_off, stderr);
     fflush(stderr);
     term_echo(false);
     l->pasting = false;
