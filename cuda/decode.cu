@@ -14,7 +14,7 @@ struct link { // one matmul
     size_t x_bytes[2]; // shared memory for the input, one row and many
     int blocks[2], buffers;
     enum layout norm_half; // many rows: a kernel in front norms the input; LAYOUT_COUNT: none
-    bool tiles;            // more than 8 rows: wide_half.cuh takes the input, as tiles
+    bool tiles;            // many rows: wide_half.cuh takes the input, as tiles
 };
 struct decode_layer {
     link qkv, out, gate_up, down;
@@ -78,7 +78,7 @@ static size_t shared_memory(const cuda_backend *b) {
 
 // Rows of a tile of the link's input in a step of so many rows; 0: plain rows.
 static int tile_pitch(const link *l, int rows) {
-    return l->tiles && rows > 8 && rows <= HALF_ROWS ? half_pitch(rows) : 0;
+    return l->tiles && rows > 1 && rows <= HALF_ROWS ? half_pitch(rows) : 0;
 }
 static int half_chip(const cuda_backend *b) { return cuda_only_mma(b) ? 80 : 90; }
 static void link_tiles(const cuda_backend *b, link *l) {
@@ -431,7 +431,7 @@ static enum infer_status run_wide(const cuda_backend *b, struct decode_program *
     CU(wide_launch(&w, l->k, b->sm_count, s));
     return INFER_OK;
 }
-// More than 8 rows of halves.
+// Many rows of halves.
 static enum infer_status run_half(const cuda_backend *b, struct decode_program *p, const link *l, int rows,
                                   cudaStream_t s) {
     half_job w = {};

@@ -1,4 +1,4 @@
-// How a step of more than 8 rows hands halves to the next matmul: tiles of 64 columns x pitch rows, 128 bytes a row, the
+// How a step of many rows hands halves to the next matmul: tiles of 64 columns x pitch rows, 128 bytes a row, the
 // 16-byte chunk c of row r at c ^ (r & 7): as ldmatrix and wgmma read them without conflicts. Columns of a group of 32
 // lie in the order of a unit's lanes: k = 8 t + 4 e + j is number 16 e + 2 t + (j & 1) + 8 (j >> 1), see layout.h.
 // bfloat16 has two tiles after each other, the high parts and the low ones.

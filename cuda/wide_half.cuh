@@ -1,10 +1,13 @@
-// Decode rows above 8 times halves.
+// Decode rows, more than one, times halves.
 //
 // A block takes mw row tiles of 16 weight rows (a warp each) times 8 NT rows of the step times all columns. One more warp
 // keeps a ring of stages full: span column tiles of 64 columns of every warp's weights and of the rows. The order of the
 // sums is that of stream.cuh: class c holds the units c, c + 4, ..; the classes are added from 0 on. A row's bits are
 // those it has alone. wgmma (sm_90a, NT = 16) and mma.sync sum the 16 products of a step and what was there before to the
 // same bits (measured: 5.5e8 sums, halves and bfloat16).
+//
+// Up to 16 or 32 rows a row tile may have four warps, a class each, as one row has them (SHARED): a warp's loads and
+// products wait for each other, so that few row tiles are done sooner. A stage then holds columns of all classes.
 //
 // Sums stay where the products leave them: lane (gid, tig) has weight rows gid and gid + 8 of rows 2 tig and 2 tig + 1.
 #pragma once
@@ -53,6 +56,63 @@ template <int NT, class V> DEV void half_each(const half_job &k, V visit) {
         half_columns(
             k, [&](int t, int n) { visit(it, t, n); }, [] {});
     }
+}
+
+// ---- the classes of a row tile on four warps of its block
+// Column tiles that class c has in part p of round i (units 4 i + c), and the first of them.
+DEV int shared_first(const half_job &k, int i, int p, int c) {
+    return 4 * (HALF_CLASSES * i + c) + p * k.span;
+}
+DEV int shared_count(const half_job &k, int i, int p, int c) {
+    return max(0, min(k.span, k.n_column - shared_first(k, i, p, c)));
+}
+template <class V> DEV void shared_each(const half_job &k, V visit) {
+    for (int i = 0; HALF_CLASSES * i < k.j.u; i++)
+        for (int p = 0; p * k.span < 4; p++) visit(i, p);
+}
+template <int L, int NT>
+DEV void shared_fetch(const half_job &k, const half_ring &r, uint32_t smem, const half_item &it, int i, int p,
+                      bool weights, bool rows) {
+    using S = half_shape<L, NT>;
+    const int lane = threadIdx.x & 31, bytes = min(NT * 8, k.pitch - it.row0) * 128;
+    const uint32_t bar = smem + HALF_FULL + 8 * r.slot, to = smem + HALF_RING_AT + r.slot * k.stage_bytes;
+    const int c = lane & 3, n = shared_count(k, i, p, c), first = shared_first(k, i, p, c);
+    if (weights) {
+        int all = 0;
+        for (int q = 0; q < HALF_CLASSES; q++) all += shared_count(k, i, p, q);
+        if (lane == 0) barrier_expect(bar, all * (it.n_tile * S::tile + S::parts * bytes));
+        __syncwarp();
+        if (lane >> 2 < it.n_tile && n)
+            bulk_copy(to + HALF_CLASSES * k.span * S::parts * S::x + lane * k.span * S::tile,
+                      k.j.w[0] + ((size_t)(it.tile0 + (lane >> 2)) * k.j.u + HALF_CLASSES * i + c) * S::unit +
+                          p * k.span * S::tile,
+                      n * S::tile, bar);
+    }
+    const int x = lane >> 2, q = x / S::parts; // column tile and part of this lane
+    if (rows && q < n)
+        bulk_copy(to + ((c * k.span + q) * S::parts + x % S::parts) * S::x,
+                  k.j.x + ((size_t)((first + q) * S::parts + x % S::parts) * k.pitch + it.row0) * 128, bytes,
+                  bar);
+}
+template <int L, int NT> DEV void shared_produce(const half_job &k, uint32_t smem) {
+    half_ring r = {0, 0};
+    int v = 0;
+    for (int m = blockIdx.x; m < k.items; m += gridDim.x)
+        shared_each(k, [&](int i, int p) {
+            if (v++ >= k.stages) return;
+            shared_fetch<L, NT>(k, r, smem, half_find<NT>(k, m), i, p, true, false);
+            r.step(k.stages);
+        });
+    pdl_wait();
+    v = 0;
+    r = {0, 0};
+    for (int m = blockIdx.x; m < k.items; m += gridDim.x)
+        shared_each(k, [&](int i, int p) {
+            const bool again = v++ >= k.stages;
+            if (again) barrier_wait(smem + HALF_EMPTY + 8 * r.slot, r.phase ^ 1);
+            shared_fetch<L, NT>(k, r, smem, half_find<NT>(k, m), i, p, again, true);
+            r.step(k.stages);
+        });
 }
 
 // ---- the producer
@@ -326,23 +386,77 @@ DEV void half_consume(const half_job &k, uint32_t smem, int n_row, best_value *b
     }
 }
 
-template <int L, int NT> DEV void half_block(const half_job &k) {
+// Sums of four warps of a row tile, added by the warp that finishes the rows: group n of 8 by warp n % 4.
+template <int L, int NT>
+DEV void shared_consume(const half_job &k, uint32_t smem, float4 *sums, int n_row, best_value *best) {
+    using S = half_shape<L, NT>;
+    const int w = threadIdx.x >> 5, lane = threadIdx.x & 31, t = w >> 2, c = w & 3;
+    half_ring r = {0, 0};
+    sums += t * (HALF_CLASSES * NT * 32) + lane;
+    for (int m = blockIdx.x; m < k.items; m += gridDim.x) {
+        const half_item it = half_find<NT>(k, m);
+        float acc[S::parts][NT][4];
+#pragma unroll
+        for (int n = 0; n < S::parts * NT * 4; n++) (&acc[0][0][0])[n] = 0;
+        shared_each(k, [&](int i, int p) {
+            barrier_wait(smem + HALF_FULL + 8 * r.slot, r.phase);
+            const uint32_t at = smem + HALF_RING_AT + r.slot * k.stage_bytes,
+                           wt = at + HALF_CLASSES * k.span * (S::parts * S::x) + w * k.span * S::tile;
+            const int count = shared_count(k, i, p, c);
+            for (int q = 0; q < count; q++)
+                half_product<L, NT>(acc, at + (c * k.span + q) * (S::parts * S::x), wt + q * S::tile, lane);
+            __syncwarp();
+            if (elect_one()) barrier_arrive(smem + HALF_EMPTY + 8 * r.slot);
+            r.step(k.stages);
+        });
+        if (t >= it.n_tile) continue; // alike in the four warps
+        const half_rows f = half_look(k, it.tile0 + t, lane >> 2);
+        asm volatile("bar.sync %0, 128;" ::"r"(t + 2) : "memory"); // the sums of the item before are read
+#pragma unroll
+        for (int n = 0; n < NT; n++) {
+            float v[4];
+#pragma unroll
+            for (int o = 0; o < 4; o++)
+                v[o] = S::parts == 2 ? acc[0][n][o] + acc[S::parts - 1][n][o] : acc[0][n][o];
+            sums[(c * NT + n) * 32] = make_float4(v[0], v[1], v[2], v[3]);
+        }
+        asm volatile("bar.sync %0, 128;" ::"r"(t + 2) : "memory");
+#pragma unroll 1
+        for (int n = c; n < NT && it.row0 + n * 8 < n_row; n += HALF_CLASSES) {
+            const int row0 = it.row0 + n * 8;
+            float v[4] = {}, res[4];
+            if (k.epilogue == EPI_ADD) half_residual(k, f, row0, n_row, res);
+#pragma unroll
+            for (int q = 0; q < HALF_CLASSES; q++) {
+                const float4 a = sums[(q * NT + n) * 32];
+                v[0] += a.x, v[1] += a.y, v[2] += a.z, v[3] += a.w;
+            }
+            half_finish(k, f, it.tile0 + t, row0, n_row, v, res, best + row0);
+        }
+    }
+}
+
+template <int L, int NT, bool SHARED> DEV void half_block(const half_job &k) {
     using S = half_shape<L, NT>;
     extern __shared__ __align__(1024) uint8_t smem[];
-    const int w = threadIdx.x >> 5;
+    const int w = threadIdx.x >> 5, warps = SHARED ? HALF_CLASSES * k.mw : k.mw;
     const uint32_t base = smem_address(smem);
     if (threadIdx.x < HALF_STAGES) {
         barrier_init(base + HALF_FULL + 8 * threadIdx.x, 1);
-        barrier_init(base + HALF_EMPTY + 8 * threadIdx.x, k.mw);
+        barrier_init(base + HALF_EMPTY + 8 * threadIdx.x, warps);
         barrier_fence();
     }
     __syncthreads();
     pdl_trigger();
-    if (w >= k.mw) {
+    if (w >= warps) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
         if constexpr (S::group) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
 #endif
-        if (w == k.mw) half_produce<L, NT>(k, base);
+        if (w > warps) return;
+        if constexpr (SHARED)
+            shared_produce<L, NT>(k, base);
+        else
+            half_produce<L, NT>(k, base);
         return;
     }
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -352,24 +466,27 @@ template <int L, int NT> DEV void half_block(const half_job &k) {
     const int n_row = *k.j.n_row;
     best_value *best = (best_value *)(smem + k.best_at); // [warp][row]
     if (k.epilogue == EPI_HEAD)
-        for (int i = threadIdx.x; i < k.mw * HALF_ROWS; i += k.mw * 32) best[i] = {-INFINITY, 0x7fffffff};
-    asm volatile("bar.sync 1, %0;" ::"r"(k.mw * 32) : "memory");
-    half_consume<L, NT>(k, base, n_row, best + w * HALF_ROWS);
+        for (int i = threadIdx.x; i < warps * HALF_ROWS; i += warps * 32) best[i] = {-INFINITY, 0x7fffffff};
+    asm volatile("bar.sync 1, %0;" ::"r"(warps * 32) : "memory");
+    if constexpr (SHARED)
+        shared_consume<L, NT>(k, base, (float4 *)(smem + k.sums_at), n_row, best + w * HALF_ROWS);
+    else
+        half_consume<L, NT>(k, base, n_row, best + w * HALF_ROWS);
     if (k.epilogue != EPI_HEAD) return;
-    asm volatile("bar.sync 1, %0;" ::"r"(k.mw * 32) : "memory");
-    for (int t = threadIdx.x; t < n_row; t += k.mw * 32) {
+    asm volatile("bar.sync 1, %0;" ::"r"(warps * 32) : "memory");
+    for (int t = threadIdx.x; t < n_row; t += warps * 32) {
         best_value b = best[t];
-        for (int i = 1; i < k.mw; i++)
+        for (int i = 1; i < warps; i++)
             if (better(best[i * HALF_ROWS + t], b)) b = best[i * HALF_ROWS + t];
         k.j.cand[(size_t)t * k.j.n_cand + blockIdx.x] = make_float2(b.v, __int_as_float(b.i));
     }
 }
-template <int L, int NT>
-__global__ void __launch_bounds__(half_shape<L, NT>::threads, 1)
-    wide_half_kernel(const __grid_constant__ half_job k) {
+template <int L, int NT, bool SHARED>
+__global__ void __launch_bounds__(SHARED ? (HALF_CLASSES *HALF_SHARED + 1) * 32 : half_shape<L, NT>::threads,
+                                  1) wide_half_kernel(const __grid_constant__ half_job k) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    half_block<L, NT>(k);
+    half_block<L, NT, SHARED>(k);
 #else
-    if constexpr (!half_shape<L, NT>::group) half_block<L, NT>(k);
+    if constexpr (!half_shape<L, NT>::group) half_block<L, NT, SHARED>(k);
 #endif
 }

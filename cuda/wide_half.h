@@ -1,8 +1,16 @@
-// Jobs of the matmul of halves for more than 8 decode rows, see wide_half.cuh.
+// Jobs of the matmul of halves for many decode rows, see wide_half.cuh.
 #pragma once
 #include "stream.h"
 
-enum { HALF_CLASSES = 4, HALF_ROWS = 256, HALF_STAGES = 8, HALF_WARPS = 8, HALF_RING_AT = 1024 };
+enum {
+    HALF_CLASSES = 4,
+    HALF_ROWS = 256,
+    HALF_STAGES = 8,
+    HALF_WARPS = 8,
+    HALF_SHARED = 3,
+    HALF_ENTRIES = 6,
+    HALF_RING_AT = 1024
+};
 
 // Kernels of 8 nt rows: by warpgroups or by warps; warps beside those with row tiles.
 #if defined(__CUDACC__)
@@ -19,12 +27,13 @@ struct half_job {
     int pitch, groups;                 // rows of a tile of x; groups of 8 nt rows
     int tiles, items, n_column;        // row tiles of 16; items: mw row tiles x a group of rows; column tiles
     int mw, span, stages, stage_bytes; // row tiles of an item, a warp each; column tiles of a stage
-    int best_at, smem;                 // of shared memory
+    int sums_at, best_at, smem;        // of shared memory
     const struct half_entry *entry;
 };
 struct half_entry {
     enum layout l;
-    int nt, x; // groups of 8 rows; bytes of rows of a column tile
+    bool shared; // a row tile's classes on four warps; at most HALF_SHARED row tiles then
+    int nt, x;   // groups of 8 rows; bytes of rows of a column tile
     void (*run)(const half_job);
 };
 // Whether the kernels take a link; the other end of its output must want halves or nothing.

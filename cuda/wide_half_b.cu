@@ -1,4 +1,5 @@
 #include "wide_half_table.h"
-extern const struct half_entry half_bf16[4];
-const struct half_entry half_bf16[4] = {HALF_ENTRY(LAYOUT_BF16, 2), HALF_ENTRY(LAYOUT_BF16, 4),
-                                        HALF_ENTRY(LAYOUT_BF16, 8), HALF_ENTRY(LAYOUT_BF16, 16)};
+#define ENTRY(shared, nt) HALF_ENTRY(LAYOUT_BF16, shared, nt)
+extern const struct half_entry half_bf16[HALF_ENTRIES];
+const struct half_entry half_bf16[HALF_ENTRIES] = {ENTRY(false, 2), ENTRY(true, 2),  ENTRY(false, 4),
+                                                   ENTRY(true, 4),  ENTRY(false, 8), ENTRY(false, 16)};

@@ -2,5 +2,5 @@
 #pragma once
 #include "wide_half.cuh"
 
-#define HALF_ENTRY(l, nt)                                                                                    \
-    { l, nt, half_shape<l, nt>::parts *half_shape<l, nt>::x, wide_half_kernel<l, nt> }
+#define HALF_ENTRY(l, shared, nt)                                                                            \
+    { l, shared, nt, half_shape<l, nt>::parts *half_shape<l, nt>::x, wide_half_kernel<l, nt, shared> }
