@@ -37,9 +37,10 @@ static struct line *current; /* for libedit's callbacks */
 
 /* ---- characters ---- */
 
-/* ---- Ctrl-Z ---- */
+/* ---- Ctrl-Z, and windows that change ---- */
 static const char paste_on[] = "\033[?2004h", paste_off[] = "\033[?2004l"; /* marks around what is pasted */
 static volatile sig_atomic_t stopped; /* the terminal has had other settings since the line was shown */
+static volatile sig_atomic_t resized; /* it is as wide as it was no more */
 
 /* Stops as SIGTSTP does by default, but leaves no marks to the shell; goes on here after fg. */
 static void on_stop(int number) {
@@ -54,20 +55,31 @@ static void on_stop(int number) {
     errno = e;
 }
 
+static void on_resize(int number) {
+    (void)number;
+    resized = 1;
+}
+
 /* While a line is edited only: elsewhere nothing need be put right. */
-static void catch_stop(bool on) {
-    struct sigaction a = {.sa_handler = on ? on_stop : SIG_DFL, .sa_flags = SA_NODEFER}, before;
+static void catch_signals(bool on) {
+    struct sigaction stop = {.sa_handler = on ? on_stop : SIG_DFL, .sa_flags = SA_NODEFER}, before,
+                     resize = {.sa_handler = on ? on_resize : SIG_DFL};
     sigaction(SIGTSTP, NULL, &before);
-    if (before.sa_handler != SIG_IGN) sigaction(SIGTSTP, &a, NULL); /* without job control it is ignored */
+    if (before.sa_handler != SIG_IGN) sigaction(SIGTSTP, &stop, NULL); /* without job control it is ignored */
+    sigaction(SIGWINCH, &resize, NULL);
 }
 
 /* The terminal as the editor wants it, and the line again. */
 static void show_again(struct line *l) {
-    stopped = 0;
-    el_set(l->edit, EL_PREP_TERM, 0);
-    el_set(l->edit, EL_PREP_TERM, 1);
-    fputs(paste_on, stderr);
+    if (stopped) {
+        el_set(l->edit, EL_PREP_TERM, 0);
+        el_set(l->edit, EL_PREP_TERM, 1);
+        fputs(paste_on, stderr);
+    }
+    fputs("\r\033[J", stderr);
     fflush(stderr);
+    stopped = resized = 0;
+    el_resize(l->edit);
     el_set(l->edit, EL_REFRESH);
 }
 
@@ -83,7 +95,7 @@ static int next_byte(struct line *l) {
     ssize_t n;
     do {
         n = read(STDIN_FILENO, &c, 1);
-        if (n < 0 && errno == EINTR && stopped) show_again(l), errno = EINTR;
+        if (n < 0 && errno == EINTR && (stopped || resized)) show_again(l), errno = EINTR;
     } while (n < 0 && errno == EINTR && !session_interrupted());
     return n == 1 ? c : -1;
 }
@@ -334,9 +346,10 @@ static enum line_result read_one(struct line *l) {
     int n = 0;
     term_echo(true);
     fputs(paste_on, stderr);
-    catch_stop(true);
+    el_resize(l->edit); /* it does not look by itself */
+    catch_signals(true);
     const char *s = el_gets(l->edit, &n);
-    catch_stop(false);
+    catch_signals(false);
     fputs(paste_off, stderr);
     fflush(stderr);
     term_echo(false);
