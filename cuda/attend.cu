@@ -43,31 +43,58 @@ DEV uint32_t transpose8(uint32_t v) {
 DEV float tanh_fast(float x) { return 1.f - __fdividef(2.f, 1.f + __expf(2.f * x)); }
 
 // ---- one head of q, k or v
-// y[i] = value i * 32 + lane of the head at src, normed and rotated; 0 from dim on.
-template <int D>
-DEV void head_values(float (&y)[D / 32], const attend_job &j, const float *src, const float *norm, bool turn,
-                     int row, int dim) {
+// Values a of columns d and b of columns other(d) that come as packets; 0 where they are not wanted.
+template <int D, class Other, class Turns>
+DEV void take_values(float (&a)[D / 32], float (&b)[D / 32], const uint2 *p, uint32_t tag, int dim,
+                     const Other &other, const Turns &turns) {
+    bool missing;
+    do {
+        missing = false;
+#pragma unroll
+        for (int i = 0; i < D / 32; i++) {
+            const int d = i * 32 + (threadIdx.x & 31);
+            const uint2 x = d < dim ? tagged_load(p + d) : make_uint2(0, tag),
+                        y = turns(d) ? tagged_load(p + other(d)) : make_uint2(0, tag);
+            a[i] = __uint_as_float(x.x);
+            b[i] = __uint_as_float(y.x);
+            missing |= x.y != tag || y.y != tag;
+        }
+    } while (__any_sync(~0u, missing));
+}
+// y[i] = value i * 32 + lane of the head at column col of q k v, normed and rotated; 0 from dim on.
+template <int D, bool PACKETS>
+DEV void head_values(float (&y)[D / 32], const attend_job &j, int col, const float *norm, bool turn, int row,
+                     int dim, uint32_t tag) {
     const int lane = threadIdx.x & 31, half = j.n_rot / 2;
     float partner[D / 32], ss = 0;
     float2 angle[D / 32]; // asked for together with the head: one round trip
+    auto second = [&](int d) { return j.neox ? d >= half : d & 1; };
+    auto other = [&](int d) { return !j.neox ? d ^ 1 : second(d) ? d - half : d + half; };
+    auto turns = [&](int d) { return turn && d < j.n_rot; };
+#pragma unroll
+    for (int i = 0; i < D / 32; i++) {
+        const int d = i * 32 + lane, pair = !j.neox ? d >> 1 : second(d) ? d - half : d;
+        angle[i] = turns(d) ? __ldcg(j.rope + (size_t)row * half + pair) : make_float2(1, 0);
+    }
+    if constexpr (PACKETS)
+        take_values<D>(y, partner, j.take_packets + col, tag, dim, other, turns);
+    else {
+        const float *src = j.qkv + row * j.qkv_row + col;
+#pragma unroll
+        for (int i = 0; i < D / 32; i++) {
+            const int d = i * 32 + lane;
+            y[i] = d < dim ? __ldcg(src + d) : 0.f;
+            partner[i] = turns(d) ? __ldcg(src + other(d)) : 0.f;
+        }
+    }
 #pragma unroll
     for (int i = 0; i < D / 32; i++) {
         const int d = i * 32 + lane;
-        const bool second = j.neox ? d >= half : d & 1, turns = turn && d < j.n_rot;
-        const int pair = !j.neox  ? d >> 1
-                         : second ? d - half
-                                  : d,
-                  other = !j.neox  ? d ^ 1
-                          : second ? d - half
-                                   : d + half;
-        y[i] = d < dim ? __ldcg(src + d) : 0.f;
-        partner[i] = turns ? __ldcg(src + other) : 0.f;
-        angle[i] = turns ? __ldcg(j.rope + (size_t)row * half + pair) : make_float2(1, 0);
-        if (!second) angle[i].y = -angle[i].y;
+        if (!second(d)) angle[i].y = -angle[i].y;
         if (norm) {
             ss += y[i] * y[i];
             y[i] *= d < dim ? norm[d] : 0.f;
-            partner[i] *= turns ? norm[other] : 0.f;
+            partner[i] *= turns(d) ? norm[other(d)] : 0.f;
         }
     }
     const float scale = norm ? 1.f / sqrtf(warp_sum(ss) / dim + j.eps) : 1.f;
@@ -177,13 +204,14 @@ DEV float merge_parts(float &m, float &l, int width) {
     return f;
 }
 
-template <int D, int T>
+template <int D, int T, bool PACKETS>
 __global__ void __launch_bounds__(attend_shape<D, T>::warps * 32, 2)
     attend_decode_kernel(const __grid_constant__ attend_job j) {
     using A = attend_shape<D, T>;
     constexpr int W = A::warps, S = A::stages, P = D + 4;
     extern __shared__ __align__(1024) uint8_t smem[];
     __shared__ int last;
+    __shared__ uint32_t tag;
     const int w = threadIdx.x >> 5, lane = threadIdx.x & 31, gid = lane >> 2, tig = lane & 3;
     uint8_t *ring = smem + w * A::ring, *wide = ring + S * A::raw, *qs = smem + A::q, *own = smem + A::own;
     float *ms = (float *)(smem + A::stat), *ls = ms + 8 * W, *share = (float *)(smem + A::share),
@@ -193,6 +221,7 @@ __global__ void __launch_bounds__(attend_shape<D, T>::warps * 32, 2)
     const int dk = j.kv.dk, dv = j.kv.dv, row_k = kv_bytes(j.kv.type, dk), row_v = kv_bytes(j.kv.type, dv);
     pdl_trigger();
     if (j.wait) pdl_wait();
+    if (PACKETS && threadIdx.x == 0) tag = packet_tag(&j.t.step->seq, j.tag);
     const int n_row = j.t.step->n_row;
     int most = 0;
 #pragma unroll 1
@@ -265,25 +294,21 @@ __global__ void __launch_bounds__(attend_shape<D, T>::warps * 32, 2)
             const int own_page = j.kv.pages[j.t.slot[it.row] * j.kv.max_pages + (p >> 6)];
             own_place = ((size_t)own_page * j.kv.n_kv_head + kv_head) * KV_PAGE + (p & 63);
         }
-        const float *qkv = j.qkv + it.row * j.qkv_row;
-        auto head_at = [&](int h) {
-            return qkv + (h < n    ? j.q_col + (head0 + h) * dk
-                          : h == n ? j.k_col + kv_head * dk
-                                   : j.v_col + kv_head * dv);
-        };
-        const float *src = head_at(w);
-        if (!waited) {
+        if (!waited && !PACKETS) {
             pdl_wait();
             waited = true;
         }
 #pragma unroll 1
-        for (int h = w; h < n + 2 * tail; h += W, src = head_at(h)) {
+        for (int h = w; h < n + 2 * tail; h += W) {
             float y[D / 32];
-            head_values<D>(y, j, src,
-                           h < n    ? j.q_norm
-                           : h == n ? j.k_norm
-                                    : NULL,
-                           h <= n, it.row, h <= n ? dk : dv);
+            head_values<D, PACKETS>(y, j,
+                                    h < n    ? j.q_col + (head0 + h) * dk
+                                    : h == n ? j.k_col + kv_head * dk
+                                             : j.v_col + kv_head * dv,
+                                    h < n    ? j.q_norm
+                                    : h == n ? j.k_norm
+                                             : NULL,
+                                    h <= n, it.row, h <= n ? dk : dv, PACKETS ? tag : 0);
             if (h < n) {
 #pragma unroll
                 for (int i = 0; i < D / 32; i++) {
@@ -420,7 +445,11 @@ __global__ void __launch_bounds__(attend_shape<D, T>::warps * 32, 2)
         auto give = [&](int i, float y) {
             uint8_t *xo = j.xo + it.row * j.xo_row;
             const int col = head0 * dv + i;
-            if (j.give == GIVE_RECORD)
+            if (PACKETS && j.give == GIVE_RECORD)
+                give_codes<32>(j.give_packets, col & ~31, y, tag);
+            else if (PACKETS)
+                give_halves<false, 32>(j.give_packets, col & ~31, y, tag);
+            else if (j.give == GIVE_RECORD)
                 put_record<32>(xo, col, y);
             else if (j.xo_pitch)
                 put_tile(j.give == GIVE_BF16, j.xo, j.xo_pitch, it.row, col, y);
@@ -519,8 +548,7 @@ __global__ void __launch_bounds__(64) attend_put_kernel(const __grid_constant__ 
     if (row >= j.t.step->n_row) return;
     const int bytes = kv_bytes(j.kv.type, dim);
     float y[D / 32];
-    head_values<D>(y, j, j.qkv + row * j.qkv_row + (v ? j.v_col : j.k_col) + head * dim, v ? NULL : j.k_norm,
-                   !v, row, dim);
+    head_values<D, false>(y, j, (v ? j.v_col : j.k_col) + head * dim, v ? NULL : j.k_norm, !v, row, dim, 0);
     put_row<D, T>(own[v], y, dim);
     __syncwarp();
     copy_row<KV_Q8_0>((v ? j.kv.v : j.kv.k) + kv_row(j.kv, j.t.slot[row], j.t.pos[row], head) * bytes, own[v],
@@ -532,13 +560,14 @@ struct attend_kernel {
     int d;
     enum kv_type type;
     int warps;
-    void (*decode)(const attend_job), (*put)(const attend_job);
+    void (*decode[2])(const attend_job), (*put)(const attend_job); // decode: without and with packets
     size_t (*bytes)(int rep, int n_row, bool one);
 };
 #define KERNEL(d, t)                                                                                         \
     {                                                                                                        \
-        d, t, attend_shape<d, t>::warps, attend_decode_kernel<d, t>, attend_put_kernel<d, t>,                \
-            attend_shape<d, t>::bytes                                                                        \
+        d, t, attend_shape<d, t>::warps,                                                                     \
+            {attend_decode_kernel<d, t, false>, attend_decode_kernel < d, t, t == KV_F16 && d<256>},         \
+            attend_put_kernel<d, t>, attend_shape<d, t>::bytes                                               \
     }
 static const attend_kernel kernels[] = {
     KERNEL(64, KV_F16),   KERNEL(128, KV_F16), KERNEL(256, KV_F16), KERNEL(64, KV_Q8_0), KERNEL(128, KV_Q8_0),
@@ -567,10 +596,13 @@ bool attend_plan(attend_job *j, size_t smem) {
     }
     return false;
 }
+bool attend_takes_packets(const attend_job &j) {
+    return j.kernel->type == KV_F16 && j.kernel->d < 256 && j.rep * j.kv.dv % 32 == 0 && j.give != GIVE_BF16;
+}
 cudaError_t attend_launch(attend_job j, int rows, int sm_count, bool overlap, cudaStream_t s) {
     const int blocks = rows * j.n_item_head > sm_count ? 2 * sm_count : sm_count;
     j.one = (rows * j.n_item_head << j.split_shift) <= blocks;
-    return launch_overlapped(j.kernel->decode, blocks, j.kernel->warps * 32,
+    return launch_overlapped(j.kernel->decode[j.take_packets != NULL], blocks, j.kernel->warps * 32,
                              j.kernel->bytes(j.rep, rows, j.one), overlap, s, j);
 }
 cudaError_t attend_put_launch(const attend_job &j, int n, bool overlap, cudaStream_t s) {
@@ -581,9 +613,9 @@ cudaError_t attend_prepare(void) {
     cudaError_t e = cudaGetDevice(&device);
     if (e == cudaSuccess) e = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
     for (const attend_kernel &k : kernels)
-        for (int put = 0; put < 2 && e == cudaSuccess; put++) {
-            const void *f = put ? (const void *)k.put : (const void *)k.decode;
-            if (!put) e = cudaFuncSetAttribute(f, cudaFuncAttributeMaxDynamicSharedMemorySize, most - 1024);
+        for (int i = 0; i < 3 && e == cudaSuccess; i++) {
+            const void *f = i == 2 ? (const void *)k.put : (const void *)k.decode[i];
+            if (i < 2) e = cudaFuncSetAttribute(f, cudaFuncAttributeMaxDynamicSharedMemorySize, most - 1024);
             if (e == cudaSuccess)
                 e = cudaFuncSetAttribute(f, cudaFuncAttributePreferredSharedMemoryCarveout, 100);
         }

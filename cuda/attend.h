@@ -25,6 +25,10 @@ struct attend_job {
     uint8_t *xo;
     size_t xo_row;
     int xo_pitch; // xo as tiles of half_tile.cuh with so many rows; 0: as rows
+    // one row: packets of packet.cuh instead of qkv and xo; both or neither
+    const uint2 *take_packets;
+    uint8_t *give_packets;
+    uint32_t tag;
     // set by attend_plan: heads of an item, items of a key head and of a row, log2 of a row's splits
     int rep, n_chunk, n_item_head, split_shift;
     unsigned dv_inverse; // 2^32 / dv, rounded up
@@ -35,6 +39,8 @@ enum { ATTEND_HEADS = 256 }; // item heads of a row: counters that the plan has
 // Chooses the kernel and fills the last fields; smem: bytes of shared memory a block may have. False: no kernel takes head
 // sizes above 256 or not of 8, or the form in which the result is wanted.
 bool attend_plan(attend_job *j, size_t smem);
+// Whether one row may come and go in packets.
+bool attend_takes_packets(const attend_job &j);
 // rows: the most that the step may have
 cudaError_t attend_launch(attend_job j, int rows, int sm_count, bool overlap, cudaStream_t s);
 // k and v of all rows to the cache, before attend_launch when rows may be of one sequence

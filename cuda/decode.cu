@@ -176,16 +176,37 @@ static bool layer_fits(const cuda_backend *b, const struct layer_ops *o) {
 
 enum { HAND_OVER_BYTES = 64 << 20 };
 // One row: packets from a link to the next instead of a wait for the whole kernel. They lie where a matrix of the other
-// kind would have its input.
-static void hand_over(const cuda_backend *b, link *from, link *to, uint32_t layer) {
+// kind would have its input (slot as in form_for). NULL: not for this matrix.
+static uint8_t *take_over(const cuda_backend *b, link *to, int slot, int columns, uint32_t layer) {
     const size_t bytes = (size_t)to->job.steps[0] * to->k->r * to->job.u * layout_unit_bytes(to->k->l);
-    if (bytes > HAND_OVER_BYTES) return;     // measured: a long stream loses more to the polls than it gains
-    if (to->job.u < to->k->warps[0]) return; // every warp must see that the kernels before are done
-    from->job.give_packets = b->work + (is_half(to->k->l) ? b->plan.rec[2] : b->plan.half[2]);
-    to->job.take_packets = from->job.give_packets;
-    from->job.seq = to->job.seq = &b->t.step->seq;
-    from->job.tag = to->job.tag = 1 + layer;
-    to->job.take_columns = from->job.steps[0] * 8 * from->k->r;
+    if (bytes > HAND_OVER_BYTES) return NULL; // measured: a long stream loses more to the polls than it gains
+    if (to->job.u < to->k->warps[0]) return NULL; // every warp must see that the kernels before are done
+    to->job.take_packets = b->work + (is_half(to->k->l) ? b->plan.rec[slot] : b->plan.half[slot]);
+    to->job.seq = &b->t.step->seq;
+    to->job.tag = 1 + layer;
+    to->job.take_columns = columns;
+    return (uint8_t *)to->job.take_packets;
+}
+static void hand_over(const cuda_backend *b, link *from, link *to, uint32_t layer) {
+    from->job.give_packets = take_over(b, to, 2, from->job.steps[0] * 8 * from->k->r, layer);
+    from->job.seq = &b->t.step->seq;
+    from->job.tag = 1 + layer;
+}
+// q, k and v as floats with a tag, the attention's result as its projection takes it.
+static void hand_over_attend(const cuda_backend *b, decode_layer *d, uint32_t layer) {
+    attend_job &a = d->attend;
+    mm_job &q = d->qkv.job;
+    if (!attend_takes_packets(a)) return;
+    int columns = 0;
+    for (int i = 0; i < q.n_seg; i++)
+        if (q.seg[i].col + q.seg[i].n > columns) columns = q.seg[i].col + q.seg[i].n;
+    if ((size_t)columns * sizeof(uint2) > b->plan.half_row_bytes * b->plan.max_decode) return;
+    a.give_packets = take_over(b, &d->out, 1, a.n_head * a.kv.dv, layer);
+    if (!a.give_packets) return;
+    a.tag = q.tag = 1 + layer;
+    q.seq = &b->t.step->seq;
+    q.give_packets = b->work + b->plan.half[0]; // one row needs no halves there
+    a.take_packets = (const uint2 *)q.give_packets;
 }
 
 static bool build_layer(cuda_backend *b, struct decode_layer *d, const struct layer_ops *o,
@@ -251,6 +272,7 @@ static bool build_layer(cuda_backend *b, struct decode_layer *d, const struct la
     link_add(b, &d->down, res, next ? next->norm : last,
              form_for(b, next ? next->qkv->w->id : last_group, 0, *ga));
     hand_over(b, &d->gate_up, &d->down, layer);
+    hand_over_attend(b, d, layer);
     link *const all[] = {&d->qkv, &d->out, &d->gate_up, &d->down};
     for (link *l : all) link_tiles(b, l);
     return true;
@@ -403,8 +425,8 @@ static enum infer_status run_chunk(struct decode_program *p, const link *l, int 
         j.rowmap = NULL;
         j.n_square = 0;
     }
-    CU(launch_overlapped(l->k->run[many], l->blocks[many], l->k->warps[many] * 32,
-                         mm_smem(l->k, many, j.buffers, j.x_bytes), true, s, j));
+    CU(launch_overlapped(l->k->run[j.give_packets || j.take_packets ? 2 : many], l->blocks[many],
+                         l->k->warps[many] * 32, mm_smem(l->k, many, j.buffers, j.x_bytes), true, s, j));
     return INFER_OK;
 }
 // More than 8 rows in one pass over the weights; false: no kernel fits.
@@ -471,18 +493,23 @@ enum {
 };
 static enum infer_status run_parts(cuda_backend *b, struct decode_program *p, int rows, unsigned keep,
                                    cudaStream_t s) {
-    const unsigned links = PART_GATE_UP | PART_DOWN;
-    bool beside = rows == 1 && (keep & links) == links;
+    const unsigned links = PART_QKV | PART_ATTEND | PART_OUT | PART_GATE_UP | PART_DOWN;
+    bool beside = rows == 1 && (keep & links) == links && !(keep & PART_PUT);
     if (keep & PART_EMBED) CU(embed_launch(p->embed, rows, s));
     for (int i = 0; i < p->n_layer; i++) {
         struct decode_layer *d = &p->layer[i];
         if (keep & PART_QKV) TRY(run_link(b, p, &d->qkv, rows, beside, s));
-        d->attend.put = !(keep & PART_PUT);
-        d->attend.wait = i == 0;
-        d->attend.xo_pitch = tile_pitch(&d->out, rows);
+        attend_job a = d->attend;
+        a.put = !(keep & PART_PUT);
+        a.wait = i == 0;
+        a.xo_pitch = tile_pitch(&d->out, rows);
+        if (!beside) {
+            a.take_packets = NULL;
+            a.give_packets = NULL;
+        }
         d->gate_up.job.xo_pitch = tile_pitch(&d->down, rows);
-        if (keep & PART_PUT) CU(attend_put_launch(d->attend, rows, true, s));
-        if (keep & PART_ATTEND) CU(attend_launch(d->attend, rows, b->sm_count, true, s));
+        if (keep & PART_PUT) CU(attend_put_launch(a, rows, true, s));
+        if (keep & PART_ATTEND) CU(attend_launch(a, rows, b->sm_count, true, s));
         if (keep & PART_OUT) TRY(run_link(b, p, &d->out, rows, beside, s));
         if (keep & PART_GATE_UP) TRY(run_link(b, p, &d->gate_up, rows, beside, s));
         if (keep & PART_DOWN) TRY(run_link(b, p, &d->down, rows, beside, s));

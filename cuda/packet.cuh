@@ -2,6 +2,7 @@
 // last four a tag of the step and the layer; a reader asks again until it finds the tag, so that it needs no word from
 // a whole kernel. A unit of 256 columns follows another:
 //   groups of 16 columns  2 packets: {codes 0-11} {codes 12-15, scale, sum of scale * code}
+//   groups of 32 columns  as two groups of 16, the second's scale and sum are not read
 //   halves                8 columns: 2 packets of two words; bfloat16 4, the high parts first
 #pragma once
 #include "util.cuh"
@@ -21,6 +22,16 @@ DEV uint4 packet_load(const void *p) {
                  : "memory");
     return make_uint4((uint32_t)lo, (uint32_t)(lo >> 32), (uint32_t)hi, (uint32_t)(hi >> 32));
 }
+// A float with its tag, 8 bytes at once.
+DEV void tagged_store(uint2 *p, float v, uint32_t tag) {
+    asm volatile("st.relaxed.gpu.global.b64 [%0], %1;" ::"l"(p), "l"((uint64_t)tag << 32 | __float_as_uint(v))
+                 : "memory");
+}
+DEV uint2 tagged_load(const uint2 *p) {
+    uint64_t v;
+    asm volatile("ld.relaxed.gpu.global.b64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+    return make_uint2((uint32_t)v, (uint32_t)(v >> 32));
+}
 DEV uint32_t packet_tag(const int *seq, uint32_t tag) { return (uint32_t)__ldcg(seq) * 4096 + tag; }
 // a float as two bfloat16, 16 bytes apart
 DEV void put_sum(uint8_t *to, float v) {
@@ -29,23 +40,24 @@ DEV void put_sum(uint8_t *to, float v) {
     *(__nv_bfloat16 *)(to + 16) = __float2bfloat16(v - __bfloat162float(hi));
 }
 
-// Columns col0 .. col0 + 15 from lanes 0 .. 15, which lanes 16 .. 31 repeat.
-DEV void give_codes(uint8_t *to, int col0, float y, uint32_t tag) {
-    const int lane = threadIdx.x & 31;
+// Columns col0 .. col0 + G - 1 from lanes 0 .. G - 1; of 16, lanes 16 .. 31 repeat them.
+template <int G> DEV void give_codes(uint8_t *to, int col0, float y, uint32_t tag) {
+    const int lane = threadIdx.x & 31, from = G == 32 ? lane & 16 : 0;
     const float m = __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(fabsf(y))));
     const int q = __float2int_rn(y * (m > 1e-30f ? __fdividef(127.f, m) : 0.f));
-    const float d = m * (1.f / 127.f), sum = d * (float)(__reduce_add_sync(~0u, q) >> 1);
+    const float d = m * (1.f / 127.f), sum = d * (float)(__reduce_add_sync(~0u, q) >> (G == 16));
     uint32_t w = (uint32_t)(q & 255) << 8 * (lane & 3);
     w |= __shfl_xor_sync(~0u, w, 1);
     w |= __shfl_xor_sync(~0u, w, 2);
-    const uint32_t a = __shfl_sync(~0u, w, lane ? 12 : 0), b = __shfl_sync(~0u, w, 4),
-                   c = __shfl_sync(~0u, w, 8);
-    if (lane < 2)
-        packet_store(to + col0 * 2 + lane * 16, a, lane ? __float_as_uint(d) : b,
-                     lane ? __float_as_uint(sum) : c, tag);
+    const bool second = lane & 1;
+    const uint32_t a = __shfl_sync(~0u, w, from + (second ? 12 : 0)), b = __shfl_sync(~0u, w, from + 4),
+                   c = __shfl_sync(~0u, w, from + 8);
+    if (lane - from < 2 && lane < G)
+        packet_store(to + (col0 + from) * 2 + second * 16, a, second ? __float_as_uint(d) : b,
+                     second ? __float_as_uint(sum) : c, tag);
 }
-// Columns col0 .. col0 + 7 from lanes 0 .. 7.
-template <bool BF16> DEV void give_halves(uint8_t *to, int col0, float y, uint32_t tag) {
+// Columns col0 .. col0 + N - 1 from lanes 0 .. N - 1.
+template <bool BF16, int N> DEV void give_halves(uint8_t *to, int col0, float y, uint32_t tag) {
     const int lane = threadIdx.x & 31;
     uint32_t hi, lo = 0;
     if (BF16) {
@@ -57,13 +69,13 @@ template <bool BF16> DEV void give_halves(uint8_t *to, int col0, float y, uint32
     hi |= __shfl_down_sync(~0u, hi, 1) << 16; // even lanes: two columns
     lo |= __shfl_down_sync(~0u, lo, 1) << 16;
     const uint32_t hi2 = __shfl_down_sync(~0u, hi, 2), lo2 = __shfl_down_sync(~0u, lo, 2);
-    if (lane == 0 || lane == 4) {
-        uint8_t *p = to + col0 * (BF16 ? 8 : 4) + lane * 4;
+    if ((lane & 3) == 0 && lane < N) {
+        uint8_t *p = to + (col0 + (lane & ~7)) * (BF16 ? 8 : 4) + (lane & 4) * 4;
         packet_store(p, hi, hi2, 0, tag);
         if (BF16) packet_store(p + 32, lo, lo2, 0, tag);
     }
 }
-template <int L> struct packet_reader {
+template <int L, int GA> struct packet_reader {
     static constexpr int P = L == LAYOUT_BF16 ? 4 : L == LAYOUT_F16 ? 2 : 1; // packets of a lane, for a unit
     const uint8_t *at;
     uint32_t tag;
@@ -98,8 +110,11 @@ template <int L> struct packet_reader {
             uint32_t *c = (uint32_t *)x + (s & 7) * 8 + (s >> 3);
             if (lane & 1) {
                 c[6] = v[0].x;
-                *(uint32_t *)(x + REC_SCALE + p * 16 + h * 8 + e * 4) = v[0].y;
-                put_sum(x + REC_SUM + e * 32 + p * 4 + h * 2, __uint_as_float(v[0].z));
+                if (GA == 16 || !e) {
+                    *(uint32_t *)(x + REC_SCALE + (GA == 16 ? p * 16 + h * 8 + e * 4 : p * 8 + h * 4)) =
+                        v[0].y;
+                    put_sum(x + REC_SUM + e * 32 + p * 4 + h * 2, __uint_as_float(v[0].z));
+                }
             } else {
                 c[0] = v[0].x;
                 c[2] = v[0].y;

@@ -35,7 +35,7 @@ size_t mm_smem(const struct mm_kernel *k, bool many, int buffers, size_t x_bytes
 cudaError_t mm_prepare(void) {
     cudaError_t e = cudaSuccess;
     each([&](const struct mm_kernel *k) {
-        for (int m = 0; m < 2 && e == cudaSuccess; m++) {
+        for (int m = 0; m < 3 && e == cudaSuccess; m++) {
             cudaFuncAttributes fa;
             int device, most;
             const void *f = (const void *)k->run[m];

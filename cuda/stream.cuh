@@ -74,7 +74,8 @@ template <int L, int R, int W, int S> struct ring {
     }
 };
 
-template <int L, int GA, int R, int W, int S, int EPI>
+// PACKETS: the input (EPI_ADD) or the result comes in packets.
+template <int L, int GA, int R, int W, int S, int EPI, bool PACKETS>
 DEV void stream_one(const mm_job &j, int region, int cta, int n_cta) {
     extern __shared__ __align__(1024) uint8_t smem[];
     constexpr bool half = frag<L>::half;
@@ -90,8 +91,7 @@ DEV void stream_one(const mm_job &j, int region, int cta, int n_cta) {
     if (threadIdx.x < 2 * W) barrier_fence();
     __syncthreads();
     // Packets say by themselves when they are there. What a taker reads beside them is older than the giver's wait.
-    constexpr bool takes = EPI == EPI_ADD && (half || GA == 16);
-    const bool beside = takes && j.take_packets;
+    constexpr bool beside = PACKETS && EPI == EPI_ADD;
     if (EPI == EPI_STORE && j.first) {
         pdl_wait();
         pdl_trigger();
@@ -100,6 +100,7 @@ DEV void stream_one(const mm_job &j, int region, int cta, int n_cta) {
         if (!beside) pdl_wait();
     }
 
+    const uint32_t tag = PACKETS ? packet_tag(j.seq, j.tag) : 0;
     const int row = j.rowmap ? j.rowmap[0] : 0;
     auto factor = [&] {
         if (!j.n_square || w) return;
@@ -151,10 +152,10 @@ DEV void stream_one(const mm_job &j, int region, int cta, int n_cta) {
     conditional_t<half, one_half<L, GA, R>, one_row<L, GA, R>> m;
     m.start(lane);
     best_value best = {-INFINITY, 0x7fffffff};
-    packet_reader<L> in;
+    packet_reader<L, GA> in;
     if (beside && w < U) {
         in.at = j.take_packets;
-        in.tag = packet_tag(j.seq, j.tag);
+        in.tag = tag;
         in.columns = j.take_columns;
         in.ask(w, lane);
     }
@@ -184,7 +185,8 @@ DEV void stream_one(const mm_job &j, int region, int cta, int n_cta) {
         float v = 0;
 #pragma unroll
         for (int k = 0; k < W; k++) v += part[k * ROWS + (R == 1 ? lane & 15 : lane)];
-        finish<R, EPI, false>(j, region, step, 0, v, !half && j.n_square ? *rs_at : 1.f, a, best);
+        finish<R, EPI, false, PACKETS>(j, region, step, 0, v, !half && j.n_square ? *rs_at : 1.f, a, best,
+                                       tag);
     }
     if (EPI == EPI_HEAD) {
         best = best_of_warp(best);
@@ -321,13 +323,13 @@ DEV void stream_many(const mm_job &j, int region, int cta, int n_cta) {
 }
 
 // L2 < 0: one region
-template <int L, int L2, int GA, int R, int W, int S, int S2, int EPI>
+template <int L, int L2, int GA, int R, int W, int S, int S2, int EPI, bool PACKETS>
 __global__ void __launch_bounds__(W * 32, frag<L>::half ? 1 : 2)
     stream_one_kernel(const __grid_constant__ mm_job j) {
     if (L2 < 0 || (int)blockIdx.x < j.split)
-        stream_one<L, GA, R, W, S, EPI>(j, 0, blockIdx.x, L2 < 0 ? gridDim.x : j.split);
+        stream_one<L, GA, R, W, S, EPI, PACKETS>(j, 0, blockIdx.x, L2 < 0 ? gridDim.x : j.split);
     else if constexpr (L2 >= 0)
-        stream_one<L2, GA, R, W, S2, EPI>(j, 1, blockIdx.x - j.split, gridDim.x - j.split);
+        stream_one<L2, GA, R, W, S2, EPI, PACKETS>(j, 1, blockIdx.x - j.split, gridDim.x - j.split);
 }
 template <int L, int L2, int GA, int R, int W, int S, int S2, int EPI>
 __global__ void __launch_bounds__(W *R * 32, 1) stream_many_kernel(const __grid_constant__ mm_job j) {

@@ -52,8 +52,8 @@ struct mm_kernel {
     enum layout l, l2; // l2: LAYOUT_COUNT: one region
     int ga, r;         // columns of a group of the input (0: halves); row tiles a step
     enum mm_epilogue epilogue;
-    int warps[2], ring[2]; // one row, many rows; bytes of the ring
-    void (*run[2])(const mm_job);
+    int warps[2], ring[2];        // one row, many rows; bytes of the ring
+    void (*run[3])(const mm_job); // one row, many rows, one row with packets
 };
 // The nth kernel that fits, those for much shared memory first; NULL when there is none.
 const struct mm_kernel *mm_find(enum layout l, enum layout l2, int ga, enum mm_epilogue e, int nth);

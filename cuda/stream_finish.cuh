@@ -61,10 +61,10 @@ template <int R, int EPI> DEV ahead look_ahead(const mm_job &j, int step, int t)
     }
     return a;
 }
-// TILES: many rows, whose halves may go to tiles.
-template <int R, int EPI, bool TILES = true>
+// TILES: many rows, whose halves may go to tiles. PACKETS: one row, whose result goes in packets with this tag.
+template <int R, int EPI, bool TILES = true, bool PACKETS = false>
 DEV void finish(const mm_job &j, int region, int step, int t, float v, float rs, const ahead &a,
-                best_value &best) {
+                best_value &best, uint32_t tag = 0) {
     const int lane = threadIdx.x & 31, row = step * 16 * R + (R == 1 ? lane & 15 : lane);
     if constexpr (EPI == EPI_STORE || EPI == EPI_HEAD) {
         v *= rs;
@@ -73,7 +73,8 @@ DEV void finish(const mm_job &j, int region, int step, int t, float v, float rs,
             if (j.seg[i].region != region || o < 0 || o >= j.seg[i].n) continue;
             const int col = j.seg[i].col + o;
             if (j.bias) v += j.bias[col];
-            if (lane < 16 * R) j.y[t * j.y_row + col] = v;
+            if (lane < 16 * R && !PACKETS) j.y[t * j.y_row + col] = v;
+            if (lane < 16 * R && PACKETS) tagged_store((uint2 *)j.give_packets + col, v, tag);
             if (EPI == EPI_HEAD && (v > best.v || (v == best.v && col < best.i))) best = {v, col};
         }
     } else if constexpr (EPI == EPI_ADD) {
@@ -88,14 +89,13 @@ DEV void finish(const mm_job &j, int region, int step, int t, float v, float rs,
         const float gate = __shfl_sync(~0u, v, lane & ~H), up = __shfl_sync(~0u, v, lane | H);
         const int col = step * H + (lane & (H - 1));
         const float y = col < j.n_out ? act_apply(j.act, gate) * up : 0.f;
-        if (j.give_packets) {
-            const uint32_t tag = packet_tag(j.seq, j.tag);
+        if (PACKETS) {
             if (j.give == GIVE_RECORD)
-                give_codes(j.give_packets, step * H, y, tag);
+                give_codes<16>(j.give_packets, step * H, y, tag);
             else if (j.give == GIVE_HALF)
-                give_halves<false>(j.give_packets, step * H, y, tag);
+                give_halves<false, 8>(j.give_packets, step * H, y, tag);
             else
-                give_halves<true>(j.give_packets, step * H, y, tag);
+                give_halves<true, 8>(j.give_packets, step * H, y, tag);
         } else if (j.give == GIVE_RECORD) {
             if (R == 2) put_record<16>(j.xo + t * j.xo_row, col, y);
         } else if (lane < H && col < j.n_out) {

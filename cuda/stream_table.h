@@ -7,8 +7,9 @@
 #define MM_ENTRY(l, lx, lc, ga, r, w, s, s2, sm, sm2, epi, ring1, ringm)                                     \
     {                                                                                                        \
         l, lc, ga, r, epi, {w, (w) * (r)}, {ring1, ringm}, {                                                 \
-            stream_one_kernel<l, lx, ga, r, w, s, s2, epi>,                                                  \
-                stream_many_kernel<l, lx, ga, r, w, sm, sm2, epi>                                            \
+            stream_one_kernel<l, lx, ga, r, w, s, s2, epi, false>,                                           \
+                stream_many_kernel<l, lx, ga, r, w, sm, sm2, epi>,                                           \
+                stream_one_kernel<l, lx, ga, r, w, s, s2, epi, epi != EPI_HEAD>                              \
         }                                                                                                    \
     }
 #define MM_SINGLE(l, ga, r, w, s, sm, epi)                                                                   \
