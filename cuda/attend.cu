@@ -450,7 +450,7 @@ __global__ void __launch_bounds__(attend_shape<D, T>::warps * 32, 2)
             else if (PACKETS)
                 give_halves<false, 32>(j.give_packets, col & ~31, y, tag);
             else if (j.give == GIVE_RECORD)
-                put_record<32>(xo, col, y);
+                put_record<32>(j, it.row, col, y);
             else if (j.xo_pitch)
                 put_tile(j.give == GIVE_BF16, j.xo, j.xo_pitch, it.row, col, y);
             else if (j.give == GIVE_HALF)

@@ -23,7 +23,8 @@ struct attend_job {
     int *arrived; // [row][item head]
     enum mm_give give;
     uint8_t *xo;
-    size_t xo_row;
+    size_t xo_row, xo_unit;
+    bool octets;  // records of 8 rows together
     int xo_pitch; // xo as tiles of half_tile.cuh with so many rows; 0: as rows
     // one row: packets of packet.cuh instead of qkv and xo; both or neither
     const uint2 *take_packets;
@@ -62,7 +63,8 @@ struct embed_job {
     size_t square_row;
     enum mm_give give; // GIVE_RECORD or nothing
     uint8_t *xo;
-    size_t xo_row;
+    size_t xo_row, xo_unit;
+    bool octets;
     int n_rope;
     struct {
         const float *inv_freq;

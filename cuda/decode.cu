@@ -5,7 +5,7 @@
 #include "attend.h"
 #include "match.h"
 #include "mem.h"
-#include "wide.h"
+#include "wide_codes.h"
 #include "wide_half.h"
 
 struct link { // one matmul
@@ -33,12 +33,12 @@ struct decode_program {
     result_ring results;
 };
 
-// How a vector is handed on.
+// How a vector is handed on: bytes between rows and between units of 256 columns. The records of a unit lie row after row.
 struct form {
     enum mm_give give;
     int ga;
     uint8_t *at;
-    size_t row;
+    size_t row, unit;
 };
 
 static bool is_half(enum layout l) { return l == LAYOUT_F16 || l == LAYOUT_BF16; }
@@ -51,8 +51,9 @@ static form form_for(const cuda_backend *b, int group, int slot, int ga) {
     enum layout l = first_layout(b, group);
     if (is_half(l))
         return form{slot ? (l == LAYOUT_F16 ? GIVE_HALF : GIVE_BF16) : GIVE_NOTHING, 0,
-                    b->work + b->plan.half[slot], b->plan.half_row_bytes};
-    return form{GIVE_RECORD, ga, b->work + b->plan.rec[slot], b->plan.rec_row_bytes};
+                    b->work + b->plan.half[slot], b->plan.half_row_bytes, l == LAYOUT_F16 ? 512u : 1024u};
+    const size_t record = ga == 16 ? REC_BYTES_16 : REC_BYTES_32;
+    return form{GIVE_RECORD, ga, b->work + b->plan.rec[slot], record, record * (size_t)b->plan.max_decode};
 }
 
 // Splits the blocks between two regions so that the slower half is fastest.
@@ -121,6 +122,7 @@ static bool link_make(const cuda_backend *b, link *l, int group, form in, enum m
     j.k = g->k;
     j.x = in.at;
     j.x_row = in.row;
+    j.x_unit = in.unit;
     j.n_row = &b->t.step->n_row;
     for (int i = 0; i < g->n_member; i++) {
         j.seg[i].region = g->member[i].region;
@@ -161,6 +163,7 @@ static void link_add(const cuda_backend *b, link *l, rows res, const struct op_n
     j.give = to.give;
     j.xo = to.at;
     j.xo_row = to.row;
+    j.xo_unit = to.unit;
 }
 
 // Whether the kernels take the layer's sizes.
@@ -250,6 +253,7 @@ static bool build_layer(cuda_backend *b, struct decode_layer *d, const struct la
     a.give = to.give;
     a.xo = to.at;
     a.xo_row = to.row;
+    a.xo_unit = to.unit;
     if (!attend_plan(&a, shared_memory(b))) return false;
 
     // o: its epilogue hands on groups of 16 r columns
@@ -266,6 +270,7 @@ static bool build_layer(cuda_backend *b, struct decode_layer *d, const struct la
     d->gate_up.job.give = gated.give;
     d->gate_up.job.xo = gated.at;
     d->gate_up.job.xo_row = gated.row;
+    d->gate_up.job.xo_unit = gated.unit;
     if (!link_make(b, &d->down, down, gated, EPI_ADD)) return false;
     *ga = 16 * d->down.k->r;
     *n_square = b->c.n_embd / *ga;
@@ -316,6 +321,7 @@ static enum infer_status build(cuda_backend *b, struct decode_program *p, struct
     e.give = first.give;
     e.xo = first.at;
     e.xo_row = first.row;
+    e.xo_unit = first.unit;
     e.n_rope = b->n_rope;
     for (int i = 0; i < b->n_rope; i++) {
         e.rope[i].inv_freq = cuda_constant(b, b->rope[i]->inv_freq);
@@ -370,7 +376,7 @@ enum infer_status decode_build(struct decode_program **out, cuda_backend *b) {
     if (st == INFER_OK) st = build(b, p, ops, n_layer, &fits);
     mem_free(ops);
     cudaError_t e = mm_prepare();
-    if (e == cudaSuccess) e = wide_prepare();
+    if (e == cudaSuccess) e = codes_prepare();
     if (e == cudaSuccess) e = half_prepare();
     if (e == cudaSuccess) e = attend_prepare();
     if (st == INFER_OK && e != cudaSuccess) st = cuda_error(e, "cudaFuncSetAttribute");
@@ -429,30 +435,6 @@ static enum infer_status run_chunk(struct decode_program *p, const link *l, int 
                          l->k->warps[many] * 32, mm_smem(l->k, many, j.buffers, j.x_bytes), true, s, j));
     return INFER_OK;
 }
-// More than 8 rows in one pass over the weights; false: no kernel fits.
-static enum infer_status run_wide(const cuda_backend *b, struct decode_program *p, const link *l, int rows,
-                                  bool *done, cudaStream_t s) {
-    wide_job w = {};
-    w.j = l->job;
-    w.j.give_packets = NULL;
-    w.epilogue = l->k->epilogue;
-    for (int i = 0; i < 2; i++) w.tiles[i] = w.j.steps[i] * l->k->r;
-    w.classes = l->k->warps[0];
-    w.part[0] = (float *)(b->work + b->plan.stage);
-    w.count = (int *)(b->work + b->plan.wide_count);
-    *done = wide_plan(&w, l->k, rows, b->sm_count, shared_memory(b), b->plan.stage_bytes);
-    if (!*done) return INFER_OK;
-    if (l->norm_half != LAYOUT_COUNT) {
-        CU(norm_half_launch(w.j, l->norm_half, p->normed, p->normed_row, rows, s));
-        w.j.x = p->normed;
-        w.j.x_row = p->normed_row;
-        w.j.rowmap = NULL;
-        w.j.n_square = 0;
-    }
-    if (w.j.cand) p->n_cand = w.j.n_cand;
-    CU(wide_launch(&w, l->k, b->sm_count, s));
-    return INFER_OK;
-}
 // Many rows of halves.
 static enum infer_status run_half(const cuda_backend *b, struct decode_program *p, const link *l, int rows,
                                   cudaStream_t s) {
@@ -470,13 +452,30 @@ static enum infer_status run_half(const cuda_backend *b, struct decode_program *
     CU(half_launch(&w, b->sm_count, s));
     return INFER_OK;
 }
+// More than 16 rows of quantised weights. The head works on all rows of the step and leaves those that are wanted.
+static enum infer_status run_codes(const cuda_backend *b, struct decode_program *p, const link *l, int rows,
+                                   cudaStream_t s) {
+    codes_job w = {};
+    const struct codes_entry *e;
+    w.j = l->job;
+    w.j.give_packets = NULL;
+    w.epilogue = l->k->epilogue;
+    for (int i = 0; i < 2; i++) w.tiles[i] = w.j.steps[i] * l->k->r;
+    w.classes = l->k->warps[0];
+    w.part[0] = (float *)(b->work + b->plan.stage);
+    w.count = (int *)(b->work + b->plan.wide_count);
+    if (!codes_plan(&w, l->k, rows, b->sm_count, shared_memory(b), b->plan.stage_bytes, &e))
+        return err_set(INFER_E_UNSUPPORTED, "cuda: no shares for %d rows", rows);
+    if (w.j.cand) p->n_cand = w.j.n_cand;
+    CU(codes_launch(&w, e, b->sm_count, s));
+    return INFER_OK;
+}
 static enum infer_status run_link(const cuda_backend *b, struct decode_program *p, const link *l, int rows,
                                   bool beside, cudaStream_t s) {
-    bool many = rows > 1, done = false;
+    const bool many = rows > 1;
     if (tile_pitch(l, rows)) return run_half(b, p, l, rows, s);
-    if (rows > 8) TRY(run_wide(b, p, l, rows, &done, s));
-    for (int r = done ? rows : 0; r < rows; r += 8)
-        TRY(run_chunk(p, l, r, rows - r < 8 ? rows - r : 8, many, beside, s));
+    if (codes_has(l->k, rows)) return run_codes(b, p, l, rows, s);
+    for (int r = 0; r < rows; r += 8) TRY(run_chunk(p, l, r, rows - r < 8 ? rows - r : 8, many, beside, s));
     return INFER_OK;
 }
 
@@ -491,10 +490,22 @@ enum {
     PART_SELECT = 128,
     PART_PUT = 256
 };
+// How the input of each link's reader lies in a step of that many rows.
+static void place_records(struct decode_program *p, int rows) {
+    p->embed.octets = codes_has(p->layer[0].qkv.k, rows);
+    for (int i = 0; i < p->n_layer; i++) {
+        struct decode_layer *d = &p->layer[i];
+        d->attend.octets = codes_has(d->out.k, rows);
+        d->out.job.octets = codes_has(d->gate_up.k, rows);
+        d->gate_up.job.octets = codes_has(d->down.k, rows);
+        d->down.job.octets = codes_has(i + 1 < p->n_layer ? d[1].qkv.k : p->head.k, rows);
+    }
+}
 static enum infer_status run_parts(cuda_backend *b, struct decode_program *p, int rows, unsigned keep,
                                    cudaStream_t s) {
     const unsigned links = PART_QKV | PART_ATTEND | PART_OUT | PART_GATE_UP | PART_DOWN;
     bool beside = rows == 1 && (keep & links) == links && !(keep & PART_PUT);
+    place_records(p, rows);
     if (keep & PART_EMBED) CU(embed_launch(p->embed, rows, s));
     for (int i = 0; i < p->n_layer; i++) {
         struct decode_layer *d = &p->layer[i];
@@ -515,7 +526,7 @@ static enum infer_status run_parts(cuda_backend *b, struct decode_program *p, in
         if (keep & PART_DOWN) TRY(run_link(b, p, &d->down, rows, beside, s));
     }
     int outs = rows < b->c.list[ROW_DECODE]->max_out ? rows : b->c.list[ROW_DECODE]->max_out;
-    if (keep & PART_HEAD) TRY(run_link(b, p, &p->head, outs, beside, s));
+    if (keep & PART_HEAD) TRY(run_link(b, p, &p->head, codes_has(p->head.k, rows) ? rows : outs, beside, s));
     if (keep & PART_SELECT)
         CU(select_launch(b->t, p->cand, p->n_cand, (size_t)p->n_cand, p->token, p->results, outs, s));
     return INFER_OK;

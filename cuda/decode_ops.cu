@@ -60,7 +60,7 @@ __global__ void embed_decode_kernel(const __grid_constant__ embed_job j) {
     j.res[row * j.res_row + col] = v;
     const float ss = warp_sum(v * v);
     if (lane == 0) j.square[row * j.square_row + group] = ss;
-    if (j.give == GIVE_RECORD) put_record<32>(j.xo + row * j.xo_row, col, v * j.next_norm[col]);
+    if (j.give == GIVE_RECORD) put_record<32>(j, row, col, v * j.next_norm[col]);
 }
 cudaError_t embed_launch(const embed_job &j, int n, cudaStream_t s) {
     return launch_overlapped(embed_decode_kernel, dim3(j.w.u + 1, n), 256, 0, false, s, j);

@@ -94,8 +94,17 @@ LAYOUT_FN enum layout layout_of(enum quant_type t) {
 }
 
 /* Prepared activations of int8 kernels: a record per row and 256 columns, quantised in groups of 32 or 16 columns.
- *   0    256 codes: subgroup s = k / 16, byte ((s & 7) * 4 + tig) * 8 + (s >> 3) * 4 + j
+ *   0    256 codes: group g = k / 32, e = k / 16 & 1, byte (g * 4 + tig) * 8 + e * 4 + j: the operand b0, b1 of a lane
  *   256  float scales; g = k / 32, p = g & 3, h = g >> 2: groups of 32: p * 2 + h; of 16: p * 4 + h * 2 + e
  *   320  sums of scale * code as two bfloat16, e * 16 + p * 2 + h the high parts, 8 further the low ones; groups of 32
- *        have e = 0 alone */
+ *        have e = 0 alone
+ *
+ * Steps of many rows: 8 rows of a unit together, so that a lane finds the scales of its two rows side by side and no two
+ * lanes of a quarter read the same bank.
+ *   0     256 codes a row, as above with group g at place g ^ (row & 7)
+ *   2048  scales; groups of 32: [p][row & 7][h]; of 16: [p][row & 7][h][e]
+ *   then  sums of each row, 32 bytes (groups of 16: 64), as above */
 enum { REC_SCALE = 256, REC_SUM = 320, REC_BYTES_32 = 352, REC_BYTES_16 = 416 };
+enum { OCTET_SCALE = 2048, OCTET_BYTES_32 = 2560, OCTET_BYTES_16 = 3072 };
+LAYOUT_FN int octet_sum(int ga) { return OCTET_SCALE + (ga == 16 ? 512 : 256); }
+LAYOUT_FN int octet_bytes(int ga) { return ga == 16 ? OCTET_BYTES_16 : OCTET_BYTES_32; }

@@ -106,8 +106,8 @@ template <int L, int GA> struct packet_reader {
             *(uint4 *)(x + lane * 16) = make_uint4(v[0].x, v[0].y, v[1].x, v[1].y);
             *(uint4 *)(x + 512 + lane * 16) = make_uint4(v[2].x, v[2].y, v[3].x, v[3].y);
         } else {
-            const int s = lane >> 1, p = s >> 1 & 3, h = s >> 3, e = s & 1;
-            uint32_t *c = (uint32_t *)x + (s & 7) * 8 + (s >> 3);
+            const int g = lane >> 2, e = lane >> 1 & 1, p = g & 3, h = g >> 2;
+            uint32_t *c = (uint32_t *)x + g * 8 + e;
             if (lane & 1) {
                 c[6] = v[0].x;
                 if (GA == 16 || !e) {

@@ -142,7 +142,7 @@ DEV void stream_one(const mm_job &j, int region, int cta, int n_cta) {
             const uint8_t *src = j.x + row * j.x_row;
             barrier_expect(b, (U - w + W - 1) / W * XU);
             for (int u = w; u < U; u += W)
-                bulk_copy(smem_address(x + (size_t)u * XU), src + (size_t)u * XU, XU, b);
+                bulk_copy(smem_address(x + (size_t)u * XU), src + (size_t)u * j.x_unit, XU, b);
         }
         __syncwarp();
         factor();
@@ -203,7 +203,7 @@ DEV void many_steps(const mm_job &j, ring<L, 1, W, S> &r, int region, int cta, i
     constexpr bool half = frag<L>::half;
     constexpr int PART = 8 * RED_STRIDE, TOKENS = 8 / W; // rows that a warp finishes
     const int w = (threadIdx.x >> 5) % W, h = (threadIdx.x >> 5) / W, lane = threadIdx.x & 31, U = j.u;
-    conditional_t<half, many_half<L, GA, 1, G>, many_rows<L, GA, 1, G>> m;
+    conditional_t<half, many_half<L, GA, 1, G>, many_rows<L, GA, G>> m;
     best_value best[TOKENS];
     for (int i = 0; i < TOKENS; i++) best[i] = {-INFINITY, 0x7fffffff};
     // Buffer ti % n of sums: all warps leave theirs, one set of W warps (the sets take turns) adds and finishes them.
@@ -212,7 +212,6 @@ DEV void many_steps(const mm_job &j, ring<L, 1, W, S> &r, int region, int cta, i
         const int buf = ti % j.buffers, use = ti / j.buffers;
         const bool mine = R == 1 || (ti & 1) == h;
         m.clear();
-        m.clear_mins();
         ahead a[TOKENS];
 #pragma unroll
         for (int i = 0; i < TOKENS; i++)
@@ -302,7 +301,7 @@ DEV void stream_many(const mm_job &j, int region, int cta, int n_cta) {
                     const int at = t < n_col ? t : 0, row = j.rowmap ? j.rowmap[at] : at;
                     for (int u = w; u < U; u += W)
                         bulk_copy(smem_address(xs + u * unit + t * stride),
-                                  j.x + row * j.x_row + (size_t)u * XU, XC, b);
+                                  j.x + row * j.x_row + (size_t)u * j.x_unit, XC, b);
                 }
             }
             barrier_wait(b, 0);
@@ -310,7 +309,7 @@ DEV void stream_many(const mm_job &j, int region, int cta, int n_cta) {
     } else { // read where it lies
         x = j.x;
         stride = j.x_row;
-        unit = XU;
+        unit = j.x_unit;
     }
     __syncthreads();
 

@@ -12,7 +12,8 @@ struct mm_job {
     int u, k;
     // input: prepared rows (records or halves), or the residual stream with its norm (halves)
     const uint8_t *x;
-    size_t x_row, x_bytes; // bytes of a row; of shared memory for x, 0: read where it lies (8 rows)
+    size_t x_row, x_unit;  // bytes from a row to the next, from 256 columns to the next
+    size_t x_bytes;        // of shared memory for x, 0: read where it lies (8 rows)
     const int32_t *rowmap; // row t of the input is rowmap[t]; NULL: t
     const float *res_in, *norm, *square;
     int n_square; // sums of squares of a row; 0: no norm
@@ -34,7 +35,8 @@ struct mm_job {
     const float *next_norm;
     float *square_out;
     uint8_t *xo;
-    size_t xo_row;
+    size_t xo_row, xo_unit;
+    bool octets;  // records of 8 rows together
     int xo_pitch; // xo as tiles of half_tile.cuh with so many rows; 0: as rows
     float2 *cand;
     int n_cand;

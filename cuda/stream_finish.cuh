@@ -19,25 +19,45 @@ DEV best_value best_of_warp(best_value b) {
     }
     return b;
 }
-// q = round(y * 127 / max) over the group of G lanes with k0 = first column; lanes beyond a group of 16 repeat it
-template <int G> DEV void put_record(uint8_t *rec_row, int col, float y) {
-    const int lane = threadIdx.x & 31, k = col & 255, s = k >> 4, g = k >> 5, p = g & 3, h = g >> 2,
-              e = s & 1;
-    uint8_t *rec = rec_row + (size_t)(col >> 8) * (G == 16 ? REC_BYTES_16 : REC_BYTES_32);
+// Where a group of 32 or 16 columns of a row's record lies, in a job's output.
+struct record_place {
+    uint8_t *codes; // of the group; 4 columns 4 t .. at 8 t + 4 e
+    float *scale;
+    __nv_bfloat16 *sum; // the low part is 8 further
+};
+template <int G, class J> DEV record_place record_group(const J &j, int row, int col) {
+    const int k = col & 255, g = k >> 5, p = g & 3, h = g >> 2, e = k >> 4 & 1,
+              sum = (G == 16 ? e * 32 : 0) + p * 4 + h * 2;
+    uint8_t *unit = j.xo + (size_t)(col >> 8) * j.xo_unit;
+    if (j.octets) {
+        uint8_t *o = unit + (size_t)(row >> 3) * octet_bytes(G);
+        const int r = row & 7;
+        return {o + r * 256 + (g ^ r) * 32,
+                (float *)(o + OCTET_SCALE) + (G == 16 ? (p * 8 + r) * 4 + h * 2 + e : (p * 8 + r) * 2 + h),
+                (__nv_bfloat16 *)(o + octet_sum(G) + r * (G == 16 ? 64 : 32) + sum)};
+    }
+    uint8_t *rec = unit + row * j.xo_row;
+    return {rec + g * 32, (float *)(rec + REC_SCALE) + (G == 16 ? p * 4 + h * 2 + e : p * 2 + h),
+            (__nv_bfloat16 *)(rec + REC_SUM + sum)};
+}
+DEV void put_scale(const record_place &at, float d, int sum) {
+    const float v = __fmul_rn(d, (float)sum); // rounded, whatever the compiler would fuse
+    const __nv_bfloat16 hi = __float2bfloat16(v);
+    at.sum[0] = hi;
+    at.sum[8] = __float2bfloat16(v - __bfloat162float(hi));
+    *at.scale = d;
+}
+DEV float code_scale(float m) { return m > 1e-30f ? __fdividef(127.f, m) : 0.f; }
+// A column a lane: q = round(y * 127 / max) over the group of G lanes; lanes beyond a group of 16 repeat it.
+template <int G, class J> DEV void put_record(const J &j, int row, int col, float y) {
+    const int lane = threadIdx.x & 31;
+    const record_place at = record_group<G>(j, row, col);
     const float m = __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(fabsf(y))));
-    const int q = __float2int_rn(y * (m > 1e-30f ? __fdividef(127.f, m) : 0.f));
-    const float d = m * (1.f / 127.f);
+    const int q = __float2int_rn(y * code_scale(m));
     int sum = __reduce_add_sync(~0u, q);
     if (G == 16) sum >>= 1; // every column twice
-    if (lane < G) rec[((s & 7) * 4 + ((k >> 2) & 3)) * 8 + (s >> 3) * 4 + (k & 3)] = (uint8_t)q;
-    if (lane == 0) {
-        const float v = d * (float)sum;
-        const __nv_bfloat16 hi = __float2bfloat16(v);
-        const int at = REC_SUM + (G == 16 ? e * 32 : 0) + p * 4 + h * 2;
-        *(__nv_bfloat16 *)(rec + at) = hi;
-        *(__nv_bfloat16 *)(rec + at + 16) = __float2bfloat16(v - __bfloat162float(hi));
-        *(float *)(rec + REC_SCALE + (G == 16 ? p * 16 + h * 8 + e * 4 : p * 8 + h * 4)) = d;
-    }
+    if (lane < G) at.codes[((col >> 2) & 3) * 8 + (col >> 4 & 1) * 4 + (col & 3)] = (uint8_t)q;
+    if (lane == 0) put_scale(at, m * (1.f / 127.f), sum);
 }
 DEV void put_half(uint8_t *row, int col, float y) {
     *(__half *)(row + (size_t)col * 2) = __float2half(fminf(fmaxf(y, -65504.f), 65504.f));
@@ -80,9 +100,9 @@ DEV void finish(const mm_job &j, int region, int step, int t, float v, float rs,
     } else if constexpr (EPI == EPI_ADD) {
         v += a.x;
         if (lane < 16 * R) j.res[t * j.res_row + row] = v;
-        const float ss = warp_sum(R == 1 && lane >= 16 ? 0.f : v * v);
+        const float ss = warp_sum(R == 1 && lane >= 16 ? 0.f : __fmul_rn(v, v));
         if (lane == 0) j.square_out[t * j.square_row + step] = ss;
-        if (j.give == GIVE_RECORD) put_record<16 * R>(j.xo + t * j.xo_row, row, v * a.norm);
+        if (j.give == GIVE_RECORD) put_record<16 * R>(j, t, row, v * a.norm);
     } else { // gate rows first, then up rows of the same columns
         constexpr int H = 8 * R;
         v *= rs;
@@ -97,7 +117,7 @@ DEV void finish(const mm_job &j, int region, int step, int t, float v, float rs,
             else
                 give_halves<true, 8>(j.give_packets, step * H, y, tag);
         } else if (j.give == GIVE_RECORD) {
-            if (R == 2) put_record<16>(j.xo + t * j.xo_row, col, y);
+            if (R == 2) put_record<16>(j, t, col, y);
         } else if (lane < H && col < j.n_out) {
             if (TILES && j.xo_pitch)
                 put_tile(j.give == GIVE_BF16, j.xo, j.xo_pitch, j.row0 + t, col, y);

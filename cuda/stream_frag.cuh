@@ -7,7 +7,6 @@ template <class X, class Y> struct conditional_type<false, X, Y> { using type = 
 template <bool B, class X, class Y> using conditional_t = typename conditional_type<B, X, Y>::type;
 
 enum { MAGIC = 0x4b400000 }; // 1.5 * 2^23: an int32 accumulator that starts here reads as a float
-DEV float from_magic(int v) { return __int_as_float(v) - 12582912.f; }
 
 // ---- one unit of weights in registers
 template <int L> struct frag {
@@ -27,13 +26,17 @@ template <int L> struct frag {
     uint4 c[NC], x[NX ? NX : 1], s[2];
     uint4 m[mins ? 2 : 1]; // minimums, or d of Q6K and Q3K in m[0].x
 };
-// ONE: for one row, where a lane needs the scales of groups tig and tig + 4 alone: they come as word 0.
-template <int L, bool ONE> DEV void frag_load(frag<L> &f, const uint8_t *u, int lane) {
+// Part of the codes that group g is in.
+template <int L> DEV constexpr int code_part(int g) {
+    return frag<L>::wide ? g : L == LAYOUT_Q3K ? g >> 2 : g >> 1;
+}
+template <int L> DEV void load_part(frag<L> &f, const uint8_t *u, int part, int lane) {
+    f.c[part] = *(const uint4 *)(u + part * 512 + lane * 16);
+}
+// All but the codes. ONE: for one row, where a lane needs the scales of groups tig and tig + 4 alone: they come as word 0.
+template <int L, bool ONE> DEV void load_scales(frag<L> &f, const uint8_t *u, int lane) {
     using F = frag<L>;
     const int gid = lane >> 2, tig = lane & 3;
-#pragma unroll
-    for (int i = 0; i < F::NC; i++) f.c[i] = *(const uint4 *)(u + i * 512 + lane * 16);
-    if constexpr (F::half) return;
     constexpr int X = F::NC * 512, S = X + F::NX * 512;
 #pragma unroll
     for (int i = 0; i < F::NX; i++) f.x[i] = *(const uint4 *)(u + X + i * 512 + lane * 16);
@@ -57,11 +60,16 @@ template <int L, bool ONE> DEV void frag_load(frag<L> &f, const uint8_t *u, int 
         f.m[0].x = *(const uint16_t *)(u + S + 256 + gid * 2) |
                    *(const uint16_t *)(u + S + 256 + gid * 2 + 16) << 16;
 }
+template <int L, bool ONE> DEV void frag_load(frag<L> &f, const uint8_t *u, int lane) {
+#pragma unroll
+    for (int i = 0; i < frag<L>::NC; i++) load_part<L>(f, u, i, lane);
+    if constexpr (!frag<L>::half) load_scales<L, ONE>(f, u, lane);
+}
 DEV uint32_t word_of(const uint4 &v, int i) { return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w; }
 // int8 operand of group g; 16 times the code where fac below says so
 template <int L> DEV void codes(uint32_t (&a)[4], const frag<L> &f, int g) {
     using F = frag<L>;
-    const uint4 c = f.c[F::wide ? g : L == LAYOUT_Q3K ? g >> 2 : g >> 1];
+    const uint4 c = f.c[code_part<L>(g)];
     const uint32_t w[4] = {c.x, c.y, c.z, c.w};
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -103,52 +111,66 @@ template <int L> DEV void mma_int(int (&d)[4], const uint32_t (&a)[4], uint32_t 
     else
         mma_u8(d, a[0], a[1], a[2], a[3], b0, b1);
 }
-template <int L> DEV void mma_int16(int (&d)[4], uint32_t a0, uint32_t a1, uint32_t b) {
-    if constexpr (frag<L>::is_signed)
-        mma_s8_k16(d, a0, a1, b);
-    else
-        mma_u8_k16(d, a0, a1, b);
-}
-DEV float small_uint(uint32_t v) { return __uint_as_float(v | 0x4b000000u) - 8388608.f; } // v < 2^23
-// Scales of groups p and p + 4 of a row of Q4K, Q5K; b1, b2, n: bytes p of its words 1, 2, 3 in the low bits
-DEV void super_scale(const uint4 &s, int p, float &s0, float &s1) {
-    const uint32_t b1 = s.y >> (8 * p), b2 = s.z >> (8 * p), n = s.w >> (8 * p);
-    s0 = small_uint((b1 >> 6 & 3) | (n & 15) << 2);
-    s1 = small_uint((b2 >> 6 & 3) | (n >> 2 & 60));
-}
-// minimums of groups tig and tig + 4 as two bfloat16
-DEV uint32_t super_mins(const uint4 &s, int tig) {
-    const uint32_t v = (s.y >> (8 * tig) & 63) | (s.z >> (8 * tig) & 63) << 16 | 0x43004300u; // 128 + m
+DEV uint32_t less_128(uint32_t v) { // two bfloat16
     uint32_t r;
     asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(v), "r"(0x3f803f80u), "r"(0xc300c300u));
     return r;
 }
-
-// ---- scale work of one lane: sums t0, t1 (activation scale applied) of groups p and p + 4 of row r into acc
-template <int L> DEV void scale_pair(float &acc, const frag<L> &f, int r, int p, float t0, float t1) {
-    if constexpr (frag<L>::super) {
-        float s0, s1;
-        super_scale(f.s[r], p, s0, s1);
-        float in = s0 * t0;
-        in = fmaf(s1, t1, in);
-        acc = fmaf(half_bits(f.s[r].x & 0xffff), in, acc);
-    } else {
-        const float2 s = half2_bits(word_of(f.s[r], p));
-        acc = fmaf(s.x, t0, acc);
-        acc = fmaf(s.y, t1, acc);
-    }
+// scales of groups tig and tig + 4 of a row of Q4K, Q5K as two bfloat16
+DEV uint32_t super_scales(const uint4 &s, int tig) {
+    const uint32_t n = s.w >> (8 * tig);
+    return less_128((s.y >> (8 * tig + 6) & 3) | (n & 15) << 2 | (s.z >> (8 * tig + 6) & 3) << 16 |
+                    (n & 0xf0) << 14 | 0x43004300u); // 128 + s
 }
-// Q6K: sums f[h][e] with their activation scales
-template <int L>
-DEV void scale_six(float &acc, const frag<L> &f, int r, int p, const float (&v)[4], const float (&dx)[4]) {
-    const uint32_t w = word_of(f.s[r], p);
-    float in = 0;
+// minimums of groups tig and tig + 4 as two bfloat16
+DEV uint32_t super_mins(const uint4 &s, int tig) {
+    return less_128((s.y >> (8 * tig) & 63) | (s.z >> (8 * tig) & 63) << 16 | 0x43004300u);
+}
+
+// ---- scale work of one lane, for partial p of a row: groups p and p + 4
+// s: scales, exact; c: what takes MAGIC out of s times a sum that starts there (MAGIC has two bits, so c is exact, too)
+template <int L> struct row_scales {
+    static constexpr int N = frag<L>::six ? 4 : 2;
+    float s[N], c[N], d;
+};
+// w: the row's word of scales, for Q4K and Q5K of super_scales; d: where sub-blocks have scales of their own
+template <int L> DEV row_scales<L> row_scale(uint32_t w, float d) {
+    row_scales<L> k;
+    if constexpr (frag<L>::six) {
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        const float s = __uint_as_float(__byte_perm(w, 0x4b000000u, 0x7540 + i)) - 8388736.f; // 2^23 + 128
-        in = i ? fmaf(s * dx[i], v[i], in) : (s * dx[0]) * v[0];
+        for (int i = 0; i < 4; i++)
+            k.s[i] = __uint_as_float(__byte_perm(w, 0x4b000000u, 0x7540 + i)) - 8388736.f; // 2^23 + 128
+    } else if constexpr (frag<L>::super) {
+        k.s[0] = __uint_as_float(w << 16);
+        k.s[1] = __uint_as_float(w & 0xffff0000u);
+    } else {
+        const float2 s = half2_bits(w);
+        k.s[0] = s.x, k.s[1] = s.y;
     }
-    acc = fmaf(half_bits(r ? f.m[0].x >> 16 : f.m[0].x & 0xffff), in, acc);
+#pragma unroll
+    for (int i = 0; i < row_scales<L>::N; i++) k.c[i] = -12582912.f * k.s[i];
+    k.d = d;
+    return k;
+}
+template <int L> DEV float row_d(const frag<L> &f, int r) {
+    if constexpr (frag<L>::six)
+        return half_bits(r ? f.m[0].x >> 16 : f.m[0].x & 0xffff);
+    else
+        return frag<L>::super ? half_bits(f.s[r].x & 0xffff) : 1.f;
+}
+// Sums v (as accumulators that start at MAGIC; [h * 2 + e], or [h * 2] where a group has one) into acc: each times its
+// weight's scale first (exact but for half scales), then times the row's.
+template <int L, int GA>
+DEV void add_scaled(float &acc, const row_scales<L> &k, const int (&v)[4], const float (&dx)[4]) {
+    constexpr bool halves = GA == 16 || frag<L>::six, inner = frag<L>::six || frag<L>::super;
+    float in = inner ? 0 : acc;
+#pragma unroll
+    for (int i = 0; i < 4; i += halves ? 1 : 2) {
+        const int n = frag<L>::six ? i : i >> 1;
+        const float u = fmaf(k.s[n], __int_as_float(v[i]), k.c[n]);
+        in = inner && !i ? dx[0] * u : fmaf(dx[i], u, in);
+    }
+    acc = inner ? fmaf(k.d, in, acc) : in;
 }
 template <bool G, class V> DEV V load_x(const uint8_t *p) { // G: global memory, written by the kernel before
     if constexpr (G)
@@ -157,30 +179,30 @@ template <bool G, class V> DEV V load_x(const uint8_t *p) { // G: global memory,
         return *(const V *)p;
 }
 template <bool G>
-DEV float sum_value(const uint8_t *rec, int e, int p, int h) // high + low part
+DEV float sum_value(const uint8_t *sum, int e, int p, int h) // high + low part
 {
-    const uint32_t hi = load_x<G, uint32_t>(rec + REC_SUM + e * 32 + p * 4),
-                   lo = load_x<G, uint32_t>(rec + REC_SUM + e * 32 + 16 + p * 4);
+    const uint32_t hi = load_x<G, uint32_t>(sum + e * 32 + p * 4),
+                   lo = load_x<G, uint32_t>(sum + e * 32 + 16 + p * 4);
     return h ? __uint_as_float(hi & 0xffff0000u) + __uint_as_float(lo & 0xffff0000u)
              : bf16_bits(hi & 0xffff) + bf16_bits(lo & 0xffff);
 }
-template <int GA, bool G = false> DEV void group_sums(const uint8_t *rec, int p, float &s0, float &s1) {
-    s0 = sum_value<G>(rec, 0, p, 0);
-    s1 = sum_value<G>(rec, 0, p, 1);
+template <int GA, bool G = false> DEV void group_sums(const uint8_t *sum, int p, float &s0, float &s1) {
+    s0 = sum_value<G>(sum, 0, p, 0);
+    s1 = sum_value<G>(sum, 0, p, 1);
     if (GA == 16) {
-        s0 += sum_value<G>(rec, 1, p, 0);
-        s1 += sum_value<G>(rec, 1, p, 1);
+        s0 += sum_value<G>(sum, 1, p, 0);
+        s1 += sum_value<G>(sum, 1, p, 1);
     }
 }
 template <int GA, bool G = false>
-DEV void group_scales(const uint8_t *rec, int p, float (&dx)[4]) // h * 2 + e
+DEV void group_scales(const uint8_t *scale, int p, float (&dx)[4]) // h * 2 + e
 {
     if (GA == 32) {
-        const float2 v = load_x<G, float2>(rec + REC_SCALE + p * 8);
+        const float2 v = load_x<G, float2>(scale + p * 8);
         dx[0] = dx[1] = v.x;
         dx[2] = dx[3] = v.y;
     } else {
-        const float4 v = load_x<G, float4>(rec + REC_SCALE + p * 16);
+        const float4 v = load_x<G, float4>(scale + p * 16);
         dx[0] = v.x, dx[1] = v.y, dx[2] = v.z, dx[3] = v.w;
     }
 }

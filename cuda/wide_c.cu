@@ -1,5 +1,0 @@
-#include "wide_table.h"
-WIDE(q4m, LAYOUT_Q4M)
-WIDE(q8m, LAYOUT_Q8M)
-WIDE(q5k, LAYOUT_Q5K)
-WIDE_TWO(q5k_q6k, LAYOUT_Q5K, LAYOUT_Q6K)

@@ -1,0 +1,3 @@
+#include "wide_codes_table.h"
+CODES(q5k, LAYOUT_Q5K)
+CODES_TWO(q5k_q6k, LAYOUT_Q5K, LAYOUT_Q6K)
