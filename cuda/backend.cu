@@ -262,21 +262,22 @@ uint8_t *cuda_decode_result(const cuda_backend *b, unsigned i, size_t *row) {
     return b->pinned + b->plan.pin_decode_result + i * *row;
 }
 
-// Rows of a live embedding, which the host holds row by row, to its region: [row / 16][k / 256][row % 16][256].
+// Rows of a live embedding, which the host holds row by row, to its region: units of LAYOUT_F32.
 static enum infer_status send_rows(cuda_backend *b, int n_row) {
     const struct weight *w = b->c.embedding;
     const cuda_region *r = &b->plan.group[b->plan.embedding].region[0];
-    float *to = (float *)(b->pinned + b->plan.pin_rows);
+    uint8_t *to = b->pinned + b->plan.pin_rows;
     CU(cudaEventSynchronize(b->rows_sent)); // the copy before this one, which its step waited for
     for (int t = 0; t < n_row; t++)
-        for (int u = 0; u < r->u; u++) {
-            int n = w->k - u * UNIT_COLS < UNIT_COLS ? w->k - u * UNIT_COLS : UNIT_COLS;
-            memcpy(to +
-                       ((size_t)(t / UNIT_ROWS * r->u + u) * UNIT_ROWS + (size_t)(t % UNIT_ROWS)) * UNIT_COLS,
-                   (const float *)w->data + (size_t)t * (size_t)w->k + u * UNIT_COLS, (size_t)n * 4);
+        for (int k = 0; k < w->k; k += 4) {
+            uint8_t *unit =
+                to + (size_t)(t / UNIT_ROWS * r->u + k / UNIT_COLS) * layout_unit_bytes(LAYOUT_F32);
+            memcpy(unit + layout_f32_byte(t % UNIT_ROWS, k % UNIT_COLS),
+                   (const float *)w->data + (size_t)t * (size_t)w->k + k,
+                   (size_t)(w->k - k < 4 ? w->k - k : 4) * 4);
         }
     const size_t tiles = (size_t)(n_row + UNIT_ROWS - 1) / UNIT_ROWS;
-    CU(cudaMemcpyAsync(b->weights + r->offset, to, tiles * (size_t)r->u * UNIT_ROWS * UNIT_COLS * 4,
+    CU(cudaMemcpyAsync(b->weights + r->offset, to, tiles * (size_t)r->u * layout_unit_bytes(LAYOUT_F32),
                        cudaMemcpyHostToDevice, b->stream));
     CU(cudaEventRecord(b->rows_sent, b->stream));
     return INFER_OK;
