@@ -50,7 +50,7 @@ static double cost(struct codes_job *w, const struct mm_kernel *k, const struct 
     const double of_group = six(k->l) || k->ga == 16 ? 28 : 18;
     const double sums = (8 * e->nt * of_group + 150) * turns * idle[turns];
     const double fetch = (w->mw * layout_unit_bytes(k->l) + w->n * record) / 36.0;
-    const double unit = sums > fetch ? sums : fetch;
+    const double unit = (sums > fetch ? sums : fetch) * (w->stages < 3 ? 1.15 : 1); // two hide too little
     const double finish = 1500 + (w->splits > 1 ? 4000 + 16.0 * w->n : 0);
     return ceil_div(all, sm_count) * (unit * ceil_div(w->j.u, w->splits) + finish) + 1500;
 }
