@@ -1,5 +1,6 @@
 /* The parts of the program that have answers of their own: terminal text, stop strings, verdicts of bench. */
 #include "test.h"
+#include <errno.h>
 #include <poll.h>
 #include <pty.h>
 #include <termios.h>
@@ -189,7 +190,11 @@ static void test_echo(void **state) {
     (void)state;
     int master, slave, was = dup(STDIN_FILENO);
     char got[16] = "";
-    assert_int_equal(openpty(&master, &slave, NULL, NULL, NULL), 0);
+    if (openpty(&master, &slave, NULL, NULL, NULL)) { /* a container or chroot without /dev/pts */
+        print_message("no pseudo-terminal here: %s\n", strerror(errno));
+        close(was);
+        skip();
+    }
     assert_true(was >= 0 && dup2(slave, STDIN_FILENO) == STDIN_FILENO);
     assert_true(echoes());
     term_echo(false);
