@@ -3,7 +3,7 @@
 #include "wide_codes.h"
 
 #define TABLE(f)                                                                                             \
-    f(q4k, 4) f(q6k, 4) f(q4k_q6k, 2) f(q4, 4) f(q4m, 4) f(q8, 4) f(q8m, 4) f(q5k, 4) f(q5k_q6k, 2)
+    f(q4k, 4) f(q6k, 4) f(q4k_q6k, 1) f(q4, 4) f(q4m, 2) f(q8, 4) f(q8m, 2) f(q5k, 4) f(q5k_q6k, 1)
 #define DECLARE(name, n) extern const struct codes_entry codes_##name[n];
 TABLE(DECLARE)
 

@@ -9,6 +9,11 @@
     const struct codes_entry codes_##name[4] = {                                                             \
         CODES_ENTRY(l, -1, LAYOUT_COUNT, 32, 4), CODES_ENTRY(l, -1, LAYOUT_COUNT, 32, 8),                    \
         CODES_ENTRY(l, -1, LAYOUT_COUNT, 16, 4), CODES_ENTRY(l, -1, LAYOUT_COUNT, 16, 8)};
-#define CODES_TWO(name, l, l2)                                                                               \
+// where 64 rows of a warp would spill, or were never the faster ones
+#define CODES_FEW(name, l)                                                                                   \
     extern const struct codes_entry codes_##name[2];                                                         \
-    const struct codes_entry codes_##name[2] = {CODES_ENTRY(l, l2, l2, 32, 4), CODES_ENTRY(l, l2, l2, 32, 8)};
+    const struct codes_entry codes_##name[2] = {CODES_ENTRY(l, -1, LAYOUT_COUNT, 32, 4),                     \
+                                                CODES_ENTRY(l, -1, LAYOUT_COUNT, 16, 4)};
+#define CODES_TWO(name, l, l2)                                                                               \
+    extern const struct codes_entry codes_##name[1];                                                         \
+    const struct codes_entry codes_##name[1] = {CODES_ENTRY(l, l2, l2, 32, 4)};
