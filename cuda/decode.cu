@@ -418,7 +418,10 @@ static enum infer_status run_chunk(struct decode_program *p, const link *l, int 
     }
     if (j.res) j.res += r * j.res_row;
     if (j.square_out) j.square_out += r * j.square_row;
-    if (j.xo && !j.xo_pitch) j.xo += r * j.xo_row;
+    if (j.xo && j.octets) // row0 is a multiple of 8
+        j.xo += r / 8 * (size_t)octet_bytes(j.xo_row == REC_BYTES_16 ? 16 : 32);
+    else if (j.xo && !j.xo_pitch)
+        j.xo += r * j.xo_row;
     if (j.y) j.y += r * j.y_row;
     j.n_cand = l->blocks[many] * (many ? l->k->r : l->k->warps[0]);
     if (j.cand) p->n_cand = j.n_cand;

@@ -32,24 +32,25 @@ size_t mm_smem(const struct mm_kernel *k, bool many, int buffers, size_t x_bytes
     return 1024 + red + x_bytes + (size_t)k->ring[many];
 }
 
+cudaError_t all_shared_memory(const void *kernel) {
+    cudaFuncAttributes fa;
+    int device, most;
+    cudaError_t e = cudaGetDevice(&device);
+    if (e == cudaSuccess) e = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    if (e == cudaSuccess) e = cudaFuncGetAttributes(&fa, kernel);
+    if (e == cudaSuccess)
+        e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 most - (int)fa.sharedSizeBytes);
+    // one split of L1 and shared memory for all: an SM changes it only when idle, which would undo overlap
+    if (e == cudaSuccess)
+        e = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, 100);
+    return e;
+}
 cudaError_t mm_prepare(void) {
     cudaError_t e = cudaSuccess;
     each([&](const struct mm_kernel *k) {
-        for (int m = 0; m < 3 && e == cudaSuccess; m++) {
-            cudaFuncAttributes fa;
-            int device, most;
-            const void *f = (const void *)k->run[m];
-            if ((e = cudaGetDevice(&device)) != cudaSuccess) break;
-            if ((e = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device)) !=
-                cudaSuccess)
-                break;
-            if ((e = cudaFuncGetAttributes(&fa, f)) != cudaSuccess) break;
-            if ((e = cudaFuncSetAttribute(f, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                          most - (int)fa.sharedSizeBytes)) != cudaSuccess)
-                break;
-            // one split of L1 and shared memory for all: an SM changes it only when idle, which would undo overlap
-            e = cudaFuncSetAttribute(f, cudaFuncAttributePreferredSharedMemoryCarveout, 100);
-        }
+        for (auto run : k->run)
+            if (run && e == cudaSuccess) e = all_shared_memory((const void *)run);
         return e != cudaSuccess;
     });
     return e;

@@ -59,6 +59,8 @@ struct mm_kernel {
 };
 // The nth kernel that fits, those for much shared memory first; NULL when there is none.
 const struct mm_kernel *mm_find(enum layout l, enum layout l2, int ga, enum mm_epilogue e, int nth);
+// Lets a kernel have all the shared memory that a block may have.
+cudaError_t all_shared_memory(const void *kernel);
 cudaError_t mm_prepare(void); // attributes of every kernel, once a device
 // shared memory of a launch
 size_t mm_smem(const struct mm_kernel *k, bool many, int buffers, size_t x_bytes);

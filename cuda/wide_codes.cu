@@ -95,14 +95,7 @@ cudaError_t codes_launch(const struct codes_job *w, const struct codes_entry *e,
 cudaError_t codes_prepare(void) {
     cudaError_t e = cudaSuccess;
     each([&](const struct codes_entry *k) {
-        int device, most;
-        if ((e = cudaGetDevice(&device)) == cudaSuccess &&
-            (e = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device)) ==
-                cudaSuccess &&
-            (e = cudaFuncSetAttribute((const void *)k->run, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                      most)) == cudaSuccess)
-            e = cudaFuncSetAttribute((const void *)k->run, cudaFuncAttributePreferredSharedMemoryCarveout,
-                                     100);
+        e = all_shared_memory((const void *)k->run);
         return e != cudaSuccess;
     });
     return e;

@@ -97,15 +97,8 @@ cudaError_t half_launch(const struct half_job *w, int sm_count, cudaStream_t s) 
 }
 cudaError_t half_prepare(void) {
     cudaError_t e = cudaSuccess;
-    each([&](const struct half_entry *h) {
-        int device, most;
-        if ((e = cudaGetDevice(&device)) == cudaSuccess &&
-            (e = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device)) ==
-                cudaSuccess &&
-            (e = cudaFuncSetAttribute((const void *)h->run, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                      most)) == cudaSuccess)
-            e = cudaFuncSetAttribute((const void *)h->run, cudaFuncAttributePreferredSharedMemoryCarveout,
-                                     100);
+    each([&](const struct half_entry *k) {
+        e = all_shared_memory((const void *)k->run);
         return e != cudaSuccess;
     });
     return e;
