@@ -1,7 +1,7 @@
 /* Decode and prompt speed of the CUDA backend on random weights in real shapes, made in memory: no file. Checks first
  * that the fused list agrees with the plain one and that a row's bits do not depend on its neighbours.
  *
- * usage: gpu SHAPE TYPE [kv TYPE] [check N] [tg N] [batch B N] [depth D N] [pp N] ...   shapes 8b 1b tiny; types of quant.def and q4_k_m */
+ * usage: gpu SHAPE TYPE [kv TYPE] [check N] [tg N] [batch B N] [depth D N] [pp N] ...   shapes 8b 1b tiny; types of quant.def, q4_k_m, A+B */
 #define _GNU_SOURCE
 #include <math.h>
 #include <stdio.h>
@@ -105,7 +105,13 @@ static void make_model(struct model *m, const struct shape *s, const char *type)
         .name = "llama", .norm = NORM_RMS, .act = ACT_SILU, .rope = ROPE_INTERLEAVED};
     struct arena *a = &m->arena;
     bool mixed = !strcmp(type, "q4_k_m");
-    enum quant_type t = mixed ? QUANT_Q4_K : quant_by_name(type)->type, t6 = mixed ? QUANT_Q6_K : t;
+    const char *plus = strchr(type, '+'); /* A+B: B for down and the head */
+    char first[32];
+    snprintf(first, sizeof first, "%.*s", plus ? (int)(plus - type) : 31, type);
+    enum quant_type t = mixed ? QUANT_Q4_K : quant_by_name(first)->type,
+                    t6 = mixed  ? QUANT_Q6_K
+                         : plus ? quant_by_name(plus + 1)->type
+                                : t;
     static struct tensorfile file;
     *m = (struct model){.file = &file,
                         .arch = &arch,
@@ -141,10 +147,10 @@ static void make_model(struct model *m, const struct shape *s, const char *type)
         l->ffn_norm = vector(a, s->n_embd, 1, 0.2);
         m->store[i] = (struct kv_store){0, s->n_kv_head, s->head_dim, s->head_dim};
         group(&l->qkv, 4 * i, 3, matrix(t, q, s->n_embd), matrix(t, kv, s->n_embd),
-              matrix(more ? t6 : t, kv, s->n_embd));
+              matrix(more && mixed ? t6 : t, kv, s->n_embd));
         group(&l->out, 4 * i + 1, 1, matrix(t, s->n_embd, q), none, none);
         group(&l->gate_up, 4 * i + 2, 2, matrix(t, s->n_ff, s->n_embd), matrix(t, s->n_ff, s->n_embd), none);
-        group(&l->down, 4 * i + 3, 1, matrix(more ? t6 : t, s->n_embd, s->n_ff), none, none);
+        group(&l->down, 4 * i + 3, 1, matrix(more || plus ? t6 : t, s->n_embd, s->n_ff), none, none);
         struct weight_group *g[4] = {&l->qkv, &l->out, &l->gate_up, &l->down};
         for (int j = 0; j < 4; j++) {
             m->group[4 * i + j] = g[j];
