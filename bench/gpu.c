@@ -347,7 +347,7 @@ int main(int argc, char **argv) {
     const struct shape *s = NULL;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         if (!strcmp(shapes[i].name, argv[1])) s = &shapes[i];
-    if (!s || (strcmp(argv[2], "q4_k_m") && !quant_by_name(argv[2])))
+    if (!s || (strcmp(argv[2], "q4_k_m") && !strchr(argv[2], '+') && !quant_by_name(argv[2])))
         return printf("unknown shape or type\n"), 2;
     static struct model m;
     make_model(&m, s, argv[2]);
