@@ -270,7 +270,9 @@ struct backend_config {
     const char *autotune;                  /* cuda: "off", "load", "full"; NULL: "load" */
     int sm_emulate;
     bool no_fuse, no_graphs, blas, strict_fp32, nan_guard;
-    bool no_repack;   /* cpu: decode reads the weights where they are */
+    bool no_repack; /* cpu: decode reads the weights where they are */
+    size_t
+        copy_bytes; /* from open on: weight_bytes that sizes said, which memory that changes since must not change */
     bool want_logits; /* some row may want logits */
     void (*progress)(void *user, const char *what, double done, double total);
     void *user;

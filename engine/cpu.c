@@ -97,10 +97,10 @@ static enum infer_status cpu_sizes(const struct backend_config *c, struct backen
     *out = (struct backend_sizes){
         .weight_bytes = cpu_copies_bytes(c, n_thread),
         .kv_bytes = n.kv,
-        .workspace_bytes = n.norm + n.x8 + n.panel + n.cs + CPU_PART_ROWS * n.part + 2 * n.best +
-                           own * (size_t)n_thread +
-                           ops * (sizeof(struct cpu_op) + sizeof(struct cpu_range) * (size_t)n_thread) +
-                           sizeof(struct cpu) + (size_t)c->n_slot * sizeof(int32_t) + (64 << 10),
+        .workspace_bytes =
+            n.norm + n.x8 + n.panel + n.cs + CPU_PART_ROWS * n.part + 2 * n.best + own * (size_t)n_thread +
+            ops * (sizeof(struct cpu_op) + sizeof(struct cpu_range) * (size_t)n_thread) + sizeof(struct cpu) +
+            (size_t)c->n_slot * sizeof(int32_t) + (size_t)n_thread * sizeof(struct topology_set) + (64 << 10),
         .output_bytes = n.output,
     };
     return INFER_OK;
@@ -183,6 +183,36 @@ static void cpu_close(struct backend *b) {
     mem_free(c);
 }
 
+/* ---- NUMA nodes: each thread stays on one, so that what it touches first (its part of the copied weights, its own
+ * memory, its heads' pages) is there ---- */
+
+/* Not where OpenMP's environment (OMP_PROC_BIND) places the team already. */
+static enum infer_status place_threads(struct cpu *c) {
+    static atomic_uint teams;
+    struct topology t;
+    struct topology_cpu place[TOPOLOGY_CPUS];
+    if (c->n_thread < 2 || omp_get_proc_bind() != omp_proc_bind_false) return INFER_OK;
+    topology_read(&t);
+    if (!t.here || t.n_node < 2) return INFER_OK;
+    c->node = arena_alloc(&c->arena, (size_t)c->n_thread * sizeof *c->node);
+    if (!c->node) return err_set(INFER_E_MEMORY, "out of memory for the nodes of %d threads", c->n_thread);
+    topology_place(&t, c->n_thread, place);
+    for (int i = 0; i < c->n_thread; i++) topology_node(&t, place[i].node, &c->node[i]);
+    c->team = atomic_fetch_add(&teams, 1) + 1;
+    return INFER_OK;
+}
+
+/* The threads that OpenMP made stay bound. Thread 0 is the caller's, whose mask is put back after the step: true, and
+ * old is that mask. */
+static bool bind_thread(const struct cpu *c, int thread, struct topology_set *old) {
+    static _Thread_local unsigned team;
+    if (thread && team == c->team) return false;
+    if (!thread) return topology_bind(&c->node[0], old);
+    topology_bind(&c->node[thread], NULL); /* refused: it computes as well from anywhere */
+    team = c->team;
+    return false;
+}
+
 static void processor_name(char *out, size_t n) {
     char line[256];
     FILE *f = fopen("/proc/cpuinfo", "re");
@@ -211,6 +241,7 @@ static enum infer_status cpu_open(struct backend **out, const struct backend_con
                                     : &cpu_kernels_avx512;
     c->n_thread = cpu_threads_pick(config->n_thread);
     enum infer_status s = take_memory(c);
+    if (s == INFER_OK) s = place_threads(c);
     if (s != INFER_OK) {
         cpu_close(&c->base);
         return s;
@@ -367,8 +398,13 @@ static enum infer_status cpu_run(struct backend *b, enum row_class cls, const st
     {
 #pragma omp single
         shared->n_team = omp_get_num_threads();
-        walk(shared, omp_get_thread_num(), shared->n_team);
+        int thread = omp_get_thread_num();
+        struct topology_set old;
+        bool bound = c->node && bind_thread(c, thread, &old);
+        walk(shared, thread, shared->n_team);
+        if (bound) topology_bind(&old, NULL);
     }
+    c->n_decode += cls == ROW_DECODE;
     r->status = (enum infer_status)atomic_load(&s.fault);
     r->fault_op = atomic_load(&s.fault_op);
     if (r->status == INFER_E_CANCEL) atomic_store(&c->cancel, 0);

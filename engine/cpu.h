@@ -12,6 +12,7 @@
 #include "cpu_isa.h"
 #include "infer.h"
 #include "mem.h"
+#include "topology.h"
 
 enum {
     CPU_UNIT_ROWS = 32,                  /* weight rows of a unit: 32, or 16 where there are few */
@@ -229,6 +230,9 @@ struct cpu {
     enum cpu_isa isa;
     const struct cpu_kernels *k;
     int n_thread;
+    struct topology_set
+        *node; /* node[n_thread]: the hardware threads that each thread is bound to, NULL: one NUMA node */
+    unsigned team; /* number of this placement, for threads to know whether they are bound by it */
     char description[160];
     struct arena arena; /* everything below */
     char *activations;
@@ -255,7 +259,8 @@ struct cpu {
     struct cpu_result ring[CPU_RING];
     unsigned head, tail; /* results written, results taken */
     atomic_int cancel;
-    void *copies; /* cpu_copy.c */
+    unsigned n_decode; /* decode steps so far */
+    void *copies;      /* cpu_copy.c */
     size_t copies_bytes;
 };
 

@@ -1,7 +1,7 @@
 /* Copies of weights for decode matmuls in huge pages; of quantised ones in the order in which their kernels read
  * (cpu_panel_impl.h), without transposes, as one stream a thread. The file's map stays what prompts and embeddings read.
  *
- * Nothing is copied before a decode step reads it. Copies are made only where they take a third at most of the memory
+ * Nothing is copied before a decode step reads it, and all of it within four steps. Copies are made only where they take a third at most of the memory
  * that can be taken: the file's own pages may then stay in the page cache. */
 #include <sys/mman.h>
 #include "cpu.h"
@@ -49,14 +49,15 @@ size_t cpu_copies_bytes(const struct backend_config *c, int n_thread) {
 }
 
 void cpu_copies_open(struct cpu *c, struct cpu_list *l) {
-    size_t bytes = cpu_copies_bytes(&c->config, c->n_thread), mapped = bytes + huge_page;
-    if (!bytes) return;
+    struct size all = count(&c->config, c->n_thread);
+    size_t head = whole_pages(all.head), bytes = head + whole_pages(all.data), mapped = bytes + huge_page;
+    if (!c->config.copy_bytes || bytes > c->config.copy_bytes)
+        return; /* more: there were other threads then */
     uint8_t *p =
         mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) return; /* the file does as well */
     c->copies = p, c->copies_bytes = mapped;
     uint8_t *base = p + (huge_page - (uintptr_t)p % huge_page) % huge_page;
-    size_t head = whole_pages(count(&c->config, c->n_thread).head);
     madvise(base + head, bytes - head, MADV_HUGEPAGE);
     struct size n = {0, 0};
     for (int i = 0; i < l->n_op; i++) {

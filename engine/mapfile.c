@@ -1,6 +1,7 @@
 #include "mapfile.h"
 #include "mem.h"
 #include "plan.h"
+#include "topology.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -103,6 +104,7 @@ static enum infer_status read_whole(struct mapfile *f, int fd) {
                        f->size, left);
     TRY(mem_new(&p, f->size, f->path));
     f->data = p;
+    topology_interleave(p, f->size); /* every thread will read all of it */
     for (size_t done = 0; done < f->size;) {
         ssize_t n = read(fd, p + done, f->size - done);
         if (n < 0 && errno == EINTR) continue;

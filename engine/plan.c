@@ -257,6 +257,7 @@ static enum infer_status plan_part(struct plan *p, struct arena *arena, const st
         c->list[i] = &part->list[i];
     }
     TRY(type->sizes(c, &part->size));
+    c->copy_bytes = part->size.weight_bytes;
     for (int i = 0; i < ROW_CLASS_COUNT; i++)
         TRY(place_buffers(c->list[i], options->keep_all, &c->activation_bytes));
     if (!size_align(c->activation_bytes, 4096, &c->activation_bytes)) c->activation_bytes = SIZE_MAX;

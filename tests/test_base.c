@@ -1,8 +1,10 @@
 /* status and mem: messages, escapes, checked sizes, arenas, the k-th failing allocation; the table of a card's kernels and
- * what is kept of it. */
+ * what is kept of it; nodes, cores and threads. */
 #include "test.h"
 #include "mem.h"
 #include "quant.h"
+#include "folder.h"
+#include "topology.h"
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -142,11 +144,91 @@ static void tuned_entries_are_kept(void **state) {
     unsetenv("XDG_CACHE_HOME");
 }
 
+/* A tree like /sys/devices/system: 2 nodes of 4 cores of 2 hardware threads; cpu c and c + 8 are one core. */
+static void make_sys(const struct folder *d) {
+    char command[1200];
+    snprintf(
+        command, sizeof command,
+        "cd '%s' && mkdir -p node/node0 node/node1 && echo 0-1 > node/online && echo 0-15 > cpu_online && "
+        "echo 0-3,8-11 > node/node0/cpulist && echo 4-7,12-15 > node/node1/cpulist && "
+        "for c in 0 1 2 3 4 5 6 7; do for i in $c $((c+8)); do mkdir -p cpu/cpu$i/topology; "
+        "echo $c,$((c+8)) > cpu/cpu$i/topology/thread_siblings_list; done; done; mv cpu_online cpu/online",
+        d->path);
+    assert_int_equal(system(command), 0);
+}
+/* Of n threads: as many on each node as said, those of a node side by side, cores apart. */
+static void check_place(const struct topology *t, int n, int on_first, int on_second) {
+    struct topology_cpu place[TOPOLOGY_CPUS];
+    topology_place(t, n, place);
+    for (int i = 0; i < n; i++) {
+        struct topology_set set;
+        int node = place[i].node;
+        assert_int_equal(node, i >= on_first);
+        topology_node(t, node, &set);
+        assert_true(set.word[place[i].cpu / 64] >> place[i].cpu % 64 & 1);
+        for (int k = 0; k < i; k++) {
+            assert_int_not_equal(place[i].cpu, place[k].cpu);
+            if (n <= t->n_core) assert_false(place[i].core == place[k].core && node == place[k].node);
+        }
+    }
+    assert_int_equal(on_first + on_second, n);
+}
+
+static void threads_spread_over_nodes(void **state) {
+    (void)state;
+    struct folder d;
+    struct topology t;
+    struct topology_set allowed = {
+        {0x3f | 1 << 8}}; /* node 0 whole but for three siblings, two cores of node 1 */
+    folder_make(&d);
+    make_sys(&d);
+    topology_read_sys(&t, d.path, NULL);
+    assert_int_equal(t.n, 16);
+    assert_int_equal(t.n_core, 8);
+    assert_int_equal(t.n_node, 2);
+    for (int n = 2; n <= 16; n += 2) check_place(&t, n, n / 2, n / 2);
+    check_place(&t, 1, 1, 0);
+    check_place(&t, 3, 2, 1);
+    topology_read_sys(&t, d.path, &allowed);
+    assert_int_equal(t.n, 7);
+    assert_int_equal(t.n_core, 6);
+    check_place(&t, 3, 2, 1);
+    check_place(&t, 6, 4, 2);
+    check_place(&t, 7, 5, 2);
+    folder_remove(&d);
+    topology_read_sys(&t, d.path,
+                      &allowed); /* a kernel that says nothing: one node, as many cores as threads */
+    assert_int_equal(t.n_core, 7);
+    assert_int_equal(t.n_node, 1);
+}
+
+/* The same machine as hwloc makes it up. */
+static void nodes_by_hwloc(void **state) {
+    (void)state;
+    struct topology t;
+    setenv("HWLOC_SYNTHETIC", "node:2 core:4 pu:2", 1);
+    topology_read(&t);
+    unsetenv("HWLOC_SYNTHETIC");
+    if (strcmp(t.source, "hwloc") != 0) {
+        print_message("libhwloc.so.15 is not there: nothing to check\n");
+        skip();
+    }
+    assert_false(t.here);
+    assert_int_equal(t.n, 16);
+    assert_int_equal(t.n_core, 8);
+    assert_int_equal(t.n_node, 2);
+    for (int n = 2; n <= 16; n += 2) check_place(&t, n, n / 2, n / 2);
+    topology_read(&t);
+    assert_true(t.here);
+    assert_true(t.n > 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(escapes_controls),       cmocka_unit_test(sizes_do_not_wrap),
-        cmocka_unit_test(arenas_align_and_fail),  cmocka_unit_test(routes_have_no_hole),
-        cmocka_unit_test(tuned_entries_are_kept), cmocka_unit_test(halves_round_trip),
+        cmocka_unit_test(escapes_controls),          cmocka_unit_test(sizes_do_not_wrap),
+        cmocka_unit_test(arenas_align_and_fail),     cmocka_unit_test(routes_have_no_hole),
+        cmocka_unit_test(tuned_entries_are_kept),    cmocka_unit_test(halves_round_trip),
+        cmocka_unit_test(threads_spread_over_nodes), cmocka_unit_test(nodes_by_hwloc),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

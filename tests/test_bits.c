@@ -1,12 +1,16 @@
 /* The same bits from the CPU backend for 1 to 16 threads, every cut of a prompt into steps and every number of decode
  * rows, for each weight type on each instruction set: a model of the shape "tiny" in the type. The types share the
  * numbers of threads among them, since each is a kernel of its own under one way of sharing. */
+#define _GNU_SOURCE /* sched_getaffinity */
 #include "test.h"
 #include "../tools/synth.h"
 #include "cpu_isa.h"
 #include "infer.h"
 #include "quant.h"
+#include "topology.h"
 
+#include <omp.h>
+#include <sched.h>
 #include <unistd.h>
 
 /* LLVM's OpenMP keeps what it took for teams of other sizes. */
@@ -93,6 +97,10 @@ static void check(struct infer_model *m, const char *isa, const char *kv_type, i
     free(got);
 }
 
+static bool get_mask(struct topology_set *set) {
+    return sched_getaffinity(0, sizeof *set, (cpu_set_t *)set) == 0;
+}
+
 static const char *const isas[] = {"avx2", "avxvnni", "avx512", "amx"};
 static bool absent(const char *isa) {
     enum cpu_isa got;
@@ -122,6 +130,32 @@ static void long_contexts(void **state) {
     }
 }
 
+/* Two nodes of one hardware thread each: the threads are bound, the caller's is not any more after a step. */
+static void bound_to_nodes(void **state) {
+    (void)state;
+    struct topology t;
+    struct topology_set before, after, seen[4] = {{{0}}};
+    topology_read(&t);
+    if (t.n < 2) skip();
+    t = (struct topology){
+        .at = {{t.at[0].cpu, 0, 0}, {t.at[1].cpu, 1, 1}}, .n = 2, .n_core = 2, .n_node = 2, .here = true};
+    assert_true(get_mask(&before));
+    topology_pretend(&t);
+    struct infer_model *m = model("tiny", "q4_k");
+    check(m, "avx2", NULL, 70, (const int[]){70, 20, 33}, 4);
+    infer_model_close(m);
+    topology_pretend(NULL);
+    assert_true(get_mask(&after));
+    assert_memory_equal(&before, &after, sizeof before);
+#pragma omp parallel num_threads(4)
+    get_mask(&seen[omp_get_thread_num()]);
+    for (int i = 1; i < 4; i++) { /* the last engine had 4 threads, 2 on each node */
+        struct topology_set node;
+        topology_node(&t, i / 2, &node);
+        assert_memory_equal(&node, &seen[i], sizeof node);
+    }
+}
+
 int main(void) {
     if (cpu_isa_best() == CPU_ISA_NONE) {
         print_message("skipped: this processor is below the floor of the CPU backend\n");
@@ -131,6 +165,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_weight_type),
         cmocka_unit_test(long_contexts),
+        cmocka_unit_test(bound_to_nodes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

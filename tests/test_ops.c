@@ -116,6 +116,7 @@ static void run(struct bench *b, struct setting s, int first, int T, float *out,
     struct backend_sizes sizes;
     struct backend *e;
     assert_ok(s.type->sizes(&c, &sizes));
+    c.copy_bytes = sizes.weight_bytes;
     for (int i = 0; i < b->n_buf; i++) {
         b->buf[i].offset = c.activation_bytes;
         c.activation_bytes += (b->buf[i].row_bytes * MAX_T + 63) / 64 * 64;

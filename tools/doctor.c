@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "bench.h"
+#include "cpu_isa.h"
 #include "device.h"
 #include "doctor_cuda.h"
 #include "mem.h"
@@ -14,6 +15,7 @@
 #include "routes.h"
 #include "session.h"
 #include "tool.h"
+#include "topology.h"
 
 int cmd_doctor(const struct options *o);
 
@@ -67,6 +69,28 @@ static double cgroup_gib(void) {
     return NAN;
 }
 
+/* The NUMA nodes, and the threads that would be bound to each: "0-3", "" where nothing is bound. */
+static json_t *doctor_nodes(const struct topology *t, int n_thread) {
+    struct topology_cpu place[TOPOLOGY_CPUS];
+    json_t *list = json_array();
+    topology_place(t, n_thread, place);
+    for (int i = 0; i < t->n; i++) {
+        int node = t->at[i].node, cores = 1, first = 0, last;
+        char threads[32] = "", first_to_last[32];
+        if (i && t->at[i - 1].node == node) continue;
+        for (int k = i + 1; k < t->n && t->at[k].node == node; k++)
+            cores += t->at[k].core != t->at[k - 1].core;
+        while (first < n_thread && place[first].node != node) first++;
+        for (last = first; last < n_thread && place[last].node == node;) last++;
+        snprintf(first_to_last, sizeof first_to_last, last - first > 1 ? "%d-%d" : "%d", first, last - 1);
+        if (last > first && t->n_node > 1) snprintf(threads, sizeof threads, "%s", first_to_last);
+        json_array_append_new(list,
+                              json_pack("{s:i, s:i, s:s}", "node", node, "cores", cores, "threads", threads));
+    }
+    return json_pack("{s:s, s:b, s:i, s:o}", "source", t->source, "here", t->here, "threads", n_thread,
+                     "nodes", list);
+}
+
 static json_t *doctor_cpu(void) {
     char name[256], flags[8192];
     bench_cpu_name(name, sizeof name);
@@ -82,10 +106,13 @@ static json_t *doctor_cpu(void) {
         probe_close(&p);
     }
     double limit = cgroup_gib();
-    return json_pack("{s:s, s:i, s:o, s:f, s:f, s:o, s:o}", "name", name, "cores", cores, "features", list,
-                     "memory_gib", memory_gib("MemTotal"), "available_gib", memory_gib("MemAvailable"),
+    struct topology t;
+    topology_read(&t);
+    json_t *nodes = doctor_nodes(&t, t.here ? cpu_threads_pick(0) : t.n_core);
+    return json_pack("{s:s, s:i, s:o, s:f, s:f, s:o, s:o, s:o}", "name", name, "cores", cores, "features",
+                     list, "memory_gib", memory_gib("MemTotal"), "available_gib", memory_gib("MemAvailable"),
                      "limit_gib", isfinite(limit) ? json_real(limit) : json_null(), "read_gb_s",
-                     isfinite(gb_s) ? json_real(gb_s) : json_null());
+                     isfinite(gb_s) ? json_real(gb_s) : json_null(), "placement", nodes);
 }
 
 /* Cards: what the PCI bus shows, and what the driver says about them. */
@@ -176,6 +203,21 @@ static void print_model(json_t *model) {
            json_number_value(json_object_get(p, "available_gib")));
 }
 
+static void print_nodes(json_t *p) {
+    json_t *nodes = json_object_get(p, "nodes"), *v;
+    size_t i;
+    bool several = json_array_size(nodes) > 1;
+    printf("nodes      %d (%s%s)", (int)json_array_size(nodes),
+           json_string_value(json_object_get(p, "source")),
+           json_is_true(json_object_get(p, "here")) ? "" : ", not this machine");
+    printf(several ? "; %d threads, bound:\n" : ": threads are not bound\n",
+           (int)json_integer_value(json_object_get(p, "threads")));
+    json_array_foreach(nodes, i, v) if (several)
+        printf("  node %-3d %d cores, threads %s\n", (int)json_integer_value(json_object_get(v, "node")),
+               (int)json_integer_value(json_object_get(v, "cores")),
+               json_string_value(json_object_get(v, "threads")));
+}
+
 static void print_text(json_t *j) {
     json_t *cpu = json_object_get(j, "cpu"), *gpu = json_object_get(j, "gpu"),
            *devices = json_object_get(j, "devices");
@@ -194,7 +236,9 @@ static void print_text(json_t *j) {
         printf(", control group limit %.1f", json_number_value(v));
     if (json_is_real(v = json_object_get(cpu, "read_gb_s")))
         printf("; read at %.1f GB/s (measured now)", json_number_value(v));
-    printf("\nNVIDIA     ");
+    printf("\n");
+    print_nodes(json_object_get(cpu, "placement"));
+    printf("NVIDIA     ");
     if (json_is_true(json_object_get(gpu, "on_bus")))
         printf("display device 10de:%04x at %s", (int)json_integer_value(json_object_get(gpu, "pci_id")),
                json_string_value(json_object_get(gpu, "pci")));
