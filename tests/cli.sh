@@ -211,6 +211,14 @@ run "bench: targets" 3 "$infer" bench -p 0 -n 4 -r 2 --targets "$dir/t.json"; ou
 echo '{"tg4": 1e-3}' >"$dir/t.json"
 run "bench: targets reached" 0 "$infer" bench -p 0 -n 4 -r 2 --targets "$dir/t.json"; out_has reached
 run "bench: nothing to compare" 2 "$infer" bench -p 0 -n 4 -r 2 --compare "$dir/t.json"; err_has "no results"
+# what the verdict is depends on the machine; test_tools has the rule
+name="bench: takes turns" count=$((count + 2))
+"$infer" bench -t 1 -p 8 -n 4 -r 2 --compare "$infer" >"$dir/out" 2>"$dir/err"
+case $? in 0 | 3) out_has "in 5 rounds"; out_has pp8; out_has tg4; err_empty ;; *) fail "exit code" ;; esac
+name="bench: takes turns, json"
+"$infer" bench -t 1 -p 0 -n 4 -r 1 --compare "$infer" --inject 5 --json >"$dir/out" 2>"$dir/err"
+case $? in 0 | 3) out_has '"ratio"' ;; *) fail "exit code" ;; esac
+run "bench: another program" 2 "$infer" bench -p 0 -n 4 --compare /bin/true; err_has "gives no answer"; err_lines 1
 run "bench: context" 1 "$infer" bench -p 8 -n 4 -d 99999 --ctx 64; err_has "64"
 
 echo "$count checks, $failed failed"

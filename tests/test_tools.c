@@ -255,6 +255,27 @@ static void test_verdict(void **state) {
     assert_int_equal(bench_compare(&b, &a, 5, 5).verdict, BENCH_SAME);
 }
 
+/* Rounds of two programs taking turns. */
+static void test_turns_verdict(void **state) {
+    (void)state;
+    static const struct {
+        double ratio[BENCH_ROUNDS];
+        enum bench_verdict verdict;
+    } cases[] = {
+        {{0.951, 0.948, 0.955, 0.940, 0.950}, BENCH_SLOWER}, /* 5% */
+        {{0.90, 0.985, 0.96, 0.93, 0.97}, BENCH_SLOWER},     /* 5% among processes that differ by as much */
+        {{1.05, 1.04, 1.06, 1.10, 1.02}, BENCH_FASTER},
+        {{0.998, 1.003, 1.001, 0.996, 1.004}, BENCH_SAME},
+        {{0.99, 0.97, 1.01, 1.04, 0.99}, BENCH_SAME}, /* one process of five was slow */
+        {{0.96, 0.94, 1.02, 0.95, 0.97}, BENCH_NOISY},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double r[BENCH_ROUNDS];
+        memcpy(r, cases[i].ratio, sizeof r);
+        assert_int_equal(bench_compare_turns(r, BENCH_ROUNDS).verdict, cases[i].verdict);
+    }
+}
+
 static void test_json(void **state) {
     (void)state;
     struct bench_result a = {"tg64x8@d1024", 100.5, 99, 101, 50, NAN, 10, 11, 12, 0.25}, b;
@@ -308,17 +329,12 @@ static void logprobs_are_of_the_softmax(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_safe),
-        cmocka_unit_test(test_answer),
-        cmocka_unit_test(test_answer_cut),
-        cmocka_unit_test(test_thinking),
-        cmocka_unit_test(test_wrap),
-        cmocka_unit_test(test_echo),
-        cmocka_unit_test(test_percentile),
-        cmocka_unit_test(test_verdict),
-        cmocka_unit_test(a_chip_finds_its_kernel_image),
-        cmocka_unit_test(test_json),
-        cmocka_unit_test(logprobs_are_of_the_softmax),
+        cmocka_unit_test(test_safe),          cmocka_unit_test(test_answer),
+        cmocka_unit_test(test_answer_cut),    cmocka_unit_test(test_thinking),
+        cmocka_unit_test(test_wrap),          cmocka_unit_test(test_echo),
+        cmocka_unit_test(test_percentile),    cmocka_unit_test(test_verdict),
+        cmocka_unit_test(test_turns_verdict), cmocka_unit_test(a_chip_finds_its_kernel_image),
+        cmocka_unit_test(test_json),          cmocka_unit_test(logprobs_are_of_the_softmax),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -172,6 +172,12 @@ static enum infer_status bench_mem(const struct options *o) {
 
 static enum infer_status bench_model(struct bench *b, int *code) {
     int slower = 0, below = 0;
+    if (b->o->turns >= 0) return bench_run(b);
+    if (b->o->compare && bench_is_program(b->o->compare)) {
+        TRY(bench_turns(b->o, &slower));
+        *code = slower ? EXIT_CHECK : EXIT_DONE;
+        return INFER_OK;
+    }
     TRY(bench_run(b));
     TRY(print_results(b));
     if (b->o->compare) TRY(bench_compare_file(b, b->o->compare, &slower));

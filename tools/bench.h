@@ -26,5 +26,12 @@ json_t *bench_json(const struct bench *b);
 void bench_cpu_name(char *buf, size_t n);
 /* One line per test of the earlier run, on stdout; *slower: how many are. errors: INFER_E_INPUT, INFER_E_IO */
 enum infer_status bench_compare_file(const struct bench *b, const char *path, int *slower);
+/* Is it a program, which --compare takes turns with, or saved results? */
+bool bench_is_program(const char *path);
+/* Takes turns with o->compare; *slower: in how many tests this program is slower. errors: INFER_E_INPUT, INFER_E_IO */
+enum infer_status bench_turns(const struct options *o, int *slower);
+/* The other side: says that a test is ready, and repeats it as often as it is asked. */
+enum infer_status bench_answer(const char *test, enum infer_status (*repeat)(void *user, double *seconds),
+                               void *user);
 /* {"tg128": tok/s, ..}; *below: how many are not reached. */
 enum infer_status bench_targets_file(const struct bench *b, const char *path, int *below);

@@ -92,6 +92,18 @@ struct bench_change bench_compare(const struct bench_result *new_one, const stru
     return c;
 }
 
+struct bench_change bench_compare_turns(double *ratio, int n) {
+    const double least = 0.01, small = 0.025;
+    struct bench_change c = {.ratio = bench_percentile(ratio, (size_t)n, 0.5), .threshold = least};
+    if (ratio[n - 1] < 1 - least)
+        c.verdict = BENCH_SLOWER;
+    else if (ratio[0] > 1 + least)
+        c.verdict = BENCH_FASTER;
+    else
+        c.verdict = fabs(c.ratio - 1) > small ? BENCH_NOISY : BENCH_SAME;
+    return c;
+}
+
 const char *bench_verdict_name(enum bench_verdict v) {
     static const char *const names[] = {"no change", "faster", "SLOWER", "too noisy to tell"};
     return names[v];

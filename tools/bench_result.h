@@ -40,4 +40,9 @@ struct bench_change {
  * A threshold above 0.10, or fewer than 3 repetitions, leaves a smaller change open (NOISY). */
 struct bench_change bench_compare(const struct bench_result *new_one, const struct bench_result *old,
                                   int reps_new, int reps_old);
+/* The same of two programs that took turns: ratio[n], sorted in place, is the speed new / old in each of n rounds of fresh
+ * processes. A change is one of over 1% in all of them (n of one process against itself: by chance once in 2^(n-1) at
+ * most); NOISY: the median is off by over 2.5%, but not all. */
+enum { BENCH_ROUNDS = 5 };
+struct bench_change bench_compare_turns(double *ratio, int n);
 const char *bench_verdict_name(enum bench_verdict v);

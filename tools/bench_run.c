@@ -27,6 +27,15 @@ static int32_t random_id(const struct bench *b, struct timing *t) {
     return (int32_t)((t->random >> 33) % (uint64_t)b->session.info.n_vocab);
 }
 
+/* --turns PERCENT: waits for so much of the time since begin, a slowdown of known size. Step by step, since OpenMP's threads
+ * go to sleep after some milliseconds. */
+static void wait_longer(const struct bench *b, double begin) {
+    double end = term_seconds();
+    end += (end - begin) * (b->o->turns > 0 ? b->o->turns / 100 : 0);
+    while (b->o->turns > 0 && term_seconds() < end) {
+    }
+}
+
 /* Computes n prompt rows of one sequence; the last one wants a token. */
 static enum infer_status prompt_rows(struct bench *b, struct timing *t, int seq, int n) {
     struct session *s = &b->session;
@@ -39,7 +48,9 @@ static enum infer_status prompt_rows(struct bench *b, struct timing *t, int seq,
                                             .seq = seq,
                                             .want = pos + i + 1 == end ? INFER_WANT_TOKEN : INFER_WANT_NONE};
         struct infer_output out;
+        double begin = term_seconds();
         TRY(infer_step(s->engine, t->rows, m, &out));
+        wait_longer(b, begin);
         pos += m;
     }
     return INFER_OK;
@@ -65,6 +76,7 @@ static enum infer_status decode_rows(struct bench *b, struct timing *t) {
         while (queued < n && queued <= i + ahead) TRY(submit_decode(b, t, queued++));
         struct infer_output out;
         TRY(infer_wait(s->engine, &out));
+        wait_longer(b, before);
         double now = term_seconds();
         t->step[i] = now - before;
         before = now;
@@ -80,6 +92,16 @@ static enum infer_status repeat_once(struct bench *b, struct timing *t, double *
     for (int k = 0; k < t->test->n_seq; k++)
         TRY(infer_seq_rewind(b->session.engine, t->seq[k], t->test->depth));
     return INFER_OK;
+}
+
+/* As repeat_once, for bench_answer. */
+struct answering {
+    struct bench *b;
+    struct timing *t;
+};
+static enum infer_status repeat_asked(void *user, double *seconds) {
+    struct answering *a = user;
+    return repeat_once(a->b, a->t, seconds);
 }
 
 /* Repeats until two repetitions in a row differ by less than 3%, at most 8 of them or 3 seconds. */
@@ -180,7 +202,13 @@ static enum infer_status run_test(struct bench *b, const struct test *test, stru
         if (!st && test->depth) st = prompt_rows(b, &t, t.seq[opened], test->depth);
         if (!st) opened++;
     }
-    if (!st) st = measure(b, &t, r);
+    if (!st && b->o->turns >= 0) {
+        test_name(r->test, test);
+        st = warm_up(b, &t);
+        if (!st) st = bench_answer(r->test, repeat_asked, &(struct answering){b, &t});
+    } else if (!st) {
+        st = measure(b, &t, r);
+    }
     while (opened > 0) infer_seq_close(s->engine, t.seq[--opened]);
     mem_free(t.rows);
     mem_free(t.step);
@@ -222,7 +250,8 @@ enum infer_status bench_run(struct bench *b) {
         return err_set(INFER_E_FULL, "the tests take %d positions, the context has %d (--ctx)", need.ctx,
                        b->session.place.n_ctx);
     bool host = strcmp(b->session.place.device, "cpu") == 0 || strcmp(b->session.place.device, "ref") == 0;
-    if (host) TRY(probe_open(&b->probe, b->session.place.n_thread > 0 ? b->session.place.n_thread : 1));
+    if (host && o->turns < 0)
+        TRY(probe_open(&b->probe, b->session.place.n_thread > 0 ? b->session.place.n_thread : 1));
     if (strcmp(b->session.place.device, "cpu") == 0) b->peak = peak_of_isa(b->session.place.isa);
     for (int d = 0; d < o->depth.n; d++) {
         for (int i = 0; i < o->n_prompt.n; i++)
@@ -232,6 +261,7 @@ enum infer_status bench_run(struct bench *b) {
                 TRY(add_test(
                     b, &(struct test){true, o->n_decode.value[i], o->sequences.value[k], o->depth.value[d]}));
     }
+    if (o->turns >= 0) printf("end\n");
     b->bandwidth = bench_percentile(b->probed, b->n_probed, 0.5);
     return INFER_OK;
 }

@@ -1,0 +1,209 @@
+/* infer bench --compare PROGRAM: this program and another one take turns on the same tests.
+ *
+ * What moves from minute to minute (the clock, the memory's other users) meets both in a block of four repetitions,
+ * this, other, other, this, and cancels in its ratio. What two processes of one program differ by (which pages their
+ * memory got) does not, so there are several rounds, each of two fresh processes; a change must show in every round.
+ *
+ * Each process runs `infer bench --turns 0` with the options of this one. It walks the tests in order; between the two, in
+ * lines: "NAME" when a test is ready, "end" behind the last; asked "r" it answers the seconds of a repetition, asked "n" it
+ * goes on to the next test. */
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "bench.h"
+#include "mem.h"
+#include "tool.h"
+
+extern char **environ;
+
+enum { ROUNDS = BENCH_ROUNDS, MOST_TESTS = 64, MOST_WORDS = 256, WORDS_BYTES = 16384 };
+
+bool bench_is_program(const char *path) {
+    char magic[4] = "";
+    FILE *f = fopen(path, "re");
+    size_t n = f ? fread(magic, 1, sizeof magic, f) : 0;
+    if (f) fclose(f);
+    return n == sizeof magic && !memcmp(magic, "\177ELF", sizeof magic);
+}
+
+/* ---- a process that answers ---- */
+
+struct player {
+    const char *program;
+    pid_t pid; /* 0: none */
+    FILE *in, *out;
+};
+
+static enum infer_status player_open(struct player *p, const char *turns) {
+    char words[WORDS_BYTES], *argv[MOST_WORDS + 4];
+    FILE *f = fopen("/proc/self/cmdline", "re");
+    size_t n = f ? fread(words, 1, sizeof words - 1, f) : 0, n_word = 0;
+    int to[2], from[2];
+    if (f) fclose(f);
+    for (size_t i = 0; i < n && n_word < MOST_WORDS; i += strlen(words + i) + 1) argv[n_word++] = words + i;
+    if (n == 0 || n == sizeof words - 1 || n_word == MOST_WORDS)
+        return err_set(INFER_E_INPUT, "--compare: the command line is too long");
+    words[n] = 0;
+    argv[0] = (char *)p->program;
+    argv[n_word++] = "--turns";
+    argv[n_word++] = (char *)turns;
+    argv[n_word++] = "--quiet";
+    argv[n_word] = NULL;
+    if (pipe2(to, O_CLOEXEC) != 0) return err_set(INFER_E_IO, "a pipe: %s", strerror(errno));
+    if (pipe2(from, O_CLOEXEC) != 0) {
+        close(to[0]), close(to[1]);
+        return err_set(INFER_E_IO, "a pipe: %s", strerror(errno));
+    }
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, to[0], STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, from[1], STDOUT_FILENO);
+    int e = posix_spawn(&p->pid, p->program, &actions, NULL, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    close(to[0]), close(from[1]);
+    p->in = fdopen(to[1], "w"), p->out = fdopen(from[0], "r");
+    if (e) {
+        p->pid = 0;
+        return err_set(INFER_E_INPUT, "%s: %s", p->program, strerror(e));
+    }
+    return p->in && p->out ? INFER_OK : err_set(INFER_E_MEMORY, "a pipe to %s", p->program);
+}
+
+static void player_close(struct player *p) {
+    if (p->in) fclose(p->in);
+    if (p->out) fclose(p->out);
+    if (p->pid) waitpid(p->pid, NULL, 0);
+    p->pid = 0, p->in = p->out = NULL;
+}
+
+static enum infer_status answer(struct player *p, char *line, int n) {
+    if (!fgets(line, n, p->out))
+        return err_set(INFER_E_INPUT, "%s gives no answer: it failed, or is too old for --compare",
+                       p->program);
+    line[strcspn(line, "\n")] = 0;
+    return INFER_OK;
+}
+
+static enum infer_status ask(struct player *p, const char *question, double *seconds) {
+    char line[BENCH_NAME];
+    fputs(question, p->in);
+    if (fflush(p->in) != 0 || !seconds)
+        return INFER_OK; /* a closed pipe ends the program: seen at the answer */
+    TRY(answer(p, line, sizeof line));
+    return sscanf(line, "%lf", seconds) == 1 && *seconds > 0
+               ? INFER_OK
+               : err_set(INFER_E_INPUT, "%s answers '%s'", p->program, line);
+}
+
+/* ---- rounds ---- */
+
+struct turns {
+    char test[MOST_TESTS][BENCH_NAME];
+    double ratio[MOST_TESTS][ROUNDS],
+        seconds[MOST_TESTS][2]; /* speed this / other; medians of the last round */
+    int n;
+};
+
+/* Blocks of four repetitions of one test: the median ratio of speeds. */
+static enum infer_status blocks(struct player p[2], int n, double *ratio, double seconds[2]) {
+    double r[BENCH_MAX_REPS], s[2][BENCH_MAX_REPS];
+    for (int i = 0; i < n; i++) {
+        double t[4];
+        for (int k = 0; k < 4; k++) TRY(ask(&p[(k == 1 || k == 2) ^ (i & 1)], "r\n", &t[k]));
+        s[i & 1][i] = (t[0] + t[3]) / 2, s[!(i & 1)][i] = (t[1] + t[2]) / 2;
+        r[i] = s[1][i] / s[0][i];
+    }
+    *ratio = bench_percentile(r, (size_t)n, 0.5);
+    for (int k = 0; k < 2; k++) seconds[k] = bench_percentile(s[k], (size_t)n, 0.5);
+    return INFER_OK;
+}
+
+static enum infer_status play_round(struct turns *t, struct player p[2], int round, int reps) {
+    char names[2][BENCH_NAME];
+    for (t->n = 0;; t->n++) {
+        for (int k = 0; k < 2; k++) { /* one after the other, since each warms up */
+            if (t->n) TRY(ask(&p[k], "n\n", NULL));
+            TRY(answer(&p[k], names[k], BENCH_NAME));
+        }
+        if (strcmp(names[0], names[1]) != 0)
+            return err_set(INFER_E_INPUT, "the programs run other tests: '%s', '%s'", names[0], names[1]);
+        if (!strcmp(names[0], "end")) return INFER_OK;
+        if (t->n == MOST_TESTS)
+            return err_set(INFER_E_INPUT, "--compare PROGRAM takes %d tests at most", MOST_TESTS);
+        snprintf(t->test[t->n], BENCH_NAME, "%s", names[0]);
+        TRY(blocks(p, reps, &t->ratio[t->n][round], t->seconds[t->n]));
+    }
+}
+
+/* N of a test's name: tokens of a repetition are N sequences times what the name begins with. */
+static double tokens(const char *test) {
+    int n = 0, sequences = 1;
+    sscanf(test + 2, "%dx%d", &n, &sequences);
+    return (double)n * sequences;
+}
+
+static void print(struct turns *t, const struct options *o, int *slower) {
+    json_t *all = json_array();
+    for (int i = 0; i < t->n; i++) {
+        struct bench_change c = bench_compare_turns(t->ratio[i], ROUNDS);
+        double old = tokens(t->test[i]) / t->seconds[i][1], now = tokens(t->test[i]) / t->seconds[i][0];
+        *slower += c.verdict == BENCH_SLOWER;
+        json_array_append_new(all,
+                              json_pack("{s:s, s:f, s:f, s:f, s:s}", "test", t->test[i], "ratio", c.ratio,
+                                        "least", t->ratio[i][0], "most", t->ratio[i][ROUNDS - 1], "verdict",
+                                        bench_verdict_name(c.verdict)));
+        if (!o->json)
+            printf("%-16s %9.1f -> %9.1f tok/s, speed %+.1f%% (%+.1f .. %+.1f%% in %d rounds): %s\n",
+                   t->test[i], old, now, 100 * (c.ratio - 1), 100 * (t->ratio[i][0] - 1),
+                   100 * (t->ratio[i][ROUNDS - 1] - 1), ROUNDS, bench_verdict_name(c.verdict));
+    }
+    char *text = o->json ? json_dumps(all, JSON_INDENT(1) | JSON_REAL_PRECISION(6)) : NULL;
+    json_decref(all);
+    if (text) printf("%s\n", text);
+    mem_free(text);
+}
+
+enum infer_status bench_turns(const struct options *o, int *slower) {
+    struct turns *t;
+    char inject[32];
+    enum infer_status st = mem_new(&t, sizeof *t, "results of the turns");
+    signal(SIGPIPE, SIG_IGN); /* a process that ended is seen when it does not answer */
+    snprintf(inject, sizeof inject, "%g", o->inject);
+    for (int round = 0; !st && round < ROUNDS; round++) {
+        struct player p[2] = {{.program = "/proc/self/exe"}, {.program = o->compare}};
+        for (int k = 0; !st && k < 2; k++) { /* the one that starts second finds the file's pages mapped */
+            int which = k ^ (round & 1);
+            st = player_open(&p[which], which ? "0" : inject);
+        }
+        if (!st) st = play_round(t, p, round, o->reps);
+        for (int k = 0; k < 2; k++) player_close(&p[k]);
+    }
+    if (!st) {
+        print(t, o, slower);
+        st = tool_flush();
+    }
+    mem_free(t);
+    return st;
+}
+
+/* ---- the side that answers ---- */
+
+enum infer_status bench_answer(const char *test, enum infer_status (*repeat)(void *user, double *seconds),
+                               void *user) {
+    char line[8];
+    printf("%s\n", test);
+    TRY(tool_flush());
+    while (fgets(line, sizeof line, stdin) && line[0] == 'r') {
+        double seconds;
+        TRY(repeat(user, &seconds));
+        printf("%.9f\n", seconds);
+        TRY(tool_flush());
+    }
+    return INFER_OK;
+}
