@@ -57,13 +57,13 @@ static struct need need_of(const struct backend_config *c, enum cpu_isa isa, int
         n.output += 2 * (size_t)l->max_out *
                     (sizeof(int32_t) + (c->want_logits ? (size_t)c->n_vocab * sizeof(float) : 0));
     }
-    n.norm = (size_t)rows * (size_t)cpu_kp(k) * sizeof(float);
+    n.norm = (size_t)rows * cpu_norm_floats(k) * sizeof(float);
     n.x8 = (size_t)rows * cpu_x8_bytes(k);
     n.panel = cpu_panel_bytes(most(prompt->max_rows, prompt->max_out), k);
     n.cs_width = (n.cs_width + 15) & ~15;
     n.cs = CPU_ROPES * (size_t)n.cs_rows * (size_t)n.cs_width * sizeof(float);
     n.best = (size_t)n_thread * (size_t)n.out_rows * sizeof(float);
-    n.own_norm = CPU_OWN_ROWS * (size_t)cpu_kp(k) * sizeof(float);
+    n.own_norm = CPU_OWN_ROWS * cpu_norm_floats(k) * sizeof(float);
     n.own_x8 = CPU_OWN_ROWS * cpu_x8_bytes(k);
     n.own_out = 2 * (size_t)rows * CPU_UNIT_ROWS * sizeof(float);
     n.scratch = attend_scratch(heads, hk, hv) * sizeof(float);
@@ -88,7 +88,7 @@ static enum infer_status cpu_sizes(const struct backend_config *c, struct backen
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
         struct op_list *l = c->list[cls];
         for (int i = 0; i < l->n_buf; i++)
-            l->buf[i].row_bytes = ((size_t)l->buf[i].width * sizeof(float) + 63) & ~(size_t)63;
+            l->buf[i].row_bytes = (((size_t)l->buf[i].width * sizeof(float) + 63) / 64 | 1) * 64;
         ops += (size_t)l->n_op;
     }
     struct need n = need_of(c, isa, n_thread);

@@ -41,6 +41,8 @@ struct cpu_x16 {
     float d;
 };
 static inline int cpu_kp(int k) { return (k + 255) & ~255; }
+/* Floats from one normed row to the next: a line more than whole pages, or 16 rows would share the sets of the cache. */
+static inline size_t cpu_norm_floats(int k) { return (size_t)cpu_kp(k) + 16; }
 static inline size_t cpu_x8_bytes(int k) { return (size_t)cpu_kp(k) / 256 * sizeof(struct cpu_x8); }
 
 static inline size_t cpu_x16_bytes(int k) { return (size_t)cpu_kp(k) / 256 * sizeof(struct cpu_x16); }

@@ -54,7 +54,7 @@ static void prepare(const struct cpu_op *op, struct cpu_step *s, int t0, int t1,
     for (int t = t0; t < t1; t++) {
         const float *x;
         if (op->norm) {
-            float *y = normed + (size_t)t * (size_t)cpu_kp(mm->w->k);
+            float *y = normed + (size_t)t * cpu_norm_floats(mm->w->k);
             k->norm(&op->norm->norm, cpu_row(s, op->norm->norm.x, t), y, mm->w->k);
             x = y;
         } else {
@@ -111,7 +111,7 @@ void cpu_op_matmul_decode(const struct cpu_op *op, struct cpu_step *s, int threa
         cpu_barrier(s);
     }
     const void *xf = op->norm ? normed : cpu_row(s, mm->x, 0);
-    size_t xf_stride = op->norm ? (size_t)cpu_kp(K) * sizeof(float) : cpu_stride(s, mm->x) * sizeof(float);
+    size_t xf_stride = op->norm ? cpu_norm_floats(K) * sizeof(float) : cpu_stride(s, mm->x) * sizeof(float);
     float *second = work->out + (size_t)T * CPU_UNIT_ROWS;
     while ((u = cpu_unit_next(op, s, thread, n_thread, &victim)) >= 0) {
         int row, m = unit_place(op, u, &row);

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include "bench.h"
 #include "mem.h"
@@ -112,10 +113,15 @@ struct turns {
 
 /* Blocks of four repetitions of one test: the median ratio of speeds. */
 static enum infer_status blocks(struct player p[2], int n, double *ratio, double seconds[2]) {
+    static const struct timespec pause = {
+        0, 5000000}; /* OpenMP's threads of the one that was asked go to sleep */
     double r[BENCH_MAX_REPS], s[2][BENCH_MAX_REPS];
     for (int i = 0; i < n; i++) {
         double t[4];
-        for (int k = 0; k < 4; k++) TRY(ask(&p[(k == 1 || k == 2) ^ (i & 1)], "r\n", &t[k]));
+        for (int k = 0; k < 4; k++) {
+            if (k != 2) nanosleep(&pause, NULL);
+            TRY(ask(&p[(k == 1 || k == 2) ^ (i & 1)], "r\n", &t[k]));
+        }
         s[i & 1][i] = (t[0] + t[3]) / 2, s[!(i & 1)][i] = (t[1] + t[2]) / 2;
         r[i] = s[1][i] / s[0][i];
     }
