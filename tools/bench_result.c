@@ -92,15 +92,27 @@ struct bench_change bench_compare(const struct bench_result *new_one, const stru
     return c;
 }
 
-struct bench_change bench_compare_turns(double *ratio, int n) {
-    const double least = 0.01, small = 0.025;
-    struct bench_change c = {.ratio = bench_percentile(ratio, (size_t)n, 0.5), .threshold = least};
-    if (ratio[n - 1] < 1 - least)
+struct bench_turns_change bench_compare_turns(double *ratio, int n_block) {
+    const double least = 0.01, small = 0.025, wide = 0.10, z = 2.58; /* of 99% of a normal distribution */
+    int slower = 0, faster = 0, n = BENCH_ROUNDS * n_block;
+    for (int i = 0; i < BENCH_ROUNDS; i++) {
+        double m = bench_percentile(ratio + (size_t)i * (size_t)n_block, (size_t)n_block, 0.5);
+        slower += m < 1 - least;
+        faster += m > 1 + least;
+    }
+    struct bench_turns_change c = {.ratio = bench_percentile(ratio, (size_t)n, 0.5)};
+    double k = n / 2.0 - z * sqrt(n) / 2; /* the binomial distribution's, as a normal one */
+    if (k < 0) {                          /* the outermost ones are no bounds of 99% */
+        c.least = ratio[0], c.most = ratio[n - 1], c.verdict = BENCH_NOISY;
+        return c;
+    }
+    c.least = ratio[(int)k], c.most = ratio[n - 1 - (int)k];
+    if (c.most < 1 - least && slower >= BENCH_ROUNDS - 1)
         c.verdict = BENCH_SLOWER;
-    else if (ratio[0] > 1 + least)
+    else if (c.least > 1 + least && faster >= BENCH_ROUNDS - 1)
         c.verdict = BENCH_FASTER;
     else
-        c.verdict = fabs(c.ratio - 1) > small ? BENCH_NOISY : BENCH_SAME;
+        c.verdict = fabs(c.ratio - 1) > small || c.most - c.least > wide ? BENCH_NOISY : BENCH_SAME;
     return c;
 }
 

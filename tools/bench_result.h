@@ -40,9 +40,15 @@ struct bench_change {
  * A threshold above 0.10, or fewer than 3 repetitions, leaves a smaller change open (NOISY). */
 struct bench_change bench_compare(const struct bench_result *new_one, const struct bench_result *old,
                                   int reps_new, int reps_old);
-/* The same of two programs that took turns: ratio[n], sorted in place, is the speed new / old in each of n rounds of fresh
- * processes. A change is one of over 1% in all of them (n of one process against itself: by chance once in 2^(n-1) at
- * most); NOISY: the median is off by over 2.5%, but not all. */
+/* The same of two programs that took turns: ratio[round][block] is the speed new / old in one of n_block blocks of a round;
+ * every round has fresh processes, since two of one program may differ. A change is one whose median is off by over 1%
+ * with a confidence of 99% (by the order of the blocks, whatever their noise is like), and is over 1% in the median of four
+ * rounds of the five at least. NOISY: the median is off by over 2.5% without that, or known to 5% at best.
+ * ratio is sorted as a whole; least and most: the bounds of the median. */
 enum { BENCH_ROUNDS = 5 };
-struct bench_change bench_compare_turns(double *ratio, int n);
+struct bench_turns_change {
+    enum bench_verdict verdict;
+    double ratio, least, most;
+};
+struct bench_turns_change bench_compare_turns(double *ratio, int n_block);
 const char *bench_verdict_name(enum bench_verdict v);

@@ -2,7 +2,7 @@
  *
  * What moves from minute to minute (the clock, the memory's other users) meets both in a block of four repetitions,
  * this, other, other, this, and cancels in its ratio. What two processes of one program differ by (which pages their
- * memory got) does not, so there are several rounds, each of two fresh processes; a change must show in every round.
+ * memory got) does not, so there are several rounds, each of two fresh processes (bench_compare_turns has the rule).
  *
  * Each process runs `infer bench --turns 0` with the options of this one. It walks the tests in order; between the two, in
  * lines: "NAME" when a test is ready, "end" behind the last; asked "r" it answers the seconds of a repetition, asked "n" it
@@ -24,6 +24,7 @@
 extern char **environ;
 
 enum { ROUNDS = BENCH_ROUNDS, MOST_TESTS = 64, MOST_WORDS = 256, WORDS_BYTES = 16384 };
+enum { BLOCKS_OF_REP = 4, MOST_BLOCKS = 1000 }; /* of a round, for each repetition that -r asks for */
 
 bool bench_is_program(const char *path) {
     char magic[4] = "";
@@ -104,33 +105,36 @@ static enum infer_status ask(struct player *p, const char *question, double *sec
 
 /* ---- rounds ---- */
 
+struct turn { /* one test */
+    char test[BENCH_NAME];
+    double *ratio;     /* [ROUNDS][n_block]: speed this / other */
+    double seconds[2]; /* medians of the last round: this, other */
+};
 struct turns {
-    char test[MOST_TESTS][BENCH_NAME];
-    double ratio[MOST_TESTS][ROUNDS],
-        seconds[MOST_TESTS][2]; /* speed this / other; medians of the last round */
-    int n;
+    struct turn test[MOST_TESTS];
+    int n, n_block;
 };
 
-/* Blocks of four repetitions of one test: the median ratio of speeds. */
+/* Blocks of four repetitions of one test: their ratios of speeds. */
 static enum infer_status blocks(struct player p[2], int n, double *ratio, double seconds[2]) {
-    static const struct timespec pause = {
-        0, 5000000}; /* OpenMP's threads of the one that was asked go to sleep */
-    double r[BENCH_MAX_REPS], s[2][BENCH_MAX_REPS];
+    /* The threads of the process that was asked wait for its next step without sleeping, some 300,000 looks of 50 ns, and
+     * would take the processors from the other one. */
+    static const struct timespec pause = {0, 30000000};
+    double s[2][MOST_BLOCKS];
     for (int i = 0; i < n; i++) {
         double t[4];
         for (int k = 0; k < 4; k++) {
-            if (k != 2) nanosleep(&pause, NULL);
+            nanosleep(&pause, NULL);
             TRY(ask(&p[(k == 1 || k == 2) ^ (i & 1)], "r\n", &t[k]));
         }
         s[i & 1][i] = (t[0] + t[3]) / 2, s[!(i & 1)][i] = (t[1] + t[2]) / 2;
-        r[i] = s[1][i] / s[0][i];
+        ratio[i] = s[1][i] / s[0][i];
     }
-    *ratio = bench_percentile(r, (size_t)n, 0.5);
     for (int k = 0; k < 2; k++) seconds[k] = bench_percentile(s[k], (size_t)n, 0.5);
     return INFER_OK;
 }
 
-static enum infer_status play_round(struct turns *t, struct player p[2], int round, int reps) {
+static enum infer_status play_round(struct turns *t, struct player p[2], int round) {
     char names[2][BENCH_NAME];
     for (t->n = 0;; t->n++) {
         for (int k = 0; k < 2; k++) { /* one after the other, since each warms up */
@@ -142,8 +146,11 @@ static enum infer_status play_round(struct turns *t, struct player p[2], int rou
         if (!strcmp(names[0], "end")) return INFER_OK;
         if (t->n == MOST_TESTS)
             return err_set(INFER_E_INPUT, "--compare PROGRAM takes %d tests at most", MOST_TESTS);
-        snprintf(t->test[t->n], BENCH_NAME, "%s", names[0]);
-        TRY(blocks(p, reps, &t->ratio[t->n][round], t->seconds[t->n]));
+        struct turn *test = &t->test[t->n];
+        snprintf(test->test, BENCH_NAME, "%s", names[0]);
+        if (!round)
+            TRY(mem_new(&test->ratio, (size_t)ROUNDS * (size_t)t->n_block * sizeof *test->ratio, "ratios"));
+        TRY(blocks(p, t->n_block, test->ratio + (size_t)round * (size_t)t->n_block, test->seconds));
     }
 }
 
@@ -157,17 +164,17 @@ static double tokens(const char *test) {
 static void print(struct turns *t, const struct options *o, int *slower) {
     json_t *all = json_array();
     for (int i = 0; i < t->n; i++) {
-        struct bench_change c = bench_compare_turns(t->ratio[i], ROUNDS);
-        double old = tokens(t->test[i]) / t->seconds[i][1], now = tokens(t->test[i]) / t->seconds[i][0];
+        struct turn *r = &t->test[i];
+        struct bench_turns_change c = bench_compare_turns(r->ratio, t->n_block);
+        const char *verdict = bench_verdict_name(c.verdict);
         *slower += c.verdict == BENCH_SLOWER;
         json_array_append_new(all,
-                              json_pack("{s:s, s:f, s:f, s:f, s:s}", "test", t->test[i], "ratio", c.ratio,
-                                        "least", t->ratio[i][0], "most", t->ratio[i][ROUNDS - 1], "verdict",
-                                        bench_verdict_name(c.verdict)));
+                              json_pack("{s:s, s:f, s:f, s:f, s:s}", "test", r->test, "ratio", c.ratio,
+                                        "ratio_least", c.least, "ratio_most", c.most, "verdict", verdict));
         if (!o->json)
-            printf("%-16s %9.1f -> %9.1f tok/s, speed %+.1f%% (%+.1f .. %+.1f%% in %d rounds): %s\n",
-                   t->test[i], old, now, 100 * (c.ratio - 1), 100 * (t->ratio[i][0] - 1),
-                   100 * (t->ratio[i][ROUNDS - 1] - 1), ROUNDS, bench_verdict_name(c.verdict));
+            printf("%-16s %9.1f -> %9.1f tok/s, speed %+.1f%% (%+.1f .. %+.1f%%): %s\n", r->test,
+                   tokens(r->test) / r->seconds[1], tokens(r->test) / r->seconds[0], 100 * (c.ratio - 1),
+                   100 * (c.least - 1), 100 * (c.most - 1), verdict);
     }
     char *text = o->json ? json_dumps(all, JSON_INDENT(1) | JSON_REAL_PRECISION(6)) : NULL;
     json_decref(all);
@@ -179,6 +186,7 @@ enum infer_status bench_turns(const struct options *o, int *slower) {
     struct turns *t;
     char inject[32];
     enum infer_status st = mem_new(&t, sizeof *t, "results of the turns");
+    if (!st) t->n_block = o->reps < MOST_BLOCKS / BLOCKS_OF_REP ? o->reps * BLOCKS_OF_REP : MOST_BLOCKS;
     signal(SIGPIPE, SIG_IGN); /* a process that ended is seen when it does not answer */
     snprintf(inject, sizeof inject, "%g", o->inject);
     for (int round = 0; !st && round < ROUNDS; round++) {
@@ -187,13 +195,14 @@ enum infer_status bench_turns(const struct options *o, int *slower) {
             int which = k ^ (round & 1);
             st = player_open(&p[which], which ? "0" : inject);
         }
-        if (!st) st = play_round(t, p, round, o->reps);
+        if (!st) st = play_round(t, p, round);
         for (int k = 0; k < 2; k++) player_close(&p[k]);
     }
     if (!st) {
         print(t, o, slower);
         st = tool_flush();
     }
+    for (int i = 0; t && i < MOST_TESTS; i++) mem_free(t->test[i].ratio);
     mem_free(t);
     return st;
 }
