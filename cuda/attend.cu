@@ -443,7 +443,6 @@ __global__ void __launch_bounds__(attend_shape<D, T>::warps * 32, 2)
             return j.sinks ? exp2_fast(j.sinks[head0 + h] * 1.4426950408889634f - m) : 0.f;
         };
         auto give = [&](int i, float y) {
-            uint8_t *xo = j.xo + it.row * j.xo_row;
             const int col = head0 * dv + i;
             if (PACKETS && j.give == GIVE_RECORD)
                 give_codes<32>(j.give_packets, col & ~31, y, tag);
@@ -451,12 +450,8 @@ __global__ void __launch_bounds__(attend_shape<D, T>::warps * 32, 2)
                 give_halves<false, 32>(j.give_packets, col & ~31, y, tag);
             else if (j.give == GIVE_RECORD)
                 put_record<32>(j, it.row, col, y);
-            else if (j.xo_pitch)
-                put_tile(j.give == GIVE_BF16, j.xo, j.xo_pitch, it.row, col, y);
-            else if (j.give == GIVE_HALF)
-                put_half(xo, col, y);
             else
-                put_bf16(xo, col, y);
+                put_column<true>(j, j.give == GIVE_BF16, it.row, it.row, col, y);
         };
 #pragma unroll 1
         for (int h = w; h < n; h += W) {

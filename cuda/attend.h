@@ -61,10 +61,13 @@ struct embed_job {
     const float *next_norm;
     float *square;
     size_t square_row;
-    enum mm_give give; // GIVE_RECORD or nothing
+    enum mm_give give;
     uint8_t *xo;
     size_t xo_row, xo_unit;
     bool octets;
+    int xo_pitch;
+    float *scale_at; // scales of mm_job, four of each row scale_row apart, that start at 1
+    int scale_row;
     int n_rope;
     struct {
         const float *inv_freq;
@@ -74,10 +77,20 @@ struct embed_job {
     } rope[4];
 };
 cudaError_t embed_launch(const embed_job &j, int n, cudaStream_t s);
-// norm of n rows to halves (many rows; one row does it in the matmul's prologue); l: F16 or BF16; pitch: rows of a tile
-// of half_tile.cuh, 0: plain rows
-cudaError_t norm_half_launch(const mm_job &j, enum layout l, uint8_t *out, size_t out_row, int n,
-                             cudaStream_t s, int pitch = 0);
+// The norm of the residual stream as halves, in front of a matmul whose input the kernel before cannot give: weights of
+// another type.
+struct norm_job {
+    const float *res, *norm, *square; // [row][k]
+    size_t res_row, square_row;
+    int n_square, k;
+    float inv_k, eps;
+    const int *n_row;
+    bool bf16;
+    uint8_t *xo;
+    size_t xo_row;
+    int xo_pitch;
+};
+cudaError_t norm_launch(const norm_job &j, int n, cudaStream_t s);
 // where tokens go: the device's array and the host's ring of results
 struct result_ring {
     uint8_t *host;

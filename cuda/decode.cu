@@ -13,8 +13,9 @@ struct link { // one matmul
     mm_job job;
     size_t x_bytes[2]; // shared memory for the input, one row and many
     int blocks[2], buffers;
-    enum layout norm_half; // many rows: a kernel in front norms the input; LAYOUT_COUNT: none
-    bool tiles;            // many rows: wide_half.cuh takes the input, as tiles
+    bool tiles;    // many rows: wide_half.cuh takes the input, as tiles
+    norm_job norm; // a kernel in front that norms the input; res NULL: none
+    int nth;       // of a norm: writers of the residual stream before it
 };
 struct decode_layer {
     link qkv, out, gate_up, down;
@@ -25,8 +26,6 @@ struct decode_program {
     struct decode_layer *layer;
     int n_layer;
     link head;
-    uint8_t *normed; // rows of halves that norm_half leaves
-    size_t normed_row;
     float2 *cand;
     int n_cand; // a row, as the head's launch leaves them
     int32_t *token;
@@ -50,8 +49,8 @@ static enum layout first_layout(const cuda_backend *b, int group) {
 static form form_for(const cuda_backend *b, int group, int slot, int ga) {
     enum layout l = first_layout(b, group);
     if (is_half(l))
-        return form{slot ? (l == LAYOUT_F16 ? GIVE_HALF : GIVE_BF16) : GIVE_NOTHING, 0,
-                    b->work + b->plan.half[slot], b->plan.half_row_bytes, l == LAYOUT_F16 ? 512u : 1024u};
+        return form{l == LAYOUT_F16 ? GIVE_HALF : GIVE_BF16, 0, b->work + b->plan.half[slot],
+                    b->plan.half_row_bytes, l == LAYOUT_F16 ? 512u : 1024u};
     const size_t record = ga == 16 ? REC_BYTES_16 : REC_BYTES_32;
     return form{GIVE_RECORD, ga, b->work + b->plan.rec[slot], record, record * (size_t)b->plan.max_decode};
 }
@@ -101,8 +100,17 @@ static bool link_sizes(const cuda_backend *b, link *l, int u, int ga) {
     return mm_smem(l->k, false, 1, l->x_bytes[0]) <= most && mm_smem(l->k, true, l->buffers, 0) <= most;
 }
 
-// Kernel, weights and input of a matmul; false when no streaming kernel takes it.
-static bool link_make(const cuda_backend *b, link *l, int group, form in, enum mm_epilogue epi) {
+// Shared memory of a block for one row.
+static size_t block_bytes(const link *l) { return mm_smem(l->k, false, 1, l->x_bytes[0]); }
+// Whether a multiprocessor has room for two blocks; the system takes 1 KB of each.
+static bool fit_together(const cuda_backend *b, size_t one, size_t other) {
+    return one + other + 2048 <= b->prop.sharedMemPerMultiprocessor;
+}
+// Kernel, weights and input of a matmul; false when no streaming kernel takes it. next: whose block fetches weights beside
+// this one's if both fit; halves take a shorter ring for that (measured, 8B F16: 3,739 us a token, 4,029 where it does
+// not fit).
+static bool link_make(const cuda_backend *b, link *l, int group, form in, enum mm_epilogue epi,
+                      const link *next = NULL) {
     const cuda_group *g = &b->plan.group[group];
     if (g->n_region > 2) return false;
     memset(l, 0, sizeof *l);
@@ -110,7 +118,10 @@ static bool link_make(const cuda_backend *b, link *l, int group, form in, enum m
     for (int nth = 0;; nth++) {
         l->k = mm_find(l0, l1, in.ga, epi, nth);
         if (!l->k) return false;
-        if (link_sizes(b, l, g->region[0].u, in.ga)) break;
+        if (!link_sizes(b, l, g->region[0].u, in.ga)) continue;
+        const size_t own = block_bytes(l), other = next ? block_bytes(next) : epi == EPI_HEAD ? own : 0;
+        if (!is_half(l0) || !other || fit_together(b, own, other) || !mm_find(l0, l1, in.ga, epi, nth + 1))
+            break;
     }
     for (int i = 0; i < g->n_region; i++) {
         l->job.w[i] = b->weights + g->region[i].offset;
@@ -134,36 +145,72 @@ static bool link_make(const cuda_backend *b, link *l, int group, form in, enum m
     j.n_out = g->member[0].n;
     if (g->bias) j.bias = (const float *)(b->work + b->plan.constant + g->bias_offset);
     l->blocks[0] = l->blocks[1] = b->sm_count;
-    l->norm_half = LAYOUT_COUNT;
     return true;
 }
 
-// The reader's side of a norm: n sums of squares a row, left by the writer.
-static void link_norm(const cuda_backend *b, link *l, const struct op_norm *n, rows res, int n_square) {
+// The residual stream on its way through the links.
+struct residual {
+    rows x;
+    int nth;             // writers so far, the embedding is number 0
+    enum layout writer;  // of the last one's weights; LAYOUT_COUNT: the embedding
+    int group, n_square; // columns that it quantises together, sums of squares of a row
+};
+// Scales of the rows that the nth writer hands on, and of those that its reader leaves.
+static void link_scale(const cuda_backend *b, mm_job *j, int nth) {
+    float *scale = (float *)(b->work + b->plan.scale);
+    j->scale = scale + (size_t)((nth + 2) % 4 * b->plan.max_decode);
+    j->scale_next = scale + (size_t)(nth % 4 * b->plan.max_decode);
+    j->square_row = ((size_t)b->plan.max_k + 255) / 256 * 16;
+}
+// Halves come from the embedding and from weights of the same halves; for others a kernel in front makes them, so that the
+// kernels of codes have no code for it.
+static bool gives(const residual &r, enum layout reader) {
+    return !is_half(reader) || r.writer == reader || r.writer == LAYOUT_COUNT;
+}
+// The reader's side of a norm.
+static void link_norm(const cuda_backend *b, link *l, const struct op_norm *n, const residual &r) {
     mm_job &j = l->job;
+    link_scale(b, &j, r.nth);
+    l->nth = r.nth;
     j.square = (const float *)(b->work + b->plan.square);
-    j.square_row = ((size_t)b->plan.max_k + 255) / 256 * 16;
-    j.n_square = n_square;
+    j.n_square = r.n_square;
     j.inv_k = 1.f / (float)n->dim;
     j.eps = n->eps;
-    if (!is_half(l->k->l)) return;
-    j.norm = cuda_constant(b, n->w);
-    j.res_in = res.p;
-    j.res_row = res.stride;
-    l->norm_half = l->k->l;
+    if (gives(r, l->k->l)) return;
+    norm_job &f = l->norm;
+    f.res = r.x.p;
+    f.res_row = r.x.stride;
+    f.norm = cuda_constant(b, n->w);
+    f.square = j.square;
+    f.square_row = j.square_row;
+    f.n_square = j.n_square;
+    f.k = j.k;
+    f.inv_k = j.inv_k;
+    f.eps = j.eps;
+    f.n_row = &b->t.step->n_row;
+    f.bf16 = l->k->l == LAYOUT_BF16;
+    f.xo = (uint8_t *)j.x;
+    f.xo_row = j.x_row;
+    j.n_square = 0;
 }
-// The writer's side: the residual sum, and its norm for the next matmul.
-static void link_add(const cuda_backend *b, link *l, rows res, const struct op_norm *next, form to) {
+// The writer's side: the residual sum, and its norm for the next matmul, which is the group's. Returns what that takes.
+static form link_add(const cuda_backend *b, link *l, const struct op_norm *next, int group, residual *r) {
     mm_job &j = l->job;
-    j.res = res.p;
-    j.res_row = res.stride;
+    r->nth++;
+    r->writer = l->k->l;
+    r->group = 16 * l->k->r;
+    r->n_square = b->c.n_embd / r->group;
+    const form to = form_for(b, group, 0, r->group);
+    link_scale(b, &j, r->nth);
+    j.res = r->x.p;
+    j.res_row = r->x.stride;
     j.next_norm = cuda_constant(b, next->w);
     j.square_out = (float *)(b->work + b->plan.square);
-    j.square_row = ((size_t)b->plan.max_k + 255) / 256 * 16;
-    j.give = to.give;
+    j.give = gives(*r, first_layout(b, group)) ? to.give : GIVE_NOTHING;
     j.xo = to.at;
     j.xo_row = to.row;
     j.xo_unit = to.unit;
+    return to;
 }
 
 // Whether the kernels take the layer's sizes.
@@ -203,22 +250,21 @@ static void hand_over_attend(const cuda_backend *b, decode_layer *d, uint32_t la
     int columns = 0;
     for (int i = 0; i < q.n_seg; i++)
         if (q.seg[i].col + q.seg[i].n > columns) columns = q.seg[i].col + q.seg[i].n;
-    if ((size_t)columns * sizeof(uint2) > b->plan.half_row_bytes * b->plan.max_decode) return;
+    if ((size_t)columns * sizeof(uint2) > b->plan.packet_bytes) return;
     a.give_packets = take_over(b, &d->out, 1, a.n_head * a.kv.dv, layer);
     if (!a.give_packets) return;
     a.tag = q.tag = 1 + layer;
     q.seq = &b->t.step->seq;
-    q.give_packets = b->work + b->plan.half[0]; // one row needs no halves there
+    q.give_packets = b->work + b->plan.packets;
     a.take_packets = (const uint2 *)q.give_packets;
 }
 
 static bool build_layer(cuda_backend *b, struct decode_layer *d, const struct layer_ops *o,
-                        const struct layer_ops *next, const struct op_norm *last, int last_group, rows res,
-                        uint32_t layer, int *n_square, int *ga) {
+                        const struct op_norm *next, int next_group, uint32_t layer, residual *r) {
     const struct op_list *l = b->c.list[ROW_DECODE];
     int qkv = o->qkv->w->id, out = o->out->w->id, gu = o->gate_up->w->id, down = o->down->w->id;
-    if (!link_make(b, &d->qkv, qkv, form_for(b, qkv, 0, *ga), EPI_STORE)) return false;
-    link_norm(b, &d->qkv, o->norm, res, *n_square);
+    if (!link_make(b, &d->qkv, qkv, form_for(b, qkv, 0, r->group), EPI_STORE)) return false;
+    link_norm(b, &d->qkv, o->norm, *r);
     rows y = cuda_rows(b, l, o->qkv->out);
     d->qkv.job.y = y.p;
     d->qkv.job.y_row = y.stride;
@@ -258,24 +304,17 @@ static bool build_layer(cuda_backend *b, struct decode_layer *d, const struct la
 
     // o: its epilogue hands on groups of 16 r columns
     if (!link_make(b, &d->out, out, to, EPI_ADD)) return false;
-    *ga = 16 * d->out.k->r;
-    *n_square = b->c.n_embd / *ga;
-    form normed = form_for(b, gu, 0, *ga);
-    link_add(b, &d->out, res, o->ffn_norm, normed);
-    if (!link_make(b, &d->gate_up, gu, normed, EPI_GLU)) return false;
-    link_norm(b, &d->gate_up, o->ffn_norm, res, *n_square);
-    form gated = form_for(b, down, 2, 16);
+    form normed = link_add(b, &d->out, o->ffn_norm, gu, r), gated = form_for(b, down, 2, 16);
+    if (!link_make(b, &d->down, down, gated, EPI_ADD)) return false;
+    if (!link_make(b, &d->gate_up, gu, normed, EPI_GLU, &d->down)) return false;
+    link_norm(b, &d->gate_up, o->ffn_norm, *r);
     if (gated.give == GIVE_RECORD && d->gate_up.k->r != 2) return false;
     d->gate_up.job.act = o->glu->act;
     d->gate_up.job.give = gated.give;
     d->gate_up.job.xo = gated.at;
     d->gate_up.job.xo_row = gated.row;
     d->gate_up.job.xo_unit = gated.unit;
-    if (!link_make(b, &d->down, down, gated, EPI_ADD)) return false;
-    *ga = 16 * d->down.k->r;
-    *n_square = b->c.n_embd / *ga;
-    link_add(b, &d->down, res, next ? next->norm : last,
-             form_for(b, next ? next->qkv->w->id : last_group, 0, *ga));
+    link_add(b, &d->down, next, next_group, r);
     hand_over(b, &d->gate_up, &d->down, layer);
     hand_over_attend(b, d, layer);
     link *const all[] = {&d->qkv, &d->out, &d->gate_up, &d->down};
@@ -301,8 +340,8 @@ static enum infer_status build(cuda_backend *b, struct decode_program *p, struct
     if (!n || !select || !same(r->rows.x, x) || !plain_norm(norm, r->rows.out, x.width) ||
         !same(head->matmul.x, norm->norm.out) || b->n_rope > 4 || l->max_rows > 1024)
         return INFER_OK;
-    rows res = cuda_rows(b, l, x);
-    int head_group = head->matmul.w->id, n_square = b->c.n_embd / 32, ga = 32;
+    residual res = {cuda_rows(b, l, x), 0, LAYOUT_COUNT, 32, b->c.n_embd / 32};
+    int head_group = head->matmul.w->id;
 
     form first = form_for(b, ops[0].qkv->w->id, 0, 32);
     embed_job &e = p->embed;
@@ -313,8 +352,8 @@ static enum infer_status build(cuda_backend *b, struct decode_program *p, struct
     p->results.next = b->next_decode;
     e.w = cuda_matrix(b, b->plan.embedding, 0);
     e.scale = embed->embed.scale;
-    e.res = res.p;
-    e.res_row = res.stride;
+    e.res = res.x.p;
+    e.res_row = res.x.stride;
     e.next_norm = cuda_constant(b, ops[0].norm->w);
     e.square = (float *)(b->work + b->plan.square);
     e.square_row = ((size_t)b->plan.max_k + 255) / 256 * 16;
@@ -322,6 +361,8 @@ static enum infer_status build(cuda_backend *b, struct decode_program *p, struct
     e.xo = first.at;
     e.xo_row = first.row;
     e.xo_unit = first.unit;
+    e.scale_at = (float *)(b->work + b->plan.scale);
+    e.scale_row = b->plan.max_decode;
     e.n_rope = b->n_rope;
     for (int i = 0; i < b->n_rope; i++) {
         e.rope[i].inv_freq = cuda_constant(b, b->rope[i]->inv_freq);
@@ -330,15 +371,15 @@ static enum infer_status build(cuda_backend *b, struct decode_program *p, struct
         e.rope[i].table = cuda_rope_table(b, b->rope[i]);
     }
     for (int i = 0; i < n; i++)
-        if (!build_layer(b, &p->layer[i], &ops[i], i + 1 < n ? &ops[i + 1] : NULL, &norm->norm, head_group,
-                         res, (uint32_t)i, &n_square, &ga))
+        if (!build_layer(b, &p->layer[i], &ops[i], i + 1 < n ? ops[i + 1].norm : &norm->norm,
+                         i + 1 < n ? ops[i + 1].qkv->w->id : head_group, (uint32_t)i, &res))
             return INFER_OK;
     p->layer[0].qkv.job.first = true;
     p->n_layer = n;
-    if (!link_make(b, &p->head, head_group, form_for(b, head_group, 0, ga), EPI_HEAD) ||
+    if (!link_make(b, &p->head, head_group, form_for(b, head_group, 0, res.group), EPI_HEAD) ||
         b->plan.group[head_group].n_region != 1)
         return INFER_OK;
-    link_norm(b, &p->head, &norm->norm, res, n_square);
+    link_norm(b, &p->head, &norm->norm, res);
     mm_job &h = p->head.job;
     h.rowmap = b->t.out_row;
     h.n_row = &b->t.step->n_out;
@@ -352,10 +393,7 @@ static enum infer_status build(cuda_backend *b, struct decode_program *p, struct
     p->cand = h.cand = (float2 *)(b->work + b->plan.cand);
     p->token = cuda_tokens(b);
     link_tiles(b, &p->head);
-    p->normed = b->work + b->plan.half[0];
-    p->normed_row = b->plan.half_row_bytes;
-    if (mm_smem(p->head.k, false, 1, p->head.x_bytes[0]) <= b->prop.sharedMemPerMultiprocessor / 2 - 1024)
-        p->head.blocks[0] *= 2;
+    if (fit_together(b, block_bytes(&p->head), block_bytes(&p->head))) p->head.blocks[0] *= 2;
     if (!p->head.x_bytes[1]) return INFER_OK;
     *fits = true;
     return INFER_OK;
@@ -414,7 +452,8 @@ static enum infer_status run_chunk(struct decode_program *p, const link *l, int 
     else {
         j.x += r * j.x_row;
         j.square += r * j.square_row;
-        if (j.res_in) j.res_in += r * j.res_row;
+        j.scale += r;
+        j.scale_next += r;
     }
     if (j.res) j.res += r * j.res_row;
     if (j.square_out) j.square_out += r * j.square_row;
@@ -427,35 +466,27 @@ static enum infer_status run_chunk(struct decode_program *p, const link *l, int 
     if (j.cand) p->n_cand = j.n_cand;
     j.buffers = l->buffers;
     if (j.cand) j.cand += r * (size_t)j.n_cand;
-    if (many && l->norm_half != LAYOUT_COUNT) {
-        CU(norm_half_launch(j, l->norm_half, p->normed, p->normed_row, columns, s));
-        j.x = p->normed;
-        j.x_row = p->normed_row;
-        j.rowmap = NULL;
-        j.n_square = 0;
-    }
     CU(launch_overlapped(l->k->run[j.give_packets || j.take_packets ? 2 : many], l->blocks[many],
                          l->k->warps[many] * 32, mm_smem(l->k, many, j.buffers, j.x_bytes), true, s, j));
     return INFER_OK;
 }
-// Many rows of halves.
+// Many rows of halves. The head works on all rows of the step and leaves those that are wanted.
 static enum infer_status run_half(const cuda_backend *b, struct decode_program *p, const link *l, int rows,
                                   cudaStream_t s) {
     half_job w = {};
     w.j = l->job;
     w.j.give_packets = NULL;
     w.epilogue = l->k->epilogue;
+    w.rms = (uint2 *)(b->work + b->plan.scale) + 2 * b->plan.max_decode;
+    w.seq = &b->t.step->seq;
+    w.tag = 1 + (uint32_t)l->nth;
     if (!half_plan(&w, l->k, rows, half_chip(b), b->sm_count, shared_memory(b)))
         return cuda_error(cudaErrorInvalidConfiguration, "half_plan");
-    if (l->norm_half != LAYOUT_COUNT) {
-        CU(norm_half_launch(w.j, l->norm_half, p->normed, p->normed_row, rows, s, w.pitch));
-        w.j.x = p->normed;
-    }
     if (w.j.cand) p->n_cand = w.j.n_cand;
     CU(half_launch(&w, b->sm_count, s));
     return INFER_OK;
 }
-// More than 16 rows of quantised weights. The head works on all rows of the step and leaves those that are wanted.
+// More than 16 rows of quantised weights; the head as above.
 static enum infer_status run_codes(const cuda_backend *b, struct decode_program *p, const link *l, int rows,
                                    cudaStream_t s) {
     codes_job w = {};
@@ -473,12 +504,22 @@ static enum infer_status run_codes(const cuda_backend *b, struct decode_program 
     CU(codes_launch(&w, e, b->sm_count, s));
     return INFER_OK;
 }
+// Outputs of a step of that many rows at most.
+static int step_outs(const cuda_backend *b, int rows) {
+    const int most = b->c.list[ROW_DECODE]->max_out;
+    return rows < most ? rows : most;
+}
 static enum infer_status run_link(const cuda_backend *b, struct decode_program *p, const link *l, int rows,
                                   bool beside, cudaStream_t s) {
-    const bool many = rows > 1;
+    if (l->norm.res) {
+        norm_job n = l->norm;
+        n.xo_pitch = tile_pitch(l, rows);
+        CU(norm_launch(n, rows, s));
+    }
     if (tile_pitch(l, rows)) return run_half(b, p, l, rows, s);
     if (codes_has(l->k, rows)) return run_codes(b, p, l, rows, s);
-    for (int r = 0; r < rows; r += 8) TRY(run_chunk(p, l, r, rows - r < 8 ? rows - r : 8, many, beside, s));
+    const int n = l->job.rowmap ? step_outs(b, rows) : rows;
+    for (int r = 0; r < n; r += 8) TRY(run_chunk(p, l, r, n - r < 8 ? n - r : 8, n > 1, beside, s));
     return INFER_OK;
 }
 
@@ -494,21 +535,25 @@ enum {
     PART_PUT = 256
 };
 // How the input of each link's reader lies in a step of that many rows.
-static void place_records(struct decode_program *p, int rows) {
-    p->embed.octets = codes_has(p->layer[0].qkv.k, rows);
+template <class J> static void place(J *giver, const link *taker, int rows) {
+    giver->octets = codes_has(taker->k, rows);
+    giver->xo_pitch = tile_pitch(taker, rows);
+}
+static void place_inputs(struct decode_program *p, int rows) {
+    place(&p->embed, &p->layer[0].qkv, rows);
     for (int i = 0; i < p->n_layer; i++) {
         struct decode_layer *d = &p->layer[i];
-        d->attend.octets = codes_has(d->out.k, rows);
-        d->out.job.octets = codes_has(d->gate_up.k, rows);
-        d->gate_up.job.octets = codes_has(d->down.k, rows);
-        d->down.job.octets = codes_has(i + 1 < p->n_layer ? d[1].qkv.k : p->head.k, rows);
+        place(&d->attend, &d->out, rows);
+        place(&d->out.job, &d->gate_up, rows);
+        place(&d->gate_up.job, &d->down, rows);
+        place(&d->down.job, i + 1 < p->n_layer ? &d[1].qkv : &p->head, rows);
     }
 }
 static enum infer_status run_parts(cuda_backend *b, struct decode_program *p, int rows, unsigned keep,
                                    cudaStream_t s) {
     const unsigned links = PART_QKV | PART_ATTEND | PART_OUT | PART_GATE_UP | PART_DOWN;
     bool beside = rows == 1 && (keep & links) == links && !(keep & PART_PUT);
-    place_records(p, rows);
+    place_inputs(p, rows);
     if (keep & PART_EMBED) CU(embed_launch(p->embed, rows, s));
     for (int i = 0; i < p->n_layer; i++) {
         struct decode_layer *d = &p->layer[i];
@@ -516,22 +561,20 @@ static enum infer_status run_parts(cuda_backend *b, struct decode_program *p, in
         attend_job a = d->attend;
         a.put = !(keep & PART_PUT);
         a.wait = i == 0;
-        a.xo_pitch = tile_pitch(&d->out, rows);
         if (!beside) {
             a.take_packets = NULL;
             a.give_packets = NULL;
         }
-        d->gate_up.job.xo_pitch = tile_pitch(&d->down, rows);
         if (keep & PART_PUT) CU(attend_put_launch(a, rows, true, s));
         if (keep & PART_ATTEND) CU(attend_launch(a, rows, b->sm_count, true, s));
         if (keep & PART_OUT) TRY(run_link(b, p, &d->out, rows, beside, s));
         if (keep & PART_GATE_UP) TRY(run_link(b, p, &d->gate_up, rows, beside, s));
         if (keep & PART_DOWN) TRY(run_link(b, p, &d->down, rows, beside, s));
     }
-    int outs = rows < b->c.list[ROW_DECODE]->max_out ? rows : b->c.list[ROW_DECODE]->max_out;
-    if (keep & PART_HEAD) TRY(run_link(b, p, &p->head, codes_has(p->head.k, rows) ? rows : outs, beside, s));
+    if (keep & PART_HEAD) TRY(run_link(b, p, &p->head, rows, beside, s));
     if (keep & PART_SELECT)
-        CU(select_launch(b->t, p->cand, p->n_cand, (size_t)p->n_cand, p->token, p->results, outs, s));
+        CU(select_launch(b->t, p->cand, p->n_cand, (size_t)p->n_cand, p->token, p->results,
+                         step_outs(b, rows), s));
     return INFER_OK;
 }
 enum infer_status decode_run(cuda_backend *b, struct decode_program *p, int rows, bool shared,

@@ -1,4 +1,4 @@
-// The small kernels of the fused program for decode rows: embedding with the step's tables, norm of many rows, choice of the
+// The small kernels of the fused program for decode rows: embedding with the step's tables, norm, choice of the
 // token.
 #include "attend.h"
 #include "stream.cuh"
@@ -31,6 +31,7 @@ __global__ void embed_decode_kernel(const __grid_constant__ embed_job j) {
     if (row >= word[STEP_ROWS]) return;
     if ((int)blockIdx.x == units) {
         const int pos = word[STEP_POS];
+        if (threadIdx.x < 4) j.scale_at[threadIdx.x * j.scale_row + row] = 1;
         if (threadIdx.x == 0) {
             if (row == 0) *(dev_step *)j.t.step = dev_step{word[STEP_ROWS], word[STEP_OUTS], seq};
             ((int32_t *)j.t.id)[row] = word[STEP_ID];
@@ -60,41 +61,35 @@ __global__ void embed_decode_kernel(const __grid_constant__ embed_job j) {
     j.res[row * j.res_row + col] = v;
     const float ss = warp_sum(v * v);
     if (lane == 0) j.square[row * j.square_row + group] = ss;
-    if (j.give == GIVE_RECORD) put_record<32>(j, row, col, v * j.next_norm[col]);
+    const float y = __fmul_rn(v, j.next_norm[col]);
+    if (j.give == GIVE_RECORD)
+        put_record<32>(j, row, col, y);
+    else
+        put_column<true>(j, j.give == GIVE_BF16, row, row, col, y);
 }
 cudaError_t embed_launch(const embed_job &j, int n, cudaStream_t s) {
     return launch_overlapped(embed_decode_kernel, dim3(j.w.u + 1, n), 256, 0, false, s, j);
 }
 
-// ---- norm of many rows to halves: the same arithmetic as the prologue of one row
-template <int L>
-__global__ void __launch_bounds__(256)
-    norm_half_kernel(const __grid_constant__ mm_job j, uint8_t *out, size_t out_row, int pitch) {
+// ---- norm to halves
+__global__ void __launch_bounds__(256) norm_kernel(const __grid_constant__ norm_job j) {
     __shared__ float rs_at;
     pdl_trigger();
     pdl_wait();
     const int t = blockIdx.x;
-    if (j.row0 + t >= *j.n_row) return;
-    const int row = j.rowmap ? j.rowmap[t] : t;
+    if (t >= *j.n_row) return;
     if (threadIdx.x < 32) {
-        const float v = rms_factor<4>(j, row);
+        const float v = rms_factor<4>(j, t);
         if (threadIdx.x == 0) rs_at = v;
     }
     __syncthreads();
-    const float rs = rs_at;
-    for (int c = threadIdx.x; c < j.k / 8; c += 256) {
-        const float4 *a = (const float4 *)(j.res_in + row * j.res_row) + c * 2,
-                     *w = (const float4 *)j.norm + c * 2;
-        if (pitch)
-            norm_tile8<L>(__ldcg(a), __ldcg(a + 1), w, c, rs, out, pitch, t);
-        else
-            norm_half8<L>(__ldcg(a), __ldcg(a + 1), w, c, rs, out + t * out_row);
+    for (int c = threadIdx.x; c < j.k; c += 256) {
+        const float y = __fmul_rn(__fmul_rn(__ldcg(j.res + t * j.res_row + c), j.norm[c]), rs_at);
+        put_column<true>(j, j.bf16, t, t, c, y);
     }
 }
-cudaError_t norm_half_launch(const mm_job &j, enum layout l, uint8_t *out, size_t out_row, int n,
-                             cudaStream_t s, int pitch) {
-    return launch_overlapped(l == LAYOUT_F16 ? norm_half_kernel<LAYOUT_F16> : norm_half_kernel<LAYOUT_BF16>,
-                             n, 256, 0, true, s, j, out, out_row, pitch);
+cudaError_t norm_launch(const norm_job &j, int n, cudaStream_t s) {
+    return launch_overlapped(norm_kernel, n, 256, 0, true, s, j);
 }
 
 // ---- the best of each row's candidates

@@ -30,3 +30,38 @@ DEV void put_tile2(bool bf16, uint8_t *x, int pitch, int row, int k, float a, fl
     } else
         *(uint32_t *)at = pack_half2(fminf(fmaxf(a, -65504.f), 65504.f), fminf(fmaxf(b, -65504.f), 65504.f));
 }
+// Columns k, k + 1, k + 8 and k + 9 (k a multiple of 16 and 0, 2, 4 or 6 more), which lie together.
+DEV void put_tile4(bool bf16, uint8_t *x, int pitch, int row, int k, const float4 &v) {
+    uint8_t *at = x + half_tile_at(row, k, pitch, bf16 ? 2 : 1);
+    if (bf16) {
+        const __nv_bfloat162 a = __floats2bfloat162_rn(v.x, v.y), b = __floats2bfloat162_rn(v.z, v.w);
+        ((__nv_bfloat162 *)at)[0] = a;
+        ((__nv_bfloat162 *)at)[1] = b;
+        at += pitch * 128;
+        ((__nv_bfloat162 *)at)[0] = __floats2bfloat162_rn(v.x - __low2float(a), v.y - __high2float(a));
+        ((__nv_bfloat162 *)at)[1] = __floats2bfloat162_rn(v.z - __low2float(b), v.w - __high2float(b));
+    } else
+        *(uint2 *)at = make_uint2(
+            pack_half2(fminf(fmaxf(v.x, -65504.f), 65504.f), fminf(fmaxf(v.y, -65504.f), 65504.f)),
+            pack_half2(fminf(fmaxf(v.z, -65504.f), 65504.f), fminf(fmaxf(v.w, -65504.f), 65504.f)));
+}
+// Plain rows, for one row and the kernels of up to 8: columns in their order, bfloat16 in units of 256 high and 256 low parts.
+DEV void put_half(uint8_t *row, int col, float y) {
+    *(__half *)(row + (size_t)col * 2) = __float2half(fminf(fmaxf(y, -65504.f), 65504.f));
+}
+DEV void put_bf16(uint8_t *row, int col, float y) {
+    const __nv_bfloat16 hi = __float2bfloat16(y);
+    uint8_t *u = row + (size_t)(col >> 8) * 1024 + (col & 255) * 2;
+    *(__nv_bfloat16 *)u = hi;
+    *(__nv_bfloat16 *)(u + 512) = __float2bfloat16(y - __bfloat162float(hi));
+}
+// A column of row t as a job's output wants it; TILES: that may be tiles, where the row is tile_row.
+template <bool TILES, class J>
+DEV void put_column(const J &j, bool bf16, int t, int tile_row, int col, float y) {
+    if (TILES && j.xo_pitch)
+        put_tile(bf16, j.xo, j.xo_pitch, tile_row, col, y);
+    else if (bf16)
+        put_bf16(j.xo + t * j.xo_row, col, y);
+    else
+        put_half(j.xo + t * j.xo_row, col, y);
+}

@@ -3,7 +3,7 @@
 
 #define TABLE(f)                                                                                             \
     f(q4k, 10) f(q6k, 10) f(q4k_q6k, 2) f(q4, 10) f(q4m, 10) f(q8, 10) f(q8m, 10) f(q5k, 10) f(q5k_q6k, 2)   \
-        f(q3k, 10) f(iq4, 10) f(f16, 4) f(bf16, 4)
+        f(q3k, 10) f(iq4, 10) f(f16, 6) f(bf16, 6)
 #define DECLARE(name, n) extern const struct mm_kernel mm_##name[n];
 TABLE(DECLARE)
 

@@ -103,40 +103,11 @@ DEV void stream_one(const mm_job &j, int region, int cta, int n_cta) {
     const uint32_t tag = PACKETS ? packet_tag(j.seq, j.tag) : 0;
     const int row = j.rowmap ? j.rowmap[0] : 0;
     auto factor = [&] {
-        if (!j.n_square || w) return;
-        const float v = rms_factor<4>(j, row);
+        if (EPI == EPI_ADD || !j.n_square || w) return;
+        const float v = row_factor<L>(j, row);
         if (lane == 0) *rs_at = v;
     };
-    if (half && j.norm) {
-        constexpr int PRE = 4; // chunks of 8 columns a thread asks for before it knows the factor
-        const int n = U * 32, tail = j.k / 8;
-        const float4 *a = (const float4 *)(j.res_in + row * j.res_row);
-        float4 v[PRE][2];
-#pragma unroll
-        for (int i = 0; i < PRE; i++) {
-            const int c = threadIdx.x + i * W * 32;
-            v[i][0] = v[i][1] = make_float4(0, 0, 0, 0);
-            if (c < tail) v[i][0] = __ldcg(a + c * 2), v[i][1] = __ldcg(a + c * 2 + 1);
-        }
-        factor();
-        __syncthreads();
-        const float rs = *rs_at;
-#pragma unroll
-        for (int i = 0; i < PRE; i++) {
-            const int c = threadIdx.x + i * W * 32;
-            if (c < tail)
-                norm_half8<L>(v[i][0], v[i][1], (const float4 *)j.norm + c * 2, c, rs, x);
-            else if (c < n)
-                norm_half8<L>(v[i][0], v[i][1], (const float4 *)j.norm, c, 0.f, x);
-        }
-        for (int c = threadIdx.x + PRE * W * 32; c < n; c += W * 32) {
-            const bool in = c < tail;
-            norm_half8<L>(in ? __ldcg(a + c * 2) : make_float4(0, 0, 0, 0),
-                          in ? __ldcg(a + c * 2 + 1) : make_float4(0, 0, 0, 0),
-                          (const float4 *)j.norm + (in ? c * 2 : 0), c, rs, x);
-        }
-        __syncthreads();
-    } else if (!beside) { // each warp takes the records of its own units
+    if (!beside) { // each warp takes the records of its own units
         const uint32_t b = smem_address(xbar + w);
         if (w < U && elect_one()) {
             const uint8_t *src = j.x + row * j.x_row;
@@ -162,8 +133,8 @@ DEV void stream_one(const mm_job &j, int region, int cta, int n_cta) {
     int ti = 0;
     for (int step = cta; step < j.steps[region]; step += n_cta, ti++) {
         m.clear();
-        ahead a = {0, 0};
-        if (!beside && ti % W == w) a = look_ahead<R, EPI>(j, step, 0);
+        ahead a = {0, 0, 0};
+        if (!beside && ti % W == w) a = look_ahead<L, R, EPI>(j, step, 0);
         for (int u = w; u < U; u += W) {
             frag<L> f[R];
             if (beside && ti == 0) {
@@ -171,7 +142,7 @@ DEV void stream_one(const mm_job &j, int region, int cta, int n_cta) {
                 if (u + W < U) in.ask(u + W, lane);
             }
             // (a packet of this step says that the kernels before its writer are done)
-            if (beside && u == w && ti % W == w) a = look_ahead<R, EPI>(j, step, 0);
+            if (beside && u == w && ti % W == w) a = look_ahead<L, R, EPI>(j, step, 0);
             r.template next<true>(f);
             m.unit(f, x + (size_t)u * XU, lane);
         }
@@ -185,8 +156,7 @@ DEV void stream_one(const mm_job &j, int region, int cta, int n_cta) {
         float v = 0;
 #pragma unroll
         for (int k = 0; k < W; k++) v += part[k * ROWS + (R == 1 ? lane & 15 : lane)];
-        finish<R, EPI, false, PACKETS>(j, region, step, 0, v, !half && j.n_square ? *rs_at : 1.f, a, best,
-                                       tag);
+        finish<L, R, EPI, false, PACKETS>(j, region, step, 0, v, j.n_square ? *rs_at : 1.f, a, best, tag);
     }
     if (EPI == EPI_HEAD) {
         best = best_of_warp(best);
@@ -215,7 +185,7 @@ DEV void many_steps(const mm_job &j, ring<L, 1, W, S> &r, int region, int cta, i
         ahead a[TOKENS];
 #pragma unroll
         for (int i = 0; i < TOKENS; i++)
-            a[i] = mine && w + i * W < n_col ? look_ahead<R, EPI>(j, step, w + i * W) : ahead{0, 0};
+            a[i] = mine && w + i * W < n_col ? look_ahead<L, R, EPI>(j, step, w + i * W) : ahead{0, 0, 0};
         for (int u = w; u < U; u += W) {
             frag<L> f[1];
             r.template next<false>(f);
@@ -242,7 +212,7 @@ DEV void many_steps(const mm_job &j, ring<L, 1, W, S> &r, int region, int cta, i
         for (int i = 0; i < TOKENS; i++) {
             const int t = w + i * W;
             if (t < n_col)
-                finish<R, EPI>(j, region, step, t, v[i], !half && j.n_square ? rs_at[t] : 1.f, a[i], best[i]);
+                finish<L, R, EPI>(j, region, step, t, v[i], j.n_square ? rs_at[t] : 1.f, a[i], best[i]);
         }
     }
     if (EPI == EPI_HEAD)
@@ -283,8 +253,8 @@ DEV void stream_many(const mm_job &j, int region, int cta, int n_cta) {
 
     const int n_col = min(j.columns, *j.n_row - j.row0);
     for (int t = w; t < 8 && h == R - 1; t += W)
-        if (j.n_square && t < n_col) {
-            const float v = rms_factor<4>(j, j.rowmap ? j.rowmap[t] : t);
+        if (EPI != EPI_ADD && j.n_square && t < n_col) {
+            const float v = row_factor<L>(j, j.rowmap ? j.rowmap[t] : t);
             if (lane == 0) rs_at[t] = v;
         }
     // columns of rows that are not there repeat the first row

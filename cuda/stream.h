@@ -10,15 +10,19 @@ struct mm_job {
     const uint8_t *w[2]; // units of region 0 and 1
     int steps[2], split; // steps of R row tiles; blocks 0 .. split do region 0
     int u, k;
-    // input: prepared rows (records or halves), or the residual stream with its norm (halves)
+    // input: prepared rows (records or halves)
     const uint8_t *x;
     size_t x_row, x_unit;  // bytes from a row to the next, from 256 columns to the next
     size_t x_bytes;        // of shared memory for x, 0: read where it lies (8 rows)
     const int32_t *rowmap; // row t of the input is rowmap[t]; NULL: t
-    const float *res_in, *norm, *square;
+    const float *square;
     int n_square; // sums of squares of a row; 0: no norm
     size_t square_row;
     float inv_k, eps;
+    // The residual stream as halves is value * norm weight * scale[row], a power of two that keeps it in range: a 16th of
+    // 1 / rms as the reader before last found it. Its reader divides by it, and leaves scale_next for the writer after next.
+    const float *scale;
+    float *scale_next;
     const int32_t *n_row;       // rows of the step; this launch has rows row0 .. row0 + columns
     int row0, columns, buffers; // buffers of sums, many rows: 1 or 2
     // output

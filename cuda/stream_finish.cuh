@@ -59,35 +59,27 @@ template <int G, class J> DEV void put_record(const J &j, int row, int col, floa
     if (lane < G) at.codes[((col >> 2) & 3) * 8 + (col >> 4 & 1) * 4 + (col & 3)] = (uint8_t)q;
     if (lane == 0) put_scale(at, m * (1.f / 127.f), sum);
 }
-DEV void put_half(uint8_t *row, int col, float y) {
-    *(__half *)(row + (size_t)col * 2) = __float2half(fminf(fmaxf(y, -65504.f), 65504.f));
-}
-DEV void put_bf16(uint8_t *row, int col, float y) {
-    const __nv_bfloat16 hi = __float2bfloat16(y);
-    uint8_t *u = row + (size_t)(col >> 8) * 1024 + (col & 255) * 2;
-    *(__nv_bfloat16 *)u = hi;
-    *(__nv_bfloat16 *)(u + 512) = __float2bfloat16(y - __bfloat162float(hi));
-}
 // What EPI_ADD reads, fetched before the sums it waits for.
 struct ahead {
-    float x, norm;
+    float x, norm, scale; // scale: of kernels of halves
 };
-template <int R, int EPI> DEV ahead look_ahead(const mm_job &j, int step, int t) {
+template <int L, int R, int EPI> DEV ahead look_ahead(const mm_job &j, int step, int t) {
     const int lane = threadIdx.x & 31, row = step * 16 * R + (R == 1 ? lane & 15 : lane);
-    ahead a = {0, 0};
+    ahead a = {0, 0, 0};
     if (EPI == EPI_ADD) {
         a.x = __ldcg(j.res + t * j.res_row + row) + (j.bias ? j.bias[row] : 0.f);
         a.norm = j.next_norm[row];
+        if (frag<L>::half) a.scale = __ldcg(j.scale + t);
     }
     return a;
 }
 // TILES: many rows, whose halves may go to tiles. PACKETS: one row, whose result goes in packets with this tag.
-template <int R, int EPI, bool TILES = true, bool PACKETS = false>
+template <int L, int R, int EPI, bool TILES = true, bool PACKETS = false>
 DEV void finish(const mm_job &j, int region, int step, int t, float v, float rs, const ahead &a,
                 best_value &best, uint32_t tag = 0) {
     const int lane = threadIdx.x & 31, row = step * 16 * R + (R == 1 ? lane & 15 : lane);
     if constexpr (EPI == EPI_STORE || EPI == EPI_HEAD) {
-        v *= rs;
+        v = frag<L>::half ? __fmul_rn(v, rs) : v * rs;
         for (int i = 0; i < j.n_seg; i++) {
             const int o = row - j.seg[i].row;
             if (j.seg[i].region != region || o < 0 || o >= j.seg[i].n) continue;
@@ -103,6 +95,10 @@ DEV void finish(const mm_job &j, int region, int step, int t, float v, float rs,
         const float ss = warp_sum(R == 1 && lane >= 16 ? 0.f : __fmul_rn(v, v));
         if (lane == 0) j.square_out[t * j.square_row + step] = ss;
         if (j.give == GIVE_RECORD) put_record<16 * R>(j, t, row, v * a.norm);
+        if constexpr (frag<L>::half)
+            if (j.give > GIVE_RECORD && lane < 16)
+                put_column<TILES>(j, L == LAYOUT_BF16, t, j.row0 + t, row,
+                                  __fmul_rn(__fmul_rn(v, a.norm), a.scale));
     } else { // gate rows first, then up rows of the same columns
         constexpr int H = 8 * R;
         v *= rs;
@@ -118,20 +114,14 @@ DEV void finish(const mm_job &j, int region, int step, int t, float v, float rs,
                 give_halves<true, 8>(j.give_packets, step * H, y, tag);
         } else if (j.give == GIVE_RECORD) {
             if (R == 2) put_record<16>(j, t, col, y);
-        } else if (lane < H && col < j.n_out) {
-            if (TILES && j.xo_pitch)
-                put_tile(j.give == GIVE_BF16, j.xo, j.xo_pitch, j.row0 + t, col, y);
-            else if (j.give == GIVE_HALF)
-                put_half(j.xo + t * j.xo_row, col, y);
-            else
-                put_bf16(j.xo + t * j.xo_row, col, y);
-        }
+        } else if (lane < H && col < j.n_out)
+            put_column<TILES>(j, j.give == GIVE_BF16, t, j.row0 + t, col, y);
     }
 }
 
 // ---- one region of a job by n_cta blocks
-template <int N>
-DEV float rms_factor(const mm_job &j, int row) // of one warp
+template <int N, class J>
+DEV float rms_factor(const J &j, int row) // of one warp
 {
     const float *s = j.square + row * j.square_row;
     const int lane = threadIdx.x & 31;
@@ -146,32 +136,46 @@ DEV float rms_factor(const mm_job &j, int row) // of one warp
     }
     return rsqrtf(warp_sum(v) * j.inv_k + j.eps);
 }
-// 8 columns c * 8 .. of a row times the norm's weights and factor, as the halves that the mma takes
-template <int L>
-DEV void norm_half8(const float4 &a0, const float4 &a1, const float4 *w, int c, float rs, uint8_t *x) {
-    const float4 w0 = w[0], w1 = w[1];
-    const float v[8] = {a0.x * w0.x * rs, a0.y * w0.y * rs, a0.z * w0.z * rs, a0.w * w0.w * rs,
-                        a1.x * w1.x * rs, a1.y * w1.y * rs, a1.z * w1.z * rs, a1.w * w1.w * rs};
-    if (L == LAYOUT_F16) {
-        *(uint4 *)(x + c * 16) = make_uint4(pack_half2(v[0], v[1]), pack_half2(v[2], v[3]),
-                                            pack_half2(v[4], v[5]), pack_half2(v[6], v[7]));
-    } else {
-        for (int i = 0; i < 8; i++) put_bf16(x, c * 8 + i, v[i]);
-    }
-}
-
-// The same into tiles of pitch rows.
-template <int L>
-DEV void norm_tile8(const float4 &a0, const float4 &a1, const float4 *w, int c, float rs, uint8_t *x,
-                    int pitch, int row) {
-    alignas(16) uint8_t v[1024]; // a unit of bfloat16, of which 8 columns are used
-    norm_half8<L>(a0, a1, w, 0, rs, v);
+// The same of N rows row, row + by, .. (last at most) for kernels of halves; the order of a row's sums is alike for all N.
+template <int N> DEV void half_rms(const mm_job &j, int row, int by, int last, float (&rs)[N]) {
+    const int lane = threadIdx.x & 31;
+    unsigned at[N]; // floats
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        uint8_t *at = x + half_tile_at(row, c * 8 + 2 * i, pitch, L == LAYOUT_F16 ? 1 : 2);
-        *(uint32_t *)at = *(const uint32_t *)(v + 4 * i);
-        if (L == LAYOUT_BF16) *(uint32_t *)(at + pitch * 128) = *(const uint32_t *)(v + 512 + 4 * i);
+    for (int r = 0; r < N; r++) {
+        at[r] = min(row + r * by, last) * (unsigned)j.square_row;
+        rs[r] = 0;
     }
+#pragma unroll(N == 1 ? 2 : 1)
+    for (int i = lane * 4; i < j.n_square; i += 128) {
+        float4 a[N];
+#pragma unroll
+        for (int r = 0; r < N; r++) a[r] = __ldcg((const float4 *)(j.square + at[r] + i));
+#pragma unroll
+        for (int r = 0; r < N; r++) {
+            const float y = i + 1 < j.n_square ? a[r].y : 0.f, z = i + 2 < j.n_square ? a[r].z : 0.f,
+                        w = i + 3 < j.n_square ? a[r].w : 0.f;
+            rs[r] += (a[r].x + y) + (z + w);
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < N; r++) rs[r] = rsqrtf(fmaf(warp_sum(rs[r]), j.inv_k, j.eps));
+}
+// What the sums of a row of halves are multiplied by: 1 / rms over the scale with which it was given; what the writer after
+// the next one gives it with.
+DEV float half_factor(float rs, float scale) { // scale: a power of two
+    return rs * __uint_as_float(0x7f000000 - __float_as_uint(scale));
+}
+DEV float half_scale(float rs) { return __uint_as_float(__float_as_uint(rs) & 0x7f800000) * 0.0625f; }
+// What the sums of a row of the step are multiplied by, of one warp.
+template <int L> DEV float row_factor(const mm_job &j, int row) {
+    if constexpr (frag<L>::half) {
+        float rs[1];
+        const float scale = __ldcg(j.scale + row);
+        half_rms(j, row, 0, row, rs);
+        if (blockIdx.x == 0 && (threadIdx.x & 31) == 0) j.scale_next[row] = half_scale(rs[0]);
+        return half_factor(rs[0], scale);
+    } else
+        return rms_factor<4>(j, row);
 }
 
 template <int L> DEV constexpr int x_unit(int ga) {

@@ -31,8 +31,10 @@
     extern const struct mm_kernel mm_##name[2];                                                              \
     const struct mm_kernel mm_##name[2] = {MM_TWO_SET(l, l2, w, s, s2, sm, sm2),                             \
                                            MM_TWO_SET(l, l2, (w) / 2, s, s2, sm, sm2)};
+// Halves: long rings first, for chips where another block fits beside them.
 #define MM_HALF(name, l, w, s, sm)                                                                           \
-    extern const struct mm_kernel mm_##name[4];                                                              \
-    const struct mm_kernel mm_##name[4] = {                                                                  \
-        MM_SINGLE(l, 0, 1, w, s, sm, EPI_STORE), MM_SINGLE(l, 0, 1, w, s, sm, EPI_HEAD),                     \
-        MM_SINGLE(l, 0, 1, w, s, sm, EPI_ADD), MM_SINGLE(l, 0, 1, w, s, sm, EPI_GLU)};
+    extern const struct mm_kernel mm_##name[6];                                                              \
+    const struct mm_kernel mm_##name[6] = {                                                                  \
+        MM_SINGLE(l, 0, 1, w, s, sm, EPI_STORE),     MM_SINGLE(l, 0, 1, w, (s) + 1, sm, EPI_HEAD),           \
+        MM_SINGLE(l, 0, 1, w, s, sm, EPI_HEAD),      MM_SINGLE(l, 0, 1, w, s, sm, EPI_ADD),                  \
+        MM_SINGLE(l, 0, 1, w, 2 * (s), sm, EPI_GLU), MM_SINGLE(l, 0, 1, w, s, sm, EPI_GLU)};

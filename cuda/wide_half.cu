@@ -24,7 +24,7 @@ static const struct half_entry *find(enum layout l, int rows, int sm, bool share
     });
     return best;
 }
-static int best_bytes(int warps, bool head) { return head ? warps * HALF_ROWS * 8 : 0; }
+static int best_bytes(int warps, bool head) { return head ? (warps * 8 + 4) * HALF_ROWS : 0; }
 // Ring for mw row tiles: stages of 4 column tiles if three fit, else of fewer.
 static bool ring(struct half_job *w, const struct half_entry *e, int mw, size_t smem) {
     const int share = e->shared ? HALF_CLASSES : 1, best = best_bytes(mw * share, w->epilogue == EPI_HEAD),
@@ -59,7 +59,7 @@ bool half_fits(const struct mm_kernel *k, const struct mm_job *j, int sm, size_t
     if ((k->l != LAYOUT_F16 && k->l != LAYOUT_BF16) || k->l2 != LAYOUT_COUNT || k->r != 1 ||
         k->warps[0] != HALF_CLASSES || j->k % 64)
         return false;
-    if (k->epilogue == EPI_ADD && j->give != GIVE_NOTHING) return false;
+    if (k->epilogue == EPI_ADD && j->give == GIVE_RECORD) return false;
     if (k->epilogue == EPI_GLU && j->give != GIVE_HALF && j->give != GIVE_BF16) return false;
     struct half_job w = {};
     w.j = *j;
@@ -70,6 +70,7 @@ bool half_plan(struct half_job *w, const struct mm_kernel *k, int rows, int sm, 
     double least = 1e30;
     struct half_job best = {};
     if (rows > HALF_ROWS) return false;
+    w->rows = rows;
     w->pitch = half_pitch(rows);
     w->tiles = w->j.steps[0];
     w->n_column = w->j.k / 64;

@@ -239,6 +239,12 @@ DEV void half_product(float (&acc)[half_shape<L, NT>::parts][NT][4], uint32_t x,
     }
 }
 
+// In shared memory, by rows of the step: what they count, the head's outputs (-1: none), their best of this warp.
+struct half_shared {
+    float *factor;
+    int *out;
+    best_value *best;
+};
 // ---- what follows the sums, for 8 rows of the step from row0 on
 struct half_rows { // what a lane knows of its two weight rows
     int col[2];    // column of y, -1: none
@@ -255,8 +261,56 @@ DEV half_rows half_look(const half_job &k, int tile, int gid) {
                 if (row >= k.j.seg[i].row && row - k.j.seg[i].row < k.j.seg[i].n)
                     f.col[h] = k.j.seg[i].col + row - k.j.seg[i].row;
         f.bias[h] = k.j.bias && f.col[h] >= 0 ? k.j.bias[f.col[h]] : 0.f;
+        f.norm[h] = k.epilogue == EPI_ADD ? k.j.next_norm[row] : 0.f;
     }
     return f;
+}
+// What rows count, into shared memory: of EPI_ADD the result as it is given, else the sums. By one of n warps: rows t0 and
+// then every n-th.
+DEV void half_count(const half_job &k, float *factor, int t0, int n, int n_row) {
+    constexpr int N = 4;
+    const int lane = threadIdx.x & 31;
+    const bool norm = k.j.n_square;
+    for (int t = t0; norm && t < n_row; t += N * n) {
+        float rs[N];
+        half_rms(k.j, t, n, n_row - 1, rs);
+#pragma unroll
+        for (int r = 0; r < N; r++)
+            if (lane == r && t + r * n < n_row) factor[t + r * n] = rs[r];
+    }
+    __syncwarp();
+    for (int t = t0 + n * lane; t < n_row; t += 32 * n) {
+        const float scale = __ldcg(k.j.scale + t);
+        if (norm && blockIdx.x == 0) k.j.scale_next[t] = half_scale(factor[t]);
+        factor[t] = norm ? half_factor(factor[t], scale) : k.epilogue == EPI_ADD ? scale : 1.f;
+    }
+}
+// The same for many rows, which would be much to read for every block: each works out a few and tells the others.
+DEV void half_exchange(const half_job &k, float *factor, int w, int n, int n_row) {
+    const int lane = threadIdx.x & 31;
+    const uint32_t tag = packet_tag(k.seq, k.tag);
+    for (int t = blockIdx.x + w * gridDim.x; t < n_row; t += n * gridDim.x) {
+        float rs[1];
+        half_rms(k.j, t, 0, t, rs);
+        if (lane == 0) {
+            tagged_store(k.rms + t, rs[0], tag);
+            k.j.scale_next[t] = half_scale(rs[0]);
+        }
+    }
+    for (int t = w * 32 + lane; t < n_row; t += n * 32) {
+        const float scale = __ldcg(k.j.scale + t);
+        uint2 v = tagged_load(k.rms + t);
+        while (v.y != tag) v = tagged_load(k.rms + t);
+        factor[t] = half_factor(__uint_as_float(v.x), scale);
+    }
+}
+// Warpgroups: the factors come from warps beside the producer. wait: for them, else: they are there.
+template <int NT> DEV void half_met(const half_job &k, bool wait) {
+    const int threads = (k.mw + half_helpers(NT) - 1) * 32;
+    if (wait)
+        asm volatile("bar.sync 15, %0;" ::"r"(threads) : "memory");
+    else
+        asm volatile("bar.arrive 15, %0;" ::"r"(threads) : "memory");
 }
 // The residual of lane's four sums.
 DEV void half_residual(const half_job &k, const half_rows &f, int row0, int n_row, float (&res)[4]) {
@@ -265,20 +319,18 @@ DEV void half_residual(const half_job &k, const half_rows &f, int row0, int n_ro
     for (int o = 0; o < 4; o++)
         res[o] = t + (o & 1) < n_row ? __ldcg(k.j.res + (t + (o & 1)) * k.j.res_row + f.col[o >> 1]) : 0.f;
 }
-// Gate times up of column tile * 8 + gid, rows 2 tig and 2 tig + 1; lanes of neighbour columns change one for one, so that
-// each has two columns of a row.
-DEV void half_gated(const half_job &k, int tile, int row0, int n_row, const float (&v)[4]) {
-    const int lane = threadIdx.x & 31, gid = lane >> 2, col = tile * 8 + gid, t = row0 + 2 * (lane & 3);
-    const float y0 = act_apply(k.j.act, v[0]) * v[2], y1 = act_apply(k.j.act, v[1]) * v[3];
-    const bool odd = gid & 1, bf16 = k.j.give == GIVE_BF16;
+// Column col (of gid) of rows t and t + 1 as halves; lanes of neighbour columns change one for one, so that each has two
+// columns of a row.
+DEV void half_give(const half_job &k, int col, int n_col, int t, int n_row, float y0, float y1) {
+    const bool odd = col & 1, bf16 = k.j.give == GIVE_BF16;
     const float other = __shfl_xor_sync(~0u, odd ? y0 : y1, 4);
     if (k.j.xo_pitch) {
-        if (t + odd < n_row && col < k.j.n_out)
+        if (t + odd < n_row && col < n_col)
             put_tile2(bf16, k.j.xo, k.j.xo_pitch, t + odd, col & ~1, odd ? other : y0, odd ? y1 : other);
         return;
     }
     for (int q = 0; q < 2; q++)
-        if (t + q < n_row && col < k.j.n_out) {
+        if (t + q < n_row && col < n_col) {
             uint8_t *x = k.j.xo + (t + q) * k.j.xo_row;
             if (bf16)
                 put_bf16(x, col, q ? y1 : y0);
@@ -286,52 +338,85 @@ DEV void half_gated(const half_job &k, int tile, int row0, int n_row, const floa
                 put_half(x, col, q ? y1 : y0);
         }
 }
-DEV void half_finish(const half_job &k, const half_rows &f, int tile, int row0, int n_row,
-                     const float (&v)[4], const float (&res)[4], best_value *best) {
-    const int lane = threadIdx.x & 31, tig = lane & 3, gid = lane >> 2;
+// v: sums [h * 2 + q] of columns h and rows 2 tig + q.
+DEV void half_add(const half_job &k, const half_rows &f, int tile, int row0, int n_row, float (&v)[4],
+                  const float (&res)[4], const float2 &scale) {
+    const int lane = threadIdx.x & 31, t = row0 + 2 * (lane & 3);
+#pragma unroll
+    for (int q = 0; q < 2; q++) {
+        float &a = v[q], &b = v[2 + q];
+        a += res[q] + f.bias[0];
+        b += res[2 + q] + f.bias[1];
+        // the order of warp_sum over 16 rows: gid and gid + 8 first
+        float ss = __fadd_rn(__fmul_rn(a, a), __fmul_rn(b, b));
+        ss += __shfl_xor_sync(~0u, ss, 16);
+        ss += __shfl_xor_sync(~0u, ss, 8);
+        ss += __shfl_xor_sync(~0u, ss, 4);
+        if (t + q < n_row) {
+            k.j.res[(t + q) * k.j.res_row + f.col[0]] = a;
+            k.j.res[(t + q) * k.j.res_row + f.col[1]] = b;
+            if (lane < 4) k.j.square_out[(t + q) * k.j.square_row + tile] = ss;
+        }
+    }
+    if (k.j.give == GIVE_NOTHING) return;
+#pragma unroll
+    for (int o = 0; o < 4; o++) v[o] = __fmul_rn(__fmul_rn(v[o], f.norm[o >> 1]), o & 1 ? scale.y : scale.x);
+    if (k.j.xo_pitch) { // lanes of neighbour columns change one for one: columns c, c + 1, c + 8 and c + 9 of one row
+        const bool odd = lane & 4;
+        float a[2], b[2];
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const float other = __shfl_xor_sync(~0u, odd ? v[2 * h] : v[2 * h + 1], 4);
+            a[h] = odd ? other : v[2 * h];
+            b[h] = odd ? v[2 * h + 1] : other;
+        }
+        if (t + odd < n_row)
+            put_tile4(k.j.give == GIVE_BF16, k.j.xo, k.j.xo_pitch, t + odd, f.col[0] & ~1,
+                      make_float4(a[0], b[0], a[1], b[1]));
+        return;
+    }
+#pragma unroll
+    for (int h = 0; h < 2; h++) half_give(k, f.col[h], k.j.n_out, t, n_row, v[2 * h], v[2 * h + 1]);
+}
+DEV void half_finish(const half_job &k, const half_rows &f, int tile, int row0, int n_row, float (&v)[4],
+                     const float (&res)[4], const half_shared &at) {
+    const int lane = threadIdx.x & 31, tig = lane & 3, gid = lane >> 2, t = row0 + 2 * tig;
+    const float2 scale = *(const float2 *)(at.factor + t);
+    if (k.epilogue == EPI_ADD) {
+        half_add(k, f, tile, row0, n_row, v, res, scale);
+        return;
+    }
+#pragma unroll
+    for (int o = 0; o < 4; o++) v[o] = __fmul_rn(v[o], o & 1 ? scale.y : scale.x);
     if (k.epilogue == EPI_GLU) {
-        half_gated(k, tile, row0, n_row, v);
+        half_give(k, tile * 8 + gid, k.j.n_out, t, n_row, act_apply(k.j.act, v[0]) * v[2],
+                  act_apply(k.j.act, v[1]) * v[3]);
         return;
     }
 #pragma unroll
     for (int q = 0; q < 2; q++) {
-        const int t = row0 + 2 * tig + q;
         float a = v[q], b = v[2 + q];
-        if (k.epilogue == EPI_ADD) {
-            a += res[q] + f.bias[0];
-            b += res[2 + q] + f.bias[1];
-            // the order of warp_sum over 16 rows: gid and gid + 8 first
-            float ss = __fadd_rn(__fmul_rn(a, a), __fmul_rn(b, b));
-            ss += __shfl_xor_sync(~0u, ss, 16);
-            ss += __shfl_xor_sync(~0u, ss, 8);
-            ss += __shfl_xor_sync(~0u, ss, 4);
-            if (t < n_row) {
-                k.j.res[t * k.j.res_row + f.col[0]] = a;
-                k.j.res[t * k.j.res_row + f.col[1]] = b;
-                if (gid == 0) k.j.square_out[t * k.j.square_row + tile] = ss;
-            }
-        } else {
-            if (k.j.bias) a += f.bias[0], b += f.bias[1];
-            if (t < n_row && f.col[0] >= 0) k.j.y[t * k.j.y_row + f.col[0]] = a;
-            if (t < n_row && f.col[1] >= 0) k.j.y[t * k.j.y_row + f.col[1]] = b;
-            if (k.epilogue != EPI_HEAD) continue;
-            best_value c = {-INFINITY, 0x7fffffff};
-            const best_value a1 = {a, f.col[0]}, b1 = {b, f.col[1]};
-            if (f.col[0] >= 0 && better(a1, c)) c = a1;
-            if (f.col[1] >= 0 && better(b1, c)) c = b1;
+        if (k.j.bias) a += f.bias[0], b += f.bias[1];
+        const int to = t + q >= n_row ? -1 : k.epilogue == EPI_HEAD ? at.out[t + q] : t + q;
+        if (to >= 0 && f.col[0] >= 0) k.j.y[to * k.j.y_row + f.col[0]] = a;
+        if (to >= 0 && f.col[1] >= 0) k.j.y[to * k.j.y_row + f.col[1]] = b;
+        if (k.epilogue != EPI_HEAD) continue;
+        best_value c = {-INFINITY, 0x7fffffff};
+        const best_value a1 = {a, f.col[0]}, b1 = {b, f.col[1]};
+        if (f.col[0] >= 0 && better(a1, c)) c = a1;
+        if (f.col[1] >= 0 && better(b1, c)) c = b1;
 #pragma unroll
-            for (int o = 16; o >= 4; o >>= 1) {
-                const best_value d = {__shfl_xor_sync(~0u, c.v, o), __shfl_xor_sync(~0u, c.i, o)};
-                if (better(d, c)) c = d;
-            }
-            best_value *at = best + 2 * tig + q;
-            if (gid == 0 && better(c, *at)) *at = c;
+        for (int o = 16; o >= 4; o >>= 1) {
+            const best_value d = {__shfl_xor_sync(~0u, c.v, o), __shfl_xor_sync(~0u, c.i, o)};
+            if (better(d, c)) c = d;
         }
+        best_value *best = at.best + t + q;
+        if (gid == 0 && better(c, *best)) *best = c;
     }
 }
 
 template <int L, int NT>
-DEV void half_consume(const half_job &k, uint32_t smem, int n_row, best_value *best) {
+DEV void half_consume(const half_job &k, uint32_t smem, int n_row, const half_shared &at) {
     using S = half_shape<L, NT>;
     constexpr int AHEAD = S::group ? 4 : 2; // groups of rows whose residual is asked for at once
     const int w = threadIdx.x >> 5, lane = threadIdx.x & 31;
@@ -346,10 +431,10 @@ DEV void half_consume(const half_job &k, uint32_t smem, int n_row, best_value *b
             k,
             [&](int, int n) {
                 barrier_wait(smem + HALF_FULL + 8 * r.slot, r.phase);
-                const uint32_t at = smem + HALF_RING_AT + r.slot * k.stage_bytes,
-                               wt = at + k.span * (S::parts * S::x + w * S::tile);
+                const uint32_t xt = smem + HALF_RING_AT + r.slot * k.stage_bytes,
+                               wt = xt + k.span * (S::parts * S::x + w * S::tile);
                 for (int q = 0; q < n; q++)
-                    half_product<L, NT>(acc, at + q * (S::parts * S::x), wt + q * S::tile, lane);
+                    half_product<L, NT>(acc, xt + q * (S::parts * S::x), wt + q * S::tile, lane);
                 __syncwarp();
                 if (elect_one()) barrier_arrive(smem + HALF_EMPTY + 8 * r.slot);
                 r.step(k.stages);
@@ -363,6 +448,7 @@ DEV void half_consume(const half_job &k, uint32_t smem, int n_row, best_value *b
                         acc[0][n][o] = acc[S::parts - 1][n][o] = 0;
                     }
             });
+        if (S::group && i == (int)blockIdx.x) half_met<NT>(k, true);
         if (w >= it.n_tile) continue;
         const half_rows f = half_look(k, it.tile0 + w, lane >> 2);
 #pragma unroll 1
@@ -380,7 +466,7 @@ DEV void half_consume(const half_job &k, uint32_t smem, int n_row, best_value *b
 #pragma unroll
             for (int n = 0; n < AHEAD; n++) {
                 const int row0 = it.row0 + (n0 + n) * 8;
-                if (row0 < n_row) half_finish(k, f, it.tile0 + w, row0, n_row, v[n], res[n], best + row0);
+                if (row0 < n_row) half_finish(k, f, it.tile0 + w, row0, n_row, v[n], res[n], at);
             }
         }
     }
@@ -388,7 +474,7 @@ DEV void half_consume(const half_job &k, uint32_t smem, int n_row, best_value *b
 
 // Sums of four warps of a row tile, added by the warp that finishes the rows: group n of 8 by warp n % 4.
 template <int L, int NT>
-DEV void shared_consume(const half_job &k, uint32_t smem, float4 *sums, int n_row, best_value *best) {
+DEV void shared_consume(const half_job &k, uint32_t smem, float4 *sums, int n_row, const half_shared &at) {
     using S = half_shape<L, NT>;
     const int w = threadIdx.x >> 5, lane = threadIdx.x & 31, t = w >> 2, c = w & 3;
     half_ring r = {0, 0};
@@ -400,11 +486,11 @@ DEV void shared_consume(const half_job &k, uint32_t smem, float4 *sums, int n_ro
         for (int n = 0; n < S::parts * NT * 4; n++) (&acc[0][0][0])[n] = 0;
         shared_each(k, [&](int i, int p) {
             barrier_wait(smem + HALF_FULL + 8 * r.slot, r.phase);
-            const uint32_t at = smem + HALF_RING_AT + r.slot * k.stage_bytes,
-                           wt = at + HALF_CLASSES * k.span * (S::parts * S::x) + w * k.span * S::tile;
+            const uint32_t xt = smem + HALF_RING_AT + r.slot * k.stage_bytes,
+                           wt = xt + HALF_CLASSES * k.span * (S::parts * S::x) + w * k.span * S::tile;
             const int count = shared_count(k, i, p, c);
             for (int q = 0; q < count; q++)
-                half_product<L, NT>(acc, at + (c * k.span + q) * (S::parts * S::x), wt + q * S::tile, lane);
+                half_product<L, NT>(acc, xt + (c * k.span + q) * (S::parts * S::x), wt + q * S::tile, lane);
             __syncwarp();
             if (elect_one()) barrier_arrive(smem + HALF_EMPTY + 8 * r.slot);
             r.step(k.stages);
@@ -431,16 +517,38 @@ DEV void shared_consume(const half_job &k, uint32_t smem, float4 *sums, int n_ro
                 const float4 a = sums[(q * NT + n) * 32];
                 v[0] += a.x, v[1] += a.y, v[2] += a.z, v[3] += a.w;
             }
-            half_finish(k, f, it.tile0 + t, row0, n_row, v, res, best + row0);
+            half_finish(k, f, it.tile0 + t, row0, n_row, v, res, at);
         }
     }
 }
 
+// Outputs of rows and an empty best of each, for the head.
+DEV void half_head(const half_job &k, const half_shared &at, int warps, int n_out) {
+    for (int i = threadIdx.x; i < warps * HALF_ROWS; i += warps * 32) at.best[i] = {-INFINITY, 0x7fffffff};
+    for (int t = threadIdx.x; t < k.rows; t += warps * 32) at.out[t] = -1;
+    asm volatile("bar.sync 1, %0;" ::"r"(warps * 32) : "memory");
+    for (int t = threadIdx.x; t < n_out; t += warps * 32) {
+        const int row = __ldcg(k.j.rowmap + t);
+        if (row < k.rows) at.out[row] = t;
+    }
+}
+DEV void half_chosen(const half_job &k, const half_shared &at, int warps) {
+    asm volatile("bar.sync 1, %0;" ::"r"(warps * 32) : "memory");
+    for (int t = threadIdx.x; t < k.rows; t += warps * 32) {
+        if (at.out[t] < 0) continue;
+        best_value b = at.best[t];
+        for (int i = 1; i < warps; i++)
+            if (better(at.best[i * HALF_ROWS + t], b)) b = at.best[i * HALF_ROWS + t];
+        k.j.cand[(size_t)at.out[t] * k.j.n_cand + blockIdx.x] = make_float2(b.v, __int_as_float(b.i));
+    }
+}
 template <int L, int NT, bool SHARED> DEV void half_block(const half_job &k) {
     using S = half_shape<L, NT>;
     extern __shared__ __align__(1024) uint8_t smem[];
     const int w = threadIdx.x >> 5, warps = SHARED ? HALF_CLASSES * k.mw : k.mw;
     const uint32_t base = smem_address(smem);
+    half_shared at = {(float *)(smem + HALF_FACTOR), (int *)(smem + k.best_at + warps * HALF_ROWS * 8),
+                      (best_value *)(smem + k.best_at)};
     if (threadIdx.x < HALF_STAGES) {
         barrier_init(base + HALF_FULL + 8 * threadIdx.x, 1);
         barrier_init(base + HALF_EMPTY + 8 * threadIdx.x, warps);
@@ -452,8 +560,15 @@ template <int L, int NT, bool SHARED> DEV void half_block(const half_job &k) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
         if constexpr (S::group) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
 #endif
-        if (w > warps) return;
-        if constexpr (SHARED)
+        if (S::group && w > warps) {
+            pdl_wait();
+            const int n_row = k.epilogue == EPI_HEAD ? k.rows : *k.j.n_row;
+            if (k.j.n_square)
+                half_exchange(k, at.factor, w - warps - 1, half_helpers(NT) - 1, n_row);
+            else
+                half_count(k, at.factor, w - warps - 1, half_helpers(NT) - 1, n_row);
+            if ((int)blockIdx.x < k.items) half_met<NT>(k, false);
+        } else if constexpr (SHARED)
             shared_produce<L, NT>(k, base);
         else
             half_produce<L, NT>(k, base);
@@ -463,23 +578,17 @@ template <int L, int NT, bool SHARED> DEV void half_block(const half_job &k) {
     if constexpr (S::group) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
 #endif
     pdl_wait();
-    const int n_row = *k.j.n_row;
-    best_value *best = (best_value *)(smem + k.best_at); // [warp][row]
-    if (k.epilogue == EPI_HEAD)
-        for (int i = threadIdx.x; i < warps * HALF_ROWS; i += warps * 32) best[i] = {-INFINITY, 0x7fffffff};
+    const int n_out = *k.j.n_row, n_row = k.epilogue == EPI_HEAD ? k.rows : n_out;
+    if (k.epilogue == EPI_HEAD) half_head(k, at, warps, n_out);
+    if (!S::group) half_count(k, at.factor, w, warps, n_row);
     asm volatile("bar.sync 1, %0;" ::"r"(warps * 32) : "memory");
+    half_shared own = at;
+    own.best += w * HALF_ROWS;
     if constexpr (SHARED)
-        shared_consume<L, NT>(k, base, (float4 *)(smem + k.sums_at), n_row, best + w * HALF_ROWS);
+        shared_consume<L, NT>(k, base, (float4 *)(smem + k.sums_at), n_row, own);
     else
-        half_consume<L, NT>(k, base, n_row, best + w * HALF_ROWS);
-    if (k.epilogue != EPI_HEAD) return;
-    asm volatile("bar.sync 1, %0;" ::"r"(warps * 32) : "memory");
-    for (int t = threadIdx.x; t < n_row; t += warps * 32) {
-        best_value b = best[t];
-        for (int i = 1; i < warps; i++)
-            if (better(best[i * HALF_ROWS + t], b)) b = best[i * HALF_ROWS + t];
-        k.j.cand[(size_t)t * k.j.n_cand + blockIdx.x] = make_float2(b.v, __int_as_float(b.i));
-    }
+        half_consume<L, NT>(k, base, n_row, own);
+    if (k.epilogue == EPI_HEAD) half_chosen(k, at, warps);
 }
 template <int L, int NT, bool SHARED>
 __global__ void __launch_bounds__(SHARED ? (HALF_CLASSES *HALF_SHARED + 1) * 32 : half_shape<L, NT>::threads,

@@ -9,7 +9,8 @@ enum {
     HALF_WARPS = 8,
     HALF_SHARED = 3,
     HALF_ENTRIES = 6,
-    HALF_RING_AT = 1024
+    HALF_FACTOR = 128, // of shared memory: a float for each row
+    HALF_RING_AT = 2048
 };
 
 // Kernels of 8 nt rows: by warpgroups or by warps; warps beside those with row tiles.
@@ -23,11 +24,15 @@ HALF_FN int half_helpers(int nt) { return half_by_groups(nt) ? 4 : 1; }
 
 struct half_job {
     mm_job j; // x: tiles of half_tile.cuh
+    // what the blocks tell each other: 1 / rms of each row, tagged with the step's number and tag
+    uint2 *rms;
+    const int *seq;
+    uint32_t tag;
     enum mm_epilogue epilogue;
-    int pitch, groups;                 // rows of a tile of x; groups of 8 nt rows
+    int rows, pitch, groups;           // of the step at most; of a tile of x; groups of 8 nt rows
     int tiles, items, n_column;        // row tiles of 16; items: mw row tiles x a group of rows; column tiles
     int mw, span, stages, stage_bytes; // row tiles of an item, a warp each; column tiles of a stage
-    int sums_at, best_at, smem;        // of shared memory
+    int sums_at, best_at, smem;        // of shared memory; behind the best: the output of each row
     const struct half_entry *entry;
 };
 struct half_entry {
