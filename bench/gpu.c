@@ -317,23 +317,33 @@ static void bench_profile(const struct model *m, int rows, int depth) {
     MUST(decode_profile(r.b, rows, profile_line));
     run_close(&r);
 }
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
 static void bench_prompt(const struct model *m, int n, int chunk) {
     struct run r;
     int32_t *ids = malloc((size_t)n * 4);
     for (int i = 0; i < n; i++) ids[i] = (i * 37 + 11) % m->n_vocab;
     run_open(&r, m, n + 2, 1, chunk, false);
-    double best = 1e9;
-    for (int rep = 0; rep < 4; rep++) {
+    enum { REPS = 9 };
+    double ms[REPS];
+    uint64_t bits = 0;
+    printf("  ms of %d repetitions:", REPS);
+    for (int rep = 0; rep < REPS; rep++) {
         double t = now();
         for (int p = 0; p < n; p += chunk) {
             int c = n - p < chunk ? n - p : chunk;
-            submit(&r, ROW_PROMPT, c, p, 0, ids + p, 1);
-            (void)result(&r);
+            submit(&r, ROW_PROMPT, c, p, 0, ids + p, rep || p + c < n ? 1 : 3);
+            struct step_result res = result(&r);
+            if (!rep && p + c == n) bits = hash(res.logits, (size_t)m->n_vocab);
         }
-        double e = now() - t;
-        if (e < best) best = e;
+        ms[rep] = (now() - t) * 1e3;
+        printf(" %.1f", ms[rep]);
     }
-    printf("pp%d chunk %d: %.1f ms, %.0f tok/s\n", n, chunk, best * 1e3, n / best);
+    qsort(ms, REPS, sizeof *ms, by_value);
+    printf("\npp%d chunk %d: best %.1f ms, %.0f tok/s; median %.1f ms, %.0f tok/s; logits %016llx\n", n,
+           chunk, ms[0], n / ms[0] * 1e3, ms[REPS / 2], n / ms[REPS / 2] * 1e3, (unsigned long long)bits);
     fflush(stdout);
     run_close(&r);
     free(ids);

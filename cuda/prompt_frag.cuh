@@ -63,6 +63,11 @@ DEV void prompt_put(uint8_t *at, bool wide, float v) {
     else
         *(__half *)at = __float2half_rn(fminf(fmaxf(v, -65504.f), 65504.f));
 }
+// The same as a half in shared memory.
+DEV void prompt_put_shared(uint32_t at, float v) {
+    __half h = __float2half_rn(fminf(fmaxf(v, -65504.f), 65504.f));
+    asm volatile("st.shared.u16 [%0], %1;" ::"r"(at), "h"(__half_as_ushort(h)) : "memory");
+}
 // Columns k and k + 1 (k even) of row t.
 DEV void prompt_put2(uint8_t *tiles, int t, int k, int k_tiles, int order, float a, float b) {
     uint8_t *at = tiles + prompt_offset(t, k, k_tiles, order);

@@ -10,11 +10,13 @@
 #include "prompt_store.cuh"
 #include "wgmma.cuh"
 
-// Bytes of a stage: activations, then codes of 8 row tiles; stages that fit beside each other.
-template <int L, int BN> struct prompt_ring {
+// Bytes of a stage: activations, then codes of 8 row tiles; stages that fit beside each other and beside the block's gated
+// units (64 columns of BN tokens).
+template <int L, int BN, int EPI> struct prompt_ring {
     static constexpr int x = BN * 128, tile = frag<L, false>::n_piece * frag<L, false>::piece_bytes,
-                         stage = x + 8 * tile;
-    static constexpr int fit = 220 * 1024 / stage, stages = fit > 6 ? 6 : fit, smem = stages * stage + 1024;
+                         stage = x + 8 * tile, out = EPI == EPILOGUE_GLU ? BN * 128 : 0;
+    static constexpr int fit = (225 * 1024 - out) / stage, stages = fit > 6 ? 6 : fit,
+                         smem = stages * stage + out + 1024;
 };
 
 DEV uint32_t cluster_rank() {
@@ -39,12 +41,20 @@ DEV void bulk_multicast(uint32_t dst, const void *src, uint32_t bytes, uint32_t 
                  "l"(src), "r"(bytes), "r"(barrier), "h"(mask)
                  : "memory");
 }
+// A piece of shared memory to global memory; whether those sent before have been read, and written.
+DEV void bulk_store(void *dst, uint32_t src, uint32_t bytes) {
+    asm volatile(
+        "cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\ncp.async.bulk.commit_group;" ::"l"(dst),
+        "r"(src), "r"(bytes)
+        : "memory");
+}
+DEV void bulk_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+DEV void bulk_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
-template <int L, bool PAIRED, int BN, int CL>
+template <class R, int L, bool PAIRED, int BN, int CL>
 DEV void prompt_consume(const prompt_job &j, float (&d)[BN / 2], int slab0, int warp, uint32_t ring,
                         uint32_t full, uint32_t empty, int &stage, uint32_t &phase, int lane) {
     using F = frag<L, PAIRED>;
-    using R = prompt_ring<L, BN>;
     struct slab s = slab_of<L, PAIRED>(j, slab0, warp, R::x, R::tile);
 #pragma unroll
     for (int i = 0; i < BN / 2; i++) d[i] = 0.f;
@@ -80,10 +90,9 @@ DEV void prompt_consume(const prompt_job &j, float (&d)[BN / 2], int slab0, int 
 }
 
 // float32: weights too from shared memory, as TF32. The next product starts before the last one ends.
-template <int BN, int CL>
+template <class R, int BN, int CL>
 DEV void prompt_consume_tf32(const prompt_job &j, float (&d)[BN / 2], int warpgroup, uint32_t ring,
                              uint32_t full, uint32_t empty, int &stage, uint32_t &phase, int lane) {
-    using R = prompt_ring<LAYOUT_F32, BN>;
 #pragma unroll
     for (int i = 0; i < BN / 2; i++) d[i] = 0.f;
     wgmma_pin(d);
@@ -110,11 +119,10 @@ DEV void prompt_consume_tf32(const prompt_job &j, float (&d)[BN / 2], int warpgr
 }
 
 // One warp: lane i < 8 copies row tile i's codes, lane 0 also this block's share of the activations.
-template <int L, int BN, int CL>
+template <class R, int L, int BN, int CL>
 DEV void prompt_produce(const prompt_job &j, int slab0, int t0, uint32_t ring, uint32_t full, uint32_t empty,
                         int rank, int &stage, uint32_t &phase) {
     using F = frag<L, false>;
-    using R = prompt_ring<L, BN>;
     int lane = threadIdx.x & 31;
     const uint8_t *x =
         j.x + (size_t)(t0 >> 8) * j.k_tiles * PROMPT_TILE_BYTES + (t0 & 255) * 128 + rank * (BN * 128 / CL);
@@ -141,11 +149,37 @@ DEV void prompt_produce(const prompt_job &j, int slab0, int t0, uint32_t ring, u
     }
 }
 
+// Gated units of the block, 64 columns of BN tokens: put together in shared memory at out as they lie in an activation tile,
+// then sent as one piece. By both warpgroups; thread 128 waits until the piece before was read, and sends.
+template <int BN>
+DEV void prompt_finish_gated(const prompt_job &j, float (&d)[BN / 2], int slab0, int warp, int t0, int n_row,
+                             uint32_t out) {
+    const int lane = threadIdx.x & 31;
+    prompt_gate(d, j.act);
+    if (j.glu_order == ORDER_FLOATS || (slab0 + 8) * 8 > j.member[0].n)
+        return prompt_store_gated<BN>(j, d, slab0 + warp, t0, n_row);
+    if (threadIdx.x == 128) bulk_wait_read();
+    asm volatile("bar.sync 1, 256;" ::: "memory");
+    const prompt_column col = prompt_column_of(warp * 8 + (lane >> 2), j.glu_order);
+#pragma unroll
+    for (int q = 0; q < 2; q++) {
+        uint32_t at = out + (uint32_t)prompt_offset(2 * (lane & 3) + q, col, 1);
+#pragma unroll
+        for (int i = 0; i < BN / 8; i++) prompt_put_shared(at + i * 1024, d[4 * i + q]);
+    }
+    barrier_fence();
+    asm volatile("bar.sync 1, 256;" ::: "memory");
+    if (threadIdx.x == 128)
+        bulk_store(j.glu + ((size_t)(t0 >> 8) * j.glu_k_tiles + slab0 / 8) * PROMPT_TILE_BYTES +
+                       (t0 & 255) * 128,
+                   out, (uint32_t)min(BN, n_row - t0) * 128);
+}
+
 template <int L, int EPI, int BN, int CL>
 __global__ void __launch_bounds__(384, 1) prompt_matmul_kernel(const __grid_constant__ prompt_job j) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     constexpr bool PAIRED = slab_paired<L, EPI>;
-    using R = prompt_ring<L, BN>;
+    using R = prompt_ring<L, BN, EPI>;
     extern __shared__ uint8_t smem_raw[];
     __shared__ uint64_t bars[2 * R::stages];
     uint32_t ring = (smem_address(smem_raw) + 1023) & ~1023u, full = smem_address(bars),
@@ -163,25 +197,29 @@ __global__ void __launch_bounds__(384, 1) prompt_matmul_kernel(const __grid_cons
     pdl_wait();
     int n_row = *j.n_row, n_tok = (n_row + BN - 1) / BN, n_tile = (j.n_slab + 8 * CL - 1) / (8 * CL) * n_tok;
     if (group == 0) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         if (threadIdx.x < 32)
             for (int tile = blockIdx.x / CL; tile < n_tile; tile += gridDim.x / CL)
-                prompt_produce<L, BN, CL>(j, tile / n_tok * (8 * CL) + rank * 8, tile % n_tok * BN, ring,
-                                          full, empty, rank, stage, phase);
+                prompt_produce<R, L, BN, CL>(j, tile / n_tok * (8 * CL) + rank * 8, tile % n_tok * BN, ring,
+                                             full, empty, rank, stage, phase);
     } else {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         int warp = (threadIdx.x >> 5) - 4;
         for (int tile = blockIdx.x / CL; tile < n_tile; tile += gridDim.x / CL) {
-            int slab0 = tile / n_tok * (8 * CL) + rank * 8;
+            const int slab0 = tile / n_tok * (8 * CL) + rank * 8, t0 = tile % n_tok * BN;
             float d[BN / 2];
             if constexpr (L == LAYOUT_F32)
-                prompt_consume_tf32<BN, CL>(j, d, warp >> 2, ring, full, empty, stage, phase,
-                                            threadIdx.x & 127);
+                prompt_consume_tf32<R, BN, CL>(j, d, warp >> 2, ring, full, empty, stage, phase,
+                                               threadIdx.x & 127);
             else
-                prompt_consume<L, PAIRED, BN, CL>(j, d, slab0, warp, ring, full, empty, stage, phase,
-                                                  threadIdx.x & 127);
-            prompt_store<EPI, BN>(j, d, slab0 + warp, tile % n_tok * BN, n_row);
+                prompt_consume<R, L, PAIRED, BN, CL>(j, d, slab0, warp, ring, full, empty, stage, phase,
+                                                     threadIdx.x & 127);
+            if constexpr (EPI == EPILOGUE_GLU)
+                prompt_finish_gated<BN>(j, d, slab0, warp, t0, n_row, ring + R::stages * R::stage);
+            else
+                prompt_store<EPI, BN>(j, d, slab0 + warp, t0, n_row);
         }
+        if (EPI == EPILOGUE_GLU && threadIdx.x == 128) bulk_wait();
     }
     cluster_sync();
 #endif
@@ -193,8 +231,8 @@ cudaError_t prompt_start(const prompt_job &j, int n, int sm_count, cudaStream_t 
     int clusters = (n + BN - 1) / BN * ((j.n_slab + 8 * CL - 1) / (8 * CL));
     if (clusters > sm_count / CL) clusters = sm_count / CL;
     auto kernel = prompt_matmul_kernel<L, EPI, BN, CL>;
-    cudaError_t e =
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, prompt_ring<L, BN>::smem);
+    cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                         prompt_ring<L, BN, EPI>::smem);
     if (e != cudaSuccess) return e;
     cudaLaunchAttribute a = {};
     a.id = cudaLaunchAttributeClusterDimension;
@@ -203,7 +241,7 @@ cudaError_t prompt_start(const prompt_job &j, int n, int sm_count, cudaStream_t 
     cudaLaunchConfig_t c = {};
     c.gridDim = dim3((unsigned)(clusters * CL));
     c.blockDim = dim3(384);
-    c.dynamicSmemBytes = prompt_ring<L, BN>::smem;
+    c.dynamicSmemBytes = prompt_ring<L, BN, EPI>::smem;
     c.stream = s;
     c.attrs = &a;
     c.numAttrs = 1;
