@@ -24,7 +24,9 @@ struct attend_job {
     enum mm_give give;
     uint8_t *xo;
     size_t xo_row, xo_unit;
-    bool octets;  // records of 8 rows together
+    code_range range;
+    int slab; // rows of a slab of layout.h instead of records; 0: records
+    uint8_t *xo_slab;
     int xo_pitch; // xo as tiles of half_tile.cuh with so many rows; 0: as rows
     // one row: packets of packet.cuh instead of qkv and xo; both or neither
     const uint2 *take_packets;
@@ -64,10 +66,12 @@ struct embed_job {
     enum mm_give give;
     uint8_t *xo;
     size_t xo_row, xo_unit;
-    bool octets;
     int xo_pitch;
     float *scale_at; // scales of mm_job, four of each row scale_row apart, that start at 1
     int scale_row;
+    code_range range;
+    int slab;
+    uint8_t *xo_slab;
     int n_rope;
     struct {
         const float *inv_freq;

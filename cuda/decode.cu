@@ -13,9 +13,10 @@ struct link { // one matmul
     mm_job job;
     size_t x_bytes[2]; // shared memory for the input, one row and many
     int blocks[2], buffers;
-    bool tiles;    // many rows: wide_half.cuh takes the input, as tiles
-    norm_job norm; // a kernel in front that norms the input; res NULL: none
-    int nth;       // of a norm: writers of the residual stream before it
+    bool tiles;          // many rows: wide_half.cuh takes the input, as tiles
+    norm_job norm;       // a kernel in front that norms the input; res NULL: none
+    int nth;             // of a norm: writers of the residual stream before it
+    const uint8_t *slab; // the input in steps that wide_codes.cuh takes
 };
 struct decode_layer {
     link qkv, out, gate_up, down;
@@ -38,6 +39,7 @@ struct form {
     int ga;
     uint8_t *at;
     size_t row, unit;
+    uint8_t *slab; // where records lie as a slab of layout.h, in steps of many rows
 };
 
 static bool is_half(enum layout l) { return l == LAYOUT_F16 || l == LAYOUT_BF16; }
@@ -52,7 +54,12 @@ static form form_for(const cuda_backend *b, int group, int slot, int ga) {
         return form{l == LAYOUT_F16 ? GIVE_HALF : GIVE_BF16, 0, b->work + b->plan.half[slot],
                     b->plan.half_row_bytes, l == LAYOUT_F16 ? 512u : 1024u};
     const size_t record = ga == 16 ? REC_BYTES_16 : REC_BYTES_32;
-    return form{GIVE_RECORD, ga, b->work + b->plan.rec[slot], record, record * (size_t)b->plan.max_decode};
+    return form{GIVE_RECORD,
+                ga,
+                b->work + b->plan.rec[slot],
+                record,
+                record * (size_t)b->plan.max_decode,
+                b->work + b->plan.slab[slot]};
 }
 
 // Splits the blocks between two regions so that the slower half is fastest.
@@ -132,6 +139,7 @@ static bool link_make(const cuda_backend *b, link *l, int group, form in, enum m
     j.u = g->region[0].u;
     j.k = g->k;
     j.x = in.at;
+    l->slab = in.slab;
     j.x_row = in.row;
     j.x_unit = in.unit;
     j.n_row = &b->t.step->n_row;
@@ -208,6 +216,7 @@ static form link_add(const cuda_backend *b, link *l, const struct op_norm *next,
     j.square_out = (float *)(b->work + b->plan.square);
     j.give = gives(*r, first_layout(b, group)) ? to.give : GIVE_NOTHING;
     j.xo = to.at;
+    j.xo_slab = to.slab;
     j.xo_row = to.row;
     j.xo_unit = to.unit;
     return to;
@@ -298,6 +307,7 @@ static bool build_layer(cuda_backend *b, struct decode_layer *d, const struct la
     a.arrived = (int *)(b->work + b->plan.counter);
     a.give = to.give;
     a.xo = to.at;
+    a.xo_slab = to.slab;
     a.xo_row = to.row;
     a.xo_unit = to.unit;
     if (!attend_plan(&a, shared_memory(b))) return false;
@@ -312,6 +322,7 @@ static bool build_layer(cuda_backend *b, struct decode_layer *d, const struct la
     d->gate_up.job.act = o->glu->act;
     d->gate_up.job.give = gated.give;
     d->gate_up.job.xo = gated.at;
+    d->gate_up.job.xo_slab = gated.slab;
     d->gate_up.job.xo_row = gated.row;
     d->gate_up.job.xo_unit = gated.unit;
     link_add(b, &d->down, next, next_group, r);
@@ -320,6 +331,12 @@ static bool build_layer(cuda_backend *b, struct decode_layer *d, const struct la
     link *const all[] = {&d->qkv, &d->out, &d->gate_up, &d->down};
     for (link *l : all) link_tiles(b, l);
     return true;
+}
+
+// Bounds of scales for a model whose embedding is multiplied by so much: its residual stream is as much larger.
+static code_range range_of(float embed_scale) {
+    const float k = embed_scale > 1 ? exp2f(roundf(log2f(embed_scale))) : 1.f;
+    return {0x1p-21f * k, 480.f * k, 1.f / k};
 }
 
 static enum infer_status build(cuda_backend *b, struct decode_program *p, struct layer_ops *ops,
@@ -359,6 +376,7 @@ static enum infer_status build(cuda_backend *b, struct decode_program *p, struct
     e.square_row = ((size_t)b->plan.max_k + 255) / 256 * 16;
     e.give = first.give;
     e.xo = first.at;
+    e.xo_slab = first.slab;
     e.xo_row = first.row;
     e.xo_unit = first.unit;
     e.scale_at = (float *)(b->work + b->plan.scale);
@@ -375,12 +393,19 @@ static enum infer_status build(cuda_backend *b, struct decode_program *p, struct
                          i + 1 < n ? ops[i + 1].qkv->w->id : head_group, (uint32_t)i, &res))
             return INFER_OK;
     p->layer[0].qkv.job.first = true;
+    e.range = range_of(e.scale);
+    for (int i = 0; i < n; i++) {
+        struct decode_layer *d = &p->layer[i];
+        d->attend.range = d->qkv.job.range = d->out.job.range = d->gate_up.job.range = d->down.job.range =
+            e.range;
+    }
     p->n_layer = n;
     if (!link_make(b, &p->head, head_group, form_for(b, head_group, 0, res.group), EPI_HEAD) ||
         b->plan.group[head_group].n_region != 1)
         return INFER_OK;
     link_norm(b, &p->head, &norm->norm, res);
     mm_job &h = p->head.job;
+    h.range = e.range;
     h.rowmap = b->t.out_row;
     h.n_row = &b->t.step->n_out;
     rows logits = cuda_rows(b, l, select->select.logits);
@@ -457,10 +482,7 @@ static enum infer_status run_chunk(struct decode_program *p, const link *l, int 
     }
     if (j.res) j.res += r * j.res_row;
     if (j.square_out) j.square_out += r * j.square_row;
-    if (j.xo && j.octets) // row0 is a multiple of 8
-        j.xo += r / 8 * (size_t)octet_bytes(j.xo_row == REC_BYTES_16 ? 16 : 32);
-    else if (j.xo && !j.xo_pitch)
-        j.xo += r * j.xo_row;
+    if (j.xo && !j.xo_pitch && !j.slab) j.xo += r * j.xo_row;
     if (j.y) j.y += r * j.y_row;
     j.n_cand = l->blocks[many] * (many ? l->k->r : l->k->warps[0]);
     if (j.cand) p->n_cand = j.n_cand;
@@ -493,12 +515,13 @@ static enum infer_status run_codes(const cuda_backend *b, struct decode_program 
     const struct codes_entry *e;
     w.j = l->job;
     w.j.give_packets = NULL;
+    w.j.x = l->slab;
     w.epilogue = l->k->epilogue;
     for (int i = 0; i < 2; i++) w.tiles[i] = w.j.steps[i] * l->k->r;
     w.classes = l->k->warps[0];
     w.part[0] = (float *)(b->work + b->plan.stage);
     w.count = (int *)(b->work + b->plan.wide_count);
-    if (!codes_plan(&w, l->k, rows, b->sm_count, shared_memory(b), b->plan.stage_bytes, &e))
+    if (!codes_plan(&w, l->k, rows, half_chip(b), b->sm_count, shared_memory(b), b->plan.stage_bytes, &e))
         return err_set(INFER_E_UNSUPPORTED, "cuda: no shares for %d rows", rows);
     if (w.j.cand) p->n_cand = w.j.n_cand;
     CU(codes_launch(&w, e, b->sm_count, s));
@@ -536,7 +559,7 @@ enum {
 };
 // How the input of each link's reader lies in a step of that many rows.
 template <class J> static void place(J *giver, const link *taker, int rows) {
-    giver->octets = codes_has(taker->k, rows);
+    giver->slab = codes_has(taker->k, rows) ? slab_pitch(rows) : 0;
     giver->xo_pitch = tile_pitch(taker, rows);
 }
 static void place_inputs(struct decode_program *p, int rows) {

@@ -63,7 +63,7 @@ __global__ void embed_decode_kernel(const __grid_constant__ embed_job j) {
     if (lane == 0) j.square[row * j.square_row + group] = ss;
     const float y = __fmul_rn(v, j.next_norm[col]);
     if (j.give == GIVE_RECORD)
-        put_record<32>(j, row, col, y);
+        put_record<32, true>(j, row, col, y);
     else
         put_column<true>(j, j.give == GIVE_BF16, row, row, col, y);
 }

@@ -99,12 +99,23 @@ LAYOUT_FN enum layout layout_of(enum quant_type t) {
  *   320  sums of scale * code as two bfloat16, e * 16 + p * 2 + h the high parts, 8 further the low ones; groups of 32
  *        have e = 0 alone
  *
- * Steps of many rows: 8 rows of a unit together, so that a lane finds the scales of its two rows side by side and no two
- * lanes of a quarter read the same bank.
- *   0     256 codes a row, as above with group g at place g ^ (row & 7)
- *   2048  scales; groups of 32: [p][row & 7][h]; of 16: [p][row & 7][h][e]
- *   then  sums of each row, 32 bytes (groups of 16: 64), as above */
+ * The scale has four significant bits, so a code times it is a half, exactly; steps of many rows have these halves.
+ * Slabs: of each unit of 256 columns first 4 tiles of 64 columns x pitch rows, 128 bytes a row, its 16-byte chunk c at
+ * c ^ (row & 7), as ldmatrix reads them without conflicts: chunk (k / 16 & 3) * 2 + (k & 1) of column k holds the even or
+ * odd ones of 16 columns, k at place k / 2 & 7; then the sums, 80 bytes a row, as above. */
 enum { REC_SCALE = 256, REC_SUM = 320, REC_BYTES_32 = 352, REC_BYTES_16 = 416 };
-enum { OCTET_SCALE = 2048, OCTET_BYTES_32 = 2560, OCTET_BYTES_16 = 3072 };
-LAYOUT_FN int octet_sum(int ga) { return OCTET_SCALE + (ga == 16 ? 512 : 256); }
-LAYOUT_FN int octet_bytes(int ga) { return ga == 16 ? OCTET_BYTES_16 : OCTET_BYTES_32; }
+enum {
+    SLAB_SUM = 512 /* times pitch */,
+    SLAB_SUM_ROW = 80 /* no bank twice in 8 rows */,
+    SLAB_ROW = SLAB_SUM + SLAB_SUM_ROW
+};
+/* Bounds of a group's scale, powers of two of one model: code times scale times half, in a slab, is a half without loss. */
+struct code_range {
+    float least, most, half;
+};
+/* Rows of a slab for a step of so many rows, bytes of a unit. */
+LAYOUT_FN int slab_pitch(int rows) { return (rows + 7) / 8 * 8; }
+LAYOUT_FN size_t slab_bytes(int pitch) { return (size_t)pitch * SLAB_ROW; }
+/* Byte of the chunk of column k in a row of its tile, of the column in its chunk. */
+LAYOUT_FN int slab_chunk(int k, int row) { return (((k >> 4 & 3) * 2 + (k & 1)) ^ (row & 7)) << 4; }
+LAYOUT_FN int slab_half(int k) { return (k >> 1 & 7) * 2; }

@@ -5,7 +5,7 @@
 //   groups of 32 columns  as two groups of 16, the second's scale and sum are not read
 //   halves                8 columns: 2 packets of two words; bfloat16 4, the high parts first
 #pragma once
-#include "util.cuh"
+#include "record.cuh"
 
 // 16 bytes at once, for readers that look at the last word to know that the others are there
 DEV void packet_store(void *p, uint32_t a, uint32_t b, uint32_t c, uint32_t tag) {
@@ -33,19 +33,13 @@ DEV uint2 tagged_load(const uint2 *p) {
     return make_uint2((uint32_t)v, (uint32_t)(v >> 32));
 }
 DEV uint32_t packet_tag(const int *seq, uint32_t tag) { return (uint32_t)__ldcg(seq) * 4096 + tag; }
-// a float as two bfloat16, 16 bytes apart
-DEV void put_sum(uint8_t *to, float v) {
-    const __nv_bfloat16 hi = __float2bfloat16(v);
-    *(__nv_bfloat16 *)to = hi;
-    *(__nv_bfloat16 *)(to + 16) = __float2bfloat16(v - __bfloat162float(hi));
-}
-
 // Columns col0 .. col0 + G - 1 from lanes 0 .. G - 1; of 16, lanes 16 .. 31 repeat them.
-template <int G> DEV void give_codes(uint8_t *to, int col0, float y, uint32_t tag) {
+template <int G> DEV void give_codes(uint8_t *to, int col0, float y, uint32_t tag, const code_range &range) {
     const int lane = threadIdx.x & 31, from = G == 32 ? lane & 16 : 0;
-    const float m = __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(fabsf(y))));
-    const int q = __float2int_rn(y * (m > 1e-30f ? __fdividef(127.f, m) : 0.f));
-    const float d = m * (1.f / 127.f), sum = d * (float)(__reduce_add_sync(~0u, q) >> (G == 16));
+    const float m = __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(fabsf(y)))),
+                d = group_scale(m, range);
+    const int q = group_code(y, group_inverse(d));
+    const float sum = d * (float)(__reduce_add_sync(~0u, q) >> (G == 16));
     uint32_t w = (uint32_t)(q & 255) << 8 * (lane & 3);
     w |= __shfl_xor_sync(~0u, w, 1);
     w |= __shfl_xor_sync(~0u, w, 2);

@@ -236,6 +236,8 @@ static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
     p->scale = take(p, 4 * d * 4 + d * 8);             /* and 1 / rms of many rows */
     p->packet_bytes = (size_t)p->max_head_out * 3 * 8; /* q, k and v of one row, 8 bytes each */
     p->packets = take(p, p->packet_bytes);
+    /* of their own: what another form left would be read as halves where the columns end */
+    for (int i = 0; i < 3; i++) p->slab[i] = take(p, d * u * SLAB_ROW);
     if (!size_align(p->workspace_bytes, 4096, &p->workspace_bytes)) p->workspace_bytes = SIZE_MAX;
 }
 

@@ -40,7 +40,9 @@ struct mm_job {
     float *square_out;
     uint8_t *xo;
     size_t xo_row, xo_unit;
-    bool octets;  // records of 8 rows together
+    code_range range; // of records and slabs
+    int slab;         // rows of a slab of layout.h instead of records; 0: records
+    uint8_t *xo_slab;
     int xo_pitch; // xo as tiles of half_tile.cuh with so many rows; 0: as rows
     float2 *cand;
     int n_cand;

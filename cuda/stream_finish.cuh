@@ -3,6 +3,7 @@
 #pragma once
 #include "half_tile.cuh"
 #include "packet.cuh"
+#include "record.cuh"
 #include "stream.h"
 #include "stream_frag.cuh"
 
@@ -19,46 +20,6 @@ DEV best_value best_of_warp(best_value b) {
     }
     return b;
 }
-// Where a group of 32 or 16 columns of a row's record lies, in a job's output.
-struct record_place {
-    uint8_t *codes; // of the group; 4 columns 4 t .. at 8 t + 4 e
-    float *scale;
-    __nv_bfloat16 *sum; // the low part is 8 further
-};
-template <int G, class J> DEV record_place record_group(const J &j, int row, int col) {
-    const int k = col & 255, g = k >> 5, p = g & 3, h = g >> 2, e = k >> 4 & 1,
-              sum = (G == 16 ? e * 32 : 0) + p * 4 + h * 2;
-    uint8_t *unit = j.xo + (size_t)(col >> 8) * j.xo_unit;
-    if (j.octets) {
-        uint8_t *o = unit + (size_t)(row >> 3) * octet_bytes(G);
-        const int r = row & 7;
-        return {o + r * 256 + (g ^ r) * 32,
-                (float *)(o + OCTET_SCALE) + (G == 16 ? (p * 8 + r) * 4 + h * 2 + e : (p * 8 + r) * 2 + h),
-                (__nv_bfloat16 *)(o + octet_sum(G) + r * (G == 16 ? 64 : 32) + sum)};
-    }
-    uint8_t *rec = unit + row * j.xo_row;
-    return {rec + g * 32, (float *)(rec + REC_SCALE) + (G == 16 ? p * 4 + h * 2 + e : p * 2 + h),
-            (__nv_bfloat16 *)(rec + REC_SUM + sum)};
-}
-DEV void put_scale(const record_place &at, float d, int sum) {
-    const float v = __fmul_rn(d, (float)sum); // rounded, whatever the compiler would fuse
-    const __nv_bfloat16 hi = __float2bfloat16(v);
-    at.sum[0] = hi;
-    at.sum[8] = __float2bfloat16(v - __bfloat162float(hi));
-    *at.scale = d;
-}
-DEV float code_scale(float m) { return m > 1e-30f ? __fdividef(127.f, m) : 0.f; }
-// A column a lane: q = round(y * 127 / max) over the group of G lanes; lanes beyond a group of 16 repeat it.
-template <int G, class J> DEV void put_record(const J &j, int row, int col, float y) {
-    const int lane = threadIdx.x & 31;
-    const record_place at = record_group<G>(j, row, col);
-    const float m = __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(fabsf(y))));
-    const int q = __float2int_rn(y * code_scale(m));
-    int sum = __reduce_add_sync(~0u, q);
-    if (G == 16) sum >>= 1; // every column twice
-    if (lane < G) at.codes[((col >> 2) & 3) * 8 + (col >> 4 & 1) * 4 + (col & 3)] = (uint8_t)q;
-    if (lane == 0) put_scale(at, m * (1.f / 127.f), sum);
-}
 // What EPI_ADD reads, fetched before the sums it waits for.
 struct ahead {
     float x, norm, scale; // scale: of kernels of halves
@@ -73,7 +34,8 @@ template <int L, int R, int EPI> DEV ahead look_ahead(const mm_job &j, int step,
     }
     return a;
 }
-// TILES: many rows, whose halves may go to tiles. PACKETS: one row, whose result goes in packets with this tag.
+// TILES: many rows, whose halves may go to tiles, codes to slabs. PACKETS: one row, whose result goes in packets with this
+// tag.
 template <int L, int R, int EPI, bool TILES = true, bool PACKETS = false>
 DEV void finish(const mm_job &j, int region, int step, int t, float v, float rs, const ahead &a,
                 best_value &best, uint32_t tag = 0) {
@@ -94,7 +56,8 @@ DEV void finish(const mm_job &j, int region, int step, int t, float v, float rs,
         if (lane < 16 * R) j.res[t * j.res_row + row] = v;
         const float ss = warp_sum(R == 1 && lane >= 16 ? 0.f : __fmul_rn(v, v));
         if (lane == 0) j.square_out[t * j.square_row + step] = ss;
-        if (j.give == GIVE_RECORD) put_record<16 * R>(j, t, row, v * a.norm);
+        if (j.give == GIVE_RECORD)
+            put_record<16 * R, TILES>(j, t + (TILES && j.slab ? j.row0 : 0), row, v * a.norm);
         if constexpr (frag<L>::half)
             if (j.give > GIVE_RECORD && lane < 16)
                 put_column<TILES>(j, L == LAYOUT_BF16, t, j.row0 + t, row,
@@ -107,13 +70,13 @@ DEV void finish(const mm_job &j, int region, int step, int t, float v, float rs,
         const float y = col < j.n_out ? act_apply(j.act, gate) * up : 0.f;
         if (PACKETS) {
             if (j.give == GIVE_RECORD)
-                give_codes<16>(j.give_packets, step * H, y, tag);
+                give_codes<16>(j.give_packets, step * H, y, tag, j.range);
             else if (j.give == GIVE_HALF)
                 give_halves<false, 8>(j.give_packets, step * H, y, tag);
             else
                 give_halves<true, 8>(j.give_packets, step * H, y, tag);
         } else if (j.give == GIVE_RECORD) {
-            if (R == 2) put_record<16>(j, t, col, y);
+            if (R == 2) put_record<16, TILES>(j, t + (TILES && j.slab ? j.row0 : 0), col, y);
         } else if (lane < H && col < j.n_out)
             put_column<TILES>(j, j.give == GIVE_BF16, t, j.row0 + t, col, y);
     }

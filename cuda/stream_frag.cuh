@@ -128,28 +128,24 @@ DEV uint32_t super_mins(const uint4 &s, int tig) {
 }
 
 // ---- scale work of one lane, for partial p of a row: groups p and p + 4
-// s: scales, exact; c: what takes MAGIC out of s times a sum that starts there (MAGIC has two bits, so c is exact, too)
 template <int L> struct row_scales {
     static constexpr int N = frag<L>::six ? 4 : 2;
-    float s[N], c[N], d;
+    float s[N]; // exact: d has 11 bits, a sub-block's scale 8
 };
 // w: the row's word of scales, for Q4K and Q5K of super_scales; d: where sub-blocks have scales of their own
 template <int L> DEV row_scales<L> row_scale(uint32_t w, float d) {
     row_scales<L> k;
     if constexpr (frag<L>::six) {
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            k.s[i] = __uint_as_float(__byte_perm(w, 0x4b000000u, 0x7540 + i)) - 8388736.f; // 2^23 + 128
+        for (int i = 0; i < 4; i++) // 2^23 + 128
+            k.s[i] = (__uint_as_float(__byte_perm(w, 0x4b000000u, 0x7540 + i)) - 8388736.f) * d;
     } else if constexpr (frag<L>::super) {
-        k.s[0] = __uint_as_float(w << 16);
-        k.s[1] = __uint_as_float(w & 0xffff0000u);
+        k.s[0] = __uint_as_float(w << 16) * d;
+        k.s[1] = __uint_as_float(w & 0xffff0000u) * d;
     } else {
         const float2 s = half2_bits(w);
         k.s[0] = s.x, k.s[1] = s.y;
     }
-#pragma unroll
-    for (int i = 0; i < row_scales<L>::N; i++) k.c[i] = -12582912.f * k.s[i];
-    k.d = d;
     return k;
 }
 template <int L> DEV float row_d(const frag<L> &f, int r) {
@@ -158,19 +154,15 @@ template <int L> DEV float row_d(const frag<L> &f, int r) {
     else
         return frag<L>::super ? half_bits(f.s[r].x & 0xffff) : 1.f;
 }
-// Sums v (as accumulators that start at MAGIC; [h * 2 + e], or [h * 2] where a group has one) into acc: each times its
-// weight's scale first (exact but for half scales), then times the row's.
+// Sums v (as accumulators that start at MAGIC; [h * 2 + e], or [h * 2] where a group has one) into acc: the sum of codes
+// times the scale of the row's group is exact (20 bits; MAGIC has two, the scale four), then times the weight's scale.
 template <int L, int GA>
 DEV void add_scaled(float &acc, const row_scales<L> &k, const int (&v)[4], const float (&dx)[4]) {
-    constexpr bool halves = GA == 16 || frag<L>::six, inner = frag<L>::six || frag<L>::super;
-    float in = inner ? 0 : acc;
+    constexpr bool halves = GA == 16 || frag<L>::six;
 #pragma unroll
-    for (int i = 0; i < 4; i += halves ? 1 : 2) {
-        const int n = frag<L>::six ? i : i >> 1;
-        const float u = fmaf(k.s[n], __int_as_float(v[i]), k.c[n]);
-        in = inner && !i ? dx[0] * u : fmaf(dx[i], u, in);
-    }
-    acc = inner ? fmaf(k.d, in, acc) : in;
+    for (int i = 0; i < 4; i += halves ? 1 : 2)
+        acc = fmaf(k.s[frag<L>::six ? i : i >> 1],
+                   fmaf(dx[i], __int_as_float(v[i]), __fmul_rn(-12582912.f, dx[i])), acc);
 }
 template <bool G, class V> DEV V load_x(const uint8_t *p) { // G: global memory, written by the kernel before
     if constexpr (G)

@@ -145,28 +145,6 @@ template <int GA, bool G> struct record_rows { // stride bytes apart
     }
     MEM const uint8_t *sums(int n, int r) const { return row(n, r) + REC_SUM; }
 };
-template <int GA> struct octet_rows { // octets of layout.h in shared memory
-    const uint8_t *x;
-    MEM uint2 codes(int n, int r, int g, int tig) const {
-        return *(const uint2 *)(x + n * octet_bytes(GA) + r * 256 + (g ^ r) * 32 + tig * 8);
-    }
-    MEM void scales(int n, int tig, int p, float (&dx)[2][4]) const {
-        const float4 *at = (const float4 *)(x + n * octet_bytes(GA) + OCTET_SCALE);
-        if (GA == 32) {
-            const float4 v = at[p * 4 + tig];
-            dx[0][0] = dx[0][1] = v.x, dx[0][2] = dx[0][3] = v.y;
-            dx[1][0] = dx[1][1] = v.z, dx[1][2] = dx[1][3] = v.w;
-        } else
-#pragma unroll
-            for (int c = 0; c < 2; c++) {
-                const float4 v = at[p * 8 + 2 * tig + c];
-                dx[c][0] = v.x, dx[c][1] = v.y, dx[c][2] = v.z, dx[c][3] = v.w;
-            }
-    }
-    MEM const uint8_t *sums(int n, int r) const {
-        return x + n * octet_bytes(GA) + octet_sum(GA) + r * (GA == 16 ? 64 : 32);
-    }
-};
 // Groups p and p + 4 of a unit, a: their codes, times rows 8 n ..: sums of half a group each, [h * 2 + e][output], or
 // of a group, [h * 2][output].
 template <int L, int GA, class X>

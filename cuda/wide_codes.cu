@@ -3,7 +3,7 @@
 #include "wide_codes.h"
 
 #define TABLE(f)                                                                                             \
-    f(q4k, 4) f(q6k, 4) f(q4k_q6k, 1) f(q4, 4) f(q4m, 2) f(q8, 4) f(q8m, 2) f(q5k, 4) f(q5k_q6k, 1)
+    f(q4k, 4) f(q6k, 4) f(q4k_q6k, 2) f(q4, 4) f(q4m, 4) f(q8, 4) f(q8m, 4) f(q5k, 4) f(q5k_q6k, 2)
 #define DECLARE(name, n) extern const struct codes_entry codes_##name[n];
 TABLE(DECLARE)
 
@@ -26,12 +26,13 @@ static bool six(enum layout l) { return l == LAYOUT_Q6K || l == LAYOUT_Q3K; }
 static double cost(struct codes_job *w, const struct mm_kernel *k, const struct codes_entry *e, int sm_count,
                    size_t smem, size_t part_bytes) {
     const int warps = w->mw * w->nw, red = warps / 2 * 8 * e->nt * 36 * 4, most = layout_max(k),
-              record = octet_bytes(k->ga) / 8, tiles = w->tiles[0] + w->tiles[1];
+              tiles = w->tiles[0] + w->tiles[1];
     w->n = w->nw * 8 * e->nt;
     w->groups = ceil_div(w->rows, w->n);
-    w->red_at = 192 + CODES_ROWS * 8 + (w->epilogue == EPI_HEAD ? CODES_WARPS / 2 * CODES_ROWS * 8 : 0);
-    w->fixed_bytes = (w->red_at + red + 127) / 128 * 128;
-    w->slot_bytes = (w->mw * most + w->n * record + 127) / 128 * 128;
+    w->best_pairs = warps / 2;
+    w->red_at = 128 + CODES_ROWS * 8 + (w->epilogue == EPI_HEAD ? w->best_pairs * CODES_ROWS * 8 : 0);
+    w->fixed_bytes = (w->red_at + red + 1023) / 1024 * 1024;
+    w->slot_bytes = (w->mw * most + w->n * SLAB_ROW + 1023) / 1024 * 1024;
     w->stages = ((int)smem - w->fixed_bytes) / w->slot_bytes;
     if (w->stages > CODES_STAGES) w->stages = CODES_STAGES;
     int all = 0;
@@ -45,12 +46,14 @@ static double cost(struct codes_job *w, const struct mm_kernel *k, const struct 
         (w->splits > 1 && (w->epilogue == EPI_HEAD ||
                            (size_t)tiles * 16 * 4 * (size_t)(w->groups * w->n * w->classes) > part_bytes)))
         return 0;
-    static const double idle[] = {0, 2, 1.35, 1.1, 1}; // fewer warps hide less
-    const int turns = ceil_div(warps, 4);
-    const double of_group = six(k->l) || k->ga == 16 ? 28 : 18;
-    const double sums = (8 * e->nt * of_group + 150) * turns * idle[turns];
-    const double fetch = (w->mw * layout_unit_bytes(k->l) + w->n * record) / 36.0;
-    const double unit = (sums > fetch ? sums : fetch) * (w->stages < 3 ? 1.15 : 1); // two hide too little
+    const bool halves = six(k->l) || k->ga == 16;
+    const double group = e->group ? 24 + (halves ? 8 : 4) * e->nt : e->nt * (halves ? 11 : 7);
+    const double issue = 8 * ((six(k->l) ? 46 : 14) + group) + 150 + 10 * e->nt;
+    const double sums = issue * 1.3 * ceil_div(warps, 4), alone = (e->group ? 600 : 900) + issue;
+    const double fetch = (w->mw * layout_unit_bytes(k->l) + w->n * SLAB_ROW) / 22.0;
+    double unit = sums > fetch ? sums : fetch;
+    if (unit < alone) unit = alone;
+    if (w->stages < 3) unit *= 1.15; // two hide too little
     const double finish = 1500 + (w->splits > 1 ? 4000 + 16.0 * w->n : 0);
     return ceil_div(all, sm_count) * (unit * ceil_div(w->j.u, w->splits) + finish) + 1500;
 }
@@ -61,17 +64,18 @@ bool codes_has(const struct mm_kernel *k, int rows) {
            });
 }
 
-bool codes_plan(struct codes_job *w, const struct mm_kernel *k, int rows, int sm_count, size_t smem,
+bool codes_plan(struct codes_job *w, const struct mm_kernel *k, int rows, int sm, int sm_count, size_t smem,
                 size_t part_bytes, const struct codes_entry **entry) {
     struct codes_job best = {};
     double least = 1e30;
     w->rows = rows;
+    w->pitch = slab_pitch(rows);
     w->j.n_cand = sm_count;
     each([&](const struct codes_entry *e) {
-        if (e->l != k->l || e->l2 != k->l2 || e->ga != k->ga) return false;
+        if (e->l != k->l || e->l2 != k->l2 || e->ga != k->ga || (e->group && sm != 90)) return false;
         for (w->splits = 1; w->splits <= 8; w->splits *= 2)
-            for (w->mw = 2; w->mw <= CODES_WARPS; w->mw += 2)
-                for (w->nw = 1; w->mw * w->nw <= CODES_WARPS; w->nw *= 2) {
+            for (w->mw = e->group ? 4 : 2; w->mw <= codes_warps(e->nt, e->group); w->mw += e->group ? 4 : 2)
+                for (w->nw = 1; w->mw * w->nw <= codes_warps(e->nt, e->group); w->nw *= 2) {
                     const double c = cost(w, k, e, sm_count, smem, part_bytes);
                     if (c <= 0 || c >= least) continue;
                     least = c;
@@ -88,7 +92,7 @@ bool codes_plan(struct codes_job *w, const struct mm_kernel *k, int rows, int sm
 
 cudaError_t codes_launch(const struct codes_job *w, const struct codes_entry *e, int sm_count,
                          cudaStream_t s) {
-    return launch_overlapped(e->run, sm_count, w->mw * w->nw * 32,
+    return launch_overlapped(e->run, sm_count, (w->mw * w->nw + codes_helpers(e->group)) * 32,
                              (size_t)w->fixed_bytes + (size_t)w->stages * (size_t)w->slot_bytes, true, s, *w);
 }
 

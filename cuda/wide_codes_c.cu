@@ -1,4 +1,4 @@
 #include "wide_codes_table.h"
 CODES(q8, LAYOUT_Q8)
-CODES_FEW(q4m, LAYOUT_Q4M)
-CODES_FEW(q8m, LAYOUT_Q8M)
+CODES(q4, LAYOUT_Q4)
+CODES(q4m, LAYOUT_Q4M)

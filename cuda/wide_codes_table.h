@@ -2,18 +2,14 @@
 #pragma once
 #include "wide_codes.cuh"
 
-#define CODES_ENTRY(l, lx, lc, ga, nt)                                                                       \
-    { l, lc, ga, nt, wide_codes_kernel<l, lx, ga, nt> }
+#define CODES_ENTRY(l, lx, lc, ga, nt, group)                                                                \
+    { l, lc, ga, nt, group, wide_codes_kernel<l, lx, ga, nt, group> }
 #define CODES(name, l)                                                                                       \
     extern const struct codes_entry codes_##name[4];                                                         \
     const struct codes_entry codes_##name[4] = {                                                             \
-        CODES_ENTRY(l, -1, LAYOUT_COUNT, 32, 4), CODES_ENTRY(l, -1, LAYOUT_COUNT, 32, 8),                    \
-        CODES_ENTRY(l, -1, LAYOUT_COUNT, 16, 4), CODES_ENTRY(l, -1, LAYOUT_COUNT, 16, 8)};
-// where 64 rows of a warp would spill, or were never the faster ones
-#define CODES_FEW(name, l)                                                                                   \
-    extern const struct codes_entry codes_##name[2];                                                         \
-    const struct codes_entry codes_##name[2] = {CODES_ENTRY(l, -1, LAYOUT_COUNT, 32, 4),                     \
-                                                CODES_ENTRY(l, -1, LAYOUT_COUNT, 16, 4)};
+        CODES_ENTRY(l, -1, LAYOUT_COUNT, 32, 4, false), CODES_ENTRY(l, -1, LAYOUT_COUNT, 32, 8, true),       \
+        CODES_ENTRY(l, -1, LAYOUT_COUNT, 16, 4, false), CODES_ENTRY(l, -1, LAYOUT_COUNT, 16, 8, true)};
 #define CODES_TWO(name, l, l2)                                                                               \
-    extern const struct codes_entry codes_##name[1];                                                         \
-    const struct codes_entry codes_##name[1] = {CODES_ENTRY(l, l2, l2, 32, 4)};
+    extern const struct codes_entry codes_##name[2];                                                         \
+    const struct codes_entry codes_##name[2] = {CODES_ENTRY(l, l2, l2, 32, 4, false),                        \
+                                                CODES_ENTRY(l, l2, l2, 32, 8, true)};
