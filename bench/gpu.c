@@ -329,6 +329,7 @@ static void bench_prompt(const struct model *m, int n, int chunk) {
     enum { REPS = 9 };
     double ms[REPS];
     uint64_t bits = 0;
+    int odd = 0;
     printf("  ms of %d repetitions:", REPS);
     for (int rep = 0; rep < REPS; rep++) {
         double t = now();
@@ -336,7 +337,9 @@ static void bench_prompt(const struct model *m, int n, int chunk) {
             int c = n - p < chunk ? n - p : chunk;
             submit(&r, ROW_PROMPT, c, p, 0, ids + p, rep || p + c < n ? 1 : 3);
             struct step_result res = result(&r);
-            if (!rep && p + c == n) bits = hash(res.logits, (size_t)m->n_vocab);
+            if (rep || p + c < n) continue;
+            bits = hash(res.logits, (size_t)m->n_vocab);
+            for (int i = 0; i < m->n_vocab; i++) odd += !isfinite(res.logits[i]);
         }
         ms[rep] = (now() - t) * 1e3;
         printf(" %.1f", ms[rep]);
@@ -344,6 +347,7 @@ static void bench_prompt(const struct model *m, int n, int chunk) {
     qsort(ms, REPS, sizeof *ms, by_value);
     printf("\npp%d chunk %d: best %.1f ms, %.0f tok/s; median %.1f ms, %.0f tok/s; logits %016llx\n", n,
            chunk, ms[0], n / ms[0] * 1e3, ms[REPS / 2], n / ms[REPS / 2] * 1e3, (unsigned long long)bits);
+    if (odd) printf("  NOT FINITE: %d of %d logits\n", odd, m->n_vocab);
     fflush(stdout);
     run_close(&r);
     free(ids);
