@@ -51,14 +51,10 @@ static inline size_t cpu_x16_bytes(int k) { return (size_t)cpu_kp(k) / 256 * siz
 
 /* out[t * CPU_UNIT_ROWS + r] = W[r] . x[t] for n <= CPU_UNIT_ROWS rows. w: first row, stride bytes apart. x: T rows,
  * x_stride bytes apart, of struct cpu_x8 for quantised weights (struct cpu_x16 for F16 and BF16 panels), of floats for the others. out is written in
- * panels of CPU_LANES rows. The sum of one output is the same for every T and n. */
+ * panels of CPU_LANES rows. copy: of these rows in the order of the kernel's own reading, cpu_copy_bytes, NULL: none;
+ * copied: read it instead of w, else it is written. The sum of one output is the same for every T and n. */
 typedef void cpu_row_fn(const uint8_t *w, size_t stride, int n, int k, const void *x, size_t x_stride, int T,
-                        float *out);
-
-/* The same from panels. copy: of these rows in the order of the kernel's own reading, cpu_copy_bytes, NULL: none; copied:
- * read it instead of w, else it is written. */
-typedef void cpu_panel_fn(const uint8_t *w, size_t stride, int n, int k, const void *x, size_t x_stride,
-                          int T, float *out, uint8_t *copy, bool copied);
+                        float *out, uint8_t *copy, bool copied);
 static inline size_t cpu_copy_bytes(size_t stride, int n, int k) { /* two bytes of Q3_K are read twice */
     return ((size_t)(n + 15) / 16 * 16 * (stride + (size_t)cpu_kp(k) / 128) + 63) / 64 * 64;
 }
@@ -95,7 +91,7 @@ struct cpu_kernels {
     /* lowest index of the maximum of x[n], n > 0 */
     int (*argmax)(const float *x, int n);
     cpu_row_fn *const *row; /* row[QUANT_COUNT]: float types; these read float rows of x */
-    cpu_panel_fn *const
+    cpu_row_fn *const
         *panel; /* panel[QUANT_COUNT]: quantised types, reading struct cpu_x8; F16 and BF16, struct cpu_x16 */
     /* Decode rows: one row, one kv head with its G query heads, q [G][hk]: the pages page .. end of its context.
      * part: out [G][hv], not yet divided; maximum [G]; sum [G]. Then all parts in order: out [G][hv]. */
@@ -117,8 +113,8 @@ static inline bool cpu_is_float(enum quant_type t) {
     return t == QUANT_F32 || t == QUANT_F16 || t == QUANT_BF16;
 }
 extern cpu_row_fn *const cpu_rows_avx2[QUANT_COUNT], *const cpu_rows_avx512[QUANT_COUNT];
-extern cpu_panel_fn *const cpu_panels_avx2[QUANT_COUNT], *const cpu_panels_avxvnni[QUANT_COUNT],
-                                                             *const cpu_panels_avx512[QUANT_COUNT];
+extern cpu_row_fn *const cpu_panels_avx2[QUANT_COUNT], *const cpu_panels_avxvnni[QUANT_COUNT],
+                                                           *const cpu_panels_avx512[QUANT_COUNT];
 extern cpu_unpack_fn *const cpu_unpack_f32_avx2[QUANT_COUNT], *const cpu_unpack_f32_avx512[QUANT_COUNT];
 extern cpu_unpack_fn *const cpu_unpack_bf16_avx512[QUANT_COUNT];
 extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avxvnni, cpu_kernels_avx512;

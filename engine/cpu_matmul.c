@@ -83,12 +83,8 @@ static void multiply_rows(struct cpu *c, const struct cpu_op *op, int m, int row
     uint8_t *to = copy ? copy->data + copy->unit_bytes * (size_t)unit : NULL;
     bool made = copy && copy->made[unit];
     if (copy && !made && !copied_now(c, to)) copy = NULL, to = NULL;
-    if (!cpu_is_float(w->type)) {
-        c->k->panel[w->type](from, stride, n, w->k, x, x_stride, T, out, to, made);
-    } else {
-        if (to && !made) memcpy(to, from, stride * (size_t)n);
-        c->k->row[w->type](to ? to : from, stride, n, w->k, x, x_stride, T, out);
-    }
+    cpu_row_fn *const *kernel = cpu_is_float(w->type) ? c->k->row : c->k->panel;
+    kernel[w->type](from, stride, n, w->k, x, x_stride, T, out, to, made);
     if (copy) copy->made[unit] = 1;
 }
 

@@ -2,4 +2,4 @@
 #include "cpu_panel_impl.h"
 #include "cpu_panel16_impl.h"
 
-cpu_panel_fn *const cpu_panels_avx2[QUANT_COUNT] = PANEL_ENTRIES;
+cpu_row_fn *const cpu_panels_avx2[QUANT_COUNT] = PANEL_ENTRIES;

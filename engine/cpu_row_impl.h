@@ -1,7 +1,7 @@
 /* Decode rows on float weights, included once per instruction set: x stays float32, lanes along K. One vector of sums
  * for each output, columns in order, added up across once at the end: the bits depend on K alone.
  *
- *   1 row of x        weight rows one by one, so that they are one stream
+ *   1 row of x        weight rows one by one, so that they are one stream, asked for line by line at an even pace
  *   2 to 4            NR weight rows x all of them
  *   more              16 at a time, NR weight rows x 4 of them together, in blocks of columns so that x stays in the first
  *                     level of cache; the vectors of sums wait in memory meanwhile */
@@ -18,21 +18,54 @@
 enum { NR = VL == 16 ? 4 : 2, AHEAD = 8192 };
 enum { WIDE_T = 4, GROUP = 16, BLOCK_K = 256 };
 
-INLINE vf elems_f32(const uint8_t *w) { return vf_load((const float *)(const void *)w); }
-INLINE vf elems_f16(const uint8_t *w) { return vf_halves((const uint16_t *)(const void *)w); }
-INLINE vf elems_bf16(const uint8_t *w) {
+/* VL elements of a line of 64 bytes, from its element j on; j: a multiple of VL. */
+INLINE vf elems_f32(const uint8_t *line, int j) { return vf_load((const float *)(const void *)line + j); }
+INLINE vf elems_f16(const uint8_t *line, int j) {
+    return vf_halves((const uint16_t *)(const void *)line + j);
+}
+INLINE vf elems_bf16(const uint8_t *line, int j) {
 #ifdef __AVX512F__
-    __m512i v = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)w));
+    __m512i v = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)(line + 2 * j)));
     return _mm512_castsi512_ps(_mm512_slli_epi32(v, 16));
 #else
-    __m256i v = _mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)w));
+    __m256i v = _mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)(line + 2 * j)));
     return _mm256_castsi256_ps(_mm256_slli_epi32(v, 16));
 #endif
+}
+/* The same from a copy, where each 32 bits hold elements l and VL + l of 2 VL: no shuffles. */
+INLINE vf elems_pairs(const uint8_t *line, int j) {
+    const void *at = line + j / (2 * VL) * (4 * VL);
+#ifdef __AVX512F__
+    __m512i v = _mm512_loadu_si512(at);
+    v = j % (2 * VL) ? _mm512_and_si512(v, _mm512_set1_epi32(-65536)) : _mm512_slli_epi32(v, 16);
+    return _mm512_castsi512_ps(v);
+#else
+    __m256i v = _mm256_loadu_si256(at);
+    v = j % (2 * VL) ? _mm256_and_si256(v, _mm256_set1_epi32(-65536)) : _mm256_slli_epi32(v, 16);
+    return _mm256_castsi256_ps(v);
+#endif
+}
+/* k BF16; what is no whole line stays as it is. */
+INLINE void copy_pairs(uint16_t *to, const uint16_t *from, int k) {
+    int i = 0;
+    for (; i + 32 <= k; i += 32)
+        UNROLL for (int j = i; j < i + 32; j += 2 * VL) UNROLL for (int l = 0; l < VL; l++) {
+            to[j + 2 * l] = from[j + l];
+            to[j + 2 * l + 1] = from[j + VL + l];
+        }
+    memcpy(to + i, from + i, sizeof *to * (size_t)(k - i));
+}
+
+/* A line, asked for just here: two in a row wait for each other. */
+INLINE void ask(const uint8_t *line) {
+    __asm__ volatile("" ::: "memory");
+    _mm_prefetch((const char *)line, _MM_HINT_T1);
+    __asm__ volatile("" ::: "memory");
 }
 
 /* sum[r * GROUP + t] += N rows of weights, stride bytes apart, times TT rows of x, lane by lane. dist: from a byte of w to
  * the one that is asked for meanwhile. */
-#define FLOAT_KERNEL(name, SIZE)                                                                             \
+#define FLOAT_KERNEL(name, SIZE, TAIL)                                                                       \
     INLINE void tile_##name(const uint8_t *w, size_t stride, ptrdiff_t dist, int k, const float *x,          \
                             size_t x_stride, const int TT, const int N, vf *sum) {                           \
         const int LINE = 64 / SIZE;                                                                          \
@@ -44,10 +77,10 @@ INLINE vf elems_bf16(const uint8_t *w) {
                 _mm_prefetch((const char *)w + (size_t)r * stride + (size_t)i * SIZE + dist, _MM_HINT_T1);   \
             UNROLL for (int j = i; j < i + LINE; j += VL) {                                                  \
                 UNROLL for (int r = 0; r < N; r++) v[r] =                                                    \
-                    elems_##name(w + (size_t)r * stride + (size_t)j * SIZE);                                 \
+                    elems_##name(w + (size_t)r * stride + (size_t)i * SIZE, j - i);                          \
                 UNROLL for (int t = 0; t < TT; t++) {                                                        \
                     vf y = vf_load(x + (size_t)t * x_stride + j);                                            \
-                    HOLD(y); /* one load, not one for each use */                                            \
+                    if (N > 1) HOLD(y); /* one load, not one for each use */                                 \
                     UNROLL for (int r = 0; r < N; r++) f[r][t] = vf_fma(v[r], y, f[r][t]);                   \
                 }                                                                                            \
             }                                                                                                \
@@ -58,7 +91,7 @@ INLINE vf elems_bf16(const uint8_t *w) {
                 uint8_t last[VL * SIZE];                                                                     \
                 memset(last, 0, sizeof last);                                                                \
                 memcpy(last, w + (size_t)r * stride + (size_t)i * SIZE, (size_t)n * SIZE);                   \
-                v[r] = elems_##name(last);                                                                   \
+                v[r] = elems_##TAIL(last, 0);                                                                \
             }                                                                                                \
             UNROLL for (int t = 0; t < TT; t++) {                                                            \
                 vf y = vf_loadn(x + (size_t)t * x_stride + i, n);                                            \
@@ -66,6 +99,23 @@ INLINE vf elems_bf16(const uint8_t *w) {
             }                                                                                                \
         }                                                                                                    \
         UNROLL for (int r = 0; r < N; r++) UNROLL for (int t = 0; t < TT; t++) sum[r * GROUP + t] = f[r][t]; \
+    }                                                                                                        \
+    static __attribute__((noinline)) void one_##name(const uint8_t *w, size_t stride, int n_row, int k,      \
+                                                     const float *x, float *out) {                           \
+        enum { LINE = 64 / SIZE, STEP = 4 * LINE };                                                          \
+        for (int r = 0; r < n_row; r++, w += stride) {                                                       \
+            vf sum = vf_set(0);                                                                              \
+            int i = 0;                                                                                       \
+            for (; i + STEP <= k; i += STEP) UNROLL for (int l = i; l < i + STEP; l += LINE) {               \
+                    const uint8_t *line = w + (size_t)l * SIZE;                                              \
+                    UNROLL for (int j = 0; j < LINE; j += VL) {                                              \
+                        sum = vf_fma(elems_##name(line, j), vf_load(x + l + j), sum);                        \
+                        if (!j) ask(line + AHEAD);                                                           \
+                    }                                                                                        \
+                }                                                                                            \
+            if (i < k) tile_##name(w + (size_t)i * SIZE, 0, 0, k - i, x + i, 0, 1, 1, &sum);                 \
+            out[r] = vf_sum(sum);                                                                            \
+        }                                                                                                    \
     }                                                                                                        \
     INLINE void whole_##name(const uint8_t *w, size_t stride, ptrdiff_t dist, int k, const float *x,         \
                              size_t x_stride, const int TT, const int N, float *out) {                       \
@@ -78,10 +128,9 @@ INLINE vf elems_bf16(const uint8_t *w) {
     }                                                                                                        \
     INLINE void few_##name(const uint8_t *w, size_t stride, int n_row, int k, const float *x, size_t step,   \
                            const int TT, float *out) {                                                       \
-        const ptrdiff_t dist = TT == 1 ? AHEAD : (ptrdiff_t)(NR * stride);                                   \
-        if (TT > 1)                                                                                          \
-            for (; n_row >= NR; n_row -= NR, w += NR * stride, out += NR)                                    \
-                whole_##name(w, stride, dist, k, x, step, TT, NR, out);                                      \
+        const ptrdiff_t dist = (ptrdiff_t)(NR * stride);                                                     \
+        for (; n_row >= NR; n_row -= NR, w += NR * stride, out += NR)                                        \
+            whole_##name(w, stride, dist, k, x, step, TT, NR, out);                                          \
         for (; n_row > 0; n_row--, w += stride, out++)                                                       \
             whole_##name(w, stride, dist, k, x, step, TT, 1, out);                                           \
     }                                                                                                        \
@@ -109,21 +158,43 @@ INLINE vf elems_bf16(const uint8_t *w) {
         for (int t = 0; t < T; t++)                                                                          \
             for (int r = 0; r < n_row; r++) out[t * CPU_UNIT_ROWS + r] = vf_sum(sum[r * GROUP + t]);         \
     }                                                                                                        \
-    static void row_##name(const uint8_t *w, size_t stride, int n_row, int k, const void *x,                 \
-                           size_t x_stride, int T, float *out) {                                             \
+    static void multiply_##name(const uint8_t *w, size_t stride, int n_row, int k, const void *x,            \
+                                size_t x_stride, int T, float *out) {                                        \
         size_t step = x_stride / sizeof(float);                                                              \
         const float *y = x;                                                                                  \
         for (int n; T > 0; T -= n, y += GROUP * step, out += GROUP * CPU_UNIT_ROWS) {                        \
             n = T < GROUP ? T : GROUP;                                                                       \
-            if (n == 1) few_##name(w, stride, n_row, k, y, step, 1, out);                                    \
+            if (n == 1) one_##name(w, stride, n_row, k, y, out);                                             \
             if (n == 2) few_##name(w, stride, n_row, k, y, step, 2, out);                                    \
             if (n == 3) few_##name(w, stride, n_row, k, y, step, 3, out);                                    \
             if (n == 4) few_##name(w, stride, n_row, k, y, step, 4, out);                                    \
             if (n > 4) many_##name(w, stride, n_row, k, y, step, n, out);                                    \
         }                                                                                                    \
     }
-FLOAT_KERNEL(f32, 4)
-FLOAT_KERNEL(f16, 2)
-FLOAT_KERNEL(bf16, 2)
+FLOAT_KERNEL(f32, 4, f32)
+FLOAT_KERNEL(f16, 2, f16)
+FLOAT_KERNEL(bf16, 2, bf16)
+FLOAT_KERNEL(pairs, 2, bf16)
+
+#define ROW_ARGS                                                                                             \
+    const uint8_t *w, size_t stride, int n, int k, const void *x, size_t x_stride, int T, float *out,        \
+        uint8_t *copy, bool copied
+static void row_f32(ROW_ARGS) {
+    if (copy && !copied) memcpy(copy, w, stride * (size_t)n);
+    multiply_f32(copy ? copy : w, stride, n, k, x, x_stride, T, out);
+}
+static void row_f16(ROW_ARGS) {
+    if (copy && !copied) memcpy(copy, w, stride * (size_t)n);
+    multiply_f16(copy ? copy : w, stride, n, k, x, x_stride, T, out);
+}
+static void row_bf16(ROW_ARGS) {
+    for (int r = 0; copy && !copied && r < n; r++)
+        copy_pairs((uint16_t *)(void *)(copy + stride * (size_t)r),
+                   (const uint16_t *)(const void *)(w + stride * (size_t)r), k);
+    if (copy)
+        multiply_pairs(copy, stride, n, k, x, x_stride, T, out);
+    else
+        multiply_bf16(w, stride, n, k, x, x_stride, T, out);
+}
 #define ROW_ENTRIES                                                                                          \
     { [QUANT_F32] = row_f32, [QUANT_F16] = row_f16, [QUANT_BF16] = row_bf16 }
