@@ -63,7 +63,7 @@ INLINE void pack16(struct panel16 *p, const uint8_t *const *row, int k, const bo
     }
     for (int i = 0; i < COLS_MAX / 16; i++) {
         vu v[8];
-        load32(rows_at((const uint8_t *)y, sizeof y[0]), 32 * (size_t)i, v);
+        load32(rows_at((const uint8_t *)y, sizeof y[0]), 32 * (size_t)i, v, false);
         UNROLL for (int j = 0; j < 8; j++) p->q[8 * i + j] = v[j];
     }
     p->d = vf_load(d);

@@ -84,15 +84,19 @@ INLINE void put8(struct panel *p, struct rows row, int k4, const int j, vu u) { 
             halves(row, n, 0, BYTES, p->d);                                                                  \
     }
 #define NIBBLES(AT, PUT_LOW, PUT_HIGH)                                                                       \
-    load16(at, AT, v);                                                                                       \
+    load16(at, AT, v, true);                                                                                 \
     UNROLL for (int j = 0; j < 4; j++) {                                                                     \
         vu low = LOW4(v[j]), high = LOW4(v[j] >> 4);                                                         \
         PUT_LOW;                                                                                             \
+        line_ahead(at, 4, j);                                                                                \
         PUT_HIGH;                                                                                            \
     }
 #define LEVELS(u) ((vu)look_up(quant_iq4_nl_levels, u) ^ 0x80808080)
-BLOCKS(q8_0, 34, false, load32(at, 2, v);
-       UNROLL for (int j = 0; j < 8; j++) put8(p, row, b * 8, j, v[j] ^ 0x80808080);)
+BLOCKS(
+    q8_0, 34, false, load32(at, 2, v, true); UNROLL for (int j = 0; j < 8; j++) {
+        put8(p, row, b * 8, j, v[j] ^ 0x80808080);
+        line_ahead(at, 8, j);
+    })
 BLOCKS(q4_0, 18, false, NIBBLES(2, put(p, row, b * 8, j, low), put(p, row, b * 8, 4 + j, high)))
 BLOCKS(q4_1, 20, true, NIBBLES(4, put(p, row, b * 8, j, low), put(p, row, b * 8, 4 + j, high)))
 BLOCKS(iq4_nl, 18, false,
@@ -117,7 +121,7 @@ INLINE void pack_q5_1(struct panel *p, struct rows row, int n) {
 /* Q4_K, Q5_K: d, dmin, then eight 6-bit scales and mins in twelve bytes: the headers of R rows at once. */
 INLINE void scales_k45(struct panel *p, struct rows row) {
     vu h[4], s[2], m[2];
-    load16(row, 0, h);
+    load16(row, 0, h, false);
     vf d = half_lanes(h[0]), dmin = vf_sub(vf_set(0), half_lanes(h[0] >> 16));
     s[0] = h[1] & 0x3f3f3f3f, s[1] = LOW4(h[3]) | (h[1] >> 2 & 0x30303030);
     m[0] = h[2] & 0x3f3f3f3f, m[1] = LOW4(h[3] >> 4) | (h[2] >> 2 & 0x30303030);
@@ -132,9 +136,10 @@ INLINE void pack_q4_k(struct panel *p, struct rows row, int n) {
         vu v[8];
         first_codes(p, row, c * 16, 16);
         ask(p, row, 36);
-        load32(row, 16 + 32 * (size_t)c, v);
+        load32(row, 16 + 32 * (size_t)c, v, true);
         UNROLL for (int j = 0; j < 8; j++) {
             put(p, row, c * 16, j, LOW4(v[j]));
+            line_ahead(row, 8, j);
             put(p, row, c * 16, 8 + j, LOW4(v[j] >> 4));
         }
         last_codes(p, row, c * 16, 16);
@@ -144,14 +149,15 @@ INLINE void pack_q4_k(struct panel *p, struct rows row, int n) {
 INLINE void pack_q5_k(struct panel *p, struct rows row, int n) {
     (void)n;
     vu h[8];
-    load32(row, 16, h);
+    load32(row, 16, h, false);
     for (int c = 0; c < 4; c++) {
         vu v[8];
         first_codes(p, row, c * 16, 16);
         ask(p, row, 44);
-        load32(row, 48 + 32 * (size_t)c, v);
+        load32(row, 48 + 32 * (size_t)c, v, true);
         UNROLL for (int j = 0; j < 8; j++) {
             put(p, row, c * 16, j, LOW4(v[j]) | (h[j] >> 2 * c & 0x01010101) << 4);
+            line_ahead(row, 8, j);
             put(p, row, c * 16, 8 + j, LOW4(v[j] >> 4) | (h[j] >> (2 * c + 1) & 0x01010101) << 4);
         }
         last_codes(p, row, c * 16, 16);
@@ -167,21 +173,24 @@ INLINE void pack_q6_k(struct panel *p, struct rows row, int n) {
         vu a[8], b[8], h[8];
         first_codes(p, row, c * 32, 32);
         ask(p, row, 35);
-        load32(row, 64 * (size_t)c, a);
+        load32(row, 64 * (size_t)c, a, true);
         ask(p, row, 35);
-        load32(row, 64 * (size_t)c + 32, b);
+        load32(row, 64 * (size_t)c + 32, b, true);
         ask(p, row, 35);
-        load32(row, 128 + 32 * (size_t)c, h);
+        load32(row, 128 + 32 * (size_t)c, h, true);
         UNROLL for (int j = 0; j < 8; j++) {
             put(p, row, c * 32, j, LOW4(a[j]) | (h[j] << 4 & 0x30303030));
+            line_ahead(row, 24, 3 * j);
             put(p, row, c * 32, 8 + j, LOW4(b[j]) | (h[j] << 2 & 0x30303030));
+            line_ahead(row, 24, 3 * j + 1);
             put(p, row, c * 32, 16 + j, LOW4(a[j] >> 4) | (h[j] & 0x30303030));
+            line_ahead(row, 24, 3 * j + 2);
             put(p, row, c * 32, 24 + j, LOW4(b[j] >> 4) | (h[j] >> 2 & 0x30303030));
         }
         last_codes(p, row, c * 32, 32);
     }
     halves(row, 1, 208, 0, &d);
-    load16(row, 192, s);
+    load16(row, 192, s, false);
     UNROLL for (int b = 0; b < 16; b++) { /* signed bytes: to the top of the lane and back */
         vu top = s[b / 4] << (24 - 8 * (b % 4));
         p->d[b] = vf_mul(d, vf_mul(to_float((vi)(top & 0xff000000)), vf_set(0x1p-24f)));
@@ -195,13 +204,15 @@ INLINE void pack_q2_k(struct panel *p, struct rows row, int n) {
         vu v[8];
         first_codes(p, row, c * 32, 32);
         ask(p, row, 42);
-        load32(row, 16 + 32 * (size_t)c, v);
-        UNROLL for (int j = 0; j < 8; j++) UNROLL for (int t = 0; t < 4; t++)
+        load32(row, 16 + 32 * (size_t)c, v, true);
+        UNROLL for (int j = 0; j < 8; j++) UNROLL for (int t = 0; t < 4; t++) {
             put(p, row, c * 32, 8 * t + j, v[j] >> 2 * t & 0x03030303);
+            if (t == 1) line_ahead(row, 8, j);
+        }
         last_codes(p, row, c * 32, 32);
     }
     half_pairs(rows_skip(row, 80), 1, 0, d, d + 1);
-    load16(row, 0, s);
+    load16(row, 0, s, false);
     UNROLL for (int b = 0; b < 16; b++) {
         p->d[b] = vf_mul(d[0], byte_lanes(LOW4(s[b / 4]), b % 4));
         p->g[b] = vf_mul(vf_sub(vf_set(0), d[1]), byte_lanes(LOW4(s[b / 4] >> 4), b % 4));
@@ -210,18 +221,20 @@ INLINE void pack_q2_k(struct panel *p, struct rows row, int n) {
 INLINE void pack_q3_k(struct panel *p, struct rows row, int n) {
     (void)n;
     vu s[4], h[8], e[4];
-    load32(row, 0, h);
+    load32(row, 0, h, false);
     for (int c = 0; c < 2; c++) {
         vu v[8];
         first_codes(p, row, c * 32, 32);
         ask(p, row, 55);
-        load32(row, 32 + 32 * (size_t)c, v);
-        UNROLL for (int j = 0; j < 8; j++) UNROLL for (int t = 0; t < 4; t++)
+        load32(row, 32 + 32 * (size_t)c, v, true);
+        UNROLL for (int j = 0; j < 8; j++) UNROLL for (int t = 0; t < 4; t++) {
             put(p, row, c * 32, 8 * t + j,
                 (v[j] >> 2 * t & 0x03030303) | (h[j] >> (4 * c + t) & 0x01010101) << 2);
+            if (t == 1) line_ahead(row, 8, j);
+        }
         last_codes(p, row, c * 32, 32);
     }
-    load16(row, 94, s); /* two bytes of codes, twelve of scales, d */
+    load16(row, 94, s, false); /* two bytes of codes, twelve of scales, d */
     vu a = s[0] >> 16 | s[1] << 16, b = s[1] >> 16 | s[2] << 16, top = s[2] >> 16 | s[3] << 16;
     vf d = half_lanes(s[3] >> 16);
     e[0] = LOW4(a) | (top & 0x03030303) << 4;

@@ -3,7 +3,7 @@
 #include "cpu.h"
 #include "cpu_simd.h"
 
-enum { R = VL, COLS_MAX = 256 };
+enum { R = VL, COLS_MAX = 256, AHEAD = 8192 };
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
 enum { VNNI = 1 };
 #else
@@ -94,13 +94,20 @@ INLINE void to_copy(struct rows row, const void *v, size_t bytes) {
     memcpy(*row.copy, v, bytes);
     *row.copy += bytes;
 }
-INLINE void from_copy(struct rows row, void *v, const size_t bytes) {
-    enum { AHEAD = 8192 };
+/* codes: while they are multiplied at once, line_ahead asks, between the products. */
+INLINE void from_copy(struct rows row, void *v, const size_t bytes, const bool codes) {
     UNROLL for (size_t i = 0; i < bytes; i += 64) {
-        _mm_prefetch((const char *)*row.copy + AHEAD + i, _MM_HINT_T1);
+        if (!codes || !row.direct) _mm_prefetch((const char *)*row.copy + AHEAD + i, _MM_HINT_T1);
         memcpy((uint8_t *)v + i, *row.copy + i, bytes - i < 64 ? bytes - i : 64);
     }
     *row.copy += bytes;
+}
+/* The line AHEAD of vector j of the last n, asked for just here: two in a row wait for each other. */
+INLINE void line_ahead(struct rows row, const int n, const int j) {
+    if (!row.direct || (VL == 8 && j % 2)) return;
+    __asm__ volatile("" ::: "memory");
+    _mm_prefetch((const char *)*row.copy + AHEAD + (j - n) * (int)sizeof(vu), _MM_HINT_T1);
+    __asm__ volatile("" ::: "memory");
 }
 INLINE struct rows rows_at(const uint8_t *w, size_t stride) {
     struct rows r = {.stride = (ptrdiff_t)stride, .stride3 = (ptrdiff_t)(3 * stride)};
@@ -115,10 +122,11 @@ INLINE const uint8_t *row_of(struct rows r, int i) {
     return r.p[i / 4] + (i % 4 == 3 ? r.stride3 : i % 4 * r.stride);
 }
 
-INLINE void load32(struct rows row, size_t at, vu v[8]) { /* R rows x 32 bytes, 4 to a lane */
+/* R rows x 32 bytes, 4 to a lane. */
+INLINE void load32(struct rows row, size_t at, vu v[8], const bool codes) {
     vu a[8], b[8];
     if (row.copied) {
-        from_copy(row, v, 8 * sizeof *v);
+        from_copy(row, v, 8 * sizeof *v, codes);
         return;
     }
 #ifdef __AVX512F__
@@ -146,10 +154,10 @@ INLINE void load32(struct rows row, size_t at, vu v[8]) { /* R rows x 32 bytes, 
     }
     to_copy(row, v, 8 * sizeof *v);
 }
-INLINE void load16(struct rows row, size_t at, vu v[4]) { /* R rows x 16 bytes */
+INLINE void load16(struct rows row, size_t at, vu v[4], const bool codes) { /* R rows x 16 bytes */
     vu y[4];
     if (row.copied) {
-        from_copy(row, v, 4 * sizeof *v);
+        from_copy(row, v, 4 * sizeof *v, codes);
         return;
     }
     UNROLL for (int i = 0; i < 4; i++) {
@@ -170,7 +178,7 @@ INLINE vu load4(struct rows row, size_t at) { /* R rows x 4 bytes */
     uint32_t y[R];
     vu v;
     if (row.copied) {
-        from_copy(row, &v, sizeof v);
+        from_copy(row, &v, sizeof v, false);
         return v;
     }
     UNROLL for (int i = 0; i < R; i++) memcpy(y + i, row_of(row, i) + at, 4);
@@ -183,7 +191,7 @@ INLINE vu load4(struct rows row, size_t at) { /* R rows x 4 bytes */
 INLINE void halves_of(struct rows row, const int n, size_t at, size_t step, vf *out) {
     uint16_t h[8][R];
     if (row.copied) {
-        from_copy(row, h, (size_t)n * sizeof h[0]);
+        from_copy(row, h, (size_t)n * sizeof h[0], false);
     } else {
         UNROLL for (int i = 0; i < R; i++) {
             const uint8_t *w = row_of(row, i) + at;
@@ -204,7 +212,7 @@ INLINE void half_pairs(struct rows row, int n, size_t step, vf *d, vf *g) {
     for (int b = 0; b < n; b++) {
         uint32_t h[R];
         if (row.copied) {
-            from_copy(row, h, sizeof h);
+            from_copy(row, h, sizeof h, false);
         } else {
             UNROLL for (int i = 0; i < R; i++)
                 memcpy(&h[i % 4 / 2 * (R / 2) + i / 4 * 2 + i % 2], row_of(row, i), 4);
