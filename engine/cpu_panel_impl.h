@@ -18,14 +18,21 @@
  * columns) or 8 of 32 * 127 (16). Codes of 8 bits are two planes of 4: u = 16 high + low. */
 #include "cpu_rows_impl.h"
 
+/* A line, asked for just behind the last sum. */
+#ifdef __AVX512F__
+#define ASK(sum, line) __asm__ volatile("prefetcht1 %1" : "+v"(sum) : "m"(*(const char *)(line)))
+#else
+#define ASK(sum, line) __asm__ volatile("prefetcht1 %1" : "+x"(sum) : "m"(*(const char *)(line)))
+#endif
+
 /* ---- panels ---- */
 
 struct panel {
-    vu q[2][COLS_MAX / 4]; /* the second plane: low halves of codes of 8 bits, without VNNI */
-    vf d[16], g[16];       /* per sub-block */
-    const uint8_t *ahead;  /* what to ask for while this is unpacked */
-    uint8_t *copy;         /* of the rows: where it goes on */
-    vi acc[8], sum[16];    /* products of each sub-block, instead of q */
+    vu q[2][COLS_MAX / 4];    /* the second plane: low halves of codes of 8 bits, without VNNI */
+    vf d[16], g[16];          /* per sub-block */
+    const uint8_t *ahead;     /* what to ask for while this is unpacked */
+    uint8_t *copy;            /* of the rows: where it goes on */
+    vi acc[8][8], sum[8][16]; /* products of each row of x and sub-block, instead of q */
 };
 
 /* Lines are asked for evenly, a few for every vector of codes: a burst would wait for its own misses. */
@@ -38,23 +45,59 @@ INLINE void ask(struct panel *p, struct rows row, int bytes) {
 
 INLINE vf byte_lanes(vu v, int i) { return to_float((vi)(v >> 8 * i & 255)); }
 
+INLINE const struct cpu_x8 *x_row(struct rows row, int t) {
+    return (const struct cpu_x8 *)(const void *)(row.x + (size_t)t * row.x_stride);
+}
+
 /* Codes of 4 columns from 4 (k4 + j): into the panel, or at once into the sums of their sub-block. */
 INLINE void put(struct panel *p, struct rows row, int k4, const int j, vu u) {
     if (!row.direct) {
         p->q[0][k4 + j] = u;
         return;
     }
-    int32_t four;
-    vi *acc = &p->acc[j / row.sub]; /* constant indices: in a register */
-    memcpy(&four, row.x + 4 * (k4 + j), 4);
-    *acc = dot(*acc, u, set32(four));
+    UNROLL for (int t = 0; t < row.tt; t++) {
+        int32_t four;
+        vi *acc = &p->acc[t][j / row.sub]; /* constant indices: in a register */
+        memcpy(&four, x_row(row, t)->q + 4 * (k4 + j), 4);
+        *acc = dot(*acc, u, set32(four));
+    }
+}
+/* *v; codes to be multiplied at once are read just here: what was read last of the copy began back vectors ago. */
+INLINE vu codes_at(struct rows row, const vu *v, const int back) {
+    vu u;
+    if (!row.direct) return *v;
+    memcpy(&u, *row.copy - back * (int)sizeof u, sizeof u);
+    return u;
+}
+/* The line AHEAD of that is asked for just behind the products of code j: two in a row wait for each other. */
+INLINE void line_ahead(struct panel *p, struct rows row, const int back, const int j) {
+    if (!row.direct || (VL == 8 && back % 2)) return;
+    const char *line = (const char *)*row.copy + AHEAD - back * (int)sizeof(vu);
+    ASK(p->acc[0][j / row.sub], line);
+}
+/* The same where a line is one product: the sum of one row waits in memory, or loads run so far ahead that they take the
+ * prefetches' places. */
+INLINE void line_ahead8(struct panel *p, struct rows row, const int back, const int j) {
+    if (!row.direct || row.tt > 1 || VL == 8) {
+        line_ahead(p, row, back, j);
+        return;
+    }
+    const char *line = (const char *)*row.copy + AHEAD - back * (int)sizeof(vu);
+    __asm__ volatile("prefetcht1 %1" : "+m"(p->acc[0][0]) : "m"(*line));
 }
 /* Around the codes of columns/4 k4 .. k4 + n. */
 INLINE void first_codes(struct panel *p, struct rows row, int k4, const int n) {
-    if (row.direct) UNROLL for (int i = 0; i < n / row.sub; i++) p->acc[i] = p->sum[k4 / row.sub + i];
+    if (row.direct) UNROLL for (int t = 0; t < row.tt; t++) UNROLL for (int i = 0; i < n / row.sub; i++) {
+            const int b = k4 / row.sub + i;
+            p->acc[t][i] = row.off
+                               ? start(row.sub == 8 ? x_row(row, t)->p32[b] : x_row(row, t)->p16[b], row.off)
+                               : set32(0);
+        }
 }
 INLINE void last_codes(struct panel *p, struct rows row, int k4, const int n) {
-    if (row.direct) UNROLL for (int i = 0; i < n / row.sub; i++) p->sum[k4 / row.sub + i] = p->acc[i];
+    if (row.direct)
+        UNROLL for (int t = 0; t < row.tt; t++) UNROLL for (int i = 0; i < n / row.sub; i++)
+            p->sum[t][k4 / row.sub + i] = p->acc[t][i];
 }
 INLINE void put8(struct panel *p, struct rows row, int k4, const int j, vu u) { /* codes of 8 bits */
     if (VNNI) {
@@ -86,16 +129,16 @@ INLINE void put8(struct panel *p, struct rows row, int k4, const int j, vu u) { 
 #define NIBBLES(AT, PUT_LOW, PUT_HIGH)                                                                       \
     load16(at, AT, v, true);                                                                                 \
     UNROLL for (int j = 0; j < 4; j++) {                                                                     \
-        vu low = LOW4(v[j]), high = LOW4(v[j] >> 4);                                                         \
+        vu u = codes_at(at, v + j, 4 - j), low = LOW4(u), high = LOW4(u >> 4);                               \
         PUT_LOW;                                                                                             \
-        line_ahead(at, 4, j);                                                                                \
+        line_ahead(p, at, 4 - j, j);                                                                         \
         PUT_HIGH;                                                                                            \
     }
 #define LEVELS(u) ((vu)look_up(quant_iq4_nl_levels, u) ^ 0x80808080)
 BLOCKS(
     q8_0, 34, false, load32(at, 2, v, true); UNROLL for (int j = 0; j < 8; j++) {
-        put8(p, row, b * 8, j, v[j] ^ 0x80808080);
-        line_ahead(at, 8, j);
+        put8(p, row, b * 8, j, codes_at(at, v + j, 8 - j) ^ 0x80808080);
+        line_ahead8(p, at, 8 - j, j);
     })
 BLOCKS(q4_0, 18, false, NIBBLES(2, put(p, row, b * 8, j, low), put(p, row, b * 8, 4 + j, high)))
 BLOCKS(q4_1, 20, true, NIBBLES(4, put(p, row, b * 8, j, low), put(p, row, b * 8, 4 + j, high)))
@@ -138,9 +181,10 @@ INLINE void pack_q4_k(struct panel *p, struct rows row, int n) {
         ask(p, row, 36);
         load32(row, 16 + 32 * (size_t)c, v, true);
         UNROLL for (int j = 0; j < 8; j++) {
-            put(p, row, c * 16, j, LOW4(v[j]));
-            line_ahead(row, 8, j);
-            put(p, row, c * 16, 8 + j, LOW4(v[j] >> 4));
+            vu u = codes_at(row, v + j, 8 - j);
+            put(p, row, c * 16, j, LOW4(u));
+            line_ahead(p, row, 8 - j, j);
+            put(p, row, c * 16, 8 + j, LOW4(u >> 4));
         }
         last_codes(p, row, c * 16, 16);
     }
@@ -156,9 +200,10 @@ INLINE void pack_q5_k(struct panel *p, struct rows row, int n) {
         ask(p, row, 44);
         load32(row, 48 + 32 * (size_t)c, v, true);
         UNROLL for (int j = 0; j < 8; j++) {
-            put(p, row, c * 16, j, LOW4(v[j]) | (h[j] >> 2 * c & 0x01010101) << 4);
-            line_ahead(row, 8, j);
-            put(p, row, c * 16, 8 + j, LOW4(v[j] >> 4) | (h[j] >> (2 * c + 1) & 0x01010101) << 4);
+            vu u = codes_at(row, v + j, 8 - j);
+            put(p, row, c * 16, j, LOW4(u) | (h[j] >> 2 * c & 0x01010101) << 4);
+            line_ahead(p, row, 8 - j, j);
+            put(p, row, c * 16, 8 + j, LOW4(u >> 4) | (h[j] >> (2 * c + 1) & 0x01010101) << 4);
         }
         last_codes(p, row, c * 16, 16);
     }
@@ -179,13 +224,15 @@ INLINE void pack_q6_k(struct panel *p, struct rows row, int n) {
         ask(p, row, 35);
         load32(row, 128 + 32 * (size_t)c, h, true);
         UNROLL for (int j = 0; j < 8; j++) {
-            put(p, row, c * 32, j, LOW4(a[j]) | (h[j] << 4 & 0x30303030));
-            line_ahead(row, 24, 3 * j);
-            put(p, row, c * 32, 8 + j, LOW4(b[j]) | (h[j] << 2 & 0x30303030));
-            line_ahead(row, 24, 3 * j + 1);
-            put(p, row, c * 32, 16 + j, LOW4(a[j] >> 4) | (h[j] & 0x30303030));
-            line_ahead(row, 24, 3 * j + 2);
-            put(p, row, c * 32, 24 + j, LOW4(b[j] >> 4) | (h[j] >> 2 & 0x30303030));
+            vu s0 = codes_at(row, a + j, 24 - j), s1 = codes_at(row, b + j, 16 - j),
+               top = codes_at(row, h + j, 8 - j);
+            put(p, row, c * 32, j, LOW4(s0) | (top << 4 & 0x30303030));
+            line_ahead(p, row, 24 - 3 * j, j);
+            put(p, row, c * 32, 8 + j, LOW4(s1) | (top << 2 & 0x30303030));
+            line_ahead(p, row, 23 - 3 * j, 8 + j);
+            put(p, row, c * 32, 16 + j, LOW4(s0 >> 4) | (top & 0x30303030));
+            line_ahead(p, row, 22 - 3 * j, 16 + j);
+            put(p, row, c * 32, 24 + j, LOW4(s1 >> 4) | (top >> 2 & 0x30303030));
         }
         last_codes(p, row, c * 32, 32);
     }
@@ -205,9 +252,12 @@ INLINE void pack_q2_k(struct panel *p, struct rows row, int n) {
         first_codes(p, row, c * 32, 32);
         ask(p, row, 42);
         load32(row, 16 + 32 * (size_t)c, v, true);
-        UNROLL for (int j = 0; j < 8; j++) UNROLL for (int t = 0; t < 4; t++) {
-            put(p, row, c * 32, 8 * t + j, v[j] >> 2 * t & 0x03030303);
-            if (t == 1) line_ahead(row, 8, j);
+        UNROLL for (int j = 0; j < 8; j++) {
+            vu u = codes_at(row, v + j, 8 - j);
+            UNROLL for (int t = 0; t < 4; t++) {
+                put(p, row, c * 32, 8 * t + j, u >> 2 * t & 0x03030303);
+                if (t == 1) line_ahead(p, row, 8 - j, 8 + j);
+            }
         }
         last_codes(p, row, c * 32, 32);
     }
@@ -227,10 +277,13 @@ INLINE void pack_q3_k(struct panel *p, struct rows row, int n) {
         first_codes(p, row, c * 32, 32);
         ask(p, row, 55);
         load32(row, 32 + 32 * (size_t)c, v, true);
-        UNROLL for (int j = 0; j < 8; j++) UNROLL for (int t = 0; t < 4; t++) {
-            put(p, row, c * 32, 8 * t + j,
-                (v[j] >> 2 * t & 0x03030303) | (h[j] >> (4 * c + t) & 0x01010101) << 2);
-            if (t == 1) line_ahead(row, 8, j);
+        UNROLL for (int j = 0; j < 8; j++) {
+            vu u = codes_at(row, v + j, 8 - j);
+            UNROLL for (int t = 0; t < 4; t++) {
+                put(p, row, c * 32, 8 * t + j,
+                    (u >> 2 * t & 0x03030303) | (h[j] >> (4 * c + t) & 0x01010101) << 2);
+                if (t == 1) line_ahead(p, row, 8 - j, 8 + j);
+            }
         }
         last_codes(p, row, c * 32, 32);
     }
@@ -253,7 +306,8 @@ INLINE void pack_q3_k(struct panel *p, struct rows row, int n) {
 #endif
 
 INLINE void tile(const struct panel *p, int n, const uint8_t *x, size_t x_stride, float *out, const int TT,
-                 const int NP, const int COLS, const int OFF, const bool MIN, const bool WIDE) {
+                 const int NP, const int COLS, const int OFF, const bool MIN, const bool WIDE,
+                 const int LINES, const uint8_t *ahead, size_t step) {
     const int PLANES = WIDE && !VNNI ? 2 : 1;
     const bool KEEP = VL == 16; /* enough registers for the floats too */
     vf f[2][6];
@@ -282,6 +336,9 @@ INLINE void tile(const struct panel *p, int n, const uint8_t *x, size_t x_stride
                     a[r][t] = dot(a[r][t], w[r], q);
                     if (!VNNI) HOLD(a[r][t]);
                 }
+                if (t == 0)
+                    UNROLL for (int i = s * LINES * 4 / COLS; i < (s + 1) * LINES * 4 / COLS; i++)
+                        ASK(a[0][0], ahead + (size_t)(b * LINES + i) * step);
             }
         }
         ROWS {
@@ -306,32 +363,52 @@ INLINE void tile(const struct panel *p, int n, const uint8_t *x, size_t x_stride
 #undef OUT
 }
 
+/* Rows of x that are multiplied at once with the codes of a copy: as many as have registers for their sums. */
+enum { MANY_32 = !VNNI ? 0 : VL == 16 ? 8 : 2, MANY_16 = !VNNI ? 0 : VL == 16 ? 4 : 1 };
 typedef void pack_fn(struct panel *p, struct rows row, int n);
 
-/* n sub-blocks of R rows from their copy times one row of x: the products of a vector follow its load, so that the
+/* n sub-blocks of R rows from their copy times TT rows of x: the products of a vector follow its load, so that the
  * stream goes on evenly. The same sums as those of tile, in the same order. */
-INLINE uint8_t *stream(uint8_t *copy, int n, const struct cpu_x8 *x, float *out, pack_fn *pack,
-                       const int COLS, const int OFF, const bool MIN) {
+INLINE uint8_t *stream(uint8_t *copy, int n, const uint8_t *x, size_t x_stride, float *out, pack_fn *pack,
+                       const int TT, const int COLS, const int OFF, const bool MIN) {
     struct panel p;
-    for (int b = 0; b < n; b++) p.sum[b] = OFF ? start(COLS == 32 ? x->p32[b] : x->p16[b], OFF) : set32(0);
-    pack(&p, (struct rows){.copy = &copy, .copied = true, .direct = true, .x = x->q, .sub = COLS / 4}, n);
-    vf y = vf_load(out);
-    for (int b = 0; b < n; b++) {
-        y = vf_fma(to_float(p.sum[b]), vf_mul(p.d[b], vf_set(x->d[b * COLS / 32])), y);
-        if (MIN) y = vf_fma(p.g[b], vf_set(COLS == 32 ? x->s32[b] : x->s16[b]), y);
-    }
-    vf_store(out, y);
+    struct rows row = {.copy = &copy,
+                       .copied = true,
+                       .direct = true,
+                       .x = x,
+                       .x_stride = x_stride,
+                       .tt = TT,
+                       .off = OFF,
+                       .sub = COLS / 4};
+    vf y[8];
+    pack(&p, row, n);
+    UNROLL for (int t = 0; t < TT; t++) y[t] = vf_load(out + t * CPU_UNIT_ROWS);
+    for (int b = 0; b < n; b++) UNROLL for (int t = 0; t < TT; t++) {
+            const struct cpu_x8 *xt = x_row(row, t);
+            y[t] = vf_fma(to_float(p.sum[t][b]), vf_mul(p.d[b], vf_set(xt->d[b * COLS / 32])), y[t]);
+            if (MIN) y[t] = vf_fma(p.g[b], vf_set(COLS == 32 ? xt->s32[b] : xt->s16[b]), y[t]);
+        }
+    UNROLL for (int t = 0; t < TT; t++) vf_store(out + t * CPU_UNIT_ROWS, y[t]);
     return copy;
 }
-typedef uint8_t *stream_fn(uint8_t *copy, int n, const struct cpu_x8 *x, float *out);
-INLINE void multiply_one(uint8_t *copy, int n_row, int k, const struct cpu_x8 *x, float *out,
-                         stream_fn *stream_chunk, const int COLS) {
-    memset(out, 0, sizeof(float) * CPU_UNIT_ROWS);
+typedef uint8_t *stream_fn(uint8_t *copy, int n, const uint8_t *x, size_t x_stride, float *out);
+/* s[i]: for 1 << i rows of x. */
+INLINE void multiply_copy(uint8_t *copy, int n_row, int k, const uint8_t *x, size_t x_stride, int T,
+                          float *out, stream_fn *const *s, const int COLS) {
+    for (int t = 0; t < T; t++) memset(out + t * CPU_UNIT_ROWS, 0, sizeof(float) * CPU_UNIT_ROWS);
     for (int r0 = 0; r0 < n_row; r0 += 2 * R)
         for (int k0 = 0; k0 < k; k0 += 256)
-            for (int i = 0; i < (n_row - r0 > R ? 2 : 1); i++)
-                copy =
-                    stream_chunk(copy, (k - k0 < 256 ? k - k0 : 256) / COLS, x + k0 / 256, out + r0 + i * R);
+            for (int i = 0; i < (n_row - r0 > R ? 2 : 1); i++) {
+                int n = (k - k0 < 256 ? k - k0 : 256) / COLS, size = 3;
+                const uint8_t *xk = x + (size_t)(k0 / 256) * sizeof(struct cpu_x8);
+                uint8_t *end = copy;
+                for (int t = 0; t < T; t += 1 << size) {
+                    while (T - t < 1 << size || !s[size]) size--;
+                    end = s[size](copy, n, xk + (size_t)t * x_stride, x_stride,
+                                  out + t * CPU_UNIT_ROWS + r0 + i * R);
+                }
+                copy = end;
+            }
 }
 
 /* n_row <= CPU_UNIT_ROWS rows of w times T rows of x. Rows past n_row hold anything: nobody reads their sums. */
@@ -366,16 +443,20 @@ INLINE void multiply(const uint8_t *w, size_t stride, int n_row, int k, const ui
             }
             const uint8_t *xk = x + (size_t)(k0 / 256) * sizeof(struct cpu_x8);
             float *o = out + r0;
+            const uint8_t *ahead =
+                copied ? copy + AHEAD : xk; /* only the first tile asks; none with 16 registers */
+            size_t step = copied ? 64 : 0;
+#define TILE(PANELS, TT)                                                                                     \
+    tile(p, n, xk, x_stride, o, TT, PANELS, COLS, OFF, MIN, WIDE,                                            \
+         VL == 16 ? (PANELS * R * (int)BYTES * COLS / 256 + 63) / 64 : 0, ahead, step)
 #define TILES(PANELS)                                                                                        \
-    for (; T - t >= MOST; t += MOST)                                                                         \
-        tile(p, n, xk + (size_t)t * x_stride, x_stride, o + t * CPU_UNIT_ROWS, MOST, PANELS, COLS, OFF, MIN, \
-             WIDE);                                                                                          \
-    xk += (size_t)t * x_stride, o += t * CPU_UNIT_ROWS;                                                      \
-    if (T - t == 1) tile(p, n, xk, x_stride, o, 1, PANELS, COLS, OFF, MIN, WIDE);                            \
-    if (T - t == 2) tile(p, n, xk, x_stride, o, 2, PANELS, COLS, OFF, MIN, WIDE);                            \
-    if (T - t == 3) tile(p, n, xk, x_stride, o, 3, PANELS, COLS, OFF, MIN, WIDE);                            \
-    if (MOST > 4 && T - t == 4) tile(p, n, xk, x_stride, o, 4, PANELS, COLS, OFF, MIN, WIDE);                \
-    if (MOST > 4 && T - t == 5) tile(p, n, xk, x_stride, o, 5, PANELS, COLS, OFF, MIN, WIDE)
+    for (; T - t >= MOST; t += MOST, xk += MOST * x_stride, o += MOST * CPU_UNIT_ROWS, step = 0)             \
+        TILE(PANELS, MOST);                                                                                  \
+    if (T - t == 1) TILE(PANELS, 1);                                                                         \
+    if (T - t == 2) TILE(PANELS, 2);                                                                         \
+    if (T - t == 3) TILE(PANELS, 3);                                                                         \
+    if (MOST > 4 && T - t == 4) TILE(PANELS, 4);                                                             \
+    if (MOST > 4 && T - t == 5) TILE(PANELS, 5)
             if (NP == 2 && panels == 2) {
                 TILES(NP);
             } else {
@@ -403,19 +484,32 @@ INLINE void multiply(const uint8_t *w, size_t stride, int n_row, int k, const ui
         uint8_t *at = p->copy;                                                                               \
         row.copy = &at;                                                                                      \
         row.copied = COPIED;                                                                                 \
+        row.quiet = COPIED && VL == 16;                                                                      \
         pack_##name(p, row, n);                                                                              \
         p->copy = at;                                                                                        \
     }
+#define MANY(COLS) (COLS == 32 ? MANY_32 : MANY_16)
+#define STREAM(name, TT, COLS, OFF, MIN)                                                                     \
+    static __attribute__((noinline))                                                                         \
+    uint8_t *stream_##name##_##TT(uint8_t *copy, int n, const uint8_t *x, size_t x_stride, float *out) {     \
+        return stream(copy, n, x, x_stride, out, pack_##name, TT, COLS, OFF, MIN);                           \
+    }
+#define STREAMS(name, COLS, OFF, MIN)                                                                        \
+    STREAM(name, 1, COLS, OFF, MIN)                                                                          \
+    STREAM(name, 2, COLS, OFF, MIN)                                                                          \
+    STREAM(name, 4, COLS, OFF, MIN)                                                                          \
+    STREAM(name, 8, COLS, OFF, MIN)                                                                          \
+    static stream_fn *const streams_##name[4] = {                                                            \
+        stream_##name##_1, MANY(COLS) < 2 ? NULL : stream_##name##_2,                                        \
+        MANY(COLS) < 4 ? NULL : stream_##name##_4, MANY(COLS) < 8 ? NULL : stream_##name##_8};
 #define ROWS_OF(name, UPPER, COLS, BYTES, OFF, MIN, WIDE)                                                    \
     PACK_FROM(file, name, false)                                                                             \
     PACK_FROM(copy, name, true)                                                                              \
-    static uint8_t *stream_##name(uint8_t *copy, int n, const struct cpu_x8 *x, float *out) {                \
-        return stream(copy, n, x, out, pack_##name, COLS, OFF, MIN);                                         \
-    }                                                                                                        \
+    STREAMS(name, COLS, OFF, MIN)                                                                            \
     static void rows_##name(const uint8_t *w, size_t stride, int n, int k, const void *x, size_t x_stride,   \
                             int T, float *out, uint8_t *copy, bool copied) {                                 \
-        if (VNNI && T == 1 && copied)                                                                        \
-            multiply_one(copy, n, k, x, out, stream_##name, COLS);                                           \
+        if (copied && T <= MANY(COLS))                                                                       \
+            multiply_copy(copy, n, k, x, x_stride, T, out, streams_##name, COLS);                            \
         else                                                                                                 \
             multiply(w, stride, n, k, x, x_stride, T, out, copy, copied, file_##name, copy_##name, BYTES,    \
                      COLS, OFF, MIN, WIDE);                                                                  \

@@ -81,10 +81,13 @@ INLINE vi widen(vi a, int by) { return _mm256_madd_epi16(a, _mm256_set1_epi16((s
 struct rows {
     const uint8_t *p[R / 4]; /* rows 0, 4, .. */
     ptrdiff_t stride, stride3;
-    uint8_t **copy; /* where their copy (cpu_copy.c) goes on, NULL or at NULL: none */
-    bool copied;    /* a constant: read the copy, else write it */
-    bool direct;    /* a constant: multiply at once with x, in sub-blocks of 4 sub columns */
-    const int8_t *x;
+    uint8_t **copy;   /* where their copy (cpu_copy.c) goes on, NULL or at NULL: none */
+    bool copied;      /* a constant: read the copy, else write it */
+    bool quiet;       /* a constant: the lines of the copy have been asked for */
+    bool direct;      /* a constant: multiply at once with x, in sub-blocks of 4 sub columns */
+    const uint8_t *x; /* struct cpu_x8 of tt rows, x_stride bytes apart */
+    size_t x_stride;
+    int tt, off; /* constants: rows of x; what start takes, 0: nothing */
     int sub;
 };
 /* Vectors to the copy of the rows, and from it. It is one stream, as every format's unpacking goes; the processor's own
@@ -94,20 +97,13 @@ INLINE void to_copy(struct rows row, const void *v, size_t bytes) {
     memcpy(*row.copy, v, bytes);
     *row.copy += bytes;
 }
-/* codes: while they are multiplied at once, line_ahead asks, between the products. */
+/* codes: to be multiplied at once are read, and asked for, one by one (next_codes). */
 INLINE void from_copy(struct rows row, void *v, const size_t bytes, const bool codes) {
-    UNROLL for (size_t i = 0; i < bytes; i += 64) {
-        if (!codes || !row.direct) _mm_prefetch((const char *)*row.copy + AHEAD + i, _MM_HINT_T1);
-        memcpy((uint8_t *)v + i, *row.copy + i, bytes - i < 64 ? bytes - i : 64);
-    }
+    if (!codes || !row.direct) UNROLL for (size_t i = 0; i < bytes; i += 64) {
+            if (!row.quiet) _mm_prefetch((const char *)*row.copy + AHEAD + i, _MM_HINT_T1);
+            memcpy((uint8_t *)v + i, *row.copy + i, bytes - i < 64 ? bytes - i : 64);
+        }
     *row.copy += bytes;
-}
-/* The line AHEAD of vector j of the last n, asked for just here: two in a row wait for each other. */
-INLINE void line_ahead(struct rows row, const int n, const int j) {
-    if (!row.direct || (VL == 8 && j % 2)) return;
-    __asm__ volatile("" ::: "memory");
-    _mm_prefetch((const char *)*row.copy + AHEAD + (j - n) * (int)sizeof(vu), _MM_HINT_T1);
-    __asm__ volatile("" ::: "memory");
 }
 INLINE struct rows rows_at(const uint8_t *w, size_t stride) {
     struct rows r = {.stride = (ptrdiff_t)stride, .stride3 = (ptrdiff_t)(3 * stride)};
