@@ -20,6 +20,7 @@ enum {
     CPU_PANEL_ROWS = 32,                 /* weight rows of a prompt unit */
     CPU_PANEL_K = 2048,                  /* columns of weights unpacked at a time */
     CPU_PANEL_STRIDE = CPU_PANEL_K + 32, /* elements of an unpacked row: neighbours in other cache sets */
+    CPU_TILE_ROWS = 16,                  /* decode rows of one AMX product */
     CPU_TILE_ELEMS = 16 * 32,            /* BF16 of one AMX tile: 16 rows x 32 columns */
     CPU_PANEL_TOKENS = 512               /* prompt tokens that share one unpacking */
 };
@@ -57,6 +58,13 @@ typedef void cpu_row_fn(const uint8_t *w, size_t stride, int n, int k, const voi
                         float *out, uint8_t *copy, bool copied);
 static inline size_t cpu_copy_bytes(size_t stride, int n, int k) { /* two bytes of Q3_K are read twice */
     return ((size_t)(n + 15) / 16 * 16 * (stride + (size_t)cpu_kp(k) / 128) + 63) / 64 * 64;
+}
+
+/* The same of CPU_TILE_ROWS rows of x from a copy, by AMX, where the last 256 columns have 64 at least; NULL for some types. */
+typedef void cpu_tiles_fn(uint8_t *copy, int n, int k, const void *x, size_t x_stride, float *out);
+extern cpu_tiles_fn *const cpu_tiles_amx[QUANT_COUNT];
+static inline bool cpu_tiles_can(enum quant_type t, int k) {
+    return cpu_tiles_amx[t] && (k % 256 == 0 || k % 256 >= 64);
 }
 
 /* Decodes k elements of one row (whole blocks): to float, or to bf16 in tiles (32 columns together, the next 32

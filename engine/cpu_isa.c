@@ -37,7 +37,8 @@ static enum cpu_isa detect(void) {
     enum cpu_isa narrow = has_avxvnni() ? CPU_ISA_AVXVNNI : CPU_ISA_AVX2;
     if ((~b & (1u << 16 | 1u << 17 | 1u << 30 | 1u << 31)) || !(c & 1u << 11) || (os & 0xe6) != 0xe6)
         return narrow;
-    bool amx = (d & 1u << 22) && (d & 1u << 24) && (os & 0x60000) == 0x60000;      /* AMX-BF16, AMX-TILE */
+    /* AMX-BF16, AMX-TILE, AMX-INT8 */
+    bool amx = (d & 1u << 22) && (d & 1u << 24) && (d & 1u << 25) && (os & 0x60000) == 0x60000;
     if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || !(a & 1u << 5)) return narrow; /* AVX512_BF16 */
     return amx && amx_granted() ? CPU_ISA_AMX : CPU_ISA_AVX512;
 }

@@ -84,7 +84,12 @@ static void multiply_rows(struct cpu *c, const struct cpu_op *op, int m, int row
     bool made = copy && copy->made[unit];
     if (copy && !made && !copied_now(c, to)) copy = NULL, to = NULL;
     cpu_row_fn *const *kernel = cpu_is_float(w->type) ? c->k->row : c->k->panel;
-    kernel[w->type](from, stride, n, w->k, x, x_stride, T, out, to, made);
+    if (made && c->isa == CPU_ISA_AMX && cpu_tiles_can(w->type, w->k))
+        for (; T >= CPU_TILE_ROWS; T -= CPU_TILE_ROWS, out += CPU_TILE_ROWS * CPU_UNIT_ROWS) {
+            cpu_tiles_amx[w->type](to, n, w->k, x, x_stride, out);
+            x = (const uint8_t *)x + CPU_TILE_ROWS * x_stride;
+        }
+    if (T) kernel[w->type](from, stride, n, w->k, x, x_stride, T, out, to, made);
     if (copy) copy->made[unit] = 1;
 }
 

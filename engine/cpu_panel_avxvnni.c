@@ -2,4 +2,5 @@
 #include "cpu_panel_impl.h"
 #include "cpu_panel16_impl.h"
 
+PANEL_QUANTS(ROWS_OF)
 cpu_row_fn *const cpu_panels_avxvnni[QUANT_COUNT] = PANEL_ENTRIES;

@@ -49,10 +49,20 @@ INLINE const struct cpu_x8 *x_row(struct rows row, int t) {
     return (const struct cpu_x8 *)(const void *)(row.x + (size_t)t * row.x_stride);
 }
 
+/* u - off, with a sign. */
+INLINE vu centred(vu u, const int off) {
+    if (off == 128) return u ^ 0x80808080;
+#ifdef __AVX512F__
+    return off ? (vu)_mm512_sub_epi8((vi)u, _mm512_set1_epi8((char)off)) : u;
+#else
+    return off ? (vu)_mm256_sub_epi8((vi)u, _mm256_set1_epi8((char)off)) : u;
+#endif
+}
+
 /* Codes of 4 columns from 4 (k4 + j): into the panel, or at once into the sums of their sub-block. */
 INLINE void put(struct panel *p, struct rows row, int k4, const int j, vu u) {
     if (!row.direct) {
-        p->q[0][k4 + j] = u;
+        p->q[0][k4 + j] = row.centre ? centred(u, row.off) : u;
         return;
     }
     UNROLL for (int t = 0; t < row.tt; t++) {
@@ -466,8 +476,9 @@ INLINE void multiply(const uint8_t *w, size_t stride, int n_row, int k, const ui
     }
 }
 
-/* F(name, UPPER, columns of a sub-block, bytes of 256 columns, offset, has mins, codes of 8 bits) */
-#define PANEL_QUANTS(F)                                                                                      \
+/* F(name, UPPER, columns of a sub-block, bytes of 256 columns, offset, has mins, codes of 8 bits); TILE_QUANTS: those that gain
+ * from AMX. */
+#define TILE_QUANTS(F)                                                                                       \
     F(q8_0, Q8_0, 32, 272, 128, false, true)                                                                 \
     F(q4_0, Q4_0, 32, 144, 8, false, false)                                                                  \
     F(q4_1, Q4_1, 32, 160, 0, true, false)                                                                   \
@@ -476,9 +487,11 @@ INLINE void multiply(const uint8_t *w, size_t stride, int n_row, int k, const ui
     F(iq4_nl, IQ4_NL, 32, 144, 128, false, true)                                                             \
     F(q4_k, Q4_K, 32, 144, 0, true, false)                                                                   \
     F(q5_k, Q5_K, 32, 176, 16, true, false)                                                                  \
-    F(q2_k, Q2_K, 16, 84, 0, true, false)                                                                    \
-    F(q3_k, Q3_K, 16, 110, 4, false, false)                                                                  \
     F(q6_k, Q6_K, 16, 210, 32, false, false)
+#define PANEL_QUANTS(F)                                                                                      \
+    TILE_QUANTS(F)                                                                                           \
+    F(q2_k, Q2_K, 16, 84, 0, true, false)                                                                    \
+    F(q3_k, Q3_K, 16, 110, 4, false, false)
 #define PACK_FROM(source, name, COPIED)                                                                      \
     static void source##_##name(struct panel *p, struct rows row, int n) {                                   \
         uint8_t *at = p->copy;                                                                               \
@@ -514,5 +527,4 @@ INLINE void multiply(const uint8_t *w, size_t stride, int n_row, int k, const ui
             multiply(w, stride, n, k, x, x_stride, T, out, copy, copied, file_##name, copy_##name, BYTES,    \
                      COLS, OFF, MIN, WIDE);                                                                  \
     }
-PANEL_QUANTS(ROWS_OF)
 #define PANEL_ENTRY(name, UPPER, ...) [QUANT_##UPPER] = rows_##name,

@@ -88,6 +88,7 @@ struct rows {
     const uint8_t *x; /* struct cpu_x8 of tt rows, x_stride bytes apart */
     size_t x_stride;
     int tt, off; /* constants: rows of x; what start takes, 0: nothing */
+    bool centre; /* a constant: codes less off to the panel */
     int sub;
 };
 /* Vectors to the copy of the rows, and from it. It is one stream, as every format's unpacking goes; the processor's own

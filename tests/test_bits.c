@@ -17,7 +17,7 @@
 const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void) { return "leak:libomp.so\n"; }
 
-enum { MOST_THREADS = 16, MOST_TOKENS = 700, N_DECODE = 40 };
+enum { MOST_THREADS = 16, MOST_TOKENS = 700, N_DECODE = 90 };
 
 struct setting {
     const char *isa, *kv_type;
@@ -84,14 +84,18 @@ static void check(struct infer_model *m, const char *isa, const char *kv_type, i
     size_t bytes = sizeof(float) * (1 + N_DECODE) * (size_t)info.n_vocab;
     float *want = malloc(bytes), *got = malloc(bytes);
     compute(m, (struct setting){isa, kv_type, n_prompt, 1, n_prompt, 1}, want);
-    for (int i = 0; i < 3; i++) {
-        int threads = i < 2 ? i + 1 : more;
-        struct setting s = {isa, kv_type, n_prompt, threads, chunk[i], i < 2 ? 3 + 5 * i : more};
+    const struct setting others[] = {{isa, kv_type, n_prompt, 2, chunk[0],
+                                      18}, /* more rows than a tile has, steps enough for all copies */
+                                     {isa, kv_type, n_prompt, 1, chunk[0], 3},
+                                     {isa, kv_type, n_prompt, 2, chunk[1], 8},
+                                     {isa, kv_type, n_prompt, more, chunk[2], more}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        struct setting s = others[i];
         memset(got, 0xff, bytes);
         compute(m, s, got);
         if (memcmp(want, got, bytes))
             fail_msg("%s on %s, cache %s: other bits with %d threads, chunks of %d, %d decode rows",
-                     info.type_name, isa, kv_type ? kv_type : "f16", threads, s.chunk, s.rows);
+                     info.type_name, isa, kv_type ? kv_type : "f16", s.threads, s.chunk, s.rows);
     }
     free(want);
     free(got);
