@@ -1,6 +1,7 @@
 // Decode attention and the small kernels around it.
 #pragma once
 #include "cuda.h"
+#include "launch.h"
 #include "stream.h"
 
 struct attend_job {
@@ -103,20 +104,3 @@ struct result_ring {
 };
 cudaError_t select_launch(dev_tables t, const float2 *cand, int n_cand, size_t cand_row, int32_t *token,
                           result_ring ring, int n, cudaStream_t s);
-
-// A launch that may start before the kernel in front of it has ended; kernels wait themselves (pdl_wait).
-template <class... A, class... B>
-static cudaError_t launch_overlapped(void (*k)(A...), dim3 grid, dim3 block, size_t smem, bool overlap,
-                                     cudaStream_t s, B... args) {
-    cudaLaunchConfig_t c = {};
-    cudaLaunchAttribute at[1];
-    c.gridDim = grid;
-    c.blockDim = block;
-    c.dynamicSmemBytes = smem;
-    c.stream = s;
-    c.attrs = at;
-    c.numAttrs = overlap ? 1 : 0;
-    at[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    at[0].val.programmaticStreamSerializationAllowed = 1;
-    return cudaLaunchKernelEx(&c, k, A(args)...);
-}

@@ -42,23 +42,36 @@ struct rows {
     size_t stride;
     int width;
 };
-cudaError_t op_embed_run(dev_tables t, dev_matrix w, rows out, float scale, int n, cudaStream_t s);
+struct op_queue {
+    cudaStream_t stream;
+    bool overlap; // a kernel may start before the one in front of it has ended (sm_90 on)
+};
+cudaError_t op_embed_run(dev_tables t, dev_matrix w, rows out, float scale, int n, op_queue s);
 cudaError_t op_norm_run(dev_tables t, rows x, rows out, int layer_norm, int dim, float eps, const float *w,
-                        const float *b, int n, bool out_rows, cudaStream_t s);
+                        const float *b, int n, bool out_rows, op_queue s);
 // few: decode rows; gate and up that lie together are both done by gate's call. Rows go eight at a time past one reading of the weights; a row's sums do not depend on the others.
 cudaError_t op_matmul_run(dev_tables t, dev_matrix w, rows x, rows out, int n, bool out_rows, bool few,
-                          cudaStream_t s);
+                          op_queue s);
 cudaError_t op_rope_table_run(dev_tables t, const float *inv_freq, int n_rot, float mscale, float2 *table,
-                              int n, cudaStream_t s);
+                              int n, op_queue s);
 cudaError_t op_rope_run(dev_tables t, rows x, int n_head, int head_dim, int n_rot, bool neox,
-                        const float2 *table, int n, cudaStream_t s);
-cudaError_t op_kv_put_run(dev_tables t, dev_kv kv, rows k, rows v, int n, cudaStream_t s);
+                        const float2 *table, int n, op_queue s);
+cudaError_t op_kv_put_run(dev_tables t, dev_kv kv, rows k, rows v, int n, op_queue s);
+// Rope of q and k, then kv_put of k and v, in one.
+struct heads_job {
+    rows q, k, v;
+    int n_head, n_kv_head, head_dim, n_rot;
+    bool neox;
+    const float2 *table;
+    dev_kv kv;
+};
+cudaError_t op_heads_run(dev_tables t, heads_job j, int n, op_queue s);
 cudaError_t op_attend_run(dev_tables t, dev_kv kv, rows q, rows out, int n_head, float scale, float softcap,
-                          int window, const float *sinks, int n, cudaStream_t s);
-cudaError_t op_glu_run(dev_tables t, rows gate, rows up, rows out, int act, int n, cudaStream_t s);
-cudaError_t op_add_run(dev_tables t, rows a, rows b, rows out, int n, bool out_rows, cudaStream_t s);
-cudaError_t op_rows_run(dev_tables t, rows x, rows out, int n, cudaStream_t s);
+                          int window, const float *sinks, int n, op_queue s);
+cudaError_t op_glu_run(dev_tables t, rows gate, rows up, rows out, int act, int n, op_queue s);
+cudaError_t op_add_run(dev_tables t, rows a, rows b, rows out, int n, bool out_rows, op_queue s);
+cudaError_t op_rows_run(dev_tables t, rows x, rows out, int n, op_queue s);
 cudaError_t op_select_run(dev_tables t, rows logits, int n_vocab, float2 *cand, int32_t *token, float *copy,
-                          int n, cudaStream_t s);
+                          int n, op_queue s);
 // A page of a store as float32 and back; page rows in the order of struct kv_store.
 cudaError_t kv_page_run(dev_kv kv, int page, float *k, float *v, bool write, cudaStream_t s);

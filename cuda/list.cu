@@ -1,8 +1,10 @@
-// A list op by op with the plain kernels: models and chips that no fused program takes, and --no-fuse.
-#include "cuda_impl.h"
+// A list op by op with the plain kernels: models and chips that no fused program takes, and --no-fuse. Without the latter
+// some ops of a decode list share a kernel, and the kernels overlap.
+#include "floats.h"
+#include "match.h"
 
 static enum infer_status run_matmul(cuda_backend *b, const struct op_list *l, const struct op *o, int n,
-                                    cudaStream_t s) {
+                                    op_queue s) {
     int id = o->matmul.w->id;
     bool out_rows = cuda_out_rows(l, o->matmul.out);
     rows x = cuda_rows(b, l, o->matmul.x), out = cuda_rows(b, l, o->matmul.out);
@@ -16,7 +18,7 @@ static enum infer_status run_matmul(cuda_backend *b, const struct op_list *l, co
 }
 
 static enum infer_status run_op(cuda_backend *b, const struct op_list *l, const struct op *o, int n_row,
-                                int n_out, cudaStream_t s) {
+                                int n_out, op_queue s) {
     auto at = [&](struct view v) { return cuda_rows(b, l, v); };
     auto count = [&](struct view v) { return cuda_out_rows(l, v) ? n_out : n_row; };
     switch (o->kind) {
@@ -63,19 +65,95 @@ static enum infer_status run_op(cuda_backend *b, const struct op_list *l, const 
     return INFER_OK;
 }
 
-enum infer_status cuda_run_list(cuda_backend *b, enum row_class cls, int n_row, int n_out, cudaStream_t s) {
+// ---- ops that one kernel does together
+static bool meet(const struct op_list *l, struct view a, struct view b) // in memory
+{
+    const struct buf *x = &l->buf[a.buf], *y = &l->buf[b.buf];
+    const size_t rows = (size_t)(l->max_rows > l->max_out ? l->max_rows : l->max_out);
+    return x->offset < y->offset + rows * y->row_bytes && y->offset < x->offset + rows * x->row_bytes;
+}
+// The matrix of F32 at op i, with the add or the glu behind it where nothing else reads its product. Returns the
+// number of ops, 0: the plain kernels.
+static int take_floats(const cuda_backend *b, const struct op_list *l, int i, floats_job *j) {
+    if (l->op[i].kind != OP_MATMUL) return 0;
+    const struct op_matmul *m = &l->op[i].matmul;
+    const cuda_group *g = &b->plan.group[m->w->id];
+    if (!op_floats_take(g, cuda_rows(b, l, m->x))) return 0;
+    const float *bias = g->bias ? (const float *)(b->work + b->plan.constant + g->bias_offset) : NULL;
+    *j = op_floats_job(g, b->weights, bias);
+    j->t = b->t;
+    j->x = cuda_rows(b, l, m->x);
+    j->out = cuda_rows(b, l, m->out);
+    j->out_rows = cuda_out_rows(l, m->out);
+    if (i + 1 == l->n_op || l->buf[m->out.buf].last != i + 1) return 1;
+    const struct op *o = &l->op[i + 1];
+    if (o->kind == OP_ADD && g->n_member == 1 && same(o->add.b, m->out) && !meet(l, o->add.out, m->x)) {
+        j->add = cuda_rows(b, l, o->add.a);
+        j->out = cuda_rows(b, l, o->add.out);
+        return 2;
+    }
+    if (o->kind == OP_GLU && g->paired && same(o->glu.gate, view{m->out.buf, m->out.col, j->n[0]}) &&
+        same(o->glu.up, view{m->out.buf, m->out.col + j->n[0], j->n[0]}) && !meet(l, o->glu.out, m->x)) {
+        j->act = o->glu.act;
+        j->out = cuda_rows(b, l, o->glu.out);
+        return 2;
+    }
+    return 1;
+}
+// Rope of q, rope of k and kv_put.
+static int take_heads(const cuda_backend *b, const struct op_list *l, int i, heads_job *j) {
+    if (i + 2 >= l->n_op) return 0;
+    const struct op *q = &l->op[i], *k = q + 1, *put = q + 2;
+    if (q->kind != OP_ROPE || k->kind != OP_ROPE || put->kind != OP_KV_PUT || q->rope.rope != k->rope.rope ||
+        q->rope.head_dim != k->rope.head_dim || !same(k->rope.x, put->kv_put.k))
+        return 0;
+    j->q = cuda_rows(b, l, q->rope.x);
+    j->k = cuda_rows(b, l, k->rope.x);
+    j->v = cuda_rows(b, l, put->kv_put.v);
+    j->n_head = q->rope.n_head;
+    j->n_kv_head = k->rope.n_head;
+    j->head_dim = q->rope.head_dim;
+    j->n_rot = q->rope.rope->n_rot;
+    j->neox = q->rope.rope->kind == ROPE_NEOX;
+    j->table = cuda_rope_table(b, q->rope.rope);
+    j->kv = cuda_store(b, put->kv_put.store);
+    return j->kv.n_kv_head == j->n_kv_head && j->kv.dk == j->head_dim ? 3 : 0;
+}
+// *n_done: ops done, 0: none.
+static enum infer_status run_together(cuda_backend *b, const struct op_list *l, int i, int n_row, int n_out,
+                                      op_queue s, int *n_done) {
+    floats_job f;
+    heads_job h;
+    *n_done = 0;
+    if (b->c.no_fuse || l->cls != ROW_DECODE) return INFER_OK;
+    if ((*n_done = take_floats(b, l, i, &f)))
+        CU(op_floats_run(f, f.out_rows ? n_out : n_row, b->sm_count, s));
+    else if ((*n_done = take_heads(b, l, i, &h)))
+        CU(op_heads_run(b->t, h, n_row, s));
+    return INFER_OK;
+}
+
+enum infer_status cuda_run_list(cuda_backend *b, enum row_class cls, int n_row, int n_out,
+                                cudaStream_t stream) {
     const struct op_list *l = b->c.list[cls];
+    const op_queue s = {stream, cls == ROW_DECODE && !b->c.no_fuse && b->prop.major >= 9};
+    int done;
     for (int i = 0; i < b->n_rope; i++)
         CU(op_rope_table_run(b->t, cuda_constant(b, b->rope[i]->inv_freq), b->rope[i]->n_rot,
                              b->rope[i]->mscale, cuda_rope_table(b, b->rope[i]), n_row, s));
-    for (int i = 0; i < l->n_op; i++) {
+    for (int i = 0; i < l->n_op; i += done) {
         const struct op *o = &l->op[i];
         bool outs = o->kind == OP_ROWS || o->kind == OP_SELECT ||
                     (o->kind == OP_NORM && cuda_out_rows(l, o->norm.x)) ||
                     (o->kind == OP_MATMUL && cuda_out_rows(l, o->matmul.out)) ||
                     (o->kind == OP_ADD && cuda_out_rows(l, o->add.a));
+        done = 1;
         if (outs && !n_out) continue;
-        TRY(run_op(b, l, o, n_row, n_out, s));
+        TRY(run_together(b, l, i, n_row, n_out, s, &done));
+        if (!done) {
+            TRY(run_op(b, l, o, n_row, n_out, s));
+            done = 1;
+        }
     }
     return INFER_OK;
 }

@@ -1,12 +1,23 @@
 // The plain kernels: one operation of backend.h each, float32 rows, any shape and format. They carry what no fused
 // kernel takes and are what --no-fuse runs. A row's sums have one order, whatever the number of rows.
 #include "kv.cuh"
+#include "launch.h"
 #include "weights.cuh"
 
 DEV int row_count(const dev_tables &t, bool out_rows) { return out_rows ? t.step->n_out : t.step->n_row; }
 DEV int row_id(const dev_tables &t, int r) {
     int id = t.id[r];
     return id < 0 ? t.slot_last[t.slot[r]] : id;
+}
+// Where an operation begins: what it needs is there behind this. The next one's blocks may come, to wait in turn. What
+// kernels of the chain write is read past L1: a block may be there before it is written.
+DEV void op_begin() {
+    pdl_trigger();
+    pdl_wait();
+}
+template <class... A, class... B>
+static cudaError_t op_launch(void (*k)(A...), dim3 grid, int block, op_queue s, B... args) {
+    return launch_overlapped(k, grid, block, 0, s.overlap, s.stream, args...);
 }
 DEV float matrix_value(const dev_matrix &w, int n, int k) {
     int phys = w.base + n / w.inter * w.stride + n % w.inter;
@@ -28,35 +39,59 @@ DEV float block_sum(float v, float *tmp) // W warps
 // ---- embed
 __global__ void embed_kernel(dev_tables t, dev_matrix w, rows out, float scale) {
     int r = blockIdx.y, i = blockIdx.x * blockDim.x + threadIdx.x;
+    op_begin();
     if (r >= t.step->n_row || i >= w.k) return;
     out.p[r * out.stride + i] = scale * matrix_value(w, row_id(t, r), i);
 }
-cudaError_t op_embed_run(dev_tables t, dev_matrix w, rows out, float scale, int n, cudaStream_t s) {
-    embed_kernel<<<dim3((w.k + 255) / 256, n), 256, 0, s>>>(t, w, out, scale);
-    return cudaGetLastError();
+cudaError_t op_embed_run(dev_tables t, dev_matrix w, rows out, float scale, int n, op_queue s) {
+    return op_launch(embed_kernel, dim3((w.k + 255) / 256, n), 256, s, t, w, out, scale);
 }
 
-// ---- norm: a block a group of dim elements
-__global__ void norm_kernel(dev_tables t, rows x, rows out, int layer, int dim, float eps, const float *w,
-                            const float *b, bool out_rows) {
-    __shared__ float tmp[8];
-    int r = blockIdx.y, g = blockIdx.x;
+// ---- norm: a block a group of dim elements, the first NORM_KEEP of each thread's in registers
+enum { NORM_THREADS = 512, NORM_KEEP = 8 };
+template <class F> DEV float norm_sum(const float (&v)[NORM_KEEP], const float *x, int dim, float *tmp, F f) {
+    float a = 0;
+#pragma unroll
+    for (int k = 0; k < NORM_KEEP; k++)
+        if (threadIdx.x + k * NORM_THREADS < dim) a += f(v[k]);
+    for (int i = threadIdx.x + NORM_KEEP * NORM_THREADS; i < dim; i += NORM_THREADS) a += f(__ldcg(x + i));
+    return block_sum<NORM_THREADS / 32>(a, tmp) / dim;
+}
+__global__ void __launch_bounds__(NORM_THREADS)
+    norm_kernel(dev_tables t, rows x, rows out, int layer, int dim, float eps, const float *w, const float *b,
+                bool out_rows) {
+    __shared__ float tmp[NORM_THREADS / 32];
+    const int r = blockIdx.y, g = blockIdx.x, tid = threadIdx.x;
+    float v[NORM_KEEP], wv[NORM_KEEP]; // weights depend on nothing
+#pragma unroll
+    for (int k = 0; k < NORM_KEEP; k++) {
+        const int i = tid + k * NORM_THREADS;
+        wv[k] = w && i < dim ? w[i] : 1.f;
+    }
+    op_begin();
     if (r >= row_count(t, out_rows)) return;
     const float *xp = x.p + r * x.stride + (size_t)g * dim;
-    float *op = out.p + r * out.stride + (size_t)g * dim, mean = 0, ss = 0;
-    if (layer) {
-        for (int i = threadIdx.x; i < dim; i += 256) mean += xp[i];
-        mean = block_sum<8>(mean, tmp) / dim;
+    float *op = out.p + r * out.stride + (size_t)g * dim;
+#pragma unroll
+    for (int k = 0; k < NORM_KEEP; k++) {
+        const int i = tid + k * NORM_THREADS;
+        v[k] = i < dim ? __ldcg(xp + i) : 0.f;
     }
-    for (int i = threadIdx.x; i < dim; i += 256) ss += (xp[i] - mean) * (xp[i] - mean);
-    float rs = 1.f / sqrtf(block_sum<8>(ss, tmp) / dim + eps);
-    for (int i = threadIdx.x; i < dim; i += 256)
-        op[i] = (xp[i] - mean) * rs * (w ? w[i] : 1.f) + (b ? b[i] : 0.f);
+    const float mean = layer ? norm_sum(v, xp, dim, tmp, [](float a) { return a; }) : 0.f;
+    const float ss = norm_sum(v, xp, dim, tmp, [&](float a) { return (a - mean) * (a - mean); });
+    const float rs = 1.f / sqrtf(ss + eps);
+#pragma unroll
+    for (int k = 0; k < NORM_KEEP; k++) {
+        const int i = tid + k * NORM_THREADS;
+        if (i < dim) op[i] = (v[k] - mean) * rs * wv[k] + (b ? b[i] : 0.f);
+    }
+    for (int i = tid + NORM_KEEP * NORM_THREADS; i < dim; i += NORM_THREADS)
+        op[i] = (__ldcg(xp + i) - mean) * rs * (w ? w[i] : 1.f) + (b ? b[i] : 0.f);
 }
 cudaError_t op_norm_run(dev_tables t, rows x, rows out, int layer_norm, int dim, float eps, const float *w,
-                        const float *b, int n, bool out_rows, cudaStream_t s) {
-    norm_kernel<<<dim3(x.width / dim, n), 256, 0, s>>>(t, x, out, layer_norm, dim, eps, w, b, out_rows);
-    return cudaGetLastError();
+                        const float *b, int n, bool out_rows, op_queue s) {
+    return op_launch(norm_kernel, dim3(x.width / dim, n), NORM_THREADS, s, t, x, out, layer_norm, dim, eps, w,
+                     b, out_rows);
 }
 
 // ---- matmul: 64 x 64 outputs a block, 4 x 4 a thread, float32
@@ -195,26 +230,26 @@ __global__ void __launch_bounds__(256)
 }
 // Row tiles of the member; of gate and up, both.
 template <int L>
-static cudaError_t few(dev_tables t, dev_matrix w, rows x, rows out, int n, bool out_rows, cudaStream_t s) {
+static cudaError_t few(dev_tables t, dev_matrix w, rows x, rows out, int n, bool out_rows, op_queue s) {
     const int first = w.base / 16, last = w.base + (w.n - 1) / w.inter * w.stride + w.stride - 1;
     const unsigned tiles = (unsigned)(last / 16 - first + 1);
     for (int r = 0; r < n; r += 8) {
         if (n - r > 1)
-            few_kernel<L, 8><<<tiles, 256, 0, s>>>(t, w, x, out, first, r, out_rows);
+            few_kernel<L, 8><<<tiles, 256, 0, s.stream>>>(t, w, x, out, first, r, out_rows);
         else
-            few_kernel<L, 1><<<tiles, 256, 0, s>>>(t, w, x, out, first, r, out_rows);
+            few_kernel<L, 1><<<tiles, 256, 0, s.stream>>>(t, w, x, out, first, r, out_rows);
     }
     return cudaGetLastError();
 }
 
 cudaError_t op_matmul_run(dev_tables t, dev_matrix w, rows x, rows out, int n, bool out_rows, bool decode,
-                          cudaStream_t s) {
+                          op_queue s) {
     dim3 grid((w.n + TILE - 1) / TILE, (n + TILE - 1) / TILE);
     switch (w.layout) {
 #define LAYOUT_CASE(l)                                                                                       \
     case l:                                                                                                  \
         if (decode) return few<l>(t, w, x, out, n, out_rows, s);                                             \
-        matmul_kernel<l><<<grid, 256, 0, s>>>(t, w, x, out, out_rows);                                       \
+        matmul_kernel<l><<<grid, 256, 0, s.stream>>>(t, w, x, out, out_rows);                                \
         break;
         LAYOUT_CASE(LAYOUT_F32)
         LAYOUT_CASE(LAYOUT_F16)
@@ -239,6 +274,7 @@ cudaError_t op_matmul_run(dev_tables t, dev_matrix w, rows x, rows out, int n, b
 __global__ void rope_table_kernel(dev_tables t, const float *inv_freq, int half, float mscale,
                                   float2 *table) {
     int r = blockIdx.x;
+    op_begin();
     if (r >= t.step->n_row) return;
     for (int i = threadIdx.x; i < half; i += blockDim.x) {
         double s, c;
@@ -247,31 +283,32 @@ __global__ void rope_table_kernel(dev_tables t, const float *inv_freq, int half,
     }
 }
 cudaError_t op_rope_table_run(dev_tables t, const float *inv_freq, int n_rot, float mscale, float2 *table,
-                              int n, cudaStream_t s) {
-    rope_table_kernel<<<n, 64, 0, s>>>(t, inv_freq, n_rot / 2, mscale, table);
-    return cudaGetLastError();
+                              int n, op_queue s) {
+    return op_launch(rope_table_kernel, n, 64, s, t, inv_freq, n_rot / 2, mscale, table);
+}
+DEV void rope_pair(float *p, int i, int n_rot, bool neox, const float2 *table, int r) {
+    const float2 c = __ldcg(table + (size_t)r * (n_rot / 2) + i);
+    const int a = neox ? i : 2 * i, b = neox ? i + n_rot / 2 : 2 * i + 1;
+    const float u = __ldcg(p + a), v = __ldcg(p + b);
+    p[a] = u * c.x - v * c.y;
+    p[b] = v * c.x + u * c.y;
 }
 __global__ void rope_kernel(dev_tables t, rows x, int head_dim, int n_rot, bool neox, const float2 *table) {
     int r = blockIdx.y, h = blockIdx.x;
+    op_begin();
     if (r >= t.step->n_row) return;
     float *p = x.p + r * x.stride + (size_t)h * head_dim;
-    for (int i = threadIdx.x; i < n_rot / 2; i += blockDim.x) {
-        float2 c = table[(size_t)r * (n_rot / 2) + i];
-        int a = neox ? i : 2 * i, b = neox ? i + n_rot / 2 : 2 * i + 1;
-        float u = p[a], v = p[b];
-        p[a] = u * c.x - v * c.y;
-        p[b] = v * c.x + u * c.y;
-    }
+    for (int i = threadIdx.x; i < n_rot / 2; i += blockDim.x) rope_pair(p, i, n_rot, neox, table, r);
 }
 cudaError_t op_rope_run(dev_tables t, rows x, int n_head, int head_dim, int n_rot, bool neox,
-                        const float2 *table, int n, cudaStream_t s) {
-    rope_kernel<<<dim3(n_head, n), 64, 0, s>>>(t, x, head_dim, n_rot, neox, table);
-    return cudaGetLastError();
+                        const float2 *table, int n, op_queue s) {
+    return op_launch(rope_kernel, dim3(n_head, n), 64, s, t, x, head_dim, n_rot, neox, table);
 }
 
 // ---- kv_put: a thread 32 elements
 __global__ void kv_put_kernel(dev_tables t, dev_kv kv, rows k, rows v) {
     int r = blockIdx.x, nk = (kv.dk + 31) / 32, nv = (kv.dv + 31) / 32;
+    op_begin();
     if (r >= t.step->n_row) return;
     for (int i = threadIdx.x; i < kv.n_kv_head * (nk + nv); i += blockDim.x) {
         int h = i / (nk + nv), b = i % (nk + nv);
@@ -284,92 +321,151 @@ __global__ void kv_put_kernel(dev_tables t, dev_kv kv, rows k, rows v) {
                        v.p + r * v.stride + (size_t)h * kv.dv + (b - nk) * 32);
     }
 }
-cudaError_t op_kv_put_run(dev_tables t, dev_kv kv, rows k, rows v, int n, cudaStream_t s) {
-    kv_put_kernel<<<n, 128, 0, s>>>(t, kv, k, v);
-    return cudaGetLastError();
+cudaError_t op_kv_put_run(dev_tables t, dev_kv kv, rows k, rows v, int n, op_queue s) {
+    return op_launch(kv_put_kernel, n, 128, s, t, kv, k, v);
 }
 
-// ---- attend: a block a (row, head); running softmax over 128 keys at a time, dims up to 512
-enum { ATTEND_KEYS = 128 };
+// ---- rope of q and k and kv_put in one: a block a head of q, k or v
+__global__ void heads_kernel(dev_tables t, heads_job j) {
+    const int r = blockIdx.y, n_rot = j.n_rot, warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+    int h = blockIdx.x;
+    op_begin();
+    if (r >= t.step->n_row) return;
+    const bool is_q = h < j.n_head, is_v = h >= j.n_head + j.n_kv_head;
+    if (!is_q) h -= is_v ? j.n_head + j.n_kv_head : j.n_head;
+    const rows x = is_q ? j.q : is_v ? j.v : j.k;
+    const int dim = is_v ? j.kv.dv : j.head_dim;
+    float *p = x.p + r * x.stride + (size_t)h * dim;
+    if (!is_v) {
+        for (int i = threadIdx.x; i < n_rot / 2; i += blockDim.x) rope_pair(p, i, n_rot, j.neox, j.table, r);
+        __syncthreads();
+    }
+    if (is_q) return;
+    const size_t row = kv_row(j.kv, t.slot[r], t.pos[r], h);
+    uint8_t *to = (is_v ? j.kv.v : j.kv.k) + row * kv_bytes(j.kv.type, dim);
+    for (int b = warp; b * 32 < dim; b += blockDim.x / 32)
+        kv_put32(j.kv.type, to, b, dim, b * 32 + lane < dim ? __ldcg(p + b * 32 + lane) : 0.f);
+}
+cudaError_t op_heads_run(dev_tables t, heads_job j, int n, op_queue s) {
+    return op_launch(heads_kernel, dim3(j.n_head + 2 * j.n_kv_head, n), 64, s, t, j);
+}
+
+// ---- attend: a block a (row, head); running softmax over 128 keys at a time, dims up to 512. Scores: a thread a key;
+// outputs: a warp every fourth key, added in the warps' order
+enum { ATTEND_KEYS = 128, ATTEND_WARPS = ATTEND_KEYS / 32, ATTEND_DIM = 512 };
+// Elements 8 c .. of a row of a multiple of 8.
+template <int T> DEV void kv_eight(float (&v)[8], const uint8_t *row, int c) {
+    if (T == KV_F32) {
+        *(float4 *)v = ((const float4 *)row)[2 * c];
+        *(float4 *)(v + 4) = ((const float4 *)row)[2 * c + 1];
+    } else if (T == KV_F16) {
+        const uint4 x = ((const uint4 *)row)[c];
+        const uint32_t two[4] = {x.x, x.y, x.z, x.w};
+#pragma unroll
+        for (int i = 0; i < 4; i++) *(float2 *)(v + 2 * i) = half2_bits(two[i]);
+    } else
+#pragma unroll
+        for (int i = 0; i < 8; i++) v[i] = kv_load((enum kv_type)T, row, c * 8 + i);
+}
+template <int T>
 __global__ void __launch_bounds__(ATTEND_KEYS)
     attend_kernel(dev_tables t, dev_kv kv, rows q, rows out, int n_head, float scale, float softcap,
                   int window, const float *sinks) {
-    __shared__ float qs[512], ps[ATTEND_KEYS], tmp[4];
-    const int r = blockIdx.y, h = blockIdx.x, g = h / (n_head / kv.n_kv_head), tid = threadIdx.x;
+    __shared__ float qs[ATTEND_DIM], ps[ATTEND_KEYS], tmp[ATTEND_WARPS], acc[ATTEND_WARPS][ATTEND_DIM];
+    __shared__ size_t place[ATTEND_KEYS];
+    const int r = blockIdx.y, h = blockIdx.x, g = h / (n_head / kv.n_kv_head), tid = threadIdx.x,
+              w = tid >> 5;
+    op_begin();
     if (r >= t.step->n_row) return;
     const int slot = t.slot[r], pos = t.pos[r], first = window > 0 ? max(0, pos - window + 1) : 0;
-    for (int i = tid; i < kv.dk; i += ATTEND_KEYS) qs[i] = q.p[r * q.stride + (size_t)h * kv.dk + i] * scale;
-    float acc[4] = {}, m = sinks ? sinks[h] : -INFINITY, l = sinks ? 1.f : 0.f;
+    for (int i = tid; i < kv.dk; i += ATTEND_KEYS)
+        qs[i] = __ldcg(q.p + r * q.stride + (size_t)h * kv.dk + i) * scale;
+    for (int d = tid & 31; d < kv.dv; d += 32) acc[w][d] = 0;
+    float m = sinks ? sinks[h] : -INFINITY, l = sinks ? 1.f : 0.f;
     __syncthreads();
-    const size_t bk = kv_bytes(kv.type, kv.dk), bv = kv_bytes(kv.type, kv.dv);
+    const size_t bk = kv_bytes((enum kv_type)T, kv.dk), bv = kv_bytes((enum kv_type)T, kv.dv);
     for (int p0 = first; p0 <= pos; p0 += ATTEND_KEYS) {
-        int p = p0 + tid;
+        const int p = p0 + tid, n = min((int)ATTEND_KEYS, pos - p0 + 1);
         float a = -INFINITY;
         if (p <= pos) {
-            const uint8_t *row = kv.k + kv_row(kv, slot, p, g) * bk;
+            const size_t at = kv_row(kv, slot, p, g);
+            const uint8_t *row = kv.k + at * bk;
             float s = 0;
-            for (int i = 0; i < kv.dk; i++) s = fmaf(qs[i], kv_load(kv.type, row, i), s);
+            int i = 0;
+            if (kv.dk % 8 == 0)
+#pragma unroll 4
+                for (; i < kv.dk; i += 8) {
+                    float k[8];
+                    kv_eight<T>(k, row, i >> 3);
+#pragma unroll
+                    for (int e = 0; e < 8; e++) s = fmaf(qs[i + e], k[e], s);
+                }
+            for (; i < kv.dk; i++) s = fmaf(qs[i], kv_load((enum kv_type)T, row, i), s);
             a = softcap > 0 ? softcap * tanhf(s / softcap) : s;
+            place[tid] = at;
         }
         float mx = warp_max(a);
-        if ((tid & 31) == 0) tmp[tid >> 5] = mx;
+        if ((tid & 31) == 0) tmp[w] = mx;
         __syncthreads();
         mx = fmaxf(fmaxf(tmp[0], tmp[1]), fmaxf(tmp[2], tmp[3]));
         __syncthreads();
-        float mn = fmaxf(m, mx), f = m == -INFINITY ? 0.f : expf(m - mn), e = p <= pos ? expf(a - mn) : 0.f;
+        const float mn = fmaxf(m, mx), f = m == -INFINITY ? 0.f : expf(m - mn),
+                    e = p <= pos ? expf(a - mn) : 0.f;
         ps[tid] = e;
-        l = l * f + block_sum<4>(e, tmp); // the barriers inside also order ps
+        l = l * f + block_sum<ATTEND_WARPS>(e, tmp); // the barriers inside also order ps and place
         m = mn;
-        int n = min(ATTEND_KEYS, pos - p0 + 1);
-        for (int i = 0; i < 4; i++) {
-            int d = tid + i * ATTEND_KEYS;
-            if (d >= kv.dv) break;
-            float s = acc[i] * f;
-            for (int j = 0; j < n; j++)
-                s = fmaf(ps[j], kv_load(kv.type, kv.v + kv_row(kv, slot, p0 + j, g) * bv, d), s);
-            acc[i] = s;
+        for (int d = tid & 31; d < kv.dv; d += 32) {
+            float s = acc[w][d] * f;
+#pragma unroll 8
+            for (int k = w; k < n; k += ATTEND_WARPS)
+                s = fmaf(ps[k], kv_load((enum kv_type)T, kv.v + place[k] * bv, d), s);
+            acc[w][d] = s;
         }
         __syncthreads();
     }
-    for (int i = 0; i < 4; i++) {
-        int d = tid + i * ATTEND_KEYS;
-        if (d < kv.dv) out.p[r * out.stride + (size_t)h * kv.dv + d] = acc[i] / l;
+    for (int d = tid; d < kv.dv; d += ATTEND_KEYS) {
+        float s = 0;
+        for (int i = 0; i < ATTEND_WARPS; i++) s += acc[i][d];
+        out.p[r * out.stride + (size_t)h * kv.dv + d] = s / l;
     }
 }
 cudaError_t op_attend_run(dev_tables t, dev_kv kv, rows q, rows out, int n_head, float scale, float softcap,
-                          int window, const float *sinks, int n, cudaStream_t s) {
-    attend_kernel<<<dim3(n_head, n), ATTEND_KEYS, 0, s>>>(t, kv, q, out, n_head, scale, softcap, window,
-                                                          sinks);
-    return cudaGetLastError();
+                          int window, const float *sinks, int n, op_queue s) {
+    auto kernel = kv.type == KV_F32   ? attend_kernel<KV_F32>
+                  : kv.type == KV_F16 ? attend_kernel<KV_F16>
+                                      : attend_kernel<KV_Q8_0>;
+    return op_launch(kernel, dim3(n_head, n), ATTEND_KEYS, s, t, kv, q, out, n_head, scale, softcap, window,
+                     sinks);
 }
 
 // ---- glu, add, rows
 __global__ void glu_kernel(dev_tables t, rows gate, rows up, rows out, int act) {
     int r = blockIdx.y, i = blockIdx.x * blockDim.x + threadIdx.x;
+    op_begin();
     if (r >= t.step->n_row || i >= out.width) return;
-    out.p[r * out.stride + i] = act_apply(act, gate.p[r * gate.stride + i]) * up.p[r * up.stride + i];
+    out.p[r * out.stride + i] =
+        act_apply(act, __ldcg(gate.p + r * gate.stride + i)) * __ldcg(up.p + r * up.stride + i);
 }
-cudaError_t op_glu_run(dev_tables t, rows gate, rows up, rows out, int act, int n, cudaStream_t s) {
-    glu_kernel<<<dim3((out.width + 255) / 256, n), 256, 0, s>>>(t, gate, up, out, act);
-    return cudaGetLastError();
+cudaError_t op_glu_run(dev_tables t, rows gate, rows up, rows out, int act, int n, op_queue s) {
+    return op_launch(glu_kernel, dim3((out.width + 255) / 256, n), 256, s, t, gate, up, out, act);
 }
 __global__ void add_kernel(dev_tables t, rows a, rows b, rows out, bool out_rows) {
     int r = blockIdx.y, i = blockIdx.x * blockDim.x + threadIdx.x;
+    op_begin();
     if (r >= row_count(t, out_rows) || i >= out.width) return;
-    out.p[r * out.stride + i] = a.p[r * a.stride + i] + b.p[r * b.stride + i];
+    out.p[r * out.stride + i] = __ldcg(a.p + r * a.stride + i) + __ldcg(b.p + r * b.stride + i);
 }
-cudaError_t op_add_run(dev_tables t, rows a, rows b, rows out, int n, bool out_rows, cudaStream_t s) {
-    add_kernel<<<dim3((out.width + 255) / 256, n), 256, 0, s>>>(t, a, b, out, out_rows);
-    return cudaGetLastError();
+cudaError_t op_add_run(dev_tables t, rows a, rows b, rows out, int n, bool out_rows, op_queue s) {
+    return op_launch(add_kernel, dim3((out.width + 255) / 256, n), 256, s, t, a, b, out, out_rows);
 }
 __global__ void rows_kernel(dev_tables t, rows x, rows out) {
     int j = blockIdx.y, i = blockIdx.x * blockDim.x + threadIdx.x;
+    op_begin();
     if (j >= t.step->n_out || i >= out.width) return;
-    out.p[j * out.stride + i] = x.p[t.out_row[j] * x.stride + i];
+    out.p[j * out.stride + i] = __ldcg(x.p + t.out_row[j] * x.stride + i);
 }
-cudaError_t op_rows_run(dev_tables t, rows x, rows out, int n, cudaStream_t s) {
-    rows_kernel<<<dim3((out.width + 255) / 256, n), 256, 0, s>>>(t, x, out);
-    return cudaGetLastError();
+cudaError_t op_rows_run(dev_tables t, rows x, rows out, int n, op_queue s) {
+    return op_launch(rows_kernel, dim3((out.width + 255) / 256, n), 256, s, t, x, out);
 }
 
 // ---- select: 64 parts a row leave their best, one warp takes the best of those; lowest index on ties
@@ -384,12 +480,13 @@ __global__ void select_part_kernel(dev_tables t, rows logits, int n_vocab, float
     __shared__ float sv[8];
     __shared__ int si[8];
     int j = blockIdx.y, part = (n_vocab + SELECT_PARTS - 1) / SELECT_PARTS, i0 = blockIdx.x * part;
+    op_begin();
     if (j >= t.step->n_out) return;
     int i1 = min(n_vocab, i0 + part), want = t.want[j];
     float v = -INFINITY;
     int best = 0x7fffffff;
     for (int i = i0 + threadIdx.x; i < i1; i += 256) {
-        float x = logits.p[j * logits.stride + i];
+        float x = __ldcg(logits.p + j * logits.stride + i);
         better(v, best, x, i);
         if (copy && (want & 2)) copy[(size_t)j * n_vocab + i] = x;
     }
@@ -406,11 +503,12 @@ __global__ void select_part_kernel(dev_tables t, rows logits, int n_vocab, float
 }
 __global__ void select_best_kernel(dev_tables t, const float2 *cand, int n_cand, int32_t *token) {
     int j = blockIdx.x;
+    op_begin();
     if (j >= t.step->n_out) return;
     float v = -INFINITY;
     int best = 0x7fffffff;
     for (int i = threadIdx.x; i < n_cand; i += 32) {
-        float2 c = cand[(size_t)j * n_cand + i];
+        float2 c = __ldcg(cand + (size_t)j * n_cand + i);
         better(v, best, c.x, __float_as_int(c.y));
     }
     for (int o = 16; o; o >>= 1) better(v, best, __shfl_xor_sync(~0u, v, o), __shfl_xor_sync(~0u, best, o));
@@ -422,10 +520,11 @@ __global__ void select_best_kernel(dev_tables t, const float2 *cand, int n_cand,
     }
 }
 cudaError_t op_select_run(dev_tables t, rows logits, int n_vocab, float2 *cand, int32_t *token, float *copy,
-                          int n, cudaStream_t s) {
-    select_part_kernel<<<dim3(SELECT_PARTS, n), 256, 0, s>>>(t, logits, n_vocab, cand, copy);
-    select_best_kernel<<<n, 32, 0, s>>>(t, cand, SELECT_PARTS, token);
-    return cudaGetLastError();
+                          int n, op_queue s) {
+    cudaError_t e =
+        op_launch(select_part_kernel, dim3(SELECT_PARTS, n), 256, s, t, logits, n_vocab, cand, copy);
+    if (e != cudaSuccess) return e;
+    return op_launch(select_best_kernel, n, 32, s, t, cand, SELECT_PARTS, token);
 }
 
 // ---- a page of a store

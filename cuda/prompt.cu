@@ -278,12 +278,13 @@ static enum infer_status run_norm(const prompt_program *p, const prompt_norm *n,
 enum infer_status prompt_run(cuda_backend *b, const struct prompt_program *p, int n_row, int n_out,
                              cudaStream_t s) {
     const struct op_list *l = b->c.list[ROW_PROMPT];
+    const op_queue ops = {s, false};
     const int *rows_at = &b->t.step->n_row, *outs_at = &b->t.step->n_out;
     for (int i = 0; i < b->n_rope; i++)
         CU(op_rope_table_run(b->t, cuda_constant(b, b->rope[i]->inv_freq), b->rope[i]->n_rot,
-                             b->rope[i]->mscale, cuda_rope_table(b, b->rope[i]), n_row, s));
+                             b->rope[i]->mscale, cuda_rope_table(b, b->rope[i]), n_row, ops));
     CU(op_embed_run(b->t, cuda_matrix(b, b->plan.embedding, 0), cuda_rows(b, l, p->embed->embed.out),
-                    p->embed->embed.scale, n_row, s));
+                    p->embed->embed.scale, n_row, ops));
     for (int i = 0; i < p->n_layer; i++) {
         const prompt_layer *d = &p->layer[i];
         TRY(run_norm(p, &d->attn_norm, rows_at, n_row, s));
@@ -296,10 +297,10 @@ enum infer_status prompt_run(cuda_backend *b, const struct prompt_program *p, in
         TRY(prompt_link_run(b, p, &d->down, n_row, s));
     }
     if (!n_out) return INFER_OK;
-    CU(op_rows_run(b->t, cuda_rows(b, l, p->pick->rows.x), cuda_rows(b, l, p->pick->rows.out), n_out, s));
+    CU(op_rows_run(b->t, cuda_rows(b, l, p->pick->rows.x), cuda_rows(b, l, p->pick->rows.out), n_out, ops));
     TRY(run_norm(p, &p->norm, outs_at, n_out, s));
     TRY(prompt_link_run(b, p, &p->head, n_out, s));
     CU(op_select_run(b->t, cuda_rows(b, l, p->select->select.logits), p->select->select.n_vocab,
-                     (float2 *)(b->work + b->plan.cand), cuda_tokens(b), cuda_logits_copy(b), n_out, s));
+                     (float2 *)(b->work + b->plan.cand), cuda_tokens(b), cuda_logits_copy(b), n_out, ops));
     return INFER_OK;
 }
