@@ -11,7 +11,8 @@
  * neither on the number of rows nor on how they are shared. Layouts of blocks are drawn in quant_<name>.c.
  *
  * What is read of the file may be kept in a copy as the vectors that the unpacking begins with, one after the other: the
- * next time they are read without transposes, as one stream.
+ * next time they are read without transposes, as one stream. With VNNI a few rows of x are multiplied with its codes as they
+ * come in, without a panel; 16 rows with AMX (cpu_panel_amx.c) from panels.
  *
  * Dot products: VNNI where there is one. With AVX2 alone vpmaddubsw sums stay in 16 bits for a whole sub-block,
  * modulo 2^16; that is exact because the true sums of (u - OFF) x fit: at most 16 products of 16 * 127 (32

@@ -56,12 +56,12 @@ INLINE void copy_pairs(uint16_t *to, const uint16_t *from, int k) {
     memcpy(to + i, from + i, sizeof *to * (size_t)(k - i));
 }
 
-/* A line, asked for just here: two in a row wait for each other. */
-INLINE void ask(const uint8_t *line) {
-    __asm__ volatile("" ::: "memory");
-    _mm_prefetch((const char *)line, _MM_HINT_T1);
-    __asm__ volatile("" ::: "memory");
-}
+/* A line, asked for just behind the last product: two in a row wait for each other. */
+#ifdef __AVX512F__
+#define ASK(sum, line) __asm__ volatile("prefetcht1 %1" : "+v"(sum) : "m"(*(const char *)(line)))
+#else
+#define ASK(sum, line) __asm__ volatile("prefetcht1 %1" : "+x"(sum) : "m"(*(const char *)(line)))
+#endif
 
 /* sum[r * GROUP + t] += N rows of weights, stride bytes apart, times TT rows of x, lane by lane. dist: from a byte of w to
  * the one that is asked for meanwhile. */
@@ -73,8 +73,6 @@ INLINE void ask(const uint8_t *line) {
         int i = 0;                                                                                           \
         UNROLL for (int r = 0; r < N; r++) UNROLL for (int t = 0; t < TT; t++) f[r][t] = sum[r * GROUP + t]; \
         for (; i + LINE <= k; i += LINE) {                                                                   \
-            UNROLL for (int r = 0; r < N; r++)                                                               \
-                _mm_prefetch((const char *)w + (size_t)r * stride + (size_t)i * SIZE + dist, _MM_HINT_T1);   \
             UNROLL for (int j = i; j < i + LINE; j += VL) {                                                  \
                 UNROLL for (int r = 0; r < N; r++) v[r] =                                                    \
                     elems_##name(w + (size_t)r * stride + (size_t)i * SIZE, j - i);                          \
@@ -82,6 +80,9 @@ INLINE void ask(const uint8_t *line) {
                     vf y = vf_load(x + (size_t)t * x_stride + j);                                            \
                     if (N > 1) HOLD(y); /* one load, not one for each use */                                 \
                     UNROLL for (int r = 0; r < N; r++) f[r][t] = vf_fma(v[r], y, f[r][t]);                   \
+                    const int slot = (j - i) / VL * TT + t, slots = LINE / VL * TT;                          \
+                    UNROLL for (int r = slot * N / slots; r < (slot + 1) * N / slots; r++)                   \
+                        ASK(f[r][t], w + (size_t)r * stride + (size_t)i * SIZE + dist);                      \
                 }                                                                                            \
             }                                                                                                \
         }                                                                                                    \
@@ -110,7 +111,7 @@ INLINE void ask(const uint8_t *line) {
                     const uint8_t *line = w + (size_t)l * SIZE;                                              \
                     UNROLL for (int j = 0; j < LINE; j += VL) {                                              \
                         sum = vf_fma(elems_##name(line, j), vf_load(x + l + j), sum);                        \
-                        if (!j) ask(line + AHEAD);                                                           \
+                        if (!j) ASK(sum, line + AHEAD);                                                      \
                     }                                                                                        \
                 }                                                                                            \
             if (i < k) tile_##name(w + (size_t)i * SIZE, 0, 0, k - i, x + i, 0, 1, 1, &sum);                 \
