@@ -243,30 +243,39 @@ static void decode_logits(struct run *r, int n, int at, int steps, float *out, i
         if (p + 1 == steps) memcpy(out, res.logits + (size_t)at * (size_t)n_vocab, (size_t)n_vocab * 4);
     }
 }
+static double distance(const float *a, const float *b, size_t n, double *norm) {
+    double se = 0, sr = 0;
+    for (size_t i = 0; i < n; i++) {
+        se += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
+        sr += (double)a[i] * (double)a[i];
+    }
+    *norm = sqrt(sr);
+    return sqrt(se / sr);
+}
 static void check(const struct model *m, int steps) {
-    struct run plain, fused;
+    struct run plain, one, fused;
     size_t v = (size_t)m->n_vocab;
     float *a = malloc(v * 4), *b = malloc(v * 4), *c = malloc(v * 4);
     run_open(&plain, m, steps + 2, 1, 64, true);
     decode_logits(&plain, 1, 0, steps, a, m->n_vocab);
     run_close(&plain);
+    double norm;
+    run_open(&one, m, steps + 2, 1, 64, false);
+    decode_logits(&one, 1, 0, steps, b, m->n_vocab);
+    run_close(&one);
+    printf("fused for one row against plain: error %.2e of the norm, hash %016llx\n",
+           distance(a, b, v, &norm), (unsigned long long)hash(b, v));
     run_open(&fused, m, steps + 2, 256, 256, false);
     decode_logits(&fused, 1, 0, steps, b, m->n_vocab);
-    double se = 0, sr = 0;
-    for (size_t i = 0; i < v; i++) {
-        se += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
-        sr += (double)a[i] * (double)a[i];
-    }
-    printf("fused against plain: error %.2e of the norm %.3g, hash %016llx\n", sqrt(se / sr), sqrt(sr),
+    const double e = distance(a, b, v, &norm);
+    printf("fused against plain: error %.2e of the norm %.3g, hash %016llx\n", e, norm,
            (unsigned long long)hash(b, v));
     static const int widths[] = {1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 24, 33, 40, 64, 65, 100, 128, 200, 256};
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
         for (int at = 0; at<widths[i]; at += widths[i]> 1 ? widths[i] - 1 : 1) {
             decode_logits(&fused, widths[i], at, steps, c, m->n_vocab);
             if (!memcmp(b, c, v * 4)) continue;
-            double e = 0;
-            for (size_t j = 0; j < v; j++) e += ((double)c[j] - (double)b[j]) * ((double)c[j] - (double)b[j]);
-            printf("  DIFFERENT BITS in row %d of %d: %.2e\n", at, widths[i], sqrt(e / sr));
+            printf("  DIFFERENT BITS in row %d of %d: %.2e\n", at, widths[i], distance(b, c, v, &norm));
         }
     }
     run_close(&fused);

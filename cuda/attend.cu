@@ -444,14 +444,12 @@ __global__ void __launch_bounds__(attend_shape<D, T>::warps * 32, 2)
         };
         auto give = [&](int i, float y) {
             const int col = head0 * dv + i;
-            if (PACKETS && j.give == GIVE_RECORD)
-                give_codes<32>(j.give_packets, col & ~31, y, tag, j.range);
-            else if (PACKETS)
-                give_halves<false, 32>(j.give_packets, col & ~31, y, tag);
+            if (PACKETS)
+                give_one<32>(j, col & ~31, y, tag);
             else if (j.give == GIVE_RECORD)
-                put_record<32, !PACKETS>(j, it.row, col, y);
+                put_record<32>(j, col, y);
             else
-                put_column<true>(j, j.give == GIVE_BF16, it.row, it.row, col, y);
+                put_column<true>(j, it.row, it.row, col, y);
         };
 #pragma unroll 1
         for (int h = w; h < n; h += W) {

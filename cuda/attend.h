@@ -25,9 +25,6 @@ struct attend_job {
     enum mm_give give;
     uint8_t *xo;
     size_t xo_row, xo_unit;
-    code_range range;
-    int slab; // rows of a slab of layout.h instead of records; 0: records
-    uint8_t *xo_slab;
     int xo_pitch; // xo as tiles of half_tile.cuh with so many rows; 0: as rows
     // one row: packets of packet.cuh instead of qkv and xo; both or neither
     const uint2 *take_packets;
@@ -70,9 +67,6 @@ struct embed_job {
     int xo_pitch;
     float *scale_at; // scales of mm_job, four of each row scale_row apart, that start at 1
     int scale_row;
-    code_range range;
-    int slab;
-    uint8_t *xo_slab;
     int n_rope;
     struct {
         const float *inv_freq;
@@ -82,20 +76,8 @@ struct embed_job {
     } rope[4];
 };
 cudaError_t embed_launch(const embed_job &j, int n, cudaStream_t s);
-// The norm of the residual stream as halves, in front of a matmul whose input the kernel before cannot give: weights of
-// another type.
-struct norm_job {
-    const float *res, *norm, *square; // [row][k]
-    size_t res_row, square_row;
-    int n_square, k;
-    float inv_k, eps;
-    const int *n_row;
-    bool bf16;
-    uint8_t *xo;
-    size_t xo_row;
-    int xo_pitch;
-};
-cudaError_t norm_launch(const norm_job &j, int n, cudaStream_t s);
+// The largest of the weights' scales and of their minimums * 2^-24, into *most (0 before), as a float's bits.
+cudaError_t scale_range(enum layout l, const uint8_t *weights, size_t n_unit, unsigned *most, cudaStream_t s);
 // where tokens go: the device's array and the host's ring of results
 struct result_ring {
     uint8_t *host;

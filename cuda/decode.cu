@@ -5,18 +5,15 @@
 #include "attend.h"
 #include "match.h"
 #include "mem.h"
-#include "wide_codes.h"
 #include "wide_half.h"
 
 struct link { // one matmul
     const struct mm_kernel *k;
     mm_job job;
-    size_t x_bytes[2]; // shared memory for the input, one row and many
-    int blocks[2], buffers;
-    bool tiles;          // many rows: wide_half.cuh takes the input, as tiles
-    norm_job norm;       // a kernel in front that norms the input; res NULL: none
-    int nth;             // of a norm: writers of the residual stream before it
-    const uint8_t *slab; // the input in steps that wide_codes.cuh takes
+    size_t x_bytes; // shared memory for the input of one row
+    int blocks;     // one row
+    bool few[3];    // the kernels for up to 2, 4 and 8 rows fit
+    int nth;        // of a norm: writers of the residual stream before it
 };
 struct decode_layer {
     link qkv, out, gate_up, down;
@@ -27,39 +24,38 @@ struct decode_program {
     struct decode_layer *layer;
     int n_layer;
     link head;
+    bool integers;  // codes times codes: never more than one row
+    float (*up)[2]; // of each region of a group: what scales are multiplied by, see stream_frag.cuh
     float2 *cand;
     int n_cand; // a row, as the head's launch leaves them
     int32_t *token;
     result_ring results;
 };
 
-// How a vector is handed on: bytes between rows and between units of 256 columns. The records of a unit lie row after row.
+// How a vector is handed on: bytes between rows and between units of 256 columns.
 struct form {
     enum mm_give give;
-    int ga;
+    int ga; // columns of a group of a record, 0: halves
     uint8_t *at;
     size_t row, unit;
-    uint8_t *slab; // where records lie as a slab of layout.h, in steps of many rows
 };
 
-static bool is_half(enum layout l) { return l == LAYOUT_F16 || l == LAYOUT_BF16; }
 static enum layout first_layout(const cuda_backend *b, int group) {
     return b->plan.group[group].region[0].layout;
 }
+static bool is_half(enum layout l) { return l == LAYOUT_F16 || l == LAYOUT_BF16; }
 
-// What the matrix wants as its input: slot 0 norm of the residual stream, 1 attention, 2 gated.
-static form form_for(const cuda_backend *b, int group, int slot, int ga) {
-    enum layout l = first_layout(b, group);
-    if (is_half(l))
-        return form{l == LAYOUT_F16 ? GIVE_HALF : GIVE_BF16, 0, b->work + b->plan.half[slot],
-                    b->plan.half_row_bytes, l == LAYOUT_F16 ? 512u : 1024u};
+// What the matrix wants as its input: slot 0 norm of the residual stream, 1 attention, 2 gated. integers: codes for
+// codes (stream_int.cuh).
+static form form_for(const cuda_backend *b, bool integers, int group, int slot) {
+    const enum layout l = first_layout(b, group);
+    const int ga = slot == 2 ? 16 : 32;
     const size_t record = ga == 16 ? REC_BYTES_16 : REC_BYTES_32;
-    return form{GIVE_RECORD,
-                ga,
-                b->work + b->plan.rec[slot],
-                record,
-                record * (size_t)b->plan.max_decode,
-                b->work + b->plan.slab[slot]};
+    if (integers) return form{GIVE_RECORD, ga, b->work + b->plan.rec[slot], 0, record};
+    return form{l == LAYOUT_F16    ? GIVE_HALF
+                : l == LAYOUT_BF16 ? GIVE_BF16
+                                   : GIVE_CODES,
+                0, b->work + b->plan.half[slot], b->plan.half_row_bytes, l == LAYOUT_BF16 ? 1024u : 512u};
 }
 
 // Splits the blocks between two regions so that the slower half is fastest.
@@ -83,32 +79,10 @@ static size_t shared_memory(const cuda_backend *b) {
     return b->c.sm_emulate == 120 ? 99 << 10 : b->prop.sharedMemPerBlockOptin;
 }
 
-// Rows of a tile of the link's input in a step of so many rows; 0: plain rows.
-static int tile_pitch(const link *l, int rows) {
-    return l->tiles && rows > 1 && rows <= HALF_ROWS ? half_pitch(rows) : 0;
-}
 static int half_chip(const cuda_backend *b) { return cuda_only_mma(b) ? 80 : 90; }
-static void link_tiles(const cuda_backend *b, link *l) {
-    l->tiles = half_fits(l->k, &l->job, half_chip(b), shared_memory(b));
-}
-
-// Shared memory of a link with kernel l->k; false when the chip (or the one that is emulated) has not as much.
-static bool link_sizes(const cuda_backend *b, link *l, int u, int ga) {
-    enum layout l0 = l->k->l;
-    size_t unit = l0 == LAYOUT_F16 ? 512 : l0 == LAYOUT_BF16 ? 1024 : ga == 16 ? REC_BYTES_16 : REC_BYTES_32;
-    l->x_bytes[0] = (size_t)u * unit;
-    l->x_bytes[1] =
-        is_half(l0) ? (size_t)u * (8 * (unit + 64) - 64) : (size_t)u * (8 * unit - (ga == 16 ? 32 : 0));
-    size_t most = shared_memory(b);
-    l->buffers = mm_smem(l->k, true, 2, l->x_bytes[1]) <= most ? 2 : 1;
-    bool far = is_half(l0) || ga == 16;
-    if (mm_smem(l->k, true, l->buffers, l->x_bytes[1]) > most) l->x_bytes[1] = 0;
-    if (!l->x_bytes[1] && !far) return false;
-    return mm_smem(l->k, false, 1, l->x_bytes[0]) <= most && mm_smem(l->k, true, l->buffers, 0) <= most;
-}
 
 // Shared memory of a block for one row.
-static size_t block_bytes(const link *l) { return mm_smem(l->k, false, 1, l->x_bytes[0]); }
+static size_t block_bytes(const link *l) { return mm_smem(l->k, l->x_bytes); }
 // Whether a multiprocessor has room for two blocks; the system takes 1 KB of each.
 static bool fit_together(const cuda_backend *b, size_t one, size_t other) {
     return one + other + 2048 <= b->prop.sharedMemPerMultiprocessor;
@@ -116,16 +90,17 @@ static bool fit_together(const cuda_backend *b, size_t one, size_t other) {
 // Kernel, weights and input of a matmul; false when no streaming kernel takes it. next: whose block fetches weights beside
 // this one's if both fit; halves take a shorter ring for that (measured, 8B F16: 3,739 us a token, 4,029 where it does
 // not fit).
-static bool link_make(const cuda_backend *b, link *l, int group, form in, enum mm_epilogue epi,
-                      const link *next = NULL) {
+static bool link_make(const cuda_backend *b, const float (*up)[2], link *l, int group, form in,
+                      enum mm_epilogue epi, const link *next = NULL) {
     const cuda_group *g = &b->plan.group[group];
     if (g->n_region > 2) return false;
     memset(l, 0, sizeof *l);
     enum layout l0 = g->region[0].layout, l1 = g->n_region == 2 ? g->region[1].layout : LAYOUT_COUNT;
+    l->x_bytes = (size_t)g->region[0].u * in.unit;
     for (int nth = 0;; nth++) {
         l->k = mm_find(l0, l1, in.ga, epi, nth);
         if (!l->k) return false;
-        if (!link_sizes(b, l, g->region[0].u, in.ga)) continue;
+        if (block_bytes(l) > shared_memory(b)) continue;
         const size_t own = block_bytes(l), other = next ? block_bytes(next) : epi == EPI_HEAD ? own : 0;
         if (!is_half(l0) || !other || fit_together(b, own, other) || !mm_find(l0, l1, in.ga, epi, nth + 1))
             break;
@@ -133,13 +108,16 @@ static bool link_make(const cuda_backend *b, link *l, int group, form in, enum m
     for (int i = 0; i < g->n_region; i++) {
         l->job.w[i] = b->weights + g->region[i].offset;
         l->job.steps[i] = g->region[i].rows / (16 * l->k->r);
+        l->job.up[i] = up[group][i];
+        l->job.down[i] = 0x1p24f / up[group][i];
     }
+    for (int i = 0; i < 3; i++)
+        l->few[i] = l->k->few[i] && few_smem(l->k, 2 << i, g->region[0].u) <= shared_memory(b);
     if (g->n_region == 2) l->job.split = best_split(l->job, l->k, b->sm_count);
     mm_job &j = l->job;
     j.u = g->region[0].u;
     j.k = g->k;
     j.x = in.at;
-    l->slab = in.slab;
     j.x_row = in.row;
     j.x_unit = in.unit;
     j.n_row = &b->t.step->n_row;
@@ -152,16 +130,16 @@ static bool link_make(const cuda_backend *b, link *l, int group, form in, enum m
     j.n_seg = g->n_member;
     j.n_out = g->member[0].n;
     if (g->bias) j.bias = (const float *)(b->work + b->plan.constant + g->bias_offset);
-    l->blocks[0] = l->blocks[1] = b->sm_count;
-    return true;
+    l->blocks = b->sm_count;
+    return in.ga || b->c.list[ROW_DECODE]->max_rows == 1 ||
+           half_fits(l->k, &j, half_chip(b), shared_memory(b));
 }
 
 // The residual stream on its way through the links.
 struct residual {
     rows x;
-    int nth;             // writers so far, the embedding is number 0
-    enum layout writer;  // of the last one's weights; LAYOUT_COUNT: the embedding
-    int group, n_square; // columns that it quantises together, sums of squares of a row
+    int nth;      // writers so far, the embedding is number 0
+    int n_square; // sums of squares of a row
 };
 // Scales of the rows that the nth writer hands on, and of those that its reader leaves.
 static void link_scale(const cuda_backend *b, mm_job *j, int nth) {
@@ -169,11 +147,6 @@ static void link_scale(const cuda_backend *b, mm_job *j, int nth) {
     j->scale = scale + (size_t)((nth + 2) % 4 * b->plan.max_decode);
     j->scale_next = scale + (size_t)(nth % 4 * b->plan.max_decode);
     j->square_row = ((size_t)b->plan.max_k + 255) / 256 * 16;
-}
-// Halves come from the embedding and from weights of the same halves; for others a kernel in front makes them, so that the
-// kernels of codes have no code for it.
-static bool gives(const residual &r, enum layout reader) {
-    return !is_half(reader) || r.writer == reader || r.writer == LAYOUT_COUNT;
 }
 // The reader's side of a norm.
 static void link_norm(const cuda_backend *b, link *l, const struct op_norm *n, const residual &r) {
@@ -184,39 +157,20 @@ static void link_norm(const cuda_backend *b, link *l, const struct op_norm *n, c
     j.n_square = r.n_square;
     j.inv_k = 1.f / (float)n->dim;
     j.eps = n->eps;
-    if (gives(r, l->k->l)) return;
-    norm_job &f = l->norm;
-    f.res = r.x.p;
-    f.res_row = r.x.stride;
-    f.norm = cuda_constant(b, n->w);
-    f.square = j.square;
-    f.square_row = j.square_row;
-    f.n_square = j.n_square;
-    f.k = j.k;
-    f.inv_k = j.inv_k;
-    f.eps = j.eps;
-    f.n_row = &b->t.step->n_row;
-    f.bf16 = l->k->l == LAYOUT_BF16;
-    f.xo = (uint8_t *)j.x;
-    f.xo_row = j.x_row;
-    j.n_square = 0;
 }
 // The writer's side: the residual sum, and its norm for the next matmul, which is the group's. Returns what that takes.
-static form link_add(const cuda_backend *b, link *l, const struct op_norm *next, int group, residual *r) {
+static form link_add(const cuda_backend *b, bool integers, link *l, const struct op_norm *next, int group,
+                     residual *r) {
     mm_job &j = l->job;
+    const form to = form_for(b, integers, group, 0);
     r->nth++;
-    r->writer = l->k->l;
-    r->group = 16 * l->k->r;
-    r->n_square = b->c.n_embd / r->group;
-    const form to = form_for(b, group, 0, r->group);
     link_scale(b, &j, r->nth);
     j.res = r->x.p;
     j.res_row = r->x.stride;
     j.next_norm = cuda_constant(b, next->w);
     j.square_out = (float *)(b->work + b->plan.square);
-    j.give = gives(*r, first_layout(b, group)) ? to.give : GIVE_NOTHING;
+    j.give = to.give;
     j.xo = to.at;
-    j.xo_slab = to.slab;
     j.xo_row = to.row;
     j.xo_unit = to.unit;
     return to;
@@ -234,13 +188,13 @@ static bool layer_fits(const cuda_backend *b, const struct layer_ops *o) {
 }
 
 enum { HAND_OVER_BYTES = 64 << 20 };
-// One row: packets from a link to the next instead of a wait for the whole kernel. They lie where a matrix of the other
-// kind would have its input (slot as in form_for). NULL: not for this matrix.
+// One row: packets from a link to the next instead of a wait for the whole kernel (slot as in form_for). NULL: not for this
+// matrix.
 static uint8_t *take_over(const cuda_backend *b, link *to, int slot, int columns, uint32_t layer) {
     const size_t bytes = (size_t)to->job.steps[0] * to->k->r * to->job.u * layout_unit_bytes(to->k->l);
     if (bytes > HAND_OVER_BYTES) return NULL; // measured: a long stream loses more to the polls than it gains
-    if (to->job.u < to->k->warps[0]) return NULL; // every warp must see that the kernels before are done
-    to->job.take_packets = b->work + (is_half(to->k->l) ? b->plan.rec[slot] : b->plan.half[slot]);
+    if (to->job.u < to->k->warps) return NULL; // every warp must see that the kernels before are done
+    to->job.take_packets = b->work + b->plan.packet[slot - 1];
     to->job.seq = &b->t.step->seq;
     to->job.tag = 1 + layer;
     to->job.take_columns = columns;
@@ -268,11 +222,14 @@ static void hand_over_attend(const cuda_backend *b, decode_layer *d, uint32_t la
     a.take_packets = (const uint2 *)q.give_packets;
 }
 
-static bool build_layer(cuda_backend *b, struct decode_layer *d, const struct layer_ops *o,
-                        const struct op_norm *next, int next_group, uint32_t layer, residual *r) {
+static bool build_layer(cuda_backend *b, struct decode_program *p, struct decode_layer *d,
+                        const struct layer_ops *o, const struct op_norm *next, int next_group, uint32_t layer,
+                        residual *r) {
     const struct op_list *l = b->c.list[ROW_DECODE];
+    const bool ints = p->integers;
+    const float(*up)[2] = p->up;
     int qkv = o->qkv->w->id, out = o->out->w->id, gu = o->gate_up->w->id, down = o->down->w->id;
-    if (!link_make(b, &d->qkv, qkv, form_for(b, qkv, 0, r->group), EPI_STORE)) return false;
+    if (!link_make(b, up, &d->qkv, qkv, form_for(b, ints, qkv, 0), EPI_STORE)) return false;
     link_norm(b, &d->qkv, o->norm, *r);
     rows y = cuda_rows(b, l, o->qkv->out);
     d->qkv.job.y = y.p;
@@ -280,7 +237,7 @@ static bool build_layer(cuda_backend *b, struct decode_layer *d, const struct la
 
     attend_job &a = d->attend;
     memset(&a, 0, sizeof a);
-    form to = form_for(b, out, 1, 32);
+    form to = form_for(b, ints, out, 1);
     a.t = b->t;
     a.kv = cuda_store(b, o->attend->store);
     a.qkv = y.p;
@@ -307,36 +264,55 @@ static bool build_layer(cuda_backend *b, struct decode_layer *d, const struct la
     a.arrived = (int *)(b->work + b->plan.counter);
     a.give = to.give;
     a.xo = to.at;
-    a.xo_slab = to.slab;
     a.xo_row = to.row;
     a.xo_unit = to.unit;
     if (!attend_plan(&a, shared_memory(b))) return false;
 
-    // o: its epilogue hands on groups of 16 r columns
-    if (!link_make(b, &d->out, out, to, EPI_ADD)) return false;
-    form normed = link_add(b, &d->out, o->ffn_norm, gu, r), gated = form_for(b, down, 2, 16);
-    if (!link_make(b, &d->down, down, gated, EPI_ADD)) return false;
-    if (!link_make(b, &d->gate_up, gu, normed, EPI_GLU, &d->down)) return false;
+    if (!link_make(b, up, &d->out, out, to, EPI_ADD)) return false;
+    form normed = link_add(b, ints, &d->out, o->ffn_norm, gu, r), gated = form_for(b, ints, down, 2);
+    if (!link_make(b, up, &d->down, down, gated, EPI_ADD)) return false;
+    if (!link_make(b, up, &d->gate_up, gu, normed, EPI_GLU, &d->down)) return false;
     link_norm(b, &d->gate_up, o->ffn_norm, *r);
-    if (gated.give == GIVE_RECORD && d->gate_up.k->r != 2) return false;
     d->gate_up.job.act = o->glu->act;
     d->gate_up.job.give = gated.give;
     d->gate_up.job.xo = gated.at;
-    d->gate_up.job.xo_slab = gated.slab;
     d->gate_up.job.xo_row = gated.row;
     d->gate_up.job.xo_unit = gated.unit;
-    link_add(b, &d->down, next, next_group, r);
+    link_add(b, ints, &d->down, next, next_group, r);
     hand_over(b, &d->gate_up, &d->down, layer);
     hand_over_attend(b, d, layer);
-    link *const all[] = {&d->qkv, &d->out, &d->gate_up, &d->down};
-    for (link *l : all) link_tiles(b, l);
     return true;
 }
 
-// Bounds of scales for a model whose embedding is multiplied by so much: its residual stream is as much larger.
-static code_range range_of(float embed_scale) {
-    const float k = embed_scale > 1 ? exp2f(roundf(log2f(embed_scale))) : 1.f;
-    return {0x1p-21f * k, 480.f * k, 1.f / k};
+// Whether there are kernels that multiply codes by codes for all matrices.
+static bool all_codes(const cuda_backend *b) {
+    for (int g = 0; g < b->plan.n_group; g++)
+        for (int i = 0; i < b->plan.group[g].n_region; i++) {
+            const enum layout l = b->plan.group[g].region[i].layout;
+            if (l == LAYOUT_F32 || is_half(l)) return false;
+        }
+    return true;
+}
+// What the scales of each region are multiplied by.
+static enum infer_status find_scales(cuda_backend *b, float (*up)[2]) {
+    unsigned *most = (unsigned *)(b->work + b->plan.stage), *found = (unsigned *)up;
+    const size_t n = (size_t)b->plan.n_group * 2;
+    CU(cudaMemsetAsync(most, 0, n * sizeof *most, b->stream));
+    for (int g = 0; g < b->plan.n_group; g++)
+        for (int i = 0; i < b->plan.group[g].n_region && i < 2; i++) {
+            const cuda_region *r = &b->plan.group[g].region[i];
+            if (r->layout == LAYOUT_F32 || is_half(r->layout)) continue;
+            CU(scale_range(r->layout, b->weights + r->offset, (size_t)(r->rows / UNIT_ROWS) * (size_t)r->u,
+                           most + g * 2 + i, b->stream));
+        }
+    CU(cudaMemcpyAsync(found, most, n * sizeof *most, cudaMemcpyDeviceToHost, b->stream));
+    CU(cudaStreamSynchronize(b->stream));
+    for (size_t i = 0; i < n; i++) {
+        float v, *to = &up[0][0] + i;
+        memcpy(&v, found + i, sizeof v);
+        *to = v > 0 ? exp2f(floorf(log2f(65504.f / v))) : 1.f;
+    }
+    return INFER_OK;
 }
 
 static enum infer_status build(cuda_backend *b, struct decode_program *p, struct layer_ops *ops,
@@ -357,10 +333,10 @@ static enum infer_status build(cuda_backend *b, struct decode_program *p, struct
     if (!n || !select || !same(r->rows.x, x) || !plain_norm(norm, r->rows.out, x.width) ||
         !same(head->matmul.x, norm->norm.out) || b->n_rope > 4 || l->max_rows > 1024)
         return INFER_OK;
-    residual res = {cuda_rows(b, l, x), 0, LAYOUT_COUNT, 32, b->c.n_embd / 32};
+    residual res = {cuda_rows(b, l, x), 0, b->c.n_embd / 16};
     int head_group = head->matmul.w->id;
 
-    form first = form_for(b, ops[0].qkv->w->id, 0, 32);
+    form first = form_for(b, p->integers, ops[0].qkv->w->id, 0);
     embed_job &e = p->embed;
     e.t = b->t;
     e.ring = cuda_decode_blob(b, 0, &e.ring_row);
@@ -376,7 +352,6 @@ static enum infer_status build(cuda_backend *b, struct decode_program *p, struct
     e.square_row = ((size_t)b->plan.max_k + 255) / 256 * 16;
     e.give = first.give;
     e.xo = first.at;
-    e.xo_slab = first.slab;
     e.xo_row = first.row;
     e.xo_unit = first.unit;
     e.scale_at = (float *)(b->work + b->plan.scale);
@@ -389,23 +364,16 @@ static enum infer_status build(cuda_backend *b, struct decode_program *p, struct
         e.rope[i].table = cuda_rope_table(b, b->rope[i]);
     }
     for (int i = 0; i < n; i++)
-        if (!build_layer(b, &p->layer[i], &ops[i], i + 1 < n ? ops[i + 1].norm : &norm->norm,
+        if (!build_layer(b, p, &p->layer[i], &ops[i], i + 1 < n ? ops[i + 1].norm : &norm->norm,
                          i + 1 < n ? ops[i + 1].qkv->w->id : head_group, (uint32_t)i, &res))
             return INFER_OK;
     p->layer[0].qkv.job.first = true;
-    e.range = range_of(e.scale);
-    for (int i = 0; i < n; i++) {
-        struct decode_layer *d = &p->layer[i];
-        d->attend.range = d->qkv.job.range = d->out.job.range = d->gate_up.job.range = d->down.job.range =
-            e.range;
-    }
     p->n_layer = n;
-    if (!link_make(b, &p->head, head_group, form_for(b, head_group, 0, res.group), EPI_HEAD) ||
+    if (!link_make(b, p->up, &p->head, head_group, form_for(b, p->integers, head_group, 0), EPI_HEAD) ||
         b->plan.group[head_group].n_region != 1)
         return INFER_OK;
     link_norm(b, &p->head, &norm->norm, res);
     mm_job &h = p->head.job;
-    h.range = e.range;
     h.rowmap = b->t.out_row;
     h.n_row = &b->t.step->n_out;
     rows logits = cuda_rows(b, l, select->select.logits);
@@ -417,9 +385,7 @@ static enum infer_status build(cuda_backend *b, struct decode_program *p, struct
     }
     p->cand = h.cand = (float2 *)(b->work + b->plan.cand);
     p->token = cuda_tokens(b);
-    link_tiles(b, &p->head);
-    if (fit_together(b, block_bytes(&p->head), block_bytes(&p->head))) p->head.blocks[0] *= 2;
-    if (!p->head.x_bytes[1]) return INFER_OK;
+    if (fit_together(b, block_bytes(&p->head), block_bytes(&p->head))) p->head.blocks *= 2;
     *fits = true;
     return INFER_OK;
 }
@@ -436,10 +402,17 @@ enum infer_status decode_build(struct decode_program **out, cuda_backend *b) {
     TRY(mem_new(&p, sizeof *p, "a decode program"));
     enum infer_status st = mem_new(&p->layer, (size_t)(n_layer + 1) * sizeof *p->layer, "a decode program");
     if (st == INFER_OK) st = mem_new(&ops, (size_t)(n_layer + 1) * sizeof *ops, "a decode program");
-    if (st == INFER_OK) st = build(b, p, ops, n_layer, &fits);
+    if (st == INFER_OK)
+        st = mem_new(&p->up, (size_t)(b->plan.n_group + 1) * sizeof *p->up, "a decode program");
+    if (st == INFER_OK) st = find_scales(b, p->up);
+    p->integers = st == INFER_OK && l->max_rows == 1 && all_codes(b);
+    if (p->integers) st = build(b, p, ops, n_layer, &fits);
+    if (st == INFER_OK && !fits) {
+        p->integers = false;
+        st = build(b, p, ops, n_layer, &fits);
+    }
     mem_free(ops);
     cudaError_t e = mm_prepare();
-    if (e == cudaSuccess) e = codes_prepare();
     if (e == cudaSuccess) e = half_prepare();
     if (e == cudaSuccess) e = attend_prepare();
     if (st == INFER_OK && e != cudaSuccess) st = cuda_error(e, "cudaFuncSetAttribute");
@@ -455,41 +428,23 @@ enum infer_status decode_build(struct decode_program **out, cuda_backend *b) {
 
 void decode_free(struct decode_program *p) {
     if (!p) return;
+    mem_free(p->up);
     mem_free(p->layer);
     mem_free(p);
 }
 
 // ---- running
-// Rows row0 .. row0 + columns of a matmul.
-static enum infer_status run_chunk(struct decode_program *p, const link *l, int row0, int columns, bool many,
-                                   bool beside, cudaStream_t s) {
+static enum infer_status run_one(struct decode_program *p, const link *l, bool beside, cudaStream_t s) {
     mm_job j = l->job;
     if (!beside) {
         j.give_packets = NULL;
         j.take_packets = NULL;
     }
-    j.row0 = row0;
-    j.columns = columns;
-    j.x_bytes = l->x_bytes[many];
-    size_t r = (size_t)row0;
-    if (j.rowmap)
-        j.rowmap += r;
-    else {
-        j.x += r * j.x_row;
-        j.square += r * j.square_row;
-        j.scale += r;
-        j.scale_next += r;
-    }
-    if (j.res) j.res += r * j.res_row;
-    if (j.square_out) j.square_out += r * j.square_row;
-    if (j.xo && !j.xo_pitch && !j.slab) j.xo += r * j.xo_row;
-    if (j.y) j.y += r * j.y_row;
-    j.n_cand = l->blocks[many] * (many ? l->k->r : l->k->warps[0]);
+    j.x_bytes = l->x_bytes;
+    j.n_cand = l->blocks * l->k->warps;
     if (j.cand) p->n_cand = j.n_cand;
-    j.buffers = l->buffers;
-    if (j.cand) j.cand += r * (size_t)j.n_cand;
-    CU(launch_overlapped(l->k->run[j.give_packets || j.take_packets ? 2 : many], l->blocks[many],
-                         l->k->warps[many] * 32, mm_smem(l->k, many, j.buffers, j.x_bytes), true, s, j));
+    CU(launch_overlapped(l->k->run[j.give_packets || j.take_packets], l->blocks, l->k->warps * 32,
+                         mm_smem(l->k, j.x_bytes), true, s, j));
     return INFER_OK;
 }
 // Many rows of halves. The head works on all rows of the step and leaves those that are wanted.
@@ -502,29 +457,12 @@ static enum infer_status run_half(const cuda_backend *b, struct decode_program *
     w.rms = (uint2 *)(b->work + b->plan.scale) + 2 * b->plan.max_decode;
     w.seq = &b->t.step->seq;
     w.tag = 1 + (uint32_t)l->nth;
-    if (!half_plan(&w, l->k, rows, half_chip(b), b->sm_count, shared_memory(b)))
+    w.part = (float4 *)(b->work + b->plan.stage);
+    w.count = (int *)(b->work + b->plan.wide_count);
+    if (!half_plan(&w, l->k, rows, half_chip(b), b->sm_count, shared_memory(b), b->plan.stage_bytes))
         return cuda_error(cudaErrorInvalidConfiguration, "half_plan");
     if (w.j.cand) p->n_cand = w.j.n_cand;
     CU(half_launch(&w, b->sm_count, s));
-    return INFER_OK;
-}
-// More than 16 rows of quantised weights; the head as above.
-static enum infer_status run_codes(const cuda_backend *b, struct decode_program *p, const link *l, int rows,
-                                   cudaStream_t s) {
-    codes_job w = {};
-    const struct codes_entry *e;
-    w.j = l->job;
-    w.j.give_packets = NULL;
-    w.j.x = l->slab;
-    w.epilogue = l->k->epilogue;
-    for (int i = 0; i < 2; i++) w.tiles[i] = w.j.steps[i] * l->k->r;
-    w.classes = l->k->warps[0];
-    w.part[0] = (float *)(b->work + b->plan.stage);
-    w.count = (int *)(b->work + b->plan.wide_count);
-    if (!codes_plan(&w, l->k, rows, half_chip(b), b->sm_count, shared_memory(b), b->plan.stage_bytes, &e))
-        return err_set(INFER_E_UNSUPPORTED, "cuda: no shares for %d rows", rows);
-    if (w.j.cand) p->n_cand = w.j.n_cand;
-    CU(codes_launch(&w, e, b->sm_count, s));
     return INFER_OK;
 }
 // Outputs of a step of that many rows at most.
@@ -532,18 +470,33 @@ static int step_outs(const cuda_backend *b, int rows) {
     const int most = b->c.list[ROW_DECODE]->max_out;
     return rows < most ? rows : most;
 }
+// Which of the kernels for few rows takes a step; -1: none.
+static int few_kernel(const link *l, int rows) {
+    const int i = rows <= 2 ? 0 : rows <= 4 ? 1 : 2;
+    return rows > 1 && rows <= 8 && l->few[i] ? i : -1;
+}
+static enum infer_status run_few(const cuda_backend *b, struct decode_program *p, const link *l, int i,
+                                 cudaStream_t s) {
+    const int t = 2 << i, tiles = few_tiles(t, l->k->r, l->k->epilogue);
+    const size_t smem = few_smem(l->k, t, l->job.u);
+    const bool head = l->k->epilogue == EPI_HEAD;
+    const int blocks = head && fit_together(b, smem, smem) ? 2 * b->sm_count : b->sm_count;
+    mm_job j = l->job;
+    j.give_packets = NULL;
+    j.take_packets = NULL;
+    for (int r = 0; r < 2; r++) j.steps[r] = j.steps[r] * l->k->r / tiles;
+    j.x_bytes = (size_t)(j.u * t) * FEW_ROW;
+    j.n_cand = blocks * (l->k->warps / t);
+    if (j.cand) p->n_cand = j.n_cand;
+    CU(launch_overlapped(l->k->few[i], blocks, l->k->warps * 32, smem, true, s, j));
+    return INFER_OK;
+}
 static enum infer_status run_link(const cuda_backend *b, struct decode_program *p, const link *l, int rows,
                                   bool beside, cudaStream_t s) {
-    if (l->norm.res) {
-        norm_job n = l->norm;
-        n.xo_pitch = tile_pitch(l, rows);
-        CU(norm_launch(n, rows, s));
-    }
-    if (tile_pitch(l, rows)) return run_half(b, p, l, rows, s);
-    if (codes_has(l->k, rows)) return run_codes(b, p, l, rows, s);
-    const int n = l->job.rowmap ? step_outs(b, rows) : rows;
-    for (int r = 0; r < n; r += 8) TRY(run_chunk(p, l, r, n - r < 8 ? n - r : 8, n > 1, beside, s));
-    return INFER_OK;
+    const int few = few_kernel(l, rows);
+    return rows == 1  ? run_one(p, l, beside, s)
+           : few >= 0 ? run_few(b, p, l, few, s)
+                      : run_half(b, p, l, rows, s);
 }
 
 enum {
@@ -559,8 +512,7 @@ enum {
 };
 // How the input of each link's reader lies in a step of that many rows.
 template <class J> static void place(J *giver, const link *taker, int rows) {
-    giver->slab = codes_has(taker->k, rows) ? slab_pitch(rows) : 0;
-    giver->xo_pitch = tile_pitch(taker, rows);
+    giver->xo_pitch = rows > 1 && few_kernel(taker, rows) < 0 ? half_pitch(rows) : 0;
 }
 static void place_inputs(struct decode_program *p, int rows) {
     place(&p->embed, &p->layer[0].qkv, rows);

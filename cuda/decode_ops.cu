@@ -51,45 +51,82 @@ __global__ void embed_decode_kernel(const __grid_constant__ embed_job j) {
             }
         return;
     }
-    const int col = blockIdx.x * 256 + threadIdx.x, group = col >> 5;
-    if (group * 32 >= j.w.k) return;
+    const int col = blockIdx.x * 256 + threadIdx.x;
+    if ((col & ~31) >= j.w.k) return;
     const int id = word[STEP_ID] < 0 ? j.t.slot_last[word[STEP_SLOT]] : word[STEP_ID];
     const int phys = j.w.base + id / j.w.inter * j.w.stride + id % j.w.inter;
     const uint8_t *u =
         j.w.region + ((size_t)(phys >> 4) * j.w.u + blockIdx.x) * layout_unit_bytes(j.w.layout);
     const float v = j.scale * unit_value(j.w.layout, u, phys & 15, threadIdx.x);
     j.res[row * j.res_row + col] = v;
-    const float ss = warp_sum(v * v);
-    if (lane == 0) j.square[row * j.square_row + group] = ss;
+    const float ss = sum16(__fmul_rn(v, v));
+    if ((lane & 15) == 0) j.square[row * j.square_row + (col >> 4)] = ss;
     const float y = __fmul_rn(v, j.next_norm[col]);
     if (j.give == GIVE_RECORD)
-        put_record<32, true>(j, row, col, y);
+        put_record<32>(j, col, y);
     else
-        put_column<true>(j, j.give == GIVE_BF16, row, row, col, y);
+        put_column<true>(j, row, row, col, y);
 }
 cudaError_t embed_launch(const embed_job &j, int n, cudaStream_t s) {
     return launch_overlapped(embed_decode_kernel, dim3(j.w.u + 1, n), 256, 0, false, s, j);
 }
 
-// ---- norm to halves
-__global__ void __launch_bounds__(256) norm_kernel(const __grid_constant__ norm_job j) {
-    __shared__ float rs_at;
-    pdl_trigger();
-    pdl_wait();
-    const int t = blockIdx.x;
-    if (t >= *j.n_row) return;
-    if (threadIdx.x < 32) {
-        const float v = rms_factor<4>(j, t);
-        if (threadIdx.x == 0) rs_at = v;
-    }
-    __syncthreads();
-    for (int c = threadIdx.x; c < j.k; c += 256) {
-        const float y = __fmul_rn(__fmul_rn(__ldcg(j.res + t * j.res_row + c), j.norm[c]), rs_at);
-        put_column<true>(j, j.bf16, t, t, c, y);
+// ---- the range of a matrix's scales
+template <int L>
+DEV float unit_range(const uint8_t *u, int i) // i = 0 .. 63
+{
+    using W = coded<L>;
+    u += W::scales;
+    if constexpr (W::super || L == LAYOUT_Q2K) {
+        if (i >= 16) return 0;
+        const float2 d = half2_bits(*(const uint32_t *)(u + (W::super ? i * 16 : 256 + i * 4)));
+        return (W::super ? 63 : 15) * fmaxf(fabsf(d.x), fabsf(d.y) * 0x1p-24f);
+    } else if constexpr (W::six)
+        return i < 16 ? 128 * fabsf(half_bits(*(const uint16_t *)(u + 256 + i * 2))) : 0;
+    else if constexpr (W::mins) {
+        const uint2 w = *(const uint2 *)(u + i * 8);
+        const float2 d = half2_bits(w.x), m = half2_bits(w.y);
+        return fmaxf(fmaxf(fabsf(d.x), fabsf(d.y)), fmaxf(fabsf(m.x), fabsf(m.y)) * 0x1p-24f);
+    } else {
+        const float2 d = half2_bits(*(const uint32_t *)(u + i * 4));
+        return fmaxf(fabsf(d.x), fabsf(d.y));
     }
 }
-cudaError_t norm_launch(const norm_job &j, int n, cudaStream_t s) {
-    return launch_overlapped(norm_kernel, n, 256, 0, true, s, j);
+template <int L>
+__global__ void __launch_bounds__(256) range_kernel(const uint8_t *w, size_t n_unit, unsigned *most) {
+    const int lane = threadIdx.x & 31;
+    unsigned v = 0; // bits of floats that are not negative are in their order
+    for (size_t i = blockIdx.x * 8 + (threadIdx.x >> 5); i < n_unit; i += gridDim.x * 8)
+        for (int h = 0; h < 2; h++) {
+            const float r = unit_range<L>(w + i * layout_unit_bytes((enum layout)L), lane + 32 * h);
+            if (isfinite(r)) v = max(v, __float_as_uint(r));
+        }
+    v = __reduce_max_sync(~0u, v);
+    if (lane == 0) atomicMax(most, v);
+}
+cudaError_t scale_range(enum layout l, const uint8_t *weights, size_t n_unit, unsigned *most,
+                        cudaStream_t s) {
+    const unsigned blocks = (unsigned)(n_unit < 4096 ? (n_unit + 7) / 8 : 512);
+#define RANGE(x)                                                                                             \
+    case x:                                                                                                  \
+        range_kernel<x><<<blocks, 256, 0, s>>>(weights, n_unit, most);                                       \
+        break;
+    switch (l) {
+        RANGE(LAYOUT_Q8)
+        RANGE(LAYOUT_Q8M)
+        RANGE(LAYOUT_Q4)
+        RANGE(LAYOUT_Q4M)
+        RANGE(LAYOUT_Q4K)
+        RANGE(LAYOUT_Q5K)
+        RANGE(LAYOUT_Q6K)
+        RANGE(LAYOUT_Q2K)
+        RANGE(LAYOUT_Q3K)
+        RANGE(LAYOUT_IQ4)
+    default:
+        return cudaErrorInvalidValue;
+    }
+#undef RANGE
+    return cudaGetLastError();
 }
 
 // ---- the best of each row's candidates

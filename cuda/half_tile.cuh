@@ -1,39 +1,56 @@
-// How a step of many rows hands halves to the next matmul: tiles of 64 columns x pitch rows, 128 bytes a row, the
-// 16-byte chunk c of row r at c ^ (r & 7): as ldmatrix and wgmma read them without conflicts. Columns of a group of 32
-// lie in the order of a unit's lanes: k = 8 t + 4 e + j is number 16 e + 2 t + (j & 1) + 8 (j >> 1), see layout.h.
-// bfloat16 has two tiles after each other, the high parts and the low ones.
+// How rows go from one kernel of a step to the next: as halves. One row lies plain; a step of many rows has tiles of 64 columns
+// x pitch rows, 128 bytes a row, the 16-byte chunk c of row r at c ^ (r & 7): as ldmatrix and wgmma read them without
+// conflicts. A group of 32 columns lies in the order in which a lane's weights come (layout.h), so that one read of 16 bytes
+// is a lane's operand of both products of the group: GIVE_HALF and GIVE_BF16 for weights that are halves, GIVE_CODES
+// for codes. bfloat16 has the high parts and the low ones after each other: 256 columns of a plain row, two tiles.
 #pragma once
+#include "stream.h"
 #include "util.cuh"
 
-// Byte of column k (of a pair: the even one) of a row in the tiles.
-DEV size_t half_tile_at(int row, int k, int pitch, int parts) {
-    const int g = k & 31, at = (k & 32) + 16 * (g >> 2 & 1) + 2 * (g >> 3) + (g & 1) + 4 * (g & 2);
-    return ((size_t)(k >> 6) * parts * pitch + row) * 128 + (((at >> 3) ^ (row & 7)) << 4) + (at & 7) * 2;
+// Number of column k of 32 in its group: of a plain row, where lane t has numbers 8 t .. 8 t + 7, and of a tile, where product e
+// has numbers 16 e .. and lane t the pairs 2 t and 2 t + 8 of them.
+DEV int row_order(bool codes, int k) {
+    return codes ? (k >> 2 & 3) * 8 + (k >> 4 & 1) * 4 + (k & 1) * 2 + (k >> 1 & 1) : k & 31;
 }
-DEV void put_tile(bool bf16, uint8_t *x, int pitch, int row, int k, float y) {
-    uint8_t *at = x + half_tile_at(row, k, pitch, bf16 ? 2 : 1);
-    if (bf16) {
+DEV int tile_order(bool codes, int k) {
+    return codes ? (k & 16) + 2 * (k >> 2 & 3) + (k >> 1 & 1) + 8 * (k & 1)
+                 : 16 * (k >> 2 & 1) + 2 * (k >> 3 & 3) + (k & 1) + 4 * (k & 2);
+}
+// Lanes that far apart have columns that are neighbours in a tile: gid and gid + 1, or gid and gid + 2.
+DEV int tile_neighbour(int give) { return give == GIVE_CODES ? 8 : 4; }
+
+// Byte of column k of a row in the tiles.
+DEV size_t half_tile_at(int give, int row, int k, int pitch) {
+    const int at = (k & 32) + tile_order(give == GIVE_CODES, k);
+    return ((size_t)(k >> 6) * (give == GIVE_BF16 ? 2 : 1) * pitch + row) * 128 +
+           (((at >> 3) ^ (row & 7)) << 4) + (at & 7) * 2;
+}
+DEV float half_range(float y) { return fminf(fmaxf(y, -65504.f), 65504.f); }
+DEV void put_tile(int give, uint8_t *x, int pitch, int row, int k, float y) {
+    uint8_t *at = x + half_tile_at(give, row, k, pitch);
+    if (give == GIVE_BF16) {
         const __nv_bfloat16 hi = __float2bfloat16(y);
         *(__nv_bfloat16 *)at = hi;
         *(__nv_bfloat16 *)(at + pitch * 128) = __float2bfloat16(y - __bfloat162float(hi));
     } else
-        *(__half *)at = __float2half(fminf(fmaxf(y, -65504.f), 65504.f));
+        *(__half *)at = __float2half(half_range(y));
 }
-// Columns k and k + 1 (k even).
-DEV void put_tile2(bool bf16, uint8_t *x, int pitch, int row, int k, float a, float b) {
-    uint8_t *at = x + half_tile_at(row, k, pitch, bf16 ? 2 : 1);
-    if (bf16) {
+// Column k and its neighbour behind it.
+DEV void put_tile2(int give, uint8_t *x, int pitch, int row, int k, float a, float b) {
+    uint8_t *at = x + half_tile_at(give, row, k, pitch);
+    if (give == GIVE_BF16) {
         const __nv_bfloat162 hi = __floats2bfloat162_rn(a, b);
         *(__nv_bfloat162 *)at = hi;
         *(__nv_bfloat162 *)(at + pitch * 128) =
             __floats2bfloat162_rn(a - __low2float(hi), b - __high2float(hi));
     } else
-        *(uint32_t *)at = pack_half2(fminf(fmaxf(a, -65504.f), 65504.f), fminf(fmaxf(b, -65504.f), 65504.f));
+        *(uint32_t *)at = pack_half2(half_range(a), half_range(b));
 }
-// Columns k, k + 1, k + 8 and k + 9 (k a multiple of 16 and 0, 2, 4 or 6 more), which lie together.
-DEV void put_tile4(bool bf16, uint8_t *x, int pitch, int row, int k, const float4 &v) {
-    uint8_t *at = x + half_tile_at(row, k, pitch, bf16 ? 2 : 1);
-    if (bf16) {
+// Columns k, k + 1, k + 8 and k + 9 (k a multiple of 16 and 0, 2, 4 or 6 more) for weights that are halves, where they lie
+// together.
+DEV void put_tile4(int give, uint8_t *x, int pitch, int row, int k, const float4 &v) {
+    uint8_t *at = x + half_tile_at(give, row, k, pitch);
+    if (give == GIVE_BF16) {
         const __nv_bfloat162 a = __floats2bfloat162_rn(v.x, v.y), b = __floats2bfloat162_rn(v.z, v.w);
         ((__nv_bfloat162 *)at)[0] = a;
         ((__nv_bfloat162 *)at)[1] = b;
@@ -41,13 +58,8 @@ DEV void put_tile4(bool bf16, uint8_t *x, int pitch, int row, int k, const float
         ((__nv_bfloat162 *)at)[0] = __floats2bfloat162_rn(v.x - __low2float(a), v.y - __high2float(a));
         ((__nv_bfloat162 *)at)[1] = __floats2bfloat162_rn(v.z - __low2float(b), v.w - __high2float(b));
     } else
-        *(uint2 *)at = make_uint2(
-            pack_half2(fminf(fmaxf(v.x, -65504.f), 65504.f), fminf(fmaxf(v.y, -65504.f), 65504.f)),
-            pack_half2(fminf(fmaxf(v.z, -65504.f), 65504.f), fminf(fmaxf(v.w, -65504.f), 65504.f)));
-}
-// Plain rows, for one row and the kernels of up to 8: columns in their order, bfloat16 in units of 256 high and 256 low parts.
-DEV void put_half(uint8_t *row, int col, float y) {
-    *(__half *)(row + (size_t)col * 2) = __float2half(fminf(fmaxf(y, -65504.f), 65504.f));
+        *(uint2 *)at = make_uint2(pack_half2(half_range(v.x), half_range(v.y)),
+                                  pack_half2(half_range(v.z), half_range(v.w)));
 }
 DEV void put_bf16(uint8_t *row, int col, float y) {
     const __nv_bfloat16 hi = __float2bfloat16(y);
@@ -56,12 +68,12 @@ DEV void put_bf16(uint8_t *row, int col, float y) {
     *(__nv_bfloat16 *)(u + 512) = __float2bfloat16(y - __bfloat162float(hi));
 }
 // A column of row t as a job's output wants it; TILES: that may be tiles, where the row is tile_row.
-template <bool TILES, class J>
-DEV void put_column(const J &j, bool bf16, int t, int tile_row, int col, float y) {
+template <bool TILES, class J> DEV void put_column(const J &j, int t, int tile_row, int col, float y) {
+    uint8_t *row = j.xo + t * j.xo_row;
     if (TILES && j.xo_pitch)
-        put_tile(bf16, j.xo, j.xo_pitch, tile_row, col, y);
-    else if (bf16)
-        put_bf16(j.xo + t * j.xo_row, col, y);
+        put_tile(j.give, j.xo, j.xo_pitch, tile_row, col, y);
+    else if (j.give == GIVE_BF16)
+        put_bf16(row, col, y);
     else
-        put_half(j.xo + t * j.xo_row, col, y);
+        ((__half *)row)[(col & ~31) + row_order(j.give == GIVE_CODES, col)] = __float2half(half_range(y));
 }

@@ -93,29 +93,9 @@ LAYOUT_FN enum layout layout_of(enum quant_type t) {
                                                 : LAYOUT_Q2K;
 }
 
-/* Prepared activations of int8 kernels: a record per row and 256 columns, quantised in groups of 32 or 16 columns.
+/* One row for kernels that multiply codes by codes: a record for 256 columns, quantised in groups of 32 or 16 columns.
  *   0    256 codes: group g = k / 32, e = k / 16 & 1, byte (g * 4 + tig) * 8 + e * 4 + j: the operand b0, b1 of a lane
  *   256  float scales; g = k / 32, p = g & 3, h = g >> 2: groups of 32: p * 2 + h; of 16: p * 4 + h * 2 + e
  *   320  sums of scale * code as two bfloat16, e * 16 + p * 2 + h the high parts, 8 further the low ones; groups of 32
- *        have e = 0 alone
- *
- * The scale has four significant bits, so a code times it is a half, exactly; steps of many rows have these halves.
- * Slabs: of each unit of 256 columns first 4 tiles of 64 columns x pitch rows, 128 bytes a row, its 16-byte chunk c at
- * c ^ (row & 7), as ldmatrix reads them without conflicts: chunk (k / 16 & 3) * 2 + (k & 1) of column k holds the even or
- * odd ones of 16 columns, k at place k / 2 & 7; then the sums, 80 bytes a row, as above. */
+ *        have e = 0 alone */
 enum { REC_SCALE = 256, REC_SUM = 320, REC_BYTES_32 = 352, REC_BYTES_16 = 416 };
-enum {
-    SLAB_SUM = 512 /* times pitch */,
-    SLAB_SUM_ROW = 80 /* no bank twice in 8 rows */,
-    SLAB_ROW = SLAB_SUM + SLAB_SUM_ROW
-};
-/* Bounds of a group's scale, powers of two of one model: code times scale times half, in a slab, is a half without loss. */
-struct code_range {
-    float least, most, half;
-};
-/* Rows of a slab for a step of so many rows, bytes of a unit. */
-LAYOUT_FN int slab_pitch(int rows) { return (rows + 7) / 8 * 8; }
-LAYOUT_FN size_t slab_bytes(int pitch) { return (size_t)pitch * SLAB_ROW; }
-/* Byte of the chunk of column k in a row of its tile, of the column in its chunk. */
-LAYOUT_FN int slab_chunk(int k, int row) { return (((k >> 4 & 3) * 2 + (k & 1)) ^ (row & 7)) << 4; }
-LAYOUT_FN int slab_half(int k) { return (k >> 1 & 7) * 2; }

@@ -37,8 +37,7 @@ static enum infer_status group_place(struct cuda_group *g, const struct weight_g
             r = &g->region[g->n_region++];
             *r = (struct cuda_region){.layout = l, .u = (m[i].k + UNIT_COLS - 1) / UNIT_COLS};
         }
-        bool element = l == LAYOUT_F32 || l == LAYOUT_F16 || l == LAYOUT_BF16;
-        int inter = g->paired ? (element ? 8 : 16) : UNIT_ROWS;
+        int inter = g->paired ? UNIT_ROWS / 2 : UNIT_ROWS;
         g->member[i] = (struct cuda_member){.region = g->n_region - 1,
                                             .base = g->paired ? i * inter : r->rows,
                                             .inter = inter,
@@ -211,20 +210,19 @@ static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
 
     size_t d = (size_t)p->max_decode, rows = (size_t)p->max_rows;
     size_t u = ((size_t)p->max_k + UNIT_COLS - 1) / UNIT_COLS;
-    p->rec_row_bytes = u * REC_BYTES_16;
     p->half_row_bytes = u * UNIT_COLS * 4; /* bfloat16 high and low parts */
     p->step = take(p, 256 + (rows * 3 + (size_t)p->max_out * 2) * 4);
     p->pages = take(p, p->n_page_entry * 4);
     p->slot_last = take(p, (size_t)c->n_slot * 4);
     p->rope = take(p, (size_t)CUDA_ROPE_MAX * rows * (size_t)p->rope_row * 4);
-    for (int i = 0; i < 3; i++) p->rec[i] = take(p, d * p->rec_row_bytes);
+    for (int i = 0; i < 3; i++) p->rec[i] = take(p, u * REC_BYTES_16); /* of one row */
     for (int i = 0; i < 3; i++) p->half[i] = take(p, d * p->half_row_bytes);
     p->square = take(p, d * u * 16 * 4 * 2);
     p->part = take(p, d * (size_t)(p->max_head_out + 4 * 512) * (size_t)p->max_split * 4);
     p->item = take(p, (d * (size_t)p->max_split + 1) * 16);
     p->cand = take(p, (size_t)(p->max_out + 8) * 512 * 8);
     p->counter = take(p, (d * 256 + 64) * 4); /* the last one counts decode steps */
-    p->wide_count = take(p, 4 * 512 * 4);     /* see wide_codes.h */
+    p->wide_count = take(p, 512 * 2 * 4);     /* see wide_half.h */
     p->constant_bytes = constants(p, c);
     p->constant = take(p, p->constant_bytes);
     /* eight chunks of the upload: not more than there is to upload, and room for a row and for a page */
@@ -236,8 +234,7 @@ static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
     p->scale = take(p, 4 * d * 4 + d * 8);             /* and 1 / rms of many rows */
     p->packet_bytes = (size_t)p->max_head_out * 3 * 8; /* q, k and v of one row, 8 bytes each */
     p->packets = take(p, p->packet_bytes);
-    /* of their own: what another form left would be read as halves where the columns end */
-    for (int i = 0; i < 3; i++) p->slab[i] = take(p, d * u * SLAB_ROW);
+    for (int i = 0; i < 2; i++) p->packet[i] = take(p, p->half_row_bytes * 2);
     if (!size_align(p->workspace_bytes, 4096, &p->workspace_bytes)) p->workspace_bytes = SIZE_MAX;
 }
 

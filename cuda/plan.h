@@ -49,9 +49,9 @@ struct cuda_plan {
     int rope_row;                                 /* most n_rot */
     int max_k, max_head_out;                      /* widest matmul input; most n_head * head_dim_v */
     /* workspace, offsets into one allocation */
-    size_t step, pages, slot_last, rope, rec[3], slab[3], half[3], square, part, item, cand, counter,
+    size_t step, pages, slot_last, rope, rec[3], half[3], packet[2], square, part, item, cand, counter,
         wide_count, constant, stage, scale, packets;
-    size_t stage_bytes, constant_bytes, rec_row_bytes, half_row_bytes, packet_bytes, workspace_bytes;
+    size_t stage_bytes, constant_bytes, half_row_bytes, packet_bytes, workspace_bytes;
     size_t tiles[3]; /* activation tiles of prompt rows: normed, attention, gated (prompt_frag.cuh) */
     int tile_cols[3];
     size_t mx, mx_scale;        /* activations of block-scaled kernels and their scales */

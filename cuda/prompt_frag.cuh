@@ -111,23 +111,18 @@ DEV uint2 ldg8(const uint8_t *p) {
 }
 DEV uint32_t pick(const uint4 &v, int e, int h) { return e ? (h ? v.w : v.z) : (h ? v.y : v.x); }
 
-// Where a lane of a warp reads: units of the lo and hi rows, and which half of the tile each is.
+// Where a warp reads.
 struct slab {
-    const uint8_t *lo, *hi; // first unit of the row tile
-    int at_lo, at_hi;       // bytes from the start of a stage to the row tile's codes
-    int h_lo, h_hi;         // 0: rows 0..7, 1: rows 8..15
+    const uint8_t *first; // unit of the row tile
+    int at;               // bytes from the start of a stage to the row tile's codes
 };
 
 // Tiles of activations that one unit of weights meets.
 template <int L> constexpr int tiles_per_unit = L == LAYOUT_F32 ? 8 : 4;
-// Whether gate and up alternate by 16 rows (a lane needs two row tiles), not by 8.
-template <int L, int EPI>
-constexpr bool slab_paired = EPI == EPILOGUE_GLU &&L != LAYOUT_F32 &&L != LAYOUT_F16 &&L != LAYOUT_BF16;
-
-// frag<L, PAIRED>: raw registers of 64 columns, scales of a unit, conversion of one step of 16 columns.
+// frag<L>: raw registers of 64 columns, scales of a unit, conversion of one step of 16 columns.
 //   pieces, piece(p, i)   what 64 columns p = 0..3 of a unit are: n_piece runs of piece_bytes at these offsets
 //   load(raw, slab, stage)   scale(scales, slab, unit offset)   step(raw, scales, slab, p, s = 0..3, a[4])
-template <int L, bool PAIRED> struct frag;
+template <int L> struct frag;
 DEV uint4 lds16(uint32_t p) {
     uint4 v;
     asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
@@ -136,23 +131,14 @@ DEV uint4 lds16(uint32_t p) {
     return v;
 }
 
-template <bool PAIRED> struct words { // 16 bytes of code words of lo and hi rows
-    uint4 lo, hi;
-    DEV_ uint32_t get(int hi_row, int e, const slab &s) const {
-        if (PAIRED) return hi_row ? pick(hi, e, s.h_hi) : pick(lo, e, s.h_lo);
-        return pick(lo, e, hi_row);
-    }
-    DEV_ void load(const slab &s, uint32_t at) {
-        int lane = threadIdx.x & 31;
-        lo = lds16(at + s.at_lo + lane * 16);
-        if (PAIRED) hi = lds16(at + s.at_hi + lane * 16);
-    }
+struct words { // 16 bytes of code words
+    uint4 v;
+    DEV_ uint32_t get(int hi_row, int e) const { return pick(v, e, hi_row); }
+    DEV_ void load(const slab &s, uint32_t at) { v = lds16(at + s.at + (threadIdx.x & 31) * 16); }
 };
-DEV int slab_row(const slab &s, int hi_row) {
-    return ((threadIdx.x & 31) >> 2) + 8 * (hi_row ? s.h_hi : s.h_lo);
-}
+DEV int slab_row(int hi_row) { return ((threadIdx.x & 31) >> 2) + 8 * hi_row; }
 
-template <bool PAIRED> struct frag_halves {
+struct prompt_halves {
     static constexpr int unit = 8192, order = ORDER_HALVES;
     struct raw {
         uint4 v[2][2];
@@ -165,7 +151,7 @@ template <bool PAIRED> struct frag_halves {
 #pragma unroll
         for (int q = 0; q < 2; q++)
 #pragma unroll
-            for (int h = 0; h < 2; h++) r.v[q][h] = lds16(at + s.at_lo + (2 * q + h) * 512 + lane * 16);
+            for (int h = 0; h < 2; h++) r.v[q][h] = lds16(at + s.at + (2 * q + h) * 512 + lane * 16);
     }
     DEV_ static void scale(scales &, const slab &, size_t) {}
     DEV_ static void step(const raw &r, const scales &, const slab &, int, int s, uint32_t a[4]) {
@@ -178,7 +164,7 @@ template <bool PAIRED> struct frag_halves {
         }
     }
 };
-template <bool P> struct frag<LAYOUT_F16, P> : frag_halves<P> {};
+template <> struct frag<LAYOUT_F16> : prompt_halves {};
 // bfloat16 as halves: exact but below 2^-14, where 2^-25 is lost, and above 65504, which becomes infinite
 DEV uint32_t half2_of_bf16(uint32_t w) {
     uint32_t r;
@@ -187,17 +173,17 @@ DEV uint32_t half2_of_bf16(uint32_t w) {
         : "f"(__uint_as_float(w & 0xffff0000u)), "f"(__uint_as_float(w << 16)));
     return r;
 }
-template <bool P> struct frag<LAYOUT_BF16, P> : frag_halves<P> {
-    using base = frag_halves<P>;
-    DEV_ static void step(const typename base::raw &r, const typename base::scales &c, const slab &s, int p,
-                          int st, uint32_t a[4]) {
+template <> struct frag<LAYOUT_BF16> : prompt_halves {
+    using base = prompt_halves;
+    DEV_ static void step(const base::raw &r, const base::scales &c, const slab &s, int p, int st,
+                          uint32_t a[4]) {
         base::step(r, c, s, p, st, a);
 #pragma unroll
         for (int i = 0; i < 4; i++) a[i] = half2_of_bf16(a[i]);
     }
 };
 // float32 goes to the tensor cores as it lies in shared memory: only where its pieces are
-template <bool PAIRED> struct frag<LAYOUT_F32, PAIRED> {
+template <> struct frag<LAYOUT_F32> {
     static constexpr int unit = 16384, order = ORDER_FLOATS, n_piece = 1, piece_bytes = 2048;
     DEV_ static int piece(int p, int) { return p * 2048; }
 };
@@ -219,10 +205,10 @@ DEV __half2 half_of(const uint4 &v, int i) // half i of 8, twice
 DEV int group_index(int g) { return (g & 3) * 2 + (g >> 2); } // order of scales in layout.h
 
 // Q4, IQ4 and Q8: one scale a group
-template <int L, bool PAIRED, bool WIDE> struct frag_d {
+template <int L, bool WIDE> struct frag_d {
     static constexpr int order = ORDER_CODES, unit = WIDE ? 4352 : 2304, codes = WIDE ? 4096 : 2048;
     struct raw {
-        words<PAIRED> w[WIDE ? 2 : 1];
+        words w[WIDE ? 2 : 1];
     };
     struct scales {
         uint4 v[2];
@@ -234,8 +220,8 @@ template <int L, bool PAIRED, bool WIDE> struct frag_d {
         if (WIDE) r.w[WIDE].load(s, at + 512);
     }
     DEV_ static void scale(scales &c, const slab &s, size_t at) {
-        c.v[0] = ldg16(s.lo + at + codes + slab_row(s, 0) * 16);
-        c.v[1] = ldg16(s.hi + at + codes + slab_row(s, 1) * 16);
+        c.v[0] = ldg16(s.first + at + codes + slab_row(0) * 16);
+        c.v[1] = ldg16(s.first + at + codes + slab_row(1) * 16);
     }
     DEV_ static void step(const raw &r, const scales &c, const slab &s, int p, int st, uint32_t a[4]) {
         int q = st >> 1, e = st & 1;
@@ -243,25 +229,25 @@ template <int L, bool PAIRED, bool WIDE> struct frag_d {
         for (int h = 0; h < 2; h++) {
             uint32_t w;
             if (WIDE)
-                w = r.w[WIDE ? q : 0].get(h, e, s) ^ 0x80808080u;
+                w = r.w[WIDE ? q : 0].get(h, e) ^ 0x80808080u;
             else if (L == LAYOUT_IQ4)
-                w = iq4_levels(r.w[0].get(h, e, s) >> (16 * q)) ^ 0x80808080u;
+                w = iq4_levels(r.w[0].get(h, e) >> (16 * q)) ^ 0x80808080u;
             else
-                w = ((r.w[0].get(h, e, s) >> (4 * q)) & 0x0f0f0f0fu) ^ 0x08080808u;
+                w = ((r.w[0].get(h, e) >> (4 * q)) & 0x0f0f0f0fu) ^ 0x08080808u;
             scaled(w, biased(WIDE || L == LAYOUT_IQ4 ? 128 : 8), half_of(c.v[h], group_index(2 * p + q)),
                    a[h], a[h + 2]);
         }
     }
 };
-template <bool P> struct frag<LAYOUT_Q4, P> : frag_d<LAYOUT_Q4, P, false> {};
-template <bool P> struct frag<LAYOUT_Q8, P> : frag_d<LAYOUT_Q8, P, true> {};
-template <bool P> struct frag<LAYOUT_IQ4, P> : frag_d<LAYOUT_IQ4, P, false> {};
+template <> struct frag<LAYOUT_Q4> : frag_d<LAYOUT_Q4, false> {};
+template <> struct frag<LAYOUT_Q8> : frag_d<LAYOUT_Q8, true> {};
+template <> struct frag<LAYOUT_IQ4> : frag_d<LAYOUT_IQ4, false> {};
 
 // Q4M and Q8M: scale and minimum a group; row * 32 + tig * 8: d[tig] d[tig + 4] m[tig] m[tig + 4]
-template <int L, bool PAIRED, bool WIDE> struct frag_dm {
+template <int L, bool WIDE> struct frag_dm {
     static constexpr int order = ORDER_CODES, unit = WIDE ? 4608 : 2560, codes = WIDE ? 4096 : 2048;
     struct raw {
-        words<PAIRED> w[WIDE ? 2 : 1];
+        words w[WIDE ? 2 : 1];
     };
     struct scales {
         uint2 v[2][4];
@@ -275,7 +261,7 @@ template <int L, bool PAIRED, bool WIDE> struct frag_dm {
     DEV_ static void scale(scales &c, const slab &s, size_t at) {
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            const uint8_t *p = (h ? s.hi : s.lo) + at + codes + slab_row(s, h) * 32;
+            const uint8_t *p = s.first + at + codes + slab_row(h) * 32;
 #pragma unroll
             for (int t = 0; t < 4; t++) c.v[h][t] = ldg8(p + t * 8);
         }
@@ -287,7 +273,7 @@ template <int L, bool PAIRED, bool WIDE> struct frag_dm {
         for (int h = 0; h < 2; h++) {
             __half2 d = bits_h2(__byte_perm(c.v[h][g & 3].x, 0, sel)),
                     m = bits_h2(__byte_perm(c.v[h][g & 3].y, 0, sel));
-            uint32_t w = r.w[WIDE ? q : 0].get(h, e, s);
+            uint32_t w = r.w[WIDE ? q : 0].get(h, e);
             if (WIDE) { // signed codes
                 w ^= 0x80808080u;
                 a[h] = h2_bits(__hfma2(bytes_half(w, 0, biased(128)), d, m));
@@ -297,15 +283,15 @@ template <int L, bool PAIRED, bool WIDE> struct frag_dm {
         }
     }
 };
-template <bool P> struct frag<LAYOUT_Q4M, P> : frag_dm<LAYOUT_Q4M, P, false> {};
-template <bool P> struct frag<LAYOUT_Q8M, P> : frag_dm<LAYOUT_Q8M, P, true> {};
+template <> struct frag<LAYOUT_Q4M> : frag_dm<LAYOUT_Q4M, false> {};
+template <> struct frag<LAYOUT_Q8M> : frag_dm<LAYOUT_Q8M, true> {};
 
 // Q4K and Q5K: d sc q - dmin m
-template <int L, bool PAIRED> struct frag_k {
+template <int L> struct frag_k {
     static constexpr bool FIFTH = L == LAYOUT_Q5K;
     static constexpr int order = ORDER_CODES, unit = FIFTH ? 2816 : 2304;
     struct raw {
-        words<PAIRED> w[FIFTH ? 2 : 1];
+        words w[FIFTH ? 2 : 1];
     };
     struct scales {
         uint4 v[2];
@@ -317,8 +303,8 @@ template <int L, bool PAIRED> struct frag_k {
         if (FIFTH) r.w[FIFTH].load(s, at + 512);
     }
     DEV_ static void scale(scales &c, const slab &s, size_t at) {
-        c.v[0] = ldg16(s.lo + at + (FIFTH ? 2560 : 2048) + slab_row(s, 0) * 16);
-        c.v[1] = ldg16(s.hi + at + (FIFTH ? 2560 : 2048) + slab_row(s, 1) * 16);
+        c.v[0] = ldg16(s.first + at + (FIFTH ? 2560 : 2048) + slab_row(0) * 16);
+        c.v[1] = ldg16(s.first + at + (FIFTH ? 2560 : 2048) + slab_row(1) * 16);
     }
     DEV_ static void step(const raw &r, const scales &c, const slab &s, int p, int st, uint32_t a[4]) {
         int q = st >> 1, e = st & 1, g = 2 * p + q, t = g & 3;
@@ -329,21 +315,21 @@ template <int L, bool PAIRED> struct frag_k {
             float2 d = half2_bits(c.v[h].x);
             __half2 sc = __float2half2_rn(d.x * (float)(b >> 6 | n << 2)),
                     m = __float2half2_rn(-d.y * (float)(b & 63u));
-            uint32_t w = (r.w[0].get(h, e, s) >> (4 * q)) & 0x0f0f0f0fu;
-            if (FIFTH) w |= ((r.w[FIFTH].get(h, e, s) >> g) & 0x01010101u) << 4;
+            uint32_t w = (r.w[0].get(h, e) >> (4 * q)) & 0x0f0f0f0fu;
+            if (FIFTH) w |= ((r.w[FIFTH].get(h, e) >> g) & 0x01010101u) << 4;
             shifted(w, sc, m, a[h], a[h + 2]);
         }
     }
 };
-template <bool P> struct frag<LAYOUT_Q4K, P> : frag_k<LAYOUT_Q4K, P> {};
-template <bool P> struct frag<LAYOUT_Q5K, P> : frag_k<LAYOUT_Q5K, P> {};
+template <> struct frag<LAYOUT_Q4K> : frag_k<LAYOUT_Q4K> {};
+template <> struct frag<LAYOUT_Q5K> : frag_k<LAYOUT_Q5K> {};
 
 // Q6K and Q3K: d sc q, a scale for 16 columns
-template <int L, bool PAIRED> struct frag_six {
+template <int L> struct frag_six {
     static constexpr bool THREE = L == LAYOUT_Q3K;
     static constexpr int order = ORDER_CODES, unit = THREE ? 1824 : 3360, at_scale = THREE ? 1536 : 3072;
     struct raw {
-        words<PAIRED> w, low;
+        words w, low;
     };
     struct scales {
         uint4 v[2];
@@ -360,9 +346,9 @@ template <int L, bool PAIRED> struct frag_six {
     DEV_ static void scale(scales &c, const slab &s, size_t at) {
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            const uint8_t *u = (h ? s.hi : s.lo) + at;
-            c.v[h] = ldg16(u + at_scale + slab_row(s, h) * 16);
-            c.d[h] = half_bits(__ldg((const unsigned short *)(u + at_scale + 256 + slab_row(s, h) * 2)));
+            const uint8_t *u = s.first + at;
+            c.v[h] = ldg16(u + at_scale + slab_row(h) * 16);
+            c.d[h] = half_bits(__ldg((const unsigned short *)(u + at_scale + 256 + slab_row(h) * 2)));
         }
     }
     DEV_ static void step(const raw &r, const scales &c, const slab &s, int p, int st, uint32_t a[4]) {
@@ -371,20 +357,20 @@ template <int L, bool PAIRED> struct frag_six {
         for (int h = 0; h < 2; h++) {
             uint32_t word = t < 2 ? (t ? c.v[h].y : c.v[h].x) : (t & 1 ? c.v[h].w : c.v[h].z);
             int sc = (int)((word >> (16 * (g >> 2) + 8 * e)) & 255u) - 128;
-            uint32_t w = THREE ? ((r.w.get(h, e, s) >> g & 0x01010101u) ^ 0x01010101u) << 2
-                               : (((r.w.get(h, e, s) >> (4 * q)) & 0x0f0f0f0fu) ^ 0x08080808u) << 2;
-            w |= (r.low.get(h, e, s) >> (2 * t)) & 0x03030303u;
+            uint32_t w = THREE ? ((r.w.get(h, e) >> g & 0x01010101u) ^ 0x01010101u) << 2
+                               : (((r.w.get(h, e) >> (4 * q)) & 0x0f0f0f0fu) ^ 0x08080808u) << 2;
+            w |= (r.low.get(h, e) >> (2 * t)) & 0x03030303u;
             scaled(w, biased(THREE ? 4 : 32), __float2half2_rn(c.d[h] * (float)sc), a[h], a[h + 2]);
         }
     }
 };
-template <bool P> struct frag<LAYOUT_Q6K, P> : frag_six<LAYOUT_Q6K, P> {};
-template <bool P> struct frag<LAYOUT_Q3K, P> : frag_six<LAYOUT_Q3K, P> {};
+template <> struct frag<LAYOUT_Q6K> : frag_six<LAYOUT_Q6K> {};
+template <> struct frag<LAYOUT_Q3K> : frag_six<LAYOUT_Q3K> {};
 
-template <bool PAIRED> struct frag<LAYOUT_Q2K, PAIRED> {
+template <> struct frag<LAYOUT_Q2K> {
     static constexpr int order = ORDER_CODES, unit = 1344;
     struct raw {
-        words<PAIRED> w;
+        words w;
     };
     struct scales {
         uint4 v[2];
@@ -396,9 +382,9 @@ template <bool PAIRED> struct frag<LAYOUT_Q2K, PAIRED> {
     DEV_ static void scale(scales &c, const slab &s, size_t at) {
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            const uint8_t *u = (h ? s.hi : s.lo) + at;
-            c.v[h] = ldg16(u + 1024 + slab_row(s, h) * 16);
-            c.d[h] = __ldg((const uint32_t *)(u + 1280 + slab_row(s, h) * 4));
+            const uint8_t *u = s.first + at;
+            c.v[h] = ldg16(u + 1024 + slab_row(h) * 16);
+            c.d[h] = __ldg((const uint32_t *)(u + 1280 + slab_row(h) * 4));
         }
     }
     DEV_ static void step(const raw &r, const scales &c, const slab &s, int p, int st, uint32_t a[4]) {
@@ -408,7 +394,7 @@ template <bool PAIRED> struct frag<LAYOUT_Q2K, PAIRED> {
             uint32_t word = g < 4 ? (g < 2 ? c.v[h].x : c.v[h].y) : (g < 6 ? c.v[h].z : c.v[h].w);
             uint32_t b = (word >> (16 * (g & 1) + 8 * e)) & 255u;
             float2 d = half2_bits(c.d[h]);
-            uint32_t w = (r.w.get(h, e, s) >> (2 * t)) & 0x03030303u;
+            uint32_t w = (r.w.get(h, e) >> (2 * t)) & 0x03030303u;
             shifted(w, __float2half2_rn(d.x * (float)(b & 15u)), __float2half2_rn(-d.y * (float)(b >> 4)),
                     a[h], a[h + 2]);
         }

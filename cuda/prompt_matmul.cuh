@@ -13,8 +13,8 @@
 // Bytes of a stage: activations, then codes of 8 row tiles; stages that fit beside each other and beside the block's gated
 // units (64 columns of BN tokens).
 template <int L, int BN, int EPI> struct prompt_ring {
-    static constexpr int x = BN * 128, tile = frag<L, false>::n_piece * frag<L, false>::piece_bytes,
-                         stage = x + 8 * tile, out = EPI == EPILOGUE_GLU ? BN * 128 : 0;
+    static constexpr int x = BN * 128, tile = frag<L>::n_piece * frag<L>::piece_bytes, stage = x + 8 * tile,
+                         out = EPI == EPILOGUE_GLU ? BN * 128 : 0;
     static constexpr int fit = (225 * 1024 - out) / stage, stages = fit > 6 ? 6 : fit,
                          smem = stages * stage + out + 1024;
 };
@@ -51,11 +51,11 @@ DEV void bulk_store(void *dst, uint32_t src, uint32_t bytes) {
 DEV void bulk_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 DEV void bulk_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
-template <class R, int L, bool PAIRED, int BN, int CL>
+template <class R, int L, int BN, int CL>
 DEV void prompt_consume(const prompt_job &j, float (&d)[BN / 2], int slab0, int warp, uint32_t ring,
                         uint32_t full, uint32_t empty, int &stage, uint32_t &phase, int lane) {
-    using F = frag<L, PAIRED>;
-    struct slab s = slab_of<L, PAIRED>(j, slab0, warp, R::x, R::tile);
+    using F = frag<L>;
+    struct slab s = slab_of<L>(j, slab0, warp, R::x, R::tile);
 #pragma unroll
     for (int i = 0; i < BN / 2; i++) d[i] = 0.f;
     typename F::scales sc, sc_next;
@@ -122,7 +122,7 @@ DEV void prompt_consume_tf32(const prompt_job &j, float (&d)[BN / 2], int warpgr
 template <class R, int L, int BN, int CL>
 DEV void prompt_produce(const prompt_job &j, int slab0, int t0, uint32_t ring, uint32_t full, uint32_t empty,
                         int rank, int &stage, uint32_t &phase) {
-    using F = frag<L, false>;
+    using F = frag<L>;
     int lane = threadIdx.x & 31;
     const uint8_t *x =
         j.x + (size_t)(t0 >> 8) * j.k_tiles * PROMPT_TILE_BYTES + (t0 & 255) * 128 + rank * (BN * 128 / CL);
@@ -178,7 +178,6 @@ DEV void prompt_finish_gated(const prompt_job &j, float (&d)[BN / 2], int slab0,
 template <int L, int EPI, int BN, int CL>
 __global__ void __launch_bounds__(384, 1) prompt_matmul_kernel(const __grid_constant__ prompt_job j) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    constexpr bool PAIRED = slab_paired<L, EPI>;
     using R = prompt_ring<L, BN, EPI>;
     extern __shared__ uint8_t smem_raw[];
     __shared__ uint64_t bars[2 * R::stages];
@@ -212,8 +211,8 @@ __global__ void __launch_bounds__(384, 1) prompt_matmul_kernel(const __grid_cons
                 prompt_consume_tf32<R, BN, CL>(j, d, warp >> 2, ring, full, empty, stage, phase,
                                                threadIdx.x & 127);
             else
-                prompt_consume<R, L, PAIRED, BN, CL>(j, d, slab0, warp, ring, full, empty, stage, phase,
-                                                     threadIdx.x & 127);
+                prompt_consume<R, L, BN, CL>(j, d, slab0, warp, ring, full, empty, stage, phase,
+                                             threadIdx.x & 127);
             if constexpr (EPI == EPILOGUE_GLU)
                 prompt_finish_gated<BN>(j, d, slab0, warp, t0, n_row, ring + R::stages * R::stage);
             else

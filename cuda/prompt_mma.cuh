@@ -8,14 +8,13 @@
 
 enum { MMA_ROWS = 128 };
 template <int L, int TOK> struct mma_ring {
-    static constexpr int x = TOK * 128, tile = frag<L, false>::n_piece * frag<L, false>::piece_bytes,
-                         stage = x + 8 * tile, fit = 98 * 1024 / stage, stages = fit > 4 ? 4 : fit,
-                         smem = stages * stage;
+    static constexpr int x = TOK * 128, tile = frag<L>::n_piece * frag<L>::piece_bytes, stage = x + 8 * tile,
+                         fit = 98 * 1024 / stage, stages = fit > 4 ? 4 : fit, smem = stages * stage;
 };
 
 // Tile k of everything the block reads, 256 threads.
 template <int L, int TOK> DEV void mma_load(const prompt_job &j, uint32_t at, int slab0, int t0, int k) {
-    using F = frag<L, false>;
+    using F = frag<L>;
     using R = mma_ring<L, TOK>;
     const uint8_t *x = j.x + ((size_t)(t0 >> 8) * j.k_tiles + k) * PROMPT_TILE_BYTES + (t0 & 255) * 128;
 #pragma unroll
@@ -70,14 +69,13 @@ struct mma_floats {
 
 template <int L, int EPI, int TOK>
 __global__ void __launch_bounds__(256) prompt_mma_kernel(const __grid_constant__ prompt_job j) {
-    constexpr bool PAIRED = slab_paired<L, EPI>;
-    using F = frag<L, PAIRED>;
+    using F = frag<L>;
     using R = mma_ring<L, TOK>;
     extern __shared__ __align__(1024) uint8_t mma_smem[];
     uint32_t ring = smem_address(mma_smem);
     int n_row = *j.n_row, t0 = blockIdx.x * TOK, slab0 = blockIdx.y * 8, warp = threadIdx.x >> 5;
     if (t0 >= n_row) return;
-    struct slab s = slab_of<L, PAIRED>(j, slab0, warp, R::x, R::tile);
+    struct slab s = slab_of<L>(j, slab0, warp, R::x, R::tile);
     float d[TOK / 2];
 #pragma unroll
     for (int i = 0; i < TOK / 2; i++) d[i] = 0.f;
@@ -96,7 +94,7 @@ __global__ void __launch_bounds__(256) prompt_mma_kernel(const __grid_constant__
     if constexpr (L == LAYOUT_F32) {
         for (int k = 0; k < j.k_tiles; k++) {
             uint32_t at = stage_of(k);
-            mma_tile<TOK>(d, at, mma_floats{at + s.at_lo});
+            mma_tile<TOK>(d, at, mma_floats{at + s.at});
         }
     } else {
         typename F::scales sc, sc_next;

@@ -14,7 +14,7 @@
 enum { MX_TOKENS = 128 };
 template <int L, int KIND> struct mx_ring {
     static constexpr int row = KIND == MX_FP8 ? 64 : 32, x = MX_TOKENS * row, scales = MX_TOKENS * 4,
-                         tile = frag<L, false>::n_piece * frag<L, false>::piece_bytes, codes = x + scales,
+                         tile = frag<L>::n_piece * frag<L>::piece_bytes, codes = x + scales,
                          stage = codes + 8 * tile, fit = 98 * 1024 / stage, stages = fit > 4 ? 4 : fit,
                          smem = stages * stage;
 };
@@ -24,7 +24,7 @@ template <int ROW> DEV int mx_chunk(int r, int c) {
 }
 
 template <int L, int KIND> DEV void mx_load(const prompt_job &j, uint32_t at, int slab0, int t0, int k) {
-    using F = frag<L, false>;
+    using F = frag<L>;
     using R = mx_ring<L, KIND>;
     constexpr int C = R::row / 16;
     size_t first = (size_t)k * j.mx_rows + t0;
@@ -78,15 +78,14 @@ template <int KIND, class VALUE> DEV uint32_t mx_weights(uint32_t (&a)[2][4], VA
 template <int L, int KIND, bool GLU>
 __global__ void __launch_bounds__(256, 1) prompt_mx_kernel(const __grid_constant__ prompt_job j, bool add) {
 #if MX_NATIVE || defined(__CUDA_ARCH_FEAT_SM90_ALL) // elsewhere the self-test finds nothing and says so
-    constexpr bool PAIRED = GLU && slab_paired<L, EPILOGUE_GLU>;
-    using F = frag<L, PAIRED>;
+    using F = frag<L>;
     using R = mx_ring<L, KIND>;
     extern __shared__ __align__(1024) uint8_t mx_smem[];
     uint32_t ring = smem_address(mx_smem);
     int n_row = *j.n_row, t0 = blockIdx.x * MX_TOKENS, slab0 = blockIdx.y * 8, warp = threadIdx.x >> 5,
         lane = threadIdx.x & 31;
     if (t0 >= n_row) return;
-    struct slab s = slab_of<L, PAIRED>(j, slab0, warp, R::codes, R::tile);
+    struct slab s = slab_of<L>(j, slab0, warp, R::codes, R::tile);
     float d[MX_TOKENS / 2];
 #pragma unroll
     for (int i = 0; i < MX_TOKENS / 2; i++) d[i] = 0.f;

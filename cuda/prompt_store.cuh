@@ -6,15 +6,8 @@
 // Row tile that a slab reads; slabs beyond the last read the last and store nothing.
 DEV int slab_tile(const prompt_job &j, int slab) { return slab < j.n_slab ? slab : j.n_slab - 1; }
 // What warp of a block that starts at slab0 reads; a stage holds codes of 8 row tiles from at on, tile bytes each.
-template <int L, bool PAIRED> DEV slab slab_of(const prompt_job &j, int slab0, int warp, int at, int tile) {
-    size_t tile_bytes = (size_t)j.u * frag<L, PAIRED>::unit;
-    int lo = PAIRED ? warp & ~1 : warp, hi = PAIRED ? warp | 1 : warp;
-    return slab{j.w + (size_t)slab_tile(j, slab0 + lo) * tile_bytes,
-                j.w + (size_t)slab_tile(j, slab0 + hi) * tile_bytes,
-                at + lo * tile,
-                at + hi * tile,
-                PAIRED ? warp & 1 : 0,
-                PAIRED ? warp & 1 : 1};
+template <int L> DEV slab slab_of(const prompt_job &j, int slab0, int warp, int at, int tile) {
+    return slab{j.w + (size_t)slab_tile(j, slab0 + warp) * ((size_t)j.u * frag<L>::unit), at + warp * tile};
 }
 
 // Member that holds a slab; the launcher has checked that there is one.

@@ -3,17 +3,17 @@
 #include "cuda.h"
 
 enum mm_epilogue { EPI_STORE, EPI_HEAD, EPI_ADD, EPI_GLU };
-enum mm_give { GIVE_NOTHING, GIVE_RECORD, GIVE_HALF, GIVE_BF16 };
+enum mm_give { GIVE_RECORD, GIVE_HALF, GIVE_CODES, GIVE_BF16 }; // of record.cuh, and of half_tile.cuh
 
-// One launch: out[t] = W x[t] for up to 8 rows, then the epilogue.
+// One launch: out[t] = W x[t], then the epilogue.
 struct mm_job {
     const uint8_t *w[2]; // units of region 0 and 1
     int steps[2], split; // steps of R row tiles; blocks 0 .. split do region 0
     int u, k;
-    // input: prepared rows (records or halves)
-    const uint8_t *x;
+    float up[2], down[2];  // codes come out times up * 2^-24 = 1 / down, powers of two, see stream_frag.cuh
+    const uint8_t *x;      // plain rows, or tiles
     size_t x_row, x_unit;  // bytes from a row to the next, from 256 columns to the next
-    size_t x_bytes;        // of shared memory for x, 0: read where it lies (8 rows)
+    size_t x_bytes;        // of shared memory for x
     const int32_t *rowmap; // row t of the input is rowmap[t]; NULL: t
     const float *square;
     int n_square; // sums of squares of a row; 0: no norm
@@ -23,8 +23,7 @@ struct mm_job {
     // 1 / rms as the reader before last found it. Its reader divides by it, and leaves scale_next for the writer after next.
     const float *scale;
     float *scale_next;
-    const int32_t *n_row;       // rows of the step; this launch has rows row0 .. row0 + columns
-    int row0, columns, buffers; // buffers of sums, many rows: 1 or 2
+    const int32_t *n_row; // rows of the step
     // output
     enum mm_give give;
     int act, n_out, n_seg;
@@ -40,9 +39,6 @@ struct mm_job {
     float *square_out;
     uint8_t *xo;
     size_t xo_row, xo_unit;
-    code_range range; // of records and slabs
-    int slab;         // rows of a slab of layout.h instead of records; 0: records
-    uint8_t *xo_slab;
     int xo_pitch; // xo as tiles of half_tile.cuh with so many rows; 0: as rows
     float2 *cand;
     int n_cand;
@@ -55,18 +51,30 @@ struct mm_job {
     bool first;       // of a step: later kernels start when all before it is done
 };
 
-// A kernel for a region's layout, or for two regions.
+// A kernel for one row and a region's layout, or for two regions.
 struct mm_kernel {
     enum layout l, l2; // l2: LAYOUT_COUNT: one region
-    int ga, r;         // columns of a group of the input (0: halves); row tiles a step
+    int ga, r;         // columns of a group of the input's codes, 0: halves; row tiles a step
     enum mm_epilogue epilogue;
-    int warps[2], ring[2];        // one row, many rows; bytes of the ring
-    void (*run[3])(const mm_job); // one row, many rows, one row with packets
+    int warps, ring;              // bytes of the ring
+    void (*run[2])(const mm_job); // [1]: with packets
+    void (*few[3])(const mm_job); // codes: up to 2, 4 and 8 rows
 };
+// Kernels of up to t rows: bytes from a row of 256 columns to the next in shared memory, buffers of sums, row tiles a step.
+enum { FEW_ROW = 512 + 64 };
+LAYOUT_FN int few_buffers(int t) { return t == 8 ? 2 : 4; }
+LAYOUT_FN int few_tiles(int t, int r, enum mm_epilogue e) {
+    return t == 8 || (t == 2 && e == EPI_ADD) ? 1 : r;
+}
+// Bytes of the ring: for two rows half of it where the input may be long, so that the neighbours' blocks fit beside it.
+LAYOUT_FN int few_ring(int t, int bytes, enum mm_epilogue e) {
+    return t == 2 && e == EPI_ADD ? bytes / 2 : bytes;
+}
 // The nth kernel that fits, those for much shared memory first; NULL when there is none.
 const struct mm_kernel *mm_find(enum layout l, enum layout l2, int ga, enum mm_epilogue e, int nth);
 // Lets a kernel have all the shared memory that a block may have.
 cudaError_t all_shared_memory(const void *kernel);
 cudaError_t mm_prepare(void); // attributes of every kernel, once a device
 // shared memory of a launch
-size_t mm_smem(const struct mm_kernel *k, bool many, int buffers, size_t x_bytes);
+size_t mm_smem(const struct mm_kernel *k, size_t x_bytes);
+size_t few_smem(const struct mm_kernel *k, int t, int u);

@@ -1,5 +1,5 @@
 #include "stream.cuh"
 #include "stream_table.h"
-MM_INT(q4k, LAYOUT_Q4K, 8, 2, 2)
-MM_INT(q6k, LAYOUT_Q6K, 8, 1, 2)
-MM_TWO(q4k_q6k, LAYOUT_Q4K, LAYOUT_Q6K, 8, 4, 3, 2, 2)
+MM_CODES(q4k, LAYOUT_Q4K, 8, 2)
+MM_CODES(q6k, LAYOUT_Q6K, 8, 1)
+MM_TWO(q4k_q6k, LAYOUT_Q4K, LAYOUT_Q6K, 8, 4, 3)

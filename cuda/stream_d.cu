@@ -1,4 +1,5 @@
 #include "stream.cuh"
 #include "stream_table.h"
-MM_INT(q3k, LAYOUT_Q3K, 8, 2, 2)
-MM_INT(iq4, LAYOUT_IQ4, 8, 2, 2)
+MM_CODES(q3k, LAYOUT_Q3K, 8, 2)
+MM_CODES(iq4, LAYOUT_IQ4, 8, 2)
+MM_CODES(q2k, LAYOUT_Q2K, 8, 2)

@@ -22,26 +22,31 @@ DEV best_value best_of_warp(best_value b) {
 }
 // What EPI_ADD reads, fetched before the sums it waits for.
 struct ahead {
-    float x, norm, scale; // scale: of kernels of halves
+    float x, norm, scale;
 };
-template <int L, int R, int EPI> DEV ahead look_ahead(const mm_job &j, int step, int t) {
+template <int R, int EPI> DEV ahead look_ahead(const mm_job &j, int step, int t) {
     const int lane = threadIdx.x & 31, row = step * 16 * R + (R == 1 ? lane & 15 : lane);
     ahead a = {0, 0, 0};
     if (EPI == EPI_ADD) {
         a.x = __ldcg(j.res + t * j.res_row + row) + (j.bias ? j.bias[row] : 0.f);
         a.norm = j.next_norm[row];
-        if (frag<L>::half) a.scale = __ldcg(j.scale + t);
+        a.scale = __ldcg(j.scale + t);
     }
     return a;
 }
-// TILES: many rows, whose halves may go to tiles, codes to slabs. PACKETS: one row, whose result goes in packets with this
-// tag.
-template <int L, int R, int EPI, bool TILES = true, bool PACKETS = false>
-DEV void finish(const mm_job &j, int region, int step, int t, float v, float rs, const ahead &a,
-                best_value &best, uint32_t tag = 0) {
+// Sum over 16 lanes, in the order of wide_half_finish.cuh.
+DEV float sum16(float v) {
+    for (int o = 8; o; o >>= 1) v += __shfl_xor_sync(~0u, v, o);
+    return v;
+}
+// PACKETS: the result goes in packets with this tag. RECORDS: it goes as records, or by packets as such. TILES: row t of
+// several, which may go to tiles.
+template <int R, int EPI, bool PACKETS, bool RECORDS, bool TILES = false>
+DEV void finish(const mm_job &j, int region, int step, float v, float rs, const ahead &a, best_value &best,
+                uint32_t tag, int t = 0) {
     const int lane = threadIdx.x & 31, row = step * 16 * R + (R == 1 ? lane & 15 : lane);
     if constexpr (EPI == EPI_STORE || EPI == EPI_HEAD) {
-        v = frag<L>::half ? __fmul_rn(v, rs) : v * rs;
+        v = __fmul_rn(v, rs);
         for (int i = 0; i < j.n_seg; i++) {
             const int o = row - j.seg[i].row;
             if (j.seg[i].region != region || o < 0 || o >= j.seg[i].n) continue;
@@ -54,52 +59,31 @@ DEV void finish(const mm_job &j, int region, int step, int t, float v, float rs,
     } else if constexpr (EPI == EPI_ADD) {
         v += a.x;
         if (lane < 16 * R) j.res[t * j.res_row + row] = v;
-        const float ss = warp_sum(R == 1 && lane >= 16 ? 0.f : __fmul_rn(v, v));
-        if (lane == 0) j.square_out[t * j.square_row + step] = ss;
-        if (j.give == GIVE_RECORD)
-            put_record<16 * R, TILES>(j, t + (TILES && j.slab ? j.row0 : 0), row, v * a.norm);
-        if constexpr (frag<L>::half)
-            if (j.give > GIVE_RECORD && lane < 16)
-                put_column<TILES>(j, L == LAYOUT_BF16, t, j.row0 + t, row,
-                                  __fmul_rn(__fmul_rn(v, a.norm), a.scale));
-    } else { // gate rows first, then up rows of the same columns
-        constexpr int H = 8 * R;
-        v *= rs;
-        const float gate = __shfl_sync(~0u, v, lane & ~H), up = __shfl_sync(~0u, v, lane | H);
-        const int col = step * H + (lane & (H - 1));
+        const float ss = sum16(__fmul_rn(v, v));
+        if ((lane & 15) == 0 && lane < 16 * R) j.square_out[t * j.square_row + step * R + (lane >> 4)] = ss;
+        if constexpr (RECORDS)
+            put_record<16 * R>(j, row, v * a.norm);
+        else if (lane < 16 * R)
+            put_column<TILES>(j, t, t, row, __fmul_rn(__fmul_rn(v, a.norm), a.scale));
+    } else { // 8 gate rows, then the 8 up rows of the same columns
+        v = __fmul_rn(v, rs);
+        const float gate = __shfl_sync(~0u, v, lane & ~8), up = __shfl_sync(~0u, v, lane | 8);
+        const int of = (R == 2 ? lane >> 4 << 3 : 0) | (lane & 7), col = step * 8 * R + of;
         const float y = col < j.n_out ? act_apply(j.act, gate) * up : 0.f;
-        if (PACKETS) {
-            if (j.give == GIVE_RECORD)
-                give_codes<16>(j.give_packets, step * H, y, tag, j.range);
-            else if (j.give == GIVE_HALF)
-                give_halves<false, 8>(j.give_packets, step * H, y, tag);
-            else
-                give_halves<true, 8>(j.give_packets, step * H, y, tag);
-        } else if (j.give == GIVE_RECORD) {
-            if (R == 2) put_record<16, TILES>(j, t + (TILES && j.slab ? j.row0 : 0), col, y);
-        } else if (lane < H && col < j.n_out)
-            put_column<TILES>(j, j.give == GIVE_BF16, t, j.row0 + t, col, y);
+        const float of_row =
+            R == 1 ? y : __shfl_sync(~0u, y, (lane & 7) | (lane & 8) << 1); // columns in lanes 0 ..
+        if constexpr (PACKETS && RECORDS)
+            give_record<8 * R>(j.give_packets, step * 8 * R, of_row, tag);
+        else if constexpr (PACKETS)
+            give_packets<8 * R>(j.give, j.give_packets, step * 8 * R, of_row, tag);
+        else if constexpr (RECORDS)
+            put_record<8 * R>(j, step * 8 * R + (lane & (8 * R - 1)), of_row);
+        else if (lane < 16 * R && !(lane & 8) && col < j.n_out)
+            put_column<TILES>(j, t, t, col, y);
     }
 }
 
-// ---- one region of a job by n_cta blocks
-template <int N, class J>
-DEV float rms_factor(const J &j, int row) // of one warp
-{
-    const float *s = j.square + row * j.square_row;
-    const int lane = threadIdx.x & 31;
-    float v = 0;
-    for (int i0 = 0; i0 < j.n_square; i0 += 32 * N) {
-        float a[N];
-#pragma unroll
-        for (int i = 0; i < N; i++)
-            a[i] = i0 + i * 32 + lane < j.n_square ? __ldcg(s + i0 + i * 32 + lane) : 0.f;
-#pragma unroll
-        for (int i = 0; i < N; i++) v += a[i];
-    }
-    return rsqrtf(warp_sum(v) * j.inv_k + j.eps);
-}
-// The same of N rows row, row + by, .. (last at most) for kernels of halves; the order of a row's sums is alike for all N.
+// 1 / rms of N rows row, row + by, .. (last at most), of one warp; the order of a row's sums is alike for all N.
 template <int N> DEV void half_rms(const mm_job &j, int row, int by, int last, float (&rs)[N]) {
     const int lane = threadIdx.x & 31;
     unsigned at[N]; // floats
@@ -130,17 +114,14 @@ DEV float half_factor(float rs, float scale) { // scale: a power of two
 }
 DEV float half_scale(float rs) { return __uint_as_float(__float_as_uint(rs) & 0x7f800000) * 0.0625f; }
 // What the sums of a row of the step are multiplied by, of one warp.
-template <int L> DEV float row_factor(const mm_job &j, int row) {
-    if constexpr (frag<L>::half) {
-        float rs[1];
-        const float scale = __ldcg(j.scale + row);
-        half_rms(j, row, 0, row, rs);
-        if (blockIdx.x == 0 && (threadIdx.x & 31) == 0) j.scale_next[row] = half_scale(rs[0]);
-        return half_factor(rs[0], scale);
-    } else
-        return rms_factor<4>(j, row);
+template <bool RECORDS> DEV float row_factor(const mm_job &j, int row) {
+    float rs[1];
+    const float scale = RECORDS ? 1.f : __ldcg(j.scale + row); // asked for before the sums
+    half_rms(j, row, 0, row, rs);
+    if (RECORDS) return rs[0];
+    if (blockIdx.x == 0 && (threadIdx.x & 31) == 0) j.scale_next[row] = half_scale(rs[0]);
+    return half_factor(rs[0], scale);
 }
 
-template <int L> DEV constexpr int x_unit(int ga) {
-    return L == LAYOUT_F16 ? 512 : L == LAYOUT_BF16 ? 1024 : ga == 16 ? REC_BYTES_16 : REC_BYTES_32;
-}
+// Bytes of 256 columns of a plain row.
+template <int L> DEV constexpr int x_unit() { return L == LAYOUT_BF16 ? 1024 : 512; }

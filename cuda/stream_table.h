@@ -1,40 +1,58 @@
-// Instances of the streaming kernels. w: warps that share K; s, sm: ring slots of a warp for one row and for many.
-// Every kernel does two row tiles a step, but those that store (finer shares for the blocks, nobody quantises).
+// Instances of the streaming kernels. w: warps that share K; s: ring slots of a warp. Kernels for codes do two row tiles a
+// step, but those that store (finer shares for the blocks).
 #pragma once
 #include "stream.h"
 
 #define MM_MAX(a, b) ((a) > (b) ? (a) : (b))
-#define MM_ENTRY(l, lx, lc, ga, r, w, s, s2, sm, sm2, epi, ring1, ringm)                                     \
+#define MM_FEW(l, lx, r, w, s, s2, epi, t)                                                                   \
+    stream_few_kernel<l, lx, few_tiles(t, r, epi), w, few_ring(t, (s) * (r), epi) / few_tiles(t, r, epi),    \
+                      s2, epi, t>
+#define MM_ENTRY_OF(l, lx, lc, ga, r, w, s, s2, epi, bytes, ...)                                             \
     {                                                                                                        \
-        l, lc, ga, r, epi, {w, (w) * (r)}, {ring1, ringm}, {                                                 \
-            stream_one_kernel<l, lx, ga, r, w, s, s2, epi, false>,                                           \
-                stream_many_kernel<l, lx, ga, r, w, sm, sm2, epi>,                                           \
-                stream_one_kernel<l, lx, ga, r, w, s, s2, epi, epi != EPI_HEAD>                              \
+        l, lc, ga, r, epi, w, bytes,                                                                         \
+            {stream_one_kernel<l, lx, ga, r, w, s, s2, epi, false>,                                          \
+             stream_one_kernel<l, lx, ga, r, w, s, s2, epi, epi != EPI_HEAD>},                               \
+        {                                                                                                    \
+            __VA_ARGS__                                                                                      \
         }                                                                                                    \
     }
-#define MM_SINGLE(l, ga, r, w, s, sm, epi)                                                                   \
-    MM_ENTRY(l, -1, LAYOUT_COUNT, ga, r, w, s, 1, sm, 1, epi, (w) * (s) * (r)*layout_unit_bytes(l),          \
-             (w) * (r) * (sm)*layout_unit_bytes(l))
+#define MM_SINGLE_OF(l, ga, r, w, s, epi, ...)                                                               \
+    MM_ENTRY_OF(l, -1, LAYOUT_COUNT, ga, r, w, s, 1, epi, (w) * (s) * (r)*layout_unit_bytes(l), __VA_ARGS__)
+#define MM_SINGLE(l, ga, r, w, s, epi) MM_SINGLE_OF(l, ga, r, w, s, epi, NULL, NULL, NULL)
+#define MM_SINGLE_FEW(l, r, w, s, epi)                                                                       \
+    MM_SINGLE_OF(l, 0, r, w, s, epi, MM_FEW(l, -1, r, w, s, 1, epi, 2), MM_FEW(l, -1, r, w, s, 1, epi, 4),   \
+                 MM_FEW(l, -1, r, w, s, 1, epi, 8))
 // Wide kernels first, then narrow ones of half the warps for chips with 99 KB of shared memory a block.
-#define MM_INT_SET(l, w, s, sm)                                                                              \
-    MM_SINGLE(l, 32, 1, w, 2 * (s), 2 * (sm), EPI_STORE), MM_SINGLE(l, 32, 2, w, s, sm, EPI_HEAD),           \
-        MM_SINGLE(l, 32, 2, w, s, sm, EPI_ADD), MM_SINGLE(l, 32, 2, w, s, sm, EPI_GLU),                      \
-        MM_SINGLE(l, 16, 2, w, s, 1, EPI_ADD)
-#define MM_INT(name, l, w, s, sm)                                                                            \
-    extern const struct mm_kernel mm_##name[10];                                                             \
-    const struct mm_kernel mm_##name[10] = {MM_INT_SET(l, w, s, sm), MM_INT_SET(l, (w) / 2, s, 1)};
-#define MM_TWO_SET(l, l2, w, s, s2, sm, sm2)                                                                 \
-    MM_ENTRY(l, l2, l2, 32, 1, w, s, s2, sm, sm2, EPI_STORE,                                                 \
-             (w)*MM_MAX((s)*layout_unit_bytes(l), (s2)*layout_unit_bytes(l2)),                               \
-             (w)*MM_MAX((sm)*layout_unit_bytes(l), (sm2)*layout_unit_bytes(l2)))
-#define MM_TWO(name, l, l2, w, s, s2, sm, sm2)                                                               \
-    extern const struct mm_kernel mm_##name[2];                                                              \
-    const struct mm_kernel mm_##name[2] = {MM_TWO_SET(l, l2, w, s, s2, sm, sm2),                             \
-                                           MM_TWO_SET(l, l2, (w) / 2, s, s2, sm, sm2)};
+#define MM_FEW_SET(l, w, s)                                                                                  \
+    MM_SINGLE_FEW(l, 1, w, 2 * (s), EPI_STORE), MM_SINGLE_FEW(l, 2, w, s, EPI_HEAD),                         \
+        MM_SINGLE_FEW(l, 2, w, s, EPI_ADD), MM_SINGLE_FEW(l, 2, w, s, EPI_GLU)
+#define MM_CODES_SET(l, ga, w, s)                                                                            \
+    MM_SINGLE(l, ga, 1, w, 2 * (s), EPI_STORE), MM_SINGLE(l, ga, 2, w, s, EPI_HEAD),                         \
+        MM_SINGLE(l, ga, 2, w, s, EPI_ADD), MM_SINGLE(l, ga, 2, w, s, EPI_GLU)
+// Input as halves and, for one row, as codes: groups of 32 columns, or of 16 where they come from a gate.
+#define MM_CODES(name, l, w, s)                                                                              \
+    extern const struct mm_kernel mm_##name[18];                                                             \
+    const struct mm_kernel mm_##name[18] = {MM_FEW_SET(l, w, s),                                             \
+                                            MM_CODES_SET(l, 0, (w) / 2, s),                                  \
+                                            MM_CODES_SET(l, 32, w, s),                                       \
+                                            MM_CODES_SET(l, 32, (w) / 2, s),                                 \
+                                            MM_SINGLE(l, 16, 2, w, s, EPI_ADD),                              \
+                                            MM_SINGLE(l, 16, 2, (w) / 2, s, EPI_ADD)};
+#define MM_TWO_SET(l, l2, ga, w, s, s2, ...)                                                                 \
+    MM_ENTRY_OF(l, l2, l2, ga, 1, w, s, s2, EPI_STORE,                                                       \
+                (w)*MM_MAX((s)*layout_unit_bytes(l), (s2)*layout_unit_bytes(l2)), __VA_ARGS__)
+#define MM_TWO(name, l, l2, w, s, s2)                                                                        \
+    extern const struct mm_kernel mm_##name[4];                                                              \
+    const struct mm_kernel mm_##name[4] = {                                                                  \
+        MM_TWO_SET(l, l2, 0, w, s, s2, MM_FEW(l, l2, 1, w, s, s2, EPI_STORE, 2),                             \
+                   MM_FEW(l, l2, 1, w, s, s2, EPI_STORE, 4), MM_FEW(l, l2, 1, w, s, s2, EPI_STORE, 8)),      \
+        MM_TWO_SET(l, l2, 0, (w) / 2, s, s2, NULL, NULL, NULL),                                              \
+        MM_TWO_SET(l, l2, 32, w, s, s2, NULL, NULL, NULL),                                                   \
+        MM_TWO_SET(l, l2, 32, (w) / 2, s, s2, NULL, NULL, NULL)};
 // Halves: long rings first, for chips where another block fits beside them.
-#define MM_HALF(name, l, w, s, sm)                                                                           \
+#define MM_HALF(name, l, w, s)                                                                               \
     extern const struct mm_kernel mm_##name[6];                                                              \
     const struct mm_kernel mm_##name[6] = {                                                                  \
-        MM_SINGLE(l, 0, 1, w, s, sm, EPI_STORE),     MM_SINGLE(l, 0, 1, w, (s) + 1, sm, EPI_HEAD),           \
-        MM_SINGLE(l, 0, 1, w, s, sm, EPI_HEAD),      MM_SINGLE(l, 0, 1, w, s, sm, EPI_ADD),                  \
-        MM_SINGLE(l, 0, 1, w, 2 * (s), sm, EPI_GLU), MM_SINGLE(l, 0, 1, w, s, sm, EPI_GLU)};
+        MM_SINGLE(l, 0, 1, w, s, EPI_STORE),     MM_SINGLE(l, 0, 1, w, (s) + 1, EPI_HEAD),                   \
+        MM_SINGLE(l, 0, 1, w, s, EPI_HEAD),      MM_SINGLE(l, 0, 1, w, s, EPI_ADD),                          \
+        MM_SINGLE(l, 0, 1, w, 2 * (s), EPI_GLU), MM_SINGLE(l, 0, 1, w, s, EPI_GLU)};

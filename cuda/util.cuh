@@ -199,6 +199,16 @@ DEV uint32_t pack_half2(float a, float b) {
     memcpy(&v, &h, 4);
     return v;
 }
+DEV __half2 as_half2(uint32_t v) {
+    __half2 h;
+    memcpy(&h, &v, 4);
+    return h;
+}
+DEV uint32_t half2_word(__half2 h) {
+    uint32_t v;
+    memcpy(&v, &h, 4);
+    return v;
+}
 DEV float exp2_fast(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

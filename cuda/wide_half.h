@@ -3,24 +3,32 @@
 #include "stream.h"
 
 enum {
-    HALF_CLASSES = 4,
     HALF_ROWS = 256,
     HALF_STAGES = 8,
-    HALF_WARPS = 8,
-    HALF_SHARED = 3,
-    HALF_ENTRIES = 6,
+    HALF_COUNTS = 512, // tiles whose classes several blocks share
     HALF_FACTOR = 128, // of shared memory: a float for each row
     HALF_RING_AT = 2048
 };
 
-// Kernels of 8 nt rows: by warpgroups or by warps; warps beside those with row tiles.
 #if defined(__CUDACC__)
 #define HALF_FN static __host__ __device__ inline constexpr
 #else
 #define HALF_FN static inline
 #endif
-HALF_FN bool half_by_groups(int nt) { return nt == 16; }
-HALF_FN int half_helpers(int nt) { return half_by_groups(nt) ? 4 : 1; }
+// Warps beside those with row tiles: where warpgroups work, more than the producer.
+HALF_FN int half_helpers(bool group) { return group ? 4 : 1; }
+// Warps of a row tile where they have a class each, and row tiles of such a block at most.
+HALF_FN int half_classes(enum layout l) { return l == LAYOUT_F16 || l == LAYOUT_BF16 ? 4 : 8; }
+HALF_FN int half_tiles_shared(enum layout l) { return half_classes(l) == 4 ? 3 : 2; }
+// Row tiles of a block at most, a warp each.
+HALF_FN int half_warps(enum layout l, int nt, bool group) {
+    return half_classes(l) == 8 && nt == 4 && !group ? 15 : 8;
+}
+HALF_FN int half_threads(enum layout l, int nt, bool group, bool shared) {
+    return ((shared ? half_classes(l) * half_tiles_shared(l) : half_warps(l, nt, group)) +
+            half_helpers(group)) *
+           32;
+}
 
 struct half_job {
     mm_job j; // x: tiles of half_tile.cuh
@@ -29,22 +37,27 @@ struct half_job {
     const int *seq;
     uint32_t tag;
     enum mm_epilogue epilogue;
+    float4 *part;                      // sums of classes that several blocks share
+    int *count;                        // of those blocks, two a tile, 0 between launches
+    int classes, splits;               // warps that share the columns for one row; blocks that share them
     int rows, pitch, groups;           // of the step at most; of a tile of x; groups of 8 nt rows
-    int tiles, items, n_column;        // row tiles of 16; items: mw row tiles x a group of rows; column tiles
+    int tiles[2], items[2], n_column;  // row tiles of 16; items: mw row tiles x a group of rows; column tiles
     int mw, span, stages, stage_bytes; // row tiles of an item, a warp each; column tiles of a stage
     int sums_at, best_at, smem;        // of shared memory; behind the best: the output of each row
     const struct half_entry *entry;
 };
 struct half_entry {
-    enum layout l;
-    bool shared; // a row tile's classes on four warps; at most HALF_SHARED row tiles then
-    int nt, x;   // groups of 8 rows; bytes of rows of a column tile
+    enum layout l, l2; // l2: LAYOUT_COUNT: one region
+    bool shared;       // a row tile's classes on a warp each
+    bool group;        // warpgroups
+    int nt, x;         // groups of 8 rows; bytes of rows of a column tile
     void (*run)(const half_job);
 };
 // Whether the kernels take a link; the other end of its output must want halves or nothing.
 bool half_fits(const struct mm_kernel *k, const struct mm_job *j, int sm, size_t smem);
 // Fills all but j and epilogue; sm: compute capability * 10.
-bool half_plan(struct half_job *w, const struct mm_kernel *k, int rows, int sm, int sm_count, size_t smem);
+bool half_plan(struct half_job *w, const struct mm_kernel *k, int rows, int sm, int sm_count, size_t smem,
+               size_t part_bytes);
 cudaError_t half_launch(const struct half_job *w, int sm_count, cudaStream_t s);
 cudaError_t half_prepare(void);
 // Rows of a tile for a step of so many rows.

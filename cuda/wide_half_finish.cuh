@@ -15,7 +15,7 @@ struct half_rows { // what a lane knows of its two weight rows
     int col[2];    // column of y, -1: none
     float bias[2], norm[2];
 };
-DEV half_rows half_look(const half_job &k, int tile, int gid) {
+DEV half_rows half_look(const half_job &k, int region, int tile, int gid) {
     half_rows f;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
@@ -23,7 +23,8 @@ DEV half_rows half_look(const half_job &k, int tile, int gid) {
         f.col[h] = k.epilogue == EPI_ADD ? row : -1;
         if (k.epilogue == EPI_STORE || k.epilogue == EPI_HEAD)
             for (int i = 0; i < k.j.n_seg; i++)
-                if (row >= k.j.seg[i].row && row - k.j.seg[i].row < k.j.seg[i].n)
+                if (k.j.seg[i].region == region && row >= k.j.seg[i].row &&
+                    row - k.j.seg[i].row < k.j.seg[i].n)
                     f.col[h] = k.j.seg[i].col + row - k.j.seg[i].row;
         f.bias[h] = k.j.bias && f.col[h] >= 0 ? k.j.bias[f.col[h]] : 0.f;
         f.norm[h] = k.epilogue == EPI_ADD ? k.j.next_norm[row] : 0.f;
@@ -70,12 +71,29 @@ DEV void half_exchange(const half_job &k, float *factor, int w, int n, int n_row
     }
 }
 // Warpgroups: the factors come from warps beside the producer. wait: for them, else: they are there.
-template <int NT> DEV void half_met(const half_job &k, bool wait) {
-    const int threads = (k.mw + half_helpers(NT) - 1) * 32;
+template <bool G> DEV void half_met(const half_job &k, bool wait) {
+    const int threads = (k.mw + half_helpers(G) - 1) * 32;
     if (wait)
         asm volatile("bar.sync 15, %0;" ::"r"(threads) : "memory");
     else
         asm volatile("bar.arrive 15, %0;" ::"r"(threads) : "memory");
+}
+// All blocks that share the tile have left their sums.
+DEV void half_meet(const half_job &k, int set) {
+    __threadfence();
+    asm volatile("bar.sync 1, %0;" ::"r"(k.mw * 32) : "memory");
+    if (threadIdx.x == 0) {
+        volatile int *n = k.count + set * 2;
+        atomicAdd((int *)n, 1);
+        while (*n < k.splits) __nanosleep(100);
+        __threadfence();
+        if (atomicAdd((int *)n + 1, 1) == k.splits - 1) { // the last one to see it
+            n[1] = 0;
+            __threadfence();
+            n[0] = 0;
+        }
+    }
+    asm volatile("bar.sync 1, %0;" ::"r"(k.mw * 32) : "memory");
 }
 // The residual of lane's four sums.
 DEV void half_residual(const half_job &k, const half_rows &f, int row0, int n_row, float (&res)[4]) {
@@ -84,24 +102,20 @@ DEV void half_residual(const half_job &k, const half_rows &f, int row0, int n_ro
     for (int o = 0; o < 4; o++)
         res[o] = t + (o & 1) < n_row ? __ldcg(k.j.res + (t + (o & 1)) * k.j.res_row + f.col[o >> 1]) : 0.f;
 }
-// Column col (of gid) of rows t and t + 1 as halves; lanes of neighbour columns change one for one, so that each has two
-// columns of a row.
+// Column col (of gid) of rows t and t + 1; lanes of neighbour columns change one for one, so that each has two columns of a
+// row.
 DEV void half_give(const half_job &k, int col, int n_col, int t, int n_row, float y0, float y1) {
-    const bool odd = col & 1, bf16 = k.j.give == GIVE_BF16;
-    const float other = __shfl_xor_sync(~0u, odd ? y0 : y1, 4);
-    if (k.j.xo_pitch) {
-        if (t + odd < n_row && col < n_col)
-            put_tile2(bf16, k.j.xo, k.j.xo_pitch, t + odd, col & ~1, odd ? other : y0, odd ? y1 : other);
-        return;
+    const int by = tile_neighbour(k.j.give), odd = (threadIdx.x & by) != 0;
+    const float other = __shfl_xor_sync(~0u, odd ? y0 : y1, by);
+    const float a = odd ? other : y0, b = odd ? y1 : other;
+    if (t + odd >= n_row || col >= n_col) return;
+    col &= ~(by >> 2);
+    if (k.j.xo_pitch)
+        put_tile2(k.j.give, k.j.xo, k.j.xo_pitch, t + odd, col, a, b);
+    else {
+        put_column<false>(k.j, t + odd, 0, col, a);
+        put_column<false>(k.j, t + odd, 0, col + (by >> 2), b);
     }
-    for (int q = 0; q < 2; q++)
-        if (t + q < n_row && col < n_col) {
-            uint8_t *x = k.j.xo + (t + q) * k.j.xo_row;
-            if (bf16)
-                put_bf16(x, col, q ? y1 : y0);
-            else
-                put_half(x, col, q ? y1 : y0);
-        }
 }
 // v: sums [h * 2 + q] of columns h and rows 2 tig + q.
 DEV void half_add(const half_job &k, const half_rows &f, int tile, int row0, int n_row, float (&v)[4],
@@ -123,25 +137,25 @@ DEV void half_add(const half_job &k, const half_rows &f, int tile, int row0, int
             if (lane < 4) k.j.square_out[(t + q) * k.j.square_row + tile] = ss;
         }
     }
-    if (k.j.give == GIVE_NOTHING) return;
 #pragma unroll
     for (int o = 0; o < 4; o++) v[o] = __fmul_rn(__fmul_rn(v[o], f.norm[o >> 1]), o & 1 ? scale.y : scale.x);
-    if (k.j.xo_pitch) { // lanes of neighbour columns change one for one: columns c, c + 1, c + 8 and c + 9 of one row
-        const bool odd = lane & 4;
-        float a[2], b[2];
+    if (k.j.give == GIVE_CODES || !k.j.xo_pitch) {
 #pragma unroll
-        for (int h = 0; h < 2; h++) {
-            const float other = __shfl_xor_sync(~0u, odd ? v[2 * h] : v[2 * h + 1], 4);
-            a[h] = odd ? other : v[2 * h];
-            b[h] = odd ? v[2 * h + 1] : other;
-        }
-        if (t + odd < n_row)
-            put_tile4(k.j.give == GIVE_BF16, k.j.xo, k.j.xo_pitch, t + odd, f.col[0] & ~1,
-                      make_float4(a[0], b[0], a[1], b[1]));
+        for (int h = 0; h < 2; h++) half_give(k, f.col[h], k.j.n_out, t, n_row, v[2 * h], v[2 * h + 1]);
         return;
     }
+    // columns c, c + 1, c + 8 and c + 9 of one row
+    const int odd = lane >> 2 & 1;
+    float a[2], b[2];
 #pragma unroll
-    for (int h = 0; h < 2; h++) half_give(k, f.col[h], k.j.n_out, t, n_row, v[2 * h], v[2 * h + 1]);
+    for (int h = 0; h < 2; h++) {
+        const float other = __shfl_xor_sync(~0u, odd ? v[2 * h] : v[2 * h + 1], 4);
+        a[h] = odd ? other : v[2 * h];
+        b[h] = odd ? v[2 * h + 1] : other;
+    }
+    if (t + odd < n_row)
+        put_tile4(k.j.give, k.j.xo, k.j.xo_pitch, t + odd, f.col[0] & ~1,
+                  make_float4(a[0], b[0], a[1], b[1]));
 }
 DEV void half_finish(const half_job &k, const half_rows &f, int tile, int row0, int n_row, float (&v)[4],
                      const float (&res)[4], const half_shared &at) {

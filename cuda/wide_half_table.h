@@ -1,6 +1,22 @@
-// Instances of the kernels of halves for many decode rows.
+// Instances of the kernels for many decode rows.
 #pragma once
 #include "wide_half.cuh"
 
-#define HALF_ENTRY(l, shared, nt)                                                                            \
-    { l, shared, nt, half_shape<l, nt>::parts *half_shape<l, nt>::x, wide_half_kernel<l, nt, shared> }
+#define HALF_ENTRY(l, lx, lc, shared, nt, group)                                                             \
+    {                                                                                                        \
+        l, lc, shared, group, nt, half_shape<l, nt, group>::parts *half_shape<l, nt, group>::x,              \
+            wide_half_kernel<l, lx, nt, group, shared>                                                       \
+    }
+#define HALF_SINGLE(l, shared, nt, group) HALF_ENTRY(l, -1, LAYOUT_COUNT, shared, nt, group)
+#define HALF_HALVES(name, l)                                                                                 \
+    extern const struct half_entry half_##name[7];                                                           \
+    const struct half_entry half_##name[7] = {                                                               \
+        HALF_SINGLE(l, true, 1, false),  HALF_SINGLE(l, false, 2, false), HALF_SINGLE(l, true, 2, false),    \
+        HALF_SINGLE(l, false, 4, false), HALF_SINGLE(l, true, 4, false),  HALF_SINGLE(l, false, 8, false),   \
+        HALF_SINGLE(l, false, 16, true)};
+#define HALF_CODES(name, l, lx, lc)                                                                          \
+    extern const struct half_entry half_##name[6];                                                           \
+    const struct half_entry half_##name[6] = {                                                               \
+        HALF_ENTRY(l, lx, lc, true, 1, false),  HALF_ENTRY(l, lx, lc, true, 2, false),                       \
+        HALF_ENTRY(l, lx, lc, false, 4, false), HALF_ENTRY(l, lx, lc, false, 8, false),                      \
+        HALF_ENTRY(l, lx, lc, false, 8, true),  HALF_ENTRY(l, lx, lc, false, 16, true)};

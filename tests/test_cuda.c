@@ -156,6 +156,12 @@ static void check_type(const char *shape, const char *type) {
         if (memcmp(again, got, n * 4)) fail_msg("%s %s: other bits in chunks of %d", shape, type, chunks[i]);
     }
     mixed(e, got);
+    infer_engine_free(e);
+    e = engine("cuda", 1, N_PROMPT); /* codes times codes */
+    run(e, N_PROMPT, got);
+    double one = relative(got + n_vocab, want + n_vocab, n - (size_t)n_vocab);
+    if (!(one <= TOL_CUDA_DECODE_ONE))
+        fail_msg("%s %s: decode in one slot %g (tolerance %g)", shape, type, one, TOL_CUDA_DECODE_ONE);
     infer_engine_free(ref);
     infer_engine_free(e);
     infer_model_close(model);

@@ -1,0 +1,287 @@
+// The sums of a unit of codes times one row of codes: int8 products, whose sums for a group are exact.
+//
+// The 8 columns of a product are 8 subgroups of 16 columns of K (block-diagonal B), so no lane repeats another's work with
+// scales. This takes half the instructions that codes as halves take (stream_sums.cuh; 8B Q4_K_M: 1,459 us a token instead of
+// 1,628 on an H200), but only for one row: many rows want a plain product. So an engine has it if it never has more than
+// one decode row; then bits do not depend on rows either.
+#pragma once
+#include "record.cuh"
+#include "stream_frag.cuh"
+
+enum { MAGIC = 0x4b400000 }; // 1.5 * 2^23: an int32 accumulator that starts here reads as a float
+
+// ---- a unit of weights in registers
+template <int L> struct int_frag {
+    using C = coded<L>;
+    static constexpr bool is_signed = C::wide || C::six || L == LAYOUT_Q4 || L == LAYOUT_IQ4;
+    uint4 c[C::NC], x[C::NX ? C::NX : 1];
+    uint4 s[2]; // scales of rows gid and gid + 8; but for Q4K and Q5K word 0: those of groups tig and tig + 4
+    uint32_t m[2]; // minimums likewise, or d of Q6K and Q3K in m[0]
+    MEM void load(const uint8_t *u, int lane, float) {
+        const int gid = lane >> 2, tig = lane & 3;
+#pragma unroll
+        for (int i = 0; i < C::NC; i++) c[i] = *(const uint4 *)(u + i * 512 + lane * 16);
+#pragma unroll
+        for (int i = 0; i < C::NX; i++) x[i] = *(const uint4 *)(u + (C::NC + i) * 512 + lane * 16);
+        u += C::scales;
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const int row = gid + 8 * r;
+            if constexpr (C::mins) {
+                const uint2 a = *(const uint2 *)(u + row * 32 + tig * 8);
+                s[r].x = a.x;
+                m[r] = a.y;
+            } else if constexpr (C::super)
+                s[r] = *(const uint4 *)(u + row * 16);
+            else if constexpr (L == LAYOUT_Q2K) {
+                s[r].x = *(const uint16_t *)(u + row * 16 + tig * 2) |
+                         *(const uint16_t *)(u + row * 16 + tig * 2 + 8) << 16;
+                m[r] = *(const uint32_t *)(u + 256 + row * 4); // d, dmin
+            } else
+                s[r].x = *(const uint32_t *)(u + row * 16 + tig * 4);
+        }
+        if constexpr (C::six)
+            m[0] = *(const uint16_t *)(u + 256 + gid * 2) | *(const uint16_t *)(u + 272 + gid * 2) << 16;
+    }
+};
+// Part of the codes that group g is in.
+template <int L> DEV constexpr int code_part(int g) {
+    return coded<L>::wide ? g : coded<L>::NC == 2 ? g >> 2 : g >> 1;
+}
+// int8 operand of group g; 16 times the code where fac below says so
+template <int L> DEV void codes(uint32_t (&a)[4], const int_frag<L> &f, int g) {
+    using F = coded<L>;
+    const uint4 c = f.c[code_part<L>(g)];
+    const uint32_t w[4] = {c.x, c.y, c.z, c.w};
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        if constexpr (F::wide)
+            a[i] = w[i];
+        else if constexpr (L == LAYOUT_Q4)
+            a[i] = (g & 1 ? w[i] : w[i] << 4) & 0xf0f0f0f0u;
+        else if constexpr (L == LAYOUT_Q4M || L == LAYOUT_Q4K)
+            a[i] = w[i] & (g & 1 ? 0xf0f0f0f0u : 0x0f0f0f0fu);
+        else if constexpr (L == LAYOUT_Q2K)
+            a[i] = w[i] & 0x03030303u << 2 * (g & 3);
+        else if constexpr (L == LAYOUT_Q5K) {
+            const uint32_t x = word_of(f.x[0], i);
+            a[i] = lop3<LOP_AND_OR>(g < 4 ? x << (4 - g) : x >> (g - 4), 0x10101010u,
+                                    (g & 1 ? w[i] >> 4 : w[i]) & 0x0f0f0f0fu);
+        } else if constexpr (L == LAYOUT_IQ4)
+            a[i] = iq4_levels(g & 1 ? w[i] >> 16 : w[i]);
+        else if constexpr (L == LAYOUT_Q3K) { // 32 times the code
+            const int q = g & 3;
+            const uint32_t lo = (q == 3 ? w[i] >> 1 : w[i] << (5 - 2 * q)) & 0x60606060u;
+            a[i] = lop3<LOP_AND_OR>(word_of(f.x[0], i) << (7 - g), 0x80808080u, lo);
+        } else { // Q6K: 4 times the code
+            const uint32_t x = word_of(f.x[g >> 2], i);
+            const int q = g & 3;
+            const uint32_t lo = (q == 0 ? x << 2 : q == 1 ? x : q == 2 ? x >> 2 : x >> 4) & 0x0c0c0c0cu;
+            a[i] = lop3<LOP_AND_OR>(g & 1 ? w[i] : w[i] << 4, 0xf0f0f0f0u, lo);
+        }
+    }
+}
+// what the sums of partial p must be multiplied by
+template <int L> DEV float code_factor(int p) {
+    return L == LAYOUT_Q4                       ? 0.0625f
+           : L == LAYOUT_Q4M || L == LAYOUT_Q4K ? (p & 1 ? 0.0625f : 1.f)
+           : L == LAYOUT_Q2K                    ? __uint_as_float((127 - 2 * p) << 23)
+           : L == LAYOUT_Q6K                    ? 0.25f
+           : L == LAYOUT_Q3K                    ? 0.03125f
+                                                : 1.f;
+}
+template <int L> DEV void mma_int(int (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    if constexpr (int_frag<L>::is_signed)
+        mma_s8(d, a[0], a[1], a[2], a[3], b0, b1);
+    else
+        mma_u8(d, a[0], a[1], a[2], a[3], b0, b1);
+}
+// ---- scale work of one lane, for partial p of a row: groups p and p + 4
+template <int L> struct row_scales {
+    static constexpr int N = coded<L>::six || L == LAYOUT_Q2K ? 4 : 2;
+    float s[N]; // exact: d has 11 bits, a sub-block's scale 8
+};
+DEV float byte_float(uint32_t w, int i) { // by way of 2^23
+    return __uint_as_float(__byte_perm(w, 0x4b000000u, 0x7540 + i)) - 8388608.f;
+}
+// w: the row's word of scales, for Q4K and Q5K of super_scales; d: where sub-blocks have scales of their own
+template <int L> DEV row_scales<L> row_scale(uint32_t w, float d) {
+    row_scales<L> k;
+    if constexpr (coded<L>::six) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) // 2^23 + 128
+            k.s[i] = (__uint_as_float(__byte_perm(w, 0x4b000000u, 0x7540 + i)) - 8388736.f) * d;
+    } else if constexpr (L == LAYOUT_Q2K) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) k.s[i] = byte_float(w & 0x0f0f0f0fu, i) * d;
+    } else if constexpr (coded<L>::super) {
+        k.s[0] = __uint_as_float(w << 16) * d;
+        k.s[1] = __uint_as_float(w & 0xffff0000u) * d;
+    } else {
+        const float2 s = half2_bits(w);
+        k.s[0] = s.x, k.s[1] = s.y;
+    }
+    return k;
+}
+template <int L> DEV float row_d(const int_frag<L> &f, int r) {
+    if constexpr (coded<L>::six)
+        return half_bits(r ? f.m[0] >> 16 : f.m[0] & 0xffff);
+    else if constexpr (L == LAYOUT_Q2K)
+        return half_bits(f.m[r] & 0xffff);
+    else
+        return coded<L>::super ? half_bits(f.s[r].x & 0xffff) : 1.f;
+}
+template <int L, int GA> DEV constexpr bool by_halves() { return GA == 16 || row_scales<L>::N == 4; }
+// A sum that started at MAGIC, times its group's scale.
+DEV float magic_scaled(int v, float dx) { return fmaf(dx, __int_as_float(v), __fmul_rn(-12582912.f, dx)); }
+// Sums v (as accumulators that start at MAGIC; [h * 2 + e], or [h * 2] where a group has one) into acc: the sum of codes
+// times the scale of the row's group is exact (20 bits; MAGIC has two, the scale four), then times the weight's scale.
+template <int L, int GA>
+DEV void add_scaled(float &acc, const row_scales<L> &k, const int (&v)[4], const float (&dx)[4]) {
+#pragma unroll
+    for (int i = 0; i < 4; i += by_halves<L, GA>() ? 1 : 2)
+        acc = fmaf(k.s[row_scales<L>::N == 4 ? i : i >> 1], magic_scaled(v[i], dx[i]), acc);
+}
+DEV float sum_value(const uint8_t *sum, int e, int p, int h) // high + low part
+{
+    const uint32_t hi = *(const uint32_t *)(sum + e * 32 + p * 4),
+                   lo = *(const uint32_t *)(sum + e * 32 + 16 + p * 4);
+    return h ? __uint_as_float(hi & 0xffff0000u) + __uint_as_float(lo & 0xffff0000u)
+             : bf16_bits(hi & 0xffff) + bf16_bits(lo & 0xffff);
+}
+template <int GA> DEV void group_sums(const uint8_t *sum, int p, float &s0, float &s1) {
+    s0 = sum_value(sum, 0, p, 0);
+    s1 = sum_value(sum, 0, p, 1);
+    if (GA == 16) {
+        s0 += sum_value(sum, 1, p, 0);
+        s1 += sum_value(sum, 1, p, 1);
+    }
+}
+template <int GA>
+DEV void group_scales(const uint8_t *scale, int p, float (&dx)[4]) // h * 2 + e
+{
+    if (GA == 32) {
+        const float2 v = *(const float2 *)(scale + p * 8);
+        dx[0] = dx[1] = v.x;
+        dx[2] = dx[3] = v.y;
+    } else {
+        const float4 v = *(const float4 *)(scale + p * 16);
+        dx[0] = v.x, dx[1] = v.y, dx[2] = v.z, dx[3] = v.w;
+    }
+}
+// Power of two by which partial p's minimums are larger, as its sums are.
+template <int L> DEV float min_factor(int p) { return L == LAYOUT_Q4M && (p & 1) ? 16.f : 1.f; }
+// ---- a unit times one row: partial tig
+template <int L, int GA, int R> struct one_row {
+    float acc[R][2];
+    uint32_t mask[8];
+    MEM void start(int lane) {
+#pragma unroll
+        for (int i = 0; i < 8; i++) mask[i] = lane >> 2 == i ? ~0u : 0u;
+    }
+    MEM void clear() {
+#pragma unroll
+        for (int h = 0; h < R; h++) acc[h][0] = acc[h][1] = 0;
+    }
+    // sums of this lane's four subgroups of the row, times what partial tig's codes are too large by
+    MEM void row_sums(float (&xs)[4], const uint32_t (&b)[2], const float (&dx)[4], int tig) {
+        const uint32_t ones[4] = {0x01010101u, 0x01010101u, 0x01010101u, 0x01010101u};
+        int o[2][4];
+#pragma unroll
+        for (int q = 0; q < 4; q++)
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                const uint32_t b0 = b[i] & mask[2 * q], b1 = b[i] & mask[2 * q + 1];
+                if (q)
+                    mma_s8(o[i], ones[0], ones[1], ones[2], ones[3], b0, b1);
+                else
+                    mma_i8_from<true>(o[i], ones, b0, b1, MAGIC, MAGIC);
+            }
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            xs[i] = magic_scaled(o[i >> 1][i & 1], dx[i]) * __uint_as_float((127 + 2 * tig) << 23);
+    }
+    MEM void unit(const int_frag<L> (&f)[R], const uint8_t *rec, int lane) {
+        using F = coded<L>;
+        constexpr bool halves = by_halves<L, GA>();
+        const int tig = lane & 3;
+        // subgroups lane / 4 and 8 more: codes of 16 columns
+        const uint8_t *own = rec + ((lane >> 3) * 4 + tig) * 8 + (lane >> 2 & 1) * 4;
+        const uint32_t b[2] = {*(const uint32_t *)own, *(const uint32_t *)(own + 128)};
+        float dx[4], sx[2] = {};
+        group_scales<GA>(rec + REC_SCALE, tig, dx);
+        if constexpr (F::mins) {
+            group_sums<GA>(rec + REC_SUM, tig, sx[0], sx[1]);
+            sx[0] *= min_factor<L>(tig);
+            sx[1] *= min_factor<L>(tig);
+        }
+        int d[R][2][4];
+#pragma unroll
+        for (int q = 0; q < 4; q++)
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                const uint32_t b0 = b[i] & mask[2 * q], b1 = b[i] & mask[2 * q + 1];
+#pragma unroll
+                for (int h = 0; h < R; h++) {
+                    uint32_t a[4];
+                    codes<L>(a, f[h], i * 4 + q);
+                    if (q)
+                        mma_int<L>(d[h][i], a, b0, b1);
+                    else
+                        mma_i8_from<int_frag<L>::is_signed>(d[h][i], a, b0, b1, MAGIC, halves ? MAGIC : 0);
+                }
+            }
+        if constexpr (F::super) { // minimums: one mma, column 0 alone holds sums, so partial 0 gets them
+            uint32_t s[4] = {};
+#pragma unroll
+            for (int e = 0; e < (GA == 16 ? 2 : 1); e++) {
+                s[2 * e] = *(const uint32_t *)(rec + REC_SUM + e * 32 + tig * 4) & mask[0];
+                s[2 * e + 1] = *(const uint32_t *)(rec + REC_SUM + e * 32 + 16 + tig * 4) & mask[0];
+            }
+#pragma unroll
+            for (int h = 0; h < R; h++) {
+                const uint32_t m0 = super_mins(f[h].s[0], tig), m1 = super_mins(f[h].s[1], tig);
+                float mi[4] = {};
+                mma_bf16(mi, m0, m1, m0, m1, s[0], s[1]);
+                if (GA == 16) mma_bf16(mi, m0, m1, m0, m1, s[2], s[3]);
+                acc[h][0] = fmaf(-half_bits(f[h].s[0].x >> 16), mi[0], acc[h][0]);
+                acc[h][1] = fmaf(-half_bits(f[h].s[1].x >> 16), mi[2], acc[h][1]);
+            }
+        }
+        float xs[4]; // Q2K, whose minimums are for 16 columns: sums of the row, by a product with ones
+        if constexpr (L == LAYOUT_Q2K) row_sums(xs, b, dx, tig);
+#pragma unroll
+        for (int h = 0; h < R; h++)
+#pragma unroll
+            for (int r = 0; r < 2; r++) {
+                int v[4] = {d[h][0][2 * r], d[h][0][2 * r + 1], d[h][1][2 * r], d[h][1][2 * r + 1]};
+                if (!halves) v[0] += v[1], v[2] += v[3];
+                const uint32_t w = F::super ? super_scales(f[h].s[r], tig) : f[h].s[r].x;
+                add_scaled<L, GA>(acc[h][r], row_scale<L>(w, row_d<L>(f[h], r)), v, dx);
+                if constexpr (L == LAYOUT_Q2K) {
+                    const float n = -half_bits(f[h].m[r] >> 16);
+#pragma unroll
+                    for (int i = 0; i < 4; i++)
+                        acc[h][r] = fmaf(byte_float(w >> 4 & 0x0f0f0f0fu, i) * n, xs[i], acc[h][r]);
+                }
+                if constexpr (F::mins) {
+                    const float2 m = half2_bits(f[h].m[r]);
+                    acc[h][r] = fmaf(m.x, sx[0], acc[h][r]);
+                    acc[h][r] = fmaf(m.y, sx[1], acc[h][r]);
+                }
+            }
+    }
+    // sums of this warp to red[16 R]
+    MEM void leave(float *red, int lane) {
+        const int tig = lane & 3, gid = lane >> 2;
+#pragma unroll
+        for (int h = 0; h < R; h++)
+#pragma unroll
+            for (int r = 0; r < 2; r++) {
+                float v = acc[h][r] * code_factor<L>(tig);
+                v += __shfl_xor_sync(~0u, v, 1);
+                v += __shfl_xor_sync(~0u, v, 2);
+                if (tig == 0) red[h * 16 + gid + 8 * r] = v;
+            }
+    }
+};

@@ -1,2 +1,0 @@
-#include "wide_codes_table.h"
-CODES(q4k, LAYOUT_Q4K)
