@@ -45,7 +45,7 @@ DEV void stream_one(const mm_job &j, int region, int cta, int n_cta) {
         const float v = row_factor<integers>(j, row);
         if (lane == 0) *rs_at = v;
     };
-    if (!beside) { // each warp takes the records of its own units
+    if (!beside) { // each warp takes the columns of its own units
         const uint32_t b = smem_address(xbar + w);
         if (w < U && elect_one()) {
             const uint8_t *src = j.x + row * j.x_row;

@@ -1,4 +1,4 @@
-// Jobs of the matmul of halves for many decode rows, see wide_half.cuh.
+// Jobs of the matmul for several decode rows, see wide_half.cuh.
 #pragma once
 #include "stream.h"
 
@@ -53,9 +53,9 @@ struct half_entry {
     int nt, x;         // groups of 8 rows; bytes of rows of a column tile
     void (*run)(const half_job);
 };
-// Whether the kernels take a link; the other end of its output must want halves or nothing.
+// Whether there are kernels for a link in every size of step, without sharing tiles between blocks.
 bool half_fits(const struct mm_kernel *k, const struct mm_job *j, int sm, size_t smem);
-// Fills all but j and epilogue; sm: compute capability * 10.
+// Fills all but j, epilogue, part and count; sm: compute capability * 10; part_bytes: what part has.
 bool half_plan(struct half_job *w, const struct mm_kernel *k, int rows, int sm, int sm_count, size_t smem,
                size_t part_bytes);
 cudaError_t half_launch(const struct half_job *w, int sm_count, cudaStream_t s);
