@@ -77,19 +77,9 @@ DEV void prompt_put2(uint8_t *tiles, int t, int k, int k_tiles, int order, float
         *(uint32_t *)at = pack_half2(a, b);
 }
 
-DEV uint32_t h2_bits(__half2 h) {
-    uint32_t v;
-    memcpy(&v, &h, 4);
-    return v;
-}
-DEV __half2 bits_h2(uint32_t v) {
-    __half2 h;
-    memcpy(&h, &v, 4);
-    return h;
-}
 // bytes 0,1 (or 2,3) of w, below 1024, as halves minus bias: exact
 DEV __half2 bytes_half(uint32_t w, int pair, uint32_t bias) {
-    return __hsub2(bits_h2(__byte_perm(w, 0x64646464u, pair ? 0x4342 : 0x4140)), bits_h2(bias));
+    return __hsub2(as_half2(__byte_perm(w, 0x64646464u, pair ? 0x4342 : 0x4140)), as_half2(bias));
 }
 DEV uint32_t biased(int b) // 1024 + b, twice
 {
@@ -190,17 +180,17 @@ template <> struct frag<LAYOUT_F32> {
 
 // four codes of one row as two registers: (code - bias) * d, or code * d + m
 DEV void scaled(uint32_t w, uint32_t bias, __half2 d, uint32_t &a, uint32_t &b) {
-    a = h2_bits(__hmul2(bytes_half(w, 0, bias), d));
-    b = h2_bits(__hmul2(bytes_half(w, 1, bias), d));
+    a = half2_word(__hmul2(bytes_half(w, 0, bias), d));
+    b = half2_word(__hmul2(bytes_half(w, 1, bias), d));
 }
 DEV void shifted(uint32_t w, __half2 d, __half2 m, uint32_t &a, uint32_t &b) {
-    a = h2_bits(__hfma2(bytes_half(w, 0, biased(0)), d, m));
-    b = h2_bits(__hfma2(bytes_half(w, 1, biased(0)), d, m));
+    a = half2_word(__hfma2(bytes_half(w, 0, biased(0)), d, m));
+    b = half2_word(__hfma2(bytes_half(w, 1, biased(0)), d, m));
 }
 DEV __half2 half_of(const uint4 &v, int i) // half i of 8, twice
 {
     uint32_t w = i < 4 ? (i < 2 ? v.x : v.y) : (i < 6 ? v.z : v.w);
-    return bits_h2(__byte_perm(w, 0, i & 1 ? 0x3232 : 0x1010));
+    return as_half2(__byte_perm(w, 0, i & 1 ? 0x3232 : 0x1010));
 }
 DEV int group_index(int g) { return (g & 3) * 2 + (g >> 2); } // order of scales in layout.h
 
@@ -271,13 +261,13 @@ template <int L, bool WIDE> struct frag_dm {
         uint32_t sel = g >> 2 ? 0x3232 : 0x1010;
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            __half2 d = bits_h2(__byte_perm(c.v[h][g & 3].x, 0, sel)),
-                    m = bits_h2(__byte_perm(c.v[h][g & 3].y, 0, sel));
+            __half2 d = as_half2(__byte_perm(c.v[h][g & 3].x, 0, sel)),
+                    m = as_half2(__byte_perm(c.v[h][g & 3].y, 0, sel));
             uint32_t w = r.w[WIDE ? q : 0].get(h, e);
             if (WIDE) { // signed codes
                 w ^= 0x80808080u;
-                a[h] = h2_bits(__hfma2(bytes_half(w, 0, biased(128)), d, m));
-                a[h + 2] = h2_bits(__hfma2(bytes_half(w, 1, biased(128)), d, m));
+                a[h] = half2_word(__hfma2(bytes_half(w, 0, biased(128)), d, m));
+                a[h + 2] = half2_word(__hfma2(bytes_half(w, 1, biased(128)), d, m));
             } else
                 shifted((w >> (4 * q)) & 0x0f0f0f0fu, d, m, a[h], a[h + 2]);
         }
