@@ -58,13 +58,14 @@ static form form_for(const cuda_backend *b, bool integers, int group, int slot) 
                 0, b->work + b->plan.half[slot], b->plan.half_row_bytes, l == LAYOUT_BF16 ? 1024u : 512u};
 }
 
-// Splits the blocks between two regions so that the slower half is fastest.
-static int best_split(const mm_job &j, const struct mm_kernel *k, int blocks) {
+// Splits the blocks, of so many groups of warps, between two regions so that the slower half is fastest.
+static int best_split(const mm_job &j, const struct mm_kernel *k, int blocks, int groups) {
     int best = 1;
     double least = 1e30;
     for (int s = 1; s < blocks; s++) {
-        double a = (double)((j.steps[0] + s - 1) / s) * layout_unit_bytes(k->l);
-        double c = (double)((j.steps[1] + blocks - s - 1) / (blocks - s)) * layout_unit_bytes(k->l2);
+        double a = (double)((j.steps[0] + s * groups - 1) / (s * groups)) * layout_unit_bytes(k->l);
+        const int rest = (blocks - s) * groups;
+        double c = (double)((j.steps[1] + rest - 1) / rest) * layout_unit_bytes(k->l2);
         double t = a > c ? a : c;
         if (t < least) {
             least = t;
@@ -111,9 +112,10 @@ static bool link_make(const cuda_backend *b, const float (*up)[2], link *l, int 
         l->job.up[i] = up[group][i];
         l->job.down[i] = 0x1p24f / up[group][i];
     }
+    few_shape few;
     for (int i = 0; i < 3; i++)
-        l->few[i] = l->k->few[i] && few_smem(l->k, 2 << i, g->region[0].u) <= shared_memory(b);
-    if (g->n_region == 2) l->job.split = best_split(l->job, l->k, b->sm_count);
+        l->few[i] = l->k->few[i] && few_plan(l->k, 2 << i, g->region[0].u, shared_memory(b), &few);
+    if (g->n_region == 2) l->job.split = best_split(l->job, l->k, b->sm_count, 1);
     mm_job &j = l->job;
     j.u = g->region[0].u;
     j.k = g->k;
@@ -477,18 +479,18 @@ static int few_kernel(const link *l, int rows) {
 }
 static enum infer_status run_few(const cuda_backend *b, struct decode_program *p, const link *l, int i,
                                  cudaStream_t s) {
-    const int t = 2 << i, tiles = few_tiles(t, l->k->r, l->k->epilogue);
-    const size_t smem = few_smem(l->k, t, l->job.u);
-    const bool head = l->k->epilogue == EPI_HEAD;
-    const int blocks = head && fit_together(b, smem, smem) ? 2 * b->sm_count : b->sm_count;
+    const int t = 2 << i, tiles = few_tiles(l->k->r, l->k->epilogue), blocks = b->sm_count;
     mm_job j = l->job;
+    const size_t smem = few_plan(l->k, t, j.u, shared_memory(b), &j.few);
+    const int groups = j.few.groups;
+    j.few.rows = (int16_t)b->c.list[ROW_DECODE]->max_rows;
     j.give_packets = NULL;
     j.take_packets = NULL;
     for (int r = 0; r < 2; r++) j.steps[r] = j.steps[r] * l->k->r / tiles;
-    j.x_bytes = (size_t)(j.u * t) * FEW_ROW;
-    j.n_cand = blocks * (l->k->warps / t);
+    if (l->k->l2 != LAYOUT_COUNT) j.split = best_split(j, l->k, blocks, groups);
+    j.n_cand = blocks * groups * (l->k->warps / t);
     if (j.cand) p->n_cand = j.n_cand;
-    CU(launch_overlapped(l->k->few[i], blocks, l->k->warps * 32, smem, true, s, j));
+    CU(launch_overlapped(l->k->few[i], blocks, groups * l->k->warps * 32, smem, true, s, j));
     return INFER_OK;
 }
 static enum infer_status run_link(const cuda_backend *b, struct decode_program *p, const link *l, int rows,

@@ -30,9 +30,20 @@ size_t mm_smem(const struct mm_kernel *k, size_t x_bytes) {
     return 1024 + (size_t)k->warps * (size_t)k->warps * 16 * (size_t)k->r * 4 + x_bytes + (size_t)k->ring;
 }
 
-size_t few_smem(const struct mm_kernel *k, int t, int u) {
-    return 1024 + (size_t)(few_buffers(t) * k->warps * t * 16 * few_tiles(t, k->r, k->epilogue)) * 4 +
-           (size_t)(u * t) * FEW_ROW + (size_t)few_ring(t, k->ring, k->epilogue);
+size_t few_plan(const struct mm_kernel *k, int t, int u, size_t most, struct few_shape *s) {
+    const int a = layout_unit_bytes(k->l), b = k->l2 == LAYOUT_COUNT ? 0 : layout_unit_bytes(k->l2),
+              unit = a > b ? a : b, tiles = few_tiles(k->r, k->epilogue);
+    for (s->groups = FEW_GROUPS; s->groups; s->groups--)
+        for (s->buffers = t == 8 ? 2 : 4; s->buffers; s->buffers /= 2) {
+            const size_t slot = (size_t)(s->groups * k->warps * unit),
+                         fixed = FEW_HEAD + (size_t)(s->groups * s->buffers * k->warps * t * 16 * tiles) * 4 +
+                                 (size_t)(u * t) * 512;
+            if (fixed + 2 * slot > most) continue;
+            const size_t slots = (most - fixed) / slot;
+            s->slots = slots < FEW_SLOTS ? (int16_t)slots : FEW_SLOTS;
+            return fixed + (size_t)s->slots * slot;
+        }
+    return 0;
 }
 
 cudaError_t all_shared_memory(const void *kernel) {

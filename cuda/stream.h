@@ -5,6 +5,12 @@
 enum mm_epilogue { EPI_STORE, EPI_HEAD, EPI_ADD, EPI_GLU };
 enum mm_give { GIVE_RECORD, GIVE_HALF, GIVE_CODES, GIVE_BF16 }; // of record.cuh, and of half_tile.cuh
 
+// Shape of a block for 2 to 8 rows: groups of warps, slots of a warp's ring, buffers of sums of a group; rows that the input has
+// room for.
+struct few_shape {
+    int16_t groups, slots, buffers, rows;
+};
+
 // One launch: out[t] = W x[t], then the epilogue.
 struct mm_job {
     const uint8_t *w[2]; // units of region 0 and 1
@@ -49,6 +55,8 @@ struct mm_job {
     uint32_t tag;     // of this link
     int take_columns; // that come in packets; 0 beyond them
     bool first;       // of a step: later kernels start when all before it is done
+    // at the end: an argument that moves costs one row 0.3%
+    struct few_shape few;
 };
 
 // A kernel for one row and a region's layout, or for two regions.
@@ -60,16 +68,9 @@ struct mm_kernel {
     void (*run[2])(const mm_job); // [1]: with packets
     void (*few[3])(const mm_job); // codes: up to 2, 4 and 8 rows
 };
-// Kernels of up to t rows: bytes from a row of 256 columns to the next in shared memory, buffers of sums, row tiles a step.
-enum { FEW_ROW = 512 + 64 };
-LAYOUT_FN int few_buffers(int t) { return t == 8 ? 2 : 4; }
-LAYOUT_FN int few_tiles(int t, int r, enum mm_epilogue e) {
-    return t == 8 || (t == 2 && e == EPI_ADD) ? 1 : r;
-}
-// Bytes of the ring: for two rows half of it where the input may be long, so that the neighbours' blocks fit beside it.
-LAYOUT_FN int few_ring(int t, int bytes, enum mm_epilogue e) {
-    return t == 2 && e == EPI_ADD ? bytes / 2 : bytes;
-}
+enum { FEW_GROUPS = 2, FEW_SLOTS = 4, FEW_HEAD = 1536 }; // bytes of barriers and factors
+// Row tiles that a group of warps does at once.
+LAYOUT_FN int few_tiles(int r, enum mm_epilogue e) { return e == EPI_ADD ? 1 : r; }
 // The nth kernel that fits, those for much shared memory first; NULL when there is none.
 const struct mm_kernel *mm_find(enum layout l, enum layout l2, int ga, enum mm_epilogue e, int nth);
 // Lets a kernel have all the shared memory that a block may have.
@@ -77,4 +78,5 @@ cudaError_t all_shared_memory(const void *kernel);
 cudaError_t mm_prepare(void); // attributes of every kernel, once a device
 // shared memory of a launch
 size_t mm_smem(const struct mm_kernel *k, size_t x_bytes);
-size_t few_smem(const struct mm_kernel *k, int t, int u);
+// Shape of a block for t rows of u units in so much shared memory; bytes that it takes, 0: none fits.
+size_t few_plan(const struct mm_kernel *k, int t, int u, size_t most, struct few_shape *s);

@@ -3,10 +3,8 @@
 #pragma once
 #include "stream.h"
 
-#define MM_MAX(a, b) ((a) > (b) ? (a) : (b))
-#define MM_FEW(l, lx, r, w, s, s2, epi, t)                                                                   \
-    stream_few_kernel<l, lx, few_tiles(t, r, epi), w, few_ring(t, (s) * (r), epi) / few_tiles(t, r, epi),    \
-                      s2, epi, t>
+#define MM_MAX(a, b)                ((a) > (b) ? (a) : (b))
+#define MM_FEW(l, lx, r, w, epi, t) stream_few_kernel<l, lx, few_tiles(r, epi), w, epi, t>
 #define MM_ENTRY_OF(l, lx, lc, ga, r, w, s, s2, epi, bytes, ...)                                             \
     {                                                                                                        \
         l, lc, ga, r, epi, w, bytes,                                                                         \
@@ -20,15 +18,17 @@
     MM_ENTRY_OF(l, -1, LAYOUT_COUNT, ga, r, w, s, 1, epi, (w) * (s) * (r)*layout_unit_bytes(l), __VA_ARGS__)
 #define MM_SINGLE(l, ga, r, w, s, epi) MM_SINGLE_OF(l, ga, r, w, s, epi, NULL, NULL, NULL)
 #define MM_SINGLE_FEW(l, r, w, s, epi)                                                                       \
-    MM_SINGLE_OF(l, 0, r, w, s, epi, MM_FEW(l, -1, r, w, s, 1, epi, 2), MM_FEW(l, -1, r, w, s, 1, epi, 4),   \
-                 MM_FEW(l, -1, r, w, s, 1, epi, 8))
+    MM_SINGLE_OF(l, 0, r, w, s, epi, MM_FEW(l, -1, r, w, epi, 2), MM_FEW(l, -1, r, w, epi, 4),               \
+                 MM_FEW(l, -1, r, w, epi, 8))
 // Wide kernels first, then narrow ones of half the warps for chips with 99 KB of shared memory a block.
 #define MM_FEW_SET(l, w, s)                                                                                  \
     MM_SINGLE_FEW(l, 1, w, 2 * (s), EPI_STORE), MM_SINGLE_FEW(l, 2, w, s, EPI_HEAD),                         \
         MM_SINGLE_FEW(l, 2, w, s, EPI_ADD), MM_SINGLE_FEW(l, 2, w, s, EPI_GLU)
+// Small units: twice as many of them.
+#define MM_GLU_SLOTS(l, s) ((l) == LAYOUT_Q2K ? 2 * (s) : (s))
 #define MM_CODES_SET(l, ga, w, s)                                                                            \
     MM_SINGLE(l, ga, 1, w, 2 * (s), EPI_STORE), MM_SINGLE(l, ga, 2, w, s, EPI_HEAD),                         \
-        MM_SINGLE(l, ga, 2, w, s, EPI_ADD), MM_SINGLE(l, ga, 2, w, s, EPI_GLU)
+        MM_SINGLE(l, ga, 2, w, s, EPI_ADD), MM_SINGLE(l, ga, 2, w, MM_GLU_SLOTS(l, s), EPI_GLU)
 // Input as halves and, for one row, as codes: groups of 32 columns, or of 16 where they come from a gate.
 #define MM_CODES(name, l, w, s)                                                                              \
     extern const struct mm_kernel mm_##name[18];                                                             \
@@ -43,12 +43,12 @@
                 (w)*MM_MAX((s)*layout_unit_bytes(l), (s2)*layout_unit_bytes(l2)), __VA_ARGS__)
 #define MM_TWO(name, l, l2, w, s, s2)                                                                        \
     extern const struct mm_kernel mm_##name[4];                                                              \
-    const struct mm_kernel mm_##name[4] = {                                                                  \
-        MM_TWO_SET(l, l2, 0, w, s, s2, MM_FEW(l, l2, 1, w, s, s2, EPI_STORE, 2),                             \
-                   MM_FEW(l, l2, 1, w, s, s2, EPI_STORE, 4), MM_FEW(l, l2, 1, w, s, s2, EPI_STORE, 8)),      \
-        MM_TWO_SET(l, l2, 0, (w) / 2, s, s2, NULL, NULL, NULL),                                              \
-        MM_TWO_SET(l, l2, 32, w, s, s2, NULL, NULL, NULL),                                                   \
-        MM_TWO_SET(l, l2, 32, (w) / 2, s, s2, NULL, NULL, NULL)};
+    const struct mm_kernel mm_##name[4] = {MM_TWO_SET(l, l2, 0, w, s, s2, MM_FEW(l, l2, 1, w, EPI_STORE, 2), \
+                                                      MM_FEW(l, l2, 1, w, EPI_STORE, 4),                     \
+                                                      MM_FEW(l, l2, 1, w, EPI_STORE, 8)),                    \
+                                           MM_TWO_SET(l, l2, 0, (w) / 2, s, s2, NULL, NULL, NULL),           \
+                                           MM_TWO_SET(l, l2, 32, w, s, s2, NULL, NULL, NULL),                \
+                                           MM_TWO_SET(l, l2, 32, (w) / 2, s, s2, NULL, NULL, NULL)};
 // Halves: long rings first, for chips where another block fits beside them.
 #define MM_HALF(name, l, w, s)                                                                               \
     extern const struct mm_kernel mm_##name[6];                                                              \
