@@ -92,7 +92,7 @@ template <int N> DEV void half_rms(const mm_job &j, int row, int by, int last, f
         at[r] = min(row + r * by, last) * (unsigned)j.square_row;
         rs[r] = 0;
     }
-#pragma unroll(N == 1 ? 2 : 1)
+#pragma unroll 2
     for (int i = lane * 4; i < j.n_square; i += 128) {
         float4 a[N];
 #pragma unroll

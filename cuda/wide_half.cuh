@@ -218,31 +218,36 @@ DEV void half_wgmma_bf16(float (&d)[64], const uint32_t (&a)[4], uint64_t b) {
                  : D64(d, 0)
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
-template <int L, int NT, bool G>
-DEV void half_product_group(float (&acc)[half_shape<L, NT, G>::parts][NT][4], uint32_t x,
-                            uint32_t (&a)[4][4]) {
+// 64 columns under way; what lies between start and end runs beside them.
+template <int L, int NT, bool G> struct group_product {
     using S = half_shape<L, NT, G>;
-    float(&d)[S::parts][NT * 4] = *(float(*)[S::parts][NT * 4]) acc;
-    const uint64_t b = wgmma_descriptor(x);
+    using sums = float[S::parts][NT][4];
+    static MEM void start(sums &acc, uint32_t x, const uint32_t (&a)[4][4]) {
+        float(&d)[S::parts][NT * 4] = *(float(*)[S::parts][NT * 4]) acc;
+        const uint64_t b = wgmma_descriptor(x);
 #pragma unroll
-    for (int p = 0; p < S::parts; p++) wgmma_pin(d[p]);
-    wgmma_fence();
+        for (int p = 0; p < S::parts; p++) wgmma_pin(d[p]);
+        wgmma_fence();
 #pragma unroll
-    for (int s = 0; s < 4; s++)
-        if constexpr (L == LAYOUT_BF16)
+        for (int s = 0; s < 4; s++)
+            if constexpr (L == LAYOUT_BF16)
 #pragma unroll
-            for (int p = 0; p < 2; p++) half_wgmma_bf16(d[p], a[s], b + 2 * s + p * (S::x >> 4));
-        else
-            wgmma_rs(d[0], a[s], b + 2 * s);
-    wgmma_commit();
-    wgmma_wait<0>(); // the other warpgroup keeps the tensor cores busy meanwhile
+                for (int p = 0; p < 2; p++) half_wgmma_bf16(d[p], a[s], b + 2 * s + p * (S::x >> 4));
+            else
+                wgmma_rs(d[0], a[s], b + 2 * s);
+        wgmma_commit();
+    }
+    static MEM void end(sums &acc, uint32_t (&a)[4][4]) {
+        float(&d)[S::parts][NT * 4] = *(float(*)[S::parts][NT * 4]) acc;
+        wgmma_wait<0>(); // the other warpgroup keeps the tensor cores busy meanwhile
 #pragma unroll
-    for (int p = 0; p < S::parts; p++) wgmma_pin(d[p]);
+        for (int p = 0; p < S::parts; p++) wgmma_pin(d[p]);
 #pragma unroll
-    for (int s = 0; s < 4; s++) // until here nothing else may have these registers
+        for (int s = 0; s < 4; s++) // until here nothing else may have these registers
 #pragma unroll
-        for (int i = 0; i < 4; i++) asm volatile("" : "+r"(a[s][i])::"memory");
-}
+            for (int i = 0; i < 4; i++) asm volatile("" : "+r"(a[s][i])::"memory");
+    }
+};
 #endif
 // A row tile times 8 NT rows, 64 columns.
 template <int L, int NT, bool G>
@@ -251,7 +256,8 @@ DEV void half_product(float (&acc)[half_shape<L, NT, G>::parts][NT][4], uint32_t
     using S = half_shape<L, NT, G>;
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     if constexpr (S::group) {
-        half_product_group<L, NT, G>(acc, x, a);
+        group_product<L, NT, G>::start(acc, x, a);
+        group_product<L, NT, G>::end(acc, a);
         return;
     }
 #endif
@@ -290,12 +296,34 @@ DEV void half_products(float (&acc)[half_shape<L, NT, G>::parts][NT][4], const u
     uint32_t a[4][4];
     o.start(w, lane, up);
     if constexpr (S::codes) {
+        auto product = [&](int q) {
+            o.get(a, w, q, lane);
+            half_product<L, NT, G>(acc, smem_address(x) + q * S::x, a, lane);
+        };
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+        if constexpr (S::group)
+            if (n == 4) { // the next operands are made beside the products
+                using P = group_product<L, NT, G>;
+                uint32_t b[4][4];
+                o.get(a, w, 0, lane);
 #pragma unroll
-        for (int q = 0; q < 4; q++)
-            if (q < n) {
-                o.get(a, w, q, lane);
-                half_product<L, NT, G>(acc, smem_address(x) + q * S::x, a, lane);
+                for (int q = 0; q < 4; q++) {
+                    uint32_t(&now)[4][4] = q & 1 ? b : a, (&next)[4][4] = q & 1 ? a : b;
+                    P::start(acc, smem_address(x) + q * S::x, now);
+                    if (q < 3) o.get(next, w, q + 1, lane);
+                    P::end(acc, now);
+                }
+                return;
             }
+#endif
+        // no branch between the products of four, so that a tile's operands are made beside those before
+        if (n == 4) {
+#pragma unroll
+            for (int q = 0; q < 4; q++) product(q);
+        } else
+#pragma unroll
+            for (int q = 0; q < 3; q++)
+                if (q < n) product(q);
     } else
         for (int q = 0; q < n; q++) {
             o.get(a, w + q * S::tile, q, lane);

@@ -37,18 +37,20 @@ DEV void half_count(const half_job &k, float *factor, int t0, int n, int n_row) 
     constexpr int N = 4;
     const int lane = threadIdx.x & 31;
     const bool norm = k.j.n_square;
-    for (int t = t0; norm && t < n_row; t += N * n) {
-        float rs[N];
-        half_rms(k.j, t, n, n_row - 1, rs);
+    for (int i = t0; i < n_row; i += N * n) { // lane r: row i + r n
+        const int t = i + lane * n;
+        const bool own = lane < N && t < n_row;
+        const float scale = own ? __ldcg(k.j.scale + t) : 1.f; // asked for before the sums
+        float factor_of = k.epilogue == EPI_ADD ? scale : 1.f;
+        if (norm) {
+            float rs[N], mine = 0;
+            half_rms(k.j, i, n, n_row - 1, rs);
 #pragma unroll
-        for (int r = 0; r < N; r++)
-            if (lane == r && t + r * n < n_row) factor[t + r * n] = rs[r];
-    }
-    __syncwarp();
-    for (int t = t0 + n * lane; t < n_row; t += 32 * n) {
-        const float scale = __ldcg(k.j.scale + t);
-        if (norm && blockIdx.x == 0) k.j.scale_next[t] = half_scale(factor[t]);
-        factor[t] = norm ? half_factor(factor[t], scale) : k.epilogue == EPI_ADD ? scale : 1.f;
+            for (int r = 0; r < N; r++) mine = lane == r ? rs[r] : mine;
+            if (own && blockIdx.x == 0) k.j.scale_next[t] = half_scale(mine);
+            factor_of = half_factor(mine, scale);
+        }
+        if (own) factor[t] = factor_of;
     }
 }
 // The same for many rows, which would be much to read for every block: each works out a few and tells the others.
