@@ -23,7 +23,8 @@
  *              of bit 2 (as the fifth bits of Q5K); then scales and d as Q6K
  *   IQ4  2304  codebook indices: 4 parts of 512 bytes, part g / 2, lane * 16 + (2 e + row / 8) * 4: four nibbles j of group g
  *              even in the low half of the word, odd in the high one; scales as Q4; value d kvalues[q]
- *   Q2K  1344  2 parts of 512 bytes of codes (as the low bits of Q6K); row * 16 + 2 g + e: sc | m << 4; then d, dmin of
+ *   Q2K  1344  2 parts of 512 bytes of codes (as the low bits of Q6K); row * 16 + tig * 4: sc | m << 4 of groups (tig, e = 0, 1), (tig + 4,
+ *              e = 0, 1); then d, dmin of
  *              each row; value d sc q - dmin m
  *   F16, BF16  8192
  *   F32 16384  8 parts of 32 columns, [16][32]; 16-byte chunk c of row r at (c ^ (r & 7)): the swizzle of wgmma
@@ -97,5 +98,5 @@ LAYOUT_FN enum layout layout_of(enum quant_type t) {
  *   0    256 codes: group g = k / 32, e = k / 16 & 1, byte (g * 4 + tig) * 8 + e * 4 + j: the operand b0, b1 of a lane
  *   256  float scales; g = k / 32, p = g & 3, h = g >> 2: groups of 32: p * 2 + h; of 16: p * 4 + h * 2 + e
  *   320  sums of scale * code as two bfloat16, e * 16 + p * 2 + h the high parts, 8 further the low ones; groups of 32
- *        have e = 0 alone */
-enum { REC_SCALE = 256, REC_SUM = 320, REC_BYTES_32 = 352, REC_BYTES_16 = 416 };
+ *        have e = 0 alone; Q2_K's kernel puts e = 0, 1 of theirs at 288 */
+enum { REC_SCALE = 256, REC_SUM = 320, REC_BYTES_32 = 352, REC_BYTES_16 = 416, REC_HALF_SUM = 288 };

@@ -174,7 +174,7 @@ template <> struct few_lane<LAYOUT_Q2K> { // the words of the int8 operand: rows
 #pragma unroll
                     for (int q = 0; q < 4; q++) {
                         int g = 4 * h + q;
-                        uint32_t s = scale[g >> 1] >> (16 * (g & 1) + 8 * e);
+                        uint32_t s = scale[q] >> (16 * h + 8 * e);
                         float a = d.x * (float)(s & 15u), m = -d.y * (float)(s >> 4 & 15u);
 #pragma unroll
                         for (int j = 0; j < 4; j++)

@@ -365,7 +365,7 @@ template <> struct frag<LAYOUT_Q2K> {
     struct scales {
         uint4 v[2];
         uint32_t d[2];
-    }; // sc | m << 4: byte 2 g + e
+    }; // sc | m << 4: byte 4 (g & 3) + 2 (g >> 2) + e
     static constexpr int n_piece = 1, piece_bytes = 512;
     DEV_ static int piece(int p, int) { return (p >> 1) * 512; }
     DEV_ static void load(raw &r, const slab &s, uint32_t at) { r.w.load(s, at); }
@@ -381,8 +381,8 @@ template <> struct frag<LAYOUT_Q2K> {
         int q = st >> 1, e = st & 1, g = 2 * p + q, t = g & 3;
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            uint32_t word = g < 4 ? (g < 2 ? c.v[h].x : c.v[h].y) : (g < 6 ? c.v[h].z : c.v[h].w);
-            uint32_t b = (word >> (16 * (g & 1) + 8 * e)) & 255u;
+            uint32_t word = t < 2 ? (t ? c.v[h].y : c.v[h].x) : (t == 2 ? c.v[h].z : c.v[h].w);
+            uint32_t b = (word >> (16 * (g >> 2) + 8 * e)) & 255u;
             float2 d = half2_bits(c.d[h]);
             uint32_t w = (r.w.get(h, e) >> (2 * t)) & 0x03030303u;
             shifted(w, __float2half2_rn(d.x * (float)(b & 15u)), __float2half2_rn(-d.y * (float)(b >> 4)),

@@ -129,7 +129,8 @@ __global__ void retile_kernel(place p, const uint8_t *rows, size_t row_bytes, in
         } else {
             put_planes<2, 4>(u, row, code);
             const block_q2_k &b = S::b(s, k0);
-            for (int j = 0; j < 16; j++) u[1024 + row * 16 + j] = b.sc[j];
+            for (int j = 0; j < 16; j++) // group j / 2, e = j & 1
+                u[1024 + row * 16 + (j >> 1 & 3) * 4 + (j >> 3) * 2 + (j & 1)] = b.sc[j];
             ((uint16_t *)(u + 1280 + row * 4))[0] = b.d;
             ((uint16_t *)(u + 1280 + row * 4))[1] = b.dmin;
         }

@@ -61,6 +61,8 @@ DEV void stream_one(const mm_job &j, int region, int cta, int n_cta) {
     conditional_t<integers, one_row<L, GA ? GA : 32, R>, conditional_t<half, one_half<L, R>, one_codes<L, R>>>
         m;
     m.start(lane);
+    if constexpr (integers && !beside)
+        for (int u = w; u < U; u += W) m.prepare(x + (size_t)u * XU, lane);
     best_value best = {-INFINITY, 0x7fffffff};
     conditional_t<integers, record_reader<GA>, packet_reader<L>> in;
     if (beside && w < U) {
@@ -78,6 +80,7 @@ DEV void stream_one(const mm_job &j, int region, int cta, int n_cta) {
             unit_frag f[R];
             if (beside && ti == 0) {
                 in.take(u, x + (size_t)u * XU, lane);
+                if constexpr (integers) m.prepare(x + (size_t)u * XU, lane);
                 if (u + W < U) in.ask(u + W, lane);
             }
             // (a packet of this step says that the kernels before its writer are done)

@@ -81,9 +81,10 @@ template <int L> struct unit_factors {
             } else if constexpr (L == LAYOUT_Q2K) {
                 const float2 d = half2_bits(*(const uint32_t *)(u + 256 + row * 4));
                 const float k = d.x * (up * place), n = d.y * (up * -0x1p-24f);
+                const uint32_t w = *(const uint32_t *)(u + row * 16 + tig * 4);
 #pragma unroll
                 for (int i = 0; i < 4; i++) {
-                    const uint32_t b = u[row * 16 + 2 * tig + (i >> 1) * 8 + (i & 1)];
+                    const uint32_t b = w >> (8 * i) & 255;
                     own[r][i] = pack_half2((float)(b & 15) * k, (float)(b >> 4) * n);
                 }
             } else if constexpr (W::mins) {

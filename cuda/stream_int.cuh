@@ -34,8 +34,7 @@ template <int L> struct int_frag {
             } else if constexpr (C::super)
                 s[r] = *(const uint4 *)(u + row * 16);
             else if constexpr (L == LAYOUT_Q2K) {
-                s[r].x = *(const uint16_t *)(u + row * 16 + tig * 2) |
-                         *(const uint16_t *)(u + row * 16 + tig * 2 + 8) << 16;
+                s[r].x = *(const uint32_t *)(u + row * 16 + tig * 4);
                 m[r] = *(const uint32_t *)(u + 256 + row * 4); // d, dmin
             } else
                 s[r].x = *(const uint32_t *)(u + row * 16 + tig * 4);
@@ -183,23 +182,17 @@ template <int L, int GA, int R> struct one_row {
 #pragma unroll
         for (int h = 0; h < R; h++) acc[h][0] = acc[h][1] = 0;
     }
-    // sums of this lane's four subgroups of the row, times what partial tig's codes are too large by
-    MEM void row_sums(float (&xs)[4], const uint32_t (&b)[2], const float (&dx)[4], int tig) {
-        const uint32_t ones[4] = {0x01010101u, 0x01010101u, 0x01010101u, 0x01010101u};
-        int o[2][4];
-#pragma unroll
-        for (int q = 0; q < 4; q++)
-#pragma unroll
-            for (int i = 0; i < 2; i++) {
-                const uint32_t b0 = b[i] & mask[2 * q], b1 = b[i] & mask[2 * q + 1];
-                if (q)
-                    mma_s8(o[i], ones[0], ones[1], ones[2], ones[3], b0, b1);
-                else
-                    mma_i8_from<true>(o[i], ones, b0, b1, MAGIC, MAGIC);
-            }
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            xs[i] = magic_scaled(o[i >> 1][i & 1], dx[i]) * __uint_as_float((127 + 2 * tig) << 23);
+    // Q2K, whose minimums are for 16 columns: leaves a record of groups of 32 the sums of 16 at REC_HALF_SUM.
+    MEM void prepare(uint8_t *rec, int lane) {
+        if constexpr (L == LAYOUT_Q2K && GA == 32) {
+            const int g = lane >> 2, e = lane >> 1 & 1, p = g & 3, h = g >> 2;
+            const uint8_t *c = rec + g * 32 + e * 4 + (lane & 1) * 16;
+            int sum = __dp4a(*(const int *)c, 0x01010101, __dp4a(*(const int *)(c + 8), 0x01010101, 0));
+            sum += __shfl_xor_sync(~0u, sum, 1); // (until here nobody needs what lies at REC_HALF_SUM)
+            const float d = *(const float *)(rec + REC_SCALE + (p * 2 + h) * 4);
+            if (!(lane & 1)) put_sum(rec + REC_HALF_SUM + e * 32 + p * 4 + h * 2, d * (float)sum);
+            __syncwarp();
+        }
     }
     MEM void unit(const int_frag<L> (&f)[R], const uint8_t *rec, int lane) {
         using F = coded<L>;
@@ -248,8 +241,27 @@ template <int L, int GA, int R> struct one_row {
                 acc[h][1] = fmaf(-half_bits(f[h].s[1].x >> 16), mi[2], acc[h][1]);
             }
         }
-        float xs[4]; // Q2K, whose minimums are for 16 columns: sums of the row, by a product with ones
-        if constexpr (L == LAYOUT_Q2K) row_sums(xs, b, dx, tig);
+        if constexpr (L == LAYOUT_Q2K) { // the same, for 16 columns
+            const uint8_t *sum = rec + (GA == 16 ? REC_SUM : REC_HALF_SUM) + tig * 4;
+            uint32_t s[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) s[i] = *(const uint32_t *)(sum + i * 16) & mask[0];
+#pragma unroll
+            for (int h = 0; h < R; h++) {
+                uint32_t m[2][2];
+#pragma unroll
+                for (int r = 0; r < 2; r++)
+#pragma unroll
+                    for (int e = 0; e < 2; e++)
+                        m[r][e] =
+                            less_128(lop3<LOP_AND_OR>(f[h].s[r].x >> (4 + 8 * e), 0x000f000fu, 0x43004300u));
+                float mi[4] = {};
+                mma_bf16(mi, m[0][0], m[1][0], m[0][1], m[1][1], s[0], s[2]);
+                mma_bf16(mi, m[0][0], m[1][0], m[0][1], m[1][1], s[1], s[3]);
+                acc[h][0] = fmaf(-half_bits(f[h].m[0] >> 16), mi[0], acc[h][0]);
+                acc[h][1] = fmaf(-half_bits(f[h].m[1] >> 16), mi[2], acc[h][1]);
+            }
+        }
 #pragma unroll
         for (int h = 0; h < R; h++)
 #pragma unroll
@@ -258,12 +270,6 @@ template <int L, int GA, int R> struct one_row {
                 if (!halves) v[0] += v[1], v[2] += v[3];
                 const uint32_t w = F::super ? super_scales(f[h].s[r], tig) : f[h].s[r].x;
                 add_scaled<L, GA>(acc[h][r], row_scale<L>(w, row_d<L>(f[h], r)), v, dx);
-                if constexpr (L == LAYOUT_Q2K) {
-                    const float n = -half_bits(f[h].m[r] >> 16);
-#pragma unroll
-                    for (int i = 0; i < 4; i++)
-                        acc[h][r] = fmaf(byte_float(w >> 4 & 0x0f0f0f0fu, i) * n, xs[i], acc[h][r]);
-                }
                 if constexpr (F::mins) {
                     const float2 m = half2_bits(f[h].m[r]);
                     acc[h][r] = fmaf(m.x, sx[0], acc[h][r]);

@@ -73,7 +73,8 @@ DEV float unit_value(enum layout l, const uint8_t *u, int row, int k) {
         return half_bits(load_u16(u + 3328 + row * 2)) * (float)sc * (float)c;
     }
     default: { // LAYOUT_Q2K
-        int c = u[h * 512 + unit_code_byte(row, k)] >> (2 * t) & 3, s = u[1024 + row * 16 + 2 * g + e];
+        int c = u[h * 512 + unit_code_byte(row, k)] >> (2 * t) & 3,
+            s = u[1024 + row * 16 + t * 4 + h * 2 + e];
         const uint8_t *d = u + 1280 + row * 4;
         return half_bits(load_u16(d)) * (float)(s & 15) * (float)c -
                half_bits(load_u16(d + 2)) * (float)(s >> 4);
