@@ -5,7 +5,7 @@ enum {
     EVERY = (1 << LAYOUT_COUNT) - 1,
     SCALED = BIT(F16) | BIT(BF16) | BIT(Q8) | BIT(Q4) | BIT(Q4K) | BIT(Q6K),
     STREAMED = EVERY & ~BIT(F32),
-    NARROW = STREAMED & ~(BIT(F16) | BIT(BF16)),
+    CODES = STREAMED & ~(BIT(F16) | BIT(BF16)),
 };
 
 const struct route cuda_routes[] = {
@@ -17,9 +17,10 @@ const struct route cuda_routes[] = {
     {ROW_PROMPT, GROUP_MX, SCALED, 120, 129, 128, "prompt_mx_kernel"},
     {ROW_PROMPT, GROUP_BLAS, EVERY & ~BIT(F32), 80, 129, 0, "panel_kernel + cublasLtMatmul"},
     {ROW_DECODE, GROUP_STREAM, STREAMED, 90, 129, 1, "stream_one_kernel"},
+    {ROW_DECODE, GROUP_STREAM, CODES, 90, 129, 8, "stream_few_kernel"},
     {ROW_DECODE, GROUP_STREAM, STREAMED, 90, 129, 32, "wide_half_kernel"},
-    {ROW_DECODE, GROUP_STREAM_NARROW, NARROW, 90, 129, 1, "stream_one_kernel, half the warps"},
-    {ROW_DECODE, GROUP_STREAM_NARROW, NARROW, 90, 129, 32, "wide_half_kernel"},
+    {ROW_DECODE, GROUP_STREAM_NARROW, CODES, 90, 129, 1, "stream_one_kernel, half the warps"},
+    {ROW_DECODE, GROUP_STREAM_NARROW, CODES, 90, 129, 32, "wide_half_kernel"},
     {ROW_PROMPT, GROUP_PLAIN, EVERY, 80, 129, 64, "matmul_kernel"},
     {ROW_DECODE, GROUP_PLAIN, EVERY, 80, 129, 64, "matmul_kernel"},
 };

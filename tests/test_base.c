@@ -68,11 +68,29 @@ static void halves_round_trip(void **state) {
     assert_true(isnan(f16_to_f32(f32_to_f16(NAN))));
 }
 
+/* Every layout has kernels for one decode row and for many, in a group of fused ones from sm_90 on; F32 has the plain list. */
+static void decode_routes_have_no_hole(int chip, enum layout l) {
+    static const enum route_group groups[] = {GROUP_STREAM, GROUP_STREAM_NARROW, GROUP_PLAIN};
+    bool one = false, many = false;
+    for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
+        if (groups[g] == GROUP_PLAIN && chip >= 90 && l != LAYOUT_F32) continue;
+        int index[ROUTE_MAX], n = route_entries(groups[g], l, chip, index);
+        for (int i = 0; i < n; i++) {
+            const struct route *r = &cuda_routes[index[i]];
+            if (r->cls != ROW_DECODE) continue;
+            one |= r->tokens == 1 || r->group == GROUP_PLAIN;
+            many |= r->tokens >= 32;
+        }
+    }
+    if (!one || !many) fail_msg("sm_%d, %s: no kernel for decode rows", chip, route_layout_name(l));
+}
 /* Every layout has a kernel on every chip under all options, for any number of rows. */
 static void routes_have_no_hole(void **state) {
     (void)state;
     static const int chips[] = {80, 86, 87, 89, 90, 100, 103, 120, 121},
                      rows[] = {1, 32, 33, 64, 65, 128, 129, 256, 257, 4096};
+    for (size_t c = 0; c < sizeof chips / sizeof *chips; c++)
+        for (int l = 0; l < LAYOUT_COUNT; l++) decode_routes_have_no_hole(chips[c], (enum layout)l);
     for (size_t c = 0; c < sizeof chips / sizeof *chips; c++)
         for (int o = 0; o < 16; o++)
             for (int l = 0; l < LAYOUT_COUNT; l++) {
