@@ -23,6 +23,8 @@ template <int L, int NT, bool G> struct half_shape {
     static constexpr int unit = layout_unit_bytes((enum layout)L);
     static constexpr int tile = codes ? 0 : 2048; // from a column tile of weights to the next
     static constexpr int classes = half_classes((enum layout)L);
+    static constexpr bool whole =
+        coded<L>::super || coded<L>::six || L == LAYOUT_Q2K; // no unit has less than 256 columns
 };
 enum { HALF_FULL = 0, HALF_EMPTY = 64 };
 
@@ -295,35 +297,27 @@ DEV void half_products(float (&acc)[half_shape<L, NT, G>::parts][NT][4], const u
     tile_operands<L> o;
     uint32_t a[4][4];
     o.start(w, lane, up);
-    if constexpr (S::codes) {
-        auto product = [&](int q) {
-            o.get(a, w, q, lane);
-            half_product<L, NT, G>(acc, smem_address(x) + q * S::x, a, lane);
-        };
+    auto product = [&](int q) {
+        o.get(a, w, q, lane);
+        half_product<L, NT, G>(acc, smem_address(x) + q * S::x, a, lane);
+    };
+    if constexpr (S::whole && S::group) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-        if constexpr (S::group)
-            if (n == 4) { // the next operands are made beside the products
-                using P = group_product<L, NT, G>;
-                uint32_t b[4][4];
-                o.get(a, w, 0, lane);
+        using P = group_product<L, NT, G>; // the next operands are made beside the products
+        uint32_t b[4][4];
+        o.get(a, w, 0, lane);
 #pragma unroll
-                for (int q = 0; q < 4; q++) {
-                    uint32_t(&now)[4][4] = q & 1 ? b : a, (&next)[4][4] = q & 1 ? a : b;
-                    P::start(acc, smem_address(x) + q * S::x, now);
-                    if (q < 3) o.get(next, w, q + 1, lane);
-                    P::end(acc, now);
-                }
-                return;
-            }
+        for (int q = 0; q < 4; q++) {
+            uint32_t(&now)[4][4] = q & 1 ? b : a, (&next)[4][4] = q & 1 ? a : b;
+            P::start(acc, smem_address(x) + q * S::x, now);
+            if (q < 3) o.get(next, w, q + 1, lane);
+            P::end(acc, now);
+        }
 #endif
-        // no branch between the products of four, so that a tile's operands are made beside those before
-        if (n == 4) {
+    } else if constexpr (S::codes) {
 #pragma unroll
-            for (int q = 0; q < 4; q++) product(q);
-        } else
-#pragma unroll
-            for (int q = 0; q < 3; q++)
-                if (q < n) product(q);
+        for (int q = 0; q < 4; q++)
+            if (S::whole || q < n) product(q);
     } else
         for (int q = 0; q < n; q++) {
             o.get(a, w + q * S::tile, q, lane);
