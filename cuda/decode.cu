@@ -58,13 +58,13 @@ static form form_for(const cuda_backend *b, bool integers, int group, int slot) 
                 0, b->work + b->plan.half[slot], b->plan.half_row_bytes, l == LAYOUT_BF16 ? 1024u : 512u};
 }
 
-// Splits the blocks, of so many groups of warps, between two regions so that the slower half is fastest.
-static int best_split(const mm_job &j, const struct mm_kernel *k, int blocks, int groups) {
+// Splits the blocks between two regions so that the slower half is fastest.
+static int best_split(const mm_job &j, const struct mm_kernel *k, int blocks) {
     int best = 1;
     double least = 1e30;
     for (int s = 1; s < blocks; s++) {
-        double a = (double)((j.steps[0] + s * groups - 1) / (s * groups)) * layout_unit_bytes(k->l);
-        const int rest = (blocks - s) * groups;
+        double a = (double)((j.steps[0] + s - 1) / s) * layout_unit_bytes(k->l);
+        const int rest = blocks - s;
         double c = (double)((j.steps[1] + rest - 1) / rest) * layout_unit_bytes(k->l2);
         double t = a > c ? a : c;
         if (t < least) {
@@ -115,7 +115,7 @@ static bool link_make(const cuda_backend *b, const float (*up)[2], link *l, int 
     few_shape few;
     for (int i = 0; i < 3; i++)
         l->few[i] = l->k->few[i] && few_plan(l->k, 2 << i, g->region[0].u, shared_memory(b), &few);
-    if (g->n_region == 2) l->job.split = best_split(l->job, l->k, b->sm_count, 1);
+    if (g->n_region == 2) l->job.split = best_split(l->job, l->k, b->sm_count);
     mm_job &j = l->job;
     j.u = g->region[0].u;
     j.k = g->k;
@@ -487,7 +487,7 @@ static enum infer_status run_few(const cuda_backend *b, struct decode_program *p
     j.give_packets = NULL;
     j.take_packets = NULL;
     for (int r = 0; r < 2; r++) j.steps[r] = j.steps[r] * l->k->r / tiles;
-    if (l->k->l2 != LAYOUT_COUNT) j.split = best_split(j, l->k, blocks, groups);
+    if (l->k->l2 != LAYOUT_COUNT) j.split = best_split(j, l->k, blocks);
     j.n_cand = blocks * groups * (l->k->warps / t);
     if (j.cand) p->n_cand = j.n_cand;
     CU(launch_overlapped(l->k->few[i], blocks, groups * l->k->warps * 32, smem, true, s, j));

@@ -29,7 +29,8 @@ DEV uint2 tagged_load(const uint2 *p) {
     asm volatile("ld.relaxed.gpu.global.b64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
     return make_uint2((uint32_t)v, (uint32_t)(v >> 32));
 }
-DEV uint32_t packet_tag(const int *seq, uint32_t tag) { return (uint32_t)__ldcg(seq) * 4096 + tag; }
+DEV uint32_t packet_tag(int seq, uint32_t tag) { return (uint32_t)seq * 4096 + tag; }
+DEV uint32_t packet_tag(const int *seq, uint32_t tag) { return packet_tag(__ldcg(seq), tag); }
 // Columns col0 .. col0 + N - 1 from lanes 0 .. N - 1.
 template <bool BF16, int N> DEV void give_halves(bool codes, uint8_t *to, int col0, float y, uint32_t tag) {
     const int lane = threadIdx.x & 31;

@@ -71,7 +71,7 @@ DEV void prompt_consume(const prompt_job &j, float (&d)[BN / 2], int slab0, int 
             F::load(raw, s, at);
 #pragma unroll
             for (int st = 0; st < 4; st++) F::step(raw, sc, s, p, st, a[st]);
-            uint64_t b = wgmma_descriptor(at);
+            uint32_t b = wgmma_descriptor(at);
             wgmma_pin(d);
             wgmma_fence();
 #pragma unroll
@@ -101,7 +101,7 @@ DEV void prompt_consume_tf32(const prompt_job &j, float (&d)[BN / 2], int warpgr
         uint32_t at = ring + stage * R::stage;
         barrier_wait(full + stage * 8, phase);
         wgmma_fence();
-        uint64_t a = wgmma_descriptor(at + R::x + warpgroup * 4 * R::tile), b = wgmma_descriptor(at);
+        uint32_t a = wgmma_descriptor(at + R::x + warpgroup * 4 * R::tile), b = wgmma_descriptor(at);
 #pragma unroll
         for (int st = 0; st < 4; st++) wgmma_tf32(d, a + 2 * st, b + 2 * st);
         wgmma_commit();

@@ -19,14 +19,14 @@ DEV void stream_one(const mm_job &j, int region, int cta, int n_cta) {
     constexpr int XU = integers ? (GA == 16 ? REC_BYTES_16 : REC_BYTES_32) : x_unit<L>(), ROWS = 16 * R;
     using unit_frag = conditional_t<integers, int_frag<L>, frag<L>>;
     const int w = threadIdx.x >> 5, lane = threadIdx.x & 31, U = j.u;
-    uint64_t *bars = (uint64_t *)smem, *done = bars + W * S, *xbar = done + W;
+    uint64_t *bars = (uint64_t *)smem, *done = bars + W * S, *freed = done + W, *xbar = freed + W;
     float *rs_at = (float *)(smem + 896), *red = (float *)(smem + 1024);
     uint8_t *x = smem + 1024 + W * W * ROWS * 4, *slots = x + j.x_bytes;
 
     ring<L, R, W, S> r;
     r.start(slots, bars, j.w[region], j.steps[region], U, cta, n_cta);
-    if (threadIdx.x < 2 * W) barrier_init(smem_address(done + threadIdx.x), threadIdx.x < W ? W : 1);
-    if (threadIdx.x < 2 * W) barrier_fence();
+    if (threadIdx.x < 3 * W) barrier_init(smem_address(done + threadIdx.x), threadIdx.x < W ? W : 1);
+    if (threadIdx.x < 3 * W) barrier_fence();
     __syncthreads();
     // Packets say by themselves when they are there. What a taker reads beside them is older than the giver's wait.
     constexpr bool beside = PACKETS && EPI == EPI_ADD;
@@ -38,8 +38,7 @@ DEV void stream_one(const mm_job &j, int region, int cta, int n_cta) {
         if (!beside) pdl_wait();
     }
 
-    const uint32_t tag = PACKETS ? packet_tag(j.seq, j.tag) : 0;
-    const int row = j.rowmap ? j.rowmap[0] : 0;
+    const int seq = PACKETS ? __ldcg(j.seq) : 0, row = EPI == EPI_HEAD ? j.rowmap[0] : 0;
     auto factor = [&] {
         if (EPI == EPI_ADD || !j.n_square || w) return;
         const float v = row_factor<integers>(j, row);
@@ -62,7 +61,10 @@ DEV void stream_one(const mm_job &j, int region, int cta, int n_cta) {
         m;
     m.start(lane);
     if constexpr (integers && !beside)
-        for (int u = w; u < U; u += W) m.prepare(x + (size_t)u * XU, lane);
+        for (int u = w; u < U; u += 2 * W)
+            m.template prepare<2>(x + (size_t)u * XU, (size_t)W * XU, u + W < U ? 2 : 1, lane);
+    // not ahead of the copies: they would wait for the step's number
+    const uint32_t tag = packet_tag(seq, j.tag);
     best_value best = {-INFINITY, 0x7fffffff};
     conditional_t<integers, record_reader<GA>, packet_reader<L>> in;
     if (beside && w < U) {
@@ -71,35 +73,48 @@ DEV void stream_one(const mm_job &j, int region, int cta, int n_cta) {
         in.columns = j.take_columns;
         in.ask(w, lane);
     }
-    int ti = 0;
-    for (int step = cta; step < j.steps[region]; step += n_cta, ti++) {
-        m.clear();
-        ahead a = {0, 0, 0};
-        if (!beside && ti % W == w) a = look_ahead<R, EPI>(j, step, 0);
-        for (int u = w; u < U; u += W) {
-            unit_frag f[R];
-            if (beside && ti == 0) {
-                in.take(u, x + (size_t)u * XU, lane);
-                if constexpr (integers) m.prepare(x + (size_t)u * XU, lane);
-                if (u + W < U) in.ask(u + W, lane);
-            }
-            // (a packet of this step says that the kernels before its writer are done)
-            if (beside && u == w && ti % W == w) a = look_ahead<R, EPI>(j, step, 0);
-            r.next(f, j.up[region]);
-            m.unit(f, x + (size_t)u * XU, lane);
-        }
+    // A warp finishes a step when it has left its sums of the next one: then it need not wait for the others.
+    int held = -1;
+    ahead a = {0, 0, 0};
+    for (int step = cta, ti = 0;; step += n_cta, ti++) {
         const int buf = ti % W;
-        float *part = red + buf * W * ROWS;
-        m.leave(part + w * ROWS, lane);
-        __syncwarp();
-        if (elect_one()) barrier_arrive(smem_address(done + buf));
-        if (buf != w) continue;
-        barrier_wait(smem_address(done + buf), (ti / W) & 1);
-        float v = 0;
+        const bool more = step < j.steps[region];
+        ahead next = {0, 0, 0};
+        if (more) {
+            m.clear();
+            if (!beside && buf == w) next = look_ahead<R, EPI>(j, step, 0);
+            for (int u = w; u < U; u += W) {
+                unit_frag f[R];
+                if (beside && ti == 0) {
+                    in.take(u, x + (size_t)u * XU, lane);
+                    if constexpr (integers) m.template prepare<1>(x + (size_t)u * XU, 0, 1, lane);
+                    if (u + W < U) in.ask(u + W, lane);
+                }
+                // (a packet of this step says that the kernels before its writer are done)
+                if (beside && u == w && buf == w) next = look_ahead<R, EPI>(j, step, 0);
+                r.next(f, j.up[region]);
+                m.unit(f, x + (size_t)u * XU, lane);
+            }
+            if (ti >= W) barrier_wait(smem_address(freed + buf), (ti / W - 1) & 1);
+            m.leave(red + (buf * W + w) * ROWS, lane);
+            __syncwarp();
+            if (elect_one()) barrier_arrive(smem_address(done + buf));
+        }
+        if (held >= 0) {
+            barrier_wait(smem_address(done + w), held & 1);
+            const float *part = red + w * W * ROWS;
+            float v = 0;
 #pragma unroll
-        for (int k = 0; k < W; k++) v += part[k * ROWS + (R == 1 ? lane & 15 : lane)];
-        if (!half && !integers) v *= j.down[region];
-        finish<R, EPI, PACKETS, integers>(j, region, step, v, j.n_square ? *rs_at : 1.f, a, best, tag);
+            for (int k = 0; k < W; k++) v += part[k * ROWS + (R == 1 ? lane & 15 : lane)];
+            __syncwarp();
+            if (elect_one()) barrier_arrive(smem_address(freed + w));
+            if (!half && !integers) v *= j.down[region];
+            finish<R, EPI, PACKETS, integers>(j, region, cta + (held * W + w) * n_cta, v,
+                                              j.n_square ? *rs_at : 1.f, a, best, tag);
+        }
+        if (!more) break;
+        held = buf == w ? ti / W : -1;
+        a = next;
     }
     if (EPI == EPI_HEAD) {
         best = best_of_warp(best);

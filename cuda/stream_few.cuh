@@ -109,14 +109,15 @@ template <int L, int R, int T> struct few_rows {
     }
 };
 
-// Groups cta0 .. of n_cta. Buffers of sums in turn: all warps of a group leave theirs, T warps add and finish a row each.
+// Block `block` of n_block. With 8 rows its groups' steps lie n_block apart, so that the last ones spread over all blocks (with
+// fewer rows neighbours are 1% faster). Buffers of sums in turn: all warps of a group leave theirs, T warps add and finish a row each.
 template <int L, int R, int W, int EPI, int T>
-DEV void stream_few(const mm_job &j, int region, int cta0, int n_cta) {
+DEV void stream_few(const mm_job &j, int region, int block, int n_block) {
     extern __shared__ __align__(1024) uint8_t smem[];
     constexpr int ROWS = 16 * R, UB = layout_unit_bytes((enum layout)L);
     const few_shape &s = j.few;
     const int all = threadIdx.x >> 5, group = all / W, w = all % W, lane = threadIdx.x & 31, U = j.u,
-              cta = cta0 + group,
+              cta = T == 8 ? block + group * n_block : block * s.groups + group, n_cta = s.groups * n_block,
               own = w % T; // row that this warp finishes
     uint64_t *xbar = (uint64_t *)smem, *done = xbar + W + group * 2 * s.buffers, *freed = done + s.buffers,
              *bars = xbar + W + s.groups * 2 * s.buffers;
@@ -140,7 +141,8 @@ DEV void stream_few(const mm_job &j, int region, int cta0, int n_cta) {
         const int first = w + W * group, by = W * s.groups, n = first < U ? (U - first + by - 1) / by : 0;
         barrier_expect(arrived, n * T * 512);
         for (int t = 0; t < T; t++) {
-            const int row = !j.rowmap ? min(t, s.rows - 1) : n_col ? j.rowmap[min(t, n_col - 1)] : 0;
+            int row = min(t, s.rows - 1);
+            if (EPI == EPI_HEAD) row = n_col ? j.rowmap[min(t, n_col - 1)] : 0;
             for (int u = first; u < U; u += by)
                 few_fetch(smem_address(x + (u * T + t) * 512), j.x + row * j.x_row + (size_t)u * j.x_unit, t,
                           arrived);
@@ -149,7 +151,7 @@ DEV void stream_few(const mm_job &j, int region, int cta0, int n_cta) {
     n_col = min(T, n_col);
     __syncwarp();
     if (EPI != EPI_ADD && j.n_square && w < n_col) {
-        const float v = row_factor<false>(j, j.rowmap ? j.rowmap[w] : w);
+        const float v = row_factor<false>(j, EPI == EPI_HEAD ? j.rowmap[w] : w);
         if (lane == 0) rs_at[group * 8 + w] = v;
     }
     if (w < U) barrier_wait(arrived, 0);
@@ -157,35 +159,50 @@ DEV void stream_few(const mm_job &j, int region, int cta0, int n_cta) {
     const float up = j.up[region];
     few_rows<L, R, T> m;
     best_value best = {-INFINITY, 0x7fffffff};
-    int ti = 0, buf = -1, use = 0;
-    for (int step = cta; step < j.steps[region]; step += n_cta, ti++) {
+    // Later: a warp finishes a step when it has left its sums of the next one, so that it need not wait for the others; that
+    // takes two buffers (and gains nothing where few warps finish).
+    const bool later = T == 8 && s.buffers > 1;
+    int held = -1, held_buf = 0, held_use = 0;
+    ahead a = {0, 0, 0};
+    for (int step = cta, ti = 0, buf = 0, use = 0;; step += n_cta, ti++) {
+        const bool more = step < j.steps[region], mine = (ti * T + own) % W == w;
+        ahead next = {0, 0, 0};
+        if (more) {
+            m.clear();
+            if (mine && own < n_col) next = look_ahead<R, EPI>(j, step, own);
+            for (int u = w; u < U; u += W)
+#pragma unroll
+                for (int h = 0; h < R; h++) {
+                    frag<L> f;
+                    r.next(f, up);
+                    m.unit(f, h, x + u * T * 512, lane);
+                }
+            if (use) barrier_wait(smem_address(freed + buf), (use - 1) & 1);
+            m.leave(red + (buf * W + w) * T * ROWS, lane);
+            __syncwarp();
+            if (elect_one()) barrier_arrive(smem_address(done + buf));
+        }
+        if (!later) {
+            held = more && mine ? step : -1, held_buf = buf, held_use = use;
+            a = next;
+        }
+        if (held >= 0) {
+            const float *part = red + held_buf * W * T * ROWS;
+            barrier_wait(smem_address(done + held_buf), held_use & 1);
+            float v = 0;
+#pragma unroll
+            for (int k = 0; k < W; k++) v += part[(k * T + own) * ROWS + (R == 1 ? lane & 15 : lane)];
+            __syncwarp();
+            if (elect_one()) barrier_arrive(smem_address(freed + held_buf));
+            if (own < n_col)
+                finish<R, EPI, false, false, true>(j, region, held, v * j.down[region],
+                                                   j.n_square ? rs_at[group * 8 + own] : 1.f, a, best, 0,
+                                                   own);
+        }
+        if (!more) break;
+        held = later && mine ? step : -1, held_buf = buf, held_use = use;
+        a = next;
         if (++buf == s.buffers) buf = 0, use++;
-        const bool mine = (ti * T + own) % W == w;
-        m.clear();
-        ahead a = {0, 0, 0};
-        if (mine && own < n_col) a = look_ahead<R, EPI>(j, step, own);
-        for (int u = w; u < U; u += W)
-#pragma unroll
-            for (int h = 0; h < R; h++) {
-                frag<L> f;
-                r.next(f, up);
-                m.unit(f, h, x + u * T * 512, lane);
-            }
-        float *part = red + buf * W * T * ROWS;
-        if (use) barrier_wait(smem_address(freed + buf), (use - 1) & 1);
-        m.leave(part + w * T * ROWS, lane);
-        __syncwarp();
-        if (elect_one()) barrier_arrive(smem_address(done + buf));
-        if (!mine) continue;
-        barrier_wait(smem_address(done + buf), use & 1);
-        float v = 0;
-#pragma unroll
-        for (int k = 0; k < W; k++) v += part[(k * T + own) * ROWS + (R == 1 ? lane & 15 : lane)];
-        __syncwarp();
-        if (elect_one()) barrier_arrive(smem_address(freed + buf));
-        if (own < n_col)
-            finish<R, EPI, false, false, true>(j, region, step, v * j.down[region],
-                                               j.n_square ? rs_at[group * 8 + own] : 1.f, a, best, 0, own);
     }
     if (EPI == EPI_HEAD && own < n_col) {
         best = best_of_warp(best);
@@ -197,9 +214,8 @@ DEV void stream_few(const mm_job &j, int region, int cta0, int n_cta) {
 template <int L, int L2, int R, int W, int EPI, int T>
 __global__ void __launch_bounds__(W * 32 * FEW_GROUPS, 1)
     stream_few_kernel(const __grid_constant__ mm_job j) {
-    const int n = j.few.groups;
     if (L2 < 0 || (int)blockIdx.x < j.split)
-        stream_few<L, R, W, EPI, T>(j, 0, blockIdx.x * n, (L2 < 0 ? gridDim.x : j.split) * n);
+        stream_few<L, R, W, EPI, T>(j, 0, blockIdx.x, L2 < 0 ? gridDim.x : j.split);
     else if constexpr (L2 >= 0)
-        stream_few<L2, R, W, EPI, T>(j, 1, (blockIdx.x - j.split) * n, (gridDim.x - j.split) * n);
+        stream_few<L2, R, W, EPI, T>(j, 1, blockIdx.x - j.split, gridDim.x - j.split);
 }

@@ -98,24 +98,25 @@ template <int L> DEV void mma_int(int (&d)[4], const uint32_t (&a)[4], uint32_t 
 // ---- scale work of one lane, for partial p of a row: groups p and p + 4
 template <int L> struct row_scales {
     static constexpr int N = coded<L>::six || L == LAYOUT_Q2K ? 4 : 2;
-    float s[N]; // exact: d has 11 bits, a sub-block's scale 8
+    static constexpr bool whole = N == 4 || coded<L>::super; // whole numbers, times the row's d
+    float s[N];
 };
 DEV float byte_float(uint32_t w, int i) { // by way of 2^23
     return __uint_as_float(__byte_perm(w, 0x4b000000u, 0x7540 + i)) - 8388608.f;
 }
-// w: the row's word of scales, for Q4K and Q5K of super_scales; d: where sub-blocks have scales of their own
-template <int L> DEV row_scales<L> row_scale(uint32_t w, float d) {
+// w: the row's word of scales, for Q4K and Q5K of super_scales
+template <int L> DEV row_scales<L> row_scale(uint32_t w) {
     row_scales<L> k;
     if constexpr (coded<L>::six) {
 #pragma unroll
         for (int i = 0; i < 4; i++) // 2^23 + 128
-            k.s[i] = (__uint_as_float(__byte_perm(w, 0x4b000000u, 0x7540 + i)) - 8388736.f) * d;
+            k.s[i] = __uint_as_float(__byte_perm(w, 0x4b000000u, 0x7540 + i)) - 8388736.f;
     } else if constexpr (L == LAYOUT_Q2K) {
 #pragma unroll
-        for (int i = 0; i < 4; i++) k.s[i] = byte_float(w & 0x0f0f0f0fu, i) * d;
+        for (int i = 0; i < 4; i++) k.s[i] = byte_float(w & 0x0f0f0f0fu, i);
     } else if constexpr (coded<L>::super) {
-        k.s[0] = __uint_as_float(w << 16) * d;
-        k.s[1] = __uint_as_float(w & 0xffff0000u) * d;
+        k.s[0] = __uint_as_float(w << 16);
+        k.s[1] = __uint_as_float(w & 0xffff0000u);
     } else {
         const float2 s = half2_bits(w);
         k.s[0] = s.x, k.s[1] = s.y;
@@ -128,7 +129,7 @@ template <int L> DEV float row_d(const int_frag<L> &f, int r) {
     else if constexpr (L == LAYOUT_Q2K)
         return half_bits(f.m[r] & 0xffff);
     else
-        return coded<L>::super ? half_bits(f.s[r].x & 0xffff) : 1.f;
+        return half_bits(f.s[r].x & 0xffff); // where row_scales are whole
 }
 template <int L, int GA> DEV constexpr bool by_halves() { return GA == 16 || row_scales<L>::N == 4; }
 // A sum that started at MAGIC, times its group's scale.
@@ -136,10 +137,12 @@ DEV float magic_scaled(int v, float dx) { return fmaf(dx, __int_as_float(v), __f
 // Sums v (as accumulators that start at MAGIC; [h * 2 + e], or [h * 2] where a group has one) into acc: the sum of codes
 // times the scale of the row's group is exact (20 bits; MAGIC has two, the scale four), then times the weight's scale.
 template <int L, int GA>
-DEV void add_scaled(float &acc, const row_scales<L> &k, const int (&v)[4], const float (&dx)[4]) {
+DEV void add_scaled(float &acc, const row_scales<L> &k, float d, const int (&v)[4], const float (&dx)[4]) {
+    float sum = row_scales<L>::whole ? 0 : acc;
 #pragma unroll
     for (int i = 0; i < 4; i += by_halves<L, GA>() ? 1 : 2)
-        acc = fmaf(k.s[row_scales<L>::N == 4 ? i : i >> 1], magic_scaled(v[i], dx[i]), acc);
+        sum = fmaf(k.s[row_scales<L>::N == 4 ? i : i >> 1], magic_scaled(v[i], dx[i]), sum);
+    acc = row_scales<L>::whole ? fmaf(d, sum, acc) : sum;
 }
 DEV float sum_value(const uint8_t *sum, int e, int p, int h) // high + low part
 {
@@ -182,15 +185,23 @@ template <int L, int GA, int R> struct one_row {
 #pragma unroll
         for (int h = 0; h < R; h++) acc[h][0] = acc[h][1] = 0;
     }
-    // Q2K, whose minimums are for 16 columns: leaves a record of groups of 32 the sums of 16 at REC_HALF_SUM.
-    MEM void prepare(uint8_t *rec, int lane) {
+    // Q2K, whose minimums are for 16 columns: leaves n records of groups of 32, hop bytes apart, the sums of 16 at REC_HALF_SUM.
+    template <int N> MEM void prepare(uint8_t *rec, size_t hop, int n, int lane) {
         if constexpr (L == LAYOUT_Q2K && GA == 32) {
             const int g = lane >> 2, e = lane >> 1 & 1, p = g & 3, h = g >> 2;
-            const uint8_t *c = rec + g * 32 + e * 4 + (lane & 1) * 16;
-            int sum = __dp4a(*(const int *)c, 0x01010101, __dp4a(*(const int *)(c + 8), 0x01010101, 0));
-            sum += __shfl_xor_sync(~0u, sum, 1); // (until here nobody needs what lies at REC_HALF_SUM)
-            const float d = *(const float *)(rec + REC_SCALE + (p * 2 + h) * 4);
-            if (!(lane & 1)) put_sum(rec + REC_HALF_SUM + e * 32 + p * 4 + h * 2, d * (float)sum);
+            float v[N];
+#pragma unroll
+            for (int i = 0; i < N; i++) {
+                const uint8_t *at = rec + (i < n ? i : 0) * hop, *c = at + g * 32 + e * 4 + (lane & 1) * 16;
+                int sum = __dp4a(*(const int *)c, 0x01010101, __dp4a(*(const int *)(c + 8), 0x01010101, 0));
+                sum += __shfl_xor_sync(~0u, sum, 1);
+                v[i] = *(const float *)(at + REC_SCALE + (p * 2 + h) * 4) * (float)sum;
+            }
+            __syncwarp(); // until here somebody needs what lies at REC_HALF_SUM
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                if (!(lane & 1) && i < n)
+                    put_sum(rec + i * hop + REC_HALF_SUM + e * 32 + p * 4 + h * 2, v[i]);
             __syncwarp();
         }
     }
@@ -269,7 +280,7 @@ template <int L, int GA, int R> struct one_row {
                 int v[4] = {d[h][0][2 * r], d[h][0][2 * r + 1], d[h][1][2 * r], d[h][1][2 * r + 1]};
                 if (!halves) v[0] += v[1], v[2] += v[3];
                 const uint32_t w = F::super ? super_scales(f[h].s[r], tig) : f[h].s[r].x;
-                add_scaled<L, GA>(acc[h][r], row_scale<L>(w, row_d<L>(f[h], r)), v, dx);
+                add_scaled<L, GA>(acc[h][r], row_scale<L>(w), row_d<L>(f[h], r), v, dx);
                 if constexpr (F::mins) {
                     const float2 m = half2_bits(f[h].m[r]);
                     acc[h][r] = fmaf(m.x, sx[0], acc[h][r]);

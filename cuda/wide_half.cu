@@ -3,8 +3,8 @@
 #include "wide_half.h"
 
 #define TABLE(f)                                                                                             \
-    f(q4k, 6) f(q6k, 6) f(q4k_q6k, 6) f(q4, 6) f(q4m, 6) f(q8, 6) f(q8m, 6) f(q5k, 6) f(q5k_q6k, 6)          \
-        f(q3k, 6) f(iq4, 6) f(q2k, 6) f(f16, 7) f(bf16, 7)
+    f(q4k, 7) f(q6k, 7) f(q4k_q6k, 7) f(q4, 7) f(q4m, 7) f(q8, 7) f(q8m, 7) f(q5k, 7) f(q5k_q6k, 7)          \
+        f(q3k, 7) f(iq4, 7) f(q2k, 7) f(f16, 7) f(bf16, 7)
 #define DECLARE(name, n) extern const struct half_entry half_##name[n];
 TABLE(DECLARE)
 
@@ -17,18 +17,20 @@ template <class F> static bool each(F f) {
 }
 static int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
+static bool codes(const struct half_entry *e) { return half_classes(e->l) != 4; }
+static bool four_groups(const struct half_entry *e) { return codes(e) && e->group && e->nt <= 8; }
+
 // The kernel for so many rows: the narrowest that takes them all, else the widest.
 static const struct half_entry *find(const struct mm_kernel *k, int rows, int sm, bool shared) {
     const struct half_entry *best = NULL;
     each([&](const struct half_entry *e) {
-        const bool fits = sm == 90 ? e->nt <= 4 || e->group : !e->group;
+        const bool fits = sm == 90 ? e->group || e->nt <= (codes(e) ? 2 : 4) : !e->group;
         if (e->l == k->l && e->l2 == k->l2 && e->shared == shared && fits && (!best || best->nt * 8 < rows))
             best = e;
         return false;
     });
     return best;
 }
-static bool codes(const struct half_entry *e) { return half_classes(e->l) != 4; }
 // Bytes of a row tile's weights in a stage of so many column tiles.
 static int weight_bytes(const struct half_entry *e, int span) {
     const int a = layout_unit_bytes(e->l), b = e->l2 == LAYOUT_COUNT ? 0 : layout_unit_bytes(e->l2);
@@ -39,7 +41,10 @@ static int best_bytes(int warps, bool head) { return head ? (warps * 8 + 4) * HA
 static bool ring(struct half_job *w, const struct half_entry *e, int mw, size_t smem) {
     const int share = e->shared ? half_classes(e->l) : 1,
               best = best_bytes(mw * share, w->epilogue == EPI_HEAD),
-              sums = e->shared ? mw * share * e->nt * 512 : 0, fixed = HALF_RING_AT + best + sums;
+              sums = e->shared                                        ? mw * share * e->nt * 512
+                     : four_groups(e) && e->nt == 8 && w->splits == 1 ? mw * e->nt * 512
+                                                                      : 0,
+              fixed = HALF_RING_AT + best + sums;
     for (int span = e->shared && !codes(e) ? 2 : 4; span; span /= 2) {
         const int bytes =
                       (share * (mw * weight_bytes(e, span) + span * e->x) + 1023) / 1024 * 1024, // for wgmma
@@ -67,9 +72,10 @@ static double cycles(const struct half_entry *e, int mw) {
     const double in = (mw * weight_bytes(e, 4) / 4. + e->x) / 32.,
                  alone =
                      e->group ? 0 : (230. + 2 * convert + 30 * e->nt) / (e->shared ? half_classes(e->l) : 1),
-                 products = e->group    ? mw / 4 * e->nt * 18
-                            : e->shared ? mw / 4. * (26 * e->nt * parts + convert)
-                                        : (mw + 3) / 4 * (26 * e->nt * parts + convert);
+                 products = four_groups(e) ? 170 + 20 * e->nt + mw / 4 * (95 + 7.5 * e->nt)
+                            : e->group     ? mw / 4 * e->nt * 18
+                            : e->shared    ? mw / 4. * (26 * e->nt * parts + convert)
+                                           : (mw + 3) / 4 * (26 * e->nt * parts + convert);
     const double most = in > products ? in : products;
     return most > alone ? most : alone;
 }
@@ -111,13 +117,15 @@ bool half_plan(struct half_job *w, const struct mm_kernel *k, int rows, int sm, 
                     continue;
                 const double item = cycles(e, mw) * w->n_column / w->splits + (codes(e) ? 1500 : 0),
                              cost =
-                                 ceil_div(all, sm_count) * item + (w->splits > 1 ? 11000 + 100. * e->nt : 0);
+                                 ceil_div(all, sm_count) * item +
+                                 (w->splits > 1 ? (codes(e) || e->nt > 2 ? 3000 : 11000) + 100. * e->nt : 0);
                 if (cost > least || !ring(w, e, mw, smem)) continue;
                 least = cost;
                 best = *w;
             }
     }
     *w = best;
+    while (1 << w->split_bits < w->splits) w->split_bits++;
     return least < 1e30;
 }
 cudaError_t half_launch(const struct half_job *w, int sm_count, cudaStream_t s) {

@@ -12,28 +12,9 @@
 //
 // Sums stay where the products leave them: lane (gid, tig) has weight rows gid and gid + 8 of rows 2 tig and 2 tig + 1.
 #pragma once
-#include "stream_sums.cuh"
-#include "wgmma.cuh"
 #include "wide_half_finish.cuh"
+#include "wide_half_product.cuh"
 
-// G: by warpgroups, wgmma
-template <int L, int NT, bool G> struct half_shape {
-    static constexpr bool codes = !coded<L>::half, group = G;
-    static constexpr int parts = L == LAYOUT_BF16 ? 2 : 1, x = NT * 8 * 128;
-    static constexpr int unit = layout_unit_bytes((enum layout)L);
-    static constexpr int tile = codes ? 0 : 2048; // from a column tile of weights to the next
-    static constexpr int classes = half_classes((enum layout)L);
-    static constexpr bool whole =
-        coded<L>::super || coded<L>::six || L == LAYOUT_Q2K; // no unit has less than 256 columns
-};
-enum { HALF_FULL = 0, HALF_EMPTY = 64 };
-
-struct half_ring {
-    int slot, phase;
-    MEM void step(int stages) {
-        if (++slot == stages) slot = 0, phase ^= 1;
-    }
-};
 // A tile of weights and rows, or a part of its classes.
 struct half_item {
     int region, tile0, n_tile, row0, split, set; // set: of the parts of a tile
@@ -42,11 +23,12 @@ template <int NT> DEV half_item half_find(const half_job &k, int i) {
     half_item it;
     it.region = i >= k.items[0];
     if (it.region) i -= k.items[0];
-    it.split = i % k.splits;
-    i /= k.splits;
-    it.set = it.region * (k.items[0] / k.splits) + i;
-    it.row0 = i % k.groups * (NT * 8);
-    it.tile0 = i / k.groups * k.mw;
+    it.split = i & (k.splits - 1); // a power of two
+    i >>= k.split_bits;
+    it.set = it.region * (k.items[0] >> k.split_bits) + i;
+    const int tile = k.groups == 1 ? i : i / k.groups;
+    it.row0 = (i - tile * k.groups) * (NT * 8);
+    it.tile0 = tile * k.mw;
     it.n_tile = min(k.mw, k.tiles[it.region] - it.tile0);
     return it;
 }
@@ -64,7 +46,7 @@ DEV const uint8_t *half_weights(const half_job &k, const half_item &it, int tile
 // ---- stages of a block whose warps have row tiles
 // stage(first column tile, number of them) for all stages of an item, then added() where a class ends
 template <class S, class A> DEV void half_columns(const half_job &k, int split, S stage, A added) {
-    const int n = k.classes / k.splits;
+    const int n = k.classes >> k.split_bits;
     for (int c = split * n; c < (split + 1) * n; c++) {
         for (int u = c; u < k.j.u; u += k.classes) {
             const int end = min(4 * u + 4, k.n_column);
@@ -173,172 +155,7 @@ template <class T, class T2, int NT> DEV void half_produce(const half_job &k, ui
     });
 }
 
-// ---- 64 columns of a row tile as operands of four products
-template <int L> struct tile_operands {
-    unit_factors<L> f;
-    MEM void start(const uint8_t *u, int lane, float up) { f.load(u, lane, up); }
-    MEM void get(uint32_t (&a)[4][4], const uint8_t *u, int q, int lane) const {
-        tile_codes<L> t;
-        t.load(u, q, lane);
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            group_factors<L> k;
-            k.get(f, 2 * q + i, lane);
-            group_halves<L>(*(uint32_t(*)[2][4]) & a[2 * i], t, 2 * q + i, k);
-        }
-    }
-};
-struct tile_halves {
-    MEM void start(const uint8_t *, int, float) {}
-    MEM void get(uint32_t (&a)[4][4], const uint8_t *w, int, int lane) const {
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            const uint4 lo = *(const uint4 *)(w + i * 1024 + lane * 16),
-                        hi = *(const uint4 *)(w + i * 1024 + 512 + lane * 16);
-            a[2 * i][0] = lo.x, a[2 * i][1] = hi.x, a[2 * i][2] = lo.y, a[2 * i][3] = hi.y;
-            a[2 * i + 1][0] = lo.z, a[2 * i + 1][1] = hi.z, a[2 * i + 1][2] = lo.w, a[2 * i + 1][3] = hi.w;
-        }
-    }
-};
-template <> struct tile_operands<LAYOUT_F16> : tile_halves {};
-template <> struct tile_operands<LAYOUT_BF16> : tile_halves {};
-
-template <int L> DEV void half_mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    if (L == LAYOUT_BF16)
-        mma_bf16(d, a[0], a[1], a[2], a[3], b0, b1);
-    else
-        mma_f16(d, a[0], a[1], a[2], a[3], b0, b1);
-}
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-DEV void half_wgmma_bf16(float (&d)[64], const uint32_t (&a)[4], uint64_t b) {
-    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
-                 "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, "
-                 "%38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, "
-                 "%56, %57, %58, %59, %60, %61, %62, %63"
-                 "}, {%64, %65, %66, %67}, %68, 1, 1, 1, 0;"
-                 : D64(d, 0)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
-// 64 columns under way; what lies between start and end runs beside them.
-template <int L, int NT, bool G> struct group_product {
-    using S = half_shape<L, NT, G>;
-    using sums = float[S::parts][NT][4];
-    static MEM void start(sums &acc, uint32_t x, const uint32_t (&a)[4][4]) {
-        float(&d)[S::parts][NT * 4] = *(float(*)[S::parts][NT * 4]) acc;
-        const uint64_t b = wgmma_descriptor(x);
-#pragma unroll
-        for (int p = 0; p < S::parts; p++) wgmma_pin(d[p]);
-        wgmma_fence();
-#pragma unroll
-        for (int s = 0; s < 4; s++)
-            if constexpr (L == LAYOUT_BF16)
-#pragma unroll
-                for (int p = 0; p < 2; p++) half_wgmma_bf16(d[p], a[s], b + 2 * s + p * (S::x >> 4));
-            else
-                wgmma_rs(d[0], a[s], b + 2 * s);
-        wgmma_commit();
-    }
-    static MEM void end(sums &acc, uint32_t (&a)[4][4]) {
-        float(&d)[S::parts][NT * 4] = *(float(*)[S::parts][NT * 4]) acc;
-        wgmma_wait<0>(); // the other warpgroup keeps the tensor cores busy meanwhile
-#pragma unroll
-        for (int p = 0; p < S::parts; p++) wgmma_pin(d[p]);
-#pragma unroll
-        for (int s = 0; s < 4; s++) // until here nothing else may have these registers
-#pragma unroll
-            for (int i = 0; i < 4; i++) asm volatile("" : "+r"(a[s][i])::"memory");
-    }
-};
-#endif
-// A row tile times 8 NT rows, 64 columns.
-template <int L, int NT, bool G>
-DEV void half_product(float (&acc)[half_shape<L, NT, G>::parts][NT][4], uint32_t x, uint32_t (&a)[4][4],
-                      int lane) {
-    using S = half_shape<L, NT, G>;
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    if constexpr (S::group) {
-        group_product<L, NT, G>::start(acc, x, a);
-        group_product<L, NT, G>::end(acc, a);
-        return;
-    }
-#endif
-    if constexpr (NT == 1) { // ldmatrix: 8 rows of four chunks, two products
-#pragma unroll
-        for (int i = 0; i < 2; i++)
-#pragma unroll
-            for (int p = 0; p < S::parts; p++) {
-                uint32_t b[4];
-                ldmatrix4(b, x + p * S::x + (lane & 7) * 128 + (((4 * i + (lane >> 3)) ^ (lane & 7)) << 4));
-                half_mma<L>(acc[p][0], a[2 * i], b[0], b[1]);
-                half_mma<L>(acc[p][0], a[2 * i + 1], b[2], b[3]);
-            }
-    } else {
-        // a lane's row and 16-byte chunk of ldmatrix: two groups of 8 rows, two halves of a step
-        const int row = (lane & 7) + (lane >> 4 << 3), chunk = (lane >> 3 & 1) ^ (row & 7);
-#pragma unroll
-        for (int s = 0; s < 4; s++)
-#pragma unroll
-            for (int p = 0; p < S::parts; p++)
-#pragma unroll
-                for (int n = 0; n < NT; n += 2) {
-                    uint32_t b[4];
-                    ldmatrix4(b, x + p * S::x + (n * 8 + row) * 128 + ((chunk ^ 2 * s) << 4));
-                    half_mma<L>(acc[p][n], a[s], b[0], b[1]);
-                    half_mma<L>(acc[p][n + 1], a[s], b[2], b[3]);
-                }
-    }
-}
-// n column tiles, the rows' at x, the row tile's weights at w.
-template <int L, int NT, bool G>
-DEV void half_products(float (&acc)[half_shape<L, NT, G>::parts][NT][4], const uint8_t *x, const uint8_t *w,
-                       int n, int lane, float up) {
-    using S = half_shape<L, NT, G>;
-    tile_operands<L> o;
-    uint32_t a[4][4];
-    o.start(w, lane, up);
-    auto product = [&](int q) {
-        o.get(a, w, q, lane);
-        half_product<L, NT, G>(acc, smem_address(x) + q * S::x, a, lane);
-    };
-    if constexpr (S::whole && S::group) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-        using P = group_product<L, NT, G>; // the next operands are made beside the products
-        uint32_t b[4][4];
-        o.get(a, w, 0, lane);
-#pragma unroll
-        for (int q = 0; q < 4; q++) {
-            uint32_t(&now)[4][4] = q & 1 ? b : a, (&next)[4][4] = q & 1 ? a : b;
-            P::start(acc, smem_address(x) + q * S::x, now);
-            if (q < 3) o.get(next, w, q + 1, lane);
-            P::end(acc, now);
-        }
-#endif
-    } else if constexpr (S::codes) {
-#pragma unroll
-        for (int q = 0; q < 4; q++)
-            if (S::whole || q < n) product(q);
-    } else
-        for (int q = 0; q < n; q++) {
-            o.get(a, w + q * S::tile, q, lane);
-            half_product<L, NT, G>(acc, smem_address(x) + q * (S::parts * S::x), a, lane);
-        }
-}
-
 // ---- the other warps
-// The products of a stage; then its slot may be filled again.
-template <int L, int NT, bool G>
-DEV void half_stage(const half_job &k, half_ring &r, float (&acc)[half_shape<L, NT, G>::parts][NT][4],
-                    uint8_t *smem, size_t x, size_t w, int n, float up) {
-    const int lane = threadIdx.x & 31;
-    const uint32_t bars = smem_address(smem);
-    barrier_wait(bars + HALF_FULL + 8 * r.slot, r.phase);
-    const uint8_t *at = smem + HALF_RING_AT + r.slot * k.stage_bytes;
-    if (n) half_products<L, NT, G>(acc, at + x, at + w, n, lane, up);
-    __syncwarp();
-    if (elect_one()) barrier_arrive(bars + HALF_EMPTY + 8 * r.slot);
-    r.step(k.stages);
-}
 // The sums of all classes, in order.
 DEV void half_gather(float (&v)[4], const float4 *part, size_t of_class, int classes) {
     float4 a[8];
@@ -348,25 +165,25 @@ DEV void half_gather(float (&v)[4], const float4 *part, size_t of_class, int cla
 #pragma unroll
     for (int c = 0; c < 8; c++) v[0] += a[c].x, v[1] += a[c].y, v[2] += a[c].z, v[3] += a[c].w;
 }
-template <int L, int NT, bool G>
+template <int L, int NT, bool G, bool LONG>
 DEV void half_consume(const half_job &k, half_ring &r, const half_item &it, uint8_t *smem, int n_row,
                       const half_shared &at, bool first) {
     using S = half_shape<L, NT, G>;
-    constexpr int AHEAD = S::group  ? 4
-                          : NT == 1 ? 1
-                                    : 2; // groups of rows whose residual is asked for at once
     const int w = threadIdx.x >> 5, lane = threadIdx.x & 31;
-    float acc[S::parts][NT][4], sum[NT][4];
+    float acc[S::parts][NT][4], sum[S::apart ? 1 : NT][4] = {};
 #pragma unroll
-    for (int n = 0; n < NT * 4; n++) (&sum[0][0])[n] = (&acc[0][0][0])[n] = (&acc[S::parts - 1][0][0])[n] = 0;
+    for (int n = 0; n < NT * 4; n++) (&acc[0][0][0])[n] = (&acc[S::parts - 1][0][0])[n] = 0;
+    float4 *kept = (float4 *)(smem + k.sums_at) + w * (NT * 32) + lane;
     const size_t own = (size_t)k.span * S::parts * S::x + (size_t)w * half_bytes<L>(k.span);
     const float up = k.j.up[it.region];
     // sums of a class that other blocks share: a float4 a lane for 8 rows
-    const size_t of_class = (size_t)(k.items[0] + k.items[1]) / k.splits * (size_t)(k.mw * NT * 32);
+    const size_t of_class = (size_t)((k.items[0] + k.items[1]) >> k.split_bits) * (size_t)(k.mw * NT * 32);
     float4 *part = k.part + ((size_t)it.set * k.mw + w) * (NT * 32) + lane;
+    conditional_t<S::whole && G, group_stages<L, NT, LONG>, plain_stages<L, NT, G>> stages;
     half_columns(
-        k, it.split, [&](int, int n) { half_stage<L, NT, G>(k, r, acc, smem, 0, own, n, up); },
+        k, it.split, [&](int, int n) { stages.stage(k, r, acc, smem, own, n, up); },
         [&](int c) {
+            stages.done(acc, smem_address(smem));
 #pragma unroll
             for (int n = 0; n < NT; n++) {
                 float v[4];
@@ -377,42 +194,48 @@ DEV void half_consume(const half_job &k, half_ring &r, const half_item &it, uint
                 }
                 if (k.splits > 1)
                     __stcg(part + c * of_class + n * 32, make_float4(v[0], v[1], v[2], v[3]));
-                else
+                else if constexpr (S::apart) {
+                    const float4 a = c ? kept[n * 32] : make_float4(0, 0, 0, 0);
+                    kept[n * 32] = make_float4(a.x + v[0], a.y + v[1], a.z + v[2], a.w + v[3]);
+                } else
 #pragma unroll
                     for (int o = 0; o < 4; o++) sum[n][o] += v[o];
             }
         });
     if (G && first) half_met<G>(k, true);
-    if (k.splits > 1) half_meet(k, it.set);
-    if (w >= it.n_tile) return;
-    const half_rows f = half_look(k, it.region, it.tile0 + w, lane >> 2);
+    // What is read beside the sums is asked for before the other blocks' sums, and two groups of rows ahead. A loop that is
+    // not unrolled: code that runs once waits for itself.
+    const bool add = k.epilogue == EPI_ADD;
+    const int by = k.splits, n_group = w < it.n_tile ? min(NT, (n_row - it.row0 + 7) / 8) : 0;
+    half_rows f = {};
+    float res[2][4] = {};
+    if (n_group) f = half_look(k, it.region, it.tile0 + w, lane >> 2);
+    if (n_group && add)
+#pragma unroll
+        for (int i = 0; i < 2; i++) half_residual(k, f, it.row0 + (it.split + i * by) * 8, n_row, res[i]);
+    if (by > 1) half_meet(k, it.set);
     const float down = S::codes ? k.j.down[it.region] : 1.f;
 #pragma unroll 1
-    for (int n0 = 0; n0 < NT && it.row0 + n0 * 8 < n_row;
-         n0 += AHEAD) { // not unrolled: it would miss in the cache of code
-        float res[AHEAD][4], v[AHEAD][4];
-        if (k.splits == 1) {
+    for (int n = it.split; n < n_group; n += by) { // of the blocks that share the tile
+        float v[4], now[4];
 #pragma unroll
-            for (int n = 0; n < NT; n++)
-                if (n / AHEAD * AHEAD == n0)
+        for (int o = 0; o < 4; o++) now[o] = res[0][o], res[0][o] = res[1][o];
+        if (add) half_residual(k, f, it.row0 + (n + 2 * by) * 8, n_row, res[1]);
+        if (by > 1)
+            half_gather(v, part + n * 32, of_class, k.classes);
+        else if constexpr (S::apart) {
+            const float4 a = kept[n * 32];
+            v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w;
+        } else
 #pragma unroll
-                    for (int o = 0; o < 4; o++) v[n % AHEAD][o] = sum[n][o];
-        } else if (n0 / AHEAD % k.splits == it.split) // of the blocks that share the tile
+            for (int q = 0; q < NT; q++)
 #pragma unroll
-            for (int n = 0; n < AHEAD; n++) half_gather(v[n], part + (n0 + n) * 32, of_class, k.classes);
-        else
-            continue;
+                for (int o = 0; o < 4; o++) v[o] = q == n || !q ? sum[q][o] : v[o];
 #pragma unroll
-        for (int n = 0; n < AHEAD * 4; n++) (&v[0][0])[n] *= down;
-#pragma unroll
-        for (int n = 0; n < AHEAD; n++)
-            if (k.epilogue == EPI_ADD) half_residual(k, f, it.row0 + (n0 + n) * 8, n_row, res[n]);
-#pragma unroll
-        for (int n = 0; n < AHEAD; n++) {
-            const int row0 = it.row0 + (n0 + n) * 8;
-            if (row0 < n_row) half_finish(k, f, it.tile0 + w, row0, n_row, v[n], res[n], at);
-        }
+        for (int o = 0; o < 4; o++) v[o] *= down;
+        half_finish(k, f, it.tile0 + w, it.row0 + n * 8, n_row, v, now, at);
     }
+    if (by > 1) half_leave(k, it.set);
 }
 
 // Sums of the warps of a row tile, added by the warp that finishes the rows: group n of 8 by warp n % C.
@@ -485,7 +308,8 @@ DEV void half_chosen(const half_job &k, const half_shared &at, int warps) {
 }
 template <int L, int L2, int NT, bool G, bool SHARED> DEV void half_block(const half_job &k) {
     using S = half_shape<L, NT, G>;
-    constexpr int M = L2 < 0 ? L : L2; // of region 1
+    constexpr int M = L2 < 0 ? L : L2;                     // of region 1
+    constexpr bool LONG = NT == 16 || (NT == 4 && L2 < 0); // others spill
     extern __shared__ __align__(1024) uint8_t smem[];
     const int w = threadIdx.x >> 5, warps = SHARED ? S::classes * k.mw : k.mw,
               items = k.items[0] + k.items[1];
@@ -501,7 +325,7 @@ template <int L, int L2, int NT, bool G, bool SHARED> DEV void half_block(const 
     pdl_trigger();
     if (w >= warps) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-        if constexpr (S::group) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        if constexpr (S::group) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(S::many ? 32 : 40));
 #endif
         if (S::group && w > warps) {
             pdl_wait();
@@ -518,7 +342,7 @@ template <int L, int L2, int NT, bool G, bool SHARED> DEV void half_block(const 
         return;
     }
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    if constexpr (S::group) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    if constexpr (S::group) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(S::many ? 112 : 232));
 #endif
     pdl_wait();
     const int n_out = *k.j.n_row, n_row = k.epilogue == EPI_HEAD ? k.rows : n_out;
@@ -537,9 +361,9 @@ template <int L, int L2, int NT, bool G, bool SHARED> DEV void half_block(const 
             else
                 shared_consume<M, NT, G>(k, r, it, smem, n_row, own);
         } else if (L2 < 0 || !it.region)
-            half_consume<L, NT, G>(k, r, it, smem, n_row, own, first);
+            half_consume<L, NT, G, LONG>(k, r, it, smem, n_row, own, first);
         else
-            half_consume<M, NT, G>(k, r, it, smem, n_row, own, first);
+            half_consume<M, NT, G, LONG>(k, r, it, smem, n_row, own, first);
     }
     if (k.epilogue == EPI_HEAD) half_chosen(k, at, warps);
 }

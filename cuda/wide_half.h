@@ -22,7 +22,7 @@ HALF_FN int half_classes(enum layout l) { return l == LAYOUT_F16 || l == LAYOUT_
 HALF_FN int half_tiles_shared(enum layout l) { return half_classes(l) == 4 ? 3 : 2; }
 // Row tiles of a block at most, a warp each.
 HALF_FN int half_warps(enum layout l, int nt, bool group) {
-    return half_classes(l) == 8 && nt == 4 && !group ? 15 : 8;
+    return half_classes(l) == 8 && group && nt <= 8 ? 16 : half_classes(l) == 8 && nt == 4 ? 15 : 8;
 }
 HALF_FN int half_threads(enum layout l, int nt, bool group, bool shared) {
     return ((shared ? half_classes(l) * half_tiles_shared(l) : half_warps(l, nt, group)) +
@@ -39,7 +39,8 @@ struct half_job {
     enum mm_epilogue epilogue;
     float4 *part;                      // sums of classes that several blocks share
     int *count;                        // of those blocks, two a tile, 0 between launches
-    int classes, splits;               // warps that share the columns for one row; blocks that share them
+    int classes;                       // warps that share the columns for one row
+    int splits, split_bits;            // blocks that share them, 1 << split_bits
     int rows, pitch, groups;           // of the step at most; of a tile of x; groups of 8 nt rows
     int tiles[2], items[2], n_column;  // row tiles of 16; items: mw row tiles x a group of rows; column tiles
     int mw, span, stages, stage_bytes; // row tiles of an item, a warp each; column tiles of a stage

@@ -80,22 +80,25 @@ template <bool G> DEV void half_met(const half_job &k, bool wait) {
     else
         asm volatile("bar.arrive 15, %0;" ::"r"(threads) : "memory");
 }
-// All blocks that share the tile have left their sums.
+// All blocks that share the tile have left their sums: count[2 set] of them. The barrier orders a block's stores before its
+// first thread's release.
 DEV void half_meet(const half_job &k, int set) {
-    __threadfence();
+    int *n = k.count + set * 2, seen;
     asm volatile("bar.sync 1, %0;" ::"r"(k.mw * 32) : "memory");
     if (threadIdx.x == 0) {
-        volatile int *n = k.count + set * 2;
-        atomicAdd((int *)n, 1);
-        while (*n < k.splits) __nanosleep(100);
-        __threadfence();
-        if (atomicAdd((int *)n + 1, 1) == k.splits - 1) { // the last one to see it
-            n[1] = 0;
-            __threadfence();
-            n[0] = 0;
-        }
+        asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(n) : "memory");
+        do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(n) : "memory");
+        while (seen < k.splits);
     }
     asm volatile("bar.sync 1, %0;" ::"r"(k.mw * 32) : "memory");
+}
+// The last block to have seen that clears the counts.
+DEV void half_leave(const half_job &k, int set) {
+    int *n = k.count + set * 2;
+    if (threadIdx.x == 0 && atomicAdd(n + 1, 1) == k.splits - 1) {
+        n[1] = 0;
+        n[0] = 0;
+    }
 }
 // The residual of lane's four sums.
 DEV void half_residual(const half_job &k, const half_rows &f, int row0, int n_row, float (&res)[4]) {

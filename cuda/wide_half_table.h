@@ -15,8 +15,9 @@
         HALF_SINGLE(l, false, 4, false), HALF_SINGLE(l, true, 4, false),  HALF_SINGLE(l, false, 8, false),   \
         HALF_SINGLE(l, false, 16, true)};
 #define HALF_CODES(name, l, lx, lc)                                                                          \
-    extern const struct half_entry half_##name[6];                                                           \
-    const struct half_entry half_##name[6] = {                                                               \
+    extern const struct half_entry half_##name[7];                                                           \
+    const struct half_entry half_##name[7] = {                                                               \
         HALF_ENTRY(l, lx, lc, true, 1, false),  HALF_ENTRY(l, lx, lc, true, 2, false),                       \
-        HALF_ENTRY(l, lx, lc, false, 4, false), HALF_ENTRY(l, lx, lc, false, 8, false),                      \
-        HALF_ENTRY(l, lx, lc, false, 8, true),  HALF_ENTRY(l, lx, lc, false, 16, true)};
+        HALF_ENTRY(l, lx, lc, false, 4, false), HALF_ENTRY(l, lx, lc, false, 4, true),                       \
+        HALF_ENTRY(l, lx, lc, false, 8, false), HALF_ENTRY(l, lx, lc, false, 8, true),                       \
+        HALF_ENTRY(l, lx, lc, false, 16, true)};
