@@ -66,12 +66,16 @@ static enum infer_status group_place(struct cuda_group *g, const struct weight_g
     return INFER_OK;
 }
 
-/* The group whose first member is the embedding (tied), -1: none. */
+/* The group whose first member is the embedding (tied), -1: none. Its address alone does not say so: matrices of different
+ * shapes may share memory. */
 static int tied_group(const struct backend_config *c) {
-    for (int i = 0; i < c->n_group; i++)
-        if (config_uses_group(c, i))
-            for (int j = 0; j < c->group[i]->n_member; j++)
-                if (c->embedding && c->group[i]->member[j].data == c->embedding->data && j == 0) return i;
+    const struct weight *e = c->embedding;
+    for (int i = 0; e && i < c->n_group; i++) {
+        const struct weight *w = &c->group[i]->member[0];
+        if (config_uses_group(c, i) && w->data == e->data && w->type == e->type && w->n == e->n &&
+            w->k == e->k)
+            return i;
+    }
     return -1;
 }
 
