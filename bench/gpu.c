@@ -252,6 +252,7 @@ static double distance(const float *a, const float *b, size_t n, double *norm) {
     *norm = sqrt(sr);
     return sqrt(se / sr);
 }
+static int failures; /* bits that differ, logits that are not finite */
 static void check(const struct model *m, int steps) {
     struct run plain, one, fused;
     size_t v = (size_t)m->n_vocab;
@@ -276,6 +277,7 @@ static void check(const struct model *m, int steps) {
             decode_logits(&fused, widths[i], at, steps, c, m->n_vocab);
             if (!memcmp(b, c, v * 4)) continue;
             printf("  DIFFERENT BITS in row %d of %d: %.2e\n", at, widths[i], distance(b, c, v, &norm));
+            failures++;
         }
     }
     run_close(&fused);
@@ -356,7 +358,7 @@ static void bench_prompt(const struct model *m, int n, int chunk) {
     qsort(ms, REPS, sizeof *ms, by_value);
     printf("\npp%d chunk %d: best %.1f ms, %.0f tok/s; median %.1f ms, %.0f tok/s; logits %016llx\n", n,
            chunk, ms[0], n / ms[0] * 1e3, ms[REPS / 2], n / ms[REPS / 2] * 1e3, (unsigned long long)bits);
-    if (odd) printf("  NOT FINITE: %d of %d logits\n", odd, m->n_vocab);
+    if (odd) printf("  NOT FINITE: %d of %d logits\n", odd, m->n_vocab), failures++;
     fflush(stdout);
     run_close(&r);
     free(ids);
@@ -393,5 +395,5 @@ int main(int argc, char **argv) {
             bench_prompt(&m, atoi(argv[i + 1]), atoi(argv[i + 2])), i += 2;
         fflush(stdout);
     }
-    return 0;
+    return failures > 0;
 }
