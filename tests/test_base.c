@@ -1,5 +1,5 @@
 /* status and mem: messages, escapes, checked sizes, arenas, the k-th failing allocation; the table of a card's kernels and
- * what is kept of it; nodes, cores and threads. */
+ * what is kept of it, and where a tied embedding lies; nodes, cores and threads. */
 #include "test.h"
 #include "mem.h"
 #include "quant.h"
@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
+#include "../cuda/plan.h"
 #include "../cuda/routes.h"
 #include "../cuda/tune.h"
 
@@ -241,12 +242,49 @@ static void nodes_by_hwloc(void **state) {
     assert_true(t.n > 0);
 }
 
+/* Where the plan of a card has the rows of an embedding of that shape: 0 those of the head, 1 its own. */
+static int embedding_group(enum quant_type type, int n, int k) {
+    static const uint8_t data[1];
+    struct weight_group head = {.n_member = 1, .n = 256, .k = 512};
+    head.member[0] =
+        (struct weight){.name = "head", .type = QUANT_Q4_K, .n = 256, .k = 512, .n_stack = 1, .data = data};
+    struct weight embedding = head.member[0];
+    embedding.type = type;
+    embedding.n = n;
+    embedding.k = k;
+    const struct weight_group *group = &head;
+    struct op op = {.kind = OP_MATMUL};
+    op.matmul.w = &head;
+    struct op_list list = {.op = &op, .n_op = 1, .max_rows = 1, .max_out = 1};
+    struct backend_config c = {
+        .group = &group, .n_group = 1, .embedding = &embedding, .n_embd = k, .n_slot = 1};
+    c.list[ROW_DECODE] = &list;
+    struct cuda_plan p;
+    assert_int_equal(cuda_plan_make(&p, &c), INFER_OK);
+    const int at = p.embedding;
+    assert_int_equal(p.n_group, at + 1);
+    cuda_plan_free(&p);
+    return at;
+}
+static void a_tied_embedding_is_the_same_matrix(void **state) {
+    (void)state;
+    assert_int_equal(embedding_group(QUANT_Q4_K, 256, 512), 0);
+    assert_int_equal(embedding_group(QUANT_Q4_K, 1024, 512), 1);
+    assert_int_equal(embedding_group(QUANT_Q4_K, 256, 1024), 1);
+    assert_int_equal(embedding_group(QUANT_Q6_K, 256, 512), 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(escapes_controls),          cmocka_unit_test(sizes_do_not_wrap),
-        cmocka_unit_test(arenas_align_and_fail),     cmocka_unit_test(routes_have_no_hole),
-        cmocka_unit_test(tuned_entries_are_kept),    cmocka_unit_test(halves_round_trip),
-        cmocka_unit_test(threads_spread_over_nodes), cmocka_unit_test(nodes_by_hwloc),
+        cmocka_unit_test(escapes_controls),
+        cmocka_unit_test(sizes_do_not_wrap),
+        cmocka_unit_test(arenas_align_and_fail),
+        cmocka_unit_test(routes_have_no_hole),
+        cmocka_unit_test(tuned_entries_are_kept),
+        cmocka_unit_test(halves_round_trip),
+        cmocka_unit_test(threads_spread_over_nodes),
+        cmocka_unit_test(nodes_by_hwloc),
+        cmocka_unit_test(a_tied_embedding_is_the_same_matrix),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
