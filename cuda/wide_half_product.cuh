@@ -61,19 +61,6 @@ template <int L> DEV void half_mma(float (&d)[4], const uint32_t (&a)[4], uint32
         mma_f16(d, a[0], a[1], a[2], a[3], b0, b1);
 }
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-DEV void half_wgmma_bf16(float (&d)[64], const uint32_t (&a)[4], uint32_t b) {
-    asm volatile("{\n" WGMMA_DESCRIPTOR("db", "%68") "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-                                                     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, "
-                                                     "%13, %14, %15, %16, %17, %18, %19, "
-                                                     "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, "
-                                                     "%31, %32, %33, %34, %35, %36, %37, "
-                                                     "%38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, "
-                                                     "%49, %50, %51, %52, %53, %54, %55, "
-                                                     "%56, %57, %58, %59, %60, %61, %62, %63"
-                                                     "}, {%64, %65, %66, %67}, db, 1, 1, 1, 0;\n}"
-                 : D64(d, 0)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b));
-}
 // 64 columns under way; what lies between start and end runs beside them.
 template <int L, int NT, bool G> struct group_product {
     using S = half_shape<L, NT, G>;
@@ -87,7 +74,7 @@ template <int L, int NT, bool G> struct group_product {
         for (int s = 0; s < 4; s++)
             if constexpr (L == LAYOUT_BF16)
 #pragma unroll
-                for (int p = 0; p < 2; p++) half_wgmma_bf16(d[p], a[s], b + 2 * s + p * (S::x >> 4));
+                for (int p = 0; p < 2; p++) wgmma_rs_bf16(d[p], a[s], b + 2 * s + p * (S::x >> 4));
             else
                 wgmma_rs(d[0], a[s], b + 2 * s);
         wgmma_commit();
