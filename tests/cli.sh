@@ -19,6 +19,7 @@ run() {
     [ "$code" = "$want" ] || fail "exit code $code, not $want"
 }
 out() { printf '%s' "$1" | cmp -s - "$dir/out" || fail "stdout is '$(head -c 200 "$dir/out")', not '$1'"; }
+answer() { out "$1"$'\n'; }
 out_has() { grep -qF -- "$1" "$dir/out" || fail "stdout lacks '$1'"; }
 err_has() { grep -qF -- "$1" "$dir/err" || fail "stderr lacks '$1'"; }
 err_lines() { [ "$(wc -l <"$dir/err")" = "$1" ] || fail "$(wc -l <"$dir/err") lines on stderr, not $1"; }
@@ -26,7 +27,8 @@ out_empty() { [ ! -s "$dir/out" ] || fail "stdout is not empty"; }
 err_empty() { [ ! -s "$dir/err" ] || fail "stderr is not empty"; }
 
 # ---- help and flags
-run "no arguments: help" 0 "$infer"; out_has "Commands"; err_empty
+run "no arguments, nothing on stdin" 2 "$infer"; out_empty; err_has "there is no prompt: -p TEXT"; err_lines 1
+run "no arguments, /dev/null" 2 bash -c '"$1" </dev/null' - "$infer"; out_empty; err_has "there is no prompt"; err_lines 1
 run "help" 0 "$infer" help; out_has "run"
 run "help of a command" 0 "$infer" help run; out_has "--temp X"; out_has "greedy"
 run "--help of a command" 0 "$infer" run --help; out_has "--min-p X"
@@ -56,36 +58,41 @@ run "no model file" 2 "$infer" -m "$dir/text.gguf" -p hello; err_has "text.gguf"
 run "empty file" 2 "$infer" -m "$dir/empty.gguf" -p hello; err_lines 1
 mkdir -p "$dir/cache/infer/models"
 ln -s "$llama" "$dir/cache/infer/models/SmolLM2-135M-Instruct.Q4_1.gguf"
-run "default model" 0 "$infer" -p hello -q; out "hi there!"
+run "default model" 0 "$infer" -p hello -q; answer "hi there!"
 export INFER_MODEL=$dir/none.gguf
 run "INFER_MODEL wins over the default" 2 "$infer" -p hello; err_has "none.gguf"
-run "-m wins over INFER_MODEL" 0 "$infer" -m "$llama" -p hello -q; out "hi there!"
+run "-m wins over INFER_MODEL" 0 "$infer" -m "$llama" -p hello -q; answer "hi there!"
 export INFER_MODEL=$llama
 
 # ---- answers
-run "an answer" 0 "$infer" run -p hello; out "hi there!"; err_has "tok/s"; err_lines 1
-run "quiet" 0 "$infer" -p hello --quiet; out "hi there!"; err_empty
-run "flags with =" 0 "$infer" --prompt=hello --quiet; out "hi there!"
-input=$'hello\n' run "stdin" 0 "$infer" -q; out "hi there!"
+run "an answer" 0 "$infer" run -p hello; answer "hi there!"; err_has "tok/s"; err_lines 1
+run "quiet" 0 "$infer" -p hello --quiet; answer "hi there!"; err_empty
+run "flags with =" 0 "$infer" --prompt=hello --quiet; answer "hi there!"
+input=$'hello\n' run "no arguments, a text on stdin" 0 "$infer"; answer "hi there!"
+input=$'hello\n' run "stdin" 0 "$infer" -q; answer "hi there!"
 printf 'hello' >"$dir/prompt"
-run "-f" 0 "$infer" -f "$dir/prompt" -q; out "hi there!"
+run "-f" 0 "$infer" -f "$dir/prompt" -q; answer "hi there!"
 run "-p and -f" 2 "$infer" -f "$dir/prompt" -p x; err_lines 1
 run "-f missing" 2 "$infer" -f "$dir/nothing"; err_has "nothing"
-run "empty prompt" 2 "$infer" -q; err_has "empty"
-run "UTF-8" 0 "$infer" -p greet -q; out "Grüße für 5 € 😀."
+run "empty prompt" 2 "$infer" -q -p ""; err_has "the prompt is empty"
+run "--raw: the bytes alone" 0 "$infer" -p "a b c a b c a b" -q --raw -n 4; out "iiii"
+printf 'root ::= "\\n\\nyes\\n\\n\\n"' >"$dir/lines.gbnf"
+run "one newline at the end" 0 "$infer" -p hello -q --grammar "$dir/lines.gbnf"; answer $'\n\nyes'
+run "--raw: all newlines" 0 "$infer" -p hello -q --raw --grammar "$dir/lines.gbnf"; out $'\n\nyes\n\n\n'
+run "UTF-8" 0 "$infer" -p greet -q; answer "Grüße für 5 € 😀."
 run "a prompt that is no UTF-8" 2 "$infer" -q -p $'a\xff'; err_has "offset 1"
-run "logprobs" 0 "$infer" -p hello --logprobs 2 -q -t 1; out "hi there!"; err_has '100.0%  "h"  of  100.0% "h", '; mv "$dir/err" "$dir/err1"
-run "logprobs: other threads" 0 "$infer" -p hello --logprobs 2 -q -t 2; out "hi there!"
+run "logprobs" 0 "$infer" -p hello --logprobs 2 -q -t 1; answer "hi there!"; err_has '100.0%  "h"  of  100.0% "h", '; mv "$dir/err" "$dir/err1"
+run "logprobs: other threads" 0 "$infer" -p hello --logprobs 2 -q -t 2; answer "hi there!"
 cmp -s "$dir/err" "$dir/err1" || fail "other figures with two threads"
 run "logprobs: json" 0 "$infer" -p hello --logprobs 3 --json -q; out_has '"logprobs":[{"id":'; out_has '"top":[{"id":'
-run "lookup with logprobs" 0 "$infer" -p hello --logprobs 0 --lookup -q; out "hi there!"; err_has "--lookup"
-run "several lines" 0 "$infer" -p lines -q; out $'first\nsecond\n  third'
-run "stop" 0 "$infer" -p count -q --stop four --stop nine; out "one two three "
+run "lookup with logprobs" 0 "$infer" -p hello --logprobs 0 --lookup -q; answer "hi there!"; err_has "--lookup"
+run "several lines" 0 "$infer" -p lines -q; answer $'first\nsecond\n  third'
+run "stop" 0 "$infer" -p count -q --stop four --stop nine; answer "one two three "
 run "stop at the beginning" 0 "$infer" -p hello -q --stop hi; out ""
 run "-n" 0 "$infer" -p count -q -n 3; [ "$(wc -c <"$dir/out")" -lt 12 ] || fail "more than 3 tokens"
 run "-n 0" 0 "$infer" -p count -q -n0; out ""
-run "one thread, ref" 0 "$infer" -p hello -q --device ref; out "hi there!"
-run "show the prompt" 0 "$infer" -p hello --show-prompt; out "hi there!"; err_has "<|im_start|>"; err_has "279 277"
+run "one thread, ref" 0 "$infer" -p hello -q --device ref; answer "hi there!"
+run "show the prompt" 0 "$infer" -p hello --show-prompt; answer "hi there!"; err_has "<|im_start|>"; err_has "279 277"
 err_has "what ends an answer"; err_has "<|im_end|> (of the template)"
 printf '%s' '{{ bos_token }}{{ bos_token }}{% for m in messages %}<|header|>{{ m.content }}<|done|>{% endfor %}' >"$dir/other.jinja"
 sed 's/tokenizer.ggml.eos_token_id/tokenizer.ggml.bos_token_id/' "$llama" >"$dir/bos.gguf"
@@ -93,9 +100,9 @@ run "a template for another vocabulary" 0 "$infer" -m "$dir/bos.gguf" -p hello -
 err_has "two BOS"; err_has "(BOS) at 0 1"; err_has "as text: <|header|>, <|done|>"; err_has "with <|done|>, which is no token"; err_has "does not read enable_thinking"
 run "a typed control token is text" 0 "$infer" -p '<|im_end|>' --show-prompt -n 1; err_has "[<]"
 printf 'root ::= "<think>\\nhm\\n</think>\\n\\nyes"' >"$dir/think.gbnf"
-run "thinking" 0 "$infer" -p hello --grammar "$dir/think.gbnf"; out "yes"; err_has "hm"
-run "thinking: folded" 0 "$infer" -p hello --grammar "$dir/think.gbnf" --thinking fold; out "yes"; err_lines 1
-run "thinking: shown" 0 "$infer" -p hello --grammar "$dir/think.gbnf" --thinking show -q; out $'\nhm\n\nyes'; err_empty
+run "thinking" 0 "$infer" -p hello --grammar "$dir/think.gbnf"; answer "yes"; err_has "hm"
+run "thinking: folded" 0 "$infer" -p hello --grammar "$dir/think.gbnf" --thinking fold; answer "yes"; err_lines 1
+run "thinking: shown" 0 "$infer" -p hello --grammar "$dir/think.gbnf" --thinking show -q; answer $'\nhm\n\nyes'; err_empty
 run "thinking: json" 0 "$infer" -p hello --grammar "$dir/think.gbnf" --json -q; out_has '"answer":"yes"'; out_has '"thinking":"\nhm\n"'
 input=$'hello\n/thoughts\n' run "chat: thinking" 0 "$infer" chat --grammar "$dir/think.gbnf" --thinking fold; out $'yes\n'; err_has "hm"
 input=$'hello\n' run "chat: thinking shown" 0 "$infer" chat --grammar "$dir/think.gbnf" --thinking show; out $'\nhm\n\nyes\n'
@@ -103,7 +110,7 @@ run "json" 0 "$infer" -p hello --json -q; out_has '"answer":"hi there!"'; out_ha
 run "prompt longer than the context" 1 "$infer" -p "$(printf 'word %.0s' {1..500})" -q; out_empty; err_has "the context holds"
 run "context full" 1 "$infer" -p count -q --ctx 24; out_has "one two"; err_has "full"; err_lines 1
 run "context shifted" 0 "$infer" -p count -q --ctx 24 --overflow shift -n 40; err_has "older half"
-run "lookup: the same answer" 0 "$infer" -p count --lookup; out "one two three four five six seven eight nine ten"; err_has "lookup"
+run "lookup: the same answer" 0 "$infer" -p count --lookup; answer "one two three four five six seven eight nine ten"; err_has "lookup"
 run "lookup: the same tokens" 0 "$infer" -p "a b c a b c a b c a b" --raw -q -n 40; cp "$dir/out" "$dir/first"
 run "lookup: the same tokens, again" 0 "$infer" -p "a b c a b c a b c a b" --raw -q -n 40 --lookup
 cmp -s "$dir/out" "$dir/first" || fail "other text"
@@ -120,14 +127,26 @@ name="closed pipe"; count=$((count + 1))
 { "$infer" -p count -q; echo "$?" >"$dir/code"; } 2>"$dir/err" | head -c 0 >"$dir/out"
 err_empty
 run "full disk" 2 bash -c '"$1" -p hello -q >/dev/full' - "$infer"; err_has "No space left"
-run "stderr closed" 0 bash -c '"$1" -p hello 2>&-' - "$infer"; out "hi there!"
+run "stderr closed" 0 bash -c '"$1" -p hello 2>&-' - "$infer"; answer "hi there!"
 
 # ---- a terminal
 if script -qec true /dev/null >/dev/null 2>&1; then
     run "a terminal" 0 script -qec "$infer -p hello -q 2>/dev/null" /dev/null
     grep -q "hi there!" "$dir/out" || fail "no answer on a terminal"
     ! grep -q $'\x1b' "$dir/out" || fail "an escape on the terminal"
+    run "a terminal, no arguments: help" 0 script -qec "$infer" /dev/null; out_has "Commands"
 fi
+
+# ---- scripts/run, with stand-ins for what it calls; they would eat the prompt
+mkdir -p "$dir/top/scripts" "$dir/top/build"
+cp "$tests/../scripts/run" "$dir/top/scripts/"
+for part in setup build get-model; do printf '#!/bin/sh\ncat >/dev/null\necho %s >>"%s/called"\n' $part "$dir" >"$dir/top/scripts/$part"; done
+chmod +x "$dir"/top/scripts/*
+ln -s "$infer" "$dir/top/build/infer"
+called() { [ "$(tr '\n' ' ' <"$dir/called")" = "$1" ] || fail "called $(tr '\n' ' ' <"$dir/called"), not $1"; rm -f "$dir/called"; }
+input=$'hello\n' run "scripts/run: a pipe" 0 env -u INFER_MODEL "$dir/top/scripts/run"; answer "hi there!"; called "setup build get-model "
+run "scripts/run: nothing" 2 bash -c 'exec "$1" </dev/null' - "$dir/top/scripts/run"; err_has "there is no prompt"; called "setup build "
+run "scripts/run: help" 0 env -u INFER_MODEL "$dir/top/scripts/run" help; out_has "Commands"; called "setup build "
 
 # ---- chat
 input=$'hello\nand you?\n' run "chat" 0 "$infer" chat; out $'hi there!\nfine, thanks.\n'

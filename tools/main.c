@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include "infer.h"
 #include "options.h"
 #include <jansson.h>
@@ -40,7 +41,7 @@ int cmd_help(const struct options *o) {
 
 /* Splits off the command's name: infer NAME ..., or infer -flags ..., which is run. */
 static const struct command *command_of(int *argc, char ***argv) {
-    const char *name = (*argv)[0];
+    const char *name = *argc ? (*argv)[0] : "run";
     const struct command *c = command_find(name[0] == '-' ? "run" : name);
     if (!c && name[0] == '-') {
         err_set(INFER_E_INPUT, "'%s' stands where a command is expected; 'infer help' lists them", name);
@@ -49,7 +50,7 @@ static const struct command *command_of(int *argc, char ***argv) {
         err_set(INFER_E_INPUT, "no command '%s'; %s%s%s", name,
                 near ? "did you mean '" : "'infer help' lists them", near ? near : "", near ? "'?" : "");
     }
-    if (c && name[0] != '-') --*argc, ++*argv;
+    if (c && *argc && name[0] != '-') --*argc, ++*argv;
     return c;
 }
 
@@ -57,12 +58,13 @@ int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_DFL); /* a closed pipe ends the program silently, also where the parent ignored it */
     json_set_alloc_funcs(mem_piece, mem_free);
     --argc, ++argv;
-    if (argc == 0 || strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0) {
+    bool nothing = argc == 0 && isatty(STDIN_FILENO); /* a text on stdin is a prompt */
+    if (nothing || (argc && (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0))) {
         help_program(stdout);
         enum infer_status s = tool_flush();
         return s ? tool_fail(NULL, s) : EXIT_DONE;
     }
-    if (strcmp(argv[0], "--version") == 0) {
+    if (argc && strcmp(argv[0], "--version") == 0) {
         printf("infer %s\n", infer_version());
         enum infer_status s = tool_flush();
         return s ? tool_fail(NULL, s) : EXIT_DONE;

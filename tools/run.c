@@ -1,4 +1,4 @@
-/* infer run: answers one prompt. stdout gets the answer and nothing else. */
+/* infer run: answers one prompt. stdout gets the answer, ended by one newline, and nothing else. */
 #include <jansson.h>
 #include <string.h>
 #include <unistd.h>
@@ -26,6 +26,7 @@ struct run {
     bool terminal;      /* stdout is one */
     bool thought_shown; /* --thinking show: as part of the answer, which has not begun */
     char last;          /* last byte shown */
+    int n_newline;      /* held back: the answer ends with one, whatever the model wrote */
 };
 
 /* -p, else -f, else stdin. The last newline of a file or of stdin is not part of the prompt. */
@@ -38,7 +39,10 @@ static enum infer_status read_prompt(struct run *r) {
         TRY(tool_read_file(r->o->file ? r->o->file : "-", &r->text, &r->n));
         if (r->n && r->text[r->n - 1] == '\n') r->text[--r->n] = 0;
     }
-    if (r->n == 0) return err_set(INFER_E_INPUT, "the prompt is empty");
+    if (r->n == 0 && (r->o->prompt || r->o->file)) return err_set(INFER_E_INPUT, "the prompt is empty");
+    if (r->n == 0)
+        return err_set(INFER_E_INPUT, "there is no prompt: -p TEXT or -f FILE gives one, or a text on stdin "
+                                      "('infer chat' talks, 'infer help' lists the rest)");
     return INFER_OK;
 }
 
@@ -65,6 +69,29 @@ static enum infer_status make_prompt(struct run *r) {
     return st;
 }
 
+/* Text of the answer to stdout. With --raw every byte as it comes; else the newlines at its end wait for what follows. */
+static enum infer_status write_answer(struct run *r, const char *text, size_t n) {
+    size_t end = n;
+    while (!r->o->raw && end && text[end - 1] == '\n') end--;
+    for (; end && r->n_newline; r->n_newline--) TRY(tool_write("\n", 1));
+    r->n_newline += (int)(n - end);
+    r->last = text[n - 1];
+    if (r->terminal)
+        term_write_safe(stdout, text, end);
+    else
+        TRY(tool_write(text, end));
+    return tool_flush();
+}
+
+/* Nothing more comes: the answer, if there is any, ends its line. --raw promises the bytes alone, but to a pipe or file. */
+static enum infer_status end_answer(struct run *r) {
+    bool open = r->last != '\n' || r->n_newline;
+    if (!open || r->o->json || (r->o->raw && (!r->terminal || r->last == '\n'))) return INFER_OK;
+    r->last = '\n', r->n_newline = 0;
+    TRY(tool_write("\n", 1));
+    return tool_flush();
+}
+
 static enum infer_status show(void *user, const char *text, size_t n, bool thinking) {
     struct run *r = user;
     if (thinking && strcmp(r->o->thinking, "show") != 0) {
@@ -75,16 +102,10 @@ static enum infer_status show(void *user, const char *text, size_t n, bool think
     if (r->o->json) return INFER_OK;
     if (!thinking && r->thought_shown) {
         const char *gap = talk_thinking_gap(r->last);
-        TRY(tool_write(gap, strlen(gap)));
+        TRY(write_answer(r, gap, strlen(gap)));
     }
     r->thought_shown = thinking;
-    r->last = text[n - 1];
-    if (!r->terminal) {
-        TRY(tool_write(text, n));
-    } else {
-        term_write_safe(stdout, text, n);
-    }
-    return tool_flush();
+    return write_answer(r, text, n);
 }
 
 static const char *const why_names[] = {"turn", "stop", "limit", "context", "interrupt"};
@@ -121,9 +142,6 @@ static int report(struct run *r) {
     if (o->json) {
         enum infer_status st = print_json(r);
         if (st) return tool_fail(o, st);
-    } else if (r->terminal && r->last != '\n') {
-        putchar('\n');
-        fflush(stdout);
     }
     if (r->why == GENERATE_FULL)
         tool_say("the context of %d tokens is full, the answer ends here (--ctx gives more)",
@@ -154,7 +172,11 @@ static enum infer_status run_answer(struct run *r) {
     talk_stops(&r->stop, &r->session, &r->template, o);
     answer_start(&r->answer, &r->stop.texts, talk_answer_start(r->template.text != NULL, &r->prompt));
     struct generate_how how = {o->n_predict, r->template.text != NULL, r->stop.end.id, show, r};
-    return generate_answer(&r->generator, r->prompt.ids, r->prompt.n, &how, &r->answer, &r->why);
+    enum infer_status st =
+        generate_answer(&r->generator, r->prompt.ids, r->prompt.n, &how, &r->answer, &r->why);
+    if (st && st != INFER_E_IO && r->terminal && r->last != '\n')
+        putchar('\n'); /* the message begins a line */
+    return st ? st : end_answer(r);
 }
 
 int cmd_run(const struct options *o) {
