@@ -3,9 +3,9 @@
  * A rendering (struct jinja) owns one arena; every value, string and syntax node lives in it and dies with
  * jinja_end. Strings carry marks: which bytes came from text that must not turn into special tokens; every
  * operation keeps them. Templates come from model files, so everything is bounded: steps, depth, memory,
- * output. Values are immutable for the template, there are no host objects to reach. source: Jinja 3.1
- * template documentation and the settings of Hugging Face transformers' chat templates (trim_blocks,
- * lstrip_blocks, loop controls, sandboxed). */
+ * output. There are no host objects to reach, and what a template changes (namespaces, append, pop) is gone with
+ * the rendering. source: Jinja 3.1 template documentation and the settings of Hugging Face transformers' chat
+ * templates (trim_blocks, lstrip_blocks, loop controls, sandboxed); what llama.cpp, minja and minijinja add. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -243,7 +243,29 @@ static enum infer_status eval_call(struct jinja *J, struct jscope *s, const stru
     TRY(jinja_eval(J, s, n->a, &fn));
     TRY(jinja_args(J, s, n->kids, n->n, &a));
     J->line = n->line;
+    if (fn.kind == JV_UNDEFINED && n->a->kind == JN_NAME &&
+        a.n_pos) { /* tojson(x) is x | tojson, as minja has it */
+        const struct jbuiltin *filter = jinja_filter(n->a->name->p, n->a->name->n);
+        struct jargs rest = a;
+        rest.pos++;
+        rest.n_pos--;
+        if (filter) return filter->call(J, a.pos[0], &rest, out);
+    }
     return jv_call(J, fn, &a, out);
+}
+
+/* A filter that is none: the method of that name of the value, as llama.cpp takes it. */
+static enum infer_status apply_method(struct jinja *J, const struct jnode *n, struct jv in,
+                                      const struct jargs *a, struct jv *out) {
+    struct jv method;
+    if (n->kind == JN_FILTER && jinja_is_method(n->name)) {
+        TRY(jv_getattr(J, in, n->name, &method));
+        if (method.kind == JV_METHOD) return jv_call(J, method, a, out);
+        return jinja_fail(J, "no filter named '%.*s' for '%s' object", (int)n->name->n, n->name->p,
+                          jv_type(in));
+    }
+    return jinja_fail(J, "no %s named '%.*s'", n->kind == JN_TEST ? "test" : "filter",
+                      (int)(n->name->n > 60 ? 60 : n->name->n), n->name->p);
 }
 
 /* Applies a filter or test to a value that is already there. */
@@ -253,7 +275,7 @@ static enum infer_status eval_apply(struct jinja *J, struct jscope *s, const str
     TRY(jinja_args(J, s, n->kids, n->n, &a));
     J->line = n->line;
     TRY(jinja_step(J, 1));
-    return n->fn->call(J, in, &a, out);
+    return n->fn ? n->fn->call(J, in, &a, out) : apply_method(J, n, in, &a, out);
 }
 
 enum infer_status jinja_filter_chain(struct jinja *J, struct jscope *s, const struct jnode *chain,

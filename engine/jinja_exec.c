@@ -308,6 +308,8 @@ static enum infer_status exec_one(struct jinja *J, struct jscope *s, const struc
     case JN_PRINT:
         TRY(jinja_eval(J, s, n->a, &v));
         return jbuf_display(out, v);
+    case JN_DO:
+        return jinja_eval(J, s, n->a, &v);
     case JN_IF:
         return exec_if(J, s, n, out);
     case JN_FOR:

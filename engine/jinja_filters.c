@@ -317,6 +317,46 @@ FILTER(f_tojson) {
     return jbuf_value(&b, false, out);
 }
 
+FILTER(f_from_json) {
+    TRY(jargs_bind(J, a, "from_json", "", NULL));
+    if (self.kind == JV_UNDEFINED) return jv_fail_undefined(J, self);
+    if (self.kind != JV_STRING)
+        return jinja_fail(J, "from_json: the JSON object must be str, not %s", jv_type(self));
+    return js_from_json(J, self.s, out);
+}
+
+/* ' name="value"' of each entry that has a value */
+FILTER(f_xmlattr) {
+    struct jv v[1];
+    struct jbuf b = {.J = J};
+    const struct jstr *key, *value;
+    TRY(jargs_bind(J, a, "xmlattr", "?autospace", v));
+    if (self.kind == JV_UNDEFINED) return jv_fail_undefined(J, self);
+    if (self.kind != JV_DICT) return jinja_fail(J, "'%s' object has no attribute 'items'", jv_type(self));
+    for (size_t i = 0; i < self.d->n; i++) {
+        const struct jentry *e = &self.d->e[i];
+        if (e->value.kind == JV_NONE || e->value.kind == JV_UNDEFINED) continue;
+        TRY(jv_text(J, e->key, &key));
+        TRY(jv_text(J, e->value, &value));
+        for (size_t c = 0; c < key->n; c++)
+            if (js_is_space((unsigned char)key->p[c]) || memchr("/>=", key->p[c], 3))
+                return jinja_fail(J, "Invalid character in attribute name: '%.*s'",
+                                  (int)(key->n > 60 ? 60 : key->n), key->p);
+        if (b.n || v[0].kind == JV_MISSING || jv_truth(v[0])) TRY(jbuf_lit(&b, " "));
+        TRY(js_escape_html(&b, key));
+        TRY(jbuf_lit(&b, "=\""));
+        TRY(value->safe ? jbuf_str(&b, value) : js_escape_html(&b, value));
+        TRY(jbuf_lit(&b, "\""));
+    }
+    return jbuf_value(&b, false, out);
+}
+
+FILTER(f_bool) {
+    TRY(jargs_bind(J, a, "bool", "", NULL));
+    *out = jv_bool(jv_truth(self));
+    return INFER_OK;
+}
+
 FILTER(f_pprint) {
     struct jbuf b = {.J = J};
     (void)a;
@@ -434,6 +474,7 @@ FILTER(f_default) {
 const struct jbuiltin *jinja_filter(const char *name, size_t n) {
     static const struct jbuiltin table[] = {
         {"abs", f_abs},
+        {"bool", f_bool},
         {"capitalize", f_capitalize},
         {"center", f_center},
         {"d", f_default},
@@ -444,6 +485,7 @@ const struct jbuiltin *jinja_filter(const char *name, size_t n) {
         {"float", f_float},
         {"forceescape", f_forceescape},
         {"format", f_format},
+        {"from_json", f_from_json},
         {"indent", f_indent},
         {"int", f_int},
         {"lower", f_lower},
@@ -459,6 +501,8 @@ const struct jbuiltin *jinja_filter(const char *name, size_t n) {
         {"upper", f_upper},
         {"urlencode", f_urlencode},
         {"wordcount", f_wordcount},
+        {"xmlattr", f_xmlattr},
     };
-    return jbuiltin_find(table, sizeof table / sizeof *table, name, n);
+    const struct jbuiltin *fn = jbuiltin_find(table, sizeof table / sizeof *table, name, n);
+    return fn ? fn : jinja_filter_seq(name, n);
 }

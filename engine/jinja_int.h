@@ -94,12 +94,21 @@ enum infer_status jv_compare(struct jinja *J, struct jv a, struct jv b, const ch
 enum infer_status jv_iterate(struct jinja *J, struct jv v, struct jlist **out);
 enum infer_status jv_length(struct jinja *J, struct jv v, int64_t *out);
 enum infer_status jv_contains(struct jinja *J, struct jv item, struct jv box, bool *out);
+/* Adds the tuple (a, b). */
+enum infer_status jv_push_pair(struct jinja *J, struct jlist *l, struct jv a, struct jv b);
+/* The tuples (key, value) of d. */
+enum infer_status jv_pairs(struct jinja *J, const struct jdict *d, enum jv_kind kind, struct jv *out);
+/* Takes out d[key], which is there. */
+enum infer_status jv_dict_remove(struct jinja *J, struct jdict *d, struct jv key);
 enum infer_status jbuf_repr(struct jbuf *b, struct jv v);
 enum infer_status jbuf_display(struct jbuf *b, struct jv v); /* Python's str() */
 /* str(v) as a string value; strings pass through. */
 enum infer_status jv_text(struct jinja *J, struct jv v, const struct jstr **out);
 enum infer_status jbuf_json(struct jbuf *b, struct jv v, const char *item_sep, const char *key_sep,
                             const struct jstr *indent, bool ascii, bool sort, int level);
+/* JSON text -> value, as Python's json.loads; integers beyond 64 bits become floats. errors: INFER_E_INPUT (the text
+ * is no JSON, half a surrogate pair, nested deeper than JINJA_MAX_EVAL), INFER_E_MEMORY */
+enum infer_status js_from_json(struct jinja *J, const struct jstr *s, struct jv *out);
 void float_repr(char out[40], double f);
 
 /* ---- operations (jinja_ops.c)
@@ -127,6 +136,8 @@ bool js_to_float(const struct jstr *s, double *out);
 enum infer_status jargs_bind(struct jinja *J, const struct jargs *a, const char *fn, const char *spec,
                              struct jv *v);
 enum infer_status jv_call(struct jinja *J, struct jv fn, const struct jargs *a, struct jv *out);
+/* Whether text, a dict or a list has a method of this name. */
+bool jinja_is_method(const struct jstr *name);
 /* By name, NULL when there is none. */
 const struct jbuiltin *jinja_filter(const char *name, size_t n);
 const struct jbuiltin *jinja_filter_seq(const char *name, size_t n);
@@ -202,6 +213,7 @@ enum jn_kind {
     /* statements; body and other are lists linked by next */
     JN_DATA,      /* value */
     JN_PRINT,     /* a */
+    JN_DO,        /* a */
     JN_IF,        /* a, body, other */
     JN_FOR,       /* a target, b iterable, c condition, body, other, op: recursive */
     JN_SET,       /* a target, b value */
@@ -230,6 +242,7 @@ struct jparser {
     struct jinja *J;
     struct jtoken *t; /* the current token; the last one is JT_END */
     int depth, n_loop;
+    int soft; /* inside of how many ifs: an unknown filter there is an error only when it is reached */
     int uses; /* USES_ bits of the names met in this macro so far */
 };
 enum infer_status jinja_parse(struct jinja *J, const char *src, size_t n, struct jnode **out);

@@ -198,11 +198,10 @@ enum infer_status jv_negate(struct jinja *J, struct jv a, struct jv *out) {
 
 /* ---- attributes and items ---- */
 
-/* Methods that would change a value: known by name, refused in use. */
+/* Methods that would change a value and that no engine of chat templates offers: known by name, refused in use. */
 static bool mutates(enum jv_kind kind, const struct jstr *name) {
-    static const char *const list[] = {"append", "clear",   "extend", "insert", "pop",
-                                       "remove", "reverse", "sort",   NULL};
-    static const char *const dict[] = {"clear", "pop", "popitem", "setdefault", "update", NULL};
+    static const char *const list[] = {"clear", "remove", "reverse", "sort", NULL};
+    static const char *const dict[] = {"clear", "popitem", NULL};
     const char *const *c = kind == JV_LIST ? list : kind == JV_DICT ? dict : NULL;
     for (; c && *c; c++)
         if (js_is(name, *c)) return true;

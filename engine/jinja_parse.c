@@ -321,8 +321,8 @@ static enum infer_status parse_postfix(struct jparser *P, struct jnode *n, struc
 static enum infer_status lookup(struct jparser *P, struct jnode *n, const struct jstr *name, bool test) {
     n->name = name;
     n->fn = test ? jinja_test(name->p, name->n) : jinja_filter(name->p, name->n);
-    if (!test && !n->fn) n->fn = jinja_filter_seq(name->p, name->n);
-    if (n->fn) return INFER_OK;
+    if (n->fn || P->soft > 0) return INFER_OK;
+    if (!test && jinja_is_method(name)) return INFER_OK;
     P->J->line = n->line;
     return jinja_fail(P->J, "no %s named '%.*s'", test ? "test" : "filter",
                       (int)(name->n > 60 ? 60 : name->n), name->p);

@@ -105,19 +105,12 @@ FILTER(f_sort) {
     return INFER_OK;
 }
 
-static enum infer_status push_pair(struct jinja *J, struct jlist *l, struct jv a, struct jv b) {
+enum infer_status jv_push_pair(struct jinja *J, struct jlist *l, struct jv a, struct jv b) {
     struct jv pair;
     TRY(jv_list(J, &pair, JV_TUPLE, 2));
     TRY(jv_push(J, pair.l, a));
     TRY(jv_push(J, pair.l, b));
     return jv_push(J, l, pair);
-}
-
-static enum infer_status dict_pairs(struct jinja *J, const struct jdict *d, enum jv_kind kind,
-                                    struct jv *out) {
-    TRY(jv_list(J, out, kind, d->n));
-    for (size_t i = 0; i < d->n; i++) TRY(push_pair(J, out->l, d->e[i].key, d->e[i].value));
-    return INFER_OK;
 }
 
 FILTER(f_dictsort) {
@@ -129,7 +122,7 @@ FILTER(f_dictsort) {
     bool by_value = v[1].kind == JV_STRING && js_is(v[1].s, "value");
     if (v[1].kind == JV_STRING && !by_value && !js_is(v[1].s, "key"))
         return jinja_fail(J, "You can only sort by either \"key\" or \"value\"");
-    TRY(dict_pairs(J, self.d, JV_LIST, &pairs));
+    TRY(jv_pairs(J, self.d, JV_LIST, &pairs));
     TRY(sort_list(J, pairs.l, jv_int(by_value), jv_truth(v[0]), jv_truth(v[2]), &e));
     for (size_t i = 0; i < pairs.l->n; i++) pairs.l->v[i] = e[i].value;
     *out = pairs;
@@ -140,7 +133,7 @@ FILTER(f_items) {
     TRY(jargs_bind(J, a, "items", "", NULL));
     if (self.kind == JV_UNDEFINED) return jv_list(J, out, JV_GEN, 0);
     if (self.kind != JV_DICT) return jinja_fail(J, "Can only get item pairs from a mapping.");
-    return dict_pairs(J, self.d, JV_GEN, out);
+    return jv_pairs(J, self.d, JV_GEN, out);
 }
 
 FILTER(f_groupby) {
@@ -158,7 +151,7 @@ FILTER(f_groupby) {
             struct jv group, name;
             TRY(jv_list(J, &group, JV_LIST, 0));
             TRY(get_path(J, e[i].value, v[0], v[1], &name));
-            TRY(push_pair(J, out->l, name, group));
+            TRY(jv_push_pair(J, out->l, name, group));
             out->l->v[out->l->n - 1].l->type = "group";
         }
         TRY(jv_push(J, out->l->v[out->l->n - 1].l->v[1].l, e[i].value));
@@ -223,7 +216,6 @@ static enum infer_status named(struct jinja *J, struct jv name, bool test, const
     if (name.kind != JV_STRING)
         return jinja_fail(J, "a %s is named by a text here", test ? "test" : "filter");
     *out = test ? jinja_test(name.s->p, name.s->n) : jinja_filter(name.s->p, name.s->n);
-    if (!test && !*out) *out = jinja_filter_seq(name.s->p, name.s->n);
     if (*out) return INFER_OK;
     return jinja_fail(J, "no %s named '%.*s'", test ? "test" : "filter",
                       (int)(name.s->n > 60 ? 60 : name.s->n), name.s->p);
@@ -403,6 +395,49 @@ FILTER(f_slice) {
     return INFER_OK;
 }
 
+/* Tuples of the elements that stand at the same place, as many as the shortest has. */
+FILTER(f_zip) {
+    struct jlist *first, *l;
+    TRY(jv_iterate(J, self, &first));
+    TRY(jv_list(J, out, JV_GEN, 0));
+    for (size_t i = 0; i < first->n; i++) {
+        struct jv row;
+        TRY(jv_list(J, &row, JV_TUPLE, a->n_pos + 1));
+        TRY(jv_push(J, row.l, first->v[i]));
+        TRY(jv_push(J, out->l, row));
+    }
+    for (size_t k = 0; k < a->n_pos; k++) {
+        TRY(jv_iterate(J, a->pos[k], &l));
+        if (l->n < out->l->n) out->l->n = l->n;
+        for (size_t i = 0; i < out->l->n; i++) TRY(jv_push(J, out->l->v[i].l, l->v[i]));
+    }
+    return INFER_OK;
+}
+
+/* The elements of all arguments, one after the other. */
+FILTER(f_chain) {
+    struct jlist *l;
+    TRY(jv_list(J, out, JV_GEN, 0));
+    for (size_t k = 0; k <= a->n_pos; k++) {
+        TRY(jv_iterate(J, k ? a->pos[k - 1] : self, &l));
+        for (size_t i = 0; i < l->n; i++) TRY(jv_push(J, out->l, l->v[i]));
+    }
+    return INFER_OK;
+}
+
+/* Chance that can be repeated: it follows from the time of the rendering and from the steps before. */
+FILTER(f_random) {
+    struct jlist *l;
+    TRY(jargs_bind(J, a, "random", "", NULL));
+    TRY(jv_iterate(J, self, &l));
+    if (l->n == 0) return jv_undefined(J, out, "No random item, sequence was empty.");
+    uint64_t x = J->steps + 1;
+    const int part[] = {J->now.tm_year, J->now.tm_yday, J->now.tm_hour, J->now.tm_min, J->now.tm_sec};
+    for (size_t i = 0; i < sizeof part / sizeof *part; i++) x = (x ^ (uint64_t)part[i]) * 0x9e3779b97f4a7c15u;
+    *out = l->v[(x >> 33) % l->n];
+    return INFER_OK;
+}
+
 FILTER(f_attr) {
     struct jv v[1], m;
     TRY(jargs_bind(J, a, "attr", "name", v));
@@ -416,107 +451,17 @@ FILTER(f_attr) {
     return INFER_OK;
 }
 
-/* ---- methods of dicts and lists ---- */
-
-FILTER(m_get) {
-    struct jv v[2];
-    TRY(jargs_bind(J, a, "get", "key ?default", v));
-    if (v[0].kind == JV_LIST || v[0].kind == JV_DICT)
-        return jinja_fail(J, "unhashable type: '%s'", jv_type(v[0]));
-    const struct jv *x = v[0].kind == JV_UNDEFINED ? NULL : jv_dict_get(self.d, v[0]);
-    *out = x ? *x : v[1].kind == JV_MISSING ? jv_none() : v[1];
-    return INFER_OK;
-}
-
-FILTER(m_items) {
-    TRY(jargs_bind(J, a, "items", "", NULL));
-    TRY(dict_pairs(J, self.d, JV_VIEW, out));
-    out->l->type = "dict_items";
-    return INFER_OK;
-}
-
-FILTER(m_keys) {
-    TRY(jargs_bind(J, a, "keys", "", NULL));
-    TRY(jv_list(J, out, JV_VIEW, self.d->n));
-    out->l->type = "dict_keys";
-    for (size_t i = 0; i < self.d->n; i++) TRY(jv_push(J, out->l, self.d->e[i].key));
-    return INFER_OK;
-}
-
-FILTER(m_values) {
-    TRY(jargs_bind(J, a, "values", "", NULL));
-    TRY(jv_list(J, out, JV_VIEW, self.d->n));
-    out->l->type = "dict_values";
-    for (size_t i = 0; i < self.d->n; i++) TRY(jv_push(J, out->l, self.d->e[i].value));
-    return INFER_OK;
-}
-
-FILTER(m_copy) {
-    TRY(jargs_bind(J, a, "copy", "", NULL));
-    *out = self; /* values do not change: the same one serves */
-    return INFER_OK;
-}
-
-FILTER(m_index) {
-    struct jv v[1];
-    TRY(jargs_bind(J, a, "index", "value", v));
-    for (size_t i = 0; i < self.l->n; i++) {
-        bool same;
-        TRY(jv_equal(J, self.l->v[i], v[0], &same));
-        if (!same) continue;
-        *out = jv_int((int64_t)i);
-        return INFER_OK;
-    }
-    return jinja_fail(J, "the value is not in the %s", jv_type(self));
-}
-
-FILTER(m_count) {
-    struct jv v[1];
-    TRY(jargs_bind(J, a, "count", "value", v));
-    *out = jv_int(0);
-    for (size_t i = 0; i < self.l->n; i++) {
-        bool same;
-        TRY(jv_equal(J, self.l->v[i], v[0], &same));
-        out->i += same;
-    }
-    return INFER_OK;
-}
-
-const struct jbuiltin *jinja_method(enum jv_kind kind, const char *name, size_t n) {
-    static const struct jbuiltin dict[] = {
-        {"get", m_get}, {"items", m_items}, {"keys", m_keys}, {"values", m_values}, {"copy", m_copy}};
-    static const struct jbuiltin list[] = {{"index", m_index}, {"count", m_count}, {"copy", m_copy}};
-    if (kind == JV_DICT) return jbuiltin_find(dict, 5, name, n);
-    if (kind == JV_LIST) return jbuiltin_find(list, 3, name, n);
-    if (kind == JV_TUPLE || kind == JV_RANGE) return jbuiltin_find(list, 2, name, n);
-    return NULL;
-}
-
 const struct jbuiltin *jinja_filter_seq(const char *name, size_t n) {
     static const struct jbuiltin table[] = {
-        {"attr", f_attr},
-        {"batch", f_batch},
-        {"count", f_length},
-        {"dictsort", f_dictsort},
-        {"first", f_first},
-        {"groupby", f_groupby},
-        {"items", f_items},
-        {"join", f_join},
-        {"last", f_last},
-        {"length", f_length},
-        {"list", f_list},
-        {"map", f_map},
-        {"max", f_max},
-        {"min", f_min},
-        {"reject", f_reject},
-        {"rejectattr", f_rejectattr},
-        {"reverse", f_reverse},
-        {"select", f_select},
-        {"selectattr", f_selectattr},
-        {"slice", f_slice},
-        {"sort", f_sort},
-        {"sum", f_sum},
-        {"unique", f_unique},
+        {"attr", f_attr},       {"batch", f_batch},       {"chain", f_chain},
+        {"count", f_length},    {"dictsort", f_dictsort}, {"first", f_first},
+        {"groupby", f_groupby}, {"items", f_items},       {"join", f_join},
+        {"last", f_last},       {"length", f_length},     {"list", f_list},
+        {"map", f_map},         {"max", f_max},           {"min", f_min},
+        {"random", f_random},   {"reject", f_reject},     {"rejectattr", f_rejectattr},
+        {"reverse", f_reverse}, {"select", f_select},     {"selectattr", f_selectattr},
+        {"slice", f_slice},     {"sort", f_sort},         {"sum", f_sum},
+        {"unique", f_unique},   {"zip", f_zip},
     };
     return jbuiltin_find(table, sizeof table / sizeof *table, name, n);
 }

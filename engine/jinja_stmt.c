@@ -64,6 +64,7 @@ static enum infer_status parse_for(struct jparser *P, struct jnode **out) {
 static enum infer_status parse_if(struct jparser *P, struct jnode **out) {
     static const char *const ends[] = {"elif", "else", "endif", NULL};
     struct jnode **at = out;
+    P->soft++;
     for (;;) {
         struct jnode *n;
         TRY(jparse_node(P, JN_IF, &n));
@@ -79,7 +80,9 @@ static enum infer_status parse_if(struct jparser *P, struct jnode **out) {
         }
         bool has_else = jparse_is_word(P, "else");
         P->t++;
-        return has_else ? body_until(P, "endif", &n->other) : INFER_OK;
+        if (has_else) TRY(body_until(P, "endif", &n->other));
+        P->soft--;
+        return INFER_OK;
     }
 }
 
@@ -180,7 +183,13 @@ static enum infer_status parse_print(struct jparser *P, struct jnode **out) {
     return INFER_OK;
 }
 
-/* {% generation %}, {% block name %}, {% autoescape false %}: their body in a scope of its own. */
+/* {% do expression %}: for what it changes */
+static enum infer_status parse_do(struct jparser *P, struct jnode **out) {
+    TRY(jparse_node(P, JN_DO, out));
+    return jparse_tuple(P, false, true, false, NULL, &(*out)->a);
+}
+
+/* {% generation %}, {% block name %}: their body in a scope of its own. */
 static enum infer_status parse_scope(struct jparser *P, const char *end, struct jnode **out) {
     TRY(jparse_node(P, JN_SCOPE, out));
     while (P->t->kind == JT_NAME || P->t->kind == JT_INT) P->t++; /* the block's name and flags */
@@ -205,6 +214,7 @@ static enum infer_status parse_statement(struct jparser *P, struct jnode **out) 
     if (js_is(word, "filter")) return parse_filter_block(P, out);
     if (js_is(word, "with")) return parse_with(P, out);
     if (js_is(word, "print")) return parse_print(P, out);
+    if (js_is(word, "do")) return parse_do(P, out);
     if (js_is(word, "generation")) return parse_scope(P, "endgeneration", out);
     if (js_is(word, "block")) return parse_scope(P, "endblock", out);
     if (js_is(word, "break")) return parse_jump(P, JN_BREAK, out);

@@ -71,8 +71,7 @@ CALL(t_upper) { return case_test(J, self, a, true, out); }
 
 CALL(t_filter) {
     TRY(jargs_bind(J, a, "filter", "", NULL));
-    *out = jv_bool(self.kind == JV_STRING &&
-                   (jinja_filter(self.s->p, self.s->n) || jinja_filter_seq(self.s->p, self.s->n)));
+    *out = jv_bool(self.kind == JV_STRING && jinja_filter(self.s->p, self.s->n));
     return INFER_OK;
 }
 CALL(t_test) {
@@ -80,6 +79,16 @@ CALL(t_test) {
     *out = jv_bool(self.kind == JV_STRING && jinja_test(self.s->p, self.s->n));
     return INFER_OK;
 }
+
+/* A method of text as a test: value is startingwith "x". */
+static enum infer_status affix_test(struct jinja *J, struct jv self, const struct jargs *a,
+                                    const char *method, struct jv *out) {
+    if (self.kind == JV_UNDEFINED) return jv_fail_undefined(J, self);
+    if (self.kind != JV_STRING) return jinja_fail(J, "a str is needed here, not %s", jv_type(self));
+    return jinja_str_method(method, strlen(method))->call(J, self, a, out);
+}
+CALL(t_startingwith) { return affix_test(J, self, a, "startswith", out); }
+CALL(t_endingwith) { return affix_test(J, self, a, "endswith", out); }
 
 /* ---- comparisons ---- */
 
@@ -131,6 +140,7 @@ const struct jbuiltin *jinja_test(const char *name, size_t n) {
         {"callable", t_callable},
         {"defined", t_defined},
         {"divisibleby", t_divisibleby},
+        {"endingwith", t_endingwith},
         {"eq", t_eq},
         {"==", t_eq},
         {"equalto", t_eq},
@@ -159,8 +169,10 @@ const struct jbuiltin *jinja_test(const char *name, size_t n) {
         {"none", t_none},
         {"number", t_number},
         {"odd", t_odd},
+        {"safe", t_escaped},
         {"sameas", t_sameas},
         {"sequence", t_sequence},
+        {"startingwith", t_startingwith},
         {"string", t_string},
         {"test", t_test},
         {"true", t_true},

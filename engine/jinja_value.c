@@ -319,6 +319,18 @@ enum infer_status jv_dict_set(struct jinja *J, struct jdict *d, struct jv key, s
     return INFER_OK;
 }
 
+enum infer_status jv_dict_remove(struct jinja *J, struct jdict *d, struct jv key) {
+    struct jentry *e = dict_entry(d, key);
+    size_t at = (size_t)(e - d->e);
+    TRY(jinja_step(J, d->n_index >> 2));
+    memmove(e, e + 1, (d->n - at - 1) * sizeof *e);
+    d->n--;
+    if (!d->index) return INFER_OK;
+    memset(d->index, 0, d->n_index * sizeof *d->index);
+    for (size_t i = 0; i < d->n; i++) dict_index(d, i);
+    return INFER_OK;
+}
+
 const struct jv *jv_dict_get(const struct jdict *d, struct jv key) {
     struct jentry *e = dict_entry(d, key);
     return e ? &e->value : NULL;

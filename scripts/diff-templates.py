@@ -51,6 +51,7 @@ def environment():
         raise jinja2.exceptions.TemplateError(message)
 
     env.filters["tojson"] = tojson
+    env.filters["from_json"] = json.loads
     env.globals["raise_exception"] = raise_exception
     env.globals["strftime_now"] = lambda f: datetime.datetime.fromisoformat(NOW).strftime(f)
     return env
@@ -80,7 +81,7 @@ class Maker:
             lambda: f"'{{}}|{{:>8}}|{{:<4}}|{{!r}}'.format({s()}, {s()}, {s()}, {s()})", lambda: f"'{{0:,}} {{1:.2f}} {{0:>6}} {{x:^7}}'.format({i()}, f, x={s()})",
             lambda: f"({s()}).center({self.pick(5, 12)}, '*')", lambda: f"({s()}).zfill(8)", lambda: f"({s()}) * {self.pick(0, 2)}",
             lambda: f"{s()} if {self.boolean(d-1)} else {s()}", lambda: f"({s()}).removeprefix('Hel').removesuffix('ld')", lambda: f"({s()}) | center(20)",
-            lambda: f"({self.any(d-1)}) | string", lambda: "strftime_now('%d %B %Y')", lambda: f"({self.any(d-1)}) | default({s()}, {self.pick('true','false')})",
+            lambda: f"({self.any(d-1)}) | string", lambda: f"(({self.any(d-1)}) | tojson | from_json) | string", lambda: f"({s()}) | from_json | string", lambda: "strftime_now('%d %B %Y')", lambda: f"({self.any(d-1)}) | default({s()}, {self.pick('true','false')})",
         )()
 
     def integer(self, d):

@@ -58,7 +58,7 @@ static void expressions(void **state) {
         {"{{ d.a.b }} {{ d['a']['b'] }} {{ d.l.1 }} {{ d.l[-1] }} {{ d.no is defined }}", "5 5 2 3 False"},
         {"{{ 9223372036854775807 + 1 }}", "!template line 1: an integer does not fit 64 bits"},
         {"{{ 1 / 0 }}", "!template line 1: division by zero"},
-        {"{{ [].append(1) }}", "!template line 1: access to attribute 'append' of 'list' object is unsafe."},
+        {"{{ [].clear() }}", "!template line 1: access to attribute 'clear' of 'list' object is unsafe."},
         {"{{ ''.__class__ }}{{ ''.__class__.x }}",
          "!template line 1: 'str object' has no attribute '__class__'"},
         {"{{ '<' | e ~ '>' }} {{ '<b>' | safe + '<' }}", "&lt;> <b>&lt;"},
@@ -177,6 +177,82 @@ static void filters_and_methods(void **state) {
     CHECK(list, "{\"u\": [{\"n\": 1, \"s\": \"a\"}, {\"n\": 2, \"s\": \"b\"}]}");
 }
 
+/* What other engines of chat templates add to Jinja2's own: the filter of DeepSeek's templates, llama.cpp's and minja's
+ * changing methods and methods as filters, minijinja's filters and tests. */
+static void what_others_add(void **state) {
+    (void)state;
+    static const struct example list[] = {
+        {"{{ '{\"b\": [1, -2.5e1, true, false, null], \"a\": {}}' | from_json }}",
+         "{'b': [1, -25.0, True, False, None], 'a': {}}"},
+        {"{{ t | from_json }}", "é\n\"/😀"},
+        {"{{ '[9223372036854775807, 9223372036854775808, -0, 1e400, NaN]' | from_json }}",
+         "[9223372036854775807, 9.223372036854776e+18, 0, inf, nan]"},
+        {"{{ '{\"a\": 1, \"b\": 2, \"a\": 3}' | from_json }}", "{'a': 3, 'b': 2}"},
+        {"{{ ' ' | from_json }}", "!template line 1: from_json: Expecting value: line 1 column 2 (char 1)"},
+        {"{{ '[1,\n é]' | from_json }}",
+         "!template line 2: from_json: Expecting value: line 2 column 2 (char 5)"},
+        {"{{ '[1,' | from_json }}", "!template line 1: from_json: Expecting value: line 1 column 4 (char 3)"},
+        {"{{ '[1 2]' | from_json }}",
+         "!template line 1: from_json: Expecting ',' delimiter: line 1 column 4 (char 3)"},
+        {"{{ '{a: 1}' | from_json }}", "!template line 1: from_json: Expecting property name enclosed in "
+                                       "double quotes: line 1 column 2 (char 1)"},
+        {"{{ '{\"a\" 1}' | from_json }}",
+         "!template line 1: from_json: Expecting ':' delimiter: line 1 column 6 (char 5)"},
+        {"{{ '1.' | from_json }}", "!template line 1: from_json: Extra data: line 1 column 2 (char 1)"},
+        {"{{ '\"a' | from_json }}",
+         "!template line 1: from_json: Unterminated string starting at: line 1 column 1 (char 0)"},
+        {"{{ '\"\\\\x\"' | from_json }}",
+         "!template line 1: from_json: Invalid \\escape: line 1 column 2 (char 1)"},
+        {"{{ '\"\\\\u12\"' | from_json }}",
+         "!template line 1: from_json: Invalid \\uXXXX escape: line 1 column 3 (char 2)"},
+        {"{{ '\"\\\\udc00\"' | from_json }}",
+         "!template line 1: from_json: half a surrogate pair is no character: line 1 column 2 (char 1)"},
+        {"{{ 3 | from_json }}", "!template line 1: from_json: the JSON object must be str, not int"},
+        {"{{ none_here | from_json }}", "!template line 1: 'none_here' is undefined"},
+        {"{% set l = [1] %}{% set m = l %}{% set _ = l.append(2) %}{{ m }}{{ l.pop(0) }}{{ m }}{{ m.pop() "
+         "}}{{ l }}",
+         "[1, 2]1[2]2[]"},
+        {"{% set l = [1] %}{% do l.extend(l) %}{% do l.insert(-9, 0) %}{% do l.insert(9, 3) %}{{ l }}",
+         "[0, 1, 1, 3]"},
+        {"{% set l = [1] %}{% set c = l.copy() %}{% do c.append(2) %}{{ l }}{{ c }}", "[1][1, 2]"},
+        {"{% for x in l %}{{ x }}{% if x < 3 %}{% do l.append(x + 1) %}{% endif %}{% endfor %}", "123"},
+        {"{{ [].pop() }}", "!template line 1: pop from empty list"},
+        {"{{ [1].pop(1) }}", "!template line 1: pop index out of range"},
+        {"{{ [1].pop('a') }}", "!template line 1: 'str' object cannot be interpreted as an integer"},
+        {"{{ [1].insert(none, 1) }}",
+         "!template line 1: 'NoneType' object cannot be interpreted as an integer"},
+        {"{% set d = {'a': 1, 'b': 2} %}{{ d.pop('a') }}{{ d }}{{ d.pop('z', 9) }}{{ d.setdefault('c', 3) "
+         "}}{{ "
+         "d.setdefault('c', 4) }}{% do d.update({'b': 5}, e=6) %}{{ d }}",
+         "1{'b': 2}933{'b': 5, 'c': 3, 'e': 6}"},
+        {"{% set d = dict(range(40) | zip(range(40))) %}{% for i in range(39) %}{% do d.pop(i) %}{% endfor "
+         "%}{{ d }}{{ "
+         "d.get(3) }}{{ d[39] }}",
+         "{39: 39}None39"},
+        {"{{ {}.pop('z') }}", "!template line 1: pop: the dict has no key 'z'"},
+        {"{{ {}.popitem() }}", "!template line 1: access to attribute 'popitem' of 'dict' object is unsafe."},
+        {"{{ ' a ' | strip }}{{ 'a,b' | split(',') }}{{ {'k': 1} | keys | list }}{{ {'k': 1} | get('k') }}",
+         "a['a', 'b']['k']1"},
+        {"{{ 3 | strip }}", "!template line 1: no filter named 'strip' for 'int' object"},
+        {"{{ tojson({'a': 1}) }}{{ join([1, 2], '-') }}{{ tojson is defined }}", "{\"a\": 1}1-2False"},
+        {"{% if 0 %}{{ 1 | nofilter }}{{ 1 is notest }}{% endif %}x", "x"},
+        {"{% if 1 %}{{ 1 | nofilter }}{% endif %}", "!template line 1: no filter named 'nofilter'"},
+        {"{% if 1 is notest %}{% endif %}", "!template line 1: no test named 'notest'"},
+        {"{{ 1 is notest }}", "!template line 1: no test named 'notest'"},
+        {"{{ [1, 2, 3] | zip('ab', (7, 8, 9)) | list }}{{ [1] | chain([2], 'x') | list }}",
+         "[(1, 'a', 7), (2, 'b', 8)][1, 2, 'x']"},
+        {"{{ 'x' | bool }}{{ [] | bool }}{{ [5] | random }}{{ [] | random is defined }}", "TrueFalse5False"},
+        {"{{ 'ab' is startingwith 'a' }}{{ 'ab' is endingwith('a') }}{{ 'a' | safe is safe }}",
+         "TrueFalseTrue"},
+        {"{{ 1 is startingwith 'a' }}", "!template line 1: a str is needed here, not int"},
+        {"{{ {'a': '<', 'b': none, 'c': 1} | xmlattr }}|{{ {'a': 1} | xmlattr(false) }}",
+         " a=\"&lt;\" c=\"1\"|a=\"1\""},
+        {"{{ {'a b': 1} | xmlattr }}", "!template line 1: Invalid character in attribute name: 'a b'"},
+        {"{{ (1.0).is_integer() }}{{ (1.5).is_integer() }}{{ 1.0.is_integer() }}", "TrueFalseTrue"},
+    };
+    CHECK(list, "{\"t\": \"\\\"\\\\u00e9\\\\n\\\\\\\"\\\\/\\\\ud83d\\\\ude00\\\"\", \"l\": [1]}");
+}
+
 /* ---- marks ---- */
 
 /* Every 'U' in the result came from the user's text, nothing else is a 'U' in capitals: marks must say the same. */
@@ -206,10 +282,15 @@ static void marks_survive(void **state) {
         "}}{{ c | urlencode }}",
         "{{ messages[0] }}{{ documents | tojson }}{{ [3, c] | sort | join if 0 }}{{ [c, c] | unique | list "
         "}}{{ c | default('U' | lower) }}",
+        "{% for k, v in (messages[0].args | from_json)[0].items() %}{{ k }}{{ v }}{% endfor %}{{ ('[\"q\", "
+        "\"' ~ c.split()[0] ~ '\"]') | from_json | join }}",
+        "{% set l = ['q'] %}{% do l.append(c) %}{% do l.insert(0, c) %}{{ l.pop() }}{{ l | join }}{{ {'k': "
+        "c} | xmlattr "
+        "}}{{ c | strip }}{{ [c] | zip('q') | list }}",
     };
-    const char *json =
-        "{\"messages\": [{\"role\": \"user\", \"content\": \"~UU\\t~\", \"parts\": [{\"text\": \"U\"}]}],"
-        "\"documents\": [{\"title\": \"U\"}]}";
+    const char *json = "{\"messages\": [{\"role\": \"user\", \"content\": \"~UU\\t~\", \"args\": "
+                       "\"[{\\\"U\\\": \\\"U\\\\n\\\\u0055\\\"}]\", \"parts\": [{\"text\": \"U\"}]}],"
+                       "\"documents\": [{\"title\": \"U\"}]}";
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         char text[1024];
         struct chat_text t;
@@ -273,6 +354,17 @@ static void budgets_hold(void **state) {
         {"{{ 'a' * 99999999999 }}", "!template line 1: a text grows beyond 16 MiB"},
         {"{{ '%999999999d' % 1 }}", "!template line 1: a text grows beyond 16 MiB"},
         {"{% set n = namespace(s=[]) %}{% for i in range(99999) %}{% set n.s = [n.s] %}{% endfor %}{{ n.s }}",
+         "!template line 1: values or expressions nested deeper than 1200"},
+        {"{{ ('[' * 9999) | from_json }}", "!template line 1: values or expressions nested deeper than 1200"},
+        {"{{ ('[' + '1,' * 8000000) | from_json }}",
+         "!template line 1: the template takes more than 10000000 steps"},
+        {"{% set l = [1] %}{% for x in l %}{% do l.append(x) %}{% endfor %}",
+         "!template line 1: the template uses more than 512 MiB"},
+        {"{% set l = [1] %}{% for x in range(40) %}{% do l.extend(l) %}{% endfor %}",
+         "!template line 1: the template uses more than 512 MiB"},
+        {"{% set l = [] %}{% do l.append(l) %}{{ l }}",
+         "!template line 1: values or expressions nested deeper than 1200"},
+        {"{% set l = [] %}{% do l.append(l) %}{{ l == [l] }}{{ l | tojson }}",
          "!template line 1: values or expressions nested deeper than 1200"},
         {"{% for i in range(1000000) %}{% for j in range(1000000) %}{% endfor %}{% endfor %}",
          "!template line 1: the template takes more than 10000000 steps"},
@@ -430,8 +522,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(expressions),         cmocka_unit_test(statements),
         cmocka_unit_test(filters_and_methods), cmocka_unit_test(marks_survive),
-        cmocka_unit_test(marks_by_role),       cmocka_unit_test(budgets_hold),
-        cmocka_unit_test(failing_allocations), cmocka_unit_test(outside_vectors),
+        cmocka_unit_test(what_others_add),     cmocka_unit_test(marks_by_role),
+        cmocka_unit_test(budgets_hold),        cmocka_unit_test(failing_allocations),
+        cmocka_unit_test(outside_vectors),
     };
     json_set_alloc_funcs(mem_piece, mem_free); /* as the program does */
     return cmocka_run_group_tests(tests, NULL, NULL);
