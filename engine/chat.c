@@ -1,6 +1,6 @@
 #include "chat.h"
 
-#include <jansson.h>
+#include "json.h"
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -151,15 +151,9 @@ static enum infer_status render(struct chat_text *out, struct jinja *J, const ch
 
 enum infer_status chat_render(struct chat_text *out, const char *template_text, size_t template_len,
                               const char *json, size_t json_len) {
-    json_error_t error;
+    json_t *root;
     *out = (struct chat_text){0};
-    uint64_t failed = mem_failed();
-    json_t *root = json_loadb(json, json_len, JSON_ALLOW_NUL, &error);
-    if (!root) {
-        bool memory = mem_failed() > failed; /* jansson calls that a fault of the text */
-        return memory ? err_set(INFER_E_MEMORY, "out of memory: JSON of %zu bytes", json_len)
-                      : err_set(INFER_E_INPUT, "template input: line %d: %s", error.line, error.text);
-    }
+    TRY(json_read(&root, "template input", json, json_len, JSON_ALLOW_NUL));
     struct jinja J = {0};
     enum infer_status st = json_is_object(root)
                                ? render(out, &J, template_text, template_len, root)

@@ -3,17 +3,11 @@
 #include "json.h"
 #include "safetensors.h"
 #include "stbds.h"
+#include "textfile.h"
 #include "tok_json.h"
 
 #include <stdio.h>
 #include <string.h>
-
-enum {
-    CONFIG_MAX = 4 << 20,      /* bytes of config.json */
-    INDEX_MAX = 32 << 20,      /* of model.safetensors.index.json */
-    TOKENIZER_MAX = 128 << 20, /* of tokenizer.json */
-    TEMPLATE_MAX = 1 << 20     /* of chat_template.jinja */
-};
 
 struct folder {
     struct tensorfile *f;
@@ -43,21 +37,12 @@ static enum infer_status file_path(const struct folder *d, const char *name, cha
     return INFER_OK;
 }
 
-/* A small file read into memory; *there false: it does not exist. The caller closes it. */
-static enum infer_status open_small(const struct folder *d, const char *name, size_t max, struct mapfile *m,
-                                    bool *there) {
+/* A file of the folder, mapped. The caller closes it, also where there is none. */
+static enum infer_status open_text(const struct folder *d, const char *name, enum text_kind kind,
+                                   struct mapfile *m, bool *there) {
     char *path;
-    *m = (struct mapfile){0};
     TRY(file_path(d, name, &path));
-    FILE *probe = fopen(path, "rb");
-    *there = probe != NULL;
-    if (!probe) return INFER_OK;
-    fclose(probe);
-    TRY(mapfile_open(m, path, false));
-    if (m->size <= max) return INFER_OK;
-    enum infer_status s = err_set(INFER_E_INPUT, "%s: has %zu bytes, more than %zu", path, m->size, max);
-    mapfile_close(m);
-    return s;
+    return text_map(m, path, kind, there);
 }
 
 /* Opens one file of tensors as the next part. f->part has room. */
@@ -142,7 +127,7 @@ static enum infer_status read_weight_map(struct folder *d, json_t *map, const ch
 
 static enum infer_status read_index(struct folder *d, const struct mapfile *m) {
     json_t *root;
-    TRY(json_read(&root, m->path, (const char *)m->data, m->size));
+    TRY(json_read(&root, m->path, text_of_map(m), m->size, JSON_REJECT_DUPLICATES));
     enum infer_status s = read_weight_map(d, json_object_get(root, "weight_map"), m->path);
     json_decref(root);
     return s;
@@ -152,16 +137,14 @@ static enum infer_status read_weights(struct folder *d) {
     struct mapfile m;
     bool there;
     char *path;
-    TRY(open_small(d, "model.safetensors.index.json", INDEX_MAX, &m, &there));
+    TRY(open_text(d, "model.safetensors.index.json", TEXT_INDEX, &m, &there));
     if (there) {
         enum infer_status s = read_index(d, &m);
         mapfile_close(&m);
         return s;
     }
     TRY(file_path(d, "model.safetensors", &path));
-    FILE *probe = fopen(path, "rb");
-    if (probe) {
-        fclose(probe);
+    if (!mapfile_absent(path)) {
         TRY(room_for_parts(d, 1));
         return open_part(d, "model.safetensors");
     }
@@ -243,12 +226,12 @@ static enum infer_status name_tensors(struct folder *d) {
 
 static enum infer_status read_config(struct folder *d) {
     struct mapfile m;
-    TRY(open_small(d, "config.json", CONFIG_MAX, &m, &d->has_config));
+    TRY(open_text(d, "config.json", TEXT_CONFIG, &m, &d->has_config));
     if (!d->has_config) {
         if (d->options->vocab_only) return INFER_OK;
         return err_set(INFER_E_INPUT, "%s: the folder holds no config.json", d->f->path);
     }
-    enum infer_status s = hf_config(&d->config, &d->keys, m.path, (const char *)m.data, m.size);
+    enum infer_status s = hf_config(&d->config, &d->keys, m.path, text_of_map(&m), m.size);
     mapfile_close(&m);
     return s;
 }
@@ -264,7 +247,7 @@ static enum infer_status put_tokenizer(struct folder *d, const struct mapfile *j
     struct meta *m;
     size_t n;
     enum infer_status s = tok_vocab_meta(&m, &n, &d->f->arena, (const char *)json->data, json->size,
-                                         (const char *)config->data, config->size);
+                                         text_of_map(config), config->size);
     if (s) return err_prefix(s, "%s", json->path);
     for (size_t i = 0; i < n; i++)
         if (!template->size || !key_is(&m[i], template_key)) hf_put(&d->keys, &m[i]);
@@ -276,18 +259,29 @@ static enum infer_status put_tokenizer(struct folder *d, const struct mapfile *j
 static enum infer_status read_tokenizer(struct folder *d) {
     struct mapfile json, config = {0}, template = {0};
     bool there, more;
-    TRY(open_small(d, "tokenizer.json", TOKENIZER_MAX, &json, &there));
-    if (!there) TRY(open_small(d, "tokenizer.model", TOKENIZER_MAX, &json, &there));
+    TRY(open_text(d, "tokenizer.json", TEXT_TOKENIZER, &json, &there));
+    if (!there) TRY(open_text(d, "tokenizer.model", TEXT_TOKENIZER, &json, &there));
     if (!there && d->options->vocab_only)
         return err_set(INFER_E_INPUT, "%s: the folder holds no tokenizer.json and no tokenizer.model",
                        d->f->path);
     if (!there) return INFER_OK; /* a model without text */
-    enum infer_status s = open_small(d, "tokenizer_config.json", CONFIG_MAX, &config, &more);
-    if (!s) s = open_small(d, "chat_template.jinja", TEMPLATE_MAX, &template, &more);
+    enum infer_status s = open_text(d, "tokenizer_config.json", TEXT_CONFIG, &config, &more);
+    if (!s) s = open_text(d, "chat_template.jinja", TEXT_TEMPLATE, &template, &more);
     if (!s) s = put_tokenizer(d, &json, &config, &template);
     mapfile_close(&json);
     mapfile_close(&config);
     mapfile_close(&template);
+    return s;
+}
+
+static enum infer_status read_generation(struct folder *d) {
+    struct mapfile generation, config = {0};
+    bool there;
+    TRY(open_text(d, "generation_config.json", TEXT_CONFIG, &generation, &there));
+    enum infer_status s = open_text(d, "config.json", TEXT_CONFIG, &config, &there);
+    if (!s) s = hf_generation(&d->keys, &generation, &config);
+    mapfile_close(&generation);
+    mapfile_close(&config);
     return s;
 }
 
@@ -322,6 +316,7 @@ enum infer_status hf_read(struct tensorfile *f, const struct tensorfile_options 
     TRY(read_config(&d));
     put_name(&d);
     TRY(read_tokenizer(&d));
+    TRY(read_generation(&d));
     TRY(read_weights(&d));
     TRY(index_keys(&d));
     return name_tensors(&d);

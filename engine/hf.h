@@ -1,4 +1,4 @@
-/* Folders of Hugging Face: config.json, *.safetensors with or without an index, tokenizer.json.
+/* Folders of Hugging Face: config.json, generation_config.json, *.safetensors with or without an index, tokenizer.json.
  *
  * They are read into the keys and tensor names of GGUF, so that nothing behind struct tensorfile knows the
  * difference. One thing GGUF cannot say: its llama has the rows of q and k permuted so that neighbours rotate
@@ -36,3 +36,8 @@ struct hf_config {
 /* json[n]: config.json. errors: INFER_E_INPUT and INFER_E_UNSUPPORTED name path and key. */
 enum infer_status hf_config(struct hf_config *out, struct hf_keys *keys, const char *path, const char *json,
                             size_t n);
+/* The ids of eos_token_id in both files as tokenizer.infer.stops (the first also as GGUF's eos_token_id where keys have none),
+ * and the recommended sampling of generation_config.json as general.sampling.*, as llama.cpp names it. A file whose path is
+ * NULL is absent. errors: INFER_E_INPUT names path and key, INFER_E_MEMORY. */
+enum infer_status hf_generation(struct hf_keys *keys, const struct mapfile *generation,
+                                const struct mapfile *config);

@@ -239,7 +239,7 @@ enum infer_status hf_config(struct hf_config *out, struct hf_keys *keys, const c
                             size_t n) {
     struct config c = {path, NULL, out, keys};
     *out = (struct hf_config){0};
-    TRY(json_read(&c.root, path, json, n));
+    TRY(json_read(&c.root, path, json, n, JSON_REJECT_DUPLICATES));
     enum infer_status s = read_arch(&c);
     if (!s) s = read_sizes(&c);
     if (!s) s = read_rope(&c);

@@ -1,5 +1,7 @@
 /* JSON Schema -> GBNF. Every part of the schema becomes a rule; what a grammar cannot promise is refused by name, so that
  * each text of the grammar parses and validates. Properties come in the order of the schema, the required ones first. */
+#include "json.h"
+#include "mem.h"
 #include "schema_int.h"
 
 #include <math.h>
@@ -367,15 +369,13 @@ enum infer_status schema_visit(struct schema *S, const json_t *j, struct stext *
 /* ---- the whole ---- */
 
 enum infer_status schema_to_gbnf(char **out, size_t *n_out, const char *json, size_t n) {
-    json_error_t error;
-    uint64_t failed = mem_failed();
     struct schema S = {0};
     *out = NULL;
-    json_t *root = json_loadb(json, n, JSON_DECODE_ANY, &error);
-    if (!root && mem_failed() == failed)
-        return err_set(INFER_E_INPUT, "schema: line %d: %s", error.line, error.text);
+    json_t *root;
+    TRY(json_read(&root, "schema", json, n, JSON_DECODE_ANY));
+    uint64_t failed = mem_failed();
     S.root = root;
-    S.refs = root ? json_object() : NULL;
+    S.refs = json_object();
     enum infer_status st = S.refs ? INFER_OK : err_set(INFER_E_MEMORY, "out of memory: a schema");
     stext_put(&S.t, "%s", "root ::= r1\nplain ::= [^\"\\\\\\x7F\\x00-\\x1F]\n");
     stext_add(&S.t, primitives, sizeof primitives - 1);
@@ -388,6 +388,8 @@ enum infer_status schema_to_gbnf(char **out, size_t *n_out, const char *json, si
                      GRAMMAR_MAX_TEXT);
     json_decref(root);
     json_decref(S.refs);
+    if (mem_failed() != failed) /* jansson may have left something out, whatever came of it */
+        st = err_set(INFER_E_MEMORY, "schema: out of memory");
     if (st) {
         mem_free(S.t.p);
         return st;

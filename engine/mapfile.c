@@ -150,6 +150,11 @@ enum infer_status mapfile_open(struct mapfile *out, const char *path, bool no_mm
     return s;
 }
 
+bool mapfile_absent(const char *path) {
+    struct stat st;
+    return lstat(path, &st) != 0 && errno == ENOENT;
+}
+
 void mapfile_close(struct mapfile *f) {
     if (f->mapped) {
         range_remove(f->data);

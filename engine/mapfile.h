@@ -15,6 +15,9 @@ struct mapfile {
 /* Opens path. no_mmap reads the file into memory instead. errors: INFER_E_IO (missing, directory,
  * unreadable). */
 enum infer_status mapfile_open(struct mapfile *out, const char *path, bool no_mmap);
+/* Whether nothing has that name. What is there and cannot be opened is not absent, nor is a link to nowhere (a download that
+ * was not finished). */
+bool mapfile_absent(const char *path);
 void mapfile_close(struct mapfile *f);
 /* Asks for the whole file to be read ahead, unless it is larger than three quarters of the memory. */
 void mapfile_will_read(const struct mapfile *f);

@@ -193,7 +193,7 @@ enum infer_status safetensors_read(const struct mapfile *file, struct arena *a, 
     if (header < 2 || text[0] != '{')
         return err_set(INFER_E_INPUT, "%s: the header does not begin with '{'", file->path);
     json_t *root;
-    TRY(json_read(&root, file->path, text, (size_t)header));
+    TRY(json_read(&root, file->path, text, (size_t)header, JSON_REJECT_DUPLICATES));
     const struct reader r = {file, file->data + sizeof header + header,
                              file->size - sizeof header - (size_t)header};
     enum infer_status s = read_entries(&r, a, root, out, n);

@@ -2,10 +2,12 @@
  * pre_tokenizer, post_processor) are walked in that order, each fills struct reading, and the keys are written at the
  * end. What is not known is refused by name: a tokenizer that is nearly right gives wrong ids without a sign. */
 #include "tok_json.h"
+#include "json.h"
 #include "stbds.h"
 #include "tok_keys.h"
 #include "tok_impl.h"
 #include "tok_scan.h"
+#include "textfile.h"
 
 #include <stdio.h>
 
@@ -510,18 +512,13 @@ static enum infer_status read_all(struct reading *r) {
 
 enum infer_status tok_json_keys(struct tok_keys *keys, const char *json, size_t n, const char *config,
                                 size_t n_config) {
-    json_error_t e;
     struct reading r = {.a = keys->a, .keys = keys};
-    uint64_t failed = mem_failed();
     TRY(tok_scan(&r.scan, r.a, json, n));
     TRY(tok_scan_rest(&r.root, &r.scan, json, n));
     enum infer_status st = INFER_OK;
     if (config) {
-        r.config = json_loadb(config, n_config, JSON_ALLOW_NUL, &e);
-        if (!r.config) st = err_set(INFER_E_INPUT, "tokenizer_config.json: line %d: %s", e.line, e.text);
+        st = json_read(&r.config, "tokenizer_config.json", config, n_config, JSON_ALLOW_NUL);
     }
-    if (mem_failed() != failed)
-        st = err_set(INFER_E_MEMORY, "out of memory: %zu bytes of JSON", n); /* jansson hides it */
     if (st == INFER_OK) st = read_all(&r);
     json_decref(r.root);
     json_decref(r.config);
@@ -551,10 +548,11 @@ enum infer_status tok_vocab_read(struct tensorfile *f) {
     if (!path) return no_memory();
     memcpy(path, part->path, n);
     memcpy(path + n, name, sizeof name);
-    bool there = mapfile_open(&config, path, true) == INFER_OK;
+    bool there;
+    TRY(text_map(&config, path, TEXT_CONFIG, &there));
     enum infer_status st = tok_vocab_meta(&f->meta, &f->n_meta, &f->arena, (const char *)part->data,
-                                          part->size, there ? (const char *)config.data : NULL, config.size);
-    if (there) mapfile_close(&config);
+                                          part->size, text_of_map(&config), config.size);
+    mapfile_close(&config);
     if (st != INFER_OK) return err_prefix(st, "%s", part->path);
     struct strmap *keys, *tensors;
     int64_t old;

@@ -13,6 +13,7 @@
  *     tokenizer.infer.prefix        "always": a space in front of each stretch between special tokens; "first": in
  *                                   front of the text; absent: none
  *     tokenizer.infer.prefix_unless bool: no such space where there is one
+ *     tokenizer.infer.stops         ids that end an answer beside GGUF's eos, eot and eom (generation_config.json)
  *     tokenizer.infer.lstrip, tokenizer.infer.rstrip    ids of special tokens that take the white space on that side
  */
 #pragma once

@@ -278,6 +278,23 @@ static void make_control(struct tok *t, int32_t id) {
     t->piece[id] = t->text[id];
 }
 
+/* More ids that end an answer. One outside the vocabulary is never generated: files name ids of the vocabulary they come from. */
+static enum infer_status read_stops(struct tok *t, const struct tensorfile *f) {
+    static const char key[] = "tokenizer.infer.stops";
+    const struct meta *m;
+    bool present;
+    TRY(meta_array(f, key, META_KIND_INT, META_ANY_LENGTH, &m, &present));
+    for (size_t i = 0; m && i < m->n; i++) {
+        int64_t id = meta_elem_i64(m, i);
+        if (id >= 0 && id < t->n)
+            t->flag[id] |= TOK_F_STOP;
+        else
+            log_line(LOG_WARN, "an answer is to end with token %lld, the vocabulary has %d", (long long)id,
+                     t->n);
+    }
+    return INFER_OK;
+}
+
 static enum infer_status read_special(struct tok *t, const struct tensorfile *f, bool typed) {
     int32_t more[2] = {-1, -1};
     bool present, wordpiece = t->family == TOK_WORDPIECE;
@@ -303,7 +320,7 @@ static enum infer_status read_special(struct tok *t, const struct tensorfile *f,
     for (int i = 0; !typed && i < 3; i++) make_control(t, stops[i]);
     if (!typed) make_control(t, t->bos);
     mark_stops(t, stops, 3);
-    return INFER_OK;
+    return read_stops(t, f);
 }
 
 static enum infer_status read_charsmap(struct tok *t, const struct tensorfile *f) {

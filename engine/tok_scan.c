@@ -1,5 +1,6 @@
 /* See tok_scan.h. source: RFC 8259. */
 #include "tok_scan.h"
+#include "json.h"
 
 #include <emmintrin.h>
 #include <stdlib.h>
@@ -317,44 +318,25 @@ enum infer_status tok_scan(struct tok_scan *s, struct arena *a, const char *json
 }
 
 /* ---- the rest ---- */
-struct rest {
-    const char *json;
-    size_t at, n;
-    const struct tok_cut *cut, *end;
-};
-
-static size_t read_rest(void *buffer, size_t room, void *user) {
-    struct rest *r = user;
-    if (r->cut < r->end && r->at == r->cut->from) {
-        if (room < 4) return 0;
-        memcpy(buffer, "null", 4);
-        r->at = r->cut++->to;
-        return 4;
-    }
-    size_t n = (r->cut < r->end ? r->cut->from : r->n) - r->at;
-    if (n > room) n = room;
-    memcpy(buffer, r->json + r->at, n);
-    r->at += n;
-    return n;
-}
-
 enum infer_status tok_scan_rest(json_t **out, const struct tok_scan *s, const char *json, size_t n) {
-    json_error_t e;
-    struct rest r = {json, 0, n, s->cut, s->cut + s->n_cut};
-    uint64_t failed = mem_failed();
-    *out = json_load_callback(read_rest, &r, JSON_ALLOW_NUL, &e);
-    if (mem_failed() != failed) { /* jansson hides it */
-        json_decref(*out);
-        *out = NULL;
-        return err_set(INFER_E_MEMORY, "out of memory: %zu bytes of JSON", n);
-    }
-    if (*out) return INFER_OK;
-    size_t line = (size_t)e.line, at = (size_t)e.position;
+    size_t lines[2], from = 0, room = n, o = 0;
+    char *rest;
     for (int i = 0; i < s->n_cut; i++) {
-        if (at > s->cut[i].from) {
-            line += count_lines(json + s->cut[i].from, json + s->cut[i].to);
-            at += s->cut[i].to - s->cut[i].from - 4;
-        }
+        lines[i] = count_lines(json + s->cut[i].from, json + s->cut[i].to);
+        room += 4 + lines[i] - (s->cut[i].to - s->cut[i].from);
     }
-    return err_set(INFER_E_INPUT, "line %zu: %s", line, e.text);
+    TRY(mem_new(&rest, room, "a tokenizer"));
+    for (int i = 0; i <= s->n_cut; i++) {
+        size_t to = i < s->n_cut ? s->cut[i].from : n;
+        memcpy(rest + o, json + from, to - from);
+        o += to - from;
+        if (i == s->n_cut) break;
+        memcpy(rest + o, "null", 4);
+        memset(rest + o + 4, '\n', lines[i]); /* what follows keeps the numbers of its lines */
+        o += 4 + lines[i];
+        from = s->cut[i].to;
+    }
+    enum infer_status st = json_read(out, NULL, rest, o, JSON_ALLOW_NUL);
+    mem_free(rest);
+    return st;
 }

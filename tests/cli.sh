@@ -80,6 +80,11 @@ printf 'root ::= "\\n\\nyes\\n\\n\\n"' >"$dir/lines.gbnf"
 run "one newline at the end" 0 "$infer" -p hello -q --grammar "$dir/lines.gbnf"; answer $'\n\nyes'
 run "--raw: all newlines" 0 "$infer" -p hello -q --raw --grammar "$dir/lines.gbnf"; out $'\n\nyes\n\n\n'
 run "UTF-8" 0 "$infer" -p greet -q; answer "Grüße für 5 € 😀."
+run "-f without end" 2 "$infer" -f /dev/zero -q; err_has "64 MiB, the most that a prompt may have"; err_lines 1
+run "--template without end" 2 "$infer" -p x --template /dev/zero; err_has "1 MiB, the most that a chat template may have"; err_lines 1
+run "--grammar without end" 2 "$infer" -p x --grammar /dev/zero; err_has "4 MiB, the most that a grammar may have"; err_lines 1
+run "--json-schema without end" 2 "$infer" -p x --json-schema /dev/zero; err_has "16 MiB, the most that a JSON schema may have"
+run "template --input without end" 2 "$infer" template --input /dev/zero; err_has "64 MiB, the most"; err_lines 1
 run "a prompt that is no UTF-8" 2 "$infer" -q -p $'a\xff'; err_has "offset 1"
 run "logprobs" 0 "$infer" -p hello --logprobs 2 -q -t 1; answer "hi there!"; err_has '100.0%  "h"  of  100.0% "h", '; mv "$dir/err" "$dir/err1"
 run "logprobs: other threads" 0 "$infer" -p hello --logprobs 2 -q -t 2; answer "hi there!"

@@ -20,6 +20,7 @@ endfunction()
 
 infer_test(test_base)
 infer_test(test_gguf)
+infer_test(test_files)
 infer_test(test_safetensors tools/mix.c tools/quantize_file.c)
 target_compile_options(test_safetensors PRIVATE ${OpenMP_C_FLAGS})
 infer_test(test_quant)

@@ -3,18 +3,18 @@
 #include <stdio.h>
 #include <string.h>
 #include "bench.h"
+#include "json.h"
 #include "mem.h"
+#include "textfile.h"
 #include "tool.h"
 
 static enum infer_status load_json(const char *path, json_t **out) {
     char *text;
     size_t n;
-    json_error_t e;
-    TRY(tool_read_file(path, &text, &n));
-    *out = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e);
+    TRY(text_read(&text, &n, path, TEXT_RESULTS));
+    enum infer_status st = json_read(out, path, text, n, JSON_REJECT_DUPLICATES);
     mem_free(text);
-    if (*out) return INFER_OK;
-    return err_set(INFER_E_INPUT, "%s, line %d: %s", path, e.line, e.text);
+    return st;
 }
 
 static const struct bench_result *find(const struct bench *b, const char *test) {

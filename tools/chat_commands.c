@@ -7,8 +7,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "talk.h"
+#include "json.h"
 #include "mem.h"
 #include "probe.h"
+#include "textfile.h"
 #include "tool.h"
 
 static enum chat_next do_help(struct chat *c, const char *arg);
@@ -103,7 +105,8 @@ static enum chat_next do_system(struct chat *c, const char *arg) {
 static enum chat_next do_read(struct chat *c, const char *arg) {
     char *text;
     size_t n;
-    enum infer_status st = *arg ? tool_read_file(arg, &text, &n) : err_set(INFER_E_INPUT, "/read FILE");
+    enum infer_status st =
+        *arg ? text_read(&text, &n, arg, TEXT_PROMPT) : err_set(INFER_E_INPUT, "/read FILE");
     if (st) return say_error(c, st);
     st = n ? prompt_add_message(c->messages, "user", text, n) : err_set(INFER_E_INPUT, "%s is empty", arg);
     mem_free(text);
@@ -227,16 +230,13 @@ static void load_cache(struct chat *c, const char *arg) {
 
 /* NULL with a message when the file does not hold a conversation. */
 static json_t *read_messages(const char *path) {
-    json_error_t e;
+    json_t *j;
     char *text;
     size_t n;
-    if (tool_read_file(path, &text, &n)) return NULL;
-    json_t *j = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &e);
+    if (text_read(&text, &n, path, TEXT_CONVERSATION)) return NULL;
+    json_read(&j, path, text, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL);
     mem_free(text);
-    if (!j) {
-        err_set(INFER_E_INPUT, "%s, line %d: %s", path, e.line, e.text);
-        return NULL;
-    }
+    if (!j) return NULL;
     json_t *messages = json_is_object(j) ? json_object_get(j, "messages") : j, *m;
     bool good = json_is_array(messages);
     size_t i;

@@ -2,6 +2,7 @@
 #include <string.h>
 #include "grammar.h"
 #include "mem.h"
+#include "textfile.h"
 #include "tool.h"
 
 struct constraint {
@@ -21,7 +22,7 @@ static enum infer_status compile(struct constraint *c, const struct options *o) 
     const char *path = o->grammar ? o->grammar : o->json_schema;
     char *text;
     size_t n;
-    TRY(tool_read_file(path, &text, &n));
+    TRY(text_read(&text, &n, path, o->grammar ? TEXT_GRAMMAR : TEXT_SCHEMA));
     enum infer_status st =
         o->grammar ? grammar_from_gbnf(&c->grammar, text, n) : grammar_from_schema(&c->grammar, text, n);
     mem_free(text);

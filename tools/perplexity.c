@@ -9,6 +9,7 @@
 #include <string.h>
 #include "mem.h"
 #include "session.h"
+#include "textfile.h"
 #include "tool.h"
 
 enum { WINDOW = 512, FIRST = 256, STEP = 128 };
@@ -28,7 +29,7 @@ struct perplexity {
 static enum infer_status tokenize(struct perplexity *p, const struct options *o) {
     char *text;
     size_t n_text, n = 0;
-    TRY(tool_read_file(o->file, &text, &n_text));
+    TRY(text_read(&text, &n_text, o->file, TEXT_CORPUS));
     struct infer_model *m = p->session.model;
     enum infer_status st = mem_new(&p->ids, (n_text + 16) * sizeof *p->ids, "token ids of the text");
     if (!st) st = infer_tokenize(m, text, NULL, n_text, 0, p->ids, n_text + 16, &p->n);

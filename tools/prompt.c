@@ -6,6 +6,7 @@
 #include "mem.h"
 #include "prompt_check.h"
 #include "term.h"
+#include "textfile.h"
 #include "tool.h"
 
 void prompt_free(struct prompt *p) {
@@ -19,7 +20,7 @@ enum infer_status prompt_template(struct chat_template *t, const struct session 
     if (o->raw) return INFER_OK;
     t->no_thinking = strcmp(o->thinking, "off") == 0;
     if (o->chat_template) {
-        TRY(tool_read_file(o->chat_template, &t->owned, &t->n));
+        TRY(text_read(&t->owned, &t->n, o->chat_template, TEXT_TEMPLATE));
         t->text = t->owned;
     } else {
         t->text = s->info.chat_template;

@@ -6,6 +6,7 @@
 #include "mem.h"
 #include "prompt.h"
 #include "talk.h"
+#include "textfile.h"
 #include "tool.h"
 
 int cmd_chat(const struct options *o);
@@ -36,7 +37,7 @@ static enum infer_status read_prompt(struct run *r) {
         if (!r->text) return err_set(INFER_E_MEMORY, "the prompt");
         r->n = strlen(r->text);
     } else {
-        TRY(tool_read_file(r->o->file ? r->o->file : "-", &r->text, &r->n));
+        TRY(text_read(&r->text, &r->n, r->o->file ? r->o->file : "-", TEXT_PROMPT));
         if (r->n && r->text[r->n - 1] == '\n') r->text[--r->n] = 0;
     }
     if (r->n == 0 && (r->o->prompt || r->o->file)) return err_set(INFER_E_INPUT, "the prompt is empty");

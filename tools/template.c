@@ -1,10 +1,11 @@
 /* infer template: renders a chat template with the variables of a JSON file, byte for byte. */
-#include <jansson.h>
 #include <string.h>
 #include "chat.h"
 #include "infer.h"
+#include "json.h"
 #include "mem.h"
 #include "session.h"
+#include "textfile.h"
 #include "tool.h"
 
 /* Sets input[key] to the text of a special token where the input leaves it out and the vocabulary has it. */
@@ -21,17 +22,20 @@ static enum infer_status default_token(json_t *input, const char *key, const str
 
 /* The case's JSON with the file's special tokens added; *out is ours to free. */
 static enum infer_status complete_input(char **json, size_t *n, const struct infer_model *m) {
-    json_error_t error;
-    json_t *input = json_loadb(*json, *n, JSON_ALLOW_NUL, &error);
-    if (!input) return err_set(INFER_E_INPUT, "input: line %d: %s", error.line, error.text);
+    json_t *input;
+    uint64_t failed = mem_failed();
+    TRY(json_read(&input, "template input", *json, *n, JSON_ALLOW_NUL));
     enum infer_status st =
-        json_is_object(input) ? INFER_OK : err_set(INFER_E_INPUT, "input: a JSON object is needed");
+        json_is_object(input) ? INFER_OK : err_set(INFER_E_INPUT, "template input: a JSON object is needed");
     if (!st) st = default_token(input, "bos_token", m, infer_bos(m));
     if (!st) st = default_token(input, "eos_token", m, infer_eos(m));
     char *text = st ? NULL : json_dumps(input, JSON_COMPACT);
     json_decref(input);
-    if (!st && !text) st = err_set(INFER_E_MEMORY, "no memory for the input");
-    if (st) return st;
+    if (!st) st = json_whole(text, failed, "the input of a template");
+    if (st) {
+        mem_free(text);
+        return st;
+    }
     mem_free(*json);
     *json = text;
     *n = strlen(text);
@@ -42,7 +46,7 @@ static enum infer_status render(const struct options *o, const char *text, size_
                                 const struct infer_model *m) {
     char *json;
     size_t n;
-    TRY(tool_read_file(o->input, &json, &n));
+    TRY(text_read(&json, &n, o->input, TEXT_INPUT));
     enum infer_status st = m ? complete_input(&json, &n, m) : INFER_OK;
     struct chat_text out = {0};
     if (!st) st = chat_render(&out, text, n_text, json, n);
@@ -56,7 +60,7 @@ static enum infer_status render(const struct options *o, const char *text, size_
 static enum infer_status template_file(const struct options *o) {
     char *text;
     size_t n;
-    TRY(tool_read_file(o->chat_template, &text, &n));
+    TRY(text_read(&text, &n, o->chat_template, TEXT_TEMPLATE));
     enum infer_status st = render(o, text, n, NULL);
     mem_free(text);
     return st;

@@ -9,8 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include "infer.h"
+#include "json.h"
 #include "mem.h"
 #include "session.h"
+#include "textfile.h"
 #include "tool.h"
 
 struct job {
@@ -168,16 +170,13 @@ static enum infer_status run_lines(struct job *j, const char *text, size_t n) {
     for (const char *s = text, *end = text + n, *next; s < end; s = next, number++) {
         const char *nl = memchr(s, '\n', (size_t)(end - s));
         next = nl ? nl + 1 : end;
-        json_error_t e;
-        json_t *v = json_loadb(s, (size_t)((nl ? nl : end) - s), JSON_DECODE_ANY | JSON_ALLOW_NUL, &e);
-        enum infer_status st;
-        if (!v) {
-            st = err_set(INFER_E_INPUT, "%s", e.text);
-        } else {
-            st = j->o->decode ? line_to_text(j, v) : line_to_ids(j, v);
-        }
+        char where[32];
+        json_t *v;
+        snprintf(where, sizeof where, "line %zu", number);
+        TRY(json_read(&v, where, s, (size_t)((nl ? nl : end) - s), JSON_DECODE_ANY | JSON_ALLOW_NUL));
+        enum infer_status st = j->o->decode ? line_to_text(j, v) : line_to_ids(j, v);
         json_decref(v);
-        if (st != INFER_OK) return err_prefix(st, "line %zu", number);
+        if (st != INFER_OK) return err_prefix(st, "%s", where);
     }
     return INFER_OK;
 }
@@ -210,7 +209,7 @@ int cmd_tokenize(const struct options *o) {
         infer_model_info(m, &info);
         if (!info.has_tokenizer) st = err_set(INFER_E_UNSUPPORTED, "%s has no tokenizer", path);
     }
-    if (st == INFER_OK) st = tool_read_file("-", &text, &n);
+    if (st == INFER_OK) st = text_read(&text, &n, "-", TEXT_CORPUS);
     j.model = m;
     if (st == INFER_OK) j.n_vocab = info.n_vocab;
     if (st == INFER_OK) st = o->jsonl ? run_lines(&j, text, n) : run_text(&j, text, n);

@@ -4,7 +4,6 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include "mem.h"
 
 int tool_exit_code(enum infer_status s) {
     switch (s) {
@@ -50,39 +49,6 @@ enum infer_status tool_check_beams(const struct options *o) {
         "--beams %d: beam search is not done here; with chat models its likeliest text is short and dull, "
         "and it reads the weights for every beam: use --temp with --top-p or --min-p",
         o->beams);
-}
-
-static enum infer_status read_stream(FILE *in, const char *path, char **text, size_t *n) {
-    size_t cap = 0, len = 0, got;
-    char *buf = NULL;
-    do {
-        if (cap - len < 65537) {
-            char *grown = mem_realloc(buf, cap = cap * 2 + 131072);
-            if (!grown) {
-                mem_free(buf);
-                return err_set(INFER_E_MEMORY, "%s: %zu bytes", path, cap);
-            }
-            buf = grown;
-        }
-        len += got = fread(buf + len, 1, 65536, in);
-    } while (got);
-    if (ferror(in)) {
-        mem_free(buf);
-        return err_set(INFER_E_IO, "%s: %s", path, strerror(errno));
-    }
-    buf[len] = 0;
-    *text = buf;
-    *n = len;
-    return INFER_OK;
-}
-
-enum infer_status tool_read_file(const char *path, char **text, size_t *n) {
-    if (strcmp(path, "-") == 0) return read_stream(stdin, "stdin", text, n);
-    FILE *in = fopen(path, "rb");
-    if (!in) return err_set(INFER_E_IO, "%s: %s", path, strerror(errno));
-    enum infer_status st = read_stream(in, path, text, n);
-    fclose(in);
-    return st;
 }
 
 int tool_core_count(void) {

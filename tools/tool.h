@@ -25,10 +25,6 @@ void tool_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* INFER_E_INPUT with the reason when --beams asks for more than one. */
 enum infer_status tool_check_beams(const struct options *o);
 
-/* Reads all of a file, "-" is stdin; the text ends with a 0 that *n does not count. Free with mem_free.
- * errors: INFER_E_IO, INFER_E_MEMORY */
-enum infer_status tool_read_file(const char *path, char **text, size_t *n);
-
 /* Cores that this process may use: the affinity mask. */
 int tool_core_count(void);
 

@@ -1,0 +1,273 @@
+/* How the files of a folder are read: what is absent and what is broken, limits, wide integers, stop tokens, sampling. */
+#define _GNU_SOURCE
+#include "test.h"
+#include "folder.h"
+#include "infer.h"
+#include "json.h"
+#include "mem.h"
+#include "tensorfile.h"
+#include "textfile.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+static const struct tensorfile_options vocab = {.vocab_only = true};
+
+static const char tokenizer[] =
+    "{\"added_tokens\": [{\"id\": 4, \"content\": \"<end>\", \"special\": true}],"
+    " \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false},"
+    " \"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2, \"c\": 3},"
+    " \"merges\": [\"a b\"]}}";
+
+/* ---- JSON ---- */
+
+static void integers_beyond_64_bits_are_reals(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        double want; /* of the first element */
+    } wide[] = {{"[1000000000000000019884624838656, 9007199254740993, \"9999999999999999999\"]", 1e30},
+                {"[9223372036854775808, 9007199254740993, \"9999999999999999999\"]", 0x1p63},
+                {"[-9223372036854775809, 9007199254740993, \"9999999999999999999\"]", -0x1p63},
+                {"[18446744073709551615, 9007199254740993, \"9999999999999999999\"]", 0x1p64}};
+    for (size_t i = 0; i < sizeof wide / sizeof *wide; i++) {
+        json_t *j;
+        assert_ok(json_read(&j, "x", wide[i].text, strlen(wide[i].text), 0));
+        assert_true(json_is_real(json_array_get(j, 0)));
+        assert_true(json_real_value(json_array_get(j, 0)) == wide[i].want);
+        assert_int_equal(json_integer_value(json_array_get(j, 1)), 9007199254740993); /* no double has it */
+        assert_string_equal(json_string_value(json_array_get(j, 2)), "9999999999999999999");
+        json_decref(j);
+    }
+    static const char exact[] = "{\"a\\\"1\": [9223372036854775807, -9223372036854775808]}";
+    json_t *j;
+    assert_ok(json_read(&j, "x", exact, strlen(exact), 0));
+    assert_int_equal(json_integer_value(json_array_get(json_object_get(j, "a\"1"), 0)), INT64_MAX);
+    assert_int_equal(json_integer_value(json_array_get(json_object_get(j, "a\"1"), 1)), INT64_MIN);
+    json_decref(j);
+    static const char broken[] = "[99999999999999999999,\n1,]";
+    assert_int_equal(json_read(&j, "x", broken, strlen(broken), 0), INFER_E_INPUT);
+    assert_non_null(strstr(err_message(), "x: JSON, line 2"));
+    assert_null(j);
+    static const char huge[] = "[1e999]";
+    assert_int_equal(json_read(&j, "x", huge, strlen(huge), 0), INFER_E_INPUT);
+}
+
+/* ---- absence ---- */
+
+enum { LOOP, NOWHERE, DIRECTORY, PIPE, TOO_LONG, EMPTY, HOW_MANY };
+
+static void put_broken(const struct folder *d, const char *name, int how) {
+    char path[256];
+    folder_file(d, path, name);
+    unlink(path);
+    int failed = 0;
+    switch (how) {
+    case LOOP:
+        failed = symlink(name, path);
+        break;
+    case NOWHERE:
+        failed = symlink("../nowhere/at/all", path);
+        break;
+    case DIRECTORY:
+        failed = mkdir(path, 0700);
+        break;
+    case PIPE:
+        failed = mkfifo(path, 0600);
+        break;
+    case TOO_LONG:
+        folder_text(d, name, "");
+        failed = truncate(path, 200 << 20); /* a hole: no disk is taken */
+        break;
+    case EMPTY:
+        folder_text(d, name, "");
+        break;
+    }
+    assert_int_equal(failed, 0);
+}
+
+/* Every file that may be absent: a file that is there and cannot be read is an error that names it. */
+static void only_absence_is_absence(void **state) {
+    (void)state;
+    static const char *const names[] = {
+        "config.json",         "generation_config.json",       "tokenizer.json",   "tokenizer_config.json",
+        "chat_template.jinja", "model.safetensors.index.json", "model.safetensors"};
+    static const char *const says[] = {"Too many levels",    "No such file",       "is a directory",
+                                       "not a regular file", "MiB, the most that", ""};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        for (int how = 0; how < HOW_MANY; how++) {
+            if (how == TOO_LONG && strcmp(names[i], "model.safetensors") == 0) continue;
+            if (how == EMPTY && strcmp(names[i], "chat_template.jinja") == 0) continue;
+            struct folder d;
+            struct tensorfile *f;
+            folder_make(&d);
+            folder_text(&d, "tokenizer.json", tokenizer);
+            assert_ok(tensorfile_open(&f, d.path, &vocab));
+            tensorfile_close(f);
+            put_broken(&d, names[i], how);
+            enum infer_status s = tensorfile_open(&f, d.path, &vocab);
+            if (s == INFER_OK) fail_msg("%s: accepted, '%s' wanted", names[i], says[how]);
+            if (!strstr(err_message(), names[i]) || !strstr(err_message(), says[how]))
+                fail_msg("'%s' and '%s' wanted: %s", names[i], says[how], err_message());
+            folder_remove(&d);
+        }
+}
+
+/* tokenizer_config.json beside a tokenizer.json that is named by itself */
+static void a_lone_tokenizer_has_a_config(void **state) {
+    (void)state;
+    struct folder d;
+    struct tensorfile *f;
+    char path[256];
+    folder_make(&d);
+    folder_text(&d, "tokenizer.json", tokenizer);
+    assert_ok(tensorfile_open(&f, folder_file(&d, path, "tokenizer.json"), &vocab));
+    tensorfile_close(f);
+    put_broken(&d, "tokenizer_config.json", LOOP);
+    assert_int_equal(tensorfile_open(&f, path, &vocab), INFER_E_IO);
+    assert_non_null(strstr(err_message(), "tokenizer_config.json: Too many levels"));
+    folder_remove(&d);
+}
+
+/* ---- limits ---- */
+
+static void texts_end_at_their_limit(void **state) {
+    (void)state;
+    static const struct {
+        enum text_kind kind;
+        const char *says;
+    } cases[] = {{TEXT_TEMPLATE, "1 MiB, the most that a chat template may have"},
+                 {TEXT_GRAMMAR, "4 MiB, the most that a grammar may have"},
+                 {TEXT_SCHEMA, "16 MiB, the most that a JSON schema may have"},
+                 {TEXT_PROMPT, "64 MiB, the most that a prompt may have"}};
+    char *text, path[256];
+    size_t n;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(text_read(&text, &n, "/dev/zero", cases[i].kind), INFER_E_INPUT);
+        if (!strstr(err_message(), cases[i].says)) fail_msg("'%s' not in: %s", cases[i].says, err_message());
+    }
+    assert_int_equal(text_read(&text, &n, "/tmp", TEXT_PROMPT), INFER_E_IO);
+    assert_non_null(strstr(err_message(), "/tmp: Is a directory"));
+    struct folder d;
+    folder_make(&d);
+    folder_text(&d, "x", "");
+    assert_int_equal(truncate(folder_file(&d, path, "x"), 1 << 20), 0);
+    assert_ok(text_read(&text, &n, path, TEXT_TEMPLATE)); /* the limit itself is read */
+    assert_int_equal(n, 1 << 20);
+    assert_int_equal(text[n], 0);
+    mem_free(text);
+    assert_int_equal(truncate(path, (1 << 20) + 1), 0);
+    assert_int_equal(text_read(&text, &n, path, TEXT_TEMPLATE), INFER_E_INPUT);
+    folder_remove(&d);
+}
+
+/* ---- generation_config.json ---- */
+
+static float sampling(const struct tensorfile *f, const char *name) {
+    char key[64];
+    bool there;
+    float x = -1;
+    snprintf(key, sizeof key, "general.sampling.%s", name);
+    const struct meta *m = tensorfile_meta(f, key);
+    if (m && m->type == META_U32) return (float)meta_elem_i64(m, 0);
+    assert_ok(meta_f32(f, key, &x, &there));
+    return x;
+}
+
+static void recommended_sampling(void **state) {
+    (void)state;
+    static const char *const names[] = {"temp", "top_k", "top_p", "min_p", "penalty_repeat"};
+    static const struct {
+        const char *json;
+        float want[5]; /* -1: no key */
+        const char *says;
+    } cases[] = {
+        {"{\"do_sample\": true, \"temperature\": 0.7, \"top_k\": 20, \"top_p\": 0.8, \"min_p\": 0,"
+         " \"repetition_penalty\": 1.05, \"max_length\": 1000000000000000019884624838656}",
+         {0.7f, 20, 0.8f, 0, 1.05f},
+         NULL},
+        {"{\"temperature\": 1, \"top_k\": null}", {1, -1, -1, -1, -1}, NULL},
+        {"{\"do_sample\": true, \"top_k\": -1}", {1, 0, -1, -1, -1}, NULL},
+        {"{\"do_sample\": false, \"temperature\": 0.7, \"top_k\": 5, \"repetition_penalty\": 1.1}",
+         {0, -1, -1, -1, 1.1f},
+         NULL},
+        {"{\"eos_token_id\": 4}", {-1, -1, -1, -1, -1}, NULL},
+        {"{\"temperature\": \"0.7\"}", {0}, "generation_config.json: 'temperature' is not a number"},
+        {"{\"temperature\": -1}", {0}, "'temperature' is not a number from 0"},
+        {"{\"top_p\": 2}", {0}, "'top_p' is not a number from 0 to 1"},
+        {"{\"top_k\": 2.5}", {0}, "'top_k' is not an integer"},
+        {"{\"do_sample\": 1}", {0}, "'do_sample' is not true or false"},
+        {"{\"repetition_penalty\": 0}", {0}, "'repetition_penalty'"},
+        {"{\"eos_token_id\": \"<end>\"}", {0}, "'eos_token_id' is not an id"},
+        {"{\"eos_token_id\": [4, null]}", {0}, "'eos_token_id' is not an id"},
+        {"[]", {0}, "no JSON object"},
+        {"{", {0}, "generation_config.json: JSON, line 1"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct folder d;
+        struct tensorfile *f;
+        folder_make(&d);
+        folder_text(&d, "tokenizer.json", tokenizer);
+        folder_text(&d, "generation_config.json", cases[i].json);
+        enum infer_status s = tensorfile_open(&f, d.path, &vocab);
+        if (cases[i].says) {
+            assert_int_equal(s, INFER_E_INPUT);
+            if (!strstr(err_message(), cases[i].says))
+                fail_msg("'%s' not in: %s", cases[i].says, err_message());
+        } else {
+            assert_ok(s);
+            for (int k = 0; k < 5; k++)
+                if (sampling(f, names[k]) != cases[i].want[k])
+                    fail_msg("%s: %s is %g", cases[i].json, names[k], (double)sampling(f, names[k]));
+            tensorfile_close(f);
+        }
+        folder_remove(&d);
+    }
+}
+
+static void eos_ids_end_an_answer(void **state) {
+    (void)state;
+    static const struct {
+        const char *config, *generation, *tokenizer_config;
+        int32_t eos;
+        const char *stops; /* of ids 0 to 4 */
+    } cases[] = {
+        {NULL, NULL, NULL, -1, "....."},
+        {NULL, "{\"eos_token_id\": 3}", NULL, 3, "...x."},
+        {NULL, "{\"eos_token_id\": [3, 1, 3]}", NULL, 3, ".x.x."},
+        {NULL, "{\"eos_token_id\": [3, 1, 77]}", "{\"eos_token\": \"<end>\"}", 4, ".x.xx"},
+        {"{\"model_type\": \"llama\", \"num_hidden_layers\": 1, \"hidden_size\": 8, \"intermediate_size\": 8,"
+         " \"vocab_size\": 5, \"num_attention_heads\": 2, \"max_position_embeddings\": 64,"
+         " \"rms_norm_eps\": 1e-6, \"eos_token_id\": [0, 4]}",
+         "{\"eos_token_id\": 2}", NULL, 2, "x.x.x"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct folder d;
+        struct infer_model *m;
+        char stops[6] = "";
+        folder_make(&d);
+        folder_text(&d, "tokenizer.json", tokenizer);
+        if (cases[i].config) folder_text(&d, "config.json", cases[i].config);
+        if (cases[i].generation) folder_text(&d, "generation_config.json", cases[i].generation);
+        if (cases[i].tokenizer_config) folder_text(&d, "tokenizer_config.json", cases[i].tokenizer_config);
+        assert_ok(infer_model_open(&m, d.path, &(struct infer_model_options){.vocab_only = true}));
+        for (int id = 0; id < 5; id++) stops[id] = infer_is_stop(m, id) ? 'x' : '.';
+        if (infer_eos(m) != cases[i].eos || strcmp(stops, cases[i].stops) != 0)
+            fail_msg("case %zu: eos %d, stops %s", i, infer_eos(m), stops);
+        infer_model_close(m);
+        folder_remove(&d);
+    }
+}
+
+int main(void) {
+    json_set_alloc_funcs(mem_piece, mem_free);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(integers_beyond_64_bits_are_reals),
+        cmocka_unit_test(only_absence_is_absence),
+        cmocka_unit_test(a_lone_tokenizer_has_a_config),
+        cmocka_unit_test(texts_end_at_their_limit),
+        cmocka_unit_test(recommended_sampling),
+        cmocka_unit_test(eos_ids_end_an_answer),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
