@@ -1,66 +1,12 @@
 // The card's ceilings, and our kernels beside cuBLASLt's on the same random data.
-#include "cuda_bench.h"
+#include "bench.cuh"
 #include <math.h>
 #include <stdio.h>
 #include "blas.h"
-#include "cuda_impl.h"
 #include "mem.h"
 #include "panel.h"
 #include "prompt_frag.cuh"
 #include "weights.cuh"
-
-struct bench_run {
-    int reps, sm, sm_count;
-    cudaStream_t stream;
-    cudaEvent_t begin, end;
-    struct blas *blas; // NULL: not found
-    void *workspace;   // of cuBLASLt
-    void (*row)(void *user, const struct cuda_bench_row *r);
-    void *user;
-};
-
-// Device memory of one bench, freed together.
-struct pool {
-    void *p[16];
-    int n;
-};
-static enum infer_status take(struct pool *p, void *out, size_t bytes) {
-    void *v;
-    CU(cudaMalloc(&v, bytes));
-    p->p[p->n++] = v;
-    memcpy(out, &v, sizeof v);
-    return INFER_OK;
-}
-static void drop(struct pool *p) {
-    while (p->n) cudaFree(p->p[--p->n]);
-}
-
-// Median milliseconds of one call of f; each measurement queues as many as take some milliseconds.
-template <class F> static enum infer_status time_ms(const bench_run *b, F f, double *ms) {
-    double all[32];
-    int n = b->reps < 32 ? b->reps : 32, calls = 1;
-    float t = 0;
-    TRY(f());
-    for (int i = -1; i < n; i++) { // the first one finds out how many
-        CU(cudaEventRecord(b->begin, b->stream));
-        for (int c = 0; c < calls; c++) TRY(f());
-        CU(cudaEventRecord(b->end, b->stream));
-        CU(cudaEventSynchronize(b->end));
-        CU(cudaEventElapsedTime(&t, b->begin, b->end));
-        if (i < 0)
-            calls = t > 5 ? 1 : (int)(5 / (t > 0.005f ? t : 0.005f)) + 1;
-        else
-            all[i] = (double)t / calls;
-    }
-    for (int i = 1; i < n; i++)
-        for (int k = i; k > 0 && all[k] < all[k - 1]; k--) {
-            double v = all[k];
-            all[k] = all[k - 1];
-            all[k - 1] = v;
-        }
-    *ms = all[n / 2];
-    return INFER_OK;
-}
 
 // ---- products
 struct product {
@@ -78,16 +24,6 @@ struct product_data {
 };
 enum { SAMPLES = 512, POOL_ROWS = 64 };
 
-__global__ void random_kernel(float *x, size_t n, float scale, uint32_t seed) {
-    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n;
-         i += (size_t)gridDim.x * blockDim.x) {
-        uint64_t v = (i + 1) * 0x9e3779b97f4a7c15ull + seed;
-        v = (v ^ v >> 31) * 0xbf58476d1ce4e5b9ull;
-        v = (v ^ v >> 29) * 0x94d049bb133111ebull;
-        uint32_t a = (uint32_t)v >> 8, b = (uint32_t)(v >> 40);
-        x[i] = ((float)a + (float)b - 16777216.f) * (0x1p-24f * 2.449f) * scale; // triangular, deviation 1
-    }
-}
 // Sampled outputs in float64 and the squared error of out on them.
 __global__ void check_kernel(dev_matrix w, const float *x, const float *out, int rows, int order,
                              double *sum) {
@@ -179,8 +115,7 @@ static enum infer_status product_make(const bench_run *b, product_data *d, struc
     TRY(take(pool, &d->check, SAMPLES * 16));
     TRY(take(pool, &d->n_row, 4));
     CU(cudaMemcpyAsync(d->n_row, &p->rows, 4, cudaMemcpyHostToDevice, b->stream));
-    random_kernel<<<1024, 256, 0, b->stream>>>(d->x, (size_t)p->rows * (size_t)p->k, 1.f, 1);
-    CU(cudaGetLastError());
+    CU(random_fill(d->x, (size_t)p->rows * (size_t)p->k, 1, b->stream));
     return fill_weights(b, d, pool);
 }
 
@@ -289,16 +224,6 @@ static enum infer_status bench_gemm(const bench_run *b) {
 }
 
 // ---- memory
-__global__ void read_kernel(const uint4 *p, size_t n, uint32_t *sink) {
-    uint32_t v = 0;
-    size_t step = (size_t)gridDim.x * blockDim.x;
-#pragma unroll 8
-    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n; i += step) {
-        uint4 w = __ldcs(p + i);
-        v ^= w.x ^ w.y ^ w.z ^ w.w;
-    }
-    if (v == 0x12345679u) *sink = v;
-}
 __global__ void copy_kernel(const uint4 *p, size_t n, uint4 *q) {
     size_t step = (size_t)gridDim.x * blockDim.x;
 #pragma unroll 8
@@ -323,13 +248,12 @@ static enum infer_status bench_memory(const bench_run *b, struct pool *pool) {
     while (2 * n > left / 2) n /= 2;
     TRY(take(pool, &p, n));
     TRY(take(pool, &q, n));
-    random_kernel<<<1024, 256, 0, b->stream>>>((float *)p, n / 4, 1.f, 1);
+    CU(random_fill((float *)p, n / 4, 1, b->stream));
     int grid = b->sm_count * 8;
     TRY(time_ms(
         b,
         [&]() -> enum infer_status {
-            read_kernel<<<grid, 512, 0, b->stream>>>((const uint4 *)p, n / 16, (uint32_t *)q);
-            CU(cudaGetLastError());
+            CU(ceiling_read(p, n, q, b->sm_count, b->stream));
             return INFER_OK;
         },
         &ms));
@@ -373,84 +297,6 @@ static enum infer_status bench_memory(const bench_run *b, struct pool *pool) {
     TRY(st);
     memory_row(b, "host to device, pinned", (double)h * 1e-6 / up, NAN, NULL);
     memory_row(b, "device to host, pinned", (double)h * 1e-6 / ms, NAN, NULL);
-    return INFER_OK;
-}
-
-// ---- attention of prompt rows
-static enum infer_status bench_attention(const bench_run *b, struct pool *pool, int d, int n, bool mma) {
-    const int n_head = 32, n_kv = 8, n_page = (n + KV_PAGE - 1) / KV_PAGE;
-    prompt_attend_job j = {};
-    float *q = NULL;
-    uint8_t *k = NULL, *v = NULL, *out = NULL;
-    int32_t *pages = NULL, *pos = NULL, *slot = NULL, *n_row = NULL,
-            *host = (int32_t *)mem_alloc((size_t)(n + n_page) * 4);
-    size_t kv = (size_t)n_page * KV_PAGE * (size_t)(n_kv * d) * 2;
-    if (!host) return err_set(INFER_E_MEMORY, "positions");
-    for (int i = 0; i < n; i++) host[i] = i;
-    for (int i = 0; i < n_page; i++) host[n + i] = i;
-    enum infer_status st = take(pool, &q, (size_t)n * (size_t)(n_head * d) * 4);
-    if (!st) st = take(pool, &k, kv);
-    if (!st) st = take(pool, &v, kv);
-    if (!st) st = take(pool, &out, (size_t)(n + 255) / 256 * 256 * (size_t)(n_head * d) * 2);
-    if (!st) st = take(pool, &pages, (size_t)n_page * 4);
-    if (!st) st = take(pool, &pos, (size_t)n * 4);
-    if (!st) st = take(pool, &slot, (size_t)n * 4);
-    if (!st) st = take(pool, &n_row, 4);
-    cudaError_t e = st ? cudaSuccess : cudaMemcpy(pos, host, (size_t)n * 4, cudaMemcpyHostToDevice);
-    if (!st && !e) e = cudaMemcpy(pages, host + n, (size_t)n_page * 4, cudaMemcpyHostToDevice);
-    if (!st && !e) e = cudaMemcpy(n_row, &n, 4, cudaMemcpyHostToDevice);
-    if (!st && !e) e = cudaMemsetAsync(slot, 0, (size_t)n * 4, b->stream);
-    mem_free(host);
-    TRY(st);
-    CU(e);
-    random_kernel<<<1024, 256, 0, b->stream>>>(q, (size_t)n * (size_t)(n_head * d), 1.f, 1);
-    // halves: the upper 16 bits of small floats are halves of some size; made from floats instead
-    float *f = (float *)q;
-    rows src = {f, (size_t)(n_kv * d), n_kv * d};
-    CU(prompt_norm_launch(src, NULL, 0.f, n_row, k, n_kv * d / 64, ORDER_ROWS, n, b->stream));
-    CU(prompt_norm_launch(src, NULL, 0.f, n_row, v, n_kv * d / 64, ORDER_ROWS, n, b->stream));
-    j.q = q;
-    j.q_stride = (size_t)(n_head * d);
-    j.k = k;
-    j.v = v;
-    j.pages = pages;
-    j.max_pages = n_page;
-    j.n_head = n_head;
-    j.n_kv_head = n_kv;
-    j.dk = j.dv = d;
-    j.n_row = n_row;
-    j.pos = pos;
-    j.slot = slot;
-    j.scale = 1.f / sqrtf((float)d);
-    j.out = out;
-    j.out_k_tiles = n_head * d / 64;
-    j.out_order = ORDER_HALVES;
-    double ms = 0;
-    TRY(time_ms(
-        b,
-        [&]() -> enum infer_status {
-            CU(prompt_attend_launch(j, n, mma, b->stream));
-            return INFER_OK;
-        },
-        &ms));
-    struct cuda_bench_row r = {};
-    snprintf(r.name, sizeof r.name, "causal attention, %d rows, 32 heads of %d, 8 of keys, %s", n, d,
-             mma ? "mma" : "wgmma");
-    r.unit = "TFLOP/s";
-    r.ours = 2e-9 * n_head * (double)n * (n + 1) * d / ms; // q k and p v, the lower half
-    r.peer = r.error = NAN;
-    b->row(b->user, &r);
-    return INFER_OK;
-}
-static enum infer_status bench_attentions(const bench_run *b) {
-    static const int size[][2] = {{64, 4096}, {128, 4096}, {128, 16384}};
-    for (int mma = b->sm < 90 || b->sm > 99; mma < 2; mma++)
-        for (const int(&s)[2] : size) {
-            struct pool pool = {};
-            enum infer_status st = bench_attention(b, &pool, s[0], s[1], mma);
-            drop(&pool);
-            TRY(st);
-        }
     return INFER_OK;
 }
 
@@ -546,6 +392,9 @@ enum infer_status cuda_bench(enum cuda_bench_kind kind, int reps,
         b->user = user;
         return run_kind(b, kind);
     });
+}
+enum infer_status cuda_attention_check(const struct cuda_attention *all, int n, double *worst) {
+    return on_card(1, [&](bench_run *b) { return attentions_check(b, all, n, worst); });
 }
 enum infer_status cuda_routes_check(enum quant_type type, int n, int k, int rows) {
     struct product p = {type, n, k, rows};

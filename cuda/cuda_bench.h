@@ -1,6 +1,7 @@
 /* The card's ceilings, and our kernels beside cuBLASLt's: `infer bench gemm|mem|attn --device cuda`. */
 #pragma once
-#include "quant.h"
+#include <stdbool.h>
+#include "backend.h"
 #include "status.h"
 
 #ifdef __cplusplus
@@ -8,7 +9,7 @@ extern "C" {
 #endif
 
 struct cuda_bench_row {
-    char name[80];
+    char name[96];
     const char *unit;    /* "TFLOP/s", "GB/s" */
     double ours, peer;   /* NAN: there is none */
     const char *peer_is; /* "cuBLASLt", "cudaMemcpy"; NULL without a peer */
@@ -21,6 +22,33 @@ enum cuda_bench_kind { CUDA_BENCH_GEMM, CUDA_BENCH_MEM, CUDA_BENCH_ATTN };
  * warning says so. */
 enum infer_status cuda_bench(enum cuda_bench_kind kind, int reps,
                              void (*row)(void *user, const struct cuda_bench_row *r), void *user);
+
+/* Attention of prompt rows as one launch has it: n_seq sequences, one after another, each depth positions long before its
+ * first row. */
+enum cuda_attend_kernel { CUDA_ATTEND_WGMMA, CUDA_ATTEND_MMA, CUDA_ATTEND_PLAIN };
+struct cuda_attention {
+    int dk, dv, n_head, n_kv_head; /* 64 heads at most */
+    int n_row, n_seq, depth, window;
+    int kv_type; /* enum kv_type */
+    enum cuda_attend_kernel kernel;
+    float softcap;
+    bool sinks;
+};
+/* Runs cases (those that the chip has no kernel for are passed over) on random data and compares them with float64; *worst:
+ * the largest error, of the norm. Pools and tables are exactly as large as the rows need, NaN or no page where nothing is
+ * written. errors: INFER_E_DEVICE naming the case that is off by more than 2e-3, reads what nobody wrote or writes beyond
+ * its rows. */
+enum infer_status cuda_attention_check(const struct cuda_attention *all, int n, double *worst);
+
+/* Ceilings of the card that `--device cuda` would take, measured here and now. */
+struct cuda_ceiling;
+enum infer_status cuda_ceiling_open(struct cuda_ceiling **out);
+void cuda_ceiling_close(struct cuda_ceiling *c);
+/* GB/s (1e9 bytes) of a read that the caches do not hold, over about so many seconds; NAN: too little memory is free, or
+ * the card fails. */
+double cuda_ceiling_read(struct cuda_ceiling *c, double seconds);
+/* Operations (2 per multiply-add) a second of products of halves with float32 sums; NAN: the card fails. */
+double cuda_ceiling_products(struct cuda_ceiling *c, double seconds);
 
 /* Multiplies random weights W[n][k] of a type (n a multiple of 32) with rows of random activations by every entry that the
  * chip has of the table of routes, with every epilogue. errors: INFER_E_DEVICE naming the entries where two of a group

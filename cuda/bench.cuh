@@ -1,0 +1,68 @@
+// What the benches of the card share: device memory freed together, medians of times, random data.
+#pragma once
+#include <string.h>
+#include "cuda_bench.h"
+#include "cuda_impl.h"
+
+struct bench_run {
+    int reps, sm, sm_count;
+    cudaStream_t stream;
+    cudaEvent_t begin, end;
+    struct blas *blas; // NULL: not found
+    void *workspace;   // of cuBLASLt
+    void (*row)(void *user, const struct cuda_bench_row *r);
+    void *user;
+};
+
+// Device memory of one bench, freed together.
+struct pool {
+    void *p[16];
+    int n;
+};
+static inline enum infer_status take(struct pool *p, void *out, size_t bytes) {
+    void *v;
+    CU(cudaMalloc(&v, bytes));
+    p->p[p->n++] = v;
+    memcpy(out, &v, sizeof v);
+    return INFER_OK;
+}
+static inline void drop(struct pool *p) {
+    while (p->n) cudaFree(p->p[--p->n]);
+}
+
+// Median milliseconds of one call of f; each measurement queues as many as take some milliseconds.
+template <class F> static enum infer_status time_ms(const bench_run *b, F f, double *ms) {
+    double all[32];
+    int n = b->reps < 32 ? b->reps : 32, calls = 1;
+    float t = 0;
+    TRY(f());
+    for (int i = -1; i < n; i++) { // the first one finds out how many
+        CU(cudaEventRecord(b->begin, b->stream));
+        for (int c = 0; c < calls; c++) TRY(f());
+        CU(cudaEventRecord(b->end, b->stream));
+        CU(cudaEventSynchronize(b->end));
+        CU(cudaEventElapsedTime(&t, b->begin, b->end));
+        if (i < 0)
+            calls = t > 5 ? 1 : (int)(5 / (t > 0.005f ? t : 0.005f)) + 1;
+        else
+            all[i] = (double)t / calls;
+    }
+    for (int i = 1; i < n; i++)
+        for (int k = i; k > 0 && all[k] < all[k - 1]; k--) {
+            double v = all[k];
+            all[k] = all[k - 1];
+            all[k - 1] = v;
+        }
+    *ms = all[n / 2];
+    return INFER_OK;
+}
+
+// x[n], triangular, deviation 1
+cudaError_t random_fill(float *x, size_t n, uint32_t seed, cudaStream_t s);
+// Reads n bytes (a multiple of 16) once; sink: 4 bytes, hardly ever written.
+cudaError_t ceiling_read(const uint8_t *p, size_t n, void *sink, int sm_count, cudaStream_t s);
+
+// bench_attend.cu
+enum infer_status bench_attentions(const bench_run *b);
+enum infer_status attentions_check(const bench_run *b, const struct cuda_attention *all, int n,
+                                   double *worst);
