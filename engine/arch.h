@@ -32,6 +32,11 @@ extern const struct slot_info slot_info[SLOT_COUNT];
      SLOT_BIT(ATTN_K) | SLOT_BIT(ATTN_V) | SLOT_BIT(ATTN_OUTPUT) | SLOT_BIT(FFN_NORM) | SLOT_BIT(FFN_GATE) | \
      SLOT_BIT(FFN_UP) | SLOT_BIT(FFN_DOWN))
 
+/* A model of Hugging Face that is of this architecture: model_type, and the class under architectures. */
+struct arch_hf {
+    const char *model_type, *class;
+};
+
 struct arch {
     const char *name;     /* general.architecture, and the prefix of its keys */
     const char *families; /* for people: which models use it */
@@ -40,8 +45,14 @@ struct arch {
     enum norm_kind norm;
     enum act_kind act;
     enum rope_kind rope;
+    const struct arch_hf *hf; /* ended by a row of NULL */
+    bool window_by_layer; /* Hugging Face: a window only with use_sliding_window, and only in some layers */
 };
 
 /* The table of registry.def, in its order; NULL when the name is unknown. */
 const struct arch *arch_find(const char *name, size_t len);
 const struct arch *arch_at(int i); /* NULL past the end */
+const struct arch *arch_find_hf(const char *model_type);
+/* Sets the message for a name that neither finds: the nearest that does, and where the list is.
+ * Returns INFER_E_UNSUPPORTED. */
+enum infer_status arch_unsupported(const char *path, const char *name, size_t len);

@@ -60,7 +60,9 @@ enum infer_status infer_model_open(struct infer_model **out, const char *path,
     struct infer_model *im;
     *out = NULL;
     if (options)
-        o = (struct tensorfile_options){.no_mmap = options->no_mmap, .vocab_only = options->vocab_only};
+        o = (struct tensorfile_options){.no_mmap = options->no_mmap,
+                                        .vocab_only = options->vocab_only,
+                                        .ignore = {options->ignore_keys, options->n_ignore_key}};
     TRY(mem_new(&im, sizeof *im, "a model"));
     enum infer_status s = model_open(&im->m, path, &o);
     for (int i = 0; s == INFER_OK && options && options->mlock && i < im->m->file->n_part; i++)
@@ -169,6 +171,14 @@ static enum infer_status make_flight(struct infer_engine *e, struct flight *f) {
     return ok ? INFER_OK : err_set(INFER_E_MEMORY, "out of memory for the step's rows");
 }
 
+static void say_length(const struct plan *p, const struct model *m) {
+    if (p->set.n_ctx > m->n_ctx_train)
+        log_line(LOG_WARN,
+                 "the context of %d positions is beyond the %d that the model was trained for: what it says "
+                 "there is not reliable",
+                 p->set.n_ctx, m->n_ctx_train);
+}
+
 /* One line before the first token when a card does not hold all layers. */
 static void say_split(const struct plan *p, const struct model *m) {
     const struct backend_memory *card = &p->place.memory;
@@ -232,6 +242,7 @@ static enum infer_status prepare(struct infer_engine *e, const struct infer_engi
         return err_set(INFER_E_MEMORY, "does not fit: %.1f GiB wanted, %.1f GiB available%s%s",
                        (double)part->total_bytes / (1 << 30), (double)part->limit_bytes / (1 << 30),
                        e->plan.n_nearest ? "; would fit: " : "", e->plan.n_nearest ? e->plan.nearest[0] : "");
+    say_length(&e->plan, m);
     say_split(&e->plan, m);
     say_paging(&e->plan, part, m);
     const struct backend_config *c = &part->config;

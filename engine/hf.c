@@ -15,7 +15,8 @@ struct folder {
     struct hf_keys keys;
     struct hf_config config;
     bool has_config;
-    struct list { /* tensors of one file */
+    struct tensor second_head; /* lm_head.weight beside a tied embedding; data NULL: none */
+    struct list {              /* tensors of one file */
         struct tensor *tensor;
         size_t n;
     } * list; /* list[f->n_part] */
@@ -202,6 +203,7 @@ static enum infer_status name_tensors(struct folder *d) {
             *t = d->list[p].tensor[i];
             t->part = p;
             gguf_name(d, t->name, name, sizeof name);
+            if (!*name && strcmp(t->name, "lm_head.weight") == 0) d->second_head = *t;
             if (!*name) continue;
             if (strcmp(name, t->name) != 0) t->name = arena_strndup(&f->arena, name, strlen(name));
             if (!t->name) return no_memory(d);
@@ -231,7 +233,7 @@ static enum infer_status read_config(struct folder *d) {
         if (d->options->vocab_only) return INFER_OK;
         return err_set(INFER_E_INPUT, "%s: the folder holds no config.json", d->f->path);
     }
-    enum infer_status s = hf_config(&d->config, &d->keys, m.path, text_of_map(&m), m.size);
+    enum infer_status s = hf_config(&d->config, &d->keys, m.path, text_of_map(&m), m.size, d->options);
     mapfile_close(&m);
     return s;
 }
@@ -319,5 +321,7 @@ enum infer_status hf_read(struct tensorfile *f, const struct tensorfile_options 
     TRY(read_generation(&d));
     TRY(read_weights(&d));
     TRY(index_keys(&d));
-    return name_tensors(&d);
+    TRY(name_tensors(&d));
+    return options->vocab_only ? INFER_OK
+                               : hf_config_check(&d.config, f, d.second_head.data ? &d.second_head : NULL);
 }

@@ -28,14 +28,21 @@ void hf_put(struct hf_keys *k, const struct meta *m);
 
 /* What config.json says beyond keys. */
 struct hf_config {
-    char arch[64]; /* GGUF's name of the architecture, else model_type */
-    bool tied;
+    char arch[64];            /* GGUF's name of the architecture, else model_type */
+    const struct arch *table; /* NULL: an architecture that does not run */
+    bool tied, attention_bias;
+    uint32_t n_vocab;
     int n_rot;
     float *rope_divisor; /* rope_divisor[n_rot / 2] in the arena: Llama 3's scaling; NULL: none */
 };
-/* json[n]: config.json. errors: INFER_E_INPUT and INFER_E_UNSUPPORTED name path and key. */
+/* json[n]: config.json. Every key of it is used, known to be harmless (models/keys.def) or refused; of a vocabulary alone
+ * only what is used is looked at. errors: INFER_E_INPUT and INFER_E_UNSUPPORTED name path and key. */
 enum infer_status hf_config(struct hf_config *out, struct hf_keys *keys, const char *path, const char *json,
-                            size_t n);
+                            size_t n, const struct tensorfile_options *options);
+/* What it says of the tensors of f is so; second_head: the lm_head.weight of a tied model, NULL: none.
+ * errors: INFER_E_INPUT */
+enum infer_status hf_config_check(const struct hf_config *c, const struct tensorfile *f,
+                                  const struct tensor *second_head);
 /* The ids of eos_token_id in both files as tokenizer.infer.stops (the first also as GGUF's eos_token_id where keys have none),
  * and the recommended sampling of generation_config.json as general.sampling.*, as llama.cpp names it. A file whose path is
  * NULL is absent. errors: INFER_E_INPUT names path and key, INFER_E_MEMORY. */

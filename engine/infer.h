@@ -54,6 +54,10 @@ struct infer_model_options {
     bool no_mmap; /* read the file into memory */
     bool mlock;   /* lock its pages */
     bool vocab_only;
+    const char *const
+        *ignore_keys; /* ignore_keys[n_ignore_key]: keys of the file that this build does not know and
+                                       that change nothing, as the caller knows; without it they are refused */
+    int n_ignore_key;
 };
 
 /* Opens, checks and binds a model file. NULL options: defaults.
@@ -108,8 +112,8 @@ struct infer_engine_options {
     const char *autotune; /* cuda, choice among kernels with equal bits: "off" the default rule, "load" (NULL)
                              what an earlier run measured, "full" measures and keeps it */
     int threads;          /* 0: physical cores within the affinity mask and the cgroup */
-    int ctx;   /* positions of one sequence; 0: the trained length or 8192, whichever is less; -1: most that
-                  fits */
+    int ctx;   /* positions of one sequence; 0: the trained length, the attention window or 8192, whichever is
+                  least; -1: most that fits; beyond a window: INFER_E_UNSUPPORTED */
     int slots; /* sequences at once; 0: 1; -1: most that fit */
     int batch; /* prompt rows of one step; 0: 512 */
     int decode_rows;         /* decode rows of one step; 0: slots */

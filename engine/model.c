@@ -1,5 +1,6 @@
 #include "model.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -38,11 +39,12 @@ static enum infer_status read_int(const struct model *m, const char *name, int m
     return INFER_OK;
 }
 
+/* The same for a number; a fallback of NAN stands for a key that must be there. */
 static enum infer_status read_float(const struct model *m, const char *name, float min, float max,
                                     float fallback, float *out) {
     char key[128];
-    bool present;
-    TRY(meta_f32(m->file, arch_key(m, key, sizeof key, name), out, &present));
+    bool present = true;
+    TRY(meta_f32(m->file, arch_key(m, key, sizeof key, name), out, isnan(fallback) ? NULL : &present));
     if (!present) *out = fallback;
     if (!(*out >= min && *out <= max))
         return err_set(INFER_E_INPUT, "%s: %s is %g, must be %g to %g", m->file->path, key, (double)*out,
@@ -80,7 +82,9 @@ static enum infer_status read_hparams(struct model *m) {
     if (m->tok && tok_size(m->tok) > m->n_vocab)
         return err_set(INFER_E_INPUT, "%s: vocabulary has %d tokens but token_embd.weight has %d rows",
                        m->file->path, tok_size(m->tok), m->n_vocab);
-    TRY(read_float(m, "attention.layer_norm_rms_epsilon", 0, 1, 1e-5f, &m->eps));
+    TRY(read_float(m, "attention.layer_norm_rms_epsilon", 0, 1, NAN, &m->eps));
+    TRY(read_float(m, "attention.scale", 0, 1e6f, 0, &m->attn_scale));
+    TRY(read_int(m, "attention.sliding_window", 0, INT_MAX, 0, &m->n_window));
     m->embd_scale = 1;
     m->layer = arena_alloc(&m->arena, (size_t)m->n_layer * sizeof *m->layer);
     uint32_t *v = arena_alloc(&m->arena, 3 * (size_t)m->n_layer * sizeof *v);
@@ -120,21 +124,87 @@ static enum infer_status read_hparams(struct model *m) {
 
 /* YaRN (Peng et al. 2023, arXiv 2309.00071): frequencies that turn often within the original context are kept, slow
  * ones are divided by the factor, with a linear ramp between the dims that turn beta_fast and beta_slow times. */
-static void rope_yarn(float *inv_freq, int n_rot, float base, float factor, int n_orig, float beta_fast,
-                      float beta_slow) {
-    double scale = n_rot / (2 * log((double)base));
-    double low = floor(scale * log(n_orig / (beta_fast * 2 * M_PI)));
-    double high = ceil(scale * log(n_orig / (beta_slow * 2 * M_PI)));
+struct yarn {
+    float base, factor, beta_fast, beta_slow;
+    int n_orig;
+    bool truncate; /* the ends of the ramp are whole dims */
+};
+
+static void rope_yarn(float *inv_freq, int n_rot, const struct yarn *y) {
+    double scale = n_rot / (2 * log((double)y->base));
+    double low = scale * log(y->n_orig / ((double)y->beta_fast * 2 * M_PI));
+    double high = scale * log(y->n_orig / ((double)y->beta_slow * 2 * M_PI));
+    if (y->truncate) {
+        low = floor(low);
+        high = ceil(high);
+    }
     low = fmax(low, 0);
     high = fmin(high, n_rot - 1);
     for (int i = 0; i < n_rot / 2; i++) {
         double ramp = fmin(1, fmax(0, (i - low) / fmax(0.001, high - low)));
-        inv_freq[i] = (float)((double)inv_freq[i] * ((1 - ramp) + ramp / (double)factor));
+        inv_freq[i] = (float)((double)inv_freq[i] * ((1 - ramp) + ramp / (double)y->factor));
     }
 }
 
+/* With an original length of its own the file says how far YaRN stretches, where context_length is the original. */
+static enum infer_status bind_yarn(struct model *m, float *inv_freq, float base, float factor) {
+    struct yarn y = {.base = base, .factor = factor, .truncate = true};
+    char key[128];
+    bool present;
+    TRY(read_int(m, "rope.scaling.original_context_length", 1, MAX_CTX, m->n_ctx_train, &y.n_orig));
+    TRY(read_float(m, "rope.scaling.yarn_beta_fast", 0, 1e6f, 32, &y.beta_fast));
+    TRY(read_float(m, "rope.scaling.yarn_beta_slow", 0, 1e6f, 1, &y.beta_slow));
+    TRY(meta_bool(m->file, arch_key(m, key, sizeof key, "rope.scaling.yarn_truncate"), &y.truncate,
+                  &present));
+    rope_yarn(inv_freq, m->n_rot, &y);
+    if (factor > 1) m->rope.mscale *= 1 + 0.1f * logf(factor);
+    bool own = tensorfile_meta(m->file, arch_key(m, key, sizeof key, "rope.scaling.original_context_length"));
+    double reach = own ? (double)y.n_orig * (double)factor : 0;
+    if (reach > m->n_ctx_train && reach <= MAX_CTX) m->n_ctx_train = (int)reach;
+    return INFER_OK;
+}
+
+/* A key that the scaling type at hand does not read is a sign that another one was meant. */
+static enum infer_status refuse_unread(const struct model *m, const char *name, struct str type) {
+    char key[128];
+    if (!tensorfile_meta(m->file, arch_key(m, key, sizeof key, name))) return INFER_OK;
+    return err_set(INFER_E_UNSUPPORTED, "%s: %s is there, which rope scaling '%.*s' does not read",
+                   m->file->path, key, (int)type.len, type.data);
+}
+
+static bool str_is(struct str s, const char *text) {
+    return s.len == strlen(text) && memcmp(s.data, text, s.len) == 0;
+}
+
+static enum infer_status bind_scaling(struct model *m, float *inv_freq, float base) {
+    struct str type = {"linear", 6}; /* the default of GGUF, when there is a factor */
+    float factor = 0, old = 0;
+    bool present;
+    char key[128];
+    TRY(meta_str(m->file, arch_key(m, key, sizeof key, "rope.scaling.type"), &type, &present));
+    TRY(read_float(m, "rope.scaling.factor", 0, 1e6f, 0, &factor));
+    TRY(read_float(m, "rope.scale_linear", 0, 1e6f, 0, &old)); /* from before there were types */
+    TRY(read_float(m, "rope.scaling.attn_factor", 0, 1e6f, 1, &m->rope.mscale));
+    if (old != 0 && factor != 0 && old != factor)
+        return err_set(INFER_E_INPUT, "%s: rope.scale_linear is %g and rope.scaling.factor %g", m->file->path,
+                       (double)old, (double)factor);
+    if (factor == 0) factor = old != 0 ? old : 1;
+    if (str_is(type, "yarn")) return bind_yarn(m, inv_freq, base, factor);
+    TRY(refuse_unread(m, "rope.scaling.yarn_beta_fast", type));
+    TRY(refuse_unread(m, "rope.scaling.yarn_beta_slow", type));
+    TRY(refuse_unread(m, "rope.scaling.yarn_truncate", type));
+    if (factor != 1 && str_is(type, "none"))
+        return err_set(INFER_E_UNSUPPORTED, "%s: a factor of rope scaling is %g, but its type is 'none'",
+                       m->file->path, (double)factor);
+    if (!str_is(type, "none") && !str_is(type, "linear"))
+        return err_set(INFER_E_UNSUPPORTED, "%s: rope scaling '%.*s' is not supported (none, linear, yarn)",
+                       m->file->path, (int)type.len, type.data);
+    for (int i = 0; i < m->n_rot / 2; i++) inv_freq[i] /= factor;
+    return INFER_OK;
+}
+
 static enum infer_status bind_rope(struct model *m, const float *divisor) {
-    float base, factor, attn_factor;
+    float base;
     TRY(read_float(m, "rope.freq_base", 1, 1e12f, 10000, &base));
     float *inv_freq = arena_alloc(&m->arena, (size_t)m->n_rot / 2 * sizeof *inv_freq);
     if (!inv_freq) return err_set(INFER_E_MEMORY, "out of memory for rope");
@@ -144,31 +214,7 @@ static enum infer_status bind_rope(struct model *m, const float *divisor) {
     char key[128];
     TRY(meta_bool(m->file, arch_key(m, key, sizeof key, "rope.neox"), &neox, &told));
     if (neox) m->rope.kind = ROPE_NEOX;
-
-    struct str type = {"none", 4};
-    bool present;
-    TRY(meta_str(m->file, arch_key(m, key, sizeof key, "rope.scaling.type"), &type, &present));
-    TRY(read_float(m, "rope.scaling.factor", 0, 1e6f, 1, &factor));
-    TRY(read_float(m, "rope.scaling.attn_factor", 0, 1e6f, 1, &attn_factor));
-    if (!present) { /* files from before scaling types had one factor */
-        TRY(read_float(m, "rope.scale_linear", 0, 1e6f, 1, &factor));
-        if (factor != 1) type = (struct str){"linear", 6};
-    }
-    if (factor == 0) factor = 1;
-    if (type.len == 6 && !memcmp(type.data, "linear", 6)) {
-        for (int i = 0; i < m->n_rot / 2; i++) inv_freq[i] /= factor;
-    } else if (type.len == 4 && !memcmp(type.data, "yarn", 4)) {
-        int n_orig;
-        float fast, slow;
-        TRY(read_int(m, "rope.scaling.original_context_length", 1, MAX_CTX, m->n_ctx_train, &n_orig));
-        TRY(read_float(m, "rope.scaling.yarn_beta_fast", 0, 1e6f, 32, &fast));
-        TRY(read_float(m, "rope.scaling.yarn_beta_slow", 0, 1e6f, 1, &slow));
-        rope_yarn(inv_freq, m->n_rot, base, factor, n_orig, fast, slow);
-        m->rope.mscale = attn_factor * (1 + 0.1f * logf(factor));
-    } else if (type.len != 4 || memcmp(type.data, "none", 4)) {
-        return err_set(INFER_E_UNSUPPORTED, "%s: rope scaling '%.*s' is not supported (none, linear, yarn)",
-                       m->file->path, (int)type.len, type.data);
-    }
+    TRY(bind_scaling(m, inv_freq, base));
     for (int i = 0; divisor && i < m->n_rot / 2; i++) {
         if (!(divisor[i] > 0))
             return err_set(INFER_E_INPUT, "%s: rope_freqs.weight[%d] is %g", m->file->path, i,
@@ -349,14 +395,54 @@ static enum infer_status bind_tensors(struct model *m) {
 
 /* ---- open --------------------------------------------------------------------------------------------------- */
 
-static enum infer_status bind(struct model *m) {
+/* Whether every element is one of the row's neutral values. */
+static bool is_neutral(const struct key_row *row, const struct meta *meta) {
+    enum meta_type type = meta->type == META_ARRAY ? meta->elem : meta->type;
+    for (size_t i = 0; i < meta->n; i++) {
+        struct key_value v = {.is_number = type != META_STRING && type != META_BOOL && type != META_ARRAY};
+        if (v.is_number) v.number = meta_elem_f64(meta, i);
+        if (type == META_STRING)
+            v = (struct key_value){.text = meta->strings[i].data, .len = meta->strings[i].len};
+        if (type == META_BOOL) v.text = meta_elem_i64(meta, i) ? "true" : "false", v.len = strlen(v.text);
+        if (type == META_ARRAY || !key_is_one_of(row->words, &v)) return false;
+    }
+    return true;
+}
+
+/* Every key in the architecture's own namespace is used, known to be harmless, or has a value that turns nothing on. */
+static enum infer_status check_keys(const struct model *m, const struct key_ignore *ignore) {
+    size_t prefix = strlen(m->arch->name) + 1;
+    struct str type;
+    bool present;
+    TRY(meta_str(m->file, "general.type", &type, &present));
+    if (present && !str_is(type, "model"))
+        return err_set(INFER_E_UNSUPPORTED, "%s: general.type is '%.*s', which is no model by itself",
+                       m->file->path, (int)(type.len < 64 ? type.len : 64), type.data);
+    for (size_t i = 0; i < m->file->n_meta; i++) {
+        const struct meta *meta = &m->file->meta[i];
+        char key[256];
+        size_t len =
+            meta->key.len < sizeof key ? meta->key.len : sizeof key - 1; /* no known one is as long */
+        if (len <= prefix || memcmp(meta->key.data, m->arch->name, prefix - 1) != 0 ||
+            meta->key.data[prefix - 1] != '.')
+            continue;
+        memcpy(key, meta->key.data, len);
+        key[len] = 0;
+        const struct key_row *row = key_find(KEYS_GGUF, key + prefix);
+        if (!row) TRY(key_unknown(ignore, m->file->path, key));
+        if (row && row->use == KEY_OFF && !is_neutral(row, meta))
+            return err_set(INFER_E_UNSUPPORTED, "%s: key '%s' has a value that is not supported (%s is)",
+                           m->file->path, key, row->words);
+    }
+    return INFER_OK;
+}
+
+static enum infer_status bind(struct model *m, const struct key_ignore *ignore) {
     struct str name;
     TRY(meta_str(m->file, "general.architecture", &name, NULL));
     m->arch = arch_find(name.data, name.len);
-    if (!m->arch)
-        return err_set(INFER_E_UNSUPPORTED,
-                       "%s: architecture '%.*s' is not supported (see infer help models)", m->file->path,
-                       (int)name.len, name.data);
+    if (!m->arch) return arch_unsupported(m->file->path, name.data, name.len);
+    TRY(check_keys(m, ignore));
     TRY(tok_open(&m->tok, m->file));
     TRY(read_hparams(m));
     return bind_tensors(m);
@@ -371,7 +457,7 @@ enum infer_status model_open(struct model **out, const char *path, const struct 
         if (options && options->vocab_only)
             s = tok_open(&m->tok, m->file);
         else
-            s = bind(m);
+            s = bind(m, options ? &options->ignore : &(struct key_ignore){0});
     }
     if (s != INFER_OK) {
         model_close(m);

@@ -20,6 +20,7 @@ struct model {
     struct tok *tok; /* NULL: the file has no vocabulary */
     const struct arch *arch;
     int n_layer, n_embd, n_vocab, n_ctx_train, n_rot;
+    int n_window; /* of sliding attention, which no code computes: no context goes beyond it; 0: none */
     float eps;
     float attn_scale;         /* 0: 1 / sqrt(head_dim_k) */
     float embd_scale;         /* 1 unless the architecture scales embeddings */

@@ -58,19 +58,31 @@ static enum infer_status kernels_of(const struct plan_options *options) {
     return INFER_OK;
 }
 
+/* The most positions that are computed as the model has them. */
+static int most_ctx(const struct model *m) {
+    return m->n_window && m->n_window < m->n_ctx_train ? m->n_window : m->n_ctx_train;
+}
+
+static enum infer_status ctx_of(const struct model *m, int asked, int *out) {
+    int most = most_ctx(m);
+    *out = asked > 0 ? asked : asked < 0 || most < DEFAULT_CTX ? most : DEFAULT_CTX;
+    if (m->n_window && *out > m->n_window)
+        return err_set(INFER_E_UNSUPPORTED,
+                       "a context of %d positions goes beyond the sliding window of %d in this model's "
+                       "attention, which is not supported; up to --ctx %d it is exact",
+                       *out, m->n_window, m->n_window);
+    return in_range("--ctx", *out, 1, MAX_PLAN_CTX);
+}
+
 static enum infer_status read_options(struct plan_settings *s, const struct model *m,
                                       const struct plan_options *options) {
     const struct infer_engine_options *o = options->engine;
     s->n_slot = o->slots > 0 ? o->slots : 1;
-    s->n_ctx = o->ctx > 0                     ? o->ctx
-               : o->ctx < 0                   ? m->n_ctx_train
-               : m->n_ctx_train < DEFAULT_CTX ? m->n_ctx_train
-                                              : DEFAULT_CTX;
+    TRY(ctx_of(m, o->ctx, &s->n_ctx));
     s->n_batch = o->batch ? o->batch : options->place.memory.total_bytes ? DEFAULT_BATCH_CARD : DEFAULT_BATCH;
     s->slot_rows = !o->decode_rows;
     s->n_decode_rows = o->decode_rows ? o->decode_rows : s->n_slot;
     TRY(in_range("--slots", s->n_slot, 1, MAX_SLOTS));
-    TRY(in_range("--ctx", s->n_ctx, 1, MAX_PLAN_CTX));
     TRY(in_range("--batch", s->n_batch, 1, MAX_BATCH));
     TRY(in_range("decode rows", s->n_decode_rows, 1, MAX_BATCH));
     TRY(in_range("--threads", o->threads, 0, 4096));

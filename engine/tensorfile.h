@@ -7,6 +7,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
+#include "keys.h"
 #include "mapfile.h"
 #include "mem.h"
 #include "quant.h"
@@ -74,6 +75,7 @@ struct tensorfile {
 struct tensorfile_options {
     bool no_mmap;
     bool vocab_only; /* tensors may be absent */
+    struct key_ignore ignore;
 };
 
 /* Opens and checks a model file (the magic decides the container). A split file is named by its first part.

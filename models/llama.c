@@ -13,4 +13,8 @@ const struct arch arch_llama = {
     .norm = NORM_RMS,
     .act = ACT_SILU,
     .rope = ROPE_INTERLEAVED,
+    .hf = (const struct arch_hf[]){{"llama", "LlamaForCausalLM"},
+                                   {"llama", "LLaMAForCausalLM"},
+                                   {"mistral", "MistralForCausalLM"},
+                                   {0}},
 };

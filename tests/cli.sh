@@ -31,6 +31,7 @@ run "no arguments, nothing on stdin" 2 "$infer"; out_empty; err_has "there is no
 run "no arguments, /dev/null" 2 bash -c '"$1" </dev/null' - "$infer"; out_empty; err_has "there is no prompt"; err_lines 1
 run "help" 0 "$infer" help; out_has "run"
 run "help of a command" 0 "$infer" help run; out_has "--temp X"; out_has "greedy"
+run "help: what runs" 0 "$infer" help models; out_has "SmolLM2"; out_has "mistral"; out_has " iq4_nl"; err_empty
 run "--help of a command" 0 "$infer" run --help; out_has "--min-p X"
 run "markdown" 0 "$infer" help --markdown; out_has '| `-m, --model FILE` |'
 run "version" 0 "$infer" --version; out_has "infer "
@@ -58,6 +59,14 @@ run "no model file" 2 "$infer" -m "$dir/text.gguf" -p hello; err_has "text.gguf"
 run "empty file" 2 "$infer" -m "$dir/empty.gguf" -p hello; err_lines 1
 mkdir -p "$dir/cache/infer/models"
 ln -s "$llama" "$dir/cache/infer/models/SmolLM2-135M-Instruct.Q4_1.gguf"
+sed 's/llama/llamb/g' "$llama" >"$dir/other.gguf"
+run "another architecture" 2 "$infer" -m "$dir/other.gguf" -p hello; err_has "'llamb' is not supported"; err_has "nearest that is: llama, Llama 1"
+err_has "infer help models"; err_lines 1
+sed 's/llama.context_length/llama.kontext_length/' "$llama" >"$dir/key.gguf"
+run "a key missing" 2 "$infer" -m "$dir/key.gguf" -p hello; err_lines 1
+sed 's/llama.rope.freq_base/llama.rope.freq_bass/' "$llama" >"$dir/key.gguf"
+run "a key unknown" 2 "$infer" -m "$dir/key.gguf" -p hello; out_empty; err_has "llama.rope.freq_bass"; err_has "--ignore-key"; err_lines 1
+run "a key unknown to us alone" 0 "$infer" -m "$dir/key.gguf" -p hello --ignore-key llama.rope.freq_bass -q; answer "hi there!"; err_has "llama.rope.freq_bass"; err_lines 1
 run "default model" 0 "$infer" -p hello -q; answer "hi there!"
 export INFER_MODEL=$dir/none.gguf
 run "INFER_MODEL wins over the default" 2 "$infer" -p hello; err_has "none.gguf"
@@ -113,6 +122,9 @@ input=$'hello\n/thoughts\n' run "chat: thinking" 0 "$infer" chat --grammar "$dir
 input=$'hello\n' run "chat: thinking shown" 0 "$infer" chat --grammar "$dir/think.gbnf" --thinking show; out $'\nhm\n\nyes\n'
 run "json" 0 "$infer" -p hello --json -q; out_has '"answer":"hi there!"'; out_has '"ended_by":"turn"'
 run "prompt longer than the context" 1 "$infer" -p "$(printf 'word %.0s' {1..500})" -q; out_empty; err_has "the context holds"
+run "beyond the trained length" 0 "$infer" -p hello -q -c 1000; answer "hi there!"; err_has "beyond the 256"; err_lines 1
+run "logits beyond it" 0 "$infer" logits --tokens "$(seq -s, 0 270)" -o "$dir/far.npy" -q; err_has "beyond the 256"; err_lines 1
+run "bench beyond it" 0 "$infer" bench -p 400 -n 1 -r 1 -q; err_has "beyond the 256"; err_lines 1
 run "context full" 1 "$infer" -p count -q --ctx 24; out_has "one two"; err_has "full"; err_lines 1
 run "context shifted" 0 "$infer" -p count -q --ctx 24 --overflow shift -n 40; err_has "older half"
 run "lookup: the same answer" 0 "$infer" -p count --lookup; answer "one two three four five six seven eight nine ten"; err_has "lookup"
@@ -221,7 +233,7 @@ run "logits: id out of range" 2 "$infer" logits --tokens 1,999999 -o "$dir/x.npy
 run "logits: without tokenizer" 0 "$infer" logits -m "$tests/golden/forward/qwen3.gguf" --tokens 1,2 -o "$dir/q.npy"
 run "run: without tokenizer" 2 "$infer" -m "$tests/golden/forward/qwen3.gguf" -p x; err_lines 1
 head -c 1500 "$tests/data/text.txt" >"$dir/text"
-run "perplexity: too little text" 2 "$infer" perplexity -f "$dir/prompt"; err_lines 1
+run "perplexity: too little text" 2 "$infer" perplexity -f "$dir/prompt"; err_lines 2; err_has "beyond the 256"
 run "perplexity" 0 "$infer" perplexity -f "$dir/text" --ctx 512 --json
 if run "bench" 0 "$infer" bench -p 8 -n 8 -d 0,16 -b 1,2 -r 2 --save "$dir/b.json"; then out_has "tg8x2@d16"; fi
 run "bench: ceilings" 0 "$infer" bench gemm --device cpu -r 1; out_has "FMA"

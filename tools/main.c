@@ -23,6 +23,8 @@ const int n_command = (int)(sizeof commands / sizeof *commands);
 int cmd_help(const struct options *o) {
     if (o->markdown) {
         help_markdown(stdout);
+    } else if (o->n_arg && strcmp(o->arg[0], "models") == 0) {
+        help_models(stdout);
     } else if (o->n_arg) {
         const struct command *c = command_find(o->arg[0]);
         if (!c) {

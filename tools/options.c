@@ -362,7 +362,7 @@ void help_program(FILE *out) {
         if (command_find("chat")) fprintf(out, "    infer chat -m model.gguf    talk\n");
         fprintf(out, "\n");
     }
-    fprintf(out, "Commands ('infer help COMMAND' lists their options):\n");
+    fprintf(out, "Commands ('infer help COMMAND' lists their options, 'infer help models' what runs):\n");
     for (int i = 0; i < n_command; i++) fprintf(out, "    %-12s %s\n", commands[i].name, commands[i].help);
     fprintf(
         out,

@@ -114,3 +114,5 @@ const char *options_name(unsigned groups, int i);
 void help_program(FILE *out);
 void help_command(FILE *out, const struct command *c);
 void help_markdown(FILE *out);
+/* Architectures, containers and element types (models.c). */
+void help_models(FILE *out);

@@ -10,7 +10,8 @@ int cmd_quantize(const struct options *o) {
     struct progress p;
     struct quantize_report r;
     progress_start(&p, o->quiet);
-    struct quantize_options q = {o->arg[0], o->arg[1], o->type, o->only, o->pure, show, &p};
+    struct quantize_options q = {o->arg[0], o->arg[1], o->type, o->only,
+                                 o->pure,   show,      &p,      {o->ignore_keys.text, o->ignore_keys.n}};
     enum infer_status status = quantize_file(&q, &r);
     progress_clear(&p);
     if (status) return tool_fail(o, status);

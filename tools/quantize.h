@@ -2,6 +2,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
+#include "keys.h"
 #include "quant.h"
 
 struct quantize_options {
@@ -11,6 +12,7 @@ struct quantize_options {
     bool pure;                                               /* no mix: the type in every matrix */
     void (*progress)(void *user, double done, double total); /* bytes read; may be NULL */
     void *user;
+    struct key_ignore ignore; /* keys of config.json that are not known */
 };
 
 struct quantize_report {

@@ -108,7 +108,10 @@ struct infer_engine_options session_engine_options(const struct options *o, cons
 
 enum infer_status session_open_model(struct session *s, const struct options *o) {
     TRY(session_model_path(o, s->path, sizeof s->path));
-    struct infer_model_options mo = {.no_mmap = o->no_mmap, .mlock = o->mlock};
+    struct infer_model_options mo = {.no_mmap = o->no_mmap,
+                                     .mlock = o->mlock,
+                                     .ignore_keys = o->ignore_keys.text,
+                                     .n_ignore_key = o->ignore_keys.n};
     TRY(infer_model_open(&s->model, s->path, &mo));
     infer_model_info(s->model, &s->info);
     return INFER_OK;
