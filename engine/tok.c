@@ -1,5 +1,7 @@
 /* Tokenizer: opening and checking a vocabulary, special tokens, and the dispatch to the families. */
 #include "tok_impl.h"
+#include <stdatomic.h>
+#include <utf8proc.h>
 
 /* ---- maps ---- */
 static enum infer_status table_size(size_t n, size_t slot, uint32_t *mask, size_t *bytes) {
@@ -184,14 +186,15 @@ enum infer_status tok_word_cached(struct tok_work *w, const char *s, size_t n, t
     return INFER_OK;
 }
 
-enum infer_status tok_put_byte(struct tok_work *w, unsigned char byte) {
+void tok_put_byte(struct tok_work *w, unsigned char byte) {
+    static atomic_flag said = ATOMIC_FLAG_INIT;
     int32_t id = w->t->byte_id[byte];
-    if (id < 0) id = w->t->unk;
-    if (id < 0)
-        return err_set(INFER_E_INPUT, "the vocabulary has no token for byte 0x%02x and none for unknown text",
-                       byte);
-    tok_put(&w->out, id);
-    return INFER_OK;
+    if (id < 0 && !w->t->drops_unknown) id = w->t->unk;
+    if (id >= 0)
+        tok_put(&w->out, id);
+    else if (!atomic_flag_test_and_set(&said))
+        log_line(LOG_WARN, "the vocabulary has no token for byte 0x%02x: such bytes are left out of the text",
+                 byte);
 }
 
 /* ---- encoding ---- */
@@ -215,6 +218,24 @@ static size_t strip_end(const char *s, size_t n) {
             k = 0;
         }
     return n;
+}
+
+/* A letter, mark, digit or joining punctuation: \w of Unicode's regular expressions. */
+static bool in_word(utf8proc_int32_t c) {
+    utf8proc_category_t k = utf8proc_category(c);
+    return (k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_NL) || k == UTF8PROC_CATEGORY_PC ||
+           c == 0x200c || c == 0x200d || (c >= 0x24b6 && c <= 0x24e9);
+}
+
+static bool starts_with_word(const char *s, size_t n) {
+    utf8proc_int32_t c;
+    return n && utf8proc_iterate((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, &c) > 0 && in_word(c);
+}
+
+static bool ends_in_word(const char *s, size_t n) {
+    for (size_t k = 1; k <= 4 && k <= n; k++)
+        if (text_utf8_len(s + n - k, k) == k) return starts_with_word(s + n - k, k);
+    return false;
 }
 
 /* A stretch between special tokens; first: it starts the text. */
@@ -250,6 +271,10 @@ static enum infer_status encode_all(struct tok_work *w, const char *s, const uin
             continue;
         }
         size_t end = i, next = i + t->text[id].len;
+        if ((t->flag[id] & TOK_F_WORD) && (ends_in_word(s, i) || starts_with_word(s + next, n - next))) {
+            i = next; /* as in tokenizers: no shorter one is looked for within it */
+            continue;
+        }
         if (t->flag[id] & TOK_F_LSTRIP) end = start + strip_end(s + start, end - start);
         if (t->flag[id] & TOK_F_RSTRIP)
             for (size_t k; (k = white_len(s + next, n - next));) next += k;
@@ -258,6 +283,10 @@ static enum infer_status encode_all(struct tok_work *w, const char *s, const uin
         i = start = next;
     }
     return encode_plain(w, s + start, n - start, start == 0);
+}
+
+static void put_all(struct tok_out *out, const struct tok_ids *ids) {
+    for (size_t i = 0; i < ids->n; i++) tok_put(out, ids->id[i]);
 }
 
 enum { CACHE_FROM = 256, CACHE_MAX = 8192, JOINED_FROM = 32 << 10 };
@@ -273,12 +302,12 @@ enum infer_status tok_encode(const struct tok *t, const char *text, const uint8_
         TRY(mem_new(&w.cache, slots * sizeof *w.cache, "the tokenizer's word cache"));
         w.cache_mask = (uint32_t)slots - 1;
     }
-    if ((flags & TOK_ADD) && t->add_bos) tok_put(&w.out, t->bos);
+    if (flags & TOK_ADD) put_all(&w.out, &t->around[TOK_FRONT]);
     enum infer_status st = INFER_OK;
     if (n >= JOINED_FROM && t->family == TOK_SPM)
         st = mem_new(&w.joined, TOK_JOINED * sizeof *w.joined, "the tokenizer's pair cache");
     if (st == INFER_OK) st = encode_all(&w, text, marks, n, flags);
-    if (st == INFER_OK && (flags & TOK_ADD) && t->add_eos) tok_put(&w.out, t->eos);
+    if (st == INFER_OK && (flags & TOK_ADD)) put_all(&w.out, &t->around[TOK_BEHIND]);
     pcre2_match_data_free(w.match);
     mem_free(w.cache);
     mem_free(w.joined);

@@ -133,6 +133,15 @@ static enum infer_status add_merges(struct tok *t, const struct meta *merges) {
     return INFER_OK;
 }
 
+bool tok_is_joined(const struct tok *t) {
+    for (int32_t id = 0; id < t->n; id++) {
+        struct str s = t->text[id];
+        if (t->attr[id] == TOK_ATTR_NORMAL && id != t->unk && s.len > text_utf8_len(s.data, s.len))
+            return true;
+    }
+    return false;
+}
+
 enum infer_status tok_bpe_init(struct tok *t, const struct meta *merges) {
     for (unsigned b = 0; b < 256; b++) {
         char s[8];
@@ -145,6 +154,12 @@ enum infer_status tok_bpe_init(struct tok *t, const struct meta *merges) {
     }
     for (int c = 0; c < 128; c++) t->ascii[c] = tok_map_find(t, &(char){(char)c}, 1);
     if (t->escape_space) tok_find_words_apart(t);
+    /* also with ignore_merges, which only takes whole pieces out of the merging: the others would fall apart into bytes */
+    if ((!merges || merges->n == 0) && tok_is_joined(t))
+        return err_set(INFER_E_INPUT,
+                       "a BPE vocabulary of %d tokens without merges (tokenizer.ggml.merges; in a "
+                       "tokenizer.json model.merges): its ids would not be the model's",
+                       t->n);
     return add_merges(t, merges);
 }
 
@@ -159,7 +174,7 @@ static uint32_t bpe_pair(struct tok_work *w, const char *s, const struct tok_sym
     return p->rank;
 }
 
-static enum infer_status put_symbols(struct tok_work *w, const char *s, const struct tok_sym *sym, size_t n) {
+static void put_symbols(struct tok_work *w, const char *s, const struct tok_sym *sym, size_t n) {
     bool was_unknown = false;
     for (size_t i = 0; i < n; i++) {
         if (sym[i].id >= 0) {
@@ -172,9 +187,8 @@ static enum infer_status put_symbols(struct tok_work *w, const char *s, const st
             was_unknown = true;
             continue;
         }
-        for (size_t k = 0; k < sym[i].len; k++) TRY(tok_put_byte(w, (unsigned char)s[sym[i].pos + k]));
+        for (size_t k = 0; k < sym[i].len; k++) tok_put_byte(w, (unsigned char)s[sym[i].pos + k]);
     }
-    return INFER_OK;
 }
 
 /* sym[] of s[n]: bytes, or characters where the family merges those. Returns how many. */
@@ -210,13 +224,14 @@ static enum infer_status bpe_word(struct tok_work *w, const char *s, size_t n) {
     if (n <= TOK_MERGE_SHORT) {
         struct tok_sym sym[TOK_MERGE_SHORT];
         int k = (int)first_symbols(t, s, n, sym);
-        return put_symbols(w, s, sym, (size_t)tok_merge_short(w, s, sym, k, bpe_pair));
+        put_symbols(w, s, sym, (size_t)tok_merge_short(w, s, sym, k, bpe_pair));
+        return INFER_OK;
     }
     struct tok_sym *sym;
     TRY(mem_new(&sym, n * sizeof *sym, "a long word"));
     size_t k = first_symbols(t, s, n, sym);
     enum infer_status st = tok_merge_long(w, s, sym, &k, bpe_pair);
-    if (st == INFER_OK) st = put_symbols(w, s, sym, k);
+    if (st == INFER_OK) put_symbols(w, s, sym, k);
     mem_free(sym);
     return st;
 }
@@ -242,7 +257,7 @@ static enum infer_status encode_text(struct tok_work *w, const char *s, size_t n
             TRY(encode_valid(w, s + i, good));
             i += good;
         } else {
-            TRY(tok_put_byte(w, (unsigned char)s[i++]));
+            tok_put_byte(w, (unsigned char)s[i++]);
         }
     }
     return INFER_OK;

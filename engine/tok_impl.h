@@ -4,6 +4,7 @@
 #include <pcre2.h>
 #include <string.h>
 #include "tok.h"
+#include "tok_added.h"
 #include "tok_json.h"
 
 enum tok_family { TOK_BPE, TOK_SPM, TOK_UNIGRAM, TOK_WORDPIECE };
@@ -60,6 +61,7 @@ enum tok_flag { /* bits of tok.flag[id] */
                 TOK_F_LSTRIP = 2, /* white space on its left (right) belongs to the special token */
                 TOK_F_RSTRIP = 4,
                 TOK_F_PLAIN = 8, /* user-defined and no markup: also parsed in marked bytes */
+                TOK_F_WORD = 16, /* no token where a letter, digit or underscore stands beside it */
 };
 
 /* SentencePiece's table of replacements, see tok_norm.c. */
@@ -85,13 +87,15 @@ struct tok {
     int32_t ascii[128];           /* token of a character, -1: SentencePiece, and BPE of characters */
     int32_t bos, eos, unk;
     bool add_bos, add_eos;
-    bool space_prefix;  /* a space in front of the text and behind special tokens */
-    bool words_apart;   /* no token holds a space behind another character */
-    bool ignore_merges; /* see tok_pre_row */
-    bool characters;    /* BPE merges characters, not bytes */
+    struct tok_ids around[2]; /* enum tok_side: what TOK_ADD puts in front and behind */
+    bool space_prefix;        /* a space in front of the text and behind special tokens */
+    bool words_apart;         /* no token holds a space behind another character */
+    bool ignore_merges;       /* see tok_pre_row */
+    bool characters;          /* BPE merges characters, not bytes */
     bool escape_space, group3;
     bool prefix_first, prefix_unless; /* see tokenizer.infer.prefix in tok_json.h */
     bool fuse_unknown;
+    bool drops_unknown; /* a byte without a token is left out even where there is an unknown token */
     enum tok_form { TOK_AS_IS, TOK_NFC, TOK_NFD, TOK_NFKC, TOK_NFKD } form;
     bool collapse_space;           /* SentencePiece: runs of white space are one space, none at the ends */
     bool lowercase, strip_accents; /* BPE and WordPiece; WordPiece */
@@ -216,8 +220,8 @@ struct tok_pair *tok_pair_add(const struct tok *t, struct tok_pairs *p, int32_t 
 /* Ids of one word through the cache, or from the family's encoder. */
 typedef enum infer_status tok_word_fn(struct tok_work *w, const char *s, size_t n);
 enum infer_status tok_word_cached(struct tok_work *w, const char *s, size_t n, tok_word_fn *encode);
-/* Puts the byte's token, else the unknown token; INFER_E_INPUT when the vocabulary has neither. */
-enum infer_status tok_put_byte(struct tok_work *w, unsigned char byte);
+/* Puts the byte's token, else the unknown token, else nothing, which is said once: as tokenizers and llama.cpp do. */
+void tok_put_byte(struct tok_work *w, unsigned char byte);
 
 /* Length of the longest valid UTF-8 text at the start of s[n]. */
 size_t tok_utf8_span(const char *s, size_t n);
@@ -239,6 +243,9 @@ void tok_pre_free(struct tok_pre *pre);
 enum infer_status tok_pre_split(struct tok_work *w, const char *s, size_t n, tok_word_fn *encode);
 
 /* ---- families ---- */
+/* Whether text can become a token of several symbols: then a file whose merges (or scores, SentencePiece) are gone has lost
+ * something. A vocabulary of single bytes or characters beside special tokens needs none; WordPiece never does. */
+bool tok_is_joined(const struct tok *t);
 enum infer_status tok_bpe_init(struct tok *t, const struct meta *merges);
 enum infer_status tok_bpe_encode(struct tok_work *w, const char *s, size_t n, bool prefix);
 /* Bytes of a token's text written in the byte alphabet of GPT-2; dst has room for n. Returns the length. */

@@ -4,6 +4,7 @@
 #include "tok_json.h"
 #include "json.h"
 #include "stbds.h"
+#include "tok_added.h"
 #include "tok_keys.h"
 #include "tok_impl.h"
 #include "tok_scan.h"
@@ -16,10 +17,7 @@ struct reading {
     struct tok_scan scan; /* model.vocab and model.merges */
     json_t *root, *config;
     struct tok_keys *keys;
-    int32_t n; /* tokens */
-    struct str *text;
-    int32_t *type; /* GGUF's token types */
-    float *score;
+    struct tok_vocab v;
     struct str *merge; /* merge[n_merge]: "a b" */
     size_t n_merge;
     struct str *pattern; /* pattern[TOK_PRE_MAX] */
@@ -31,10 +29,6 @@ struct reading {
     bool bert;
     const unsigned char *charsmap;
     size_t n_charsmap;
-    int32_t bos, eos, unk; /* -1: none */
-    bool add_bos, add_eos;
-    int32_t *lstrip, *rstrip;
-    uint32_t n_lstrip, n_rstrip;
 };
 
 /* ---- JSON ---- */
@@ -62,19 +56,6 @@ static enum infer_status copy_text(struct reading *r, const char *s, size_t n, s
 }
 
 /* ---- model ---- */
-static enum infer_status make_tokens(struct reading *r, size_t n) {
-    if (n == 0 || n > INT32_MAX / 4) return err_set(INFER_E_INPUT, "model.vocab has %zu entries", n);
-    r->n = (int32_t)n;
-    r->text = arena_alloc(r->a, n * sizeof *r->text);
-    r->type = arena_alloc(r->a, n * sizeof *r->type);
-    if (!r->text || !r->type) return no_memory();
-    for (size_t i = 0; i < n; i++) {
-        r->text[i] = (struct str){"", 0};
-        r->type[i] = 5; /* unused until it is named */
-    }
-    return INFER_OK;
-}
-
 /* One more than the largest id of the vocabulary and the added tokens. */
 static enum infer_status count_tokens(const struct reading *r, size_t *n) {
     const struct tok_list *vocab = &r->scan.vocab;
@@ -106,14 +87,14 @@ static enum infer_status read_vocab(struct reading *r, const json_t *model) {
     bool fallback = flag_of(model, "byte_fallback", false);
     if (r->scan.vocab.form != TOK_LIST_IDS) return err_set(INFER_E_INPUT, "model.vocab is not an object");
     TRY(count_tokens(r, &n));
-    TRY(make_tokens(r, n));
+    TRY(tok_vocab_make(&r->v, r->a, n, false, r->config));
     for (struct tok_chunk *c = r->scan.vocab.first; c; c = c->next) {
         for (int k = 0; k < c->n; k++) {
             const struct tok_entry *e = &c->entry[k];
-            if (r->text[e->id].len)
+            if (r->v.text[e->id].len)
                 return err_set(INFER_E_INPUT, "model.vocab: id %lld is named twice", (long long)e->id);
-            r->text[e->id] = e->text;
-            r->type[e->id] = fallback && is_byte_token(e->text) ? 6 : 1;
+            r->v.text[e->id] = e->text;
+            r->v.type[e->id] = fallback && is_byte_token(e->text) ? TOK_TYPE_BYTE : TOK_TYPE_NORMAL;
         }
     }
     return INFER_OK;
@@ -127,13 +108,6 @@ static enum infer_status read_merges(struct reading *r) {
     return INFER_OK;
 }
 
-static int32_t id_of(const struct reading *r, const char *text) {
-    size_t n = strlen(text);
-    for (int32_t i = 0; n && i < r->n; i++)
-        if (r->text[i].len == n && memcmp(r->text[i].data, text, n) == 0) return i;
-    return -1;
-}
-
 static enum infer_status read_bpe(struct reading *r, const json_t *model) {
     if (*text_of(model, "continuing_subword_prefix") || *text_of(model, "end_of_word_suffix"))
         return err_set(INFER_E_UNSUPPORTED, "BPE with a word prefix or suffix is not supported");
@@ -141,24 +115,24 @@ static enum infer_status read_bpe(struct reading *r, const json_t *model) {
     r->ignore_merges = flag_of(model, "ignore_merges", false);
     r->fuse_unknown = flag_of(model, "fuse_unk", false);
     TRY(read_vocab(r, model));
-    r->unk = id_of(r, text_of(model, "unk_token"));
+    TRY(tok_vocab_id(&r->v, text_of(model, "unk_token"), &r->v.unk));
     return read_merges(r);
 }
 
 static enum infer_status read_wordpiece(struct reading *r, const json_t *model) {
     r->model = "bert";
     TRY(read_vocab(r, model));
-    r->unk = id_of(r, text_of(model, "unk_token"));
-    for (int32_t i = 0; i < r->n; i++) { /* as GGUF has it: a start is marked, going on is not */
-        struct str s = r->text[i];
+    TRY(tok_vocab_id(&r->v, text_of(model, "unk_token"), &r->v.unk));
+    for (int32_t i = 0; i < r->v.n; i++) { /* as GGUF has it: a start is marked, going on is not */
+        struct str s = r->v.text[i];
         if (s.len > 2 && memcmp(s.data, "##", 2) == 0) {
-            r->text[i] = (struct str){s.data + 2, s.len - 2};
+            r->v.text[i] = (struct str){s.data + 2, s.len - 2};
         } else if (s.len && !(s.data[0] == '[' && s.data[s.len - 1] == ']')) {
             char *marked = arena_alloc(r->a, s.len + 3);
             if (!marked) return no_memory();
             memcpy(marked, TOK_SPACE, 3);
             memcpy(marked + 3, s.data, s.len);
-            r->text[i] = (struct str){marked, s.len + 3};
+            r->v.text[i] = (struct str){marked, s.len + 3};
         }
     }
     return INFER_OK;
@@ -170,20 +144,18 @@ static enum infer_status read_unigram(struct reading *r, const json_t *model) {
     r->model = "t5";
     if (r->scan.vocab.form != TOK_LIST_SCORES) return err_set(INFER_E_INPUT, "model.vocab is not an array");
     TRY(count_tokens(r, &n));
-    TRY(make_tokens(r, n));
-    r->score = arena_alloc(r->a, n * sizeof *r->score);
-    if (!r->score) return no_memory();
+    TRY(tok_vocab_make(&r->v, r->a, n, true, r->config));
     for (struct tok_chunk *c = r->scan.vocab.first; c; c = c->next) {
         for (int k = 0; k < c->n; k++, i++) {
-            r->text[i] = c->entry[k].text;
-            r->score[i] = (float)c->entry[k].score;
-            r->type[i] = fallback && is_byte_token(r->text[i]) ? 6 : 1;
+            r->v.text[i] = c->entry[k].text;
+            r->v.score[i] = (float)c->entry[k].score;
+            r->v.type[i] = fallback && is_byte_token(r->v.text[i]) ? TOK_TYPE_BYTE : TOK_TYPE_NORMAL;
         }
     }
     const json_t *unk = json_object_get(model, "unk_id");
-    if (json_is_integer(unk) && json_integer_value(unk) >= 0 && json_integer_value(unk) < r->n) {
-        r->unk = (int32_t)json_integer_value(unk);
-        r->type[r->unk] = 2;
+    if (json_is_integer(unk) && json_integer_value(unk) >= 0 && json_integer_value(unk) < r->v.n) {
+        r->v.unk = (int32_t)json_integer_value(unk);
+        r->v.type[r->v.unk] = TOK_TYPE_UNKNOWN;
     }
     return INFER_OK;
 }
@@ -202,21 +174,13 @@ static enum infer_status read_model(struct reading *r) {
 
 /* ---- added tokens ---- */
 static enum infer_status read_added(struct reading *r) {
-    const json_t *added = json_object_get(r->root, "added_tokens");
     json_t *v;
-    size_t i, n = json_array_size(added);
-    r->lstrip = arena_alloc(r->a, (n + 1) * sizeof *r->lstrip);
-    r->rstrip = arena_alloc(r->a, (n + 1) * sizeof *r->rstrip);
-    if (!r->lstrip || !r->rstrip) return no_memory();
-    json_array_foreach((json_t *)added, i, v) {
-        const json_t *content = json_object_get(v, "content");
+    size_t i;
+    json_array_foreach(json_object_get(r->root, "added_tokens"), i, v) {
         json_int_t id = json_integer_value(json_object_get(v, "id"));
-        if (!json_is_string(content) || id < 0 || id >= r->n)
+        if (!json_is_string(json_object_get(v, "content")) || id < 0 || id >= r->v.n)
             return err_set(INFER_E_INPUT, "added_tokens[%zu] has no content, or no id", i);
-        TRY(copy_text(r, json_string_value(content), json_string_length(content), &r->text[id]));
-        r->type[id] = flag_of(v, "special", false) ? 3 : 4;
-        if (flag_of(v, "lstrip", false)) r->lstrip[r->n_lstrip++] = (int32_t)id;
-        if (flag_of(v, "rstrip", false)) r->rstrip[r->n_rstrip++] = (int32_t)id;
+        TRY(tok_vocab_added(&r->v, (int32_t)id, v, false));
     }
     return INFER_OK;
 }
@@ -385,84 +349,7 @@ static enum infer_status read_pre_tokenizer(struct reading *r, const json_t *o) 
     return unsupported("pre_tokenizer", o);
 }
 
-/* ---- what is added in front and behind ---- */
-static void read_template(struct reading *r, const json_t *o) {
-    json_t *v;
-    size_t i;
-    bool behind = false;
-    json_array_foreach(json_object_get(o, "single"), i, v) {
-        const json_t *special = json_object_get(v, "SpecialToken");
-        if (json_object_get(v, "Sequence")) behind = true;
-        if (!special) continue;
-        int32_t id = id_of(r, text_of(special, "id"));
-        if (id < 0) continue;
-        *(behind ? &r->eos : &r->bos) = id;
-        *(behind ? &r->add_eos : &r->add_bos) = true;
-    }
-}
-
-static void read_pair(struct reading *r, const json_t *o) { /* Bert, Roberta: [text, id] for cls and sep */
-    int32_t cls = id_of(r, json_string_value(json_array_get(json_object_get(o, "cls"), 0)) ?: "");
-    int32_t sep = id_of(r, json_string_value(json_array_get(json_object_get(o, "sep"), 0)) ?: "");
-    if (cls >= 0) r->bos = cls, r->add_bos = true;
-    if (sep >= 0) r->eos = sep, r->add_eos = true;
-}
-
-static enum infer_status read_post_processor(struct reading *r, const json_t *o) {
-    const char *type = text_of(o, "type");
-    json_t *v;
-    size_t i;
-    if (!json_is_object(o) || strcmp(type, "ByteLevel") == 0) return INFER_OK;
-    if (strcmp(type, "Sequence") == 0) {
-        json_array_foreach(json_object_get(o, "processors"), i, v) TRY(read_post_processor(r, v));
-    } else if (strcmp(type, "TemplateProcessing") == 0) {
-        read_template(r, o);
-    } else if (strcmp(type, "BertProcessing") == 0 || strcmp(type, "RobertaProcessing") == 0) {
-        read_pair(r, o);
-    } else {
-        return unsupported("post_processor", o);
-    }
-    return INFER_OK;
-}
-
-/* tokenizer_config.json names the special tokens, as text or as {"content": text}. */
-static void read_config(struct reading *r) {
-    static const char *const names[] = {"bos_token", "eos_token", "unk_token"};
-    int32_t *ids[] = {&r->bos, &r->eos, &r->unk};
-    for (int i = 0; i < 3; i++) {
-        const json_t *v = json_object_get(r->config, names[i]);
-        const char *s = json_is_object(v) ? text_of(v, "content") : json_string_value(v);
-        int32_t id = s ? id_of(r, s) : -1;
-        bool added = i == 0 ? r->add_bos : i == 1 && r->add_eos;
-        if (id >= 0 && !added) *ids[i] = id; /* what the template adds is known better */
-    }
-}
-
 /* ---- writing ---- */
-static enum infer_status write_vocab(struct reading *r) {
-    size_t n = (size_t)r->n;
-    TRY(tok_keys_text(r->keys, "tokenizer.ggml.model", r->model));
-    TRY(tok_keys_strings(r->keys, "tokenizer.ggml.tokens", r->text, n));
-    TRY(tok_keys_raw(r->keys, "tokenizer.ggml.token_type", META_ARRAY, META_I32, n, n * sizeof *r->type,
-                     r->type));
-    if (r->score)
-        TRY(tok_keys_raw(r->keys, "tokenizer.ggml.scores", META_ARRAY, META_F32, n, n * sizeof *r->score,
-                         r->score));
-    if (r->merge) TRY(tok_keys_strings(r->keys, "tokenizer.ggml.merges", r->merge, r->n_merge));
-    TRY(tok_keys_id(r->keys, "tokenizer.ggml.unknown_token_id", r->unk));
-    bool bert = strcmp(r->model, "bert") == 0;
-    TRY(tok_keys_id(r->keys, bert ? "tokenizer.ggml.cls_token_id" : "tokenizer.ggml.bos_token_id", r->bos));
-    TRY(tok_keys_id(r->keys, bert ? "tokenizer.ggml.seperator_token_id" : "tokenizer.ggml.eos_token_id",
-                    r->eos));
-    TRY(tok_keys_bool(r->keys, "tokenizer.ggml.add_bos_token", r->add_bos));
-    TRY(tok_keys_bool(r->keys, bert ? "tokenizer.ggml.add_sep_token" : "tokenizer.ggml.add_eos_token",
-                      r->add_eos));
-    const json_t *template = json_object_get(r->config, "chat_template");
-    return json_is_string(template)
-               ? tok_keys_text(r->keys, "tokenizer.chat_template", json_string_value(template))
-               : INFER_OK;
-}
-
 static enum infer_status write_rules(struct reading *r) {
     TRY(tok_keys_bool(r->keys, "tokenizer.ggml.add_space_prefix", r->prefix != NULL));
     TRY(tok_keys_bool(r->keys, "tokenizer.ggml.remove_extra_whitespaces", r->collapse));
@@ -481,23 +368,18 @@ static enum infer_status write_rules(struct reading *r) {
     TRY(tok_keys_bool(r->keys, "tokenizer.infer.lowercase", r->lowercase && !r->bert));
     TRY(tok_keys_bool(r->keys, "tokenizer.infer.prefix_unless", r->prefix_unless));
     TRY(tok_keys_text(r->keys, "tokenizer.infer.prefix", r->prefix));
-    TRY(tok_keys_text(r->keys, "tokenizer.infer.normal_form", r->normal_form));
-    TRY(tok_keys_raw(r->keys, "tokenizer.infer.lstrip", META_ARRAY, META_I32, r->n_lstrip, r->n_lstrip * 4,
-                     r->lstrip));
-    return tok_keys_raw(r->keys, "tokenizer.infer.rstrip", META_ARRAY, META_I32, r->n_rstrip, r->n_rstrip * 4,
-                        r->rstrip);
+    return tok_keys_text(r->keys, "tokenizer.infer.normal_form", r->normal_form);
 }
 
 static enum infer_status read_all(struct reading *r) {
-    r->bos = r->eos = r->unk = -1;
     r->pattern = arena_alloc(r->a, TOK_PRE_MAX * sizeof *r->pattern);
     if (!r->pattern) return no_memory();
     TRY(read_model(r));
     TRY(read_added(r));
     TRY(read_normalizer(r, json_object_get(r->root, "normalizer")));
     TRY(read_pre_tokenizer(r, json_object_get(r->root, "pre_tokenizer")));
-    TRY(read_post_processor(r, json_object_get(r->root, "post_processor")));
-    read_config(r);
+    TRY(tok_vocab_processor(&r->v, json_object_get(r->root, "post_processor")));
+    TRY(tok_vocab_config(&r->v, r->config));
     r->characters = strcmp(r->model, "gpt2") == 0 && !r->bytes;
     if (r->bert != (strcmp(r->model, "bert") == 0))
         return err_set(INFER_E_UNSUPPORTED, "WordPiece goes with BertNormalizer, and with nothing else");
@@ -506,22 +388,27 @@ static enum infer_status read_all(struct reading *r) {
                        "Unigram goes with Precompiled and Metaspace, and with nothing else");
     if (r->characters && !r->escape && !r->n_pattern && r->lowercase)
         return err_set(INFER_E_UNSUPPORTED, "BPE of lower-cased characters without cuts is not supported");
-    TRY(write_vocab(r));
+    TRY(tok_vocab_keys(&r->v, r->keys, r->model, r->config));
+    if (r->merge) TRY(tok_keys_strings(r->keys, "tokenizer.ggml.merges", r->merge, r->n_merge));
     return write_rules(r);
 }
 
-enum infer_status tok_json_keys(struct tok_keys *keys, const char *json, size_t n, const char *config,
-                                size_t n_config) {
-    struct reading r = {.a = keys->a, .keys = keys};
+static enum infer_status tok_json_keys(struct tok_keys *keys, const char *json, size_t n, json_t *config) {
+    struct reading r = {.a = keys->a, .keys = keys, .config = config};
     TRY(tok_scan(&r.scan, r.a, json, n));
     TRY(tok_scan_rest(&r.root, &r.scan, json, n));
-    enum infer_status st = INFER_OK;
-    if (config) {
-        st = json_read(&r.config, "tokenizer_config.json", config, n_config, JSON_ALLOW_NUL);
-    }
-    if (st == INFER_OK) st = read_all(&r);
+    enum infer_status st = read_all(&r);
     json_decref(r.root);
-    json_decref(r.config);
+    return st;
+}
+
+static enum infer_status read_keys(struct tok_keys *keys, const char *data, size_t n, const char *config,
+                                   size_t n_config) {
+    json_t *root = NULL;
+    if (config) TRY(json_read(&root, "tokenizer_config.json", config, n_config, JSON_ALLOW_NUL));
+    enum infer_status st = n && data[0] == '{' ? tok_json_keys(keys, data, n, root)
+                                               : tok_proto_keys(keys, (const unsigned char *)data, n, root);
+    json_decref(root);
     return st;
 }
 
@@ -531,8 +418,7 @@ enum infer_status tok_vocab_meta(struct meta **out, size_t *n_out, struct arena 
     *n_out = 0;
     TRY(mem_new(&keys, sizeof *keys, "reading a vocabulary"));
     keys->a = a;
-    enum infer_status st = n && data[0] == '{' ? tok_json_keys(keys, data, n, config, n_config)
-                                               : tok_proto_keys(keys, (const unsigned char *)data, n);
+    enum infer_status st = read_keys(keys, data, n, config, n_config);
     if (st == INFER_OK) st = tok_keys_finish(keys, out, n_out);
     mem_free(keys);
     return st;

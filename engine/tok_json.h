@@ -15,6 +15,9 @@
  *     tokenizer.infer.prefix_unless bool: no such space where there is one
  *     tokenizer.infer.stops         ids that end an answer beside GGUF's eos, eot and eom (generation_config.json)
  *     tokenizer.infer.lstrip, tokenizer.infer.rstrip    ids of special tokens that take the white space on that side
+ *     tokenizer.infer.single_word   ids of special tokens that are none beside a letter, digit or underscore
+ *     tokenizer.infer.front, tokenizer.infer.behind     all ids that go in front of a text and behind it, where there is more
+ *                                   than BOS and EOS
  */
 #pragma once
 #include "tensorfile.h"
@@ -27,15 +30,10 @@ enum tok_split_mode {
     TOK_SPLIT_NEXT,         /* a match goes with what follows */
 };
 
-/* Adds the keys of json[n], a tokenizer.json; config[n_config]: tokenizer_config.json or NULL.
+/* The keys of data[n], a tokenizer.json or a tokenizer.model (the first byte decides): *out points to *n_out of them
+ * in the arena, and to nothing in data. config[n_config]: tokenizer_config.json or NULL.
  * errors: INFER_E_INPUT (not JSON, or not of this form: names the place), INFER_E_UNSUPPORTED (names the normalizer,
  * pre-tokenizer or model that is not known), INFER_E_MEMORY. source: the tokenizers library's file format. */
-struct tok_keys;
-enum infer_status tok_json_keys(struct tok_keys *keys, const char *json, size_t n, const char *config,
-                                size_t n_config);
-
-/* The keys of data[n], a tokenizer.json or a tokenizer.model (the first byte decides): *out points to *n_out of them
- * in the arena, and to nothing in data. */
 enum infer_status tok_vocab_meta(struct meta **out, size_t *n_out, struct arena *a, const char *data,
                                  size_t n, const char *config, size_t n_config);
 

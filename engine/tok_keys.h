@@ -1,6 +1,7 @@
 /* Vocabulary files that are not GGUF (tokenizer.json, tokenizer.model) as the metadata keys that tok_open reads: a
  * list of keys in an arena. */
 #pragma once
+#include <jansson.h>
 #include "tensorfile.h"
 
 enum { TOK_KEYS_MAX = 40 };
@@ -24,6 +25,7 @@ enum infer_status tok_keys_text(struct tok_keys *k, const char *key,
 /* The keys as an array in the arena. */
 enum infer_status tok_keys_finish(struct tok_keys *k, struct meta **out, size_t *n_out);
 
-/* SentencePiece's tokenizer.model, whose bytes are data[n]. errors: INFER_E_INPUT (names the byte), INFER_E_UNSUPPORTED,
- * INFER_E_MEMORY. source: sentencepiece_model.proto. */
-enum infer_status tok_proto_keys(struct tok_keys *k, const unsigned char *data, size_t n);
+/* SentencePiece's tokenizer.model, whose bytes are data[n]; config: tokenizer_config.json or NULL. errors: INFER_E_INPUT
+ * (names the byte), INFER_E_UNSUPPORTED, INFER_E_MEMORY. source: sentencepiece_model.proto. */
+enum infer_status tok_proto_keys(struct tok_keys *k, const unsigned char *data, size_t n,
+                                 const json_t *config);

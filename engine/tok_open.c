@@ -180,6 +180,8 @@ static enum infer_status choose_bpe(struct tok *t, struct str pre) {
     t->group3 = row->group3;
     t->form = row->nfc ? TOK_NFC : TOK_AS_IS;
     t->escape_space = t->characters = row->escape_space;
+    t->drops_unknown =
+        !t->characters; /* files name an unknown token that their tokenizer does not use for bytes */
     return tok_pre_compile(&t->pre, row->pattern);
 }
 
@@ -204,8 +206,8 @@ static enum infer_status read_rules(struct tok *t, const struct tensorfile *f) {
     return INFER_OK;
 }
 
-static enum infer_status read_strip(struct tok *t, const struct tensorfile *f, const char *key,
-                                    enum tok_flag flag) {
+static enum infer_status read_flag(struct tok *t, const struct tensorfile *f, const char *key,
+                                   enum tok_flag flag) {
     const struct meta *m = tensorfile_meta(f, key);
     if (!m) return INFER_OK;
     if (m->type != META_ARRAY || m->elem != META_I32)
@@ -295,6 +297,25 @@ static enum infer_status read_stops(struct tok *t, const struct tensorfile *f) {
     return INFER_OK;
 }
 
+/* What is added on one side: the list of the key, else the token of that side; one NULL: nothing is. */
+static enum infer_status read_around(struct tok *t, const struct tensorfile *f, const char *key, int32_t *one,
+                                     struct tok_ids *out) {
+    const struct meta *m;
+    bool present;
+    TRY(meta_array(f, key, META_KIND_INT, META_ANY_LENGTH, &m, &present));
+    if (!one) return INFER_OK;
+    *out = (struct tok_ids){one, 1};
+    if (!m) return INFER_OK;
+    *out = (struct tok_ids){arena_alloc(&t->arena, m->n * sizeof *out->id + 1), m->n};
+    if (!out->id) return err_set(INFER_E_MEMORY, "out of memory: %s", key);
+    for (size_t i = 0; i < m->n; i++) {
+        int64_t id = meta_elem_i64(m, i);
+        if (id < 0 || id >= t->n) return err_set(INFER_E_INPUT, "%s holds id %lld", key, (long long)id);
+        out->id[i] = (int32_t)id;
+    }
+    return INFER_OK;
+}
+
 static enum infer_status read_special(struct tok *t, const struct tensorfile *f, bool typed) {
     int32_t more[2] = {-1, -1};
     bool present, wordpiece = t->family == TOK_WORDPIECE;
@@ -320,6 +341,8 @@ static enum infer_status read_special(struct tok *t, const struct tensorfile *f,
     for (int i = 0; !typed && i < 3; i++) make_control(t, stops[i]);
     if (!typed) make_control(t, t->bos);
     mark_stops(t, stops, 3);
+    TRY(read_around(t, f, "tokenizer.infer.front", t->add_bos ? &t->bos : NULL, &t->around[TOK_FRONT]));
+    TRY(read_around(t, f, "tokenizer.infer.behind", t->add_eos ? &t->eos : NULL, &t->around[TOK_BEHIND]));
     return read_stops(t, f);
 }
 
@@ -380,8 +403,9 @@ static enum infer_status build(struct tok *t, const struct tensorfile *f, const 
     bool present;
     TRY(meta_str(f, "general.architecture", &arch, &present));
     if (t->family == TOK_SPM && is(arch, "phi3")) phi3_strip(t);
-    TRY(read_strip(t, f, "tokenizer.infer.lstrip", TOK_F_LSTRIP));
-    TRY(read_strip(t, f, "tokenizer.infer.rstrip", TOK_F_RSTRIP));
+    TRY(read_flag(t, f, "tokenizer.infer.lstrip", TOK_F_LSTRIP));
+    TRY(read_flag(t, f, "tokenizer.infer.rstrip", TOK_F_RSTRIP));
+    TRY(read_flag(t, f, "tokenizer.infer.single_word", TOK_F_WORD));
     return tok_trie_init(t);
 }
 

@@ -7,6 +7,7 @@
  *
  * A field is a number (field << 3 | wire type) and a value: 0 varint, 1 eight bytes, 2 length and bytes, 5 four bytes.
  * source: sentencepiece_model.proto; the protocol buffers encoding. */
+#include "tok_added.h"
 #include "tok_keys.h"
 
 #include <string.h>
@@ -58,36 +59,31 @@ static enum infer_status next_field(struct cursor *c, struct field *f) {
 }
 
 struct model {
-    struct arena *a;
-    struct str *text; /* text[n] */
-    float *score;
-    int32_t *type;
-    size_t n;
+    struct tok_vocab v;
+    int32_t at; /* pieces read */
     uint64_t kind;
-    int32_t unk, bos, eos;
     bool prefix, collapse;
     struct cursor charsmap;
 };
 
 static enum infer_status read_piece(struct model *m, struct cursor c) {
     struct field f;
-    m->type[m->n] = 1;
-    m->text[m->n] = (struct str){"", 0};
+    int32_t id = m->at++;
+    m->v.type[id] = TOK_TYPE_NORMAL;
     while (c.at < c.end) {
         TRY(next_field(&c, &f));
         if (f.number == 1 && f.wire == 2) {
             size_t n = (size_t)(f.in.end - f.in.start);
-            char *copy = arena_strndup(m->a, (const char *)f.in.start, n);
+            char *copy = arena_strndup(m->v.a, (const char *)f.in.start, n);
             if (!copy) return err_set(INFER_E_MEMORY, "out of memory: reading a vocabulary");
-            m->text[m->n] = (struct str){copy, n};
+            m->v.text[id] = (struct str){copy, n};
         } else if (f.number == 2 && f.wire == 5) {
-            memcpy(&m->score[m->n], &f.value, 4);
+            memcpy(&m->v.score[id], &f.value, 4);
         } else if (f.number == 3 && f.wire == 0) {
             if (f.value < 1 || f.value > 6) return broken(&c, "a token of an unknown type");
-            m->type[m->n] = (int32_t)f.value;
+            m->v.type[id] = (int32_t)f.value;
         }
     }
-    m->n++;
     return INFER_OK;
 }
 
@@ -98,9 +94,9 @@ static enum infer_status read_spec(struct model *m, struct cursor c, bool traine
         int32_t id = f.value < INT32_MAX ? (int32_t)f.value : -1;
         if (trainer && f.wire == 0) {
             if (f.number == 3) m->kind = f.value;
-            if (f.number == 40) m->unk = id;
-            if (f.number == 41) m->bos = id;
-            if (f.number == 42) m->eos = id;
+            if (f.number == 40) m->v.unk = id;
+            if (f.number == 41) m->v.bos = id;
+            if (f.number == 42) m->v.eos = id;
         } else if (!trainer) {
             if (f.number == 2 && f.wire == 2) m->charsmap = f.in;
             if (f.number == 3 && f.wire == 0) m->prefix = f.value != 0;
@@ -110,16 +106,17 @@ static enum infer_status read_spec(struct model *m, struct cursor c, bool traine
     return INFER_OK;
 }
 
-static enum infer_status write_keys(struct tok_keys *k, const struct model *m) {
-    bool unigram = m->kind == 1;
-    size_t n = m->n, n_map = (size_t)(m->charsmap.end - m->charsmap.start);
-    TRY(tok_keys_text(k, "tokenizer.ggml.model", unigram ? "t5" : "llama"));
-    TRY(tok_keys_strings(k, "tokenizer.ggml.tokens", m->text, n));
-    TRY(tok_keys_raw(k, "tokenizer.ggml.scores", META_ARRAY, META_F32, n, n * sizeof *m->score, m->score));
-    TRY(tok_keys_raw(k, "tokenizer.ggml.token_type", META_ARRAY, META_I32, n, n * sizeof *m->type, m->type));
-    TRY(tok_keys_id(k, "tokenizer.ggml.unknown_token_id", m->unk));
-    TRY(tok_keys_id(k, "tokenizer.ggml.bos_token_id", m->bos));
-    TRY(tok_keys_id(k, "tokenizer.ggml.eos_token_id", m->eos));
+/* What models of this kind add when no config says more: Llama's put BOS in front, T5's EOS behind. */
+static enum infer_status read_config(struct model *m, const json_t *config) {
+    enum tok_side side = m->kind == 1 ? TOK_BEHIND : TOK_FRONT;
+    int32_t id = side == TOK_BEHIND ? m->v.eos : m->v.bos;
+    if (id >= 0 && id < m->v.n) TRY(tok_vocab_around(&m->v, side, id));
+    return tok_vocab_config(&m->v, config);
+}
+
+static enum infer_status write_keys(struct tok_keys *k, struct model *m, const json_t *config) {
+    size_t n_map = (size_t)(m->charsmap.end - m->charsmap.start);
+    TRY(tok_vocab_keys(&m->v, k, m->kind == 1 ? "t5" : "llama", config));
     TRY(tok_keys_bool(k, "tokenizer.ggml.add_space_prefix", m->prefix));
     TRY(tok_keys_bool(k, "tokenizer.ggml.remove_extra_whitespaces", m->collapse));
     if (!n_map) return INFER_OK;
@@ -127,8 +124,9 @@ static enum infer_status write_keys(struct tok_keys *k, const struct model *m) {
                         m->charsmap.start);
 }
 
-enum infer_status tok_proto_keys(struct tok_keys *k, const unsigned char *data, size_t n) {
-    struct model m = {.a = k->a, .kind = 1, .unk = 0, .bos = 1, .eos = 2, .prefix = true, .collapse = true};
+enum infer_status tok_proto_keys(struct tok_keys *k, const unsigned char *data, size_t n,
+                                 const json_t *config) {
+    struct model m = {.kind = 1, .prefix = true, .collapse = true};
     struct cursor whole = {data, data, data + n}, c = whole;
     struct field f;
     size_t pieces = 0;
@@ -137,11 +135,10 @@ enum infer_status tok_proto_keys(struct tok_keys *k, const unsigned char *data, 
         pieces += f.number == 1 && f.wire == 2;
     }
     if (!pieces) return err_set(INFER_E_INPUT, "it holds no tokens");
-    m.text = arena_alloc(k->a, pieces * sizeof *m.text);
-    m.score = arena_alloc(k->a, pieces * sizeof *m.score);
-    m.type = arena_alloc(k->a, pieces * sizeof *m.type);
-    if (!m.text || !m.score || !m.type)
-        return err_set(INFER_E_MEMORY, "out of memory: a vocabulary of %zu tokens", pieces);
+    TRY(tok_vocab_make(&m.v, k->a, pieces, true, config));
+    m.v.unk = 0;
+    m.v.bos = 1;
+    m.v.eos = 2;
     for (c = whole; c.at < c.end;) {
         TRY(next_field(&c, &f));
         if (f.number == 1 && f.wire == 2) TRY(read_piece(&m, f.in));
@@ -151,5 +148,6 @@ enum infer_status tok_proto_keys(struct tok_keys *k, const unsigned char *data, 
         return err_set(INFER_E_UNSUPPORTED,
                        "SentencePiece model of type %llu; 1 (Unigram) and 2 (BPE) are supported",
                        (unsigned long long)m.kind);
-    return write_keys(k, &m);
+    TRY(read_config(&m, config));
+    return write_keys(k, &m, config);
 }

@@ -66,6 +66,10 @@ static int32_t text_token(const struct tok *t, const char *s, size_t n) {
 }
 
 enum infer_status tok_spm_init(struct tok *t, const struct meta *scores) {
+    if (!scores && tok_is_joined(t))
+        return err_set(INFER_E_INPUT,
+                       "a SentencePiece vocabulary without tokenizer.ggml.scores: its ids would not be the "
+                       "model's");
     tok_find_words_apart(t);
     for (int32_t id = 0; id < t->n; id++) {
         bool joins =
@@ -116,15 +120,14 @@ static size_t first_symbols(const struct tok *t, const char *s, size_t n, struct
     return k;
 }
 
-static enum infer_status put_symbols(struct tok_work *w, const char *s, const struct tok_sym *sym, size_t n) {
+static void put_symbols(struct tok_work *w, const char *s, const struct tok_sym *sym, size_t n) {
     for (size_t i = 0; i < n; i++) {
         if (sym[i].id >= 0) {
             tok_put(&w->out, sym[i].id);
             continue;
         }
-        for (size_t k = 0; k < sym[i].len; k++) TRY(tok_put_byte(w, (unsigned char)s[sym[i].pos + k]));
+        for (size_t k = 0; k < sym[i].len; k++) tok_put_byte(w, (unsigned char)s[sym[i].pos + k]);
     }
-    return INFER_OK;
 }
 
 static enum infer_status spm_word(struct tok_work *w, const char *s, size_t n) {
@@ -132,12 +135,13 @@ static enum infer_status spm_word(struct tok_work *w, const char *s, size_t n) {
     struct tok_sym few[TOK_MERGE_SHORT], *sym;
     if (n <= TOK_MERGE_SHORT) {
         int k = (int)first_symbols(t, s, n, few, TOK_MERGE_SHORT);
-        return put_symbols(w, s, few, (size_t)tok_merge_short(w, s, few, k, spm_pair));
+        put_symbols(w, s, few, (size_t)tok_merge_short(w, s, few, k, spm_pair));
+        return INFER_OK;
     }
     TRY(mem_new(&sym, n * sizeof *sym, "a long word"));
     size_t k = first_symbols(t, s, n, sym, n);
     enum infer_status st = tok_merge_long(w, s, sym, &k, spm_pair);
-    if (st == INFER_OK) st = put_symbols(w, s, sym, k);
+    if (st == INFER_OK) put_symbols(w, s, sym, k);
     mem_free(sym);
     return st;
 }

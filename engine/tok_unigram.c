@@ -90,9 +90,9 @@ static enum infer_status put_path(struct tok_work *w, const char *s, size_t n, s
         if (id >= 0) {
             tok_put(&w->out, id);
         } else if (bytes) {
-            for (size_t k = i; k < end; k++) TRY(tok_put_byte(w, (unsigned char)s[k]));
+            for (size_t k = i; k < end; k++) tok_put_byte(w, (unsigned char)s[k]);
         } else if (!was_unknown) {
-            TRY(tok_put_byte(w, (unsigned char)s[i]));
+            tok_put_byte(w, (unsigned char)s[i]);
         }
         was_unknown = id < 0 && !bytes;
     }

@@ -32,11 +32,11 @@ static bool is_space(utf8proc_int32_t c) {
     return c == 0x85 || (k >= UTF8PROC_CATEGORY_ZS && k <= UTF8PROC_CATEGORY_ZP);
 }
 
-/* Dropped by the cleaning: control, format, private and unassigned characters. */
+/* Dropped by the cleaning: control, format and private characters. One that is not assigned stays, and makes its word unknown. */
 static bool is_dropped(utf8proc_int32_t c) {
     if (c == '\t' || c == '\n' || c == '\r') return false;
     utf8proc_category_t k = utf8proc_category(c);
-    return c == 0xfffd || k == UTF8PROC_CATEGORY_CN || k >= UTF8PROC_CATEGORY_CC;
+    return c == 0 || c == 0xfffd || k >= UTF8PROC_CATEGORY_CC;
 }
 
 static void put_word(struct tok_work *w, struct word *word) {

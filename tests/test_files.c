@@ -7,6 +7,7 @@
 #include "mem.h"
 #include "tensorfile.h"
 #include "textfile.h"
+#include "../tools/quantize.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -259,6 +260,166 @@ static void eos_ids_end_an_answer(void **state) {
     }
 }
 
+/* ---- tokenizer_config.json ---- */
+
+#define BPE(added, processor)                                                                                \
+    "{\"added_tokens\": [" added "], \"post_processor\": " processor ","                                     \
+    " \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false},"                            \
+    " \"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2, \"<s>\": 3, \"\\u0120\": "   \
+    "4},"                                                                                                    \
+    " \"merges\": [\"a b\"]}}"
+#define END          "{\"id\": 5, \"content\": \"<end>\", \"special\": true}"
+#define TEMPLATE(t)  "{\"type\": \"TemplateProcessing\", \"single\": [" t "]}"
+#define SPECIAL(s)   "{\"SpecialToken\": {\"id\": \"" s "\", \"type_id\": 0}}"
+#define THE_TEXT     "{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}"
+#define DECODER(...) "{\"added_tokens_decoder\": {" __VA_ARGS__ "}}"
+
+static const struct {
+    const char *tokenizer, *config, *text, *ids; /* ids of text, with what the model adds */
+} tokenized[] = {
+    {BPE(END, "null"), NULL, "ab<end>", "2 5"},
+    /* special tokens by name: of the vocabulary, and in no list of added ones */
+    {BPE(END, "null"), NULL, "a<s>", "0"}, /* bytes without a token are dropped */
+    {BPE(END, "null"), "{\"bos_token\": \"<s>\"}", "a<s>", "0 3"},
+    {BPE(END, "null"), "{\"additional_special_tokens\": [{\"content\": \"<s>\"}]}", "a<s>", "0 3"},
+    {BPE(END, "null"), "{\"pad_token\": \"<pad>\"}", "ab", "2"},
+    /* what is added */
+    {BPE(END, "null"), "{\"bos_token\": \"<s>\", \"add_bos_token\": true}", "ab", "3 2"},
+    {BPE(END, "null"), "{\"bos_token\": {\"content\": \"<s>\"}, \"add_bos_token\": true}", "ab", "3 2"},
+    {BPE(END, "null"), "{\"eos_token\": \"<end>\", \"add_eos_token\": true, \"add_bos_token\": null}", "ab",
+     "2 5"},
+    {BPE(END, TEMPLATE(SPECIAL("<s>") "," THE_TEXT)), NULL, "ab", "3 2"},
+    {BPE(END, TEMPLATE(SPECIAL("<s>") "," THE_TEXT)), "{\"add_bos_token\": false}", "ab", "2"},
+    {BPE(END, TEMPLATE(SPECIAL("<s>") "," THE_TEXT)), "{\"add_bos_token\": true}", "ab", "3 2"},
+    {BPE(END,
+         TEMPLATE(SPECIAL("<s>") "," SPECIAL("<end>") "," THE_TEXT "," SPECIAL("<end>") "," SPECIAL("<s>"))),
+     NULL, "ab", "3 5 2 5 3"},
+    {BPE(END, "{\"type\": \"TemplateProcessing\", \"single\": [" SPECIAL(
+                  "x") "," THE_TEXT "], \"special_tokens\": {\"x\": {\"id\": \"x\", \"ids\": [5, 3], "
+                       "\"tokens\": [\"<end>\", \"<s>\"]}}}"),
+     NULL, "ab", "5 3 2"},
+    {BPE(END, "{\"type\": \"Sequence\", \"processors\": [" TEMPLATE(SPECIAL("<s>") "," THE_TEXT) "," TEMPLATE(
+                  SPECIAL("<end>") "," THE_TEXT "," SPECIAL("<s>")) "]}"),
+     NULL, "ab", "5 3 2 3"},
+    /* added_tokens_decoder: more tokens, by rising id */
+    {BPE(END, "null"), DECODER("\"7\": {\"content\": \"<y>\"}, \"6\": {\"content\": \"<x>\"}"), "<x>a<y>",
+     "6 0 7"},
+    {BPE(END, "null"), DECODER("\"5\": {\"content\": \"<end>\", \"special\": true}"), "a<end>", "0 5"},
+    {BPE(END, "null"), DECODER("\"99\": {\"content\": \"<end>\", \"special\": true}"), "a<end>", "0 5"},
+    {BPE(END, "null"), DECODER("\"2\": {\"content\": \"ab\"}"), "aab", "0 2"},
+    /* and corrected ones */
+    {BPE(END, "null"), NULL, "a <end> b", "0 4 5 4 1"},
+    {BPE(END, "null"), DECODER("\"5\": {\"content\": \"<end>\", \"lstrip\": true, \"rstrip\": true}"),
+     "a <end> b", "0 5 1"},
+    {BPE("{\"id\": 5, \"content\": \"<end>\", \"lstrip\": true}", "null"),
+     DECODER("\"5\": {\"content\": \"<end>\"}"), "a <end> b", "0 4 5 4 1"},
+    /* single_word */
+    {BPE("{\"id\": 1, \"content\": \"b\", \"single_word\": true}", "null"), NULL, "ab b", "2 4 1"},
+    {BPE("{\"id\": 1, \"content\": \"b\", \"single_word\": true}", "null"), NULL, "ba b", "1 0 4 1"},
+    {BPE("{\"id\": 1, \"content\": \"b\", \"single_word\": true}", "null"), NULL, "b\xc3\xa9", "1"},
+    {BPE(END, "null"), DECODER("\"1\": {\"content\": \"b\", \"single_word\": true}"), "ab b<end>b",
+     "2 4 1 5 1"},
+};
+
+static const char small_config[] =
+    "{\"model_type\": \"llama\", \"num_hidden_layers\": 1, \"hidden_size\": 8, \"intermediate_size\": 8,"
+    " \"vocab_size\": 8, \"num_attention_heads\": 2, \"max_position_embeddings\": 64, \"rms_norm_eps\": 1e-6,"
+    " \"tie_word_embeddings\": true}";
+
+/* {"a": F32 [2]}: tensors enough to be converted, though no model */
+static void put_tensors(const struct folder *d) {
+    static const char header[] = "{\"a\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [0, 8]}}";
+    char file[8 + sizeof header - 1 + 8] = {sizeof header - 1};
+    memcpy(file + 8, header, sizeof header - 1);
+    folder_put(d, "model.safetensors", file, sizeof file);
+}
+
+static void ids_are(const char *path, const char *text, const char *want) {
+    struct infer_model *m;
+    int32_t ids[32];
+    size_t n;
+    char got[256] = "", *at = got;
+    assert_ok(infer_model_open(&m, path, &(struct infer_model_options){.vocab_only = true}));
+    assert_ok(infer_tokenize(m, text, NULL, strlen(text), INFER_TOK_SPECIAL | INFER_TOK_ADD, ids, 32, &n));
+    for (size_t i = 0; i < n; i++) at += sprintf(at, "%s%d", i ? " " : "", ids[i]);
+    if (strcmp(got, want) != 0) fail_msg("%s: '%s' is %s, not %s", path, text, got, want);
+    infer_model_close(m);
+}
+
+/* A folder and the file it is converted to give the same ids. */
+static void folders_and_files_tokenize_alike(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof tokenized / sizeof *tokenized; i++) {
+        struct folder d;
+        struct quantize_report r;
+        char out[256];
+        folder_make(&d);
+        folder_text(&d, "config.json", small_config);
+        folder_text(&d, "tokenizer.json", tokenized[i].tokenizer);
+        if (tokenized[i].config) folder_text(&d, "tokenizer_config.json", tokenized[i].config);
+        put_tensors(&d);
+        folder_file(&d, out, "out.gguf");
+        assert_ok(quantize_file(&(struct quantize_options){.in = d.path, .out = out, .type = "f32"}, &r));
+        ids_are(d.path, tokenized[i].text, tokenized[i].ids);
+        ids_are(out, tokenized[i].text, tokenized[i].ids);
+        folder_remove(&d);
+    }
+}
+
+static void odd_tokenizers_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *tokenizer, *config, *says;
+    } cases[] = {
+        {BPE(END, TEMPLATE(SPECIAL("<nowhere>") "," THE_TEXT)), NULL, "adds '<nowhere>', which is no token"},
+        {BPE(END, TEMPLATE(SPECIAL("<s>"))), NULL, "a template without the text"},
+        {BPE(END, TEMPLATE(THE_TEXT "," THE_TEXT)), NULL, "a template with the text twice"},
+        {BPE(END, "{\"type\": \"TemplateProcessing\", \"single\": [" SPECIAL(
+                      "x") "," THE_TEXT "], \"special_tokens\": {\"x\": {\"ids\": [77]}}}"),
+         NULL, "'x' is id 77, which is no token"},
+        {BPE(END, "{\"type\": \"Other\"}"), NULL, "post_processor of type 'Other'"},
+        {BPE(END, "null"), "{\"add_bos_token\": true}", "add_bos_token is true, but bos_token is no token"},
+        {BPE(END, "null"), "{\"add_eos_token\": true, \"eos_token\": \"<x>\"}",
+         "add_eos_token is true, but eos_token"},
+        {BPE(END, "null"), DECODER("\"7\": {\"content\": \"<x>\"}"),
+         "'<x>' has id 7, but the next one of the vocabulary is 6"},
+        {BPE(END, "null"), DECODER("\"0\": {\"content\": \"<x>\"}"), "'<x>' has id 0, but the next"},
+        {BPE(END, "null"), DECODER("\"x\": {\"content\": \"<x>\"}"), "'x' is no id"},
+        {BPE(END, "null"), DECODER("\"6\": {}"), "'6' is no id, or its token has no content"},
+        {BPE(END, "null"), "[]", "tokenizer_config.json: it is no JSON object"},
+        {BPE(END, "null"), "{", "tokenizer_config.json: JSON, line 1"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct folder d;
+        struct tensorfile *f;
+        folder_make(&d);
+        folder_text(&d, "tokenizer.json", cases[i].tokenizer);
+        if (cases[i].config) folder_text(&d, "tokenizer_config.json", cases[i].config);
+        assert_int_not_equal(tensorfile_open(&f, d.path, &vocab), INFER_OK);
+        if (!strstr(err_message(), cases[i].says)) fail_msg("'%s' not in: %s", cases[i].says, err_message());
+        folder_remove(&d);
+    }
+}
+
+/* A list of templates: the one that is named default. */
+static void the_default_template_is_taken(void **state) {
+    (void)state;
+    struct folder d;
+    struct infer_model *m;
+    struct infer_model_info info;
+    folder_make(&d);
+    folder_text(&d, "tokenizer.json", tokenizer);
+    folder_text(&d, "tokenizer_config.json",
+                "{\"chat_template\": [{\"name\": \"tool_use\", \"template\": \"x\"},"
+                " {\"name\": \"default\", \"template\": \"mine\"}]}");
+    assert_ok(infer_model_open(&m, d.path, &(struct infer_model_options){.vocab_only = true}));
+    infer_model_info(m, &info);
+    assert_int_equal(info.chat_template_len, 4);
+    assert_memory_equal(info.chat_template, "mine", 4);
+    infer_model_close(m);
+    folder_remove(&d);
+}
+
 int main(void) {
     json_set_alloc_funcs(mem_piece, mem_free);
     const struct CMUnitTest tests[] = {
@@ -268,6 +429,9 @@ int main(void) {
         cmocka_unit_test(texts_end_at_their_limit),
         cmocka_unit_test(recommended_sampling),
         cmocka_unit_test(eos_ids_end_an_answer),
+        cmocka_unit_test(folders_and_files_tokenize_alike),
+        cmocka_unit_test(odd_tokenizers_are_refused),
+        cmocka_unit_test(the_default_template_is_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

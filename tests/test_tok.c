@@ -461,30 +461,6 @@ static void broken_vocabularies(void **state) {
     tensorfile_close(f);
 }
 
-static void missing_bytes_are_said(void **state) {
-    (void)state;
-    struct vocab_file v;
-    struct tensorfile *f;
-    struct tok *t;
-    int32_t ids[8];
-    size_t n;
-    vf_begin(&v);
-    vf_key_str(&v, "tokenizer.ggml.model", "gpt2");
-    vf_key_str(&v, "tokenizer.ggml.pre", "gpt-2");
-    vf_key_array(&v, "tokenizer.ggml.tokens", META_STRING, 2);
-    vf_str(&v, "a");
-    vf_str(&v, "a\xc5\xbf"); /* U+017F is behind the end of the byte alphabet: it stands for itself */
-    assert_ok(vf_open(&v, &f));
-    assert_ok(tok_open(&t, f));
-    assert_int_equal(tok_piece(t, 1, false, false).len, 3);
-    assert_ok(tok_encode(t, "aa", NULL, 2, 0, ids, 8, &n));
-    assert_int_equal(n, 2);
-    assert_int_equal(tok_encode(t, "ab", NULL, 2, 0, ids, 8, &n), INFER_E_INPUT);
-    assert_non_null(strstr(err_message(), "0x62"));
-    tok_close(t);
-    tensorfile_close(f);
-}
-
 static void any_allocation_may_fail(void **state) {
     (void)state;
     static char text[3000];
@@ -635,7 +611,6 @@ int main(void) {
         cmocka_unit_test(counts_beyond_the_room),
         cmocka_unit_test(stream_never_cuts),
         cmocka_unit_test(broken_vocabularies),
-        cmocka_unit_test(missing_bytes_are_said),
         cmocka_unit_test(any_allocation_may_fail),
         cmocka_unit_test(threads_agree),
         cmocka_unit_test(outside_vectors),

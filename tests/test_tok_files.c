@@ -122,6 +122,112 @@ static void json_allocations_may_fail(void **state) {
     json_set_alloc_funcs(malloc, free);
 }
 
+/* ---- what a vocabulary lacks ---- */
+static int n_warned;
+static void count_warning(void *user, enum log_level level, const char *line) {
+    (void)user;
+    n_warned += level == LOG_WARN && strstr(line, "no token for byte 0x0b") != NULL;
+}
+
+/* A vocabulary without a token for some byte, as Falcon's: the byte is left out, which is said once. An unknown token is not
+ * put in its place, whatever the file names as such. */
+static void missing_bytes_are_left_out(void **state) {
+    (void)state;
+    struct vocab_file v;
+    struct tensorfile *f;
+    struct tok *t;
+    for (int unknown = 0; unknown < 2; unknown++) {
+        vf_begin(&v);
+        vf_key_str(&v, "tokenizer.ggml.model", "gpt2");
+        vf_key_str(&v, "tokenizer.ggml.pre", "gpt-2");
+        if (unknown) vf_key_u32(&v, "tokenizer.ggml.unknown_token_id", 2);
+        vf_key_array(&v, "tokenizer.ggml.tokens", META_STRING, 3);
+        vf_str(&v, "a");
+        vf_str(&v, "\xc5\xbf"); /* U+017F is behind the end of the byte alphabet: it stands for itself */
+        vf_str(&v, "b");
+        assert_ok(vf_open(&v, &f));
+        assert_ok(tok_open(&t, f));
+        assert_int_equal(tok_piece(t, 1, false, false).len, 2);
+        log_set(count_warning, NULL);
+        check_ids(t,
+                  "a\x0b"
+                  "b\x0b",
+                  NULL, 0, IDS(0, 2));
+        check_ids(t, "\x0b", NULL, 0, (const int32_t[]){-1});
+        check_ids(t, "\xff\xc5", NULL, 0, (const int32_t[]){-1}); /* no UTF-8 */
+        log_set(NULL, NULL);
+        tok_close(t);
+        tensorfile_close(f);
+    }
+    assert_int_equal(n_warned, 1);
+}
+
+/* Merges that are gone: refused where text can become a token of several symbols. */
+static void lost_merges_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *model, *pre, *token;
+        int type, empty; /* empty: an array of merges without any */
+        bool refused;
+    } cases[] = {
+        {"gpt2", "gpt-2", "bc", 1, 0, true},        {"gpt2", "gpt-2", "bc", 1, 1, true},
+        {"gpt2", "llama-bpe", "bc", 1, 0, true}, /* ignore_merges */
+        {"gemma4", "gemma4", "bc", 1, 0, true},     {"llama", "default", "bc", 1, 0, true},
+        {"gpt2", "gpt-2", "\xc4\xa0", 1, 0, false}, {"gpt2", "gpt-2", "<s>", 3, 0, false},
+        {"gpt2", "gpt-2", "<s>", 4, 0, false},      {"llama", "default", "\xe2\x96\x81", 1, 0, false},
+        {"bert", "default", "bc", 1, 0, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct vocab_file v;
+        struct tensorfile *f;
+        struct tok *t;
+        vf_begin(&v);
+        vf_key_str(&v, "tokenizer.ggml.model", cases[i].model);
+        vf_key_str(&v, "tokenizer.ggml.pre", cases[i].pre);
+        vf_key_array(&v, "tokenizer.ggml.tokens", META_STRING, 2);
+        vf_str(&v, "b");
+        vf_str(&v, cases[i].token);
+        vf_key_array(&v, "tokenizer.ggml.token_type", META_I32, 2);
+        vf_u32(&v, 1);
+        vf_u32(&v, (uint32_t)cases[i].type);
+        if (cases[i].empty) vf_key_array(&v, "tokenizer.ggml.merges", META_STRING, 0);
+        if (cases[i].refused) {
+            assert_ok(vf_open(&v, &f));
+            assert_int_equal(tok_open(&t, f), INFER_E_INPUT);
+            tensorfile_close(f);
+            const char *says = (cases[i].model[0] == 'l' ? "without tokenizer.ggml.scores"
+                                                         : "a BPE vocabulary of 2 tokens without merges");
+            if (!strstr(err_message(), says)) fail_msg("'%s' is not in: %s", says, err_message());
+            continue;
+        }
+        assert_ok(vf_open(&v, &f));
+        assert_ok(tok_open(&t, f));
+        tok_close(t);
+        tensorfile_close(f);
+    }
+}
+
+/* WordPiece: a character that is not assigned makes its word unknown, a private one is dropped, as BertNormalizer does. */
+static void unassigned_characters_are_unknown(void **state) {
+    (void)state;
+    struct vocab_file v;
+    struct tensorfile *f;
+    struct tok *t;
+    vf_begin(&v);
+    vf_key_str(&v, "tokenizer.ggml.model", "bert");
+    vf_key_u32(&v, "tokenizer.ggml.unknown_token_id", 0);
+    vf_key_array(&v, "tokenizer.ggml.tokens", META_STRING, 2);
+    vf_str(&v, "[UNK]");
+    vf_str(&v, "\xe2\x96\x81"
+               "a");
+    assert_ok(vf_open(&v, &f));
+    assert_ok(tok_open(&t, f));
+    check_ids(t, "a \xcd\xb8 a\xee\x80\x80", NULL, 0, IDS(1, 0, 1));
+    check_ids(t, "a\xcd\xb8", NULL, 0, IDS(0));
+    tok_close(t);
+    tensorfile_close(f);
+}
+
 /* ---- tokenizer.model ---- */
 static void proto_file(void **state) {
     (void)state;
@@ -268,9 +374,15 @@ static void json_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(json_bytes), cmocka_unit_test(json_characters),
-        cmocka_unit_test(json_lists), cmocka_unit_test(json_refused),
-        cmocka_unit_test(proto_file), cmocka_unit_test(json_allocations_may_fail),
+        cmocka_unit_test(json_bytes),
+        cmocka_unit_test(json_characters),
+        cmocka_unit_test(json_lists),
+        cmocka_unit_test(json_refused),
+        cmocka_unit_test(missing_bytes_are_left_out),
+        cmocka_unit_test(lost_merges_are_refused),
+        cmocka_unit_test(unassigned_characters_are_unknown),
+        cmocka_unit_test(proto_file),
+        cmocka_unit_test(json_allocations_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
