@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include "mem.h"
+#include "outfile.h"
 
 enum { TUNE_MAX_BYTES = 256 << 10, TUNE_LINE = 320 };
 
@@ -99,7 +99,6 @@ void tune_set(struct tune *t, const char *what, int value) {
 }
 
 enum infer_status tune_save(struct tune *t) {
-    char other[3860];
     if (!t->changed) return INFER_OK;
     for (char *p = t->folder + 1; *p; p++) /* the folders on the way */
         if (*p == '/') {
@@ -108,16 +107,7 @@ enum infer_status tune_save(struct tune *t) {
             *p = '/';
         }
     (void)mkdir(t->folder, 0777);
-    snprintf(other, sizeof other, "%s.%ld", t->path, (long)getpid());
-    FILE *f = fopen(other, "w");
-    bool good = f && fwrite(t->text, 1, t->n, f) == t->n;
-    if (f && fclose(f) != 0) good = false;
-    if (good && rename(other, t->path) != 0) good = false;
-    if (!good) {
-        int e = errno;
-        unlink(other);
-        return err_set(INFER_E_IO, "%s: %s", t->path, strerror(e));
-    }
+    TRY(outfile_put(t->path, OUTFILE_DEFAULT, t->text, t->n));
     t->changed = false;
     return INFER_OK;
 }

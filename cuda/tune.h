@@ -17,7 +17,7 @@ int tune_get(const struct tune *t, const char *what, int none);
 /* Sets an entry; kept by tune_save. */
 void tune_set(struct tune *t, const char *what, int value);
 /* Writes the file anew if an entry was set: others' entries first, the oldest left out above 256 KiB. errors:
- * INFER_E_IO with the path. */
+ * those of outfile_put. */
 enum infer_status tune_save(struct tune *t);
 void tune_close(struct tune *t);
 

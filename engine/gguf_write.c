@@ -1,10 +1,7 @@
 #include "gguf_write.h"
 #include "gguf.h"
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
+#include "outfile.h"
 #include <string.h>
-#include <unistd.h>
 
 struct buffer {
     unsigned char *data;
@@ -12,8 +9,8 @@ struct buffer {
 };
 
 struct gguf_writer {
-    char *path, *temporary;
-    int fd;
+    char *path;
+    struct outfile *file;
     enum infer_status status;  /* the first failure of a call that returns nothing */
     struct buffer keys, infos; /* as they stand in the file */
     uint64_t n_key, n_tensor;
@@ -163,29 +160,17 @@ void gguf_writer_tensor(struct gguf_writer *w, const char *name, enum quant_type
 
 /* ---- the file ---- */
 
-static enum infer_status write_all(struct gguf_writer *w, const void *data, size_t n) {
-    const unsigned char *p = data;
-    while (n > 0) {
-        ssize_t done = write(w->fd, p, n < 1 << 30 ? n : 1 << 30);
-        if (done < 0 && errno == EINTR) continue;
-        if (done < 0) return err_set(INFER_E_IO, "%s: %s", w->path, strerror(errno));
-        p += done, n -= (size_t)done;
-    }
-    return INFER_OK;
-}
-
 static enum infer_status write_padding(struct gguf_writer *w, uint64_t written) {
     static const unsigned char zero[GGUF_WRITE_ALIGNMENT];
-    return write_all(w, zero, (size_t)(-written % GGUF_WRITE_ALIGNMENT));
+    return outfile_write(w->file, zero, (size_t)(-written % GGUF_WRITE_ALIGNMENT));
 }
 
 static void free_writer(struct gguf_writer *w) {
-    if (w->fd >= 0) close(w->fd);
+    outfile_abort(w->file);
     mem_free(w->keys.data);
     mem_free(w->infos.data);
     mem_free(w->bytes);
     mem_free(w->path);
-    mem_free(w->temporary);
     mem_free(w);
 }
 
@@ -193,18 +178,10 @@ enum infer_status gguf_writer_open(struct gguf_writer **out, const char *path) {
     struct gguf_writer *w;
     *out = NULL;
     TRY(mem_new(&w, sizeof *w, "GGUF writer"));
-    w->fd = -1;
-    size_t n = strlen(path) + 32;
     w->path = mem_strdup(path);
-    w->temporary = mem_alloc(n);
-    if (!w->path || !w->temporary) {
-        free_writer(w);
-        return err_set(INFER_E_MEMORY, "no memory for the name of %s", path);
-    }
-    snprintf(w->temporary, n, "%s.part-%ld", path, (long)getpid());
-    w->fd = open(w->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (w->fd < 0) {
-        enum infer_status s = err_set(INFER_E_IO, "%s: %s", w->temporary, strerror(errno));
+    enum infer_status s = w->path ? outfile_open(&w->file, path, OUTFILE_DEFAULT)
+                                  : err_set(INFER_E_MEMORY, "no memory for the name of %s", path);
+    if (s) {
         free_writer(w);
         return s;
     }
@@ -221,12 +198,13 @@ enum infer_status gguf_writer_begin(struct gguf_writer *w) {
     put_u64(w, &head, w->n_key);
     enum infer_status s = w->status;
     w->begun = true;
-    w->head_bytes = head.used + w->keys.used + w->infos.used;
-    if (!s) s = write_all(w, head.data, head.used);
-    if (!s) s = write_all(w, w->keys.data, w->keys.used);
-    if (!s) s = write_all(w, w->infos.data, w->infos.used);
-    if (!s) s = write_padding(w, w->head_bytes);
-    w->head_bytes += -w->head_bytes % GGUF_WRITE_ALIGNMENT;
+    const uint64_t used = head.used + w->keys.used + w->infos.used;
+    w->head_bytes = used + -used % GGUF_WRITE_ALIGNMENT;
+    if (!s) s = outfile_reserve(w->file, gguf_writer_bytes(w));
+    if (!s) s = outfile_write(w->file, head.data, head.used);
+    if (!s) s = outfile_write(w->file, w->keys.data, w->keys.used);
+    if (!s) s = outfile_write(w->file, w->infos.data, w->infos.used);
+    if (!s) s = write_padding(w, used);
     mem_free(head.data);
     return s;
 }
@@ -237,7 +215,7 @@ enum infer_status gguf_writer_data(struct gguf_writer *w, const void *data, size
     if (n == 0) return INFER_OK;
     if (!w->begun || w->current >= w->n_tensor || n > w->bytes[w->current] - w->done)
         infer_bug("%s: %zu bytes too many for tensor %llu", w->path, n, (unsigned long long)w->current);
-    TRY(write_all(w, data, n));
+    TRY(outfile_write(w->file, data, n));
     w->done += n;
     if (w->done == w->bytes[w->current]) {
         TRY(write_padding(w, w->done));
@@ -249,20 +227,14 @@ enum infer_status gguf_writer_data(struct gguf_writer *w, const void *data, size
 enum infer_status gguf_writer_close(struct gguf_writer *w) {
     enum infer_status s = w->status;
     if (!s && (!w->begun || w->current < w->n_tensor)) infer_bug("%s: closed before all data came", w->path);
-    /* on the disk before it takes its name, so that a crash leaves the old file or the new one */
-    if (!s && fsync(w->fd) != 0 && errno != EINVAL && errno != EROFS)
-        s = err_set(INFER_E_IO, "%s: %s", w->path, strerror(errno));
-    int closed = close(w->fd);
-    w->fd = -1;
-    if (!s && closed != 0) s = err_set(INFER_E_IO, "%s: %s", w->path, strerror(errno));
-    if (!s && rename(w->temporary, w->path) != 0) s = err_set(INFER_E_IO, "%s: %s", w->path, strerror(errno));
-    if (s) unlink(w->temporary);
+    if (!s) {
+        s = outfile_close(w->file);
+        w->file = NULL;
+    }
     free_writer(w);
     return s;
 }
 
 void gguf_writer_abort(struct gguf_writer *w) {
-    if (!w) return;
-    unlink(w->temporary);
-    free_writer(w);
+    if (w) free_writer(w);
 }

@@ -8,8 +8,8 @@
  *     status = gguf_writer_data(w, bytes, n);               as often as wanted, the pieces as they come
  *     status = gguf_writer_close(w);                        or gguf_writer_abort(w)
  *
- * Tensors are aligned to 4096 bytes (general.alignment says so and is written first). The file grows under a
- * temporary name beside the wanted one and takes it in gguf_writer_close, so that path is never half a file.
+ * Tensors are aligned to 4096 bytes (general.alignment says so and is written first). The file is an outfile.h: path is
+ * never half a file.
  * Memory: the keys and the list, not the data. source: the GGUF specification. */
 #pragma once
 #include "tensorfile.h"
@@ -18,7 +18,7 @@ struct gguf_writer;
 
 enum { GGUF_WRITE_ALIGNMENT = 4096 };
 
-/* errors: INFER_E_IO (the file cannot be made), INFER_E_MEMORY. */
+/* errors: those of outfile_open. */
 enum infer_status gguf_writer_open(struct gguf_writer **out, const char *path);
 
 /* Keys, before gguf_writer_begin. raw: little endian, n elements of the type. */
@@ -37,7 +37,7 @@ void gguf_writer_meta(struct gguf_writer *w, const struct meta *m);
 void gguf_writer_tensor(struct gguf_writer *w, const char *name, enum quant_type type, int n_dim,
                         const int64_t *shape);
 
-/* Writes all that stands before the data. errors: also those of the calls above. */
+/* Takes the room for the file and writes all that stands before the data. errors: also those of the calls above. */
 enum infer_status gguf_writer_begin(struct gguf_writer *w);
 /* Bytes of the whole file, from gguf_writer_begin on. */
 uint64_t gguf_writer_bytes(const struct gguf_writer *w);

@@ -198,8 +198,9 @@ enum infer_status infer_seq_prefix(struct infer_engine *e, int seq, const int32_
 int infer_seq_length(const struct infer_engine *e, int seq);
 /* The tokens at them: ids[infer_seq_length], valid until the next step of the sequence. */
 const int32_t *infer_seq_ids(const struct infer_engine *e, int seq);
-/* Writes the sequence with its keys and values to a file (snapshot.h has the layout); no step may be in flight.
- * errors: INFER_E_INPUT (not open, or a step is in flight), INFER_E_IO, INFER_E_MEMORY, INFER_E_DEVICE */
+/* Writes the sequence with its keys and values to a file (snapshot.h has the layout), whole or not at all, readable by
+ * its owner alone; no step may be in flight. errors: INFER_E_INPUT (not open, or a step is in flight), INFER_E_IO (no
+ * such folder, no permission), INFER_E_WRITE (no room), INFER_E_MEMORY, INFER_E_DEVICE */
 enum infer_status infer_seq_save(struct infer_engine *e, int seq, const char *path);
 /* Makes an open, empty sequence hold what was saved, bit for bit: it goes on as if it had never been away.
  * errors: INFER_E_UNSUPPORTED (made with another model, device kind, instruction set or KV type: both are named; the

@@ -1,8 +1,7 @@
 #include "snapshot.h"
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
+#include "outfile.h"
 
 static const char magic[8] = {'I', 'N', 'F', 'E', 'R', 'K', 'V', '1'};
 enum { PLACE = 64 };
@@ -120,21 +119,6 @@ static enum infer_status move_pages(const struct snapshot_place *p, const struct
 
 /* ---- save ---------------------------------------------------------------------------------------------------- */
 
-static enum infer_status write_file(const char *path, const unsigned char *data, size_t n) {
-    char temporary[4096];
-    if (snprintf(temporary, sizeof temporary, "%s.%ld", path, (long)getpid()) >= (int)sizeof temporary)
-        return err_set(INFER_E_IO, "%.80s...: the name is too long", path);
-    FILE *f = fopen(temporary, "wb");
-    if (!f) return err_set(INFER_E_IO, "%s: %s", path, strerror(errno));
-    bool written = fwrite(data, 1, n, f) == n;
-    int error = errno;
-    if (fclose(f) != 0 && written) error = errno, written = false;
-    if (written && rename(temporary, path) == 0) return INFER_OK;
-    if (written) error = errno;
-    unlink(temporary);
-    return err_set(INFER_E_IO, "%s: %s", path, strerror(error));
-}
-
 enum infer_status snapshot_save(const struct snapshot_place *p, int slot, const char *path) {
     const struct kv_seq *s = &p->kv->seq[slot];
     const size_t n_ids = (size_t)s->length * sizeof *s->ids;
@@ -150,7 +134,7 @@ enum infer_status snapshot_save(const struct snapshot_place *p, int slot, const 
     memcpy(data + sizeof h, s->ids, n_ids);
     enum infer_status st = move_pages(p, s, data + sizeof h + n_ids, false);
     snapshot_seal(data, n);
-    if (!st) st = write_file(path, data, n);
+    if (!st) st = outfile_put(path, OUTFILE_PRIVATE, data, n);
     mem_free(data);
     return st;
 }

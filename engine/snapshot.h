@@ -25,7 +25,8 @@ struct snapshot_place {
     uint64_t *fingerprint; /* 0: not computed yet */
 };
 
-/* Writes sequence slot to path, whole or not at all. errors: INFER_E_IO, INFER_E_MEMORY, INFER_E_DEVICE */
+/* Writes sequence slot to path, whole or not at all, readable by the owner alone. errors: INFER_E_IO, INFER_E_WRITE,
+ * INFER_E_MEMORY, INFER_E_DEVICE */
 enum infer_status snapshot_save(const struct snapshot_place *p, int slot, const char *path);
 /* Fills the empty sequence slot. On an error it stays empty. errors: INFER_E_UNSUPPORTED (another model, device kind,
  * instruction set or KV type: the message names both), INFER_E_INPUT (broken), INFER_E_FULL (longer than the context),

@@ -1,9 +1,12 @@
 #include "tensorfile.h"
 #include "gguf.h"
 #include "hf.h"
+#include "outfile.h"
 #include "stbds.h"
 #include "tok_json.h"
 
+#include <dirent.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -83,6 +86,39 @@ void tensorfile_close(struct tensorfile *f) {
     for (int i = 0; i < f->n_part; i++) mapfile_close(&f->part[i]);
     arena_free(&f->arena);
     mem_free(f);
+}
+
+/* A folder's files but GGUF files, which are results. */
+static enum infer_status differs_from_folder(const char *path, const char *folder) {
+    char file[PATH_MAX];
+    enum infer_status s = INFER_OK;
+    DIR *d = opendir(folder);
+    for (struct dirent *e; d && !s && (e = readdir(d));) {
+        size_t n = strlen(e->d_name);
+        bool result = n > 5 && strcmp(e->d_name + n - 5, ".gguf") == 0;
+        if (!result && snprintf(file, sizeof file, "%s/%s", folder, e->d_name) < PATH_MAX)
+            s = outfile_differs(path, file);
+    }
+    if (d) closedir(d);
+    return s;
+}
+
+enum infer_status tensorfile_differs(const char *path, const char *model) {
+    enum { SUFFIX = 20 }; /* -00001-of-00002.gguf */
+    const size_t n = strlen(model);
+    char part[PATH_MAX];
+    unsigned count;
+    int end = 0;
+    struct stat st;
+    if (stat(model, &st) == 0 && S_ISDIR(st.st_mode)) return differs_from_folder(path, model);
+    TRY(outfile_differs(path, model));
+    if (n < SUFFIX || sscanf(model + n - SUFFIX, "-00001-of-%5u.gguf%n", &count, &end) != 1 || end != SUFFIX)
+        return INFER_OK;
+    for (unsigned i = 2; i <= count; i++)
+        if (snprintf(part, sizeof part, "%.*s-%05u-of-%05u.gguf", (int)(n - SUFFIX), model, i, count) <
+            PATH_MAX)
+            TRY(outfile_differs(path, part));
+    return INFER_OK;
 }
 
 const struct tensor *tensorfile_find(const struct tensorfile *f, const char *name) {

@@ -84,6 +84,9 @@ struct tensorfile_options {
 enum infer_status tensorfile_open(struct tensorfile **out, const char *path,
                                   const struct tensorfile_options *options);
 void tensorfile_close(struct tensorfile *f);
+/* INFER_E_INPUT when writing to path would replace one of the files that a model of this name is read from: the file, the
+ * other parts of a split one, what lies in a folder. */
+enum infer_status tensorfile_differs(const char *path, const char *model);
 
 /* NULL when absent. */
 const struct tensor *tensorfile_find(const struct tensorfile *f, const char *name);

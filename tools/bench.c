@@ -1,6 +1,5 @@
 /* infer bench: tokens per second against the limit of the machine, measured in the same run. */
 #include "bench.h"
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,6 +7,7 @@
 #include "../cuda/cuda_bench.h"
 #include "device.h"
 #include "mem.h"
+#include "outfile.h"
 #include "tool.h"
 
 int cmd_bench(const struct options *o);
@@ -88,12 +88,8 @@ static enum infer_status print_results(const struct bench *b) {
     else
         print_table(b);
     enum infer_status st = tool_flush();
-    FILE *f = !st && b->o->save ? fopen(b->o->save, "w") : NULL;
-    if (!st && b->o->save) {
-        bool good = f && fprintf(f, "%s\n", text) >= 0;
-        if (f && fclose(f) != 0) good = false;
-        if (!good) st = err_set(INFER_E_IO, "%s: %s", b->o->save, strerror(errno));
-    }
+    if (!st && b->save) st = outfile_write(b->save, text, strlen(text));
+    if (!st && b->save) st = outfile_write(b->save, "\n", 1);
     mem_free(text);
     return st;
 }
@@ -170,6 +166,14 @@ static enum infer_status bench_mem(const struct options *o) {
     return tool_flush();
 }
 
+/* Opened before anything is measured: a name that cannot be written shows here. */
+static enum infer_status open_save(struct bench *b) {
+    char model[4096];
+    TRY(session_model_path(b->o, model, sizeof model));
+    TRY(tool_check_output(b->o, model, b->o->save));
+    return outfile_open(&b->save, b->o->save, OUTFILE_DEFAULT);
+}
+
 static enum infer_status bench_model(struct bench *b, int *code) {
     int slower = 0, below = 0;
     if (b->o->turns >= 0) return bench_run(b);
@@ -178,12 +182,15 @@ static enum infer_status bench_model(struct bench *b, int *code) {
         *code = slower ? EXIT_CHECK : EXIT_DONE;
         return INFER_OK;
     }
+    if (b->o->save) TRY(open_save(b));
     TRY(bench_run(b));
     TRY(print_results(b));
     if (b->o->compare) TRY(bench_compare_file(b, b->o->compare, &slower));
     if (b->o->targets) TRY(bench_targets_file(b, b->o->targets, &below));
     *code = slower || below ? EXIT_CHECK : EXIT_DONE;
-    return INFER_OK;
+    struct outfile *save = b->save;
+    b->save = NULL;
+    return save ? outfile_close(save) : INFER_OK;
 }
 
 /* infer bench gemm|mem|attn: of the card where there is a usable one, else of the processor. */
@@ -208,6 +215,7 @@ int cmd_bench(const struct options *o) {
     struct bench b = {.o = o, .bandwidth = NAN};
     int code = EXIT_DONE;
     enum infer_status st = o->n_arg ? bench_machine(o) : bench_model(&b, &code);
+    outfile_abort(b.save);
     if (st) code = tool_fail(o, st);
     probe_close(&b.probe);
     session_close(&b.session);

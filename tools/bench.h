@@ -8,6 +8,7 @@
 
 struct bench {
     const struct options *o;
+    struct outfile *save; /* of --save, NULL: none is open */
     struct session session;
     struct probe probe;      /* data NULL: the device's memory cannot be probed from here */
     const struct peak *peak; /* the arithmetic ceiling; NULL: none is known */

@@ -9,6 +9,7 @@
 #include "talk.h"
 #include "json.h"
 #include "mem.h"
+#include "outfile.h"
 #include "probe.h"
 #include "textfile.h"
 #include "tool.h"
@@ -194,23 +195,36 @@ static const char *cache_path(char path[PATH_MAX], const char *conversation) {
     return path;
 }
 
-static enum chat_next do_save(struct chat *c, const char *arg) {
-    if (!*arg) return say_error(c, err_set(INFER_E_INPUT, "/save FILE"));
+static enum infer_status save_messages(struct chat *c, const char *path) {
     json_t *j = json_pack("{s:O}", "messages", c->messages);
-    int failed = j ? json_dump_file(j, arg, JSON_INDENT(1)) : -1;
-    int error = errno;
+    char *text = j ? json_dumps(j, JSON_INDENT(1)) : NULL;
     json_decref(j);
-    if (failed) return say_error(c, err_set(INFER_E_IO, "%s: %s", arg, strerror(error)));
+    if (!text) return err_set(INFER_E_MEMORY, "the conversation as JSON");
+    enum infer_status st = outfile_put(path, OUTFILE_PRIVATE, text, strlen(text));
+    mem_free(text);
+    return st;
+}
+
+static enum chat_next do_save(struct chat *c, const char *arg) {
+    char path[PATH_MAX];
+    const size_t n = json_array_size(c->messages);
+    if (!*arg) return say_error(c, err_set(INFER_E_INPUT, "/save FILE"));
+    enum infer_status st = tool_check_output(c->o, c->session.path, arg);
+    if (!st) st = tool_check_output(c->o, c->session.path, cache_path(path, arg));
+    if (!st) st = save_messages(c, arg);
+    if (st) return say_error(c, st);
     if (c->generator.n_ids == 0) {
-        if (c->terminal_in) tool_say("%zu messages are in %s", json_array_size(c->messages), arg);
+        if (c->terminal_in) tool_say("%zu messages are in %s", n, arg);
         return CHAT_GO_ON;
     }
-    char path[PATH_MAX];
-    enum infer_status st = generate_save(&c->generator, cache_path(path, arg));
-    if (st) return say_error(c, st);
+    st = generate_save(&c->generator, path);
+    if (st)
+        return say_error(
+            c,
+            err_prefix(st, "%zu messages are in %s, but the tokens computed for them are not kept", n, arg));
     if (c->terminal_in)
-        tool_say("%zu messages are in %s, the %d tokens computed for them in %s",
-                 json_array_size(c->messages), arg, c->generator.n_ids, path);
+        tool_say("%zu messages are in %s, the %d tokens computed for them in %s", n, arg, c->generator.n_ids,
+                 path);
     return CHAT_GO_ON;
 }
 

@@ -164,8 +164,8 @@ static json_t *doctor_build(void) {
                      "driver_needed", cuda_driver_needed(build));
 }
 
-/* The model that would be taken, and where it would run. */
-static json_t *doctor_model(const struct options *o) {
+/* The model that would be taken, and where it would run; *status: why one that was asked for would not. */
+static json_t *doctor_model(const struct options *o, enum infer_status *status) {
     char path[4096] = "";
     struct infer_model *m = NULL;
     struct infer_model_info info;
@@ -174,6 +174,8 @@ static json_t *doctor_model(const struct options *o) {
     if (!st) st = infer_model_open(&m, path, NULL);
     if (!st) st = infer_plan(m, &(struct infer_engine_options){.gpu_layers = -1}, NULL, &r);
     json_t *j = json_pack("{s:s, s:s}", "file", path, "problem", st ? err_message() : "");
+    if (o->model || getenv("INFER_MODEL"))
+        *status = st || r.fits ? st : err_set(INFER_E_MEMORY, "%s does not fit", path);
     if (!st) {
         infer_model_info(m, &info);
         json_t *place = json_pack("{s:s, s:b, s:i, s:i, s:i, s:f, s:f}", "device", r.size.device, "fits",
@@ -270,26 +272,29 @@ static void print_text(json_t *j) {
     print_model(json_object_get(j, "model"));
 }
 
+static enum infer_status print_report(const struct options *o, json_t *j) {
+    if (!o->json) {
+        print_text(j);
+        return INFER_OK;
+    }
+    char *text = json_dumps(j, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
+    if (!text) return err_set(INFER_E_MEMORY, "the report");
+    printf("%s\n", text);
+    mem_free(text);
+    return INFER_OK;
+}
+
 int cmd_doctor(const struct options *o) {
+    enum infer_status of_model = INFER_OK;
     if (o->routes) {
         routes_print(stdout);
-        return tool_flush() ? tool_fail(o, INFER_E_IO) : EXIT_DONE;
+        return EXIT_DONE;
     }
-    json_t *j = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "version", infer_version(), "cpu", doctor_cpu(),
-                          "gpu", doctor_cards(), "cuda_build", doctor_build(), "devices", doctor_devices(),
-                          "model", doctor_model(o));
-    enum infer_status st = j ? INFER_OK : err_set(INFER_E_MEMORY, "the report");
-    if (!st && o->json) {
-        char *text = json_dumps(j, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
-        if (text)
-            printf("%s\n", text);
-        else
-            st = err_set(INFER_E_MEMORY, "the report");
-        mem_free(text);
-    } else if (!st) {
-        print_text(j);
-    }
+    json_t *j = json_pack("{s:s, s:o, s:o, s:o, s:o}", "version", infer_version(), "cpu", doctor_cpu(), "gpu",
+                          doctor_cards(), "cuda_build", doctor_build(), "devices", doctor_devices());
+    if (j) json_object_set_new(j, "model", doctor_model(o, &of_model)); /* last: its message stays */
+    enum infer_status st = j ? print_report(o, j) : err_set(INFER_E_MEMORY, "the report");
     json_decref(j);
-    if (!st) st = tool_flush();
+    if (!st) st = of_model;
     return st ? tool_fail(o, st) : EXIT_DONE;
 }

@@ -203,8 +203,8 @@ static enum infer_status print_json(FILE *out, json_t *j) {
     if (!j) return err_set(INFER_E_MEMORY, "out of memory: JSON of a model file");
     int bad = json_dumpf(j, out, JSON_INDENT(2));
     json_decref(j);
-    if (bad) return err_set(INFER_E_IO, "the output cannot be written");
-    fputc('\n', out);
+    if (bad && !ferror(out)) return err_set(INFER_E_MEMORY, "out of memory: JSON of a model file");
+    fputc('\n', out); /* what out cannot take shows when it is flushed */
     return INFER_OK;
 }
 

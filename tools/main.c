@@ -1,5 +1,5 @@
 /* The program `infer`: finds the subcommand, parses its options, calls it. */
-#include <signal.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -7,6 +7,7 @@
 #include "options.h"
 #include <jansson.h>
 #include "mem.h"
+#include "session.h"
 #include "tool.h"
 
 #define COMMAND(name, usage, help, groups, lo, hi) int cmd_##name(const struct options *o);
@@ -37,8 +38,7 @@ int cmd_help(const struct options *o) {
     } else {
         help_program(stdout);
     }
-    enum infer_status s = tool_flush();
-    return s ? tool_fail(o, s) : EXIT_DONE;
+    return EXIT_DONE;
 }
 
 /* Splits off the command's name: infer NAME ..., or infer -flags ..., which is run. */
@@ -56,20 +56,34 @@ static const struct command *command_of(int *argc, char ***argv) {
     return c;
 }
 
+/* A standard stream that is closed stays without use: the next file that is opened must not take its place and get what is
+ * printed. */
+static void open_standard(void) {
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_WRONLY) < 0)
+            return;
+}
+
+/* The exit code; what stdout could not take is a failure of every command. */
+static int finish(const struct options *o, int code) {
+    if (code != EXIT_DONE && code != EXIT_CHECK) return code;
+    enum infer_status s = tool_flush();
+    return s ? tool_fail(o, s) : code;
+}
+
 int main(int argc, char **argv) {
-    signal(SIGPIPE, SIG_DFL); /* a closed pipe ends the program silently, also where the parent ignored it */
+    open_standard();
+    session_signals();
     json_set_alloc_funcs(mem_piece, mem_free);
     --argc, ++argv;
     bool nothing = argc == 0 && isatty(STDIN_FILENO); /* a text on stdin is a prompt */
     if (nothing || (argc && (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0))) {
         help_program(stdout);
-        enum infer_status s = tool_flush();
-        return s ? tool_fail(NULL, s) : EXIT_DONE;
+        return finish(NULL, EXIT_DONE);
     }
     if (argc && strcmp(argv[0], "--version") == 0) {
         printf("infer %s\n", infer_version());
-        enum infer_status s = tool_flush();
-        return s ? tool_fail(NULL, s) : EXIT_DONE;
+        return finish(NULL, EXIT_DONE);
     }
     const struct command *c = command_of(&argc, &argv);
     if (!c) return tool_fail(NULL, INFER_E_INPUT);
@@ -82,10 +96,9 @@ int main(int argc, char **argv) {
         code = tool_fail(&o, s);
     } else if (wants_help) {
         help_command(stdout, c);
-        s = tool_flush();
-        code = s ? tool_fail(&o, s) : EXIT_DONE;
+        code = finish(&o, EXIT_DONE);
     } else {
-        code = c->run(&o);
+        code = finish(&o, c->run(&o));
     }
     options_free(&o);
     return code;

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include "gguf_write.h"
 #include "mem.h"
 #include "mix.h"
@@ -222,18 +221,8 @@ static enum infer_status write_file(struct job *j) {
 
 /* ---- the call ---- */
 
-static enum infer_status check_paths(const struct job *j) {
-    struct stat in, out;
-    if (stat(j->o->out, &out) != 0) return INFER_OK; /* it does not exist: good */
-    for (int i = 0; i < j->f->n_part; i++)
-        if (stat(j->f->part[i].path, &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
-            return err_set(INFER_E_INPUT, "%s is the input; it is not overwritten", j->o->out);
-    if (!S_ISREG(out.st_mode)) return err_set(INFER_E_INPUT, "%s is there and no file", j->o->out);
-    return INFER_OK;
-}
-
 static enum infer_status run(struct job *j) {
-    TRY(check_paths(j));
+    TRY(tensorfile_differs(j->o->out, j->o->in));
     j->model = describe(j->f);
     TRY(mem_new(&j->target, j->f->n_tensor * sizeof *j->target, "list of types"));
     TRY(mem_new(&j->values, CHUNK * sizeof *j->values, "decoded weights"));

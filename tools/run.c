@@ -148,6 +148,7 @@ static int report(struct run *r) {
         tool_say("the context of %d tokens is full, the answer ends here (--ctx gives more)",
                  r->session.place.n_ctx);
     talk_thinking_end(&r->thoughts);
+    if (r->why == GENERATE_CANCEL) tool_interrupted();
     if (r->generator.n_shift)
         tool_say("the context of %d tokens was full: its older half was dropped (%d times)",
                  r->session.place.n_ctx, r->generator.n_shift);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "outfile.h"
 #include "tool.h"
 
 /* ---- which file ---- */
@@ -32,20 +33,27 @@ enum infer_status session_model_path(const struct options *o, char *path, size_t
     return INFER_OK;
 }
 
-/* ---- Ctrl-C ---- */
+/* ---- signals ---- */
 
 static struct infer_engine *volatile running; /* NULL: nothing to stop gently */
 static volatile sig_atomic_t interrupts, is_idle;
+
+/* Ends the program here, in a handler; tool_interrupted says the same where there is time. */
+static void end_interrupted(void) {
+    static const char said[] = "\ninfer: interrupted\n";
+    size_t skip = isatty(STDERR_FILENO) ? 0 : 1; /* on a terminal something stands in the line: ^C at least */
+    outfile_remove_unfinished();
+    term_echo(true);
+    ssize_t written = write(STDERR_FILENO, said + skip, sizeof said - 1 - skip);
+    (void)written;
+    _exit(EXIT_CANCEL);
+}
 
 static void on_interrupt(int signal_number) {
     (void)signal_number;
     interrupts++;
     if (is_idle) return;
-    if (!running || interrupts > 1) {
-        term_echo(true);
-        if (isatty(STDERR_FILENO) && write(STDERR_FILENO, "\n", 1) < 0) _exit(EXIT_CANCEL);
-        _exit(EXIT_CANCEL);
-    }
+    if (!running || interrupts > 1) end_interrupted();
     infer_cancel(running);
 }
 
@@ -53,18 +61,26 @@ bool session_interrupted(void) { return interrupts != 0; }
 void session_interrupt_clear(void) { interrupts = 0; }
 void session_idle(bool idle) { is_idle = idle; }
 
+/* Ends the program as the signal does by default, without a file half written or a terminal without echo. */
 static void on_end(int signal_number) {
+    outfile_remove_unfinished();
     term_echo(true);
     signal(signal_number, SIG_DFL);
     raise(signal_number);
 }
 
-static void interrupt_install(void) {
-    struct sigaction a = {.sa_handler = on_interrupt}; /* no SA_RESTART: a read of the next line is woken */
+void session_signals(void) {
+    static const int ends[] = {SIGTERM, SIGHUP, SIGQUIT, SIGABRT, SIGPIPE};
+    struct sigaction a = {.sa_handler = on_interrupt},
+                     old; /* no SA_RESTART: a read of the next line is woken */
     sigemptyset(&a.sa_mask);
     sigaction(SIGINT, &a, NULL);
     a.sa_handler = on_end;
-    sigaction(SIGTERM, &a, NULL);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        sigaction(ends[i], NULL, &old);
+        if (ends[i] == SIGPIPE || old.sa_handler != SIG_IGN) sigaction(ends[i], &a, NULL); /* nohup */
+    }
+    signal(SIGXFSZ, SIG_IGN); /* write says that a file is too large */
 }
 
 /* ---- opening ---- */
@@ -129,7 +145,6 @@ static void show_plan(struct session *s, const struct infer_engine_options *eo) 
 
 enum infer_status session_open(struct session *s, const struct options *o, const struct session_need *need) {
     *s = (struct session){0};
-    interrupt_install();
     double start = term_seconds();
     TRY(session_open_model(s, o));
     if (need->text && !s->info.has_tokenizer) {

@@ -1,9 +1,14 @@
 #include "tool.h"
 #include <errno.h>
-#include <stdarg.h>
 #include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+#include "outfile.h"
+#include "session.h"
+#include "tensorfile.h"
 
 int tool_exit_code(enum infer_status s) {
     switch (s) {
@@ -17,6 +22,7 @@ int tool_exit_code(enum infer_status s) {
     case INFER_E_DEVICE:
     case INFER_E_FULL:
     case INFER_E_NAN:
+    case INFER_E_WRITE:
         return EXIT_CANNOT;
     case INFER_E_CANCEL:
         return EXIT_CANCEL;
@@ -34,8 +40,16 @@ void tool_say(const char *format, ...) {
     fprintf(stderr, "infer: %s\n", safe);
 }
 
+int tool_interrupted(void) {
+    fflush(stdout);
+    if (isatty(STDERR_FILENO)) fputs("\r\033[K", stderr); /* the ^C that the terminal showed */
+    fputs("infer: interrupted\n", stderr);
+    return EXIT_CANCEL;
+}
+
 int tool_fail(const struct options *o, enum infer_status s) {
     const char *m = err_message();
+    if (s == INFER_E_CANCEL || session_interrupted()) return tool_interrupted();
     fflush(stdout);
     fprintf(stderr, "infer%s%s: %s\n", o && o->command ? " " : "", o && o->command ? o->command->name : "",
             *m ? m : "failed");
@@ -56,12 +70,32 @@ int tool_core_count(void) {
     return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
+/* A reader that went away ends the program as SIGPIPE does. */
+static enum infer_status stdout_failed(int e) {
+    if (e == EPIPE) {
+        signal(SIGPIPE, SIG_DFL);
+        raise(SIGPIPE);
+    }
+    return err_set(INFER_E_WRITE, "stdout: %s", e ? strerror(e) : "an earlier write failed");
+}
+
 enum infer_status tool_write(const char *data, size_t n) {
-    if (fwrite(data, 1, n, stdout) == n) return INFER_OK;
-    return err_set(INFER_E_IO, "stdout: %s", strerror(errno));
+    errno = 0;
+    return fwrite(data, 1, n, stdout) == n ? INFER_OK : stdout_failed(errno);
 }
 
 enum infer_status tool_flush(void) {
-    if (fflush(stdout) == 0 && !ferror(stdout)) return INFER_OK;
-    return err_set(INFER_E_IO, "stdout: %s", strerror(errno));
+    errno = 0;
+    return fflush(stdout) == 0 && !ferror(stdout) ? INFER_OK : stdout_failed(errno);
+}
+
+/* ---- files that a command writes ---- */
+
+enum infer_status tool_check_output(const struct options *o, const char *model, const char *path) {
+    const char *const inputs[] = {o->file,    o->chat_template, o->grammar, o->json_schema,
+                                  o->compare, o->targets,       o->input};
+    if (model) TRY(tensorfile_differs(path, model));
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
+        if (inputs[i]) TRY(outfile_differs(path, inputs[i]));
+    return INFER_OK;
 }

@@ -8,7 +8,8 @@
 /* Exit codes of the program; every command returns one of these. */
 enum exit_code {
     EXIT_DONE = 0,
-    EXIT_CANNOT = 1,  /* it cannot be done here: context full, out of memory, no such device, device lost */
+    EXIT_CANNOT =
+        1, /* it cannot be done here: context full, out of memory, no such device, device lost, disk full */
     EXIT_INPUT = 2,   /* bad file, flag, unsupported model */
     EXIT_CHECK = 3,   /* a check said no: bench --compare, bench --targets, verify */
     EXIT_LOST = 70,   /* serve lost its device */
@@ -17,8 +18,11 @@ enum exit_code {
 /* The one map from status to exit code. */
 int tool_exit_code(enum infer_status s);
 
-/* Prints "infer COMMAND: message" (this thread's message) on stderr, returns the exit code of s. */
+/* Prints "infer COMMAND: message" (this thread's message) on stderr, returns the exit code of s. After Ctrl-C whatever failed
+ * is that: tool_interrupted. */
 int tool_fail(const struct options *o, enum infer_status s);
+/* Prints "infer: interrupted" on a line of its own, returns the exit code. */
+int tool_interrupted(void);
 /* Prints "infer: text" on stderr, whatever --quiet says; control characters of the arguments are escaped. */
 void tool_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -28,7 +32,12 @@ enum infer_status tool_check_beams(const struct options *o);
 /* Cores that this process may use: the affinity mask. */
 int tool_core_count(void);
 
-/* Writes bytes to stdout. Nothing is lost silently: INFER_E_IO with the reason. */
+/* Writes bytes to stdout. Nothing is lost silently: INFER_E_WRITE with the reason; a pipe without a reader ends the
+ * program. */
 enum infer_status tool_write(const char *data, size_t n);
 /* Writes out what stdout still holds: the last call of a command that prints through stdio. */
 enum infer_status tool_flush(void);
+
+/* INFER_E_INPUT when writing to path would replace a file that the command reads: one of the model's (its path, NULL: none)
+ * or one that an option names. */
+enum infer_status tool_check_output(const struct options *o, const char *model, const char *path);
