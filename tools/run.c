@@ -176,7 +176,7 @@ static enum infer_status run_answer(struct run *r) {
     struct generate_how how = {o->n_predict, r->template.text != NULL, r->stop.end.id, show, r};
     enum infer_status st =
         generate_answer(&r->generator, r->prompt.ids, r->prompt.n, &how, &r->answer, &r->why);
-    if (st && st != INFER_E_IO && r->terminal && r->last != '\n')
+    if (st && st != INFER_E_WRITE && r->terminal && r->last != '\n')
         putchar('\n'); /* the message begins a line */
     return st ? st : end_answer(r);
 }
