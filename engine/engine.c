@@ -122,6 +122,13 @@ void infer_model_info(const struct infer_model *im, struct infer_model_info *out
     out->token_flops = m->token_flops;
 }
 
+bool infer_model_number(const struct infer_model *im, const char *key, double *out) {
+    const struct meta *m = tensorfile_meta(im->m->file, key);
+    if (!m || m->type == META_STRING || m->type == META_ARRAY || m->type == META_BOOL) return false;
+    *out = meta_elem_f64(m, 0);
+    return true;
+}
+
 /* ---- text ---------------------------------------------------------------------------------------------------- */
 
 enum infer_status infer_tokenize(const struct infer_model *im, const char *text, const uint8_t *marks,

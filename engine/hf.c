@@ -231,7 +231,8 @@ static enum infer_status read_config(struct folder *d) {
     TRY(open_text(d, "config.json", TEXT_CONFIG, &m, &d->has_config));
     if (!d->has_config) {
         if (d->options->vocab_only) return INFER_OK;
-        return err_set(INFER_E_INPUT, "%s: the folder holds no config.json", d->f->path);
+        return err_set(INFER_E_INPUT,
+                       "%s: the folder holds no config.json (a GGUF file in it is named itself)", d->f->path);
     }
     enum infer_status s = hf_config(&d->config, &d->keys, m.path, text_of_map(&m), m.size, d->options);
     mapfile_close(&m);

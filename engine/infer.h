@@ -82,6 +82,8 @@ struct infer_model_info {
     size_t chat_template_len;
 };
 void infer_model_info(const struct infer_model *m, struct infer_model_info *out);
+/* A number of the file's metadata by its GGUF name ("general.sampling.temp"); false when there is none. */
+bool infer_model_number(const struct infer_model *m, const char *key, double *out);
 
 /* ---- text ---------------------------------------------------------------------------------------------- */
 

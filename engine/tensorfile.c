@@ -40,6 +40,11 @@ static enum infer_status read_container(struct tensorfile *f, const struct tenso
     if (m->size == 0) return err_set(INFER_E_INPUT, "%s: the file is empty", f->path);
     if (m->size >= 4 && memcmp(m->data, "GGUF", 4) == 0) return gguf_read(f, options);
     if (options->vocab_only && (m->data[0] == '{' || m->data[0] == '\n')) return tok_vocab_read(f);
+    const char *end = strrchr(f->path, '.');
+    if (end && strcmp(end, ".safetensors") == 0)
+        return err_set(INFER_E_INPUT,
+                       "%s: weights alone are no model: name the folder that has them and config.json",
+                       f->path);
     const char *what = describe_start(m);
     if (what) return err_set(INFER_E_INPUT, "%s: not a model file: %s", f->path, what);
     char start[32];
@@ -54,7 +59,11 @@ static enum infer_status open_parts(struct tensorfile *f, const char *path,
     f->part = arena_alloc(&f->arena, sizeof *f->part);
     if (!f->path || !f->part) return err_set(INFER_E_MEMORY, "%s: out of memory", path);
     struct stat st;
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+    bool there = stat(path, &st) == 0;
+    if (!there && strstr(path, "://"))
+        return err_set(INFER_E_INPUT,
+                       "%s: nothing is downloaded here: fetch the file (curl -LO ...), then name it", path);
+    if (there && S_ISDIR(st.st_mode)) {
         TRY(hf_read(f, options));
     } else {
         TRY(mapfile_open(&f->part[0], path, options->no_mmap));

@@ -34,10 +34,20 @@ run "help of a command" 0 "$infer" help run; out_has "--temp X"; out_has "greedy
 run "help: what runs" 0 "$infer" help models; out_has "SmolLM2"; out_has "mistral"; out_has " iq4_nl"; err_empty
 run "--help of a command" 0 "$infer" run --help; out_has "--min-p X"
 run "markdown" 0 "$infer" help --markdown; out_has '| `-m, --model FILE` |'
-run "version" 0 "$infer" --version; out_has "infer "
+for flag in --version -v version; do run "$flag" 0 "$infer" $flag; out_has "infer 0."; done
+run "help of nothing" 2 "$infer" help nosuch; out_empty; err_has "'infer help' lists them"; err_lines 1
 run "unknown command" 2 "$infer" chta; out_empty; err_has "did you mean 'chat'"; err_lines 1
 run "unknown flag" 2 "$infer" run --tmep 1; out_empty; err_has "did you mean '--temp'"; err_lines 1
-run "flag of another command" 2 "$infer" plan --temp 1; err_lines 1
+run "flag of another command" 2 "$infer" plan --temp 1; err_has "plan takes no --temp ('infer run' does)"; err_lines 1
+run "a longer flag" 2 "$infer" run --temperature 1; err_has "did you mean '--temp'"
+run "a file for a command" 2 "$infer" "$llama"; err_has "infer -m $llama"; err_lines 1
+run "quantize without a type" 2 "$infer" quantize "$llama" "$dir/q.gguf"; err_has "--type TYPE is missing"; err_has "|q8_0|"; err_has "|q4_k_m|"; err_lines 1
+run "quantize to an unknown type" 2 "$infer" quantize "$llama" "$dir/q.gguf" --type q9; err_has "'q9' is none of f32|f16"
+run "synth without a shape" 2 "$infer" synth --type q8_0 -o "$dir/s.gguf"; err_has "--shape NAME is missing"; err_has "llama-8b"; err_lines 1
+run "logits without tokens" 2 "$infer" logits -o "$dir/l.npy"; err_has "--tokens ID,.. is missing"; err_lines 1
+run "perplexity without a text" 2 "$infer" perplexity; err_has "--file FILE is missing"; err_lines 1
+run "template without a case" 2 "$infer" template; err_has "--input FILE is missing"; err_lines 1
+run "bench of nothing" 2 "$infer" bench -m "$llama" -p 0 -n 0,0; out_empty; err_has "nothing to measure"; err_lines 1
 run "value missing" 2 "$infer" run --temp; err_has "--temp needs a value"
 run "value not a number" 2 "$infer" run --temp warm -p x; err_has "'warm' is not a number"
 run "value out of range" 2 "$infer" run --top-p 1.5 -p x; err_has "0 to 1"
@@ -50,7 +60,10 @@ run "escape in a flag" 2 "$infer" run --$'\e[31m'; err_has '\x1b'; err_lines 1
 # ---- which model
 run "no model" 2 "$infer" -p hello; out_empty; err_has "scripts/get-model"; err_lines 1
 run "missing file" 2 "$infer" -m "$dir/none.gguf" -p hello; err_has "none.gguf"; err_lines 1
-run "a folder" 2 "$infer" -m "$dir" -p hello; err_lines 1
+run "a folder" 2 "$infer" -m "$dir" -p hello; err_has "no config.json"; err_lines 1
+run "an address" 2 "$infer" -m https://example.org/a/model.gguf -p hello; err_has "nothing is downloaded here"; err_lines 1
+printf '\2\0\0\0\0\0\0\0{}' >"$dir/model.safetensors"
+run "weights alone" 2 "$infer" -m "$dir/model.safetensors" -p hello; err_has "name the folder"; err_lines 1
 head -c 3000 "$llama" >"$dir/cut.gguf"
 run "file cut short" 2 "$infer" -m "$dir/cut.gguf" -p hello; out_empty; err_has "cut.gguf"; err_lines 1
 echo "not a model" >"$dir/text.gguf"
@@ -131,6 +144,18 @@ run "lookup: the same answer" 0 "$infer" -p count --lookup; answer "one two thre
 run "lookup: the same tokens" 0 "$infer" -p "a b c a b c a b c a b" --raw -q -n 40; cp "$dir/out" "$dir/first"
 run "lookup: the same tokens, again" 0 "$infer" -p "a b c a b c a b c a b" --raw -q -n 40 --lookup
 cmp -s "$dir/out" "$dir/first" || fail "other text"
+# token 97 is "a", and nothing else comes
+same="--logit-bias 97=1000 -c 1024"
+run "a loop is ended" 1 "$infer" -p hello $same; [ "$(wc -c <"$dir/out")" = 257 ] || fail "not 256 tokens"
+err_has "repeats its last 1 token"; err_has "--temp 0.7 or --repeat-penalty 1.1"; err_has "--loop-stop off"
+run "a loop is ended: json" 1 "$infer" -p hello $same --json -q; out_has '"ended_by":"loop"'
+run "a loop: -n" 0 "$infer" -p hello $same -n 400 -q; [ "$(wc -c <"$dir/out")" = 401 ] || fail "not 400 tokens"; err_empty
+run "a loop: --loop-stop off" 1 "$infer" -p hello $same --loop-stop off -q; err_has "the context of 1024 tokens is full"
+printf 'root ::= "ab " root' >"$dir/loop.gbnf"
+run "a loop of three tokens" 1 "$infer" -p hello -c 1024 --grammar "$dir/loop.gbnf"; err_has "its last 3 tokens"
+input=$'hello\n/set loop-stop off\nhello\n' run "chat: a loop is ended" 1 "$infer" chat $same --temp 0
+err_has "/set temp 0.7 or /set repeat-penalty 1.1"; err_has "context of 1024 tokens is full"
+[ "$(head -n 1 "$dir/out" | wc -c)" = 257 ] || fail "not 256 tokens"
 run "raw and system" 2 "$infer" -p x --raw --system y; err_lines 1
 run "seeds repeat" 0 "$infer" -p hello -q --temp 1.5 --seed 3 --raw -n 20; cp "$dir/out" "$dir/first"
 run "seeds repeat, again" 0 "$infer" -p hello -q --temp 1.5 --seed 3 --raw -n 20; cmp -s "$dir/out" "$dir/first" || fail "other text"
@@ -167,7 +192,7 @@ run "scripts/run: help" 0 env -u INFER_MODEL "$dir/top/scripts/run" help; out_ha
 
 # ---- chat
 input=$'hello\nand you?\n' run "chat" 0 "$infer" chat; out $'hi there!\nfine, thanks.\n'
-input=$'hello\n/save '"$dir"$'/c.json\n/clear\n/load '"$dir"$'/c.json\nand you?\n' run "chat: save and load" 0 "$infer" chat
+input=$'hello\n/save '"$dir"$'/c.json\n/clear\n/load '"$dir"$'/c.json\nand you?\n' run "chat: save and load" 0 "$infer" chat -q
 out $'hi there!\nfine, thanks.\n'; err_empty
 input=$'/load '"$dir"$'/c.json\nand you?\n/stats\n' run "chat: nothing is computed again" 0 "$infer" chat
 out $'fine, thanks.\n'; err_has "more were there"
@@ -180,12 +205,39 @@ input=$'hello\nhello\n/undo\nand you?\n/regen\n/quit\nhello\n' run "chat: undo, 
 input=$'hello\n/stats\n/mem\n/help\n' run "chat: figures" 0 "$infer" chat; out $'hi there!\n'; err_has "context:"; err_has "/regen"
 input=$'hello\n/edit hello\n/thoughts\n' run "chat: edit" 0 "$infer" chat; out $'hi there!\nhi there!\n'; err_has "nothing was thought"
 input=$'/edit hello\n' run "chat: nothing to edit" 0 "$infer" chat; out ""; err_has "nothing to edit"
-input=$'hello\n/stats\n' run "chat: share" 0 "$infer" chat; err_has "GB/s that"
 input=$'/nope\n' run "chat: unknown command" 2 "$infer" chat; err_has "no command '/nope'"
 input=$'/load /nowhere\n' run "chat: file missing" 2 "$infer" chat; err_has "/nowhere"
 input=$'/set temp -1\n' run "chat: bad setting" 2 "$infer" chat; err_has "0 to 100"
 input=$'/set tmep 1\n' run "chat: unknown setting" 2 "$infer" chat; err_has "did you mean 'temp'"
 input=$'/set temperature 1\n' run "chat: a longer name" 2 "$infer" chat; err_has "did you mean 'temp'"
+input=$'/set temp\n/set n\n' run "chat: what a setting means" 0 "$infer" chat --temp 0.5; out ""
+err_has "temp 0.5: temperature; 0 is greedy"; err_has "n-predict inf: most tokens"; err_has "0 to 1000000000 or inf"
+input=$'/help se\n/hlep\n' run "chat: help of one" 2 "$infer" chat; err_has "/set [NAME [VALUE]]"; err_has "did you mean '/help'"
+# what the file recommends: keys for a temperature of 0.6 and a top-p of 0.9, and one that fills up to 32 bytes
+{
+    head -c 16 "$llama"
+    printf '\033\0\0\0\0\0\0\0\025\0\0\0\0\0\0\0general.sampling.temp\006\0\0\0\232\231\031\077'
+    printf '\026\0\0\0\0\0\0\0general.sampling.top_p\006\0\0\0\146\146\146\077\001\0\0\0\0\0\0\0x\010\0\0\0\0\0\0\0\0\0\0\0'
+    tail -c +25 "$llama"
+} >"$dir/sampling.gguf"
+input=$'/set temp\n/set top-p\n/set min-p\n' run "chat: as the file recommends" 0 "$infer" chat -m "$dir/sampling.gguf"
+err_has "sampling: temp 0.6, top-p 0.9 (recommended by the file; --temp 0 for greedy)"; err_has "temp 0.6:"; err_has "top-p 0.9:"; err_has "min-p 0:"
+input=$'/set temp\n/set top-p\n' run "chat: options win" 0 "$infer" chat -m "$dir/sampling.gguf" --top-p 0.5
+err_has "sampling: temp 0.6 (recommended"; err_has "top-p 0.5:"
+input=$'/set temp\n/set top-p\n' run "chat: greedy" 0 "$infer" chat -m "$dir/sampling.gguf" --temp 0; err_has "temp 0:"; err_has "top-p 1:"; err_lines 2
+input=$'/set temp\n' run "chat: nothing is recommended" 0 "$infer" chat; err_has "the file recommends nothing"; err_has "temp 0.7:"
+run "run is greedy all the same" 0 "$infer" -m "$dir/sampling.gguf" -p hello; answer "hi there!"; err_lines 1
+unset -v XDG_STATE_HOME
+input=$'hello\n' run "chat: no home" 0 env -u HOME -u XDG_CACHE_HOME "$infer" chat -q; out $'hi there!\n'; err_empty
+export XDG_STATE_HOME=$dir/state
+if script -qec true /dev/null >/dev/null 2>&1; then
+    on_terminal() { run "$1" "$2" env TERM=xterm script -qec "stty cols ${3}; $infer chat" /dev/null; }
+    input=$'/sta\t\r/set ov\ts\t\rhello\r/undo\r/clear\r/system x\r/system none\r/se\tth\th\t\r' on_terminal "chat on a terminal" 0 80
+    out_has "no answer yet"; out_has "overflow is shift (it was error)"; out_has "taken back; 0 messages are left"; out_has "conversation is empty"
+    out_has "the system message is set"; out_has "there is no system message now"; out_has "thinking is hide"
+    input=$'/set xtc-threshold\r' on_terminal "chat: words are whole" 0 40; out_has $'on a token is likely for that; 0 \r\nto 1'
+    input=$'hello\r' HOME=/nowhere XDG_STATE_HOME= on_terminal "chat on a terminal: no home" 0 80; out_has "hi there!"
+fi
 input=$'/set n-predict 2\n/set\nhello\n' run "chat: setting" 0 "$infer" chat; out $'hi\n'; err_has "n-predict 2"
 input=$'hello\nand you?\nhello\nand you?\nhello\nand you?\n' run "chat: oldest turns are dropped" 0 "$infer" chat --ctx 64 --overflow shift
 err_has "oldest"; [ "$(wc -l <"$dir/out")" -ge 6 ] || fail "not 6 answers"

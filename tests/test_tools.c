@@ -10,6 +10,7 @@
 #include "../tools/doctor_cuda.h"
 #include "../tools/bench_result.h"
 #include "../tools/logprobs.h"
+#include "../tools/loop.h"
 #include "../tools/term.h"
 
 /* ---- text for a terminal ---- */
@@ -334,14 +335,73 @@ static void logprobs_are_of_the_softmax(void **state) {
     logprobs_free(&p);
 }
 
+/* ---- answers that repeat themselves ---- */
+
+/* Token i of streams that are the same over and over from token `plain` on: cycles of `cycle` tokens; odd: every so many tokens
+ * one is another (0: never). */
+struct stream_of {
+    int plain, cycle, odd;
+};
+static int32_t stream_token(const struct stream_of *s, int i) {
+    if (i < s->plain) return 100000 + i;
+    int k = i - s->plain;
+    if (s->odd && k % s->odd == s->odd - 1) return 50000 + k / s->odd;
+    return k % s->cycle % 3 == 2 ? 7 : k % s->cycle; /* some tokens are in a cycle more than once */
+}
+
+static void a_loop_is_found_late_and_for_certain(void **state) {
+    (void)state;
+    enum { STREAM = 4000 };
+    static const struct {
+        struct stream_of stream;
+        int found; /* so many tokens of the cycles; 0: never */
+    } cases[] = {
+        {{0, 1, 0}, 256},      {{500, 1, 0}, 256},  {{300, 2, 0}, 256},   {{77, 7, 0}, 256},
+        {{256, 64, 0}, 256},   {{10, 65, 0}, 260},  {{999, 100, 0}, 400}, {{1, 255, 0}, 1020},
+        {{300, 256, 0}, 1024}, {{0, 257, 0}, 0},    {{0, 1000, 0}, 0},    {{0, STREAM, 0}, 0},
+        {{0, 1, 256}, 0}, /* 255 times the same, then not */
+        {{0, 1, 257}, 256},    {{0, 2, 100}, 0},    {{0, 3, 5}, 0},       {{0, 60, 240}, 0},
+        {{0, 10, 11}, 0}, /* a list with numbers */
+        {{0, 100, 399}, 0},    {{40, 200, 799}, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct stream_of *s = &cases[i].stream;
+        struct loop l;
+        loop_start(&l);
+        int n = 0, cycle = 0;
+        while (n < STREAM && cycle == 0) cycle = loop_push(&l, stream_token(s, n++));
+        int found = cycle ? n - s->plain : 0;
+        if (found != cases[i].found || cycle != (found ? s->cycle : 0))
+            fail_msg("case %zu: a cycle of %d found after %d tokens", i, cycle, found);
+    }
+}
+
+static void a_loop_is_of_one_answer(void **state) {
+    (void)state;
+    struct loop l;
+    for (int answer = 0; answer < 3; answer++) {
+        loop_start(&l);
+        for (int i = 0; i < LOOP_TOKENS - 1; i++) assert_int_equal(loop_push(&l, 5), 0);
+    }
+    assert_int_equal(loop_push(&l, 5), 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_safe),          cmocka_unit_test(test_answer),
-        cmocka_unit_test(test_answer_cut),    cmocka_unit_test(test_thinking),
-        cmocka_unit_test(test_wrap),          cmocka_unit_test(test_echo),
-        cmocka_unit_test(test_percentile),    cmocka_unit_test(test_verdict),
-        cmocka_unit_test(test_turns_verdict), cmocka_unit_test(a_chip_finds_its_kernel_image),
-        cmocka_unit_test(test_json),          cmocka_unit_test(logprobs_are_of_the_softmax),
+        cmocka_unit_test(test_safe),
+        cmocka_unit_test(test_answer),
+        cmocka_unit_test(test_answer_cut),
+        cmocka_unit_test(test_thinking),
+        cmocka_unit_test(test_wrap),
+        cmocka_unit_test(test_echo),
+        cmocka_unit_test(test_percentile),
+        cmocka_unit_test(test_verdict),
+        cmocka_unit_test(test_turns_verdict),
+        cmocka_unit_test(a_chip_finds_its_kernel_image),
+        cmocka_unit_test(test_json),
+        cmocka_unit_test(logprobs_are_of_the_softmax),
+        cmocka_unit_test(a_loop_is_found_late_and_for_certain),
+        cmocka_unit_test(a_loop_is_of_one_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

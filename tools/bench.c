@@ -174,8 +174,19 @@ static enum infer_status open_save(struct bench *b) {
     return outfile_open(&b->save, b->o->save, OUTFILE_DEFAULT);
 }
 
+/* True when the option asks for a test. */
+static bool any(const struct option_ints *v) {
+    for (int i = 0; i < v->n; i++)
+        if (v->value[i]) return true;
+    return false;
+}
+
 static enum infer_status bench_model(struct bench *b, int *code) {
     int slower = 0, below = 0;
+    if (!any(&b->o->n_prompt) && !any(&b->o->n_decode) && b->o->turns < 0)
+        return err_set(INFER_E_INPUT,
+                       "-p and -n are 0: there is nothing to measure; -p 512 times a prompt, -n 128 an "
+                       "answer, and left out they do both");
     if (b->o->turns >= 0) return bench_run(b);
     if (b->o->compare && bench_is_program(b->o->compare)) {
         TRY(bench_turns(b->o, &slower));

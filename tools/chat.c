@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "mem.h"
+#include "sampling.h"
 #include "tool.h"
 
 int cmd_chat(const struct options *o);
@@ -73,6 +74,15 @@ void talk_stops(struct stops *out, const struct session *s, const struct chat_te
     out->texts = o->stop;
     out->end = t->text ? prompt_turn_end(s, t) : (struct turn_end){.id = -1};
     if (*out->end.text && out->texts.n < OPTION_MAX_TEXTS) out->texts.text[out->texts.n++] = out->end.text;
+}
+
+void talk_loop(const struct options *o, int cycle, const char *set) {
+    char temp[32] = "";
+    if (o->temp == 0) snprintf(temp, sizeof temp, "%stemp 0.7 or ", set);
+    tool_say("the answer repeats its last %d token%s over and over and was ended; %s%srepeat-penalty 1.1 may "
+             "do better, "
+             "%sloop-stop off lets it go on",
+             cycle, cycle > 1 ? "s" : "", temp, set, set);
 }
 
 enum answer_start talk_answer_start(bool templated, const struct prompt *p) {
@@ -175,7 +185,8 @@ static enum infer_status answer(struct chat *c) {
     answer_start(&a, &c->stop.texts, talk_answer_start(c->template.text != NULL, &p));
     term_wrap_start(&c->wrap, stdout);
     int before = c->generator.n_ids; /* of the turns so far, but where some were edited away */
-    struct generate_how how = {c->o->n_predict, c->template.text != NULL, c->stop.end.id, show, c};
+    struct generate_how how = {
+        c->o->n_predict, c->template.text != NULL, c->stop.end.id, generate_loop_stop(c->o), show, c};
     enum generate_why why;
     c->last = '\n';
     c->thought_shown = false;
@@ -193,6 +204,10 @@ static enum infer_status answer(struct chat *c) {
         if (why == GENERATE_LIMIT && c->terminal_in)
             tool_say("ended after %d tokens (-n, /set n-predict)", c->o->n_predict);
         logprobs_print(&c->generator.logprobs, &c->session, c->generator.n_answer);
+        if (why == GENERATE_LOOP) {
+            talk_loop(c->o, c->generator.cycle, "/set ");
+            c->code = EXIT_CANNOT;
+        }
         say_context(c, why, before < p.n ? before : p.n);
         keep_thought(c, &a);
         size_t n =
@@ -264,9 +279,22 @@ static enum infer_status chat_open(struct chat *c) {
     if (!c->messages) return err_set(INFER_E_MEMORY, "the conversation");
     if (o->system) TRY(chat_system(c, o->system));
     struct sample_params params;
+    sampling_recommended(&c->live, c->session.model, c->sampling, sizeof c->sampling);
     TRY(generate_params(o, &params));
     TRY(generate_open(&c->generator, &c->session, o, &params));
-    return line_open(&c->line, c->terminal_in, c->colour, chat_complete);
+    return line_open(&c->line, c->terminal_in, c->colour, chat_complete, c);
+}
+
+static void greet(const struct chat *c) {
+    char line[512];
+    const struct infer_model_info *m = &c->session.info;
+    snprintf(line, sizeof line, "%.*s on %s, %d tokens of context.",
+             m->name_len ? (int)m->name_len : (int)strlen(m->arch), m->name_len ? m->name : m->arch,
+             c->session.place.device, c->session.place.n_ctx);
+    if (c->o->quiet) return;
+    if (c->terminal_in) term_line(stderr, line);
+    if (*c->sampling) term_line(stderr, c->sampling);
+    if (c->terminal_in) term_line(stderr, "/help lists the commands.");
 }
 
 int cmd_chat(const struct options *o) {
@@ -281,11 +309,7 @@ int cmd_chat(const struct options *o) {
     if (st) {
         c.code = tool_fail(o, st);
     } else {
-        if (c.terminal_in && !o->quiet)
-            fprintf(stderr, "%.*s on %s, %d tokens of context.\n/help lists the commands.\n",
-                    c.session.info.name_len ? (int)c.session.info.name_len : (int)strlen(c.session.info.arch),
-                    c.session.info.name_len ? c.session.info.name : c.session.info.arch,
-                    c.session.place.device, c.session.place.n_ctx);
+        greet(&c);
         loop(&c);
     }
     line_close(c.line);

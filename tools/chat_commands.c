@@ -10,7 +10,6 @@
 #include "json.h"
 #include "mem.h"
 #include "outfile.h"
-#include "probe.h"
 #include "textfile.h"
 #include "tool.h"
 
@@ -20,6 +19,14 @@ static enum chat_next say_error(struct chat *c, enum infer_status st) {
     int code = tool_fail(c->o, st);
     if (!c->terminal_in) c->code = code; /* nobody is there to try again */
     return CHAT_GO_ON;
+}
+
+void chat_say(const struct chat *c, const char *format, ...) {
+    va_list ap;
+    if (!c->terminal_in || c->o->quiet) return;
+    va_start(ap, format);
+    tool_vsay(format, ap);
+    va_end(ap);
 }
 
 static enum chat_next do_quit(struct chat *c, const char *arg) {
@@ -32,6 +39,7 @@ static enum chat_next do_clear(struct chat *c, const char *arg) {
     json_t *first = json_array_get(c->messages, 0);
     bool keep = first && strcmp(json_string_value(json_object_get(first, "role")), "system") == 0;
     while (json_array_size(c->messages) > (size_t)keep) chat_drop(c, NULL);
+    chat_say(c, "the conversation is empty%s", keep ? " but for the system message" : "");
     return CHAT_GO_ON;
 }
 
@@ -45,6 +53,10 @@ static enum chat_next do_regen(struct chat *c, const char *arg) {
         c->live.seed = ++p.seed; /* another answer, when one is drawn at all */
         enum infer_status st = generate_set(&c->generator, &p);
         if (st) return say_error(c, st);
+        if (p.temp == 0)
+            chat_say(c, "greedy: the answer will be the same (/set temp 0.7)");
+        else
+            chat_say(c, "another answer, with seed %llu", (unsigned long long)p.seed);
         return CHAT_ANSWER;
     }
     tool_say("there is nothing to answer yet");
@@ -86,7 +98,11 @@ static enum chat_next do_thoughts(struct chat *c, const char *arg) {
 static enum chat_next do_undo(struct chat *c, const char *arg) {
     (void)arg;
     chat_drop(c, "assistant");
-    if (!chat_drop(c, "user")) tool_say("there is nothing to take back");
+    if (!chat_drop(c, "user"))
+        tool_say("there is nothing to take back");
+    else
+        chat_say(c, "the last message and its answer are taken back; %zu messages are left",
+                 json_array_size(c->messages));
     return CHAT_GO_ON;
 }
 
@@ -94,8 +110,12 @@ static enum chat_next do_system(struct chat *c, const char *arg) {
     json_t *first = json_array_get(c->messages, 0);
     bool have = first && strcmp(json_string_value(json_object_get(first, "role")), "system") == 0;
     if (*arg) {
-        enum infer_status st = chat_system(c, strcmp(arg, "none") == 0 ? NULL : arg);
-        return st ? say_error(c, st) : CHAT_GO_ON;
+        bool none = strcmp(arg, "none") == 0;
+        enum infer_status st = chat_system(c, none ? NULL : arg);
+        if (st) return say_error(c, st);
+        chat_say(c, none ? "there is no system message now"
+                         : "the system message is set, from the next message on");
+        return CHAT_GO_ON;
     }
     const char *text = have ? json_string_value(json_object_get(first, "content")) : "(no system message)";
     term_write_safe(stderr, text, strlen(text));
@@ -111,38 +131,13 @@ static enum chat_next do_read(struct chat *c, const char *arg) {
     if (st) return say_error(c, st);
     st = n ? prompt_add_message(c->messages, "user", text, n) : err_set(INFER_E_INPUT, "%s is empty", arg);
     mem_free(text);
+    if (!st) chat_say(c, "%s: %zu bytes are sent", arg, n);
     return st ? say_error(c, st) : CHAT_ANSWER;
 }
 
-/* ---- /set ---- */
-
-static enum infer_status change_setting(struct chat *c, const char *name, const char *text) {
-    struct options changed = c->live;
-    struct sample_params p;
-    const char *value = arena_strndup(&c->kept, text, strlen(text));
-    if (!value) return err_set(INFER_E_MEMORY, "the setting");
-    if (name[0] == '-' && name[1] == '-') name += 2; /* as on the command line */
-    if (strcmp(name, "n") == 0) name = "n-predict";
-    TRY(options_set(&changed, G_SAMPLE, name, value));
-    TRY(generate_params(&changed, &p));
-    TRY(generate_set(&c->generator, &p));
-    logprobs_start(&c->generator.logprobs, changed.logprobs);
-    c->generator.shift = strcmp(changed.overflow, "shift") == 0;
-    c->live = changed;
-    return INFER_OK;
-}
-
 static enum chat_next do_set(struct chat *c, const char *arg) {
-    char name[64], value[256], rest;
-    int n = sscanf(arg, "%63s %255s %c", name, value, &rest);
-    enum infer_status st = INFER_OK;
-    if (n == 2)
-        st = change_setting(c, name, value);
-    else if (n > 0)
-        st = err_set(INFER_E_INPUT, "/set NAME VALUE");
-    if (st) return say_error(c, st);
-    if (n <= 0) options_print(stderr, c->o, G_SAMPLE);
-    return CHAT_GO_ON;
+    enum infer_status st = chat_set(c, arg);
+    return st ? say_error(c, st) : CHAT_GO_ON;
 }
 
 /* ---- figures ---- */
@@ -154,19 +149,6 @@ static enum chat_next do_mem(struct chat *c, const char *arg) {
     return CHAT_GO_ON;
 }
 
-/* ", 61% of the 21.3 GB/s that ..." of an answer on the host, measured now with the same threads. */
-static void read_share(const struct chat *c, char *buf, size_t n) {
-    const struct generator *g = &c->generator;
-    struct probe probe;
-    int threads = c->session.place.n_thread;
-    *buf = 0;
-    if (threads < 1 || g->answer_seconds <= 0 || g->n_step == 0 || probe_open(&probe, threads)) return;
-    double read = g->n_step / g->answer_seconds * generate_token_bytes(g) * 1e-9,
-           all = probe_read(&probe, 0.2);
-    probe_close(&probe);
-    snprintf(buf, n, ", %.0f%% of the %.1f GB/s that %d threads read now", 100 * read / all, all, threads);
-}
-
 static enum chat_next do_stats(struct chat *c, const char *arg) {
     (void)arg;
     char line[512];
@@ -174,14 +156,9 @@ static enum chat_next do_stats(struct chat *c, const char *arg) {
         tool_say("no answer yet");
         return CHAT_GO_ON;
     }
-    generate_summary(&c->generator, line, 256);
-    size_t n = strlen(line);
-    read_share(c, line + n, sizeof line - n);
-    struct term_wrap wrap;
-    term_wrap_start(&wrap, stderr);
-    term_wrap_write(&wrap, line, strlen(line));
-    term_wrap_flush(&wrap);
-    fprintf(stderr, "\ncontext: %d of %d tokens used\n%s %s, %d threads\n", c->generator.n_ids,
+    generate_summary(&c->generator, line, sizeof line);
+    term_line(stderr, line);
+    fprintf(stderr, "context: %d of %d tokens used\n%s %s, %d threads\n", c->generator.n_ids,
             c->session.place.n_ctx, c->session.place.device, c->session.place.isa ? c->session.place.isa : "",
             c->session.place.n_thread);
     return CHAT_GO_ON;
@@ -280,37 +257,55 @@ static const struct chat_entry {
     enum chat_next (*run)(struct chat *c, const char *arg);
     bool path; /* its argument is one */
 } entries[] = {
-    {"/help", "", "this list", do_help, false},
+    {"/help", "[COMMAND]", "this list, or one line of it", do_help, false},
     {"/clear", "", "forget the conversation, keep the system message", do_clear, false},
     {"/regen", "", "answer the last message again, with the next seed", do_regen, false},
     {"/edit", "[TEXT]", "edit the last message, or say TEXT instead of it", do_edit, false},
     {"/undo", "", "take the last message and its answer back", do_undo, false},
     {"/system", "[TEXT]", "show or set the system message; none takes it away", do_system, false},
-    {"/set", "[NAME VALUE]", "show or change sampling: /set temp 0.7", do_set, false},
+    {"/set", "[NAME [VALUE]]", "show all settings, say what one means, or change it: /set temp 0.7", do_set,
+     false},
     {"/read", "FILE", "send a file as the next message", do_read, true},
     {"/save", "FILE", "write the conversation as JSON, what was computed to FILE.kv", do_save, true},
     {"/load", "FILE", "go on with a saved conversation, at once where FILE.kv fits", do_load, true},
     {"/thoughts", "", "what was thought before the last answer (/set thinking fold)", do_thoughts, false},
     {"/mem", "", "what the memory is used for", do_mem, false},
     {"/stats", "", "speed of the last answer, use of the context", do_stats, false},
-    {"/quit", "", "leave; so does Ctrl-D", do_quit, false},
+    {"/quit", "", "leave; so do /exit and Ctrl-D", do_quit, false},
 };
 enum { N_ENTRY = sizeof entries / sizeof *entries };
 
+static void help_line(const struct chat_entry *e, int columns) {
+    char left[48];
+    snprintf(left, sizeof left, "%s %s", e->name, e->arg);
+    fprintf(stderr, "  %-21s ", left);
+    term_hang(stderr, e->help, 24, columns);
+}
+
 static enum chat_next do_help(struct chat *c, const char *arg) {
-    (void)c, (void)arg;
+    (void)c;
+    int columns = term_columns(stderr);
+    size_t n = strcspn(arg, " \t\n");
+    bool slash = arg[0] == '/', found = n == 0;
     for (int i = 0; i < N_ENTRY; i++) {
-        char left[48];
-        snprintf(left, sizeof left, "%s %s", entries[i].name, entries[i].arg);
-        fprintf(stderr, "  %-22s %s\n", left, entries[i].help);
+        if (n && strncmp(entries[i].name + !slash, arg, n) != 0) continue;
+        help_line(&entries[i], columns);
+        found = true;
     }
-    fputs("Examples:\n"
-          "  /system You answer in one sentence.    /set temp 0.7    /set thinking hide\n"
-          "  /read notes.txt    /save fox.json      /load fox.json   /edit And in Spain?\n"
-          "A line that ends with \\ goes on in the next one; \"\"\" begins and ends a text\n"
-          "of many lines; // begins a message with a slash. Ctrl-C stops an answer, Up\n"
-          "and Ctrl-R find earlier lines, Tab completes.\n",
-          stderr);
+    if (!found)
+        return say_error(c, err_set(INFER_E_INPUT, "no command '%.*s'; /help lists them", (int)n, arg));
+    if (n) return CHAT_GO_ON;
+    static const char *const lines[] = {
+        "Examples: /system You answer in one sentence.  /set temp 0.7  /set thinking hide  /read notes.txt  "
+        "/edit And in Spain?",
+        "A line that ends with \\ goes on in the next one; \"\"\" begins and ends a text of many lines; // "
+        "begins a message "
+        "with a slash. A command may be shortened (/st).",
+        "Ctrl-C stops an answer; at the prompt, twice leaves, as Ctrl-D does. Up and Ctrl-R find earlier "
+        "lines, Tab "
+        "completes commands, settings, their values and paths.",
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) term_line(stderr, lines[i]);
     return CHAT_GO_ON;
 }
 
@@ -342,10 +337,18 @@ enum chat_next chat_command(struct chat *c, const char *line) {
     char path[PATH_MAX];
     if (near == 1) return found->run(c, found->path ? written_path(path, arg) : arg);
     if (n == 5 && (strncmp(line, "/exit", 5) == 0)) return CHAT_QUIT;
-    enum infer_status st =
-        near ? err_set(INFER_E_INPUT, "'%.*s' may be several commands; /help lists them", (int)n, line)
-             : err_set(INFER_E_INPUT, "no command '%.*s'; /help lists them", (int)n, line);
-    return say_error(c, st);
+    if (near)
+        return say_error(
+            c, err_set(INFER_E_INPUT, "'%.*s' may be several commands; /help lists them", (int)n, line));
+    char name[32];
+    const char *meant = NULL;
+    int best = 100;
+    snprintf(name, sizeof name, "%.*s", (int)n, line);
+    for (int i = 0; i < N_ENTRY; i++)
+        if (option_nearer(name + 1, entries[i].name + 1, &best)) meant = entries[i].name;
+    return say_error(c, err_set(INFER_E_INPUT, "no command '%s'; %s%s%s", name,
+                                meant ? "did you mean '" : "/help lists them", meant ? meant : "",
+                                meant ? "'?" : ""));
 }
 
 /* word: a path as the user wrote it so far. */
@@ -360,32 +363,34 @@ static int complete_path(const char *word, char **out, int cap) {
         struct stat info;
         snprintf(path, sizeof path, "%s%s", n_folder ? folder : "", e->d_name);
         bool is_folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-        if (asprintf(&out[n], "%.*s%s%s", n_folder, word, e->d_name, is_folder ? "/" : "") >= 0) n++;
+        if (asprintf(&out[n], "%.*s%s%s", n_folder, word, e->d_name, is_folder ? "/" : " ") >= 0) n++;
     }
     if (d) closedir(d);
     return n;
 }
 
-int chat_complete(const char *before, size_t *from, char **out, int cap) {
+/* Commands that begin with word, each with a blank; the slash may be missing. */
+static int complete_command(const char *word, char **out, int cap) {
     int n = 0;
+    bool slash = word[0] == '/';
+    for (int i = 0; i < N_ENTRY && n < cap; i++)
+        if (strncmp(entries[i].name + !slash, word, strlen(word)) == 0 &&
+            asprintf(&out[n], "%s ", entries[i].name + !slash) >= 0)
+            n++;
+    return n;
+}
+
+int chat_complete(void *user, const char *before, size_t *from, char **out, int cap) {
     const char *space = strchr(before, ' ');
     *from = 0;
     if (before[0] != '/') return 0;
-    if (!space) {
-        for (int i = 0; i < N_ENTRY && n < cap; i++)
-            if (strncmp(entries[i].name, before, strlen(before)) == 0 && (out[n] = strdup(entries[i].name)))
-                n++;
-        return n;
-    }
+    if (!space) return complete_command(before, out, cap);
     const char *word = space + strspn(space, " ");
     *from = (size_t)(word - before);
-    for (int i = 0; i < N_ENTRY; i++)
-        if (entries[i].path && strncmp(entries[i].name, before, (size_t)(space - before)) == 0)
-            return complete_path(word, out, cap);
-    if (strncmp(before, "/set ", 5) == 0)
-        for (int i = 0; n < cap && options_name(G_SAMPLE, i); i++)
-            if (strncmp(options_name(G_SAMPLE, i), word, strlen(word)) == 0 &&
-                (out[n] = strdup(options_name(G_SAMPLE, i))))
-                n++;
-    return n;
+    const struct chat_entry *e = entries;
+    while (e < entries + N_ENTRY && strncmp(e->name, before, (size_t)(space - before)) != 0) e++;
+    if (e == entries + N_ENTRY) return 0;
+    if (e->path) return complete_path(word, out, cap);
+    if (e->run == do_help) return complete_command(word, out, cap);
+    return e->run == do_set ? chat_set_complete(user, word, from, out, cap) : 0;
 }

@@ -355,6 +355,7 @@ static enum infer_status answer_tokens(struct generator *g, const int32_t *ids, 
                                        enum generate_why *why) {
     int32_t token;
     *why = GENERATE_LIMIT;
+    loop_start(&g->loop);
     TRY(generate_prompt(g, ids, n, &token));
     for (int made = 0; how->limit < 0 || made < how->limit; made++) {
         if (made) {
@@ -378,8 +379,17 @@ static enum infer_status answer_tokens(struct generator *g, const int32_t *ids, 
             return INFER_OK;
         }
         TRY(show_new(how, a));
+        g->cycle = loop_push(&g->loop, token);
+        if (g->cycle && how->loop_stop) {
+            *why = GENERATE_LOOP;
+            return INFER_OK;
+        }
     }
     return INFER_OK;
+}
+
+bool generate_loop_stop(const struct options *o) {
+    return strcmp(o->loop_stop, "on") == 0 && !options_given(o, "n-predict");
 }
 
 enum infer_status generate_answer(struct generator *g, const int32_t *ids, int n,

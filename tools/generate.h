@@ -6,6 +6,7 @@
 #include "answer.h"
 #include "constrain.h"
 #include "logprobs.h"
+#include "loop.h"
 #include "sample.h"
 #include "session.h"
 
@@ -36,6 +37,8 @@ struct generator {
     int n_step;              /* decode steps */
     int n_guessed, n_right;  /* tokens that --lookup guessed, and those that were right */
     double prompt_seconds, answer_seconds;
+    struct loop loop;
+    int cycle; /* tokens of the cycle that ended the answer (GENERATE_LOOP) */
 };
 
 /* The sampling parameters of the options. errors: INFER_E_INPUT (--samplers, --logit-bias) */
@@ -69,16 +72,20 @@ enum generate_why {
     GENERATE_LIMIT,  /* -n */
     GENERATE_FULL,   /* the context is full */
     GENERATE_CANCEL, /* Ctrl-C */
+    GENERATE_LOOP,   /* it repeats itself (loop.h) */
 };
 /* How an answer is made: most tokens of it (-1: no limit); first: its first token begins a text (a leading space
  * of SentencePiece is dropped); show gets text as it comes. */
 struct generate_how {
     int limit;
     bool first;
-    int32_t end; /* a token that ends the answer beside those of the file; -1: none */
+    int32_t end;    /* a token that ends the answer beside those of the file; -1: none */
+    bool loop_stop; /* an answer that repeats itself ends */
     enum infer_status (*show)(void *user, const char *text, size_t n, bool thinking);
     void *user;
 };
+/* Whether the options want an answer that repeats itself to end: not with -n, which says how long it may get. */
+bool generate_loop_stop(const struct options *o);
 /* Answers ids[n] into a (started by the caller). A full context and Ctrl-C are no errors: *why says so, and what
  * was answered is kept. errors: those of generate_prompt, generate_next and show. */
 enum infer_status generate_answer(struct generator *g, const int32_t *ids, int n,

@@ -21,7 +21,8 @@ struct line {
     EditLine *edit;
     History *history;
     char history_path[4096];
-    int (*complete)(const char *before, size_t *from, char **out, int cap);
+    int (*complete)(void *user, const char *before, size_t *from, char **out, int cap);
+    void *user;
     unsigned char queue[16]; /* bytes read ahead of a character */
     int n_queue;
     bool pasting;
@@ -172,10 +173,30 @@ static char *prompt(EditLine *edit) {
     return current->more ? plain_more : plain;
 }
 
+static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+/* Candidates in columns, sorted, below the line that is being edited. */
+static void list(FILE *out, char **found, int n) {
+    int wide = 0, columns = term_columns(out);
+    for (int i = 0; i < n; i++) {
+        int len = term_width(found[i], strlen(found[i])) + 2;
+        wide = len > wide ? len : wide;
+    }
+    int across = columns / wide > 0 ? columns / wide : 1, down = (n + across - 1) / across;
+    fputc('\n', out);
+    for (int row = 0; row < down; row++) {
+        for (int i = row; i < n; i += down) {
+            term_write_safe(out, found[i], strlen(found[i]));
+            if (i + down < n) fprintf(out, "%*s", wide - term_width(found[i], strlen(found[i])), "");
+        }
+        fputc('\n', out);
+    }
+}
+
 /* Tab: one candidate is put in, several are listed, their common beginning is put in. */
 static unsigned char complete(EditLine *edit, int key) {
     (void)key;
-    enum { MAX = 64 };
+    enum { MAX = 256 };
     const LineInfo *info = el_line(edit);
     char *found[MAX], before[4096];
     int len = (int)(info->cursor - info->buffer);
@@ -183,8 +204,9 @@ static unsigned char complete(EditLine *edit, int key) {
     memcpy(before, info->buffer, (size_t)len);
     before[len] = 0;
     size_t from = 0;
-    int n = current->complete(before, &from, found, MAX);
+    int n = current->complete(current->user, before, &from, found, MAX);
     if (n == 0) return CC_ERROR;
+    qsort(found, (size_t)n, sizeof *found, by_name);
     size_t have = (size_t)len - from, same = strlen(found[0]);
     for (int i = 1; i < n; i++) {
         size_t k = 0;
@@ -197,9 +219,7 @@ static unsigned char complete(EditLine *edit, int key) {
         if (more && el_insertstr(edit, more) == 0) result = CC_REFRESH;
         free(more);
     } else if (n > 1) {
-        fputc('\n', stdout);
-        for (int i = 0; i < n; i++) term_write_safe(stdout, found[i], strlen(found[i])), fputs("  ", stdout);
-        fputc('\n', stdout);
+        list(isatty(STDOUT_FILENO) ? stdout : stderr, found, n);
         result = CC_REDISPLAY;
     }
     for (int i = 0; i < n; i++) free(found[i]);
@@ -281,12 +301,15 @@ static enum infer_status open_editor(struct line *l) {
 }
 
 enum infer_status line_open(struct line **out, bool terminal, bool colour,
-                            int (*complete_word)(const char *before, size_t *from, char **out, int cap)) {
+                            int (*complete_word)(void *user, const char *before, size_t *from, char **out,
+                                                 int cap),
+                            void *user) {
     struct line *l;
     TRY(mem_new(&l, sizeof *l, "line editor"));
     l->terminal = terminal;
     l->colour = colour;
     l->complete = complete_word;
+    l->user = user;
     current = l;
     enum infer_status st = terminal ? open_editor(l) : INFER_OK;
     if (st) {

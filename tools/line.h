@@ -12,9 +12,11 @@ enum line_result { LINE_TEXT, LINE_END, LINE_INTERRUPT };
 struct line; /* one at a time: libedit's callbacks find it through a static pointer */
 
 /* terminal: edit on stdin. complete: fills out[cap] with what may stand in place of the text before the cursor from
- * byte *from on, returns how many (at most cap); the strings are freed with free(). May be NULL. errors: INFER_E_MEMORY */
-enum infer_status line_open(struct line **out, bool terminal, bool colour,
-                            int (*complete)(const char *before, size_t *from, char **out, int cap));
+ * byte *from on, a blank behind what is whole; returns how many (at most cap); the strings are freed with free(). May be NULL.
+ * errors: INFER_E_MEMORY */
+enum infer_status
+line_open(struct line **out, bool terminal, bool colour,
+          int (*complete)(void *user, const char *before, size_t *from, char **out, int cap), void *user);
 void line_close(struct line *l);
 /* Puts text into the next line of a terminal, to be edited; newlines show as those of a pasted text do. */
 void line_preset(struct line *l, const char *text);

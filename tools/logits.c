@@ -57,8 +57,6 @@ static enum infer_status write_all(struct outfile *out, struct session *s, const
 
 /* The file is opened before the model is: a name that cannot be written shows before the work. */
 static enum infer_status run(struct session *s, struct outfile **out, const struct options *o) {
-    if (!o->tokens.n) return err_set(INFER_E_INPUT, "--tokens is missing: the ids, like 1,5,9");
-    if (!o->output) return err_set(INFER_E_INPUT, "-o is missing: the file to write, - for stdout");
     const char *path = strcmp(o->output, "-") == 0 ? "/dev/stdout" : o->output;
     TRY(session_model_path(o, s->path, sizeof s->path));
     TRY(tool_check_output(o, s->path, path));

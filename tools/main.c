@@ -30,8 +30,8 @@ int cmd_help(const struct options *o) {
         const struct command *c = command_find(o->arg[0]);
         if (!c) {
             const char *near = command_nearest(o->arg[0]);
-            err_set(INFER_E_INPUT, "no command '%s'%s%s%s", o->arg[0], near ? "; did you mean '" : "",
-                    near ? near : "", near ? "'?" : "");
+            err_set(INFER_E_INPUT, "no command '%s'; %s%s%s", o->arg[0],
+                    near ? "did you mean '" : "'infer help' lists them", near ? near : "", near ? "'?" : "");
             return tool_fail(o, INFER_E_INPUT);
         }
         help_command(stdout, c);
@@ -41,12 +41,20 @@ int cmd_help(const struct options *o) {
     return EXIT_DONE;
 }
 
+int cmd_version(const struct options *o) {
+    (void)o;
+    printf("infer %s\n", infer_version());
+    return EXIT_DONE;
+}
+
 /* Splits off the command's name: infer NAME ..., or infer -flags ..., which is run. */
 static const struct command *command_of(int *argc, char ***argv) {
     const char *name = *argc ? (*argv)[0] : "run";
     const struct command *c = command_find(name[0] == '-' ? "run" : name);
     if (!c && name[0] == '-') {
         err_set(INFER_E_INPUT, "'%s' stands where a command is expected; 'infer help' lists them", name);
+    } else if (!c && access(name, F_OK) == 0) {
+        err_set(INFER_E_INPUT, "no command '%s'; a model is given with -m: infer -m %s", name, name);
     } else if (!c) {
         const char *near = command_nearest(name);
         err_set(INFER_E_INPUT, "no command '%s'; %s%s%s", name,
@@ -81,10 +89,7 @@ int main(int argc, char **argv) {
         help_program(stdout);
         return finish(NULL, EXIT_DONE);
     }
-    if (argc && strcmp(argv[0], "--version") == 0) {
-        printf("infer %s\n", infer_version());
-        return finish(NULL, EXIT_DONE);
-    }
+    if (argc && (strcmp(argv[0], "--version") == 0 || strcmp(argv[0], "-v") == 0)) argv[0] = "version";
     const struct command *c = command_of(&argc, &argv);
     if (!c) return tool_fail(NULL, INFER_E_INPUT);
 

@@ -12,14 +12,9 @@ struct mix {
 };
 
 static const struct mix mixes[] = {
-    {"f32", QUANT_F32, PURE, 0},      {"f16", QUANT_F16, PURE, 1},      {"bf16", QUANT_BF16, PURE, 32},
-    {"q8_0", QUANT_Q8_0, PURE, 7},    {"q4_0", QUANT_Q4_0, HEAD, 2},    {"q4_1", QUANT_Q4_1, HEAD, 3},
-    {"q5_0", QUANT_Q5_0, HEAD, 8},    {"q5_1", QUANT_Q5_1, HEAD, 9},    {"q2_k", QUANT_Q2_K, Q2, 10},
-    {"q2_k_s", QUANT_Q2_K, Q2_S, 21}, {"q3_k", QUANT_Q3_K, Q3_M, 12},   {"q3_k_s", QUANT_Q3_K, Q3_S, 11},
-    {"q3_k_m", QUANT_Q3_K, Q3_M, 12}, {"q3_k_l", QUANT_Q3_K, Q3_L, 13}, {"q4_k", QUANT_Q4_K, Q4_M, 15},
-    {"q4_k_s", QUANT_Q4_K, Q4_S, 14}, {"q4_k_m", QUANT_Q4_K, Q4_M, 15}, {"q5_k", QUANT_Q5_K, Q5_M, 17},
-    {"q5_k_s", QUANT_Q5_K, Q5_S, 16}, {"q5_k_m", QUANT_Q5_K, Q5_M, 17}, {"q6_k", QUANT_Q6_K, HEAD, 18},
-    {"iq4_nl", QUANT_IQ4_NL, NL, 25},
+#define MIX(name, base, rule, file_type) {name, QUANT_##base, rule, file_type},
+#include "mix.def"
+#undef MIX
 };
 enum { N_MIX = sizeof mixes / sizeof *mixes };
 

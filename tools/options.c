@@ -4,6 +4,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include "mem.h"
+#include "term.h"
+
+/* The names of two tables as choices, behind their first bar. */
+static const char mix_names_listed[] =
+#define MIX(name, base, rule, file_type) "|" name
+#include "mix.def"
+#undef MIX
+    ;
+static const char shape_names_listed[] =
+#define SHAPE(name, ...) "|" name
+#include "shapes.def"
+#undef SHAPE
+    ;
 
 struct option {
     char letter;
@@ -23,6 +36,7 @@ static const struct option table[] = {
 #undef OPTION
 };
 enum { N_OPTION = sizeof table / sizeof *table };
+_Static_assert(N_OPTION <= 128, "options.given");
 
 /* Headings of the help, in order; an option stands under the first group that it shares with the command. */
 static const struct {
@@ -62,10 +76,12 @@ static int distance(const char *a, const char *b) {
     return row[nb];
 }
 
-/* A typing mistake is at most a third of the word away; a beginning of the word is near, too. */
-static bool nearer(const char *given, const char *name, int *best) {
+/* A typing mistake is at most a third of the word away; a beginning of the word is near, too, and so is the word with more
+ * behind it ("temperature"). */
+bool option_nearer(const char *given, const char *name, int *best) {
     int d = distance(given, name), limit = 1 + (int)strlen(name) / 3;
     if (strlen(given) >= 2 && strncmp(name, given, strlen(given)) == 0) d = 1;
+    if (strlen(name) >= 3 && strncmp(name, given, strlen(name)) == 0) d = 1;
     if (d > limit || d >= *best) return false;
     *best = d;
     return true;
@@ -81,7 +97,7 @@ const char *command_nearest(const char *name) {
     const char *found = NULL;
     int best = 100;
     for (int i = 0; i < n_command; i++)
-        if (nearer(name, commands[i].name, &best)) found = commands[i].name;
+        if (option_nearer(name, commands[i].name, &best)) found = commands[i].name;
     return found;
 }
 
@@ -89,7 +105,7 @@ static const char *option_nearest(const struct command *c, const char *name) {
     const char *found = NULL;
     int best = 100;
     for (int i = 0; i < N_OPTION; i++)
-        if ((table[i].groups & c->groups) && nearer(name, table[i].name, &best)) found = table[i].name;
+        if ((table[i].groups & c->groups) && option_nearer(name, table[i].name, &best)) found = table[i].name;
     return found;
 }
 
@@ -169,7 +185,7 @@ static enum infer_status parse_text(const struct option *opt, const char *text) 
     return err_set(INFER_E_INPUT, "--%s: '%s' is none of %s", opt->name, text, opt->choices);
 }
 
-static enum infer_status set_value(struct options *o, const struct option *opt, const char *text) {
+static enum infer_status set_default(struct options *o, const struct option *opt, const char *text) {
     void *field = (char *)o + opt->offset;
     char *end = NULL;
     errno = 0;
@@ -210,6 +226,19 @@ static enum infer_status set_value(struct options *o, const struct option *opt, 
     infer_bug("option type %d", (int)opt->type);
 }
 
+/* What the user says. */
+static enum infer_status set_value(struct options *o, const struct option *opt, const char *text) {
+    int i = (int)(opt - table);
+    TRY(set_default(o, opt, text));
+    o->given[i / 64] |= (uint64_t)1 << i % 64;
+    return INFER_OK;
+}
+
+static bool is_given(const struct options *o, const struct option *opt) {
+    int i = (int)(opt - table);
+    return opt && o->given[i / 64] >> i % 64 & 1;
+}
+
 /* ---- parsing ---- */
 
 static const struct option *find_long(const struct command *c, const char *name, size_t n) {
@@ -230,6 +259,11 @@ static enum infer_status unknown_option(const struct command *c, const char *arg
     char name[64];
     const char *p = arg + strspn(arg, "-");
     snprintf(name, sizeof name, "%.*s", (int)strcspn(p, "="), p);
+    for (int i = 0; i < n_command; i++) /* the right name at the wrong place */
+        if (find_long(&commands[i], name, strlen(name)))
+            return err_set(INFER_E_INPUT,
+                           "%s takes no --%s ('infer %s' does); 'infer help %s' lists its options", c->name,
+                           name, commands[i].name, c->name);
     const char *near = strlen(p) > 1 ? option_nearest(c, name) : NULL;
     if (near) return err_set(INFER_E_INPUT, "no flag '%s'; did you mean '--%s'?", arg, near);
     return err_set(INFER_E_INPUT, "no flag '%s'; 'infer help %s' lists them", arg, c->name);
@@ -262,9 +296,23 @@ static enum infer_status parse_flag(struct options *o, const struct command *c, 
     return set_value(o, opt, value);
 }
 
-static enum infer_status count_args(const struct options *o, const struct command *c) {
+/* What a command's usage names outside of brackets must be there. */
+static enum infer_status check_complete(const struct options *o, const struct command *c) {
     if (o->n_arg < c->min_arg)
         return err_set(INFER_E_INPUT, "something is missing: infer %s %s", c->name, c->usage);
+    int depth = 0;
+    for (const char *p = c->usage; *p; p += strspn(p, " ")) {
+        const char *word = p;
+        bool outside = depth == 0;
+        for (; *p && *p != ' '; p++) depth += (*p == '[') - (*p == ']');
+        const struct option *opt = !outside || *word != '-' ? NULL
+                                   : word[1] == '-'         ? find_long(c, word + 2, (size_t)(p - word - 2))
+                                                            : find_letter(c, word[1]);
+        if (opt && !is_given(o, opt))
+            return err_set(INFER_E_INPUT, "--%s %s is missing: %s%s%s; infer %s %s", opt->name, opt->metavar,
+                           opt->help, opt->choices ? ": " : "", opt->choices ? opt->choices : "", c->name,
+                           c->usage);
+    }
     return INFER_OK;
 }
 
@@ -272,7 +320,7 @@ enum infer_status options_parse(struct options *o, const struct command *c, int 
                                 bool *wants_help) {
     *o = (struct options){.command = c};
     for (int i = 0; i < N_OPTION; i++)
-        if ((table[i].groups & c->groups) && table[i].def) TRY(set_value(o, &table[i], table[i].def));
+        if ((table[i].groups & c->groups) && table[i].def) TRY(set_default(o, &table[i], table[i].def));
     bool flags = true;
     for (int i = 0; i < argc; i++) {
         const char *arg = argv[i];
@@ -292,7 +340,7 @@ enum infer_status options_parse(struct options *o, const struct command *c, int 
                            c->usage);
         }
     }
-    return count_args(o, c);
+    return check_complete(o, c);
 }
 
 void options_free(struct options *o) {
@@ -312,44 +360,40 @@ enum infer_status options_set(struct options *o, unsigned groups, const char *na
     for (int i = 0; i < N_OPTION; i++) {
         if (!(table[i].groups & groups)) continue;
         if (strcmp(table[i].name, name) == 0) return set_value(o, &table[i], value);
-        if (nearer(name, table[i].name, &best)) near = table[i].name;
+        if (option_nearer(name, table[i].name, &best)) near = table[i].name;
     }
-    for (int i = 0; i < N_OPTION && !near; i++) /* "temperature": an option's name and more */
-        if ((table[i].groups & groups) && !strncmp(name, table[i].name, strlen(table[i].name)))
-            near = table[i].name;
     return err_set(INFER_E_INPUT, "no setting '%s'%s%s%s", name, near ? "; did you mean '" : "",
                    near ? near : "", near ? "'?" : "");
 }
 
-const char *options_name(unsigned groups, int i) {
-    for (int k = 0; k < N_OPTION; k++)
-        if ((table[k].groups & groups) && i-- == 0) return table[k].name;
-    return NULL;
+bool options_given(const struct options *o, const char *name) {
+    return is_given(o, find_long(o->command, name, strlen(name)));
 }
 
-void options_print(FILE *out, const struct options *o, unsigned groups) {
-    int column = 0;
-    for (int i = 0; i < N_OPTION; i++) {
-        const struct option *opt = &table[i];
-        const void *field = (const char *)o + opt->offset;
-        char text[96] = "";
-        if (!(opt->groups & groups)) continue;
-        if (opt->type == OPT_INT && *(const int *)field == -1 && opt->choices)
-            snprintf(text, sizeof text, "%s", opt->choices);
-        else if (opt->type == OPT_INT)
-            snprintf(text, sizeof text, "%d", *(const int *)field);
-        else if (opt->type == OPT_UINT64)
-            snprintf(text, sizeof text, "%llu", *(const unsigned long long *)field);
-        else if (opt->type == OPT_NUMBER)
-            snprintf(text, sizeof text, "%g", *(const double *)field);
-        else if (opt->type == OPT_TEXT && *(const char *const *)field)
-            snprintf(text, sizeof text, "%s", *(const char *const *)field);
-        else
-            continue;
-        column += fprintf(out, "%s%s %s", column ? "  " : "", opt->name, text);
-        if (column > 60) column = 0, fputc('\n', out);
+static void print_value(char *text, size_t n, const struct options *o, const struct option *opt) {
+    const void *field = (const char *)o + opt->offset;
+    *text = 0;
+    if (opt->type == OPT_INT && *(const int *)field == -1 && opt->choices)
+        snprintf(text, n, "%s", opt->choices);
+    else if (opt->type == OPT_INT)
+        snprintf(text, n, "%d", *(const int *)field);
+    else if (opt->type == OPT_UINT64)
+        snprintf(text, n, "%llu", *(const unsigned long long *)field);
+    else if (opt->type == OPT_NUMBER)
+        snprintf(text, n, "%g", *(const double *)field);
+    else if (opt->type == OPT_TEXT && *(const char *const *)field)
+        snprintf(text, n, "%s", *(const char *const *)field);
+}
+
+bool options_view(const struct options *o, unsigned groups, int i, struct option_view *out) {
+    for (int k = 0; k < N_OPTION; k++) {
+        const struct option *opt = &table[k];
+        if (!(opt->groups & groups) || i-- != 0) continue;
+        *out = (struct option_view){opt->name, opt->help, opt->choices, "", opt->least, opt->most};
+        if (o) print_value(out->value, sizeof out->value, o, opt);
+        return true;
     }
-    if (column) fputc('\n', out);
+    return false;
 }
 
 /* ---- help ---- */
@@ -381,8 +425,12 @@ static void option_spelling(char *buf, size_t n, const struct option *opt) {
 /* help, choices and default as one text */
 static void option_text(char *buf, size_t n, const struct option *opt) {
     int len = snprintf(buf, n, "%s", opt->help);
-    if (opt->choices && opt->type == OPT_TEXT)
-        len += snprintf(buf + len, n - (size_t)len, "; %s", opt->choices);
+    if (opt->choices && opt->type == OPT_TEXT) {
+        bool many = strlen(opt->choices) > 60; /* lines break at blanks */
+        len += snprintf(buf + len, n - (size_t)len, many ? ": " : "; ");
+        for (const char *p = opt->choices; *p; p++)
+            len += snprintf(buf + len, n - (size_t)len, many && *p == '|' ? ", " : "%c", *p);
+    }
     bool shown =
         opt->def && strcmp(opt->def, "-1") != 0 && !(opt->type == OPT_INT && strcmp(opt->def, "0") == 0);
     if (shown) snprintf(buf + len, n - (size_t)len, " [%s]", opt->def);
@@ -392,26 +440,6 @@ static int heading_of(const struct option *opt, unsigned groups) {
     for (int h = 0; h < N_HEADING; h++)
         if (headings[h].groups & opt->groups & groups) return h;
     return -1;
-}
-
-/* Text in lines of at most width columns, the following ones indented. */
-static void print_wrapped(FILE *out, const char *text, int indent, int width) {
-    int column = 0;
-    while (*text) {
-        int n = (int)strcspn(text, " ");
-        if (column && column + 1 + n > width) {
-            fprintf(out, "\n%*s", indent, "");
-            column = 0;
-        } else if (column) {
-            fputc(' ', out);
-            column++;
-        }
-        fprintf(out, "%.*s", n, text);
-        column += n;
-        text += n;
-        text += strspn(text, " ");
-    }
-    fputc('\n', out);
 }
 
 void help_command(FILE *out, const struct command *c) {
@@ -428,7 +456,7 @@ void help_command(FILE *out, const struct command *c) {
             option_text(right, sizeof right, opt);
             fprintf(out, "  %-28s ", left);
             if (strlen(left) > 28) fprintf(out, "\n%31s", "");
-            print_wrapped(out, right, 31, 78);
+            term_hang(out, right, 31, 109);
         }
     }
 }

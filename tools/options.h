@@ -76,6 +76,7 @@ struct options {
     const char *arg[OPTION_MAX_ARGS]; /* positional arguments, arg[n_arg] */
     int n_arg;
     const struct command *command;
+    uint64_t given[2]; /* bits by row of the table: named on the command line or in options_set */
 };
 
 struct command {
@@ -93,6 +94,9 @@ extern const int n_command;
 
 /* NULL when there is none of this name. */
 const struct command *command_find(const char *name);
+/* True when name is nearer to what was typed than *best, and near enough to be meant; *best becomes its distance. Begin with
+ * 100. */
+bool option_nearer(const char *typed, const char *name, int *best);
 /* The command nearest to a misspelt name, NULL when none is near. */
 const char *command_nearest(const char *name);
 
@@ -105,10 +109,17 @@ void options_free(struct options *o);
 /* Changes one option of these groups by its name; a text value must live as long as o. errors: INFER_E_INPUT (the
  * message names the nearest option, or what is wrong with the value) */
 enum infer_status options_set(struct options *o, unsigned groups, const char *name, const char *value);
-/* Name and value of every option of these groups, in lines. */
-void options_print(FILE *out, const struct options *o, unsigned groups);
-/* Name of the i-th option of these groups, NULL behind the last. */
-const char *options_name(unsigned groups, int i);
+/* True when the option of o's command was named by the user. */
+bool options_given(const struct options *o, const char *name);
+
+/* One option of some groups, for those who show it. */
+struct option_view {
+    const char *name, *help, *choices; /* choices: "a|b|c" or NULL */
+    char value[96];                    /* "" when it has none */
+    double least, most;                /* equal: no bounds */
+};
+/* The i-th option of these groups that has one value; false behind the last. o NULL: without the value. */
+bool options_view(const struct options *o, unsigned groups, int i, struct option_view *out);
 
 /* Help of the program, of one command, and all of it as Markdown for docs/. */
 void help_program(FILE *out);

@@ -113,8 +113,7 @@ static enum infer_status run_all(struct perplexity *p, const struct options *o) 
 
 int cmd_perplexity(const struct options *o) {
     struct perplexity p = {0};
-    enum infer_status st =
-        o->file ? run_all(&p, o) : err_set(INFER_E_INPUT, "-f is missing: the text file, - for stdin");
+    enum infer_status st = run_all(&p, o);
     progress_clear(&p.session.progress);
     int code = st ? tool_fail(o, st) : EXIT_DONE;
     mem_free(p.ids);

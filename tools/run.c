@@ -109,7 +109,7 @@ static enum infer_status show(void *user, const char *text, size_t n, bool think
     return write_answer(r, text, n);
 }
 
-static const char *const why_names[] = {"turn", "stop", "limit", "context", "interrupt"};
+static const char *const why_names[] = {"turn", "stop", "limit", "context", "interrupt", "loop"};
 
 static enum infer_status print_json(const struct run *r) {
     const struct generator *g = &r->generator;
@@ -149,6 +149,7 @@ static int report(struct run *r) {
                  r->session.place.n_ctx);
     talk_thinking_end(&r->thoughts);
     if (r->why == GENERATE_CANCEL) tool_interrupted();
+    if (r->why == GENERATE_LOOP) talk_loop(o, r->generator.cycle, "--");
     if (r->generator.n_shift)
         tool_say("the context of %d tokens was full: its older half was dropped (%d times)",
                  r->session.place.n_ctx, r->generator.n_shift);
@@ -159,7 +160,8 @@ static int report(struct run *r) {
         generate_summary(&r->generator, line, sizeof line);
         tool_say("%s%s", line, r->why == GENERATE_LIMIT ? "; ended by -n" : "");
     }
-    return r->why == GENERATE_FULL ? EXIT_CANNOT : r->why == GENERATE_CANCEL ? EXIT_CANCEL : EXIT_DONE;
+    bool whole = r->why != GENERATE_FULL && r->why != GENERATE_LOOP;
+    return r->why == GENERATE_CANCEL ? EXIT_CANCEL : whole ? EXIT_DONE : EXIT_CANNOT;
 }
 
 static enum infer_status run_answer(struct run *r) {
@@ -173,11 +175,11 @@ static enum infer_status run_answer(struct run *r) {
     TRY(generate_open(&r->generator, &r->session, o, &params));
     talk_stops(&r->stop, &r->session, &r->template, o);
     answer_start(&r->answer, &r->stop.texts, talk_answer_start(r->template.text != NULL, &r->prompt));
-    struct generate_how how = {o->n_predict, r->template.text != NULL, r->stop.end.id, show, r};
+    struct generate_how how = {
+        o->n_predict, r->template.text != NULL, r->stop.end.id, generate_loop_stop(o), show, r};
     enum infer_status st =
         generate_answer(&r->generator, r->prompt.ids, r->prompt.n, &how, &r->answer, &r->why);
-    if (st && st != INFER_E_WRITE && r->terminal && r->last != '\n')
-        putchar('\n'); /* the message begins a line */
+    if (st && r->terminal && r->last != '\n') putchar('\n'); /* the message begins a line */
     return st ? st : end_answer(r);
 }
 

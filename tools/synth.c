@@ -11,9 +11,7 @@ int cmd_synth(const struct options *o) {
     struct synth_report report;
     progress_start(&p, o->quiet);
     struct synth_options s = {o->arch, o->shape, o->type, o->output, o->seed, show, &p};
-    enum infer_status status = INFER_OK;
-    if (!s.path) status = err_set(INFER_E_INPUT, "where to? -o FILE is missing");
-    if (!status) status = synth_write(&s, &report);
+    enum infer_status status = synth_write(&s, &report);
     progress_clear(&p);
     if (status) return tool_fail(o, status);
     if (!o->quiet) {

@@ -11,24 +11,13 @@
 struct shape {
     const char *name, *arch;
     int n_layer, n_embd, n_ff, n_head, n_kv_head, head_dim, n_vocab, n_expert, n_used;
-    bool any_arch; /* small ones for tests: in every dense architecture */
+    bool any_arch;
 };
 
-/* sources: config.json of SmolLM2-135M, Llama 3.2 1B and 3B, Llama 3.1 8B and 70B, Qwen3-30B-A3B. */
 static const struct shape shapes[] = {
-    {"llama-135m", "llama", 30, 576, 1536, 9, 3, 64, 49152, 0, 0, false},
-    {"llama-1b", "llama", 16, 2048, 8192, 32, 8, 64, 128256, 0, 0, false},
-    {"llama-3b", "llama", 28, 3072, 8192, 24, 8, 128, 128256, 0, 0, false},
-    {"llama-8b", "llama", 32, 4096, 14336, 32, 8, 128, 128256, 0, 0, false},
-    {"llama-70b", "llama", 80, 8192, 28672, 64, 8, 128, 128256, 0, 0, false},
-    {"qwen3-30b-a3b", "qwen3moe", 48, 2048, 768, 32, 4, 128, 151936, 128, 8, false},
-    {"tiny", "llama", 2, 256, 512, 4, 2, 64, 512, 0, 0, true},
-    {"tiny-72", "llama", 2, 288, 512, 4, 2, 72, 512, 0, 0, true},
-    {"tiny-80", "llama", 2, 320, 512, 4, 1, 80, 512, 0, 0, true},
-    {"tiny-128", "llama", 2, 512, 512, 4, 2, 128, 512, 0, 0, true},
-    {"tiny-256", "llama", 2, 512, 512, 4, 1, 256, 512, 0, 0, true},
-    {"tiny-mqa", "llama", 2, 256, 512, 16, 1, 32, 512, 0, 0, true},
-    {"tiny-odd", "llama", 3, 96, 160, 3, 1, 32, 331, 0, 0, true}, /* no row is a multiple of 256 */
+#define SHAPE(...) {__VA_ARGS__},
+#include "shapes.def"
+#undef SHAPE
 };
 enum { N_SHAPE = sizeof shapes / sizeof *shapes };
 

@@ -25,6 +25,9 @@ struct stops {
 };
 void talk_stops(struct stops *out, const struct session *s, const struct chat_template *t,
                 const struct options *o);
+/* Says that the answer was ended because its last cycle tokens repeat themselves, and how to go on; set: before an option's
+ * name, "--" or "/set ". */
+void talk_loop(const struct options *o, int cycle, const char *set);
 /* How an answer to this prompt begins. */
 enum answer_start talk_answer_start(bool templated, const struct prompt *p);
 
@@ -43,16 +46,23 @@ struct chat {
     bool answered;      /* the generator's figures are of an answer */
     struct thoughts thoughts;
     struct term_wrap wrap;
-    char last;     /* last byte shown */
-    char *thought; /* what was thought before the last answer; NULL: nothing */
-    int code;      /* exit code so far */
+    char sampling[256]; /* what sampling_recommended took */
+    char last;          /* last byte shown */
+    char *thought;      /* what was thought before the last answer; NULL: nothing */
+    int code;           /* exit code so far */
 };
 
 enum chat_next { CHAT_GO_ON, CHAT_QUIT, CHAT_ANSWER };
 /* Carries out a line that begins with '/'. CHAT_ANSWER: the conversation ends with a user's turn to answer. */
 enum chat_next chat_command(struct chat *c, const char *line);
-/* Candidates for the end of before: commands, options of /set, paths. See line_open. */
-int chat_complete(const char *before, size_t *from, char **out, int cap);
+/* Says what a command did, to somebody at a terminal. */
+void chat_say(const struct chat *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Candidates for the end of before: commands, settings and their values, paths; user: the chat. See line_open. */
+int chat_complete(void *user, const char *before, size_t *from, char **out, int cap);
+/* /set: shows all settings, one (NAME), or changes one (NAME VALUE). errors: those of options_set and generate_set */
+enum infer_status chat_set(struct chat *c, const char *arg);
+/* Candidates for what stands behind "/set "; *from grows by where they begin. */
+int chat_set_complete(const struct chat *c, const char *before, size_t *from, char **out, int cap);
 /* Removes the last message when it is of this role (any role: NULL); false when it is not. */
 bool chat_drop(struct chat *c, const char *role);
 /* Puts a system message in front, or takes it away (NULL). */

@@ -83,12 +83,6 @@ static enum infer_status template_model(const struct options *o) {
 }
 
 int cmd_template(const struct options *o) {
-    enum infer_status st;
-    if (!o->input)
-        st = err_set(INFER_E_INPUT, "--input CASE.json is missing");
-    else if (o->chat_template)
-        st = template_file(o);
-    else
-        st = template_model(o);
+    enum infer_status st = o->chat_template ? template_file(o) : template_model(o);
     return st ? tool_fail(o, st) : EXIT_DONE;
 }

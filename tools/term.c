@@ -102,6 +102,16 @@ static int columns(const char *s, size_t len) {
     return c < 0x20 ? 4 : n;
 }
 
+int term_width(const char *text, size_t n) {
+    int width = 0;
+    for (size_t i = 0, len; i < n; i += len) {
+        len = text_utf8_len(text + i, n - i);
+        len = len ? len : 1;
+        width += columns(text + i, len);
+    }
+    return width;
+}
+
 void term_wrap_write(struct term_wrap *w, const char *text, size_t n) {
     measure(w);
     for (size_t i = 0; i < n;) {
@@ -129,6 +139,45 @@ void term_wrap_write(struct term_wrap *w, const char *text, size_t n) {
         }
         i += step;
     }
+}
+
+void term_line(FILE *out, const char *text) {
+    char *lines = NULL; /* in one write: other programs say things, too */
+    size_t n;
+    struct term_wrap w;
+    term_wrap_start(&w, out);
+    w.out = open_memstream(&lines, &n);
+    if (w.out) {
+        term_wrap_write(&w, text, strlen(text));
+        term_wrap_flush(&w);
+        fclose(w.out);
+    }
+    fprintf(out, "%s\n", lines ? lines : text);
+    free(lines); /* open_memstream's own */
+}
+
+int term_columns(FILE *out) {
+    struct winsize size;
+    return ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col >= 20 ? size.ws_col : 80;
+}
+
+void term_hang(FILE *out, const char *text, int indent, int width) {
+    int column = 0;
+    while (*text) {
+        int n = (int)strcspn(text, " ");
+        if (column && column + 1 + n > width - indent) {
+            fprintf(out, "\n%*s", indent, "");
+            column = 0;
+        } else if (column) {
+            fputc(' ', out);
+            column++;
+        }
+        fprintf(out, "%.*s", n, text);
+        column += n;
+        text += n;
+        text += strspn(text, " ");
+    }
+    fputc('\n', out);
 }
 
 void progress_start(struct progress *p, bool quiet) {

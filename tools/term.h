@@ -33,6 +33,15 @@ void term_wrap_write(struct term_wrap *w, const char *text, size_t n);
 /* Writes the word that is held. */
 void term_wrap_flush(struct term_wrap *w);
 
+/* Text as one line, on a terminal as several that break between words. */
+void term_line(FILE *out, const char *text);
+/* Columns that text[n] takes as term_write_safe writes it. */
+int term_width(const char *text, size_t n);
+/* Columns of a terminal, 80 of anything else. */
+int term_columns(FILE *out);
+/* The rest of a line that has indent columns already, in lines of at most width columns, the following ones indented as far. */
+void term_hang(FILE *out, const char *text, int indent, int width);
+
 /* How many bytes of text[n], from its beginning, are whole UTF-8 sequences. */
 size_t term_valid_utf8(const char *text, size_t n);
 

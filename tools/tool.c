@@ -9,6 +9,7 @@
 #include "outfile.h"
 #include "session.h"
 #include "tensorfile.h"
+#include "term.h"
 
 int tool_exit_code(enum infer_status s) {
     switch (s) {
@@ -30,14 +31,18 @@ int tool_exit_code(enum infer_status s) {
     infer_bug("status %d", (int)s);
 }
 
+void tool_vsay(const char *format, va_list arguments) {
+    char line[1024], safe[3 * 1024 + 8] = "infer: ";
+    vsnprintf(line, sizeof line, format, arguments);
+    text_escape(safe + 7, sizeof safe - 7, line, strlen(line));
+    term_line(stderr, safe);
+}
+
 void tool_say(const char *format, ...) {
-    char line[1024], safe[3 * 1024];
     va_list ap;
     va_start(ap, format);
-    vsnprintf(line, sizeof line, format, ap);
+    tool_vsay(format, ap);
     va_end(ap);
-    text_escape(safe, sizeof safe, line, strlen(line));
-    fprintf(stderr, "infer: %s\n", safe);
 }
 
 int tool_interrupted(void) {
@@ -51,8 +56,10 @@ int tool_fail(const struct options *o, enum infer_status s) {
     const char *m = err_message();
     if (s == INFER_E_CANCEL || session_interrupted()) return tool_interrupted();
     fflush(stdout);
-    fprintf(stderr, "infer%s%s: %s\n", o && o->command ? " " : "", o && o->command ? o->command->name : "",
-            *m ? m : "failed");
+    char line[2048];
+    snprintf(line, sizeof line, "infer%s%s: %s", o && o->command ? " " : "",
+             o && o->command ? o->command->name : "", *m ? m : "failed");
+    term_line(stderr, line);
     return tool_exit_code(s);
 }
 

@@ -1,5 +1,6 @@
 /* What the subcommands share: exit codes, messages, terminal output. */
 #pragma once
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include "options.h"
@@ -25,6 +26,7 @@ int tool_fail(const struct options *o, enum infer_status s);
 int tool_interrupted(void);
 /* Prints "infer: text" on stderr, whatever --quiet says; control characters of the arguments are escaped. */
 void tool_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void tool_vsay(const char *format, va_list arguments);
 
 /* INFER_E_INPUT with the reason when --beams asks for more than one. */
 enum infer_status tool_check_beams(const struct options *o);
