@@ -77,12 +77,11 @@ void talk_stops(struct stops *out, const struct session *s, const struct chat_te
 }
 
 void talk_loop(const struct options *o, int cycle, const char *set) {
-    char temp[32] = "";
-    if (o->temp == 0) snprintf(temp, sizeof temp, "%stemp 0.7 or ", set);
-    tool_say("the answer repeats its last %d token%s over and over and was ended; %s%srepeat-penalty 1.1 may "
-             "do better, "
-             "%sloop-stop off lets it go on",
-             cycle, cycle > 1 ? "s" : "", temp, set, set);
+    const char *other = o->repeat_penalty == 1 ? "repeat-penalty 1.1" : o->temp == 0 ? "temp 0.7" : "seed 2";
+    tool_say("the answer repeats its last %d token%s over and over and was ended; %s%s may do better, "
+             "%sloop-stop off lets "
+             "it go on",
+             cycle, cycle > 1 ? "s" : "", set, other, set);
 }
 
 enum answer_start talk_answer_start(bool templated, const struct prompt *p) {

@@ -311,11 +311,11 @@ static enum chat_next do_help(struct chat *c, const char *arg) {
 
 /* The path that a user wrote: blanks at its end and quotes around it are left out, "~/" is the home. */
 static const char *written_path(char path[PATH_MAX], const char *arg) {
-    const char *home = getenv("HOME");
+    const char *home = tool_home();
     size_t n = strlen(arg);
     while (n && strchr(" \t\n", arg[n - 1])) n--;
     if (n > 1 && (arg[0] == '"' || arg[0] == '\'') && arg[n - 1] == arg[0]) arg++, n -= 2;
-    bool in_home = home && n > 1 && arg[0] == '~' && arg[1] == '/';
+    bool in_home = *home && n > 1 && arg[0] == '~' && arg[1] == '/';
     snprintf(path, PATH_MAX, "%s%.*s", in_home ? home : "", (int)(n - in_home), arg + in_home);
     return path;
 }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include "mem.h"
 #include "session.h"
+#include "tool.h"
 
 /* Inside a pasted text, newline and tab stand in the edit buffer as these symbols. */
 enum { PASTED_NEWLINE = 0x2424, PASTED_TAB = 0x2409 };
@@ -230,9 +231,9 @@ static unsigned char complete(EditLine *edit, int key) {
 
 /* ${XDG_STATE_HOME:-~/.local/state}/infer/chat_history, its folders made; "" when there is no home. */
 static void find_history(struct line *l) {
-    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    const char *state = getenv("XDG_STATE_HOME"), *home = tool_home();
     bool xdg = state && *state;
-    if (!xdg && !(home && *home)) return;
+    if (!xdg && !*home) return;
     int n = snprintf(l->history_path, sizeof l->history_path, "%s%s/infer/chat_history", xdg ? state : home,
                      xdg ? "" : "/.local/state");
     if (n < 0 || (size_t)n >= sizeof l->history_path) {

@@ -6,11 +6,11 @@
 static const struct {
     const char *option, *key, *own;
 } rows[] = {
-    {"temp", "general.sampling.temp", "0.7"},
+    {"temp", "general.sampling.temp", "0.5"},
     {"top-k", "general.sampling.top_k", NULL},
     {"top-p", "general.sampling.top_p", NULL},
     {"min-p", "general.sampling.min_p", "0.1"},
-    {"repeat-penalty", "general.sampling.penalty_repeat", NULL},
+    {"repeat-penalty", "general.sampling.penalty_repeat", "1.1"},
     {"repeat-last", "general.sampling.penalty_last_n", NULL},
     {"xtc-probability", "general.sampling.xtc_probability", NULL},
     {"xtc-threshold", "general.sampling.xtc_threshold", NULL},

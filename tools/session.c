@@ -12,16 +12,13 @@
 #define DEFAULT_MODEL "SmolLM2-135M-Instruct.Q4_1.gguf" /* scripts/get-model installs it */
 
 enum infer_status session_model_path(const struct options *o, char *path, size_t n) {
-    const char *env = getenv("INFER_MODEL"), *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    const char *env = getenv("INFER_MODEL"), *cache = getenv("XDG_CACHE_HOME");
     int len;
     if (o->model || (env && *env)) {
         len = snprintf(path, n, "%s", o->model ? o->model : env);
     } else {
         bool xdg = cache && *cache;
-        len = snprintf(path, n, "%s%s/infer/models/" DEFAULT_MODEL,
-                       xdg    ? cache
-                       : home ? home
-                              : "",
+        len = snprintf(path, n, "%s%s/infer/models/" DEFAULT_MODEL, xdg ? cache : tool_home(),
                        xdg ? "" : "/.cache");
         if (len > 0 && (size_t)len < n && access(path, F_OK) != 0)
             return err_set(INFER_E_IO,

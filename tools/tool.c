@@ -1,9 +1,11 @@
 #include "tool.h"
 #include <errno.h>
+#include <pwd.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include "outfile.h"
@@ -70,6 +72,13 @@ enum infer_status tool_check_beams(const struct options *o) {
         "--beams %d: beam search is not done here; with chat models its likeliest text is short and dull, "
         "and it reads the weights for every beam: use --temp with --top-p or --min-p",
         o->beams);
+}
+
+const char *tool_home(void) {
+    const char *home = getenv("HOME");
+    if (home && *home) return home;
+    const struct passwd *user = getpwuid(getuid());
+    return user && user->pw_dir ? user->pw_dir : "";
 }
 
 int tool_core_count(void) {

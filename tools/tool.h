@@ -31,6 +31,9 @@ void tool_vsay(const char *format, va_list arguments);
 /* INFER_E_INPUT with the reason when --beams asks for more than one. */
 enum infer_status tool_check_beams(const struct options *o);
 
+/* $HOME, else the home that the system has for this user, "" when there is none. */
+const char *tool_home(void);
+
 /* Cores that this process may use: the affinity mask. */
 int tool_core_count(void);
 
