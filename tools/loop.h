@@ -17,5 +17,5 @@ struct loop {
 
 /* Begins an answer. */
 void loop_start(struct loop *l);
-/* Adds a token, which is >= 0; the length of the shortest cycle that is a loop now, 0: none. LOOP_CYCLE comparisons, some 30 ns. */
+/* Adds a token, which is >= 0; the length of the shortest cycle that is a loop now, 0: none. LOOP_CYCLE comparisons, under 100 ns. */
 int loop_push(struct loop *l, int32_t id);
