@@ -26,6 +26,62 @@ static enum infer_status no_memory(const struct folder *d) {
     return err_set(INFER_E_MEMORY, "%s: out of memory", d->f->path);
 }
 
+/* ---- names ---- */
+
+static bool ends_with(const char *s, const char *end) {
+    size_t n = strlen(s), m = strlen(end);
+    return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+/* What training leaves in files and nothing computes with: the constants of rope, counters, positions. */
+static bool is_left_over(const char *name) {
+    static const char *const ends[] = {"rotary_emb.inv_freq", ".num_batches_tracked", ".position_ids"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (ends_with(name, ends[i])) return true;
+    return false;
+}
+
+/* GGUF's name of a weight in out; false: it is none that is known here. */
+static bool weight_name(const char *name, char *out, size_t size) {
+    static const struct {
+        const char *hf, *gguf;
+    } whole[] = {{"model.embed_tokens.weight", "token_embd.weight"},
+                 {"model.norm.weight", "output_norm.weight"},
+                 {"lm_head.weight", "output.weight"}},
+      part[] = {{"self_attn.q_proj.", "attn_q."},          {"self_attn.k_proj.", "attn_k."},
+                {"self_attn.v_proj.", "attn_v."},          {"self_attn.o_proj.", "attn_output."},
+                {"self_attn.q_norm.", "attn_q_norm."},     {"self_attn.k_norm.", "attn_k_norm."},
+                {"mlp.gate_proj.", "ffn_gate."},           {"mlp.up_proj.", "ffn_up."},
+                {"mlp.down_proj.", "ffn_down."},           {"input_layernorm.", "attn_norm."},
+                {"post_attention_layernorm.", "ffn_norm."}};
+    int layer, used = 0;
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
+        if (strcmp(name, whole[i].hf) == 0) return snprintf(out, size, "%s", whole[i].gguf) > 0;
+    if (sscanf(name, "model.layers.%5d.%n", &layer, &used) != 1 || !used || layer < 0) return false;
+    for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
+        size_t n = strlen(part[i].hf);
+        if (strncmp(name + used, part[i].hf, n) == 0)
+            return snprintf(out, size, "blk.%d.%s%s", layer, part[i].gguf, name + used + n) > 0;
+    }
+    return false;
+}
+
+/* Left over, without elements, or one integer that counts something; and no weight. */
+static bool unused(const char *name, const char *dtype, size_t n) {
+    char known[320];
+    bool counts = n == 1 && (*dtype == 'I' || *dtype == 'U' || strcmp(dtype, "BOOL") == 0);
+    return is_left_over(name) || ((n == 0 || counts) && !weight_name(name, known, sizeof known));
+}
+
+/* GGUF's name in out, "" for a tensor that is not a weight, or the name itself when it is none of these. */
+static void gguf_name(const struct folder *d, const char *name, char *out, size_t size) {
+    if (is_left_over(name) ||
+        (d->config.tied && strcmp(name, "lm_head.weight") == 0)) /* a copy of the embedding */
+        *out = 0;
+    else if (!weight_name(name, out, size))
+        snprintf(out, size, "%s", name);
+}
+
 /* ---- files ---- */
 
 static enum infer_status file_path(const struct folder *d, const char *name, char **out) {
@@ -56,7 +112,7 @@ static enum infer_status open_part(struct folder *d, const char *name) {
     TRY(mapfile_open(m, path, d->options->no_mmap));
     f->n_part++;
     f->file_bytes += m->size;
-    return safetensors_read(m, &f->arena, &l->tensor, &l->n);
+    return safetensors_read(m, &f->arena, unused, &l->tensor, &l->n);
 }
 
 static enum infer_status room_for_parts(struct folder *d, size_t n) {
@@ -155,35 +211,7 @@ static enum infer_status read_weights(struct folder *d) {
                    d->f->path);
 }
 
-/* ---- names ---- */
-
-/* GGUF's name in out, "" for a tensor that is not a weight, or the name itself when it is none of these. */
-static void gguf_name(const struct folder *d, const char *name, char *out, size_t size) {
-    static const struct {
-        const char *hf, *gguf;
-    } whole[] = {{"model.embed_tokens.weight", "token_embd.weight"},
-                 {"model.norm.weight", "output_norm.weight"},
-                 {"lm_head.weight", "output.weight"}},
-      part[] = {{"self_attn.q_proj.", "attn_q."},          {"self_attn.k_proj.", "attn_k."},
-                {"self_attn.v_proj.", "attn_v."},          {"self_attn.o_proj.", "attn_output."},
-                {"self_attn.q_norm.", "attn_q_norm."},     {"self_attn.k_norm.", "attn_k_norm."},
-                {"mlp.gate_proj.", "ffn_gate."},           {"mlp.up_proj.", "ffn_up."},
-                {"mlp.down_proj.", "ffn_down."},           {"input_layernorm.", "attn_norm."},
-                {"post_attention_layernorm.", "ffn_norm."}};
-    int layer, used = 0;
-    snprintf(out, size, "%s", name);
-    if (d->config.tied && strcmp(name, "lm_head.weight") == 0) *out = 0; /* a second copy of the embedding */
-    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
-        if (*out && strcmp(name, whole[i].hf) == 0) snprintf(out, size, "%s", whole[i].gguf);
-    if (sscanf(name, "model.layers.%5d.%n", &layer, &used) != 1 || !used || layer < 0) return;
-    const char *rest = name + used;
-    if (strcmp(rest, "self_attn.rotary_emb.inv_freq") == 0) *out = 0; /* a constant that old files hold */
-    for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
-        size_t n = strlen(part[i].hf);
-        if (strncmp(rest, part[i].hf, n) == 0)
-            snprintf(out, size, "blk.%d.%s%s", layer, part[i].gguf, rest + n);
-    }
-}
+/* ---- tensors ---- */
 
 /* All lists -> f->tensor under GGUF's names, and the divisors of Llama 3. */
 static enum infer_status name_tensors(struct folder *d) {
@@ -202,6 +230,7 @@ static enum infer_status name_tensors(struct folder *d) {
             struct tensor *t = &f->tensor[f->n_tensor];
             *t = d->list[p].tensor[i];
             t->part = p;
+            if (!t->n_dim) continue;
             gguf_name(d, t->name, name, sizeof name);
             if (!*name && strcmp(t->name, "lm_head.weight") == 0) d->second_head = *t;
             if (!*name) continue;

@@ -44,15 +44,32 @@ static enum infer_status widen(char **out, size_t *n_out, const char *text, size
     return INFER_OK;
 }
 
+void json_use_mem(void) { json_set_alloc_funcs(mem_trapped, mem_trapped_free); }
+
+/* json_loadb, NULL when memory is out. */
+static json_t *load_trapped(struct mem_trap *trap, const char *text, size_t n, size_t flags,
+                            json_error_t *e) {
+    if (setjmp(trap->jump)) {
+        mem_trap_drop(trap);
+        *e = (json_error_t){0};
+        return NULL;
+    }
+    mem_trap_begin(trap);
+    json_t *j = json_loadb(text, n, flags, e);
+    mem_trap_end(trap);
+    return j;
+}
+
 /* jansson, where text may hold integers beyond 64 bits; *wide: it did, and columns of the error are not those of text. */
 static enum infer_status load(json_t **out, const char *text, size_t n, size_t flags, json_error_t *e,
                               bool *wide) {
     char *reals = NULL;
-    *out = json_loadb(text, n, flags, e);
+    struct mem_trap trap;
+    *out = load_trapped(&trap, text, n, flags, e);
     *wide = !*out && json_error_code(e) == json_error_numeric_overflow;
     if (!*wide) return INFER_OK;
     TRY(widen(&reals, &n, text, n));
-    *out = json_loadb(reals, n, flags, e);
+    *out = load_trapped(&trap, reals, n, flags, e);
     mem_free(reals);
     return INFER_OK;
 }
@@ -74,7 +91,11 @@ enum infer_status json_read(json_t **out, const char *what, const char *text, si
     return err_set(INFER_E_INPUT, "%s%sJSON, line %d, column %d: %s", what, colon, e.line, e.column, e.text);
 }
 
-enum infer_status json_whole(const void *j, uint64_t failed_before, const char *what) {
-    if (j && mem_failed() == failed_before) return INFER_OK;
+enum infer_status json_write(char **out, json_t *j, uint64_t failed, size_t flags, const char *what) {
+    *out = j ? json_dumps(j, flags) : NULL;
+    json_decref(j);
+    if (*out && mem_failed() == failed) return INFER_OK;
+    mem_free(*out);
+    *out = NULL;
     return err_set(INFER_E_MEMORY, "out of memory: %s", what);
 }

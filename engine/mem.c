@@ -83,6 +83,62 @@ void *mem_piece(size_t n) {
     return m + 1;
 }
 
+/* ---- pieces that are known until their trap ends: [link][mark][n bytes] ---- */
+
+struct mem_link {
+    struct mem_link *next, **at; /* at: what points here; NULL: in no list */
+};
+static _Thread_local struct mem_trap *trap;
+
+void *mem_trapped(size_t n) {
+    size_t total, header = sizeof(struct mem_link) + sizeof(struct mark);
+    bool fails = count_one(n) || !size_add(n, header, &total);
+    struct mem_link *l = fails ? NULL : malloc(total);
+    if (!l) {
+        atomic_fetch_add(&n_failed, 1);
+        if (trap) longjmp(trap->jump, 1);
+        return NULL;
+    }
+    *l = (struct mem_link){0};
+    if (trap) {
+        *l = (struct mem_link){trap->first, &trap->first};
+        if (l->next) l->next->at = &l->next;
+        trap->first = l;
+    }
+    *(struct mark *)(l + 1) = (struct mark){n, header};
+    return (char *)l + header;
+}
+
+static void unlink_piece(struct mem_link *l) {
+    if (l->at) *l->at = l->next;
+    if (l->next) l->next->at = l->at;
+    *l = (struct mem_link){0};
+}
+
+void mem_trapped_free(void *p) {
+    if (p) unlink_piece((struct mem_link *)mark_of(p) - 1);
+    mem_free(p);
+}
+
+void mem_trap_begin(struct mem_trap *t) {
+    t->first = NULL;
+    trap = t;
+}
+
+void mem_trap_end(struct mem_trap *t) {
+    trap = NULL;
+    while (t->first) unlink_piece(t->first);
+}
+
+void mem_trap_drop(struct mem_trap *t) {
+    trap = NULL;
+    while (t->first) {
+        struct mem_link *l = t->first;
+        unlink_piece(l);
+        free(l);
+    }
+}
+
 void *mem_realloc(void *p, size_t n) {
     void *q = alloc_block(n, false);
     if (!q || !p) return q;

@@ -4,6 +4,7 @@
  * can prove that a step allocates nothing (mem_count before and after, mem_forbid while it runs). Arenas hold
  * what lives and dies together; views into them are never freed one by one. */
 #pragma once
+#include <setjmp.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -42,6 +43,19 @@ void *mem_piece(size_t n);
 /* Grows or shrinks, contents kept, new bytes not zeroed; NULL leaves the old block valid. */
 void *mem_realloc(void *p, size_t n);
 void mem_free(void *p);
+/* For a library that takes failed allocations for something else, or aborts: mem_trapped is mem_piece, but while this thread has a
+ * trap a failed one jumps to it. What the library held is then freed by mem_trap_drop; mem_trap_end leaves it to its owner, who
+ * frees with either function. Not nested:
+ *     if (setjmp(trap->jump)) { mem_trap_drop(trap); out of memory } else { mem_trap_begin(trap); call; mem_trap_end(trap); } */
+struct mem_trap {
+    jmp_buf jump;
+    struct mem_link *first;
+};
+void *mem_trapped(size_t n);
+void mem_trapped_free(void *p);
+void mem_trap_begin(struct mem_trap *t);
+void mem_trap_end(struct mem_trap *t);
+void mem_trap_drop(struct mem_trap *t);
 /* mem_alloc with a status: INFER_E_MEMORY naming what and the bytes. */
 enum infer_status mem_new(void *out_pointer, size_t n, const char *what);
 char *mem_strdup(const char *s);

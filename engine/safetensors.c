@@ -10,6 +10,7 @@ struct reader {
     const struct mapfile *file;
     const unsigned char *data; /* data[size], after the header */
     size_t size;
+    safetensors_unused *unused;
 };
 
 static enum infer_status bad(const struct reader *r, const char *name, const char *reason) {
@@ -56,7 +57,9 @@ static enum infer_status read_shape(const struct reader *r, const json_t *entry,
     return INFER_OK;
 }
 
-static enum infer_status read_offsets(const struct reader *r, const json_t *entry, struct tensor *t) {
+/* any: the type is not known, so that its bytes are what the offsets span. */
+static enum infer_status read_offsets(const struct reader *r, const json_t *entry, struct tensor *t,
+                                      bool any) {
     const json_t *o = json_object_get(entry, "data_offsets"), *b = json_array_get(o, 0),
                  *e = json_array_get(o, 1);
     if (json_array_size(o) != 2 || !json_is_integer(b) || !json_is_integer(e))
@@ -70,11 +73,27 @@ static enum infer_status read_offsets(const struct reader *r, const json_t *entr
             "%s: tensor '%.100s': its data ends at %lld, after the file (%zu bytes of data); was the file "
             "cut?",
             r->file->path, t->name, (long long)end, r->size);
+    if (any) t->bytes = (size_t)(end - begin);
     if ((uint64_t)(end - begin) != t->bytes)
         return err_set(INFER_E_INPUT, "%s: tensor '%.100s': its offsets span %lld bytes, its shape has %zu",
                        r->file->path, t->name, (long long)(end - begin), t->bytes);
     t->offset = (uint64_t)begin;
     return INFER_OK;
+}
+
+/* Whether an entry that cannot be read need not be; *empty: it has no elements. */
+static bool is_unused(const struct reader *r, const char *name, const json_t *entry, bool *empty) {
+    const char *dtype = json_string_value(json_object_get(entry, "dtype"));
+    const json_t *shape = json_object_get(entry, "shape");
+    size_t n = 1;
+    if (!dtype || !json_is_array(shape)) return false;
+    for (size_t i = 0; i < json_array_size(shape); i++) {
+        const json_t *dim = json_array_get(shape, i);
+        json_int_t v = json_integer_value(dim);
+        if (!json_is_integer(dim) || v < 0 || !size_mul(n, (size_t)v, &n)) return false;
+    }
+    *empty = n == 0;
+    return r->unused && r->unused(name, dtype, n);
 }
 
 static enum infer_status read_entry(const struct reader *r, struct arena *a, const char *name,
@@ -84,17 +103,26 @@ static enum infer_status read_entry(const struct reader *r, struct arena *a, con
     t->name = arena_strndup(a, name, n);
     if (!t->name) return err_set(INFER_E_MEMORY, "out of memory: names of tensors");
     if (!json_is_object(entry)) return bad(r, name, "its entry is no object");
-    TRY(read_type(r, name, entry, &t->type));
-    TRY(read_shape(r, entry, t));
-    return read_offsets(r, entry, t);
+    enum infer_status s = read_type(r, name, entry, &t->type);
+    if (!s) s = read_shape(r, entry, t);
+    bool empty = false;
+    if (s && !is_unused(r, name, entry, &empty)) return s;
+    if (s) t->n_dim = 0;
+    if (empty) t->bytes = 0;
+    return read_offsets(r, entry, t, s && !empty);
 }
 
 /* ---- layout ---- */
 
+/* Where one without data lies at the start of another, it comes first. */
+static bool lies_before(const struct tensor *a, const struct tensor *b) {
+    return a->offset != b->offset ? a->offset < b->offset : a->bytes < b->bytes;
+}
+
 static void sift_down(struct tensor *t, size_t root, size_t n) {
     for (size_t child; (child = 2 * root + 1) < n; root = child) {
-        if (child + 1 < n && t[child + 1].offset > t[child].offset) child++;
-        if (t[root].offset >= t[child].offset) return;
+        if (child + 1 < n && lies_before(&t[child], &t[child + 1])) child++;
+        if (!lies_before(&t[root], &t[child])) return;
         struct tensor swap = t[root];
         t[root] = t[child];
         t[child] = swap;
@@ -118,6 +146,7 @@ static enum infer_status place_data(const struct reader *r, struct arena *a, str
     const unsigned char *data = r->data + t->offset;
     t->data = data;
     t->offset += (uint64_t)(r->data - r->file->data);
+    if (!t->n_dim) return INFER_OK;
     if ((uintptr_t)data % quant_info(t->type)->bytes == 0) return INFER_OK;
     void *copy = arena_alloc(a, t->bytes);
     if (!copy) return err_set(INFER_E_MEMORY, "%s: out of memory: %zu bytes", r->file->path, t->bytes);
@@ -175,8 +204,8 @@ static enum infer_status read_entries(const struct reader *r, struct arena *a, j
     return INFER_OK;
 }
 
-enum infer_status safetensors_read(const struct mapfile *file, struct arena *a, struct tensor **out,
-                                   size_t *n) {
+enum infer_status safetensors_read(const struct mapfile *file, struct arena *a, safetensors_unused *unused,
+                                   struct tensor **out, size_t *n) {
     uint64_t header;
     if (file->size < sizeof header + 2)
         return err_set(INFER_E_INPUT, "%s: the file has %zu bytes, too few for a header", file->path,
@@ -195,7 +224,7 @@ enum infer_status safetensors_read(const struct mapfile *file, struct arena *a, 
     json_t *root;
     TRY(json_read(&root, file->path, text, (size_t)header, JSON_REJECT_DUPLICATES));
     const struct reader r = {file, file->data + sizeof header + header,
-                             file->size - sizeof header - (size_t)header};
+                             file->size - sizeof header - (size_t)header, unused};
     enum infer_status s = read_entries(&r, a, root, out, n);
     json_decref(root);
     return s;

@@ -2,6 +2,7 @@
 #include "test.h"
 #include <jansson.h>
 #include "chat.h"
+#include "json.h"
 #include "mem.h"
 
 /* Renders text with variables json; returns the text, or the message of the error behind "!". Static buffer. */
@@ -526,6 +527,6 @@ int main(void) {
         cmocka_unit_test(budgets_hold),        cmocka_unit_test(failing_allocations),
         cmocka_unit_test(outside_vectors),
     };
-    json_set_alloc_funcs(mem_piece, mem_free); /* as the program does */
+    json_use_mem(); /* as the program does */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -420,8 +420,63 @@ static void the_default_template_is_taken(void **state) {
     folder_remove(&d);
 }
 
+/* ---- tensors that nothing reads ---- */
+
+static void tensors_that_nothing_reads(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *dtype, *shape;
+        size_t bytes;
+        const char *says; /* NULL: left out */
+    } cases[] = {
+        {"bn.num_batches_tracked", "I64", "[]", 8, NULL},
+        {"some.step", "I64", "[1]", 8, NULL},
+        {"some.flag", "BOOL", "[]", 1, NULL},
+        {"model.embeddings.position_ids", "I64", "[1, 2]", 16, NULL},
+        {"model.layers.0.self_attn.rotary_emb.inv_freq", "F64", "[2]", 16, NULL},
+        {"model.rotary_emb.inv_freq", "F32", "[2]", 8, NULL},
+        {"empty", "F32", "[0]", 0, NULL},
+        {"empty", "F64", "[3, 0, 1, 1, 1]", 0, NULL},
+        {"some.ids", "I64", "[2]", 16, "tensor 'some.ids': type I64 is not supported"},
+        {"some.scale", "F64", "[]", 8, "type F64 is not supported"},
+        {"some.deep", "F32", "[1, 1, 1, 1, 1]", 4, "more than 4 dimensions"},
+        {"model.norm.weight", "I64", "[]", 8, "'model.norm.weight': type I64"},
+        {"model.norm.weight", "F32", "[0]", 0, "'model.norm.weight': a dimension is no positive number"},
+        {"model.layers.0.mlp.up_proj.weight", "F32", "[0, 8]", 0, "a dimension is no positive number"},
+        {"empty", "F32", "[-1]", 0, "no positive number"},
+        {"empty", "F32", "[0]", 8, "its offsets span 8 bytes"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct folder d;
+        struct tensorfile *f;
+        char header[512], file[1024] = "";
+        folder_make(&d);
+        folder_text(&d, "config.json", small_config);
+        int n = snprintf(header, sizeof header,
+                         "{\"%s\": {\"dtype\": \"%s\", \"shape\": %s, \"data_offsets\": [0, %zu]},"
+                         " \"a\": {\"dtype\": \"F32\", \"shape\": [1], \"data_offsets\": [%zu, %zu]}}",
+                         cases[i].name, cases[i].dtype, cases[i].shape, cases[i].bytes, cases[i].bytes,
+                         cases[i].bytes + 4);
+        memcpy(file, &(uint64_t){(uint64_t)n}, 8);
+        memcpy(file + 8, header, (size_t)n);
+        folder_put(&d, "model.safetensors", file, 8 + (size_t)n + cases[i].bytes + 4);
+        enum infer_status s = tensorfile_open(&f, d.path, NULL);
+        if (cases[i].says) {
+            assert_int_not_equal(s, INFER_OK);
+            if (!strstr(err_message(), cases[i].says))
+                fail_msg("'%s' not in: %s", cases[i].says, err_message());
+        } else {
+            if (s) fail_msg("%s: %s", cases[i].name, err_message());
+            assert_int_equal(f->n_tensor, 1);
+            assert_null(tensorfile_find(f, cases[i].name));
+            tensorfile_close(f);
+        }
+        folder_remove(&d);
+    }
+}
+
 int main(void) {
-    json_set_alloc_funcs(mem_piece, mem_free);
+    json_use_mem();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(integers_beyond_64_bits_are_reals),
         cmocka_unit_test(only_absence_is_absence),
@@ -432,6 +487,7 @@ int main(void) {
         cmocka_unit_test(folders_and_files_tokenize_alike),
         cmocka_unit_test(odd_tokenizers_are_refused),
         cmocka_unit_test(the_default_template_is_taken),
+        cmocka_unit_test(tensors_that_nothing_reads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

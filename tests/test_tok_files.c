@@ -1,4 +1,5 @@
 /* Tokenizers out of tokenizer.json and tokenizer.model: what they say, what they cannot say, failing allocations. */
+#include "json.h"
 #include "mem.h"
 #include "tok_ids.h"
 #include "tok_scan.h"
@@ -99,7 +100,7 @@ static void json_allocations_may_fail(void **state) {
     char path[1024];
     struct tensorfile_options o = {.vocab_only = true};
     static const char *const names[] = {"bytes", "chars", "unigram", "bert", "proto"};
-    json_set_alloc_funcs(mem_piece, mem_free);
+    json_use_mem();
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char rel[64];
         snprintf(rel, sizeof rel, "fuzz/corpus/tokjson/%s", names[i]);

@@ -44,3 +44,11 @@ target_compile_options(test_bits PRIVATE ${OpenMP_C_FLAGS})
 infer_test(test_cuda tools/mix.c tools/synth_file.c)
 target_compile_options(test_cuda PRIVATE ${OpenMP_C_FLAGS})
 infer_test(test_grammar)
+
+# the whole program in one test: its main is called with allocations failing
+get_target_property(PROGRAM infer SOURCES)
+list(FILTER PROGRAM EXCLUDE REGEX "tools/main.c")
+infer_test(test_memory ${PROGRAM})
+target_compile_definitions(test_memory PRIVATE _GNU_SOURCE)
+target_compile_options(test_memory PRIVATE ${OpenMP_C_FLAGS})
+target_link_libraries(test_memory PRIVATE ${LIB_EDIT} ${LIB_BSD} ${LIB_MD} ${LIB_TINFO})

@@ -6,6 +6,7 @@
 #include <sys/utsname.h>
 #include "../cuda/cuda_bench.h"
 #include "device.h"
+#include "json.h"
 #include "mem.h"
 #include "outfile.h"
 #include "tool.h"
@@ -79,10 +80,10 @@ static void print_table(const struct bench *b) {
 
 /* Table or JSON on stdout, JSON into --save. */
 static enum infer_status print_results(const struct bench *b) {
+    uint64_t failed = mem_failed();
+    char *text;
     json_t *j = bench_json(b);
-    char *text = j ? json_dumps(j, JSON_INDENT(1) | JSON_REAL_PRECISION(8)) : NULL;
-    json_decref(j);
-    if (!text) return err_set(INFER_E_MEMORY, "the results as JSON");
+    TRY(json_write(&text, j, failed, JSON_INDENT(1) | JSON_REAL_PRECISION(8), "the results as JSON"));
     if (b->o->json)
         printf("%s\n", text);
     else

@@ -173,10 +173,10 @@ static const char *cache_path(char path[PATH_MAX], const char *conversation) {
 }
 
 static enum infer_status save_messages(struct chat *c, const char *path) {
+    uint64_t failed = mem_failed();
+    char *text;
     json_t *j = json_pack("{s:O}", "messages", c->messages);
-    char *text = j ? json_dumps(j, JSON_INDENT(1)) : NULL;
-    json_decref(j);
-    if (!text) return err_set(INFER_E_MEMORY, "the conversation as JSON");
+    TRY(json_write(&text, j, failed, JSON_INDENT(1), "the conversation as JSON"));
     enum infer_status st = outfile_put(path, OUTFILE_PRIVATE, text, strlen(text));
     mem_free(text);
     return st;

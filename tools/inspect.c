@@ -1,8 +1,8 @@
 #include "inspect.h"
 #include <inttypes.h>
-#include <jansson.h>
 #include <math.h>
 #include <string.h>
+#include "json.h"
 #include "mem.h"
 #include "model.h"
 #include "tensorfile.h"
@@ -120,7 +120,7 @@ static void print_text(FILE *out, const struct tensorfile *f) {
     print_total(out, "all", s.all.n, s.all.bytes, s.all.elements);
 }
 
-/* ---- JSON: a NULL anywhere means out of memory; jansson passes it on ---- */
+/* ---- JSON: a NULL anywhere means out of memory, and so does what print_json finds ---- */
 
 /* Bytes that are no UTF-8 are escaped as \xHH. */
 static json_t *json_text(const char *s, size_t n) {
@@ -199,12 +199,12 @@ static json_t *json_file(const struct tensorfile *f) {
     return NULL;
 }
 
-static enum infer_status print_json(FILE *out, json_t *j) {
-    if (!j) return err_set(INFER_E_MEMORY, "out of memory: JSON of a model file");
-    int bad = json_dumpf(j, out, JSON_INDENT(2));
-    json_decref(j);
-    if (bad && !ferror(out)) return err_set(INFER_E_MEMORY, "out of memory: JSON of a model file");
-    fputc('\n', out); /* what out cannot take shows when it is flushed */
+/* failed: mem_failed() before j was made */
+static enum infer_status print_json(FILE *out, json_t *j, uint64_t failed) {
+    char *text;
+    TRY(json_write(&text, j, failed, JSON_INDENT(2), "JSON of a model file"));
+    fprintf(out, "%s\n", text); /* what out cannot take shows when it is flushed */
+    mem_free(text);
     return INFER_OK;
 }
 
@@ -215,8 +215,9 @@ enum infer_status inspect_print(FILE *out, const char *path, bool json) {
     struct tensorfile *f;
     enum infer_status s = INFER_OK;
     TRY(tensorfile_open(&f, path, &options));
+    uint64_t failed = mem_failed();
     if (json)
-        s = print_json(out, json_file(f));
+        s = print_json(out, json_file(f), failed);
     else
         print_text(out, f);
     tensorfile_close(f);
@@ -265,10 +266,13 @@ enum infer_status inspect_check(FILE *out, const char *path, bool json) {
     struct tensorfile *f;
     TRY(tensorfile_open(&f, path, &options));
     enum infer_status s = check_file(f, path);
+    uint64_t failed = mem_failed();
     if (!s && json)
-        s = print_json(out, json_pack("{s:o, s:b, s:s, s:I, s:I, s:I}", "file", json_text(path, strlen(path)),
-                                      "ok", 1, "format", f->format, "keys", (json_int_t)f->n_meta, "tensors",
-                                      (json_int_t)f->n_tensor, "bytes", (json_int_t)f->file_bytes));
+        s = print_json(out,
+                       json_pack("{s:o, s:b, s:s, s:I, s:I, s:I}", "file", json_text(path, strlen(path)),
+                                 "ok", 1, "format", f->format, "keys", (json_int_t)f->n_meta, "tensors",
+                                 (json_int_t)f->n_tensor, "bytes", (json_int_t)f->file_bytes),
+                       failed);
     else if (!s) {
         char safe[1024];
         text_escape(safe, sizeof safe, path, strlen(path));

@@ -5,7 +5,7 @@
 #include <unistd.h>
 #include "infer.h"
 #include "options.h"
-#include <jansson.h>
+#include "json.h"
 #include "mem.h"
 #include "session.h"
 #include "tool.h"
@@ -82,7 +82,7 @@ static int finish(const struct options *o, int code) {
 int main(int argc, char **argv) {
     open_standard();
     session_signals();
-    json_set_alloc_funcs(mem_piece, mem_free);
+    json_use_mem();
     --argc, ++argv;
     bool nothing = argc == 0 && isatty(STDIN_FILENO); /* a text on stdin is a prompt */
     if (nothing || (argc && (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0))) {

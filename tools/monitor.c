@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include "json.h"
 #include "mem.h"
 #include "nvml.h"
 #include "session.h"
@@ -15,6 +16,7 @@ int cmd_monitor(const struct options *o);
 static json_t *real_or_null(double x) { return isfinite(x) ? json_real(x) : json_null(); }
 
 static enum infer_status print_json(int device, const struct nvml_sample *s, double seconds) {
+    uint64_t failed = mem_failed();
     json_t *j = json_pack("{s:f, s:i, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:s}",
                           "time", seconds, "device", device, "name", s->name, "pci", s->pci, "memory_used",
                           real_or_null(s->used_bytes), "memory_total", real_or_null(s->total_bytes), "busy",
@@ -22,9 +24,8 @@ static enum infer_status print_json(int device, const struct nvml_sample *s, dou
                           real_or_null(s->sm_mhz), "memory_mhz", real_or_null(s->memory_mhz), "celsius",
                           real_or_null(s->celsius), "watts", real_or_null(s->watts), "limit_watts",
                           real_or_null(s->limit_watts), "throttled", s->throttled, "reasons", s->reasons);
-    char *line = j ? json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(10)) : NULL;
-    json_decref(j);
-    if (!line) return err_set(INFER_E_MEMORY, "a sample as JSON");
+    char *line;
+    TRY(json_write(&line, j, failed, JSON_COMPACT | JSON_REAL_PRECISION(10), "a sample as JSON"));
     printf("%s\n", line);
     mem_free(line);
     return tool_flush();

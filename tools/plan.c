@@ -2,6 +2,7 @@
  * known, also what they allow, as predictions. */
 #include <jansson.h>
 #include <stdio.h>
+#include "json.h"
 #include "mem.h"
 #include "session.h"
 #include "tool.h"
@@ -85,13 +86,12 @@ static json_t *plan_json(const struct infer_model_info *m, const struct infer_pl
 }
 
 static enum infer_status print_json(const struct infer_model_info *m, const struct infer_plan_report *r) {
-    json_t *j = plan_json(m, r);
-    char *text = j ? json_dumps(j, JSON_INDENT(1) | JSON_REAL_PRECISION(6)) : NULL;
-    enum infer_status st = text ? INFER_OK : err_set(INFER_E_MEMORY, "the report");
-    if (text) printf("%s\n", text);
+    uint64_t failed = mem_failed();
+    char *text;
+    TRY(json_write(&text, plan_json(m, r), failed, JSON_INDENT(1) | JSON_REAL_PRECISION(6), "the report"));
+    printf("%s\n", text);
     mem_free(text);
-    json_decref(j);
-    return st;
+    return INFER_OK;
 }
 
 int cmd_plan(const struct options *o) {

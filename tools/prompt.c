@@ -3,6 +3,7 @@
 #include <string.h>
 #include <time.h>
 #include "chat.h"
+#include "json.h"
 #include "mem.h"
 #include "prompt_check.h"
 #include "term.h"
@@ -95,13 +96,13 @@ enum infer_status prompt_render(struct prompt *p, const struct session *s, const
     time_t seconds = time(NULL);
     struct tm local;
     strftime(now, sizeof now, "%Y-%m-%dT%H:%M:%S", localtime_r(&seconds, &local));
+    uint64_t failed = mem_failed();
     json_t *input = json_pack("{s:O, s:b, s:o, s:o, s:s}", "messages", messages, "add_generation_prompt",
                               generate, "bos_token", special_text(s, infer_bos(s->model)), "eos_token",
                               special_text(s, infer_eos(s->model)), "now", now);
     if (input && t->no_thinking) json_object_set_new(input, "enable_thinking", json_false());
-    char *json = input ? json_dumps(input, JSON_COMPACT) : NULL;
-    json_decref(input);
-    if (!json) return err_set(INFER_E_MEMORY, "the conversation as JSON");
+    char *json;
+    TRY(json_write(&json, input, failed, JSON_COMPACT, "the conversation as JSON"));
     struct chat_text text = {0};
     enum infer_status st = chat_render(&text, t->text, t->n, json, strlen(json));
     mem_free(json);

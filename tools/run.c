@@ -1,8 +1,8 @@
 /* infer run: answers one prompt. stdout gets the answer, ended by one newline, and nothing else. */
-#include <jansson.h>
 #include <string.h>
 #include <unistd.h>
 #include "generate.h"
+#include "json.h"
 #include "mem.h"
 #include "prompt.h"
 #include "talk.h"
@@ -116,6 +116,7 @@ static enum infer_status print_json(const struct run *r) {
     double rate = g->answer_seconds > 0 ? g->n_decoded / g->answer_seconds : 0;
     size_t n, n_thought;
     const char *answer = answer_text(&r->answer, &n), *thought = answer_thinking(&r->answer, &n_thought);
+    uint64_t failed = mem_failed();
     json_t *text = json_stringn(answer, n);
     bool utf8 = text != NULL;
     if (!utf8) text = json_null(); /* bytes that are no text: ids would be needed, say so */
@@ -128,9 +129,8 @@ static enum infer_status print_json(const struct run *r) {
     if (j && n_thought) json_object_set_new(j, "thinking", json_stringn(thought, n_thought));
     if (j && g->logprobs.n_top >= 0)
         json_object_set_new(j, "logprobs", logprobs_json(&g->logprobs, &r->session, g->n_answer));
-    char *line = j ? json_dumps(j, JSON_COMPACT) : NULL;
-    json_decref(j);
-    if (!line) return err_set(INFER_E_MEMORY, "the answer as JSON");
+    char *line;
+    TRY(json_write(&line, j, failed, JSON_COMPACT, "the answer as JSON"));
     printf("%s\n", line);
     mem_free(line);
     return utf8 ? tool_flush()

@@ -29,13 +29,12 @@ static enum infer_status complete_input(char **json, size_t *n, const struct inf
         json_is_object(input) ? INFER_OK : err_set(INFER_E_INPUT, "template input: a JSON object is needed");
     if (!st) st = default_token(input, "bos_token", m, infer_bos(m));
     if (!st) st = default_token(input, "eos_token", m, infer_eos(m));
-    char *text = st ? NULL : json_dumps(input, JSON_COMPACT);
-    json_decref(input);
-    if (!st) st = json_whole(text, failed, "the input of a template");
-    if (st) {
-        mem_free(text);
-        return st;
-    }
+    char *text = NULL;
+    if (st)
+        json_decref(input);
+    else
+        st = json_write(&text, input, failed, JSON_COMPACT, "the input of a template");
+    if (st) return st;
     mem_free(*json);
     *json = text;
     *n = strlen(text);

@@ -154,10 +154,8 @@ static enum infer_status line_to_text(struct job *j, const json_t *v) {
     enum infer_status st = valid_utf8(&valid, &n, text, n);
     mem_free(text);
     if (st == INFER_OK) {
-        json_t *string = json_stringn(valid, n);
-        line = string ? json_dumps(string, JSON_ENCODE_ANY) : NULL;
-        json_decref(string);
-        st = line ? tool_write(line, strlen(line)) : err_set(INFER_E_MEMORY, "out of memory: a line of JSON");
+        st = json_write(&line, json_stringn(valid, n), mem_failed(), JSON_ENCODE_ANY, "a line of JSON");
+        if (st == INFER_OK) st = tool_write(line, strlen(line));
         if (st == INFER_OK) st = tool_write("\n", 1);
     }
     mem_free(line); /* main gives jansson our allocator */

@@ -1,6 +1,7 @@
 /* A folder of Hugging Face: the first byte says which of its files the rest is (config.json, the index, a file of
  * tensors); the others are whole. */
 #define _GNU_SOURCE
+#include "json.h"
 #include "mem.h"
 #include "tensorfile.h"
 
@@ -42,7 +43,7 @@ static void put(int i, const void *data, size_t n) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size == 0) return 0;
     if (!*folder) {
-        json_set_alloc_funcs(mem_piece, mem_free);
+        json_use_mem();
         strcpy(folder,
                access("/dev/shm", W_OK) == 0 ? "/dev/shm/infer-fuzz-XXXXXX" : "/tmp/infer-fuzz-XXXXXX");
         if (!mkdtemp(folder)) abort();

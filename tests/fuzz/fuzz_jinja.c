@@ -1,7 +1,7 @@
 /* Any bytes as a chat template, and as its variables: what comes out is a text or an error with a message. The input is
  * the template, a 0 byte, and JSON; without the 0 a conversation stands in. */
 #include "chat.h"
-#include <jansson.h>
+#include "json.h"
 #include <string.h>
 
 static const char conversation[] = "{\"messages\": [{\"role\": \"system\", \"content\": \"be <b>brief\"}, "
@@ -15,7 +15,7 @@ static const char conversation[] = "{\"messages\": [{\"role\": \"system\", \"con
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static int ready;
-    if (!ready) json_set_alloc_funcs(mem_piece, mem_free);
+    if (!ready) json_use_mem();
     ready = 1;
     const uint8_t *zero = size ? memchr(data, 0, size) : NULL;
     size_t n = zero ? (size_t)(zero - data) : size;
