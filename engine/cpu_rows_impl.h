@@ -75,6 +75,12 @@ INLINE vi widen(vi a, int by) { return _mm256_madd_epi16(a, _mm256_set1_epi16((s
 #endif
 #endif
 
+#ifdef __AVX512F__
+INLINE vi load_vector(const void *p) { return _mm512_loadu_si512(p); }
+#else
+INLINE vi load_vector(const void *p) { return _mm256_loadu_si256(p); }
+#endif
+
 /* ---- R rows of the file ---- */
 
 /* R rows at equal distances: few enough pointers that the compiler keeps them all in registers. */
@@ -100,10 +106,17 @@ INLINE void to_copy(struct rows row, const void *v, size_t bytes) {
 }
 /* codes: to be multiplied at once are read, and asked for, one by one (next_codes). */
 INLINE void from_copy(struct rows row, void *v, const size_t bytes, const bool codes) {
-    if (!codes || !row.direct) UNROLL for (size_t i = 0; i < bytes; i += 64) {
-            if (!row.quiet) _mm_prefetch((const char *)*row.copy + AHEAD + i, _MM_HINT_T1);
-            memcpy((uint8_t *)v + i, *row.copy + i, bytes - i < 64 ? bytes - i : 64);
+    if (!codes || !row.direct) {
+        if (!row.quiet)
+            UNROLL for (size_t i = 0; i < bytes; i += 64)
+                _mm_prefetch((const char *)*row.copy + AHEAD + i, _MM_HINT_T1);
+        UNROLL for (size_t i = 0; i < bytes; i += sizeof(vu)) {
+            if (bytes - i < sizeof(vu))
+                memcpy((uint8_t *)v + i, *row.copy + i, bytes - i);
+            else
+                *(vu *)((uint8_t *)v + i) = (vu)load_vector(*row.copy + i);
         }
+    }
     *row.copy += bytes;
 }
 INLINE struct rows rows_at(const uint8_t *w, size_t stride) {
