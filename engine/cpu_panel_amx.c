@@ -26,8 +26,12 @@ INLINE const uint8_t *floats(vf *y, const struct panel *p, int b, const uint8_t 
     vf d = p->d[b], g = p->g[b];
     UNROLL for (int t = 0; t < TT; t++) {
         const struct cpu_x8 *xt = (const struct cpu_x8 *)(const void *)(x + (size_t)t * x_stride);
-        vi sum;
+        vi sum, far; /* (the panel's codes have a sign) */
         memcpy(&sum, sums[t], sizeof sum);
+        const int32_t high = COLS == 32 ? xt->hi32[b] : xt->hi16[b];
+        const vu codes = p->q[0][b * (COLS / 4) + (COLS == 32 ? xt->far32[b] : xt->far16[b])];
+        far = dot(start(COLS == 32 ? xt->hp32[b] : xt->hp16[b], 128), codes ^ 0x80808080, set32(high));
+        sum = _mm512_add_epi32(sum, _mm512_slli_epi32(far, 7));
         y[t] = vf_fma(to_float(sum), vf_mul(d, vf_set(xt->d[b * COLS / 32])), y[t]);
         if (MIN) y[t] = vf_fma(g, vf_set(COLS == 32 ? xt->s32[b] : xt->s16[b]), y[t]);
         if ((t + 1) * LINES / TT > t * LINES / TT) {

@@ -33,7 +33,7 @@ struct panel {
     vf d[16], g[16];          /* per sub-block */
     const uint8_t *ahead;     /* what to ask for while this is unpacked */
     uint8_t *copy;            /* of the rows: where it goes on */
-    vi acc[8][8], sum[8][16]; /* products of each row of x and sub-block, instead of q */
+    vi acc[8][8], sum[8][16]; /* products of each row of x and sub-block */
 };
 
 /* Lines are asked for evenly, a few for every vector of codes: a burst would wait for its own misses. */
@@ -62,10 +62,8 @@ INLINE vu centred(vu u, const int off) {
 
 /* Codes of 4 columns from 4 (k4 + j): into the panel, or at once into the sums of their sub-block. */
 INLINE void put(struct panel *p, struct rows row, int k4, const int j, vu u) {
-    if (!row.direct) {
-        p->q[0][k4 + j] = row.centre ? centred(u, row.off) : u;
-        return;
-    }
+    p->q[0][k4 + j] = row.centre ? centred(u, row.off) : u;
+    if (!row.direct) return;
     UNROLL for (int t = 0; t < row.tt; t++) {
         int32_t four;
         vi *acc = &p->acc[t][j / row.sub]; /* constant indices: in a register */
@@ -316,6 +314,23 @@ INLINE void pack_q3_k(struct panel *p, struct rows row, int n) {
 #define HOLD(v) __asm__("" : "+x"(v)) /* also: gcc 12 reassociates 16-bit sums, and spills */
 #endif
 
+/* Products of the far group of row x in sub-block b, whose codes begin at q. */
+INLINE vi far_dot(const vu *q, const struct cpu_x8 *x, int b, const int COLS, const int OFF) {
+    vi first = OFF ? start(COLS == 32 ? x->hp32[b] : x->hp16[b], OFF) : set32(0);
+    return dot(first, q[COLS == 32 ? x->far32[b] : x->far16[b]], set32(COLS == 32 ? x->hi32[b] : x->hi16[b]));
+}
+/* The sum of a sub-block of R rows: what dot gathered of its codes, and the far group's. */
+INLINE vi with_far(vi sum, const vu *q, const struct cpu_x8 *x, int b, const int COLS, const int OFF) {
+    vi far = far_dot(q, x, b, COLS, OFF);
+#if defined(__AVX512F__)
+    return _mm512_add_epi32(sum, _mm512_slli_epi32(far, 7));
+#elif defined(__AVXVNNI__)
+    return _mm256_add_epi32(sum, _mm256_slli_epi32(far, 7));
+#else
+    return _mm256_add_epi32(widen(sum, 1), widen(far, 128));
+#endif
+}
+
 INLINE void tile(const struct panel *p, int n, const uint8_t *x, size_t x_stride, float *out, const int TT,
                  const int NP, const int COLS, const int OFF, const bool MIN, const bool WIDE,
                  const int LINES, const uint8_t *ahead, size_t step) {
@@ -353,12 +368,12 @@ INLINE void tile(const struct panel *p, int n, const uint8_t *x, size_t x_stride
             }
         }
         ROWS {
-#if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
-            vi sum = a[r][t];
-#else
-            vi sum =
-                PLANES == 2 ? _mm256_add_epi32(widen(a[0][t], 16), widen(a[1][t], 1)) : widen(a[r][t], 1);
-#endif
+            const vu *q = p[PLANES == 2 ? 0 : r].q[0] + b * (COLS / 4);
+            vi sum = with_far(a[r][t], q, X(t), b, COLS, PLANES == 2 ? OFF / 16 : OFF);
+            if (PLANES == 2) { /* 16 high + low */
+                vi low = with_far(a[1][t], p->q[1] + b * (COLS / 4), X(t), b, COLS, 0);
+                sum = (vi)(((vu)sum << 4) + (vu)low);
+            }
             vf y = KEEP ? f[r][t] : vf_load(OUT(r, t));
             y = vf_fma(to_float(sum), vf_mul(p[r].d[b], vf_set(X(t)->d[b * COLS / 32])), y);
             if (MIN) y = vf_fma(p[r].g[b], vf_set(COLS == 32 ? X(t)->s32[b] : X(t)->s16[b]), y);
@@ -396,7 +411,8 @@ INLINE uint8_t *stream(uint8_t *copy, int n, const uint8_t *x, size_t x_stride, 
     UNROLL for (int t = 0; t < TT; t++) y[t] = vf_load(out + t * CPU_UNIT_ROWS);
     for (int b = 0; b < n; b++) UNROLL for (int t = 0; t < TT; t++) {
             const struct cpu_x8 *xt = x_row(row, t);
-            y[t] = vf_fma(to_float(p.sum[t][b]), vf_mul(p.d[b], vf_set(xt->d[b * COLS / 32])), y[t]);
+            vi sum = with_far(p.sum[t][b], p.q[0] + b * (COLS / 4), xt, b, COLS, OFF);
+            y[t] = vf_fma(to_float(sum), vf_mul(p.d[b], vf_set(xt->d[b * COLS / 32])), y[t]);
             if (MIN) y[t] = vf_fma(p.g[b], vf_set(COLS == 32 ? xt->s32[b] : xt->s16[b]), y[t]);
         }
     UNROLL for (int t = 0; t < TT; t++) vf_store(out + t * CPU_UNIT_ROWS, y[t]);
@@ -498,6 +514,7 @@ INLINE void multiply(const uint8_t *w, size_t stride, int n_row, int k, const ui
         uint8_t *at = p->copy;                                                                               \
         row.copy = &at;                                                                                      \
         row.copied = COPIED;                                                                                 \
+        row.direct = row.centre = false;                                                                     \
         row.quiet = COPIED && VL == 16;                                                                      \
         pack_##name(p, row, n);                                                                              \
         p->copy = at;                                                                                        \
