@@ -27,17 +27,17 @@ enum {
 
 /* ---- activations, quantised: what a matmul on quantised weights reads ---- */
 
-/* 256 columns of one row: x = d (q + 128 hi). d per 32 columns, |q| <= 127. hi is 0 but in one group of four columns of
- * the 32, that of the largest |x|: an outlier would else cost its neighbours their bits. [8] per 32 columns, [16] per 16:
- * s: sums of x; p: sums of q over the columns with k % 4 < 2 (low half) and >= 2 (high half); hi: of the far group, four
- * int8, 0 where the other 16 columns have it; hp: its sums as p; far: its index among the groups of the 32 or 16. Zeros
- * past the last column. */
+/* 256 columns of one row: x = d (q + 128 hi), |q| <= 127. hi is 0 but in CPU_FAR groups of four columns, those of the
+ * largest |x|: outliers would else cost all others their bits. s: sums of x / d over 32 and 16 columns; p: sums of q over the
+ * columns with k % 4 < 2 (low half) and >= 2 (high half). far: index of a group, in order of size; hi: its four int8; hp:
+ * their sums as p; 0 of group 0 where there are fewer. Zeros past the last column. */
+enum { CPU_FAR = 6 };
 struct cpu_x8 {
     int8_t q[256];
-    float d[8], s32[8], s16[16];
+    float d, s32[8], s16[16];
     int32_t p32[8], p16[16];
-    int32_t hi32[8], hi16[16], hp32[8], hp16[16];
-    uint8_t far32[8], far16[16];
+    int32_t hi[CPU_FAR], hp[CPU_FAR];
+    uint8_t far[CPU_FAR];
 };
 /* 256 columns of one row in 16 bits, for F16 and BF16 weights: x = d q. The sum of |q| over each 64 columns, times
  * the largest weight CPU_X16_WEIGHT, is below 2^31. */

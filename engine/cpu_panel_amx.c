@@ -26,13 +26,9 @@ INLINE const uint8_t *floats(vf *y, const struct panel *p, int b, const uint8_t 
     vf d = p->d[b], g = p->g[b];
     UNROLL for (int t = 0; t < TT; t++) {
         const struct cpu_x8 *xt = (const struct cpu_x8 *)(const void *)(x + (size_t)t * x_stride);
-        vi sum, far; /* (the panel's codes have a sign) */
+        vi sum;
         memcpy(&sum, sums[t], sizeof sum);
-        const int32_t high = COLS == 32 ? xt->hi32[b] : xt->hi16[b];
-        const vu codes = p->q[0][b * (COLS / 4) + (COLS == 32 ? xt->far32[b] : xt->far16[b])];
-        far = dot(start(COLS == 32 ? xt->hp32[b] : xt->hp16[b], 128), codes ^ 0x80808080, set32(high));
-        sum = _mm512_add_epi32(sum, _mm512_slli_epi32(far, 7));
-        y[t] = vf_fma(to_float(sum), vf_mul(d, vf_set(xt->d[b * COLS / 32])), y[t]);
+        y[t] = vf_fma(to_float(sum), d, y[t]);
         if (MIN) y[t] = vf_fma(g, vf_set(COLS == 32 ? xt->s32[b] : xt->s16[b]), y[t]);
         if ((t + 1) * LINES / TT > t * LINES / TT) {
             ASK(y[t], ahead);
@@ -50,6 +46,16 @@ static void begin(const int COLS) {
     } c = {.palette = 1, .bytes = {64, (uint16_t)COLS, 64}, .rows = {TT, TT, (uint8_t)(COLS / 4)}};
     __asm__ volatile("" : : "r"(&c) : "memory");
     _tile_loadconfig(&c);
+}
+
+/* y of row x and its far groups; the panel's codes have a sign, and the bytes of dot none. */
+INLINE vf add_far_signed(vf y, const struct panel *p, const struct cpu_x8 *x, const int COLS) {
+    for (int i = 0; i < CPU_FAR; i++) {
+        vu codes = p->q[0][x->far[i]] ^ 0x80808080;
+        vi sum = whole(dot(start(x->hp[i], 128), codes, set32(x->hi[i])), 128);
+        y = vf_fma(to_float(sum), p->d[x->far[i] / (COLS / 4)], y);
+    }
+    return y;
 }
 
 typedef void unpack_fn(struct panel *p, struct rows row, int n);
@@ -75,7 +81,7 @@ INLINE void multiply_tiles(uint8_t *copy, int n_row, int k, const uint8_t *x, si
         float *o = out + s % panels * R;
         vf y[TT];
         if (s + 1 < steps) UNPACK(s + 1);
-        UNROLL for (int t = 0; t < TT; t++) y[t] = vf_load(o + t * CPU_UNIT_ROWS);
+        UNROLL for (int t = 0; t < TT; t++) y[t] = vf_set(0);
         for (int b = 0; b < n; b++, made++, used++) {
             int next = b + AHEAD_SUBS;
             if (next < n)
@@ -85,7 +91,11 @@ INLINE void multiply_tiles(uint8_t *copy, int n_row, int k, const uint8_t *x, si
             __asm__ volatile("" : : : "memory"); /* the tile loads and stores name no memory to gcc 12 */
             ahead = floats(y, &p[s & 1], b, xs, x_stride, sums[used % RING], COLS, MIN, ahead, LINES);
         }
-        UNROLL for (int t = 0; t < TT; t++) vf_store(o + t * CPU_UNIT_ROWS, y[t]);
+        UNROLL for (int t = 0; t < TT; t++) {
+            const struct cpu_x8 *xt = (const struct cpu_x8 *)(const void *)(xs + (size_t)t * x_stride);
+            vf sum = add_far_signed(y[t], &p[s & 1], xt, COLS);
+            vf_store(o + t * CPU_UNIT_ROWS, vf_fma(sum, vf_set(xt->d), vf_load(o + t * CPU_UNIT_ROWS)));
+        }
     }
     _tile_release();
 }

@@ -314,35 +314,43 @@ INLINE void pack_q3_k(struct panel *p, struct rows row, int n) {
 #define HOLD(v) __asm__("" : "+x"(v)) /* also: gcc 12 reassociates 16-bit sums, and spills */
 #endif
 
-/* Products of the far group of row x in sub-block b, whose codes begin at q. */
-INLINE vi far_dot(const vu *q, const struct cpu_x8 *x, int b, const int COLS, const int OFF) {
-    vi first = OFF ? start(COLS == 32 ? x->hp32[b] : x->hp16[b], OFF) : set32(0);
-    return dot(first, q[COLS == 32 ? x->far32[b] : x->far16[b]], set32(COLS == 32 ? x->hi32[b] : x->hi16[b]));
-}
-/* The sum of a sub-block of R rows: what dot gathered of its codes, and the far group's. */
-INLINE vi with_far(vi sum, const vu *q, const struct cpu_x8 *x, int b, const int COLS, const int OFF) {
-    vi far = far_dot(q, x, b, COLS, OFF);
-#if defined(__AVX512F__)
-    return _mm512_add_epi32(sum, _mm512_slli_epi32(far, 7));
-#elif defined(__AVXVNNI__)
-    return _mm256_add_epi32(sum, _mm256_slli_epi32(far, 7));
+/* The sum of a sub-block, which dot gathered, as int32; of two planes of codes: 16 high + low. */
+INLINE vi whole(vi sum, const int by) {
+#if defined(__AVX512F__) || defined(__AVXVNNI__)
+    return by == 1 ? sum : (vi)((vu)sum * (uint32_t)by);
 #else
-    return _mm256_add_epi32(widen(sum, 1), widen(far, 128));
+    return widen(sum, by);
 #endif
+}
+/* y[NP] += what the far groups of a row of x add to NP panels (or one in two planes): d 128 (u - OFF) hi. */
+INLINE void add_far(vf *y, const struct panel *p, const struct cpu_x8 *x, const int NP, const int COLS,
+                    const int OFF, const int PLANES) {
+    for (int i = 0; i < CPU_FAR; i++) {
+        const int k4 = x->far[i];
+        const vi hi = set32(x->hi[i]);
+        const vi first = OFF ? start(x->hp[i], PLANES == 2 ? OFF / 16 : OFF) : set32(0);
+        UNROLL for (int r = 0; r < NP; r++) {
+            vi sum = whole(dot(first, p[r].q[0][k4], hi), PLANES == 2 ? 16 * 128 : 128);
+            if (PLANES == 2) sum = (vi)((vu)sum + (vu)whole(dot(set32(0), p[r].q[1][k4], hi), 128));
+            y[r] = vf_fma(to_float(sum), p[r].d[k4 / (COLS / 4)], y[r]);
+        }
+    }
 }
 
 INLINE void tile(const struct panel *p, int n, const uint8_t *x, size_t x_stride, float *out, const int TT,
                  const int NP, const int COLS, const int OFF, const bool MIN, const bool WIDE,
                  const int LINES, const uint8_t *ahead, size_t step) {
     const int PLANES = WIDE && !VNNI ? 2 : 1;
-    const bool KEEP = VL == 16; /* enough registers for the floats too */
     vf f[2][6];
 #define ROWS      UNROLL for (int t = 0; t < TT; t++) UNROLL for (int r = 0; r < NP; r++)
 #define X(t)      ((const struct cpu_x8 *)(const void *)(x + (size_t)(t)*x_stride))
 #define OUT(r, t) (out + (t)*CPU_UNIT_ROWS + (r)*R)
-    if (KEEP) ROWS f[r][t] = vf_load(OUT(r, t));
+    ROWS f[r][t] = vf_set(0);
     for (int b = 0; b < n; b++) {
         vi a[2][6];
+        if (VL == 8)
+            UNROLL for (int t = 0; t < TT; t++) /* of the next rows */
+                _mm_prefetch((const char *)X(TT + t) + 32 * COLS / 16 * b, _MM_HINT_T0);
         UNROLL for (int t = 0; t < TT; t++) {
             int32_t pair = COLS == 32 ? X(t)->p32[b] : X(t)->p16[b];
             vi first = OFF ? start(pair, PLANES == 2 ? OFF / 16 : OFF) : set32(0);
@@ -368,22 +376,19 @@ INLINE void tile(const struct panel *p, int n, const uint8_t *x, size_t x_stride
             }
         }
         ROWS {
-            const vu *q = p[PLANES == 2 ? 0 : r].q[0] + b * (COLS / 4);
-            vi sum = with_far(a[r][t], q, X(t), b, COLS, PLANES == 2 ? OFF / 16 : OFF);
-            if (PLANES == 2) { /* 16 high + low */
-                vi low = with_far(a[1][t], p->q[1] + b * (COLS / 4), X(t), b, COLS, 0);
-                sum = (vi)(((vu)sum << 4) + (vu)low);
-            }
-            vf y = KEEP ? f[r][t] : vf_load(OUT(r, t));
-            y = vf_fma(to_float(sum), vf_mul(p[r].d[b], vf_set(X(t)->d[b * COLS / 32])), y);
-            if (MIN) y = vf_fma(p[r].g[b], vf_set(COLS == 32 ? X(t)->s32[b] : X(t)->s16[b]), y);
-            if (KEEP)
-                f[r][t] = y;
-            else
-                vf_store(OUT(r, t), y);
+            vi sum = whole(a[r][t], PLANES == 2 ? 16 : 1);
+            if (PLANES == 2) sum = (vi)((vu)sum + (vu)whole(a[1][t], 1));
+            f[r][t] = vf_fma(to_float(sum), p[r].d[b], f[r][t]);
+            if (MIN) f[r][t] = vf_fma(p[r].g[b], vf_set(COLS == 32 ? X(t)->s32[b] : X(t)->s16[b]), f[r][t]);
         }
     }
-    if (KEEP) ROWS vf_store(OUT(r, t), f[r][t]);
+    UNROLL for (int t = 0; t < TT; t++) {
+        vf y[2];
+        UNROLL for (int r = 0; r < NP; r++) y[r] = f[r][t];
+        add_far(y, p, X(t), NP, COLS, OFF, PLANES);
+        UNROLL for (int r = 0; r < NP; r++)
+            vf_store(OUT(r, t), vf_fma(y[r], vf_set(X(t)->d), vf_load(OUT(r, t))));
+    }
 #undef ROWS
 #undef X
 #undef OUT
@@ -408,14 +413,18 @@ INLINE uint8_t *stream(uint8_t *copy, int n, const uint8_t *x, size_t x_stride, 
                        .sub = COLS / 4};
     vf y[8];
     pack(&p, row, n);
-    UNROLL for (int t = 0; t < TT; t++) y[t] = vf_load(out + t * CPU_UNIT_ROWS);
+    UNROLL for (int t = 0; t < TT; t++) y[t] = vf_set(0);
     for (int b = 0; b < n; b++) UNROLL for (int t = 0; t < TT; t++) {
             const struct cpu_x8 *xt = x_row(row, t);
-            vi sum = with_far(p.sum[t][b], p.q[0] + b * (COLS / 4), xt, b, COLS, OFF);
-            y[t] = vf_fma(to_float(sum), vf_mul(p.d[b], vf_set(xt->d[b * COLS / 32])), y[t]);
+            y[t] = vf_fma(to_float(p.sum[t][b]), p.d[b], y[t]);
             if (MIN) y[t] = vf_fma(p.g[b], vf_set(COLS == 32 ? xt->s32[b] : xt->s16[b]), y[t]);
         }
-    UNROLL for (int t = 0; t < TT; t++) vf_store(out + t * CPU_UNIT_ROWS, y[t]);
+    UNROLL for (int t = 0; t < TT; t++) {
+        const struct cpu_x8 *xt = x_row(row, t);
+        float *o = out + t * CPU_UNIT_ROWS;
+        add_far(&y[t], &p, xt, 1, COLS, OFF, 1);
+        vf_store(o, vf_fma(y[t], vf_set(xt->d), vf_load(o)));
+    }
     return copy;
 }
 typedef uint8_t *stream_fn(uint8_t *copy, int n, const uint8_t *x, size_t x_stride, float *out);

@@ -113,78 +113,112 @@ INLINE float top8(__m256 v) {
     m = _mm_max_ps(m, _mm_movehl_ps(m, m));
     return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
 }
+#define UNROLL_8 _Pragma("GCC unroll 8")
+/* Two int16 in an int32: sums lane by lane, and of both. */
+INLINE int32_t add_pairs(int32_t a, int32_t b) {
+    return _mm_cvtsi128_si32(_mm_add_epi16(_mm_cvtsi32_si128(a), _mm_cvtsi32_si128(b)));
+}
+INLINE int sum_pair(int32_t a) { return (int16_t)a + (a >> 16); }
 /* Four int32 that fit in bytes, in the bytes of one. */
 INLINE int32_t bytes_of(__m128i v) {
     v = _mm_packs_epi32(v, v);
     return _mm_cvtsi128_si32(_mm_packs_epi16(v, v));
 }
-/* Sums over 32 and 16 columns of q, and those of the far group far with its high bytes hi. */
-INLINE void sums_32(struct cpu_x8 *y, int b, __m256i q, float d, int far, int32_t hi) {
-    const __m256i one8 = _mm256_set1_epi8(1);
-    __m256i pair = _mm256_maddubs_epi16(one8, q); /* of each two columns; then of each 16 */
-    pair = _mm256_add_epi16(pair, _mm256_shuffle_epi32(pair, 0x4e));
-    pair = _mm256_add_epi16(pair, _mm256_shuffle_epi32(pair, 0xb1));
-    __m128i p0 = _mm256_castsi256_si128(pair), p1 = _mm256_extracti128_si256(pair, 1);
-    __m128i one = _mm_set1_epi16(1), p = _mm_add_epi16(p0, p1);
-    __m128i high = _mm_maddubs_epi16(_mm256_castsi256_si128(one8), _mm_cvtsi32_si128(hi));
-    int sum = 128 * _mm_cvtsi128_si32(_mm_madd_epi16(high, one)), i = 2 * b + far / 4;
-    y->hi32[b] = hi;
-    y->hp32[b] = _mm_cvtsi128_si32(high);
-    y->far32[b] = (uint8_t)far;
-    y->hi16[i] = hi, y->hi16[i ^ 1] = 0;
-    y->hp16[i] = _mm_cvtsi128_si32(high), y->hp16[i ^ 1] = 0;
-    y->far16[i] = (uint8_t)(far % 4), y->far16[i ^ 1] = 0;
-    y->p16[2 * b] = _mm_cvtsi128_si32(p0);
-    y->p16[2 * b + 1] = _mm_cvtsi128_si32(p1);
-    y->p32[b] = _mm_cvtsi128_si32(p);
-    int s0 = _mm_cvtsi128_si32(_mm_madd_epi16(p0, one)), s1 = _mm_cvtsi128_si32(_mm_madd_epi16(p1, one));
-    y->s16[2 * b] = d * (float)(s0 + (far < 4 ? sum : 0));
-    y->s16[2 * b + 1] = d * (float)(s1 + (far < 4 ? 0 : sum));
-    y->s32[b] = d * (float)(s0 + s1 + sum);
-    y->d[b] = d;
-}
-/* 32 columns, of which left are there. The scale is that of the groups of four but the one of the largest |x|, whose
- * codes have 14 bits. 256-bit vectors everywhere, so that every instruction set gives the same codes. */
-INLINE void quantise_32(struct cpu_x8 *y, int b, const float *x, int left) {
-    enum { MOST = 127, MOST_FAR = 16000 };
-    const float tiny = 1e-30f; /* below it codes would not be finite */
-    float copy[32];
+/* The largest |x| of each group of four of 32 columns, groups 0 2 4 6 1 3 5 7. */
+INLINE __m256 group_tops(const float *x) {
     __m256 m[4];
-    __m256i c[4];
-    if (left < 32) {
-        memset(copy, 0, sizeof copy);
-        if (left > 0) memcpy(copy, x, sizeof *x * (size_t)left);
-        x = copy;
-    }
-    for (int j = 0; j < 4; j++) { /* the largest of each group of four, in its four lanes */
+    for (int j = 0; j < 4; j++) {
         m[j] = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), _mm256_loadu_ps(x + 8 * j));
         m[j] = _mm256_max_ps(m[j], _mm256_shuffle_ps(m[j], m[j], 0xb1));
         m[j] = _mm256_max_ps(m[j], _mm256_shuffle_ps(m[j], m[j], 0x4e));
     }
-    /* groups 0 2 4 6 1 3 5 7 */
-    __m256 group =
-        _mm256_blend_ps(_mm256_blend_ps(m[0], m[1], 0x22), _mm256_blend_ps(m[2], m[3], 0x88), 0xcc);
-    float top = top8(group);
-    __m256 is_top = _mm256_cmp_ps(group, _mm256_set1_ps(top), _CMP_EQ_OQ);
-    int lane = __builtin_ctz((unsigned)_mm256_movemask_ps(is_top) | 128u), far = lane % 4 * 2 + lane / 4;
-    __m256i at = _mm256_cmpeq_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(lane));
-    float near = top8(_mm256_andnot_ps(_mm256_castsi256_ps(at), group));
-    float most = fmaxf(near, top * ((float)MOST / (float)MOST_FAR));
-    float id = top > tiny ? (float)MOST / most : 0, d = top > tiny ? most / (float)MOST : top;
-    for (int j = 0; j < 4; j++)
-        c[j] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8 * j), _mm256_set1_ps(id)));
-    __m256i q = _mm256_packs_epi16(_mm256_packs_epi32(c[0], c[1]), _mm256_packs_epi32(c[2], c[3]));
-    q = _mm256_permutevar8x32_epi32(q, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-    __m128i code = _mm_cvtps_epi32(_mm_mul_ps(_mm_loadu_ps(x + 4 * far), _mm_set1_ps(id)));
-    __m128i high = _mm_srai_epi32(_mm_add_epi32(code, _mm_set1_epi32(64)), 7);
-    int32_t low = bytes_of(_mm_sub_epi32(code, _mm_slli_epi32(high, 7)));
-    at = _mm256_cmpeq_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(far));
-    q = _mm256_blendv_epi8(q, _mm256_set1_epi32(low), at);
-    _mm256_storeu_si256((void *)(y->q + 32 * b), q);
-    sums_32(y, b, q, d, far, bytes_of(high));
+    return _mm256_blend_ps(_mm256_blend_ps(m[0], m[1], 0x22), _mm256_blend_ps(m[2], m[3], 0x88), 0xcc);
+}
+/* Takes the largest of 64 group tops out of them; *at: the first group that has it. */
+INLINE float take_top(__m256 tops[8], int *at) {
+    __m256 most = tops[0];
+    uint64_t where = 0;
+    UNROLL_8 for (int j = 1; j < 8; j++) most = _mm256_max_ps(most, tops[j]);
+    float top = top8(most);
+    UNROLL_8 for (int j = 0; j < 8; j++) {
+        __m256 equal = _mm256_cmp_ps(tops[j], _mm256_set1_ps(top), _CMP_EQ_OQ);
+        where |= (uint64_t)(unsigned)_mm256_movemask_ps(equal) << 8 * j;
+    }
+    int i = __builtin_ctzll(where | 1ull << 63); /* (not a number: none) */
+    *at = (i & ~7) + i % 4 * 2 + i / 4 % 2;
+    __m256i lane = _mm256_sub_epi32(_mm256_set1_epi32(i), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+    UNROLL_8 for (int j = 0; j < 8; j++) {
+        __m256i taken = _mm256_cmpeq_epi32(lane, _mm256_set1_epi32(8 * j));
+        tops[j] = _mm256_andnot_ps(_mm256_castsi256_ps(taken), tops[j]);
+    }
+    return top;
+}
+/* Sums of q over 32 and 16 columns. */
+INLINE void sums_32(struct cpu_x8 *y, int b, __m256i q) {
+    __m256i pair = _mm256_maddubs_epi16(_mm256_set1_epi8(1), q); /* of each two columns; then of each 16 */
+    pair = _mm256_add_epi16(pair, _mm256_shuffle_epi32(pair, 0x4e));
+    pair = _mm256_add_epi16(pair, _mm256_shuffle_epi32(pair, 0xb1));
+    __m128i p0 = _mm256_castsi256_si128(pair), p1 = _mm256_extracti128_si256(pair, 1);
+    __m128i one = _mm_set1_epi16(1), p = _mm_add_epi16(p0, p1);
+    y->p16[2 * b] = _mm_cvtsi128_si32(p0);
+    y->p16[2 * b + 1] = _mm_cvtsi128_si32(p1);
+    y->p32[b] = _mm_cvtsi128_si32(p);
+    y->s16[2 * b] = (float)_mm_cvtsi128_si32(_mm_madd_epi16(p0, one));
+    y->s16[2 * b + 1] = (float)_mm_cvtsi128_si32(_mm_madd_epi16(p1, one));
+    y->s32[b] = (float)_mm_cvtsi128_si32(_mm_madd_epi16(p, one));
+}
+/* 256 columns, of which left are there. The scale is that of what is left when the far groups are taken out, whose codes
+ * have 14 bits. 256-bit vectors everywhere, so that every instruction set gives the same codes. */
+INLINE void quantise_256(struct cpu_x8 *y, const float *x, int left) {
+    enum { MOST = 127, MOST_FAR = 16000 };
+    const float tiny = 1e-30f; /* below it codes would not be finite */
+    float copy[256];
+    __m256 tops[8];
+    int far[CPU_FAR], none;
+    if (left < 256) {
+        memset(copy, 0, sizeof copy);
+        x = memcpy(copy, x, sizeof *x * (size_t)left);
+    }
+    for (int b = 0; b < 8; b++) tops[b] = group_tops(x + 32 * b);
+    float top = take_top(tops, &far[0]);
+    for (int i = 1; i < CPU_FAR; i++) take_top(tops, &far[i]);
+    float most = fmaxf(take_top(tops, &none), top * ((float)MOST / (float)MOST_FAR));
+    float id = top > tiny ? (float)MOST / most : 0;
+    y->d = top > tiny ? most / (float)MOST : top;
+    for (int b = 0; b < 8; b++) {
+        __m256i c[4];
+        for (int j = 0; j < 4; j++)
+            c[j] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 32 * b + 8 * j), _mm256_set1_ps(id)));
+        __m256i q = _mm256_packs_epi16(_mm256_packs_epi32(c[0], c[1]), _mm256_packs_epi32(c[2], c[3]));
+        q = _mm256_permutevar8x32_epi32(q, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+        for (int i = 0; i < CPU_FAR; i++) { /* without the far groups */
+            __m256i at = _mm256_cmpeq_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7),
+                                            _mm256_set1_epi32(far[i] - 8 * b));
+            q = _mm256_andnot_si256(at, q);
+        }
+        _mm256_storeu_si256((void *)(y->q + 32 * b), q);
+        sums_32(y, b, q);
+    }
+    for (int i = 0; i < CPU_FAR; i++) {
+        __m128i code = _mm_cvtps_epi32(_mm_mul_ps(_mm_loadu_ps(x + 4 * far[i]), _mm_set1_ps(id)));
+        __m128i high = _mm_srai_epi32(_mm_add_epi32(code, _mm_set1_epi32(64)), 7), one = _mm_set1_epi8(1);
+        int32_t low = bytes_of(_mm_sub_epi32(code, _mm_slli_epi32(high, 7)));
+        int g = far[i], b = g / 8, pairs[2];
+        float sum;
+        y->hi[i] = bytes_of(high);
+        pairs[0] = _mm_cvtsi128_si32(_mm_maddubs_epi16(one, _mm_cvtsi32_si128(y->hi[i])));
+        pairs[1] = _mm_cvtsi128_si32(_mm_maddubs_epi16(one, _mm_cvtsi32_si128(low)));
+        y->hp[i] = pairs[0];
+        y->far[i] = (uint8_t)(y->hi[i] ? g : 0); /* where a row ends early, there are no codes at g */
+        memcpy(y->q + 4 * g, &low, 4);
+        y->p32[b] = add_pairs(y->p32[b], pairs[1]);
+        y->p16[g / 4] = add_pairs(y->p16[g / 4], pairs[1]);
+        sum = (float)(128 * sum_pair(pairs[0]) + sum_pair(pairs[1]));
+        y->s32[b] += sum, y->s16[g / 4] += sum;
+    }
 }
 static void vec_quantise(struct cpu_x8 *y, const float *x, int k) {
-    for (int at = 0; at < cpu_kp(k); at += 32) quantise_32(y + at / 256, at % 256 / 32, x + at, k - at);
+    for (int at = 0; at < k; at += 256) quantise_256(y + at / 256, x + at, k - at);
 }
 
 /* 256 columns to int16, of which left are there. */
