@@ -1,7 +1,8 @@
 /* Decode rows on float weights, included once per instruction set: x stays float32, lanes along K. One vector of sums
  * for each output, columns in order, added up across once at the end: the bits depend on K alone.
  *
- *   1 row of x        weight rows one by one, so that they are one stream, asked for line by line at an even pace
+ *   1 row of x        weight rows one by one, so that they are one stream, asked for line by line at an even pace; with 8
+ *                     lanes four by four, since one vector of sums would wait for itself
  *   2 to 4            NR weight rows x all of them
  *   more              16 at a time, NR weight rows x 4 of them together, in blocks of columns so that x stays in the first
  *                     level of cache; the vectors of sums wait in memory meanwhile */
@@ -127,6 +128,13 @@ INLINE void copy_pairs(uint16_t *to, const uint16_t *from, int k) {
         UNROLL for (int r = 0; r < N; r++) UNROLL for (int t = 0; t < TT; t++) out[t * CPU_UNIT_ROWS + r] =  \
             vf_sum(sum[r * GROUP + t]);                                                                      \
     }                                                                                                        \
+    static __attribute__((noinline)) void four_##name(const uint8_t *w, size_t stride, int n_row, int k,     \
+                                                      const float *x, float *out) {                          \
+        const ptrdiff_t dist = (ptrdiff_t)(4 * stride);                                                      \
+        for (; n_row >= 4; n_row -= 4, w += 4 * stride, out += 4)                                            \
+            whole_##name(w, stride, dist, k, x, 0, 1, 4, out);                                               \
+        for (; n_row > 0; n_row--, w += stride, out++) whole_##name(w, stride, 0, k, x, 0, 1, 1, out);       \
+    }                                                                                                        \
     INLINE void few_##name(const uint8_t *w, size_t stride, int n_row, int k, const float *x, size_t step,   \
                            const int TT, float *out) {                                                       \
         const ptrdiff_t dist = (ptrdiff_t)(NR * stride);                                                     \
@@ -165,7 +173,7 @@ INLINE void copy_pairs(uint16_t *to, const uint16_t *from, int k) {
         const float *y = x;                                                                                  \
         for (int n; T > 0; T -= n, y += GROUP * step, out += GROUP * CPU_UNIT_ROWS) {                        \
             n = T < GROUP ? T : GROUP;                                                                       \
-            if (n == 1) one_##name(w, stride, n_row, k, y, out);                                             \
+            if (n == 1) (VL == 16 ? one_##name : four_##name)(w, stride, n_row, k, y, out);                  \
             if (n == 2) few_##name(w, stride, n_row, k, y, step, 2, out);                                    \
             if (n == 3) few_##name(w, stride, n_row, k, y, step, 3, out);                                    \
             if (n == 4) few_##name(w, stride, n_row, k, y, step, 4, out);                                    \
