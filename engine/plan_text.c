@@ -55,6 +55,8 @@ enum infer_status plan_write(struct plan *p, struct arena *arena, const struct m
     if (*p->place.memory.name && last->type == p->place.device) print(&t, " (%s)", p->place.memory.name);
     print(&t, ": %d positions, %d slot%s, %d prompt rows, %d decode rows a step\n", p->set.n_ctx,
           p->set.n_slot, p->set.n_slot == 1 ? "" : "s", p->set.n_batch, p->set.n_decode_rows);
+    if (p->set.n_ctx > m->n_ctx_train)
+        print(&t, "  beyond the %d positions that the model was trained for\n", m->n_ctx_train);
     print_bytes(&t, "weights, mapped", p->map_bytes, "the file itself, shared with other processes");
     for (int i = 0; i < p->n_part; i++) print_part(&t, p, &p->part[i]);
     for (int i = 0; i < p->n_nearest; i++) print(&t, "  would fit: %s\n", p->nearest[i]);

@@ -6,6 +6,7 @@
 #include "logits_of.h"
 #include "published.h"
 #include "keys.h"
+#include "../tools/quantize.h"
 #include <jansson.h>
 #include <math.h>
 
@@ -374,6 +375,36 @@ static void yarn_has_its_magnitude(void **state) {
     folder_remove(&d);
 }
 
+/* What config.json says goes along when the folder becomes a GGUF file. */
+static void converted_folders_compute_the_same(void **state) {
+    (void)state;
+    static const char *const more[] = {YARN ", 'mscale': 2, 'mscale_all_dim': 1, 'truncate': false}",
+                                       "'partial_rotary_factor': 0.5", "'sliding_window': 8"};
+    enum { N_PUBLISHED = sizeof published / sizeof *published };
+    for (size_t i = 0; i < N_PUBLISHED + sizeof more / sizeof *more; i++) {
+        struct folder d;
+        struct result folder, file;
+        struct quantize_report report;
+        char out[256];
+        json_t *root = i < N_PUBLISHED ? read_text(published[i]) : with_keys(llama, more[i - N_PUBLISHED]);
+        folder_make(&d);
+        put_weights(&d, root);
+        compute_config(&d, root, &folder);
+        json_decref(root);
+        assert_ok(quantize_file(
+            &(struct quantize_options){.in = d.path, .out = folder_file(&d, out, "out.gguf"), .type = "f32"},
+            &report));
+        compute(out, &file);
+        if (file.status != folder.status || file.n_ctx_train != folder.n_ctx_train)
+            fail_msg("%zu: status %d, not %d: %s", i, file.status, folder.status, file.why);
+        for (int k = 0; !file.status && k < file.n_vocab; k++)
+            if (!(fabsf(file.logits[k] - folder.logits[k]) < 1e-4f * fmaxf(1, fabsf(folder.logits[k]))))
+                fail_msg("%zu: logit %d is %g, not %g", i, k, (double)file.logits[k],
+                         (double)folder.logits[k]);
+        folder_remove(&d);
+    }
+}
+
 static void a_folder_has_its_head(void **state) {
     (void)state;
     struct folder d;
@@ -479,9 +510,13 @@ static void unknown_keys_can_be_ignored(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_key_of_config_counts), cmocka_unit_test(added_keys_count),
-        cmocka_unit_test(yarn_has_its_magnitude),     cmocka_unit_test(a_folder_has_its_head),
-        cmocka_unit_test(contexts_have_limits),       cmocka_unit_test(unknown_keys_can_be_ignored),
+        cmocka_unit_test(every_key_of_config_counts),
+        cmocka_unit_test(added_keys_count),
+        cmocka_unit_test(converted_folders_compute_the_same),
+        cmocka_unit_test(yarn_has_its_magnitude),
+        cmocka_unit_test(a_folder_has_its_head),
+        cmocka_unit_test(contexts_have_limits),
+        cmocka_unit_test(unknown_keys_can_be_ignored),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

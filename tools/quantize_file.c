@@ -164,13 +164,13 @@ static int64_t head_rows(const struct job *j, const struct tensor *t) {
     return n > 0 && rows % n == 0 ? n : 0;
 }
 
-/* The tensor's bytes with rows i and i + n / 2 of each head of n rows as neighbours; free with mem_free. */
-static enum infer_status interleave(const struct tensor *t, size_t n, unsigned char **out) {
+/* The tensor's bytes with rows i and i + rot / 2 of each head of n rows as neighbours, i < rot / 2; free with mem_free. */
+static enum infer_status interleave(const struct tensor *t, size_t n, size_t rot, unsigned char **out) {
     size_t rows = (size_t)(t->n_dim == 1 ? t->shape[3] : t->shape[2]), bytes = t->bytes / rows;
     TRY(mem_new(out, t->bytes, t->name));
     for (size_t r = 0; r < rows; r++) {
-        size_t head = r / n * n, i = r % n;
-        memcpy(*out + r * bytes, (const char *)t->data + (head + i / 2 + i % 2 * (n / 2)) * bytes, bytes);
+        size_t head = r / n * n, i = r % n, from = i < rot ? i / 2 + i % 2 * (rot / 2) : i;
+        memcpy(*out + r * bytes, (const char *)t->data + (head + from) * bytes, bytes);
     }
     return INFER_OK;
 }
@@ -205,7 +205,8 @@ static enum infer_status write_tensor(struct job *j, const struct tensor *t, enu
     int64_t n = head_rows(j, t);
     if (!n) return write_data(j, t, to, t->data);
     unsigned char *rows;
-    TRY(interleave(t, (size_t)n, &rows));
+    int64_t rot = hyper_parameter(j->f, (struct str){"llama", 5}, "rope.dimension_count");
+    TRY(interleave(t, (size_t)n, (size_t)(rot > 0 && rot < n ? rot : n), &rows));
     enum infer_status s = write_data(j, t, to, rows);
     mem_free(rows);
     return s;
