@@ -119,44 +119,51 @@ static float yarn_magnitude(float factor, float times) {
     return factor > 1 ? 1 + 0.1f * times * logf(factor) : 1;
 }
 
-/* source: Peng et al. 2023 (arXiv 2309.00071); modeling_rope_utils of transformers has attention_factor, mscale over
- * mscale_all_dim (both or none) and truncate. */
+/* What GGUF's attn_factor is, which multiplies the magnitude; 0: 1. attention_factor stands for the product, as does mscale
+ * over mscale_all_dim (both or none). sources: modeling_rope_utils of transformers; attn_factor, which
+ * DeepSeek-R1-0528-Qwen3-8B has, is read by vLLM alone */
+static enum infer_status read_magnitude(const struct rope_source *s, float factor, float *times) {
+    static const char *const keys[] = {"attention_factor", "attn_factor", "mscale", "mscale_all_dim"};
+    float v[4];
+    for (int i = 0; i < 4; i++) {
+        TRY(find_f32(s, keys[i], 0, &v[i]));
+        if (v[i] < 0) return config_wrong(s->c, keys[i], "0 or more");
+    }
+    float whole = v[0], mscale = v[2], all_dim = v[3];
+    *times = v[1];
+    if ((mscale > 0 && mscale != 1 && all_dim == 0) || (all_dim > 0 && mscale == 0))
+        return err_set(INFER_E_UNSUPPORTED,
+                       "%s: 'mscale' and 'mscale_all_dim' of yarn go together: one alone is read differently "
+                       "by different programs",
+                       s->c->path);
+    if ((whole > 0) + (*times > 0) + (all_dim > 0) > 1)
+        return err_set(INFER_E_UNSUPPORTED,
+                       "%s: 'attention_factor', 'attn_factor' and 'mscale' of yarn exclude each other",
+                       s->c->path);
+    if (all_dim > 0) whole = yarn_magnitude(factor, mscale) / yarn_magnitude(factor, all_dim);
+    if (whole > 0) *times = whole / yarn_magnitude(factor, 1);
+    return INFER_OK;
+}
+
+/* source: Peng et al. 2023 (arXiv 2309.00071); truncate: modeling_rope_utils of transformers */
 static enum infer_status read_yarn(const struct rope_source *s, float factor) {
     const struct config *c = s->c;
     const char *arch = c->out->arch;
     uint32_t original = 0;
-    float fast = 0, slow = 0, whole = 0, mscale = 0, all_dim = 0;
+    float fast = 0, slow = 0, times = 0;
     bool truncate;
     const json_t *v;
     TRY(find_u32(s, "original_max_position_embeddings", 0, &original));
     TRY(find_f32(s, "beta_fast", 32, &fast));
     TRY(find_f32(s, "beta_slow", 1, &slow));
-    TRY(find_f32(s, "attention_factor", 0, &whole));
-    TRY(find_f32(s, "mscale", 0, &mscale));
-    TRY(find_f32(s, "mscale_all_dim", 0, &all_dim));
+    TRY(read_magnitude(s, factor, &times));
     TRY(find(s, "truncate", &v));
     TRY(config_bool(c, "truncate", v, true, &truncate));
-    if (whole < 0 || mscale < 0 || all_dim < 0)
-        return config_wrong(c,
-                            whole < 0    ? "attention_factor"
-                            : mscale < 0 ? "mscale"
-                                         : "mscale_all_dim",
-                            "above 0");
-    if ((mscale > 0 && mscale != 1 && all_dim == 0) || (all_dim > 0 && mscale == 0))
-        return err_set(INFER_E_UNSUPPORTED,
-                       "%s: 'mscale' and 'mscale_all_dim' of yarn go together: one alone is read differently "
-                       "by different programs",
-                       c->path);
-    if (whole > 0 && mscale > 0 && all_dim > 0)
-        return err_set(INFER_E_UNSUPPORTED, "%s: 'attention_factor' and 'mscale' of yarn exclude each other",
-                       c->path);
     if (original) hf_put_u32(c->keys, arch, "rope.scaling.original_context_length", original);
     hf_put_f32(c->keys, arch, "rope.scaling.yarn_beta_fast", fast > 0 ? fast : 32);
     hf_put_f32(c->keys, arch, "rope.scaling.yarn_beta_slow", slow > 0 ? slow : 1);
     if (!truncate) hf_put_bool(c->keys, arch, "rope.scaling.yarn_truncate", false);
-    if (mscale > 0 && all_dim > 0) whole = yarn_magnitude(factor, mscale) / yarn_magnitude(factor, all_dim);
-    /* GGUF's factor multiplies the magnitude, this one stands for the product */
-    if (whole > 0) hf_put_f32(c->keys, arch, "rope.scaling.attn_factor", whole / yarn_magnitude(factor, 1));
+    if (times > 0) hf_put_f32(c->keys, arch, "rope.scaling.attn_factor", times);
     return INFER_OK;
 }
 

@@ -73,5 +73,12 @@ static const char *const published[] = {
     "'rope_parameters': {'rope_theta': 1000000, 'rope_type': 'yarn', 'factor': 4.0, 'original_max_position_embeddings': 32768, 'beta_fast': "
     "32.0, 'beta_slow': 1.0, 'mscale': 0.8, 'mscale_all_dim': 0.5, 'truncate': true, 'partial_rotary_factor': 1.0}, " SIZES
     "'sliding_window': null, 'tie_word_embeddings': false, 'transformers_version': '5.2.0', 'use_cache': true, 'use_sliding_window': false}",
+    /* DeepSeek-R1-0528-Qwen3 8B */
+    "{'architectures': ['Qwen3ForCausalLM'], 'attention_bias': false, 'attention_dropout': 0.0, 'bos_token_id': 1, 'eos_token_id': 2, "
+    "'head_dim': 24, 'hidden_act': 'silu', 'initializer_range': 0.02, 'max_position_embeddings': 131072, 'max_window_layers': 36, "
+    "'model_type': 'qwen3', 'rms_norm_eps': 1e-06, 'rope_scaling': {'attn_factor': 0.8782488562869419, 'factor': 4.0, "
+    "'original_max_position_embeddings': 32768, 'rope_type': 'yarn'}, 'rope_theta': 1000000, 'sliding_window': null, "
+    "'tie_word_embeddings': false, 'torch_dtype': 'bfloat16', " SIZES
+    "'transformers_version': '4.51.0', 'use_cache': true, 'use_sliding_window': false}",
 };
 /* clang-format on */

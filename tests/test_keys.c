@@ -285,6 +285,7 @@ static const struct {
     {llama, YARN ", 'mscale': 0.707}", UNSUPPORTED, "'mscale'"},
     {llama, YARN ", 'mscale_all_dim': 0.707}", UNSUPPORTED, "'mscale_all_dim'"},
     {llama, YARN ", 'attention_factor': 1.2, 'mscale': 2, 'mscale_all_dim': 1}", UNSUPPORTED, "exclude"},
+    {llama, YARN ", 'attention_factor': 1.2, 'attn_factor': 2}", UNSUPPORTED, "exclude"},
     {llama, YARN ", 'truncate': 1}", BAD, "'truncate' is not true or false"},
     /* windows: the context of the test is longer than 8 */
     {llama, "'sliding_window': 8", UNSUPPORTED, "up to --ctx 8"},
