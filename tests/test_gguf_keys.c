@@ -108,7 +108,8 @@ static const struct {
 static bool word(const char *list, int i, char *buf, size_t size) {
     for (; i > 0; i--) {
         list = strchr(list, '|');
-        if (!list++) return false;
+        if (!list) return false;
+        list++;
     }
     snprintf(buf, size, "%.*s", (int)strcspn(list, "|"), list);
     return true;
