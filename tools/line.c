@@ -195,7 +195,7 @@ static void list(FILE *out, char **found, int n) {
 }
 
 /* Tab: one candidate is put in, several are listed, their common beginning is put in. */
-static unsigned char complete(EditLine *edit, int key) {
+static unsigned char complete(EditLine *edit, wint_t key) {
     (void)key;
     enum { MAX = 256 };
     const LineInfo *info = el_line(edit);
@@ -272,7 +272,8 @@ static void remember(struct line *l) {
 
 static void bind_keys(EditLine *edit) {
     el_set(edit, EL_EDITOR, "emacs");
-    el_set(edit, EL_ADDFN, "infer-complete", "complete commands and paths", complete);
+    el_wset(edit, EL_ADDFN, L"infer-complete", L"complete commands and paths",
+            complete); /* el_set loses its copies */
     el_set(edit, EL_BIND, "^I", "infer-complete", NULL);
     el_set(edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
     el_set(edit, EL_BIND, "^W", "ed-delete-prev-word", NULL);
