@@ -1,4 +1,5 @@
 #include "card.h"
+#include "status.h"
 
 #include <stdio.h>
 #include <stdlib.h>

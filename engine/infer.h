@@ -1,27 +1,57 @@
 /* infer: run a large language model from one file, on the GPU or the CPU.
  *
- *     struct infer_model *m;
- *     struct infer_engine *e;
- *     infer_model_open(&m, "model.bin", NULL);
- *     infer_engine_create(&e, m, NULL);            // plan, placement, upload: all memory is taken here
- *     int32_t ids[512];
- *     size_t n;
- *     infer_tokenize(m, "hello", NULL, 5, INFER_TOK_ADD, ids, 512, &n);
- *     int seq;
- *     infer_seq_open(e, &seq);
- *     struct infer_row rows[512];                  // the prompt: rows of class prompt, the last wants a token
- *     for (size_t i = 0; i < n; i++)
- *         rows[i] = (struct infer_row){.id = ids[i], .pos = i, .seq = seq,
- *                                      .want = i + 1 == n ? INFER_WANT_TOKEN : 0};
- *     struct infer_output out;
- *     infer_step(e, rows, n, &out);                // out.token[0] is the first token of the answer
- *     for (int pos = n; !infer_is_stop(m, out.token[0]); pos++) {
- *         struct infer_row row = {.id = INFER_LAST, .pos = pos, .seq = seq, .decode = true,
- *                                 .want = INFER_WANT_TOKEN};
- *         infer_step(e, &row, 1, &out);
+ *     // answer MODEL TEXT: the first tokens of the answer, as they come
+ *     #include <infer.h>
+ *     #include <stdio.h>
+ *     #include <string.h>
+ *
+ *     static int32_t ids[512];
+ *     static struct infer_row rows[512];
+ *
+ *     static int failed(void) {
+ *         fprintf(stderr, "%s\n", infer_error());
+ *         return 1;
  *     }
- *     infer_engine_free(e);
- *     infer_model_close(m);
+ *
+ *     int main(int argc, char **argv) {
+ *         struct infer_model *m;
+ *         struct infer_engine *e;
+ *         struct infer_output out;
+ *         size_t n;
+ *         int seq;
+ *         if (argc != 3) return 2;
+ *         if (infer_model_open(&m, argv[1], NULL)) return failed();
+ *         if (infer_engine_create(&e, m, NULL)) return failed(); // plan, placement, upload: all memory is taken here
+ *         if (infer_tokenize(m, argv[2], NULL, strlen(argv[2]), INFER_TOK_ADD | INFER_TOK_SPECIAL, ids, 512, &n))
+ *             return failed();
+ *         if (n == 0 || n > 512) return 2; // nothing, or more than ids holds
+ *         if (infer_seq_open(e, &seq)) return failed();
+ *
+ *         for (size_t i = 0; i < n; i++) { // the prompt: rows of class prompt, the last wants a token
+ *             rows[i].id = ids[i];
+ *             rows[i].pos = (int32_t)i;
+ *             rows[i].seq = seq;
+ *         }
+ *         rows[n - 1].want = INFER_WANT_TOKEN;
+ *         if (infer_step(e, rows, (int)n, &out)) return failed();
+ *
+ *         struct infer_row row = rows[n - 1]; // the answer: one row of class decode after the other
+ *         row.id = INFER_LAST;
+ *         row.decode = true;
+ *         for (int i = 0; i < 64 && !infer_is_stop(m, out.token[0]); i++) {
+ *             size_t len;
+ *             const char *piece = infer_piece(m, out.token[0], false, i == 0, &len);
+ *             fwrite(piece, 1, len, stdout);
+ *             fflush(stdout);
+ *             row.pos++;
+ *             if (infer_step(e, &row, 1, &out)) return failed();
+ *         }
+ *         infer_engine_free(e);
+ *         infer_model_close(m);
+ *         return 0;
+ *     }
+ *
+ * Build it with: cc answer.c $(pkg-config --cflags --libs --static infer)
  *
  * A model is the file: mapped, immutable, shared between threads. An engine is a model placed on a device
  * with a plan; one thread uses it at a time, but infer_cancel may come from any thread or a signal handler. A
@@ -32,7 +62,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "status.h"
+#include "infer_status.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -26,6 +26,10 @@ int cmd_help(const struct options *o) {
         help_markdown(stdout);
     } else if (o->n_arg && strcmp(o->arg[0], "models") == 0) {
         help_models(stdout);
+    } else if (o->man) {
+        help_man(stdout);
+    } else if (o->bash) {
+        help_bash(stdout);
     } else if (o->n_arg) {
         const struct command *c = command_find(o->arg[0]);
         if (!c) {

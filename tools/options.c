@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "mem.h"
+#include "options_impl.h"
 #include "term.h"
 
 /* The names of two tables as choices, behind their first bar. */
@@ -18,17 +19,6 @@ static const char shape_names_listed[] =
 #undef SHAPE
     ;
 
-struct option {
-    char letter;
-    const char *name, *metavar;
-    enum option_type type;
-    unsigned groups;
-    size_t offset;
-    const char *def;
-    double least, most;
-    const char *choices, *help;
-};
-
 static const struct option table[] = {
 #define OPTION(field, letter, name, metavar, type, groups, def, lo, hi, choices, help)                       \
     {letter, name, metavar, type, groups, offsetof(struct options, field), def, lo, hi, choices, help},
@@ -37,14 +27,12 @@ static const struct option table[] = {
 };
 enum { N_OPTION = sizeof table / sizeof *table };
 _Static_assert(N_OPTION <= 128, "options.given");
+const struct option *const option_table = table;
+const int n_option = N_OPTION;
 
-/* Headings of the help, in order; an option stands under the first group that it shares with the command. */
-static const struct {
-    unsigned groups;
-    const char *title;
-} headings[] = {
+static const struct option_heading headings[] = {
     {G_RUN | G_FILE | G_INSPECT | G_TOKENIZE | G_TEMPLATE | G_SYNTH | G_QUANT | G_CONVERT | G_BENCH | G_PLAN |
-         G_LOGITS | G_PPL | G_MONITOR | G_OUT | G_HELP,
+         G_LOGITS | G_PPL | G_MONITOR | G_OUT | G_HELP | G_DOCTOR,
      "Options"},
     {G_MODEL | G_LOAD, "Model"},
     {G_SAMPLE, "Choice of tokens"},
@@ -53,6 +41,8 @@ static const struct {
     {G_JSON | G_QUIET, "Output"},
 };
 enum { N_HEADING = sizeof headings / sizeof *headings };
+const struct option_heading *const option_headings = headings;
+const int n_option_heading = N_HEADING;
 
 /* ---- nearest name ---- */
 
@@ -414,16 +404,14 @@ void help_program(FILE *out) {
         "model; 3 a check said no; 130 interrupted. stdout is the answer, all else goes to stderr.\n");
 }
 
-/* "  -m, --model FILE" */
-static void option_spelling(char *buf, size_t n, const struct option *opt) {
+void option_spelling(char *buf, size_t n, const struct option *opt) {
     char letter[8] = "    ";
     if (opt->letter) snprintf(letter, sizeof letter, "-%c, ", opt->letter);
     snprintf(buf, n, "%s--%s%s%s", letter, opt->name, opt->metavar ? " " : "",
              opt->metavar ? opt->metavar : "");
 }
 
-/* help, choices and default as one text */
-static void option_text(char *buf, size_t n, const struct option *opt) {
+void option_text(char *buf, size_t n, const struct option *opt) {
     int len = snprintf(buf, n, "%s", opt->help);
     if (opt->choices && opt->type == OPT_TEXT) {
         bool many = strlen(opt->choices) > 60; /* lines break at blanks */
@@ -436,7 +424,7 @@ static void option_text(char *buf, size_t n, const struct option *opt) {
     if (shown) snprintf(buf + len, n - (size_t)len, " [%s]", opt->def);
 }
 
-static int heading_of(const struct option *opt, unsigned groups) {
+int option_heading_of(const struct option *opt, unsigned groups) {
     for (int h = 0; h < N_HEADING; h++)
         if (headings[h].groups & opt->groups & groups) return h;
     return -1;
@@ -449,7 +437,7 @@ void help_command(FILE *out, const struct command *c) {
         bool first = true;
         for (int i = 0; i < N_OPTION; i++) {
             const struct option *opt = &table[i];
-            if (!(opt->groups & c->groups) || heading_of(opt, c->groups) != h) continue;
+            if (!(opt->groups & c->groups) || option_heading_of(opt, c->groups) != h) continue;
             if (first) fprintf(out, "\n%s:\n", headings[h].title);
             first = false;
             option_spelling(left, sizeof left, opt);

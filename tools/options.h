@@ -127,3 +127,6 @@ void help_command(FILE *out, const struct command *c);
 void help_markdown(FILE *out);
 /* Architectures, containers and element types (models.c). */
 void help_models(FILE *out);
+/* The same as a manual page (man macros, section 1), and a script that completes commands and options in bash. */
+void help_man(FILE *out);
+void help_bash(FILE *out);
