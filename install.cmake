@@ -1,21 +1,14 @@
 # cmake --install: the program with its manual page and completion, and the library: infer.h, a pkg-config file, and libinfer.a, which
 # is one object whose only global names begin with infer_, so that nothing in it meets a name of the program that links it.
 include(GNUInstallDirs)
-include(CheckLinkerFlag)
 if(NOT CMAKE_OBJCOPY)
     message(FATAL_ERROR "objcopy is missing (binutils)")
 endif()
 
-# C++ objects of the CUDA backend hold groups of sections; undone here, they do not meet those of other programs either.
-check_linker_flag(C "-Wl,-r,--force-group-allocation" linker_undoes_groups)
-set(undo_groups "")
-if(linker_undoes_groups)
-    set(undo_groups -Wl,--force-group-allocation)
-endif()
 set(library ${CMAKE_BINARY_DIR}/install/libinfer.a)
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/install)
 add_custom_command(OUTPUT ${library}
-    COMMAND ${CMAKE_C_COMPILER} -r -nostdlib ${undo_groups} -o install/infer.o
+    COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o install/infer.o
             -Wl,--whole-archive $<TARGET_FILE:infer_engine> -Wl,--no-whole-archive
     COMMAND ${CMAKE_OBJCOPY} --wildcard --keep-global-symbol=infer_* --localize-symbol=infer_bug_at install/infer.o
     COMMAND ${CMAKE_COMMAND} -E rm -f ${library}
