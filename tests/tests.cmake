@@ -45,6 +45,8 @@ if(NOT INFER_SANITIZE AND NOT INFER_FUZZ) # a program of others is not built wit
     add_test(NAME library COMMAND ${CMAKE_SOURCE_DIR}/tests/library.sh ${CMAKE_BINARY_DIR} ${CMAKE_SOURCE_DIR}/tests ${CMAKE_C_COMPILER})
     set_tests_properties(library PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77)
 endif()
+add_test(NAME exit_codes COMMAND ${CMAKE_SOURCE_DIR}/tests/exit_codes.sh $<TARGET_FILE:infer> ${CMAKE_SOURCE_DIR}/tests)
+set_tests_properties(cli exit_codes PROPERTIES TIMEOUT 900)
 infer_test(test_ops)
 infer_test(test_bits tools/mix.c tools/synth_file.c)
 target_compile_options(test_bits PRIVATE ${OpenMP_C_FLAGS})
