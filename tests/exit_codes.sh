@@ -98,10 +98,10 @@ for c in "${writing[@]}"; do
     if [ -c device ]; then
         name="infer $c, to a device without room"
         to device 1; err_has "No space left on device"
-        [ -c device ] || { fail "the device is gone"; mknod device c 1 7; }
+        [ -c device ] || { fail "the device is gone"; rm -f device; mknod device c 1 7; }
     fi
     name="infer $c, to a pipe"
-    cat pipe >got & to pipe 0; wait
+    timeout 20 cat pipe >got & to pipe 0; wait $!
     [ -s got ] && [ -p pipe ] || { fail "nothing came, or the pipe is gone"; rm -f pipe; mkfifo pipe; }
     rm -f pipe?*
     name="infer $c, to a folder that is not there"
