@@ -144,6 +144,11 @@ name="--save into what --compare reads"
 cp OUT old
 "$infer" bench -p 0 -n 2 -r 1 --save OUT --compare OUT >out 2>err
 code $? 2; cmp -s OUT old || fail "it is lost"
+for c in "mem --device cpu" "--compare $infer"; do
+    name="infer bench $c --save: there is nothing to save"
+    "$infer" bench -r 1 $c --save NEW >out 2>err
+    code $? 2; [ ! -e NEW ] || fail "NEW is there"
+done
 rm -f OUT*
 
 # ---- signals

@@ -1,6 +1,7 @@
 /* infer bench: tokens per second against the limit of the machine, measured in the same run. */
 #include "bench.h"
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
@@ -188,8 +189,13 @@ static enum infer_status bench_model(struct bench *b, int *code) {
         return err_set(INFER_E_INPUT,
                        "-p and -n are 0: there is nothing to measure; -p 512 times a prompt, -n 128 an "
                        "answer, and left out they do both");
-    if (b->o->turns >= 0) return bench_run(b);
+    if (b->o->turns >= 0) {
+        signal(SIGINT, SIG_IGN); /* the one that asks says it, and closes the pipe */
+        return bench_run(b);
+    }
     if (b->o->compare && bench_is_program(b->o->compare)) {
+        if (b->o->save)
+            return err_set(INFER_E_INPUT, "--save: turns with a program have no results that are kept");
         TRY(bench_turns(b->o, &slower));
         *code = slower ? EXIT_CHECK : EXIT_DONE;
         return INFER_OK;
@@ -214,6 +220,9 @@ static enum infer_status bench_machine(const struct options *o) {
     while (kind < 3 && strcmp(o->arg[0], names[kind]) != 0) kind++;
     if (kind == 3)
         return err_set(INFER_E_INPUT, "no bench '%s': gemm, mem, attn, or none for a model", o->arg[0]);
+    if (o->save || o->compare || o->targets)
+        return err_set(INFER_E_INPUT, "--save, --compare and --targets are of models, not of bench %s",
+                       names[kind]);
     TRY(device_pick(&eo, &place));
 #ifdef INFER_CUDA
     if (place.device == &backend_cuda) return bench_card(o, (enum cuda_bench_kind)kind);

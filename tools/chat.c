@@ -239,7 +239,7 @@ static void loop(struct chat *c) {
         if (r == LINE_INTERRUPT) {
             session_interrupt_clear();
             if (!c->terminal_in || ++presses > 1) {
-                c->code = tool_interrupted();
+                c->code = c->terminal_in ? EXIT_CANCEL : tool_interrupted();
                 return;
             }
             tool_say("Ctrl-C once more, Ctrl-D or /quit ends the program");
