@@ -166,7 +166,7 @@ signalled() {
     pid=$!
     for ((i = 0; i < 1000; i++)); do
         kill -0 $pid 2>/dev/null || break
-        (($(sed -n 's/^SigCgt:\t/0x/p' /proc/$pid/status) & 2)) && $ready && break
+        [ /proc/$pid/exe -ef "$infer" ] && (($(sed -n 's/^SigCgt:\t/0x/p' /proc/$pid/status) & 2)) && $ready && break
         sleep 0.01
     done
     kill -"$signal" $pid
