@@ -25,7 +25,7 @@ err_has() { grep -q -- "$1" "$dir/err" || fail "stderr lacks '$1'"; }
 # ---- stdout: every command, a disk without room, a closed stream, a pipe without a reader
 printing=(help "help run" "help --markdown" --version --help "run --help" doctor "doctor --json" "doctor --routes" plan
     "plan --json" "inspect MODEL" "inspect MODEL --json" "inspect MODEL --check" tokenize "tokenize --jsonl"
-    "template --input CASE" "perplexity -m WIDE -f TEXT" "run -p hello" "run -p hello --json" run chat
+    "template --input CASE" "perplexity -m WIDE -f TEXT" "run -p hello" "run -p hello --json" run "chat -q"
     "bench -p 0 -n 2 -r 1" "bench -p 0 -n 2 -r 1 --json" "bench mem -r 1 --device cpu" "logits --tokens 1,2 -o -")
 mkfifo nobody
 exec 7<>nobody 8>nobody 7<&-
@@ -182,7 +182,7 @@ echo old >OUT
 ids=$(seq -s, 1 300)
 exec 5<>fifo # who reads it waits for a text, who writes it for a reader
 for signal in "INT 130" "TERM 143" "HUP 129"; do
-    for c in tokenize run chat "template --input fifo" "perplexity -m WIDE -f fifo" "run -f fifo" \
+    for c in tokenize run "chat -q" "template --input fifo" "perplexity -m WIDE -f fifo" "run -f fifo" \
         "bench -p 0 -n 2 -r 1 --save OUT --targets fifo" "synth --shape tiny --type q8_0 -o fifo" \
         "quantize MODEL fifo --type q8_0" "convert MODEL fifo --type q8_0" "logits -m WIDE --tokens $ids --all -o fifo"; do
         name="infer ${c/$ids/1,2,..}, SIG${signal% *}"
