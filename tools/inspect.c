@@ -1,4 +1,5 @@
 #include "inspect.h"
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -203,9 +204,10 @@ static json_t *json_file(const struct tensorfile *f) {
 static enum infer_status print_json(FILE *out, json_t *j, uint64_t failed) {
     char *text;
     TRY(json_write(&text, j, failed, JSON_INDENT(2), "JSON of a model file"));
-    fprintf(out, "%s\n", text); /* what out cannot take shows when it is flushed */
+    enum infer_status st = INFER_OK;
+    if (fprintf(out, "%s\n", text) < 0) st = err_set(INFER_E_WRITE, "stdout: %s", strerror(errno));
     mem_free(text);
-    return INFER_OK;
+    return st;
 }
 
 /* ---- print, check ---- */
