@@ -40,7 +40,6 @@ target_compile_options(test_quantize PRIVATE ${OpenMP_C_FLAGS})
 infer_test(test_tools tools/doctor_cuda.c tools/term.c tools/answer.c tools/bench_result.c tools/logprobs.c tools/loop.c)
 target_compile_definitions(test_tools PRIVATE _GNU_SOURCE)
 add_test(NAME cli COMMAND ${CMAKE_SOURCE_DIR}/tests/cli.sh $<TARGET_FILE:infer> ${CMAKE_SOURCE_DIR}/tests)
-set_tests_properties(cli PROPERTIES TIMEOUT 900)
 if(NOT INFER_SANITIZE AND NOT INFER_FUZZ) # a program of others is not built with the sanitizers' runtime
     add_test(NAME library COMMAND ${CMAKE_SOURCE_DIR}/tests/library.sh ${CMAKE_BINARY_DIR} ${CMAKE_SOURCE_DIR}/tests ${CMAKE_C_COMPILER})
     set_tests_properties(library PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77)
