@@ -190,7 +190,8 @@ const char *infer_plan_text(const struct infer_engine *e);
 /* A card as the plan needs it. Rates are ceilings, 0: unknown; read_gb_s in 1e9 bytes a second. */
 struct infer_card {
     char name[32];
-    int sm; /* 120 */
+    int sm;   /* 120 */
+    int n_sm; /* multiprocessors; 0: unknown */
     uint64_t memory_bytes;
     double read_gb_s, f16_tflops, int8_tops, tf32_tflops;
     const char *source; /* where the rates come from */
@@ -210,7 +211,7 @@ struct infer_plan_report {
     struct infer_card card; /* of as; name "" without */
     char *text;
 };
-/* as: NULL, or a card that is not here: "rtx-5090", "h200", "GIB,sm_XX". Free with infer_plan_free. errors: as
+/* as: NULL, or a card that is not here: "rtx-5090", "h200" and others of engine/card.def, "GIB,sm_XX". Free with infer_plan_free. errors: as
  * infer_engine_create, but what does not fit is a report */
 enum infer_status infer_plan(const struct infer_model *m, const struct infer_engine_options *options,
                              const char *as, struct infer_plan_report *out);

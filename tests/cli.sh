@@ -254,12 +254,21 @@ run "doctor" 0 "$infer" doctor; out_has "processor"; out_has "auto"; err_empty
 run "doctor: json" 0 "$infer" doctor --json; out_has '"features"'
 if [ ! -e /proc/driver/nvidia ]; then run "monitor without a card" 1 "$infer" monitor -n 1; out_empty; err_lines 1; fi
 run "plan" 0 "$infer" plan; out_has "key/value cache"; err_empty
-run "plan: json" 0 "$infer" plan --device cpu --json; out_has '"available"'; out_has '"prediction": null'
+run "plan: json" 0 "$infer" plan --device cpu --json; out_has '"available"'; out_has '"tok_s_at_4096"'
+run "plan: of this processor" 0 "$infer" plan --device cpu; out_has "not measured: upper bounds at"; out_has "probed now"; err_empty
+run "plan: of a card that nobody knows" 0 "$infer" plan --as 24,sm_89 --json; out_has '"prediction": null'
 run "plan: a card that is not here" 0 "$infer" plan --as rtx-5090; out_has "on cuda (rtx-5090)"; out_has "not measured"; err_empty
 run "plan: a card by its size" 0 "$infer" plan --as 24,sm_89; out_has "22118.4 MiB"
 run "plan: limits of the card's memory" 0 "$infer" plan --as 24,sm_89 --vram-limit 8G; out_has "8192.0 MiB  fits"
 run "plan: reserve" 0 "$infer" plan --as 24,sm_89 --vram-fraction 1 --vram-reserve 4G; out_has "20480.0 MiB  fits"
-run "plan: unknown card" 2 "$infer" plan --as rtx; err_has "rtx-5090"; err_lines 1
+run "plan: the cards" 0 "$infer" plan --as list; out_has "rtx-3060 "; out_has "rtx-pro-6000-max-q"; err_empty
+run "plan: the cards as JSON" 0 "$infer" plan --as list --json; out_has '"multiprocessors"'
+run "plan: a card as its driver calls it" 0 "$infer" plan --as "NVIDIA GeForce RTX 4070 Ti SUPER"; out_has "rtx-4070-ti-super"
+run "plan: a card with its memory" 0 "$infer" plan --as "RTX 3060 12GB"; out_has "on cuda (rtx-3060)"
+run "plan: SXM4" 0 "$infer" plan --as A100-SXM4-80GB; out_has "a100-sxm-80gb"
+run "plan: unknown card" 2 "$infer" plan --as rtx-4099; err_has "near it: rtx-4090"; err_has "--as list"; err_lines 1
+run "plan: several of that name" 2 "$infer" plan --as a100; err_has "a100-pcie-40gb, a100-sxm-40gb, a100-pcie-80gb, a100-sxm-80gb"
+run "plan: too old a card" 2 "$infer" plan --as T4; err_has "sm_75"
 run "plan: old chip" 2 "$infer" plan --as 8,sm_75; err_has "sm_80"
 run "plan: too small a card" 1 "$infer" plan --as 0.1,sm_89; out_has "DOES NOT FIT"
 run "plan: does not fit" 1 "$infer" plan --as 0.716,sm_89 --ctx 200000; out_has "would fit: --ctx"

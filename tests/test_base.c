@@ -1,6 +1,7 @@
 /* status and mem: messages, escapes, checked sizes, arenas, the k-th failing allocation; the table of a card's kernels and
- * what is kept of it, and where a tied embedding lies; nodes, cores and threads. */
+ * what is kept of it, and where a tied embedding lies; nodes, cores and threads; the table of cards. */
 #include "test.h"
+#include "card.h"
 #include "mem.h"
 #include "quant.h"
 #include "folder.h"
@@ -274,6 +275,25 @@ static void a_tied_embedding_is_the_same_matrix(void **state) {
     assert_int_equal(embedding_group(QUANT_Q6_K, 256, 512), 1);
 }
 
+/* Every card is found by its own name, and no two share one; its rates are those of some chip. */
+static void cards_have_a_name_each(void **state) {
+    int n;
+    const struct infer_card *all = card_table(&n);
+    (void)state;
+    for (int i = 0; i < n; i++) {
+        const struct infer_card *c = &all[i];
+        struct infer_card found = {0};
+        enum infer_status st = card_find(c->name, &found);
+        if (st != (c->sm < 80 ? INFER_E_UNSUPPORTED : INFER_OK) || strcmp(found.name, c->name) != 0)
+            fail_msg("%s: finds '%s'", c->name, found.name);
+        double flops_of_clock = c->f16_tflops * 1e6 / c->n_sm; /* at 1 MHz */
+        if (!(c->read_gb_s >= 168 && c->read_gb_s <= 8000) || c->memory_bytes < (uint64_t)4 << 30 ||
+            !*c->source || !(flops_of_clock / 2000 > 256 && flops_of_clock / 1000 < 16384) ||
+            c->int8_tops < c->f16_tflops || c->tf32_tflops > c->f16_tflops)
+            fail_msg("%s: %g GB/s, %g TFLOP/s of %d", c->name, c->read_gb_s, c->f16_tflops, c->n_sm);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(escapes_controls),
@@ -285,6 +305,7 @@ int main(void) {
         cmocka_unit_test(threads_spread_over_nodes),
         cmocka_unit_test(nodes_by_hwloc),
         cmocka_unit_test(a_tied_embedding_is_the_same_matrix),
+        cmocka_unit_test(cards_have_a_name_each),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

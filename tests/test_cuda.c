@@ -501,6 +501,19 @@ static void attention_of_prompt_rows_agrees_with_float64(void **state) {
     print_message("%d cases, at most %.1e of the norm\n", n, worst);
 }
 
+/* What the shares of infer bench refer to: two readings of a card at rest are alike, and of the order of some card's. */
+static void ceilings_are_measured(void **state) {
+    struct cuda_ceiling *c;
+    (void)state;
+    assert_ok(cuda_ceiling_open(&c));
+    double read = cuda_ceiling_read(c, 0.02), products = cuda_ceiling_products(c, 0.02) * 1e-12;
+    double again = cuda_ceiling_read(c, 0.02);
+    cuda_ceiling_close(c);
+    print_message("read %.0f and %.0f GB/s, products of halves %.0f TFLOP/s\n", read, again, products);
+    assert_true(read > 100 && read < 20000 && fabs(again / read - 1) < 0.1);
+    assert_true(products > 10 && products < 5000);
+}
+
 /* Every kernel that a matrix of prompt rows may take, beside the others of its group: one set of bits. */
 static void entries_of_a_route_give_the_same_bits(void **state) {
     (void)state;
@@ -594,6 +607,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(block_scaled_formats_keep_their_error),
         cmocka_unit_test(tuning_changes_no_bit),
 #ifdef INFER_CUDA
+        cmocka_unit_test(ceilings_are_measured),
         cmocka_unit_test(entries_of_a_route_give_the_same_bits),
         cmocka_unit_test(blas_agrees_with_ref),
 #endif

@@ -28,7 +28,7 @@ void bench_cpu_name(char *buf, size_t n) {
     if (f) fclose(f);
 }
 
-static json_t *real_or_null(double x) { return isfinite(x) ? json_real(x) : json_null(); }
+json_t *bench_real(double x) { return isfinite(x) ? json_real(x) : json_null(); }
 
 json_t *bench_json(const struct bench *b) {
     const struct session *s = &b->session;
@@ -38,8 +38,8 @@ json_t *bench_json(const struct bench *b) {
     json_t *machine =
         json_pack("{s:s, s:s?, s:s, s:s?, s:i, s:o, s:s, s:s, s:i}", "device", s->place.device, "device_name",
                   s->place.device_name, "cpu", cpu, "isa", s->place.isa, "threads", s->place.n_thread,
-                  "read_gb_s", real_or_null(b->bandwidth), "system",
-                  uname(&system) == 0 ? system.release : "", "infer", infer_version(), "reps", b->o->reps);
+                  "read_gb_s", bench_real(b->bandwidth), "system", uname(&system) == 0 ? system.release : "",
+                  "infer", infer_version(), "reps", b->o->reps);
     json_t *model = json_pack(
         "{s:s, s:s, s:s%, s:s, s:I, s:I, s:I, s:I, s:s, s:i, s:i}", "file", s->path, "arch", s->info.arch,
         "name", s->info.name_len ? s->info.name : "", s->info.name_len, "type", s->info.type_name,
@@ -64,9 +64,10 @@ static const char *cell(char *buf, double x, const char *unit) {
 static void print_table(const struct bench *b) {
     const struct session *s = &b->session;
     char t[8][32];
-    printf("%.*s%s%s %s, %.2f GB read per token; %s %s, %d threads", (int)s->info.name_len, s->info.name,
+    printf("%.*s%s%s %s, %.2f GB read per token; %s %s", (int)s->info.name_len, s->info.name,
            s->info.name_len ? ", " : "", s->info.arch, s->info.type_name, (double)s->info.token_bytes * 1e-9,
-           s->place.device, s->place.isa ? s->place.isa : "", s->place.n_thread);
+           s->place.device, s->place.isa ? s->place.isa : "");
+    if (s->place.n_thread > 0) printf(", %d threads", s->place.n_thread);
     if (isfinite(b->bandwidth)) printf("; memory read at %.1f GB/s (probed)", b->bandwidth);
     printf("\n%-16s %9s %19s %8s %7s %9s %9s %9s\n", "test", "tok/s", "min .. max", "GB/s", "share", "ms p50",
            "p95", "p99");
@@ -106,8 +107,8 @@ static void card_row(void *user, const struct cuda_bench_row *r) {
     if (c->json) {
         json_array_append_new(c->all,
                               json_pack("{s:s, s:s, s:f, s:o, s:s, s:o}", "name", r->name, "unit", r->unit,
-                                        "ours", r->ours, "peer", real_or_null(r->peer), "peer_is",
-                                        r->peer_is ? r->peer_is : "", "error", real_or_null(r->error)));
+                                        "ours", r->ours, "peer", bench_real(r->peer), "peer_is",
+                                        r->peer_is ? r->peer_is : "", "error", bench_real(r->error)));
         return;
     }
     printf("%-72s %8.1f %s", r->name, r->ours, r->unit);
@@ -239,6 +240,9 @@ int cmd_bench(const struct options *o) {
     outfile_abort(b.save);
     if (st) code = tool_fail(o, st);
     probe_close(&b.probe);
+#ifdef INFER_CUDA
+    cuda_ceiling_close(b.card);
+#endif
     session_close(&b.session);
     mem_free(b.probed);
     mem_free(b.result);

@@ -10,9 +10,11 @@ struct bench {
     const struct options *o;
     struct outfile *save; /* of --save, NULL: none is open */
     struct session session;
-    struct probe probe;      /* data NULL: the device's memory cannot be probed from here */
-    const struct peak *peak; /* the arithmetic ceiling; NULL: none is known */
-    double *probed;          /* probed[n_probed]: GB/s of every probe of this run */
+    struct probe probe;        /* data NULL: the device's memory cannot be probed from here */
+    const struct peak *peak;   /* the arithmetic ceiling; NULL: none is known */
+    struct cuda_ceiling *card; /* both of a card that does all the work; NULL: none */
+    double card_ops;           /* of it, products a second; NAN: they are not of halves */
+    double *probed;            /* probed[n_probed]: GB/s of every probe of this run */
     size_t n_probed, cap_probed;
     double bandwidth;            /* median of probed, NAN without a probe */
     struct bench_result *result; /* result[n] */
@@ -23,6 +25,8 @@ struct bench {
 enum infer_status bench_run(struct bench *b);
 /* {"machine": {}, "model": {}, "results": []} */
 json_t *bench_json(const struct bench *b);
+/* A number, null where it is not finite. */
+json_t *bench_real(double x);
 /* The name of the processor, "" when unknown. */
 void bench_cpu_name(char *buf, size_t n);
 /* One line per test of the earlier run, on stdout; *slower: how many are. errors: INFER_E_INPUT, INFER_E_IO */

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include "../cuda/cuda_bench.h"
 #include "bench.h"
 #include "mem.h"
 #include "tool.h"
@@ -115,15 +116,14 @@ static enum infer_status warm_up(struct bench *b, struct timing *t) {
     return INFER_OK;
 }
 
-/* The ceiling of the test, now: GB/s of memory for decode rows, operations a second for prompt rows; NAN: none. */
-static enum infer_status probe_once(struct bench *b, const struct test *test, double *ceiling) {
-    int n_thread = b->session.place.n_thread;
-    *ceiling = NAN;
-    if (!test->decode) {
-        if (b->peak) *ceiling = peak_measure(b->peak, n_thread, 0.05);
-        return INFER_OK;
-    }
-    if (!b->probe.data) return INFER_OK;
+/* GB/s of memory, kept for the median of the run; NAN: cannot be measured. */
+static enum infer_status probe_memory(struct bench *b, double *gb_s) {
+    *gb_s = NAN;
+#ifdef INFER_CUDA
+    if (b->card) *gb_s = cuda_ceiling_read(b->card, 0.02);
+#endif
+    if (b->probe.data) *gb_s = probe_read(&b->probe, 0.08);
+    if (!isfinite(*gb_s)) return INFER_OK;
     if (b->n_probed == b->cap_probed) {
         size_t cap = 2 * b->cap_probed + 64;
         double *p = mem_realloc(b->probed, cap * sizeof *p);
@@ -131,7 +131,15 @@ static enum infer_status probe_once(struct bench *b, const struct test *test, do
         b->probed = p;
         b->cap_probed = cap;
     }
-    *ceiling = b->probed[b->n_probed++] = probe_read(&b->probe, 0.08);
+    b->probed[b->n_probed++] = *gb_s;
+    return INFER_OK;
+}
+
+/* The ceiling of the test, now: GB/s of memory for decode rows, operations a second for prompt rows; NAN: none. */
+static enum infer_status probe_once(struct bench *b, const struct test *test, double *ceiling) {
+    if (test->decode) return probe_memory(b, ceiling);
+    *ceiling = b->peak ? peak_measure(b->peak, b->session.place.n_thread, 0.05) : NAN;
+    if (b->card) *ceiling = b->card_ops;
     return INFER_OK;
 }
 
@@ -240,6 +248,27 @@ static int largest(const struct option_ints *v) {
     return most;
 }
 
+/* What the shares refer to. */
+static enum infer_status ceilings_open(struct bench *b, const struct session_need *need) {
+    const struct infer_engine_info *place = &b->session.place;
+    bool cpu = strcmp(place->device, "cpu") == 0, host = cpu || strcmp(place->device, "ref") == 0;
+    if (cpu) b->peak = peak_of_isa(place->isa);
+    if (host) return probe_open(&b->probe, place->n_thread > 0 ? place->n_thread : 1);
+#ifdef INFER_CUDA
+    bool all = place->device_layers == b->session.info.n_layer,
+         halves = !session_engine_options(b->o, need).block_scaled;
+    if (!all || cuda_ceiling_open(&b->card)) { /* the host works, too; or there is no room beside the model */
+        b->card = NULL;
+        return INFER_OK;
+    }
+    /* once: so many products at a time warm the card, and what is measured next is slower for it */
+    b->card_ops = halves ? cuda_ceiling_products(b->card, 0.05) : NAN;
+#else
+    (void)need;
+#endif
+    return INFER_OK;
+}
+
 enum infer_status bench_run(struct bench *b) {
     const struct options *o = b->o;
     int longest =
@@ -249,10 +278,7 @@ enum infer_status bench_run(struct bench *b) {
     if (b->session.place.n_ctx < need.ctx)
         return err_set(INFER_E_FULL, "the tests take %d positions, the context has %d (--ctx)", need.ctx,
                        b->session.place.n_ctx);
-    bool host = strcmp(b->session.place.device, "cpu") == 0 || strcmp(b->session.place.device, "ref") == 0;
-    if (host && o->turns < 0)
-        TRY(probe_open(&b->probe, b->session.place.n_thread > 0 ? b->session.place.n_thread : 1));
-    if (strcmp(b->session.place.device, "cpu") == 0) b->peak = peak_of_isa(b->session.place.isa);
+    if (o->turns < 0) TRY(ceilings_open(b, &need));
     for (int d = 0; d < o->depth.n; d++) {
         for (int i = 0; i < o->n_prompt.n; i++)
             TRY(add_test(b, &(struct test){false, o->n_prompt.value[i], 1, o->depth.value[d]}));

@@ -1,36 +1,95 @@
-/* infer plan: every byte that running the model would take, before anything is loaded; on a card whose ceilings are
- * known, also what they allow, as predictions. */
+/* infer plan: every byte that running the model would take, before anything is loaded; where the ceilings of the device
+ * are known or can be measured, also what they allow, as predictions. */
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
+#include <string.h>
+#include "../cuda/cuda_bench.h"
+#include "bench.h"
+#include "card.h"
+#include "cpu_isa.h"
 #include "json.h"
 #include "mem.h"
-#include "session.h"
 #include "tool.h"
 
 int cmd_plan(const struct options *o);
 
-/* What the ceilings of a card allow: bytes over bandwidth and operations over rate, nothing measured. */
+/* What a prediction follows from: of a card that is not here as rated, of this machine as measured now. NAN: unknown. */
+struct ceilings {
+    char name[320], source[160], products[64]; /* products: of which arithmetic the next is the rate */
+    double read_gb_s, product_tflops, f16_tflops, int8_tops, tf32_tflops;
+};
+
+/* What the ceilings allow: bytes over bandwidth and operations over rate. No run of the model is measured. */
 struct prediction {
     double tok_s, tok_s_deep; /* decode from an empty context, and behind DEEP positions */
     double first_ms,
-        first_int8_ms; /* first token behind a prompt of PROMPT tokens, products in f16 or int8 */
+        first_int8_ms; /* first token behind a prompt of PROMPT tokens, with the products and with int8 */
     double answer_s;   /* ANSWER tokens behind that prompt */
 };
 enum { DEEP = 4096, PROMPT = 256, ANSWER = 256 };
 
-/* The card's rates are known and it holds the whole model. */
-static bool foreseen(const struct infer_model_info *m, const struct infer_plan_report *r) {
-    return r->card.read_gb_s > 0 && r->fits && r->size.device_layers == m->n_layer;
+static void ceilings_of_card(const struct infer_card *card, struct ceilings *c) {
+    if (!(card->read_gb_s > 0)) return; /* GIB,sm_XX: nobody knows */
+    snprintf(c->name, sizeof c->name, "%s", card->name);
+    snprintf(c->source, sizeof c->source, "%s", card->source);
+    snprintf(c->products, sizeof c->products, "f16");
+    c->read_gb_s = card->read_gb_s;
+    c->product_tflops = c->f16_tflops = card->f16_tflops;
+    c->int8_tops = card->int8_tops;
+    c->tf32_tflops = card->tf32_tflops;
+}
+static void ceilings_of_processor(const struct options *o, struct ceilings *c) {
+    struct probe p;
+    enum cpu_isa isa;
+    int n_thread = cpu_threads_pick(o->threads);
+    if (cpu_isa_pick(o->isa, &isa) || probe_open(&p, n_thread))
+        return; /* no memory for a probe: nothing is said */
+    c->read_gb_s = probe_read(&p, 0.2);
+    probe_close(&p);
+    const struct peak *peak = peak_of_isa(isa == CPU_ISA_AVXVNNI ? "avx-vnni" : cpu_isa_name(isa));
+    if (peak) {
+        c->product_tflops = peak_measure(peak, n_thread, 0.05) * 1e-12;
+        snprintf(c->products, sizeof c->products, "%s", peak->name);
+    }
+    bench_cpu_name(c->name, sizeof c->name);
+    snprintf(c->source, sizeof c->source, "read bandwidth and arithmetic of %d threads, probed now",
+             n_thread);
+}
+#ifdef INFER_CUDA
+static void ceilings_of_this_card(struct ceilings *c) {
+    struct cuda_ceiling *card;
+    if (cuda_ceiling_open(&card)) return;
+    c->read_gb_s = cuda_ceiling_read(card, 0.05);
+    c->product_tflops = c->f16_tflops = cuda_ceiling_products(card, 0.05) * 1e-12;
+    cuda_ceiling_close(card);
+    snprintf(c->name, sizeof c->name, "this card");
+    snprintf(c->products, sizeof c->products, "f16");
+    snprintf(c->source, sizeof c->source, "read bandwidth and arithmetic of the card, probed now");
+}
+#endif
+/* One device does the whole work and fits: only then is there something to predict. */
+static struct ceilings ceilings_find(const struct options *o, const struct infer_model_info *m,
+                                     const struct infer_plan_report *r) {
+    struct ceilings c = {
+        .read_gb_s = NAN, .product_tflops = NAN, .f16_tflops = NAN, .int8_tops = NAN, .tf32_tflops = NAN};
+    if (!r->fits || r->size.device_layers != m->n_layer) return c;
+    if (*r->card.name) ceilings_of_card(&r->card, &c);
+    if (strcmp(r->size.device, "cpu") == 0) ceilings_of_processor(o, &c);
+#ifdef INFER_CUDA
+    if (strcmp(r->size.device, "cuda") == 0 && !*r->card.name) ceilings_of_this_card(&c);
+#endif
+    return c;
 }
 
-static struct prediction predict(const struct infer_model_info *m, const struct infer_plan_report *r) {
-    const struct infer_card *c = &r->card;
+static struct prediction predict(const struct infer_model_info *m, const struct infer_plan_report *r,
+                                 const struct ceilings *c) {
     const struct infer_engine_info *s = &r->size;
     double kv = (double)s->kv_bytes / ((double)s->n_ctx * s->n_slot); /* bytes of a position */
     double weights = (double)m->token_bytes, second = c->read_gb_s * 1e9;
     double flops = (double)m->token_flops * PROMPT, read_ms = weights / second * 1e3;
     struct prediction p = {.tok_s = second / weights, .tok_s_deep = second / (weights + kv * DEEP)};
-    p.first_ms = flops / (c->f16_tflops * 1e9);
+    p.first_ms = flops / (c->product_tflops * 1e9);
     p.first_int8_ms = flops / (c->int8_tops * 1e9);
     if (p.first_ms < read_ms) p.first_ms = read_ms;
     if (p.first_int8_ms < read_ms) p.first_int8_ms = read_ms;
@@ -38,36 +97,48 @@ static struct prediction predict(const struct infer_model_info *m, const struct 
     return p;
 }
 
-static void print_prediction(const struct infer_model_info *m, const struct infer_plan_report *r) {
-    const struct infer_card *c = &r->card;
-    struct prediction p = predict(m, r);
-    printf(
-        "predicted for %s, not measured: upper bounds at %.0f GB/s, %.0f TFLOP/s (f16), %.0f TOP/s (int8)\n",
-        c->name, c->read_gb_s, c->f16_tflops, c->int8_tops);
-    printf("  (%s)\n", c->source);
+static void print_prediction(const struct infer_model_info *m, const struct infer_plan_report *r,
+                             const struct ceilings *c) {
+    struct prediction p = predict(m, r, c);
+    if (!isfinite(c->read_gb_s)) return;
+    printf("predicted for %s, not measured: upper bounds at %.*f GB/s", c->name, c->read_gb_s < 100,
+           c->read_gb_s);
+    if (isfinite(c->product_tflops))
+        printf(", %.*f TFLOP/s (%s)", c->product_tflops < 10 ? 2 : 0, c->product_tflops, c->products);
+    if (isfinite(c->int8_tops)) printf(", %.0f TOP/s (int8)", c->int8_tops);
+    printf("\n  (%s)\n", c->source);
     printf("  a token reads          %12.1f MiB  of weights\n", (double)m->token_bytes / (1 << 20));
     printf("  decode                 %12.1f tok/s  %.1f behind %d positions\n", p.tok_s, p.tok_s_deep, DEEP);
-    printf("  first token            %12.1f ms  behind %d tokens with f16 products, %.1f with int8\n",
-           p.first_ms, PROMPT, p.first_int8_ms);
-    printf("  answer                 %12.2f s  of %d tokens behind those\n", p.answer_s, ANSWER);
-    printf("  memory                 %12.2f GiB  of the card\n", (double)r->size.device_bytes / (1 << 30));
-    printf("  float32 products       %12.1f TFLOP/s  on tensor cores (TF32)\n", c->tf32_tflops);
+    if (isfinite(p.first_ms))
+        printf("  first token            %12.1f ms  behind %d tokens", p.first_ms, PROMPT);
+    if (isfinite(p.first_int8_ms)) printf(" with f16 products, %.1f with int8", p.first_int8_ms);
+    if (isfinite(p.first_ms))
+        printf("\n  answer                 %12.2f s  of %d tokens behind those\n", p.answer_s, ANSWER);
+    if (*r->card.name)
+        printf("  memory                 %12.2f GiB  of the card\n",
+               (double)r->size.device_bytes / (1 << 30));
+    if (isfinite(c->tf32_tflops))
+        printf("  float32 products       %12.1f TFLOP/s  on tensor cores (TF32)\n", c->tf32_tflops);
 }
 
-static json_t *prediction_json(const struct infer_model_info *m, const struct infer_plan_report *r) {
-    const struct infer_card *c = &r->card;
-    if (!foreseen(m, r)) return json_null();
-    struct prediction p = predict(m, r);
-    return json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "kind",
-                     "prediction: upper bounds, not measured", "source", c->source, "read_gb_s", c->read_gb_s,
-                     "f16_tflops", c->f16_tflops, "int8_tops", c->int8_tops, "tf32_tflops", c->tf32_tflops,
-                     "tok_s", p.tok_s, "tok_s_at_4096", p.tok_s_deep, "first_token_ms_of_256", p.first_ms,
-                     "first_token_ms_of_256_int8", p.first_int8_ms, "answer_s_of_256", p.answer_s);
+static json_t *prediction_json(const struct infer_model_info *m, const struct infer_plan_report *r,
+                               const struct ceilings *c) {
+    if (!isfinite(c->read_gb_s)) return json_null();
+    struct prediction p = predict(m, r, c);
+    return json_pack("{s:s, s:s, s:s, s:f, s:s, s:o, s:o, s:o, s:o, s:f, s:f, s:o, s:o, s:o}", "kind",
+                     "prediction: upper bounds, not measured", "of", c->name, "source", c->source,
+                     "read_gb_s", c->read_gb_s, "products", c->products, "product_tflops",
+                     bench_real(c->product_tflops), "f16_tflops", bench_real(c->f16_tflops), "int8_tops",
+                     bench_real(c->int8_tops), "tf32_tflops", bench_real(c->tf32_tflops), "tok_s", p.tok_s,
+                     "tok_s_at_4096", p.tok_s_deep, "first_token_ms_of_256", bench_real(p.first_ms),
+                     "first_token_ms_of_256_int8", bench_real(p.first_int8_ms), "answer_s_of_256",
+                     bench_real(p.answer_s));
 }
 
 static json_t *bytes_json(uint64_t n) { return n == UINT64_MAX ? json_null() : json_integer((json_int_t)n); }
 
-static json_t *plan_json(const struct infer_model_info *m, const struct infer_plan_report *r) {
+static json_t *plan_json(const struct infer_model_info *m, const struct infer_plan_report *r,
+                         const struct ceilings *c) {
     const struct infer_engine_info *s = &r->size;
     json_t *nearest = json_array();
     for (int i = 0; i < r->n_nearest; i++) json_array_append_new(nearest, json_string(r->nearest[i]));
@@ -82,19 +153,52 @@ static json_t *plan_json(const struct infer_model_info *m, const struct infer_pl
                      m->arch, "device", s->device, "card", r->card.name, "fits", r->fits, "ctx", s->n_ctx,
                      "slots", s->n_slot, "batch", s->n_batch, "decode_rows", s->n_decode_rows, "kv_type",
                      s->kv_type, "layers", m->n_layer, "device_layers", s->device_layers, "bytes", bytes,
-                     "nearest", nearest, "prediction", prediction_json(m, r));
+                     "nearest", nearest, "prediction", prediction_json(m, r, c));
 }
 
-static enum infer_status print_json(const struct infer_model_info *m, const struct infer_plan_report *r) {
+static enum infer_status print_json(const struct infer_model_info *m, const struct infer_plan_report *r,
+                                    const struct ceilings *c) {
     uint64_t failed = mem_failed();
     char *text;
-    TRY(json_write(&text, plan_json(m, r), failed, JSON_INDENT(1) | JSON_REAL_PRECISION(6), "the report"));
+    TRY(json_write(&text, plan_json(m, r, c), failed, JSON_INDENT(1) | JSON_REAL_PRECISION(6), "the report"));
     printf("%s\n", text);
     mem_free(text);
     return INFER_OK;
 }
 
+/* --as list: a line a card. */
+static enum infer_status print_cards(bool json) {
+    uint64_t failed = mem_failed();
+    char *text = NULL;
+    int n;
+    const struct infer_card *c = card_table(&n);
+    json_t *all = json_array();
+    if (!json)
+        printf("%-22s %9s %8s %8s %7s %13s  rates\n", "card", "GiB", "GB/s", "chip", "multip.",
+               "f16 TFLOP/s");
+    for (int i = 0; i < n; i++) {
+        double gib = (double)c[i].memory_bytes / (1 << 30);
+        if (json)
+            json_array_append_new(all, json_pack("{s:s, s:f, s:f, s:i, s:i, s:f, s:f, s:f, s:s}", "card",
+                                                 c[i].name, "gib", gib, "read_gb_s", c[i].read_gb_s, "sm",
+                                                 c[i].sm, "multiprocessors", c[i].n_sm, "f16_tflops",
+                                                 c[i].f16_tflops, "int8_tops", c[i].int8_tops, "tf32_tflops",
+                                                 c[i].tf32_tflops, "source", c[i].source));
+        else
+            printf("%-22s %9.1f %8.0f   sm_%-3d %7d %13.1f  %s\n", c[i].name, gib, c[i].read_gb_s, c[i].sm,
+                   c[i].n_sm, c[i].f16_tflops, c[i].sm < 80 ? "too old: no kernels" : c[i].source);
+    }
+    TRY(json_write(&text, all, failed, JSON_INDENT(1) | JSON_REAL_PRECISION(6), "the list of cards"));
+    if (json) printf("%s\n", text);
+    mem_free(text);
+    return tool_flush();
+}
+
 int cmd_plan(const struct options *o) {
+    if (o->as && strcmp(o->as, "list") == 0) {
+        enum infer_status listed = print_cards(o->json);
+        return listed ? tool_fail(o, listed) : EXIT_DONE;
+    }
     struct session s = {0};
     struct infer_plan_report r = {0};
     enum infer_status st = session_open_model(&s, o);
@@ -103,14 +207,16 @@ int cmd_plan(const struct options *o) {
         if (o->max_batch) eo.slots = -1;
         st = infer_plan(s.model, &eo, o->as, &r);
     }
+    struct ceilings c = {.read_gb_s = NAN};
+    if (!st) c = ceilings_find(o, &s.info, &r);
     if (!st && o->json) {
-        st = print_json(&s.info, &r);
+        st = print_json(&s.info, &r, &c);
     } else if (!st) {
         fputs(r.text, stdout);
         if (o->max_batch)
             printf("  most sequences at once: %d of %d positions\n", r.fits ? r.size.n_slot : 0,
                    r.size.n_ctx);
-        if (foreseen(&s.info, &r)) print_prediction(&s.info, &r);
+        print_prediction(&s.info, &r, &c);
     }
     if (!st) st = tool_flush();
     int code = st ? tool_fail(o, st) : r.fits ? EXIT_DONE : EXIT_CANNOT;
