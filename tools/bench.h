@@ -13,7 +13,6 @@ struct bench {
     struct probe probe;        /* data NULL: the device's memory cannot be probed from here */
     const struct peak *peak;   /* the arithmetic ceiling; NULL: none is known */
     struct cuda_ceiling *card; /* both of a card that does all the work; NULL: none */
-    double card_ops;           /* of it, products a second; NAN: they are not of halves */
     double *probed;            /* probed[n_probed]: GB/s of every probe of this run */
     size_t n_probed, cap_probed;
     double bandwidth;            /* median of probed, NAN without a probe */

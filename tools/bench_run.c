@@ -139,7 +139,6 @@ static enum infer_status probe_memory(struct bench *b, double *gb_s) {
 static enum infer_status probe_once(struct bench *b, const struct test *test, double *ceiling) {
     if (test->decode) return probe_memory(b, ceiling);
     *ceiling = b->peak ? peak_measure(b->peak, b->session.place.n_thread, 0.05) : NAN;
-    if (b->card) *ceiling = b->card_ops;
     return INFER_OK;
 }
 
@@ -249,24 +248,30 @@ static int largest(const struct option_ints *v) {
 }
 
 /* What the shares refer to. */
-static enum infer_status ceilings_open(struct bench *b, const struct session_need *need) {
+static enum infer_status ceilings_open(struct bench *b) {
     const struct infer_engine_info *place = &b->session.place;
     bool cpu = strcmp(place->device, "cpu") == 0, host = cpu || strcmp(place->device, "ref") == 0;
     if (cpu) b->peak = peak_of_isa(place->isa);
     if (host) return probe_open(&b->probe, place->n_thread > 0 ? place->n_thread : 1);
 #ifdef INFER_CUDA
-    bool all = place->device_layers == b->session.info.n_layer,
-         halves = !session_engine_options(b->o, need).block_scaled;
-    if (!all || cuda_ceiling_open(&b->card)) { /* the host works, too; or there is no room beside the model */
-        b->card = NULL;
-        return INFER_OK;
-    }
-    /* once: so many products at a time warm the card, and what is measured next is slower for it */
-    b->card_ops = halves ? cuda_ceiling_products(b->card, 0.05) : NAN;
+    if (place->device_layers == b->session.info.n_layer && cuda_ceiling_open(&b->card))
+        b->card = NULL; /* no room beside the model */
+#endif
+    return INFER_OK;
+}
+
+/* A card's shares of prompts. Products warm it, and what comes next is slower for them: so they are measured behind all tests. */
+static void card_shares(struct bench *b, const struct session_need *need) {
+    double ops = NAN;
+#ifdef INFER_CUDA
+    if (b->card && !session_engine_options(b->o, need).block_scaled) /* which are no products of halves */
+        ops = cuda_ceiling_products(b->card, 0.05);
 #else
     (void)need;
 #endif
-    return INFER_OK;
+    for (int i = 0; i < b->n && b->card; i++)
+        if (!strncmp(b->result[i].test, "pp", 2))
+            b->result[i].share = b->result[i].tok_s * (double)b->session.info.token_flops / ops;
 }
 
 enum infer_status bench_run(struct bench *b) {
@@ -278,7 +283,7 @@ enum infer_status bench_run(struct bench *b) {
     if (b->session.place.n_ctx < need.ctx)
         return err_set(INFER_E_FULL, "the tests take %d positions, the context has %d (--ctx)", need.ctx,
                        b->session.place.n_ctx);
-    if (o->turns < 0) TRY(ceilings_open(b, &need));
+    if (o->turns < 0) TRY(ceilings_open(b));
     for (int d = 0; d < o->depth.n; d++) {
         for (int i = 0; i < o->n_prompt.n; i++)
             TRY(add_test(b, &(struct test){false, o->n_prompt.value[i], 1, o->depth.value[d]}));
@@ -288,6 +293,7 @@ enum infer_status bench_run(struct bench *b) {
                     b, &(struct test){true, o->n_decode.value[i], o->sequences.value[k], o->depth.value[d]}));
     }
     if (o->turns >= 0) printf("end\n");
+    card_shares(b, &need);
     b->bandwidth = bench_percentile(b->probed, b->n_probed, 0.5);
     return INFER_OK;
 }
