@@ -126,6 +126,7 @@ static enum infer_status write_keys(struct tok_keys *k, struct model *m, const j
 
 enum infer_status tok_proto_keys(struct tok_keys *k, const unsigned char *data, size_t n,
                                  const json_t *config) {
+    if (!n) return err_set(INFER_E_INPUT, "it holds no tokens");
     struct model m = {.kind = 1, .prefix = true, .collapse = true};
     struct cursor whole = {data, data, data + n}, c = whole;
     struct field f;

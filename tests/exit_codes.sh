@@ -8,6 +8,7 @@ dir=$(mktemp -d) failed=0 count=0
 trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
 export HOME=$dir XDG_CACHE_HOME=$dir/cache XDG_STATE_HOME=$dir/state INFER_MODEL=$dir/MODEL
+llvm_omp=$(ldd "$infer" | grep -E 'lib(i?omp)' || true)
 umask 027
 cp "$tests/golden/chat/chat-llama.gguf" MODEL
 head -c 1500 "$tests/data/text.txt" >TEXT
@@ -90,10 +91,12 @@ for c in "${writing[@]}"; do
     [ "$(stat -c %a OUT)" = $private ] || fail "OUT has the permissions $(stat -c %a OUT)"
 
     name="infer $c, a file may not grow"
-    echo old >OUT; cp SAVE save
-    bash -c 'ulimit -f 0; exec "$0" "$@" >/dev/null' "$infer" $c <"$stdin" 2>&1 | cat >err
-    code "${PIPESTATUS[0]}" 1; err_has "File too large"; only_out
-    is_old OUT || fail "the old file is lost"
+    if [ -z "$llvm_omp" ]; then # (clang's OpenMP makes a file of its own when it starts, and ends without it)
+        echo old >OUT; cp SAVE save
+        bash -c 'ulimit -f 0; exec "$0" "$@" >/dev/null' "$infer" $c <"$stdin" 2>&1 | cat >err
+        code "${PIPESTATUS[0]}" 1; err_has "File too large"; only_out
+        is_old OUT || fail "the old file is lost"
+    fi
     rm -f OUT*
     if [ -c device ]; then
         name="infer $c, to a device without room"
