@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Quality beside llama.cpp on the same files: tokens of the prompts, greedy answers, perplexity in every format.
 
-usage: quality.py [-m MODEL] [--infer PROGRAM] [--out FOLDER] [--only prompts,floor,perplexity] [--types q8_0,...] [--windows N] [--threads N]
+usage: quality.py [-m MODEL] [--infer PROGRAM] [--out FOLDER] [--only prompts,floor,error,perplexity] [--types q8_0,...] [--windows N] [--threads N]
 needs: pip install llama-cpp-python jinja2 (a Python that has them runs this script)
 
 prompts     Each line of tests/prompts.txt is rendered with the model's template by Jinja2, tokenised and continued greedily by
@@ -11,6 +11,9 @@ prompts     Each line of tests/prompts.txt is rendered with the model's template
             engines round activations to 8 bits, each in its own way, and that alone moves logits by about as much.
 floor       The same count for llama.cpp against itself on MODEL: flash attention on, and the prompt fed row by row, beside its
             default. What differs there is the order of sums alone, so no other engine can be asked for more equal answers.
+error       Root mean square of each row of logits from those of `--device ref`, in standard deviations of the latter, on the first
+            --rows tokens of tests/data/text.txt: every instruction set of this processor, prompt and decode rows, and llama.cpp's.
+            The mean over the rows must be at most llama.cpp's.
 perplexity  MODEL is decoded to F16 and written in each format by `infer quantize`. exp of the mean loss of tokens 256 to 511 of
             each 512-token window of tests/data/text.txt (16,384 tokens in the default model's vocabulary) must be within 0.5% of llama.cpp's on the
             same file, and Q8_0 within 1% of F16. With --exact the same weights are written as F16 too and llama.cpp reads those, where
@@ -158,6 +161,35 @@ def floor(a, report):
         print(json.dumps(report["floor"][-1]), file=sys.stderr)
 
 
+def error(a, report):
+    """Every CPU route and the peer against the reference backend, on one text."""
+    ids = infer_tokenize(a, a.model, (TOP / "tests" / "data" / "text.txt").read_text())[: a.rows]
+    npy = pathlib.Path(a.out) / "error.npy"
+
+    def ours(*flags):
+        infer(a, "logits", "-m", a.model, "--tokens", ",".join(map(str, ids)), "--all", "-o", npy, "-q", *flags)
+        return np.load(npy).astype(np.float64)
+
+    ref = ours("--device", "ref")
+    isas = {"avx2": "avx2", "avxvnni": "avx_vnni", "avx512": "avx512_vnni", "amx": "amx_tile"}
+    flags = next(line for line in open("/proc/cpuinfo") if line.startswith("flags")).split()
+    routes = {f"{isa}, {rows}": ours("--device", "cpu", "--threads", a.threads, "--isa", isa, *extra)
+              for isa, flag in isas.items() if flag in flags
+              for rows, extra in (("prompt", []), ("decode", ["--as-decode"]))}
+    for rows in ("prompt", "decode"):
+        peer = Peer(a.model, a.threads, rows=rows == "decode")
+        peer.clear()
+        routes[f"llama.cpp, {rows}"] = peer.eval(ids, 0, 0).astype(np.float64)
+    report["error"] = []
+    for name, logits in routes.items():
+        rms = np.sqrt(((logits - ref) ** 2).mean(axis=1)) / ref.std(axis=1)
+        report["error"].append({"route": name, "mean": float(rms.mean()), "max": float(rms.max()),
+                                "same_first": float((logits.argmax(axis=1) == ref.argmax(axis=1)).mean())})
+    mean = {row["route"]: row["mean"] for row in report["error"]}
+    report["rules"]["error of logits at most llama.cpp's"] = all(
+        m <= mean["llama.cpp, " + route.split(", ")[1]] for route, m in mean.items())
+
+
 def prompts(a, report, model, label):
     peer, rows = Peer(model, a.threads), []
     for line, messages, text in rendered_prompts(peer):
@@ -251,6 +283,9 @@ def markdown(report):
                   "| --- | --- | --- | --- |"]
         for r in report["floor"]:
             lines.append(f"| {' / '.join(r['routes'])} | {r['equal']} | {', '.join(f'{g:.3f}' for g in r['gaps'])} | {r['rms']:.3f} |")
+    if report.get("error"):
+        lines += ["", "| route | mean error of a row | largest | rows with the same best token |", "| --- | --- | --- | --- |"]
+        lines += [f"| {r['route']} | {r['mean']:.4f} | {r['max']:.3f} | {r['same_first']:.3f} |" for r in report["error"]]
     if report["perplexity"]:
         lines += ["", "| type | MB | infer | llama.cpp | difference | over F16 | of the exact weights, infer / llama.cpp |",
                   "| --- | --- | --- | --- | --- | --- | --- |"]
@@ -266,7 +301,8 @@ def main():
     p.add_argument("-m", "--model")
     p.add_argument("--infer", default=str(TOP / "build" / "infer"))
     p.add_argument("--out", default=str(TOP / "build" / "quality"))
-    p.add_argument("--only", default="prompts,floor,perplexity")
+    p.add_argument("--only", default="prompts,floor,error,perplexity")
+    p.add_argument("--rows", type=int, default=128, help="tokens of the text whose logits are compared (error)")
     p.add_argument("--types", default=",".join(TYPES))
     p.add_argument("--windows", type=int, help="perplexity of the first windows only")
     p.add_argument("--exact", action="store_true", help="perplexity of the same weights as F16 by llama.cpp too")
@@ -287,6 +323,8 @@ def main():
         prompts(a, report, make_f16(a), "decoded to F16")
     if "floor" in a.only:
         floor(a, report)
+    if "error" in a.only:
+        error(a, report)
     if "perplexity" in a.only:
         perplexity(a, report)
     before.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
