@@ -6,7 +6,7 @@
 #define TOL_LOGITS_FAST 1e-2
 
 /* One op against the reference: root mean square error over the root mean square of the output (one element may be
- * off by eight times that). Int8: activations rounded to 8 bits per 32; BF16: activations and weights; cache types:
+ * off by eight times that). Int8: activations rounded to 8 bits, outliers to 14; BF16: activations and weights; cache types:
  * keys and values that were computed in another order may round to the neighbouring code. */
 #define TOL_OP_FLOAT      2e-6
 #define TOL_OP_INT8       1.2e-2
