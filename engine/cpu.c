@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <omp.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -188,7 +187,7 @@ static void cpu_close(struct backend *b) {
 
 /* Not where OpenMP's environment (OMP_PROC_BIND) places the team already. */
 static enum infer_status place_threads(struct cpu *c) {
-    static atomic_uint teams;
+    static atomic_uint placements;
     struct topology t;
     struct topology_cpu place[TOPOLOGY_CPUS];
     if (c->n_thread < 2 || omp_get_proc_bind() != omp_proc_bind_false) return INFER_OK;
@@ -198,18 +197,18 @@ static enum infer_status place_threads(struct cpu *c) {
     if (!c->node) return err_set(INFER_E_MEMORY, "out of memory for the nodes of %d threads", c->n_thread);
     topology_place(&t, c->n_thread, place);
     for (int i = 0; i < c->n_thread; i++) topology_node(&t, place[i].node, &c->node[i]);
-    c->team = atomic_fetch_add(&teams, 1) + 1;
+    c->placement = atomic_fetch_add(&placements, 1) + 1;
     return INFER_OK;
 }
 
 /* The threads that OpenMP made stay bound. Thread 0 is the caller's, whose mask is put back after the step: true, and
  * old is that mask. */
 static bool bind_thread(const struct cpu *c, int thread, struct topology_set *old) {
-    static _Thread_local unsigned team;
-    if (thread && team == c->team) return false;
+    static _Thread_local unsigned placement;
+    if (thread && placement == c->placement) return false;
     if (!thread) return topology_bind(&c->node[0], old);
     topology_bind(&c->node[thread], NULL); /* refused: it computes as well from anywhere */
-    team = c->team;
+    placement = c->placement;
     return false;
 }
 
@@ -239,7 +238,7 @@ static enum infer_status cpu_open(struct backend **out, const struct backend_con
     c->k = isa == CPU_ISA_AVX2      ? &cpu_kernels_avx2
            : isa == CPU_ISA_AVXVNNI ? &cpu_kernels_avxvnni
                                     : &cpu_kernels_avx512;
-    c->n_thread = cpu_threads_pick(config->n_thread);
+    c->n_thread = c->team.n = cpu_threads_pick(config->n_thread);
     enum infer_status s = take_memory(c);
     if (s == INFER_OK) s = place_threads(c);
     if (s != INFER_OK) {
@@ -262,25 +261,7 @@ static enum infer_status cpu_compile(struct backend *b, enum row_class cls) {
     return cpu_compile_list((struct cpu *)b, cls);
 }
 
-/* ---- the team ---- */
-
-/* Spins for some 20 us, which is longer than a healthy wait, then gives the processor away between looks: where
- * others want it too, the thread that is waited for may be the one that has none. */
-void cpu_barrier(struct cpu_step *s) {
-    enum { SPINS = 1000 };
-    unsigned turn = atomic_load_explicit(&s->turn, memory_order_relaxed);
-    if (atomic_fetch_add_explicit(&s->arrived, 1, memory_order_acq_rel) + 1 == s->n_team) {
-        atomic_store_explicit(&s->arrived, 0, memory_order_relaxed);
-        atomic_store_explicit(&s->turn, turn + 1, memory_order_release);
-        return;
-    }
-    for (int i = 0; atomic_load_explicit(&s->turn, memory_order_acquire) == turn; i++) {
-        if (i < SPINS)
-            __builtin_ia32_pause();
-        else
-            sched_yield();
-    }
-}
+/* ---- steps ---- */
 
 void cpu_fault(struct cpu_step *s, const struct op *op, enum infer_status status) {
     int none = INFER_OK;
@@ -384,6 +365,17 @@ static void walk(struct cpu_step *s, int thread, int n_thread) {
     if (amx) cpu_amx_end();
 }
 
+static void take_part(struct cpu_step *s, int thread, int n_thread) {
+    struct topology_set old;
+    bool bound = s->cpu->node && bind_thread(s->cpu, thread, &old);
+    struct cpu_watch watch = {0};
+    atomic_store_explicit(&s->n_team, n_thread, memory_order_relaxed); /* the same from all */
+    if (n_thread > 1) watch = cpu_watch_begin();
+    walk(s, thread, n_thread);
+    if (n_thread > 1) atomic_fetch_add(&s->lost, cpu_watch_end(&watch));
+    if (bound) topology_bind(&old, NULL);
+}
+
 static enum infer_status cpu_run(struct backend *b, enum row_class cls, const struct step *step) {
     struct cpu *c = (struct cpu *)b;
     struct cpu_result *r = &c->ring[c->head++ % CPU_RING];
@@ -392,18 +384,14 @@ static enum infer_status cpu_run(struct backend *b, enum row_class cls, const st
     atomic_init(&s.stop_at, INT32_MAX);
     atomic_init(&s.fault, INFER_OK);
     atomic_init(&s.fault_op, NULL);
+    atomic_init(&s.lost, 0);
     r->has_logits = false;
     struct cpu_step *shared = &s;
-#pragma omp parallel num_threads(c->n_thread)
-    {
-#pragma omp single
-        shared->n_team = omp_get_num_threads();
-        int thread = omp_get_thread_num();
-        struct topology_set old;
-        bool bound = c->node && bind_thread(c, thread, &old);
-        walk(shared, thread, shared->n_team);
-        if (bound) topology_bind(&old, NULL);
-    }
+    int64_t begin = cpu_now();
+#pragma omp parallel num_threads(c->team.n)
+    take_part(shared, omp_get_thread_num(), omp_get_num_threads());
+    int64_t end = cpu_now();
+    cpu_team_next(&c->team, c->n_thread, end, end - begin, atomic_load(&s.lost));
     c->n_decode += cls == ROW_DECODE;
     r->status = (enum infer_status)atomic_load(&s.fault);
     r->fault_op = atomic_load(&s.fault_op);

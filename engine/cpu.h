@@ -235,15 +235,37 @@ enum {
     CPU_OWN_ROWS = 2 /* up to so many decode rows every thread prepares its own copy of the activations */
 };
 
+/* How many threads the next step has (cpu_team.c). Times in ns. */
+struct cpu_team {
+    int n;
+    bool trial;    /* of one thread more than did well lately */
+    int n_failed;  /* windows of steps that had too many threads, less those that did well */
+    int64_t wall;  /* of the steps of this window */
+    int64_t lost;  /* in them, by threads that had no processor, all together */
+    int64_t until; /* no trial before */
+};
+/* After a step that ended now. n_thread: the most there are. */
+void cpu_team_next(struct cpu_team *t, int n_thread, int64_t now, int64_t wall, int64_t lost);
+int64_t cpu_now(void);
+
+/* How long the calling thread had no processor from begin to end, though it wanted one: ns, 0 where it slept meanwhile. */
+struct cpu_watch {
+    int64_t wall, own;
+    long sleeps;
+};
+struct cpu_watch cpu_watch_begin(void);
+int64_t cpu_watch_end(const struct cpu_watch *begin);
+
 struct cpu {
     struct backend base;
     struct backend_config config;
     enum cpu_isa isa;
     const struct cpu_kernels *k;
     int n_thread;
+    struct cpu_team team;
     struct topology_set
         *node; /* node[n_thread]: the hardware threads that each thread is bound to, NULL: one NUMA node */
-    unsigned team; /* number of this placement, for threads to know whether they are bound by it */
+    unsigned placement; /* its number, for threads to know whether they are bound by it */
     char description[160];
     struct arena arena; /* everything below */
     char *activations;
@@ -281,9 +303,11 @@ struct cpu_step {
     const struct cpu_list *list;
     const struct step *s;
     struct cpu_result *result;
-    int n_row, n_out, n_team;
+    int n_row, n_out;
     _Alignas(64) atomic_int arrived; /* at the barrier */
     _Alignas(64) atomic_uint turn;   /* barriers passed */
+    atomic_int n_team;               /* threads of this step */
+    atomic_llong lost;               /* ns: its threads had no processor, all together */
     _Alignas(64) atomic_int stop_at; /* the op after whose barrier all leave */
     atomic_int fault;                /* enum infer_status */
     const struct op *_Atomic fault_op;

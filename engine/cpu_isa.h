@@ -34,3 +34,6 @@ int cpu_threads_pick(int wanted);
 /* From now on as if n hardware threads were allowed, for tests of results that must not depend on their number; 0: as it
  * is. */
 void cpu_threads_pretend(int n);
+/* Teams of a step, for the same tests: as busy as the machine is; all threads; one fewer each step down to one, then all. */
+enum cpu_teams { CPU_TEAMS_MEASURED, CPU_TEAMS_WHOLE, CPU_TEAMS_CHANGE };
+void cpu_teams_pretend(enum cpu_teams teams);

@@ -24,6 +24,7 @@ struct setting {
     int n_prompt, threads;
     int chunk; /* prompt rows of a step */
     int rows;  /* decode rows of a step */
+    enum cpu_teams teams;
 };
 
 static struct infer_model *model(const char *shape, const char *type) {
@@ -57,6 +58,7 @@ static void compute(struct infer_model *m, struct setting s, float *out) {
     struct infer_output got;
     int seq, end = s.n_prompt + N_DECODE;
     infer_model_info(m, &info);
+    cpu_teams_pretend(s.teams);
     assert_ok(infer_engine_create(&e, m, &o));
     infer_engine_info(e, &place);
     assert_int_equal(place.n_thread, s.threads);
@@ -83,12 +85,13 @@ static void check(struct infer_model *m, const char *isa, const char *kv_type, i
     infer_model_info(m, &info);
     size_t bytes = sizeof(float) * (1 + N_DECODE) * (size_t)info.n_vocab;
     float *want = malloc(bytes), *got = malloc(bytes);
-    compute(m, (struct setting){isa, kv_type, n_prompt, 1, n_prompt, 1}, want);
-    const struct setting others[] = {{isa, kv_type, n_prompt, 2, chunk[0],
-                                      18}, /* more rows than a tile has, steps enough for all copies */
-                                     {isa, kv_type, n_prompt, 1, chunk[0], 3},
-                                     {isa, kv_type, n_prompt, 2, chunk[1], 8},
-                                     {isa, kv_type, n_prompt, more, chunk[2], more}};
+    compute(m, (struct setting){isa, kv_type, n_prompt, 1, n_prompt, 1, CPU_TEAMS_WHOLE}, want);
+    const struct setting others[] = {/* more rows than a tile has, steps enough for all copies */
+                                     {isa, kv_type, n_prompt, 2, chunk[0], 18, CPU_TEAMS_WHOLE},
+                                     {isa, kv_type, n_prompt, 1, chunk[0], 3, CPU_TEAMS_WHOLE},
+                                     {isa, kv_type, n_prompt, 2, chunk[1], 8, CPU_TEAMS_WHOLE},
+                                     {isa, kv_type, n_prompt, 3, chunk[1], 8, CPU_TEAMS_CHANGE},
+                                     {isa, kv_type, n_prompt, more, chunk[2], more, CPU_TEAMS_WHOLE}};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         struct setting s = others[i];
         memset(got, 0xff, bytes);

@@ -1,15 +1,21 @@
 /* Every op of the seam on every backend and instruction set against the reference: formats, classes, odd sizes,
  * numbers of rows and threads. Inputs come in through embed ops (row t of a step is row id[t] of a table), the
  * output buffer starts as NaN, and columns beside the output must keep their pattern. */
+#define _GNU_SOURCE /* sched_setaffinity */
 #include "test.h"
 #include "backend.h"
+#include "cpu.h"
 #include "cpu_isa.h"
 #include "infer.h"
 #include "mem.h"
 #include "tolerance.h"
 
 #include <math.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { MAX_T = 70, GUARD = 8, MAX_OPS = 12, MAX_BUFS = 8, N_SLOT = 3, PAGES = 5 };
 static const float pattern = 1234.5f;
@@ -453,6 +459,66 @@ static void threads_rest(void **state) {
     if (used > 0.01) fail_msg("%.3f s of processor time in 0.1 s of rest", used);
 }
 
+/* Steps of a team of n_thread, each of so many ms, while processors for free threads are there until the end of the busy
+ * time; more threads wait for one of theirs half of the time. */
+static void team_leaves_busy_processors(void **state) {
+    (void)state;
+    static const struct {
+        int n_thread, free, step;
+        double enough; /* of the steps' time with no thread too many */
+    } cases[] = {{2, 2, 3, 1},   {2, 1, 3, 0.9},  {2, 1, 40, 0.9}, {2, 1, 5000, 0.7},
+                 {8, 7, 3, 0.9}, {8, 5, 3, 0.85}, {8, 1, 3, 0.8},  {16, 16, 3, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        enum { MS = 1000000 };
+        int64_t now = 0, wall = (int64_t)cases[i].step * MS, busy = 2000 * wall, good = 0;
+        int n_thread = cases[i].n_thread;
+        struct cpu_team t = {.n = n_thread};
+        for (; now < busy; now += wall) {
+            good += t.n <= cases[i].free ? wall : 0;
+            assert_in_range(t.n, cases[i].free, n_thread);
+            cpu_team_next(&t, n_thread, now + wall, wall, t.n > cases[i].free ? wall / 2 : 0);
+        }
+        if ((double)good < cases[i].enough * (double)busy)
+            fail_msg("%d threads, %d free: one too many for %.2f of the time", n_thread, cases[i].free,
+                     1 - (double)good / (double)busy);
+        /* all of them again within a second, or a few steps; one lost slice of a processor is soon forgotten */
+        for (int64_t end = now + 1000 * MS + 40 * wall; now < end; now += wall)
+            cpu_team_next(&t, n_thread, now + wall, wall, 0);
+        assert_int_equal(t.n, n_thread);
+        cpu_team_next(&t, n_thread, now += wall, wall, wall / 2);
+        for (int64_t end = now + 100 * MS + 40 * wall; now < end; now += wall)
+            cpu_team_next(&t, n_thread, now + wall, wall, 0);
+        assert_int_equal(t.n, n_thread);
+    }
+}
+
+/* A thread beside another on one processor loses time; one that sleeps loses none. */
+static void threads_notice_lost_processors(void **state) {
+    (void)state;
+    cpu_set_t all, one;
+    struct cpu_watch w = cpu_watch_begin();
+    nanosleep(&(struct timespec){0, 20 * 1000 * 1000}, NULL);
+    assert_int_equal(cpu_watch_end(&w), 0);
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    CPU_ZERO(&one);
+    for (int i = 0; !CPU_COUNT(&one); i++)
+        if (CPU_ISSET(i, &all)) CPU_SET(i, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    pid_t busy = fork();
+    if (!busy)
+        for (;;) __builtin_ia32_pause();
+    int64_t begin = cpu_now(), lost = 0;
+    while (lost < 1000000 && cpu_now() - begin < 20000000000) { /* 1 ms of 20 s */
+        w = cpu_watch_begin();
+        for (int64_t t = cpu_now(); cpu_now() - t < 20000000;) __builtin_ia32_pause();
+        lost += cpu_watch_end(&w);
+    }
+    kill(busy, SIGKILL);
+    waitpid(busy, NULL, 0);
+    assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
+    assert_true(lost >= 1000000);
+}
+
 static void instruction_sets_are_refused_by_name(void **state) {
     (void)state;
     enum cpu_isa isa;
@@ -476,6 +542,8 @@ int main(void) {
         cmocka_unit_test(attention),
         cmocka_unit_test(selects),
         cmocka_unit_test(threads_rest),
+        cmocka_unit_test(team_leaves_busy_processors),
+        cmocka_unit_test(threads_notice_lost_processors),
         cmocka_unit_test(instruction_sets_are_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
