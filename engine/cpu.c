@@ -238,7 +238,8 @@ static enum infer_status cpu_open(struct backend **out, const struct backend_con
     c->k = isa == CPU_ISA_AVX2      ? &cpu_kernels_avx2
            : isa == CPU_ISA_AVXVNNI ? &cpu_kernels_avxvnni
                                     : &cpu_kernels_avx512;
-    c->n_thread = c->team.n = cpu_threads_pick(config->n_thread);
+    c->n_thread = cpu_threads_pick(config->n_thread);
+    c->team = (struct cpu_team){.n = c->n_thread, .room = cpu_room};
     enum infer_status s = take_memory(c);
     if (s == INFER_OK) s = place_threads(c);
     if (s != INFER_OK) {

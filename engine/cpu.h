@@ -242,8 +242,11 @@ struct cpu_team {
     int n_failed;  /* windows of steps that had too many threads, less those that did well */
     int64_t wall;  /* of the steps of this window */
     int64_t lost;  /* in them, by threads that had no processor, all together */
-    int64_t until; /* no trial before */
+    int64_t until; /* no trial before, and for 8 s after it only where there is room */
+    bool (*room)(void);
 };
+/* Do fewer threads want a processor than the machine has? Where it cannot be seen, true; of a container's share it says nothing. */
+bool cpu_room(void);
 /* After a step that ended now. n_thread: the most there are. */
 void cpu_team_next(struct cpu_team *t, int n_thread, int64_t now, int64_t wall, int64_t lost);
 int64_t cpu_now(void);

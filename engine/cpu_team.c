@@ -5,9 +5,12 @@
  * the unit that it is within. So what steps lose in this way is measured, and where one thread fewer computes more there
  * is one fewer, for a while. */
 #define _GNU_SOURCE /* RUSAGE_THREAD */
+#include <fcntl.h>
 #include <sched.h>
+#include <stdio.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 #include "cpu.h"
 
 /* Spins for some 20 us, which is longer than a healthy wait, then gives the processor away between looks: where
@@ -51,12 +54,21 @@ int64_t cpu_watch_end(const struct cpu_watch *begin) {
     return sleeps() == begin->sleeps && wall > own ? wall - own : 0;
 }
 
+bool cpu_room(void) {
+    char text[128];
+    int running = 0, f = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
+    ssize_t n = f < 0 ? 0 : read(f, text, sizeof text - 1);
+    if (f >= 0) close(f);
+    text[n > 0 ? n : 0] = 0;
+    return sscanf(text, "%*s %*s %*s %d/", &running) != 1 || running < sysconf(_SC_NPROCESSORS_ONLN);
+}
+
 static enum cpu_teams pretended;
 void cpu_teams_pretend(enum cpu_teams teams) { pretended = teams; }
 
 void cpu_team_next(struct cpu_team *t, int n_thread, int64_t now, int64_t wall, int64_t lost) {
     enum { MOST_FAILED = 3 };
-    static const int64_t window = 16000000, longest = 1000000000; /* ns */
+    static const int64_t window = 16000000, longest = 1000000000, patience = 8000000000; /* ns */
     if (pretended) {
         t->n = pretended == CPU_TEAMS_CHANGE && t->n > 1 ? t->n - 1 : n_thread;
         return;
@@ -76,7 +88,7 @@ void cpu_team_next(struct cpu_team *t, int n_thread, int64_t now, int64_t wall, 
     } else if (t->n_failed && (t->trial || t->n == n_thread)) {
         t->n_failed--; /* by one, for a single window may be good by luck */
     }
-    t->trial = !fewer && t->n < n_thread && now >= t->until;
+    t->trial = !fewer && t->n < n_thread && now >= t->until && (t->room() || now >= t->until + patience);
     t->n += t->trial;
     t->wall = t->lost = 0;
 }

@@ -459,6 +459,9 @@ static void threads_rest(void **state) {
     if (used > 0.01) fail_msg("%.3f s of processor time in 0.1 s of rest", used);
 }
 
+static bool yes(void) { return true; }
+static bool no(void) { return false; }
+
 /* Steps of a team of n_thread, each of so many ms, while processors for free threads are there until the end of the busy
  * time; more threads wait for one of theirs half of the time. */
 static void team_leaves_busy_processors(void **state) {
@@ -466,13 +469,15 @@ static void team_leaves_busy_processors(void **state) {
     static const struct {
         int n_thread, free, step;
         double enough; /* of the steps' time with no thread too many */
-    } cases[] = {{2, 2, 3, 1},   {2, 1, 3, 0.9},  {2, 1, 40, 0.9}, {2, 1, 5000, 0.7},
-                 {8, 7, 3, 0.9}, {8, 5, 3, 0.85}, {8, 1, 3, 0.8},  {16, 16, 3, 1}};
+        bool (*room)(void);
+    } cases[] = {{2, 2, 3, 1, yes},    {2, 1, 3, 0.9, yes},     {2, 1, 3, 0.99, no}, {2, 1, 40, 0.9, yes},
+                 {2, 1, 40, 0.99, no}, {2, 1, 5000, 0.66, yes}, {8, 7, 3, 0.9, yes}, {8, 5, 3, 0.85, yes},
+                 {8, 5, 3, 0.97, no},  {8, 1, 3, 0.8, yes},     {16, 16, 3, 1, no}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         enum { MS = 1000000 };
-        int64_t now = 0, wall = (int64_t)cases[i].step * MS, busy = 2000 * wall, good = 0;
+        int64_t now = 0, wall = (int64_t)cases[i].step * MS, busy = 10000 * wall, good = 0;
         int n_thread = cases[i].n_thread;
-        struct cpu_team t = {.n = n_thread};
+        struct cpu_team t = {.n = n_thread, .room = cases[i].room};
         for (; now < busy; now += wall) {
             good += t.n <= cases[i].free ? wall : 0;
             assert_in_range(t.n, cases[i].free, n_thread);
@@ -481,6 +486,7 @@ static void team_leaves_busy_processors(void **state) {
         if ((double)good < cases[i].enough * (double)busy)
             fail_msg("%d threads, %d free: one too many for %.2f of the time", n_thread, cases[i].free,
                      1 - (double)good / (double)busy);
+        t.room = yes;
         /* all of them again within a second, or a few steps; one lost slice of a processor is soon forgotten */
         for (int64_t end = now + 1000 * MS + 40 * wall; now < end; now += wall)
             cpu_team_next(&t, n_thread, now + wall, wall, 0);
