@@ -43,6 +43,7 @@ struct bench {
     struct view out;
     enum infer_status expect;
     bool no_fuse, matmul, int16;
+    bool crowded; /* the team has one processor: goes on until it is smaller */
 };
 
 static struct view new_buf(struct bench *b, int width, enum buf_rows rows) {
@@ -162,6 +163,11 @@ static void run(struct bench *b, struct setting s, int first, int T, float *out,
     enum infer_status status = INFER_OK;
     /* a second time from what the first may have kept */
     for (int i = s.type == &backend_cpu && s.cls == ROW_DECODE && b->matmul ? 0 : 1; i < 2; i++) {
+        assert_ok(s.type->run(e, s.cls, &step));
+        status = s.type->wait(e, &result);
+    }
+    for (int64_t begin = cpu_now(); b->crowded && ((struct cpu *)e)->team.n == s.threads;) {
+        if (cpu_now() - begin > 20000000000) fail_msg("after 20 s of steps all threads share a processor");
         assert_ok(s.type->run(e, s.cls, &step));
         status = s.type->wait(e, &result);
     }
@@ -498,18 +504,24 @@ static void team_leaves_busy_processors(void **state) {
     }
 }
 
+/* The calling thread, and those it starts, on one processor. */
+static void to_one_processor(cpu_set_t *before) {
+    cpu_set_t one;
+    assert_int_equal(sched_getaffinity(0, sizeof *before, before), 0);
+    CPU_ZERO(&one);
+    for (int i = 0; !CPU_COUNT(&one); i++)
+        if (CPU_ISSET(i, before)) CPU_SET(i, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+}
+
 /* A thread beside another on one processor loses time; one that sleeps loses none. */
 static void threads_notice_lost_processors(void **state) {
     (void)state;
-    cpu_set_t all, one;
+    cpu_set_t all;
     struct cpu_watch w = cpu_watch_begin();
     nanosleep(&(struct timespec){0, 20 * 1000 * 1000}, NULL);
     assert_int_equal(cpu_watch_end(&w), 0);
-    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
-    CPU_ZERO(&one);
-    for (int i = 0; !CPU_COUNT(&one); i++)
-        if (CPU_ISSET(i, &all)) CPU_SET(i, &one);
-    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    to_one_processor(&all);
     pid_t busy = fork();
     if (!busy)
         for (;;) __builtin_ia32_pause();
@@ -523,6 +535,22 @@ static void threads_notice_lost_processors(void **state) {
     waitpid(busy, NULL, 0);
     assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
     assert_true(lost >= 1000000);
+}
+
+/* A team of three makes itself smaller on one processor. */
+static void team_on_one_processor(void **state) {
+    (void)state;
+    cpu_set_t all;
+    struct bench b = {.matmul = true, .crowded = true};
+    add_member(&b, QUANT_Q8_0, 288, 2048, false);
+    struct view x = input(&b, 2048, 0), y = output(&b, 288);
+    push(&b, (struct op){.kind = OP_MATMUL, .matmul = {x, y, &b.group}});
+    to_one_processor(&all); /* the third thread is new, for no test before has so many */
+    cpu_threads_pretend(3);
+    run(&b, (struct setting){&backend_cpu, NULL, 3, ROW_PROMPT}, 0, MAX_T, NULL, NULL);
+    cpu_threads_pretend(0);
+    bench_free(&b);
+    assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
 }
 
 static void instruction_sets_are_refused_by_name(void **state) {
@@ -550,6 +578,7 @@ int main(void) {
         cmocka_unit_test(threads_rest),
         cmocka_unit_test(team_leaves_busy_processors),
         cmocka_unit_test(threads_notice_lost_processors),
+        cmocka_unit_test(team_on_one_processor),
         cmocka_unit_test(instruction_sets_are_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
