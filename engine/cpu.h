@@ -55,18 +55,24 @@ static inline size_t cpu_x16_bytes(int k) { return (size_t)cpu_kp(k) / 256 * siz
 
 /* ---- kernels ---- */
 
-/* out[t * CPU_UNIT_ROWS + r] = W[r] . x[t] for n <= CPU_UNIT_ROWS rows. w: first row, stride bytes apart. x: T rows,
- * x_stride bytes apart, of struct cpu_x8 for quantised weights (struct cpu_x16 for F16 and BF16 panels), of floats for the others. out is written in
- * panels of CPU_LANES rows. copy: of these rows in the order of the kernel's own reading, cpu_copy_bytes, NULL: none;
+/* Rows of activations as a kernel reads them: columns 256 c .. of row t are at + t row + c chunk; struct cpu_x8 or
+ * cpu_x16 (a prompt has the same columns of all rows one after the other, so that they are one stream), or floats. */
+struct cpu_x {
+    const uint8_t *at;
+    size_t row, chunk; /* bytes */
+};
+
+/* out[t * CPU_UNIT_ROWS + r] = W[r] . x[t] for n <= CPU_UNIT_ROWS rows. w: first row, stride bytes apart. x: T rows. out is
+ * written in panels of CPU_LANES rows. copy: of these rows in the order of the kernel's own reading, cpu_copy_bytes, NULL: none;
  * copied: read it instead of w, else it is written. The sum of one output is the same for every T and n. */
-typedef void cpu_row_fn(const uint8_t *w, size_t stride, int n, int k, const void *x, size_t x_stride, int T,
-                        float *out, uint8_t *copy, bool copied);
+typedef void cpu_row_fn(const uint8_t *w, size_t stride, int n, int k, struct cpu_x x, int T, float *out,
+                        uint8_t *copy, bool copied);
 static inline size_t cpu_copy_bytes(size_t stride, int n, int k) { /* two bytes of Q3_K are read twice */
     return ((size_t)(n + 15) / 16 * 16 * (stride + (size_t)cpu_kp(k) / 128) + 63) / 64 * 64;
 }
 
 /* The same of CPU_TILE_ROWS rows of x from a copy, by AMX, where the last 256 columns have 64 at least; NULL for some types. */
-typedef void cpu_tiles_fn(uint8_t *copy, int n, int k, const void *x, size_t x_stride, float *out);
+typedef void cpu_tiles_fn(uint8_t *copy, int n, int k, struct cpu_x x, float *out);
 extern cpu_tiles_fn *const cpu_tiles_amx[QUANT_COUNT];
 static inline bool cpu_tiles_can(enum quant_type t, int k) {
     return cpu_tiles_amx[t] && (k % 256 == 0 || k % 256 >= 64);
@@ -96,16 +102,18 @@ struct cpu_kernels {
     void (*rope)(const struct op_rope *op, const float *cs, float *x);
     void (*glu)(enum act_kind act, const float *gate, const float *up, float *out, int n);
     void (*add)(const float *a, const float *b, float *out, int n);
-    void (*quantise)(struct cpu_x8 *row, const float *x, int k); /* one row of x */
-    void (*quantise16)(struct cpu_x16 *row, const float *x, int k);
+    /* One row of x, 256 columns every chunk bytes. */
+    void (*quantise)(void *y, size_t chunk, const float *x, int k);   /* struct cpu_x8 */
+    void (*quantise16)(void *y, size_t chunk, const float *x, int k); /* struct cpu_x16 */
     void (*kv_store)(enum kv_type type, uint8_t *dst, const float *src, int n);
     void (*kv_load)(enum kv_type type, float *dst, const uint8_t *src, int n);
     bool (*finite)(const float *x, int n);
     /* lowest index of the maximum of x[n], n > 0 */
     int (*argmax)(const float *x, int n);
-    cpu_row_fn *const *row; /* row[QUANT_COUNT]: float types; these read float rows of x */
+    cpu_row_fn *const *row;   /* row[QUANT_COUNT]: float types; these read float rows of x */
+    cpu_row_fn *const *panel; /* panel[QUANT_COUNT]: quantised types, reading struct cpu_x8 */
     cpu_row_fn *const
-        *panel; /* panel[QUANT_COUNT]: quantised types, reading struct cpu_x8; F16 and BF16, struct cpu_x16 */
+        *panel16; /* panel16[QUANT_COUNT]: prompts by struct cpu_x16; NULL for the other types */
     /* Decode rows: one row, one kv head with its G query heads, q [G][hk]: the pages page .. end of its context.
      * part: out [G][hv], not yet divided; maximum [G]; sum [G]. Then all parts in order: out [G][hv]. */
     void (*attend_row)(const struct cpu_attend_arg *a, int kv_head, int pos, int page, int end,
@@ -128,6 +136,8 @@ static inline bool cpu_is_float(enum quant_type t) {
 extern cpu_row_fn *const cpu_rows_avx2[QUANT_COUNT], *const cpu_rows_avx512[QUANT_COUNT];
 extern cpu_row_fn *const cpu_panels_avx2[QUANT_COUNT], *const cpu_panels_avxvnni[QUANT_COUNT],
                                                            *const cpu_panels_avx512[QUANT_COUNT];
+extern cpu_row_fn *const cpu_panels16_avx2[QUANT_COUNT], *const cpu_panels16_avxvnni[QUANT_COUNT],
+                                                             *const cpu_panels16_avx512[QUANT_COUNT];
 extern cpu_unpack_fn *const cpu_unpack_f32_avx2[QUANT_COUNT], *const cpu_unpack_f32_avx512[QUANT_COUNT];
 extern cpu_unpack_fn *const cpu_unpack_bf16_avx512[QUANT_COUNT];
 extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avxvnni, cpu_kernels_avx512;

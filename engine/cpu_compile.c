@@ -45,15 +45,13 @@ static enum cpu_route prompt_route(const struct cpu *c, const struct weight_grou
     bool plain = c->config.strict_fp32, int8 = true, int16 = true;
     for (int m = 0; m < w->n_member; m++) {
         if (w->member[m].type == QUANT_F32) plain = true; /* fewer bits would not be float32 */
-        if (cpu_is_float(w->member[m].type))
-            int8 = false;
-        else
-            int16 = false;
+        if (!c->k->panel[w->member[m].type]) int8 = false;
+        if (!c->k->panel16[w->member[m].type]) int16 = false;
     }
     if (plain) return CPU_ROUTE_F32;
     return c->isa == CPU_ISA_AMX ? CPU_ROUTE_BF16
-           : int8                ? CPU_ROUTE_INT8
            : int16               ? CPU_ROUTE_INT16
+           : int8                ? CPU_ROUTE_INT8
                                  : CPU_ROUTE_F32;
 }
 

@@ -61,7 +61,7 @@ static void prepare(const struct cpu_op *op, struct cpu_step *s, int t0, int t1,
             x = cpu_row(s, mm->x, t);
         }
         if (op->need_x8)
-            k->quantise((struct cpu_x8 *)(void *)(x8 + (size_t)t * cpu_x8_bytes(mm->w->k)), x, mm->w->k);
+            k->quantise(x8 + (size_t)t * cpu_x8_bytes(mm->w->k), sizeof(struct cpu_x8), x, mm->w->k);
     }
 }
 
@@ -73,8 +73,8 @@ static bool copied_now(const struct cpu *c, const uint8_t *to) {
 }
 
 /* n rows of member m from its copy, if an earlier step made it. */
-static void multiply_rows(struct cpu *c, const struct cpu_op *op, int m, int row, int n, const void *x,
-                          size_t x_stride, int T, float *out) {
+static void multiply_rows(struct cpu *c, const struct cpu_op *op, int m, int row, int n, struct cpu_x x,
+                          int T, float *out) {
     const struct weight *w = &op->op->matmul.w->member[m];
     size_t stride = row_bytes(w);
     const uint8_t *from = (const uint8_t *)w->data + stride * (size_t)row;
@@ -86,10 +86,10 @@ static void multiply_rows(struct cpu *c, const struct cpu_op *op, int m, int row
     cpu_row_fn *const *kernel = cpu_is_float(w->type) ? c->k->row : c->k->panel;
     if (made && c->isa == CPU_ISA_AMX && cpu_tiles_can(w->type, w->k))
         for (; T >= CPU_TILE_ROWS; T -= CPU_TILE_ROWS, out += CPU_TILE_ROWS * CPU_UNIT_ROWS) {
-            cpu_tiles_amx[w->type](to, n, w->k, x, x_stride, out);
-            x = (const uint8_t *)x + CPU_TILE_ROWS * x_stride;
+            cpu_tiles_amx[w->type](to, n, w->k, x, out);
+            x.at += CPU_TILE_ROWS * x.row;
         }
-    if (T) kernel[w->type](from, stride, n, w->k, x, x_stride, T, out, to, made);
+    if (T) kernel[w->type](from, stride, n, w->k, x, T, out, to, made);
     if (copy) copy->made[unit] = 1;
 }
 
@@ -111,17 +111,18 @@ void cpu_op_matmul_decode(const struct cpu_op *op, struct cpu_step *s, int threa
         prepare(op, s, t0, t1, normed, x8);
         cpu_barrier(s);
     }
-    const void *xf = op->norm ? normed : cpu_row(s, mm->x, 0);
-    size_t xf_stride = op->norm ? cpu_norm_floats(K) * sizeof(float) : cpu_stride(s, mm->x) * sizeof(float);
+    const struct cpu_x xf = {
+        .at = (const void *)(op->norm ? normed : cpu_row(s, mm->x, 0)),
+        .row = (op->norm ? cpu_norm_floats(K) : cpu_stride(s, mm->x)) * sizeof(float),
+    };
+    const struct cpu_x xq = {x8, cpu_x8_bytes(K), sizeof(struct cpu_x8)};
     float *second = work->out + (size_t)T * CPU_UNIT_ROWS;
     while ((u = cpu_unit_next(op, s, thread, n_thread, &victim)) >= 0) {
         int row, m = unit_place(op, u, &row);
         int n = mm->w->member[m].n - row < op->unit_rows ? mm->w->member[m].n - row : op->unit_rows;
         for (int i = 0; i < (op->epilogue == CPU_EPI_GLU ? 2 : 1); i++) {
             const struct weight *w = &mm->w->member[m + i];
-            bool plain = cpu_is_float(w->type);
-            multiply_rows(c, op, m + i, row, n, plain ? xf : x8, plain ? xf_stride : cpu_x8_bytes(K), T,
-                          i ? second : work->out);
+            multiply_rows(c, op, m + i, row, n, cpu_is_float(w->type) ? xf : xq, T, i ? second : work->out);
         }
         for (int t = 0; t < T; t++)
             finish(op, s, m, row, n, t, work->out + t * CPU_UNIT_ROWS, second + t * CPU_UNIT_ROWS);
@@ -138,8 +139,6 @@ size_t cpu_panel_bytes(int rows, int k) {
     return (size_t)(rows + CPU_LANES - 1) / CPU_LANES * CPU_LANES * row;
 }
 static size_t panel_bytes(enum cpu_route route, int k) { /* of one panel */
-    if (route == CPU_ROUTE_INT8) return cpu_x8_bytes(k) * CPU_LANES;
-    if (route == CPU_ROUTE_INT16) return cpu_x16_bytes(k) * CPU_LANES;
     return (size_t)k_padded(k) * CPU_LANES * (route == CPU_ROUTE_BF16 ? 2 : 4);
 }
 
@@ -254,26 +253,32 @@ static void tile_units(const struct cpu_op *op, struct cpu_step *s, int thread, 
     }
 }
 
-/* This thread's share of x as the route wants it: rows of 8 bits, or panels of 16 tokens. */
+/* The rows of a prompt in integers: the same columns of all T rows one after the other. */
+static struct cpu_x integer_rows(const struct cpu *c, enum cpu_route route, int T) {
+    size_t row = route == CPU_ROUTE_INT8 ? sizeof(struct cpu_x8) : sizeof(struct cpu_x16);
+    return (struct cpu_x){c->panel, row, row * (size_t)T};
+}
+
+/* This thread's share of x as the route wants it: rows in integers, or panels of 16 tokens. */
 static void prepare_panels(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread, int T) {
     struct cpu *c = s->cpu;
     const struct op_matmul *mm = &op->op->matmul;
     int K = mm->w->k, a, b;
     size_t x_stride = cpu_stride(s, mm->x);
+    if (op->route == CPU_ROUTE_INT8 || op->route == CPU_ROUTE_INT16) {
+        const struct cpu_x rows = integer_rows(c, op->route, T);
+        cpu_share(T, thread, n_thread, &a, &b);
+        for (int t = a; t < b; t++)
+            (op->route == CPU_ROUTE_INT8 ? c->k->quantise : c->k->quantise16)(
+                c->panel + (size_t)t * rows.row, rows.chunk, cpu_row(s, mm->x, t), K);
+        return;
+    }
     cpu_share((T + CPU_LANES - 1) / CPU_LANES, thread, n_thread, &a, &b);
     for (int p = a; p < b; p++) {
         int n = T - p * CPU_LANES < CPU_LANES ? T - p * CPU_LANES : CPU_LANES;
         const float *x = cpu_row(s, mm->x, p * CPU_LANES);
         uint8_t *y = c->panel + (size_t)p * panel_bytes(op->route, K);
-        if (op->route == CPU_ROUTE_INT8)
-            for (int t = 0; t < n; t++)
-                c->k->quantise((struct cpu_x8 *)(void *)(y + (size_t)t * cpu_x8_bytes(K)),
-                               x + (size_t)t * x_stride, K);
-        else if (op->route == CPU_ROUTE_INT16)
-            for (int t = 0; t < n; t++)
-                c->k->quantise16((struct cpu_x16 *)(void *)(y + (size_t)t * cpu_x16_bytes(K)),
-                                 x + (size_t)t * x_stride, K);
-        else if (op->route == CPU_ROUTE_BF16)
+        if (op->route == CPU_ROUTE_BF16)
             cpu_amx_prep((uint16_t *)(void *)y, x, x_stride, n, K);
         else
             c->k->prep_f32((float *)(void *)y, x, x_stride, n, K);
@@ -294,6 +299,8 @@ void cpu_op_matmul_prompt(const struct cpu_op *op, struct cpu_step *s, int threa
     }
     /* units of weight rows */
     size_t acc_floats = (size_t)CPU_PANEL_TOKENS * CPU_PANEL_ROWS, one = panel_bytes(op->route, K);
+    cpu_row_fn *const *kernel = op->route == CPU_ROUTE_INT8 ? c->k->panel : c->k->panel16;
+    const struct cpu_x rows = integer_rows(c, op->route, T);
     int members = op->epilogue == CPU_EPI_GLU ? 2 : 1;
     while ((u = cpu_unit_next(op, s, thread, n_thread, &victim)) >= 0) {
         int row, m = unit_place(op, u, &row);
@@ -306,8 +313,9 @@ void cpu_op_matmul_prompt(const struct cpu_op *op, struct cpu_step *s, int threa
                 float *acc = work->acc + (size_t)i * acc_floats;
                 size_t stride = row_bytes(w);
                 if (op->route == CPU_ROUTE_INT8 || op->route == CPU_ROUTE_INT16)
-                    c->k->panel[w->type]((const uint8_t *)w->data + stride * (size_t)row, stride, n, K, panel,
-                                         one / CPU_LANES, tokens, acc, NULL, false);
+                    kernel[w->type]((const uint8_t *)w->data + stride * (size_t)row, stride, n, K,
+                                    (struct cpu_x){rows.at + (size_t)t0 * rows.row, rows.row, rows.chunk},
+                                    tokens, acc, NULL, false);
                 else
                     unit_multiply(c, work, w, row, n, panel, (tokens + CPU_LANES - 1) / CPU_LANES, acc);
             }

@@ -1,15 +1,16 @@
-/* Prompt matmuls on F16 and BF16 weights, included after cpu_panel_impl.h: both sides in blocks of 16-bit integers
- * with one scale per 256 columns, q[k / 2][row][k % 2]. Half as many products an instruction as with 8 bits, twice
- * as many as in float32, and an error about that of F16 itself.
+/* Prompt matmuls in 16-bit integers, included after cpu_panel_impl.h: x as struct cpu_x16, weights in panels
+ * q[k / 2][row][k % 2] of R rows x 256 columns. Half as many products an instruction as with 8 bits, twice as many as in
+ * float32, and an error about that of F16 itself.
  *
- * Weights have 13 bits of their row's largest in the panel; x (struct cpu_x16) as many as keep the sum over 64
- * columns within 32 bits, after which it becomes a float. */
+ * F16 and BF16 have 13 bits of their row's largest in 256 columns in the panel, x as many as keep the sum over 64 columns
+ * within 32 bits, after which it becomes a float. Without VNNI also types with codes of 8 bits, whose two planes of 4 bits
+ * would take as many products: their sums over 32 columns stay below 2^28. */
 
-enum { FLUSH = 64, LARGEST_W = CPU_X16_WEIGHT };
+enum { LARGEST_W = CPU_X16_WEIGHT };
 
 struct panel16 {
     vu q[COLS_MAX / 2];
-    vf d;
+    vf d[8]; /* of each sub-block; floats: the first, of all */
 };
 
 #ifdef __AVX512F__
@@ -39,52 +40,90 @@ INLINE vf bf16_row(const uint8_t *w) {
 #endif
 INLINE vf f16_row(const uint8_t *w) { return vf_halves((const uint16_t *)(const void *)w); }
 
-/* k <= 256 columns of R rows. */
-INLINE void pack16(struct panel16 *p, const uint8_t *const *row, int k, const bool BF16) {
+/* R rows of the file, stride bytes apart, k <= 256 columns, of which the last sub-block is filled with zeros. */
+typedef void pack16_fn(struct panel16 *p, const uint8_t *w, size_t stride, int k);
+
+INLINE void pack16_float(struct panel16 *p, const uint8_t *w, size_t stride, int k, const bool BF16) {
     int16_t y[R][COLS_MAX];
     float d[R];
-    for (int r = 0; r < R; r++) {
+    for (int r = 0; r < R; r++, w += stride) {
         uint16_t padded[COLS_MAX];
-        const uint8_t *w = row[r];
+        const uint8_t *v = w;
         if (k < COLS_MAX) {
             memset(padded, 0, sizeof padded);
-            w = memcpy(padded, w, (size_t)k * 2);
+            v = memcpy(padded, w, (size_t)k * 2);
         }
         vf top = vf_set(0);
-        for (int i = 0; i < COLS_MAX; i += VL) {
-            vf v = BF16 ? bf16_row(w + 2 * i) : f16_row(w + 2 * i);
-            top = vf_max(vf_max(v, vf_sub(vf_set(0), v)), top);
+        for (int i = 0; i < k; i += VL) {
+            vf x = BF16 ? bf16_row(v + 2 * i) : f16_row(v + 2 * i);
+            top = vf_max(vf_max(x, vf_sub(vf_set(0), x)), top);
         }
         float most = vf_top(top);
         vf scale = vf_set(most > 0 ? (float)LARGEST_W / most : 0);
         d[r] = most / (float)LARGEST_W;
-        for (int i = 0; i < COLS_MAX; i += VL)
-            to_int16(y[r] + i, vf_mul(BF16 ? bf16_row(w + 2 * i) : f16_row(w + 2 * i), scale));
+        for (int i = 0; i < (k + 63) / 64 * 64; i += VL)
+            to_int16(y[r] + i, vf_mul(BF16 ? bf16_row(v + 2 * i) : f16_row(v + 2 * i), scale));
     }
-    for (int i = 0; i < COLS_MAX / 16; i++) {
-        vu v[8];
-        load32(rows_at((const uint8_t *)y, sizeof y[0]), 32 * (size_t)i, v, false);
-        UNROLL for (int j = 0; j < 8; j++) p->q[8 * i + j] = v[j];
-    }
-    p->d = vf_load(d);
+    for (int i = 0; i < (k + 63) / 64 * 4; i++)
+        load32(rows_at((const uint8_t *)y, sizeof y[0]), 32 * (size_t)i, p->q + 8 * i, false);
+    p->d[0] = vf_load(d);
+}
+INLINE void pack16_f16(struct panel16 *p, const uint8_t *w, size_t stride, int k) {
+    pack16_float(p, w, stride, k, false);
+}
+INLINE void pack16_bf16(struct panel16 *p, const uint8_t *w, size_t stride, int k) {
+    pack16_float(p, w, stride, k, true);
 }
 
-/* out += two panels x TT rows of x */
-INLINE void tile16(const struct panel16 *p, const uint8_t *x, size_t x_stride, float *out, const int TT,
-                   const int NP) {
+#if !defined(__AVX512F__) && !defined(__AVXVNNI__)
+/* Signed bytes of columns 4 k4 .. into the panel. */
+INLINE void put16(struct panel16 *p, int k4, vu codes) {
+    const vi low = _mm256_setr_epi8(-1, 0, -1, 1, -1, 4, -1, 5, -1, 8, -1, 9, -1, 12, -1, 13, -1, 0, -1, 1,
+                                    -1, 4, -1, 5, -1, 8, -1, 9, -1, 12, -1, 13);
+    const vi high = _mm256_add_epi8(low, _mm256_set1_epi16(0x0200));
+    p->q[2 * k4] = (vu)_mm256_srai_epi16(_mm256_shuffle_epi8((vi)codes, low), 8);
+    p->q[2 * k4 + 1] = (vu)_mm256_srai_epi16(_mm256_shuffle_epi8((vi)codes, high), 8);
+}
+INLINE void pack16_q8_0(struct panel16 *p, const uint8_t *w, size_t stride, int k) {
+    struct rows row = rows_at(w, stride);
+    for (int b = 0; b < k / 32; b++) {
+        vu v[8];
+        load32(row, 34 * (size_t)b + 2, v, false);
+        UNROLL for (int j = 0; j < 8; j++) put16(p, 8 * b + j, v[j]);
+    }
+    halves(row, k / 32, 0, 34, p->d);
+}
+INLINE void pack16_iq4_nl(struct panel16 *p, const uint8_t *w, size_t stride, int k) {
+    struct rows row = rows_at(w, stride);
+    for (int b = 0; b < k / 32; b++) {
+        vu v[4];
+        load16(row, 18 * (size_t)b + 2, v, false);
+        UNROLL for (int j = 0; j < 4; j++) {
+            put16(p, 8 * b + j, (vu)look_up(quant_iq4_nl_levels, LOW4(v[j])));
+            put16(p, 8 * b + 4 + j, (vu)look_up(quant_iq4_nl_levels, LOW4(v[j] >> 4)));
+        }
+    }
+    halves(row, k / 32, 0, 18, p->d);
+}
+#endif
+
+/* out += NP panels x TT rows of x: n sub-blocks of COLS columns, each with its scale or all with one. */
+INLINE void tile16(const struct panel16 *p, int n, const uint8_t *x, size_t x_stride, float *out,
+                   const int TT, const int NP, const int COLS, const bool SCALES) {
     vf f[2][6];
 #define ROWS UNROLL for (int t = 0; t < TT; t++) UNROLL for (int r = 0; r < NP; r++)
 #define X(t) ((const struct cpu_x16 *)(const void *)(x + (size_t)(t)*x_stride))
     ROWS f[r][t] = vf_set(0);
-    for (int k0 = 0; k0 < COLS_MAX; k0 += FLUSH) {
+    for (int b = 0; b < n; b++) {
         vi a[2][6];
         ROWS a[r][t] = set32(0);
-        _Pragma("GCC unroll 8") for (int k = k0; k < k0 + FLUSH; k += 2) {
+        _Pragma("GCC unroll 16") for (int i = 0; i < COLS / 2; i++) {
+            const int k2 = b * (COLS / 2) + i;
             vu w[2];
-            UNROLL for (int r = 0; r < NP; r++) w[r] = p[r].q[k / 2];
+            UNROLL for (int r = 0; r < NP; r++) w[r] = p[r].q[k2];
             UNROLL for (int t = 0; t < TT; t++) {
                 int32_t two;
-                memcpy(&two, X(t)->q + k, 4);
+                memcpy(&two, X(t)->q + 2 * k2, 4);
                 vi q = set32(two);
                 HOLD(q);
                 UNROLL for (int r = 0; r < NP; r++) {
@@ -93,49 +132,68 @@ INLINE void tile16(const struct panel16 *p, const uint8_t *x, size_t x_stride, f
                 }
             }
         }
-        ROWS f[r][t] = vf_add(f[r][t], to_float(a[r][t]));
+        ROWS f[r][t] =
+            SCALES ? vf_fma(to_float(a[r][t]), p[r].d[b], f[r][t]) : vf_add(f[r][t], to_float(a[r][t]));
     }
     ROWS {
         float *o = out + t * CPU_UNIT_ROWS + r * R;
-        vf_store(o, vf_fma(f[r][t], vf_mul(p[r].d, vf_set(X(t)->d)), vf_load(o)));
+        vf d = SCALES ? vf_set(X(t)->d) : vf_mul(p[r].d[0], vf_set(X(t)->d));
+        vf_store(o, vf_fma(f[r][t], d, vf_load(o)));
     }
 #undef ROWS
 #undef X
 }
 
-INLINE void multiply16(const uint8_t *w, size_t stride, int n_row, int k, const uint8_t *x, size_t x_stride,
-                       int T, float *out, const bool BF16) {
+/* BYTES of 256 columns. */
+INLINE void multiply16(const uint8_t *w, size_t stride, int n_row, int k, struct cpu_x x, int T, float *out,
+                       pack16_fn *pack, const size_t BYTES, const int COLS, const bool SCALES) {
     enum { MOST = VL == 16 ? 6 : 4 };
     struct panel16 p[2];
     for (int r0 = 0; r0 < n_row; r0 += 2 * R) {
         for (int t = 0; t < T; t++) memset(out + t * CPU_UNIT_ROWS + r0, 0, sizeof(float) * 2 * R);
         for (int k0 = 0; k0 < k; k0 += COLS_MAX) {
+            const int here = k - k0 < COLS_MAX ? k - k0 : COLS_MAX, n = (here + COLS - 1) / COLS;
             for (int i = 0; i < 2; i++) {
-                const uint8_t *row[R];
-                for (int j = 0; j < R; j++) {
-                    int r = r0 + i * R + j;
-                    row[j] = w + stride * (size_t)(r < n_row ? r : n_row - 1) + 2 * (size_t)k0;
+                uint8_t padded[R * BYTES];
+                const int first = r0 + i * R, left = n_row - first;
+                const uint8_t *rows = w + stride * (size_t)first + (size_t)(k0 / COLS_MAX) * BYTES;
+                if (left >= R) {
+                    pack(&p[i], rows, stride, here);
+                    continue;
                 }
-                pack16(&p[i], row, k - k0 < COLS_MAX ? k - k0 : COLS_MAX, BF16);
+                memset(padded, 0, sizeof padded);
+                for (int j = 0; j < left; j++)
+                    memcpy(padded + (size_t)j * BYTES, rows + (size_t)j * stride,
+                           (size_t)here * BYTES / COLS_MAX);
+                pack(&p[i], padded, BYTES, here);
             }
-            const uint8_t *xk = x + (size_t)(k0 / COLS_MAX) * sizeof(struct cpu_x16);
+            const uint8_t *xk = x.at + (size_t)(k0 / COLS_MAX) * x.chunk;
             float *o = out + r0;
             int t = T;
-            for (; t >= MOST; t -= MOST, xk += MOST * x_stride, o += MOST * CPU_UNIT_ROWS)
-                tile16(p, xk, x_stride, o, MOST, 2);
-            for (; t > 0; t--, xk += x_stride, o += CPU_UNIT_ROWS) tile16(p, xk, x_stride, o, 1, 2);
+            for (; t >= MOST; t -= MOST, xk += MOST * x.row, o += MOST * CPU_UNIT_ROWS)
+                tile16(p, n, xk, x.row, o, MOST, 2, COLS, SCALES);
+            for (; t > 0; t--, xk += x.row, o += CPU_UNIT_ROWS)
+                tile16(p, n, xk, x.row, o, 1, 2, COLS, SCALES);
         }
     }
 }
-static void rows_f16(const uint8_t *w, size_t stride, int n, int k, const void *x, size_t x_stride, int T,
-                     float *out, uint8_t *copy, bool copied) {
-    (void)copy, (void)copied;
-    multiply16(w, stride, n, k, x, x_stride, T, out, false);
-}
-static void rows_bf16(const uint8_t *w, size_t stride, int n, int k, const void *x, size_t x_stride, int T,
-                      float *out, uint8_t *copy, bool copied) {
-    (void)copy, (void)copied;
-    multiply16(w, stride, n, k, x, x_stride, T, out, true);
-}
-#define PANEL_ENTRIES                                                                                        \
-    { PANEL_QUANTS(PANEL_ENTRY)[QUANT_F16] = rows_f16, [QUANT_BF16] = rows_bf16 }
+#define ROWS16_OF(name, UPPER, BYTES, COLS, SCALES)                                                          \
+    static void rows16_##name(const uint8_t *w, size_t stride, int n, int k, struct cpu_x x, int T,          \
+                              float *out, uint8_t *copy, bool copied) {                                      \
+        (void)copy, (void)copied;                                                                            \
+        multiply16(w, stride, n, k, x, T, out, pack16_##name, BYTES, COLS, SCALES);                          \
+    }
+#define PANEL16_ENTRY(name, UPPER, ...) [QUANT_##UPPER] = rows16_##name,
+/* F(name, UPPER, bytes of 256 columns, columns of a sum, sums have scales) */
+#define PANEL16_FLOATS(F)                                                                                    \
+    F(f16, F16, 512, 64, false)                                                                              \
+    F(bf16, BF16, 512, 64, false)
+#if defined(__AVX512F__) || defined(__AVXVNNI__)
+#define PANEL16_QUANTS PANEL16_FLOATS
+#else
+#define PANEL16_QUANTS(F)                                                                                    \
+    PANEL16_FLOATS(F)                                                                                        \
+    F(q8_0, Q8_0, 272, 32, true)                                                                             \
+    F(iq4_nl, IQ4_NL, 144, 32, true)
+#endif
+PANEL16_QUANTS(ROWS16_OF)

@@ -60,21 +60,21 @@ INLINE vf add_far_signed(vf y, const struct panel *p, const struct cpu_x8 *x, co
 
 typedef void unpack_fn(struct panel *p, struct rows row, int n);
 
-INLINE void multiply_tiles(uint8_t *copy, int n_row, int k, const uint8_t *x, size_t x_stride, float *out,
-                           unpack_fn *unpack, const size_t BYTES, const int COLS, const bool MIN) {
+INLINE void multiply_tiles(uint8_t *copy, int n_row, int k, struct cpu_x x, float *out, unpack_fn *unpack,
+                           const size_t BYTES, const int COLS, const bool MIN) {
     const int panels = n_row > R ? 2 : 1, steps = (k + 255) / 256 * panels;
     const int LINES = (R * (int)BYTES * COLS / 256 + 63) / 64;
     _Alignas(64) int32_t sums[RING][16][16];
     struct panel p[2];
 #define SUBS(step)    ((k - (step) / panels * 256 < 256 ? k - (step) / panels * 256 : 256) / COLS)
-#define COLUMNS(step) (x + (size_t)((step) / panels) * sizeof(struct cpu_x8))
+#define COLUMNS(step) (x.at + (size_t)((step) / panels) * x.chunk)
 #define UNPACK(step)                                                                                         \
     p[(step)&1].copy = copy, unpack(&p[(step)&1], (struct rows){0}, SUBS(step)), copy = p[(step)&1].copy
     begin(COLS);
     for (int t = 0; t < TT; t++) memset(out + t * CPU_UNIT_ROWS, 0, sizeof(float) * CPU_UNIT_ROWS);
     UNPACK(0);
     unsigned made = 0, used = 0;
-    for (; made < AHEAD_SUBS; made++) products(&p[0], (int)made, x, x_stride, sums[made % RING], COLS);
+    for (; made < AHEAD_SUBS; made++) products(&p[0], (int)made, x.at, x.row, sums[made % RING], COLS);
     for (int s = 0; s < steps; s++) {
         const int n = SUBS(s);
         const uint8_t *xs = COLUMNS(s), *ahead = copy + AHEAD;
@@ -85,14 +85,14 @@ INLINE void multiply_tiles(uint8_t *copy, int n_row, int k, const uint8_t *x, si
         for (int b = 0; b < n; b++, made++, used++) {
             int next = b + AHEAD_SUBS;
             if (next < n)
-                products(&p[s & 1], next, xs, x_stride, sums[made % RING], COLS);
+                products(&p[s & 1], next, xs, x.row, sums[made % RING], COLS);
             else if (s + 1 < steps)
-                products(&p[(s + 1) & 1], next - n, COLUMNS(s + 1), x_stride, sums[made % RING], COLS);
+                products(&p[(s + 1) & 1], next - n, COLUMNS(s + 1), x.row, sums[made % RING], COLS);
             __asm__ volatile("" : : : "memory"); /* the tile loads and stores name no memory to gcc 12 */
-            ahead = floats(y, &p[s & 1], b, xs, x_stride, sums[used % RING], COLS, MIN, ahead, LINES);
+            ahead = floats(y, &p[s & 1], b, xs, x.row, sums[used % RING], COLS, MIN, ahead, LINES);
         }
         UNROLL for (int t = 0; t < TT; t++) {
-            const struct cpu_x8 *xt = (const struct cpu_x8 *)(const void *)(xs + (size_t)t * x_stride);
+            const struct cpu_x8 *xt = (const struct cpu_x8 *)(const void *)(xs + (size_t)t * x.row);
             vf sum = add_far_signed(y[t], &p[s & 1], xt, COLS);
             vf_store(o + t * CPU_UNIT_ROWS, vf_fma(sum, vf_set(xt->d), vf_load(o + t * CPU_UNIT_ROWS)));
         }
@@ -107,8 +107,8 @@ INLINE void multiply_tiles(uint8_t *copy, int n_row, int k, const uint8_t *x, si
         pack_##name(p, row, n);                                                                              \
         p->copy = at;                                                                                        \
     }                                                                                                        \
-    static void tiles_##name(uint8_t *copy, int n, int k, const void *x, size_t x_stride, float *out) {      \
-        multiply_tiles(copy, n, k, x, x_stride, out, centred_##name, BYTES, COLS, MIN);                      \
+    static void tiles_##name(uint8_t *copy, int n, int k, struct cpu_x x, float *out) {                      \
+        multiply_tiles(copy, n, k, x, out, centred_##name, BYTES, COLS, MIN);                                \
     }
 TILE_QUANTS(TILES_OF)
 #define TILES_ENTRY(name, UPPER, ...) [QUANT_##UPPER] = tiles_##name,

@@ -3,4 +3,5 @@
 #include "cpu_panel16_impl.h"
 
 PANEL_QUANTS(ROWS_OF)
-cpu_row_fn *const cpu_panels_avx2[QUANT_COUNT] = PANEL_ENTRIES;
+cpu_row_fn *const cpu_panels_avx2[QUANT_COUNT] = {PANEL_QUANTS(PANEL_ENTRY)};
+cpu_row_fn *const cpu_panels16_avx2[QUANT_COUNT] = {PANEL16_QUANTS(PANEL16_ENTRY)};

@@ -429,28 +429,28 @@ INLINE uint8_t *stream(uint8_t *copy, int n, const uint8_t *x, size_t x_stride, 
 }
 typedef uint8_t *stream_fn(uint8_t *copy, int n, const uint8_t *x, size_t x_stride, float *out);
 /* s[i]: for 1 << i rows of x. */
-INLINE void multiply_copy(uint8_t *copy, int n_row, int k, const uint8_t *x, size_t x_stride, int T,
-                          float *out, stream_fn *const *s, const int COLS) {
+INLINE void multiply_copy(uint8_t *copy, int n_row, int k, struct cpu_x x, int T, float *out,
+                          stream_fn *const *s, const int COLS) {
     for (int t = 0; t < T; t++) memset(out + t * CPU_UNIT_ROWS, 0, sizeof(float) * CPU_UNIT_ROWS);
     for (int r0 = 0; r0 < n_row; r0 += 2 * R)
         for (int k0 = 0; k0 < k; k0 += 256)
             for (int i = 0; i < (n_row - r0 > R ? 2 : 1); i++) {
                 int n = (k - k0 < 256 ? k - k0 : 256) / COLS, size = 3;
-                const uint8_t *xk = x + (size_t)(k0 / 256) * sizeof(struct cpu_x8);
+                const uint8_t *xk = x.at + (size_t)(k0 / 256) * x.chunk;
                 uint8_t *end = copy;
                 for (int t = 0; t < T; t += 1 << size) {
                     while (T - t < 1 << size || !s[size]) size--;
-                    end = s[size](copy, n, xk + (size_t)t * x_stride, x_stride,
-                                  out + t * CPU_UNIT_ROWS + r0 + i * R);
+                    end =
+                        s[size](copy, n, xk + (size_t)t * x.row, x.row, out + t * CPU_UNIT_ROWS + r0 + i * R);
                 }
                 copy = end;
             }
 }
 
 /* n_row <= CPU_UNIT_ROWS rows of w times T rows of x. Rows past n_row hold anything: nobody reads their sums. */
-INLINE void multiply(const uint8_t *w, size_t stride, int n_row, int k, const uint8_t *x, size_t x_stride,
-                     int T, float *out, uint8_t *copy, bool copied, pack_fn *pack, pack_fn *unpack_copy,
-                     const size_t BYTES, const int COLS, const int OFF, const bool MIN, const bool WIDE) {
+INLINE void multiply(const uint8_t *w, size_t stride, int n_row, int k, struct cpu_x x, int T, float *out,
+                     uint8_t *copy, bool copied, pack_fn *pack, pack_fn *unpack_copy, const size_t BYTES,
+                     const int COLS, const int OFF, const bool MIN, const bool WIDE) {
     enum { MOST = VL == 16 ? 6 : 4 };
     const int NP = WIDE && !VNNI ? 1 : 2;
     struct panel p[2];
@@ -477,16 +477,16 @@ INLINE void multiply(const uint8_t *w, size_t stride, int n_row, int k, const ui
                 (copied ? unpack_copy : pack)(&p[i], rows, n);
                 copy = p[i].copy;
             }
-            const uint8_t *xk = x + (size_t)(k0 / 256) * sizeof(struct cpu_x8);
+            const uint8_t *xk = x.at + (size_t)(k0 / 256) * x.chunk;
             float *o = out + r0;
             const uint8_t *ahead =
                 copied ? copy + AHEAD : xk; /* only the first tile asks; none with 16 registers */
             size_t step = copied ? 64 : 0;
 #define TILE(PANELS, TT)                                                                                     \
-    tile(p, n, xk, x_stride, o, TT, PANELS, COLS, OFF, MIN, WIDE,                                            \
+    tile(p, n, xk, x.row, o, TT, PANELS, COLS, OFF, MIN, WIDE,                                               \
          VL == 16 ? (PANELS * R * (int)BYTES * COLS / 256 + 63) / 64 : 0, ahead, step)
 #define TILES(PANELS)                                                                                        \
-    for (; T - t >= MOST; t += MOST, xk += MOST * x_stride, o += MOST * CPU_UNIT_ROWS, step = 0)             \
+    for (; T - t >= MOST; t += MOST, xk += MOST * x.row, o += MOST * CPU_UNIT_ROWS, step = 0)                \
         TILE(PANELS, MOST);                                                                                  \
     if (T - t == 1) TILE(PANELS, 1);                                                                         \
     if (T - t == 2) TILE(PANELS, 2);                                                                         \
@@ -546,12 +546,12 @@ INLINE void multiply(const uint8_t *w, size_t stride, int n_row, int k, const ui
     PACK_FROM(file, name, false)                                                                             \
     PACK_FROM(copy, name, true)                                                                              \
     STREAMS(name, COLS, OFF, MIN)                                                                            \
-    static void rows_##name(const uint8_t *w, size_t stride, int n, int k, const void *x, size_t x_stride,   \
-                            int T, float *out, uint8_t *copy, bool copied) {                                 \
+    static void rows_##name(const uint8_t *w, size_t stride, int n, int k, struct cpu_x x, int T,            \
+                            float *out, uint8_t *copy, bool copied) {                                        \
         if (copied && T <= MANY(COLS))                                                                       \
-            multiply_copy(copy, n, k, x, x_stride, T, out, streams_##name, COLS);                            \
+            multiply_copy(copy, n, k, x, T, out, streams_##name, COLS);                                      \
         else                                                                                                 \
-            multiply(w, stride, n, k, x, x_stride, T, out, copy, copied, file_##name, copy_##name, BYTES,    \
-                     COLS, OFF, MIN, WIDE);                                                                  \
+            multiply(w, stride, n, k, x, T, out, copy, copied, file_##name, copy_##name, BYTES, COLS, OFF,   \
+                     MIN, WIDE);                                                                             \
     }
 #define PANEL_ENTRY(name, UPPER, ...) [QUANT_##UPPER] = rows_##name,

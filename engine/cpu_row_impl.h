@@ -186,24 +186,24 @@ FLOAT_KERNEL(bf16, 2, bf16)
 FLOAT_KERNEL(pairs, 2, bf16)
 
 #define ROW_ARGS                                                                                             \
-    const uint8_t *w, size_t stride, int n, int k, const void *x, size_t x_stride, int T, float *out,        \
-        uint8_t *copy, bool copied
+    const uint8_t *w, size_t stride, int n, int k, struct cpu_x x, int T, float *out, uint8_t *copy,         \
+        bool copied
 static void row_f32(ROW_ARGS) {
     if (copy && !copied) memcpy(copy, w, stride * (size_t)n);
-    multiply_f32(copy ? copy : w, stride, n, k, x, x_stride, T, out);
+    multiply_f32(copy ? copy : w, stride, n, k, (const void *)x.at, x.row, T, out);
 }
 static void row_f16(ROW_ARGS) {
     if (copy && !copied) memcpy(copy, w, stride * (size_t)n);
-    multiply_f16(copy ? copy : w, stride, n, k, x, x_stride, T, out);
+    multiply_f16(copy ? copy : w, stride, n, k, (const void *)x.at, x.row, T, out);
 }
 static void row_bf16(ROW_ARGS) {
     for (int r = 0; copy && !copied && r < n; r++)
         copy_pairs((uint16_t *)(void *)(copy + stride * (size_t)r),
                    (const uint16_t *)(const void *)(w + stride * (size_t)r), k);
     if (copy)
-        multiply_pairs(copy, stride, n, k, x, x_stride, T, out);
+        multiply_pairs(copy, stride, n, k, (const void *)x.at, x.row, T, out);
     else
-        multiply_bf16(w, stride, n, k, x, x_stride, T, out);
+        multiply_bf16(w, stride, n, k, (const void *)x.at, x.row, T, out);
 }
 #define ROW_ENTRIES                                                                                          \
     { [QUANT_F32] = row_f32, [QUANT_F16] = row_f16, [QUANT_BF16] = row_bf16 }

@@ -17,6 +17,7 @@ const struct cpu_kernels cpu_kernels_avx512 = {
     .argmax = vec_argmax,
     .row = cpu_rows_avx512,
     .panel = cpu_panels_avx512,
+    .panel16 = cpu_panels16_avx512,
     .unpack_f32 = cpu_unpack_f32_avx512,
     .unpack_bf16 = cpu_unpack_bf16_avx512,
     .attend_row = attend_row,

@@ -217,8 +217,8 @@ INLINE void quantise_256(struct cpu_x8 *y, const float *x, int left) {
         y->s32[b] += sum, y->s16[g / 4] += sum;
     }
 }
-static void vec_quantise(struct cpu_x8 *y, const float *x, int k) {
-    for (int at = 0; at < k; at += 256) quantise_256(y + at / 256, x + at, k - at);
+static void vec_quantise(void *y, size_t chunk, const float *x, int k) {
+    for (int at = 0; at < k; at += 256, y = (uint8_t *)y + chunk) quantise_256(y, x + at, k - at);
 }
 
 /* 256 columns to int16, of which left are there. */
@@ -254,8 +254,8 @@ INLINE void quantise16_256(struct cpu_x16 *y, const float *x, int left) {
 #endif
     }
 }
-static void vec_quantise16(struct cpu_x16 *y, const float *x, int k) {
-    for (int at = 0; at < k; at += 256) quantise16_256(y + at / 256, x + at, k - at);
+static void vec_quantise16(void *y, size_t chunk, const float *x, int k) {
+    for (int at = 0; at < k; at += 256, y = (uint8_t *)y + chunk) quantise16_256(y, x + at, k - at);
 }
 
 /* ---- cache rows ---- */
