@@ -100,7 +100,7 @@ INLINE void multiply_tiles(uint8_t *copy, int n_row, int k, struct cpu_x x, floa
     _tile_release();
 }
 
-#define TILES_OF(name, UPPER, COLS, BYTES, OFF, MIN, WIDE)                                                   \
+#define TILES_OF(name, UPPER, COLS, BYTES, OFF, MIN, WIDE, WHOLE)                                            \
     static void centred_##name(struct panel *p, struct rows row, int n) {                                    \
         uint8_t *at = p->copy;                                                                               \
         row = (struct rows){.copy = &at, .copied = true, .quiet = true, .centre = true, .off = OFF};         \

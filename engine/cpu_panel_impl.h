@@ -30,7 +30,8 @@
 
 struct panel {
     vu q[2][COLS_MAX / 4];    /* the second plane: low halves of codes of 8 bits, without VNNI */
-    vf d[16], g[16];          /* per sub-block */
+    vf d[16], g[16];          /* per sub-block; without VNNI and where scales are integers, d[0] times sc[] */
+    vi sc[16];                /* in both halves of each lane */
     const uint8_t *ahead;     /* what to ask for while this is unpacked */
     uint8_t *copy;            /* of the rows: where it goes on */
     vi acc[8][8], sum[8][16]; /* products of each row of x and sub-block */
@@ -44,7 +45,16 @@ INLINE void ask(struct panel *p, struct rows row, int bytes) {
     p->ahead += (R * bytes + 63) / 64 * 64;
 }
 
-INLINE vf byte_lanes(vu v, int i) { return to_float((vi)(v >> 8 * i & 255)); }
+INLINE vu byte_of(vu v, int i) { return v >> 8 * i & 255; }
+INLINE vf byte_lanes(vu v, int i) { return to_float((vi)byte_of(v, i)); }
+/* The scale d sc of sub-block b; sc: an integer below 2^15 in each lane. */
+INLINE void scale(struct panel *p, int b, vf d, vi sc) {
+    if (VNNI)
+        p->d[b] = vf_mul(d, to_float(sc));
+    else
+        p->sc[b] = (vi)(((vu)sc & 0xffff) | (vu)sc << 16);
+    if (!VNNI && b == 0) p->d[0] = d;
+}
 
 INLINE const struct cpu_x8 *x_row(struct rows row, int t) {
     return (const struct cpu_x8 *)(const void *)(row.x + (size_t)t * row.x_stride);
@@ -170,6 +180,11 @@ INLINE void pack_q5_1(struct panel *p, struct rows row, int n) {
 
 /* ---- super-blocks of 256 ---- */
 
+INLINE vi signed_byte(vu v, int i) { /* to the top of the lane and back */
+    typedef int32_t vs __attribute__((vector_size(4 * R)));
+    return (vi)((vs)(v << (24 - 8 * i)) >> 24);
+}
+
 /* Q4_K, Q5_K: d, dmin, then eight 6-bit scales and mins in twelve bytes: the headers of R rows at once. */
 INLINE void scales_k45(struct panel *p, struct rows row) {
     vu h[4], s[2], m[2];
@@ -178,7 +193,7 @@ INLINE void scales_k45(struct panel *p, struct rows row) {
     s[0] = h[1] & 0x3f3f3f3f, s[1] = LOW4(h[3]) | (h[1] >> 2 & 0x30303030);
     m[0] = h[2] & 0x3f3f3f3f, m[1] = LOW4(h[3] >> 4) | (h[2] >> 2 & 0x30303030);
     UNROLL for (int b = 0; b < 8; b++) {
-        p->d[b] = vf_mul(d, byte_lanes(s[b / 4], b % 4));
+        scale(p, b, d, (vi)byte_of(s[b / 4], b % 4));
         p->g[b] = vf_mul(dmin, byte_lanes(m[b / 4], b % 4));
     }
 }
@@ -217,7 +232,11 @@ INLINE void pack_q5_k(struct panel *p, struct rows row, int n) {
         last_codes(p, row, c * 16, 16);
     }
     scales_k45(p, row);
-    shift_mins(p, 8);
+    if (VNNI)
+        shift_mins(p, 8);
+    else
+        for (int b = 0; b < 8; b++)
+            p->g[b] = vf_fma(vf_mul(p->d[0], vf_set(16)), to_float((vi)((vu)p->sc[b] & 0xffff)), p->g[b]);
 }
 INLINE void pack_q6_k(struct panel *p, struct rows row, int n) {
     (void)n;
@@ -247,10 +266,7 @@ INLINE void pack_q6_k(struct panel *p, struct rows row, int n) {
     }
     halves(row, 1, 208, 0, &d);
     load16(row, 192, s, false);
-    UNROLL for (int b = 0; b < 16; b++) { /* signed bytes: to the top of the lane and back */
-        vu top = s[b / 4] << (24 - 8 * (b % 4));
-        p->d[b] = vf_mul(d, vf_mul(to_float((vi)(top & 0xff000000)), vf_set(0x1p-24f)));
-    }
+    UNROLL for (int b = 0; b < 16; b++) scale(p, b, d, signed_byte(s[b / 4], b % 4));
 }
 INLINE void pack_q2_k(struct panel *p, struct rows row, int n) {
     (void)n;
@@ -273,7 +289,7 @@ INLINE void pack_q2_k(struct panel *p, struct rows row, int n) {
     half_pairs(rows_skip(row, 80), 1, 0, d, d + 1);
     load16(row, 0, s, false);
     UNROLL for (int b = 0; b < 16; b++) {
-        p->d[b] = vf_mul(d[0], byte_lanes(LOW4(s[b / 4]), b % 4));
+        scale(p, b, d[0], (vi)byte_of(LOW4(s[b / 4]), b % 4));
         p->g[b] = vf_mul(vf_sub(vf_set(0), d[1]), byte_lanes(LOW4(s[b / 4] >> 4), b % 4));
     }
 }
@@ -303,7 +319,7 @@ INLINE void pack_q3_k(struct panel *p, struct rows row, int n) {
     e[1] = LOW4(b) | (top >> 2 & 0x03030303) << 4;
     e[2] = LOW4(a >> 4) | (top >> 4 & 0x03030303) << 4;
     e[3] = LOW4(b >> 4) | (top >> 6 & 0x03030303) << 4;
-    UNROLL for (int i = 0; i < 16; i++) p->d[i] = vf_mul(d, vf_sub(byte_lanes(e[i / 4], i % 4), vf_set(32)));
+    UNROLL for (int i = 0; i < 16; i++) scale(p, i, d, (vi)(byte_of(e[i / 4], i % 4) - 32));
 }
 
 /* ---- the kernel: NP panels (or one in two planes) x TT rows of x, n sub-blocks of COLS columns ---- */
@@ -322,6 +338,14 @@ INLINE vi whole(vi sum, const int by) {
     return widen(sum, by);
 #endif
 }
+/* The same without VNNI, times integer scales. */
+INLINE vi add_scaled(vi sum, vi a, vi sc) {
+#if defined(__AVX512F__) || defined(__AVXVNNI__)
+    return (vi)((vu)sum + (vu)a * (vu)sc);
+#else
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(a, sc));
+#endif
+}
 /* y[NP] += what the far groups of a row of x add to NP panels (or one in two planes): d 128 (u - OFF) hi. */
 INLINE void add_far(vf *y, const struct panel *p, const struct cpu_x8 *x, const int NP, const int COLS,
                     const int OFF, const int PLANES) {
@@ -337,15 +361,37 @@ INLINE void add_far(vf *y, const struct panel *p, const struct cpu_x8 *x, const 
     }
 }
 
+/* The same in whole numbers: s[NP] += sc (u - OFF) hi. */
+INLINE void add_far_whole(vi *s, const struct panel *p, const struct cpu_x8 *x, const int NP, const int COLS,
+                          const int OFF) {
+    vi far[2] = {set32(0), set32(0)};
+    for (int i = 0; i < CPU_FAR; i++) {
+        const int k4 = x->far[i];
+        const vi hi = set32(x->hi[i]), first = OFF ? start(x->hp[i], OFF) : set32(0);
+        UNROLL for (int r = 0; r < NP; r++) far[r] =
+            add_scaled(far[r], dot(first, p[r].q[0][k4], hi), p[r].sc[k4 / (COLS / 4)]);
+    }
+    UNROLL for (int r = 0; r < NP; r++) s[r] = (vi)((vu)s[r] + ((vu)far[r] << 7));
+}
+/* The sum of 256 columns as a float, with the minima. */
+INLINE vf from_whole(vi s, const struct panel *p, const struct cpu_x8 *x, const int COLS, const bool MIN) {
+    vf y = vf_mul(to_float(s), p->d[0]);
+    if (MIN)
+        UNROLL for (int b = 0; b < COLS_MAX / COLS; b++) y =
+            vf_fma(p->g[b], vf_set(COLS == 32 ? x->s32[b] : x->s16[b]), y);
+    return y;
+}
+
 INLINE void tile(const struct panel *p, int n, const uint8_t *x, size_t x_stride, float *out, const int TT,
                  const int NP, const int COLS, const int OFF, const bool MIN, const bool WIDE,
-                 const int LINES, const uint8_t *ahead, size_t step) {
+                 const bool WHOLE, const int LINES, const uint8_t *ahead, size_t step) {
     const int PLANES = WIDE && !VNNI ? 2 : 1;
     vf f[2][6];
+    vi whole_sum[2][6];
 #define ROWS      UNROLL for (int t = 0; t < TT; t++) UNROLL for (int r = 0; r < NP; r++)
 #define X(t)      ((const struct cpu_x8 *)(const void *)(x + (size_t)(t)*x_stride))
 #define OUT(r, t) (out + (t)*CPU_UNIT_ROWS + (r)*R)
-    ROWS f[r][t] = vf_set(0);
+    ROWS f[r][t] = vf_set(0), whole_sum[r][t] = set32(0);
     for (int b = 0; b < n; b++) {
         vi a[2][6];
         if (VL == 8)
@@ -376,6 +422,10 @@ INLINE void tile(const struct panel *p, int n, const uint8_t *x, size_t x_stride
             }
         }
         ROWS {
+            if (WHOLE) {
+                whole_sum[r][t] = add_scaled(whole_sum[r][t], a[r][t], p[r].sc[b]);
+                continue;
+            }
             vi sum = whole(a[r][t], PLANES == 2 ? 16 : 1);
             if (PLANES == 2) sum = (vi)((vu)sum + (vu)whole(a[1][t], 1));
             f[r][t] = vf_fma(to_float(sum), p[r].d[b], f[r][t]);
@@ -384,8 +434,14 @@ INLINE void tile(const struct panel *p, int n, const uint8_t *x, size_t x_stride
     }
     UNROLL for (int t = 0; t < TT; t++) {
         vf y[2];
-        UNROLL for (int r = 0; r < NP; r++) y[r] = f[r][t];
-        add_far(y, p, X(t), NP, COLS, OFF, PLANES);
+        vi s[2];
+        UNROLL for (int r = 0; r < NP; r++) y[r] = f[r][t], s[r] = whole_sum[r][t];
+        if (WHOLE) {
+            add_far_whole(s, p, X(t), NP, COLS, OFF);
+            UNROLL for (int r = 0; r < NP; r++) y[r] = from_whole(s[r], &p[r], X(t), COLS, MIN);
+        } else {
+            add_far(y, p, X(t), NP, COLS, OFF, PLANES);
+        }
         UNROLL for (int r = 0; r < NP; r++)
             vf_store(OUT(r, t), vf_fma(y[r], vf_set(X(t)->d), vf_load(OUT(r, t))));
     }
@@ -450,7 +506,7 @@ INLINE void multiply_copy(uint8_t *copy, int n_row, int k, struct cpu_x x, int T
 /* n_row <= CPU_UNIT_ROWS rows of w times T rows of x. Rows past n_row hold anything: nobody reads their sums. */
 INLINE void multiply(const uint8_t *w, size_t stride, int n_row, int k, struct cpu_x x, int T, float *out,
                      uint8_t *copy, bool copied, pack_fn *pack, pack_fn *unpack_copy, const size_t BYTES,
-                     const int COLS, const int OFF, const bool MIN, const bool WIDE) {
+                     const int COLS, const int OFF, const bool MIN, const bool WIDE, const bool WHOLE) {
     enum { MOST = VL == 16 ? 6 : 4 };
     const int NP = WIDE && !VNNI ? 1 : 2;
     struct panel p[2];
@@ -483,7 +539,7 @@ INLINE void multiply(const uint8_t *w, size_t stride, int n_row, int k, struct c
                 copied ? copy + AHEAD : xk; /* only the first tile asks; none with 16 registers */
             size_t step = copied ? 64 : 0;
 #define TILE(PANELS, TT)                                                                                     \
-    tile(p, n, xk, x.row, o, TT, PANELS, COLS, OFF, MIN, WIDE,                                               \
+    tile(p, n, xk, x.row, o, TT, PANELS, COLS, OFF, MIN, WIDE, WHOLE,                                        \
          VL == 16 ? (PANELS * R * (int)BYTES * COLS / 256 + 63) / 64 : 0, ahead, step)
 #define TILES(PANELS)                                                                                        \
     for (; T - t >= MOST; t += MOST, xk += MOST * x.row, o += MOST * CPU_UNIT_ROWS, step = 0)                \
@@ -502,22 +558,23 @@ INLINE void multiply(const uint8_t *w, size_t stride, int n_row, int k, struct c
     }
 }
 
-/* F(name, UPPER, columns of a sub-block, bytes of 256 columns, offset, has mins, codes of 8 bits); TILE_QUANTS: those that gain
+/* F(name, UPPER, columns of a sub-block, bytes of 256 columns, offset, has mins, codes of 8 bits, sums with integer scales in
+ * whole numbers); TILE_QUANTS: those that gain
  * from AMX. */
 #define TILE_QUANTS(F)                                                                                       \
-    F(q8_0, Q8_0, 32, 272, 128, false, true)                                                                 \
-    F(q4_0, Q4_0, 32, 144, 8, false, false)                                                                  \
-    F(q4_1, Q4_1, 32, 160, 0, true, false)                                                                   \
-    F(q5_0, Q5_0, 32, 176, 16, false, false)                                                                 \
-    F(q5_1, Q5_1, 32, 192, 16, true, false)                                                                  \
-    F(iq4_nl, IQ4_NL, 32, 144, 128, false, true)                                                             \
-    F(q4_k, Q4_K, 32, 144, 0, true, false)                                                                   \
-    F(q5_k, Q5_K, 32, 176, 16, true, false)                                                                  \
-    F(q6_k, Q6_K, 16, 210, 32, false, false)
+    F(q8_0, Q8_0, 32, 272, 128, false, true, false)                                                          \
+    F(q4_0, Q4_0, 32, 144, 8, false, false, false)                                                           \
+    F(q4_1, Q4_1, 32, 160, 0, true, false, false)                                                            \
+    F(q5_0, Q5_0, 32, 176, 16, false, false, false)                                                          \
+    F(q5_1, Q5_1, 32, 192, 16, true, false, false)                                                           \
+    F(iq4_nl, IQ4_NL, 32, 144, 128, false, true, false)                                                      \
+    F(q4_k, Q4_K, 32, 144, 0, true, false, !VNNI)                                                            \
+    F(q5_k, Q5_K, 32, 176, 16, true, false, !VNNI)                                                           \
+    F(q6_k, Q6_K, 16, 210, 32, false, false, !VNNI)
 #define PANEL_QUANTS(F)                                                                                      \
     TILE_QUANTS(F)                                                                                           \
-    F(q2_k, Q2_K, 16, 84, 0, true, false)                                                                    \
-    F(q3_k, Q3_K, 16, 110, 4, false, false)
+    F(q2_k, Q2_K, 16, 84, 0, true, false, !VNNI)                                                             \
+    F(q3_k, Q3_K, 16, 110, 4, false, false, !VNNI)
 #define PACK_FROM(source, name, COPIED)                                                                      \
     static void source##_##name(struct panel *p, struct rows row, int n) {                                   \
         uint8_t *at = p->copy;                                                                               \
@@ -540,9 +597,9 @@ INLINE void multiply(const uint8_t *w, size_t stride, int n_row, int k, struct c
     STREAM(name, 4, COLS, OFF, MIN)                                                                          \
     STREAM(name, 8, COLS, OFF, MIN)                                                                          \
     static stream_fn *const streams_##name[4] = {                                                            \
-        stream_##name##_1, MANY(COLS) < 2 ? NULL : stream_##name##_2,                                        \
+        MANY(COLS) < 1 ? NULL : stream_##name##_1, MANY(COLS) < 2 ? NULL : stream_##name##_2,                \
         MANY(COLS) < 4 ? NULL : stream_##name##_4, MANY(COLS) < 8 ? NULL : stream_##name##_8};
-#define ROWS_OF(name, UPPER, COLS, BYTES, OFF, MIN, WIDE)                                                    \
+#define ROWS_OF(name, UPPER, COLS, BYTES, OFF, MIN, WIDE, WHOLE)                                             \
     PACK_FROM(file, name, false)                                                                             \
     PACK_FROM(copy, name, true)                                                                              \
     STREAMS(name, COLS, OFF, MIN)                                                                            \
@@ -552,6 +609,6 @@ INLINE void multiply(const uint8_t *w, size_t stride, int n_row, int k, struct c
             multiply_copy(copy, n, k, x, T, out, streams_##name, COLS);                                      \
         else                                                                                                 \
             multiply(w, stride, n, k, x, T, out, copy, copied, file_##name, copy_##name, BYTES, COLS, OFF,   \
-                     MIN, WIDE);                                                                             \
+                     MIN, WIDE, WHOLE);                                                                      \
     }
 #define PANEL_ENTRY(name, UPPER, ...) [QUANT_##UPPER] = rows_##name,
