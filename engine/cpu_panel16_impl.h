@@ -147,7 +147,7 @@ INLINE void tile16(const struct panel16 *p, int n, const uint8_t *x, size_t x_st
 /* BYTES of 256 columns. */
 INLINE void multiply16(const uint8_t *w, size_t stride, int n_row, int k, struct cpu_x x, int T, float *out,
                        pack16_fn *pack, const size_t BYTES, const int COLS, const bool SCALES) {
-    enum { MOST = VL == 16 ? 6 : 4 };
+    enum { MOST = 6 };
     struct panel16 p[2];
     for (int r0 = 0; r0 < n_row; r0 += 2 * R) {
         for (int t = 0; t < T; t++) memset(out + t * CPU_UNIT_ROWS + r0, 0, sizeof(float) * 2 * R);

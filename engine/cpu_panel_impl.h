@@ -507,7 +507,7 @@ INLINE void multiply_copy(uint8_t *copy, int n_row, int k, struct cpu_x x, int T
 INLINE void multiply(const uint8_t *w, size_t stride, int n_row, int k, struct cpu_x x, int T, float *out,
                      uint8_t *copy, bool copied, pack_fn *pack, pack_fn *unpack_copy, const size_t BYTES,
                      const int COLS, const int OFF, const bool MIN, const bool WIDE, const bool WHOLE) {
-    enum { MOST = VL == 16 ? 6 : 4 };
+    enum { MOST = 6 };
     const int NP = WIDE && !VNNI ? 1 : 2;
     struct panel p[2];
     for (int r0 = 0; r0 < n_row; r0 += NP * R) {
