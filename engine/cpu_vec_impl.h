@@ -108,11 +108,6 @@ static int vec_argmax(const float *x, int n) {
 
 /* ---- activations to int8 (struct cpu_x8) ---- */
 
-INLINE float top8(__m256 v) {
-    __m128 m = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
-    m = _mm_max_ps(m, _mm_movehl_ps(m, m));
-    return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
-}
 #define UNROLL_8 _Pragma("GCC unroll 8")
 /* Two int16 in an int32: sums lane by lane, and of both. */
 INLINE int32_t add_pairs(int32_t a, int32_t b) {
@@ -124,34 +119,38 @@ INLINE int32_t bytes_of(__m128i v) {
     v = _mm_packs_epi32(v, v);
     return _mm_cvtsi128_si32(_mm_packs_epi16(v, v));
 }
-/* The largest |x| of each group of four of 32 columns, groups 0 2 4 6 1 3 5 7. */
-INLINE __m256 group_tops(const float *x) {
+/* Of each group of four of 32 columns, groups 0 2 4 6 1 3 5 7: its largest |x|, the last six bits replaced by the place
+ * among all 64 from first on, so that no two are equal. Numbers above zero have the order of their bits. */
+INLINE __m256i group_tops(const float *x, int first) {
     __m256 m[4];
     for (int j = 0; j < 4; j++) {
         m[j] = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), _mm256_loadu_ps(x + 8 * j));
         m[j] = _mm256_max_ps(m[j], _mm256_shuffle_ps(m[j], m[j], 0xb1));
         m[j] = _mm256_max_ps(m[j], _mm256_shuffle_ps(m[j], m[j], 0x4e));
     }
-    return _mm256_blend_ps(_mm256_blend_ps(m[0], m[1], 0x22), _mm256_blend_ps(m[2], m[3], 0x88), 0xcc);
+    __m256 top = _mm256_blend_ps(_mm256_blend_ps(m[0], m[1], 0x22), _mm256_blend_ps(m[2], m[3], 0x88), 0xcc);
+    __m256i place = _mm256_add_epi32(_mm256_set1_epi32(first), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+    return _mm256_or_si256(_mm256_andnot_si256(_mm256_set1_epi32(63), _mm256_castps_si256(top)), place);
 }
-/* Takes the largest of 64 group tops out of them; *at: the first group that has it. */
-INLINE float take_top(__m256 tops[8], int *at) {
-    __m256 most = tops[0];
-    uint64_t where = 0;
-    UNROLL_8 for (int j = 1; j < 8; j++) most = _mm256_max_ps(most, tops[j]);
-    float top = top8(most);
-    UNROLL_8 for (int j = 0; j < 8; j++) {
-        __m256 equal = _mm256_cmp_ps(tops[j], _mm256_set1_ps(top), _CMP_EQ_OQ);
-        where |= (uint64_t)(unsigned)_mm256_movemask_ps(equal) << 8 * j;
-    }
-    int i = __builtin_ctzll(where | 1ull << 63); /* (not a number: none) */
-    *at = (i & ~7) + i % 4 * 2 + i / 4 % 2;
-    __m256i lane = _mm256_sub_epi32(_mm256_set1_epi32(i), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
-    UNROLL_8 for (int j = 0; j < 8; j++) {
-        __m256i taken = _mm256_cmpeq_epi32(lane, _mm256_set1_epi32(8 * j));
-        tops[j] = _mm256_andnot_ps(_mm256_castsi256_ps(taken), tops[j]);
-    }
-    return top;
+/* The largest of 64 group tops, in every lane. */
+INLINE __m256i most_of(const __m256i tops[8]) {
+    __m256i m[4];
+    UNROLL_8 for (int j = 0; j < 4; j++) m[j] = _mm256_max_epi32(tops[j], tops[4 + j]);
+    m[0] = _mm256_max_epi32(_mm256_max_epi32(m[0], m[1]), _mm256_max_epi32(m[2], m[3]));
+    m[0] = _mm256_max_epi32(m[0], _mm256_permute2x128_si256(m[0], m[0], 1));
+    m[0] = _mm256_max_epi32(m[0], _mm256_shuffle_epi32(m[0], 0x4e));
+    return _mm256_max_epi32(m[0], _mm256_shuffle_epi32(m[0], 0xb1));
+}
+/* Its value, rounded up. */
+INLINE float value_of(__m256i top) {
+    return _mm256_cvtss_f32(_mm256_castsi256_ps(_mm256_or_si256(top, _mm256_set1_epi32(63))));
+}
+/* Takes it out of them, 0 in its place; its group. */
+INLINE int take_out(__m256i tops[8], __m256i top) {
+    UNROLL_8 for (int j = 0; j < 8; j++) tops[j] =
+        _mm256_andnot_si256(_mm256_cmpeq_epi32(tops[j], top), tops[j]);
+    int i = _mm256_cvtsi256_si32(top) & 63;
+    return (i & ~7) + i % 4 * 2 + i / 4 % 2;
 }
 /* Sums of q over 32 and 16 columns. */
 INLINE void sums_32(struct cpu_x8 *y, int b, __m256i q) {
@@ -173,16 +172,16 @@ INLINE void quantise_256(struct cpu_x8 *y, const float *x, int left) {
     enum { MOST = 127, MOST_FAR = 16000 };
     const float tiny = 1e-30f; /* below it codes would not be finite */
     float copy[256];
-    __m256 tops[8];
-    int far[CPU_FAR], none;
+    __m256i tops[8];
+    int far[CPU_FAR];
     if (left < 256) {
         memset(copy, 0, sizeof copy);
         x = memcpy(copy, x, sizeof *x * (size_t)left);
     }
-    for (int b = 0; b < 8; b++) tops[b] = group_tops(x + 32 * b);
-    float top = take_top(tops, &far[0]);
-    for (int i = 1; i < CPU_FAR; i++) take_top(tops, &far[i]);
-    float most = fmaxf(take_top(tops, &none), top * ((float)MOST / (float)MOST_FAR));
+    for (int b = 0; b < 8; b++) tops[b] = group_tops(x + 32 * b, 8 * b);
+    __m256i largest = most_of(tops), next = largest;
+    for (int i = 0; i < CPU_FAR; i++, next = most_of(tops)) far[i] = take_out(tops, next);
+    float top = value_of(largest), most = fmaxf(value_of(next), top * ((float)MOST / (float)MOST_FAR));
     float id = top > tiny ? (float)MOST / most : 0;
     y->d = top > tiny ? most / (float)MOST : top;
     for (int b = 0; b < 8; b++) {
@@ -190,12 +189,9 @@ INLINE void quantise_256(struct cpu_x8 *y, const float *x, int left) {
         for (int j = 0; j < 4; j++)
             c[j] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 32 * b + 8 * j), _mm256_set1_ps(id)));
         __m256i q = _mm256_packs_epi16(_mm256_packs_epi32(c[0], c[1]), _mm256_packs_epi32(c[2], c[3]));
+        q = _mm256_andnot_si256(_mm256_cmpeq_epi32(tops[b], _mm256_setzero_si256()),
+                                q); /* without the far groups */
         q = _mm256_permutevar8x32_epi32(q, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-        for (int i = 0; i < CPU_FAR; i++) { /* without the far groups */
-            __m256i at = _mm256_cmpeq_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7),
-                                            _mm256_set1_epi32(far[i] - 8 * b));
-            q = _mm256_andnot_si256(at, q);
-        }
         _mm256_storeu_si256((void *)(y->q + 32 * b), q);
         sums_32(y, b, q);
     }
