@@ -72,8 +72,10 @@ INLINE vu centred(vu u, const int off) {
 
 /* Codes of 4 columns from 4 (k4 + j): into the panel, or at once into the sums of their sub-block. */
 INLINE void put(struct panel *p, struct rows row, int k4, const int j, vu u) {
-    p->q[0][k4 + j] = row.centre ? centred(u, row.off) : u;
-    if (!row.direct) return;
+    if (!row.direct) {
+        p->q[0][k4 + j] = row.centre ? centred(u, row.off) : u;
+        return;
+    }
     UNROLL for (int t = 0; t < row.tt; t++) {
         int32_t four;
         vi *acc = &p->acc[t][j / row.sub]; /* constant indices: in a register */
@@ -322,6 +324,35 @@ INLINE void pack_q3_k(struct panel *p, struct rows row, int n) {
     UNROLL for (int i = 0; i < 16; i++) scale(p, i, d, (vi)(byte_of(e[i / 4], i % 4) - 32));
 }
 
+/* ---- codes of 4 columns from 4 k4 of R rows, out of what the functions above have left in the copy ---- */
+
+INLINE vu vector_at(const uint8_t *copy, int i) { return (vu)load_vector(copy + (size_t)i * sizeof(vu)); }
+INLINE vu nibble_at(const uint8_t *copy, int i, int high) { return LOW4(vector_at(copy, i) >> 4 * high); }
+INLINE vu code_q8_0(const uint8_t *copy, int k4) { return vector_at(copy, k4) ^ 0x80808080; }
+INLINE vu code_q4_0(const uint8_t *copy, int k4) { return nibble_at(copy, k4 / 8 * 4 + k4 % 4, k4 / 4 % 2); }
+INLINE vu code_q4_1(const uint8_t *copy, int k4) { return code_q4_0(copy, k4); }
+INLINE vu code_iq4_nl(const uint8_t *copy, int k4) { return LEVELS(code_q4_0(copy, k4)); }
+INLINE vu code_q5_0(const uint8_t *copy, int k4) {
+    const int b = k4 / 8 * 5;
+    return nibble_at(copy, b + 1 + k4 % 4, k4 / 4 % 2) | spread_bits(vector_at(copy, b), k4 % 8 * 4);
+}
+INLINE vu code_q5_1(const uint8_t *copy, int k4) { return code_q5_0(copy, k4); }
+INLINE vu code_q4_k(const uint8_t *copy, int k4) { return nibble_at(copy, k4 / 16 * 8 + k4 % 8, k4 / 8 % 2); }
+INLINE vu code_q5_k(const uint8_t *copy, int k4) {
+    return code_q4_k(copy + 8 * sizeof(vu), k4) | (vector_at(copy, k4 % 8) >> k4 / 8 & 0x01010101) << 4;
+}
+INLINE vu code_q6_k(const uint8_t *copy, int k4) {
+    const int c = k4 / 32 * 24, quarter = k4 / 8 % 4, j = k4 % 8;
+    return nibble_at(copy, c + quarter % 2 * 8 + j, quarter / 2) |
+           (vector_at(copy, c + 16 + j) >> 2 * quarter & 0x03030303) << 4;
+}
+INLINE vu code_q2_k(const uint8_t *copy, int k4) {
+    return vector_at(copy, k4 / 32 * 8 + k4 % 8) >> k4 / 8 % 4 * 2 & 0x03030303;
+}
+INLINE vu code_q3_k(const uint8_t *copy, int k4) {
+    return code_q2_k(copy + 8 * sizeof(vu), k4) | (vector_at(copy, k4 % 8) >> k4 / 8 & 0x01010101) << 2;
+}
+
 /* ---- the kernel: NP panels (or one in two planes) x TT rows of x, n sub-blocks of COLS columns ---- */
 
 #ifdef __AVX512F__
@@ -346,15 +377,20 @@ INLINE vi add_scaled(vi sum, vi a, vi sc) {
     return _mm256_add_epi32(sum, _mm256_madd_epi16(a, sc));
 #endif
 }
+/* Codes of 4 columns from 4 k4: of panel r, or where code is given of rows in their copy. */
+typedef vu code_fn(const uint8_t *copy, int k4);
+INLINE vu far_codes(const struct panel *p, int r, int k4, const uint8_t *copy, code_fn *code) {
+    return code ? code(copy, k4) : p[r].q[0][k4];
+}
 /* y[NP] += what the far groups of a row of x add to NP panels (or one in two planes): d 128 (u - OFF) hi. */
 INLINE void add_far(vf *y, const struct panel *p, const struct cpu_x8 *x, const int NP, const int COLS,
-                    const int OFF, const int PLANES) {
+                    const int OFF, const int PLANES, const uint8_t *copy, code_fn *code) {
     for (int i = 0; i < CPU_FAR; i++) {
         const int k4 = x->far[i];
         const vi hi = set32(x->hi[i]);
         const vi first = OFF ? start(x->hp[i], PLANES == 2 ? OFF / 16 : OFF) : set32(0);
         UNROLL for (int r = 0; r < NP; r++) {
-            vi sum = whole(dot(first, p[r].q[0][k4], hi), PLANES == 2 ? 16 * 128 : 128);
+            vi sum = whole(dot(first, far_codes(p, r, k4, copy, code), hi), PLANES == 2 ? 16 * 128 : 128);
             if (PLANES == 2) sum = (vi)((vu)sum + (vu)whole(dot(set32(0), p[r].q[1][k4], hi), 128));
             y[r] = vf_fma(to_float(sum), p[r].d[k4 / (COLS / 4)], y[r]);
         }
@@ -363,13 +399,13 @@ INLINE void add_far(vf *y, const struct panel *p, const struct cpu_x8 *x, const 
 
 /* The same in whole numbers: s[NP] += sc (u - OFF) hi. */
 INLINE void add_far_whole(vi *s, const struct panel *p, const struct cpu_x8 *x, const int NP, const int COLS,
-                          const int OFF) {
+                          const int OFF, const uint8_t *copy, code_fn *code) {
     vi far[2] = {set32(0), set32(0)};
     for (int i = 0; i < CPU_FAR; i++) {
         const int k4 = x->far[i];
         const vi hi = set32(x->hi[i]), first = OFF ? start(x->hp[i], OFF) : set32(0);
         UNROLL for (int r = 0; r < NP; r++) far[r] =
-            add_scaled(far[r], dot(first, p[r].q[0][k4], hi), p[r].sc[k4 / (COLS / 4)]);
+            add_scaled(far[r], dot(first, far_codes(p, r, k4, copy, code), hi), p[r].sc[k4 / (COLS / 4)]);
     }
     UNROLL for (int r = 0; r < NP; r++) s[r] = (vi)((vu)s[r] + ((vu)far[r] << 7));
 }
@@ -437,10 +473,10 @@ INLINE void tile(const struct panel *p, int n, const uint8_t *x, size_t x_stride
         vi s[2];
         UNROLL for (int r = 0; r < NP; r++) y[r] = f[r][t], s[r] = whole_sum[r][t];
         if (WHOLE) {
-            add_far_whole(s, p, X(t), NP, COLS, OFF);
+            add_far_whole(s, p, X(t), NP, COLS, OFF, NULL, NULL);
             UNROLL for (int r = 0; r < NP; r++) y[r] = from_whole(s[r], &p[r], X(t), COLS, MIN);
         } else {
-            add_far(y, p, X(t), NP, COLS, OFF, PLANES);
+            add_far(y, p, X(t), NP, COLS, OFF, PLANES, NULL, NULL);
         }
         UNROLL for (int r = 0; r < NP; r++)
             vf_store(OUT(r, t), vf_fma(y[r], vf_set(X(t)->d), vf_load(OUT(r, t))));
@@ -451,13 +487,15 @@ INLINE void tile(const struct panel *p, int n, const uint8_t *x, size_t x_stride
 }
 
 /* Rows of x that are multiplied at once with the codes of a copy: as many as have registers for their sums. */
-enum { MANY_32 = !VNNI ? 0 : VL == 16 ? 8 : 2, MANY_16 = !VNNI ? 0 : VL == 16 ? 4 : 1 };
+enum { MANY_32 = !VNNI ? 1 : VL == 16 ? 8 : 2, MANY_16 = !VNNI ? 1 : VL == 16 ? 4 : 1 };
 typedef void pack_fn(struct panel *p, struct rows row, int n);
 
 /* n sub-blocks of R rows from their copy times TT rows of x: the products of a vector follow its load, so that the
  * stream goes on evenly. The same sums as those of tile, in the same order. */
 INLINE uint8_t *stream(uint8_t *copy, int n, const uint8_t *x, size_t x_stride, float *out, pack_fn *pack,
-                       const int TT, const int COLS, const int OFF, const bool MIN) {
+                       code_fn *code, const int TT, const int COLS, const int OFF, const bool MIN,
+                       const bool WHOLE) {
+    const uint8_t *codes = copy;
     struct panel p;
     struct rows row = {.copy = &copy,
                        .copied = true,
@@ -470,15 +508,22 @@ INLINE uint8_t *stream(uint8_t *copy, int n, const uint8_t *x, size_t x_stride, 
     vf y[8];
     pack(&p, row, n);
     UNROLL for (int t = 0; t < TT; t++) y[t] = vf_set(0);
-    for (int b = 0; b < n; b++) UNROLL for (int t = 0; t < TT; t++) {
+    for (int b = 0; b < n && !WHOLE; b++) UNROLL for (int t = 0; t < TT; t++) {
             const struct cpu_x8 *xt = x_row(row, t);
-            y[t] = vf_fma(to_float(p.sum[t][b]), p.d[b], y[t]);
+            y[t] = vf_fma(to_float(whole(p.sum[t][b], 1)), p.d[b], y[t]);
             if (MIN) y[t] = vf_fma(p.g[b], vf_set(COLS == 32 ? xt->s32[b] : xt->s16[b]), y[t]);
         }
     UNROLL for (int t = 0; t < TT; t++) {
         const struct cpu_x8 *xt = x_row(row, t);
         float *o = out + t * CPU_UNIT_ROWS;
-        add_far(&y[t], &p, xt, 1, COLS, OFF, 1);
+        if (WHOLE) {
+            vi s = set32(0);
+            UNROLL for (int b = 0; b < COLS_MAX / COLS; b++) s = add_scaled(s, p.sum[t][b], p.sc[b]);
+            add_far_whole(&s, &p, xt, 1, COLS, OFF, codes, code);
+            y[t] = from_whole(s, &p, xt, COLS, MIN);
+        } else {
+            add_far(&y[t], &p, xt, 1, COLS, OFF, 1, codes, code);
+        }
         vf_store(o, vf_fma(y[t], vf_set(xt->d), vf_load(o)));
     }
     return copy;
@@ -585,27 +630,27 @@ INLINE void multiply(const uint8_t *w, size_t stride, int n_row, int k, struct c
         pack_##name(p, row, n);                                                                              \
         p->copy = at;                                                                                        \
     }
-#define MANY(COLS) (COLS == 32 ? MANY_32 : MANY_16)
-#define STREAM(name, TT, COLS, OFF, MIN)                                                                     \
+#define MANY(COLS, WIDE) (WIDE && !VNNI ? 0 : COLS == 32 ? MANY_32 : MANY_16)
+#define STREAM(name, TT, COLS, OFF, MIN, WHOLE)                                                              \
     static __attribute__((noinline))                                                                         \
     uint8_t *stream_##name##_##TT(uint8_t *copy, int n, const uint8_t *x, size_t x_stride, float *out) {     \
-        return stream(copy, n, x, x_stride, out, pack_##name, TT, COLS, OFF, MIN);                           \
+        return stream(copy, n, x, x_stride, out, pack_##name, code_##name, TT, COLS, OFF, MIN, WHOLE);       \
     }
-#define STREAMS(name, COLS, OFF, MIN)                                                                        \
-    STREAM(name, 1, COLS, OFF, MIN)                                                                          \
-    STREAM(name, 2, COLS, OFF, MIN)                                                                          \
-    STREAM(name, 4, COLS, OFF, MIN)                                                                          \
-    STREAM(name, 8, COLS, OFF, MIN)                                                                          \
+#define STREAMS(name, COLS, OFF, MIN, WIDE, WHOLE)                                                           \
+    STREAM(name, 1, COLS, OFF, MIN, WHOLE)                                                                   \
+    STREAM(name, 2, COLS, OFF, MIN, WHOLE)                                                                   \
+    STREAM(name, 4, COLS, OFF, MIN, WHOLE)                                                                   \
+    STREAM(name, 8, COLS, OFF, MIN, WHOLE)                                                                   \
     static stream_fn *const streams_##name[4] = {                                                            \
-        MANY(COLS) < 1 ? NULL : stream_##name##_1, MANY(COLS) < 2 ? NULL : stream_##name##_2,                \
-        MANY(COLS) < 4 ? NULL : stream_##name##_4, MANY(COLS) < 8 ? NULL : stream_##name##_8};
+        MANY(COLS, WIDE) < 1 ? NULL : stream_##name##_1, MANY(COLS, WIDE) < 2 ? NULL : stream_##name##_2,    \
+        MANY(COLS, WIDE) < 4 ? NULL : stream_##name##_4, MANY(COLS, WIDE) < 8 ? NULL : stream_##name##_8};
 #define ROWS_OF(name, UPPER, COLS, BYTES, OFF, MIN, WIDE, WHOLE)                                             \
     PACK_FROM(file, name, false)                                                                             \
     PACK_FROM(copy, name, true)                                                                              \
-    STREAMS(name, COLS, OFF, MIN)                                                                            \
+    STREAMS(name, COLS, OFF, MIN, WIDE, WHOLE)                                                               \
     static void rows_##name(const uint8_t *w, size_t stride, int n, int k, struct cpu_x x, int T,            \
                             float *out, uint8_t *copy, bool copied) {                                        \
-        if (copied && T <= MANY(COLS))                                                                       \
+        if (copied && T <= MANY(COLS, WIDE))                                                                 \
             multiply_copy(copy, n, k, x, T, out, streams_##name, COLS);                                      \
         else                                                                                                 \
             multiply(w, stride, n, k, x, T, out, copy, copied, file_##name, copy_##name, BYTES, COLS, OFF,   \
