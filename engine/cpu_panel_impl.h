@@ -106,26 +106,33 @@ INLINE void line_ahead8(struct panel *p, struct rows row, const int back, const 
     const char *line = (const char *)*row.copy + AHEAD - back * (int)sizeof(vu);
     __asm__ volatile("prefetcht1 %1" : "+m"(p->acc[0][0]) : "m"(*line));
 }
-/* Around the codes of columns/4 k4 .. k4 + n. */
+/* Around the codes of columns/4 k4 .. k4 + n. Two planes of one row of x have the sums of two rows. */
 INLINE void first_codes(struct panel *p, struct rows row, int k4, const int n) {
     if (row.direct) UNROLL for (int t = 0; t < row.tt; t++) UNROLL for (int i = 0; i < n / row.sub; i++) {
             const int b = k4 / row.sub + i;
             p->acc[t][i] = row.off
                                ? start(row.sub == 8 ? x_row(row, t)->p32[b] : x_row(row, t)->p16[b], row.off)
                                : set32(0);
+            if (row.planes == 2) p->acc[1][i] = set32(0);
         }
 }
 INLINE void last_codes(struct panel *p, struct rows row, int k4, const int n) {
     if (row.direct)
-        UNROLL for (int t = 0; t < row.tt; t++) UNROLL for (int i = 0; i < n / row.sub; i++)
+        UNROLL for (int t = 0; t < row.tt * row.planes; t++) UNROLL for (int i = 0; i < n / row.sub; i++)
             p->sum[t][k4 / row.sub + i] = p->acc[t][i];
 }
 INLINE void put8(struct panel *p, struct rows row, int k4, const int j, vu u) { /* codes of 8 bits */
+    vu high = u >> 4 & 0x0f0f0f0f, low = u & 0x0f0f0f0f;
     if (VNNI) {
         put(p, row, k4, j, u);
+    } else if (row.direct) {
+        int32_t four;
+        memcpy(&four, x_row(row, 0)->q + 4 * (k4 + j), 4);
+        p->acc[0][j / row.sub] = dot(p->acc[0][j / row.sub], high, set32(four));
+        p->acc[1][j / row.sub] = dot(p->acc[1][j / row.sub], low, set32(four));
     } else {
-        p->q[0][k4 + j] = u >> 4 & 0x0f0f0f0f;
-        p->q[1][k4 + j] = u & 0x0f0f0f0f;
+        p->q[0][k4 + j] = high;
+        p->q[1][k4 + j] = low;
     }
 }
 #define LOW4(v) ((v)&0x0f0f0f0f)
@@ -377,10 +384,15 @@ INLINE vi add_scaled(vi sum, vi a, vi sc) {
     return _mm256_add_epi32(sum, _mm256_madd_epi16(a, sc));
 #endif
 }
-/* Codes of 4 columns from 4 k4: of panel r, or where code is given of rows in their copy. */
+/* Codes of 4 columns from 4 k4: of panel r or of a plane of p, or where code is given of rows in their copy. */
 typedef vu code_fn(const uint8_t *copy, int k4);
 INLINE vu far_codes(const struct panel *p, int r, int k4, const uint8_t *copy, code_fn *code) {
     return code ? code(copy, k4) : p[r].q[0][k4];
+}
+INLINE vu far_plane(const struct panel *p, int i, int k4, const uint8_t *copy, code_fn *code) {
+    if (!code) return p->q[i][k4];
+    vu u = code(copy, k4);
+    return LOW4(i ? u : u >> 4);
 }
 /* y[NP] += what the far groups of a row of x add to NP panels (or one in two planes): d 128 (u - OFF) hi. */
 INLINE void add_far(vf *y, const struct panel *p, const struct cpu_x8 *x, const int NP, const int COLS,
@@ -390,8 +402,12 @@ INLINE void add_far(vf *y, const struct panel *p, const struct cpu_x8 *x, const 
         const vi hi = set32(x->hi[i]);
         const vi first = OFF ? start(x->hp[i], PLANES == 2 ? OFF / 16 : OFF) : set32(0);
         UNROLL for (int r = 0; r < NP; r++) {
-            vi sum = whole(dot(first, far_codes(p, r, k4, copy, code), hi), PLANES == 2 ? 16 * 128 : 128);
-            if (PLANES == 2) sum = (vi)((vu)sum + (vu)whole(dot(set32(0), p[r].q[1][k4], hi), 128));
+            vi sum;
+            if (PLANES == 2)
+                sum = (vi)((vu)whole(dot(first, far_plane(p, 0, k4, copy, code), hi), 16 * 128) +
+                           (vu)whole(dot(set32(0), far_plane(p, 1, k4, copy, code), hi), 128));
+            else
+                sum = whole(dot(first, far_codes(p, r, k4, copy, code), hi), 128);
             y[r] = vf_fma(to_float(sum), p[r].d[k4 / (COLS / 4)], y[r]);
         }
     }
@@ -494,7 +510,7 @@ typedef void pack_fn(struct panel *p, struct rows row, int n);
  * stream goes on evenly. The same sums as those of tile, in the same order. */
 INLINE uint8_t *stream(uint8_t *copy, int n, const uint8_t *x, size_t x_stride, float *out, pack_fn *pack,
                        code_fn *code, const int TT, const int COLS, const int OFF, const bool MIN,
-                       const bool WHOLE) {
+                       const int PLANES, const bool WHOLE) {
     const uint8_t *codes = copy;
     struct panel p;
     struct rows row = {.copy = &copy,
@@ -503,14 +519,17 @@ INLINE uint8_t *stream(uint8_t *copy, int n, const uint8_t *x, size_t x_stride, 
                        .x = x,
                        .x_stride = x_stride,
                        .tt = TT,
-                       .off = OFF,
+                       .off = OFF / (PLANES == 2 ? 16 : 1),
+                       .planes = PLANES,
                        .sub = COLS / 4};
     vf y[8];
     pack(&p, row, n);
     UNROLL for (int t = 0; t < TT; t++) y[t] = vf_set(0);
     for (int b = 0; b < n && !WHOLE; b++) UNROLL for (int t = 0; t < TT; t++) {
             const struct cpu_x8 *xt = x_row(row, t);
-            y[t] = vf_fma(to_float(whole(p.sum[t][b], 1)), p.d[b], y[t]);
+            vi sum = whole(p.sum[t][b], PLANES == 2 ? 16 : 1);
+            if (PLANES == 2) sum = (vi)((vu)sum + (vu)whole(p.sum[1][b], 1));
+            y[t] = vf_fma(to_float(sum), p.d[b], y[t]);
             if (MIN) y[t] = vf_fma(p.g[b], vf_set(COLS == 32 ? xt->s32[b] : xt->s16[b]), y[t]);
         }
     UNROLL for (int t = 0; t < TT; t++) {
@@ -522,20 +541,22 @@ INLINE uint8_t *stream(uint8_t *copy, int n, const uint8_t *x, size_t x_stride, 
             add_far_whole(&s, &p, xt, 1, COLS, OFF, codes, code);
             y[t] = from_whole(s, &p, xt, COLS, MIN);
         } else {
-            add_far(&y[t], &p, xt, 1, COLS, OFF, 1, codes, code);
+            add_far(&y[t], &p, xt, 1, COLS, OFF, PLANES, codes, code);
         }
         vf_store(o, vf_fma(y[t], vf_set(xt->d), vf_load(o)));
     }
     return copy;
 }
 typedef uint8_t *stream_fn(uint8_t *copy, int n, const uint8_t *x, size_t x_stride, float *out);
+/* Panels beside each other: two, or the two planes of one. */
+#define PANELS(WIDE) (WIDE && !VNNI ? 1 : 2)
 /* s[i]: for 1 << i rows of x. */
 INLINE void multiply_copy(uint8_t *copy, int n_row, int k, struct cpu_x x, int T, float *out,
-                          stream_fn *const *s, const int COLS) {
+                          stream_fn *const *s, const int COLS, const int NP) {
     for (int t = 0; t < T; t++) memset(out + t * CPU_UNIT_ROWS, 0, sizeof(float) * CPU_UNIT_ROWS);
-    for (int r0 = 0; r0 < n_row; r0 += 2 * R)
+    for (int r0 = 0; r0 < n_row; r0 += NP * R)
         for (int k0 = 0; k0 < k; k0 += 256)
-            for (int i = 0; i < (n_row - r0 > R ? 2 : 1); i++) {
+            for (int i = 0; i < (n_row - r0 > R && NP == 2 ? 2 : 1); i++) {
                 int n = (k - k0 < 256 ? k - k0 : 256) / COLS, size = 3;
                 const uint8_t *xk = x.at + (size_t)(k0 / 256) * x.chunk;
                 uint8_t *end = copy;
@@ -553,7 +574,7 @@ INLINE void multiply(const uint8_t *w, size_t stride, int n_row, int k, struct c
                      uint8_t *copy, bool copied, pack_fn *pack, pack_fn *unpack_copy, const size_t BYTES,
                      const int COLS, const int OFF, const bool MIN, const bool WIDE, const bool WHOLE) {
     enum { MOST = 6 };
-    const int NP = WIDE && !VNNI ? 1 : 2;
+    const int NP = PANELS(WIDE);
     struct panel p[2];
     for (int r0 = 0; r0 < n_row; r0 += NP * R) {
         int panels = n_row - r0 > R && NP == 2 ? 2 : 1;
@@ -630,28 +651,29 @@ INLINE void multiply(const uint8_t *w, size_t stride, int n_row, int k, struct c
         pack_##name(p, row, n);                                                                              \
         p->copy = at;                                                                                        \
     }
-#define MANY(COLS, WIDE) (WIDE && !VNNI ? 0 : COLS == 32 ? MANY_32 : MANY_16)
-#define STREAM(name, TT, COLS, OFF, MIN, WHOLE)                                                              \
+#define MANY(COLS) (COLS == 32 ? MANY_32 : MANY_16)
+#define STREAM(name, TT, COLS, OFF, MIN, WIDE, WHOLE)                                                        \
     static __attribute__((noinline))                                                                         \
     uint8_t *stream_##name##_##TT(uint8_t *copy, int n, const uint8_t *x, size_t x_stride, float *out) {     \
-        return stream(copy, n, x, x_stride, out, pack_##name, code_##name, TT, COLS, OFF, MIN, WHOLE);       \
+        return stream(copy, n, x, x_stride, out, pack_##name, code_##name, TT, COLS, OFF, MIN,               \
+                      WIDE && !VNNI ? 2 : 1, WHOLE);                                                         \
     }
 #define STREAMS(name, COLS, OFF, MIN, WIDE, WHOLE)                                                           \
-    STREAM(name, 1, COLS, OFF, MIN, WHOLE)                                                                   \
-    STREAM(name, 2, COLS, OFF, MIN, WHOLE)                                                                   \
-    STREAM(name, 4, COLS, OFF, MIN, WHOLE)                                                                   \
-    STREAM(name, 8, COLS, OFF, MIN, WHOLE)                                                                   \
+    STREAM(name, 1, COLS, OFF, MIN, WIDE, WHOLE)                                                             \
+    STREAM(name, 2, COLS, OFF, MIN, WIDE, WHOLE)                                                             \
+    STREAM(name, 4, COLS, OFF, MIN, WIDE, WHOLE)                                                             \
+    STREAM(name, 8, COLS, OFF, MIN, WIDE, WHOLE)                                                             \
     static stream_fn *const streams_##name[4] = {                                                            \
-        MANY(COLS, WIDE) < 1 ? NULL : stream_##name##_1, MANY(COLS, WIDE) < 2 ? NULL : stream_##name##_2,    \
-        MANY(COLS, WIDE) < 4 ? NULL : stream_##name##_4, MANY(COLS, WIDE) < 8 ? NULL : stream_##name##_8};
+        stream_##name##_1, MANY(COLS) < 2 ? NULL : stream_##name##_2,                                        \
+        MANY(COLS) < 4 ? NULL : stream_##name##_4, MANY(COLS) < 8 ? NULL : stream_##name##_8};
 #define ROWS_OF(name, UPPER, COLS, BYTES, OFF, MIN, WIDE, WHOLE)                                             \
     PACK_FROM(file, name, false)                                                                             \
     PACK_FROM(copy, name, true)                                                                              \
     STREAMS(name, COLS, OFF, MIN, WIDE, WHOLE)                                                               \
     static void rows_##name(const uint8_t *w, size_t stride, int n, int k, struct cpu_x x, int T,            \
                             float *out, uint8_t *copy, bool copied) {                                        \
-        if (copied && T <= MANY(COLS, WIDE))                                                                 \
-            multiply_copy(copy, n, k, x, T, out, streams_##name, COLS);                                      \
+        if (copied && T <= MANY(COLS))                                                                       \
+            multiply_copy(copy, n, k, x, T, out, streams_##name, COLS, PANELS(WIDE));                        \
         else                                                                                                 \
             multiply(w, stride, n, k, x, T, out, copy, copied, file_##name, copy_##name, BYTES, COLS, OFF,   \
                      MIN, WIDE, WHOLE);                                                                      \

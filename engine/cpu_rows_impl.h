@@ -94,6 +94,7 @@ struct rows {
     const uint8_t *x; /* struct cpu_x8 of tt rows, x_stride bytes apart */
     size_t x_stride;
     int tt, off; /* constants: rows of x; what start takes, 0: nothing */
+    int planes;  /* a constant: 2 where codes of 8 bits are multiplied as two of 4, of one row of x */
     bool centre; /* a constant: codes less off to the panel */
     int sub;
 };
