@@ -1,5 +1,6 @@
 /* The CPU backend: memory, the team, and the entry points of backend.h. */
 #include "cpu.h"
+#include "host.h"
 
 #include <math.h>
 #include <omp.h>
@@ -82,7 +83,7 @@ static enum infer_status cpu_probe(void) {
 static enum infer_status cpu_sizes(const struct backend_config *c, struct backend_sizes *out) {
     enum cpu_isa isa;
     TRY(cpu_isa_pick(c->isa, &isa));
-    int n_thread = cpu_threads_pick(c->n_thread);
+    int n_thread = host_threads_pick(c->n_thread);
     size_t ops = 0;
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
         struct op_list *l = c->list[cls];
@@ -238,7 +239,7 @@ static enum infer_status cpu_open(struct backend **out, const struct backend_con
     c->k = isa == CPU_ISA_AVX2      ? &cpu_kernels_avx2
            : isa == CPU_ISA_AVXVNNI ? &cpu_kernels_avxvnni
                                     : &cpu_kernels_avx512;
-    c->n_thread = cpu_threads_pick(config->n_thread);
+    c->n_thread = host_threads_pick(config->n_thread);
     c->team = (struct cpu_team){.n = c->n_thread, .room = cpu_room};
     enum infer_status s = take_memory(c);
     if (s == INFER_OK) s = place_threads(c);

@@ -5,7 +5,7 @@
  * that can be taken: the file's own pages may then stay in the page cache. */
 #include <sys/mman.h>
 #include "cpu.h"
-#include "plan.h"
+#include "host.h"
 
 enum { SHARE = 3 };
 static const size_t huge_page = (size_t)2 << 20;
@@ -45,7 +45,7 @@ static struct size count(const struct backend_config *c, int n_thread) {
 size_t cpu_copies_bytes(const struct backend_config *c, int n_thread) {
     struct size n = count(c, n_thread);
     size_t bytes = whole_pages(n.head) + whole_pages(n.data);
-    return n.data && !c->no_repack && bytes <= plan_host_available() / SHARE ? bytes : 0;
+    return n.data && !c->no_repack && bytes <= host_memory_available() / SHARE ? bytes : 0;
 }
 
 void cpu_copies_open(struct cpu *c, struct cpu_list *l) {

@@ -1,4 +1,4 @@
-/* What this processor has, and how many threads it is good for: the one place that asks.
+/* Which instructions this processor has: the one place that asks.
  *
  * Files named *_avx2.c, *_avxvnni.c, *_avx512.c and *_amx.c are compiled for their instruction set; nothing else in the
  * engine is, and nothing of theirs runs before cpu_isa_pick has said yes. */
@@ -21,19 +21,6 @@ enum cpu_isa cpu_isa_best(void);
 enum infer_status cpu_isa_pick(const char *name, enum cpu_isa *out);
 const char *cpu_isa_name(enum cpu_isa isa);
 
-struct cpu_cores {
-    int physical; /* cores with at least one allowed hardware thread */
-    int logical;  /* hardware threads in the affinity mask */
-    int quota;    /* whole processors of the cgroup's limit, rounded up; 0: none */
-};
-/* Counts from the affinity mask, /sys/devices/system/cpu and the cgroup (v1 and v2). */
-struct cpu_cores cpu_cores_count(void);
-/* wanted 0: physical cores within the cgroup's limit. More than the limit or the mask allows is cut, and a
- * warning says so. */
-int cpu_threads_pick(int wanted);
-/* From now on as if n hardware threads were allowed, for tests of results that must not depend on their number; 0: as it
- * is. */
-void cpu_threads_pretend(int n);
 /* Teams of a step, for the same tests: as busy as the machine is; all threads; one fewer each step down to one, then all. */
 enum cpu_teams { CPU_TEAMS_MEASURED, CPU_TEAMS_WHOLE, CPU_TEAMS_CHANGE };
 void cpu_teams_pretend(enum cpu_teams teams);

@@ -1,6 +1,6 @@
 #include "mapfile.h"
+#include "host.h"
 #include "mem.h"
-#include "plan.h"
 #include "topology.h"
 
 #include <errno.h>
@@ -98,7 +98,7 @@ static enum infer_status io_error(const char *path) {
 
 static enum infer_status read_whole(struct mapfile *f, int fd) {
     unsigned char *p;
-    size_t left = plan_host_available();
+    size_t left = host_memory_available();
     if (f->size > left) /* the kernel would give the addresses, and end the program when they are filled */
         return err_set(INFER_E_MEMORY, "%s: --no-mmap needs %zu bytes of memory, %zu can be taken", f->path,
                        f->size, left);

@@ -1,4 +1,5 @@
 #include "plan.h"
+#include "host.h"
 
 #include <stdio.h>
 
@@ -165,62 +166,6 @@ static enum infer_status place_buffers(struct op_list *l, bool keep_all, size_t 
 
 /* ---- the limit ----------------------------------------------------------------------------------------------- */
 
-/* The first number in a file, times unit; SIZE_MAX when there is none. */
-static size_t read_number(const char *path, const char *key, size_t unit) {
-    char line[256];
-    size_t v = SIZE_MAX;
-    unsigned long long n;
-    FILE *f = fopen(path, "r");
-    if (!f) return v;
-    while (fgets(line, sizeof line, f))
-        if (!strncmp(line, key, strlen(key)) && sscanf(line + strlen(key), "%llu", &n) == 1) {
-            v = (size_t)n * unit;
-            break;
-        }
-    fclose(f);
-    return v;
-}
-
-/* What the limit of one control group leaves: the directory and the names of its files. */
-static size_t group_left(const char *dir, const char *max_name, const char *used_name,
-                         const char *cache_key) {
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s", dir, max_name);
-    size_t max = read_number(path, "", 1);
-    snprintf(path, sizeof path, "%s/%s", dir, used_name);
-    size_t used = read_number(path, "", 1);
-    snprintf(path, sizeof path, "%s/memory.stat", dir);
-    size_t cache = read_number(path, cache_key, 1);
-    if (max == SIZE_MAX || used == SIZE_MAX) return SIZE_MAX;
-    size_t busy = cache != SIZE_MAX && cache < used ? used - cache : used;
-    return max > busy ? max - busy : 0;
-}
-
-/* Host memory that can be taken: what the kernel calls available, and what the control groups leave: the one at the
- * root (a container's own) and this process's, of version 2 and 1. */
-size_t plan_host_available(void) {
-    size_t n = read_number("/proc/meminfo", "MemAvailable:", 1024), left;
-    char line[384], dir[448];
-    FILE *f = fopen("/proc/self/cgroup", "re");
-    for (bool root = true;; root = false) {
-        if (!root && (!f || !fgets(line, sizeof line, f))) break;
-        line[root ? 0 : strcspn(line, "\n")] = 0;
-        const char *v1 = root ? NULL : strstr(line, ":memory:");
-        if (root || !strncmp(line, "0::", 3)) {
-            snprintf(dir, sizeof dir, "/sys/fs/cgroup%s", root ? "" : line + 3);
-            left = group_left(dir, "memory.max", "memory.current", "inactive_file ");
-            if (left < n) n = left;
-        }
-        if (root || v1) {
-            snprintf(dir, sizeof dir, "/sys/fs/cgroup/memory%s", root ? "" : v1 + 8);
-            left = group_left(dir, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file ");
-            if (left < n) n = left;
-        }
-    }
-    if (f) fclose(f);
-    return n;
-}
-
 /* What there is of the card's memory: its free part, at most the fraction or the limit of the options, less the reserve. */
 static size_t card_available(const struct backend_memory *m, const struct infer_engine_options *o) {
     double fraction = o->vram_fraction > 0 ? o->vram_fraction : 0.9;
@@ -280,8 +225,8 @@ static enum infer_status plan_part(struct plan *p, struct arena *arena, const st
         if (!size_add(part->total_bytes, bytes[i], &part->total_bytes)) part->total_bytes = SIZE_MAX;
     bool card = type == options->place.device && options->place.memory.total_bytes;
     part->limit_bytes =
-        card ? card_available(&options->place.memory, options->engine) : plan_host_available();
-    p->fits &= part->total_bytes <= part->limit_bytes && part->size.pinned_bytes <= plan_host_available();
+        card ? card_available(&options->place.memory, options->engine) : host_memory_available();
+    p->fits &= part->total_bytes <= part->limit_bytes && part->size.pinned_bytes <= host_memory_available();
     return INFER_OK;
 }
 

@@ -56,10 +56,6 @@ struct plan_options {
 enum infer_status plan_make(struct plan *out, struct arena *arena, const struct model *m,
                             const struct plan_options *options);
 
-/* Bytes of host memory that can be taken: what the kernel calls available, and what the control groups leave: the one at
- * the root (a container's own) and this process's, of version 2 and 1. */
-size_t plan_host_available(void);
-
 /* plan.c: the sizes of these settings, nothing searched, no text. */
 enum infer_status plan_lay_out(struct plan *p, struct arena *arena, const struct model *m,
                                const struct plan_options *options, const struct plan_settings *set);

@@ -5,6 +5,7 @@
 #include "test.h"
 #include "../tools/synth.h"
 #include "cpu_isa.h"
+#include "host.h"
 #include "infer.h"
 #include "quant.h"
 #include "topology.h"
@@ -168,7 +169,7 @@ int main(void) {
         print_message("skipped: this processor is below the floor of the CPU backend\n");
         return 77;
     }
-    cpu_threads_pretend(MOST_THREADS);
+    host_threads_pretend(MOST_THREADS);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_weight_type),
         cmocka_unit_test(long_contexts),

@@ -3,6 +3,7 @@
  * output buffer starts as NaN, and columns beside the output must keep their pattern. */
 #define _GNU_SOURCE /* sched_setaffinity */
 #include "test.h"
+#include "host.h"
 #include "backend.h"
 #include "cpu.h"
 #include "cpu_isa.h"
@@ -546,9 +547,9 @@ static void team_on_one_processor(void **state) {
     struct view x = input(&b, 2048, 0), y = output(&b, 288);
     push(&b, (struct op){.kind = OP_MATMUL, .matmul = {x, y, &b.group}});
     to_one_processor(&all); /* the third thread is new, for no test before has so many */
-    cpu_threads_pretend(3);
+    host_threads_pretend(3);
     run(&b, (struct setting){&backend_cpu, NULL, 3, ROW_PROMPT}, 0, MAX_T, NULL, NULL);
-    cpu_threads_pretend(0);
+    host_threads_pretend(0);
     bench_free(&b);
     assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include "bench.h"
 #include "cpu_isa.h"
+#include "host.h"
 #include "device.h"
 #include "doctor_cuda.h"
 #include "mem.h"
@@ -108,7 +109,7 @@ static json_t *doctor_cpu(void) {
     double limit = cgroup_gib();
     struct topology t;
     topology_read(&t);
-    json_t *nodes = doctor_nodes(&t, t.here ? cpu_threads_pick(0) : t.n_core);
+    json_t *nodes = doctor_nodes(&t, t.here ? host_threads_pick(0) : t.n_core);
     return json_pack("{s:s, s:i, s:o, s:f, s:f, s:o, s:o, s:o}", "name", name, "cores", cores, "features",
                      list, "memory_gib", memory_gib("MemTotal"), "available_gib", memory_gib("MemAvailable"),
                      "limit_gib", isfinite(limit) ? json_real(limit) : json_null(), "read_gb_s",

@@ -8,6 +8,7 @@
 #include "bench.h"
 #include "card.h"
 #include "cpu_isa.h"
+#include "host.h"
 #include "json.h"
 #include "mem.h"
 #include "tool.h"
@@ -42,7 +43,7 @@ static void ceilings_of_card(const struct infer_card *card, struct ceilings *c) 
 static void ceilings_of_processor(const struct options *o, struct ceilings *c) {
     struct probe p;
     enum cpu_isa isa;
-    int n_thread = cpu_threads_pick(o->threads);
+    int n_thread = host_threads_pick(o->threads);
     if (cpu_isa_pick(o->isa, &isa) || probe_open(&p, n_thread))
         return; /* no memory for a probe: nothing is said */
     c->read_gb_s = probe_read(&p, 0.2);

@@ -1,4 +1,5 @@
 #include "probe.h"
+#include "host.h"
 #include <dirent.h>
 #include <math.h>
 #include <stdio.h>
@@ -6,13 +7,12 @@
 #include <string.h>
 #include <omp.h>
 #include <sys/mman.h>
-#include "plan.h"
 #include "term.h"
 
 /* 512 MiB: more than the last level of cache of any one socket so far; less where a model is to fit beside it. */
 static size_t probe_bytes(void) {
     const size_t most = (size_t)512 << 20, least = (size_t)16 << 20;
-    size_t n = plan_host_available() / 4 / least * least;
+    size_t n = host_memory_available() / 4 / least * least;
     return n < least ? least : n < most ? n : most;
 }
 

@@ -1,0 +1,22 @@
+/* What this machine gives the process: processors and memory, within what its control groups leave. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+
+struct host_cores {
+    int physical; /* cores with at least one allowed hardware thread */
+    int logical;  /* hardware threads in the affinity mask */
+    int quota;    /* whole processors of the cgroup's limit, rounded up; 0: none */
+};
+/* Counts from the affinity mask, /sys/devices/system/cpu and the cgroup (v1 and v2). */
+struct host_cores host_cores_count(void);
+/* wanted 0: physical cores within the cgroup's limit. More than the limit or the mask allows is cut, and a
+ * warning says so. */
+int host_threads_pick(int wanted);
+/* From now on as if n hardware threads were allowed, for tests of results that must not depend on their number; 0: as it
+ * is. */
+void host_threads_pretend(int n);
+
+/* Bytes of host memory that can be taken: what the kernel calls available, and what the control groups leave: the one at
+ * the root (a container's own) and this process's, of version 2 and 1. */
+size_t host_memory_available(void);
