@@ -14,6 +14,14 @@ enum tok_type { /* GGUF's */
                 TOK_TYPE_BYTE,
 };
 
+enum tok_flag { /* bits of tok.flag[id] */
+                TOK_F_STOP = 1,
+                TOK_F_LSTRIP = 2, /* white space on its left (right) belongs to the special token */
+                TOK_F_RSTRIP = 4,
+                TOK_F_PLAIN = 8, /* user-defined and no markup: also parsed in marked bytes */
+                TOK_F_WORD = 16, /* no token where a letter, digit or underscore stands beside it */
+};
+
 enum tok_side { TOK_FRONT, TOK_BEHIND };
 
 struct tok_vocab {

@@ -9,8 +9,6 @@
 
 enum tok_family { TOK_BPE, TOK_SPM, TOK_UNIGRAM, TOK_WORDPIECE };
 
-#define TOK_SPACE "\xe2\x96\x81" /* U+2581, how SentencePiece writes a space */
-
 /* ---- text -> id: open addressing, linear probing ---- */
 struct tok_slot {
     uint32_t tag; /* high half of the hash */
@@ -33,7 +31,6 @@ struct tok_pairs {
 };
 
 /* ---- pre-tokenizer ---- */
-enum { TOK_PRE_MAX = 10 };
 struct tok_pre_row {   /* one row of the table in tok_pre.c */
     const char *names; /* names in GGUF files, each ended by a space */
     const char *pattern[TOK_PRE_MAX];
@@ -54,14 +51,6 @@ enum { TOK_ALPHABET_END = 0x144 }; /* 256 + the 68 bytes that are not printable 
 struct tok_alphabet {
     int16_t byte_of[TOK_ALPHABET_END]; /* -1: no character of the alphabet */
     uint16_t char_of[256];
-};
-
-enum tok_flag { /* bits of tok.flag[id] */
-                TOK_F_STOP = 1,
-                TOK_F_LSTRIP = 2, /* white space on its left (right) belongs to the special token */
-                TOK_F_RSTRIP = 4,
-                TOK_F_PLAIN = 8, /* user-defined and no markup: also parsed in marked bytes */
-                TOK_F_WORD = 16, /* no token where a letter, digit or underscore stands beside it */
 };
 
 /* SentencePiece's table of replacements, see tok_norm.c. */
@@ -236,8 +225,6 @@ enum infer_status tok_pre_compile(struct tok_pre *pre, const char *const *patter
 /* The same from the keys of tok_json.h; the file may hold any pattern. */
 enum infer_status tok_pre_compile_keys(struct tok_pre *pre, const struct meta *patterns,
                                        const struct meta *modes);
-/* The pattern of GPT-2, which Hugging Face's ByteLevel has built in. */
-const char *tok_pre_gpt2(void);
 void tok_pre_free(struct tok_pre *pre);
 /* Cuts valid UTF-8 into pieces and calls encode for each. */
 enum infer_status tok_pre_split(struct tok_work *w, const char *s, size_t n, tok_word_fn *encode);

@@ -6,7 +6,6 @@
 #include "stbds.h"
 #include "tok_added.h"
 #include "tok_keys.h"
-#include "tok_impl.h"
 #include "tok_scan.h"
 #include "textfile.h"
 
@@ -329,7 +328,8 @@ static enum infer_status read_pre_tokenizer(struct reading *r, const json_t *o) 
             r->prefix = "always";
             r->prefix_unless = true;
         }
-        return flag_of(o, "use_regex", true) ? add_pattern(r, tok_pre_gpt2(), TOK_SPLIT_ISOLATED) : INFER_OK;
+        return flag_of(o, "use_regex", true) ? add_pattern(r, TOK_PATTERN_GPT2, TOK_SPLIT_ISOLATED)
+                                             : INFER_OK;
     }
     if (strcmp(type, "Split") == 0) return read_split(r, o);
     if (strcmp(type, "Metaspace") == 0) return read_metaspace(r, o);

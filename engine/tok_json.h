@@ -22,6 +22,11 @@
 #pragma once
 #include "tensorfile.h"
 
+#define TOK_SPACE "\xe2\x96\x81" /* U+2581, how SentencePiece writes a space */
+/* GPT-2 (Radford et al. 2019, encoder.py); also the default of Hugging Face's ByteLevel */
+#define TOK_PATTERN_GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+enum { TOK_PRE_MAX = 10 }; /* patterns of a vocabulary */
+
 enum tok_split_mode {
     TOK_SPLIT_ISOLATED = 0, /* matches and what lies between them are pieces */
     TOK_SPLIT_KEEP,         /* matches are pieces, what lies between is dropped */

@@ -6,8 +6,6 @@
  * (pre_tokenizer section); the list of names is in the GGUF converters' model registry. */
 #include "tok_impl.h"
 
-/* GPT-2 (Radford et al. 2019, encoder.py); also the default of Hugging Face's ByteLevel */
-#define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 /* GPT-4's pattern (cl100k) with digits taken three, one, or all at a time */
 #define CL100K(digits)                                                                                       \
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits                                     \
@@ -65,11 +63,12 @@
 static const struct tok_pre_row rows[] = {
     {.names = "gpt-2 gpt2 phi-2 jais trillion granite-docling exaone4 gigachat a.x-4.0 mellum modern-bert "
               "jina-es jina-de jina-v2-es jina-v2-de ",
-     .pattern = {GPT2}},
-    {.names = "gpt-neox olmo mpt dolly ", .pattern = {GPT2}, .nfc = true},
-    {.names = "roberta-bpe jina-v1-en jina-v2-code ", .pattern = {GPT2}, .add_eos = true},
-    {.names = "starcoder refact smollm codeshell exaone minerva-7b mellum2 ", .pattern = {"\\p{N}", GPT2}},
-    {.names = "command-r ", .pattern = {"\\p{N}", GPT2}, .nfc = true},
+     .pattern = {TOK_PATTERN_GPT2}},
+    {.names = "gpt-neox olmo mpt dolly ", .pattern = {TOK_PATTERN_GPT2}, .nfc = true},
+    {.names = "roberta-bpe jina-v1-en jina-v2-code ", .pattern = {TOK_PATTERN_GPT2}, .add_eos = true},
+    {.names = "starcoder refact smollm codeshell exaone minerva-7b mellum2 ",
+     .pattern = {"\\p{N}", TOK_PATTERN_GPT2}},
+    {.names = "command-r ", .pattern = {"\\p{N}", TOK_PATTERN_GPT2}, .nfc = true},
     {.names = "llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano ",
      .pattern = {CL100K("\\p{N}{1,3}")},
      .ignore_merges = true,
@@ -139,19 +138,19 @@ static const struct tok_pre_row rows[] = {
           "\\x{1100}-\\x{11FF}]+",
           DEEPSEEK3("[\\r\\n]*|\\s*[\\r\\n]+")},
      .group3 = true},
-    {.names = "falcon ", .pattern = {"[\\p{P}$+<=>^~|`]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]"}},
+    {.names = "falcon ", .pattern = {"[\\p{P}$+<=>^~|`]+", TOK_PATTERN_GPT2, "\\p{N}+", "[0-9][0-9][0-9]"}},
     {.names = "poro-chat bloom gpt3-finnish ", .pattern = {BLOOM}},
     {.names = "viking ", .pattern = {BLOOM, "\\p{N}"}},
     {.names = "chameleon ",
      .pattern = {"<sentinel:[0-9]+>", "(?:IMGIMG)[A-I]{1,4}Z", "[\\t\\n]|    |  ", "\\p{N}",
-                 "[\\p{P}!-/:-@\\[-`{-~]", GPT2},
+                 "[\\p{P}!-/:-@\\[-`{-~]", TOK_PATTERN_GPT2},
      .add_bos = true},
     {.names = "superbpe ", .pattern = {"\\p{N}+"}, .group3 = true},
     {.names = "gemma4 granite-embed-multi-311m sarvam-moe ",
      .pattern = {"[^\\n]+|[\\n]+"},
      .escape_space = true},
     /* a file without a name: four cuts that hold for most early files */
-    {.names = "default ", .pattern = {"[\\p{P}$+<=>^~|]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]"}},
+    {.names = "default ", .pattern = {"[\\p{P}$+<=>^~|]+", TOK_PATTERN_GPT2, "\\p{N}+", "[0-9][0-9][0-9]"}},
 };
 
 const struct tok_pre_row *tok_pre_find(const char *name, size_t n) {
@@ -217,8 +216,6 @@ static size_t spell_white(char *dst, const char *pattern) {
     }
     return o;
 }
-
-const char *tok_pre_gpt2(void) { return GPT2; }
 
 static enum infer_status compile_one(pcre2_code **out, const char *pattern, pcre2_compile_context *cc) {
     char *spelled;
