@@ -9,13 +9,14 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "status.h"
+#include "textfile.h"
 
 enum {
     GRAMMAR_MAX_DEPTH = 128, /* nested brackets of a grammar, nested parts of a schema */
     GRAMMAR_MAX_RULES = 10000,
-    GRAMMAR_MAX_REPEAT = 20000,  /* copies that repetitions like {3,5} make, in all */
-    GRAMMAR_MAX_TEXT = 4 << 20,  /* bytes of a grammar */
-    GRAMMAR_MAX_NODES = 1 << 20, /* places of the automaton */
+    GRAMMAR_MAX_REPEAT = 20000,          /* copies that repetitions like {3,5} make, in all */
+    GRAMMAR_MAX_TEXT = TEXT_MAX_GRAMMAR, /* bytes of a grammar */
+    GRAMMAR_MAX_NODES = 1 << 20,         /* places of the automaton */
 };
 
 struct grammar; /* immutable, shared by matchers and threads */

@@ -12,15 +12,16 @@
 #include <time.h>
 #include "mem.h"
 #include "status.h"
+#include "textfile.h"
 
 enum {
-    JINJA_MAX_SOURCE = 1 << 20,     /* bytes of template text */
-    JINJA_MAX_DEPTH = 64,           /* nested brackets, statements, macro calls */
-    JINJA_MAX_EVAL = 1200,          /* nested evaluations (long chains of operators), nested values */
-    JINJA_MAX_STEPS = 10 * 1000000, /* evaluated nodes and visited elements */
-    JINJA_MAX_STRING = 16 << 20,    /* bytes of one string, also of the output */
-    JINJA_MAX_RANGE = 1000000,      /* elements of range() */
-    JINJA_MAX_MEMORY = 512 << 20,   /* bytes of the arena */
+    JINJA_MAX_SOURCE = TEXT_MAX_TEMPLATE, /* bytes of template text */
+    JINJA_MAX_DEPTH = 64,                 /* nested brackets, statements, macro calls */
+    JINJA_MAX_EVAL = 1200,                /* nested evaluations (long chains of operators), nested values */
+    JINJA_MAX_STEPS = 10 * 1000000,       /* evaluated nodes and visited elements */
+    JINJA_MAX_STRING = 16 << 20,          /* bytes of one string, also of the output */
+    JINJA_MAX_RANGE = 1000000,            /* elements of range() */
+    JINJA_MAX_MEMORY = 512 << 20,         /* bytes of the arena */
 };
 
 enum jv_kind {

@@ -1,9 +1,6 @@
 #include "textfile.h"
-#include "grammar.h"
-#include "jinja.h"
 #include "mem.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -74,5 +71,3 @@ enum infer_status text_map(struct mapfile *out, const char *path, enum text_kind
     mapfile_close(out);
     return s;
 }
-
-static_assert(JINJA_MAX_SOURCE == 1 << 20 && GRAMMAR_MAX_TEXT == 4 << 20, "the limits of textfile.def");

@@ -12,6 +12,12 @@ enum text_kind {
 #undef TEXT
 };
 
+enum { /* bytes that each may have */
+#define TEXT(kind, name, limit) TEXT_MAX_##kind = (limit),
+#include "textfile.def"
+#undef TEXT
+};
+
 /* Reads all of a file, "-" is stdin; the text ends with a 0 that *n does not count. Free with mem_free.
  * errors: INFER_E_IO, INFER_E_INPUT (longer than its kind may be), INFER_E_MEMORY */
 enum infer_status text_read(char **text, size_t *n, const char *path, enum text_kind kind);
