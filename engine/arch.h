@@ -48,11 +48,3 @@ struct arch {
     const struct arch_hf *hf; /* ended by a row of NULL */
     bool window_by_layer; /* Hugging Face: a window only with use_sliding_window, and only in some layers */
 };
-
-/* The table of registry.def, in its order; NULL when the name is unknown. */
-const struct arch *arch_find(const char *name, size_t len);
-const struct arch *arch_at(int i); /* NULL past the end */
-const struct arch *arch_find_hf(const char *model_type);
-/* Sets the message for a name that neither finds: the nearest that does, and where the list is.
- * Returns INFER_E_UNSUPPORTED. */
-enum infer_status arch_unsupported(const char *path, const char *name, size_t len);

@@ -1,5 +1,5 @@
 /* config.json -> the keys of GGUF. */
-#include "arch.h"
+#include "../models/registry.h"
 #include "hf_config.h"
 #include "json.h"
 

@@ -1,4 +1,5 @@
 #include "model.h"
+#include "../models/registry.h"
 
 #include <limits.h>
 #include <math.h>

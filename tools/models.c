@@ -1,5 +1,5 @@
 /* infer help models: what runs, from the tables of architectures and element types. */
-#include "arch.h"
+#include "../models/registry.h"
 #include "quant.h"
 #include "options.h"
 
