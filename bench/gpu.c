@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
+#include "engine_options.h"
 #include "plan.h"
 #include "../cuda/cuda_bench.h"
 
@@ -184,8 +185,9 @@ static void run_open(struct run *r, const struct model *m, int ctx, int slots, i
                                      .kv_type = kv_type,
                                      .no_fuse = no_fuse,
                                      .gpu_layers = -1};
-    struct plan_options po = {.engine = &o};
-    MUST(device_pick(&o, &po.place));
+    struct plan_options po;
+    MUST(engine_options_read(&po, &o));
+    MUST(device_pick(&po.wish, &po.place));
     double t = now();
     MUST(plan_make(&r->plan, &r->arena, m, &po));
     MUST(backend_cuda.open(&r->b, &r->plan.part[0].config));

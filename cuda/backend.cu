@@ -346,7 +346,7 @@ static enum infer_status cuda_run(struct backend *base, enum row_class cls, cons
     b->flight[f].result =
         fetched ? cuda_decode_result(b, b->n_decode++ % CUDA_FLIGHT, &row) : pinned_result(b, f);
     b->flight[f].logits = false;
-    for (int i = 0; i < s->n_out; i++) b->flight[f].logits |= (s->want[i] & 2) != 0;
+    for (int i = 0; i < s->n_out; i++) b->flight[f].logits |= (s->want[i] & WANT_LOGITS) != 0;
     uint8_t *res = (uint8_t *)b->flight[f].result;
     if (s->n_out && !fetched)
         CU(cudaMemcpyAsync(res, b->out, (size_t)s->n_out * 4, cudaMemcpyDeviceToHost, b->stream));

@@ -109,7 +109,7 @@ enum op_kind {
     OP_KIND_COUNT
 };
 
-/* embed: out[t][i] = scale * W[id[t]][i], W [n_vocab][n_embd] of any type. id INFER_LAST (-1): the slot's
+/* embed: out[t][i] = scale * W[id[t]][i], W [n_vocab][n_embd] of any type. id STEP_LAST (-1): the slot's
  * last token. effects: writes all of out. */
 struct op_embed {
     struct view out;
@@ -193,7 +193,7 @@ struct op_rows {
 };
 
 /* select: for each wanted output j: token[j] = argmax_i logits[j][i] (lowest i on ties) where
- * INFER_WANT_TOKEN, and the row of logits where INFER_WANT_LOGITS. A wanted token also becomes its slot's
+ * WANT_TOKEN, and the row of logits where WANT_LOGITS. A wanted token also becomes its slot's
  * last token. */
 struct op_select {
     struct view logits;
@@ -232,11 +232,14 @@ struct op_list {
 
 /* ---- a step: all that varies --------------------------------------------------------------------------- */
 
+enum { STEP_LAST = -1 }; /* id: the slot's last token, sampled by a queued step */
+enum step_want { WANT_TOKEN = 1, WANT_LOGITS = 2 };
+
 struct step {
     int n_row, n_out;
-    const int32_t *id, *pos, *slot; /* [n_row]; id -1: the slot's last token, sampled by a queued step */
+    const int32_t *id, *pos, *slot; /* [n_row]; id: of a token, or STEP_LAST */
     const int32_t *out_row;         /* out_row[n_out], ascending */
-    const uint8_t *want;            /* want[n_out]: enum infer_want */
+    const uint8_t *want;            /* want[n_out]: enum step_want bits */
     const int32_t *const *pages; /* pages[group][slot * max_pages + i]: page id of positions i*KV_PAGE .. */
     uint64_t pages_version;      /* changes whenever any page table did */
 };

@@ -18,7 +18,7 @@
 #define MEASURED_5090 "bandwidth, f16 and int8 as others measured them on that card; tf32 as rated"
 #define MEASURED_H200 "bandwidth, f16 and tf32 measured; int8 as others measured it on that card"
 
-static const struct infer_card table[] = {
+static const struct card table[] = {
 #define CARD(name_, sm_, n_sm_, mib, gb_s, rates, source_)                                                   \
     {.name = name_,                                                                                          \
      .sm = sm_,                                                                                              \
@@ -32,7 +32,7 @@ static const struct infer_card table[] = {
 };
 enum { N_CARD = sizeof table / sizeof *table, SM_LEAST = 80, NEAR = 5 };
 
-const struct infer_card *card_table(int *n) {
+const struct card *card_table(int *n) {
     *n = N_CARD;
     return table;
 }
@@ -63,7 +63,7 @@ static void shorten(char *out, size_t size, const char *name) {
 }
 
 /* The same card, with its memory's size named or not: 24 GB are 22.5 GiB to the driver of some. */
-static bool same(const char *given, const struct infer_card *c) {
+static bool same(const char *given, const struct card *c) {
     char name[64];
     double gb, gib = (double)c->memory_bytes / (1 << 30);
     int end = 0;
@@ -76,7 +76,7 @@ static bool same(const char *given, const struct infer_card *c) {
 }
 
 /* How near a name is: 0 not at all. */
-static size_t nearness(const char *given, const struct infer_card *c) {
+static size_t nearness(const char *given, const struct card *c) {
     char name[64];
     size_t n = 0;
     shorten(name, sizeof name, c->name);
@@ -113,7 +113,7 @@ static enum infer_status too_old(const char *name, int sm) {
                    sm, SM_LEAST);
 }
 
-enum infer_status card_find(const char *name, struct infer_card *out) {
+enum infer_status card_find(const char *name, struct card *out) {
     char given[64];
     double gib;
     int sm, end = 0;
@@ -126,8 +126,7 @@ enum infer_status card_find(const char *name, struct infer_card *out) {
     if (sscanf(name, "%lf,sm_%d%n", &gib, &sm, &end) != 2 || name[end]) return unknown(name, given);
     if (!(gib > 0 && gib <= 4096)) return err_set(INFER_E_INPUT, "--as: %g GiB is not within 0 to 4096", gib);
     if (sm < SM_LEAST) return too_old(name, sm);
-    *out = (struct infer_card){
-        .sm = sm, .memory_bytes = (uint64_t)(gib * (1 << 30)), .source = "memory as given"};
+    *out = (struct card){.sm = sm, .memory_bytes = (uint64_t)(gib * (1 << 30)), .source = "memory as given"};
     snprintf(out->name, sizeof out->name, "%.*s", (int)sizeof out->name - 1, name);
     return INFER_OK;
 }

@@ -10,7 +10,6 @@
 #include <stdint.h>
 #include "backend.h"
 #include "cpu_isa.h"
-#include "infer.h"
 #include "mem.h"
 #include "topology.h"
 

@@ -97,11 +97,11 @@ void cpu_op_select(const struct cpu_op *op, struct cpu_step *s, int thread, int 
     for (int j = 0; j < s->n_out; j++) {
         const float *x = cpu_row(s, sel->logits, j);
         size_t at = (size_t)thread * (size_t)c->best_rows + (size_t)j;
-        if (b > a && (want[j] & INFER_WANT_TOKEN)) {
+        if (b > a && (want[j] & WANT_TOKEN)) {
             c->best_index[at] = a + c->k->argmax(x + a, b - a);
             c->best_value[at] = x[c->best_index[at]];
         }
-        if (b > a && (want[j] & INFER_WANT_LOGITS) && s->result->logits)
+        if (b > a && (want[j] & WANT_LOGITS) && s->result->logits)
             memcpy(s->result->logits + (size_t)j * (size_t)sel->n_vocab + a, x + a,
                    sizeof(float) * (size_t)(b - a));
     }
@@ -109,8 +109,8 @@ void cpu_op_select(const struct cpu_op *op, struct cpu_step *s, int thread, int 
     if (thread) return;
     for (int j = 0; j < s->n_out; j++) {
         s->result->token[j] = -1;
-        if (want[j] & INFER_WANT_LOGITS) s->result->has_logits = true;
-        if (!(want[j] & INFER_WANT_TOKEN)) continue;
+        if (want[j] & WANT_LOGITS) s->result->has_logits = true;
+        if (!(want[j] & WANT_TOKEN)) continue;
         int best = -1;
         for (int i = 0; i < n_thread; i++) {
             size_t at = (size_t)i * (size_t)c->best_rows + (size_t)j,

@@ -54,12 +54,12 @@ static enum infer_status pick_cpu(const struct backend_type **out) {
     return INFER_OK;
 }
 
-static enum infer_status pick_auto(const struct infer_engine_options *o, struct placement *out) {
+static enum infer_status pick_auto(const struct device_wish *w, struct placement *out) {
     char address[64], reason[400];
     unsigned id;
-    if (o->gpu_layers == 0 || !device_pci_nvidia(address, sizeof address, &id)) {
-        if (o->gpu_layers > 0)
-            log_line(LOG_WARN, "--gpu-layers %d: this machine has no NVIDIA card", o->gpu_layers);
+    if (w->n_layer == 0 || !device_pci_nvidia(address, sizeof address, &id)) {
+        if (w->n_layer > 0)
+            log_line(LOG_WARN, "--gpu-layers %d: this machine has no NVIDIA card", w->n_layer);
         return pick_cpu(&out->device);
     }
     if (pick_cuda(out) == INFER_OK) return pick_cpu(&out->host);
@@ -71,30 +71,27 @@ static enum infer_status pick_auto(const struct infer_engine_options *o, struct 
     return INFER_OK;
 }
 
-static enum infer_status pick_named(const char *option, const char *name, const struct backend_type **out) {
-    if (!strcmp(name, "cpu")) return pick_cpu(out);
-    if (strcmp(name, "ref"))
-        return err_set(INFER_E_INPUT, "%s is '%s', must be auto, cpu, cuda or ref", option, name);
+static enum infer_status pick_host(enum device_kind kind, const struct backend_type **out) {
+    if (kind == DEVICE_CPU) return pick_cpu(out);
     *out = &backend_ref;
     return INFER_OK;
 }
 
-enum infer_status device_pick(const struct infer_engine_options *o, struct placement *out) {
+enum infer_status device_pick(const struct device_wish *w, struct placement *out) {
     *out = (struct placement){0};
-    if (!o->device || !strcmp(o->device, "auto"))
-        TRY(pick_auto(o, out));
-    else if (!strcmp(o->device, "cuda"))
+    if (w->device == DEVICE_AUTO)
+        TRY(pick_auto(w, out));
+    else if (w->device == DEVICE_CUDA)
         TRY(pick_cuda(out));
     else
-        TRY(pick_named("--device", o->device, &out->device));
-    return o->host_device ? pick_named("the host's device", o->host_device, &out->host) : INFER_OK;
+        TRY(pick_host(w->device, &out->device));
+    return w->host != DEVICE_NONE ? pick_host(w->host, &out->host) : INFER_OK;
 }
 
-void device_pick_card(const struct infer_engine_options *o, const struct infer_card *card,
-                      struct placement *out) {
+void device_pick_card(const struct device_wish *w, const struct card *card, struct placement *out) {
     static const struct backend_type sizes_only = {.name = "cuda", .sizes = cuda_sizes};
     *out = (struct placement){.device = &sizes_only};
     out->memory.total_bytes = out->memory.free_bytes = (size_t)card->memory_bytes;
     snprintf(out->memory.name, sizeof out->memory.name, "%s", card->name);
-    if (o->gpu_layers >= 0) out->host = &backend_cpu;
+    if (w->n_layer >= 0) out->host = &backend_cpu;
 }

@@ -1,7 +1,15 @@
 /* Which backend runs: the device that was asked for, or a clear refusal. */
 #pragma once
 #include "backend.h"
-#include "infer.h"
+#include "card.h"
+
+enum device_kind { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA, DEVICE_REF, DEVICE_NONE };
+
+/* What is asked for. */
+struct device_wish {
+    enum device_kind device, host; /* host: of the layers that are not on the device; NONE: decided by auto */
+    int n_layer;                   /* on a card; -1: all that fit */
+};
 
 /* Where the layers of a model may go. */
 struct placement {
@@ -10,14 +18,11 @@ struct placement {
     struct backend_memory memory;      /* of a card; total_bytes 0: the device's memory is the host's */
 };
 
-/* device: NULL or "auto", "cpu", "cuda", "ref". auto takes a usable card, else the CPU; a card that the machine has and
- * that is not used is named with the reason in one warning. host_device: the same names, who computes the layers that
- * are not on the device; NULL: "cpu" where auto took a card, else nobody. errors: INFER_E_DEVICE (asked for and not
- * usable: why), INFER_E_INPUT (unknown name) */
-enum infer_status device_pick(const struct infer_engine_options *o, struct placement *out);
+/* auto takes a usable card, else the CPU; a card that the machine has and that is not used is named with the reason in one
+ * warning. host NONE: the CPU where auto took a card, else nobody. errors: INFER_E_DEVICE (asked for and not usable: why) */
+enum infer_status device_pick(const struct device_wish *w, struct placement *out);
 /* The same for a card that is not here: only sizes are asked of the backend. */
-void device_pick_card(const struct infer_engine_options *o, const struct infer_card *card,
-                      struct placement *out);
+void device_pick_card(const struct device_wish *w, const struct card *card, struct placement *out);
 
 /* Looks for an NVIDIA display device on the PCI bus, which the kernel lists even without a driver: address such as
  * "0000:01:00.0" and PCI device id. False when there is none. */

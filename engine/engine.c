@@ -2,6 +2,7 @@
  * back in the order they were asked for. The arithmetic is in the backends, the order of operations in forward.c. */
 #include "card.h"
 #include "device.h"
+#include "engine_options.h"
 #include "infer.h"
 #include "kv.h"
 #include "mem.h"
@@ -14,6 +15,9 @@
 #include <stdio.h>
 
 enum { FLIGHTS = 2 };
+static_assert((int)INFER_LAST == STEP_LAST && (int)INFER_WANT_TOKEN == WANT_TOKEN &&
+                  (int)INFER_WANT_LOGITS == WANT_LOGITS,
+              "rows of infer.h go into a step as they are");
 
 /* One step between submit and wait. */
 struct flight {
@@ -241,8 +245,9 @@ static enum infer_status measure(struct infer_engine *e) {
 
 static enum infer_status prepare(struct infer_engine *e, const struct infer_engine_options *options) {
     const struct model *m = e->model->m;
-    struct plan_options po = {.engine = options};
-    TRY(device_pick(options, &po.place));
+    struct plan_options po;
+    TRY(engine_options_read(&po, options));
+    TRY(device_pick(&po.wish, &po.place));
     TRY(plan_make(&e->plan, &e->arena, m, &po));
     const struct plan_part *part = last_part(e);
     if (!e->plan.fits)
@@ -265,8 +270,6 @@ static enum infer_status prepare(struct infer_engine *e, const struct infer_engi
     return measure(e);
 }
 
-static const struct infer_engine_options defaults = {.gpu_layers = -1};
-
 enum infer_status infer_engine_create(struct infer_engine **out, const struct infer_model *m,
                                       const struct infer_engine_options *options) {
     struct infer_engine *e;
@@ -275,7 +278,7 @@ enum infer_status infer_engine_create(struct infer_engine **out, const struct in
         return err_set(INFER_E_INPUT, "%s was opened for its vocabulary only", m->m->file->path);
     TRY(mem_new(&e, sizeof *e, "an engine"));
     e->model = m;
-    enum infer_status s = prepare(e, options ? options : &defaults);
+    enum infer_status s = prepare(e, options);
     if (s != INFER_OK) {
         infer_engine_free(e);
         return s;
@@ -340,17 +343,33 @@ static enum infer_status fill_report(struct infer_plan_report *r, const struct p
     return r->text ? INFER_OK : err_set(INFER_E_MEMORY, "out of memory for the memory report");
 }
 
+static struct infer_card card_told(const struct card *c) {
+    struct infer_card out = {.sm = c->sm,
+                             .n_sm = c->n_sm,
+                             .memory_bytes = c->memory_bytes,
+                             .read_gb_s = c->read_gb_s,
+                             .f16_tflops = c->f16_tflops,
+                             .int8_tops = c->int8_tops,
+                             .tf32_tflops = c->tf32_tflops,
+                             .source = c->source};
+    memcpy(out.name, c->name, sizeof out.name);
+    return out;
+}
+
 enum infer_status infer_plan(const struct infer_model *m, const struct infer_engine_options *options,
                              const char *as, struct infer_plan_report *out) {
     struct arena arena = {0};
     struct plan plan;
-    struct plan_options po = {.engine = options ? options : &defaults};
+    struct plan_options po;
+    struct card card;
     *out = (struct infer_plan_report){0};
+    TRY(engine_options_read(&po, options));
     if (as) {
-        TRY(card_find(as, &out->card));
-        device_pick_card(po.engine, &out->card, &po.place);
+        TRY(card_find(as, &card));
+        out->card = card_told(&card);
+        device_pick_card(&po.wish, &card, &po.place);
     } else {
-        TRY(device_pick(po.engine, &po.place));
+        TRY(device_pick(&po.wish, &po.place));
     }
     enum infer_status s = plan_make(&plan, &arena, m->m, &po);
     if (s == INFER_OK) s = fill_report(out, &plan);

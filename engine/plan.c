@@ -19,19 +19,9 @@ static enum infer_status in_range(const char *what, int v, int min, int max) {
     return INFER_OK;
 }
 
-static enum infer_status kv_type_of(const char *name, enum kv_type fallback, enum kv_type *out) {
-    *out = fallback;
-    for (int t = KV_F32; name && t <= KV_Q8_0; t++)
-        if (!strcmp(name, plan_kv_name((enum kv_type)t))) {
-            *out = (enum kv_type)t;
-            return INFER_OK;
-        }
-    return name ? err_set(INFER_E_INPUT, "--kv-type is '%s', must be f32, f16 or q8_0", name) : INFER_OK;
-}
-
 static enum infer_status layers_of(const struct model *m, const struct plan_options *options, int *out) {
     const struct placement *place = &options->place;
-    int n = options->engine->gpu_layers;
+    int n = options->wish.n_layer;
     *out = m->n_layer;
     if (n < 0 || n >= m->n_layer || (!place->host && !place->memory.total_bytes)) return INFER_OK;
     if (!place->host)
@@ -44,12 +34,8 @@ static enum infer_status layers_of(const struct model *m, const struct plan_opti
 }
 
 /* Kernels that only some devices have: what was asked for and is not there is refused. */
-static enum infer_status kernels_of(const struct plan_options *options) {
-    const struct infer_engine_options *o = options->engine;
-    const char *device = options->place.device->name;
-    if (o->block_scaled && strcmp(o->block_scaled, "mxfp8") && strcmp(o->block_scaled, "mxfp4") &&
-        strcmp(o->block_scaled, "nvfp4"))
-        return err_set(INFER_E_INPUT, "no block-scaled format '%s': mxfp8, mxfp4, nvfp4", o->block_scaled);
+static enum infer_status kernels_of(const struct plan_options *o) {
+    const char *device = o->place.device->name;
     if (o->block_scaled && strcmp(device, "cuda") != 0)
         return err_set(INFER_E_UNSUPPORTED,
                        "--matmul-precision %s needs a card of sm_120; this is the %s backend",
@@ -76,24 +62,26 @@ static enum infer_status ctx_of(const struct model *m, int asked, int *out) {
 }
 
 static enum infer_status read_options(struct plan_settings *s, const struct model *m,
-                                      const struct plan_options *options) {
-    const struct infer_engine_options *o = options->engine;
+                                      const struct plan_options *o) {
     s->n_slot = o->slots > 0 ? o->slots : 1;
     TRY(ctx_of(m, o->ctx, &s->n_ctx));
-    s->n_batch = o->batch ? o->batch : options->place.memory.total_bytes ? DEFAULT_BATCH_CARD : DEFAULT_BATCH;
+    s->n_batch = o->batch ? o->batch : o->place.memory.total_bytes ? DEFAULT_BATCH_CARD : DEFAULT_BATCH;
     s->slot_rows = !o->decode_rows;
     s->n_decode_rows = o->decode_rows ? o->decode_rows : s->n_slot;
     TRY(in_range("--slots", s->n_slot, 1, MAX_SLOTS));
     TRY(in_range("--batch", s->n_batch, 1, MAX_BATCH));
     TRY(in_range("decode rows", s->n_decode_rows, 1, MAX_BATCH));
     TRY(in_range("--threads", o->threads, 0, 4096));
-    TRY(kernels_of(options));
-    TRY(layers_of(m, options, &s->n_device_layer));
-    return kv_type_of(o->kv_type, options->place.device == &backend_ref ? KV_F32 : KV_F16, &s->kv_type);
+    TRY(kernels_of(o));
+    TRY(layers_of(m, o, &s->n_device_layer));
+    s->kv_type = o->kv_type >= 0                   ? (enum kv_type)o->kv_type
+                 : o->place.device == &backend_ref ? KV_F32
+                                                   : KV_F16;
+    return INFER_OK;
 }
 
 static void fill_config(struct backend_config *c, const struct model *m, const struct plan *p,
-                        const struct infer_engine_options *o) {
+                        const struct plan_options *o) {
     *c = (struct backend_config){.group = m->group,
                                  .n_group = m->n_group,
                                  .embedding = &m->embd,
@@ -167,7 +155,7 @@ static enum infer_status place_buffers(struct op_list *l, bool keep_all, size_t 
 /* ---- the limit ----------------------------------------------------------------------------------------------- */
 
 /* What there is of the card's memory: its free part, at most the fraction or the limit of the options, less the reserve. */
-static size_t card_available(const struct backend_memory *m, const struct infer_engine_options *o) {
+static size_t card_available(const struct backend_memory *m, const struct plan_options *o) {
     double fraction = o->vram_fraction > 0 ? o->vram_fraction : 0.9;
     size_t most = o->vram_limit ? (size_t)o->vram_limit : (size_t)((double)m->total_bytes * fraction);
     size_t left = m->free_bytes > o->vram_reserve ? m->free_bytes - (size_t)o->vram_reserve : 0;
@@ -196,7 +184,7 @@ static enum infer_status plan_part(struct plan *p, struct arena *arena, const st
     struct plan_part *part = &p->part[p->n_part++];
     struct backend_config *c = &part->config;
     *part = (struct plan_part){.type = type, .range = {first, end, NULL}};
-    fill_config(c, m, p, options->engine);
+    fill_config(c, m, p, options);
     if (first) { /* the residual stream of the part before: its bytes are taken by whoever joins the parts */
         struct weight *rows = arena_alloc(arena, sizeof *rows);
         if (!rows) return err_set(INFER_E_MEMORY, "out of memory for the plan");
@@ -224,8 +212,7 @@ static enum infer_status plan_part(struct plan *p, struct arena *arena, const st
     for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
         if (!size_add(part->total_bytes, bytes[i], &part->total_bytes)) part->total_bytes = SIZE_MAX;
     bool card = type == options->place.device && options->place.memory.total_bytes;
-    part->limit_bytes =
-        card ? card_available(&options->place.memory, options->engine) : host_memory_available();
+    part->limit_bytes = card ? card_available(&options->place.memory, options) : host_memory_available();
     p->fits &= part->total_bytes <= part->limit_bytes && part->size.pinned_bytes <= host_memory_available();
     return INFER_OK;
 }
@@ -237,7 +224,7 @@ enum infer_status plan_lay_out(struct plan *p, struct arena *arena, const struct
     struct plan_settings *s = &p->set;
     if (s->slot_rows) s->n_decode_rows = s->n_slot;
     if (s->n_batch > (int64_t)s->n_ctx * s->n_slot) s->n_batch = s->n_ctx * s->n_slot;
-    p->n_prompt_out = options->engine->all_logits || s->n_batch < s->n_slot ? s->n_batch : s->n_slot;
+    p->n_prompt_out = options->all_logits || s->n_batch < s->n_slot ? s->n_batch : s->n_slot;
     TRY(plan_kv(p, arena, m));
     int cut = m->n_layer - s->n_device_layer;
     if (cut > 0) TRY(plan_part(p, arena, m, options, place->host, 0, cut));

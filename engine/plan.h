@@ -3,7 +3,6 @@
 #include "backend.h"
 #include "device.h"
 #include "forward.h"
-#include "infer.h"
 #include "mem.h"
 #include "model.h"
 
@@ -43,9 +42,19 @@ struct plan {
     const char *text; /* the report */
 };
 
+/* What is asked for; the caller's words are numbers and enums by now (engine_options.c). 0 and -1 as in infer.h. */
 struct plan_options {
-    const struct infer_engine_options *engine;
+    struct device_wish wish;
     struct placement place;
+    int ctx, slots, batch, decode_rows, threads;
+    int kv_type; /* enum kv_type, -1: the device's own choice */
+    double vram_fraction;
+    uint64_t vram_limit, vram_reserve;
+    const char *isa, *kernels, *block_scaled, *autotune; /* as struct backend_config has them */
+    int sm_emulate;
+    bool no_fuse, no_graphs, blas, strict_fp32, no_repack, all_logits, nan_guard;
+    void (*progress)(void *user, const char *what, double done, double total);
+    void *user;
     bool keep_all; /* no two buffers share memory: for taps */
 };
 

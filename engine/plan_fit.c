@@ -44,15 +44,14 @@ static enum infer_status greatest(struct search *s, int *field, int least, int m
 
 enum infer_status plan_search(const struct model *m, const struct plan_options *options,
                               struct plan_settings *set) {
-    const struct infer_engine_options *o = options->engine;
     struct search s = {m, options, *set};
-    bool fits, layers_open = options->place.host && o->gpu_layers < 0;
+    bool fits, layers_open = options->place.host && options->wish.n_layer < 0;
     int n;
-    if (o->slots < 0) {
+    if (options->slots < 0) {
         TRY(greatest(&s, &s.set.n_slot, 1, MAX_SLOTS, 1, &n));
         s.set.n_slot = n > 1 ? n : 1;
     }
-    if (o->ctx < 0) {
+    if (options->ctx < 0) {
         TRY(try_fit(&s, &fits));
         if (!fits) {
             TRY(greatest(&s, &s.set.n_ctx, CTX_STEP, s.set.n_ctx - 1, CTX_STEP, &n));

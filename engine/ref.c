@@ -1,7 +1,6 @@
 /* The reference backend: the specification in plain C. Every formula of backend.h as written there, one row after the
  * other, double accumulators, float32 buffers. Never tuned, never a route of another backend. */
 #include "backend.h"
-#include "infer.h"
 #include "mem.h"
 
 #include <math.h>
@@ -234,10 +233,10 @@ static void ref_select(struct ref *r, const struct op_select *o) {
         int best = 0;
         for (int i = 1; i < o->n_vocab; i++)
             if (logits[i] > logits[best]) best = i;
-        bool token = r->step->want[j] & INFER_WANT_TOKEN;
+        bool token = r->step->want[j] & WANT_TOKEN;
         r->out->token[j] = token ? best : -1;
         if (token) r->last[r->step->slot[r->step->out_row[j]]] = best;
-        if (r->step->want[j] & INFER_WANT_LOGITS) {
+        if (r->step->want[j] & WANT_LOGITS) {
             memcpy(r->out->logits + (size_t)j * (size_t)o->n_vocab, logits,
                    (size_t)o->n_vocab * sizeof(float));
             r->out->has_logits = true;

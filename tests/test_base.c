@@ -278,11 +278,11 @@ static void a_tied_embedding_is_the_same_matrix(void **state) {
 /* Every card is found by its own name, and no two share one; its rates are those of some chip. */
 static void cards_have_a_name_each(void **state) {
     int n;
-    const struct infer_card *all = card_table(&n);
+    const struct card *all = card_table(&n);
     (void)state;
     for (int i = 0; i < n; i++) {
-        const struct infer_card *c = &all[i];
-        struct infer_card found = {0};
+        const struct card *c = &all[i];
+        struct card found = {0};
         enum infer_status st = card_find(c->name, &found);
         if (st != (c->sm < 80 ? INFER_E_UNSUPPORTED : INFER_OK) || strcmp(found.name, c->name) != 0)
             fail_msg("%s: finds '%s'", c->name, found.name);

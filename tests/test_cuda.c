@@ -3,6 +3,7 @@
  * INFER_REQUIRE_CUDA=1. */
 #include "test.h"
 #include "infer.h"
+#include "engine_options.h"
 #include "plan.h"
 #include "quant.h"
 #include "tolerance.h"
@@ -385,8 +386,9 @@ static void decode(const struct attention *a, const struct model *m, const struc
     int32_t *pages, id[MAX_ROWS], pos[MAX_ROWS], row[] = {0, 1, 2};
     uint8_t want[MAX_ROWS];
     for (int i = 0; i < 64; i++) sinks[i] = (float)(i % 5) - 2;
-    struct plan_options po = {.engine = &o};
-    assert_ok(device_pick(&o, &po.place));
+    struct plan_options po;
+    assert_ok(engine_options_read(&po, &o));
+    assert_ok(device_pick(&po.wish, &po.place));
     assert_ok(plan_make(&plan, &arena, m, &po));
     struct plan_part *part = &plan.part[0];
     for (int c = 0; c < ROW_CLASS_COUNT; c++)

@@ -497,7 +497,7 @@ static int leave_out_cuda(void **state) {
     bool wanted = must && *must == '1';
 #ifdef INFER_CUDA
     struct placement place;
-    if (device_pick(&(struct infer_engine_options){.device = "cuda"}, &place) == INFER_OK) return 0;
+    if (device_pick(&(struct device_wish){DEVICE_CUDA, DEVICE_NONE, -1}, &place) == INFER_OK) return 0;
     print_message("skipped on cuda: %s\n", err_message());
     N_DEVICE -= 2;
 #endif

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/utsname.h>
 #include "../cuda/cuda_bench.h"
-#include "device.h"
+#include "engine_options.h"
 #include "json.h"
 #include "mem.h"
 #include "outfile.h"
@@ -215,8 +215,7 @@ static enum infer_status bench_model(struct bench *b, int *code) {
 /* infer bench gemm|mem|attn: of the card where there is a usable one, else of the processor. */
 static enum infer_status bench_machine(const struct options *o) {
     static const char *const names[] = {"gemm", "mem", "attn"}; /* enum cuda_bench_kind */
-    struct placement place;
-    struct infer_engine_options eo = {.device = o->device, .gpu_layers = -1};
+    struct plan_options po;
     int kind = 0;
     while (kind < 3 && strcmp(o->arg[0], names[kind]) != 0) kind++;
     if (kind == 3)
@@ -224,12 +223,13 @@ static enum infer_status bench_machine(const struct options *o) {
     if (o->save || o->compare || o->targets)
         return err_set(INFER_E_INPUT, "--save, --compare and --targets are of models, not of bench %s",
                        names[kind]);
-    TRY(device_pick(&eo, &place));
+    TRY(engine_options_read(&po, &(struct infer_engine_options){.device = o->device, .gpu_layers = -1}));
+    TRY(device_pick(&po.wish, &po.place));
 #ifdef INFER_CUDA
-    if (place.device == &backend_cuda) return bench_card(o, (enum cuda_bench_kind)kind);
+    if (po.place.device == &backend_cuda) return bench_card(o, (enum cuda_bench_kind)kind);
 #endif
     if (kind == 2)
-        return err_set(INFER_E_INPUT, "bench attn measures a card; this is the %s", place.device->name);
+        return err_set(INFER_E_INPUT, "bench attn measures a card; this is the %s", po.place.device->name);
     return kind ? bench_mem(o) : bench_gemm(o);
 }
 

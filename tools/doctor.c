@@ -145,11 +145,11 @@ static json_t *doctor_cards(void) {
 /* device -> {usable, reason} */
 static json_t *doctor_devices(void) {
     static const char *const names[] = {"cuda", "cpu"};
+    static const enum device_kind kinds[] = {DEVICE_CUDA, DEVICE_CPU};
     json_t *j = json_object();
     for (int i = 0; i < 2; i++) {
         struct placement place;
-        enum infer_status st =
-            device_pick(&(struct infer_engine_options){.device = names[i], .gpu_layers = -1}, &place);
+        enum infer_status st = device_pick(&(struct device_wish){kinds[i], DEVICE_NONE, -1}, &place);
         json_object_set_new(
             j, names[i],
             json_pack("{s:b, s:s}", "usable", st == INFER_OK, "reason", st ? err_message() : ""));

@@ -172,7 +172,7 @@ static enum infer_status print_cards(bool json) {
     uint64_t failed = mem_failed();
     char *text = NULL;
     int n;
-    const struct infer_card *c = card_table(&n);
+    const struct card *c = card_table(&n);
     json_t *all = json_array();
     if (!json)
         printf("%-22s %9s %8s %8s %7s %13s  rates\n", "card", "GiB", "GB/s", "chip", "multip.",

@@ -1,0 +1,63 @@
+#include "engine_options.h"
+
+#include <string.h>
+
+static enum infer_status host_of(const char *option, const char *name, enum device_kind *out) {
+    *out = !strcmp(name, "cpu") ? DEVICE_CPU : DEVICE_REF;
+    if (*out == DEVICE_REF && strcmp(name, "ref"))
+        return err_set(INFER_E_INPUT, "%s is '%s', must be auto, cpu, cuda or ref", option, name);
+    return INFER_OK;
+}
+
+static enum infer_status wish_of(struct device_wish *out, const struct infer_engine_options *o) {
+    const char *device = o->device ? o->device : "auto";
+    *out = (struct device_wish){DEVICE_AUTO, DEVICE_NONE, o->gpu_layers};
+    if (!strcmp(device, "cuda"))
+        out->device = DEVICE_CUDA;
+    else if (strcmp(device, "auto"))
+        TRY(host_of("--device", device, &out->device));
+    return o->host_device ? host_of("the host's device", o->host_device, &out->host) : INFER_OK;
+}
+
+static enum infer_status kv_type_of(int *out, const char *name) {
+    *out = -1;
+    for (int t = KV_F32; name && *out < 0 && t <= KV_Q8_0; t++)
+        if (!strcmp(name, plan_kv_name((enum kv_type)t))) *out = t;
+    if (!name || *out >= 0) return INFER_OK;
+    return err_set(INFER_E_INPUT, "--kv-type is '%s', must be f32, f16 or q8_0", name);
+}
+
+static enum infer_status known_format(const char *name) {
+    if (!name || !strcmp(name, "mxfp8") || !strcmp(name, "mxfp4") || !strcmp(name, "nvfp4")) return INFER_OK;
+    return err_set(INFER_E_INPUT, "no block-scaled format '%s': mxfp8, mxfp4, nvfp4", name);
+}
+
+enum infer_status engine_options_read(struct plan_options *out, const struct infer_engine_options *o) {
+    static const struct infer_engine_options defaults = {.gpu_layers = -1};
+    if (!o) o = &defaults;
+    *out = (struct plan_options){.ctx = o->ctx,
+                                 .slots = o->slots,
+                                 .batch = o->batch,
+                                 .decode_rows = o->decode_rows,
+                                 .threads = o->threads,
+                                 .vram_fraction = o->vram_fraction,
+                                 .vram_limit = o->vram_limit,
+                                 .vram_reserve = o->vram_reserve,
+                                 .isa = o->isa,
+                                 .kernels = o->kernels,
+                                 .block_scaled = o->block_scaled,
+                                 .autotune = o->autotune,
+                                 .sm_emulate = o->sm_emulate,
+                                 .no_fuse = o->no_fuse,
+                                 .no_graphs = o->no_graphs,
+                                 .blas = o->blas,
+                                 .strict_fp32 = o->strict_fp32,
+                                 .no_repack = o->no_repack,
+                                 .all_logits = o->all_logits,
+                                 .nan_guard = o->nan_guard,
+                                 .progress = o->progress,
+                                 .user = o->user};
+    TRY(wish_of(&out->wish, o));
+    TRY(known_format(o->block_scaled));
+    return kv_type_of(&out->kv_type, o->kv_type);
+}
