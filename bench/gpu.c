@@ -12,6 +12,7 @@
 #include "engine_options.h"
 #include "plan.h"
 #include "../cuda/cuda_bench.h"
+#include "../cuda/decode_profile.h"
 
 static double now(void) {
     struct timespec t;

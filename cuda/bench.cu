@@ -6,6 +6,7 @@
 #include "mem.h"
 #include "panel.h"
 #include "prompt_frag.cuh"
+#include "prompt_ops.h"
 #include "weights.cuh"
 
 // ---- products

@@ -55,13 +55,6 @@ double cuda_ceiling_products(struct cuda_ceiling *c, double seconds);
  * differ in a bit, or one is off from float64 by more than rounding to halves. */
 enum infer_status cuda_routes_check(enum quant_type type, int n, int k, int rows);
 
-/* Times the parts of the fused decode program of a CUDA backend on the step that ran last, for rows rows:
- * line(name, microseconds alone, microseconds that the whole loses without it, launches). errors:
- * INFER_E_UNSUPPORTED where decode is not fused. */
-struct backend;
-enum infer_status decode_profile(struct backend *b, int rows,
-                                 void (*line)(const char *name, float alone, float without, int n));
-
 #ifdef __cplusplus
 }
 #endif

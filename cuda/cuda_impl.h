@@ -1,6 +1,7 @@
 // The backend's own state, for the files that run on the host side of cuda/.
 #pragma once
 #include "cuda.h"
+#include "cuda_error.h"
 #include "routes.h"
 
 enum { CUDA_CONSTANT_MAX = 8192, CUDA_BUCKET_MAX = 64 };
@@ -55,17 +56,6 @@ struct cuda_backend {
     int n_bucket;
 };
 
-// The one door for errors: every call of the runtime goes through CU. A test makes the n-th one fail.
-extern "C" void cuda_fail_at(uint64_t n); // 0: none
-extern "C" uint64_t cuda_call_count(void);
-bool cuda_fails_now(void);
-enum infer_status cuda_error(cudaError_t e, const char *what);
-#define CU(call)                                                                                             \
-    do {                                                                                                     \
-        cudaError_t cu_error_ = cuda_fails_now() ? cudaErrorUnknown : (call);                                \
-        if (cu_error_ != cudaSuccess) return cuda_error(cu_error_, #call);                                   \
-    } while (0)
-
 static inline rows cuda_rows(const cuda_backend *b, const struct op_list *l, struct view v) {
     const struct buf *f = &l->buf[v.buf];
     return rows{(float *)(b->act + f->offset) + v.col, f->row_bytes / 4, v.width};
@@ -73,6 +63,7 @@ static inline rows cuda_rows(const cuda_backend *b, const struct op_list *l, str
 static inline bool cuda_out_rows(const struct op_list *l, struct view v) {
     return l->buf[v.buf].rows == BUF_ROWS_OUT;
 }
+// cuda_state.cu
 const float *cuda_constant(const cuda_backend *b,
                            const void *host); // device copy of a constant, NULL for NULL
 dev_kv cuda_store(const cuda_backend *b, int store);

@@ -2,6 +2,7 @@
 // with the residual; gate, up and their product; down with the residual), each leaving its result as the next one
 // reads it. Built from the list by its shape; a list of another shape runs op by op.
 #include "decode.h"
+#include "decode_profile.h"
 #include "attend.h"
 #include "match.h"
 #include "mem.h"

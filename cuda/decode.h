@@ -1,6 +1,5 @@
 // The fused program for decode rows.
 #pragma once
-#include "cuda_bench.h"
 #include "cuda_impl.h"
 
 // Builds the program of the decode list; *out stays NULL when the list has a shape that no fused program takes.

@@ -9,6 +9,7 @@
 #include "tolerance.h"
 #include "../cuda/blas.h"
 #include "../cuda/cuda_bench.h"
+#include "../cuda/decode_profile.h"
 #include "../tools/synth.h"
 
 #include <math.h>

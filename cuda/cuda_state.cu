@@ -1,0 +1,62 @@
+// Where things lie in the memory of a backend: what its programs ask.
+#include "cuda_impl.h"
+
+const float *cuda_constant(const cuda_backend *b, const void *host) {
+    if (!host) return NULL;
+    for (int i = 0; i < b->n_constant; i++)
+        if (b->constant[i].host == host)
+            return (const float *)(b->work + b->plan.constant + b->constant[i].offset);
+    infer_bug("a constant was not uploaded");
+}
+dev_kv cuda_store(const cuda_backend *b, int store) {
+    const struct kv_store *s = &b->c.store[store];
+    const struct kv_group *g = &b->c.kv_group[s->group];
+    dev_kv kv = {};
+    kv.k = b->kv + b->plan.kv_k[store];
+    kv.v = b->kv + b->plan.kv_v[store];
+    kv.pages = (const int32_t *)(b->work + b->plan.pages) + b->plan.page_table[s->group];
+    kv.max_pages = g->max_pages;
+    kv.n_kv_head = s->n_kv_head;
+    kv.dk = s->head_dim_k;
+    kv.dv = s->head_dim_v;
+    kv.window = g->window;
+    kv.type = b->c.kv_type;
+    return kv;
+}
+dev_matrix cuda_matrix(const cuda_backend *b, int group, int member) {
+    const cuda_group *g = &b->plan.group[group];
+    const cuda_member *m = &g->member[member];
+    const cuda_region *r = &g->region[m->region];
+    dev_matrix w = {};
+    w.region = b->weights + r->offset;
+    w.layout = r->layout;
+    w.u = r->u;
+    w.base = m->base;
+    w.inter = m->inter;
+    w.stride = m->stride;
+    w.n = m->n;
+    w.k = m->k;
+    if (g->bias) w.bias = (const float *)(b->work + b->plan.constant + g->bias_offset) + m->col;
+    return w;
+}
+float2 *cuda_rope_table(const cuda_backend *b, const struct rope *r) {
+    for (int i = 0; i < b->n_rope; i++)
+        if (b->rope[i] == r)
+            return (float2 *)(b->work + b->plan.rope +
+                              (size_t)i * (size_t)b->plan.max_rows * (size_t)b->plan.rope_row * 4);
+    infer_bug("a rope was not seen at upload");
+}
+int32_t *cuda_tokens(const cuda_backend *b) { return (int32_t *)b->out; }
+float *cuda_logits_copy(const cuda_backend *b) {
+    return b->c.want_logits ? (float *)(b->out + b->plan.logits_offset) : NULL;
+}
+
+// rings of the fused program, which reads and writes them itself
+uint8_t *cuda_decode_blob(const cuda_backend *b, unsigned i, size_t *row) {
+    *row = b->plan.blob_bytes;
+    return b->pinned + b->plan.pin_decode_blob + i * *row;
+}
+uint8_t *cuda_decode_result(const cuda_backend *b, unsigned i, size_t *row) {
+    *row = b->plan.result_bytes;
+    return b->pinned + b->plan.pin_decode_result + i * *row;
+}

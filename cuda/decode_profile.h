@@ -1,0 +1,17 @@
+#pragma once
+#include "status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Times the parts of the fused decode program of a CUDA backend on the step that ran last, for rows rows:
+ * line(name, microseconds alone, microseconds that the whole loses without it, launches). errors:
+ * INFER_E_UNSUPPORTED where decode is not fused. */
+struct backend;
+enum infer_status decode_profile(struct backend *b, int rows,
+                                 void (*line)(const char *name, float alone, float without, int n));
+
+#ifdef __cplusplus
+}
+#endif
