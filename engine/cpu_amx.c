@@ -3,7 +3,7 @@
  * Weights are the left operand, 16 rows x 32 columns in one piece of 1024 bytes; tokens the right one, in pairs of columns
  * (x panel [k/2][16 tokens][2]), made once a step. Sums are float32 in the tiles, k in order. Every output
  * goes the same way whatever the number of tokens; lanes past the last token are zeros. */
-#include "cpu.h"
+#include "kernels.h"
 #include "cpu_simd.h"
 
 struct tile_config { /* palette 1 */

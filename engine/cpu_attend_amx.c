@@ -7,7 +7,7 @@
  *
  * Scores go into an exponent, so they are kept at 16 bits a factor: q and k are each a sum of two BF16, and the three
  * products that matter are added. Weights and values are one BF16, as the matmul after it rounds to. */
-#include "cpu.h"
+#include "kernels.h"
 #include "cpu_simd.h"
 
 enum { GROUP = 32, TILE = CPU_TILE_ELEMS, POS_TILES = KV_PAGE / 16 };

@@ -18,6 +18,7 @@
  * modulo 2^16; that is exact because the true sums of (u - OFF) x fit: at most 16 products of 16 * 127 (32
  * columns) or 8 of 32 * 127 (16). Codes of 8 bits are two planes of 4: u = 16 high + low. */
 #include "cpu_rows_impl.h"
+#include "kernels.h"
 
 /* A line, asked for just behind the last sum. */
 #ifdef __AVX512F__

@@ -6,7 +6,7 @@
  *   2 to 4            NR weight rows x all of them
  *   more              16 at a time, NR weight rows x 4 of them together, in blocks of columns so that x stays in the first
  *                     level of cache; the vectors of sums wait in memory meanwhile */
-#include "cpu.h"
+#include "kernels.h"
 #include "cpu_simd.h"
 
 #define UNROLL _Pragma("GCC unroll 16")

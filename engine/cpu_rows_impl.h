@@ -1,6 +1,6 @@
 /* For the matmuls on quantised weights, included once per instruction set: vectors of R weight rows x 4 columns, and
  * reading R rows of a file into them. */
-#include "cpu.h"
+#include "act_q8.h"
 #include "cpu_simd.h"
 
 enum { R = VL, COLS_MAX = 256, AHEAD = 8192 };

@@ -1,5 +1,5 @@
 /* Weight rows to float32 with AVX2, for prompt matmuls. */
-#include "cpu.h"
+#include "kernels.h"
 #include "cpu_unpack_avx2.h"
 
 #define UNROLL _Pragma("GCC unroll 8")

@@ -1,5 +1,5 @@
 /* Weight rows to float32 and BF16 with AVX-512, for prompt matmuls. */
-#include "cpu.h"
+#include "kernels.h"
 #include "cpu_unpack_avx512.h"
 
 #define UNROLL _Pragma("GCC unroll 8")

@@ -1,5 +1,5 @@
 /* The small ops, included once per instruction set (cpu_vec_avx2.c, cpu_vec_avx512.c). One row each. */
-#include "cpu.h"
+#include "kernels.h"
 #include "cpu_simd.h"
 #include <math.h>
 

@@ -1,0 +1,132 @@
+/* What the CPU backend calls of its kernels: a table an instruction set, filled by the files compiled for it. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+#include "act_q8.h"
+#include "backend.h"
+
+enum {
+    CPU_UNIT_ROWS = 32,                  /* weight rows of a unit: 32, or 16 where there are few */
+    CPU_LANES = 16,                      /* tokens side by side in a prompt panel */
+    CPU_PANEL_ROWS = 32,                 /* weight rows of a prompt unit */
+    CPU_PANEL_K = 2048,                  /* columns of weights unpacked at a time */
+    CPU_PANEL_STRIDE = CPU_PANEL_K + 32, /* elements of an unpacked row: neighbours in other cache sets */
+    CPU_TILE_ROWS = 16,                  /* decode rows of one AMX product */
+    CPU_TILE_ELEMS = 16 * 32,            /* BF16 of one AMX tile: 16 rows x 32 columns */
+    CPU_PANEL_TOKENS = 512               /* prompt tokens that share one unpacking */
+};
+
+/* Rows of activations as a kernel reads them: columns 256 c .. of row t are at + t row + c chunk; struct cpu_x8 or
+ * cpu_x16 (a prompt has the same columns of all rows one after the other, so that they are one stream), or floats. */
+struct cpu_x {
+    const uint8_t *at;
+    size_t row, chunk; /* bytes */
+};
+
+/* out[t * CPU_UNIT_ROWS + r] = W[r] . x[t] for n <= CPU_UNIT_ROWS rows. w: first row, stride bytes apart. x: T rows. out is
+ * written in panels of CPU_LANES rows. copy: of these rows in the order of the kernel's own reading, cpu_copy_bytes, NULL: none;
+ * copied: read it instead of w, else it is written. The sum of one output is the same for every T and n. */
+typedef void cpu_row_fn(const uint8_t *w, size_t stride, int n, int k, struct cpu_x x, int T, float *out,
+                        uint8_t *copy, bool copied);
+static inline size_t cpu_copy_bytes(size_t stride, int n, int k) { /* two bytes of Q3_K are read twice */
+    return ((size_t)(n + 15) / 16 * 16 * (stride + (size_t)cpu_kp(k) / 128) + 63) / 64 * 64;
+}
+
+/* The same of CPU_TILE_ROWS rows of x from a copy, by AMX, where the last 256 columns have 64 at least; NULL for some types. */
+typedef void cpu_tiles_fn(uint8_t *copy, int n, int k, struct cpu_x x, float *out);
+extern cpu_tiles_fn *const cpu_tiles_amx[QUANT_COUNT];
+static inline bool cpu_tiles_can(enum quant_type t, int k) {
+    return cpu_tiles_amx[t] && (k % 256 == 0 || k % 256 >= 64);
+}
+
+/* Decodes k elements of one row (whole blocks): to float, or to bf16 in tiles (32 columns together, the next 32
+ * CPU_TILE_ELEMS further; zeros up to a multiple of 32). */
+typedef void cpu_unpack_fn(void *y, const void *blocks, const uint8_t *end, int k);
+
+struct cpu_attend_arg {
+    const struct op_attend *op;
+    const struct kv_store *store;
+    enum kv_type type;
+    const uint8_t *k_pool,
+        *v_pool; /* [n_kv_head][KV_PAGE][row bytes], the next page page_stride bytes further */
+    size_t page_stride;
+    const int32_t *pages; /* pages of the rows' sequence */
+};
+
+typedef void cpu_attend_block_fn(const struct cpu_attend_arg *a, int kv_head, const int32_t *pos, int n,
+                                 int head0, int heads, const float *q, size_t q_stride, float *out,
+                                 size_t out_stride, float *scratch);
+
+struct cpu_kernels {
+    const char *name;
+    void (*norm)(const struct op_norm *op, const float *x, float *out, int n);
+    void (*rope)(const struct op_rope *op, const float *cs, float *x);
+    void (*glu)(enum act_kind act, const float *gate, const float *up, float *out, int n);
+    void (*add)(const float *a, const float *b, float *out, int n);
+    /* One row of x, 256 columns every chunk bytes. */
+    void (*quantise)(void *y, size_t chunk, const float *x, int k);   /* struct cpu_x8 */
+    void (*quantise16)(void *y, size_t chunk, const float *x, int k); /* struct cpu_x16 */
+    void (*kv_store)(enum kv_type type, uint8_t *dst, const float *src, int n);
+    void (*kv_load)(enum kv_type type, float *dst, const uint8_t *src, int n);
+    bool (*finite)(const float *x, int n);
+    /* lowest index of the maximum of x[n], n > 0 */
+    int (*argmax)(const float *x, int n);
+    cpu_row_fn *const *row;   /* row[QUANT_COUNT]: float types; these read float rows of x */
+    cpu_row_fn *const *panel; /* panel[QUANT_COUNT]: quantised types, reading struct cpu_x8 */
+    cpu_row_fn *const
+        *panel16; /* panel16[QUANT_COUNT]: prompts by struct cpu_x16; NULL for the other types */
+    /* Decode rows: one row, one kv head with its G query heads, q [G][hk]: the pages page .. end of its context.
+     * part: out [G][hv], not yet divided; maximum [G]; sum [G]. Then all parts in order: out [G][hv]. */
+    void (*attend_row)(const struct cpu_attend_arg *a, int kv_head, int pos, int page, int end,
+                       const float *q, float *part, float *scratch);
+    void (*attend_merge)(const struct cpu_attend_arg *a, int kv_head, int n, const float *part, float *out);
+    /* Prompt rows: n rows of one sequence, the query heads head0 .. head0 + heads of one kv head, n * heads <=
+     * CPU_ATTEND_LANES. q, out: rows q_stride, out_stride floats apart, already at head0. pos[n]. */
+    cpu_attend_block_fn *attend_block;
+    /* Prompt matmul (cpu_matmul.c): x panel[k][CPU_LANES]; acc[panel][CPU_PANEL_ROWS][CPU_LANES] += w x; the
+     * transpose of one panel's acc. */
+    void (*prep_f32)(float *panel, const float *x, size_t x_stride, int n_row, int k);
+    void (*gemm_f32)(const float *w, int k, const float *panel, size_t panel_stride, int n_panel, float *acc);
+    void (*untile)(const float *acc, float *y);
+    cpu_unpack_fn *const *unpack_f32;  /* [QUANT_COUNT] */
+    cpu_unpack_fn *const *unpack_bf16; /* [QUANT_COUNT], NULL on AVX2 */
+};
+static inline bool cpu_is_float(enum quant_type t) {
+    return t == QUANT_F32 || t == QUANT_F16 || t == QUANT_BF16;
+}
+extern cpu_row_fn *const cpu_rows_avx2[QUANT_COUNT], *const cpu_rows_avx512[QUANT_COUNT];
+extern cpu_row_fn *const cpu_panels_avx2[QUANT_COUNT], *const cpu_panels_avxvnni[QUANT_COUNT],
+                                                           *const cpu_panels_avx512[QUANT_COUNT];
+extern cpu_row_fn *const cpu_panels16_avx2[QUANT_COUNT], *const cpu_panels16_avxvnni[QUANT_COUNT],
+                                                             *const cpu_panels16_avx512[QUANT_COUNT];
+extern cpu_unpack_fn *const cpu_unpack_f32_avx2[QUANT_COUNT], *const cpu_unpack_f32_avx512[QUANT_COUNT];
+extern cpu_unpack_fn *const cpu_unpack_bf16_avx512[QUANT_COUNT];
+extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avxvnni, cpu_kernels_avx512;
+
+/* Query rows side by side in attend_block; floats of scratch of the attention kernels. */
+enum { CPU_ATTEND_LANES = 32 };
+/* Parts of a decode row's context at most, pages of one at least; rows of a step up to which threads share a row. */
+enum { CPU_ATTEND_PARTS = 32, CPU_PART_PAGES = 4, CPU_PART_ROWS = 8 };
+
+/* AMX, BF16 (cpu_amx.c): x panels of pairs [kp/2][CPU_LANES][2]; weights in tiles [2][CPU_PANEL_K/32][16][32];
+ * kp: k rounded up to 32. */
+void cpu_amx_begin(void);
+void cpu_amx_end(void);
+void cpu_amx_prep(uint16_t *panel, const float *x, size_t x_stride, int n_row, int k);
+/* Rows of weights still to be unpacked, 256 columns of a row at a time. */
+struct cpu_amx_rows {
+    cpu_unpack_fn *unpack;
+    uint16_t *dst; /* [2][CPU_PANEL_K / 32][16][32] */
+    const uint8_t *src, *end;
+    size_t stride, bytes_256; /* of a row; of 256 columns */
+    int n, k, next, total;    /* rows, columns; pieces done and to do */
+};
+void cpu_amx_unpack(struct cpu_amx_rows *r, int pieces);
+/* acc[panel] += w . panel; meanwhile, between the products of 256 columns, the rows of the next call are unpacked:
+ * the tile unit works by itself for 500 cycles then. */
+void cpu_amx_gemm(const uint16_t *w, int kp, const uint16_t *panel, size_t panel_stride, int n_panel,
+                  float *acc, struct cpu_amx_rows *next);
+/* cpu_attend_amx.c: as attend_block, n * heads <= CPU_AMX_ATTEND_ROWS; floats of its scratch. */
+enum { CPU_AMX_ATTEND_ROWS = 128 };
+cpu_attend_block_fn cpu_amx_attend_block;
+size_t cpu_amx_attend_floats(int hk, int hv);
