@@ -39,7 +39,7 @@ if(nvcc)
     find_library(LIB_CUDART NAMES libcudart_static.a HINTS ${cuda_home} PATH_SUFFIXES lib64 lib targets/x86_64-linux/lib
                  NO_DEFAULT_PATH REQUIRED)
     mark_as_advanced(LIB_CUDART)
-    set(nvcc_flags -std=c++17 -O3 -lineinfo -I${CMAKE_SOURCE_DIR}/engine -I${CMAKE_SOURCE_DIR}/cuda
+    set(nvcc_flags -std=c++17 -O3 -lineinfo -I${CMAKE_SOURCE_DIR}/engine -I${CMAKE_SOURCE_DIR} -I${CMAKE_SOURCE_DIR}/cuda
         -Xcompiler=-fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-Wall,-fPIC)
     list(APPEND nvcc_flags ${INFER_NVCC_FLAGS})
     if(INFER_WERROR)
@@ -63,14 +63,15 @@ if(nvcc)
     endif()
     set_property(SOURCE engine/version.c APPEND PROPERTY COMPILE_DEFINITIONS "INFER_CUDA_BUILD=\"${nvcc_version}:${images}\"")
     set(cuda_objects "")
-    foreach(name cuda_error cuda_state device warm retile ops floats list upload stream stream_a stream_b stream_c stream_d wide_half wide_half_a
+    foreach(source cuda_error cuda_state device warm retile ops floats list upload stream stream_a stream_b stream_c stream_d wide_half wide_half_a
             wide_half_b wide_half_c wide_half_d wide_half_e wide_half_f attend decode decode_ops prompt prompt_link
             prompt_ops prompt_a prompt_b prompt_c prompt_d prompt_mx panel bench bench_attend ceiling backend)
+        get_filename_component(name ${source} NAME)
         set(object ${CMAKE_BINARY_DIR}/cuda/${name}.o)
         add_custom_command(OUTPUT ${object}
             COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/cuda
-            COMMAND ${nvcc} ${nvcc_flags} -MD -MF ${object}.d -c ${CMAKE_SOURCE_DIR}/cuda/${name}.cu -o ${object}
-            DEPENDS ${CMAKE_SOURCE_DIR}/cuda/${name}.cu DEPFILE ${object}.d VERBATIM)
+            COMMAND ${nvcc} ${nvcc_flags} -MD -MF ${object}.d -c ${CMAKE_SOURCE_DIR}/cuda/${source}.cu -o ${object}
+            DEPENDS ${CMAKE_SOURCE_DIR}/cuda/${source}.cu DEPFILE ${object}.d VERBATIM)
         set_source_files_properties(${object} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
         list(APPEND cuda_objects ${object})
     endforeach()
