@@ -6,7 +6,7 @@
 #include "prompt.h"
 #include "blas.h"
 #include "tune.h"
-#include "mem.h"
+#include "base/mem.h"
 
 // ---- open
 static void place_step(cuda_backend *b) {

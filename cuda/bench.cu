@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 #include "blas.h"
-#include "mem.h"
+#include "base/mem.h"
 #include "panel.h"
 #include "prompt_frag.cuh"
 #include "prompt_ops.h"

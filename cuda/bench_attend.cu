@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include "kv.cuh"
-#include "mem.h"
+#include "base/mem.h"
 #include "prompt_frag.cuh"
 #include "prompt_ops.h"
 

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
-#include "mem.h"
+#include "base/mem.h"
 
 /* The part of cublasLt.h that is used, as its documentation gives it. */
 enum {

@@ -1,6 +1,6 @@
 /* cuBLASLt, found at run time: what `--blas on` multiplies prompt rows with and what `infer bench gemm` compares with. */
 #pragma once
-#include "status.h"
+#include "base/status.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -2,7 +2,7 @@
 #include "bench.cuh"
 #include <math.h>
 #include <stdlib.h>
-#include "mem.h"
+#include "base/mem.h"
 #include "wgmma.cuh"
 
 enum {

@@ -2,7 +2,7 @@
 #pragma once
 #include <stdbool.h>
 #include "backend.h"
-#include "status.h"
+#include "base/status.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -2,7 +2,7 @@
 #pragma once
 #include <cuda_runtime.h>
 #include <stdint.h>
-#include "status.h"
+#include "base/status.h"
 
 extern "C" void cuda_fail_at(uint64_t n); // 0: none
 extern "C" uint64_t cuda_call_count(void);

@@ -5,7 +5,7 @@
 #include "decode_profile.h"
 #include "attend.h"
 #include "match.h"
-#include "mem.h"
+#include "base/mem.h"
 #include "wide_half.h"
 
 struct link { // one matmul

@@ -1,5 +1,5 @@
 #pragma once
-#include "status.h"
+#include "base/status.h"
 
 #ifdef __cplusplus
 extern "C" {

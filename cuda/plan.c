@@ -1,6 +1,6 @@
 #include "plan.h"
 #include "blas.h"
-#include "mem.h"
+#include "base/mem.h"
 
 /* Whether some list uses the group's output as gate and up of one glu. */
 static bool feeds_glu(const struct backend_config *c, int id) {

@@ -2,7 +2,7 @@
 // projection with the residual; norm; gate, up and their product; down with the residual).
 #include <stdio.h>
 #include "match.h"
-#include "mem.h"
+#include "base/mem.h"
 #include "mx.cuh"
 #include "prompt_frag.cuh"
 #include "prompt_impl.h"

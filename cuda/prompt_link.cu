@@ -2,7 +2,7 @@
 // are free to choose.
 #include <stdio.h>
 #include "blas.h"
-#include "mem.h"
+#include "base/mem.h"
 #include "panel.h"
 #include "prompt_frag.cuh"
 #include "prompt_impl.h"

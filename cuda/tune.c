@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include "mem.h"
+#include "base/mem.h"
 #include "outfile.h"
 
 enum { TUNE_MAX_BYTES = 256 << 10, TUNE_LINE = 320 };

@@ -1,7 +1,7 @@
 /* What was found out about this card before, kept in one small text file: kernels that the tuner chose, self-tests passed.
  * An entry counts for one card, driver and build of the program only. */
 #pragma once
-#include "status.h"
+#include "base/status.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 #include "cuda_impl.h"
-#include "mem.h"
+#include "base/mem.h"
 
 enum { UPLOAD_THREADS = 8 };
 

@@ -20,7 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "quant.h"
-#include "status.h"
+#include "base/status.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,5 +1,5 @@
 #include "card.h"
-#include "status.h"
+#include "base/status.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
-#include "status.h"
+#include "base/status.h"
 
 /* A card as the plan needs it, as infer.h has it. */
 struct card {

@@ -5,8 +5,8 @@
  */
 #pragma once
 #include <stdint.h>
-#include "mem.h"
-#include "status.h"
+#include "base/mem.h"
+#include "base/status.h"
 
 struct chat_text {
     char *text;     /* text[n], ended by 0 */

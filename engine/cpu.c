@@ -1,6 +1,6 @@
 /* The CPU backend: memory, the team, and the entry points of backend.h. */
 #include "cpu.h"
-#include "host.h"
+#include "base/host.h"
 
 #include <math.h>
 #include <omp.h>

@@ -11,8 +11,8 @@
 #include "backend.h"
 #include "cpu_isa.h"
 #include "kernels.h"
-#include "mem.h"
-#include "topology.h"
+#include "base/mem.h"
+#include "base/numa.h"
 
 /* ---- the compiled list ---- */
 

@@ -5,7 +5,7 @@
  * that can be taken: the file's own pages may then stay in the page cache. */
 #include <sys/mman.h>
 #include "cpu.h"
-#include "host.h"
+#include "base/host.h"
 
 enum { SHARE = 3 };
 static const size_t huge_page = (size_t)2 << 20;

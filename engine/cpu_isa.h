@@ -4,7 +4,7 @@
  * engine is, and nothing of theirs runs before cpu_isa_pick has said yes. */
 #pragma once
 #include <stdbool.h>
-#include "status.h"
+#include "base/status.h"
 
 enum cpu_isa {
     CPU_ISA_NONE,    /* less than the floor */

@@ -5,7 +5,7 @@
 #include "engine_options.h"
 #include "infer.h"
 #include "kv.h"
-#include "mem.h"
+#include "base/mem.h"
 #include "model.h"
 #include "plan.h"
 #include "snapshot.h"

@@ -1,7 +1,7 @@
 /* THE data flow: emits a model as one flat list of operations, the same text for every model, class and backend. */
 #pragma once
 #include "backend.h"
-#include "mem.h"
+#include "base/mem.h"
 #include "model.h"
 
 /* The layers that one device computes: first .. end - 1. The device of layer 0 embeds the ids; another one begins with

@@ -1,7 +1,7 @@
 /* Private to gguf*.c: a bounded cursor over one part of a GGUF file, and the steps of reading. */
 #pragma once
 #include "gguf.h"
-#include "stbds.h"
+#include "base/stbds.h"
 
 struct gguf_cursor {
     const unsigned char *data; /* data[size] */

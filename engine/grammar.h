@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "status.h"
+#include "base/status.h"
 #include "textfile.h"
 
 enum {

@@ -1,7 +1,7 @@
 /* Inside of constrained output: expressions of a grammar, and the automaton that they become. */
 #pragma once
 #include "grammar.h"
-#include "mem.h"
+#include "base/mem.h"
 
 /* ---- expressions, as parsed ---- */
 

@@ -2,7 +2,7 @@
 #include "hf.h"
 #include "json.h"
 #include "safetensors.h"
-#include "stbds.h"
+#include "base/stbds.h"
 #include "textfile.h"
 #include "tok_json.h"
 

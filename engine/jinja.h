@@ -10,8 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
-#include "mem.h"
-#include "status.h"
+#include "base/mem.h"
+#include "base/status.h"
 #include "textfile.h"
 
 enum {

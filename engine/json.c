@@ -1,5 +1,5 @@
 #include "json.h"
-#include "mem.h"
+#include "base/mem.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <jansson.h>
 #include <stdint.h>
-#include "status.h"
+#include "base/status.h"
 
 /* Gives jansson memory that can be counted and fail in tests, and out of which json_read finds its way when it does fail. For a
  * program, before anything else of jansson. */

@@ -2,7 +2,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
-#include "status.h"
+#include "base/status.h"
 
 enum key_space { KEYS_GGUF, KEYS_CONFIG, KEYS_ROPE };
 enum key_use { KEY_READ, KEY_OFF, KEY_HARMLESS };

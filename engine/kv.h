@@ -5,7 +5,7 @@
  * its last sequence closed until the pool needs it. Nothing allocates after kv_init. */
 #pragma once
 #include "backend.h"
-#include "mem.h"
+#include "base/mem.h"
 
 struct kv_page {
     int n_ref;            /* sequences that hold it */

@@ -1,7 +1,7 @@
 #include "mapfile.h"
-#include "host.h"
-#include "mem.h"
-#include "topology.h"
+#include "base/host.h"
+#include "base/mem.h"
+#include "base/numa.h"
 
 #include <errno.h>
 #include <fcntl.h>

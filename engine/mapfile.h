@@ -3,7 +3,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
-#include "status.h"
+#include "base/status.h"
 
 struct mapfile {
     const unsigned char *data; /* data[size]; NULL for an empty file */

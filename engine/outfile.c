@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "mem.h"
+#include "base/mem.h"
 
 /* What a handler removes. More than these at once are written all the same, and a signal leaves them. */
 static struct unfinished {

@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "status.h"
+#include "base/status.h"
 
 enum outfile_kind {
     OUTFILE_DEFAULT,

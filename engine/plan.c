@@ -1,5 +1,5 @@
 #include "plan.h"
-#include "host.h"
+#include "base/host.h"
 
 #include <stdio.h>
 

@@ -3,7 +3,7 @@
 #include "backend.h"
 #include "device.h"
 #include "forward.h"
-#include "mem.h"
+#include "base/mem.h"
 #include "model.h"
 
 /* What decides the sizes, complete: no value means "default". */

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-#include "status.h"
+#include "base/status.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,7 +1,7 @@
 #include "sample_int.h"
 #include <math.h>
 #include <string.h>
-#include "mem.h"
+#include "base/mem.h"
 
 /* ---- parameters ---- */
 

@@ -6,7 +6,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
-#include "status.h"
+#include "base/status.h"
 
 /* The steps a sampler is made of; ended by SAMPLE_END in an order. */
 enum sample_step {

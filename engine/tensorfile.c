@@ -2,7 +2,7 @@
 #include "gguf.h"
 #include "hf.h"
 #include "outfile.h"
-#include "stbds.h"
+#include "base/stbds.h"
 #include "tok_json.h"
 
 #include <dirent.h>

@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include "keys.h"
 #include "mapfile.h"
-#include "mem.h"
+#include "base/mem.h"
 #include "quant.h"
 
 /* Metadata types, with GGUF's numbers. */

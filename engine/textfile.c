@@ -1,5 +1,5 @@
 #include "textfile.h"
-#include "mem.h"
+#include "base/mem.h"
 
 #include <errno.h>
 #include <stdio.h>

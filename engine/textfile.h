@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include "mapfile.h"
-#include "status.h"
+#include "base/status.h"
 
 enum text_kind {
 #define TEXT(kind, name, limit) TEXT_##kind,

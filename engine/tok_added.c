@@ -1,6 +1,6 @@
 /* See tok_added.h. sources: the tokenizers library's file format; transformers' tokenizer_config.json. */
 #include "tok_added.h"
-#include "stbds.h"
+#include "base/stbds.h"
 #include "tok_keys.h"
 
 #include <stdio.h>

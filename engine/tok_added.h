@@ -2,7 +2,7 @@
  * them, what is put in front of a text and behind it, and what tokenizer_config.json says of all that. */
 #pragma once
 #include <jansson.h>
-#include "mem.h"
+#include "base/mem.h"
 #include "tensorfile.h"
 
 enum tok_type { /* GGUF's */

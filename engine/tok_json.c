@@ -3,7 +3,7 @@
  * end. What is not known is refused by name: a tokenizer that is nearly right gives wrong ids without a sign. */
 #include "tok_json.h"
 #include "json.h"
-#include "stbds.h"
+#include "base/stbds.h"
 #include "tok_added.h"
 #include "tok_keys.h"
 #include "tok_scan.h"

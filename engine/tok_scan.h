@@ -4,7 +4,7 @@
  * Here they go one after the other into a list, and the rest of the file, some kilobytes, is left to jansson. */
 #pragma once
 #include <jansson.h>
-#include "mem.h"
+#include "base/mem.h"
 #include "tensorfile.h"
 
 /* {"text": id, ..}, [["text", score], ..], ["a b", ..] or [["a", "b"], ..], which is written as "a b" */

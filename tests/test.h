@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
-#include "status.h"
+#include "base/status.h"
 
 /* Fails the test with the library's message when a call is not INFER_OK. */
 #define assert_ok(call)                                                                                      \

@@ -2,10 +2,10 @@
  * what is kept of it, and where a tied embedding lies; nodes, cores and threads; the table of cards. */
 #include "test.h"
 #include "card.h"
-#include "mem.h"
+#include "base/mem.h"
 #include "quant.h"
 #include "folder.h"
-#include "topology.h"
+#include "base/numa.h"
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -5,10 +5,10 @@
 #include "test.h"
 #include "../tools/synth.h"
 #include "cpu_isa.h"
-#include "host.h"
+#include "base/host.h"
 #include "infer.h"
 #include "quant.h"
-#include "topology.h"
+#include "base/numa.h"
 
 #include <omp.h>
 #include <sched.h>

@@ -3,7 +3,7 @@
 #include <jansson.h>
 #include "chat.h"
 #include "json.h"
-#include "mem.h"
+#include "base/mem.h"
 
 /* Renders text with variables json; returns the text, or the message of the error behind "!". Static buffer. */
 static const char *rendered(const char *text, const char *json) {

@@ -4,7 +4,7 @@
 #include "folder.h"
 #include "infer.h"
 #include "json.h"
-#include "mem.h"
+#include "base/mem.h"
 #include "tensorfile.h"
 #include "textfile.h"
 #include "../tools/quantize.h"

@@ -3,7 +3,7 @@
 #include "test.h"
 #include "device.h"
 #include "infer.h"
-#include "mem.h"
+#include "base/mem.h"
 #include "quant.h"
 #include "tolerance.h"
 

@@ -4,7 +4,7 @@
 #include "folder.h"
 #include "gguf_text.h"
 #include "gguf_write.h"
-#include "mem.h"
+#include "base/mem.h"
 #include "tensorfile.h"
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -2,7 +2,7 @@
 #include "test.h"
 #include <jansson.h>
 #include "grammar.h"
-#include "mem.h"
+#include "base/mem.h"
 
 static char *read_file(const char *path, size_t *n) {
     FILE *f = fopen(path, "rb");

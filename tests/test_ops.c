@@ -3,12 +3,12 @@
  * output buffer starts as NaN, and columns beside the output must keep their pattern. */
 #define _GNU_SOURCE /* sched_setaffinity */
 #include "test.h"
-#include "host.h"
+#include "base/host.h"
 #include "backend.h"
 #include "cpu.h"
 #include "cpu_isa.h"
 #include "infer.h"
-#include "mem.h"
+#include "base/mem.h"
 #include "tolerance.h"
 
 #include <math.h>

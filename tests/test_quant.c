@@ -1,6 +1,6 @@
 /* quant: every row of the type table. */
 #include "test.h"
-#include "mem.h"
+#include "base/mem.h"
 #include "quant.h"
 #include <math.h>
 

@@ -7,7 +7,7 @@
 #include "../tools/quantize.h"
 #include "../tools/synth.h"
 #include "mapfile.h"
-#include "mem.h"
+#include "base/mem.h"
 #include "tensorfile.h"
 
 static char dir[64];

@@ -4,7 +4,7 @@
 #include "folder.h"
 #include "infer.h"
 #include "json.h"
-#include "mem.h"
+#include "base/mem.h"
 #include "../tools/quantize.h"
 #include "tensorfile.h"
 #include "tolerance.h"

@@ -1,7 +1,7 @@
 /* Tokenizer: hand-made vocabularies with ids worked out by hand, round trips over random text, special tokens in
  * text of users, broken vocabularies, failing allocations, streaming; and the outside vectors where they are. */
 #include "test.h"
-#include "mem.h"
+#include "base/mem.h"
 #include "tok_ids.h"
 #include "tok_vocab.h"
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* Tokenizers out of tokenizer.json and tokenizer.model: what they say, what they cannot say, failing allocations. */
 #include "json.h"
-#include "mem.h"
+#include "base/mem.h"
 #include "tok_ids.h"
 #include "tok_scan.h"
 #include "tok_vocab.h"

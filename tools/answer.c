@@ -1,6 +1,6 @@
 #include "answer.h"
 #include <string.h>
-#include "mem.h"
+#include "base/mem.h"
 
 /* What models write around their thinking. */
 static const struct {

@@ -8,7 +8,7 @@
 #include "../cuda/cuda_bench.h"
 #include "engine_options.h"
 #include "json.h"
-#include "mem.h"
+#include "base/mem.h"
 #include "outfile.h"
 #include "tool.h"
 

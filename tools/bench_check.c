@@ -4,7 +4,7 @@
 #include <string.h>
 #include "bench.h"
 #include "json.h"
-#include "mem.h"
+#include "base/mem.h"
 #include "textfile.h"
 #include "tool.h"
 

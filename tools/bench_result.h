@@ -3,7 +3,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include "status.h"
+#include "base/status.h"
 
 enum { BENCH_MAX_REPS = 1000, BENCH_NAME = 48 };
 

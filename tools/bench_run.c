@@ -4,7 +4,7 @@
 #include <string.h>
 #include "../cuda/cuda_bench.h"
 #include "bench.h"
-#include "mem.h"
+#include "base/mem.h"
 #include "tool.h"
 
 /* One test: the prompt, or the decoding of n tokens in every one of n_seq sequences, behind depth positions. */

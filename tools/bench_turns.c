@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "bench.h"
-#include "mem.h"
+#include "base/mem.h"
 #include "tool.h"
 
 extern char **environ;

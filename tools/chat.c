@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "mem.h"
+#include "base/mem.h"
 #include "sampling.h"
 #include "tool.h"
 

@@ -8,7 +8,7 @@
 #include <unistd.h>
 #include "talk.h"
 #include "json.h"
-#include "mem.h"
+#include "base/mem.h"
 #include "outfile.h"
 #include "textfile.h"
 #include "tool.h"

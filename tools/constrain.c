@@ -1,7 +1,7 @@
 #include "constrain.h"
 #include <string.h>
 #include "grammar.h"
-#include "mem.h"
+#include "base/mem.h"
 #include "textfile.h"
 #include "tool.h"
 

@@ -7,16 +7,16 @@
 #include <unistd.h>
 #include "bench.h"
 #include "cpu_isa.h"
-#include "host.h"
+#include "base/host.h"
 #include "device.h"
 #include "doctor_cuda.h"
-#include "mem.h"
+#include "base/mem.h"
 #include "nvml.h"
 #include "probe.h"
 #include "routes.h"
 #include "session.h"
 #include "tool.h"
-#include "topology.h"
+#include "base/numa.h"
 
 int cmd_doctor(const struct options *o);
 

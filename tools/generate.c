@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "mem.h"
+#include "base/mem.h"
 #include "tool.h"
 
 /* "ID=X" of every --logit-bias into bias[n] */

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 #include "json.h"
-#include "mem.h"
+#include "base/mem.h"
 #include "model.h"
 #include "tensorfile.h"
 #include "tok.h"

@@ -2,7 +2,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stdio.h>
-#include "status.h"
+#include "base/status.h"
 
 /* Prints keys (long arrays and strings shortened, control characters escaped), tensors with type, shape and
  * bytes, and totals per type; json: the same as one object. errors: as tensorfile_open, INFER_E_MEMORY. */

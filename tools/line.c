@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "mem.h"
+#include "base/mem.h"
 #include "session.h"
 #include "tool.h"
 

@@ -5,7 +5,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
-#include "status.h"
+#include "base/status.h"
 
 enum line_result { LINE_TEXT, LINE_END, LINE_INTERRUPT };
 

@@ -1,7 +1,7 @@
 /* infer logits: the logits of given token ids as a NumPy file, float32 [rows][vocab]. */
 #include <stdio.h>
 #include <string.h>
-#include "mem.h"
+#include "base/mem.h"
 #include "outfile.h"
 #include "session.h"
 #include "tool.h"

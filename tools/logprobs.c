@@ -1,7 +1,7 @@
 #include "logprobs.h"
 #include <math.h>
 #include <string.h>
-#include "mem.h"
+#include "base/mem.h"
 #include "term.h"
 
 void logprobs_start(struct logprobs *p, int n_top) {

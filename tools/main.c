@@ -6,7 +6,7 @@
 #include "infer.h"
 #include "options.h"
 #include "json.h"
-#include "mem.h"
+#include "base/mem.h"
 #include "session.h"
 #include "tool.h"
 

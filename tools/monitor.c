@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "json.h"
-#include "mem.h"
+#include "base/mem.h"
 #include "nvml.h"
 #include "session.h"
 #include "tool.h"

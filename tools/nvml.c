@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include "mem.h"
+#include "base/mem.h"
 
 typedef void *device_handle; /* nvmlDevice_t */
 

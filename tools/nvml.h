@@ -3,7 +3,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
-#include "status.h"
+#include "base/status.h"
 
 struct nvml; /* one at a time */
 

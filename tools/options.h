@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include "status.h"
+#include "base/status.h"
 
 /* Groups of options; a command takes any set of them. */
 enum option_group {

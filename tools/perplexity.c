@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include "mem.h"
+#include "base/mem.h"
 #include "session.h"
 #include "textfile.h"
 #include "tool.h"

@@ -8,9 +8,9 @@
 #include "bench.h"
 #include "card.h"
 #include "cpu_isa.h"
-#include "host.h"
+#include "base/host.h"
 #include "json.h"
-#include "mem.h"
+#include "base/mem.h"
 #include "tool.h"
 
 int cmd_plan(const struct options *o);

@@ -1,5 +1,5 @@
 #include "probe.h"
-#include "host.h"
+#include "base/host.h"
 #include <dirent.h>
 #include <math.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
-#include "status.h"
+#include "base/status.h"
 
 /* Memory that a read probe streams. */
 struct probe {

@@ -4,7 +4,7 @@
 #include <time.h>
 #include "chat.h"
 #include "json.h"
-#include "mem.h"
+#include "base/mem.h"
 #include "prompt_check.h"
 #include "term.h"
 #include "textfile.h"

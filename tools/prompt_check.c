@@ -2,7 +2,7 @@
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
-#include "mem.h"
+#include "base/mem.h"
 #include "term.h"
 #include "tool.h"
 

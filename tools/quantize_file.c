@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "gguf_write.h"
-#include "mem.h"
+#include "base/mem.h"
 #include "mix.h"
 #include "tensorfile.h"
 

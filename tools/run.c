@@ -3,7 +3,7 @@
 #include <unistd.h>
 #include "generate.h"
 #include "json.h"
-#include "mem.h"
+#include "base/mem.h"
 #include "prompt.h"
 #include "talk.h"
 #include "textfile.h"

@@ -3,7 +3,7 @@
 #include <jansson.h>
 #include "generate.h"
 #include "line.h"
-#include "mem.h"
+#include "base/mem.h"
 #include "prompt.h"
 #include "prompt_check.h"
 

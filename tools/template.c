@@ -3,7 +3,7 @@
 #include "chat.h"
 #include "infer.h"
 #include "json.h"
-#include "mem.h"
+#include "base/mem.h"
 #include "session.h"
 #include "textfile.h"
 #include "tool.h"

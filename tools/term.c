@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 #include <utf8proc.h>
-#include "status.h"
+#include "base/status.h"
 
 double term_seconds(void) {
     struct timespec t;

@@ -10,7 +10,7 @@
 #include <string.h>
 #include "infer.h"
 #include "json.h"
-#include "mem.h"
+#include "base/mem.h"
 #include "session.h"
 #include "textfile.h"
 #include "tool.h"

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include "options.h"
-#include "status.h"
+#include "base/status.h"
 
 /* Exit codes of the program; every command returns one of these. */
 enum exit_code {

@@ -2,7 +2,7 @@
  * tensors); the others are whole. */
 #define _GNU_SOURCE
 #include "json.h"
-#include "mem.h"
+#include "base/mem.h"
 #include "tensorfile.h"
 
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* Any bytes as a tokenizer.json, or as a tokenizer.model when they do not begin with a brace: it is refused with a message, or its tokenizer encodes text and reads it back. */
 #define _GNU_SOURCE
 #include "../tok_vocab.h"
-#include "stbds.h"
+#include "base/stbds.h"
 #include "tok_json.h"
 #include "tok.h"
 

@@ -1,4 +1,4 @@
-#include "stbds.h"
+#include "base/stbds.h"
 
 #include <setjmp.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 #define _GNU_SOURCE
-#include "host.h"
-#include "status.h"
+#include "base/host.h"
+#include "base/status.h"
 
 #include <sched.h>
 #include <stdint.h>

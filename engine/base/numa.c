@@ -1,5 +1,5 @@
 #define _GNU_SOURCE /* sched_setaffinity */
-#include "topology.h"
+#include "base/numa.h"
 #include <dlfcn.h>
 #include <linux/mempolicy.h>
 #include <sched.h>
