@@ -31,7 +31,7 @@
  *
  * Read by C and C++. source: PTX ISA, fragments of mma.m16n8k32 and m16n8k16; the order is ours. */
 #pragma once
-#include "quant.h"
+#include "quant/quant.h"
 
 enum layout {
     LAYOUT_F32,

@@ -149,7 +149,7 @@ cudaError_t cuda_retile(const struct cuda_region *r, const struct cuda_member *m
         retile_kernel<QUANT_##id>                                                                            \
             <<<grid, 256, 0, stream>>>(p, (const uint8_t *)rows, row_bytes, row0, n_row, m->k);              \
         break;
-#include "quant.def"
+#include "quant/quant.def"
 #undef QUANT
     default:
         return cudaErrorInvalidValue;

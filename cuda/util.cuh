@@ -179,7 +179,7 @@ template <int LUT> DEV uint32_t lop3(uint32_t a, uint32_t b, uint32_t c) {
     return r;
 }
 enum { LOP_AND_OR = 0xea, LOP_SELECT_C = 0xe2 }; // (a & b) | c
-// The four levels of IQ4_NL that the nibbles of v's low half name, as bytes. source: engine/quant_iq4_nl.c.
+// The four levels of IQ4_NL that the nibbles of v's low half name, as bytes. source: engine/quant/quant_iq4_nl.c.
 DEV uint32_t iq4_levels(uint32_t v) {
     const uint32_t at = v & 0x7777u,
                    pick = (v >> 1 & 0x4444u) | 0x3210u, // byte j of the low or the high eight levels

@@ -19,7 +19,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
-#include "quant.h"
+#include "quant/quant.h"
 #include "base/status.h"
 
 #ifdef __cplusplus

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
-#include "quant.h"
+#include "quant/quant.h"
 
 #define INLINE static inline __attribute__((always_inline))
 

@@ -8,7 +8,7 @@
 #include <immintrin.h>
 #include <stdint.h>
 #include <string.h>
-#include "quant.h"
+#include "quant/quant.h"
 
 #define INLINE static inline __attribute__((always_inline))
 

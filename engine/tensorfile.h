@@ -10,7 +10,7 @@
 #include "keys.h"
 #include "mapfile.h"
 #include "base/mem.h"
-#include "quant.h"
+#include "quant/quant.h"
 
 /* Metadata types, with GGUF's numbers. */
 enum meta_type {

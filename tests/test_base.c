@@ -3,7 +3,7 @@
 #include "test.h"
 #include "card.h"
 #include "base/mem.h"
-#include "quant.h"
+#include "quant/quant.h"
 #include "folder.h"
 #include "base/numa.h"
 #include <math.h>

@@ -7,7 +7,7 @@
 #include "cpu_isa.h"
 #include "base/host.h"
 #include "infer.h"
-#include "quant.h"
+#include "quant/quant.h"
 #include "base/numa.h"
 
 #include <omp.h>

@@ -5,7 +5,7 @@
 #include "infer.h"
 #include "engine_options.h"
 #include "plan.h"
-#include "quant.h"
+#include "quant/quant.h"
 #include "tolerance.h"
 #include "../cuda/blas.h"
 #include "../cuda/cuda_bench.h"

@@ -4,7 +4,7 @@
 #include "device.h"
 #include "infer.h"
 #include "base/mem.h"
-#include "quant.h"
+#include "quant/quant.h"
 #include "tolerance.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* quant: every row of the type table. */
 #include "test.h"
 #include "base/mem.h"
-#include "quant.h"
+#include "quant/quant.h"
 #include <math.h>
 
 static void table_is_consistent(void **state) {

@@ -21,7 +21,7 @@ enum { N_MIX = sizeof mixes / sizeof *mixes };
 /* The same names when they mean one type everywhere. */
 static const struct mix pure[QUANT_COUNT] = {
 #define QUANT(id, gguf, label, elems, bytes) {label, QUANT_##id, PURE, 0},
-#include "quant.def"
+#include "quant/quant.def"
 #undef QUANT
 };
 

@@ -6,7 +6,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
-#include "quant.h"
+#include "quant/quant.h"
 
 struct mix;
 

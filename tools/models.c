@@ -1,6 +1,6 @@
 /* infer help models: what runs, from the tables of architectures and element types. */
 #include "../models/registry.h"
-#include "quant.h"
+#include "quant/quant.h"
 #include "options.h"
 
 #include <string.h>

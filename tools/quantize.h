@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "keys.h"
-#include "quant.h"
+#include "quant/quant.h"
 
 struct quantize_options {
     const char *in, *out;

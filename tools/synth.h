@@ -3,7 +3,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
-#include "quant.h"
+#include "quant/quant.h"
 
 struct synth_options {
     const char *arch;  /* NULL: the shape's own */

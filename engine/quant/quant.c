@@ -1,9 +1,9 @@
-#include "quant_impl.h"
+#include "quant/quant_impl.h"
 
 static const struct quant_info table[QUANT_COUNT] = {
 #define QUANT(id, gguf, name, elems, bytes)                                                                  \
     {QUANT_##id, gguf, name, elems, bytes, quant_##id##_decode, quant_##id##_encode},
-#include "quant.def"
+#include "quant/quant.def"
 #undef QUANT
 };
 

@@ -6,7 +6,7 @@
  *     x[i] = d * q[i]          d: binary16
  *
  * source: ggml's block_q8_0. */
-#include "quant_search.h"
+#include "quant/quant_search.h"
 
 void quant_Q8_0_decode(float *y, const void *blocks, size_t n) {
     const struct block_q8_0 *b = blocks;

@@ -11,7 +11,7 @@
  *     x[i] = d * sc[g] * (code[i] - 32)          d: binary16, code 0..63
  *
  * source: ggml's block_q6_K. */
-#include "quant_search.h"
+#include "quant/quant_search.h"
 
 void quant_Q6_K_decode(float *y, const void *blocks, size_t n) {
     const struct block_q6_k *b = blocks;

@@ -9,7 +9,7 @@
  *     x[i] = d * scale[g] * code[i] - dmin * min[g]          d, dmin: binary16
  *
  * source: ggml's block_q4_K. */
-#include "quant_search.h"
+#include "quant/quant_search.h"
 
 void quant_Q4_K_decode(float *y, const void *blocks, size_t n) {
     const struct block_q4_k *b = blocks;

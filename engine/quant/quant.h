@@ -18,14 +18,14 @@ extern "C" {
 
 enum quant_type {
 #define QUANT(id, gguf, name, elems, bytes) QUANT_##id,
-#include "quant.def"
+#include "quant/quant.def"
 #undef QUANT
     QUANT_COUNT
 };
 
 enum {
 #define QUANT(id, gguf, name, elems, bytes) QUANT_##id##_ELEMS = elems, QUANT_##id##_BYTES = bytes,
-#include "quant.def"
+#include "quant/quant.def"
 #undef QUANT
 };
 

@@ -10,7 +10,7 @@
  *     x[i] = d * scale[g] * (code[i] - 4)          d: binary16, scale -32..31, code 0..7
  *
  * source: ggml's block_q3_K. */
-#include "quant_search.h"
+#include "quant/quant_search.h"
 
 void quant_Q3_K_decode(float *y, const void *blocks, size_t n) {
     const struct block_q3_k *b = blocks;

@@ -8,7 +8,7 @@
  *     x[i] = d * code[i] + m          d, m: binary16
  *
  * source: ggml's block_q5_1. */
-#include "quant_search.h"
+#include "quant/quant_search.h"
 
 void quant_Q5_1_decode(float *y, const void *blocks, size_t n) {
     const struct block_q5_1 *b = blocks;

@@ -10,7 +10,7 @@
  *     x[i] = d * scale[g] * code[i] - dmin * min[g]          d, dmin: binary16
  *
  * source: ggml's block_q2_K. */
-#include "quant_search.h"
+#include "quant/quant_search.h"
 
 void quant_Q2_K_decode(float *y, const void *blocks, size_t n) {
     const struct block_q2_k *b = blocks;

@@ -5,7 +5,7 @@
  *     BF16   s eeeeeeee mmmmmmm                    the upper half of a binary32
  *
  * Encoding rounds to nearest, ties to even; F16 overflows to infinity. */
-#include "quant_impl.h"
+#include "quant/quant_impl.h"
 
 void quant_F32_decode(float *y, const void *blocks, size_t n) { memcpy(y, blocks, n * 4); }
 

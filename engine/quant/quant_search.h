@@ -7,7 +7,7 @@
  * memory: they give some codes in range and a finite scale. All results depend on the arguments only, never
  * on the processor. */
 #pragma once
-#include "quant_impl.h"
+#include "quant/quant_impl.h"
 
 enum { QUANT_GROUP_MAX = 32 };
 

@@ -7,7 +7,7 @@
  *     x[i] = d * level[code[i]]          d: binary16
  *
  * source: ggml's block_iq4_nl and kvalues_iq4nl. */
-#include "quant_search.h"
+#include "quant/quant_search.h"
 
 const int8_t quant_iq4_nl_levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                         1,    13,   25,  38,  53,  69,  89,  113};

@@ -8,7 +8,7 @@
  *     x[i] = d * (code[i] - 16)          d: binary16
  *
  * source: ggml's block_q5_0. */
-#include "quant_search.h"
+#include "quant/quant_search.h"
 
 void quant_Q5_0_decode(float *y, const void *blocks, size_t n) {
     const struct block_q5_0 *b = blocks;

@@ -1,4 +1,4 @@
-#include "quant_search.h"
+#include "quant/quant_search.h"
 #include <math.h>
 
 /* The same source compiled for AVX2 and for any x86-64; no FMA in either, so the bits are equal. */

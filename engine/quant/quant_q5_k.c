@@ -8,7 +8,7 @@
  *     x[i] = d * scale[g] * code[i] - dmin * min[g]          d, dmin: binary16
  *
  * source: ggml's block_q5_K. */
-#include "quant_search.h"
+#include "quant/quant_search.h"
 
 void quant_Q5_K_decode(float *y, const void *blocks, size_t n) {
     const struct block_q5_k *b = blocks;

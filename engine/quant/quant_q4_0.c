@@ -7,7 +7,7 @@
  *     x[i] = d * (code[i] - 8)          d: binary16
  *
  * source: ggml's block_q4_0. */
-#include "quant_search.h"
+#include "quant/quant_search.h"
 
 void quant_Q4_0_decode(float *y, const void *blocks, size_t n) {
     const struct block_q4_0 *b = blocks;

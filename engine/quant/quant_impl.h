@@ -1,12 +1,12 @@
 /* Shared by quant.c and the quant_<name>.c files: their declarations, made from quant.def, and the packed
  * scales of the K formats. Private to the engine; others go through quant_info(). */
 #pragma once
-#include "quant.h"
+#include "quant/quant.h"
 
 #define QUANT(id, gguf, name, elems, bytes)                                                                  \
     void quant_##id##_decode(float *y, const void *blocks, size_t n);                                        \
     void quant_##id##_encode(void *blocks, const float *x, size_t n, const float *importance);
-#include "quant.def"
+#include "quant/quant.def"
 #undef QUANT
 
 /* The eight 6-bit (scale, min) pairs of Q4_K and Q5_K in 12 bytes; j is 0..7. Capital letters are scales

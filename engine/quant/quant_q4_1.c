@@ -7,7 +7,7 @@
  *     x[i] = d * code[i] + m          d, m: binary16
  *
  * source: ggml's block_q4_1. */
-#include "quant_search.h"
+#include "quant/quant_search.h"
 
 void quant_Q4_1_decode(float *y, const void *blocks, size_t n) {
     const struct block_q4_1 *b = blocks;
