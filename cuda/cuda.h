@@ -2,7 +2,7 @@
 // what the launch returned.
 #pragma once
 #include <cuda_runtime.h>
-#include "backend.h"
+#include "seam/backend.h"
 #include "plan.h"
 
 // What varies, on the device. Arrays follow the header in one blob (offsets fixed by the plan's largest sizes).

@@ -1,7 +1,7 @@
 /* The card's ceilings, and our kernels beside cuBLASLt's: `infer bench gemm|mem|attn --device cuda`. */
 #pragma once
 #include <stdbool.h>
-#include "backend.h"
+#include "seam/backend.h"
 #include "base/status.h"
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
 /* Sizes of the CUDA backend in plain C: where every weight, page and scratch buffer lies. Needs no device. */
 #pragma once
-#include "backend.h"
+#include "seam/backend.h"
 #include "layout.h"
 
 #ifdef __cplusplus

@@ -6,7 +6,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
-#include "backend.h"
+#include "seam/backend.h"
 
 enum slot {
 #define SLOT(id, name, rows, cols) SLOT_##id,

@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include "backend.h"
+#include "seam/backend.h"
 #include "cpu_isa.h"
 #include "kernels.h"
 #include "base/mem.h"

@@ -1,6 +1,6 @@
 /* Which backend runs: the device that was asked for, or a clear refusal. */
 #pragma once
-#include "backend.h"
+#include "seam/backend.h"
 #include "card.h"
 
 enum device_kind { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA, DEVICE_REF, DEVICE_NONE };

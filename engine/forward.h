@@ -1,6 +1,6 @@
 /* THE data flow: emits a model as one flat list of operations, the same text for every model, class and backend. */
 #pragma once
-#include "backend.h"
+#include "seam/backend.h"
 #include "base/mem.h"
 #include "model.h"
 

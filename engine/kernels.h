@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "act_q8.h"
-#include "backend.h"
+#include "seam/backend.h"
 
 enum {
     CPU_UNIT_ROWS = 32,                  /* weight rows of a unit: 32, or 16 where there are few */

@@ -4,7 +4,7 @@
  * pages are shared by equal prefixes: a page is known by (its parent's content, its 64 ids), counted, and kept after
  * its last sequence closed until the pool needs it. Nothing allocates after kv_init. */
 #pragma once
-#include "backend.h"
+#include "seam/backend.h"
 #include "base/mem.h"
 
 struct kv_page {

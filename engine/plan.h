@@ -1,6 +1,6 @@
 /* Every size is known here before anything is taken: KV, activations, workspace, outputs, weights, reserve. */
 #pragma once
-#include "backend.h"
+#include "seam/backend.h"
 #include "device.h"
 #include "forward.h"
 #include "base/mem.h"

@@ -1,6 +1,6 @@
 /* The reference backend: the specification in plain C. Every formula of backend.h as written there, one row after the
  * other, double accumulators, float32 buffers. Never tuned, never a route of another backend. */
-#include "backend.h"
+#include "seam/backend.h"
 #include "base/mem.h"
 
 #include <math.h>

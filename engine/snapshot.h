@@ -13,7 +13,7 @@
  * Keys and values are bits of one device kind, instruction set and KV type: where any of these or the model differs,
  * a snapshot is refused by name and the caller computes the tokens again. */
 #pragma once
-#include "backend.h"
+#include "seam/backend.h"
 #include "kv.h"
 #include "tensorfile.h"
 

@@ -4,7 +4,7 @@
 #define _GNU_SOURCE /* sched_setaffinity */
 #include "test.h"
 #include "base/host.h"
-#include "backend.h"
+#include "seam/backend.h"
 #include "cpu.h"
 #include "cpu_isa.h"
 #include "infer.h"
