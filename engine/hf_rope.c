@@ -1,5 +1,5 @@
 /* config.json -> the keys of GGUF: rotary positions. */
-#include "arch.h"
+#include "arch/arch.h"
 #include "hf_config.h"
 
 #include <math.h>

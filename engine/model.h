@@ -2,7 +2,7 @@
  *
  * Immutable after model_open; shared between engines and threads. forward.c reads it, nobody writes it. */
 #pragma once
-#include "arch.h"
+#include "arch/arch.h"
 #include "tensorfile.h"
 #include "tok.h"
 

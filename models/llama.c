@@ -2,7 +2,7 @@
  * Files in GGUF hold q and k with rows permuted so that rotation acts on neighbours. Llama 3's frequency scaling comes
  * as the tensor rope_freqs (one divisor per frequency).
  * sources: Touvron et al. 2023 (arXiv 2302.13971); Dubey et al. 2024 (arXiv 2407.21783); HF modeling_llama. */
-#include "arch.h"
+#include "arch/arch.h"
 
 const struct arch arch_llama = {
     .name = "llama",

@@ -1,6 +1,6 @@
 /* Qwen2 and Qwen2.5: a Llama block with biases on q, k and v; rotation pairs dim i with i + n_rot/2.
  * sources: Yang et al. 2024 (arXiv 2407.10671); HF modeling_qwen2. */
-#include "arch.h"
+#include "arch/arch.h"
 
 const struct arch arch_qwen2 = {
     .name = "qwen2",

@@ -1,6 +1,6 @@
 /* Qwen3 dense: RMS norm over every head of q and k before rotation, no biases, head_dim apart from n_embd / n_head.
  * sources: Yang et al. 2025 (arXiv 2505.09388); HF modeling_qwen3. */
-#include "arch.h"
+#include "arch/arch.h"
 
 const struct arch arch_qwen3 = {
     .name = "qwen3",

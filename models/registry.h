@@ -1,6 +1,6 @@
 /* The architectures by name. */
 #pragma once
-#include "arch.h"
+#include "arch/arch.h"
 
 /* The table of registry.def, in its order; NULL when the name is unknown. */
 const struct arch *arch_find(const char *name, size_t len);

@@ -10,7 +10,7 @@
 
 enum slot {
 #define SLOT(id, name, rows, cols) SLOT_##id,
-#include "slots.def"
+#include "arch/slots.def"
 #undef SLOT
     SLOT_COUNT
 };
