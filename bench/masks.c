@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 #include "grammar.h"
-#include "tensorfile.h"
+#include "files/tensorfile.h"
 #include "tok.h"
 
 enum { N_VOCAB = 150000, MOST = 1 << 16 };

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/mem.h"
-#include "outfile.h"
+#include "files/outfile.h"
 
 enum { TUNE_MAX_BYTES = 256 << 10, TUNE_LINE = 320 };
 

@@ -1,6 +1,6 @@
 #include "chat.h"
 
-#include "json.h"
+#include "files/json.h"
 #include <stdio.h>
 #include <string.h>
 #include <time.h>

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/status.h"
-#include "textfile.h"
+#include "files/textfile.h"
 
 enum {
     GRAMMAR_MAX_DEPTH = 128, /* nested brackets of a grammar, nested parts of a schema */

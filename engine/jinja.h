@@ -12,7 +12,7 @@
 #include <time.h>
 #include "base/mem.h"
 #include "base/status.h"
-#include "textfile.h"
+#include "files/textfile.h"
 
 enum {
     JINJA_MAX_SOURCE = TEXT_MAX_TEMPLATE, /* bytes of template text */

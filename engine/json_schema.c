@@ -1,6 +1,6 @@
 /* JSON Schema -> GBNF. Every part of the schema becomes a rule; what a grammar cannot promise is refused by name, so that
  * each text of the grammar parses and validates. Properties come in the order of the schema, the required ones first. */
-#include "json.h"
+#include "files/json.h"
 #include "base/mem.h"
 #include "schema_int.h"
 

@@ -3,7 +3,7 @@
  * Immutable after model_open; shared between engines and threads. forward.c reads it, nobody writes it. */
 #pragma once
 #include "arch/arch.h"
-#include "tensorfile.h"
+#include "files/tensorfile.h"
 #include "tok.h"
 
 struct layer {

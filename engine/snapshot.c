@@ -1,7 +1,7 @@
 #include "snapshot.h"
 #include <stdio.h>
 #include <string.h>
-#include "outfile.h"
+#include "files/outfile.h"
 
 static const char magic[8] = {'I', 'N', 'F', 'E', 'R', 'K', 'V', '1'};
 enum { PLACE = 64 };

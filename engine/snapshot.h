@@ -15,7 +15,7 @@
 #pragma once
 #include "seam/backend.h"
 #include "kv.h"
-#include "tensorfile.h"
+#include "files/tensorfile.h"
 
 struct snapshot_place {
     struct backend *backend;

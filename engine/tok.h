@@ -6,7 +6,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
-#include "tensorfile.h"
+#include "files/tensorfile.h"
 
 struct tok;
 

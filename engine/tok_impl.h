@@ -4,8 +4,8 @@
 #include <pcre2.h>
 #include <string.h>
 #include "tok.h"
-#include "tok_added.h"
-#include "tok_json.h"
+#include "files/vocab_added.h"
+#include "files/vocab_json.h"
 
 enum tok_family { TOK_BPE, TOK_SPM, TOK_UNIGRAM, TOK_WORDPIECE };
 
@@ -82,7 +82,7 @@ struct tok {
     bool ignore_merges;       /* see tok_pre_row */
     bool characters;          /* BPE merges characters, not bytes */
     bool escape_space, group3;
-    bool prefix_first, prefix_unless; /* see tokenizer.infer.prefix in tok_json.h */
+    bool prefix_first, prefix_unless; /* see tokenizer.infer.prefix in vocab_json.h */
     bool fuse_unknown;
     bool drops_unknown; /* a byte without a token is left out even where there is an unknown token */
     enum tok_form { TOK_AS_IS, TOK_NFC, TOK_NFD, TOK_NFKC, TOK_NFKD } form;
@@ -222,7 +222,7 @@ enum infer_status tok_reform(const struct tok *t, char **out, size_t *n_out, con
 /* Row for a name of tokenizer.ggml.pre; NULL when unknown. */
 const struct tok_pre_row *tok_pre_find(const char *name, size_t n);
 enum infer_status tok_pre_compile(struct tok_pre *pre, const char *const *pattern);
-/* The same from the keys of tok_json.h; the file may hold any pattern. */
+/* The same from the keys of vocab_json.h; the file may hold any pattern. */
 enum infer_status tok_pre_compile_keys(struct tok_pre *pre, const struct meta *patterns,
                                        const struct meta *modes);
 void tok_pre_free(struct tok_pre *pre);

@@ -185,7 +185,7 @@ static enum infer_status choose_bpe(struct tok *t, struct str pre) {
     return tok_pre_compile(&t->pre, row->pattern);
 }
 
-/* What a tokenizer.json says of its own accord, see tok_json.h. */
+/* What a tokenizer.json says of its own accord, see vocab_json.h. */
 static enum infer_status read_rules(struct tok *t, const struct tensorfile *f) {
     static const char *const forms[] = {"", "nfc", "nfd", "nfkc", "nfkd"};
     struct str s;

@@ -2,7 +2,7 @@
 #include "test.h"
 #include <jansson.h>
 #include "chat.h"
-#include "json.h"
+#include "files/json.h"
 #include "base/mem.h"
 
 /* Renders text with variables json; returns the text, or the message of the error behind "!". Static buffer. */

@@ -3,10 +3,10 @@
 #include "test.h"
 #include "folder.h"
 #include "infer.h"
-#include "json.h"
+#include "files/json.h"
 #include "base/mem.h"
-#include "tensorfile.h"
-#include "textfile.h"
+#include "files/tensorfile.h"
+#include "files/textfile.h"
 #include "../tools/quantize.h"
 #include <errno.h>
 #include <fcntl.h>

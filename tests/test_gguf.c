@@ -3,9 +3,9 @@
 #include "test.h"
 #include "folder.h"
 #include "gguf_text.h"
-#include "gguf_write.h"
+#include "files/gguf_write.h"
 #include "base/mem.h"
-#include "tensorfile.h"
+#include "files/tensorfile.h"
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>

@@ -2,8 +2,8 @@
  * logits change, or the file is refused, or it stands there as harmless. */
 #define _GNU_SOURCE
 #include "test.h"
-#include "gguf_write.h"
-#include "keys.h"
+#include "files/gguf_write.h"
+#include "files/model_keys.h"
 #include "logits_of.h"
 #include <unistd.h>
 

@@ -5,7 +5,7 @@
 #include "folder.h"
 #include "logits_of.h"
 #include "published.h"
-#include "keys.h"
+#include "files/model_keys.h"
 #include "../tools/quantize.h"
 #include <jansson.h>
 #include <math.h>

@@ -2,8 +2,8 @@
  * are a model's. */
 #define _GNU_SOURCE
 #include "folder.h"
-#include "outfile.h"
-#include "tensorfile.h"
+#include "files/outfile.h"
+#include "files/tensorfile.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

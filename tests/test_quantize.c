@@ -6,9 +6,9 @@
 #include "../tools/mix.h"
 #include "../tools/quantize.h"
 #include "../tools/synth.h"
-#include "mapfile.h"
+#include "files/mapfile.h"
 #include "base/mem.h"
-#include "tensorfile.h"
+#include "files/tensorfile.h"
 
 static char dir[64];
 

@@ -3,10 +3,10 @@
 #include "test.h"
 #include "folder.h"
 #include "infer.h"
-#include "json.h"
+#include "files/json.h"
 #include "base/mem.h"
 #include "../tools/quantize.h"
-#include "tensorfile.h"
+#include "files/tensorfile.h"
 #include "tolerance.h"
 #include <fcntl.h>
 #include <jansson.h>

@@ -1,8 +1,8 @@
 /* Tokenizers out of tokenizer.json and tokenizer.model: what they say, what they cannot say, failing allocations. */
-#include "json.h"
+#include "files/json.h"
 #include "base/mem.h"
 #include "tok_ids.h"
-#include "tok_scan.h"
+#include "files/vocab_scan.h"
 #include "tok_vocab.h"
 #include <jansson.h>
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "tensorfile.h"
+#include "files/tensorfile.h"
 
 struct vocab_file {
     unsigned char *data; /* data[n] */

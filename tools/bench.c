@@ -7,9 +7,9 @@
 #include <sys/utsname.h>
 #include "../cuda/cuda_bench.h"
 #include "engine_options.h"
-#include "json.h"
+#include "files/json.h"
 #include "base/mem.h"
-#include "outfile.h"
+#include "files/outfile.h"
 #include "tool.h"
 
 int cmd_bench(const struct options *o);

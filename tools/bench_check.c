@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 #include "bench.h"
-#include "json.h"
+#include "files/json.h"
 #include "base/mem.h"
-#include "textfile.h"
+#include "files/textfile.h"
 #include "tool.h"
 
 static enum infer_status load_json(const char *path, json_t **out) {

@@ -7,10 +7,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "talk.h"
-#include "json.h"
+#include "files/json.h"
 #include "base/mem.h"
-#include "outfile.h"
-#include "textfile.h"
+#include "files/outfile.h"
+#include "files/textfile.h"
 #include "tool.h"
 
 static enum chat_next do_help(struct chat *c, const char *arg);

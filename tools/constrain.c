@@ -2,7 +2,7 @@
 #include <string.h>
 #include "grammar.h"
 #include "base/mem.h"
-#include "textfile.h"
+#include "files/textfile.h"
 #include "tool.h"
 
 struct constraint {

@@ -3,10 +3,10 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-#include "json.h"
+#include "files/json.h"
 #include "base/mem.h"
 #include "model.h"
-#include "tensorfile.h"
+#include "files/tensorfile.h"
 #include "tok.h"
 #include "tool.h"
 

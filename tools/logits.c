@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/mem.h"
-#include "outfile.h"
+#include "files/outfile.h"
 #include "session.h"
 #include "tool.h"
 

@@ -5,7 +5,7 @@
 #include <unistd.h>
 #include "infer.h"
 #include "options.h"
-#include "json.h"
+#include "files/json.h"
 #include "base/mem.h"
 #include "session.h"
 #include "tool.h"

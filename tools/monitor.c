@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-#include "json.h"
+#include "files/json.h"
 #include "base/mem.h"
 #include "nvml.h"
 #include "session.h"

@@ -9,7 +9,7 @@
 #include <string.h>
 #include "base/mem.h"
 #include "session.h"
-#include "textfile.h"
+#include "files/textfile.h"
 #include "tool.h"
 
 enum { WINDOW = 512, FIRST = 256, STEP = 128 };

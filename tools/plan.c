@@ -9,7 +9,7 @@
 #include "card.h"
 #include "cpu_isa.h"
 #include "base/host.h"
-#include "json.h"
+#include "files/json.h"
 #include "base/mem.h"
 #include "tool.h"
 

@@ -3,11 +3,11 @@
 #include <string.h>
 #include <time.h>
 #include "chat.h"
-#include "json.h"
+#include "files/json.h"
 #include "base/mem.h"
 #include "prompt_check.h"
 #include "term.h"
-#include "textfile.h"
+#include "files/textfile.h"
 #include "tool.h"
 
 void prompt_free(struct prompt *p) {

@@ -2,7 +2,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
-#include "keys.h"
+#include "files/model_keys.h"
 #include "quant/quant.h"
 
 struct quantize_options {

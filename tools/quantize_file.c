@@ -3,10 +3,10 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include "gguf_write.h"
+#include "files/gguf_write.h"
 #include "base/mem.h"
 #include "mix.h"
-#include "tensorfile.h"
+#include "files/tensorfile.h"
 
 struct job {
     const struct quantize_options *o;

@@ -2,11 +2,11 @@
 #include <string.h>
 #include <unistd.h>
 #include "generate.h"
-#include "json.h"
+#include "files/json.h"
 #include "base/mem.h"
 #include "prompt.h"
 #include "talk.h"
-#include "textfile.h"
+#include "files/textfile.h"
 #include "tool.h"
 
 int cmd_chat(const struct options *o);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "outfile.h"
+#include "files/outfile.h"
 #include "tool.h"
 
 /* ---- which file ---- */

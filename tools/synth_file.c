@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include "gguf_write.h"
+#include "files/gguf_write.h"
 #include "base/mem.h"
 #include "mix.h"
 

@@ -2,10 +2,10 @@
 #include <string.h>
 #include "chat.h"
 #include "infer.h"
-#include "json.h"
+#include "files/json.h"
 #include "base/mem.h"
 #include "session.h"
-#include "textfile.h"
+#include "files/textfile.h"
 #include "tool.h"
 
 /* Sets input[key] to the text of a special token where the input leaves it out and the vocabulary has it. */

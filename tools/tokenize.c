@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include "infer.h"
-#include "json.h"
+#include "files/json.h"
 #include "base/mem.h"
 #include "session.h"
-#include "textfile.h"
+#include "files/textfile.h"
 #include "tool.h"
 
 struct job {

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "outfile.h"
+#include "files/outfile.h"
 #include "session.h"
-#include "tensorfile.h"
+#include "files/tensorfile.h"
 #include "term.h"
 
 int tool_exit_code(enum infer_status s) {

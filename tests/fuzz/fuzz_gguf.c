@@ -1,6 +1,6 @@
 /* Any bytes as a GGUF file: tensorfile_open ends with a status and a message, and what it accepts can be read. */
 #define _GNU_SOURCE
-#include "tensorfile.h"
+#include "files/tensorfile.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* A folder of Hugging Face: the first byte says which of its files the rest is (config.json, the index, a file of
  * tensors); the others are whole. */
 #define _GNU_SOURCE
-#include "json.h"
+#include "files/json.h"
 #include "base/mem.h"
-#include "tensorfile.h"
+#include "files/tensorfile.h"
 
 #include <fcntl.h>
 #include <jansson.h>

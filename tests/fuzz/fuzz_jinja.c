@@ -1,7 +1,7 @@
 /* Any bytes as a chat template, and as its variables: what comes out is a text or an error with a message. The input is
  * the template, a 0 byte, and JSON; without the 0 a conversation stands in. */
 #include "chat.h"
-#include "json.h"
+#include "files/json.h"
 #include <string.h>
 
 static const char conversation[] = "{\"messages\": [{\"role\": \"system\", \"content\": \"be <b>brief\"}, "

@@ -2,7 +2,7 @@
 #define _GNU_SOURCE
 #include "../tok_vocab.h"
 #include "base/stbds.h"
-#include "tok_json.h"
+#include "files/vocab_json.h"
 #include "tok.h"
 
 static void encode(const struct tok *t, const char *s, size_t n) {

@@ -1,0 +1,357 @@
+/* A folder of Hugging Face: which files, whose tensors, under which names. */
+#include "files/hf.h"
+#include "files/json.h"
+#include "files/safetensors.h"
+#include "base/stbds.h"
+#include "files/textfile.h"
+#include "files/vocab_json.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct folder {
+    struct tensorfile *f;
+    const struct tensorfile_options *options;
+    struct hf_keys keys;
+    struct hf_config config;
+    bool has_config;
+    struct tensor second_head; /* lm_head.weight beside a tied embedding; data NULL: none */
+    struct list {              /* tensors of one file */
+        struct tensor *tensor;
+        size_t n;
+    } * list; /* list[f->n_part] */
+};
+
+static enum infer_status no_memory(const struct folder *d) {
+    return err_set(INFER_E_MEMORY, "%s: out of memory", d->f->path);
+}
+
+/* ---- names ---- */
+
+static bool ends_with(const char *s, const char *end) {
+    size_t n = strlen(s), m = strlen(end);
+    return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+/* What training leaves in files and nothing computes with: the constants of rope, counters, positions. */
+static bool is_left_over(const char *name) {
+    static const char *const ends[] = {"rotary_emb.inv_freq", ".num_batches_tracked", ".position_ids"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (ends_with(name, ends[i])) return true;
+    return false;
+}
+
+/* GGUF's name of a weight in out; false: it is none that is known here. */
+static bool weight_name(const char *name, char *out, size_t size) {
+    static const struct {
+        const char *hf, *gguf;
+    } whole[] = {{"model.embed_tokens.weight", "token_embd.weight"},
+                 {"model.norm.weight", "output_norm.weight"},
+                 {"lm_head.weight", "output.weight"}},
+      part[] = {{"self_attn.q_proj.", "attn_q."},          {"self_attn.k_proj.", "attn_k."},
+                {"self_attn.v_proj.", "attn_v."},          {"self_attn.o_proj.", "attn_output."},
+                {"self_attn.q_norm.", "attn_q_norm."},     {"self_attn.k_norm.", "attn_k_norm."},
+                {"mlp.gate_proj.", "ffn_gate."},           {"mlp.up_proj.", "ffn_up."},
+                {"mlp.down_proj.", "ffn_down."},           {"input_layernorm.", "attn_norm."},
+                {"post_attention_layernorm.", "ffn_norm."}};
+    int layer, used = 0;
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
+        if (strcmp(name, whole[i].hf) == 0) return snprintf(out, size, "%s", whole[i].gguf) > 0;
+    if (sscanf(name, "model.layers.%5d.%n", &layer, &used) != 1 || !used || layer < 0) return false;
+    for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
+        size_t n = strlen(part[i].hf);
+        if (strncmp(name + used, part[i].hf, n) == 0)
+            return snprintf(out, size, "blk.%d.%s%s", layer, part[i].gguf, name + used + n) > 0;
+    }
+    return false;
+}
+
+/* Left over, without elements, or one integer that counts something; and no weight. */
+static bool unused(const char *name, const char *dtype, size_t n) {
+    char known[320];
+    bool counts = n == 1 && (*dtype == 'I' || *dtype == 'U' || strcmp(dtype, "BOOL") == 0);
+    return is_left_over(name) || ((n == 0 || counts) && !weight_name(name, known, sizeof known));
+}
+
+/* GGUF's name in out, "" for a tensor that is not a weight, or the name itself when it is none of these. */
+static void gguf_name(const struct folder *d, const char *name, char *out, size_t size) {
+    if (is_left_over(name) ||
+        (d->config.tied && strcmp(name, "lm_head.weight") == 0)) /* a copy of the embedding */
+        *out = 0;
+    else if (!weight_name(name, out, size))
+        snprintf(out, size, "%s", name);
+}
+
+/* ---- files ---- */
+
+static enum infer_status file_path(const struct folder *d, const char *name, char **out) {
+    size_t a = strlen(d->f->path), b = strlen(name);
+    *out = arena_alloc(&d->f->arena, a + b + 2);
+    if (!*out) return no_memory(d);
+    memcpy(*out, d->f->path, a);
+    (*out)[a] = '/';
+    memcpy(*out + a + 1, name, b);
+    return INFER_OK;
+}
+
+/* A file of the folder, mapped. The caller closes it, also where there is none. */
+static enum infer_status open_text(const struct folder *d, const char *name, enum text_kind kind,
+                                   struct mapfile *m, bool *there) {
+    char *path;
+    TRY(file_path(d, name, &path));
+    return text_map(m, path, kind, there);
+}
+
+/* Opens one file of tensors as the next part. f->part has room. */
+static enum infer_status open_part(struct folder *d, const char *name) {
+    struct tensorfile *f = d->f;
+    struct mapfile *m = &f->part[f->n_part];
+    struct list *l = &d->list[f->n_part];
+    char *path;
+    TRY(file_path(d, name, &path));
+    TRY(mapfile_open(m, path, d->options->no_mmap));
+    f->n_part++;
+    f->file_bytes += m->size;
+    return safetensors_read(m, &f->arena, unused, &l->tensor, &l->n);
+}
+
+static enum infer_status room_for_parts(struct folder *d, size_t n) {
+    size_t bytes;
+    if (n > INT32_MAX || !size_mul(n, sizeof(struct mapfile), &bytes)) return no_memory(d);
+    d->f->part = arena_alloc(&d->f->arena, bytes);
+    d->list = arena_alloc(&d->f->arena, n * sizeof *d->list);
+    return d->f->part && d->list ? INFER_OK : no_memory(d);
+}
+
+/* ---- the index: {"weight_map": {tensor: file}} ---- */
+
+/* A file name that stays in the folder. */
+static bool plain_name(const char *name) {
+    static const char suffix[] = ".safetensors";
+    size_t n = strlen(name);
+    return n > sizeof suffix - 1 && n < 256 && name[0] != '.' && !strchr(name, '/') && !strchr(name, '\\') &&
+           strcmp(name + n - (sizeof suffix - 1), suffix) == 0;
+}
+
+/* Every tensor that the index names is in the file that it names. */
+static enum infer_status check_index(struct folder *d, json_t *map, struct strmap *files) {
+    const char *name;
+    json_t *file;
+    struct strmap *have; /* tensor name -> part */
+    int64_t old;
+    TRY(strmap_new(&have, &d->f->arena));
+    for (int p = 0; p < d->f->n_part; p++)
+        for (size_t i = 0; i < d->list[p].n; i++) {
+            const char *s = d->list[p].tensor[i].name;
+            TRY(strmap_put(have, s, strlen(s), p, &old));
+            if (old >= 0)
+                return err_set(INFER_E_INPUT, "%s: tensor '%.100s' is also in %s", d->f->part[p].path, s,
+                               d->f->part[old].path);
+        }
+    json_object_foreach(map, name, file) {
+        int64_t part = strmap_get(files, json_string_value(file), json_string_length(file));
+        if (strmap_get(have, name, strlen(name)) != part)
+            return err_set(INFER_E_INPUT, "%s: tensor '%.100s' is not in it, but the index says so",
+                           d->f->part[part].path, name);
+    }
+    return INFER_OK;
+}
+
+static enum infer_status read_weight_map(struct folder *d, json_t *map, const char *path) {
+    const char *name;
+    json_t *file;
+    struct strmap *files;
+    int64_t old;
+    TRY(strmap_new(&files, &d->f->arena));
+    if (!json_is_object(map)) return err_set(INFER_E_INPUT, "%s: no 'weight_map'", path);
+    json_object_foreach(map, name, file) {
+        const char *s = json_string_value(file);
+        if (!s || !plain_name(s))
+            return err_set(INFER_E_INPUT,
+                           "%s: 'weight_map' of '%.100s' is not a plain name of a .safetensors file", path,
+                           name);
+        TRY(strmap_put(files, s, strlen(s), (int64_t)strmap_count(files), &old));
+    }
+    size_t n = strmap_count(files);
+    if (n == 0) return err_set(INFER_E_INPUT, "%s: 'weight_map' is empty", path);
+    TRY(room_for_parts(d, n));
+    json_object_foreach(map, name, file) {
+        const char *s = json_string_value(file);
+        if (strmap_get(files, s, strlen(s)) == d->f->n_part) TRY(open_part(d, s));
+    }
+    return check_index(d, map, files);
+}
+
+static enum infer_status read_index(struct folder *d, const struct mapfile *m) {
+    json_t *root;
+    TRY(json_read(&root, m->path, text_of_map(m), m->size, JSON_REJECT_DUPLICATES));
+    enum infer_status s = read_weight_map(d, json_object_get(root, "weight_map"), m->path);
+    json_decref(root);
+    return s;
+}
+
+static enum infer_status read_weights(struct folder *d) {
+    struct mapfile m;
+    bool there;
+    char *path;
+    TRY(open_text(d, "model.safetensors.index.json", TEXT_INDEX, &m, &there));
+    if (there) {
+        enum infer_status s = read_index(d, &m);
+        mapfile_close(&m);
+        return s;
+    }
+    TRY(file_path(d, "model.safetensors", &path));
+    if (!mapfile_absent(path)) {
+        TRY(room_for_parts(d, 1));
+        return open_part(d, "model.safetensors");
+    }
+    if (d->options->vocab_only) return INFER_OK;
+    return err_set(INFER_E_INPUT,
+                   "%s: the folder holds no model.safetensors and no model.safetensors.index.json",
+                   d->f->path);
+}
+
+/* ---- tensors ---- */
+
+/* All lists -> f->tensor under GGUF's names, and the divisors of Llama 3. */
+static enum infer_status name_tensors(struct folder *d) {
+    struct tensorfile *f = d->f;
+    struct strmap *index;
+    size_t n = 1, bytes;
+    int64_t old;
+    for (int p = 0; p < f->n_part; p++) n += d->list[p].n; /* each is bounded by the bytes of its header */
+    if (size_mul(n, sizeof *f->tensor, &bytes)) f->tensor = arena_alloc(&f->arena, bytes);
+    if (!f->tensor) return no_memory(d);
+    TRY(strmap_new(&index, &f->arena));
+    f->tensor_index = index;
+    for (int p = 0; p < f->n_part; p++)
+        for (size_t i = 0; i < d->list[p].n; i++) {
+            char name[320];
+            struct tensor *t = &f->tensor[f->n_tensor];
+            *t = d->list[p].tensor[i];
+            t->part = p;
+            if (!t->n_dim) continue;
+            gguf_name(d, t->name, name, sizeof name);
+            if (!*name && strcmp(t->name, "lm_head.weight") == 0) d->second_head = *t;
+            if (!*name) continue;
+            if (strcmp(name, t->name) != 0) t->name = arena_strndup(&f->arena, name, strlen(name));
+            if (!t->name) return no_memory(d);
+            TRY(strmap_put(index, t->name, strlen(t->name), (int64_t)f->n_tensor, &old));
+            if (old >= 0)
+                return err_set(INFER_E_INPUT, "%s: two tensors stand for %.100s", f->part[p].path, t->name);
+            f->n_tensor++;
+        }
+    if (!d->config.rope_divisor) return INFER_OK;
+    struct tensor *t = &f->tensor[f->n_tensor];
+    *t = (struct tensor){.name = "rope_freqs.weight", .type = QUANT_F32, .n_dim = 1};
+    for (int i = 0; i < 3; i++) t->shape[i] = 1;
+    t->shape[3] = d->config.n_rot / 2;
+    t->data = d->config.rope_divisor;
+    t->bytes = (size_t)t->shape[3] * sizeof(float);
+    TRY(strmap_put(index, t->name, strlen(t->name), (int64_t)f->n_tensor, &old));
+    if (old < 0) f->n_tensor++;
+    return INFER_OK;
+}
+
+/* ---- keys ---- */
+
+static enum infer_status read_config(struct folder *d) {
+    struct mapfile m;
+    TRY(open_text(d, "config.json", TEXT_CONFIG, &m, &d->has_config));
+    if (!d->has_config) {
+        if (d->options->vocab_only) return INFER_OK;
+        return err_set(INFER_E_INPUT,
+                       "%s: the folder holds no config.json (a GGUF file in it is named itself)", d->f->path);
+    }
+    enum infer_status s = hf_config(&d->config, &d->keys, m.path, text_of_map(&m), m.size, d->options);
+    mapfile_close(&m);
+    return s;
+}
+
+static bool key_is(const struct meta *m, const char *key) {
+    return m->key.len == strlen(key) && memcmp(m->key.data, key, m->key.len) == 0;
+}
+
+/* The keys of tokenizer.json or tokenizer.model; its own template only when the folder has none as a file. */
+static enum infer_status put_tokenizer(struct folder *d, const struct mapfile *json,
+                                       const struct mapfile *config, const struct mapfile *template) {
+    static const char template_key[] = "tokenizer.chat_template";
+    struct meta *m;
+    size_t n;
+    enum infer_status s = tok_vocab_meta(&m, &n, &d->f->arena, (const char *)json->data, json->size,
+                                         text_of_map(config), config->size);
+    if (s) return err_prefix(s, "%s", json->path);
+    for (size_t i = 0; i < n; i++)
+        if (!template->size || !key_is(&m[i], template_key)) hf_put(&d->keys, &m[i]);
+    if (template->size)
+        hf_put_str(&d->keys, NULL, template_key, (const char *)template->data, template->size);
+    return d->keys.status;
+}
+
+static enum infer_status read_tokenizer(struct folder *d) {
+    struct mapfile json, config = {0}, template = {0};
+    bool there, more;
+    TRY(open_text(d, "tokenizer.json", TEXT_TOKENIZER, &json, &there));
+    if (!there) TRY(open_text(d, "tokenizer.model", TEXT_TOKENIZER, &json, &there));
+    if (!there && d->options->vocab_only)
+        return err_set(INFER_E_INPUT, "%s: the folder holds no tokenizer.json and no tokenizer.model",
+                       d->f->path);
+    if (!there) return INFER_OK; /* a model without text */
+    enum infer_status s = open_text(d, "tokenizer_config.json", TEXT_CONFIG, &config, &more);
+    if (!s) s = open_text(d, "chat_template.jinja", TEXT_TEMPLATE, &template, &more);
+    if (!s) s = put_tokenizer(d, &json, &config, &template);
+    mapfile_close(&json);
+    mapfile_close(&config);
+    mapfile_close(&template);
+    return s;
+}
+
+static enum infer_status read_generation(struct folder *d) {
+    struct mapfile generation, config = {0};
+    bool there;
+    TRY(open_text(d, "generation_config.json", TEXT_CONFIG, &generation, &there));
+    enum infer_status s = open_text(d, "config.json", TEXT_CONFIG, &config, &there);
+    if (!s) s = hf_generation(&d->keys, &generation, &config);
+    mapfile_close(&generation);
+    mapfile_close(&config);
+    return s;
+}
+
+/* The last part of the path, as the model's name. */
+static void put_name(struct folder *d) {
+    const char *path = d->f->path;
+    size_t end = strlen(path);
+    while (end > 1 && path[end - 1] == '/') end--;
+    size_t begin = end;
+    while (begin > 0 && path[begin - 1] != '/') begin--;
+    hf_put_str(&d->keys, NULL, "general.name", path + begin, end - begin);
+}
+
+static enum infer_status index_keys(struct folder *d) {
+    struct tensorfile *f = d->f;
+    struct strmap *index;
+    int64_t old;
+    TRY(d->keys.status);
+    f->meta = d->keys.meta;
+    f->n_meta = d->keys.n;
+    TRY(strmap_new(&index, &f->arena));
+    f->meta_index = index;
+    for (size_t i = 0; i < f->n_meta; i++)
+        TRY(strmap_put(index, f->meta[i].key.data, f->meta[i].key.len, (int64_t)i, &old));
+    return INFER_OK;
+}
+
+enum infer_status hf_read(struct tensorfile *f, const struct tensorfile_options *options) {
+    struct folder d = {.f = f, .options = options, .keys = {.arena = &f->arena}};
+    f->format = "safetensors";
+    f->alignment = 1;
+    TRY(read_config(&d));
+    put_name(&d);
+    TRY(read_tokenizer(&d));
+    TRY(read_generation(&d));
+    TRY(read_weights(&d));
+    TRY(index_keys(&d));
+    TRY(name_tensors(&d));
+    return options->vocab_only ? INFER_OK
+                               : hf_config_check(&d.config, f, d.second_head.data ? &d.second_head : NULL);
+}

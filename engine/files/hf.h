@@ -1,0 +1,50 @@
+/* Folders of Hugging Face: config.json, generation_config.json, *.safetensors with or without an index, tokenizer.json.
+ *
+ * They are read into the keys and tensor names of GGUF, so that nothing behind struct tensorfile knows the
+ * difference. One thing GGUF cannot say: its llama has the rows of q and k permuted so that neighbours rotate
+ * together, Hugging Face's has not; then the key "llama.rope.neox" is true.
+ * sources: config.json as transformers documents it; the GGUF specification. */
+#pragma once
+#include "files/tensorfile.h"
+
+/* Reads the folder f->path into f (f->part is NULL). errors: as tensorfile_open. */
+enum infer_status hf_read(struct tensorfile *f, const struct tensorfile_options *options);
+
+/* ---- private to hf*.c ---- */
+
+/* Keys that grow in an arena; status is the first failure. */
+struct hf_keys {
+    struct arena *arena;
+    struct meta *meta; /* meta[n] */
+    size_t n, room;
+    enum infer_status status;
+};
+void hf_put_u32(struct hf_keys *k, const char *arch, const char *name,
+                uint32_t value); /* arch NULL: name alone */
+void hf_put_f32(struct hf_keys *k, const char *arch, const char *name, float value);
+void hf_put_bool(struct hf_keys *k, const char *arch, const char *name, bool value);
+void hf_put_str(struct hf_keys *k, const char *arch, const char *name, const char *value, size_t len);
+void hf_put(struct hf_keys *k, const struct meta *m);
+
+/* What config.json says beyond keys. */
+struct hf_config {
+    char arch[64];            /* GGUF's name of the architecture, else model_type */
+    const struct arch *table; /* NULL: an architecture that does not run */
+    bool tied, attention_bias;
+    uint32_t n_vocab;
+    int n_rot;
+    float *rope_divisor; /* rope_divisor[n_rot / 2] in the arena: Llama 3's scaling; NULL: none */
+};
+/* json[n]: config.json. Every key of it is used, known to be harmless (models/keys.def) or refused; of a vocabulary alone
+ * only what is used is looked at. errors: INFER_E_INPUT and INFER_E_UNSUPPORTED name path and key. */
+enum infer_status hf_config(struct hf_config *out, struct hf_keys *keys, const char *path, const char *json,
+                            size_t n, const struct tensorfile_options *options);
+/* What it says of the tensors of f is so; second_head: the lm_head.weight of a tied model, NULL: none.
+ * errors: INFER_E_INPUT */
+enum infer_status hf_config_check(const struct hf_config *c, const struct tensorfile *f,
+                                  const struct tensor *second_head);
+/* The ids of eos_token_id in both files as tokenizer.infer.stops (the first also as GGUF's eos_token_id where keys have none),
+ * and the recommended sampling of generation_config.json as general.sampling.*, as llama.cpp names it. A file whose path is
+ * NULL is absent. errors: INFER_E_INPUT names path and key, INFER_E_MEMORY. */
+enum infer_status hf_generation(struct hf_keys *keys, const struct mapfile *generation,
+                                const struct mapfile *config);

@@ -1,0 +1,191 @@
+/* config.json -> the keys of GGUF: rotary positions. */
+#include "arch/arch.h"
+#include "files/hf_config.h"
+
+#include <math.h>
+#include <string.h>
+
+/* A parameter stands inside rope_parameters (transformers 5), inside rope_scaling (before), or beside them. */
+enum { N_PLACE = 3 };
+struct rope_source {
+    const struct config *c;
+    const json_t *place[N_PLACE]; /* NULL: not there */
+};
+
+static bool same(const json_t *a, const json_t *b) {
+    if (json_is_number(a) && json_is_number(b)) return json_number_value(a) == json_number_value(b);
+    return json_equal(a, b);
+}
+
+/* The value in whichever place has it, NULL when none has; two that differ are an error. */
+static enum infer_status find(const struct rope_source *s, const char *key, const json_t **out) {
+    *out = NULL;
+    for (int i = 0; i < N_PLACE; i++) {
+        bool beside = s->place[i] == s->c->root;
+        const json_t *v = beside && !key_find(KEYS_CONFIG, key) ? NULL : json_object_get(s->place[i], key);
+        if (!v || json_is_null(v)) continue;
+        if (*out && !same(*out, v))
+            return err_set(INFER_E_INPUT,
+                           "%s: '%s' has two values, in and beside 'rope_parameters' or 'rope_scaling'",
+                           s->c->path, key);
+        *out = v;
+    }
+    return INFER_OK;
+}
+
+static enum infer_status find_f32(const struct rope_source *s, const char *key, float fallback, float *out) {
+    const json_t *v;
+    TRY(find(s, key, &v));
+    return config_f32(s->c, key, v, fallback, out);
+}
+static enum infer_status find_u32(const struct rope_source *s, const char *key, int64_t fallback,
+                                  uint32_t *out) {
+    const json_t *v;
+    TRY(find(s, key, &v));
+    return config_u32(s->c, key, v, fallback, out);
+}
+
+static enum infer_status open_source(const struct config *c, struct rope_source *s) {
+    static const char *const names[] = {"rope_parameters", "rope_scaling"};
+    *s = (struct rope_source){.c = c, .place[2] = c->root};
+    for (int i = 0; i < 2; i++) {
+        const json_t *v = json_object_get(c->root, names[i]);
+        if (!v || json_is_null(v)) continue;
+        if (!json_is_object(v)) return config_wrong(c, names[i], "an object or null");
+        s->place[i] = v;
+    }
+    return INFER_OK;
+}
+
+/* "default", "linear", .. */
+static enum infer_status read_type(const struct rope_source *s, const char **out) {
+    const json_t *type, *old;
+    TRY(find(s, "rope_type", &type));
+    TRY(find(s, "type", &old)); /* the name before transformers 4.45 */
+    *out = "default";
+    if (type && old && !same(type, old))
+        return err_set(INFER_E_INPUT, "%s: 'type' and 'rope_type' of rope scaling differ", s->c->path);
+    if (!type) type = old;
+    if (!type) return INFER_OK;
+    *out = json_string_value(type);
+    if (!*out) return config_wrong(s->c, "rope_type", "a name");
+    if (key_names("default|linear|llama3|yarn", *out, strlen(*out))) return INFER_OK;
+    return err_set(INFER_E_UNSUPPORTED, "%s: rope scaling '%.32s' is not supported (linear, llama3, yarn)",
+                   s->c->path, *out);
+}
+
+/* Nothing is in the objects that this type does not read. */
+static enum infer_status check_rope_keys(const struct rope_source *s, const char *type) {
+    const char *key;
+    json_t *v;
+    for (int i = 0; i < 2; i++) json_object_foreach((json_t *)s->place[i], key, v) {
+            const struct key_row *row = key_find(KEYS_ROPE, key);
+            if (json_is_null(v)) continue;
+            if (!row) TRY(key_unknown(s->c->ignore, s->c->path, key));
+            if (row && !key_names(row->words, type, strlen(type)))
+                return err_set(INFER_E_UNSUPPORTED, "%s: rope scaling '%s' does not read '%s'", s->c->path,
+                               type, key);
+        }
+    return INFER_OK;
+}
+
+/* Llama 3's scaling: frequencies whose wavelength is beyond original / low_freq_factor are divided by factor, those below
+ * original / high_freq_factor are kept, between them the divisor's inverse is mixed linearly in original / wavelength.
+ * source: Dubey et al. 2024 (arXiv 2407.21783) and the rope_scaling entry of its config.json. */
+static enum infer_status llama3_divisors(const struct rope_source *s, float theta, float factor) {
+    const struct config *c = s->c;
+    float low = 0, high = 0;
+    uint32_t original = 0;
+    TRY(find_f32(s, "low_freq_factor", NAN, &low));
+    TRY(find_f32(s, "high_freq_factor", NAN, &high));
+    TRY(find_u32(s, "original_max_position_embeddings", -1, &original));
+    if (!(low > 0 && high > low) || !original)
+        return config_wrong(c, "rope_scaling", "one of llama3: 0 < low_freq_factor < high_freq_factor");
+    int half = c->out->n_rot / 2;
+    float *d = arena_alloc(c->keys->arena, (size_t)half * sizeof *d);
+    if (!d) return err_set(INFER_E_MEMORY, "out of memory: %d divisors", half);
+    for (int i = 0; i < half; i++) {
+        double turns =
+            original * pow((double)theta, -2.0 * i / c->out->n_rot) / (2 * M_PI); /* original / wavelength */
+        double mix = fmin(1, fmax(0, (turns - (double)low) / ((double)high - (double)low)));
+        d[i] = (float)(1 / ((1 - mix) / (double)factor + mix));
+    }
+    c->out->rope_divisor = d;
+    return INFER_OK;
+}
+
+/* What YaRN multiplies q and k by, as a whole; times = 1: the value for factor alone. */
+static float yarn_magnitude(float factor, float times) {
+    return factor > 1 ? 1 + 0.1f * times * logf(factor) : 1;
+}
+
+/* What GGUF's attn_factor is, which multiplies the magnitude; 0: 1. attention_factor stands for the product, as does mscale
+ * over mscale_all_dim (both or none). sources: modeling_rope_utils of transformers; attn_factor, which
+ * DeepSeek-R1-0528-Qwen3-8B has, is read by vLLM alone */
+static enum infer_status read_magnitude(const struct rope_source *s, float factor, float *times) {
+    static const char *const keys[] = {"attention_factor", "attn_factor", "mscale", "mscale_all_dim"};
+    float v[4];
+    for (int i = 0; i < 4; i++) {
+        TRY(find_f32(s, keys[i], 0, &v[i]));
+        if (v[i] < 0) return config_wrong(s->c, keys[i], "0 or more");
+    }
+    float whole = v[0], mscale = v[2], all_dim = v[3];
+    *times = v[1];
+    if ((mscale > 0 && mscale != 1 && all_dim == 0) || (all_dim > 0 && mscale == 0))
+        return err_set(INFER_E_UNSUPPORTED,
+                       "%s: 'mscale' and 'mscale_all_dim' of yarn go together: one alone is read differently "
+                       "by different programs",
+                       s->c->path);
+    if ((whole > 0) + (*times > 0) + (all_dim > 0) > 1)
+        return err_set(INFER_E_UNSUPPORTED,
+                       "%s: 'attention_factor', 'attn_factor' and 'mscale' of yarn exclude each other",
+                       s->c->path);
+    if (all_dim > 0) whole = yarn_magnitude(factor, mscale) / yarn_magnitude(factor, all_dim);
+    if (whole > 0) *times = whole / yarn_magnitude(factor, 1);
+    return INFER_OK;
+}
+
+/* source: Peng et al. 2023 (arXiv 2309.00071); truncate: modeling_rope_utils of transformers */
+static enum infer_status read_yarn(const struct rope_source *s, float factor) {
+    const struct config *c = s->c;
+    const char *arch = c->out->arch;
+    uint32_t original = 0;
+    float fast = 0, slow = 0, times = 0;
+    bool truncate;
+    const json_t *v;
+    TRY(find_u32(s, "original_max_position_embeddings", 0, &original));
+    TRY(find_f32(s, "beta_fast", 32, &fast));
+    TRY(find_f32(s, "beta_slow", 1, &slow));
+    TRY(read_magnitude(s, factor, &times));
+    TRY(find(s, "truncate", &v));
+    TRY(config_bool(c, "truncate", v, true, &truncate));
+    if (original) hf_put_u32(c->keys, arch, "rope.scaling.original_context_length", original);
+    hf_put_f32(c->keys, arch, "rope.scaling.yarn_beta_fast", fast > 0 ? fast : 32);
+    hf_put_f32(c->keys, arch, "rope.scaling.yarn_beta_slow", slow > 0 ? slow : 1);
+    if (!truncate) hf_put_bool(c->keys, arch, "rope.scaling.yarn_truncate", false);
+    if (times > 0) hf_put_f32(c->keys, arch, "rope.scaling.attn_factor", times);
+    return INFER_OK;
+}
+
+enum infer_status config_rope(const struct config *c, uint32_t dim) {
+    const char *arch = c->out->arch, *type;
+    struct rope_source s;
+    float theta = 0, factor = 0, part = 0;
+    TRY(open_source(c, &s));
+    TRY(read_type(&s, &type));
+    TRY(check_rope_keys(&s, type));
+    TRY(find_f32(&s, "partial_rotary_factor", 1, &part));
+    if (!(part > 0 && part <= 1)) return config_wrong(c, "partial_rotary_factor", "above 0 and at most 1");
+    c->out->n_rot = (int)((float)dim * part);
+    hf_put_u32(c->keys, arch, "rope.dimension_count", (uint32_t)c->out->n_rot);
+    TRY(find_f32(&s, "rope_theta", 10000, &theta)); /* files from before Code Llama have none */
+    hf_put_f32(c->keys, arch, "rope.freq_base", theta);
+    if (c->out->table->rope == ROPE_INTERLEAVED) hf_put_bool(c->keys, arch, "rope.neox", true);
+    if (strcmp(type, "default") == 0) return INFER_OK;
+    TRY(find_f32(&s, "factor", NAN, &factor));
+    if (!(factor > 0)) return config_wrong(c, "factor", "above 0");
+    if (strcmp(type, "llama3") == 0) return llama3_divisors(&s, theta, factor);
+    hf_put_str(c->keys, arch, "rope.scaling.type", type, strlen(type));
+    hf_put_f32(c->keys, arch, "rope.scaling.factor", factor);
+    return strcmp(type, "yarn") == 0 ? read_yarn(&s, factor) : INFER_OK;
+}

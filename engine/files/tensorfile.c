@@ -1,0 +1,314 @@
+#include "files/tensorfile.h"
+#include "files/gguf.h"
+#include "files/hf.h"
+#include "files/outfile.h"
+#include "base/stbds.h"
+#include "files/vocab_json.h"
+
+#include <dirent.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- open, close, find ---- */
+
+/* What the first bytes look like, for the message about a file that is no model. */
+static const char *describe_start(const struct mapfile *m) {
+    static const struct {
+        const char *start, *what;
+    } known[] = {
+        {"version https://git-lfs", "it is a git-lfs pointer; the file itself was not downloaded"},
+        {"<", "it looks like a web page"},
+        {"{", "it looks like JSON"},
+        {"PK", "it looks like a zip or PyTorch file"},
+        {"FUGG", "it is GGUF of a big-endian machine, which is not supported"},
+        {"lmgg", "it is the old GGML format; convert the model again"},
+        {"fmgg", "it is the old GGMF format; convert the model again"},
+        {"tjgg", "it is the old GGJT format; convert the model again"},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        size_t n = strlen(known[i].start);
+        if (m->size >= n && memcmp(m->data, known[i].start, n) == 0) return known[i].what;
+    }
+    return NULL;
+}
+
+static enum infer_status read_container(struct tensorfile *f, const struct tensorfile_options *options) {
+    const struct mapfile *m = &f->part[0];
+    if (m->size == 0) return err_set(INFER_E_INPUT, "%s: the file is empty", f->path);
+    if (m->size >= 4 && memcmp(m->data, "GGUF", 4) == 0) return gguf_read(f, options);
+    if (options->vocab_only && (m->data[0] == '{' || m->data[0] == '\n')) return tok_vocab_read(f);
+    const char *end = strrchr(f->path, '.');
+    if (end && strcmp(end, ".safetensors") == 0)
+        return err_set(INFER_E_INPUT,
+                       "%s: weights alone are no model: name the folder that has them and config.json",
+                       f->path);
+    const char *what = describe_start(m);
+    if (what) return err_set(INFER_E_INPUT, "%s: not a model file: %s", f->path, what);
+    char start[32];
+    text_escape(start, sizeof start, (const char *)m->data, m->size < 4 ? m->size : 4);
+    return err_set(INFER_E_INPUT, "%s: not a model file: it begins with '%s', not with 'GGUF'", f->path,
+                   start);
+}
+
+static enum infer_status open_parts(struct tensorfile *f, const char *path,
+                                    const struct tensorfile_options *options) {
+    f->path = arena_strndup(&f->arena, path, strlen(path));
+    f->part = arena_alloc(&f->arena, sizeof *f->part);
+    if (!f->path || !f->part) return err_set(INFER_E_MEMORY, "%s: out of memory", path);
+    struct stat st;
+    bool there = stat(path, &st) == 0;
+    if (!there && strstr(path, "://"))
+        return err_set(INFER_E_INPUT,
+                       "%s: nothing is downloaded here: fetch the file (curl -LO ...), then name it", path);
+    if (there && S_ISDIR(st.st_mode)) {
+        TRY(hf_read(f, options));
+    } else {
+        TRY(mapfile_open(&f->part[0], path, options->no_mmap));
+        f->n_part = 1;
+        TRY(read_container(f, options));
+    }
+    if (!options->vocab_only)
+        for (int i = 0; i < f->n_part; i++) mapfile_will_read(&f->part[i]);
+    return INFER_OK;
+}
+
+enum infer_status tensorfile_open(struct tensorfile **out, const char *path,
+                                  const struct tensorfile_options *options) {
+    static const struct tensorfile_options defaults;
+    struct tensorfile *f;
+    *out = NULL;
+    TRY(mem_new(&f, sizeof *f, path));
+    enum infer_status s = open_parts(f, path, options ? options : &defaults);
+    if (s == INFER_OK) {
+        *out = f;
+    } else {
+        tensorfile_close(f);
+    }
+    return s;
+}
+
+void tensorfile_close(struct tensorfile *f) {
+    if (!f) return;
+    for (int i = 0; i < f->n_part; i++) mapfile_close(&f->part[i]);
+    arena_free(&f->arena);
+    mem_free(f);
+}
+
+/* A folder's files but GGUF files, which are results. */
+static enum infer_status differs_from_folder(const char *path, const char *folder) {
+    char file[PATH_MAX];
+    enum infer_status s = INFER_OK;
+    DIR *d = opendir(folder);
+    for (struct dirent *e; d && !s && (e = readdir(d));) {
+        size_t n = strlen(e->d_name);
+        bool result = n > 5 && strcmp(e->d_name + n - 5, ".gguf") == 0;
+        if (!result && snprintf(file, sizeof file, "%s/%s", folder, e->d_name) < PATH_MAX)
+            s = outfile_differs(path, file);
+    }
+    if (d) closedir(d);
+    return s;
+}
+
+enum infer_status tensorfile_differs(const char *path, const char *model) {
+    enum { SUFFIX = 20 }; /* -00001-of-00002.gguf */
+    const size_t n = strlen(model);
+    char part[PATH_MAX];
+    unsigned count;
+    int end = 0;
+    struct stat st;
+    if (stat(model, &st) == 0 && S_ISDIR(st.st_mode)) return differs_from_folder(path, model);
+    TRY(outfile_differs(path, model));
+    if (n < SUFFIX || sscanf(model + n - SUFFIX, "-00001-of-%5u.gguf%n", &count, &end) != 1 || end != SUFFIX)
+        return INFER_OK;
+    for (unsigned i = 2; i <= count; i++)
+        if (snprintf(part, sizeof part, "%.*s-%05u-of-%05u.gguf", (int)(n - SUFFIX), model, i, count) <
+            PATH_MAX)
+            TRY(outfile_differs(path, part));
+    return INFER_OK;
+}
+
+const struct tensor *tensorfile_find(const struct tensorfile *f, const char *name) {
+    int64_t i = strmap_get(f->tensor_index, name, strlen(name));
+    return i < 0 ? NULL : &f->tensor[i];
+}
+
+const struct meta *tensorfile_meta(const struct tensorfile *f, const char *key) {
+    int64_t i = strmap_get(f->meta_index, key, strlen(key));
+    return i < 0 ? NULL : &f->meta[i];
+}
+
+/* ---- values ---- */
+
+const char *meta_type_name(enum meta_type type) {
+    static const char *const names[] = {"u8",   "i8",     "u16",   "i16", "u32", "i32", "f32",
+                                        "bool", "string", "array", "u64", "i64", "f64"};
+    return (unsigned)type < META_TYPE_COUNT ? names[type] : "unknown";
+}
+
+static bool is_int(enum meta_type t) { return t <= META_I32 || t == META_U64 || t == META_I64; }
+static bool is_float(enum meta_type t) { return t == META_F32 || t == META_F64; }
+
+static enum meta_type elem_type(const struct meta *m) { return m->type == META_ARRAY ? m->elem : m->type; }
+
+/* Start of element i; a type that holds no numbers, or an i past the end, is a bug of the caller. */
+static const unsigned char *elem_at(const struct meta *m, size_t i) {
+    uint32_t size = gguf_value_bytes(elem_type(m));
+    if (i >= m->n || !size)
+        infer_bug("element %zu of %llu of type %s read as a number", i, (unsigned long long)m->n,
+                  meta_type_name(elem_type(m)));
+    return m->raw + i * size;
+}
+
+#define LOAD(type, p)                                                                                        \
+    ({                                                                                                       \
+        type load_v_;                                                                                        \
+        memcpy(&load_v_, p, sizeof load_v_);                                                                 \
+        load_v_;                                                                                             \
+    })
+
+int64_t meta_elem_i64(const struct meta *m, size_t i) {
+    const unsigned char *p = elem_at(m, i);
+    switch (elem_type(m)) {
+    case META_U8:
+    case META_BOOL:
+        return *p;
+    case META_I8:
+        return LOAD(int8_t, p);
+    case META_U16:
+        return LOAD(uint16_t, p);
+    case META_I16:
+        return LOAD(int16_t, p);
+    case META_U32:
+        return LOAD(uint32_t, p);
+    case META_I32:
+        return LOAD(int32_t, p);
+    case META_I64:
+        return LOAD(int64_t, p);
+    case META_U64: {
+        uint64_t v = LOAD(uint64_t, p);
+        return v > INT64_MAX ? INT64_MAX : (int64_t)v;
+    }
+    default: {
+        double v = meta_elem_f64(m, i);
+        if (isnan(v)) return 0;
+        return v >= 0x1p63 ? INT64_MAX : v < -0x1p63 ? INT64_MIN : (int64_t)v;
+    }
+    }
+}
+
+double meta_elem_f64(const struct meta *m, size_t i) {
+    const unsigned char *p = elem_at(m, i);
+    switch (elem_type(m)) {
+    case META_F32:
+        return LOAD(float, p);
+    case META_F64:
+        return LOAD(double, p);
+    case META_U64:
+        return (double)LOAD(uint64_t, p);
+    default:
+        return (double)meta_elem_i64(m, i);
+    }
+}
+
+/* ---- typed reads ---- */
+
+/* The key; NULL and INFER_OK when it is absent and the caller asked to know. */
+static enum infer_status get(const struct tensorfile *f, const char *key, bool *present,
+                             const struct meta **out) {
+    *out = tensorfile_meta(f, key);
+    if (present) *present = *out != NULL;
+    if (!*out && !present) return err_set(INFER_E_INPUT, "%s: key '%s' is missing", f->path, key);
+    return INFER_OK;
+}
+
+static enum infer_status wrong_type(const struct tensorfile *f, const struct meta *m, const char *want) {
+    if (m->type == META_ARRAY)
+        return err_set(INFER_E_INPUT, "%s: key '%.*s' is an array of %llu %s, not %s", f->path,
+                       (int)m->key.len, m->key.data, (unsigned long long)m->n, meta_type_name(m->elem), want);
+    return err_set(INFER_E_INPUT, "%s: key '%.*s' is of type %s, not %s", f->path, (int)m->key.len,
+                   m->key.data, meta_type_name(m->type), want);
+}
+
+/* Element i as an unsigned 32-bit number. */
+static enum infer_status elem_u32(const struct tensorfile *f, const struct meta *m, size_t i, uint32_t *out) {
+    if (elem_type(m) == META_U64 && meta_elem_i64(m, i) == INT64_MAX)
+        return err_set(INFER_E_INPUT, "%s: key '%.*s' is %llu, more than %u", f->path, (int)m->key.len,
+                       m->key.data, (unsigned long long)LOAD(uint64_t, elem_at(m, i)), UINT32_MAX);
+    int64_t v = meta_elem_i64(m, i);
+    if (v < 0 || v > UINT32_MAX)
+        return err_set(INFER_E_INPUT, "%s: key '%.*s' (%s) is %lld, not in the range 0 to %u", f->path,
+                       (int)m->key.len, m->key.data, meta_type_name(elem_type(m)), (long long)v, UINT32_MAX);
+    *out = (uint32_t)v;
+    return INFER_OK;
+}
+
+enum infer_status meta_u32(const struct tensorfile *f, const char *key, uint32_t *out, bool *present) {
+    const struct meta *m;
+    TRY(get(f, key, present, &m));
+    if (!m) return INFER_OK;
+    if (!is_int(m->type)) return wrong_type(f, m, "an integer");
+    return elem_u32(f, m, 0, out);
+}
+
+enum infer_status meta_f32(const struct tensorfile *f, const char *key, float *out, bool *present) {
+    const struct meta *m;
+    TRY(get(f, key, present, &m));
+    if (!m) return INFER_OK;
+    if (!is_float(m->type) && !is_int(m->type)) return wrong_type(f, m, "a number");
+    double v = meta_elem_f64(m, 0);
+    if (isfinite(v) && fabs(v) > 3.4028234663852886e38)
+        return err_set(INFER_E_INPUT, "%s: key '%s' is %g, too large for a float", f->path, key, v);
+    *out = (float)v;
+    return INFER_OK;
+}
+
+enum infer_status meta_bool(const struct tensorfile *f, const char *key, bool *out, bool *present) {
+    const struct meta *m;
+    TRY(get(f, key, present, &m));
+    if (!m) return INFER_OK;
+    if (m->type != META_BOOL) return wrong_type(f, m, "a bool");
+    *out = *m->raw != 0;
+    return INFER_OK;
+}
+
+enum infer_status meta_str(const struct tensorfile *f, const char *key, struct str *out, bool *present) {
+    const struct meta *m;
+    TRY(get(f, key, present, &m));
+    if (!m) return INFER_OK;
+    if (m->type != META_STRING) return wrong_type(f, m, "a string");
+    *out = m->strings[0];
+    return INFER_OK;
+}
+
+enum infer_status meta_u32_array(const struct tensorfile *f, const char *key, uint32_t *out, size_t n,
+                                 bool *present) {
+    const struct meta *m;
+    TRY(get(f, key, present, &m));
+    if (!m) return INFER_OK;
+    if (!is_int(elem_type(m)) && !(m->type == META_ARRAY && m->elem == META_BOOL))
+        return wrong_type(f, m, "an integer or an array of integers");
+    if (m->type == META_ARRAY && m->n != n)
+        return err_set(INFER_E_INPUT, "%s: key '%s' has %llu values, not %zu", f->path, key,
+                       (unsigned long long)m->n, n);
+    for (size_t i = 0; i < n; i++) TRY(elem_u32(f, m, m->type == META_ARRAY ? i : 0, &out[i]));
+    return INFER_OK;
+}
+
+enum infer_status meta_array(const struct tensorfile *f, const char *key, enum meta_kind kind, size_t n,
+                             const struct meta **out, bool *present) {
+    static const char *const want[] = {"an array of integers", "an array of floats", "an array of strings"};
+    TRY(get(f, key, present, out));
+    const struct meta *m = *out;
+    if (!m) return INFER_OK;
+    bool fits = kind == META_KIND_INT     ? is_int(m->elem)
+                : kind == META_KIND_FLOAT ? is_float(m->elem)
+                                          : m->elem == META_STRING;
+    if (m->type != META_ARRAY || !fits) return wrong_type(f, m, want[kind]);
+    if (n != META_ANY_LENGTH && m->n != n)
+        return err_set(INFER_E_INPUT, "%s: key '%s' has %llu values, not %zu", f->path, key,
+                       (unsigned long long)m->n, n);
+    return INFER_OK;
+}
