@@ -9,7 +9,7 @@
 #include <time.h>
 #include "grammar.h"
 #include "files/tensorfile.h"
-#include "tok.h"
+#include "text/tok/tok.h"
 
 enum { N_VOCAB = 150000, MOST = 1 << 16 };
 struct pieces {

@@ -4,7 +4,7 @@
 #pragma once
 #include "arch/arch.h"
 #include "files/tensorfile.h"
-#include "tok.h"
+#include "text/tok/tok.h"
 
 struct layer {
     int n_head, n_kv_head, head_dim_k, head_dim_v, n_ff, window;

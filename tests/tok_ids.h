@@ -1,7 +1,7 @@
 /* What a text must give, for the tests of tokenizers. */
 #pragma once
 #include "test.h"
-#include "tok.h"
+#include "text/tok/tok.h"
 
 /* ids must be what text gives; the list ends with -1 */
 static void check_ids(const struct tok *t, const char *text, const uint8_t *marks, unsigned flags,

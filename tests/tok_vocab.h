@@ -207,7 +207,7 @@ enum { /* <pad> </s> <unk> are 0 1 2 */
        UNI_LONG, /* "aaaaaaaaaa" */
        UNI_N
 };
-/* units[n] of the double array and the replacements; see engine/tok_norm.c for the layout */
+/* units[n] of the double array and the replacements; see engine/text/tok/tok_norm.c for the layout */
 static inline size_t vf_charsmap(unsigned char *dst) {
     static uint32_t unit[0x200];
     static const char text[] = "a\0"

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include "options.h"
-#include "tok.h"
+#include "text/tok/tok.h"
 
 enum answer_start {
     ANSWER_PLAIN,   /* all of the text is the answer */

@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "model.h"
 #include "files/tensorfile.h"
-#include "tok.h"
+#include "text/tok/tok.h"
 #include "tool.h"
 
 int cmd_inspect(const struct options *o);

@@ -2,7 +2,7 @@
  * the same bytes where nothing was parsed. Bytes: [flags][how marks repeat][text]; flags & 4: [..][charsmap]. */
 #define _GNU_SOURCE
 #include "../tok_vocab.h"
-#include "tok.h"
+#include "text/tok/tok.h"
 
 static struct tok *bpe, *cut, *spm;
 

@@ -3,7 +3,7 @@
 #include "../tok_vocab.h"
 #include "base/stbds.h"
 #include "files/vocab_json.h"
-#include "tok.h"
+#include "text/tok/tok.h"
 
 static void encode(const struct tok *t, const char *s, size_t n) {
     int32_t ids[256];

@@ -5,7 +5,7 @@
  * the label of the edge that leads to it in bits 0-7 (bit 31 set: the unit is a value, an offset into the
  * replacements), whether a value hangs on it in bit 8, and the offset to its children in bits 10-30, shifted left
  * by 8 when bit 9 is set. source: SentencePiece's normalizer.cc and the darts-clone double array. */
-#include "tok_impl.h"
+#include "text/tok/tok_impl.h"
 
 enum infer_status tok_charsmap_init(struct tok *t, const unsigned char *data, size_t n) {
     uint32_t bytes;

@@ -1,5 +1,5 @@
 /* Tokenizer: opening and checking a vocabulary, special tokens, and the dispatch to the families. */
-#include "tok_impl.h"
+#include "text/tok/tok_impl.h"
 #include <stdatomic.h>
 #include <utf8proc.h>
 

@@ -1,5 +1,5 @@
 /* UTF-8 spans, normal forms and the streaming detokenizer. */
-#include "tok_impl.h"
+#include "text/tok/tok_impl.h"
 #include <utf8proc.h>
 
 size_t tok_utf8_span(const char *s, size_t n) {

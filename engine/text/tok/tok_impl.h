@@ -3,7 +3,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 #include <string.h>
-#include "tok.h"
+#include "text/tok/tok.h"
 #include "files/vocab_added.h"
 #include "files/vocab_json.h"
 

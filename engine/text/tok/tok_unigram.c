@@ -2,7 +2,7 @@
  * most, by dynamic programming over its bytes. A character that no token covers costs the lowest score minus 10;
  * neighbours of that kind are one unknown token, or fall back to their bytes where the vocabulary has those.
  * source: Kudo 2018 (subword regularization); SentencePiece's unigram_model.cc (penalty, unknown runs). */
-#include "tok_impl.h"
+#include "text/tok/tok_impl.h"
 #include <float.h>
 #include <math.h>
 

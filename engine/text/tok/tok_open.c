@@ -1,6 +1,6 @@
 /* Opening a tokenizer from the metadata of a GGUF file: every size and id is checked here.
  * source: the GGUF specification, section "Tokenizer". */
-#include "tok_impl.h"
+#include "text/tok/tok_impl.h"
 
 #include <stdlib.h>
 #include <sys/random.h>

@@ -3,7 +3,7 @@
  * so a word of n symbols costs O(n log n) comparisons whatever is in it.
  * source: Sennrich, Haddow, Birch 2016 (the merges); Kudo, Richardson 2018 (the heap). */
 #pragma once
-#include "tok_impl.h"
+#include "text/tok/tok_impl.h"
 
 struct tok_sym {
     uint32_t pos, len; /* bytes of the word; len 0: joined into its left neighbour */

@@ -3,7 +3,7 @@
  * A token that starts a word is written with U+2581 in front, one that goes on without (files that write "##" for
  * going on are rewritten when they are read). A word that cannot be taken apart is one unknown token.
  * source: Devlin et al. 2019 and the BertNormalizer and BertPreTokenizer of Hugging Face's tokenizers. */
-#include "tok_impl.h"
+#include "text/tok/tok_impl.h"
 #include <utf8proc.h>
 
 enum { WORD_MAX = 100 }; /* characters; a longer word is unknown */

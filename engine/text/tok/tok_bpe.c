@@ -4,7 +4,7 @@
  * Some families (Gemma 4) merge characters instead: a space is written U+2581, text is not mapped to the
  * alphabet, and a character that is no token falls back to its bytes, "<0xNN>".
  * source: Radford et al. 2019 (GPT-2) and its encoder.py (the alphabet). */
-#include "tok_merge.h"
+#include "text/tok/tok_merge.h"
 #include <stdio.h>
 
 /* ---- the byte alphabet: printable bytes stand for themselves, the others for U+0100.. in order ---- */

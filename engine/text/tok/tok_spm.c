@@ -1,7 +1,7 @@
 /* SentencePiece BPE: spaces become U+2581, text starts as its characters, and the neighbours whose joint text
  * is the token of highest score are joined first. What is no token falls back to its bytes, "<0xNN>". source:
  * Kudo, Richardson 2018; the SentencePiece model format. */
-#include "tok_merge.h"
+#include "text/tok/tok_merge.h"
 #include <math.h>
 
 enum infer_status tok_escape_space(char **out, size_t *n_out, const char *s, size_t n, bool prefix) {

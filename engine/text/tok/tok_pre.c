@@ -4,7 +4,7 @@
  * that the patterns before it left, and both what it matches and what lies between are pieces. The names are
  * those of tokenizer.ggml.pre in GGUF files. sources: the tokenizer.json files that the families publish
  * (pre_tokenizer section); the list of names is in the GGUF converters' model registry. */
-#include "tok_impl.h"
+#include "text/tok/tok_impl.h"
 
 /* GPT-4's pattern (cl100k) with digits taken three, one, or all at a time */
 #define CL100K(digits)                                                                                       \
