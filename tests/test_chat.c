@@ -1,7 +1,7 @@
 /* Chat templates: the outside vectors, and small cases of our own for the language, the marks and the budgets. */
 #include "test.h"
 #include <jansson.h>
-#include "chat.h"
+#include "text/chat_template.h"
 #include "files/json.h"
 #include "base/mem.h"
 

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-#include "chat.h"
+#include "text/chat_template.h"
 #include "files/json.h"
 #include "base/mem.h"
 #include "prompt_check.h"

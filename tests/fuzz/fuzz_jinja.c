@@ -1,6 +1,6 @@
 /* Any bytes as a chat template, and as its variables: what comes out is a text or an error with a message. The input is
  * the template, a 0 byte, and JSON; without the 0 a conversation stands in. */
-#include "chat.h"
+#include "text/chat_template.h"
 #include "files/json.h"
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Evaluation of expressions: a walk over the tree with a scope. */
-#include "jinja_int.h"
+#include "text/jinja/jinja_int.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Methods of text, as Python's str has them. Positions and widths count code points. */
-#include "jinja_int.h"
+#include "text/jinja/jinja_int.h"
 
 #include <string.h>
 #include <utf8proc.h>

@@ -1,5 +1,5 @@
 /* Filters on sequences and dicts. Those that Python computes lazily give a one-shot sequence (JV_GEN). */
-#include "jinja_int.h"
+#include "text/jinja/jinja_int.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Inside of the Jinja interpreter: tokens, syntax nodes, string building, and what its files call of each
  * other. */
 #pragma once
-#include "jinja.h"
+#include "text/jinja/jinja.h"
 
 /* ---- errors and memory ------------------------------------------------------------------------------------
  */

@@ -1,6 +1,6 @@
 /* Methods of dicts, lists and numbers. Those that change a dict or a list do it in place: every name of the value sees it,
  * as in Python. Nothing is freed before the rendering ends, so a loop that runs over the value meanwhile stays safe. */
-#include "jinja_int.h"
+#include "text/jinja/jinja_int.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* The tojson filter: text as Python's json.dumps writes it. */
-#include "jinja_int.h"
+#include "text/jinja/jinja_int.h"
 
 #include <inttypes.h>
 #include <math.h>

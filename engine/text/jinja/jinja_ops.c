@@ -1,5 +1,5 @@
 /* Operators, attributes, items and slices, with Python's rules. */
-#include "jinja_int.h"
+#include "text/jinja/jinja_int.h"
 
 #include <math.h>
 #include <string.h>

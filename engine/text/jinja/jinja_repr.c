@@ -1,5 +1,5 @@
 /* Values as Python shows them: truth, order, str(), repr() and JSON text. */
-#include "jinja_int.h"
+#include "text/jinja/jinja_int.h"
 
 #include <inttypes.h>
 #include <math.h>

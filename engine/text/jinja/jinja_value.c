@@ -1,5 +1,5 @@
 #define _GNU_SOURCE /* memmem, memrchr */
-#include "jinja_int.h"
+#include "text/jinja/jinja_int.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Methods of text: case and character classes. */
-#include "jinja_int.h"
+#include "text/jinja/jinja_int.h"
 
 #include <string.h>
 #include <utf8proc.h>

@@ -1,5 +1,5 @@
 /* The tests behind "is", and the global functions. */
-#include "jinja_int.h"
+#include "text/jinja/jinja_int.h"
 
 #include <inttypes.h>
 #include <math.h>

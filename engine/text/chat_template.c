@@ -1,10 +1,10 @@
-#include "chat.h"
+#include "text/chat_template.h"
 
 #include "files/json.h"
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-#include "jinja.h"
+#include "text/jinja/jinja.h"
 
 enum { JSON_DEPTH = 256 };
 

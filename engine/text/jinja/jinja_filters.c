@@ -1,6 +1,6 @@
 /* Filters on text and numbers, and the tests behind "is". */
 #define _GNU_SOURCE /* memmem, memrchr */
-#include "jinja_int.h"
+#include "text/jinja/jinja_int.h"
 
 #include <errno.h>
 #include <inttypes.h>

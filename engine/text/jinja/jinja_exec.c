@@ -1,5 +1,5 @@
 /* Evaluation of statements, and the rendering itself. */
-#include "jinja_int.h"
+#include "text/jinja/jinja_int.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Tokens -> syntax tree: statements. */
-#include "jinja_int.h"
+#include "text/jinja/jinja_int.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* Text formatting: the % operator and str.format, with the parts of their small languages that templates use.
  */
-#include "jinja_int.h"
+#include "text/jinja/jinja_int.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /* The from_json filter: text -> value, as Python's json.loads reads it. The marks of the text stay on what is made of it. */
-#include "jinja_int.h"
+#include "text/jinja/jinja_int.h"
 
 #include <errno.h>
 #include <stdlib.h>

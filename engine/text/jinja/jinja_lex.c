@@ -1,7 +1,7 @@
 /* Template text -> tokens. Whitespace control follows Jinja's rules with trim_blocks and lstrip_blocks on: a
  * newline behind a block or comment goes, blanks before one go when the line holds nothing else before it;
  * "-" inside a tag strips all white space on that side, "+" keeps it. */
-#include "jinja_int.h"
+#include "text/jinja/jinja_int.h"
 
 #include <stdlib.h>
 #include <string.h>

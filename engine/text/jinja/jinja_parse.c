@@ -1,7 +1,7 @@
 /* Tokens -> syntax tree: expressions. The order of precedence is Jinja's: if-else, or, and, not, comparisons,
  * + -, ~,
  * * / // %, **, unary, postfix, filters and tests. */
-#include "jinja_int.h"
+#include "text/jinja/jinja_int.h"
 
 #include <stdio.h>
 #include <string.h>
