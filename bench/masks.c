@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include "grammar.h"
+#include "text/grammar/grammar.h"
 #include "files/tensorfile.h"
 #include "text/tok/tok.h"
 

@@ -1,7 +1,7 @@
 /* Constrained output: outside vectors, the masks against trying every token, budgets and errors. */
 #include "test.h"
 #include <jansson.h>
-#include "grammar.h"
+#include "text/grammar/grammar.h"
 #include "base/mem.h"
 
 static char *read_file(const char *path, size_t *n) {

@@ -1,6 +1,6 @@
 #include "constrain.h"
 #include <string.h>
-#include "grammar.h"
+#include "text/grammar/grammar.h"
 #include "base/mem.h"
 #include "files/textfile.h"
 #include "tool.h"

@@ -1,5 +1,5 @@
 /* Any bytes as a grammar, a 0 byte, and a text to match: what compiles can be walked, byte by byte and by masks. */
-#include "grammar.h"
+#include "text/grammar/grammar.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Any bytes as a JSON Schema: refused with a message, or a grammar that compiles and whose texts begin as JSON does. */
-#include "grammar.h"
+#include "text/grammar/grammar.h"
 
 #include <string.h>
 

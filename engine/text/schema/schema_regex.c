@@ -1,6 +1,6 @@
 /* Regular expressions of JSON Schema's "pattern" as GBNF for the inside of a JSON string: what JSON must escape is written
  * escaped. A pattern without ^ or $ matches anywhere, as the standard says. */
-#include "schema_int.h"
+#include "text/schema/schema_int.h"
 
 #include <string.h>
 #include <utf8proc.h>

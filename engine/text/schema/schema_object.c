@@ -1,6 +1,6 @@
 /* Objects of a JSON Schema: members in the order of the schema, the required ones first. */
 #define PCRE2_CODE_UNIT_WIDTH 8
-#include "schema_int.h"
+#include "text/schema/schema_int.h"
 
 #include <pcre2.h>
 

@@ -1,7 +1,7 @@
 /* Inside of the JSON Schema converter: text that grows, and the parts that write GBNF into it. */
 #pragma once
 #include <jansson.h>
-#include "grammar_int.h"
+#include "text/grammar/grammar_int.h"
 
 /* GBNF text being written. A failed allocation is kept and told at the end, so writers need not check. */
 struct stext {

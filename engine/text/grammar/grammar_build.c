@@ -1,5 +1,5 @@
 /* Expressions -> an automaton over bytes, one piece per rule; code points become the bytes of their UTF-8. */
-#include "grammar_int.h"
+#include "text/grammar/grammar_int.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Conditions and "not" of a JSON Schema. A condition becomes anyOf: it holds and what it asks for does, or it does not hold.
  * "not" is taken away from the schema that it stands in where that leaves a schema; else it is refused. */
-#include "schema_int.h"
+#include "text/schema/schema_int.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* What can be proved about schemas: whether a value is valid, and whether no text made for one schema is valid under
  * another, which is what oneOf needs. Where nothing can be proved the answer is "not known" and the caller refuses. */
-#include "schema_int.h"
+#include "text/schema/schema_int.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Strings of a JSON Schema: lengths, patterns, formats. */
-#include "schema_int.h"
+#include "text/schema/schema_int.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Arrays of a JSON Schema: tuples, lists, elements that differ, and one that has to be there. */
-#include "schema_int.h"
+#include "text/schema/schema_int.h"
 
 #include <string.h>
 

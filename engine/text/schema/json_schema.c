@@ -2,7 +2,7 @@
  * each text of the grammar parses and validates. Properties come in the order of the schema, the required ones first. */
 #include "files/json.h"
 #include "base/mem.h"
-#include "schema_int.h"
+#include "text/schema/schema_int.h"
 
 #include <math.h>
 #include <stdarg.h>

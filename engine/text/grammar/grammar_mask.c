@@ -1,4 +1,4 @@
-#include "grammar_mask.h"
+#include "text/grammar/grammar_mask.h"
 
 #include <math.h>
 #include <stdlib.h>

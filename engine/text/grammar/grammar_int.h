@@ -1,6 +1,6 @@
 /* Inside of constrained output: expressions of a grammar, and the automaton that they become. */
 #pragma once
-#include "grammar.h"
+#include "text/grammar/grammar.h"
 #include "base/mem.h"
 
 /* ---- expressions, as parsed ---- */

@@ -1,5 +1,5 @@
 /* References of a JSON Schema, and schemas that are several at once: allOf, and what stands beside $ref, anyOf and oneOf. */
-#include "schema_int.h"
+#include "text/schema/schema_int.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Numbers of a JSON Schema: ranges digit by digit, multiples by their remainders. */
-#include "schema_int.h"
+#include "text/schema/schema_int.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /* Inside of the matcher: the token trie, stacks and states. */
 #pragma once
-#include "grammar_int.h"
+#include "text/grammar/grammar_int.h"
 
 enum {
     TRIE_MAX_DEPTH = 4096,  /* bytes of a token */

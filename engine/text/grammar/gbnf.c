@@ -1,5 +1,5 @@
 /* GBNF text -> expressions. */
-#include "grammar_int.h"
+#include "text/grammar/grammar_int.h"
 
 #include <string.h>
 #include <utf8proc.h>

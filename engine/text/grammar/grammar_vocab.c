@@ -1,5 +1,5 @@
 /* The tokens of a vocabulary as two tries, written flat: the children of a place lie together. */
-#include "grammar_mask.h"
+#include "text/grammar/grammar_mask.h"
 
 #include <stdlib.h>
 #include <string.h>
