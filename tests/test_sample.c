@@ -2,7 +2,7 @@
 #include "test.h"
 #include <jansson.h>
 #include <math.h>
-#include "sample.h"
+#include "text/sample/sample.h"
 
 static float number(json_t *args, const char *key, float missing) {
     json_t *v = json_object_get(args, key);

@@ -1,7 +1,7 @@
 /* --grammar and --json-schema: which tokens an answer may have. */
 #pragma once
 #include "options.h"
-#include "sample.h"
+#include "text/sample/sample.h"
 #include "session.h"
 
 struct constraint;

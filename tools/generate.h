@@ -7,7 +7,7 @@
 #include "constrain.h"
 #include "logprobs.h"
 #include "loop.h"
-#include "sample.h"
+#include "text/sample/sample.h"
 #include "session.h"
 
 enum { GENERATE_GUESS = 6 }; /* most tokens that --lookup guesses at once */

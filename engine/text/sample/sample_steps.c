@@ -3,7 +3,7 @@
 #include <float.h>
 #include <math.h>
 #include <string.h>
-#include "sample_int.h"
+#include "text/sample/sample_int.h"
 
 /* ---- order: a heap whose top is the likeliest; equal logits: the lower id ---- */
 

@@ -1,4 +1,4 @@
-#include "sample_int.h"
+#include "text/sample/sample_int.h"
 #include <math.h>
 #include <string.h>
 #include "base/mem.h"

@@ -1,6 +1,6 @@
 /* Inside of the sampler: what sample.c and its steps share. */
 #pragma once
-#include "sample.h"
+#include "text/sample/sample.h"
 
 struct sampler {
     struct sample_params params;
