@@ -6,7 +6,7 @@
 #include "infer.h"
 #include "kv.h"
 #include "base/mem.h"
-#include "model.h"
+#include "model/model.h"
 #include "plan.h"
 #include "snapshot.h"
 #include "split.h"

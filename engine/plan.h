@@ -2,9 +2,9 @@
 #pragma once
 #include "seam/backend.h"
 #include "device.h"
-#include "forward.h"
+#include "model/forward.h"
 #include "base/mem.h"
-#include "model.h"
+#include "model/model.h"
 
 /* What decides the sizes, complete: no value means "default". */
 struct plan_settings {

@@ -5,7 +5,7 @@
 #include <string.h>
 #include "files/json.h"
 #include "base/mem.h"
-#include "model.h"
+#include "model/model.h"
 #include "files/tensorfile.h"
 #include "text/tok/tok.h"
 #include "tool.h"

@@ -2,7 +2,7 @@
 #pragma once
 #include "seam/backend.h"
 #include "base/mem.h"
-#include "model.h"
+#include "model/model.h"
 
 /* The layers that one device computes: first .. end - 1. The device of layer 0 embeds the ids; another one begins with
  * rows, a live weight rows[max_rows][n_embd] from which row t of the step takes its row t. The device of the last layer

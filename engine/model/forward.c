@@ -1,4 +1,4 @@
-#include "forward.h"
+#include "model/forward.h"
 
 /* An emitter: the list under construction. Its arrays are as long as the longest list, so emitting cannot fail. */
 struct emitter {
