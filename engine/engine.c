@@ -4,11 +4,11 @@
 #include "device.h"
 #include "engine_options.h"
 #include "infer.h"
-#include "kv.h"
+#include "cache/kv.h"
 #include "base/mem.h"
 #include "model/model.h"
 #include "plan.h"
-#include "snapshot.h"
+#include "cache/snapshot.h"
 #include "split.h"
 
 #include <stdatomic.h>

@@ -1,6 +1,6 @@
 /* Any bytes as a snapshot: what is accepted can be read to its end. The checksum is made right first, or nothing would get
  * past it. */
-#include "snapshot.h"
+#include "cache/snapshot.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -14,7 +14,7 @@
  * a snapshot is refused by name and the caller computes the tokens again. */
 #pragma once
 #include "seam/backend.h"
-#include "kv.h"
+#include "cache/kv.h"
 #include "files/tensorfile.h"
 
 struct snapshot_place {

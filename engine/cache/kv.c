@@ -1,4 +1,4 @@
-#include "kv.h"
+#include "cache/kv.h"
 
 enum infer_status kv_init(struct kv *kv, struct arena *arena, int n_slot, int n_ctx, int n_page) {
     *kv = (struct kv){.n_slot = n_slot, .n_ctx = n_ctx, .n_page = n_page};

@@ -1,4 +1,4 @@
-#include "snapshot.h"
+#include "cache/snapshot.h"
 #include <stdio.h>
 #include <string.h>
 #include "files/outfile.h"
