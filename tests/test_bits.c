@@ -4,7 +4,7 @@
 #define _GNU_SOURCE /* sched_getaffinity */
 #include "test.h"
 #include "../tools/synth.h"
-#include "cpu_isa.h"
+#include "cpu/cpu_isa.h"
 #include "base/host.h"
 #include "infer.h"
 #include "quant/quant.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "bench.h"
-#include "cpu_isa.h"
+#include "cpu/cpu_isa.h"
 #include "base/host.h"
 #include "device.h"
 #include "doctor_cuda.h"

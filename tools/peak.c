@@ -3,7 +3,7 @@
 #include <omp.h>
 #include <stdint.h>
 #include <string.h>
-#include "cpu_isa.h"
+#include "cpu/cpu_isa.h"
 #include "term.h"
 
 /* A round is 12 instructions on 12 registers, each a variable of its own (an array would go through memory); the

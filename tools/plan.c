@@ -7,7 +7,7 @@
 #include "../cuda/cuda_bench.h"
 #include "bench.h"
 #include "card.h"
-#include "cpu_isa.h"
+#include "cpu/cpu_isa.h"
 #include "base/host.h"
 #include "files/json.h"
 #include "base/mem.h"

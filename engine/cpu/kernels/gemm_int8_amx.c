@@ -1,11 +1,11 @@
 /* Sixteen decode rows on quantised weights with AMX: the products of a sub-block of columns x 16 weight rows x 16 rows of x are
  * one tile product, exact as everywhere; scales and minima follow in float32, in the order and with the bits of tile in
- * cpu_panel_impl.h.
+ * gemm_int8.h.
  *
  * Tile loads do not take what waits in the store buffer, nor do loads what a tile store left there. So a panel is unpacked a
  * panel ahead of its products, and a product is made two sub-blocks ahead of its floats: one after the other it all takes
  * twice as long. */
-#include "cpu_panel_impl.h"
+#include "cpu/kernels/gemm_int8.h"
 
 enum { TT = CPU_TILE_ROWS, AHEAD_SUBS = 2, RING = 4 };
 

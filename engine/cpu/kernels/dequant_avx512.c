@@ -1,6 +1,6 @@
 /* Weight rows to float32 and BF16 with AVX-512, for prompt matmuls. */
-#include "kernels.h"
-#include "cpu_unpack_avx512.h"
+#include "cpu/kernels/kernels.h"
+#include "cpu/kernels/dequant_avx512.h"
 
 #define UNROLL _Pragma("GCC unroll 8")
 

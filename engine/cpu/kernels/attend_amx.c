@@ -1,5 +1,5 @@
 /* Prompt attention on AMX tiles, for caches of less than 32 bits: up to CPU_AMX_ATTEND_ROWS query rows (tokens x heads
- * of one kv head) share one conversion of a page of keys and values. As in cpu_attend_impl.h a lane is a row, softmax
+ * of one kv head) share one conversion of a page of keys and values. As in attend.h a lane is a row, softmax
  * runs page by page, and a row's bits depend on its own position alone:
  *
  *     scores  s[64][rows] = K . Q^T      keys left as they lie, queries in pairs of columns
@@ -7,8 +7,8 @@
  *
  * Scores go into an exponent, so they are kept at 16 bits a factor: q and k are each a sum of two BF16, and the three
  * products that matter are added. Weights and values are one BF16, as the matmul after it rounds to. */
-#include "kernels.h"
-#include "cpu_simd.h"
+#include "cpu/kernels/kernels.h"
+#include "cpu/simd/simd.h"
 
 enum { GROUP = 32, TILE = CPU_TILE_ELEMS, POS_TILES = KV_PAGE / 16 };
 /* Log-2 scores: below every score, and below that by enough for a weight of 0. */

@@ -1,6 +1,6 @@
 /* Weight rows to float32 with AVX2, for prompt matmuls. */
-#include "kernels.h"
-#include "cpu_unpack_avx2.h"
+#include "cpu/kernels/kernels.h"
+#include "cpu/kernels/dequant_avx2.h"
 
 #define UNROLL _Pragma("GCC unroll 8")
 

@@ -1,7 +1,7 @@
 /* The CPU kernels for AVX2, FMA and F16C, the floor; AVX-VNNI is the same with its own matmuls on quantised weights. */
-#include "cpu_vec_impl.h"
-#include "cpu_attend_impl.h"
-#include "cpu_gemm_impl.h"
+#include "cpu/kernels/elementwise.h"
+#include "cpu/kernels/attend.h"
+#include "cpu/kernels/gemm_f32.h"
 
 #define KERNELS(set)                                                                                         \
     {                                                                                                        \

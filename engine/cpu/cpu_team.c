@@ -11,7 +11,7 @@
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
-#include "cpu.h"
+#include "cpu/cpu_list.h"
 
 /* Spins for some 20 us, which is longer than a healthy wait, then gives the processor away between looks: where
  * others want it too, the thread that is waited for may be the one that has none. */

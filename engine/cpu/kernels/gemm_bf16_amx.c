@@ -3,8 +3,8 @@
  * Weights are the left operand, 16 rows x 32 columns in one piece of 1024 bytes; tokens the right one, in pairs of columns
  * (x panel [k/2][16 tokens][2]), made once a step. Sums are float32 in the tiles, k in order. Every output
  * goes the same way whatever the number of tokens; lanes past the last token are zeros. */
-#include "kernels.h"
-#include "cpu_simd.h"
+#include "cpu/kernels/kernels.h"
+#include "cpu/simd/simd.h"
 
 struct tile_config { /* palette 1 */
     uint8_t palette, start, reserved[14];

@@ -1,6 +1,6 @@
-/* The small ops, included once per instruction set (cpu_vec_avx2.c, cpu_vec_avx512.c). One row each. */
-#include "kernels.h"
-#include "cpu_simd.h"
+/* The small ops, included once per instruction set (kernels_avx2.c, kernels_avx512.c). One row each. */
+#include "cpu/kernels/kernels.h"
+#include "cpu/simd/simd.h"
 #include <math.h>
 
 static void vec_norm(const struct op_norm *op, const float *x, float *out, int n) {

@@ -1,5 +1,5 @@
 /* The attention ops: who computes what. */
-#include "cpu.h"
+#include "cpu/cpu_list.h"
 
 static struct cpu_attend_arg attend_arg(const struct cpu_op *op, const struct cpu_step *s, int t) {
     const struct op_attend *a = &op->op->attend;

@@ -12,13 +12,13 @@
  *
  * What is read of the file may be kept in a copy as the vectors that the unpacking begins with, one after the other: the
  * next time they are read without transposes, as one stream. With VNNI a few rows of x are multiplied with its codes as they
- * come in, without a panel; 16 rows with AMX (cpu_panel_amx.c) from panels.
+ * come in, without a panel; 16 rows with AMX (gemm_int8_amx.c) from panels.
  *
  * Dot products: VNNI where there is one. With AVX2 alone vpmaddubsw sums stay in 16 bits for a whole sub-block,
  * modulo 2^16; that is exact because the true sums of (u - OFF) x fit: at most 16 products of 16 * 127 (32
  * columns) or 8 of 32 * 127 (16). Codes of 8 bits are two planes of 4: u = 16 high + low. */
-#include "cpu_rows_impl.h"
-#include "kernels.h"
+#include "cpu/simd/pack_rows.h"
+#include "cpu/kernels/kernels.h"
 
 /* A line, asked for just behind the last sum. */
 #ifdef __AVX512F__

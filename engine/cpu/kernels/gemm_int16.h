@@ -1,4 +1,4 @@
-/* Prompt matmuls in 16-bit integers, included after cpu_panel_impl.h: x as struct cpu_x16, weights in panels
+/* Prompt matmuls in 16-bit integers, included after gemm_int8.h: x as struct cpu_x16, weights in panels
  * q[k / 2][row][k % 2] of R rows x 256 columns. Half as many products an instruction as with 8 bits, twice as many as in
  * float32, and an error about that of F16 itself.
  *

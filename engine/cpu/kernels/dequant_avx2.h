@@ -1,4 +1,4 @@
-/* From file blocks to 32 codes and their scales, with AVX2: the same scheme as cpu_unpack_avx512.h, one sub-block
+/* From file blocks to 32 codes and their scales, with AVX2: the same scheme as dequant_avx512.h, one sub-block
  * of 32 at a time. codes_<f>(w, b): columns 32 b .. 32 b + 32 as bytes in order, unsigned; Q8_0 and IQ4_NL signed
  * (SIGNED_<f>), for the products of two unsigned 8-bit halves would not fit vpmaddubsw's 16-bit sums. */
 #pragma once

@@ -9,8 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "seam/backend.h"
-#include "cpu_isa.h"
-#include "kernels.h"
+#include "cpu/cpu_isa.h"
+#include "cpu/kernels/kernels.h"
 #include "base/mem.h"
 #include "base/numa.h"
 
@@ -150,7 +150,7 @@ struct cpu {
     unsigned head, tail; /* results written, results taken */
     atomic_int cancel;
     unsigned n_decode; /* decode steps so far */
-    void *copies;      /* cpu_copy.c */
+    void *copies;      /* cpu_repack.c */
     size_t copies_bytes;
 };
 
@@ -203,7 +203,7 @@ cpu_fn cpu_op_embed, cpu_op_norm, cpu_op_rope, cpu_op_kv_put, cpu_op_glu, cpu_op
     cpu_op_select;
 cpu_fn cpu_op_matmul_decode, cpu_op_matmul_prompt, cpu_op_attend_decode, cpu_op_attend_prompt;
 
-/* Copies for the matmuls of a compiled decode list (cpu_copy.c); bytes: 0 where memory is not plenty. */
+/* Copies for the matmuls of a compiled decode list (cpu_repack.c); bytes: 0 where memory is not plenty. */
 size_t cpu_copies_bytes(const struct backend_config *c, int n_thread);
 void cpu_copies_open(struct cpu *c, struct cpu_list *list);
 void cpu_copies_close(struct cpu *c);

@@ -1,5 +1,5 @@
 /* The CPU backend: memory, the team, and the entry points of backend.h. */
-#include "cpu.h"
+#include "cpu/cpu_list.h"
 #include "base/host.h"
 
 #include <math.h>
@@ -255,7 +255,7 @@ static enum infer_status cpu_open(struct backend **out, const struct backend_con
 }
 
 static enum infer_status cpu_upload(struct backend *b) {
-    (void)b; /* the map is read in place, and copied by the steps that read it (cpu_copy.c) */
+    (void)b; /* the map is read in place, and copied by the steps that read it (cpu_repack.c) */
     return INFER_OK;
 }
 

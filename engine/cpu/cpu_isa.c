@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "cpu_isa.h"
+#include "cpu/cpu_isa.h"
 
 #include <cpuid.h>
 #include <stdint.h>

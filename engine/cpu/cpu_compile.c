@@ -4,7 +4,7 @@
  *   norm + matmul            decode: each thread norms its own copy of a few rows; no barrier between them
  *   matmul + add, + glu      the outputs of a unit go on while they are in cache
  *   rope + rope + kv_put + attend   decode: one thread does a kv head from end to end */
-#include "cpu.h"
+#include "cpu/cpu_list.h"
 #include <string.h>
 
 /* Do the buffers of two views share memory? The plan reuses places once their last op is done. */

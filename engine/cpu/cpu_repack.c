@@ -1,10 +1,10 @@
 /* Copies of weights for decode matmuls in huge pages; of quantised ones in the order in which their kernels read
- * (cpu_panel_impl.h), without transposes, as one stream a thread. The file's map stays what prompts and embeddings read.
+ * (gemm_int8.h), without transposes, as one stream a thread. The file's map stays what prompts and embeddings read.
  *
  * Nothing is copied before a decode step reads it, and all of it within four steps. Copies are made only where they take a third at most of the memory
  * that can be taken: the file's own pages may then stay in the page cache. */
 #include <sys/mman.h>
-#include "cpu.h"
+#include "cpu/cpu_list.h"
 #include "base/host.h"
 
 enum { SHARE = 3 };

@@ -1,7 +1,7 @@
 /* The CPU kernels for AVX-512 (F, BW, VL, DQ, VNNI, BF16). */
-#include "cpu_vec_impl.h"
-#include "cpu_attend_impl.h"
-#include "cpu_gemm_impl.h"
+#include "cpu/kernels/elementwise.h"
+#include "cpu/kernels/attend.h"
+#include "cpu/kernels/gemm_f32.h"
 
 const struct cpu_kernels cpu_kernels_avx512 = {
     .name = "avx512",

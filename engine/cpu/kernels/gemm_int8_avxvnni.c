@@ -1,6 +1,6 @@
 /* Matmuls on panels of weight rows with AVX2 with VNNI in its VEX form. */
-#include "cpu_panel_impl.h"
-#include "cpu_panel16_impl.h"
+#include "cpu/kernels/gemm_int8.h"
+#include "cpu/kernels/gemm_int16.h"
 
 PANEL_QUANTS(ROWS_OF)
 cpu_row_fn *const cpu_panels_avxvnni[QUANT_COUNT] = {PANEL_QUANTS(PANEL_ENTRY)};

@@ -2,7 +2,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
-#include "act_q8.h"
+#include "cpu/simd/act_q8.h"
 #include "seam/backend.h"
 
 enum {
@@ -108,7 +108,7 @@ enum { CPU_ATTEND_LANES = 32 };
 /* Parts of a decode row's context at most, pages of one at least; rows of a step up to which threads share a row. */
 enum { CPU_ATTEND_PARTS = 32, CPU_PART_PAGES = 4, CPU_PART_ROWS = 8 };
 
-/* AMX, BF16 (cpu_amx.c): x panels of pairs [kp/2][CPU_LANES][2]; weights in tiles [2][CPU_PANEL_K/32][16][32];
+/* AMX, BF16 (gemm_bf16_amx.c): x panels of pairs [kp/2][CPU_LANES][2]; weights in tiles [2][CPU_PANEL_K/32][16][32];
  * kp: k rounded up to 32. */
 void cpu_amx_begin(void);
 void cpu_amx_end(void);
@@ -126,7 +126,7 @@ void cpu_amx_unpack(struct cpu_amx_rows *r, int pieces);
  * the tile unit works by itself for 500 cycles then. */
 void cpu_amx_gemm(const uint16_t *w, int kp, const uint16_t *panel, size_t panel_stride, int n_panel,
                   float *acc, struct cpu_amx_rows *next);
-/* cpu_attend_amx.c: as attend_block, n * heads <= CPU_AMX_ATTEND_ROWS; floats of its scratch. */
+/* attend_amx.c: as attend_block, n * heads <= CPU_AMX_ATTEND_ROWS; floats of its scratch. */
 enum { CPU_AMX_ATTEND_ROWS = 128 };
 cpu_attend_block_fn cpu_amx_attend_block;
 size_t cpu_amx_attend_floats(int hk, int hv);

@@ -1,5 +1,5 @@
 /* The small ops: shares of rows, one kernel call a row. */
-#include "cpu.h"
+#include "cpu/cpu_list.h"
 
 #include <string.h>
 

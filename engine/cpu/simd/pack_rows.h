@@ -1,7 +1,7 @@
 /* For the matmuls on quantised weights, included once per instruction set: vectors of R weight rows x 4 columns, and
  * reading R rows of a file into them. */
-#include "act_q8.h"
-#include "cpu_simd.h"
+#include "cpu/simd/act_q8.h"
+#include "cpu/simd/simd.h"
 
 enum { R = VL, COLS_MAX = 256, AHEAD = 8192 };
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
@@ -87,7 +87,7 @@ INLINE vi load_vector(const void *p) { return _mm256_loadu_si256(p); }
 struct rows {
     const uint8_t *p[R / 4]; /* rows 0, 4, .. */
     ptrdiff_t stride, stride3;
-    uint8_t **copy;   /* where their copy (cpu_copy.c) goes on, NULL or at NULL: none */
+    uint8_t **copy;   /* where their copy (cpu_repack.c) goes on, NULL or at NULL: none */
     bool copied;      /* a constant: read the copy, else write it */
     bool quiet;       /* a constant: the lines of the copy have been asked for */
     bool direct;      /* a constant: multiply at once with x, in sub-blocks of 4 sub columns */

@@ -6,8 +6,8 @@
  *   2 to 4            NR weight rows x all of them
  *   more              16 at a time, NR weight rows x 4 of them together, in blocks of columns so that x stays in the first
  *                     level of cache; the vectors of sums wait in memory meanwhile */
-#include "kernels.h"
-#include "cpu_simd.h"
+#include "cpu/kernels/kernels.h"
+#include "cpu/simd/simd.h"
 
 #define UNROLL _Pragma("GCC unroll 16")
 #ifdef __AVX512F__

@@ -1,7 +1,7 @@
 /* The two matmul ops: decode rows stream the weights past a few rows of x; prompt rows take 32 weight rows at a time
  * past all tokens. What follows (add, glu) is done while the outputs are in
  * cache, when compile folded it in. */
-#include "cpu.h"
+#include "cpu/cpu_list.h"
 #include <string.h>
 
 /* Member and row of unit u; the units of a folded glu cover the same rows of both members. */
