@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "engine_options.h"
-#include "plan.h"
+#include "plan/plan.h"
 #include "../cuda/cuda_bench.h"
 #include "../cuda/decode_profile.h"
 

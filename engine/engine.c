@@ -1,13 +1,13 @@
 /* The engine behind infer.h: a model placed on a device with a plan. Assembles steps, keeps sequences, hands results
  * back in the order they were asked for. The arithmetic is in the backends, the order of operations in forward.c. */
-#include "card.h"
-#include "device.h"
+#include "plan/card.h"
+#include "plan/device.h"
 #include "engine_options.h"
 #include "infer.h"
 #include "cache/kv.h"
 #include "base/mem.h"
 #include "model/model.h"
-#include "plan.h"
+#include "plan/plan.h"
 #include "cache/snapshot.h"
 #include "split.h"
 

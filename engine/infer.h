@@ -211,7 +211,7 @@ struct infer_plan_report {
     struct infer_card card; /* of as; name "" without */
     char *text;
 };
-/* as: NULL, or a card that is not here: "rtx-5090", "h200" and others of engine/card.def, "GIB,sm_XX". Free with infer_plan_free. errors: as
+/* as: NULL, or a card that is not here: "rtx-5090", "h200" and others of engine/plan/card.def, "GIB,sm_XX". Free with infer_plan_free. errors: as
  * infer_engine_create, but what does not fit is a report */
 enum infer_status infer_plan(const struct infer_model *m, const struct infer_engine_options *options,
                              const char *as, struct infer_plan_report *out);

@@ -1,7 +1,7 @@
 /* status and mem: messages, escapes, checked sizes, arenas, the k-th failing allocation; the table of a card's kernels and
  * what is kept of it, and where a tied embedding lies; nodes, cores and threads; the table of cards. */
 #include "test.h"
-#include "card.h"
+#include "plan/card.h"
 #include "base/mem.h"
 #include "quant/quant.h"
 #include "folder.h"

@@ -4,7 +4,7 @@
 #include "test.h"
 #include "infer.h"
 #include "engine_options.h"
-#include "plan.h"
+#include "plan/plan.h"
 #include "quant/quant.h"
 #include "tolerance.h"
 #include "../cuda/blas.h"

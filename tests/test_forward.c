@@ -1,7 +1,7 @@
 /* The whole model: logits of tiny random models made by Hugging Face transformers in float32 (scripts/make-goldens.py),
  * prompt against decode, two sequences against each alone, rewind, prefixes, nothing allocated in a step. */
 #include "test.h"
-#include "device.h"
+#include "plan/device.h"
 #include "infer.h"
 #include "base/mem.h"
 #include "quant/quant.h"

@@ -8,7 +8,7 @@
 #include "bench.h"
 #include "cpu/cpu_isa.h"
 #include "base/host.h"
-#include "device.h"
+#include "plan/device.h"
 #include "doctor_cuda.h"
 #include "base/mem.h"
 #include "nvml.h"

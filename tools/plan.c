@@ -6,7 +6,7 @@
 #include <string.h>
 #include "../cuda/cuda_bench.h"
 #include "bench.h"
-#include "card.h"
+#include "plan/card.h"
 #include "cpu/cpu_isa.h"
 #include "base/host.h"
 #include "files/json.h"

@@ -1,4 +1,4 @@
-#include "device.h"
+#include "plan/device.h"
 
 #include <dirent.h>
 #include <stdio.h>

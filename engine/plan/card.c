@@ -1,4 +1,4 @@
-#include "card.h"
+#include "plan/card.h"
 #include "base/status.h"
 
 #include <ctype.h>
@@ -27,7 +27,7 @@ static const struct card table[] = {
      .read_gb_s = gb_s,                                                                                      \
      rates,                                                                                                  \
      .source = source_},
-#include "card.def"
+#include "plan/card.def"
 #undef CARD
 };
 enum { N_CARD = sizeof table / sizeof *table, SM_LEAST = 80, NEAR = 5 };

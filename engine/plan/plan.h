@@ -1,7 +1,7 @@
 /* Every size is known here before anything is taken: KV, activations, workspace, outputs, weights, reserve. */
 #pragma once
 #include "seam/backend.h"
-#include "device.h"
+#include "plan/device.h"
 #include "model/forward.h"
 #include "base/mem.h"
 #include "model/model.h"

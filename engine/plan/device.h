@@ -1,7 +1,7 @@
 /* Which backend runs: the device that was asked for, or a clear refusal. */
 #pragma once
 #include "seam/backend.h"
-#include "card.h"
+#include "plan/card.h"
 
 enum device_kind { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA, DEVICE_REF, DEVICE_NONE };
 

@@ -1,5 +1,5 @@
 /* The memory report: one line a class of memory. */
-#include "plan.h"
+#include "plan/plan.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* What fits: the values that the options leave open, and settings near those that do not fit. Every candidate is laid
  * out in full, so what is found fits for certain. */
-#include "plan.h"
+#include "plan/plan.h"
 
 #include <stdio.h>
 
