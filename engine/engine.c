@@ -9,7 +9,7 @@
 #include "model/model.h"
 #include "plan/plan.h"
 #include "cache/snapshot.h"
-#include "split.h"
+#include "join/layers.h"
 
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "split.h"
+#include "join/layers.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
