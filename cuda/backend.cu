@@ -4,8 +4,8 @@
 #include "cuda_impl.h"
 #include "decode.h"
 #include "prompt.h"
-#include "blas.h"
-#include "tune.h"
+#include "cuda/plan/blas.h"
+#include "cuda/plan/tune.h"
 #include "base/mem.h"
 
 // ---- open

@@ -2,7 +2,7 @@
 #include "bench.cuh"
 #include <math.h>
 #include <stdio.h>
-#include "blas.h"
+#include "cuda/plan/blas.h"
 #include "base/mem.h"
 #include "panel.h"
 #include "prompt_frag.cuh"

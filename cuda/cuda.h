@@ -3,7 +3,7 @@
 #pragma once
 #include <cuda_runtime.h>
 #include "seam/backend.h"
-#include "plan.h"
+#include "cuda/plan/cuda_plan.h"
 
 // What varies, on the device. Arrays follow the header in one blob (offsets fixed by the plan's largest sizes).
 struct dev_step {

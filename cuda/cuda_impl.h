@@ -2,7 +2,7 @@
 #pragma once
 #include "cuda.h"
 #include "cuda_error.h"
-#include "routes.h"
+#include "cuda/plan/cuda_routes.h"
 
 enum { CUDA_CONSTANT_MAX = 8192, CUDA_BUCKET_MAX = 64 };
 

@@ -1,6 +1,6 @@
 // Which card, and what its memory holds.
 #include <stdio.h>
-#include "card_memory.h"
+#include "cuda/plan/card_memory.h"
 #include "cuda_impl.h"
 
 enum { MAX_DEVICES = 64 };

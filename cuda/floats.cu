@@ -1,6 +1,6 @@
 // Matrices of F32 with few rows: the products of a decode step, with what follows them in the list.
 //
-// A row tile is parts of 16 rows x 32 columns, 2 KB each, as they lie (layout.h). Warp w adds up parts w, w + 16 .. one
+// A row tile is parts of 16 rows x 32 columns, 2 KB each, as they lie (unit_layout.h). Warp w adds up parts w, w + 16 .. one
 // after the other, and the warps' sums are added in order, so a row's bits do not depend on the other rows. Weights
 // depend on nothing that is under way: each warp has asked for its first parts before it waits for the input, and has as
 // many on their way at any time, over the ends of tiles.

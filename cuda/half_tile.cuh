@@ -1,6 +1,6 @@
 // How rows go from one kernel of a step to the next: as halves. One row lies plain; a step of many rows has tiles of 64 columns
 // x pitch rows, 128 bytes a row, the 16-byte chunk c of row r at c ^ (r & 7): as ldmatrix and wgmma read them without
-// conflicts. A group of 32 columns lies in the order in which a lane's weights come (layout.h), so that one read of 16 bytes
+// conflicts. A group of 32 columns lies in the order in which a lane's weights come (unit_layout.h), so that one read of 16 bytes
 // is a lane's operand of both products of the group: GIVE_HALF and GIVE_BF16 for weights that are halves, GIVE_CODES
 // for codes. bfloat16 has the high parts and the low ones after each other: 256 columns of a plain row, two tiles.
 #pragma once

@@ -6,7 +6,7 @@
 #include "mx.cuh"
 #include "prompt_frag.cuh"
 #include "prompt_impl.h"
-#include "tune.h"
+#include "cuda/plan/tune.h"
 
 int prompt_matmul_order(enum route_group g, enum layout l) {
     return g == GROUP_BLAS                       ? ORDER_ROWS

@@ -1,4 +1,4 @@
-// Weights of prompt rows as A operands: units of layout.h to half fragments of mma.m16n8k16 / wgmma.m64k16 in registers.
+// Weights of prompt rows as A operands: units of unit_layout.h to half fragments of mma.m16n8k16 / wgmma.m64k16 in registers.
 // Codes come through shared memory (64 columns of a row tile at a time, as they lie in the unit), scales from global memory
 // a unit ahead.
 //
@@ -127,7 +127,7 @@ DEV __half2 half_of(const uint4 &v, int i) // half i of 8, twice
     uint32_t w = i < 4 ? (i < 2 ? v.x : v.y) : (i < 6 ? v.z : v.w);
     return as_half2(__byte_perm(w, 0, i & 1 ? 0x3232 : 0x1010));
 }
-DEV int group_index(int g) { return (g & 3) * 2 + (g >> 2); } // order of scales in layout.h
+DEV int group_index(int g) { return (g & 3) * 2 + (g >> 2); } // order of scales in unit_layout.h
 
 // Q4, IQ4 and Q8: one scale a group
 template <int L, bool WIDE> struct frag_d {

@@ -1,12 +1,12 @@
 // One matmul of prompt rows by whatever group of kernels the table gives it, and the tuner, which measures the entries that
 // are free to choose.
 #include <stdio.h>
-#include "blas.h"
+#include "cuda/plan/blas.h"
 #include "base/mem.h"
 #include "panel.h"
 #include "prompt_frag.cuh"
 #include "prompt_impl.h"
-#include "tune.h"
+#include "cuda/plan/tune.h"
 
 // ---- cuBLASLt: weights as plain rows of halves, CUDA_PANEL_ROWS at a time
 static enum infer_status blas_rows(const cuda_backend *b, const prompt_job *j, const void *w, int n, int rows,

@@ -2,7 +2,7 @@
 // device, so that both must agree.
 #pragma once
 #include "cuda.h"
-#include "routes.h"
+#include "cuda/plan/cuda_routes.h"
 
 enum prompt_epilogue { EPILOGUE_STORE, EPILOGUE_ADD, EPILOGUE_GLU };
 struct prompt_member {

@@ -1,4 +1,4 @@
-// A row for the kernels of one row that multiply codes by codes: 8 bits in groups of 32 or 16 columns, as records of layout.h.
+// A row for the kernels of one row that multiply codes by codes: 8 bits in groups of 32 or 16 columns, as records of unit_layout.h.
 #pragma once
 #include "half_tile.cuh"
 #include "packet.cuh"

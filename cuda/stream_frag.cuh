@@ -6,7 +6,7 @@ template <bool B, class X, class Y> struct conditional_type { using type = X; };
 template <class X, class Y> struct conditional_type<false, X, Y> { using type = Y; };
 template <bool B, class X, class Y> using conditional_t = typename conditional_type<B, X, Y>::type;
 
-// What a unit of layout.h has beside its scales: codes, and bits that do not fit beside them.
+// What a unit of unit_layout.h has beside its scales: codes, and bits that do not fit beside them.
 template <int L> struct coded {
     static constexpr bool half = L == LAYOUT_F16 || L == LAYOUT_BF16; // as they are
     static constexpr bool wide = L == LAYOUT_Q8 || L == LAYOUT_Q8M;

@@ -4,7 +4,7 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 #include <stdint.h>
-#include "layout.h"
+#include "cuda/plan/unit_layout.h"
 
 #define DEV static __device__ __forceinline__
 #define MEM __device__ __forceinline__ // member functions

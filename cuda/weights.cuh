@@ -1,4 +1,4 @@
-// One weight of a unit as float, for the plain kernels: the definition of layout.h in code.
+// One weight of a unit as float, for the plain kernels: the definition of unit_layout.h in code.
 #pragma once
 #include "util.cuh"
 

@@ -9,9 +9,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
-#include "../cuda/plan.h"
-#include "../cuda/routes.h"
-#include "../cuda/tune.h"
+#include "cuda/plan/cuda_plan.h"
+#include "cuda/plan/cuda_routes.h"
+#include "cuda/plan/tune.h"
 
 static void escapes_controls(void **state) {
     (void)state;

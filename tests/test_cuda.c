@@ -7,7 +7,7 @@
 #include "plan/plan.h"
 #include "quant/quant.h"
 #include "tolerance.h"
-#include "../cuda/blas.h"
+#include "cuda/plan/blas.h"
 #include "../cuda/cuda_bench.h"
 #include "../cuda/decode_profile.h"
 #include "../tools/synth.h"

@@ -1,7 +1,7 @@
 /* infer doctor --routes: the table of kernels that matrices may take, and which group each layout takes on each chip. */
 #include "routes.h"
 #include <stdio.h>
-#include "../cuda/routes.h"
+#include "cuda/plan/cuda_routes.h"
 
 /* "f16 bf16 q8", or "all". */
 static void print_layouts(FILE *out, unsigned layouts) {

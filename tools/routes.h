@@ -2,5 +2,5 @@
 #pragma once
 #include <stdio.h>
 
-/* Every row of cuda/routes.c, then the group that prompt rows of each layout take on each chip. */
+/* Every row of cuda/plan/cuda_routes.c, then the group that prompt rows of each layout take on each chip. */
 void routes_print(FILE *out);

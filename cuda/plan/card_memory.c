@@ -1,4 +1,4 @@
-#include "card_memory.h"
+#include "cuda/plan/card_memory.h"
 
 #include <dlfcn.h>
 #include <string.h>

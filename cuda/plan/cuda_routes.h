@@ -6,7 +6,7 @@
  * and the layout alone, never from the number of rows. */
 #pragma once
 #include "seam/backend.h"
-#include "layout.h"
+#include "cuda/plan/unit_layout.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,4 +1,4 @@
-#include "tune.h"
+#include "cuda/plan/tune.h"
 
 #include <errno.h>
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-#include "blas.h"
+#include "cuda/plan/blas.h"
 
 #include <dlfcn.h>
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 /* Sizes of the CUDA backend in plain C: where every weight, page and scratch buffer lies. Needs no device. */
 #pragma once
 #include "seam/backend.h"
-#include "layout.h"
+#include "cuda/plan/unit_layout.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,4 +1,4 @@
-#include "routes.h"
+#include "cuda/plan/cuda_routes.h"
 
 #define BIT(l) (1u << LAYOUT_##l)
 enum {

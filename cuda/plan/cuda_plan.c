@@ -1,5 +1,5 @@
-#include "plan.h"
-#include "blas.h"
+#include "cuda/plan/cuda_plan.h"
+#include "cuda/plan/blas.h"
 #include "base/mem.h"
 
 /* Whether some list uses the group's output as gate and up of one glu. */
