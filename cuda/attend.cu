@@ -10,7 +10,7 @@
 // depend on nothing else. Norm and rotation of q and k happen here too, and the cache write for rows of different
 // sequences.
 #include "attend.h"
-#include "kv.cuh"
+#include "cuda/common/kv_pages.cuh"
 #include "stream.cuh"
 
 // Shared memory of a kernel, in this order: rings, q, the row's own key and value, maxima and sums of the warps, what a

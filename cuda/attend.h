@@ -1,7 +1,7 @@
 // Decode attention and the small kernels around it.
 #pragma once
-#include "cuda.h"
-#include "launch.h"
+#include "cuda/common/dev.h"
+#include "cuda/common/launch.h"
 #include "stream.h"
 
 struct attend_job {

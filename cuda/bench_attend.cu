@@ -3,7 +3,7 @@
 #include "bench.cuh"
 #include <math.h>
 #include <stdio.h>
-#include "kv.cuh"
+#include "cuda/common/kv_pages.cuh"
 #include "base/mem.h"
 #include "prompt_frag.cuh"
 #include "prompt_ops.h"

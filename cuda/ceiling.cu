@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include "base/mem.h"
-#include "wgmma.cuh"
+#include "cuda/common/wgmma.cuh"
 
 enum {
     PRODUCTS = 64,

@@ -1,7 +1,7 @@
 // The backend's own state, for the files that run on the host side of cuda/.
 #pragma once
-#include "cuda.h"
-#include "cuda_error.h"
+#include "cuda/common/dev.h"
+#include "cuda/common/cuda_error.h"
 #include "cuda/plan/cuda_routes.h"
 
 enum { CUDA_CONSTANT_MAX = 8192, CUDA_BUCKET_MAX = 64 };

@@ -5,8 +5,8 @@
 // depend on nothing that is under way: each warp has asked for its first parts before it waits for the input, and has as
 // many on their way at any time, over the ends of tiles.
 #include "floats.h"
-#include "launch.h"
-#include "util.cuh"
+#include "cuda/common/launch.h"
+#include "cuda/common/util.cuh"
 
 enum { PART_BYTES = 2048, PART_COLS = 32, WARPS = 16, ROWS_MOST = 8 };
 

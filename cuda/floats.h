@@ -1,6 +1,6 @@
 // Matrices of F32 with few rows, and what follows them in the list.
 #pragma once
-#include "cuda.h"
+#include "cuda/common/dev.h"
 
 struct floats_job { // out = W x, up to 8 rows a launch
     dev_tables t;

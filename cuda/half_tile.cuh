@@ -5,7 +5,7 @@
 // for codes. bfloat16 has the high parts and the low ones after each other: 256 columns of a plain row, two tiles.
 #pragma once
 #include "stream.h"
-#include "util.cuh"
+#include "cuda/common/util.cuh"
 
 // Number of column k of 32 in its group: of a plain row, where lane t has numbers 8 t .. 8 t + 7, and of a tile, where product e
 // has numbers 16 e .. and lane t the pairs 2 t and 2 t + 8 of them.

@@ -1,7 +1,7 @@
 // The plain kernels: one operation of backend.h each, float32 rows, any shape and format. They carry what no fused
 // kernel takes and are what --no-fuse runs. A row's sums have one order, whatever the number of rows.
-#include "kv.cuh"
-#include "launch.h"
+#include "cuda/common/kv_pages.cuh"
+#include "cuda/common/launch.h"
 #include "weights.cuh"
 
 DEV int row_count(const dev_tables &t, bool out_rows) { return out_rows ? t.step->n_out : t.step->n_row; }

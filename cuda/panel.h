@@ -1,6 +1,6 @@
 // Weights back as plain rows, for cuBLASLt.
 #pragma once
-#include "cuda.h"
+#include "cuda/common/dev.h"
 
 // Rows row0 .. row0 + n of a matrix as rows of k_pad elements, zeros behind k: halves, or float32 where wide.
 cudaError_t panel_run(dev_matrix w, int row0, int n, int k_pad, void *out, bool wide, cudaStream_t s);

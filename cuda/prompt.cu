@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include "match.h"
 #include "base/mem.h"
-#include "mx.cuh"
+#include "cuda/common/mx.cuh"
 #include "prompt_frag.cuh"
 #include "prompt_impl.h"
 #include "cuda/plan/tune.h"

@@ -7,7 +7,7 @@
 #include "prompt_frag.cuh"
 #include "prompt_ops.h"
 #include "prompt_softmax.cuh"
-#include "wgmma.cuh"
+#include "cuda/common/wgmma.cuh"
 
 enum { ATTEND_KEYS = 128, ATTEND_STAGES = 2 };
 

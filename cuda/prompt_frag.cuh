@@ -9,7 +9,7 @@
 // Columns: a step is 16 columns; a lane's logical columns 2t, 2t+1, 2t+8, 2t+9 (t = lane & 3) of step e are whichever four
 // neighbours its words hold. Activations are stored in that order.
 #pragma once
-#include "prompt_tiles.cuh"
+#include "cuda/common/prompt_tiles.cuh"
 #define DEV_ __device__ __forceinline__
 
 // bytes 0,1 (or 2,3) of w, below 1024, as halves minus bias: exact

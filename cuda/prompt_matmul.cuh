@@ -8,7 +8,7 @@
 #include "prompt_frag.cuh"
 #include "prompt_ops.h"
 #include "prompt_store.cuh"
-#include "wgmma.cuh"
+#include "cuda/common/wgmma.cuh"
 
 // Bytes of a stage: activations, then codes of 8 row tiles; stages that fit beside each other and beside the block's gated
 // units (64 columns of BN tokens).

@@ -1,7 +1,7 @@
 // Block-scaled products of prompt rows: activations to blocks, kernels, and the test that a card must pass before they are
 // used on it.
 #include <math.h>
-#include "cuda_error.h"
+#include "cuda/common/cuda_error.h"
 #include "prompt_mx.cuh"
 #include "weights.cuh"
 

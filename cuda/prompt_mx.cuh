@@ -2,7 +2,7 @@
 // kernel and become blocks in registers; activations become blocks once, in a pass of their own. A block of threads takes
 // 128 rows of W and 128 tokens, a warp a slab of 16 rows; sums run in the order of k.
 #pragma once
-#include "mx.cuh"
+#include "cuda/common/mx.cuh"
 #include "prompt_frag.cuh"
 #include "prompt_mma.cuh"
 #include "prompt_ops.h"

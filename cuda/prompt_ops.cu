@@ -1,5 +1,5 @@
 // Norm, rotation, cache write and attention of prompt rows.
-#include "kv.cuh"
+#include "cuda/common/kv_pages.cuh"
 #include "prompt_attend.cuh"
 #include "prompt_flash.cuh"
 

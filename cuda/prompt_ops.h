@@ -1,7 +1,7 @@
 // Launches of the kernels of prompt rows. n: rows of this launch, known to the host; kernels read the same count from the
 // device, so that both must agree.
 #pragma once
-#include "cuda.h"
+#include "cuda/common/dev.h"
 #include "cuda/plan/cuda_routes.h"
 
 enum prompt_epilogue { EPILOGUE_STORE, EPILOGUE_ADD, EPILOGUE_GLU };

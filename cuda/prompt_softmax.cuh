@@ -1,7 +1,7 @@
 // What the attention kernels of prompt rows share: ranges of keys, loads of pages, online softmax, output.
 #pragma once
 #include <limits.h>
-#include "kv.cuh"
+#include "cuda/common/kv_pages.cuh"
 #include "prompt_frag.cuh"
 #include "prompt_ops.h"
 

@@ -1,6 +1,6 @@
 // Upload: rows of a file's blocks to units (unit_layout.h). One thread writes one row's part of one unit; every byte
 // of a row's part belongs to that thread alone.
-#include "cuda.h"
+#include "cuda/common/dev.h"
 #include "quant_src.cuh"
 
 struct place {

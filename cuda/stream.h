@@ -1,6 +1,6 @@
 // Jobs of the streaming matmul and the table of its kernels.
 #pragma once
-#include "cuda.h"
+#include "cuda/common/dev.h"
 
 enum mm_epilogue { EPI_STORE, EPI_HEAD, EPI_ADD, EPI_GLU };
 enum mm_give { GIVE_RECORD, GIVE_HALF, GIVE_CODES, GIVE_BF16 }; // of record.cuh, and of half_tile.cuh

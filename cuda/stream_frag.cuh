@@ -1,6 +1,6 @@
 // A unit of weights as halves: codes become halves on their way to the tensor cores, code * scale + minimum in one rounding.
 #pragma once
-#include "util.cuh"
+#include "cuda/common/util.cuh"
 
 template <bool B, class X, class Y> struct conditional_type { using type = X; };
 template <class X, class Y> struct conditional_type<false, X, Y> { using type = Y; };

@@ -1,6 +1,6 @@
 // Weights on their way in: each warp's ring of bulk copies.
 #pragma once
-#include "util.cuh"
+#include "cuda/common/util.cuh"
 
 // ---- the ring: S slots of R units a warp
 template <int L, int R, int W, int S> struct ring {

@@ -1,6 +1,6 @@
 // One weight of a unit as float, for the plain kernels: the definition of unit_layout.h in code.
 #pragma once
-#include "util.cuh"
+#include "cuda/common/util.cuh"
 
 DEV int unit_code_byte(int row, int k) // lane * 16 + word * 4 + byte
 {

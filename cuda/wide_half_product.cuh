@@ -1,7 +1,7 @@
 // The products of a stage of wide_half.cuh: weights as operands, by mma.sync or wgmma.
 #pragma once
 #include "stream_sums.cuh"
-#include "wgmma.cuh"
+#include "cuda/common/wgmma.cuh"
 #include "wide_half.h"
 
 // G: by warpgroups, wgmma

@@ -1,6 +1,6 @@
 // Activations of prompt rows as their kernels read them.
 #pragma once
-#include "util.cuh"
+#include "cuda/common/util.cuh"
 
 // Order of the 32 columns of a group in activation tiles. CODES: a lane's four columns of step e are 16 e + 4 t .. (units of
 // int codes); HALVES: 8 t + 4 e .. (units of halves, whose lanes hold eight neighbours). FLOATS: float32 rounded to TF32, as

@@ -1,6 +1,6 @@
 #include <stdio.h>
 #include <string.h>
-#include "cuda_error.h"
+#include "cuda/common/cuda_error.h"
 
 static uint64_t call_count, call_fail;
 extern "C" void cuda_fail_at(uint64_t n) {

@@ -3,7 +3,7 @@
 // where a chip has no such instruction: same registers, same scale operands.
 // source: OCP Microscaling Formats 1.0; PTX ISA, mma with .block_scale, fragments of m16n8k32 and m16n8k64.
 #pragma once
-#include "util.cuh"
+#include "cuda/common/util.cuh"
 
 enum mx_kind { MX_FP8, MX_FP4, NV_FP4, MX_KIND_COUNT };
 #if defined(__CUDA_ARCH_FEAT_SM120_ALL) ||                                                                   \

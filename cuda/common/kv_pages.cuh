@@ -1,7 +1,7 @@
 // Rows of the KV cache in their three types.
 #pragma once
-#include "cuda.h"
-#include "util.cuh"
+#include "cuda/common/dev.h"
+#include "cuda/common/util.cuh"
 
 DEV size_t kv_row(const dev_kv &kv, int slot, int pos, int head) {
     int page = kv.pages[slot * kv.max_pages + pos / KV_PAGE];

@@ -1,7 +1,7 @@
 // Hopper's warpgroup products (sm_90a): D[64][N] += A[64][16] B[16][N], A in registers, B in shared memory (128-byte
 // swizzle; K contiguous, or N contiguous where TRANSPOSED). source: PTX ISA, wgmma.mma_async.
 #pragma once
-#include "util.cuh"
+#include "cuda/common/util.cuh"
 
 DEV void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 DEV void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
