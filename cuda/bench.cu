@@ -5,9 +5,9 @@
 #include "cuda/plan/blas.h"
 #include "base/mem.h"
 #include "panel.h"
-#include "prompt_frag.cuh"
+#include "cuda/formats/unit_operands.cuh"
 #include "prompt_ops.h"
-#include "weights.cuh"
+#include "cuda/formats/unit_value.cuh"
 
 // ---- products
 struct product {

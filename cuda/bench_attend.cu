@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include "cuda/common/kv_pages.cuh"
 #include "base/mem.h"
-#include "prompt_frag.cuh"
+#include "cuda/formats/unit_operands.cuh"
 #include "prompt_ops.h"
 
 enum { SAMPLES = 512 }; // heads of rows that are compared

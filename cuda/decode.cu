@@ -26,7 +26,7 @@ struct decode_program {
     int n_layer;
     link head;
     bool integers;  // codes times codes: never more than one row
-    float (*up)[2]; // of each region of a group: what scales are multiplied by, see stream_frag.cuh
+    float (*up)[2]; // of each region of a group: what scales are multiplied by, see unit_halves.cuh
     float2 *cand;
     int n_cand; // a row, as the head's launch leaves them
     int32_t *token;

@@ -2,7 +2,7 @@
 // token.
 #include "attend.h"
 #include "stream.cuh"
-#include "weights.cuh"
+#include "cuda/formats/unit_value.cuh"
 
 // ---- embedding: a warp 32 columns; block x = units: the rope tables of the row
 enum { STEP_ROWS, STEP_OUTS, STEP_ID, STEP_POS, STEP_SLOT, STEP_OUT_ROW, STEP_WANT, STEP_WORDS };

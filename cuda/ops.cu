@@ -2,7 +2,7 @@
 // kernel takes and are what --no-fuse runs. A row's sums have one order, whatever the number of rows.
 #include "cuda/common/kv_pages.cuh"
 #include "cuda/common/launch.h"
-#include "weights.cuh"
+#include "cuda/formats/unit_value.cuh"
 
 DEV int row_count(const dev_tables &t, bool out_rows) { return out_rows ? t.step->n_out : t.step->n_row; }
 DEV int row_id(const dev_tables &t, int r) {

@@ -1,5 +1,5 @@
 #include "panel.h"
-#include "weights.cuh"
+#include "cuda/formats/unit_value.cuh"
 
 template <int L, class T> __global__ void panel_kernel(dev_matrix w, int row0, int k_pad, T *out) {
     int n = row0 + blockIdx.y, k = (blockIdx.x * blockDim.x + threadIdx.x) * 2;

@@ -4,7 +4,7 @@
 #include "match.h"
 #include "base/mem.h"
 #include "cuda/common/mx.cuh"
-#include "prompt_frag.cuh"
+#include "cuda/formats/unit_operands.cuh"
 #include "prompt_impl.h"
 #include "cuda/plan/tune.h"
 

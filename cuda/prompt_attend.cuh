@@ -4,7 +4,7 @@
 // A block takes 128 rows of one query head: a warpgroup of loaders (cp.async into swizzled tiles), two of 64 rows each with
 // the probabilities in registers. source: Dao 2023 (arXiv 2307.08691); Shah et al. 2024 (arXiv 2407.08608).
 #pragma once
-#include "prompt_frag.cuh"
+#include "cuda/formats/unit_operands.cuh"
 #include "prompt_ops.h"
 #include "prompt_softmax.cuh"
 #include "cuda/common/wgmma.cuh"

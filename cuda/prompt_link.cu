@@ -4,7 +4,7 @@
 #include "cuda/plan/blas.h"
 #include "base/mem.h"
 #include "panel.h"
-#include "prompt_frag.cuh"
+#include "cuda/formats/unit_operands.cuh"
 #include "prompt_impl.h"
 #include "cuda/plan/tune.h"
 

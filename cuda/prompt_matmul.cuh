@@ -1,11 +1,11 @@
-// Matmul of prompt rows on sm_90a: out[t][n] = sum_k W[n][k] x[t][k], weights in registers (prompt_frag.cuh), activations in
+// Matmul of prompt rows on sm_90a: out[t][n] = sum_k W[n][k] x[t][k], weights in registers (unit_operands.cuh), activations in
 // shared memory, both halves, sums in float32 in the order of k, whatever T, tile or neighbour.
 //
 // A cluster of CL blocks takes 128 CL rows of W and BN tokens. In each block one warp streams its 128
 // rows' codes and its share of every activation tile of 64 columns, multicast to all, and two warpgroups of 64 rows each
 // consume them.
 #pragma once
-#include "prompt_frag.cuh"
+#include "cuda/formats/unit_operands.cuh"
 #include "prompt_ops.h"
 #include "prompt_store.cuh"
 #include "cuda/common/wgmma.cuh"

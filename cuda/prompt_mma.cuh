@@ -2,7 +2,7 @@
 // rows of W and TOK tokens, a warp a slab of 16 rows; cp.async brings a tile of activations and the codes that meet it at a
 // time into a ring. Sums run in the order of k, whatever T, tile or neighbour.
 #pragma once
-#include "prompt_frag.cuh"
+#include "cuda/formats/unit_operands.cuh"
 #include "prompt_ops.h"
 #include "prompt_store.cuh"
 

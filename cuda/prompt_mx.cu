@@ -3,7 +3,7 @@
 #include <math.h>
 #include "cuda/common/cuda_error.h"
 #include "prompt_mx.cuh"
-#include "weights.cuh"
+#include "cuda/formats/unit_value.cuh"
 
 // ---- activations: one thread a group of 32 columns of a row
 template <int KIND> __global__ void mx_quantise_kernel(const __grid_constant__ prompt_job j) {

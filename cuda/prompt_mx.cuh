@@ -3,7 +3,7 @@
 // 128 rows of W and 128 tokens, a warp a slab of 16 rows; sums run in the order of k.
 #pragma once
 #include "cuda/common/mx.cuh"
-#include "prompt_frag.cuh"
+#include "cuda/formats/unit_operands.cuh"
 #include "prompt_mma.cuh"
 #include "prompt_ops.h"
 #include "prompt_store.cuh"

@@ -2,7 +2,7 @@
 #pragma once
 #include <limits.h>
 #include "cuda/common/kv_pages.cuh"
-#include "prompt_frag.cuh"
+#include "cuda/formats/unit_operands.cuh"
 #include "prompt_ops.h"
 
 enum { ATTEND_ROWS = 128 }; // of a block at most

@@ -1,6 +1,6 @@
 // What the prompt matmuls share: which rows a warp's slab reads, and where its sums go.
 #pragma once
-#include "prompt_frag.cuh"
+#include "cuda/formats/unit_operands.cuh"
 #include "prompt_ops.h"
 
 // Row tile that a slab reads; slabs beyond the last read the last and store nothing.

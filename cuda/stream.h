@@ -16,7 +16,7 @@ struct mm_job {
     const uint8_t *w[2]; // units of region 0 and 1
     int steps[2], split; // steps of R row tiles; blocks 0 .. split do region 0
     int u, k;
-    float up[2], down[2];  // codes come out times up * 2^-24 = 1 / down, powers of two, see stream_frag.cuh
+    float up[2], down[2];  // codes come out times up * 2^-24 = 1 / down, powers of two, see unit_halves.cuh
     const uint8_t *x;      // plain rows, or tiles
     size_t x_row, x_unit;  // bytes from a row to the next, from 256 columns to the next
     size_t x_bytes;        // of shared memory for x

@@ -5,7 +5,7 @@
 #include "packet.cuh"
 #include "record.cuh"
 #include "stream.h"
-#include "stream_frag.cuh"
+#include "cuda/formats/unit_halves.cuh"
 
 // ---- what follows a sum: lane = row of the step (R = 2), lane & 15 (R = 1); all lanes of a warp come here
 struct best_value {

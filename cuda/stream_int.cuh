@@ -6,7 +6,7 @@
 // one decode row; then bits do not depend on rows either.
 #pragma once
 #include "record.cuh"
-#include "stream_frag.cuh"
+#include "cuda/formats/unit_halves.cuh"
 
 enum { MAGIC = 0x4b400000 }; // 1.5 * 2^23: an int32 accumulator that starts here reads as a float
 

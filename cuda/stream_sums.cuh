@@ -1,7 +1,7 @@
 // The sums of a unit of weights times one row. Every column of the products holds the row; many rows take the same products in
 // the same order, see wide_half.cuh.
 #pragma once
-#include "stream_frag.cuh"
+#include "cuda/formats/unit_halves.cuh"
 
 // A unit in registers.
 template <int L> struct frag {

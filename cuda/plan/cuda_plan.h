@@ -52,7 +52,7 @@ struct cuda_plan {
     size_t step, pages, slot_last, rope, rec[3], half[3], packet[2], square, part, item, cand, counter,
         wide_count, constant, stage, scale, packets;
     size_t stage_bytes, constant_bytes, half_row_bytes, packet_bytes, workspace_bytes;
-    size_t tiles[3]; /* activation tiles of prompt rows: normed, attention, gated (prompt_frag.cuh) */
+    size_t tiles[3]; /* activation tiles of prompt rows: normed, attention, gated (unit_operands.cuh) */
     int tile_cols[3];
     size_t mx, mx_scale;        /* activations of block-scaled kernels and their scales */
     size_t panel, panel_out;    /* --blas on: dequantised rows, and products of gate and up */

@@ -1,7 +1,7 @@
 // Reading the file's blocks on the device, one struct per type of quant.def: code(k), scale and minimum, as
 // upload needs them to re-tile. Layouts are drawn in engine/quant_<name>.c.
 #pragma once
-#include "weights.cuh"
+#include "cuda/formats/unit_value.cuh"
 
 template <int TYPE> struct src;
 

@@ -1,7 +1,7 @@
 // Upload: rows of a file's blocks to units (unit_layout.h). One thread writes one row's part of one unit; every byte
 // of a row's part belongs to that thread alone.
 #include "cuda/common/dev.h"
-#include "quant_src.cuh"
+#include "cuda/formats/file_blocks.cuh"
 
 struct place {
     uint8_t *dst; // region
