@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include "cuda/plan/blas.h"
 #include "base/mem.h"
-#include "panel.h"
+#include "cuda/plain/dequant_rows.h"
 #include "cuda/formats/unit_operands.cuh"
 #include "prompt_ops.h"
 #include "cuda/formats/unit_value.cuh"

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include "cuda/plan/blas.h"
 #include "base/mem.h"
-#include "panel.h"
+#include "cuda/plain/dequant_rows.h"
 #include "cuda/formats/unit_operands.cuh"
 #include "prompt_impl.h"
 #include "cuda/plan/tune.h"

@@ -35,7 +35,7 @@ cudaError_t cuda_retile(const struct cuda_region *r, const struct cuda_member *m
                         void *weights, const void *rows, size_t row_bytes, int row0, int n_row,
                         cudaStream_t stream);
 
-// ---- ops.cu: one operation each on float32 rows; x[t] = x + t * stride (floats). n: rows of this launch, an upper
+// ---- plain_ops.cu: one operation each on float32 rows; x[t] = x + t * stride (floats). n: rows of this launch, an upper
 // bound; rows beyond step->n_row (n_out where the buffer holds outputs) are left alone.
 struct rows {
     float *p;

@@ -1,4 +1,4 @@
-#include "panel.h"
+#include "cuda/plain/dequant_rows.h"
 #include "cuda/formats/unit_value.cuh"
 
 template <int L, class T> __global__ void panel_kernel(dev_matrix w, int row0, int k_pad, T *out) {

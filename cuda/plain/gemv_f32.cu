@@ -4,7 +4,7 @@
 // after the other, and the warps' sums are added in order, so a row's bits do not depend on the other rows. Weights
 // depend on nothing that is under way: each warp has asked for its first parts before it waits for the input, and has as
 // many on their way at any time, over the ends of tiles.
-#include "floats.h"
+#include "cuda/plain/gemv_f32.h"
 #include "cuda/common/launch.h"
 #include "cuda/common/util.cuh"
 
