@@ -63,9 +63,9 @@ if(nvcc)
     endif()
     set_property(SOURCE engine/version.c APPEND PROPERTY COMPILE_DEFINITIONS "INFER_CUDA_BUILD=\"${nvcc_version}:${images}\"")
     set(cuda_objects "")
-    foreach(source common/cuda_error cuda_state device warm formats/repack plain/plain_ops plain/gemv_f32 list upload stream stream_a stream_b stream_c stream_d wide_half wide_half_a
-            wide_half_b wide_half_c wide_half_d wide_half_e wide_half_f attend decode decode_ops prompt prompt_link
-            prompt_ops prompt_a prompt_b prompt_c prompt_d prompt_mx plain/dequant_rows bench bench_attend ceiling backend)
+    foreach(source common/cuda_error cuda_state device warm formats/repack plain/plain_ops plain/gemv_f32 list upload stream decode/gemv_a decode/gemv_b decode/gemv_c decode/gemv_d wide_half decode/skinny_a
+            decode/skinny_b decode/skinny_c decode/skinny_d decode/skinny_e decode/skinny_f attend decode decode_ops prompt prompt_link
+            prompt_ops prompt/gemm_a prompt/gemm_b prompt/gemm_c prompt/gemm_d prompt_mx plain/dequant_rows bench bench_attend ceiling backend)
         get_filename_component(name ${source} NAME)
         set(object ${CMAKE_BINARY_DIR}/cuda/${name}.o)
         add_custom_command(OUTPUT ${object}
