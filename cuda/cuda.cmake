@@ -63,8 +63,8 @@ if(nvcc)
     endif()
     set_property(SOURCE engine/version.c APPEND PROPERTY COMPILE_DEFINITIONS "INFER_CUDA_BUILD=\"${nvcc_version}:${images}\"")
     set(cuda_objects "")
-    foreach(source common/cuda_error cuda_state device warm formats/repack plain/plain_ops plain/gemv_f32 list upload stream decode/gemv_a decode/gemv_b decode/gemv_c decode/gemv_d wide_half decode/skinny_a
-            decode/skinny_b decode/skinny_c decode/skinny_d decode/skinny_e decode/skinny_f attend decode decode_ops prompt prompt_link
+    foreach(source common/cuda_error cuda_state device warm formats/repack plain/plain_ops plain/gemv_f32 list upload decode/gemv decode/gemv_a decode/gemv_b decode/gemv_c decode/gemv_d decode/skinny decode/skinny_a
+            decode/skinny_b decode/skinny_c decode/skinny_d decode/skinny_e decode/skinny_f decode/attend_decode decode decode/decode_small prompt prompt_link
             prompt_ops prompt/gemm_a prompt/gemm_b prompt/gemm_c prompt/gemm_d prompt_mx plain/dequant_rows bench bench_attend ceiling backend)
         get_filename_component(name ${source} NAME)
         set(object ${CMAKE_BINARY_DIR}/cuda/${name}.o)

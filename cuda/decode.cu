@@ -3,10 +3,10 @@
 // reads it. Built from the list by its shape; a list of another shape runs op by op.
 #include "decode.h"
 #include "decode_profile.h"
-#include "attend.h"
+#include "cuda/decode/attend_decode.h"
 #include "match.h"
 #include "base/mem.h"
-#include "wide_half.h"
+#include "cuda/decode/skinny.h"
 
 struct link { // one matmul
     const struct mm_kernel *k;
@@ -47,7 +47,7 @@ static enum layout first_layout(const cuda_backend *b, int group) {
 static bool is_half(enum layout l) { return l == LAYOUT_F16 || l == LAYOUT_BF16; }
 
 // What the matrix wants as its input: slot 0 norm of the residual stream, 1 attention, 2 gated. integers: codes for
-// codes (stream_int.cuh).
+// codes (gemv_int8.cuh).
 static form form_for(const cuda_backend *b, bool integers, int group, int slot) {
     const enum layout l = first_layout(b, group);
     const int ga = slot == 2 ? 16 : 32;

@@ -1,5 +1,5 @@
-#include "stream.cuh"
-#include "stream_table.h"
+#include "cuda/decode/gemv.cuh"
+#include "cuda/decode/gemv_instances.h"
 MM_CODES(q4, LAYOUT_Q4, 8, 2)
 MM_CODES(q4m, LAYOUT_Q4M, 8, 2)
 MM_CODES(q8, LAYOUT_Q8, 8, 1)

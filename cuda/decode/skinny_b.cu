@@ -1,2 +1,2 @@
-#include "wide_half_table.h"
+#include "cuda/decode/skinny_instances.h"
 HALF_HALVES(bf16, LAYOUT_BF16)

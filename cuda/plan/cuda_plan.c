@@ -226,7 +226,7 @@ static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
     p->item = take(p, (d * (size_t)p->max_split + 1) * 16);
     p->cand = take(p, (size_t)(p->max_out + 8) * 512 * 8);
     p->counter = take(p, (d * 256 + 64) * 4); /* the last one counts decode steps */
-    p->wide_count = take(p, 512 * 2 * 4);     /* see wide_half.h */
+    p->wide_count = take(p, 512 * 2 * 4);     /* see skinny.h */
     p->constant_bytes = constants(p, c);
     p->constant = take(p, p->constant_bytes);
     /* eight chunks of the upload: not more than there is to upload, and room for a row and for a page */

@@ -1,6 +1,6 @@
 // Instances of the kernels for many decode rows.
 #pragma once
-#include "wide_half.cuh"
+#include "cuda/decode/skinny.cuh"
 
 #define HALF_ENTRY(l, lx, lc, shared, nt, group)                                                             \
     {                                                                                                        \

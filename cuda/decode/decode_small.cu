@@ -1,7 +1,7 @@
 // The small kernels of the fused program for decode rows: embedding with the step's tables, norm, choice of the
 // token.
-#include "attend.h"
-#include "stream.cuh"
+#include "cuda/decode/attend_decode.h"
+#include "cuda/decode/gemv.cuh"
 #include "cuda/formats/unit_value.cuh"
 
 // ---- embedding: a warp 32 columns; block x = units: the rope tables of the row

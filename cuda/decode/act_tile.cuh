@@ -4,7 +4,7 @@
 // is a lane's operand of both products of the group: GIVE_HALF and GIVE_BF16 for weights that are halves, GIVE_CODES
 // for codes. bfloat16 has the high parts and the low ones after each other: 256 columns of a plain row, two tiles.
 #pragma once
-#include "stream.h"
+#include "cuda/decode/gemv.h"
 #include "cuda/common/util.cuh"
 
 // Number of column k of 32 in its group: of a plain row, where lane t has numbers 8 t .. 8 t + 7, and of a tile, where product e

@@ -9,9 +9,9 @@
 // How a row is split depends on its own length alone (attend_range), warps and splits are added in order, so a row's bits
 // depend on nothing else. Norm and rotation of q and k happen here too, and the cache write for rows of different
 // sequences.
-#include "attend.h"
+#include "cuda/decode/attend_decode.h"
 #include "cuda/common/kv_pages.cuh"
-#include "stream.cuh"
+#include "cuda/decode/gemv.cuh"
 
 // Shared memory of a kernel, in this order: rings, q, the row's own key and value, maxima and sums of the warps, what a
 // part counts in its head [8][32], outputs of the warps [warp][head][D + 4], of each row its position and splits.

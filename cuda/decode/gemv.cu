@@ -1,5 +1,5 @@
 // The table of streaming kernels.
-#include "stream.h"
+#include "cuda/decode/gemv.h"
 
 #define TABLE(f)                                                                                             \
     f(q4k, 18) f(q6k, 18) f(q4k_q6k, 4) f(q4, 18) f(q4m, 18) f(q8, 18) f(q8m, 18) f(q5k, 18) f(q5k_q6k, 4)   \

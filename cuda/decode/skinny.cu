@@ -1,6 +1,6 @@
 // The choice among the kernels of halves for many decode rows, and their launch.
-#include "attend.h"
-#include "wide_half.h"
+#include "cuda/decode/attend_decode.h"
+#include "cuda/decode/skinny.h"
 
 #define TABLE(f)                                                                                             \
     f(q4k, 7) f(q6k, 7) f(q4k_q6k, 7) f(q4, 7) f(q4m, 7) f(q8, 7) f(q8m, 7) f(q5k, 7) f(q5k_q6k, 7)          \

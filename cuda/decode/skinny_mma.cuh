@@ -1,8 +1,8 @@
-// The products of a stage of wide_half.cuh: weights as operands, by mma.sync or wgmma.
+// The products of a stage of skinny.cuh: weights as operands, by mma.sync or wgmma.
 #pragma once
-#include "stream_sums.cuh"
+#include "cuda/decode/gemv_mma.cuh"
 #include "cuda/common/wgmma.cuh"
-#include "wide_half.h"
+#include "cuda/decode/skinny.h"
 
 // G: by warpgroups, wgmma
 template <int L, int NT, bool G> struct half_shape {

@@ -1,7 +1,7 @@
 // Instances of the streaming kernels. w: warps that share K; s: ring slots of a warp. Kernels for codes do two row tiles a
 // step, but those that store (finer shares for the blocks).
 #pragma once
-#include "stream.h"
+#include "cuda/decode/gemv.h"
 
 #define MM_MAX(a, b)                ((a) > (b) ? (a) : (b))
 #define MM_FEW(l, lx, r, w, epi, t) stream_few_kernel<l, lx, few_tiles(r, epi), w, epi, t>

@@ -2,7 +2,7 @@
 // last four a tag of the step and the layer; a reader asks again until it finds the tag, so that it needs no word from
 // a whole kernel. Two columns a word, two words a packet: 8 columns are 2 packets; of bfloat16 4, the high parts first.
 #pragma once
-#include "half_tile.cuh"
+#include "cuda/decode/act_tile.cuh"
 
 // 16 bytes at once, for readers that look at the last word to know that the others are there
 DEV void packet_store(void *p, uint32_t a, uint32_t b, uint32_t c, uint32_t tag) {

@@ -3,7 +3,7 @@
 #include "cuda/common/dev.h"
 
 enum mm_epilogue { EPI_STORE, EPI_HEAD, EPI_ADD, EPI_GLU };
-enum mm_give { GIVE_RECORD, GIVE_HALF, GIVE_CODES, GIVE_BF16 }; // of record.cuh, and of half_tile.cuh
+enum mm_give { GIVE_RECORD, GIVE_HALF, GIVE_CODES, GIVE_BF16 }; // of act_int8.cuh, and of act_tile.cuh
 
 // Shape of a block for 2 to 8 rows: groups of warps, slots of a warp's ring, buffers of sums of a group; rows that the input has
 // room for.
@@ -45,10 +45,10 @@ struct mm_job {
     float *square_out;
     uint8_t *xo;
     size_t xo_row, xo_unit;
-    int xo_pitch; // xo as tiles of half_tile.cuh with so many rows; 0: as rows
+    int xo_pitch; // xo as tiles of act_tile.cuh with so many rows; 0: as rows
     float2 *cand;
     int n_cand;
-    // one row: packets of packet.cuh instead of xo and x
+    // one row: packets of handoff.cuh instead of xo and x
     uint8_t *give_packets;
     const uint8_t *take_packets;
     const int *seq;   // number of the step

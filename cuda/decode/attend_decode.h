@@ -2,7 +2,7 @@
 #pragma once
 #include "cuda/common/dev.h"
 #include "cuda/common/launch.h"
-#include "stream.h"
+#include "cuda/decode/gemv.h"
 
 struct attend_job {
     dev_tables t;
@@ -25,8 +25,8 @@ struct attend_job {
     enum mm_give give;
     uint8_t *xo;
     size_t xo_row, xo_unit;
-    int xo_pitch; // xo as tiles of half_tile.cuh with so many rows; 0: as rows
-    // one row: packets of packet.cuh instead of qkv and xo; both or neither
+    int xo_pitch; // xo as tiles of act_tile.cuh with so many rows; 0: as rows
+    // one row: packets of handoff.cuh instead of qkv and xo; both or neither
     const uint2 *take_packets;
     uint8_t *give_packets;
     uint32_t tag;

@@ -1,9 +1,9 @@
 // 2 to 8 decode rows of codes: blocks as for one row, whose products have columns for 8. A block has one or two groups of W
 // warps, each with row tiles of its own, over rows that stay in shared memory. The sums are those of one row.
 #pragma once
-#include "stream_finish.cuh"
-#include "stream_ring.cuh"
-#include "stream_sums.cuh"
+#include "cuda/decode/gemv_epilogue.cuh"
+#include "cuda/decode/weight_ring.cuh"
+#include "cuda/decode/gemv_mma.cuh"
 
 // The ring of a warp: slots of one unit, R row tiles after each other for every unit of columns.
 template <int L, int R, int W> struct unit_ring {

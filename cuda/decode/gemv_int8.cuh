@@ -1,11 +1,11 @@
 // The sums of a unit of codes times one row of codes: int8 products, whose sums for a group are exact.
 //
 // The 8 columns of a product are 8 subgroups of 16 columns of K (block-diagonal B), so no lane repeats another's work with
-// scales. This takes half the instructions that codes as halves take (stream_sums.cuh; 8B Q4_K_M: 1,459 us a token instead of
+// scales. This takes half the instructions that codes as halves take (gemv_mma.cuh; 8B Q4_K_M: 1,459 us a token instead of
 // 1,628 on an H200), but only for one row: many rows want a plain product. So an engine has it if it never has more than
 // one decode row; then bits do not depend on rows either.
 #pragma once
-#include "record.cuh"
+#include "cuda/decode/act_int8.cuh"
 #include "cuda/formats/unit_halves.cuh"
 
 enum { MAGIC = 0x4b400000 }; // 1.5 * 2^23: an int32 accumulator that starts here reads as a float

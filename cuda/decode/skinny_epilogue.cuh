@@ -1,8 +1,8 @@
-// What follows the sums of wide_half.cuh: the rows' factors, the residual, the gate, and the row as its next reader takes it.
+// What follows the sums of skinny.cuh: the rows' factors, the residual, the gate, and the row as its next reader takes it.
 #pragma once
-#include "half_tile.cuh"
-#include "stream_finish.cuh"
-#include "wide_half.h"
+#include "cuda/decode/act_tile.cuh"
+#include "cuda/decode/gemv_epilogue.cuh"
+#include "cuda/decode/skinny.h"
 
 // In shared memory, by rows of the step: what they count, the head's outputs (-1: none), their best of this warp.
 struct half_shared {

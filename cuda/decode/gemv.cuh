@@ -3,14 +3,14 @@
 // Every warp owns a ring of bulk copies and takes units w, w + W, .. of each row tile of its block; the sum over the
 // warps goes through shared memory. R row tiles are done in one step; the warp that sums a step finishes it: scale by
 // 1/rms, bias, residual, gate, halves for the reader that follows (epilogue). Weights never depend on the kernel before,
-// so the ring starts before the dependency wait. More rows: wide_half.cuh, which sums in the same order.
+// so the ring starts before the dependency wait. More rows: skinny.cuh, which sums in the same order.
 #pragma once
-#include "stream_few.cuh"
-#include "stream_finish.cuh"
-#include "stream_int.cuh"
-#include "stream_sums.cuh"
+#include "cuda/decode/gemv_few_rows.cuh"
+#include "cuda/decode/gemv_epilogue.cuh"
+#include "cuda/decode/gemv_int8.cuh"
+#include "cuda/decode/gemv_mma.cuh"
 
-// GA: the input is codes in groups of so many columns (stream_int.cuh); 0: halves. PACKETS: the input (EPI_ADD) or the
+// GA: the input is codes in groups of so many columns (gemv_int8.cuh); 0: halves. PACKETS: the input (EPI_ADD) or the
 // result comes in packets.
 template <int L, int GA, int R, int W, int S, int EPI, bool PACKETS>
 DEV void stream_one(const mm_job &j, int region, int cta, int n_cta) {

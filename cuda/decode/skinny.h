@@ -1,6 +1,6 @@
-// Jobs of the matmul for several decode rows, see wide_half.cuh.
+// Jobs of the matmul for several decode rows, see skinny.cuh.
 #pragma once
-#include "stream.h"
+#include "cuda/decode/gemv.h"
 
 enum {
     HALF_ROWS = 256,
@@ -31,7 +31,7 @@ HALF_FN int half_threads(enum layout l, int nt, bool group, bool shared) {
 }
 
 struct half_job {
-    mm_job j; // x: tiles of half_tile.cuh
+    mm_job j; // x: tiles of act_tile.cuh
     // what the blocks tell each other: 1 / rms of each row, tagged with the step's number and tag
     uint2 *rms;
     const int *seq;

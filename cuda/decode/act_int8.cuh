@@ -1,7 +1,7 @@
 // A row for the kernels of one row that multiply codes by codes: 8 bits in groups of 32 or 16 columns, as records of unit_layout.h.
 #pragma once
-#include "half_tile.cuh"
-#include "packet.cuh"
+#include "cuda/decode/act_tile.cuh"
+#include "cuda/decode/handoff.cuh"
 
 // A group's scale for its largest magnitude m: at least m / 127, rounded up to four significant bits, so that a sum of codes
 // times it is exact in float32.

@@ -1,5 +1,5 @@
 // The sums of a unit of weights times one row. Every column of the products holds the row; many rows take the same products in
-// the same order, see wide_half.cuh.
+// the same order, see skinny.cuh.
 #pragma once
 #include "cuda/formats/unit_halves.cuh"
 
@@ -23,7 +23,7 @@ struct frag_halves {
 template <> struct frag<LAYOUT_F16> : frag_halves {};
 template <> struct frag<LAYOUT_BF16> : frag_halves {};
 
-// Codes as halves; x: halves in the order of codes (half_tile.cuh), 512 bytes.
+// Codes as halves; x: halves in the order of codes (act_tile.cuh), 512 bytes.
 template <int L, int R> struct one_codes {
     float acc[R][4];
     MEM void start(int) {}

@@ -2,7 +2,7 @@
 //
 // A block takes mw row tiles of 16 weight rows (a warp each) times 8 NT rows of the step times all columns. One more warp
 // keeps a ring of stages full: span column tiles of 64 columns of every warp's weights and of the rows (codes: a unit and
-// its four column tiles). The order of the sums is that of stream.cuh: class c holds the units c, c + C, .. where C warps
+// its four column tiles). The order of the sums is that of gemv.cuh: class c holds the units c, c + C, .. where C warps
 // share the columns for one row; the classes are added from 0 on. A row's bits are those it has alone. wgmma (sm_90a,
 // NT = 16) and mma.sync sum the 16 products of a step and what was there before to the same bits (measured: 5.5e8 sums,
 // halves and bfloat16).
@@ -12,8 +12,8 @@
 //
 // Sums stay where the products leave them: lane (gid, tig) has weight rows gid and gid + 8 of rows 2 tig and 2 tig + 1.
 #pragma once
-#include "wide_half_finish.cuh"
-#include "wide_half_product.cuh"
+#include "cuda/decode/skinny_epilogue.cuh"
+#include "cuda/decode/skinny_mma.cuh"
 
 // A tile of weights and rows, or a part of its classes.
 struct half_item {

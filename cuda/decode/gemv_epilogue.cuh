@@ -1,10 +1,10 @@
 // What decode does before and after the sums: the norm's factor, the residual, the gate, and the row as its next reader
 // takes it.
 #pragma once
-#include "half_tile.cuh"
-#include "packet.cuh"
-#include "record.cuh"
-#include "stream.h"
+#include "cuda/decode/act_tile.cuh"
+#include "cuda/decode/handoff.cuh"
+#include "cuda/decode/act_int8.cuh"
+#include "cuda/decode/gemv.h"
 #include "cuda/formats/unit_halves.cuh"
 
 // ---- what follows a sum: lane = row of the step (R = 2), lane & 15 (R = 1); all lanes of a warp come here
@@ -34,7 +34,7 @@ template <int R, int EPI> DEV ahead look_ahead(const mm_job &j, int step, int t)
     }
     return a;
 }
-// Sum over 16 lanes, in the order of wide_half_finish.cuh.
+// Sum over 16 lanes, in the order of skinny_epilogue.cuh.
 DEV float sum16(float v) {
     for (int o = 8; o; o >>= 1) v += __shfl_xor_sync(~0u, v, o);
     return v;
