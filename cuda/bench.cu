@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "cuda/plain/dequant_rows.h"
 #include "cuda/formats/unit_operands.cuh"
-#include "prompt_ops.h"
+#include "cuda/prompt/prompt_kernels.h"
 #include "cuda/formats/unit_value.cuh"
 
 // ---- products

@@ -6,7 +6,7 @@
 #include "cuda/common/kv_pages.cuh"
 #include "base/mem.h"
 #include "cuda/formats/unit_operands.cuh"
-#include "prompt_ops.h"
+#include "cuda/prompt/prompt_kernels.h"
 
 enum { SAMPLES = 512 }; // heads of rows that are compared
 

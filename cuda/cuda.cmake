@@ -65,7 +65,7 @@ if(nvcc)
     set(cuda_objects "")
     foreach(source common/cuda_error cuda_state device warm formats/repack plain/plain_ops plain/gemv_f32 list upload decode/gemv decode/gemv_a decode/gemv_b decode/gemv_c decode/gemv_d decode/skinny decode/skinny_a
             decode/skinny_b decode/skinny_c decode/skinny_d decode/skinny_e decode/skinny_f decode/attend_decode decode decode/decode_small prompt prompt_link
-            prompt_ops prompt/gemm_a prompt/gemm_b prompt/gemm_c prompt/gemm_d prompt_mx plain/dequant_rows bench bench_attend ceiling backend)
+            prompt/prompt_small prompt/gemm_a prompt/gemm_b prompt/gemm_c prompt/gemm_d prompt/gemm_mx plain/dequant_rows bench bench_attend ceiling backend)
         get_filename_component(name ${source} NAME)
         set(object ${CMAKE_BINARY_DIR}/cuda/${name}.o)
         add_custom_command(OUTPUT ${object}

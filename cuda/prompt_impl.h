@@ -2,7 +2,7 @@
 #pragma once
 #include "cuda_impl.h"
 #include "prompt.h"
-#include "prompt_ops.h"
+#include "cuda/prompt/prompt_kernels.h"
 
 struct prompt_link { // one group: a launch per region
     prompt_job job[CUDA_REGION_MAX];

@@ -3,8 +3,8 @@
 // time into a ring. Sums run in the order of k, whatever T, tile or neighbour.
 #pragma once
 #include "cuda/formats/unit_operands.cuh"
-#include "prompt_ops.h"
-#include "prompt_store.cuh"
+#include "cuda/prompt/prompt_kernels.h"
+#include "cuda/prompt/gemm_epilogue.cuh"
 
 enum { MMA_ROWS = 128 };
 template <int L, int TOK> struct mma_ring {

@@ -1,7 +1,7 @@
 // Norm, rotation, cache write and attention of prompt rows.
 #include "cuda/common/kv_pages.cuh"
-#include "prompt_attend.cuh"
-#include "prompt_flash.cuh"
+#include "cuda/prompt/flash_wgmma.cuh"
+#include "cuda/prompt/flash_mma.cuh"
 
 // A block a row; sums in one order whatever the number of rows.
 __global__ void prompt_norm_kernel(rows x, const float *w, float eps, const int *n_row, uint8_t *tiles,

@@ -1,7 +1,7 @@
 // A share of the prompt matmul's instances, so that they compile side by side: PROMPT_INSTANCES(part, layouts).
 #pragma once
-#include "prompt_matmul.cuh"
-#include "prompt_mma.cuh"
+#include "cuda/prompt/gemm_wgmma.cuh"
+#include "cuda/prompt/gemm_mma.cuh"
 
 template <int L>
 static cudaError_t prompt_instance(const prompt_job &j, enum prompt_epilogue e, const struct route *r, int n,

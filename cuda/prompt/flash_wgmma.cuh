@@ -5,8 +5,8 @@
 // the probabilities in registers. source: Dao 2023 (arXiv 2307.08691); Shah et al. 2024 (arXiv 2407.08608).
 #pragma once
 #include "cuda/formats/unit_operands.cuh"
-#include "prompt_ops.h"
-#include "prompt_softmax.cuh"
+#include "cuda/prompt/prompt_kernels.h"
+#include "cuda/prompt/flash_softmax.cuh"
 #include "cuda/common/wgmma.cuh"
 
 enum { ATTEND_KEYS = 128, ATTEND_STAGES = 2 };

@@ -1,7 +1,7 @@
 // Causal attention of prompt rows with mma.sync: every chip from sm_80 on. A block takes 64 rows of one query head, a warp
 // 16 of them; tiles of 64 keys at absolute positions. source: Dao 2023 (arXiv 2307.08691).
 #pragma once
-#include "prompt_softmax.cuh"
+#include "cuda/prompt/flash_softmax.cuh"
 
 enum { FLASH_ROWS = 64, FLASH_KEYS = 64 };
 template <int D> struct flash_size {

@@ -6,8 +6,8 @@
 // consume them.
 #pragma once
 #include "cuda/formats/unit_operands.cuh"
-#include "prompt_ops.h"
-#include "prompt_store.cuh"
+#include "cuda/prompt/prompt_kernels.h"
+#include "cuda/prompt/gemm_epilogue.cuh"
 #include "cuda/common/wgmma.cuh"
 
 // Bytes of a stage: activations, then codes of 8 row tiles; stages that fit beside each other and beside the block's gated

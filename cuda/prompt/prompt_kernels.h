@@ -21,7 +21,7 @@ struct prompt_job {
     int n_member;
     uint8_t *glu; // GLU: activation tiles of the result
     int glu_k_tiles, glu_order, act;
-    // block-scaled kernels: activations and their scales (prompt_mx.cuh), rows of a tile of theirs
+    // block-scaled kernels: activations and their scales (gemm_mx.cuh), rows of a tile of theirs
     const uint8_t *mx, *mx_scale;
     size_t mx_rows;
 };

@@ -1,7 +1,7 @@
 // What the prompt matmuls share: which rows a warp's slab reads, and where its sums go.
 #pragma once
 #include "cuda/formats/unit_operands.cuh"
-#include "prompt_ops.h"
+#include "cuda/prompt/prompt_kernels.h"
 
 // Row tile that a slab reads; slabs beyond the last read the last and store nothing.
 DEV int slab_tile(const prompt_job &j, int slab) { return slab < j.n_slab ? slab : j.n_slab - 1; }

@@ -4,9 +4,9 @@
 #pragma once
 #include "cuda/common/mx.cuh"
 #include "cuda/formats/unit_operands.cuh"
-#include "prompt_mma.cuh"
-#include "prompt_ops.h"
-#include "prompt_store.cuh"
+#include "cuda/prompt/gemm_mma.cuh"
+#include "cuda/prompt/prompt_kernels.h"
+#include "cuda/prompt/gemm_epilogue.cuh"
 
 // Activations: tile k of 64 columns is rows of BYTES, all rows of the step together, then a word of scales a row. In a row
 // group q of 32 columns and lane t have FP8 bytes 32 q + 16 e + 4 t + j, FP4 nibbles 32 q + 8 t + 4 e + j, where (t, e, j) is

@@ -2,7 +2,7 @@
 // used on it.
 #include <math.h>
 #include "cuda/common/cuda_error.h"
-#include "prompt_mx.cuh"
+#include "cuda/prompt/gemm_mx.cuh"
 #include "cuda/formats/unit_value.cuh"
 
 // ---- activations: one thread a group of 32 columns of a row

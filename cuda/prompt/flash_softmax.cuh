@@ -3,7 +3,7 @@
 #include <limits.h>
 #include "cuda/common/kv_pages.cuh"
 #include "cuda/formats/unit_operands.cuh"
-#include "prompt_ops.h"
+#include "cuda/prompt/prompt_kernels.h"
 
 enum { ATTEND_ROWS = 128 }; // of a block at most
 
