@@ -11,8 +11,8 @@
 #include <unistd.h>
 #include "engine_options.h"
 #include "plan/plan.h"
-#include "../cuda/cuda_bench.h"
-#include "../cuda/decode_profile.h"
+#include "cuda/bench/cuda_bench.h"
+#include "cuda/run/decode_profile.h"
 
 static double now(void) {
     struct timespec t;

@@ -63,9 +63,9 @@ if(nvcc)
     endif()
     set_property(SOURCE engine/version.c APPEND PROPERTY COMPILE_DEFINITIONS "INFER_CUDA_BUILD=\"${nvcc_version}:${images}\"")
     set(cuda_objects "")
-    foreach(source common/cuda_error cuda_state device warm formats/repack plain/plain_ops plain/gemv_f32 list upload decode/gemv decode/gemv_a decode/gemv_b decode/gemv_c decode/gemv_d decode/skinny decode/skinny_a
-            decode/skinny_b decode/skinny_c decode/skinny_d decode/skinny_e decode/skinny_f decode/attend_decode decode decode/decode_small prompt prompt_link
-            prompt/prompt_small prompt/gemm_a prompt/gemm_b prompt/gemm_c prompt/gemm_d prompt/gemm_mx plain/dequant_rows bench bench_attend ceiling backend)
+    foreach(source common/cuda_error run/cuda_state run/cuda_device run/warm formats/repack plain/plain_ops plain/gemv_f32 run/run_list run/upload decode/gemv decode/gemv_a decode/gemv_b decode/gemv_c decode/gemv_d decode/skinny decode/skinny_a
+            decode/skinny_b decode/skinny_c decode/skinny_d decode/skinny_e decode/skinny_f decode/attend_decode run/decode_program decode/decode_small run/prompt_program run/prompt_link
+            prompt/prompt_small prompt/gemm_a prompt/gemm_b prompt/gemm_c prompt/gemm_d prompt/gemm_mx plain/dequant_rows bench/cuda_bench bench/bench_attend bench/ceiling run/cuda_backend)
         get_filename_component(name ${source} NAME)
         set(object ${CMAKE_BINARY_DIR}/cuda/${name}.o)
         add_custom_command(OUTPUT ${object}

@@ -8,8 +8,8 @@
 #include "quant/quant.h"
 #include "tolerance.h"
 #include "cuda/plan/blas.h"
-#include "../cuda/cuda_bench.h"
-#include "../cuda/decode_profile.h"
+#include "cuda/bench/cuda_bench.h"
+#include "cuda/run/decode_profile.h"
 #include "../tools/synth.h"
 
 #include <math.h>

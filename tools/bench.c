@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
-#include "../cuda/cuda_bench.h"
+#include "cuda/bench/cuda_bench.h"
 #include "engine_options.h"
 #include "files/json.h"
 #include "base/mem.h"

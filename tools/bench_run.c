@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include "../cuda/cuda_bench.h"
+#include "cuda/bench/cuda_bench.h"
 #include "bench.h"
 #include "base/mem.h"
 #include "tool.h"

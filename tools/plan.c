@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include "../cuda/cuda_bench.h"
+#include "cuda/bench/cuda_bench.h"
 #include "bench.h"
 #include "plan/card.h"
 #include "cpu/cpu_isa.h"

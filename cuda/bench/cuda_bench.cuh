@@ -1,8 +1,8 @@
 // What the benches of the card share: device memory freed together, medians of times, random data.
 #pragma once
 #include <string.h>
-#include "cuda_bench.h"
-#include "cuda_impl.h"
+#include "cuda/bench/cuda_bench.h"
+#include "cuda/run/cuda_impl.h"
 
 struct bench_run {
     int reps, sm, sm_count;

@@ -1,6 +1,6 @@
 // The fused program for decode rows.
 #pragma once
-#include "cuda_impl.h"
+#include "cuda/run/cuda_impl.h"
 
 // Builds the program of the decode list; *out stays NULL when the list has a shape that no fused program takes.
 enum infer_status decode_build(struct decode_program **out, cuda_backend *b);

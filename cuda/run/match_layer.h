@@ -1,6 +1,6 @@
 // The shape of a list that the fused programs take: embed, layers of attention and gated feed-forward, output.
 #pragma once
-#include "cuda_impl.h"
+#include "cuda/run/cuda_impl.h"
 
 struct cursor {
     const struct op_list *l;

@@ -1,5 +1,5 @@
 // Ceilings of the card, measured here and now: a read of memory, and products of halves in registers.
-#include "bench.cuh"
+#include "cuda/bench/cuda_bench.cuh"
 #include <math.h>
 #include <stdlib.h>
 #include "base/mem.h"

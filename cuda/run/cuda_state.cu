@@ -1,5 +1,5 @@
 // Where things lie in the memory of a backend: what its programs ask.
-#include "cuda_impl.h"
+#include "cuda/run/cuda_impl.h"
 
 const float *cuda_constant(const cuda_backend *b, const void *host) {
     if (!host) return NULL;

@@ -1,6 +1,6 @@
 // Attention of prompt rows: each result beside float64, then its time. Page tables, pools and outputs are as large as the
 // rows need and no larger, what must not be read is NaN or no page, what must not be written is looked at afterwards.
-#include "bench.cuh"
+#include "cuda/bench/cuda_bench.cuh"
 #include <math.h>
 #include <stdio.h>
 #include "cuda/common/kv_pages.cuh"

@@ -1,6 +1,6 @@
 // One step of the largest size of each class when an engine is made, so that what the driver takes for kernels, local
 // memory and graphs is taken before memory is measured, and not in the first answer.
-#include "cuda_impl.h"
+#include "cuda/run/cuda_impl.h"
 #include "base/mem.h"
 
 // n_row rows over n_slot slots, each slot from position 0 on (deep: at the end of the context).

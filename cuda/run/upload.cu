@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <unistd.h>
-#include "cuda_impl.h"
+#include "cuda/run/cuda_impl.h"
 #include "base/mem.h"
 
 enum { UPLOAD_THREADS = 8 };

@@ -11,8 +11,8 @@ struct cuda_constant {
     size_t offset;
 };
 
-struct decode_program; // decode.cu
-struct prompt_program; // prompt.cu
+struct decode_program; // decode_program.cu
+struct prompt_program; // prompt_program.cu
 struct tune;           // tune.h
 struct blas;           // blas.h
 
@@ -90,7 +90,7 @@ static inline struct route_case cuda_route_case(const cuda_backend *b) {
 uint8_t *cuda_decode_blob(const cuda_backend *b, unsigned i, size_t *row);
 uint8_t *cuda_decode_result(const cuda_backend *b, unsigned i, size_t *row);
 
-// device.cu
+// cuda_device.cu
 // The card with most free memory, on a tie the first in PCI order; its free and total bytes.
 enum infer_status cuda_pick_device(int *device, size_t *free_bytes, size_t *total_bytes);
 enum infer_status cuda_probe(void);
@@ -102,5 +102,5 @@ size_t cuda_driver_bytes(int device);
 enum infer_status cuda_warm(cuda_backend *b);
 // upload.cu
 enum infer_status cuda_upload(struct backend *base);
-// list.cu: the list op by op with the plain kernels
+// run_list.cu: the list op by op with the plain kernels
 enum infer_status cuda_run_list(cuda_backend *b, enum row_class cls, int n_row, int n_out, cudaStream_t s);

@@ -1,7 +1,7 @@
 // The program of prompt rows, for the files that build, run and tune it.
 #pragma once
-#include "cuda_impl.h"
-#include "prompt.h"
+#include "cuda/run/cuda_impl.h"
+#include "cuda/run/prompt_program.h"
 #include "cuda/prompt/prompt_kernels.h"
 
 struct prompt_link { // one group: a launch per region

@@ -1,11 +1,11 @@
 // The fused program for prompt rows: eight kernels a layer (norm; q k v; rotation and cache write; attention; output
 // projection with the residual; norm; gate, up and their product; down with the residual).
 #include <stdio.h>
-#include "match.h"
+#include "cuda/run/match_layer.h"
 #include "base/mem.h"
 #include "cuda/common/mx.cuh"
 #include "cuda/formats/unit_operands.cuh"
-#include "prompt_impl.h"
+#include "cuda/run/prompt_program_impl.h"
 #include "cuda/plan/tune.h"
 
 int prompt_matmul_order(enum route_group g, enum layout l) {

@@ -1,10 +1,10 @@
 // The fused program for decode rows: five kernels a layer (q k v; rope, cache write and attention; output projection
 // with the residual; gate, up and their product; down with the residual), each leaving its result as the next one
 // reads it. Built from the list by its shape; a list of another shape runs op by op.
-#include "decode.h"
-#include "decode_profile.h"
+#include "cuda/run/decode_program.h"
+#include "cuda/run/decode_profile.h"
 #include "cuda/decode/attend_decode.h"
-#include "match.h"
+#include "cuda/run/match_layer.h"
 #include "base/mem.h"
 #include "cuda/decode/skinny.h"
 

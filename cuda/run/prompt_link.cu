@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "cuda/plain/dequant_rows.h"
 #include "cuda/formats/unit_operands.cuh"
-#include "prompt_impl.h"
+#include "cuda/run/prompt_program_impl.h"
 #include "cuda/plan/tune.h"
 
 // ---- cuBLASLt: weights as plain rows of halves, CUDA_PANEL_ROWS at a time

@@ -1,7 +1,7 @@
 // Which card, and what its memory holds.
 #include <stdio.h>
 #include "cuda/plan/card_memory.h"
-#include "cuda_impl.h"
+#include "cuda/run/cuda_impl.h"
 
 enum { MAX_DEVICES = 64 };
 

@@ -1,6 +1,6 @@
 // The fused program for prompt rows: activations as half tiles, weights through tensor cores.
 #pragma once
-#include "cuda_impl.h"
+#include "cuda/run/cuda_impl.h"
 
 struct prompt_program;
 // Builds the program of the prompt list; *out stays NULL when the list, a format or the chip is one it does not take.

@@ -1,7 +1,7 @@
 // A list op by op with the plain kernels: models and chips that no fused program takes, and --no-fuse. Without the latter
 // some ops of a decode list share a kernel, and the kernels overlap.
 #include "cuda/plain/gemv_f32.h"
-#include "match.h"
+#include "cuda/run/match_layer.h"
 
 static enum infer_status run_matmul(cuda_backend *b, const struct op_list *l, const struct op *o, int n,
                                     op_queue s) {

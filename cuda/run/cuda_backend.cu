@@ -1,9 +1,9 @@
 // The CUDA backend behind backend.h: device, memory, steps and results. Kernels are in plain_ops.cu and decode*.cu.
 #include <stdio.h>
 #include <stdlib.h>
-#include "cuda_impl.h"
-#include "decode.h"
-#include "prompt.h"
+#include "cuda/run/cuda_impl.h"
+#include "cuda/run/decode_program.h"
+#include "cuda/run/prompt_program.h"
 #include "cuda/plan/blas.h"
 #include "cuda/plan/tune.h"
 #include "base/mem.h"

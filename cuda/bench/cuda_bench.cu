@@ -1,5 +1,5 @@
 // The card's ceilings, and our kernels beside cuBLASLt's on the same random data.
-#include "bench.cuh"
+#include "cuda/bench/cuda_bench.cuh"
 #include <math.h>
 #include <stdio.h>
 #include "cuda/plan/blas.h"
