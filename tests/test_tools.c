@@ -6,11 +6,11 @@
 #include <termios.h>
 #include <unistd.h>
 #include <math.h>
-#include "../tools/answer.h"
+#include "tools/talk/answer.h"
 #include "../tools/doctor_cuda.h"
 #include "../tools/bench_result.h"
-#include "../tools/logprobs.h"
-#include "../tools/loop.h"
+#include "tools/talk/logprobs.h"
+#include "tools/talk/loop.h"
 #include "../tools/term.h"
 
 /* ---- text for a terminal ---- */

@@ -3,12 +3,12 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
-#include "answer.h"
-#include "constrain.h"
-#include "logprobs.h"
-#include "loop.h"
+#include "tools/talk/answer.h"
+#include "tools/talk/constrain.h"
+#include "tools/talk/logprobs.h"
+#include "tools/talk/loop.h"
 #include "text/sample/sample.h"
-#include "session.h"
+#include "tools/session.h"
 
 enum { GENERATE_GUESS = 6 }; /* most tokens that --lookup guesses at once */
 

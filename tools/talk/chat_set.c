@@ -1,8 +1,8 @@
 /* /set of `infer chat`: shows and changes what sampling and answers go by. */
 #include <stdlib.h>
 #include <string.h>
-#include "talk.h"
-#include "tool.h"
+#include "tools/talk/talk.h"
+#include "tools/tool.h"
 
 /* The name as the table has it: "--temp" as on the command line, "n" for its letter. */
 static const char *table_name(const char *name) {

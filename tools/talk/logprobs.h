@@ -5,7 +5,7 @@
 #pragma once
 #include <jansson.h>
 #include <stdint.h>
-#include "session.h"
+#include "tools/session.h"
 
 enum { LOGPROBS_MAX = 20 }; /* most alternatives */
 

@@ -6,12 +6,12 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "talk.h"
+#include "tools/talk/talk.h"
 #include "files/json.h"
 #include "base/mem.h"
 #include "files/outfile.h"
 #include "files/textfile.h"
-#include "tool.h"
+#include "tools/tool.h"
 
 static enum chat_next do_help(struct chat *c, const char *arg);
 

@@ -1,4 +1,4 @@
-#include "answer.h"
+#include "tools/talk/answer.h"
 #include <string.h>
 #include "base/mem.h"
 

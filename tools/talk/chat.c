@@ -1,12 +1,12 @@
 /* infer chat: talks. The conversation goes through the chat template at every turn; the engine computes only what
  * is new in it. */
-#include "talk.h"
+#include "tools/talk/talk.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include "base/mem.h"
-#include "sampling.h"
-#include "tool.h"
+#include "tools/talk/sampling.h"
+#include "tools/tool.h"
 
 int cmd_chat(const struct options *o);
 

@@ -1,9 +1,9 @@
-#include "constrain.h"
+#include "tools/talk/constrain.h"
 #include <string.h>
 #include "text/grammar/grammar.h"
 #include "base/mem.h"
 #include "files/textfile.h"
-#include "tool.h"
+#include "tools/tool.h"
 
 struct constraint {
     struct grammar *grammar;

@@ -1,6 +1,6 @@
-#include "sampling.h"
+#include "tools/talk/sampling.h"
 #include <string.h>
-#include "tool.h"
+#include "tools/tool.h"
 
 /* The keys are llama.cpp's (gguf-py/gguf/constants.py, Keys.General); own: where the file has none of them. */
 static const struct {

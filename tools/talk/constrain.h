@@ -1,8 +1,8 @@
 /* --grammar and --json-schema: which tokens an answer may have. */
 #pragma once
-#include "options.h"
+#include "tools/options.h"
 #include "text/sample/sample.h"
-#include "session.h"
+#include "tools/session.h"
 
 struct constraint;
 /* *out is NULL when the options ask for none. errors: INFER_E_INPUT and INFER_E_UNSUPPORTED of the grammar or schema (and both

@@ -1,4 +1,4 @@
-#include "loop.h"
+#include "tools/talk/loop.h"
 #include <string.h>
 
 void loop_start(struct loop *l) {

@@ -1,10 +1,10 @@
-#include "prompt_check.h"
+#include "tools/talk/prompt_check.h"
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 #include "base/mem.h"
-#include "term.h"
-#include "tool.h"
+#include "tools/term.h"
+#include "tools/tool.h"
 
 /* A token that is no text: its piece is empty unless special ones are shown. */
 static bool is_special(const struct session *s, int32_t id) {

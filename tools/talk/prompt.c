@@ -1,14 +1,14 @@
-#include "prompt.h"
+#include "tools/talk/prompt.h"
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include "text/chat_template.h"
 #include "files/json.h"
 #include "base/mem.h"
-#include "prompt_check.h"
-#include "term.h"
+#include "tools/talk/prompt_check.h"
+#include "tools/term.h"
 #include "files/textfile.h"
-#include "tool.h"
+#include "tools/tool.h"
 
 void prompt_free(struct prompt *p) {
     mem_free(p->text);

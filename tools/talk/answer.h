@@ -3,7 +3,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
-#include "options.h"
+#include "tools/options.h"
 #include "text/tok/tok.h"
 
 enum answer_start {

@@ -2,8 +2,8 @@
 #pragma once
 #include <jansson.h>
 #include <stdint.h>
-#include "options.h"
-#include "session.h"
+#include "tools/options.h"
+#include "tools/session.h"
 
 struct prompt {
     char *text; /* text[n_text], as the tokenizer gets it */

@@ -1,9 +1,9 @@
-#include "generate.h"
+#include "tools/talk/generate.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/mem.h"
-#include "tool.h"
+#include "tools/tool.h"
 
 /* "ID=X" of every --logit-bias into bias[n] */
 static enum infer_status read_biases(const struct option_texts *t, struct sample_bias *bias) {

@@ -1,13 +1,13 @@
 /* infer run: answers one prompt. stdout gets the answer, ended by one newline, and nothing else. */
 #include <string.h>
 #include <unistd.h>
-#include "generate.h"
+#include "tools/talk/generate.h"
 #include "files/json.h"
 #include "base/mem.h"
-#include "prompt.h"
-#include "talk.h"
+#include "tools/talk/prompt.h"
+#include "tools/talk/talk.h"
 #include "files/textfile.h"
-#include "tool.h"
+#include "tools/tool.h"
 
 int cmd_chat(const struct options *o);
 int cmd_run(const struct options *o);

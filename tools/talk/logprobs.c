@@ -1,8 +1,8 @@
-#include "logprobs.h"
+#include "tools/talk/logprobs.h"
 #include <math.h>
 #include <string.h>
 #include "base/mem.h"
-#include "term.h"
+#include "tools/term.h"
 
 void logprobs_start(struct logprobs *p, int n_top) {
     if (n_top != p->n_top) logprobs_free(p);

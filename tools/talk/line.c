@@ -1,4 +1,4 @@
-#include "line.h"
+#include "tools/talk/line.h"
 #include <errno.h>
 #include <histedit.h>
 #include <langinfo.h>
@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/mem.h"
-#include "session.h"
-#include "tool.h"
+#include "tools/session.h"
+#include "tools/tool.h"
 
 /* Inside a pasted text, newline and tab stand in the edit buffer as these symbols. */
 enum { PASTED_NEWLINE = 0x2424, PASTED_TAB = 0x2409 };
