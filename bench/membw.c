@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
-#include "probe.h"
+#include "tools/measure/probe.h"
 
 int main(int argc, char **argv) {
     int n_thread = omp_get_max_threads(), interactive = 0, c;

@@ -8,7 +8,7 @@
 #include <math.h>
 #include "tools/talk/answer.h"
 #include "../tools/doctor_cuda.h"
-#include "../tools/bench_result.h"
+#include "tools/measure/bench_result.h"
 #include "tools/talk/logprobs.h"
 #include "tools/talk/loop.h"
 #include "../tools/term.h"

@@ -5,14 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "bench.h"
+#include "tools/measure/bench.h"
 #include "cpu/cpu_isa.h"
 #include "base/host.h"
 #include "plan/device.h"
 #include "doctor_cuda.h"
 #include "base/mem.h"
 #include "nvml.h"
-#include "probe.h"
+#include "tools/measure/probe.h"
 #include "routes.h"
 #include "session.h"
 #include "tool.h"

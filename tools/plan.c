@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "cuda/bench/cuda_bench.h"
-#include "bench.h"
+#include "tools/measure/bench.h"
 #include "plan/card.h"
 #include "cpu/cpu_isa.h"
 #include "base/host.h"

@@ -1,10 +1,10 @@
 /* The parts of `infer bench`. */
 #pragma once
 #include <jansson.h>
-#include "bench_result.h"
-#include "peak.h"
-#include "probe.h"
-#include "session.h"
+#include "tools/measure/bench_result.h"
+#include "tools/measure/peak.h"
+#include "tools/measure/probe.h"
+#include "tools/session.h"
 
 struct bench {
     const struct options *o;

@@ -3,8 +3,8 @@
 #include <string.h>
 #include "base/mem.h"
 #include "files/outfile.h"
-#include "session.h"
-#include "tool.h"
+#include "tools/session.h"
+#include "tools/tool.h"
 
 int cmd_logits(const struct options *o);
 

@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 #include "cuda/bench/cuda_bench.h"
-#include "bench.h"
+#include "tools/measure/bench.h"
 #include "base/mem.h"
-#include "tool.h"
+#include "tools/tool.h"
 
 /* One test: the prompt, or the decoding of n tokens in every one of n_seq sequences, behind depth positions. */
 struct test {

@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/mem.h"
-#include "session.h"
+#include "tools/session.h"
 #include "files/textfile.h"
-#include "tool.h"
+#include "tools/tool.h"
 
 enum { WINDOW = 512, FIRST = 256, STEP = 128 };
 

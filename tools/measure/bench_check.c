@@ -2,11 +2,11 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include "bench.h"
+#include "tools/measure/bench.h"
 #include "files/json.h"
 #include "base/mem.h"
 #include "files/textfile.h"
-#include "tool.h"
+#include "tools/tool.h"
 
 static enum infer_status load_json(const char *path, json_t **out) {
     char *text;

@@ -1,5 +1,5 @@
 /* infer bench: tokens per second against the limit of the machine, measured in the same run. */
-#include "bench.h"
+#include "tools/measure/bench.h"
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "files/json.h"
 #include "base/mem.h"
 #include "files/outfile.h"
-#include "tool.h"
+#include "tools/tool.h"
 
 int cmd_bench(const struct options *o);
 

@@ -1,4 +1,4 @@
-#include "bench_result.h"
+#include "tools/measure/bench_result.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
-#include "peak.h"
+#include "tools/measure/peak.h"
 #include <immintrin.h>
 #include <omp.h>
 #include <stdint.h>
 #include <string.h>
 #include "cpu/cpu_isa.h"
-#include "term.h"
+#include "tools/term.h"
 
 /* A round is 12 instructions on 12 registers, each a variable of its own (an array would go through memory); the
  * empty asm keeps each result without storing it. */

@@ -17,9 +17,9 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-#include "bench.h"
+#include "tools/measure/bench.h"
 #include "base/mem.h"
-#include "tool.h"
+#include "tools/tool.h"
 
 extern char **environ;
 

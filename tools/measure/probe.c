@@ -1,4 +1,4 @@
-#include "probe.h"
+#include "tools/measure/probe.h"
 #include "base/host.h"
 #include <dirent.h>
 #include <math.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <omp.h>
 #include <sys/mman.h>
-#include "term.h"
+#include "tools/term.h"
 
 /* 512 MiB: more than the last level of cache of any one socket so far; less where a model is to fit beside it. */
 static size_t probe_bytes(void) {
