@@ -3,7 +3,7 @@
  * numbers of threads among them, since each is a kernel of its own under one way of sharing. */
 #define _GNU_SOURCE /* sched_getaffinity */
 #include "test.h"
-#include "../tools/synth.h"
+#include "tools/file/synth.h"
 #include "cpu/cpu_isa.h"
 #include "base/host.h"
 #include "infer.h"

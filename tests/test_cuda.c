@@ -10,7 +10,7 @@
 #include "cuda/plan/blas.h"
 #include "cuda/bench/cuda_bench.h"
 #include "cuda/run/decode_profile.h"
-#include "../tools/synth.h"
+#include "tools/file/synth.h"
 
 #include <math.h>
 #include <unistd.h>

@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "files/tensorfile.h"
 #include "files/textfile.h"
-#include "../tools/quantize.h"
+#include "tools/file/quantize.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -6,7 +6,7 @@
 #include "logits_of.h"
 #include "published.h"
 #include "files/model_keys.h"
-#include "../tools/quantize.h"
+#include "tools/file/quantize.h"
 #include <jansson.h>
 #include <math.h>
 

@@ -3,9 +3,9 @@
 #include <math.h>
 #include <omp.h>
 #include <unistd.h>
-#include "../tools/mix.h"
-#include "../tools/quantize.h"
-#include "../tools/synth.h"
+#include "tools/file/mix.h"
+#include "tools/file/quantize.h"
+#include "tools/file/synth.h"
 #include "files/mapfile.h"
 #include "base/mem.h"
 #include "files/tensorfile.h"

@@ -5,7 +5,7 @@
 #include "infer.h"
 #include "files/json.h"
 #include "base/mem.h"
-#include "../tools/quantize.h"
+#include "tools/file/quantize.h"
 #include "files/tensorfile.h"
 #include "tolerance.h"
 #include <fcntl.h>

@@ -10,7 +10,7 @@
 /* The names of two tables as choices, behind their first bar. */
 static const char mix_names_listed[] =
 #define MIX(name, base, rule, file_type) "|" name
-#include "mix.def"
+#include "tools/mixes.def"
 #undef MIX
     ;
 static const char shape_names_listed[] =

@@ -1,10 +1,10 @@
-#include "synth.h"
+#include "tools/file/synth.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include "files/gguf_write.h"
 #include "base/mem.h"
-#include "mix.h"
+#include "tools/file/mix.h"
 
 /* ---- shapes ---- */
 
@@ -16,7 +16,7 @@ struct shape {
 
 static const struct shape shapes[] = {
 #define SHAPE(...) {__VA_ARGS__},
-#include "shapes.def"
+#include "tools/shapes.def"
 #undef SHAPE
 };
 enum { N_SHAPE = sizeof shapes / sizeof *shapes };

@@ -1,11 +1,11 @@
-#include "quantize.h"
+#include "tools/file/quantize.h"
 #include <fnmatch.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include "files/gguf_write.h"
 #include "base/mem.h"
-#include "mix.h"
+#include "tools/file/mix.h"
 #include "files/tensorfile.h"
 
 struct job {

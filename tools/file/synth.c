@@ -1,8 +1,8 @@
 /* infer synth: a file of a real model's shape with random weights. */
-#include "mix.h"
-#include "synth.h"
-#include "term.h"
-#include "tool.h"
+#include "tools/file/mix.h"
+#include "tools/file/synth.h"
+#include "tools/term.h"
+#include "tools/tool.h"
 
 static void show(void *user, double done, double total) { progress_show(user, "writing", done, total, "B"); }
 

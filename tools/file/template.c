@@ -4,9 +4,9 @@
 #include "infer.h"
 #include "files/json.h"
 #include "base/mem.h"
-#include "session.h"
+#include "tools/session.h"
 #include "files/textfile.h"
-#include "tool.h"
+#include "tools/tool.h"
 
 /* Sets input[key] to the text of a special token where the input leaves it out and the vocabulary has it. */
 static enum infer_status default_token(json_t *input, const char *key, const struct infer_model *m,

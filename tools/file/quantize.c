@@ -1,8 +1,8 @@
 /* infer quantize: a model file with its matrices in another type. */
-#include "quantize.h"
-#include "mix.h"
-#include "term.h"
-#include "tool.h"
+#include "tools/file/quantize.h"
+#include "tools/file/mix.h"
+#include "tools/term.h"
+#include "tools/tool.h"
 
 static void show(void *user, double done, double total) { progress_show(user, "writing", done, total, "B"); }
 

@@ -11,9 +11,9 @@
 #include "infer.h"
 #include "files/json.h"
 #include "base/mem.h"
-#include "session.h"
+#include "tools/session.h"
 #include "files/textfile.h"
-#include "tool.h"
+#include "tools/tool.h"
 
 struct job {
     const struct infer_model *model;

@@ -1,4 +1,4 @@
-#include "inspect.h"
+#include "tools/file/inspect.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -8,7 +8,7 @@
 #include "model/model.h"
 #include "files/tensorfile.h"
 #include "text/tok/tok.h"
-#include "tool.h"
+#include "tools/tool.h"
 
 int cmd_inspect(const struct options *o);
 

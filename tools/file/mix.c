@@ -1,4 +1,4 @@
-#include "mix.h"
+#include "tools/file/mix.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@ struct mix {
 
 static const struct mix mixes[] = {
 #define MIX(name, base, rule, file_type) {name, QUANT_##base, rule, file_type},
-#include "mix.def"
+#include "tools/mixes.def"
 #undef MIX
 };
 enum { N_MIX = sizeof mixes / sizeof *mixes };
