@@ -7,7 +7,7 @@
 #include <unistd.h>
 #include <math.h>
 #include "tools/talk/answer.h"
-#include "../tools/doctor_cuda.h"
+#include "tools/machine/doctor_cuda.h"
 #include "tools/measure/bench_result.h"
 #include "tools/talk/logprobs.h"
 #include "tools/talk/loop.h"

@@ -1,5 +1,5 @@
 /* infer doctor --routes: the table of kernels that matrices may take, and which group each layout takes on each chip. */
-#include "routes.h"
+#include "tools/machine/doctor_routes.h"
 #include <stdio.h>
 #include "cuda/plan/cuda_routes.h"
 

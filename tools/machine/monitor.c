@@ -7,9 +7,9 @@
 #include <unistd.h>
 #include "files/json.h"
 #include "base/mem.h"
-#include "nvml.h"
-#include "session.h"
-#include "tool.h"
+#include "tools/machine/nvml.h"
+#include "tools/session.h"
+#include "tools/tool.h"
 
 int cmd_monitor(const struct options *o);
 

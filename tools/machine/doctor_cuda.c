@@ -1,4 +1,4 @@
-#include "doctor_cuda.h"
+#include "tools/machine/doctor_cuda.h"
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>

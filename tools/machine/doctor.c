@@ -9,13 +9,13 @@
 #include "cpu/cpu_isa.h"
 #include "base/host.h"
 #include "plan/device.h"
-#include "doctor_cuda.h"
+#include "tools/machine/doctor_cuda.h"
 #include "base/mem.h"
-#include "nvml.h"
+#include "tools/machine/nvml.h"
 #include "tools/measure/probe.h"
-#include "routes.h"
-#include "session.h"
-#include "tool.h"
+#include "tools/machine/doctor_routes.h"
+#include "tools/session.h"
+#include "tools/tool.h"
 #include "base/numa.h"
 
 int cmd_doctor(const struct options *o);

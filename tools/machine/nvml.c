@@ -1,4 +1,4 @@
-#include "nvml.h"
+#include "tools/machine/nvml.h"
 #include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>

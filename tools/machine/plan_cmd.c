@@ -11,7 +11,7 @@
 #include "base/host.h"
 #include "files/json.h"
 #include "base/mem.h"
-#include "tool.h"
+#include "tools/tool.h"
 
 int cmd_plan(const struct options *o);
 
