@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "infer.h"
-#include "term.h"
+#include "tools/term.h"
 
 enum { N_CTX = 4096, N_BATCH = 512 };
 

@@ -39,7 +39,7 @@ if(nvcc)
     find_library(LIB_CUDART NAMES libcudart_static.a HINTS ${cuda_home} PATH_SUFFIXES lib64 lib targets/x86_64-linux/lib
                  NO_DEFAULT_PATH REQUIRED)
     mark_as_advanced(LIB_CUDART)
-    set(nvcc_flags -std=c++17 -O3 -lineinfo -I${CMAKE_SOURCE_DIR}/engine -I${CMAKE_SOURCE_DIR} -I${CMAKE_SOURCE_DIR}/cuda
+    set(nvcc_flags -std=c++17 -O3 -lineinfo -I${CMAKE_SOURCE_DIR}/engine -I${CMAKE_SOURCE_DIR}
         -Xcompiler=-fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-Wall,-fPIC)
     list(APPEND nvcc_flags ${INFER_NVCC_FLAGS})
     if(INFER_WERROR)
@@ -63,9 +63,12 @@ if(nvcc)
     endif()
     set_property(SOURCE engine/version.c APPEND PROPERTY COMPILE_DEFINITIONS "INFER_CUDA_BUILD=\"${nvcc_version}:${images}\"")
     set(cuda_objects "")
-    foreach(source common/cuda_error run/cuda_state run/cuda_device run/warm formats/repack plain/plain_ops plain/gemv_f32 run/run_list run/upload decode/gemv decode/gemv_a decode/gemv_b decode/gemv_c decode/gemv_d decode/skinny decode/skinny_a
-            decode/skinny_b decode/skinny_c decode/skinny_d decode/skinny_e decode/skinny_f decode/attend_decode run/decode_program decode/decode_small run/prompt_program run/prompt_link
-            prompt/prompt_small prompt/gemm_a prompt/gemm_b prompt/gemm_c prompt/gemm_d prompt/gemm_mx plain/dequant_rows bench/cuda_bench bench/bench_attend bench/ceiling run/cuda_backend)
+    foreach(source common/cuda_error run/cuda_state run/cuda_device run/warm formats/repack plain/plain_ops
+            plain/gemv_f32 run/run_list run/upload decode/gemv decode/gemv_a decode/gemv_b decode/gemv_c decode/gemv_d
+            decode/skinny decode/skinny_a decode/skinny_b decode/skinny_c decode/skinny_d decode/skinny_e
+            decode/skinny_f decode/attend_decode run/decode_program decode/decode_small run/prompt_program
+            run/prompt_link prompt/prompt_small prompt/gemm_a prompt/gemm_b prompt/gemm_c prompt/gemm_d prompt/gemm_mx
+            plain/dequant_rows bench/cuda_bench bench/bench_attend bench/ceiling run/cuda_backend)
         get_filename_component(name ${source} NAME)
         set(object ${CMAKE_BINARY_DIR}/cuda/${name}.o)
         add_custom_command(OUTPUT ${object}
@@ -79,4 +82,3 @@ if(nvcc)
     target_compile_definitions(infer_engine PUBLIC INFER_CUDA)
     target_link_libraries(infer_engine PUBLIC ${LIB_CUDART} rt)
 endif()
-target_include_directories(infer_engine PRIVATE cuda)

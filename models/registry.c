@@ -1,14 +1,14 @@
-#include "registry.h"
+#include "models/registry.h"
 
 #include <string.h>
 
 #define ARCH(id) extern const struct arch arch_##id;
-#include "registry.def"
+#include "models/registry.def"
 #undef ARCH
 
 static const struct arch *const table[] = {
 #define ARCH(id) &arch_##id,
-#include "registry.def"
+#include "models/registry.def"
 #undef ARCH
 };
 enum { N_ARCH = sizeof table / sizeof *table };

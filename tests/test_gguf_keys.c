@@ -101,7 +101,7 @@ static const struct {
 #define OFF(space, names, neutral)  ROW_##space(names, neutral, KEY_OFF)
 #define HARMLESS(space, names, why) ROW_##space(names, why, KEY_HARMLESS)
 #define ROPE(names, types)
-#include "../models/keys.def"
+#include "models/keys.def"
 };
 
 /* Word i of a list "a|b" in buf; false behind the last. */

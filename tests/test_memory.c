@@ -3,7 +3,7 @@
 #include "test.h"
 #include "folder.h"
 #define main infer_main
-#include "../tools/main.c"
+#include "tools/main.c"
 #undef main
 #include <fcntl.h>
 #include <sys/stat.h>

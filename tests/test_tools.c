@@ -11,7 +11,7 @@
 #include "tools/measure/bench_result.h"
 #include "tools/talk/logprobs.h"
 #include "tools/talk/loop.h"
-#include "../tools/term.h"
+#include "tools/term.h"
 
 /* ---- text for a terminal ---- */
 

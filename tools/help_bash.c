@@ -1,6 +1,6 @@
 /* Completion for bash, from the tables of commands and options. */
 #include <string.h>
-#include "options_impl.h"
+#include "tools/options_impl.h"
 
 /* What completes the value of an option: its choices, a file name, or nothing. */
 static void print_value(FILE *out, const struct option *opt) {

@@ -1,7 +1,7 @@
 /* The manual page, from the tables of commands and options. */
 #include <string.h>
 #include "infer.h"
-#include "options_impl.h"
+#include "tools/options_impl.h"
 
 /* Text of roff, in short lines: what it would read as a command or an escape is escaped. */
 static void print_roff(FILE *out, const char *text) {

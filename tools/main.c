@@ -4,19 +4,19 @@
 #include <string.h>
 #include <unistd.h>
 #include "infer.h"
-#include "options.h"
+#include "tools/options.h"
 #include "files/json.h"
 #include "base/mem.h"
-#include "session.h"
-#include "tool.h"
+#include "tools/session.h"
+#include "tools/tool.h"
 
 #define COMMAND(name, usage, help, groups, lo, hi) int cmd_##name(const struct options *o);
-#include "commands.def"
+#include "tools/commands.def"
 #undef COMMAND
 
 const struct command commands[] = {
 #define COMMAND(name, usage, help, groups, lo, hi) {#name, usage, help, groups, lo, hi, cmd_##name},
-#include "commands.def"
+#include "tools/commands.def"
 #undef COMMAND
 };
 const int n_command = (int)(sizeof commands / sizeof *commands);

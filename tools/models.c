@@ -1,7 +1,7 @@
 /* infer help models: what runs, from the tables of architectures and element types. */
-#include "../models/registry.h"
+#include "models/registry.h"
 #include "quant/quant.h"
-#include "options.h"
+#include "tools/options.h"
 
 #include <string.h>
 

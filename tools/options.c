@@ -1,11 +1,11 @@
-#include "options.h"
+#include "tools/options.h"
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/mem.h"
-#include "options_impl.h"
-#include "term.h"
+#include "tools/options_impl.h"
+#include "tools/term.h"
 
 /* The names of two tables as choices, behind their first bar. */
 static const char mix_names_listed[] =
@@ -15,14 +15,14 @@ static const char mix_names_listed[] =
     ;
 static const char shape_names_listed[] =
 #define SHAPE(name, ...) "|" name
-#include "shapes.def"
+#include "tools/shapes.def"
 #undef SHAPE
     ;
 
 static const struct option table[] = {
 #define OPTION(field, letter, name, metavar, type, groups, def, lo, hi, choices, help)                       \
     {letter, name, metavar, type, groups, offsetof(struct options, field), def, lo, hi, choices, help},
-#include "options.def"
+#include "tools/options.def"
 #undef OPTION
 };
 enum { N_OPTION = sizeof table / sizeof *table };

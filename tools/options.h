@@ -71,7 +71,7 @@ struct options {
 #define OPTION_FIELD_OPT_TEXT   const char *
 #define OPTION_FIELD_OPT_TEXTS  struct option_texts
 #define OPTION_FIELD_OPT_INTS   struct option_ints
-#include "options.def"
+#include "tools/options.def"
 #undef OPTION
     const char *arg[OPTION_MAX_ARGS]; /* positional arguments, arg[n_arg] */
     int n_arg;

@@ -1,6 +1,6 @@
 /* Inside of the option table: what options.c, help_man.c and help_bash.c share. */
 #pragma once
-#include "options.h"
+#include "tools/options.h"
 
 struct option {
     char letter;

@@ -1,11 +1,11 @@
-#include "session.h"
+#include "tools/session.h"
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include "files/outfile.h"
-#include "tool.h"
+#include "tools/tool.h"
 
 /* ---- which file ---- */
 

@@ -2,8 +2,8 @@
 #pragma once
 #include <stdbool.h>
 #include "infer.h"
-#include "options.h"
-#include "term.h"
+#include "tools/options.h"
+#include "tools/term.h"
 
 struct session {
     struct infer_model *model;

@@ -1,4 +1,4 @@
-#include "term.h"
+#include "tools/term.h"
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "tool.h"
+#include "tools/tool.h"
 #include <errno.h>
 #include <pwd.h>
 #include <sched.h>
@@ -9,9 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 #include "files/outfile.h"
-#include "session.h"
+#include "tools/session.h"
 #include "files/tensorfile.h"
-#include "term.h"
+#include "tools/term.h"
 
 int tool_exit_code(enum infer_status s) {
     switch (s) {

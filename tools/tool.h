@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include "options.h"
+#include "tools/options.h"
 #include "base/status.h"
 
 /* Exit codes of the program; every command returns one of these. */

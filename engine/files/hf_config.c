@@ -1,5 +1,5 @@
 /* config.json -> the keys of GGUF. */
-#include "../models/registry.h"
+#include "models/registry.h"
 #include "files/hf_config.h"
 #include "files/json.h"
 

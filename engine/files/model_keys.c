@@ -8,7 +8,7 @@ static const struct key_row rows[] = {
 #define OFF(space, names, neutral)  {KEYS_##space, names, KEY_OFF, neutral},
 #define HARMLESS(space, names, why) {KEYS_##space, names, KEY_HARMLESS, why},
 #define ROPE(names, types)          {KEYS_ROPE, names, KEY_READ, types},
-#include "../models/keys.def"
+#include "models/keys.def"
 #undef READ
 #undef OFF
 #undef HARMLESS

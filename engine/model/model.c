@@ -1,5 +1,5 @@
 #include "model/model.h"
-#include "../models/registry.h"
+#include "models/registry.h"
 
 #include <limits.h>
 #include <math.h>
