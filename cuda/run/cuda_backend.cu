@@ -1,4 +1,4 @@
-// The CUDA backend behind backend.h: device, memory, steps and results. Kernels are in plain_ops.cu and decode*.cu.
+// The CUDA backend behind backend.h: device, memory, steps and results. Kernels are in plain/, decode/ and prompt/.
 #include <stdio.h>
 #include <stdlib.h>
 #include "cuda/run/cuda_impl.h"

@@ -1,5 +1,5 @@
 /* The words that models are written in. A file in models/ is one const struct arch: names, slots, flags; new
- * mathematics is a new engine/blk_*.c that forward.c calls, never a copied loop.
+ * mathematics is a new engine/model/blk_*.c that forward.c calls, never a copied loop.
  *
  * Glossary: n_layer, n_embd (width of the residual stream), n_head, n_kv_head, head_dim_k and head_dim_v, n_ff
  * (width of the feed-forward part), n_vocab, n_rot (rotated dims of a head), T (rows of a step), pos. */
