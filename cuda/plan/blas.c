@@ -26,7 +26,7 @@ struct heuristic {
 typedef void *handle;
 
 enum { PLAN_MAX = 64 };
-struct plan { /* one shape: descriptors and algorithm */
+struct blas_plan { /* one shape: descriptors and algorithm */
     struct blas_job job;
     handle desc, a, b, c;
     uint64_t algo[8];
@@ -46,7 +46,7 @@ struct blas {
     int (*pick)(handle, handle, handle, handle, handle, handle, handle, int, struct heuristic *, int *);
     int (*matmul)(handle, handle, const void *, const void *, handle, const void *, handle, const void *,
                   const void *, handle, void *, handle, const void *, void *, size_t, void *);
-    struct plan plan[PLAN_MAX];
+    struct blas_plan plan[PLAN_MAX];
     int n_plan;
 };
 
@@ -106,12 +106,12 @@ void blas_close(struct blas *b) {
 }
 
 /* In the library's words (columns first) W is a transposed k x n, x a k x rows, out an n x rows. */
-static int plan_make(struct blas *b, struct plan *p, const struct blas_job *j) {
+static int blas_plan_make(struct blas *b, struct blas_plan *p, const struct blas_job *j) {
     struct heuristic h;
     handle pref = NULL;
     int n = 0, e, t = OP_T, type = j->type == BLAS_F16 ? R_16F : R_32F;
     size_t workspace = BLAS_WORKSPACE;
-    *p = (struct plan){.job = *j};
+    *p = (struct blas_plan){.job = *j};
     e = b->desc_create(&p->desc, j->type == BLAS_F16 ? COMPUTE_32F : COMPUTE_32F_FAST_TF32, R_32F);
     if (!e) e = b->desc_set(p->desc, DESC_TRANSA, &t, sizeof t);
     if (!e) e = b->layout_create(&p->a, type, (uint64_t)j->k, (uint64_t)j->n, j->k);
@@ -132,13 +132,13 @@ static bool same_shape(const struct blas_job *a, const struct blas_job *b) {
 }
 
 enum infer_status blas_matmul(struct blas *b, const struct blas_job *j, void *workspace, void *stream) {
-    struct plan *p = NULL, once;
+    struct blas_plan *p = NULL, once;
     for (int i = 0; i < b->n_plan && !p; i++)
         if (same_shape(&b->plan[i].job, j)) p = &b->plan[i];
     bool keep = !p && b->n_plan < PLAN_MAX;
     if (!p) {
         p = keep ? &b->plan[b->n_plan++] : &once;
-        int e = plan_make(b, p, j);
+        int e = blas_plan_make(b, p, j);
         if (e)
             return err_set(INFER_E_DEVICE, "cuBLASLt has no product for %d x %d x %d: status %d", j->n,
                            j->rows, j->k, e);

@@ -59,7 +59,7 @@ static struct need need_of(const struct backend_config *c, enum cpu_isa isa, int
     }
     n.norm = (size_t)rows * cpu_norm_floats(k) * sizeof(float);
     n.x8 = (size_t)rows * cpu_x8_bytes(k);
-    n.panel = cpu_panel_bytes(most(prompt->max_rows, prompt->max_out), k);
+    n.panel = cpu_x_panel_bytes(most(prompt->max_rows, prompt->max_out), k);
     n.cs_width = (n.cs_width + 15) & ~15;
     n.cs = CPU_ROPES * (size_t)n.cs_rows * (size_t)n.cs_width * sizeof(float);
     n.best = (size_t)n_thread * (size_t)n.out_rows * sizeof(float);
@@ -95,7 +95,7 @@ static enum infer_status cpu_sizes(const struct backend_config *c, struct backen
     size_t own =
         n.own_norm + n.own_x8 + n.own_out + n.scratch + n.part + n.weights + n.acc + sizeof(struct cpu_work);
     *out = (struct backend_sizes){
-        .weight_bytes = cpu_copies_bytes(c, n_thread),
+        .weight_bytes = cpu_repack_bytes(c, n_thread),
         .kv_bytes = n.kv,
         .workspace_bytes =
             n.norm + n.x8 + n.panel + n.cs + CPU_PART_ROWS * n.part + 2 * n.best + own * (size_t)n_thread +
@@ -178,7 +178,7 @@ static enum infer_status take_memory(struct cpu *c) {
 static void cpu_close(struct backend *b) {
     struct cpu *c = (struct cpu *)b;
     if (!c) return;
-    cpu_copies_close(c);
+    cpu_repack_close(c);
     arena_free(&c->arena);
     mem_free(c);
 }

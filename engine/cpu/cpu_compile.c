@@ -45,8 +45,8 @@ static enum cpu_route prompt_route(const struct cpu *c, const struct weight_grou
     bool plain = c->config.strict_fp32, int8 = true, int16 = true;
     for (int m = 0; m < w->n_member; m++) {
         if (w->member[m].type == QUANT_F32) plain = true; /* fewer bits would not be float32 */
-        if (!c->k->panel[w->member[m].type]) int8 = false;
-        if (!c->k->panel16[w->member[m].type]) int16 = false;
+        if (!c->k->gemm_int8[w->member[m].type]) int8 = false;
+        if (!c->k->gemm_int16[w->member[m].type]) int16 = false;
     }
     if (plain) return CPU_ROUTE_F32;
     return c->isa == CPU_ISA_AMX ? CPU_ROUTE_BF16
@@ -161,7 +161,7 @@ enum infer_status cpu_compile_list(struct cpu *c, enum row_class cls) {
     cl->n_op = n;
     for (int i = 0; i < n; i++)
         cl->op[i].barrier = i + 1 == n || !row_wise(&cl->op[i]) || !row_wise(&cl->op[i + 1]);
-    if (cls == ROW_DECODE) cpu_copies_open(c, cl);
+    if (cls == ROW_DECODE) cpu_repack_open(c, cl);
     cl->ready = true;
     return INFER_OK;
 }

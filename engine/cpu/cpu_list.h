@@ -204,9 +204,9 @@ cpu_fn cpu_op_embed, cpu_op_norm, cpu_op_rope, cpu_op_kv_put, cpu_op_glu, cpu_op
 cpu_fn cpu_op_matmul_decode, cpu_op_matmul_prompt, cpu_op_attend_decode, cpu_op_attend_prompt;
 
 /* Copies for the matmuls of a compiled decode list (cpu_repack.c); bytes: 0 where memory is not plenty. */
-size_t cpu_copies_bytes(const struct backend_config *c, int n_thread);
-void cpu_copies_open(struct cpu *c, struct cpu_list *list);
-void cpu_copies_close(struct cpu *c);
+size_t cpu_repack_bytes(const struct backend_config *c, int n_thread);
+void cpu_repack_open(struct cpu *c, struct cpu_list *list);
+void cpu_repack_close(struct cpu *c);
 
 /* Compile (cpu_compile.c): ops of one list; units and routes. Needs l->op of list->n_op entries. */
 enum infer_status cpu_compile_list(struct cpu *c, enum row_class cls);
@@ -222,4 +222,4 @@ int cpu_decode_unit_rows(int n_thread, const struct weight_group *w);
 void cpu_attend_shape(const struct cpu *c, const struct op_attend *at, int *tokens, int *heads, int *parts);
 
 /* Prompt matmul (cpu_matmul.c): bytes of the shared panels for rows of k columns. */
-size_t cpu_panel_bytes(int rows, int k);
+size_t cpu_x_panel_bytes(int rows, int k);

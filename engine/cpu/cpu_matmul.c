@@ -83,10 +83,10 @@ static void multiply_rows(struct cpu *c, const struct cpu_op *op, int m, int row
     uint8_t *to = copy ? copy->data + copy->unit_bytes * (size_t)unit : NULL;
     bool made = copy && copy->made[unit];
     if (copy && !made && !copied_now(c, to)) copy = NULL, to = NULL;
-    cpu_row_fn *const *kernel = cpu_is_float(w->type) ? c->k->row : c->k->panel;
+    cpu_row_fn *const *kernel = cpu_is_float(w->type) ? c->k->gemv_float : c->k->gemm_int8;
     if (made && c->isa == CPU_ISA_AMX && cpu_tiles_can(w->type, w->k))
         for (; T >= CPU_TILE_ROWS; T -= CPU_TILE_ROWS, out += CPU_TILE_ROWS * CPU_UNIT_ROWS) {
-            cpu_tiles_amx[w->type](to, n, w->k, x, out);
+            cpu_gemm_int8_amx[w->type](to, n, w->k, x, out);
             x.at += CPU_TILE_ROWS * x.row;
         }
     if (T) kernel[w->type](from, stride, n, w->k, x, T, out, to, made);
@@ -132,7 +132,7 @@ void cpu_op_matmul_decode(const struct cpu_op *op, struct cpu_step *s, int threa
 /* ---- prompt rows ---- */
 
 static inline int k_padded(int k) { return (k + 31) & ~31; }
-size_t cpu_panel_bytes(int rows, int k) {
+size_t cpu_x_panel_bytes(int rows, int k) {
     size_t row = (size_t)k_padded(k) * sizeof(float);
     if (row < cpu_x8_bytes(k)) row = cpu_x8_bytes(k);
     if (row < cpu_x16_bytes(k)) row = cpu_x16_bytes(k);
@@ -154,7 +154,7 @@ static void unit_multiply(struct cpu *c, struct cpu_work *work, const struct wei
         int kb = w->k - k0 < CPU_PANEL_K ? w->k - k0 : CPU_PANEL_K;
         const uint8_t *src = (const uint8_t *)w->data + stride * (size_t)row + quant_row_bytes(q, (size_t)k0);
         for (int r = 0; r < n; r++, src += stride)
-            c->k->unpack_f32[w->type](weights + (size_t)r * CPU_PANEL_STRIDE, src, weight_end(w), kb);
+            c->k->dequant_f32[w->type](weights + (size_t)r * CPU_PANEL_STRIDE, src, weight_end(w), kb);
         c->k->gemm_f32(weights, kb, (const float *)(const void *)panel + (size_t)k0 * CPU_LANES, elems,
                        n_panel, acc);
     }
@@ -218,7 +218,7 @@ static struct cpu_amx_rows rows_of(const struct job *j, const struct cpu_op *op,
     if (j->unit < 0) return r;
     const struct weight *w = &op->op->matmul.w->member[j->m + j->i];
     const struct quant_info *q = quant_info(w->type);
-    r.unpack = c->k->unpack_bf16[w->type];
+    r.unpack = c->k->dequant_bf16[w->type];
     r.stride = row_bytes(w);
     r.src = (const uint8_t *)w->data + r.stride * (size_t)j->row + quant_row_bytes(q, (size_t)j->k0);
     r.end = weight_end(w);
@@ -236,7 +236,7 @@ static void tile_units(const struct cpu_op *op, struct cpu_step *s, int thread, 
     uint16_t *now = (uint16_t *)(void *)work->weights, *then = now + CPU_PANEL_ROWS * CPU_PANEL_STRIDE;
     struct job j = first_job(op, s, thread, n_thread, &victim);
     struct cpu_amx_rows rows = rows_of(&j, op, c, now);
-    cpu_amx_unpack(&rows, rows.total);
+    cpu_amx_dequant(&rows, rows.total);
     while (j.unit >= 0) {
         struct job next = next_job(j, op, s, thread, n_thread, &victim, T);
         struct cpu_amx_rows side = rows_of(&next, op, c, then);
@@ -299,7 +299,7 @@ void cpu_op_matmul_prompt(const struct cpu_op *op, struct cpu_step *s, int threa
     }
     /* units of weight rows */
     size_t acc_floats = (size_t)CPU_PANEL_TOKENS * CPU_PANEL_ROWS, one = panel_bytes(op->route, K);
-    cpu_row_fn *const *kernel = op->route == CPU_ROUTE_INT8 ? c->k->panel : c->k->panel16;
+    cpu_row_fn *const *kernel = op->route == CPU_ROUTE_INT8 ? c->k->gemm_int8 : c->k->gemm_int16;
     const struct cpu_x rows = integer_rows(c, op->route, T);
     int members = op->epilogue == CPU_EPI_GLU ? 2 : 1;
     while ((u = cpu_unit_next(op, s, thread, n_thread, &victim)) >= 0) {

@@ -42,13 +42,13 @@ static struct size count(const struct backend_config *c, int n_thread) {
     return n;
 }
 
-size_t cpu_copies_bytes(const struct backend_config *c, int n_thread) {
+size_t cpu_repack_bytes(const struct backend_config *c, int n_thread) {
     struct size n = count(c, n_thread);
     size_t bytes = whole_pages(n.head) + whole_pages(n.data);
     return n.data && !c->no_repack && bytes <= host_memory_available() / SHARE ? bytes : 0;
 }
 
-void cpu_copies_open(struct cpu *c, struct cpu_list *l) {
+void cpu_repack_open(struct cpu *c, struct cpu_list *l) {
     struct size all = count(&c->config, c->n_thread);
     size_t head = whole_pages(all.head), bytes = head + whole_pages(all.data), mapped = bytes + huge_page;
     if (!c->config.copy_bytes || bytes > c->config.copy_bytes)
@@ -66,7 +66,7 @@ void cpu_copies_open(struct cpu *c, struct cpu_list *l) {
     }
 }
 
-void cpu_copies_close(struct cpu *c) {
+void cpu_repack_close(struct cpu *c) {
     if (c->copies) munmap(c->copies, c->copies_bytes);
     c->copies = NULL;
 }

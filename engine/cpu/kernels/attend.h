@@ -24,7 +24,7 @@ static void load_page(const struct cpu_attend_arg *a, float *dst, const uint8_t 
 
 /* One head's rows of a page: halves as they lie in the cache where they are whole vectors, else floats; and the page
  * that comes next, asked for row by row, for a page is a new place and the processor's own prefetchers start late. */
-struct rows {
+struct kv_rows {
     const uint8_t *at, *ahead;
     size_t step, ahead_step; /* bytes of a row */
 };
@@ -32,22 +32,22 @@ INLINE vf elems(const uint8_t *row, int i, const bool HALF) {
     return HALF ? vf_halves((const uint16_t *)(const void *)row + i)
                 : vf_load((const float *)(const void *)row + i);
 }
-INLINE void ask(const struct rows *r, int i, int n) {
+INLINE void ask(const struct kv_rows *r, int i, int n) {
     for (size_t j = 0; j < (size_t)n * r->ahead_step; j += 64)
         _mm_prefetch((const char *)r->ahead + (size_t)i * r->ahead_step + j, _MM_HINT_T1);
 }
-static struct rows rows_of(const struct cpu_attend_arg *a, float *copy, const uint8_t *pool, int page,
-                           int next, int head, int n, int lo, int hi, bool half) {
+static struct kv_rows rows_of(const struct cpu_attend_arg *a, float *copy, const uint8_t *pool, int page,
+                              int next, int head, int n, int lo, int hi, bool half) {
     size_t row = kv_row_bytes(a->type, n);
     const uint8_t *ahead = page_at(a, pool, next, head, n);
-    if (half) return (struct rows){page_at(a, pool, page, head, n), ahead, row, row};
+    if (half) return (struct kv_rows){page_at(a, pool, page, head, n), ahead, row, row};
     load_page(a, copy, pool, page, head, n, lo, hi);
-    return (struct rows){(const uint8_t *)copy, ahead, (size_t)n * sizeof(float), row};
+    return (struct kv_rows){(const uint8_t *)copy, ahead, (size_t)n * sizeof(float), row};
 }
 
 /* s[h][i] = scale q[h] . k[i], NH heads, four positions at a time from lo rounded down; the caller masks what lies
  * outside. */
-INLINE void page_scores(const float *q, const struct rows *k, int n, int lo, int hi, float scale, float *s,
+INLINE void page_scores(const float *q, const struct kv_rows *k, int n, int lo, int hi, float scale, float *s,
                         bool first, const int NH, const bool HALF) {
     for (int i = lo & ~3; i < hi; i += 4) {
         const uint8_t *r[4];
@@ -75,7 +75,7 @@ INLINE void page_scores(const float *q, const struct rows *k, int n, int lo, int
                                                           _mm_set1_ps(scale)));
     }
 }
-INLINE void all_scores(const float *q, const struct rows *k, int n, int lo, int hi, float scale, float *s,
+INLINE void all_scores(const float *q, const struct kv_rows *k, int n, int lo, int hi, float scale, float *s,
                        int heads, const bool HALF) {
     enum { MOST = VL == 16 ? 4 : 2 };
     int h = 0;
@@ -107,7 +107,7 @@ static float page_weights(float *s, int lo, int hi, float cap, float *m, float *
 }
 
 /* o[h][j .. j + NC vectors] = keep[h] o + sum over i of s[h][i] v[i], for NH heads: the sums stay in registers */
-INLINE void page_values(const float *s, const float *keep, const struct rows *v, int hv, int lo, int hi,
+INLINE void page_values(const float *s, const float *keep, const struct kv_rows *v, int hv, int lo, int hi,
                         float *o, int j, bool first, const int NH, const int NC, const bool HALF) {
     vf acc[4][4];
     _Pragma("GCC unroll 4") for (int h = 0; h < NH; h++) _Pragma("GCC unroll 4") for (int c = 0; c < NC; c++)
@@ -125,7 +125,7 @@ INLINE void page_values(const float *s, const float *keep, const struct rows *v,
     _Pragma("GCC unroll 4") for (int h = 0; h < NH; h++) _Pragma("GCC unroll 4") for (int c = 0; c < NC; c++)
         vf_store(o + h * hv + j + c * VL, acc[h][c]);
 }
-INLINE void all_values(const float *s, const float *keep, const struct rows *v, int hv, int lo, int hi,
+INLINE void all_values(const float *s, const float *keep, const struct kv_rows *v, int hv, int lo, int hi,
                        float *o, int heads, const bool HALF) {
     enum { NC = VL == 16 ? 4 : 2 };
     int j = 0;
@@ -171,14 +171,14 @@ static void attend_row(const struct cpu_attend_arg *a, int kv_head, int pos, int
         int lo = first > page * KV_PAGE ? first - page * KV_PAGE : 0, id = a->pages[page];
         int hi = pos - page * KV_PAGE + 1 < KV_PAGE ? pos - page * KV_PAGE + 1 : KV_PAGE;
         int next = page + 1 < end ? a->pages[page + 1] : id;
-        struct rows rk = rows_of(a, k, a->k_pool, id, next, kv_head, hk, lo, hi, half_k);
+        struct kv_rows rk = rows_of(a, k, a->k_pool, id, next, kv_head, hk, lo, hi, half_k);
         if (half_k)
             all_scores(q, &rk, hk, lo, hi, op->scale, s, G, true);
         else
             all_scores(q, &rk, hk, lo, hi, op->scale, s, G, false);
         for (int h = 0; h < G; h++)
             keep[h] = page_weights(s + h * KV_PAGE, lo, hi, op->softcap, &m[h], &l[h]);
-        struct rows rv = rows_of(a, v, a->v_pool, id, next, kv_head, hv, lo, hi, half_v);
+        struct kv_rows rv = rows_of(a, v, a->v_pool, id, next, kv_head, hv, lo, hi, half_v);
         if (half_v)
             all_values(s, keep, &rv, hv, lo, hi, part, G, true);
         else

@@ -70,5 +70,5 @@ static void f32_bf16(void *y, const void *w, const uint8_t *end, int k) {
 }
 
 #define ENTRY(name, UPPER, SUBS, BYTES) [QUANT_##UPPER] = f32_##name,
-cpu_unpack_fn *const cpu_unpack_f32_avx2[QUANT_COUNT] = {
+cpu_dequant_fn *const cpu_dequant_f32_avx2[QUANT_COUNT] = {
     [QUANT_F32] = f32_f32, [QUANT_F16] = f32_f16, [QUANT_BF16] = f32_bf16, CPU_QUANTS(ENTRY)};

@@ -113,7 +113,7 @@ static void bf16_bf16(void *y, const void *w, const uint8_t *end, int k) {
 
 #define ENTRY_F32(name, UPPER, SUBS, BYTES)  [QUANT_##UPPER] = f32_##name,
 #define ENTRY_BF16(name, UPPER, SUBS, BYTES) [QUANT_##UPPER] = bf16_##name,
-cpu_unpack_fn *const cpu_unpack_f32_avx512[QUANT_COUNT] = {
+cpu_dequant_fn *const cpu_dequant_f32_avx512[QUANT_COUNT] = {
     [QUANT_F32] = f32_f32, [QUANT_F16] = f32_f16, [QUANT_BF16] = f32_bf16, CPU_QUANTS(ENTRY_F32)};
-cpu_unpack_fn *const cpu_unpack_bf16_avx512[QUANT_COUNT] = {
+cpu_dequant_fn *const cpu_dequant_bf16_avx512[QUANT_COUNT] = {
     [QUANT_F32] = bf16_f32, [QUANT_F16] = bf16_f16, [QUANT_BF16] = bf16_bf16, CPU_QUANTS(ENTRY_BF16)};

@@ -41,7 +41,7 @@ void cpu_amx_prep(uint16_t *panel, const float *x, size_t x_stride, int n_row, i
     }
 }
 
-void cpu_amx_unpack(struct cpu_amx_rows *r, int pieces) {
+void cpu_amx_dequant(struct cpu_amx_rows *r, int pieces) {
     int per_row = (r->k + 255) / 256;
     for (; pieces > 0 && r->next < r->total; pieces--, r->next++) {
         int row = r->next / per_row, at = r->next % per_row * 256, n = r->k - at < 256 ? r->k - at : 256;
@@ -75,7 +75,7 @@ void cpu_amx_gemm(const uint16_t *w, int kp, const uint16_t *panel, size_t panel
                 _tile_dpbf16ps(2, 4, 7);
                 _tile_dpbf16ps(3, 5, 7);
             }
-            cpu_amx_unpack(next, quota);
+            cpu_amx_dequant(next, quota);
         }
         _tile_stored(0, acc, AS);
         _tile_stored(1, acc + TILE, AS);
@@ -96,6 +96,6 @@ void cpu_amx_gemm(const uint16_t *w, int kp, const uint16_t *panel, size_t panel
         _tile_stored(0, acc, AS);
         _tile_stored(1, acc + TILE, AS);
     }
-    cpu_amx_unpack(next, next->total);
+    cpu_amx_dequant(next, next->total);
     __asm__ volatile("" : : : "memory"); /* the tile loads and stores name no memory to gcc 12 */
 }

@@ -85,7 +85,7 @@ INLINE void put16(struct panel16 *p, int k4, vu codes) {
     p->q[2 * k4 + 1] = (vu)_mm256_srai_epi16(_mm256_shuffle_epi8((vi)codes, high), 8);
 }
 INLINE void pack16_q8_0(struct panel16 *p, const uint8_t *w, size_t stride, int k) {
-    struct rows row = rows_at(w, stride);
+    struct row_span row = rows_at(w, stride);
     for (int b = 0; b < k / 32; b++) {
         vu v[8];
         load32(row, 34 * (size_t)b + 2, v, false);
@@ -94,7 +94,7 @@ INLINE void pack16_q8_0(struct panel16 *p, const uint8_t *w, size_t stride, int 
     halves(row, k / 32, 0, 34, p->d);
 }
 INLINE void pack16_iq4_nl(struct panel16 *p, const uint8_t *w, size_t stride, int k) {
-    struct rows row = rows_at(w, stride);
+    struct row_span row = rows_at(w, stride);
     for (int b = 0; b < k / 32; b++) {
         vu v[4];
         load16(row, 18 * (size_t)b + 2, v, false);

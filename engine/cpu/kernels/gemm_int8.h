@@ -39,7 +39,7 @@ struct panel {
 };
 
 /* Lines are asked for evenly, a few for every vector of codes: a burst would wait for its own misses. */
-INLINE void ask(struct panel *p, struct rows row, int bytes) {
+INLINE void ask(struct panel *p, struct row_span row, int bytes) {
     if (row.copied) return;
     UNROLL for (int i = 0; i < (R * bytes + 63) / 64; i++)
         _mm_prefetch((const char *)p->ahead + 64 * i, _MM_HINT_T1);
@@ -57,7 +57,7 @@ INLINE void scale(struct panel *p, int b, vf d, vi sc) {
     if (!VNNI && b == 0) p->d[0] = d;
 }
 
-INLINE const struct cpu_x8 *x_row(struct rows row, int t) {
+INLINE const struct cpu_x8 *x_row(struct row_span row, int t) {
     return (const struct cpu_x8 *)(const void *)(row.x + (size_t)t * row.x_stride);
 }
 
@@ -72,7 +72,7 @@ INLINE vu centred(vu u, const int off) {
 }
 
 /* Codes of 4 columns from 4 (k4 + j): into the panel, or at once into the sums of their sub-block. */
-INLINE void put(struct panel *p, struct rows row, int k4, const int j, vu u) {
+INLINE void put(struct panel *p, struct row_span row, int k4, const int j, vu u) {
     if (!row.direct) {
         p->q[0][k4 + j] = row.centre ? centred(u, row.off) : u;
         return;
@@ -85,21 +85,21 @@ INLINE void put(struct panel *p, struct rows row, int k4, const int j, vu u) {
     }
 }
 /* *v; codes to be multiplied at once are read just here: what was read last of the copy began back vectors ago. */
-INLINE vu codes_at(struct rows row, const vu *v, const int back) {
+INLINE vu codes_at(struct row_span row, const vu *v, const int back) {
     vu u;
     if (!row.direct) return *v;
     memcpy(&u, *row.copy - back * (int)sizeof u, sizeof u);
     return u;
 }
 /* The line AHEAD of that is asked for just behind the products of code j: two in a row wait for each other. */
-INLINE void line_ahead(struct panel *p, struct rows row, const int back, const int j) {
+INLINE void line_ahead(struct panel *p, struct row_span row, const int back, const int j) {
     if (!row.direct || (VL == 8 && back % 2)) return;
     const char *line = (const char *)*row.copy + AHEAD - back * (int)sizeof(vu);
     ASK(p->acc[0][j / row.sub], line);
 }
 /* The same where a line is one product: the sum of one row waits in memory, or loads run so far ahead that they take the
  * prefetches' places. */
-INLINE void line_ahead8(struct panel *p, struct rows row, const int back, const int j) {
+INLINE void line_ahead8(struct panel *p, struct row_span row, const int back, const int j) {
     if (!row.direct || row.tt > 1 || VL == 8) {
         line_ahead(p, row, back, j);
         return;
@@ -108,7 +108,7 @@ INLINE void line_ahead8(struct panel *p, struct rows row, const int back, const 
     __asm__ volatile("prefetcht1 %1" : "+m"(p->acc[0][0]) : "m"(*line));
 }
 /* Around the codes of columns/4 k4 .. k4 + n. Two planes of one row of x have the sums of two rows. */
-INLINE void first_codes(struct panel *p, struct rows row, int k4, const int n) {
+INLINE void first_codes(struct panel *p, struct row_span row, int k4, const int n) {
     if (row.direct) UNROLL for (int t = 0; t < row.tt; t++) UNROLL for (int i = 0; i < n / row.sub; i++) {
             const int b = k4 / row.sub + i;
             p->acc[t][i] = row.off
@@ -117,12 +117,12 @@ INLINE void first_codes(struct panel *p, struct rows row, int k4, const int n) {
             if (row.planes == 2) p->acc[1][i] = set32(0);
         }
 }
-INLINE void last_codes(struct panel *p, struct rows row, int k4, const int n) {
+INLINE void last_codes(struct panel *p, struct row_span row, int k4, const int n) {
     if (row.direct)
         UNROLL for (int t = 0; t < row.tt * row.planes; t++) UNROLL for (int i = 0; i < n / row.sub; i++)
             p->sum[t][k4 / row.sub + i] = p->acc[t][i];
 }
-INLINE void put8(struct panel *p, struct rows row, int k4, const int j, vu u) { /* codes of 8 bits */
+INLINE void put8(struct panel *p, struct row_span row, int k4, const int j, vu u) { /* codes of 8 bits */
     vu high = u >> 4 & 0x0f0f0f0f, low = u & 0x0f0f0f0f;
     if (VNNI) {
         put(p, row, k4, j, u);
@@ -141,8 +141,8 @@ INLINE void put8(struct panel *p, struct rows row, int k4, const int j, vu u) { 
 /* ---- formats in blocks of 32: n blocks ---- */
 
 #define BLOCKS(name, BYTES, MIN, CODES)                                                                      \
-    INLINE void pack_##name(struct panel *p, struct rows row, int n) {                                       \
-        struct rows at = row;                                                                                \
+    INLINE void pack_##name(struct panel *p, struct row_span row, int n) {                                   \
+        struct row_span at = row;                                                                            \
         for (int b = 0; b < n; b++, at = rows_skip(at, BYTES)) {                                             \
             vu v[8];                                                                                         \
             ask(p, row, BYTES);                                                                              \
@@ -183,7 +183,7 @@ BLOCKS(q5_1_codes, 24, true, vu h = load4(at, 4);
 INLINE void shift_mins(struct panel *p, int n) {
     for (int b = 0; b < n; b++) p->g[b] = vf_fma(p->d[b], vf_set(16), p->g[b]);
 }
-INLINE void pack_q5_1(struct panel *p, struct rows row, int n) {
+INLINE void pack_q5_1(struct panel *p, struct row_span row, int n) {
     pack_q5_1_codes(p, row, n);
     shift_mins(p, n);
 }
@@ -196,7 +196,7 @@ INLINE vi signed_byte(vu v, int i) { /* to the top of the lane and back */
 }
 
 /* Q4_K, Q5_K: d, dmin, then eight 6-bit scales and mins in twelve bytes: the headers of R rows at once. */
-INLINE void scales_k45(struct panel *p, struct rows row) {
+INLINE void scales_k45(struct panel *p, struct row_span row) {
     vu h[4], s[2], m[2];
     load16(row, 0, h, false);
     vf d = half_lanes(h[0]), dmin = vf_sub(vf_set(0), half_lanes(h[0] >> 16));
@@ -207,7 +207,7 @@ INLINE void scales_k45(struct panel *p, struct rows row) {
         p->g[b] = vf_mul(dmin, byte_lanes(m[b / 4], b % 4));
     }
 }
-INLINE void pack_q4_k(struct panel *p, struct rows row, int n) {
+INLINE void pack_q4_k(struct panel *p, struct row_span row, int n) {
     (void)n;
     for (int c = 0; c < 4; c++) {
         vu v[8];
@@ -224,7 +224,7 @@ INLINE void pack_q4_k(struct panel *p, struct rows row, int n) {
     }
     scales_k45(p, row);
 }
-INLINE void pack_q5_k(struct panel *p, struct rows row, int n) {
+INLINE void pack_q5_k(struct panel *p, struct row_span row, int n) {
     (void)n;
     vu h[8];
     load32(row, 16, h, false);
@@ -248,7 +248,7 @@ INLINE void pack_q5_k(struct panel *p, struct rows row, int n) {
         for (int b = 0; b < 8; b++)
             p->g[b] = vf_fma(vf_mul(p->d[0], vf_set(16)), to_float((vi)((vu)p->sc[b] & 0xffff)), p->g[b]);
 }
-INLINE void pack_q6_k(struct panel *p, struct rows row, int n) {
+INLINE void pack_q6_k(struct panel *p, struct row_span row, int n) {
     (void)n;
     vf d;
     vu s[4];
@@ -278,7 +278,7 @@ INLINE void pack_q6_k(struct panel *p, struct rows row, int n) {
     load16(row, 192, s, false);
     UNROLL for (int b = 0; b < 16; b++) scale(p, b, d, signed_byte(s[b / 4], b % 4));
 }
-INLINE void pack_q2_k(struct panel *p, struct rows row, int n) {
+INLINE void pack_q2_k(struct panel *p, struct row_span row, int n) {
     (void)n;
     vu s[4];
     vf d[2];
@@ -303,7 +303,7 @@ INLINE void pack_q2_k(struct panel *p, struct rows row, int n) {
         p->g[b] = vf_mul(vf_sub(vf_set(0), d[1]), byte_lanes(LOW4(s[b / 4] >> 4), b % 4));
     }
 }
-INLINE void pack_q3_k(struct panel *p, struct rows row, int n) {
+INLINE void pack_q3_k(struct panel *p, struct row_span row, int n) {
     (void)n;
     vu s[4], h[8], e[4];
     load32(row, 0, h, false);
@@ -505,7 +505,7 @@ INLINE void tile(const struct panel *p, int n, const uint8_t *x, size_t x_stride
 
 /* Rows of x that are multiplied at once with the codes of a copy: as many as have registers for their sums. */
 enum { MANY_32 = !VNNI ? 1 : VL == 16 ? 8 : 2, MANY_16 = !VNNI ? 1 : VL == 16 ? 4 : 1 };
-typedef void pack_fn(struct panel *p, struct rows row, int n);
+typedef void pack_fn(struct panel *p, struct row_span row, int n);
 
 /* n sub-blocks of R rows from their copy times TT rows of x: the products of a vector follow its load, so that the
  * stream goes on evenly. The same sums as those of tile, in the same order. */
@@ -514,15 +514,15 @@ INLINE uint8_t *stream(uint8_t *copy, int n, const uint8_t *x, size_t x_stride, 
                        const int PLANES, const bool WHOLE) {
     const uint8_t *codes = copy;
     struct panel p;
-    struct rows row = {.copy = &copy,
-                       .copied = true,
-                       .direct = true,
-                       .x = x,
-                       .x_stride = x_stride,
-                       .tt = TT,
-                       .off = OFF / (PLANES == 2 ? 16 : 1),
-                       .planes = PLANES,
-                       .sub = COLS / 4};
+    struct row_span row = {.copy = &copy,
+                           .copied = true,
+                           .direct = true,
+                           .x = x,
+                           .x_stride = x_stride,
+                           .tt = TT,
+                           .off = OFF / (PLANES == 2 ? 16 : 1),
+                           .planes = PLANES,
+                           .sub = COLS / 4};
     vf y[8];
     pack(&p, row, n);
     UNROLL for (int t = 0; t < TT; t++) y[t] = vf_set(0);
@@ -587,7 +587,7 @@ INLINE void multiply(const uint8_t *w, size_t stride, int n_row, int k, struct c
             for (int i = 0; i < panels; i++) {
                 uint8_t padded[R * BYTES];
                 const int first = r0 + i * R;
-                struct rows rows = rows_at(w + stride * (size_t)first + at, stride);
+                struct row_span rows = rows_at(w + stride * (size_t)first + at, stride);
                 if (first + R > n_row && !copied) {
                     for (int j = 0; j < n_row - first; j++)
                         memcpy(padded + (size_t)j * BYTES, w + stride * (size_t)(first + j) + at,
@@ -643,7 +643,7 @@ INLINE void multiply(const uint8_t *w, size_t stride, int n_row, int k, struct c
     F(q2_k, Q2_K, 16, 84, 0, true, false, !VNNI)                                                             \
     F(q3_k, Q3_K, 16, 110, 4, false, false, !VNNI)
 #define PACK_FROM(source, name, COPIED)                                                                      \
-    static void source##_##name(struct panel *p, struct rows row, int n) {                                   \
+    static void source##_##name(struct panel *p, struct row_span row, int n) {                               \
         uint8_t *at = p->copy;                                                                               \
         row.copy = &at;                                                                                      \
         row.copied = COPIED;                                                                                 \

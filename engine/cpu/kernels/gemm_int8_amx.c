@@ -58,7 +58,7 @@ INLINE vf add_far_signed(vf y, const struct panel *p, const struct cpu_x8 *x, co
     return y;
 }
 
-typedef void unpack_fn(struct panel *p, struct rows row, int n);
+typedef void unpack_fn(struct panel *p, struct row_span row, int n);
 
 INLINE void multiply_tiles(uint8_t *copy, int n_row, int k, struct cpu_x x, float *out, unpack_fn *unpack,
                            const size_t BYTES, const int COLS, const bool MIN) {
@@ -69,7 +69,7 @@ INLINE void multiply_tiles(uint8_t *copy, int n_row, int k, struct cpu_x x, floa
 #define SUBS(step)    ((k - (step) / panels * 256 < 256 ? k - (step) / panels * 256 : 256) / COLS)
 #define COLUMNS(step) (x.at + (size_t)((step) / panels) * x.chunk)
 #define UNPACK(step)                                                                                         \
-    p[(step)&1].copy = copy, unpack(&p[(step)&1], (struct rows){0}, SUBS(step)), copy = p[(step)&1].copy
+    p[(step)&1].copy = copy, unpack(&p[(step)&1], (struct row_span){0}, SUBS(step)), copy = p[(step)&1].copy
     begin(COLS);
     for (int t = 0; t < TT; t++) memset(out + t * CPU_UNIT_ROWS, 0, sizeof(float) * CPU_UNIT_ROWS);
     UNPACK(0);
@@ -101,9 +101,9 @@ INLINE void multiply_tiles(uint8_t *copy, int n_row, int k, struct cpu_x x, floa
 }
 
 #define TILES_OF(name, UPPER, COLS, BYTES, OFF, MIN, WIDE, WHOLE)                                            \
-    static void centred_##name(struct panel *p, struct rows row, int n) {                                    \
+    static void centred_##name(struct panel *p, struct row_span row, int n) {                                \
         uint8_t *at = p->copy;                                                                               \
-        row = (struct rows){.copy = &at, .copied = true, .quiet = true, .centre = true, .off = OFF};         \
+        row = (struct row_span){.copy = &at, .copied = true, .quiet = true, .centre = true, .off = OFF};     \
         pack_##name(p, row, n);                                                                              \
         p->copy = at;                                                                                        \
     }                                                                                                        \
@@ -112,4 +112,4 @@ INLINE void multiply_tiles(uint8_t *copy, int n_row, int k, struct cpu_x x, floa
     }
 TILE_QUANTS(TILES_OF)
 #define TILES_ENTRY(name, UPPER, ...) [QUANT_##UPPER] = tiles_##name,
-cpu_tiles_fn *const cpu_tiles_amx[QUANT_COUNT] = {TILE_QUANTS(TILES_ENTRY)};
+cpu_tiles_fn *const cpu_gemm_int8_amx[QUANT_COUNT] = {TILE_QUANTS(TILES_ENTRY)};

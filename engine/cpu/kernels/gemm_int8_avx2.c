@@ -3,5 +3,5 @@
 #include "cpu/kernels/gemm_int16.h"
 
 PANEL_QUANTS(ROWS_OF)
-cpu_row_fn *const cpu_panels_avx2[QUANT_COUNT] = {PANEL_QUANTS(PANEL_ENTRY)};
-cpu_row_fn *const cpu_panels16_avx2[QUANT_COUNT] = {PANEL16_QUANTS(PANEL16_ENTRY)};
+cpu_row_fn *const cpu_gemm_int8_avx2[QUANT_COUNT] = {PANEL_QUANTS(PANEL_ENTRY)};
+cpu_row_fn *const cpu_gemm_int16_avx2[QUANT_COUNT] = {PANEL16_QUANTS(PANEL16_ENTRY)};

@@ -34,14 +34,14 @@ static inline size_t cpu_copy_bytes(size_t stride, int n, int k) { /* two bytes 
 
 /* The same of CPU_TILE_ROWS rows of x from a copy, by AMX, where the last 256 columns have 64 at least; NULL for some types. */
 typedef void cpu_tiles_fn(uint8_t *copy, int n, int k, struct cpu_x x, float *out);
-extern cpu_tiles_fn *const cpu_tiles_amx[QUANT_COUNT];
+extern cpu_tiles_fn *const cpu_gemm_int8_amx[QUANT_COUNT];
 static inline bool cpu_tiles_can(enum quant_type t, int k) {
-    return cpu_tiles_amx[t] && (k % 256 == 0 || k % 256 >= 64);
+    return cpu_gemm_int8_amx[t] && (k % 256 == 0 || k % 256 >= 64);
 }
 
 /* Decodes k elements of one row (whole blocks): to float, or to bf16 in tiles (32 columns together, the next 32
  * CPU_TILE_ELEMS further; zeros up to a multiple of 32). */
-typedef void cpu_unpack_fn(void *y, const void *blocks, const uint8_t *end, int k);
+typedef void cpu_dequant_fn(void *y, const void *blocks, const uint8_t *end, int k);
 
 struct cpu_attend_arg {
     const struct op_attend *op;
@@ -71,10 +71,10 @@ struct cpu_kernels {
     bool (*finite)(const float *x, int n);
     /* lowest index of the maximum of x[n], n > 0 */
     int (*argmax)(const float *x, int n);
-    cpu_row_fn *const *row;   /* row[QUANT_COUNT]: float types; these read float rows of x */
-    cpu_row_fn *const *panel; /* panel[QUANT_COUNT]: quantised types, reading struct cpu_x8 */
+    cpu_row_fn *const *gemv_float; /* gemv_float[QUANT_COUNT]: float types; these read float rows of x */
+    cpu_row_fn *const *gemm_int8;  /* gemm_int8[QUANT_COUNT]: quantised types, reading struct cpu_x8 */
     cpu_row_fn *const
-        *panel16; /* panel16[QUANT_COUNT]: prompts by struct cpu_x16; NULL for the other types */
+        *gemm_int16; /* gemm_int16[QUANT_COUNT]: prompts by struct cpu_x16; NULL for the other types */
     /* Decode rows: one row, one kv head with its G query heads, q [G][hk]: the pages page .. end of its context.
      * part: out [G][hv], not yet divided; maximum [G]; sum [G]. Then all parts in order: out [G][hv]. */
     void (*attend_row)(const struct cpu_attend_arg *a, int kv_head, int pos, int page, int end,
@@ -88,19 +88,19 @@ struct cpu_kernels {
     void (*prep_f32)(float *panel, const float *x, size_t x_stride, int n_row, int k);
     void (*gemm_f32)(const float *w, int k, const float *panel, size_t panel_stride, int n_panel, float *acc);
     void (*untile)(const float *acc, float *y);
-    cpu_unpack_fn *const *unpack_f32;  /* [QUANT_COUNT] */
-    cpu_unpack_fn *const *unpack_bf16; /* [QUANT_COUNT], NULL on AVX2 */
+    cpu_dequant_fn *const *dequant_f32;  /* [QUANT_COUNT] */
+    cpu_dequant_fn *const *dequant_bf16; /* [QUANT_COUNT], NULL on AVX2 */
 };
 static inline bool cpu_is_float(enum quant_type t) {
     return t == QUANT_F32 || t == QUANT_F16 || t == QUANT_BF16;
 }
-extern cpu_row_fn *const cpu_rows_avx2[QUANT_COUNT], *const cpu_rows_avx512[QUANT_COUNT];
-extern cpu_row_fn *const cpu_panels_avx2[QUANT_COUNT], *const cpu_panels_avxvnni[QUANT_COUNT],
-                                                           *const cpu_panels_avx512[QUANT_COUNT];
-extern cpu_row_fn *const cpu_panels16_avx2[QUANT_COUNT], *const cpu_panels16_avxvnni[QUANT_COUNT],
-                                                             *const cpu_panels16_avx512[QUANT_COUNT];
-extern cpu_unpack_fn *const cpu_unpack_f32_avx2[QUANT_COUNT], *const cpu_unpack_f32_avx512[QUANT_COUNT];
-extern cpu_unpack_fn *const cpu_unpack_bf16_avx512[QUANT_COUNT];
+extern cpu_row_fn *const cpu_gemv_float_avx2[QUANT_COUNT], *const cpu_gemv_float_avx512[QUANT_COUNT];
+extern cpu_row_fn *const cpu_gemm_int8_avx2[QUANT_COUNT], *const cpu_gemm_int8_avxvnni[QUANT_COUNT],
+                                                              *const cpu_gemm_int8_avx512[QUANT_COUNT];
+extern cpu_row_fn *const cpu_gemm_int16_avx2[QUANT_COUNT], *const cpu_gemm_int16_avxvnni[QUANT_COUNT],
+                                                               *const cpu_gemm_int16_avx512[QUANT_COUNT];
+extern cpu_dequant_fn *const cpu_dequant_f32_avx2[QUANT_COUNT], *const cpu_dequant_f32_avx512[QUANT_COUNT];
+extern cpu_dequant_fn *const cpu_dequant_bf16_avx512[QUANT_COUNT];
 extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avxvnni, cpu_kernels_avx512;
 
 /* Query rows side by side in attend_block; floats of scratch of the attention kernels. */
@@ -115,13 +115,13 @@ void cpu_amx_end(void);
 void cpu_amx_prep(uint16_t *panel, const float *x, size_t x_stride, int n_row, int k);
 /* Rows of weights still to be unpacked, 256 columns of a row at a time. */
 struct cpu_amx_rows {
-    cpu_unpack_fn *unpack;
+    cpu_dequant_fn *unpack;
     uint16_t *dst; /* [2][CPU_PANEL_K / 32][16][32] */
     const uint8_t *src, *end;
     size_t stride, bytes_256; /* of a row; of 256 columns */
     int n, k, next, total;    /* rows, columns; pieces done and to do */
 };
-void cpu_amx_unpack(struct cpu_amx_rows *r, int pieces);
+void cpu_amx_dequant(struct cpu_amx_rows *r, int pieces);
 /* acc[panel] += w . panel; meanwhile, between the products of 256 columns, the rows of the next call are unpacked:
  * the tile unit works by itself for 500 cycles then. */
 void cpu_amx_gemm(const uint16_t *w, int kp, const uint16_t *panel, size_t panel_stride, int n_panel,

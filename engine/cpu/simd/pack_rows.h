@@ -84,7 +84,7 @@ INLINE vi load_vector(const void *p) { return _mm256_loadu_si256(p); }
 /* ---- R rows of the file ---- */
 
 /* R rows at equal distances: few enough pointers that the compiler keeps them all in registers. */
-struct rows {
+struct row_span {
     const uint8_t *p[R / 4]; /* rows 0, 4, .. */
     ptrdiff_t stride, stride3;
     uint8_t **copy;   /* where their copy (cpu_repack.c) goes on, NULL or at NULL: none */
@@ -100,13 +100,13 @@ struct rows {
 };
 /* Vectors to the copy of the rows, and from it. It is one stream, as every format's unpacking goes; the processor's own
  * prefetchers stop at pages of 4 KB. */
-INLINE void to_copy(struct rows row, const void *v, size_t bytes) {
+INLINE void to_copy(struct row_span row, const void *v, size_t bytes) {
     if (!row.copy || !*row.copy) return;
     memcpy(*row.copy, v, bytes);
     *row.copy += bytes;
 }
 /* codes: to be multiplied at once are read, and asked for, one by one (next_codes). */
-INLINE void from_copy(struct rows row, void *v, const size_t bytes, const bool codes) {
+INLINE void from_copy(struct row_span row, void *v, const size_t bytes, const bool codes) {
     if (!codes || !row.direct) {
         if (!row.quiet)
             UNROLL for (size_t i = 0; i < bytes; i += 64)
@@ -120,21 +120,21 @@ INLINE void from_copy(struct rows row, void *v, const size_t bytes, const bool c
     }
     *row.copy += bytes;
 }
-INLINE struct rows rows_at(const uint8_t *w, size_t stride) {
-    struct rows r = {.stride = (ptrdiff_t)stride, .stride3 = (ptrdiff_t)(3 * stride)};
+INLINE struct row_span rows_at(const uint8_t *w, size_t stride) {
+    struct row_span r = {.stride = (ptrdiff_t)stride, .stride3 = (ptrdiff_t)(3 * stride)};
     UNROLL for (int i = 0; i < R / 4; i++) r.p[i] = w + 4 * (size_t)i * stride;
     return r;
 }
-INLINE struct rows rows_skip(struct rows r, size_t bytes) {
+INLINE struct row_span rows_skip(struct row_span r, size_t bytes) {
     UNROLL for (int i = 0; i < R / 4; i++) r.p[i] += bytes;
     return r;
 }
-INLINE const uint8_t *row_of(struct rows r, int i) {
+INLINE const uint8_t *row_of(struct row_span r, int i) {
     return r.p[i / 4] + (i % 4 == 3 ? r.stride3 : i % 4 * r.stride);
 }
 
 /* R rows x 32 bytes, 4 to a lane. */
-INLINE void load32(struct rows row, size_t at, vu v[8], const bool codes) {
+INLINE void load32(struct row_span row, size_t at, vu v[8], const bool codes) {
     vu a[8], b[8];
     if (row.copied) {
         from_copy(row, v, 8 * sizeof *v, codes);
@@ -165,7 +165,7 @@ INLINE void load32(struct rows row, size_t at, vu v[8], const bool codes) {
     }
     to_copy(row, v, 8 * sizeof *v);
 }
-INLINE void load16(struct rows row, size_t at, vu v[4], const bool codes) { /* R rows x 16 bytes */
+INLINE void load16(struct row_span row, size_t at, vu v[4], const bool codes) { /* R rows x 16 bytes */
     vu y[4];
     if (row.copied) {
         from_copy(row, v, 4 * sizeof *v, codes);
@@ -185,7 +185,7 @@ INLINE void load16(struct rows row, size_t at, vu v[4], const bool codes) { /* R
     v[0] = LO64(a, b), v[1] = HI64(a, b), v[2] = LO64(c, d), v[3] = HI64(c, d);
     to_copy(row, v, 4 * sizeof *v);
 }
-INLINE vu load4(struct rows row, size_t at) { /* R rows x 4 bytes */
+INLINE vu load4(struct row_span row, size_t at) { /* R rows x 4 bytes */
     uint32_t y[R];
     vu v;
     if (row.copied) {
@@ -199,7 +199,7 @@ INLINE vu load4(struct rows row, size_t at) { /* R rows x 4 bytes */
 }
 /* One half of every row for each of n blocks. By way of memory: inserting them one by one would take the port of the
  * transposes. */
-INLINE void halves_of(struct rows row, const int n, size_t at, size_t step, vf *out) {
+INLINE void halves_of(struct row_span row, const int n, size_t at, size_t step, vf *out) {
     uint16_t h[8][R];
     if (row.copied) {
         from_copy(row, h, (size_t)n * sizeof h[0], false);
@@ -212,14 +212,14 @@ INLINE void halves_of(struct rows row, const int n, size_t at, size_t step, vf *
     }
     UNROLL for (int b = 0; b < n; b++) out[b] = vf_halves(h[b]);
 }
-INLINE void halves(struct rows row, int n, size_t at, size_t step, vf *out) {
+INLINE void halves(struct row_span row, int n, size_t at, size_t step, vf *out) {
     if (n == 8)
         halves_of(row, 8, at, step, out);
     else
         for (int b = 0; b < n; b++) halves_of(row, 1, at + (size_t)b * step, 0, out + b);
 }
 /* Two halves in a row of every row for each of n blocks. */
-INLINE void half_pairs(struct rows row, int n, size_t step, vf *d, vf *g) {
+INLINE void half_pairs(struct row_span row, int n, size_t step, vf *d, vf *g) {
     for (int b = 0; b < n; b++) {
         uint32_t h[R];
         if (row.copied) {
