@@ -300,7 +300,7 @@ if run "bench" 0 "$infer" bench -p 8 -n 8 -d 0,16 -b 1,2 -r 2 --save "$dir/b.jso
 run "bench: ceilings" 0 "$infer" bench gemm --device cpu -r 1; out_has "FMA"
 run "bench: memory" 0 "$infer" bench mem --device cpu -r 1 --json; out_has "read_gb_s"
 run "bench: attention is a card's" 2 "$infer" bench attn --device cpu; err_lines 1
-run "doctor: kernels of cards" 0 "$infer" doctor --routes; out_has "prompt_matmul_kernel"; out_has "block-scaled"
+run "doctor: kernels of cards" 0 "$infer" doctor --routes; out_has "gemm_wgmma_kernel"; out_has "block-scaled"
 run "bench: unknown" 2 "$infer" bench memm; err_lines 1
 run "bench: json" 0 "$infer" bench -p 8 -n 4 -r 1 --json; out_has '"test": "pp8"'; out_has '"share"'
 echo '{"tg4": 1e12}' >"$dir/t.json"

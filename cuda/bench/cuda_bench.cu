@@ -94,7 +94,7 @@ static enum infer_status fill_weights(const bench_run *b, product_data *d, struc
         st ? cudaSuccess
            : cudaMemcpyAsync(rows, host, POOL_ROWS * row_bytes, cudaMemcpyHostToDevice, b->stream);
     for (int i = 0; !st && e == cudaSuccess && i < d->p.n; i += POOL_ROWS)
-        e = cuda_retile(&r, &m, d->p.type, d->w, rows, row_bytes, i,
+        e = cuda_repack(&r, &m, d->p.type, d->w, rows, row_bytes, i,
                         d->p.n - i < POOL_ROWS ? d->p.n - i : POOL_ROWS, b->stream);
     if (!st && e == cudaSuccess) e = cudaStreamSynchronize(b->stream);
     mem_free(host);
@@ -158,7 +158,7 @@ static enum infer_status product_peer(const bench_run *b, product_data *d, struc
     rows x = {d->x, (size_t)d->p.k, d->p.k};
     double error, ms = 0;
     TRY(take(pool, &d->panel, (size_t)d->p.n * (size_t)d->p.k * (wide ? 4 : 2)));
-    CU(panel_run(matrix_of(d), 0, d->p.n, d->p.k, d->panel, wide, b->stream));
+    CU(dequant_rows_run(matrix_of(d), 0, d->p.n, d->p.k, d->panel, wide, b->stream));
     if (!wide)
         CU(prompt_norm_launch(x, NULL, 0.f, d->n_row, (uint8_t *)d->x_rows, d->p.k / 64, ORDER_ROWS,
                               d->p.rows, b->stream));

@@ -31,7 +31,7 @@ struct dev_matrix {
 };
 
 // ---- repack.cu: n_row rows of a member from row0 on, from staging memory to the weight arena
-cudaError_t cuda_retile(const struct cuda_region *r, const struct cuda_member *m, enum quant_type type,
+cudaError_t cuda_repack(const struct cuda_region *r, const struct cuda_member *m, enum quant_type type,
                         void *weights, const void *rows, size_t row_bytes, int row0, int n_row,
                         cudaStream_t stream);
 

@@ -27,7 +27,7 @@ DEV void put_sum(uint8_t *to, float v) {
     *(__nv_bfloat16 *)(to + 16) = __float2bfloat16(v - __bfloat162float(hi));
 }
 // A column a lane; lanes beyond a group of 16 repeat it.
-template <int G, class J> DEV void put_record(const J &j, int col, float y) {
+template <int G, class J> DEV void put_act_int8(const J &j, int col, float y) {
     const int lane = threadIdx.x & 31, k = col & 255, g = k >> 5, p = g & 3, h = g >> 2, e = k >> 4 & 1;
     uint8_t *rec = j.xo + (size_t)(col >> 8) * j.xo_unit;
     const float m = __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(fabsf(y)))), d = group_scale(m);
@@ -43,7 +43,7 @@ template <int G, class J> DEV void put_record(const J &j, int col, float y) {
 // ---- packets: groups of 16 columns as {codes 0-11} {codes 12-15, scale, sum of scale * code}; groups of 32 as two of 16,
 // the second's scale and sum are not read
 // Columns col0 .. col0 + G - 1 from lanes 0 .. G - 1; of 16, lanes 16 .. 31 repeat them.
-template <int G> DEV void give_record(uint8_t *to, int col0, float y, uint32_t tag) {
+template <int G> DEV void give_act_int8(uint8_t *to, int col0, float y, uint32_t tag) {
     const int lane = threadIdx.x & 31, from = G == 32 ? lane & 16 : 0;
     const float m = __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(fabsf(y)))), d = group_scale(m);
     const int q = group_code(y, group_inverse(d));
@@ -55,30 +55,30 @@ template <int G> DEV void give_record(uint8_t *to, int col0, float y, uint32_t t
     const uint32_t a = __shfl_sync(~0u, w, from + (second ? 12 : 0)), b = __shfl_sync(~0u, w, from + 4),
                    c = __shfl_sync(~0u, w, from + 8);
     if (lane - from < 2 && lane < G)
-        packet_store(to + (col0 + from) * 2 + second * 16, a, second ? __float_as_uint(d) : b,
-                     second ? __float_as_uint(sum) : c, tag);
+        handoff_store(to + (col0 + from) * 2 + second * 16, a, second ? __float_as_uint(d) : b,
+                      second ? __float_as_uint(sum) : c, tag);
 }
 // (never bfloat16)
 template <int G, class J> DEV void give_one(const J &j, int col0, float y, uint32_t tag) {
     if (j.give == GIVE_RECORD)
-        give_record<G>(j.give_packets, col0, y, tag);
+        give_act_int8<G>(j.give_handoff, col0, y, tag);
     else
-        give_halves<false, G>(j.give == GIVE_CODES, j.give_packets, col0, y, tag);
+        give_halves<false, G>(j.give == GIVE_CODES, j.give_handoff, col0, y, tag);
 }
-template <int GA> struct record_reader {
+template <int GA> struct act_int8_reader {
     const uint8_t *at;
     uint32_t tag;
     int columns; // that will come
     uint4 v;
     MEM void ask(int unit, int lane) {
-        v = unit * 256 + lane / 2 * 16 < columns ? packet_load(at + (size_t)(unit * 32 + lane) * 16)
+        v = unit * 256 + lane / 2 * 16 < columns ? handoff_load(at + (size_t)(unit * 32 + lane) * 16)
                                                  : make_uint4(0, 0, 0, tag);
     }
     // waits for the unit asked for, lays it out as a record at x
     MEM void take(int unit, uint8_t *x, int lane) {
         while (v.w != tag) {
             __nanosleep(300);
-            v = packet_load(at + (size_t)(unit * 32 + lane) * 16);
+            v = handoff_load(at + (size_t)(unit * 32 + lane) * 16);
         }
         __syncwarp();
         const int g = lane >> 2, e = lane >> 1 & 1, p = g & 3, h = g >> 2;

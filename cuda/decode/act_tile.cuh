@@ -20,36 +20,36 @@ DEV int tile_order(bool codes, int k) {
 DEV int tile_neighbour(int give) { return give == GIVE_CODES ? 8 : 4; }
 
 // Byte of column k of a row in the tiles.
-DEV size_t half_tile_at(int give, int row, int k, int pitch) {
+DEV size_t act_tile_at(int give, int row, int k, int pitch) {
     const int at = (k & 32) + tile_order(give == GIVE_CODES, k);
     return ((size_t)(k >> 6) * (give == GIVE_BF16 ? 2 : 1) * pitch + row) * 128 +
            (((at >> 3) ^ (row & 7)) << 4) + (at & 7) * 2;
 }
-DEV float half_range(float y) { return fminf(fmaxf(y, -65504.f), 65504.f); }
+DEV float skinny_range(float y) { return fminf(fmaxf(y, -65504.f), 65504.f); }
 DEV void put_tile(int give, uint8_t *x, int pitch, int row, int k, float y) {
-    uint8_t *at = x + half_tile_at(give, row, k, pitch);
+    uint8_t *at = x + act_tile_at(give, row, k, pitch);
     if (give == GIVE_BF16) {
         const __nv_bfloat16 hi = __float2bfloat16(y);
         *(__nv_bfloat16 *)at = hi;
         *(__nv_bfloat16 *)(at + pitch * 128) = __float2bfloat16(y - __bfloat162float(hi));
     } else
-        *(__half *)at = __float2half(half_range(y));
+        *(__half *)at = __float2half(skinny_range(y));
 }
 // Column k and its neighbour behind it.
 DEV void put_tile2(int give, uint8_t *x, int pitch, int row, int k, float a, float b) {
-    uint8_t *at = x + half_tile_at(give, row, k, pitch);
+    uint8_t *at = x + act_tile_at(give, row, k, pitch);
     if (give == GIVE_BF16) {
         const __nv_bfloat162 hi = __floats2bfloat162_rn(a, b);
         *(__nv_bfloat162 *)at = hi;
         *(__nv_bfloat162 *)(at + pitch * 128) =
             __floats2bfloat162_rn(a - __low2float(hi), b - __high2float(hi));
     } else
-        *(uint32_t *)at = pack_half2(half_range(a), half_range(b));
+        *(uint32_t *)at = pack_half2(skinny_range(a), skinny_range(b));
 }
 // Columns k, k + 1, k + 8 and k + 9 (k a multiple of 16 and 0, 2, 4 or 6 more) for weights that are halves, where they lie
 // together.
 DEV void put_tile4(int give, uint8_t *x, int pitch, int row, int k, const float4 &v) {
-    uint8_t *at = x + half_tile_at(give, row, k, pitch);
+    uint8_t *at = x + act_tile_at(give, row, k, pitch);
     if (give == GIVE_BF16) {
         const __nv_bfloat162 a = __floats2bfloat162_rn(v.x, v.y), b = __floats2bfloat162_rn(v.z, v.w);
         ((__nv_bfloat162 *)at)[0] = a;
@@ -58,8 +58,8 @@ DEV void put_tile4(int give, uint8_t *x, int pitch, int row, int k, const float4
         ((__nv_bfloat162 *)at)[0] = __floats2bfloat162_rn(v.x - __low2float(a), v.y - __high2float(a));
         ((__nv_bfloat162 *)at)[1] = __floats2bfloat162_rn(v.z - __low2float(b), v.w - __high2float(b));
     } else
-        *(uint2 *)at = make_uint2(pack_half2(half_range(v.x), half_range(v.y)),
-                                  pack_half2(half_range(v.z), half_range(v.w)));
+        *(uint2 *)at = make_uint2(pack_half2(skinny_range(v.x), skinny_range(v.y)),
+                                  pack_half2(skinny_range(v.z), skinny_range(v.w)));
 }
 DEV void put_bf16(uint8_t *row, int col, float y) {
     const __nv_bfloat16 hi = __float2bfloat16(y);
@@ -75,5 +75,5 @@ template <bool TILES, class J> DEV void put_column(const J &j, int t, int tile_r
     else if (j.give == GIVE_BF16)
         put_bf16(row, col, y);
     else
-        ((__half *)row)[(col & ~31) + row_order(j.give == GIVE_CODES, col)] = __float2half(half_range(y));
+        ((__half *)row)[(col & ~31) + row_order(j.give == GIVE_CODES, col)] = __float2half(skinny_range(y));
 }

@@ -77,7 +77,7 @@ DEV void head_values(float (&y)[D / 32], const attend_job &j, int col, const flo
         angle[i] = turns(d) ? __ldcg(j.rope + (size_t)row * half + pair) : make_float2(1, 0);
     }
     if constexpr (PACKETS)
-        take_values<D>(y, partner, j.take_packets + col, tag, dim, other, turns);
+        take_values<D>(y, partner, j.take_handoff + col, tag, dim, other, turns);
     else {
         const float *src = j.qkv + row * j.qkv_row + col;
 #pragma unroll
@@ -221,7 +221,7 @@ __global__ void __launch_bounds__(attend_shape<D, T>::warps * 32, 2)
     const int dk = j.kv.dk, dv = j.kv.dv, row_k = kv_bytes(j.kv.type, dk), row_v = kv_bytes(j.kv.type, dv);
     pdl_trigger();
     if (j.wait) pdl_wait();
-    if (PACKETS && threadIdx.x == 0) tag = packet_tag(&j.t.step->seq, j.tag);
+    if (PACKETS && threadIdx.x == 0) tag = handoff_tag(&j.t.step->seq, j.tag);
     const int n_row = j.t.step->n_row;
     int most = 0;
 #pragma unroll 1
@@ -447,7 +447,7 @@ __global__ void __launch_bounds__(attend_shape<D, T>::warps * 32, 2)
             if (PACKETS)
                 give_one<32>(j, col & ~31, y, tag);
             else if (j.give == GIVE_RECORD)
-                put_record<32>(j, col, y);
+                put_act_int8<32>(j, col, y);
             else
                 put_column<true>(j, it.row, it.row, col, y);
         };
@@ -589,13 +589,13 @@ bool attend_plan(attend_job *j, size_t smem) {
     }
     return false;
 }
-bool attend_takes_packets(const attend_job &j) {
+bool attend_takes_handoff(const attend_job &j) {
     return j.kernel->type == KV_F16 && j.kernel->d < 256 && j.rep * j.kv.dv % 32 == 0 && j.give != GIVE_BF16;
 }
 cudaError_t attend_launch(attend_job j, int rows, int sm_count, bool overlap, cudaStream_t s) {
     const int blocks = rows * j.n_item_head > sm_count ? 2 * sm_count : sm_count;
     j.one = (rows * j.n_item_head << j.split_shift) <= blocks;
-    return launch_overlapped(j.kernel->decode[j.take_packets != NULL], blocks, j.kernel->warps * 32,
+    return launch_overlapped(j.kernel->decode[j.take_handoff != NULL], blocks, j.kernel->warps * 32,
                              j.kernel->bytes(j.rep, rows, j.one), overlap, s, j);
 }
 cudaError_t attend_put_launch(const attend_job &j, int n, bool overlap, cudaStream_t s) {

@@ -27,8 +27,8 @@ struct attend_job {
     size_t xo_row, xo_unit;
     int xo_pitch; // xo as tiles of act_tile.cuh with so many rows; 0: as rows
     // one row: packets of handoff.cuh instead of qkv and xo; both or neither
-    const uint2 *take_packets;
-    uint8_t *give_packets;
+    const uint2 *take_handoff;
+    uint8_t *give_handoff;
     uint32_t tag;
     // set by attend_plan: heads of an item, items of a key head and of a row, log2 of a row's splits
     int rep, n_chunk, n_item_head, split_shift;
@@ -41,7 +41,7 @@ enum { ATTEND_HEADS = 256 }; // item heads of a row: counters that the plan has
 // sizes above 256 or not of 8, or the form in which the result is wanted.
 bool attend_plan(attend_job *j, size_t smem);
 // Whether one row may come and go in packets.
-bool attend_takes_packets(const attend_job &j);
+bool attend_takes_handoff(const attend_job &j);
 // rows: the most that the step may have
 cudaError_t attend_launch(attend_job j, int rows, int sm_count, bool overlap, cudaStream_t s);
 // k and v of all rows to the cache, before attend_launch when rows may be of one sequence

@@ -63,7 +63,7 @@ __global__ void embed_decode_kernel(const __grid_constant__ embed_job j) {
     if ((lane & 15) == 0) j.square[row * j.square_row + (col >> 4)] = ss;
     const float y = __fmul_rn(v, j.next_norm[col]);
     if (j.give == GIVE_RECORD)
-        put_record<32>(j, col, y);
+        put_act_int8<32>(j, col, y);
     else
         put_column<true>(j, row, row, col, y);
 }

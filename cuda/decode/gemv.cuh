@@ -13,7 +13,7 @@
 // GA: the input is codes in groups of so many columns (gemv_int8.cuh); 0: halves. PACKETS: the input (EPI_ADD) or the
 // result comes in packets.
 template <int L, int GA, int R, int W, int S, int EPI, bool PACKETS>
-DEV void stream_one(const mm_job &j, int region, int cta, int n_cta) {
+DEV void gemv_one(const mm_job &j, int region, int cta, int n_cta) {
     extern __shared__ __align__(1024) uint8_t smem[];
     constexpr bool half = coded<L>::half, integers = GA > 0;
     constexpr int XU = integers ? (GA == 16 ? REC_BYTES_16 : REC_BYTES_32) : x_unit<L>(), ROWS = 16 * R;
@@ -64,11 +64,11 @@ DEV void stream_one(const mm_job &j, int region, int cta, int n_cta) {
         for (int u = w; u < U; u += 2 * W)
             m.template prepare<2>(x + (size_t)u * XU, (size_t)W * XU, u + W < U ? 2 : 1, lane);
     // not ahead of the copies: they would wait for the step's number
-    const uint32_t tag = packet_tag(seq, j.tag);
+    const uint32_t tag = handoff_tag(seq, j.tag);
     best_value best = {-INFINITY, 0x7fffffff};
-    conditional_t<integers, record_reader<GA>, packet_reader<L>> in;
+    conditional_t<integers, act_int8_reader<GA>, handoff_reader<L>> in;
     if (beside && w < U) {
-        in.at = j.take_packets;
+        in.at = j.take_handoff;
         in.tag = tag;
         in.columns = j.take_columns;
         in.ask(w, lane);
@@ -126,9 +126,9 @@ DEV void stream_one(const mm_job &j, int region, int cta, int n_cta) {
 // L2 < 0: one region
 template <int L, int L2, int GA, int R, int W, int S, int S2, int EPI, bool PACKETS>
 __global__ void __launch_bounds__(W * 32, coded<L>::half ? 1 : 2)
-    stream_one_kernel(const __grid_constant__ mm_job j) {
+    gemv_one_kernel(const __grid_constant__ mm_job j) {
     if (L2 < 0 || (int)blockIdx.x < j.split)
-        stream_one<L, GA, R, W, S, EPI, PACKETS>(j, 0, blockIdx.x, L2 < 0 ? gridDim.x : j.split);
+        gemv_one<L, GA, R, W, S, EPI, PACKETS>(j, 0, blockIdx.x, L2 < 0 ? gridDim.x : j.split);
     else if constexpr (L2 >= 0)
-        stream_one<L2, GA, R, W, S2, EPI, PACKETS>(j, 1, blockIdx.x - j.split, gridDim.x - j.split);
+        gemv_one<L2, GA, R, W, S2, EPI, PACKETS>(j, 1, blockIdx.x - j.split, gridDim.x - j.split);
 }

@@ -49,8 +49,8 @@ struct mm_job {
     float2 *cand;
     int n_cand;
     // one row: packets of handoff.cuh instead of xo and x
-    uint8_t *give_packets;
-    const uint8_t *take_packets;
+    uint8_t *give_handoff;
+    const uint8_t *take_handoff;
     const int *seq;   // number of the step
     uint32_t tag;     // of this link
     int take_columns; // that come in packets; 0 beyond them

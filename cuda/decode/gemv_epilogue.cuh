@@ -53,7 +53,7 @@ DEV void finish(const mm_job &j, int region, int step, float v, float rs, const 
             const int col = j.seg[i].col + o;
             if (j.bias) v += j.bias[col];
             if (lane < 16 * R && !PACKETS) j.y[t * j.y_row + col] = v;
-            if (lane < 16 * R && PACKETS) tagged_store((uint2 *)j.give_packets + col, v, tag);
+            if (lane < 16 * R && PACKETS) tagged_store((uint2 *)j.give_handoff + col, v, tag);
             if (EPI == EPI_HEAD && (v > best.v || (v == best.v && col < best.i))) best = {v, col};
         }
     } else if constexpr (EPI == EPI_ADD) {
@@ -62,7 +62,7 @@ DEV void finish(const mm_job &j, int region, int step, float v, float rs, const 
         const float ss = sum16(__fmul_rn(v, v));
         if ((lane & 15) == 0 && lane < 16 * R) j.square_out[t * j.square_row + step * R + (lane >> 4)] = ss;
         if constexpr (RECORDS)
-            put_record<16 * R>(j, row, v * a.norm);
+            put_act_int8<16 * R>(j, row, v * a.norm);
         else if (lane < 16 * R)
             put_column<TILES>(j, t, t, row, __fmul_rn(__fmul_rn(v, a.norm), a.scale));
     } else { // 8 gate rows, then the 8 up rows of the same columns
@@ -73,11 +73,11 @@ DEV void finish(const mm_job &j, int region, int step, float v, float rs, const 
         const float of_row =
             R == 1 ? y : __shfl_sync(~0u, y, (lane & 7) | (lane & 8) << 1); // columns in lanes 0 ..
         if constexpr (PACKETS && RECORDS)
-            give_record<8 * R>(j.give_packets, step * 8 * R, of_row, tag);
+            give_act_int8<8 * R>(j.give_handoff, step * 8 * R, of_row, tag);
         else if constexpr (PACKETS)
-            give_packets<8 * R>(j.give, j.give_packets, step * 8 * R, of_row, tag);
+            give_handoff<8 * R>(j.give, j.give_handoff, step * 8 * R, of_row, tag);
         else if constexpr (RECORDS)
-            put_record<8 * R>(j, step * 8 * R + (lane & (8 * R - 1)), of_row);
+            put_act_int8<8 * R>(j, step * 8 * R + (lane & (8 * R - 1)), of_row);
         else if (lane < 16 * R && !(lane & 8) && col < j.n_out)
             put_column<TILES>(j, t, t, col, y);
     }

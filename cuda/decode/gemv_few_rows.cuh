@@ -112,7 +112,7 @@ template <int L, int R, int T> struct few_rows {
 // Block `block` of n_block. With 8 rows its groups' steps lie n_block apart, so that the last ones spread over all blocks (with
 // fewer rows neighbours are 1% faster). Buffers of sums in turn: all warps of a group leave theirs, T warps add and finish a row each.
 template <int L, int R, int W, int EPI, int T>
-DEV void stream_few(const mm_job &j, int region, int block, int n_block) {
+DEV void gemv_few(const mm_job &j, int region, int block, int n_block) {
     extern __shared__ __align__(1024) uint8_t smem[];
     constexpr int ROWS = 16 * R, UB = layout_unit_bytes((enum layout)L);
     const few_shape &s = j.few;
@@ -212,10 +212,9 @@ DEV void stream_few(const mm_job &j, int region, int block, int n_block) {
     }
 }
 template <int L, int L2, int R, int W, int EPI, int T>
-__global__ void __launch_bounds__(W * 32 * FEW_GROUPS, 1)
-    stream_few_kernel(const __grid_constant__ mm_job j) {
+__global__ void __launch_bounds__(W * 32 * FEW_GROUPS, 1) gemv_few_kernel(const __grid_constant__ mm_job j) {
     if (L2 < 0 || (int)blockIdx.x < j.split)
-        stream_few<L, R, W, EPI, T>(j, 0, blockIdx.x, L2 < 0 ? gridDim.x : j.split);
+        gemv_few<L, R, W, EPI, T>(j, 0, blockIdx.x, L2 < 0 ? gridDim.x : j.split);
     else if constexpr (L2 >= 0)
-        stream_few<L2, R, W, EPI, T>(j, 1, blockIdx.x - j.split, gridDim.x - j.split);
+        gemv_few<L2, R, W, EPI, T>(j, 1, blockIdx.x - j.split, gridDim.x - j.split);
 }

@@ -4,12 +4,12 @@
 #include "cuda/decode/gemv.h"
 
 #define MM_MAX(a, b)                ((a) > (b) ? (a) : (b))
-#define MM_FEW(l, lx, r, w, epi, t) stream_few_kernel<l, lx, few_tiles(r, epi), w, epi, t>
+#define MM_FEW(l, lx, r, w, epi, t) gemv_few_kernel<l, lx, few_tiles(r, epi), w, epi, t>
 #define MM_ENTRY_OF(l, lx, lc, ga, r, w, s, s2, epi, bytes, ...)                                             \
     {                                                                                                        \
         l, lc, ga, r, epi, w, bytes,                                                                         \
-            {stream_one_kernel<l, lx, ga, r, w, s, s2, epi, false>,                                          \
-             stream_one_kernel<l, lx, ga, r, w, s, s2, epi, epi != EPI_HEAD>},                               \
+            {gemv_one_kernel<l, lx, ga, r, w, s, s2, epi, false>,                                            \
+             gemv_one_kernel<l, lx, ga, r, w, s, s2, epi, epi != EPI_HEAD>},                                 \
         {                                                                                                    \
             __VA_ARGS__                                                                                      \
         }                                                                                                    \

@@ -5,7 +5,7 @@
 #define TABLE(f)                                                                                             \
     f(q4k, 7) f(q6k, 7) f(q4k_q6k, 7) f(q4, 7) f(q4m, 7) f(q8, 7) f(q8m, 7) f(q5k, 7) f(q5k_q6k, 7)          \
         f(q3k, 7) f(iq4, 7) f(q2k, 7) f(f16, 7) f(bf16, 7)
-#define DECLARE(name, n) extern const struct half_entry half_##name[n];
+#define DECLARE(name, n) extern const struct skinny_entry half_##name[n];
 TABLE(DECLARE)
 
 template <class F> static bool each(F f) {
@@ -17,13 +17,13 @@ template <class F> static bool each(F f) {
 }
 static int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
-static bool codes(const struct half_entry *e) { return half_classes(e->l) != 4; }
-static bool four_groups(const struct half_entry *e) { return codes(e) && e->group && e->nt <= 8; }
+static bool codes(const struct skinny_entry *e) { return skinny_classes(e->l) != 4; }
+static bool four_groups(const struct skinny_entry *e) { return codes(e) && e->group && e->nt <= 8; }
 
 // The kernel for so many rows: the narrowest that takes them all, else the widest.
-static const struct half_entry *find(const struct mm_kernel *k, int rows, int sm, bool shared) {
-    const struct half_entry *best = NULL;
-    each([&](const struct half_entry *e) {
+static const struct skinny_entry *find(const struct mm_kernel *k, int rows, int sm, bool shared) {
+    const struct skinny_entry *best = NULL;
+    each([&](const struct skinny_entry *e) {
         const bool fits = sm == 90 ? e->group || e->nt <= (codes(e) ? 2 : 4) : !e->group;
         if (e->l == k->l && e->l2 == k->l2 && e->shared == shared && fits && (!best || best->nt * 8 < rows))
             best = e;
@@ -32,14 +32,14 @@ static const struct half_entry *find(const struct mm_kernel *k, int rows, int sm
     return best;
 }
 // Bytes of a row tile's weights in a stage of so many column tiles.
-static int weight_bytes(const struct half_entry *e, int span) {
+static int weight_bytes(const struct skinny_entry *e, int span) {
     const int a = layout_unit_bytes(e->l), b = e->l2 == LAYOUT_COUNT ? 0 : layout_unit_bytes(e->l2);
     return codes(e) ? (a > b ? a : b) : span * 2048;
 }
 static int best_bytes(int warps, bool head) { return head ? (warps * 8 + 4) * HALF_ROWS : 0; }
 // Ring for mw row tiles: stages of 4 column tiles if three fit, else of fewer.
-static bool ring(struct half_job *w, const struct half_entry *e, int mw, size_t smem) {
-    const int share = e->shared ? half_classes(e->l) : 1,
+static bool ring(struct skinny_job *w, const struct skinny_entry *e, int mw, size_t smem) {
+    const int share = e->shared ? skinny_classes(e->l) : 1,
               best = best_bytes(mw * share, w->epilogue == EPI_HEAD),
               sums = e->shared                                        ? mw * share * e->nt * 512
                      : four_groups(e) && e->nt == 8 && w->splits == 1 ? mw * e->nt * 512
@@ -67,11 +67,12 @@ static bool ring(struct half_job *w, const struct half_entry *e, int mw, size_t 
 }
 // Cycles of a multiprocessor for 64 columns of mw row tiles (measured, roughly): what comes in, the products, or one warp
 // alone, whose loads and products wait for each other (shared: for its part of the columns).
-static double cycles(const struct half_entry *e, int mw) {
+static double cycles(const struct skinny_entry *e, int mw) {
     const int parts = e->x / (e->nt * 1024), convert = codes(e) ? 130 : 0;
     const double in = (mw * weight_bytes(e, 4) / 4. + e->x) / 32.,
-                 alone =
-                     e->group ? 0 : (230. + 2 * convert + 30 * e->nt) / (e->shared ? half_classes(e->l) : 1),
+                 alone = e->group
+                             ? 0
+                             : (230. + 2 * convert + 30 * e->nt) / (e->shared ? skinny_classes(e->l) : 1),
                  products = four_groups(e) ? 170 + 20 * e->nt + mw / 4 * (95 + 7.5 * e->nt)
                             : e->group     ? mw / 4 * e->nt * 18
                             : e->shared    ? mw / 4. * (26 * e->nt * parts + convert)
@@ -80,18 +81,18 @@ static double cycles(const struct half_entry *e, int mw) {
     return most > alone ? most : alone;
 }
 
-bool half_fits(const struct mm_kernel *k, const struct mm_job *j, int sm, size_t smem) {
-    struct half_job w = {};
+bool skinny_fits(const struct mm_kernel *k, const struct mm_job *j, int sm, size_t smem) {
+    struct skinny_job w = {};
     w.j = *j;
     w.epilogue = k->epilogue;
     for (int rows = 2; rows <= HALF_ROWS; rows *= 2)
-        if (!half_plan(&w, k, rows, sm, 1, smem, 0)) return false;
+        if (!skinny_plan(&w, k, rows, sm, 1, smem, 0)) return false;
     return true;
 }
-bool half_plan(struct half_job *w, const struct mm_kernel *k, int rows, int sm, int sm_count, size_t smem,
-               size_t part_bytes) {
+bool skinny_plan(struct skinny_job *w, const struct mm_kernel *k, int rows, int sm, int sm_count, size_t smem,
+                 size_t part_bytes) {
     double least = 1e30;
-    struct half_job best = {};
+    struct skinny_job best = {};
     if (rows > HALF_ROWS) return false;
     w->rows = rows;
     w->pitch = half_pitch(rows);
@@ -100,11 +101,11 @@ bool half_plan(struct half_job *w, const struct mm_kernel *k, int rows, int sm, 
     w->classes = k->warps;
     w->j.n_cand = sm_count;
     for (int shared = 0; shared < 2; shared++) {
-        const struct half_entry *e = find(k, rows, sm, shared);
-        if (!e || (shared && (e->nt * 8 < rows || half_classes(e->l) != k->warps))) continue;
+        const struct skinny_entry *e = find(k, rows, sm, shared);
+        if (!e || (shared && (e->nt * 8 < rows || skinny_classes(e->l) != k->warps))) continue;
         const int step = e->group ? 4 : 1;
         w->groups = ceil_div(rows, e->nt * 8);
-        for (int mw = step; mw <= (shared ? half_tiles_shared(e->l) : half_warps(e->l, e->nt, e->group));
+        for (int mw = step; mw <= (shared ? act_tiles_shared(e->l) : skinny_warps(e->l, e->nt, e->group));
              mw += step)
             for (w->splits = 1; w->splits <= (shared ? 1 : w->classes); w->splits *= 2) {
                 int all = 0;
@@ -128,14 +129,14 @@ bool half_plan(struct half_job *w, const struct mm_kernel *k, int rows, int sm, 
     while (1 << w->split_bits < w->splits) w->split_bits++;
     return least < 1e30;
 }
-cudaError_t half_launch(const struct half_job *w, int sm_count, cudaStream_t s) {
-    const int warps = w->entry->shared ? half_classes(w->entry->l) * w->mw : w->mw,
-              threads = (warps + half_helpers(w->entry->group)) * 32;
+cudaError_t skinny_launch(const struct skinny_job *w, int sm_count, cudaStream_t s) {
+    const int warps = w->entry->shared ? skinny_classes(w->entry->l) * w->mw : w->mw,
+              threads = (warps + skinny_helpers(w->entry->group)) * 32;
     return launch_overlapped(w->entry->run, sm_count, threads, (size_t)w->smem, true, s, *w);
 }
-cudaError_t half_prepare(void) {
+cudaError_t skinny_prepare(void) {
     cudaError_t e = cudaSuccess;
-    each([&](const struct half_entry *k) {
+    each([&](const struct skinny_entry *k) {
         e = all_shared_memory((const void *)k->run);
         return e != cudaSuccess;
     });

@@ -16,11 +16,11 @@
 #include "cuda/decode/skinny_mma.cuh"
 
 // A tile of weights and rows, or a part of its classes.
-struct half_item {
+struct skinny_item {
     int region, tile0, n_tile, row0, split, set; // set: of the parts of a tile
 };
-template <int NT> DEV half_item half_find(const half_job &k, int i) {
-    half_item it;
+template <int NT> DEV skinny_item skinny_find(const skinny_job &k, int i) {
+    skinny_item it;
     it.region = i >= k.items[0];
     if (it.region) i -= k.items[0];
     it.split = i & (k.splits - 1); // a power of two
@@ -37,7 +37,7 @@ template <int L> DEV int half_bytes(int n) {
     return coded<L>::half ? n * 2048 : layout_unit_bytes((enum layout)L);
 }
 template <int L>
-DEV const uint8_t *half_weights(const half_job &k, const half_item &it, int tile, int column) {
+DEV const uint8_t *skinny_weights(const skinny_job &k, const skinny_item &it, int tile, int column) {
     return k.j.w[it.region] +
            ((size_t)(it.tile0 + tile) * k.j.u + (column >> 2)) * layout_unit_bytes((enum layout)L) +
            (coded<L>::half ? (column & 3) * 2048 : 0);
@@ -45,7 +45,7 @@ DEV const uint8_t *half_weights(const half_job &k, const half_item &it, int tile
 
 // ---- stages of a block whose warps have row tiles
 // stage(first column tile, number of them) for all stages of an item, then added() where a class ends
-template <class S, class A> DEV void half_columns(const half_job &k, int split, S stage, A added) {
+template <class S, class A> DEV void half_columns(const skinny_job &k, int split, S stage, A added) {
     const int n = k.classes >> k.split_bits;
     for (int c = split * n; c < (split + 1) * n; c++) {
         for (int u = c; u < k.j.u; u += k.classes) {
@@ -56,11 +56,11 @@ template <class S, class A> DEV void half_columns(const half_job &k, int split, 
     }
 }
 template <int L, int NT, bool G> struct tile_stages {
-    using S = half_shape<L, NT, G>;
-    template <class V> static MEM void each(const half_job &k, const half_item &it, V visit) {
+    using S = skinny_shape<L, NT, G>;
+    template <class V> static MEM void each(const skinny_job &k, const skinny_item &it, V visit) {
         half_columns(k, it.split, visit, [](int) {});
     }
-    static MEM void fetch(const half_job &k, const half_ring &r, uint32_t smem, const half_item &it,
+    static MEM void fetch(const skinny_job &k, const skinny_ring &r, uint32_t smem, const skinny_item &it,
                           int column, int n, bool weights, bool rows) {
         const int lane = threadIdx.x & 31, bytes = min(NT * 8, k.pitch - it.row0) * 128,
                   own = half_bytes<L>(n);
@@ -70,7 +70,7 @@ template <int L, int NT, bool G> struct tile_stages {
             __syncwarp();
             if (lane < it.n_tile)
                 bulk_copy(to + k.span * S::parts * S::x + lane * half_bytes<L>(k.span),
-                          half_weights<L>(k, it, lane, column), own, bar);
+                          skinny_weights<L>(k, it, lane, column), own, bar);
         }
         if (rows && k.pitch == NT * 8) { // all of a tile's rows: the tiles follow each other
             if (lane == 0)
@@ -83,19 +83,19 @@ template <int L, int NT, bool G> struct tile_stages {
 
 // ---- stages of a block whose warps have a class of a row tile each
 template <int L, int NT, bool G> struct class_stages {
-    using S = half_shape<L, NT, G>;
+    using S = skinny_shape<L, NT, G>;
     static constexpr int C = S::classes;
     // Column tiles that class c has in part p of round i (units C i + c), and the first of them.
-    static MEM int first(const half_job &k, int i, int p, int c) { return 4 * (C * i + c) + p * k.span; }
-    static MEM int count(const half_job &k, int i, int p, int c) {
+    static MEM int first(const skinny_job &k, int i, int p, int c) { return 4 * (C * i + c) + p * k.span; }
+    static MEM int count(const skinny_job &k, int i, int p, int c) {
         return max(0, min(k.span, k.n_column - first(k, i, p, c)));
     }
-    template <class V> static MEM void each(const half_job &k, const half_item &, V visit) {
+    template <class V> static MEM void each(const skinny_job &k, const skinny_item &, V visit) {
         for (int i = 0; C * i < k.j.u; i++)
             for (int p = 0; p * k.span < 4; p++) visit(i, p);
     }
-    static MEM void fetch(const half_job &k, const half_ring &r, uint32_t smem, const half_item &it, int i,
-                          int p, bool weights, bool rows) {
+    static MEM void fetch(const skinny_job &k, const skinny_ring &r, uint32_t smem, const skinny_item &it,
+                          int i, int p, bool weights, bool rows) {
         const int lane = threadIdx.x & 31, bytes = min(NT * 8, k.pitch - it.row0) * 128;
         const uint32_t bar = smem + HALF_FULL + 8 * r.slot, to = smem + HALF_RING_AT + r.slot * k.stage_bytes;
         const int c = lane % C, n = count(k, i, p, c), own = half_bytes<L>(n);
@@ -109,7 +109,7 @@ template <int L, int NT, bool G> struct class_stages {
             __syncwarp();
             if (lane / C < it.n_tile && n)
                 bulk_copy(to + C * k.span * S::parts * S::x + lane * half_bytes<L>(k.span),
-                          half_weights<L>(k, it, lane / C, first(k, i, p, c)), own, bar);
+                          skinny_weights<L>(k, it, lane / C, first(k, i, p, c)), own, bar);
         }
         if (rows && k.pitch == NT * 8) {
             if (lane < C && n)
@@ -126,29 +126,29 @@ template <int L, int NT, bool G> struct class_stages {
 
 // ---- the producer
 // visit(item, a, b) for all stages that this block has
-template <class T, int NT, class V> DEV void half_each(const half_job &k, V visit) {
+template <class T, int NT, class V> DEV void half_each(const skinny_job &k, V visit) {
     for (int i = blockIdx.x; i < k.items[0] + k.items[1]; i += gridDim.x) {
-        const half_item it = half_find<NT>(k, i);
+        const skinny_item it = skinny_find<NT>(k, i);
         T::each(k, it, [&](int a, int b) { visit(it, a, b); });
     }
 }
-template <class T, class T2, int NT> DEV void half_produce(const half_job &k, uint32_t smem) {
-    half_ring r = {0, 0};
+template <class T, class T2, int NT> DEV void skinny_produce(const skinny_job &k, uint32_t smem) {
+    skinny_ring r = {0, 0};
     int v = 0;
-    auto fetch = [&](const half_item &it, int a, int b, bool weights, bool rows) {
+    auto fetch = [&](const skinny_item &it, int a, int b, bool weights, bool rows) {
         if (it.region)
             T2::fetch(k, r, smem, it, a, b, weights, rows);
         else
             T::fetch(k, r, smem, it, a, b, weights, rows);
         r.step(k.stages);
     };
-    half_each<T, NT>(k, [&](const half_item &it, int a, int b) {
+    half_each<T, NT>(k, [&](const skinny_item &it, int a, int b) {
         if (v++ < k.stages) fetch(it, a, b, true, false); // weights depend on no kernel
     });
     pdl_wait();
     v = 0;
     r = {0, 0};
-    half_each<T, NT>(k, [&](const half_item &it, int a, int b) {
+    half_each<T, NT>(k, [&](const skinny_item &it, int a, int b) {
         const bool again = v++ >= k.stages;
         if (again) barrier_wait(smem + HALF_EMPTY + 8 * r.slot, r.phase ^ 1);
         fetch(it, a, b, again, true);
@@ -166,9 +166,9 @@ DEV void half_gather(float (&v)[4], const float4 *part, size_t of_class, int cla
     for (int c = 0; c < 8; c++) v[0] += a[c].x, v[1] += a[c].y, v[2] += a[c].z, v[3] += a[c].w;
 }
 template <int L, int NT, bool G, bool LONG>
-DEV void half_consume(const half_job &k, half_ring &r, const half_item &it, uint8_t *smem, int n_row,
-                      const half_shared &at, bool first) {
-    using S = half_shape<L, NT, G>;
+DEV void skinny_consume(const skinny_job &k, skinny_ring &r, const skinny_item &it, uint8_t *smem, int n_row,
+                        const skinny_shared &at, bool first) {
+    using S = skinny_shape<L, NT, G>;
     const int w = threadIdx.x >> 5, lane = threadIdx.x & 31;
     float acc[S::parts][NT][4], sum[S::apart ? 1 : NT][4] = {};
 #pragma unroll
@@ -233,16 +233,16 @@ DEV void half_consume(const half_job &k, half_ring &r, const half_item &it, uint
                 for (int o = 0; o < 4; o++) v[o] = q == n || !q ? sum[q][o] : v[o];
 #pragma unroll
         for (int o = 0; o < 4; o++) v[o] *= down;
-        half_finish(k, f, it.tile0 + w, it.row0 + n * 8, n_row, v, now, at);
+        skinny_finish(k, f, it.tile0 + w, it.row0 + n * 8, n_row, v, now, at);
     }
     if (by > 1) half_leave(k, it.set);
 }
 
 // Sums of the warps of a row tile, added by the warp that finishes the rows: group n of 8 by warp n % C.
 template <int L, int NT, bool G>
-DEV void shared_consume(const half_job &k, half_ring &r, const half_item &it, uint8_t *smem, int n_row,
-                        const half_shared &at) {
-    using S = half_shape<L, NT, G>;
+DEV void shared_consume(const skinny_job &k, skinny_ring &r, const skinny_item &it, uint8_t *smem, int n_row,
+                        const skinny_shared &at) {
+    using S = skinny_shape<L, NT, G>;
     using T = class_stages<L, NT, G>;
     constexpr int C = S::classes;
     const int w = threadIdx.x >> 5, lane = threadIdx.x & 31, t = w / C, c = w % C;
@@ -254,7 +254,7 @@ DEV void shared_consume(const half_job &k, half_ring &r, const half_item &it, ui
                  own = (size_t)C * k.span * S::parts * S::x + (size_t)w * half_bytes<L>(k.span);
     const float up = k.j.up[it.region];
     T::each(k, it, [&](int i, int p) {
-        half_stage<L, NT, G>(k, r, acc, smem, x, own, t < it.n_tile ? T::count(k, i, p, c) : 0, up);
+        skinny_stage<L, NT, G>(k, r, acc, smem, x, own, t < it.n_tile ? T::count(k, i, p, c) : 0, up);
     });
     if (t >= it.n_tile) return; // alike in the warps of a tile
     const half_rows f = half_look(k, it.region, it.tile0 + t, lane >> 2);
@@ -282,12 +282,12 @@ DEV void shared_consume(const half_job &k, half_ring &r, const half_item &it, ui
         if (S::codes)
 #pragma unroll
             for (int o = 0; o < 4; o++) v[o] *= k.j.down[it.region];
-        half_finish(k, f, it.tile0 + t, row0, n_row, v, res, at);
+        skinny_finish(k, f, it.tile0 + t, row0, n_row, v, res, at);
     }
 }
 
 // Outputs of rows and an empty best of each, for the head.
-DEV void half_head(const half_job &k, const half_shared &at, int warps, int n_out) {
+DEV void half_head(const skinny_job &k, const skinny_shared &at, int warps, int n_out) {
     for (int i = threadIdx.x; i < warps * HALF_ROWS; i += warps * 32) at.best[i] = {-INFINITY, 0x7fffffff};
     for (int t = threadIdx.x; t < k.rows; t += warps * 32) at.out[t] = -1;
     asm volatile("bar.sync 1, %0;" ::"r"(warps * 32) : "memory");
@@ -296,7 +296,7 @@ DEV void half_head(const half_job &k, const half_shared &at, int warps, int n_ou
         if (row < k.rows) at.out[row] = t;
     }
 }
-DEV void half_chosen(const half_job &k, const half_shared &at, int warps) {
+DEV void skinny_chosen(const skinny_job &k, const skinny_shared &at, int warps) {
     asm volatile("bar.sync 1, %0;" ::"r"(warps * 32) : "memory");
     for (int t = threadIdx.x; t < k.rows; t += warps * 32) {
         if (at.out[t] < 0) continue;
@@ -306,16 +306,16 @@ DEV void half_chosen(const half_job &k, const half_shared &at, int warps) {
         k.j.cand[(size_t)at.out[t] * k.j.n_cand + blockIdx.x] = make_float2(b.v, __int_as_float(b.i));
     }
 }
-template <int L, int L2, int NT, bool G, bool SHARED> DEV void half_block(const half_job &k) {
-    using S = half_shape<L, NT, G>;
+template <int L, int L2, int NT, bool G, bool SHARED> DEV void skinny_block(const skinny_job &k) {
+    using S = skinny_shape<L, NT, G>;
     constexpr int M = L2 < 0 ? L : L2;                     // of region 1
     constexpr bool LONG = NT == 16 || (NT == 4 && L2 < 0); // others spill
     extern __shared__ __align__(1024) uint8_t smem[];
     const int w = threadIdx.x >> 5, warps = SHARED ? S::classes * k.mw : k.mw,
               items = k.items[0] + k.items[1];
     const uint32_t base = smem_address(smem);
-    half_shared at = {(float *)(smem + HALF_FACTOR), (int *)(smem + k.best_at + warps * HALF_ROWS * 8),
-                      (best_value *)(smem + k.best_at)};
+    skinny_shared at = {(float *)(smem + HALF_FACTOR), (int *)(smem + k.best_at + warps * HALF_ROWS * 8),
+                        (best_value *)(smem + k.best_at)};
     if (threadIdx.x < HALF_STAGES) {
         barrier_init(base + HALF_FULL + 8 * threadIdx.x, 1);
         barrier_init(base + HALF_EMPTY + 8 * threadIdx.x, warps);
@@ -331,14 +331,14 @@ template <int L, int L2, int NT, bool G, bool SHARED> DEV void half_block(const 
             pdl_wait();
             const int n_row = k.epilogue == EPI_HEAD ? k.rows : *k.j.n_row;
             if (k.j.n_square)
-                half_exchange(k, at.factor, w - warps - 1, half_helpers(G) - 1, n_row);
+                half_exchange(k, at.factor, w - warps - 1, skinny_helpers(G) - 1, n_row);
             else
-                half_count(k, at.factor, w - warps - 1, half_helpers(G) - 1, n_row);
+                skinny_count(k, at.factor, w - warps - 1, skinny_helpers(G) - 1, n_row);
             if ((int)blockIdx.x < items) half_met<G>(k, false);
         } else if constexpr (SHARED)
-            half_produce<class_stages<L, NT, G>, class_stages<M, NT, G>, NT>(k, base);
+            skinny_produce<class_stages<L, NT, G>, class_stages<M, NT, G>, NT>(k, base);
         else
-            half_produce<tile_stages<L, NT, G>, tile_stages<M, NT, G>, NT>(k, base);
+            skinny_produce<tile_stages<L, NT, G>, tile_stages<M, NT, G>, NT>(k, base);
         return;
     }
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -347,13 +347,13 @@ template <int L, int L2, int NT, bool G, bool SHARED> DEV void half_block(const 
     pdl_wait();
     const int n_out = *k.j.n_row, n_row = k.epilogue == EPI_HEAD ? k.rows : n_out;
     if (k.epilogue == EPI_HEAD) half_head(k, at, warps, n_out);
-    if (!S::group) half_count(k, at.factor, w, warps, n_row);
+    if (!S::group) skinny_count(k, at.factor, w, warps, n_row);
     asm volatile("bar.sync 1, %0;" ::"r"(warps * 32) : "memory");
-    half_shared own = at;
+    skinny_shared own = at;
     own.best += w * HALF_ROWS;
-    half_ring r = {0, 0};
+    skinny_ring r = {0, 0};
     for (int i = blockIdx.x; i < items; i += gridDim.x) {
-        const half_item it = half_find<NT>(k, i);
+        const skinny_item it = skinny_find<NT>(k, i);
         const bool first = i == (int)blockIdx.x;
         if constexpr (SHARED) {
             if (L2 < 0 || !it.region)
@@ -361,18 +361,18 @@ template <int L, int L2, int NT, bool G, bool SHARED> DEV void half_block(const 
             else
                 shared_consume<M, NT, G>(k, r, it, smem, n_row, own);
         } else if (L2 < 0 || !it.region)
-            half_consume<L, NT, G, LONG>(k, r, it, smem, n_row, own, first);
+            skinny_consume<L, NT, G, LONG>(k, r, it, smem, n_row, own, first);
         else
-            half_consume<M, NT, G, LONG>(k, r, it, smem, n_row, own, first);
+            skinny_consume<M, NT, G, LONG>(k, r, it, smem, n_row, own, first);
     }
-    if (k.epilogue == EPI_HEAD) half_chosen(k, at, warps);
+    if (k.epilogue == EPI_HEAD) skinny_chosen(k, at, warps);
 }
 template <int L, int L2, int NT, bool G, bool SHARED>
-__global__ void __launch_bounds__(half_threads((enum layout)L, NT, G, SHARED), 1)
-    wide_half_kernel(const __grid_constant__ half_job k) {
+__global__ void __launch_bounds__(skinny_threads((enum layout)L, NT, G, SHARED), 1)
+    skinny_kernel(const __grid_constant__ skinny_job k) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    half_block<L, L2, NT, G, SHARED>(k);
+    skinny_block<L, L2, NT, G, SHARED>(k);
 #else
-    if constexpr (!half_shape<L, NT, G>::group) half_block<L, L2, NT, G, SHARED>(k);
+    if constexpr (!skinny_shape<L, NT, G>::group) skinny_block<L, L2, NT, G, SHARED>(k);
 #endif
 }

@@ -16,21 +16,21 @@ enum {
 #define HALF_FN static inline
 #endif
 // Warps beside those with row tiles: where warpgroups work, more than the producer.
-HALF_FN int half_helpers(bool group) { return group ? 4 : 1; }
+HALF_FN int skinny_helpers(bool group) { return group ? 4 : 1; }
 // Warps of a row tile where they have a class each, and row tiles of such a block at most.
-HALF_FN int half_classes(enum layout l) { return l == LAYOUT_F16 || l == LAYOUT_BF16 ? 4 : 8; }
-HALF_FN int half_tiles_shared(enum layout l) { return half_classes(l) == 4 ? 3 : 2; }
+HALF_FN int skinny_classes(enum layout l) { return l == LAYOUT_F16 || l == LAYOUT_BF16 ? 4 : 8; }
+HALF_FN int act_tiles_shared(enum layout l) { return skinny_classes(l) == 4 ? 3 : 2; }
 // Row tiles of a block at most, a warp each.
-HALF_FN int half_warps(enum layout l, int nt, bool group) {
-    return half_classes(l) == 8 && group && nt <= 8 ? 16 : half_classes(l) == 8 && nt == 4 ? 15 : 8;
+HALF_FN int skinny_warps(enum layout l, int nt, bool group) {
+    return skinny_classes(l) == 8 && group && nt <= 8 ? 16 : skinny_classes(l) == 8 && nt == 4 ? 15 : 8;
 }
-HALF_FN int half_threads(enum layout l, int nt, bool group, bool shared) {
-    return ((shared ? half_classes(l) * half_tiles_shared(l) : half_warps(l, nt, group)) +
-            half_helpers(group)) *
+HALF_FN int skinny_threads(enum layout l, int nt, bool group, bool shared) {
+    return ((shared ? skinny_classes(l) * act_tiles_shared(l) : skinny_warps(l, nt, group)) +
+            skinny_helpers(group)) *
            32;
 }
 
-struct half_job {
+struct skinny_job {
     mm_job j; // x: tiles of act_tile.cuh
     // what the blocks tell each other: 1 / rms of each row, tagged with the step's number and tag
     uint2 *rms;
@@ -45,21 +45,21 @@ struct half_job {
     int tiles[2], items[2], n_column;  // row tiles of 16; items: mw row tiles x a group of rows; column tiles
     int mw, span, stages, stage_bytes; // row tiles of an item, a warp each; column tiles of a stage
     int sums_at, best_at, smem;        // of shared memory; behind the best: the output of each row
-    const struct half_entry *entry;
+    const struct skinny_entry *entry;
 };
-struct half_entry {
+struct skinny_entry {
     enum layout l, l2; // l2: LAYOUT_COUNT: one region
     bool shared;       // a row tile's classes on a warp each
     bool group;        // warpgroups
     int nt, x;         // groups of 8 rows; bytes of rows of a column tile
-    void (*run)(const half_job);
+    void (*run)(const skinny_job);
 };
 // Whether there are kernels for a link in every size of step, without sharing tiles between blocks.
-bool half_fits(const struct mm_kernel *k, const struct mm_job *j, int sm, size_t smem);
+bool skinny_fits(const struct mm_kernel *k, const struct mm_job *j, int sm, size_t smem);
 // Fills all but j, epilogue, part and count; sm: compute capability * 10; part_bytes: what part has.
-bool half_plan(struct half_job *w, const struct mm_kernel *k, int rows, int sm, int sm_count, size_t smem,
-               size_t part_bytes);
-cudaError_t half_launch(const struct half_job *w, int sm_count, cudaStream_t s);
-cudaError_t half_prepare(void);
+bool skinny_plan(struct skinny_job *w, const struct mm_kernel *k, int rows, int sm, int sm_count, size_t smem,
+                 size_t part_bytes);
+cudaError_t skinny_launch(const struct skinny_job *w, int sm_count, cudaStream_t s);
+cudaError_t skinny_prepare(void);
 // Rows of a tile for a step of so many rows.
 static inline int half_pitch(int rows) { return (rows + 7) / 8 * 8; }

@@ -5,7 +5,7 @@
 #include "cuda/decode/skinny.h"
 
 // In shared memory, by rows of the step: what they count, the head's outputs (-1: none), their best of this warp.
-struct half_shared {
+struct skinny_shared {
     float *factor;
     int *out;
     best_value *best;
@@ -15,7 +15,7 @@ struct half_rows { // what a lane knows of its two weight rows
     int col[2];    // column of y, -1: none
     float bias[2], norm[2];
 };
-DEV half_rows half_look(const half_job &k, int region, int tile, int gid) {
+DEV half_rows half_look(const skinny_job &k, int region, int tile, int gid) {
     half_rows f;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
@@ -33,7 +33,7 @@ DEV half_rows half_look(const half_job &k, int region, int tile, int gid) {
 }
 // What rows count, into shared memory: of EPI_ADD the result as it is given, else the sums. By one of n warps: rows t0 and
 // then every n-th.
-DEV void half_count(const half_job &k, float *factor, int t0, int n, int n_row) {
+DEV void skinny_count(const skinny_job &k, float *factor, int t0, int n, int n_row) {
     constexpr int N = 4;
     const int lane = threadIdx.x & 31;
     const bool norm = k.j.n_square;
@@ -54,9 +54,9 @@ DEV void half_count(const half_job &k, float *factor, int t0, int n, int n_row) 
     }
 }
 // The same for many rows, which would be much to read for every block: each works out a few and tells the others.
-DEV void half_exchange(const half_job &k, float *factor, int w, int n, int n_row) {
+DEV void half_exchange(const skinny_job &k, float *factor, int w, int n, int n_row) {
     const int lane = threadIdx.x & 31;
-    const uint32_t tag = packet_tag(k.seq, k.tag);
+    const uint32_t tag = handoff_tag(k.seq, k.tag);
     for (int t = blockIdx.x + w * gridDim.x; t < n_row; t += n * gridDim.x) {
         float rs[1];
         half_rms(k.j, t, 0, t, rs);
@@ -73,8 +73,8 @@ DEV void half_exchange(const half_job &k, float *factor, int w, int n, int n_row
     }
 }
 // Warpgroups: the factors come from warps beside the producer. wait: for them, else: they are there.
-template <bool G> DEV void half_met(const half_job &k, bool wait) {
-    const int threads = (k.mw + half_helpers(G) - 1) * 32;
+template <bool G> DEV void half_met(const skinny_job &k, bool wait) {
+    const int threads = (k.mw + skinny_helpers(G) - 1) * 32;
     if (wait)
         asm volatile("bar.sync 15, %0;" ::"r"(threads) : "memory");
     else
@@ -82,7 +82,7 @@ template <bool G> DEV void half_met(const half_job &k, bool wait) {
 }
 // All blocks that share the tile have left their sums: count[2 set] of them. The barrier orders a block's stores before its
 // first thread's release.
-DEV void half_meet(const half_job &k, int set) {
+DEV void half_meet(const skinny_job &k, int set) {
     int *n = k.count + set * 2, seen;
     asm volatile("bar.sync 1, %0;" ::"r"(k.mw * 32) : "memory");
     if (threadIdx.x == 0) {
@@ -93,7 +93,7 @@ DEV void half_meet(const half_job &k, int set) {
     asm volatile("bar.sync 1, %0;" ::"r"(k.mw * 32) : "memory");
 }
 // The last block to have seen that clears the counts.
-DEV void half_leave(const half_job &k, int set) {
+DEV void half_leave(const skinny_job &k, int set) {
     int *n = k.count + set * 2;
     if (threadIdx.x == 0 && atomicAdd(n + 1, 1) == k.splits - 1) {
         n[1] = 0;
@@ -101,7 +101,7 @@ DEV void half_leave(const half_job &k, int set) {
     }
 }
 // The residual of lane's four sums.
-DEV void half_residual(const half_job &k, const half_rows &f, int row0, int n_row, float (&res)[4]) {
+DEV void half_residual(const skinny_job &k, const half_rows &f, int row0, int n_row, float (&res)[4]) {
     const int t = row0 + 2 * (threadIdx.x & 3);
 #pragma unroll
     for (int o = 0; o < 4; o++)
@@ -109,7 +109,7 @@ DEV void half_residual(const half_job &k, const half_rows &f, int row0, int n_ro
 }
 // Column col (of gid) of rows t and t + 1; lanes of neighbour columns change one for one, so that each has two columns of a
 // row.
-DEV void half_give(const half_job &k, int col, int n_col, int t, int n_row, float y0, float y1) {
+DEV void half_give(const skinny_job &k, int col, int n_col, int t, int n_row, float y0, float y1) {
     const int by = tile_neighbour(k.j.give), odd = (threadIdx.x & by) != 0;
     const float other = __shfl_xor_sync(~0u, odd ? y0 : y1, by);
     const float a = odd ? other : y0, b = odd ? y1 : other;
@@ -123,7 +123,7 @@ DEV void half_give(const half_job &k, int col, int n_col, int t, int n_row, floa
     }
 }
 // v: sums [h * 2 + q] of columns h and rows 2 tig + q.
-DEV void half_add(const half_job &k, const half_rows &f, int tile, int row0, int n_row, float (&v)[4],
+DEV void half_add(const skinny_job &k, const half_rows &f, int tile, int row0, int n_row, float (&v)[4],
                   const float (&res)[4], const float2 &scale) {
     const int lane = threadIdx.x & 31, t = row0 + 2 * (lane & 3);
 #pragma unroll
@@ -162,8 +162,8 @@ DEV void half_add(const half_job &k, const half_rows &f, int tile, int row0, int
         put_tile4(k.j.give, k.j.xo, k.j.xo_pitch, t + odd, f.col[0] & ~1,
                   make_float4(a[0], b[0], a[1], b[1]));
 }
-DEV void half_finish(const half_job &k, const half_rows &f, int tile, int row0, int n_row, float (&v)[4],
-                     const float (&res)[4], const half_shared &at) {
+DEV void skinny_finish(const skinny_job &k, const half_rows &f, int tile, int row0, int n_row, float (&v)[4],
+                       const float (&res)[4], const skinny_shared &at) {
     const int lane = threadIdx.x & 31, tig = lane & 3, gid = lane >> 2, t = row0 + 2 * tig;
     const float2 scale = *(const float2 *)(at.factor + t);
     if (k.epilogue == EPI_ADD) {

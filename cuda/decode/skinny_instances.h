@@ -4,19 +4,19 @@
 
 #define HALF_ENTRY(l, lx, lc, shared, nt, group)                                                             \
     {                                                                                                        \
-        l, lc, shared, group, nt, half_shape<l, nt, group>::parts *half_shape<l, nt, group>::x,              \
-            wide_half_kernel<l, lx, nt, group, shared>                                                       \
+        l, lc, shared, group, nt, skinny_shape<l, nt, group>::parts *skinny_shape<l, nt, group>::x,          \
+            skinny_kernel<l, lx, nt, group, shared>                                                          \
     }
 #define HALF_SINGLE(l, shared, nt, group) HALF_ENTRY(l, -1, LAYOUT_COUNT, shared, nt, group)
 #define HALF_HALVES(name, l)                                                                                 \
-    extern const struct half_entry half_##name[7];                                                           \
-    const struct half_entry half_##name[7] = {                                                               \
+    extern const struct skinny_entry half_##name[7];                                                         \
+    const struct skinny_entry half_##name[7] = {                                                             \
         HALF_SINGLE(l, true, 1, false),  HALF_SINGLE(l, false, 2, false), HALF_SINGLE(l, true, 2, false),    \
         HALF_SINGLE(l, false, 4, false), HALF_SINGLE(l, true, 4, false),  HALF_SINGLE(l, false, 8, false),   \
         HALF_SINGLE(l, false, 16, true)};
 #define HALF_CODES(name, l, lx, lc)                                                                          \
-    extern const struct half_entry half_##name[7];                                                           \
-    const struct half_entry half_##name[7] = {                                                               \
+    extern const struct skinny_entry half_##name[7];                                                         \
+    const struct skinny_entry half_##name[7] = {                                                             \
         HALF_ENTRY(l, lx, lc, true, 1, false),  HALF_ENTRY(l, lx, lc, true, 2, false),                       \
         HALF_ENTRY(l, lx, lc, false, 4, false), HALF_ENTRY(l, lx, lc, false, 4, true),                       \
         HALF_ENTRY(l, lx, lc, false, 8, false), HALF_ENTRY(l, lx, lc, false, 8, true),                       \

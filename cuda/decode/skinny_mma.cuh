@@ -5,12 +5,12 @@
 #include "cuda/decode/skinny.h"
 
 // G: by warpgroups, wgmma
-template <int L, int NT, bool G> struct half_shape {
+template <int L, int NT, bool G> struct skinny_shape {
     static constexpr bool codes = !coded<L>::half, group = G;
     static constexpr int parts = L == LAYOUT_BF16 ? 2 : 1, x = NT * 8 * 128;
     static constexpr int unit = layout_unit_bytes((enum layout)L);
     static constexpr int tile = codes ? 0 : 2048; // from a column tile of weights to the next
-    static constexpr int classes = half_classes((enum layout)L);
+    static constexpr int classes = skinny_classes((enum layout)L);
     static constexpr bool apart = codes && G && NT == 8; // sums of the classes lie in shared memory
     static constexpr bool many = codes && G && NT <= 8;  // four warpgroups
     static constexpr bool whole =
@@ -18,7 +18,7 @@ template <int L, int NT, bool G> struct half_shape {
 };
 enum { HALF_FULL = 0, HALF_EMPTY = 64 };
 
-struct half_ring {
+struct skinny_ring {
     int slot, phase;
     MEM void step(int stages) {
         if (++slot == stages) slot = 0, phase ^= 1;
@@ -54,7 +54,7 @@ struct tile_halves {
 template <> struct tile_operands<LAYOUT_F16> : tile_halves {};
 template <> struct tile_operands<LAYOUT_BF16> : tile_halves {};
 
-template <int L> DEV void half_mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+template <int L> DEV void skinny_multiply(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     if (L == LAYOUT_BF16)
         mma_bf16(d, a[0], a[1], a[2], a[3], b0, b1);
     else
@@ -63,7 +63,7 @@ template <int L> DEV void half_mma(float (&d)[4], const uint32_t (&a)[4], uint32
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 // 64 columns under way; what lies between start and end runs beside them.
 template <int L, int NT, bool G> struct group_product {
-    using S = half_shape<L, NT, G>;
+    using S = skinny_shape<L, NT, G>;
     using sums = float[S::parts][NT][4];
     static MEM void start(sums &acc, uint32_t b, const uint32_t (&a)[4][4]) { // b: descriptor
         float(&d)[S::parts][NT * 4] = *(float(*)[S::parts][NT * 4]) acc;
@@ -94,9 +94,9 @@ template <int L, int NT, bool G> struct group_product {
 #endif
 // A row tile times 8 NT rows, 64 columns.
 template <int L, int NT, bool G>
-DEV void half_product(float (&acc)[half_shape<L, NT, G>::parts][NT][4], uint32_t x, uint32_t (&a)[4][4],
-                      int lane) {
-    using S = half_shape<L, NT, G>;
+DEV void skinny_product(float (&acc)[skinny_shape<L, NT, G>::parts][NT][4], uint32_t x, uint32_t (&a)[4][4],
+                        int lane) {
+    using S = skinny_shape<L, NT, G>;
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     if constexpr (S::group) {
         group_product<L, NT, G>::start(acc, wgmma_descriptor(x), a);
@@ -111,8 +111,8 @@ DEV void half_product(float (&acc)[half_shape<L, NT, G>::parts][NT][4], uint32_t
             for (int p = 0; p < S::parts; p++) {
                 uint32_t b[4];
                 ldmatrix4(b, x + p * S::x + (lane & 7) * 128 + (((4 * i + (lane >> 3)) ^ (lane & 7)) << 4));
-                half_mma<L>(acc[p][0], a[2 * i], b[0], b[1]);
-                half_mma<L>(acc[p][0], a[2 * i + 1], b[2], b[3]);
+                skinny_multiply<L>(acc[p][0], a[2 * i], b[0], b[1]);
+                skinny_multiply<L>(acc[p][0], a[2 * i + 1], b[2], b[3]);
             }
     } else {
         // a lane's row and 16-byte chunk of ldmatrix: two groups of 8 rows, two halves of a step
@@ -125,22 +125,22 @@ DEV void half_product(float (&acc)[half_shape<L, NT, G>::parts][NT][4], uint32_t
                 for (int n = 0; n < NT; n += 2) {
                     uint32_t b[4];
                     ldmatrix4(b, x + p * S::x + (n * 8 + row) * 128 + ((chunk ^ 2 * s) << 4));
-                    half_mma<L>(acc[p][n], a[s], b[0], b[1]);
-                    half_mma<L>(acc[p][n + 1], a[s], b[2], b[3]);
+                    skinny_multiply<L>(acc[p][n], a[s], b[0], b[1]);
+                    skinny_multiply<L>(acc[p][n + 1], a[s], b[2], b[3]);
                 }
     }
 }
 // n column tiles, the rows' at x, the row tile's weights at w.
 template <int L, int NT, bool G>
-DEV void half_products(float (&acc)[half_shape<L, NT, G>::parts][NT][4], const uint8_t *x, const uint8_t *w,
+DEV void half_products(float (&acc)[skinny_shape<L, NT, G>::parts][NT][4], const uint8_t *x, const uint8_t *w,
                        int n, int lane, float up) {
-    using S = half_shape<L, NT, G>;
+    using S = skinny_shape<L, NT, G>;
     tile_operands<L> o;
     uint32_t a[4][4];
     o.start(w, lane, up);
     auto product = [&](int q) {
         o.get(a, w, q, lane);
-        half_product<L, NT, G>(acc, smem_address(x) + q * S::x, a, lane);
+        skinny_product<L, NT, G>(acc, smem_address(x) + q * S::x, a, lane);
     };
     if constexpr (S::codes) {
 #pragma unroll
@@ -149,15 +149,15 @@ DEV void half_products(float (&acc)[half_shape<L, NT, G>::parts][NT][4], const u
     } else
         for (int q = 0; q < n; q++) {
             o.get(a, w + q * S::tile, q, lane);
-            half_product<L, NT, G>(acc, smem_address(x) + q * (S::parts * S::x), a, lane);
+            skinny_product<L, NT, G>(acc, smem_address(x) + q * (S::parts * S::x), a, lane);
         }
 }
 
 // ---- stages
 // The products of a stage; then its slot may be filled again.
 template <int L, int NT, bool G>
-DEV void half_stage(const half_job &k, half_ring &r, float (&acc)[half_shape<L, NT, G>::parts][NT][4],
-                    uint8_t *smem, size_t x, size_t w, int n, float up) {
+DEV void skinny_stage(const skinny_job &k, skinny_ring &r, float (&acc)[skinny_shape<L, NT, G>::parts][NT][4],
+                      uint8_t *smem, size_t x, size_t w, int n, float up) {
     const int lane = threadIdx.x & 31;
     const uint32_t bars = smem_address(smem);
     barrier_wait(bars + HALF_FULL + 8 * r.slot, r.phase);
@@ -169,9 +169,9 @@ DEV void half_stage(const half_job &k, half_ring &r, float (&acc)[half_shape<L, 
 }
 // Stages one after the other.
 template <int L, int NT, bool G> struct plain_stages {
-    using sums = float[half_shape<L, NT, G>::parts][NT][4];
-    MEM void stage(const half_job &k, half_ring &r, sums &acc, uint8_t *smem, size_t w, int n, float up) {
-        half_stage<L, NT, G>(k, r, acc, smem, 0, w, n, up);
+    using sums = float[skinny_shape<L, NT, G>::parts][NT][4];
+    MEM void stage(const skinny_job &k, skinny_ring &r, sums &acc, uint8_t *smem, size_t w, int n, float up) {
+        skinny_stage<L, NT, G>(k, r, acc, smem, 0, w, n, up);
     }
     MEM void done(sums &, uint32_t) {}
 };
@@ -196,7 +196,7 @@ template <int L, int NT, bool LONG> struct group_stages {
         P::template end<0>(acc, last);
         release(bars);
     }
-    MEM void stage(const half_job &k, half_ring &r, typename P::sums &acc, uint8_t *smem, size_t w, int,
+    MEM void stage(const skinny_job &k, skinny_ring &r, typename P::sums &acc, uint8_t *smem, size_t w, int,
                    float up) {
         const int lane = threadIdx.x & 31;
         const uint32_t bars = smem_address(smem);

@@ -48,7 +48,7 @@ template <int BITS, int N, class F> DEV void put_planes(uint8_t *u, int row, F c
 }
 
 template <int TYPE>
-__global__ void retile_kernel(place p, const uint8_t *rows, size_t row_bytes, int row0, int n_row, int k) {
+__global__ void repack_kernel(place p, const uint8_t *rows, size_t row_bytes, int row0, int n_row, int k) {
     constexpr enum layout L = layout_of((enum quant_type)TYPE);
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     int r = i % n_row, unit = i / n_row;
@@ -137,7 +137,7 @@ __global__ void retile_kernel(place p, const uint8_t *rows, size_t row_bytes, in
     }
 }
 
-cudaError_t cuda_retile(const struct cuda_region *r, const struct cuda_member *m, enum quant_type type,
+cudaError_t cuda_repack(const struct cuda_region *r, const struct cuda_member *m, enum quant_type type,
                         void *weights, const void *rows, size_t row_bytes, int row0, int n_row,
                         cudaStream_t stream) {
     place p = {(uint8_t *)weights + r->offset, r->u, m->base, m->inter, m->stride};
@@ -146,7 +146,7 @@ cudaError_t cuda_retile(const struct cuda_region *r, const struct cuda_member *m
     switch (type) {
 #define QUANT(id, gguf, name, elems, bytes)                                                                  \
     case QUANT_##id:                                                                                         \
-        retile_kernel<QUANT_##id>                                                                            \
+        repack_kernel<QUANT_##id>                                                                            \
             <<<grid, 256, 0, stream>>>(p, (const uint8_t *)rows, row_bytes, row0, n_row, m->k);              \
         break;
 #include "quant/quant.def"

@@ -1,7 +1,7 @@
 #include "cuda/plain/dequant_rows.h"
 #include "cuda/formats/unit_value.cuh"
 
-template <int L, class T> __global__ void panel_kernel(dev_matrix w, int row0, int k_pad, T *out) {
+template <int L, class T> __global__ void dequant_rows_kernel(dev_matrix w, int row0, int k_pad, T *out) {
     int n = row0 + blockIdx.y, k = (blockIdx.x * blockDim.x + threadIdx.x) * 2;
     if (k >= k_pad) return;
     int phys = w.base + n / w.inter * w.stride + n % w.inter;
@@ -22,7 +22,7 @@ static cudaError_t panel(const dev_matrix &w, int row0, int n, int k_pad, T *out
     switch (w.layout) {
 #define PANEL_CASE(l)                                                                                        \
     case LAYOUT_##l:                                                                                         \
-        panel_kernel<LAYOUT_##l, T><<<grid, 128, 0, s>>>(w, row0, k_pad, out);                               \
+        dequant_rows_kernel<LAYOUT_##l, T><<<grid, 128, 0, s>>>(w, row0, k_pad, out);                        \
         break;
         PANEL_CASE(F32)
         PANEL_CASE(F16)
@@ -42,31 +42,33 @@ static cudaError_t panel(const dev_matrix &w, int row0, int n, int k_pad, T *out
     }
     return cudaGetLastError();
 }
-cudaError_t panel_run(dev_matrix w, int row0, int n, int k_pad, void *out, bool wide, cudaStream_t s) {
+cudaError_t dequant_rows_run(dev_matrix w, int row0, int n, int k_pad, void *out, bool wide, cudaStream_t s) {
     return wide ? panel(w, row0, n, k_pad, (float *)out, s) : panel(w, row0, n, k_pad, (__half *)out, s);
 }
 
-__global__ void panel_glu_kernel(const float *y, int n, int act, const int *n_row, __half *out, int out_row) {
+__global__ void dequant_rows_glu_kernel(const float *y, int n, int act, const int *n_row, __half *out,
+                                        int out_row) {
     int t = blockIdx.y, i = blockIdx.x * blockDim.x + threadIdx.x;
     if (t >= *n_row || i >= n) return;
     const float *p = y + (size_t)t * 2 * n;
     float v = act_apply(act, p[i]) * p[n + i];
     out[(size_t)t * out_row + i] = __float2half_rn(fminf(fmaxf(v, -65504.f), 65504.f));
 }
-cudaError_t panel_glu_run(const float *y, int n, int act, const int *n_row, void *out, int out_row, int rows,
-                          cudaStream_t s) {
-    panel_glu_kernel<<<dim3((unsigned)((n + 255) / 256), (unsigned)rows), 256, 0, s>>>(
+cudaError_t dequant_rows_glu_run(const float *y, int n, int act, const int *n_row, void *out, int out_row,
+                                 int rows, cudaStream_t s) {
+    dequant_rows_glu_kernel<<<dim3((unsigned)((n + 255) / 256), (unsigned)rows), 256, 0, s>>>(
         y, n, act, n_row, (__half *)out, out_row);
     return cudaGetLastError();
 }
 
-__global__ void panel_bias_kernel(float *out, size_t stride, const float *bias, int n, const int *n_row) {
+__global__ void dequant_rows_bias_kernel(float *out, size_t stride, const float *bias, int n,
+                                         const int *n_row) {
     int t = blockIdx.y, i = blockIdx.x * blockDim.x + threadIdx.x;
     if (t < *n_row && i < n) out[(size_t)t * stride + i] += bias[i];
 }
-cudaError_t panel_bias_run(float *out, size_t stride, const float *bias, int n, const int *n_row, int rows,
-                           cudaStream_t s) {
-    panel_bias_kernel<<<dim3((unsigned)((n + 255) / 256), (unsigned)rows), 256, 0, s>>>(out, stride, bias, n,
-                                                                                        n_row);
+cudaError_t dequant_rows_bias_run(float *out, size_t stride, const float *bias, int n, const int *n_row,
+                                  int rows, cudaStream_t s) {
+    dequant_rows_bias_kernel<<<dim3((unsigned)((n + 255) / 256), (unsigned)rows), 256, 0, s>>>(
+        out, stride, bias, n, n_row);
     return cudaGetLastError();
 }

@@ -14,7 +14,7 @@ enum { PART_BYTES = 2048, PART_COLS = 32, WARPS = 16, ROWS_MOST = 8 };
 struct part_walk {
     int tile, step;
     MEM int part() const { return (threadIdx.x >> 5) + WARPS * step; }
-    MEM void next(const floats_job &j) {
+    MEM void next(const gemv_f32_job &j) {
         if (++step < j.steps) return;
         step = 0;
         tile += gridDim.x;
@@ -22,7 +22,7 @@ struct part_walk {
 };
 
 // A lane's four chunks of a part: 4 columns of rows lane / 8 + 4 i.
-DEV void fetch_part(float4 (&v)[4], const floats_job &j, int tile, int part) {
+DEV void fetch_part(float4 (&v)[4], const gemv_f32_job &j, int tile, int part) {
     if (tile >= j.n_tile || part >= j.n_part) return;
     const uint8_t *p =
         j.weights + ((size_t)tile * j.tile_parts + part) * PART_BYTES + (threadIdx.x & 31) * 16;
@@ -45,7 +45,7 @@ DEV void add_part(float (&acc)[4], const float4 (&v)[4], float4 x) {
 
 // ---- what becomes of a tile's sums
 // v: of weight row lane % 16 of the tile and row r of x; extra: what is added.
-DEV void put_sum(const floats_job &j, int tile, int r, float v, float extra) {
+DEV void put_sum(const gemv_f32_job &j, int tile, int r, float v, float extra) {
     const int lane = threadIdx.x & 31, phys = tile * 16 + (lane & 15);
     float *out = j.out.p + r * j.out.stride;
     if (j.paired) {
@@ -67,14 +67,14 @@ DEV void put_sum(const floats_job &j, int tile, int r, float v, float extra) {
     }
 }
 // What is added to the sum that the lane puts; asked for long before.
-DEV float extra_of(const floats_job &j, int tile, int r) {
+DEV float extra_of(const gemv_f32_job &j, int tile, int r) {
     const int c = tile * 16 + (threadIdx.x & 15);
     return j.add.p && c < j.n[0] ? __ldcg(j.add.p + r * j.add.stride + c) : 0.f;
 }
 
 // T rows of x; D parts ahead
 template <int T, int D>
-__global__ void __launch_bounds__(WARPS * 32) floats_kernel(const __grid_constant__ floats_job j) {
+__global__ void __launch_bounds__(WARPS * 32) gemv_f32_kernel(const __grid_constant__ gemv_f32_job j) {
     __shared__ float sum[2][T][WARPS][16];
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, col = ((lane & 7) ^ (lane >> 3)) * 4,
               n_row = (j.out_rows ? j.t.step->n_out : j.t.step->n_row) - j.row0;
@@ -131,12 +131,12 @@ __global__ void __launch_bounds__(WARPS * 32) floats_kernel(const __grid_constan
 }
 
 // ---- host side
-bool op_floats_take(const struct cuda_group *g, rows x) {
+bool op_gemv_f32_take(const struct cuda_group *g, rows x) {
     return g->n_region == 1 && g->region[0].layout == LAYOUT_F32 && g->k % PART_COLS == 0 &&
            (uintptr_t)x.p % 16 == 0 && x.stride % 4 == 0;
 }
-floats_job op_floats_job(const struct cuda_group *g, const uint8_t *weights, const float *bias) {
-    floats_job j = {};
+gemv_f32_job op_gemv_f32_job(const struct cuda_group *g, const uint8_t *weights, const float *bias) {
+    gemv_f32_job j = {};
     j.weights = weights + g->region[0].offset;
     j.n_tile = g->region[0].rows / UNIT_ROWS;
     j.n_part = g->k / PART_COLS;
@@ -152,12 +152,12 @@ floats_job op_floats_job(const struct cuda_group *g, const uint8_t *weights, con
     j.act = -1;
     return j;
 }
-template <int T, int D> static cudaError_t launch(floats_job j, int sm_count, op_queue s) {
+template <int T, int D> static cudaError_t launch(gemv_f32_job j, int sm_count, op_queue s) {
     j.steps = (j.n_part + WARPS * D - 1) / (WARPS * D) * D;
-    return launch_overlapped(floats_kernel<T, D>, j.n_tile < sm_count ? j.n_tile : sm_count, WARPS * 32, 0,
+    return launch_overlapped(gemv_f32_kernel<T, D>, j.n_tile < sm_count ? j.n_tile : sm_count, WARPS * 32, 0,
                              s.overlap, s.stream, j);
 }
-cudaError_t op_floats_run(floats_job j, int n, int sm_count, op_queue s) {
+cudaError_t op_gemv_f32_run(gemv_f32_job j, int n, int sm_count, op_queue s) {
     for (j.row0 = 0; j.row0 < n; j.row0 += ROWS_MOST) {
         cudaError_t e = n - j.row0 > 1 ? launch<ROWS_MOST, 2>(j, sm_count, s) : launch<1, 4>(j, sm_count, s);
         if (e != cudaSuccess) return e;

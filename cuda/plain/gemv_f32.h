@@ -2,7 +2,7 @@
 #pragma once
 #include "cuda/common/dev.h"
 
-struct floats_job { // out = W x, up to 8 rows a launch
+struct gemv_f32_job { // out = W x, up to 8 rows a launch
     dev_tables t;
     const uint8_t *weights;                // row tiles of n_part parts
     int n_tile, n_part, tile_parts, steps; // parts of a warp in a tile, up to a multiple of what is ahead
@@ -16,7 +16,7 @@ struct floats_job { // out = W x, up to 8 rows a launch
     bool out_rows;
 };
 // Whether the group is one matrix of F32 whose input and output lie well enough for it.
-bool op_floats_take(const struct cuda_group *g, rows x);
+bool op_gemv_f32_take(const struct cuda_group *g, rows x);
 // The job of a group: product alone; add and act are the caller's.
-floats_job op_floats_job(const struct cuda_group *g, const uint8_t *weights, const float *bias);
-cudaError_t op_floats_run(floats_job j, int n, int sm_count, op_queue s);
+gemv_f32_job op_gemv_f32_job(const struct cuda_group *g, const uint8_t *weights, const float *bias);
+cudaError_t op_gemv_f32_run(gemv_f32_job j, int n, int sm_count, op_queue s);

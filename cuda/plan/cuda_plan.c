@@ -235,9 +235,9 @@ static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
     p->stage = take(p, p->stage_bytes);
     place_tiles(p, pl, c->n_embd);
     place_other_kernels(p, c);
-    p->scale = take(p, 4 * d * 4 + d * 8);             /* and 1 / rms of many rows */
-    p->packet_bytes = (size_t)p->max_head_out * 3 * 8; /* q, k and v of one row, 8 bytes each */
-    p->packets = take(p, p->packet_bytes);
+    p->scale = take(p, 4 * d * 4 + d * 8);              /* and 1 / rms of many rows */
+    p->handoff_bytes = (size_t)p->max_head_out * 3 * 8; /* q, k and v of one row, 8 bytes each */
+    p->packets = take(p, p->handoff_bytes);
     for (int i = 0; i < 2; i++) p->packet[i] = take(p, p->half_row_bytes * 2);
     if (!size_align(p->workspace_bytes, 4096, &p->workspace_bytes)) p->workspace_bytes = SIZE_MAX;
 }

@@ -51,7 +51,7 @@ struct cuda_plan {
     /* workspace, offsets into one allocation */
     size_t step, pages, slot_last, rope, rec[3], half[3], packet[2], square, part, item, cand, counter,
         wide_count, constant, stage, scale, packets;
-    size_t stage_bytes, constant_bytes, half_row_bytes, packet_bytes, workspace_bytes;
+    size_t stage_bytes, constant_bytes, half_row_bytes, handoff_bytes, workspace_bytes;
     size_t tiles[3]; /* activation tiles of prompt rows: normed, attention, gated (unit_operands.cuh) */
     int tile_cols[3];
     size_t mx, mx_scale;        /* activations of block-scaled kernels and their scales */

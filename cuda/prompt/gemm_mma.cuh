@@ -68,7 +68,7 @@ struct mma_floats {
 };
 
 template <int L, int EPI, int TOK>
-__global__ void __launch_bounds__(256) prompt_mma_kernel(const __grid_constant__ prompt_job j) {
+__global__ void __launch_bounds__(256) gemm_mma_kernel(const __grid_constant__ prompt_job j) {
     using F = frag<L>;
     using R = mma_ring<L, TOK>;
     extern __shared__ __align__(1024) uint8_t mma_smem[];
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(256) prompt_mma_kernel(const __grid_constant__
 }
 
 template <int L, int EPI, int TOK> cudaError_t mma_start(const prompt_job &j, int n, cudaStream_t s) {
-    auto kernel = prompt_mma_kernel<L, EPI, TOK>;
+    auto kernel = gemm_mma_kernel<L, EPI, TOK>;
     constexpr int smem = mma_ring<L, TOK>::smem;
     cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, smem);
     if (e != cudaSuccess) return e;

@@ -76,7 +76,7 @@ template <int KIND, class VALUE> DEV uint32_t mx_weights(uint32_t (&a)[2][4], VA
 }
 
 template <int L, int KIND, bool GLU>
-__global__ void __launch_bounds__(256, 1) prompt_mx_kernel(const __grid_constant__ prompt_job j, bool add) {
+__global__ void __launch_bounds__(256, 1) gemm_mx_kernel(const __grid_constant__ prompt_job j, bool add) {
 #if MX_NATIVE || defined(__CUDA_ARCH_FEAT_SM90_ALL) // elsewhere the self-test finds nothing and says so
     using F = frag<L>;
     using R = mx_ring<L, KIND>;
@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(256, 1) prompt_mx_kernel(const __grid_constant
 
 template <int L, int KIND, bool GLU>
 cudaError_t mx_start(const prompt_job &j, bool add, int n, cudaStream_t s) {
-    auto kernel = prompt_mx_kernel<L, KIND, GLU>;
+    auto kernel = gemm_mx_kernel<L, KIND, GLU>;
     constexpr int smem = mx_ring<L, KIND>::smem;
     cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, smem);
     if (e != cudaSuccess) return e;

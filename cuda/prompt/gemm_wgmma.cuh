@@ -176,7 +176,7 @@ DEV void prompt_finish_gated(const prompt_job &j, float (&d)[BN / 2], int slab0,
 }
 
 template <int L, int EPI, int BN, int CL>
-__global__ void __launch_bounds__(384, 1) prompt_matmul_kernel(const __grid_constant__ prompt_job j) {
+__global__ void __launch_bounds__(384, 1) gemm_wgmma_kernel(const __grid_constant__ prompt_job j) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     using R = prompt_ring<L, BN, EPI>;
     extern __shared__ uint8_t smem_raw[];
@@ -229,7 +229,7 @@ cudaError_t prompt_start(const prompt_job &j, int n, int sm_count, cudaStream_t 
     constexpr int CL = 2;
     int clusters = (n + BN - 1) / BN * ((j.n_slab + 8 * CL - 1) / (8 * CL));
     if (clusters > sm_count / CL) clusters = sm_count / CL;
-    auto kernel = prompt_matmul_kernel<L, EPI, BN, CL>;
+    auto kernel = gemm_wgmma_kernel<L, EPI, BN, CL>;
     cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                          prompt_ring<L, BN, EPI>::smem);
     if (e != cudaSuccess) return e;

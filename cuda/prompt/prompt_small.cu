@@ -103,17 +103,17 @@ bool prompt_attend_has(int dk, int dv) { return dk <= 128 && dv <= 128 && dk % 8
 template <int D, int T> static cudaError_t attend(const prompt_attend_job &j, int n, cudaStream_t s) {
     int smem = ATTEND_STAGES * 2 * (D / 64) * ATTEND_KEYS * 128 + 256 * D + 1024;
     cudaError_t e =
-        cudaFuncSetAttribute(prompt_attend_kernel<D, T>, cudaFuncAttributeMaxDynamicSharedMemorySize, smem);
+        cudaFuncSetAttribute(flash_wgmma_kernel<D, T>, cudaFuncAttributeMaxDynamicSharedMemorySize, smem);
     if (e != cudaSuccess) return e;
-    prompt_attend_kernel<D, T><<<dim3(j.n_head, (n + ATTEND_ROWS - 1) / ATTEND_ROWS), 384, smem, s>>>(j);
+    flash_wgmma_kernel<D, T><<<dim3(j.n_head, (n + ATTEND_ROWS - 1) / ATTEND_ROWS), 384, smem, s>>>(j);
     return cudaGetLastError();
 }
 template <int D, int T> static cudaError_t flash(const prompt_attend_job &j, int n, cudaStream_t s) {
-    cudaError_t e = cudaFuncSetAttribute(prompt_flash_kernel<D, T>,
-                                         cudaFuncAttributeMaxDynamicSharedMemorySize, flash_size<D>::smem);
+    cudaError_t e = cudaFuncSetAttribute(flash_mma_kernel<D, T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                         flash_size<D>::smem);
     if (e != cudaSuccess) return e;
     dim3 grid((unsigned)j.n_head, (unsigned)((n + FLASH_ROWS - 1) / FLASH_ROWS));
-    prompt_flash_kernel<D, T><<<grid, 128, flash_size<D>::smem, s>>>(j);
+    flash_mma_kernel<D, T><<<grid, 128, flash_size<D>::smem, s>>>(j);
     return cudaGetLastError();
 }
 template <int T> static cudaError_t launch(const prompt_attend_job &j, int n, bool mma, cudaStream_t s) {

@@ -81,7 +81,7 @@ static size_t shared_memory(const cuda_backend *b) {
     return b->c.sm_emulate == 120 ? 99 << 10 : b->prop.sharedMemPerBlockOptin;
 }
 
-static int half_chip(const cuda_backend *b) { return cuda_only_mma(b) ? 80 : 90; }
+static int skinny_chip(const cuda_backend *b) { return cuda_only_mma(b) ? 80 : 90; }
 
 // Shared memory of a block for one row.
 static size_t block_bytes(const link *l) { return mm_smem(l->k, l->x_bytes); }
@@ -135,7 +135,7 @@ static bool link_make(const cuda_backend *b, const float (*up)[2], link *l, int 
     if (g->bias) j.bias = (const float *)(b->work + b->plan.constant + g->bias_offset);
     l->blocks = b->sm_count;
     return in.ga || b->c.list[ROW_DECODE]->max_rows == 1 ||
-           half_fits(l->k, &j, half_chip(b), shared_memory(b));
+           skinny_fits(l->k, &j, skinny_chip(b), shared_memory(b));
 }
 
 // The residual stream on its way through the links.
@@ -197,14 +197,14 @@ static uint8_t *take_over(const cuda_backend *b, link *to, int slot, int columns
     const size_t bytes = (size_t)to->job.steps[0] * to->k->r * to->job.u * layout_unit_bytes(to->k->l);
     if (bytes > HAND_OVER_BYTES) return NULL; // measured: a long stream loses more to the polls than it gains
     if (to->job.u < to->k->warps) return NULL; // every warp must see that the kernels before are done
-    to->job.take_packets = b->work + b->plan.packet[slot - 1];
+    to->job.take_handoff = b->work + b->plan.packet[slot - 1];
     to->job.seq = &b->t.step->seq;
     to->job.tag = 1 + layer;
     to->job.take_columns = columns;
-    return (uint8_t *)to->job.take_packets;
+    return (uint8_t *)to->job.take_handoff;
 }
 static void hand_over(const cuda_backend *b, link *from, link *to, uint32_t layer) {
-    from->job.give_packets = take_over(b, to, 2, from->job.steps[0] * 8 * from->k->r, layer);
+    from->job.give_handoff = take_over(b, to, 2, from->job.steps[0] * 8 * from->k->r, layer);
     from->job.seq = &b->t.step->seq;
     from->job.tag = 1 + layer;
 }
@@ -212,17 +212,17 @@ static void hand_over(const cuda_backend *b, link *from, link *to, uint32_t laye
 static void hand_over_attend(const cuda_backend *b, decode_layer *d, uint32_t layer) {
     attend_job &a = d->attend;
     mm_job &q = d->qkv.job;
-    if (!attend_takes_packets(a)) return;
+    if (!attend_takes_handoff(a)) return;
     int columns = 0;
     for (int i = 0; i < q.n_seg; i++)
         if (q.seg[i].col + q.seg[i].n > columns) columns = q.seg[i].col + q.seg[i].n;
-    if ((size_t)columns * sizeof(uint2) > b->plan.packet_bytes) return;
-    a.give_packets = take_over(b, &d->out, 1, a.n_head * a.kv.dv, layer);
-    if (!a.give_packets) return;
+    if ((size_t)columns * sizeof(uint2) > b->plan.handoff_bytes) return;
+    a.give_handoff = take_over(b, &d->out, 1, a.n_head * a.kv.dv, layer);
+    if (!a.give_handoff) return;
     a.tag = q.tag = 1 + layer;
     q.seq = &b->t.step->seq;
-    q.give_packets = b->work + b->plan.packets;
-    a.take_packets = (const uint2 *)q.give_packets;
+    q.give_handoff = b->work + b->plan.packets;
+    a.take_handoff = (const uint2 *)q.give_handoff;
 }
 
 static bool build_layer(cuda_backend *b, struct decode_program *p, struct decode_layer *d,
@@ -416,7 +416,7 @@ enum infer_status decode_build(struct decode_program **out, cuda_backend *b) {
     }
     mem_free(ops);
     cudaError_t e = mm_prepare();
-    if (e == cudaSuccess) e = half_prepare();
+    if (e == cudaSuccess) e = skinny_prepare();
     if (e == cudaSuccess) e = attend_prepare();
     if (st == INFER_OK && e != cudaSuccess) st = cuda_error(e, "cudaFuncSetAttribute");
     if (st != INFER_OK || !fits) {
@@ -440,32 +440,32 @@ void decode_free(struct decode_program *p) {
 static enum infer_status run_one(struct decode_program *p, const link *l, bool beside, cudaStream_t s) {
     mm_job j = l->job;
     if (!beside) {
-        j.give_packets = NULL;
-        j.take_packets = NULL;
+        j.give_handoff = NULL;
+        j.take_handoff = NULL;
     }
     j.x_bytes = l->x_bytes;
     j.n_cand = l->blocks * l->k->warps;
     if (j.cand) p->n_cand = j.n_cand;
-    CU(launch_overlapped(l->k->run[j.give_packets || j.take_packets], l->blocks, l->k->warps * 32,
+    CU(launch_overlapped(l->k->run[j.give_handoff || j.take_handoff], l->blocks, l->k->warps * 32,
                          mm_smem(l->k, j.x_bytes), true, s, j));
     return INFER_OK;
 }
 // Many rows of halves. The head works on all rows of the step and leaves those that are wanted.
 static enum infer_status run_half(const cuda_backend *b, struct decode_program *p, const link *l, int rows,
                                   cudaStream_t s) {
-    half_job w = {};
+    skinny_job w = {};
     w.j = l->job;
-    w.j.give_packets = NULL;
+    w.j.give_handoff = NULL;
     w.epilogue = l->k->epilogue;
     w.rms = (uint2 *)(b->work + b->plan.scale) + 2 * b->plan.max_decode;
     w.seq = &b->t.step->seq;
     w.tag = 1 + (uint32_t)l->nth;
     w.part = (float4 *)(b->work + b->plan.stage);
     w.count = (int *)(b->work + b->plan.wide_count);
-    if (!half_plan(&w, l->k, rows, half_chip(b), b->sm_count, shared_memory(b), b->plan.stage_bytes))
-        return cuda_error(cudaErrorInvalidConfiguration, "half_plan");
+    if (!skinny_plan(&w, l->k, rows, skinny_chip(b), b->sm_count, shared_memory(b), b->plan.stage_bytes))
+        return cuda_error(cudaErrorInvalidConfiguration, "skinny_plan");
     if (w.j.cand) p->n_cand = w.j.n_cand;
-    CU(half_launch(&w, b->sm_count, s));
+    CU(skinny_launch(&w, b->sm_count, s));
     return INFER_OK;
 }
 // Outputs of a step of that many rows at most.
@@ -485,8 +485,8 @@ static enum infer_status run_few(const cuda_backend *b, struct decode_program *p
     const size_t smem = few_plan(l->k, t, j.u, shared_memory(b), &j.few);
     const int groups = j.few.groups;
     j.few.rows = (int16_t)b->c.list[ROW_DECODE]->max_rows;
-    j.give_packets = NULL;
-    j.take_packets = NULL;
+    j.give_handoff = NULL;
+    j.take_handoff = NULL;
     for (int r = 0; r < 2; r++) j.steps[r] = j.steps[r] * l->k->r / tiles;
     if (l->k->l2 != LAYOUT_COUNT) j.split = best_split(j, l->k, blocks);
     j.n_cand = blocks * groups * (l->k->warps / t);
@@ -540,8 +540,8 @@ static enum infer_status run_parts(cuda_backend *b, struct decode_program *p, in
         a.put = !(keep & PART_PUT);
         a.wait = i == 0;
         if (!beside) {
-            a.take_packets = NULL;
-            a.give_packets = NULL;
+            a.take_handoff = NULL;
+            a.give_handoff = NULL;
         }
         if (keep & PART_PUT) CU(attend_put_launch(a, rows, true, s));
         if (keep & PART_ATTEND) CU(attend_launch(a, rows, b->sm_count, true, s));

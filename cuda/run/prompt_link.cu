@@ -29,21 +29,22 @@ static enum infer_status blas_run(const cuda_backend *b, const prompt_link *l, i
             most = CUDA_PANEL_ROWS / 2;
             for (int at = 0; at < w.n; at += most) {
                 int n = w.n - at < most ? w.n - at : most;
-                CU(panel_run(w, at, n, k, panel, false, s));
-                CU(panel_run(cuda_matrix(b, l->weights, 1), at, n, k, panel + (size_t)n * k, false, s));
+                CU(dequant_rows_run(w, at, n, k, panel, false, s));
+                CU(dequant_rows_run(cuda_matrix(b, l->weights, 1), at, n, k, panel + (size_t)n * k, false,
+                                    s));
                 TRY(blas_rows(b, j, panel, 2 * n, rows, y, 2 * n, false, s));
-                CU(panel_glu_run(y, n, j->act, j->n_row, (__half *)j->glu + at, j->glu_k_tiles * 64, rows,
-                                 s));
+                CU(dequant_rows_glu_run(y, n, j->act, j->n_row, (__half *)j->glu + at, j->glu_k_tiles * 64,
+                                        rows, s));
             }
             return INFER_OK;
         }
         float *out = j->out + g->member[m].col;
         for (int at = 0; at < w.n; at += most) {
             int n = w.n - at < most ? w.n - at : most;
-            CU(panel_run(w, at, n, k, panel, false, s));
+            CU(dequant_rows_run(w, at, n, k, panel, false, s));
             TRY(blas_rows(b, j, panel, n, rows, out + at, (int)j->stride, l->epilogue == EPILOGUE_ADD, s));
         }
-        if (w.bias) CU(panel_bias_run(out, j->stride, w.bias, w.n, j->n_row, rows, s));
+        if (w.bias) CU(dequant_rows_bias_run(out, j->stride, w.bias, w.n, j->n_row, rows, s));
     }
     return INFER_OK;
 }

@@ -74,13 +74,13 @@ static bool meet(const struct op_list *l, struct view a, struct view b) // in me
 }
 // The matrix of F32 at op i, with the add or the glu behind it where nothing else reads its product. Returns the
 // number of ops, 0: the plain kernels.
-static int take_floats(const cuda_backend *b, const struct op_list *l, int i, floats_job *j) {
+static int take_floats(const cuda_backend *b, const struct op_list *l, int i, gemv_f32_job *j) {
     if (l->op[i].kind != OP_MATMUL) return 0;
     const struct op_matmul *m = &l->op[i].matmul;
     const cuda_group *g = &b->plan.group[m->w->id];
-    if (!op_floats_take(g, cuda_rows(b, l, m->x))) return 0;
+    if (!op_gemv_f32_take(g, cuda_rows(b, l, m->x))) return 0;
     const float *bias = g->bias ? (const float *)(b->work + b->plan.constant + g->bias_offset) : NULL;
-    *j = op_floats_job(g, b->weights, bias);
+    *j = op_gemv_f32_job(g, b->weights, bias);
     j->t = b->t;
     j->x = cuda_rows(b, l, m->x);
     j->out = cuda_rows(b, l, m->out);
@@ -122,12 +122,12 @@ static int take_heads(const cuda_backend *b, const struct op_list *l, int i, hea
 // *n_done: ops done, 0: none.
 static enum infer_status run_together(cuda_backend *b, const struct op_list *l, int i, int n_row, int n_out,
                                       op_queue s, int *n_done) {
-    floats_job f;
+    gemv_f32_job f;
     heads_job h;
     *n_done = 0;
     if (b->c.no_fuse || l->cls != ROW_DECODE) return INFER_OK;
     if ((*n_done = take_floats(b, l, i, &f)))
-        CU(op_floats_run(f, f.out_rows ? n_out : n_row, b->sm_count, s));
+        CU(op_gemv_f32_run(f, f.out_rows ? n_out : n_row, b->sm_count, s));
     else if ((*n_done = take_heads(b, l, i, &h)))
         CU(op_heads_run(b->t, h, n_row, s));
     return INFER_OK;

@@ -76,7 +76,7 @@ static enum infer_status upload_pieces(upload *u, int thread) {
         cudaError_t e = cuda_fails_now() ? cudaErrorUnknown
                                          : cudaMemcpyAsync(dev, host, bytes, cudaMemcpyHostToDevice, s);
         if (e == cudaSuccess && cuda_fails_now()) e = cudaErrorUnknown;
-        if (e == cudaSuccess) e = cuda_retile(p.r, p.m, p.w->type, b->weights, dev, row, p.row, p.n, s);
+        if (e == cudaSuccess) e = cuda_repack(p.r, p.m, p.w->type, b->weights, dev, row, p.row, p.n, s);
         if (e == cudaSuccess) e = cudaStreamSynchronize(s);
         if (e != cudaSuccess) st = cuda_error(e, "upload");
     }
