@@ -31,7 +31,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: membw [-t THREADS] [-s SECONDS] [-i]\n");
         return 2;
     }
-    struct probe probe;
+    struct memory_probe probe;
     if (probe_open(&probe, n_thread) != INFER_OK) {
         fprintf(stderr, "membw: %s\n", err_message());
         return 1;

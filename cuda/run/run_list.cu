@@ -87,13 +87,13 @@ static int take_floats(const cuda_backend *b, const struct op_list *l, int i, ge
     j->out_rows = cuda_out_rows(l, m->out);
     if (i + 1 == l->n_op || l->buf[m->out.buf].last != i + 1) return 1;
     const struct op *o = &l->op[i + 1];
-    if (o->kind == OP_ADD && g->n_member == 1 && same(o->add.b, m->out) && !meet(l, o->add.out, m->x)) {
+    if (o->kind == OP_ADD && g->n_member == 1 && same_view(o->add.b, m->out) && !meet(l, o->add.out, m->x)) {
         j->add = cuda_rows(b, l, o->add.a);
         j->out = cuda_rows(b, l, o->add.out);
         return 2;
     }
-    if (o->kind == OP_GLU && g->paired && same(o->glu.gate, view{m->out.buf, m->out.col, j->n[0]}) &&
-        same(o->glu.up, view{m->out.buf, m->out.col + j->n[0], j->n[0]}) && !meet(l, o->glu.out, m->x)) {
+    if (o->kind == OP_GLU && g->paired && same_view(o->glu.gate, view{m->out.buf, m->out.col, j->n[0]}) &&
+        same_view(o->glu.up, view{m->out.buf, m->out.col + j->n[0], j->n[0]}) && !meet(l, o->glu.out, m->x)) {
         j->act = o->glu.act;
         j->out = cuda_rows(b, l, o->glu.out);
         return 2;
@@ -105,7 +105,7 @@ static int take_heads(const cuda_backend *b, const struct op_list *l, int i, hea
     if (i + 2 >= l->n_op) return 0;
     const struct op *q = &l->op[i], *k = q + 1, *put = q + 2;
     if (q->kind != OP_ROPE || k->kind != OP_ROPE || put->kind != OP_KV_PUT || q->rope.rope != k->rope.rope ||
-        q->rope.head_dim != k->rope.head_dim || !same(k->rope.x, put->kv_put.k))
+        q->rope.head_dim != k->rope.head_dim || !same_view(k->rope.x, put->kv_put.k))
         return 0;
     j->q = cuda_rows(b, l, q->rope.x);
     j->k = cuda_rows(b, l, k->rope.x);

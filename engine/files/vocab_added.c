@@ -276,7 +276,7 @@ static enum infer_status put_flagged(const struct tok_vocab *v, struct tok_keys 
 }
 
 /* chat_template: a text, or a list of {"name": .., "template": ..} of which "default" is taken. */
-static const char *chat_template(const json_t *config) {
+static const char *template_of(const json_t *config) {
     const json_t *t = json_object_get(config, "chat_template");
     for (size_t i = 0; i < json_array_size(t); i++)
         if (strcmp(text_of(json_array_get(t, i), "name"), "default") == 0)
@@ -311,5 +311,5 @@ enum infer_status tok_vocab_keys(struct tok_vocab *v, struct tok_keys *k, const 
     TRY(put_flagged(v, k, "tokenizer.infer.lstrip", TOK_F_LSTRIP));
     TRY(put_flagged(v, k, "tokenizer.infer.rstrip", TOK_F_RSTRIP));
     TRY(put_flagged(v, k, "tokenizer.infer.single_word", TOK_F_WORD));
-    return tok_keys_text(k, "tokenizer.chat_template", chat_template(config));
+    return tok_keys_text(k, "tokenizer.chat_template", template_of(config));
 }

@@ -15,7 +15,7 @@ typedef float v8 __attribute__((vector_size(32)));
 typedef int32_t v8i __attribute__((vector_size(32)));
 enum { LANES = 8 };
 
-ALWAYS v8 load(const float *p) {
+ALWAYS v8 load8(const float *p) {
     v8 v;
     memcpy(&v, p, sizeof v);
     return v;
@@ -48,7 +48,7 @@ ALWAYS void signed_sums(const float *x, const float *w, int n, float inverse, fl
                         float *qq) {
     v8 a = all(0), b = all(0);
     for (int i = 0; i < n; i += LANES) {
-        v8 xi = load(x + i), q = round_clamped(xi * inverse, all(lo), all(hi)), wq = load(w + i) * q;
+        v8 xi = load8(x + i), q = round_clamped(xi * inverse, all(lo), all(hi)), wq = load8(w + i) * q;
         a += wq * xi;
         b += wq * q;
     }
@@ -94,8 +94,8 @@ ALWAYS float signed_error(const float *x, const float *w, int n, float d, float 
     float inverse = quant_inverse(d);
     v8 a = all(0);
     for (int i = 0; i < n; i += LANES) {
-        v8 xi = load(x + i), e = xi - d * round_clamped(xi * inverse, all(lo), all(hi));
-        a += load(w + i) * e * e;
+        v8 xi = load8(x + i), e = xi - d * round_clamped(xi * inverse, all(lo), all(hi));
+        a += load8(w + i) * e * e;
     }
     return lane_sum(a);
 }
@@ -113,7 +113,8 @@ ALWAYS int affine_try(const float *y, const float *w, int n, float mean, float w
     float shift = mean - m;
     v8 a = all(0), b = all(0), c = all(0);
     for (int i = 0; i < n; i += LANES) {
-        v8 yi = load(y + i), q = round_clamped((yi + shift) * inverse, all(0), all(hi)), wq = load(w + i) * q;
+        v8 yi = load8(y + i), q = round_clamped((yi + shift) * inverse, all(0), all(hi)),
+           wq = load8(w + i) * q;
         a += wq * yi;
         b += wq * q;
         c += wq;
@@ -184,8 +185,8 @@ ALWAYS float affine_error(const float *x, const float *w, int n, float d, float 
     float inverse = quant_inverse(d);
     v8 a = all(0);
     for (int i = 0; i < n; i += LANES) {
-        v8 xi = load(x + i), e = xi - (d * round_clamped((xi + m) * inverse, all(0), all(hi)) - m);
-        a += load(w + i) * e * e;
+        v8 xi = load8(x + i), e = xi - (d * round_clamped((xi + m) * inverse, all(0), all(hi)) - m);
+        a += load8(w + i) * e * e;
     }
     return lane_sum(a);
 }

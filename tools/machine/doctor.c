@@ -99,7 +99,7 @@ static json_t *doctor_cpu(void) {
     json_t *list = json_array();
     for (int i = 0; i < N_FEATURE; i++)
         if (has_word(flags, features[i])) json_array_append_new(list, json_string(features[i]));
-    struct probe p;
+    struct memory_probe p;
     double gb_s = NAN;
     int cores = tool_core_count();
     if (probe_open(&p, cores) == INFER_OK) {

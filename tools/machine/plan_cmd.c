@@ -41,7 +41,7 @@ static void ceilings_of_card(const struct infer_card *card, struct ceilings *c) 
     c->tf32_tflops = card->tf32_tflops;
 }
 static void ceilings_of_processor(const struct options *o, struct ceilings *c) {
-    struct probe p;
+    struct memory_probe p;
     enum cpu_isa isa;
     int n_thread = host_threads_pick(o->threads);
     if (cpu_isa_pick(o->isa, &isa) || probe_open(&p, n_thread))

@@ -153,7 +153,7 @@ static enum infer_status bench_gemm(const struct options *o) {
 
 /* infer bench mem: the ceiling alone. */
 static enum infer_status bench_mem(const struct options *o) {
-    struct probe p;
+    struct memory_probe p;
     int n_thread = o->threads ? o->threads : tool_core_count();
     double pass[32];
     TRY(probe_open(&p, n_thread));

@@ -10,7 +10,7 @@ struct bench {
     const struct options *o;
     struct outfile *save; /* of --save, NULL: none is open */
     struct session session;
-    struct probe probe;        /* data NULL: the device's memory cannot be probed from here */
+    struct memory_probe probe; /* data NULL: the device's memory cannot be probed from here */
     const struct peak *peak;   /* the arithmetic ceiling; NULL: none is known */
     struct cuda_ceiling *card; /* both of a card that does all the work; NULL: none */
     double *probed;            /* probed[n_probed]: GB/s of every probe of this run */

@@ -16,12 +16,12 @@ static size_t probe_bytes(void) {
     return n < least ? least : n < most ? n : most;
 }
 
-enum infer_status probe_open(struct probe *p, int n_thread) {
+enum infer_status probe_open(struct memory_probe *p, int n_thread) {
     size_t n = probe_bytes();
     void *data = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED) return err_set(INFER_E_MEMORY, "%zu bytes for the bandwidth probe", n);
     madvise(data, n, MADV_HUGEPAGE);
-    *p = (struct probe){data, n / 8, n_thread};
+    *p = (struct memory_probe){data, n / 8, n_thread};
     size_t share = p->n / (size_t)n_thread;
 #pragma omp parallel num_threads(n_thread)
     memset(p->data + share * (size_t)omp_get_thread_num(), 1,
@@ -29,9 +29,9 @@ enum infer_status probe_open(struct probe *p, int n_thread) {
     return INFER_OK;
 }
 
-void probe_close(struct probe *p) {
+void probe_close(struct memory_probe *p) {
     if (p->data) munmap(p->data, p->n * 8);
-    *p = (struct probe){0};
+    *p = (struct memory_probe){0};
 }
 
 /* Sum of n words, n a multiple of 32: the loads count, the compiler makes vectors of the additions. */
@@ -50,7 +50,7 @@ static int compare(const void *a, const void *b) {
 
 static volatile uint64_t sink; /* takes the sums, so that the reads are not left out */
 
-double probe_read(struct probe *p, double seconds) {
+double probe_read(struct memory_probe *p, double seconds) {
     enum { MAX = 256 };
     double pass[MAX];
     size_t share = p->n / (size_t)p->n_thread / 32 * 32;

@@ -5,17 +5,17 @@
 #include "base/status.h"
 
 /* Memory that a read probe streams. */
-struct probe {
+struct memory_probe {
     uint64_t *data; /* data[n] */
     size_t n;
     int n_thread;
 };
 /* errors: INFER_E_MEMORY */
-enum infer_status probe_open(struct probe *p, int n_thread);
-void probe_close(struct probe *p);
+enum infer_status probe_open(struct memory_probe *p, int n_thread);
+void probe_close(struct memory_probe *p);
 /* Read bandwidth in GB/s (1e9 bytes): the median of the passes of about this many seconds, every thread reading
  * its own part. */
-double probe_read(struct probe *p, double seconds);
+double probe_read(struct memory_probe *p, double seconds);
 
 /* Seconds that the threads of this process have been ready and waited for a processor, so far (schedstat of Linux);
  * NAN: the kernel does not say. */

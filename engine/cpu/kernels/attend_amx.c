@@ -51,7 +51,7 @@ static void carve(struct attend *t, float *at) {
 }
 
 /* 32 floats as BF16; what rounding took from them stays in a and b. */
-INLINE __m512i split(vf *a, vf *b) {
+INLINE __m512i split_bf16(vf *a, vf *b) {
     __m512i h = (__m512i)_mm512_cvtne2ps_pbh(*b, *a);
     __m512i lo = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(h));
     __m512i hi = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(h, 1));
@@ -91,7 +91,7 @@ static void turn_keys(struct attend *t) {
         for (int j = 0; j < t->hkp; j += 32) {
             size_t at = (size_t)((j / 32 * POS_TILES + i / 16) * TILE + i % 16 * 32);
             vf a = vf_load(t->page + i * t->hkp + j), b = vf_load(t->page + i * t->hkp + j + 16);
-            _mm512_storeu_si512(t->k[0] + at, split(&a, &b));
+            _mm512_storeu_si512(t->k[0] + at, split_bf16(&a, &b));
             _mm512_storeu_si512(t->k[1] + at, (__m512i)_mm512_cvtne2ps_pbh(b, a));
         }
 }
@@ -232,7 +232,7 @@ static void turn_queries(struct attend *t, int r0, int n, int heads, const float
     cpu_amx_prep(t->q[0] + tiles, t->page, (size_t)t->hkp, 16, t->hkp);
     for (float *x = t->page; x < t->page + 16 * t->hkp; x += 32) {
         vf a = vf_load(x), b = vf_load(x + 16);
-        split(&a, &b);
+        split_bf16(&a, &b);
         vf_store(x, a);
         vf_store(x + 16, b);
     }

@@ -72,7 +72,7 @@ INLINE vu centred(vu u, const int off) {
 }
 
 /* Codes of 4 columns from 4 (k4 + j): into the panel, or at once into the sums of their sub-block. */
-INLINE void put(struct panel *p, struct row_span row, int k4, const int j, vu u) {
+INLINE void put_codes(struct panel *p, struct row_span row, int k4, const int j, vu u) {
     if (!row.direct) {
         p->q[0][k4 + j] = row.centre ? centred(u, row.off) : u;
         return;
@@ -111,9 +111,9 @@ INLINE void line_ahead8(struct panel *p, struct row_span row, const int back, co
 INLINE void first_codes(struct panel *p, struct row_span row, int k4, const int n) {
     if (row.direct) UNROLL for (int t = 0; t < row.tt; t++) UNROLL for (int i = 0; i < n / row.sub; i++) {
             const int b = k4 / row.sub + i;
-            p->acc[t][i] = row.off
-                               ? start(row.sub == 8 ? x_row(row, t)->p32[b] : x_row(row, t)->p16[b], row.off)
-                               : set32(0);
+            p->acc[t][i] =
+                row.off ? row_start(row.sub == 8 ? x_row(row, t)->p32[b] : x_row(row, t)->p16[b], row.off)
+                        : set32(0);
             if (row.planes == 2) p->acc[1][i] = set32(0);
         }
 }
@@ -125,7 +125,7 @@ INLINE void last_codes(struct panel *p, struct row_span row, int k4, const int n
 INLINE void put8(struct panel *p, struct row_span row, int k4, const int j, vu u) { /* codes of 8 bits */
     vu high = u >> 4 & 0x0f0f0f0f, low = u & 0x0f0f0f0f;
     if (VNNI) {
-        put(p, row, k4, j, u);
+        put_codes(p, row, k4, j, u);
     } else if (row.direct) {
         int32_t four;
         memcpy(&four, x_row(row, 0)->q + 4 * (k4 + j), 4);
@@ -169,16 +169,16 @@ BLOCKS(
         put8(p, row, b * 8, j, codes_at(at, v + j, 8 - j) ^ 0x80808080);
         line_ahead8(p, at, 8 - j, j);
     })
-BLOCKS(q4_0, 18, false, NIBBLES(2, put(p, row, b * 8, j, low), put(p, row, b * 8, 4 + j, high)))
-BLOCKS(q4_1, 20, true, NIBBLES(4, put(p, row, b * 8, j, low), put(p, row, b * 8, 4 + j, high)))
+BLOCKS(q4_0, 18, false, NIBBLES(2, put_codes(p, row, b * 8, j, low), put_codes(p, row, b * 8, 4 + j, high)))
+BLOCKS(q4_1, 20, true, NIBBLES(4, put_codes(p, row, b * 8, j, low), put_codes(p, row, b * 8, 4 + j, high)))
 BLOCKS(iq4_nl, 18, false,
        NIBBLES(2, put8(p, row, b * 8, j, LEVELS(low)), put8(p, row, b * 8, 4 + j, LEVELS(high))))
 BLOCKS(q5_0, 22, false, vu h = load4(at, 2);
-       NIBBLES(6, put(p, row, b * 8, j, low | spread_bits(h, 4 * j)),
-               put(p, row, b * 8, 4 + j, high | spread_bits(h, 16 + 4 * j))))
+       NIBBLES(6, put_codes(p, row, b * 8, j, low | spread_bits(h, 4 * j)),
+               put_codes(p, row, b * 8, 4 + j, high | spread_bits(h, 16 + 4 * j))))
 BLOCKS(q5_1_codes, 24, true, vu h = load4(at, 4);
-       NIBBLES(8, put(p, row, b * 8, j, low | spread_bits(h, 4 * j)),
-               put(p, row, b * 8, 4 + j, high | spread_bits(h, 16 + 4 * j))))
+       NIBBLES(8, put_codes(p, row, b * 8, j, low | spread_bits(h, 4 * j)),
+               put_codes(p, row, b * 8, 4 + j, high | spread_bits(h, 16 + 4 * j))))
 /* d u + g = d (u - 16) + (g + 16 d): the offset keeps the sums small */
 INLINE void shift_mins(struct panel *p, int n) {
     for (int b = 0; b < n; b++) p->g[b] = vf_fma(p->d[b], vf_set(16), p->g[b]);
@@ -216,9 +216,9 @@ INLINE void pack_q4_k(struct panel *p, struct row_span row, int n) {
         load32(row, 16 + 32 * (size_t)c, v, true);
         UNROLL for (int j = 0; j < 8; j++) {
             vu u = codes_at(row, v + j, 8 - j);
-            put(p, row, c * 16, j, LOW4(u));
+            put_codes(p, row, c * 16, j, LOW4(u));
             line_ahead(p, row, 8 - j, j);
-            put(p, row, c * 16, 8 + j, LOW4(u >> 4));
+            put_codes(p, row, c * 16, 8 + j, LOW4(u >> 4));
         }
         last_codes(p, row, c * 16, 16);
     }
@@ -235,9 +235,9 @@ INLINE void pack_q5_k(struct panel *p, struct row_span row, int n) {
         load32(row, 48 + 32 * (size_t)c, v, true);
         UNROLL for (int j = 0; j < 8; j++) {
             vu u = codes_at(row, v + j, 8 - j);
-            put(p, row, c * 16, j, LOW4(u) | (h[j] >> 2 * c & 0x01010101) << 4);
+            put_codes(p, row, c * 16, j, LOW4(u) | (h[j] >> 2 * c & 0x01010101) << 4);
             line_ahead(p, row, 8 - j, j);
-            put(p, row, c * 16, 8 + j, LOW4(u >> 4) | (h[j] >> (2 * c + 1) & 0x01010101) << 4);
+            put_codes(p, row, c * 16, 8 + j, LOW4(u >> 4) | (h[j] >> (2 * c + 1) & 0x01010101) << 4);
         }
         last_codes(p, row, c * 16, 16);
     }
@@ -264,13 +264,13 @@ INLINE void pack_q6_k(struct panel *p, struct row_span row, int n) {
         UNROLL for (int j = 0; j < 8; j++) {
             vu s0 = codes_at(row, a + j, 24 - j), s1 = codes_at(row, b + j, 16 - j),
                top = codes_at(row, h + j, 8 - j);
-            put(p, row, c * 32, j, LOW4(s0) | (top << 4 & 0x30303030));
+            put_codes(p, row, c * 32, j, LOW4(s0) | (top << 4 & 0x30303030));
             line_ahead(p, row, 24 - 3 * j, j);
-            put(p, row, c * 32, 8 + j, LOW4(s1) | (top << 2 & 0x30303030));
+            put_codes(p, row, c * 32, 8 + j, LOW4(s1) | (top << 2 & 0x30303030));
             line_ahead(p, row, 23 - 3 * j, 8 + j);
-            put(p, row, c * 32, 16 + j, LOW4(s0 >> 4) | (top & 0x30303030));
+            put_codes(p, row, c * 32, 16 + j, LOW4(s0 >> 4) | (top & 0x30303030));
             line_ahead(p, row, 22 - 3 * j, 16 + j);
-            put(p, row, c * 32, 24 + j, LOW4(s1 >> 4) | (top >> 2 & 0x30303030));
+            put_codes(p, row, c * 32, 24 + j, LOW4(s1 >> 4) | (top >> 2 & 0x30303030));
         }
         last_codes(p, row, c * 32, 32);
     }
@@ -290,7 +290,7 @@ INLINE void pack_q2_k(struct panel *p, struct row_span row, int n) {
         UNROLL for (int j = 0; j < 8; j++) {
             vu u = codes_at(row, v + j, 8 - j);
             UNROLL for (int t = 0; t < 4; t++) {
-                put(p, row, c * 32, 8 * t + j, u >> 2 * t & 0x03030303);
+                put_codes(p, row, c * 32, 8 * t + j, u >> 2 * t & 0x03030303);
                 if (t == 1) line_ahead(p, row, 8 - j, 8 + j);
             }
         }
@@ -315,8 +315,8 @@ INLINE void pack_q3_k(struct panel *p, struct row_span row, int n) {
         UNROLL for (int j = 0; j < 8; j++) {
             vu u = codes_at(row, v + j, 8 - j);
             UNROLL for (int t = 0; t < 4; t++) {
-                put(p, row, c * 32, 8 * t + j,
-                    (u >> 2 * t & 0x03030303) | (h[j] >> (4 * c + t) & 0x01010101) << 2);
+                put_codes(p, row, c * 32, 8 * t + j,
+                          (u >> 2 * t & 0x03030303) | (h[j] >> (4 * c + t) & 0x01010101) << 2);
                 if (t == 1) line_ahead(p, row, 8 - j, 8 + j);
             }
         }
@@ -401,7 +401,7 @@ INLINE void add_far(vf *y, const struct panel *p, const struct cpu_x8 *x, const 
     for (int i = 0; i < CPU_FAR; i++) {
         const int k4 = x->far[i];
         const vi hi = set32(x->hi[i]);
-        const vi first = OFF ? start(x->hp[i], PLANES == 2 ? OFF / 16 : OFF) : set32(0);
+        const vi first = OFF ? row_start(x->hp[i], PLANES == 2 ? OFF / 16 : OFF) : set32(0);
         UNROLL for (int r = 0; r < NP; r++) {
             vi sum;
             if (PLANES == 2)
@@ -420,7 +420,7 @@ INLINE void add_far_whole(vi *s, const struct panel *p, const struct cpu_x8 *x, 
     vi far[2] = {set32(0), set32(0)};
     for (int i = 0; i < CPU_FAR; i++) {
         const int k4 = x->far[i];
-        const vi hi = set32(x->hi[i]), first = OFF ? start(x->hp[i], OFF) : set32(0);
+        const vi hi = set32(x->hi[i]), first = OFF ? row_start(x->hp[i], OFF) : set32(0);
         UNROLL for (int r = 0; r < NP; r++) far[r] =
             add_scaled(far[r], dot(first, far_codes(p, r, k4, copy, code), hi), p[r].sc[k4 / (COLS / 4)]);
     }
@@ -452,7 +452,7 @@ INLINE void tile(const struct panel *p, int n, const uint8_t *x, size_t x_stride
                 _mm_prefetch((const char *)X(TT + t) + 32 * COLS / 16 * b, _MM_HINT_T0);
         UNROLL for (int t = 0; t < TT; t++) {
             int32_t pair = COLS == 32 ? X(t)->p32[b] : X(t)->p16[b];
-            vi first = OFF ? start(pair, PLANES == 2 ? OFF / 16 : OFF) : set32(0);
+            vi first = OFF ? row_start(pair, PLANES == 2 ? OFF / 16 : OFF) : set32(0);
             UNROLL for (int r = 0; r < NP; r++) a[r][t] = first;
             if (PLANES == 2) a[1][t] = set32(0);
         }

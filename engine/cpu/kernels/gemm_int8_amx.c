@@ -52,7 +52,7 @@ static void begin(const int COLS) {
 INLINE vf add_far_signed(vf y, const struct panel *p, const struct cpu_x8 *x, const int COLS) {
     for (int i = 0; i < CPU_FAR; i++) {
         vu codes = p->q[0][x->far[i]] ^ 0x80808080;
-        vi sum = whole(dot(start(x->hp[i], 128), codes, set32(x->hi[i])), 128);
+        vi sum = whole(dot(row_start(x->hp[i], 128), codes, set32(x->hi[i])), 128);
         y = vf_fma(to_float(sum), p->d[x->far[i] / (COLS / 4)], y);
     }
     return y;

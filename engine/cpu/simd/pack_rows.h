@@ -25,7 +25,7 @@ typedef __m512i vi;
 #define ODD_LANES(a, b)  _mm512_shuffle_ps(a, b, 0xdd)
 INLINE vf to_float(vi v) { return _mm512_cvtepi32_ps(v); }
 INLINE vi set32(int32_t x) { return _mm512_set1_epi32(x); }
-INLINE vi start(int32_t pair, int off) {
+INLINE vi row_start(int32_t pair, int off) {
     return _mm512_madd_epi16(set32(pair), _mm512_set1_epi16((short)-off));
 }
 INLINE vi dot(vi a, vu w, vi x) { return _mm512_dpbusd_epi32(a, (vi)w, x); }
@@ -62,12 +62,12 @@ INLINE vu spread_bits(vu h, int n) {
     return (vu)_mm256_cmpeq_epi8(_mm256_and_si256(low, one_byte), one_byte) & 0x10101010;
 }
 #ifdef __AVXVNNI__
-INLINE vi start(int32_t pair, int off) {
+INLINE vi row_start(int32_t pair, int off) {
     return _mm256_madd_epi16(set32(pair), _mm256_set1_epi16((short)-off));
 }
 INLINE vi dot(vi a, vu w, vi x) { return _mm256_dpbusd_avx_epi32(a, (vi)w, x); }
 #else /* 16-bit sums */
-INLINE vi start(int32_t pair, int off) {
+INLINE vi row_start(int32_t pair, int off) {
     return _mm256_mullo_epi16(set32(pair), _mm256_set1_epi16((short)-off));
 }
 INLINE vi dot(vi a, vu w, vi x) { return _mm256_add_epi16(a, _mm256_maddubs_epi16((vi)w, x)); }
