@@ -166,6 +166,11 @@ enum infer_status session_open(struct session *s, const struct options *o, const
     return INFER_OK;
 }
 
+void session_end_at_once(void) {
+    running = NULL;
+    if (interrupts) end_interrupted();
+}
+
 void session_close(struct session *s) {
     running = NULL;
     infer_engine_free(s->engine);

@@ -39,5 +39,7 @@ void session_signals(void);
 /* Ctrl-C since the last session_interrupt_clear. While a step may run it stops that; a second one ends the program
  * (130). With idle set it does nothing but wake the read of the next line. */
 bool session_interrupted(void);
+/* From here on the first one ends it: a step that was stopped would only let the next write wait for its reader. */
+void session_end_at_once(void);
 void session_interrupt_clear(void);
 void session_idle(bool idle);

@@ -62,6 +62,7 @@ static enum infer_status run(struct session *s, struct outfile **out, const stru
     TRY(tool_check_output(o, s->path, path));
     TRY(outfile_open(out, path, OUTFILE_DEFAULT));
     TRY(session_open(s, o, &(struct session_need){.slots = 1, .ctx = o->tokens.n, .all_logits = o->all}));
+    session_end_at_once();
     return write_all(*out, s, o);
 }
 
