@@ -579,8 +579,10 @@ INLINE void multiply(const uint8_t *w, size_t stride, int n_row, int k, struct c
     struct panel p[2];
     for (int r0 = 0; r0 < n_row; r0 += NP * R) {
         int panels = n_row - r0 > R && NP == 2 ? 2 : 1;
+        /* with 8 rows in a panel a last one alone is rare: multiplied twice, it needs no code of its own */
+        const int made = VL == 8 ? NP : panels;
         for (int t = 0; t < T; t++)
-            memset(out + t * CPU_UNIT_ROWS + r0, 0, sizeof(float) * (size_t)(panels * R));
+            memset(out + t * CPU_UNIT_ROWS + r0, 0, sizeof(float) * (size_t)(made * R));
         for (int k0 = 0; k0 < k; k0 += 256) {
             int n = (k - k0 < 256 ? k - k0 : 256) / COLS, t = 0;
             const size_t at = (size_t)(k0 / 256) * BYTES;
@@ -600,6 +602,7 @@ INLINE void multiply(const uint8_t *w, size_t stride, int n_row, int k, struct c
                 (copied ? unpack_copy : pack)(&p[i], rows, n);
                 copy = p[i].copy;
             }
+            if (panels < made) p[1] = p[0];
             const uint8_t *xk = x.at + (size_t)(k0 / 256) * x.chunk;
             float *o = out + r0;
             const uint8_t *ahead =
@@ -611,12 +614,15 @@ INLINE void multiply(const uint8_t *w, size_t stride, int n_row, int k, struct c
 #define TILES(PANELS)                                                                                        \
     for (; T - t >= MOST; t += MOST, xk += MOST * x.row, o += MOST * CPU_UNIT_ROWS, step = 0)                \
         TILE(PANELS, MOST);                                                                                  \
-    if (T - t == 1) TILE(PANELS, 1);                                                                         \
-    if (T - t == 2) TILE(PANELS, 2);                                                                         \
+    if (T - t == 5 && VL == 16) TILE(PANELS, 5);                                                             \
+    if (T - t == 4 || (T - t == 5 && VL == 8)) {                                                             \
+        TILE(PANELS, 4);                                                                                     \
+        t += 4, xk += 4 * x.row, o += 4 * CPU_UNIT_ROWS, step = 0;                                           \
+    }                                                                                                        \
     if (T - t == 3) TILE(PANELS, 3);                                                                         \
-    if (MOST > 4 && T - t == 4) TILE(PANELS, 4);                                                             \
-    if (MOST > 4 && T - t == 5) TILE(PANELS, 5)
-            if (NP == 2 && panels == 2) {
+    if (T - t == 2) TILE(PANELS, 2);                                                                         \
+    if (T - t == 1) TILE(PANELS, 1)
+            if (NP == 2 && (panels == 2 || VL == 8)) {
                 TILES(NP);
             } else {
                 TILES(1);
