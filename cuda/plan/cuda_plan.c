@@ -1,18 +1,13 @@
 #include "cuda/plan/cuda_plan.h"
 #include "cuda/plan/blas.h"
 #include "base/mem.h"
+#include "seam/op_list.h"
 
 /* Whether some list uses the group's output as gate and up of one glu. */
 static bool feeds_glu(const struct backend_config *c, int id) {
-    for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
-        const struct op_list *l = c->list[cls];
-        for (int i = 0; l && i + 1 < l->n_op; i++) {
-            const struct op *a = &l->op[i], *b = a + 1;
-            if (a->kind == OP_MATMUL && a->matmul.w->id == id && b->kind == OP_GLU &&
-                b->glu.gate.buf == a->matmul.out.buf)
-                return true;
-        }
-    }
+    for (int cls = 0; cls < ROW_CLASS_COUNT; cls++)
+        for (int i = 0; c->list[cls] && i < c->list[cls]->n_op; i++)
+            if (list_is_gated(c->list[cls], i) && c->list[cls]->op[i].matmul.w->id == id) return true;
     return false;
 }
 
@@ -138,12 +133,9 @@ static size_t constants(struct cuda_plan *p, const struct backend_config *c) {
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
         const struct op_list *l = c->list[cls];
         for (int i = 0; l && i < l->n_op; i++) {
-            const struct op *o = &l->op[i];
-            int f = o->kind == OP_NORM     ? 2 * o->norm.dim + 64
-                    : o->kind == OP_ROPE   ? o->rope.rope->n_rot / 2
-                    : o->kind == OP_ATTEND ? o->attend.n_head
-                                           : 0;
-            n += (size_t)f * 4 + 512;
+            const struct op_use u = op_uses(&l->op[i]);
+            for (int k = 0; k < u.n_constant; k++)
+                n += ((size_t)u.constant[k].n * sizeof(float) + 255) & ~(size_t)255;
         }
     }
     return n;

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "cuda/run/cuda_impl.h"
+#include "seam/op_list.h"
 #include "cuda/run/decode_program.h"
 #include "cuda/run/prompt_program.h"
 #include "cuda/plan/blas.h"

@@ -333,8 +333,8 @@ static enum infer_status build(cuda_backend *b, struct decode_program *p, struct
     }
     const struct op *r = take_op(&c, OP_ROWS), *norm = take_op(&c, OP_NORM), *head = take_op(&c, OP_MATMUL),
                     *select = take_op(&c, OP_SELECT);
-    if (!n || !select || !same_view(r->rows.x, x) || !plain_norm(norm, r->rows.out, x.width) ||
-        !same_view(head->matmul.x, norm->norm.out) || b->n_rope > 4 || l->max_rows > 1024)
+    if (!n || !select || !view_same(r->rows.x, x) || !plain_norm(norm, r->rows.out, x.width) ||
+        !view_same(head->matmul.x, norm->norm.out) || b->n_rope > 4 || l->max_rows > 1024)
         return INFER_OK;
     residual res = {cuda_rows(b, l, x), 0, b->c.n_embd / 16};
     int head_group = head->matmul.w->id;

@@ -1,6 +1,7 @@
 // The shape of a list that the fused programs take: embed, layers of attention and gated feed-forward, output.
 #pragma once
 #include "cuda/run/cuda_impl.h"
+#include "seam/op_list.h"
 
 struct cursor {
     const struct op_list *l;
@@ -10,12 +11,9 @@ static inline const struct op *take_op(cursor *c, enum op_kind kind) {
     if (c->i >= c->l->n_op || c->l->op[c->i].kind != kind) return NULL;
     return &c->l->op[c->i++];
 }
-static inline bool same_view(struct view a, struct view b) {
-    return a.buf == b.buf && a.col == b.col && a.width == b.width;
-}
 static inline bool plain_norm(const struct op *o, struct view x, int dim) {
     return o && o->norm.kind == NORM_RMS && o->norm.dim == dim && o->norm.w && !o->norm.bias &&
-           same_view(o->norm.x, x);
+           view_same(o->norm.x, x);
 }
 
 struct layer_ops {
@@ -32,7 +30,7 @@ static inline bool match_layer(cursor *c, struct view x, struct layer_ops *o) {
     memset(o, 0, sizeof *o);
     if (!plain_norm(p = take_op(c, OP_NORM), x, x.width)) return false;
     o->norm = &p->norm;
-    if (!(p = take_op(c, OP_MATMUL)) || !same_view(p->matmul.x, o->norm->out)) return false;
+    if (!(p = take_op(c, OP_MATMUL)) || !view_same(p->matmul.x, o->norm->out)) return false;
     o->qkv = &p->matmul;
     if ((p = take_op(c, OP_NORM))) {
         o->q_norm = &p->norm;
@@ -50,20 +48,19 @@ static inline bool match_layer(cursor *c, struct view x, struct layer_ops *o) {
     o->put = &p->kv_put;
     if (!(p = take_op(c, OP_ATTEND))) return false;
     o->attend = &p->attend;
-    if (!(p = take_op(c, OP_MATMUL)) || !same_view(p->matmul.x, o->attend->out)) return false;
+    if (!(p = take_op(c, OP_MATMUL)) || !view_same(p->matmul.x, o->attend->out)) return false;
     o->out = &p->matmul;
-    if (!(p = take_op(c, OP_ADD)) || !same_view(p->add.a, x) || !same_view(p->add.out, x) ||
-        !same_view(p->add.b, o->out->out))
+    if (!(p = take_op(c, OP_ADD)) || !view_same(p->add.a, x) || !view_same(p->add.out, x) ||
+        !view_same(p->add.b, o->out->out))
         return false;
     if (!plain_norm(p = take_op(c, OP_NORM), x, x.width)) return false;
     o->ffn_norm = &p->norm;
-    if (!(p = take_op(c, OP_MATMUL)) || !same_view(p->matmul.x, o->ffn_norm->out)) return false;
+    if (!(p = take_op(c, OP_MATMUL)) || !view_same(p->matmul.x, o->ffn_norm->out)) return false;
     o->gate_up = &p->matmul;
-    if (!(p = take_op(c, OP_GLU)) || p->glu.gate.buf != o->gate_up->out.buf || p->glu.gate.col != 0)
-        return false;
-    o->glu = &p->glu;
-    if (!(p = take_op(c, OP_MATMUL)) || !same_view(p->matmul.x, o->glu->out)) return false;
+    if (!list_is_gated(c->l, c->i - 1)) return false;
+    o->glu = &take_op(c, OP_GLU)->glu;
+    if (!(p = take_op(c, OP_MATMUL)) || !view_same(p->matmul.x, o->glu->out)) return false;
     o->down = &p->matmul;
     p = take_op(c, OP_ADD);
-    return p && same_view(p->add.a, x) && same_view(p->add.out, x) && same_view(p->add.b, o->down->out);
+    return p && view_same(p->add.a, x) && view_same(p->add.out, x) && view_same(p->add.b, o->down->out);
 }

@@ -195,7 +195,7 @@ static bool build(cuda_backend *b, prompt_program *p, struct layer_ops *ops, int
     const struct op *norm = take_op(&c, OP_NORM), *head = take_op(&c, OP_MATMUL);
     p->select = take_op(&c, OP_SELECT);
     if (!p->n_layer || !p->pick || !head || !p->select || !plain_norm(norm, p->pick->rows.out, x.width) ||
-        !same_view(head->matmul.x, norm->norm.out) || order_of(b, p, head->matmul.w->id) < 0)
+        !view_same(head->matmul.x, norm->norm.out) || order_of(b, p, head->matmul.w->id) < 0)
         return false;
     for (int i = 0; i < 3; i++) p->tiles[i] = b->work + b->plan.tiles[i];
     for (int i = 0; i < p->n_layer; i++) build_layer(b, p, &p->layer[i], &ops[i], cuda_rows(b, l, x));

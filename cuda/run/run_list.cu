@@ -20,58 +20,50 @@ static enum infer_status run_matmul(cuda_backend *b, const struct op_list *l, co
 static enum infer_status run_op(cuda_backend *b, const struct op_list *l, const struct op *o, int n_row,
                                 int n_out, op_queue s) {
     auto at = [&](struct view v) { return cuda_rows(b, l, v); };
-    auto count = [&](struct view v) { return cuda_out_rows(l, v) ? n_out : n_row; };
+    const int n = op_rows_count(l, o, n_row, n_out);
     switch (o->kind) {
     case OP_EMBED:
-        CU(op_embed_run(b->t, cuda_matrix(b, b->plan.embedding, 0), at(o->embed.out), o->embed.scale, n_row,
-                        s));
+        CU(op_embed_run(b->t, cuda_matrix(b, b->plan.embedding, 0), at(o->embed.out), o->embed.scale, n, s));
         break;
     case OP_NORM:
         CU(op_norm_run(b->t, at(o->norm.x), at(o->norm.out), o->norm.kind == NORM_LAYER, o->norm.dim,
-                       o->norm.eps, cuda_constant(b, o->norm.w), cuda_constant(b, o->norm.bias),
-                       count(o->norm.x), cuda_out_rows(l, o->norm.x), s));
+                       o->norm.eps, cuda_constant(b, o->norm.w), cuda_constant(b, o->norm.bias), n,
+                       cuda_out_rows(l, o->norm.x), s));
         break;
     case OP_MATMUL:
-        return run_matmul(b, l, o, count(o->matmul.x), s);
+        return run_matmul(b, l, o, n, s);
     case OP_ROPE:
         CU(op_rope_run(b->t, at(o->rope.x), o->rope.n_head, o->rope.head_dim, o->rope.rope->n_rot,
-                       o->rope.rope->kind == ROPE_NEOX, cuda_rope_table(b, o->rope.rope), n_row, s));
+                       o->rope.rope->kind == ROPE_NEOX, cuda_rope_table(b, o->rope.rope), n, s));
         break;
     case OP_KV_PUT:
-        CU(op_kv_put_run(b->t, cuda_store(b, o->kv_put.store), at(o->kv_put.k), at(o->kv_put.v), n_row, s));
+        CU(op_kv_put_run(b->t, cuda_store(b, o->kv_put.store), at(o->kv_put.k), at(o->kv_put.v), n, s));
         break;
     case OP_ATTEND:
         CU(op_attend_run(b->t, cuda_store(b, o->attend.store), at(o->attend.q), at(o->attend.out),
                          o->attend.n_head, o->attend.scale, o->attend.softcap, o->attend.window,
-                         cuda_constant(b, o->attend.sinks), n_row, s));
+                         cuda_constant(b, o->attend.sinks), n, s));
         break;
     case OP_GLU:
-        CU(op_glu_run(b->t, at(o->glu.gate), at(o->glu.up), at(o->glu.out), o->glu.act, n_row, s));
+        CU(op_glu_run(b->t, at(o->glu.gate), at(o->glu.up), at(o->glu.out), o->glu.act, n, s));
         break;
     case OP_ADD:
-        CU(op_add_run(b->t, at(o->add.a), at(o->add.b), at(o->add.out), count(o->add.a),
-                      cuda_out_rows(l, o->add.a), s));
+        CU(op_add_run(b->t, at(o->add.a), at(o->add.b), at(o->add.out), n, cuda_out_rows(l, o->add.a), s));
         break;
     case OP_ROWS:
-        CU(op_rows_run(b->t, at(o->rows.x), at(o->rows.out), n_out, s));
+        CU(op_rows_run(b->t, at(o->rows.x), at(o->rows.out), n, s));
         break;
     case OP_SELECT:
         CU(op_select_run(b->t, at(o->select.logits), o->select.n_vocab, (float2 *)(b->work + b->plan.cand),
-                         cuda_tokens(b), cuda_logits_copy(b), n_out, s));
+                         cuda_tokens(b), cuda_logits_copy(b), n, s));
         break;
-    default:
+    case OP_KIND_COUNT:
         infer_bug("operation %d has no kernel", (int)o->kind);
     }
     return INFER_OK;
 }
 
 // ---- ops that one kernel does together
-static bool meet(const struct op_list *l, struct view a, struct view b) // in memory
-{
-    const struct buf *x = &l->buf[a.buf], *y = &l->buf[b.buf];
-    const size_t rows = (size_t)(l->max_rows > l->max_out ? l->max_rows : l->max_out);
-    return x->offset < y->offset + rows * y->row_bytes && y->offset < x->offset + rows * x->row_bytes;
-}
 // The matrix of F32 at op i, with the add or the glu behind it where nothing else reads its product. Returns the
 // number of ops, 0: the plain kernels.
 static int take_floats(const cuda_backend *b, const struct op_list *l, int i, gemv_f32_job *j) {
@@ -85,15 +77,15 @@ static int take_floats(const cuda_backend *b, const struct op_list *l, int i, ge
     j->x = cuda_rows(b, l, m->x);
     j->out = cuda_rows(b, l, m->out);
     j->out_rows = cuda_out_rows(l, m->out);
-    if (i + 1 == l->n_op || l->buf[m->out.buf].last != i + 1) return 1;
+    if (i + 1 == l->n_op || !list_hands_over(l, i)) return 1;
     const struct op *o = &l->op[i + 1];
-    if (o->kind == OP_ADD && g->n_member == 1 && same_view(o->add.b, m->out) && !meet(l, o->add.out, m->x)) {
+    if (o->kind == OP_ADD && g->n_member == 1 && view_same(o->add.b, m->out) &&
+        !list_overlaps(l, o->add.out, m->x)) {
         j->add = cuda_rows(b, l, o->add.a);
         j->out = cuda_rows(b, l, o->add.out);
         return 2;
     }
-    if (o->kind == OP_GLU && g->paired && same_view(o->glu.gate, view{m->out.buf, m->out.col, j->n[0]}) &&
-        same_view(o->glu.up, view{m->out.buf, m->out.col + j->n[0], j->n[0]}) && !meet(l, o->glu.out, m->x)) {
+    if (g->paired && list_is_gated(l, i) && !list_overlaps(l, o->glu.out, m->x)) {
         j->act = o->glu.act;
         j->out = cuda_rows(b, l, o->glu.out);
         return 2;
@@ -105,7 +97,7 @@ static int take_heads(const cuda_backend *b, const struct op_list *l, int i, hea
     if (i + 2 >= l->n_op) return 0;
     const struct op *q = &l->op[i], *k = q + 1, *put = q + 2;
     if (q->kind != OP_ROPE || k->kind != OP_ROPE || put->kind != OP_KV_PUT || q->rope.rope != k->rope.rope ||
-        q->rope.head_dim != k->rope.head_dim || !same_view(k->rope.x, put->kv_put.k))
+        q->rope.head_dim != k->rope.head_dim || !view_same(k->rope.x, put->kv_put.k))
         return 0;
     j->q = cuda_rows(b, l, q->rope.x);
     j->k = cuda_rows(b, l, k->rope.x);
@@ -143,12 +135,8 @@ enum infer_status cuda_run_list(cuda_backend *b, enum row_class cls, int n_row, 
                              b->rope[i]->mscale, cuda_rope_table(b, b->rope[i]), n_row, s));
     for (int i = 0; i < l->n_op; i += done) {
         const struct op *o = &l->op[i];
-        bool outs = o->kind == OP_ROWS || o->kind == OP_SELECT ||
-                    (o->kind == OP_NORM && cuda_out_rows(l, o->norm.x)) ||
-                    (o->kind == OP_MATMUL && cuda_out_rows(l, o->matmul.out)) ||
-                    (o->kind == OP_ADD && cuda_out_rows(l, o->add.a));
         done = 1;
-        if (outs && !n_out) continue;
+        if (!op_rows_count(l, o, n_row, n_out)) continue;
         TRY(run_together(b, l, i, n_row, n_out, s, &done));
         if (!done) {
             TRY(run_op(b, l, o, n_row, n_out, s));

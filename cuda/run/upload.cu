@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 #include "cuda/run/cuda_impl.h"
+#include "seam/op_list.h"
 #include "base/mem.h"
 
 enum { UPLOAD_THREADS = 8 };
@@ -108,7 +109,6 @@ static enum infer_status upload_constants(cuda_backend *b) {
     size_t at = 0;
     auto add = [&](const void *host, size_t n) -> enum infer_status {
         for (int i = 0; i < b->n_constant; i++) if (b->constant[i].host == host) return INFER_OK;
-        if (!host) return INFER_OK;
         if (b->n_constant == CUDA_CONSTANT_MAX || at + n > b->plan.constant_bytes)
             infer_bug("too many constants");
         CU(cudaMemcpyAsync(b->work + b->plan.constant + at, host, n, cudaMemcpyHostToDevice, b->stream));
@@ -134,19 +134,15 @@ static enum infer_status upload_constants(cuda_backend *b) {
         const struct op_list *l = b->c.list[cls];
         for (int i = 0; l && i < l->n_op; i++) {
             const struct op *o = &l->op[i];
-            if (o->kind == OP_NORM) {
-                TRY(add(o->norm.w, (size_t)o->norm.dim * 4));
-                TRY(add(o->norm.bias, (size_t)o->norm.dim * 4));
-            } else if (o->kind == OP_ATTEND)
-                TRY(add(o->attend.sinks, (size_t)o->attend.n_head * 4));
-            else if (o->kind == OP_ROPE) {
-                TRY(add(o->rope.rope->inv_freq, (size_t)o->rope.rope->n_rot * 2));
-                bool known = false;
-                for (int j = 0; j < b->n_rope; j++) known |= b->rope[j] == o->rope.rope;
-                if (!known && b->n_rope == CUDA_ROPE_MAX)
-                    return err_set(INFER_E_UNSUPPORTED, "cuda: more than %d kinds of rope", CUDA_ROPE_MAX);
-                if (!known) b->rope[b->n_rope++] = o->rope.rope;
-            }
+            const struct op_use u = op_uses(o);
+            for (int j = 0; j < u.n_constant; j++)
+                TRY(add(u.constant[j].data, (size_t)u.constant[j].n * sizeof(float)));
+            if (o->kind != OP_ROPE) continue;
+            bool known = false;
+            for (int j = 0; j < b->n_rope; j++) known |= b->rope[j] == o->rope.rope;
+            if (!known && b->n_rope == CUDA_ROPE_MAX)
+                return err_set(INFER_E_UNSUPPORTED, "cuda: more than %d kinds of rope", CUDA_ROPE_MAX);
+            if (!known) b->rope[b->n_rope++] = o->rope.rope;
         }
     }
     CU(cudaStreamSynchronize(b->stream));

@@ -310,39 +310,18 @@ static void prologue(struct cpu_step *s, int thread, int n_thread) {
     }
 }
 
-static struct view written(const struct op *op) {
-    switch (op->kind) {
-    case OP_EMBED:
-        return op->embed.out;
-    case OP_NORM:
-        return op->norm.out;
-    case OP_MATMUL:
-        return op->matmul.out;
-    case OP_ROPE:
-        return op->rope.x;
-    case OP_ATTEND:
-        return op->attend.out;
-    case OP_GLU:
-        return op->glu.out;
-    case OP_ADD:
-        return op->add.out;
-    case OP_ROWS:
-        return op->rows.out;
-    default:
-        return (struct view){-1, 0, 0};
-    }
-}
-
 /* The NaN guard: this thread's share of the rows that op wrote. */
 static void check_finite(const struct cpu_op *o, struct cpu_step *s, int thread, int n_thread) {
     const struct op *op = o->post ? o->post : o->op;
-    struct view v = written(op);
+    struct op_use u = op_uses(op);
     int a, b;
-    if (v.buf < 0) return;
+    if (!u.n_write) return;
     cpu_barrier(s);
-    cpu_share(cpu_rows(s, v), thread, n_thread, &a, &b);
-    for (int t = a; t < b; t++)
-        if (!s->cpu->k->finite(cpu_row(s, v, t), v.width)) cpu_fault(s, op, INFER_E_NAN);
+    cpu_share(op_rows_count(s->list->list, op, s->n_row, s->n_out), thread, n_thread, &a, &b);
+    for (int k = 0; k < u.n_write; k++)
+        for (int t = a; t < b; t++)
+            if (!s->cpu->k->finite(cpu_row(s, u.write[k], t), u.write[k].width))
+                cpu_fault(s, op, INFER_E_NAN);
 }
 
 /* Thread 0 decides at which op's barrier all leave; the others read it after that barrier, so nobody leaves alone. */

@@ -7,30 +7,16 @@
 #include "cpu/cpu_list.h"
 #include <string.h>
 
-/* Do the buffers of two views share memory? The plan reuses places once their last op is done. */
-static bool overlaps(const struct op_list *l, struct view a, struct view b) {
-    const struct buf *x = &l->buf[a.buf], *y = &l->buf[b.buf];
-    size_t nx = x->row_bytes * (size_t)(x->rows == BUF_ROWS_OUT ? l->max_out : l->max_rows);
-    size_t ny = y->row_bytes * (size_t)(y->rows == BUF_ROWS_OUT ? l->max_out : l->max_rows);
-    return x->offset < y->offset + ny && y->offset < x->offset + nx;
-}
-
-static bool same(struct view a, struct view b) { return a.buf == b.buf && a.col == b.col; }
-
 /* May op i + 1 be done inside matmul i? Its input is the matmul's output and dies with it, and what it writes is
  * not what the matmul still reads (source). */
 static enum cpu_epilogue epilogue_of(const struct op_list *l, int i, struct view source) {
-    const struct op *mm = &l->op[i], *post = &l->op[i + 1];
-    struct view out = mm->matmul.out;
-    const struct weight_group *w = mm->matmul.w;
-    if (i + 1 >= l->n_op || l->buf[out.buf].last != i + 1) return CPU_EPI_STORE;
-    if (post->kind == OP_ADD && (same(post->add.a, out) != same(post->add.b, out)) &&
-        !overlaps(l, source, post->add.out))
+    struct view out = l->op[i].matmul.out;
+    if (i + 1 >= l->n_op || !list_hands_over(l, i)) return CPU_EPI_STORE;
+    const struct op *post = &l->op[i + 1];
+    if (post->kind == OP_ADD && (view_same(post->add.a, out) != view_same(post->add.b, out)) &&
+        !list_overlaps(l, source, post->add.out))
         return CPU_EPI_ADD;
-    if (post->kind == OP_GLU && w->n_member == 2 && w->member[0].n == w->member[1].n &&
-        same(post->glu.gate, out) && post->glu.up.buf == out.buf &&
-        post->glu.up.col == out.col + w->member[0].n && !overlaps(l, source, post->glu.out))
-        return CPU_EPI_GLU;
+    if (list_is_gated(l, i) && !list_overlaps(l, source, post->glu.out)) return CPU_EPI_GLU;
     return CPU_EPI_STORE;
 }
 
@@ -92,7 +78,7 @@ static bool attention_folds(const struct cpu *c, const struct op_list *l, int i)
     const struct op *q = &l->op[i], *k = q + 1, *put = q + 2, *at = q + 3;
     if (q->kind != OP_ROPE || k->kind != OP_ROPE || put->kind != OP_KV_PUT || at->kind != OP_ATTEND)
         return false;
-    return same(q->rope.x, at->attend.q) && same(k->rope.x, put->kv_put.k) &&
+    return view_same(q->rope.x, at->attend.q) && view_same(k->rope.x, put->kv_put.k) &&
            put->kv_put.store == at->attend.store &&
            c->config.store[at->attend.store].n_kv_head >= c->n_thread &&
            q->rope.rope->n_rot == k->rope.rope->n_rot;
@@ -139,8 +125,8 @@ enum infer_status cpu_compile_list(struct cpu *c, enum row_class cls) {
         memset(o, 0, sizeof *o);
         o->index = n;
         bool norm = !c->config.no_fuse && cls == ROW_DECODE && op->kind == OP_NORM && i + 1 < l->n_op &&
-                    op[1].kind == OP_MATMUL && same(op->norm.out, op[1].matmul.x) &&
-                    l->buf[op->norm.out.buf].last == i + 1 && !overlaps(l, op->norm.x, op[1].matmul.out);
+                    op[1].kind == OP_MATMUL && view_same(op->norm.out, op[1].matmul.x) &&
+                    list_hands_over(l, i) && !list_overlaps(l, op->norm.x, op[1].matmul.out);
         if (norm) op = &l->op[++i];
         if (attention_folds(c, l, i)) {
             o->rope_q = op, o->rope_k = op + 1, o->put = op + 2;

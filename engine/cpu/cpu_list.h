@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include "seam/backend.h"
+#include "seam/op_list.h"
 #include "cpu/cpu_isa.h"
 #include "cpu/kernels/kernels.h"
 #include "base/mem.h"

@@ -36,9 +36,10 @@ static size_t whole_pages(size_t n) { return (n + huge_page - 1) / huge_page * h
 static struct size count(const struct backend_config *c, int n_thread) {
     const struct op_list *l = c->list[ROW_DECODE];
     struct size n = {0, 0};
-    for (int i = 0; l && i < l->n_op; i++)
-        if (l->op[i].kind == OP_MATMUL)
-            add(&n, l->op[i].matmul.w, cpu_decode_unit_rows(n_thread, l->op[i].matmul.w), NULL, 0);
+    for (int i = 0; l && i < l->n_op; i++) {
+        const struct weight_group *g = op_uses(&l->op[i]).group;
+        if (g) add(&n, g, cpu_decode_unit_rows(n_thread, g), NULL, 0);
+    }
     return n;
 }
 

@@ -1,4 +1,5 @@
 #include "join/layers.h"
+#include "seam/op_list.h"
 
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
 #include "plan/plan.h"
 #include "base/host.h"
+#include "seam/op_list.h"
 
 #include <stdio.h>
 
@@ -114,14 +115,10 @@ static void fill_config(struct backend_config *c, const struct model *m, const s
 /* ---- activations --------------------------------------------------------------------------------------------- */
 
 static enum infer_status buf_bytes(const struct op_list *l, const struct buf *b, size_t *out) {
-    size_t rows = (size_t)(b->rows == BUF_ROWS_OUT ? l->max_out : l->max_rows);
+    size_t rows = buf_max_rows(l, b);
     if (!size_mul(b->row_bytes, rows, out) || !size_align(*out, 256, out))
         return err_set(INFER_E_MEMORY, "buffer %s: %zu rows of %zu bytes", b->name, rows, b->row_bytes);
     return INFER_OK;
-}
-
-static bool lives_meet(const struct buf *a, const struct buf *b) {
-    return a->first <= b->last && b->first <= a->last;
 }
 
 /* Gives every buffer the lowest place that no buffer alive at the same time holds. Buffers come in the order of their
@@ -137,7 +134,7 @@ static enum infer_status place_buffers(struct op_list *l, bool keep_all, size_t 
             for (int j = 0; j < i; j++) {
                 const struct buf *o = &l->buf[j];
                 size_t size = 0;
-                if (!keep_all && !lives_meet(o, b)) continue;
+                if (!keep_all && !buf_lives_meet(o, b)) continue;
                 TRY(buf_bytes(l, o, &size));
                 if (b->offset < o->offset + size && o->offset < b->offset + need) {
                     b->offset = o->offset + size;

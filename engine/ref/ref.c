@@ -1,6 +1,6 @@
 /* The reference backend: the specification in plain C. Every formula of backend.h as written there, one row after the
  * other, double accumulators, float32 buffers. Never tuned, never a route of another backend. */
-#include "seam/backend.h"
+#include "seam/op_list.h"
 #include "base/mem.h"
 
 #include <math.h>
@@ -282,38 +282,15 @@ static void run_op(struct ref *r, const struct op *op) {
     infer_bug("operation %d", (int)op->kind);
 }
 
-/* The view an op writes and the rows it has, for the NaN guard; kv_put and select write no buffer. */
-static struct view written(const struct op *op) {
-    switch (op->kind) {
-    case OP_EMBED:
-        return op->embed.out;
-    case OP_NORM:
-        return op->norm.out;
-    case OP_MATMUL:
-        return op->matmul.out;
-    case OP_ROPE:
-        return op->rope.x;
-    case OP_ATTEND:
-        return op->attend.out;
-    case OP_GLU:
-        return op->glu.out;
-    case OP_ADD:
-        return op->add.out;
-    case OP_ROWS:
-        return op->rows.out;
-    default:
-        return (struct view){-1, 0, 0};
-    }
-}
-
+/* The NaN guard. */
 static enum infer_status check_finite(struct ref *r, const struct op *op) {
-    struct view v = written(op);
-    if (v.buf < 0) return INFER_OK;
-    for (int t = 0; t < rows_in(r, v); t++)
-        for (int i = 0; i < v.width; i++)
-            if (!isfinite(row_of(r, v, t)[i]))
-                return err_set(INFER_E_NAN, "%s of layer %d: row %d, element %d is not finite", op->name,
-                               op->layer, t, i);
+    struct op_use u = op_uses(op);
+    for (int k = 0; k < u.n_write; k++)
+        for (int t = 0; t < op_rows_count(r->list, op, r->step->n_row, r->step->n_out); t++)
+            for (int i = 0; i < u.write[k].width; i++)
+                if (!isfinite(row_of(r, u.write[k], t)[i]))
+                    return err_set(INFER_E_NAN, "%s of layer %d: row %d, element %d is not finite", op->name,
+                                   op->layer, t, i);
     return INFER_OK;
 }
 

@@ -67,7 +67,7 @@ struct buf {
     int width; /* elements of a row */
     enum buf_rows rows;
     bool residual;    /* the residual stream: always float32 */
-    int first, last;  /* ops that write it first and touch it last: its life */
+    int first, last;  /* set by list_lives: ops that write it first and touch it last */
     size_t row_bytes; /* set by sizes: bytes of one row in this backend's layout */
     size_t offset;    /* set by the plan: place in the activation arena */
 };
@@ -342,22 +342,6 @@ extern const struct backend_type backend_cuda; /* present when built with INFER_
 
 /* Sizes of the CUDA backend, in every build: plans for a card that is not here. */
 enum infer_status cuda_sizes(const struct backend_config *c, struct backend_sizes *out);
-
-/* Whether an operation of the lists names the group of weights, or the store. */
-static inline bool config_uses_group(const struct backend_config *c, int id) {
-    for (int cls = 0; cls < ROW_CLASS_COUNT; cls++)
-        for (int i = 0; c->list[cls] && i < c->list[cls]->n_op; i++)
-            if (c->list[cls]->op[i].kind == OP_MATMUL && c->list[cls]->op[i].matmul.w->id == id) return true;
-    return false;
-}
-static inline bool config_uses_store(const struct backend_config *c, int store) {
-    for (int cls = 0; cls < ROW_CLASS_COUNT; cls++)
-        for (int i = 0; c->list[cls] && i < c->list[cls]->n_op; i++)
-            if ((c->list[cls]->op[i].kind == OP_KV_PUT && c->list[cls]->op[i].kv_put.store == store) ||
-                (c->list[cls]->op[i].kind == OP_ATTEND && c->list[cls]->op[i].attend.store == store))
-                return true;
-    return false;
-}
 
 /* bytes of one row of head_dim keys or values */
 static inline size_t kv_row_bytes(enum kv_type type, int head_dim) {

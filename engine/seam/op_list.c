@@ -1,0 +1,145 @@
+#include "seam/op_list.h"
+
+/* A kind that is not named below must not compile, whatever the build warns of. */
+#pragma GCC diagnostic error "-Wswitch"
+#pragma GCC diagnostic error "-Wswitch-enum"
+
+static void reads(struct op_use *u, struct view v) {
+    if (v.buf >= 0) u->read[u->n_read++] = v;
+}
+static void writes(struct op_use *u, struct view v) {
+    if (v.buf >= 0) u->write[u->n_write++] = v;
+}
+static void constant(struct op_use *u, const float *data, int n) {
+    if (data) u->constant[u->n_constant++] = (struct op_constant){data, n};
+}
+
+struct op_use op_uses(const struct op *op) {
+    struct op_use u = {.span = OP_SPAN_BUFFER, .reads_store = -1, .writes_store = -1};
+    switch (op->kind) {
+    case OP_EMBED:
+        u.span = OP_SPAN_STEP;
+        u.weight = op->embed.w, u.n_weight = 1;
+        writes(&u, op->embed.out);
+        return u;
+    case OP_NORM:
+        reads(&u, op->norm.x);
+        constant(&u, op->norm.w, op->norm.dim);
+        constant(&u, op->norm.bias, op->norm.dim);
+        writes(&u, op->norm.out);
+        return u;
+    case OP_MATMUL:
+        u.group = op->matmul.w;
+        u.weight = u.group->member, u.n_weight = u.group->n_member;
+        reads(&u, op->matmul.x);
+        writes(&u, op->matmul.out);
+        return u;
+    case OP_ROPE:
+        u.span = OP_SPAN_STEP;
+        reads(&u, op->rope.x);
+        constant(&u, op->rope.rope->inv_freq, op->rope.rope->n_rot / 2);
+        writes(&u, op->rope.x);
+        return u;
+    case OP_KV_PUT:
+        u.span = OP_SPAN_STEP;
+        reads(&u, op->kv_put.k);
+        reads(&u, op->kv_put.v);
+        u.writes_store = op->kv_put.store;
+        return u;
+    case OP_ATTEND:
+        u.span = OP_SPAN_STEP;
+        reads(&u, op->attend.q);
+        u.reads_store = op->attend.store;
+        constant(&u, op->attend.sinks, op->attend.n_head);
+        writes(&u, op->attend.out);
+        return u;
+    case OP_GLU:
+        reads(&u, op->glu.gate);
+        reads(&u, op->glu.up);
+        writes(&u, op->glu.out);
+        return u;
+    case OP_ADD:
+        reads(&u, op->add.a);
+        reads(&u, op->add.b);
+        writes(&u, op->add.out);
+        return u;
+    case OP_ROWS: /* reads the rows of the step that it picks */
+        u.span = OP_SPAN_WANTED;
+        reads(&u, op->rows.x);
+        writes(&u, op->rows.out);
+        return u;
+    case OP_SELECT: /* writes the step's result alone */
+        u.span = OP_SPAN_WANTED;
+        reads(&u, op->select.logits);
+        return u;
+    case OP_KIND_COUNT:
+        break;
+    }
+    infer_bug("operation %d", (int)op->kind);
+}
+
+enum buf_rows op_rows_kind(const struct op_list *l, const struct op *op) {
+    struct op_use u = op_uses(op);
+    if (u.span != OP_SPAN_BUFFER) return u.span == OP_SPAN_STEP ? BUF_ROWS_ALL : BUF_ROWS_OUT;
+    return l->buf[u.write[0].buf].rows;
+}
+
+/* ---- views and buffers --------------------------------------------------------------------------------------- */
+
+static void lives_at(struct buf *b, int i) {
+    if (b->first < 0) b->first = i;
+    b->last = i;
+}
+
+void list_lives(struct op_list *l) {
+    for (int i = 0; i < l->n_buf; i++) l->buf[i].first = l->buf[i].last = -1;
+    for (int i = 0; i < l->n_op; i++) {
+        struct op_use u = op_uses(&l->op[i]);
+        for (int k = 0; k < u.n_read; k++) lives_at(&l->buf[u.read[k].buf], i);
+        for (int k = 0; k < u.n_write; k++) lives_at(&l->buf[u.write[k].buf], i);
+    }
+}
+
+bool list_overlaps(const struct op_list *l, struct view a, struct view b) {
+    const struct buf *x = &l->buf[a.buf], *y = &l->buf[b.buf];
+    return x->offset < y->offset + y->row_bytes * buf_max_rows(l, y) &&
+           y->offset < x->offset + x->row_bytes * buf_max_rows(l, x);
+}
+
+/* ---- neighbours ---------------------------------------------------------------------------------------------- */
+
+bool list_hands_over(const struct op_list *l, int i) {
+    struct op_use u = op_uses(&l->op[i]);
+    for (int k = 0; k < u.n_write; k++)
+        if (l->buf[u.write[k].buf].last != i + 1) return false;
+    return u.n_write > 0;
+}
+
+bool list_is_gated(const struct op_list *l, int i) {
+    if (i + 1 >= l->n_op || l->op[i].kind != OP_MATMUL || l->op[i + 1].kind != OP_GLU) return false;
+    const struct op_matmul *m = &l->op[i].matmul;
+    const struct op_glu *g = &l->op[i + 1].glu;
+    int n = m->w->member[0].n;
+    return m->w->n_member == 2 && m->w->member[1].n == n && view_same(g->gate, view_columns(m->out, 0, n)) &&
+           view_same(g->up, view_columns(m->out, n, n));
+}
+
+/* ---- configurations ------------------------------------------------------------------------------------------ */
+
+bool config_uses_group(const struct backend_config *c, int id) {
+    for (int cls = 0; cls < ROW_CLASS_COUNT; cls++)
+        for (int i = 0; c->list[cls] && i < c->list[cls]->n_op; i++) {
+            const struct weight_group *g = op_uses(&c->list[cls]->op[i]).group;
+            if (g && g->id == id) return true;
+        }
+    return false;
+}
+
+bool config_uses_store(const struct backend_config *c, int store) {
+    for (int cls = 0; cls < ROW_CLASS_COUNT; cls++)
+        for (int i = 0; c->list[cls] && i < c->list[cls]->n_op; i++) {
+            struct op_use u = op_uses(&c->list[cls]->op[i]);
+            if (u.reads_store == store || u.writes_store == store) return true;
+        }
+    return false;
+}

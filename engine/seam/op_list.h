@@ -1,0 +1,84 @@
+/* What an operation reads and writes, told once for each kind (op_list.c), and what follows from it: how long buffers
+ * live, which memory two views share, which neighbours in a list may become one kernel. Whoever emits, places, runs or
+ * fuses a list asks here. Read by C and C++. */
+#pragma once
+#include "seam/backend.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { OP_READS = 2, OP_WRITES = 1, OP_CONSTANTS = 2 };
+
+/* Floats beside the weights: norm weights, frequencies, sinks. */
+struct op_constant {
+    const float *data; /* data[n], never NULL */
+    int n;
+};
+
+/* Rows of a step that an operation works on. */
+enum op_span {
+    OP_SPAN_STEP,   /* all of them */
+    OP_SPAN_WANTED, /* those that want an output */
+    OP_SPAN_BUFFER  /* those that its buffers hold */
+};
+
+/* Everything that running an operation reads and writes, beside the step itself. Every element of a written view is
+ * replaced, in the rows of the span; a view that is updated in place is in both lists. */
+struct op_use {
+    enum op_span span;
+    int n_read, n_write, n_constant, n_weight;
+    struct view read[OP_READS], write[OP_WRITES];
+    struct op_constant constant[OP_CONSTANTS];
+    const struct weight *weight;      /* weight[n_weight] */
+    const struct weight_group *group; /* of these weights; NULL: a table of its own */
+    int reads_store, writes_store;    /* -1: none */
+};
+struct op_use op_uses(const struct op *op);
+
+/* The rows that op works on, as a buffer has them; and how many these are in a step. */
+enum buf_rows op_rows_kind(const struct op_list *l, const struct op *op);
+static inline int op_rows_count(const struct op_list *l, const struct op *op, int n_row, int n_out) {
+    return op_rows_kind(l, op) == BUF_ROWS_OUT ? n_out : n_row;
+}
+
+/* ---- views and buffers ---------------------------------------------------------------------------------- */
+
+static inline struct view view_columns(struct view v, int col, int width) {
+    v.col += col;
+    v.width = width;
+    return v;
+}
+static inline bool view_same(struct view a, struct view b) {
+    return a.buf == b.buf && a.col == b.col && a.width == b.width;
+}
+
+/* Sets first and last of every buffer: the operations that touch it first and last. */
+void list_lives(struct op_list *l);
+/* Whether some operation comes when both hold something. */
+static inline bool buf_lives_meet(const struct buf *a, const struct buf *b) {
+    return a->first <= b->last && b->first <= a->last;
+}
+/* Rows of the largest step. */
+static inline size_t buf_max_rows(const struct op_list *l, const struct buf *b) {
+    return (size_t)(b->rows == BUF_ROWS_OUT ? l->max_out : l->max_rows);
+}
+/* Whether the buffers of two views share memory: the plan reuses places whose life is over. After the plan. */
+bool list_overlaps(const struct op_list *l, struct view a, struct view b);
+
+/* ---- neighbours: what fused kernels ask ------------------------------------------------------------------ */
+
+/* Whether only operation i + 1 reads what i writes, so that it need not be written where both are one kernel. */
+bool list_hands_over(const struct op_list *l, int i);
+/* Whether operation i is the matmul of gate and up, of equal size, and i + 1 the glu of both. */
+bool list_is_gated(const struct op_list *l, int i);
+
+/* ---- configurations -------------------------------------------------------------------------------------- */
+
+/* Whether an operation of the lists names the group of weights, or the store. */
+bool config_uses_group(const struct backend_config *c, int id);
+bool config_uses_store(const struct backend_config *c, int store);
+
+#ifdef __cplusplus
+}
+#endif
