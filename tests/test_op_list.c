@@ -1,7 +1,8 @@
 /* op_list.h: what it tells of each kind of operation is what running one shows, on the reference and on the processor;
- * lives, overlaps and neighbours of a list. */
+ * lives, overlaps and neighbours of a list; last tokens. */
 #include "test.h"
 #include "cpu/cpu_isa.h"
+#include "seam/last_tokens.h"
 #include "seam/op_list.h"
 
 #include <math.h>
@@ -324,12 +325,44 @@ static void lives_and_neighbours(void **state) {
     assert_false(list_overlaps(&l, h, f));
 }
 
+/* ---- last tokens ---- */
+
+static void last_tokens_become_ids(void **state) {
+    (void)state;
+    int32_t memory[2 + 3];
+    const int32_t id[] = {7, STEP_LAST, STEP_LAST}, slot[] = {0, 1, 0};
+    struct last_tokens l;
+    struct step s = {.n_row = 3, .id = id, .slot = slot};
+    assert_int_equal(last_tokens_bytes(2, 3), sizeof memory);
+    last_tokens_open(&l, memory, 2);
+    l.token[1] = 5;
+    assert_int_equal(last_tokens_resolve(&l, &s), INFER_E_INPUT);
+    assert_ptr_equal(s.id, id);
+    l.token[0] = 0;
+    assert_ok(last_tokens_resolve(&l, &s));
+    assert_true(s.id[0] == 7 && s.id[1] == 5 && s.id[2] == 0);
+}
+
+/* A row of a sequence that selected nothing is refused by every backend, in the same words. */
+static void no_last_token(void **state) {
+    (void)state;
+    const struct backend_type *const types[] = {&backend_ref, &backend_cpu};
+    struct state out;
+    struct op s[SAMPLES];
+    set_up();
+    samples(s);
+    for (int i = 0; i < (cpu_isa_best() == CPU_ISA_NONE ? 1 : 2); i++) {
+        run(types[i], s[0], STEP_LAST, &out);
+        assert_int_equal(out.status, INFER_E_INPUT);
+        assert_string_equal(err_message(), "a row asks for the last token of a sequence that has none");
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reference_does_as_told),
-        cmocka_unit_test(processor_does_as_told),
-        cmocka_unit_test(constants_are_whole),
-        cmocka_unit_test(lives_and_neighbours),
+        cmocka_unit_test(reference_does_as_told), cmocka_unit_test(processor_does_as_told),
+        cmocka_unit_test(constants_are_whole),    cmocka_unit_test(lives_and_neighbours),
+        cmocka_unit_test(last_tokens_become_ids), cmocka_unit_test(no_last_token),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,10 +97,11 @@ static enum infer_status cpu_sizes(const struct backend_config *c, struct backen
     *out = (struct backend_sizes){
         .weight_bytes = cpu_repack_bytes(c, n_thread),
         .kv_bytes = n.kv,
-        .workspace_bytes =
-            n.norm + n.x8 + n.panel + n.cs + CPU_PART_ROWS * n.part + 2 * n.best + own * (size_t)n_thread +
-            ops * (sizeof(struct cpu_op) + sizeof(struct cpu_range) * (size_t)n_thread) + sizeof(struct cpu) +
-            (size_t)c->n_slot * sizeof(int32_t) + (size_t)n_thread * sizeof(struct topology_set) + (64 << 10),
+        .workspace_bytes = n.norm + n.x8 + n.panel + n.cs + CPU_PART_ROWS * n.part + 2 * n.best +
+                           own * (size_t)n_thread +
+                           ops * (sizeof(struct cpu_op) + sizeof(struct cpu_range) * (size_t)n_thread) +
+                           sizeof(struct cpu) + last_tokens_bytes(c->n_slot, n.cs_rows) +
+                           (size_t)n_thread * sizeof(struct topology_set) + (64 << 10),
         .output_bytes = n.output,
     };
     return INFER_OK;
@@ -144,7 +145,7 @@ static enum infer_status take_memory(struct cpu *c) {
     c->cs_width = n.cs_width, c->cs_rows = n.cs_rows, c->best_rows = n.out_rows;
     c->best_value = take(c, n.best, &ok);
     c->best_index = take(c, n.best, &ok);
-    c->last = take(c, (size_t)g->n_slot * sizeof *c->last, &ok);
+    void *last = take(c, last_tokens_bytes(g->n_slot, n.cs_rows), &ok);
     c->part = take(c, CPU_PART_ROWS * n.part, &ok);
     c->work = take(c, (size_t)c->n_thread * sizeof *c->work, &ok);
     for (int i = 0; ok && i < c->n_thread; i++) {
@@ -171,7 +172,7 @@ static enum infer_status take_memory(struct cpu *c) {
     }
     if (!ok)
         return err_set(INFER_E_MEMORY, "out of memory: %zu bytes taken for the CPU backend", c->arena.total);
-    for (int i = 0; i < g->n_slot; i++) c->last[i] = -1;
+    last_tokens_open(&c->last, last, g->n_slot);
     return INFER_OK;
 }
 
@@ -360,13 +361,20 @@ static void take_part(struct cpu_step *s, int thread, int n_thread) {
 static enum infer_status cpu_run(struct backend *b, enum row_class cls, const struct step *step) {
     struct cpu *c = (struct cpu *)b;
     struct cpu_result *r = &c->ring[c->head++ % CPU_RING];
-    struct cpu_step s = {
-        .cpu = c, .list = &c->list[cls], .s = step, .result = r, .n_row = step->n_row, .n_out = step->n_out};
+    struct step named = *step;
+    struct cpu_step s = {.cpu = c,
+                         .list = &c->list[cls],
+                         .s = &named,
+                         .result = r,
+                         .n_row = step->n_row,
+                         .n_out = step->n_out};
+    r->has_logits = false;
+    r->status = last_tokens_resolve(&c->last, &named);
+    if (r->status != INFER_OK) return INFER_OK; /* wait says it */
     atomic_init(&s.stop_at, INT32_MAX);
     atomic_init(&s.fault, INFER_OK);
     atomic_init(&s.fault_op, NULL);
     atomic_init(&s.lost, 0);
-    r->has_logits = false;
     struct cpu_step *shared = &s;
     int64_t begin = cpu_now();
 #pragma omp parallel num_threads(c->team.n)
@@ -389,8 +397,7 @@ static enum infer_status cpu_wait(struct backend *b, struct step_result *out) {
     if (r->status == INFER_E_NAN)
         return err_set(r->status, "%s of layer %d: a value is not finite", r->fault_op->name,
                        r->fault_op->layer);
-    return err_set(r->status, "%s: a row asks for the last token of a sequence that has none",
-                   r->fault_op->name);
+    return last_tokens_missing();
 }
 
 /* ---- reading, and pages ---- */

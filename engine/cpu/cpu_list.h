@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include "seam/last_tokens.h"
 #include "seam/op_list.h"
 #include "cpu/cpu_isa.h"
 #include "cpu/kernels/kernels.h"
@@ -145,7 +146,7 @@ struct cpu {
     float *best_value; /* argmax of the head: [n_thread][best_rows] */
     int32_t *best_index;
     int best_rows;
-    int32_t *last; /* last[n_slot] */
+    struct last_tokens last;
     struct cpu_result ring[CPU_RING];
     unsigned head, tail; /* results written, results taken */
     atomic_int cancel;

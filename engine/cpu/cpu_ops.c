@@ -10,13 +10,8 @@ void cpu_op_embed(const struct cpu_op *op, struct cpu_step *s, int thread, int n
     int a, b;
     cpu_share(s->n_row, thread, n_thread, &a, &b);
     for (int t = a; t < b; t++) {
-        int32_t id = s->s->id[t] >= 0 ? s->s->id[t] : s->cpu->last[s->s->slot[t]];
         float *out = cpu_row(s, e->out, t);
-        if (id < 0 || id >= e->w->n) { /* a slot that sampled nothing yet */
-            cpu_fault(s, op->op, INFER_E_INPUT);
-            id = 0;
-        }
-        q->decode(out, (const uint8_t *)e->w->data + (size_t)id * row, (size_t)e->w->k);
+        q->decode(out, (const uint8_t *)e->w->data + (size_t)s->s->id[t] * row, (size_t)e->w->k);
         if (e->scale != 1)
             for (int i = 0; i < e->w->k; i++) out[i] *= e->scale;
     }
@@ -120,6 +115,6 @@ void cpu_op_select(const struct cpu_op *op, struct cpu_step *s, int thread, int 
         }
         int32_t id = c->best_index[(size_t)best * (size_t)c->best_rows + (size_t)j];
         s->result->token[j] = id;
-        c->last[s->s->slot[s->s->out_row[j]]] = id;
+        c->last.token[s->s->slot[s->s->out_row[j]]] = id;
     }
 }

@@ -1,4 +1,5 @@
 #include "join/layers.h"
+#include "seam/last_tokens.h"
 #include "seam/op_list.h"
 
 #include <stdatomic.h>
@@ -23,9 +24,9 @@ struct split {
     const struct plan *plan;
     struct backend *lower, *upper;
     struct arena arena;
-    float *rows;           /* rows[n_row][n_embd]: the live embedding of the upper part */
-    int32_t *id, *counted; /* ids of the lower step; 0, 1, 2 ..: ids of the upper one */
-    int32_t *last;         /* last[n_slot]: the token a sequence sampled, -1: none */
+    float *rows;      /* rows[n_row][n_embd]: the live embedding of the upper part */
+    int32_t *counted; /* 0, 1, 2 ..: ids of the upper step */
+    struct last_tokens last;
     struct split_run ring[RING];
     unsigned head, tail;
     atomic_bool in_lower, cancelled;
@@ -59,30 +60,24 @@ static enum infer_status finish(struct split *s, struct split_run *r) {
     r->known = true;
     if (r->status != INFER_OK) snprintf(r->message, sizeof r->message, "%s", err_message());
     for (int i = 0; r->status == INFER_OK && i < r->n_out; i++)
-        if (r->result.token[i] >= 0) s->last[r->slot[i]] = r->result.token[i];
+        if (r->result.token[i] >= 0) s->last.token[r->slot[i]] = r->result.token[i];
     return r->status;
 }
 
-/* The ids of the step, with those that a queued step samples: then that step has to end first. */
-static enum infer_status name_ids(struct split *s, const struct step *step) {
+/* Gives the step its ids. Those that a queued step selects: that step has to end first. */
+static enum infer_status name_ids(struct split *s, struct step *step) {
     bool open = false;
-    for (int t = 0; t < step->n_row; t++) open |= step->id[t] < 0;
+    for (int t = 0; t < step->n_row; t++) open |= step->id[t] == STEP_LAST;
     for (unsigned i = s->tail; open && i != s->head; i++) TRY(finish(s, &s->ring[i % RING]));
-    for (int t = 0; t < step->n_row; t++) {
-        s->id[t] = step->id[t] < 0 ? s->last[step->slot[t]] : step->id[t];
-        if (s->id[t] < 0)
-            return err_set(INFER_E_INPUT, "a row asks for the last token of a sequence that has none");
-    }
-    return INFER_OK;
+    return last_tokens_resolve(&s->last, step);
 }
 
 /* The first layers of the step, up to the rows of the residual stream. */
 static enum infer_status run_lower(struct split *s, enum row_class cls, const struct step *step) {
-    TRY(name_ids(s, step));
     const struct op_list *l = &s->plan->part[0].list[cls];
     struct step first = *step;
     struct step_result none;
-    first.id = s->id;
+    TRY(name_ids(s, &first));
     first.n_out = 0;
     atomic_store(&s->in_lower, true);
     enum infer_status st = s->lower->type->run(s->lower, cls, &first);
@@ -171,14 +166,14 @@ static enum infer_status take_memory(struct split *s) {
     for (int i = 0; i < ROW_CLASS_COUNT; i++)
         if ((size_t)upper->list[i].max_out > outs) outs = (size_t)upper->list[i].max_out;
     bool ok = (s->rows = arena_alloc(&s->arena, n * (size_t)upper->config.embedding->k * sizeof *s->rows));
-    ok = ok && (s->id = arena_alloc(&s->arena, n * sizeof *s->id));
     ok = ok && (s->counted = arena_alloc(&s->arena, n * sizeof *s->counted));
-    ok = ok && (s->last = arena_alloc(&s->arena, (size_t)p->set.n_slot * sizeof *s->last));
+    void *last = ok ? arena_alloc(&s->arena, last_tokens_bytes(p->set.n_slot, (int)n)) : NULL;
+    ok = ok && last;
     for (int i = 0; ok && i < RING; i++)
         ok = (s->ring[i].slot = arena_alloc(&s->arena, outs * sizeof *s->ring[i].slot)) != NULL;
     if (!ok) return err_set(INFER_E_MEMORY, "out of memory for rows between the host and the device");
     for (size_t i = 0; i < n; i++) s->counted[i] = (int32_t)i;
-    for (int i = 0; i < p->set.n_slot; i++) s->last[i] = -1;
+    last_tokens_open(&s->last, last, p->set.n_slot);
     return INFER_OK;
 }
 

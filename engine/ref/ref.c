@@ -1,5 +1,6 @@
 /* The reference backend: the specification in plain C. Every formula of backend.h as written there, one row after the
  * other, double accumulators, float32 buffers. Never tuned, never a route of another backend. */
+#include "seam/last_tokens.h"
 #include "seam/op_list.h"
 #include "base/mem.h"
 
@@ -14,7 +15,7 @@ struct ref {
     float *row;             /* row[max k]: one decoded row of weights */
     float *head;            /* head[max head_dim]: one decoded row of the cache */
     double *score;          /* score[n_ctx + 1] */
-    int32_t *last;          /* last[n_slot]: the token each slot just sampled */
+    struct last_tokens last;
     struct ref_result {
         int32_t *token; /* token[max_out] */
         float *logits;  /* logits[max_out][n_vocab] */
@@ -24,7 +25,7 @@ struct ref {
     unsigned n_run, n_wait;
     atomic_bool cancelled;
     const struct op_list *list;
-    const struct step *step;
+    struct step step; /* with the ids of last tokens */
     struct ref_result *out;
 };
 
@@ -36,7 +37,7 @@ static float *row_of(struct ref *r, struct view v, int t) {
 }
 
 static int rows_in(const struct ref *r, struct view v) {
-    return r->list->buf[v.buf].rows == BUF_ROWS_OUT ? r->step->n_out : r->step->n_row;
+    return r->list->buf[v.buf].rows == BUF_ROWS_OUT ? r->step.n_out : r->step.n_row;
 }
 
 /* Byte offset of one head's row of one position inside a pool. */
@@ -70,17 +71,16 @@ static void kv_load_row(enum kv_type type, float *y, const void *src, int n) {
 }
 
 static int page_of(const struct ref *r, const struct kv_store *s, int slot, int pos) {
-    return r->step->pages[s->group][slot * r->c.kv_group[s->group].max_pages + pos / KV_PAGE];
+    return r->step.pages[s->group][slot * r->c.kv_group[s->group].max_pages + pos / KV_PAGE];
 }
 
 /* ---- operations ---------------------------------------------------------------------------------------------- */
 
 static void ref_embed(struct ref *r, const struct op_embed *o) {
     const struct quant_info *q = quant_info(o->w->type);
-    for (int t = 0; t < r->step->n_row; t++) {
+    for (int t = 0; t < r->step.n_row; t++) {
         float *out = row_of(r, o->out, t);
-        int32_t id = r->step->id[t] < 0 ? r->last[r->step->slot[t]] : r->step->id[t];
-        q->decode(out, (const char *)o->w->data + (size_t)id * quant_row_bytes(q, (size_t)o->w->k),
+        q->decode(out, (const char *)o->w->data + (size_t)r->step.id[t] * quant_row_bytes(q, (size_t)o->w->k),
                   (size_t)o->w->k);
         for (int i = 0; i < o->w->k; i++) out[i] *= o->scale;
     }
@@ -132,7 +132,7 @@ static void ref_rope(struct ref *r, const struct op_rope *o) {
         for (int h = 0; h < o->n_head; h++) {
             float *x = row_of(r, o->x, t) + h * o->head_dim;
             for (int i = 0; i < half; i++) {
-                double a = (double)r->step->pos[t] * (double)o->rope->inv_freq[i];
+                double a = (double)r->step.pos[t] * (double)o->rope->inv_freq[i];
                 double c = (double)o->rope->mscale * cos(a), s = (double)o->rope->mscale * sin(a);
                 float *p = neox ? &x[i] : &x[2 * i], *q = neox ? &x[i + half] : &x[2 * i + 1];
                 double re = (double)*p * c - (double)*q * s, im = (double)*q * c + (double)*p * s;
@@ -144,8 +144,8 @@ static void ref_rope(struct ref *r, const struct op_rope *o) {
 
 static void ref_kv_put(struct ref *r, const struct op_kv_put *o) {
     const struct kv_store *s = &r->c.store[o->store];
-    for (int t = 0; t < r->step->n_row; t++) {
-        int pos = r->step->pos[t], page = page_of(r, s, r->step->slot[t], pos), i = pos % KV_PAGE;
+    for (int t = 0; t < r->step.n_row; t++) {
+        int pos = r->step.pos[t], page = page_of(r, s, r->step.slot[t], pos), i = pos % KV_PAGE;
         for (int h = 0; h < s->n_kv_head; h++) {
             kv_store_row(r->c.kv_type, r->k[o->store] + kv_offset(r, s, s->head_dim_k, page, h, i),
                          row_of(r, o->k, t) + h * s->head_dim_k, s->head_dim_k);
@@ -158,7 +158,7 @@ static void ref_kv_put(struct ref *r, const struct op_kv_put *o) {
 /* One query head of one row: scores, softmax, weighted sum. */
 static void attend_head(struct ref *r, const struct op_attend *o, int t, int h) {
     const struct kv_store *s = &r->c.store[o->store];
-    int g = h / (o->n_head / s->n_kv_head), pos = r->step->pos[t], slot = r->step->slot[t];
+    int g = h / (o->n_head / s->n_kv_head), pos = r->step.pos[t], slot = r->step.slot[t];
     int from = o->window && pos - o->window + 1 > 0 ? pos - o->window + 1 : 0;
     const float *q = row_of(r, o->q, t) + h * s->head_dim_k;
     float *out = row_of(r, o->out, t) + h * s->head_dim_v;
@@ -187,7 +187,7 @@ static void attend_head(struct ref *r, const struct op_attend *o, int t, int h) 
 }
 
 static void ref_attend(struct ref *r, const struct op_attend *o) {
-    for (int t = 0; t < r->step->n_row; t++)
+    for (int t = 0; t < r->step.n_row; t++)
         for (int h = 0; h < o->n_head; h++) attend_head(r, o, t, h);
 }
 
@@ -222,21 +222,21 @@ static void ref_add(struct ref *r, const struct op_add *o) {
 }
 
 static void ref_rows(struct ref *r, const struct op_rows *o) {
-    for (int j = 0; j < r->step->n_out; j++)
-        memmove(row_of(r, o->out, j), row_of(r, o->x, r->step->out_row[j]),
+    for (int j = 0; j < r->step.n_out; j++)
+        memmove(row_of(r, o->out, j), row_of(r, o->x, r->step.out_row[j]),
                 (size_t)o->x.width * sizeof(float));
 }
 
 static void ref_select(struct ref *r, const struct op_select *o) {
-    for (int j = 0; j < r->step->n_out; j++) {
+    for (int j = 0; j < r->step.n_out; j++) {
         const float *logits = row_of(r, o->logits, j);
         int best = 0;
         for (int i = 1; i < o->n_vocab; i++)
             if (logits[i] > logits[best]) best = i;
-        bool token = r->step->want[j] & WANT_TOKEN;
+        bool token = r->step.want[j] & WANT_TOKEN;
         r->out->token[j] = token ? best : -1;
-        if (token) r->last[r->step->slot[r->step->out_row[j]]] = best;
-        if (r->step->want[j] & WANT_LOGITS) {
+        if (token) r->last.token[r->step.slot[r->step.out_row[j]]] = best;
+        if (r->step.want[j] & WANT_LOGITS) {
             memcpy(r->out->logits + (size_t)j * (size_t)o->n_vocab, logits,
                    (size_t)o->n_vocab * sizeof(float));
             r->out->has_logits = true;
@@ -286,7 +286,7 @@ static void run_op(struct ref *r, const struct op *op) {
 static enum infer_status check_finite(struct ref *r, const struct op *op) {
     struct op_use u = op_uses(op);
     for (int k = 0; k < u.n_write; k++)
-        for (int t = 0; t < op_rows_count(r->list, op, r->step->n_row, r->step->n_out); t++)
+        for (int t = 0; t < op_rows_count(r->list, op, r->step.n_row, r->step.n_out); t++)
             for (int i = 0; i < u.write[k].width; i++)
                 if (!isfinite(row_of(r, u.write[k], t)[i]))
                     return err_set(INFER_E_NAN, "%s of layer %d: row %d, element %d is not finite", op->name,
@@ -337,7 +337,7 @@ static void ref_close(struct backend *b) {
     mem_free(r->row);
     mem_free(r->head);
     mem_free(r->score);
-    mem_free(r->last);
+    mem_free(r->last.token);
     mem_free(r->activation);
     mem_free(r);
 }
@@ -356,7 +356,10 @@ static enum infer_status take_memory(struct ref *r) {
     TRY(mem_new(&r->row, max_k * sizeof *r->row, "a weight row"));
     TRY(mem_new(&r->head, 1024 * sizeof *r->head, "a cache row"));
     TRY(mem_new(&r->score, ((size_t)c->n_ctx + 1) * sizeof *r->score, "attention scores"));
-    TRY(mem_new(&r->last, (size_t)c->n_slot * sizeof *r->last, "last tokens"));
+    int max_rows = c->list[0]->max_rows > c->list[1]->max_rows ? c->list[0]->max_rows : c->list[1]->max_rows;
+    void *last;
+    TRY(mem_new(&last, last_tokens_bytes(c->n_slot, max_rows), "last tokens"));
+    last_tokens_open(&r->last, last, c->n_slot);
     TRY(mem_new(&r->activation, c->activation_bytes, "activations"));
     int max_out = c->list[0]->max_out > c->list[1]->max_out ? c->list[0]->max_out : c->list[1]->max_out;
     for (size_t i = 0; i < sizeof r->result / sizeof *r->result; i++) {
@@ -394,10 +397,10 @@ static enum infer_status ref_compile(struct backend *b, enum row_class cls) {
 static enum infer_status ref_run(struct backend *b, enum row_class cls, const struct step *s) {
     struct ref *r = (struct ref *)b;
     r->list = r->c.list[cls];
-    r->step = s;
+    r->step = *s;
     r->out = &r->result[r->n_run++ % (2 * ROW_CLASS_COUNT)];
     r->out->has_logits = false;
-    r->out->status = INFER_OK;
+    r->out->status = last_tokens_resolve(&r->last, &r->step);
     for (int i = 0; i < r->list->n_op && r->out->status == INFER_OK; i++) {
         run_op(r, &r->list->op[i]);
         if (atomic_load(&r->cancelled))
