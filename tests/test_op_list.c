@@ -325,6 +325,19 @@ static void lives_and_neighbours(void **state) {
     assert_false(list_overlaps(&l, h, f));
 }
 
+static void rotations(void **state) {
+    (void)state;
+    struct view q = {0, 0, W}, k = {0, W, W}, v = {0, 2 * W, W};
+    struct op op[] = {{.kind = OP_ROPE, .rope = {q, 1, W, &rope}},
+                      {.kind = OP_ROPE, .rope = {k, 1, W, &rope}},
+                      {.kind = OP_KV_PUT, .kv_put = {k, v, 0}}};
+    struct op_list l = {.op = op, .n_op = 3};
+    assert_true(list_is_rotated(&l, 0));
+    assert_false(list_is_rotated(&l, 1));
+    op[2].kv_put.k = q;
+    assert_false(list_is_rotated(&l, 0));
+}
+
 /* ---- last tokens ---- */
 
 static void last_tokens_become_ids(void **state) {
@@ -360,9 +373,13 @@ static void no_last_token(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reference_does_as_told), cmocka_unit_test(processor_does_as_told),
-        cmocka_unit_test(constants_are_whole),    cmocka_unit_test(lives_and_neighbours),
-        cmocka_unit_test(last_tokens_become_ids), cmocka_unit_test(no_last_token),
+        cmocka_unit_test(reference_does_as_told),
+        cmocka_unit_test(processor_does_as_told),
+        cmocka_unit_test(constants_are_whole),
+        cmocka_unit_test(lives_and_neighbours),
+        cmocka_unit_test(rotations),
+        cmocka_unit_test(last_tokens_become_ids),
+        cmocka_unit_test(no_last_token),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -94,11 +94,9 @@ static int take_floats(const cuda_backend *b, const struct op_list *l, int i, ge
 }
 // Rope of q, rope of k and kv_put.
 static int take_heads(const cuda_backend *b, const struct op_list *l, int i, heads_job *j) {
-    if (i + 2 >= l->n_op) return 0;
+    if (!list_is_rotated(l, i)) return 0;
     const struct op *q = &l->op[i], *k = q + 1, *put = q + 2;
-    if (q->kind != OP_ROPE || k->kind != OP_ROPE || put->kind != OP_KV_PUT || q->rope.rope != k->rope.rope ||
-        q->rope.head_dim != k->rope.head_dim || !view_same(k->rope.x, put->kv_put.k))
-        return 0;
+    if (q->rope.rope != k->rope.rope || q->rope.head_dim != k->rope.head_dim) return 0;
     j->q = cuda_rows(b, l, q->rope.x);
     j->k = cuda_rows(b, l, k->rope.x);
     j->v = cuda_rows(b, l, put->kv_put.v);

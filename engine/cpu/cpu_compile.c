@@ -76,9 +76,7 @@ static int rope_table(struct cpu *c, const struct rope *r) {
 static bool attention_folds(const struct cpu *c, const struct op_list *l, int i) {
     if (c->config.no_fuse || l->cls != ROW_DECODE || i + 3 >= l->n_op) return false;
     const struct op *q = &l->op[i], *k = q + 1, *put = q + 2, *at = q + 3;
-    if (q->kind != OP_ROPE || k->kind != OP_ROPE || put->kind != OP_KV_PUT || at->kind != OP_ATTEND)
-        return false;
-    return view_same(q->rope.x, at->attend.q) && view_same(k->rope.x, put->kv_put.k) &&
+    return list_is_rotated(l, i) && at->kind == OP_ATTEND && view_same(q->rope.x, at->attend.q) &&
            put->kv_put.store == at->attend.store &&
            c->config.store[at->attend.store].n_kv_head >= c->n_thread &&
            q->rope.rope->n_rot == k->rope.rope->n_rot;

@@ -72,6 +72,8 @@ bool list_overlaps(const struct op_list *l, struct view a, struct view b);
 bool list_hands_over(const struct op_list *l, int i);
 /* Whether operation i is the matmul of gate and up, of equal size, and i + 1 the glu of both. */
 bool list_is_gated(const struct op_list *l, int i);
+/* Whether operations i and i + 1 rotate q and k, and i + 2 puts that k into its store. */
+bool list_is_rotated(const struct op_list *l, int i);
 
 /* ---- configurations -------------------------------------------------------------------------------------- */
 
