@@ -207,6 +207,7 @@ for signal in "INT 130" "TERM 143" "HUP 129"; do
         until compgen -G 'big.part-*' >part || ! kill -0 $pid 2>/dev/null; do :; done
         kill -STOP $pid 2>/dev/null
         [ ! -e "$(cat part)" ] || break
+        kill -CONT $pid 2>/dev/null # it was stopped behind the last of its file
         wait $pid; rm -f big*
     done
     [ -e "$(cat part)" ] || fail "no unfinished file was seen"
