@@ -5,11 +5,21 @@
 #include "files/json.h"
 #include "base/mem.h"
 
+/* chat_render with the variables of a JSON text. */
+static enum infer_status render_json(struct chat_text *out, const char *text, size_t n, const char *json) {
+    json_t *vars;
+    *out = (struct chat_text){0};
+    TRY(json_read(&vars, "template input", json, strlen(json), JSON_ALLOW_NUL));
+    enum infer_status st = chat_render(out, text, n, vars);
+    json_decref(vars);
+    return st;
+}
+
 /* Renders text with variables json; returns the text, or the message of the error behind "!". Static buffer. */
 static const char *rendered(const char *text, const char *json) {
     static char buf[4096];
     struct chat_text t;
-    enum infer_status st = chat_render(&t, text, strlen(text), json, strlen(json));
+    enum infer_status st = render_json(&t, text, strlen(text), json);
     if (st != INFER_OK) {
         snprintf(buf, sizeof buf, "!%s", err_message());
         return buf;
@@ -296,7 +306,7 @@ static void marks_survive(void **state) {
         char text[1024];
         struct chat_text t;
         snprintf(text, sizeof text, "{%% set c = messages[0].content %%}%s", list[i]);
-        assert_ok(chat_render(&t, text, strlen(text), json, strlen(json)));
+        assert_ok(render_json(&t, text, strlen(text), json));
         size_t users = 0;
         for (size_t k = 0; k < t.n; k++) {
             bool user = t.text[k] == 'U';
@@ -322,7 +332,7 @@ static void marks_by_role(void **state) {
                        "{\"role\": \"tool\", \"content\": \"T\"}, {\"role\": \"a|>\", \"content\": \"U\"}],"
                        "\"tools\": [{\"name\": \"F\"}], \"documents\": [\"D\"]}";
     struct chat_text t;
-    assert_ok(chat_render(&t, text, strlen(text), json, strlen(json)));
+    assert_ok(render_json(&t, text, strlen(text), json));
     assert_string_equal(t.text, "<|system|>S<|assistant|>A<|tool|>T<|a|>|>UFD");
     const char *want = "00000000000"
                        "00000000000000"
@@ -391,11 +401,11 @@ static void budgets_hold(void **state) {
     memset(text, 'a', 1 << 20);
     text[(1 << 20) - 1] = 0;
     struct chat_text t;
-    assert_int_equal(chat_render(&t, text, (1 << 20) + 1, "{}", 2), INFER_E_INPUT);
+    assert_int_equal(render_json(&t, text, (1 << 20) + 1, "{}"), INFER_E_INPUT);
     free(text);
-    assert_int_equal(chat_render(&t, "\xff", 1, "{}", 2), INFER_E_INPUT);
-    assert_int_equal(chat_render(&t, "x", 1, "[1", 2), INFER_E_INPUT);
-    assert_int_equal(chat_render(&t, "x", 1, "{\"now\": \"soon\"}", 15), INFER_E_INPUT);
+    assert_int_equal(render_json(&t, "\xff", 1, "{}"), INFER_E_INPUT);
+    assert_int_equal(render_json(&t, "x", 1, "[1"), INFER_E_INPUT);
+    assert_int_equal(render_json(&t, "x", 1, "{\"now\": \"soon\"}"), INFER_E_INPUT);
 }
 
 static void failing_allocations(void **state) {
@@ -409,7 +419,7 @@ static void failing_allocations(void **state) {
     int failed = 0;
     for (uint64_t k = 1;; k++) {
         mem_fail_at(k);
-        enum infer_status st = chat_render(&t, text, strlen(text), json, strlen(json));
+        enum infer_status st = render_json(&t, text, strlen(text), json);
         mem_fail_at(0);
         if (st == INFER_OK) break;
         if (st != INFER_E_MEMORY) fail_msg("allocation %d: status %d, %s", (int)k, st, err_message());
@@ -504,7 +514,7 @@ static void outside_vectors(void **state) {
             const char *conv = json_string_value(json_object_get(c, "conversation"));
             char *json = case_json(file, tmpl, json_object_get(json_object_get(file, "conversations"), conv));
             struct chat_text t;
-            enum infer_status st = chat_render(&t, text, n, json, strlen(json));
+            enum infer_status st = render_json(&t, text, n, json);
             score_case(&s, key, c, st, &t);
             chat_text_free(&t);
             mem_free(json);

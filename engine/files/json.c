@@ -91,6 +91,11 @@ enum infer_status json_read(json_t **out, const char *what, const char *text, si
     return err_set(INFER_E_INPUT, "%s%sJSON, line %d, column %d: %s", what, colon, e.line, e.column, e.text);
 }
 
+enum infer_status json_whole(const json_t *j, uint64_t failed, const char *what) {
+    if (j && mem_failed() == failed) return INFER_OK;
+    return err_set(INFER_E_MEMORY, "out of memory: %s", what);
+}
+
 enum infer_status json_write(char **out, json_t *j, uint64_t failed, size_t flags, const char *what) {
     *out = j ? json_dumps(j, flags) : NULL;
     json_decref(j);

@@ -15,6 +15,9 @@ void json_use_mem(void);
  * itself leaves characters out, or aborts). */
 enum infer_status json_read(json_t **out, const char *what, const char *text, size_t n, size_t flags);
 
-/* The text of j, which is given up, NULL included; free with mem_free. failed: mem_failed() before j was built, since jansson
- * leaves out what has no memory and goes on. errors: INFER_E_MEMORY, as "out of memory: what" */
+/* A tree that was built piece by piece is whole: not NULL, and no allocation failed since failed, mem_failed() before (jansson
+ * leaves out what has no memory and goes on). errors: INFER_E_MEMORY, as "out of memory: what" */
+enum infer_status json_whole(const json_t *j, uint64_t failed, const char *what);
+
+/* The text of j, which is given up, NULL included; free with mem_free. failed as for json_whole. errors: INFER_E_MEMORY, as "out of memory: what" */
 enum infer_status json_write(char **out, json_t *j, uint64_t failed, size_t flags, const char *what);

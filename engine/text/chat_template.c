@@ -1,6 +1,5 @@
 #include "text/chat_template.h"
 
-#include "files/json.h"
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -150,16 +149,12 @@ static enum infer_status render(struct chat_text *out, struct jinja *J, const ch
 }
 
 enum infer_status chat_render(struct chat_text *out, const char *template_text, size_t template_len,
-                              const char *json, size_t json_len) {
-    json_t *root;
+                              const json_t *vars) {
     *out = (struct chat_text){0};
-    TRY(json_read(&root, "template input", json, json_len, JSON_ALLOW_NUL));
+    if (!json_is_object(vars)) return err_set(INFER_E_INPUT, "template input: a JSON object is needed");
     struct jinja J = {0};
-    enum infer_status st = json_is_object(root)
-                               ? render(out, &J, template_text, template_len, root)
-                               : err_set(INFER_E_INPUT, "template input: a JSON object is needed");
+    enum infer_status st = render(out, &J, template_text, template_len, vars);
     jinja_end(&J);
-    json_decref(root);
     if (st != INFER_OK) chat_text_free(out);
     return st;
 }

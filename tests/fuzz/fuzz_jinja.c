@@ -21,8 +21,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     size_t n = zero ? (size_t)(zero - data) : size;
     const char *json = zero ? (const char *)zero + 1 : conversation;
     size_t n_json = zero ? size - n - 1 : sizeof conversation - 1;
-    struct chat_text t;
-    enum infer_status st = chat_render(&t, (const char *)data, n, json, n_json);
+    struct chat_text t = {0};
+    json_t *vars = NULL;
+    enum infer_status st = json_read(&vars, "template input", json, n_json, JSON_ALLOW_NUL);
+    if (!st) st = chat_render(&t, (const char *)data, n, vars);
+    json_decref(vars);
     if (st == INFER_OK) {
         if (strlen(t.text) > t.n || t.text[t.n] != 0) __builtin_trap();
         volatile unsigned sum = 0;

@@ -20,36 +20,27 @@ static enum infer_status default_token(json_t *input, const char *key, const str
     return INFER_OK;
 }
 
-/* The case's JSON with the file's special tokens added; *out is ours to free. */
-static enum infer_status complete_input(char **json, size_t *n, const struct infer_model *m) {
-    json_t *input;
+/* The case's variables, with the file's special tokens where the case names none. */
+static enum infer_status read_input(json_t **input, const char *path, const struct infer_model *m) {
+    char *text;
+    size_t n;
+    TRY(text_read(&text, &n, path, TEXT_INPUT));
+    enum infer_status st = json_read(input, "template input", text, n, JSON_ALLOW_NUL);
+    mem_free(text);
+    if (st || !m || !json_is_object(*input)) return st;
     uint64_t failed = mem_failed();
-    TRY(json_read(&input, "template input", *json, *n, JSON_ALLOW_NUL));
-    enum infer_status st =
-        json_is_object(input) ? INFER_OK : err_set(INFER_E_INPUT, "template input: a JSON object is needed");
-    if (!st) st = default_token(input, "bos_token", m, infer_bos(m));
-    if (!st) st = default_token(input, "eos_token", m, infer_eos(m));
-    char *text = NULL;
-    if (st)
-        json_decref(input);
-    else
-        st = json_write(&text, input, failed, JSON_COMPACT, "the input of a template");
-    if (st) return st;
-    mem_free(*json);
-    *json = text;
-    *n = strlen(text);
-    return INFER_OK;
+    st = default_token(*input, "bos_token", m, infer_bos(m));
+    if (!st) st = default_token(*input, "eos_token", m, infer_eos(m));
+    return st ? st : json_whole(*input, failed, "the input of a template");
 }
 
 static enum infer_status render(const struct options *o, const char *text, size_t n_text,
                                 const struct infer_model *m) {
-    char *json;
-    size_t n;
-    TRY(text_read(&json, &n, o->input, TEXT_INPUT));
-    enum infer_status st = m ? complete_input(&json, &n, m) : INFER_OK;
+    json_t *input = NULL;
     struct chat_text out = {0};
-    if (!st) st = chat_render(&out, text, n_text, json, n);
-    mem_free(json);
+    enum infer_status st = read_input(&input, o->input, m);
+    if (!st) st = chat_render(&out, text, n_text, input);
+    json_decref(input);
     if (!st) st = tool_write(out.text, out.n);
     if (!st) st = tool_flush();
     chat_text_free(&out);

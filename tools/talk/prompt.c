@@ -101,11 +101,10 @@ enum infer_status prompt_render(struct prompt *p, const struct session *s, const
                               generate, "bos_token", special_text(s, infer_bos(s->model)), "eos_token",
                               special_text(s, infer_eos(s->model)), "now", now);
     if (input && t->no_thinking) json_object_set_new(input, "enable_thinking", json_false());
-    char *json;
-    TRY(json_write(&json, input, failed, JSON_COMPACT, "the conversation as JSON"));
     struct chat_text text = {0};
-    enum infer_status st = chat_render(&text, t->text, t->n, json, strlen(json));
-    mem_free(json);
+    enum infer_status st = json_whole(input, failed, "the conversation for the template");
+    if (!st) st = chat_render(&text, t->text, t->n, input);
+    json_decref(input);
     if (!st) st = tokenize(p, s, text.text, text.marks, text.n, INFER_TOK_SPECIAL);
     chat_text_free(&text);
     if (st) prompt_free(p);
