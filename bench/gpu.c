@@ -102,6 +102,34 @@ static size_t weight_bytes(const struct weight_group *g) {
     return n;
 }
 
+/* Layer i in type t; v and down in theirs. */
+static void make_layer(struct model *m, const struct shape *s, int i, enum quant_type t, enum quant_type v,
+                       enum quant_type down) {
+    struct arena *a = &m->arena;
+    struct layer *l = &m->layer[i];
+    struct weight none = {0};
+    int q = s->n_head * s->head_dim, kv = s->n_kv_head * s->head_dim;
+    *l = (struct layer){.n_head = s->n_head,
+                        .n_kv_head = s->n_kv_head,
+                        .head_dim_k = s->head_dim,
+                        .head_dim_v = s->head_dim,
+                        .n_ff = s->n_ff,
+                        .store = i,
+                        .rope = &m->rope};
+    l->attn_norm = vector(a, s->n_embd, 1, 0.2);
+    l->ffn_norm = vector(a, s->n_embd, 1, 0.2);
+    m->store[i] = (struct kv_store){0, s->n_kv_head, s->head_dim, s->head_dim};
+    group(&l->qkv, 4 * i, 3, matrix(t, q, s->n_embd), matrix(t, kv, s->n_embd), matrix(v, kv, s->n_embd));
+    group(&l->out, 4 * i + 1, 1, matrix(t, s->n_embd, q), none, none);
+    group(&l->gate_up, 4 * i + 2, 2, matrix(t, s->n_ff, s->n_embd), matrix(t, s->n_ff, s->n_embd), none);
+    group(&l->down, 4 * i + 3, 1, matrix(down, s->n_embd, s->n_ff), none, none);
+    struct weight_group *g[4] = {&l->qkv, &l->out, &l->gate_up, &l->down};
+    for (int j = 0; j < 4; j++) {
+        m->group[4 * i + j] = g[j];
+        stream_bytes += weight_bytes(g[j]);
+    }
+}
+
 static void make_model(struct model *m, const struct shape *s, const char *type) {
     static const struct arch arch = {
         .name = "llama", .norm = NORM_RMS, .act = ACT_SILU, .rope = ROPE_INTERLEAVED};
@@ -134,30 +162,9 @@ static void make_model(struct model *m, const struct shape *s, const char *type)
     m->window = arena_alloc(a, 64);
     m->n_store = s->n_layer;
     struct weight none = {0};
-    int q = s->n_head * s->head_dim, kv = s->n_kv_head * s->head_dim;
     for (int i = 0; i < s->n_layer; i++) {
         bool more = i < s->n_layer / 8 || i >= 7 * s->n_layer / 8 || (i - s->n_layer / 8) % 3 == 2;
-        struct layer *l = &m->layer[i];
-        *l = (struct layer){.n_head = s->n_head,
-                            .n_kv_head = s->n_kv_head,
-                            .head_dim_k = s->head_dim,
-                            .head_dim_v = s->head_dim,
-                            .n_ff = s->n_ff,
-                            .store = i,
-                            .rope = &m->rope};
-        l->attn_norm = vector(a, s->n_embd, 1, 0.2);
-        l->ffn_norm = vector(a, s->n_embd, 1, 0.2);
-        m->store[i] = (struct kv_store){0, s->n_kv_head, s->head_dim, s->head_dim};
-        group(&l->qkv, 4 * i, 3, matrix(t, q, s->n_embd), matrix(t, kv, s->n_embd),
-              matrix(more && mixed ? t6 : t, kv, s->n_embd));
-        group(&l->out, 4 * i + 1, 1, matrix(t, s->n_embd, q), none, none);
-        group(&l->gate_up, 4 * i + 2, 2, matrix(t, s->n_ff, s->n_embd), matrix(t, s->n_ff, s->n_embd), none);
-        group(&l->down, 4 * i + 3, 1, matrix(more || plus ? t6 : t, s->n_embd, s->n_ff), none, none);
-        struct weight_group *g[4] = {&l->qkv, &l->out, &l->gate_up, &l->down};
-        for (int j = 0; j < 4; j++) {
-            m->group[4 * i + j] = g[j];
-            stream_bytes += weight_bytes(g[j]);
-        }
+        make_layer(m, s, i, t, more && mixed ? t6 : t, more || plus ? t6 : t);
     }
     m->output_norm = vector(a, s->n_embd, 1, 0.2);
     m->embd = matrix(t, s->n_vocab, s->n_embd);

@@ -349,7 +349,7 @@ static void expect_error(const char *text, bool schema, enum infer_status want, 
     assert_null(g);
 }
 
-static void errors_and_budgets(void **state) {
+static void grammar_errors(void **state) {
     (void)state;
     expect_error("root ::= root \"a\"", false, INFER_E_INPUT, "rule 'root' begins with itself");
     expect_error("root ::= a\na ::= b? c\nb ::= \"x\"\nc ::= a \"y\"", false, INFER_E_INPUT,
@@ -372,6 +372,10 @@ static void errors_and_budgets(void **state) {
     text = repeated("root ::= \"a\"", "*", 100000, "");
     expect_error(text, false, INFER_E_INPUT, "too many repetitions");
     free(text);
+}
+
+static void schema_errors(void **state) {
+    (void)state;
     expect_error("{\"type\": \"kaboom\"}", true, INFER_E_INPUT, "unknown type 'kaboom'");
     expect_error("{\"properties\": {\"a\": {\"items\": {\"anyOf\": [{}, {\"not\": {\"pattern\": \"a\"}}]}}}}",
                  true, INFER_E_UNSUPPORTED, "schema at /properties/a/items/anyOf/1: 'not' is not supported");
@@ -413,7 +417,7 @@ static void errors_and_budgets(void **state) {
     expect_error(doubling, true, INFER_E_INPUT, "join more than 20000");
     expect_error("{", true, INFER_E_INPUT, "line 1");
     expect_error("3", true, INFER_E_INPUT, "an object or a boolean");
-    text = repeated("", "{\"items\":", 1000, "{}");
+    char *text = repeated("", "{\"items\":", 1000, "{}");
     char *end = repeated(text, "}", 1000, "");
     expect_error(end, true, INFER_E_INPUT, "nested deeper");
     free(text);
@@ -606,11 +610,12 @@ static void failing_allocations(void **state) {
 int main(void) {
     /* jansson keeps malloc here: when memory fails it frees a key by free(), whatever allocator it was given */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(grammar_vectors),    cmocka_unit_test(schema_vectors),
-        cmocka_unit_test(grammar_files),      cmocka_unit_test(gbnf_language),
-        cmocka_unit_test(repeated_repeats),   cmocka_unit_test(schema_language),
-        cmocka_unit_test(errors_and_budgets), cmocka_unit_test(masks_are_right),
-        cmocka_unit_test(pools_do_not_grow),  cmocka_unit_test(failing_allocations),
+        cmocka_unit_test(grammar_vectors),     cmocka_unit_test(schema_vectors),
+        cmocka_unit_test(grammar_files),       cmocka_unit_test(gbnf_language),
+        cmocka_unit_test(repeated_repeats),    cmocka_unit_test(schema_language),
+        cmocka_unit_test(grammar_errors),      cmocka_unit_test(schema_errors),
+        cmocka_unit_test(masks_are_right),     cmocka_unit_test(pools_do_not_grow),
+        cmocka_unit_test(failing_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -89,6 +89,40 @@ struct setting {
     enum row_class cls;
 };
 
+/* Random rows in all pages of the cache: what came before. */
+static void fill_cache(const struct bench *b, const struct setting s, struct backend *e) {
+    size_t nk = (size_t)b->store.n_kv_head * KV_PAGE * (size_t)b->store.head_dim_k;
+    size_t nv = (size_t)b->store.n_kv_head * KV_PAGE * (size_t)b->store.head_dim_v;
+    float *k = malloc(4 * nk), *v = malloc(4 * nv);
+    uint64_t keep = seed;
+    seed = 42;
+    for (int p = 0; p < N_SLOT * PAGES; p++) {
+        for (size_t i = 0; i < nk; i++) k[i] = gauss();
+        for (size_t i = 0; i < nv; i++) v[i] = gauss();
+        assert_ok(s.type->kv_write(e, 0, p, k, v));
+    }
+    seed = keep;
+    free(k);
+    free(v);
+}
+
+/* out[T][width] of the bench's output, after a look at what stands beside it. */
+static void read_out(const struct bench *b, const struct setting s, struct backend *e, int T, float *out) {
+    struct view wide = {b->out.buf, 0, b->buf[b->out.buf].width};
+    float *all = malloc(sizeof(float) * (size_t)wide.width * MAX_T);
+    assert_ok(s.type->read(e, s.cls, wide, T, all));
+    for (int t = 0; t < T; t++) {
+        const float *row = all + (size_t)t * (size_t)wide.width;
+        if (b->buf[b->out.buf].width != b->out.width)
+            for (int i = 0; i < GUARD; i++)
+                if (row[i] != pattern || row[wide.width - 1 - i] != pattern)
+                    fail_msg("row %d: a guard changed", t);
+        memcpy(out + (size_t)t * (size_t)b->out.width, row + b->out.col,
+               sizeof(float) * (size_t)b->out.width);
+    }
+    free(all);
+}
+
 /* Runs steps of T rows (row t: id t, its own place in one of three sequences); out[T][width], token[n_out]. */
 static void run(struct bench *b, struct setting s, int first, int T, float *out, int32_t *token) {
     struct op_list list = {.cls = s.cls,
@@ -143,21 +177,7 @@ static void run(struct bench *b, struct setting s, int first, int T, float *out,
         slot[t] = t < 40 ? 0 : t < 60 ? 1 : 2;
         pos[t] = t < 40 ? t + 100 : t < 60 ? t - 40 : 2 * KV_PAGE - 5 + t - 60;
     }
-    if (b->store.n_kv_head) { /* what came before */
-        size_t nk = (size_t)b->store.n_kv_head * KV_PAGE * (size_t)b->store.head_dim_k;
-        size_t nv = (size_t)b->store.n_kv_head * KV_PAGE * (size_t)b->store.head_dim_v;
-        float *k = malloc(4 * nk), *v = malloc(4 * nv);
-        uint64_t keep = seed;
-        seed = 42;
-        for (int p = 0; p < N_SLOT * PAGES; p++) {
-            for (size_t i = 0; i < nk; i++) k[i] = gauss();
-            for (size_t i = 0; i < nv; i++) v[i] = gauss();
-            assert_ok(s.type->kv_write(e, 0, p, k, v));
-        }
-        seed = keep;
-        free(k);
-        free(v);
-    }
+    if (b->store.n_kv_head) fill_cache(b, s, e);
     struct step step = {T, T, id + first, pos + first, slot + first, out_row + first, want, tables, 1};
     struct step_result result;
     uint64_t n = mem_count();
@@ -176,21 +196,7 @@ static void run(struct bench *b, struct setting s, int first, int T, float *out,
     mem_forbid(false);
     assert_int_equal(mem_count(), n);
     if (status != b->expect) fail_msg("status %d: %s", (int)status, err_message());
-    if (out) {
-        struct view wide = {b->out.buf, 0, b->buf[b->out.buf].width};
-        float *all = malloc(sizeof(float) * (size_t)wide.width * MAX_T);
-        assert_ok(s.type->read(e, s.cls, wide, T, all));
-        for (int t = 0; t < T; t++) {
-            const float *row = all + (size_t)t * (size_t)wide.width;
-            if (b->buf[b->out.buf].width != b->out.width)
-                for (int i = 0; i < GUARD; i++)
-                    if (row[i] != pattern || row[wide.width - 1 - i] != pattern)
-                        fail_msg("row %d: a guard changed", t);
-            memcpy(out + (size_t)t * (size_t)b->out.width, row + b->out.col,
-                   sizeof(float) * (size_t)b->out.width);
-        }
-        free(all);
-    }
+    if (out) read_out(b, s, e, T, out);
     if (token) memcpy(token, result.token, sizeof(int32_t) * (size_t)T);
     s.type->close(e);
 }
