@@ -367,6 +367,21 @@ template <int T> DEV void kv_eight(float (&v)[8], const uint8_t *row, int c) {
 #pragma unroll
         for (int i = 0; i < 8; i++) v[i] = kv_load((enum kv_type)T, row, c * 8 + i);
 }
+// q times the key of one row
+template <int T> DEV float key_score(const float *q, const uint8_t *row, int dk) {
+    float s = 0;
+    int i = 0;
+    if (dk % 8 == 0)
+#pragma unroll 4
+        for (; i < dk; i += 8) {
+            float k[8];
+            kv_eight<T>(k, row, i >> 3);
+#pragma unroll
+            for (int e = 0; e < 8; e++) s = fmaf(q[i + e], k[e], s);
+        }
+    for (; i < dk; i++) s = fmaf(q[i], kv_load((enum kv_type)T, row, i), s);
+    return s;
+}
 template <int T>
 __global__ void __launch_bounds__(ATTEND_KEYS)
     attend_kernel(dev_tables t, dev_kv kv, rows q, rows out, int n_head, float scale, float softcap,
@@ -389,18 +404,7 @@ __global__ void __launch_bounds__(ATTEND_KEYS)
         float a = -INFINITY;
         if (p <= pos) {
             const size_t at = kv_row(kv, slot, p, g);
-            const uint8_t *row = kv.k + at * bk;
-            float s = 0;
-            int i = 0;
-            if (kv.dk % 8 == 0)
-#pragma unroll 4
-                for (; i < kv.dk; i += 8) {
-                    float k[8];
-                    kv_eight<T>(k, row, i >> 3);
-#pragma unroll
-                    for (int e = 0; e < 8; e++) s = fmaf(qs[i + e], k[e], s);
-                }
-            for (; i < kv.dk; i++) s = fmaf(qs[i], kv_load((enum kv_type)T, row, i), s);
+            const float s = key_score<T>(qs, kv.k + at * bk, kv.dk);
             a = softcap > 0 ? softcap * tanhf(s / softcap) : s;
             place[tid] = at;
         }
