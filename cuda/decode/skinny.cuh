@@ -306,6 +306,14 @@ DEV void skinny_chosen(const skinny_job &k, const skinny_shared &at, int warps) 
         k.j.cand[(size_t)at.out[t] * k.j.n_cand + blockIdx.x] = make_float2(b.v, __int_as_float(b.i));
     }
 }
+DEV void skinny_barriers(uint32_t base, int warps) {
+    if (threadIdx.x < HALF_STAGES) {
+        barrier_init(base + HALF_FULL + 8 * threadIdx.x, 1);
+        barrier_init(base + HALF_EMPTY + 8 * threadIdx.x, warps);
+        barrier_fence();
+    }
+    __syncthreads();
+}
 template <int L, int L2, int NT, bool G, bool SHARED> DEV void skinny_block(const skinny_job &k) {
     using S = skinny_shape<L, NT, G>;
     constexpr int M = L2 < 0 ? L : L2;                     // of region 1
@@ -316,12 +324,7 @@ template <int L, int L2, int NT, bool G, bool SHARED> DEV void skinny_block(cons
     const uint32_t base = smem_address(smem);
     skinny_shared at = {(float *)(smem + HALF_FACTOR), (int *)(smem + k.best_at + warps * HALF_ROWS * 8),
                         (best_value *)(smem + k.best_at)};
-    if (threadIdx.x < HALF_STAGES) {
-        barrier_init(base + HALF_FULL + 8 * threadIdx.x, 1);
-        barrier_init(base + HALF_EMPTY + 8 * threadIdx.x, warps);
-        barrier_fence();
-    }
-    __syncthreads();
+    skinny_barriers(base, warps);
     pdl_trigger();
     if (w >= warps) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
