@@ -6,11 +6,11 @@
 #include <termios.h>
 #include <unistd.h>
 #include <math.h>
-#include "tools/talk/answer.h"
+#include "request/answer.h"
 #include "tools/machine/doctor_cuda.h"
 #include "tools/measure/bench_result.h"
-#include "tools/talk/logprobs.h"
-#include "tools/talk/loop.h"
+#include "request/logprobs.h"
+#include "request/loop.h"
 #include "tools/term.h"
 
 /* ---- text for a terminal ---- */

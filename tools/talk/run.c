@@ -1,10 +1,10 @@
 /* infer run: answers one prompt. stdout gets the answer, ended by one newline, and nothing else. */
 #include <string.h>
 #include <unistd.h>
-#include "tools/talk/generate.h"
+#include "request/generate.h"
 #include "files/json.h"
 #include "base/mem.h"
-#include "tools/talk/prompt.h"
+#include "request/prompt.h"
 #include "tools/talk/talk.h"
 #include "files/textfile.h"
 #include "tools/tool.h"

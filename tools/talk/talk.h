@@ -1,11 +1,11 @@
 /* The conversation of `infer chat`, shared by its loop and its commands; what run and chat show alike. */
 #pragma once
 #include <jansson.h>
-#include "tools/talk/generate.h"
+#include "request/generate.h"
 #include "tools/talk/line.h"
 #include "base/mem.h"
-#include "tools/talk/prompt.h"
-#include "tools/talk/prompt_check.h"
+#include "request/prompt.h"
+#include "request/prompt_check.h"
 
 /* What a model thinks, on stderr: dim where there are colours, folded to one line with --thinking fold. */
 struct thoughts {

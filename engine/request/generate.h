@@ -3,10 +3,10 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
-#include "tools/talk/answer.h"
-#include "tools/talk/constrain.h"
-#include "tools/talk/logprobs.h"
-#include "tools/talk/loop.h"
+#include "request/answer.h"
+#include "request/constrain.h"
+#include "request/logprobs.h"
+#include "request/loop.h"
 #include "text/sample/sample.h"
 #include "tools/session.h"
 

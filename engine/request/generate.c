@@ -1,4 +1,4 @@
-#include "tools/talk/generate.h"
+#include "request/generate.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "tools/talk/logprobs.h"
+#include "request/logprobs.h"
 #include <math.h>
 #include <string.h>
 #include "base/mem.h"

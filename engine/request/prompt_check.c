@@ -1,4 +1,4 @@
-#include "tools/talk/prompt_check.h"
+#include "request/prompt_check.h"
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* What a chat template says about the end of a turn, and what looks wrong between a template and a vocabulary. */
 #pragma once
-#include "tools/talk/prompt.h"
+#include "request/prompt.h"
 
 /* How the template ends an answer: the control token behind it, or the text where the vocabulary has no such token. */
 struct turn_end {

@@ -1,4 +1,4 @@
-#include "tools/talk/loop.h"
+#include "request/loop.h"
 #include <string.h>
 
 void loop_start(struct loop *l) {

@@ -1,11 +1,11 @@
-#include "tools/talk/prompt.h"
+#include "request/prompt.h"
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include "text/chat_template.h"
 #include "files/json.h"
 #include "base/mem.h"
-#include "tools/talk/prompt_check.h"
+#include "request/prompt_check.h"
 #include "tools/term.h"
 #include "files/textfile.h"
 #include "tools/tool.h"

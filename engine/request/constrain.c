@@ -1,4 +1,4 @@
-#include "tools/talk/constrain.h"
+#include "request/constrain.h"
 #include <string.h>
 #include "text/grammar/grammar.h"
 #include "base/mem.h"

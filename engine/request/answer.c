@@ -1,4 +1,4 @@
-#include "tools/talk/answer.h"
+#include "request/answer.h"
 #include <string.h>
 #include "base/mem.h"
 
