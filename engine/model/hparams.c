@@ -1,0 +1,116 @@
+/* Hyper-parameters: keys of the file that are named after its architecture. */
+#include "model/model_impl.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+
+enum {
+    MAX_LAYER = 1024,
+    MAX_EMBD = 1 << 20,
+    MAX_HEAD = 4096,
+    MAX_HEAD_DIM = 1024,
+    MAX_FF = 1 << 22,
+    MAX_VOCAB = 1 << 24,
+};
+
+const char *model_key(const struct model *m, char *buf, size_t n, const char *name) {
+    snprintf(buf, n, "%s.%s", m->arch->name, name);
+    return buf;
+}
+
+enum infer_status model_read_int(const struct model *m, const char *name, int min, int max, int fallback,
+                                 int *out) {
+    char key[128];
+    uint32_t v = 0;
+    bool present = true;
+    TRY(meta_u32(m->file, model_key(m, key, sizeof key, name), &v, fallback < 0 ? NULL : &present));
+    if (!present) {
+        *out = fallback;
+        return INFER_OK;
+    }
+    if (v < (uint32_t)min || v > (uint32_t)max)
+        return err_set(INFER_E_INPUT, "%s: %s is %u, must be %d to %d", m->file->path, key, v, min, max);
+    *out = (int)v;
+    return INFER_OK;
+}
+
+enum infer_status model_read_float(const struct model *m, const char *name, float min, float max,
+                                   float fallback, float *out) {
+    char key[128];
+    bool present = true;
+    TRY(meta_f32(m->file, model_key(m, key, sizeof key, name), out, isnan(fallback) ? NULL : &present));
+    if (!present) *out = fallback;
+    if (!(*out >= min && *out <= max))
+        return err_set(INFER_E_INPUT, "%s: %s is %g, must be %g to %g", m->file->path, key, (double)*out,
+                       (double)min, (double)max);
+    return INFER_OK;
+}
+
+/* A per-layer integer: one number for all layers, or an array of n_layer. */
+static enum infer_status read_layers(const struct model *m, const char *name, int min, int max, int fallback,
+                                     uint32_t *out) {
+    char key[128];
+    bool present = true;
+    TRY(meta_u32_array(m->file, model_key(m, key, sizeof key, name), out, (size_t)m->n_layer,
+                       fallback < 0 ? NULL : &present));
+    for (int i = 0; i < m->n_layer; i++) {
+        if (!present) out[i] = (uint32_t)fallback;
+        if (out[i] < (uint32_t)min || out[i] > (uint32_t)max)
+            return err_set(INFER_E_INPUT, "%s: %s of layer %d is %u, must be %d to %d", m->file->path, key, i,
+                           out[i], min, max);
+    }
+    return INFER_OK;
+}
+
+enum infer_status model_read_hparams(struct model *m) {
+    const struct tensor *embd = tensorfile_find(m->file, slot_info[SLOT_TOKEN_EMBD].name);
+    if (!embd) return err_set(INFER_E_INPUT, "%s: tensor token_embd.weight is missing", m->file->path);
+    TRY(model_read_int(m, "block_count", 1, MAX_LAYER, -1, &m->n_layer));
+    TRY(model_read_int(m, "embedding_length", 1, MAX_EMBD, -1, &m->n_embd));
+    TRY(model_read_int(m, "context_length", 1, MODEL_MAX_CTX, -1, &m->n_ctx_train));
+    int64_t rows = embd->n_dim == 2 ? embd->shape[2] : 0;
+    if (rows < 1 || rows > MAX_VOCAB)
+        return err_set(INFER_E_INPUT, "%s: token_embd.weight has %lld rows, must be 1 to %d", m->file->path,
+                       (long long)rows, MAX_VOCAB);
+    m->n_vocab = (int)rows;
+    if (m->tok && tok_size(m->tok) > m->n_vocab)
+        return err_set(INFER_E_INPUT, "%s: vocabulary has %d tokens but token_embd.weight has %d rows",
+                       m->file->path, tok_size(m->tok), m->n_vocab);
+    TRY(model_read_float(m, "attention.layer_norm_rms_epsilon", 0, 1, NAN, &m->eps));
+    TRY(model_read_float(m, "attention.scale", 0, 1e6f, 0, &m->attn_scale));
+    TRY(model_read_int(m, "attention.sliding_window", 0, INT_MAX, 0, &m->n_window));
+    m->embd_scale = 1;
+    m->layer = arena_alloc(&m->arena, (size_t)m->n_layer * sizeof *m->layer);
+    uint32_t *v = arena_alloc(&m->arena, 3 * (size_t)m->n_layer * sizeof *v);
+    if (!m->layer || !v) return err_set(INFER_E_MEMORY, "out of memory for %d layers", m->n_layer);
+    uint32_t *n_head = v, *n_kv = v + m->n_layer, *n_ff = v + 2 * m->n_layer;
+    TRY(read_layers(m, "attention.head_count", 1, MAX_HEAD, -1, n_head));
+    memcpy(n_kv, n_head, (size_t)m->n_layer * sizeof *v);
+    bool present;
+    char key[128];
+    TRY(meta_u32_array(m->file, model_key(m, key, sizeof key, "attention.head_count_kv"), n_kv,
+                       (size_t)m->n_layer, &present));
+    if (!present) memcpy(n_kv, n_head, (size_t)m->n_layer * sizeof *v);
+    TRY(read_layers(m, "feed_forward_length", 1, MAX_FF, -1, n_ff));
+    int dim_k, dim_v;
+    TRY(model_read_int(m, "attention.key_length", 1, MAX_HEAD_DIM, 0, &dim_k));
+    if (!dim_k) dim_k = m->n_embd / (int)n_head[0];
+    TRY(model_read_int(m, "attention.value_length", 1, MAX_HEAD_DIM, dim_k, &dim_v));
+    TRY(model_read_int(m, "rope.dimension_count", 2, MAX_HEAD_DIM, dim_k, &m->n_rot));
+    if (dim_k < 1 || dim_k > MAX_HEAD_DIM || m->n_rot > dim_k || m->n_rot % 2)
+        return err_set(INFER_E_INPUT,
+                       "%s: head size %d with %d rotated dims: must be even and at most the head size",
+                       m->file->path, dim_k, m->n_rot);
+    for (int i = 0; i < m->n_layer; i++) {
+        if (n_kv[i] < 1 || n_head[i] % n_kv[i])
+            return err_set(INFER_E_INPUT, "%s: layer %d has %u heads and %u kv heads: not a multiple",
+                           m->file->path, i, n_head[i], n_kv[i]);
+        m->layer[i].n_head = (int)n_head[i];
+        m->layer[i].n_kv_head = (int)n_kv[i];
+        m->layer[i].n_ff = (int)n_ff[i];
+        m->layer[i].head_dim_k = dim_k;
+        m->layer[i].head_dim_v = dim_v;
+    }
+    return INFER_OK;
+}

@@ -1,0 +1,25 @@
+/* Inside the model room: open (model.c) reads the hyper-parameters (hparams.c) and binds the tensors (bind.c), among them those
+ * that rotation needs (rope.c). */
+#pragma once
+#include "model/model.h"
+
+enum { MODEL_MAX_CTX = 1 << 26 };
+
+static inline bool str_is(struct str s, const char *text) {
+    return s.len == strlen(text) && memcmp(s.data, text, s.len) == 0;
+}
+
+/* Key "<arch>.<name>" in buf. */
+const char *model_key(const struct model *m, char *buf, size_t n, const char *name);
+/* Reads an integer key and checks its range; absent: fallback, or an error when fallback is negative. */
+enum infer_status model_read_int(const struct model *m, const char *name, int min, int max, int fallback,
+                                 int *out);
+/* The same for a number; a fallback of NAN stands for a key that must be there. */
+enum infer_status model_read_float(const struct model *m, const char *name, float min, float max,
+                                   float fallback, float *out);
+
+enum infer_status model_read_hparams(struct model *m);
+/* divisor[n_rot / 2]: of the frequencies, NULL: none. Sets m->rope; scaling may move n_ctx_train. */
+enum infer_status model_bind_rope(struct model *m, const float *divisor);
+/* After the hyper-parameters. */
+enum infer_status model_bind_tensors(struct model *m);
