@@ -1,0 +1,54 @@
+/* Inside the engine behind infer.h: what its three files share. engine.c: models, text, plan and creation; sequence.c: what a
+ * sequence holds; step.c: rows to steps to results. */
+#pragma once
+#include "infer.h"
+#include "base/mem.h"
+#include "cache/kv.h"
+#include "model/model.h"
+#include "plan/plan.h"
+
+enum { FLIGHTS = 2 };
+
+/* One step between submit and wait. */
+struct flight {
+    struct step step[ROW_CLASS_COUNT];
+    int32_t *id[ROW_CLASS_COUNT], *pos[ROW_CLASS_COUNT], *slot[ROW_CLASS_COUNT]; /* [max_rows] */
+    int32_t *out_row[ROW_CLASS_COUNT];                                           /* [max_out] */
+    uint8_t *want[ROW_CLASS_COUNT];
+    uint8_t *out_cls;   /* out_cls[n_out]: class that computes output i, in the order of the rows given */
+    int32_t *out_index; /* out_index[n_out]: its index inside that class */
+    int32_t *out_slot;
+    int n_out;
+    int32_t *length_before; /* length_before[n_slot]; -1: not in this step */
+    int32_t *token;         /* results */
+    const float **logits;
+};
+
+struct infer_engine {
+    const struct infer_model *model;
+    struct arena arena;
+    struct plan plan;
+    struct backend *backend;
+    struct kv kv;
+    const int32_t **pages; /* pages[n_kv_group], all the same table */
+    int32_t *last;         /* last[n_slot]: the token a sequence just sampled, -1: none, or not read yet */
+    int32_t *last_out;     /* last_out[n_slot]: scratch of collect */
+    struct flight flight[FLIGHTS];
+    unsigned n_submit, n_wait;
+    uint64_t fingerprint; /* of the model, once a snapshot needed it */
+    bool poisoned;
+    char poison[256];
+};
+
+struct infer_model {
+    struct model *m;
+};
+
+/* The part of the plan that has the outputs. */
+static inline const struct plan_part *last_part(const struct infer_engine *e) {
+    return &e->plan.part[e->plan.n_part - 1];
+}
+
+static inline bool seq_is_open(const struct infer_engine *e, int seq) {
+    return seq >= 0 && seq < e->kv.n_slot && e->kv.seq[seq].open;
+}

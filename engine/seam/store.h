@@ -1,0 +1,37 @@
+/* What a layer keeps of a sequence from step to step: keys and values, in pages. Read by C and C++. */
+#pragma once
+#include <stddef.h>
+#include "quant/quant.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { KV_PAGE = 64 }; /* tokens of a page */
+enum kv_type { KV_F32, KV_F16, KV_Q8_0 };
+
+/* What one layer keeps. Order inside a pool, K and V apart: K[page][n_kv_head][KV_PAGE][head_dim_k], V the
+ * same with head_dim_v. Q8_0: rows of head_dim in blocks of 32. Layers of a group share page ids. */
+struct kv_store {
+    int group, n_kv_head, head_dim_k, head_dim_v;
+};
+struct kv_group {
+    int window;    /* 0: full attention; else a row sees the last window positions, itself included */
+    int n_page;    /* pages in the pool of each layer of the group */
+    int max_pages; /* entries of one sequence's page table */
+};
+
+/* bytes of one row of head_dim keys or values */
+static inline size_t kv_row_bytes(enum kv_type type, int head_dim) {
+    size_t n = (size_t)head_dim;
+    return type == KV_F32 ? n * 4 : type == KV_F16 ? n * 2 : (n + 31) / 32 * QUANT_Q8_0_BYTES;
+}
+/* bytes of one page of a store: K, then V */
+static inline size_t kv_page_bytes(enum kv_type type, const struct kv_store *s) {
+    return (size_t)s->n_kv_head * KV_PAGE *
+           (kv_row_bytes(type, s->head_dim_k) + kv_row_bytes(type, s->head_dim_v));
+}
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,63 @@
+/* Sequences: open and close, rewind, shared prefixes, snapshots. */
+#include "engine_impl.h"
+#include "cache/snapshot.h"
+
+enum infer_status infer_seq_open(struct infer_engine *e, int *seq) {
+    TRY(kv_open(&e->kv, seq));
+    e->last[*seq] = -1;
+    return INFER_OK;
+}
+
+void infer_seq_close(struct infer_engine *e, int seq) {
+    if (!seq_is_open(e, seq)) infer_bug("sequence %d is not open", seq);
+    kv_close(&e->kv, seq);
+}
+
+enum infer_status infer_seq_rewind(struct infer_engine *e, int seq, int n) {
+    int from, to;
+    if (!seq_is_open(e, seq) || n < 0 || n > e->kv.seq[seq].length)
+        return err_set(INFER_E_INPUT, "cannot rewind sequence %d to %d", seq, n);
+    TRY(kv_rewind(&e->kv, seq, n, &from, &to));
+    e->last[seq] = -1;
+    return from >= 0 ? e->backend->type->kv_copy(e->backend, from, to) : INFER_OK;
+}
+
+enum infer_status infer_seq_prefix(struct infer_engine *e, int seq, const int32_t *ids, int n,
+                                   int *n_shared) {
+    if (!seq_is_open(e, seq) || e->kv.seq[seq].length)
+        return err_set(INFER_E_INPUT, "sequence %d is not open and empty", seq);
+    *n_shared = kv_match(&e->kv, seq, ids, n < e->kv.n_ctx ? n : e->kv.n_ctx);
+    return INFER_OK;
+}
+
+int infer_seq_length(const struct infer_engine *e, int seq) {
+    return seq_is_open(e, seq) ? e->kv.seq[seq].length : -1;
+}
+
+const int32_t *infer_seq_ids(const struct infer_engine *e, int seq) {
+    return seq_is_open(e, seq) ? e->kv.seq[seq].ids : NULL;
+}
+
+/* What a snapshot of seq is taken from. */
+static enum infer_status snapshot_place(struct infer_engine *e, int seq, struct snapshot_place *out) {
+    if (!seq_is_open(e, seq)) return err_set(INFER_E_INPUT, "sequence %d is not open", seq);
+    if (e->n_submit != e->n_wait) return err_set(INFER_E_INPUT, "a step is in flight");
+    if (e->poisoned) return err_set(INFER_E_DEVICE, "the engine failed before: %s", e->poison);
+    *out = (struct snapshot_place){e->backend, &last_part(e)->config, e->model->m->file, &e->kv,
+                                   &e->fingerprint};
+    return INFER_OK;
+}
+
+enum infer_status infer_seq_save(struct infer_engine *e, int seq, const char *path) {
+    struct snapshot_place p;
+    TRY(snapshot_place(e, seq, &p));
+    return snapshot_save(&p, seq, path);
+}
+
+enum infer_status infer_seq_load(struct infer_engine *e, int seq, const char *path) {
+    struct snapshot_place p;
+    TRY(snapshot_place(e, seq, &p));
+    if (e->kv.seq[seq].length) return err_set(INFER_E_INPUT, "sequence %d is not empty", seq);
+    e->last[seq] = -1;
+    return snapshot_load(&p, seq, path);
+}

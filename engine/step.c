@@ -1,0 +1,199 @@
+/* Steps: rows checked, placed and queued; results handed back in the order that they were asked for. */
+#include "engine_impl.h"
+
+#include <stdio.h>
+
+static_assert((int)INFER_LAST == STEP_LAST && (int)INFER_WANT_TOKEN == WANT_TOKEN &&
+                  (int)INFER_WANT_LOGITS == WANT_LOGITS,
+              "rows of infer.h go into a step as they are");
+
+/* Whether a queued step will sample a token for this sequence. */
+static bool samples_in_flight(const struct infer_engine *e, int seq) {
+    for (unsigned k = e->n_wait; k != e->n_submit; k++) {
+        const struct flight *f = &e->flight[k % FLIGHTS];
+        for (int i = 0; i < f->n_out; i++)
+            if (f->out_slot[i] == seq && f->want[f->out_cls[i]][f->out_index[i]] & INFER_WANT_TOKEN)
+                return true;
+    }
+    return false;
+}
+
+/* Checks row i and counts it into rows and outs of its class; length: where its sequence stands. */
+static enum infer_status check_row(const struct infer_engine *e, const struct infer_row *r, int i, int length,
+                                   int *rows, int *outs) {
+    if (r->id != INFER_LAST && (r->id < 0 || r->id >= e->model->m->n_vocab))
+        return err_set(INFER_E_INPUT, "row %d: token %d is outside of the vocabulary of %d", i, r->id,
+                       e->model->m->n_vocab);
+    if (r->id == INFER_LAST && e->last[r->seq] < 0 && !samples_in_flight(e, r->seq))
+        return err_set(INFER_E_INPUT, "row %d: sequence %d has sampled no token", i, r->seq);
+    if (r->pos != length)
+        return err_set(INFER_E_INPUT, "row %d: position %d does not continue sequence %d, which holds %d", i,
+                       r->pos, r->seq, length);
+    const struct op_list *l = &e->plan.part[e->plan.n_part - 1].list[r->decode ? ROW_DECODE : ROW_PROMPT];
+    if (++*rows > l->max_rows)
+        return err_set(INFER_E_INPUT, "row %d: more than %d %s rows in a step", i, l->max_rows,
+                       r->decode ? "decode" : "prompt");
+    if (r->want && ++*outs > l->max_out)
+        return err_set(INFER_E_INPUT, "row %d: more than %d outputs of %s rows", i, l->max_out,
+                       r->decode ? "decode" : "prompt");
+    return INFER_OK;
+}
+
+/* Puts the checked rows into the flight's arrays, by class. */
+static void fill_flight(struct infer_engine *e, struct flight *f, const struct infer_row *rows, int n) {
+    int n_row[ROW_CLASS_COUNT] = {0}, n_out[ROW_CLASS_COUNT] = {0};
+    f->n_out = 0;
+    for (int i = 0; i < n; i++) {
+        int c = rows[i].decode ? ROW_DECODE : ROW_PROMPT, t = n_row[c]++;
+        f->id[c][t] = e->kv.seq[rows[i].seq].ids[rows[i].pos];
+        f->pos[c][t] = rows[i].pos;
+        f->slot[c][t] = rows[i].seq;
+        if (!rows[i].want) continue;
+        f->out_cls[f->n_out] = (uint8_t)c;
+        f->out_index[f->n_out] = n_out[c];
+        f->out_slot[f->n_out++] = rows[i].seq;
+        f->out_row[c][n_out[c]] = t;
+        f->want[c][n_out[c]++] = rows[i].want;
+    }
+    for (int c = 0; c < ROW_CLASS_COUNT; c++)
+        f->step[c] = (struct step){n_row[c],      n_out[c],   f->id[c], f->pos[c],    f->slot[c],
+                                   f->out_row[c], f->want[c], e->pages, e->kv.version};
+}
+
+/* Takes pages for the rows and moves the lengths on; on a full cache every sequence is as before. */
+static enum infer_status place_rows(struct infer_engine *e, struct flight *f, const struct infer_row *rows,
+                                    int n) {
+    for (int i = 0; i < e->kv.n_slot; i++) f->length_before[i] = -1;
+    for (int i = 0; i < n; i++) {
+        int seq = rows[i].seq;
+        if (f->length_before[seq] < 0) f->length_before[seq] = e->kv.seq[seq].length;
+        int32_t id = rows[i].id == INFER_LAST ? e->last[seq] : rows[i].id;
+        TRY(kv_reserve(&e->kv, seq, rows[i].pos + 1));
+        kv_append(&e->kv, seq, &id, 1);
+        e->last[seq] = -1;
+    }
+    return INFER_OK;
+}
+
+/* Lengths back to those before the step; the pages were private to it or are whole, so nothing is copied. */
+static void restore_lengths(struct infer_engine *e, const struct flight *f) {
+    int from, to;
+    for (int i = 0; i < e->kv.n_slot; i++)
+        if (f->length_before[i] >= 0 && e->kv.seq[i].open && e->kv.seq[i].length > f->length_before[i])
+            (void)kv_rewind(&e->kv, i, f->length_before[i], &from, &to);
+}
+
+static enum infer_status check_rows(struct infer_engine *e, const struct infer_row *rows, int n) {
+    int n_row[2] = {0}, n_out[2] = {0};
+    if (e->poisoned) return err_set(INFER_E_DEVICE, "the engine failed before: %s", e->poison);
+    if (e->n_submit - e->n_wait >= FLIGHTS)
+        return err_set(INFER_E_INPUT, "%d steps are in flight already", FLIGHTS);
+    if (n < 1) return err_set(INFER_E_INPUT, "a step of %d rows", n);
+    struct flight *f = &e->flight[e->n_submit % FLIGHTS];
+    for (int i = 0; i < e->kv.n_slot; i++)
+        f->length_before[i] = e->kv.seq[i].length; /* as scratch: where each stands */
+    for (int i = 0; i < n; i++) {
+        if (!seq_is_open(e, rows[i].seq))
+            return err_set(INFER_E_INPUT, "row %d: sequence %d is not open", i, rows[i].seq);
+        TRY(check_row(e, &rows[i], i, f->length_before[rows[i].seq]++, &n_row[rows[i].decode],
+                      &n_out[rows[i].decode]));
+    }
+    return INFER_OK;
+}
+
+/* The decode list, then the prompt list. */
+static enum infer_status run_flight(struct infer_engine *e, struct flight *f) {
+    static const enum row_class order[] = {ROW_DECODE, ROW_PROMPT};
+    for (int i = 0; i < ROW_CLASS_COUNT; i++) {
+        if (!f->step[order[i]].n_row) continue;
+        TRY(e->backend->type->run(e->backend, order[i], &f->step[order[i]]));
+    }
+    return INFER_OK;
+}
+
+static void poison(struct infer_engine *e, enum infer_status s) {
+    if (s != INFER_E_DEVICE && s != INFER_E_NAN) return;
+    e->poisoned = true;
+    snprintf(e->poison, sizeof e->poison, "%s", err_message());
+}
+
+enum infer_status infer_submit(struct infer_engine *e, const struct infer_row *rows, int n) {
+    TRY(check_rows(e, rows, n));
+    struct flight *f = &e->flight[e->n_submit % FLIGHTS];
+    mem_forbid(true);
+    enum infer_status s = place_rows(e, f, rows, n);
+    if (s == INFER_OK) {
+        fill_flight(e, f, rows, n);
+        s = run_flight(e, f);
+    }
+    mem_forbid(false);
+    if (s == INFER_OK) {
+        e->n_submit++;
+    } else {
+        restore_lengths(e, f);
+        poison(e, s);
+    }
+    return s;
+}
+
+/* A sequence's newest token is the id of the row that was queued as INFER_LAST behind this step, or of the next one. */
+static void learn_tokens(struct infer_engine *e, const struct flight *f) {
+    for (int i = 0; i < f->n_out; i++) {
+        int slot = f->out_slot[i];
+        if (f->token[i] < 0 || e->last_out[slot] != i || !seq_is_open(e, slot)) continue;
+        if (e->kv.seq[slot].n_known < e->kv.seq[slot].length)
+            kv_learn(&e->kv, slot, f->token[i]);
+        else
+            e->last[slot] = f->token[i];
+    }
+}
+
+/* Collects the results of every class of a flight; the first fault counts, but every run is waited for. */
+static enum infer_status collect(struct infer_engine *e, struct flight *f) {
+    static const enum row_class order[] = {ROW_DECODE, ROW_PROMPT};
+    struct step_result r[ROW_CLASS_COUNT] = {{0}};
+    enum infer_status first = INFER_OK;
+    for (int i = 0; i < ROW_CLASS_COUNT; i++) {
+        if (!f->step[order[i]].n_row) continue;
+        enum infer_status s = e->backend->type->wait(e->backend, &r[order[i]]);
+        if (first == INFER_OK) first = s;
+    }
+    if (first != INFER_OK) return first;
+    for (int i = 0; i < f->n_out; i++) {
+        const struct step_result *from = &r[f->out_cls[i]];
+        int j = f->out_index[i];
+        bool want_logits = f->want[f->out_cls[i]][j] & INFER_WANT_LOGITS;
+        f->token[i] = from->token[j];
+        f->logits[i] = want_logits ? from->logits + (size_t)j * (size_t)e->model->m->n_vocab : NULL;
+        if (f->token[i] >= 0) e->last_out[f->out_slot[i]] = i;
+    }
+    learn_tokens(e, f);
+    return INFER_OK;
+}
+
+enum infer_status infer_wait(struct infer_engine *e, struct infer_output *out) {
+    if (e->n_submit == e->n_wait) return err_set(INFER_E_INPUT, "no step is in flight");
+    struct flight *f = &e->flight[e->n_wait++ % FLIGHTS];
+    mem_forbid(true);
+    enum infer_status s = collect(e, f);
+    mem_forbid(false);
+    *out = (struct infer_output){f->n_out, f->token, f->logits};
+    if (s != INFER_OK) {
+        restore_lengths(e, f);
+        poison(e, s);
+        out->n = 0;
+    }
+    return s;
+}
+
+enum infer_status infer_step(struct infer_engine *e, const struct infer_row *rows, int n,
+                             struct infer_output *out) {
+    TRY(infer_submit(e, rows, n));
+    return infer_wait(e, out);
+}
+
+void infer_set_last(struct infer_engine *e, int seq, int32_t id) {
+    if (seq_is_open(e, seq) && id >= 0 && id < e->model->m->n_vocab) e->last[seq] = id;
+}
+
+void infer_cancel(struct infer_engine *e) { e->backend->type->cancel(e->backend); }
