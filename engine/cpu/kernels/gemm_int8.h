@@ -11,8 +11,8 @@
  * neither on the number of rows nor on how they are shared. Layouts of blocks are drawn in quant_<name>.c.
  *
  * What is read of the file may be kept in a copy as the vectors that the unpacking begins with, one after the other: the
- * next time they are read without transposes, as one stream. With VNNI a few rows of x are multiplied with its codes as they
- * come in, without a panel; 16 rows with AMX (gemm_int8_amx.c) from panels.
+ * next time they are read without transposes, as one stream. A few rows of x with VNNI, one with AVX2 alone, are multiplied
+ * with its codes as they come in, without a panel; 16 rows with AMX (gemm_int8_amx.c) from panels.
  *
  * Dot products: VNNI where there is one. With AVX2 alone vpmaddubsw sums stay in 16 bits for a whole sub-block,
  * modulo 2^16; that is exact because the true sums of (u - OFF) x fit: at most 16 products of 16 * 127 (32
@@ -414,7 +414,10 @@ INLINE void add_far(vf *y, const struct panel *p, const struct cpu_x8 *x, const 
     }
 }
 
-/* The same in whole numbers: s[NP] += sc (u - OFF) hi. */
+/* The same in whole numbers: s[NP] += sc (u - OFF) hi. The largest sums are those of Q6_K: codes of at most 32, scales and hi
+ * of at most 128, q of at most 127. */
+_Static_assert(256LL * 32 * 128 * 127 + CPU_FAR * 4LL * 32 * 128 * 128 * 128 <= INT32_MAX,
+               "256 columns and their far groups fit into int32");
 INLINE void add_far_whole(vi *s, const struct panel *p, const struct cpu_x8 *x, const int NP, const int COLS,
                           const int OFF, const uint8_t *copy, code_fn *code) {
     vi far[2] = {set32(0), set32(0)};
@@ -632,8 +635,7 @@ INLINE void multiply(const uint8_t *w, size_t stride, int n_row, int k, struct c
 }
 
 /* F(name, UPPER, columns of a sub-block, bytes of 256 columns, offset, has mins, codes of 8 bits, sums with integer scales in
- * whole numbers); TILE_QUANTS: those that gain
- * from AMX. */
+ * whole numbers). TILE_QUANTS: those that gain from AMX. */
 #define TILE_QUANTS(F)                                                                                       \
     F(q8_0, Q8_0, 32, 272, 128, false, true, false)                                                          \
     F(q4_0, Q4_0, 32, 144, 8, false, false, false)                                                           \

@@ -16,7 +16,7 @@ struct cpu_x8 {
     int32_t hi[CPU_FAR], hp[CPU_FAR];
     uint8_t far[CPU_FAR];
 };
-/* 256 columns of one row in 16 bits, for F16 and BF16 weights: x = d q. The sum of |q| over each 64 columns, times
+/* 256 columns of one row in 16 bits, for F16 and BF16 weights, with AVX2 alone for Q8_0 and IQ4_NL, too: x = d q. The sum of |q| over each 64 columns, times
  * the largest weight CPU_X16_WEIGHT, is below 2^31. */
 enum { CPU_X16_WEIGHT = 8191 };
 struct cpu_x16 {
