@@ -124,13 +124,15 @@ int main(int argc, char **argv) {
     }
     s.kernels = NULL;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (!strncmp(all[i]->name, isa, strlen(isa))) s.kernels = all[i];
+        if (!strcmp(all[i]->name, isa)) s.kernels = all[i];
     if (!s.kernels || optind < argc || s.k < 1 || s.n_x < 1 || s.n_w < CPU_UNIT_ROWS) return usage();
     if (s.kernels == &cpu_kernels_avx512 && !__builtin_cpu_supports("avx512vnni")) {
         fputs("cpu_kernels: this processor has no AVX-512 VNNI\n", stderr);
         return 2;
     }
     for (int t = 0; t < QUANT_COUNT; t++)
-        if (!type || !strcasecmp(quant_info((enum quant_type)t)->name, type)) measure((enum quant_type)t, &s);
-    return 0;
+        if (!type || !strcasecmp(quant_info((enum quant_type)t)->name, type))
+            n_measured += measure((enum quant_type)t, &s);
+    if (!n_measured) fputs("cpu_kernels: no kernel for such a type and such columns\n", stderr);
+    return n_measured ? 0 : 2;
 }
