@@ -271,6 +271,7 @@ void infer_engine_info(const struct infer_engine *e, struct infer_engine_info *o
     *out = planned(&e->plan);
     out->device_name = info.device_name;
     out->isa = info.isa;
+    out->async = info.async;
     out->n_thread = info.n_thread;
     out->arena_bytes = info.arena_bytes;
     out->driver_bytes = info.driver_bytes;

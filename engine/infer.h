@@ -175,6 +175,7 @@ struct infer_engine_info {
     const char *device; /* "cpu" */
     const char *device_name;
     const char *isa; /* "avx512-vnni" */
+    bool async;      /* steps run beside the host, which queues the next one before it waits for this one */
     int n_ctx, n_slot, n_batch, n_decode_rows, n_thread;
     int device_layers; /* the last layers, on the device; less than the model's when the host computes the others */
     const char *kv_type;

@@ -46,7 +46,7 @@ static void take(struct answer *a, char *shown, char *thought) {
     size_t n;
     bool thinking;
     for (const char *s; s = answer_take(a, &n, &thinking), n;) {
-        assert_int_equal(term_valid_utf8(s, n), n); /* never half a character */
+        assert_int_equal(text_valid_utf8(s, n), n); /* never half a character */
         strncat(thinking ? thought : shown, s, n);
     }
 }
@@ -88,11 +88,11 @@ static void test_answer(void **state) {
         {"<think>no</think>", {0}, "<think>no</think>", false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct option_texts stop = {0};
-        while (cases[i].stop[stop.n]) stop.text[stop.n] = cases[i].stop[stop.n], stop.n++;
+        int n_stop = 0;
+        while (cases[i].stop[n_stop]) n_stop++;
         struct answer a = {0};
         char shown[64], thought[64];
-        answer_start(&a, &stop, ANSWER_PLAIN);
+        answer_start(&a, cases[i].stop, n_stop, ANSWER_PLAIN);
         stream(&a, cases[i].text, shown, thought);
         assert_string_equal(shown, cases[i].expected);
         assert_int_equal(a.stopped, cases[i].stopped);
@@ -119,11 +119,11 @@ static void test_thinking(void **state) {
         {ANSWER_MAYBE, "STOP", "", ""},
         {ANSWER_MAYBE, "", "", ""},
     };
-    struct option_texts stop = {{"STOP"}, 1};
+    static const char *const stop[] = {"STOP"};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct answer a = {0};
         char shown[64], thought[64];
-        answer_start(&a, &stop, cases[i].start);
+        answer_start(&a, stop, 1, cases[i].start);
         stream(&a, cases[i].text, shown, thought);
         assert_string_equal(shown, cases[i].shown);
         assert_string_equal(thought, cases[i].thought);
@@ -139,7 +139,7 @@ static void test_answer_cut(void **state) {
     (void)state;
     struct answer a = {0};
     char shown[64] = "", thought[64] = "";
-    answer_start(&a, NULL, ANSWER_PLAIN);
+    answer_start(&a, NULL, 0, ANSWER_PLAIN);
     assert_ok(answer_push(&a, "x\xf0\x9f", 3));
     take(&a, shown, thought);
     assert_string_equal(shown, "x");

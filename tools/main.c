@@ -7,7 +7,7 @@
 #include "tools/options.h"
 #include "files/json.h"
 #include "base/mem.h"
-#include "tools/session.h"
+#include "tools/interrupt.h"
 #include "tools/tool.h"
 
 #define COMMAND(name, usage, help, groups, lo, hi) int cmd_##name(const struct options *o);
@@ -85,7 +85,7 @@ static int finish(const struct options *o, int code) {
 
 int main(int argc, char **argv) {
     open_standard();
-    session_signals();
+    interrupt_install();
     json_use_mem();
     --argc, ++argv;
     bool nothing = argc == 0 && isatty(STDIN_FILENO); /* a text on stdin is a prompt */

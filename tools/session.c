@@ -1,10 +1,8 @@
 #include "tools/session.h"
-#include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "files/outfile.h"
+#include "tools/interrupt.h"
 #include "tools/tool.h"
 
 /* ---- which file ---- */
@@ -28,56 +26,6 @@ enum infer_status session_model_path(const struct options *o, char *path, size_t
     if (len < 0 || (size_t)len >= n)
         return err_set(INFER_E_INPUT, "the model's path has over %zu bytes", n - 1);
     return INFER_OK;
-}
-
-/* ---- signals ---- */
-
-static struct infer_engine *volatile running; /* NULL: nothing to stop gently */
-static volatile sig_atomic_t interrupts, is_idle;
-
-/* Ends the program here, in a handler; tool_interrupted says the same where there is time. */
-static void end_interrupted(void) {
-    static const char said[] = "\ninfer: interrupted\n";
-    size_t skip = isatty(STDERR_FILENO) ? 0 : 1; /* on a terminal something stands in the line: ^C at least */
-    outfile_remove_unfinished();
-    term_echo(true);
-    ssize_t written = write(STDERR_FILENO, said + skip, sizeof said - 1 - skip);
-    (void)written;
-    _exit(EXIT_CANCEL);
-}
-
-static void on_interrupt(int signal_number) {
-    (void)signal_number;
-    interrupts++;
-    if (is_idle) return;
-    if (!running || interrupts > 1) end_interrupted();
-    infer_cancel(running);
-}
-
-bool session_interrupted(void) { return interrupts != 0; }
-void session_interrupt_clear(void) { interrupts = 0; }
-void session_idle(bool idle) { is_idle = idle; }
-
-/* Ends the program as the signal does by default, without a file half written or a terminal without echo. */
-static void on_end(int signal_number) {
-    outfile_remove_unfinished();
-    term_echo(true);
-    signal(signal_number, SIG_DFL);
-    raise(signal_number);
-}
-
-void session_signals(void) {
-    static const int ends[] = {SIGTERM, SIGHUP, SIGQUIT, SIGABRT, SIGPIPE};
-    struct sigaction a = {.sa_handler = on_interrupt},
-                     old; /* no SA_RESTART: a read of the next line is woken */
-    sigemptyset(&a.sa_mask);
-    sigaction(SIGINT, &a, NULL);
-    a.sa_handler = on_end;
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-        sigaction(ends[i], NULL, &old);
-        if (ends[i] == SIGPIPE || old.sa_handler != SIG_IGN) sigaction(ends[i], &a, NULL); /* nohup */
-    }
-    signal(SIGXFSZ, SIG_IGN); /* write says that a file is too large */
 }
 
 /* ---- opening ---- */
@@ -162,17 +110,12 @@ enum infer_status session_open(struct session *s, const struct options *o, const
     }
     infer_engine_info(s->engine, &s->place);
     s->load_seconds = term_seconds() - start;
-    running = s->engine;
+    interrupt_stops(s->engine, NULL);
     return INFER_OK;
 }
 
-void session_end_at_once(void) {
-    running = NULL;
-    if (interrupts) end_interrupted();
-}
-
 void session_close(struct session *s) {
-    running = NULL;
+    interrupt_stops(NULL, NULL);
     infer_engine_free(s->engine);
     infer_model_close(s->model);
     s->engine = NULL;

@@ -29,17 +29,6 @@ enum infer_status session_model_path(const struct options *o, char *path, size_t
 struct infer_engine_options session_engine_options(const struct options *o, const struct session_need *need);
 /* Opens the model alone. */
 enum infer_status session_open_model(struct session *s, const struct options *o);
-/* Opens model and engine; Ctrl-C stops the engine's step until session_close (session_interrupted). */
+/* Opens model and engine; Ctrl-C stops the engine's step until session_close (interrupt.h). */
 enum infer_status session_open(struct session *s, const struct options *o, const struct session_need *need);
 void session_close(struct session *s);
-
-/* What signals do, from the start of the program on: none leaves a file half written; a closed pipe ends the program
- * silently, Ctrl-C with a word and exit code 130. */
-void session_signals(void);
-/* Ctrl-C since the last session_interrupt_clear. While a step may run it stops that; a second one ends the program
- * (130). With idle set it does nothing but wake the read of the next line. */
-bool session_interrupted(void);
-/* From here on the first one ends it: a step that was stopped would only let the next write wait for its reader. */
-void session_end_at_once(void);
-void session_interrupt_clear(void);
-void session_idle(bool idle);

@@ -15,12 +15,6 @@ double term_seconds(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-size_t term_valid_utf8(const char *text, size_t n) {
-    size_t i = 0;
-    for (size_t len; (len = text_utf8_len(text + i, n - i)) > 0;) i += len;
-    return i;
-}
-
 static struct termios shown; /* how the terminal was before the echo went off */
 static volatile sig_atomic_t hidden;
 

@@ -42,9 +42,6 @@ int term_columns(FILE *out);
 /* The rest of a line that has indent columns already, in lines of at most width columns, the following ones indented as far. */
 void term_hang(FILE *out, const char *text, int indent, int width);
 
-/* How many bytes of text[n], from its beginning, are whole UTF-8 sequences. */
-size_t term_valid_utf8(const char *text, size_t n);
-
 /* One line that is rewritten in place, on stderr, only when that is a terminal and nobody asked for quiet. */
 struct progress {
     bool on, shown;

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "files/outfile.h"
-#include "tools/session.h"
+#include "tools/interrupt.h"
 #include "files/tensorfile.h"
 #include "tools/term.h"
 
@@ -56,7 +56,7 @@ int tool_interrupted(void) {
 
 int tool_fail(const struct options *o, enum infer_status s) {
     const char *m = err_message();
-    if (s == INFER_E_CANCEL || session_interrupted()) return tool_interrupted();
+    if (s == INFER_E_CANCEL || interrupted()) return tool_interrupted();
     fflush(stdout);
     char line[2048];
     snprintf(line, sizeof line, "infer%s%s: %s", o && o->command ? " " : "",

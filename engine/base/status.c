@@ -26,6 +26,12 @@ size_t text_utf8_len(const char *text, size_t n) {
     return 4;
 }
 
+size_t text_valid_utf8(const char *s, size_t n) {
+    size_t i = 0;
+    for (size_t len; (len = text_utf8_len(s + i, n - i)) > 0;) i += len;
+    return i;
+}
+
 void text_escape(char *dst, size_t dst_size, const char *src, size_t src_len) {
     const unsigned char *s = (const unsigned char *)src;
     size_t o = 0;

@@ -42,6 +42,8 @@ void log_set(void (*callback)(void *user, enum log_level level, const char *line
 
 /* Length 1 to 4 of the valid UTF-8 sequence at s[n]; 0 when it is broken or cut, or n is 0. */
 size_t text_utf8_len(const char *s, size_t n);
+/* How many bytes of s[n], from its beginning, are whole UTF-8 sequences. */
+size_t text_valid_utf8(const char *s, size_t n);
 /* Copies src to dst as printable text: control bytes and invalid UTF-8 as \xHH. Always ends dst with 0. */
 void text_escape(char *dst, size_t dst_size, const char *src, size_t src_len);
 

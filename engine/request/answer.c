@@ -1,3 +1,4 @@
+#define _GNU_SOURCE /* memmem */
 #include "request/answer.h"
 #include <string.h>
 #include "base/mem.h"
@@ -39,9 +40,10 @@ bool answer_opened(const char *prompt, size_t n) {
     return false;
 }
 
-void answer_start(struct answer *a, const struct option_texts *stop, enum answer_start start) {
+void answer_start(struct answer *a, const char *const *stop, int n_stop, enum answer_start start) {
     answer_free(a);
     a->stop = stop;
+    a->n_stop = n_stop;
     a->phase = start == ANSWER_PLAIN ? PHASE_ANSWER : start == ANSWER_MAYBE ? PHASE_START : PHASE_THINK;
 }
 
@@ -113,11 +115,11 @@ static void advance(struct answer *a, size_t from, bool finished) {
 /* Cuts the text before the first stop string of the answer; from: where new text begins. */
 static void find_stop(struct answer *a, size_t from) {
     size_t best = a->n;
-    for (int i = 0; a->stop && i < a->stop->n; i++) {
-        size_t len = strlen(a->stop->text[i]), begin = from > len ? from - len : 0;
+    for (int i = 0; i < a->n_stop; i++) {
+        size_t len = strlen(a->stop[i]), begin = from > len ? from - len : 0;
         if (begin < a->begin) begin = a->begin;
         if (len == 0 || a->n - begin < len) continue;
-        const char *hit = memmem(a->text + begin, a->n - begin, a->stop->text[i], len);
+        const char *hit = memmem(a->text + begin, a->n - begin, a->stop[i], len);
         if (hit && (size_t)(hit - a->text) < best) best = (size_t)(hit - a->text);
     }
     if (best == a->n) return;
@@ -149,7 +151,7 @@ enum infer_status answer_finish(struct answer *a) {
     advance(a, from, true);
     if (a->phase == PHASE_THINK) a->thought_n = a->n - a->thought, a->begin = a->n;
     a->phase = PHASE_ANSWER; /* nothing is held back any more */
-    a->stop = NULL;
+    a->n_stop = 0;
     return INFER_OK;
 }
 
@@ -167,8 +169,8 @@ static size_t held_back(const struct answer *a) {
         size_t k = partial(a->text, a->n, tags[i].close);
         if (k > longest) longest = k;
     }
-    for (int i = 0; a->phase == PHASE_ANSWER && a->stop && !a->stopped && i < a->stop->n; i++) {
-        size_t k = partial(a->text, a->n, a->stop->text[i]);
+    for (int i = 0; a->phase == PHASE_ANSWER && !a->stopped && i < a->n_stop; i++) {
+        size_t k = partial(a->text, a->n, a->stop[i]);
         if (k > longest) longest = k;
     }
     return longest;

@@ -3,7 +3,6 @@
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
-#include "tools/options.h"
 #include "text/tok/tok.h"
 
 enum answer_start {
@@ -13,7 +12,8 @@ enum answer_start {
 };
 
 struct answer {
-    const struct option_texts *stop;
+    const char *const *stop; /* stop[n_stop] */
+    int n_stop;
     struct tok_stream stream;
     char *text; /* text[n]: all that came, without a stop string, ended by 0 */
     size_t n, cap;
@@ -26,8 +26,8 @@ struct answer {
     bool cut;     /* the text ended in the middle of a character */
 };
 
-/* stop: may be NULL. Frees what an earlier answer held. */
-void answer_start(struct answer *a, const struct option_texts *stop, enum answer_start start);
+/* The answer ends before any of stop[n_stop], which live as long. Frees what an earlier answer held. */
+void answer_start(struct answer *a, const char *const *stop, int n_stop, enum answer_start start);
 void answer_free(struct answer *a);
 /* Adds the bytes of one token. errors: INFER_E_MEMORY */
 enum infer_status answer_push(struct answer *a, const char *piece, size_t n);

@@ -1,13 +1,8 @@
 #include "request/constrain.h"
 #include <string.h>
-#include "text/grammar/grammar.h"
 #include "base/mem.h"
-#include "files/textfile.h"
-#include "tools/tool.h"
 
 struct constraint {
-    struct grammar *grammar;
-    struct grammar_vocab *vocab;
     struct matcher *matcher;
     float *logits; /* logits[n_vocab]: a copy to forbid tokens in */
     int n_vocab;
@@ -18,30 +13,21 @@ static const char *piece(void *model, int32_t id, size_t *n) {
 }
 static bool ends(void *model, int32_t id) { return infer_is_stop(model, id); }
 
-static enum infer_status compile(struct constraint *c, const struct options *o) {
-    const char *path = o->grammar ? o->grammar : o->json_schema;
-    char *text;
-    size_t n;
-    TRY(text_read(&text, &n, path, o->grammar ? TEXT_GRAMMAR : TEXT_SCHEMA));
-    enum infer_status st =
-        o->grammar ? grammar_from_gbnf(&c->grammar, text, n) : grammar_from_schema(&c->grammar, text, n);
-    mem_free(text);
-    return st ? err_prefix(st, "%s", path) : INFER_OK;
+enum infer_status constrain_vocab(struct grammar_vocab **out, const struct infer_model *m) {
+    struct infer_model_info info;
+    infer_model_info(m, &info);
+    const struct grammar_tokens tokens = {info.n_vocab, piece, ends, (void *)m};
+    return grammar_vocab_open(out, &tokens);
 }
 
-enum infer_status constrain_open(struct constraint **out, const struct session *s, const struct options *o) {
+enum infer_status constrain_open(struct constraint **out, const struct grammar *g,
+                                 const struct grammar_vocab *v, int n_vocab) {
     struct constraint *c;
     *out = NULL;
-    if (!o->grammar && !o->json_schema) return INFER_OK;
-    if (o->grammar && o->json_schema)
-        return err_set(INFER_E_INPUT, "--grammar and --json-schema are both given, and one can hold");
     TRY(mem_new(&c, sizeof *c, "a grammar"));
-    c->n_vocab = s->info.n_vocab;
-    const struct grammar_tokens tokens = {c->n_vocab, piece, ends, s->model};
-    enum infer_status st = compile(c, o);
-    if (!st) st = grammar_vocab_open(&c->vocab, &tokens);
-    if (!st) st = matcher_open(&c->matcher, c->grammar, c->vocab);
-    if (!st) st = mem_new(&c->logits, (size_t)c->n_vocab * sizeof *c->logits, "logits under a grammar");
+    c->n_vocab = n_vocab;
+    enum infer_status st = matcher_open(&c->matcher, g, v);
+    if (!st) st = mem_new(&c->logits, (size_t)n_vocab * sizeof *c->logits, "logits under a grammar");
     if (st)
         constrain_close(c);
     else
@@ -52,8 +38,6 @@ enum infer_status constrain_open(struct constraint **out, const struct session *
 void constrain_close(struct constraint *c) {
     if (!c) return;
     matcher_close(c->matcher);
-    grammar_vocab_close(c->vocab);
-    grammar_free(c->grammar);
     mem_free(c->logits);
     mem_free(c);
 }

@@ -1,11 +1,10 @@
-/* --logprobs N: how likely the model held each token of the answer, and the N likeliest ones at its place.
+/* How likely the model held each token of the answer, and the N likeliest ones at its place.
  *
  * ln of the softmax over all of the model's logits, before biases, penalties, temperature, filters and grammar. Summed by
  * one thread in the order of the ids, so the figures are the same for any number of threads. */
 #pragma once
-#include <jansson.h>
 #include <stdint.h>
-#include "tools/session.h"
+#include "base/status.h"
 
 enum { LOGPROBS_MAX = 20 }; /* most alternatives */
 
@@ -25,8 +24,5 @@ void logprobs_start(struct logprobs *p, int n_top);
 void logprobs_free(struct logprobs *p);
 /* Adds the token that was chosen where the model gave logits[n_vocab]. errors: INFER_E_MEMORY */
 enum infer_status logprobs_add(struct logprobs *p, const float *logits, int n_vocab, int32_t id);
-/* [{"id", "token", "logprob", "top": [{"id", "token", "logprob"}]}] of the first n tokens; a token that is no UTF-8 has
- * "bytes" instead of "token". NULL: out of memory. */
-json_t *logprobs_json(const struct logprobs *p, const struct session *s, int n);
-/* The same as a table on stderr. */
-void logprobs_print(const struct logprobs *p, const struct session *s, int n);
+/* The tokens so far in the order of the answer: entries [1 + n_top], the chosen token first; id -1: none. */
+const struct logprob *logprobs_at(const struct logprobs *p, int i);

@@ -1,14 +1,9 @@
 #include "request/prompt.h"
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include "text/chat_template.h"
 #include "files/json.h"
 #include "base/mem.h"
-#include "request/prompt_check.h"
-#include "tools/term.h"
-#include "files/textfile.h"
-#include "tools/tool.h"
 
 void prompt_free(struct prompt *p) {
     mem_free(p->text);
@@ -16,29 +11,10 @@ void prompt_free(struct prompt *p) {
     *p = (struct prompt){0};
 }
 
-enum infer_status prompt_template(struct chat_template *t, const struct session *s, const struct options *o) {
-    *t = (struct chat_template){0};
-    if (o->raw) return INFER_OK;
-    t->no_thinking = strcmp(o->thinking, "off") == 0;
-    if (o->chat_template) {
-        TRY(text_read(&t->owned, &t->n, o->chat_template, TEXT_TEMPLATE));
-        t->text = t->owned;
-    } else {
-        t->text = s->info.chat_template;
-        t->n = s->info.chat_template_len;
-    }
-    return INFER_OK;
-}
-
-void prompt_template_free(struct chat_template *t) {
-    mem_free(t->owned);
-    *t = (struct chat_template){0};
-}
-
 enum infer_status prompt_add_message(json_t *messages, const char *role, const char *content, size_t n) {
     json_t *text = json_stringn(content, n);
     if (!text) {
-        size_t at = term_valid_utf8(content, n);
+        size_t at = text_valid_utf8(content, n);
         if (at < n)
             return err_set(INFER_E_INPUT, "the text is not UTF-8: byte 0x%02x at offset %zu",
                            (unsigned char)content[at], at);
@@ -51,15 +27,15 @@ enum infer_status prompt_add_message(json_t *messages, const char *role, const c
 }
 
 /* ids of text[n] into p */
-static enum infer_status tokenize(struct prompt *p, const struct session *s, const char *text,
+static enum infer_status tokenize(struct prompt *p, const struct infer_model *m, const char *text,
                                   const uint8_t *marks, size_t n, unsigned flags) {
     size_t cap = n + 16, count; /* a token is at least a byte of text, or one of the few that are added */
     TRY(mem_new(&p->ids, cap * sizeof *p->ids, "token ids"));
-    TRY(infer_tokenize(s->model, text, marks, n, flags, p->ids, cap, &count));
+    TRY(infer_tokenize(m, text, marks, n, flags, p->ids, cap, &count));
     if (count > cap) { /* a tokenizer that makes more of a byte: once more with room */
         mem_free(p->ids);
         TRY(mem_new(&p->ids, count * sizeof *p->ids, "token ids"));
-        TRY(infer_tokenize(s->model, text, marks, n, flags, p->ids, count, &count));
+        TRY(infer_tokenize(m, text, marks, n, flags, p->ids, count, &count));
     }
     if (count > 0x7fffffff) return err_set(INFER_E_INPUT, "the prompt has %zu tokens", count);
     p->n = (int)count;
@@ -69,28 +45,23 @@ static enum infer_status tokenize(struct prompt *p, const struct session *s, con
     return INFER_OK;
 }
 
-enum infer_status prompt_text(struct prompt *p, const struct session *s, const char *text, size_t n) {
+enum infer_status prompt_text(struct prompt *p, const struct infer_model *m, const char *text, size_t n) {
     *p = (struct prompt){0};
-    enum infer_status st = tokenize(p, s, text, NULL, n, INFER_TOK_ADD);
+    enum infer_status st = tokenize(p, m, text, NULL, n, INFER_TOK_ADD);
     if (st) prompt_free(p);
     return st;
 }
 
 /* Text of a special token for the template; "" when the vocabulary has none. */
-static json_t *special_text(const struct session *s, int32_t id) {
+static json_t *special_text(const struct infer_model *m, int32_t id) {
     size_t n = 0;
-    const char *p = id >= 0 ? infer_piece(s->model, id, true, false, &n) : "";
+    const char *p = id >= 0 ? infer_piece(m, id, true, false, &n) : "";
     json_t *j = json_stringn(p, n);
     return j ? j : json_string("");
 }
 
-enum infer_status prompt_messages(struct prompt *p, const struct session *s, const struct chat_template *t,
-                                  json_t *messages) {
-    return prompt_render(p, s, t, messages, true);
-}
-
-enum infer_status prompt_render(struct prompt *p, const struct session *s, const struct chat_template *t,
-                                json_t *messages, bool generate) {
+enum infer_status prompt_render(struct prompt *p, const struct infer_model *m,
+                                const struct prompt_template *t, json_t *messages, bool generate) {
     *p = (struct prompt){0};
     char now[32];
     time_t seconds = time(NULL);
@@ -98,33 +69,15 @@ enum infer_status prompt_render(struct prompt *p, const struct session *s, const
     strftime(now, sizeof now, "%Y-%m-%dT%H:%M:%S", localtime_r(&seconds, &local));
     uint64_t failed = mem_failed();
     json_t *input = json_pack("{s:O, s:b, s:o, s:o, s:s}", "messages", messages, "add_generation_prompt",
-                              generate, "bos_token", special_text(s, infer_bos(s->model)), "eos_token",
-                              special_text(s, infer_eos(s->model)), "now", now);
+                              generate, "bos_token", special_text(m, infer_bos(m)), "eos_token",
+                              special_text(m, infer_eos(m)), "now", now);
     if (input && t->no_thinking) json_object_set_new(input, "enable_thinking", json_false());
     struct chat_text text = {0};
     enum infer_status st = json_whole(input, failed, "the conversation for the template");
     if (!st) st = chat_render(&text, t->text, t->n, input);
     json_decref(input);
-    if (!st) st = tokenize(p, s, text.text, text.marks, text.n, INFER_TOK_SPECIAL);
+    if (!st) st = tokenize(p, m, text.text, text.marks, text.n, INFER_TOK_SPECIAL);
     chat_text_free(&text);
     if (st) prompt_free(p);
     return st;
-}
-
-void prompt_show(const struct prompt *p, const struct session *s, const struct chat_template *t) {
-    fprintf(stderr, "--- prompt: %zu bytes, %d tokens\n", p->n_text, p->n);
-    term_write_safe(stderr, p->text, p->n_text);
-    fprintf(stderr, "\n--- ids\n");
-    for (int i = 0; i < p->n; i++) fprintf(stderr, "%d%c", p->ids[i], i + 1 < p->n ? ' ' : '\n');
-    fprintf(stderr, "--- pieces\n");
-    for (int i = 0; i < p->n; i++) {
-        size_t n;
-        const char *piece = infer_piece(s->model, p->ids[i], true, i == 0, &n);
-        fputc('[', stderr);
-        term_write_safe(stderr, piece, n);
-        fputc(']', stderr);
-    }
-    fputc('\n', stderr);
-    prompt_show_special(p, s, t);
-    prompt_check(p, s, t);
 }

@@ -1,4 +1,4 @@
-/* What a chat template says about the end of a turn, and what looks wrong between a template and a vocabulary. */
+/* What a chat template says about the end of a turn, and what does not fit between a template and a vocabulary. */
 #pragma once
 #include "request/prompt.h"
 
@@ -8,10 +8,10 @@ struct turn_end {
     char text[64]; /* "": a token ends it, or nothing does */
 };
 /* Renders a short conversation and looks behind the answer in it. Nothing is found where the template refuses. */
-struct turn_end prompt_turn_end(const struct session *s, const struct chat_template *t);
+struct turn_end prompt_turn_end(const struct infer_model *m, const struct prompt_template *t);
 
-/* Warns on stderr: two BOS, no token that ends an answer, marks of the template that are no tokens of this vocabulary, a
- * wish (thinking) that the template has no variable for. */
-void prompt_check(const struct prompt *p, const struct session *s, const struct chat_template *t);
-/* The special tokens of a prompt, and those that end an answer, on stderr. */
-void prompt_show_special(const struct prompt *p, const struct session *s, const struct chat_template *t);
+/* The marks of the template (<|im_end|>, [INST]) that are no tokens of the vocabulary, each once, into line[n], "" when there are
+ * none; how many have no room there. */
+int prompt_unknown_marks(const struct infer_model *m, const struct prompt_template *t, char *line, size_t n);
+/* A token that is no text: its piece is empty unless special ones are shown. */
+bool prompt_is_special(const struct infer_model *m, int32_t id);

@@ -283,6 +283,7 @@ struct backend_memory {
 struct backend_info {
     const char *device_name; /* "NVIDIA H200 (sm_90)", the processor's name */
     const char *isa;         /* "avx512-vnni"; kernels in use */
+    bool async;              /* run queues a step and comes back before it is done */
     int n_thread;            /* of the host; 0: none of its own */
     size_t arena_bytes;      /* of a device: all that open took; 0: memory of the host */
     size_t driver_bytes;     /* the device's memory that is gone beside the arena, measured now; 0: unknown */

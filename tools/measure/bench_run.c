@@ -70,8 +70,8 @@ static enum infer_status submit_decode(struct bench *b, struct timing *t, int i)
 /* Decodes n steps; on a device that works by itself the next step is queued before the one is read. */
 static enum infer_status decode_rows(struct bench *b, struct timing *t) {
     struct session *s = &b->session;
-    bool ahead = strcmp(s->place.device, "cpu") != 0 && strcmp(s->place.device, "ref") != 0;
-    int n = t->test->n, queued = 0;
+    const int ahead = s->place.async, n = t->test->n;
+    int queued = 0;
     double before = term_seconds();
     for (int i = 0; i < n; i++) {
         while (queued < n && queued <= i + ahead) TRY(submit_decode(b, t, queued++));

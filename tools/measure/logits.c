@@ -3,6 +3,7 @@
 #include <string.h>
 #include "base/mem.h"
 #include "files/outfile.h"
+#include "tools/interrupt.h"
 #include "tools/session.h"
 #include "tools/tool.h"
 
@@ -62,7 +63,7 @@ static enum infer_status run(struct session *s, struct outfile **out, const stru
     TRY(tool_check_output(o, s->path, path));
     TRY(outfile_open(out, path, OUTFILE_DEFAULT));
     TRY(session_open(s, o, &(struct session_need){.slots = 1, .ctx = o->tokens.n, .all_logits = o->all}));
-    session_end_at_once();
+    interrupt_ends_at_once();
     return write_all(*out, s, o);
 }
 

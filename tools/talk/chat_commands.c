@@ -49,14 +49,11 @@ static enum chat_next do_regen(struct chat *c, const char *arg) {
     size_t n = json_array_size(c->messages);
     json_t *last = n ? json_array_get(c->messages, n - 1) : NULL;
     if (last && strcmp(json_string_value(json_object_get(last, "role")), "user") == 0) {
-        struct sample_params p = c->generator.params;
-        c->live.seed = ++p.seed; /* another answer, when one is drawn at all */
-        enum infer_status st = generate_set(&c->generator, &p);
-        if (st) return say_error(c, st);
-        if (p.temp == 0)
+        c->live.seed++; /* another answer, when one is drawn at all */
+        if (c->live.temp == 0)
             chat_say(c, "greedy: the answer will be the same (/set temp 0.7)");
         else
-            chat_say(c, "another answer, with seed %llu", (unsigned long long)p.seed);
+            chat_say(c, "another answer, with seed %llu", (unsigned long long)c->live.seed);
         return CHAT_ANSWER;
     }
     tool_say("there is nothing to answer yet");
@@ -144,23 +141,23 @@ static enum chat_next do_set(struct chat *c, const char *arg) {
 
 static enum chat_next do_mem(struct chat *c, const char *arg) {
     (void)arg;
-    fputs(infer_plan_text(c->session.engine), stderr);
-    fprintf(stderr, "context: %d of %d tokens used\n", c->generator.n_ids, c->session.place.n_ctx);
+    fputs(infer_plan_text(c->talk.session.engine), stderr);
+    fprintf(stderr, "context: %d of %d tokens used\n", talk_held(&c->talk), c->talk.session.place.n_ctx);
     return CHAT_GO_ON;
 }
 
 static enum chat_next do_stats(struct chat *c, const char *arg) {
     (void)arg;
     char line[512];
-    if (!c->answered) {
+    const struct infer_engine_info *place = &c->talk.session.place;
+    if (!c->talk.request) {
         tool_say("no answer yet");
         return CHAT_GO_ON;
     }
-    generate_summary(&c->generator, line, sizeof line);
+    talk_summary(&c->talk, c->o, line, sizeof line);
     term_line(stderr, line);
-    fprintf(stderr, "context: %d of %d tokens used\n%s %s, %d threads\n", c->generator.n_ids,
-            c->session.place.n_ctx, c->session.place.device, c->session.place.isa ? c->session.place.isa : "",
-            c->session.place.n_thread);
+    fprintf(stderr, "context: %d of %d tokens used\n%s %s, %d threads\n", talk_held(&c->talk), place->n_ctx,
+            place->device, place->isa ? place->isa : "", place->n_thread);
     return CHAT_GO_ON;
 }
 
@@ -186,23 +183,29 @@ static enum chat_next do_save(struct chat *c, const char *arg) {
     char path[PATH_MAX];
     const size_t n = json_array_size(c->messages);
     if (!*arg) return say_error(c, err_set(INFER_E_INPUT, "/save FILE"));
-    enum infer_status st = tool_check_output(c->o, c->session.path, arg);
-    if (!st) st = tool_check_output(c->o, c->session.path, cache_path(path, arg));
+    enum infer_status st = tool_check_output(c->o, c->talk.session.path, arg);
+    if (!st) st = tool_check_output(c->o, c->talk.session.path, cache_path(path, arg));
     if (!st) st = save_messages(c, arg);
     if (st) return say_error(c, st);
-    if (c->generator.n_ids == 0) {
+    if (talk_held(&c->talk) == 0) {
         if (c->terminal_in) tool_say("%zu messages are in %s", n, arg);
         return CHAT_GO_ON;
     }
-    st = generate_save(&c->generator, path);
+    st = infer_seq_save(c->talk.session.engine, c->talk.seq, path);
     if (st)
         return say_error(
             c,
             err_prefix(st, "%zu messages are in %s, but the tokens computed for them are not kept", n, arg));
     if (c->terminal_in)
-        tool_say("%zu messages are in %s, the %d tokens computed for them in %s", n, arg, c->generator.n_ids,
+        tool_say("%zu messages are in %s, the %d tokens computed for them in %s", n, arg, talk_held(&c->talk),
                  path);
     return CHAT_GO_ON;
+}
+
+/* After a failed load the sequence is empty, and the next prompt is computed whole. */
+static enum infer_status load_sequence(struct talk *t, const char *path) {
+    TRY(infer_seq_rewind(t->session.engine, t->seq, 0));
+    return infer_seq_load(t->session.engine, t->seq, path);
 }
 
 /* Takes the keys and values that lie beside a conversation; what cannot be used is computed again, which is said. */
@@ -211,12 +214,12 @@ static void load_cache(struct chat *c, const char *arg) {
     double start = term_seconds();
     size_t n = json_array_size(c->messages);
     enum infer_status st = access(cache_path(path, arg), F_OK) == 0
-                               ? generate_load(&c->generator, path)
+                               ? load_sequence(&c->talk, path)
                                : err_set(INFER_E_IO, "%s: %s", path, strerror(errno));
     if (st)
         tool_say("%zu messages; their tokens will be computed again: %s", n, err_message());
     else if (c->terminal_in)
-        tool_say("%zu messages, %d tokens ready in %.2f s", n, c->generator.n_ids, term_seconds() - start);
+        tool_say("%zu messages, %d tokens ready in %.2f s", n, talk_held(&c->talk), term_seconds() - start);
 }
 
 /* NULL with a message when the file does not hold a conversation. */

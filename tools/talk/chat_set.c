@@ -18,16 +18,13 @@ static bool find_setting(const struct chat *c, const char *name, struct option_v
 
 static enum infer_status change(struct chat *c, const char *name, const char *text) {
     struct options changed = c->live;
-    struct sample_params p;
+    struct request_params p;
     struct option_view before = {0}, now;
     const char *value = arena_strndup(&c->kept, text, strlen(text));
     if (!value) return err_set(INFER_E_MEMORY, "the setting");
     find_setting(c, name, &before);
     TRY(options_set(&changed, G_SAMPLE, name, value));
-    TRY(generate_params(&changed, &p));
-    TRY(generate_set(&c->generator, &p));
-    logprobs_start(&c->generator.logprobs, changed.logprobs);
-    c->generator.shift = strcmp(changed.overflow, "shift") == 0;
+    TRY(talk_params(&c->talk, &changed, &p));
     c->live = changed;
     if (find_setting(c, name, &now))
         chat_say(c, "%s is %s (it was %s)", now.name, now.value, *before.value ? before.value : "not set");

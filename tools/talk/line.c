@@ -11,7 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/mem.h"
-#include "tools/session.h"
+#include "tools/interrupt.h"
+#include "tools/term.h"
 #include "tools/tool.h"
 
 /* Inside a pasted text, newline and tab stand in the edit buffer as these symbols. */
@@ -98,7 +99,7 @@ static int next_byte(struct line *l) {
     do {
         n = read(STDIN_FILENO, &c, 1);
         if (n < 0 && errno == EINTR && (stopped || resized)) show_again(l), errno = EINTR;
-    } while (n < 0 && errno == EINTR && !session_interrupted());
+    } while (n < 0 && errno == EINTR && !interrupted());
     return n == 1 ? c : -1;
 }
 
@@ -364,7 +365,7 @@ static bool append_edited(struct line *l, const char *s, size_t n) {
 static enum line_result read_one(struct line *l) {
     if (!l->terminal) {
         ssize_t n = getline(&l->raw, &l->raw_cap, stdin);
-        if (n < 0) return session_interrupted() ? LINE_INTERRUPT : LINE_END;
+        if (n < 0) return interrupted() ? LINE_INTERRUPT : LINE_END;
         if (n && l->raw[n - 1] == '\n') n--;
         return append(l, l->raw, (size_t)n) ? LINE_TEXT : LINE_END;
     }
@@ -381,7 +382,7 @@ static enum line_result read_one(struct line *l) {
     l->pasting = false;
     if (!s || n <= 0) {
         fputc('\n', stderr);
-        return session_interrupted() ? LINE_INTERRUPT : LINE_END;
+        return interrupted() ? LINE_INTERRUPT : LINE_END;
     }
     if (s[n - 1] == '\n') n--;
     return append_edited(l, s, (size_t)n) ? LINE_TEXT : LINE_END;

@@ -1,10 +1,10 @@
 /* infer run: answers one prompt. stdout gets the answer, ended by one newline, and nothing else. */
 #include <string.h>
 #include <unistd.h>
-#include "request/generate.h"
 #include "files/json.h"
 #include "base/mem.h"
-#include "request/prompt.h"
+#include "tools/talk/logprobs_show.h"
+#include "tools/talk/prompt_show.h"
 #include "tools/talk/talk.h"
 #include "files/textfile.h"
 #include "tools/tool.h"
@@ -14,13 +14,8 @@ int cmd_run(const struct options *o);
 
 struct run {
     const struct options *o;
-    struct session session;
-    struct chat_template template;
+    struct talk talk;
     struct prompt prompt;
-    struct generator generator;
-    struct answer answer;
-    struct stops stop;
-    enum generate_why why;
     char *text; /* text[n]: the user's prompt */
     size_t n;
     struct thoughts thoughts;
@@ -50,8 +45,8 @@ static enum infer_status read_prompt(struct run *r) {
 /* The user's text -> ids, through the chat template when there is one. */
 static enum infer_status make_prompt(struct run *r) {
     const struct options *o = r->o;
-    TRY(prompt_template(&r->template, &r->session, o));
-    if (!r->template.text) {
+    struct infer_model *m = r->talk.session.model;
+    if (!r->talk.template.text) {
         if (o->system)
             return err_set(INFER_E_INPUT, "--system needs a chat template, and there is none%s",
                            o->raw ? " with --raw" : " in the file (--template gives one)");
@@ -59,13 +54,13 @@ static enum infer_status make_prompt(struct run *r) {
             tool_say(
                 "the file has no chat template: completing the text as it is (--raw: as meant; --template "
                 "FILE: with one)");
-        return prompt_text(&r->prompt, &r->session, r->text, r->n);
+        return prompt_text(&r->prompt, m, r->text, r->n);
     }
     json_t *messages = json_array();
     enum infer_status st = messages ? INFER_OK : err_set(INFER_E_MEMORY, "the conversation");
     if (!st && o->system) st = prompt_add_message(messages, "system", o->system, strlen(o->system));
     if (!st) st = prompt_add_message(messages, "user", r->text, r->n);
-    if (!st) st = prompt_messages(&r->prompt, &r->session, &r->template, messages);
+    if (!st) st = prompt_render(&r->prompt, m, &r->talk.template, messages, true);
     json_decref(messages);
     return st;
 }
@@ -109,26 +104,30 @@ static enum infer_status show(void *user, const char *text, size_t n, bool think
     return write_answer(r, text, n);
 }
 
-static const char *const why_names[] = {"turn", "stop", "limit", "context", "interrupt", "loop"};
+static const char *const why_names[] = {"", "turn", "stop", "limit", "context", "interrupt", "loop"};
 
 static enum infer_status print_json(const struct run *r) {
-    const struct generator *g = &r->generator;
+    const struct request *q = r->talk.request;
+    const struct request_figures *g = request_figures(q);
     double rate = g->answer_seconds > 0 ? g->n_decoded / g->answer_seconds : 0;
     size_t n, n_thought;
-    const char *answer = answer_text(&r->answer, &n), *thought = answer_thinking(&r->answer, &n_thought);
+    const char *answer = answer_text(request_answer(q), &n),
+               *thought = answer_thinking(request_answer(q), &n_thought);
     uint64_t failed = mem_failed();
     json_t *text = json_stringn(answer, n);
     bool utf8 = text != NULL;
     if (!utf8) text = json_null(); /* bytes that are no text: ids would be needed, say so */
     json_t *j = json_pack(
-        "{s:o, s:s, s:i, s:i, s:i, s:f, s:o, s:o}", "answer", text, "ended_by", why_names[r->why],
+        "{s:o, s:s, s:i, s:i, s:i, s:f, s:o, s:o}", "answer", text, "ended_by", why_names[request_why(q)],
         "prompt_tokens", g->n_prompt + g->n_reused, "reused_tokens", g->n_reused, "answer_tokens",
         g->n_answer, "prompt_tok_s", g->prompt_seconds > 0 ? g->n_prompt / g->prompt_seconds : 0.0,
         "answer_tok_s", rate > 0 ? json_real(rate) : json_null(), "gb_s",
-        rate > 0 ? json_real(g->n_step / g->answer_seconds * generate_token_bytes(g) * 1e-9) : json_null());
+        rate > 0 ? json_real(g->n_step / g->answer_seconds * talk_token_bytes(&r->talk) * 1e-9)
+                 : json_null());
     if (j && n_thought) json_object_set_new(j, "thinking", json_stringn(thought, n_thought));
-    if (j && g->logprobs.n_top >= 0)
-        json_object_set_new(j, "logprobs", logprobs_json(&g->logprobs, &r->session, g->n_answer));
+    if (j && request_logprobs(q)->n_top >= 0)
+        json_object_set_new(j, "logprobs",
+                            logprobs_json(request_logprobs(q), r->talk.session.model, g->n_answer));
     char *line;
     TRY(json_write(&line, j, failed, JSON_COMPACT, "the answer as JSON"));
     printf("%s\n", line);
@@ -140,45 +139,42 @@ static enum infer_status print_json(const struct run *r) {
 /* What there is to say after the answer; the exit code. */
 static int report(struct run *r) {
     const struct options *o = r->o;
+    const struct request *q = r->talk.request;
+    const struct request_figures *f = request_figures(q);
+    const enum request_why why = request_why(q);
+    const int n_ctx = r->talk.session.place.n_ctx;
     if (o->json) {
         enum infer_status st = print_json(r);
         if (st) return tool_fail(o, st);
     }
-    if (r->why == GENERATE_FULL)
-        tool_say("the context of %d tokens is full, the answer ends here (--ctx gives more)",
-                 r->session.place.n_ctx);
+    if (why == REQUEST_FULL)
+        tool_say("the context of %d tokens is full, the answer ends here (--ctx gives more)", n_ctx);
     talk_thinking_end(&r->thoughts);
-    if (r->why == GENERATE_CANCEL) tool_interrupted();
-    if (r->why == GENERATE_LOOP) talk_loop(o, r->generator.cycle, "--");
-    if (r->generator.n_shift)
-        tool_say("the context of %d tokens was full: its older half was dropped (%d times)",
-                 r->session.place.n_ctx, r->generator.n_shift);
-    if (!o->json) logprobs_print(&r->generator.logprobs, &r->session, r->generator.n_answer);
-    if (r->answer.cut) tool_say("the answer ended in the middle of a character");
+    if (why == REQUEST_CANCELLED) tool_interrupted();
+    if (why == REQUEST_LOOP) talk_loop(o, f->cycle, "--");
+    if (f->n_shift)
+        tool_say("the context of %d tokens was full: its older half was dropped (%d times)", n_ctx,
+                 f->n_shift);
+    if (!o->json) logprobs_print(request_logprobs(q), r->talk.session.model, f->n_answer);
+    if (request_answer(q)->cut) tool_say("the answer ended in the middle of a character");
     if (!o->quiet) {
         char line[256];
-        generate_summary(&r->generator, line, sizeof line);
-        tool_say("%s%s", line, r->why == GENERATE_LIMIT ? "; ended by -n" : "");
+        talk_summary(&r->talk, o, line, sizeof line);
+        tool_say("%s%s", line, why == REQUEST_LIMIT ? "; ended by -n" : "");
     }
-    bool whole = r->why != GENERATE_FULL && r->why != GENERATE_LOOP;
-    return r->why == GENERATE_CANCEL ? EXIT_CANCEL : whole ? EXIT_DONE : EXIT_CANNOT;
+    bool whole = why != REQUEST_FULL && why != REQUEST_LOOP;
+    return why == REQUEST_CANCELLED ? EXIT_CANCEL : whole ? EXIT_DONE : EXIT_CANNOT;
 }
 
 static enum infer_status run_answer(struct run *r) {
     const struct options *o = r->o;
-    struct session_need need = generate_need(o);
-    TRY(session_open(&r->session, o, &need));
+    r->talk.show = show;
+    r->talk.user = r;
+    TRY(talk_begin(&r->talk, o));
     TRY(make_prompt(r));
-    if (o->show_prompt) prompt_show(&r->prompt, &r->session, &r->template);
-    struct sample_params params;
-    TRY(generate_params(o, &params));
-    TRY(generate_open(&r->generator, &r->session, o, &params));
-    talk_stops(&r->stop, &r->session, &r->template, o);
-    answer_start(&r->answer, &r->stop.texts, talk_answer_start(r->template.text != NULL, &r->prompt));
-    struct generate_how how = {
-        o->n_predict, r->template.text != NULL, r->stop.end.id, generate_loop_stop(o), show, r};
-    enum infer_status st =
-        generate_answer(&r->generator, r->prompt.ids, r->prompt.n, &how, &r->answer, &r->why);
+    if (o->show_prompt) prompt_show(&r->prompt, r->talk.session.model, &r->talk.template);
+    TRY(talk_open(&r->talk, o));
+    enum infer_status st = talk_answer(&r->talk, o, &r->prompt);
     if (st && r->terminal && r->last != '\n') putchar('\n'); /* the message begins a line */
     return st ? st : end_answer(r);
 }
@@ -189,16 +185,13 @@ int cmd_run(const struct options *o) {
         return tool_fail(o, INFER_E_INPUT);
     }
     if (!o->prompt && !o->file && isatty(STDIN_FILENO)) return cmd_chat(o);
-    struct run r = {.o = o, .terminal = isatty(STDOUT_FILENO), .generator = {.seq = -1}, .last = '\n'};
+    struct run r = {.o = o, .terminal = isatty(STDOUT_FILENO), .last = '\n'};
     enum infer_status st = tool_check_beams(o);
     if (!st) st = read_prompt(&r);
     if (!st) st = run_answer(&r);
     int code = st ? tool_fail(o, st) : report(&r);
-    answer_free(&r.answer);
-    generate_close(&r.generator);
     prompt_free(&r.prompt);
-    prompt_template_free(&r.template);
-    session_close(&r.session);
+    talk_close(&r.talk);
     mem_free(r.text);
     return code;
 }

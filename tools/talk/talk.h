@@ -1,11 +1,46 @@
 /* The conversation of `infer chat`, shared by its loop and its commands; what run and chat show alike. */
 #pragma once
 #include <jansson.h>
-#include "request/generate.h"
-#include "tools/talk/line.h"
 #include "base/mem.h"
-#include "request/prompt.h"
+#include "request/constrain.h"
 #include "request/prompt_check.h"
+#include "request/request.h"
+#include "tools/options.h"
+#include "tools/session.h"
+#include "tools/talk/line.h"
+
+/* A model and one sequence of an engine, and what the options ask of every answer in it. */
+struct talk {
+    struct session session;
+    struct prompt_template template; /* text NULL: the file has none, or --raw */
+    char *template_text;             /* --template's */
+    struct turn_end end;             /* how the template ends a turn */
+    struct grammar *grammar;         /* NULL: none */
+    struct grammar_vocab *vocab;
+    struct constraint *constraint;
+    struct sched *sched;
+    int seq;
+    struct request *request;                   /* of the last answer; NULL: there was none */
+    struct sample_bias bias[OPTION_MAX_TEXTS]; /* of talk_params */
+    const char *stop[OPTION_MAX_TEXTS + 1];
+    enum infer_status (*show)(void *user, const char *text, size_t n, bool thinking);
+    void *user;
+};
+/* Opens model and engine and takes the template. errors: those of session_open, INFER_E_IO (--template cannot be read) */
+enum infer_status talk_begin(struct talk *t, const struct options *o);
+/* The rest. errors: those of talk_params, of grammar and schema (and both given), INFER_E_MEMORY */
+enum infer_status talk_open(struct talk *t, const struct options *o);
+void talk_close(struct talk *t);
+/* What the options ask for now; lists and texts are in t. errors: INFER_E_INPUT (--samplers, --logit-bias, a value out of range) */
+enum infer_status talk_params(struct talk *t, const struct options *o, struct request_params *out);
+/* Answers p; t->show gets the text. t->request tells the rest. errors: those of request_new and request_status */
+enum infer_status talk_answer(struct talk *t, const struct options *o, const struct prompt *p);
+/* Tokens that the sequence holds. */
+int talk_held(const struct talk *t);
+/* The line "prompt 31 tokens at 800 tok/s; answer ..." of the last answer, without a newline. */
+void talk_summary(const struct talk *t, const struct options *o, char *buf, size_t n);
+/* Bytes that one decoded token reads at the middle of the last answer: weights, and keys and values. */
+double talk_token_bytes(const struct talk *t);
 
 /* What a model thinks, on stderr: dim where there are colours, folded to one line with --thinking fold. */
 struct thoughts {
@@ -18,32 +53,19 @@ void talk_thinking(struct thoughts *t, const struct options *o, const char *text
 void talk_thinking_end(struct thoughts *t);
 /* --thinking show: what stands between thinking whose last character is this and the answer: an empty line. */
 const char *talk_thinking_gap(char last);
-/* What ends an answer: --stop, and how the template ends a turn, as a token or as text. texts points into end. */
-struct stops {
-    struct option_texts texts;
-    struct turn_end end;
-};
-void talk_stops(struct stops *out, const struct session *s, const struct chat_template *t,
-                const struct options *o);
 /* Says that the answer was ended because its last cycle tokens repeat themselves, and how to go on; set: before an option's
  * name, "--" or "/set ". */
 void talk_loop(const struct options *o, int cycle, const char *set);
-/* How an answer to this prompt begins. */
-enum answer_start talk_answer_start(bool templated, const struct prompt *p);
 
 struct chat {
     const struct options *o; /* live */
     struct options live;     /* the options as /set has changed them */
     struct arena kept;       /* texts of /set */
-    struct session session;
-    struct chat_template template; /* text NULL: --raw */
-    struct generator generator;
-    struct stops stop;
+    struct talk talk;
     struct line *line;
     json_t *messages; /* [{role, content}] */
     bool terminal_in, terminal_out, colour;
     bool thought_shown; /* as part of this answer, which has not begun */
-    bool answered;      /* the generator's figures are of an answer */
     struct thoughts thoughts;
     struct term_wrap wrap;
     char sampling[256]; /* what sampling_recommended took */
@@ -59,7 +81,7 @@ enum chat_next chat_command(struct chat *c, const char *line);
 void chat_say(const struct chat *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Candidates for the end of before: commands, settings and their values, paths; user: the chat. See line_open. */
 int chat_complete(void *user, const char *before, size_t *from, char **out, int cap);
-/* /set: shows all settings, one (NAME), or changes one (NAME VALUE). errors: those of options_set and generate_set */
+/* /set: shows all settings, one (NAME), or changes one (NAME VALUE). errors: those of options_set and talk_params */
 enum infer_status chat_set(struct chat *c, const char *arg);
 /* Candidates for what stands behind "/set "; *from grows by where they begin. */
 int chat_set_complete(const struct chat *c, const char *before, size_t *from, char **out, int cap);

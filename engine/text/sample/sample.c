@@ -59,7 +59,7 @@ static enum infer_status within(const char *name, double x, double least, double
     return err_set(INFER_E_INPUT, "%s %g is not within %g to %g", name, x, least, most);
 }
 
-static enum infer_status check(const struct sample_params *p) {
+enum infer_status sample_check(const struct sample_params *p) {
     if (!(p->temp >= 0) || !isfinite(p->temp))
         return err_set(INFER_E_INPUT, "temperature %g is below 0", p->temp);
     if (p->top_k < 0) return err_set(INFER_E_INPUT, "top-k %d is below 0", p->top_k);
@@ -104,7 +104,7 @@ static enum infer_status check(const struct sample_params *p) {
 
 enum infer_status sample_open(struct sampler **out, int n_vocab, const struct sample_params *p) {
     *out = NULL;
-    TRY(check(p));
+    TRY(sample_check(p));
     if (n_vocab < 1) return err_set(INFER_E_INPUT, "a vocabulary of %d tokens", n_vocab);
     struct sampler *s;
     TRY(mem_new(&s, sizeof *s, "sampler"));
@@ -131,7 +131,7 @@ void sample_close(struct sampler *s) {
 }
 
 enum infer_status sample_set(struct sampler *s, const struct sample_params *p) {
-    TRY(check(p));
+    TRY(sample_check(p));
     if (p->seed != s->params.seed) s->random = p->seed;
     if (p->mirostat != s->params.mirostat || p->mirostat_tau != s->params.mirostat_tau)
         s->mu = 2 * p->mirostat_tau;

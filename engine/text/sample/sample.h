@@ -75,6 +75,9 @@ struct sample_candidate {
     float p; /* probability after the last sample_distribution */
 };
 
+/* errors: INFER_E_INPUT (a parameter out of range: the message names it) */
+enum infer_status sample_check(const struct sample_params *p);
+
 struct sampler;
 /* errors: INFER_E_INPUT (a parameter out of range), INFER_E_MEMORY */
 enum infer_status sample_open(struct sampler **out, int n_vocab, const struct sample_params *p);

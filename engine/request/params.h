@@ -1,0 +1,48 @@
+/* What a request asks for: a plain struct, that a command line, a server or a test fills in. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+#include "request/answer.h"
+#include "text/sample/sample.h"
+
+enum { REQUEST_DRAFT = 6 }; /* most tokens that lookup guesses at once */
+
+/* What happens when the context is full. */
+enum request_overflow {
+    OVERFLOW_END,   /* the answer ends (REQUEST_FULL) */
+    OVERFLOW_SHIFT, /* its older half, but for its first token, is dropped and the rest computed again */
+};
+
+/* Texts, lists and the constraint are the caller's and have to live until request_free; ids are copied. */
+struct request_params {
+    int seq; /* an open sequence of the engine, of this request alone until it is done */
+    const int32_t
+        *ids; /* the prompt, ids[n_id]: what the sequence holds of it already is not computed again */
+    int n_id;
+    struct sample_params sample;   /* without dry_breaker, which the vocabulary gives */
+    struct constraint *constraint; /* NULL: every token may come */
+    const char *const *stop;       /* stop[n_stop]: the answer ends before any of these texts */
+    int n_stop;
+    int32_t end_id;          /* a token that ends the answer beside those of the model; -1: none */
+    enum answer_start start; /* how the answer begins, which the prompt decides */
+    bool first;              /* its first token begins a text: a leading space of SentencePiece is dropped */
+    int n_predict;           /* most tokens of the answer; -1: no limit */
+    enum request_overflow overflow;
+    bool loop_stop; /* an answer that repeats itself ends (loop.h) */
+    bool lookup;    /* guesses tokens from the text so far and checks several at once, where request_drafts */
+    int n_logprob;  /* log probabilities with so many alternatives; -1: none */
+    /* Called by sched_step, and none after the request is done; each may be NULL. token: one of the answer, before its text. text:
+     * the next part that can be shown, all of it answer or all of it thinking; an error ends the request with it. prompt: tokens of
+     * the prompt computed now, of those that have to be: from 0 to n. */
+    void (*on_token)(void *user, int32_t id);
+    enum infer_status (*on_text)(void *user, const char *text, size_t n, bool thinking);
+    void (*on_prompt)(void *user, int done, int n);
+    void *user;
+};
+
+/* A greedy request without limits for sequence 0, without a prompt. */
+struct request_params request_defaults(void);
+/* True when the device chooses the tokens: nothing needs a row of logits. */
+bool request_is_greedy(const struct request_params *p);
+/* True when lookup is asked for and does something: it checks what a greedy answer would be. */
+bool request_drafts(const struct request_params *p);

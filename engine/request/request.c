@@ -1,0 +1,104 @@
+#include "request/request.h"
+#include <string.h>
+#include "base/mem.h"
+#include "request/request_impl.h"
+
+/* Lines, quotes and the like are no repetition: their tokens end a passage of DRY. */
+static enum infer_status find_breakers(const struct infer_model *m, struct sample_params *p) {
+    static const char *const breakers[] = {"\n", ":", "\"", "*"};
+    p->n_dry_breaker = 0;
+    for (int i = 0; p->dry_multiplier > 0 && i < 4; i++) {
+        int32_t ids[4];
+        size_t n;
+        TRY(infer_tokenize(m, breakers[i], NULL, 1, 0, ids, 4, &n));
+        if (n == 1 && p->n_dry_breaker < SAMPLE_MAX_BREAKER) p->dry_breaker[p->n_dry_breaker++] = ids[0];
+    }
+    return INFER_OK;
+}
+
+static enum infer_status check(const struct sched *s, const struct request_params *p) {
+    if (p->n_id < 1) return err_set(INFER_E_INPUT, "the prompt is empty");
+    if (p->n_id > s->n_ctx)
+        return err_set(INFER_E_FULL, "the prompt has %d tokens, the context holds %d (--ctx)", p->n_id,
+                       s->n_ctx);
+    if (p->n_logprob > LOGPROBS_MAX)
+        return err_set(INFER_E_INPUT, "%d log probabilities a token, at most %d", p->n_logprob, LOGPROBS_MAX);
+    if (infer_seq_length(s->engine, p->seq) < 0)
+        return err_set(INFER_E_INPUT, "sequence %d is not open", p->seq);
+    for (const struct request *r = s->first; r; r = r->next)
+        if (!request_done(r) && (r->p.seq == p->seq || (p->constraint && r->p.constraint == p->constraint)))
+            return err_set(INFER_E_INPUT, "%s %d is another request's",
+                           r->p.seq == p->seq ? "sequence" : "the constraint of sequence", r->p.seq);
+    return INFER_OK;
+}
+
+/* The sequence keeps the common beginning of the prompt and what it holds, but for the prompt's last token, whose row must be
+ * computed for its logits. */
+static enum infer_status keep_prefix(struct request *r) {
+    struct infer_engine *e = r->sched->engine;
+    const int32_t *ids = infer_seq_ids(e, r->p.seq);
+    int k = 0, n = infer_seq_length(e, r->p.seq);
+    while (k < n && k < r->n_feed - 1 && ids[k] == r->feed[k]) k++;
+    r->n_begin = r->figures.n_reused = r->figures.n_held = k;
+    return infer_seq_rewind(e, r->p.seq, k);
+}
+
+static enum infer_status fill(struct request *r) {
+    const size_t bytes = (size_t)r->p.n_id * sizeof *r->feed;
+    TRY(find_breakers(r->sched->model, &r->p.sample));
+    TRY(sample_open(&r->sampler, r->sched->n_vocab, &r->p.sample));
+    TRY(mem_new(&r->feed, bytes, "token ids of the prompt"));
+    memcpy(r->feed, r->p.ids, bytes);
+    r->n_feed = r->p.n_id;
+    r->p.ids = NULL; /* the caller's */
+    logprobs_start(&r->logprobs, r->p.n_logprob);
+    loop_start(&r->loop);
+    answer_start(&r->answer, r->p.stop, r->p.n_stop, r->p.start);
+    if (r->p.constraint) constrain_reset(r->p.constraint);
+    for (int i = 0; i < r->n_feed; i++) sample_accept(r->sampler, r->feed[i]);
+    return keep_prefix(r);
+}
+
+enum infer_status request_new(struct request **out, struct sched *s, const struct request_params *p) {
+    struct request *r;
+    *out = NULL;
+    TRY(check(s, p));
+    TRY(mem_new(&r, sizeof *r, "a request"));
+    r->sched = s;
+    r->p = *p;
+    r->logprobs.n_top = -1;
+    struct request **last = &s->first;
+    while (*last) last = &(*last)->next;
+    *last = r;
+    enum infer_status st = fill(r);
+    if (st)
+        request_free(r);
+    else
+        *out = r;
+    return st;
+}
+
+void request_free(struct request *r) {
+    if (!r) return;
+    if (!r->why) r->why = REQUEST_CANCELLED; /* what comes is dropped */
+    while (r->n_part) sched_step(r->sched);
+    struct request **at = &r->sched->first;
+    while (*at != r) at = &(*at)->next;
+    *at = r->next;
+    sample_close(r->sampler);
+    logprobs_free(&r->logprobs);
+    answer_free(&r->answer);
+    mem_free(r->feed);
+    mem_free(r);
+}
+
+void request_cancel(struct request *r) { atomic_store(&r->cancelled, true); }
+enum request_why request_why(const struct request *r) { return r->why; }
+bool request_done(const struct request *r) { return r->why && r->n_part == 0; }
+const struct answer *request_answer(const struct request *r) { return &r->answer; }
+const struct logprobs *request_logprobs(const struct request *r) { return &r->logprobs; }
+const struct request_figures *request_figures(const struct request *r) { return &r->figures; }
+
+enum infer_status request_status(const struct request *r) {
+    return r->status ? err_set(r->status, "%s", r->message) : INFER_OK;
+}

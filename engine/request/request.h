@@ -1,0 +1,73 @@
+/* Requests: a prompt goes in, an answer comes out, token by token. Any number of them run side by side in one engine, each in a
+ * sequence of its own:
+ *
+ *     sched_open(&s, engine, model);
+ *     request_new(&a, s, &params_a);   // at any time between two steps
+ *     request_new(&b, s, &params_b);
+ *     while (sched_step(s)) ...;       // a step of all that are not done; the callbacks of the parameters get what comes
+ *     if (request_status(a)) ...       // what failed, alone; request_why and the text tell the rest
+ *     request_free(a);
+ *
+ * An answer is the same whoever else is there. One thread calls these functions for one engine; request_cancel alone may come from
+ * another thread or a signal handler. docs/rooms.md has the exercise. */
+#pragma once
+#include "infer.h"
+#include "request/logprobs.h"
+#include "request/params.h"
+
+struct sched; /* what the requests of one engine share */
+struct request;
+
+/* errors: INFER_E_MEMORY */
+enum infer_status sched_open(struct sched **out, struct infer_engine *e, const struct infer_model *m);
+/* Its requests have to be freed before. */
+void sched_close(struct sched *s);
+/* One step: rows of every request that is not done go to the engine together, results come back. False: nothing was left to do. What
+ * fails ends the requests in question (REQUEST_FAILED). */
+bool sched_step(struct sched *s);
+
+/* errors: INFER_E_INPUT (no prompt, parameters out of range, the sequence is not open or is another request's), INFER_E_FULL (a
+ * prompt longer than the context: both numbers), INFER_E_MEMORY, those of infer_seq_rewind */
+enum infer_status request_new(struct request **out, struct sched *s, const struct request_params *p);
+/* Of a request that is not done too; a step that it is in is waited for, and may call back others. r NULL: nothing. */
+void request_free(struct request *r);
+/* Steps until this one is done; request_status. */
+enum infer_status request_run(struct request *r);
+
+/* Ends it before its next row; what was answered is kept. Async-signal-safe; infer_cancel beside it stops the step that runs, which
+ * is repeated for the other requests. */
+void request_cancel(struct request *r);
+
+/* Why an answer ended. */
+enum request_why {
+    REQUEST_RUNS,      /* it has not */
+    REQUEST_TURN,      /* the model ended its turn */
+    REQUEST_STOP,      /* a stop text */
+    REQUEST_LIMIT,     /* n_predict */
+    REQUEST_FULL,      /* the context is full */
+    REQUEST_CANCELLED, /* request_cancel */
+    REQUEST_LOOP,      /* it repeats itself */
+    REQUEST_FAILED,    /* request_status says how */
+};
+enum request_why request_why(const struct request *r);
+/* It has ended and no step has anything of it: its sequence holds the prompt and the answer but for its last tokens. */
+bool request_done(const struct request *r);
+/* INFER_OK, or what ended it, with its message as this thread's. */
+enum infer_status request_status(const struct request *r);
+
+/* The answer so far, complete when it has ended. */
+const struct answer *request_answer(const struct request *r);
+/* Of the answer's tokens; n_top -1 without n_logprob. */
+const struct logprobs *request_logprobs(const struct request *r);
+
+struct request_figures {
+    int n_reused, n_prompt;  /* tokens of the prompt: found in the sequence, computed */
+    int n_answer, n_decoded; /* tokens of the answer; those that decoding made, all but the first */
+    int n_held;              /* tokens that the sequence holds */
+    int n_step;              /* decode steps */
+    int n_guessed, n_right;  /* tokens that lookup guessed, and those that were right */
+    int n_shift;             /* how often a full context was shortened */
+    int cycle;               /* tokens of the cycle that the answer repeated in the end; 0: none */
+    double prompt_seconds, answer_seconds; /* in steps that it was in */
+};
+const struct request_figures *request_figures(const struct request *r);

@@ -1,0 +1,65 @@
+/* Inside of a request and of what schedules it. */
+#pragma once
+#include <stdatomic.h>
+#include "request/constrain.h"
+#include "request/loop.h"
+#include "request/request.h"
+
+enum { SCHED_FLIGHTS = 2 }; /* steps that the engine takes before one is read */
+
+/* What a step in flight has of a request. */
+struct request_part {
+    unsigned step;    /* sched.n_submit at that time */
+    int n_row;        /* in flight together: of the prompt, or a token and the guesses behind it */
+    int first, n_out; /* its outputs in those of the step */
+};
+
+struct request {
+    struct sched *sched;
+    struct request *next; /* of sched */
+    struct request_params p;
+    struct sampler *sampler;
+    struct logprobs logprobs;
+    struct answer answer;
+    struct loop loop;
+    int32_t *
+        feed; /* feed[n_feed]: what the sequence has to hold before a token comes: the prompt, or what a shift left of it all */
+    int n_feed, n_begin;                     /* feed[0 .. n_begin) was there */
+    bool decodes;                            /* all of it is computed */
+    int32_t last;                            /* the token that was chosen, and not fed yet */
+    int n_token;                             /* chosen so far */
+    int32_t draft[REQUEST_DRAFT];            /* guessed behind last, in flight */
+    struct request_part part[SCHED_FLIGHTS]; /* part[n_part], oldest first */
+    int n_part;
+    atomic_bool cancelled;
+    enum request_why why;
+    enum infer_status status;
+    char message[512];
+    struct request_figures figures;
+};
+
+struct sched {
+    struct infer_engine *engine;
+    const struct infer_model *model;
+    int n_ctx, n_batch, n_decode_rows, n_vocab;
+    bool
+        ahead; /* the device works while the host does other things, so a step is queued before the one in front is read */
+    struct request *first;     /* in the order they came */
+    struct infer_row *rows;    /* rows[n_batch + n_decode_rows] */
+    unsigned n_submit, n_wait; /* steps */
+};
+
+/* Puts r's rows for the next step, at most of these numbers, into rows; how many. It may end instead. With a part in flight it is asked
+ * only after request_follows. */
+struct request_room {
+    int prompt, decode;
+};
+int request_rows(struct request *r, struct infer_row *rows, const struct request_room *room);
+/* True when r can queue a row behind its part in flight without knowing what that gives. */
+bool request_follows(const struct request *r);
+/* The oldest part's step has ended with st and, where that is INFER_OK, out; begin: when it was asked for, seconds. */
+void request_take(struct request *r, enum infer_status st, const struct infer_output *out, double begin);
+/* The guesses for what follows r->last: at most `most` into draft; how many. */
+int request_guess(const struct request *r, int most, int32_t *draft);
+/* seconds of a monotonic clock */
+double request_seconds(void);

@@ -1,0 +1,72 @@
+#include "tools/interrupt.h"
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "files/outfile.h"
+#include "request/request.h"
+#include "tools/term.h"
+#include "tools/tool.h"
+
+/* Of the handler, which gets no argument. */
+static struct {
+    struct infer_engine *volatile engine;
+    struct request *volatile request;
+    volatile sig_atomic_t count, idle;
+} on;
+
+/* Ends the program here, in a handler; tool_interrupted says the same where there is time. */
+static void end_interrupted(void) {
+    static const char said[] = "\ninfer: interrupted\n";
+    size_t skip = isatty(STDERR_FILENO) ? 0 : 1; /* on a terminal something stands in the line: ^C at least */
+    outfile_remove_unfinished();
+    term_echo(true);
+    ssize_t written = write(STDERR_FILENO, said + skip, sizeof said - 1 - skip);
+    (void)written;
+    _exit(EXIT_CANCEL);
+}
+
+static void on_interrupt(int signal_number) {
+    (void)signal_number;
+    on.count++;
+    if (on.idle) return;
+    if (!on.engine || on.count > 1) end_interrupted();
+    if (on.request) request_cancel(on.request);
+    infer_cancel(on.engine);
+}
+
+bool interrupted(void) { return on.count != 0; }
+void interrupt_clear(void) { on.count = 0; }
+void interrupt_idle(bool idle) { on.idle = idle; }
+
+void interrupt_stops(struct infer_engine *e, struct request *r) {
+    on.engine = e;
+    on.request = r;
+    if (r && on.count) request_cancel(r); /* it came before there was a request to cancel */
+}
+
+void interrupt_ends_at_once(void) {
+    interrupt_stops(NULL, NULL);
+    if (on.count) end_interrupted();
+}
+
+/* Ends the program as the signal does by default, without a file half written or a terminal without echo. */
+static void on_end(int signal_number) {
+    outfile_remove_unfinished();
+    term_echo(true);
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+}
+
+void interrupt_install(void) {
+    static const int ends[] = {SIGTERM, SIGHUP, SIGQUIT, SIGABRT, SIGPIPE};
+    struct sigaction a = {.sa_handler = on_interrupt},
+                     old; /* no SA_RESTART: a read of the next line is woken */
+    sigemptyset(&a.sa_mask);
+    sigaction(SIGINT, &a, NULL);
+    a.sa_handler = on_end;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        sigaction(ends[i], NULL, &old);
+        if (ends[i] == SIGPIPE || old.sa_handler != SIG_IGN) sigaction(ends[i], &a, NULL); /* nohup */
+    }
+    signal(SIGXFSZ, SIG_IGN); /* write says that a file is too large */
+}

@@ -1,0 +1,21 @@
+/* What signals do: none leaves a file half written; a closed pipe ends the program silently, Ctrl-C with a word and exit code 130, or
+ * stops what said that it can be stopped. The one place of the program that a signal handler's state is in. */
+#pragma once
+#include <stdbool.h>
+#include "infer.h"
+
+struct request;
+
+/* From the start of the program on. */
+void interrupt_install(void);
+/* From here on the first Ctrl-C stops the engine's step and (not NULL) ends the request; a second one ends the program. NULL, NULL:
+ * the first ends it. */
+void interrupt_stops(struct infer_engine *e, struct request *r);
+/* As after interrupt_stops(NULL, NULL), for a Ctrl-C that came before too: a step that was stopped would only let the next write
+ * wait for its reader. */
+void interrupt_ends_at_once(void);
+/* With idle set Ctrl-C does nothing but wake the read of the next line. */
+void interrupt_idle(bool idle);
+/* Ctrl-C since the last interrupt_clear. */
+bool interrupted(void);
+void interrupt_clear(void);

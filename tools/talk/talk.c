@@ -1,0 +1,250 @@
+/* What run and chat do alike: a request as the options say, the thinking part, the figures. */
+#include "tools/talk/talk.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/mem.h"
+#include "files/textfile.h"
+#include "tools/interrupt.h"
+#include "tools/tool.h"
+
+/* ---- options -> what a request asks for ---- */
+
+/* "ID=X" of every --logit-bias into bias[n] */
+static enum infer_status read_biases(const struct option_texts *t, struct sample_bias *bias) {
+    for (int i = 0; i < t->n; i++) {
+        char *end;
+        long id = strtol(t->text[i], &end, 10);
+        bool named = end != t->text[i] && *end == '=' && id >= 0 && id <= INT32_MAX;
+        const char *value = end + 1;
+        float x = named ? strtof(value, &end) : 0;
+        if (!named || end == value || *end || isnan(x))
+            return err_set(INFER_E_INPUT, "--logit-bias %s is not like 123=-1.5", t->text[i]);
+        bias[i] = (struct sample_bias){(int32_t)id, x};
+    }
+    return INFER_OK;
+}
+
+static enum infer_status sampling(const struct options *o, struct sample_bias *bias,
+                                  struct sample_params *out) {
+    struct sample_params p = sample_defaults();
+    p.temp = (float)o->temp;
+    p.top_k = o->top_k;
+    p.top_p = (float)o->top_p;
+    p.min_p = (float)o->min_p;
+    p.repeat_penalty = (float)o->repeat_penalty;
+    p.repeat_last = o->repeat_last;
+    p.seed = o->seed;
+    p.frequency_penalty = (float)o->frequency_penalty;
+    p.presence_penalty = (float)o->presence_penalty;
+    p.typical_p = (float)o->typical;
+    p.top_n_sigma = (float)o->top_n_sigma;
+    p.xtc_probability = (float)o->xtc_probability;
+    p.xtc_threshold = (float)o->xtc_threshold;
+    p.dry_multiplier = (float)o->dry_multiplier;
+    p.dry_base = (float)o->dry_base;
+    p.dry_allowed = o->dry_allowed;
+    p.dry_last = o->dry_last;
+    p.temp_range = (float)o->temp_range;
+    p.temp_exponent = (float)o->temp_exponent;
+    p.mirostat = o->mirostat;
+    p.mirostat_tau = (float)o->mirostat_tau;
+    p.mirostat_eta = (float)o->mirostat_eta;
+    if (o->samplers) TRY(sample_set_order(&p, o->samplers));
+    TRY(read_biases(&o->logit_bias, bias));
+    p.bias = bias;
+    p.n_bias = o->logit_bias.n;
+    *out = p;
+    return INFER_OK;
+}
+
+enum infer_status talk_params(struct talk *t, const struct options *o, struct request_params *out) {
+    struct request_params p = request_defaults();
+    TRY(sampling(o, t->bias, &p.sample));
+    TRY(sample_check(&p.sample));
+    for (; p.n_stop < o->stop.n; p.n_stop++) t->stop[p.n_stop] = o->stop.text[p.n_stop];
+    if (*t->end.text) t->stop[p.n_stop++] = t->end.text;
+    p.stop = t->stop;
+    p.end_id = t->end.id;
+    p.seq = t->seq;
+    p.constraint = t->constraint;
+    p.first = t->template.text != NULL;
+    p.n_predict = o->n_predict;
+    p.overflow = strcmp(o->overflow, "shift") == 0 ? OVERFLOW_SHIFT : OVERFLOW_END;
+    p.loop_stop = strcmp(o->loop_stop, "on") == 0 && !options_given(o, "n-predict");
+    p.lookup = o->lookup;
+    p.n_logprob = o->logprobs;
+    *out = p;
+    return INFER_OK;
+}
+
+static enum infer_status compile(struct talk *t, const struct options *o) {
+    const char *path = o->grammar ? o->grammar : o->json_schema;
+    char *text;
+    size_t n;
+    TRY(text_read(&text, &n, path, o->grammar ? TEXT_GRAMMAR : TEXT_SCHEMA));
+    enum infer_status st =
+        o->grammar ? grammar_from_gbnf(&t->grammar, text, n) : grammar_from_schema(&t->grammar, text, n);
+    mem_free(text);
+    return st ? err_prefix(st, "%s", path) : INFER_OK;
+}
+
+static enum infer_status open_constraint(struct talk *t, const struct options *o) {
+    if (!o->grammar && !o->json_schema) return INFER_OK;
+    if (o->grammar && o->json_schema)
+        return err_set(INFER_E_INPUT, "--grammar and --json-schema are both given, and one can hold");
+    TRY(compile(t, o));
+    TRY(constrain_vocab(&t->vocab, t->session.model));
+    return constrain_open(&t->constraint, t->grammar, t->vocab, t->session.info.n_vocab);
+}
+
+/* ---- from the model to an answer ---- */
+
+enum infer_status talk_begin(struct talk *t, const struct options *o) {
+    const struct session_need need = {
+        .slots = 1, .decode_rows = o->lookup ? REQUEST_DRAFT + 1 : 0, .text = true};
+    TRY(session_open(&t->session, o, &need));
+    if (o->raw) return INFER_OK;
+    t->template.no_thinking = strcmp(o->thinking, "off") == 0;
+    t->template.text = t->session.info.chat_template;
+    t->template.n = t->session.info.chat_template_len;
+    if (!o->chat_template) return INFER_OK;
+    TRY(text_read(&t->template_text, &t->template.n, o->chat_template, TEXT_TEMPLATE));
+    t->template.text = t->template_text;
+    return INFER_OK;
+}
+
+enum infer_status talk_open(struct talk *t, const struct options *o) {
+    struct session *s = &t->session;
+    struct request_params p;
+    t->end = t->template.text ? prompt_turn_end(s->model, &t->template) : (struct turn_end){.id = -1};
+    TRY(talk_params(t, o, &p));
+    TRY(open_constraint(t, o));
+    TRY(sched_open(&t->sched, s->engine, s->model));
+    TRY(infer_seq_open(s->engine, &t->seq));
+    p.constraint = t->constraint;
+    if (p.lookup && !request_drafts(&p))
+        tool_say(
+            "--lookup works for greedy answers without --grammar, --json-schema and --logprobs: it is off");
+    return INFER_OK;
+}
+
+void talk_close(struct talk *t) {
+    request_free(t->request);
+    sched_close(t->sched);
+    constrain_close(t->constraint);
+    grammar_vocab_close(t->vocab);
+    grammar_free(t->grammar);
+    mem_free(t->template_text);
+    session_close(&t->session);
+    *t = (struct talk){0};
+}
+
+static void show_prompt_progress(void *user, int done, int n) {
+    struct talk *t = user;
+    if (done < n)
+        progress_show(&t->session.progress, "prompt", done, n, "tokens");
+    else
+        progress_clear(&t->session.progress);
+}
+
+static enum infer_status show_text(void *user, const char *text, size_t n, bool thinking) {
+    struct talk *t = user;
+    return t->show(t->user, text, n, thinking);
+}
+
+enum infer_status talk_answer(struct talk *t, const struct options *o, const struct prompt *p) {
+    struct request_params params;
+    struct request *r;
+    TRY(talk_params(t, o, &params));
+    params.ids = p->ids;
+    params.n_id = p->n;
+    if (t->template.text) params.start = answer_opened(p->text, p->n_text) ? ANSWER_THINKING : ANSWER_MAYBE;
+    params.on_text = show_text;
+    params.on_prompt = show_prompt_progress;
+    params.user = t;
+    TRY(request_new(&r, t->sched, &params));
+    request_free(t->request);
+    t->request = r;
+    interrupt_stops(t->session.engine, r);
+    enum infer_status st = request_run(r);
+    interrupt_stops(t->session.engine, NULL);
+    progress_clear(&t->session.progress);
+    if (st) t->request = NULL, request_free(r);
+    return st;
+}
+
+int talk_held(const struct talk *t) { return infer_seq_length(t->session.engine, t->seq); }
+
+/* ---- what a model thinks ---- */
+
+/* A folded part is a line while it lasts, on a terminal only. */
+static void fold(struct thoughts *t) {
+    t->folded = true;
+    t->start = term_seconds();
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "%sthinking ...%s", t->dim ? "\033[2m" : "", t->dim ? "\033[0m" : "");
+}
+
+void talk_thinking(struct thoughts *t, const struct options *o, const char *text, size_t n) {
+    if (strcmp(o->thinking, "hide") == 0 || strcmp(o->thinking, "off") == 0) return;
+    if (!t->open) {
+        t->open = true;
+        t->dim = term_colour(stderr);
+        if (strcmp(o->thinking, "fold") == 0) fold(t);
+        if (t->dim && !t->folded) fputs("\033[2m", stderr);
+        size_t skip = strspn(text, "\n");
+        if (skip > n) skip = n;
+        text += skip, n -= skip;
+    }
+    if (t->folded) return;
+    if (n) t->last = text[n - 1];
+    term_write_safe(stderr, text, n);
+}
+
+void talk_thinking_end(struct thoughts *t) {
+    if (!t->open) return;
+    if (t->folded && isatty(STDERR_FILENO))
+        fprintf(stderr, "\r\033[K%sthought for %.1f s%s\n", t->dim ? "\033[2m" : "",
+                term_seconds() - t->start, t->dim ? "\033[0m" : "");
+    if (!t->folded && t->dim) fputs("\033[0m", stderr);
+    if (!t->folded && t->last != '\n') fputc('\n', stderr);
+    *t = (struct thoughts){0};
+}
+
+const char *talk_thinking_gap(char last) { return last == '\n' ? "\n" : "\n\n"; }
+
+void talk_loop(const struct options *o, int cycle, const char *set) {
+    const char *other = o->repeat_penalty == 1 ? "repeat-penalty 1.1" : o->temp == 0 ? "temp 0.7" : "seed 2";
+    tool_say("the answer repeats its last %d token%s over and over and was ended; %s%s may do better, "
+             "%sloop-stop off lets "
+             "it go on",
+             cycle, cycle > 1 ? "s" : "", set, other, set);
+}
+
+/* ---- figures ---- */
+
+double talk_token_bytes(const struct talk *t) {
+    const struct session *s = &t->session;
+    const struct request_figures *f = request_figures(t->request);
+    double rows = (double)s->place.n_slot * s->place.n_ctx;
+    double kv_row = rows > 0 ? (double)s->place.kv_bytes / rows : 0; /* pages round it up a little */
+    return (double)s->info.token_bytes + kv_row * (f->n_held - f->n_decoded / 2.0);
+}
+
+void talk_summary(const struct talk *t, const struct options *o, char *buf, size_t n) {
+    const struct request_figures *f = request_figures(t->request);
+    char reused[48] = "", answer[96] = "", prompt[48] = "", lookup[48] = "";
+    if (f->n_reused) snprintf(reused, sizeof reused, " (%d more were there)", f->n_reused);
+    if (f->prompt_seconds > 0)
+        snprintf(prompt, sizeof prompt, " at %.0f tok/s", f->n_prompt / f->prompt_seconds);
+    if (f->answer_seconds > 0 && f->n_decoded) {
+        double rate = f->n_decoded / f->answer_seconds;
+        double read = f->n_step / f->answer_seconds * talk_token_bytes(t) * 1e-9;
+        snprintf(answer, sizeof answer, " at %.1f tok/s, %.1f GB/s", rate, read);
+    }
+    if (o->lookup) snprintf(lookup, sizeof lookup, "; lookup %d of %d right", f->n_right, f->n_guessed);
+    snprintf(buf, n, "prompt %d tokens%s%s; answer %d tokens%s%s", f->n_prompt, reused, prompt, f->n_answer,
+             answer, lookup);
+}
