@@ -85,6 +85,7 @@ static struct weight matrix(enum quant_type t, int n, int k) {
                            .type = t,
                            .n = n,
                            .k = k,
+                           .factor = 1,
                            .n_stack = 1,
                            .data = (const uint8_t *)pool(t, row) + shift};
 }

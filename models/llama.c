@@ -7,9 +7,9 @@
 const struct arch arch_llama = {
     .name = "llama",
     .families = "Llama 1 to 3.x, SmolLM, SmolLM2, Mistral 7B, TinyLlama, Yi",
-    .required = SLOTS_DENSE,
-    .optional = SLOT_BIT(OUTPUT) | SLOT_BIT(ROPE_FREQS) | SLOT_BIT(ATTN_Q_BIAS) | SLOT_BIT(ATTN_K_BIAS) |
-                SLOT_BIT(ATTN_V_BIAS) | SLOT_BIT(ATTN_OUTPUT_BIAS),
+    .slot =
+        {SLOTS_DENSE, [SLOT_OUTPUT] = SLOT_MAY, [SLOT_ROPE_FREQS] = SLOT_MAY, [SLOT_ATTN_Q_BIAS] = SLOT_MAY,
+         [SLOT_ATTN_K_BIAS] = SLOT_MAY, [SLOT_ATTN_V_BIAS] = SLOT_MAY, [SLOT_ATTN_OUTPUT_BIAS] = SLOT_MAY},
     .norm = NORM_RMS,
     .act = ACT_SILU,
     .rope = ROPE_INTERLEAVED,

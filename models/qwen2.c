@@ -5,8 +5,8 @@
 const struct arch arch_qwen2 = {
     .name = "qwen2",
     .families = "Qwen2, Qwen2.5, QwQ, DeepSeek-R1-Distill-Qwen",
-    .required = SLOTS_DENSE | SLOT_BIT(ATTN_Q_BIAS) | SLOT_BIT(ATTN_K_BIAS) | SLOT_BIT(ATTN_V_BIAS),
-    .optional = SLOT_BIT(OUTPUT),
+    .slot = {SLOTS_DENSE, [SLOT_ATTN_Q_BIAS] = SLOT_MUST, [SLOT_ATTN_K_BIAS] = SLOT_MUST,
+             [SLOT_ATTN_V_BIAS] = SLOT_MUST, [SLOT_OUTPUT] = SLOT_MAY},
     .norm = NORM_RMS,
     .act = ACT_SILU,
     .rope = ROPE_NEOX,

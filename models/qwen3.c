@@ -5,8 +5,8 @@
 const struct arch arch_qwen3 = {
     .name = "qwen3",
     .families = "Qwen3 0.6B to 32B",
-    .required = SLOTS_DENSE | SLOT_BIT(ATTN_Q_NORM) | SLOT_BIT(ATTN_K_NORM),
-    .optional = SLOT_BIT(OUTPUT),
+    .slot = {SLOTS_DENSE, [SLOT_ATTN_Q_NORM] = SLOT_MUST, [SLOT_ATTN_K_NORM] = SLOT_MUST,
+             [SLOT_OUTPUT] = SLOT_MAY},
     .norm = NORM_RMS,
     .act = ACT_SILU,
     .rope = ROPE_NEOX,

@@ -247,8 +247,8 @@ static void nodes_by_hwloc(void **state) {
 static int embedding_group(enum quant_type type, int n, int k) {
     static const uint8_t data[1];
     struct weight_group head = {.n_member = 1, .n = 256, .k = 512};
-    head.member[0] =
-        (struct weight){.name = "head", .type = QUANT_Q4_K, .n = 256, .k = 512, .n_stack = 1, .data = data};
+    head.member[0] = (struct weight){
+        .name = "head", .type = QUANT_Q4_K, .n = 256, .k = 512, .factor = 1, .n_stack = 1, .data = data};
     struct weight embedding = head.member[0];
     embedding.type = type;
     embedding.n = n;

@@ -11,6 +11,7 @@
 #include "cuda/bench/cuda_bench.h"
 #include "cuda/run/decode_profile.h"
 #include "tools/file/synth.h"
+#include "weights.h"
 
 #include <math.h>
 #include <unistd.h>
@@ -138,8 +139,8 @@ static void mixed(struct infer_engine *e, const float *alone) {
     infer_seq_close(e, b);
 }
 
-static void check_type(const char *shape, const char *type) {
-    open_synth(shape, type);
+/* The open model, which is closed. */
+static void check_model(const char *shape, const char *type) {
     size_t n = (size_t)(1 + N_DECODE) * (size_t)n_vocab;
     float *want = malloc(n * 4), *got = malloc(n * 4), *again = malloc(n * 4);
     struct infer_engine *ref = engine("ref", 1, N_PROMPT), *e = engine("cuda", 3, 2 * N_PROMPT);
@@ -170,6 +171,42 @@ static void check_type(const char *shape, const char *type) {
     free(want);
     free(got);
     free(again);
+}
+
+static void check_type(const char *shape, const char *type) {
+    open_synth(shape, type);
+    check_model(shape, type);
+}
+
+/* Rows of fused tensors as single ones, every bit; factors at every matrix, which the fused programs leave to plain kernels; one
+ * of a single layer. */
+static void weights_beside_plain_ones(void **state) {
+    (void)state;
+    static const char *const types[] = {"q4_k", "q8_0", "f16", "f32"};
+    size_t n = (size_t)(1 + N_DECODE) * 512;
+    float *want = malloc(n * 4), *got = malloc(n * 4);
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        struct infer_model *plain, *one;
+        open_both("qwen2", "tiny", types[t], &plain, &one);
+        n_vocab = plain->m->n_vocab;
+        assert_int_equal(n_vocab, 512);
+        for (int i = 0; i < 2; i++) {
+            model = i ? one : plain;
+            struct infer_engine *e = engine("cuda", 1, N_PROMPT);
+            run(e, N_PROMPT, i ? got : want);
+            infer_engine_free(e);
+        }
+        assert_memory_equal(got, want, n * 4);
+        infer_model_close(plain);
+        set_factors(one);
+        model = one;
+        check_model("factors", types[t]);
+        open_synth("tiny", types[t]);
+        model->m->layer[1].down.member[0].factor = 0.22f;
+        check_model("a factor", types[t]);
+    }
+    free(want);
+    free(got);
 }
 
 /* Logits of the last row of a prompt on a tiny random model; the caller frees them. */
@@ -606,6 +643,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(attention_agrees_with_ref),
 #endif
         cmocka_unit_test(every_format_agrees_with_ref),
+        cmocka_unit_test(weights_beside_plain_ones),
         cmocka_unit_test(and_as_on_sm_120),
         cmocka_unit_test(block_scaled_formats_keep_their_error),
         cmocka_unit_test(tuning_changes_no_bit),

@@ -36,7 +36,8 @@ static void randomise(float *x, int n) {
     for (int i = 0; i < n; i++) x[i] = uniform();
 }
 static struct weight matrix(float *data, int n) {
-    return (struct weight){.name = "w", .type = QUANT_F32, .n = n, .k = W, .n_stack = 1, .data = data};
+    return (struct weight){
+        .name = "w", .type = QUANT_F32, .n = n, .k = W, .factor = 1, .n_stack = 1, .data = data};
 }
 
 static void set_up(void) {

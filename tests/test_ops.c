@@ -65,7 +65,8 @@ static struct view input(struct bench *b, int width, int fill) {
             data[t * width + i] = !fill                             ? gauss() * (i % 37 ? 1 : 4)
                                   : i < GUARD || i >= width - GUARD ? pattern
                                                                     : NAN;
-    *w = (struct weight){"table", QUANT_F32, MAX_T, width, 1, data, NULL, false};
+    *w = (struct weight){
+        .name = "table", .type = QUANT_F32, .n = MAX_T, .k = width, .factor = 1, .n_stack = 1, .data = data};
     b->embedding = w;
     push(b, (struct op){.kind = OP_EMBED, .embed = {v, w, 1}});
     return v;
@@ -271,7 +272,8 @@ static void add_member(struct bench *b, enum quant_type type, int n, int k, bool
         if (bv) bv[i] = gauss();
     }
     free(row);
-    b->group.member[b->group.n_member++] = (struct weight){"w", type, n, k, 1, data, bv, false};
+    b->group.member[b->group.n_member++] = (struct weight){
+        .name = "w", .type = type, .n = n, .k = k, .factor = 1, .n_stack = 1, .data = data, .bias = bv};
     b->group.k = k;
     b->group.n += n;
 }

@@ -28,6 +28,7 @@ struct dev_matrix {
     enum layout layout;
     int u, base, inter, stride, n, k;
     const float *bias;
+    float factor; // of the sums
 };
 
 // ---- repack.cu: n_row rows of a member from row0 on, from staging memory to the weight arena

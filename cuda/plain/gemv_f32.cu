@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(WARPS * 32) gemv_f32_kernel(const __grid_const
 
 // ---- host side
 bool op_gemv_f32_take(const struct cuda_group *g, rows x) {
-    return g->n_region == 1 && g->region[0].layout == LAYOUT_F32 && g->k % PART_COLS == 0 &&
+    return !g->scaled && g->n_region == 1 && g->region[0].layout == LAYOUT_F32 && g->k % PART_COLS == 0 &&
            (uintptr_t)x.p % 16 == 0 && x.stride % 4 == 0;
 }
 gemv_f32_job op_gemv_f32_job(const struct cuda_group *g, const uint8_t *weights, const float *bias) {

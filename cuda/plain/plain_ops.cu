@@ -126,7 +126,8 @@ __global__ void __launch_bounds__(256)
     for (int j = 0; j < 4; j++)
         for (int i = 0; i < 4; i++) {
             int n = n0 + tn * 4 + i, r = t0 + tt * 4 + j;
-            if (n < w.n && r < n_row) out.p[r * out.stride + n] = acc[i][j] + (w.bias ? w.bias[n] : 0.f);
+            if (n < w.n && r < n_row)
+                out.p[r * out.stride + n] = fmaf(acc[i][j], w.factor, w.bias ? w.bias[n] : 0.f);
         }
 }
 // ---- matmul of few rows: a block a row tile of W, its units shared out to 8 warps, T rows of x a launch
@@ -225,7 +226,7 @@ __global__ void __launch_bounds__(256)
         n += in / w.inter * w.n;
         float v = 0.f;
         for (int k = 0; k < 8; k++) v += part[k][i % 16][r];
-        out.p[(row0 + r) * out.stride + n] = v + (w.bias ? w.bias[n] : 0.f);
+        out.p[(row0 + r) * out.stride + n] = fmaf(v, w.factor, w.bias ? w.bias[n] : 0.f);
     }
 }
 // Row tiles of the member; of gate and up, both.

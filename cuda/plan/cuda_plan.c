@@ -2,6 +2,7 @@
 #include "cuda/plan/blas.h"
 #include "base/mem.h"
 #include "seam/op_list.h"
+#include "seam/weight.h"
 
 /* Whether some list uses the group's output as gate and up of one glu. */
 static bool feeds_glu(const struct backend_config *c, int id) {
@@ -21,11 +22,9 @@ static enum infer_status group_place(struct cuda_group *g, const struct weight_g
     g->k = w->k;
     const struct weight *m = w->member;
     g->paired = glu && w->n_member == 2 && m[0].n == m[1].n && m[0].n % 16 == 0 &&
-                layout_of(m[0].type) == layout_of(m[1].type);
+                layout_of(m[0].type) == layout_of(m[1].type) && m[0].factor == m[1].factor;
     int col = 0;
     for (int i = 0; i < w->n_member; i++) {
-        if (m[i].n_stack != 1)
-            return err_set(INFER_E_UNSUPPORTED, "cuda: stacked matrices (%s) are not supported", m[i].name);
         enum layout l = layout_of(m[i].type);
         struct cuda_region *r = g->n_region ? &g->region[g->n_region - 1] : NULL;
         if (!r || r->layout != l) {
@@ -39,13 +38,15 @@ static enum infer_status group_place(struct cuda_group *g, const struct weight_g
                                             .stride = g->paired ? 2 * inter : inter,
                                             .n = m[i].n,
                                             .k = m[i].k,
-                                            .col = col};
+                                            .col = col,
+                                            .factor = m[i].factor};
         if (!g->paired)
             r->rows += round_up(m[i].n, UNIT_PAIR);
         else if (i == 1)
             r->rows = round_up(2 * m[i].n, UNIT_PAIR);
         col += m[i].n;
         g->bias |= m[i].bias != NULL;
+        g->scaled |= m[i].factor != 1;
     }
     for (int i = 0; i < g->n_region; i++) {
         struct cuda_region *r = &g->region[i];
@@ -75,6 +76,7 @@ static int tied_group(const struct backend_config *c) {
 }
 
 static enum infer_status place_weights(struct cuda_plan *p, const struct backend_config *c) {
+    TRY(weights_known(c, "cuda", false));
     TRY(mem_new(&p->group, (size_t)(c->n_group + 1) * sizeof *p->group, "weight table"));
     for (int i = 0; i < c->n_group; i++)
         if (config_uses_group(c, i))

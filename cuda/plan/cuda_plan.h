@@ -26,11 +26,12 @@ struct cuda_region {
 struct cuda_member {
     int region, base, inter, stride;
     int n, k, col; /* col: first column of its output in the group's output */
+    float factor;
 };
 struct cuda_group {
     int n_region, n_member, n, k;
-    bool paired; /* gate and up, interleaved so that one tile holds both */
-    bool bias;
+    bool paired;        /* gate and up, interleaved so that one tile holds both */
+    bool bias, scaled;  /* some member has a bias; a factor, which the plain kernels alone compute */
     size_t bias_offset; /* float[n] in the constants arena */
     struct cuda_region region[CUDA_REGION_MAX];
     struct cuda_member member[WEIGHT_GROUP_MAX];

@@ -36,6 +36,7 @@ dev_matrix cuda_matrix(const cuda_backend *b, int group, int member) {
     w.stride = m->stride;
     w.n = m->n;
     w.k = m->k;
+    w.factor = m->factor;
     if (g->bias) w.bias = (const float *)(b->work + b->plan.constant + g->bias_offset) + m->col;
     return w;
 }

@@ -95,7 +95,7 @@ static bool fit_together(const cuda_backend *b, size_t one, size_t other) {
 static bool link_make(const cuda_backend *b, const float (*up)[2], link *l, int group, form in,
                       enum mm_epilogue epi, const link *next = NULL) {
     const cuda_group *g = &b->plan.group[group];
-    if (g->n_region > 2) return false;
+    if (g->n_region > 2 || g->scaled) return false;
     memset(l, 0, sizeof *l);
     enum layout l0 = g->region[0].layout, l1 = g->n_region == 2 ? g->region[1].layout : LAYOUT_COUNT;
     l->x_bytes = (size_t)g->region[0].u * in.unit;
@@ -347,7 +347,7 @@ static enum infer_status build(cuda_backend *b, struct decode_program *p, struct
     p->results.host = cuda_decode_result(b, 0, &p->results.row);
     p->results.next = b->next_decode;
     e.w = cuda_matrix(b, b->plan.embedding, 0);
-    e.scale = embed->embed.scale;
+    e.scale = embed->embed.scale * embed->embed.w->factor;
     e.res = res.x.p;
     e.res_row = res.x.stride;
     e.next_norm = cuda_constant(b, ops[0].norm->w);

@@ -36,10 +36,11 @@ cudaError_t prompt_matmul_launch(const prompt_job &j, enum layout l, enum prompt
 }
 
 // The order in which the kernels of a weight group read their input: -1 where its regions disagree, or no fused kernel takes
-// one.
+// it.
 static int order_of(const cuda_backend *b, const prompt_program *p, int group) {
     const cuda_group *g = &b->plan.group[group];
     int order = -1;
+    if (g->scaled) return -1;
     for (int i = 0; i < g->n_region; i++) {
         enum layout l = g->region[i].layout;
         enum route_group r = route_prompt_group(&p->route, l);
@@ -284,7 +285,7 @@ enum infer_status prompt_run(cuda_backend *b, const struct prompt_program *p, in
         CU(op_rope_table_run(b->t, cuda_constant(b, b->rope[i]->inv_freq), b->rope[i]->n_rot,
                              b->rope[i]->mscale, cuda_rope_table(b, b->rope[i]), n_row, ops));
     CU(op_embed_run(b->t, cuda_matrix(b, b->plan.embedding, 0), cuda_rows(b, l, p->embed->embed.out),
-                    p->embed->embed.scale, n_row, ops));
+                    p->embed->embed.scale * p->embed->embed.w->factor, n_row, ops));
     for (int i = 0; i < p->n_layer; i++) {
         const prompt_layer *d = &p->layer[i];
         TRY(run_norm(p, &d->attn_norm, rows_at, n_row, s));

@@ -23,7 +23,8 @@ static enum infer_status run_op(cuda_backend *b, const struct op_list *l, const 
     const int n = op_rows_count(l, o, n_row, n_out);
     switch (o->kind) {
     case OP_EMBED:
-        CU(op_embed_run(b->t, cuda_matrix(b, b->plan.embedding, 0), at(o->embed.out), o->embed.scale, n, s));
+        CU(op_embed_run(b->t, cuda_matrix(b, b->plan.embedding, 0), at(o->embed.out),
+                        o->embed.scale * o->embed.w->factor, n, s));
         break;
     case OP_NORM:
         CU(op_norm_run(b->t, at(o->norm.x), at(o->norm.out), o->norm.kind == NORM_LAYER, o->norm.dim,

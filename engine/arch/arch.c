@@ -5,4 +5,3 @@ const struct slot_info slot_info[SLOT_COUNT] = {
 #include "arch/slots.def"
 #undef SLOT
 };
-static_assert(SLOT_COUNT <= 64, "struct arch keeps slots in 64-bit masks");

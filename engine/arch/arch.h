@@ -9,6 +9,7 @@
 #include "seam/backend.h"
 
 enum slot {
+    SLOT_NONE,
 #define SLOT(id, name, rows, cols) SLOT_##id,
 #include "arch/slots.def"
 #undef SLOT
@@ -16,8 +17,21 @@ enum slot {
 };
 
 /* Symbolic sizes: Q = n_head * head_dim_k, K = n_kv_head * head_dim_k, V = n_kv_head * head_dim_v,
- * ATTN = n_head * head_dim_v, ROT_HALF = n_rot / 2. */
-enum dim { DIM_ONE, DIM_VOCAB, DIM_EMBD, DIM_Q, DIM_K, DIM_V, DIM_ATTN, DIM_HEAD_K, DIM_FF, DIM_ROT_HALF };
+ * QKV = Q + K + V, ATTN = n_head * head_dim_v, GATE_UP = 2 * n_ff, ROT_HALF = n_rot / 2. */
+enum dim {
+    DIM_ONE,
+    DIM_VOCAB,
+    DIM_EMBD,
+    DIM_Q,
+    DIM_K,
+    DIM_V,
+    DIM_QKV,
+    DIM_ATTN,
+    DIM_HEAD_K,
+    DIM_FF,
+    DIM_GATE_UP,
+    DIM_ROT_HALF
+};
 
 struct slot_info {
     const char *name; /* with %d: once per layer */
@@ -25,12 +39,14 @@ struct slot_info {
 };
 extern const struct slot_info slot_info[SLOT_COUNT];
 
-#define SLOT_BIT(id) (UINT64_C(1) << SLOT_##id)
-/* The slots of a dense decoder block with gated feed-forward. */
+/* Whether a file of an architecture has a weight; one that it does not have is an error. */
+enum slot_use { SLOT_ABSENT, SLOT_MAY, SLOT_MUST };
+/* The slots of a dense decoder block with gated feed-forward, as initialisers of slot[]. */
 #define SLOTS_DENSE                                                                                          \
-    (SLOT_BIT(TOKEN_EMBD) | SLOT_BIT(OUTPUT_NORM) | SLOT_BIT(ATTN_NORM) | SLOT_BIT(ATTN_Q) |                 \
-     SLOT_BIT(ATTN_K) | SLOT_BIT(ATTN_V) | SLOT_BIT(ATTN_OUTPUT) | SLOT_BIT(FFN_NORM) | SLOT_BIT(FFN_GATE) | \
-     SLOT_BIT(FFN_UP) | SLOT_BIT(FFN_DOWN))
+    [SLOT_TOKEN_EMBD] = SLOT_MUST, [SLOT_OUTPUT_NORM] = SLOT_MUST, [SLOT_ATTN_NORM] = SLOT_MUST,             \
+    [SLOT_ATTN_Q] = SLOT_MUST, [SLOT_ATTN_K] = SLOT_MUST, [SLOT_ATTN_V] = SLOT_MUST,                         \
+    [SLOT_ATTN_OUTPUT] = SLOT_MUST, [SLOT_FFN_NORM] = SLOT_MUST, [SLOT_FFN_GATE] = SLOT_MUST,                \
+    [SLOT_FFN_UP] = SLOT_MUST, [SLOT_FFN_DOWN] = SLOT_MUST
 
 /* A model of Hugging Face that is of this architecture: model_type, and the class under architectures. */
 struct arch_hf {
@@ -38,10 +54,9 @@ struct arch_hf {
 };
 
 struct arch {
-    const char *name;     /* general.architecture, and the prefix of its keys */
-    const char *families; /* for people: which models use it */
-    uint64_t required;    /* slots that must be there */
-    uint64_t optional;    /* slots that may be; any other tensor in a file is an error */
+    const char *name;               /* general.architecture, and the prefix of its keys */
+    const char *families;           /* for people: which models use it */
+    unsigned char slot[SLOT_COUNT]; /* enum slot_use */
     enum norm_kind norm;
     enum act_kind act;
     enum rope_kind rope;

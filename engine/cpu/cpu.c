@@ -1,6 +1,7 @@
 /* The CPU backend: memory, the team, and the entry points of backend.h. */
 #include "cpu/cpu_list.h"
 #include "base/host.h"
+#include "seam/weight.h"
 
 #include <math.h>
 #include <omp.h>
@@ -83,6 +84,7 @@ static enum infer_status cpu_probe(void) {
 static enum infer_status cpu_sizes(const struct backend_config *c, struct backend_sizes *out) {
     enum cpu_isa isa;
     TRY(cpu_isa_pick(c->isa, &isa));
+    TRY(weights_known(c, "cpu", false));
     int n_thread = host_threads_pick(c->n_thread);
     size_t ops = 0;
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {

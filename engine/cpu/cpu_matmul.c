@@ -20,10 +20,17 @@ static int unit_place(const struct cpu_op *op, int u, int *row) {
 
 static size_t row_bytes(const struct weight *w) { return quant_row_bytes(quant_info(w->type), (size_t)w->k); }
 static const uint8_t *weight_end(const struct weight *w) {
-    return (const uint8_t *)w->data + row_bytes(w) * (size_t)w->n * (size_t)w->n_stack;
+    return (const uint8_t *)w->data + row_bytes(w) * (size_t)w->n;
 }
 
-/* v[n]: outputs column .. of member m, row t, without bias. up: the second member's, for a glu. */
+/* v[n]: sums of rows row .. of a weight, with its factor and its bias. */
+static void scale_and_add(const struct cpu_kernels *k, const struct weight *w, int row, int n, float *v) {
+    if (w->factor != 1)
+        for (int i = 0; i < n; i++) v[i] *= w->factor;
+    if (w->bias) k->add(v, w->bias + row, v, n);
+}
+
+/* v[n]: sums of member m's rows row .., of row t. up: the second member's, for a glu. */
 static void finish(const struct cpu_op *op, struct cpu_step *s, int m, int row, int n, int t, float *v,
                    float *up) {
     const struct cpu_kernels *k = s->cpu->k;
@@ -31,10 +38,10 @@ static void finish(const struct cpu_op *op, struct cpu_step *s, int m, int row, 
     const struct weight *w = &mm->w->member[m];
     int col = row;
     for (int i = 0; i < m; i++) col += mm->w->member[i].n;
-    if (w->bias) k->add(v, w->bias + row, v, n);
+    scale_and_add(k, w, row, n, v);
     if (op->epilogue == CPU_EPI_GLU) {
         const struct op_glu *g = &op->post->glu;
-        if (mm->w->member[1].bias) k->add(up, mm->w->member[1].bias + row, up, n);
+        scale_and_add(k, &mm->w->member[1], row, n, up);
         k->glu(g->act, v, up, cpu_row(s, g->out, t) + row, n);
     } else if (op->epilogue == CPU_EPI_ADD) {
         const struct op_add *a = &op->post->add;

@@ -7,13 +7,14 @@ void cpu_op_embed(const struct cpu_op *op, struct cpu_step *s, int thread, int n
     const struct op_embed *e = &op->op->embed;
     const struct quant_info *q = quant_info(e->w->type);
     size_t row = quant_row_bytes(q, (size_t)e->w->k);
+    float scale = e->scale * e->w->factor;
     int a, b;
     cpu_share(s->n_row, thread, n_thread, &a, &b);
     for (int t = a; t < b; t++) {
         float *out = cpu_row(s, e->out, t);
         q->decode(out, (const uint8_t *)e->w->data + (size_t)s->s->id[t] * row, (size_t)e->w->k);
-        if (e->scale != 1)
-            for (int i = 0; i < e->w->k; i++) out[i] *= e->scale;
+        if (scale != 1)
+            for (int i = 0; i < e->w->k; i++) out[i] *= scale;
     }
 }
 

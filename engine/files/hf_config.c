@@ -268,7 +268,7 @@ static enum infer_status read_sizes(const struct config *c, uint32_t *dim) {
     TRY(config_f32(c, "rms_norm_eps", json_object_get(c->root, "rms_norm_eps"), NAN, &eps));
     hf_put_f32(c->keys, out->arch, "attention.layer_norm_rms_epsilon", eps);
     TRY(root_bool(c, "tie_word_embeddings", false, &out->tied));
-    bool always = out->table->required & SLOT_BIT(ATTN_Q_BIAS); /* Qwen2 does not say so */
+    bool always = out->table->slot[SLOT_ATTN_Q_BIAS] == SLOT_MUST; /* Qwen2 does not say so */
     return root_bool(c, "attention_bias", always, &out->attention_bias);
 }
 
@@ -295,7 +295,7 @@ static enum infer_status check_bias(const struct hf_config *c, const struct tens
     static const char *const part[] = {"attn_q", "attn_k", "attn_v", "attn_output"};
     char name[64], path[64];
     bool first = tensorfile_find(f, "blk.0.attn_q.bias") != NULL;
-    bool all = c->table->optional & SLOT_BIT(ATTN_OUTPUT_BIAS);
+    bool all = c->table->slot[SLOT_ATTN_OUTPUT_BIAS] == SLOT_MAY;
     if (first != c->attention_bias)
         return err_set(INFER_E_INPUT, "%s: 'attention_bias' of config.json is %s, but the biases are %sthere",
                        f->path, c->attention_bias ? "true" : "false", first ? "" : "not ");

@@ -1,6 +1,8 @@
 /* Tensors of the file to the slots of its architecture. */
 #include "model/model_impl.h"
+#include "seam/weight.h"
 
+#include <stddef.h>
 #include <stdio.h>
 
 static int dim_value(const struct model *m, const struct layer *l, enum dim d) {
@@ -18,12 +20,16 @@ static int dim_value(const struct model *m, const struct layer *l, enum dim d) {
         return l->n_kv_head * l->head_dim_k;
     case DIM_V:
         return l->n_kv_head * l->head_dim_v;
+    case DIM_QKV:
+        return dim_value(m, l, DIM_Q) + dim_value(m, l, DIM_K) + dim_value(m, l, DIM_V);
     case DIM_ATTN:
         return l->n_head * l->head_dim_v;
     case DIM_HEAD_K:
         return l->head_dim_k;
     case DIM_FF:
         return l->n_ff;
+    case DIM_GATE_UP:
+        return 2 * l->n_ff;
     case DIM_ROT_HALF:
         return m->n_rot / 2;
     }
@@ -33,21 +39,21 @@ static int dim_value(const struct model *m, const struct layer *l, enum dim d) {
 struct binder {
     struct model *m;
     uint8_t *used; /* used[n_tensor] */
+    int max_group;
 };
 
 /* Finds the tensor of a slot in layer il (-1: outside) and checks its shape; *out NULL when it may be absent. */
 static enum infer_status bind_slot(struct binder *b, enum slot slot, int il, const struct tensor **out) {
     struct model *m = b->m;
     const struct slot_info *s = &slot_info[slot];
-    uint64_t bit = UINT64_C(1) << slot;
+    enum slot_use use = (enum slot_use)m->arch->slot[slot];
     char name[80];
     *out = NULL;
-    if (!((m->arch->required | m->arch->optional) & bit)) return INFER_OK;
+    if (use == SLOT_ABSENT) return INFER_OK;
     snprintf(name, sizeof name, s->name, il);
     const struct tensor *t = tensorfile_find(m->file, name);
     if (!t) {
-        if (m->arch->required & bit)
-            return err_set(INFER_E_INPUT, "%s: tensor %s is missing", m->file->path, name);
+        if (use == SLOT_MUST) return err_set(INFER_E_INPUT, "%s: tensor %s is missing", m->file->path, name);
         return INFER_OK;
     }
     const struct layer *l = il < 0 ? NULL : &m->layer[il];
@@ -87,49 +93,91 @@ static struct weight weight_of(const struct tensor *t) {
                            .type = t->type,
                            .n = (int)t->shape[2],
                            .k = (int)t->shape[3],
-                           .n_stack = 1,
-                           .data = t->data};
+                           .data = t->data,
+                           .factor = 1,
+                           .n_stack = 1};
 }
 
-/* A group of up to three matrices with their biases; SLOT_COUNT ends the lists. */
-static enum infer_status bind_group(struct binder *b, struct weight_group *g, int il, enum split_axis split,
-                                    const enum slot matrix[WEIGHT_GROUP_MAX],
-                                    const enum slot bias[WEIGHT_GROUP_MAX]) {
+/* Matrices that read the same input: each a tensor of its own, or all of them in this order rows of a fused one. */
+struct group_slots {
+    enum slot fused, fused_bias, matrix[WEIGHT_GROUP_MAX], bias[WEIGHT_GROUP_MAX];
+};
+
+/* A slot's matrix with its bias; *there: false when it may be absent and is. */
+static enum infer_status bind_matrix(struct binder *b, enum slot matrix, enum slot bias, int il,
+                                     struct weight *out, bool *there) {
+    const struct tensor *t;
+    TRY(bind_slot(b, matrix, il, &t));
+    *there = t != NULL;
+    if (!t) return INFER_OK;
+    *out = weight_of(t);
+    b->m->token_bytes += weight_bytes(out);
+    return bind_vector(b, bias, il, &out->bias);
+}
+
+/* Without any of its slots in the architecture the group stays empty. */
+static enum infer_status bind_group(struct binder *b, struct weight_group *g, int il,
+                                    const struct group_slots *s) {
     struct model *m = b->m;
-    g->id = m->n_group;
-    g->split = split;
-    for (int i = 0; i < WEIGHT_GROUP_MAX && matrix[i] != SLOT_COUNT; i++) {
-        const struct tensor *t;
-        TRY(bind_slot(b, matrix[i], il, &t));
-        if (!t) infer_bug("slot %d is optional inside a group", (int)matrix[i]);
-        struct weight *w = &g->member[g->n_member++];
-        *w = weight_of(t);
-        if (bias && bias[i] != SLOT_COUNT) TRY(bind_vector(b, bias[i], il, &w->bias));
-        g->n += w->n;
-        g->k = w->k;
-        m->n_param += (uint64_t)w->n * (uint64_t)w->k;
-        m->token_bytes += t->bytes;
+    struct weight whole;
+    bool fused, there;
+    TRY(bind_matrix(b, s->fused, s->fused_bias, il, &whole, &fused));
+    for (int i = 0, row = 0; i < WEIGHT_GROUP_MAX && s->matrix[i] != SLOT_NONE; i++) {
+        struct weight w;
+        if (fused)
+            w = weight_rows(&whole, row,
+                            dim_value(m, il < 0 ? NULL : &m->layer[il], slot_info[s->matrix[i]].rows));
+        else
+            TRY(bind_matrix(b, s->matrix[i], s->bias[i], il, &w, &there));
+        if (!fused && i && there != (g->n_member > 0))
+            infer_bug("slot %d may be there without the others of its group", (int)s->matrix[i]);
+        if (!fused && !there) continue;
+        g->member[g->n_member++] = w;
+        g->n += w.n;
+        g->k = w.k;
+        m->n_param += (uint64_t)w.n * (uint64_t)w.k;
+        row += w.n;
     }
+    if (!g->n_member) return INFER_OK;
+    if (m->n_group == b->max_group) infer_bug("more than %d groups of weights", b->max_group);
+    g->id = m->n_group;
     m->group[m->n_group++] = g;
     return INFER_OK;
 }
 
+/* The fields of struct layer and the slots that fill them. */
+static const struct {
+    size_t at;
+    enum slot slot;
+} layer_vector[] = {{offsetof(struct layer, attn_norm), SLOT_ATTN_NORM},
+                    {offsetof(struct layer, q_norm), SLOT_ATTN_Q_NORM},
+                    {offsetof(struct layer, k_norm), SLOT_ATTN_K_NORM},
+                    {offsetof(struct layer, ffn_norm), SLOT_FFN_NORM}};
+static const struct {
+    size_t at;
+    struct group_slots slots;
+} layer_group[] = {
+    {offsetof(struct layer, qkv),
+     {.fused = SLOT_ATTN_QKV,
+      .fused_bias = SLOT_ATTN_QKV_BIAS,
+      .matrix = {SLOT_ATTN_Q, SLOT_ATTN_K, SLOT_ATTN_V},
+      .bias = {SLOT_ATTN_Q_BIAS, SLOT_ATTN_K_BIAS, SLOT_ATTN_V_BIAS}}},
+    {offsetof(struct layer, out), {.matrix = {SLOT_ATTN_OUTPUT}, .bias = {SLOT_ATTN_OUTPUT_BIAS}}},
+    {offsetof(struct layer, gate_up), {.fused = SLOT_FFN_GATE_UP, .matrix = {SLOT_FFN_GATE, SLOT_FFN_UP}}},
+    {offsetof(struct layer, down), {.matrix = {SLOT_FFN_DOWN}}}};
+enum {
+    N_LAYER_VECTOR = sizeof layer_vector / sizeof *layer_vector,
+    N_LAYER_GROUP = sizeof layer_group / sizeof *layer_group
+};
+
 static enum infer_status bind_layer(struct binder *b, int il) {
-    static const enum slot qkv[3] = {SLOT_ATTN_Q, SLOT_ATTN_K, SLOT_ATTN_V};
-    static const enum slot qkv_bias[3] = {SLOT_ATTN_Q_BIAS, SLOT_ATTN_K_BIAS, SLOT_ATTN_V_BIAS};
-    static const enum slot out[3] = {SLOT_ATTN_OUTPUT, SLOT_COUNT},
-                           out_bias[3] = {SLOT_ATTN_OUTPUT_BIAS, SLOT_COUNT};
-    static const enum slot gate_up[3] = {SLOT_FFN_GATE, SLOT_FFN_UP, SLOT_COUNT};
-    static const enum slot down[3] = {SLOT_FFN_DOWN, SLOT_COUNT};
     struct layer *l = &b->m->layer[il];
-    TRY(bind_vector(b, SLOT_ATTN_NORM, il, &l->attn_norm));
-    TRY(bind_group(b, &l->qkv, il, SPLIT_ROWS, qkv, qkv_bias));
-    TRY(bind_vector(b, SLOT_ATTN_Q_NORM, il, &l->q_norm));
-    TRY(bind_vector(b, SLOT_ATTN_K_NORM, il, &l->k_norm));
-    TRY(bind_group(b, &l->out, il, SPLIT_COLS, out, out_bias));
-    TRY(bind_vector(b, SLOT_FFN_NORM, il, &l->ffn_norm));
-    TRY(bind_group(b, &l->gate_up, il, SPLIT_ROWS, gate_up, NULL));
-    TRY(bind_group(b, &l->down, il, SPLIT_COLS, down, NULL));
+    for (size_t i = 0; i < N_LAYER_VECTOR; i++)
+        TRY(bind_vector(b, layer_vector[i].slot, il,
+                        (const float **)(void *)((char *)l + layer_vector[i].at)));
+    for (size_t i = 0; i < N_LAYER_GROUP; i++)
+        TRY(bind_group(b, (struct weight_group *)(void *)((char *)l + layer_group[i].at), il,
+                       &layer_group[i].slots));
     l->rope = &b->m->rope;
     l->store = il;
     b->m->store[il] = (struct kv_store){0, l->n_kv_head, l->head_dim_k, l->head_dim_v};
@@ -137,8 +185,8 @@ static enum infer_status bind_layer(struct binder *b, int il) {
 }
 
 enum infer_status model_bind_tensors(struct model *m) {
-    struct binder b = {m, arena_alloc(&m->arena, m->file->n_tensor + 1)};
-    m->group = arena_alloc(&m->arena, ((size_t)m->n_layer * 4 + 1) * sizeof *m->group);
+    struct binder b = {m, arena_alloc(&m->arena, m->file->n_tensor + 1), m->n_layer * N_LAYER_GROUP + 1};
+    m->group = arena_alloc(&m->arena, (size_t)b.max_group * sizeof *m->group);
     m->store = arena_alloc(&m->arena, (size_t)m->n_layer * sizeof *m->store);
     m->window = arena_alloc(&m->arena, sizeof *m->window);
     if (!b.used || !m->group || !m->store || !m->window)
@@ -156,9 +204,9 @@ enum infer_status model_bind_tensors(struct model *m) {
     TRY(bind_vector(&b, SLOT_OUTPUT_NORM, -1, &m->output_norm));
     TRY(bind_slot(&b, SLOT_OUTPUT, -1, &t));
     m->tied = !t;
-    enum slot head[3] = {m->tied ? SLOT_TOKEN_EMBD : SLOT_OUTPUT, SLOT_COUNT};
+    const struct group_slots head = {.matrix = {m->tied ? SLOT_TOKEN_EMBD : SLOT_OUTPUT}};
     if (!m->tied) m->n_param += (uint64_t)m->n_vocab * (uint64_t)m->n_embd;
-    TRY(bind_group(&b, &m->head, -1, SPLIT_ROWS, head, NULL));
+    TRY(bind_group(&b, &m->head, -1, &head));
 
     for (size_t i = 0; i < m->file->n_tensor; i++)
         if (!b.used[i])

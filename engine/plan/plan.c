@@ -186,8 +186,13 @@ static enum infer_status plan_part(struct plan *p, struct arena *arena, const st
         struct weight *rows = arena_alloc(arena, sizeof *rows);
         if (!rows) return err_set(INFER_E_MEMORY, "out of memory for the plan");
         int n = p->set.n_batch > p->set.n_decode_rows ? p->set.n_batch : p->set.n_decode_rows;
-        *rows = (struct weight){
-            .name = "residual", .type = QUANT_F32, .n = n, .k = m->n_embd, .n_stack = 1, .live = true};
+        *rows = (struct weight){.name = "residual",
+                                .type = QUANT_F32,
+                                .n = n,
+                                .k = m->n_embd,
+                                .factor = 1,
+                                .n_stack = 1,
+                                .live = true};
         c->embedding = part->range.rows = rows;
     }
     bool outputs = end == m->n_layer;

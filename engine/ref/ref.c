@@ -2,6 +2,7 @@
  * other, double accumulators, float32 buffers. Never tuned, never a route of another backend. */
 #include "seam/last_tokens.h"
 #include "seam/op_list.h"
+#include "seam/weight.h"
 #include "base/mem.h"
 
 #include <math.h>
@@ -77,12 +78,11 @@ static int page_of(const struct ref *r, const struct kv_store *s, int slot, int 
 /* ---- operations ---------------------------------------------------------------------------------------------- */
 
 static void ref_embed(struct ref *r, const struct op_embed *o) {
-    const struct quant_info *q = quant_info(o->w->type);
+    float scale = o->scale * o->w->factor;
     for (int t = 0; t < r->step.n_row; t++) {
         float *out = row_of(r, o->out, t);
-        q->decode(out, (const char *)o->w->data + (size_t)r->step.id[t] * quant_row_bytes(q, (size_t)o->w->k),
-                  (size_t)o->w->k);
-        for (int i = 0; i < o->w->k; i++) out[i] *= o->scale;
+        weight_decode_row(o->w, r->step.id[t], out);
+        for (int i = 0; i < o->w->k; i++) out[i] *= scale;
     }
 }
 
@@ -110,14 +110,13 @@ static void ref_matmul(struct ref *r, const struct op_matmul *o) {
     int col = 0, n_row = rows_in(r, o->x);
     for (int g = 0; g < o->w->n_member; g++) {
         const struct weight *w = &o->w->member[g];
-        const struct quant_info *q = quant_info(w->type);
-        size_t row_bytes = quant_row_bytes(q, (size_t)w->k);
         for (int n = 0; n < w->n; n++) {
-            q->decode(r->row, (const char *)w->data + (size_t)n * row_bytes, (size_t)w->k);
+            weight_decode_row(w, n, r->row);
             for (int t = 0; t < n_row; t++) {
                 const float *x = row_of(r, o->x, t);
                 double sum = 0;
                 for (int k = 0; k < w->k; k++) sum += (double)r->row[k] * (double)x[k];
+                sum *= (double)w->factor;
                 row_of(r, o->out, t)[col + n] = (float)(sum + (w->bias ? (double)w->bias[n] : 0));
             }
         }
@@ -304,6 +303,7 @@ static size_t kv_pool_bytes(const struct backend_config *c, int store, int dim) 
 }
 
 static enum infer_status ref_sizes(const struct backend_config *c, struct backend_sizes *out) {
+    TRY(weights_known(c, "ref", true));
     *out = (struct backend_sizes){0};
     size_t max_k = 0, max_out = 0;
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {

@@ -28,22 +28,43 @@ extern "C" {
 
 /* ---- weights ------------------------------------------------------------------------------------------- */
 
-/* One matrix: data is rows of n x k elements of type, in the map (aligned to the file's alignment, at least
- * 8). */
+/* What may stand beside the elements of a matrix, as tensors of their own. With q what the type decodes to, in float32:
+ *     W = (a codebook: book[q]; else q - zero) * scale * scale_2, without those that are not there */
+enum side_role {
+    SIDE_SCALE,
+    SIDE_SCALE_2, /* of scales, or of the whole tensor */
+    SIDE_ZERO,
+    SIDE_CODEBOOK,    /* book[cols]: the values of q = 0 .. */
+    SIDE_GROUP_INDEX, /* int32_t [cols]: the column of the other sides that is of column j of W */
+    SIDE_ROLE_COUNT
+};
+/* data[rows][cols] of a float type. W[i][j] has data[(row0 + i) / row_group][j / col_group]; with a group index the column is
+ * index[j]. */
+struct side {
+    enum side_role role;
+    enum quant_type type;
+    int rows, cols, row0, row_group, col_group;
+    const void *data;
+};
+
+enum { WEIGHT_SIDE_MAX = 4 };
+/* One matrix, out = factor * W x + bias, or a stack of them (experts), in the map. Rows of k elements of type follow each other;
+ * data lies as the file has it, or in the middle of a larger tensor that several matrices share (weight_rows in weight.h). */
 struct weight {
     const char *name;
     enum quant_type type;
-    int n, k;    /* W[n][k]; out = W x */
-    int n_stack; /* matrices in a row: 1, or the experts of a layer */
-    const void *data;
-    const float *bias; /* bias[n], NULL: none */
+    int n, k;          /* W[n][k] */
+    const void *data;  /* at an address that the type's block can be read from */
+    const float *bias; /* bias[n_stack][n], NULL: none */
+    float factor;      /* 1: none */
+    int n_stack;       /* 1, or matrices of a stack: matrix e is at data + e * stack_bytes (weight_matrix) */
+    size_t stack_bytes;
+    struct side side[WEIGHT_SIDE_MAX]; /* of a stack: data[n_stack][rows][cols] */
+    int n_side;
     bool
-        live; /* an embedding whose rows are other ones in every step: read while run queues the step (the residual
-                  stream that another backend hands over) */
+        live; /* an embedding whose rows are other ones in every step: read while run queues the step (the residual stream
+                  that another backend hands over) */
 };
-
-/* The axis on which devices would split a group: rows (output) or columns (input). */
-enum split_axis { SPLIT_NONE, SPLIT_ROWS, SPLIT_COLS };
 
 enum { WEIGHT_GROUP_MAX = 3 };
 /* Matrices that share their input (q k v; gate up). Their outputs follow each other: out[0..n), n = sum of
@@ -51,7 +72,6 @@ enum { WEIGHT_GROUP_MAX = 3 };
 struct weight_group {
     int id; /* unique in the model, 0 .. model n_group - 1: index of a backend's private tables */
     int n_member, n, k;
-    enum split_axis split;
     struct weight member[WEIGHT_GROUP_MAX];
 };
 
@@ -93,8 +113,8 @@ enum op_kind {
     OP_KIND_COUNT
 };
 
-/* embed: out[t][i] = scale * W[id[t]][i], W [n_vocab][n_embd] of any type. id STEP_LAST (-1): the slot's
- * last token. effects: writes all of out. */
+/* embed: out[t][i] = scale * factor * W[id[t]][i], W [n_vocab][n_embd] of any type, factor the weight's. id STEP_LAST (-1):
+ * the slot's last token. effects: writes all of out. */
 struct op_embed {
     struct view out;
     const struct weight *w;
@@ -114,7 +134,7 @@ struct op_norm {
     const float *w, *bias;
 };
 
-/* matmul: out[t][n] = sum_k W[n][k] * x[t][k] + bias[n], for each member of the group in turn.
+/* matmul: out[t][n] = factor * sum_k W[n][k] * x[t][k] + bias[n], for each member of the group in turn, none of which is a stack.
  * x.width = k, out.width = n; out does not overlap x. */
 struct op_matmul {
     struct view x, out;

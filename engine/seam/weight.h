@@ -1,0 +1,24 @@
+/* What the fields of struct weight add up to, told once: rows, parts and matrices of it, and who computes what. */
+#pragma once
+#include "seam/backend.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Rows row .. row + n - 1 as a matrix of their own: q, k and v of a fused tensor. Not of a stack. */
+struct weight weight_rows(const struct weight *w, int row, int n);
+/* Matrix e of a stack, as if it stood alone. */
+struct weight weight_matrix(const struct weight *w, int e);
+/* Row i with its side tensors, without the factor: out[k]. */
+void weight_decode_row(const struct weight *w, int i, float *out);
+/* Bytes of the elements of all matrices and of the side tensors. */
+size_t weight_bytes(const struct weight *w);
+
+/* What a backend says in sizes. INFER_E_UNSUPPORTED, naming backend and tensor: a matrix that the lists read is a stack, or has
+ * side tensors where sides is false. */
+enum infer_status weights_known(const struct backend_config *c, const char *backend, bool sides);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,381 @@
+/* What struct weight says beside a plain matrix: slices of fused tensors, factors, stacks, side tensors; who computes them and who
+ * refuses. */
+#include "weights.h"
+#include "seam/weight.h"
+#include "tolerance.h"
+
+#include <math.h>
+
+static uint64_t seed = 88172645463325252ull;
+static float uniform(void) { /* -1 .. 1 */
+    seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
+    return (float)(int32_t)(seed >> 32) * 0x1p-31f;
+}
+
+/* ---- whole models ---- */
+
+enum { N_PROMPT = 40, N_DECODE = 3, N_OUT = 1 + N_DECODE };
+
+/* Logits of the last prompt row and of N_DECODE rows after it: out[N_OUT][n_vocab], to be freed. */
+static float *logits(struct infer_model *m, const char *device, bool no_fuse, int *n_vocab) {
+    struct infer_engine_options o = {
+        .device = device, .kv_type = "f32", .ctx = 64, .threads = 2, .gpu_layers = -1, .no_fuse = no_fuse};
+    struct infer_engine *e;
+    struct infer_model_info info;
+    struct infer_output out;
+    struct infer_row row[N_PROMPT];
+    int seq;
+    assert_ok(infer_engine_create(&e, m, &o));
+    infer_model_info(m, &info);
+    *n_vocab = info.n_vocab;
+    float *y = malloc((size_t)N_OUT * (size_t)info.n_vocab * sizeof *y);
+    assert_ok(infer_seq_open(e, &seq));
+    for (int i = 0; i < N_PROMPT; i++)
+        row[i] = (struct infer_row){i * 7 % info.n_vocab, i, seq, false,
+                                    i + 1 == N_PROMPT ? INFER_WANT_LOGITS : 0};
+    assert_ok(infer_step(e, row, N_PROMPT, &out));
+    memcpy(y, out.logits[0], (size_t)info.n_vocab * sizeof *y);
+    for (int i = 0; i < N_DECODE; i++) {
+        row[0] = (struct infer_row){i + 5, N_PROMPT + i, seq, true, INFER_WANT_LOGITS};
+        assert_ok(infer_step(e, row, 1, &out));
+        memcpy(y + (size_t)(i + 1) * (size_t)info.n_vocab, out.logits[0], (size_t)info.n_vocab * sizeof *y);
+    }
+    infer_engine_free(e);
+    return y;
+}
+
+/* The rows of a fused tensor are what the single tensors are: sizes, and every bit of the logits. */
+static void fused_tensors_are_sliced(void **state) {
+    (void)state;
+    static const char *const devices[] = {"ref", "cpu"};
+    for (int t = 0; t < QUANT_COUNT; t++) {
+        struct infer_model *plain, *one;
+        const char *arch = t % 3 == 0   ? "qwen2"
+                           : t % 3 == 1 ? "llama"
+                                        : "qwen3",
+                   *type = quant_info((enum quant_type)t)->name;
+        open_both(arch, t % 2 ? "tiny" : "tiny-odd", type, &plain, &one);
+        assert_true(one->m->file->n_tensor < plain->m->file->n_tensor);
+        assert_int_equal(one->m->n_param, plain->m->n_param);
+        assert_int_equal(one->m->token_bytes, plain->m->token_bytes);
+        assert_int_equal(one->m->n_group, plain->m->n_group);
+        for (int d = 0; d < 2; d++) {
+            int n;
+            float *want = logits(plain, devices[d], false, &n), *got = logits(one, devices[d], false, &n);
+            if (memcmp(got, want, sizeof(float) * N_OUT * (size_t)n))
+                fail_msg("%s %s on %s: other bits", arch, type, devices[d]);
+            free(want);
+            free(got);
+        }
+        infer_model_close(plain);
+        infer_model_close(one);
+    }
+}
+
+static double relative(const float *got, const float *want, size_t n) {
+    double e = 0, s = 0;
+    for (size_t i = 0; i < n; i++) {
+        e += ((double)got[i] - (double)want[i]) * ((double)got[i] - (double)want[i]);
+        s += (double)want[i] * (double)want[i];
+    }
+    return sqrt(e / s);
+}
+
+/* A factor at every matrix: cpu computes what ref does, folded into other operations and not; the head's is exact. */
+static void factors_scale(void **state) {
+    (void)state;
+    static const char *const types[] = {"f32", "f16", "q8_0", "q4_k"};
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        struct infer_model *m, *one;
+        int n;
+        open_both("qwen2", "tiny", types[t], &m, &one);
+        float *plain = logits(m, "ref", false, &n);
+        m->m->head.member[0].factor = 0.25f;
+        float *head = logits(m, "ref", false, &n);
+        for (int i = 0; i < N_OUT * n; i++) assert_true(head[i] == plain[i] * 0.25f);
+        set_factors(m);
+        float *want = logits(m, "ref", false, &n);
+        assert_true(relative(want, head, (size_t)n) > 0.1);
+        for (int no_fuse = 0; no_fuse < 2; no_fuse++) {
+            float *got = logits(m, "cpu", no_fuse, &n);
+            double error = relative(got, want, N_OUT * (size_t)n);
+            if (!(error < (t < 2 ? TOL_OP_BF16 : TOL_OP_INT8)))
+                fail_msg("%s, no_fuse %d: %g", types[t], no_fuse, error);
+            free(got);
+        }
+        set_factors(one);
+        float *sliced = logits(one, "cpu", false, &n), *whole = logits(m, "cpu", false, &n);
+        assert_memory_equal(sliced, whole, sizeof(float) * N_OUT * (size_t)n);
+        free(plain), free(head), free(want), free(sliced), free(whole);
+        infer_model_close(m);
+        infer_model_close(one);
+    }
+}
+
+/* ---- one product ---- */
+
+enum { T = 3, K = 64, N = 24 };
+
+struct product {
+    struct op op[2];
+    struct buf buf[2];
+    struct op_list list[ROW_CLASS_COUNT];
+    struct weight x; /* of T rows */
+    struct weight_group group;
+    const struct weight_group *groups[1];
+    struct kv_group kv;
+    struct backend_config c;
+    float rows[T][K];
+};
+
+/* out[T][n] = the group's product with T random rows, the same ones for all. */
+static void product_make(struct product *p, const struct weight *w) {
+    *p = (struct product){.group = {.n_member = 1, .n = w->n, .k = K, .member = {*w}}};
+    seed = 4711;
+    for (int i = 0; i < T * K; i++) p->rows[i / K][i % K] = uniform();
+    p->x = (struct weight){
+        .name = "x", .type = QUANT_F32, .n = T, .k = K, .factor = 1, .n_stack = 1, .data = p->rows};
+    p->buf[0] = (struct buf){.name = "x", .width = K, .last = 1};
+    p->buf[1] = (struct buf){.name = "y", .width = w->n, .first = 1, .last = 1};
+    p->op[0] = (struct op){.kind = OP_EMBED, .name = "embed", .embed = {{0, 0, K}, &p->x, 1}};
+    p->op[1] =
+        (struct op){.kind = OP_MATMUL, .name = "matmul", .matmul = {{0, 0, K}, {1, 0, w->n}, &p->group}};
+    p->groups[0] = &p->group;
+    p->c = (struct backend_config){.group = p->groups,
+                                   .n_group = 1,
+                                   .embedding = &p->x,
+                                   .n_vocab = 1,
+                                   .kv_group = &p->kv,
+                                   .n_slot = 1,
+                                   .n_ctx = T,
+                                   .n_thread = 1};
+    for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
+        p->list[cls] = (struct op_list){
+            .cls = (enum row_class)cls, .op = p->op, .n_op = 2, .buf = p->buf, .n_buf = 2, .max_rows = T};
+        p->c.list[cls] = &p->list[cls];
+    }
+}
+static void product_run(const struct backend_type *type, enum row_class cls, const struct weight *w,
+                        float *out) {
+    struct product p;
+    struct backend *b;
+    struct backend_sizes sizes;
+    struct step_result result;
+    product_make(&p, w);
+    assert_ok(type->sizes(&p.c, &sizes));
+    for (int i = 0; i < 2; i++) {
+        p.buf[i].offset = p.c.activation_bytes;
+        p.c.activation_bytes += (p.buf[i].row_bytes * T + 255) / 256 * 256;
+    }
+    assert_ok(type->open(&b, &p.c));
+    assert_ok(type->upload(b));
+    assert_ok(type->compile(b, cls));
+    static const int32_t id[T] = {0, 1, 2}, slot[T];
+    const struct step s = {.n_row = T, .id = id, .pos = id, .slot = slot};
+    assert_ok(type->run(b, cls, &s));
+    assert_ok(type->wait(b, &result));
+    assert_ok(type->read(b, cls, p.op[1].matmul.out, T, out));
+    type->close(b);
+}
+
+/* n random rows of K elements of a type, and their values. */
+static uint8_t *random_rows(enum quant_type type, int n, float *value) {
+    const struct quant_info *q = quant_info(type);
+    size_t row = quant_row_bytes(q, K);
+    uint8_t *data = malloc(row * (size_t)n);
+    float x[K];
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; k < K; k++) x[k] = uniform();
+        q->encode(data + row * (size_t)i, x, K, NULL);
+        if (value) q->decode(value + (size_t)i * K, data + row * (size_t)i, K);
+    }
+    return data;
+}
+
+/* Matrix e of a stack computes what it computes alone; between the matrices lie other bytes. */
+static void stacks_are_addressed(void **state) {
+    (void)state;
+    enum { E = 3, GAP = 36 };
+    static const enum quant_type types[] = {QUANT_F32, QUANT_F16, QUANT_Q8_0, QUANT_Q4_0};
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        size_t bytes = quant_row_bytes(quant_info(types[t]), K) * N;
+        uint8_t *alone[E], *all = malloc((bytes + GAP) * E);
+        float bias[E * N], got[T * N], want[T * N], other[T * N];
+        memset(all, 0xff, (bytes + GAP) * E);
+        for (int i = 0; i < E * N; i++) bias[i] = uniform();
+        for (int e = 0; e < E; e++)
+            memcpy(all + (bytes + GAP) * (size_t)e, alone[e] = random_rows(types[t], N, NULL), bytes);
+        const struct weight stack = {.name = "experts",
+                                     .type = types[t],
+                                     .n = N,
+                                     .k = K,
+                                     .factor = 1,
+                                     .n_stack = E,
+                                     .stack_bytes = bytes + GAP,
+                                     .data = all,
+                                     .bias = bias};
+        assert_int_equal(weight_bytes(&stack), bytes * E);
+        for (int e = 0; e < E; e++)
+            for (int cls = 0; cls < ROW_CLASS_COUNT; cls++)
+                for (int cpu = 0; cpu < 2; cpu++) {
+                    const struct weight one = {.name = "expert",
+                                               .type = types[t],
+                                               .n = N,
+                                               .k = K,
+                                               .factor = 1,
+                                               .n_stack = 1,
+                                               .data = alone[e],
+                                               .bias = bias + e * N};
+                    const struct weight matrix = weight_matrix(&stack, e),
+                                        next = weight_matrix(&stack, (e + 1) % E);
+                    const struct backend_type *type = cpu ? &backend_cpu : &backend_ref;
+                    product_run(type, (enum row_class)cls, &matrix, got);
+                    product_run(type, (enum row_class)cls, &one, want);
+                    product_run(type, (enum row_class)cls, &next, other);
+                    assert_memory_equal(got, want, sizeof got);
+                    assert_memory_not_equal(got, other, sizeof got);
+                }
+        for (int e = 0; e < E; e++) free(alone[e]);
+        free(all);
+    }
+}
+
+/* ---- side tensors ---- */
+
+struct side_case {
+    const char *what;
+    int row_group, col_group; /* of the scales */
+    enum quant_type scale_type;
+    bool scale_2, zero, book, index;
+};
+
+/* A weight with sides from random numbers, and its values in float64: value[N][K]. */
+static struct weight sided(const struct side_case *c, double *value) {
+    static float q[N * K], scale[N * K], zero[N * K], book[16], whole;
+    static uint16_t half[N * K];
+    static int32_t index[K];
+    int rows = (N + c->row_group - 1) / c->row_group, cols = (K + c->col_group - 1) / c->col_group;
+    struct weight w = {.name = "w", .type = QUANT_F32, .n = N, .k = K, .factor = 1, .n_stack = 1, .data = q};
+    for (int i = 0; i < 16; i++) book[i] = uniform();
+    for (int i = 0; i < K; i++) index[i] = (i * 5 + 3) % cols;
+    whole = 0.75f;
+    for (int i = 0; i < rows * cols; i++) {
+        half[i] = c->scale_type == QUANT_F16 ? f32_to_f16(uniform()) : f32_to_bf16(uniform());
+        scale[i] = c->scale_type == QUANT_F32   ? uniform()
+                   : c->scale_type == QUANT_F16 ? f16_to_f32(half[i])
+                                                : bf16_to_f32(half[i]);
+        zero[i] = (float)(i % 16);
+    }
+    const void *data = c->scale_type == QUANT_F32 ? (const void *)scale : half;
+    w.side[w.n_side++] =
+        (struct side){SIDE_SCALE, c->scale_type, rows, cols, 0, c->row_group, c->col_group, data};
+    if (c->scale_2) w.side[w.n_side++] = (struct side){SIDE_SCALE_2, QUANT_F32, 1, 1, 0, N, K, &whole};
+    if (c->zero)
+        w.side[w.n_side++] =
+            (struct side){SIDE_ZERO, QUANT_F32, rows, cols, 0, c->row_group, c->col_group, zero};
+    if (c->book) w.side[w.n_side++] = (struct side){SIDE_CODEBOOK, QUANT_F32, 1, 16, 0, N, K, book};
+    if (c->index) w.side[w.n_side++] = (struct side){SIDE_GROUP_INDEX, QUANT_F32, 1, K, 0, N, 1, index};
+    for (int i = 0; i < N * K; i++) {
+        int k = i % K, at = i / K / c->row_group * cols + (c->index ? index[k] : k / c->col_group);
+        q[i] = (float)((i * 7 + i / 16) % 16);
+        value[i] = ((c->book ? (double)book[(int)q[i]] : (double)q[i] - (c->zero ? (double)zero[at] : 0))) *
+                   (double)scale[at] * (c->scale_2 ? (double)whole : 1);
+    }
+    return w;
+}
+
+static const struct side_case side_cases[] = {
+    {"a scale for each row", 1, K, QUANT_F32, false, false, false, false},
+    {"a scale for each row in BF16", 1, K, QUANT_BF16, false, false, false, false},
+    {"blocks of 16 x 16", 16, 16, QUANT_F32, false, false, false, false},
+    {"blocks that end behind the matrix", 10, 24, QUANT_F16, false, false, false, false},
+    {"scales of scales", 1, 16, QUANT_F16, true, false, false, false},
+    {"zero points", 1, 16, QUANT_F16, false, true, false, false},
+    {"a codebook", 1, 16, QUANT_F32, true, false, true, false},
+    {"a group index", 1, 16, QUANT_F16, false, true, false, true},
+};
+
+static void sides_against_float64(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof side_cases / sizeof *side_cases; i++) {
+        static double value[N * K];
+        float got[T * N], part[T * N], bias[N];
+        struct product p;
+        struct weight w = sided(&side_cases[i], value);
+        for (int n = 0; n < N; n++) bias[n] = uniform();
+        w.bias = bias;
+        w.factor = 1.5f;
+        product_make(&p, &w);
+        for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
+            product_run(&backend_ref, (enum row_class)cls, &w, got);
+            for (int t = 0; t < T; t++)
+                for (int n = 0; n < N; n++) {
+                    double sum = 0, size = 0;
+                    for (int k = 0; k < K; k++) {
+                        sum += value[n * K + k] * (double)p.rows[t][k];
+                        size += fabs(value[n * K + k] * (double)p.rows[t][k]);
+                    }
+                    double want = 1.5 * sum + (double)bias[n];
+                    if (!(fabs((double)got[t * N + n] - want) <= 1e-6 * (size + 1)))
+                        fail_msg("%s: row %d, output %d: %g, not %g", side_cases[i].what, t, n,
+                                 (double)got[t * N + n], want);
+                }
+        }
+        for (int row = 0; row + 7 <= N; row += 5) { /* rows of it have the same sides */
+            struct weight rows = weight_rows(&w, row, 7);
+            product_run(&backend_ref, ROW_PROMPT, &rows, part);
+            for (int t = 0; t < T; t++)
+                assert_memory_equal(part + t * 7, got + t * N + row, 7 * sizeof *part);
+        }
+    }
+}
+
+/* ---- refusals ---- */
+
+/* A backend says so in sizes, before it takes anything, and names the tensor. */
+static void refusals_name_the_tensor(void **state) {
+    (void)state;
+    static double value[N * K];
+    struct weight scaled = sided(&side_cases[0], value), stack = scaled;
+    scaled.name = "blk.3.attn_q.weight";
+    stack = (struct weight){.name = "blk.3.ffn_gate_exps.weight",
+                            .type = QUANT_F32,
+                            .n = N,
+                            .k = K,
+                            .factor = 1,
+                            .n_stack = 2,
+                            .stack_bytes = 4 * N * K / 2,
+                            .data = scaled.data};
+    const struct {
+        const char *backend;
+        enum infer_status (*sizes)(const struct backend_config *c, struct backend_sizes *out);
+        const struct weight *w;
+        const char *what;
+    } cases[] = {{"cpu", backend_cpu.sizes, &scaled, "scales"},
+                 {"cuda", cuda_sizes, &scaled, "scales"},
+                 {"ref", backend_ref.sizes, &stack, "stack"},
+                 {"cpu", backend_cpu.sizes, &stack, "stack"},
+                 {"cuda", cuda_sizes, &stack, "stack"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct product p;
+        struct backend_sizes sizes;
+        product_make(&p, cases[i].w);
+        assert_int_equal(cases[i].sizes(&p.c, &sizes), INFER_E_UNSUPPORTED);
+        assert_non_null(strstr(err_message(), cases[i].backend));
+        assert_non_null(strstr(err_message(), cases[i].w->name));
+        assert_non_null(strstr(err_message(), cases[i].what));
+        product_make(&p, &p.x); /* an embedding is asked too */
+        p.x = *cases[i].w;
+        assert_int_equal(cases[i].sizes(&p.c, &sizes), INFER_E_UNSUPPORTED);
+        assert_non_null(strstr(err_message(), cases[i].w->name));
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fused_tensors_are_sliced), cmocka_unit_test(factors_scale),
+        cmocka_unit_test(stacks_are_addressed),     cmocka_unit_test(sides_against_float64),
+        cmocka_unit_test(refusals_name_the_tensor),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
