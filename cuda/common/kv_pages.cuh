@@ -13,7 +13,7 @@ DEV size_t kv_bytes(enum kv_type type, int d) {
 DEV float kv_load(enum kv_type type, const uint8_t *row, int i) {
     if (type == KV_F32) return ((const float *)row)[i];
     if (type == KV_F16) return __half2float(((const __half *)row)[i]);
-    const block_q8_0 *b = (const block_q8_0 *)row + (i >> 5);
+    const block_Q8_0 *b = (const block_Q8_0 *)row + (i >> 5);
     return half_bits(b->d) * (float)b->q[i & 31];
 }
 // Element lane of block b of 32 of a row of d, by a whole warp.
@@ -62,7 +62,7 @@ DEV void kv_store32(enum kv_type type, uint8_t *row, int b, int d, const float *
     else {
         float m = 0;
         for (int i = 0; i < n; i++) m = fmaxf(m, fabsf(x[i]));
-        block_q8_0 *o = (block_q8_0 *)row + b;
+        block_Q8_0 *o = (block_Q8_0 *)row + b;
         __half h = __float2half(m / 127.f);
         float id = m > 0 ? 127.f / m : 0.f;
         memcpy(&o->d, &h, 2);

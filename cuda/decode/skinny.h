@@ -18,7 +18,7 @@ enum {
 // Warps beside those with row tiles: where warpgroups work, more than the producer.
 HALF_FN int skinny_helpers(bool group) { return group ? 4 : 1; }
 // Warps of a row tile where they have a class each, and row tiles of such a block at most.
-HALF_FN int skinny_classes(enum layout l) { return l == LAYOUT_F16 || l == LAYOUT_BF16 ? 4 : 8; }
+HALF_FN int skinny_classes(enum layout l) { return layout_kind(l) == KIND_HALVES ? 4 : 8; }
 HALF_FN int act_tiles_shared(enum layout l) { return skinny_classes(l) == 4 ? 3 : 2; }
 // Row tiles of a block at most, a warp each.
 HALF_FN int skinny_warps(enum layout l, int nt, bool group) {

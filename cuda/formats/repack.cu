@@ -128,7 +128,7 @@ DEV void repack_k36(uint8_t *u, int row, const uint8_t *s, int k0, F code) {
 }
 template <class S, class F> DEV void repack_k2(uint8_t *u, int row, const uint8_t *s, int k0, F code) {
     put_planes<2, 4>(u, row, code);
-    const block_q2_k &b = S::b(s, k0);
+    const block_Q2_K &b = S::b(s, k0);
     for (int j = 0; j < 16; j++) // group j / 2, e = j & 1
         u[1024 + row * 16 + (j >> 1 & 3) * 4 + (j >> 3) * 2 + (j & 1)] = b.sc[j];
     ((uint16_t *)(u + 1280 + row * 4))[0] = b.d;
@@ -176,7 +176,6 @@ cudaError_t cuda_repack(const struct cuda_region *r, const struct cuda_member *m
             <<<grid, 256, 0, stream>>>(p, (const uint8_t *)rows, row_bytes, row0, n_row, m->k);              \
         break;
 #include "quant/quant.def"
-#undef QUANT
     default:
         return cudaErrorInvalidValue;
     }

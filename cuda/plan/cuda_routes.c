@@ -4,8 +4,13 @@
 enum {
     EVERY = (1 << LAYOUT_COUNT) - 1,
     SCALED = BIT(F16) | BIT(BF16) | BIT(Q8) | BIT(Q4) | BIT(Q4K) | BIT(Q6K),
-    STREAMED = EVERY & ~BIT(F32),
-    CODES = STREAMED & ~(BIT(F16) | BIT(BF16)),
+    STREAMED = 0
+#define LAYOUT(id, name, bytes, kind) | (KIND_##kind != KIND_FLOATS) << LAYOUT_##id
+#include "cuda/plan/layouts.def"
+    ,
+    CODES = 0
+#define LAYOUT(id, name, bytes, kind) | (KIND_##kind == KIND_CODES) << LAYOUT_##id
+#include "cuda/plan/layouts.def"
 };
 
 const struct route cuda_routes[] = {
@@ -75,8 +80,9 @@ const char *route_group_name(enum route_group g) {
     return name[g];
 }
 const char *route_layout_name(enum layout l) {
-    static const char *const name[] = {"f32", "f16", "bf16", "q8",  "q8m", "q4", "q4m",
-                                       "q4k", "q5k", "q6k",  "q2k", "q3k", "iq4"};
-    static_assert(sizeof name / sizeof *name == LAYOUT_COUNT, "a name for each layout");
+    static const char *const name[] = {
+#define LAYOUT(id, label, bytes, kind) label,
+#include "cuda/plan/layouts.def"
+    };
     return name[l];
 }

@@ -34,20 +34,14 @@
 #include "quant/quant.h"
 
 enum layout {
-    LAYOUT_F32,
-    LAYOUT_F16,
-    LAYOUT_BF16,
-    LAYOUT_Q8,
-    LAYOUT_Q8M,
-    LAYOUT_Q4,
-    LAYOUT_Q4M,
-    LAYOUT_Q4K,
-    LAYOUT_Q5K,
-    LAYOUT_Q6K,
-    LAYOUT_Q2K,
-    LAYOUT_Q3K,
-    LAYOUT_IQ4,
+#define LAYOUT(id, name, bytes, kind) LAYOUT_##id,
+#include "cuda/plan/layouts.def"
     LAYOUT_COUNT
+};
+/* The layout of an element type: LAYOUT_OF_Q4_0 and so on. */
+enum {
+#define TYPE(type, layout) LAYOUT_OF_##type = LAYOUT_##layout,
+#include "cuda/plan/layouts.def"
 };
 enum { UNIT_ROWS = 16, UNIT_COLS = 256, UNIT_PAIR = 32 /* rows to which a member is padded */ };
 
@@ -64,34 +58,39 @@ LAYOUT_FN int layout_f32_byte(int row, int k) {
 
 /* Bytes of a unit. */
 LAYOUT_FN int layout_unit_bytes(enum layout l) {
-    return l == LAYOUT_F32                                        ? 16384
-           : l == LAYOUT_F16 || l == LAYOUT_BF16                  ? 8192
-           : l == LAYOUT_Q8                                       ? 4352
-           : l == LAYOUT_Q8M                                      ? 4608
-           : l == LAYOUT_Q4 || l == LAYOUT_Q4K || l == LAYOUT_IQ4 ? 2304
-           : l == LAYOUT_Q3K                                      ? 1824
-           : l == LAYOUT_Q4M                                      ? 2560
-           : l == LAYOUT_Q5K                                      ? 2816
-           : l == LAYOUT_Q6K                                      ? 3360
-                                                                  : 1344;
+    switch (l) {
+#define LAYOUT(id, name, bytes, kind)                                                                        \
+    case LAYOUT_##id:                                                                                        \
+        return bytes;
+#include "cuda/plan/layouts.def"
+    default:
+        return 0;
+    }
 }
 
-/* Layout that a file's type is re-tiled to. Types without a layout of their own take one that holds their values
- * exactly: Q5_0 as int8 codes, Q5_1 as int8 codes with minimum. */
+/* What a unit is made of: codes and scales, halves or floats. */
+enum layout_kind { KIND_CODES, KIND_HALVES, KIND_FLOATS };
+LAYOUT_FN enum layout_kind layout_kind(enum layout l) {
+    switch (l) {
+#define LAYOUT(id, name, bytes, kind)                                                                        \
+    case LAYOUT_##id:                                                                                        \
+        return KIND_##kind;
+#include "cuda/plan/layouts.def"
+    default:
+        return KIND_CODES;
+    }
+}
+
+/* Layout that a file's type is re-tiled to. A type without a row does not compile. */
 LAYOUT_FN enum layout layout_of(enum quant_type t) {
-    return t == QUANT_F32                       ? LAYOUT_F32
-           : t == QUANT_F16                     ? LAYOUT_F16
-           : t == QUANT_BF16                    ? LAYOUT_BF16
-           : t == QUANT_Q8_0 || t == QUANT_Q5_0 ? LAYOUT_Q8
-           : t == QUANT_IQ4_NL                  ? LAYOUT_IQ4
-           : t == QUANT_Q3_K                    ? LAYOUT_Q3K
-           : t == QUANT_Q5_1                    ? LAYOUT_Q8M
-           : t == QUANT_Q4_0                    ? LAYOUT_Q4
-           : t == QUANT_Q4_1                    ? LAYOUT_Q4M
-           : t == QUANT_Q4_K                    ? LAYOUT_Q4K
-           : t == QUANT_Q5_K                    ? LAYOUT_Q5K
-           : t == QUANT_Q6_K                    ? LAYOUT_Q6K
-                                                : LAYOUT_Q2K;
+    switch (t) {
+#define QUANT(id, gguf, name, elems, bytes)                                                                  \
+    case QUANT_##id:                                                                                         \
+        return (enum layout)LAYOUT_OF_##id;
+#include "quant/quant.def"
+    default:
+        return LAYOUT_COUNT;
+    }
 }
 
 /* One row for kernels that multiply codes by codes: a record for 256 columns, quantised in groups of 32 or 16 columns.

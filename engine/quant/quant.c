@@ -4,7 +4,6 @@ static const struct quant_info table[QUANT_COUNT] = {
 #define QUANT(id, gguf, name, elems, bytes)                                                                  \
     {QUANT_##id, gguf, name, elems, bytes, quant_##id##_decode, quant_##id##_encode},
 #include "quant/quant.def"
-#undef QUANT
 };
 
 const struct quant_info *quant_info(enum quant_type type) {
@@ -14,7 +13,7 @@ const struct quant_info *quant_info(enum quant_type type) {
 
 const struct quant_info *quant_by_gguf(uint32_t gguf) {
     for (int i = 0; i < QUANT_COUNT; i++)
-        if (table[i].gguf == gguf) return &table[i];
+        if (table[i].gguf >= 0 && (uint32_t)table[i].gguf == gguf) return &table[i];
     return NULL;
 }
 

@@ -19,19 +19,17 @@ extern "C" {
 enum quant_type {
 #define QUANT(id, gguf, name, elems, bytes) QUANT_##id,
 #include "quant/quant.def"
-#undef QUANT
     QUANT_COUNT
 };
 
 enum {
 #define QUANT(id, gguf, name, elems, bytes) QUANT_##id##_ELEMS = elems, QUANT_##id##_BYTES = bytes,
 #include "quant/quant.def"
-#undef QUANT
 };
 
 struct quant_info {
     enum quant_type type;
-    uint32_t gguf;    /* number in GGUF files */
+    int32_t gguf;     /* number in GGUF files; -1: not a type of theirs */
     const char *name; /* lower case, as --type takes it */
     uint32_t elems;   /* elements per block */
     uint32_t bytes;   /* bytes per block */
@@ -51,72 +49,65 @@ const struct quant_info *quant_by_name(const char *name);
 static inline size_t quant_row_bytes(const struct quant_info *q, size_t n) { return n / q->elems * q->bytes; }
 
 /* ---- block structs: layouts are drawn in quant_<name>.c ---- */
-struct block_q8_0 {
+struct block_Q8_0 {
     uint16_t d;
     int8_t q[32];
 };
-struct block_q4_0 {
+struct block_Q4_0 {
     uint16_t d;
     uint8_t q[16];
 };
-struct block_q4_1 {
+struct block_Q4_1 {
     uint16_t d, m;
     uint8_t q[16];
 };
-struct block_q5_0 {
+struct block_Q5_0 {
     uint16_t d;
     uint8_t h[4];
     uint8_t q[16];
 };
-struct block_q5_1 {
+struct block_Q5_1 {
     uint16_t d, m;
     uint8_t h[4];
     uint8_t q[16];
 };
-struct block_q2_k {
+struct block_Q2_K {
     uint8_t sc[16];
     uint8_t q[64];
     uint16_t d, dmin;
 };
-struct block_q3_k {
+struct block_Q3_K {
     uint8_t h[32];
     uint8_t q[64];
     uint8_t sc[12];
     uint16_t d;
 };
-struct block_q4_k {
+struct block_Q4_K {
     uint16_t d, dmin;
     uint8_t sc[12];
     uint8_t q[128];
 };
-struct block_q5_k {
+struct block_Q5_K {
     uint16_t d, dmin;
     uint8_t sc[12];
     uint8_t h[32];
     uint8_t q[128];
 };
-struct block_q6_k {
+struct block_Q6_K {
     uint8_t ql[128];
     uint8_t qh[64];
     int8_t sc[16];
     uint16_t d;
 };
-struct block_iq4_nl {
+struct block_IQ4_NL {
     uint16_t d;
     uint8_t q[16];
 };
 
-static_assert(sizeof(struct block_q8_0) == QUANT_Q8_0_BYTES, "q8_0");
-static_assert(sizeof(struct block_q4_0) == QUANT_Q4_0_BYTES, "q4_0");
-static_assert(sizeof(struct block_q4_1) == QUANT_Q4_1_BYTES, "q4_1");
-static_assert(sizeof(struct block_q5_0) == QUANT_Q5_0_BYTES, "q5_0");
-static_assert(sizeof(struct block_q5_1) == QUANT_Q5_1_BYTES, "q5_1");
-static_assert(sizeof(struct block_q2_k) == QUANT_Q2_K_BYTES, "q2_k");
-static_assert(sizeof(struct block_q3_k) == QUANT_Q3_K_BYTES, "q3_k");
-static_assert(sizeof(struct block_q4_k) == QUANT_Q4_K_BYTES, "q4_k");
-static_assert(sizeof(struct block_q5_k) == QUANT_Q5_K_BYTES, "q5_k");
-static_assert(sizeof(struct block_q6_k) == QUANT_Q6_K_BYTES, "q6_k");
-static_assert(sizeof(struct block_iq4_nl) == QUANT_IQ4_NL_BYTES, "iq4_nl");
+#define QUANT_FLOAT(id, gguf, name, elems, bytes)
+#define QUANT(id, gguf, name, elems, bytes)                                                                  \
+    static_assert(sizeof(struct block_##id) == (bytes), "the block of " name);
+#include "quant/quant.def"
 
 /* The 16 levels of IQ4_NL. */
 extern const int8_t quant_iq4_nl_levels[16];

@@ -7,7 +7,6 @@
     void quant_##id##_decode(float *y, const void *blocks, size_t n);                                        \
     void quant_##id##_encode(void *blocks, const float *x, size_t n, const float *importance);
 #include "quant/quant.def"
-#undef QUANT
 
 /* The eight 6-bit (scale, min) pairs of Q4_K and Q5_K in 12 bytes; j is 0..7. Capital letters are scales
  * A..H, small ones mins a..h, the letter's high two bits ride in bytes 0..7 of the pair four earlier:

@@ -6,14 +6,14 @@
  *
  *     x[i] = d * level[code[i]]          d: binary16
  *
- * source: ggml's block_iq4_nl and kvalues_iq4nl. */
+ * source: ggml's block_IQ4_NL and kvalues_iq4nl. */
 #include "quant/quant_search.h"
 
 const int8_t quant_iq4_nl_levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                         1,    13,   25,  38,  53,  69,  89,  113};
 
 void quant_IQ4_NL_decode(float *y, const void *blocks, size_t n) {
-    const struct block_iq4_nl *b = blocks;
+    const struct block_IQ4_NL *b = blocks;
     for (size_t i = 0; i < n / 32; i++, b++, y += 32) {
         float d = f16_to_f32(b->d);
         for (int j = 0; j < 16; j++) {
@@ -63,7 +63,7 @@ static float fit(const float *x, const float *w, const int8_t *nearest) {
 }
 
 void quant_IQ4_NL_encode(void *blocks, const float *x, size_t n, const float *importance) {
-    struct block_iq4_nl *b = blocks;
+    struct block_IQ4_NL *b = blocks;
     float own[32];
     int8_t nearest[256];
     for (int v = -128; v < 128; v++) nearest[128 + v] = quant_iq4_nl_levels[level_code((float)v)];

@@ -6,11 +6,11 @@
  *
  *     x[i] = d * (code[i] - 8)          d: binary16
  *
- * source: ggml's block_q4_0. */
+ * source: ggml's block_Q4_0. */
 #include "quant/quant_search.h"
 
 void quant_Q4_0_decode(float *y, const void *blocks, size_t n) {
-    const struct block_q4_0 *b = blocks;
+    const struct block_Q4_0 *b = blocks;
     for (size_t i = 0; i < n / 32; i++, b++, y += 32) {
         float d = f16_to_f32(b->d);
         for (int j = 0; j < 16; j++) {
@@ -21,7 +21,7 @@ void quant_Q4_0_decode(float *y, const void *blocks, size_t n) {
 }
 
 void quant_Q4_0_encode(void *blocks, const float *x, size_t n, const float *importance) {
-    struct block_q4_0 *b = blocks;
+    struct block_Q4_0 *b = blocks;
     float own[32];
     for (size_t i = 0; i < n / 32; i++, b++, x += 32) {
         const float *w = quant_weights(importance ? importance + i * 32 : NULL, x, own, 32);

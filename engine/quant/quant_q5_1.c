@@ -7,11 +7,11 @@
  *
  *     x[i] = d * code[i] + m          d, m: binary16
  *
- * source: ggml's block_q5_1. */
+ * source: ggml's block_Q5_1. */
 #include "quant/quant_search.h"
 
 void quant_Q5_1_decode(float *y, const void *blocks, size_t n) {
-    const struct block_q5_1 *b = blocks;
+    const struct block_Q5_1 *b = blocks;
     for (size_t i = 0; i < n / 32; i++, b++, y += 32) {
         float d = f16_to_f32(b->d), m = f16_to_f32(b->m);
         for (int j = 0; j < 16; j++) {
@@ -24,7 +24,7 @@ void quant_Q5_1_decode(float *y, const void *blocks, size_t n) {
 }
 
 void quant_Q5_1_encode(void *blocks, const float *x, size_t n, const float *importance) {
-    struct block_q5_1 *b = blocks;
+    struct block_Q5_1 *b = blocks;
     float own[32], d, m;
     for (size_t i = 0; i < n / 32; i++, b++, x += 32) {
         const float *w = quant_weights(importance ? importance + i * 32 : NULL, x, own, 32);

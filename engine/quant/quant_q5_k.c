@@ -11,7 +11,7 @@
 #include "quant/quant_search.h"
 
 void quant_Q5_K_decode(float *y, const void *blocks, size_t n) {
-    const struct block_q5_k *b = blocks;
+    const struct block_Q5_K *b = blocks;
     for (size_t i = 0; i < n / 256; i++, b++, y += 256) {
         float d = f16_to_f32(b->d), dmin = f16_to_f32(b->dmin);
         for (int g = 0; g < 8; g++) {
@@ -29,7 +29,7 @@ void quant_Q5_K_decode(float *y, const void *blocks, size_t n) {
 }
 
 void quant_Q5_K_encode(void *blocks, const float *x, size_t n, const float *importance) {
-    struct block_q5_k *b = blocks;
+    struct block_Q5_K *b = blocks;
     struct quant_affine_block f;
     float own[256];
     for (size_t i = 0; i < n / 256; i++, b++, x += 256) {

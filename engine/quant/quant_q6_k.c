@@ -14,7 +14,7 @@
 #include "quant/quant_search.h"
 
 void quant_Q6_K_decode(float *y, const void *blocks, size_t n) {
-    const struct block_q6_k *b = blocks;
+    const struct block_Q6_K *b = blocks;
     for (size_t i = 0; i < n / 256; i++, b++, y += 256) {
         float d = f16_to_f32(b->d);
         for (int g = 0; g < 16; g++) {
@@ -30,7 +30,7 @@ void quant_Q6_K_decode(float *y, const void *blocks, size_t n) {
 }
 
 void quant_Q6_K_encode(void *blocks, const float *x, size_t n, const float *importance) {
-    struct block_q6_k *b = blocks;
+    struct block_Q6_K *b = blocks;
     struct quant_signed_block f;
     float own[256];
     for (size_t i = 0; i < n / 256; i++, b++, x += 256) {

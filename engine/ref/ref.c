@@ -54,7 +54,7 @@ static void kv_store_row(enum kv_type type, void *dst, const float *x, int n) {
         float block[32];
         for (int i = 0; i < n; i += 32) {
             for (int j = 0; j < 32; j++) block[j] = i + j < n ? x[i + j] : 0;
-            quant_info(QUANT_Q8_0)->encode((struct block_q8_0 *)dst + i / 32, block, 32, NULL);
+            quant_info(QUANT_Q8_0)->encode((struct block_Q8_0 *)dst + i / 32, block, 32, NULL);
         }
     }
 }
@@ -65,7 +65,7 @@ static void kv_load_row(enum kv_type type, float *y, const void *src, int n) {
     if (type == KV_Q8_0) {
         float block[32];
         for (int i = 0; i < n; i += 32) {
-            quant_info(QUANT_Q8_0)->decode(block, (const struct block_q8_0 *)src + i / 32, 32);
+            quant_info(QUANT_Q8_0)->decode(block, (const struct block_Q8_0 *)src + i / 32, 32);
             for (int j = 0; j < 32 && i + j < n; j++) y[i + j] = block[j];
         }
     }

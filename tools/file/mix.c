@@ -22,7 +22,6 @@ enum { N_MIX = sizeof mixes / sizeof *mixes };
 static const struct mix pure[QUANT_COUNT] = {
 #define QUANT(id, gguf, label, elems, bytes) {label, QUANT_##id, PURE, 0},
 #include "quant/quant.def"
-#undef QUANT
 };
 
 static const struct mix *find(const char *name) {
