@@ -1,6 +1,6 @@
 /* Weight rows to float32 with AVX2, for prompt matmuls. */
 #include "cpu/kernels/kernels.h"
-#include "cpu/kernels/dequant_avx2.h"
+#include "made/cpu_formats.h"
 
 #define UNROLL _Pragma("GCC unroll 8")
 
@@ -20,35 +20,39 @@ INLINE void spill16(struct sub16 h, float *d, float *g) {
     _mm256_storeu_ps(g + 8, h.g1);
 }
 
-#define UNPACK(name, UPPER, SUBS, BYTES)                                                                     \
-    INLINE void f32_step_##name(float *y, const uint8_t *w, int n_sub) {                                     \
+#define spill(h, d, g) _Generic((h), struct sub8 : spill8, struct sub16 : spill16)(h, d, g)
+
+#define UNPACK(id, BYTES)                                                                                    \
+    INLINE void f32_step_##id(float *y, const uint8_t *w, int n_sub) {                                       \
         float d[16], g[16];                                                                                  \
-        spill##SUBS(head_##name(w), d, g);                                                                   \
+        spill(head_##id(w), d, g);                                                                           \
         UNROLL for (int b = 0; b < 8; b++) {                                                                 \
             if (b >= n_sub) return;                                                                          \
-            __m256i c = codes_##name(w, b);                                                                  \
+            __m256i c = codes_##id(w, b);                                                                    \
             __m128i lo = _mm256_castsi256_si128(c), hi = _mm256_extracti128_si256(c, 1);                     \
-            const int s = SUBS / 8 * b, e = s + SUBS / 16;                                                   \
-            put8(y + 32 * b, lo, SIGNED_##name, d[s], g[s]);                                                 \
-            put8(y + 32 * b + 8, _mm_srli_si128(lo, 8), SIGNED_##name, d[s], g[s]);                          \
-            put8(y + 32 * b + 16, hi, SIGNED_##name, d[e], g[e]);                                            \
-            put8(y + 32 * b + 24, _mm_srli_si128(hi, 8), SIGNED_##name, d[e], g[e]);                         \
+            const int s = 32 / id##_COLS * b, e = s + 16 / id##_COLS;                                        \
+            put8(y + 32 * b, lo, id##_WIDE, d[s], g[s]);                                                     \
+            put8(y + 32 * b + 8, _mm_srli_si128(lo, 8), id##_WIDE, d[s], g[s]);                              \
+            put8(y + 32 * b + 16, hi, id##_WIDE, d[e], g[e]);                                                \
+            put8(y + 32 * b + 24, _mm_srli_si128(hi, 8), id##_WIDE, d[e], g[e]);                             \
         }                                                                                                    \
     }                                                                                                        \
-    static void f32_##name(void *out, const void *blocks, const uint8_t *end, int k) {                       \
+    static void f32_##id(void *out, const void *blocks, const uint8_t *end, int k) {                         \
         const uint8_t *w = blocks;                                                                           \
         float *y = out;                                                                                      \
-        for (; k >= 256; k -= 256, y += 256, w += BYTES) f32_step_##name(y, w, 8);                           \
+        for (; k >= 256; k -= 256, y += 256, w += BYTES) f32_step_##id(y, w, 8);                             \
         if (k) {                                                                                             \
             uint8_t copy[BYTES];                                                                             \
             if (w + BYTES > end) {                                                                           \
                 memset(copy, 0, BYTES);                                                                      \
                 w = memcpy(copy, w, (size_t)k / 32 * (BYTES / 8));                                           \
             }                                                                                                \
-            f32_step_##name(y, w, k / 32);                                                                   \
+            f32_step_##id(y, w, k / 32);                                                                     \
         }                                                                                                    \
     }
-CPU_QUANTS(UNPACK)
+#define QUANT_FLOAT(...)
+#define QUANT(id, gguf, name, elems, bytes) UNPACK(id, 256 / (elems) * (bytes))
+#include "quant/quant.def"
 
 static void f32_f32(void *y, const void *w, const uint8_t *end, int k) {
     (void)end;
@@ -69,6 +73,11 @@ static void f32_bf16(void *y, const void *w, const uint8_t *end, int k) {
     for (int i = 0; i < k; i++) o[i] = bf16_to_f32(h[i]);
 }
 
-#define ENTRY(name, UPPER, SUBS, BYTES) [QUANT_##UPPER] = f32_##name,
 cpu_dequant_fn *const cpu_dequant_f32_avx2[QUANT_COUNT] = {
-    [QUANT_F32] = f32_f32, [QUANT_F16] = f32_f16, [QUANT_BF16] = f32_bf16, CPU_QUANTS(ENTRY)};
+    [QUANT_F32] = f32_f32,
+    [QUANT_F16] = f32_f16,
+    [QUANT_BF16] = f32_bf16,
+#define QUANT_FLOAT(...)
+#define QUANT(id, gguf, name, elems, bytes) [QUANT_##id] = f32_##id,
+#include "quant/quant.def"
+};

@@ -1,6 +1,6 @@
 /* Weight rows to float32 and BF16 with AVX-512, for prompt matmuls. */
 #include "cpu/kernels/kernels.h"
-#include "cpu/kernels/dequant_avx512.h"
+#include "made/cpu_formats.h"
 
 #define UNROLL _Pragma("GCC unroll 8")
 
@@ -30,15 +30,17 @@ INLINE void spill16(struct sub16 h, float *d, float *g) {
     _mm512_storeu_ps(g, h.g);
 }
 
+#define spill(h, d, g) _Generic((h), struct sub8 : spill8, struct sub16 : spill16)(h, d, g)
+
 /* 64 columns of pair p, of which the first n are wanted (32 or 64). */
-#define UNPACK(name, UPPER, SUBS, BYTES, PUT, INTO)                                                          \
-    INLINE void INTO##_step_##name(void *y, int at, const uint8_t *w, int n_sub) {                           \
+#define UNPACK(id, BYTES, PUT, INTO)                                                                         \
+    INLINE void INTO##_step_##id(void *y, int at, const uint8_t *w, int n_sub) {                             \
         float d[16], g[16];                                                                                  \
-        spill##SUBS(head_##name(w), d, g);                                                                   \
+        spill(head_##id(w), d, g);                                                                           \
         UNROLL for (int p = 0; p < 4; p++) {                                                                 \
             if (2 * p >= n_sub) return;                                                                      \
-            __m512i c = codes_##name(w, p);                                                                  \
-            const int s = SUBS / 4 * p, o = SUBS / 16;                                                       \
+            __m512i c = codes_##id(w, p);                                                                    \
+            const int SUBS = 256 / id##_COLS, s = SUBS / 4 * p, o = SUBS / 16;                               \
             PUT(y, at + 64 * p, values(_mm512_castsi512_si128(c), d[s], g[s]),                               \
                 values(_mm512_extracti32x4_epi32(c, 1), d[s + o], g[s + o]));                                \
             if (2 * p + 1 >= n_sub) return;                                                                  \
@@ -47,23 +49,25 @@ INLINE void spill16(struct sub16 h, float *d, float *g) {
                 values(_mm512_extracti32x4_epi32(c, 3), d[s + SUBS / 8 + o], g[s + SUBS / 8 + o]));          \
         }                                                                                                    \
     }                                                                                                        \
-    static void INTO##_##name(void *y, const void *blocks, const uint8_t *end, int k) {                      \
+    static void INTO##_##id(void *y, const void *blocks, const uint8_t *end, int k) {                        \
         const uint8_t *w = blocks;                                                                           \
         int at = 0;                                                                                          \
-        for (; at + 256 <= k; at += 256, w += BYTES) INTO##_step_##name(y, at, w, 8);                        \
+        for (; at + 256 <= k; at += 256, w += BYTES) INTO##_step_##id(y, at, w, 8);                          \
         if (at < k) {                                                                                        \
             uint8_t copy[BYTES];                                                                             \
             if (w + BYTES > end) {                                                                           \
                 memset(copy, 0, BYTES);                                                                      \
                 w = memcpy(copy, w, (size_t)(k - at) / 32 * (BYTES / 8));                                    \
             }                                                                                                \
-            INTO##_step_##name(y, at, w, (k - at) / 32);                                                     \
+            INTO##_step_##id(y, at, w, (k - at) / 32);                                                       \
         }                                                                                                    \
     }
-#define UNPACK_F32(name, UPPER, SUBS, BYTES)  UNPACK(name, UPPER, SUBS, BYTES, put_f32, f32)
-#define UNPACK_BF16(name, UPPER, SUBS, BYTES) UNPACK(name, UPPER, SUBS, BYTES, put_bf16, bf16)
-CPU_QUANTS(UNPACK_F32)
-CPU_QUANTS(UNPACK_BF16)
+#define QUANT_FLOAT(...)
+#define QUANT(id, gguf, name, elems, bytes) UNPACK(id, 256 / (elems) * (bytes), put_f32, f32)
+#include "quant/quant.def"
+#define QUANT_FLOAT(...)
+#define QUANT(id, gguf, name, elems, bytes) UNPACK(id, 256 / (elems) * (bytes), put_bf16, bf16)
+#include "quant/quant.def"
 
 /* ---- float types ---- */
 
@@ -111,9 +115,19 @@ static void bf16_bf16(void *y, const void *w, const uint8_t *end, int k) {
     }
 }
 
-#define ENTRY_F32(name, UPPER, SUBS, BYTES)  [QUANT_##UPPER] = f32_##name,
-#define ENTRY_BF16(name, UPPER, SUBS, BYTES) [QUANT_##UPPER] = bf16_##name,
 cpu_dequant_fn *const cpu_dequant_f32_avx512[QUANT_COUNT] = {
-    [QUANT_F32] = f32_f32, [QUANT_F16] = f32_f16, [QUANT_BF16] = f32_bf16, CPU_QUANTS(ENTRY_F32)};
+    [QUANT_F32] = f32_f32,
+    [QUANT_F16] = f32_f16,
+    [QUANT_BF16] = f32_bf16,
+#define QUANT_FLOAT(...)
+#define QUANT(id, gguf, name, elems, bytes) [QUANT_##id] = f32_##id,
+#include "quant/quant.def"
+};
 cpu_dequant_fn *const cpu_dequant_bf16_avx512[QUANT_COUNT] = {
-    [QUANT_F32] = bf16_f32, [QUANT_F16] = bf16_f16, [QUANT_BF16] = bf16_bf16, CPU_QUANTS(ENTRY_BF16)};
+    [QUANT_F32] = bf16_f32,
+    [QUANT_F16] = bf16_f16,
+    [QUANT_BF16] = bf16_bf16,
+#define QUANT_FLOAT(...)
+#define QUANT(id, gguf, name, elems, bytes) [QUANT_##id] = bf16_##id,
+#include "quant/quant.def"
+};

@@ -68,44 +68,22 @@ INLINE void pack16_float(struct panel16 *p, const uint8_t *w, size_t stride, int
         load32(rows_at((const uint8_t *)y, sizeof y[0]), 32 * (size_t)i, p->q + 8 * i, false);
     p->d[0] = vf_load(d);
 }
-INLINE void pack16_f16(struct panel16 *p, const uint8_t *w, size_t stride, int k) {
+INLINE void pack16_F16(struct panel16 *p, const uint8_t *w, size_t stride, int k) {
     pack16_float(p, w, stride, k, false);
 }
-INLINE void pack16_bf16(struct panel16 *p, const uint8_t *w, size_t stride, int k) {
+INLINE void pack16_BF16(struct panel16 *p, const uint8_t *w, size_t stride, int k) {
     pack16_float(p, w, stride, k, true);
 }
 
-#if !defined(__AVX512F__) && !defined(__AVXVNNI__)
-/* Signed bytes of columns 4 k4 .. into the panel. */
-INLINE void put16(struct panel16 *p, int k4, vu codes) {
-    const vi low = _mm256_setr_epi8(-1, 0, -1, 1, -1, 4, -1, 5, -1, 8, -1, 9, -1, 12, -1, 13, -1, 0, -1, 1,
-                                    -1, 4, -1, 5, -1, 8, -1, 9, -1, 12, -1, 13);
-    const vi high = _mm256_add_epi8(low, _mm256_set1_epi16(0x0200));
-    p->q[2 * k4] = (vu)_mm256_srai_epi16(_mm256_shuffle_epi8((vi)codes, low), 8);
-    p->q[2 * k4 + 1] = (vu)_mm256_srai_epi16(_mm256_shuffle_epi8((vi)codes, high), 8);
-}
-INLINE void pack16_q8_0(struct panel16 *p, const uint8_t *w, size_t stride, int k) {
+/* Codes of 8 bits and their scales, as the format's file reads them. */
+INLINE void pack16_codes(struct panel16 *p, const uint8_t *w, size_t stride, int k, pack_fn *pack) {
+    struct panel scales;
     struct row_span row = rows_at(w, stride);
-    for (int b = 0; b < k / 32; b++) {
-        vu v[8];
-        load32(row, 34 * (size_t)b + 2, v, false);
-        UNROLL for (int j = 0; j < 8; j++) put16(p, 8 * b + j, v[j]);
-    }
-    halves(row, k / 32, 0, 34, p->d);
+    row.planes = SIXTEEN;
+    scales.copy = (uint8_t *)p->q;
+    pack(&scales, row, k / 32);
+    for (int b = 0; b < k / 32; b++) p->d[b] = scales.d[b];
 }
-INLINE void pack16_iq4_nl(struct panel16 *p, const uint8_t *w, size_t stride, int k) {
-    struct row_span row = rows_at(w, stride);
-    for (int b = 0; b < k / 32; b++) {
-        vu v[4];
-        load16(row, 18 * (size_t)b + 2, v, false);
-        UNROLL for (int j = 0; j < 4; j++) {
-            put16(p, 8 * b + j, (vu)look_up(quant_iq4_nl_levels, LOW4(v[j])));
-            put16(p, 8 * b + 4 + j, (vu)look_up(quant_iq4_nl_levels, LOW4(v[j] >> 4)));
-        }
-    }
-    halves(row, k / 32, 0, 18, p->d);
-}
-#endif
 
 /* out += NP panels x TT rows of x: n sub-blocks of COLS columns, each with its scale or all with one. */
 INLINE void tile16(const struct panel16 *p, int n, const uint8_t *x, size_t x_stride, float *out,
@@ -177,23 +155,17 @@ INLINE void multiply16(const uint8_t *w, size_t stride, int n_row, int k, struct
         }
     }
 }
-#define ROWS16_OF(name, UPPER, BYTES, COLS, SCALES)                                                          \
-    static void rows16_##name(const uint8_t *w, size_t stride, int n, int k, struct cpu_x x, int T,          \
-                              float *out, uint8_t *copy, bool copied) {                                      \
+#define ROWS16_OF(id, pack, BYTES, COLS, SCALES)                                                             \
+    static void rows16_##id(const uint8_t *w, size_t stride, int n, int k, struct cpu_x x, int T,            \
+                            float *out, uint8_t *copy, bool copied) {                                        \
         (void)copy, (void)copied;                                                                            \
-        multiply16(w, stride, n, k, x, T, out, pack16_##name, BYTES, COLS, SCALES);                          \
+        multiply16(w, stride, n, k, x, T, out, pack, BYTES, COLS, SCALES);                                   \
     }
-#define PANEL16_ENTRY(name, UPPER, ...) [QUANT_##UPPER] = rows16_##name,
-/* F(name, UPPER, bytes of 256 columns, columns of a sum, sums have scales) */
-#define PANEL16_FLOATS(F)                                                                                    \
-    F(f16, F16, 512, 64, false)                                                                              \
-    F(bf16, BF16, 512, 64, false)
-#if defined(__AVX512F__) || defined(__AVXVNNI__)
-#define PANEL16_QUANTS PANEL16_FLOATS
-#else
-#define PANEL16_QUANTS(F)                                                                                    \
-    PANEL16_FLOATS(F)                                                                                        \
-    F(q8_0, Q8_0, 272, 32, true)                                                                             \
-    F(iq4_nl, IQ4_NL, 144, 32, true)
-#endif
-PANEL16_QUANTS(ROWS16_OF)
+ROWS16_OF(F16, pack16_F16, 512, 64, false)
+ROWS16_OF(BF16, pack16_BF16, 512, 64, false)
+/* The kernel of a row of quant.def with codes of 8 bits. */
+#define ROWS16_CODES(id, BYTES)                                                                              \
+    INLINE void pack16_##id(struct panel16 *p, const uint8_t *w, size_t stride, int k) {                     \
+        pack16_codes(p, w, stride, k, pack_##id);                                                            \
+    }                                                                                                        \
+    ROWS16_OF(id, pack16_##id, BYTES, 32, true)

@@ -17,349 +17,9 @@
  * Dot products: VNNI where there is one. With AVX2 alone vpmaddubsw sums stay in 16 bits for a whole sub-block,
  * modulo 2^16; that is exact because the true sums of (u - OFF) x fit: at most 16 products of 16 * 127 (32
  * columns) or 8 of 32 * 127 (16). Codes of 8 bits are two planes of 4: u = 16 high + low. */
-#include "cpu/simd/pack_rows.h"
+#define CPU_PANELS
+#include "made/cpu_formats.h"
 #include "cpu/kernels/kernels.h"
-
-/* A line, asked for just behind the last sum. */
-#ifdef __AVX512F__
-#define ASK(sum, line) __asm__ volatile("prefetcht1 %1" : "+v"(sum) : "m"(*(const char *)(line)))
-#else
-#define ASK(sum, line) __asm__ volatile("prefetcht1 %1" : "+x"(sum) : "m"(*(const char *)(line)))
-#endif
-
-/* ---- panels ---- */
-
-struct panel {
-    vu q[2][COLS_MAX / 4];    /* the second plane: low halves of codes of 8 bits, without VNNI */
-    vf d[16], g[16];          /* per sub-block; without VNNI and where scales are integers, d[0] times sc[] */
-    vi sc[16];                /* in both halves of each lane */
-    const uint8_t *ahead;     /* what to ask for while this is unpacked */
-    uint8_t *copy;            /* of the rows: where it goes on */
-    vi acc[8][8], sum[8][16]; /* products of each row of x and sub-block */
-};
-
-/* Lines are asked for evenly, a few for every vector of codes: a burst would wait for its own misses. */
-INLINE void ask(struct panel *p, struct row_span row, int bytes) {
-    if (row.copied) return;
-    UNROLL for (int i = 0; i < (R * bytes + 63) / 64; i++)
-        _mm_prefetch((const char *)p->ahead + 64 * i, _MM_HINT_T1);
-    p->ahead += (R * bytes + 63) / 64 * 64;
-}
-
-INLINE vu byte_of(vu v, int i) { return v >> 8 * i & 255; }
-INLINE vf byte_lanes(vu v, int i) { return to_float((vi)byte_of(v, i)); }
-/* The scale d sc of sub-block b; sc: an integer below 2^15 in each lane. */
-INLINE void scale(struct panel *p, int b, vf d, vi sc) {
-    if (VNNI)
-        p->d[b] = vf_mul(d, to_float(sc));
-    else
-        p->sc[b] = (vi)(((vu)sc & 0xffff) | (vu)sc << 16);
-    if (!VNNI && b == 0) p->d[0] = d;
-}
-
-INLINE const struct cpu_x8 *x_row(struct row_span row, int t) {
-    return (const struct cpu_x8 *)(const void *)(row.x + (size_t)t * row.x_stride);
-}
-
-/* u - off, with a sign. */
-INLINE vu centred(vu u, const int off) {
-    if (off == 128) return u ^ 0x80808080;
-#ifdef __AVX512F__
-    return off ? (vu)_mm512_sub_epi8((vi)u, _mm512_set1_epi8((char)off)) : u;
-#else
-    return off ? (vu)_mm256_sub_epi8((vi)u, _mm256_set1_epi8((char)off)) : u;
-#endif
-}
-
-/* Codes of 4 columns from 4 (k4 + j): into the panel, or at once into the sums of their sub-block. */
-INLINE void put_codes(struct panel *p, struct row_span row, int k4, const int j, vu u) {
-    if (!row.direct) {
-        p->q[0][k4 + j] = row.centre ? centred(u, row.off) : u;
-        return;
-    }
-    UNROLL for (int t = 0; t < row.tt; t++) {
-        int32_t four;
-        vi *acc = &p->acc[t][j / row.sub]; /* constant indices: in a register */
-        memcpy(&four, x_row(row, t)->q + 4 * (k4 + j), 4);
-        *acc = dot(*acc, u, set32(four));
-    }
-}
-/* *v; codes to be multiplied at once are read just here: what was read last of the copy began back vectors ago. */
-INLINE vu codes_at(struct row_span row, const vu *v, const int back) {
-    vu u;
-    if (!row.direct) return *v;
-    memcpy(&u, *row.copy - back * (int)sizeof u, sizeof u);
-    return u;
-}
-/* The line AHEAD of that is asked for just behind the products of code j: two in a row wait for each other. */
-INLINE void line_ahead(struct panel *p, struct row_span row, const int back, const int j) {
-    if (!row.direct || (VL == 8 && back % 2)) return;
-    const char *line = (const char *)*row.copy + AHEAD - back * (int)sizeof(vu);
-    ASK(p->acc[0][j / row.sub], line);
-}
-/* The same where a line is one product: the sum of one row waits in memory, or loads run so far ahead that they take the
- * prefetches' places. */
-INLINE void line_ahead8(struct panel *p, struct row_span row, const int back, const int j) {
-    if (!row.direct || row.tt > 1 || VL == 8) {
-        line_ahead(p, row, back, j);
-        return;
-    }
-    const char *line = (const char *)*row.copy + AHEAD - back * (int)sizeof(vu);
-    __asm__ volatile("prefetcht1 %1" : "+m"(p->acc[0][0]) : "m"(*line));
-}
-/* Around the codes of columns/4 k4 .. k4 + n. Two planes of one row of x have the sums of two rows. */
-INLINE void first_codes(struct panel *p, struct row_span row, int k4, const int n) {
-    if (row.direct) UNROLL for (int t = 0; t < row.tt; t++) UNROLL for (int i = 0; i < n / row.sub; i++) {
-            const int b = k4 / row.sub + i;
-            p->acc[t][i] =
-                row.off ? row_start(row.sub == 8 ? x_row(row, t)->p32[b] : x_row(row, t)->p16[b], row.off)
-                        : set32(0);
-            if (row.planes == 2) p->acc[1][i] = set32(0);
-        }
-}
-INLINE void last_codes(struct panel *p, struct row_span row, int k4, const int n) {
-    if (row.direct)
-        UNROLL for (int t = 0; t < row.tt * row.planes; t++) UNROLL for (int i = 0; i < n / row.sub; i++)
-            p->sum[t][k4 / row.sub + i] = p->acc[t][i];
-}
-INLINE void put8(struct panel *p, struct row_span row, int k4, const int j, vu u) { /* codes of 8 bits */
-    vu high = u >> 4 & 0x0f0f0f0f, low = u & 0x0f0f0f0f;
-    if (VNNI) {
-        put_codes(p, row, k4, j, u);
-    } else if (row.direct) {
-        int32_t four;
-        memcpy(&four, x_row(row, 0)->q + 4 * (k4 + j), 4);
-        p->acc[0][j / row.sub] = dot(p->acc[0][j / row.sub], high, set32(four));
-        p->acc[1][j / row.sub] = dot(p->acc[1][j / row.sub], low, set32(four));
-    } else {
-        p->q[0][k4 + j] = high;
-        p->q[1][k4 + j] = low;
-    }
-}
-#define LOW4(v) ((v)&0x0f0f0f0f)
-
-/* ---- formats in blocks of 32: n blocks ---- */
-
-#define BLOCKS(name, BYTES, MIN, CODES)                                                                      \
-    INLINE void pack_##name(struct panel *p, struct row_span row, int n) {                                   \
-        struct row_span at = row;                                                                            \
-        for (int b = 0; b < n; b++, at = rows_skip(at, BYTES)) {                                             \
-            vu v[8];                                                                                         \
-            ask(p, row, BYTES);                                                                              \
-            first_codes(p, row, b * 8, 8);                                                                   \
-            CODES                                                                                            \
-            last_codes(p, row, b * 8, 8);                                                                    \
-        }                                                                                                    \
-        if (MIN)                                                                                             \
-            half_pairs(row, n, BYTES, p->d, p->g);                                                           \
-        else                                                                                                 \
-            halves(row, n, 0, BYTES, p->d);                                                                  \
-    }
-#define NIBBLES(AT, PUT_LOW, PUT_HIGH)                                                                       \
-    load16(at, AT, v, true);                                                                                 \
-    UNROLL for (int j = 0; j < 4; j++) {                                                                     \
-        vu u = codes_at(at, v + j, 4 - j), low = LOW4(u), high = LOW4(u >> 4);                               \
-        PUT_LOW;                                                                                             \
-        line_ahead(p, at, 4 - j, j);                                                                         \
-        PUT_HIGH;                                                                                            \
-    }
-#define LEVELS(u) ((vu)look_up(quant_iq4_nl_levels, u) ^ 0x80808080)
-BLOCKS(
-    q8_0, 34, false, load32(at, 2, v, true); UNROLL for (int j = 0; j < 8; j++) {
-        put8(p, row, b * 8, j, codes_at(at, v + j, 8 - j) ^ 0x80808080);
-        line_ahead8(p, at, 8 - j, j);
-    })
-BLOCKS(q4_0, 18, false, NIBBLES(2, put_codes(p, row, b * 8, j, low), put_codes(p, row, b * 8, 4 + j, high)))
-BLOCKS(q4_1, 20, true, NIBBLES(4, put_codes(p, row, b * 8, j, low), put_codes(p, row, b * 8, 4 + j, high)))
-BLOCKS(iq4_nl, 18, false,
-       NIBBLES(2, put8(p, row, b * 8, j, LEVELS(low)), put8(p, row, b * 8, 4 + j, LEVELS(high))))
-BLOCKS(q5_0, 22, false, vu h = load4(at, 2);
-       NIBBLES(6, put_codes(p, row, b * 8, j, low | spread_bits(h, 4 * j)),
-               put_codes(p, row, b * 8, 4 + j, high | spread_bits(h, 16 + 4 * j))))
-BLOCKS(q5_1_codes, 24, true, vu h = load4(at, 4);
-       NIBBLES(8, put_codes(p, row, b * 8, j, low | spread_bits(h, 4 * j)),
-               put_codes(p, row, b * 8, 4 + j, high | spread_bits(h, 16 + 4 * j))))
-/* d u + g = d (u - 16) + (g + 16 d): the offset keeps the sums small */
-INLINE void shift_mins(struct panel *p, int n) {
-    for (int b = 0; b < n; b++) p->g[b] = vf_fma(p->d[b], vf_set(16), p->g[b]);
-}
-INLINE void pack_q5_1(struct panel *p, struct row_span row, int n) {
-    pack_q5_1_codes(p, row, n);
-    shift_mins(p, n);
-}
-
-/* ---- super-blocks of 256 ---- */
-
-INLINE vi signed_byte(vu v, int i) { /* to the top of the lane and back */
-    typedef int32_t vs __attribute__((vector_size(4 * R)));
-    return (vi)((vs)(v << (24 - 8 * i)) >> 24);
-}
-
-/* Q4_K, Q5_K: d, dmin, then eight 6-bit scales and mins in twelve bytes: the headers of R rows at once. */
-INLINE void scales_k45(struct panel *p, struct row_span row) {
-    vu h[4], s[2], m[2];
-    load16(row, 0, h, false);
-    vf d = half_lanes(h[0]), dmin = vf_sub(vf_set(0), half_lanes(h[0] >> 16));
-    s[0] = h[1] & 0x3f3f3f3f, s[1] = LOW4(h[3]) | (h[1] >> 2 & 0x30303030);
-    m[0] = h[2] & 0x3f3f3f3f, m[1] = LOW4(h[3] >> 4) | (h[2] >> 2 & 0x30303030);
-    UNROLL for (int b = 0; b < 8; b++) {
-        scale(p, b, d, (vi)byte_of(s[b / 4], b % 4));
-        p->g[b] = vf_mul(dmin, byte_lanes(m[b / 4], b % 4));
-    }
-}
-INLINE void pack_q4_k(struct panel *p, struct row_span row, int n) {
-    (void)n;
-    for (int c = 0; c < 4; c++) {
-        vu v[8];
-        first_codes(p, row, c * 16, 16);
-        ask(p, row, 36);
-        load32(row, 16 + 32 * (size_t)c, v, true);
-        UNROLL for (int j = 0; j < 8; j++) {
-            vu u = codes_at(row, v + j, 8 - j);
-            put_codes(p, row, c * 16, j, LOW4(u));
-            line_ahead(p, row, 8 - j, j);
-            put_codes(p, row, c * 16, 8 + j, LOW4(u >> 4));
-        }
-        last_codes(p, row, c * 16, 16);
-    }
-    scales_k45(p, row);
-}
-INLINE void pack_q5_k(struct panel *p, struct row_span row, int n) {
-    (void)n;
-    vu h[8];
-    load32(row, 16, h, false);
-    for (int c = 0; c < 4; c++) {
-        vu v[8];
-        first_codes(p, row, c * 16, 16);
-        ask(p, row, 44);
-        load32(row, 48 + 32 * (size_t)c, v, true);
-        UNROLL for (int j = 0; j < 8; j++) {
-            vu u = codes_at(row, v + j, 8 - j);
-            put_codes(p, row, c * 16, j, LOW4(u) | (h[j] >> 2 * c & 0x01010101) << 4);
-            line_ahead(p, row, 8 - j, j);
-            put_codes(p, row, c * 16, 8 + j, LOW4(u >> 4) | (h[j] >> (2 * c + 1) & 0x01010101) << 4);
-        }
-        last_codes(p, row, c * 16, 16);
-    }
-    scales_k45(p, row);
-    if (VNNI)
-        shift_mins(p, 8);
-    else
-        for (int b = 0; b < 8; b++)
-            p->g[b] = vf_fma(vf_mul(p->d[0], vf_set(16)), to_float((vi)((vu)p->sc[b] & 0xffff)), p->g[b]);
-}
-INLINE void pack_q6_k(struct panel *p, struct row_span row, int n) {
-    (void)n;
-    vf d;
-    vu s[4];
-    for (int c = 0; c < 2; c++) {
-        vu a[8], b[8], h[8];
-        first_codes(p, row, c * 32, 32);
-        ask(p, row, 35);
-        load32(row, 64 * (size_t)c, a, true);
-        ask(p, row, 35);
-        load32(row, 64 * (size_t)c + 32, b, true);
-        ask(p, row, 35);
-        load32(row, 128 + 32 * (size_t)c, h, true);
-        UNROLL for (int j = 0; j < 8; j++) {
-            vu s0 = codes_at(row, a + j, 24 - j), s1 = codes_at(row, b + j, 16 - j),
-               top = codes_at(row, h + j, 8 - j);
-            put_codes(p, row, c * 32, j, LOW4(s0) | (top << 4 & 0x30303030));
-            line_ahead(p, row, 24 - 3 * j, j);
-            put_codes(p, row, c * 32, 8 + j, LOW4(s1) | (top << 2 & 0x30303030));
-            line_ahead(p, row, 23 - 3 * j, 8 + j);
-            put_codes(p, row, c * 32, 16 + j, LOW4(s0 >> 4) | (top & 0x30303030));
-            line_ahead(p, row, 22 - 3 * j, 16 + j);
-            put_codes(p, row, c * 32, 24 + j, LOW4(s1 >> 4) | (top >> 2 & 0x30303030));
-        }
-        last_codes(p, row, c * 32, 32);
-    }
-    halves(row, 1, 208, 0, &d);
-    load16(row, 192, s, false);
-    UNROLL for (int b = 0; b < 16; b++) scale(p, b, d, signed_byte(s[b / 4], b % 4));
-}
-INLINE void pack_q2_k(struct panel *p, struct row_span row, int n) {
-    (void)n;
-    vu s[4];
-    vf d[2];
-    for (int c = 0; c < 2; c++) {
-        vu v[8];
-        first_codes(p, row, c * 32, 32);
-        ask(p, row, 42);
-        load32(row, 16 + 32 * (size_t)c, v, true);
-        UNROLL for (int j = 0; j < 8; j++) {
-            vu u = codes_at(row, v + j, 8 - j);
-            UNROLL for (int t = 0; t < 4; t++) {
-                put_codes(p, row, c * 32, 8 * t + j, u >> 2 * t & 0x03030303);
-                if (t == 1) line_ahead(p, row, 8 - j, 8 + j);
-            }
-        }
-        last_codes(p, row, c * 32, 32);
-    }
-    half_pairs(rows_skip(row, 80), 1, 0, d, d + 1);
-    load16(row, 0, s, false);
-    UNROLL for (int b = 0; b < 16; b++) {
-        scale(p, b, d[0], (vi)byte_of(LOW4(s[b / 4]), b % 4));
-        p->g[b] = vf_mul(vf_sub(vf_set(0), d[1]), byte_lanes(LOW4(s[b / 4] >> 4), b % 4));
-    }
-}
-INLINE void pack_q3_k(struct panel *p, struct row_span row, int n) {
-    (void)n;
-    vu s[4], h[8], e[4];
-    load32(row, 0, h, false);
-    for (int c = 0; c < 2; c++) {
-        vu v[8];
-        first_codes(p, row, c * 32, 32);
-        ask(p, row, 55);
-        load32(row, 32 + 32 * (size_t)c, v, true);
-        UNROLL for (int j = 0; j < 8; j++) {
-            vu u = codes_at(row, v + j, 8 - j);
-            UNROLL for (int t = 0; t < 4; t++) {
-                put_codes(p, row, c * 32, 8 * t + j,
-                          (u >> 2 * t & 0x03030303) | (h[j] >> (4 * c + t) & 0x01010101) << 2);
-                if (t == 1) line_ahead(p, row, 8 - j, 8 + j);
-            }
-        }
-        last_codes(p, row, c * 32, 32);
-    }
-    load16(row, 94, s, false); /* two bytes of codes, twelve of scales, d */
-    vu a = s[0] >> 16 | s[1] << 16, b = s[1] >> 16 | s[2] << 16, top = s[2] >> 16 | s[3] << 16;
-    vf d = half_lanes(s[3] >> 16);
-    e[0] = LOW4(a) | (top & 0x03030303) << 4;
-    e[1] = LOW4(b) | (top >> 2 & 0x03030303) << 4;
-    e[2] = LOW4(a >> 4) | (top >> 4 & 0x03030303) << 4;
-    e[3] = LOW4(b >> 4) | (top >> 6 & 0x03030303) << 4;
-    UNROLL for (int i = 0; i < 16; i++) scale(p, i, d, (vi)(byte_of(e[i / 4], i % 4) - 32));
-}
-
-/* ---- codes of 4 columns from 4 k4 of R rows, out of what the functions above have left in the copy ---- */
-
-INLINE vu vector_at(const uint8_t *copy, int i) { return (vu)load_vector(copy + (size_t)i * sizeof(vu)); }
-INLINE vu nibble_at(const uint8_t *copy, int i, int high) { return LOW4(vector_at(copy, i) >> 4 * high); }
-INLINE vu code_q8_0(const uint8_t *copy, int k4) { return vector_at(copy, k4) ^ 0x80808080; }
-INLINE vu code_q4_0(const uint8_t *copy, int k4) { return nibble_at(copy, k4 / 8 * 4 + k4 % 4, k4 / 4 % 2); }
-INLINE vu code_q4_1(const uint8_t *copy, int k4) { return code_q4_0(copy, k4); }
-INLINE vu code_iq4_nl(const uint8_t *copy, int k4) { return LEVELS(code_q4_0(copy, k4)); }
-INLINE vu code_q5_0(const uint8_t *copy, int k4) {
-    const int b = k4 / 8 * 5;
-    return nibble_at(copy, b + 1 + k4 % 4, k4 / 4 % 2) | spread_bits(vector_at(copy, b), k4 % 8 * 4);
-}
-INLINE vu code_q5_1(const uint8_t *copy, int k4) { return code_q5_0(copy, k4); }
-INLINE vu code_q4_k(const uint8_t *copy, int k4) { return nibble_at(copy, k4 / 16 * 8 + k4 % 8, k4 / 8 % 2); }
-INLINE vu code_q5_k(const uint8_t *copy, int k4) {
-    return code_q4_k(copy + 8 * sizeof(vu), k4) | (vector_at(copy, k4 % 8) >> k4 / 8 & 0x01010101) << 4;
-}
-INLINE vu code_q6_k(const uint8_t *copy, int k4) {
-    const int c = k4 / 32 * 24, quarter = k4 / 8 % 4, j = k4 % 8;
-    return nibble_at(copy, c + quarter % 2 * 8 + j, quarter / 2) |
-           (vector_at(copy, c + 16 + j) >> 2 * quarter & 0x03030303) << 4;
-}
-INLINE vu code_q2_k(const uint8_t *copy, int k4) {
-    return vector_at(copy, k4 / 32 * 8 + k4 % 8) >> k4 / 8 % 4 * 2 & 0x03030303;
-}
-INLINE vu code_q3_k(const uint8_t *copy, int k4) {
-    return code_q2_k(copy + 8 * sizeof(vu), k4) | (vector_at(copy, k4 % 8) >> k4 / 8 & 0x01010101) << 2;
-}
 
 /* ---- the kernel: NP panels (or one in two planes) x TT rows of x, n sub-blocks of COLS columns ---- */
 
@@ -634,57 +294,42 @@ INLINE void multiply(const uint8_t *w, size_t stride, int n_row, int k, struct c
     }
 }
 
-/* F(name, UPPER, columns of a sub-block, bytes of 256 columns, offset, has mins, codes of 8 bits, sums with integer scales in
- * whole numbers). TILE_QUANTS: those that gain from AMX. */
-#define TILE_QUANTS(F)                                                                                       \
-    F(q8_0, Q8_0, 32, 272, 128, false, true, false)                                                          \
-    F(q4_0, Q4_0, 32, 144, 8, false, false, false)                                                           \
-    F(q4_1, Q4_1, 32, 160, 0, true, false, false)                                                            \
-    F(q5_0, Q5_0, 32, 176, 16, false, false, false)                                                          \
-    F(q5_1, Q5_1, 32, 192, 16, true, false, false)                                                           \
-    F(iq4_nl, IQ4_NL, 32, 144, 128, false, true, false)                                                      \
-    F(q4_k, Q4_K, 32, 144, 0, true, false, !VNNI)                                                            \
-    F(q5_k, Q5_K, 32, 176, 16, true, false, !VNNI)                                                           \
-    F(q6_k, Q6_K, 16, 210, 32, false, false, !VNNI)
-#define PANEL_QUANTS(F)                                                                                      \
-    TILE_QUANTS(F)                                                                                           \
-    F(q2_k, Q2_K, 16, 84, 0, true, false, !VNNI)                                                             \
-    F(q3_k, Q3_K, 16, 110, 4, false, false, !VNNI)
-#define PACK_FROM(source, name, COPIED)                                                                      \
-    static void source##_##name(struct panel *p, struct row_span row, int n) {                               \
+#define PACK_FROM(source, id, COPIED)                                                                        \
+    static void source##_##id(struct panel *p, struct row_span row, int n) {                                 \
         uint8_t *at = p->copy;                                                                               \
         row.copy = &at;                                                                                      \
         row.copied = COPIED;                                                                                 \
         row.direct = row.centre = false;                                                                     \
+        row.planes = 1;                                                                                      \
         row.quiet = COPIED && VL == 16;                                                                      \
-        pack_##name(p, row, n);                                                                              \
+        pack_##id(p, row, n);                                                                                \
         p->copy = at;                                                                                        \
     }
 #define MANY(COLS) (COLS == 32 ? MANY_32 : MANY_16)
-#define STREAM(name, TT, COLS, OFF, MIN, WIDE, WHOLE)                                                        \
+#define STREAM(id, TT)                                                                                       \
     static __attribute__((noinline))                                                                         \
-    uint8_t *stream_##name##_##TT(uint8_t *copy, int n, const uint8_t *x, size_t x_stride, float *out) {     \
-        return stream(copy, n, x, x_stride, out, pack_##name, code_##name, TT, COLS, OFF, MIN,               \
-                      WIDE && !VNNI ? 2 : 1, WHOLE);                                                         \
+    uint8_t *stream_##id##_##TT(uint8_t *copy, int n, const uint8_t *x, size_t x_stride, float *out) {       \
+        return stream(copy, n, x, x_stride, out, pack_##id, code_##id, TT, id##_COLS, id##_OFF, id##_MIN,    \
+                      id##_WIDE && !VNNI ? 2 : 1, id##_WHOLE && !VNNI);                                      \
     }
-#define STREAMS(name, COLS, OFF, MIN, WIDE, WHOLE)                                                           \
-    STREAM(name, 1, COLS, OFF, MIN, WIDE, WHOLE)                                                             \
-    STREAM(name, 2, COLS, OFF, MIN, WIDE, WHOLE)                                                             \
-    STREAM(name, 4, COLS, OFF, MIN, WIDE, WHOLE)                                                             \
-    STREAM(name, 8, COLS, OFF, MIN, WIDE, WHOLE)                                                             \
-    static stream_fn *const streams_##name[4] = {                                                            \
-        stream_##name##_1, MANY(COLS) < 2 ? NULL : stream_##name##_2,                                        \
-        MANY(COLS) < 4 ? NULL : stream_##name##_4, MANY(COLS) < 8 ? NULL : stream_##name##_8};
-#define ROWS_OF(name, UPPER, COLS, BYTES, OFF, MIN, WIDE, WHOLE)                                             \
-    PACK_FROM(file, name, false)                                                                             \
-    PACK_FROM(copy, name, true)                                                                              \
-    STREAMS(name, COLS, OFF, MIN, WIDE, WHOLE)                                                               \
-    static void rows_##name(const uint8_t *w, size_t stride, int n, int k, struct cpu_x x, int T,            \
-                            float *out, uint8_t *copy, bool copied) {                                        \
-        if (copied && T <= MANY(COLS))                                                                       \
-            multiply_copy(copy, n, k, x, T, out, streams_##name, COLS, PANELS(WIDE));                        \
+#define STREAMS(id, COLS)                                                                                    \
+    STREAM(id, 1)                                                                                            \
+    STREAM(id, 2)                                                                                            \
+    STREAM(id, 4)                                                                                            \
+    STREAM(id, 8)                                                                                            \
+    static stream_fn *const streams_##id[4] = {stream_##id##_1, MANY(COLS) < 2 ? NULL : stream_##id##_2,     \
+                                               MANY(COLS) < 4 ? NULL : stream_##id##_4,                      \
+                                               MANY(COLS) < 8 ? NULL : stream_##id##_8};
+/* The kernel of a row of quant.def; bytes of 256 columns: BYTES. */
+#define ROWS_OF(id, BYTES)                                                                                   \
+    PACK_FROM(file, id, false)                                                                               \
+    PACK_FROM(copy, id, true)                                                                                \
+    STREAMS(id, id##_COLS)                                                                                   \
+    static void rows_##id(const uint8_t *w, size_t stride, int n, int k, struct cpu_x x, int T, float *out,  \
+                          uint8_t *copy, bool copied) {                                                      \
+        if (copied && T <= MANY(id##_COLS))                                                                  \
+            multiply_copy(copy, n, k, x, T, out, streams_##id, id##_COLS, PANELS(id##_WIDE));                \
         else                                                                                                 \
-            multiply(w, stride, n, k, x, T, out, copy, copied, file_##name, copy_##name, BYTES, COLS, OFF,   \
-                     MIN, WIDE, WHOLE);                                                                      \
+            multiply(w, stride, n, k, x, T, out, copy, copied, file_##id, copy_##id, BYTES, id##_COLS,       \
+                     id##_OFF, id##_MIN, id##_WIDE, id##_WHOLE && !VNNI);                                    \
     }
-#define PANEL_ENTRY(name, UPPER, ...) [QUANT_##UPPER] = rows_##name,

@@ -100,16 +100,23 @@ INLINE void multiply_tiles(uint8_t *copy, int n_row, int k, struct cpu_x x, floa
     _tile_release();
 }
 
-#define TILES_OF(name, UPPER, COLS, BYTES, OFF, MIN, WIDE, WHOLE)                                            \
-    static void centred_##name(struct panel *p, struct row_span row, int n) {                                \
+#define TILES_OF(id, BYTES)                                                                                  \
+    static void centred_##id(struct panel *p, struct row_span row, int n) {                                  \
         uint8_t *at = p->copy;                                                                               \
-        row = (struct row_span){.copy = &at, .copied = true, .quiet = true, .centre = true, .off = OFF};     \
-        pack_##name(p, row, n);                                                                              \
+        row =                                                                                                \
+            (struct row_span){.copy = &at, .copied = true, .quiet = true, .centre = true, .off = id##_OFF};  \
+        pack_##id(p, row, n);                                                                                \
         p->copy = at;                                                                                        \
     }                                                                                                        \
-    static void tiles_##name(uint8_t *copy, int n, int k, struct cpu_x x, float *out) {                      \
-        multiply_tiles(copy, n, k, x, out, centred_##name, BYTES, COLS, MIN);                                \
+    static void tiles_##id(uint8_t *copy, int n, int k, struct cpu_x x, float *out) {                        \
+        multiply_tiles(copy, n, k, x, out, centred_##id, BYTES, id##_COLS, id##_MIN);                        \
     }
-TILE_QUANTS(TILES_OF)
-#define TILES_ENTRY(name, UPPER, ...) [QUANT_##UPPER] = tiles_##name,
-cpu_tiles_fn *const cpu_gemm_int8_amx[QUANT_COUNT] = {TILE_QUANTS(TILES_ENTRY)};
+#define QUANT_FLOAT(...)
+#define QUANT(id, gguf, name, elems, bytes) TILES_OF(id, 256 / (elems) * (bytes))
+#include "quant/quant.def"
+
+cpu_tiles_fn *const cpu_gemm_int8_amx[QUANT_COUNT] = {
+#define QUANT_FLOAT(...)
+#define QUANT(id, gguf, name, elems, bytes) [QUANT_##id] = id##_TILES ? tiles_##id : NULL,
+#include "quant/quant.def"
+};

@@ -2,6 +2,23 @@
 #include "cpu/kernels/gemm_int8.h"
 #include "cpu/kernels/gemm_int16.h"
 
-PANEL_QUANTS(ROWS_OF)
-cpu_row_fn *const cpu_gemm_int8_avx2[QUANT_COUNT] = {PANEL_QUANTS(PANEL_ENTRY)};
-cpu_row_fn *const cpu_gemm_int16_avx2[QUANT_COUNT] = {PANEL16_QUANTS(PANEL16_ENTRY)};
+#define QUANT_FLOAT(...)
+#define QUANT(id, gguf, name, elems, bytes) ROWS_OF(id, 256 / (elems) * (bytes))
+#include "quant/quant.def"
+
+cpu_row_fn *const cpu_gemm_int8_avx2[QUANT_COUNT] = {
+#define QUANT_FLOAT(...)
+#define QUANT(id, gguf, name, elems, bytes) [QUANT_##id] = rows_##id,
+#include "quant/quant.def"
+};
+
+#define QUANT_FLOAT(...)
+#define QUANT(id, gguf, name, elems, bytes) ROWS16_CODES(id, 256 / (elems) * (bytes))
+#include "quant/quant.def"
+cpu_row_fn *const cpu_gemm_int16_avx2[QUANT_COUNT] = {
+    [QUANT_F16] = rows16_F16,
+    [QUANT_BF16] = rows16_BF16,
+#define QUANT_FLOAT(...)
+#define QUANT(id, gguf, name, elems, bytes) [QUANT_##id] = id##_WIDE ? rows16_##id : NULL,
+#include "quant/quant.def"
+};

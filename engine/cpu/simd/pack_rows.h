@@ -72,6 +72,14 @@ INLINE vi row_start(int32_t pair, int off) {
 }
 INLINE vi dot(vi a, vu w, vi x) { return _mm256_add_epi16(a, _mm256_maddubs_epi16((vi)w, x)); }
 INLINE vi widen(vi a, int by) { return _mm256_madd_epi16(a, _mm256_set1_epi16((short)by)); }
+/* Bytes with a sign as 16 bits: columns 0 and 1 of each lane, then 2 and 3. */
+INLINE void put16(vu q[2], vu codes) {
+    const vi low = _mm256_setr_epi8(-1, 0, -1, 1, -1, 4, -1, 5, -1, 8, -1, 9, -1, 12, -1, 13, -1, 0, -1, 1,
+                                    -1, 4, -1, 5, -1, 8, -1, 9, -1, 12, -1, 13);
+    const vi high = _mm256_add_epi8(low, _mm256_set1_epi16(0x0200));
+    q[0] = (vu)_mm256_srai_epi16(_mm256_shuffle_epi8((vi)codes, low), 8);
+    q[1] = (vu)_mm256_srai_epi16(_mm256_shuffle_epi8((vi)codes, high), 8);
+}
 #endif
 #endif
 
@@ -83,6 +91,7 @@ INLINE vi load_vector(const void *p) { return _mm256_loadu_si256(p); }
 
 /* ---- R rows of the file ---- */
 
+enum { SIXTEEN = 16 };
 /* R rows at equal distances: few enough pointers that the compiler keeps them all in registers. */
 struct row_span {
     const uint8_t *p[R / 4]; /* rows 0, 4, .. */
@@ -94,7 +103,8 @@ struct row_span {
     const uint8_t *x; /* struct cpu_x8 of tt rows, x_stride bytes apart */
     size_t x_stride;
     int tt, off; /* constants: rows of x; what start takes, 0: nothing */
-    int planes;  /* a constant: 2 where codes of 8 bits are multiplied as two of 4, of one row of x */
+    int planes; /* a constant: 2 where codes of 8 bits are multiplied as two of 4, of one row of x; SIXTEEN: they go to
+                    the panel's copy as 16 bits with a sign, two vectors for one, and nothing else is copied */
     bool centre; /* a constant: codes less off to the panel */
     int sub;
 };
