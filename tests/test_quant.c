@@ -15,7 +15,7 @@ static void table_is_consistent(void **state) {
         assert_int_equal(256 % q->elems, 0);
     }
     assert_null(quant_by_gguf(UINT32_MAX)); /* types that GGUF does not have */
-    assert_null(quant_by_gguf(4)); /* Q4_2, removed from the format long ago */
+    assert_null(quant_by_gguf(4));          /* Q4_2, removed from the format long ago */
     assert_null(quant_by_name("q4_9"));
     assert_null(quant_by_name(""));
 }
