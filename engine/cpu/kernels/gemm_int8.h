@@ -98,15 +98,32 @@ INLINE vf from_whole(vi s, const struct panel *p, const struct cpu_x8 *x, const 
     return y;
 }
 
+/* The sums of row t of x, with its far codes and minima, onto out. */
+INLINE void add_row(const vf f[2][6], const vi whole_sum[2][6], const struct panel *p, const struct cpu_x8 *x,
+                    const int t, float *out, const int NP, const int COLS, const int OFF, const bool MIN,
+                    const int PLANES, const bool WHOLE) {
+    vf y[2];
+    vi s[2];
+    UNROLL for (int r = 0; r < NP; r++) y[r] = f[r][t], s[r] = whole_sum[r][t];
+    if (WHOLE) {
+        add_far_whole(s, p, x, NP, COLS, OFF, NULL, NULL);
+        UNROLL for (int r = 0; r < NP; r++) y[r] = from_whole(s[r], &p[r], x, COLS, MIN);
+    } else {
+        add_far(y, p, x, NP, COLS, OFF, PLANES, NULL, NULL);
+    }
+    UNROLL for (int r = 0; r < NP; r++)
+        vf_store(out + r * R, vf_fma(y[r], vf_set(x->d), vf_load(out + r * R)));
+}
+
+/* n sub-blocks of NP panels times TT rows of x, onto out. */
 INLINE void tile(const struct panel *p, int n, const uint8_t *x, size_t x_stride, float *out, const int TT,
                  const int NP, const int COLS, const int OFF, const bool MIN, const bool WIDE,
                  const bool WHOLE, const int LINES, const uint8_t *ahead, size_t step) {
     const int PLANES = WIDE && !VNNI ? 2 : 1;
     vf f[2][6];
     vi whole_sum[2][6];
-#define ROWS      UNROLL for (int t = 0; t < TT; t++) UNROLL for (int r = 0; r < NP; r++)
-#define X(t)      ((const struct cpu_x8 *)(const void *)(x + (size_t)(t)*x_stride))
-#define OUT(r, t) (out + (t)*CPU_UNIT_ROWS + (r)*R)
+#define ROWS UNROLL for (int t = 0; t < TT; t++) UNROLL for (int r = 0; r < NP; r++)
+#define X(t) ((const struct cpu_x8 *)(const void *)(x + (size_t)(t)*x_stride))
     ROWS f[r][t] = vf_set(0), whole_sum[r][t] = set32(0);
     for (int b = 0; b < n; b++) {
         vi a[2][6];
@@ -148,23 +165,11 @@ INLINE void tile(const struct panel *p, int n, const uint8_t *x, size_t x_stride
             if (MIN) f[r][t] = vf_fma(p[r].g[b], vf_set(COLS == 32 ? X(t)->s32[b] : X(t)->s16[b]), f[r][t]);
         }
     }
-    UNROLL for (int t = 0; t < TT; t++) {
-        vf y[2];
-        vi s[2];
-        UNROLL for (int r = 0; r < NP; r++) y[r] = f[r][t], s[r] = whole_sum[r][t];
-        if (WHOLE) {
-            add_far_whole(s, p, X(t), NP, COLS, OFF, NULL, NULL);
-            UNROLL for (int r = 0; r < NP; r++) y[r] = from_whole(s[r], &p[r], X(t), COLS, MIN);
-        } else {
-            add_far(y, p, X(t), NP, COLS, OFF, PLANES, NULL, NULL);
-        }
-        UNROLL for (int r = 0; r < NP; r++)
-            vf_store(OUT(r, t), vf_fma(y[r], vf_set(X(t)->d), vf_load(OUT(r, t))));
-    }
+    UNROLL for (int t = 0; t < TT; t++)
+        add_row(f, whole_sum, p, X(t), t, out + t * CPU_UNIT_ROWS, NP, COLS, OFF, MIN, PLANES, WHOLE);
+}
 #undef ROWS
 #undef X
-#undef OUT
-}
 
 /* Rows of x that are multiplied at once with the codes of a copy: as many as have registers for their sums. */
 enum { MANY_32 = !VNNI ? 1 : VL == 16 ? 8 : 2, MANY_16 = !VNNI ? 1 : VL == 16 ? 4 : 1 };

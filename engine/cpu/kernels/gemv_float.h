@@ -64,126 +64,167 @@ INLINE void copy_pairs(uint16_t *to, const uint16_t *from, int k) {
 #define ASK(sum, line) __asm__ volatile("prefetcht1 %1" : "+x"(sum) : "m"(*(const char *)(line)))
 #endif
 
+/* How the elements of w lie: a constant in every call, so that each function below is compiled once for each form. */
+enum form { F32, F16, BF16, PAIRS };
+INLINE size_t size_of(const enum form F) { return F == F32 ? 4 : 2; }
+INLINE vf elems(const enum form F, const uint8_t *line, int j) {
+    switch (F) {
+    case F32:
+        return elems_f32(line, j);
+    case F16:
+        return elems_f16(line, j);
+    case BF16:
+        return elems_bf16(line, j);
+    case PAIRS:
+        break;
+    }
+    return elems_pairs(line, j);
+}
+
 /* sum[r * GROUP + t] += N rows of weights, stride bytes apart, times TT rows of x, lane by lane. dist: from a byte of w to
- * the one that is asked for meanwhile. */
-#define FLOAT_KERNEL(name, SIZE, TAIL)                                                                       \
-    INLINE void tile_##name(const uint8_t *w, size_t stride, ptrdiff_t dist, int k, const float *x,          \
-                            size_t x_stride, const int TT, const int N, vf *sum) {                           \
-        const int LINE = 64 / SIZE;                                                                          \
-        vf f[4][8], v[4];                                                                                    \
-        int i = 0;                                                                                           \
-        UNROLL for (int r = 0; r < N; r++) UNROLL for (int t = 0; t < TT; t++) f[r][t] = sum[r * GROUP + t]; \
-        for (; i + LINE <= k; i += LINE) {                                                                   \
-            UNROLL for (int j = i; j < i + LINE; j += VL) {                                                  \
-                UNROLL for (int r = 0; r < N; r++) v[r] =                                                    \
-                    elems_##name(w + (size_t)r * stride + (size_t)i * SIZE, j - i);                          \
-                UNROLL for (int t = 0; t < TT; t++) {                                                        \
-                    vf y = vf_load(x + (size_t)t * x_stride + j);                                            \
-                    if (N > 1) HOLD(y); /* one load, not one for each use */                                 \
-                    UNROLL for (int r = 0; r < N; r++) f[r][t] = vf_fma(v[r], y, f[r][t]);                   \
-                    const int slot = (j - i) / VL * TT + t, slots = LINE / VL * TT;                          \
-                    UNROLL for (int r = slot * N / slots; r < (slot + 1) * N / slots; r++)                   \
-                        ASK(f[r][t], w + (size_t)r * stride + (size_t)i * SIZE + dist);                      \
-                }                                                                                            \
-            }                                                                                                \
-        }                                                                                                    \
-        for (; i < k; i += VL) {                                                                             \
-            const int n = k - i < VL ? k - i : VL;                                                           \
-            UNROLL for (int r = 0; r < N; r++) {                                                             \
-                uint8_t last[VL * SIZE];                                                                     \
-                memset(last, 0, sizeof last);                                                                \
-                memcpy(last, w + (size_t)r * stride + (size_t)i * SIZE, (size_t)n * SIZE);                   \
-                v[r] = elems_##TAIL(last, 0);                                                                \
-            }                                                                                                \
-            UNROLL for (int t = 0; t < TT; t++) {                                                            \
-                vf y = vf_loadn(x + (size_t)t * x_stride + i, n);                                            \
-                UNROLL for (int r = 0; r < N; r++) f[r][t] = vf_fma(v[r], y, f[r][t]);                       \
-            }                                                                                                \
-        }                                                                                                    \
-        UNROLL for (int r = 0; r < N; r++) UNROLL for (int t = 0; t < TT; t++) sum[r * GROUP + t] = f[r][t]; \
-    }                                                                                                        \
-    static __attribute__((noinline)) void one_##name(const uint8_t *w, size_t stride, int n_row, int k,      \
-                                                     const float *x, float *out) {                           \
-        enum { LINE = 64 / SIZE, STEP = 4 * LINE };                                                          \
-        for (int r = 0; r < n_row; r++, w += stride) {                                                       \
-            vf sum = vf_set(0);                                                                              \
-            int i = 0;                                                                                       \
-            for (; i + STEP <= k; i += STEP) UNROLL for (int l = i; l < i + STEP; l += LINE) {               \
-                    const uint8_t *line = w + (size_t)l * SIZE;                                              \
-                    UNROLL for (int j = 0; j < LINE; j += VL) {                                              \
-                        sum = vf_fma(elems_##name(line, j), vf_load(x + l + j), sum);                        \
-                        if (!j) ASK(sum, line + AHEAD);                                                      \
-                    }                                                                                        \
-                }                                                                                            \
-            if (i < k) tile_##name(w + (size_t)i * SIZE, 0, 0, k - i, x + i, 0, 1, 1, &sum);                 \
-            out[r] = vf_sum(sum);                                                                            \
-        }                                                                                                    \
-    }                                                                                                        \
-    INLINE void whole_##name(const uint8_t *w, size_t stride, ptrdiff_t dist, int k, const float *x,         \
-                             size_t x_stride, const int TT, const int N, float *out) {                       \
-        vf sum[4 * GROUP];                                                                                   \
-        UNROLL for (int r = 0; r < N; r++) UNROLL for (int t = 0; t < TT; t++) sum[r * GROUP + t] =          \
-            vf_set(0);                                                                                       \
-        tile_##name(w, stride, dist, k, x, x_stride, TT, N, sum);                                            \
-        UNROLL for (int r = 0; r < N; r++) UNROLL for (int t = 0; t < TT; t++) out[t * CPU_UNIT_ROWS + r] =  \
-            vf_sum(sum[r * GROUP + t]);                                                                      \
-    }                                                                                                        \
-    static __attribute__((noinline)) void four_##name(const uint8_t *w, size_t stride, int n_row, int k,     \
-                                                      const float *x, float *out) {                          \
-        const ptrdiff_t dist = (ptrdiff_t)(4 * stride);                                                      \
-        for (; n_row >= 4; n_row -= 4, w += 4 * stride, out += 4)                                            \
-            whole_##name(w, stride, dist, k, x, 0, 1, 4, out);                                               \
-        for (; n_row > 0; n_row--, w += stride, out++) whole_##name(w, stride, 0, k, x, 0, 1, 1, out);       \
-    }                                                                                                        \
-    INLINE void few_##name(const uint8_t *w, size_t stride, int n_row, int k, const float *x, size_t step,   \
-                           const int TT, float *out) {                                                       \
-        const ptrdiff_t dist = (ptrdiff_t)(NR * stride);                                                     \
-        for (; n_row >= NR; n_row -= NR, w += NR * stride, out += NR)                                        \
-            whole_##name(w, stride, dist, k, x, step, TT, NR, out);                                          \
-        for (; n_row > 0; n_row--, w += stride, out++)                                                       \
-            whole_##name(w, stride, dist, k, x, step, TT, 1, out);                                           \
-    }                                                                                                        \
-    INLINE void group_##name(const uint8_t *w, size_t stride, ptrdiff_t dist, int k, const float *x,         \
-                             size_t step, int T, const int N, vf *sum) {                                     \
-        for (; T >= WIDE_T; T -= WIDE_T, x += WIDE_T * step, sum += WIDE_T)                                  \
-            tile_##name(w, stride, dist, k, x, step, WIDE_T, N, sum);                                        \
-        for (; T >= 2; T -= 2, x += 2 * step, sum += 2) tile_##name(w, stride, dist, k, x, step, 2, N, sum); \
-        if (T) tile_##name(w, stride, dist, k, x, step, 1, N, sum);                                          \
-    }                                                                                                        \
-    static void many_##name(const uint8_t *w, size_t stride, int n_row, int k, const float *x, size_t step,  \
-                            int T, float *out) {                                                             \
-        vf sum[CPU_UNIT_ROWS * GROUP];                                                                       \
-        for (int i = 0; i < n_row * GROUP; i++) sum[i] = vf_set(0);                                          \
-        for (int k0 = 0; k0 < k; k0 += BLOCK_K) {                                                            \
-            const int n = k - k0 < BLOCK_K ? k - k0 : BLOCK_K;                                               \
-            const ptrdiff_t dist = k0 + n < k ? BLOCK_K * SIZE : (ptrdiff_t)(n_row * stride) - k0 * SIZE;    \
-            const uint8_t *row = w + (size_t)k0 * SIZE;                                                      \
-            int r = 0;                                                                                       \
-            for (; r + NR <= n_row; r += NR, row += NR * stride)                                             \
-                group_##name(row, stride, dist, n, x + k0, step, T, NR, sum + r * GROUP);                    \
-            for (; r < n_row; r++, row += stride)                                                            \
-                group_##name(row, stride, dist, n, x + k0, step, T, 1, sum + r * GROUP);                     \
-        }                                                                                                    \
-        for (int t = 0; t < T; t++)                                                                          \
-            for (int r = 0; r < n_row; r++) out[t * CPU_UNIT_ROWS + r] = vf_sum(sum[r * GROUP + t]);         \
+ * the one that is asked for meanwhile. (i + LINE - 1 < k: with i + LINE <= k gcc does not count the rounds ahead, and the loop
+ * is two instructions longer.) */
+INLINE void tile(const enum form F, const uint8_t *w, size_t stride, ptrdiff_t dist, int k, const float *x,
+                 size_t x_stride, const int TT, const int N, vf *sum) {
+    const size_t SIZE = size_of(F);
+    const int LINE = 64 / (int)SIZE;
+    vf f[4][8], v[4];
+    int i = 0;
+    UNROLL for (int r = 0; r < N; r++) UNROLL for (int t = 0; t < TT; t++) f[r][t] = sum[r * GROUP + t];
+    for (; i + (LINE - 1) < k; i += LINE) {
+        UNROLL for (int j = i; j < i + LINE; j += VL) {
+            UNROLL for (int r = 0; r < N; r++) v[r] =
+                elems(F, w + (size_t)r * stride + (size_t)i * SIZE, j - i);
+            UNROLL for (int t = 0; t < TT; t++) {
+                vf y = vf_load(x + (size_t)t * x_stride + j);
+                if (N > 1) HOLD(y); /* one load, not one for each use */
+                UNROLL for (int r = 0; r < N; r++) f[r][t] = vf_fma(v[r], y, f[r][t]);
+                const int slot = (j - i) / VL * TT + t, slots = LINE / VL * TT;
+                UNROLL for (int r = slot * N / slots; r < (slot + 1) * N / slots; r++)
+                    ASK(f[r][t], w + (size_t)r * stride + (size_t)i * SIZE + dist);
+            }
+        }
+    }
+    for (; i < k; i += VL) {
+        const int n = k - i < VL ? k - i : VL;
+        UNROLL for (int r = 0; r < N; r++) {
+            uint8_t last[VL * 4];
+            memset(last, 0, VL * SIZE);
+            memcpy(last, w + (size_t)r * stride + (size_t)i * SIZE, (size_t)n * SIZE);
+            v[r] = elems(F == PAIRS ? BF16 : F, last, 0);
+        }
+        UNROLL for (int t = 0; t < TT; t++) {
+            vf y = vf_loadn(x + (size_t)t * x_stride + i, n);
+            UNROLL for (int r = 0; r < N; r++) f[r][t] = vf_fma(v[r], y, f[r][t]);
+        }
+    }
+    UNROLL for (int r = 0; r < N; r++) UNROLL for (int t = 0; t < TT; t++) sum[r * GROUP + t] = f[r][t];
+}
+
+/* One row of x times n_row rows of weights, one by one. */
+INLINE void one(const enum form F, const uint8_t *w, size_t stride, int n_row, int k, const float *x,
+                float *out) {
+    const size_t SIZE = size_of(F);
+    const int LINE = 64 / (int)SIZE, STEP = 4 * LINE;
+    for (int r = 0; r < n_row; r++, w += stride) {
+        vf sum = vf_set(0);
+        int i = 0;
+        for (; i + (STEP - 1) < k; i += STEP) UNROLL for (int l = i; l < i + STEP; l += LINE) {
+                const uint8_t *line = w + (size_t)l * SIZE;
+                UNROLL for (int j = 0; j < LINE; j += VL) {
+                    sum = vf_fma(elems(F, line, j), vf_load(x + l + j), sum);
+                    if (!j) ASK(sum, line + AHEAD);
+                }
+            }
+        if (i < k) tile(F, w + (size_t)i * SIZE, 0, 0, k - i, x + i, 0, 1, 1, &sum);
+        out[r] = vf_sum(sum);
+    }
+}
+
+/* out of TT rows of x times N rows of weights. */
+INLINE void whole(const enum form F, const uint8_t *w, size_t stride, ptrdiff_t dist, int k, const float *x,
+                  size_t x_stride, const int TT, const int N, float *out) {
+    vf sum[4 * GROUP];
+    UNROLL for (int r = 0; r < N; r++) UNROLL for (int t = 0; t < TT; t++) sum[r * GROUP + t] = vf_set(0);
+    tile(F, w, stride, dist, k, x, x_stride, TT, N, sum);
+    UNROLL for (int r = 0; r < N; r++) UNROLL for (int t = 0; t < TT; t++) out[t * CPU_UNIT_ROWS + r] =
+        vf_sum(sum[r * GROUP + t]);
+}
+
+/* One row of x, four rows of weights at a time. */
+INLINE void four(const enum form F, const uint8_t *w, size_t stride, int n_row, int k, const float *x,
+                 float *out) {
+    const ptrdiff_t dist = (ptrdiff_t)(4 * stride);
+    for (; n_row >= 4; n_row -= 4, w += 4 * stride, out += 4) whole(F, w, stride, dist, k, x, 0, 1, 4, out);
+    for (; n_row > 0; n_row--, w += stride, out++) whole(F, w, stride, 0, k, x, 0, 1, 1, out);
+}
+
+/* TT rows of x, 2 to 4, all at once. */
+INLINE void few(const enum form F, const uint8_t *w, size_t stride, int n_row, int k, const float *x,
+                size_t step, const int TT, float *out) {
+    const ptrdiff_t dist = (ptrdiff_t)(NR * stride);
+    for (; n_row >= NR; n_row -= NR, w += NR * stride, out += NR)
+        whole(F, w, stride, dist, k, x, step, TT, NR, out);
+    for (; n_row > 0; n_row--, w += stride, out++) whole(F, w, stride, dist, k, x, step, TT, 1, out);
+}
+
+/* T rows of x, up to GROUP, in blocks of columns; group: N rows of weights in one block. */
+INLINE void group(const enum form F, const uint8_t *w, size_t stride, ptrdiff_t dist, int k, const float *x,
+                  size_t step, int T, const int N, vf *sum) {
+    for (; T >= WIDE_T; T -= WIDE_T, x += WIDE_T * step, sum += WIDE_T)
+        tile(F, w, stride, dist, k, x, step, WIDE_T, N, sum);
+    for (; T >= 2; T -= 2, x += 2 * step, sum += 2) tile(F, w, stride, dist, k, x, step, 2, N, sum);
+    if (T) tile(F, w, stride, dist, k, x, step, 1, N, sum);
+}
+INLINE void many(const enum form F, const uint8_t *w, size_t stride, int n_row, int k, const float *x,
+                 size_t step, int T, float *out) {
+    const size_t SIZE = size_of(F);
+    vf sum[CPU_UNIT_ROWS * GROUP];
+    for (int i = 0; i < n_row * GROUP; i++) sum[i] = vf_set(0);
+    for (int k0 = 0; k0 < k; k0 += BLOCK_K) {
+        const int n = k - k0 < BLOCK_K ? k - k0 : BLOCK_K;
+        const ptrdiff_t dist =
+            k0 + n < k ? BLOCK_K * (ptrdiff_t)SIZE : (ptrdiff_t)(n_row * stride) - k0 * (ptrdiff_t)SIZE;
+        const uint8_t *row = w + (size_t)k0 * SIZE;
+        int r = 0;
+        for (; r + NR <= n_row; r += NR, row += NR * stride)
+            group(F, row, stride, dist, n, x + k0, step, T, NR, sum + r * GROUP);
+        for (; r < n_row; r++, row += stride)
+            group(F, row, stride, dist, n, x + k0, step, T, 1, sum + r * GROUP);
+    }
+    for (int t = 0; t < T; t++)
+        for (int r = 0; r < n_row; r++) out[t * CPU_UNIT_ROWS + r] = vf_sum(sum[r * GROUP + t]);
+}
+
+typedef void single_fn(const uint8_t *w, size_t stride, int n_row, int k, const float *x, float *out);
+INLINE void multiply(const enum form F, single_fn *single, const uint8_t *w, size_t stride, int n_row, int k,
+                     const void *x, size_t x_stride, int T, float *out) {
+    size_t step = x_stride / sizeof(float);
+    const float *y = x;
+    for (int n; T > 0; T -= n, y += GROUP * step, out += GROUP * CPU_UNIT_ROWS) {
+        n = T < GROUP ? T : GROUP;
+        if (n == 1) single(w, stride, n_row, k, y, out);
+        if (n == 2) few(F, w, stride, n_row, k, y, step, 2, out);
+        if (n == 3) few(F, w, stride, n_row, k, y, step, 3, out);
+        if (n == 4) few(F, w, stride, n_row, k, y, step, 4, out);
+        if (n > 4) many(F, w, stride, n_row, k, y, step, n, out);
+    }
+}
+
+/* multiply_X of each form; decode's one row is a function of its own, that has all registers. */
+#define FLOAT_KERNEL(name, F)                                                                                \
+    static __attribute__((noinline)) void single_##name(const uint8_t *w, size_t stride, int n_row, int k,   \
+                                                        const float *x, float *out) {                        \
+        (VL == 16 ? one : four)(F, w, stride, n_row, k, x, out);                                             \
     }                                                                                                        \
     static void multiply_##name(const uint8_t *w, size_t stride, int n_row, int k, const void *x,            \
                                 size_t x_stride, int T, float *out) {                                        \
-        size_t step = x_stride / sizeof(float);                                                              \
-        const float *y = x;                                                                                  \
-        for (int n; T > 0; T -= n, y += GROUP * step, out += GROUP * CPU_UNIT_ROWS) {                        \
-            n = T < GROUP ? T : GROUP;                                                                       \
-            if (n == 1) (VL == 16 ? one_##name : four_##name)(w, stride, n_row, k, y, out);                  \
-            if (n == 2) few_##name(w, stride, n_row, k, y, step, 2, out);                                    \
-            if (n == 3) few_##name(w, stride, n_row, k, y, step, 3, out);                                    \
-            if (n == 4) few_##name(w, stride, n_row, k, y, step, 4, out);                                    \
-            if (n > 4) many_##name(w, stride, n_row, k, y, step, n, out);                                    \
-        }                                                                                                    \
+        multiply(F, single_##name, w, stride, n_row, k, x, x_stride, T, out);                                \
     }
-FLOAT_KERNEL(f32, 4, f32)
-FLOAT_KERNEL(f16, 2, f16)
-FLOAT_KERNEL(bf16, 2, bf16)
-FLOAT_KERNEL(pairs, 2, bf16)
+FLOAT_KERNEL(f32, F32)
+FLOAT_KERNEL(f16, F16)
+FLOAT_KERNEL(bf16, BF16)
+FLOAT_KERNEL(pairs, PAIRS)
 
 #define ROW_ARGS                                                                                             \
     const uint8_t *w, size_t stride, int n, int k, struct cpu_x x, int T, float *out, uint8_t *copy,         \
