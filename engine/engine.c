@@ -209,14 +209,11 @@ static enum infer_status prepare(struct infer_engine *e, const struct infer_engi
     say_split(&e->plan, m);
     say_paging(&e->plan, part, m);
     const struct backend_config *c = &part->config;
-    TRY(kv_init(&e->kv, &e->arena, c->n_slot, c->n_ctx, c->kv_group[0].n_page));
-    e->pages = take(e, (size_t)c->n_kv_group, sizeof *e->pages);
+    TRY(kv_init(&e->kv, &e->arena, c->n_slot, c->n_ctx, c->kv_group, c->n_kv_group, 0));
     e->last = take(e, (size_t)c->n_slot, sizeof *e->last);
     e->last_out = take(e, (size_t)c->n_slot, sizeof *e->last_out);
-    if (!e->pages || !e->last || !e->last_out)
-        return err_set(INFER_E_MEMORY, "out of memory for page tables");
-    for (int i = 0; i < c->n_kv_group; i++) e->pages[i] = e->kv.table;
-    for (int i = 0; i < FLIGHTS; i++) TRY(make_flight(e, &e->flight[i]));
+    if (!e->last || !e->last_out) return err_set(INFER_E_MEMORY, "out of memory for page tables");
+    for (int i = 0; i < PLAN_FLIGHTS; i++) TRY(make_flight(e, &e->flight[i]));
     TRY(open_backend(e));
     return measure(e);
 }

@@ -7,8 +7,6 @@
 #include "model/model.h"
 #include "plan/plan.h"
 
-enum { FLIGHTS = 2 };
-
 /* One step between submit and wait. */
 struct flight {
     struct step step[ROW_CLASS_COUNT];
@@ -30,10 +28,9 @@ struct infer_engine {
     struct plan plan;
     struct backend *backend;
     struct kv kv;
-    const int32_t **pages; /* pages[n_kv_group], all the same table */
-    int32_t *last;         /* last[n_slot]: the token a sequence just sampled, -1: none, or not read yet */
-    int32_t *last_out;     /* last_out[n_slot]: scratch of collect */
-    struct flight flight[FLIGHTS];
+    int32_t *last;     /* last[n_slot]: the token a sequence just sampled, -1: none, or not read yet */
+    int32_t *last_out; /* last_out[n_slot]: scratch of collect */
+    struct flight flight[PLAN_FLIGHTS];
     unsigned n_submit, n_wait;
     uint64_t fingerprint; /* of the model, once a snapshot needed it */
     bool poisoned;
@@ -48,6 +45,9 @@ struct infer_model {
 static inline const struct plan_part *last_part(const struct infer_engine *e) {
     return &e->plan.part[e->plan.n_part - 1];
 }
+
+/* Copies in the backend what a sequence adopts or goes back to (sequence.c). */
+enum infer_status engine_move(struct infer_engine *e, const struct kv_moves *m);
 
 static inline bool seq_is_open(const struct infer_engine *e, int seq) {
     return seq >= 0 && seq < e->kv.n_slot && e->kv.seq[seq].open;

@@ -144,10 +144,9 @@ struct infer_engine_options {
     const char *autotune; /* cuda, choice among kernels with equal bits: "off" the default rule, "load" (NULL)
                              what an earlier run measured, "full" measures and keeps it */
     int threads;          /* 0: physical cores within the affinity mask and the cgroup */
-    int ctx;   /* positions of one sequence; 0: the trained length, the attention window or 8192, whichever is
-                  least; -1: most that fits; beyond a window: INFER_E_UNSUPPORTED */
-    int slots; /* sequences at once; 0: 1; -1: most that fit */
-    int batch; /* prompt rows of one step; 0: 512 */
+    int ctx; /* positions of one sequence; 0: the trained length or 8192, whichever is less; -1: most that fits */
+    int slots;               /* sequences at once; 0: 1; -1: most that fit */
+    int batch;               /* prompt rows of one step; 0: 512 */
     int decode_rows;         /* decode rows of one step; 0: slots */
     const char *host_device; /* who computes the layers that are not on the device: NULL: "cpu" when device
                                 is "auto" and a card is used, else nobody; "cpu", "ref" */
@@ -223,10 +222,12 @@ void infer_plan_free(struct infer_plan_report *r);
 /* Takes a free slot. errors: INFER_E_FULL */
 enum infer_status infer_seq_open(struct infer_engine *e, int *seq);
 void infer_seq_close(struct infer_engine *e, int seq);
-/* Sets the length back to n (regenerate, rejected drafts); n <= length. */
+/* Sets the length back to n (regenerate, rejected drafts); n <= length. Where a layer has let go of what position n needs
+ * (behind an attention window; a recurrent state), the length becomes the greatest one below that all layers still have:
+ * infer_seq_length says it, and the tokens from there on are computed again. */
 enum infer_status infer_seq_rewind(struct infer_engine *e, int seq, int n);
-/* Takes over the cached pages of the longest known prefix of ids[n] (whole pages, at most n - 1 tokens) for a
- * sequence of length 0; *n_shared: positions that need not be computed. */
+/* Takes over the cached pages of the longest known prefix of ids[n] (whole pages, at most n - 1 tokens, as far as all
+ * layers still have it) for a sequence of length 0; *n_shared: positions that need not be computed. */
 enum infer_status infer_seq_prefix(struct infer_engine *e, int seq, const int32_t *ids, int n, int *n_shared);
 /* Positions held. */
 int infer_seq_length(const struct infer_engine *e, int seq);

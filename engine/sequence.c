@@ -13,21 +13,33 @@ void infer_seq_close(struct infer_engine *e, int seq) {
     kv_close(&e->kv, seq);
 }
 
+enum infer_status engine_move(struct infer_engine *e, const struct kv_moves *m) {
+    const struct backend_type *type = e->backend->type;
+    for (int i = 0; i < m->n_page; i++)
+        TRY(type->kv_copy(e->backend, m->page[i].group, m->page[i].from, m->page[i].to));
+    return INFER_OK;
+}
+
 enum infer_status infer_seq_rewind(struct infer_engine *e, int seq, int n) {
-    int from, to;
+    struct kv_moves moves;
     if (!seq_is_open(e, seq) || n < 0 || n > e->kv.seq[seq].length)
         return err_set(INFER_E_INPUT, "cannot rewind sequence %d to %d", seq, n);
-    TRY(kv_rewind(&e->kv, seq, n, &from, &to));
+    const struct kv_seq *s = &e->kv.seq[seq];
+    int known = n < s->n_known ? n : s->n_known;
+    TRY(kv_rewind(&e->kv, seq, n, KV_COMPUTED, &moves));
     e->last[seq] = -1;
-    return from >= 0 ? e->backend->type->kv_copy(e->backend, from, to) : INFER_OK;
+    /* what it let go of may still be known as a prefix */
+    if (!s->length && known) kv_match(&e->kv, seq, s->ids, known + 1, &moves);
+    return engine_move(e, &moves);
 }
 
 enum infer_status infer_seq_prefix(struct infer_engine *e, int seq, const int32_t *ids, int n,
                                    int *n_shared) {
     if (!seq_is_open(e, seq) || e->kv.seq[seq].length)
         return err_set(INFER_E_INPUT, "sequence %d is not open and empty", seq);
-    *n_shared = kv_match(&e->kv, seq, ids, n < e->kv.n_ctx ? n : e->kv.n_ctx);
-    return INFER_OK;
+    struct kv_moves moves;
+    *n_shared = kv_match(&e->kv, seq, ids, n < e->kv.n_ctx ? n : e->kv.n_ctx, &moves);
+    return engine_move(e, &moves);
 }
 
 int infer_seq_length(const struct infer_engine *e, int seq) {

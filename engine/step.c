@@ -10,7 +10,7 @@ static_assert((int)INFER_LAST == STEP_LAST && (int)INFER_WANT_TOKEN == WANT_TOKE
 /* Whether a queued step will sample a token for this sequence. */
 static bool samples_in_flight(const struct infer_engine *e, int seq) {
     for (unsigned k = e->n_wait; k != e->n_submit; k++) {
-        const struct flight *f = &e->flight[k % FLIGHTS];
+        const struct flight *f = &e->flight[k % PLAN_FLIGHTS];
         for (int i = 0; i < f->n_out; i++)
             if (f->out_slot[i] == seq && f->want[f->out_cls[i]][f->out_index[i]] & INFER_WANT_TOKEN)
                 return true;
@@ -56,8 +56,18 @@ static void fill_flight(struct infer_engine *e, struct flight *f, const struct i
         f->want[c][n_out[c]++] = rows[i].want;
     }
     for (int c = 0; c < ROW_CLASS_COUNT; c++)
-        f->step[c] = (struct step){n_row[c],      n_out[c],   f->id[c], f->pos[c],    f->slot[c],
-                                   f->out_row[c], f->want[c], e->pages, e->kv.version};
+        f->step[c] = (struct step){n_row[c],      n_out[c],   f->id[c],     f->pos[c],    f->slot[c],
+                                   f->out_row[c], f->want[c], e->kv.tables, e->kv.version};
+}
+
+/* The first position that a queued step or this one computes of a sequence. */
+static int oldest(const struct infer_engine *e, const struct flight *f, int seq) {
+    int from = f->length_before[seq];
+    for (unsigned k = e->n_wait; k != e->n_submit; k++) {
+        int before = e->flight[k % PLAN_FLIGHTS].length_before[seq];
+        if (before >= 0 && before < from) from = before;
+    }
+    return from;
 }
 
 /* Takes pages for the rows and moves the lengths on; on a full cache every sequence is as before. */
@@ -68,28 +78,29 @@ static enum infer_status place_rows(struct infer_engine *e, struct flight *f, co
         int seq = rows[i].seq;
         if (f->length_before[seq] < 0) f->length_before[seq] = e->kv.seq[seq].length;
         int32_t id = rows[i].id == INFER_LAST ? e->last[seq] : rows[i].id;
-        TRY(kv_reserve(&e->kv, seq, rows[i].pos + 1));
+        TRY(kv_reserve(&e->kv, seq, rows[i].pos + 1, oldest(e, f, seq)));
         kv_append(&e->kv, seq, &id, 1);
         e->last[seq] = -1;
     }
     return INFER_OK;
 }
 
-/* Lengths back to those before the step; the pages were private to it or are whole, so nothing is copied. */
-static void restore_lengths(struct infer_engine *e, const struct flight *f) {
-    int from, to;
+/* Lengths back to those before the step, as far as every layer can. */
+static void restore_lengths(struct infer_engine *e, const struct flight *f, enum kv_beyond beyond) {
+    struct kv_moves moves;
     for (int i = 0; i < e->kv.n_slot; i++)
-        if (f->length_before[i] >= 0 && e->kv.seq[i].open && e->kv.seq[i].length > f->length_before[i])
-            (void)kv_rewind(&e->kv, i, f->length_before[i], &from, &to);
+        if (f->length_before[i] >= 0 && e->kv.seq[i].open && e->kv.seq[i].length > f->length_before[i] &&
+            kv_rewind(&e->kv, i, f->length_before[i], beyond, &moves) == INFER_OK)
+            (void)engine_move(e, &moves);
 }
 
 static enum infer_status check_rows(struct infer_engine *e, const struct infer_row *rows, int n) {
     int n_row[2] = {0}, n_out[2] = {0};
     if (e->poisoned) return err_set(INFER_E_DEVICE, "the engine failed before: %s", e->poison);
-    if (e->n_submit - e->n_wait >= FLIGHTS)
-        return err_set(INFER_E_INPUT, "%d steps are in flight already", FLIGHTS);
+    if (e->n_submit - e->n_wait >= PLAN_FLIGHTS)
+        return err_set(INFER_E_INPUT, "%d steps are in flight already", PLAN_FLIGHTS);
     if (n < 1) return err_set(INFER_E_INPUT, "a step of %d rows", n);
-    struct flight *f = &e->flight[e->n_submit % FLIGHTS];
+    struct flight *f = &e->flight[e->n_submit % PLAN_FLIGHTS];
     for (int i = 0; i < e->kv.n_slot; i++)
         f->length_before[i] = e->kv.seq[i].length; /* as scratch: where each stands */
     for (int i = 0; i < n; i++) {
@@ -119,9 +130,10 @@ static void poison(struct infer_engine *e, enum infer_status s) {
 
 enum infer_status infer_submit(struct infer_engine *e, const struct infer_row *rows, int n) {
     TRY(check_rows(e, rows, n));
-    struct flight *f = &e->flight[e->n_submit % FLIGHTS];
+    struct flight *f = &e->flight[e->n_submit % PLAN_FLIGHTS];
     mem_forbid(true);
     enum infer_status s = place_rows(e, f, rows, n);
+    enum kv_beyond beyond = s == INFER_OK ? KV_LOST : KV_NOT_RUN;
     if (s == INFER_OK) {
         fill_flight(e, f, rows, n);
         s = run_flight(e, f);
@@ -130,7 +142,7 @@ enum infer_status infer_submit(struct infer_engine *e, const struct infer_row *r
     if (s == INFER_OK) {
         e->n_submit++;
     } else {
-        restore_lengths(e, f);
+        restore_lengths(e, f, beyond);
         poison(e, s);
     }
     return s;
@@ -173,13 +185,13 @@ static enum infer_status collect(struct infer_engine *e, struct flight *f) {
 
 enum infer_status infer_wait(struct infer_engine *e, struct infer_output *out) {
     if (e->n_submit == e->n_wait) return err_set(INFER_E_INPUT, "no step is in flight");
-    struct flight *f = &e->flight[e->n_wait++ % FLIGHTS];
+    struct flight *f = &e->flight[e->n_wait++ % PLAN_FLIGHTS];
     mem_forbid(true);
     enum infer_status s = collect(e, f);
     mem_forbid(false);
     *out = (struct infer_output){f->n_out, f->token, f->logits};
     if (s != INFER_OK) {
-        restore_lengths(e, f);
+        restore_lengths(e, f, KV_LOST);
         poison(e, s);
         out->n = 0;
     }

@@ -53,7 +53,17 @@ FORWARD = {
     "qwen3-narrow": ("qwen3", 24, dict(hidden_size=72, intermediate_size=50, num_hidden_layers=2, num_attention_heads=6,
                                        num_key_value_heads=3, head_dim=8, vocab_size=101)),
 }
+WINDOWS = {
+    # a window in every layer
+    "mistral-window": ("mistral", 150, dict(hidden_size=48, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+                                            num_key_value_heads=2, vocab_size=89, sliding_window=20)),
+    # in the last two of three
+    "qwen2-windows": ("qwen2", 150, dict(hidden_size=40, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4,
+                                         num_key_value_heads=2, vocab_size=83, rms_norm_eps=1e-6, use_sliding_window=True,
+                                         sliding_window=70, max_window_layers=1)),
+}
 CLASSES = {"llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM),
+           "mistral": (transformers.MistralConfig, transformers.MistralForCausalLM),
            "qwen2": (transformers.Qwen2Config, transformers.Qwen2ForCausalLM),
            "qwen3": (transformers.Qwen3Config, transformers.Qwen3ForCausalLM)}
 
@@ -139,6 +149,7 @@ def llama3_factors(rope, head_dim):
 
 
 def write_gguf(path, arch, name, config, model, half=False, tokenizer=None):
+    arch = {"mistral": "llama"}.get(arch, arch)
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     rope = config.rope_parameters
     w = gguf.GGUFWriter(path, arch)
@@ -155,6 +166,11 @@ def write_gguf(path, arch, name, config, model, half=False, tokenizer=None):
     w.add_rope_dimension_count(head_dim)
     w.add_rope_freq_base(rope["rope_theta"])
     w.add_layer_norm_rms_eps(config.rms_norm_eps)
+    types = getattr(config, "layer_types", None) or ["sliding_attention"]
+    if getattr(config, "sliding_window", None) and "sliding_attention" in types:
+        w.add_sliding_window(config.sliding_window)
+        if "full_attention" in types:
+            w.add_sliding_window_pattern([t == "sliding_attention" for t in types])
     w.add_vocab_size(config.vocab_size)
     if rope["rope_type"] == "linear":
         w.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
@@ -180,7 +196,7 @@ def write_gguf(path, arch, name, config, model, half=False, tokenizer=None):
 
 # ---- forward: random weights, logits -----------------------------------------------------------------------------
 def make_forward(name, seed):
-    arch, n, options = FORWARD[name]
+    arch, n, options = {**FORWARD, **WINDOWS}[name]
     torch.manual_seed(seed)
     config, model = make_model(arch, options)
     ids = torch.randint(0, config.vocab_size, (n,))
@@ -277,12 +293,12 @@ def make_chat(name, seed):
 
 def main():
     torch.set_num_threads(2)
-    wanted = sys.argv[1:] or [*FORWARD, *CHAT]
+    wanted = sys.argv[1:] or [*FORWARD, *CHAT, *WINDOWS]
     for folder in ("forward", "chat"):
         (GOLDEN / folder).mkdir(parents=True, exist_ok=True)
-    for seed, name in enumerate([*FORWARD, *CHAT], 100):
+    for seed, name in enumerate([*FORWARD, *CHAT, *WINDOWS], 100):
         if name in wanted:
-            make_forward(name, seed) if name in FORWARD else make_chat(name, seed)
+            make_chat(name, seed) if name in CHAT else make_forward(name, seed)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,9 @@
 #include <math.h>
 #include <unistd.h>
 
-static const char *const models[] = {"llama-gqa", "llama-mha-tied", "llama-rope3",  "llama-linear",
-                                     "llama-odd", "qwen2",          "qwen3-narrow", "qwen3"};
+static const char *const models[] = {"llama-gqa",      "llama-mha-tied", "llama-rope3",  "llama-linear",
+                                     "llama-odd",      "qwen2",          "qwen3-narrow", "qwen3",
+                                     "mistral-window", "qwen2-windows"};
 enum { N_MODEL = sizeof models / sizeof *models, MAX_TOKENS = 256 };
 
 /* "cpu+ref": the last layer on cpu, those before it on ref */
@@ -328,12 +329,16 @@ static void bad_snapshots(const struct golden *g, const char *device, struct inf
     struct golden other;
     snprintf(copy, sizeof copy, "%s.bad", path);
     snprintf(command, sizeof command, "cp %s %s", path, copy);
-    static const long places[] = {0, 104, 200, 20000};
+    static const long places[] = {0, 112, 200, 20000};
     for (size_t i = 0; i < 2 * sizeof places / sizeof *places; i++) {
         assert_int_equal(system(command), 0);
         spoil(copy, places[i / 2], i % 2);
         expect_load(e, seq, copy, INFER_E_INPUT, i < 2 ? "no snapshot" : "broken");
     }
+    FILE *f = fopen(copy, "wb");
+    assert_int_equal(fwrite("INFERKV1, as once", 1, 17, f), 17);
+    fclose(f);
+    expect_load(e, seq, copy, INFER_E_UNSUPPORTED, "older version");
     unlink(copy);
     expect_load(e, seq, copy, INFER_E_IO, copy);
     struct infer_engine *q8 = engine(g, device, "q8_0", 1);

@@ -357,12 +357,12 @@ static enum infer_status cuda_kv_page(struct backend *base, int store, int page,
     CU(cudaStreamSynchronize(b->stream));
     return INFER_OK;
 }
-static enum infer_status cuda_kv_copy(struct backend *base, int from, int to) {
+static enum infer_status cuda_kv_copy(struct backend *base, int group, int from, int to) {
     cuda_backend *b = (cuda_backend *)base;
     CU(cudaSetDevice(b->device));
     for (int i = 0; i < b->c.n_store; i++) {
         const struct kv_store *s = &b->c.store[i];
-        if (!config_uses_store(&b->c, i)) continue;
+        if (s->group != group || !config_uses_store(&b->c, i)) continue;
         dev_kv kv = cuda_store(b, i);
         size_t rows = (size_t)s->n_kv_head * KV_PAGE;
         size_t bk = rows * kv_row_bytes(b->c.kv_type, s->head_dim_k),

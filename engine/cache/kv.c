@@ -1,122 +1,204 @@
 #include "cache/kv.h"
 
-enum infer_status kv_init(struct kv *kv, struct arena *arena, int n_slot, int n_ctx, int n_page) {
-    *kv = (struct kv){.n_slot = n_slot, .n_ctx = n_ctx, .n_page = n_page};
-    kv->max_pages = (n_ctx + 1 + KV_PAGE - 1) / KV_PAGE;
-    kv->n_bucket = 2 * n_page + 1;
-    kv->seq = arena_alloc(arena, (size_t)n_slot * sizeof *kv->seq);
-    kv->table = arena_alloc(arena, (size_t)n_slot * (size_t)kv->max_pages * sizeof *kv->table);
-    kv->page = arena_alloc(arena, (size_t)n_page * sizeof *kv->page);
-    kv->bucket = arena_alloc(arena, (size_t)kv->n_bucket * sizeof *kv->bucket);
-    if (!kv->seq || !kv->table || !kv->page || !kv->bucket)
-        return err_set(INFER_E_MEMORY, "out of memory for %d page tables", n_slot);
-    for (int i = 0; i < n_slot; i++) {
-        kv->seq[i].ids = arena_alloc(arena, ((size_t)n_ctx + 1) * sizeof(int32_t));
-        kv->seq[i].page = kv->table + (size_t)i * (size_t)kv->max_pages;
-        if (!kv->seq[i].ids) return err_set(INFER_E_MEMORY, "out of memory for %d sequences", n_slot);
-    }
-    for (int i = 0; i < kv->n_bucket; i++) kv->bucket[i] = -1;
-    for (int i = 0; i < n_page; i++)
-        kv->page[i] = (struct kv_page){.prev = i - 1, .next = i + 1 < n_page ? i + 1 : -1, .chain = -1};
-    kv->free_head = 0;
-    kv->free_tail = n_page - 1;
-    kv->n_free = n_page;
+static int pages_of(int length) { return (length + KV_PAGE - 1) / KV_PAGE; }
+
+/* ---- sizes --------------------------------------------------------------------------------------------------- */
+
+/* Kernels read keys in tiles of up to KV_TILE positions, so a page is kept as long as a row sees something of its tile. */
+static int first_page(int window, int pos) {
+    int at = window ? pos - window + 1 : 0;
+    return at > 0 ? at / KV_TILE * (KV_TILE / KV_PAGE) : 0;
+}
+int kv_first_page(const struct kv *kv, int group, int pos) { return first_page(kv->pool[group].window, pos); }
+
+int kv_pages_wanted(int window, int n_ctx, int n_slot, int n_row) {
+    /* one spare position a sequence: the end of a sequence is seen one step late */
+    int64_t all = (int64_t)pages_of(n_ctx + 1) * n_slot;
+    int64_t kept =
+        ((int64_t)window + KV_BACK + KV_TILE) / KV_PAGE + 2; /* of a slot, before its queued rows */
+    int64_t few = kept * n_slot + pages_of(n_row);
+    int64_t n = window && few < all ? few : all;
+    return n < INT32_MAX ? (int)n : INT32_MAX;
+}
+
+static enum infer_status pool_init(struct kv *kv, struct kv_pool *p, struct arena *arena,
+                                   const struct kv_group *group) {
+    size_t n_table = (size_t)kv->n_slot * (size_t)kv->max_pages;
+    *p = (struct kv_pool){.window = group->window, .n_page = group->n_page};
+    p->n_bucket = 2 * p->n_page + 1;
+    p->table = arena_alloc(arena, n_table * sizeof *p->table);
+    p->page = arena_alloc(arena, (size_t)p->n_page * sizeof *p->page);
+    p->bucket = arena_alloc(arena, (size_t)p->n_bucket * sizeof *p->bucket);
+    if (!p->table || !p->page || !p->bucket)
+        return err_set(INFER_E_MEMORY, "out of memory for %d page tables", kv->n_slot);
+    for (size_t i = 0; i < n_table; i++) p->table[i] = -1;
+    for (int i = 0; i < p->n_bucket; i++) p->bucket[i] = -1;
+    for (int i = 0; i < p->n_page; i++)
+        p->page[i] = (struct kv_page){.prev = i - 1, .next = i + 1 < p->n_page ? i + 1 : -1, .chain = -1};
+    p->free_tail = p->n_page - 1;
+    p->n_free = p->n_page;
     return INFER_OK;
+}
+
+enum infer_status kv_init(struct kv *kv, struct arena *arena, int n_slot, int n_ctx,
+                          const struct kv_group *group, int n_group, int n_keep) {
+    size_t slots = (size_t)n_slot, groups = (size_t)n_group + 1;
+    *kv = (struct kv){.n_slot = n_slot, .n_ctx = n_ctx, .n_group = n_group, .secret = prefix_secret()};
+    kv->max_pages = pages_of(n_ctx + 1);
+    kv->seq = arena_alloc(arena, slots * sizeof *kv->seq);
+    kv->pool = arena_alloc(arena, groups * sizeof *kv->pool);
+    kv->tables = arena_alloc(arena, groups * sizeof *kv->tables);
+    struct kv_span *span = arena_alloc(arena, slots * groups * sizeof *span);
+    if (!kv->seq || !kv->pool || !kv->tables || !span)
+        return err_set(INFER_E_MEMORY, "out of memory for %d sequences", n_slot);
+    for (int i = 0; i < n_group; i++) {
+        TRY(pool_init(kv, &kv->pool[i], arena, &group[i]));
+        kv->tables[i] = kv->pool[i].table;
+    }
+    for (int i = 0; i < n_slot; i++) {
+        struct kv_seq *s = &kv->seq[i];
+        s->ids = arena_alloc(arena, ((size_t)n_ctx + 1) * sizeof *s->ids);
+        s->key = arena_alloc(arena, (size_t)kv->max_pages * sizeof *s->key);
+        s->span = span + (size_t)i * (size_t)n_group;
+        if (!s->ids || !s->key) return err_set(INFER_E_MEMORY, "out of memory for %d sequences", n_slot);
+    }
+    return state_init(&kv->state, arena, n_slot, n_keep);
+}
+
+static int32_t *table_of(const struct kv *kv, int group, int slot) {
+    return kv->pool[group].table + (size_t)slot * (size_t)kv->max_pages;
 }
 
 /* ---- the list of free pages ---------------------------------------------------------------------------------- */
 
-static void free_unlink(struct kv *kv, int i) {
-    struct kv_page *p = &kv->page[i];
+static void free_unlink(struct kv_pool *pool, int i) {
+    struct kv_page *p = &pool->page[i];
     if (p->prev >= 0)
-        kv->page[p->prev].next = p->next;
+        pool->page[p->prev].next = p->next;
     else
-        kv->free_head = p->next;
+        pool->free_head = p->next;
     if (p->next >= 0)
-        kv->page[p->next].prev = p->prev;
+        pool->page[p->next].prev = p->prev;
     else
-        kv->free_tail = p->prev;
-    kv->n_free--;
+        pool->free_tail = p->prev;
+    pool->n_free--;
 }
 
-static void free_append(struct kv *kv, int i) {
-    kv->page[i].prev = kv->free_tail;
-    kv->page[i].next = -1;
-    if (kv->free_tail >= 0)
-        kv->page[kv->free_tail].next = i;
+static void free_append(struct kv_pool *pool, int i) {
+    pool->page[i].prev = pool->free_tail;
+    pool->page[i].next = -1;
+    if (pool->free_tail >= 0)
+        pool->page[pool->free_tail].next = i;
     else
-        kv->free_head = i;
-    kv->free_tail = i;
-    kv->n_free++;
+        pool->free_head = i;
+    pool->free_tail = i;
+    pool->n_free++;
 }
 
 /* ---- the table of known pages -------------------------------------------------------------------------------- */
 
-static int *bucket_of(struct kv *kv, uint64_t parent, const int32_t *ids) {
-    uint64_t h = parent * UINT64_C(0x9e3779b97f4a7c15) + 1;
-    for (int i = 0; i < KV_PAGE; i++) h = (h ^ (uint32_t)ids[i]) * UINT64_C(0x100000001b3);
-    return &kv->bucket[(h ^ h >> 29) % (uint64_t)kv->n_bucket];
+static int *bucket_of(struct kv_pool *pool, struct prefix_key key) {
+    return &pool->bucket[key.a % (uint64_t)pool->n_bucket];
 }
 
-static int find_known(struct kv *kv, uint64_t parent, const int32_t *ids) {
-    for (int i = *bucket_of(kv, parent, ids); i >= 0; i = kv->page[i].chain)
-        if (kv->page[i].parent == parent && !memcmp(kv->page[i].ids, ids, sizeof kv->page[i].ids)) return i;
+static int find_known(struct kv_pool *pool, struct prefix_key key) {
+    for (int i = *bucket_of(pool, key); i >= 0; i = pool->page[i].chain)
+        if (prefix_same(pool->page[i].key, key)) return i;
     return -1;
 }
 
-static void forget(struct kv *kv, int i) {
-    struct kv_page *p = &kv->page[i];
+static void forget(struct kv_pool *pool, int i) {
+    struct kv_page *p = &pool->page[i];
     if (!p->known) return;
-    int *at = bucket_of(kv, p->parent, p->ids);
-    while (*at != i) at = &kv->page[*at].chain;
+    int *at = bucket_of(pool, p->key);
+    while (*at != i) at = &pool->page[*at].chain;
     *at = p->chain;
     p->chain = -1;
     p->known = false;
 }
 
+static void enter(struct kv_pool *pool, int i, struct prefix_key key) {
+    struct kv_page *p = &pool->page[i];
+    if (p->known || find_known(pool, key) >= 0) return; /* another sequence computed the same prefix first */
+    int *at = bucket_of(pool, key);
+    p->key = key;
+    p->chain = *at;
+    *at = i;
+    p->known = true;
+}
+
+/* The prefix up to the end of page i of ids; those of the pages before are in s->key. */
+static struct prefix_key page_key(const struct kv *kv, const struct kv_seq *s, const int32_t *ids, int i) {
+    return prefix_extend(&kv->secret, i ? s->key[i - 1] : (struct prefix_key){0}, ids + i * KV_PAGE, KV_PAGE);
+}
+/* The prefix of s's first length tokens, all known. */
+static struct prefix_key key_at(const struct kv *kv, const struct kv_seq *s, int length) {
+    int full = length / KV_PAGE;
+    struct prefix_key key = full ? s->key[full - 1] : (struct prefix_key){0};
+    return length % KV_PAGE ? prefix_extend(&kv->secret, key, s->ids + full * KV_PAGE, length % KV_PAGE)
+                            : key;
+}
+
 /* Enters the pages of a sequence that are full and whose ids are all known. */
-static void enter_known(struct kv *kv, struct kv_seq *s) {
+static void enter_known(struct kv *kv, int slot) {
+    struct kv_seq *s = &kv->seq[slot];
     int n_full = (s->n_known < s->length ? s->n_known : s->length) / KV_PAGE;
-    uint64_t parent = 0;
-    for (int i = 0; i < n_full; i++) {
-        struct kv_page *p = &kv->page[s->page[i]];
-        const int32_t *ids = s->ids + i * KV_PAGE;
-        if (!p->known) {
-            if (find_known(kv, parent, ids) >= 0)
-                return; /* another sequence computed the same prefix first */
-            memcpy(p->ids, ids, sizeof p->ids);
-            p->parent = parent;
-            p->uid = ++kv->last_uid;
-            int *at = bucket_of(kv, parent, ids);
-            p->chain = *at;
-            *at = s->page[i];
-            p->known = true;
-        }
-        parent = p->uid;
+    for (; s->n_key < n_full; s->n_key++) {
+        int i = s->n_key;
+        s->key[i] = page_key(kv, s, s->ids, i);
+        for (int g = 0; g < kv->n_group; g++)
+            if (i >= s->span[g].first && i < s->span[g].end)
+                enter(&kv->pool[g], table_of(kv, g, slot)[i], s->key[i]);
     }
 }
 
-/* ---- sequences ----------------------------------------------------------------------------------------------- */
+/* ---- pages of a sequence ------------------------------------------------------------------------------------- */
 
-static int take_page(struct kv *kv) {
-    int i = kv->free_head;
+static int take_page(struct kv_pool *pool) {
+    int i = pool->free_head;
     if (i < 0) return -1;
-    free_unlink(kv, i);
-    forget(kv, i);
-    kv->page[i].n_ref = 1;
+    free_unlink(pool, i);
+    forget(pool, i);
+    pool->page[i].n_ref = 1;
     return i;
 }
 
-static void release_page(struct kv *kv, int i) {
-    if (--kv->page[i].n_ref == 0) free_append(kv, i);
+static void hold_page(struct kv_pool *pool, int i) {
+    if (pool->page[i].n_ref++ == 0) free_unlink(pool, i);
+}
+
+static void release_page(struct kv *kv, int group, int slot, int i) {
+    int32_t *at = &table_of(kv, group, slot)[i];
+    struct kv_pool *pool = &kv->pool[group];
+    if (--pool->page[*at].n_ref == 0) free_append(pool, *at);
+    *at = -1;
+}
+
+/* Keeps pages first .. end - 1 of those that a sequence has in a group. The last page goes first: a prefix is worth keeping longer
+ * than what followed it. */
+static void keep_pages(struct kv *kv, int group, int slot, int first, int end) {
+    struct kv_span *span = &kv->seq[slot].span[group];
+    if (first <= span->first && end >= span->end) return;
+    while (span->end > end && span->end > span->first) release_page(kv, group, slot, --span->end);
+    while (span->first < first && span->first < span->end) release_page(kv, group, slot, span->first++);
+    kv->version++;
+}
+
+/* The sequence as before its first token. */
+static void clear(struct kv *kv, int slot) {
+    struct kv_seq *s = &kv->seq[slot];
+    for (int g = 0; g < kv->n_group; g++) {
+        keep_pages(kv, g, slot, 0, 0);
+        s->span[g] = (struct kv_span){0};
+    }
+    s->length = s->n_known = s->n_key = 0;
+    kv->version++;
 }
 
 enum infer_status kv_open(struct kv *kv, int *slot) {
     for (int i = 0; i < kv->n_slot; i++) {
-        struct kv_seq *s = &kv->seq[i];
-        if (s->open) continue;
-        s->open = true;
-        s->length = s->n_known = s->n_page = 0;
+        if (kv->seq[i].open) continue;
+        kv->seq[i].open = true;
         *slot = i;
         return INFER_OK;
     }
@@ -124,27 +206,29 @@ enum infer_status kv_open(struct kv *kv, int *slot) {
 }
 
 void kv_close(struct kv *kv, int slot) {
-    struct kv_seq *s = &kv->seq[slot];
-    /* the last page first: a prefix is worth keeping longer than what followed it */
-    for (int i = s->n_page - 1; i >= 0; i--) release_page(kv, s->page[i]);
-    s->open = false;
-    s->length = s->n_known = s->n_page = 0;
-    kv->version++;
+    clear(kv, slot);
+    kv->seq[slot].open = false;
 }
 
-enum infer_status kv_reserve(struct kv *kv, int slot, int length) {
+enum infer_status kv_reserve(struct kv *kv, int slot, int length, int from) {
     struct kv_seq *s = &kv->seq[slot];
     if (length > kv->n_ctx)
         return err_set(INFER_E_FULL, "context full: %d positions wanted, the context holds %d (--ctx)",
                        length, kv->n_ctx);
-    int n = (length + KV_PAGE - 1) / KV_PAGE;
-    if (n - s->n_page > kv->n_free)
-        return err_set(INFER_E_FULL, "key/value cache full: %d pages wanted, %d free", n - s->n_page,
-                       kv->n_free);
-    while (s->n_page < n) {
-        s->page[s->n_page++] = take_page(kv);
-        kv->version++;
+    int n = pages_of(length);
+    for (int g = 0; g < kv->n_group; g++) {
+        struct kv_pool *pool = &kv->pool[g];
+        if (n <= s->span[g].end) continue;
+        if (pool->window) keep_pages(kv, g, slot, first_page(pool->window, from - KV_BACK), s->span[g].end);
+        if (n - s->span[g].end > pool->n_free)
+            return err_set(INFER_E_FULL, "key/value cache full: %d pages wanted, %d free", n - s->span[g].end,
+                           pool->n_free);
     }
+    for (int g = 0; g < kv->n_group; g++)
+        while (s->span[g].end < n) {
+            table_of(kv, g, slot)[s->span[g].end++] = take_page(&kv->pool[g]);
+            kv->version++;
+        }
     return INFER_OK;
 }
 
@@ -154,53 +238,151 @@ void kv_append(struct kv *kv, int slot, const int32_t *ids, int n) {
         if (s->n_known == s->length && ids[i] >= 0) s->n_known++;
         s->ids[s->length++] = ids[i];
     }
-    enter_known(kv, s);
+    enter_known(kv, slot);
 }
 
 void kv_learn(struct kv *kv, int slot, int32_t id) {
     struct kv_seq *s = &kv->seq[slot];
     if (s->n_known >= s->length) return;
     s->ids[s->n_known++] = id;
-    enter_known(kv, s);
+    enter_known(kv, slot);
 }
 
-enum infer_status kv_rewind(struct kv *kv, int slot, int length, int *copy_from, int *copy_to) {
-    struct kv_seq *s = &kv->seq[slot];
-    int n = (length + KV_PAGE - 1) / KV_PAGE;
-    *copy_from = *copy_to = -1;
-    if (length % KV_PAGE && length < s->length) { /* the last kept page will be written again */
-        int last = s->page[n - 1];
-        if (kv->page[last].n_ref > 1) {
-            int fresh = take_page(kv);
-            if (fresh < 0)
-                return err_set(INFER_E_FULL, "key/value cache full: no page to copy a shared one to");
-            kv->page[last].n_ref--;
-            s->page[n - 1] = fresh;
-            *copy_from = last;
-            *copy_to = fresh;
-        } else {
-            forget(kv, last);
-        }
+/* ---- going back ---------------------------------------------------------------------------------------------- */
+
+/* Whether every group has the pages that position length sees. */
+static bool pages_reach(const struct kv *kv, const struct kv_seq *s, int length) {
+    for (int g = 0; g < kv->n_group; g++)
+        if (s->span[g].first > first_page(kv->pool[g].window, length)) return false;
+    return true;
+}
+
+/* The greatest length up to the one wanted that all have. *state: the slot of its state's copy, -1: none is needed. */
+static int reachable(const struct kv *kv, const struct kv_seq *s, int length, int *state) {
+    const struct state *st = &kv->state;
+    int best = 0;
+    *state = -1;
+    if (length == s->length) return length;
+    if (!st->n_keep) return pages_reach(kv, s, length) ? length : 0;
+    for (int i = 0; i < st->n_keep; i++) {
+        int n = st->copy[i].length;
+        if (!st->copy[i].valid || n > length || n <= best || n > s->n_known || !pages_reach(kv, s, n))
+            continue;
+        if (!prefix_same(st->copy[i].key, key_at(kv, s, n))) continue;
+        best = n;
+        *state = st->n_slot + i;
     }
-    while (s->n_page > n) release_page(kv, s->page[--s->n_page]);
-    if (length < s->length) s->length = length;
-    if (s->n_known > s->length) s->n_known = s->length;
+    return best;
+}
+
+/* The last page that stays will be written again: a shared one has to be copied. errors: INFER_E_FULL, nothing has changed then */
+static enum infer_status own_page(struct kv *kv, int slot, int page, struct kv_moves *m) {
+    for (int g = 0; g < kv->n_group; g++)
+        if (!kv->pool[g].n_free && kv->pool[g].page[table_of(kv, g, slot)[page]].n_ref > 1)
+            return err_set(INFER_E_FULL, "key/value cache full: no page to copy a shared one to");
+    for (int g = 0; g < kv->n_group; g++) {
+        struct kv_pool *pool = &kv->pool[g];
+        int32_t *at = &table_of(kv, g, slot)[page];
+        if (pool->page[*at].n_ref == 1) {
+            forget(pool, *at);
+            continue;
+        }
+        m->page[m->n_page].group = g;
+        m->page[m->n_page].from = *at;
+        pool->page[*at].n_ref--;
+        m->page[m->n_page++].to = *at = take_page(pool);
+    }
+    return INFER_OK;
+}
+
+/* Nobody may find the pages from position length on. */
+static void forget_beyond(struct kv *kv, int slot, int length) {
+    for (int g = 0; g < kv->n_group; g++) {
+        const struct kv_span *span = &kv->seq[slot].span[g];
+        int i = length / KV_PAGE;
+        for (i = i > span->first ? i : span->first; i < span->end; i++)
+            forget(&kv->pool[g], table_of(kv, g, slot)[i]);
+    }
+}
+
+enum infer_status kv_rewind(struct kv *kv, int slot, int length, enum kv_beyond beyond,
+                            struct kv_moves *moves) {
+    struct kv_seq *s = &kv->seq[slot];
+    *moves = (struct kv_moves){.state_from = -1, .state_to = slot};
+    if (length > s->length) length = s->length;
+    if (beyond != KV_COMPUTED) forget_beyond(kv, slot, length);
+    if (beyond == KV_LOST) state_forget(&kv->state, slot, length);
+    if (beyond != KV_NOT_RUN) length = reachable(kv, s, length, &moves->state_from);
+    if (!length) clear(kv, slot);
+    if (length == s->length) return INFER_OK;
+    int n = pages_of(length);
+    if (length % KV_PAGE) TRY(own_page(kv, slot, n - 1, moves));
+    for (int g = 0; g < kv->n_group; g++) keep_pages(kv, g, slot, 0, n);
+    if (moves->state_from >= 0) state_use(&kv->state, moves->state_from);
+    s->length = length;
+    if (s->n_known > length) s->n_known = length;
+    if (s->n_key > length / KV_PAGE) s->n_key = length / KV_PAGE;
     kv->version++;
     return INFER_OK;
 }
 
-int kv_match(struct kv *kv, int slot, const int32_t *ids, int n) {
-    struct kv_seq *s = &kv->seq[slot];
-    uint64_t parent = 0;
-    for (int i = 0; (i + 1) * KV_PAGE < n && s->n_page < kv->max_pages; i++) {
-        int p = find_known(kv, parent, ids + i * KV_PAGE);
-        if (p < 0) break;
-        if (kv->page[p].n_ref++ == 0) free_unlink(kv, p);
-        s->page[s->n_page++] = p;
-        parent = kv->page[p].uid;
+/* ---- prefixes ------------------------------------------------------------------------------------------------ */
+
+/* How many pages of ids to adopt; their keys are in s->key. A group knows them when the last ones that it knows in a row reach
+ * back to the first that the next position sees. */
+static int match_pages(struct kv *kv, struct kv_seq *s, const int32_t *ids, int n) {
+    int best = 0;
+    for (int g = 0; g < kv->n_group; g++) kv->pool[g].run = 0;
+    for (int i = 0; (i + 1) * KV_PAGE < n && i < kv->max_pages; i++) {
+        bool all = true;
+        s->key[i] = page_key(kv, s, ids, i);
+        for (int g = 0; g < kv->n_group; g++) {
+            struct kv_pool *pool = &kv->pool[g];
+            pool->run = find_known(pool, s->key[i]) < 0 ? 0 : pool->run + 1;
+            if (!pool->window && pool->run <= i) return best;
+            if (pool->run < i + 1 - first_page(pool->window, (i + 1) * KV_PAGE)) all = false;
+        }
+        if (all && (!kv->state.n_keep || state_find(&kv->state, s->key[i]) >= 0)) best = i + 1;
     }
-    s->length = s->n_known = s->n_page * KV_PAGE;
-    memcpy(s->ids, ids, (size_t)s->length * sizeof *ids);
+    return best;
+}
+
+int kv_match(struct kv *kv, int slot, const int32_t *ids, int n, struct kv_moves *moves) {
+    struct kv_seq *s = &kv->seq[slot];
+    int pages = match_pages(kv, s, ids, n);
+    *moves = (struct kv_moves){.state_from = -1, .state_to = slot};
+    if (!pages) return 0;
+    s->length = s->n_known = pages * KV_PAGE;
+    s->n_key = pages;
+    for (int g = 0; g < kv->n_group; g++) {
+        struct kv_pool *pool = &kv->pool[g];
+        s->span[g] = (struct kv_span){first_page(pool->window, s->length), pages};
+        for (int i = s->span[g].first; i < pages; i++) {
+            int p = find_known(pool, s->key[i]);
+            hold_page(pool, p);
+            table_of(kv, g, slot)[i] = p;
+        }
+    }
+    moves->state_from = state_find(&kv->state, s->key[pages - 1]);
+    if (moves->state_from >= 0) state_use(&kv->state, moves->state_from);
+    memmove(s->ids, ids, (size_t)s->length * sizeof *ids);
     kv->version++;
     return s->length;
+}
+
+int kv_keep_state(struct kv *kv, int slot) {
+    struct kv_seq *s = &kv->seq[slot];
+    if (!kv->state.n_keep || !s->length || s->n_known < s->length) return -1;
+    return state_keep(&kv->state, slot, s->length, key_at(kv, s, s->length));
+}
+
+enum infer_status kv_load(struct kv *kv, int slot, const int32_t *ids, int n, const int32_t *first) {
+    struct kv_seq *s = &kv->seq[slot];
+    for (int g = 0; g < kv->n_group; g++) s->span[g] = (struct kv_span){first[g], first[g]};
+    enum infer_status st = kv_reserve(kv, slot, n, 0);
+    if (st == INFER_OK)
+        kv_append(kv, slot, ids, n);
+    else
+        clear(kv, slot);
+    return st;
 }

@@ -1,54 +1,103 @@
-/* Pages of the key/value cache: which page of the pool holds which positions of which sequence.
+/* What a sequence keeps: which page of which pool holds which of its positions, and which slot which of its states.
  *
- * Bookkeeping only: the bytes live in the backend. A page is KV_PAGE tokens and has the same id in every layer. Full
- * pages are shared by equal prefixes: a page is known by (its parent's content, its 64 ids), counted, and kept after
- * its last sequence closed until the pool needs it. Nothing allocates after kv_init. */
+ * Bookkeeping only: the bytes live in the backend. A page is KV_PAGE tokens and has the same id in every layer of a group; each group
+ * has its own pool and its own page tables. Full pages are shared by equal prefixes: a page is known by the tokens up to its end,
+ * counted, and kept after its last sequence closed until the pool needs it. A group with a window frees the pages behind it as a
+ * sequence goes on. What a sequence may adopt or go back to is what every group and every state store still has: the least of them.
+ * Nothing allocates after kv_init. */
 #pragma once
-#include "seam/backend.h"
 #include "base/mem.h"
+#include "cache/prefix.h"
+#include "cache/state.h"
+#include "seam/store.h"
 
 struct kv_page {
-    int n_ref;            /* sequences that hold it */
-    int prev, next;       /* list of pages with n_ref 0, oldest use first; -1 ends */
-    int chain;            /* next page in the bucket; -1 ends */
-    bool known;           /* ids, parent and uid are valid and it is in the table */
-    uint64_t uid, parent; /* content number of this page and of the page before it (0: none) */
-    int32_t ids[KV_PAGE];
+    int n_ref;      /* sequences that hold it */
+    int prev, next; /* list of pages with n_ref 0, oldest use first; -1 ends */
+    int chain;      /* next page in the bucket; -1 ends */
+    bool known;     /* key is valid and it is in the table of known pages */
+    struct prefix_key key;
 };
 
-struct kv_seq {
-    bool open;
-    int length;    /* positions held */
-    int n_known;   /* ids[0 .. n_known) are known; the rest was sampled on the device and not read yet */
-    int n_page;    /* entries of its page table in use */
-    int32_t *ids;  /* ids[n_ctx + 1] */
-    int32_t *page; /* page[max_pages] */
-};
-
-struct kv {
-    int n_slot, n_ctx, n_page, max_pages;
-    struct kv_seq *seq;   /* seq[n_slot] */
-    int32_t *table;       /* table[n_slot][max_pages]: what struct step points at */
-    uint64_t version;     /* changes with every page table */
+/* The pages of one group. */
+struct kv_pool {
+    int window, n_page;
+    int32_t *table;       /* table[n_slot][max_pages]; -1: no page */
     struct kv_page *page; /* page[n_page] */
     int free_head, free_tail, n_free;
     int *bucket; /* bucket[n_bucket] */
     int n_bucket;
-    uint64_t last_uid;
+    int run; /* of kv_match */
 };
 
-enum infer_status kv_init(struct kv *kv, struct arena *arena, int n_slot, int n_ctx, int n_page);
+struct kv_seq {
+    bool open;
+    int length;   /* positions held */
+    int n_known;  /* ids[0 .. n_known) are known; the rest was sampled on the device and not read yet */
+    int32_t *ids; /* ids[n_ctx + 1] */
+    int n_key;    /* full pages whose ids are known */
+    struct prefix_key *key; /* key[max_pages]: of the prefix up to the end of each of them */
+    struct kv_span {
+        int first, end; /* entries of its page table in use: first .. end - 1 */
+    } * span;           /* span[n_group] */
+};
+
+struct kv {
+    int n_slot, n_ctx, max_pages, n_group;
+    struct kv_seq *seq;     /* seq[n_slot] */
+    struct kv_pool *pool;   /* pool[n_group] */
+    const int32_t **tables; /* tables[n_group]: what struct step points at */
+    uint64_t version;       /* changes with every page table */
+    struct state state;
+    struct prefix_secret secret;
+};
+
+/* What the backend must copy before the next step. */
+struct kv_moves {
+    int n_page;
+    struct {
+        int group, from, to; /* pages */
+    } page[KV_GROUPS];
+    int state_from, state_to; /* slots of the state stores; -1: none */
+};
+
+enum { KV_BACK = 256 }; /* positions that a window group keeps for rewinds, beside what queued steps read */
+
+/* Pages that a group needs so that no sequence within n_ctx ever waits for one: max_pages of them a slot, or what its window sees.
+ * n_row: rows that may be queued at once, of all sequences. */
+int kv_pages_wanted(int window, int n_ctx, int n_slot, int n_row);
+
+/* n_keep: copies of states, 0: no layer has a state. errors: INFER_E_MEMORY */
+enum infer_status kv_init(struct kv *kv, struct arena *arena, int n_slot, int n_ctx,
+                          const struct kv_group *group, int n_group, int n_keep);
 /* errors: INFER_E_FULL: all slots are taken */
 enum infer_status kv_open(struct kv *kv, int *slot);
 void kv_close(struct kv *kv, int slot);
-/* Pages for positions up to length; errors: INFER_E_FULL with both numbers. The length itself does not change. */
-enum infer_status kv_reserve(struct kv *kv, int slot, int length);
+/* Pages for positions up to length. from: the first position that a queued step or this one computes, or that will be computed again
+ * if one of them fails; pages that rows from there on do not see are freed. The length itself does not change. errors: INFER_E_FULL
+ * with both numbers */
+enum infer_status kv_reserve(struct kv *kv, int slot, int length, int from);
 /* Sets the new length after a step; ids[n] are the new tokens (-1: not known yet). */
 void kv_append(struct kv *kv, int slot, const int32_t *ids, int n);
 /* Fills in the first unknown id. */
 void kv_learn(struct kv *kv, int slot, int32_t id);
-/* Sets the length back. *copy_from, *copy_to: pages that the backend must copy (a shared page that will be written);
- * -1: none. errors: INFER_E_FULL when a copy needs a page and none is free. */
-enum infer_status kv_rewind(struct kv *kv, int slot, int length, int *copy_from, int *copy_to);
-/* Adopts known pages of a prefix of ids[n], at most n - 1 tokens; the sequence must be empty. Returns the new length. */
-int kv_match(struct kv *kv, int slot, const int32_t *ids, int n);
+/* Sets the length back to the greatest one up to length that every group and state store still has: a window group, when it has the
+ * pages that the next position sees; a state store, when a copy was kept there or nothing is left; at worst 0.
+ * What lies beyond and was not computed is found by nobody.
+ * errors: INFER_E_FULL when a copy of a shared page needs a page and none is free; nothing has changed then */
+enum kv_beyond {
+    KV_COMPUTED,
+    KV_LOST,   /* their step failed */
+    KV_NOT_RUN /* their step was not run: the state is as it was at length */
+};
+enum infer_status kv_rewind(struct kv *kv, int slot, int length, enum kv_beyond beyond,
+                            struct kv_moves *moves);
+/* Adopts the longest prefix of ids[n], whole pages and at most n - 1 tokens, of which every group knows the pages that the next
+ * position sees, and every state store a copy; the sequence must be empty. Returns the new length. */
+int kv_match(struct kv *kv, int slot, const int32_t *ids, int n, struct kv_moves *moves);
+/* The slot where a copy of the state is to be kept of a sequence whose queued steps end here; -1: none. */
+int kv_keep_state(struct kv *kv, int slot);
+/* Makes an open, empty sequence one of ids[n], with pages from first[group] on, to be filled by the caller. errors: INFER_E_FULL */
+enum infer_status kv_load(struct kv *kv, int slot, const int32_t *ids, int n, const int32_t *first);
+/* The first page of a group that rows from position pos on read. */
+int kv_first_page(const struct kv *kv, int group, int pos);

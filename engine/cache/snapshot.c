@@ -3,15 +3,16 @@
 #include <string.h>
 #include "files/outfile.h"
 
-static const char magic[8] = {'I', 'N', 'F', 'E', 'R', 'K', 'V', '1'};
+static const char magic[8] = {'I', 'N', 'F', 'E', 'R', 'K', 'V', '2'};
 enum { PLACE = 64 };
 struct header {
     char magic[8];
     uint64_t model;
     char place[PLACE];
-    uint64_t n_ids, page_bytes, checksum;
+    uint64_t n_ids, n_group, state_bytes, checksum;
 };
-static_assert(sizeof(struct header) == 8 + 8 + PLACE + 24, "the header has no padding");
+static_assert(sizeof(struct header) == 8 + 8 + PLACE + 32 && sizeof(struct snapshot_group) == 16,
+              "what is written has no padding");
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are written as they lie in memory");
 
 /* ---- checksums ----------------------------------------------------------------------------------------------- */
@@ -59,42 +60,64 @@ static uint64_t fingerprint(const struct tensorfile *f) {
 
 /* ---- header -------------------------------------------------------------------------------------------------- */
 
-static void make_header(const struct snapshot_place *p, struct header *h) {
+/* What a snapshot of n_ids tokens says here. */
+static void make_header(const struct snapshot_place *p, int n_ids, struct header *h,
+                        struct snapshot_group *group) {
     static const char *const type[] = {"f32", "f16", "q8_0"};
+    const struct backend_config *c = p->config;
     struct backend_info info;
     p->backend->type->info(p->backend, &info);
-    *h = (struct header){0};
+    *h = (struct header){.n_ids = (uint64_t)n_ids, .n_group = (uint64_t)c->n_kv_group};
     memcpy(h->magic, magic, sizeof magic);
     if (!*p->fingerprint) *p->fingerprint = fingerprint(p->file);
     h->model = *p->fingerprint;
     snprintf(h->place, PLACE, "%s %.40s %s", p->backend->type->name, info.isa ? info.isa : "",
-             type[p->config->kv_type]);
-    for (int i = 0; i < p->config->n_store; i++)
-        h->page_bytes += kv_page_bytes(p->config->kv_type, &p->config->store[i]);
+             type[c->kv_type]);
+    for (int g = 0; g < c->n_kv_group; g++)
+        group[g] = (struct snapshot_group){(uint64_t)kv_first_page(p->kv, g, n_ids), 0};
+    for (int i = 0; i < c->n_store; i++)
+        group[c->store[i].group].page_bytes += kv_page_bytes(c->kv_type, &c->store[i]);
+}
+
+static uint64_t pages_of(uint64_t n_ids) { return n_ids / KV_PAGE + (n_ids % KV_PAGE != 0); }
+
+/* Bytes of all that is there; false: more than an address has, or no snapshot's numbers. */
+static bool size_of(const struct header *h, const struct snapshot_group *group, size_t *out) {
+    size_t n;
+    bool fits = h->n_ids <= INT32_MAX;
+    *out = sizeof *h + (size_t)h->n_group * sizeof *group;
+    fits = fits && size_add(*out, h->n_ids * 4, out) && size_add(*out, h->state_bytes, out);
+    for (uint64_t g = 0; fits && g < h->n_group; g++) {
+        uint64_t pages = pages_of(h->n_ids);
+        fits = group[g].first <= pages && size_mul(pages - group[g].first, group[g].page_bytes, &n) &&
+               size_add(*out, n, out);
+    }
+    return fits;
 }
 
 enum infer_status snapshot_parse(struct snapshot_view *out, const unsigned char *data, size_t n) {
     struct header h;
-    size_t pages, size;
+    size_t size;
+    if (n >= sizeof magic && memcmp(data, magic, 7) == 0 && data[7] == '1')
+        return err_set(INFER_E_UNSUPPORTED, "made by an older version of infer");
     if (n < sizeof h || memcmp(data, magic, sizeof magic) != 0)
         return err_set(INFER_E_INPUT, "no snapshot of a sequence");
     memcpy(&h, data, sizeof h);
     if (h.place[PLACE - 1]) return err_set(INFER_E_INPUT, "broken: its place has no end");
-    pages = h.n_ids / KV_PAGE + (h.n_ids % KV_PAGE != 0);
-    bool fits = h.n_ids <= INT32_MAX && size_mul(pages, h.page_bytes, &size) &&
-                size_add(size, h.n_ids * 4 + sizeof h, &size);
-    if (!fits || size != n)
-        return err_set(INFER_E_INPUT, "broken: %zu bytes do not hold %llu tokens in pages of %llu bytes", n,
-                       (unsigned long long)h.n_ids, (unsigned long long)h.page_bytes);
+    *out = (struct snapshot_view){.model = h.model, .state_bytes = h.state_bytes};
+    bool fits = h.n_group <= KV_GROUPS && (n - sizeof h) / sizeof *out->group >= h.n_group;
+    if (fits) memcpy(out->group, data + sizeof h, (size_t)h.n_group * sizeof *out->group);
+    if (!fits || !size_of(&h, out->group, &size) || size != n)
+        return err_set(INFER_E_INPUT, "broken: %zu bytes do not hold %llu tokens with their pages", n,
+                       (unsigned long long)h.n_ids);
     if (hash(HASH_START, data + sizeof h, n - sizeof h) != h.checksum)
         return err_set(INFER_E_INPUT, "broken: the checksum is wrong");
-    const unsigned char *ids = data + sizeof h;
-    *out = (struct snapshot_view){.model = h.model,
-                                  .page_bytes = h.page_bytes,
-                                  .n_ids = (int)h.n_ids,
-                                  .place = (const char *)data + offsetof(struct header, place),
-                                  .ids = (const int32_t *)(const void *)ids,
-                                  .pages = ids + h.n_ids * 4};
+    const unsigned char *ids = data + sizeof h + (size_t)h.n_group * sizeof *out->group;
+    out->n_ids = (int)h.n_ids;
+    out->n_group = (int)h.n_group;
+    out->place = (const char *)data + offsetof(struct header, place);
+    out->ids = (const int32_t *)(const void *)ids;
+    out->pages = ids + h.n_ids * 4;
     return INFER_OK;
 }
 
@@ -106,14 +129,20 @@ void snapshot_seal(unsigned char *data, size_t n) {
 
 /* ---- pages --------------------------------------------------------------------------------------------------- */
 
-/* All pages of a sequence out of the backend or (write) into it. */
-static enum infer_status move_pages(const struct snapshot_place *p, const struct kv_seq *s,
-                                    unsigned char *bytes, bool write) {
-    for (int i = 0; i < s->n_page; i++)
-        for (int k = 0; k < p->config->n_store; k++) {
-            TRY(p->backend->type->kv_page(p->backend, k, s->page[i], bytes, write));
-            bytes += kv_page_bytes(p->config->kv_type, &p->config->store[k]);
-        }
+/* The pages of a sequence that group says, and its states, out of the backend or (write) into it. */
+static enum infer_status move_all(const struct snapshot_place *p, int slot,
+                                  const struct snapshot_group *group, unsigned char *bytes, bool write) {
+    const struct backend_config *c = p->config;
+    const struct backend_type *type = p->backend->type;
+    for (int g = 0; g < c->n_kv_group; g++) {
+        const int32_t *page = p->kv->tables[g] + (size_t)slot * (size_t)p->kv->max_pages;
+        for (int i = (int)group[g].first; i < p->kv->seq[slot].span[g].end; i++)
+            for (int k = 0; k < c->n_store; k++) {
+                if (c->store[k].group != g) continue;
+                TRY(type->kv_page(p->backend, k, page[i], bytes, write));
+                bytes += kv_page_bytes(c->kv_type, &c->store[k]);
+            }
+    }
     return INFER_OK;
 }
 
@@ -121,18 +150,20 @@ static enum infer_status move_pages(const struct snapshot_place *p, const struct
 
 enum infer_status snapshot_save(const struct snapshot_place *p, int slot, const char *path) {
     const struct kv_seq *s = &p->kv->seq[slot];
-    const size_t n_ids = (size_t)s->length * sizeof *s->ids;
+    struct snapshot_group group[KV_GROUPS];
     struct header h;
-    unsigned char *data;
+    unsigned char *data, *at;
     size_t n;
-    make_header(p, &h);
-    h.n_ids = (uint64_t)s->length;
-    if (!size_mul((size_t)s->n_page, h.page_bytes, &n) || !size_add(n, sizeof h + n_ids, &n))
+    make_header(p, s->length, &h, group);
+    if (!size_of(&h, group, &n))
         return err_set(INFER_E_MEMORY, "a snapshot of %d tokens is too large", s->length);
     TRY(mem_new(&data, n, "a snapshot"));
     memcpy(data, &h, sizeof h);
-    memcpy(data + sizeof h, s->ids, n_ids);
-    enum infer_status st = move_pages(p, s, data + sizeof h + n_ids, false);
+    at = data + sizeof h;
+    memcpy(at, group, (size_t)h.n_group * sizeof *group);
+    at += (size_t)h.n_group * sizeof *group;
+    memcpy(at, s->ids, (size_t)s->length * sizeof *s->ids);
+    enum infer_status st = move_all(p, slot, group, at + (size_t)s->length * sizeof *s->ids, false);
     snapshot_seal(data, n);
     if (!st) st = outfile_put(path, OUTFILE_PRIVATE, data, n);
     mem_free(data);
@@ -142,14 +173,15 @@ enum infer_status snapshot_save(const struct snapshot_place *p, int slot, const 
 /* ---- load ---------------------------------------------------------------------------------------------------- */
 
 static enum infer_status check_key(const struct snapshot_place *p, const struct snapshot_view *v) {
+    struct snapshot_group group[KV_GROUPS];
     struct header here;
-    make_header(p, &here);
+    make_header(p, v->n_ids, &here, group);
     if (v->model != here.model) return err_set(INFER_E_UNSUPPORTED, "made with another model file");
     if (strcmp(v->place, here.place) != 0)
         return err_set(INFER_E_UNSUPPORTED, "made by %s, this is %s", v->place, here.place);
-    if (v->page_bytes != here.page_bytes)
-        return err_set(INFER_E_INPUT, "broken: pages of %llu bytes, not %llu",
-                       (unsigned long long)v->page_bytes, (unsigned long long)here.page_bytes);
+    if ((uint64_t)v->n_group != here.n_group || v->state_bytes != here.state_bytes ||
+        memcmp(v->group, group, (size_t)v->n_group * sizeof *group) != 0)
+        return err_set(INFER_E_INPUT, "broken: it has other pages or states than this model");
     if (v->n_ids > p->kv->n_ctx)
         return err_set(INFER_E_FULL, "it holds %d tokens, the context %d (--ctx)", v->n_ids, p->kv->n_ctx);
     for (int i = 0; i < v->n_ids; i++)
@@ -160,11 +192,13 @@ static enum infer_status check_key(const struct snapshot_place *p, const struct 
 }
 
 static enum infer_status fill(const struct snapshot_place *p, int slot, const struct snapshot_view *v) {
-    const struct kv_seq *s = &p->kv->seq[slot];
-    TRY(kv_reserve(p->kv, slot, v->n_ids));
-    TRY(move_pages(p, s, (unsigned char *)v->pages, true));
-    kv_append(p->kv, slot, v->ids, v->n_ids);
-    return INFER_OK;
+    struct kv_moves moves;
+    int32_t first[KV_GROUPS];
+    for (int g = 0; g < v->n_group; g++) first[g] = (int32_t)v->group[g].first;
+    TRY(kv_load(p->kv, slot, v->ids, v->n_ids, first));
+    enum infer_status st = move_all(p, slot, v->group, (unsigned char *)v->pages, true);
+    if (st) (void)kv_rewind(p->kv, slot, 0, KV_LOST, &moves);
+    return st;
 }
 
 enum infer_status snapshot_load(const struct snapshot_place *p, int slot, const char *path) {
@@ -175,8 +209,5 @@ enum infer_status snapshot_load(const struct snapshot_place *p, int slot, const 
     if (!st) st = check_key(p, &v);
     if (!st) st = fill(p, slot, &v);
     mapfile_close(&f);
-    if (!st) return INFER_OK;
-    int from, to;
-    (void)kv_rewind(p->kv, slot, 0, &from, &to); /* pages that were reserved go back */
-    return err_prefix(st, "%s", path);
+    return st ? err_prefix(st, "%s", path) : INFER_OK;
 }

@@ -1,14 +1,17 @@
 /* Snapshots: the tokens of a sequence with their keys and values in a file, taken back bit for bit.
  *
  * little endian, without padding:
- *     magic     8 bytes "INFERKV1"
+ *     magic     8 bytes "INFERKV2"
  *     model     u64: fingerprint of the weights and the metadata
  *     place     64 bytes: device kind, instruction set and KV type, "cpu avx512-vnni f16", filled up with 0
  *     n_ids     u64
- *     page      u64: bytes of one page in all stores
- *     checksum  u64: of ids and pages
+ *     n_group   u64
+ *     n_state   u64: bytes of one sequence in all state stores
+ *     checksum  u64: of all that follows
+ *     groups    u64[n_group][2]: first page that is there (a window needs none before), bytes of one page in all stores of the group
  *     ids       i32[n_ids]
- *     pages     [(n_ids + KV_PAGE - 1) / KV_PAGE][store]: K, then V, as the backend keeps them
+ *     pages     [group][first .. (n_ids + KV_PAGE - 1) / KV_PAGE - 1][store]: K, then V, as the backend keeps them
+ *     states    float32 [store][n_elem]
  *
  * Keys and values are bits of one device kind, instruction set and KV type: where any of these or the model differs,
  * a snapshot is refused by name and the caller computes the tokens again. */
@@ -35,13 +38,17 @@ enum infer_status snapshot_load(const struct snapshot_place *p, int slot, const 
 
 /* What a snapshot holds; views into it. */
 struct snapshot_view {
-    uint64_t model, page_bytes;
-    int n_ids;
+    uint64_t model, state_bytes;
+    int n_ids, n_group;
+    struct snapshot_group {
+        uint64_t first, page_bytes;
+    } group[KV_GROUPS];
     const char *place;          /* ended by 0 */
     const int32_t *ids;         /* ids[n_ids] */
-    const unsigned char *pages; /* [n_page][page_bytes] */
+    const unsigned char *pages; /* of all groups, the states behind them, up to the end of data */
 };
-/* data[n], aligned to 4. errors: INFER_E_INPUT (magic, sizes that do not fit each other, checksum) */
+/* data[n], aligned to 8. errors: INFER_E_INPUT (magic, sizes that do not fit each other, checksum), INFER_E_UNSUPPORTED (of an
+ * older version) */
 enum infer_status snapshot_parse(struct snapshot_view *out, const unsigned char *data, size_t n);
 /* Puts the right checksum into data[n] that begins with a header. */
 void snapshot_seal(unsigned char *data, size_t n);

@@ -458,10 +458,10 @@ static enum infer_status cpu_kv_page(struct backend *b, int store, int page, voi
     return INFER_OK;
 }
 
-static enum infer_status cpu_kv_copy(struct backend *b, int from, int to) {
+static enum infer_status cpu_kv_copy(struct backend *b, int group, int from, int to) {
     struct cpu *c = (struct cpu *)b;
     for (int i = 0; i < c->config.n_store; i++) {
-        if (!config_uses_store(&c->config, i)) continue;
+        if (c->config.store[i].group != group || !config_uses_store(&c->config, i)) continue;
         const struct kv_store *s = &c->config.store[i];
         size_t from_at = (size_t)from * c->page_stride[s->group],
                to_at = (size_t)to * c->page_stride[s->group];

@@ -25,7 +25,7 @@ void hf_put(struct hf_keys *k, const struct meta *m) {
     k->meta[k->n++] = *m;
 }
 
-/* "arch.name" or "name" with n bytes of value. */
+/* "arch.name" or "name" with n bytes of value; an array is one of bools. */
 static void put_value(struct hf_keys *k, const char *arch, const char *name, enum meta_type type,
                       const void *value, size_t n) {
     char key[160];
@@ -39,8 +39,8 @@ static void put_value(struct hf_keys *k, const char *arch, const char *name, enu
     *s = (struct str){raw, n};
     hf_put(k, &(struct meta){.key = {copy, (size_t)len},
                              .type = type,
-                             .elem = type,
-                             .n = 1,
+                             .elem = type == META_ARRAY ? META_BOOL : type,
+                             .n = type == META_ARRAY ? n : 1,
                              .raw = type == META_STRING ? NULL : (unsigned char *)raw,
                              .strings = type == META_STRING ? s : NULL});
 }
@@ -52,6 +52,9 @@ void hf_put_f32(struct hf_keys *k, const char *arch, const char *name, float val
 }
 void hf_put_bool(struct hf_keys *k, const char *arch, const char *name, bool value) {
     put_value(k, arch, name, META_BOOL, &(uint8_t){value}, 1);
+}
+void hf_put_bools(struct hf_keys *k, const char *arch, const char *name, const uint8_t *value, size_t n) {
+    put_value(k, arch, name, META_ARRAY, value, n);
 }
 void hf_put_str(struct hf_keys *k, const char *arch, const char *name, const char *value, size_t len) {
     put_value(k, arch, name, META_STRING, value, len);
@@ -190,21 +193,23 @@ static enum infer_status read_arch(const struct config *c, bool vocab_only) {
 
 /* ---- attention windows ---- */
 
-/* *any: some layer is of sliding_attention; *listed: the key is there. */
-static enum infer_status read_layer_types(const struct config *c, uint32_t n_layer, bool *listed, bool *any) {
+enum { MANY_LAYERS = 1 << 16 };
+
+/* windowed[i]: layer i is of sliding_attention; *n: how many are; *listed: the key is there. */
+static enum infer_status read_layer_types(const struct config *c, uint32_t n_layer, uint8_t *windowed,
+                                          uint32_t *n, bool *listed) {
     const json_t *list = json_object_get(c->root, "layer_types");
     size_t i;
     json_t *v;
     *listed = list && !json_is_null(list);
-    *any = false;
     if (!*listed) return INFER_OK;
     if (!json_is_array(list) || json_array_size(list) != n_layer)
         return config_wrong(c, "layer_types", "a list with a name for each layer");
     json_array_foreach(list, i, v) {
         const char *name = json_string_value(v);
         if (!name) return config_wrong(c, "layer_types", "a list of names");
-        *any |= strcmp(name, "sliding_attention") == 0;
-        if (strcmp(name, "sliding_attention") != 0 && strcmp(name, "full_attention") != 0)
+        *n += windowed[i] = strcmp(name, "sliding_attention") == 0;
+        if (!windowed[i] && strcmp(name, "full_attention") != 0)
             return err_set(INFER_E_UNSUPPORTED,
                            "%s: 'layer_types' says '%.32s'; full_attention and sliding_attention are known",
                            c->path, name);
@@ -215,18 +220,28 @@ static enum infer_status read_layer_types(const struct config *c, uint32_t n_lay
 /* Mistral has its window in every layer. Qwen has it in those from max_window_layers on, or as layer_types says, once
  * use_sliding_window is true. source: configuration_mistral, configuration_qwen2, configuration_qwen3 of transformers */
 static enum infer_status read_window(const struct config *c) {
-    uint32_t window = 0, first = 0, n_layer = 0;
-    bool by_layer = c->out->table->window_by_layer, used, listed, any;
+    uint32_t window = 0, first = 0, n_layer = 0, n = 0;
+    bool by_layer = c->out->table->window_by_layer, used, listed;
     TRY(root_u32(c, "sliding_window", 0, &window));
     TRY(root_u32(c, "max_window_layers", 0, &first));
     TRY(root_u32(c, "num_hidden_layers", -1, &n_layer));
     TRY(root_bool(c, "use_sliding_window", !by_layer, &used));
-    TRY(read_layer_types(c, n_layer, &listed, &any));
-    if (any && !(window && used))
+    if (n_layer > MANY_LAYERS) return INFER_OK; /* refused where sizes are checked */
+    uint8_t *windowed = arena_alloc(c->keys->arena, (size_t)n_layer + 1);
+    if (!windowed) return err_set(INFER_E_MEMORY, "out of memory: keys of a model");
+    TRY(read_layer_types(c, n_layer, windowed, &n, &listed));
+    if (n && !(window && used))
         return err_set(INFER_E_INPUT,
                        "%s: 'layer_types' has sliding_attention, but no 'sliding_window' is in use", c->path);
-    if (by_layer && (listed ? !any : first >= n_layer)) used = false;
-    if (window && used) hf_put_u32(c->keys, c->out->arch, "attention.sliding_window", window);
+    n = 0;
+    for (uint32_t i = 0; i < n_layer; i++) {
+        if (!by_layer || !listed) windowed[i] = !by_layer || i >= first;
+        n += windowed[i];
+    }
+    if (!window || !used || !n) return INFER_OK;
+    hf_put_u32(c->keys, c->out->arch, "attention.sliding_window", window);
+    if (n < n_layer)
+        hf_put_bools(c->keys, c->out->arch, "attention.sliding_window_pattern", windowed, n_layer);
     return INFER_OK;
 }
 

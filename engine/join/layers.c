@@ -138,10 +138,10 @@ static enum infer_status split_kv_page(struct backend *b, int store, int page, v
     struct backend *h = holder((struct split *)b, store);
     return h->type->kv_page(h, store, page, bytes, write);
 }
-static enum infer_status split_kv_copy(struct backend *b, int from, int to) {
+static enum infer_status split_kv_copy(struct backend *b, int group, int from, int to) {
     struct split *s = (struct split *)b;
-    TRY(s->lower->type->kv_copy(s->lower, from, to));
-    return s->upper->type->kv_copy(s->upper, from, to);
+    TRY(s->lower->type->kv_copy(s->lower, group, from, to));
+    return s->upper->type->kv_copy(s->upper, group, from, to);
 }
 
 static void split_cancel(struct backend *b) {

@@ -170,6 +170,20 @@ enum {
     N_LAYER_GROUP = sizeof layer_group / sizeof *layer_group
 };
 
+/* What the layer keeps; layers of one window are a group. */
+static enum infer_status bind_store(struct model *m, int il) {
+    struct layer *l = &m->layer[il];
+    int g = 0;
+    while (g < m->n_kv_group && m->window[g] != l->window) g++;
+    if (g == KV_GROUPS)
+        return err_set(INFER_E_UNSUPPORTED, "%s: attention windows of more than %d lengths", m->file->path,
+                       KV_GROUPS);
+    if (g == m->n_kv_group) m->window[m->n_kv_group++] = l->window;
+    l->store = m->n_store++;
+    m->store[l->store] = (struct kv_store){g, l->n_kv_head, l->head_dim_k, l->head_dim_v};
+    return INFER_OK;
+}
+
 static enum infer_status bind_layer(struct binder *b, int il) {
     struct layer *l = &b->m->layer[il];
     for (size_t i = 0; i < N_LAYER_VECTOR; i++)
@@ -179,20 +193,16 @@ static enum infer_status bind_layer(struct binder *b, int il) {
         TRY(bind_group(b, (struct weight_group *)(void *)((char *)l + layer_group[i].at), il,
                        &layer_group[i].slots));
     l->rope = &b->m->rope;
-    l->store = il;
-    b->m->store[il] = (struct kv_store){0, l->n_kv_head, l->head_dim_k, l->head_dim_v};
-    return INFER_OK;
+    return bind_store(b->m, il);
 }
 
 enum infer_status model_bind_tensors(struct model *m) {
     struct binder b = {m, arena_alloc(&m->arena, m->file->n_tensor + 1), m->n_layer * N_LAYER_GROUP + 1};
     m->group = arena_alloc(&m->arena, (size_t)b.max_group * sizeof *m->group);
     m->store = arena_alloc(&m->arena, (size_t)m->n_layer * sizeof *m->store);
-    m->window = arena_alloc(&m->arena, sizeof *m->window);
+    m->window = arena_alloc(&m->arena, KV_GROUPS * sizeof *m->window);
     if (!b.used || !m->group || !m->store || !m->window)
         return err_set(INFER_E_MEMORY, "out of memory for %d layers", m->n_layer);
-    m->n_store = m->n_layer;
-    m->n_kv_group = 1;
 
     const struct tensor *t;
     const float *divisor;

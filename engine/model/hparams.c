@@ -63,6 +63,22 @@ static enum infer_status read_layers(const struct model *m, const char *name, in
     return INFER_OK;
 }
 
+/* The window of every layer: of all, of all but each period-th, or of those that an array names. */
+static enum infer_status read_windows(struct model *m, uint32_t *windowed) {
+    int window = 0;
+    char key[128];
+    TRY(model_read_int(m, "attention.sliding_window", 0, INT_MAX, 0, &window));
+    TRY(read_layers(m, "attention.sliding_window_pattern", 0, MAX_LAYER, 1, windowed));
+    const struct meta *pattern =
+        tensorfile_meta(m->file, model_key(m, key, sizeof key, "attention.sliding_window_pattern"));
+    if (pattern && !window)
+        return err_set(INFER_E_INPUT, "%s: %s is there, but no window", m->file->path, key);
+    bool period = pattern && pattern->type != META_ARRAY && windowed[0];
+    for (int i = 0; i < m->n_layer; i++)
+        m->layer[i].window = (period ? (uint32_t)(i + 1) % windowed[i] : windowed[i]) ? window : 0;
+    return INFER_OK;
+}
+
 enum infer_status model_read_hparams(struct model *m) {
     const struct tensor *embd = tensorfile_find(m->file, slot_info[SLOT_TOKEN_EMBD].name);
     if (!embd) return err_set(INFER_E_INPUT, "%s: tensor token_embd.weight is missing", m->file->path);
@@ -79,7 +95,6 @@ enum infer_status model_read_hparams(struct model *m) {
                        m->file->path, tok_size(m->tok), m->n_vocab);
     TRY(model_read_float(m, "attention.layer_norm_rms_epsilon", 0, 1, NAN, &m->eps));
     TRY(model_read_float(m, "attention.scale", 0, 1e6f, 0, &m->attn_scale));
-    TRY(model_read_int(m, "attention.sliding_window", 0, INT_MAX, 0, &m->n_window));
     m->embd_scale = 1;
     m->layer = arena_alloc(&m->arena, (size_t)m->n_layer * sizeof *m->layer);
     uint32_t *v = arena_alloc(&m->arena, 3 * (size_t)m->n_layer * sizeof *v);
@@ -112,5 +127,5 @@ enum infer_status model_read_hparams(struct model *m) {
         m->layer[i].head_dim_k = dim_k;
         m->layer[i].head_dim_v = dim_v;
     }
-    return INFER_OK;
+    return read_windows(m, n_head);
 }

@@ -7,8 +7,9 @@
 #include "text/tok/tok.h"
 
 struct layer {
-    int n_head, n_kv_head, head_dim_k, head_dim_v, n_ff, window;
-    int store; /* index of its KV store */
+    int n_head, n_kv_head, head_dim_k, head_dim_v, n_ff;
+    int window; /* a row sees the last window positions, itself included; 0: all */
+    int store;  /* index of its KV store */
     const struct rope *rope;
     const float *attn_norm, *ffn_norm; /* [n_embd] */
     const float *q_norm, *k_norm;      /* [head_dim_k], NULL: none */
@@ -20,7 +21,6 @@ struct model {
     struct tok *tok; /* NULL: the file has no vocabulary */
     const struct arch *arch;
     int n_layer, n_embd, n_vocab, n_ctx_train, n_rot;
-    int n_window; /* of sliding attention, which no code computes: no context goes beyond it; 0: none */
     float eps;
     float attn_scale;         /* 0: 1 / sqrt(head_dim_k) */
     float embd_scale;         /* 1 unless the architecture scales embeddings */

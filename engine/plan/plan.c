@@ -1,5 +1,6 @@
 #include "plan/plan.h"
 #include "base/host.h"
+#include "cache/kv.h"
 #include "seam/op_list.h"
 
 #include <stdio.h>
@@ -46,19 +47,9 @@ static enum infer_status kernels_of(const struct plan_options *o) {
     return INFER_OK;
 }
 
-/* The most positions that are computed as the model has them. */
-static int most_ctx(const struct model *m) {
-    return m->n_window && m->n_window < m->n_ctx_train ? m->n_window : m->n_ctx_train;
-}
-
 static enum infer_status ctx_of(const struct model *m, int asked, int *out) {
-    int most = most_ctx(m);
+    int most = m->n_ctx_train;
     *out = asked > 0 ? asked : asked < 0 || most < DEFAULT_CTX ? most : DEFAULT_CTX;
-    if (m->n_window && *out > m->n_window)
-        return err_set(INFER_E_UNSUPPORTED,
-                       "a context of %d positions goes beyond the sliding window of %d in this model's "
-                       "attention, which is not supported; up to --ctx %d it is exact",
-                       *out, m->n_window, m->n_window);
     return in_range("--ctx", *out, 1, MAX_PLAN_CTX);
 }
 
@@ -164,13 +155,14 @@ static size_t card_available(const struct backend_memory *m, const struct plan_o
 static enum infer_status plan_kv(struct plan *p, struct arena *arena, const struct model *m) {
     p->kv_group = arena_alloc(arena, (size_t)m->n_kv_group * sizeof *p->kv_group);
     if (!p->kv_group) return err_set(INFER_E_MEMORY, "out of memory for the plan");
-    /* one spare position a sequence: the end of a sequence is seen one step late */
-    size_t pages = ((size_t)p->set.n_ctx + 1 + KV_PAGE - 1) / KV_PAGE;
-    if (pages * (size_t)p->set.n_slot > INT32_MAX)
-        return err_set(INFER_E_INPUT, "%d slots of %d positions: too many pages", p->set.n_slot,
-                       p->set.n_ctx);
-    for (int i = 0; i < m->n_kv_group; i++)
-        p->kv_group[i] = (struct kv_group){m->window[i], (int)pages * p->set.n_slot, (int)pages};
+    const struct plan_settings *s = &p->set;
+    int n_row = PLAN_FLIGHTS * (s->n_batch + s->n_decode_rows);
+    for (int i = 0; i < m->n_kv_group; i++) {
+        int pages = kv_pages_wanted(m->window[i], s->n_ctx, s->n_slot, n_row);
+        if (pages == INT32_MAX)
+            return err_set(INFER_E_INPUT, "%d slots of %d positions: too many pages", s->n_slot, s->n_ctx);
+        p->kv_group[i] = (struct kv_group){m->window[i], pages, kv_pages_wanted(0, s->n_ctx, 1, 0)};
+    }
     return INFER_OK;
 }
 

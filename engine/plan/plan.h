@@ -26,7 +26,7 @@ struct plan_part {
     bool measured;      /* size.driver_bytes is measured, not assumed */
 };
 
-enum { PLAN_PARTS = 2, PLAN_NEAREST = 6 };
+enum { PLAN_PARTS = 2, PLAN_NEAREST = 6, PLAN_FLIGHTS = 2 /* steps that may be queued at once */ };
 struct plan {
     struct plan_settings set;
     struct placement place;

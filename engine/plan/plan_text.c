@@ -31,8 +31,13 @@ static void print_part(struct text *t, const struct plan *p, const struct plan_p
         print(t, " layers %d to %d on %s\n", part->range.first, part->range.end - 1, part->type->name);
     if (s->weight_bytes)
         print_bytes(t, "weights, copied", s->weight_bytes, "in the order of the device's kernels");
-    snprintf(note, sizeof note, "%s, %d pages of %d tokens in %d layers", plan_kv_name(p->set.kv_type),
-             p->kv_group[0].n_page, KV_PAGE, part->range.end - part->range.first);
+    int n = snprintf(note, sizeof note, "%s, pages of %d tokens in %d layers:", plan_kv_name(p->set.kv_type),
+                     KV_PAGE, part->range.end - part->range.first);
+    for (int g = 0; g < part->config.n_kv_group && n < (int)sizeof note; g++) {
+        const struct kv_group *k = &p->kv_group[g];
+        n += snprintf(note + n, sizeof note - (size_t)n, k->window ? "%s %d (window %d)" : "%s %d",
+                      g ? "," : "", k->n_page, k->window);
+    }
     print_bytes(t, "key/value cache", s->kv_bytes, note);
     print_bytes(t, "activations", part->config.activation_bytes, "");
     print_bytes(t, "workspace", s->workspace_bytes, "");

@@ -467,10 +467,10 @@ static enum infer_status ref_kv_page(struct backend *b, int store, int page, voi
     return INFER_OK;
 }
 
-static enum infer_status ref_kv_copy(struct backend *b, int from, int to) {
+static enum infer_status ref_kv_copy(struct backend *b, int group, int from, int to) {
     struct ref *r = (struct ref *)b;
     for (int i = 0; i < r->c.n_store; i++) {
-        if (!config_uses_store(&r->c, i)) continue;
+        if (r->c.store[i].group != group || !config_uses_store(&r->c, i)) continue;
         const struct kv_store *s = &r->c.store[i];
         size_t kb = kv_offset(r, s, s->head_dim_k, 1, 0, 0), vb = kv_offset(r, s, s->head_dim_v, 1, 0, 0);
         memcpy(r->k[i] + (size_t)to * kb, r->k[i] + (size_t)from * kb, kb);

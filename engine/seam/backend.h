@@ -244,8 +244,9 @@ struct step {
     const int32_t *id, *pos, *slot; /* [n_row]; id: of a token, or STEP_LAST */
     const int32_t *out_row;         /* out_row[n_out], ascending */
     const uint8_t *want;            /* want[n_out]: enum step_want bits */
-    const int32_t *const *pages; /* pages[group][slot * max_pages + i]: page id of positions i*KV_PAGE .. */
-    uint64_t pages_version;      /* changes whenever any page table did */
+    const int32_t *const *
+        pages; /* pages[group][slot * max_pages + i]: page id of positions i*KV_PAGE ..; -1: none, not read */
+    uint64_t pages_version; /* changes whenever any page table did */
 };
 
 struct step_result {
@@ -330,8 +331,8 @@ struct backend_type {
     enum infer_status (*kv_write)(struct backend *b, int store, int page, const float *k, const float *v);
     /* The bytes of a page as this backend keeps them, kv_page_bytes of them, out of it or (write) into it. */
     enum infer_status (*kv_page)(struct backend *b, int store, int page, void *bytes, bool write);
-    /* Copies a page of every store, bit for bit, after all queued steps. */
-    enum infer_status (*kv_copy)(struct backend *b, int from, int to);
+    /* Copies a page of every store of a group, bit for bit, after all queued steps. */
+    enum infer_status (*kv_copy)(struct backend *b, int group, int from, int to);
     void (*cancel)(struct backend *b); /* async-signal-safe */
     void (*info)(const struct backend *b, struct backend_info *out);
     void (*close)(struct backend *b);

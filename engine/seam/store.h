@@ -7,7 +7,12 @@
 extern "C" {
 #endif
 
-enum { KV_PAGE = 64 }; /* tokens of a page */
+enum {
+    KV_PAGE = 64, /* tokens of a page */
+    KV_TILE =
+        128, /* a kernel may read what lies with a visible position in one aligned tile of so many; nothing else */
+    KV_GROUPS = 8 /* of a model, at most */
+};
 enum kv_type { KV_F32, KV_F16, KV_Q8_0 };
 
 /* What one layer keeps. Order inside a pool, K and V apart: K[page][n_kv_head][KV_PAGE][head_dim_k], V the
