@@ -66,8 +66,8 @@ if(nvcc)
     foreach(source common/cuda_error run/cuda_state run/cuda_device run/warm formats/repack plain/plain_ops
             plain/gemv_f32 run/run_list run/upload decode/gemv decode/gemv_a decode/gemv_b decode/gemv_c decode/gemv_d
             decode/skinny decode/skinny_a decode/skinny_b decode/skinny_c decode/skinny_d decode/skinny_e
-            decode/skinny_f decode/attend_decode run/decode_program decode/decode_small run/prompt_program
-            run/prompt_link prompt/prompt_small prompt/gemm_a prompt/gemm_b prompt/gemm_c prompt/gemm_d prompt/gemm_mx
+            decode/skinny_f decode/attend_decode decode/act_rows run/decode_build run/decode_program decode/decode_small run/prompt_program
+            run/prompt_gemm prompt/prompt_small prompt/gemm_a prompt/gemm_b prompt/gemm_c prompt/gemm_d prompt/gemm_mx
             plain/dequant_rows bench/cuda_bench bench/bench_attend bench/ceiling run/cuda_backend)
         get_filename_component(name ${source} NAME)
         set(object ${CMAKE_BINARY_DIR}/cuda/${name}.o)

@@ -86,3 +86,5 @@ struct result_ring {
 };
 cudaError_t select_launch(dev_tables t, const float2 *cand, int n_cand, size_t cand_row, int32_t *token,
                           result_ring ring, int n, cudaStream_t s);
+// The same of tokens that another kernel has chosen.
+cudaError_t deliver_launch(dev_tables t, const int32_t *token, result_ring ring, int n, cudaStream_t s);

@@ -170,3 +170,14 @@ cudaError_t select_launch(dev_tables t, const float2 *cand, int n_cand, size_t c
     return launch_overlapped(select_decode_kernel, n, 256, 0, true, s, t, cand, n_cand, cand_row, token,
                              ring);
 }
+__global__ void deliver_kernel(dev_tables t, const int32_t *token, result_ring ring) {
+    pdl_trigger();
+    pdl_wait();
+    const int seq = t.step->seq, n_out = t.step->n_out;
+    for (int i = threadIdx.x; i < n_out; i += blockDim.x)
+        ((int32_t *)(ring.host + (size_t)(seq % CUDA_FLIGHT) * ring.row))[i] = __ldcg(token + i);
+    if (threadIdx.x == 0) *ring.next = seq + 1;
+}
+cudaError_t deliver_launch(dev_tables t, const int32_t *token, result_ring ring, int n, cudaStream_t s) {
+    return launch_overlapped(deliver_kernel, 1, n < 256 ? 32 : 256, 0, true, s, t, token, ring);
+}

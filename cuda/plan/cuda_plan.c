@@ -143,23 +143,39 @@ static size_t constants(struct cuda_plan *p, const struct backend_config *c) {
     return n;
 }
 
+enum act_slot act_slot_of(const struct op_list *l, int i) {
+    const struct view x = l->op[i].matmul.x;
+    while (i-- > 0) {
+        const struct op_use u = op_uses(&l->op[i]);
+        if (u.n_write && view_same(u.write[0], x))
+            return l->op[i].kind == OP_ATTEND ? ACT_ATTENDED
+                   : l->op[i].kind == OP_GLU  ? ACT_GATED
+                                              : ACT_NORMED;
+    }
+    return ACT_NORMED;
+}
+
 /* Activation tiles of the fused program for prompt rows: 256 rows x 64 columns of halves, 32 KB each; 32 columns of floats
  * for F32 weights. */
-static void place_tiles(struct cuda_plan *p, const struct op_list *l, int n_embd) {
+static void place_tiles(struct cuda_plan *p, const struct op_list *l) {
     if (!l) return;
-    p->tile_cols[0] = n_embd;
     for (int i = 0; i < l->n_op; i++) {
         const struct op *o = &l->op[i];
-        if (o->kind == OP_ATTEND && o->attend.out.width > p->tile_cols[1])
-            p->tile_cols[1] = o->attend.out.width;
-        if (o->kind == OP_GLU && o->glu.out.width > p->tile_cols[2]) p->tile_cols[2] = o->glu.out.width;
+        const enum act_slot slot = o->kind == OP_MATMUL   ? act_slot_of(l, i)
+                                   : o->kind == OP_ATTEND ? ACT_ATTENDED
+                                                          : ACT_GATED;
+        const int cols = o->kind == OP_MATMUL   ? o->matmul.w->k
+                         : o->kind == OP_ATTEND ? o->attend.out.width
+                         : o->kind == OP_GLU    ? o->glu.out.width
+                                                : 0;
+        if (cols > p->tile_cols[slot]) p->tile_cols[slot] = cols;
     }
     size_t rows = ((size_t)(l->max_rows > l->max_out ? l->max_rows : l->max_out) + 255) / 256;
     int cols = 64;
     for (int i = 0; i < p->n_group; i++)
         for (int r = 0; r < p->group[i].n_region; r++)
             if (p->group[i].region[r].layout == LAYOUT_F32) cols = 32;
-    for (int i = 0; i < 3; i++) /* a k below 64 is a tile */
+    for (int i = 0; i < ACT_SLOTS; i++) /* a k below 64 is a tile */
         p->tiles[i] = take(p, rows * (size_t)round_up(p->tile_cols[i], 64) / (size_t)cols * 32768);
 }
 
@@ -168,7 +184,7 @@ static void place_other_kernels(struct cuda_plan *p, const struct backend_config
     const struct op_list *l = c->list[ROW_PROMPT];
     size_t most = 0;
     if (!l) return;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < ACT_SLOTS; i++)
         if ((size_t)p->tile_cols[i] > most) most = (size_t)p->tile_cols[i];
     most = (most + 63) / 64;
     p->mx_rows = (size_t)round_up(l->max_rows > l->max_out ? l->max_rows : l->max_out, 256);
@@ -193,6 +209,8 @@ static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
         for (int i = 0; i < l->n_op; i++) {
             const struct op *o = &l->op[i];
             if (o->kind == OP_MATMUL && o->matmul.w->k > p->max_k) p->max_k = o->matmul.w->k;
+            if (o->kind == OP_GLU && o->glu.out.width > p->max_k) p->max_k = o->glu.out.width;
+            if (o->kind == OP_ATTEND && o->attend.out.width > p->max_k) p->max_k = o->attend.out.width;
             if (o->kind == OP_ATTEND && o->attend.out.width > p->max_head_out)
                 p->max_head_out = o->attend.out.width;
             if (o->kind == OP_ROPE && o->rope.rope->n_rot > p->rope_row) p->rope_row = o->rope.rope->n_rot;
@@ -213,8 +231,8 @@ static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
     p->pages = take(p, p->n_page_entry * 4);
     p->slot_last = take(p, (size_t)c->n_slot * 4);
     p->rope = take(p, (size_t)CUDA_ROPE_MAX * rows * (size_t)p->rope_row * 4);
-    for (int i = 0; i < 3; i++) p->rec[i] = take(p, u * REC_BYTES_16); /* of one row */
-    for (int i = 0; i < 3; i++) p->half[i] = take(p, d * p->half_row_bytes);
+    for (int i = 0; i < ACT_SLOTS; i++) p->rec[i] = take(p, u * REC_BYTES_16); /* of one row */
+    for (int i = 0; i < ACT_SLOTS; i++) p->half[i] = take(p, d * p->half_row_bytes);
     p->square = take(p, d * u * 16 * 4 * 2);
     p->part = take(p, d * (size_t)(p->max_head_out + 4 * 512) * (size_t)p->max_split * 4);
     p->item = take(p, (d * (size_t)p->max_split + 1) * 16);
@@ -227,12 +245,12 @@ static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
     p->stage_bytes =
         p->weight_bytes < (size_t)56 << 20 ? pad(p->weight_bytes) + ((size_t)8 << 20) : (size_t)64 << 20;
     p->stage = take(p, p->stage_bytes);
-    place_tiles(p, pl, c->n_embd);
+    place_tiles(p, pl);
     place_other_kernels(p, c);
     p->scale = take(p, 4 * d * 4 + d * 8);              /* and 1 / rms of many rows */
     p->handoff_bytes = (size_t)p->max_head_out * 3 * 8; /* q, k and v of one row, 8 bytes each */
     p->packets = take(p, p->handoff_bytes);
-    for (int i = 0; i < 2; i++) p->packet[i] = take(p, p->half_row_bytes * 2);
+    for (int i = ACT_NORMED + 1; i < ACT_SLOTS; i++) p->packet[i] = take(p, p->half_row_bytes * 2);
     if (!size_align(p->workspace_bytes, 4096, &p->workspace_bytes)) p->workspace_bytes = SIZE_MAX;
 }
 

@@ -37,6 +37,11 @@ struct cuda_group {
     struct cuda_member member[WEIGHT_GROUP_MAX];
 };
 
+/* Where the input of a fused matmul lies, by what made it. */
+enum act_slot { ACT_NORMED, ACT_ATTENDED, ACT_GATED, ACT_SLOTS };
+/* That of the matmul that is operation i; NORMED where it is none of the others. */
+enum act_slot act_slot_of(const struct op_list *l, int i);
+
 struct cuda_plan {
     struct cuda_group *group; /* group[n_group]; embedding is group[n_group] when it is not tied */
     int n_group, embedding;   /* index of the group that holds the embedding, its member 0 */
@@ -50,11 +55,11 @@ struct cuda_plan {
     int rope_row;                                 /* most n_rot */
     int max_k, max_head_out;                      /* widest matmul input; most n_head * head_dim_v */
     /* workspace, offsets into one allocation */
-    size_t step, pages, slot_last, rope, rec[3], half[3], packet[2], square, part, item, cand, counter,
-        wide_count, constant, stage, scale, packets;
+    size_t step, pages, slot_last, rope, rec[ACT_SLOTS], half[ACT_SLOTS], packet[ACT_SLOTS], square, part,
+        item, cand, counter, wide_count, constant, stage, scale, packets;
     size_t stage_bytes, constant_bytes, half_row_bytes, handoff_bytes, workspace_bytes;
-    size_t tiles[3]; /* activation tiles of prompt rows: normed, attention, gated (unit_operands.cuh) */
-    int tile_cols[3];
+    size_t tiles[ACT_SLOTS]; /* activation tiles of prompt rows (unit_operands.cuh) */
+    int tile_cols[ACT_SLOTS];
     size_t mx, mx_scale;        /* activations of block-scaled kernels and their scales */
     size_t panel, panel_out;    /* --blas on: dequantised rows, and products of gate and up */
     size_t blas_space, mx_rows; /* cuBLASLt's own; rows of a tile of mx */

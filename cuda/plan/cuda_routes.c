@@ -13,23 +13,86 @@ enum {
 #include "cuda/plan/layouts.def"
 };
 
+#define LINK(l) (1u << LINK_##l)
+enum {
+    PROMPT_LINKS = LINK(MATMUL) | LINK(GATED) | LINK(RESIDUAL),
+    DECODE_LINKS = PROMPT_LINKS | LINK(HEAD),
+    ALONE = LINK(PLAIN)
+};
+
 const struct route cuda_routes[] = {
-    {ROW_PROMPT, GROUP_WGMMA, EVERY, 90, 90, 256, "gemm_wgmma_kernel<256>"},
-    {ROW_PROMPT, GROUP_WGMMA, EVERY, 90, 90, 128, "gemm_wgmma_kernel<128>"},
-    {ROW_PROMPT, GROUP_WGMMA, EVERY, 90, 90, 64, "gemm_wgmma_kernel<64>"},
-    {ROW_PROMPT, GROUP_MMA, EVERY, 80, 129, 128, "gemm_mma_kernel<128>"},
-    {ROW_PROMPT, GROUP_MMA, EVERY, 80, 129, 64, "gemm_mma_kernel<64>"},
-    {ROW_PROMPT, GROUP_MX, SCALED, 120, 129, 128, "gemm_mx_kernel"},
-    {ROW_PROMPT, GROUP_BLAS, EVERY & ~BIT(F32), 80, 129, 0, "dequant_rows_kernel + cublasLtMatmul"},
-    {ROW_DECODE, GROUP_STREAM, STREAMED, 90, 129, 1, "gemv_one_kernel"},
-    {ROW_DECODE, GROUP_STREAM, CODES, 90, 129, 8, "gemv_few_kernel"},
-    {ROW_DECODE, GROUP_STREAM, STREAMED, 90, 129, 32, "skinny_kernel"},
-    {ROW_DECODE, GROUP_STREAM_NARROW, CODES, 90, 129, 1, "gemv_one_kernel, half the warps"},
-    {ROW_DECODE, GROUP_STREAM_NARROW, CODES, 90, 129, 32, "skinny_kernel"},
-    {ROW_PROMPT, GROUP_PLAIN, EVERY, 80, 129, 64, "matmul_kernel"},
-    {ROW_DECODE, GROUP_PLAIN, EVERY, 80, 129, 64, "matmul_kernel"},
+    {ROW_PROMPT, GROUP_WGMMA, PROMPT_LINKS, EVERY, 90, 90, 256, "gemm_wgmma_kernel<256>"},
+    {ROW_PROMPT, GROUP_WGMMA, PROMPT_LINKS, EVERY, 90, 90, 128, "gemm_wgmma_kernel<128>"},
+    {ROW_PROMPT, GROUP_WGMMA, PROMPT_LINKS, EVERY, 90, 90, 64, "gemm_wgmma_kernel<64>"},
+    {ROW_PROMPT, GROUP_MMA, PROMPT_LINKS, EVERY, 80, 129, 128, "gemm_mma_kernel<128>"},
+    {ROW_PROMPT, GROUP_MMA, PROMPT_LINKS, EVERY, 80, 129, 64, "gemm_mma_kernel<64>"},
+    {ROW_PROMPT, GROUP_MX, PROMPT_LINKS, SCALED, 120, 129, 128, "gemm_mx_kernel"},
+    {ROW_PROMPT, GROUP_BLAS, PROMPT_LINKS, EVERY & ~BIT(F32), 80, 129, 0,
+     "dequant_rows_kernel + cublasLtMatmul"},
+    {ROW_DECODE, GROUP_STREAM, DECODE_LINKS, STREAMED, 90, 129, 1, "gemv_one_kernel"},
+    {ROW_DECODE, GROUP_STREAM, DECODE_LINKS, CODES, 90, 129, 8, "gemv_few_kernel"},
+    {ROW_DECODE, GROUP_STREAM, DECODE_LINKS, STREAMED, 90, 129, 32, "skinny_kernel"},
+    {ROW_DECODE, GROUP_STREAM_NARROW, DECODE_LINKS, CODES, 90, 129, 1, "gemv_one_kernel, half the warps"},
+    {ROW_DECODE, GROUP_STREAM_NARROW, DECODE_LINKS, CODES, 90, 129, 32, "skinny_kernel"},
+    {ROW_PROMPT, GROUP_PLAIN, ALONE, EVERY, 80, 129, 64, "matmul_kernel"},
+    {ROW_DECODE, GROUP_PLAIN, ALONE, EVERY, 80, 129, 64, "few_kernel"},
 };
 const int n_cuda_route = (int)(sizeof cuda_routes / sizeof *cuda_routes);
+
+/* Of a link and a class the first row that fits. */
+const struct route_other cuda_other_routes[] = {
+    {ROW_PROMPT, LINK_ATTEND, OP_ATTEND, 128, 90, 99, false, "prompt_put_kernel, flash_wgmma_kernel"},
+    {ROW_PROMPT, LINK_ATTEND, OP_ATTEND, 128, 80, 129, true, "prompt_put_kernel, flash_mma_kernel"},
+    {ROW_DECODE, LINK_ATTEND, OP_ATTEND, 256, 90, 129, true, "attend_decode_kernel"},
+    {ROW_PROMPT, LINK_MATMUL, OP_NORM, 0, 80, 129, true, "prompt_norm_kernel"},
+    {ROW_DECODE, LINK_RESIDUAL, OP_NORM, 0, 90, 129, true,
+     "by the writer of the residual stream and the reader"},
+    {ROW_DECODE, LINK_EMBED, OP_EMBED, 0, 90, 129, true, "embed_decode_kernel"},
+    {ROW_DECODE, LINK_HEAD, OP_SELECT, 0, 90, 129, true, "select_decode_kernel"},
+    {ROW_PROMPT, LINK_PLAIN, OP_ATTEND, 512, 80, 129, true, "attend_kernel"},
+    {ROW_DECODE, LINK_PLAIN, OP_ATTEND, 512, 80, 129, true, "attend_kernel"},
+    {ROW_PROMPT, LINK_PLAIN, OP_NORM, 0, 80, 129, true, "norm_kernel"},
+    {ROW_DECODE, LINK_PLAIN, OP_NORM, 0, 80, 129, true, "norm_kernel"},
+};
+const int n_cuda_other_route = (int)(sizeof cuda_other_routes / sizeof *cuda_other_routes);
+
+const struct route_other *route_attend(const struct route_case *c, enum row_class cls, int dk, int dv) {
+    for (int i = 0; i < n_cuda_other_route; i++) {
+        const struct route_other *r = &cuda_other_routes[i];
+        if (r->cls == cls && r->link == LINK_ATTEND && dk <= r->most_head && dv <= r->most_head &&
+            dk % 8 == 0 && dv % 8 == 0 && c->sm >= r->sm_least && c->sm <= r->sm_most &&
+            (r->mma || !c->only_mma))
+            return r;
+    }
+    return NULL;
+}
+
+/* Whether some fused kernel of decode rows takes a layout in a link of that kind. */
+static bool streams(const struct route_case *c, enum link_kind kind, enum layout l) {
+    int index[ROUTE_MAX];
+    for (int i = route_entries(GROUP_STREAM, l, c->sm, index); i-- > 0;)
+        if (cuda_routes[index[i]].links >> kind & 1) return true;
+    return false;
+}
+
+enum link_form route_form(const struct route_case *c, enum row_class cls, enum link_kind kind, bool int8,
+                          enum layout l) {
+    const bool halves = l == LAYOUT_F16 || l == LAYOUT_BF16;
+    if (cls == ROW_DECODE)
+        return !streams(c, kind, l) || (int8 && halves) ? FORM_ROWS
+               : int8                                   ? FORM_INT8_32
+               : l == LAYOUT_BF16                       ? FORM_BF16
+               : halves                                 ? FORM_HALVES
+                                                        : FORM_CODES;
+    const enum route_group g = route_prompt_group(c, l);
+    return g == GROUP_PLAIN ? FORM_ROWS : route_prompt_form(g, l);
+}
+enum link_form route_prompt_form(enum route_group g, enum layout l) {
+    return g == GROUP_BLAS                       ? FORM_PANEL
+           : l == LAYOUT_F32                     ? FORM_TF32
+           : l == LAYOUT_F16 || l == LAYOUT_BF16 ? FORM_HALVES
+                                                 : FORM_CODES;
+}
 
 enum route_group route_prompt_group(const struct route_case *c, enum layout l) {
     if (l == LAYOUT_F32 && c->strict_fp32) return GROUP_PLAIN;

@@ -23,10 +23,36 @@ enum route_group {
     GROUP_COUNT
 };
 
-/* One kernel. tokens: rows of a tile of its work; 0: any number. sm: the chips that have it, major * 10 + minor. */
+/* What a kernel does of a list: a run of operations (links.c has the patterns). */
+enum link_kind {
+    LINK_PLAIN,    /* one operation, float32 rows in and out */
+    LINK_EMBED,    /* decode: embed, and the step out of the host's memory */
+    LINK_MATMUL,   /* [norm] matmul */
+    LINK_GATED,    /* [norm] matmul, glu */
+    LINK_RESIDUAL, /* matmul, add to the residual stream */
+    LINK_ATTEND,   /* [norm of q, norm of k] rope of q, rope of k, kv_put, attend */
+    LINK_HEAD,     /* decode: rows, norm, matmul, select */
+    LINK_KIND_COUNT
+};
+
+/* How a vector goes from a link to the next. */
+enum link_form {
+    FORM_ROWS,    /* float32 rows, which every link gives and takes */
+    FORM_HALVES,  /* halves in the order of weights that are halves */
+    FORM_CODES,   /* halves in the order of weights that are codes */
+    FORM_BF16,    /* decode: two bfloat16 a value */
+    FORM_INT8_32, /* decode of one row: int8 codes in groups of 32 columns */
+    FORM_INT8_16, /* the same in groups of 16: what a gate gives */
+    FORM_TF32,    /* prompt: tiles of float32 for weights of F32 */
+    FORM_PANEL,   /* prompt: plain rows of halves for cuBLASLt */
+    FORM_COUNT
+};
+
+/* One kernel of matrices. tokens: rows of a tile of its work; 0: any number. sm: the chips that have it, major * 10 + minor. */
 struct route {
     enum row_class cls;
     enum route_group group;
+    unsigned links;   /* bit (1 << enum link_kind) */
     unsigned layouts; /* bit (1 << enum layout) */
     int sm_least, sm_most;
     int tokens;
@@ -35,6 +61,19 @@ struct route {
 enum { ROUTE_MAX = 32 };
 extern const struct route cuda_routes[];
 extern const int n_cuda_route;
+
+/* A kernel of other operations: of a link, or of one operation. */
+struct route_other {
+    enum row_class cls;
+    enum link_kind link; /* LINK_PLAIN: the operation alone */
+    enum op_kind op;
+    int most_head; /* attend: largest size of a head; 0: any */
+    int sm_least, sm_most;
+    bool mma; /* a kernel that --kernels mma may take */
+    const char *kernel;
+};
+extern const struct route_other cuda_other_routes[];
+extern const int n_cuda_other_route;
 
 /* What decides between groups. */
 struct route_case {
@@ -48,6 +87,14 @@ struct route_case {
 
 /* The group that prompt rows of a layout take; GROUP_PLAIN where no fused one has it. */
 enum route_group route_prompt_group(const struct route_case *c, enum layout l);
+/* The form in which a matrix of a layout reads its input in a link of that kind; int8: decode multiplies codes by codes.
+ * FORM_ROWS: no fused kernel has it. */
+enum link_form route_form(const struct route_case *c, enum row_class cls, enum link_kind kind, bool int8,
+                          enum layout l);
+/* That of the prompt kernels of a group. */
+enum link_form route_prompt_form(enum route_group g, enum layout l);
+/* The kernel of attention for heads of these sizes; NULL: it runs op by op. */
+const struct route_other *route_attend(const struct route_case *c, enum row_class cls, int dk, int dv);
 /* Entries of a group for a layout and chip: index[n] into cuda_routes, n returned. */
 int route_entries(enum route_group g, enum layout l, int sm, int index[ROUTE_MAX]);
 /* The entry that the default rule takes for n rows and n_slab slabs of 16 weight rows: least work of the busiest

@@ -69,6 +69,9 @@ cudaError_t prompt_attend_launch(const prompt_attend_job &j, int n, bool mma, cu
 // RMS norm of rows to activation tiles; w NULL: no norm, a conversion.
 cudaError_t prompt_norm_launch(rows x, const float *w, float eps, const int *n_row, uint8_t *tiles,
                                int k_tiles, int order, int n, cudaStream_t s);
+// Tiles of halves, or a panel, back to rows.
+cudaError_t prompt_rows_launch(const uint8_t *tiles, int k_tiles, int order, const int *n_row, rows out,
+                               int n, cudaStream_t s);
 // Norm (q_norm, k_norm [head_dim], NULL: none) and rotation of q in place, of k into the cache; v into the cache.
 struct prompt_put_job {
     dev_tables t;

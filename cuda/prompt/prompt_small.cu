@@ -36,6 +36,18 @@ cudaError_t prompt_norm_launch(rows x, const float *w, float eps, const int *n_r
     return cudaGetLastError();
 }
 
+__global__ void prompt_rows_kernel(const uint8_t *tiles, int k_tiles, int order, const int *n_row, rows out) {
+    const int t = blockIdx.y, k = blockIdx.x * blockDim.x + threadIdx.x;
+    if (t >= *n_row || k >= out.width) return;
+    out.p[(size_t)t * out.stride + k] =
+        __half2float(*(const __half *)(tiles + prompt_offset(t, k, k_tiles, order)));
+}
+cudaError_t prompt_rows_launch(const uint8_t *tiles, int k_tiles, int order, const int *n_row, rows out,
+                               int n, cudaStream_t s) {
+    prompt_rows_kernel<<<dim3((out.width + 255) / 256, n), 256, 0, s>>>(tiles, k_tiles, order, n_row, out);
+    return cudaGetLastError();
+}
+
 // A warp a head; a lane holds pairs of dims that rotate together, then dims that do not rotate.
 __global__ void prompt_put_kernel(const __grid_constant__ prompt_put_job j) {
     int t = blockIdx.x, warp = threadIdx.x >> 5, lane = threadIdx.x & 31, dk = j.kv.dk, half = j.n_rot / 2;

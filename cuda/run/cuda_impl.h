@@ -102,5 +102,9 @@ size_t cuda_driver_bytes(int device);
 enum infer_status cuda_warm(cuda_backend *b);
 // upload.cu
 enum infer_status cuda_upload(struct backend *base);
-// run_list.cu: the list op by op with the plain kernels
+// run_list.cu, with the plain kernels: operations first .. first + n of a list for a step that is there; the tables of all ropes;
+// both for a whole list
+enum infer_status cuda_run_ops(cuda_backend *b, enum row_class cls, int first, int n, int n_row, int n_out,
+                               op_queue s);
+enum infer_status cuda_rope_tables(cuda_backend *b, int n_row, op_queue s);
 enum infer_status cuda_run_list(cuda_backend *b, enum row_class cls, int n_row, int n_out, cudaStream_t s);

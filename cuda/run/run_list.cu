@@ -1,7 +1,8 @@
-// A list op by op with the plain kernels: models and chips that no fused program takes, and --no-fuse. Without the latter
-// some ops of a decode list share a kernel, and the kernels overlap.
+// Operations one by one with the plain kernels: links of a program that no pattern takes, and whole lists where no fused kernel
+// takes the model or the chip, or with --no-fuse. Without the latter some ops of a decode list share a kernel, and the kernels overlap.
 #include "cuda/plain/gemv_f32.h"
-#include "cuda/run/match_layer.h"
+#include "cuda/run/cuda_impl.h"
+#include "seam/op_list.h"
 
 static enum infer_status run_matmul(cuda_backend *b, const struct op_list *l, const struct op *o, int n,
                                     op_queue s) {
@@ -65,9 +66,9 @@ static enum infer_status run_op(cuda_backend *b, const struct op_list *l, const 
 }
 
 // ---- ops that one kernel does together
-// The matrix of F32 at op i, with the add or the glu behind it where nothing else reads its product. Returns the
+// The matrix of F32 at op i, with the add or the glu behind it (before end) where nothing else reads its product. Returns the
 // number of ops, 0: the plain kernels.
-static int take_floats(const cuda_backend *b, const struct op_list *l, int i, gemv_f32_job *j) {
+static int take_floats(const cuda_backend *b, const struct op_list *l, int i, int end, gemv_f32_job *j) {
     if (l->op[i].kind != OP_MATMUL) return 0;
     const struct op_matmul *m = &l->op[i].matmul;
     const cuda_group *g = &b->plan.group[m->w->id];
@@ -78,7 +79,7 @@ static int take_floats(const cuda_backend *b, const struct op_list *l, int i, ge
     j->x = cuda_rows(b, l, m->x);
     j->out = cuda_rows(b, l, m->out);
     j->out_rows = cuda_out_rows(l, m->out);
-    if (i + 1 == l->n_op || !list_hands_over(l, i)) return 1;
+    if (i + 1 == end || !list_hands_over(l, i)) return 1;
     const struct op *o = &l->op[i + 1];
     if (o->kind == OP_ADD && g->n_member == 1 && view_same(o->add.b, m->out) &&
         !list_overlaps(l, o->add.out, m->x)) {
@@ -94,8 +95,8 @@ static int take_floats(const cuda_backend *b, const struct op_list *l, int i, ge
     return 1;
 }
 // Rope of q, rope of k and kv_put.
-static int take_heads(const cuda_backend *b, const struct op_list *l, int i, heads_job *j) {
-    if (!list_is_rotated(l, i)) return 0;
+static int take_heads(const cuda_backend *b, const struct op_list *l, int i, int end, heads_job *j) {
+    if (i + 3 > end || !list_is_rotated(l, i)) return 0;
     const struct op *q = &l->op[i], *k = q + 1, *put = q + 2;
     if (q->rope.rope != k->rope.rope || q->rope.head_dim != k->rope.head_dim) return 0;
     j->q = cuda_rows(b, l, q->rope.x);
@@ -111,36 +112,44 @@ static int take_heads(const cuda_backend *b, const struct op_list *l, int i, hea
     return j->kv.n_kv_head == j->n_kv_head && j->kv.dk == j->head_dim ? 3 : 0;
 }
 // *n_done: ops done, 0: none.
-static enum infer_status run_together(cuda_backend *b, const struct op_list *l, int i, int n_row, int n_out,
-                                      op_queue s, int *n_done) {
+static enum infer_status run_together(cuda_backend *b, const struct op_list *l, int i, int end, int n_row,
+                                      int n_out, op_queue s, int *n_done) {
     gemv_f32_job f;
     heads_job h;
     *n_done = 0;
     if (b->c.no_fuse || l->cls != ROW_DECODE) return INFER_OK;
-    if ((*n_done = take_floats(b, l, i, &f)))
+    if ((*n_done = take_floats(b, l, i, end, &f)))
         CU(op_gemv_f32_run(f, f.out_rows ? n_out : n_row, b->sm_count, s));
-    else if ((*n_done = take_heads(b, l, i, &h)))
+    else if ((*n_done = take_heads(b, l, i, end, &h)))
         CU(op_heads_run(b->t, h, n_row, s));
     return INFER_OK;
 }
 
-enum infer_status cuda_run_list(cuda_backend *b, enum row_class cls, int n_row, int n_out,
-                                cudaStream_t stream) {
+enum infer_status cuda_run_ops(cuda_backend *b, enum row_class cls, int first, int n, int n_row, int n_out,
+                               op_queue s) {
     const struct op_list *l = b->c.list[cls];
-    const op_queue s = {stream, cls == ROW_DECODE && !b->c.no_fuse && b->prop.major >= 9};
     int done;
-    for (int i = 0; i < b->n_rope; i++)
-        CU(op_rope_table_run(b->t, cuda_constant(b, b->rope[i]->inv_freq), b->rope[i]->n_rot,
-                             b->rope[i]->mscale, cuda_rope_table(b, b->rope[i]), n_row, s));
-    for (int i = 0; i < l->n_op; i += done) {
+    for (int i = first; i < first + n; i += done) {
         const struct op *o = &l->op[i];
         done = 1;
         if (!op_rows_count(l, o, n_row, n_out)) continue;
-        TRY(run_together(b, l, i, n_row, n_out, s, &done));
+        TRY(run_together(b, l, i, first + n, n_row, n_out, s, &done));
         if (!done) {
             TRY(run_op(b, l, o, n_row, n_out, s));
             done = 1;
         }
     }
     return INFER_OK;
+}
+enum infer_status cuda_rope_tables(cuda_backend *b, int n_row, op_queue s) {
+    for (int i = 0; i < b->n_rope; i++)
+        CU(op_rope_table_run(b->t, cuda_constant(b, b->rope[i]->inv_freq), b->rope[i]->n_rot,
+                             b->rope[i]->mscale, cuda_rope_table(b, b->rope[i]), n_row, s));
+    return INFER_OK;
+}
+enum infer_status cuda_run_list(cuda_backend *b, enum row_class cls, int n_row, int n_out,
+                                cudaStream_t stream) {
+    const op_queue s = {stream, cls == ROW_DECODE && !b->c.no_fuse && b->prop.major >= 9};
+    TRY(cuda_rope_tables(b, n_row, s));
+    return cuda_run_ops(b, cls, 0, b->c.list[cls]->n_op, n_row, n_out, s);
 }

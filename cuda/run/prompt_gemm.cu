@@ -15,7 +15,7 @@ static enum infer_status blas_rows(const cuda_backend *b, const prompt_job *j, c
     struct blas_job job = {BLAS_F16, n, rows, k, k, out_row, w, j->x, out, add};
     return blas_matmul(b->blas, &job, b->work + b->plan.blas_space, s);
 }
-static enum infer_status blas_run(const cuda_backend *b, const prompt_link *l, int i, int rows,
+static enum infer_status blas_run(const cuda_backend *b, const prompt_gemm *l, int i, int rows,
                                   cudaStream_t s) {
     const prompt_job *j = &l->job[i];
     const cuda_group *g = &b->plan.group[l->weights];
@@ -50,12 +50,12 @@ static enum infer_status blas_run(const cuda_backend *b, const prompt_link *l, i
 }
 
 // ---- any group
-static enum infer_status launch(const cuda_backend *b, const prompt_link *l, int i, const struct route *r,
+static enum infer_status launch(const cuda_backend *b, const prompt_gemm *l, int i, const struct route *r,
                                 int n, cudaStream_t s) {
     CU(prompt_matmul_launch(l->job[i], l->layout[i], l->epilogue, r, n, b->sm_count, s));
     return INFER_OK;
 }
-enum infer_status prompt_link_run(const cuda_backend *b, const prompt_program *p, const prompt_link *l, int n,
+enum infer_status prompt_gemm_run(const cuda_backend *b, const prompt_program *p, const prompt_gemm *l, int n,
                                   cudaStream_t s) {
     bool quantised = false; // the regions of a group share their input
     for (int i = 0; i < l->n_job; i++) {
@@ -77,23 +77,19 @@ enum infer_status prompt_link_run(const cuda_backend *b, const prompt_program *p
 
 // ---- the tuner
 // What an entry of the tuner's table is called.
-static void tune_name(char *buf, size_t n, const cuda_backend *b, const prompt_link *l, int i, int bucket) {
+static void tune_name(char *buf, size_t n, const cuda_backend *b, const prompt_gemm *l, int i, int bucket) {
     static const char *const epilogue[] = {"store", "add", "glu"};
     snprintf(buf, n, "%s%s %s %s %dx%d <=%d", route_group_name(l->group[i]),
              b->c.sm_emulate ? " emulated" : "", route_layout_name(l->layout[i]), epilogue[l->epilogue],
              l->job[i].n_slab * UNIT_ROWS, l->job[i].u * UNIT_COLS, route_bucket_rows(bucket));
 }
-// Calls f for every launch of the program that has a choice.
+// Calls f for every launch of the program that has a choice, with the link and the launch's index.
 template <class F> static enum infer_status each_choice(prompt_program *p, F f) {
-    for (int i = 0; i <= p->n_layer; i++) {
-        prompt_layer *d = &p->layer[i < p->n_layer ? i : 0];
-        prompt_link *all[4] = {&d->qkv, &d->out, &d->gate_up, &d->down}, *head = &p->head;
-        for (int k = 0; k < (i < p->n_layer ? 4 : 1); k++) {
-            prompt_link *l = i < p->n_layer ? all[k] : head;
-            for (int r = 0; r < l->n_job; r++) {
-                int index[ROUTE_MAX], n = route_entries(l->group[r], l->layout[r], p->route.sm, index);
-                if (n > 1) TRY(f(l, r, index, n));
-            }
+    for (int i = 0; i < p->n_link; i++) {
+        prompt_link *d = &p->link[i];
+        for (int r = 0; d->is.matmul >= 0 && r < d->gemm.n_job; r++) {
+            int index[ROUTE_MAX], n = route_entries(d->gemm.group[r], d->gemm.layout[r], p->route.sm, index);
+            if (n > 1) TRY(f(d, r, index, n));
         }
     }
     return INFER_OK;
@@ -101,7 +97,8 @@ template <class F> static enum infer_status each_choice(prompt_program *p, F f) 
 
 void prompt_tuned_load(const cuda_backend *b, prompt_program *p) {
     if (!b->tune) return;
-    (void)each_choice(p, [&](prompt_link *l, int i, const int *index, int n) {
+    (void)each_choice(p, [&](prompt_link *d, int i, const int *index, int n) {
+        prompt_gemm *l = &d->gemm;
         for (int k = 0; k < ROUTE_BUCKETS; k++) {
             char name[128];
             tune_name(name, sizeof name, b, l, i, k);
@@ -114,7 +111,7 @@ void prompt_tuned_load(const cuda_backend *b, prompt_program *p) {
 }
 
 // Best milliseconds of a launch of n rows by entry r.
-static enum infer_status time_entry(const cuda_backend *b, const prompt_link *l, int i, int r, int n,
+static enum infer_status time_entry(const cuda_backend *b, const prompt_gemm *l, int i, int r, int n,
                                     cudaEvent_t t0, cudaEvent_t t1, float *best) {
     dev_step step = {n, n, 0};
     float ms;
@@ -134,13 +131,14 @@ static enum infer_status tune_all(cuda_backend *b, prompt_program *p, cudaEvent_
                                   int *n_measured) {
     int most = b->c.list[ROW_PROMPT]->max_rows;
     return each_choice(
-        p, [&](prompt_link * l, int i, const int *index, int n) -> enum infer_status {
+        p, [&](prompt_link * d, int i, const int *index, int n) -> enum infer_status {
+            prompt_gemm *l = &d->gemm;
             for (int k = 0; k < ROUTE_BUCKETS; k++) {
                 char name[128];
                 int rows = route_bucket_rows(k);
                 if (k && route_bucket_rows(k - 1) >= most) break;
                 if (rows > most) rows = most;
-                if (l == &p->head && rows > b->c.list[ROW_PROMPT]->max_out) break;
+                if (d->out_rows && rows > b->c.list[ROW_PROMPT]->max_out) break;
                 tune_name(name, sizeof name, b, l, i, k);
                 int known = tune_get(b->tune, name, 0), best = -1;
                 float least = 0, ms;
@@ -164,10 +162,10 @@ enum infer_status prompt_tune(cuda_backend *b, prompt_program *p) {
     cudaEvent_t t0 = NULL, t1 = NULL;
     int n = 0;
     // measured anew: what is in the table counts as unknown
-    TRY(each_choice(p, [&](prompt_link *l, int i, const int *, int) {
+    TRY(each_choice(p, [&](prompt_link *d, int i, const int *, int) {
         for (int k = 0; k < ROUTE_BUCKETS; k++) {
             char name[128];
-            tune_name(name, sizeof name, b, l, i, k);
+            tune_name(name, sizeof name, b, &d->gemm, i, k);
             if (tune_get(b->tune, name, 0) > 0) tune_set(b->tune, name, 0);
         }
         return INFER_OK;

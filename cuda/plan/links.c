@@ -1,0 +1,228 @@
+#include "cuda/plan/links.h"
+#include "seam/op_list.h"
+
+/* ---- what a link reads and leaves ---------------------------------------------------------------------------- */
+
+static const struct view no_view = {-1, 0, 0};
+static int last_op(const struct cuda_link *k) { return k->first + k->n_op - 1; }
+
+struct view link_reads(const struct op_list *l, const struct cuda_link *k) {
+    if (k->kind == LINK_HEAD) return l->op[k->first].rows.x;
+    if (k->norm >= 0) return l->op[k->norm].norm.x;
+    return k->matmul >= 0 ? l->op[k->matmul].matmul.x : no_view;
+}
+struct view link_writes(const struct op_list *l, const struct cuda_link *k) {
+    const struct op_use u = op_uses(&l->op[last_op(k)]);
+    return u.n_write ? u.write[0] : no_view;
+}
+const char *link_name(const struct op_list *l, const struct cuda_link *k) {
+    return l->op[k->matmul >= 0 ? k->matmul : last_op(k)].name;
+}
+struct attend_ops link_attend_ops(const struct op_list *l, const struct cuda_link *k) {
+    const struct op *o = &l->op[k->first];
+    struct attend_ops a = {0};
+    if (o->kind == OP_NORM) {
+        a.q_norm = &o++->norm;
+        a.k_norm = &o++->norm;
+    }
+    a.q_rope = &o[0].rope;
+    a.k_rope = &o[1].rope;
+    a.put = &o[2].kv_put;
+    a.attend = &o[3].attend;
+    return a;
+}
+
+/* ---- what a pattern asks beside the kinds of its operations -------------------------------------------------- */
+
+/* The form in which the kernels of a group of matrices read their input; FORM_ROWS: no fused kernel has the layouts (or
+ * a factor), or they disagree. */
+static enum link_form form_of(const struct link_case *c, enum link_kind kind, const struct cuda_group *g) {
+    enum link_form form = FORM_ROWS;
+    if (g->scaled) return FORM_ROWS;
+    for (int i = 0; i < g->n_region; i++) {
+        const enum layout l = g->region[i].layout;
+        const enum link_form f = route_form(c->route, c->list->cls, kind, c->int8, l);
+        if (f == FORM_ROWS || (i && f != form)) return FORM_ROWS;
+        form = f;
+    }
+    return form;
+}
+/* Columns that pad a tile are never written: halves must not read what floats left there. */
+static bool tiles_stay_clean(const struct link_case *c) {
+    bool floats = false, halves = false, pads = false;
+    for (int i = 0; i < c->list->n_op; i++) {
+        if (c->list->op[i].kind != OP_MATMUL) continue;
+        const struct cuda_group *g = &c->plan->group[c->list->op[i].matmul.w->id];
+        (g->region[0].layout == LAYOUT_F32 ? &floats : &halves)[0] = true;
+        pads |= g->k % 64 != 0;
+    }
+    return !(floats && halves && pads);
+}
+static bool matmul_fits(const struct link_case *c, struct cuda_link *k) {
+    const struct cuda_group *g = &c->plan->group[c->list->op[k->matmul].matmul.w->id];
+    if (k->kind != LINK_GATED && g->paired) return false; /* rows of gate and up lie in turns */
+    k->wants = form_of(c, k->kind, g);
+    k->slot = act_slot_of(c->list, k->matmul);
+    if (k->wants == FORM_ROWS || (k->wants == FORM_TF32 && !tiles_stay_clean(c))) return false;
+    return !c->has || c->has(c->user, k, k->wants, FORM_ROWS);
+}
+/* The norm of a whole row, which nothing but the matmul reads. */
+static bool norm_fits(const struct link_case *c, const struct cuda_link *k) {
+    const struct op_norm *n = &c->list->op[k->norm].norm;
+    return n->kind == NORM_RMS && n->w && !n->bias && n->dim == n->x.width &&
+           n->dim % (c->list->cls == ROW_DECODE ? 32 : 4) == 0 && list_hands_over(c->list, k->norm) &&
+           view_same(c->list->op[k->matmul].matmul.x, n->out);
+}
+static bool is_embed(const struct link_case *c, struct cuda_link *k) {
+    return k->first == 0 && c->plan->embedding >= 0 && c->list->op[0].embed.out.width % 32 == 0 &&
+           (!c->has || c->has(c->user, k, FORM_ROWS, FORM_ROWS));
+}
+static bool is_matmul(const struct link_case *c, struct cuda_link *k) {
+    return (k->norm < 0 || norm_fits(c, k)) && matmul_fits(c, k);
+}
+static bool is_gated(const struct link_case *c, struct cuda_link *k) {
+    const struct cuda_group *g = &c->plan->group[c->list->op[k->matmul].matmul.w->id];
+    return list_is_gated(c->list, k->matmul) && list_hands_over(c->list, k->matmul) && g->paired &&
+           !g->bias && g->n_region == 1 && is_matmul(c, k);
+}
+static bool is_residual(const struct link_case *c, struct cuda_link *k) {
+    const struct op_matmul *m = &c->list->op[k->matmul].matmul;
+    const struct op_add *a = &c->list->op[k->matmul + 1].add;
+    return view_same(a->a, a->out) && view_same(a->b, m->out) && list_hands_over(c->list, k->matmul) &&
+           c->plan->group[m->w->id].n_member == 1 && a->out.width % 32 == 0 && matmul_fits(c, k);
+}
+static bool is_head(const struct link_case *c, struct cuda_link *k) {
+    const struct op *o = &c->list->op[k->first];
+    const struct cuda_group *g = &c->plan->group[o[2].matmul.w->id];
+    return view_same(o[1].norm.x, o[0].rows.out) && list_hands_over(c->list, k->first) &&
+           view_same(o[3].select.logits, o[2].matmul.out) && list_hands_over(c->list, k->matmul) &&
+           g->n_member == 1 && is_matmul(c, k);
+}
+static bool head_norm_fits(const struct op_norm *n, struct view x, int head_dim) {
+    return n->kind == NORM_RMS && n->w && !n->bias && n->dim == head_dim && view_same(n->x, x) &&
+           view_same(n->out, x);
+}
+/* q, k and v in one buffer that nothing reads later, and head sizes that the kernels have. */
+static bool is_attend(const struct link_case *c, struct cuda_link *k) {
+    const struct op_list *l = c->list;
+    const struct attend_ops o = link_attend_ops(l, k);
+    const struct kv_store *s = &c->store[o.attend->store];
+    const struct view q = o.attend->q, key = o.put->k, v = o.put->v;
+    if (!view_same(o.q_rope->x, q) || !view_same(o.k_rope->x, key) || o.q_rope->rope != o.k_rope->rope ||
+        o.attend->store != o.put->store || q.buf != key.buf || q.buf != v.buf ||
+        l->buf[q.buf].last != last_op(k))
+        return false;
+    if (o.q_rope->n_head != o.attend->n_head || o.k_rope->n_head != s->n_kv_head ||
+        o.q_rope->head_dim != s->head_dim_k || o.k_rope->head_dim != s->head_dim_k)
+        return false;
+    if (o.q_norm && (!head_norm_fits(o.q_norm, q, s->head_dim_k) ||
+                     !head_norm_fits(o.k_norm, key, s->head_dim_k) || o.q_norm->eps != o.k_norm->eps))
+        return false;
+    /* as bfloat16 or as halves it can be turned into rows */
+    const enum link_form least = l->cls == ROW_DECODE ? FORM_BF16 : FORM_HALVES;
+    return route_attend(c->route, l->cls, s->head_dim_k, s->head_dim_v) != NULL &&
+           (!c->has || c->has(c->user, k, FORM_ROWS, least));
+}
+
+/* ---- edges ------------------------------------------------------------------------------------------------------ */
+
+/* Forms in which a link may leave its result for a matmul with a norm in front (its weights go with it) or without. */
+static unsigned forms_given(const struct link_case *c, const struct cuda_link *g, bool normed) {
+    const unsigned halves = 1u << FORM_HALVES | 1u << FORM_CODES | 1u << FORM_BF16,
+                   tiles = 1u << FORM_HALVES | 1u << FORM_CODES | 1u << FORM_TF32 | 1u << FORM_PANEL;
+    const bool decode = c->list->cls == ROW_DECODE;
+    switch (g->kind) {
+    case LINK_EMBED:
+    case LINK_RESIDUAL:
+        return decode && normed ? c->int8 ? 1u << FORM_INT8_32 : halves : 0;
+    case LINK_ATTEND:
+        return normed ? 0 : decode ? halves | 1u << FORM_INT8_32 : tiles;
+    case LINK_GATED:
+        if (!decode && g->wants == FORM_PANEL) return normed ? 0 : 1u << FORM_PANEL;
+        return normed ? 0 : !decode ? tiles & ~(1u << FORM_PANEL) : c->int8 ? 1u << FORM_INT8_16 : halves;
+    default:
+        return 0;
+    }
+}
+/* The form of the edge from g to t. */
+static enum link_form form_between(const struct link_case *c, const struct cuda_link *g,
+                                   const struct cuda_link *t) {
+    const bool normed = t->norm >= 0;
+    const enum link_form want = g->kind == LINK_GATED && t->wants == FORM_INT8_32 ? FORM_INT8_16 : t->wants;
+    if (t->matmul < 0 || !(forms_given(c, g, normed) >> want & 1)) return FORM_ROWS;
+    const struct view v = link_writes(c->list, g);
+    if (!view_same(v, link_reads(c->list, t))) return FORM_ROWS;
+    /* the residual stream is there as rows, too; other results are not */
+    if (!normed && c->list->buf[v.buf].last > last_op(t)) return FORM_ROWS;
+    if (c->has && (!c->has(c->user, g, g->wants, want) || !c->has(c->user, t, want, FORM_ROWS)))
+        return FORM_ROWS;
+    return want;
+}
+/* Whether one row may come in packets. */
+static bool in_packets(const struct link_case *c, const struct cuda_link *g, const struct cuda_link *t) {
+    if (c->list->cls != ROW_DECODE) return false;
+    if (t->kind == LINK_RESIDUAL) return t->in.form != FORM_ROWS;
+    if (t->kind != LINK_ATTEND || g->kind != LINK_MATMUL) return false;
+    const struct view v = link_writes(c->list, g);
+    return v.col == 0 && v.buf == link_attend_ops(c->list, t).attend->q.buf;
+}
+
+/* ---- the patterns: for each first operation the longest first; then a plain operation ------------------------ */
+
+enum { DECODE = 1 << ROW_DECODE, BOTH = DECODE | 1 << ROW_PROMPT, MOST_OPS = 6 };
+static const struct pattern {
+    enum link_kind kind;
+    int classes, norm, matmul, n; /* norm and matmul: which of the n operations, -1: none */
+    enum op_kind op[MOST_OPS];
+    bool (*fits)(const struct link_case *c, struct cuda_link *k);
+} patterns[] = {
+    {LINK_ATTEND, BOTH, -1, -1, 6, {OP_NORM, OP_NORM, OP_ROPE, OP_ROPE, OP_KV_PUT, OP_ATTEND}, is_attend},
+    {LINK_ATTEND, BOTH, -1, -1, 4, {OP_ROPE, OP_ROPE, OP_KV_PUT, OP_ATTEND}, is_attend},
+    {LINK_HEAD, DECODE, 1, 2, 4, {OP_ROWS, OP_NORM, OP_MATMUL, OP_SELECT}, is_head},
+    {LINK_GATED, BOTH, 0, 1, 3, {OP_NORM, OP_MATMUL, OP_GLU}, is_gated},
+    {LINK_GATED, BOTH, -1, 0, 2, {OP_MATMUL, OP_GLU}, is_gated},
+    {LINK_RESIDUAL, BOTH, -1, 0, 2, {OP_MATMUL, OP_ADD}, is_residual},
+    {LINK_MATMUL, BOTH, 0, 1, 2, {OP_NORM, OP_MATMUL}, is_matmul},
+    {LINK_MATMUL, BOTH, -1, 0, 1, {OP_MATMUL}, is_matmul},
+    {LINK_EMBED, DECODE, -1, -1, 1, {OP_EMBED}, is_embed},
+};
+
+/* What turns rows into another form reads four columns at once. */
+static bool convertible(const struct link_case *c, const struct cuda_link *k) {
+    const struct view x = link_reads(c->list, k);
+    return x.col % 4 == 0 && x.width % 4 == 0;
+}
+/* Whether the pattern takes the operations from at on, behind the link in front (NULL: none). */
+static bool matches(const struct link_case *c, const struct pattern *p, int at, const struct cuda_link *front,
+                    struct cuda_link *k) {
+    if (!(p->classes >> c->list->cls & 1) || at + p->n > c->list->n_op) return false;
+    for (int i = 0; i < p->n; i++)
+        if (c->list->op[at + i].kind != p->op[i]) return false;
+    *k = (struct cuda_link){.kind = p->kind,
+                            .first = at,
+                            .n_op = p->n,
+                            .norm = p->norm < 0 ? -1 : at + p->norm,
+                            .matmul = p->matmul < 0 ? -1 : at + p->matmul};
+    if (!p->fits(c, k)) return false;
+    if (front) k->in.form = form_between(c, front, k);
+    return k->matmul < 0 || k->in.form != FORM_ROWS || convertible(c, k);
+}
+
+int links_make(const struct link_case *c, struct cuda_link *link) {
+    const int n_pattern = (int)(sizeof patterns / sizeof *patterns);
+    int n = 0;
+    for (int at = 0; at < c->list->n_op; at += link[n++].n_op) {
+        struct cuda_link *front = n ? &link[n - 1] : NULL, *k = &link[n];
+        int p = 0;
+        while (p < n_pattern && !matches(c, &patterns[p], at, front, k)) p++;
+        if (p == n_pattern)
+            *k = (struct cuda_link){.kind = LINK_PLAIN, .first = at, .n_op = 1, .norm = -1, .matmul = -1};
+        if (!front) continue;
+        if (k->in.form == FORM_INT8_16) k->wants = FORM_INT8_16;
+        front->gives = k->in.form;
+        k->in.packets = in_packets(c, front, k);
+        /* what int8 codes have lost does not come back */
+        if (c->int8 && front->kind == LINK_GATED && front->gives == FORM_ROWS) return 0;
+    }
+    return n;
+}

@@ -1,0 +1,62 @@
+/* A list of operations as links: runs of one to six operations that a fused kernel does together, chosen by a table of patterns, the
+ * longest match first. An operation that no pattern takes is a link of its own and runs on the plain kernels. What a link hands to the
+ * next is a property of the edge between them, asked of giver and taker: float32 rows where either cannot do better. Decode and prompt
+ * rows share the matcher and the edges. Plain C, needs no device. See docs/cuda-links.md. */
+#pragma once
+#include "cuda/plan/cuda_plan.h"
+#include "cuda/plan/cuda_routes.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The edge from the link in front. */
+struct link_edge {
+    enum link_form
+        form; /* of the handed-over vector; FORM_ROWS: the taker makes what its kernel reads out of float32 rows */
+    bool packets; /* decode of one row: it may come in pieces, while the giver still runs (handoff.cuh) */
+};
+
+struct cuda_link {
+    enum link_kind kind;
+    int first, n_op;      /* operations of the list */
+    int norm, matmul;     /* of these, the norm in front of a matmul and the matmul; -1: none */
+    enum link_form wants; /* what the matmul's kernel reads, */
+    enum act_slot slot;   /* and where */
+    struct link_edge in;  /* from the link in front */
+    enum link_form gives; /* to the link behind: its edge's form */
+};
+
+/* What decides. */
+struct link_case {
+    const struct op_list *list;
+    const struct cuda_plan *plan;
+    const struct kv_store *store;
+    const struct route_case *route;
+    bool int8; /* decode: codes times codes, for engines of one row */
+    /* Whether there is a kernel for the link's sizes that reads and gives these forms; NULL: there is. */
+    bool (*has)(void *user, const struct cuda_link *k, enum link_form in, enum link_form out);
+    void *user;
+};
+
+/* Covers the list: links in their order, each operation in one. link[list->n_op]; returns how many there are. 0: none can be with
+ * int8, as a gate's result is wanted as rows. */
+int links_make(const struct link_case *c, struct cuda_link *link);
+/* The view that a link with a matmul begins with, and the one that a link leaves. buf -1: none. */
+struct view link_reads(const struct op_list *l, const struct cuda_link *k);
+struct view link_writes(const struct op_list *l, const struct cuda_link *k);
+/* What a link is called: the name of its matmul, or of its last operation. */
+const char *link_name(const struct op_list *l, const struct cuda_link *k);
+
+/* The operations of a LINK_ATTEND. */
+struct attend_ops {
+    const struct op_norm *q_norm, *k_norm; /* NULL: none */
+    const struct op_rope *q_rope, *k_rope;
+    const struct op_kv_put *put;
+    const struct op_attend *attend;
+};
+struct attend_ops link_attend_ops(const struct op_list *l, const struct cuda_link *k);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,46 @@
+// The program of decode rows, for the files that build and run it.
+#pragma once
+#include "cuda/decode/act_rows.h"
+#include "cuda/decode/attend_decode.h"
+#include "cuda/decode/skinny.h"
+#include "cuda/plan/links.h"
+#include "cuda/run/decode_program.h"
+
+struct matmul_link {
+    const struct mm_kernel *k;
+    mm_job job;
+    size_t x_bytes; // shared memory for the input of one row
+    int blocks;     // one row
+    bool few[3];    // the kernels for up to 2, 4 and 8 rows fit
+    int nth;        // of a norm: those that handed the residual stream on before it
+};
+struct decode_link {
+    struct cuda_link is;
+    const char *name;
+    bool out_rows; // works on the rows that want an output
+    union {
+        struct matmul_link mm; // MATMUL, GATED, RESIDUAL, HEAD
+        embed_job embed;
+        attend_job attend;
+    };
+    // Of a matmul behind an edge of rows: what makes its input of them; in front of one: what makes rows of a result.
+    bool from_rows, to_rows;
+    act_rows_job input, output;
+};
+struct decode_program {
+    struct decode_link *link;
+    int n_link, settled; // settled: first link that begins when all that wrote the step is done for sure
+    float (*up)[2];      // of each region of a group: what scales are multiplied by, see unit_halves.cuh
+    float2 *cand;
+    int n_cand; // a row, as the head's launch leaves them
+    int32_t *token;
+    result_ring results;
+};
+
+// Shared memory that a block may have on the chip, or on the one that is emulated.
+static inline size_t decode_shared_memory(const cuda_backend *b) {
+    return b->c.sm_emulate == 120 ? 99 << 10 : b->prop.sharedMemPerBlockOptin;
+}
+static inline int skinny_chip(const cuda_backend *b) { return cuda_only_mma(b) ? 80 : 90; }
+// decode_build.cu: splits the blocks between two regions so that the slower half is fastest.
+int decode_best_split(const mm_job &j, const struct mm_kernel *k, int blocks);

@@ -1,0 +1,201 @@
+/* Fused links beside plain operations on a card: a Llama with one operation more that no pattern takes, at each place of a layer,
+ * agrees with ref, for prompt rows, one decode row and several. Skipped with a printed reason where there is no usable card, unless
+ * INFER_REQUIRE_CUDA=1. */
+#include "test.h"
+#include "engine_options.h"
+#include "infer.h"
+#include "cuda/run/decode_profile.h"
+#include "plan/plan.h"
+#include "seam/op_list.h"
+#include "tolerance.h"
+#include "tools/file/synth.h"
+
+#include <math.h>
+#include <unistd.h>
+
+enum { N_PROMPT = 70, N_DECODE = 4, MOST_OPS = 256, MOST_ROWS = 20 };
+
+/* ---- models ---- */
+
+static struct model *open_synth(const char *shape, const char *type) {
+    char path[] = "/tmp/infer-test-XXXXXX";
+    struct synth_report report;
+    struct model *m;
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    assert_ok(
+        synth_write(&(struct synth_options){.shape = shape, .type = type, .path = path, .seed = 5}, &report));
+    assert_ok(model_open(&m, path, &(struct tensorfile_options){0}));
+    unlink(path);
+    return m;
+}
+
+/* One more operation in front of operation at: a norm of the residual stream of a kind that no pattern takes. */
+static void put_one_more(struct op_list *l, int at, struct op *op) {
+    struct view x = l->op[0].embed.out;
+    memcpy(op, l->op, (size_t)at * sizeof *op);
+    op[at] = (struct op){
+        .kind = OP_NORM, .layer = 1, .name = "more", .norm = {x, x, NORM_LAYER, x.width, 1e-5f, NULL, NULL}};
+    memcpy(op + at + 1, l->op + at, (size_t)(l->n_op - at) * sizeof *op);
+    l->op = op;
+    l->n_op++;
+    list_lives(l);
+}
+
+/* An engine without infer.h. */
+struct run {
+    const struct backend_type *type;
+    const struct model *m;
+    struct arena arena;
+    struct plan plan;
+    struct backend *b;
+    struct op op[ROW_CLASS_COUNT][MOST_OPS];
+    int32_t *pages;
+};
+/* at: where one operation more stands in both lists; 0: nowhere. */
+static void run_open(struct run *r, const struct backend_type *type, const struct model *m, int at,
+                     int n_row) {
+    struct infer_engine_options o = {.device = type->name,
+                                     .ctx = N_PROMPT + N_DECODE + 8,
+                                     .slots = n_row,
+                                     .batch = N_PROMPT,
+                                     .decode_rows = n_row,
+                                     .threads = 2,
+                                     .nan_guard = true,
+                                     .gpu_layers = -1};
+    struct plan_options po;
+    r->type = type;
+    r->m = m;
+    r->arena = (struct arena){0};
+    assert_ok(engine_options_read(&po, &o));
+    assert_ok(device_pick(&po.wish, &po.place));
+    po.keep_all = true;
+    assert_ok(plan_make(&r->plan, &r->arena, m, &po));
+    struct plan_part *part = &r->plan.part[0];
+    for (int c = 0; at && c < ROW_CLASS_COUNT; c++) put_one_more(&part->list[c], at, r->op[c]);
+    assert_ok(type->open(&r->b, &part->config));
+    if (type->upload) assert_ok(type->upload(r->b));
+    for (int c = 0; c < ROW_CLASS_COUNT; c++) assert_ok(type->compile(r->b, (enum row_class)c));
+    const int max = r->plan.kv_group[0].max_pages;
+    r->pages = arena_alloc(&r->arena, (size_t)(n_row * max) * 4);
+    for (int i = 0; i < n_row * max; i++) r->pages[i] = n_row * max - 1 - i;
+}
+static void run_close(struct run *r) {
+    r->type->close(r->b);
+    arena_free(&r->arena);
+}
+/* n rows of prompt of slot 0, or one row of each of n slots at position pos; the logits of the last row to out. */
+static void run_step(struct run *r, enum row_class cls, int pos, int n, float *out) {
+    int32_t id[N_PROMPT], at[N_PROMPT], slot[N_PROMPT], last = n - 1;
+    const bool decode = cls == ROW_DECODE;
+    for (int i = 0; i < n; i++) {
+        at[i] =
+            decode && i < n - 1 ? pos - N_PROMPT : pos + (decode ? 0 : i); /* the last slot has the prompt */
+        slot[i] = decode ? i : r->plan.part[0].config.n_slot - 1;
+        id[i] = (at[i] * 37 + at[i] / 7 + 3 + 11 * slot[i]) % r->m->n_vocab;
+    }
+    uint8_t want = WANT_TOKEN | WANT_LOGITS;
+    struct step_result res;
+    const int32_t *const tables[] = {r->pages};
+    struct step s = {n, 1, id, at, slot, &last, &want, tables, 1};
+    assert_ok(r->type->run(r->b, cls, &s));
+    assert_ok(r->type->wait(r->b, &res));
+    memcpy(out, res.logits, (size_t)r->m->n_vocab * 4);
+    int best = 0;
+    for (int i = 1; i < r->m->n_vocab; i++)
+        if (res.logits[i] > res.logits[best]) best = i;
+    assert_int_equal(res.token[0], best);
+}
+/* out[1 + N_DECODE][n_vocab] */
+static void run_all(struct run *r, int n_row, float *out) {
+    const size_t n = (size_t)r->m->n_vocab;
+    run_step(r, ROW_PROMPT, 0, N_PROMPT, out);
+    for (int i = 0; i < N_DECODE; i++)
+        run_step(r, ROW_DECODE, N_PROMPT + i, n_row, out + (size_t)(i + 1) * n);
+}
+
+static double relative(const float *got, const float *want, size_t n) {
+    double e = 0, s = 0;
+    for (size_t i = 0; i < n; i++) {
+        e += ((double)got[i] - (double)want[i]) * ((double)got[i] - (double)want[i]);
+        s += (double)want[i] * (double)want[i];
+    }
+    return sqrt(e / s);
+}
+
+/* ---- tests ---- */
+
+#ifdef INFER_CUDA
+static int n_launch, n_more;
+static void count(const char *name, float alone, float without, int n) {
+    (void)alone, (void)without;
+    if (strcmp(name, "all") != 0) n_launch += n;
+    if (!strcmp(name, "more")) n_more += n;
+}
+static int launches(struct run *r, int rows) {
+    n_launch = n_more = 0;
+    assert_ok(decode_profile(r->b, rows, count)); /* it is a program */
+    return n_launch;
+}
+
+static void check(const struct model *m, const char *type, int at, int n_row, int base) {
+    static struct run r;
+    const size_t n = (size_t)m->n_vocab;
+    float *want = malloc((1 + N_DECODE) * n * 4), *got = malloc((1 + N_DECODE) * n * 4);
+    run_open(&r, &backend_ref, m, at, n_row);
+    run_all(&r, n_row, want);
+    run_close(&r);
+    run_open(&r, &backend_cuda, m, at, n_row);
+    run_all(&r, n_row, got);
+    const double prompt = relative(got, want, n), decode = relative(got + n, want + n, N_DECODE * n);
+    const double most = n_row == 1 ? TOL_CUDA_DECODE_ONE : TOL_CUDA_DECODE;
+    print_message("%s, %d rows, one more at %d: prompt %.1e decode %.1e of the norm\n", type, n_row, at,
+                  prompt, decode);
+    if (!(prompt <= TOL_CUDA_PROMPT && decode <= most))
+        fail_msg("%s, %d rows, one more at %d: prompt %g, decode %g", type, n_row, at, prompt, decode);
+    /* a plain operation between two links is one launch more; in a link's middle it makes two of it */
+    const int all = launches(&r, n_row);
+    assert_int_equal(n_more, 1);
+    assert_in_range(all, base + 1, base + 4);
+    run_close(&r);
+    free(want);
+    free(got);
+}
+
+static void one_more_operation_agrees_with_ref(void **state) {
+    static const struct {
+        const char *type;
+        int n_row, every;
+    } all[] = {{"q8_0", 1, 1}, {"q8_0", 3, 1}, {"f16", 1, 2},
+               {"f16", 20, 2}, {"bf16", 3, 4}, {"q4_k_m", 20, 4}};
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        static struct run r;
+        struct model *m = open_synth("tiny", all[i].type);
+        run_open(&r, &backend_cuda, m, 0, all[i].n_row);
+        const int base = launches(&r, all[i].n_row), n_op = r.plan.part[0].list[ROW_DECODE].n_op;
+        run_close(&r);
+        for (int at = n_op - 4 - 13 + (int)i % all[i].every; at < n_op;
+             at += all[i].every) /* layer 1, output */
+            check(m, all[i].type, at, all[i].n_row, base);
+        model_close(m);
+    }
+}
+#endif
+
+int main(void) {
+#ifdef INFER_CUDA
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_more_operation_agrees_with_ref),
+    };
+    const char *must = getenv("INFER_REQUIRE_CUDA");
+    if (backend_cuda.probe() == INFER_OK || (must && *must == '1'))
+        return cmocka_run_group_tests(tests, NULL, NULL);
+    printf("skipped: %s\n", infer_error());
+#else
+    (void)run_all, (void)run_open, (void)run_close, (void)open_synth, (void)relative;
+    printf("skipped: built without CUDA\n");
+#endif
+    return 77;
+}

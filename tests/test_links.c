@@ -1,0 +1,201 @@
+/* links.h: a list of a Llama as links, with and without an operation that no pattern takes, in the classes of rows and the forms
+ * of weights. Needs no chip. */
+#include "test.h"
+#include "engine_options.h"
+#include "infer.h"
+#include "cuda/plan/links.h"
+#include "plan/plan.h"
+#include "seam/op_list.h"
+#include "tools/file/synth.h"
+
+#include <unistd.h>
+
+/* ---- lists ---- */
+
+struct lists {
+    struct model *model;
+    struct arena arena;
+    struct plan plan;
+    struct cuda_plan sizes;
+    struct op_list own[ROW_CLASS_COUNT]; /* as the plan has them */
+};
+
+static void open_lists(struct lists *o, const char *shape, const char *type) {
+    char path[] = "/tmp/infer-test-XXXXXX";
+    struct synth_report report;
+    struct plan_options po;
+    struct infer_engine_options eo = {
+        .device = "ref", .ctx = 64, .slots = 1, .batch = 8, .threads = 1, .gpu_layers = -1};
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    memset(o, 0, sizeof *o);
+    assert_ok(synth_write(&(struct synth_options){.shape = shape, .type = type, .path = path}, &report));
+    assert_ok(model_open(&o->model, path, &(struct tensorfile_options){0}));
+    unlink(path);
+    assert_ok(engine_options_read(&po, &eo));
+    assert_ok(device_pick(&po.wish, &po.place));
+    assert_ok(plan_make(&o->plan, &o->arena, o->model, &po));
+    assert_ok(cuda_plan_make(&o->sizes, &o->plan.part[0].config));
+    for (int c = 0; c < ROW_CLASS_COUNT; c++) o->own[c] = *o->plan.part[0].config.list[c];
+}
+static void close_lists(struct lists *o) {
+    cuda_plan_free(&o->sizes);
+    arena_free(&o->arena);
+    model_close(o->model);
+}
+
+/* What a chip and an engine of one row or several make of a list. */
+struct chip {
+    int sm;
+    bool int8, only_mma;
+};
+static const struct chip h100 = {90, false, false};
+static int make(const struct lists *o, const struct op_list *l, struct chip chip, struct cuda_link *link) {
+    struct route_case route = {.sm = chip.sm, .only_mma = chip.only_mma, .shared_bytes = 227 << 10};
+    struct link_case c = {.list = l,
+                          .plan = &o->sizes,
+                          .store = o->plan.part[0].config.store,
+                          .route = &route,
+                          .int8 = chip.int8 && l->cls == ROW_DECODE};
+    return links_make(&c, link);
+}
+
+/* Links as text: a kind a letter, edges that are no rows as their form behind it. */
+static const char *text_of(const struct cuda_link *link, int n) {
+    static const char kind[LINK_KIND_COUNT] = {'.', 'E', 'M', 'G', 'R', 'A', 'H'};
+    static const char form[FORM_COUNT] = {0, 'h', 'c', 'b', 'i', 'j', 't', 'p'};
+    static char text[4096];
+    char *p = text;
+    for (int i = 0; i < n; i++) {
+        if (link[i].in.packets) *p++ = '-';
+        *p++ = kind[link[i].kind];
+        if (link[i].gives) *p++ = form[link[i].gives];
+    }
+    *p = 0;
+    return text;
+}
+
+enum { MOST = 256 };
+
+static void a_llama_is_five_links_a_layer(void **state) {
+    (void)state;
+    static const struct {
+        const char *shape, *type;
+        struct chip chip;
+        const char *decode, *prompt;
+    } all[] = {
+        /* embed; q k v, attention, output, gate and up, down, twice; head */
+        {"tiny", "q8_0", {90, false, false}, "EcM-Ac-RcGc-RcM-Ac-RcGc-RcH", ".MAcRGcRMAcRGcR.M."},
+        {"tiny", "q8_0", {90, true, false}, "EiM-Ai-RiGj-RiM-Ai-RiGj-RiH", ".MAcRGcRMAcRGcR.M."},
+        {"tiny", "f16", {90, false, false}, "EhM-Ah-RhGh-RhM-Ah-RhGh-RhH", ".MAhRGhRMAhRGhR.M."},
+        {"tiny", "bf16", {120, false, true}, "EbM-Ab-RbGb-RbM-Ab-RbGb-RbH", ".MAhRGhRMAhRGhR.M."},
+        {"tiny", "f32", {90, false, false}, NULL, ".MAtRGtRMAtRGtR.M."},
+        {"tiny-256", "f16", {90, false, false}, "EhM-Ah-RhGh-RhM-Ah-RhGh-RhH", NULL},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct lists o;
+        struct cuda_link link[MOST];
+        open_lists(&o, all[i].shape, all[i].type);
+        for (int c = 0; c < ROW_CLASS_COUNT; c++) {
+            const char *want = c == ROW_DECODE ? all[i].decode : all[i].prompt;
+            const char *got = text_of(link, make(&o, &o.own[c], all[i].chip, link));
+            print_message("%s %s %s\n", all[i].shape, all[i].type, got);
+            if (want && strcmp(got, want)) fail_msg("%s %s: %s", all[i].shape, all[i].type, got);
+        }
+        close_lists(&o);
+    }
+}
+
+/* The list with one more operation in front of operation at: a norm of the residual stream of a kind that no pattern takes. */
+static struct op_list with_one_more(const struct op_list *l, int at, struct op *op, struct buf *buf) {
+    struct op_list out = *l;
+    struct view x = l->op[0].embed.out;
+    memcpy(op, l->op, (size_t)at * sizeof *op);
+    op[at] =
+        (struct op){.kind = OP_NORM, .name = "more", .norm = {x, x, NORM_LAYER, x.width, 1e-5f, NULL, NULL}};
+    memcpy(op + at + 1, l->op + at, (size_t)(l->n_op - at) * sizeof *op);
+    memcpy(buf, l->buf, (size_t)l->n_buf * sizeof *buf);
+    out.op = op;
+    out.n_op++;
+    out.buf = buf;
+    list_lives(&out);
+    return out;
+}
+static bool around(const struct cuda_link *k, int at) { return k->first < at && at < k->first + k->n_op; }
+
+/* Links that the operation is not in the middle of are as they were, and the edges between two such that still touch. */
+static void others_are_unchanged(const struct cuda_link *was, int n_was, const struct cuda_link *now,
+                                 int n_now, int at) {
+    int op = 0, plain = 0;
+    for (int i = 0; i < n_now; op += now[i++].n_op) {
+        assert_int_equal(now[i].first, op); /* each operation once, in order */
+        plain += now[i].kind == LINK_PLAIN && op == at;
+    }
+    assert_int_equal(plain, 1);
+    for (int i = 0, j = 0; i < n_was; i++) {
+        if (around(&was[i], at)) continue;
+        const int shift = was[i].first >= at;
+        while (j < n_now && now[j].first < was[i].first + shift) j++;
+        const struct cuda_link *a = &was[i], *b = &now[j];
+        if (j == n_now || b->first != a->first + shift || b->kind != a->kind || b->n_op != a->n_op)
+            fail_msg("one more at %d: operations %d .. are another link", at, a->first);
+        if (!i || around(&was[i - 1], at)) continue; /* the link in front is another one */
+        if (a->first == at && b->in.form != FORM_ROWS)
+            fail_msg("one more at %d: an edge that nobody gives", at);
+        if (a->first != at &&
+            (b->in.form != a->in.form || b->in.packets != a->in.packets || b->wants != a->wants))
+            fail_msg("one more at %d: the edge to operation %d is another one", at, a->first);
+    }
+    assert_true(op > 0);
+}
+
+static void one_more_operation_leaves_the_other_links(void **state) {
+    static const char *const types[] = {"q8_0", "f16", "f32"};
+    (void)state;
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        struct lists o;
+        static struct op op[MOST];
+        static struct buf buf[MOST];
+        open_lists(&o, "tiny", types[t]);
+        for (int c = 0; c < ROW_CLASS_COUNT; c++) {
+            const struct op_list *l = &o.own[c];
+            struct cuda_link was[MOST], now[MOST];
+            const int n = make(&o, l, h100, was);
+            for (int at = 1; at <= l->n_op; at++) {
+                struct op_list more = with_one_more(l, at, op, buf);
+                others_are_unchanged(was, n, now, make(&o, &more, h100, now), at);
+            }
+        }
+        close_lists(&o);
+    }
+}
+
+/* Codes times codes: not where an operation wants what a gate has left as codes of 8 bits. */
+static void int8_codes_are_no_rows(void **state) {
+    (void)state;
+    struct lists o;
+    static struct op op[MOST];
+    static struct buf buf[MOST];
+    int none = 0;
+    open_lists(&o, "tiny", "q8_0");
+    const struct op_list *l = &o.own[ROW_DECODE];
+    for (int at = 1; at <= l->n_op; at++) {
+        struct cuda_link now[MOST];
+        struct op_list more = with_one_more(l, at, op, buf);
+        const bool behind_gate = l->op[at - 1].kind == OP_GLU;
+        assert_int_equal(make(&o, &more, (struct chip){90, true, false}, now) == 0, behind_gate);
+        none += behind_gate;
+    }
+    assert_int_equal(none, 2);
+    close_lists(&o);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_llama_is_five_links_a_layer),
+        cmocka_unit_test(one_more_operation_leaves_the_other_links),
+        cmocka_unit_test(int8_codes_are_no_rows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
