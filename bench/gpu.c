@@ -1,7 +1,7 @@
 /* Decode and prompt speed of the CUDA backend on random weights in real shapes, made in memory: no file. Checks first
  * that the fused list agrees with the plain one and that a row's bits do not depend on its neighbours.
  *
- * usage: gpu SHAPE TYPE [kv TYPE] [check N] [tg N] [batch B N] [depth D N] [pp N] ...   shapes 8b 1b tiny; types of quant.def, q4_k_m, A+B */
+ * usage: gpu SHAPE TYPE [kv TYPE] [more AT] [check N] [tg N] [batch B N] [depth D N] [pp N] ...   shapes 8b 1b tiny; types of quant.def, q4_k_m, A+B */
 #define _GNU_SOURCE
 #include <math.h>
 #include <stdio.h>
@@ -13,6 +13,7 @@
 #include "plan/plan.h"
 #include "cuda/bench/cuda_bench.h"
 #include "cuda/run/decode_profile.h"
+#include "seam/op_list.h"
 
 static double now(void) {
     struct timespec t;
@@ -184,6 +185,18 @@ struct run {
     const int32_t *tables[1];
 };
 static const char *kv_type = "f16"; /* of the engines that follow */
+static int one_more; /* operation in front of which both lists have one that no pattern takes; 0: none */
+static void put_one_more(struct op_list *l, struct arena *a) {
+    struct op *op = arena_alloc(a, (size_t)(l->n_op + 1) * sizeof *op);
+    struct view x = l->op[0].embed.out;
+    memcpy(op, l->op, (size_t)one_more * sizeof *op);
+    op[one_more] =
+        (struct op){.kind = OP_NORM, .name = "more", .norm = {x, x, NORM_LAYER, x.width, 1e-5f, NULL, NULL}};
+    memcpy(op + one_more + 1, l->op + one_more, (size_t)(l->n_op - one_more) * sizeof *op);
+    l->op = op;
+    l->n_op++;
+    list_lives(l);
+}
 static void run_open(struct run *r, const struct model *m, int ctx, int slots, int batch, bool no_fuse) {
     memset(r, 0, sizeof *r);
     struct infer_engine_options o = {.device = "cuda",
@@ -199,6 +212,7 @@ static void run_open(struct run *r, const struct model *m, int ctx, int slots, i
     MUST(device_pick(&po.wish, &po.place));
     double t = now();
     MUST(plan_make(&r->plan, &r->arena, m, &po));
+    for (int i = 0; one_more && i < ROW_CLASS_COUNT; i++) put_one_more(&r->plan.part[0].list[i], &r->arena);
     MUST(backend_cuda.open(&r->b, &r->plan.part[0].config));
     double t1 = now();
     MUST(backend_cuda.upload(r->b));
@@ -377,8 +391,8 @@ static void bench_prompt(const struct model *m, int n, int chunk) {
 
 int main(int argc, char **argv) {
     if (argc < 3)
-        return printf(
-                   "usage: gpu SHAPE TYPE [kv TYPE] [check N] [tg N] [batch B N] [depth D N] [pp N CHUNK]\n"),
+        return printf("usage: gpu SHAPE TYPE [kv TYPE] [more AT] [check N] [tg N] [batch B N] [depth D N] "
+                      "[pp N CHUNK]\n"),
                2;
     const struct shape *s = NULL;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
@@ -394,6 +408,8 @@ int main(int argc, char **argv) {
             check(&m, atoi(argv[i + 1])), i++;
         else if (!strcmp(argv[i], "kv") && left >= 1)
             kv_type = argv[++i];
+        else if (!strcmp(argv[i], "more") && left >= 1)
+            one_more = atoi(argv[++i]);
         else if (!strcmp(argv[i], "tg") && left >= 1)
             bench_decode(&m, 1, 0, atoi(argv[i + 1])), i++;
         else if (!strcmp(argv[i], "batch") && left >= 2)

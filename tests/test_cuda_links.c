@@ -173,13 +173,16 @@ static void one_more_operation_agrees_with_ref(void **state) {
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         static struct run r;
         struct model *m = open_synth("tiny", all[i].type);
+        float *out = malloc((size_t)(1 + N_DECODE) * (size_t)m->n_vocab * 4);
         run_open(&r, &backend_cuda, m, 0, all[i].n_row);
+        run_all(&r, all[i].n_row, out); /* the profile runs these steps again */
         const int base = launches(&r, all[i].n_row), n_op = r.plan.part[0].list[ROW_DECODE].n_op;
         run_close(&r);
         for (int at = n_op - 4 - 13 + (int)i % all[i].every; at < n_op;
              at += all[i].every) /* layer 1, output */
             check(m, all[i].type, at, all[i].n_row, base);
         model_close(m);
+        free(out);
     }
 }
 #endif
