@@ -191,11 +191,32 @@ static void int8_codes_are_no_rows(void **state) {
     close_lists(&o);
 }
 
+/* Attention of a link: the first row that the chip, the options and the heads fit. */
+static void attention_has_a_route(void **state) {
+    static const struct {
+        int sm, only_mma, dk;
+        enum row_class cls;
+        const char *kernel; /* NULL: op by op */
+    } all[] = {{90, 0, 128, ROW_PROMPT, "flash_wgmma"}, {90, 1, 128, ROW_PROMPT, "flash_mma"},
+               {80, 0, 64, ROW_PROMPT, "flash_mma"},    {120, 1, 80, ROW_PROMPT, "flash_mma"},
+               {90, 0, 256, ROW_PROMPT, NULL},          {90, 0, 256, ROW_DECODE, "attend_decode"},
+               {90, 0, 264, ROW_DECODE, NULL},          {90, 0, 60, ROW_DECODE, NULL},
+               {89, 0, 128, ROW_DECODE, NULL}};
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const struct route_case c = {.sm = all[i].sm, .only_mma = all[i].only_mma};
+        const struct route_other *r = route_attend(&c, all[i].cls, all[i].dk, all[i].dk);
+        if (!r != !all[i].kernel || (r && !strstr(r->kernel, all[i].kernel)))
+            fail_msg("sm_%d, heads of %d: %s", all[i].sm, all[i].dk, r ? r->kernel : "none");
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_llama_is_five_links_a_layer),
         cmocka_unit_test(one_more_operation_leaves_the_other_links),
         cmocka_unit_test(int8_codes_are_no_rows),
+        cmocka_unit_test(attention_has_a_route),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -142,6 +142,11 @@ const char *route_group_name(enum route_group g) {
     static_assert(sizeof name / sizeof *name == GROUP_COUNT, "a name for each group");
     return name[g];
 }
+const char *route_link_name(enum link_kind k) {
+    static const char *const name[] = {"plain", "embed", "matmul", "gated", "residual", "attend", "head"};
+    static_assert(sizeof name / sizeof *name == LINK_KIND_COUNT, "a name for each kind");
+    return name[k];
+}
 const char *route_layout_name(enum layout l) {
     static const char *const name[] = {
 #define LAYOUT(id, label, bytes, kind) label,

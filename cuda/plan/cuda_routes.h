@@ -109,6 +109,8 @@ int route_bucket_rows(int bucket);
 
 /* Name of a group. */
 const char *route_group_name(enum route_group g);
+/* Name of a kind of link. */
+const char *route_link_name(enum link_kind k);
 /* Name of a layout. */
 const char *route_layout_name(enum layout l);
 

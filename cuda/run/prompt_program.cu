@@ -133,7 +133,7 @@ static void build_put(const cuda_backend *b, prompt_link *d, const struct attend
     put->k_norm = cuda_constant(b, o->k_norm->w);
     put->eps = o->q_norm->eps;
 }
-static void build_attend(const cuda_backend *b, prompt_link *d) {
+static void build_attend(const cuda_backend *b, const prompt_program *p, prompt_link *d) {
     const struct op_list *l = b->c.list[ROW_PROMPT];
     const struct attend_ops o = link_attend_ops(l, &d->is);
     const int buf = o.attend->q.buf;
@@ -142,6 +142,7 @@ static void build_attend(const cuda_backend *b, prompt_link *d) {
     build_put(b, d, &o, qkv);
     const dev_kv kv = d->put.kv;
     const prompt_tiles out = output_of(b, d, ACT_ATTENDED);
+    d->mma = route_attend(&p->route, ROW_PROMPT, s->head_dim_k, s->head_dim_v)->mma;
     prompt_attend_job *a = &d->attend;
     a->q = qkv.p + o.attend->q.col;
     a->q_stride = qkv.stride;
@@ -181,7 +182,7 @@ static bool build(cuda_backend *b, prompt_program *p, struct cuda_link *link) {
     for (int i = 0; i < p->n_link; i++) {
         prompt_link *d = &p->link[i];
         if (d->is.matmul >= 0) build_gemm(b, p, d);
-        if (d->is.kind == LINK_ATTEND) build_attend(b, d);
+        if (d->is.kind == LINK_ATTEND) build_attend(b, p, d);
     }
     return n_matmul > 0;
 }
@@ -261,7 +262,7 @@ static enum infer_status run_link(cuda_backend *b, const prompt_program *p, cons
     const prompt_tiles *t = &d->output;
     if (d->is.kind == LINK_ATTEND) {
         CU(prompt_put_launch(d->put, n, s));
-        CU(prompt_attend_launch(d->attend, n, cuda_only_mma(b), s));
+        CU(prompt_attend_launch(d->attend, n, d->mma, s));
     } else
         TRY(run_gemm(b, p, d, n, s));
     if (d->to_rows) CU(prompt_rows_launch(t->tiles, t->k_tiles, t->order, &b->t.step->n_row, t->x, n, s));

@@ -26,6 +26,7 @@ struct prompt_link {
     struct prompt_gemm gemm;
     struct prompt_put_job put;
     struct prompt_attend_job attend;
+    bool mma;                // attention by the kernels that every chip has
     bool from_rows, to_rows; // makes tiles of rows first; makes rows of its tiles at the end
     struct prompt_tiles input, output;
 };

@@ -1,4 +1,5 @@
-/* infer doctor --routes: the table of kernels that matrices may take, and which group each layout takes on each chip. */
+/* infer doctor --routes: the tables of kernels that matrices and other operations may take, and which group each layout takes on each
+ * chip. */
 #include "tools/machine/doctor_routes.h"
 #include <stdio.h>
 #include "cuda/plan/cuda_routes.h"
@@ -17,8 +18,27 @@ static void print_layouts(FILE *out, unsigned layouts) {
         }
 }
 
+static const char *const cls[ROW_CLASS_COUNT] = {"prompt", "decode"};
+static void chips_of(int least, int most, char *text, size_t n) {
+    snprintf(text, n, least == most ? "sm_%d" : "sm_%d..%d", least, most);
+}
+
+static void print_others(FILE *out) {
+    static const char *const op[OP_KIND_COUNT] = {
+        [OP_EMBED] = "embed", [OP_NORM] = "norm", [OP_ATTEND] = "attend", [OP_SELECT] = "select"};
+    fprintf(out, "\nkernels of other operations; of a link and a class the first that fits\n");
+    fprintf(out, "%-7s %-9s %-9s %-10s %-6s %s\n", "rows", "operation", "link", "chips", "head", "kernel");
+    for (int i = 0; i < n_cuda_other_route; i++) {
+        const struct route_other *r = &cuda_other_routes[i];
+        char sm[24], head[16] = "any";
+        chips_of(r->sm_least, r->sm_most, sm, sizeof sm);
+        if (r->most_head) snprintf(head, sizeof head, "%d", r->most_head);
+        fprintf(out, "%-7s %-9s %-9s %-10s %-6s %s\n", cls[r->cls], op[r->op], route_link_name(r->link), sm,
+                head, r->kernel);
+    }
+}
+
 void routes_print(FILE *out) {
-    static const char *const cls[ROW_CLASS_COUNT] = {"prompt", "decode"};
     static const int chips[] = {80, 89, 90, 120};
     fprintf(out, "kernels of matrices; those of a group give the same bits, the choice inside it is free "
                  "(--autotune)\n");
@@ -26,13 +46,14 @@ void routes_print(FILE *out) {
     for (int i = 0; i < n_cuda_route; i++) {
         const struct route *r = &cuda_routes[i];
         char sm[24], tile[16] = "any";
-        snprintf(sm, sizeof sm, r->sm_least == r->sm_most ? "sm_%d" : "sm_%d..%d", r->sm_least, r->sm_most);
+        chips_of(r->sm_least, r->sm_most, sm, sizeof sm);
         if (r->tokens) snprintf(tile, sizeof tile, "%d", r->tokens);
         fprintf(out, "%-7s %-14s %-10s %-6s %-34s ", cls[r->cls], route_group_name(r->group), sm, tile,
                 r->kernel);
         print_layouts(out, r->layouts);
         fprintf(out, "\n");
     }
+    print_others(out);
     fprintf(out, "\nprompt rows take, by layout and chip\n%-7s", "");
     for (int c = 0; c < 4; c++) fprintf(out, " sm_%-11d", chips[c]);
     fprintf(out, " sm_120, mxfp8\n");
