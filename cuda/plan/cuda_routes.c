@@ -21,21 +21,21 @@ enum {
 };
 
 const struct route cuda_routes[] = {
-    {ROW_PROMPT, GROUP_WGMMA, PROMPT_LINKS, EVERY, 90, 90, 256, "gemm_wgmma_kernel<256>"},
-    {ROW_PROMPT, GROUP_WGMMA, PROMPT_LINKS, EVERY, 90, 90, 128, "gemm_wgmma_kernel<128>"},
-    {ROW_PROMPT, GROUP_WGMMA, PROMPT_LINKS, EVERY, 90, 90, 64, "gemm_wgmma_kernel<64>"},
-    {ROW_PROMPT, GROUP_MMA, PROMPT_LINKS, EVERY, 80, 129, 128, "gemm_mma_kernel<128>"},
-    {ROW_PROMPT, GROUP_MMA, PROMPT_LINKS, EVERY, 80, 129, 64, "gemm_mma_kernel<64>"},
-    {ROW_PROMPT, GROUP_MX, PROMPT_LINKS, SCALED, 120, 129, 128, "gemm_mx_kernel"},
-    {ROW_PROMPT, GROUP_BLAS, PROMPT_LINKS, EVERY & ~BIT(F32), 80, 129, 0,
-     "dequant_rows_kernel + cublasLtMatmul"},
-    {ROW_DECODE, GROUP_STREAM, DECODE_LINKS, STREAMED, 90, 129, 1, "gemv_one_kernel"},
-    {ROW_DECODE, GROUP_STREAM, DECODE_LINKS, CODES, 90, 129, 8, "gemv_few_kernel"},
-    {ROW_DECODE, GROUP_STREAM, DECODE_LINKS, STREAMED, 90, 129, 32, "skinny_kernel"},
-    {ROW_DECODE, GROUP_STREAM_NARROW, DECODE_LINKS, CODES, 90, 129, 1, "gemv_one_kernel, half the warps"},
-    {ROW_DECODE, GROUP_STREAM_NARROW, DECODE_LINKS, CODES, 90, 129, 32, "skinny_kernel"},
-    {ROW_PROMPT, GROUP_PLAIN, ALONE, EVERY, 80, 129, 64, "matmul_kernel"},
-    {ROW_DECODE, GROUP_PLAIN, ALONE, EVERY, 80, 129, 64, "few_kernel"},
+    {ROW_PROMPT, GROUP_WGMMA, EVERY, 90, 90, 256, "gemm_wgmma_kernel<256>", PROMPT_LINKS},
+    {ROW_PROMPT, GROUP_WGMMA, EVERY, 90, 90, 128, "gemm_wgmma_kernel<128>", PROMPT_LINKS},
+    {ROW_PROMPT, GROUP_WGMMA, EVERY, 90, 90, 64, "gemm_wgmma_kernel<64>", PROMPT_LINKS},
+    {ROW_PROMPT, GROUP_MMA, EVERY, 80, 129, 128, "gemm_mma_kernel<128>", PROMPT_LINKS},
+    {ROW_PROMPT, GROUP_MMA, EVERY, 80, 129, 64, "gemm_mma_kernel<64>", PROMPT_LINKS},
+    {ROW_PROMPT, GROUP_MX, SCALED, 120, 129, 128, "gemm_mx_kernel", PROMPT_LINKS},
+    {ROW_PROMPT, GROUP_BLAS, EVERY & ~BIT(F32), 80, 129, 0, "dequant_rows_kernel + cublasLtMatmul",
+     PROMPT_LINKS},
+    {ROW_DECODE, GROUP_STREAM, STREAMED, 90, 129, 1, "gemv_one_kernel", DECODE_LINKS},
+    {ROW_DECODE, GROUP_STREAM, CODES, 90, 129, 8, "gemv_few_kernel", DECODE_LINKS},
+    {ROW_DECODE, GROUP_STREAM, STREAMED, 90, 129, 32, "skinny_kernel", DECODE_LINKS},
+    {ROW_DECODE, GROUP_STREAM_NARROW, CODES, 90, 129, 1, "gemv_one_kernel, half the warps", DECODE_LINKS},
+    {ROW_DECODE, GROUP_STREAM_NARROW, CODES, 90, 129, 32, "skinny_kernel", DECODE_LINKS},
+    {ROW_PROMPT, GROUP_PLAIN, EVERY, 80, 129, 64, "matmul_kernel", ALONE},
+    {ROW_DECODE, GROUP_PLAIN, EVERY, 80, 129, 64, "few_kernel", ALONE},
 };
 const int n_cuda_route = (int)(sizeof cuda_routes / sizeof *cuda_routes);
 

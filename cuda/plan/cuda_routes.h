@@ -52,11 +52,11 @@ enum link_form {
 struct route {
     enum row_class cls;
     enum route_group group;
-    unsigned links;   /* bit (1 << enum link_kind) */
     unsigned layouts; /* bit (1 << enum layout) */
     int sm_least, sm_most;
     int tokens;
     const char *kernel;
+    unsigned links; /* bit (1 << enum link_kind) */
 };
 enum { ROUTE_MAX = 32 };
 extern const struct route cuda_routes[];

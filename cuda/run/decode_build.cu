@@ -113,7 +113,6 @@ static bool make_matmul(const cuda_backend *b, const float (*up)[2], matmul_link
     l->job.x = in.at;
     l->job.x_row = in.row;
     l->job.x_unit = in.unit;
-    l->job.n_row = &b->t.step->n_row;
     l->blocks = b->sm_count;
     return in.ga || list->max_rows == 1 ||
            skinny_fits(l->k, &l->job, skinny_chip(b), decode_shared_memory(b));
@@ -166,14 +165,19 @@ static void set_scale(const cuda_backend *b, mm_job *j, int nth) {
     j->scale_next = scale + (size_t)((nth + 4) % 4 * b->plan.max_decode);
     j->square_row = ((size_t)b->plan.max_k + 255) / 256 * 16;
 }
+// Rows of the step that a link works on.
+static const int *row_count(const cuda_backend *b, const decode_link *d) {
+    return d->out_rows ? &b->t.step->n_out : &b->t.step->n_row;
+}
 // The norm that a link begins with; NULL: none.
 static const struct op_norm *norm_of(const cuda_backend *b, const decode_link *d) {
     return d->is.norm < 0 ? NULL : &b->c.list[ROW_DECODE]->op[d->is.norm].norm;
 }
-// The reader's side of a norm.
-static void read_norm(const cuda_backend *b, decode_link *d, const stream &r) {
+// The reader's side: its rows, and its norm.
+static void read_rows(const cuda_backend *b, decode_link *d, const stream &r) {
     const struct op_norm *n = norm_of(b, d);
     mm_job &j = d->mm.job;
+    j.n_row = row_count(b, d);
     set_scale(b, &j, r.nth); // read without a norm, too
     if (!n) return;
     d->mm.nth = r.nth;
@@ -190,7 +194,7 @@ static void convert_input(const cuda_backend *b, decode_link *d, stream *r) {
     mm_job of_scale = {};
     d->from_rows = true;
     a->x = cuda_rows(b, l, link_reads(l, &d->is));
-    a->n_row = d->out_rows ? &b->t.step->n_out : &b->t.step->n_row;
+    a->n_row = row_count(b, d);
     give_to(a, form_at(b, d->is.wants, d->is.slot));
     if (!n) return;
     r->nth++;
@@ -252,7 +256,7 @@ static void give_or_make_rows(const cuda_backend *b, decode_link *d, J *j, enum 
     give_to(j, form_at(b, d->to_rows ? FORM_BF16 : d->is.gives, slot));
     if (!d->to_rows) return;
     d->output.x = cuda_rows(b, l, link_writes(l, &d->is));
-    d->output.n_row = &b->t.step->n_row;
+    d->output.n_row = row_count(b, d);
     d->output.xo = j->xo;
     d->output.xo_row = j->xo_row;
 }
@@ -284,7 +288,6 @@ static void build_store(const cuda_backend *b, decode_link *d) {
     const rows y = cuda_rows(b, l, link_writes(l, &d->is));
     d->mm.job.y = y.p;
     d->mm.job.y_row = y.stride;
-    if (d->out_rows) d->mm.job.n_row = &b->t.step->n_out;
 }
 static void build_head(const cuda_backend *b, struct decode_program *p, decode_link *d) {
     const struct op_list *l = b->c.list[ROW_DECODE];
@@ -387,7 +390,7 @@ static void build_link(cuda_backend *b, struct decode_program *p, decode_link *d
                        stream *r) {
     if (is_matmul(d)) {
         if (d->is.in.form == FORM_ROWS) convert_input(b, d, r);
-        read_norm(b, d, *r);
+        read_rows(b, d, *r);
     }
     switch (d->is.kind) {
     case LINK_EMBED:

@@ -260,12 +260,13 @@ static enum infer_status run_gemm(const cuda_backend *b, const prompt_program *p
 static enum infer_status run_link(cuda_backend *b, const prompt_program *p, const prompt_link *d, int n,
                                   cudaStream_t s) {
     const prompt_tiles *t = &d->output;
+    const int *n_row = d->out_rows ? &b->t.step->n_out : &b->t.step->n_row;
     if (d->is.kind == LINK_ATTEND) {
         CU(prompt_put_launch(d->put, n, s));
         CU(prompt_attend_launch(d->attend, n, d->mma, s));
     } else
         TRY(run_gemm(b, p, d, n, s));
-    if (d->to_rows) CU(prompt_rows_launch(t->tiles, t->k_tiles, t->order, &b->t.step->n_row, t->x, n, s));
+    if (d->to_rows) CU(prompt_rows_launch(t->tiles, t->k_tiles, t->order, n_row, t->x, n, s));
     return INFER_OK;
 }
 enum infer_status prompt_run(cuda_backend *b, const struct prompt_program *p, int n_row, int n_out,
