@@ -77,7 +77,7 @@ static bool streams(const struct route_case *c, enum link_kind kind, enum layout
 
 enum link_form route_form(const struct route_case *c, enum row_class cls, enum link_kind kind, bool int8,
                           enum layout l) {
-    const bool halves = l == LAYOUT_F16 || l == LAYOUT_BF16;
+    const bool halves = layout_kind(l) == KIND_HALVES;
     if (cls == ROW_DECODE)
         return !streams(c, kind, l) || (int8 && halves) ? FORM_ROWS
                : int8                                   ? FORM_INT8_32
@@ -88,10 +88,11 @@ enum link_form route_form(const struct route_case *c, enum row_class cls, enum l
     return g == GROUP_PLAIN ? FORM_ROWS : route_prompt_form(g, l);
 }
 enum link_form route_prompt_form(enum route_group g, enum layout l) {
-    return g == GROUP_BLAS                       ? FORM_PANEL
-           : l == LAYOUT_F32                     ? FORM_TF32
-           : l == LAYOUT_F16 || l == LAYOUT_BF16 ? FORM_HALVES
-                                                 : FORM_CODES;
+    const enum layout_kind k = layout_kind(l);
+    return g == GROUP_BLAS    ? FORM_PANEL
+           : k == KIND_FLOATS ? FORM_TF32
+           : k == KIND_HALVES ? FORM_HALVES
+                              : FORM_CODES;
 }
 
 enum route_group route_prompt_group(const struct route_case *c, enum layout l) {

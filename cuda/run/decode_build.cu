@@ -49,7 +49,7 @@ int decode_best_split(const mm_job &j, const struct mm_kernel *k, int blocks) {
     }
     return best;
 }
-static bool is_half(enum layout l) { return l == LAYOUT_F16 || l == LAYOUT_BF16; }
+static bool is_half(enum layout l) { return layout_kind(l) == KIND_HALVES; }
 static enum mm_epilogue epilogue_of(enum link_kind k) {
     return k == LINK_GATED ? EPI_GLU : k == LINK_RESIDUAL ? EPI_ADD : k == LINK_HEAD ? EPI_HEAD : EPI_STORE;
 }
