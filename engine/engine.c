@@ -209,7 +209,7 @@ static enum infer_status prepare(struct infer_engine *e, const struct infer_engi
     say_split(&e->plan, m);
     say_paging(&e->plan, part, m);
     const struct backend_config *c = &part->config;
-    TRY(kv_init(&e->kv, &e->arena, c->n_slot, c->n_ctx, c->kv_group, c->n_kv_group, 0));
+    TRY(kv_init(&e->kv, &e->arena, c->n_slot, c->n_ctx, c->kv_group, c->n_kv_group, e->plan.n_state_copy));
     e->last = take(e, (size_t)c->n_slot, sizeof *e->last);
     e->last_out = take(e, (size_t)c->n_slot, sizeof *e->last_out);
     if (!e->last || !e->last_out) return err_set(INFER_E_MEMORY, "out of memory for page tables");

@@ -17,7 +17,7 @@ enum infer_status engine_move(struct infer_engine *e, const struct kv_moves *m) 
     const struct backend_type *type = e->backend->type;
     for (int i = 0; i < m->n_page; i++)
         TRY(type->kv_copy(e->backend, m->page[i].group, m->page[i].from, m->page[i].to));
-    return INFER_OK;
+    return m->state_from < 0 ? INFER_OK : type->state_copy(e->backend, m->state_from, m->state_to);
 }
 
 enum infer_status infer_seq_rewind(struct infer_engine *e, int seq, int n) {

@@ -94,6 +94,16 @@ static void restore_lengths(struct infer_engine *e, const struct flight *f, enum
             (void)engine_move(e, &moves);
 }
 
+/* Whether row i comes behind rows of other sequences that came behind earlier ones of its own. */
+static bool stands_apart(const struct infer_row *rows, int i) {
+    int k = i - 1;
+    while (k >= 0 && rows[k].decode != rows[i].decode) k--;
+    if (k < 0 || rows[k].seq == rows[i].seq) return false;
+    for (; k >= 0; k--)
+        if (rows[k].seq == rows[i].seq && rows[k].decode == rows[i].decode) return true;
+    return false;
+}
+
 static enum infer_status check_rows(struct infer_engine *e, const struct infer_row *rows, int n) {
     int n_row[2] = {0}, n_out[2] = {0};
     if (e->poisoned) return err_set(INFER_E_DEVICE, "the engine failed before: %s", e->poison);
@@ -106,8 +116,22 @@ static enum infer_status check_rows(struct infer_engine *e, const struct infer_r
     for (int i = 0; i < n; i++) {
         if (!seq_is_open(e, rows[i].seq))
             return err_set(INFER_E_INPUT, "row %d: sequence %d is not open", i, rows[i].seq);
+        if (e->kv.state.n_keep && stands_apart(rows, i))
+            return err_set(INFER_E_INPUT, "row %d: the rows of sequence %d do not stand together", i,
+                           rows[i].seq);
         TRY(check_row(e, &rows[i], i, f->length_before[rows[i].seq]++, &n_row[rows[i].decode],
                       &n_out[rows[i].decode]));
+    }
+    return INFER_OK;
+}
+
+/* Keeps copies of the states behind a step with prompt rows: the next prefix or rewind starts from there. */
+static enum infer_status keep_states(struct infer_engine *e, const struct flight *f) {
+    const struct step *s = &f->step[ROW_PROMPT];
+    for (int t = 0; e->kv.state.n_keep && t < s->n_row; t++) {
+        if (t + 1 < s->n_row && s->slot[t + 1] == s->slot[t]) continue;
+        int to = kv_keep_state(&e->kv, s->slot[t]);
+        if (to >= 0) TRY(e->backend->type->state_copy(e->backend, s->slot[t], to));
     }
     return INFER_OK;
 }
@@ -137,6 +161,7 @@ enum infer_status infer_submit(struct infer_engine *e, const struct infer_row *r
     if (s == INFER_OK) {
         fill_flight(e, f, rows, n);
         s = run_flight(e, f);
+        if (s == INFER_OK) s = keep_states(e, f);
     }
     mem_forbid(false);
     if (s == INFER_OK) {

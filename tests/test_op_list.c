@@ -7,22 +7,32 @@
 
 #include <math.h>
 
-enum { T = 5, N_OUT = 2, W = 8, WIDTH = 3 * W, BUFS = 3, PAGE = KV_PAGE * W, ARRAY = W * W, ARRAYS = 7 };
+enum {
+    T = 5,
+    N_OUT = 2,
+    W = 8,
+    WIDTH = 3 * W,
+    BUFS = 3,
+    PAGE = KV_PAGE * W,
+    ARRAY = W * W,
+    ARRAYS = 9,
+    K = 4
+};
 
 /* ---- one operation between guards ---- */
 
 /* What an operation may read beside views. */
-enum { NORM_W, NORM_BIAS, FREQ, SINKS, TABLE, MEMBER_0, MEMBER_1 };
+enum { NORM_W, NORM_BIAS, FREQ, SINKS, TABLE, MEMBER_0, MEMBER_1, CONV_W, CONV_BIAS };
 static float array[ARRAYS][ARRAY];
 static float fill[BUFS][T * WIDTH]; /* of the buffers before the operation */
-static float kv_fill[2][PAGE];
+static float kv_fill[2][PAGE], state_fill[(K - 1) * W];
 static struct weight filler[BUFS], table;
 static struct weight_group group;
 static struct rope rope;
 
 /* What a run leaves. */
 struct state {
-    float buf[BUFS][T * WIDTH], kv[2][PAGE], logits[N_OUT * W];
+    float buf[BUFS][T * WIDTH], kv[2][PAGE], kept[(K - 1) * W], logits[N_OUT * W];
     int32_t token[N_OUT];
     enum infer_status status;
 };
@@ -48,6 +58,7 @@ static void set_up(void) {
         filler[i].k = WIDTH;
     }
     for (int i = 0; i < 2; i++) randomise(kv_fill[i], PAGE);
+    randomise(state_fill, (K - 1) * W);
     table = matrix(array[TABLE], T);
     group = (struct weight_group){.n_member = 2, .n = W, .k = W};
     group.member[0] = matrix(array[MEMBER_0], W / 2), group.member[1] = matrix(array[MEMBER_1], W / 2);
@@ -57,7 +68,7 @@ static void set_up(void) {
 /* Buffers 0 and 1 have the rows of the step, 2 those of the outputs. */
 static struct view view(int buf, int part) { return (struct view){buf, part * W, W}; }
 
-enum { SAMPLES = 15 };
+enum { SAMPLES = 17 };
 static void samples(struct op *out) {
     struct view x = view(0, 1), y = view(0, 2), z = view(1, 1), picked = view(2, 1);
     const struct op all[SAMPLES] = {
@@ -77,6 +88,8 @@ static void samples(struct op *out) {
         {OP_ADD, 0, "add in place", .add = {x, z, x}},
         {OP_ROWS, 0, "rows", .rows = {x, picked}},
         {OP_SELECT, 0, "select", .select = {picked, W}},
+        {OP_CONV, 0, "conv", .conv = {x, z, 0, K, array[CONV_W], array[CONV_BIAS], true}},
+        {OP_CONV, 0, "conv without bias", .conv = {x, z, 0, K, array[CONV_W], NULL, false}},
     };
     memcpy(out, all, sizeof all);
 }
@@ -95,6 +108,7 @@ static void run(const struct backend_type *type, struct op op, int first_id, str
                    other = {ROW_PROMPT, &put, 1, other_buf, BUFS, T, T};
     struct kv_store store = {0, 1, W, W};
     struct kv_group kv_group = {0, 1, 1};
+    struct state_store states = {(K - 1) * W};
     const struct weight_group *groups[1] = {&group};
     struct backend_config c = {.group = groups,
                                .n_group = 1,
@@ -106,6 +120,9 @@ static void run(const struct backend_type *type, struct op op, int first_id, str
                                .kv_group = &kv_group,
                                .n_kv_group = 1,
                                .kv_type = KV_F32,
+                               .state = &states,
+                               .n_state = 1,
+                               .n_state_slot = 1,
                                .n_slot = 1,
                                .n_ctx = KV_PAGE - 1,
                                .n_thread = 2,
@@ -123,6 +140,7 @@ static void run(const struct backend_type *type, struct op op, int first_id, str
     assert_ok(type->upload(b));
     assert_ok(type->compile(b, ROW_DECODE));
     assert_ok(type->kv_write(b, 0, 0, kv_fill[0], kv_fill[1]));
+    if (op.kind == OP_CONV) assert_ok(type->state_write(b, 0, 0, state_fill));
     int32_t id[T], pos[T], slot[T] = {0}, out_row[N_OUT] = {1, 3}, page = 0;
     const int32_t *pages[1] = {&page};
     uint8_t want[N_OUT] = {WANT_TOKEN | WANT_LOGITS, WANT_TOKEN | WANT_LOGITS};
@@ -136,6 +154,8 @@ static void run(const struct backend_type *type, struct op op, int first_id, str
     for (int i = 0; i < BUFS; i++)
         assert_ok(type->read(b, ROW_DECODE, (struct view){i, 0, WIDTH}, T, out->buf[i]));
     assert_ok(type->kv_read(b, 0, 0, out->kv[0], out->kv[1]));
+    memcpy(out->kept, state_fill, sizeof state_fill);
+    if (op.kind == OP_CONV) assert_ok(type->state_read(b, 0, 0, out->kept));
     if (op.kind == OP_SELECT) {
         memcpy(out->token, result.token, sizeof out->token);
         memcpy(out->logits, result.logits, sizeof out->logits);
@@ -175,6 +195,8 @@ static void check_writes(const struct op *s, const struct op_use *u, const struc
                 fail_msg("%s: buffer %d row %d column %d: %s", s->name, b, i / WIDTH, i % WIDTH,
                          told_written(u, rows, b, i) ? "told to be written, and is not" : "written");
     if (stored != (u->writes_store == 0)) fail_msg("%s: store written: %d", s->name, stored);
+    bool kept = memcmp(after->kept, state_fill, sizeof state_fill) != 0;
+    if (kept != (u->state == 0)) fail_msg("%s: state written: %d", s->name, kept);
 }
 
 /* Whether two runs gave the same: what is told to be written, with the store where it was written, and the result. */
@@ -221,8 +243,8 @@ static void check_matters(const struct backend_type *type, const struct op *s, c
 
 static void check_reads(const struct backend_type *type, const struct op *s, const struct op_use *u,
                         const struct state *before) {
-    static const char *const names[] = {"norm weights", "norm bias", "frequencies", "sinks",
-                                        "table",        "member 0",  "member 1"};
+    static const char *const names[] = {"norm weights", "norm bias", "frequencies", "sinks", "table",
+                                        "member 0",     "member 1",  "taps",        "bias"};
     check_poison(type, s, u, before);
     for (int k = 0; k < u->n_read; k++)
         check_matters(type, s, u, before, "a view", &fill[u->read[k].buf][WIDTH + u->read[k].col], W, true);
@@ -234,6 +256,7 @@ static void check_reads(const struct backend_type *type, const struct op *s, con
     }
     for (int k = 0; k < 2; k++)
         check_matters(type, s, u, before, "the store", kv_fill[k], PAGE, u->reads_store == 0);
+    check_matters(type, s, u, before, "the state", state_fill, (K - 1) * W, u->state == 0);
 }
 
 static void every_kind_on(const struct backend_type *type) {
@@ -273,7 +296,10 @@ static void constants_are_whole(void **state) {
     for (int i = 0; i < SAMPLES; i++) {
         struct op_use u = op_uses(&s[i]);
         for (int k = 0; k < u.n_constant; k++) {
-            int n = s[i].kind == OP_NORM ? s[i].norm.dim : s[i].kind == OP_ROPE ? W / 2 : 1;
+            int n = s[i].kind == OP_NORM   ? s[i].norm.dim
+                    : s[i].kind == OP_ROPE ? W / 2
+                    : s[i].kind == OP_CONV ? (k ? W : W * K)
+                                           : 1;
             assert_int_equal(u.constant[k].n, n);
         }
     }

@@ -39,6 +39,7 @@ struct bench {
     const struct weight_group *groups[1];
     struct kv_store store;
     struct kv_group kv;
+    struct state_store state;
     enum kv_type kv_type;
     int n_vocab;
     struct view out;
@@ -107,6 +108,19 @@ static void fill_cache(const struct bench *b, const struct setting s, struct bac
     free(v);
 }
 
+/* Random states; that of the sequence that begins, at position 0, is NaN. */
+static void fill_states(const struct bench *b, const struct setting s, struct backend *e) {
+    float *x = malloc(sizeof *x * (size_t)b->state.n_elem);
+    uint64_t keep = seed;
+    seed = 43;
+    for (int k = 0; k < N_SLOT; k++) {
+        for (int i = 0; i < b->state.n_elem; i++) x[i] = k == 1 ? NAN : gauss();
+        assert_ok(s.type->state_write(e, 0, k, x));
+    }
+    seed = keep;
+    free(x);
+}
+
 /* out[T][width] of the bench's output, after a look at what stands beside it. */
 static void read_out(const struct bench *b, const struct setting s, struct backend *e, int T, float *out) {
     struct view wide = {b->out.buf, 0, b->buf[b->out.buf].width};
@@ -147,6 +161,9 @@ static void run(struct bench *b, struct setting s, int first, int T, float *out,
                                .kv_group = &b->kv,
                                .n_kv_group = 1,
                                .kv_type = b->kv_type,
+                               .state = &b->state,
+                               .n_state = b->state.n_elem ? 1 : 0,
+                               .n_state_slot = N_SLOT,
                                .n_slot = N_SLOT,
                                .n_ctx = PAGES * KV_PAGE,
                                .n_thread = s.threads,
@@ -179,6 +196,7 @@ static void run(struct bench *b, struct setting s, int first, int T, float *out,
         pos[t] = t < 40 ? t + 100 : t < 60 ? t - 40 : 2 * KV_PAGE - 5 + t - 60;
     }
     if (b->store.n_kv_head) fill_cache(b, s, e);
+    if (b->state.n_elem) fill_states(b, s, e);
     struct step step = {T, T, id + first, pos + first, slot + first, out_row + first, want, tables, 1};
     struct step_result result;
     uint64_t n = mem_count();
@@ -245,7 +263,8 @@ static void check(struct bench *b, const char *what, const double tolerance[2]) 
             compare(name, got, ref, MAX_T, b->out.width, tol);
             static const int Ts[] = {1, 2, 3, 5, 17, 33};
             for (int j = 0; j < (int)(sizeof Ts / sizeof *Ts); j++) {
-                int first = b->store.n_kv_head ? 0 : j % 3 * 7; /* attention sees the rows before */
+                int first =
+                    b->store.n_kv_head || b->state.n_elem ? 0 : j % 3 * 7; /* what sees the rows before */
                 run(b, (struct setting){&backend_cpu, isas[i], 1 + j % 2, rc}, first, Ts[j], part, NULL);
                 for (int t = 0; t < Ts[j]; t++)
                     if (memcmp(part + (size_t)t * (size_t)b->out.width,
@@ -428,6 +447,26 @@ static void attention(void **state) {
             }
 }
 
+/* Convolutions: rows of three sequences, one that goes on, one that begins, one whose first rows see some of both. */
+static void convolutions(void **state) {
+    (void)state;
+    float w[200 * CONV_MAX], bias[200];
+    for (int i = 0; i < 200 * CONV_MAX; i++) w[i] = gauss();
+    for (int i = 0; i < 200; i++) bias[i] = gauss();
+    static const int channels[] = {1, 7, 64, 100, 200}, widths[] = {2, 3, 4, 7, CONV_MAX};
+    for (int i = 0; i < 5; i++)
+        for (int k = 0; k < 5; k++) {
+            int C = channels[i], K = widths[k];
+            struct bench b = {.state = {(K - 1) * C}};
+            struct view x = input(&b, C, 0), y = output(&b, C);
+            push(&b, (struct op){.kind = OP_CONV, .conv = {x, y, 0, K, w, k % 2 ? bias : NULL, i % 2}});
+            char name[64];
+            snprintf(name, sizeof name, "conv of %d channels, width %d", C, K);
+            check(&b, name, (const double[2]){TOL_OP_FLOAT, TOL_OP_FLOAT});
+            bench_free(&b);
+        }
+}
+
 /* rows and select: lowest id on ties, odd vocabulary sizes. */
 static void selects(void **state) {
     (void)state;
@@ -582,6 +621,7 @@ int main(void) {
         cmocka_unit_test(ropes),
         cmocka_unit_test(glus_and_adds),
         cmocka_unit_test(attention),
+        cmocka_unit_test(convolutions),
         cmocka_unit_test(selects),
         cmocka_unit_test(threads_rest),
         cmocka_unit_test(team_leaves_busy_processors),

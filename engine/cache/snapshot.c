@@ -75,6 +75,7 @@ static void make_header(const struct snapshot_place *p, int n_ids, struct header
              type[c->kv_type]);
     for (int g = 0; g < c->n_kv_group; g++)
         group[g] = (struct snapshot_group){(uint64_t)kv_first_page(p->kv, g, n_ids), 0};
+    for (int i = 0; i < c->n_state; i++) h->state_bytes += (uint64_t)c->state[i].n_elem * sizeof(float);
     for (int i = 0; i < c->n_store; i++)
         group[c->store[i].group].page_bytes += kv_page_bytes(c->kv_type, &c->store[i]);
 }
@@ -142,6 +143,11 @@ static enum infer_status move_all(const struct snapshot_place *p, int slot,
                 TRY(type->kv_page(p->backend, k, page[i], bytes, write));
                 bytes += kv_page_bytes(c->kv_type, &c->store[k]);
             }
+    }
+    for (int i = 0; i < c->n_state; i++) {
+        float *x = (float *)(void *)bytes;
+        TRY(write ? type->state_write(p->backend, i, slot, x) : type->state_read(p->backend, i, slot, x));
+        bytes += (size_t)c->state[i].n_elem * sizeof *x;
     }
     return INFER_OK;
 }

@@ -38,6 +38,11 @@ static size_t group_page_bytes(const struct backend_config *c, int group) {
     return n;
 }
 
+static size_t state_bytes(const struct backend_config *c, int store) { /* all slots */
+    if (!config_uses_state(c, store)) return 0;
+    return (size_t)c->n_state_slot * (size_t)c->state[store].n_elem * sizeof(float);
+}
+
 static struct need need_of(const struct backend_config *c, enum cpu_isa isa, int n_thread) {
     struct need n = {0};
     const struct op_list *decode = c->list[ROW_DECODE], *prompt = c->list[ROW_PROMPT];
@@ -47,6 +52,7 @@ static struct need need_of(const struct backend_config *c, enum cpu_isa isa, int
         hk = most(hk, c->store[i].head_dim_k), hv = most(hv, c->store[i].head_dim_v);
     }
     for (int i = 0; i < c->n_kv_group; i++) n.kv += (size_t)c->kv_group[i].n_page * group_page_bytes(c, i);
+    for (int i = 0; i < c->n_state; i++) n.kv += state_bytes(c, i);
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
         const struct op_list *l = c->list[cls];
         for (int i = 0; i < l->n_op; i++) {
@@ -134,12 +140,18 @@ static void take_pools(struct cpu *c, bool *ok) {
     }
 }
 
+static void take_states(struct cpu *c, bool *ok) {
+    c->state = take(c, (size_t)c->config.n_state * sizeof *c->state, ok);
+    for (int i = 0; *ok && i < c->config.n_state; i++) c->state[i] = take(c, state_bytes(&c->config, i), ok);
+}
+
 static enum infer_status take_memory(struct cpu *c) {
     const struct backend_config *g = &c->config;
     struct need n = need_of(g, c->isa, c->n_thread);
     bool ok = true;
     c->activations = take(c, g->activation_bytes, &ok);
     take_pools(c, &ok);
+    take_states(c, &ok);
     c->norm = take(c, n.norm, &ok);
     c->x8 = take(c, n.x8, &ok);
     c->panel = take(c, n.panel, &ok);
@@ -471,6 +483,26 @@ static enum infer_status cpu_kv_copy(struct backend *b, int group, int from, int
     return INFER_OK;
 }
 
+static float *state_of(const struct cpu *c, int store, int slot) {
+    return c->state[store] + (size_t)slot * (size_t)c->config.state[store].n_elem;
+}
+static enum infer_status cpu_state_read(struct backend *b, int store, int slot, float *out) {
+    struct cpu *c = (struct cpu *)b;
+    memcpy(out, state_of(c, store, slot), (size_t)c->config.state[store].n_elem * sizeof *out);
+    return INFER_OK;
+}
+static enum infer_status cpu_state_write(struct backend *b, int store, int slot, const float *x) {
+    struct cpu *c = (struct cpu *)b;
+    memcpy(state_of(c, store, slot), x, (size_t)c->config.state[store].n_elem * sizeof *x);
+    return INFER_OK;
+}
+static enum infer_status cpu_state_copy(struct backend *b, int from, int to) {
+    struct cpu *c = (struct cpu *)b;
+    for (int i = 0; i < c->config.n_state; i++)
+        if (config_uses_state(&c->config, i)) TRY(cpu_state_read(b, i, from, state_of(c, i, to)));
+    return INFER_OK;
+}
+
 static void cpu_cancel(struct backend *b) { atomic_store(&((struct cpu *)b)->cancel, 1); }
 
 static void cpu_info(const struct backend *b, struct backend_info *out) {
@@ -494,6 +526,9 @@ const struct backend_type backend_cpu = {
     .kv_write = cpu_kv_write,
     .kv_page = cpu_kv_page,
     .kv_copy = cpu_kv_copy,
+    .state_read = cpu_state_read,
+    .state_write = cpu_state_write,
+    .state_copy = cpu_state_copy,
     .cancel = cpu_cancel,
     .info = cpu_info,
     .close = cpu_close,

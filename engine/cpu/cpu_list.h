@@ -128,6 +128,7 @@ struct cpu {
     struct arena arena; /* everything below */
     char *activations;
     uint8_t **k_pool, **v_pool; /* page 0 of each store */
+    float **state;              /* slot 0 of each state store */
     size_t *page_stride; /* bytes from page to page of each group: a page of all its stores lies together,
                                    so memory is touched as the context grows */
     struct cpu_list list[ROW_CLASS_COUNT];
@@ -200,8 +201,8 @@ void cpu_put_head(const struct op *op, struct cpu_step *s, int t, int h);
 int cpu_attend_units(const struct cpu_op *op, const struct cpu_step *s);
 size_t cpu_attend_part_floats(int heads, int hv);
 
-cpu_fn cpu_op_embed, cpu_op_norm, cpu_op_rope, cpu_op_kv_put, cpu_op_glu, cpu_op_add, cpu_op_rows,
-    cpu_op_select;
+cpu_fn cpu_op_conv, cpu_op_embed, cpu_op_norm, cpu_op_rope, cpu_op_kv_put, cpu_op_glu, cpu_op_add,
+    cpu_op_rows, cpu_op_select;
 cpu_fn cpu_op_matmul_decode, cpu_op_matmul_prompt, cpu_op_attend_decode, cpu_op_attend_prompt;
 
 /* Copies for the matmuls of a compiled decode list (cpu_repack.c); bytes: 0 where memory is not plenty. */

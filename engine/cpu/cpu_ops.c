@@ -58,6 +58,27 @@ void cpu_op_kv_put(const struct cpu_op *op, struct cpu_step *s, int thread, int 
         for (int h = 0; h < heads; h++) cpu_put_head(op->op, s, t, h);
 }
 
+/* Each thread has channels of its own, for all rows: their state stays with it. */
+void cpu_op_conv(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
+    enum { BLOCK = 64 };
+    const struct op_conv *o = &op->op->conv;
+    struct cpu *c = s->cpu;
+    const int32_t *slot = s->s->slot;
+    int a, b, n_elem = c->config.state[o->state].n_elem;
+    cpu_share((o->x.width + BLOCK - 1) / BLOCK, thread, n_thread, &a, &b);
+    if (b * BLOCK > o->x.width)
+        b = o->x.width;
+    else
+        b *= BLOCK;
+    for (int t = 0, n; t < s->n_row; t += n) { /* runs of one sequence */
+        for (n = 1; t + n < s->n_row && slot[t + n] == slot[t]; n++) {
+        }
+        c->k->conv(o, a * BLOCK, b, n, s->s->pos[t], cpu_row(s, o->x, t), cpu_stride(s, o->x),
+                   cpu_row(s, o->out, t), cpu_stride(s, o->out),
+                   c->state[o->state] + (size_t)slot[t] * (size_t)n_elem);
+    }
+}
+
 void cpu_op_glu(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
     const struct op_glu *g = &op->op->glu;
     int a, b;

@@ -144,6 +144,23 @@ static enum infer_status split_kv_copy(struct backend *b, int group, int from, i
     return s->upper->type->kv_copy(s->upper, group, from, to);
 }
 
+static struct backend *state_holder(const struct split *s, int store) {
+    return config_uses_state(&s->plan->part[0].config, store) ? s->lower : s->upper;
+}
+static enum infer_status split_state_read(struct backend *b, int store, int slot, float *out) {
+    struct backend *h = state_holder((struct split *)b, store);
+    return h->type->state_read(h, store, slot, out);
+}
+static enum infer_status split_state_write(struct backend *b, int store, int slot, const float *x) {
+    struct backend *h = state_holder((struct split *)b, store);
+    return h->type->state_write(h, store, slot, x);
+}
+static enum infer_status split_state_copy(struct backend *b, int from, int to) {
+    struct split *s = (struct split *)b;
+    TRY(s->lower->type->state_copy(s->lower, from, to));
+    return s->upper->type->state_copy(s->upper, from, to);
+}
+
 static void split_cancel(struct backend *b) {
     struct split *s = (struct split *)b;
     atomic_store(&s->cancelled, true);
@@ -187,6 +204,9 @@ static const struct backend_type backend_split = {
     .kv_write = split_kv_write,
     .kv_page = split_kv_page,
     .kv_copy = split_kv_copy,
+    .state_read = split_state_read,
+    .state_write = split_state_write,
+    .state_copy = split_state_copy,
     .cancel = split_cancel,
     .info = split_info,
     .close = split_close,

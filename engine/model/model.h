@@ -34,6 +34,8 @@ struct model {
     int n_group;
     struct kv_store *store; /* store[n_store] */
     int n_store;
+    const struct state_store *state; /* state[n_state] */
+    int n_state;
     int *window; /* window[n_kv_group]: of each KV group, 0: full */
     int n_kv_group;
     uint64_t n_param, token_bytes, token_flops;

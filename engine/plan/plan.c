@@ -11,7 +11,8 @@ enum {
     DEFAULT_BATCH_CARD = 2048,
     MAX_SLOTS = 1024,
     MAX_BATCH = 16384,
-    MAX_PLAN_CTX = 1 << 26
+    MAX_PLAN_CTX = 1 << 26,
+    STATE_COPIES = 2 /* of a slot: where its prompt ended, and a prefix of that */
 };
 
 /* ---- options ------------------------------------------------------------------------------------------------- */
@@ -84,6 +85,9 @@ static void fill_config(struct backend_config *c, const struct model *m, const s
                                  .kv_group = p->kv_group,
                                  .n_kv_group = m->n_kv_group,
                                  .kv_type = p->set.kv_type,
+                                 .state = m->state,
+                                 .n_state = m->n_state,
+                                 .n_state_slot = m->n_state ? p->set.n_slot + p->n_state_copy : 0,
                                  .n_slot = p->set.n_slot,
                                  .n_ctx = p->set.n_ctx,
                                  .n_thread = o->threads,
@@ -156,6 +160,7 @@ static enum infer_status plan_kv(struct plan *p, struct arena *arena, const stru
     p->kv_group = arena_alloc(arena, (size_t)m->n_kv_group * sizeof *p->kv_group);
     if (!p->kv_group) return err_set(INFER_E_MEMORY, "out of memory for the plan");
     const struct plan_settings *s = &p->set;
+    p->n_state_copy = m->n_state ? STATE_COPIES * s->n_slot : 0;
     int n_row = PLAN_FLIGHTS * (s->n_batch + s->n_decode_rows);
     for (int i = 0; i < m->n_kv_group; i++) {
         int pages = kv_pages_wanted(m->window[i], s->n_ctx, s->n_slot, n_row);

@@ -34,6 +34,7 @@ struct plan {
         part[PLAN_PARTS]; /* part[n_part], in the order of the layers: the last one has the outputs */
     int n_part;
     struct kv_group *kv_group; /* the same for every part */
+    int n_state_copy;          /* of every state, for prefixes and rewinds */
     int n_prompt_out;          /* outputs of the largest prompt step */
     size_t map_bytes;          /* the file, whose weights a host backend reads in place */
     bool fits;

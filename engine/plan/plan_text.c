@@ -38,6 +38,8 @@ static void print_part(struct text *t, const struct plan *p, const struct plan_p
         n += snprintf(note + n, sizeof note - (size_t)n, k->window ? "%s %d (window %d)" : "%s %d",
                       g ? "," : "", k->n_page, k->window);
     }
+    if (p->n_state_copy && n < (int)sizeof note)
+        snprintf(note + n, sizeof note - (size_t)n, "; %d states", part->config.n_state_slot);
     print_bytes(t, "key/value cache", s->kv_bytes, note);
     print_bytes(t, "activations", part->config.activation_bytes, "");
     print_bytes(t, "workspace", s->workspace_bytes, "");

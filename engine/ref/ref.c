@@ -13,6 +13,7 @@ struct ref {
     struct backend_config c;
     unsigned char *activation;
     unsigned char **k, **v; /* k[store], v[store]: pools */
+    float **state;          /* state[store][n_state_slot][n_elem] */
     float *row;             /* row[max k]: one decoded row of weights */
     float *head;            /* head[max head_dim]: one decoded row of the cache */
     double *score;          /* score[n_ctx + 1] */
@@ -190,6 +191,34 @@ static void ref_attend(struct ref *r, const struct op_attend *o) {
         for (int h = 0; h < o->n_head; h++) attend_head(r, o, t, h);
 }
 
+static float *state_of(struct ref *r, int store, int slot) {
+    return r->state[store] + (size_t)slot * (size_t)r->c.state[store].n_elem;
+}
+
+/* Channel c's input j positions before row t, which is row i of its sequence in the step. */
+static double conv_input(struct ref *r, const struct op_conv *o, int t, int i, int c, int j) {
+    if (r->step.pos[t] < j) return 0;
+    if (j <= i) return (double)row_of(r, o->x, t - j)[c];
+    return (double)state_of(r, o->state, r->step.slot[t])[(o->K - 1 - (j - i)) * o->x.width + c];
+}
+
+static void ref_conv(struct ref *r, const struct op_conv *o) {
+    int n = r->step.n_row, C = o->x.width;
+    for (int t = 0, i = 0; t < n; t++) {
+        i = t && r->step.slot[t] == r->step.slot[t - 1] ? i + 1 : 0;
+        bool last = t + 1 == n || r->step.slot[t + 1] != r->step.slot[t];
+        for (int c = 0; c < C; c++) {
+            double y = o->bias ? (double)o->bias[c] : 0, kept[CONV_MAX];
+            for (int j = 0; j < o->K; j++)
+                y += (double)o->w[c * o->K + j] * conv_input(r, o, t, i, c, o->K - 1 - j);
+            row_of(r, o->out, t)[c] = (float)(o->silu ? y / (1 + exp(-y)) : y);
+            for (int j = 0; last && j < o->K - 1; j++) kept[j] = conv_input(r, o, t, i, c, o->K - 2 - j);
+            for (int j = 0; last && j < o->K - 1; j++)
+                state_of(r, o->state, r->step.slot[t])[j * C + c] = (float)kept[j];
+        }
+    }
+}
+
 static void ref_glu(struct ref *r, const struct op_glu *o) {
     for (int t = 0; t < rows_in(r, o->gate); t++) {
         const float *gate = row_of(r, o->gate, t), *up = row_of(r, o->up, t);
@@ -275,6 +304,9 @@ static void run_op(struct ref *r, const struct op *op) {
     case OP_SELECT:
         ref_select(r, &op->select);
         return;
+    case OP_CONV:
+        ref_conv(r, &op->conv);
+        return;
     case OP_KIND_COUNT:
         break;
     }
@@ -302,6 +334,11 @@ static size_t kv_pool_bytes(const struct backend_config *c, int store, int dim) 
            kv_row_bytes(c->kv_type, dim);
 }
 
+static size_t state_pool_bytes(const struct backend_config *c, int store) {
+    if (!config_uses_state(c, store)) return 0;
+    return (size_t)c->n_state_slot * (size_t)c->state[store].n_elem * sizeof(float);
+}
+
 static enum infer_status ref_sizes(const struct backend_config *c, struct backend_sizes *out) {
     TRY(weights_known(c, "ref", true));
     *out = (struct backend_sizes){0};
@@ -316,6 +353,7 @@ static enum infer_status ref_sizes(const struct backend_config *c, struct backen
     for (int i = 0; i < c->n_store; i++)
         out->kv_bytes +=
             kv_pool_bytes(c, i, c->store[i].head_dim_k) + kv_pool_bytes(c, i, c->store[i].head_dim_v);
+    for (int i = 0; i < c->n_state; i++) out->kv_bytes += state_pool_bytes(c, i);
     out->workspace_bytes = max_k * sizeof(float) + ((size_t)c->n_ctx + 1) * sizeof(double) + 4096;
     out->output_bytes = 2 * max_out * ((size_t)c->n_vocab * sizeof(float) + sizeof(int32_t));
     return INFER_OK;
@@ -324,6 +362,8 @@ static enum infer_status ref_sizes(const struct backend_config *c, struct backen
 static void ref_close(struct backend *b) {
     struct ref *r = (struct ref *)b;
     if (!r) return;
+    for (int i = 0; r->state && i < r->c.n_state; i++) mem_free(r->state[i]);
+    mem_free(r->state);
     for (int i = 0; i < r->c.n_store; i++) {
         if (r->k) mem_free(r->k[i]);
         if (r->v) mem_free(r->v[i]);
@@ -353,6 +393,8 @@ static enum infer_status take_memory(struct ref *r) {
         TRY(mem_new(&r->k[i], kv_pool_bytes(c, i, c->store[i].head_dim_k), "the key/value cache"));
         TRY(mem_new(&r->v[i], kv_pool_bytes(c, i, c->store[i].head_dim_v), "the key/value cache"));
     }
+    TRY(mem_new(&r->state, (size_t)c->n_state * sizeof *r->state, "states"));
+    for (int i = 0; i < c->n_state; i++) TRY(mem_new(&r->state[i], state_pool_bytes(c, i), "states"));
     TRY(mem_new(&r->row, max_k * sizeof *r->row, "a weight row"));
     TRY(mem_new(&r->head, 1024 * sizeof *r->head, "a cache row"));
     TRY(mem_new(&r->score, ((size_t)c->n_ctx + 1) * sizeof *r->score, "attention scores"));
@@ -479,6 +521,23 @@ static enum infer_status ref_kv_copy(struct backend *b, int group, int from, int
     return INFER_OK;
 }
 
+static enum infer_status ref_state_read(struct backend *b, int store, int slot, float *out) {
+    struct ref *r = (struct ref *)b;
+    memcpy(out, state_of(r, store, slot), (size_t)r->c.state[store].n_elem * sizeof *out);
+    return INFER_OK;
+}
+static enum infer_status ref_state_write(struct backend *b, int store, int slot, const float *x) {
+    struct ref *r = (struct ref *)b;
+    memcpy(state_of(r, store, slot), x, (size_t)r->c.state[store].n_elem * sizeof *x);
+    return INFER_OK;
+}
+static enum infer_status ref_state_copy(struct backend *b, int from, int to) {
+    struct ref *r = (struct ref *)b;
+    for (int i = 0; i < r->c.n_state; i++)
+        if (config_uses_state(&r->c, i)) TRY(ref_state_read(b, i, from, state_of(r, i, to)));
+    return INFER_OK;
+}
+
 static void ref_cancel(struct backend *b) { atomic_store(&((struct ref *)b)->cancelled, true); }
 
 static void ref_info(const struct backend *b, struct backend_info *out) {
@@ -500,6 +559,9 @@ const struct backend_type backend_ref = {
     .kv_write = ref_kv_write,
     .kv_page = ref_kv_page,
     .kv_copy = ref_kv_copy,
+    .state_read = ref_state_read,
+    .state_write = ref_state_write,
+    .state_copy = ref_state_copy,
     .cancel = ref_cancel,
     .info = ref_info,
     .close = ref_close,

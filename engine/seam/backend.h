@@ -110,6 +110,7 @@ enum op_kind {
     OP_ADD,
     OP_ROWS,
     OP_SELECT,
+    OP_CONV,
     OP_KIND_COUNT
 };
 
@@ -204,6 +205,19 @@ struct op_select {
     int n_vocab;
 };
 
+/* conv: each channel over time, causal, p = pos[t], x[q] the channel's input at position q of the row's sequence, 0 for q < 0:
+ *   y = bias[c] + sum_j w[c][j] * x[p - K + 1 + j][c], j < K;  out[t][c] = silu ? y / (1 + exp(-y)) : y
+ * x [t][C], out [t][C], w [C][K], bias [C], NULL: 0; 2 <= K <= CONV_MAX. Rows of a slot follow each other without others between.
+ * state [K - 1][C]: the last K - 1 inputs, oldest first. out does not overlap x.
+ * source: Gu & Dao 2023 (Mamba); LFM2 has it without activation. */
+enum { CONV_MAX = 16 };
+struct op_conv {
+    struct view x, out;
+    int state, K; /* state: store */
+    const float *w, *bias;
+    bool silu;
+};
+
 struct op {
     enum op_kind kind;
     int layer;        /* -1 outside of the layers */
@@ -219,6 +233,7 @@ struct op {
         struct op_add add;
         struct op_rows rows;
         struct op_select select;
+        struct op_conv conv;
     };
 };
 
@@ -241,9 +256,10 @@ enum step_want { WANT_TOKEN = 1, WANT_LOGITS = 2 };
 
 struct step {
     int n_row, n_out;
-    const int32_t *id, *pos, *slot; /* [n_row]; id: of a token, or STEP_LAST */
-    const int32_t *out_row;         /* out_row[n_out], ascending */
-    const uint8_t *want;            /* want[n_out]: enum step_want bits */
+    const int32_t *id, *pos,
+        *slot;              /* [n_row]; id: of a token, or STEP_LAST; slot: of the page tables and states */
+    const int32_t *out_row; /* out_row[n_out], ascending */
+    const uint8_t *want;    /* want[n_out]: enum step_want bits */
     const int32_t *const *
         pages; /* pages[group][slot * max_pages + i]: page id of positions i*KV_PAGE ..; -1: none, not read */
     uint64_t pages_version; /* changes whenever any page table did */
@@ -256,7 +272,7 @@ struct step_result {
 
 /* ---- the backend --------------------------------------------------------------------------------------- */
 
-/* A group of weights or a KV store that no list names takes no memory. */
+/* A group of weights or a store that no list names takes no memory. */
 struct backend_config {
     const struct weight_group *const
         *group; /* group[n_group] by id: every matrix except an untied embedding */
@@ -268,6 +284,8 @@ struct backend_config {
     const struct kv_group *kv_group; /* kv_group[n_kv_group] */
     int n_kv_group;
     enum kv_type kv_type;
+    const struct state_store *state; /* state[n_state] */
+    int n_state, n_state_slot;
     int n_slot, n_ctx;
     struct op_list *list[ROW_CLASS_COUNT]; /* buf.offset valid from open on */
     size_t activation_bytes;               /* of the arena that all buf.offset point into; from open on */
@@ -287,8 +305,8 @@ struct backend_config {
 };
 
 struct backend_sizes {
-    size_t weight_bytes; /* copies of weights this backend makes; 0 where the map is read */
-    size_t kv_bytes;
+    size_t weight_bytes;    /* copies of weights this backend makes; 0 where the map is read */
+    size_t kv_bytes;        /* pages and states */
     size_t workspace_bytes; /* everything else that is not an activation */
     size_t output_bytes;    /* tokens and logits */
     size_t driver_bytes;    /* assumed share of the driver */
@@ -333,6 +351,10 @@ struct backend_type {
     enum infer_status (*kv_page)(struct backend *b, int store, int page, void *bytes, bool write);
     /* Copies a page of every store of a group, bit for bit, after all queued steps. */
     enum infer_status (*kv_copy)(struct backend *b, int group, int from, int to);
+    /* A slot of a state store; and a copy of one in every state store, bit for bit, after all queued steps. */
+    enum infer_status (*state_read)(struct backend *b, int store, int slot, float *out);
+    enum infer_status (*state_write)(struct backend *b, int store, int slot, const float *x);
+    enum infer_status (*state_copy)(struct backend *b, int from, int to);
     void (*cancel)(struct backend *b); /* async-signal-safe */
     void (*info)(const struct backend *b, struct backend_info *out);
     void (*close)(struct backend *b);

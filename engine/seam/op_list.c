@@ -14,8 +14,30 @@ static void constant(struct op_use *u, const float *data, int n) {
     if (data) u->constant[u->n_constant++] = (struct op_constant){data, n};
 }
 
+/* Of those that work on what a layer keeps. */
+static struct op_use uses_of_store(const struct op *op) {
+    struct op_use u = {.span = OP_SPAN_STEP, .reads_store = -1, .writes_store = -1, .state = -1};
+    if (op->kind == OP_KV_PUT) {
+        reads(&u, op->kv_put.k);
+        reads(&u, op->kv_put.v);
+        u.writes_store = op->kv_put.store;
+    } else if (op->kind == OP_ATTEND) {
+        reads(&u, op->attend.q);
+        u.reads_store = op->attend.store;
+        constant(&u, op->attend.sinks, op->attend.n_head);
+        writes(&u, op->attend.out);
+    } else {
+        reads(&u, op->conv.x);
+        u.state = op->conv.state;
+        constant(&u, op->conv.w, op->conv.x.width * op->conv.K);
+        constant(&u, op->conv.bias, op->conv.x.width);
+        writes(&u, op->conv.out);
+    }
+    return u;
+}
+
 struct op_use op_uses(const struct op *op) {
-    struct op_use u = {.span = OP_SPAN_BUFFER, .reads_store = -1, .writes_store = -1};
+    struct op_use u = {.span = OP_SPAN_BUFFER, .reads_store = -1, .writes_store = -1, .state = -1};
     switch (op->kind) {
     case OP_EMBED:
         u.span = OP_SPAN_STEP;
@@ -41,18 +63,9 @@ struct op_use op_uses(const struct op *op) {
         writes(&u, op->rope.x);
         return u;
     case OP_KV_PUT:
-        u.span = OP_SPAN_STEP;
-        reads(&u, op->kv_put.k);
-        reads(&u, op->kv_put.v);
-        u.writes_store = op->kv_put.store;
-        return u;
     case OP_ATTEND:
-        u.span = OP_SPAN_STEP;
-        reads(&u, op->attend.q);
-        u.reads_store = op->attend.store;
-        constant(&u, op->attend.sinks, op->attend.n_head);
-        writes(&u, op->attend.out);
-        return u;
+    case OP_CONV:
+        return uses_of_store(op);
     case OP_GLU:
         reads(&u, op->glu.gate);
         reads(&u, op->glu.up);
@@ -147,5 +160,12 @@ bool config_uses_store(const struct backend_config *c, int store) {
             struct op_use u = op_uses(&c->list[cls]->op[i]);
             if (u.reads_store == store || u.writes_store == store) return true;
         }
+    return false;
+}
+
+bool config_uses_state(const struct backend_config *c, int store) {
+    for (int cls = 0; cls < ROW_CLASS_COUNT; cls++)
+        for (int i = 0; c->list[cls] && i < c->list[cls]->n_op; i++)
+            if (op_uses(&c->list[cls]->op[i]).state == store) return true;
     return false;
 }

@@ -32,7 +32,8 @@ struct op_use {
     struct op_constant constant[OP_CONSTANTS];
     const struct weight *weight;      /* weight[n_weight] */
     const struct weight_group *group; /* of these weights; NULL: a table of its own */
-    int reads_store, writes_store;    /* -1: none */
+    int reads_store, writes_store;    /* of keys and values; -1: none */
+    int state;                        /* state store, read and written; -1: none */
 };
 struct op_use op_uses(const struct op *op);
 
@@ -80,6 +81,7 @@ bool list_is_rotated(const struct op_list *l, int i);
 /* Whether an operation of the lists names the group of weights, or the store. */
 bool config_uses_group(const struct backend_config *c, int id);
 bool config_uses_store(const struct backend_config *c, int store);
+bool config_uses_state(const struct backend_config *c, int store);
 
 #ifdef __cplusplus
 }

@@ -1,4 +1,4 @@
-/* What a layer keeps of a sequence from step to step: keys and values, in pages. Read by C and C++. */
+/* What a layer keeps of a sequence from step to step: keys and values, in pages, and recurrent states, in slots. Read by C and C++. */
 #pragma once
 #include <stddef.h>
 #include "quant/quant.h"
@@ -24,6 +24,13 @@ struct kv_group {
     int window;    /* 0: full attention; else a row sees the last window positions, itself included */
     int n_page;    /* pages in the pool of each layer of the group */
     int max_pages; /* entries of one sequence's page table */
+};
+
+/* What one layer keeps of the positions before, in sum: n_elem float32 a slot, pool[n_state_slot][n_elem]. Slot i < n_slot is what sequence
+ * i goes on from, read by its first row in a step and written by its last; before position 0 it counts as zeros, whatever it holds. The
+ * slots behind are copies of it, which no operation touches. */
+struct state_store {
+    int n_elem;
 };
 
 /* bytes of one row of head_dim keys or values */

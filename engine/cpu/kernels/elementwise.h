@@ -70,6 +70,37 @@ INLINE vf activate(enum act_kind act, vf g) {
     vf u = vf_mul(vf_mul(g, vf_set(0.7978845608f)), vf_fma(vf_mul(g, g), vf_set(0.044715f), vf_set(1)));
     return vf_mul(vf_mul(g, vf_set(0.5f)), vf_add(vf_set(1), vf_tanh(u)));
 }
+/* VL channels from c on, of which left are there: the last K - 1 inputs stay in registers as the rows go by. */
+INLINE void conv_block(const struct op_conv *op, int c, int left, int n, int pos, const float *x,
+                       size_t x_stride, float *out, size_t out_stride, float *state, const int K) {
+    int C = op->x.width;
+    vf w[CONV_MAX], h[CONV_MAX], bias = op->bias ? vf_loadn(op->bias + c, left) : vf_set(0);
+    for (int j = 0; j < K; j++) {
+        float column[VL] = {0};
+        for (int i = 0; i < left; i++) column[i] = op->w[(c + i) * K + j];
+        w[j] = vf_load(column);
+        /* input j of the window is of position pos - K + 1 + j */
+        h[j] = j + 1 < K && pos - K + 1 + j >= 0 ? vf_loadn(state + j * C + c, left) : vf_set(0);
+    }
+    for (int t = 0; t < n; t++) {
+        vf y = bias;
+        h[K - 1] = vf_loadn(x + (size_t)t * x_stride + c, left);
+        _Pragma("GCC unroll 4") for (int j = 0; j < K; j++) y = vf_fma(w[j], h[j], y);
+        _Pragma("GCC unroll 4") for (int j = 0; j + 1 < K; j++) h[j] = h[j + 1];
+        vf_storen(out + (size_t)t * out_stride + c, op->silu ? activate(ACT_SILU, y) : y, left);
+    }
+    for (int j = 0; j + 1 < K; j++) vf_storen(state + j * C + c, h[j], left);
+}
+static void vec_conv(const struct op_conv *op, int c0, int c1, int n, int pos, const float *x,
+                     size_t x_stride, float *out, size_t out_stride, float *state) {
+    for (int c = c0; c < c1; c += VL) {
+        int left = c1 - c < VL ? c1 - c : VL;
+        if (op->K == 4)
+            conv_block(op, c, left, n, pos, x, x_stride, out, out_stride, state, 4);
+        else
+            conv_block(op, c, left, n, pos, x, x_stride, out, out_stride, state, op->K);
+    }
+}
 static void vec_glu(enum act_kind act, const float *gate, const float *up, float *out, int n) {
     for (int i = 0; i < n; i += VL) {
         int left = n - i < VL ? n - i : VL;

@@ -62,6 +62,9 @@ struct cpu_kernels {
     void (*norm)(const struct op_norm *op, const float *x, float *out, int n);
     void (*rope)(const struct op_rope *op, const float *cs, float *x);
     void (*glu)(enum act_kind act, const float *gate, const float *up, float *out, int n);
+    /* Channels c0 .. c1 of n rows of one sequence that begin at position pos; rows of x and out begin at channel 0. */
+    void (*conv)(const struct op_conv *op, int c0, int c1, int n, int pos, const float *x, size_t x_stride,
+                 float *out, size_t out_stride, float *state);
     void (*add)(const float *a, const float *b, float *out, int n);
     /* One row of x, 256 columns every chunk bytes. */
     void (*quantise)(void *y, size_t chunk, const float *x, int k);   /* struct cpu_x8 */

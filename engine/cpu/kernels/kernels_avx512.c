@@ -8,6 +8,7 @@ const struct cpu_kernels cpu_kernels_avx512 = {
     .norm = vec_norm,
     .rope = vec_rope,
     .glu = vec_glu,
+    .conv = vec_conv,
     .add = vec_add,
     .quantise = vec_quantise,
     .quantise16 = vec_quantise16,
