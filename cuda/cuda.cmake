@@ -63,7 +63,7 @@ if(nvcc)
     endif()
     set_property(SOURCE engine/version.c APPEND PROPERTY COMPILE_DEFINITIONS "INFER_CUDA_BUILD=\"${nvcc_version}:${images}\"")
     set(cuda_objects "")
-    foreach(source common/cuda_error run/cuda_state run/cuda_device run/warm formats/repack plain/plain_ops
+    foreach(source common/cuda_error run/cuda_state run/cuda_device run/warm formats/repack plain/conv plain/plain_ops
             plain/gemv_f32 run/run_list run/upload decode/gemv decode/gemv_a decode/gemv_b decode/gemv_c decode/gemv_d
             decode/skinny decode/skinny_a decode/skinny_b decode/skinny_c decode/skinny_d decode/skinny_e
             decode/skinny_f decode/attend_decode decode/act_rows run/decode_build run/decode_program decode/decode_small run/prompt_program

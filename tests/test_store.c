@@ -1,7 +1,9 @@
-/* What sequences keep: pages by group with windows that free what lies behind them, prefixes, rewinds and snapshots over several groups. */
+/* What sequences keep: pages by group with windows that free what lies behind them; states; prefixes, rewinds and snapshots of both. */
 #include "test.h"
 #include "base/mem.h"
 #include "cache/kv.h"
+#include "engine_impl.h"
+#include "seam/op_list.h"
 #include "infer.h"
 #include "seam/backend.h"
 
@@ -257,6 +259,165 @@ static void a_model_with_windows(void **state) {
     }
 }
 
+/* ---- a model with a state: a convolution of the embeddings is added to them ---- */
+
+enum { CONV_K = 4, CONV_N = 40 };
+static float taps[CONV_N * CONV_K], conv_bias[CONV_N];
+static struct state_store conv_store = {(CONV_K - 1) * CONV_N};
+static bool with_conv;
+
+/* tests.cmake has the linker call this one in place of forward.c's. */
+enum infer_status __real_forward_emit(struct op_list *out, struct arena *arena, const struct model *m,
+                                      const struct layer_range *range, enum row_class cls, int max_rows,
+                                      int max_out);
+enum infer_status __wrap_forward_emit(struct op_list *out, struct arena *arena, const struct model *m,
+                                      const struct layer_range *range, enum row_class cls, int max_rows,
+                                      int max_out);
+enum infer_status __wrap_forward_emit(struct op_list *out, struct arena *arena, const struct model *m,
+                                      const struct layer_range *range, enum row_class cls, int max_rows,
+                                      int max_out) {
+    TRY(__real_forward_emit(out, arena, m, range, cls, max_rows, max_out));
+    if (!with_conv || range->first) return INFER_OK;
+    struct view x = out->op[0].embed.out, y = {out->n_buf, 0, CONV_N};
+    out->buf[out->n_buf++] = (struct buf){.name = "conv", .width = CONV_N, .rows = BUF_ROWS_ALL};
+    memmove(out->op + 3, out->op + 1, (size_t)(out->n_op - 1) * sizeof *out->op);
+    out->op[1] = (struct op){OP_CONV, -1, "conv", .conv = {x, y, 0, CONV_K, taps, conv_bias, true}};
+    out->op[2] = (struct op){OP_ADD, -1, "conv_add", .add = {x, y, x}};
+    out->n_op += 2;
+    list_lives(out);
+    return INFER_OK;
+}
+static struct infer_model *open_conv_model(void) {
+    struct infer_model *m = open_model("qwen2-windows");
+    assert_int_equal(m->m->n_embd, CONV_N);
+    for (int i = 0; i < CONV_N * CONV_K; i++) taps[i] = (float)(i * 37 % 101 - 50) / 40;
+    for (int i = 0; i < CONV_N; i++) conv_bias[i] = (float)(i % 7 - 3) / 5;
+    m->m->state = &conv_store;
+    m->m->n_state = 1;
+    with_conv = true;
+    return m;
+}
+
+/* Sequence a as far as 700 in e; the logits there and, with decode rows, 20 further are those of all in one step. */
+static void state_goes_on(struct infer_engine *e, int a, const float *at700, const float *at720,
+                          const char *device) {
+    float got[VOCAB];
+    steps(e, a, infer_seq_length(e, a), 700, 48, got);
+    expect_same(got, at700, device, "with a state");
+    for (int i = 700; i < 720; i++) assert_ok(step(e, a, i, 1, true, got));
+    expect_same(got, at720, device, "with a state, decoded");
+}
+
+/* Back to where a copy of the state is; a step that fails leaves no state behind; one that was not run changes none. */
+static void states_go_back(struct infer_engine *e, int a, const float *at700, const float *at720,
+                           const char *device) {
+    float got[VOCAB];
+    struct infer_row rows[4] = {{.pos = 720, .seq = a}, {.pos = 0, .seq = a + 1}, {.pos = 721, .seq = a}};
+    assert_ok(infer_seq_rewind(e, a, 680));
+    assert_int_equal(infer_seq_length(e, a), 672); /* 14 * 48 */
+    state_goes_on(e, a, at700, at720, device);
+    int other;
+    assert_ok(infer_seq_open(e, &other));
+    assert_int_equal(other, a + 1);
+    struct infer_output o;
+    assert_int_equal(infer_step(e, rows, 3, &o), INFER_E_INPUT);
+    assert_non_null(strstr(infer_error(), "stand together"));
+    infer_seq_close(e, other);
+    assert_int_equal(infer_seq_length(e, a), 720);
+    infer_cancel(e);
+    assert_int_equal(step(e, a, 720, 30, false, got), INFER_E_CANCEL);
+    assert_int_equal(infer_seq_length(e, a), 700); /* where its prompt ended: the state of 720 is gone */
+    for (int i = 700; i < 720; i++) assert_ok(step(e, a, i, 1, true, got));
+    expect_same(got, at720, device, "after a step that failed");
+    assert_ok(infer_seq_rewind(e, a, 100));
+    assert_int_equal(infer_seq_length(e, a), 0);
+    state_goes_on(e, a, at700, at720, device);
+}
+
+static void a_model_with_a_state(void **state) {
+    (void)state;
+    for (int d = 0; d < n_device; d++) {
+        struct infer_model *m = open_conv_model();
+        struct infer_engine *whole = open_engine(m, devices[d], LONG, 1),
+                            *e = open_engine(m, devices[d], 48, 2);
+        float at700[VOCAB], at720[VOCAB], plain[VOCAB], got[VOCAB];
+        char path[64];
+        int a, b, n;
+        assert_ok(infer_seq_open(whole, &a));
+        assert_ok(step(whole, a, 0, 700, false, at700));
+        for (int i = 700; i < 720; i++) assert_ok(step(whole, a, i, 1, true, at720));
+        with_conv = false;
+        struct infer_engine *without = open_engine(m, devices[d], LONG, 1);
+        assert_ok(infer_seq_open(without, &a));
+        assert_ok(step(without, a, 0, 700, false, plain));
+        assert_memory_not_equal(plain, at700, sizeof plain); /* the convolution is there */
+        infer_engine_free(without);
+        assert_ok(infer_seq_open(e, &a));
+        state_goes_on(e, a, at700, at720, devices[d]);
+        states_go_back(e, a, at700, at720, devices[d]);
+        snprintf(path, sizeof path, "/tmp/infer-store-%d", (int)getpid());
+        assert_ok(infer_seq_rewind(e, a, 700));
+        assert_int_equal(infer_seq_length(e, a), 700);
+        assert_ok(infer_seq_save(e, a, path));
+        assert_ok(infer_seq_open(e, &b));
+        assert_ok(infer_seq_load(e, b, path));
+        unlink(path);
+        assert_int_equal(infer_seq_length(e, b), 700);
+        for (int i = 700; i < 720; i++) assert_ok(step(e, b, i, 1, true, got));
+        expect_same(got, at720, devices[d], "of a snapshot with a state");
+        infer_seq_close(e, a);
+        infer_seq_close(e, b);
+        assert_ok(infer_seq_open(e, &a));
+        assert_ok(infer_seq_prefix(e, a, ids_of(LONG), 700, &n));
+        assert_int_equal(n, 576); /* 12 * 48, and whole pages */
+        state_goes_on(e, a, at700, at720, devices[d]);
+        /* the end of the context: a step that does not fit is not run */
+        steps(e, a, 720, LONG - 10, 48, got);
+        assert_int_equal(step(e, a, LONG - 10, 20, false, got), INFER_E_FULL);
+        assert_int_equal(infer_seq_length(e, a), LONG - 10);
+        steps(e, a, LONG - 10, LONG, 10, got);
+        assert_ok(infer_seq_rewind(whole, 0, 0));
+        assert_ok(step(whole, 0, 0, 700, false, at700));
+        for (int i = 700; i < 720; i++) assert_ok(step(whole, 0, i, 1, true, at720));
+        steps(whole, 0, 720, LONG, LONG, at720);
+        expect_same(got, at720, devices[d], "at the end of the context");
+        infer_engine_free(whole);
+        infer_engine_free(e);
+        infer_model_close(m);
+    }
+}
+
+/* Rows of two sequences in one step, each cut elsewhere, are those of each alone. */
+static void states_do_not_mix(void **state) {
+    (void)state;
+    for (int d = 0; d < n_device; d++) {
+        struct infer_model *m = open_conv_model();
+        struct infer_engine *e = open_engine(m, devices[d], 48, 2);
+        static float alone[2][60][VOCAB];
+        int seq[2];
+        for (int k = 0; k < 2; k++) assert_ok(infer_seq_open(e, &seq[k]));
+        for (int k = 0; k < 2; k++)
+            for (int i = 0; i < 60; i++) assert_ok(step(e, seq[k], i + 0, 1, false, alone[k][i]));
+        with_conv = false;
+        for (int k = 0; k < 2; k++) assert_ok(infer_seq_rewind(e, seq[k], 0));
+        for (int i = 0, at[2] = {0, 0}; at[0] < 60 || at[1] < 60; i++) {
+            struct infer_row rows[16] = {0};
+            struct infer_output o;
+            int n = 0;
+            for (int k = 0; k < 2; k++)
+                for (int j = 0; j < (i * (k ? 5 : 3) + k) % 8 && at[k] < 60; j++, at[k]++)
+                    rows[n++] = (struct infer_row){id_at(at[k]), at[k], seq[k], false, INFER_WANT_LOGITS};
+            if (!n) continue;
+            assert_ok(infer_step(e, rows, n, &o));
+            for (int j = 0; j < n; j++)
+                expect_same(o.logits[j], alone[rows[j].seq == seq[1]][rows[j].pos], devices[d],
+                            "of two sequences");
+        }
+        infer_engine_free(e);
+        infer_model_close(m);
+    }
+}
+
 /* The pages of a step that was cancelled hold nothing: no sequence may adopt them. */
 static void a_cancelled_step_leaves_no_prefix(void **state) {
     (void)state;
@@ -287,6 +448,8 @@ int main(void) {
         cmocka_unit_test(prefixes_ask_every_group),
         cmocka_unit_test(a_model_with_windows),
         cmocka_unit_test(a_cancelled_step_leaves_no_prefix),
+        cmocka_unit_test(a_model_with_a_state),
+        cmocka_unit_test(states_do_not_mix),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,6 +69,15 @@ struct heads_job {
 cudaError_t op_heads_run(dev_tables t, heads_job j, int n, op_queue s);
 cudaError_t op_attend_run(dev_tables t, dev_kv kv, rows q, rows out, int n_head, float scale, float softcap,
                           int window, const float *sinks, int n, op_queue s);
+// conv.cu. state: slot 0 of its store, slots n_elem floats apart
+struct conv_job {
+    rows x, out;
+    const float *w, *bias; // w[width][K], bias[width] or NULL
+    float *state;
+    int K, n_elem;
+    bool silu;
+};
+cudaError_t op_conv_run(dev_tables t, conv_job j, int n, op_queue s);
 cudaError_t op_glu_run(dev_tables t, rows gate, rows up, rows out, int act, int n, op_queue s);
 cudaError_t op_add_run(dev_tables t, rows a, rows b, rows out, int n, bool out_rows, op_queue s);
 cudaError_t op_rows_run(dev_tables t, rows x, rows out, int n, op_queue s);

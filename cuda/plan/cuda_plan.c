@@ -108,11 +108,22 @@ static enum infer_status place_kv(struct cuda_plan *p, const struct backend_conf
             !size_add(p->kv_bytes, b, &p->kv_bytes))
             return err_set(INFER_E_MEMORY, "cuda: the KV cache is too large");
     }
-    if (c->n_kv_group > 8)
-        return err_set(INFER_E_UNSUPPORTED, "cuda: %d KV groups (8 at most)", c->n_kv_group);
     for (int g = 0; g < c->n_kv_group; g++) {
         p->page_table[g] = p->n_page_entry;
         p->n_page_entry += (size_t)c->n_slot * (size_t)c->kv_group[g].max_pages;
+    }
+    return INFER_OK;
+}
+
+static enum infer_status place_states(struct cuda_plan *p, const struct backend_config *c) {
+    TRY(mem_new(&p->state, (size_t)(c->n_state + 1) * sizeof *p->state, "state table"));
+    for (int i = 0; i < c->n_state; i++) {
+        size_t b;
+        if (!config_uses_state(c, i)) continue;
+        p->state[i] = p->kv_bytes;
+        if (!size_mul((size_t)c->n_state_slot * sizeof(float), (size_t)c->state[i].n_elem, &b) ||
+            !size_align(b, 4096, &b) || !size_add(p->kv_bytes, b, &p->kv_bytes))
+            return err_set(INFER_E_MEMORY, "cuda: the states are too large");
     }
     return INFER_OK;
 }
@@ -281,6 +292,7 @@ enum infer_status cuda_plan_make(struct cuda_plan *p, const struct backend_confi
     memset(p, 0, sizeof *p);
     enum infer_status st = place_weights(p, c);
     if (st == INFER_OK) st = place_kv(p, c);
+    if (st == INFER_OK) st = place_states(p, c);
     if (st != INFER_OK) {
         cuda_plan_free(p);
         return st;
@@ -294,6 +306,7 @@ void cuda_plan_free(struct cuda_plan *p) {
     mem_free(p->group);
     mem_free(p->kv_k);
     mem_free(p->kv_v);
+    mem_free(p->state);
     memset(p, 0, sizeof *p);
 }
 

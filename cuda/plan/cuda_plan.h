@@ -48,8 +48,9 @@ struct cuda_plan {
     size_t weight_bytes;
     /* KV: offset of store s: K pool at kv_k[s], V pool at kv_v[s] */
     size_t *kv_k, *kv_v;
+    size_t *state; /* of slot 0 of each state store, behind the pages */
     size_t kv_bytes;
-    size_t page_table[8]; /* first entry of group's table in the page table array */
+    size_t page_table[KV_GROUPS]; /* first entry of group's table in the page table array */
     size_t n_page_entry;
     int max_rows, max_decode, max_split, max_out; /* decode rows rounded up to 8 */
     int rope_row;                                 /* most n_rot */

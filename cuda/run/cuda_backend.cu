@@ -375,6 +375,33 @@ static enum infer_status cuda_kv_copy(struct backend *base, int group, int from,
     return INFER_OK;
 }
 
+static enum infer_status cuda_state_read(struct backend *base, int store, int slot, float *out) {
+    cuda_backend *b = (cuda_backend *)base;
+    CU(cudaSetDevice(b->device));
+    CU(cudaMemcpyAsync(out, cuda_state(b, store, slot), (size_t)b->c.state[store].n_elem * sizeof *out,
+                       cudaMemcpyDeviceToHost, b->stream));
+    CU(cudaStreamSynchronize(b->stream));
+    return INFER_OK;
+}
+static enum infer_status cuda_state_write(struct backend *base, int store, int slot, const float *x) {
+    cuda_backend *b = (cuda_backend *)base;
+    CU(cudaSetDevice(b->device));
+    CU(cudaMemcpyAsync(cuda_state(b, store, slot), x, (size_t)b->c.state[store].n_elem * sizeof *x,
+                       cudaMemcpyHostToDevice, b->stream));
+    CU(cudaStreamSynchronize(b->stream));
+    return INFER_OK;
+}
+static enum infer_status cuda_state_copy(struct backend *base, int from, int to) {
+    cuda_backend *b = (cuda_backend *)base;
+    CU(cudaSetDevice(b->device));
+    for (int i = 0; i < b->c.n_state; i++)
+        if (config_uses_state(&b->c, i))
+            CU(cudaMemcpyAsync(cuda_state(b, i, to), cuda_state(b, i, from),
+                               (size_t)b->c.state[i].n_elem * sizeof(float), cudaMemcpyDeviceToDevice,
+                               b->stream));
+    return INFER_OK;
+}
+
 static void cuda_cancel(struct backend *base) {
     __atomic_store_n(&((cuda_backend *)base)->cancel, 1, __ATOMIC_RELAXED);
 }
@@ -384,7 +411,8 @@ static void cuda_info(const struct backend *base, struct backend_info *out) {
 }
 
 extern "C" const struct backend_type backend_cuda = {
-    "cuda",       cuda_probe,   cuda_memory, cuda_sizes, cuda_open,    cuda_upload,
-    cuda_compile, cuda_run,     cuda_wait,   cuda_read,  cuda_kv_read, cuda_kv_write,
-    cuda_kv_page, cuda_kv_copy, cuda_cancel, cuda_info,  cuda_close,
+    "cuda",           cuda_probe,      cuda_memory,  cuda_sizes,   cuda_open,
+    cuda_upload,      cuda_compile,    cuda_run,     cuda_wait,    cuda_read,
+    cuda_kv_read,     cuda_kv_write,   cuda_kv_page, cuda_kv_copy, cuda_state_read,
+    cuda_state_write, cuda_state_copy, cuda_cancel,  cuda_info,    cuda_close,
 };

@@ -67,6 +67,7 @@ static inline bool cuda_out_rows(const struct op_list *l, struct view v) {
 const float *cuda_constant(const cuda_backend *b,
                            const void *host); // device copy of a constant, NULL for NULL
 dev_kv cuda_store(const cuda_backend *b, int store);
+float *cuda_state(const cuda_backend *b, int store, int slot);
 dev_matrix cuda_matrix(const cuda_backend *b, int group, int member);
 float2 *cuda_rope_table(const cuda_backend *b, const struct rope *r);
 int32_t *cuda_tokens(const cuda_backend *b);

@@ -23,6 +23,9 @@ dev_kv cuda_store(const cuda_backend *b, int store) {
     kv.type = b->c.kv_type;
     return kv;
 }
+float *cuda_state(const cuda_backend *b, int store, int slot) {
+    return (float *)(b->kv + b->plan.state[store]) + (size_t)slot * (size_t)b->c.state[store].n_elem;
+}
 dev_matrix cuda_matrix(const cuda_backend *b, int group, int member) {
     const cuda_group *g = &b->plan.group[group];
     const cuda_member *m = &g->member[member];

@@ -59,6 +59,19 @@ static enum infer_status run_op(cuda_backend *b, const struct op_list *l, const 
         CU(op_select_run(b->t, at(o->select.logits), o->select.n_vocab, (float2 *)(b->work + b->plan.cand),
                          cuda_tokens(b), cuda_logits_copy(b), n, s));
         break;
+    case OP_CONV: {
+        const struct op_conv *v = &o->conv;
+        const conv_job j = {at(v->x),
+                            at(v->out),
+                            cuda_constant(b, v->w),
+                            cuda_constant(b, v->bias),
+                            cuda_state(b, v->state, 0),
+                            v->K,
+                            b->c.state[v->state].n_elem,
+                            v->silu};
+        CU(op_conv_run(b->t, j, n, s));
+        break;
+    }
     case OP_KIND_COUNT:
         infer_bug("operation %d has no kernel", (int)o->kind);
     }

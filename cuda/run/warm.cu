@@ -32,7 +32,7 @@ static enum infer_status warm_step(cuda_backend *b, enum row_class cls, int n_ro
 enum infer_status cuda_warm(cuda_backend *b) {
     const struct op_list *prompt = b->c.list[ROW_PROMPT], *decode = b->c.list[ROW_DECODE];
     size_t rows = (size_t)b->plan.max_rows, entries = b->plan.n_page_entry;
-    const int32_t *pages[8];
+    const int32_t *pages[KV_GROUPS];
     int32_t *ids;
     TRY(mem_new(&ids, (rows * 3 + (size_t)b->plan.max_out * 2 + entries) * 4, "a first step"));
     const int32_t *table = ids + rows * 3 + (size_t)b->plan.max_out * 2; // all of page 0

@@ -119,7 +119,10 @@ static void forget(struct kv_pool *pool, int i) {
 
 static void enter(struct kv_pool *pool, int i, struct prefix_key key) {
     struct kv_page *p = &pool->page[i];
-    if (p->known || find_known(pool, key) >= 0) return; /* another sequence computed the same prefix first */
+    int there = find_known(pool, key);
+    if (p->known || (there >= 0 && pool->page[there].n_ref))
+        return;                          /* another sequence has the same prefix */
+    if (there >= 0) forget(pool, there); /* this one is here for longer */
     int *at = bucket_of(pool, key);
     p->key = key;
     p->chain = *at;
