@@ -231,7 +231,7 @@ enum infer_status infer_seq_rewind(struct infer_engine *e, int seq, int n);
 enum infer_status infer_seq_prefix(struct infer_engine *e, int seq, const int32_t *ids, int n, int *n_shared);
 /* Positions held. */
 int infer_seq_length(const struct infer_engine *e, int seq);
-/* The tokens at them: ids[infer_seq_length], valid until the next step of the sequence. */
+/* The tokens at them: ids[infer_seq_length], valid until the next step of the sequence; so are those behind that a rewind has left. */
 const int32_t *infer_seq_ids(const struct infer_engine *e, int seq);
 /* Writes the sequence with its keys and values to a file (snapshot.h has the layout), whole or not at all, readable by
  * its owner alone; no step may be in flight. errors: INFER_E_INPUT (not open, or a step is in flight), INFER_E_IO (no

@@ -3,6 +3,7 @@
  * INFER_REQUIRE_CUDA=1. */
 #include "test.h"
 #include "infer.h"
+#include "engine_impl.h"
 #include "engine_options.h"
 #include "plan/plan.h"
 #include "quant/quant.h"
@@ -254,6 +255,60 @@ static void every_format(const char *which) {
         check_type("tiny-128", "f16");
     }
     cache = "f16";
+}
+
+/* ---- windows in some layers, whose pages are freed behind them ---- */
+
+enum { WINDOW = 100, N_FAR = 900 };
+
+static void put_windows(struct model *m) {
+    m->window[1] = WINDOW;
+    m->n_kv_group = 2;
+    for (int i = 1; i < m->n_layer; i += 2) {
+        m->layer[i].window = WINDOW;
+        m->store[m->layer[i].store].group = 1;
+    }
+}
+
+/* Logits behind N_FAR prompt rows and of the rows decoded then: out[1 + N_DECODE][n_vocab]. */
+static void go_far(struct infer_engine *e, int chunk, float *out) {
+    int seq;
+    assert_ok(infer_seq_open(e, &seq));
+    for (int i = 0; i < N_FAR; i += chunk) step(e, seq, i, i + chunk > N_FAR ? N_FAR - i : chunk, false, out);
+    for (int i = 0; i < N_DECODE; i++)
+        step(e, seq, N_FAR + i, 1, true, out + (size_t)(i + 1) * (size_t)n_vocab);
+    infer_seq_close(e, seq);
+}
+
+static void windows_agree_with_ref(void **state) {
+    (void)state;
+    static const char *const shapes[] = {"tiny", "tiny-128"}, *const sets[] = {NULL, "mma"};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        open_synth(shapes[i], "f16");
+        put_windows(model->m);
+        size_t n = (1 + N_DECODE) * (size_t)n_vocab;
+        float *want = malloc(n * 4), *got = malloc(n * 4), *one = malloc(n * 4);
+        struct infer_engine *e = engine("ref", 1, 300);
+        go_far(e, 300, want);
+        infer_engine_free(e);
+        for (size_t k = 0; k < sizeof sets / sizeof *sets; k++) {
+            kernels = sets[k];
+            e = engine("cuda", 1, 90);
+            go_far(e, 90, got);
+            go_far(e, 77, one); /* in pages that the first one left */
+            infer_engine_free(e);
+            double prompt = relative(got, want, (size_t)n_vocab),
+                   decoded = relative(got + n_vocab, want + n_vocab, n - (size_t)n_vocab);
+            print_message("%-9s f16 windows, %-4s prompt %.1e, decode %.1e of the norm\n", shapes[i],
+                          kernels ? kernels : "all", prompt, decoded);
+            if (!(prompt <= TOL_CUDA_PROMPT) || !(decoded <= TOL_CUDA_DECODE))
+                fail_msg("%s: prompt %g, decode %g of the norm", shapes[i], prompt, decoded);
+            assert_memory_equal(one, got, n * 4);
+        }
+        kernels = NULL;
+        free(want), free(got), free(one);
+        infer_model_close(model);
+    }
 }
 
 /* ---- memory, and calls that fail ---- */
@@ -642,6 +697,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(attention_of_prompt_rows_agrees_with_float64),
         cmocka_unit_test(attention_agrees_with_ref),
 #endif
+        cmocka_unit_test(windows_agree_with_ref),
         cmocka_unit_test(every_format_agrees_with_ref),
         cmocka_unit_test(weights_beside_plain_ones),
         cmocka_unit_test(and_as_on_sm_120),

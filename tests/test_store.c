@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "cache/kv.h"
 #include "engine_impl.h"
+#include "request/request.h"
 #include "seam/op_list.h"
 #include "infer.h"
 #include "seam/backend.h"
@@ -181,6 +182,7 @@ static struct infer_engine *open_engine(const struct infer_model *m, const char 
                                      .ctx = LONG,
                                      .slots = slots,
                                      .batch = batch,
+                                     .decode_rows = 8,
                                      .threads = 2,
                                      .all_logits = true};
     struct infer_engine *e;
@@ -418,6 +420,50 @@ static void states_do_not_mix(void **state) {
     }
 }
 
+/* ---- requests ---- */
+
+struct answered {
+    int n;
+    int32_t id[64];
+};
+static void add_id(void *user, int32_t id) {
+    struct answered *a = user;
+    if (a->n < 64) a->id[a->n++] = id;
+}
+
+/* A request whose guesses are taken back goes on from the last copy of the state: the tokens are those without guesses. */
+static void requests_catch_up(void **state) {
+    (void)state;
+    struct infer_model *m = open_conv_model();
+    struct infer_engine *e = open_engine(m, "ref", 48, 1);
+    struct answered answer[2] = {{0}};
+    struct sched *s;
+    int32_t ids[130];
+    int seq;
+    for (int i = 0; i < 130; i++) ids[i] = i * i % 11;
+    assert_ok(sched_open(&s, e, m));
+    assert_ok(infer_seq_open(e, &seq));
+    for (int lookup = 0; lookup < 2; lookup++) {
+        struct request_params p = request_defaults();
+        struct request *r;
+        p.seq = seq, p.ids = ids, p.n_id = 130, p.n_predict = 40;
+        p.lookup = lookup;
+        p.on_token = add_id, p.user = &answer[lookup];
+        assert_ok(request_new(&r, s, &p));
+        assert_ok(request_run(r));
+        const struct request_figures *f = request_figures(r);
+        if (lookup) assert_true(f->n_guessed > f->n_right); /* something was taken back */
+        request_free(r);
+    }
+    assert_int_equal(answer[0].n, 40);
+    assert_int_equal(answer[1].n, 40);
+    assert_memory_equal(answer[0].id, answer[1].id, sizeof answer[0].id);
+    sched_close(s);
+    with_conv = false;
+    infer_engine_free(e);
+    infer_model_close(m);
+}
+
 /* The pages of a step that was cancelled hold nothing: no sequence may adopt them. */
 static void a_cancelled_step_leaves_no_prefix(void **state) {
     (void)state;
@@ -450,6 +496,7 @@ int main(void) {
         cmocka_unit_test(a_cancelled_step_leaves_no_prefix),
         cmocka_unit_test(a_model_with_a_state),
         cmocka_unit_test(states_do_not_mix),
+        cmocka_unit_test(requests_catch_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,7 +31,7 @@ static void finish(struct request *r, enum request_why why) {
 /* No step has anything of it: what was computed ahead is dropped. */
 static void drained(struct request *r) {
     struct infer_engine *e = r->sched->engine;
-    if (infer_seq_length(e, r->p.seq) == r->figures.n_held) return;
+    if (infer_seq_length(e, r->p.seq) <= r->figures.n_held) return;
     enum infer_status st = infer_seq_rewind(e, r->p.seq, r->figures.n_held);
     if (st && r->why != REQUEST_FAILED) fail(r, st);
 }
@@ -90,6 +90,25 @@ static enum infer_status shift(struct request *r) {
     return infer_seq_rewind(e, r->p.seq, 0);
 }
 
+/* A sequence that could not go back as far as it was asked to has the rest computed anew. */
+static enum infer_status catch_up(struct request *r) {
+    struct infer_engine *e = r->sched->engine;
+    const int held = r->figures.n_held, length = infer_seq_length(e, r->p.seq);
+    if (length >= held) return INFER_OK;
+    if (r->decodes) {
+        int32_t *feed;
+        TRY(mem_new(&feed, ((size_t)held + 1) * sizeof *feed, "token ids of the context"));
+        memcpy(feed, infer_seq_ids(e, r->p.seq), (size_t)held * sizeof *feed);
+        feed[held] = r->last;
+        mem_free(r->feed);
+        r->feed = feed;
+        r->n_feed = held + 1;
+        r->decodes = false;
+    }
+    r->n_begin = r->figures.n_held = length;
+    return INFER_OK;
+}
+
 static bool is_full(const struct request *r) { return r->decodes && r->figures.n_held >= r->sched->n_ctx; }
 
 int request_rows(struct request *r, struct infer_row *rows, const struct request_room *room) {
@@ -98,7 +117,7 @@ int request_rows(struct request *r, struct infer_row *rows, const struct request
         if (atomic_load(&r->cancelled)) finish(r, REQUEST_CANCELLED);
         if (!r->why && is_full(r) && (r->p.overflow != OVERFLOW_SHIFT || r->sched->n_ctx < 8))
             finish(r, REQUEST_FULL);
-        enum infer_status st = !r->why && is_full(r) ? shift(r) : INFER_OK;
+        enum infer_status st = r->why ? INFER_OK : is_full(r) ? shift(r) : catch_up(r);
         if (st) fail(r, st);
         if (r->why) return 0;
     }

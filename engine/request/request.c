@@ -39,8 +39,9 @@ static enum infer_status keep_prefix(struct request *r) {
     const int32_t *ids = infer_seq_ids(e, r->p.seq);
     int k = 0, n = infer_seq_length(e, r->p.seq);
     while (k < n && k < r->n_feed - 1 && ids[k] == r->feed[k]) k++;
-    r->n_begin = r->figures.n_reused = r->figures.n_held = k;
-    return infer_seq_rewind(e, r->p.seq, k);
+    TRY(infer_seq_rewind(e, r->p.seq, k));
+    r->n_begin = r->figures.n_reused = r->figures.n_held = infer_seq_length(e, r->p.seq);
+    return INFER_OK;
 }
 
 static enum infer_status fill(struct request *r) {

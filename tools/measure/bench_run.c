@@ -90,8 +90,10 @@ static enum infer_status repeat_once(struct bench *b, struct timing *t, double *
     double begin = term_seconds();
     TRY(t->test->decode ? decode_rows(b, t) : prompt_rows(b, t, t->seq[0], t->test->n));
     *seconds = term_seconds() - begin;
-    for (int k = 0; k < t->test->n_seq; k++)
+    for (int k = 0; k < t->test->n_seq; k++) { /* what a window or a state has let go of is computed again */
         TRY(infer_seq_rewind(b->session.engine, t->seq[k], t->test->depth));
+        TRY(prompt_rows(b, t, t->seq[k], t->test->depth - infer_seq_length(b->session.engine, t->seq[k])));
+    }
     return INFER_OK;
 }
 
