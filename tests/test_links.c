@@ -107,13 +107,16 @@ static void a_llama_is_five_links_a_layer(void **state) {
     }
 }
 
-/* The list with one more operation in front of operation at: a norm of the residual stream of a kind that no pattern takes. */
-static struct op_list with_one_more(const struct op_list *l, int at, struct op *op, struct buf *buf) {
+/* The list with one more operation of the residual stream in front of operation at, which no pattern takes there: a norm with a mean,
+ * or a sum that no matmul is part of. */
+static struct op_list with_one_more(const struct op_list *l, enum op_kind kind, int at, struct op *op,
+                                    struct buf *buf) {
     struct op_list out = *l;
     struct view x = l->op[0].embed.out;
     memcpy(op, l->op, (size_t)at * sizeof *op);
     op[at] =
         (struct op){.kind = OP_NORM, .name = "more", .norm = {x, x, NORM_LAYER, x.width, 1e-5f, NULL, NULL}};
+    if (kind == OP_ADD) op[at] = (struct op){.kind = OP_ADD, .name = "more", .add = {x, x, x}};
     memcpy(op + at + 1, l->op + at, (size_t)(l->n_op - at) * sizeof *op);
     memcpy(buf, l->buf, (size_t)l->n_buf * sizeof *buf);
     out.op = op;
@@ -162,8 +165,9 @@ static void one_more_operation_leaves_the_other_links(void **state) {
             const struct op_list *l = &o.own[c];
             struct cuda_link was[MOST], now[MOST];
             const int n = make(&o, l, h100, was);
-            for (int at = 1; at <= l->n_op; at++) {
-                struct op_list more = with_one_more(l, at, op, buf);
+            for (int i = 2; i <= 2 * l->n_op + 1; i++) {
+                const int at = i / 2;
+                struct op_list more = with_one_more(l, i % 2 ? OP_ADD : OP_NORM, at, op, buf);
                 others_are_unchanged(was, n, now, make(&o, &more, h100, now), at);
             }
         }
@@ -182,7 +186,7 @@ static void int8_codes_are_no_rows(void **state) {
     const struct op_list *l = &o.own[ROW_DECODE];
     for (int at = 1; at <= l->n_op; at++) {
         struct cuda_link now[MOST];
-        struct op_list more = with_one_more(l, at, op, buf);
+        struct op_list more = with_one_more(l, OP_ADD, at, op, buf);
         const bool behind_gate = l->op[at - 1].kind == OP_GLU;
         assert_int_equal(make(&o, &more, (struct chip){90, true, false}, now) == 0, behind_gate);
         none += behind_gate;
