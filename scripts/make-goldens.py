@@ -62,7 +62,19 @@ WINDOWS = {
                                          num_key_value_heads=2, vocab_size=83, rms_norm_eps=1e-6, use_sliding_window=True,
                                          sliding_window=70, max_window_layers=1)),
 }
-CLASSES = {"llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM),
+# weights that are more than plain matrices, of architectures that tests alone know
+WEIGHTS = {
+    # a factor for embeddings, one for what attention and feed-forward add, one for the logits
+    "granite": ("granite", 40, dict(hidden_size=48, intermediate_size=80, num_hidden_layers=3, num_attention_heads=4,
+                                    num_key_value_heads=2, vocab_size=131, embedding_multiplier=3.0, residual_multiplier=0.22,
+                                    attention_multiplier=0.4, logits_scaling=0.3)),
+    # q, k and v in one tensor, gate and up in one
+    "phi3": ("phi3", 40, dict(hidden_size=48, intermediate_size=80, num_hidden_layers=2, num_attention_heads=4,
+                              num_key_value_heads=2, vocab_size=131, pad_token_id=0)),
+}
+CLASSES = {"granite": (transformers.GraniteConfig, transformers.GraniteForCausalLM),
+           "phi3": (transformers.Phi3Config, transformers.Phi3ForCausalLM),
+           "llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM),
            "mistral": (transformers.MistralConfig, transformers.MistralForCausalLM),
            "qwen2": (transformers.Qwen2Config, transformers.Qwen2ForCausalLM),
            "qwen3": (transformers.Qwen3Config, transformers.Qwen3ForCausalLM)}
@@ -108,9 +120,9 @@ def make_model(arch, options):
 
 
 # ---- GGUF ------------------------------------------------------------------------------------------------------
-NAMES = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+NAMES = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.qkv_proj": "attn_qkv",
          "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
-         "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+         "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.gate_up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
          "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm"}
 
 
@@ -172,6 +184,11 @@ def write_gguf(path, arch, name, config, model, half=False, tokenizer=None):
         if "full_attention" in types:
             w.add_sliding_window_pattern([t == "sliding_attention" for t in types])
     w.add_vocab_size(config.vocab_size)
+    if arch == "granite":
+        w.add_embedding_scale(config.embedding_multiplier)
+        w.add_residual_scale(config.residual_multiplier)
+        w.add_attention_scale(config.attention_multiplier)
+        w.add_logit_scale(config.logits_scaling)
     if rope["rope_type"] == "linear":
         w.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
         w.add_rope_scaling_factor(rope["factor"])
@@ -183,9 +200,9 @@ def write_gguf(path, arch, name, config, model, half=False, tokenizer=None):
         if key == "lm_head.weight" and config.tie_word_embeddings:
             continue
         a = p.numpy()
-        if arch == "llama" and "q_proj" in key:
+        if arch in ("llama", "granite") and ".q_proj" in key:
             a = interleave(a, config.num_attention_heads)
-        if arch == "llama" and "k_proj" in key:
+        if arch in ("llama", "granite") and "k_proj" in key:
             a = interleave(a, config.num_key_value_heads)
         w.add_tensor(gguf_name(key), a.astype(np.float16) if half and a.ndim == 2 else a)
     w.write_header_to_file()
@@ -196,7 +213,7 @@ def write_gguf(path, arch, name, config, model, half=False, tokenizer=None):
 
 # ---- forward: random weights, logits -----------------------------------------------------------------------------
 def make_forward(name, seed):
-    arch, n, options = {**FORWARD, **WINDOWS}[name]
+    arch, n, options = {**FORWARD, **WINDOWS, **WEIGHTS}[name]
     torch.manual_seed(seed)
     config, model = make_model(arch, options)
     ids = torch.randint(0, config.vocab_size, (n,))
@@ -293,10 +310,10 @@ def make_chat(name, seed):
 
 def main():
     torch.set_num_threads(2)
-    wanted = sys.argv[1:] or [*FORWARD, *CHAT, *WINDOWS]
+    wanted = sys.argv[1:] or [*FORWARD, *CHAT, *WINDOWS, *WEIGHTS]
     for folder in ("forward", "chat"):
         (GOLDEN / folder).mkdir(parents=True, exist_ok=True)
-    for seed, name in enumerate([*FORWARD, *CHAT, *WINDOWS], 100):
+    for seed, name in enumerate([*FORWARD, *CHAT, *WINDOWS, *WEIGHTS], 100):
         if name in wanted:
             make_chat(name, seed) if name in CHAT else make_forward(name, seed)
 

@@ -64,28 +64,30 @@ static inline void write_fused(const char *from, const char *to) {
     tensorfile_close(f);
 }
 
-/* infer_model_open of an architecture that no row of models/ has: like the file's, with fused tensors. */
-static inline struct infer_model *open_fused(const char *path) {
-    static struct arch arch;
+/* infer_model_open by a table that no row of models/ is. */
+static inline struct infer_model *open_as(const char *path, const struct arch *arch) {
     struct infer_model *im;
     struct model *m;
-    struct str name;
     assert_ok(mem_new(&m, sizeof *m, "a model"));
     assert_ok(mem_new(&im, sizeof *im, "a model"));
     im->m = m;
+    m->arch = arch;
     assert_ok(tensorfile_open(&m->file, path, NULL));
-    assert_ok(meta_str(m->file, "general.architecture", &name, NULL));
-    arch = *arch_find(name.data, name.len);
-    static const enum slot gone[] = {SLOT_ATTN_Q, SLOT_ATTN_K,      SLOT_ATTN_V,      SLOT_FFN_GATE,
-                                     SLOT_FFN_UP, SLOT_ATTN_Q_BIAS, SLOT_ATTN_K_BIAS, SLOT_ATTN_V_BIAS};
-    arch.slot[SLOT_ATTN_QKV_BIAS] = arch.slot[SLOT_ATTN_Q_BIAS];
-    for (size_t i = 0; i < sizeof gone / sizeof *gone; i++) arch.slot[gone[i]] = SLOT_ABSENT;
-    arch.slot[SLOT_ATTN_QKV] = arch.slot[SLOT_FFN_GATE_UP] = SLOT_MUST;
-    m->arch = &arch;
     assert_ok(tok_open(&m->tok, m->file));
     assert_ok(model_read_hparams(m));
     assert_ok(model_bind_tensors(m));
     return im;
+}
+
+/* The architecture with fused tensors instead of single ones. */
+static inline struct arch fused_arch(const struct arch *plain) {
+    static const enum slot gone[] = {SLOT_ATTN_Q, SLOT_ATTN_K,      SLOT_ATTN_V,      SLOT_FFN_GATE,
+                                     SLOT_FFN_UP, SLOT_ATTN_Q_BIAS, SLOT_ATTN_K_BIAS, SLOT_ATTN_V_BIAS};
+    struct arch arch = *plain;
+    arch.slot[SLOT_ATTN_QKV_BIAS] = arch.slot[SLOT_ATTN_Q_BIAS];
+    for (size_t i = 0; i < sizeof gone / sizeof *gone; i++) arch.slot[gone[i]] = SLOT_ABSENT;
+    arch.slot[SLOT_ATTN_QKV] = arch.slot[SLOT_FFN_GATE_UP] = SLOT_MUST;
+    return arch;
 }
 
 /* Two models with the same weights: as synth writes them, and with q k v and gate up in one tensor each. */
@@ -102,7 +104,9 @@ static inline void open_both(const char *arch, const char *shape, const char *ty
         &report));
     write_fused(path, other);
     assert_ok(infer_model_open(plain, path, NULL));
-    *one = open_fused(other);
+    static struct arch arch_one;
+    arch_one = fused_arch((*plain)->m->arch);
+    *one = open_as(other, &arch_one);
     unlink(path);
     unlink(other);
 }
