@@ -112,6 +112,71 @@ static void factors_scale(void **state) {
     }
 }
 
+/* The file with a tensor X.scale of n elements beside every matrix X.weight: what set_factors sets, or with odd the number odd. */
+static void write_scales(const char *from, const char *to, int n, float odd) {
+    struct infer_model *im;
+    struct gguf_writer *w;
+    assert_ok(infer_model_open(&im, from, NULL));
+    const struct model *m = im->m;
+    set_factors(im);
+    assert_ok(gguf_writer_open(&w, to));
+    for (size_t i = 0; i < m->file->n_meta; i++) gguf_writer_meta(w, &m->file->meta[i]);
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; i < m->file->n_tensor; i++) {
+            const struct tensor *t = &m->file->tensor[i];
+            if (pass)
+                assert_ok(gguf_writer_data(w, t->data, t->bytes));
+            else
+                gguf_writer_tensor(w, t->name, t->type, t->n_dim, t->shape);
+        }
+        for (int i = -1; i < m->n_group; i++)
+            for (int k = 0; k < (i < 0 ? 1 : m->group[i]->n_member); k++) {
+                const struct weight *x = i < 0 ? &m->embd : &m->group[i]->member[k];
+                char name[64];
+                snprintf(name, sizeof name, "%.*sscale", (int)(strlen(x->name) - strlen("weight")), x->name);
+                const float value[2] = {odd != 0 ? odd : x->factor, 1};
+                if (pass)
+                    assert_ok(gguf_writer_data(w, value, (size_t)n * sizeof *value));
+                else
+                    gguf_writer_tensor(w, name, QUANT_F32, 1, (int64_t[4]){1, 1, 1, n});
+            }
+        if (!pass) assert_ok(gguf_writer_begin(w));
+    }
+    assert_ok(gguf_writer_close(w));
+    infer_model_close(im);
+}
+
+/* X.scale of GGUF is X.weight's factor; more than one number, or none that is finite, is refused with its name. */
+static void factors_come_from_files(void **state) {
+    (void)state;
+    char path[] = "/tmp/infer-test-XXXXXX", other[64];
+    struct synth_report report;
+    struct infer_model *set, *read;
+    int n, fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    snprintf(other, sizeof other, "%s-scaled", path);
+    assert_ok(synth_write(&(struct synth_options){.shape = "tiny", .type = "q8_0", .path = path, .seed = 3},
+                          &report));
+    write_scales(path, other, 1, 0);
+    assert_ok(infer_model_open(&set, path, NULL));
+    set_factors(set);
+    assert_ok(infer_model_open(&read, other, NULL));
+    float *want = logits(set, "cpu", false, &n), *got = logits(read, "cpu", false, &n);
+    assert_memory_equal(got, want, sizeof(float) * N_OUT * (size_t)n);
+    infer_model_close(set);
+    infer_model_close(read);
+    free(want), free(got);
+    write_scales(path, other, 2, 0);
+    assert_int_equal(infer_model_open(&read, other, NULL), INFER_E_UNSUPPORTED);
+    assert_non_null(strstr(err_message(), "token_embd.scale"));
+    write_scales(path, other, 1, INFINITY);
+    assert_int_equal(infer_model_open(&read, other, NULL), INFER_E_INPUT);
+    assert_non_null(strstr(err_message(), "token_embd.scale is inf"));
+    unlink(path);
+    unlink(other);
+}
+
 /* ---- models of others ---- */
 
 /* Granite's numbers at its matrices, as what reads the keys will set them. */
@@ -471,9 +536,10 @@ static void refusals_name_the_tensor(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(models_of_others),      cmocka_unit_test(fused_tensors_are_sliced),
-        cmocka_unit_test(factors_scale),         cmocka_unit_test(stacks_are_addressed),
-        cmocka_unit_test(sides_against_float64), cmocka_unit_test(refusals_name_the_tensor),
+        cmocka_unit_test(models_of_others),         cmocka_unit_test(factors_come_from_files),
+        cmocka_unit_test(fused_tensors_are_sliced), cmocka_unit_test(factors_scale),
+        cmocka_unit_test(stacks_are_addressed),     cmocka_unit_test(sides_against_float64),
+        cmocka_unit_test(refusals_name_the_tensor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 #include "model/model_impl.h"
 #include "seam/weight.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -103,7 +104,24 @@ struct group_slots {
     enum slot fused, fused_bias, matrix[WEIGHT_GROUP_MAX], bias[WEIGHT_GROUP_MAX];
 };
 
-/* A slot's matrix with its bias; *there: false when it may be absent and is. */
+/* The factor of a whole matrix, in GGUF the tensor X.scale beside X.weight: one element. */
+static enum infer_status bind_factor(struct binder *b, const struct tensor *matrix, float *factor) {
+    char name[80];
+    snprintf(name, sizeof name, "%.*sscale", (int)(strlen(matrix->name) - strlen("weight")), matrix->name);
+    const struct tensor *t = tensorfile_find(b->m->file, name);
+    if (!t) return INFER_OK;
+    if (t->bytes != quant_info(t->type)->bytes || quant_info(t->type)->elems != 1)
+        return err_set(INFER_E_UNSUPPORTED,
+                       "%s: tensor %s: a factor of a matrix is one number, not %zu bytes of %s",
+                       b->m->file->path, name, t->bytes, quant_info(t->type)->name);
+    quant_info(t->type)->decode(factor, t->data, 1);
+    if (!isfinite(*factor))
+        return err_set(INFER_E_INPUT, "%s: tensor %s is %g", b->m->file->path, name, (double)*factor);
+    b->used[t - b->m->file->tensor] = 1;
+    return INFER_OK;
+}
+
+/* A slot's matrix with its factor and its bias; *there: false when it may be absent and is. */
 static enum infer_status bind_matrix(struct binder *b, enum slot matrix, enum slot bias, int il,
                                      struct weight *out, bool *there) {
     const struct tensor *t;
@@ -111,6 +129,7 @@ static enum infer_status bind_matrix(struct binder *b, enum slot matrix, enum sl
     *there = t != NULL;
     if (!t) return INFER_OK;
     *out = weight_of(t);
+    TRY(bind_factor(b, t, &out->factor));
     b->m->token_bytes += weight_bytes(out);
     return bind_vector(b, bias, il, &out->bias);
 }
@@ -208,6 +227,7 @@ enum infer_status model_bind_tensors(struct model *m) {
     const float *divisor;
     TRY(bind_slot(&b, SLOT_TOKEN_EMBD, -1, &t));
     m->embd = weight_of(t);
+    TRY(bind_factor(&b, t, &m->embd.factor));
     TRY(bind_vector(&b, SLOT_ROPE_FREQS, -1, &divisor));
     TRY(model_bind_rope(m, divisor));
     for (int il = 0; il < m->n_layer; il++) TRY(bind_layer(&b, il));
