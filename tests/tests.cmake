@@ -61,6 +61,8 @@ target_compile_options(test_cuda PRIVATE ${OpenMP_C_FLAGS})
 infer_test(test_cuda_links tools/file/mix.c tools/file/synth_file.c)
 target_compile_options(test_cuda_links PRIVATE ${OpenMP_C_FLAGS})
 infer_test(test_grammar)
+infer_test(test_request tools/file/mix.c tools/file/synth_file.c)
+target_compile_options(test_request PRIVATE ${OpenMP_C_FLAGS})
 
 # the whole program in one test: its main is called with allocations failing
 get_target_property(PROGRAM infer SOURCES)

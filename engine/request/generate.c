@@ -223,10 +223,10 @@ static enum infer_status take_decode(struct request *r, const struct request_par
 void request_take(struct request *r, enum infer_status st, const struct infer_output *out, double begin) {
     const struct request_part part = r->part[0];
     memmove(r->part, r->part + 1, (size_t)--r->n_part * sizeof *r->part);
-    if (!r->why && st == INFER_E_CANCEL) {
-        if (atomic_load(&r->cancelled))
-            finish(r, REQUEST_CANCELLED); /* else it was of another one: once more */
-    } else if (!r->why) {
+    if (!r->why && (!st || st == INFER_E_CANCEL) && atomic_load(&r->cancelled)) {
+        if (!st) r->figures.n_held += r->decodes ? 1 : part.n_row; /* computed, and kept */
+        finish(r, REQUEST_CANCELLED);
+    } else if (!r->why && st != INFER_E_CANCEL) { /* which was of another one: once more */
         if (!st) st = r->decodes ? take_decode(r, &part, out, begin) : take_prompt(r, &part, out, begin);
         if (st) fail(r, st);
     }
