@@ -166,7 +166,7 @@ static void say_paging(const struct plan *p, const struct plan_part *part, const
     log_line(
         LOG_WARN,
         "the file has %.1f GiB and %.1f GiB of memory are left for it: every token reads the rest from the "
-        "disk again, which is slow; a smaller type (infer quantize) or --ctx leaves more",
+        "disk again, which is slow; a smaller element type or .ctx leaves more",
         (double)p->map_bytes / (1 << 30), (double)left / (1 << 30));
 }
 

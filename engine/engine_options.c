@@ -15,8 +15,8 @@ static enum infer_status wish_of(struct device_wish *out, const struct infer_eng
     if (!strcmp(device, "cuda"))
         out->device = DEVICE_CUDA;
     else if (strcmp(device, "auto"))
-        TRY(host_of("--device", device, &out->device));
-    return o->host_device ? host_of("the host's device", o->host_device, &out->host) : INFER_OK;
+        TRY(host_of(".device", device, &out->device));
+    return o->host_device ? host_of(".host_device", o->host_device, &out->host) : INFER_OK;
 }
 
 static enum infer_status kv_type_of(int *out, const char *name) {
@@ -24,12 +24,12 @@ static enum infer_status kv_type_of(int *out, const char *name) {
     for (int t = KV_F32; name && *out < 0 && t <= KV_Q8_0; t++)
         if (!strcmp(name, plan_kv_name((enum kv_type)t))) *out = t;
     if (!name || *out >= 0) return INFER_OK;
-    return err_set(INFER_E_INPUT, "--kv-type is '%s', must be f32, f16 or q8_0", name);
+    return err_set(INFER_E_INPUT, ".kv_type is '%s', must be f32, f16 or q8_0", name);
 }
 
 static enum infer_status known_format(const char *name) {
     if (!name || !strcmp(name, "mxfp8") || !strcmp(name, "mxfp4") || !strcmp(name, "nvfp4")) return INFER_OK;
-    return err_set(INFER_E_INPUT, "no block-scaled format '%s': mxfp8, mxfp4, nvfp4", name);
+    return err_set(INFER_E_INPUT, ".block_scaled is '%s', must be mxfp8, mxfp4, nvfp4", name);
 }
 
 enum infer_status engine_options_read(struct plan_options *out, const struct infer_engine_options *o) {

@@ -71,7 +71,7 @@ extern "C" {
 struct infer_model;
 struct infer_engine;
 
-/* This thread's last message, "" if none. */
+/* This thread's last message, "" if none. It names the options that it is about by their fields, a dot in front: ".ctx". */
 const char *infer_error(void);
 /* "0.1.0 (gcc 12.2, cuda 13.0: sm_80 sm_90a sm_120f)" */
 const char *infer_version(void);

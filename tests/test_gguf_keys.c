@@ -169,7 +169,7 @@ static void every_key_of_gguf_counts(void **state) {
         }
     compute_gguf(&(struct key){"attention.new_scale", "3", 'u', false}, NULL, &r);
     assert_int_equal(r.status, INFER_E_UNSUPPORTED);
-    assert_non_null(strstr(r.why, "--ignore-key 'llama.attention.new_scale'"));
+    assert_non_null(strstr(r.why, ".ignore_keys 'llama.attention.new_scale'"));
     compute_gguf(NULL, "attention.layer_norm_rms_epsilon", &r);
     assert_int_equal(r.status, INFER_E_INPUT);
     assert_non_null(strstr(r.why, "'llama.attention.layer_norm_rms_epsilon' is missing"));

@@ -254,7 +254,7 @@ static const struct {
     {llama, "'num_local_experts': 8", UNSUPPORTED, "'num_local_experts'"},
     {llama, "'temperature': 0.6, 'top_p': 0.9, 'id2label': {'0': 'a'}, 'gradient_checkpointing': false", SAME,
      NULL},
-    {llama, "'a_new_scale': 2", UNSUPPORTED, "--ignore-key 'a_new_scale'"},
+    {llama, "'a_new_scale': 2", UNSUPPORTED, ".ignore_keys 'a_new_scale'"},
     {llama, "'a_new_scale': null", SAME, NULL},
     /* rope: one parameter, three places */
     {llama, "'rope_parameters': {'rope_theta': 500000.0}", BAD, "'rope_theta' has two values"},

@@ -12,6 +12,7 @@
 #include "request/logprobs.h"
 #include "request/loop.h"
 #include "tools/term.h"
+#include "tools/tool.h"
 
 /* ---- text for a terminal ---- */
 
@@ -335,6 +336,26 @@ static void logprobs_are_of_the_softmax(void **state) {
     logprobs_free(&p);
 }
 
+/* ---- fields of the library's options -> flags ---- */
+
+static void messages_name_flags(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {
+        {"the context holds 64 (.ctx)", "the context holds 64 (--ctx)"},
+        {".device cuda and .gpu_layers 3", "--device cuda and --gpu-layers 3"},
+        {"gives .ignore_keys 'a.ctx'", "gives --ignore-key 'a.ctx'"},
+        {".block_scaled mxfp8 needs a card", "--matmul-precision mxfp8 needs a card"},
+        {"would fit: .kv_type q8_0 .batch 32\n", "would fit: --kv-type q8_0 --batch 32\n"},
+        {"./x.ctx, .ctx2, .temp, .none. and 0.5", "./x.ctx, .ctx2, .temp, .none. and 0.5"},
+        {"", ""},
+    };
+    char buf[128], small[12];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_string_equal(tool_flags(buf, sizeof buf, cases[i][0]), cases[i][1]);
+    assert_string_equal(tool_flags(small, sizeof small, "up to .gpu_layers"), "up to --gpu");
+    assert_string_equal(tool_flags(small, sizeof small, "0123456789abcdef"), "0123456789a");
+}
+
 /* ---- answers that repeat themselves ---- */
 
 /* Token i of streams that are the same over and over from token `plain` on: cycles of `cycle` tokens; odd: every so many tokens
@@ -399,6 +420,7 @@ int main(void) {
         cmocka_unit_test(test_turns_verdict),
         cmocka_unit_test(a_chip_finds_its_kernel_image),
         cmocka_unit_test(test_json),
+        cmocka_unit_test(messages_name_flags),
         cmocka_unit_test(logprobs_are_of_the_softmax),
         cmocka_unit_test(a_loop_is_found_late_and_for_certain),
         cmocka_unit_test(a_loop_is_of_one_answer),

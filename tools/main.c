@@ -86,6 +86,7 @@ static int finish(const struct options *o, int code) {
 int main(int argc, char **argv) {
     open_standard();
     interrupt_install();
+    log_set(tool_log, NULL);
     json_use_mem();
     --argc, ++argv;
     bool nothing = argc == 0 && isatty(STDIN_FILENO); /* a text on stdin is a prompt */

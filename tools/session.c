@@ -83,7 +83,7 @@ static void show_plan(struct session *s, const struct infer_engine_options *eo) 
     char why[512];
     struct infer_plan_report r;
     snprintf(why, sizeof why, "%s", infer_error());
-    if (infer_plan(s->model, eo, NULL, &r) == INFER_OK && !r.fits) fputs(r.text, stderr);
+    if (infer_plan(s->model, eo, NULL, &r) == INFER_OK && !r.fits) tool_report(stderr, r.text);
     infer_plan_free(&r);
     err_set(INFER_E_MEMORY, "%s", why);
 }

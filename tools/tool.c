@@ -34,9 +34,10 @@ int tool_exit_code(enum infer_status s) {
 }
 
 void tool_vsay(const char *format, va_list arguments) {
-    char line[1024], safe[3 * 1024 + 8] = "infer: ";
+    char line[1024], flags[1024], safe[3 * 1024 + 8] = "infer: ";
     vsnprintf(line, sizeof line, format, arguments);
-    text_escape(safe + 7, sizeof safe - 7, line, strlen(line));
+    tool_flags(flags, sizeof flags, line);
+    text_escape(safe + 7, sizeof safe - 7, flags, strlen(flags));
     term_line(stderr, safe);
 }
 
@@ -45,6 +46,16 @@ void tool_say(const char *format, ...) {
     va_start(ap, format);
     tool_vsay(format, ap);
     va_end(ap);
+}
+
+void tool_log(void *user, enum log_level level, const char *line) {
+    (void)user;
+    if (level >= LOG_WARN) tool_say("%s", line);
+}
+
+void tool_report(FILE *out, const char *text) {
+    char flags[8192];
+    fputs(tool_flags(flags, sizeof flags, text), out);
 }
 
 int tool_interrupted(void) {
@@ -58,9 +69,9 @@ int tool_fail(const struct options *o, enum infer_status s) {
     const char *m = err_message();
     if (s == INFER_E_CANCEL || interrupted()) return tool_interrupted();
     fflush(stdout);
-    char line[2048];
+    char line[2048], flags[1024];
     snprintf(line, sizeof line, "infer%s%s: %s", o && o->command ? " " : "",
-             o && o->command ? o->command->name : "", *m ? m : "failed");
+             o && o->command ? o->command->name : "", *m ? tool_flags(flags, sizeof flags, m) : "failed");
     term_line(stderr, line);
     return tool_exit_code(s);
 }

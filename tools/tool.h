@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 #include "tools/options.h"
 #include "base/status.h"
 
@@ -27,6 +28,13 @@ int tool_interrupted(void);
 /* Prints "infer: text" on stderr, whatever --quiet says; control characters of the arguments are escaped. */
 void tool_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void tool_vsay(const char *format, va_list arguments);
+/* text, a message or report of the library, into buf[n] with the flags of this program where it names fields of the library's
+ * options: "up to .ctx 2048" becomes "up to --ctx 2048". Returns buf. */
+const char *tool_flags(char *buf, size_t n, const char *text);
+/* What the library has to say while it works (log_set). */
+void tool_log(void *user, enum log_level level, const char *line);
+/* A memory report of the library. */
+void tool_report(FILE *out, const char *text);
 
 /* INFER_E_INPUT with the reason when --beams asks for more than one. */
 enum infer_status tool_check_beams(const struct options *o);

@@ -137,7 +137,7 @@ static enum infer_status compile_prompt(cuda_backend *b) {
     int driver = 0;
     if (b->c.no_fuse && (b->c.blas || b->c.block_scaled))
         return err_set(INFER_E_INPUT,
-                       "--no-fuse runs the plain kernels alone: not with --blas on or --matmul-precision %s",
+                       ".no_fuse runs the plain kernels alone: not with .blas or .block_scaled %s",
                        b->c.block_scaled ? b->c.block_scaled : "high");
     if (b->c.no_fuse) return INFER_OK;
     if (b->c.blas) TRY(blas_open(&b->blas));

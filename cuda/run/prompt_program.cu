@@ -212,11 +212,11 @@ static enum infer_status choose_routes(cuda_backend *b, prompt_program *p) {
     if (b->c.blas)
         for (int i = 0; i < b->c.n_group; i++)
             if (b->plan.group[i].region[0].layout == LAYOUT_F32)
-                return err_set(INFER_E_UNSUPPORTED, "--blas on takes no F32 matrix (%s)",
+                return err_set(INFER_E_UNSUPPORTED, ".blas takes no F32 matrix (%s)",
                                b->c.group[i]->member[0].name);
     if (!b->c.block_scaled) return INFER_OK;
     if (p->route.sm / 10 != 12)
-        return err_set(INFER_E_UNSUPPORTED, "--matmul-precision %s needs a card of sm_120, this is sm_%d",
+        return err_set(INFER_E_UNSUPPORTED, ".block_scaled %s needs a card of sm_120, this is sm_%d",
                        b->c.block_scaled, p->route.sm);
     while (strcmp(kinds[p->mx_kind], b->c.block_scaled) != 0) p->mx_kind++;
     return mx_agrees(b, p->mx_kind, &p->route.block_scaled);

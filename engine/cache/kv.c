@@ -205,7 +205,7 @@ enum infer_status kv_open(struct kv *kv, int *slot) {
         *slot = i;
         return INFER_OK;
     }
-    return err_set(INFER_E_FULL, "all %d slots are in use (--slots)", kv->n_slot);
+    return err_set(INFER_E_FULL, "all %d slots are in use (.slots)", kv->n_slot);
 }
 
 void kv_close(struct kv *kv, int slot) {
@@ -216,8 +216,8 @@ void kv_close(struct kv *kv, int slot) {
 enum infer_status kv_reserve(struct kv *kv, int slot, int length, int from) {
     struct kv_seq *s = &kv->seq[slot];
     if (length > kv->n_ctx)
-        return err_set(INFER_E_FULL, "context full: %d positions wanted, the context holds %d (--ctx)",
-                       length, kv->n_ctx);
+        return err_set(INFER_E_FULL, "context full: %d positions wanted, the context holds %d (.ctx)", length,
+                       kv->n_ctx);
     int n = pages_of(length);
     for (int g = 0; g < kv->n_group; g++) {
         struct kv_pool *pool = &kv->pool[g];

@@ -189,7 +189,7 @@ static enum infer_status check_key(const struct snapshot_place *p, const struct 
         memcmp(v->group, group, (size_t)v->n_group * sizeof *group) != 0)
         return err_set(INFER_E_INPUT, "broken: it has other pages or states than this model");
     if (v->n_ids > p->kv->n_ctx)
-        return err_set(INFER_E_FULL, "it holds %d tokens, the context %d (--ctx)", v->n_ids, p->kv->n_ctx);
+        return err_set(INFER_E_FULL, "it holds %d tokens, the context %d (.ctx)", v->n_ids, p->kv->n_ctx);
     for (int i = 0; i < v->n_ids; i++)
         if (v->ids[i] < 0 || v->ids[i] >= p->config->n_vocab)
             return err_set(INFER_E_INPUT, "broken: token %d is outside of the vocabulary of %d", v->ids[i],

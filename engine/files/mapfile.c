@@ -100,7 +100,7 @@ static enum infer_status read_whole(struct mapfile *f, int fd) {
     unsigned char *p;
     size_t left = host_memory_available();
     if (f->size > left) /* the kernel would give the addresses, and end the program when they are filled */
-        return err_set(INFER_E_MEMORY, "%s: --no-mmap needs %zu bytes of memory, %zu can be taken", f->path,
+        return err_set(INFER_E_MEMORY, "%s: .no_mmap needs %zu bytes of memory, %zu can be taken", f->path,
                        f->size, left);
     TRY(mem_new(&p, f->size, f->path));
     f->data = p;
@@ -120,7 +120,7 @@ static enum infer_status read_whole(struct mapfile *f, int fd) {
 static enum infer_status map_whole(struct mapfile *f, int fd) {
     void *p = mmap(NULL, f->size, PROT_READ, MAP_SHARED, fd, 0);
     if (p == MAP_FAILED)
-        return err_set(INFER_E_IO, "%s: %zu bytes cannot be mapped: %s (--no-mmap reads them into memory)",
+        return err_set(INFER_E_IO, "%s: %zu bytes cannot be mapped: %s (.no_mmap reads them into memory)",
                        f->path, f->size, strerror(errno));
     f->data = p;
     f->mapped = true;
@@ -180,7 +180,7 @@ enum infer_status mapfile_lock(const struct mapfile *f) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < f->size)
         return err_set(INFER_E_MEMORY,
-                       "%s: --mlock needs %zu bytes, the limit of locked memory is %llu (ulimit -l)", f->path,
+                       "%s: .mlock needs %zu bytes, the limit of locked memory is %llu (ulimit -l)", f->path,
                        f->size, (unsigned long long)limit.rlim_cur);
-    return err_set(INFER_E_MEMORY, "%s: --mlock of %zu bytes: %s", f->path, f->size, strerror(why));
+    return err_set(INFER_E_MEMORY, "%s: .mlock of %zu bytes: %s", f->path, f->size, strerror(why));
 }

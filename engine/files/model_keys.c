@@ -59,6 +59,6 @@ enum infer_status key_unknown(const struct key_ignore *ignore, const char *path,
         }
     return err_set(INFER_E_UNSUPPORTED,
                    "%s: key '%.100s' is not known here and may change what the model computes; who knows "
-                   "that it does not gives --ignore-key '%.100s'",
+                   "that it does not gives .ignore_keys '%.100s'",
                    path, key, key);
 }

@@ -103,13 +103,11 @@ static enum infer_status unknown(const char *name, const char *given) {
     for (int i = 0; i < n; i++)
         length += (size_t)snprintf(text + length, sizeof text - length, "%s%s",
                                    i ? ", " : "; near it: ", table[which[i]].name);
-    return err_set(INFER_E_INPUT,
-                   "--as '%s' is no known card%s ('plan --as list' names all; or GIB,sm_XX like 24,sm_89)",
-                   name, text);
+    return err_set(INFER_E_INPUT, ".as '%s' is no known card%s, nor GIB,sm_XX like 24,sm_89", name, text);
 }
 
 static enum infer_status too_old(const char *name, int sm) {
-    return err_set(INFER_E_UNSUPPORTED, "--as %s: sm_%d is older than sm_%d, the oldest with kernels", name,
+    return err_set(INFER_E_UNSUPPORTED, ".as %s: sm_%d is older than sm_%d, the oldest with kernels", name,
                    sm, SM_LEAST);
 }
 
@@ -124,7 +122,7 @@ enum infer_status card_find(const char *name, struct card *out) {
             return out->sm < SM_LEAST ? too_old(out->name, out->sm) : INFER_OK;
         }
     if (sscanf(name, "%lf,sm_%d%n", &gib, &sm, &end) != 2 || name[end]) return unknown(name, given);
-    if (!(gib > 0 && gib <= 4096)) return err_set(INFER_E_INPUT, "--as: %g GiB is not within 0 to 4096", gib);
+    if (!(gib > 0 && gib <= 4096)) return err_set(INFER_E_INPUT, ".as: %g GiB is not within 0 to 4096", gib);
     if (sm < SM_LEAST) return too_old(name, sm);
     *out = (struct card){.sm = sm, .memory_bytes = (uint64_t)(gib * (1 << 30)), .source = "memory as given"};
     snprintf(out->name, sizeof out->name, "%.*s", (int)sizeof out->name - 1, name);

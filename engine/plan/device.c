@@ -58,8 +58,7 @@ static enum infer_status pick_auto(const struct device_wish *w, struct placement
     char address[64], reason[400];
     unsigned id;
     if (w->n_layer == 0 || !device_pci_nvidia(address, sizeof address, &id)) {
-        if (w->n_layer > 0)
-            log_line(LOG_WARN, "--gpu-layers %d: this machine has no NVIDIA card", w->n_layer);
+        if (w->n_layer > 0) log_line(LOG_WARN, ".gpu_layers %d: this machine has no NVIDIA card", w->n_layer);
         return pick_cpu(&out->device);
     }
     if (pick_cuda(out) == INFER_OK) return pick_cpu(&out->host);

@@ -29,8 +29,8 @@ static enum infer_status layers_of(const struct model *m, const struct plan_opti
     if (n < 0 || n >= m->n_layer || (!place->host && !place->memory.total_bytes)) return INFER_OK;
     if (!place->host)
         return err_set(INFER_E_INPUT,
-                       "--device cuda computes nothing on the CPU, so all %d layers are on the card; "
-                       "--gpu-layers %d goes with --device auto",
+                       ".device cuda computes nothing on the CPU, so all %d layers are on the card; "
+                       ".gpu_layers %d goes with .device auto",
                        m->n_layer, n);
     *out = n;
     return INFER_OK;
@@ -40,18 +40,17 @@ static enum infer_status layers_of(const struct model *m, const struct plan_opti
 static enum infer_status kernels_of(const struct plan_options *o) {
     const char *device = o->place.device->name;
     if (o->block_scaled && strcmp(device, "cuda") != 0)
-        return err_set(INFER_E_UNSUPPORTED,
-                       "--matmul-precision %s needs a card of sm_120; this is the %s backend",
+        return err_set(INFER_E_UNSUPPORTED, ".block_scaled %s needs a card of sm_120; this is the %s backend",
                        o->block_scaled, device);
     if (o->blas && strcmp(device, "cuda") != 0)
-        return err_set(INFER_E_UNSUPPORTED, "--blas on needs a card; this is the %s backend", device);
+        return err_set(INFER_E_UNSUPPORTED, ".blas needs a card; this is the %s backend", device);
     return INFER_OK;
 }
 
 static enum infer_status ctx_of(const struct model *m, int asked, int *out) {
     int most = m->n_ctx_train;
     *out = asked > 0 ? asked : asked < 0 || most < DEFAULT_CTX ? most : DEFAULT_CTX;
-    return in_range("--ctx", *out, 1, MAX_PLAN_CTX);
+    return in_range(".ctx", *out, 1, MAX_PLAN_CTX);
 }
 
 static enum infer_status read_options(struct plan_settings *s, const struct model *m,
@@ -61,10 +60,10 @@ static enum infer_status read_options(struct plan_settings *s, const struct mode
     s->n_batch = o->batch ? o->batch : o->place.memory.total_bytes ? DEFAULT_BATCH_CARD : DEFAULT_BATCH;
     s->slot_rows = !o->decode_rows;
     s->n_decode_rows = o->decode_rows ? o->decode_rows : s->n_slot;
-    TRY(in_range("--slots", s->n_slot, 1, MAX_SLOTS));
-    TRY(in_range("--batch", s->n_batch, 1, MAX_BATCH));
+    TRY(in_range(".slots", s->n_slot, 1, MAX_SLOTS));
+    TRY(in_range(".batch", s->n_batch, 1, MAX_BATCH));
     TRY(in_range("decode rows", s->n_decode_rows, 1, MAX_BATCH));
-    TRY(in_range("--threads", o->threads, 0, 4096));
+    TRY(in_range(".threads", o->threads, 0, 4096));
     TRY(kernels_of(o));
     TRY(layers_of(m, o, &s->n_device_layer));
     s->kv_type = o->kv_type >= 0                   ? (enum kv_type)o->kv_type

@@ -72,12 +72,12 @@ static char *another(struct plan *p) {
     return p->n_nearest < PLAN_NEAREST ? p->nearest[p->n_nearest++] : NULL;
 }
 
-/* --ctx N that fits with the other settings as they are, behind the words before. */
+/* .ctx N that fits with the other settings as they are, behind the words before. */
 static enum infer_status nearest_ctx(struct plan *p, struct search *s, const char *before) {
     int n;
     char *line;
     TRY(greatest(s, &s->set.n_ctx, CTX_STEP, s->set.n_ctx - 1, CTX_STEP, &n));
-    if (n > 0 && (line = another(p))) snprintf(line, sizeof p->nearest[0], "%s--ctx %d", before, n);
+    if (n > 0 && (line = another(p))) snprintf(line, sizeof p->nearest[0], "%s.ctx %d", before, n);
     return INFER_OK;
 }
 
@@ -88,7 +88,7 @@ static enum infer_status smallest(struct plan *p, struct search *s) {
     s->set.n_slot = 1;
     s->set.n_batch = 32;
     s->set.kv_type = KV_Q8_0;
-    snprintf(before, sizeof before, "%s--kv-type q8_0 --batch 32 ", p->set.n_slot > 1 ? "--slots 1 " : "");
+    snprintf(before, sizeof before, "%s.kv_type q8_0 .batch 32 ", p->set.n_slot > 1 ? ".slots 1 " : "");
     return nearest_ctx(p, s, before);
 }
 
@@ -100,18 +100,18 @@ enum infer_status plan_nearest(struct plan *p, const struct model *m, const stru
     TRY(nearest_ctx(p, &s, ""));
     for (s.set.n_batch /= 2, fits = false; !fits && s.set.n_batch >= 32; s.set.n_batch /= 2) {
         TRY(try_fit(&s, &fits));
-        if (fits && (line = another(p))) snprintf(line, sizeof p->nearest[0], "--batch %d", s.set.n_batch);
+        if (fits && (line = another(p))) snprintf(line, sizeof p->nearest[0], ".batch %d", s.set.n_batch);
     }
     s.set = p->set;
     if (p->set.n_slot > 1) {
         TRY(greatest(&s, &s.set.n_slot, 1, p->set.n_slot - 1, 1, &n));
-        if (n > 0 && (line = another(p))) snprintf(line, sizeof p->nearest[0], "--slots %d", n);
+        if (n > 0 && (line = another(p))) snprintf(line, sizeof p->nearest[0], ".slots %d", n);
     }
     if (p->set.kv_type != KV_Q8_0) {
         s.set.kv_type = KV_Q8_0;
         TRY(try_fit(&s, &fits));
-        if (!fits) TRY(nearest_ctx(p, &s, "--kv-type q8_0 "));
-        if (fits && (line = another(p))) snprintf(line, sizeof p->nearest[0], "--kv-type q8_0");
+        if (!fits) TRY(nearest_ctx(p, &s, ".kv_type q8_0 "));
+        if (fits && (line = another(p))) snprintf(line, sizeof p->nearest[0], ".kv_type q8_0");
         s.set = p->set;
     }
     if (options->place.memory.total_bytes && p->n_part == 1) { /* a card: fewer of its layers */
@@ -120,7 +120,7 @@ enum infer_status plan_nearest(struct plan *p, const struct model *m, const stru
         s.options = &other;
         TRY(greatest(&s, &s.set.n_device_layer, 1, m->n_layer - 1, 1, &n));
         if (n > 0 && (line = another(p)))
-            snprintf(line, sizeof p->nearest[0], "--device auto --gpu-layers %d", n);
+            snprintf(line, sizeof p->nearest[0], ".device auto .gpu_layers %d", n);
     }
     return p->n_nearest ? INFER_OK : smallest(p, &s);
 }

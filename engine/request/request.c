@@ -19,7 +19,7 @@ static enum infer_status find_breakers(const struct infer_model *m, struct sampl
 static enum infer_status check(const struct sched *s, const struct request_params *p) {
     if (p->n_id < 1) return err_set(INFER_E_INPUT, "the prompt is empty");
     if (p->n_id > s->n_ctx)
-        return err_set(INFER_E_FULL, "the prompt has %d tokens, the context holds %d (--ctx)", p->n_id,
+        return err_set(INFER_E_FULL, "the prompt has %d tokens, the context holds %d (.ctx)", p->n_id,
                        s->n_ctx);
     if (p->n_logprob > LOGPROBS_MAX)
         return err_set(INFER_E_INPUT, "%d log probabilities a token, at most %d", p->n_logprob, LOGPROBS_MAX);

@@ -174,7 +174,9 @@ static json_t *doctor_model(const struct options *o, enum infer_status *status) 
     enum infer_status st = session_model_path(o, path, sizeof path);
     if (!st) st = infer_model_open(&m, path, NULL);
     if (!st) st = infer_plan(m, &(struct infer_engine_options){.gpu_layers = -1}, NULL, &r);
-    json_t *j = json_pack("{s:s, s:s}", "file", path, "problem", st ? err_message() : "");
+    char problem[1024];
+    json_t *j = json_pack("{s:s, s:s}", "file", path, "problem",
+                          st ? tool_flags(problem, sizeof problem, err_message()) : "");
     if (o->model || getenv("INFER_MODEL"))
         *status = st || r.fits ? st : err_set(INFER_E_MEMORY, "%s does not fit", path);
     if (!st) {

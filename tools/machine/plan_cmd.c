@@ -142,7 +142,10 @@ static json_t *plan_json(const struct infer_model_info *m, const struct infer_pl
                          const struct ceilings *c) {
     const struct infer_engine_info *s = &r->size;
     json_t *nearest = json_array();
-    for (int i = 0; i < r->n_nearest; i++) json_array_append_new(nearest, json_string(r->nearest[i]));
+    for (int i = 0; i < r->n_nearest; i++) {
+        char flags[128];
+        json_array_append_new(nearest, json_string(tool_flags(flags, sizeof flags, r->nearest[i])));
+    }
     json_t *bytes = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "mapped",
                               bytes_json(r->map_bytes), "weights", bytes_json(s->weight_bytes), "kv",
                               bytes_json(s->kv_bytes), "activations", bytes_json(s->activation_bytes),
@@ -207,13 +210,18 @@ int cmd_plan(const struct options *o) {
         struct infer_engine_options eo = session_engine_options(o, &(struct session_need){.slots = 1});
         if (o->max_batch) eo.slots = -1;
         st = infer_plan(s.model, &eo, o->as, &r);
+        if (st == INFER_E_INPUT && strncmp(infer_error(), ".as '", 5) == 0) {
+            char why[512];
+            snprintf(why, sizeof why, "%s", infer_error());
+            err_set(st, "%s; '--as list' names all", why);
+        }
     }
     struct ceilings c = {.read_gb_s = NAN};
     if (!st) c = ceilings_find(o, &s.info, &r);
     if (!st && o->json) {
         st = print_json(&s.info, &r, &c);
     } else if (!st) {
-        fputs(r.text, stdout);
+        tool_report(stdout, r.text);
         if (o->max_batch)
             printf("  most sequences at once: %d of %d positions\n", r.fits ? r.size.n_slot : 0,
                    r.size.n_ctx);

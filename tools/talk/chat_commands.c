@@ -141,7 +141,7 @@ static enum chat_next do_set(struct chat *c, const char *arg) {
 
 static enum chat_next do_mem(struct chat *c, const char *arg) {
     (void)arg;
-    fputs(infer_plan_text(c->talk.session.engine), stderr);
+    tool_report(stderr, infer_plan_text(c->talk.session.engine));
     fprintf(stderr, "context: %d of %d tokens used\n", talk_held(&c->talk), c->talk.session.place.n_ctx);
     return CHAT_GO_ON;
 }
