@@ -64,6 +64,17 @@ infer_test(test_grammar)
 infer_test(test_request tools/file/mix.c tools/file/synth_file.c)
 target_compile_options(test_request PRIVATE ${OpenMP_C_FLAGS})
 
+# the program of docs/requests.md, as it stands there
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS docs/requests.md)
+file(READ docs/requests.md REQUESTS_PAGE)
+string(REGEX REPLACE ".*\n```c\n(.*)\n```.*" "\\1\n" REQUESTS_PROGRAM "${REQUESTS_PAGE}")
+file(CONFIGURE OUTPUT ${TEST_DIR}/two_requests.c CONTENT "${REQUESTS_PROGRAM}" @ONLY)
+add_executable(two_requests ${TEST_DIR}/two_requests.c)
+target_link_libraries(two_requests PRIVATE infer_engine)
+set_target_properties(two_requests PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${TEST_DIR})
+add_test(NAME two_requests COMMAND two_requests ${CMAKE_SOURCE_DIR}/tests/golden/chat/chat-llama.gguf)
+set_tests_properties(two_requests PROPERTIES PASS_REGULAR_EXPRESSION "hi there!\none two three four")
+
 # the whole program in one test: its main is called with allocations failing
 get_target_property(PROGRAM infer SOURCES)
 list(FILTER PROGRAM EXCLUDE REGEX "tools/main.c")
