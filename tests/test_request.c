@@ -297,6 +297,38 @@ static void what_happens_to_one_is_its_own(void **state) {
     }
 }
 
+/* Where a step has no room for all they take turns. */
+static void a_narrow_step_is_shared(void **state) {
+    (void)state;
+    const struct infer_engine_options options = {.device = "cpu",
+                                                 .kv_type = "f32",
+                                                 .ctx = CTX,
+                                                 .slots = 4,
+                                                 .batch = 4,
+                                                 .decode_rows = 2,
+                                                 .gpu_layers = -1};
+    struct infer_engine *e;
+    struct sched *s;
+    struct outcome o[4], one;
+    int seq;
+    assert_ok(infer_engine_create(&e, m.model, &options));
+    assert_ok(sched_open(&s, e, m.model));
+    for (int k = 0; k < 4; k++) {
+        assert_ok(infer_seq_open(e, &seq));
+        start(&o[k], s, &wishes[k], seq);
+    }
+    while (!request_done(o[2].request) && !request_done(o[3].request)) assert_true(sched_step(s));
+    for (int k = 0; k < 4; k++) assert_true(o[k].n_id >= 20);
+    while (sched_step(s)) continue;
+    for (int k = 0; k < 4; k++) {
+        end(&o[k]);
+        alone(&one, &wishes[k], "cpu", false);
+        assert_same(wishes[k].name, &one, &o[k]);
+    }
+    sched_close(s);
+    infer_engine_free(e);
+}
+
 /* One that is freed while it runs leaves its sequence to the next, which finds the common tokens in it. */
 static void a_sequence_goes_on(void **state) {
     (void)state;
@@ -401,8 +433,8 @@ static void what_cannot_be_asked(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(many_are_what_each_is_alone), cmocka_unit_test(what_happens_to_one_is_its_own),
-        cmocka_unit_test(a_sequence_goes_on),          cmocka_unit_test(guesses_change_nothing),
-        cmocka_unit_test(what_cannot_be_asked),
+        cmocka_unit_test(a_narrow_step_is_shared),     cmocka_unit_test(a_sequence_goes_on),
+        cmocka_unit_test(guesses_change_nothing),      cmocka_unit_test(what_cannot_be_asked),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

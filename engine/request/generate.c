@@ -33,6 +33,7 @@ static void drained(struct request *r) {
     struct infer_engine *e = r->sched->engine;
     if (infer_seq_length(e, r->p.seq) <= r->figures.n_held) return;
     enum infer_status st = infer_seq_rewind(e, r->p.seq, r->figures.n_held);
+    r->figures.n_held = infer_seq_length(e, r->p.seq);
     if (st && r->why != REQUEST_FAILED) fail(r, st);
 }
 

@@ -47,15 +47,27 @@ static int n_decoding(const struct request *r) {
     return n;
 }
 
-/* The rows that the requests want now; each that decodes has its token's, what is left is for guesses. */
+/* The first goes behind the others. */
+static void rotate(struct sched *s) {
+    struct request *first = s->first, **last = &first->next;
+    while (*last) last = &(*last)->next;
+    s->first = first->next ? first->next : first;
+    *last = first;
+    first->next = NULL;
+}
+
+/* The rows that the requests want now; each that decodes has its token's, what is left is for guesses. Where there is no room for
+ * all, another one is the first next time. */
 static int collect(struct sched *s) {
     struct request_room left = {s->n_batch, s->n_decode_rows};
+    bool all = true;
     int n = 0, n_out = 0;
     for (struct request *r = s->first; r; r = r->next) {
         int reserved = n_decoding(r->next);
         struct request_room room = {left.prompt, left.decode - reserved};
         if (room.decode < 1) room.decode = left.decode > 0;
         int m = request_rows(r, s->rows + n, &room);
+        all = all && (m || r->why);
         if (!m) continue;
         struct request_part *part = &r->part[r->n_part - 1];
         part->step = s->n_submit;
@@ -65,6 +77,7 @@ static int collect(struct sched *s) {
         *(s->rows[n].decode ? &left.decode : &left.prompt) -= m;
         n += m;
     }
+    if (!all) rotate(s);
     return n;
 }
 
