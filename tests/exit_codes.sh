@@ -216,5 +216,18 @@ for signal in "INT 130" "TERM 143" "HUP 129"; do
     [ -z "$(compgen -G 'big*')" ] || { fail "$(echo big*) is left"; rm -f big*; }
 done
 
+name="infer chat: what fails after an answer that Ctrl-C ended says why"
+mkfifo TALK
+"$infer" chat -q --raw --temp 2 -n inf --overflow shift --logit-bias 278=-inf --logit-bias 280=-inf <TALK >out 2>err 5>&- &
+pid=$!
+exec 6>TALK
+echo hello >&6
+until [ -s out ] || ! kill -0 $pid 2>/dev/null; do sleep 0.01; done
+kill -INT $pid
+echo "/set temp 300" >&6
+exec 6>&-
+ended $pid 130
+err_has "300 is not within"
+
 echo "$count checks, $failed failed"
 [ "$failed" = 0 ]

@@ -171,11 +171,13 @@ static enum infer_status answer(struct chat *c) {
 /* One turn: what cannot be answered is taken back, so that the user can try something else. */
 static void turn(struct chat *c) {
     enum infer_status st = answer(c);
-    if (!st) return;
-    progress_clear(&c->talk.session.progress);
-    c->code = tool_fail(c->o, st);
-    chat_drop(c, "user");
-    if (st == INFER_E_FULL && c->terminal_in) tool_say("the message was taken back; " CHOICES);
+    if (st) {
+        c->code = tool_fail(c->o, st);
+        chat_drop(c, "user");
+        if (st == INFER_E_FULL && c->terminal_in) tool_say("the message was taken back; " CHOICES);
+    }
+    c->interrupted |= interrupted();
+    interrupt_clear(); /* what fails from here on fails for a reason of its own */
 }
 
 static void loop(struct chat *c) {
@@ -185,7 +187,10 @@ static void loop(struct chat *c) {
         size_t n;
         interrupt_idle(true);
         enum line_result r = line_read(c->line, &text, &n);
-        if (r == LINE_END) return;
+        if (r == LINE_END) {
+            if (c->interrupted && !c->terminal_in) c->code = tool_interrupted();
+            return;
+        }
         if (r == LINE_INTERRUPT) {
             interrupt_clear();
             if (!c->terminal_in || ++presses > 1) {

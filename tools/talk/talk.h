@@ -65,6 +65,7 @@ struct chat {
     struct line *line;
     json_t *messages; /* [{role, content}] */
     bool terminal_in, terminal_out, colour;
+    bool interrupted;   /* an answer was ended by Ctrl-C */
     bool thought_shown; /* as part of this answer, which has not begun */
     struct thoughts thoughts;
     struct term_wrap wrap;
