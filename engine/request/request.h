@@ -9,7 +9,7 @@
  *     request_free(a);
  *
  * An answer is the same whoever else is there. One thread calls these functions for one engine; request_cancel alone may come from
- * another thread or a signal handler. docs/rooms.md has the exercise. */
+ * another thread or a signal handler. docs/requests.md is a program of two. */
 #pragma once
 #include "infer.h"
 #include "request/logprobs.h"
