@@ -60,9 +60,8 @@ static void fill_flight(struct infer_engine *e, struct flight *f, const struct i
                                    f->out_row[c], f->want[c], e->kv.tables, e->kv.version};
 }
 
-/* The first position that a queued step or this one computes of a sequence. */
-static int oldest(const struct infer_engine *e, const struct flight *f, int seq) {
-    int from = f->length_before[seq];
+/* The first position that a queued step computes of a sequence, or from. */
+static int oldest(const struct infer_engine *e, int seq, int from) {
     for (unsigned k = e->n_wait; k != e->n_submit; k++) {
         int before = e->flight[k % PLAN_FLIGHTS].length_before[seq];
         if (before >= 0 && before < from) from = before;
@@ -78,7 +77,7 @@ static enum infer_status place_rows(struct infer_engine *e, struct flight *f, co
         int seq = rows[i].seq;
         if (f->length_before[seq] < 0) f->length_before[seq] = e->kv.seq[seq].length;
         int32_t id = rows[i].id == INFER_LAST ? e->last[seq] : rows[i].id;
-        TRY(kv_reserve(&e->kv, seq, rows[i].pos + 1, oldest(e, f, seq)));
+        TRY(kv_reserve(&e->kv, seq, rows[i].pos + 1, oldest(e, seq, f->length_before[seq])));
         kv_append(&e->kv, seq, &id, 1);
         e->last[seq] = -1;
     }
@@ -205,6 +204,8 @@ static enum infer_status collect(struct infer_engine *e, struct flight *f) {
         if (f->token[i] >= 0) e->last_out[f->out_slot[i]] = i;
     }
     learn_tokens(e, f);
+    for (int i = 0; i < e->kv.n_slot; i++) /* what the step saw and no row will any more */
+        if (f->length_before[i] >= 0) kv_settle(&e->kv, i, oldest(e, i, e->kv.seq[i].length));
     return INFER_OK;
 }
 

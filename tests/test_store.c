@@ -76,6 +76,23 @@ static void windows_free_pages(void **state) {
         }
 }
 
+/* One sequence after the other computes long steps, and all keep only what their windows see. */
+static void sequences_share_a_small_pool(void **state) {
+    (void)state;
+    enum { MANY = 16, ROWS = 128 };
+    struct store s;
+    int slot;
+    store_make(&s, 100, MANY, ROWS, 0);
+    for (int k = 0; k < MANY; k++) assert_ok(kv_open(&s.kv, &slot));
+    for (int k = 0; k < MANY; k++)
+        for (int i = 0; i < 7; i++) {
+            go_on(&s, k, ROWS);
+            kv_settle(&s.kv, k, s.kv.seq[k].length);
+            check_tables(&s);
+        }
+    arena_free(&s.arena);
+}
+
 static int32_t *ids_of(int n) {
     static int32_t ids[LONG + 1];
     for (int i = 0; i < n; i++) ids[i] = id_at(i);
@@ -259,6 +276,22 @@ static void a_model_with_windows(void **state) {
         infer_engine_free(e);
         infer_model_close(m);
     }
+}
+
+/* One long prompt after the other, with a pool that holds the windows of all and the rows of one step. */
+static void many_sequences_with_windows(void **state) {
+    (void)state;
+    struct infer_model *m = open_model("qwen2-windows");
+    struct infer_engine *e = open_engine(m, "cpu", 448, 16);
+    float first[VOCAB], got[VOCAB];
+    int seq;
+    for (int k = 0; k < 16; k++) {
+        assert_ok(infer_seq_open(e, &seq));
+        steps(e, seq, 0, 2 * 448, 448, k ? got : first);
+        if (k) expect_same(got, first, "cpu", "of many");
+    }
+    infer_engine_free(e);
+    infer_model_close(m);
 }
 
 /* ---- a model with a state: a convolution of the embeddings is added to them ---- */
@@ -490,9 +523,11 @@ int main(void) {
 #endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(windows_free_pages),
+        cmocka_unit_test(sequences_share_a_small_pool),
         cmocka_unit_test(rewinds_ask_every_group),
         cmocka_unit_test(prefixes_ask_every_group),
         cmocka_unit_test(a_model_with_windows),
+        cmocka_unit_test(many_sequences_with_windows),
         cmocka_unit_test(a_cancelled_step_leaves_no_prefix),
         cmocka_unit_test(a_model_with_a_state),
         cmocka_unit_test(states_do_not_mix),

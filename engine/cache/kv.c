@@ -213,20 +213,27 @@ void kv_close(struct kv *kv, int slot) {
     kv->seq[slot].open = false;
 }
 
+void kv_settle(struct kv *kv, int slot, int from) {
+    for (int g = 0; g < kv->n_group; g++)
+        if (kv->pool[g].window)
+            keep_pages(kv, g, slot, first_page(kv->pool[g].window, from - KV_BACK),
+                       kv->seq[slot].span[g].end);
+}
+
 enum infer_status kv_reserve(struct kv *kv, int slot, int length, int from) {
     struct kv_seq *s = &kv->seq[slot];
     if (length > kv->n_ctx)
         return err_set(INFER_E_FULL, "context full: %d positions wanted, the context holds %d (.ctx)", length,
                        kv->n_ctx);
     int n = pages_of(length);
-    for (int g = 0; g < kv->n_group; g++) {
-        struct kv_pool *pool = &kv->pool[g];
-        if (n <= s->span[g].end) continue;
-        if (pool->window) keep_pages(kv, g, slot, first_page(pool->window, from - KV_BACK), s->span[g].end);
-        if (n - s->span[g].end > pool->n_free)
+    bool more = false;
+    for (int g = 0; g < kv->n_group; g++) more |= n > s->span[g].end;
+    if (!more) return INFER_OK;
+    kv_settle(kv, slot, from);
+    for (int g = 0; g < kv->n_group; g++)
+        if (n - s->span[g].end > kv->pool[g].n_free)
             return err_set(INFER_E_FULL, "key/value cache full: %d pages wanted, %d free", n - s->span[g].end,
-                           pool->n_free);
-    }
+                           kv->pool[g].n_free);
     for (int g = 0; g < kv->n_group; g++)
         while (s->span[g].end < n) {
             table_of(kv, g, slot)[s->span[g].end++] = take_page(&kv->pool[g]);

@@ -77,6 +77,8 @@ void kv_close(struct kv *kv, int slot);
  * if one of them fails; pages that rows from there on do not see are freed. The length itself does not change. errors: INFER_E_FULL
  * with both numbers */
 enum infer_status kv_reserve(struct kv *kv, int slot, int length, int from);
+/* Frees what rows from position from on do not see: the first one that a queued step computes, or the next. */
+void kv_settle(struct kv *kv, int slot, int from);
 /* Sets the new length after a step; ids[n] are the new tokens (-1: not known yet). */
 void kv_append(struct kv *kv, int slot, const int32_t *ids, int n);
 /* Fills in the first unknown id. */
