@@ -2,6 +2,7 @@
  * depend on chunks, neighbours and replays. Skipped with a printed reason where there is no usable card, unless
  * INFER_REQUIRE_CUDA=1. */
 #include "test.h"
+#include "poison.h"
 #include "infer.h"
 #include "engine_impl.h"
 #include "engine_options.h"
@@ -274,9 +275,14 @@ static void put_windows(struct model *m) {
 static void go_far(struct infer_engine *e, int chunk, float *out) {
     int seq;
     assert_ok(infer_seq_open(e, &seq));
-    for (int i = 0; i < N_FAR; i += chunk) step(e, seq, i, i + chunk > N_FAR ? N_FAR - i : chunk, false, out);
-    for (int i = 0; i < N_DECODE; i++)
+    for (int i = 0; i < N_FAR; i += chunk) {
+        step(e, seq, i, i + chunk > N_FAR ? N_FAR - i : chunk, false, out);
+        poison_free_pages(e);
+    }
+    for (int i = 0; i < N_DECODE; i++) {
         step(e, seq, N_FAR + i, 1, true, out + (size_t)(i + 1) * (size_t)n_vocab);
+        poison_free_pages(e);
+    }
     infer_seq_close(e, seq);
 }
 

@@ -1,5 +1,6 @@
 /* What sequences keep: pages by group with windows that free what lies behind them; states; prefixes, rewinds and snapshots of both. */
 #include "test.h"
+#include "poison.h"
 #include "base/mem.h"
 #include "cache/kv.h"
 #include "engine_impl.h"
@@ -278,6 +279,32 @@ static void a_model_with_windows(void **state) {
     }
 }
 
+/* What is behind a window, and what other sequences left, is not read: prompt rows and decode rows. */
+static void freed_pages_are_not_read(void **state) {
+    (void)state;
+    for (int d = 0; d < n_device; d++) {
+        struct infer_model *m = open_model("mistral-window");
+        float want[VOCAB], got[VOCAB];
+        int a;
+        for (int poison = 0; poison < 2; poison++) {
+            struct infer_engine *e = open_engine(m, devices[d], 90, 2);
+            float *out = poison ? got : want;
+            assert_ok(infer_seq_open(e, &a));
+            for (int i = 0; i < 720; i += 90) {
+                steps(e, a, i, i + 90, 90, out);
+                if (poison) poison_free_pages(e);
+            }
+            for (int i = 720; i < 800; i++) {
+                assert_ok(step(e, a, i, 1, true, out));
+                if (poison) poison_free_pages(e);
+            }
+            infer_engine_free(e);
+        }
+        expect_same(got, want, devices[d], "beside poison");
+        infer_model_close(m);
+    }
+}
+
 /* One long prompt after the other, with a pool that holds the windows of all and the rows of one step. */
 static void many_sequences_with_windows(void **state) {
     (void)state;
@@ -522,15 +549,11 @@ int main(void) {
     if (backend_cuda.probe() != INFER_OK) n_device--; /* the last one */
 #endif
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(windows_free_pages),
-        cmocka_unit_test(sequences_share_a_small_pool),
-        cmocka_unit_test(rewinds_ask_every_group),
-        cmocka_unit_test(prefixes_ask_every_group),
-        cmocka_unit_test(a_model_with_windows),
-        cmocka_unit_test(many_sequences_with_windows),
-        cmocka_unit_test(a_cancelled_step_leaves_no_prefix),
-        cmocka_unit_test(a_model_with_a_state),
-        cmocka_unit_test(states_do_not_mix),
+        cmocka_unit_test(windows_free_pages),          cmocka_unit_test(sequences_share_a_small_pool),
+        cmocka_unit_test(rewinds_ask_every_group),     cmocka_unit_test(prefixes_ask_every_group),
+        cmocka_unit_test(a_model_with_windows),        cmocka_unit_test(freed_pages_are_not_read),
+        cmocka_unit_test(many_sequences_with_windows), cmocka_unit_test(a_cancelled_step_leaves_no_prefix),
+        cmocka_unit_test(a_model_with_a_state),        cmocka_unit_test(states_do_not_mix),
         cmocka_unit_test(requests_catch_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
