@@ -39,7 +39,7 @@ if(nvcc)
     find_library(LIB_CUDART NAMES libcudart_static.a HINTS ${cuda_home} PATH_SUFFIXES lib64 lib targets/x86_64-linux/lib
                  NO_DEFAULT_PATH REQUIRED)
     mark_as_advanced(LIB_CUDART)
-    set(nvcc_flags -std=c++17 -O3 -lineinfo -I${CMAKE_SOURCE_DIR}/engine -I${CMAKE_SOURCE_DIR}
+    set(nvcc_flags -std=c++17 -O3 -lineinfo -I${CMAKE_SOURCE_DIR}/engine -I${CMAKE_SOURCE_DIR} -I${CMAKE_BINARY_DIR}
         -Xcompiler=-fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-Wall,-fPIC)
     list(APPEND nvcc_flags ${INFER_NVCC_FLAGS})
     if(INFER_WERROR)
@@ -62,19 +62,56 @@ if(nvcc)
         string(APPEND images " compute_80 compute_90")
     endif()
     set_property(SOURCE engine/version.c APPEND PROPERTY COMPILE_DEFINITIONS "INFER_CUDA_BUILD=\"${nvcc_version}:${images}\"")
+
+    # ---- formats: a file for each row of quant.def; kernels on weights: a file for each row of layouts.def and family
+    set(formats "// Made by CMake from quant.def.\n#pragma once\n#include \"cuda/formats/cuda_floats.cuh\"\n")
+    foreach(name ${QUANT_NAMES})
+        if(NOT EXISTS ${CMAKE_SOURCE_DIR}/cuda/formats/cuda_${name}.cuh)
+            message(FATAL_ERROR "cuda/formats/cuda_${name}.cuh is missing: quant.def has ${name} (docs/adding-a-format.md)")
+        endif()
+        string(APPEND formats "#include \"cuda/formats/cuda_${name}.cuh\"\n")
+    endforeach()
+    file(CONFIGURE OUTPUT made/cuda_formats.cuh CONTENT "${formats}" @ONLY)
+    set(made "")
+    function(make_instance name header line)
+        file(CONFIGURE OUTPUT made/${name}.cu CONTENT "// Made by CMake from layouts.def.\n#include \"${header}\"\n${line}\n" @ONLY)
+        set(made ${made} ${CMAKE_BINARY_DIR}/made/${name} PARENT_SCOPE)
+    endfunction()
+    file(STRINGS cuda/plan/layouts.def rows REGEX "^(LAYOUT|PAIR)\\(")
+    foreach(row ${rows})
+        if(row MATCHES "^LAYOUT\\((.*), \"(.*)\", .*, (.*)\\)")
+            set(id ${CMAKE_MATCH_1})
+            set(name ${CMAKE_MATCH_2})
+            set(kind ${CMAKE_MATCH_3})
+            make_instance(gemm_${name} cuda/prompt/gemm_instances.cuh "GEMM(${id})")
+            if(NOT kind STREQUAL "FLOATS")
+                make_instance(gemv_${name} cuda/decode/gemv_instances.h "GEMV_${kind}(${id})")
+                make_instance(skinny_${name} cuda/decode/skinny_instances.h "SKINNY_${kind}(${id})")
+            endif()
+        elseif(row MATCHES "^PAIR\\(([^,]*), ([^,]*),(.*)\\)")
+            string(TOLOWER ${CMAKE_MATCH_1}_${CMAKE_MATCH_2} name)
+            set(args "${CMAKE_MATCH_1}, ${CMAKE_MATCH_2},${CMAKE_MATCH_3}")
+            make_instance(gemv_${name} cuda/decode/gemv_instances.h "GEMV_PAIR(${args})")
+            make_instance(skinny_${name} cuda/decode/skinny_instances.h "SKINNY_PAIR(${args})")
+        endif()
+    endforeach()
+
     set(cuda_objects "")
+    set(sources "")
     foreach(source common/cuda_error run/cuda_state run/cuda_device run/warm formats/repack plain/conv plain/plain_ops
-            plain/gemv_f32 run/run_list run/upload decode/gemv decode/gemv_a decode/gemv_b decode/gemv_c decode/gemv_d
-            decode/skinny decode/skinny_a decode/skinny_b decode/skinny_c decode/skinny_d decode/skinny_e
-            decode/skinny_f decode/attend_decode decode/act_rows run/decode_build run/decode_program decode/decode_small run/prompt_program
-            run/prompt_gemm prompt/prompt_small prompt/gemm_a prompt/gemm_b prompt/gemm_c prompt/gemm_d prompt/gemm_mx
+            plain/gemv_f32 run/run_list run/upload decode/gemv
+            decode/skinny decode/attend_decode decode/act_rows run/decode_build run/decode_program decode/decode_small run/prompt_program
+            run/prompt_gemm prompt/prompt_small prompt/gemm_mx
             plain/dequant_rows bench/cuda_bench bench/bench_attend bench/ceiling run/cuda_backend)
+        list(APPEND sources ${CMAKE_SOURCE_DIR}/cuda/${source})
+    endforeach()
+    foreach(source ${made} ${sources}) # those that take longest first
         get_filename_component(name ${source} NAME)
         set(object ${CMAKE_BINARY_DIR}/cuda/${name}.o)
         add_custom_command(OUTPUT ${object}
             COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/cuda
-            COMMAND ${nvcc} ${nvcc_flags} -MD -MF ${object}.d -c ${CMAKE_SOURCE_DIR}/cuda/${source}.cu -o ${object}
-            DEPENDS ${CMAKE_SOURCE_DIR}/cuda/${source}.cu DEPFILE ${object}.d VERBATIM)
+            COMMAND ${nvcc} ${nvcc_flags} -MD -MF ${object}.d -c ${source}.cu -o ${object}
+            DEPENDS ${source}.cu DEPFILE ${object}.d VERBATIM)
         set_source_files_properties(${object} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
         list(APPEND cuda_objects ${object})
     endforeach()

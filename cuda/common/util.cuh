@@ -179,13 +179,6 @@ template <int LUT> DEV uint32_t lop3(uint32_t a, uint32_t b, uint32_t c) {
     return r;
 }
 enum { LOP_AND_OR = 0xea, LOP_SELECT_C = 0xe2 }; // (a & b) | c
-// The four levels of IQ4_NL that the nibbles of v's low half name, as bytes. source: engine/quant/quant_iq4_nl.c.
-DEV uint32_t iq4_levels(uint32_t v) {
-    const uint32_t at = v & 0x7777u,
-                   pick = (v >> 1 & 0x4444u) | 0x3210u, // byte j of the low or the high eight levels
-        low = __byte_perm(0xbfad9881u, 0xf6eaddcfu, at), high = __byte_perm(0x26190d01u, 0x71594535u, at);
-    return __byte_perm(low, high, pick);
-}
 DEV float half_bits(uint32_t v) { return __half2float(__ushort_as_half((unsigned short)v)); }
 DEV float bf16_bits(uint32_t v) { return __uint_as_float(v << 16); }
 DEV float2 half2_bits(uint32_t v) {

@@ -73,32 +73,13 @@ cudaError_t embed_launch(const embed_job &j, int n, cudaStream_t s) {
 
 // ---- the range of a matrix's scales
 template <int L>
-DEV float unit_range(const uint8_t *u, int i) // i = 0 .. 63
-{
-    using W = coded<L>;
-    u += W::scales;
-    if constexpr (W::super || L == LAYOUT_Q2K) {
-        if (i >= 16) return 0;
-        const float2 d = half2_bits(*(const uint32_t *)(u + (W::super ? i * 16 : 256 + i * 4)));
-        return (W::super ? 63 : 15) * fmaxf(fabsf(d.x), fabsf(d.y) * 0x1p-24f);
-    } else if constexpr (W::six)
-        return i < 16 ? 128 * fabsf(half_bits(*(const uint16_t *)(u + 256 + i * 2))) : 0;
-    else if constexpr (W::mins) {
-        const uint2 w = *(const uint2 *)(u + i * 8);
-        const float2 d = half2_bits(w.x), m = half2_bits(w.y);
-        return fmaxf(fmaxf(fabsf(d.x), fabsf(d.y)), fmaxf(fabsf(m.x), fabsf(m.y)) * 0x1p-24f);
-    } else {
-        const float2 d = half2_bits(*(const uint32_t *)(u + i * 4));
-        return fmaxf(fabsf(d.x), fabsf(d.y));
-    }
-}
-template <int L>
 __global__ void __launch_bounds__(256) range_kernel(const uint8_t *w, size_t n_unit, unsigned *most) {
     const int lane = threadIdx.x & 31;
     unsigned v = 0; // bits of floats that are not negative are in their order
     for (size_t i = blockIdx.x * 8 + (threadIdx.x >> 5); i < n_unit; i += gridDim.x * 8)
         for (int h = 0; h < 2; h++) {
-            const float r = unit_range<L>(w + i * layout_unit_bytes((enum layout)L), lane + 32 * h);
+            const float r = format<L>::range(w + i * layout_unit_bytes((enum layout)L) + format<L>::scales,
+                                             lane + 32 * h);
             if (isfinite(r)) v = max(v, __float_as_uint(r));
         }
     v = __reduce_max_sync(~0u, v);
@@ -107,25 +88,18 @@ __global__ void __launch_bounds__(256) range_kernel(const uint8_t *w, size_t n_u
 cudaError_t scale_range(enum layout l, const uint8_t *weights, size_t n_unit, unsigned *most,
                         cudaStream_t s) {
     const unsigned blocks = (unsigned)(n_unit < 4096 ? (n_unit + 7) / 8 : 512);
-#define RANGE(x)                                                                                             \
-    case x:                                                                                                  \
-        range_kernel<x><<<blocks, 256, 0, s>>>(weights, n_unit, most);                                       \
-        break;
     switch (l) {
-        RANGE(LAYOUT_Q8)
-        RANGE(LAYOUT_Q8M)
-        RANGE(LAYOUT_Q4)
-        RANGE(LAYOUT_Q4M)
-        RANGE(LAYOUT_Q4K)
-        RANGE(LAYOUT_Q5K)
-        RANGE(LAYOUT_Q6K)
-        RANGE(LAYOUT_Q2K)
-        RANGE(LAYOUT_Q3K)
-        RANGE(LAYOUT_IQ4)
+#define RANGE_CODES(id)                                                                                      \
+    case LAYOUT_##id:                                                                                        \
+        range_kernel<LAYOUT_##id><<<blocks, 256, 0, s>>>(weights, n_unit, most);                             \
+        break;
+#define RANGE_HALVES(id)
+#define RANGE_FLOATS(id)
+#define LAYOUT(id, name, bytes, kind) RANGE_##kind(id)
+#include "cuda/plan/layouts.def"
     default:
         return cudaErrorInvalidValue;
     }
-#undef RANGE
     return cudaGetLastError();
 }
 

@@ -1,18 +1,25 @@
 // The table of streaming kernels.
 #include "cuda/decode/gemv.h"
 
-#define TABLE(f)                                                                                             \
-    f(q4k, 18) f(q6k, 18) f(q4k_q6k, 4) f(q4, 18) f(q4m, 18) f(q8, 18) f(q8m, 18) f(q5k, 18) f(q5k_q6k, 4)   \
-        f(q3k, 18) f(iq4, 18) f(q2k, 18) f(f16, 6) f(bf16, 6)
-#define DECLARE(name, n) extern const struct mm_kernel mm_##name[n];
-TABLE(DECLARE)
+// rows of layouts.def as F(name, number of kernels)
+#define ROW_CODES(id)  F(id, 18)
+#define ROW_HALVES(id) F(id, 6)
+#define ROW_FLOATS(id)
+#define LAYOUT(id, name, bytes, kind) ROW_##kind(id)
+#define PAIR(id, id2, slots, slots2)  F(id##_##id2, 4)
+#define F(name, n)                    extern const struct mm_kernel mm_##name[n];
+#include "cuda/plan/layouts.def"
+#undef F
 
 // Calls f for each entry until it returns true.
-template <class F> static bool each(F f) {
-#define VISIT(name, n)                                                                                       \
+template <class T> static bool each(T f) {
+#define LAYOUT(id, name, bytes, kind) ROW_##kind(id)
+#define PAIR(id, id2, slots, slots2)  F(id##_##id2, 4)
+#define F(name, n)                                                                                           \
     for (int i = 0; i < n; i++)                                                                              \
         if (f(&mm_##name[i])) return true;
-    TABLE(VISIT)
+#include "cuda/plan/layouts.def"
+#undef F
     return false;
 }
 

@@ -15,7 +15,7 @@
 template <int L, int GA, int R, int W, int S, int EPI, bool PACKETS>
 DEV void gemv_one(const mm_job &j, int region, int cta, int n_cta) {
     extern __shared__ __align__(1024) uint8_t smem[];
-    constexpr bool half = coded<L>::half, integers = GA > 0;
+    constexpr bool half = format<L>::half, integers = GA > 0;
     constexpr int XU = integers ? (GA == 16 ? REC_BYTES_16 : REC_BYTES_32) : x_unit<L>(), ROWS = 16 * R;
     using unit_frag = conditional_t<integers, int_frag<L>, frag<L>>;
     const int w = threadIdx.x >> 5, lane = threadIdx.x & 31, U = j.u;
@@ -125,7 +125,7 @@ DEV void gemv_one(const mm_job &j, int region, int cta, int n_cta) {
 
 // L2 < 0: one region
 template <int L, int L2, int GA, int R, int W, int S, int S2, int EPI, bool PACKETS>
-__global__ void __launch_bounds__(W * 32, coded<L>::half ? 1 : 2)
+__global__ void __launch_bounds__(W * 32, format<L>::half ? 1 : 2)
     gemv_one_kernel(const __grid_constant__ mm_job j) {
     if (L2 < 0 || (int)blockIdx.x < j.split)
         gemv_one<L, GA, R, W, S, EPI, PACKETS>(j, 0, blockIdx.x, L2 < 0 ? gridDim.x : j.split);

@@ -1,7 +1,7 @@
 // Instances of the streaming kernels. w: warps that share K; s: ring slots of a warp. Kernels for codes do two row tiles a
 // step, but those that store (finer shares for the blocks).
 #pragma once
-#include "cuda/decode/gemv.h"
+#include "cuda/decode/gemv.cuh"
 
 #define MM_MAX(a, b)                ((a) > (b) ? (a) : (b))
 #define MM_FEW(l, lx, r, w, epi, t) gemv_few_kernel<l, lx, few_tiles(r, epi), w, epi, t>
@@ -24,35 +24,38 @@
 #define MM_FEW_SET(l, w, s)                                                                                  \
     MM_SINGLE_FEW(l, 1, w, 2 * (s), EPI_STORE), MM_SINGLE_FEW(l, 2, w, s, EPI_HEAD),                         \
         MM_SINGLE_FEW(l, 2, w, s, EPI_ADD), MM_SINGLE_FEW(l, 2, w, s, EPI_GLU)
-// Small units: twice as many of them.
-#define MM_GLU_SLOTS(l, s) ((l) == LAYOUT_Q2K ? 2 * (s) : (s))
-#define MM_CODES_SET(l, ga, w, s)                                                                            \
+#define MM_CODES_SET(l, ga, w, s, s2)                                                                        \
     MM_SINGLE(l, ga, 1, w, 2 * (s), EPI_STORE), MM_SINGLE(l, ga, 2, w, s, EPI_HEAD),                         \
-        MM_SINGLE(l, ga, 2, w, s, EPI_ADD), MM_SINGLE(l, ga, 2, w, MM_GLU_SLOTS(l, s), EPI_GLU)
+        MM_SINGLE(l, ga, 2, w, s, EPI_ADD), MM_SINGLE(l, ga, 2, w, s2, EPI_GLU)
 // Input as halves and, for one row, as codes: groups of 32 columns, or of 16 where they come from a gate.
-#define MM_CODES(name, l, w, s)                                                                              \
-    extern const struct mm_kernel mm_##name[18];                                                             \
-    const struct mm_kernel mm_##name[18] = {MM_FEW_SET(l, w, s),                                             \
-                                            MM_CODES_SET(l, 0, (w) / 2, s),                                  \
-                                            MM_CODES_SET(l, 32, w, s),                                       \
-                                            MM_CODES_SET(l, 32, (w) / 2, s),                                 \
-                                            MM_SINGLE(l, 16, 2, w, s, EPI_ADD),                              \
-                                            MM_SINGLE(l, 16, 2, (w) / 2, s, EPI_ADD)};
+#define GEMV_CODES(id)                                                                                       \
+    MM_CODES(mm_##id, LAYOUT_##id, 8, format<LAYOUT_##id>::slots, format<LAYOUT_##id>::glu_slots)
+#define MM_CODES(name, l, w, s, s2)                                                                          \
+    extern const struct mm_kernel name[18];                                                                  \
+    const struct mm_kernel name[18] = {MM_FEW_SET(l, w, s),                                                  \
+                                       MM_CODES_SET(l, 0, (w) / 2, s, s2),                                   \
+                                       MM_CODES_SET(l, 32, w, s, s2),                                        \
+                                       MM_CODES_SET(l, 32, (w) / 2, s, s2),                                  \
+                                       MM_SINGLE(l, 16, 2, w, s, EPI_ADD),                                   \
+                                       MM_SINGLE(l, 16, 2, (w) / 2, s, EPI_ADD)};
 #define MM_TWO_SET(l, l2, ga, w, s, s2, ...)                                                                 \
     MM_ENTRY_OF(l, l2, l2, ga, 1, w, s, s2, EPI_STORE,                                                       \
                 (w)*MM_MAX((s)*layout_unit_bytes(l), (s2)*layout_unit_bytes(l2)), __VA_ARGS__)
+// Two regions of other layouts.
+#define GEMV_PAIR(id, id2, s, s2) MM_TWO(mm_##id##_##id2, LAYOUT_##id, LAYOUT_##id2, 8, s, s2)
 #define MM_TWO(name, l, l2, w, s, s2)                                                                        \
-    extern const struct mm_kernel mm_##name[4];                                                              \
-    const struct mm_kernel mm_##name[4] = {MM_TWO_SET(l, l2, 0, w, s, s2, MM_FEW(l, l2, 1, w, EPI_STORE, 2), \
-                                                      MM_FEW(l, l2, 1, w, EPI_STORE, 4),                     \
-                                                      MM_FEW(l, l2, 1, w, EPI_STORE, 8)),                    \
-                                           MM_TWO_SET(l, l2, 0, (w) / 2, s, s2, NULL, NULL, NULL),           \
-                                           MM_TWO_SET(l, l2, 32, w, s, s2, NULL, NULL, NULL),                \
-                                           MM_TWO_SET(l, l2, 32, (w) / 2, s, s2, NULL, NULL, NULL)};
+    extern const struct mm_kernel name[4];                                                                   \
+    const struct mm_kernel name[4] = {MM_TWO_SET(l, l2, 0, w, s, s2, MM_FEW(l, l2, 1, w, EPI_STORE, 2),      \
+                                                 MM_FEW(l, l2, 1, w, EPI_STORE, 4),                          \
+                                                 MM_FEW(l, l2, 1, w, EPI_STORE, 8)),                         \
+                                      MM_TWO_SET(l, l2, 0, (w) / 2, s, s2, NULL, NULL, NULL),                \
+                                      MM_TWO_SET(l, l2, 32, w, s, s2, NULL, NULL, NULL),                     \
+                                      MM_TWO_SET(l, l2, 32, (w) / 2, s, s2, NULL, NULL, NULL)};
 // Halves: long rings first, for chips where another block fits beside them.
+#define GEMV_HALVES(id) MM_HALF(mm_##id, LAYOUT_##id, 4, 2)
 #define MM_HALF(name, l, w, s)                                                                               \
-    extern const struct mm_kernel mm_##name[6];                                                              \
-    const struct mm_kernel mm_##name[6] = {                                                                  \
+    extern const struct mm_kernel name[6];                                                                   \
+    const struct mm_kernel name[6] = {                                                                       \
         MM_SINGLE(l, 0, 1, w, s, EPI_STORE),     MM_SINGLE(l, 0, 1, w, (s) + 1, EPI_HEAD),                   \
         MM_SINGLE(l, 0, 1, w, s, EPI_HEAD),      MM_SINGLE(l, 0, 1, w, s, EPI_ADD),                          \
         MM_SINGLE(l, 0, 1, w, 2 * (s), EPI_GLU), MM_SINGLE(l, 0, 1, w, s, EPI_GLU)};

@@ -12,124 +12,48 @@ enum { MAGIC = 0x4b400000 }; // 1.5 * 2^23: an int32 accumulator that starts her
 
 // ---- a unit of weights in registers
 template <int L> struct int_frag {
-    using C = coded<L>;
-    static constexpr bool is_signed = C::wide || C::six || L == LAYOUT_Q4 || L == LAYOUT_IQ4;
+    using C = format<L>;
     uint4 c[C::NC], x[C::NX ? C::NX : 1];
-    uint4 s[2]; // scales of rows gid and gid + 8; but for Q4K and Q5K word 0: those of groups tig and tig + 4
-    uint32_t m[2]; // minimums likewise, or d of Q6K and Q3K in m[0]
+    uint4 s[2];    // scales of rows gid and gid + 8, and
+    uint32_t m[2]; // what else is with them, as the format likes
     MEM void load(const uint8_t *u, int lane, float) {
-        const int gid = lane >> 2, tig = lane & 3;
 #pragma unroll
         for (int i = 0; i < C::NC; i++) c[i] = *(const uint4 *)(u + i * 512 + lane * 16);
 #pragma unroll
         for (int i = 0; i < C::NX; i++) x[i] = *(const uint4 *)(u + (C::NC + i) * 512 + lane * 16);
-        u += C::scales;
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            const int row = gid + 8 * r;
-            if constexpr (C::mins) {
-                const uint2 a = *(const uint2 *)(u + row * 32 + tig * 8);
-                s[r].x = a.x;
-                m[r] = a.y;
-            } else if constexpr (C::super)
-                s[r] = *(const uint4 *)(u + row * 16);
-            else if constexpr (L == LAYOUT_Q2K) {
-                s[r].x = *(const uint32_t *)(u + row * 16 + tig * 4);
-                m[r] = *(const uint32_t *)(u + 256 + row * 4); // d, dmin
-            } else
-                s[r].x = *(const uint32_t *)(u + row * 16 + tig * 4);
-        }
-        if constexpr (C::six)
-            m[0] = *(const uint16_t *)(u + 256 + gid * 2) | *(const uint16_t *)(u + 272 + gid * 2) << 16;
+        C::int_scales(s, m, u + C::scales, lane >> 2, lane & 3);
     }
 };
 // Part of the codes that group g is in.
 template <int L> DEV constexpr int code_part(int g) {
-    return coded<L>::wide ? g : coded<L>::NC == 2 ? g >> 2 : g >> 1;
+    return format<L>::wide ? g : format<L>::NC == 2 ? g >> 2 : g >> 1;
 }
-// int8 operand of group g; 16 times the code where fac below says so
+// int8 operand of group g: codes, or 1 / code_factor as much
 template <int L> DEV void codes(uint32_t (&a)[4], const int_frag<L> &f, int g) {
-    using F = coded<L>;
+    using F = format<L>;
     const uint4 c = f.c[code_part<L>(g)];
     const uint32_t w[4] = {c.x, c.y, c.z, c.w};
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        if constexpr (F::wide)
-            a[i] = w[i];
-        else if constexpr (L == LAYOUT_Q4)
-            a[i] = (g & 1 ? w[i] : w[i] << 4) & 0xf0f0f0f0u;
-        else if constexpr (L == LAYOUT_Q4M || L == LAYOUT_Q4K)
-            a[i] = w[i] & (g & 1 ? 0xf0f0f0f0u : 0x0f0f0f0fu);
-        else if constexpr (L == LAYOUT_Q2K)
-            a[i] = w[i] & 0x03030303u << 2 * (g & 3);
-        else if constexpr (L == LAYOUT_Q5K) {
-            const uint32_t x = word_of(f.x[0], i);
-            a[i] = lop3<LOP_AND_OR>(g < 4 ? x << (4 - g) : x >> (g - 4), 0x10101010u,
-                                    (g & 1 ? w[i] >> 4 : w[i]) & 0x0f0f0f0fu);
-        } else if constexpr (L == LAYOUT_IQ4)
-            a[i] = iq4_levels(g & 1 ? w[i] >> 16 : w[i]);
-        else if constexpr (L == LAYOUT_Q3K) { // 32 times the code
-            const int q = g & 3;
-            const uint32_t lo = (q == 3 ? w[i] >> 1 : w[i] << (5 - 2 * q)) & 0x60606060u;
-            a[i] = lop3<LOP_AND_OR>(word_of(f.x[0], i) << (7 - g), 0x80808080u, lo);
-        } else { // Q6K: 4 times the code
-            const uint32_t x = word_of(f.x[g >> 2], i);
-            const int q = g & 3;
-            const uint32_t lo = (q == 0 ? x << 2 : q == 1 ? x : q == 2 ? x >> 2 : x >> 4) & 0x0c0c0c0cu;
-            a[i] = lop3<LOP_AND_OR>(g & 1 ? w[i] : w[i] << 4, 0xf0f0f0f0u, lo);
-        }
-    }
-}
-// what the sums of partial p must be multiplied by
-template <int L> DEV float code_factor(int p) {
-    return L == LAYOUT_Q4                       ? 0.0625f
-           : L == LAYOUT_Q4M || L == LAYOUT_Q4K ? (p & 1 ? 0.0625f : 1.f)
-           : L == LAYOUT_Q2K                    ? __uint_as_float((127 - 2 * p) << 23)
-           : L == LAYOUT_Q6K                    ? 0.25f
-           : L == LAYOUT_Q3K                    ? 0.03125f
-                                                : 1.f;
+    for (int i = 0; i < 4; i++)
+        a[i] = F::int_code(w[i], F::NX ? word_of(f.x[F::NX == 2 ? g >> 2 : 0], i) : 0, g);
 }
 template <int L> DEV void mma_int(int (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    if constexpr (int_frag<L>::is_signed)
+    if constexpr (format<L>::is_signed)
         mma_s8(d, a[0], a[1], a[2], a[3], b0, b1);
     else
         mma_u8(d, a[0], a[1], a[2], a[3], b0, b1);
 }
 // ---- scale work of one lane, for partial p of a row: groups p and p + 4
 template <int L> struct row_scales {
-    static constexpr int N = coded<L>::six || L == LAYOUT_Q2K ? 4 : 2;
-    static constexpr bool whole = N == 4 || coded<L>::super; // whole numbers, times the row's d
+    static constexpr int N = format<L>::n_scale;
+    static constexpr bool whole = format<L>::whole; // whole numbers, times the row's d
     float s[N];
 };
-DEV float byte_float(uint32_t w, int i) { // by way of 2^23
-    return __uint_as_float(__byte_perm(w, 0x4b000000u, 0x7540 + i)) - 8388608.f;
-}
-// w: the row's word of scales, for Q4K and Q5K of super_scales
+// w: the row's word of scales
 template <int L> DEV row_scales<L> row_scale(uint32_t w) {
     row_scales<L> k;
-    if constexpr (coded<L>::six) {
-#pragma unroll
-        for (int i = 0; i < 4; i++) // 2^23 + 128
-            k.s[i] = __uint_as_float(__byte_perm(w, 0x4b000000u, 0x7540 + i)) - 8388736.f;
-    } else if constexpr (L == LAYOUT_Q2K) {
-#pragma unroll
-        for (int i = 0; i < 4; i++) k.s[i] = byte_float(w & 0x0f0f0f0fu, i);
-    } else if constexpr (coded<L>::super) {
-        k.s[0] = __uint_as_float(w << 16);
-        k.s[1] = __uint_as_float(w & 0xffff0000u);
-    } else {
-        const float2 s = half2_bits(w);
-        k.s[0] = s.x, k.s[1] = s.y;
-    }
+    format<L>::row_scale(k.s, w);
     return k;
-}
-template <int L> DEV float row_d(const int_frag<L> &f, int r) {
-    if constexpr (coded<L>::six)
-        return half_bits(r ? f.m[0] >> 16 : f.m[0] & 0xffff);
-    else if constexpr (L == LAYOUT_Q2K)
-        return half_bits(f.m[r] & 0xffff);
-    else
-        return half_bits(f.s[r].x & 0xffff); // where row_scales are whole
 }
 template <int L, int GA> DEV constexpr bool by_halves() { return GA == 16 || row_scales<L>::N == 4; }
 // A sum that started at MAGIC, times its group's scale.
@@ -171,8 +95,6 @@ DEV void group_scales(const uint8_t *scale, int p, float (&dx)[4]) // h * 2 + e
         dx[0] = v.x, dx[1] = v.y, dx[2] = v.z, dx[3] = v.w;
     }
 }
-// Power of two by which partial p's minimums are larger, as its sums are.
-template <int L> DEV float min_factor(int p) { return L == LAYOUT_Q4M && (p & 1) ? 16.f : 1.f; }
 // ---- a unit times one row: partial tig
 template <int L, int GA, int R> struct one_row {
     float acc[R][2];
@@ -185,9 +107,9 @@ template <int L, int GA, int R> struct one_row {
 #pragma unroll
         for (int h = 0; h < R; h++) acc[h][0] = acc[h][1] = 0;
     }
-    // Q2K, whose minimums are for 16 columns: leaves n records of groups of 32, hop bytes apart, the sums of 16 at REC_HALF_SUM.
+    // Where minimums are for 16 columns: leaves n records of groups of 32, hop bytes apart, the sums of 16 at REC_HALF_SUM.
     template <int N> MEM void prepare(uint8_t *rec, size_t hop, int n, int lane) {
-        if constexpr (L == LAYOUT_Q2K && GA == 32) {
+        if constexpr (format<L>::mins == MINS_FOUR && GA == 32) {
             const int g = lane >> 2, e = lane >> 1 & 1, p = g & 3, h = g >> 2;
             float v[N];
 #pragma unroll
@@ -206,7 +128,7 @@ template <int L, int GA, int R> struct one_row {
         }
     }
     MEM void unit(const int_frag<L> (&f)[R], const uint8_t *rec, int lane) {
-        using F = coded<L>;
+        using F = format<L>;
         constexpr bool halves = by_halves<L, GA>();
         const int tig = lane & 3;
         // subgroups lane / 4 and 8 more: codes of 16 columns
@@ -214,10 +136,10 @@ template <int L, int GA, int R> struct one_row {
         const uint32_t b[2] = {*(const uint32_t *)own, *(const uint32_t *)(own + 128)};
         float dx[4], sx[2] = {};
         group_scales<GA>(rec + REC_SCALE, tig, dx);
-        if constexpr (F::mins) {
+        if constexpr (F::mins == MINS_HALF) {
             group_sums<GA>(rec + REC_SUM, tig, sx[0], sx[1]);
-            sx[0] *= min_factor<L>(tig);
-            sx[1] *= min_factor<L>(tig);
+            sx[0] *= format<L>::min_factor(tig);
+            sx[1] *= format<L>::min_factor(tig);
         }
         int d[R][2][4];
 #pragma unroll
@@ -232,10 +154,11 @@ template <int L, int GA, int R> struct one_row {
                     if (q)
                         mma_int<L>(d[h][i], a, b0, b1);
                     else
-                        mma_i8_from<int_frag<L>::is_signed>(d[h][i], a, b0, b1, MAGIC, halves ? MAGIC : 0);
+                        mma_i8_from<format<L>::is_signed>(d[h][i], a, b0, b1, MAGIC, halves ? MAGIC : 0);
                 }
             }
-        if constexpr (F::super) { // minimums: one mma, column 0 alone holds sums, so partial 0 gets them
+        if constexpr (F::mins ==
+                      MINS_SIX) { // minimums: one mma, column 0 alone holds sums, so partial 0 gets them
             uint32_t s[4] = {};
 #pragma unroll
             for (int e = 0; e < (GA == 16 ? 2 : 1); e++) {
@@ -252,7 +175,7 @@ template <int L, int GA, int R> struct one_row {
                 acc[h][1] = fmaf(-half_bits(f[h].s[1].x >> 16), mi[2], acc[h][1]);
             }
         }
-        if constexpr (L == LAYOUT_Q2K) { // the same, for 16 columns
+        if constexpr (F::mins == MINS_FOUR) { // the same, for 16 columns
             const uint8_t *sum = rec + (GA == 16 ? REC_SUM : REC_HALF_SUM) + tig * 4;
             uint32_t s[4];
 #pragma unroll
@@ -279,9 +202,9 @@ template <int L, int GA, int R> struct one_row {
             for (int r = 0; r < 2; r++) {
                 int v[4] = {d[h][0][2 * r], d[h][0][2 * r + 1], d[h][1][2 * r], d[h][1][2 * r + 1]};
                 if (!halves) v[0] += v[1], v[2] += v[3];
-                const uint32_t w = F::super ? super_scales(f[h].s[r], tig) : f[h].s[r].x;
-                add_scaled<L, GA>(acc[h][r], row_scale<L>(w), row_d<L>(f[h], r), v, dx);
-                if constexpr (F::mins) {
+                add_scaled<L, GA>(acc[h][r], row_scale<L>(F::scale_word(f[h].s[r], tig)),
+                                  F::row_d(f[h].s[r], f[h].m, r), v, dx);
+                if constexpr (F::mins == MINS_HALF) {
                     const float2 m = half2_bits(f[h].m[r]);
                     acc[h][r] = fmaf(m.x, sx[0], acc[h][r]);
                     acc[h][r] = fmaf(m.y, sx[1], acc[h][r]);
@@ -295,7 +218,7 @@ template <int L, int GA, int R> struct one_row {
         for (int h = 0; h < R; h++)
 #pragma unroll
             for (int r = 0; r < 2; r++) {
-                float v = acc[h][r] * code_factor<L>(tig);
+                float v = acc[h][r] * format<L>::code_factor(tig);
                 v += __shfl_xor_sync(~0u, v, 1);
                 v += __shfl_xor_sync(~0u, v, 2);
                 if (tig == 0) red[h * 16 + gid + 8 * r] = v;

@@ -2,17 +2,24 @@
 #include "cuda/decode/attend_decode.h"
 #include "cuda/decode/skinny.h"
 
-#define TABLE(f)                                                                                             \
-    f(q4k, 7) f(q6k, 7) f(q4k_q6k, 7) f(q4, 7) f(q4m, 7) f(q8, 7) f(q8m, 7) f(q5k, 7) f(q5k_q6k, 7)          \
-        f(q3k, 7) f(iq4, 7) f(q2k, 7) f(f16, 7) f(bf16, 7)
-#define DECLARE(name, n) extern const struct skinny_entry half_##name[n];
-TABLE(DECLARE)
+// rows of layouts.def as F(name)
+#define ROW_CODES(id)  F(id)
+#define ROW_HALVES(id) F(id)
+#define ROW_FLOATS(id)
+#define LAYOUT(id, name, bytes, kind) ROW_##kind(id)
+#define PAIR(id, id2, slots, slots2)  F(id##_##id2)
+#define F(name)                       extern const struct skinny_entry half_##name[SKINNY_ENTRIES];
+#include "cuda/plan/layouts.def"
+#undef F
 
-template <class F> static bool each(F f) {
-#define VISIT(name, n)                                                                                       \
-    for (int i = 0; i < n; i++)                                                                              \
-        if (f(&half_##name[i])) return true;
-    TABLE(VISIT)
+template <class T> static bool each(T f) {
+#define LAYOUT(id, name, bytes, kind) ROW_##kind(id)
+#define PAIR(id, id2, slots, slots2)  F(id##_##id2)
+#define F(name)                                                                                              \
+    for (const struct skinny_entry &e : half_##name)                                                         \
+        if (f(&e)) return true;
+#include "cuda/plan/layouts.def"
+#undef F
     return false;
 }
 static int ceil_div(int a, int b) { return (a + b - 1) / b; }

@@ -34,13 +34,13 @@ template <int NT> DEV skinny_item skinny_find(const skinny_job &k, int i) {
 }
 // Bytes that a row tile's weights of n column tiles are.
 template <int L> DEV int half_bytes(int n) {
-    return coded<L>::half ? n * 2048 : layout_unit_bytes((enum layout)L);
+    return format<L>::half ? n * 2048 : layout_unit_bytes((enum layout)L);
 }
 template <int L>
 DEV const uint8_t *skinny_weights(const skinny_job &k, const skinny_item &it, int tile, int column) {
     return k.j.w[it.region] +
            ((size_t)(it.tile0 + tile) * k.j.u + (column >> 2)) * layout_unit_bytes((enum layout)L) +
-           (coded<L>::half ? (column & 3) * 2048 : 0);
+           (format<L>::half ? (column & 3) * 2048 : 0);
 }
 
 // ---- stages of a block whose warps have row tiles

@@ -54,6 +54,7 @@ struct skinny_entry {
     int nt, x;         // groups of 8 rows; bytes of rows of a column tile
     void (*run)(const skinny_job);
 };
+enum { SKINNY_ENTRIES = 7 }; // of a layout, or two
 // Whether there are kernels for a link in every size of step, without sharing tiles between blocks.
 bool skinny_fits(const struct mm_kernel *k, const struct mm_job *j, int sm, size_t smem);
 // Fills all but j, epilogue, part and count; sm: compute capability * 10; part_bytes: what part has.

@@ -6,15 +6,14 @@
 
 // G: by warpgroups, wgmma
 template <int L, int NT, bool G> struct skinny_shape {
-    static constexpr bool codes = !coded<L>::half, group = G;
+    static constexpr bool codes = !format<L>::half, group = G;
     static constexpr int parts = L == LAYOUT_BF16 ? 2 : 1, x = NT * 8 * 128;
     static constexpr int unit = layout_unit_bytes((enum layout)L);
     static constexpr int tile = codes ? 0 : 2048; // from a column tile of weights to the next
     static constexpr int classes = skinny_classes((enum layout)L);
-    static constexpr bool apart = codes && G && NT == 8; // sums of the classes lie in shared memory
-    static constexpr bool many = codes && G && NT <= 8;  // four warpgroups
-    static constexpr bool whole =
-        coded<L>::super || coded<L>::six || L == LAYOUT_Q2K; // no unit has less than 256 columns
+    static constexpr bool apart = codes && G && NT == 8;  // sums of the classes lie in shared memory
+    static constexpr bool many = codes && G && NT <= 8;   // four warpgroups
+    static constexpr bool whole = format<L>::whole_units; // no unit has less than 256 columns
 };
 enum { HALF_FULL = 0, HALF_EMPTY = 64 };
 

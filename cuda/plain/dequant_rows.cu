@@ -20,23 +20,11 @@ template <class T>
 static cudaError_t panel(const dev_matrix &w, int row0, int n, int k_pad, T *out, cudaStream_t s) {
     dim3 grid((unsigned)((k_pad / 2 + 127) / 128), (unsigned)n);
     switch (w.layout) {
-#define PANEL_CASE(l)                                                                                        \
-    case LAYOUT_##l:                                                                                         \
-        dequant_rows_kernel<LAYOUT_##l, T><<<grid, 128, 0, s>>>(w, row0, k_pad, out);                        \
+#define LAYOUT(id, name, bytes, kind)                                                                        \
+    case LAYOUT_##id:                                                                                        \
+        dequant_rows_kernel<LAYOUT_##id, T><<<grid, 128, 0, s>>>(w, row0, k_pad, out);                       \
         break;
-        PANEL_CASE(F32)
-        PANEL_CASE(F16)
-        PANEL_CASE(BF16)
-        PANEL_CASE(Q8)
-        PANEL_CASE(Q8M)
-        PANEL_CASE(Q4)
-        PANEL_CASE(Q4M)
-        PANEL_CASE(Q4K)
-        PANEL_CASE(Q5K)
-        PANEL_CASE(Q6K)
-        PANEL_CASE(Q2K)
-        PANEL_CASE(Q3K)
-        PANEL_CASE(IQ4)
+#include "cuda/plan/layouts.def"
     default:
         return cudaErrorInvalidValue;
     }

@@ -131,64 +131,6 @@ __global__ void __launch_bounds__(256)
         }
 }
 // ---- matmul of few rows: a block a row tile of W, its units shared out to 8 warps, T rows of x a launch
-// What a lane takes of a unit: add(n, column, value) for its elements, n-th of its rows, in one order.
-template <int L> struct few_lane {
-    template <class F> static MEM void unit(const uint8_t *u, int lane, F add) {
-        for (int i = 0; i < 128; i++) { // row lane / 2, every second group of four columns
-            int k = (i >> 2) * 8 + (lane & 1) * 4 + (i & 3);
-            add(0, k, unit_value((enum layout)L, u, lane >> 1, k));
-        }
-    }
-    static MEM int row(int lane, int) { return lane >> 1; }
-    static constexpr int n_row = 1, share = 2; // rows of a lane; neighbouring lanes that share one
-};
-template <> struct few_lane<LAYOUT_F32> { // 16 bytes a lane, four rows a load
-    template <class F> static MEM void unit(const uint8_t *u, int lane, F add) {
-#pragma unroll
-        for (int p = 0; p < 8; p++) {
-            float4 v[4];
-#pragma unroll
-            for (int i = 0; i < 4; i++) v[i] = __ldcs((const float4 *)(u + p * 2048 + i * 512 + lane * 16));
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                int r = row(lane, i), k = p * 32 + (((lane & 7) ^ (r & 7)) << 2);
-                add(i, k, v[i].x), add(i, k + 1, v[i].y), add(i, k + 2, v[i].z), add(i, k + 3, v[i].w);
-            }
-        }
-    }
-    static MEM int row(int lane, int i) { return 4 * i + (lane >> 3); }
-    static constexpr int n_row = 4, share = 8;
-};
-template <> struct few_lane<LAYOUT_Q2K> { // the words of the int8 operand: rows lane / 4 and + 8
-    template <class F> static MEM void unit(const uint8_t *u, int lane, F add) {
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            int r = row(lane, i);
-            float2 d = half2_bits(*(const uint32_t *)(u + 1280 + r * 4));
-            uint4 sc = *(const uint4 *)(u + 1024 + r * 16);
-            const uint32_t scale[4] = {sc.x, sc.y, sc.z, sc.w};
-#pragma unroll
-            for (int h = 0; h < 2; h++)
-#pragma unroll
-                for (int e = 0; e < 2; e++) {
-                    uint32_t w = *(const uint32_t *)(u + h * 512 + lane * 16 + (2 * e + i) * 4);
-#pragma unroll
-                    for (int q = 0; q < 4; q++) {
-                        int g = 4 * h + q;
-                        uint32_t s = scale[q] >> (16 * h + 8 * e);
-                        float a = d.x * (float)(s & 15u), m = -d.y * (float)(s >> 4 & 15u);
-#pragma unroll
-                        for (int j = 0; j < 4; j++)
-                            add(i, 32 * g + 16 * e + 4 * (lane & 3) + j,
-                                fmaf(a, (float)(w >> (8 * j + 2 * q) & 3u), m));
-                    }
-                }
-        }
-    }
-    static MEM int row(int lane, int i) { return (lane >> 2) + 8 * i; }
-    static constexpr int n_row = 2, share = 4;
-};
-
 template <int L, int T>
 __global__ void __launch_bounds__(256)
     few_kernel(dev_tables t, dev_matrix w, rows x, rows out, int first, int row0, bool out_rows) {
@@ -247,24 +189,12 @@ cudaError_t op_matmul_run(dev_tables t, dev_matrix w, rows x, rows out, int n, b
                           op_queue s) {
     dim3 grid((w.n + TILE - 1) / TILE, (n + TILE - 1) / TILE);
     switch (w.layout) {
-#define LAYOUT_CASE(l)                                                                                       \
-    case l:                                                                                                  \
-        if (decode) return few<l>(t, w, x, out, n, out_rows, s);                                             \
-        matmul_kernel<l><<<grid, 256, 0, s.stream>>>(t, w, x, out, out_rows);                                \
+#define LAYOUT(id, name, bytes, kind)                                                                        \
+    case LAYOUT_##id:                                                                                        \
+        if (decode) return few<LAYOUT_##id>(t, w, x, out, n, out_rows, s);                                   \
+        matmul_kernel<LAYOUT_##id><<<grid, 256, 0, s.stream>>>(t, w, x, out, out_rows);                      \
         break;
-        LAYOUT_CASE(LAYOUT_F32)
-        LAYOUT_CASE(LAYOUT_F16)
-        LAYOUT_CASE(LAYOUT_BF16)
-        LAYOUT_CASE(LAYOUT_Q8)
-        LAYOUT_CASE(LAYOUT_Q8M)
-        LAYOUT_CASE(LAYOUT_Q4)
-        LAYOUT_CASE(LAYOUT_Q4M)
-        LAYOUT_CASE(LAYOUT_Q4K)
-        LAYOUT_CASE(LAYOUT_Q5K)
-        LAYOUT_CASE(LAYOUT_Q6K)
-        LAYOUT_CASE(LAYOUT_Q2K)
-        LAYOUT_CASE(LAYOUT_Q3K)
-        LAYOUT_CASE(LAYOUT_IQ4)
+#include "cuda/plan/layouts.def"
     default:
         return cudaErrorInvalidValue;
     }

@@ -3,7 +3,10 @@
 #define BIT(l) (1u << LAYOUT_##l)
 enum {
     EVERY = (1 << LAYOUT_COUNT) - 1,
-    SCALED = BIT(F16) | BIT(BF16) | BIT(Q8) | BIT(Q4) | BIT(Q4K) | BIT(Q6K),
+    BLOCK_SCALED = 0
+#define SCALED(layout) | BIT(layout)
+#include "cuda/plan/layouts.def"
+    ,
     STREAMED = 0
 #define LAYOUT(id, name, bytes, kind) | (KIND_##kind != KIND_FLOATS) << LAYOUT_##id
 #include "cuda/plan/layouts.def"
@@ -26,7 +29,7 @@ const struct route cuda_routes[] = {
     {ROW_PROMPT, GROUP_WGMMA, EVERY, 90, 90, 64, "gemm_wgmma_kernel<64>", PROMPT_LINKS},
     {ROW_PROMPT, GROUP_MMA, EVERY, 80, 129, 128, "gemm_mma_kernel<128>", PROMPT_LINKS},
     {ROW_PROMPT, GROUP_MMA, EVERY, 80, 129, 64, "gemm_mma_kernel<64>", PROMPT_LINKS},
-    {ROW_PROMPT, GROUP_MX, SCALED, 120, 129, 128, "gemm_mx_kernel", PROMPT_LINKS},
+    {ROW_PROMPT, GROUP_MX, BLOCK_SCALED, 120, 129, 128, "gemm_mx_kernel", PROMPT_LINKS},
     {ROW_PROMPT, GROUP_BLAS, EVERY & ~BIT(F32), 80, 129, 0, "dequant_rows_kernel + cublasLtMatmul",
      PROMPT_LINKS},
     {ROW_DECODE, GROUP_STREAM, STREAMED, 90, 129, 1, "gemv_one_kernel", DECODE_LINKS},
@@ -98,7 +101,7 @@ enum link_form route_prompt_form(enum route_group g, enum layout l) {
 enum route_group route_prompt_group(const struct route_case *c, enum layout l) {
     if (l == LAYOUT_F32 && c->strict_fp32) return GROUP_PLAIN;
     if (c->blas) return l == LAYOUT_F32 ? GROUP_PLAIN : GROUP_BLAS;
-    if (c->block_scaled && c->sm >= 120 && c->sm < 130 && (SCALED >> l & 1)) return GROUP_MX;
+    if (c->block_scaled && c->sm >= 120 && c->sm < 130 && (BLOCK_SCALED >> l & 1)) return GROUP_MX;
     if (c->sm >= 90 && c->sm < 100 && !c->only_mma) return GROUP_WGMMA;
     return c->sm >= 80 ? GROUP_MMA : GROUP_PLAIN;
 }

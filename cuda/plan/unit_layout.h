@@ -8,26 +8,11 @@
  *                    the low nibble, odd in the high one: a lane's 16 bytes are the operand a0 .. a3
  *   codes of 8 bits  8 parts of 512 bytes, part g, the same
  *   halves           16 parts of 512 bytes, part 2 g + row / 8, lane * 16: 8 halves of columns 32 g + 8 tig ..
+ *   bits beside them 4, 2 or 1 bits of each code in parts of 512 bytes, the same, 2, 4 or 8 groups a byte
+ *   float32          8 parts of 32 columns, [16][32]; 16-byte chunk c of row r at (c ^ (r & 7)): the swizzle of wgmma
  *
- * Scales follow the codes, ordered so that lane tig finds groups tig and tig + 4 in one word:
- *   Q4   2304  int4 codes in two's complement; row * 16: 8 halves d[0] d[4] d[1] d[5] ..
- *   Q4M  2560  unsigned; row * 32 + tig * 8: d[tig] d[tig+4] m[tig] m[tig+4]; value d q + m
- *   Q4K  2304  unsigned; row * 16: d, dmin, then bytes s1[4] s2[4] h[4]: s1[t] = m[t] | (sc[t] & 3) << 6, s2 the
- *              same of group t + 4, h[t] = sc[t] >> 2 | (sc[t+4] >> 2) << 4; value d sc q - dmin m
- *   Q5K  2816  as Q4K with 512 bytes of fifth bits after the codes: lane * 16 + (2 e + row / 8) * 4 + j, bit g
- *   Q6K  3360  codes q - 32 in two's complement of 6 bits: bits 2..5 as int4 codes, then 2 parts of 512 bytes (part
- *              g / 4, bits 2 (g & 3) ..) of bits 0..1; row * 16 + tig * 4: scale + 128 of groups (tig, e = 0, 1),
- *              (tig + 4, e = 0, 1); then d[row]; value d sc (q - 32)
- *   Q8   4352  int8 codes; scales as Q4        Q8M  4608  int8 codes; scales as Q4M
- *   Q3K  1824  codes q - 4 in two's complement of 3 bits: 2 parts of 512 bytes of bits 0..1 (as the low bits of Q6K), 512 bytes
- *              of bit 2 (as the fifth bits of Q5K); then scales and d as Q6K
- *   IQ4  2304  codebook indices: 4 parts of 512 bytes, part g / 2, lane * 16 + (2 e + row / 8) * 4: four nibbles j of group g
- *              even in the low half of the word, odd in the high one; scales as Q4; value d kvalues[q]
- *   Q2K  1344  2 parts of 512 bytes of codes (as the low bits of Q6K); row * 16 + tig * 4: sc | m << 4 of groups (tig, e = 0, 1), (tig + 4,
- *              e = 0, 1); then d, dmin of
- *              each row; value d sc q - dmin m
- *   F16, BF16  8192
- *   F32 16384  8 parts of 32 columns, [16][32]; 16-byte chunk c of row r at (c ^ (r & 7)): the swizzle of wgmma
+ * Scales follow the codes, ordered so that lane tig finds groups tig and tig + 4 in one word: drawn in cuda/formats/cuda_<name>.cuh
+ * of the type that layouts.def names first with the layout.
  *
  * Read by C and C++. source: PTX ISA, fragments of mma.m16n8k32 and m16n8k16; the order is ours. */
 #pragma once

@@ -7,7 +7,8 @@
 DEV int slab_tile(const prompt_job &j, int slab) { return slab < j.n_slab ? slab : j.n_slab - 1; }
 // What warp of a block that starts at slab0 reads; a stage holds codes of 8 row tiles from at on, tile bytes each.
 template <int L> DEV slab slab_of(const prompt_job &j, int slab0, int warp, int at, int tile) {
-    return slab{j.w + (size_t)slab_tile(j, slab0 + warp) * ((size_t)j.u * frag<L>::unit), at + warp * tile};
+    return slab{j.w + (size_t)slab_tile(j, slab0 + warp) * ((size_t)j.u * operands<L>::unit),
+                at + warp * tile};
 }
 
 // Member that holds a slab; the launcher has checked that there is one.

@@ -8,13 +8,14 @@
 
 enum { MMA_ROWS = 128 };
 template <int L, int TOK> struct mma_ring {
-    static constexpr int x = TOK * 128, tile = frag<L>::n_piece * frag<L>::piece_bytes, stage = x + 8 * tile,
-                         fit = 98 * 1024 / stage, stages = fit > 4 ? 4 : fit, smem = stages * stage;
+    static constexpr int x = TOK * 128, tile = operands<L>::n_piece * operands<L>::piece_bytes,
+                         stage = x + 8 * tile, fit = 98 * 1024 / stage, stages = fit > 4 ? 4 : fit,
+                         smem = stages * stage;
 };
 
 // Tile k of everything the block reads, 256 threads.
 template <int L, int TOK> DEV void mma_load(const prompt_job &j, uint32_t at, int slab0, int t0, int k) {
-    using F = frag<L>;
+    using F = operands<L>;
     using R = mma_ring<L, TOK>;
     const uint8_t *x = j.x + ((size_t)(t0 >> 8) * j.k_tiles + k) * PROMPT_TILE_BYTES + (t0 & 255) * 128;
 #pragma unroll
@@ -51,25 +52,25 @@ template <class F> struct mma_codes {
     const typename F::scales &sc;
     const slab &s;
     int p;
-    DEV_ void operator()(int st, uint32_t (&a)[4]) const { F::step(raw, sc, s, p, st, a); }
-    DEV_ static void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    MEM void operator()(int st, uint32_t (&a)[4]) const { F::step(raw, sc, s, p, st, a); }
+    DEV void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
         mma_f16(d, a[0], a[1], a[2], a[3], b0, b1);
     }
 };
 struct mma_floats {
     uint32_t at; // 16 rows of 128 bytes
-    DEV_ void operator()(int st, uint32_t (&a)[4]) const {
+    MEM void operator()(int st, uint32_t (&a)[4]) const {
         int lane = threadIdx.x & 31, row = lane & 15;
         ldmatrix4(a, at + row * 128 + (((st * 2 + (lane >> 4)) ^ (row & 7)) << 4));
     }
-    DEV_ static void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    DEV void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
         mma_tf32(d, a[0], a[1], a[2], a[3], b0, b1);
     }
 };
 
 template <int L, int EPI, int TOK>
 __global__ void __launch_bounds__(256) gemm_mma_kernel(const __grid_constant__ prompt_job j) {
-    using F = frag<L>;
+    using F = operands<L>;
     using R = mma_ring<L, TOK>;
     extern __shared__ __align__(1024) uint8_t mma_smem[];
     uint32_t ring = smem_address(mma_smem);

@@ -64,18 +64,10 @@ cudaError_t prompt_mx_quantise(const prompt_job &j, int kind, int n, cudaStream_
 cudaError_t prompt_mx_launch(const prompt_job &j, enum layout l, int kind, enum prompt_epilogue e, int n,
                              cudaStream_t s) {
     switch (l) {
-    case LAYOUT_F16:
-        return mx_layout<LAYOUT_F16>(j, (enum mx_kind)kind, e, n, s);
-    case LAYOUT_BF16:
-        return mx_layout<LAYOUT_BF16>(j, (enum mx_kind)kind, e, n, s);
-    case LAYOUT_Q8:
-        return mx_layout<LAYOUT_Q8>(j, (enum mx_kind)kind, e, n, s);
-    case LAYOUT_Q4:
-        return mx_layout<LAYOUT_Q4>(j, (enum mx_kind)kind, e, n, s);
-    case LAYOUT_Q4K:
-        return mx_layout<LAYOUT_Q4K>(j, (enum mx_kind)kind, e, n, s);
-    case LAYOUT_Q6K:
-        return mx_layout<LAYOUT_Q6K>(j, (enum mx_kind)kind, e, n, s);
+#define SCALED(layout)                                                                                       \
+    case LAYOUT_##layout:                                                                                    \
+        return mx_layout<LAYOUT_##layout>(j, (enum mx_kind)kind, e, n, s);
+#include "cuda/plan/layouts.def"
     default:
         return cudaErrorInvalidValue;
     }

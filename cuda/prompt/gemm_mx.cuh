@@ -14,7 +14,7 @@
 enum { MX_TOKENS = 128 };
 template <int L, int KIND> struct mx_ring {
     static constexpr int row = KIND == MX_FP8 ? 64 : 32, x = MX_TOKENS * row, scales = MX_TOKENS * 4,
-                         tile = frag<L>::n_piece * frag<L>::piece_bytes, codes = x + scales,
+                         tile = operands<L>::n_piece * operands<L>::piece_bytes, codes = x + scales,
                          stage = codes + 8 * tile, fit = 98 * 1024 / stage, stages = fit > 4 ? 4 : fit,
                          smem = stages * stage;
 };
@@ -24,7 +24,7 @@ template <int ROW> DEV int mx_chunk(int r, int c) {
 }
 
 template <int L, int KIND> DEV void mx_load(const prompt_job &j, uint32_t at, int slab0, int t0, int k) {
-    using F = frag<L>;
+    using F = operands<L>;
     using R = mx_ring<L, KIND>;
     constexpr int C = R::row / 16;
     size_t first = (size_t)k * j.mx_rows + t0;
@@ -78,7 +78,7 @@ template <int KIND, class VALUE> DEV uint32_t mx_weights(uint32_t (&a)[2][4], VA
 template <int L, int KIND, bool GLU>
 __global__ void __launch_bounds__(256, 1) gemm_mx_kernel(const __grid_constant__ prompt_job j, bool add) {
 #if MX_NATIVE || defined(__CUDA_ARCH_FEAT_SM90_ALL) // elsewhere the self-test finds nothing and says so
-    using F = frag<L>;
+    using F = operands<L>;
     using R = mx_ring<L, KIND>;
     extern __shared__ __align__(1024) uint8_t mx_smem[];
     uint32_t ring = smem_address(mx_smem);

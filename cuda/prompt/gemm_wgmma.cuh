@@ -13,8 +13,8 @@
 // Bytes of a stage: activations, then codes of 8 row tiles; stages that fit beside each other and beside the block's gated
 // units (64 columns of BN tokens).
 template <int L, int BN, int EPI> struct prompt_ring {
-    static constexpr int x = BN * 128, tile = frag<L>::n_piece * frag<L>::piece_bytes, stage = x + 8 * tile,
-                         out = EPI == EPILOGUE_GLU ? BN * 128 : 0;
+    static constexpr int x = BN * 128, tile = operands<L>::n_piece * operands<L>::piece_bytes,
+                         stage = x + 8 * tile, out = EPI == EPILOGUE_GLU ? BN * 128 : 0;
     static constexpr int fit = (225 * 1024 - out) / stage, stages = fit > 6 ? 6 : fit,
                          smem = stages * stage + out + 1024;
 };
@@ -54,7 +54,7 @@ DEV void bulk_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 template <class R, int L, int BN, int CL>
 DEV void prompt_consume(const prompt_job &j, float (&d)[BN / 2], int slab0, int warp, uint32_t ring,
                         uint32_t full, uint32_t empty, int &stage, uint32_t &phase, int lane) {
-    using F = frag<L>;
+    using F = operands<L>;
     struct slab s = slab_of<L>(j, slab0, warp, R::x, R::tile);
 #pragma unroll
     for (int i = 0; i < BN / 2; i++) d[i] = 0.f;
@@ -122,7 +122,7 @@ DEV void prompt_consume_tf32(const prompt_job &j, float (&d)[BN / 2], int warpgr
 template <class R, int L, int BN, int CL>
 DEV void prompt_produce(const prompt_job &j, int slab0, int t0, uint32_t ring, uint32_t full, uint32_t empty,
                         int rank, int &stage, uint32_t &phase) {
-    using F = frag<L>;
+    using F = operands<L>;
     int lane = threadIdx.x & 31;
     const uint8_t *x =
         j.x + (size_t)(t0 >> 8) * j.k_tiles * PROMPT_TILE_BYTES + (t0 & 255) * 128 + rank * (BN * 128 / CL);

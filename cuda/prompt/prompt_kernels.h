@@ -40,14 +40,12 @@ static inline size_t prompt_mx_bytes(size_t rows, int k_tiles) { return rows * (
 static inline size_t prompt_mx_scale_bytes(size_t rows, int k_tiles) { return rows * (size_t)k_tiles * 4; }
 // Runs a kind on small random data and compares it with the same product in plain arithmetic. *agree: within rounding.
 enum infer_status prompt_mx_self_test(int kind, bool *agree, double *error, cudaStream_t s);
-// The layouts are shared out between files: compile time.
-#define PROMPT_PART(name)                                                                                    \
-    cudaError_t prompt_matmul_##name(const prompt_job &j, enum layout l, enum prompt_epilogue e,             \
-                                     const struct route *r, int n, int sm_count, cudaStream_t s)
-PROMPT_PART(a);
-PROMPT_PART(b);
-PROMPT_PART(c);
-PROMPT_PART(d);
+// The same of one layout, in a file of its own.
+#define PROMPT_MATMUL(id)                                                                                    \
+    cudaError_t prompt_matmul_##id(const prompt_job &j, enum prompt_epilogue e, const struct route *r,       \
+                                   int n, int sm_count, cudaStream_t s)
+#define LAYOUT(id, name, bytes, kind) PROMPT_MATMUL(id);
+#include "cuda/plan/layouts.def"
 
 struct prompt_attend_job {
     const float *q; // q[t * q_stride + h * dk]

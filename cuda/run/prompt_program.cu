@@ -18,21 +18,12 @@ int prompt_matmul_order(enum route_group g, enum layout l) { return order_of(rou
 cudaError_t prompt_matmul_launch(const prompt_job &j, enum layout l, enum prompt_epilogue e,
                                  const struct route *r, int n, int sm_count, cudaStream_t s) {
     switch (l) {
-    case LAYOUT_F16:
-    case LAYOUT_Q8:
-    case LAYOUT_Q4:
-        return prompt_matmul_a(j, l, e, r, n, sm_count, s);
-    case LAYOUT_Q4K:
-    case LAYOUT_Q6K:
-    case LAYOUT_Q4M:
-        return prompt_matmul_b(j, l, e, r, n, sm_count, s);
-    case LAYOUT_F32:
-    case LAYOUT_BF16:
-    case LAYOUT_Q3K:
-    case LAYOUT_IQ4:
-        return prompt_matmul_d(j, l, e, r, n, sm_count, s);
+#define LAYOUT(id, name, bytes, kind)                                                                        \
+    case LAYOUT_##id:                                                                                        \
+        return prompt_matmul_##id(j, e, r, n, sm_count, s);
+#include "cuda/plan/layouts.def"
     default:
-        return prompt_matmul_c(j, l, e, r, n, sm_count, s);
+        return cudaErrorInvalidValue;
     }
 }
 

@@ -1,4 +1,0 @@
-#include "cuda/decode/skinny_instances.h"
-HALF_CODES(q4k, LAYOUT_Q4K, -1, LAYOUT_COUNT)
-HALF_CODES(q6k, LAYOUT_Q6K, -1, LAYOUT_COUNT)
-HALF_CODES(q4k_q6k, LAYOUT_Q4K, LAYOUT_Q6K, LAYOUT_Q6K)

@@ -1,4 +1,0 @@
-#include "cuda/decode/skinny_instances.h"
-HALF_CODES(q4, LAYOUT_Q4, -1, LAYOUT_COUNT)
-HALF_CODES(q4m, LAYOUT_Q4M, -1, LAYOUT_COUNT)
-HALF_CODES(q8, LAYOUT_Q8, -1, LAYOUT_COUNT)

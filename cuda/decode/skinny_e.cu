@@ -1,4 +1,0 @@
-#include "cuda/decode/skinny_instances.h"
-HALF_CODES(q8m, LAYOUT_Q8M, -1, LAYOUT_COUNT)
-HALF_CODES(q5k, LAYOUT_Q5K, -1, LAYOUT_COUNT)
-HALF_CODES(q5k_q6k, LAYOUT_Q5K, LAYOUT_Q6K, LAYOUT_Q6K)

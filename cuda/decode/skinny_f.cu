@@ -1,4 +1,0 @@
-#include "cuda/decode/skinny_instances.h"
-HALF_CODES(q3k, LAYOUT_Q3K, -1, LAYOUT_COUNT)
-HALF_CODES(iq4, LAYOUT_IQ4, -1, LAYOUT_COUNT)
-HALF_CODES(q2k, LAYOUT_Q2K, -1, LAYOUT_COUNT)

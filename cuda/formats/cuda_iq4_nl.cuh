@@ -1,0 +1,46 @@
+// IQ4_NL: codes of four bits that name one of 16 levels, a scale for 32 columns.
+#pragma once
+#include "cuda/formats/cuda_q4_0.cuh"
+
+template <> struct src<QUANT_IQ4_NL> : nibble_blocks<block_IQ4_NL, 0> {}; // code: index of the level
+
+// The four levels that the nibbles of v's low half name, as bytes. source: engine/quant/quant_iq4_nl.c.
+DEV uint32_t iq4_levels(uint32_t v) {
+    const uint32_t at = v & 0x7777u,
+                   pick = (v >> 1 & 0x4444u) | 0x3210u, // byte j of the low or the high eight levels
+        low = __byte_perm(0xbfad9881u, 0xf6eaddcfu, at), high = __byte_perm(0x26190d01u, 0x71594535u, at);
+    return __byte_perm(low, high, pick);
+}
+// Indices of levels: 4 parts of 512 bytes, part g / 2, lane * 16 + (2 e + row / 8) * 4: four nibbles of group g even in the
+// low half of the word, odd in the high one.
+template <class F> DEV void put_level_indices(uint8_t *u, int row, F code) {
+    for (int p = 0; p < 4; p++)
+        for (int c = 0; c < 8; c++) {
+            uint32_t w = 0;
+            for (int j = 0; j < 8; j++)
+                w |= (uint32_t)code(p * 64 + (j >> 2) * 32 + (c >> 2) * 16 + (c & 3) * 4 + (j & 3))
+                     << (4 * j);
+            put_word(u + p * 512, code_word(row, c & 3, c >> 2), w);
+        }
+}
+DEV float unit_level(const uint8_t *u, int row, int k) {
+    const uint8_t *w = u + (k >> 6) * 512 + (unit_code_byte(row, k) & ~3);
+    uint32_t levels = iq4_levels(load_u16(w + 2 * (k >> 5 & 1)));
+    return (float)(int8_t)(levels >> (8 * (k & 3)));
+}
+
+template <> struct format<LAYOUT_IQ4> : scaled_format<4, false> {
+    template <class S, class F>
+    DEV void repack(uint8_t *u, int row, const uint8_t *s, int k0, int k, F code) {
+        put_level_indices(u, row, code);
+        put_scales<S>(u, row, s, k0, k);
+    }
+    DEV float value(const uint8_t *u, int row, int k) { return scale(u, row, k) * unit_level(u, row, k); }
+    DEV uint32_t word(uint32_t v, int g) { return iq4_levels(g & 1 ? v >> 16 : v); }
+    DEV uint32_t code_halves(uint32_t v, uint32_t, int) {
+        return lop3<LOP_AND_XOR>(v, 0x00ff00ffu, 0x00800080u);
+    }
+    DEV uint32_t int_code(uint32_t w, uint32_t, int g) { return iq4_levels(g & 1 ? w >> 16 : w); }
+    DEV uint32_t prompt_word(uint32_t w, int q) { return iq4_levels(w >> (16 * q)) ^ 0x80808080u; }
+};
+template <> struct operands<LAYOUT_IQ4> : scaled_operands<format<LAYOUT_IQ4>, 128> {};
