@@ -52,10 +52,10 @@ static void golden_blocks_decode(void **state) {
 /* Tolerances: root mean square of the error over that of the weights, for normal weights. Measured with these
  * encoders (8 * 2048 elements) and rounded up by about two percent. */
 static const double tol_rms[QUANT_COUNT] = {
-    [QUANT_F32] = 0,       [QUANT_F16] = 0.00023,  [QUANT_BF16] = 0.0018, [QUANT_Q8_0] = 0.0055,
-    [QUANT_Q4_0] = 0.0825, [QUANT_Q4_1] = 0.0705,  [QUANT_Q5_0] = 0.0410, [QUANT_Q5_1] = 0.0345,
-    [QUANT_Q2_K] = 0.265,  [QUANT_Q3_K] = 0.147,   [QUANT_Q4_K] = 0.0715, [QUANT_Q5_K] = 0.0355,
-    [QUANT_Q6_K] = 0.0175, [QUANT_IQ4_NL] = 0.075,
+    [QUANT_F32] = 0,       [QUANT_F16] = 0.00023,  [QUANT_BF16] = 0.0018,  [QUANT_Q8_0] = 0.0055,
+    [QUANT_Q4_0] = 0.0825, [QUANT_Q4_1] = 0.0705,  [QUANT_Q5_0] = 0.0410,  [QUANT_Q5_1] = 0.0345,
+    [QUANT_Q2_K] = 0.265,  [QUANT_Q3_K] = 0.147,   [QUANT_Q4_K] = 0.0715,  [QUANT_Q5_K] = 0.0355,
+    [QUANT_Q6_K] = 0.0175, [QUANT_IQ4_NL] = 0.075, [QUANT_IQ4_XS] = 0.075,
 };
 /* A second trip may change no more than this share of the first trip's error. */
 static const double tol_again = 0.25;

@@ -29,18 +29,22 @@ DEV float unit_level(const uint8_t *u, int row, int k) {
     return (float)(int8_t)(levels >> (8 * (k & 3)));
 }
 
-template <> struct format<LAYOUT_IQ4> : scaled_format<4, false> {
-    template <class S, class F>
-    DEV void repack(uint8_t *u, int row, const uint8_t *s, int k0, int k, F code) {
-        put_level_indices(u, row, code);
-        put_scales<S>(u, row, s, k0, k);
-    }
-    DEV float value(const uint8_t *u, int row, int k) { return scale(u, row, k) * unit_level(u, row, k); }
+// Codes of BASE's unit are indices of levels.
+template <class BASE> struct level_format : BASE {
     DEV uint32_t word(uint32_t v, int g) { return iq4_levels(g & 1 ? v >> 16 : v); }
     DEV uint32_t code_halves(uint32_t v, uint32_t, int) {
         return lop3<LOP_AND_XOR>(v, 0x00ff00ffu, 0x00800080u);
     }
     DEV uint32_t int_code(uint32_t w, uint32_t, int g) { return iq4_levels(g & 1 ? w >> 16 : w); }
     DEV uint32_t prompt_word(uint32_t w, int q) { return iq4_levels(w >> (16 * q)) ^ 0x80808080u; }
+};
+
+template <> struct format<LAYOUT_IQ4> : level_format<scaled_format<4, false>> {
+    template <class S, class F>
+    DEV void repack(uint8_t *u, int row, const uint8_t *s, int k0, int k, F code) {
+        put_level_indices(u, row, code);
+        put_scales<S>(u, row, s, k0, k);
+    }
+    DEV float value(const uint8_t *u, int row, int k) { return scale(u, row, k) * unit_level(u, row, k); }
 };
 template <> struct operands<LAYOUT_IQ4> : scaled_operands<format<LAYOUT_IQ4>, 128> {};

@@ -103,13 +103,18 @@ struct block_IQ4_NL {
     uint16_t d;
     uint8_t q[16];
 };
+struct block_IQ4_XS {
+    uint16_t d, sh;
+    uint8_t sl[4];
+    uint8_t q[128];
+};
 
 #define QUANT_FLOAT(id, gguf, name, elems, bytes)
 #define QUANT(id, gguf, name, elems, bytes)                                                                  \
     static_assert(sizeof(struct block_##id) == (bytes), "the block of " name);
 #include "quant/quant.def"
 
-/* The 16 levels of IQ4_NL. */
+/* The 16 levels of IQ4_NL and IQ4_XS. */
 extern const int8_t quant_iq4_nl_levels[16];
 
 /* ---- halves ---- */

@@ -23,15 +23,13 @@ void quant_IQ4_NL_decode(float *y, const void *blocks, size_t n) {
     }
 }
 
-/* The code of the level nearest to v. */
-static inline int level_code(float v) {
+int quant_level_code(float v) {
     int code = 0; /* halves of neighbours' sums are the borders */
     for (int k = 0; k < 15; k++) code += 2 * v > (float)(quant_iq4_nl_levels[k] + quant_iq4_nl_levels[k + 1]);
     return code;
 }
 
-/* sum w x l and sum w l l for the levels l of x at 1/d = inverse. nearest[128 + v]: level nearest to integer
- * v. */
+/* sum w x l and sum w l l for the levels l of x at 1/d = inverse. */
 static void level_sums(const float *x, const float *w, float inverse, const int8_t *nearest, float *xl,
                        float *ll) {
     float a = 0, b = 0;
@@ -43,8 +41,12 @@ static void level_sums(const float *x, const float *w, float inverse, const int8
     *xl = a, *ll = b;
 }
 
+void quant_level_table(int8_t nearest[256]) {
+    for (int v = -128; v < 128; v++) nearest[128 + v] = quant_iq4_nl_levels[quant_level_code((float)v)];
+}
+
 /* As quant_fit_signed: the largest element lands on either end or beyond, then least squares. */
-static float fit(const float *x, const float *w, const int8_t *nearest) {
+float quant_fit_levels(const float *x, const float *w, const int8_t *nearest) {
     float extreme = 0, best = 0, gain = 0, xl, ll;
     for (int j = 0; j < 32; j++)
         if ((x[j] < 0 ? -x[j] : x[j]) > (extreme < 0 ? -extreme : extreme)) extreme = x[j];
@@ -66,12 +68,13 @@ void quant_IQ4_NL_encode(void *blocks, const float *x, size_t n, const float *im
     struct block_IQ4_NL *b = blocks;
     float own[32];
     int8_t nearest[256];
-    for (int v = -128; v < 128; v++) nearest[128 + v] = quant_iq4_nl_levels[level_code((float)v)];
+    quant_level_table(nearest);
     for (size_t i = 0; i < n / 32; i++, b++, x += 32) {
         const float *w = quant_weights(importance ? importance + i * 32 : NULL, x, own, 32);
-        float d = quant_half_of(fit(x, w, nearest)), inverse = quant_inverse(d);
+        float d = quant_half_of(quant_fit_levels(x, w, nearest)), inverse = quant_inverse(d);
         b->d = f32_to_f16(d);
         for (int j = 0; j < 16; j++)
-            b->q[j] = (uint8_t)(level_code(x[j] * inverse) | level_code(x[j + 16] * inverse) << 4);
+            b->q[j] =
+                (uint8_t)(quant_level_code(x[j] * inverse) | quant_level_code(x[j + 16] * inverse) << 4);
     }
 }

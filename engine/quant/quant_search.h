@@ -55,3 +55,9 @@ struct quant_affine_block {
 };
 void quant_fit_affine_block(struct quant_affine_block *b, const float *x, const float *w, int group, int hi,
                             int scale_max);
+
+/* IQ4_NL and IQ4_XS (quant_iq4_nl.c): the code of the level nearest to v; nearest[128 + v], the level nearest to the integer v;
+ * scale d of x[32] ~ d * level. */
+int quant_level_code(float v);
+void quant_level_table(int8_t nearest[256]);
+float quant_fit_levels(const float *x, const float *w, const int8_t *nearest);

@@ -153,6 +153,7 @@ enum quant_type mix_type(const struct mix *m, const struct mix_model *model, con
     switch (t) {
     case QUANT_Q2_K:
     case QUANT_Q3_K:
+    case QUANT_IQ4_XS:
         t = QUANT_IQ4_NL;
         break;
     case QUANT_Q4_K:
