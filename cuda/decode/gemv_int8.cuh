@@ -21,7 +21,7 @@ template <int L> struct int_frag {
         for (int i = 0; i < C::NC; i++) c[i] = *(const uint4 *)(u + i * 512 + lane * 16);
 #pragma unroll
         for (int i = 0; i < C::NX; i++) x[i] = *(const uint4 *)(u + (C::NC + i) * 512 + lane * 16);
-        C::int_scales(s, m, u + C::scales, lane >> 2, lane & 3);
+        C::int_scales(s, m, u, lane >> 2, lane & 3);
     }
 };
 // Part of the codes that group g is in.

@@ -35,6 +35,7 @@ template <> struct format<LAYOUT_IQ4X> : level_format<unit_format<4, 0>> {
     }
     // scales of both groups
     DEV void factors(uint32_t (&own)[1], const uint8_t *u, int row, int tig, float up) {
+        u += scales;
         const uint32_t w = *(const uint16_t *)(u + row * 8 + tig * 2);
         const float k = half_bits(*(const uint16_t *)(u + 128 + row * 2)) * up;
         own[0] = pack_half2(byte_float_less_128(w, 0) * k, byte_float_less_128(w, 1) * k);
@@ -45,6 +46,7 @@ template <> struct format<LAYOUT_IQ4X> : level_format<unit_format<4, 0>> {
         m[0] = m[1] = __hmul2(s[0], as_half2(0x80808080u)); // -128 * 2^-24
     }
     DEV void int_scales(uint4 (&s)[2], uint32_t (&m)[2], const uint8_t *u, int gid, int tig) {
+        u += scales;
 #pragma unroll
         for (int r = 0; r < 2; r++) s[r].x = *(const uint16_t *)(u + (gid + 8 * r) * 8 + tig * 2);
         m[0] = *(const uint16_t *)(u + 128 + gid * 2) | *(const uint16_t *)(u + 144 + gid * 2) << 16;

@@ -38,6 +38,7 @@ template <> struct format<LAYOUT_Q2K> : unit_format<2, 0> {
         return 15 * fmaxf(fabsf(d.x), fabsf(d.y) * 0x1p-24f);
     }
     DEV void factors(uint32_t (&own)[4], const uint8_t *u, int row, int tig, float up) {
+        u += scales;
         const float2 d = half2_bits(*(const uint32_t *)(u + 256 + row * 4));
         const float k = d.x * (up * __uint_as_float((127 - 2 * tig) << 23)), n = d.y * (up * -0x1p-24f);
         const uint32_t w = *(const uint32_t *)(u + row * 16 + tig * 4);
@@ -56,6 +57,7 @@ template <> struct format<LAYOUT_Q2K> : unit_format<2, 0> {
     }
     DEV uint32_t code_halves(uint32_t v, uint32_t, int g) { return v & 0x00030003u << 2 * (g & 3); }
     DEV void int_scales(uint4 (&s)[2], uint32_t (&m)[2], const uint8_t *u, int gid, int tig) {
+        u += scales;
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             s[r].x = *(const uint32_t *)(u + (gid + 8 * r) * 16 + tig * 4);

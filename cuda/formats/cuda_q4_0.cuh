@@ -30,12 +30,14 @@ template <int CODES, bool NIBBLE> struct scaled_format : unit_format<CODES, 0> {
         return fmaxf(fabsf(d.x), fabsf(d.y));
     }
     DEV void factors(uint32_t (&own)[2], const uint8_t *u, int row, int tig, float up) {
+        u += at;
         const float2 d = half2_bits(*(const uint32_t *)(u + row * 16 + tig * 4));
         const float k = up * (NIBBLE ? nibble_place(tig) : 1.f), n = up * (NIBBLE ? -0x1p-21f : -0x1p-17f);
         own[0] = pack_half2(d.x * k, d.x * n);
         own[1] = pack_half2(d.y * k, d.y * n);
     }
     DEV void int_scales(uint4 (&s)[2], uint32_t (&)[2], const uint8_t *u, int gid, int tig) {
+        u += at;
 #pragma unroll
         for (int r = 0; r < 2; r++) s[r].x = *(const uint32_t *)(u + (gid + 8 * r) * 16 + tig * 4);
     }

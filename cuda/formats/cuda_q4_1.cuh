@@ -34,6 +34,7 @@ template <int CODES> struct mins_format : unit_format<CODES, 0> {
         return fmaxf(fmaxf(fabsf(d.x), fabsf(d.y)), fmaxf(fabsf(m.x), fabsf(m.y)) * 0x1p-24f);
     }
     DEV void factors(uint32_t (&own)[2], const uint8_t *u, int row, int tig, float up) {
+        u += at;
         const uint2 s = *(const uint2 *)(u + row * 32 + tig * 8);
         const float2 d = half2_bits(s.x), m = half2_bits(s.y);
         const float k = up * (CODES == 4 ? nibble_place(tig) : 1.f), n = up * 0x1p-24f;
@@ -41,6 +42,7 @@ template <int CODES> struct mins_format : unit_format<CODES, 0> {
         own[1] = pack_half2(d.y * k, m.y * n);
     }
     DEV void int_scales(uint4 (&s)[2], uint32_t (&m)[2], const uint8_t *u, int gid, int tig) {
+        u += at;
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             const uint2 a = *(const uint2 *)(u + (gid + 8 * r) * 32 + tig * 8);

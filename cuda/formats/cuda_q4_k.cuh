@@ -63,6 +63,7 @@ template <bool FIFTH> struct super_format : unit_format<4, FIFTH> {
         return 63 * fmaxf(fabsf(d.x), fabsf(d.y) * 0x1p-24f);
     }
     DEV void factors(uint32_t (&own)[2], const uint8_t *u, int row, int tig, float up) {
+        u += at;
         const uint4 s = *(const uint4 *)(u + row * 16);
         const float2 d = half2_bits(s.x), sc = bf16x2_bits(super_scales(s, tig)),
                      m = bf16x2_bits(super_mins(s, tig));
@@ -71,6 +72,7 @@ template <bool FIFTH> struct super_format : unit_format<4, FIFTH> {
         own[1] = pack_half2(sc.y * k, m.y * n);
     }
     DEV void int_scales(uint4 (&s)[2], uint32_t (&)[2], const uint8_t *u, int gid, int) {
+        u += at;
 #pragma unroll
         for (int r = 0; r < 2; r++) s[r] = *(const uint4 *)(u + (gid + 8 * r) * 16);
     }

@@ -35,6 +35,7 @@ template <int CODES, int MORE, int OFF> struct sixteen_format : unit_format<CODE
     }
     // pairs {scale of the first 16 columns, of the last}
     DEV void factors(uint32_t (&own)[2], const uint8_t *u, int row, int tig, float up) {
+        u += at;
         const uint32_t w = *(const uint32_t *)(u + row * 16 + tig * 4);
         const float k = half_bits(*(const uint16_t *)(u + 256 + row * 2)) * up;
         float s[4];
@@ -50,6 +51,7 @@ template <int CODES, int MORE, int OFF> struct sixteen_format : unit_format<CODE
         m[0] = __low2half2(n), m[1] = __high2half2(n);
     }
     DEV void int_scales(uint4 (&s)[2], uint32_t (&m)[2], const uint8_t *u, int gid, int tig) {
+        u += at;
 #pragma unroll
         for (int r = 0; r < 2; r++) s[r].x = *(const uint32_t *)(u + (gid + 8 * r) * 16 + tig * 4);
         m[0] = *(const uint16_t *)(u + 256 + gid * 2) | *(const uint16_t *)(u + 272 + gid * 2) << 16;

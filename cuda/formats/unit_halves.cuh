@@ -15,8 +15,7 @@ template <int L> struct unit_factors {
     uint32_t own[2][format<L>::n_factor];
     MEM void load(const uint8_t *u, int lane, float up) {
 #pragma unroll
-        for (int r = 0; r < 2; r++)
-            format<L>::factors(own[r], u + format<L>::scales, (lane >> 2) + 8 * r, lane & 3, up);
+        for (int r = 0; r < 2; r++) format<L>::factors(own[r], u, (lane >> 2) + 8 * r, lane & 3, up);
     }
 };
 // The same of group g for all lanes: [row][16 columns] scale and addend, each twice.
