@@ -121,7 +121,8 @@ static void every_weight_type(void **state) {
         struct infer_model *m = model("tiny", quant_info((enum quant_type)type)->name);
         for (int i = 0; i < 4; i++)
             if (!absent(isas[i]))
-                check(m, isas[i], NULL, 70, (const int[]){1 + type, 17 + type, 48 + type}, 3 + type);
+                check(m, isas[i], NULL, 70, (const int[]){1 + type, 17 + type, 48 + type},
+                      3 + type % (MOST_THREADS - 2));
         infer_model_close(m);
     }
 }
