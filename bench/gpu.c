@@ -243,7 +243,7 @@ static void submit(struct run *r, enum row_class cls, int n, int pos, int slot0,
         out[i] = prompt ? n - 1 : i;
         w[i] = (uint8_t)want;
     }
-    struct step st = {n, prompt ? 1 : n, id, p, s, out, w, r->tables, 1};
+    struct step st = {n, prompt ? 1 : n, id, p, s, out, w, r->tables, 1, NULL};
     MUST(backend_cuda.run(r->b, cls, &st));
 }
 static struct step_result result(struct run *r) {

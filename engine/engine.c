@@ -123,12 +123,14 @@ static enum infer_status make_flight(struct infer_engine *e, struct flight *f) {
         size_t rows = (size_t)list[c].max_rows, outs = (size_t)list[c].max_out;
         ok &= (f->id[c] = take(e, rows, 4)) && (f->pos[c] = take(e, rows, 4)) &&
               (f->slot[c] = take(e, rows, 4));
-        ok &= (f->out_row[c] = take(e, outs, 4)) && (f->want[c] = take(e, outs, 1));
+        ok &= (f->out_row[c] = take(e, outs, 4)) && (f->want[c] = take(e, outs, 1)) &&
+              (f->draw[c] = take(e, outs, sizeof *f->draw[c]));
         n_out += outs;
     }
     ok &= (f->out_cls = take(e, n_out, 1)) && (f->out_index = take(e, n_out, 4)) &&
           (f->out_slot = take(e, n_out, 4));
-    ok &= (f->token = take(e, n_out, 4)) && (f->logits = take(e, n_out, sizeof *f->logits));
+    ok &= (f->token = take(e, n_out, 4)) && (f->logits = take(e, n_out, sizeof *f->logits)) &&
+          (f->top = take(e, n_out, sizeof *f->top));
     ok &= (f->length_before = take(e, n_slot, 4)) != NULL;
     return ok ? INFER_OK : err_set(INFER_E_MEMORY, "out of memory for the step's rows");
 }
@@ -251,6 +253,7 @@ static struct infer_engine_info planned(const struct plan *p) {
         .n_slot = p->set.n_slot,
         .n_batch = p->set.n_batch,
         .n_decode_rows = p->set.n_decode_rows,
+        .n_logits = part->config.n_logits,
         .device_layers = part->range.end - part->range.first,
         .kv_type = plan_kv_name(p->set.kv_type),
         .weight_bytes = part->size.weight_bytes,

@@ -13,6 +13,7 @@ struct flight {
     int32_t *id[ROW_CLASS_COUNT], *pos[ROW_CLASS_COUNT], *slot[ROW_CLASS_COUNT]; /* [max_rows] */
     int32_t *out_row[ROW_CLASS_COUNT];                                           /* [max_out] */
     uint8_t *want[ROW_CLASS_COUNT];
+    const struct infer_draw **draw[ROW_CLASS_COUNT];
     uint8_t *out_cls;   /* out_cls[n_out]: class that computes output i, in the order of the rows given */
     int32_t *out_index; /* out_index[n_out]: its index inside that class */
     int32_t *out_slot;
@@ -20,6 +21,7 @@ struct flight {
     int32_t *length_before; /* length_before[n_slot]; -1: not in this step */
     int32_t *token;         /* results */
     const float **logits;
+    const struct infer_top **top;
 };
 
 struct infer_engine {

@@ -63,6 +63,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "infer_status.h"
+#include "infer_draw.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -176,6 +177,7 @@ struct infer_engine_info {
     const char *isa; /* "avx512-vnni" */
     bool async;      /* steps run beside the host, which queues the next one before it waits for this one */
     int n_ctx, n_slot, n_batch, n_decode_rows, n_thread;
+    int n_logits; /* rows of a step that may want logits */
     int device_layers; /* the last layers, on the device; less than the model's when the host computes the others */
     const char *kv_type;
     uint64_t weight_bytes, kv_bytes, activation_bytes, workspace_bytes, output_bytes,
@@ -249,8 +251,9 @@ enum { INFER_LAST = -1 }; /* id: the token that this sequence just sampled */
 
 enum infer_want {
     INFER_WANT_NONE = 0,
-    INFER_WANT_TOKEN = 1,  /* greedy token, lowest id on ties */
-    INFER_WANT_LOGITS = 2, /* the row of logits */
+    INFER_WANT_TOKEN = 1,  /* the token that draw draws, without one the greedy token, lowest id on ties */
+    INFER_WANT_LOGITS = 2, /* the row of logits: of n_logits rows of a step, of all with all_logits */
+    INFER_WANT_TOP = 4,    /* the greatest of them, changed by draw, and their sums */
 };
 
 struct infer_row {
@@ -260,12 +263,14 @@ struct infer_row {
     bool decode;  /* class: a generated, drafted or verified token; false: a prompt row. Never derived from
                      counts */
     uint8_t want; /* enum infer_want bits */
+    const struct infer_draw *draw; /* NULL: greedy; kept by the caller until infer_submit has returned */
 };
 
 struct infer_output {
     int n;                      /* rows that wanted something, in the order of the rows given */
-    const int32_t *token;       /* token[n]: greedy token, -1 where only logits were wanted */
+    const int32_t *token;       /* token[n]: -1 where none was wanted */
     const float *const *logits; /* logits[n]: a row of n_vocab on the host, NULL where none was wanted */
+    const struct infer_top *const *top; /* top[n], NULL where none was wanted */
 };
 
 /* Queues one step; at most two may be in flight. errors: INFER_E_INPUT (row n is out of range: message names

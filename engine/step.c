@@ -1,10 +1,11 @@
 /* Steps: rows checked, placed and queued; results handed back in the order that they were asked for. */
 #include "engine_impl.h"
 
+#include <float.h>
 #include <stdio.h>
 
 static_assert((int)INFER_LAST == STEP_LAST && (int)INFER_WANT_TOKEN == WANT_TOKEN &&
-                  (int)INFER_WANT_LOGITS == WANT_LOGITS,
+                  (int)INFER_WANT_LOGITS == WANT_LOGITS && (int)INFER_WANT_TOP == WANT_TOP,
               "rows of infer.h go into a step as they are");
 
 /* Whether a queued step will sample a token for this sequence. */
@@ -18,9 +19,29 @@ static bool samples_in_flight(const struct infer_engine *e, int seq) {
     return false;
 }
 
-/* Checks row i and counts it into rows and outs of its class; length: where its sequence stands. */
+/* A draw is what infer_draw.h says. */
+static enum infer_status check_draw(const struct infer_engine *e, const struct infer_draw *d, int i) {
+    bool ok = d->u >= 0 && d->u < 1 && d->n_edit >= 0 && d->n_edit <= INFER_EDITS_MAX;
+    unsigned seen = 0;
+    for (int k = 0; ok && (k == 0 || d->order[k - 1]); k++) {
+        ok = k < (int)sizeof d->order && d->order[k] < INFER_DRAW_STEPS && !(seen >> d->order[k] & 1);
+        if (ok && d->order[k]) seen |= 1u << d->order[k];
+    }
+    if (ok && seen >> INFER_DRAW_TOP_K & 1) ok = d->top_k >= 1;
+    if (ok && seen >> INFER_DRAW_TOP_P & 1) ok = d->top_p >= 0 && d->top_p <= 1;
+    if (ok && seen >> INFER_DRAW_MIN_P & 1) ok = d->min_p >= 0 && d->min_p <= 1;
+    if (ok && seen >> INFER_DRAW_TEMP & 1) ok = d->temp >= 1e-6f && d->temp <= FLT_MAX;
+    for (int k = 0; ok && k < d->n_edit; k++) ok = d->edit[k].id >= 0 && d->edit[k].id < e->model->m->n_vocab;
+    return ok ? INFER_OK : err_set(INFER_E_INPUT, "row %d: the draw is out of range (infer_draw.h)", i);
+}
+
+/* What the rows of a class that were looked at so far come to. */
+struct count {
+    int rows, outs, logits;
+};
+/* Checks row i and counts it; length: where its sequence stands. */
 static enum infer_status check_row(const struct infer_engine *e, const struct infer_row *r, int i, int length,
-                                   int *rows, int *outs) {
+                                   struct count *n) {
     if (r->id != INFER_LAST && (r->id < 0 || r->id >= e->model->m->n_vocab))
         return err_set(INFER_E_INPUT, "row %d: token %d is outside of the vocabulary of %d", i, r->id,
                        e->model->m->n_vocab);
@@ -29,14 +50,19 @@ static enum infer_status check_row(const struct infer_engine *e, const struct in
     if (r->pos != length)
         return err_set(INFER_E_INPUT, "row %d: position %d does not continue sequence %d, which holds %d", i,
                        r->pos, r->seq, length);
-    const struct op_list *l = &e->plan.part[e->plan.n_part - 1].list[r->decode ? ROW_DECODE : ROW_PROMPT];
-    if (++*rows > l->max_rows)
+    const struct op_list *l = &last_part(e)->list[r->decode ? ROW_DECODE : ROW_PROMPT];
+    int n_logits = last_part(e)->config.n_logits;
+    if (++n->rows > l->max_rows)
         return err_set(INFER_E_INPUT, "row %d: more than %d %s rows in a step", i, l->max_rows,
                        r->decode ? "decode" : "prompt");
-    if (r->want && ++*outs > l->max_out)
+    if (r->want && ++n->outs > l->max_out)
         return err_set(INFER_E_INPUT, "row %d: more than %d outputs of %s rows", i, l->max_out,
                        r->decode ? "decode" : "prompt");
-    return INFER_OK;
+    if (r->want & INFER_WANT_LOGITS && ++n->logits > n_logits)
+        return err_set(INFER_E_INPUT,
+                       "row %d: more than %d rows of logits in a step; all_logits has room for all", i,
+                       n_logits);
+    return r->want && r->draw ? check_draw(e, r->draw, i) : INFER_OK;
 }
 
 /* Puts the checked rows into the flight's arrays, by class. */
@@ -53,11 +79,12 @@ static void fill_flight(struct infer_engine *e, struct flight *f, const struct i
         f->out_index[f->n_out] = n_out[c];
         f->out_slot[f->n_out++] = rows[i].seq;
         f->out_row[c][n_out[c]] = t;
+        f->draw[c][n_out[c]] = rows[i].draw;
         f->want[c][n_out[c]++] = rows[i].want;
     }
     for (int c = 0; c < ROW_CLASS_COUNT; c++)
-        f->step[c] = (struct step){n_row[c],      n_out[c],   f->id[c],     f->pos[c],    f->slot[c],
-                                   f->out_row[c], f->want[c], e->kv.tables, e->kv.version};
+        f->step[c] = (struct step){n_row[c],      n_out[c],   f->id[c],     f->pos[c],     f->slot[c],
+                                   f->out_row[c], f->want[c], e->kv.tables, e->kv.version, f->draw[c]};
 }
 
 /* The first position that a queued step computes of a sequence, or from. */
@@ -104,7 +131,7 @@ static bool stands_apart(const struct infer_row *rows, int i) {
 }
 
 static enum infer_status check_rows(struct infer_engine *e, const struct infer_row *rows, int n) {
-    int n_row[2] = {0}, n_out[2] = {0};
+    struct count count[2] = {{0}};
     if (e->poisoned) return err_set(INFER_E_DEVICE, "the engine failed before: %s", e->poison);
     if (e->n_submit - e->n_wait >= PLAN_FLIGHTS)
         return err_set(INFER_E_INPUT, "%d steps are in flight already", PLAN_FLIGHTS);
@@ -118,8 +145,7 @@ static enum infer_status check_rows(struct infer_engine *e, const struct infer_r
         if (e->kv.state.n_keep && stands_apart(rows, i))
             return err_set(INFER_E_INPUT, "row %d: the rows of sequence %d do not stand together", i,
                            rows[i].seq);
-        TRY(check_row(e, &rows[i], i, f->length_before[rows[i].seq]++, &n_row[rows[i].decode],
-                      &n_out[rows[i].decode]));
+        TRY(check_row(e, &rows[i], i, f->length_before[rows[i].seq]++, &count[rows[i].decode]));
     }
     return INFER_OK;
 }
@@ -188,6 +214,7 @@ static void learn_tokens(struct infer_engine *e, const struct flight *f) {
 static enum infer_status collect(struct infer_engine *e, struct flight *f) {
     static const enum row_class order[] = {ROW_DECODE, ROW_PROMPT};
     struct step_result r[ROW_CLASS_COUNT] = {{0}};
+    size_t n_logits[ROW_CLASS_COUNT] = {0}, n_vocab = (size_t)e->model->m->n_vocab;
     enum infer_status first = INFER_OK;
     for (int i = 0; i < ROW_CLASS_COUNT; i++) {
         if (!f->step[order[i]].n_row) continue;
@@ -198,9 +225,10 @@ static enum infer_status collect(struct infer_engine *e, struct flight *f) {
     for (int i = 0; i < f->n_out; i++) {
         const struct step_result *from = &r[f->out_cls[i]];
         int j = f->out_index[i];
-        bool want_logits = f->want[f->out_cls[i]][j] & INFER_WANT_LOGITS;
+        uint8_t want = f->want[f->out_cls[i]][j];
         f->token[i] = from->token[j];
-        f->logits[i] = want_logits ? from->logits + (size_t)j * (size_t)e->model->m->n_vocab : NULL;
+        f->logits[i] = want & INFER_WANT_LOGITS ? from->logits + n_logits[f->out_cls[i]]++ * n_vocab : NULL;
+        f->top[i] = want & INFER_WANT_TOP ? &from->top[j] : NULL;
         if (f->token[i] >= 0) e->last_out[f->out_slot[i]] = i;
     }
     learn_tokens(e, f);
@@ -215,7 +243,7 @@ enum infer_status infer_wait(struct infer_engine *e, struct infer_output *out) {
     mem_forbid(true);
     enum infer_status s = collect(e, f);
     mem_forbid(false);
-    *out = (struct infer_output){f->n_out, f->token, f->logits};
+    *out = (struct infer_output){f->n_out, f->token, f->logits, f->top};
     if (s != INFER_OK) {
         restore_lengths(e, f, KV_LOST);
         poison(e, s);

@@ -157,6 +157,11 @@ input=$'hello\n/set loop-stop off\nhello\n' run "chat: a loop is ended" 1 "$infe
 err_has "/set repeat-penalty 1.1 may do better"; err_has "context of 1024 tokens is full"
 [ "$(head -n 1 "$dir/out" | wc -c)" = 257 ] || fail "not 256 tokens"
 run "raw and system" 2 "$infer" -p x --raw --system y; err_lines 1
+"$infer" synth --shape tiny --type f32 -o "$dir/f32.gguf" >/dev/null 2>&1
+drawn=(-m "$dir/f32.gguf" -p hello -q --raw --temp 0.8 --top-p 0.95 --seed 7 -n 20)
+run "a seed's text" 0 "$infer" "${drawn[@]}" --device ref; cp "$dir/out" "$dir/first"
+run "a seed's text, other backend" 0 "$infer" "${drawn[@]}" --device cpu; cmp -s "$dir/out" "$dir/first" || fail "other text"
+run "a seed's text, with log probabilities" 0 "$infer" "${drawn[@]}" --logprobs 2; cmp -s "$dir/out" "$dir/first" || fail "other text"
 run "seeds repeat" 0 "$infer" -p hello -q --temp 1.5 --seed 3 --raw -n 20; cp "$dir/out" "$dir/first"
 run "seeds repeat, again" 0 "$infer" -p hello -q --temp 1.5 --seed 3 --raw -n 20; cmp -s "$dir/out" "$dir/first" || fail "other text"
 run "cuda is refused where there is none" 1 env INFER_MODEL="$llama" "$infer" -p hello --device cuda -q

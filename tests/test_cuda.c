@@ -92,8 +92,8 @@ static void step(struct infer_engine *e, int seq, int from, int n, bool decode, 
     struct infer_row rows[N_ALL] = {0};
     struct infer_output o;
     for (int i = 0; i < n; i++)
-        rows[i] =
-            (struct infer_row){id_at(from + i), from + i, seq, decode, i + 1 == n ? INFER_WANT_LOGITS : 0};
+        rows[i] = (struct infer_row){
+            id_at(from + i), from + i, seq, decode, i + 1 == n ? INFER_WANT_LOGITS : 0, NULL};
     assert_ok(infer_step(e, rows, n, &o));
     memcpy(out, o.logits[0], (size_t)n_vocab * 4);
 }
@@ -126,14 +126,15 @@ static void mixed(struct infer_engine *e, const float *alone) {
     assert_ok(infer_seq_open(e, &a));
     assert_ok(infer_seq_open(e, &b));
     for (int i = 0; i < N_PROMPT; i++) { /* the rows of both interleaved */
-        rows[n++] = (struct infer_row){id_at(i + 50), i, a, false, 0};
-        rows[n++] = (struct infer_row){id_at(i), i, b, false, i + 1 == N_PROMPT ? INFER_WANT_LOGITS : 0};
+        rows[n++] = (struct infer_row){id_at(i + 50), i, a, false, 0, NULL};
+        rows[n++] =
+            (struct infer_row){id_at(i), i, b, false, i + 1 == N_PROMPT ? INFER_WANT_LOGITS : 0, NULL};
     }
     assert_ok(infer_step(e, rows, n, &o));
     assert_memory_equal(o.logits[0], alone, (size_t)n_vocab * 4);
     for (int i = 0; i < N_DECODE; i++) {
-        rows[0] = (struct infer_row){7, N_PROMPT + i, a, true, 0};
-        rows[1] = (struct infer_row){id_at(N_PROMPT + i), N_PROMPT + i, b, true, INFER_WANT_LOGITS};
+        rows[0] = (struct infer_row){7, N_PROMPT + i, a, true, 0, NULL};
+        rows[1] = (struct infer_row){id_at(N_PROMPT + i), N_PROMPT + i, b, true, INFER_WANT_LOGITS, NULL};
         assert_ok(infer_step(e, rows, 2, &o));
         assert_memory_equal(o.logits[0], alone + (size_t)(i + 1) * (size_t)n_vocab, (size_t)n_vocab * 4);
     }
@@ -331,15 +332,17 @@ static enum infer_status live(struct infer_engine *e, int n) {
         TRY(infer_seq_rewind(e, b, 0));
         int each = 1 + done % 90; /* prompt rows of each sequence */
         for (int i = 0; i < 2 * each; i++)
-            rows[i] = (struct infer_row){id_at(done + i), i / 2, i % 2 ? b : a, false, i >= 2 * each - 2};
+            rows[i] =
+                (struct infer_row){id_at(done + i), i / 2, i % 2 ? b : a, false, i >= 2 * each - 2, NULL};
         TRY(infer_step(e, rows, 2 * each, &o));
         for (int pos = each; pos < 100 && done < n; pos++, done += 2) {
-            rows[0] = (struct infer_row){INFER_LAST, pos, a, true, INFER_WANT_TOKEN};
-            rows[1] = (struct infer_row){INFER_LAST, pos, b, true, INFER_WANT_TOKEN};
+            rows[0] = (struct infer_row){INFER_LAST, pos, a, true, INFER_WANT_TOKEN, NULL};
+            rows[1] = (struct infer_row){INFER_LAST, pos, b, true, INFER_WANT_TOKEN, NULL};
             TRY(infer_step(e, rows, 2, &o));
         }
         for (int i = 0; i < 2; i++)
-            rows[i] = (struct infer_row){id_at(i), infer_seq_length(e, a) + i, a, true, INFER_WANT_LOGITS};
+            rows[i] =
+                (struct infer_row){id_at(i), infer_seq_length(e, a) + i, a, true, INFER_WANT_LOGITS, NULL};
         TRY(infer_step(e, rows, 2, &o));
         done += 2 * each + 2;
     }
@@ -400,7 +403,7 @@ void cuda_fail_at(uint64_t n); /* the n-th call of the CUDA runtime from now fai
 static void calls_fail(const char *shape, int every) {
     struct infer_engine *e = NULL;
     struct infer_engine_info before, after;
-    struct infer_row row = {1, 0, 0, false, INFER_WANT_TOKEN};
+    struct infer_row row = {1, 0, 0, false, INFER_WANT_TOKEN, NULL};
     uint64_t k = 0, in_create = 0;
     open_model(shape);
     assert_ok(create(&e));
@@ -436,6 +439,15 @@ static void every_call_may_fail(void **state) {
     (void)state;
     calls_fail(NULL, 1);
     calls_fail("tiny", 11); /* lives of fused programs are many times longer */
+}
+#endif
+
+#ifdef INFER_CUDA
+#include "draw_cases.h"
+/* select with draws, beside a plain sort. */
+static void draws_are_as_they_should_be(void **state) {
+    (void)state;
+    draw_cases(&backend_cuda, NULL, 20);
 }
 #endif
 
@@ -512,7 +524,8 @@ static void decode(const struct attention *a, const struct model *m, const struc
             want[r] = (uint8_t)(p < N_STEP - N_KEEP ? INFER_WANT_TOKEN : INFER_WANT_LOGITS);
         }
         const int32_t *const tables[] = {pages};
-        assert_ok(type->run(b, ROW_DECODE, &(struct step){n_row, n_row, id, pos, row, row, want, tables, 1}));
+        assert_ok(
+            type->run(b, ROW_DECODE, &(struct step){n_row, n_row, id, pos, row, row, want, tables, 1, NULL}));
         assert_ok(type->wait(b, &res));
         if (p >= N_STEP - N_KEEP)
             memcpy(out + (p - N_STEP + N_KEEP) * m->n_vocab, res.logits, (size_t)m->n_vocab * 4);
@@ -702,6 +715,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(every_call_may_fail),
         cmocka_unit_test(attention_of_prompt_rows_agrees_with_float64),
         cmocka_unit_test(attention_agrees_with_ref),
+        cmocka_unit_test(draws_are_as_they_should_be),
 #endif
         cmocka_unit_test(windows_agree_with_ref),
         cmocka_unit_test(every_format_agrees_with_ref),

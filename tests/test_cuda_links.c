@@ -98,7 +98,7 @@ static void run_step(struct run *r, enum row_class cls, int pos, int n, float *o
     uint8_t want = WANT_TOKEN | WANT_LOGITS;
     struct step_result res;
     const int32_t *const tables[] = {r->pages};
-    struct step s = {n, 1, id, at, slot, &last, &want, tables, 1};
+    struct step s = {n, 1, id, at, slot, &last, &want, tables, 1, NULL};
     assert_ok(r->type->run(r->b, cls, &s));
     assert_ok(r->type->wait(r->b, &res));
     memcpy(out, res.logits, (size_t)r->m->n_vocab * 4);

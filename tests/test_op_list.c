@@ -126,7 +126,7 @@ static void run(const struct backend_type *type, struct op op, int first_id, str
                                .n_slot = 1,
                                .n_ctx = KV_PAGE - 1,
                                .n_thread = 2,
-                               .want_logits = true,
+                               .n_logits = N_OUT,
                                .list = {[ROW_DECODE] = &list, [ROW_PROMPT] = &other}};
     list_lives(&list);
     struct backend_sizes sizes;
@@ -146,7 +146,7 @@ static void run(const struct backend_type *type, struct op op, int first_id, str
     uint8_t want[N_OUT] = {WANT_TOKEN | WANT_LOGITS, WANT_TOKEN | WANT_LOGITS};
     for (int t = 0; t < T; t++) id[t] = t, pos[t] = 10 + t;
     id[0] = first_id;
-    struct step step = {T, N_OUT, id, pos, slot, out_row, want, pages, 1};
+    struct step step = {T, N_OUT, id, pos, slot, out_row, want, pages, 1, NULL};
     struct step_result result;
     memset(out, 0, sizeof *out);
     assert_ok(type->run(b, ROW_DECODE, &step));

@@ -9,6 +9,7 @@
 #include "cpu/cpu_isa.h"
 #include "infer.h"
 #include "base/mem.h"
+#include "draw_cases.h"
 #include "tolerance.h"
 
 #include <math.h>
@@ -169,7 +170,7 @@ static void run(struct bench *b, struct setting s, int first, int T, float *out,
                                .n_thread = s.threads,
                                .isa = s.isa,
                                .no_fuse = b->no_fuse,
-                               .want_logits = true};
+                               .n_logits = MAX_T};
     list_lives(&list);
     b->groups[0] = &b->group;
     c.list[s.cls] = &list;
@@ -197,7 +198,7 @@ static void run(struct bench *b, struct setting s, int first, int T, float *out,
     }
     if (b->store.n_kv_head) fill_cache(b, s, e);
     if (b->state.n_elem) fill_states(b, s, e);
-    struct step step = {T, T, id + first, pos + first, slot + first, out_row + first, want, tables, 1};
+    struct step step = {T, T, id + first, pos + first, slot + first, out_row + first, want, tables, 1, NULL};
     struct step_result result;
     uint64_t n = mem_count();
     mem_forbid(true);
@@ -467,6 +468,14 @@ static void convolutions(void **state) {
         }
 }
 
+/* select with draws: candidates, sums and tokens. */
+static void draws(void **state) {
+    (void)state;
+    draw_cases(&backend_ref, NULL, 20);
+    for (int i = 0; i < n_isa(); i++)
+        if (!absent(i)) draw_cases(&backend_cpu, isas[i], 20);
+}
+
 /* rows and select: lowest id on ties, odd vocabulary sizes. */
 static void selects(void **state) {
     (void)state;
@@ -609,7 +618,7 @@ static void instruction_sets_are_refused_by_name(void **state) {
     if (cpu_isa_best() < CPU_ISA_AMX) assert_int_equal(cpu_isa_pick("amx", &isa), INFER_E_DEVICE);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     if (cpu_isa_best() == CPU_ISA_NONE) {
         print_message("skipped: this processor is below the floor of the CPU backend\n");
         return 77;
@@ -623,11 +632,13 @@ int main(void) {
         cmocka_unit_test(attention),
         cmocka_unit_test(convolutions),
         cmocka_unit_test(selects),
+        cmocka_unit_test(draws),
         cmocka_unit_test(threads_rest),
         cmocka_unit_test(team_leaves_busy_processors),
         cmocka_unit_test(threads_notice_lost_processors),
         cmocka_unit_test(team_on_one_processor),
         cmocka_unit_test(instruction_sets_are_refused_by_name),
     };
+    if (argc > 1) cmocka_set_test_filter(argv[1]); /* a name, or a pattern like attend* */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

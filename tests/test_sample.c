@@ -2,6 +2,7 @@
 #include "test.h"
 #include <jansson.h>
 #include <math.h>
+#include "seam/draw.h"
 #include "text/sample/sample.h"
 
 static float number(json_t *args, const char *key, float missing) {
@@ -280,6 +281,110 @@ static void test_draws(void **state) {
     sample_close(s);
 }
 
+static uint64_t seed = 99;
+static uint32_t below(uint32_t n) {
+    seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
+    return (uint32_t)((seed >> 32) * n >> 32);
+}
+static float one_of(const float *x) { return x[below(4)]; }
+
+/* Any parameters; half of the chains are those that a draw knows. */
+static void any_params(struct sample_params *p, struct sample_bias bias[8], int n_vocab) {
+    *p = sample_defaults();
+    p->seed = below(1000);
+    p->temp = one_of((float[]){0.3f, 0.8f, 1, 2});
+    p->top_k = (int)one_of((float[]){0, 20, 128, 500});
+    p->top_p = one_of((float[]){1, 0.95f, 0.7f, 0.999f});
+    p->min_p = one_of((float[]){0, 0, 0.05f, 0.2f});
+    p->repeat_penalty = one_of((float[]){1, 1, 1.1f, 1.5f});
+    p->frequency_penalty = one_of((float[]){0, 0, 0, 0.3f});
+    p->presence_penalty = one_of((float[]){0, 0, 0, 0.5f});
+    p->dry_multiplier = one_of((float[]){0, 0, 0, 0.8f});
+    p->n_bias = (int)below(9), p->bias = bias;
+    for (int i = 0; i < 8; i++)
+        bias[i] =
+            (struct sample_bias){(int32_t)below((uint32_t)n_vocab), one_of((float[]){1, -2, 4, -INFINITY})};
+    if (below(2)) return;
+    p->typical_p = one_of((float[]){1, 0.9f, 0.5f, 0.99f});
+    p->xtc_probability = one_of((float[]){0, 1, 0.5f, 0});
+    p->temp_range = one_of((float[]){0, 0, 0.5f, 0.2f});
+    p->top_n_sigma = one_of((float[]){0, 0, 0, 2});
+}
+
+/* A draw's edits and steps on the whole row, and the greatest logits under the edits, give the token that the sampler's own
+ * steps give. */
+static void test_draw_is_the_sampler(void **state) {
+    (void)state;
+    enum { N = 3000, CASES = 4000 };
+    static float logits[N], x[N];
+    static struct draw_candidate heap[N];
+    struct sample_bias bias[8];
+    int by_count[3] = {0};
+    for (int k = 0; k < CASES; k++) {
+        int n = k % 5 ? N : 40;
+        struct sample_params p;
+        any_params(&p, bias, n);
+        struct sampler *s, *twin;
+        assert_ok(sample_open(&s, n, &p));
+        assert_ok(sample_open(&twin, n, &p));
+        for (int i = 0; i < n; i++)
+            logits[i] = (float)below(1 << 20) / (1 << 17) - 3 * logf((float)below(100) + 1);
+        for (int i = 0; i < 50; i++) {
+            int32_t id = (int32_t)below((uint32_t)n / 8);
+            sample_accept(s, id), sample_accept(twin, id);
+        }
+        struct infer_draw d;
+        struct infer_top top;
+        enum sample_by by = sample_draw(s, 0, &d);
+        by_count[by]++;
+        memcpy(x, logits, (size_t)n * sizeof *x);
+        draw_edit(x, 0, n, &d);
+        draw_top(&top, x, n, &d);
+        if (by == SAMPLE_BY_DRAW) {
+            const struct sample_candidate *c;
+            int32_t got = draw_token(&top, x, n, &d, heap);
+            int m = sample_distribution(twin, logits, &c), before = 0, at = -1;
+            double sum = 0;
+            for (int i = 0; i < m; i++)
+                if (c[i].id == got) at = i;
+            if (at < 0) fail_msg("case %d: %d is not among the %d candidates", k, got, m);
+            for (int i = 0; i < m; i++)
+                if (c[i].logit > c[at].logit || (c[i].logit == c[at].logit && c[i].id < got))
+                    sum += c[i].p, before++;
+            if (!(d.u > sum - 1e-5 && d.u < sum + c[at].p + 1e-5))
+                fail_msg("case %d: u %g, token %d stands at %g to %g", k, d.u, got, sum, sum + c[at].p);
+            int32_t token = sample_token(twin, logits);
+            if (token != got) fail_msg("case %d: %d, the sampler itself gives %d", k, got, token);
+        } else if (by == SAMPLE_BY_TOP) {
+            int32_t got = sample_from_top(s, &top), want = sample_token(twin, logits);
+            if (got != want) fail_msg("case %d: %d from the greatest, %d from the row", k, got, want);
+        }
+        sample_close(s);
+        sample_close(twin);
+    }
+    assert_true(by_count[SAMPLE_BY_DRAW] > CASES / 3 && by_count[SAMPLE_BY_TOP] > CASES / 20 &&
+                by_count[SAMPLE_BY_ROW] > CASES / 20);
+}
+
+/* Token k of a stream has the number k, whoever draws: tokens that are certain count too. */
+static void test_numbers(void **state) {
+    (void)state;
+    float flat[64] = {0}, peak[64] = {[5] = 100};
+    struct sample_params p = sample_defaults();
+    struct sampler *s, *twin;
+    struct infer_draw d;
+    p.temp = 1, p.seed = 3;
+    assert_ok(sample_open(&s, 64, &p));
+    assert_ok(sample_open(&twin, 64, &p));
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(sample_draw(twin, i, &d), SAMPLE_BY_DRAW);
+        int32_t token = sample_token(s, i % 3 ? flat : peak);
+        assert_int_equal(token, i % 3 ? (int32_t)(d.u * 64) : 5);
+    }
+    sample_close(s);
+    sample_close(twin);
+}
+
 static void test_refusals(void **state) {
     (void)state;
     struct sampler *s;
@@ -297,9 +402,11 @@ static void test_refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_vectors),  cmocka_unit_test(test_steps),  cmocka_unit_test(test_mirostat),
-        cmocka_unit_test(test_order),    cmocka_unit_test(test_greedy), cmocka_unit_test(test_draws),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_vectors),  cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_mirostat), cmocka_unit_test(test_order),
+        cmocka_unit_test(test_greedy),   cmocka_unit_test(test_draws),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_draw_is_the_sampler),
+        cmocka_unit_test(test_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -212,8 +212,8 @@ static enum infer_status step(struct infer_engine *e, int seq, int from, int n, 
     static struct infer_row rows[LONG];
     struct infer_output o;
     for (int i = 0; i < n; i++)
-        rows[i] = (struct infer_row){id_at(from + i), from + i, seq, decode,
-                                     i + 1 == n ? INFER_WANT_LOGITS : INFER_WANT_NONE};
+        rows[i] = (struct infer_row){
+            id_at(from + i), from + i, seq, decode, i + 1 == n ? INFER_WANT_LOGITS : INFER_WANT_NONE, NULL};
     TRY(infer_step(e, rows, n, &o));
     assert_int_equal(o.n, 1);
     memcpy(out, o.logits[0], VOCAB * sizeof *out);
@@ -468,7 +468,8 @@ static void states_do_not_mix(void **state) {
             int n = 0;
             for (int k = 0; k < 2; k++)
                 for (int j = 0; j < (i * (k ? 5 : 3) + k) % 8 && at[k] < 60; j++, at[k]++)
-                    rows[n++] = (struct infer_row){id_at(at[k]), at[k], seq[k], false, INFER_WANT_LOGITS};
+                    rows[n++] =
+                        (struct infer_row){id_at(at[k]), at[k], seq[k], false, INFER_WANT_LOGITS, NULL};
             if (!n) continue;
             assert_ok(infer_step(e, rows, n, &o));
             for (int j = 0; j < n; j++)

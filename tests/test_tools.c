@@ -6,6 +6,7 @@
 #include <termios.h>
 #include <unistd.h>
 #include <math.h>
+#include "seam/draw.h"
 #include "request/answer.h"
 #include "tools/machine/doctor_cuda.h"
 #include "tools/measure/bench_result.h"
@@ -327,7 +328,9 @@ static void logprobs_are_of_the_softmax(void **state) {
     const struct logprob expected[] = {{1, logf(0.1f)}, {2, logf(0.5f)}, {0, logf(0.2f)}, {3, logf(0.2f)}};
     struct logprobs p = {.n_top = -1};
     logprobs_start(&p, 3);
-    assert_ok(logprobs_add(&p, logits, 4, 1));
+    struct infer_top top;
+    draw_top(&top, logits, 4, NULL);
+    assert_ok(logprobs_add(&p, &top, 1, logits[1]));
     assert_int_equal(p.n, 1);
     for (int i = 0; i < 4; i++) {
         assert_int_equal(p.row[i].id, expected[i].id);

@@ -31,12 +31,12 @@ static float *logits(struct infer_model *m, const char *device, bool no_fuse, in
     float *y = malloc((size_t)N_OUT * (size_t)info.n_vocab * sizeof *y);
     assert_ok(infer_seq_open(e, &seq));
     for (int i = 0; i < N_PROMPT; i++)
-        row[i] = (struct infer_row){i * 7 % info.n_vocab, i, seq, false,
-                                    i + 1 == N_PROMPT ? INFER_WANT_LOGITS : 0};
+        row[i] = (struct infer_row){
+            i * 7 % info.n_vocab, i, seq, false, i + 1 == N_PROMPT ? INFER_WANT_LOGITS : 0, NULL};
     assert_ok(infer_step(e, row, N_PROMPT, &out));
     memcpy(y, out.logits[0], (size_t)info.n_vocab * sizeof *y);
     for (int i = 0; i < N_DECODE; i++) {
-        row[0] = (struct infer_row){i + 5, N_PROMPT + i, seq, true, INFER_WANT_LOGITS};
+        row[0] = (struct infer_row){i + 5, N_PROMPT + i, seq, true, INFER_WANT_LOGITS, NULL};
         assert_ok(infer_step(e, row, 1, &out));
         memcpy(y + (size_t)(i + 1) * (size_t)info.n_vocab, out.logits[0], (size_t)info.n_vocab * sizeof *y);
     }

@@ -10,8 +10,18 @@ struct dev_step {
     int n_row, n_out, seq; // seq: number of a decode step
 };
 
+// struct infer_draw as kernels read it. edit and mask are in the host's memory.
+struct dev_draw {
+    double u;
+    const infer_edit *edit;
+    const uint64_t *mask;
+    float temp, top_p, min_p;
+    int top_k, n_edit; // n_edit -1: no draw
+    uint8_t order[4];  // without its end where all are given
+};
 struct dev_tables { // addresses that every kernel may need
     const dev_step *step;
+    const dev_draw *draw; // draw[outputs]
     const int32_t *id, *pos, *slot, *out_row, *want;
     int32_t *slot_last;
 };
@@ -81,7 +91,5 @@ cudaError_t op_conv_run(dev_tables t, conv_job j, int n, op_queue s);
 cudaError_t op_glu_run(dev_tables t, rows gate, rows up, rows out, int act, int n, op_queue s);
 cudaError_t op_add_run(dev_tables t, rows a, rows b, rows out, int n, bool out_rows, op_queue s);
 cudaError_t op_rows_run(dev_tables t, rows x, rows out, int n, op_queue s);
-cudaError_t op_select_run(dev_tables t, rows logits, int n_vocab, float2 *cand, int32_t *token, float *copy,
-                          int n, op_queue s);
 // A page of a store as float32 and back; page rows in the order of struct kv_store.
 cudaError_t kv_page_run(dev_kv kv, int page, float *k, float *v, bool write, cudaStream_t s);

@@ -78,13 +78,3 @@ struct embed_job {
 cudaError_t embed_launch(const embed_job &j, int n, cudaStream_t s);
 // The largest of the weights' scales and of their minimums * 2^-24, into *most (0 before), as a float's bits.
 cudaError_t scale_range(enum layout l, const uint8_t *weights, size_t n_unit, unsigned *most, cudaStream_t s);
-// where tokens go: the device's array and the host's ring of results
-struct result_ring {
-    uint8_t *host;
-    size_t row;
-    int *next;
-};
-cudaError_t select_launch(dev_tables t, const float2 *cand, int n_cand, size_t cand_row, int32_t *token,
-                          result_ring ring, int n, cudaStream_t s);
-// The same of tokens that another kernel has chosen.
-cudaError_t deliver_launch(dev_tables t, const int32_t *token, result_ring ring, int n, cudaStream_t s);

@@ -1,11 +1,12 @@
-// The small kernels of the fused program for decode rows: embedding with the step's tables, norm, choice of the
-// token.
+// The small kernels of the fused program for decode rows: embedding with the step's tables, the range of scales.
 #include "cuda/decode/attend_decode.h"
 #include "cuda/decode/gemv.cuh"
 #include "cuda/formats/unit_value.cuh"
 
 // ---- embedding: a warp 32 columns; block x = units: the rope tables of the row
-enum { STEP_ROWS, STEP_OUTS, STEP_ID, STEP_POS, STEP_SLOT, STEP_OUT_ROW, STEP_WANT, STEP_WORDS };
+enum { STEP_ROWS, STEP_OUTS, STEP_ID, STEP_POS, STEP_SLOT, STEP_OUT_ROW, STEP_WANT, STEP_DRAW };
+enum { DRAW_WORDS = sizeof(dev_draw) / 4, STEP_WORDS = STEP_DRAW + DRAW_WORDS };
+static_assert(STEP_WORDS <= 32, "a lane each");
 // The words of a row's step out of the host's memory, one lane each: all of them for one way over the bus.
 DEV void read_step(const embed_job &j, int seq, int row, int *word) {
     const uint8_t *blob = j.ring + (size_t)(seq % CUDA_FLIGHT) * j.ring_row;
@@ -16,9 +17,11 @@ DEV void read_step(const embed_job &j, int seq, int row, int *word) {
                                : i == STEP_SLOT    ? j.t.slot
                                : i == STEP_OUT_ROW ? j.t.out_row
                                                    : j.t.want;
+        const void *from = i >= STEP_DRAW ? (const void *)((const int *)(j.t.draw + row) + i - STEP_DRAW)
+                                          : (const void *)(table + row);
         const size_t at = i == STEP_ROWS   ? offsetof(dev_step, n_row)
                           : i == STEP_OUTS ? offsetof(dev_step, n_out)
-                                           : (const uint8_t *)(table + row) - (const uint8_t *)j.t.step;
+                                           : (const uint8_t *)from - (const uint8_t *)j.t.step;
         word[i] = at + 4 <= j.ring_row ? *(const int *)(blob + at) : 0; // outputs may be fewer than rows
     }
     __syncthreads();
@@ -32,6 +35,8 @@ __global__ void embed_decode_kernel(const __grid_constant__ embed_job j) {
     if ((int)blockIdx.x == units) {
         const int pos = word[STEP_POS];
         if (threadIdx.x < 4) j.scale_at[threadIdx.x * j.scale_row + row] = 1;
+        if (threadIdx.x < DRAW_WORDS && row < word[STEP_OUTS])
+            ((int *)(j.t.draw + row))[threadIdx.x] = word[STEP_DRAW + threadIdx.x];
         if (threadIdx.x == 0) {
             if (row == 0) *(dev_step *)j.t.step = dev_step{word[STEP_ROWS], word[STEP_OUTS], seq};
             ((int32_t *)j.t.id)[row] = word[STEP_ID];
@@ -101,57 +106,4 @@ cudaError_t scale_range(enum layout l, const uint8_t *weights, size_t n_unit, un
         return cudaErrorInvalidValue;
     }
     return cudaGetLastError();
-}
-
-// ---- the best of each row's candidates
-__global__ void select_decode_kernel(dev_tables t, const float2 *cand, int n_cand, size_t cand_row,
-                                     int32_t *token, result_ring ring) {
-    __shared__ float sv[8];
-    __shared__ int si[8];
-    pdl_trigger();
-    pdl_wait();
-    const int jr = blockIdx.x, seq = t.step->seq, n_out = t.step->n_out;
-    // asked for now, needed at the end
-    const int want = t.want[jr], out_row = t.out_row[jr];
-    if (jr == 0 && threadIdx.x == 0) *ring.next = seq + 1;
-    if (jr >= n_out) return;
-    const int slot = t.slot[out_row];
-    float v = -INFINITY;
-    int best = 0x7fffffff;
-    for (int i = threadIdx.x; i < n_cand; i += 256) {
-        const float2 c = __ldcg(cand + jr * cand_row + i);
-        const int k = __float_as_int(c.y);
-        if (c.x > v || (c.x == v && k < best)) v = c.x, best = k;
-    }
-    for (int o = 16; o; o >>= 1) {
-        const float v2 = __shfl_xor_sync(~0u, v, o);
-        const int k = __shfl_xor_sync(~0u, best, o);
-        if (v2 > v || (v2 == v && k < best)) v = v2, best = k;
-    }
-    if ((threadIdx.x & 31) == 0) sv[threadIdx.x >> 5] = v, si[threadIdx.x >> 5] = best;
-    __syncthreads();
-    if (threadIdx.x) return;
-    for (int i = 1; i < 8; i++)
-        if (sv[i] > v || (sv[i] == v && si[i] < best)) v = sv[i], best = si[i];
-    if (best == 0x7fffffff) best = 0; // no finite logit
-    const bool wanted = want & 1;
-    token[jr] = wanted ? best : -1;
-    ((int32_t *)(ring.host + (size_t)(seq % CUDA_FLIGHT) * ring.row))[jr] = wanted ? best : -1;
-    if (wanted) t.slot_last[slot] = best;
-}
-cudaError_t select_launch(dev_tables t, const float2 *cand, int n_cand, size_t cand_row, int32_t *token,
-                          result_ring ring, int n, cudaStream_t s) {
-    return launch_overlapped(select_decode_kernel, n, 256, 0, true, s, t, cand, n_cand, cand_row, token,
-                             ring);
-}
-__global__ void deliver_kernel(dev_tables t, const int32_t *token, result_ring ring) {
-    pdl_trigger();
-    pdl_wait();
-    const int seq = t.step->seq, n_out = t.step->n_out;
-    for (int i = threadIdx.x; i < n_out; i += blockDim.x)
-        ((int32_t *)(ring.host + (size_t)(seq % CUDA_FLIGHT) * ring.row))[i] = __ldcg(token + i);
-    if (threadIdx.x == 0) *ring.next = seq + 1;
-}
-cudaError_t deliver_launch(dev_tables t, const int32_t *token, result_ring ring, int n, cudaStream_t s) {
-    return launch_overlapped(deliver_kernel, 1, n < 256 ? 32 : 256, 0, true, s, t, token, ring);
 }

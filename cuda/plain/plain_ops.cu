@@ -403,65 +403,6 @@ cudaError_t op_rows_run(dev_tables t, rows x, rows out, int n, op_queue s) {
     return op_launch(rows_kernel, dim3((out.width + 255) / 256, n), 256, s, t, x, out);
 }
 
-// ---- select: 64 parts a row leave their best, one warp takes the best of those; lowest index on ties
-enum { SELECT_PARTS = 64 };
-DEV void better(float &v, int &i, float v2, int i2) {
-    if (v2 > v || (v2 == v && i2 < i)) {
-        v = v2;
-        i = i2;
-    }
-}
-__global__ void select_part_kernel(dev_tables t, rows logits, int n_vocab, float2 *cand, float *copy) {
-    __shared__ float sv[8];
-    __shared__ int si[8];
-    int j = blockIdx.y, part = (n_vocab + SELECT_PARTS - 1) / SELECT_PARTS, i0 = blockIdx.x * part;
-    op_begin();
-    if (j >= t.step->n_out) return;
-    int i1 = min(n_vocab, i0 + part), want = t.want[j];
-    float v = -INFINITY;
-    int best = 0x7fffffff;
-    for (int i = i0 + threadIdx.x; i < i1; i += 256) {
-        float x = __ldcg(logits.p + j * logits.stride + i);
-        better(v, best, x, i);
-        if (copy && (want & 2)) copy[(size_t)j * n_vocab + i] = x;
-    }
-    for (int o = 16; o; o >>= 1) better(v, best, __shfl_xor_sync(~0u, v, o), __shfl_xor_sync(~0u, best, o));
-    if ((threadIdx.x & 31) == 0) {
-        sv[threadIdx.x >> 5] = v;
-        si[threadIdx.x >> 5] = best;
-    }
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        for (int i = 1; i < 8; i++) better(v, best, sv[i], si[i]);
-        cand[(size_t)j * SELECT_PARTS + blockIdx.x] = make_float2(v, __int_as_float(best));
-    }
-}
-__global__ void select_best_kernel(dev_tables t, const float2 *cand, int n_cand, int32_t *token) {
-    int j = blockIdx.x;
-    op_begin();
-    if (j >= t.step->n_out) return;
-    float v = -INFINITY;
-    int best = 0x7fffffff;
-    for (int i = threadIdx.x; i < n_cand; i += 32) {
-        float2 c = __ldcg(cand + (size_t)j * n_cand + i);
-        better(v, best, c.x, __float_as_int(c.y));
-    }
-    for (int o = 16; o; o >>= 1) better(v, best, __shfl_xor_sync(~0u, v, o), __shfl_xor_sync(~0u, best, o));
-    if (threadIdx.x == 0) {
-        if (best == 0x7fffffff) best = 0; // no finite logit
-        bool wanted = t.want[j] & 1;
-        token[j] = wanted ? best : -1;
-        if (wanted) t.slot_last[t.slot[t.out_row[j]]] = best;
-    }
-}
-cudaError_t op_select_run(dev_tables t, rows logits, int n_vocab, float2 *cand, int32_t *token, float *copy,
-                          int n, op_queue s) {
-    cudaError_t e =
-        op_launch(select_part_kernel, dim3(SELECT_PARTS, n), 256, s, t, logits, n_vocab, cand, copy);
-    if (e != cudaSuccess) return e;
-    return op_launch(select_best_kernel, n, 32, s, t, cand, SELECT_PARTS, token);
-}
-
 // ---- a page of a store
 __global__ void kv_page_kernel(dev_kv kv, int page, float *k, float *v, bool write) {
     int i = blockIdx.x * blockDim.x + threadIdx.x, rows = kv.n_kv_head * KV_PAGE;

@@ -210,6 +210,16 @@ static void place_other_kernels(struct cuda_plan *p, const struct backend_config
     }
 }
 
+static void place_select(struct cuda_plan *p, int n_vocab) {
+    p->select_parts = (n_vocab + SELECT_PART - 1) / SELECT_PART;
+    const size_t outs = (size_t)p->max_out;
+    p->found = take(p, outs * (size_t)p->select_parts * INFER_TOP * 8);
+    p->cut = take(p, outs * (size_t)p->select_parts * 8);
+    p->best = take(p, outs * (size_t)p->select_parts * 8);
+    p->sums = take(p, outs * (size_t)p->select_parts * 16);
+    p->arrived = take(p, outs * 4);
+}
+
 static void place_workspace(struct cuda_plan *p, const struct backend_config *c) {
     const struct op_list *pl = c->list[ROW_PROMPT], *dl = c->list[ROW_DECODE];
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
@@ -238,7 +248,10 @@ static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
     size_t d = (size_t)p->max_decode, rows = (size_t)p->max_rows;
     size_t u = ((size_t)p->max_k + UNIT_COLS - 1) / UNIT_COLS;
     p->half_row_bytes = u * UNIT_COLS * 4; /* bfloat16 high and low parts */
-    p->step = take(p, 256 + (rows * 3 + (size_t)p->max_out * 2) * 4);
+    const size_t outs = (size_t)p->max_out;
+    p->step_draw = (64 + (3 * rows + 2 * outs) * 4 + 15) & ~(size_t)15;
+    p->step_bytes = p->step_draw + outs * CUDA_DRAW_BYTES;
+    p->step = take(p, 256 + p->step_bytes);
     p->pages = take(p, p->n_page_entry * 4);
     p->slot_last = take(p, (size_t)c->n_slot * 4);
     p->rope = take(p, (size_t)CUDA_ROPE_MAX * rows * (size_t)p->rope_row * 4);
@@ -248,6 +261,7 @@ static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
     p->part = take(p, d * (size_t)(p->max_head_out + 4 * 512) * (size_t)p->max_split * 4);
     p->item = take(p, (d * (size_t)p->max_split + 1) * 16);
     p->cand = take(p, (size_t)(p->max_out + 8) * 512 * 8);
+    place_select(p, c->n_vocab);
     p->counter = take(p, (d * 256 + 64) * 4); /* the last one counts decode steps */
     p->wide_count = take(p, 512 * 2 * 4);     /* see skinny.h */
     p->constant_bytes = constants(p, c);
@@ -272,17 +286,20 @@ static size_t take_pinned(struct cuda_plan *p, size_t bytes) {
 }
 
 static void place_pinned(struct cuda_plan *p, const struct backend_config *c) {
-    size_t rows = (size_t)p->max_rows, outs = (size_t)p->max_out;
-    p->logits_offset = pad(outs * 4 + 4);
-    p->result_bytes = pad(p->logits_offset + (c->want_logits ? outs * (size_t)c->n_vocab * 4 : 0));
-    p->step_bytes = 64 + (3 * rows + 2 * outs) * 4;
+    size_t outs = (size_t)p->max_out;
+    p->top_offset = pad(outs * 4 + 4);
+    p->logits_offset = p->result_bytes = pad(p->top_offset + outs * sizeof(struct infer_top));
+    p->host_result_bytes = pad(p->logits_offset + (size_t)c->n_logits * (size_t)c->n_vocab * 4);
     p->blob_bytes = pad(p->step_bytes);
+    p->n_edited = p->max_out < c->n_slot ? p->max_out : c->n_slot;
+    p->edit_bytes = INFER_EDITS_MAX * sizeof(struct infer_edit) + ((size_t)c->n_vocab + 63) / 64 * 8;
     p->page_bytes = pad(p->n_page_entry * 4);
     p->pin_blob = take_pinned(p, CUDA_FLIGHT * p->blob_bytes);
     p->pin_pages = take_pinned(p, CUDA_FLIGHT * p->page_bytes);
-    p->pin_result = take_pinned(p, CUDA_FLIGHT * p->result_bytes);
+    p->pin_result = take_pinned(p, CUDA_FLIGHT * p->host_result_bytes);
     p->pin_decode_blob = take_pinned(p, CUDA_FLIGHT * p->blob_bytes);
-    p->pin_decode_result = take_pinned(p, CUDA_FLIGHT * p->result_bytes);
+    p->pin_decode_result = take_pinned(p, CUDA_FLIGHT * p->host_result_bytes);
+    p->pin_edit = take_pinned(p, CUDA_FLIGHT * (size_t)p->n_edited * p->edit_bytes);
     if (c->embedding && c->embedding->live)
         p->pin_rows = take_pinned(p, p->group[p->embedding].region[0].bytes);
     if (p->pinned_bytes < p->stage_bytes) p->pinned_bytes = p->stage_bytes;
@@ -299,6 +316,11 @@ enum infer_status cuda_plan_make(struct cuda_plan *p, const struct backend_confi
     }
     place_workspace(p, c);
     place_pinned(p, c);
+    if (p->select_parts > SELECT_PARTS_MAX) {
+        cuda_plan_free(p);
+        return err_set(INFER_E_UNSUPPORTED, "cuda: a vocabulary of %d tokens (%d at most)", c->n_vocab,
+                       SELECT_PART * SELECT_PARTS_MAX);
+    }
     return INFER_OK;
 }
 

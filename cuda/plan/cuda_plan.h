@@ -12,8 +12,11 @@ enum {
     CUDA_SPLIT = 256,     /* keys of one attention split at least */
     CUDA_SPLIT_SHIFT = 5, /* log2 of the most splits */
     CUDA_ROPE_MAX = 8,
-    CUDA_FLIGHT = 4,       /* steps that may be queued */
-    CUDA_PANEL_ROWS = 4096 /* weight rows that --blas on dequantises at a time */
+    CUDA_FLIGHT = 4,        /* steps that may be queued */
+    CUDA_PANEL_ROWS = 4096, /* weight rows that --blas on dequantises at a time */
+    SELECT_PART = 5120,     /* logits of a block of select: a multiple of 256 */
+    SELECT_PARTS_MAX = 64,  /* parts of a vocabulary */
+    CUDA_DRAW_BYTES = 48    /* of a dev_draw */
 };
 
 /* Rows of one layout that lie together: physical rows 0 .. rows (a multiple of 32), k columns in u units. */
@@ -54,23 +57,27 @@ struct cuda_plan {
     size_t n_page_entry;
     int max_rows, max_decode, max_split, max_out; /* decode rows rounded up to 8 */
     int rope_row;                                 /* most n_rot */
+    int select_parts;                             /* blocks of a row of select */
     int max_k, max_head_out;                      /* widest matmul input; most n_head * head_dim_v */
     /* workspace, offsets into one allocation */
     size_t step, pages, slot_last, rope, rec[ACT_SLOTS], half[ACT_SLOTS], packet[ACT_SLOTS], square, part,
-        item, cand, counter, wide_count, constant, stage, scale, packets;
+        item, cand, counter, wide_count, constant, stage, scale, packets, found, cut, best, sums, arrived;
     size_t stage_bytes, constant_bytes, half_row_bytes, handoff_bytes, workspace_bytes;
     size_t tiles[ACT_SLOTS]; /* activation tiles of prompt rows (unit_operands.cuh) */
     int tile_cols[ACT_SLOTS];
     size_t mx, mx_scale;        /* activations of block-scaled kernels and their scales */
     size_t panel, panel_out;    /* --blas on: dequantised rows, and products of gate and up */
     size_t blas_space, mx_rows; /* cuBLASLt's own; rows of a tile of mx */
-    /* results of a step: tokens, then logits */
-    size_t logits_offset, result_bytes;
+    /* results of a step: tokens, candidates, and on the host the rows of logits that were wanted */
+    size_t top_offset, logits_offset, result_bytes, host_result_bytes;
     /* pinned memory of the host, CUDA_FLIGHT of each: steps, page tables and results, steps and results of the fused
      * program, which the device reads and writes itself; then the rows of a live embedding. Staging of the upload is
      * the same memory, before any step. */
     size_t step_bytes, blob_bytes, page_bytes, pinned_bytes; /* blob: a step, rounded up */
-    size_t pin_blob, pin_pages, pin_result, pin_decode_blob, pin_decode_result, pin_rows;
+    size_t step_draw;                                        /* draws in a step */
+    size_t edit_bytes; /* edits and mask of one output; so many outputs of a step may have them: */
+    int n_edited;
+    size_t pin_blob, pin_pages, pin_result, pin_decode_blob, pin_decode_result, pin_rows, pin_edit;
 };
 
 /* Fills a plan; arrays come from mem.h. errors: INFER_E_MEMORY, INFER_E_UNSUPPORTED. */

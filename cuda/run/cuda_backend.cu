@@ -20,6 +20,7 @@ static void place_step(cuda_backend *b) {
     b->t.slot = a + 2 * rows;
     b->t.out_row = a + 3 * rows;
     b->t.want = a + 3 * rows + outs;
+    b->t.draw = (const dev_draw *)(p + b->plan.step_draw);
     b->t.slot_last = (int32_t *)(b->work + b->plan.slot_last);
     b->next_decode = (int *)(b->work + b->plan.counter) + (size_t)b->plan.max_decode * 256;
 }
@@ -181,7 +182,7 @@ static uint8_t *pinned_pages(const cuda_backend *b, unsigned i) {
     return b->pinned + b->plan.pin_pages + i * b->plan.page_bytes;
 }
 static uint8_t *pinned_result(const cuda_backend *b, unsigned i) {
-    return b->pinned + b->plan.pin_result + i * b->plan.result_bytes;
+    return b->pinned + b->plan.pin_result + i * b->plan.host_result_bytes;
 }
 // Rows of a live embedding, which the host holds row by row, to its region: units of LAYOUT_F32.
 static enum infer_status send_rows(cuda_backend *b, int n_row) {
@@ -204,6 +205,40 @@ static enum infer_status send_rows(cuda_backend *b, int n_row) {
     return INFER_OK;
 }
 
+// How the outputs are drawn; edits and masks stay on the host, where the kernel reads them, until the step is over.
+static enum infer_status put_draws(cuda_backend *b, const struct step *s, unsigned f, dev_draw *to) {
+    static_assert(sizeof(dev_draw) == CUDA_DRAW_BYTES, "as the plan has it");
+    const size_t mask_bytes = ((size_t)b->c.n_vocab + 63) / 64 * 8;
+    uint8_t *at = b->pinned + b->plan.pin_edit + f * (size_t)b->plan.n_edited * b->plan.edit_bytes;
+    int n_edited = 0;
+    for (int i = 0; i < s->n_out; i++) {
+        const struct infer_draw *d = s->draw ? s->draw[i] : NULL;
+        to[i] = dev_draw{};
+        to[i].n_edit = -1;
+        if (!d) continue;
+        to[i].u = d->u;
+        to[i].temp = d->temp;
+        to[i].top_p = d->top_p;
+        to[i].min_p = d->min_p;
+        to[i].top_k = d->top_k;
+        to[i].n_edit = d->n_edit;
+        memcpy(to[i].order, d->order, sizeof to[i].order);
+        if (!d->n_edit && !d->mask) continue;
+        if (n_edited++ == b->plan.n_edited)
+            return err_set(INFER_E_INPUT, "more than %d outputs of a step have biases or a mask",
+                           b->plan.n_edited);
+        to[i].edit = (const infer_edit *)at;
+        memcpy(at, d->edit, (size_t)d->n_edit * sizeof *d->edit);
+        uint8_t *mask = at + INFER_EDITS_MAX * sizeof *d->edit;
+        if (d->mask) {
+            memcpy(mask, d->mask, mask_bytes);
+            to[i].mask = (const uint64_t *)mask;
+        }
+        at += b->plan.edit_bytes;
+    }
+    return INFER_OK;
+}
+
 // struct step to the device; page tables only when one changed
 static enum infer_status send_step(cuda_backend *b, const struct step *s, unsigned f, bool fetched) {
     size_t row;
@@ -218,6 +253,7 @@ static enum infer_status send_step(cuda_backend *b, const struct step *s, unsign
     memcpy(at(b->t.slot), s->slot, (size_t)s->n_row * 4);
     memcpy(at(b->t.out_row), s->out_row, (size_t)s->n_out * 4);
     for (int i = 0; i < s->n_out; i++) at(b->t.want)[i] = s->want[i];
+    TRY(put_draws(b, s, f, (dev_draw *)(blob + b->plan.step_draw)));
     if (!fetched)
         CU(cudaMemcpyAsync((void *)b->t.step, blob, b->plan.step_bytes, cudaMemcpyHostToDevice, b->stream));
     if (b->c.embedding && b->c.embedding->live) TRY(send_rows(b, s->n_row));
@@ -254,6 +290,20 @@ static enum infer_status run_rows(cuda_backend *b, enum row_class cls, const str
     return list_of(b, s->n_row, shared, b->stream);
 }
 
+// The rows of logits that are wanted to the host, one after the other; *n: how many.
+static enum infer_status send_logits(cuda_backend *b, enum row_class cls, const struct step *s, int *n,
+                                     uint8_t *to) {
+    const struct op_list *l = b->c.list[cls];
+    const size_t bytes = (size_t)b->c.n_vocab * 4;
+    for (int i = 0; i < s->n_out; i++) {
+        if (!(s->want[i] & WANT_LOGITS)) continue;
+        const rows logits = cuda_rows(b, l, l->op[l->n_op - 1].select.logits);
+        CU(cudaMemcpyAsync(to + (size_t)(*n)++ * bytes, logits.p + (size_t)i * logits.stride, bytes,
+                           cudaMemcpyDeviceToHost, b->stream));
+    }
+    return INFER_OK;
+}
+
 static enum infer_status cuda_run(struct backend *base, enum row_class cls, const struct step *s) {
     cuda_backend *b = (cuda_backend *)base;
     unsigned f = b->n_run % CUDA_FLIGHT;
@@ -263,24 +313,25 @@ static enum infer_status cuda_run(struct backend *base, enum row_class cls, cons
     TRY(send_step(b, s, f, fetched));
     TRY(run_rows(b, cls, s));
     size_t row;
-    b->flight[f].n_out = s->n_out;
     b->flight[f].result =
         fetched ? cuda_decode_result(b, b->n_decode++ % CUDA_FLIGHT, &row) : pinned_result(b, f);
-    b->flight[f].logits = false;
-    for (int i = 0; i < s->n_out; i++) b->flight[f].logits |= (s->want[i] & WANT_LOGITS) != 0;
+    b->flight[f].n_logits = 0;
+    b->flight[f].top = false;
+    for (int i = 0; i < s->n_out; i++) b->flight[f].top |= (s->want[i] & WANT_TOP) != 0;
     uint8_t *res = (uint8_t *)b->flight[f].result;
     if (s->n_out && !fetched)
         CU(cudaMemcpyAsync(res, b->out, (size_t)s->n_out * 4, cudaMemcpyDeviceToHost, b->stream));
-    if (b->flight[f].logits)
-        CU(cudaMemcpyAsync(res + b->plan.logits_offset, b->out + b->plan.logits_offset,
-                           (size_t)s->n_out * (size_t)b->c.n_vocab * 4, cudaMemcpyDeviceToHost, b->stream));
+    if (b->flight[f].top && !fetched)
+        CU(cudaMemcpyAsync(res + b->plan.top_offset, b->out + b->plan.top_offset,
+                           (size_t)s->n_out * sizeof(struct infer_top), cudaMemcpyDeviceToHost, b->stream));
+    TRY(send_logits(b, cls, s, &b->flight[f].n_logits, res + b->plan.logits_offset));
     CU(cudaEventRecord(b->done[f], b->stream));
     b->n_run++;
     return INFER_OK;
 }
 
 static bool finite_logits(const cuda_backend *b, unsigned f, const float *logits) {
-    size_t n = (size_t)b->flight[f].n_out * (size_t)b->c.n_vocab;
+    size_t n = (size_t)b->flight[f].n_logits * (size_t)b->c.n_vocab;
     for (size_t i = 0; i < n; i++)
         if (!(logits[i] - logits[i] == 0)) return false;
     return true;
@@ -294,7 +345,8 @@ static enum infer_status cuda_wait(struct backend *base, struct step_result *out
     CU(cudaEventSynchronize(b->done[f]));
     const uint8_t *res = b->flight[f].result;
     out->token = (const int32_t *)res;
-    out->logits = b->flight[f].logits ? (const float *)(res + b->plan.logits_offset) : NULL;
+    out->top = b->flight[f].top ? (const struct infer_top *)(res + b->plan.top_offset) : NULL;
+    out->logits = b->flight[f].n_logits ? (const float *)(res + b->plan.logits_offset) : NULL;
     if (__atomic_exchange_n(&b->cancel, 0, __ATOMIC_RELAXED)) return err_set(INFER_E_CANCEL, "cancelled");
     if (b->c.nan_guard && out->logits && !finite_logits(b, f, out->logits))
         return err_set(INFER_E_NAN, "a logit is not finite");

@@ -2,6 +2,7 @@
 #pragma once
 #include "cuda/common/dev.h"
 #include "cuda/common/cuda_error.h"
+#include "cuda/plain/select.h"
 #include "cuda/plan/cuda_routes.h"
 
 enum { CUDA_CONSTANT_MAX = 8192, CUDA_BUCKET_MAX = 64 };
@@ -36,8 +37,8 @@ struct cuda_backend {
     unsigned n_run, n_wait, n_decode; // n_decode: steps of the fused program, which fetches them itself
     int *next_decode;                 // the device's count of them
     struct {
-        int n_out;
-        bool logits;
+        int n_logits; // rows
+        bool top;
         const uint8_t *result;
     } flight[CUDA_FLIGHT];
     int cancel; // written by any thread or handler
@@ -71,7 +72,7 @@ float *cuda_state(const cuda_backend *b, int store, int slot);
 dev_matrix cuda_matrix(const cuda_backend *b, int group, int member);
 float2 *cuda_rope_table(const cuda_backend *b, const struct rope *r);
 int32_t *cuda_tokens(const cuda_backend *b);
-float *cuda_logits_copy(const cuda_backend *b);
+select_job cuda_select(const cuda_backend *b, const struct op_list *l, const struct op_select *o);
 
 // Whether only the kernels that every chip has are wanted.
 static inline bool cuda_only_mma(const cuda_backend *b) {

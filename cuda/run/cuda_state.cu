@@ -51,8 +51,24 @@ float2 *cuda_rope_table(const cuda_backend *b, const struct rope *r) {
     infer_bug("a rope was not seen at upload");
 }
 int32_t *cuda_tokens(const cuda_backend *b) { return (int32_t *)b->out; }
-float *cuda_logits_copy(const cuda_backend *b) {
-    return b->c.want_logits ? (float *)(b->out + b->plan.logits_offset) : NULL;
+select_job cuda_select(const cuda_backend *b, const struct op_list *l, const struct op_select *o) {
+    select_job j = {};
+    j.t = b->t;
+    j.logits = cuda_rows(b, l, o->logits);
+    j.n_vocab = o->n_vocab;
+    j.parts = (o->n_vocab + SELECT_PART - 1) / SELECT_PART;
+    j.found = (uint64_t *)(b->work + b->plan.found);
+    j.cut = (uint64_t *)(b->work + b->plan.cut);
+    j.best = (uint64_t *)(b->work + b->plan.best);
+    j.sums = (float4 *)(b->work + b->plan.sums);
+    j.arrived = (int *)(b->work + b->plan.arrived);
+    j.token = cuda_tokens(b);
+    j.top_offset = b->plan.top_offset;
+    if (l->cls == ROW_DECODE && b->decode) {
+        j.ring.host = cuda_decode_result(b, 0, &j.ring.row);
+        j.ring.next = b->next_decode;
+    }
+    return j;
 }
 
 // rings of the fused program, which reads and writes them itself
@@ -61,6 +77,6 @@ uint8_t *cuda_decode_blob(const cuda_backend *b, unsigned i, size_t *row) {
     return b->pinned + b->plan.pin_decode_blob + i * *row;
 }
 uint8_t *cuda_decode_result(const cuda_backend *b, unsigned i, size_t *row) {
-    *row = b->plan.result_bytes;
+    *row = b->plan.host_result_bytes;
     return b->pinned + b->plan.pin_decode_result + i * *row;
 }

@@ -227,8 +227,6 @@ static void build_embed(const cuda_backend *b, struct decode_program *p, decode_
     e.t = b->t;
     e.ring = cuda_decode_blob(b, 0, &e.ring_row);
     e.next = b->next_decode;
-    p->results.host = cuda_decode_result(b, 0, &p->results.row);
-    p->results.next = b->next_decode;
     e.w = cuda_matrix(b, b->plan.embedding, 0);
     e.scale = o->scale * o->w->factor;
     e.res = x.p;
@@ -295,12 +293,8 @@ static void build_head(const cuda_backend *b, struct decode_program *p, decode_l
     mm_job &h = d->mm.job;
     h.rowmap = b->t.out_row;
     h.n_row = &b->t.step->n_out;
-    h.y = cuda_logits_copy(b);
-    h.y_row = (size_t)b->c.n_vocab;
-    if (!h.y) {
-        h.y = logits.p;
-        h.y_row = logits.stride;
-    }
+    h.y = logits.p;
+    h.y_row = logits.stride;
     p->cand = h.cand = (float2 *)(b->work + b->plan.cand);
     if (fit_together(b, block_bytes(&d->mm), block_bytes(&d->mm))) d->mm.blocks *= 2;
 }
@@ -434,7 +428,6 @@ static bool build(cuda_backend *b, struct decode_program *p, bool int8, struct c
         else if (p->link[i].is.kind == LINK_ATTEND)
             hand_over_attend(b, &p->link[i], 1 + (uint32_t)i);
     if (p->link[1].is.kind == LINK_MATMUL) p->link[1].mm.job.first = true;
-    p->token = cuda_tokens(b);
     return true;
 }
 

@@ -115,15 +115,15 @@ static enum infer_status run_fused(const decode_step &s, const decode_link *d, b
     if (d->to_rows) CU(act_rows_take(d->output, rows, overlap, s.stream));
     return INFER_OK;
 }
-static const char *select_name(const decode_step &s) {
-    const struct op_list *l = s.b->c.list[ROW_DECODE];
-    return l->op[l->n_op - 1].name;
-}
 static enum infer_status run_head(const decode_step &s, const decode_link *d, bool overlap) {
     if (chosen(s.s, d->name)) TRY(run_fused(s, d, overlap));
-    if (chosen(s.s, select_name(s)))
-        CU(select_launch(s.b->t, s.p->cand, s.p->n_cand, (size_t)s.p->n_cand, s.p->token, s.p->results,
-                         s.outs, s.stream));
+    const struct op_list *l = s.b->c.list[ROW_DECODE];
+    const struct op *select = &l->op[l->n_op - 1];
+    if (!chosen(s.s, select->name)) return INFER_OK;
+    select_job j = cuda_select(s.b, l, &select->select);
+    j.cand = s.p->cand;
+    j.n_cand = s.p->n_cand;
+    CU(select_launch(j, s.outs, op_queue{s.stream, true}));
     return INFER_OK;
 }
 static enum infer_status run_embed(const decode_step &s, const decode_link *d) {
@@ -140,7 +140,6 @@ static enum infer_status run_plain(const decode_step &s, int i, int *n) {
     const bool all = !s.s.only && !s.s.without;
     for (*n = 1; all && i + *n < s.p->n_link && d[*n].is.kind == LINK_PLAIN;) ++*n;
     TRY(cuda_run_ops(s.b, ROW_DECODE, d->is.first, *n, s.rows, s.outs, q));
-    if (i + *n == s.p->n_link) CU(deliver_launch(s.b->t, s.p->token, s.p->results, s.outs, s.stream));
     return INFER_OK;
 }
 static enum infer_status run_link(const decode_step &s, int i, int *n) {

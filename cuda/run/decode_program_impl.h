@@ -33,8 +33,6 @@ struct decode_program {
     float (*up)[2];      // of each region of a group: what scales are multiplied by, see unit_halves.cuh
     float2 *cand;
     int n_cand; // a row, as the head's launch leaves them
-    int32_t *token;
-    result_ring results;
 };
 
 // Shared memory that a block may have on the chip, or on the one that is emulated.

@@ -56,8 +56,7 @@ static enum infer_status run_op(cuda_backend *b, const struct op_list *l, const 
         CU(op_rows_run(b->t, at(o->rows.x), at(o->rows.out), n, s));
         break;
     case OP_SELECT:
-        CU(op_select_run(b->t, at(o->select.logits), o->select.n_vocab, (float2 *)(b->work + b->plan.cand),
-                         cuda_tokens(b), cuda_logits_copy(b), n, s));
+        CU(select_launch(cuda_select(b, l, &o->select), n, s));
         break;
     case OP_CONV: {
         const struct op_conv *v = &o->conv;

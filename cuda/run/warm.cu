@@ -19,7 +19,7 @@ static enum infer_status warm_step(cuda_backend *b, enum row_class cls, int n_ro
         out_row[i] = n_row - n_out + i;
         want[i] = 1;
     }
-    struct step s = {n_row, n_out, ids, pos, slot, out_row, want, pages, 0};
+    struct step s = {n_row, n_out, ids, pos, slot, out_row, want, pages, 0, NULL};
     TRY(backend_cuda.run(&b->base, cls, &s));
     // what the values are does not matter: the cache holds nothing yet
     const bool guard = b->c.nan_guard;

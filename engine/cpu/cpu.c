@@ -11,7 +11,8 @@
 /* ---- sizes: one place says how much of everything ---- */
 
 struct need { /* bytes */
-    size_t kv, output, norm, x8, panel, cs, best, own_norm, own_x8, own_out, scratch, part, weights, acc;
+    size_t kv, output, norm, x8, panel, cs, best, select, own_norm, own_x8, own_out, scratch, part, weights,
+        acc;
     int cs_width, cs_rows, out_rows;
 };
 
@@ -61,9 +62,10 @@ static struct need need_of(const struct backend_config *c, enum cpu_isa isa, int
         }
         n.cs_rows = most(n.cs_rows, l->max_rows);
         n.out_rows = most(n.out_rows, l->max_out);
-        n.output += 2 * (size_t)l->max_out *
-                    (sizeof(int32_t) + (c->want_logits ? (size_t)c->n_vocab * sizeof(float) : 0));
+        n.output += 2 * (size_t)l->max_out * (sizeof(int32_t) + sizeof(struct infer_top));
     }
+    n.output += CPU_RING * (size_t)c->n_logits * (size_t)c->n_vocab * sizeof(float);
+    n.select = cpu_select_bytes(cpu_select_vocab(c), n_thread);
     n.norm = (size_t)rows * cpu_norm_floats(k) * sizeof(float);
     n.x8 = (size_t)rows * cpu_x8_bytes(k);
     n.panel = cpu_x_panel_bytes(most(prompt->max_rows, prompt->max_out), k);
@@ -106,7 +108,7 @@ static enum infer_status cpu_sizes(const struct backend_config *c, struct backen
         .weight_bytes = cpu_repack_bytes(c, n_thread),
         .kv_bytes = n.kv,
         .workspace_bytes = n.norm + n.x8 + n.panel + n.cs + CPU_PART_ROWS * n.part + 2 * n.best +
-                           own * (size_t)n_thread +
+                           2 * n.select + own * (size_t)n_thread +
                            ops * (sizeof(struct cpu_op) + sizeof(struct cpu_range) * (size_t)n_thread) +
                            sizeof(struct cpu) + last_tokens_bytes(c->n_slot, n.cs_rows) +
                            (size_t)n_thread * sizeof(struct topology_set) + (64 << 10),
@@ -159,6 +161,10 @@ static enum infer_status take_memory(struct cpu *c) {
     c->cs_width = n.cs_width, c->cs_rows = n.cs_rows, c->best_rows = n.out_rows;
     c->best_value = take(c, n.best, &ok);
     c->best_index = take(c, n.best, &ok);
+    for (int i = 0; i < 2; i++) {
+        void *memory = take(c, n.select, &ok);
+        if (ok) cpu_select_open(&c->select[i], memory, cpu_select_vocab(g), c->n_thread);
+    }
     void *last = take(c, last_tokens_bytes(g->n_slot, n.cs_rows), &ok);
     c->part = take(c, CPU_PART_ROWS * n.part, &ok);
     c->work = take(c, (size_t)c->n_thread * sizeof *c->work, &ok);
@@ -181,8 +187,8 @@ static enum infer_status take_memory(struct cpu *c) {
     c->range = take(c, (size_t)ops * (size_t)c->n_thread * sizeof *c->range, &ok);
     for (int i = 0; i < CPU_RING; i++) { /* two steps in flight, each of both classes */
         c->ring[i].token = take(c, (size_t)n.out_rows * sizeof(int32_t), &ok);
-        if (g->want_logits)
-            c->ring[i].logits = take(c, (size_t)n.out_rows * (size_t)g->n_vocab * sizeof(float), &ok);
+        c->ring[i].top = take(c, (size_t)n.out_rows * sizeof(struct infer_top), &ok);
+        c->ring[i].logits = take(c, (size_t)g->n_logits * (size_t)g->n_vocab * sizeof(float), &ok);
     }
     if (!ok)
         return err_set(INFER_E_MEMORY, "out of memory: %zu bytes taken for the CPU backend", c->arena.total);
@@ -382,7 +388,8 @@ static enum infer_status cpu_run(struct backend *b, enum row_class cls, const st
                          .result = r,
                          .n_row = step->n_row,
                          .n_out = step->n_out};
-    r->has_logits = false;
+    r->n_logits = 0;
+    r->has_top = false;
     r->status = last_tokens_resolve(&c->last, &named);
     if (r->status != INFER_OK) return INFER_OK; /* wait says it */
     atomic_init(&s.stop_at, INT32_MAX);
@@ -405,7 +412,7 @@ static enum infer_status cpu_run(struct backend *b, enum row_class cls, const st
 static enum infer_status cpu_wait(struct backend *b, struct step_result *out) {
     struct cpu *c = (struct cpu *)b;
     const struct cpu_result *r = &c->ring[c->tail++ % CPU_RING];
-    *out = (struct step_result){r->token, r->has_logits ? r->logits : NULL};
+    *out = (struct step_result){r->token, r->n_logits ? r->logits : NULL, r->has_top ? r->top : NULL};
     if (r->status == INFER_OK) return INFER_OK;
     if (r->status == INFER_E_CANCEL) return err_set(r->status, "cancelled");
     if (r->status == INFER_E_NAN)

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include "seam/draw.h"
 #include "seam/last_tokens.h"
 #include "seam/op_list.h"
 #include "cpu/cpu_isa.h"
@@ -72,10 +73,27 @@ enum { CPU_RING = 4, CPU_ROPES = 8 };
 struct cpu_result {
     enum infer_status status;
     const struct op *fault_op;
-    int32_t *token; /* [max_out] */
-    float *logits;  /* [max_out][n_vocab], NULL without want_logits */
-    bool has_logits;
+    int32_t *token;        /* [max_out] */
+    float *logits;         /* [n_logits of the plan][n_vocab] */
+    struct infer_top *top; /* [max_out] */
+    int n_logits;          /* rows of logits that are there */
+    bool has_top;
 };
+
+/* A row of logits on its way to a token, shared by the team (cpu_select.c). */
+struct cpu_top {
+    struct draw_candidate heap[INFER_TOP];
+    int n;
+};
+struct cpu_select {
+    struct cpu_top *top;         /* top[n_thread] */
+    struct draw_candidate *heap; /* heap[n_vocab] */
+    float *sums;                 /* [tiles][3]: maximum, sums of exponentials */
+    float *x;                    /* x[n_vocab]: the row as the draw changes it */
+};
+int cpu_select_vocab(const struct backend_config *c);
+size_t cpu_select_bytes(int n_vocab, int n_thread);
+void cpu_select_open(struct cpu_select *c, void *memory, int n_vocab, int n_thread);
 
 struct cpu_work {     /* one thread's own memory */
     float *norm;      /* [CPU_OWN_ROWS][kp max]: normed rows */
@@ -147,6 +165,7 @@ struct cpu {
     float *best_value; /* argmax of the head: [n_thread][best_rows] */
     int32_t *best_index;
     int best_rows;
+    struct cpu_select select[2]; /* of one row and the next */
     struct last_tokens last;
     struct cpu_result ring[CPU_RING];
     unsigned head, tail; /* results written, results taken */

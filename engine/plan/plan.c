@@ -12,7 +12,8 @@ enum {
     MAX_SLOTS = 1024,
     MAX_BATCH = 16384,
     MAX_PLAN_CTX = 1 << 26,
-    STATE_COPIES = 2 /* of a slot: where its prompt ended, and a prefix of that */
+    STATE_COPIES = 2, /* of a slot: where its prompt ended, and a prefix of that */
+    LOGITS_ROWS = 8   /* of a step, unless all may be asked for */
 };
 
 /* ---- options ------------------------------------------------------------------------------------------------- */
@@ -101,7 +102,6 @@ static void fill_config(struct backend_config *c, const struct model *m, const s
                                  .blas = o->blas,
                                  .strict_fp32 = o->strict_fp32,
                                  .nan_guard = o->nan_guard,
-                                 .want_logits = true,
                                  .progress = o->progress,
                                  .user = o->user};
 }
@@ -199,6 +199,8 @@ static enum infer_status plan_part(struct plan *p, struct arena *arena, const st
                          outputs ? outs[i] : 0));
         c->list[i] = &part->list[i];
     }
+    int most = !outputs ? 0 : outs[0] > outs[1] ? outs[0] : outs[1];
+    c->n_logits = options->all_logits || most < LOGITS_ROWS ? most : LOGITS_ROWS;
     TRY(type->sizes(c, &part->size));
     c->copy_bytes = part->size.weight_bytes;
     for (int i = 0; i < ROW_CLASS_COUNT; i++)

@@ -1,5 +1,6 @@
 /* The reference backend: the specification in plain C. Every formula of backend.h as written there, one row after the
  * other, double accumulators, float32 buffers. Never tuned, never a route of another backend. */
+#include "seam/draw.h"
 #include "seam/last_tokens.h"
 #include "seam/op_list.h"
 #include "seam/weight.h"
@@ -12,16 +13,20 @@ struct ref {
     struct backend base;
     struct backend_config c;
     unsigned char *activation;
-    unsigned char **k, **v; /* k[store], v[store]: pools */
-    float **state;          /* state[store][n_state_slot][n_elem] */
-    float *row;             /* row[max k]: one decoded row of weights */
-    float *head;            /* head[max head_dim]: one decoded row of the cache */
-    double *score;          /* score[n_ctx + 1] */
+    unsigned char **k, **v;      /* k[store], v[store]: pools */
+    float **state;               /* state[store][n_state_slot][n_elem] */
+    float *row;                  /* row[max k]: one decoded row of weights */
+    float *head;                 /* head[max head_dim]: one decoded row of the cache */
+    double *score;               /* score[n_ctx + 1] */
+    float *x;                    /* x[n_vocab]: a row of logits as a draw changes it */
+    struct draw_candidate *heap; /* heap[n_vocab] */
     struct last_tokens last;
     struct ref_result {
-        int32_t *token; /* token[max_out] */
-        float *logits;  /* logits[max_out][n_vocab] */
-        bool has_logits;
+        int32_t *token;        /* token[max_out] */
+        struct infer_top *top; /* top[max_out] */
+        float *logits;         /* logits[n_logits][n_vocab], the first has_logits of them filled */
+        int has_logits;
+        bool has_top;
         enum infer_status status;
     } result[2 * ROW_CLASS_COUNT];
     unsigned n_run, n_wait;
@@ -258,17 +263,25 @@ static void ref_rows(struct ref *r, const struct op_rows *o) {
 static void ref_select(struct ref *r, const struct op_select *o) {
     for (int j = 0; j < r->step.n_out; j++) {
         const float *logits = row_of(r, o->logits, j);
-        int best = 0;
-        for (int i = 1; i < o->n_vocab; i++)
-            if (logits[i] > logits[best]) best = i;
-        bool token = r->step.want[j] & WANT_TOKEN;
-        r->out->token[j] = token ? best : -1;
-        if (token) r->last.token[r->step.slot[r->step.out_row[j]]] = best;
-        if (r->step.want[j] & WANT_LOGITS) {
-            memcpy(r->out->logits + (size_t)j * (size_t)o->n_vocab, logits,
-                   (size_t)o->n_vocab * sizeof(float));
-            r->out->has_logits = true;
+        const struct infer_draw *draw = r->step.draw ? r->step.draw[j] : NULL;
+        struct infer_top top;
+        int best = 0, want = r->step.want[j];
+        for (int i = 1; i < o->n_vocab; i++) /* NaN is not the greatest */
+            if (logits[i] > logits[best] || (isnan(logits[best]) && logits[i] > -INFINITY)) best = i;
+        if (draw || want & WANT_TOP) {
+            memcpy(r->x, logits, (size_t)o->n_vocab * sizeof *r->x);
+            draw_edit(r->x, 0, o->n_vocab, draw);
+            draw_top(&top, r->x, o->n_vocab, draw);
+            top.chosen = logits[best];
+            if (draw) best = draw_token(&top, r->x, o->n_vocab, draw, r->heap);
+            if (!(want & WANT_TOKEN)) top.chosen = 0;
         }
+        r->out->token[j] = want & WANT_TOKEN ? best : -1;
+        if (want & WANT_TOKEN) r->last.token[r->step.slot[r->step.out_row[j]]] = best;
+        if (want & WANT_TOP) r->out->top[j] = top, r->out->has_top = true;
+        if (want & WANT_LOGITS)
+            memcpy(r->out->logits + (size_t)r->out->has_logits++ * (size_t)o->n_vocab, logits,
+                   (size_t)o->n_vocab * sizeof(float));
     }
 }
 
@@ -342,7 +355,7 @@ static size_t state_pool_bytes(const struct backend_config *c, int store) {
 static enum infer_status ref_sizes(const struct backend_config *c, struct backend_sizes *out) {
     TRY(weights_known(c, "ref", true));
     *out = (struct backend_sizes){0};
-    size_t max_k = 0, max_out = 0;
+    size_t max_k = 0, max_out = 0, n_vocab = (size_t)c->n_vocab;
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
         struct op_list *l = c->list[cls];
         for (int i = 0; i < l->n_buf; i++) l->buf[i].row_bytes = (size_t)l->buf[i].width * sizeof(float);
@@ -355,7 +368,9 @@ static enum infer_status ref_sizes(const struct backend_config *c, struct backen
             kv_pool_bytes(c, i, c->store[i].head_dim_k) + kv_pool_bytes(c, i, c->store[i].head_dim_v);
     for (int i = 0; i < c->n_state; i++) out->kv_bytes += state_pool_bytes(c, i);
     out->workspace_bytes = max_k * sizeof(float) + ((size_t)c->n_ctx + 1) * sizeof(double) + 4096;
-    out->output_bytes = 2 * max_out * ((size_t)c->n_vocab * sizeof(float) + sizeof(int32_t));
+    out->workspace_bytes += n_vocab * (sizeof(float) + sizeof(struct draw_candidate));
+    out->output_bytes = 2 * max_out * (sizeof(int32_t) + sizeof(struct infer_top)) +
+                        2 * ROW_CLASS_COUNT * (size_t)c->n_logits * n_vocab * sizeof(float);
     return INFER_OK;
 }
 
@@ -370,6 +385,7 @@ static void ref_close(struct backend *b) {
     }
     for (size_t i = 0; i < sizeof r->result / sizeof *r->result; i++) {
         mem_free(r->result[i].token);
+        mem_free(r->result[i].top);
         mem_free(r->result[i].logits);
     }
     mem_free(r->k);
@@ -377,6 +393,8 @@ static void ref_close(struct backend *b) {
     mem_free(r->row);
     mem_free(r->head);
     mem_free(r->score);
+    mem_free(r->x);
+    mem_free(r->heap);
     mem_free(r->last.token);
     mem_free(r->activation);
     mem_free(r);
@@ -398,6 +416,8 @@ static enum infer_status take_memory(struct ref *r) {
     TRY(mem_new(&r->row, max_k * sizeof *r->row, "a weight row"));
     TRY(mem_new(&r->head, 1024 * sizeof *r->head, "a cache row"));
     TRY(mem_new(&r->score, ((size_t)c->n_ctx + 1) * sizeof *r->score, "attention scores"));
+    TRY(mem_new(&r->x, (size_t)c->n_vocab * sizeof *r->x, "a row of logits"));
+    TRY(mem_new(&r->heap, (size_t)c->n_vocab * sizeof *r->heap, "candidates"));
     int max_rows = c->list[0]->max_rows > c->list[1]->max_rows ? c->list[0]->max_rows : c->list[1]->max_rows;
     void *last;
     TRY(mem_new(&last, last_tokens_bytes(c->n_slot, max_rows), "last tokens"));
@@ -406,7 +426,9 @@ static enum infer_status take_memory(struct ref *r) {
     int max_out = c->list[0]->max_out > c->list[1]->max_out ? c->list[0]->max_out : c->list[1]->max_out;
     for (size_t i = 0; i < sizeof r->result / sizeof *r->result; i++) {
         TRY(mem_new(&r->result[i].token, (size_t)max_out * sizeof(int32_t), "tokens"));
-        TRY(mem_new(&r->result[i].logits, (size_t)max_out * (size_t)c->n_vocab * sizeof(float), "logits"));
+        TRY(mem_new(&r->result[i].top, (size_t)max_out * sizeof(struct infer_top), "candidates"));
+        TRY(mem_new(&r->result[i].logits, (size_t)c->n_logits * (size_t)c->n_vocab * sizeof(float),
+                    "logits"));
     }
     return INFER_OK;
 }
@@ -441,7 +463,8 @@ static enum infer_status ref_run(struct backend *b, enum row_class cls, const st
     r->list = r->c.list[cls];
     r->step = *s;
     r->out = &r->result[r->n_run++ % (2 * ROW_CLASS_COUNT)];
-    r->out->has_logits = false;
+    r->out->has_logits = 0;
+    r->out->has_top = false;
     r->out->status = last_tokens_resolve(&r->last, &r->step);
     for (int i = 0; i < r->list->n_op && r->out->status == INFER_OK; i++) {
         run_op(r, &r->list->op[i]);
@@ -457,7 +480,8 @@ static enum infer_status ref_run(struct backend *b, enum row_class cls, const st
 static enum infer_status ref_wait(struct backend *b, struct step_result *out) {
     struct ref *r = (struct ref *)b;
     struct ref_result *res = &r->result[r->n_wait++ % (2 * ROW_CLASS_COUNT)];
-    *out = (struct step_result){res->token, res->has_logits ? res->logits : NULL};
+    *out = (struct step_result){res->token, res->has_logits ? res->logits : NULL,
+                                res->has_top ? res->top : NULL};
     return res->status;
 }
 

@@ -44,12 +44,16 @@ void constrain_close(struct constraint *c) {
 
 void constrain_reset(struct constraint *c) { matcher_reset(c->matcher); }
 
-enum infer_status constrain_token(struct constraint *c, struct sampler *sampler, const float *logits,
-                                  int32_t *id) {
+const uint64_t *constrain_mask(struct constraint *c) { return matcher_mask(c->matcher); }
+
+const float *constrain_logits(struct constraint *c, const float *logits) {
     memcpy(c->logits, logits, (size_t)c->n_vocab * sizeof *logits);
     matcher_apply(c->matcher, c->logits);
-    *id = sample_token(sampler, c->logits);
-    if (!matcher_accept(c->matcher, *id))
+    return c->logits;
+}
+
+enum infer_status constrain_accept(struct constraint *c, int32_t id) {
+    if (!matcher_accept(c->matcher, id))
         return err_set(INFER_E_UNSUPPORTED, matcher_cut(c->matcher)
                                                 ? "the grammar branches too much here to be followed"
                                                 : "no token of this vocabulary fits the grammar here");

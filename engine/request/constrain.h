@@ -2,7 +2,6 @@
 #pragma once
 #include "infer.h"
 #include "text/grammar/grammar.h"
-#include "text/sample/sample.h"
 
 /* The vocabulary of a model as grammars need it; immutable, shared by the constraints of all requests. Free with
  * grammar_vocab_close. errors: INFER_E_MEMORY */
@@ -16,6 +15,9 @@ enum infer_status constrain_open(struct constraint **out, const struct grammar *
 void constrain_close(struct constraint *c);
 /* A new answer begins. */
 void constrain_reset(struct constraint *c);
-/* Draws a token that may come next. errors: INFER_E_UNSUPPORTED (no token of the vocabulary fits) */
-enum infer_status constrain_token(struct constraint *c, struct sampler *sampler, const float *logits,
-                                  int32_t *id);
+/* Which tokens may come next, as struct infer_draw has it; valid until the next call. */
+const uint64_t *constrain_mask(struct constraint *c);
+/* The logits with those of the other tokens forbidden; valid until the next call. */
+const float *constrain_logits(struct constraint *c, const float *logits);
+/* Goes on by a token. errors: INFER_E_UNSUPPORTED (no token of the vocabulary fits) */
+enum infer_status constrain_accept(struct constraint *c, int32_t id);

@@ -3,6 +3,7 @@
 #include <string.h>
 #include "base/mem.h"
 #include "request/request_impl.h"
+#include "seam/draw.h"
 
 /* ---- how it ends ---- */
 
@@ -39,35 +40,49 @@ static void drained(struct request *r) {
 
 /* ---- rows ---- */
 
-static uint8_t wanted(const struct request *r) {
-    return request_is_greedy(&r->p) ? INFER_WANT_TOKEN : INFER_WANT_LOGITS;
+/* What the row has to give for a token, and how that is drawn; ahead: tokens in flight that come first. */
+static enum sample_by want_token(struct request *r, struct infer_row *row, int ahead) {
+    static const uint8_t want[] = {[SAMPLE_BY_DRAW] = INFER_WANT_TOKEN,
+                                   [SAMPLE_BY_TOP] = INFER_WANT_TOP,
+                                   [SAMPLE_BY_ROW] = INFER_WANT_LOGITS};
+    row->want = INFER_WANT_TOKEN;
+    if (request_is_greedy(&r->p)) return SAMPLE_BY_DRAW;
+    enum sample_by by = sample_draw(r->sampler, ahead, &r->draw);
+    row->want = want[by];
+    if (by != SAMPLE_BY_ROW) {
+        if (r->p.constraint) r->draw.mask = constrain_mask(r->p.constraint);
+        row->draw = &r->draw;
+    }
+    if (r->p.n_logprob >= 0) /* of the logits as they are */
+        row->want |=
+            by != SAMPLE_BY_ROW && !r->draw.n_edit && !r->draw.mask ? INFER_WANT_TOP : INFER_WANT_LOGITS;
+    return by;
 }
 
-static int prompt_rows(const struct request *r, struct infer_row *rows, int most) {
+static int prompt_rows(struct request *r, struct infer_row *rows, int most, enum sample_by *by) {
     int from = r->figures.n_held, left = r->n_feed - from, n = left < most ? left : most;
     for (int i = 0; i < n; i++)
-        rows[i] = (struct infer_row){.id = r->feed[from + i],
-                                     .pos = from + i,
-                                     .seq = r->p.seq,
-                                     .want = i + 1 == left ? wanted(r) : INFER_WANT_NONE};
+        rows[i] = (struct infer_row){.id = r->feed[from + i], .pos = from + i, .seq = r->p.seq};
+    if (n && n == left) *by = want_token(r, &rows[n - 1], 0);
     return n;
 }
 
 /* The token that was chosen, known or still on the device (ahead), and the guesses behind it. What the model says itself counts,
  * so the tokens are those of decoding one by one. source: Saxena 2023 (prompt lookup); Leviathan et al. 2023 for the acceptance. */
-static int decode_rows(struct request *r, struct infer_row *rows, int most) {
+static int decode_rows(struct request *r, struct infer_row *rows, int most, enum sample_by *by) {
     const bool ahead = r->n_part > 0;
     const int pos = r->figures.n_held + ahead;
     int n = most < 1 ? 0 : 1;
     if (most > 1 && !ahead && request_drafts(&r->p)) n += request_guess(r, most - 1, r->draft);
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
         rows[i] = (struct infer_row){.id = ahead ? INFER_LAST
                                            : i   ? r->draft[i - 1]
                                                  : r->last,
                                      .pos = pos + i,
                                      .seq = r->p.seq,
-                                     .decode = true,
-                                     .want = wanted(r)};
+                                     .decode = true};
+        *by = want_token(r, &rows[i], ahead);
+    }
     return n;
 }
 
@@ -124,14 +139,17 @@ int request_rows(struct request *r, struct infer_row *rows, const struct request
     }
     if (!r->decodes && r->figures.n_held == r->n_begin && r->p.on_prompt)
         r->p.on_prompt(r->p.user, 0, r->n_feed - r->n_begin);
-    int n = r->decodes ? decode_rows(r, rows, room->decode) : prompt_rows(r, rows, room->prompt);
-    if (n) r->part[r->n_part++] = (struct request_part){.n_row = n};
+    enum sample_by by = SAMPLE_BY_DRAW;
+    int n = r->decodes ? decode_rows(r, rows, room->decode, &by) : prompt_rows(r, rows, room->prompt, &by);
+    if (n && rows[n - 1].want & INFER_WANT_LOGITS && room->logits < 1) return 0; /* waits */
+    if (n) r->part[r->n_part++] = (struct request_part){.n_row = n, .by = by};
     return n;
 }
 
 bool request_follows(const struct request *r) {
     const struct sched *s = r->sched;
-    return !r->why && r->n_part == 1 && r->decodes && s->ahead && !r->p.lookup && request_is_greedy(&r->p) &&
+    bool known = request_is_greedy(&r->p) || (!r->p.constraint && sample_ignores_text(&r->p.sample));
+    return !r->why && r->n_part == 1 && r->decodes && s->ahead && !request_drafts(&r->p) && known &&
            !atomic_load(&r->cancelled) && r->figures.n_held + 1 < s->n_ctx &&
            (r->p.n_predict < 0 || r->n_token + 2 <= r->p.n_predict);
 }
@@ -173,16 +191,40 @@ static enum infer_status add_token(struct request *r, int32_t token) {
     return INFER_OK;
 }
 
+/* r->last, how likely the model held it in output i of a step. */
+static enum infer_status add_logprob(struct request *r, const struct infer_output *out, int i) {
+    const float *logits = out->logits[i];
+    struct infer_top top;
+    if (!logits) {
+        const struct infer_top *t = out->top[i];
+        float x = t->chosen; /* of a token that was drawn there */
+        for (int k = 0; k < t->n; k++)
+            if (t->id[k] == r->last) x = t->x[k];
+        return logprobs_add(&r->logprobs, t, r->last, x);
+    }
+    draw_top(&top, logits, r->sched->n_vocab, NULL);
+    return logprobs_add(&r->logprobs, &top, r->last, logits[r->last]);
+}
+
 /* Chooses r->last from output i of a step. */
-static enum infer_status choose(struct request *r, const struct infer_output *out, int i) {
-    if (r->p.constraint)
-        TRY(constrain_token(r->p.constraint, r->sampler, out->logits[i], &r->last));
-    else
-        r->last = wanted(r) == INFER_WANT_TOKEN ? out->token[i] : sample_token(r->sampler, out->logits[i]);
+static enum infer_status choose(struct request *r, enum sample_by by, const struct infer_output *out, int i) {
+    switch (by) {
+    case SAMPLE_BY_DRAW:
+        r->last = out->token[i];
+        sample_was_drawn(r->sampler);
+        break;
+    case SAMPLE_BY_TOP:
+        r->last = sample_from_top(r->sampler, out->top[i]);
+        break;
+    case SAMPLE_BY_ROW:
+        r->last = sample_token(r->sampler, r->p.constraint ? constrain_logits(r->p.constraint, out->logits[i])
+                                                           : out->logits[i]);
+        break;
+    }
+    if (r->p.constraint) TRY(constrain_accept(r->p.constraint, r->last));
     sample_accept(r->sampler, r->last);
     r->n_token++;
-    return r->p.n_logprob < 0 ? INFER_OK
-                              : logprobs_add(&r->logprobs, out->logits[i], r->sched->n_vocab, r->last);
+    return r->p.n_logprob < 0 ? INFER_OK : add_logprob(r, out, i);
 }
 
 /* A part of the prompt was computed. */
@@ -193,7 +235,7 @@ static enum infer_status take_prompt(struct request *r, const struct request_par
     f->n_held += part->n_row;
     if (!shifted) f->n_prompt += part->n_row;
     r->decodes = f->n_held == r->n_feed;
-    enum infer_status st = r->decodes ? choose(r, out, part->first) : INFER_OK;
+    enum infer_status st = r->decodes ? choose(r, part->by, out, part->first) : INFER_OK;
     *(shifted ? &f->answer_seconds : &f->prompt_seconds) += request_seconds() - begin;
     if (r->p.on_prompt) r->p.on_prompt(r->p.user, f->n_held - r->n_begin, r->n_feed - r->n_begin);
     if (st || !r->decodes) return st;
@@ -208,7 +250,7 @@ static enum infer_status take_decode(struct request *r, const struct request_par
     int n = 0;
     do {
         f->n_held++;
-        TRY(choose(r, out, part->first + n));
+        TRY(choose(r, part->by, out, part->first + n));
         made[n++] = r->last;
     } while (n < part->n_row && r->last == r->draft[n - 1]);
     if (n < part->n_row) TRY(infer_seq_rewind(r->sched->engine, r->p.seq, f->n_held));

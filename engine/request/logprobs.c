@@ -14,23 +14,11 @@ void logprobs_free(struct logprobs *p) {
     *p = (struct logprobs){.n_top = -1};
 }
 
-/* The likeliest of logits[n_vocab] into top[n_top]; how many there are. */
-static int likeliest(const float *logits, int n_vocab, struct logprob *top, int n_top) {
-    int n = 0;
-    for (int id = 0; id < n_vocab; id++) {
-        if (n == n_top && !(n && logits[id] > top[n - 1].logprob)) continue;
-        int at = n < n_top ? n++ : n - 1;
-        for (; at > 0 && logits[id] > top[at - 1].logprob; at--) top[at] = top[at - 1];
-        top[at] = (struct logprob){id, logits[id]};
-    }
-    return n;
-}
-
 static size_t row_at(const struct logprobs *p, int i) { return (size_t)i * (size_t)(1 + p->n_top); }
 
 const struct logprob *logprobs_at(const struct logprobs *p, int i) { return p->row + row_at(p, i); }
 
-enum infer_status logprobs_add(struct logprobs *p, const float *logits, int n_vocab, int32_t id) {
+enum infer_status logprobs_add(struct logprobs *p, const struct infer_top *t, int32_t id, float logit) {
     if (p->n == p->cap) {
         int cap = p->cap ? 2 * p->cap : 256;
         struct logprob *grown = mem_realloc(p->row, (size_t)cap * (size_t)(1 + p->n_top) * sizeof *grown);
@@ -39,13 +27,10 @@ enum infer_status logprobs_add(struct logprobs *p, const float *logits, int n_vo
         p->cap = cap;
     }
     struct logprob *row = p->row + row_at(p, p->n++);
-    double max = -INFINITY, sum = 0;
-    for (int i = 0; i < n_vocab; i++) max = logits[i] > max ? logits[i] : max;
-    for (int i = 0; i < n_vocab; i++) sum += exp(logits[i] - max);
-    double all = max + log(sum);
-    row[0] = (struct logprob){id, (float)(logits[id] - all)};
-    int n = likeliest(logits, n_vocab, row + 1, p->n_top);
-    for (int i = 1; i <= n; i++) row[i].logprob = (float)(row[i].logprob - all);
-    for (int i = n + 1; i <= p->n_top; i++) row[i] = (struct logprob){-1, -INFINITY}; /* a tiny vocabulary */
+    double all = (t->n ? (double)t->x[0] : 0) + log(t->sum);
+    row[0] = (struct logprob){id, (float)(logit - all)};
+    for (int i = 1; i <= p->n_top; i++) /* a tiny vocabulary has fewer */
+        row[i] = i <= t->n ? (struct logprob){t->id[i - 1], (float)(t->x[i - 1] - all)}
+                           : (struct logprob){-1, -INFINITY};
     return INFER_OK;
 }

@@ -12,6 +12,7 @@ struct request_part {
     unsigned step;    /* sched.n_submit at that time */
     int n_row;        /* in flight together: of the prompt, or a token and the guesses behind it */
     int first, n_out; /* its outputs in those of the step */
+    enum sample_by by;
 };
 
 struct request {
@@ -26,6 +27,7 @@ struct request {
         feed; /* feed[n_feed]: what the sequence has to hold before a token comes: the prompt, or what a shift left of it all */
     int n_feed, n_begin;                     /* feed[0 .. n_begin) was there */
     bool decodes;                            /* all of it is computed */
+    struct infer_draw draw;                  /* of the row that is being queued */
     int32_t last;                            /* the token that was chosen, and not fed yet */
     int n_token;                             /* chosen so far */
     int32_t draft[REQUEST_DRAFT];            /* guessed behind last, in flight */
@@ -41,7 +43,7 @@ struct request {
 struct sched {
     struct infer_engine *engine;
     const struct infer_model *model;
-    int n_ctx, n_batch, n_decode_rows, n_vocab;
+    int n_ctx, n_batch, n_decode_rows, n_logits, n_vocab;
     bool
         ahead; /* the device works while the host does other things, so a step is queued before the one in front is read */
     struct request *first;     /* in the order they came */
@@ -52,7 +54,7 @@ struct sched {
 /* Puts r's rows for the next step, at most of these numbers, into rows; how many. It may end instead. With a part in flight it is asked
  * only after request_follows. */
 struct request_room {
-    int prompt, decode;
+    int prompt, decode, logits;
 };
 int request_rows(struct request *r, struct infer_row *rows, const struct request_room *room);
 /* True when r can queue a row behind its part in flight without knowing what that gives. */

@@ -22,6 +22,7 @@ enum infer_status sched_open(struct sched **out, struct infer_engine *e, const s
                         .n_ctx = place.n_ctx,
                         .n_batch = place.n_batch,
                         .n_decode_rows = place.n_decode_rows,
+                        .n_logits = place.n_logits,
                         .n_vocab = info.n_vocab,
                         .ahead = place.async};
     enum infer_status st =
@@ -59,12 +60,12 @@ static void rotate(struct sched *s) {
 /* The rows that the requests want now; each that decodes has its token's, what is left is for guesses. Where there is no room for
  * all, another one is the first next time. */
 static int collect(struct sched *s) {
-    struct request_room left = {s->n_batch, s->n_decode_rows};
+    struct request_room left = {s->n_batch, s->n_decode_rows, s->n_logits};
     bool all = true;
     int n = 0, n_out = 0;
     for (struct request *r = s->first; r; r = r->next) {
         int reserved = n_decoding(r->next);
-        struct request_room room = {left.prompt, left.decode - reserved};
+        struct request_room room = {left.prompt, left.decode - reserved, left.logits};
         if (room.decode < 1) room.decode = left.decode > 0;
         int m = request_rows(r, s->rows + n, &room);
         all = all && (m || r->why);
@@ -72,7 +73,10 @@ static int collect(struct sched *s) {
         struct request_part *part = &r->part[r->n_part - 1];
         part->step = s->n_submit;
         part->first = n_out;
-        for (int i = n; i < n + m; i++) n_out += s->rows[i].want != INFER_WANT_NONE;
+        for (int i = n; i < n + m; i++) {
+            n_out += s->rows[i].want != INFER_WANT_NONE;
+            left.logits -= (s->rows[i].want & INFER_WANT_LOGITS) != 0;
+        }
         part->n_out = n_out - part->first;
         *(s->rows[n].decode ? &left.decode : &left.prompt) -= m;
         n += m;

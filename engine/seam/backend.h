@@ -21,6 +21,7 @@
 #include <stdint.h>
 #include "seam/store.h"
 #include "base/status.h"
+#include "infer_draw.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -197,9 +198,12 @@ struct op_rows {
     struct view x, out;
 };
 
-/* select: for each wanted output j: token[j] = argmax_i logits[j][i] (lowest i on ties) where
- * WANT_TOKEN, and the row of logits where WANT_LOGITS. A wanted token also becomes its slot's
- * last token. */
+/* select, for each output j of the step, x[i] = logits[j][i] changed by draw[j] (infer_draw.h has the formulas):
+ *   WANT_TOKEN:  the token that draw[j] draws from x; without one argmax_i logits[j][i], the lowest i on ties. It
+ *                also becomes its slot's last token.
+ *   WANT_TOP:    the INFER_TOP greatest x, the lowest i on ties, with the sums of exp(x) over the whole row.
+ *   WANT_LOGITS: the row of logits as it is.
+ * Sums may be made in float32 in any order that depends on n_vocab alone. */
 struct op_select {
     struct view logits;
     int n_vocab;
@@ -252,7 +256,7 @@ struct op_list {
 /* ---- a step: all that varies --------------------------------------------------------------------------- */
 
 enum { STEP_LAST = -1 }; /* id: the slot's last token, sampled by a queued step */
-enum step_want { WANT_TOKEN = 1, WANT_LOGITS = 2 };
+enum step_want { WANT_TOKEN = 1, WANT_LOGITS = 2, WANT_TOP = 4 };
 
 struct step {
     int n_row, n_out;
@@ -263,11 +267,14 @@ struct step {
     const int32_t *const *
         pages; /* pages[group][slot * max_pages + i]: page id of positions i*KV_PAGE ..; -1: none, not read */
     uint64_t pages_version; /* changes whenever any page table did */
+    const struct infer_draw *const
+        *draw; /* draw[n_out], an entry NULL: greedy; NULL: all are. run copies what it needs */
 };
 
 struct step_result {
     const int32_t *token; /* token[n_out], -1 where none was wanted */
-    const float *logits;  /* logits[n_out][n_vocab], NULL when none was wanted */
+    const float *logits;  /* logits[i][n_vocab] of the i-th output that wanted them; NULL when none did */
+    const struct infer_top *top; /* top[n_out]: of the outputs that wanted it; NULL when none did */
 };
 
 /* ---- the backend --------------------------------------------------------------------------------------- */
@@ -299,7 +306,7 @@ struct backend_config {
     bool no_repack; /* cpu: decode reads the weights where they are */
     size_t
         copy_bytes; /* from open on: weight_bytes that sizes said, which memory that changes since must not change */
-    bool want_logits; /* some row may want logits */
+    int n_logits; /* outputs of a step that may want logits */
     void (*progress)(void *user, const char *what, double done, double total);
     void *user;
 };

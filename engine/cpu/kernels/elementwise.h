@@ -137,6 +137,37 @@ static int vec_argmax(const float *x, int n) {
     return 0; /* nothing but NaN */
 }
 
+static int vec_above(const float *x, int n, float limit, int32_t *at) {
+    int found = 0;
+    for (int i = 0; i < n; i += VL) {
+        int left = n - i < VL ? n - i : VL;
+        vf v = left < VL ? vf_loadn(x + i, left) : vf_load(x + i);
+        unsigned bits = ~vf_bits(vf_less(v, vf_set(limit))) & ((1u << left) - 1);
+        for (; bits; bits &= bits - 1) at[found++] = i + __builtin_ctz(bits);
+    }
+    return found;
+}
+static void vec_exp_sums(const float *x, int n, float scale, float out[3]) {
+    vf m = vf_set(-INFINITY), sum = vf_set(0), scaled = vf_set(0);
+    int i = 0;
+    for (; i + VL <= n; i += VL) m = vf_max(vf_load(x + i), m);
+    float most = vf_top(m);
+    for (; i < n; i++) most = x[i] > most ? x[i] : most;
+    out[0] = most, out[1] = out[2] = 0;
+    if (!(most > -INFINITY)) return;
+    for (i = 0; i + VL <= n; i += VL) {
+        vf away = vf_sub(vf_load(x + i), vf_set(most)), e = vf_exp(away);
+        sum = vf_add(sum, e);
+        scaled = vf_add(scaled, scale == 1 ? e : vf_exp(vf_mul(away, vf_set(scale))));
+    }
+    out[1] = vf_sum(sum), out[2] = vf_sum(scaled);
+    for (; i < n; i++) {
+        float one[2 * VL] = {x[i] - most, (x[i] - most) * scale}, e[VL];
+        vf_store(e, vf_exp(vf_load(one)));
+        out[1] += e[0], out[2] += e[1];
+    }
+}
+
 /* ---- activations to int8 (struct cpu_x8) ---- */
 
 #define UNROLL_8 _Pragma("GCC unroll 8")

@@ -74,6 +74,10 @@ struct cpu_kernels {
     bool (*finite)(const float *x, int n);
     /* lowest index of the maximum of x[n], n > 0 */
     int (*argmax)(const float *x, int n);
+    /* at[..] = the places of x[n] that are at least limit, ascending; how many */
+    int (*above)(const float *x, int n, float limit, int32_t *at);
+    /* out: m, the maximum of x[n]; the sums of exp(x - m) and of exp(scale (x - m)), 0 where m is -infinity. x without NaN. */
+    void (*exp_sums)(const float *x, int n, float scale, float out[3]);
     cpu_row_fn *const *gemv_float; /* gemv_float[QUANT_COUNT]: float types; these read float rows of x */
     cpu_row_fn *const *gemm_int8;  /* gemm_int8[QUANT_COUNT]: quantised types, reading struct cpu_x8 */
     cpu_row_fn *const

@@ -23,6 +23,7 @@ INLINE vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); }
 INLINE vf vf_min(vf a, vf b) { return _mm512_min_ps(a, b); }
 INLINE vmask vf_less(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
 INLINE vf vf_pick(vmask m, vf yes, vf no) { return _mm512_mask_blend_ps(m, no, yes); }
+INLINE unsigned vf_bits(vmask m) { return m; }
 INLINE vf vf_halves(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)p)); }
 INLINE void vf_to_halves(uint16_t *p, vf v) { _mm256_storeu_si256((void *)p, _mm512_cvtps_ph(v, 0)); }
 /* v * 2^n for whole n */
@@ -86,6 +87,7 @@ INLINE vf vf_max(vf a, vf b) { return _mm256_max_ps(a, b); }
 INLINE vf vf_min(vf a, vf b) { return _mm256_min_ps(a, b); }
 INLINE vmask vf_less(vf a, vf b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
 INLINE vf vf_pick(vmask m, vf yes, vf no) { return _mm256_blendv_ps(no, yes, m); }
+INLINE unsigned vf_bits(vmask m) { return (unsigned)_mm256_movemask_ps(m); }
 INLINE vf vf_halves(const uint16_t *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const void *)p)); }
 INLINE void vf_to_halves(uint16_t *p, vf v) { _mm_storeu_si128((void *)p, _mm256_cvtps_ph(v, 0)); }
 INLINE vf vf_scale2(vf v, vf n) {

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 #include "base/mem.h"
+#include "seam/draw.h"
 
 /* ---- parameters ---- */
 
@@ -112,6 +113,7 @@ enum infer_status sample_open(struct sampler **out, int n_vocab, const struct sa
     enum infer_status st = mem_new(&s->c, (size_t)n_vocab * sizeof *s->c, "sampler");
     if (!st) st = mem_new(&s->other, (size_t)n_vocab * sizeof *s->other, "sampler");
     if (!st) st = mem_new(&s->count, (size_t)n_vocab * sizeof *s->count, "sampler");
+    if (!st) st = mem_new(&s->edit_of, (size_t)n_vocab * sizeof *s->edit_of, "sampler");
     if (st) {
         sample_close(s);
         return st;
@@ -127,12 +129,13 @@ void sample_close(struct sampler *s) {
     mem_free(s->c);
     mem_free(s->other);
     mem_free(s->count);
+    mem_free(s->edit_of);
     mem_free(s);
 }
 
 enum infer_status sample_set(struct sampler *s, const struct sample_params *p) {
     TRY(sample_check(p));
-    if (p->seed != s->params.seed) s->random = p->seed;
+    if (p->seed != s->params.seed) s->n_drawn = 0;
     if (p->mirostat != s->params.mirostat || p->mirostat_tau != s->params.mirostat_tau)
         s->mu = 2 * p->mirostat_tau;
     s->params = *p;
@@ -140,7 +143,7 @@ enum infer_status sample_set(struct sampler *s, const struct sample_params *p) {
 }
 
 void sample_reset(struct sampler *s) {
-    s->random = s->params.seed;
+    s->n_drawn = 0;
     s->n_last = s->next = 0;
     s->mu = 2 * s->params.mirostat_tau;
 }
@@ -151,9 +154,10 @@ void sample_accept(struct sampler *s, int32_t id) {
     if (s->n_last < SAMPLE_MAX_LAST) s->n_last++;
 }
 
-/* source: SplitMix64 (Steele, Lea, Flood 2014, figure 16) */
-double sample_uniform(struct sampler *s) {
-    uint64_t z = s->random += 0x9e3779b97f4a7c15u;
+/* Number n_drawn + ahead of a stream of the seed. source: SplitMix64 (Steele, Lea, Flood 2014, figure 16) */
+double sample_uniform(const struct sampler *s, enum sample_stream stream, int ahead) {
+    uint64_t z = s->params.seed + (s->n_drawn + (uint64_t)ahead + 1) * 0x9e3779b97f4a7c15u +
+                 (uint64_t)stream * 0xd1342543de82ef95u;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
     z = (z ^ z >> 27) * 0x94d049bb133111ebu;
     return (double)((z ^ z >> 31) >> 11) * 0x1p-53;
@@ -181,83 +185,163 @@ static void gather(struct sampler *s, const float *logits) {
     s->sorted = false;
 }
 
-static void take_step(struct sampler *s, enum sample_step step) {
-    if (s->params.mirostat && step != SAMPLE_PENALTIES && step != SAMPLE_DRY && step != SAMPLE_TEMP) return;
+static bool is_edit(enum sample_step step) { return step == SAMPLE_PENALTIES || step == SAMPLE_DRY; }
+
+/* Whether the step does anything. */
+bool sample_is_active(const struct sample_params *p, enum sample_step step) {
+    if (p->mirostat && !is_edit(step) && step != SAMPLE_TEMP) return false;
     switch (step) {
     case SAMPLE_PENALTIES:
-        sample_penalties(s);
-        break;
+        return p->repeat_penalty != 1 || p->frequency_penalty != 0 || p->presence_penalty != 0;
     case SAMPLE_DRY:
-        sample_dry(s);
-        break;
+        return p->dry_multiplier != 0;
     case SAMPLE_TOP_N_SIGMA:
-        sample_top_n_sigma(s);
-        break;
+        return p->top_n_sigma > 0;
     case SAMPLE_TOP_K:
-        if (s->params.top_k) sample_top_k(s, s->params.top_k);
-        break;
+        return p->top_k > 0;
     case SAMPLE_TYPICAL:
-        sample_typical(s);
-        break;
+        return p->typical_p < 1;
     case SAMPLE_TOP_P:
-        sample_top_p(s);
-        break;
+        return p->top_p < 1;
     case SAMPLE_MIN_P:
-        sample_min_p(s);
-        break;
+        return p->min_p > 0;
     case SAMPLE_XTC:
-        sample_xtc(s);
-        break;
+        return p->xtc_probability > 0 && p->xtc_threshold <= 0.5f;
     case SAMPLE_TEMP:
-        sample_temperature(s);
-        break;
+        return p->temp != 1 || p->temp_range > 0;
     default:
-        break;
+        return false;
     }
 }
 
-/* The greatest logit alone; the lowest id on ties. */
-static void keep_best(struct sampler *s) {
-    int best = 0;
-    for (int i = 1; i < s->n; i++) {
-        const struct sample_candidate *a = &s->c[i], *b = &s->c[best];
-        if (a->logit > b->logit || (a->logit == b->logit && a->id < b->id)) best = i;
-    }
-    s->c[0] = s->c[best];
-    s->n = 1;
+static void take_step(struct sampler *s, enum sample_step step) {
+    static void (*const run[SAMPLE_STEPS])(struct sampler *) = {[SAMPLE_PENALTIES] = sample_penalties,
+                                                                [SAMPLE_DRY] = sample_dry,
+                                                                [SAMPLE_TOP_N_SIGMA] = sample_top_n_sigma,
+                                                                [SAMPLE_TYPICAL] = sample_typical,
+                                                                [SAMPLE_TOP_P] = sample_top_p,
+                                                                [SAMPLE_MIN_P] = sample_min_p,
+                                                                [SAMPLE_XTC] = sample_xtc,
+                                                                [SAMPLE_TEMP] = sample_temperature};
+    if (!sample_is_active(&s->params, step)) return;
+    if (step == SAMPLE_TOP_K)
+        sample_top_k(s, s->params.top_k);
+    else
+        run[step](s);
 }
 
-int sample_distribution(struct sampler *s, const float *logits, const struct sample_candidate **out) {
+static bool is_greedy(const struct sample_params *p) {
+    return p->temp == 0 && memchr(p->order, SAMPLE_TEMP, sizeof p->order);
+}
+
+/* The steps of the order on the candidates; edited: penalties and DRY are in the logits already. */
+static void take_steps(struct sampler *s, bool edited) {
     const struct sample_params *p = &s->params;
-    gather(s, logits);
-    bool has_temp = memchr(p->order, SAMPLE_TEMP, sizeof p->order) != NULL;
-    bool greedy = p->temp == 0 && has_temp;
     for (int i = 0; i < SAMPLE_STEPS && p->order[i] && s->n > 0; i++)
-        if (!greedy || p->order[i] == SAMPLE_PENALTIES || p->order[i] == SAMPLE_DRY)
-            take_step(s, p->order[i]);
+        if (is_edit(p->order[i]) ? !edited : !is_greedy(p)) take_step(s, p->order[i]);
     if (s->n == 0) {
         s->c[0] = (struct sample_candidate){.id = 0};
         s->n = 1;
     }
-    if (greedy)
-        keep_best(s);
+    if (is_greedy(p))
+        sample_top_k(s, 1);
     else if (p->mirostat)
         sample_mirostat(s);
     sample_softmax(s);
+}
+
+int sample_distribution(struct sampler *s, const float *logits, const struct sample_candidate **out) {
+    gather(s, logits);
+    take_steps(s, false);
     *out = s->c;
     return s->n;
 }
 
-int32_t sample_token(struct sampler *s, const float *logits) {
-    const struct sample_candidate *c;
-    int n = sample_distribution(s, logits, &c), chosen = 0;
-    if (n > 1) {
-        double r = sample_uniform(s), sum = 0;
-        for (int i = 0; i < n; i++) {
-            if (c[i].p > 0) chosen = i; /* rounding may leave the sum just under 1 */
-            if ((sum += c[i].p) > r) break;
+/* Draws from the candidates, the likeliest first. */
+static int32_t choose(struct sampler *s) {
+    int chosen = 0;
+    if (s->n > 1) {
+        double r = sample_uniform(s, SAMPLE_STREAM_TOKEN, 0), sum = 0;
+        sample_top_k(s, s->n);
+        for (int i = 0; i < s->n; i++) {
+            if (s->c[i].p > 0) chosen = i; /* rounding may leave the sum just under 1 */
+            if ((sum += s->c[i].p) > r) break;
         }
     }
-    if (s->params.mirostat) s->mu -= s->params.mirostat_eta * (-log2f(c[chosen].p) - s->params.mirostat_tau);
-    return c[chosen].id;
+    if (s->params.mirostat)
+        s->mu -= s->params.mirostat_eta * (-log2f(s->c[chosen].p) - s->params.mirostat_tau);
+    s->n_drawn++;
+    return s->c[chosen].id;
+}
+
+/* ---- a token that is drawn where the logits are ---- */
+
+/* The chain, as far as a draw knows it. */
+static enum sample_by chain_of(const struct sample_params *p, struct infer_draw *d) {
+    static const uint8_t known[SAMPLE_STEPS] = {[SAMPLE_TOP_K] = INFER_DRAW_TOP_K,
+                                                [SAMPLE_TOP_P] = INFER_DRAW_TOP_P,
+                                                [SAMPLE_MIN_P] = INFER_DRAW_MIN_P,
+                                                [SAMPLE_TEMP] = INFER_DRAW_TEMP};
+    enum sample_step first = SAMPLE_END;
+    bool all = !p->mirostat;
+    int n = 0;
+    *d = (struct infer_draw){0};
+    d->temp = p->temp, d->top_p = p->top_p, d->min_p = p->min_p, d->top_k = p->top_k;
+    for (int i = 0; i < SAMPLE_STEPS && p->order[i]; i++) {
+        enum sample_step step = p->order[i];
+        if (!sample_is_active(p, step) || (is_greedy(p) && !is_edit(step))) continue;
+        if (is_edit(step)) {
+            if (first) return SAMPLE_BY_ROW;
+            continue;
+        }
+        if (!first) first = step;
+        all &= known[step] && (step != SAMPLE_TEMP || (p->temp_range <= 0 && p->temp >= 1e-6f));
+        if (all) d->order[n++] = known[step];
+    }
+    if (is_greedy(p)) d->order[n++] = INFER_DRAW_TOP_K, d->top_k = 1;
+    if (all) return SAMPLE_BY_DRAW;
+    memset(d->order, 0, sizeof d->order);
+    return first == SAMPLE_TOP_K && p->top_k <= INFER_TOP && !p->mirostat ? SAMPLE_BY_TOP : SAMPLE_BY_ROW;
+}
+
+bool sample_ignores_text(const struct sample_params *p) {
+    struct infer_draw d;
+    return chain_of(p, &d) == SAMPLE_BY_DRAW && !sample_is_active(p, SAMPLE_PENALTIES) &&
+           !sample_is_active(p, SAMPLE_DRY) && p->n_bias <= INFER_EDITS_MAX;
+}
+
+enum sample_by sample_draw(struct sampler *s, int ahead, struct infer_draw *d) {
+    enum sample_by by = chain_of(&s->params, d);
+    d->edit = s->edit;
+    if (by == SAMPLE_BY_ROW) return by;
+    d->n_edit = sample_edits(s);
+    if (d->n_edit < 0) return SAMPLE_BY_ROW;
+    d->u = sample_uniform(s, SAMPLE_STREAM_TOKEN, ahead);
+    return by;
+}
+
+void sample_was_drawn(struct sampler *s) { s->n_drawn++; }
+
+int32_t sample_from_top(struct sampler *s, const struct infer_top *t) {
+    s->n = t->n;
+    s->sorted = true;
+    for (int i = 0; i < t->n; i++) s->c[i] = (struct sample_candidate){.id = t->id[i], .logit = t->x[i]};
+    take_steps(s, true);
+    return choose(s);
+}
+
+int32_t sample_token(struct sampler *s, const float *logits) {
+    struct infer_draw d;
+    struct infer_top t;
+    const struct sample_candidate *c;
+    if (sample_draw(s, 0, &d) == SAMPLE_BY_DRAW) {
+        float *x = (float *)(void *)s->c; /* the candidates' memory */
+        memcpy(x, logits, (size_t)s->n_vocab * sizeof *x);
+        draw_edit(x, 0, s->n_vocab, &d);
+        draw_top(&t, x, s->n_vocab, &d);
+        s->n_drawn++;
+        return draw_token(&t, x, s->n_vocab, &d, (struct draw_candidate *)(void *)s->other);
+    }
+    sample_distribution(s, logits, &c);
+    return choose(s);
 }

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "base/status.h"
+#include "infer_draw.h"
 
 /* The steps a sampler is made of; ended by SAMPLE_END in an order. */
 enum sample_step {
@@ -82,16 +83,35 @@ struct sampler;
 /* errors: INFER_E_INPUT (a parameter out of range), INFER_E_MEMORY */
 enum infer_status sample_open(struct sampler **out, int n_vocab, const struct sample_params *p);
 void sample_close(struct sampler *s);
-/* New parameters for the next token; the random stream goes on unless the seed changed. */
+/* New parameters for the next token; the random numbers go on unless the seed changed. */
 enum infer_status sample_set(struct sampler *s, const struct sample_params *p);
-/* Starts the random stream, the list of recent tokens and mirostat anew. */
+/* Starts the random numbers, the list of recent tokens and mirostat anew. Token k from here on is drawn by number k of the
+ * seed, so it can be told before the tokens in front of it are known. */
 void sample_reset(struct sampler *s);
 /* Tells the sampler about a token of the prompt or the answer (for penalties and DRY). */
 void sample_accept(struct sampler *s, int32_t id);
 
+/* ---- a token that is drawn where the logits are (infer_draw.h), or from the greatest of them ---- */
+
+enum sample_by {
+    SAMPLE_BY_DRAW, /* by whoever has the logits */
+    SAMPLE_BY_TOP,  /* by sample_from_top from the greatest logits under the draw's edits */
+    SAMPLE_BY_ROW,  /* by sample_token alone */
+};
+/* The draw of the next token, or of the one so many tokens later (ahead > 0 only where sample_ignores_text). Its edits are valid
+ * until the next call; mask is the caller's to set. */
+enum sample_by sample_draw(struct sampler *s, int ahead, struct infer_draw *d);
+/* The next token was drawn by such a draw. */
+void sample_was_drawn(struct sampler *s);
+/* Whether all tokens are drawn by SAMPLE_BY_DRAW, and none depends on those before it. */
+bool sample_ignores_text(const struct sample_params *p);
+/* Draws one where sample_draw gave SAMPLE_BY_TOP, from what came back under its draw. */
+int32_t sample_from_top(struct sampler *s, const struct infer_top *t);
+
+/* ---- a row of logits on the host ---- */
+
 /* The tokens that can be drawn and their probabilities (they add up to 1), likeliest first when a filter is on.
- * logits[n_vocab]. Returns how many; *out is a view valid until the next call. Greedy gives one. XTC takes its chance from
- * the random stream. */
+ * logits[n_vocab]. Returns how many; *out is a view valid until the next call. Greedy gives one. */
 int sample_distribution(struct sampler *s, const float *logits, const struct sample_candidate **out);
-/* Draws one. logits[n_vocab]; a row without one finite value gives id 0. */
+/* Draws one: the token of any of the ways above. logits[n_vocab]; a row without one finite value gives id 0. */
 int32_t sample_token(struct sampler *s, const float *logits);

@@ -5,23 +5,31 @@
 struct sampler {
     struct sample_params params;
     int n_vocab;
-    uint64_t random; /* state of the random stream */
-    float mu;        /* mirostat: the most surprise allowed, in bits */
+    uint64_t n_drawn; /* tokens since the last reset: the place in the random streams */
+    float mu;         /* mirostat: the most surprise allowed, in bits */
     /* the candidates c[n] and a second array of n_vocab; the steps swap them */
     struct sample_candidate *c, *other;
     int n;
     bool sorted;                   /* c is likeliest first */
     int32_t last[SAMPLE_MAX_LAST]; /* ring of recent tokens */
     int n_last, next;
-    int32_t *count;                /* count[n_vocab]: scratch, zero between calls */
+    int32_t *count;   /* count[n_vocab]: scratch, zero between calls */
+    int32_t *edit_of; /* edit_of[n_vocab]: scratch, zero between calls: 1 + the edit of a token */
+    struct infer_edit edit[INFER_EDITS_MAX];
     int32_t back[SAMPLE_MAX_LAST]; /* scratch: recent tokens, newest first */
     int32_t match[SAMPLE_MAX_LAST];
 };
 
-/* Uniform in [0, 1) with 53 bits. */
-double sample_uniform(struct sampler *s);
+/* Uniform in [0, 1) with 53 bits: one number of each stream for a token. */
+enum sample_stream { SAMPLE_STREAM_TOKEN, SAMPLE_STREAM_XTC };
+double sample_uniform(const struct sampler *s, enum sample_stream stream, int ahead);
+/* Whether the step does anything. */
+bool sample_is_active(const struct sample_params *p, enum sample_step step);
 /* Sets p of all candidates, their sum is 1. */
 void sample_softmax(struct sampler *s);
+
+/* Biases, penalties and DRY as edits of the logits, in s->edit; how many, -1: more than fit. */
+int sample_edits(struct sampler *s);
 
 void sample_penalties(struct sampler *s);
 void sample_dry(struct sampler *s);

@@ -136,7 +136,7 @@ void sample_typical(struct sampler *s) {
 void sample_xtc(struct sampler *s) {
     const struct sample_params *p = &s->params;
     if (p->xtc_probability <= 0 || p->xtc_threshold > 0.5f || s->n < 2) return;
-    if (sample_uniform(s) >= p->xtc_probability) return;
+    if (sample_uniform(s, SAMPLE_STREAM_XTC, 0) >= p->xtc_probability) return;
     sample_top_k(s, s->n);
     sample_softmax(s);
     int above = 0;
@@ -184,21 +184,32 @@ static int recent(struct sampler *s, int n) {
     return n;
 }
 
-void sample_penalties(struct sampler *s) {
-    const struct sample_params *p = &s->params;
-    if (p->repeat_penalty == 1 && p->frequency_penalty == 0 && p->presence_penalty == 0) return;
-    int n = recent(s, p->repeat_last);
+/* s->count of the recent tokens; sets back[n]. */
+static int count_recent(struct sampler *s) {
+    int n = recent(s, s->params.repeat_last);
     for (int i = 0; i < n; i++)
         if (s->back[i] >= 0 && s->back[i] < s->n_vocab) s->count[s->back[i]]++;
+    return n;
+}
+static void clear_counts(struct sampler *s, int n) {
+    for (int i = 0; i < n; i++)
+        if (s->back[i] >= 0 && s->back[i] < s->n_vocab) s->count[s->back[i]] = 0;
+}
+static float penalty(const struct sample_params *p, int count) {
+    return (float)count * p->frequency_penalty + p->presence_penalty;
+}
+
+void sample_penalties(struct sampler *s) {
+    const struct sample_params *p = &s->params;
+    int n = count_recent(s);
     for (int i = 0; i < s->n; i++) {
         struct sample_candidate *c = &s->c[i];
         int count = s->count[c->id];
         if (count == 0) continue;
         c->logit = c->logit > 0 ? c->logit / p->repeat_penalty : c->logit * p->repeat_penalty;
-        c->logit -= (float)count * p->frequency_penalty + p->presence_penalty;
+        c->logit -= penalty(p, count);
     }
-    for (int i = 0; i < n; i++)
-        if (s->back[i] >= 0 && s->back[i] < s->n_vocab) s->count[s->back[i]] = 0;
+    clear_counts(s, n);
     s->sorted = false;
 }
 
@@ -220,27 +231,92 @@ static void match_ends(const int32_t *back, int32_t *match, int n) {
     }
 }
 
-/* A token that would go on as the text did after an equal passage loses multiplier * base^(length - allowed).
- * source: the DRY proposal for text-generation-webui, 2024 */
-void sample_dry(struct sampler *s) {
+/* s->count: the longest passage that each token would extend, where it is long enough; sets back[n]. */
+static int count_passages(struct sampler *s) {
     const struct sample_params *p = &s->params;
-    if (p->dry_multiplier == 0 || p->dry_last <= p->dry_allowed) return;
+    if (p->dry_last <= p->dry_allowed) return 0;
     int n = recent(s, p->dry_last), limit = 0;
     while (limit < n && !breaks(p, s->back[limit])) limit++; /* no passage reaches across a breaker */
-    if (n <= p->dry_allowed || limit < p->dry_allowed) return;
+    if (n <= p->dry_allowed || limit < p->dry_allowed) return 0;
     match_ends(s->back, s->match, n);
-    for (int i = 1; i < n; i++) { /* the longest passage that each token would extend */
+    for (int i = 1; i < n; i++) {
         int len = s->match[i] < limit ? s->match[i] : limit, id = s->back[i - 1];
         if (len >= p->dry_allowed && id >= 0 && id < s->n_vocab && s->count[id] < len) s->count[id] = len;
     }
-    for (int i = 0; i < s->n; i++) {
-        struct sample_candidate *c = &s->c[i];
-        int len = s->count[c->id];
-        if (len == 0 || breaks(p, c->id)) continue;
-        double loss = p->dry_multiplier * pow(p->dry_base, len - p->dry_allowed);
-        c->logit -= (float)(loss < 1e30 ? loss : 1e30);
-    }
-    for (int i = 0; i < n; i++)
-        if (s->back[i] >= 0 && s->back[i] < s->n_vocab) s->count[s->back[i]] = 0;
+    return n;
+}
+static float dry_loss(const struct sample_params *p, int32_t id, int len) {
+    if (len == 0 || breaks(p, id)) return 0;
+    double loss = p->dry_multiplier * pow(p->dry_base, len - p->dry_allowed);
+    return (float)(loss < 1e30 ? loss : 1e30);
+}
+
+/* A token that would go on as the text did after an equal passage loses multiplier * base^(length - allowed).
+ * source: the DRY proposal for text-generation-webui, 2024 */
+void sample_dry(struct sampler *s) {
+    int n = count_passages(s);
+    for (int i = 0; n && i < s->n; i++)
+        s->c[i].logit -= dry_loss(&s->params, s->c[i].id, s->count[s->c[i].id]);
+    clear_counts(s, n);
     s->sorted = false;
+}
+
+/* ---- the same as edits of single logits ---- */
+
+/* The edit of a token; NULL: no room, or no token. */
+static struct infer_edit *edit_of(struct sampler *s, int32_t id, int *n) {
+    if (id < 0 || id >= s->n_vocab) return NULL;
+    if (!s->edit_of[id]) {
+        if (*n >= INFER_EDITS_MAX) {
+            *n = INFER_EDITS_MAX + 1;
+            return NULL;
+        }
+        s->edit[(*n)++] = (struct infer_edit){.id = id, .ratio = 1};
+        s->edit_of[id] = *n;
+    }
+    return &s->edit[s->edit_of[id] - 1];
+}
+
+static void edit_penalties(struct sampler *s, int *n) {
+    const struct sample_params *p = &s->params;
+    int n_back = count_recent(s);
+    for (int i = 0; i < n_back; i++) {
+        int32_t id = s->back[i];
+        struct infer_edit *e = edit_of(s, id, n);
+        if (!e || !s->count[id]) continue;
+        e->ratio = p->repeat_penalty;
+        e->less += penalty(p, s->count[id]);
+        s->count[id] = 0; /* once */
+    }
+    clear_counts(s, n_back);
+}
+static void edit_dry(struct sampler *s, int *n, bool after_penalties) {
+    int n_back = count_passages(s);
+    for (int i = 0; i < n_back; i++) {
+        int32_t id = s->back[i];
+        if (id < 0 || id >= s->n_vocab) continue;
+        float loss = dry_loss(&s->params, id, s->count[id]);
+        struct infer_edit *e = loss != 0 ? edit_of(s, id, n) : NULL;
+        if (e && after_penalties) e->less += loss;
+        if (e && !after_penalties) e->add -= loss;
+        s->count[id] = 0;
+    }
+    clear_counts(s, n_back);
+}
+
+int sample_edits(struct sampler *s) {
+    const struct sample_params *p = &s->params;
+    int n = 0;
+    for (int i = 0; i < p->n_bias; i++) {
+        struct infer_edit *e = edit_of(s, p->bias[i].id, &n);
+        if (e) e->add += p->bias[i].bias;
+    }
+    bool penalised = false;
+    for (int i = 0; i < SAMPLE_STEPS && p->order[i]; i++) {
+        if (p->order[i] == SAMPLE_PENALTIES && sample_is_active(p, SAMPLE_PENALTIES)) edit_penalties(s, &n);
+        if (p->order[i] == SAMPLE_DRY && sample_is_active(p, SAMPLE_DRY)) edit_dry(s, &n, penalised);
+        penalised |= p->order[i] == SAMPLE_PENALTIES;
+    }
+    for (int i = 0; i < n && i < INFER_EDITS_MAX; i++) s->edit_of[s->edit[i].id] = 0;
+    return n > INFER_EDITS_MAX ? -1 : n;
 }
