@@ -229,7 +229,8 @@ static double error_of(struct infer_model *m, const struct golden *g, const char
     double worst = 0;
     assert_ok(infer_engine_create(&e, m, &o));
     assert_ok(infer_seq_open(e, &seq));
-    for (int t = 0; t < g->n; t++) row[t] = (struct infer_row){g->ids[t], t, seq, decode, INFER_WANT_LOGITS};
+    for (int t = 0; t < g->n; t++)
+        row[t] = (struct infer_row){g->ids[t], t, seq, decode, INFER_WANT_LOGITS, NULL};
     for (int t = 0; t < g->n; t += n) {
         assert_ok(infer_step(e, row + t, n, &out));
         for (int i = 0; i < n; i++)
