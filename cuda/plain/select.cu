@@ -195,14 +195,20 @@ DEV void scan_part(const select_job &j, const dev_draw &d, bool list, select_spa
     const uint64_t cut = most ? first_keys(b, key, most, INFER_TOP, low) : (uint64_t)1 << 32;
     const float greatest = key_float(most), scale = (float)draw_scale(d);
     float sum = 0, sum_temp = 0;
+    int mine = 0;
 #pragma unroll
     for (int i = 0; i < SELECT_PER; i++) {
         if (!key[i]) continue;
         const float away = key_float(key[i]) - greatest;
         sum += expf(away);
         sum_temp += expf(away * scale);
+        mine += ((uint64_t)key[i] << 32 | low(i)) >= cut;
+    }
+    int place = mine ? atomicAdd(&s.n, mine) : 0; // their order does not matter
+#pragma unroll
+    for (int i = 0; i < SELECT_PER; i++) {
         const uint64_t k = (uint64_t)key[i] << 32 | low(i);
-        if (k >= cut) j.found[at * INFER_TOP + atomicAdd(&s.n, 1)] = k;
+        if (key[i] && k >= cut) j.found[at * INFER_TOP + place++] = k;
     }
     const double2 sums = block_sum(b, sum, sum_temp); // and all have counted
     for (int i = s.n + threadIdx.x; i < INFER_TOP; i += SELECT_THREADS) j.found[at * INFER_TOP + i] = 0;
@@ -229,17 +235,28 @@ DEV void join_parts(const select_job &j, const dev_draw &d, select_space &s, int
     most = (uint32_t)block_max(b, most);
     auto low = [&](int i) { return (uint32_t)__ldcg(found + i * SELECT_THREADS + tid); };
     const uint64_t cut = most ? first_keys(b, key, most, INFER_TOP, low) : (uint64_t)1 << 32;
+    uint32_t half[SELECT_JOIN]; // asked for together
+    int mine = 0;
+#pragma unroll
+    for (int i = 0; i < SELECT_JOIN; i++) {
+        const bool near = key[i] && key[i] >= (uint32_t)(cut >> 32);
+        half[i] = near ? (uint32_t)__ldcg(found + i * SELECT_THREADS + tid) : 0;
+    }
+#pragma unroll
+    for (int i = 0; i < SELECT_JOIN; i++) {
+        if (((uint64_t)key[i] << 32 | half[i]) < cut) key[i] = 0;
+        mine += key[i] != 0;
+    }
+    int at = mine ? atomicAdd(&s.n_top, mine) : 0;
 #pragma unroll
     for (int i = 0; i < SELECT_JOIN; i++)
-        if (key[i] && key[i] >= (uint32_t)(cut >> 32)) {
-            const uint64_t k = __ldcg(found + i * SELECT_THREADS + tid);
-            if (k >= cut) s.top.key[atomicAdd(&s.n_top, 1)] = k;
-        }
+        if (key[i]) s.top.key[at++] = (uint64_t)key[i] << 32 | half[i];
     __syncthreads();
     const int n = s.n_top;
     if (tid < n) {
         const uint64_t k = s.top.key[tid];
         int place = 0;
+#pragma unroll 16
         for (int i = 0; i < n; i++) place += s.top.key[i] > k;
         s.top.id[place] = (int)~(uint32_t)k;
         s.top.x[place] = key_float((uint32_t)(k >> 32));
@@ -348,20 +365,28 @@ struct measure {
     int n;
     double w;
 };
-DEV uint64_t walk_key(const row_walk &r, int i) {
-    if (i >= r.n) return 0;
-    if (r.found) return __ldcg(r.found + i);
-    const float x = __ldcg(r.x + i);
-    return is_finite(x) && (!r.mask || (r.mask[i >> 6] >> (i & 63) & 1)) ? order_key(float_key(x), i) : 0;
-}
 template <class F> DEV void each_key(const row_walk &r, F f) {
     enum { AT_ONCE = 8 };
-    for (int i = threadIdx.x; i < r.n; i += AT_ONCE * SELECT_THREADS) {
-        uint64_t k[AT_ONCE];
+    for (int first = threadIdx.x; first < r.n; first += AT_ONCE * SELECT_THREADS) {
+        uint64_t k[AT_ONCE]; // loads that do not wait for each other
+        if (r.found) {
 #pragma unroll
-        for (int a = 0; a < AT_ONCE; a++) k[a] = walk_key(r, i + a * SELECT_THREADS);
+            for (int a = 0; a < AT_ONCE; a++)
+                k[a] = __ldcg(r.found + min(first + a * SELECT_THREADS, r.n - 1));
+        } else {
+            float x[AT_ONCE];
 #pragma unroll
-        for (int a = 0; a < AT_ONCE; a++) f(k[a]);
+            for (int a = 0; a < AT_ONCE; a++) x[a] = __ldcg(r.x + min(first + a * SELECT_THREADS, r.n - 1));
+#pragma unroll
+            for (int a = 0; a < AT_ONCE; a++) {
+                const int i = min(first + a * SELECT_THREADS, r.n - 1);
+                const bool may = is_finite(x[a]) && (!r.mask || (r.mask[i >> 6] >> (i & 63) & 1));
+                k[a] = may ? order_key(float_key(x[a]), i) : 0;
+            }
+        }
+#pragma unroll
+        for (int a = 0; a < AT_ONCE; a++)
+            if (first + a * SELECT_THREADS < r.n) f(k[a]);
     }
 }
 DEV float key_weight(const row_walk &r, uint64_t k, float scale) {
