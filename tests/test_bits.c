@@ -45,6 +45,7 @@ static struct infer_model *model(const char *shape, const char *type) {
 /* Logits of the last prompt row and of N_DECODE decode rows: out[1 + N_DECODE][n_vocab]. */
 static void compute(struct infer_model *m, struct setting s, float *out) {
     struct infer_engine_options o = {.device = "cpu",
+                                     .all_logits = true,
                                      .isa = s.isa,
                                      .kv_type = s.kv_type,
                                      .threads = s.threads,

@@ -11,7 +11,7 @@
 
 enum { CTX = 64, MOST = 128, N_CASE = 11 };
 
-static const char *const stops[] = {"zzzz", "5t456"};
+static const char *const stops[] = {"zzzz", "5t4"};
 static const struct sample_bias biases[] = {{300, 3}, {301, -INFINITY}, {40, 2}};
 
 /* What a request asks for; how many tokens of the answer are waited for before it is cancelled (0: it is not). */
