@@ -175,6 +175,13 @@ static void draw_check_row(const char *what, int row, const struct draw_case *c,
 
 /* ---- a backend with a list of an embed, which brings the logits, and a select ---- */
 
+/* The same bits, but for those of a NaN. */
+static void draw_same_row(const float *got, const float *wanted, int n) {
+    for (int i = 0; i < n; i++)
+        if (memcmp(&got[i], &wanted[i], sizeof *got) && !(got[i] != got[i] && wanted[i] != wanted[i]))
+            fail_msg("logit %d is %g, wanted %g", i, (double)got[i], (double)wanted[i]);
+}
+
 static void draw_run(const struct backend_type *type, const char *isa, int threads, enum row_class cls,
                      const struct draw_case *c, int n_vocab, struct draw_result *out) {
     float *table = malloc((size_t)DRAW_ROWS * (size_t)n_vocab * sizeof *table);
@@ -237,11 +244,8 @@ static void draw_run(const struct backend_type *type, const char *isa, int threa
     assert_non_null(r.top);
     memcpy(out->token, r.token, sizeof out->token);
     memcpy(out->top, r.top, sizeof out->top);
-    for (int i = 0; i < 2 * n_vocab; i++) { /* a NaN may have other bits */
-        const float got = r.logits[i], wanted = i < n_vocab ? c[3].logits[i] : c[7].logits[i - n_vocab];
-        if (memcmp(&got, &wanted, sizeof got) && !(got != got && wanted != wanted))
-            fail_msg("logit %d is %g, wanted %g", i, (double)got, (double)wanted);
-    }
+    draw_same_row(r.logits, c[3].logits, n_vocab);
+    draw_same_row(r.logits + n_vocab, c[7].logits, n_vocab);
     /* the tokens are the slots' last ones: their rows come next, greedy */
     for (int j = 0; j < DRAW_ROWS; j++)
         id[j] = r.token[j] < DRAW_ROWS ? STEP_LAST : j, pos[j] = 1, want[j] = WANT_TOKEN;
