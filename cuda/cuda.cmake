@@ -40,7 +40,8 @@ if(nvcc)
                  NO_DEFAULT_PATH REQUIRED)
     mark_as_advanced(LIB_CUDART)
     set(nvcc_flags -std=c++17 -O3 -lineinfo -I${CMAKE_SOURCE_DIR}/engine -I${CMAKE_SOURCE_DIR} -I${CMAKE_BINARY_DIR}
-        -Xcompiler=-fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-Wall,-fPIC)
+        -Xcompiler=-fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-Wall,-fPIC
+        -Xfatbin -compress-all) # half of an image is the text that profilers show (-lineinfo)
     list(APPEND nvcc_flags ${INFER_NVCC_FLAGS})
     if(INFER_WERROR)
         list(APPEND nvcc_flags -Werror=all-warnings)
