@@ -3,7 +3,8 @@
 set(INFER_CUDA_ARCHS "80;89;90a;120f" CACHE STRING "machine code to build: list of sm numbers")
 option(INFER_CUDA_PTX "also PTX for compute_80 and compute_90, which later chips compile at first start" ON)
 
-set(INFER_NVCC_FLAGS "" CACHE STRING "further options of nvcc (--compress-mode=none for scripts/cuda-census)")
+# half of an image is the text that profilers show (-lineinfo): compressed, all of them
+set(INFER_NVCC_FLAGS "-Xfatbin;-compress-all" CACHE STRING "further options of nvcc (--compress-mode=none for scripts/cuda-census)")
 
 function(find_nvcc out)
     find_program(INFER_NVCC NAMES nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
@@ -40,8 +41,7 @@ if(nvcc)
                  NO_DEFAULT_PATH REQUIRED)
     mark_as_advanced(LIB_CUDART)
     set(nvcc_flags -std=c++17 -O3 -lineinfo -I${CMAKE_SOURCE_DIR}/engine -I${CMAKE_SOURCE_DIR} -I${CMAKE_BINARY_DIR}
-        -Xcompiler=-fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-Wall,-fPIC
-        -Xfatbin -compress-all) # half of an image is the text that profilers show (-lineinfo)
+        -Xcompiler=-fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-Wall,-fPIC)
     list(APPEND nvcc_flags ${INFER_NVCC_FLAGS})
     if(INFER_WERROR)
         list(APPEND nvcc_flags -Werror=all-warnings)
