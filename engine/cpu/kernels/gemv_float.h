@@ -9,7 +9,6 @@
 #include "cpu/kernels/kernels.h"
 #include "cpu/simd/simd.h"
 
-#define UNROLL _Pragma("GCC unroll 16")
 #ifdef __AVX512F__
 #define HOLD(v) __asm__("" : "+v"(v))
 #else

@@ -10,8 +10,6 @@ enum { VNNI = 1 };
 enum { VNNI = 0 };
 #endif
 
-#define UNROLL _Pragma("GCC unroll 16")
-
 typedef uint32_t vu __attribute__((vector_size(4 * R), may_alias)); /* R rows x 4 bytes */
 #ifdef __AVX512F__
 typedef __m512i vi;

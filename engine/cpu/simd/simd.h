@@ -6,6 +6,15 @@
 #include <string.h>
 
 #define INLINE static inline __attribute__((always_inline))
+/* Loops of constant length are written out; under a sanitizer not: compilers take ten minutes for what that makes. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define UNROLL
+#endif
+#endif
+#ifndef UNROLL
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
 
 #ifdef __AVX512F__
 enum { VL = 16 };
