@@ -218,6 +218,7 @@ done
 
 name="infer chat: what fails after an answer that Ctrl-C ended says why"
 mkfifo TALK
+rm -f out # what an earlier command left is no answer
 "$infer" chat -q --raw --temp 2 -n inf --overflow shift --logit-bias 278=-inf --logit-bias 280=-inf <TALK >out 2>err 5>&- &
 pid=$!
 exec 6>TALK

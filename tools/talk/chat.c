@@ -155,8 +155,7 @@ static enum infer_status answer(struct chat *c) {
     int before = talk_held(&c->talk); /* of the turns so far, but where some were edited away */
     c->last = '\n';
     c->thought_shown = false;
-    interrupt_clear();
-    interrupt_idle(false);
+    interrupt_idle(false); /* (a Ctrl-C that came before is not forgotten: it ends the answer) */
     st = talk_answer(&c->talk, c->o, &p);
     interrupt_idle(true);
     talk_thinking_end(&c->thoughts);
