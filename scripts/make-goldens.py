@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Makes the tiny models and expected logits of tests/golden, from Hugging Face transformers in float32.
 
-usage: make-goldens.py [NAME ...]        all when none is named; needs: pip install torch transformers gguf
+usage: make-goldens.py [NAME ...]        all when none is named, hf/NAME for a folder, hf for all of them; needs: pip install
+                                          torch transformers gguf
 
 tests/golden/forward/NAME.gguf, NAME.bin  random weights (norms and biases perturbed away from 1 and 0) and the logits of
                                           every position of one prompt; layouts in tests/golden/README.md
 tests/golden/chat/NAME.gguf, NAME.json    a model with a tokenizer that was trained to give a few known answers
+tests/golden/hf/NAME/                     a folder as transformers writes it, and logits of three prompts: goldens/*.py
 """
 import json
 import pathlib
@@ -16,6 +18,8 @@ import numpy as np
 import tokenizers
 import torch
 import transformers
+
+from goldens import folder
 
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden"
 
@@ -310,12 +314,16 @@ def make_chat(name, seed):
 
 def main():
     torch.set_num_threads(2)
-    wanted = sys.argv[1:] or [*FORWARD, *CHAT, *WINDOWS, *WEIGHTS]
-    for folder in ("forward", "chat"):
-        (GOLDEN / folder).mkdir(parents=True, exist_ok=True)
-    for seed, name in enumerate([*FORWARD, *CHAT, *WINDOWS, *WEIGHTS], 100):
+    tables = [*FORWARD, *CHAT, *WINDOWS, *WEIGHTS]
+    wanted = sys.argv[1:] or [*tables, "hf"]
+    for kind in ("forward", "chat"):
+        (GOLDEN / kind).mkdir(parents=True, exist_ok=True)
+    for seed, name in enumerate(tables, 100):
         if name in wanted:
             make_chat(name, seed) if name in CHAT else make_forward(name, seed)
+    for name, row in folder.table().items():
+        if "hf" in wanted or f"hf/{name}" in wanted:
+            folder.make(name, row)
 
 
 if __name__ == "__main__":

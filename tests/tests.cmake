@@ -37,6 +37,8 @@ infer_test(test_tok)
 infer_test(test_tok_files)
 infer_test(test_tokenize)
 infer_test(test_forward)
+infer_test(test_hf_forward tools/file/mix.c tools/file/quantize_file.c)
+target_compile_options(test_hf_forward PRIVATE ${OpenMP_C_FLAGS})
 infer_test(test_store)
 target_link_options(test_store PRIVATE -Wl,--wrap=forward_emit) # its models get a convolution
 infer_test(test_chat)

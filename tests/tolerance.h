@@ -4,6 +4,9 @@
 /* Logits against float32 transformers, in standard deviations of the logits, weights and cache in F32. */
 #define TOL_LOGITS_REF  1e-3
 #define TOL_LOGITS_FAST 1e-2
+/* Weights in BF16, whose products round their activations; a folder against the GGUF file that convert makes of it, on ref. */
+#define TOL_LOGITS_BF16      5e-2
+#define TOL_LOGITS_CONVERTED 1e-5
 
 /* One op against the reference: root mean square error over the root mean square of the output (one element may be
  * off by eight times that). Int8: activations rounded to 8 bits, outliers to 14; BF16: activations and weights; cache types:

@@ -1,0 +1,140 @@
+"""The dense models: one row each. Prompts have 12, 80 and 113 to 126 tokens, so windows and steps lie well below that."""
+import json
+
+import transformers as t
+
+SMALL = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, vocab_size=67,
+             max_position_embeddings=256, tie_word_embeddings=False, pad_token_id=None, bos_token_id=None, eos_token_id=None,
+             rms_norm_eps=0.01)  # so large that another one shows
+
+
+def row(stem, about, marks=(), config=None, model=None, base=SMALL, **options):
+    if any(k in options for k in ("layer_norm_eps", "norm_eps", "norm_epsilon")):
+        base = {k: v for k, v in base.items() if k != "rms_norm_eps"}
+    extra = {k: options.pop(k) for k in ("zero_centred", "float_vectors", "after", "adjust", "gap", "save") if k in options}
+    return dict(config=getattr(t, config or f"{stem}Config"), model=getattr(t, model or f"{stem}ForCausalLM"), about=about, marks=marks,
+                options={**base, **options}, **extra)
+
+
+def layers(*windowed):
+    return ["sliding_attention" if w else "full_attention" for w in windowed]
+
+
+GEMMA = dict(hidden_size=24, intermediate_size=40, num_attention_heads=2, num_key_value_heads=1, head_dim=16, vocab_size=71,
+             tie_word_embeddings=True, sliding_window=24)
+YARN = dict(rope_type="yarn", rope_theta=100.0, factor=4.0, original_max_position_embeddings=32, beta_fast=2.0, beta_slow=0.5)
+LLAMA3 = dict(rope_type="llama3", rope_theta=10000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+              original_max_position_embeddings=64)
+FALCON = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, vocab_size=67, ffn_hidden_size=56, max_position_embeddings=256,
+              bos_token_id=None, eos_token_id=None, layer_norm_epsilon=0.01)
+
+
+def longrope(n, original, **more):
+    return dict(rope_type="longrope", rope_theta=10000.0, original_max_position_embeddings=original,
+                long_factor=[1 + 0.9 * i for i in range(n)], short_factor=[1 + 0.15 * i for i in range(n)], **more)
+
+
+def tower(stem, about, text, marks=(), model=None, config=None, **more):
+    """A model of text inside one that sees images, as most folders of its kind have it; the tower is small and unused here."""
+    extra = {k: more.pop(k) for k in ("zero_centred", "after", "adjust") if k in more}
+    return dict(config=getattr(t, config or f"{stem}Config"), model=getattr(t, f"{stem}ForConditionalGeneration"), about=about, marks=marks,
+                options=dict(text_config=text, bos_token_id=None, eos_token_id=None, pad_token_id=None, **more), **extra)
+
+
+def published(path):
+    """config.json with the two keys of published folders in place of those by layer."""
+    config = json.loads((path / "config.json").read_text())
+    del config["text_config"]["per_layer_config"]
+    config["text_config"].update(global_head_dim=32, num_global_key_value_heads=1)
+    (path / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+
+EYE = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, image_size=8, patch_size=4)
+
+DENSE = {
+    "llama": row("Llama", "grouped queries, frequency factors of Llama 3",
+                 rope_parameters=LLAMA3, head_dim=16),
+    "qwen2": row("Qwen2", "a window of 24 in the last two of three layers", (24,), num_hidden_layers=3, use_sliding_window=True,
+                 sliding_window=24, max_window_layers=1),
+    "qwen3": row("Qwen3", "heads wider than n_embd / n_head, tied", head_dim=12, tie_word_embeddings=True),
+    "mistral": row("Mistral", "a window of 20 in every layer, heads of their own width", (20,), head_dim=10, sliding_window=20),
+    "gemma2": row("Gemma2", "window of 24 in even layers, scale of its own, scores capped at 5, logits at 3", (24,), base={**SMALL, **GEMMA},
+                  num_hidden_layers=4, query_pre_attn_scalar=20, attn_logit_softcapping=5.0, final_logit_softcapping=3.0,
+                  zero_centred=True),
+    "gemma3": row("Gemma3", "window of 24 in six of seven layers with a base of its own, linear factor on the full layer", (24,),
+                  config="Gemma3TextConfig", base={**SMALL, **GEMMA}, num_hidden_layers=7, query_pre_attn_scalar=20, zero_centred=True,
+                  rope_parameters=dict(full_attention=dict(rope_type="linear", rope_theta=1000000.0, factor=4.0),
+                                       sliding_attention=dict(rope_type="default", rope_theta=10000.0))),
+    "gemma4": row("Gemma4", "window of 24 in five of six layers, full layer with wider heads, fewer of keys and no matrix of values", (24,),
+                  config="Gemma4TextConfig", base={**SMALL, **GEMMA}, num_hidden_layers=6, num_attention_heads=4, num_key_value_heads=2,
+                  global_head_dim=32, num_global_key_value_heads=1, attention_k_eq_v=True, hidden_size_per_layer_input=0,
+                  vocab_size_per_layer_input=71, final_logit_softcapping=3.0),
+    "gemma4-values": row("Gemma4", "as gemma4, but with a matrix of values and as many key heads on full layers", (24,),
+                         config="Gemma4TextConfig", base={**SMALL, **GEMMA}, num_hidden_layers=4, num_attention_heads=4,
+                         num_key_value_heads=2, global_head_dim=32, hidden_size_per_layer_input=0, vocab_size_per_layer_input=71,
+                         layer_types=layers(1, 0, 1, 0)),
+    "ministral3": row("Ministral3", "YaRN by 4 from 32 positions on, queries grow at 32, 64 and 96", (32, 96), head_dim=16,
+                      rope_parameters={**YARN, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.3}),
+    "granite": row("Granite", "factors of embeddings, branches, scores and logits", num_hidden_layers=3, embedding_multiplier=3.0,
+                   residual_multiplier=0.22, attention_multiplier=0.4, logits_scaling=0.3),
+    "smollm3": row("SmolLM3", "no rotation in the fourth of five layers", num_hidden_layers=5, hidden_size=24, tie_word_embeddings=True),
+    "seed_oss": row("SeedOss", "bias on q, k and v, none on the output, heads wider than n_embd / n_head", head_dim=12,
+                    attention_bias=True, attention_out_bias=False),
+    "olmo2": row("Olmo2", "norms behind the branches, q and k normalised over the whole row"),
+    "olmo3": row("Olmo3", "window of 16 in four of five layers, YaRN on the full one alone", (16,), num_hidden_layers=5, num_attention_heads=2,
+                 intermediate_size=32, sliding_window=16, rope_parameters=dict(full_attention=YARN, sliding_attention=dict(rope_type="default", rope_theta=10000.0))),
+    "exaone4": row("Exaone4", "window of 16 and rotation in four of five layers, neither in the other", (16,), num_hidden_layers=5,
+                   hidden_size=24, sliding_window=16, sliding_window_pattern=4),
+    "exaone4-full": row("Exaone4", "no window: rotation in every layer", sliding_window=None, sliding_window_pattern=None,
+                        layer_types=layers(0, 0)),
+    "cohere2": row("Cohere2", "one norm for both branches, window of 16 and rotation in four of five layers, logits by 0.3", (16,),
+                   num_hidden_layers=5, hidden_size=24, sliding_window=16, logit_scale=0.3, tie_word_embeddings=True, layer_norm_eps=0.01),
+    "glm4": row("Glm4", "four norms, half of a head rotated, bias on q, k and v, gate and up in one tensor", head_dim=12,
+                attention_bias=True, num_hidden_layers=3),
+    "phi3": row("Phi3", "q, k and v in one tensor, gate and up in one, window of 20", (20,), sliding_window=20),
+    "phi3-long": row("Phi3", "long factors from 33 positions on (two prompts), short ones below (one)", (32,),
+                     original_max_position_embeddings=32, rope_parameters=longrope(4, 32)),
+    "phi3-short": row("Phi3", "short factors: no prompt is longer than the first 200 positions", original_max_position_embeddings=200,
+                      rope_parameters=longrope(4, 200)),
+    "phi3-partial": row("Phi3", "three quarters of a head rotated, long factors", num_attention_heads=2, num_key_value_heads=1,
+                        original_max_position_embeddings=32, rope_parameters=longrope(6, 32, partial_rotary_factor=0.75)),
+    "starcoder2": row("Starcoder2", "LayerNorm and biases everywhere, window of 20, plain feed-forward", (20,), sliding_window=20,
+                      tie_word_embeddings=True, norm_epsilon=0.01),
+    "stablelm": row("StableLm", "one branch after the other, a quarter of a head rotated", num_attention_heads=2, num_key_value_heads=1, layer_norm_eps=0.01),
+    "stablelm-parallel": row("StableLm", "both branches from one norm, bias on q, k and v, a norm for each head", num_attention_heads=4,
+                             use_parallel_residual=True, qk_layernorm=True, use_qkv_bias=True,
+                             rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5), layer_norm_eps=0.01),
+    "gpt2": row("GPT2", "learned positions, matrices stored transposed, q, k and v in one", model="GPT2LMHeadModel", n_embd=32, n_layer=2,
+                n_head=4, n_positions=160, base=dict(vocab_size=67, bos_token_id=None, eos_token_id=None, layer_norm_epsilon=0.01)),
+    "gpt_neox": row("GPTNeoX", "branches from two norms of one input, q, k and v by heads in one tensor, a quarter of a head rotated",
+                    num_attention_heads=2, layer_norm_eps=0.01),
+    "gpt_neox-serial": row("GPTNeoX", "one branch after the other", num_attention_heads=2, use_parallel_residual=False, layer_norm_eps=0.01),
+    "falcon": row("Falcon", "one key head, one norm for both branches", base=FALCON),
+    "falcon-new": row("Falcon", "two key heads, q, k and v by key head in one tensor, a norm for each branch", base=FALCON, new_decoder_architecture=True, num_kv_heads=2),
+    "falcon-one-norm": row("Falcon", "as falcon-new with one norm for both branches, and biases", base=FALCON, new_decoder_architecture=True, num_kv_heads=2, num_ln_in_parallel_attn=1, bias=True),
+    "hunyuan_v1_dense": row("HunYuanDenseV1", "q and k normalised after their rotation, base by alpha", head_dim=12,
+                            rope_parameters=dict(rope_type="dynamic", rope_theta=10000.0, alpha=50.0, factor=1.0, beta_fast=32, beta_slow=1,
+                                                 mscale=1.0, mscale_all_dim=0.0)),
+    "ernie4_5": row("Ernie4_5", "rotation of neighbours, heads wider than n_embd / n_head", head_dim=12, tie_word_embeddings=True),
+    "ernie4_5-bias": row("Ernie4_5", "with use_bias", use_bias=True, head_dim=8),
+    "arcee": row("Arcee", "squared ReLU without a gate", head_dim=8),
+    "nemotron": row("Nemotron", "LayerNorm with weights around 0, squared ReLU without a gate, half of a head rotated", head_dim=12,
+                    zero_centred=True, norm_eps=0.01),
+    "apertus": row("Apertus", "xIELU without a gate, q and k normalised", rope_parameters=LLAMA3, num_attention_heads=2),
+    "qwen3_vl": tower("Qwen3VL", "the text part of a model with a tower for images", {**SMALL, "head_dim": 12, "rope_parameters": dict(
+        rope_type="default", rope_theta=500000.0, mrope_section=[2, 2, 2], mrope_interleaved=True)}, vision_config=dict(
+        depth=1, hidden_size=8, intermediate_size=8, num_heads=2, out_hidden_size=32, patch_size=2, deepstack_visual_indexes=[0],
+        num_position_embeddings=4)),
+    "gemma3-image": tower("Gemma3", "gemma3 beside a tower for images", {**SMALL, **GEMMA, "model_type": "gemma3_text", "num_hidden_layers": 3,
+        "query_pre_attn_scalar": 20, "layer_types": layers(1, 0, 1)}, (24,), zero_centred=True, vision_config=dict(
+        **EYE, model_type="siglip_vision_model"), mm_tokens_per_image=1),
+    "gemma4-image": tower("Gemma4", "gemma4 beside a tower for images, with the keys that its published folders have", {
+        **SMALL, **GEMMA, "model_type": "gemma4_text", "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "global_head_dim": 32, "num_global_key_value_heads": 1, "attention_k_eq_v": True, "hidden_size_per_layer_input": 0,
+        "vocab_size_per_layer_input": 71, "layer_types": layers(1, 1, 0), "pad_token_id": 0}, (24,), after=published, audio_config=None, vision_config=dict(
+        hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2, head_dim=4, patch_size=4,
+        position_embedding_size=16)),
+    "mistral3": tower("Mistral3", "ministral3 beside a tower for images", {**SMALL, "model_type": "ministral3", "head_dim": 16,
+        "rope_parameters": {**YARN, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.3}}, (32, 96), vision_config=dict(
+        **EYE, model_type="pixtral", head_dim=4)),
+}

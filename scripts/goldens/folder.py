@@ -1,0 +1,240 @@
+"""A tiny random Hugging Face model as a folder, and the logits that transformers computes with it."""
+import pathlib
+import shutil
+import warnings
+import zlib
+
+import numpy as np
+import torch
+import transformers
+
+warnings.filterwarnings("ignore")
+transformers.logging.set_verbosity_error()
+transformers.utils.logging.disable_progress_bar()
+
+HF = pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden" / "hf"
+
+# Experts whose stacks are [expert][input][output]; all others are [expert][output][input].
+TRANSPOSED = ("GptOssExperts", "Llama4TextExperts")
+
+
+# ---- weights -----------------------------------------------------------------------------------------------------
+def draw_vector(name, p, zero_centred):
+    """Norms around their neutral value, everything else of one dimension where leaving it out shows."""
+    noise = torch.randn_like(p)
+    if name.endswith("layer_scalar"):
+        return 0.8 + 0.1 * noise
+    if name.endswith(("router.scale", "per_expert_scale")):
+        return 1 + 0.3 * noise
+    if name.endswith(("e_score_correction_bias", "moe_statics")):
+        return 0.15 * noise
+    if name.endswith(("alpha_p", "alpha_n")):
+        return 0.5 * noise
+    if name.endswith("weight"):
+        return (0 if zero_centred else 1) + 0.25 * noise
+    return 0.5 * noise
+
+
+def fan_in(module, name, p):
+    if p.ndim == 3:
+        return p.shape[1 if type(module).__name__ in TRANSPOSED else 2]
+    return p.shape[0 if type(module).__name__ == "Conv1D" else 1]
+
+
+def fill(model, zero_centred=False):
+    """Draws every parameter and every stored buffer, each a value that BF16 holds exactly."""
+    tied = getattr(model.config.get_text_config(), "tie_word_embeddings", False)
+    stored = set(model.state_dict())
+    for prefix, module in model.named_modules():
+        own = [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]
+        for short, p in own:
+            name = f"{prefix}.{short}" if prefix else short
+            if name not in stored or short in ("beta", "eps"):
+                continue
+            if p.squeeze().ndim <= 1 and "gate" not in name or short.endswith("bias") and p.ndim == 1:
+                new = draw_vector(name, p, zero_centred)
+            elif short.endswith("_bias"):  # of experts, one a row
+                new = 0.5 * torch.randn_like(p)
+            elif isinstance(module, torch.nn.Embedding):
+                new = torch.randn_like(p) * (1.5 / p.shape[1] ** 0.5 if tied else 1)
+            else:
+                router = ".router." in name or name.endswith(("mlp.gate.weight", "moe.gate.weight", "block_sparse_moe.gate.weight"))
+                new = torch.randn_like(p) * (3 if router else 1.5) / fan_in(module, name, p) ** 0.5
+                if name.endswith("router.proj.weight"):  # its input is divided by the root of its width
+                    new *= p.shape[1] ** 0.5
+            p.copy_(new.bfloat16().float())
+
+
+# ---- routers -----------------------------------------------------------------------------------------------------
+class Choices:
+    """While it is on, the smallest difference between what a top-k takes and what it leaves, for each row."""
+
+    def __enter__(self):
+        self.gaps, self.topk = [], torch.topk
+
+        def topk(x, k, dim=-1, **more):
+            if k < x.shape[-1]:
+                best = self.topk(x.detach(), k + 1, dim=-1).values
+                gap = (best[..., k - 1] - best[..., k]).double()
+                gap[~torch.isfinite(gap)] = 1.0  # what is left is masked
+                self.gaps.append(gap)
+            return self.topk(x, k, dim=dim, **more)
+
+        torch.topk = torch.Tensor.topk = topk
+        return self
+
+    def __exit__(self, *_):
+        torch.topk = torch.Tensor.topk = self.topk
+
+    def of(self, batch, n):
+        """[batch][n]: the smallest gap of each row over all layers"""
+        if not self.gaps:
+            return torch.ones(batch, n)
+        return torch.stack([g.reshape(batch, n, -1).amin(-1) for g in self.gaps]).amin(0)
+
+
+def logits_of(model, ids):
+    return model(input_ids=ids, use_cache=False).logits
+
+
+def draw_prompt(model, n, n_vocab, gap):
+    """Token by token, each one at which every router is sure of its choice."""
+    ids = torch.randint(0, n_vocab, (1,))[None]
+    if not gap:
+        return torch.randint(0, n_vocab, (n,))
+    ids = torch.empty(1, 0, dtype=torch.long)
+    while ids.shape[1] < n:
+        width = min(8, n - ids.shape[1])  # this many at once, then cut back to the first that is unsure
+        for _ in range(400):
+            tries = torch.cat([ids.expand(6, -1), torch.randint(0, n_vocab, (6, width))], 1)
+            with Choices() as c:
+                logits_of(model, tries)
+            sure = (c.of(6, tries.shape[1])[:, ids.shape[1]:] > gap).long().cumprod(1).sum(1)
+            best = int(sure.argmax())
+            if sure[best]:
+                ids = tries[best : best + 1, : ids.shape[1] + int(sure[best])]
+                break
+        else:
+            raise SystemExit("no token at which the routers are sure")
+    return ids[0]
+
+
+# ---- what is written ---------------------------------------------------------------------------------------------
+def rows_of(n, marks):
+    """The positions whose logits are kept: the ends, around pages and chunks, around windows and steps."""
+    keep = {*range(4), *range(n - 4, n), 63, 64, 65}
+    for m in marks:
+        keep |= {m - 2, m - 1, m, m + 1}
+    return sorted(r for r in keep if 0 <= r < n)
+
+
+def write_logits(path, prompts, all_logits, marks):
+    sd = float(np.concatenate(all_logits).std())
+    with open(path, "wb") as f:
+        np.array([len(prompts), all_logits[0].shape[1]], "<i4").tofile(f)
+        np.array([sd], "<f4").tofile(f)
+        for ids, logits in zip(prompts, all_logits):
+            rows = rows_of(len(ids), marks)
+            np.array([len(ids), len(rows), *ids, *rows], "<i4").tofile(f)
+            logits[rows].astype("<f4").tofile(f)
+    return sd
+
+
+def difference(a, b):
+    return max(float(np.abs(x - y).max()) for x, y in zip(a, b))
+
+
+def compute(model, prompts):
+    return [logits_of(model, p[None])[0].double().numpy() for p in prompts]
+
+
+def build(row):
+    """The model of a row with its random weights, in float32."""
+    config = row["config"](**row["options"])
+    config._attn_implementation = "eager"
+    config._experts_implementation = "eager"
+    if "adjust" in row:
+        row["adjust"](config)
+    model = row["model"](config).float().eval()
+    fill(model, row.get("zero_centred", False))
+    return model
+
+
+def check_folder(row, path, prompts, want):
+    """Reads the folder as a user of transformers does: the same logits."""
+    again = row["model"].from_pretrained(path, dtype=torch.float32, attn_implementation="eager").eval()
+    again.config._experts_implementation = "eager"
+    diff = difference(compute(again, prompts), want)
+    assert diff < 1e-4, (path.name, "read again", diff)
+
+
+def save(model, path, **how):
+    shutil.rmtree(path, ignore_errors=True)
+    model.save_pretrained(path, **how)
+    for extra in path.iterdir():
+        if extra.name not in ("config.json", "model.safetensors"):
+            extra.unlink()
+
+
+def table():
+    from . import dense
+
+    return dense.DENSE
+
+
+@torch.no_grad()
+def make(name, row):
+    seed = zlib.crc32(name.encode()) + row.get("seed", 0)
+    torch.manual_seed(seed)
+    model = build(row)
+    n_vocab = row["options"].get("vocab_size") or model.config.get_text_config().vocab_size
+    gap = row.get("gap", 0)
+    prompts = [draw_prompt(model, n, n_vocab, gap) for n in (12, 80, 113 + seed % 14)]
+    with Choices() as c:
+        single = compute(model, prompts)
+        smallest = min([float(g.min()) for g in c.gaps], default=None)
+    try:
+        double = compute(model.double(), prompts)
+        error = f"{difference(single, double) / np.concatenate(double).std():.0e}"
+    except RuntimeError:  # its code mixes float32 with the weights' type
+        error = "-"
+    model.float()
+    path = HF / name
+    model.bfloat16()  # exact: fill() rounded
+    if row.get("float_vectors"):
+        for p in model.parameters():
+            p.data = p.data.float() if p.squeeze().ndim <= 1 else p.data
+    model.config.dtype = torch.bfloat16
+    save(model, path, **row.get("save", {}))
+    if "after" in row:
+        row["after"](path)
+    check_folder(row, path, prompts, single)
+    sd = write_logits(path / "logits.bin", prompts, single, row.get("marks", ()))
+    size = sum(f.stat().st_size for f in path.iterdir())
+    gap_text = "-" if smallest is None else f"{smallest:.3f}"
+    note(name, [type(model).__name__, f"{size / 1024:.0f}", " ".join(str(len(p)) for p in prompts), f"{sd:.2f}", error,
+                gap_text, row["about"]])
+
+
+HEAD = """# Folders of Hugging Face
+
+Tiny models with random weights, written by `scripts/make-goldens.py`; [../README.md](../README.md) has the layout of `logits.bin`.
+The script writes this table: KiB of the folder, tokens of the three prompts, the standard deviation of the logits, float32 against
+float64 in torch as a part of it, and the smallest difference between an expert that a router took and one that it left.
+
+| name | class | KiB | tokens | sd | error | gap | what it holds down |
+| --- | --- | --- | --- | --- | --- | --- | --- |
+"""
+
+
+def note(name, cells):
+    """Puts the row of a model into the table."""
+    path = HF / "README.md"
+    rows = {}
+    if path.exists():
+        for line in path.read_text().splitlines():
+            if line.startswith("| ") and not line.startswith(("| name |", "| --- |")):
+                rows[line.split(" | ")[0][2:]] = line
+    rows[name] = "| " + " | ".join([name, *cells]) + " |"
+    path.write_text(HEAD + "".join(rows[k] + "\n" for k in sorted(rows)))
+    print(rows[name], flush=True)

@@ -1,0 +1,317 @@
+/* Folders of Hugging Face: tiny random models of every architecture (scripts/goldens) compute what transformers does, however the
+ * prompt is cut, whoever is beside it in a step, and as the GGUF file that convert makes of them. One test a folder.
+ * usage: test_hf_forward [PATTERN]    the folders whose names match, * for anything */
+#include "test.h"
+#include "cuda_there.h"
+#include "folder.h"
+#include "infer.h"
+#include "tolerance.h"
+#include "tools/file/quantize.h"
+#include <dirent.h>
+#include <math.h>
+
+/* READY: computes the logits. LATER: is refused with a message; whoever makes it work says READY. */
+#define READY(name) {name, true},
+#define LATER(name) {name, false},
+static const struct row {
+    const char *name;
+    bool ready;
+} models[] = {
+#include "golden/hf/models.def"
+};
+enum { N_MODEL = sizeof models / sizeof *models, N_PROMPT = 3, MAX_TOKENS = 256 };
+
+static bool have_cuda;
+
+struct prompt {
+    int32_t n, n_rows;
+    int32_t ids[MAX_TOKENS], rows[MAX_TOKENS]; /* rows[n_rows]: the positions whose logits are there */
+    float *logits;                             /* logits[n_rows][n_vocab] */
+};
+struct golden {
+    const char *name;
+    int32_t n_vocab;
+    double sd; /* standard deviation of the logits of all positions */
+    struct prompt prompt[N_PROMPT];
+    char path[512];
+};
+
+static void read_all(FILE *f, void *to, size_t n) { assert_int_equal(fread(to, 4, n, f), n); }
+
+static void golden_read(struct golden *g, const char *name) {
+    char file[128], path[512];
+    int32_t n_prompt;
+    float sd;
+    *g = (struct golden){.name = name};
+    snprintf(file, sizeof file, "golden/hf/%s", name);
+    test_path(g->path, sizeof g->path, file);
+    snprintf(file, sizeof file, "golden/hf/%s/logits.bin", name);
+    FILE *f = fopen(test_path(path, sizeof path, file), "rb");
+    if (!f) fail_msg("%s cannot be opened", path);
+    read_all(f, &n_prompt, 1);
+    assert_int_equal(n_prompt, N_PROMPT);
+    read_all(f, &g->n_vocab, 1);
+    read_all(f, &sd, 1);
+    g->sd = (double)sd;
+    for (struct prompt *p = g->prompt; p < g->prompt + N_PROMPT; p++) {
+        read_all(f, &p->n, 1);
+        read_all(f, &p->n_rows, 1);
+        assert_in_range(p->n, 1, MAX_TOKENS);
+        assert_in_range(p->n_rows, 1, p->n);
+        read_all(f, p->ids, (size_t)p->n);
+        read_all(f, p->rows, (size_t)p->n_rows);
+        size_t all = (size_t)p->n_rows * (size_t)g->n_vocab;
+        p->logits = malloc(all * 4);
+        read_all(f, p->logits, all);
+    }
+    assert_int_equal(fgetc(f), EOF);
+    fclose(f);
+}
+
+static void golden_free(struct golden *g) {
+    for (int i = 0; i < N_PROMPT; i++) free(g->prompt[i].logits);
+}
+
+/* ---- computing ---- */
+
+/* Two sequences of n_ctx positions: some rotations depend on the length of the context. */
+static enum infer_status start(struct infer_engine **e, const struct infer_model *m, const char *device,
+                               int n_ctx, int threads) {
+    struct infer_engine_options o = {.device = device,
+                                     .kv_type = "f32",
+                                     .ctx = n_ctx,
+                                     .slots = 2,
+                                     .threads = threads,
+                                     .gpu_layers = -1,
+                                     .all_logits = true,
+                                     .nan_guard = true};
+    return infer_engine_create(e, m, &o);
+}
+
+/* Logits of a prompt in steps of that many rows, into out[n][n_vocab]. */
+static void compute(struct infer_engine *e, const struct golden *g, const struct prompt *p, int step,
+                    bool decode, float *out) {
+    struct infer_row rows[MAX_TOKENS];
+    struct infer_output o;
+    int seq;
+    assert_ok(infer_seq_open(e, &seq));
+    for (int at = 0; at < p->n; at += step) {
+        int n = p->n - at < step ? p->n - at : step;
+        for (int i = 0; i < n; i++)
+            rows[i] = (struct infer_row){p->ids[at + i], at + i, seq, decode, INFER_WANT_LOGITS, NULL};
+        assert_ok(infer_step(e, rows, n, &o));
+        assert_int_equal(o.n, n);
+        for (int i = 0; i < n; i++)
+            memcpy(out + (size_t)(at + i) * (size_t)g->n_vocab, o.logits[i], (size_t)g->n_vocab * 4);
+    }
+    infer_seq_close(e, seq);
+}
+
+/* Two prompts row by row beside each other in one step; the logits of the first into out. */
+static void compute_beside(struct infer_engine *e, const struct golden *g, const struct prompt *a,
+                           const struct prompt *b, float *out) {
+    struct infer_row rows[2 * MAX_TOKENS];
+    struct infer_output o;
+    int seq[2], n = 0;
+    assert_ok(infer_seq_open(e, &seq[0]));
+    assert_ok(infer_seq_open(e, &seq[1]));
+    for (int i = 0; i < a->n || i < b->n; i++) {
+        if (i < b->n) rows[n++] = (struct infer_row){b->ids[i], i, seq[1], false, INFER_WANT_NONE, NULL};
+        if (i < a->n) rows[n++] = (struct infer_row){a->ids[i], i, seq[0], false, INFER_WANT_LOGITS, NULL};
+    }
+    assert_ok(infer_step(e, rows, n, &o));
+    assert_int_equal(o.n, a->n);
+    for (int i = 0; i < a->n; i++)
+        memcpy(out + (size_t)i * (size_t)g->n_vocab, o.logits[i], (size_t)g->n_vocab * 4);
+    infer_seq_close(e, seq[0]);
+    infer_seq_close(e, seq[1]);
+}
+
+static double max_error(const float *a, const float *b, size_t n) {
+    double worst = 0;
+    for (size_t i = 0; i < n; i++) {
+        double d = fabs((double)a[i] - (double)b[i]);
+        if (!(d <= worst)) worst = d; /* a NaN sticks */
+    }
+    return worst;
+}
+
+/* Of the rows that are known, as standard deviations; *at: the first that is off by more than the tolerance, or -1. */
+static double error_of(const struct golden *g, const struct prompt *p, const float *got, double tolerance,
+                       int *at) {
+    double worst = 0;
+    size_t v = (size_t)g->n_vocab;
+    *at = -1;
+    for (int i = 0; i < p->n_rows; i++) {
+        double e = max_error(got + (size_t)p->rows[i] * v, p->logits + (size_t)i * v, v) / g->sd;
+        if (!(e <= worst)) worst = e;
+        if (!(e <= tolerance) && *at < 0) *at = p->rows[i];
+    }
+    return worst;
+}
+
+static size_t elements(const struct golden *g, const struct prompt *p) {
+    return (size_t)p->n * (size_t)g->n_vocab;
+}
+
+static void expect_bits(const struct golden *g, const char *device, const char *what, const struct prompt *p,
+                        const float *want, const float *got) {
+    if (memcmp(want, got, elements(g, p) * 4) == 0) return;
+    fail_msg("%s on %s: %s changes the logits, by %g of sd", g->name, device, what,
+             max_error(want, got, elements(g, p)) / g->sd);
+}
+
+/* The longest prompt in steps of 1, 7 and 64 rows, as decode rows, beside another one, on one thread. */
+static void check_cuts(const struct golden *g, const struct infer_model *m, struct infer_engine *e,
+                       const char *device, double tolerance, const struct prompt *p, const float *whole) {
+    static const int steps[] = {1, 7, 64};
+    float *got = malloc(elements(g, p) * 4);
+    struct infer_engine *alone;
+    bool exact = strcmp(device, "ref") == 0;
+    for (int i = 0; i < 3; i++) {
+        compute(e, g, p, steps[i], false, got);
+        expect_bits(g, device, i == 0 ? "steps of 1" : i == 1 ? "steps of 7" : "steps of 64", p, whole, got);
+    }
+    compute_beside(e, g, p, &g->prompt[1], got);
+    expect_bits(g, device, "a neighbour", p, whole, got);
+    compute(e, g, p, 1, true, got);
+    double err = max_error(got, whole, elements(g, p)) / g->sd;
+    if (!(err <= (exact ? 0 : tolerance)))
+        fail_msg("%s on %s: decode differs from prompt by %g of sd", g->name, device, err);
+    if (strcmp(device, "cpu") == 0) {
+        assert_ok(start(&alone, m, device, p->n, 1));
+        compute(alone, g, p, p->n, false, got);
+        expect_bits(g, device, "one thread", p, whole, got);
+        infer_engine_free(alone);
+    }
+    free(got);
+}
+
+/* Every prompt of a model on a device within the tolerance, then the cuts. keep: NULL, or where the logits of the three go. */
+static void check_device(const struct golden *g, const struct infer_model *m, const char *device,
+                         const char *form, double tolerance, float **keep) {
+    for (int i = 0; i < N_PROMPT; i++) {
+        const struct prompt *p = &g->prompt[i];
+        float *got = malloc(elements(g, p) * 4);
+        struct infer_engine *e;
+        int at;
+        assert_ok(start(&e, m, device, p->n, 2));
+        compute(e, g, p, p->n, false, got);
+        double err = error_of(g, p, got, tolerance, &at);
+        if (i == 0) print_message("  %s %s:", device, form);
+        print_message(" %.1e", err);
+        if (at >= 0)
+            fail_msg("%s, %s on %s, %d tokens: error %g of sd, tolerance %g, first at position %d", g->name,
+                     form, device, p->n, err, tolerance, at);
+        if (i == N_PROMPT - 1) check_cuts(g, m, e, device, tolerance, p, got);
+        infer_engine_free(e);
+        if (keep)
+            keep[i] = got;
+        else
+            free(got);
+    }
+    print_message("\n");
+}
+
+/* The file that convert makes computes what the folder does. */
+static void check_converted(const struct golden *g, const char *file, float *const *folder) {
+    struct quantize_report r;
+    struct infer_model *m;
+    assert_ok(quantize_file(&(struct quantize_options){.in = g->path, .out = file, .type = "f32"}, &r));
+    assert_ok(infer_model_open(&m, file, NULL));
+    for (int i = 0; i < N_PROMPT; i++) {
+        const struct prompt *p = &g->prompt[i];
+        float *got = malloc(elements(g, p) * 4);
+        struct infer_engine *e;
+        assert_ok(start(&e, m, "ref", p->n, 2));
+        compute(e, g, p, p->n, false, got);
+        double err = max_error(got, folder[i], elements(g, p)) / g->sd;
+        if (!(err <= TOL_LOGITS_CONVERTED))
+            fail_msg("%s: converted to GGUF it differs from the folder by %g of sd", g->name, err);
+        infer_engine_free(e);
+        free(got);
+    }
+    check_device(g, m, "cpu", "f32", TOL_LOGITS_FAST, NULL);
+    if (have_cuda) check_device(g, m, "cuda", "f32", TOL_LOGITS_FAST, NULL);
+    infer_model_close(m);
+}
+
+static void computes_what_transformers_does(const struct golden *g) {
+    struct infer_model *m;
+    float *folder[N_PROMPT];
+    struct folder d;
+    char file[256];
+    assert_ok(infer_model_open(&m, g->path, NULL));
+    check_device(g, m, "ref", "bf16", TOL_LOGITS_REF, folder);
+    folder_make(&d);
+    check_converted(g, folder_file(&d, file, "converted.gguf"), folder);
+    folder_remove(&d);
+    check_device(g, m, "cpu", "bf16", TOL_LOGITS_BF16, NULL);
+    if (have_cuda) check_device(g, m, "cuda", "bf16", TOL_LOGITS_BF16, NULL);
+    for (int i = 0; i < N_PROMPT; i++) free(folder[i]);
+    infer_model_close(m);
+}
+
+/* What cannot be computed yet is refused when it is opened or placed. */
+static void is_refused(const struct golden *g) {
+    struct infer_model *m = NULL;
+    struct infer_engine *e = NULL;
+    const struct prompt *p = &g->prompt[N_PROMPT - 1];
+    enum infer_status s = infer_model_open(&m, g->path, NULL);
+    if (!s) s = start(&e, m, "ref", p->n, 2);
+    if (!s) {
+        float *got = malloc(elements(g, p) * 4);
+        int at;
+        compute(e, g, p, p->n, false, got);
+        double err = error_of(g, p, got, TOL_LOGITS_REF, &at);
+        if (at >= 0) fail_msg("%s is not refused and wrong by %g of sd", g->name, err);
+        fail_msg("%s works (%g of sd): say READY in tests/golden/hf/models.def", g->name, err);
+    }
+    print_message("  refused: %s\n", infer_error());
+    if (s != INFER_E_UNSUPPORTED && s != INFER_E_INPUT)
+        fail_msg("%s: status %d: %s", g->name, (int)s, infer_error());
+    assert_true(strlen(infer_error()) > 20);
+    assert_null(strchr(infer_error(), '\n'));
+    infer_model_close(m);
+}
+
+static void one_folder(void **state) {
+    const struct row *row = *state;
+    struct golden g;
+    golden_read(&g, row->name);
+    if (row->ready)
+        computes_what_transformers_does(&g);
+    else
+        is_refused(&g);
+    golden_free(&g);
+}
+
+/* No folder is forgotten in the table. */
+static void every_folder_has_a_row(void **state) {
+    (void)state;
+    char path[512];
+    DIR *d = opendir(test_path(path, sizeof path, "golden/hf"));
+    assert_non_null(d);
+    for (struct dirent *f; (f = readdir(d));) {
+        bool known = strchr(f->d_name, '.') != NULL; /* a file, this folder and the one above */
+        for (int i = 0; i < N_MODEL; i++) known |= strcmp(models[i].name, f->d_name) == 0;
+        if (!known) fail_msg("%s has no row in models.def", f->d_name);
+    }
+    closedir(d);
+}
+
+static int look_for_cuda(void **state) {
+    (void)state;
+    bool must;
+    have_cuda = cuda_there(&must);
+    return must && !have_cuda;
+}
+
+int main(int argc, char **argv) {
+    static struct CMUnitTest tests[N_MODEL + 1] = {cmocka_unit_test(every_folder_has_a_row)};
+    for (int i = 0; i < N_MODEL; i++)
+        tests[i + 1] =
+            (struct CMUnitTest){models[i].name, one_folder, NULL, NULL, (void *)(uintptr_t)&models[i]};
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
+    return cmocka_run_group_tests(tests, look_for_cuda, NULL);
+}
