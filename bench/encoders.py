@@ -19,7 +19,7 @@ import gguf
 import llama_cpp
 import numpy as np
 
-TYPES = "q8_0 q4_0 q4_1 q5_0 q5_1 iq4_nl iq4_xs q2_k q3_k q4_k q5_k q6_k".split()
+TYPES = "q8_0 q4_0 q4_1 q5_0 q5_1 iq4_nl iq4_xs mxfp4 q2_k q3_k q4_k q5_k q6_k".split()
 COLS = 2048
 
 

@@ -55,7 +55,7 @@ static const double tol_rms[QUANT_COUNT] = {
     [QUANT_F32] = 0,       [QUANT_F16] = 0.00023,  [QUANT_BF16] = 0.0018,  [QUANT_Q8_0] = 0.0055,
     [QUANT_Q4_0] = 0.0825, [QUANT_Q4_1] = 0.0705,  [QUANT_Q5_0] = 0.0410,  [QUANT_Q5_1] = 0.0345,
     [QUANT_Q2_K] = 0.265,  [QUANT_Q3_K] = 0.147,   [QUANT_Q4_K] = 0.0715,  [QUANT_Q5_K] = 0.0355,
-    [QUANT_Q6_K] = 0.0175, [QUANT_IQ4_NL] = 0.075, [QUANT_IQ4_XS] = 0.075,
+    [QUANT_Q6_K] = 0.0175, [QUANT_IQ4_NL] = 0.075, [QUANT_IQ4_XS] = 0.075, [QUANT_MXFP4] = 0.113,
 };
 /* A second trip may change no more than this share of the first trip's error. */
 static const double tol_again = 0.25;
@@ -201,12 +201,40 @@ static void any_bits_do_no_harm(void **state) {
     }
 }
 
+/* MXFP4 blocks by hand: the whole range of exponents, and what encoding makes of the ends of float's range. */
+static void exponents_of_mxfp4(void **state) {
+    (void)state;
+    static const struct {
+        int e;
+        float scale;
+    } row[] = {{0, 0x1p-127f}, {1, 0x1p-126f}, {126, 0.5f}, {127, 1}, {252, 0x1p125f}, {254, 0x1p127f}};
+    static const float code[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, 0, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+    const struct quant_info *q = quant_info(QUANT_MXFP4);
+    struct block_MXFP4 b;
+    float y[32], z[32];
+    for (int i = 0; i < 16; i++) b.q[i] = (uint8_t)(i | (15 - i) << 4);
+    for (size_t r = 0; r < sizeof row / sizeof *row; r++) {
+        b.e = (uint8_t)row[r].e;
+        q->decode(y, &b, 32);
+        for (int i = 0; i < 16; i++) {
+            assert_true(y[i] == row[r].scale * code[i]);
+            assert_true(y[i + 16] == row[r].scale * code[15 - i]);
+        }
+        if (row[r].e > 252) continue; /* 6 is infinite there */
+        trip(q, z, y, 32, NULL);
+        assert_memory_equal(y, z, sizeof y);
+    }
+    b.e = 255;
+    q->decode(y, &b, 32);
+    for (int i = 0; i < 32; i++) assert_true(isnan(y[i]));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(table_is_consistent),       cmocka_unit_test(golden_blocks_decode),
         cmocka_unit_test(round_trip_error_is_small), cmocka_unit_test(dots_agree_with_double),
         cmocka_unit_test(importance_is_heeded),      cmocka_unit_test(extreme_inputs),
-        cmocka_unit_test(any_bits_do_no_harm),
+        cmocka_unit_test(any_bits_do_no_harm),       cmocka_unit_test(exponents_of_mxfp4),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -96,6 +96,9 @@ static void mixes_are_llama_cpps(void **state) {
     assert_int_equal(count_types("q2_k", 32, 4, "attn_v", QUANT_Q4_K), 32);
     assert_int_equal(count_types("q2_k", 32, 1, "attn_v", QUANT_Q3_K), 32);
     assert_int_equal(count_types("q4_0", 32, 4, "ffn_down", QUANT_Q4_0), 32);
+    assert_int_equal(count_types("mxfp4", 32, 4, "ffn_down", QUANT_MXFP4), 32);
+    assert_int_equal(count_types("mxfp4_moe", 32, 4, "ffn_down_exps", QUANT_MXFP4), 32);
+    assert_int_equal(count_types("mxfp4_moe", 32, 4, "ffn_down", QUANT_Q8_0), 32);
 
     struct mix_model model = {.n_layer = 32, .n_gqa = 4};
     enum quant_type wanted;

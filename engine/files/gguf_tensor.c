@@ -18,7 +18,7 @@ static enum infer_status refuse_type(const struct gguf_cursor *c, uint32_t type)
         {26, "I32", false},     {27, "I64", false},       {28, "F64", false},       {29, "IQ1_M", false},
         {31, "Q4_0_4_4", true}, {32, "Q4_0_4_8", true},   {33, "Q4_0_8_8", true},   {34, "TQ1_0", false},
         {35, "TQ2_0", false},   {36, "IQ4_NL_4_4", true}, {37, "IQ4_NL_4_8", true}, {38, "IQ4_NL_8_8", true},
-        {39, "MXFP4", false},   {40, "NVFP4", false},
+        {40, "NVFP4", false},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (known[i].type != type) continue;

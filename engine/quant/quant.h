@@ -108,6 +108,10 @@ struct block_IQ4_XS {
     uint8_t sl[4];
     uint8_t q[128];
 };
+struct block_MXFP4 {
+    uint8_t e;
+    uint8_t q[16];
+};
 
 #define QUANT_FLOAT(id, gguf, name, elems, bytes)
 #define QUANT(id, gguf, name, elems, bytes)                                                                  \

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum rule { PURE, HEAD, Q2, Q2_S, Q3_S, Q3_M, Q3_L, Q4_S, Q4_M, Q5_S, Q5_M, NL };
+enum rule { PURE, HEAD, Q2, Q2_S, Q3_S, Q3_M, Q3_L, Q4_S, Q4_M, Q5_S, Q5_M, NL, EXPERTS };
 
 struct mix {
     const char *name; /* NULL: the element type's own */
@@ -130,6 +130,7 @@ static enum quant_type out_type(const struct mix *m, const struct mix_model *mod
 static enum quant_type by_rule(const struct mix *m, const struct mix_model *model, const char *name,
                                int64_t cols) {
     if (m->rule == PURE) return m->base;
+    if (m->rule == EXPERTS) return strstr(name, "_exps.") ? m->base : QUANT_Q8_0;
     int layer = layer_of(name);
     if (strcmp(name, "output.weight") == 0 || (model->tied && strcmp(name, "token_embd.weight") == 0))
         return cols % (int64_t)quant_info(m->base)->elems ? QUANT_Q8_0 : QUANT_Q6_K;

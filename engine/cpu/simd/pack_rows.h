@@ -22,6 +22,9 @@ typedef __m512i vi;
 #define EVEN_LANES(a, b) _mm512_shuffle_ps(a, b, 0x88) /* of each quarter of a, then of b */
 #define ODD_LANES(a, b)  _mm512_shuffle_ps(a, b, 0xdd)
 INLINE vf to_float(vi v) { return _mm512_cvtepi32_ps(v); }
+INLINE vf vf_exponents(const uint8_t *p) { /* 2^(byte - 127) */
+    return (vf)_mm512_slli_epi32(_mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)p)), 23);
+}
 INLINE vi set32(int32_t x) { return _mm512_set1_epi32(x); }
 INLINE vi row_start(int32_t pair, int off) {
     return _mm512_madd_epi16(set32(pair), _mm512_set1_epi16((short)-off));
@@ -48,6 +51,9 @@ typedef __m256i vi;
 #define EVEN_LANES(a, b) _mm256_shuffle_ps(a, b, 0x88)
 #define ODD_LANES(a, b)  _mm256_shuffle_ps(a, b, 0xdd)
 INLINE vf to_float(vi v) { return _mm256_cvtepi32_ps(v); }
+INLINE vf vf_exponents(const uint8_t *p) {
+    return (vf)_mm256_slli_epi32(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)p)), 23);
+}
 INLINE vi set32(int32_t x) { return _mm256_set1_epi32(x); }
 INLINE vi look_up(const int8_t *table, vu nibbles) {
     return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)table)),
