@@ -1,6 +1,7 @@
 /* quant: every row of the type table. */
 #include "test.h"
 #include "base/mem.h"
+#include "files/hf_mxfp4.h"
 #include "quant/quant.h"
 #include <math.h>
 
@@ -229,12 +230,50 @@ static void exponents_of_mxfp4(void **state) {
     for (int i = 0; i < 32; i++) assert_true(isnan(y[i]));
 }
 
+/* Blocks of a folder are the same numbers: byte i of 16 has elements 2 i and 2 i + 1. Row r of the result is row r * step. */
+static void folders_mxfp4(void **state) {
+    (void)state;
+    enum { ROWS = 7, BLOCKS = 3, ALL = ROWS * BLOCKS };
+    static const float code[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, 0, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+    uint8_t blocks[ALL * 16], scales[ALL];
+    struct block_MXFP4 out[ALL + 1];
+    float y[32];
+    seed = 6;
+    for (int i = 0; i < ALL * 16; i++) blocks[i] = (uint8_t)(uniform() * 256);
+    for (int i = 0; i < ALL; i++) scales[i] = (uint8_t)(100 + i);
+    blocks[5] = 0x5a, scales[0] = 126;
+    for (int run = 0; run < 8; run++) {
+        const size_t step = run & 1 ? 2 : 1, first = run & 2 && step == 2,
+                     rows = (ROWS - first + step - 1) / step;
+        memset(out, 0xa5, sizeof out);
+        hf_mxfp4_rows(out, blocks + first * BLOCKS * 16, scales + first * BLOCKS, rows, BLOCKS, step,
+                      run & 4 ? 3 : 1);
+        for (size_t i = 0; i < rows * BLOCKS; i++) {
+            const size_t from = (first + i / BLOCKS * step) * BLOCKS + i % BLOCKS;
+            assert_int_equal(out[i].e, scales[from]);
+            quant_info(QUANT_MXFP4)->decode(y, out + i, 32);
+            for (int j = 0; j < 32; j++)
+                assert_true(y[j] == ldexpf(code[blocks[from * 16 + (size_t)j / 2] >> j % 2 * 4 & 15],
+                                           scales[from] - 127));
+        }
+        assert_int_equal(out[rows * BLOCKS].e, 0xa5);
+        if (first) continue;
+        quant_info(QUANT_MXFP4)->decode(y, out, 32);
+        assert_true(y[10] == -0.5f && y[11] == 1.5f);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(table_is_consistent),       cmocka_unit_test(golden_blocks_decode),
-        cmocka_unit_test(round_trip_error_is_small), cmocka_unit_test(dots_agree_with_double),
-        cmocka_unit_test(importance_is_heeded),      cmocka_unit_test(extreme_inputs),
-        cmocka_unit_test(any_bits_do_no_harm),       cmocka_unit_test(exponents_of_mxfp4),
+        cmocka_unit_test(table_is_consistent),
+        cmocka_unit_test(golden_blocks_decode),
+        cmocka_unit_test(round_trip_error_is_small),
+        cmocka_unit_test(dots_agree_with_double),
+        cmocka_unit_test(importance_is_heeded),
+        cmocka_unit_test(extreme_inputs),
+        cmocka_unit_test(any_bits_do_no_harm),
+        cmocka_unit_test(exponents_of_mxfp4),
+        cmocka_unit_test(folders_mxfp4),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
