@@ -15,19 +15,32 @@ enum {
     BUFS = 3,
     PAGE = KV_PAGE * W,
     ARRAY = W * W,
-    ARRAYS = 9,
+    ARRAYS = 11,
     K = 4
 };
 
 /* ---- one operation between guards ---- */
 
 /* What an operation may read beside views. */
-enum { NORM_W, NORM_BIAS, FREQ, SINKS, TABLE, MEMBER_0, MEMBER_1, CONV_W, CONV_BIAS };
+enum {
+    NORM_W,
+    NORM_BIAS,
+    FREQ,
+    SINKS,
+    TABLE,
+    MEMBER_0,
+    MEMBER_1,
+    CONV_W,
+    CONV_BIAS,
+    ROUTER_BIAS,
+    ROUTER_SCALES
+};
 static float array[ARRAYS][ARRAY];
 static float fill[BUFS][T * WIDTH]; /* of the buffers before the operation */
 static float kv_fill[2][PAGE], state_fill[(K - 1) * W];
 static struct weight filler[BUFS], table;
-static struct weight_group group;
+static struct weight_group group, experts; /* experts: 2 */
+static struct router router;
 static struct rope rope;
 
 /* What a run leaves. */
@@ -62,15 +75,30 @@ static void set_up(void) {
     table = matrix(array[TABLE], T);
     group = (struct weight_group){.n_member = 2, .n = W, .k = W};
     group.member[0] = matrix(array[MEMBER_0], W / 2), group.member[1] = matrix(array[MEMBER_1], W / 2);
+    experts = group;
+    for (int i = 0; i < 2; i++) {
+        experts.member[i].n = 1, experts.member[i].n_stack = 2;
+        experts.member[i].stack_bytes = W * sizeof(float);
+    }
+    experts.n = 2;
+    router = (struct router){.n_expert = W,
+                             .n_used = W / 2,
+                             .act = ROUTE_SIGMOID,
+                             .norm = ROUTE_NORM_ADD,
+                             .scale = 1,
+                             .bias = array[ROUTER_BIAS],
+                             .expert_scale = array[ROUTER_SCALES]};
     rope = (struct rope){ROPE_NEOX, W, 1, array[FREQ]};
 }
 
 /* Buffers 0 and 1 have the rows of the step, 2 those of the outputs. */
 static struct view view(int buf, int part) { return (struct view){buf, part * W, W}; }
 
-enum { SAMPLES = 17 };
+enum { SAMPLES = 24 };
 static void samples(struct op *out) {
-    struct view x = view(0, 1), y = view(0, 2), z = view(1, 1), picked = view(2, 1);
+    struct view x = view(0, 1), y = view(0, 2), z = view(1, 1), picked = view(2, 1), none = {-1, 0, 0};
+    struct view choice = view(1, 2), half = view_columns(z, 0, W / 2), gate = view_columns(view(1, 0), 3, 1);
+    struct view two = {0, W, 2 * W}, shared = view_columns(view(0, 0), 0, W / 2);
     const struct op all[SAMPLES] = {
         {OP_EMBED, 0, "embed", .embed = {z, &table, 2}},
         {OP_NORM, 0, "norm", .norm = {x, z, NORM_RMS, W, 1e-3f, array[NORM_W], NULL}},
@@ -90,6 +118,14 @@ static void samples(struct op *out) {
         {OP_SELECT, 0, "select", .select = {picked, W}},
         {OP_CONV, 0, "conv", .conv = {x, z, 0, K, array[CONV_W], array[CONV_BIAS], true}},
         {OP_CONV, 0, "conv without bias", .conv = {x, z, 0, K, array[CONV_W], NULL, false}},
+        {OP_ROUTE, 0, "route", .route = {x, z, &router}},
+        {OP_EXPERTS, 0, "experts", .experts = {x, choice, z, &experts, W / 2, false, false}},
+        {OP_EXPERTS, 0, "experts with weights", .experts = {x, choice, z, &experts, W / 2, false, true}},
+        {OP_EXPERTS, 0, "experts of rows of their own",
+         .experts = {two, choice, half, &experts, 2, true, false}},
+        {OP_MIX, 0, "mix", .mix = {x, choice, none, none, view_columns(z, 0, 2), W / 2, false}},
+        {OP_MIX, 0, "mix with a gate", .mix = {x, choice, shared, gate, half, 2, false}},
+        {OP_MIX, 0, "mix in place", .mix = {x, none, half, none, half, 2, true}},
     };
     memcpy(out, all, sizeof all);
 }
@@ -243,8 +279,9 @@ static void check_matters(const struct backend_type *type, const struct op *s, c
 
 static void check_reads(const struct backend_type *type, const struct op *s, const struct op_use *u,
                         const struct state *before) {
-    static const char *const names[] = {"norm weights", "norm bias", "frequencies", "sinks", "table",
-                                        "member 0",     "member 1",  "taps",        "bias"};
+    static const char *const names[] = {"norm weights", "norm bias",   "frequencies",  "sinks",
+                                        "table",        "member 0",    "member 1",     "taps",
+                                        "bias",         "router bias", "router scales"};
     check_poison(type, s, u, before);
     for (int k = 0; k < u->n_read; k++)
         check_matters(type, s, u, before, "a view", &fill[u->read[k].buf][WIDTH + u->read[k].col], W, true);
@@ -296,10 +333,11 @@ static void constants_are_whole(void **state) {
     for (int i = 0; i < SAMPLES; i++) {
         struct op_use u = op_uses(&s[i]);
         for (int k = 0; k < u.n_constant; k++) {
-            int n = s[i].kind == OP_NORM   ? s[i].norm.dim
-                    : s[i].kind == OP_ROPE ? W / 2
-                    : s[i].kind == OP_CONV ? (k ? W : W * K)
-                                           : 1;
+            int n = s[i].kind == OP_NORM    ? s[i].norm.dim
+                    : s[i].kind == OP_ROPE  ? W / 2
+                    : s[i].kind == OP_CONV  ? (k ? W : W * K)
+                    : s[i].kind == OP_ROUTE ? W
+                                            : 1;
             assert_int_equal(u.constant[k].n, n);
         }
     }

@@ -8,7 +8,20 @@
 static bool feeds_glu(const struct backend_config *c, int id) {
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++)
         for (int i = 0; c->list[cls] && i < c->list[cls]->n_op; i++)
-            if (list_is_gated(c->list[cls], i) && c->list[cls]->op[i].matmul.w->id == id) return true;
+            if (c->list[cls]->op[i].kind == OP_MATMUL && list_is_gated(c->list[cls], i) &&
+                c->list[cls]->op[i].matmul.w->id == id)
+                return true;
+    return false;
+}
+
+/* Whether some list has the group's matrices as experts, or as a router. */
+static bool is_apart(const struct backend_config *c, int id) {
+    for (int cls = 0; cls < ROW_CLASS_COUNT; cls++)
+        for (int i = 0; c->list[cls] && i < c->list[cls]->n_op; i++) {
+            const struct op *o = &c->list[cls]->op[i];
+            if (o->kind == OP_EXPERTS && o->experts.w->id == id) return true;
+            if (o->kind == OP_MATMUL && o->matmul.exact && o->matmul.w->id == id) return true;
+        }
     return false;
 }
 
@@ -21,6 +34,7 @@ static enum infer_status group_place(struct cuda_group *g, const struct weight_g
     g->n = w->n;
     g->k = w->k;
     const struct weight *m = w->member;
+    g->n_stack = m[0].n_stack;
     g->paired = glu && w->n_member == 2 && m[0].n == m[1].n && m[0].n % 16 == 0 &&
                 layout_of(m[0].type) == layout_of(m[1].type) && m[0].factor == m[1].factor;
     int col = 0;
@@ -40,8 +54,9 @@ static enum infer_status group_place(struct cuda_group *g, const struct weight_g
                                             .k = m[i].k,
                                             .col = col,
                                             .factor = m[i].factor};
+        g->member[i].step = round_up(m[i].n, UNIT_PAIR);
         if (!g->paired)
-            r->rows += round_up(m[i].n, UNIT_PAIR);
+            r->rows += g->member[i].step * m[i].n_stack;
         else if (i == 1)
             r->rows = round_up(2 * m[i].n, UNIT_PAIR);
         col += m[i].n;
@@ -79,8 +94,10 @@ static enum infer_status place_weights(struct cuda_plan *p, const struct backend
     TRY(weights_known(c, "cuda", false));
     TRY(mem_new(&p->group, (size_t)(c->n_group + 1) * sizeof *p->group, "weight table"));
     for (int i = 0; i < c->n_group; i++)
-        if (config_uses_group(c, i))
+        if (config_uses_group(c, i)) {
+            p->group[i].apart = is_apart(c, i);
             TRY(group_place(&p->group[i], c->group[i], feeds_glu(c, i), &p->weight_bytes));
+        }
     p->n_group = c->n_group;
     p->embedding = tied_group(c);
     if (p->embedding < 0 && c->embedding) {
@@ -141,7 +158,8 @@ static size_t constants(struct cuda_plan *p, const struct backend_config *c) {
     size_t n = 0;
     for (int i = 0; i < c->n_group; i++) {
         p->group[i].bias_offset = n;
-        if (p->group[i].bias) n += ((size_t)c->group[i]->n * 4 + 255) & ~(size_t)255;
+        if (p->group[i].bias)
+            n += ((size_t)c->group[i]->n * (size_t)p->group[i].n_stack * 4 + 255) & ~(size_t)255;
     }
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
         const struct op_list *l = c->list[cls];
@@ -185,7 +203,7 @@ static void place_tiles(struct cuda_plan *p, const struct op_list *l) {
     int cols = 64;
     for (int i = 0; i < p->n_group; i++)
         for (int r = 0; r < p->group[i].n_region; r++)
-            if (p->group[i].region[r].layout == LAYOUT_F32) cols = 32;
+            if (p->group[i].region[r].layout == LAYOUT_F32 && !p->group[i].apart) cols = 32;
     for (int i = 0; i < ACT_SLOTS; i++) /* a k below 64 is a tile */
         p->tiles[i] = take(p, rows * (size_t)round_up(p->tile_cols[i], 64) / (size_t)cols * 32768);
 }
@@ -208,6 +226,21 @@ static void place_other_kernels(struct cuda_plan *p, const struct backend_config
         p->panel_out = take(p, p->mx_rows * CUDA_PANEL_ROWS * 4);
         p->blas_space = take(p, BLAS_WORKSPACE);
     }
+}
+
+/* What prompt rows of experts need: a number for each pair of a row and a choice, and the tiles of 64 pairs of an expert. */
+static void place_pairs(struct cuda_plan *p, const struct op_list *l) {
+    size_t pairs = 0, tiles = 0;
+    for (int i = 0; l && i < l->n_op; i++) {
+        if (l->op[i].kind != OP_EXPERTS) continue;
+        const struct op_experts *o = &l->op[i].experts;
+        size_t n = (size_t)o->n_used * (size_t)(l->max_rows > l->max_out ? l->max_rows : l->max_out);
+        size_t t = cuda_pair_tiles(n, o->w->member[0].n_stack);
+        pairs = n > pairs ? n : pairs;
+        tiles = t > tiles ? t : tiles;
+    }
+    p->pairs = take(p, pairs * 4);
+    p->pair_tiles = take(p, (tiles + 1) * 16);
 }
 
 static void place_select(struct cuda_plan *p, int n_vocab) {
@@ -262,6 +295,7 @@ static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
     p->item = take(p, (d * (size_t)p->max_split + 1) * 16);
     p->cand = take(p, (size_t)(p->max_out + 8) * 512 * 8);
     place_select(p, c->n_vocab);
+    place_pairs(p, pl);
     p->counter = take(p, (d * 256 + 64) * 4); /* the last one counts decode steps */
     p->wide_count = take(p, 512 * 2 * 4);     /* see skinny.h */
     p->constant_bytes = constants(p, c);

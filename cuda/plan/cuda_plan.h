@@ -25,17 +25,19 @@ struct cuda_region {
     int rows, u;
     size_t offset, bytes; /* in the weight arena */
 };
-/* Row i of a member is physical row base + i / inter * stride + i % inter of its region. */
+/* Row i of a member is physical row base + i / inter * stride + i % inter of its region; of matrix e of a stack, e * step rows further. */
 struct cuda_member {
-    int region, base, inter, stride;
+    int region, base, inter, stride, step;
     int n, k, col; /* col: first column of its output in the group's output */
     float factor;
 };
 struct cuda_group {
     int n_region, n_member, n, k;
+    int n_stack;        /* matrices of each member */
+    bool apart;         /* experts and routers, which only plain kernels read */
     bool paired;        /* gate and up, interleaved so that one tile holds both */
     bool bias, scaled;  /* some member has a bias; a factor, which the plain kernels alone compute */
-    size_t bias_offset; /* float[n] in the constants arena */
+    size_t bias_offset; /* float[n] in the constants arena; of stacks [member][n_stack][its n] */
     struct cuda_region region[CUDA_REGION_MAX];
     struct cuda_member member[WEIGHT_GROUP_MAX];
 };
@@ -65,7 +67,9 @@ struct cuda_plan {
     size_t stage_bytes, constant_bytes, half_row_bytes, handoff_bytes, workspace_bytes;
     size_t tiles[ACT_SLOTS]; /* activation tiles of prompt rows (unit_operands.cuh) */
     int tile_cols[ACT_SLOTS];
-    size_t mx, mx_scale;        /* activations of block-scaled kernels and their scales */
+    size_t mx, mx_scale; /* activations of block-scaled kernels and their scales */
+    size_t pairs,
+        pair_tiles; /* rows and their choices in the order of experts, and what blocks take of them (experts.h) */
     size_t panel, panel_out;    /* --blas on: dequantised rows, and products of gate and up */
     size_t blas_space, mx_rows; /* cuBLASLt's own; rows of a tile of mx */
     /* results of a step: tokens, candidates, and on the host the rows of logits that were wanted */
@@ -79,6 +83,13 @@ struct cuda_plan {
     int n_edited;
     size_t pin_blob, pin_pages, pin_result, pin_decode_blob, pin_decode_result, pin_rows, pin_edit;
 };
+
+/* Tiles of 64 pairs that experts' pairs fill at most. */
+enum { CUDA_PAIR_TILE = 64 };
+static inline size_t cuda_pair_tiles(size_t pairs, int n_expert) {
+    const size_t each = pairs < (size_t)n_expert ? pairs : (size_t)n_expert;
+    return pairs / CUDA_PAIR_TILE + each;
+}
 
 /* Fills a plan; arrays come from mem.h. errors: INFER_E_MEMORY, INFER_E_UNSUPPORTED. */
 enum infer_status cuda_plan_make(struct cuda_plan *p, const struct backend_config *c);

@@ -35,10 +35,10 @@ struct attend_ops link_attend_ops(const struct op_list *l, const struct cuda_lin
 /* ---- what a pattern asks beside the kinds of its operations -------------------------------------------------- */
 
 /* The form in which the kernels of a group of matrices read their input; FORM_ROWS: no fused kernel has the layouts (or
- * a factor), or they disagree. */
+ * a factor, or exact sums), or they disagree. */
 static enum link_form form_of(const struct link_case *c, enum link_kind kind, const struct cuda_group *g) {
     enum link_form form = FORM_ROWS;
-    if (g->scaled) return FORM_ROWS;
+    if (g->scaled || g->apart) return FORM_ROWS;
     for (int i = 0; i < g->n_region; i++) {
         const enum layout l = g->region[i].layout;
         const enum link_form f = route_form(c->route, c->list->cls, kind, c->int8, l);
@@ -53,6 +53,7 @@ static bool tiles_stay_clean(const struct link_case *c) {
     for (int i = 0; i < c->list->n_op; i++) {
         if (c->list->op[i].kind != OP_MATMUL) continue;
         const struct cuda_group *g = &c->plan->group[c->list->op[i].matmul.w->id];
+        if (g->apart) continue;
         (g->region[0].layout == LAYOUT_F32 ? &floats : &halves)[0] = true;
         pads |= g->k % 64 != 0;
     }

@@ -40,7 +40,8 @@ dev_matrix cuda_matrix(const cuda_backend *b, int group, int member) {
     w.n = m->n;
     w.k = m->k;
     w.factor = m->factor;
-    if (g->bias) w.bias = (const float *)(b->work + b->plan.constant + g->bias_offset) + m->col;
+    if (g->bias)
+        w.bias = (const float *)(b->work + b->plan.constant + g->bias_offset) + (size_t)m->col * g->n_stack;
     return w;
 }
 float2 *cuda_rope_table(const cuda_backend *b, const struct rope *r) {

@@ -434,7 +434,7 @@ static bool build(cuda_backend *b, struct decode_program *p, bool int8, struct c
 // Whether there are kernels that multiply codes by codes for all matrices.
 static bool all_codes(const cuda_backend *b) {
     for (int g = 0; g < b->plan.n_group; g++)
-        for (int i = 0; i < b->plan.group[g].n_region; i++) {
+        for (int i = 0; i < b->plan.group[g].n_region && !b->plan.group[g].apart; i++) {
             const enum layout l = b->plan.group[g].region[i].layout;
             if (l == LAYOUT_F32 || is_half(l)) return false;
         }
@@ -446,7 +446,7 @@ static enum infer_status find_scales(cuda_backend *b, float (*up)[2]) {
     const size_t n = (size_t)b->plan.n_group * 2;
     CU(cudaMemsetAsync(most, 0, n * sizeof *most, b->stream));
     for (int g = 0; g < b->plan.n_group; g++)
-        for (int i = 0; i < b->plan.group[g].n_region && i < 2; i++) {
+        for (int i = 0; i < b->plan.group[g].n_region && i < 2 && !b->plan.group[g].apart; i++) {
             const cuda_region *r = &b->plan.group[g].region[i];
             if (r->layout == LAYOUT_F32 || is_half(r->layout)) continue;
             CU(scale_range(r->layout, b->weights + r->offset, (size_t)(r->rows / UNIT_ROWS) * (size_t)r->u,

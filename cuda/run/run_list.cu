@@ -1,5 +1,6 @@
 // Operations one by one with the plain kernels: links of a program that no pattern takes, and whole lists where no fused kernel
 // takes the model or the chip, or with --no-fuse. Without the latter some ops of a decode list share a kernel, and the kernels overlap.
+#include "cuda/plain/experts.h"
 #include "cuda/plain/gemv_f32.h"
 #include "cuda/run/cuda_impl.h"
 #include "seam/op_list.h"
@@ -15,6 +16,58 @@ static enum infer_status run_matmul(cuda_backend *b, const struct op_list *l, co
         part.p += b->plan.group[id].member[i].col;
         CU(op_matmul_run(b->t, cuda_matrix(b, id, i), x, part, n, out_rows, l->cls == ROW_DECODE, s));
     }
+    return INFER_OK;
+}
+
+// ---- experts
+static rows rows_or_none(const cuda_backend *b, const struct op_list *l, struct view v) {
+    return v.buf < 0 ? rows{} : cuda_rows(b, l, v);
+}
+static enum infer_status run_route(cuda_backend *b, const struct op_list *l, const struct op_route *o, int n,
+                                   op_queue s) {
+    struct router r = *o->router;
+    r.bias = cuda_constant(b, r.bias);
+    r.expert_scale = cuda_constant(b, r.expert_scale);
+    CU(op_route_run(b->t, cuda_rows(b, l, o->logits), cuda_rows(b, l, o->choice), r, n,
+                    cuda_out_rows(l, o->choice), s));
+    return INFER_OK;
+}
+static enum infer_status run_experts(cuda_backend *b, const struct op_list *l, const struct op_experts *o,
+                                     int n, op_queue s) {
+    const cuda_group *g = &b->plan.group[o->w->id];
+    const bool decode = l->cls == ROW_DECODE;
+    const rows out = cuda_rows(b, l, o->out);
+    experts_job j = {};
+    j.n_expert = g->n_stack;
+    j.n_used = o->n_used;
+    j.x = cuda_rows(b, l, o->x);
+    j.choice = cuda_rows(b, l, o->choice);
+    j.by_choice = o->by_choice;
+    j.weighted = o->weighted;
+    j.out_rows = cuda_out_rows(l, o->out);
+    j.pair = (int *)(b->work + b->plan.pairs);
+    j.tile = (int4 *)(b->work + b->plan.pair_tiles);
+    if (!decode) CU(op_experts_order(b->t, j, n, s));
+    for (int i = 0; i < g->n_member; i++) {
+        j.w = cuda_matrix(b, o->w->id, i);
+        j.step = g->member[i].step;
+        j.out = out;
+        j.out.p += (size_t)g->member[i].col * o->n_used;
+        CU(op_experts_run(b->t, j, n, decode, s));
+    }
+    return INFER_OK;
+}
+static enum infer_status run_mix(cuda_backend *b, const struct op_list *l, const struct op_mix *o, int n,
+                                 op_queue s) {
+    mix_job j = {};
+    j.x = cuda_rows(b, l, o->x);
+    if (!o->plain) j.w = cuda_rows(b, l, view_columns(o->choice, o->n_used, o->n_used));
+    j.shared = rows_or_none(b, l, o->shared);
+    j.gate = rows_or_none(b, l, o->gate);
+    j.out = cuda_rows(b, l, o->out);
+    j.n_used = o->n_used;
+    j.out_rows = cuda_out_rows(l, o->out);
+    CU(op_mix_run(b->t, j, n, s));
     return INFER_OK;
 }
 
@@ -71,6 +124,12 @@ static enum infer_status run_op(cuda_backend *b, const struct op_list *l, const 
         CU(op_conv_run(b->t, j, n, s));
         break;
     }
+    case OP_ROUTE:
+        return run_route(b, l, &o->route, n, s);
+    case OP_EXPERTS:
+        return run_experts(b, l, &o->experts, n, s);
+    case OP_MIX:
+        return run_mix(b, l, &o->mix, n, s);
     case OP_KIND_COUNT:
         infer_bug("operation %d has no kernel", (int)o->kind);
     }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include "cuda/run/cuda_impl.h"
 #include "seam/op_list.h"
+#include "seam/weight.h"
 #include "base/mem.h"
 
 enum { UPLOAD_THREADS = 8 };
@@ -12,16 +13,16 @@ enum { UPLOAD_THREADS = 8 };
 struct upload {
     cuda_backend *b;
     size_t chunk, done, total;
-    int group, member, row; // next rows to take
+    int group, member, matrix, row; // next rows to take
     uint8_t *pinned;
     pthread_mutex_t lock;
     enum infer_status status;
     char message[512];
 };
-struct piece {
-    const struct weight *w;
+struct piece { // rows of one matrix
+    struct weight w;
     const cuda_region *r;
-    const cuda_member *m;
+    cuda_member m;
     int row, n;
 };
 
@@ -42,12 +43,17 @@ static bool next_piece(upload *u, piece *p) {
         int n = (int)(u->chunk / row);
         if (n < 1) n = 1;
         if (n > m->n - u->row) n = m->n - u->row;
-        *p = piece{w, &g->region[m->region], m, u->row, n};
+        *p = piece{weight_matrix(w, u->matrix), &g->region[m->region], *m, u->row, n};
+        p->m.base += u->matrix * m->step;
         u->row += n;
         u->done += row * (size_t)n;
         if (u->row == m->n) {
             u->row = 0;
-            if (++u->member == g->n_member) {
+            if (++u->matrix == w->n_stack) {
+                u->matrix = 0;
+                u->member++;
+            }
+            if (u->member == g->n_member) {
                 u->member = 0;
                 u->group++;
             }
@@ -68,16 +74,21 @@ static enum infer_status upload_pieces(upload *u, int thread) {
     enum infer_status st = INFER_OK;
     piece p;
     while (st == INFER_OK && next_piece(u, &p)) {
-        size_t row = quant_row_bytes(quant_info(p.w->type), (size_t)p.w->k), bytes = row * (size_t)p.n;
+        size_t row = quant_row_bytes(quant_info(p.w.type), (size_t)p.w.k), bytes = row * (size_t)p.n;
         if (bytes > u->chunk) {
-            st = err_set(INFER_E_UNSUPPORTED, "cuda: a row of %s has %zu bytes", p.w->name, row);
+            st = err_set(INFER_E_UNSUPPORTED, "cuda: a row of %s has %zu bytes", p.w.name, row);
             break;
         }
-        memcpy(host, (const uint8_t *)p.w->data + (size_t)p.row * row, bytes);
+        const size_t stride = weight_stride(&p.w);
+        const uint8_t *from = (const uint8_t *)p.w.data + (size_t)p.row * stride;
+        if (stride == row)
+            memcpy(host, from, bytes);
+        else
+            for (int i = 0; i < p.n; i++) memcpy(host + (size_t)i * row, from + (size_t)i * stride, row);
         cudaError_t e = cuda_fails_now() ? cudaErrorUnknown
                                          : cudaMemcpyAsync(dev, host, bytes, cudaMemcpyHostToDevice, s);
         if (e == cudaSuccess && cuda_fails_now()) e = cudaErrorUnknown;
-        if (e == cudaSuccess) e = cuda_repack(p.r, p.m, p.w->type, b->weights, dev, row, p.row, p.n, s);
+        if (e == cudaSuccess) e = cuda_repack(p.r, &p.m, p.w.type, b->weights, dev, row, p.row, p.n, s);
         if (e == cudaSuccess) e = cudaStreamSynchronize(s);
         if (e != cudaSuccess) st = cuda_error(e, "upload");
     }
@@ -120,14 +131,15 @@ static enum infer_status upload_constants(cuda_backend *b) {
         if (!b->plan.group[i].bias) continue;
         for (int m = 0; m < b->c.group[i]->n_member; m++) {
             const struct weight *w = &b->c.group[i]->member[m];
+            const size_t n = (size_t)w->n * 4, stack = (size_t)w->n_stack;
             uint8_t *dst = b->work + b->plan.constant + b->plan.group[i].bias_offset +
-                           (size_t)b->plan.group[i].member[m].col * 4;
-            if (w->bias)
-                CU(cudaMemcpyAsync(dst, w->bias, (size_t)w->n * 4, cudaMemcpyHostToDevice, b->stream));
-            else
-                CU(cudaMemsetAsync(dst, 0, (size_t)w->n * 4, b->stream));
+                           (size_t)b->plan.group[i].member[m].col * 4 * stack;
+            if (!w->bias) CU(cudaMemsetAsync(dst, 0, n * stack, b->stream));
+            for (int e = 0; w->bias && e < w->n_stack; e++, dst += n)
+                CU(cudaMemcpyAsync(dst, weight_bias(w, e), n, cudaMemcpyHostToDevice, b->stream));
         }
-        size_t end = b->plan.group[i].bias_offset + (((size_t)b->c.group[i]->n * 4 + 255) & ~(size_t)255);
+        size_t bytes = (size_t)b->c.group[i]->n * (size_t)b->plan.group[i].n_stack * 4;
+        size_t end = b->plan.group[i].bias_offset + ((bytes + 255) & ~(size_t)255);
         if (end > at) at = end;
     }
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
@@ -157,7 +169,7 @@ static enum infer_status upload_weights(cuda_backend *b) {
     for (int g = 0; g < b->plan.n_group; g++)
         for (int m = 0; m < b->plan.group[g].n_member; m++) {
             const struct weight *w = weight_of(b, g, m);
-            u.total += quant_row_bytes(quant_info(w->type), (size_t)w->k) * (size_t)w->n;
+            u.total += quant_row_bytes(quant_info(w->type), (size_t)w->k) * (size_t)w->n * (size_t)w->n_stack;
         }
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     int n = cores < UPLOAD_THREADS ? (int)cores : UPLOAD_THREADS;

@@ -84,6 +84,15 @@ static struct need need_of(const struct backend_config *c, enum cpu_isa isa, int
     return n;
 }
 
+static const struct cpu_kernels *kernels_of(enum cpu_isa isa) {
+    return isa == CPU_ISA_AVX2      ? &cpu_kernels_avx2
+           : isa == CPU_ISA_AVXVNNI ? &cpu_kernels_avxvnni
+                                    : &cpu_kernels_avx512;
+}
+static size_t own_pairs_bytes(const struct cpu_experts_need *e) { /* and room for five alignments */
+    return e->own_x + (2 * e->pairs + 2 * (size_t)e->experts + 1) * sizeof(int32_t) + 5 * 64;
+}
+
 static enum infer_status cpu_probe(void) {
     enum cpu_isa isa;
     return cpu_isa_pick(NULL, &isa);
@@ -102,12 +111,13 @@ static enum infer_status cpu_sizes(const struct backend_config *c, struct backen
         ops += (size_t)l->n_op;
     }
     struct need n = need_of(c, isa, n_thread);
-    size_t own =
-        n.own_norm + n.own_x8 + n.own_out + n.scratch + n.part + n.weights + n.acc + sizeof(struct cpu_work);
+    struct cpu_experts_need e = cpu_experts_need(c, kernels_of(isa));
+    size_t own = own_pairs_bytes(&e) + n.own_norm + n.own_x8 + n.own_out + n.scratch + n.part + n.weights +
+                 n.acc + sizeof(struct cpu_work);
     *out = (struct backend_sizes){
         .weight_bytes = cpu_repack_bytes(c, n_thread),
         .kv_bytes = n.kv,
-        .workspace_bytes = n.norm + n.x8 + n.panel + n.cs + CPU_PART_ROWS * n.part + 2 * n.best +
+        .workspace_bytes = e.x + n.norm + n.x8 + n.panel + n.cs + CPU_PART_ROWS * n.part + 2 * n.best +
                            2 * n.select + own * (size_t)n_thread +
                            ops * (sizeof(struct cpu_op) + sizeof(struct cpu_range) * (size_t)n_thread) +
                            sizeof(struct cpu) + last_tokens_bytes(c->n_slot, n.cs_rows) +
@@ -147,9 +157,18 @@ static void take_states(struct cpu *c, bool *ok) {
     for (int i = 0; *ok && i < c->config.n_state; i++) c->state[i] = take(c, state_bytes(&c->config, i), ok);
 }
 
+static void take_pairs(struct cpu *c, struct cpu_work *w, const struct cpu_experts_need *e, bool *ok) {
+    w->pairs.order = take(c, e->pairs * sizeof *w->pairs.order, ok);
+    w->pairs.place = take(c, e->pairs * sizeof *w->pairs.place, ok);
+    w->pairs.first = take(c, ((size_t)e->experts + 1) * sizeof *w->pairs.first, ok);
+    w->pairs.hit = take(c, (size_t)e->experts * sizeof *w->pairs.hit, ok);
+    w->pair_x = take(c, e->own_x, ok);
+}
+
 static enum infer_status take_memory(struct cpu *c) {
     const struct backend_config *g = &c->config;
     struct need n = need_of(g, c->isa, c->n_thread);
+    struct cpu_experts_need e = cpu_experts_need(g, c->k);
     bool ok = true;
     c->activations = take(c, g->activation_bytes, &ok);
     take_pools(c, &ok);
@@ -157,6 +176,7 @@ static enum infer_status take_memory(struct cpu *c) {
     c->norm = take(c, n.norm, &ok);
     c->x8 = take(c, n.x8, &ok);
     c->panel = take(c, n.panel, &ok);
+    c->pair_x = take(c, e.x, &ok);
     c->cs = take(c, n.cs, &ok);
     c->cs_width = n.cs_width, c->cs_rows = n.cs_rows, c->best_rows = n.out_rows;
     c->best_value = take(c, n.best, &ok);
@@ -177,6 +197,7 @@ static enum infer_status take_memory(struct cpu *c) {
         w->part = take(c, n.part, &ok);
         w->weights = take(c, n.weights, &ok);
         w->acc = take(c, n.acc, &ok);
+        take_pairs(c, w, &e, &ok);
     }
     int ops = 0;
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
@@ -257,9 +278,7 @@ static enum infer_status cpu_open(struct backend **out, const struct backend_con
     c->base.type = &backend_cpu;
     c->config = *config;
     c->isa = isa;
-    c->k = isa == CPU_ISA_AVX2      ? &cpu_kernels_avx2
-           : isa == CPU_ISA_AVXVNNI ? &cpu_kernels_avxvnni
-                                    : &cpu_kernels_avx512;
+    c->k = kernels_of(isa);
     c->n_thread = host_threads_pick(config->n_thread);
     c->team = (struct cpu_team){.n = c->n_thread, .room = cpu_room};
     enum infer_status s = take_memory(c);
@@ -311,6 +330,8 @@ static void prologue(struct cpu_step *s, int thread, int n_thread) {
         int units = o->n_unit;
         if (o->fn == cpu_op_attend_decode)
             units = cpu_attend_units(o, s);
+        else if (o->fn == cpu_op_experts)
+            units = cpu_experts_units(o, s);
         else if (o->per_row)
             units *= (s->n_row + o->unit_rows - 1) / o->unit_rows;
         cpu_share(units, thread, n_thread, &a, &b);

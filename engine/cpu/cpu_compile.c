@@ -10,10 +10,11 @@
 /* May op i + 1 be done inside matmul i? Its input is the matmul's output and dies with it, and what it writes is
  * not what the matmul still reads (source). */
 static enum cpu_epilogue epilogue_of(const struct op_list *l, int i, struct view source) {
-    struct view out = l->op[i].matmul.out;
+    struct view out = op_uses(&l->op[i]).write[0];
     if (i + 1 >= l->n_op || !list_hands_over(l, i)) return CPU_EPI_STORE;
     const struct op *post = &l->op[i + 1];
-    if (post->kind == OP_ADD && (view_same(post->add.a, out) != view_same(post->add.b, out)) &&
+    if (l->op[i].kind == OP_MATMUL && post->kind == OP_ADD &&
+        (view_same(post->add.a, out) != view_same(post->add.b, out)) &&
         !list_overlaps(l, source, post->add.out))
         return CPU_EPI_ADD;
     if (list_is_gated(l, i) && !list_overlaps(l, source, post->glu.out)) return CPU_EPI_GLU;
@@ -27,8 +28,8 @@ int cpu_decode_unit_rows(int n_thread, const struct weight_group *w) {
 }
 
 /* One route for all members, since they share the copy of x. */
-static enum cpu_route prompt_route(const struct cpu *c, const struct weight_group *w) {
-    bool plain = c->config.strict_fp32, int8 = true, int16 = true;
+static enum cpu_route prompt_route(const struct cpu *c, const struct weight_group *w, bool exact) {
+    bool plain = c->config.strict_fp32 || exact, int8 = true, int16 = true;
     for (int m = 0; m < w->n_member; m++) {
         if (w->member[m].type == QUANT_F32) plain = true; /* fewer bits would not be float32 */
         if (!c->k->gemm_int8[w->member[m].type]) int8 = false;
@@ -45,7 +46,7 @@ static void compile_matmul(struct cpu *c, const struct op_list *l, struct cpu_op
     const struct weight_group *w = l->op[i].matmul.w;
     bool decode = l->cls == ROW_DECODE, fuse = !c->config.no_fuse;
     o->fn = decode ? cpu_op_matmul_decode : cpu_op_matmul_prompt;
-    o->route = prompt_route(c, w);
+    o->route = prompt_route(c, w, l->op[i].matmul.exact);
     o->unit_rows = decode ? cpu_decode_unit_rows(c->n_thread, w) : CPU_PANEL_ROWS;
     if (norm) o->norm = &l->op[i - 1];
     /* prompt rows are copied to panels before the first output is written, so nothing is read any more then */
@@ -57,6 +58,19 @@ static void compile_matmul(struct cpu *c, const struct op_list *l, struct cpu_op
         if (o->epilogue != CPU_EPI_GLU || m == 0)
             o->n_unit += (w->member[m].n + o->unit_rows - 1) / o->unit_rows;
     }
+}
+
+static void compile_experts(struct cpu *c, const struct op_list *l, struct cpu_op *o, int i) {
+    const struct op_experts *e = &l->op[i].experts;
+    o->fn = cpu_op_experts;
+    o->route = cpu_experts_form(&c->config, c->k, l->cls, e->w);
+    o->unit_rows = l->cls == ROW_DECODE ? cpu_decode_unit_rows(c->n_thread, e->w) : CPU_UNIT_ROWS;
+    if (!c->config.no_fuse) o->epilogue = epilogue_of(l, i, e->x);
+    if (o->epilogue != CPU_EPI_STORE && list_overlaps(l, e->choice, l->op[i + 1].glu.out))
+        o->epilogue = CPU_EPI_STORE;
+    if (o->epilogue != CPU_EPI_STORE) o->post = &l->op[i + 1];
+    for (int m = 0; m < (o->epilogue == CPU_EPI_GLU ? 1 : e->w->n_member); m++)
+        o->n_unit += (e->w->member[m].n + o->unit_rows - 1) / o->unit_rows;
 }
 
 static int rope_table(struct cpu *c, const struct rope *r) {
@@ -85,7 +99,7 @@ static bool attention_folds(const struct cpu *c, const struct op_list *l, int i)
 /* Ops that work row by row, each thread on the same share: none of them waits for another. */
 static bool row_wise(const struct cpu_op *o) {
     return o->fn == cpu_op_embed || o->fn == cpu_op_norm || o->fn == cpu_op_rope || o->fn == cpu_op_kv_put ||
-           o->fn == cpu_op_glu || o->fn == cpu_op_add;
+           o->fn == cpu_op_glu || o->fn == cpu_op_add || o->fn == cpu_op_route;
 }
 
 static enum infer_status compile_small(struct cpu *c, const struct op_list *l, struct cpu_op *o,
@@ -93,7 +107,8 @@ static enum infer_status compile_small(struct cpu *c, const struct op_list *l, s
     static cpu_fn *const plain[OP_KIND_COUNT] = {
         [OP_EMBED] = cpu_op_embed,   [OP_NORM] = cpu_op_norm,     [OP_ROPE] = cpu_op_rope,
         [OP_KV_PUT] = cpu_op_kv_put, [OP_GLU] = cpu_op_glu,       [OP_ADD] = cpu_op_add,
-        [OP_ROWS] = cpu_op_rows,     [OP_SELECT] = cpu_op_select, [OP_CONV] = cpu_op_conv};
+        [OP_ROWS] = cpu_op_rows,     [OP_SELECT] = cpu_op_select, [OP_CONV] = cpu_op_conv,
+        [OP_ROUTE] = cpu_op_route,   [OP_MIX] = cpu_op_mix};
     o->fn = plain[op->kind];
     if (op->kind == OP_ROPE && (o->cs = rope_table(c, op->rope.rope)) < 0)
         return err_set(INFER_E_UNSUPPORTED, "more than %d different rope tables", CPU_ROPES);
@@ -136,6 +151,9 @@ enum infer_status cpu_compile_list(struct cpu *c, enum row_class cls) {
             o->n_unit = c->config.store[op->attend.store].n_kv_head;
         } else if (op->kind == OP_MATMUL) {
             compile_matmul(c, l, o, i, norm);
+            if (o->post) i++;
+        } else if (op->kind == OP_EXPERTS) {
+            compile_experts(c, l, o, i);
             if (o->post) i++;
         } else {
             TRY(compile_small(c, l, o, op));

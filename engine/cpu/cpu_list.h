@@ -35,12 +35,20 @@ struct cpu_copy {
     uint8_t *made; /* [units] */
 };
 
+/* A unit's copy in this step: read it where it is made, else write it and then set *mark; NULL: neither. */
+struct cpu_copied {
+    uint8_t *to, *mark;
+    bool made;
+};
+struct cpu;
+struct cpu_copied cpu_copied(const struct cpu *c, const struct cpu_copy *copy, int unit);
+
 struct cpu_op {
     cpu_fn *fn;
     const struct op *op;
     bool barrier;  /* after this op */
     int index;     /* of its ranges */
-    int n_unit;    /* units to share; 0: fixed shares */
+    int n_unit;    /* units to share; 0: fixed shares; of one expert */
     int unit_rows; /* weight rows of a matmul's unit; rows of a block of prompt attention */
     bool per_row;  /* n_unit units for every unit_rows rows of the step */
     /* matmul: what compile folded in */
@@ -49,7 +57,7 @@ struct cpu_op {
     enum cpu_epilogue epilogue;
     bool need_x8;          /* a member reads quantised activations */
     struct cpu_copy *copy; /* [n_member], NULL: none */
-    enum cpu_route route;
+    enum cpu_route route;  /* of experts: what the rows of x become, in a decode list too */
     /* attend: rope and kv_put folded in */
     const struct op *rope_q, *rope_k, *put;
     int cs; /* rope: index of its cos/sin table */
@@ -95,6 +103,18 @@ int cpu_select_vocab(const struct backend_config *c);
 size_t cpu_select_bytes(int n_vocab, int n_thread);
 void cpu_select_open(struct cpu_select *c, void *memory, int n_vocab, int n_thread);
 
+/* Rows and their choices in the order of experts (cpu_experts.c): pair t * n_used + j at order[place[pair]] */
+struct cpu_pairs {
+    int32_t *order, *place;
+    int32_t *first; /* first[n_expert + 1]: where an expert's pairs begin */
+    int32_t *hit;   /* hit[n_hit]: experts that have some */
+    int n_hit;
+};
+struct cpu_experts_need {
+    size_t pairs, own_x, x; /* bytes: rows of x of one row's choices, of all pairs */
+    int experts;
+};
+
 struct cpu_work {     /* one thread's own memory */
     float *norm;      /* [CPU_OWN_ROWS][kp max]: normed rows */
     uint8_t *x8;      /* [CPU_OWN_ROWS]: quantised rows */
@@ -103,6 +123,8 @@ struct cpu_work {     /* one thread's own memory */
     float *part;      /* [CPU_ATTEND_PARTS] parts of one kv head */
     uint8_t *weights; /* [CPU_PANEL_ROWS][CPU_PANEL_STRIDE] float or bf16 */
     float *acc;       /* [2][CPU_PANEL_TOKENS / CPU_LANES][CPU_PANEL_ROWS][CPU_LANES] */
+    struct cpu_pairs pairs;
+    uint8_t *pair_x; /* of one row's choices */
 };
 enum {
     CPU_OWN_ROWS = 2 /* up to so many decode rows every thread prepares its own copy of the activations */
@@ -152,13 +174,14 @@ struct cpu {
     struct cpu_list list[ROW_CLASS_COUNT];
     const struct rope *rope[CPU_ROPES];
     int n_rope;
-    float *cs;      /* [n_rope][max rows][2][n_rot_max/2]: cos, sin */
-    int cs_width;   /* floats of one row of one rope */
-    int cs_rows;    /* max rows */
-    uint8_t *x8;    /* shared quantised activations of decode rows */
-    float *norm;    /* shared normed rows of decode steps */
-    uint8_t *panel; /* shared x panels, or quantised rows, of prompt steps */
-    float *part;    /* parts of up to CPU_PART_ROWS decode rows: [row][kv head][CPU_ATTEND_PARTS] */
+    float *cs;       /* [n_rope][max rows][2][n_rot_max/2]: cos, sin */
+    int cs_width;    /* floats of one row of one rope */
+    int cs_rows;     /* max rows */
+    uint8_t *x8;     /* shared quantised activations of decode rows */
+    float *norm;     /* shared normed rows of decode steps */
+    uint8_t *panel;  /* shared x panels, or quantised rows, of prompt steps */
+    uint8_t *pair_x; /* shared rows of x in the order of experts */
+    float *part;     /* parts of up to CPU_PART_ROWS decode rows: [row][kv head][CPU_ATTEND_PARTS] */
     struct cpu_work *work;
     struct cpu_range *range; /* [n_range][n_thread] */
     int n_range;
@@ -223,6 +246,13 @@ size_t cpu_attend_part_floats(int heads, int hv);
 cpu_fn cpu_op_conv, cpu_op_embed, cpu_op_norm, cpu_op_rope, cpu_op_kv_put, cpu_op_glu, cpu_op_add,
     cpu_op_rows, cpu_op_select;
 cpu_fn cpu_op_matmul_decode, cpu_op_matmul_prompt, cpu_op_attend_decode, cpu_op_attend_prompt;
+cpu_fn cpu_op_route, cpu_op_experts, cpu_op_mix;
+
+/* Experts (cpu_experts.c): what the rows of x become; memory; units of a step. */
+enum cpu_route cpu_experts_form(const struct backend_config *c, const struct cpu_kernels *k,
+                                enum row_class cls, const struct weight_group *w);
+struct cpu_experts_need cpu_experts_need(const struct backend_config *c, const struct cpu_kernels *k);
+int cpu_experts_units(const struct cpu_op *op, const struct cpu_step *s);
 
 /* Copies for the matmuls of a compiled decode list (cpu_repack.c); bytes: 0 where memory is not plenty. */
 size_t cpu_repack_bytes(const struct backend_config *c, int n_thread);

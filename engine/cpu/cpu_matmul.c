@@ -2,6 +2,7 @@
  * past all tokens. What follows (add, glu) is done while the outputs are in
  * cache, when compile folded it in. */
 #include "cpu/cpu_list.h"
+#include "seam/weight.h"
 #include <string.h>
 
 /* Member and row of unit u; the units of a folded glu cover the same rows of both members. */
@@ -16,11 +17,6 @@ static int unit_place(const struct cpu_op *op, int u, int *row) {
         u -= n;
     }
     infer_bug("unit %d is beyond matmul %s", u, op->op->name);
-}
-
-static size_t row_bytes(const struct weight *w) { return quant_row_bytes(quant_info(w->type), (size_t)w->k); }
-static const uint8_t *weight_end(const struct weight *w) {
-    return (const uint8_t *)w->data + row_bytes(w) * (size_t)w->n;
 }
 
 /* v[n]: sums of rows row .. of a weight, with its factor and its bias. */
@@ -72,32 +68,21 @@ static void prepare(const struct cpu_op *op, struct cpu_step *s, int t0, int t1,
     }
 }
 
-/* Making all copies in one step would hold up an answer's second token: by 0.14 to 0.5 s for 0.8 GB on 2 threads, most
- * of it the kernel's clearing of pages. So a step makes those of every fourth huge page. */
-static bool copied_now(const struct cpu *c, const uint8_t *to) {
-    enum { HUGE_PAGE_BITS = 21, STEPS = 4 };
-    return ((uintptr_t)to >> HUGE_PAGE_BITS) % STEPS == c->n_decode % STEPS;
-}
-
 /* n rows of member m from its copy, if an earlier step made it. */
 static void multiply_rows(struct cpu *c, const struct cpu_op *op, int m, int row, int n, struct cpu_x x,
                           int T, float *out) {
     const struct weight *w = &op->op->matmul.w->member[m];
-    size_t stride = row_bytes(w);
+    size_t stride = weight_stride(w);
     const uint8_t *from = (const uint8_t *)w->data + stride * (size_t)row;
-    struct cpu_copy *copy = op->copy ? &op->copy[m] : NULL;
-    int unit = row / op->unit_rows;
-    uint8_t *to = copy ? copy->data + copy->unit_bytes * (size_t)unit : NULL;
-    bool made = copy && copy->made[unit];
-    if (copy && !made && !copied_now(c, to)) copy = NULL, to = NULL;
+    const struct cpu_copied copy = cpu_copied(c, op->copy ? &op->copy[m] : NULL, row / op->unit_rows);
     cpu_row_fn *const *kernel = cpu_is_float(w->type) ? c->k->gemv_float : c->k->gemm_int8;
-    if (made && c->isa == CPU_ISA_AMX && cpu_tiles_can(w->type, w->k))
+    if (copy.made && c->isa == CPU_ISA_AMX && cpu_tiles_can(w->type, w->k))
         for (; T >= CPU_TILE_ROWS; T -= CPU_TILE_ROWS, out += CPU_TILE_ROWS * CPU_UNIT_ROWS) {
-            cpu_gemm_int8_amx[w->type](to, n, w->k, x, out);
+            cpu_gemm_int8_amx[w->type](copy.to, n, w->k, x, out);
             x.at += CPU_TILE_ROWS * x.row;
         }
-    if (T) kernel[w->type](from, stride, n, w->k, x, T, out, to, made);
-    if (copy) copy->made[unit] = 1;
+    if (T) kernel[w->type](from, stride, n, w->k, x, T, out, copy.to, copy.made);
+    if (copy.mark) *copy.mark = 1;
 }
 
 void cpu_op_matmul_decode(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
@@ -154,7 +139,7 @@ static size_t panel_bytes(enum cpu_route route, int k) { /* of one panel */
 static void unit_multiply(struct cpu *c, struct cpu_work *work, const struct weight *w, int row, int n,
                           const uint8_t *panel, int n_panel, float *acc) {
     const struct quant_info *q = quant_info(w->type);
-    size_t elems = (size_t)k_padded(w->k) * CPU_LANES, stride = row_bytes(w);
+    size_t elems = (size_t)k_padded(w->k) * CPU_LANES, stride = weight_stride(w);
     float *weights = (float *)(void *)work->weights;
     memset(acc, 0, sizeof(float) * (size_t)n_panel * CPU_PANEL_ROWS * CPU_LANES);
     for (int k0 = 0; k0 < w->k; k0 += CPU_PANEL_K) {
@@ -226,7 +211,7 @@ static struct cpu_amx_rows rows_of(const struct job *j, const struct cpu_op *op,
     const struct weight *w = &op->op->matmul.w->member[j->m + j->i];
     const struct quant_info *q = quant_info(w->type);
     r.unpack = c->k->dequant_bf16[w->type];
-    r.stride = row_bytes(w);
+    r.stride = weight_stride(w);
     r.src = (const uint8_t *)w->data + r.stride * (size_t)j->row + quant_row_bytes(q, (size_t)j->k0);
     r.end = weight_end(w);
     r.bytes_256 = quant_row_bytes(q, 256);
@@ -318,7 +303,7 @@ void cpu_op_matmul_prompt(const struct cpu_op *op, struct cpu_step *s, int threa
             for (int i = 0; i < members; i++) {
                 const struct weight *w = &mm->w->member[m + i];
                 float *acc = work->acc + (size_t)i * acc_floats;
-                size_t stride = row_bytes(w);
+                size_t stride = weight_stride(w);
                 if (op->route == CPU_ROUTE_INT8 || op->route == CPU_ROUTE_INT16)
                     kernel[w->type]((const uint8_t *)w->data + stride * (size_t)row, stride, n, K,
                                     (struct cpu_x){rows.at + (size_t)t0 * rows.row, rows.row, rows.chunk},

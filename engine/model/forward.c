@@ -13,7 +13,7 @@ struct emitter {
 static struct view buffer(struct emitter *e, const char *name, int width, enum buf_rows rows, bool residual) {
     struct op_list *l = e->list;
     if (l->n_buf == e->buf_cap) infer_bug("more than %d buffers", e->buf_cap);
-    l->buf[l->n_buf] = (struct buf){.name = name, .width = width, .rows = rows, .residual = residual};
+    l->buf[l->n_buf] = (struct buf){.name = name, .width = width, .rows = rows, .float32 = residual};
     return (struct view){l->n_buf++, 0, width};
 }
 

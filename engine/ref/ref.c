@@ -3,6 +3,7 @@
 #include "seam/draw.h"
 #include "seam/last_tokens.h"
 #include "seam/op_list.h"
+#include "seam/router.h"
 #include "seam/weight.h"
 #include "base/mem.h"
 
@@ -224,6 +225,46 @@ static void ref_conv(struct ref *r, const struct op_conv *o) {
     }
 }
 
+static void ref_route(struct ref *r, const struct op_route *o) {
+    for (int t = 0; t < rows_in(r, o->logits); t++)
+        router_row(o->router, row_of(r, o->logits, t), row_of(r, o->choice, t));
+}
+
+/* Member m, whose outputs begin at column col, of choice j of row t. */
+static void expert_product(struct ref *r, const struct op_experts *o, const struct weight *m, int col, int t,
+                           int j) {
+    const float *x = row_of(r, o->x, t) + (o->by_choice ? j * o->w->k : 0), *choice = row_of(r, o->choice, t);
+    const struct weight w = weight_matrix(m, (int)choice[j]);
+    float *out = row_of(r, o->out, t) + col + j * w.n;
+    for (int n = 0; n < w.n; n++) {
+        double sum = 0;
+        weight_decode_row(&w, n, r->row);
+        for (int k = 0; k < w.k; k++) sum += (double)r->row[k] * (double)x[k];
+        sum = sum * (double)w.factor + (w.bias ? (double)w.bias[n] : 0);
+        out[n] = (float)(sum * (o->weighted ? (double)choice[o->n_used + j] : 1));
+    }
+}
+
+static void ref_experts(struct ref *r, const struct op_experts *o) {
+    for (int t = 0; t < rows_in(r, o->x); t++)
+        for (int m = 0, col = 0; m < o->w->n_member; col += o->n_used * o->w->member[m++].n)
+            for (int j = 0; j < o->n_used; j++) expert_product(r, o, &o->w->member[m], col, t, j);
+}
+
+static void ref_mix(struct ref *r, const struct op_mix *o) {
+    for (int t = 0; t < rows_in(r, o->x); t++) {
+        const float *x = row_of(r, o->x, t), *w = o->plain ? NULL : row_of(r, o->choice, t) + o->n_used;
+        const float *shared = o->shared.buf >= 0 ? row_of(r, o->shared, t) : NULL;
+        double s = o->gate.buf >= 0 ? 1 / (1 + exp(-(double)*row_of(r, o->gate, t))) : 1;
+        float *out = row_of(r, o->out, t);
+        for (int i = 0; i < o->out.width; i++) {
+            double y = shared ? s * (double)shared[i] : 0;
+            for (int j = 0; j < o->n_used; j++) y += (w ? (double)w[j] : 1) * (double)x[j * o->out.width + i];
+            out[i] = (float)y;
+        }
+    }
+}
+
 static void ref_glu(struct ref *r, const struct op_glu *o) {
     for (int t = 0; t < rows_in(r, o->gate); t++) {
         const float *gate = row_of(r, o->gate, t), *up = row_of(r, o->up, t);
@@ -319,6 +360,15 @@ static void run_op(struct ref *r, const struct op *op) {
         return;
     case OP_CONV:
         ref_conv(r, &op->conv);
+        return;
+    case OP_ROUTE:
+        ref_route(r, &op->route);
+        return;
+    case OP_EXPERTS:
+        ref_experts(r, &op->experts);
+        return;
+    case OP_MIX:
+        ref_mix(r, &op->mix);
         return;
     case OP_KIND_COUNT:
         break;

@@ -49,17 +49,20 @@ struct side {
 };
 
 enum { WEIGHT_SIDE_MAX = 4 };
-/* One matrix, out = factor * W x + bias, or a stack of them (experts), in the map. Rows of k elements of type follow each other;
- * data lies as the file has it, or in the middle of a larger tensor that several matrices share (weight_rows in weight.h). */
+/* One matrix, out = factor * W x + bias, or a stack of them (experts), in the map. data lies as the file has it, or in the middle of a
+ * larger tensor that several matrices share (weight_slice); weight.h reads these fields. */
 struct weight {
     const char *name;
     enum quant_type type;
     int n, k;          /* W[n][k] */
+    int every;         /* row i is the i * every-th row of k elements from data on (0: 1) */
     const void *data;  /* at an address that the type's block can be read from */
-    const float *bias; /* bias[n_stack][n], NULL: none */
+    const float *bias; /* bias[n], NULL: none */
     float factor;      /* 1: none */
-    int n_stack;       /* 1, or matrices of a stack: matrix e is at data + e * stack_bytes (weight_matrix) */
+    int n_stack;       /* 1, or matrices of a stack: matrix e is at data + e * stack_bytes, */
     size_t stack_bytes;
+    const void *const *part;           /* or at part[e], where they lie apart; data is part[0] then */
+    int stack_bias;                    /* floats from the bias of a matrix to that of the next (0: n) */
     struct side side[WEIGHT_SIDE_MAX]; /* of a stack: data[n_stack][rows][cols] */
     int n_side;
     bool
@@ -87,7 +90,7 @@ struct buf {
     const char *name;
     int width; /* elements of a row */
     enum buf_rows rows;
-    bool residual;    /* the residual stream: always float32 */
+    bool float32;     /* always float32: the residual stream, choices of experts */
     int first, last;  /* set by list_lives: ops that write it first and touch it last */
     size_t row_bytes; /* set by sizes: bytes of one row in this backend's layout */
     size_t offset;    /* set by the plan: place in the activation arena */
@@ -112,6 +115,9 @@ enum op_kind {
     OP_ROWS,
     OP_SELECT,
     OP_CONV,
+    OP_ROUTE,
+    OP_EXPERTS,
+    OP_MIX,
     OP_KIND_COUNT
 };
 
@@ -137,10 +143,12 @@ struct op_norm {
 };
 
 /* matmul: out[t][n] = factor * sum_k W[n][k] * x[t][k] + bias[n], for each member of the group in turn, none of which is a stack.
- * x.width = k, out.width = n; out does not overlap x. */
+ * x.width = k, out.width = n; out does not overlap x. exact: products of weights of a float type and their sums are float32 on every
+ * backend (a router, whose results decide). */
 struct op_matmul {
     struct view x, out;
     const struct weight_group *w;
+    bool exact;
 };
 
 /* rope, in place on x[t][n_head][head_dim], the first n_rot dims of each head; i < n_rot / 2,
@@ -222,6 +230,53 @@ struct op_conv {
     bool silu;
 };
 
+/* route: which experts a row goes to, and how much each counts. choice[t][2 * n_used]: their ids as float32 numbers, then their
+ * weights; logits[t][n_expert]. seam/router.h has the arithmetic, float32 in one order on every backend, so that equal logits give equal
+ * bits. With l the logits, capped where softcap > 0 (softcap * tanh(l / softcap)):
+ *   s = softmax of l over all experts | sigmoid(l) | l (ROUTE_CHOSEN);  c = s + bias (of the choice alone)
+ *   groups: n_expert in n_group equal runs, whose score is the largest c or the sum of the two largest; only experts of the
+ *   n_group_used best groups can be chosen (n_used of them there must be)
+ *   the n_used experts of largest c, that one first; groups and experts: the lowest index on ties, a NaN is -infinity
+ *   w = s of the chosen, ROUTE_CHOSEN: softmax of l over them;  norm: w /= sum w + eps, or w /= max(sum w, eps)
+ *   w *= scale * expert_scale[e] (NULL: 1)
+ * choice is float32 (struct buf). source: Shazeer et al. 2017; DeepSeek-AI 2024 (groups, bias). */
+enum route_act { ROUTE_SOFTMAX, ROUTE_SIGMOID, ROUTE_CHOSEN };
+enum route_norm { ROUTE_NORM_NONE, ROUTE_NORM_ADD, ROUTE_NORM_CLAMP };
+enum { ROUTE_EXPERTS_MAX = 1024, ROUTE_USED_MAX = 64, ROUTE_GROUPS_MAX = 64 };
+struct router {
+    int n_expert, n_used, n_group, n_group_used; /* n_group 0 or 1: no groups */
+    enum route_act act;
+    enum route_norm norm;
+    bool group_top2; /* score of a group: the sum of its two largest */
+    float softcap, eps, scale;
+    const float *bias, *expert_scale; /* [n_expert], NULL: none */
+};
+struct op_route {
+    struct view logits, choice;
+    const struct router *router;
+};
+
+/* experts: of each row, the matrices that it chose (e = id j of choice[t], j < n_used), for each member of the group, all of them
+ * stacks, in turn:
+ *   out[t][member][j][n] = factor * sum_k W[e][n][k] * x[t][k] + bias[e][n]     (by_choice: x[t][j][k])
+ * so that gate and up are columns of out, as they are of a matmul. weighted: out times the choice's weight (Llama 4, where it
+ * belongs to the input of the first product). x.width = k, or n_used * k; out.width = n_used * n; out does not overlap x. Matrices that
+ * no row chose are not read. A row's sums have one order, whatever other rows chose. */
+struct op_experts {
+    struct view x, choice, out;
+    const struct weight_group *w;
+    int n_used;
+    bool by_choice, weighted;
+};
+
+/* mix: out[t][i] = s[t] * shared[t][i] + sum_j w[t][j] * x[t][j][i], j ascending behind the shared part; w of choice[t], plain: 1.
+ * shared absent: 0; s: 1, or 1 / (1 + exp(-gate[t])), gate of width 1. x.width = n_used * out.width; out may be shared. */
+struct op_mix {
+    struct view x, choice, shared, gate, out;
+    int n_used;
+    bool plain;
+};
+
 struct op {
     enum op_kind kind;
     int layer;        /* -1 outside of the layers */
@@ -238,6 +293,9 @@ struct op {
         struct op_rows rows;
         struct op_select select;
         struct op_conv conv;
+        struct op_route route;
+        struct op_experts experts;
+        struct op_mix mix;
     };
 };
 

@@ -36,6 +36,33 @@ static struct op_use uses_of_store(const struct op *op) {
     return u;
 }
 
+/* Of those that work on experts. */
+static struct op_use uses_of_experts(const struct op *op) {
+    struct op_use u = {.span = OP_SPAN_BUFFER, .reads_store = -1, .writes_store = -1, .state = -1};
+    if (op->kind == OP_ROUTE) {
+        const struct router *r = op->route.router;
+        reads(&u, op->route.logits);
+        constant(&u, r->bias, r->n_expert);
+        constant(&u, r->expert_scale, r->n_expert);
+        writes(&u, op->route.choice);
+    } else if (op->kind == OP_EXPERTS) {
+        u.group = op->experts.w;
+        u.weight = u.group->member, u.n_weight = u.group->n_member;
+        reads(&u, op->experts.x);
+        reads(&u, view_columns(op->experts.choice, 0,
+                               op->experts.weighted ? op->experts.choice.width : op->experts.n_used));
+        writes(&u, op->experts.out);
+    } else {
+        const struct op_mix *m = &op->mix;
+        reads(&u, m->x);
+        if (!m->plain) reads(&u, view_columns(m->choice, m->n_used, m->n_used));
+        reads(&u, m->shared);
+        reads(&u, m->gate);
+        writes(&u, m->out);
+    }
+    return u;
+}
+
 struct op_use op_uses(const struct op *op) {
     struct op_use u = {.span = OP_SPAN_BUFFER, .reads_store = -1, .writes_store = -1, .state = -1};
     switch (op->kind) {
@@ -66,6 +93,10 @@ struct op_use op_uses(const struct op *op) {
     case OP_ATTEND:
     case OP_CONV:
         return uses_of_store(op);
+    case OP_ROUTE:
+    case OP_EXPERTS:
+    case OP_MIX:
+        return uses_of_experts(op);
     case OP_GLU:
         reads(&u, op->glu.gate);
         reads(&u, op->glu.up);
@@ -129,12 +160,16 @@ bool list_hands_over(const struct op_list *l, int i) {
 }
 
 bool list_is_gated(const struct op_list *l, int i) {
-    if (i + 1 >= l->n_op || l->op[i].kind != OP_MATMUL || l->op[i + 1].kind != OP_GLU) return false;
-    const struct op_matmul *m = &l->op[i].matmul;
+    if (i + 1 >= l->n_op || l->op[i + 1].kind != OP_GLU) return false;
+    const struct op *o = &l->op[i];
+    if (o->kind != OP_MATMUL && o->kind != OP_EXPERTS) return false;
+    const bool experts = o->kind == OP_EXPERTS;
+    const struct weight_group *w = experts ? o->experts.w : o->matmul.w;
+    const struct view out = experts ? o->experts.out : o->matmul.out;
     const struct op_glu *g = &l->op[i + 1].glu;
-    int n = m->w->member[0].n;
-    return m->w->n_member == 2 && m->w->member[1].n == n && view_same(g->gate, view_columns(m->out, 0, n)) &&
-           view_same(g->up, view_columns(m->out, n, n));
+    int n = w->member[0].n * (experts ? o->experts.n_used : 1);
+    return w->n_member == 2 && w->member[1].n == w->member[0].n &&
+           view_same(g->gate, view_columns(out, 0, n)) && view_same(g->up, view_columns(out, n, n));
 }
 
 bool list_is_rotated(const struct op_list *l, int i) {

@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-enum { OP_READS = 2, OP_WRITES = 1, OP_CONSTANTS = 2 };
+enum { OP_READS = 4, OP_WRITES = 1, OP_CONSTANTS = 2 };
 
 /* Floats beside the weights: norm weights, frequencies, sinks. */
 struct op_constant {
@@ -71,7 +71,7 @@ bool list_overlaps(const struct op_list *l, struct view a, struct view b);
 
 /* Whether only operation i + 1 reads what i writes, so that it need not be written where both are one kernel. */
 bool list_hands_over(const struct op_list *l, int i);
-/* Whether operation i is the matmul of gate and up, of equal size, and i + 1 the glu of both. */
+/* Whether operation i is the matmul of gate and up (or those of experts), of equal size, and i + 1 the glu of both. */
 bool list_is_gated(const struct op_list *l, int i);
 /* Whether operations i and i + 1 rotate q and k, and i + 2 puts that k into its store. */
 bool list_is_rotated(const struct op_list *l, int i);

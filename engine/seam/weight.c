@@ -8,23 +8,40 @@ static size_t side_bytes(const struct side *s) {
     return (size_t)s->rows * (size_t)s->cols * elem;
 }
 
-struct weight weight_rows(const struct weight *w, int row, int n) {
+static int every_of(const struct weight *w) { return w->every ? w->every : 1; }
+size_t weight_stride(const struct weight *w) { return row_bytes(w) * (size_t)every_of(w); }
+const void *weight_end(const struct weight *w) {
+    return (const char *)w->data + weight_stride(w) * (size_t)(w->n - 1) + row_bytes(w);
+}
+
+struct weight weight_slice(const struct weight *w, int row, int every, int n) {
     struct weight part = *w;
-    if (row < 0 || n < 1 || row + n > w->n || w->n_stack != 1)
-        infer_bug("rows %d to %d of %s", row, row + n, w->name);
+    if (row < 0 || every < 1 || n < 1 || row + (n - 1) * every >= w->n || (w->part && row) ||
+        (w->bias && every > 1))
+        infer_bug("%d rows of %s from %d on, each %d behind the last", n, w->name, row, every);
     part.n = n;
-    part.data = (const char *)w->data + (size_t)row * row_bytes(w);
+    part.every = every_of(w) * every;
+    part.data = (const char *)w->data + (size_t)row * weight_stride(w);
+    part.stack_bias = w->stack_bias ? w->stack_bias : w->n;
     if (w->bias) part.bias = w->bias + row;
-    for (int i = 0; i < w->n_side; i++) part.side[i].row0 += row;
+    for (int i = 0; i < w->n_side; i++) part.side[i].row0 += row * every_of(w);
     return part;
+}
+struct weight weight_rows(const struct weight *w, int row, int n) {
+    return weight_slice(w, row, 1, n);
+}
+
+const float *weight_bias(const struct weight *w, int e) {
+    return w->bias ? w->bias + (size_t)e * (size_t)(w->stack_bias ? w->stack_bias : w->n) : NULL;
 }
 
 struct weight weight_matrix(const struct weight *w, int e) {
     struct weight one = *w;
     if (e < 0 || e >= w->n_stack) infer_bug("matrix %d of %s", e, w->name);
     one.n_stack = 1;
-    one.data = (const char *)w->data + (size_t)e * w->stack_bytes;
-    if (w->bias) one.bias = w->bias + (size_t)e * (size_t)w->n;
+    one.part = NULL;
+    one.data = w->part ? w->part[e] : (const char *)w->data + (size_t)e * w->stack_bytes;
+    one.bias = weight_bias(w, e);
     for (int i = 0; i < w->n_side; i++)
         one.side[i].data = (const char *)w->side[i].data + (size_t)e * side_bytes(&w->side[i]);
     return one;
@@ -46,8 +63,9 @@ static float side_value(const struct side *s, int i, int col) {
 }
 
 void weight_decode_row(const struct weight *w, int i, float *out) {
-    quant_info(w->type)->decode(out, (const char *)w->data + (size_t)i * row_bytes(w), (size_t)w->k);
+    quant_info(w->type)->decode(out, (const char *)w->data + (size_t)i * weight_stride(w), (size_t)w->k);
     if (!w->n_side) return;
+    i *= every_of(w); /* of the file */
     const struct side *scale = side_of(w, SIDE_SCALE), *scale_2 = side_of(w, SIDE_SCALE_2),
                       *zero = side_of(w, SIDE_ZERO), *book = side_of(w, SIDE_CODEBOOK),
                       *index = side_of(w, SIDE_GROUP_INDEX);
@@ -70,11 +88,11 @@ size_t weight_bytes(const struct weight *w) {
     return n * (size_t)w->n_stack;
 }
 
-static enum infer_status known(const struct weight *w, const char *backend, bool sides) {
+static enum infer_status known(const struct weight *w, const char *backend, bool sides, bool experts) {
     static const char *const name[SIDE_ROLE_COUNT] = {"scales", "scales of scales", "zero points",
                                                       "a codebook", "a group index"};
-    if (w->n_stack != 1)
-        return err_set(INFER_E_UNSUPPORTED, "%s: %s is a stack of %d matrices, which no operation reads",
+    if (w->n_stack != 1 && !experts)
+        return err_set(INFER_E_UNSUPPORTED, "%s: %s is a stack of %d matrices, which only experts read",
                        backend, w->name, w->n_stack);
     if (w->n_side && !sides)
         return err_set(INFER_E_UNSUPPORTED,
@@ -87,7 +105,8 @@ enum infer_status weights_known(const struct backend_config *c, const char *back
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++)
         for (int i = 0; c->list[cls] && i < c->list[cls]->n_op; i++) {
             struct op_use u = op_uses(&c->list[cls]->op[i]);
-            for (int k = 0; k < u.n_weight; k++) TRY(known(&u.weight[k], backend, sides));
+            for (int k = 0; k < u.n_weight; k++)
+                TRY(known(&u.weight[k], backend, sides, c->list[cls]->op[i].kind == OP_EXPERTS));
         }
     return INFER_OK;
 }

@@ -6,17 +6,23 @@
 extern "C" {
 #endif
 
-/* Rows row .. row + n - 1 as a matrix of their own: q, k and v of a fused tensor. Not of a stack. */
+/* Rows row .. row + n - 1 as a matrix of their own: q, k and v of a fused tensor. Of a stack: those of each matrix. */
 struct weight weight_rows(const struct weight *w, int row, int n);
+/* The same of n rows from row on, of which each is so many behind the last: gate and up that lie in turns. Their biases do not. */
+struct weight weight_slice(const struct weight *w, int row, int every, int n);
 /* Matrix e of a stack, as if it stood alone. */
 struct weight weight_matrix(const struct weight *w, int e);
+const float *weight_bias(const struct weight *w, int e); /* its bias */
+/* Bytes from a row to the next; where the memory that a matrix is read from ends. */
+size_t weight_stride(const struct weight *w);
+const void *weight_end(const struct weight *w);
 /* Row i with its side tensors, without the factor: out[k]. */
 void weight_decode_row(const struct weight *w, int i, float *out);
 /* Bytes of the elements of all matrices and of the side tensors. */
 size_t weight_bytes(const struct weight *w);
 
-/* What a backend says in sizes. INFER_E_UNSUPPORTED, naming backend and tensor: a matrix that the lists read is a stack, or has
- * side tensors where sides is false. */
+/* What a backend says in sizes. INFER_E_UNSUPPORTED, naming backend and tensor: a matrix that the lists read is a stack and the
+ * operation is not that of experts, or it has side tensors where sides is false. */
 enum infer_status weights_known(const struct backend_config *c, const char *backend, bool sides);
 
 #ifdef __cplusplus

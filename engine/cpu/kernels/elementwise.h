@@ -119,6 +119,16 @@ static void vec_add(const float *a, const float *b, float *out, int n) {
     for (; i + VL <= n; i += VL) vf_store(out + i, vf_add(vf_load(a + i), vf_load(b + i)));
     if (i < n) vf_storen(out + i, vf_add(vf_loadn(a + i, n - i), vf_loadn(b + i, n - i)), n - i);
 }
+static void vec_mix(const float *w, int n_x, const float *x, size_t stride, const float *shared, float scale,
+                    float *out, int n) {
+    for (int i = 0; i < n; i += VL) {
+        int left = n - i < VL ? n - i : VL;
+        vf y = shared ? vf_mul(vf_set(scale), vf_loadn(shared + i, left)) : vf_set(0);
+        for (int j = 0; j < n_x; j++)
+            y = vf_fma(vf_set(w ? w[j] : 1), vf_loadn(x + (size_t)j * stride + i, left), y);
+        vf_storen(out + i, y, left);
+    }
+}
 static bool vec_finite(const float *x, int n) {
     vf s = vf_set(0); /* 0 * x is 0, or NaN where x is not finite */
     for (int i = 0; i < n; i += VL)

@@ -66,6 +66,9 @@ struct cpu_kernels {
     void (*conv)(const struct op_conv *op, int c0, int c1, int n, int pos, const float *x, size_t x_stride,
                  float *out, size_t out_stride, float *state);
     void (*add)(const float *a, const float *b, float *out, int n);
+    /* out[n] = scale * shared[n] (NULL: 0) + sum_j w[j] (NULL: 1) * x[j * stride ..], j < n_x ascending */
+    void (*mix)(const float *w, int n_x, const float *x, size_t stride, const float *shared, float scale,
+                float *out, int n);
     /* One row of x, 256 columns every chunk bytes. */
     void (*quantise)(void *y, size_t chunk, const float *x, int k);   /* struct cpu_x8 */
     void (*quantise16)(void *y, size_t chunk, const float *x, int k); /* struct cpu_x16 */

@@ -10,6 +10,7 @@ const struct cpu_kernels cpu_kernels_avx512 = {
     .glu = vec_glu,
     .conv = vec_conv,
     .add = vec_add,
+    .mix = vec_mix,
     .quantise = vec_quantise,
     .quantise16 = vec_quantise16,
     .kv_store = vec_kv_store,
