@@ -26,8 +26,10 @@ def draw_vector(name, p, zero_centred):
         return 0.8 + 0.1 * noise
     if name.endswith(("router.scale", "per_expert_scale")):
         return 1 + 0.3 * noise
-    if name.endswith(("e_score_correction_bias", "moe_statics")):
+    if name.endswith("e_score_correction_bias"):
         return 0.15 * noise
+    if name.endswith("sinks"):
+        return noise
     if name.endswith(("alpha_p", "alpha_n")):
         return 0.5 * noise
     if name.endswith("weight"):
@@ -51,14 +53,14 @@ def fill(model, zero_centred=False):
             name = f"{prefix}.{short}" if prefix else short
             if name not in stored or short in ("beta", "eps"):
                 continue
-            if p.squeeze().ndim <= 1 and "gate" not in name or short.endswith("bias") and p.ndim == 1:
+            if p.ndim <= 1 or short == "e_score_correction_bias":
                 new = draw_vector(name, p, zero_centred)
             elif short.endswith("_bias"):  # of experts, one a row
                 new = 0.5 * torch.randn_like(p)
             elif isinstance(module, torch.nn.Embedding):
                 new = torch.randn_like(p) * (1.5 / p.shape[1] ** 0.5 if tied else 1)
             else:
-                router = ".router." in name or name.endswith(("mlp.gate.weight", "moe.gate.weight", "block_sparse_moe.gate.weight"))
+                router = ".router." in name or name.endswith((".gate.weight", ".gate.wg.weight"))
                 new = torch.randn_like(p) * (3 if router else 1.5) / fan_in(module, name, p) ** 0.5
                 if name.endswith("router.proj.weight"):  # its input is divided by the root of its width
                     new *= p.shape[1] ** 0.5
@@ -70,7 +72,7 @@ class Choices:
     """While it is on, the smallest difference between what a top-k takes and what it leaves, for each row."""
 
     def __enter__(self):
-        self.gaps, self.topk = [], torch.topk
+        self.gaps, self.topk, self.method = [], torch.topk, torch.Tensor.topk
 
         def topk(x, k, dim=-1, **more):
             if k < x.shape[-1]:
@@ -84,7 +86,7 @@ class Choices:
         return self
 
     def __exit__(self, *_):
-        torch.topk = torch.Tensor.topk = self.topk
+        torch.topk, torch.Tensor.topk = self.topk, self.method
 
     def of(self, batch, n):
         """[batch][n]: the smallest gap of each row over all layers"""
@@ -99,17 +101,16 @@ def logits_of(model, ids):
 
 def draw_prompt(model, n, n_vocab, gap):
     """Token by token, each one at which every router is sure of its choice."""
-    ids = torch.randint(0, n_vocab, (1,))[None]
     if not gap:
         return torch.randint(0, n_vocab, (n,))
     ids = torch.empty(1, 0, dtype=torch.long)
     while ids.shape[1] < n:
-        width = min(8, n - ids.shape[1])  # this many at once, then cut back to the first that is unsure
+        width = min(16, n - ids.shape[1])  # this many at once, then cut back to the first that is unsure
         for _ in range(400):
-            tries = torch.cat([ids.expand(6, -1), torch.randint(0, n_vocab, (6, width))], 1)
+            tries = torch.cat([ids.expand(12, -1), torch.randint(0, n_vocab, (12, width))], 1)
             with Choices() as c:
                 logits_of(model, tries)
-            sure = (c.of(6, tries.shape[1])[:, ids.shape[1]:] > gap).long().cumprod(1).sum(1)
+            sure = (c.of(12, tries.shape[1])[:, ids.shape[1]:] > gap).long().cumprod(1).sum(1)
             best = int(sure.argmax())
             if sure[best]:
                 ids = tries[best : best + 1, : ids.shape[1] + int(sure[best])]
@@ -153,16 +154,16 @@ def build(row):
     config = row["config"](**row["options"])
     config._attn_implementation = "eager"
     config._experts_implementation = "eager"
-    if "adjust" in row:
-        row["adjust"](config)
     model = row["model"](config).float().eval()
     fill(model, row.get("zero_centred", False))
+    if "prepare" in row:
+        row["prepare"](model)
     return model
 
 
 def check_folder(row, path, prompts, want):
     """Reads the folder as a user of transformers does: the same logits."""
-    again = row["model"].from_pretrained(path, dtype=torch.float32, attn_implementation="eager").eval()
+    again = row["model"].from_pretrained(path, dtype=torch.float32, attn_implementation="eager", **row.get("read", {})).eval()
     again.config._experts_implementation = "eager"
     diff = difference(compute(again, prompts), want)
     assert diff < 1e-4, (path.name, "read again", diff)
@@ -177,9 +178,9 @@ def save(model, path, **how):
 
 
 def table():
-    from . import dense
+    from . import dense, moe
 
-    return dense.DENSE
+    return {**dense.DENSE, **moe.MOE}
 
 
 @torch.no_grad()
@@ -201,14 +202,15 @@ def make(name, row):
     model.float()
     path = HF / name
     model.bfloat16()  # exact: fill() rounded
-    if row.get("float_vectors"):
-        for p in model.parameters():
-            p.data = p.data.float() if p.squeeze().ndim <= 1 else p.data
+    for key, p in [*model.named_parameters(), *model.named_buffers()]:
+        if key.endswith("e_score_correction_bias"):  # as in published folders
+            p.data = p.data.float()
     model.config.dtype = torch.bfloat16
     save(model, path, **row.get("save", {}))
     if "after" in row:
         row["after"](path)
-    check_folder(row, path, prompts, single)
+    if not row.get("unread"):
+        check_folder(row, path, prompts, single)
     sd = write_logits(path / "logits.bin", prompts, single, row.get("marks", ()))
     size = sum(f.stat().st_size for f in path.iterdir())
     gap_text = "-" if smallest is None else f"{smallest:.3f}"

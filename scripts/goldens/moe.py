@@ -1,0 +1,122 @@
+"""The models with experts: one row each. Prompts are drawn so that no router's choice is close."""
+import json
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from .dense import GEMMA, SMALL, YARN, layers, row, tower
+from . import mxfp4
+
+FEW = {**SMALL, "num_hidden_layers": 2, "intermediate_size": 40, "vocab_size": 61}
+STACKED = dict(save_original_format=False)
+
+
+def moe(stem, about, marks=(), gap=0.02, base=FEW, **options):
+    return row(stem, about, marks, gap=gap, base=base, **options)
+
+
+def as_published(path):
+    """Stacks of experts as [expert][input][output], which transformers writes the other way since it reads both."""
+    with safe_open(path / "model.safetensors", "pt") as f:
+        tensors = {k: f.get_tensor(k) for k in f.keys()}
+        about = f.metadata()
+    for k, x in tensors.items():
+        if ".experts." in k and x.shape[1 if k.endswith("gate_up_proj") else 2] != 32:
+            tensors[k] = x.transpose(1, 2).contiguous()
+    save_file(tensors, path / "model.safetensors", about)
+
+
+LING = {"self_attn.o_proj": "attention.dense", "self_attn.q_norm": "attention.query_layernorm", "self_attn.k_norm": "attention.key_layernorm",
+        "model.embed_tokens": "model.word_embeddings", "e_score_correction_bias": "expert_bias"}
+
+
+def as_ling(path):
+    """Ling 2 computes what GLM 4 does; transformers has no class of its own for it. Names and keys as in its published folders."""
+    with safe_open(path / "model.safetensors", "pt") as f:
+        tensors, out = {k: f.get_tensor(k) for k in f.keys()}, {}
+    for k, x in tensors.items():
+        if "q_proj" in k:
+            x = torch.cat([x, tensors[k.replace("q_proj", "k_proj")], tensors[k.replace("q_proj", "v_proj")]])
+            k = k.replace("self_attn.q_proj", "attention.query_key_value")
+        for old, new in LING.items():
+            k = k.replace(old, new)
+        if "k_proj" not in k and "v_proj" not in k:
+            out[k] = x
+    save_file(out, path / "model.safetensors", {"format": "pt"})
+    c = json.loads((path / "config.json").read_text())
+    same = ("hidden_size intermediate_size num_hidden_layers num_attention_heads num_key_value_heads hidden_act rms_norm_eps head_dim dtype "
+            "tie_word_embeddings max_position_embeddings vocab_size num_experts_per_tok n_group topk_group moe_intermediate_size "
+            "first_k_dense_replace routed_scaling_factor norm_topk_prob")
+    (path / "config.json").write_text(json.dumps({
+        "architectures": ["BailingMoeV2ForCausalLM"], "model_type": "bailing_moe", "attention_dropout": 0.0, "embedding_dropout": 0.0,
+        "output_dropout": 0.0, "initializer_range": 0.02, "num_experts": c["n_routed_experts"], "num_shared_experts": c["n_shared_experts"],
+        "rope_theta": c["rope_parameters"]["rope_theta"], "partial_rotary_factor": c["rope_parameters"]["partial_rotary_factor"],
+        "rope_scaling": None, "use_bias": False, "use_qkv_bias": False, "use_qk_norm": True, "use_rmsnorm": True, "use_cache": True,
+        "score_function": "sigmoid", "moe_router_enable_expert_bias": True, "num_nextn_predict_layers": 0, "max_window_layers": 28,
+        "router_dtype": "fp32", "output_router_logits": False, **{k: c[k] for k in same.split()}}, indent=2, sort_keys=True) + "\n")
+
+
+QWEN3 = dict(num_hidden_layers=3, head_dim=12, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=20, norm_topk_prob=True,
+             mlp_only_layers=[1])
+MIXTRAL = dict(num_local_experts=5, num_experts_per_tok=2, intermediate_size=24)
+GLM = dict(num_hidden_layers=3, n_routed_experts=6, num_experts_per_tok=2, n_group=2, topk_group=1, moe_intermediate_size=20,
+           first_k_dense_replace=1, n_shared_experts=1, routed_scaling_factor=1.7, norm_topk_prob=True)
+GPT_OSS = dict(num_hidden_layers=2, num_local_experts=5, num_experts_per_tok=2, intermediate_size=24, head_dim=16,
+               sliding_window=8, swiglu_limit=0.5, rope_parameters={**YARN, "truncate": False}, num_attention_heads=4, num_key_value_heads=2)
+GRANITE = dict(num_local_experts=5, num_experts_per_tok=2, intermediate_size=20, embedding_multiplier=3.0, residual_multiplier=0.4,
+               attention_multiplier=0.4, logits_scaling=0.3)
+
+MOE = {
+    "qwen3_moe": moe("Qwen3Moe", "six experts, two used, renormalised; the second of three layers dense", **QWEN3),
+    "qwen3_moe-stacked": moe("Qwen3Moe", "one tensor for all experts, not renormalised", save=STACKED, **{
+        **QWEN3, "num_hidden_layers": 2, "norm_topk_prob": False, "mlp_only_layers": []}),
+    "qwen2_moe": moe("Qwen2Moe", "a shared expert behind a gate, not renormalised; the second of three layers dense", num_hidden_layers=3,
+                     num_experts=5, num_experts_per_tok=2, moe_intermediate_size=20, shared_expert_intermediate_size=24,
+                     mlp_only_layers=[1]),
+    "qwen2_moe-stacked": moe("Qwen2Moe", "one tensor for all experts", save=STACKED, num_experts=5, num_experts_per_tok=2,
+                             moe_intermediate_size=20, shared_expert_intermediate_size=24),
+    "mixtral": moe("Mixtral", "five experts, two used", **MIXTRAL),
+    "mixtral-stacked": moe("Mixtral", "one tensor for all experts, a window of 20", (20,), save=STACKED, sliding_window=20, **MIXTRAL),
+    "gpt_oss": moe("GptOss", "sinks, window of 8 in even layers, YaRN without rounding, clamped experts with biases", (8,), **GPT_OSS),
+    "gpt_oss-mxfp4": moe("GptOss", "experts in MXFP4, as published", (8,), prepare=mxfp4.round_experts, after=mxfp4.pack_experts, read=mxfp4.READ,
+                         **{**GPT_OSS, "intermediate_size": 64, "num_local_experts": 4}),
+    "gemma4-moe": moe("Gemma4", "experts beside the dense feed-forward, factors for each expert", (24,), base={**SMALL, **GEMMA},
+                      config="Gemma4TextConfig", num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, global_head_dim=32,
+                      num_global_key_value_heads=1, attention_k_eq_v=True, hidden_size_per_layer_input=0, vocab_size_per_layer_input=71,
+                      layer_types=layers(1, 1, 0), enable_moe_block=True, num_experts=5, top_k_experts=2, moe_intermediate_size=20),
+    "glm4_moe": moe("Glm4Moe", "two groups of three experts, one taken; first layer dense, a shared expert, half of a head rotated", head_dim=12,
+                    use_qk_norm=True, attention_bias=True, **GLM),
+    "glm4_moe-stacked": moe("Glm4Moe", "one tensor for all experts, q and k not normalised", save=STACKED, head_dim=12, **GLM),
+    "bailing_moe_v2": moe("Glm4Moe", "Ling 2: glm4_moe under other names, q, k and v in one tensor", after=as_ling, unread=True, head_dim=12,
+                          use_qk_norm=True, **GLM),
+    "minimax_m2": moe("MiniMaxM2", "q and k normalised over the whole row, half of a head rotated", num_local_experts=6,
+                      num_experts_per_tok=2, intermediate_size=20, head_dim=12,
+                      rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5)),
+    "minimax_m2-stacked": moe("MiniMaxM2", "one tensor for all experts", save=STACKED, num_local_experts=6,
+                              num_experts_per_tok=2, intermediate_size=20, head_dim=12,
+                              rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5)),
+    "granitemoe": moe("GraniteMoe", "softmax over the chosen experts, granite's factors", **GRANITE),
+    "granitemoeshared": moe("GraniteMoeShared", "with a shared expert", shared_intermediate_size=24, **GRANITE),
+    "ernie4_5_moe": moe("Ernie4_5_Moe", "first layer dense, a bias for the choice, two shared experts in one", num_hidden_layers=3,
+                        moe_intermediate_size=20, moe_k=2, moe_num_experts=6, moe_num_shared_experts=2, moe_layer_start_index=1,
+                        moe_layer_end_index=2),
+    "hunyuan_v1_moe": moe("HunYuanMoEV1", "q and k normalised after their rotation, a shared expert, base by alpha", num_experts=5, moe_topk=2,
+                          head_dim=12, intermediate_size=20, rope_parameters=dict(rope_type="dynamic", rope_theta=10000.0, alpha=50.0,
+                                                                                 factor=1.0)),
+    "exaone_moe": moe("ExaoneMoe", "window of 16 and rotation in three of four layers, neither in the other; groups of experts", (16,),
+                      num_hidden_layers=4, intermediate_size=24, sliding_window=16, first_k_dense_replace=1, moe_intermediate_size=12,
+                      num_experts=6, num_experts_per_tok=2, num_shared_experts=1, n_group=2, topk_group=1, routed_scaling_factor=1.7),
+    "dots1": moe("Dots1", "groups of experts, two shared ones, first layer dense", num_hidden_layers=3, n_shared_experts=2,
+                 n_routed_experts=6, num_experts_per_tok=2, n_group=2, topk_group=1, first_k_dense_replace=1, moe_intermediate_size=20,
+                 norm_topk_prob=True, routed_scaling_factor=1.7, head_dim=12),
+    "llama4": moe("Llama4", "one expert, weight on its input, a shared one; chunks of 32 with rotation, every fourth layer full without, "
+                  "queries that grow; dense layers in between", (32, 64), config="Llama4TextConfig", num_hidden_layers=4, head_dim=8,
+                  hidden_size=24, intermediate_size=16, intermediate_size_mlp=32, num_local_experts=4, num_experts_per_tok=1,
+                  interleave_moe_layer_step=2, attention_chunk_size=32, floor_scale=16, attn_scale=0.3),
+    "qwen3_vl_moe": tower("Qwen3VLMoe", "the text part of a model with a tower for images, stacks of experts stored transposed", {
+        **FEW, **QWEN3, "num_hidden_layers": 2, "mlp_only_layers": [], "rope_parameters": dict(
+            rope_type="default", rope_theta=500000.0, mrope_section=[2, 2, 2], mrope_interleaved=True)}, gap=0.02, after=as_published, vision_config=dict(
+        depth=1, hidden_size=8, intermediate_size=8, num_heads=2, out_hidden_size=32, patch_size=2, deepstack_visual_indexes=[0],
+        num_position_embeddings=4)),
+}
