@@ -117,9 +117,10 @@ static void make_layer(struct model *m, const struct shape *s, int i, enum quant
                         .head_dim_v = s->head_dim,
                         .n_ff = s->n_ff,
                         .store = i,
-                        .rope = &m->rope};
-    l->attn_norm = vector(a, s->n_embd, 1, 0.2);
-    l->ffn_norm = vector(a, s->n_embd, 1, 0.2);
+                        .rope = &m->rope[0],
+                        .scale = 1};
+    l->attn_norm = (struct norm_weights){vector(a, s->n_embd, 1, 0.2), NULL, s->n_embd};
+    l->ffn_norm = (struct norm_weights){vector(a, s->n_embd, 1, 0.2), NULL, s->n_embd};
     m->store[i] = (struct kv_store){0, s->n_kv_head, s->head_dim, s->head_dim};
     group(&l->qkv, 4 * i, 3, matrix(t, q, s->n_embd), matrix(t, kv, s->n_embd), matrix(v, kv, s->n_embd));
     group(&l->out, 4 * i + 1, 1, matrix(t, s->n_embd, q), none, none);
@@ -151,13 +152,12 @@ static void make_model(struct model *m, const struct shape *s, const char *type)
                         .n_embd = s->n_embd,
                         .n_vocab = s->n_vocab,
                         .n_ctx_train = 131072,
-                        .n_rot = s->head_dim,
                         .eps = 1e-5f,
                         .embd_scale = 1,
                         .n_kv_group = 1};
     float *freq = arena_alloc(a, (size_t)s->head_dim * 2);
     for (int i = 0; i < s->head_dim / 2; i++) freq[i] = powf(500000.f, -2.f * (float)i / (float)s->head_dim);
-    m->rope = (struct rope){ROPE_INTERLEAVED, s->head_dim, 1, freq};
+    m->rope[0] = (struct rope){ROPE_INTERLEAVED, s->head_dim, 1, freq};
     m->layer = arena_alloc(a, (size_t)s->n_layer * sizeof *m->layer);
     m->group = arena_alloc(a, (size_t)(4 * s->n_layer + 1) * sizeof *m->group);
     m->store = arena_alloc(a, (size_t)s->n_layer * sizeof *m->store);
@@ -168,7 +168,7 @@ static void make_model(struct model *m, const struct shape *s, const char *type)
         bool more = i < s->n_layer / 8 || i >= 7 * s->n_layer / 8 || (i - s->n_layer / 8) % 3 == 2;
         make_layer(m, s, i, t, more && mixed ? t6 : t, more || plus ? t6 : t);
     }
-    m->output_norm = vector(a, s->n_embd, 1, 0.2);
+    m->output_norm = (struct norm_weights){vector(a, s->n_embd, 1, 0.2), NULL, s->n_embd};
     m->embd = matrix(t, s->n_vocab, s->n_embd);
     group(&m->head, 4 * s->n_layer, 1, matrix(t6, s->n_vocab, s->n_embd), none, none);
     stream_bytes += weight_bytes(&m->head);

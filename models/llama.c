@@ -13,8 +13,9 @@ const struct arch arch_llama = {
     .norm = NORM_RMS,
     .act = ACT_SILU,
     .rope = ROPE_INTERLEAVED,
-    .hf = (const struct arch_hf[]){{"llama", "LlamaForCausalLM"},
-                                   {"llama", "LLaMAForCausalLM"},
-                                   {"mistral", "MistralForCausalLM"},
+    .hf = (const struct arch_hf[]){{"llama", "LlamaForCausalLM", NULL},
+                                   {"llama", "LLaMAForCausalLM", NULL},
+                                   {"mistral", "MistralForCausalLM", NULL},
                                    {0}},
+    .hf_halves = true,
 };

@@ -10,6 +10,6 @@ const struct arch arch_qwen2 = {
     .norm = NORM_RMS,
     .act = ACT_SILU,
     .rope = ROPE_NEOX,
-    .hf = (const struct arch_hf[]){{"qwen2", "Qwen2ForCausalLM"}, {0}},
+    .hf = (const struct arch_hf[]){{"qwen2", "Qwen2ForCausalLM", NULL}, {0}},
     .window_by_layer = true,
 };

@@ -10,6 +10,6 @@ const struct arch arch_qwen3 = {
     .norm = NORM_RMS,
     .act = ACT_SILU,
     .rope = ROPE_NEOX,
-    .hf = (const struct arch_hf[]){{"qwen3", "Qwen3ForCausalLM"}, {0}},
+    .hf = (const struct arch_hf[]){{"qwen3", "Qwen3ForCausalLM", NULL}, {0}},
     .window_by_layer = true,
 };

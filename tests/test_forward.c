@@ -12,7 +12,7 @@
 
 static const char *const models[] = {"llama-gqa",      "llama-mha-tied", "llama-rope3",  "llama-linear",
                                      "llama-odd",      "qwen2",          "qwen3-narrow", "qwen3",
-                                     "mistral-window", "qwen2-windows"};
+                                     "mistral-window", "qwen2-windows",  "granite",      "phi3"};
 enum { N_MODEL = sizeof models / sizeof *models, MAX_TOKENS = 256 };
 
 /* "cpu+ref": the last layer on cpu, those before it on ref */

@@ -277,7 +277,7 @@ static const struct {
     {llama, "'rope_scaling': {'factor': 2}", UNSUPPORTED, "'default' does not read 'factor'"},
     {llama, "'rope_scaling': {'type': 'linear', 'factor': 2, 'beta_fast': 16}", UNSUPPORTED, "'beta_fast'"},
     {llama, "'rope_scaling': {'type': 'linear', 'factor': 2, 'alpha': 16}", UNSUPPORTED, "'alpha'"},
-    {llama, "'rope_parameters': {'full_attention': {'rope_theta': 5}}", UNSUPPORTED, "'full_attention'"},
+    {llama, "'rope_parameters': {'full_attention': {'rope_theta': 5}}", UNSUPPORTED, "by kinds of layers"},
     {llama, "'rope_scaling': {'rope_type': 'llama3', 'factor': 8, 'low_freq_factor': 4}", BAD,
      "'high_freq_factor'"},
     {llama, YARN "}", CHANGED, NULL},

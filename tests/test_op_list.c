@@ -14,7 +14,7 @@ enum {
     WIDTH = 3 * W,
     BUFS = 3,
     PAGE = KV_PAGE * W,
-    ARRAY = W * W,
+    ARRAY = 2 * W * W,
     ARRAYS = 11,
     K = 4
 };
@@ -94,7 +94,7 @@ static void set_up(void) {
 /* Buffers 0 and 1 have the rows of the step, 2 those of the outputs. */
 static struct view view(int buf, int part) { return (struct view){buf, part * W, W}; }
 
-enum { SAMPLES = 24 };
+enum { SAMPLES = 28 };
 static void samples(struct op *out) {
     struct view x = view(0, 1), y = view(0, 2), z = view(1, 1), picked = view(2, 1), none = {-1, 0, 0};
     struct view choice = view(1, 2), half = view_columns(z, 0, W / 2), gate = view_columns(view(1, 0), 3, 1);
@@ -105,13 +105,19 @@ static void samples(struct op *out) {
         {OP_NORM, 0, "norm without weights", .norm = {x, z, NORM_RMS, W, 1e-3f, NULL, NULL}},
         {OP_NORM, 0, "norm in place",
          .norm = {x, x, NORM_LAYER, W / 2, 1e-3f, array[NORM_W], array[NORM_BIAS]}},
+        {OP_NORM, 0, "norm with weights of its own for each group",
+         .norm = {x, z, NORM_RMS, W / 2, 1e-3f, array[NORM_W], array[NORM_BIAS], W}},
         {OP_MATMUL, 0, "matmul", .matmul = {x, z, &group}},
         {OP_MATMUL, 0, "matmul of outputs", .matmul = {picked, view(2, 2), &group}},
         {OP_ROPE, 0, "rope", .rope = {x, 1, W, &rope}},
         {OP_KV_PUT, 0, "kv_put", .kv_put = {x, y, 0}},
         {OP_ATTEND, 0, "attend", .attend = {x, z, 0, 1, 0.3f, 0, 0, NULL}},
         {OP_ATTEND, 0, "attend with a sink", .attend = {x, z, 0, 1, 0.3f, 0, 0, array[SINKS]}},
+        {OP_ATTEND, 0, "attend with a temperature",
+         .attend = {x, z, 0, 1, 0.3f, 0, 0, NULL, .temp_beta = 0.5f, .temp_len = 2}},
         {OP_GLU, 0, "glu", .glu = {x, y, z, ACT_SILU}},
+        {OP_GLU, 0, "activation in place", .glu = {picked, {-1, 0, 0}, picked, ACT_CAP, 2}},
+        {OP_POSITION, 0, "position", .position = {x, array[TABLE], 2 * W}},
         {OP_ADD, 0, "add", .add = {x, y, z}},
         {OP_ADD, 0, "add in place", .add = {x, z, x}},
         {OP_ROWS, 0, "rows", .rows = {x, picked}},
@@ -333,11 +339,12 @@ static void constants_are_whole(void **state) {
     for (int i = 0; i < SAMPLES; i++) {
         struct op_use u = op_uses(&s[i]);
         for (int k = 0; k < u.n_constant; k++) {
-            int n = s[i].kind == OP_NORM    ? s[i].norm.dim
-                    : s[i].kind == OP_ROPE  ? W / 2
-                    : s[i].kind == OP_CONV  ? (k ? W : W * K)
-                    : s[i].kind == OP_ROUTE ? W
-                                            : 1;
+            int n = s[i].kind == OP_NORM       ? op_norm_weights(&s[i].norm)
+                    : s[i].kind == OP_ROPE     ? W / 2
+                    : s[i].kind == OP_POSITION ? ARRAY
+                    : s[i].kind == OP_ROUTE    ? W
+                    : s[i].kind == OP_CONV     ? (k ? W : W * K)
+                                               : 1;
             assert_int_equal(u.constant[k].n, n);
         }
     }

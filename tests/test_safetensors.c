@@ -248,8 +248,8 @@ static void configs(void **state) {
         {": 1e-5", ": null", BAD, "'rms_norm_eps' is missing"},
         {"silu", "gelu", UNSUP, "'hidden_act' is 'gelu'"},
         {"\"model_type\": \"llama\",", "", BAD, "'model_type'"},
-        {"\"llama\"", "\"gemma\"", UNSUP, "architecture 'gemma' is not supported; nothing near"},
-        {"\"llama\"", "\"qwen3_moe\"", UNSUP, "the nearest that is: qwen3, Qwen3"},
+        {"\"llama\"", "\"rwkv7\"", UNSUP, "architecture 'rwkv7' is not supported; nothing near"},
+        {"\"llama\"", "\"qwen3_moe\"", UNSUP, "the nearest that is: qwen3"},
     };
     struct folder d;
     char text[1024];

@@ -177,105 +177,6 @@ static void factors_come_from_files(void **state) {
     unlink(other);
 }
 
-/* ---- models of others ---- */
-
-/* Granite's numbers at its matrices, as what reads the keys will set them. */
-static void granite(struct model *m) {
-    float residual, logits;
-    assert_ok(meta_f32(m->file, "granite.embedding_scale", &m->embd.factor, NULL));
-    assert_ok(meta_f32(m->file, "granite.residual_scale", &residual, NULL));
-    assert_ok(meta_f32(m->file, "granite.logit_scale", &logits, NULL));
-    m->head.member[0].factor = 1 / logits;
-    for (int i = 0; i < m->n_layer; i++)
-        m->layer[i].out.member[0].factor = m->layer[i].down.member[0].factor = residual;
-}
-
-enum { MOST_TOKENS = 64 };
-struct golden { /* tests/golden/README.md */
-    int32_t n, n_vocab, ids[MOST_TOKENS];
-    float *logits; /* logits[n][n_vocab] */
-    double sd;
-};
-static void golden_read(struct golden *g, const char *name) {
-    char path[512], file[64];
-    snprintf(file, sizeof file, "golden/forward/%s.bin", name);
-    FILE *f = fopen(test_path(path, sizeof path, file), "rb");
-    if (!f) fail_msg("%s cannot be opened", path);
-    assert_int_equal(fread(&g->n, 4, 2, f), 2);
-    assert_in_range(g->n, 1, MOST_TOKENS);
-    size_t n = (size_t)g->n * (size_t)g->n_vocab;
-    g->logits = malloc(n * sizeof *g->logits);
-    assert_int_equal(fread(g->ids, 4, (size_t)g->n, f), g->n);
-    assert_int_equal(fread(g->logits, 4, n, f), n);
-    fclose(f);
-    double sum = 0, sum2 = 0;
-    for (size_t i = 0; i < n; i++)
-        sum += (double)g->logits[i], sum2 += (double)g->logits[i] * (double)g->logits[i];
-    g->sd = sqrt(sum2 / (double)n - sum / (double)n * sum / (double)n);
-}
-
-/* The largest error of the logits, in standard deviations of them. */
-static double error_of(struct infer_model *m, const struct golden *g, const char *device, bool decode) {
-    struct infer_engine_options o = {.device = device,
-                                     .kv_type = "f32",
-                                     .ctx = MOST_TOKENS,
-                                     .threads = 2,
-                                     .gpu_layers = -1,
-                                     .all_logits = true};
-    struct infer_engine *e;
-    struct infer_output out;
-    struct infer_row row[MOST_TOKENS];
-    int seq, n = decode ? 1 : g->n;
-    double worst = 0;
-    assert_ok(infer_engine_create(&e, m, &o));
-    assert_ok(infer_seq_open(e, &seq));
-    for (int t = 0; t < g->n; t++)
-        row[t] = (struct infer_row){g->ids[t], t, seq, decode, INFER_WANT_LOGITS, NULL};
-    for (int t = 0; t < g->n; t += n) {
-        assert_ok(infer_step(e, row + t, n, &out));
-        for (int i = 0; i < n; i++)
-            for (int k = 0; k < g->n_vocab; k++)
-                worst =
-                    fmax(worst, fabs((double)out.logits[i][k] - (double)g->logits[(t + i) * g->n_vocab + k]));
-    }
-    infer_engine_free(e);
-    return worst / g->sd;
-}
-
-/* Factors and slices against the logits of Hugging Face transformers; without the factors these are others. */
-static void models_of_others(void **state) {
-    (void)state;
-    const struct arch dense = {.name = "granite",
-                               .slot = {SLOTS_DENSE, [SLOT_OUTPUT] = SLOT_MUST},
-                               .norm = NORM_RMS,
-                               .act = ACT_SILU,
-                               .rope = ROPE_INTERLEAVED};
-    struct arch phi3 = fused_arch(&dense);
-    phi3.name = "phi3";
-    phi3.rope = ROPE_NEOX;
-    const struct arch *archs[] = {&dense, &phi3};
-    for (int i = 0; i < 2; i++) {
-        struct golden g;
-        char path[512], file[64];
-        golden_read(&g, archs[i]->name);
-        snprintf(file, sizeof file, "golden/forward/%s.gguf", archs[i]->name);
-        struct infer_model *m = open_as(test_path(path, sizeof path, file), archs[i]);
-        if (!i) {
-            assert_true(error_of(m, &g, "ref", false) > 1);
-            granite(m->m);
-        }
-        for (int k = 0; k < 4; k++) {
-            double error = error_of(m, &g, k / 2 ? "cpu" : "ref", k % 2),
-                   tolerance = k / 2 ? TOL_LOGITS_FAST : TOL_LOGITS_REF;
-            if (!(error <= tolerance))
-                fail_msg("%s on %s, %s: %g of sd", archs[i]->name, k / 2 ? "cpu" : "ref",
-                         k % 2 ? "decode" : "prompt", error);
-        }
-        infer_model_close(m);
-        free(g.logits);
-    }
-}
-
 /* ---- one product ---- */
 
 enum { T = 3, K = 64, N = 24 };
@@ -537,10 +438,9 @@ static void refusals_name_the_tensor(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(models_of_others),         cmocka_unit_test(factors_come_from_files),
-        cmocka_unit_test(fused_tensors_are_sliced), cmocka_unit_test(factors_scale),
-        cmocka_unit_test(stacks_are_addressed),     cmocka_unit_test(sides_against_float64),
-        cmocka_unit_test(refusals_name_the_tensor),
+        cmocka_unit_test(factors_come_from_files), cmocka_unit_test(fused_tensors_are_sliced),
+        cmocka_unit_test(factors_scale),           cmocka_unit_test(stacks_are_addressed),
+        cmocka_unit_test(sides_against_float64),   cmocka_unit_test(refusals_name_the_tensor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,13 +16,13 @@ static void print_classes(FILE *out, const struct arch *a) {
 void help_models(FILE *out) {
     const struct arch *a;
     fputs("Architectures (general.architecture of a GGUF file; 'infer inspect FILE' prints it):\n", out);
-    for (int i = 0; (a = arch_at(i)); i++) fprintf(out, "    %-10s %s\n", a->name, a->families);
+    for (int i = 0; (a = arch_at(i)); i++) fprintf(out, "    %-13s %s\n", a->name, a->families);
     fputs("\nFolders of Hugging Face: config.json with one of these under model_type, *.safetensors in F32, "
           "F16 or\n"
           "BF16, tokenizer.json or tokenizer.model:\n",
           out);
     for (int i = 0; (a = arch_at(i)); i++) {
-        fprintf(out, "    %-10s ", a->name);
+        fprintf(out, "    %-13s ", a->name);
         print_classes(out, a);
         fputc('\n', out);
     }

@@ -225,7 +225,8 @@ static cudaError_t attention_launch(const bench_run *b, const attention *a) {
     if (!is_plain(c)) return prompt_attend_launch(a->j, c->n_row, c->kernel == CUDA_ATTEND_MMA, b->stream);
     rows q = {a->q, a->j.q_stride, c->n_head * c->dk},
          out = {a->plain, (size_t)(c->n_head * c->dv), c->n_head * c->dv};
-    return op_attend_run(a->t, a->kv, q, out, c->n_head, a->j.scale, c->softcap, c->window, a->j.sinks,
+    return op_attend_run(a->t, a->kv, q, out,
+                         attend_rule{c->n_head, c->window, a->j.scale, c->softcap, 0, 1, 0, a->j.sinks},
                          c->n_row, op_queue{b->stream, false});
 }
 static void attention_name(char *name, size_t n, const struct cuda_attention *c) {

@@ -59,7 +59,7 @@ struct op_queue {
 };
 cudaError_t op_embed_run(dev_tables t, dev_matrix w, rows out, float scale, int n, op_queue s);
 cudaError_t op_norm_run(dev_tables t, rows x, rows out, int layer_norm, int dim, float eps, const float *w,
-                        const float *b, int n, bool out_rows, op_queue s);
+                        const float *b, int n_w, int n, bool out_rows, op_queue s);
 // few: decode rows; gate and up that lie together are both done by gate's call. Rows go eight at a time past one reading of the weights; a row's sums do not depend on the others.
 cudaError_t op_matmul_run(dev_tables t, dev_matrix w, rows x, rows out, int n, bool out_rows, bool few,
                           op_queue s);
@@ -77,8 +77,14 @@ struct heads_job {
     dev_kv kv;
 };
 cudaError_t op_heads_run(dev_tables t, heads_job j, int n, op_queue s);
-cudaError_t op_attend_run(dev_tables t, dev_kv kv, rows q, rows out, int n_head, float scale, float softcap,
-                          int window, const float *sinks, int n, op_queue s);
+// struct op_attend as kernels read it.
+struct attend_rule {
+    int n_head, window;
+    float scale, softcap, temp_beta;
+    int temp_len, temp_offset;
+    const float *sinks;
+};
+cudaError_t op_attend_run(dev_tables t, dev_kv kv, rows q, rows out, attend_rule a, int n, op_queue s);
 // conv.cu. state: slot 0 of its store, slots n_elem floats apart
 struct conv_job {
     rows x, out;
@@ -88,8 +94,11 @@ struct conv_job {
     bool silu;
 };
 cudaError_t op_conv_run(dev_tables t, conv_job j, int n, op_queue s);
-cudaError_t op_glu_run(dev_tables t, rows gate, rows up, rows out, int act, int n, op_queue s);
+// up.p NULL: none
+cudaError_t op_glu_run(dev_tables t, rows gate, rows up, rows out, int act, float limit, int n, bool out_rows,
+                       op_queue s);
 cudaError_t op_add_run(dev_tables t, rows a, rows b, rows out, int n, bool out_rows, op_queue s);
+cudaError_t op_position_run(dev_tables t, rows x, const float *table, int n, op_queue s);
 cudaError_t op_rows_run(dev_tables t, rows x, rows out, int n, op_queue s);
 // A page of a store as float32 and back; page rows in the order of struct kv_store.
 cudaError_t kv_page_run(dev_kv kv, int page, float *k, float *v, bool write, cudaStream_t s);

@@ -42,9 +42,11 @@ template <class F> DEV float norm_sum(const float (&v)[NORM_KEEP], const float *
 }
 __global__ void __launch_bounds__(NORM_THREADS)
     norm_kernel(dev_tables t, rows x, rows out, int layer, int dim, float eps, const float *w, const float *b,
-                bool out_rows) {
+                int n_w, bool out_rows) {
     __shared__ float tmp[NORM_THREADS / 32];
     const int r = blockIdx.y, g = blockIdx.x, tid = threadIdx.x;
+    if (w) w += g * dim % n_w;
+    if (b) b += g * dim % n_w;
     float v[NORM_KEEP], wv[NORM_KEEP]; // weights depend on nothing
 #pragma unroll
     for (int k = 0; k < NORM_KEEP; k++) {
@@ -72,9 +74,9 @@ __global__ void __launch_bounds__(NORM_THREADS)
         op[i] = (__ldcg(xp + i) - mean) * rs * (w ? w[i] : 1.f) + (b ? b[i] : 0.f);
 }
 cudaError_t op_norm_run(dev_tables t, rows x, rows out, int layer_norm, int dim, float eps, const float *w,
-                        const float *b, int n, bool out_rows, op_queue s) {
+                        const float *b, int n_w, int n, bool out_rows, op_queue s) {
     return op_launch(norm_kernel, dim3(x.width / dim, n), NORM_THREADS, s, t, x, out, layer_norm, dim, eps, w,
-                     b, out_rows);
+                     b, n_w, out_rows);
 }
 
 // ---- matmul: 64 x 64 outputs a block, 4 x 4 a thread, float32
@@ -298,19 +300,21 @@ template <int T> DEV float key_score(const float *q, const uint8_t *row, int dk)
 }
 template <int T>
 __global__ void __launch_bounds__(ATTEND_KEYS)
-    attend_kernel(dev_tables t, dev_kv kv, rows q, rows out, int n_head, float scale, float softcap,
-                  int window, const float *sinks) {
+    attend_kernel(dev_tables t, dev_kv kv, rows q, rows out, attend_rule o) {
     __shared__ float qs[ATTEND_DIM], ps[ATTEND_KEYS], tmp[ATTEND_WARPS], acc[ATTEND_WARPS][ATTEND_DIM];
     __shared__ size_t place[ATTEND_KEYS];
-    const int r = blockIdx.y, h = blockIdx.x, g = h / (n_head / kv.n_kv_head), tid = threadIdx.x,
+    const int r = blockIdx.y, h = blockIdx.x, g = h / (o.n_head / kv.n_kv_head), tid = threadIdx.x,
               w = tid >> 5;
     op_begin();
     if (r >= t.step->n_row) return;
-    const int slot = t.slot[r], pos = t.pos[r], first = window > 0 ? max(0, pos - window + 1) : 0;
+    const int slot = t.slot[r], pos = t.pos[r], first = o.window > 0 ? max(0, pos - o.window + 1) : 0;
+    float scale = o.scale;
+    if (o.temp_beta != 0.f)
+        scale *= 1.f + o.temp_beta * logf((float)(1 + (pos + o.temp_offset) / o.temp_len));
     for (int i = tid; i < kv.dk; i += ATTEND_KEYS)
         qs[i] = __ldcg(q.p + r * q.stride + (size_t)h * kv.dk + i) * scale;
     for (int d = tid & 31; d < kv.dv; d += 32) acc[w][d] = 0;
-    float m = sinks ? sinks[h] : -INFINITY, l = sinks ? 1.f : 0.f;
+    float m = o.sinks ? o.sinks[h] : -INFINITY, l = o.sinks ? 1.f : 0.f;
     __syncthreads();
     const size_t bk = kv_bytes((enum kv_type)T, kv.dk), bv = kv_bytes((enum kv_type)T, kv.dv);
     for (int p0 = first; p0 <= pos; p0 += ATTEND_KEYS) {
@@ -319,7 +323,7 @@ __global__ void __launch_bounds__(ATTEND_KEYS)
         if (p <= pos) {
             const size_t at = kv_row(kv, slot, p, g);
             const float s = key_score<T>(qs, kv.k + at * bk, kv.dk);
-            a = softcap > 0 ? softcap * tanhf(s / softcap) : s;
+            a = o.softcap > 0 ? o.softcap * tanhf(s / o.softcap) : s;
             place[tid] = at;
         }
         float mx = warp_max(a);
@@ -347,25 +351,42 @@ __global__ void __launch_bounds__(ATTEND_KEYS)
         out.p[r * out.stride + (size_t)h * kv.dv + d] = s / l;
     }
 }
-cudaError_t op_attend_run(dev_tables t, dev_kv kv, rows q, rows out, int n_head, float scale, float softcap,
-                          int window, const float *sinks, int n, op_queue s) {
+cudaError_t op_attend_run(dev_tables t, dev_kv kv, rows q, rows out, attend_rule a, int n, op_queue s) {
     auto kernel = kv.type == KV_F32   ? attend_kernel<KV_F32>
                   : kv.type == KV_F16 ? attend_kernel<KV_F16>
                                       : attend_kernel<KV_Q8_0>;
-    return op_launch(kernel, dim3(n_head, n), ATTEND_KEYS, s, t, kv, q, out, n_head, scale, softcap, window,
-                     sinks);
+    return op_launch(kernel, dim3(a.n_head, n), ATTEND_KEYS, s, t, kv, q, out, a);
 }
 
 // ---- glu, add, rows
-__global__ void glu_kernel(dev_tables t, rows gate, rows up, rows out, int act) {
+// of those that no fused kernel knows, too
+DEV float act_any(int act, float limit, float x) {
+    if (act == ACT_CAP) return limit * tanhf(x / limit);
+    if (act == ACT_SCALE) return limit * x;
+    if (act == ACT_GELU_ERF) return 0.5f * x * (1.f + erff(x * 0.7071067811865476f));
+    return act_apply(act, x);
+}
+__global__ void glu_kernel(dev_tables t, rows gate, rows up, rows out, int act, float limit, bool out_rows) {
     int r = blockIdx.y, i = blockIdx.x * blockDim.x + threadIdx.x;
     op_begin();
-    if (r >= t.step->n_row || i >= out.width) return;
-    out.p[r * out.stride + i] =
-        act_apply(act, __ldcg(gate.p + r * gate.stride + i)) * __ldcg(up.p + r * up.stride + i);
+    if (r >= row_count(t, out_rows) || i >= out.width) return;
+    const float y = act_any(act, limit, __ldcg(gate.p + r * gate.stride + i));
+    out.p[r * out.stride + i] = up.p ? y * __ldcg(up.p + r * up.stride + i) : y;
 }
-cudaError_t op_glu_run(dev_tables t, rows gate, rows up, rows out, int act, int n, op_queue s) {
-    return op_launch(glu_kernel, dim3((out.width + 255) / 256, n), 256, s, t, gate, up, out, act);
+cudaError_t op_glu_run(dev_tables t, rows gate, rows up, rows out, int act, float limit, int n, bool out_rows,
+                       op_queue s) {
+    return op_launch(glu_kernel, dim3((out.width + 255) / 256, n), 256, s, t, gate, up, out, act, limit,
+                     out_rows);
+}
+__global__ void position_kernel(dev_tables t, rows x, const float *table) {
+    int r = blockIdx.y, i = blockIdx.x * blockDim.x + threadIdx.x;
+    op_begin();
+    if (r >= t.step->n_row || i >= x.width) return;
+    float *p = x.p + r * x.stride + i;
+    *p = __ldcg(p) + table[(size_t)t.pos[r] * x.width + i];
+}
+cudaError_t op_position_run(dev_tables t, rows x, const float *table, int n, op_queue s) {
+    return op_launch(position_kernel, dim3((x.width + 255) / 256, n), 256, s, t, x, table);
 }
 __global__ void add_kernel(dev_tables t, rows a, rows b, rows out, bool out_rows) {
     int r = blockIdx.y, i = blockIdx.x * blockDim.x + threadIdx.x;

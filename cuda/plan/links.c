@@ -83,6 +83,8 @@ static bool is_matmul(const struct link_case *c, struct cuda_link *k) {
 }
 static bool is_gated(const struct link_case *c, struct cuda_link *k) {
     const struct cuda_group *g = &c->plan->group[c->list->op[k->matmul].matmul.w->id];
+    if (c->list->op[k->matmul + 1].glu.act > ACT_RELU2)
+        return false; /* which the fused kernels do not know */
     return list_is_gated(c->list, k->matmul) && list_hands_over(c->list, k->matmul) && g->paired &&
            !g->bias && g->n_region == 1 && is_matmul(c, k);
 }
@@ -100,8 +102,8 @@ static bool is_head(const struct link_case *c, struct cuda_link *k) {
            g->n_member == 1 && is_matmul(c, k);
 }
 static bool head_norm_fits(const struct op_norm *n, struct view x, int head_dim) {
-    return n->kind == NORM_RMS && n->w && !n->bias && n->dim == head_dim && view_same(n->x, x) &&
-           view_same(n->out, x);
+    return n->kind == NORM_RMS && n->w && !n->bias && n->dim == head_dim && op_norm_weights(n) == n->dim &&
+           view_same(n->x, x) && view_same(n->out, x);
 }
 /* q, k and v in one buffer that nothing reads later, and head sizes that the kernels have. */
 static bool is_attend(const struct link_case *c, struct cuda_link *k) {
@@ -113,6 +115,7 @@ static bool is_attend(const struct link_case *c, struct cuda_link *k) {
         o.attend->store != o.put->store || q.buf != key.buf || q.buf != v.buf ||
         l->buf[q.buf].last != last_op(k))
         return false;
+    if (o.attend->temp_beta != 0) return false;
     if (o.q_rope->n_head != o.attend->n_head || o.k_rope->n_head != s->n_kv_head ||
         o.q_rope->head_dim != s->head_dim_k || o.k_rope->head_dim != s->head_dim_k)
         return false;

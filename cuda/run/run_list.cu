@@ -73,7 +73,7 @@ static enum infer_status run_mix(cuda_backend *b, const struct op_list *l, const
 
 static enum infer_status run_op(cuda_backend *b, const struct op_list *l, const struct op *o, int n_row,
                                 int n_out, op_queue s) {
-    auto at = [&](struct view v) { return cuda_rows(b, l, v); };
+    auto at = [&](struct view v) { return v.buf < 0 ? rows{} : cuda_rows(b, l, v); };
     const int n = op_rows_count(l, o, n_row, n_out);
     switch (o->kind) {
     case OP_EMBED:
@@ -82,8 +82,8 @@ static enum infer_status run_op(cuda_backend *b, const struct op_list *l, const 
         break;
     case OP_NORM:
         CU(op_norm_run(b->t, at(o->norm.x), at(o->norm.out), o->norm.kind == NORM_LAYER, o->norm.dim,
-                       o->norm.eps, cuda_constant(b, o->norm.w), cuda_constant(b, o->norm.bias), n,
-                       cuda_out_rows(l, o->norm.x), s));
+                       o->norm.eps, cuda_constant(b, o->norm.w), cuda_constant(b, o->norm.bias),
+                       op_norm_weights(&o->norm), n, cuda_out_rows(l, o->norm.x), s));
         break;
     case OP_MATMUL:
         return run_matmul(b, l, o, n, s);
@@ -96,11 +96,14 @@ static enum infer_status run_op(cuda_backend *b, const struct op_list *l, const 
         break;
     case OP_ATTEND:
         CU(op_attend_run(b->t, cuda_store(b, o->attend.store), at(o->attend.q), at(o->attend.out),
-                         o->attend.n_head, o->attend.scale, o->attend.softcap, o->attend.window,
-                         cuda_constant(b, o->attend.sinks), n, s));
+                         attend_rule{o->attend.n_head, o->attend.window, o->attend.scale, o->attend.softcap,
+                                     o->attend.temp_beta, o->attend.temp_len, o->attend.temp_offset,
+                                     cuda_constant(b, o->attend.sinks)},
+                         n, s));
         break;
     case OP_GLU:
-        CU(op_glu_run(b->t, at(o->glu.gate), at(o->glu.up), at(o->glu.out), o->glu.act, n, s));
+        CU(op_glu_run(b->t, at(o->glu.gate), at(o->glu.up), at(o->glu.out), o->glu.act, o->glu.limit, n,
+                      cuda_out_rows(l, o->glu.gate), s));
         break;
     case OP_ADD:
         CU(op_add_run(b->t, at(o->add.a), at(o->add.b), at(o->add.out), n, cuda_out_rows(l, o->add.a), s));
@@ -130,6 +133,9 @@ static enum infer_status run_op(cuda_backend *b, const struct op_list *l, const 
         return run_experts(b, l, &o->experts, n, s);
     case OP_MIX:
         return run_mix(b, l, &o->mix, n, s);
+    case OP_POSITION:
+        CU(op_position_run(b->t, at(o->position.x), cuda_constant(b, o->position.table), n, s));
+        break;
     case OP_KIND_COUNT:
         infer_bug("operation %d has no kernel", (int)o->kind);
     }
@@ -158,7 +164,7 @@ static int take_floats(const cuda_backend *b, const struct op_list *l, int i, in
         j->out = cuda_rows(b, l, o->add.out);
         return 2;
     }
-    if (g->paired && list_is_gated(l, i) && !list_overlaps(l, o->glu.out, m->x)) {
+    if (g->paired && o->glu.act <= ACT_RELU2 && list_is_gated(l, i) && !list_overlaps(l, o->glu.out, m->x)) {
         j->act = o->glu.act;
         j->out = cuda_rows(b, l, o->glu.out);
         return 2;

@@ -17,7 +17,7 @@ enum slot {
 };
 
 /* Symbolic sizes: Q = n_head * head_dim_k, K = n_kv_head * head_dim_k, V = n_kv_head * head_dim_v,
- * QKV = Q + K + V, ATTN = n_head * head_dim_v, GATE_UP = 2 * n_ff, ROT_HALF = n_rot / 2. */
+ * QKV = Q + K + V, ATTN = n_head * head_dim_v, GATE_UP = 2 * n_ff, ROT_HALF = n_rot / 2, CTX = positions of the training. */
 enum dim {
     DIM_ONE,
     DIM_VOCAB,
@@ -28,6 +28,9 @@ enum dim {
     DIM_QKV,
     DIM_ATTN,
     DIM_HEAD_K,
+    DIM_HEADS,
+    DIM_KV_HEADS,
+    DIM_CTX,
     DIM_FF,
     DIM_GATE_UP,
     DIM_ROT_HALF
@@ -41,18 +44,55 @@ extern const struct slot_info slot_info[SLOT_COUNT];
 
 /* Whether a file of an architecture has a weight; one that it does not have is an error. */
 enum slot_use { SLOT_ABSENT, SLOT_MAY, SLOT_MUST };
-/* The slots of a dense decoder block with gated feed-forward, as initialisers of slot[]. */
-#define SLOTS_DENSE                                                                                          \
-    [SLOT_TOKEN_EMBD] = SLOT_MUST, [SLOT_OUTPUT_NORM] = SLOT_MUST, [SLOT_ATTN_NORM] = SLOT_MUST,             \
-    [SLOT_ATTN_Q] = SLOT_MUST, [SLOT_ATTN_K] = SLOT_MUST, [SLOT_ATTN_V] = SLOT_MUST,                         \
-    [SLOT_ATTN_OUTPUT] = SLOT_MUST, [SLOT_FFN_NORM] = SLOT_MUST, [SLOT_FFN_GATE] = SLOT_MUST,                \
+/* Slots as initialisers of slot[]: what every decoder has; q, k and v apart; the norms in front; a gated feed-forward part. */
+#define SLOTS_CORE                                                                                           \
+    [SLOT_TOKEN_EMBD] = SLOT_MUST, [SLOT_OUTPUT_NORM] = SLOT_MUST, [SLOT_ATTN_OUTPUT] = SLOT_MUST
+#define SLOTS_QKV   [SLOT_ATTN_Q] = SLOT_MUST, [SLOT_ATTN_K] = SLOT_MUST, [SLOT_ATTN_V] = SLOT_MUST
+#define SLOTS_NORMS [SLOT_ATTN_NORM] = SLOT_MUST, [SLOT_FFN_NORM] = SLOT_MUST
+#define SLOTS_GATED [SLOT_FFN_GATE] = SLOT_MUST, [SLOT_FFN_UP] = SLOT_MUST, [SLOT_FFN_DOWN] = SLOT_MUST
+/* A dense decoder block. */
+#define SLOTS_DENSE SLOTS_CORE, SLOTS_QKV, SLOTS_NORMS, SLOTS_GATED
+/* One with LayerNorm and without a gate, but for q, k and v. */
+#define SLOTS_PLAIN                                                                                          \
+    [SLOT_TOKEN_EMBD] = SLOT_MUST, [SLOT_OUTPUT_NORM] = SLOT_MUST, [SLOT_OUTPUT_NORM_BIAS] = SLOT_MUST,      \
+    [SLOT_ATTN_NORM] = SLOT_MUST, [SLOT_ATTN_NORM_BIAS] = SLOT_MUST, [SLOT_ATTN_OUTPUT] = SLOT_MUST,         \
     [SLOT_FFN_UP] = SLOT_MUST, [SLOT_FFN_DOWN] = SLOT_MUST
 
-/* A model of Hugging Face that is of this architecture: model_type, and the class under architectures. */
+/* A model of Hugging Face that is of this architecture: model_type, and the class under architectures. A model of text and images
+ * has its text part's keys in text_config; inner: its model_type there, which the row stands for. */
 struct arch_hf {
-    const char *model_type, *class;
+    const char *model_type, *class, *inner;
 };
 
+/* Names of Hugging Face that differ from the common ones (engine/files/hf_names.c). Both sides are whole, or end with a dot in front
+ * of "weight" or "bias"; within layers: what is behind "layers.3." and behind "blk.3.". */
+enum hf_op {
+    HF_SAME,
+    HF_PLUS_ONE,  /* the file has w - 1 */
+    HF_TRANSPOSE, /* the file has [k][n] */
+    HF_QKV_HEADS, /* each kv head's queries, key and value together; GGUF: all queries, all keys, all values */
+    HF_STACK,     /* a vector for each head, "0.weight", "1.weight" ..: rows of one matrix */
+    HF_SKIP       /* nothing is computed with it */
+};
+struct hf_name {
+    const char *hf, *gguf;
+    enum hf_op op;
+};
+
+/* A number that files of a family leave out. */
+struct arch_default {
+    const char *key; /* of GGUF: behind "ARCH." */
+    double value;
+};
+
+/* Layers whose q and k are rotated. */
+enum rope_where {
+    ROPE_ALL,
+    ROPE_WINDOWED, /* those with a window; all, where none has one */
+    ROPE_PERIOD_4  /* all but each fourth; or as the key rope.layers says */
+};
+
+/* Tables end with a row of NULL. */
 struct arch {
     const char *name;               /* general.architecture, and the prefix of its keys */
     const char *families;           /* for people: which models use it */
@@ -60,6 +100,30 @@ struct arch {
     enum norm_kind norm;
     enum act_kind act;
     enum rope_kind rope;
-    const struct arch_hf *hf; /* ended by a row of NULL */
-    bool window_by_layer; /* Hugging Face: a window only with use_sliding_window, and only in some layers */
+    enum rope_where rope_where;
+    /* Layers with a window rotate by rope.freq_base_swa, without scaling and divisors. */
+    bool rope_scaled_full;
+    /* Attention and feed-forward part read the same x; the key use_parallel_residual may say otherwise. */
+    bool parallel;
+    bool qk_norm_late; /* q and k are normalised behind rotation */
+    /* V is normalised without weights; where it has no matrix of its own it is K as it comes. */
+    bool v_norm;
+    bool embd_sqrt;     /* embeddings are times sqrt(n_embd) */
+    bool logit_divides; /* logits are divided by logit_scale, else times it */
+    int wide_layers;    /* models of so many layers scale scores by (n_embd / n_head)^-0.5; 0: none */
+    /* "a|b": keys that are read for this architecture beside those for all (models/keys.def). */
+    const char *keys;
+    const struct arch_default *defaults;
+
+    /* Of Hugging Face's folders. */
+    const struct arch_hf *hf;
+    const char *hf_keys; /* as keys, of config.json */
+    const struct arch_default *hf_defaults;
+    const struct hf_name *hf_layer, *hf_whole;
+    bool hf_plus_one;     /* norms have w - 1 */
+    bool hf_halves;       /* rows of q and k are in halves where GGUF has neighbours */
+    bool hf_tied;         /* the head is the embedding unless tie_word_embeddings says no */
+    bool window_by_layer; /* a window only with use_sliding_window, and only in some layers */
 };
+/* The value of a key that a file leaves out; otherwise fallback. */
+double arch_default(const struct arch *a, const char *key, double fallback);

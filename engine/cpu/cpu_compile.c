@@ -96,10 +96,12 @@ static bool attention_folds(const struct cpu *c, const struct op_list *l, int i)
            q->rope.rope->n_rot == k->rope.rope->n_rot;
 }
 
-/* Ops that work row by row, each thread on the same share: none of them waits for another. */
-static bool row_wise(const struct cpu_op *o) {
+/* Ops that work row by row of the step, each thread on the same share: none of them waits for another. */
+static bool row_wise(const struct op_list *l, const struct cpu_op *o) {
+    if (op_rows_kind(l, o->op) != BUF_ROWS_ALL) return false;
     return o->fn == cpu_op_embed || o->fn == cpu_op_norm || o->fn == cpu_op_rope || o->fn == cpu_op_kv_put ||
-           o->fn == cpu_op_glu || o->fn == cpu_op_add || o->fn == cpu_op_route;
+           o->fn == cpu_op_glu || o->fn == cpu_op_add || o->fn == cpu_op_route ||
+           o->fn == cpu_op_position;
 }
 
 static enum infer_status compile_small(struct cpu *c, const struct op_list *l, struct cpu_op *o,
@@ -108,7 +110,8 @@ static enum infer_status compile_small(struct cpu *c, const struct op_list *l, s
         [OP_EMBED] = cpu_op_embed,   [OP_NORM] = cpu_op_norm,     [OP_ROPE] = cpu_op_rope,
         [OP_KV_PUT] = cpu_op_kv_put, [OP_GLU] = cpu_op_glu,       [OP_ADD] = cpu_op_add,
         [OP_ROWS] = cpu_op_rows,     [OP_SELECT] = cpu_op_select, [OP_CONV] = cpu_op_conv,
-        [OP_ROUTE] = cpu_op_route,   [OP_MIX] = cpu_op_mix};
+        [OP_ROUTE] = cpu_op_route,   [OP_MIX] = cpu_op_mix,
+        [OP_POSITION] = cpu_op_position};
     o->fn = plain[op->kind];
     if (op->kind == OP_ROPE && (o->cs = rope_table(c, op->rope.rope)) < 0)
         return err_set(INFER_E_UNSUPPORTED, "more than %d different rope tables", CPU_ROPES);
@@ -162,7 +165,7 @@ enum infer_status cpu_compile_list(struct cpu *c, enum row_class cls) {
     }
     cl->n_op = n;
     for (int i = 0; i < n; i++)
-        cl->op[i].barrier = i + 1 == n || !row_wise(&cl->op[i]) || !row_wise(&cl->op[i + 1]);
+        cl->op[i].barrier = i + 1 == n || !row_wise(l, &cl->op[i]) || !row_wise(l, &cl->op[i + 1]);
     if (cls == ROW_DECODE) cpu_repack_open(c, cl);
     cl->ready = true;
     return INFER_OK;

@@ -38,7 +38,7 @@ static void finish(const struct cpu_op *op, struct cpu_step *s, int m, int row, 
     if (op->epilogue == CPU_EPI_GLU) {
         const struct op_glu *g = &op->post->glu;
         scale_and_add(k, &mm->w->member[1], row, n, up);
-        k->glu(g->act, v, up, cpu_row(s, g->out, t) + row, n);
+        k->glu(g, v, up, cpu_row(s, g->out, t) + row, n);
     } else if (op->epilogue == CPU_EPI_ADD) {
         const struct op_add *a = &op->post->add;
         struct view other = a->a.buf == mm->out.buf ? a->b : a->a;

@@ -84,8 +84,8 @@ void cpu_op_glu(const struct cpu_op *op, struct cpu_step *s, int thread, int n_t
     int a, b;
     cpu_share(cpu_rows(s, g->gate), thread, n_thread, &a, &b);
     for (int t = a; t < b; t++)
-        s->cpu->k->glu(g->act, cpu_row(s, g->gate, t), cpu_row(s, g->up, t), cpu_row(s, g->out, t),
-                       g->out.width);
+        s->cpu->k->glu(g, cpu_row(s, g->gate, t), g->up.buf < 0 ? NULL : cpu_row(s, g->up, t),
+                       cpu_row(s, g->out, t), g->out.width);
 }
 
 void cpu_op_add(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
@@ -94,6 +94,16 @@ void cpu_op_add(const struct cpu_op *op, struct cpu_step *s, int thread, int n_t
     cpu_share(cpu_rows(s, d->out), thread, n_thread, &a, &b);
     for (int t = a; t < b; t++)
         s->cpu->k->add(cpu_row(s, d->a, t), cpu_row(s, d->b, t), cpu_row(s, d->out, t), d->out.width);
+}
+
+void cpu_op_position(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
+    const struct op_position *p = &op->op->position;
+    int a, b;
+    cpu_share(s->n_row, thread, n_thread, &a, &b);
+    for (int t = a; t < b; t++) {
+        float *x = cpu_row(s, p->x, t);
+        s->cpu->k->add(x, p->table + (size_t)s->s->pos[t] * (size_t)p->x.width, x, p->x.width);
+    }
 }
 
 void cpu_op_rows(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {

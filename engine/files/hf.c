@@ -1,5 +1,6 @@
 /* A folder of Hugging Face: which files, whose tensors, under which names. */
 #include "files/hf.h"
+#include "files/hf_change.h"
 #include "files/json.h"
 #include "files/safetensors.h"
 #include "base/stbds.h"
@@ -28,58 +29,12 @@ static enum infer_status no_memory(const struct folder *d) {
 
 /* ---- names ---- */
 
-static bool ends_with(const char *s, const char *end) {
-    size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
-}
-
-/* What training leaves in files and nothing computes with: the constants of rope, counters, positions. */
-static bool is_left_over(const char *name) {
-    static const char *const ends[] = {"rotary_emb.inv_freq", ".num_batches_tracked", ".position_ids"};
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (ends_with(name, ends[i])) return true;
-    return false;
-}
-
-/* GGUF's name of a weight in out; false: it is none that is known here. */
-static bool weight_name(const char *name, char *out, size_t size) {
-    static const struct {
-        const char *hf, *gguf;
-    } whole[] = {{"model.embed_tokens.weight", "token_embd.weight"},
-                 {"model.norm.weight", "output_norm.weight"},
-                 {"lm_head.weight", "output.weight"}},
-      part[] = {{"self_attn.q_proj.", "attn_q."},          {"self_attn.k_proj.", "attn_k."},
-                {"self_attn.v_proj.", "attn_v."},          {"self_attn.o_proj.", "attn_output."},
-                {"self_attn.q_norm.", "attn_q_norm."},     {"self_attn.k_norm.", "attn_k_norm."},
-                {"mlp.gate_proj.", "ffn_gate."},           {"mlp.up_proj.", "ffn_up."},
-                {"mlp.down_proj.", "ffn_down."},           {"input_layernorm.", "attn_norm."},
-                {"post_attention_layernorm.", "ffn_norm."}};
-    int layer, used = 0;
-    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
-        if (strcmp(name, whole[i].hf) == 0) return snprintf(out, size, "%s", whole[i].gguf) > 0;
-    if (sscanf(name, "model.layers.%5d.%n", &layer, &used) != 1 || !used || layer < 0) return false;
-    for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
-        size_t n = strlen(part[i].hf);
-        if (strncmp(name + used, part[i].hf, n) == 0)
-            return snprintf(out, size, "blk.%d.%s%s", layer, part[i].gguf, name + used + n) > 0;
-    }
-    return false;
-}
-
-/* Left over, without elements, or one integer that counts something; and no weight. */
+/* Nothing to compute with, without elements, or one integer that counts something; and no weight. */
 static bool unused(const char *name, const char *dtype, size_t n) {
-    char known[320];
+    struct hf_target to;
     bool counts = n == 1 && (*dtype == 'I' || *dtype == 'U' || strcmp(dtype, "BOOL") == 0);
-    return is_left_over(name) || ((n == 0 || counts) && !weight_name(name, known, sizeof known));
-}
-
-/* GGUF's name in out, "" for a tensor that is not a weight, or the name itself when it is none of these. */
-static void gguf_name(const struct folder *d, const char *name, char *out, size_t size) {
-    if (is_left_over(name) ||
-        (d->config.tied && strcmp(name, "lm_head.weight") == 0)) /* a copy of the embedding */
-        *out = 0;
-    else if (!weight_name(name, out, size))
-        snprintf(out, size, "%s", name);
+    hf_target(&to, NULL, name);
+    return !*to.name || ((n == 0 || counts) && !to.known);
 }
 
 /* ---- files ---- */
@@ -213,44 +168,67 @@ static enum infer_status read_weights(struct folder *d) {
 
 /* ---- tensors ---- */
 
-/* All lists -> f->tensor under GGUF's names, and the divisors of Llama 3. */
+/* A tensor of part p becomes the next of f->tensor under its name in GGUF; one of a stack goes into its matrix. */
+static enum infer_status take_tensor(struct folder *d, struct strmap *index, const struct tensor *from,
+                                     int p) {
+    struct tensorfile *f = d->f;
+    const char *path = f->part[p].path;
+    const struct hf_heads heads = {d->config.n_head, d->config.n_kv_head, d->config.head_dim};
+    struct tensor *t = &f->tensor[f->n_tensor];
+    struct hf_target to;
+    hf_target(&to, d->config.table, from->name);
+    if (!*to.name || !from->n_dim) return INFER_OK;
+    if (d->config.tied && strcmp(to.name, "output.weight") == 0) { /* a copy of the embedding */
+        d->second_head = *from;
+        return INFER_OK;
+    }
+    int64_t old = to.op == HF_STACK ? strmap_get(index, to.name, strlen(to.name)) : -1;
+    if (old >= 0) return hf_stack(&f->tensor[old], from, to.index, &heads, &f->arena, path);
+    *t = *from;
+    t->part = p;
+    if (to.op == HF_STACK) {
+        t->n_dim = 0;
+        TRY(hf_stack(t, from, to.index, &heads, &f->arena, path));
+    }
+    TRY(hf_change(t, to.op, &heads, &f->arena, path));
+    if (strcmp(to.name, t->name) != 0) t->name = arena_strndup(&f->arena, to.name, strlen(to.name));
+    if (!t->name) return no_memory(d);
+    TRY(strmap_put(index, t->name, strlen(t->name), (int64_t)f->n_tensor, &old));
+    if (old >= 0) return err_set(INFER_E_INPUT, "%s: two tensors stand for %.100s", path, t->name);
+    f->n_tensor++;
+    return INFER_OK;
+}
+
+/* A vector that config.json says and GGUF has as a tensor; data NULL: nothing. */
+static enum infer_status add_vector(struct folder *d, struct strmap *index, const char *name,
+                                    const float *data, int n) {
+    struct tensorfile *f = d->f;
+    struct tensor *t = &f->tensor[f->n_tensor];
+    int64_t old;
+    if (!data) return INFER_OK;
+    *t = (struct tensor){.name = name, .type = QUANT_F32, .n_dim = 1, .shape = {1, 1, 1, n}, .data = data};
+    t->bytes = (size_t)n * sizeof(float);
+    TRY(strmap_put(index, name, strlen(name), (int64_t)f->n_tensor, &old));
+    if (old < 0) f->n_tensor++;
+    return INFER_OK;
+}
+
+/* All lists -> f->tensor under GGUF's names, and divisors of frequencies. */
 static enum infer_status name_tensors(struct folder *d) {
     struct tensorfile *f = d->f;
+    const struct hf_config *c = &d->config;
     struct strmap *index;
-    size_t n = 1, bytes;
-    int64_t old;
+    size_t n = 3, bytes;
     for (int p = 0; p < f->n_part; p++) n += d->list[p].n; /* each is bounded by the bytes of its header */
     if (size_mul(n, sizeof *f->tensor, &bytes)) f->tensor = arena_alloc(&f->arena, bytes);
     if (!f->tensor) return no_memory(d);
     TRY(strmap_new(&index, &f->arena));
     f->tensor_index = index;
     for (int p = 0; p < f->n_part; p++)
-        for (size_t i = 0; i < d->list[p].n; i++) {
-            char name[320];
-            struct tensor *t = &f->tensor[f->n_tensor];
-            *t = d->list[p].tensor[i];
-            t->part = p;
-            if (!t->n_dim) continue;
-            gguf_name(d, t->name, name, sizeof name);
-            if (!*name && strcmp(t->name, "lm_head.weight") == 0) d->second_head = *t;
-            if (!*name) continue;
-            if (strcmp(name, t->name) != 0) t->name = arena_strndup(&f->arena, name, strlen(name));
-            if (!t->name) return no_memory(d);
-            TRY(strmap_put(index, t->name, strlen(t->name), (int64_t)f->n_tensor, &old));
-            if (old >= 0)
-                return err_set(INFER_E_INPUT, "%s: two tensors stand for %.100s", f->part[p].path, t->name);
-            f->n_tensor++;
-        }
-    if (!d->config.rope_divisor) return INFER_OK;
-    struct tensor *t = &f->tensor[f->n_tensor];
-    *t = (struct tensor){.name = "rope_freqs.weight", .type = QUANT_F32, .n_dim = 1};
-    for (int i = 0; i < 3; i++) t->shape[i] = 1;
-    t->shape[3] = d->config.n_rot / 2;
-    t->data = d->config.rope_divisor;
-    t->bytes = (size_t)t->shape[3] * sizeof(float);
-    TRY(strmap_put(index, t->name, strlen(t->name), (int64_t)f->n_tensor, &old));
-    if (old < 0) f->n_tensor++;
-    return INFER_OK;
+        for (size_t i = 0; i < d->list[p].n; i++) TRY(take_tensor(d, index, &d->list[p].tensor[i], p));
+    TRY(add_vector(d, index, "rope_freqs.weight", c->rope_divisor, c->n_rot / 2));
+    TRY(add_vector(d, index, "rope_factors_long.weight", c->rope_long, c->n_rot / 2));
+    return add_vector(d, index, "rope_factors_short.weight", c->rope_short, c->n_rot / 2);
 }
 
 /* ---- keys ---- */

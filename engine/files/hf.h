@@ -24,6 +24,7 @@ void hf_put_u32(struct hf_keys *k, const char *arch, const char *name,
 void hf_put_f32(struct hf_keys *k, const char *arch, const char *name, float value);
 void hf_put_bool(struct hf_keys *k, const char *arch, const char *name, bool value);
 void hf_put_bools(struct hf_keys *k, const char *arch, const char *name, const uint8_t *value, size_t n);
+void hf_put_u32s(struct hf_keys *k, const char *arch, const char *name, const uint32_t *value, size_t n);
 void hf_put_str(struct hf_keys *k, const char *arch, const char *name, const char *value, size_t len);
 void hf_put(struct hf_keys *k, const struct meta *m);
 
@@ -31,10 +32,13 @@ void hf_put(struct hf_keys *k, const struct meta *m);
 struct hf_config {
     char arch[64];            /* GGUF's name of the architecture, else model_type */
     const struct arch *table; /* NULL: an architecture that does not run */
-    bool tied, attention_bias;
+    bool tied, attention_bias,
+        out_bias_apart; /* out_bias_apart: that of the output is another key's matter */
     uint32_t n_vocab;
-    int n_rot;
-    float *rope_divisor; /* rope_divisor[n_rot / 2] in the arena: Llama 3's scaling; NULL: none */
+    int n_head, n_kv_head, head_dim, n_rot; /* of full layers */
+    /* [n_rot / 2] in the arena, what frequencies are divided by: of all contexts; of those within the original length, and
+     * beyond it. NULL: none. */
+    float *rope_divisor, *rope_short, *rope_long;
 };
 /* json[n]: config.json. Every key of it is used, known to be harmless (models/keys.def) or refused; of a vocabulary alone
  * only what is used is looked at. errors: INFER_E_INPUT and INFER_E_UNSUPPORTED name path and key. */

@@ -25,9 +25,9 @@ void hf_put(struct hf_keys *k, const struct meta *m) {
     k->meta[k->n++] = *m;
 }
 
-/* "arch.name" or "name" with n bytes of value; an array is one of bools. */
+/* "arch.name" or "name" with n bytes of value; elem: of an array, else type again. */
 static void put_value(struct hf_keys *k, const char *arch, const char *name, enum meta_type type,
-                      const void *value, size_t n) {
+                      enum meta_type elem, const void *value, size_t n) {
     char key[160];
     int len = snprintf(key, sizeof key, "%s%s%s", arch ? arch : "", arch ? "." : "", name);
     char *copy = arena_strndup(k->arena, key, (size_t)len), *raw = arena_strndup(k->arena, value, n);
@@ -39,25 +39,30 @@ static void put_value(struct hf_keys *k, const char *arch, const char *name, enu
     *s = (struct str){raw, n};
     hf_put(k, &(struct meta){.key = {copy, (size_t)len},
                              .type = type,
-                             .elem = type == META_ARRAY ? META_BOOL : type,
-                             .n = type == META_ARRAY ? n : 1,
+                             .elem = elem,
+                             .n = type != META_ARRAY  ? 1
+                                  : elem == META_BOOL ? n
+                                                      : n / 4,
                              .raw = type == META_STRING ? NULL : (unsigned char *)raw,
                              .strings = type == META_STRING ? s : NULL});
 }
 void hf_put_u32(struct hf_keys *k, const char *arch, const char *name, uint32_t value) {
-    put_value(k, arch, name, META_U32, &value, sizeof value);
+    put_value(k, arch, name, META_U32, META_U32, &value, sizeof value);
 }
 void hf_put_f32(struct hf_keys *k, const char *arch, const char *name, float value) {
-    put_value(k, arch, name, META_F32, &value, sizeof value);
+    put_value(k, arch, name, META_F32, META_F32, &value, sizeof value);
 }
 void hf_put_bool(struct hf_keys *k, const char *arch, const char *name, bool value) {
-    put_value(k, arch, name, META_BOOL, &(uint8_t){value}, 1);
+    put_value(k, arch, name, META_BOOL, META_BOOL, &(uint8_t){value}, 1);
 }
 void hf_put_bools(struct hf_keys *k, const char *arch, const char *name, const uint8_t *value, size_t n) {
-    put_value(k, arch, name, META_ARRAY, value, n);
+    put_value(k, arch, name, META_ARRAY, META_BOOL, value, n);
+}
+void hf_put_u32s(struct hf_keys *k, const char *arch, const char *name, const uint32_t *value, size_t n) {
+    put_value(k, arch, name, META_ARRAY, META_U32, value, n * sizeof *value);
 }
 void hf_put_str(struct hf_keys *k, const char *arch, const char *name, const char *value, size_t len) {
-    put_value(k, arch, name, META_STRING, value, len);
+    put_value(k, arch, name, META_STRING, META_STRING, value, len);
 }
 
 /* ---- reading ---- */
@@ -97,11 +102,22 @@ enum infer_status config_bool(const struct config *c, const char *key, const jso
     return !v || json_is_null(v) || json_is_boolean(v) ? INFER_OK : config_wrong(c, key, "true or false");
 }
 
-static enum infer_status root_u32(const struct config *c, const char *key, int64_t fallback, uint32_t *out) {
-    return config_u32(c, key, json_object_get(c->root, key), fallback, out);
+bool config_reads(const struct config *c, const char *key) {
+    const struct arch *a = c->out->table;
+    return a && a->hf_keys && key_names(a->hf_keys, key, strlen(key));
 }
-static enum infer_status root_bool(const struct config *c, const char *key, bool fallback, bool *out) {
-    return config_bool(c, key, json_object_get(c->root, key), fallback, out);
+
+const json_t *config_any(const struct config *c, const char *names, const char **found) {
+    char key[64];
+    *found = NULL;
+    for (const char *p = names; p; p = strchr(p, '|') ? strchr(p, '|') + 1 : NULL) {
+        snprintf(key, sizeof key, "%.*s", (int)strcspn(p, "|"), p);
+        json_t *v = json_object_get(c->root, key);
+        if (!v || json_is_null(v)) continue;
+        *found = json_object_iter_key(json_object_iter_at(c->root, key));
+        return v;
+    }
+    return NULL;
 }
 
 /* ---- every key is known ---- */
@@ -123,6 +139,7 @@ static enum infer_status check_keys(const struct config *c) {
     json_t *v;
     json_object_foreach(c->root, key, v) {
         const struct key_row *row = key_find(KEYS_CONFIG, key);
+        if (config_reads(c, key)) continue;
         if (!row && !json_is_null(v)) TRY(key_unknown(c->ignore, c->path, key));
         if (!row || row->use != KEY_OFF || is_neutral(row, v)) continue;
         char text[40];
@@ -160,8 +177,6 @@ static enum infer_status check_classes(const struct config *c) {
 
 static enum infer_status check_weights(const struct config *c) {
     const json_t *quant = json_object_get(c->root, "quantization_config");
-    const json_t *act = json_object_get(c->root, "hidden_act");
-    const char *name = json_string_value(act);
     if (quant && !json_is_null(quant) && !(json_is_object(quant) && !json_object_size(quant))) {
         const char *method = json_string_value(json_object_get(quant, "quant_method"));
         if (!method) method = json_string_value(quant);
@@ -170,10 +185,53 @@ static enum infer_status check_weights(const struct config *c) {
                        "BF16)",
                        c->path, method ? method : "?");
     }
-    if (!act || json_is_null(act)) return INFER_OK;
-    if (!name) return config_wrong(c, "hidden_act", "a name");
-    if (strcmp(name, "silu") != 0 && strcmp(name, "swish") != 0)
-        return err_set(INFER_E_UNSUPPORTED, "%s: 'hidden_act' is '%.32s'; silu is supported", c->path, name);
+    return INFER_OK;
+}
+
+/* The activation is the architecture's. */
+static enum infer_status check_act(const struct config *c) {
+    static const char *const names[] = {[ACT_SILU] = "silu|swish",
+                                        [ACT_GELU_TANH] = "gelu_pytorch_tanh|gelu_new|gelu_fast|gelu_tanh",
+                                        [ACT_RELU2] = "relu2|squared_relu",
+                                        [ACT_GELU_ERF] = "gelu|gelu_python"};
+    const char *key;
+    const json_t *act = config_any(c, "hidden_activation|hidden_act|activation_function|activation", &key);
+    if (!act) return INFER_OK;
+    const char *name = json_string_value(act), *want = names[c->out->table->act];
+    if (!name) return config_wrong(c, key, "a name");
+    if (key_names(want, name, strlen(name))) return INFER_OK;
+    return err_set(INFER_E_UNSUPPORTED, "%s: '%s' is '%.32s'; %.*s is supported", c->path, key, name,
+                   (int)strcspn(want, "|"), want);
+}
+
+/* The text part of a model for images too, its keys in the place of the whole; numbers that such files leave out. */
+static enum infer_status open_text_part(struct config *c, bool whole) {
+    const struct arch_hf *hf = c->out->table->hf;
+    const char *type = json_string_value(json_object_get(c->root, "model_type"));
+    while (hf->model_type && strcmp(hf->model_type, type) != 0) hf++;
+    if (hf->model_type && hf->inner) {
+        json_t *text = json_object_get(c->root, "text_config"),
+               *tied = json_object_get(c->root, "tie_word_embeddings");
+        const char *inner = json_string_value(json_object_get(text, "model_type"));
+        if (!json_is_object(text)) return config_wrong(c, "text_config", "there");
+        if (!inner || strcmp(inner, hf->inner) != 0)
+            return err_set(INFER_E_UNSUPPORTED, "%s: 'text_config' is of a '%.40s', not a '%s'", c->path,
+                           inner ? inner : "?", hf->inner);
+        if (whole) TRY(check_weights(c));
+        if (whole) TRY(check_keys(c));
+        if (tied) json_object_set(text, "tie_word_embeddings", tied);
+        json_incref(text);
+        json_decref(c->root);
+        c->root = text;
+        log_line(LOG_NOTE, "%s: the part for images is left out", c->path);
+    }
+    for (const struct arch_default *d = c->out->table->hf_defaults; d && d->key; d++) {
+        const json_t *v = json_object_get(c->root, d->key);
+        if (v && !json_is_null(v)) continue;
+        json_object_set_new(c->root, d->key,
+                            d->value == floor(d->value) ? json_integer((json_int_t)d->value)
+                                                        : json_real(d->value));
+    }
     return INFER_OK;
 }
 
@@ -191,114 +249,20 @@ static enum infer_status read_arch(const struct config *c, bool vocab_only) {
     return a && !vocab_only ? check_classes(c) : INFER_OK;
 }
 
-/* ---- attention windows ---- */
-
-enum { MANY_LAYERS = 1 << 16 };
-
-/* windowed[i]: layer i is of sliding_attention; *n: how many are; *listed: the key is there. */
-static enum infer_status read_layer_types(const struct config *c, uint32_t n_layer, uint8_t *windowed,
-                                          uint32_t *n, bool *listed) {
-    const json_t *list = json_object_get(c->root, "layer_types");
-    size_t i;
-    json_t *v;
-    *listed = list && !json_is_null(list);
-    if (!*listed) return INFER_OK;
-    if (!json_is_array(list) || json_array_size(list) != n_layer)
-        return config_wrong(c, "layer_types", "a list with a name for each layer");
-    json_array_foreach(list, i, v) {
-        const char *name = json_string_value(v);
-        if (!name) return config_wrong(c, "layer_types", "a list of names");
-        *n += windowed[i] = strcmp(name, "sliding_attention") == 0;
-        if (!windowed[i] && strcmp(name, "full_attention") != 0)
-            return err_set(INFER_E_UNSUPPORTED,
-                           "%s: 'layer_types' says '%.32s'; full_attention and sliding_attention are known",
-                           c->path, name);
-    }
-    return INFER_OK;
-}
-
-/* Mistral has its window in every layer. Qwen has it in those from max_window_layers on, or as layer_types says, once
- * use_sliding_window is true. source: configuration_mistral, configuration_qwen2, configuration_qwen3 of transformers */
-static enum infer_status read_window(const struct config *c) {
-    uint32_t window = 0, first = 0, n_layer = 0, n = 0;
-    bool by_layer = c->out->table->window_by_layer, used, listed;
-    TRY(root_u32(c, "sliding_window", 0, &window));
-    TRY(root_u32(c, "max_window_layers", 0, &first));
-    TRY(root_u32(c, "num_hidden_layers", -1, &n_layer));
-    TRY(root_bool(c, "use_sliding_window", !by_layer, &used));
-    if (n_layer > MANY_LAYERS) return INFER_OK; /* refused where sizes are checked */
-    uint8_t *windowed = arena_alloc(c->keys->arena, (size_t)n_layer + 1);
-    if (!windowed) return err_set(INFER_E_MEMORY, "out of memory: keys of a model");
-    TRY(read_layer_types(c, n_layer, windowed, &n, &listed));
-    if (n && !(window && used))
-        return err_set(INFER_E_INPUT,
-                       "%s: 'layer_types' has sliding_attention, but no 'sliding_window' is in use", c->path);
-    n = 0;
-    for (uint32_t i = 0; i < n_layer; i++) {
-        if (!by_layer || !listed) windowed[i] = !by_layer || i >= first;
-        n += windowed[i];
-    }
-    if (!window || !used || !n) return INFER_OK;
-    hf_put_u32(c->keys, c->out->arch, "attention.sliding_window", window);
-    if (n < n_layer)
-        hf_put_bools(c->keys, c->out->arch, "attention.sliding_window_pattern", windowed, n_layer);
-    return INFER_OK;
-}
-
-/* ---- sizes ---- */
-
-static enum infer_status read_heads(const struct config *c, uint32_t *dim) {
-    const char *arch = c->out->arch;
-    uint32_t embd = 0, heads = 0, kv = 0;
-    TRY(root_u32(c, "hidden_size", -1, &embd));
-    TRY(root_u32(c, "num_attention_heads", -1, &heads));
-    TRY(root_u32(c, "num_key_value_heads", heads, &kv));
-    TRY(root_u32(c, "head_dim", heads ? embd / heads : 0, dim));
-    if (!heads || !*dim || *dim > 1 << 16)
-        return config_wrong(c, *dim ? "num_attention_heads" : "head_dim", "in range");
-    hf_put_u32(c->keys, arch, "attention.head_count", heads);
-    hf_put_u32(c->keys, arch, "attention.head_count_kv", kv);
-    hf_put_u32(c->keys, arch, "attention.key_length", *dim);
-    hf_put_u32(c->keys, arch, "attention.value_length", *dim);
-    return INFER_OK;
-}
-
-static enum infer_status read_sizes(const struct config *c, uint32_t *dim) {
-    static const struct {
-        const char *key, *name;
-    } plain[] = {{"num_hidden_layers", "block_count"},
-                 {"hidden_size", "embedding_length"},
-                 {"intermediate_size", "feed_forward_length"},
-                 {"max_position_embeddings", "context_length"},
-                 {"vocab_size", "vocab_size"}};
-    struct hf_config *out = c->out;
-    uint32_t v = 0;
-    float eps;
-    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
-        TRY(root_u32(c, plain[i].key, -1, &v));
-        hf_put_u32(c->keys, out->arch, plain[i].name, v);
-    }
-    out->n_vocab = v;
-    TRY(read_heads(c, dim));
-    TRY(config_f32(c, "rms_norm_eps", json_object_get(c->root, "rms_norm_eps"), NAN, &eps));
-    hf_put_f32(c->keys, out->arch, "attention.layer_norm_rms_epsilon", eps);
-    TRY(root_bool(c, "tie_word_embeddings", false, &out->tied));
-    bool always = out->table->slot[SLOT_ATTN_Q_BIAS] == SLOT_MUST; /* Qwen2 does not say so */
-    return root_bool(c, "attention_bias", always, &out->attention_bias);
-}
-
 enum infer_status hf_config(struct hf_config *out, struct hf_keys *keys, const char *path, const char *json,
                             size_t n, const struct tensorfile_options *options) {
-    struct config c = {path, NULL, out, keys, &options->ignore};
-    uint32_t dim = 0;
+    struct config c = {.path = path, .out = out, .keys = keys, .ignore = &options->ignore};
+    uint32_t dim[2] = {0};
     bool whole = !options->vocab_only;
     *out = (struct hf_config){0};
     TRY(json_read(&c.root, path, json, n, JSON_REJECT_DUPLICATES));
     enum infer_status s = read_arch(&c, options->vocab_only);
+    if (!s && out->table) s = open_text_part(&c, whole);
     if (!s && whole) s = check_weights(&c);
+    if (!s && whole) s = check_act(&c);
     if (!s && whole) s = check_keys(&c);
-    if (!s && out->table) s = read_sizes(&c, &dim);
-    if (!s && out->table) s = read_window(&c);
+    if (!s && out->table) s = config_windows(&c);
+    if (!s && out->table) s = config_sizes(&c, dim);
     if (!s && out->table) s = config_rope(&c, dim);
     json_decref(c.root);
     return s ? s : keys->status;
@@ -306,18 +270,21 @@ enum infer_status hf_config(struct hf_config *out, struct hf_keys *keys, const c
 
 /* ---- what config.json says of the tensors ---- */
 
+/* Where biases are said to be, all of them are; elsewhere none. */
 static enum infer_status check_bias(const struct hf_config *c, const struct tensorfile *f) {
     static const char *const part[] = {"attn_q", "attn_k", "attn_v", "attn_output"};
+    const unsigned char *slot = c->table->slot;
     char name[64], path[64];
+    if (slot[SLOT_ATTN_QKV]) return INFER_OK; /* said when the model is bound */
     bool first = tensorfile_find(f, "blk.0.attn_q.bias") != NULL;
-    bool all = c->table->slot[SLOT_ATTN_OUTPUT_BIAS] == SLOT_MAY;
+    int n = slot[SLOT_ATTN_OUTPUT_BIAS] == SLOT_MAY && !c->out_bias_apart ? 4 : 3;
     if (first != c->attention_bias)
         return err_set(INFER_E_INPUT, "%s: 'attention_bias' of config.json is %s, but the biases are %sthere",
                        f->path, c->attention_bias ? "true" : "false", first ? "" : "not ");
-    for (int il = 0; all && first; il++) {
+    for (int il = 0; first; il++) {
         snprintf(path, sizeof path, "blk.%d.attn_q.weight", il);
         if (!tensorfile_find(f, path)) break;
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < n; i++) {
             snprintf(name, sizeof name, "blk.%d.%s.bias", il, part[i]);
             if (!tensorfile_find(f, name))
                 return err_set(INFER_E_INPUT, "%s: tensor %s is missing ('attention_bias' is true)", f->path,

@@ -10,7 +10,14 @@ struct config {
     struct hf_config *out;
     struct hf_keys *keys;
     const struct key_ignore *ignore;
+    uint32_t n_layer;
+    uint8_t *windowed; /* windowed[n_layer]: the layer has a window */
 };
+
+/* Whether the architecture's own list (arch.h: hf_keys) has the key. */
+bool config_reads(const struct config *c, const char *key);
+/* The value of the first of "a|b" that is there and not null, and its name; NULL: none. */
+const json_t *config_any(const struct config *c, const char *names, const char **found);
 
 /* Values of a key; absent (v NULL) or null: fallback, where -1 and NAN stand for a key that must be there.
  * errors: INFER_E_INPUT names path and key */
@@ -22,5 +29,9 @@ enum infer_status config_bool(const struct config *c, const char *key, const jso
                               bool *out);
 enum infer_status config_wrong(const struct config *c, const char *key, const char *want);
 
-/* rope_theta, rope_scaling, rope_parameters and what is in them; dim: the head size. */
-enum infer_status config_rope(const struct config *c, uint32_t dim);
+/* sliding_window and which layers have it: c->windowed. */
+enum infer_status config_windows(struct config *c);
+/* Sizes and heads; of heads that differ by layer, too. dim: head sizes of full and of windowed layers. */
+enum infer_status config_sizes(struct config *c, uint32_t dim[2]);
+/* rope_theta, rope_scaling, rope_parameters and what is in them. */
+enum infer_status config_rope(const struct config *c, const uint32_t dim[2]);

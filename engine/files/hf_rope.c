@@ -10,6 +10,7 @@ enum { N_PLACE = 3 };
 struct rope_source {
     const struct config *c;
     const json_t *place[N_PLACE]; /* NULL: not there */
+    const json_t *windowed;       /* of layers with a window, NULL: as of all */
 };
 
 static bool same(const json_t *a, const json_t *b) {
@@ -52,7 +53,12 @@ static enum infer_status open_source(const struct config *c, struct rope_source 
         const json_t *v = json_object_get(c->root, names[i]);
         if (!v || json_is_null(v)) continue;
         if (!json_is_object(v)) return config_wrong(c, names[i], "an object or null");
-        s->place[i] = v;
+        const json_t *full = json_object_get(v, "full_attention");
+        s->windowed = full ? json_object_get(v, "sliding_attention") : s->windowed;
+        s->place[i] = full ? full : v;
+        if (full && (!c->out->table->rope_scaled_full || json_object_size(v) != (s->windowed ? 2u : 1u)))
+            return err_set(INFER_E_UNSUPPORTED, "%s: '%s' by kinds of layers is not supported for %s",
+                           c->path, names[i], c->out->arch);
     }
     return INFER_OK;
 }
@@ -69,7 +75,11 @@ static enum infer_status read_type(const struct rope_source *s, const char **out
     if (!type) return INFER_OK;
     *out = json_string_value(type);
     if (!*out) return config_wrong(s->c, "rope_type", "a name");
+    if (strcmp(*out, "su") == 0) *out = "longrope";   /* its first name */
+    if (strcmp(*out, "mrope") == 0) *out = "default"; /* the same for texts */
     if (key_names("default|linear|llama3|yarn", *out, strlen(*out))) return INFER_OK;
+    if (key_names("longrope|proportional|dynamic", *out, strlen(*out)) && config_reads(s->c, *out))
+        return INFER_OK;
     return err_set(INFER_E_UNSUPPORTED, "%s: rope scaling '%.32s' is not supported (linear, llama3, yarn)",
                    s->c->path, *out);
 }
@@ -81,6 +91,7 @@ static enum infer_status check_rope_keys(const struct rope_source *s, const char
     for (int i = 0; i < 2; i++) json_object_foreach((json_t *)s->place[i], key, v) {
             const struct key_row *row = key_find(KEYS_ROPE, key);
             if (json_is_null(v)) continue;
+            if (strcmp(key, "llama_4_scaling_beta") == 0 && !config_reads(s->c, key)) row = NULL;
             if (!row) TRY(key_unknown(s->c->ignore, s->c->path, key));
             if (row && !key_names(row->words, type, strlen(type)))
                 return err_set(INFER_E_UNSUPPORTED, "%s: rope scaling '%s' does not read '%s'", s->c->path,
@@ -167,25 +178,133 @@ static enum infer_status read_yarn(const struct rope_source *s, float factor) {
     return INFER_OK;
 }
 
-enum infer_status config_rope(const struct config *c, uint32_t dim) {
+/* Divisors of the frequencies, one for each, of contexts within the original length and beyond it; q and k are times
+ * sqrt(1 + ln(whole / original) / ln(original)) in both. source: modeling_rope_utils of transformers; Ding et al. 2024 (LongRoPE) */
+static enum infer_status read_longrope(const struct rope_source *s) {
+    static const char *const keys[] = {"short_factor", "long_factor"};
+    const struct config *c = s->c;
+    float *d[2], whole, factor, times;
+    uint32_t original = 0, half = (uint32_t)c->out->n_rot / 2;
+    const json_t *v;
+    TRY(find_u32(s, "original_max_position_embeddings", -1, &original));
+    TRY(config_f32(c, "max_position_embeddings", json_object_get(c->root, "max_position_embeddings"), NAN,
+                   &whole));
+    TRY(find_f32(s, "factor", original ? whole / (float)original : 0, &factor));
+    if (original < 2) return config_wrong(c, "original_max_position_embeddings", "above 1");
+    for (int i = 0; i < 2; i++) {
+        TRY(find(s, keys[i], &v));
+        if (json_array_size(v) != half)
+            return config_wrong(c, keys[i], "a list with a number for each frequency");
+        d[i] = arena_alloc(c->keys->arena, (size_t)(half + 1) * sizeof(float));
+        if (!d[i]) return err_set(INFER_E_MEMORY, "out of memory: %u divisors", half);
+        for (uint32_t j = 0; j < half; j++) TRY(config_f32(c, keys[i], json_array_get(v, j), NAN, &d[i][j]));
+    }
+    times = factor > 1 ? sqrtf(1 + logf(factor) / logf((float)original)) : 1;
+    TRY(find_f32(s, "attention_factor", times, &times));
+    c->out->rope_short = d[0];
+    c->out->rope_long = d[1];
+    hf_put_str(c->keys, c->out->arch, "rope.scaling.type", "longrope", 8);
+    hf_put_u32(c->keys, c->out->arch, "rope.scaling.original_context_length", original);
+    hf_put_f32(c->keys, c->out->arch, "rope.scaling.attn_factor", times);
+    return INFER_OK;
+}
+
+/* The first part of the frequencies is that of a whole head's rotation, the others are 0. source: modeling_gemma4 */
+static enum infer_status proportional_divisors(const struct rope_source *s, float part) {
+    int half = s->c->out->n_rot / 2, kept = (int)(part * (float)half);
+    float *d = arena_alloc(s->c->keys->arena, (size_t)(half + 1) * sizeof *d);
+    if (!d) return err_set(INFER_E_MEMORY, "out of memory: %d divisors", half);
+    for (int i = 0; i < half; i++) d[i] = i < kept ? 1 : 1e30f;
+    s->c->out->rope_divisor = d;
+    return INFER_OK;
+}
+
+/* Layers with a window: their base, unscaled. */
+static enum infer_status read_windowed(const struct rope_source *s, const uint32_t dim[2], float theta) {
+    const struct config *c = s->c;
+    const struct rope_source own = {.c = c, .place = {s->windowed}};
+    const char *type;
+    float base = 0, part = 1;
+    if (!c->out->table->rope_scaled_full) return INFER_OK;
+    if (s->windowed) {
+        TRY(read_type(&own, &type));
+        TRY(check_rope_keys(&own, type));
+        if (strcmp(type, "default") != 0)
+            return err_set(INFER_E_UNSUPPORTED, "%s: rope scaling '%s' of sliding_attention is not supported",
+                           c->path, type);
+        TRY(find_f32(&own, "partial_rotary_factor", 1, &part));
+        TRY(find_f32(&own, "rope_theta", theta, &base));
+    } else if (config_reads(c, "rope_local_base_freq")) {
+        TRY(config_f32(c, "rope_local_base_freq", json_object_get(c->root, "rope_local_base_freq"), 10000,
+                       &base));
+    }
+    if (!(part > 0 && part <= 1)) return config_wrong(c, "partial_rotary_factor", "above 0 and at most 1");
+    if (base > 0) hf_put_f32(c->keys, c->out->arch, "rope.freq_base_swa", base);
+    int n_rot = (int)((float)dim[1] * part);
+    if (n_rot != c->out->n_rot)
+        hf_put_u32(c->keys, c->out->arch, "rope.dimension_count_swa", (uint32_t)n_rot);
+    return INFER_OK;
+}
+
+/* What the type adds to the base. */
+static enum infer_status read_scaling(const struct rope_source *s, const char *type, float theta,
+                                      float part) {
+    const struct config *c = s->c;
+    float factor = 0;
+    if (strcmp(type, "default") == 0 || strcmp(type, "dynamic") == 0) return INFER_OK;
+    if (strcmp(type, "longrope") == 0) return read_longrope(s);
+    if (strcmp(type, "proportional") == 0) return proportional_divisors(s, part);
+    TRY(find_f32(s, "factor", NAN, &factor));
+    if (!(factor > 0)) return config_wrong(c, "factor", "above 0");
+    if (strcmp(type, "llama3") == 0) return llama3_divisors(s, theta, factor);
+    hf_put_str(c->keys, c->out->arch, "rope.scaling.type", type, strlen(type));
+    hf_put_f32(c->keys, c->out->arch, "rope.scaling.factor", factor);
+    return strcmp(type, "yarn") == 0 ? read_yarn(s, factor) : INFER_OK;
+}
+
+/* The base of dynamic scaling is times alpha^(dim / (dim - 2)). source: modeling_hunyuan_v1_dense of transformers */
+static enum infer_status read_alpha(const struct rope_source *s, uint32_t dim, float *theta) {
+    float alpha = 0;
+    TRY(find_f32(s, "alpha", 0, &alpha));
+    if (!(alpha > 0) || dim <= 2) return config_wrong(s->c, "alpha", "above 0, as 'dynamic' needs");
+    *theta *= powf(alpha, (float)dim / (float)(dim - 2));
+    return INFER_OK;
+}
+
+/* Which position rotates which frequency, told to programs for images; texts have one position. */
+static enum infer_status read_sections(const struct rope_source *s) {
+    uint32_t section[4] = {0};
+    const json_t *v;
+    TRY(find(s, "mrope_section", &v));
+    if (!v) return INFER_OK;
+    for (size_t i = 0; i < 4 && i < json_array_size(v); i++)
+        TRY(config_u32(s->c, "mrope_section", json_array_get(v, i), 0, &section[i]));
+    hf_put_u32s(s->c->keys, s->c->out->arch, "rope.dimension_sections", section, 4);
+    return INFER_OK;
+}
+
+enum infer_status config_rope(const struct config *c, const uint32_t dim[2]) {
     const char *arch = c->out->arch, *type;
     struct rope_source s;
-    float theta = 0, factor = 0, part = 0;
+    float theta = 0, part = 0, beta = 0;
     TRY(open_source(c, &s));
     TRY(read_type(&s, &type));
     TRY(check_rope_keys(&s, type));
     TRY(find_f32(&s, "partial_rotary_factor", 1, &part));
+    if (config_reads(c, "rotary_pct")) TRY(find_f32(&s, "rotary_pct", part, &part));
     if (!(part > 0 && part <= 1)) return config_wrong(c, "partial_rotary_factor", "above 0 and at most 1");
-    c->out->n_rot = (int)((float)dim * part);
+    bool whole = strcmp(type, "proportional") == 0;
+    c->out->n_rot = (int)((float)dim[0] * (whole ? 1 : part));
+    if (c->out->table->rope == ROPE_NONE) return INFER_OK;
     hf_put_u32(c->keys, arch, "rope.dimension_count", (uint32_t)c->out->n_rot);
     TRY(find_f32(&s, "rope_theta", 10000, &theta)); /* files from before Code Llama have none */
+    if (config_reads(c, "rotary_emb_base")) TRY(find_f32(&s, "rotary_emb_base", theta, &theta));
+    if (strcmp(type, "dynamic") == 0) TRY(read_alpha(&s, dim[0], &theta));
     hf_put_f32(c->keys, arch, "rope.freq_base", theta);
-    if (c->out->table->rope == ROPE_INTERLEAVED) hf_put_bool(c->keys, arch, "rope.neox", true);
-    if (strcmp(type, "default") == 0) return INFER_OK;
-    TRY(find_f32(&s, "factor", NAN, &factor));
-    if (!(factor > 0)) return config_wrong(c, "factor", "above 0");
-    if (strcmp(type, "llama3") == 0) return llama3_divisors(&s, theta, factor);
-    hf_put_str(c->keys, arch, "rope.scaling.type", type, strlen(type));
-    hf_put_f32(c->keys, arch, "rope.scaling.factor", factor);
-    return strcmp(type, "yarn") == 0 ? read_yarn(&s, factor) : INFER_OK;
+    if (c->out->table->hf_halves) hf_put_bool(c->keys, arch, "rope.neox", true);
+    TRY(find_f32(&s, "llama_4_scaling_beta", 0, &beta));
+    if (beta > 0) hf_put_f32(c->keys, arch, "attention.temperature_scale", beta);
+    TRY(read_sections(&s));
+    TRY(read_windowed(&s, dim, theta));
+    return read_scaling(&s, type, theta, part);
 }

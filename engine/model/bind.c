@@ -27,12 +27,18 @@ static int dim_value(const struct model *m, const struct layer *l, enum dim d) {
         return l->n_head * l->head_dim_v;
     case DIM_HEAD_K:
         return l->head_dim_k;
+    case DIM_HEADS:
+        return l->n_head;
+    case DIM_KV_HEADS:
+        return l->n_kv_head;
+    case DIM_CTX:
+        return m->n_ctx_train;
     case DIM_FF:
         return l->n_ff;
     case DIM_GATE_UP:
         return 2 * l->n_ff;
     case DIM_ROT_HALF:
-        return m->n_rot / 2;
+        return m->rope[0].n_rot / 2;
     }
     infer_bug("dim %d", (int)d);
 }
@@ -72,7 +78,7 @@ static enum infer_status bind_slot(struct binder *b, enum slot slot, int il, con
     return INFER_OK;
 }
 
-/* A vector as floats: the map itself when it is F32, else a decoded copy. */
+/* A vector, or a matrix without products, as floats: the map itself when it is F32, else a decoded copy. */
 static enum infer_status bind_vector(struct binder *b, enum slot slot, int il, const float **out) {
     const struct tensor *t;
     TRY(bind_slot(b, slot, il, &t));
@@ -82,9 +88,10 @@ static enum infer_status bind_vector(struct binder *b, enum slot slot, int il, c
         *out = t->data;
         return INFER_OK;
     }
-    float *copy = arena_alloc(&b->m->arena, (size_t)t->shape[3] * sizeof *copy);
+    size_t n = (size_t)(t->shape[2] * t->shape[3]);
+    float *copy = arena_alloc(&b->m->arena, n * sizeof *copy);
     if (!copy) return err_set(INFER_E_MEMORY, "out of memory for %s", t->name);
-    quant_info(t->type)->decode(copy, t->data, (size_t)t->shape[3]);
+    quant_info(t->type)->decode(copy, t->data, n);
     *out = copy;
     return INFER_OK;
 }
@@ -148,8 +155,6 @@ static enum infer_status bind_group(struct binder *b, struct weight_group *g, in
                             dim_value(m, il < 0 ? NULL : &m->layer[il], slot_info[s->matrix[i]].rows));
         else
             TRY(bind_matrix(b, s->matrix[i], s->bias[i], il, &w, &there));
-        if (!fused && i && there != (g->n_member > 0))
-            infer_bug("slot %d may be there without the others of its group", (int)s->matrix[i]);
         if (!fused && !there) continue;
         g->member[g->n_member++] = w;
         g->n += w.n;
@@ -167,11 +172,21 @@ static enum infer_status bind_group(struct binder *b, struct weight_group *g, in
 /* The fields of struct layer and the slots that fill them. */
 static const struct {
     size_t at;
-    enum slot slot;
-} layer_vector[] = {{offsetof(struct layer, attn_norm), SLOT_ATTN_NORM},
-                    {offsetof(struct layer, q_norm), SLOT_ATTN_Q_NORM},
-                    {offsetof(struct layer, k_norm), SLOT_ATTN_K_NORM},
-                    {offsetof(struct layer, ffn_norm), SLOT_FFN_NORM}};
+    enum slot slot, bias;
+} layer_norm[] = {
+    {offsetof(struct layer, attn_norm), SLOT_ATTN_NORM, SLOT_ATTN_NORM_BIAS},
+    {offsetof(struct layer, attn_norm_2), SLOT_ATTN_NORM_2, SLOT_ATTN_NORM_2_BIAS},
+    {offsetof(struct layer, ffn_norm), SLOT_FFN_NORM, SLOT_FFN_NORM_BIAS},
+    {offsetof(struct layer, ffn_norm), SLOT_FFN_NORM_AFTER, SLOT_NONE},
+    {offsetof(struct layer, post_attn_norm), SLOT_POST_ATTN_NORM, SLOT_NONE},
+    {offsetof(struct layer, post_ffn_norm), SLOT_POST_FFN_NORM, SLOT_NONE},
+    {offsetof(struct layer, q_norm), SLOT_ATTN_Q_NORM, SLOT_NONE},
+    {offsetof(struct layer, k_norm), SLOT_ATTN_K_NORM, SLOT_NONE},
+    {offsetof(struct layer, q_norm), SLOT_ATTN_Q_NORM_ROW, SLOT_NONE},
+    {offsetof(struct layer, k_norm), SLOT_ATTN_K_NORM_ROW, SLOT_NONE},
+    {offsetof(struct layer, q_norm), SLOT_ATTN_Q_NORM_HEADS, SLOT_NONE},
+    {offsetof(struct layer, k_norm), SLOT_ATTN_K_NORM_HEADS, SLOT_NONE},
+};
 static const struct {
     size_t at;
     struct group_slots slots;
@@ -182,10 +197,13 @@ static const struct {
       .matrix = {SLOT_ATTN_Q, SLOT_ATTN_K, SLOT_ATTN_V},
       .bias = {SLOT_ATTN_Q_BIAS, SLOT_ATTN_K_BIAS, SLOT_ATTN_V_BIAS}}},
     {offsetof(struct layer, out), {.matrix = {SLOT_ATTN_OUTPUT}, .bias = {SLOT_ATTN_OUTPUT_BIAS}}},
-    {offsetof(struct layer, gate_up), {.fused = SLOT_FFN_GATE_UP, .matrix = {SLOT_FFN_GATE, SLOT_FFN_UP}}},
-    {offsetof(struct layer, down), {.matrix = {SLOT_FFN_DOWN}}}};
+    {offsetof(struct layer, gate_up),
+     {.fused = SLOT_FFN_GATE_UP,
+      .matrix = {SLOT_FFN_GATE, SLOT_FFN_UP},
+      .bias = {SLOT_FFN_GATE_BIAS, SLOT_FFN_UP_BIAS}}},
+    {offsetof(struct layer, down), {.matrix = {SLOT_FFN_DOWN}, .bias = {SLOT_FFN_DOWN_BIAS}}}};
 enum {
-    N_LAYER_VECTOR = sizeof layer_vector / sizeof *layer_vector,
+    N_LAYER_NORM = sizeof layer_norm / sizeof *layer_norm,
     N_LAYER_GROUP = sizeof layer_group / sizeof *layer_group
 };
 
@@ -203,16 +221,49 @@ static enum infer_status bind_store(struct model *m, int il) {
     return INFER_OK;
 }
 
+/* What slots hold; nothing where the architecture or the file has none. */
+static enum infer_status bind_norm(struct binder *b, enum slot w, enum slot bias, int il,
+                                   struct norm_weights *out) {
+    const float *data;
+    TRY(bind_vector(b, w, il, &data));
+    if (!data) return INFER_OK;
+    const struct layer *l = il < 0 ? NULL : &b->m->layer[il];
+    *out = (struct norm_weights){
+        .w = data, .n = dim_value(b->m, l, slot_info[w].rows) * dim_value(b->m, l, slot_info[w].cols)};
+    return bind_vector(b, bias, il, &out->bias);
+}
+
+/* The factor of what a group adds to the residual stream, with its bias. */
+static enum infer_status scale_group(struct model *m, struct weight_group *g, float factor) {
+    for (int i = 0; i < g->n_member && factor != 1; i++) {
+        struct weight *w = &g->member[i];
+        w->factor *= factor;
+        if (!w->bias) continue;
+        float *bias = arena_alloc(&m->arena, (size_t)w->n * sizeof *bias);
+        if (!bias) return err_set(INFER_E_MEMORY, "out of memory for a bias");
+        for (int k = 0; k < w->n; k++) bias[k] = factor * w->bias[k];
+        w->bias = bias;
+    }
+    return INFER_OK;
+}
+
 static enum infer_status bind_layer(struct binder *b, int il) {
-    struct layer *l = &b->m->layer[il];
-    for (size_t i = 0; i < N_LAYER_VECTOR; i++)
-        TRY(bind_vector(b, layer_vector[i].slot, il,
-                        (const float **)(void *)((char *)l + layer_vector[i].at)));
+    struct model *m = b->m;
+    struct layer *l = &m->layer[il];
+    const float *scale;
+    for (size_t i = 0; i < N_LAYER_NORM; i++)
+        TRY(bind_norm(b, layer_norm[i].slot, layer_norm[i].bias, il,
+                      (struct norm_weights *)(void *)((char *)l + layer_norm[i].at)));
     for (size_t i = 0; i < N_LAYER_GROUP; i++)
         TRY(bind_group(b, (struct weight_group *)(void *)((char *)l + layer_group[i].at), il,
                        &layer_group[i].slots));
-    l->rope = &b->m->rope;
-    return bind_store(b->m, il);
+    TRY(bind_vector(b, SLOT_ATTN_SINKS, il, &l->sinks));
+    TRY(bind_vector(b, SLOT_LAYER_SCALE, il, &scale));
+    l->scale = scale ? *scale : 1;
+    l->qk_row = m->arch->slot[SLOT_ATTN_Q_NORM_ROW] != SLOT_ABSENT;
+    TRY(scale_group(m, &l->out, m->residual_scale));
+    TRY(scale_group(m, &l->down, m->residual_scale));
+    return bind_store(m, il);
 }
 
 enum infer_status model_bind_tensors(struct model *m) {
@@ -224,19 +275,24 @@ enum infer_status model_bind_tensors(struct model *m) {
         return err_set(INFER_E_MEMORY, "out of memory for %d layers", m->n_layer);
 
     const struct tensor *t;
-    const float *divisor;
+    struct rope_divisors divisor;
     TRY(bind_slot(&b, SLOT_TOKEN_EMBD, -1, &t));
     m->embd = weight_of(t);
     TRY(bind_factor(&b, t, &m->embd.factor));
-    TRY(bind_vector(&b, SLOT_ROPE_FREQS, -1, &divisor));
-    TRY(model_bind_rope(m, divisor));
+    TRY(bind_vector(&b, SLOT_POSITION_EMBD, -1, &m->position));
+    TRY(bind_vector(&b, SLOT_ROPE_FREQS, -1, &divisor.all));
+    TRY(bind_vector(&b, SLOT_ROPE_LONG, -1, &divisor.beyond));
+    TRY(bind_vector(&b, SLOT_ROPE_SHORT, -1, &divisor.within));
+    TRY(model_bind_rope(m, &divisor));
     for (int il = 0; il < m->n_layer; il++) TRY(bind_layer(&b, il));
-    TRY(bind_vector(&b, SLOT_OUTPUT_NORM, -1, &m->output_norm));
+    TRY(bind_norm(&b, SLOT_OUTPUT_NORM, SLOT_OUTPUT_NORM_BIAS, -1, &m->output_norm));
     TRY(bind_slot(&b, SLOT_OUTPUT, -1, &t));
     m->tied = !t;
-    const struct group_slots head = {.matrix = {m->tied ? SLOT_TOKEN_EMBD : SLOT_OUTPUT}};
+    const struct group_slots head = {.matrix = {m->tied ? SLOT_TOKEN_EMBD : SLOT_OUTPUT},
+                                     .bias = {SLOT_OUTPUT_BIAS}};
     if (!m->tied) m->n_param += (uint64_t)m->n_vocab * (uint64_t)m->n_embd;
     TRY(bind_group(&b, &m->head, -1, &head));
+    m->head.member[0].factor *= m->logit_scale;
 
     for (size_t i = 0; i < m->file->n_tensor; i++)
         if (!b.used[i])

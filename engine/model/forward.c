@@ -6,6 +6,7 @@ struct emitter {
     struct op_list *list;
     const struct model *m;
     int op_cap, buf_cap, layer;
+    bool long_context;
 };
 
 /* ---- emitting ----------------------------------------------------------------------------------------------- */
@@ -24,9 +25,19 @@ static void push(struct emitter *e, const char *name, struct op op) {
     e->list->op[e->list->n_op++] = op;
 }
 
+/* Groups of dim elements of x; an absent norm (w NULL) is none. */
 static void norm(struct emitter *e, const char *name, struct view x, struct view out, int dim,
-                 const float *w) {
-    push(e, name, (struct op){.kind = OP_NORM, .norm = {x, out, e->m->arch->norm, dim, e->m->eps, w, NULL}});
+                 const struct norm_weights *w) {
+    struct op_norm o = {x, out, e->m->arch->norm, dim, e->m->eps, w->w, w->bias, w->n == dim ? 0 : w->n};
+    if (w->w) push(e, name, (struct op){.kind = OP_NORM, .norm = o});
+}
+
+/* The norm of x in a buffer of its own; x itself where there is none. */
+static struct view normed(struct emitter *e, const char *name, struct view x, const struct norm_weights *w) {
+    if (!w->w) return x;
+    struct view h = buffer(e, name, e->m->n_embd, BUF_ROWS_ALL, false);
+    norm(e, name, x, h, e->m->n_embd, w);
+    return h;
 }
 
 static struct view matmul(struct emitter *e, const char *name, struct view x, const struct weight_group *w,
@@ -41,61 +52,116 @@ static void add(struct emitter *e, const char *name, struct view x, struct view 
 }
 
 static void rope(struct emitter *e, const char *name, struct view x, int n_head, const struct layer *l) {
-    if (l->rope->kind == ROPE_NONE) return;
-    push(e, name, (struct op){.kind = OP_ROPE, .rope = {x, n_head, l->head_dim_k, l->rope}});
+    const struct rope *r = e->long_context && l->rope_long ? l->rope_long : l->rope;
+    if (r->kind == ROPE_NONE) return;
+    push(e, name, (struct op){.kind = OP_ROPE, .rope = {x, n_head, l->head_dim_k, r}});
+}
+
+static void map(struct emitter *e, const char *name, struct view x, struct view out, enum act_kind act,
+                float limit) {
+    static const struct view none = {-1, 0, 0};
+    push(e, name, (struct op){.kind = OP_GLU, .glu = {x, none, out, act, limit}});
 }
 
 /* ---- the model ---------------------------------------------------------------------------------------------- */
 
-/* x += out(attend(rope(norm(q)), rope(norm(k)), v)), q k v = W norm(x) */
-static void attention(struct emitter *e, const struct layer *l, struct view x) {
-    int n_q = l->n_head * l->head_dim_k, n_k = l->n_kv_head * l->head_dim_k,
-        n_v = l->n_kv_head * l->head_dim_v;
-    struct view h = buffer(e, "attn_norm", e->m->n_embd, BUF_ROWS_ALL, false);
-    norm(e, "attn_norm", x, h, e->m->n_embd, l->attn_norm);
+/* q and k of all heads, each head or the whole row. */
+static void qk_norm(struct emitter *e, const struct layer *l, struct view q, struct view k) {
+    norm(e, "attn_q_norm", q, q, l->qk_row ? q.width : l->head_dim_k, &l->q_norm);
+    norm(e, "attn_k_norm", k, k, l->qk_row ? k.width : l->head_dim_k, &l->k_norm);
+}
+
+/* V, from its own columns or, where there are none, from K as it comes. */
+static struct view value(struct emitter *e, const struct layer *l, struct view qkv, int n_q, int n_k) {
+    int n_v = l->n_kv_head * l->head_dim_v;
+    bool own = l->qkv.n > n_q + n_k;
+    struct view from = view_columns(qkv, own ? n_q + n_k : n_q, n_v), v = from;
+    if (!e->m->arch->v_norm) return from;
+    if (!own) v = buffer(e, "attn_v_norm", n_v, BUF_ROWS_ALL, false);
+    struct op_norm o = {from, v, e->m->arch->norm, l->head_dim_v, e->m->eps, NULL, NULL, 0};
+    push(e, "attn_v_norm", (struct op){.kind = OP_NORM, .norm = o});
+    return v;
+}
+
+/* out(attend(rope(norm(q)), rope(norm(k)), v)), q k v = W h */
+static struct view attention(struct emitter *e, const struct layer *l, struct view h) {
+    const struct model *m = e->m;
+    int n_q = l->n_head * l->head_dim_k, n_k = l->n_kv_head * l->head_dim_k;
     struct view qkv = matmul(e, "attn_qkv", h, &l->qkv, BUF_ROWS_ALL);
     struct view q = view_columns(qkv, 0, n_q), k = view_columns(qkv, n_q, n_k),
-                v = view_columns(qkv, n_q + n_k, n_v);
-    if (l->q_norm) norm(e, "attn_q_norm", q, q, l->head_dim_k, l->q_norm);
-    if (l->k_norm) norm(e, "attn_k_norm", k, k, l->head_dim_k, l->k_norm);
+                v = value(e, l, qkv, n_q, n_k);
+    if (!m->arch->qk_norm_late) qk_norm(e, l, q, k);
     rope(e, "rope_q", q, l->n_head, l);
     rope(e, "rope_k", k, l->n_kv_head, l);
+    if (m->arch->qk_norm_late) qk_norm(e, l, q, k);
     push(e, "kv_put", (struct op){.kind = OP_KV_PUT, .kv_put = {k, v, l->store}});
     struct view a = buffer(e, "attend", l->n_head * l->head_dim_v, BUF_ROWS_ALL, false);
-    float scale = e->m->attn_scale != 0 ? e->m->attn_scale : 1 / __builtin_sqrtf((float)l->head_dim_k);
+    float scale = m->attn_scale != 0 ? m->attn_scale : 1 / __builtin_sqrtf((float)l->head_dim_k);
     push(e, "attend",
-         (struct op){.kind = OP_ATTEND, .attend = {q, a, l->store, l->n_head, scale, 0, l->window, NULL}});
-    add(e, "attn_add", x, matmul(e, "attn_output", a, &l->out, BUF_ROWS_ALL));
+         (struct op){.kind = OP_ATTEND,
+                     .attend = {q, a, l->store, l->n_head, scale, m->attn_softcap, l->window, l->sinks,
+                                m->temp_beta, m->temp_len, 0}});
+    return matmul(e, "attn_output", a, &l->out, BUF_ROWS_ALL);
 }
 
-/* x += down(act(gate) * up), gate up = W norm(x) */
-static void feed_forward(struct emitter *e, const struct layer *l, struct view x) {
-    struct view h = buffer(e, "ffn_norm", e->m->n_embd, BUF_ROWS_ALL, false);
-    norm(e, "ffn_norm", x, h, e->m->n_embd, l->ffn_norm);
+/* down(act(gate) * up) or down(act(up)), gate up = W h */
+static struct view feed_forward(struct emitter *e, const struct layer *l, struct view h) {
     struct view gu = matmul(e, "ffn_gate_up", h, &l->gate_up, BUF_ROWS_ALL);
     struct view f = buffer(e, "ffn_glu", l->n_ff, BUF_ROWS_ALL, false);
-    push(e, "ffn_glu",
-         (struct op){
-             .kind = OP_GLU,
-             .glu = {view_columns(gu, 0, l->n_ff), view_columns(gu, l->n_ff, l->n_ff), f, e->m->arch->act}});
-    add(e, "ffn_add", x, matmul(e, "ffn_down", f, &l->down, BUF_ROWS_ALL));
+    enum act_kind act = e->m->arch->act;
+    if (l->gate_up.n == l->n_ff)
+        map(e, "ffn_act", gu, f, act, 0);
+    else
+        push(e, "ffn_glu",
+             (struct op){
+                 .kind = OP_GLU,
+                 .glu = {view_columns(gu, 0, l->n_ff), view_columns(gu, l->n_ff, l->n_ff), f, act, 0}});
+    return matmul(e, "ffn_down", f, &l->down, BUF_ROWS_ALL);
 }
 
-/* logits = head(norm(rows of x that want an output)) */
+/* x += post(A(norm x)); x += post(F(norm x)). Parallel: x += A(norm x) + F(norm x). Absent norms are left out. */
+static void block(struct emitter *e, const struct layer *l, struct view x) {
+    int n = e->m->n_embd;
+    struct view h = normed(e, "attn_norm", x, &l->attn_norm), own = h, a, f;
+    if (l->attn_norm_2.w) own = normed(e, "attn_norm_2", x, &l->attn_norm_2);
+    if (e->m->parallel) {
+        h = l->ffn_norm.w ? normed(e, "ffn_norm", x, &l->ffn_norm) : h;
+        a = attention(e, l, own);
+        f = feed_forward(e, l, h);
+        add(e, "attn_add", x, a);
+        add(e, "ffn_add", x, f);
+    } else {
+        a = attention(e, l, own);
+        norm(e, "post_attn_norm", a, a, n, &l->post_attn_norm);
+        add(e, "attn_add", x, a);
+        f = feed_forward(e, l, normed(e, "ffn_norm", x, &l->ffn_norm));
+        norm(e, "post_ffn_norm", f, f, n, &l->post_ffn_norm);
+        add(e, "ffn_add", x, f);
+    }
+    if (l->scale != 1) map(e, "layer_scale", x, x, ACT_SCALE, l->scale);
+}
+
+/* logits = cap(head(norm(rows of x that want an output))) */
 static void output(struct emitter *e, struct view x) {
     const struct model *m = e->m;
     struct view y = buffer(e, "output_rows", m->n_embd, BUF_ROWS_OUT, true);
     push(e, "output_rows", (struct op){.kind = OP_ROWS, .rows = {x, y}});
     struct view h = buffer(e, "output_norm", m->n_embd, BUF_ROWS_OUT, false);
-    norm(e, "output_norm", y, h, m->n_embd, m->output_norm);
+    norm(e, "output_norm", y, h, m->n_embd, &m->output_norm);
     struct view logits = matmul(e, "logits", h, &m->head, BUF_ROWS_OUT);
+    if (m->logit_softcap > 0) map(e, "logits_cap", logits, logits, ACT_CAP, m->logit_softcap);
     push(e, "select", (struct op){.kind = OP_SELECT, .select = {logits, m->n_vocab}});
 }
 
 enum infer_status forward_emit(struct op_list *out, struct arena *arena, const struct model *m,
                                const struct layer_range *range, enum row_class cls, int max_rows,
                                int max_out) {
-    struct emitter e = {out, m, 16 * m->n_layer + 8, 10 * m->n_layer + 8, -1};
+    struct emitter e = {out,
+                        m,
+                        24 * m->n_layer + 8,
+                        16 * m->n_layer + 8,
+                        -1,
+                        m->n_ctx_short && range->n_ctx > m->n_ctx_short};
     *out = (struct op_list){.cls = cls, .max_rows = max_rows, .max_out = max_out};
     out->op = arena_alloc(arena, (size_t)e.op_cap * sizeof *out->op);
     out->buf = arena_alloc(arena, (size_t)e.buf_cap * sizeof *out->buf);
@@ -105,10 +171,11 @@ enum infer_status forward_emit(struct op_list *out, struct arena *arena, const s
     struct op_embed embed = {x, &m->embd, m->embd_scale};
     if (range->first) embed = (struct op_embed){x, range->rows, 1};
     push(&e, "embed", (struct op){.kind = OP_EMBED, .embed = embed});
+    if (!range->first && m->position)
+        push(&e, "position", (struct op){.kind = OP_POSITION, .position = {x, m->position, m->n_ctx_train}});
     for (int il = range->first; il < range->end; il++) {
         e.layer = il;
-        attention(&e, &m->layer[il], x);
-        feed_forward(&e, &m->layer[il], x);
+        block(&e, &m->layer[il], x);
     }
     e.layer = -1;
     if (range->end == m->n_layer) output(&e, x);

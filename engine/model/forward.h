@@ -8,8 +8,8 @@
  * rows, a live weight rows[max_rows][n_embd] from which row t of the step takes its row t. The device of the last layer
  * computes the outputs; another one ends with the residual stream in buffer 0. */
 struct layer_range {
-    int first, end;
-    struct weight *rows; /* NULL when first is 0 */
+    int first, end, n_ctx; /* n_ctx: positions of a sequence, at most */
+    struct weight *rows;   /* NULL when first is 0 */
 };
 
 /* Writes the list of one row class into the arena. max_rows, max_out: rows and outputs of the largest step.

@@ -39,6 +39,7 @@ enum infer_status model_read_float(const struct model *m, const char *name, floa
                                    float fallback, float *out) {
     char key[128];
     bool present = true;
+    fallback = (float)arch_default(m->arch, name, (double)fallback);
     TRY(meta_f32(m->file, model_key(m, key, sizeof key, name), out, isnan(fallback) ? NULL : &present));
     if (!present) *out = fallback;
     if (!(*out >= min && *out <= max))
@@ -68,14 +69,69 @@ static enum infer_status read_windows(struct model *m, uint32_t *windowed) {
     int window = 0;
     char key[128];
     TRY(model_read_int(m, "attention.sliding_window", 0, INT_MAX, 0, &window));
-    TRY(read_layers(m, "attention.sliding_window_pattern", 0, MAX_LAYER, 1, windowed));
+    int usual = (int)arch_default(m->arch, "attention.sliding_window_pattern", 1);
+    TRY(read_layers(m, "attention.sliding_window_pattern", 0, MAX_LAYER, usual, windowed));
     const struct meta *pattern =
         tensorfile_meta(m->file, model_key(m, key, sizeof key, "attention.sliding_window_pattern"));
     if (pattern && !window)
         return err_set(INFER_E_INPUT, "%s: %s is there, but no window", m->file->path, key);
-    bool period = pattern && pattern->type != META_ARRAY && windowed[0];
+    bool period = pattern ? pattern->type != META_ARRAY && windowed[0] : usual > 1;
     for (int i = 0; i < m->n_layer; i++)
         m->layer[i].window = (period ? (uint32_t)(i + 1) % windowed[i] : windowed[i]) ? window : 0;
+    return INFER_OK;
+}
+
+/* Factors, caps and what else has its neutral value in most models. */
+static enum infer_status read_scales(struct model *m) {
+    const struct arch *a = m->arch;
+    char key[128];
+    bool there;
+    const char *eps =
+        a->norm == NORM_LAYER ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
+    TRY(model_read_float(m, eps, 0, 1, NAN, &m->eps));
+    TRY(model_read_float(m, "attention.scale", 0, 1e6f, 0, &m->attn_scale));
+    TRY(model_read_float(m, "attn_logit_softcapping", 0, 1e6f, 0, &m->attn_softcap));
+    TRY(model_read_float(m, "final_logit_softcapping", 0, 1e6f, 0, &m->logit_softcap));
+    TRY(model_read_float(m, "embedding_scale", 0, 1e6f, 1, &m->embd_scale));
+    TRY(model_read_float(m, "residual_scale", 0, 1e6f, 1, &m->residual_scale));
+    TRY(model_read_float(m, "logit_scale", 0, 1e6f, 1, &m->logit_scale));
+    TRY(model_read_float(m, "attention.temperature_scale", 0, 1e6f, 0, &m->temp_beta));
+    if (a->embd_sqrt) m->embd_scale *= sqrtf((float)m->n_embd);
+    if (m->embd_scale == 0) m->embd_scale = 1; /* of files whose writers had nothing to say */
+    if (m->residual_scale == 0) m->residual_scale = 1;
+    if (m->logit_scale == 0) m->logit_scale = 1;
+    if (a->logit_divides) m->logit_scale = 1 / m->logit_scale;
+    if (m->temp_beta != 0)
+        TRY(model_read_int(m, "rope.scaling.original_context_length", 1, MODEL_MAX_CTX, -1, &m->temp_len));
+    m->parallel = a->parallel;
+    return meta_bool(m->file, model_key(m, key, sizeof key, "use_parallel_residual"), &m->parallel, &there);
+}
+
+/* Of a full layer's heads and of a windowed one's; the key that other layers have is the fallback. */
+static enum infer_status read_head_sizes(struct model *m) {
+    const char *const names[2][3] = {
+        {"attention.key_length", "attention.value_length", "rope.dimension_count"},
+        {"attention.key_length_swa", "attention.value_length_swa", "rope.dimension_count_swa"}};
+    int v[2][3] = {{0}};
+    TRY(model_read_int(m, names[0][0], 1, MAX_HEAD_DIM, 0, &v[0][0]));
+    if (!v[0][0]) v[0][0] = m->n_embd / m->layer[0].n_head;
+    for (int w = 0; w < 2; w++) {
+        int *of = v[w];
+        if (w) TRY(model_read_int(m, names[w][0], 1, MAX_HEAD_DIM, v[0][0], &of[0]));
+        bool same = of[0] == v[0][0];
+        TRY(model_read_int(m, names[w][1], 1, MAX_HEAD_DIM, w && same ? v[0][1] : of[0], &of[1]));
+        TRY(model_read_int(m, names[w][2], 2, MAX_HEAD_DIM, w && same ? v[0][2] : of[0], &of[2]));
+        if (of[0] < 1 || of[0] > MAX_HEAD_DIM || of[2] > of[0] || of[2] % 2)
+            return err_set(INFER_E_INPUT,
+                           "%s: head size %d with %d rotated dims: must be even and at most the head size",
+                           m->file->path, of[0], of[2]);
+        m->rope[w].n_rot = of[2];
+    }
+    for (int i = 0; i < m->n_layer; i++) {
+        const int *of = v[m->layer[i].window ? 1 : 0];
+        m->layer[i].head_dim_k = of[0];
+        m->layer[i].head_dim_v = of[1];
+    }
     return INFER_OK;
 }
 
@@ -93,9 +149,7 @@ enum infer_status model_read_hparams(struct model *m) {
     if (m->tok && tok_size(m->tok) > m->n_vocab)
         return err_set(INFER_E_INPUT, "%s: vocabulary has %d tokens but token_embd.weight has %d rows",
                        m->file->path, tok_size(m->tok), m->n_vocab);
-    TRY(model_read_float(m, "attention.layer_norm_rms_epsilon", 0, 1, NAN, &m->eps));
-    TRY(model_read_float(m, "attention.scale", 0, 1e6f, 0, &m->attn_scale));
-    m->embd_scale = 1;
+    TRY(read_scales(m));
     m->layer = arena_alloc(&m->arena, (size_t)m->n_layer * sizeof *m->layer);
     uint32_t *v = arena_alloc(&m->arena, 3 * (size_t)m->n_layer * sizeof *v);
     if (!m->layer || !v) return err_set(INFER_E_MEMORY, "out of memory for %d layers", m->n_layer);
@@ -108,15 +162,6 @@ enum infer_status model_read_hparams(struct model *m) {
                        (size_t)m->n_layer, &present));
     if (!present) memcpy(n_kv, n_head, (size_t)m->n_layer * sizeof *v);
     TRY(read_layers(m, "feed_forward_length", 1, MAX_FF, -1, n_ff));
-    int dim_k, dim_v;
-    TRY(model_read_int(m, "attention.key_length", 1, MAX_HEAD_DIM, 0, &dim_k));
-    if (!dim_k) dim_k = m->n_embd / (int)n_head[0];
-    TRY(model_read_int(m, "attention.value_length", 1, MAX_HEAD_DIM, dim_k, &dim_v));
-    TRY(model_read_int(m, "rope.dimension_count", 2, MAX_HEAD_DIM, dim_k, &m->n_rot));
-    if (dim_k < 1 || dim_k > MAX_HEAD_DIM || m->n_rot > dim_k || m->n_rot % 2)
-        return err_set(INFER_E_INPUT,
-                       "%s: head size %d with %d rotated dims: must be even and at most the head size",
-                       m->file->path, dim_k, m->n_rot);
     for (int i = 0; i < m->n_layer; i++) {
         if (n_kv[i] < 1 || n_head[i] % n_kv[i])
             return err_set(INFER_E_INPUT, "%s: layer %d has %u heads and %u kv heads: not a multiple",
@@ -124,8 +169,9 @@ enum infer_status model_read_hparams(struct model *m) {
         m->layer[i].n_head = (int)n_head[i];
         m->layer[i].n_kv_head = (int)n_kv[i];
         m->layer[i].n_ff = (int)n_ff[i];
-        m->layer[i].head_dim_k = dim_k;
-        m->layer[i].head_dim_v = dim_v;
     }
-    return read_windows(m, n_head);
+    if (m->arch->wide_layers == m->n_layer && m->attn_scale == 0)
+        m->attn_scale = 1 / sqrtf((float)m->n_embd / (float)n_head[0]);
+    TRY(read_windows(m, n_head));
+    return read_head_sizes(m);
 }

@@ -35,6 +35,7 @@ static enum infer_status check_keys(const struct model *m, const struct key_igno
         memcpy(key, meta->key.data, len);
         key[len] = 0;
         const struct key_row *row = key_find(KEYS_GGUF, key + prefix);
+        if (m->arch->keys && key_names(m->arch->keys, key + prefix, strlen(key + prefix))) continue;
         if (!row) TRY(key_unknown(ignore, m->file->path, key));
         if (row && row->use == KEY_OFF && !is_neutral(row, meta))
             return err_set(INFER_E_UNSUPPORTED, "%s: key '%s' has a value that is not supported (%s is)",

@@ -6,13 +6,24 @@
 #include "files/tensorfile.h"
 #include "text/tok/tok.h"
 
+/* Weights of a norm; w NULL: there is none. */
+struct norm_weights {
+    const float *w, *bias; /* [n]; bias NULL: 0 */
+    int n;
+};
+
 struct layer {
     int n_head, n_kv_head, head_dim_k, head_dim_v, n_ff;
-    int window; /* a row sees the last window positions, itself included; 0: all */
-    int store;  /* index of its KV store */
-    const struct rope *rope;
-    const float *attn_norm, *ffn_norm; /* [n_embd] */
-    const float *q_norm, *k_norm;      /* [head_dim_k], NULL: none */
+    int window;                          /* a row sees the last window positions, itself included; 0: all */
+    int store;                           /* index of its KV store */
+    const struct rope *rope, *rope_long; /* rope_long: of contexts beyond n_ctx_short */
+    /* In front of attention (2: of attention alone, where ffn_norm or attn_norm is of the feed-forward part) and of the
+     * feed-forward part, and of what both add. */
+    struct norm_weights attn_norm, attn_norm_2, ffn_norm, post_attn_norm, post_ffn_norm;
+    struct norm_weights q_norm, k_norm; /* n: head_dim_k for all heads alike, or the whole row */
+    bool qk_row;                        /* q_norm and k_norm are over the whole row */
+    const float *sinks;                 /* [n_head], NULL: none */
+    float scale;                        /* of the layer's result; 1: none */
     struct weight_group qkv, out, gate_up, down;
 };
 
@@ -20,16 +31,24 @@ struct model {
     struct tensorfile *file;
     struct tok *tok; /* NULL: the file has no vocabulary */
     const struct arch *arch;
-    int n_layer, n_embd, n_vocab, n_ctx_train, n_rot;
+    int n_layer, n_embd, n_vocab, n_ctx_train;
+    int n_ctx_short; /* contexts of more positions rotate by rope_long; 0: none do */
     float eps;
-    float attn_scale;         /* 0: 1 / sqrt(head_dim_k) */
-    float embd_scale;         /* 1 unless the architecture scales embeddings */
-    struct layer *layer;      /* layer[n_layer] */
-    struct weight embd;       /* [n_vocab][n_embd] */
-    const float *output_norm; /* [n_embd] */
+    float attn_scale;                  /* 0: 1 / sqrt(head_dim_k) */
+    float embd_scale;                  /* of embeddings */
+    float attn_softcap, logit_softcap; /* 0: none */
+    float residual_scale;              /* of what attention and the feed-forward part add */
+    float logit_scale;
+    float temp_beta; /* struct op_attend */
+    int temp_len;
+    bool parallel;         /* attention and feed-forward part read the same x */
+    struct layer *layer;   /* layer[n_layer] */
+    struct weight embd;    /* [n_vocab][n_embd] */
+    const float *position; /* [n_ctx_train][n_embd], added to embeddings; NULL: none */
+    struct norm_weights output_norm;
     struct weight_group head; /* [n_vocab][n_embd]; the embedding's bytes when tied */
     bool tied;
-    struct rope rope;
+    struct rope rope[4];               /* of full layers, of windowed ones; the same for long contexts */
     const struct weight_group **group; /* group[n_group], by id */
     int n_group;
     struct kv_store *store; /* store[n_store] */

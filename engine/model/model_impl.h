@@ -19,7 +19,11 @@ enum infer_status model_read_float(const struct model *m, const char *name, floa
                                    float fallback, float *out);
 
 enum infer_status model_read_hparams(struct model *m);
-/* divisor[n_rot / 2]: of the frequencies, NULL: none. Sets m->rope; scaling may move n_ctx_train. */
-enum infer_status model_bind_rope(struct model *m, const float *divisor);
+/* [n_rot / 2]: of the frequencies; within and beyond: of contexts as long as the original one, and of longer ones. NULL: none. */
+struct rope_divisors {
+    const float *all, *within, *beyond;
+};
+/* Sets m->rope and the layers' rope; scaling may move n_ctx_train. */
+enum infer_status model_bind_rope(struct model *m, const struct rope_divisors *divisor);
 /* After the hyper-parameters. */
 enum infer_status model_bind_tensors(struct model *m);

@@ -27,19 +27,28 @@ static void rope_yarn(float *inv_freq, int n_rot, const struct yarn *y) {
     }
 }
 
+/* What YaRN multiplies q and k by; times: yarn_log_multiplier or 1. source: Peng et al. 2023 */
+static float yarn_magnitude(float factor, float times) {
+    return factor > 1 ? 1 + 0.1f * times * logf(factor) : 1;
+}
+
 /* With an original length of its own the file says how far YaRN stretches, where context_length is the original. */
-static enum infer_status bind_yarn(struct model *m, float *inv_freq, float base, float factor) {
+static enum infer_status bind_yarn(struct model *m, struct rope *r, float *inv_freq, float base,
+                                   float factor) {
     struct yarn y = {.base = base, .factor = factor, .truncate = true};
     char key[128];
     bool present;
+    float times;
     TRY(model_read_int(m, "rope.scaling.original_context_length", 1, MODEL_MAX_CTX, m->n_ctx_train,
                        &y.n_orig));
     TRY(model_read_float(m, "rope.scaling.yarn_beta_fast", 0, 1e6f, 32, &y.beta_fast));
     TRY(model_read_float(m, "rope.scaling.yarn_beta_slow", 0, 1e6f, 1, &y.beta_slow));
+    TRY(model_read_float(m, "rope.scaling.yarn_log_multiplier", 0, 1e6f, 0, &times));
     TRY(meta_bool(m->file, model_key(m, key, sizeof key, "rope.scaling.yarn_truncate"), &y.truncate,
                   &present));
-    rope_yarn(inv_freq, m->n_rot, &y);
-    if (factor > 1) m->rope.mscale *= 1 + 0.1f * logf(factor);
+    rope_yarn(inv_freq, r->n_rot, &y);
+    r->mscale *= yarn_magnitude(factor, 1);
+    if (times > 0) r->mscale /= yarn_magnitude(factor, times);
     bool own =
         tensorfile_meta(m->file, model_key(m, key, sizeof key, "rope.scaling.original_context_length"));
     double reach = own ? (double)y.n_orig * (double)factor : 0;
@@ -55,7 +64,7 @@ static enum infer_status refuse_unread(const struct model *m, const char *name, 
                    m->file->path, key, (int)type.len, type.data);
 }
 
-static enum infer_status bind_scaling(struct model *m, float *inv_freq, float base) {
+static enum infer_status bind_scaling(struct model *m, struct rope *r, float *inv_freq, float base) {
     struct str type = {"linear", 6}; /* the default of GGUF, when there is a factor */
     float factor = 0, old = 0;
     bool present;
@@ -63,42 +72,90 @@ static enum infer_status bind_scaling(struct model *m, float *inv_freq, float ba
     TRY(meta_str(m->file, model_key(m, key, sizeof key, "rope.scaling.type"), &type, &present));
     TRY(model_read_float(m, "rope.scaling.factor", 0, 1e6f, 0, &factor));
     TRY(model_read_float(m, "rope.scale_linear", 0, 1e6f, 0, &old)); /* from before there were types */
-    TRY(model_read_float(m, "rope.scaling.attn_factor", 0, 1e6f, 1, &m->rope.mscale));
+    TRY(model_read_float(m, "rope.scaling.attn_factor", 0, 1e6f, 1, &r->mscale));
     if (old != 0 && factor != 0 && old != factor)
         return err_set(INFER_E_INPUT, "%s: rope.scale_linear is %g and rope.scaling.factor %g", m->file->path,
                        (double)old, (double)factor);
     if (factor == 0) factor = old != 0 ? old : 1;
-    if (str_is(type, "yarn")) return bind_yarn(m, inv_freq, base, factor);
+    if (str_is(type, "yarn")) return bind_yarn(m, r, inv_freq, base, factor);
     TRY(refuse_unread(m, "rope.scaling.yarn_beta_fast", type));
     TRY(refuse_unread(m, "rope.scaling.yarn_beta_slow", type));
     TRY(refuse_unread(m, "rope.scaling.yarn_truncate", type));
     if (factor != 1 && str_is(type, "none"))
         return err_set(INFER_E_UNSUPPORTED, "%s: a factor of rope scaling is %g, but its type is 'none'",
                        m->file->path, (double)factor);
-    if (!str_is(type, "none") && !str_is(type, "linear"))
+    if (!str_is(type, "none") && !str_is(type, "linear") && !(str_is(type, "longrope") && m->n_ctx_short))
         return err_set(INFER_E_UNSUPPORTED, "%s: rope scaling '%.*s' is not supported (none, linear, yarn)",
                        m->file->path, (int)type.len, type.data);
-    for (int i = 0; i < m->n_rot / 2; i++) inv_freq[i] /= factor;
+    for (int i = 0; i < r->n_rot / 2; i++) inv_freq[i] /= factor;
     return INFER_OK;
 }
 
-enum infer_status model_bind_rope(struct model *m, const float *divisor) {
-    float base;
-    TRY(model_read_float(m, "rope.freq_base", 1, 1e12f, 10000, &base));
-    float *inv_freq = arena_alloc(&m->arena, (size_t)m->n_rot / 2 * sizeof *inv_freq);
+/* Divides by divisor[n_rot / 2], where there is one. */
+static enum infer_status divide(const struct model *m, float *inv_freq, int n, const float *divisor) {
+    for (int i = 0; divisor && i < n; i++) {
+        if (!(divisor[i] > 0))
+            return err_set(INFER_E_INPUT, "%s: divisor %d of the frequencies of rope is %g", m->file->path, i,
+                           (double)divisor[i]);
+        inv_freq[i] /= divisor[i];
+    }
+    return INFER_OK;
+}
+
+/* One of m->rope, whose n_rot is set; scaled: with what stretches the context. */
+static enum infer_status bind_one(struct model *m, struct rope *r, float base, bool scaled,
+                                  const float *divisor) {
+    int half = r->n_rot / 2;
+    float *inv_freq = arena_alloc(&m->arena, (size_t)half * sizeof *inv_freq);
     if (!inv_freq) return err_set(INFER_E_MEMORY, "out of memory for rope");
-    for (int i = 0; i < m->n_rot / 2; i++) inv_freq[i] = (float)pow((double)base, -2.0 * i / m->n_rot);
-    m->rope = (struct rope){m->arch->rope, m->n_rot, 1, inv_freq};
+    for (int i = 0; i < half; i++) inv_freq[i] = (float)pow((double)base, -2.0 * i / r->n_rot);
+    *r = (struct rope){m->arch->rope, r->n_rot, 1, inv_freq};
     bool neox = false, told; /* folders of Hugging Face do not have llama's rows of q and k permuted */
     char key[128];
     TRY(meta_bool(m->file, model_key(m, key, sizeof key, "rope.neox"), &neox, &told));
-    if (neox) m->rope.kind = ROPE_NEOX;
-    TRY(bind_scaling(m, inv_freq, base));
-    for (int i = 0; divisor && i < m->n_rot / 2; i++) {
-        if (!(divisor[i] > 0))
-            return err_set(INFER_E_INPUT, "%s: rope_freqs.weight[%d] is %g", m->file->path, i,
-                           (double)divisor[i]);
-        inv_freq[i] /= divisor[i];
+    if (neox) r->kind = ROPE_NEOX;
+    if (scaled) TRY(bind_scaling(m, r, inv_freq, base));
+    return scaled ? divide(m, inv_freq, half, divisor) : INFER_OK;
+}
+
+/* Which layers rotate: rotated[i]. */
+static enum infer_status read_rotated(const struct model *m, uint32_t *rotated) {
+    char key[128];
+    bool told, windows = false;
+    for (int i = 0; i < m->n_layer; i++) windows |= m->layer[i].window != 0;
+    TRY(meta_u32_array(m->file, model_key(m, key, sizeof key, "rope.layers"), rotated, (size_t)m->n_layer,
+                       &told));
+    for (int i = 0; !told && i < m->n_layer; i++) {
+        rotated[i] = true;
+        if (m->arch->rope_where == ROPE_WINDOWED && windows) rotated[i] = m->layer[i].window != 0;
+        if (m->arch->rope_where == ROPE_PERIOD_4) rotated[i] = (i + 1) % 4 != 0;
+    }
+    return INFER_OK;
+}
+
+enum infer_status model_bind_rope(struct model *m, const struct rope_divisors *divisor) {
+    static const struct rope none = {.kind = ROPE_NONE};
+    const struct arch *a = m->arch;
+    float base[2];
+    TRY(model_read_float(m, "rope.freq_base", 1, 1e12f, 10000, &base[0]));
+    TRY(model_read_float(m, "rope.freq_base_swa", 1, 1e12f, base[0], &base[1]));
+    if (divisor->beyond) {
+        TRY(model_read_int(m, "rope.scaling.original_context_length", 1, MODEL_MAX_CTX, -1, &m->n_ctx_short));
+        m->rope[2] = m->rope[0], m->rope[3] = m->rope[1];
+    }
+    for (int w = 0; w < (divisor->beyond ? 4 : 2); w++) {
+        const float *d = w > 1 ? divisor->beyond : divisor->within ? divisor->within : divisor->all;
+        TRY(bind_one(m, &m->rope[w], base[w % 2], w % 2 == 0 || !a->rope_scaled_full, d));
+    }
+    /* one rope for all where both are the same: one table of angles a step */
+    bool apart = a->rope_scaled_full || base[0] != base[1] || m->rope[0].n_rot != m->rope[1].n_rot;
+    uint32_t *rotated = arena_alloc(&m->arena, (size_t)m->n_layer * sizeof *rotated);
+    if (!rotated) return err_set(INFER_E_MEMORY, "out of memory for rope");
+    TRY(read_rotated(m, rotated));
+    for (int i = 0; i < m->n_layer; i++) {
+        int w = apart && m->layer[i].window;
+        m->layer[i].rope = rotated[i] ? &m->rope[w] : &none;
+        m->layer[i].rope_long = m->n_ctx_short ? rotated[i] ? &m->rope[2 + w] : &none : NULL;
     }
     return INFER_OK;
 }

@@ -176,7 +176,7 @@ static enum infer_status plan_part(struct plan *p, struct arena *arena, const st
                                    int first, int end) {
     struct plan_part *part = &p->part[p->n_part++];
     struct backend_config *c = &part->config;
-    *part = (struct plan_part){.type = type, .range = {first, end, NULL}};
+    *part = (struct plan_part){.type = type, .range = {first, end, p->set.n_ctx, NULL}};
     fill_config(c, m, p, options);
     if (first) { /* the residual stream of the part before: its bytes are taken by whoever joins the parts */
         struct weight *rows = arena_alloc(arena, sizeof *rows);

@@ -93,7 +93,8 @@ static void ref_embed(struct ref *r, const struct op_embed *o) {
     }
 }
 
-static void norm_group(const struct op_norm *o, const float *x, float *out) {
+/* The group of a row that begins at column at. */
+static void norm_group(const struct op_norm *o, const float *x, float *out, int at) {
     double sum = 0, mean = 0;
     if (o->kind == NORM_LAYER) {
         for (int i = 0; i < o->dim; i++) mean += (double)x[i];
@@ -103,14 +104,15 @@ static void norm_group(const struct op_norm *o, const float *x, float *out) {
     double scale = 1 / sqrt(sum / o->dim + (double)o->eps);
     for (int i = 0; i < o->dim; i++) {
         double y = ((double)x[i] - mean) * scale;
-        out[i] = (float)(y * (o->w ? (double)o->w[i] : 1) + (o->bias ? (double)o->bias[i] : 0));
+        int k = (at + i) % op_norm_weights(o);
+        out[i] = (float)(y * (o->w ? (double)o->w[k] : 1) + (o->bias ? (double)o->bias[k] : 0));
     }
 }
 
 static void ref_norm(struct ref *r, const struct op_norm *o) {
     for (int t = 0; t < rows_in(r, o->x); t++)
         for (int i = 0; i < o->x.width; i += o->dim)
-            norm_group(o, row_of(r, o->x, t) + i, row_of(r, o->out, t) + i);
+            norm_group(o, row_of(r, o->x, t) + i, row_of(r, o->out, t) + i, i);
 }
 
 static void ref_matmul(struct ref *r, const struct op_matmul *o) {
@@ -168,14 +170,15 @@ static void attend_head(struct ref *r, const struct op_attend *o, int t, int h) 
     int from = o->window && pos - o->window + 1 > 0 ? pos - o->window + 1 : 0;
     const float *q = row_of(r, o->q, t) + h * s->head_dim_k;
     float *out = row_of(r, o->out, t) + h * s->head_dim_v;
-    double top = o->sinks ? (double)o->sinks[h] : -INFINITY, sum = 0;
+    double top = o->sinks ? (double)o->sinks[h] : -INFINITY, sum = 0, scale = (double)o->scale;
+    if (o->temp_beta != 0) scale *= 1 + (double)o->temp_beta * log(1 + (pos + o->temp_offset) / o->temp_len);
     for (int p = from; p <= pos; p++) {
         kv_load_row(r->c.kv_type, r->head,
                     r->k[o->store] + kv_offset(r, s, s->head_dim_k, page_of(r, s, slot, p), g, p % KV_PAGE),
                     s->head_dim_k);
         double a = 0;
         for (int i = 0; i < s->head_dim_k; i++) a += (double)q[i] * (double)r->head[i];
-        a *= (double)o->scale;
+        a *= scale;
         if (o->softcap > 0) a = (double)o->softcap * tanh(a / (double)o->softcap);
         r->score[p - from] = a;
         top = fmax(top, a);
@@ -265,25 +268,30 @@ static void ref_mix(struct ref *r, const struct op_mix *o) {
     }
 }
 
+static double activate(const struct op_glu *o, double x) {
+    switch (o->act) {
+    case ACT_SILU:
+        return x / (1 + exp(-x));
+    case ACT_GELU_TANH:
+        return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    case ACT_RELU2:
+        return x > 0 ? x * x : 0;
+    case ACT_GELU_ERF:
+        return 0.5 * x * (1 + erf(x / sqrt(2)));
+    case ACT_CAP:
+        return (double)o->limit * tanh(x / (double)o->limit);
+    case ACT_SCALE:
+        return (double)o->limit * x;
+    }
+    infer_bug("activation %d", (int)o->act);
+}
+
 static void ref_glu(struct ref *r, const struct op_glu *o) {
     for (int t = 0; t < rows_in(r, o->gate); t++) {
-        const float *gate = row_of(r, o->gate, t), *up = row_of(r, o->up, t);
+        const float *gate = row_of(r, o->gate, t), *up = o->up.buf >= 0 ? row_of(r, o->up, t) : NULL;
         float *out = row_of(r, o->out, t);
-        for (int i = 0; i < o->gate.width; i++) {
-            double x = (double)gate[i], y = 0;
-            switch (o->act) {
-            case ACT_SILU:
-                y = x / (1 + exp(-x));
-                break;
-            case ACT_GELU_TANH:
-                y = 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
-                break;
-            case ACT_RELU2:
-                y = x > 0 ? x * x : 0;
-                break;
-            }
-            out[i] = (float)(y * (double)up[i]);
-        }
+        for (int i = 0; i < o->gate.width; i++)
+            out[i] = (float)(activate(o, (double)gate[i]) * (up ? (double)up[i] : 1));
     }
 }
 
@@ -292,6 +300,14 @@ static void ref_add(struct ref *r, const struct op_add *o) {
         const float *a = row_of(r, o->a, t), *b = row_of(r, o->b, t);
         float *out = row_of(r, o->out, t);
         for (int i = 0; i < o->a.width; i++) out[i] = a[i] + b[i];
+    }
+}
+
+static void ref_position(struct ref *r, const struct op_position *o) {
+    for (int t = 0; t < r->step.n_row; t++) {
+        float *x = row_of(r, o->x, t);
+        const float *y = o->table + (size_t)r->step.pos[t] * (size_t)o->x.width;
+        for (int i = 0; i < o->x.width; i++) x[i] += y[i];
     }
 }
 
@@ -369,6 +385,9 @@ static void run_op(struct ref *r, const struct op *op) {
         return;
     case OP_MIX:
         ref_mix(r, &op->mix);
+        return;
+    case OP_POSITION:
+        ref_position(r, &op->position);
         return;
     case OP_KIND_COUNT:
         break;

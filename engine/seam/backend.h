@@ -118,6 +118,7 @@ enum op_kind {
     OP_ROUTE,
     OP_EXPERTS,
     OP_MIX,
+    OP_POSITION,
     OP_KIND_COUNT
 };
 
@@ -129,10 +130,11 @@ struct op_embed {
     float scale;
 };
 
-/* norm, over each group of dim elements of a row (dim = width: the whole row; dim = head_dim: QK-norm):
- *   RMS:   out[i] = x[i] / sqrt(mean(x^2) + eps) * w[i % dim]
- *   LAYER: out[i] = (x[i] - mean(x)) / sqrt(var(x) + eps) * w[i % dim] + bias[i % dim]
- * out may be x. w, bias: [dim]; NULL: 1 and 0. source: Zhang & Sennrich 2019; Ba et al. 2016. */
+/* norm, over each group of dim elements of a row (dim = width: the whole row; dim = head_dim: QK-norm), i over the row:
+ *   RMS:   out[i] = x[i] / sqrt(mean(x^2) + eps) * w[i % n_w]
+ *   LAYER: out[i] = (x[i] - mean(x)) / sqrt(var(x) + eps) * w[i % n_w] + bias[i % n_w]
+ * out may be x. w, bias: [n_w]; NULL: 1 and 0. n_w: 0 for dim, or a multiple of dim where groups have weights of their own.
+ * source: Zhang & Sennrich 2019; Ba et al. 2016. */
 enum norm_kind { NORM_RMS, NORM_LAYER };
 struct op_norm {
     struct view x, out;
@@ -140,7 +142,9 @@ struct op_norm {
     int dim;
     float eps;
     const float *w, *bias;
+    int n_w;
 };
+static inline int op_norm_weights(const struct op_norm *o) { return o->n_w ? o->n_w : o->dim; }
 
 /* matmul: out[t][n] = factor * sum_k W[n][k] * x[t][k] + bias[n], for each member of the group in turn, none of which is a stack.
  * x.width = k, out.width = n; out does not overlap x. exact: products of weights of a float type and their sums are float32 on every
@@ -179,6 +183,7 @@ struct op_kv_put {
  * p <= pos[t] and (window == 0 or p > pos[t] - window):
  *   a[p] = scale * q[t][h] . K[p][g];  softcap > 0: a = softcap * tanh(a / softcap)
  *   w = softmax over p (and the sink logit sinks[h] when given);  out[t][h] = sum_p w[p] V[p][g]
+ * temp_beta != 0: scale is times 1 + temp_beta ln(1 + floor((pos[t] + temp_offset) / temp_len)).
  * q [t][n_head][head_dim_k], out [t][n_head][head_dim_v]. All rows' kv_put come before (the list's order).
  * source: Vaswani et al. 2017; Ainslie et al. 2023 (GQA). */
 struct op_attend {
@@ -187,18 +192,31 @@ struct op_attend {
     float scale, softcap;
     int window;
     const float *sinks;
+    float temp_beta;
+    int temp_len, temp_offset;
 };
 
-/* glu: out[t][i] = act(gate[t][i]) * up[t][i]. source: Shazeer 2020. */
-enum act_kind { ACT_SILU, ACT_GELU_TANH, ACT_RELU2 };
+/* glu: out[t][i] = act(gate[t][i]) * up[t][i]; up absent: act(gate[t][i]). out may be gate. With x = gate[t][i]:
+ *   SILU x / (1 + exp(-x));  GELU_TANH 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)));  GELU_ERF 0.5 x (1 + erf(x / sqrt(2)));
+ *   RELU2 max(x, 0)^2;  CAP limit tanh(x / limit);  SCALE limit x.
+ * source: Shazeer 2020; Hendrycks & Gimpel 2016. */
+enum act_kind { ACT_SILU, ACT_GELU_TANH, ACT_RELU2, ACT_GELU_ERF, ACT_CAP, ACT_SCALE };
 struct op_glu {
     struct view gate, up, out;
     enum act_kind act;
+    float limit;
 };
 
 /* add: out[t][i] = a[t][i] + b[t][i]; out may be a. */
 struct op_add {
     struct view a, b, out;
+};
+
+/* position: x[t][i] += table[pos[t]][i], x the embeddings, table [n_pos][x.width], pos[t] < n_pos. */
+struct op_position {
+    struct view x;
+    const float *table;
+    int n_pos;
 };
 
 /* rows: out[j] = x[out_row[j]] for j < T_out; out has BUF_ROWS_OUT. */
@@ -296,6 +314,7 @@ struct op {
         struct op_route route;
         struct op_experts experts;
         struct op_mix mix;
+        struct op_position position;
     };
 };
 

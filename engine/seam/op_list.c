@@ -73,8 +73,8 @@ struct op_use op_uses(const struct op *op) {
         return u;
     case OP_NORM:
         reads(&u, op->norm.x);
-        constant(&u, op->norm.w, op->norm.dim);
-        constant(&u, op->norm.bias, op->norm.dim);
+        constant(&u, op->norm.w, op_norm_weights(&op->norm));
+        constant(&u, op->norm.bias, op_norm_weights(&op->norm));
         writes(&u, op->norm.out);
         return u;
     case OP_MATMUL:
@@ -115,6 +115,12 @@ struct op_use op_uses(const struct op *op) {
     case OP_SELECT: /* writes the step's result alone */
         u.span = OP_SPAN_WANTED;
         reads(&u, op->select.logits);
+        return u;
+    case OP_POSITION:
+        u.span = OP_SPAN_STEP;
+        reads(&u, op->position.x);
+        constant(&u, op->position.table, op->position.n_pos * op->position.x.width);
+        writes(&u, op->position.x);
         return u;
     case OP_KIND_COUNT:
         break;

@@ -161,7 +161,7 @@ static void attend_row(const struct cpu_attend_arg *a, int kv_head, int pos, int
     int hk = a->store->head_dim_k, hv = a->store->head_dim_v, G = op->n_head / a->store->n_kv_head;
     bool half_k = a->type == KV_F16 && hk % VL == 0, half_v = a->type == KV_F16 && hv % VL == 0;
     float *k = scratch, *v = k + KV_PAGE * hk, *s = v + KV_PAGE * hv, *keep = s + KV_PAGE * G;
-    float *m = part + G * hv, *l = m + G;
+    float *m = part + G * hv, *l = m + G, scale = cpu_attend_scale(op, pos);
     int first = op->window && pos - op->window + 1 > 0 ? pos - op->window + 1 : 0;
     for (int h = 0; h < G; h++) m[h] = never, l[h] = 0;
     memset(part, 0, sizeof(float) * (size_t)(G * hv));
@@ -173,9 +173,9 @@ static void attend_row(const struct cpu_attend_arg *a, int kv_head, int pos, int
         int next = page + 1 < end ? a->pages[page + 1] : id;
         struct kv_rows rk = rows_of(a, k, a->k_pool, id, next, kv_head, hk, lo, hi, half_k);
         if (half_k)
-            all_scores(q, &rk, hk, lo, hi, op->scale, s, G, true);
+            all_scores(q, &rk, hk, lo, hi, scale, s, G, true);
         else
-            all_scores(q, &rk, hk, lo, hi, op->scale, s, G, false);
+            all_scores(q, &rk, hk, lo, hi, scale, s, G, false);
         for (int h = 0; h < G; h++)
             keep[h] = page_weights(s + h * KV_PAGE, lo, hi, op->softcap, &m[h], &l[h]);
         struct kv_rows rv = rows_of(a, v, a->v_pool, id, next, kv_head, hv, lo, hi, half_v);
@@ -291,8 +291,9 @@ static void attend_block(const struct cpu_attend_arg *a, int kv_head, const int3
         if (f < begin) begin = f;
         if (pos[t] > end) end = pos[t];
         if (r / heads >= n) continue;
+        const float scale = cpu_attend_scale(op, pos[t]);
         const float *qr = q + (size_t)t * q_stride + (size_t)(r % heads) * (size_t)hk;
-        for (int d = 0; d < hk; d++) qt[(size_t)d * R + r] = qr[d] * op->scale;
+        for (int d = 0; d < hk; d++) qt[(size_t)d * R + r] = qr[d] * scale;
     }
     for (int p = begin / KV_PAGE; p <= end / KV_PAGE; p++) {
         int lo = begin > p * KV_PAGE ? begin - p * KV_PAGE : 0;

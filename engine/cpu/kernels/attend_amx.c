@@ -217,12 +217,14 @@ static void outputs(struct attend *t, int g) {
 }
 
 /* Rows r0 .. r0 + 16 of q, of which n are there, to tiles; in log-2 units unless a cap comes between. */
-static void turn_queries(struct attend *t, int r0, int n, int heads, const float *q, size_t q_stride) {
+static void turn_queries(struct attend *t, int r0, int n, int heads, const int32_t *pos, const float *q,
+                         size_t q_stride) {
     const struct op_attend *op = t->a->op;
     int hk = t->a->store->head_dim_k;
-    vf scale = vf_set(op->softcap > 0 ? op->scale : op->scale * 1.44269504f);
     size_t tiles = (size_t)(r0 / 16 * (t->hkp / 32) * TILE);
     for (int i = 0; i < 16; i++) {
+        float unit = cpu_attend_scale(op, pos[i < n ? (r0 + i) / heads : 0]);
+        vf scale = vf_set(op->softcap > 0 ? unit : unit * 1.44269504f);
         const float *x = q + (size_t)((r0 + i) / heads) * q_stride + (size_t)((r0 + i) % heads) * (size_t)hk;
         for (int j = 0; j < t->hkp; j += 16) {
             int left = i < n && j < hk ? hk - j < 16 ? hk - j : 16 : 0;
@@ -287,7 +289,7 @@ void cpu_amx_attend_block(const struct cpu_attend_arg *a, int kv_head, const int
         if (f < begin) begin = f;
         if (p > end) end = p;
     }
-    for (int r = 0; r < groups * GROUP; r += 16) turn_queries(&t, r, rows - r, heads, q, q_stride);
+    for (int r = 0; r < groups * GROUP; r += 16) turn_queries(&t, r, rows - r, heads, pos, q, q_stride);
     for (int p = begin / KV_PAGE; p <= end / KV_PAGE; p++) {
         int at = p * KV_PAGE, lo = begin > at ? begin - at : 0,
             hi = end - at < KV_PAGE ? end - at + 1 : KV_PAGE;

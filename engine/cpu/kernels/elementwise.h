@@ -5,7 +5,7 @@
 
 static void vec_norm(const struct op_norm *op, const float *x, float *out, int n) {
     for (int at = 0; at < n; at += op->dim, x += op->dim, out += op->dim) {
-        int d = op->dim, i;
+        int d = op->dim, i, from = op->n_w ? at % op->n_w : 0;
         float mean = 0;
         if (op->kind == NORM_LAYER) {
             vf s = vf_set(0);
@@ -30,8 +30,8 @@ static void vec_norm(const struct op_norm *op, const float *x, float *out, int n
         for (i = 0; i < d; i += VL) {
             int left = d - i < VL ? d - i : VL;
             vf v = vf_mul(vf_sub(vf_loadn(x + i, left), m), k);
-            if (op->w) v = vf_mul(v, vf_loadn(op->w + i, left));
-            if (op->bias) v = vf_add(v, vf_loadn(op->bias + i, left));
+            if (op->w) v = vf_mul(v, vf_loadn(op->w + from + i, left));
+            if (op->bias) v = vf_add(v, vf_loadn(op->bias + from + i, left));
             vf_storen(out + i, v, left);
         }
     }
@@ -70,6 +70,16 @@ INLINE vf activate(enum act_kind act, vf g) {
     vf u = vf_mul(vf_mul(g, vf_set(0.7978845608f)), vf_fma(vf_mul(g, g), vf_set(0.044715f), vf_set(1)));
     return vf_mul(vf_mul(g, vf_set(0.5f)), vf_add(vf_set(1), vf_tanh(u)));
 }
+/* erf to 2e-7. source: Abramowitz & Stegun 1964, 7.1.26 */
+INLINE vf vec_erf(vf x) {
+    vf a = vf_max(x, vf_sub(vf_set(0), x)), t = vf_div(vf_set(1), vf_fma(a, vf_set(0.3275911f), vf_set(1)));
+    vf p = vf_fma(t, vf_set(1.061405429f), vf_set(-1.453152027f));
+    p = vf_fma(p, t, vf_set(1.421413741f));
+    p = vf_fma(p, t, vf_set(-0.284496736f));
+    p = vf_fma(p, t, vf_set(0.254829592f));
+    vf y = vf_sub(vf_set(1), vf_mul(vf_mul(p, t), vf_exp(vf_sub(vf_set(0), vf_mul(a, a)))));
+    return vf_pick(vf_less(x, vf_set(0)), vf_sub(vf_set(0), y), y);
+}
 /* VL channels from c on, of which left are there: the last K - 1 inputs stay in registers as the rows go by. */
 INLINE void conv_block(const struct op_conv *op, int c, int left, int n, int pos, const float *x,
                        size_t x_stride, float *out, size_t out_stride, float *state, const int K) {
@@ -101,7 +111,9 @@ static void vec_conv(const struct op_conv *op, int c0, int c1, int n, int pos, c
             conv_block(op, c, left, n, pos, x, x_stride, out, out_stride, state, op->K);
     }
 }
-static void vec_glu(enum act_kind act, const float *gate, const float *up, float *out, int n) {
+/* up NULL: 1 */
+static void vec_glu(const struct op_glu *op, const float *gate, const float *up, float *out, int n) {
+    const enum act_kind act = op->act;
     for (int i = 0; i < n; i += VL) {
         int left = n - i < VL ? n - i : VL;
         vf g = vf_loadn(gate + i, left), y;
@@ -109,9 +121,16 @@ static void vec_glu(enum act_kind act, const float *gate, const float *up, float
             y = activate(ACT_SILU, g);
         else if (act == ACT_RELU2)
             y = activate(ACT_RELU2, g);
-        else
+        else if (act == ACT_GELU_TANH)
             y = activate(ACT_GELU_TANH, g);
-        vf_storen(out + i, vf_mul(y, vf_loadn(up + i, left)), left);
+        else if (act == ACT_GELU_ERF)
+            y = vf_mul(vf_mul(g, vf_set(0.5f)), vf_add(vf_set(1), vec_erf(vf_mul(g, vf_set(0.70710678f)))));
+        else if (act == ACT_CAP)
+            y = vf_mul(vf_set(op->limit), vf_tanh(vf_div(g, vf_set(op->limit))));
+        else
+            y = vf_mul(vf_set(op->limit), g);
+        if (up) y = vf_mul(y, vf_loadn(up + i, left));
+        vf_storen(out + i, y, left);
     }
 }
 static void vec_add(const float *a, const float *b, float *out, int n) {

@@ -1,5 +1,6 @@
 /* What the CPU backend calls of its kernels: a table an instruction set, filled by the files compiled for it. */
 #pragma once
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include "cpu/simd/act_q8.h"
@@ -53,6 +54,12 @@ struct cpu_attend_arg {
     const int32_t *pages; /* pages of the rows' sequence */
 };
 
+/* The scale of a row's scores. */
+static inline float cpu_attend_scale(const struct op_attend *op, int pos) {
+    if (op->temp_beta == 0) return op->scale;
+    return op->scale * (1 + op->temp_beta * logf((float)(1 + (pos + op->temp_offset) / op->temp_len)));
+}
+
 typedef void cpu_attend_block_fn(const struct cpu_attend_arg *a, int kv_head, const int32_t *pos, int n,
                                  int head0, int heads, const float *q, size_t q_stride, float *out,
                                  size_t out_stride, float *scratch);
@@ -61,7 +68,8 @@ struct cpu_kernels {
     const char *name;
     void (*norm)(const struct op_norm *op, const float *x, float *out, int n);
     void (*rope)(const struct op_rope *op, const float *cs, float *x);
-    void (*glu)(enum act_kind act, const float *gate, const float *up, float *out, int n);
+    void (*glu)(const struct op_glu *op, const float *gate, const float *up, float *out,
+                int n); /* up NULL: 1 */
     /* Channels c0 .. c1 of n rows of one sequence that begin at position pos; rows of x and out begin at channel 0. */
     void (*conv)(const struct op_conv *op, int c0, int c1, int n, int pos, const float *x, size_t x_stride,
                  float *out, size_t out_stride, float *state);

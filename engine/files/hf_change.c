@@ -1,0 +1,91 @@
+#include "files/hf_change.h"
+
+#include <string.h>
+
+static enum infer_status misfit(const struct tensor *t, const char *path, const char *want) {
+    return err_set(INFER_E_INPUT, "%s: tensor %.100s has shape [%lld][%lld], which is not %s", path, t->name,
+                   (long long)t->shape[2], (long long)t->shape[3], want);
+}
+static enum infer_status no_memory(const struct tensor *t, const char *path) {
+    return err_set(INFER_E_MEMORY, "%s: out of memory for %.100s", path, t->name);
+}
+
+/* w + 1 as float32. */
+static enum infer_status plus_one(struct tensor *t, struct arena *arena, const char *path) {
+    const struct quant_info *q = quant_info(t->type);
+    size_t n = (size_t)t->shape[3], bytes;
+    if (t->n_dim != 1 || q->elems != 1) return misfit(t, path, "a vector of floats");
+    float *copy = size_mul(n, sizeof *copy, &bytes) ? arena_alloc(arena, bytes) : NULL;
+    if (!copy) return no_memory(t, path);
+    q->decode(copy, t->data, n);
+    for (size_t i = 0; i < n; i++) copy[i] += 1;
+    t->data = copy;
+    t->bytes = bytes;
+    t->type = QUANT_F32;
+    return INFER_OK;
+}
+
+static enum infer_status transpose(struct tensor *t, struct arena *arena, const char *path) {
+    size_t size = quant_info(t->type)->bytes, rows = (size_t)t->shape[2], cols = (size_t)t->shape[3];
+    if (t->n_dim == 1) return INFER_OK; /* its bias */
+    if (t->n_dim != 2 || quant_info(t->type)->elems != 1) return misfit(t, path, "a matrix of floats");
+    char *copy = arena_alloc(arena, t->bytes);
+    if (!copy) return no_memory(t, path);
+    for (size_t i = 0; i < rows; i++)
+        for (size_t j = 0; j < cols; j++)
+            memcpy(copy + (j * rows + i) * size, (const char *)t->data + (i * cols + j) * size, size);
+    t->data = copy;
+    t->shape[2] = (int64_t)cols;
+    t->shape[3] = (int64_t)rows;
+    return INFER_OK;
+}
+
+/* Rows, or the elements of a bias. */
+static enum infer_status qkv_heads(struct tensor *t, const struct hf_heads *h, struct arena *arena,
+                                   const char *path) {
+    int64_t n = t->shape[t->n_dim == 1 ? 3 : 2];
+    size_t kv = (size_t)h->n_kv_head, group = kv ? (size_t)h->n_head / kv : 0, dim = (size_t)h->head_dim;
+    if (t->n_dim > 2 || quant_info(t->type)->elems != 1 || !n || n != (int64_t)((group + 2) * kv * dim))
+        return misfit(t, path, "that of queries, keys and values of every head");
+    size_t row = t->bytes / (size_t)n;
+    char *copy = arena_alloc(arena, t->bytes), *to = copy;
+    if (!copy) return no_memory(t, path);
+    for (size_t part = 0; part < 3; part++)
+        for (size_t g = 0; g < kv; g++) {
+            size_t first = part == 0 ? 0 : group + part - 1, bytes = (part == 0 ? group : 1) * dim * row;
+            memcpy(to, (const char *)t->data + (g * (group + 2) + first) * dim * row, bytes);
+            to += bytes;
+        }
+    t->data = copy;
+    return INFER_OK;
+}
+
+enum infer_status hf_change(struct tensor *t, enum hf_op op, const struct hf_heads *heads,
+                            struct arena *arena, const char *path) {
+    if (op == HF_PLUS_ONE) return strstr(t->name, ".bias") ? INFER_OK : plus_one(t, arena, path);
+    if (op == HF_TRANSPOSE) return transpose(t, arena, path);
+    if (op == HF_QKV_HEADS) return qkv_heads(t, heads, arena, path);
+    return INFER_OK;
+}
+
+enum infer_status hf_stack(struct tensor *t, const struct tensor *row, int index,
+                           const struct hf_heads *heads, struct arena *arena, const char *path) {
+    size_t bytes, most = (size_t)heads->n_head;
+    if (row->n_dim != 1 || (size_t)index >= most ||
+        (t->n_dim && (t->type != row->type || t->shape[3] != row->shape[3])))
+        return misfit(row, path, "one of a head's vectors");
+    if (!t->n_dim) {
+        char *copy = size_mul(most, row->bytes, &bytes) ? arena_alloc(arena, bytes) : NULL;
+        if (!copy) return no_memory(row, path);
+        memset(copy, 0, bytes);
+        *t = *row;
+        t->n_dim = 2;
+        t->shape[2] = 0;
+        t->data = copy;
+        t->bytes = 0;
+    }
+    memcpy((char *)(uintptr_t)t->data + (size_t)index * row->bytes, row->data, row->bytes);
+    t->shape[2]++; /* a row that is missing makes the matrix too small, which is said when it is bound */
+    t->bytes += row->bytes;
+    return INFER_OK;
+}

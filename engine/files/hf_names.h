@@ -1,0 +1,12 @@
+/* The names of Hugging Face's tensors: which of GGUF's each stands for, and what is to be done with its elements. */
+#pragma once
+#include "arch/arch.h"
+
+struct hf_target {
+    char name[320]; /* GGUF's; "" where nothing is computed with the tensor; its own where it is not known */
+    enum hf_op op;
+    int index; /* HF_STACK: which row */
+    bool known;
+};
+/* a NULL: by the common names alone. */
+void hf_target(struct hf_target *out, const struct arch *a, const char *name);

@@ -1,0 +1,15 @@
+/* Arcee AFM: a Llama block with squared ReLU and without a gate.
+ * source: HF modeling_arcee. */
+#include "models/shared.h"
+
+const struct arch arch_arcee = {
+    .name = "arcee",
+    .families = "AFM 4.5B",
+    .slot = {SLOTS_CORE, SLOTS_QKV, SLOTS_NORMS, [SLOT_FFN_UP] = SLOT_MUST, [SLOT_FFN_DOWN] = SLOT_MUST,
+             [SLOT_ROPE_FREQS] = SLOT_MAY, [SLOT_OUTPUT] = SLOT_MAY},
+    .norm = NORM_RMS,
+    .act = ACT_RELU2,
+    .rope = ROPE_INTERLEAVED,
+    .hf = (const struct arch_hf[]){{"arcee", "ArceeForCausalLM", NULL}, {0}},
+    .hf_halves = true,
+};

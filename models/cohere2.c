@@ -1,0 +1,22 @@
+/* Command R7B and relatives: attention and feed-forward part read one LayerNorm without bias; windows and rotation in three of four layers.
+ * source: HF modeling_cohere2. */
+#include "models/shared.h"
+
+const struct arch arch_cohere2 = {
+    .name = "cohere2",
+    .families = "Command R7B, Command A, Tiny Aya",
+    .slot = {SLOTS_CORE, SLOTS_QKV, [SLOT_ATTN_NORM] = SLOT_MUST, SLOTS_GATED, [SLOT_OUTPUT] = SLOT_MAY},
+    .norm = NORM_LAYER,
+    .act = ACT_SILU,
+    .rope = ROPE_INTERLEAVED,
+    .rope_where = ROPE_WINDOWED,
+    .parallel = true,
+    .keys = "attention.layer_norm_epsilon|logit_scale",
+    .defaults = (const struct arch_default[]){{"attention.sliding_window_pattern", 4}, {0}},
+    .hf = (const struct arch_hf[]){{"cohere2", "Cohere2ForCausalLM", NULL}, {0}},
+    .hf_keys = "layer_norm_eps|logit_scale|sliding_window_pattern|_sliding_window_pattern|use_embedding_"
+               "sharing|rotary_pct|"
+               "use_gated_activation|use_parallel_block|use_parallel_embedding|position_embedding_type|order_"
+               "of_interleaved_layers",
+    .hf_tied = true,
+};

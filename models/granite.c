@@ -1,0 +1,18 @@
+/* Granite 3 and 4: a Llama block with factors of embeddings, branches, scores and logits.
+ * source: HF modeling_granite. */
+#include "models/shared.h"
+
+const struct arch arch_granite = {
+    .name = "granite",
+    .families = "Granite 3.0 to 3.3 2B, 8B; Granite 4 (dense)",
+    .slot = {SLOTS_DENSE,
+             SLOTS_QKV_BIAS(SLOT_MAY), [SLOT_ATTN_OUTPUT_BIAS] = SLOT_MAY, [SLOT_OUTPUT] = SLOT_MAY},
+    .norm = NORM_RMS,
+    .act = ACT_SILU,
+    .rope = ROPE_INTERLEAVED,
+    .logit_divides = true,
+    .keys = "embedding_scale|residual_scale|logit_scale",
+    .hf = (const struct arch_hf[]){{"granite", "GraniteForCausalLM", NULL}, {0}},
+    .hf_keys = "embedding_multiplier|residual_multiplier|attention_multiplier|logits_scaling",
+    .hf_halves = true,
+};

@@ -1,0 +1,18 @@
+/* Nemotron: LayerNorm with weights around 0 in folders, squared ReLU without a gate, half of a head rotated.
+ * source: HF modeling_nemotron. */
+#include "models/shared.h"
+
+const struct arch arch_nemotron = {
+    .name = "nemotron",
+    .families = "Nemotron-4 15B, Minitron 4B and 8B",
+    .slot =
+        {SLOTS_PLAIN,
+         SLOTS_QKV, [SLOT_FFN_NORM] = SLOT_MUST, [SLOT_FFN_NORM_BIAS] = SLOT_MUST, [SLOT_OUTPUT] = SLOT_MAY},
+    .norm = NORM_LAYER,
+    .act = ACT_RELU2,
+    .rope = ROPE_NEOX,
+    .keys = "attention.layer_norm_epsilon",
+    .hf = (const struct arch_hf[]){{"nemotron", "NemotronForCausalLM", NULL}, {0}},
+    .hf_keys = "norm_eps|partial_rotary_factor|rope_percent|rope_percentage",
+    .hf_plus_one = true,
+};

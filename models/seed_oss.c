@@ -1,0 +1,16 @@
+/* Seed-OSS: a Llama block with biases on q, k and v; its files call the norm in front of the feed-forward part post_attention_norm.
+ * source: HF modeling_seed_oss. */
+#include "models/shared.h"
+
+const struct arch arch_seed_oss = {
+    .name = "seed_oss",
+    .families = "Seed-OSS 36B",
+    .slot = {SLOTS_CORE, SLOTS_QKV, [SLOT_ATTN_NORM] = SLOT_MUST, SLOTS_GATED, SLOTS_QKV_BIAS(SLOT_MAY),
+             [SLOT_ATTN_OUTPUT_BIAS] = SLOT_MAY, [SLOT_FFN_NORM_AFTER] = SLOT_MUST, [SLOT_OUTPUT] = SLOT_MAY},
+    .norm = NORM_RMS,
+    .act = ACT_SILU,
+    .rope = ROPE_NEOX,
+    .hf = (const struct arch_hf[]){{"seed_oss", "SeedOssForCausalLM", NULL}, {0}},
+    .hf_keys = "attention_out_bias|residual_dropout",
+    .hf_layer = (const struct hf_name[]){{"post_attention_layernorm.", "post_attention_norm.", HF_SAME}, {0}},
+};

@@ -1,0 +1,20 @@
+/* SmolLM3: a Llama block; every fourth layer does not rotate.
+ * source: HF modeling_smollm3. */
+#include "models/shared.h"
+
+const struct arch arch_smollm3 = {
+    .name = "smollm3",
+    .families = "SmolLM3 3B",
+    .slot = {SLOTS_DENSE,
+             SLOTS_QKV_BIAS(SLOT_MAY), [SLOT_ATTN_OUTPUT_BIAS] = SLOT_MAY, [SLOT_OUTPUT] = SLOT_MAY},
+    .norm = NORM_RMS,
+    .act = ACT_SILU,
+    .rope = ROPE_INTERLEAVED,
+    .rope_where = ROPE_PERIOD_4,
+    .keys = "rope.layers",
+    .hf = (const struct arch_hf[]){{"smollm3", "SmolLM3ForCausalLM", NULL}, {0}},
+    .hf_keys = "no_rope_layers|no_rope_layer_interval",
+    .hf_halves = true,
+    .hf_tied = true,
+    .window_by_layer = true,
+};
