@@ -195,7 +195,7 @@ static void put(const struct cpu_op *op, struct cpu_step *s, int m, int e, int r
     if (op->epilogue == CPU_EPI_GLU) {
         const struct op_glu *g = &op->post->glu;
         finish(s->cpu, &o->w->member[1], e, row, n, weight, up);
-        s->cpu->k->glu(g->act, v, up, cpu_row(s, g->out, t) + col, n);
+        s->cpu->k->glu(g, v, up, cpu_row(s, g->out, t) + col, n);
         return;
     }
     for (int i = 0; i < m; i++) col += o->n_used * o->w->member[i].n;
