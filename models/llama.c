@@ -6,16 +6,20 @@
 
 const struct arch arch_llama = {
     .name = "llama",
-    .families = "Llama 1 to 3.x, SmolLM, SmolLM2, Mistral 7B, TinyLlama, Yi",
+    .families = "Llama 1 to 3.x, SmolLM, SmolLM2, Mistral 7B, Mixtral, TinyLlama, Yi",
     .slot =
         {SLOTS_DENSE, [SLOT_OUTPUT] = SLOT_MAY, [SLOT_ROPE_FREQS] = SLOT_MAY, [SLOT_ATTN_Q_BIAS] = SLOT_MAY,
-         [SLOT_ATTN_K_BIAS] = SLOT_MAY, [SLOT_ATTN_V_BIAS] = SLOT_MAY, [SLOT_ATTN_OUTPUT_BIAS] = SLOT_MAY},
+         [SLOT_ATTN_K_BIAS] = SLOT_MAY, [SLOT_ATTN_V_BIAS] = SLOT_MAY, [SLOT_ATTN_OUTPUT_BIAS] = SLOT_MAY,
+         SLOTS_EXPERTS},
     .norm = NORM_RMS,
     .act = ACT_SILU,
     .rope = ROPE_INTERLEAVED,
+    .moe = {ROUTE_SOFTMAX, ROUTE_NORM_ADD, 0, false, false},
     .hf = (const struct arch_hf[]){{"llama", "LlamaForCausalLM", NULL},
                                    {"llama", "LLaMAForCausalLM", NULL},
                                    {"mistral", "MistralForCausalLM", NULL},
+                                   {"mixtral", "MixtralForCausalLM", NULL},
                                    {0}},
+    .hf_keys = HF_KEYS_EXPERTS "|num_local_experts",
     .hf_halves = true,
 };

@@ -73,6 +73,8 @@ static const struct key read_keys[] = {
     {"attention.scale", "0.5", 'f', false},
     {"attention.sliding_window", "5", 'u', false},
     {"attention.sliding_window_pattern", "2", 'u', false},
+    {"expert_count", "4", 'u', false},
+    {"expert_used_count", "2", 'u', false},
     {"rope.dimension_count", "4", 'u', false},
     {"rope.freq_base", "500", 'f', false},
     {"rope.neox", "true", 'b', false},

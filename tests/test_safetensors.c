@@ -249,7 +249,7 @@ static void configs(void **state) {
         {"silu", "gelu", UNSUP, "'hidden_act' is 'gelu'"},
         {"\"model_type\": \"llama\",", "", BAD, "'model_type'"},
         {"\"llama\"", "\"rwkv7\"", UNSUP, "architecture 'rwkv7' is not supported; nothing near"},
-        {"\"llama\"", "\"qwen3_moe\"", UNSUP, "the nearest that is: qwen3"},
+        {"\"llama\"", "\"qwen3_nex\"", UNSUP, "the nearest that is: qwen3"},
     };
     struct folder d;
     char text[1024];

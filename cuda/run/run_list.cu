@@ -19,6 +19,16 @@ static enum infer_status run_matmul(cuda_backend *b, const struct op_list *l, co
     return INFER_OK;
 }
 
+static enum infer_status run_conv(cuda_backend *b, const struct op_list *l, const struct op_conv *o, int n,
+                                  op_queue s) {
+    const conv_job j = {cuda_rows(b, l, o->x),       cuda_rows(b, l, o->out),
+                        cuda_constant(b, o->w),      cuda_constant(b, o->bias),
+                        cuda_state(b, o->state, 0),  o->K,
+                        b->c.state[o->state].n_elem, o->silu};
+    CU(op_conv_run(b->t, j, n, s));
+    return INFER_OK;
+}
+
 // ---- experts
 static rows rows_or_none(const cuda_backend *b, const struct op_list *l, struct view v) {
     return v.buf < 0 ? rows{} : cuda_rows(b, l, v);
@@ -114,19 +124,8 @@ static enum infer_status run_op(cuda_backend *b, const struct op_list *l, const 
     case OP_SELECT:
         CU(select_launch(cuda_select(b, l, &o->select), n, s));
         break;
-    case OP_CONV: {
-        const struct op_conv *v = &o->conv;
-        const conv_job j = {at(v->x),
-                            at(v->out),
-                            cuda_constant(b, v->w),
-                            cuda_constant(b, v->bias),
-                            cuda_state(b, v->state, 0),
-                            v->K,
-                            b->c.state[v->state].n_elem,
-                            v->silu};
-        CU(op_conv_run(b->t, j, n, s));
-        break;
-    }
+    case OP_CONV:
+        return run_conv(b, l, &o->conv, n, s);
     case OP_ROUTE:
         return run_route(b, l, &o->route, n, s);
     case OP_EXPERTS:

@@ -2,7 +2,8 @@
 #include <string.h>
 
 const struct slot_info slot_info[SLOT_COUNT] = {
-#define SLOT(id, name, rows, cols) [SLOT_##id] = {name, DIM_##rows, DIM_##cols},
+#define SLOT(id, name, rows, cols)  [SLOT_##id] = {name, DIM_##rows, DIM_##cols, false},
+#define STACK(id, name, rows, cols) [SLOT_##id] = {name, DIM_##rows, DIM_##cols, true},
 #include "arch/slots.def"
 #undef SLOT
 };

@@ -17,7 +17,7 @@ enum slot {
 };
 
 /* Symbolic sizes: Q = n_head * head_dim_k, K = n_kv_head * head_dim_k, V = n_kv_head * head_dim_v,
- * QKV = Q + K + V, ATTN = n_head * head_dim_v, GATE_UP = 2 * n_ff, ROT_HALF = n_rot / 2, CTX = positions of the training. */
+ * QKV = Q + K + V, ATTN = n_head * head_dim_v, GATE_UP = 2 * n_ff, EXPERT_GATE_UP = 2 * EXPERT_FF, ROT_HALF = n_rot / 2, CTX = positions of the training. */
 enum dim {
     DIM_ONE,
     DIM_VOCAB,
@@ -33,12 +33,17 @@ enum dim {
     DIM_CTX,
     DIM_FF,
     DIM_GATE_UP,
-    DIM_ROT_HALF
+    DIM_ROT_HALF,
+    DIM_EXPERTS,
+    DIM_EXPERT_FF,
+    DIM_EXPERT_GATE_UP,
+    DIM_SHARED_FF
 };
 
 struct slot_info {
     const char *name; /* with %d: once per layer */
     enum dim rows, cols;
+    bool stack; /* one for each expert */
 };
 extern const struct slot_info slot_info[SLOT_COUNT];
 
@@ -50,6 +55,17 @@ enum slot_use { SLOT_ABSENT, SLOT_MAY, SLOT_MUST };
 #define SLOTS_QKV   [SLOT_ATTN_Q] = SLOT_MUST, [SLOT_ATTN_K] = SLOT_MUST, [SLOT_ATTN_V] = SLOT_MUST
 #define SLOTS_NORMS [SLOT_ATTN_NORM] = SLOT_MUST, [SLOT_FFN_NORM] = SLOT_MUST
 #define SLOTS_GATED [SLOT_FFN_GATE] = SLOT_MUST, [SLOT_FFN_UP] = SLOT_MUST, [SLOT_FFN_DOWN] = SLOT_MUST
+/* Experts with gates; use: SLOT_MUST. Gate and up may be one tensor. */
+#define SLOTS_EXPERTS                                                                                        \
+    [SLOT_FFN_ROUTER] = SLOT_MUST, [SLOT_FFN_GATE_UP_EXPS] = SLOT_MAY, [SLOT_FFN_GATE_EXPS] = SLOT_MUST,     \
+    [SLOT_FFN_UP_EXPS] = SLOT_MUST, [SLOT_FFN_DOWN_EXPS] = SLOT_MUST
+#define SLOTS_SHARED                                                                                         \
+    [SLOT_FFN_GATE_SHEXP] = SLOT_MUST, [SLOT_FFN_UP_SHEXP] = SLOT_MUST, [SLOT_FFN_DOWN_SHEXP] = SLOT_MUST
+/* Keys that all of them have (struct arch: keys). */
+#define KEYS_EXPERTS                                                                                         \
+    "expert_feed_forward_length|expert_gating_func|expert_weights_norm|"                                     \
+    "expert_weights_scale|expert_layers|leading_dense_block_count"
+#define HF_KEYS_EXPERTS "num_experts_per_tok"
 /* A dense decoder block. */
 #define SLOTS_DENSE SLOTS_CORE, SLOTS_QKV, SLOTS_NORMS, SLOTS_GATED
 /* One with LayerNorm and without a gate, but for q, k and v. */
@@ -72,6 +88,7 @@ enum hf_op {
     HF_TRANSPOSE, /* the file has [k][n] */
     HF_QKV_HEADS, /* each kv head's queries, key and value together; GGUF: all queries, all keys, all values */
     HF_STACK,     /* a vector for each head, "0.weight", "1.weight" ..: rows of one matrix */
+    HF_EXPERT,    /* one expert's: "experts.3.", "ffn_gate.3." */
     HF_SKIP       /* nothing is computed with it */
 };
 struct hf_name {
@@ -108,6 +125,15 @@ struct arch {
     bool qk_norm_late; /* q and k are normalised behind rotation */
     /* V is normalised without weights; where it has no matrix of its own it is K as it comes. */
     bool v_norm;
+    /* What the keys of a mixture of experts leave out: the scores, and by what the weights of the chosen are divided (unless the key
+     * expert_weights_norm says false). */
+    struct {
+        enum route_act act;
+        enum route_norm norm;
+        float eps;
+        bool group_top2;
+        bool beside; /* layers with experts have the other feed-forward part, too */
+    } moe;
     bool embd_sqrt;     /* embeddings are times sqrt(n_embd) */
     bool logit_divides; /* logits are divided by logit_scale, else times it */
     int wide_layers;    /* models of so many layers scale scores by (n_embd / n_head)^-0.5; 0: none */

@@ -263,6 +263,7 @@ enum infer_status hf_config(struct hf_config *out, struct hf_keys *keys, const c
     if (!s && whole) s = check_keys(&c);
     if (!s && out->table) s = config_windows(&c);
     if (!s && out->table) s = config_sizes(&c, dim);
+    if (!s && out->table) s = config_experts(&c);
     if (!s && out->table) s = config_rope(&c, dim);
     json_decref(c.root);
     return s ? s : keys->status;

@@ -23,6 +23,37 @@ static const struct hf_name part[] = {{"self_attn.q_proj.", "attn_q.", HF_SAME},
                                       {"input_layernorm.", "attn_norm.", HF_SAME},
                                       {"post_attention_layernorm.", "ffn_norm.", HF_SAME},
                                       {0}};
+/* The same of experts, behind what the families call the block: "experts.3." stands without the number. */
+static const char *const expert_block[] = {"mlp.", "block_sparse_moe.", "feed_forward."};
+static const struct hf_name expert_part[] = {
+    {"gate.e_score_correction_bias", "exp_probs_b.bias", HF_SAME},
+    {"e_score_correction_bias", "exp_probs_b.bias", HF_SAME},
+    {"moe_statics.e_score_correction_bias", "exp_probs_b.bias", HF_SAME},
+    {"gate.wg.", "ffn_gate_inp.", HF_SAME},
+    {"gate.", "ffn_gate_inp.", HF_SAME},
+    {"router.layer.", "ffn_gate_inp.", HF_SAME},
+    {"router.", "ffn_gate_inp.", HF_SAME},
+    {"experts.gate_proj.", "ffn_gate.", HF_EXPERT},
+    {"experts.up_proj.", "ffn_up.", HF_EXPERT},
+    {"experts.down_proj.", "ffn_down.", HF_EXPERT},
+    {"experts.w1.", "ffn_gate.", HF_EXPERT},
+    {"experts.w3.", "ffn_up.", HF_EXPERT},
+    {"experts.w2.", "ffn_down.", HF_EXPERT},
+    {"experts.gate_up_proj", "ffn_gate_up_exps.weight", HF_SAME},
+    {"experts.down_proj", "ffn_down_exps.weight", HF_SAME},
+    {"input_linear.", "ffn_gate_up_exps.", HF_SAME},
+    {"output_linear.", "ffn_down_exps.", HF_SAME},
+    {"shared_expert_gate.", "ffn_gate_inp_shexp.", HF_SAME},
+    {"shared_expert.gate_proj.", "ffn_gate_shexp.", HF_SAME},
+    {"shared_expert.up_proj.", "ffn_up_shexp.", HF_SAME},
+    {"shared_expert.down_proj.", "ffn_down_shexp.", HF_SAME},
+    {"shared_experts.gate_proj.", "ffn_gate_shexp.", HF_SAME},
+    {"shared_experts.up_proj.", "ffn_up_shexp.", HF_SAME},
+    {"shared_experts.down_proj.", "ffn_down_shexp.", HF_SAME},
+    {"shared_mlp.gate_proj.", "ffn_gate_shexp.", HF_SAME},
+    {"shared_mlp.up_proj.", "ffn_up_shexp.", HF_SAME},
+    {"shared_mlp.down_proj.", "ffn_down_shexp.", HF_SAME},
+    {0}};
 
 /* What training leaves in files and nothing computes with: the constants of rope, counters, positions, masks. */
 static bool is_left_over(const char *name) {
@@ -81,9 +112,30 @@ static int layer_of(const char *name, const char **rest) {
     return layer;
 }
 
+/* The row of experts that name is of; the number of a single one in *expert, -1: none. */
+static const struct hf_name *find_expert(const char *name, const char **rest, int *expert) {
+    char key[320];
+    const char *block = NULL;
+    int used = 0;
+    *expert = -1;
+    for (size_t i = 0; i < sizeof expert_block / sizeof *expert_block && !block; i++)
+        if (strncmp(name, expert_block[i], strlen(expert_block[i])) == 0)
+            block = name + strlen(expert_block[i]);
+    if (!block) return NULL;
+    if (sscanf(block, "experts.%5d.%n", expert, &used) != 1 || !used || *expert < 0) {
+        const struct hf_name *row = find(expert_part, block, rest);
+        return row && row->op == HF_EXPERT ? NULL : row;
+    }
+    snprintf(key, sizeof key, "experts.%s", block + used);
+    const struct hf_name *row = find(expert_part, key, rest);
+    if (!row || row->op != HF_EXPERT) return NULL;
+    *rest = block + used + (*rest - key - strlen("experts."));
+    return row;
+}
+
 void hf_target(struct hf_target *out, const struct arch *a, const char *name) {
     const char *key = without_prefix(name), *rest = "";
-    int layer = layer_of(key, &key), used = 0;
+    int layer = layer_of(key, &key), used = 0, expert = -1;
     *out = (struct hf_target){0};
     snprintf(out->name, sizeof out->name, "%s", name);
     const struct hf_name *row = find(!a ? NULL : layer < 0 ? a->hf_whole : a->hf_layer, key, &rest);
@@ -92,6 +144,7 @@ void hf_target(struct hf_target *out, const struct arch *a, const char *name) {
         return;
     }
     if (!row) row = find(layer < 0 ? whole : part, key, &rest);
+    if (!row && layer >= 0) row = find_expert(key, &rest, &expert);
     if (!row) return;
     out->known = true;
     out->op = row->op;
@@ -102,6 +155,8 @@ void hf_target(struct hf_target *out, const struct arch *a, const char *name) {
     }
     if (row->op == HF_SKIP)
         out->name[0] = 0;
+    else if (expert >= 0)
+        snprintf(out->name, sizeof out->name, "blk.%d.%s%d.%s", layer, row->gguf, expert, rest);
     else if (layer >= 0)
         snprintf(out->name, sizeof out->name, "blk.%d.%s%s", layer, row->gguf, rest);
     else

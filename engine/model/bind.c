@@ -39,6 +39,14 @@ static int dim_value(const struct model *m, const struct layer *l, enum dim d) {
         return 2 * l->n_ff;
     case DIM_ROT_HALF:
         return m->rope[0].n_rot / 2;
+    case DIM_EXPERTS:
+        return l->n_expert;
+    case DIM_EXPERT_FF:
+        return l->n_ff_expert;
+    case DIM_EXPERT_GATE_UP:
+        return 2 * l->n_ff_expert;
+    case DIM_SHARED_FF:
+        return l->n_ff_shared;
     }
     infer_bug("dim %d", (int)d);
 }
@@ -49,30 +57,48 @@ struct binder {
     int max_group;
 };
 
+static enum infer_status missing(const struct model *m, const char *name) {
+    return err_set(INFER_E_INPUT, "%s: tensor %s is missing", m->file->path, name);
+}
+static enum infer_status misshapen(const struct model *m, const struct tensor *t, int64_t rows,
+                                   int64_t cols) {
+    return err_set(INFER_E_INPUT,
+                   "%s: tensor %s has shape [%lld][%lld][%lld][%lld], the model's sizes ask for [%lld][%lld]",
+                   m->file->path, t->name, (long long)t->shape[0], (long long)t->shape[1],
+                   (long long)t->shape[2], (long long)t->shape[3], (long long)rows, (long long)cols);
+}
+
+/* What the architecture says of a slot, for a layer that has experts or has none. */
+static enum slot_use slot_use(const struct model *m, enum slot slot, const struct layer *l) {
+    bool sparse = l && l->n_expert;
+    if (slot >= SLOT_FFN_GATE_SHEXP && slot <= SLOT_FFN_SHEXP_GATE && sparse && !l->n_ff_shared)
+        return SLOT_ABSENT;
+    if (slot >= SLOT_FFN_ROUTER && !sparse) return SLOT_ABSENT;
+    if (slot >= SLOT_FFN_GATE_UP && slot <= SLOT_FFN_DOWN_BIAS && sparse && !m->arch->moe.beside)
+        return SLOT_ABSENT;
+    return (enum slot_use)m->arch->slot[slot];
+}
+
 /* Finds the tensor of a slot in layer il (-1: outside) and checks its shape; *out NULL when it may be absent. */
 static enum infer_status bind_slot(struct binder *b, enum slot slot, int il, const struct tensor **out) {
     struct model *m = b->m;
     const struct slot_info *s = &slot_info[slot];
-    enum slot_use use = (enum slot_use)m->arch->slot[slot];
+    const struct layer *l = il < 0 ? NULL : &m->layer[il];
+    enum slot_use use = slot_use(m, slot, l);
     char name[80];
     *out = NULL;
     if (use == SLOT_ABSENT) return INFER_OK;
     snprintf(name, sizeof name, s->name, il);
     const struct tensor *t = tensorfile_find(m->file, name);
     if (!t) {
-        if (use == SLOT_MUST) return err_set(INFER_E_INPUT, "%s: tensor %s is missing", m->file->path, name);
+        if (use == SLOT_MUST && !s->stack) return missing(m, name);
         return INFER_OK;
     }
-    const struct layer *l = il < 0 ? NULL : &m->layer[il];
     int64_t rows = dim_value(m, l, s->rows), cols = dim_value(m, l, s->cols);
     int64_t have_rows = t->shape[2], have_cols = t->shape[3];
-    bool fits = t->shape[0] == 1 && t->shape[1] == 1 && have_rows == rows && have_cols == cols;
-    if (!fits)
-        return err_set(
-            INFER_E_INPUT,
-            "%s: tensor %s has shape [%lld][%lld][%lld][%lld], the model's sizes ask for [%lld][%lld]",
-            m->file->path, name, (long long)t->shape[0], (long long)t->shape[1], (long long)have_rows,
-            (long long)have_cols, (long long)rows, (long long)cols);
+    bool fits = t->shape[0] == 1 && t->shape[1] == (s->stack ? l->n_expert : 1) && have_rows == rows &&
+                have_cols == cols;
+    if (!fits) return misshapen(m, t, rows, cols);
     b->used[t - m->file->tensor] = 1;
     *out = t;
     return INFER_OK;
@@ -103,7 +129,42 @@ static struct weight weight_of(const struct tensor *t) {
                            .k = (int)t->shape[3],
                            .data = t->data,
                            .factor = 1,
-                           .n_stack = 1};
+                           .n_stack = (int)t->shape[1],
+                           .stack_bytes = t->bytes / (size_t)t->shape[1]};
+}
+
+/* The matrices of a stack as tensors of their own, of which the stack's name has no part: ffn_gate.3.weight for ffn_gate_exps.weight.
+ * GGUF files before April 2024 and folders have them so. *there: false when there is none. */
+static enum infer_status bind_single(struct binder *b, enum slot slot, int il, struct weight *out,
+                                     bool *there) {
+    struct model *m = b->m;
+    const struct slot_info *s = &slot_info[slot];
+    const struct layer *l = &m->layer[il];
+    const char *end = strstr(s->name, "_exps.weight");
+    int64_t rows = dim_value(m, l, s->rows), cols = dim_value(m, l, s->cols);
+    char front[64], name[80];
+    snprintf(front, sizeof front, "%.*s", (int)(end - s->name), s->name);
+    const void **part = arena_alloc(&m->arena, (size_t)l->n_expert * sizeof *part);
+    if (!part) return err_set(INFER_E_MEMORY, "out of memory for %d experts", l->n_expert);
+    for (int e = 0; e < l->n_expert; e++) {
+        int n = snprintf(name, sizeof name, front, il);
+        snprintf(name + n, sizeof name - (size_t)n, ".%d.weight", e);
+        const struct tensor *t = tensorfile_find(m->file, name);
+        if (!t && e == 0) return INFER_OK;
+        if (!t) return missing(m, name);
+        if (t->shape[1] != 1 || t->shape[2] != rows || t->shape[3] != cols)
+            return misshapen(m, t, rows, cols);
+        if (e && t->type != out->type)
+            return err_set(INFER_E_UNSUPPORTED, "%s: tensor %s is %s, the experts before it are %s",
+                           m->file->path, name, quant_info(t->type)->name, quant_info(out->type)->name);
+        if (!e) *out = weight_of(t);
+        part[e] = t->data;
+        b->used[t - m->file->tensor] = 1;
+    }
+    out->n_stack = l->n_expert;
+    out->part = part;
+    *there = true;
+    return INFER_OK;
 }
 
 /* Matrices that read the same input: each a tensor of its own, or all of them in this order rows of a fused one. */
@@ -132,12 +193,21 @@ static enum infer_status bind_factor(struct binder *b, const struct tensor *matr
 static enum infer_status bind_matrix(struct binder *b, enum slot matrix, enum slot bias, int il,
                                      struct weight *out, bool *there) {
     const struct tensor *t;
+    struct model *m = b->m;
+    const struct layer *l = il < 0 ? NULL : &m->layer[il];
+    const bool stack = slot_info[matrix].stack;
     TRY(bind_slot(b, matrix, il, &t));
     *there = t != NULL;
-    if (!t) return INFER_OK;
-    *out = weight_of(t);
-    TRY(bind_factor(b, t, &out->factor));
-    b->m->token_bytes += weight_bytes(out);
+    if (t) *out = weight_of(t);
+    if (!t && stack && slot_use(m, matrix, l) != SLOT_ABSENT) TRY(bind_single(b, matrix, il, out, there));
+    if (!*there && stack && slot_use(m, matrix, l) == SLOT_MUST) {
+        char name[80];
+        snprintf(name, sizeof name, slot_info[matrix].name, il);
+        return missing(m, name);
+    }
+    if (!*there) return INFER_OK;
+    if (t && !(stack && m->arch->slot[SLOT_FFN_DOWN_EXPS_SCALE])) TRY(bind_factor(b, t, &out->factor));
+    m->token_bytes += weight_bytes(out) / (size_t)out->n_stack * (size_t)(stack ? l->n_used : 1);
     return bind_vector(b, bias, il, &out->bias);
 }
 
@@ -159,7 +229,9 @@ static enum infer_status bind_group(struct binder *b, struct weight_group *g, in
         g->member[g->n_member++] = w;
         g->n += w.n;
         g->k = w.k;
-        m->n_param += (uint64_t)w.n * (uint64_t)w.k;
+        m->n_param += (uint64_t)w.n * (uint64_t)w.k * (uint64_t)w.n_stack;
+        m->n_param_token += (uint64_t)w.n * (uint64_t)w.k *
+                            (uint64_t)(slot_info[s->matrix[i]].stack ? m->layer[il].n_used : 1);
         row += w.n;
     }
     if (!g->n_member) return INFER_OK;
@@ -201,7 +273,18 @@ static const struct {
      {.fused = SLOT_FFN_GATE_UP,
       .matrix = {SLOT_FFN_GATE, SLOT_FFN_UP},
       .bias = {SLOT_FFN_GATE_BIAS, SLOT_FFN_UP_BIAS}}},
-    {offsetof(struct layer, down), {.matrix = {SLOT_FFN_DOWN}, .bias = {SLOT_FFN_DOWN_BIAS}}}};
+    {offsetof(struct layer, down), {.matrix = {SLOT_FFN_DOWN}, .bias = {SLOT_FFN_DOWN_BIAS}}},
+    {offsetof(struct layer, router), {.matrix = {SLOT_FFN_ROUTER}, .bias = {SLOT_FFN_ROUTER_BIAS}}},
+    {offsetof(struct layer, experts),
+     {.fused = SLOT_FFN_GATE_UP_EXPS,
+      .fused_bias = SLOT_FFN_GATE_UP_EXPS_BIAS,
+      .matrix = {SLOT_FFN_GATE_EXPS, SLOT_FFN_UP_EXPS},
+      .bias = {SLOT_FFN_GATE_EXPS_BIAS, SLOT_FFN_UP_EXPS_BIAS}}},
+    {offsetof(struct layer, experts_down),
+     {.matrix = {SLOT_FFN_DOWN_EXPS}, .bias = {SLOT_FFN_DOWN_EXPS_BIAS}}},
+    {offsetof(struct layer, shared), {.matrix = {SLOT_FFN_GATE_SHEXP, SLOT_FFN_UP_SHEXP}}},
+    {offsetof(struct layer, shared_down), {.matrix = {SLOT_FFN_DOWN_SHEXP}}},
+    {offsetof(struct layer, shared_gate), {.matrix = {SLOT_FFN_SHEXP_GATE}}}};
 enum {
     N_LAYER_NORM = sizeof layer_norm / sizeof *layer_norm,
     N_LAYER_GROUP = sizeof layer_group / sizeof *layer_group
@@ -239,9 +322,10 @@ static enum infer_status scale_group(struct model *m, struct weight_group *g, fl
         struct weight *w = &g->member[i];
         w->factor *= factor;
         if (!w->bias) continue;
-        float *bias = arena_alloc(&m->arena, (size_t)w->n * sizeof *bias);
+        size_t n = (size_t)w->n * (size_t)w->n_stack;
+        float *bias = arena_alloc(&m->arena, n * sizeof *bias);
         if (!bias) return err_set(INFER_E_MEMORY, "out of memory for a bias");
-        for (int k = 0; k < w->n; k++) bias[k] = factor * w->bias[k];
+        for (size_t k = 0; k < n; k++) bias[k] = factor * w->bias[k];
         w->bias = bias;
     }
     return INFER_OK;
@@ -263,6 +347,10 @@ static enum infer_status bind_layer(struct binder *b, int il) {
     l->qk_row = m->arch->slot[SLOT_ATTN_Q_NORM_ROW] != SLOT_ABSENT;
     TRY(scale_group(m, &l->out, m->residual_scale));
     TRY(scale_group(m, &l->down, m->residual_scale));
+    TRY(scale_group(m, &l->experts_down, m->residual_scale));
+    TRY(scale_group(m, &l->shared_down, m->residual_scale));
+    TRY(bind_vector(b, SLOT_FFN_CHOICE_BIAS, il, &l->route.bias));
+    TRY(bind_vector(b, SLOT_FFN_DOWN_EXPS_SCALE, il, &l->route.expert_scale));
     return bind_store(m, il);
 }
 
@@ -291,6 +379,7 @@ enum infer_status model_bind_tensors(struct model *m) {
     const struct group_slots head = {.matrix = {m->tied ? SLOT_TOKEN_EMBD : SLOT_OUTPUT},
                                      .bias = {SLOT_OUTPUT_BIAS}};
     if (!m->tied) m->n_param += (uint64_t)m->n_vocab * (uint64_t)m->n_embd;
+    if (!m->tied) m->n_param_token += (uint64_t)m->n_vocab * (uint64_t)m->n_embd;
     TRY(bind_group(&b, &m->head, -1, &head));
     m->head.member[0].factor *= m->logit_scale;
 
@@ -299,7 +388,6 @@ enum infer_status model_bind_tensors(struct model *m) {
             return err_set(INFER_E_UNSUPPORTED,
                            "%s: tensor %s is not part of architecture %s as this build knows it",
                            m->file->path, m->file->tensor[i].name, m->arch->name);
-    for (int i = 0; i < m->n_group; i++)
-        m->token_flops += 2 * (uint64_t)m->group[i]->n * (uint64_t)m->group[i]->k;
+    m->token_flops = 2 * (m->n_param_token - (m->tied ? 0 : (uint64_t)m->n_vocab * (uint64_t)m->n_embd));
     return INFER_OK;
 }

@@ -11,10 +11,10 @@ struct emitter {
 
 /* ---- emitting ----------------------------------------------------------------------------------------------- */
 
-static struct view buffer(struct emitter *e, const char *name, int width, enum buf_rows rows, bool residual) {
+static struct view buffer(struct emitter *e, const char *name, int width, enum buf_rows rows, bool float32) {
     struct op_list *l = e->list;
     if (l->n_buf == e->buf_cap) infer_bug("more than %d buffers", e->buf_cap);
-    l->buf[l->n_buf] = (struct buf){.name = name, .width = width, .rows = rows, .float32 = residual};
+    l->buf[l->n_buf] = (struct buf){.name = name, .width = width, .rows = rows, .float32 = float32};
     return (struct view){l->n_buf++, 0, width};
 }
 
@@ -104,18 +104,52 @@ static struct view attention(struct emitter *e, const struct layer *l, struct vi
     return matmul(e, "attn_output", a, &l->out, BUF_ROWS_ALL);
 }
 
-/* down(act(gate) * up) or down(act(up)), gate up = W h */
+/* act(gate) * up of the columns of gu, n each. */
+static struct view gated(struct emitter *e, const char *name, struct view gu, int n) {
+    struct view f = buffer(e, name, n, BUF_ROWS_ALL, false);
+    push(e, name,
+         (struct op){.kind = OP_GLU,
+                     .glu = {view_columns(gu, 0, n), view_columns(gu, n, n), f, e->m->arch->act, 0}});
+    return f;
+}
+
+/* sum_j w[j] down[id j](act(gate[id j]) * up[id j]), gate up = W h of the experts that router * r chooses, and the part that all rows
+ * share: down(act(gate) * up), by a gate of its own or as it is. */
+static struct view experts(struct emitter *e, const struct layer *l, struct view h, struct view r) {
+    struct view none = {-1, 0, 0}, shared = none, gate = none;
+    int k = l->n_used, n = l->n_ff_expert, d = e->m->n_embd;
+    struct view logits = buffer(e, "ffn_router", l->n_expert, BUF_ROWS_ALL, true),
+                choice = buffer(e, "ffn_choice", 2 * k, BUF_ROWS_ALL, true),
+                gu = buffer(e, "ffn_experts", k * 2 * n, BUF_ROWS_ALL, false),
+                down = buffer(e, "ffn_experts_down", k * d, BUF_ROWS_ALL, false);
+    push(e, "ffn_router", (struct op){.kind = OP_MATMUL, .matmul = {r, logits, &l->router, true}});
+    push(e, "ffn_choice", (struct op){.kind = OP_ROUTE, .route = {logits, choice, &l->route}});
+    push(e, "ffn_experts",
+         (struct op){.kind = OP_EXPERTS, .experts = {h, choice, gu, &l->experts, k, false, false}});
+    struct view f = gated(e, "ffn_experts_glu", gu, k * n);
+    push(e, "ffn_experts_down",
+         (struct op){.kind = OP_EXPERTS, .experts = {f, choice, down, &l->experts_down, k, true, false}});
+    if (l->n_ff_shared) {
+        struct view s = matmul(e, "ffn_shared", h, &l->shared, BUF_ROWS_ALL);
+        s = gated(e, "ffn_shared_glu", s, l->n_ff_shared);
+        shared = matmul(e, "ffn_shared_down", s, &l->shared_down, BUF_ROWS_ALL);
+    }
+    if (l->shared_gate.n) gate = matmul(e, "ffn_shared_gate", h, &l->shared_gate, BUF_ROWS_ALL);
+    struct view out = l->n_ff_shared ? shared : buffer(e, "ffn_mix", d, BUF_ROWS_ALL, false);
+    push(e, "ffn_mix", (struct op){.kind = OP_MIX, .mix = {down, choice, shared, gate, out, k, false}});
+    return out;
+}
+
+/* down(act(gate) * up) or down(act(up)), gate up = W h; experts in layers that have them. */
 static struct view feed_forward(struct emitter *e, const struct layer *l, struct view h) {
-    struct view gu = matmul(e, "ffn_gate_up", h, &l->gate_up, BUF_ROWS_ALL);
-    struct view f = buffer(e, "ffn_glu", l->n_ff, BUF_ROWS_ALL, false);
-    enum act_kind act = e->m->arch->act;
-    if (l->gate_up.n == l->n_ff)
-        map(e, "ffn_act", gu, f, act, 0);
-    else
-        push(e, "ffn_glu",
-             (struct op){
-                 .kind = OP_GLU,
-                 .glu = {view_columns(gu, 0, l->n_ff), view_columns(gu, l->n_ff, l->n_ff), f, act, 0}});
+    if (l->n_expert) return experts(e, l, h, h);
+    struct view gu = matmul(e, "ffn_gate_up", h, &l->gate_up, BUF_ROWS_ALL), f;
+    if (l->gate_up.n == l->n_ff) {
+        f = buffer(e, "ffn_glu", l->n_ff, BUF_ROWS_ALL, false);
+        map(e, "ffn_act", gu, f, e->m->arch->act, 0);
+    } else {
+        f = gated(e, "ffn_glu", gu, l->n_ff);
+    }
     return matmul(e, "ffn_down", f, &l->down, BUF_ROWS_ALL);
 }
 
@@ -158,8 +192,8 @@ enum infer_status forward_emit(struct op_list *out, struct arena *arena, const s
                                int max_out) {
     struct emitter e = {out,
                         m,
-                        24 * m->n_layer + 8,
-                        16 * m->n_layer + 8,
+                        32 * m->n_layer + 8,
+                        26 * m->n_layer + 8,
                         -1,
                         m->n_ctx_short && range->n_ctx > m->n_ctx_short};
     *out = (struct op_list){.cls = cls, .max_rows = max_rows, .max_out = max_out};

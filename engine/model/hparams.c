@@ -173,5 +173,6 @@ enum infer_status model_read_hparams(struct model *m) {
     if (m->arch->wide_layers == m->n_layer && m->attn_scale == 0)
         m->attn_scale = 1 / sqrtf((float)m->n_embd / (float)n_head[0]);
     TRY(read_windows(m, n_head));
+    TRY(model_read_experts(m));
     return read_head_sizes(m);
 }

@@ -25,6 +25,10 @@ struct layer {
     const float *sinks;                 /* [n_head], NULL: none */
     float scale;                        /* of the layer's result; 1: none */
     struct weight_group qkv, out, gate_up, down;
+    /* Experts; n_expert 0: none, and what follows is not there. Stacks gate and up, and down; the part that all rows share. */
+    int n_expert, n_used, n_ff_expert, n_ff_shared;
+    struct router route;
+    struct weight_group router, experts, experts_down, shared, shared_down, shared_gate;
 };
 
 struct model {
@@ -57,7 +61,8 @@ struct model {
     int n_state;
     int *window; /* window[n_kv_group]: of each KV group, 0: full */
     int n_kv_group;
-    uint64_t n_param, token_bytes, token_flops;
+    uint64_t n_param, n_param_token; /* of all matrices; of those that a token reads */
+    uint64_t token_bytes, token_flops;
     struct arena arena;
 };
 

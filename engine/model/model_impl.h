@@ -19,6 +19,8 @@ enum infer_status model_read_float(const struct model *m, const char *name, floa
                                    float fallback, float *out);
 
 enum infer_status model_read_hparams(struct model *m);
+/* Which layers have experts, their sizes and how they are chosen (expert_keys.c); after what else a layer has. */
+enum infer_status model_read_experts(struct model *m);
 /* [n_rot / 2]: of the frequencies; within and beyond: of contexts as long as the original one, and of longer ones. NULL: none. */
 struct rope_divisors {
     const float *all, *within, *beyond;

@@ -78,8 +78,7 @@ struct op_use op_uses(const struct op *op) {
         writes(&u, op->norm.out);
         return u;
     case OP_MATMUL:
-        u.group = op->matmul.w;
-        u.weight = u.group->member, u.n_weight = u.group->n_member;
+        u.group = op->matmul.w, u.weight = u.group->member, u.n_weight = u.group->n_member;
         reads(&u, op->matmul.x);
         writes(&u, op->matmul.out);
         return u;
@@ -107,14 +106,11 @@ struct op_use op_uses(const struct op *op) {
         reads(&u, op->add.b);
         writes(&u, op->add.out);
         return u;
-    case OP_ROWS: /* reads the rows of the step that it picks */
-        u.span = OP_SPAN_WANTED;
-        reads(&u, op->rows.x);
-        writes(&u, op->rows.out);
-        return u;
+    case OP_ROWS:   /* reads the rows of the step that it picks */
     case OP_SELECT: /* writes the step's result alone */
         u.span = OP_SPAN_WANTED;
-        reads(&u, op->select.logits);
+        reads(&u, op->kind == OP_ROWS ? op->rows.x : op->select.logits);
+        if (op->kind == OP_ROWS) writes(&u, op->rows.out);
         return u;
     case OP_POSITION:
         u.span = OP_SPAN_STEP;

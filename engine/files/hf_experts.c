@@ -1,0 +1,108 @@
+/* config.json -> the keys of GGUF: mixtures of experts. */
+#include "arch/arch.h"
+#include "files/hf_config.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Keys that some architectures have (arch.h: hf_keys), and what GGUF calls them; the first that is there of names with '|' between. */
+enum as { AS_NUMBER, AS_FACTOR, AS_FLAG };
+static const struct {
+    const char *keys, *name;
+    enum as as;
+} row[] = {{"num_experts|num_local_experts|n_routed_experts|moe_num_experts", "expert_count", AS_NUMBER},
+           {"num_experts_per_tok|moe_topk|moe_k|top_k_experts", "expert_used_count", AS_NUMBER},
+           {"moe_intermediate_size", "expert_feed_forward_length", AS_NUMBER},
+           {"n_shared_experts|num_shared_experts|moe_num_shared_experts", "expert_shared_count", AS_NUMBER},
+           {"shared_expert_intermediate_size|shared_intermediate_size", "expert_shared_feed_forward_length",
+            AS_NUMBER},
+           {"n_group", "expert_group_count", AS_NUMBER},
+           {"topk_group", "expert_group_used_count", AS_NUMBER},
+           {"routed_scaling_factor", "expert_weights_scale", AS_FACTOR},
+           {"norm_topk_prob", "expert_weights_norm", AS_FLAG}};
+
+static enum infer_status put_key(const struct config *c, const char *key, const char *name, enum as as,
+                                 const json_t *v) {
+    uint32_t n;
+    float x;
+    bool flag;
+    if (as == AS_NUMBER) {
+        TRY(config_u32(c, key, v, -1, &n));
+        hf_put_u32(c->keys, c->out->arch, name, n);
+    } else if (as == AS_FACTOR) {
+        TRY(config_f32(c, key, v, 1, &x));
+        if (!(x > 0)) return config_wrong(c, key, "above 0");
+        hf_put_f32(c->keys, c->out->arch, name, x);
+    } else {
+        flag = json_integer_value(v) != 0; /* of a table's defaults */
+        if (!json_is_integer(v)) TRY(config_bool(c, key, v, false, &flag));
+        hf_put_bool(c->keys, c->out->arch, name, flag);
+    }
+    return INFER_OK;
+}
+
+/* The number of a key that the architecture has; otherwise fallback. */
+static enum infer_status read_number(const struct config *c, const char *key, uint32_t fallback,
+                                     uint32_t *out) {
+    *out = fallback;
+    return config_reads(c, key) ? config_u32(c, key, json_object_get(c->root, key), fallback, out) : INFER_OK;
+}
+
+/* sparse[n_layer] by lists of layers. */
+static enum infer_status read_lists(const struct config *c, uint8_t *sparse) {
+    const json_t *dense = json_object_get(c->root, "mlp_only_layers"),
+                 *types = json_object_get(c->root, "mlp_layer_types"), *v;
+    size_t i;
+    uint32_t layer;
+    if (config_reads(c, "mlp_only_layers")) json_array_foreach(dense, i, v) {
+            TRY(config_u32(c, "mlp_only_layers", v, -1, &layer));
+            if (layer < c->n_layer) sparse[layer] = 0;
+        }
+    if (!config_reads(c, "mlp_layer_types") || !types || json_is_null(types)) return INFER_OK;
+    if (!json_is_array(types) || json_array_size(types) != c->n_layer)
+        return config_wrong(c, "mlp_layer_types", "a list with a name for each layer");
+    json_array_foreach(types, i, v) {
+        const char *name = json_string_value(v);
+        if (!name || (strcmp(name, "dense") != 0 && strcmp(name, "sparse") != 0))
+            return config_wrong(c, "mlp_layer_types", "a list of 'dense' and 'sparse'");
+        sparse[i] = *name == 's';
+    }
+    return INFER_OK;
+}
+
+/* Which layers have experts: from the first on, each so many-th, but those that a list excepts.
+ * sources: configuration_qwen2_moe, configuration_glm4_moe, modeling_ernie4_5_moe of transformers */
+static enum infer_status read_layers(const struct config *c) {
+    uint32_t step, dense, first, end, each;
+    uint8_t *sparse = arena_alloc(c->keys->arena, (size_t)c->n_layer + 1);
+    bool all = true;
+    if (!sparse) return err_set(INFER_E_MEMORY, "out of memory: keys of a model");
+    TRY(read_number(c, "decoder_sparse_step", 1, &step));
+    TRY(read_number(c, "first_k_dense_replace", 0, &dense));
+    TRY(read_number(c, "moe_layer_start_index", 0, &first));
+    TRY(read_number(c, "moe_layer_end_index", UINT32_MAX, &end));
+    TRY(read_number(c, "moe_layer_interval", 1, &each));
+    if (!step || !each)
+        return config_wrong(c, step ? "moe_layer_interval" : "decoder_sparse_step", "above 0");
+    for (uint32_t i = 0; i < c->n_layer; i++)
+        sparse[i] = (i + 1) % step == 0 && i >= dense && (i + 1) % each == 0 && i >= first && i <= end;
+    TRY(read_lists(c, sparse));
+    for (uint32_t i = 0; i < c->n_layer; i++) all &= sparse[i];
+    if (!all) hf_put_bools(c->keys, c->out->arch, "expert_layers", sparse, c->n_layer);
+    return INFER_OK;
+}
+
+enum infer_status config_experts(const struct config *c) {
+    if (!c->out->table->slot[SLOT_FFN_ROUTER]) return INFER_OK;
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        char key[64];
+        for (const char *p = row[i].keys; p; p = strchr(p, '|') ? strchr(p, '|') + 1 : NULL) {
+            snprintf(key, sizeof key, "%.*s", (int)strcspn(p, "|"), p);
+            const json_t *v = json_object_get(c->root, key);
+            if (!config_reads(c, key) || !v || json_is_null(v)) continue;
+            TRY(put_key(c, key, row[i].name, row[i].as, v));
+            break;
+        }
+    }
+    return read_layers(c);
+}

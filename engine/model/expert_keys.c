@@ -1,0 +1,86 @@
+/* Keys of mixtures of experts. */
+#include "model/model_impl.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+
+enum { MAX_EXPERT_FF = 1 << 22 };
+
+/* expert_gating_func; absent, or 0: the architecture's. */
+static enum infer_status read_act(const struct model *m, enum route_act *out) {
+    static const enum route_act known[] = {ROUTE_SOFTMAX, ROUTE_SOFTMAX, ROUTE_SIGMOID, ROUTE_CHOSEN};
+    int func;
+    TRY(model_read_int(m, "expert_gating_func", 0, 3, 0, &func));
+    *out = func ? known[func] : m->arch->moe.act;
+    return INFER_OK;
+}
+
+static enum infer_status read_groups(const struct model *m, struct router *r) {
+    TRY(model_read_int(m, "expert_group_count", 0, ROUTE_GROUPS_MAX, 0, &r->n_group));
+    if (r->n_group < 2) return INFER_OK;
+    TRY(model_read_int(m, "expert_group_used_count", 1, r->n_group, r->n_group, &r->n_group_used));
+    if (r->n_expert % r->n_group || r->n_used > r->n_expert / r->n_group * r->n_group_used)
+        return err_set(INFER_E_INPUT, "%s: %d of %d experts, of %d of %d groups: that many cannot be chosen",
+                       m->file->path, r->n_used, r->n_expert, r->n_group_used, r->n_group);
+    return INFER_OK;
+}
+
+static enum infer_status read_router(const struct model *m, struct router *r) {
+    char key[128];
+    bool norm = arch_default(m->arch, "expert_weights_norm", 1) != 0, there;
+    TRY(model_read_int(m, "expert_used_count", 1, r->n_expert < ROUTE_USED_MAX ? r->n_expert : ROUTE_USED_MAX,
+                       -1, &r->n_used));
+    TRY(read_act(m, &r->act));
+    TRY(read_groups(m, r));
+    TRY(meta_bool(m->file, model_key(m, key, sizeof key, "expert_weights_norm"), &norm, &there));
+    TRY(model_read_float(m, "expert_weights_scale", 0, 1e6f, 1, &r->scale));
+    if (r->scale == 0) r->scale = 1; /* of files whose writers had nothing to say */
+    r->norm = norm && r->act != ROUTE_CHOSEN ? m->arch->moe.norm : ROUTE_NORM_NONE;
+    r->eps = m->arch->moe.eps;
+    r->group_top2 = m->arch->moe.group_top2;
+    return INFER_OK;
+}
+
+/* The layers with experts: all behind the first dense ones, or those that a list names. */
+static enum infer_status read_sparse(const struct model *m, uint32_t *sparse) {
+    char key[128];
+    bool there;
+    int dense;
+    TRY(model_read_int(m, "leading_dense_block_count", 0, m->n_layer, 0, &dense));
+    for (int i = 0; i < m->n_layer; i++) sparse[i] = i >= dense;
+    return meta_u32_array(m->file, model_key(m, key, sizeof key, "expert_layers"), sparse, (size_t)m->n_layer,
+                          &there);
+}
+
+enum infer_status model_read_experts(struct model *m) {
+    struct router r = {0};
+    int ff, n_shared, shared;
+    TRY(model_read_int(m, "expert_count", 0, ROUTE_EXPERTS_MAX, 0, &r.n_expert));
+    if (!r.n_expert || !m->arch->slot[SLOT_FFN_ROUTER]) {
+        TRY(model_read_int(m, "expert_used_count", 0, INT_MAX, 0, &r.n_used));
+        if (!r.n_expert && !r.n_used) return INFER_OK;
+        return err_set(INFER_E_UNSUPPORTED, "%s: %s of %d with %s of %d: architecture %s has no experts%s",
+                       m->file->path, "expert_count", r.n_expert, "expert_used_count", r.n_used,
+                       m->arch->name, m->arch->slot[SLOT_FFN_ROUTER] ? " without both" : "");
+    }
+    TRY(read_router(m, &r));
+    TRY(model_read_int(m, "expert_feed_forward_length", 1, MAX_EXPERT_FF, m->layer[0].n_ff, &ff));
+    TRY(model_read_int(m, "expert_shared_count", 0, 1024,
+                       (int)arch_default(m->arch, "expert_shared_count", 0), &n_shared));
+    if (ff > MAX_EXPERT_FF / 1024) n_shared = 0;
+    TRY(model_read_int(m, "expert_shared_feed_forward_length", 0, MAX_EXPERT_FF, n_shared * ff, &shared));
+    uint32_t *sparse = arena_alloc(&m->arena, (size_t)m->n_layer * sizeof *sparse);
+    if (!sparse) return err_set(INFER_E_MEMORY, "out of memory for %d layers", m->n_layer);
+    TRY(read_sparse(m, sparse));
+    for (int i = 0; i < m->n_layer; i++) {
+        struct layer *l = &m->layer[i];
+        if (!sparse[i]) continue;
+        l->n_expert = r.n_expert;
+        l->n_used = r.n_used;
+        l->n_ff_expert = ff;
+        l->n_ff_shared = shared;
+        l->route = r;
+    }
+    return INFER_OK;
+}
