@@ -263,27 +263,28 @@ static void draw_run(const struct backend_type *type, const char *isa, int threa
     free(table);
 }
 
-/* n_case steps of DRAW_ROWS rows on a backend, and again with another number of threads: the same bits. */
-static void draw_cases(const struct backend_type *type, const char *isa, int n_case) {
-    static const int vocab[] = {1, 7, 127, 128, 129, 1000, 1025, 4096, 5003, 9001};
+/* Case k, a step of DRAW_ROWS rows of n logits, on a backend, and again with another number of threads: the same bits. */
+static void draw_case_run(const struct backend_type *type, const char *isa, int k, int n) {
     struct draw_case c[DRAW_ROWS];
     static struct draw_result got, again;
-    for (int k = 0; k < n_case; k++) {
-        int n = vocab[k % 10];
-        char what[80];
-        for (int j = 0; j < DRAW_ROWS; j++) {
-            c[j].logits = malloc((size_t)n * 4), c[j].mask = malloc(((size_t)n + 63) / 64 * 8);
-            draw_make(&c[j], n, j + k);
-        }
-        enum row_class cls = k % 3 ? ROW_DECODE : ROW_PROMPT;
-        draw_run(type, isa, 2, cls, c, n, &got);
-        snprintf(what, sizeof what, "%s %s, case %d", type->name, isa ? isa : "", k);
-        for (int j = 0; j < DRAW_ROWS; j++) draw_check_row(what, j, &c[j], n, got.token[j], &got.top[j]);
-        draw_run(type, isa, 1 + k % 3, cls, c, n, &again);
-        for (int j = 0; j < DRAW_ROWS; j++)
-            if (got.token[j] != again.token[j] || got.top[j].sum != again.top[j].sum ||
-                got.top[j].sum_temp != again.top[j].sum_temp)
-                fail_msg("%s, row %d: other bits the second time", what, j);
-        for (int j = 0; j < DRAW_ROWS; j++) free(c[j].logits), free(c[j].mask);
+    char what[80];
+    for (int j = 0; j < DRAW_ROWS; j++) {
+        c[j].logits = malloc((size_t)n * 4), c[j].mask = malloc(((size_t)n + 63) / 64 * 8);
+        draw_make(&c[j], n, j + k);
     }
+    enum row_class cls = k % 3 ? ROW_DECODE : ROW_PROMPT;
+    draw_run(type, isa, 2, cls, c, n, &got);
+    snprintf(what, sizeof what, "%s %s, case %d", type->name, isa ? isa : "", k);
+    for (int j = 0; j < DRAW_ROWS; j++) draw_check_row(what, j, &c[j], n, got.token[j], &got.top[j]);
+    draw_run(type, isa, 1 + k % 3, cls, c, n, &again);
+    for (int j = 0; j < DRAW_ROWS; j++)
+        if (got.token[j] != again.token[j] || got.top[j].sum != again.top[j].sum ||
+            got.top[j].sum_temp != again.top[j].sum_temp)
+            fail_msg("%s, row %d: other bits the second time", what, j);
+    for (int j = 0; j < DRAW_ROWS; j++) free(c[j].logits), free(c[j].mask);
+}
+
+static void draw_cases(const struct backend_type *type, const char *isa, int n_case) {
+    static const int vocab[] = {1, 7, 127, 128, 129, 1000, 1025, 4096, 5003, 9001};
+    for (int k = 0; k < n_case; k++) draw_case_run(type, isa, k, vocab[k % 10]);
 }
