@@ -95,3 +95,25 @@ template <> struct operands<LAYOUT_MX4> {
         }
     }
 };
+
+template <> struct few_lane<LAYOUT_MX4> { // the words of the int8 operand: rows lane / 4 and + 8
+    template <class F> static MEM void unit(const uint8_t *u, int lane, F add) {
+        const uint2 e[2] = {*(const uint2 *)(u + 2048 + row(lane, 0) * 8),
+                            *(const uint2 *)(u + 2048 + row(lane, 1) * 8)};
+#pragma unroll
+        for (int g = 0; g < 8; g++) {
+            const uint4 v = *(const uint4 *)(u + (g >> 1) * 512 + lane * 16);
+#pragma unroll
+            for (int i = 0; i < 4; i++) { // 16 columns i / 2, row i % 2
+                const uint32_t at = (g & 2 ? e[i & 1].y : e[i & 1].x) >> (16 * (g & 1) + 8 * (g >> 2)) & 255u,
+                               w = word_of(v, i), b = mxfp4_bytes(g & 1 ? w >> 16 : w) ^ 0x80808080u;
+                const float d = 0.25f * power_of_two(at);
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+                    add(i & 1, 32 * g + 16 * (i >> 1) + 4 * (lane & 3) + j, d * byte_float_less_128(b, j));
+            }
+        }
+    }
+    static MEM int row(int lane, int i) { return (lane >> 2) + 8 * i; }
+    static constexpr int n_row = 2, share = 4;
+};
