@@ -95,8 +95,8 @@ struct conv_job {
 };
 cudaError_t op_conv_run(dev_tables t, conv_job j, int n, op_queue s);
 // up.p NULL: none
-cudaError_t op_glu_run(dev_tables t, rows gate, rows up, rows out, int act, float limit, int n, bool out_rows,
-                       op_queue s);
+cudaError_t op_glu_run(dev_tables t, rows gate, rows up, rows out, int act, float limit, float alpha, int n,
+                       bool out_rows, op_queue s);
 cudaError_t op_add_run(dev_tables t, rows a, rows b, rows out, int n, bool out_rows, op_queue s);
 cudaError_t op_position_run(dev_tables t, rows x, const float *table, int n, op_queue s);
 cudaError_t op_rows_run(dev_tables t, rows x, rows out, int n, op_queue s);

@@ -366,17 +366,23 @@ DEV float act_any(int act, float limit, float x) {
     if (act == ACT_GELU_ERF) return 0.5f * x * (1.f + erff(x * 0.7071067811865476f));
     return act_apply(act, x);
 }
-__global__ void glu_kernel(dev_tables t, rows gate, rows up, rows out, int act, float limit, bool out_rows) {
+__global__ void glu_kernel(dev_tables t, rows gate, rows up, rows out, int act, float limit, float alpha,
+                           bool out_rows) {
     int r = blockIdx.y, i = blockIdx.x * blockDim.x + threadIdx.x;
     op_begin();
     if (r >= row_count(t, out_rows) || i >= out.width) return;
-    const float y = act_any(act, limit, __ldcg(gate.p + r * gate.stride + i));
-    out.p[r * out.stride + i] = up.p ? y * __ldcg(up.p + r * up.stride + i) : y;
+    const float x = __ldcg(gate.p + r * gate.stride + i), u = up.p ? __ldcg(up.p + r * up.stride + i) : 1.f;
+    if (act == ACT_SWIGLU_OAI) {
+        const float g = x > limit ? limit : x, v = u > limit ? limit : u < -limit ? -limit : u; // NaN stays
+        out.p[r * out.stride + i] = g / (1.f + expf(-alpha * g)) * (up.p ? v + 1.f : 1.f);
+        return;
+    }
+    out.p[r * out.stride + i] = act_any(act, limit, x) * u;
 }
-cudaError_t op_glu_run(dev_tables t, rows gate, rows up, rows out, int act, float limit, int n, bool out_rows,
-                       op_queue s) {
+cudaError_t op_glu_run(dev_tables t, rows gate, rows up, rows out, int act, float limit, float alpha, int n,
+                       bool out_rows, op_queue s) {
     return op_launch(glu_kernel, dim3((out.width + 255) / 256, n), 256, s, t, gate, up, out, act, limit,
-                     out_rows);
+                     alpha, out_rows);
 }
 __global__ void position_kernel(dev_tables t, rows x, const float *table) {
     int r = blockIdx.y, i = blockIdx.x * blockDim.x + threadIdx.x;

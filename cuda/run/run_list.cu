@@ -112,8 +112,8 @@ static enum infer_status run_op(cuda_backend *b, const struct op_list *l, const 
                          n, s));
         break;
     case OP_GLU:
-        CU(op_glu_run(b->t, at(o->glu.gate), at(o->glu.up), at(o->glu.out), o->glu.act, o->glu.limit, n,
-                      cuda_out_rows(l, o->glu.gate), s));
+        CU(op_glu_run(b->t, at(o->glu.gate), at(o->glu.up), at(o->glu.out), o->glu.act, o->glu.limit,
+                      o->glu.alpha, n, cuda_out_rows(l, o->glu.gate), s));
         break;
     case OP_ADD:
         CU(op_add_run(b->t, at(o->add.a), at(o->add.b), at(o->add.out), n, cuda_out_rows(l, o->add.a), s));

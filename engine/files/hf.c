@@ -1,6 +1,7 @@
 /* A folder of Hugging Face: which files, whose tensors, under which names. */
 #include "files/hf.h"
 #include "files/hf_change.h"
+#include "files/hf_turns.h"
 #include "files/json.h"
 #include "files/safetensors.h"
 #include "base/stbds.h"
@@ -29,11 +30,17 @@ static enum infer_status no_memory(const struct folder *d) {
 
 /* ---- names ---- */
 
-/* Nothing to compute with, without elements, or one integer that counts something; and no weight. */
+static bool ends_with(const char *s, const char *end) {
+    size_t n = strlen(s), m = strlen(end);
+    return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+/* Without a type of ours: bytes that hf_turns.h reads. Or nothing to compute with, without elements, or one integer that counts something; and no weight. */
 static bool unused(const char *name, const char *dtype, size_t n) {
     struct hf_target to;
     bool counts = n == 1 && (*dtype == 'I' || *dtype == 'U' || strcmp(dtype, "BOOL") == 0);
     hf_target(&to, NULL, name);
+    if (strcmp(dtype, "U8") == 0 && (ends_with(name, "_blocks") || ends_with(name, "_scales"))) return true;
     return !*to.name || ((n == 0 || counts) && !to.known);
 }
 
@@ -168,6 +175,52 @@ static enum infer_status read_weights(struct folder *d) {
 
 /* ---- tensors ---- */
 
+/* *t, with its data, is the next of f->tensor under that name. */
+static enum infer_status put_tensor(struct folder *d, struct strmap *index, const struct tensor *t,
+                                    const char *name) {
+    struct tensorfile *f = d->f;
+    struct tensor *to = &f->tensor[f->n_tensor];
+    int64_t old;
+    *to = *t;
+    to->name = arena_strndup(&f->arena, name, strlen(name));
+    if (!to->name) return no_memory(d);
+    TRY(strmap_put(index, to->name, strlen(to->name), (int64_t)f->n_tensor, &old));
+    if (old >= 0)
+        return err_set(INFER_E_INPUT, "%s: two tensors stand for %.100s", f->part[t->part].path, to->name);
+    f->n_tensor++;
+    return INFER_OK;
+}
+
+/* The scales beside "X_blocks", in whichever file; NULL: none. */
+static const struct tensor *scales_of(const struct folder *d, const char *blocks) {
+    size_t n = strlen(blocks) - strlen("_blocks");
+    for (int p = 0; ends_with(blocks, "_blocks") && p < d->f->n_part; p++)
+        for (size_t i = 0; i < d->list[p].n; i++) {
+            const char *s = d->list[p].tensor[i].name;
+            if (strncmp(s, blocks, n) == 0 && strcmp(s + n, "_scales") == 0) return &d->list[p].tensor[i];
+        }
+    return NULL;
+}
+
+/* Experts that are not as GGUF has them: one tensor, or gate and up. */
+static enum infer_status take_experts(struct folder *d, struct strmap *index, const struct tensor *from,
+                                      int p, const struct hf_target *to) {
+    const struct hf_expert_sizes s = {d->config.n_expert, d->config.n_ff_expert, d->config.n_embd};
+    const char *path = d->f->part[p].path, *gate = strstr(to->name, "ffn_gate");
+    const struct tensor *scales = scales_of(d, from->name);
+    struct tensor t[2];
+    char up[sizeof to->name];
+    if (to->op == HF_BLOCKS)
+        TRY(hf_blocks(t, from, scales, &s, &d->f->arena, path));
+    else
+        TRY(hf_turns(t, from, scales, &s, &d->f->arena, path));
+    t[0].part = t[1].part = p;
+    TRY(put_tensor(d, index, &t[0], to->name));
+    if (to->op == HF_BLOCKS) return INFER_OK;
+    snprintf(up, sizeof up, "%.*sffn_up%s", (int)(gate - to->name), to->name, gate + strlen("ffn_gate"));
+    return put_tensor(d, index, &t[1], up);
+}
+
 /* A tensor of part p becomes the next of f->tensor under its name in GGUF; one of a stack goes into its matrix. */
 static enum infer_status take_tensor(struct folder *d, struct strmap *index, const struct tensor *from,
                                      int p) {
@@ -177,7 +230,9 @@ static enum infer_status take_tensor(struct folder *d, struct strmap *index, con
     struct tensor *t = &f->tensor[f->n_tensor];
     struct hf_target to;
     hf_target(&to, d->config.table, from->name);
-    if (!*to.name || !from->n_dim) return INFER_OK;
+    if (!*to.name) return INFER_OK;
+    if (to.op == HF_TURNS || to.op == HF_BLOCKS) return take_experts(d, index, from, p, &to);
+    if (!from->n_dim) return INFER_OK;
     if (d->config.tied && strcmp(to.name, "output.weight") == 0) { /* a copy of the embedding */
         d->second_head = *from;
         return INFER_OK;
@@ -219,7 +274,8 @@ static enum infer_status name_tensors(struct folder *d) {
     const struct hf_config *c = &d->config;
     struct strmap *index;
     size_t n = 3, bytes;
-    for (int p = 0; p < f->n_part; p++) n += d->list[p].n; /* each is bounded by the bytes of its header */
+    for (int p = 0; p < f->n_part; p++)
+        n += 2 * d->list[p].n; /* each is bounded by the bytes of its header */
     if (size_mul(n, sizeof *f->tensor, &bytes)) f->tensor = arena_alloc(&f->arena, bytes);
     if (!f->tensor) return no_memory(d);
     TRY(strmap_new(&index, &f->arena));

@@ -36,6 +36,7 @@ struct hf_config {
         out_bias_apart; /* out_bias_apart: that of the output is another key's matter */
     uint32_t n_vocab;
     int n_head, n_kv_head, head_dim, n_rot; /* of full layers */
+    int64_t n_embd, n_expert, n_ff_expert;
     /* [n_rot / 2] in the arena, what frequencies are divided by: of all contexts; of those within the original length, and
      * beyond it. NULL: none. */
     float *rope_divisor, *rope_short, *rope_long;

@@ -28,12 +28,14 @@ static enum infer_status plus_one(struct tensor *t, struct arena *arena, const c
 static enum infer_status transpose(struct tensor *t, struct arena *arena, const char *path) {
     size_t size = quant_info(t->type)->bytes, rows = (size_t)t->shape[2], cols = (size_t)t->shape[3];
     if (t->n_dim == 1) return INFER_OK; /* its bias */
-    if (t->n_dim != 2 || quant_info(t->type)->elems != 1) return misfit(t, path, "a matrix of floats");
-    char *copy = arena_alloc(arena, t->bytes);
+    if (t->n_dim > 3 || quant_info(t->type)->elems != 1) return misfit(t, path, "a matrix of floats");
+    char *copy = arena_alloc(arena, t->bytes), *to = copy;
     if (!copy) return no_memory(t, path);
-    for (size_t i = 0; i < rows; i++)
-        for (size_t j = 0; j < cols; j++)
-            memcpy(copy + (j * rows + i) * size, (const char *)t->data + (i * cols + j) * size, size);
+    for (int64_t e = 0; e < t->shape[1]; e++, to += rows * cols * size)
+        for (size_t i = 0; i < rows; i++)
+            for (size_t j = 0; j < cols; j++)
+                memcpy(to + (j * rows + i) * size,
+                       (const char *)t->data + (((size_t)e * rows + i) * cols + j) * size, size);
     t->data = copy;
     t->shape[2] = (int64_t)cols;
     t->shape[3] = (int64_t)rows;

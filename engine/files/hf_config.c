@@ -179,6 +179,7 @@ static enum infer_status check_weights(const struct config *c) {
     const json_t *quant = json_object_get(c->root, "quantization_config");
     if (quant && !json_is_null(quant) && !(json_is_object(quant) && !json_object_size(quant))) {
         const char *method = json_string_value(json_object_get(quant, "quant_method"));
+        if (method && strcmp(method, "mxfp4") == 0 && config_reads(c, "quantization_config")) return INFER_OK;
         if (!method) method = json_string_value(quant);
         return err_set(INFER_E_UNSUPPORTED,
                        "%s: 'quantization_config': weights quantised by '%.32s' are not supported (F32, F16, "
@@ -193,7 +194,8 @@ static enum infer_status check_act(const struct config *c) {
     static const char *const names[] = {[ACT_SILU] = "silu|swish",
                                         [ACT_GELU_TANH] = "gelu_pytorch_tanh|gelu_new|gelu_fast|gelu_tanh",
                                         [ACT_RELU2] = "relu2|squared_relu",
-                                        [ACT_GELU_ERF] = "gelu|gelu_python"};
+                                        [ACT_GELU_ERF] = "gelu|gelu_python",
+                                        [ACT_SWIGLU_OAI] = "silu|swish"};
     const char *key;
     const json_t *act = config_any(c, "hidden_activation|hidden_act|activation_function|activation", &key);
     if (!act) return INFER_OK;

@@ -29,6 +29,8 @@ static enum infer_status put_key(const struct config *c, const char *key, const 
     if (as == AS_NUMBER) {
         TRY(config_u32(c, key, v, -1, &n));
         hf_put_u32(c->keys, c->out->arch, name, n);
+        if (strcmp(name, "expert_count") == 0) c->out->n_expert = n;
+        if (strcmp(name, "expert_feed_forward_length") == 0) c->out->n_ff_expert = n;
     } else if (as == AS_FACTOR) {
         TRY(config_f32(c, key, v, 1, &x));
         if (!(x > 0)) return config_wrong(c, key, "above 0");

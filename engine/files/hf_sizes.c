@@ -200,6 +200,8 @@ static enum infer_status read_scalars(const struct config *c) {
                {"attention_multiplier", "attention.scale", AS_IS},
                {"embedding_multiplier", "embedding_scale", AS_IS},
                {"residual_multiplier", "residual_scale", AS_IS},
+               {"swiglu_limit", "swiglu_limit", AS_IS},
+               {"swiglu_alpha", "swiglu_alpha", AS_IS},
                {"logits_scaling", "logit_scale", AS_IS},
                {"logit_scale", "logit_scale", AS_IS},
                {"use_parallel_residual", "use_parallel_residual", FLAG},
@@ -275,7 +277,8 @@ enum infer_status config_sizes(struct config *c, uint32_t dim[2]) {
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
         bool ungated = i == 2 && !a->slot[SLOT_FFN_GATE] && !a->slot[SLOT_FFN_GATE_UP];
         TRY(read_u32(c, plain[i].keys, ungated ? 4 * (int64_t)embd : -1, &v));
-        if (i == 1) embd = v;
+        if (i == 1) out->n_embd = embd = v;
+        if (i == 2) out->n_ff_expert = v; /* unless another key says so */
         hf_put_u32(c->keys, out->arch, plain[i].name, v);
     }
     out->n_vocab = v;

@@ -107,9 +107,9 @@ static struct view attention(struct emitter *e, const struct layer *l, struct vi
 /* act(gate) * up of the columns of gu, n each. */
 static struct view gated(struct emitter *e, const char *name, struct view gu, int n) {
     struct view f = buffer(e, name, n, BUF_ROWS_ALL, false);
-    push(e, name,
-         (struct op){.kind = OP_GLU,
-                     .glu = {view_columns(gu, 0, n), view_columns(gu, n, n), f, e->m->arch->act, 0}});
+    struct op_glu o = {view_columns(gu, 0, n), view_columns(gu, n, n), f,
+                       e->m->arch->act,        e->m->act_limit,        e->m->act_alpha};
+    push(e, name, (struct op){.kind = OP_GLU, .glu = o});
     return f;
 }
 

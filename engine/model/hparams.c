@@ -92,6 +92,8 @@ static enum infer_status read_scales(struct model *m) {
     TRY(model_read_float(m, "attention.scale", 0, 1e6f, 0, &m->attn_scale));
     TRY(model_read_float(m, "attn_logit_softcapping", 0, 1e6f, 0, &m->attn_softcap));
     TRY(model_read_float(m, "final_logit_softcapping", 0, 1e6f, 0, &m->logit_softcap));
+    TRY(model_read_float(m, "swiglu_limit", 0, 1e6f, 0, &m->act_limit));
+    TRY(model_read_float(m, "swiglu_alpha", 0, 1e6f, 0, &m->act_alpha));
     TRY(model_read_float(m, "embedding_scale", 0, 1e6f, 1, &m->embd_scale));
     TRY(model_read_float(m, "residual_scale", 0, 1e6f, 1, &m->residual_scale));
     TRY(model_read_float(m, "logit_scale", 0, 1e6f, 1, &m->logit_scale));

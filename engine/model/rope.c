@@ -35,7 +35,9 @@ static float yarn_magnitude(float factor, float times) {
 /* With an original length of its own the file says how far YaRN stretches, where context_length is the original. */
 static enum infer_status bind_yarn(struct model *m, struct rope *r, float *inv_freq, float base,
                                    float factor) {
-    struct yarn y = {.base = base, .factor = factor, .truncate = true};
+    struct yarn y = {.base = base,
+                     .factor = factor,
+                     .truncate = arch_default(m->arch, "rope.scaling.yarn_truncate", 1) != 0};
     char key[128];
     bool present;
     float times;

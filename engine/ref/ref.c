@@ -282,8 +282,17 @@ static double activate(const struct op_glu *o, double x) {
         return (double)o->limit * tanh(x / (double)o->limit);
     case ACT_SCALE:
         return (double)o->limit * x;
+    case ACT_SWIGLU_OAI:
+        x = fmin(x, (double)o->limit);
+        return x / (1 + exp(-(double)o->alpha * x));
     }
     infer_bug("activation %d", (int)o->act);
+}
+
+/* What the activation is times, of up. */
+static double factor(const struct op_glu *o, double up) {
+    if (o->act != ACT_SWIGLU_OAI) return up;
+    return fmax(-(double)o->limit, fmin(up, (double)o->limit)) + 1;
 }
 
 static void ref_glu(struct ref *r, const struct op_glu *o) {
@@ -291,7 +300,7 @@ static void ref_glu(struct ref *r, const struct op_glu *o) {
         const float *gate = row_of(r, o->gate, t), *up = o->up.buf >= 0 ? row_of(r, o->up, t) : NULL;
         float *out = row_of(r, o->out, t);
         for (int i = 0; i < o->gate.width; i++)
-            out[i] = (float)(activate(o, (double)gate[i]) * (up ? (double)up[i] : 1));
+            out[i] = (float)(activate(o, (double)gate[i]) * (up ? factor(o, (double)up[i]) : 1));
     }
 }
 

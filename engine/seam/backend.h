@@ -198,13 +198,14 @@ struct op_attend {
 
 /* glu: out[t][i] = act(gate[t][i]) * up[t][i]; up absent: act(gate[t][i]). out may be gate. With x = gate[t][i]:
  *   SILU x / (1 + exp(-x));  GELU_TANH 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)));  GELU_ERF 0.5 x (1 + erf(x / sqrt(2)));
- *   RELU2 max(x, 0)^2;  CAP limit tanh(x / limit);  SCALE limit x.
- * source: Shazeer 2020; Hendrycks & Gimpel 2016. */
-enum act_kind { ACT_SILU, ACT_GELU_TANH, ACT_RELU2, ACT_GELU_ERF, ACT_CAP, ACT_SCALE };
+ *   RELU2 max(x, 0)^2;  CAP limit tanh(x / limit);  SCALE limit x;
+ *   SWIGLU_OAI g / (1 + exp(-alpha g)) with g = min(x, limit), times u + 1 with u = up[t][i] between -limit and limit.
+ * source: Shazeer 2020; Hendrycks & Gimpel 2016; gpt-oss. */
+enum act_kind { ACT_SILU, ACT_GELU_TANH, ACT_RELU2, ACT_GELU_ERF, ACT_CAP, ACT_SCALE, ACT_SWIGLU_OAI };
 struct op_glu {
     struct view gate, up, out;
     enum act_kind act;
-    float limit;
+    float limit, alpha;
 };
 
 /* add: out[t][i] = a[t][i] + b[t][i]; out may be a. */

@@ -111,6 +111,16 @@ static void vec_conv(const struct op_conv *op, int c0, int c1, int n, int pos, c
             conv_block(op, c, left, n, pos, x, x_stride, out, out_stride, state, op->K);
     }
 }
+INLINE vf clamped_silu(const struct op_glu *op, vf g) {
+    g = vf_sub(vf_set(0), vf_max(vf_sub(vf_set(0), g), vf_set(-op->limit))); /* a NaN stays one */
+    return vf_div(g, vf_add(vf_set(1), vf_exp(vf_mul(g, vf_set(-op->alpha)))));
+}
+INLINE vf up_factor(const struct op_glu *op, vf u) {
+    if (op->act != ACT_SWIGLU_OAI) return u;
+    const vf low = vf_set(-op->limit), zero = vf_set(0);
+    u = vf_sub(zero, vf_max(vf_sub(zero, vf_max(u, low)), low));
+    return vf_add(u, vf_set(1));
+}
 /* up NULL: 1 */
 static void vec_glu(const struct op_glu *op, const float *gate, const float *up, float *out, int n) {
     const enum act_kind act = op->act;
@@ -127,9 +137,11 @@ static void vec_glu(const struct op_glu *op, const float *gate, const float *up,
             y = vf_mul(vf_mul(g, vf_set(0.5f)), vf_add(vf_set(1), vec_erf(vf_mul(g, vf_set(0.70710678f)))));
         else if (act == ACT_CAP)
             y = vf_mul(vf_set(op->limit), vf_tanh(vf_div(g, vf_set(op->limit))));
+        else if (act == ACT_SWIGLU_OAI)
+            y = clamped_silu(op, g);
         else
             y = vf_mul(vf_set(op->limit), g);
-        if (up) y = vf_mul(y, vf_loadn(up + i, left));
+        if (up) y = vf_mul(y, up_factor(op, vf_loadn(up + i, left)));
         vf_storen(out + i, y, left);
     }
 }

@@ -1,0 +1,88 @@
+#include "files/hf_turns.h"
+#include "files/hf_mxfp4.h"
+#include "base/host.h"
+
+#include <string.h>
+
+static enum infer_status misfit(const struct tensor *t, const char *path, const char *want) {
+    return err_set(INFER_E_INPUT, "%s: tensor %.100s has another size than %s", path, t->name, want);
+}
+
+/* *out: n_expert matrices of rows times cols, or one matrix (rows 0: of cols), with room for them. */
+static enum infer_status room(struct tensor *out, const struct tensor *from, enum quant_type type,
+                              int64_t experts, int64_t rows, int64_t cols, struct arena *arena,
+                              const char *path) {
+    const struct quant_info *q = quant_info(type);
+    size_t n = (size_t)(experts * (rows ? rows : 1));
+    *out = *from;
+    out->type = type;
+    out->n_dim = rows ? 3 : 2;
+    out->shape[0] = 1;
+    out->shape[1] = rows ? experts : 1;
+    out->shape[2] = rows ? rows : experts;
+    out->shape[3] = cols;
+    if (!size_mul(n, quant_row_bytes(q, (size_t)cols), &out->bytes) ||
+        !(out->data = arena_alloc(arena, out->bytes + 1)))
+        return err_set(INFER_E_MEMORY, "%s: out of memory for %.100s", path, from->name);
+    return INFER_OK;
+}
+
+/* Whether from has n rows of cols numbers in blocks, and scales theirs. */
+static bool blocks_fit(const struct tensor *from, const struct tensor *scales, int64_t n, int64_t cols) {
+    size_t blocks = (size_t)n * (size_t)(cols / 32);
+    return scales && cols % 32 == 0 && scales->bytes == blocks && from->bytes == 16 * blocks;
+}
+
+enum infer_status hf_blocks(struct tensor *out, const struct tensor *from, const struct tensor *scales,
+                            const struct hf_expert_sizes *s, struct arena *arena, const char *path) {
+    int64_t n = s->n_expert * s->n_embd;
+    if (!blocks_fit(from, scales, n, s->n_ff)) return misfit(from, path, "config.json says, or no scales");
+    TRY(room(out, from, QUANT_MXFP4, s->n_expert, s->n_embd, s->n_ff, arena, path));
+    hf_mxfp4_rows((struct block_MXFP4 *)(uintptr_t)out->data, from->data, scales->data, (size_t)n,
+                  (size_t)s->n_ff / 32, 1, host_threads_pick(0));
+    return INFER_OK;
+}
+
+static enum infer_status turns_of_blocks(struct tensor out[2], const struct tensor *from,
+                                         const struct tensor *scales, const struct hf_expert_sizes *s,
+                                         struct arena *arena, const char *path) {
+    size_t row = (size_t)s->n_embd / 32;
+    if (!blocks_fit(from, scales, 2 * s->n_expert * s->n_ff, s->n_embd))
+        return misfit(from, path, "config.json says, or no scales");
+    for (size_t i = 0; i < 2; i++) {
+        TRY(room(&out[i], from, QUANT_MXFP4, s->n_expert, s->n_ff, s->n_embd, arena, path));
+        hf_mxfp4_rows((struct block_MXFP4 *)(uintptr_t)out[i].data,
+                      (const uint8_t *)from->data + 16 * i * row, (const uint8_t *)scales->data + i * row,
+                      (size_t)(s->n_expert * s->n_ff), row, 2, host_threads_pick(0));
+    }
+    return INFER_OK;
+}
+
+/* out[e][n][k] = from[e][k][2 n + i]; a bias has one k. */
+static void take_turns(const struct tensor *out, const struct tensor *from, size_t i, size_t experts,
+                       size_t n, size_t k) {
+    size_t size = quant_info(from->type)->bytes;
+    char *to = (char *)(uintptr_t)out->data;
+    for (size_t e = 0; e < experts; e++) {
+        const char *matrix = (const char *)from->data + e * k * 2 * n * size;
+        for (size_t row = 0; row < n; row++)
+            for (size_t col = 0; col < k; col++, to += size)
+                memcpy(to, matrix + (col * 2 * n + 2 * row + i) * size, size);
+    }
+}
+
+enum infer_status hf_turns(struct tensor out[2], const struct tensor *from, const struct tensor *scales,
+                           const struct hf_expert_sizes *s, struct arena *arena, const char *path) {
+    bool bias = from->n_dim == 2;
+    int64_t rows = bias ? s->n_expert : s->n_embd;
+    if (!from->n_dim) return turns_of_blocks(out, from, scales, s, arena, path);
+    if (quant_info(from->type)->elems != 1 || from->n_dim > 3 || from->shape[2] != rows ||
+        from->shape[3] != 2 * s->n_ff || (!bias && from->shape[1] != s->n_expert))
+        return misfit(from, path, "gate and up of all experts in turns");
+    for (size_t i = 0; i < 2; i++) {
+        TRY(room(&out[i], from, from->type, s->n_expert, bias ? 0 : s->n_ff, bias ? s->n_ff : s->n_embd,
+                 arena, path));
+        take_turns(&out[i], from, i, (size_t)s->n_expert, (size_t)s->n_ff, bias ? 1 : (size_t)s->n_embd);
+    }
+    return INFER_OK;
+}
