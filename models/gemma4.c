@@ -3,12 +3,32 @@
  * source: HF modeling_gemma4. */
 #include "models/shared.h"
 
+static const struct hf_name hf_layer_gemma4[] = {
+    {"post_attention_layernorm.", "post_attention_norm.", HF_SAME},
+    {"pre_feedforward_layernorm.", "ffn_norm.", HF_SAME},
+    {"post_feedforward_layernorm.", "post_ffw_norm.", HF_SAME},
+    {"pre_feedforward_layernorm_2.", "pre_ffw_norm_2.", HF_SAME},
+    {"post_feedforward_layernorm_1.", "post_ffw_norm_1.", HF_SAME},
+    {"post_feedforward_layernorm_2.", "post_ffw_norm_2.", HF_SAME},
+    {"layer_scalar", "layer_output_scale.weight", HF_SAME},
+    {"router.proj.", "ffn_gate_inp.", HF_SAME},
+    {"router.scale", "ffn_gate_inp.scale", HF_SAME},
+    {"router.per_expert_scale", "ffn_down_exps.scale", HF_SAME},
+    {"experts.gate_up_proj", "ffn_gate_up_exps.weight", HF_SAME},
+    {"experts.down_proj", "ffn_down_exps.weight", HF_SAME},
+    {0},
+};
+
 const struct arch arch_gemma4 = {
     .name = "gemma4",
-    .families = "Gemma 4 12B, 31B (text)",
+    .families = "Gemma 4 12B, 26B-A4B, 31B (text)",
     .slot = {SLOTS_CORE, [SLOT_ATTN_Q] = SLOT_MUST, [SLOT_ATTN_K] = SLOT_MUST, SLOTS_NORMS, SLOTS_GATED,
              SLOTS_POST_NORM, SLOTS_QK_NORM, [SLOT_ATTN_V] = SLOT_MAY, [SLOT_LAYER_SCALE] = SLOT_MAY,
-             [SLOT_ROPE_FREQS] = SLOT_MAY, [SLOT_OUTPUT] = SLOT_MAY},
+             [SLOT_ROPE_FREQS] = SLOT_MAY, [SLOT_OUTPUT] = SLOT_MAY,
+             SLOTS_EXPERTS, [SLOT_FFN_ROUTER_SCALE] = SLOT_MUST, [SLOT_FFN_DOWN_EXPS_SCALE] = SLOT_MUST,
+             [SLOT_FFN_EXPERTS_NORM] = SLOT_MUST, [SLOT_POST_DENSE_NORM] = SLOT_MUST,
+             [SLOT_POST_EXPERTS_NORM] = SLOT_MUST},
+    .moe = {ROUTE_SOFTMAX, ROUTE_NORM_ADD, 0, false, true},
     .norm = NORM_RMS,
     .act = ACT_GELU_TANH,
     .rope = ROPE_NEOX,
@@ -16,7 +36,7 @@ const struct arch arch_gemma4 = {
     .v_norm = true,
     .embd_sqrt = true,
     .keys = "rope.freq_base_swa|rope.dimension_count_swa|attention.key_length_swa|attention.value_length_swa|"
-            "final_logit_softcapping",
+            "final_logit_softcapping|" KEYS_EXPERTS,
     .defaults = (const struct arch_default[]){{"attention.sliding_window_pattern", 6},
                                               {"attention.scale", 1},
                                               {"rope.freq_base", 1e6},
@@ -27,7 +47,8 @@ const struct arch arch_gemma4 = {
                                    {0}},
     .hf_keys = "hidden_activation|final_logit_softcapping|per_layer_config|global_head_dim|num_global_key_"
                "value_heads|"
-               "attention_k_eq_v|proportional|text_config",
-    .hf_layer = hf_layer_sandwich,
+               "attention_k_eq_v|proportional|text_config|enable_moe_block|num_experts|top_k_experts|moe_"
+               "intermediate_size",
+    .hf_layer = hf_layer_gemma4,
     .hf_tied = true,
 };

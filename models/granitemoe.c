@@ -5,15 +5,20 @@
 const struct arch arch_granitemoe = {
     .name = "granitemoe",
     .families = "Granite 3 1B-A400M, 3B-A800M",
-    .slot = {SLOTS_DENSE, SLOTS_EXPERTS, [SLOT_OUTPUT] = SLOT_MAY},
+    .slot = {SLOTS_DENSE, SLOTS_EXPERTS, SLOTS_SHARED, [SLOT_OUTPUT] = SLOT_MAY},
     .norm = NORM_RMS,
     .act = ACT_SILU,
     .rope = ROPE_INTERLEAVED,
     .logit_divides = true,
     .moe = {ROUTE_CHOSEN, ROUTE_NORM_NONE, 0, false, false},
-    .keys = KEYS_EXPERTS "|embedding_scale|residual_scale|logit_scale",
-    .hf = (const struct arch_hf[]){{"granitemoe", "GraniteMoeForCausalLM", NULL}, {0}},
-    .hf_keys = HF_KEYS_EXPERTS
-    "|num_local_experts|embedding_multiplier|residual_multiplier|attention_multiplier|logits_scaling",
+    .keys = KEYS_EXPERTS "|expert_shared_feed_forward_length|embedding_scale|residual_scale|logit_scale",
+    .hf = (const struct arch_hf[]){{"granitemoe", "GraniteMoeForCausalLM", NULL},
+                                   {"granitemoeshared", "GraniteMoeSharedForCausalLM", NULL},
+                                   {0}},
+    .hf_layer = (const struct hf_name[]){{"shared_mlp.input_linear.", "ffn_gate_shexp.", HF_HALVES},
+                                         {"shared_mlp.output_linear.", "ffn_down_shexp.", HF_SAME},
+                                         {0}},
+    .hf_keys = HF_KEYS_EXPERTS "|num_local_experts|shared_intermediate_size|embedding_multiplier|residual_"
+                               "multiplier|attention_multiplier|logits_scaling",
     .hf_halves = true,
 };

@@ -108,11 +108,13 @@ static void ropes(void **state) {
 static void glus_and_adds(void **state) {
     (void)state;
     for (int n = 1; n < 80; n += 13)
-        for (int act = 0; act < 4; act++) {
+        for (int act = 0; act <= ACT_SWIGLU_OAI + 1; act++) {
             struct bench b = {0};
             struct view x = input(&b, 2 * n, 0), y = output(&b, n), g = {x.buf, 0, n}, u = {x.buf, n, n};
-            if (act < 3)
-                push(&b, (struct op){.kind = OP_GLU, .glu = {g, u, y, (enum act_kind)act}});
+            if (act <= ACT_SWIGLU_OAI) /* alone, where that is one */
+                push(&b, (struct op){.kind = OP_GLU,
+                                     .glu = {g, n % 2 && act != ACT_SWIGLU_OAI ? (struct view){-1, 0, 0} : u,
+                                             y, (enum act_kind)act, 0.8f, 1.702f}});
             else
                 push(&b, (struct op){.kind = OP_ADD, .add = {g, u, y}});
             check(&b, "glu or add", exact);

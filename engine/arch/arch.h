@@ -89,6 +89,7 @@ enum hf_op {
     HF_QKV_HEADS, /* each kv head's queries, key and value together; GGUF: all queries, all keys, all values */
     HF_STACK,     /* a vector for each head, "0.weight", "1.weight" ..: rows of one matrix */
     HF_TURNS, /* of gate and up in turns: rows of blocks of MXFP4, columns of floats [expert][k][n], a bias; stands for gate's name */
+    HF_HALVES, /* gate, then up; stands for gate's name */
     HF_BLOCKS, /* "X_blocks" beside "X_scales": MXFP4 */
     HF_EXPERT, /* one expert's: "experts.3.", "ffn_gate.3." */
     HF_SKIP    /* nothing is computed with it */

@@ -316,5 +316,9 @@ enum infer_status hf_config_check(const struct hf_config *c, const struct tensor
                        "%s: lm_head.weight differs from the embedding, but 'tie_word_embeddings' of "
                        "config.json is true",
                        f->path);
+    bool qk = tensorfile_find(f, "blk.0.attn_q_norm.weight") != NULL;
+    if (c->has_qk_norm && c->qk_norm != qk)
+        return err_set(INFER_E_INPUT, "%s: 'use_qk_norm' of config.json is %s, but its tensors are %sthere",
+                       f->path, c->qk_norm ? "true" : "false", qk ? "" : "not ");
     return check_bias(c, f);
 }

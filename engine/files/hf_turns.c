@@ -27,6 +27,19 @@ static enum infer_status room(struct tensor *out, const struct tensor *from, enu
     return INFER_OK;
 }
 
+enum infer_status hf_halves(struct tensor out[2], const struct tensor *from, const char *path) {
+    if (from->n_dim != 2 || from->shape[2] % 2 || quant_info(from->type)->elems != 1)
+        return misfit(from, path, "gate and up of one length");
+    for (size_t i = 0; i < 2; i++) {
+        out[i] = *from;
+        out[i].shape[2] /= 2;
+        out[i].bytes /= 2;
+        out[i].data = (const char *)from->data + i * out[i].bytes;
+        out[i].offset += i * out[i].bytes;
+    }
+    return INFER_OK;
+}
+
 /* Whether from has n rows of cols numbers in blocks, and scales theirs. */
 static bool blocks_fit(const struct tensor *from, const struct tensor *scales, int64_t n, int64_t cols) {
     size_t blocks = (size_t)n * (size_t)(cols / 32);

@@ -206,7 +206,10 @@ static enum infer_status bind_matrix(struct binder *b, enum slot matrix, enum sl
         return missing(m, name);
     }
     if (!*there) return INFER_OK;
-    if (t && !(stack && m->arch->slot[SLOT_FFN_DOWN_EXPS_SCALE])) TRY(bind_factor(b, t, &out->factor));
+    /* of experts and their router, X.scale may be something else */
+    if (t && !(stack && m->arch->slot[SLOT_FFN_DOWN_EXPS_SCALE]) &&
+        !(matrix == SLOT_FFN_ROUTER && m->arch->slot[SLOT_FFN_ROUTER_SCALE]))
+        TRY(bind_factor(b, t, &out->factor));
     m->token_bytes += weight_bytes(out) / (size_t)out->n_stack * (size_t)(stack ? l->n_used : 1);
     return bind_vector(b, bias, il, &out->bias);
 }
@@ -252,6 +255,10 @@ static const struct {
     {offsetof(struct layer, ffn_norm), SLOT_FFN_NORM_AFTER, SLOT_NONE},
     {offsetof(struct layer, post_attn_norm), SLOT_POST_ATTN_NORM, SLOT_NONE},
     {offsetof(struct layer, post_ffn_norm), SLOT_POST_FFN_NORM, SLOT_NONE},
+    {offsetof(struct layer, router_norm), SLOT_FFN_ROUTER_SCALE, SLOT_NONE},
+    {offsetof(struct layer, experts_norm), SLOT_FFN_EXPERTS_NORM, SLOT_NONE},
+    {offsetof(struct layer, post_dense_norm), SLOT_POST_DENSE_NORM, SLOT_NONE},
+    {offsetof(struct layer, post_experts_norm), SLOT_POST_EXPERTS_NORM, SLOT_NONE},
     {offsetof(struct layer, q_norm), SLOT_ATTN_Q_NORM, SLOT_NONE},
     {offsetof(struct layer, k_norm), SLOT_ATTN_K_NORM, SLOT_NONE},
     {offsetof(struct layer, q_norm), SLOT_ATTN_Q_NORM_ROW, SLOT_NONE},
@@ -331,6 +338,16 @@ static enum infer_status scale_group(struct model *m, struct weight_group *g, fl
     return INFER_OK;
 }
 
+/* What the router reads is x / rms(x) * scale / sqrt(n_embd): a norm whose weights have the root. */
+static enum infer_status scale_router(struct model *m, struct layer *l) {
+    if (!l->router_norm.w) return INFER_OK;
+    float *w = arena_alloc(&m->arena, (size_t)m->n_embd * sizeof *w), root = 1 / sqrtf((float)m->n_embd);
+    if (!w) return err_set(INFER_E_MEMORY, "out of memory for a norm");
+    for (int i = 0; i < m->n_embd; i++) w[i] = l->router_norm.w[i] * root;
+    l->router_norm.w = w;
+    return INFER_OK;
+}
+
 static enum infer_status bind_layer(struct binder *b, int il) {
     struct model *m = b->m;
     struct layer *l = &m->layer[il];
@@ -349,6 +366,7 @@ static enum infer_status bind_layer(struct binder *b, int il) {
     TRY(scale_group(m, &l->down, m->residual_scale));
     TRY(scale_group(m, &l->experts_down, m->residual_scale));
     TRY(scale_group(m, &l->shared_down, m->residual_scale));
+    TRY(scale_router(m, l));
     TRY(bind_vector(b, SLOT_FFN_CHOICE_BIAS, il, &l->route.bias));
     TRY(bind_vector(b, SLOT_FFN_DOWN_EXPS_SCALE, il, &l->route.expert_scale));
     return bind_store(m, il);

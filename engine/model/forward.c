@@ -140,9 +140,8 @@ static struct view experts(struct emitter *e, const struct layer *l, struct view
     return out;
 }
 
-/* down(act(gate) * up) or down(act(up)), gate up = W h; experts in layers that have them. */
-static struct view feed_forward(struct emitter *e, const struct layer *l, struct view h) {
-    if (l->n_expert) return experts(e, l, h, h);
+/* down(act(gate) * up) or down(act(up)), gate up = W h. */
+static struct view dense(struct emitter *e, const struct layer *l, struct view h) {
     struct view gu = matmul(e, "ffn_gate_up", h, &l->gate_up, BUF_ROWS_ALL), f;
     if (l->gate_up.n == l->n_ff) {
         f = buffer(e, "ffn_glu", l->n_ff, BUF_ROWS_ALL, false);
@@ -153,6 +152,19 @@ static struct view feed_forward(struct emitter *e, const struct layer *l, struct
     return matmul(e, "ffn_down", f, &l->down, BUF_ROWS_ALL);
 }
 
+/* F(norm x): dense; experts; or, of x once more, post_1(dense(norm x)) + post_2(experts(norm_2 x)). */
+static struct view feed_forward(struct emitter *e, const struct layer *l, struct view x, struct view h) {
+    if (!l->n_expert) return dense(e, l, h);
+    if (!e->m->arch->moe.beside) return experts(e, l, h, h);
+    int n = e->m->n_embd;
+    struct view d = dense(e, l, h), s = normed(e, "ffn_experts_norm", x, &l->experts_norm);
+    s = experts(e, l, s, normed(e, "ffn_router_norm", x, &l->router_norm));
+    norm(e, "post_dense_norm", d, d, n, &l->post_dense_norm);
+    norm(e, "post_experts_norm", s, s, n, &l->post_experts_norm);
+    add(e, "ffn_beside", d, s);
+    return d;
+}
+
 /* x += post(A(norm x)); x += post(F(norm x)). Parallel: x += A(norm x) + F(norm x). Absent norms are left out. */
 static void block(struct emitter *e, const struct layer *l, struct view x) {
     int n = e->m->n_embd;
@@ -161,14 +173,14 @@ static void block(struct emitter *e, const struct layer *l, struct view x) {
     if (e->m->parallel) {
         h = l->ffn_norm.w ? normed(e, "ffn_norm", x, &l->ffn_norm) : h;
         a = attention(e, l, own);
-        f = feed_forward(e, l, h);
+        f = feed_forward(e, l, x, h);
         add(e, "attn_add", x, a);
         add(e, "ffn_add", x, f);
     } else {
         a = attention(e, l, own);
         norm(e, "post_attn_norm", a, a, n, &l->post_attn_norm);
         add(e, "attn_add", x, a);
-        f = feed_forward(e, l, normed(e, "ffn_norm", x, &l->ffn_norm));
+        f = feed_forward(e, l, x, normed(e, "ffn_norm", x, &l->ffn_norm));
         norm(e, "post_ffn_norm", f, f, n, &l->post_ffn_norm);
         add(e, "ffn_add", x, f);
     }
@@ -192,8 +204,8 @@ enum infer_status forward_emit(struct op_list *out, struct arena *arena, const s
                                int max_out) {
     struct emitter e = {out,
                         m,
+                        40 * m->n_layer + 8,
                         32 * m->n_layer + 8,
-                        26 * m->n_layer + 8,
                         -1,
                         m->n_ctx_short && range->n_ctx > m->n_ctx_short};
     *out = (struct op_list){.cls = cls, .max_rows = max_rows, .max_out = max_out};

@@ -28,6 +28,8 @@ struct layer {
     /* Experts; n_expert 0: none, and what follows is not there. Stacks gate and up, and down; the part that all rows share. */
     int n_expert, n_used, n_ff_expert, n_ff_shared;
     struct router route;
+    /* With the other feed-forward part beside the experts: of what the router and the experts read, and of what both parts add. */
+    struct norm_weights router_norm, experts_norm, post_dense_norm, post_experts_norm;
     struct weight_group router, experts, experts_down, shared, shared_down, shared_gate;
 };
 

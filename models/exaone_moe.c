@@ -1,0 +1,21 @@
+/* EXAONE with experts: windows in three of four layers, which alone rotate; the first layers are dense; sigmoid scores, a bias of the
+ * choice, groups, a factor, an ungated shared part. source: HF modeling_exaone_moe. */
+#include "models/shared.h"
+
+const struct arch arch_exaone_moe = {
+    .name = "exaone-moe",
+    .families = "K-EXAONE 236B-A23B",
+    .slot = {SLOTS_DENSE, SLOTS_QK_NORM, SLOTS_EXPERTS, SLOTS_SHARED, [SLOT_FFN_CHOICE_BIAS] = SLOT_MUST,
+             [SLOT_ROPE_FREQS] = SLOT_MAY, [SLOT_OUTPUT] = SLOT_MAY},
+    .norm = NORM_RMS,
+    .act = ACT_SILU,
+    .rope = ROPE_NEOX,
+    .rope_where = ROPE_WINDOWED,
+    .moe = {ROUTE_SIGMOID, ROUTE_NORM_ADD, 1e-20f, true, false},
+    .keys = KEYS_EXPERTS "|expert_shared_count|expert_group_count|expert_group_used_count",
+    .hf = (const struct arch_hf[]){{"exaone_moe", "ExaoneMoeForCausalLM", NULL}, {0}},
+    .hf_keys = HF_KEYS_EXPERTS
+    "|num_experts|num_shared_experts|moe_intermediate_size|norm_topk_prob|n_group|topk_group|"
+    "routed_scaling_factor|first_k_dense_replace|mlp_layer_types|sliding_window_pattern",
+    .hf_defaults = (const struct arch_default[]){{"norm_topk_prob", 1}, {0}},
+};
