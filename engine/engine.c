@@ -76,7 +76,9 @@ void infer_model_info(const struct infer_model *im, struct infer_model_info *out
     out->n_vocab = m->n_vocab;
     out->n_ctx_train = m->n_ctx_train;
     out->n_param = m->n_param;
+    out->n_param_token = m->n_param_token;
     out->token_bytes = m->token_bytes;
+    out->prompt_bytes = m->prompt_bytes;
     out->token_flops = m->token_flops;
 }
 

@@ -106,8 +106,11 @@ struct infer_model_info {
     int n_layer, n_embd, n_head, n_kv_head, head_dim, n_ff, n_vocab, n_ctx_train;
     uint64_t n_param; /* elements of all weight matrices */
     uint64_t file_bytes;
-    uint64_t token_bytes; /* bytes of weights that one decoded token reads */
-    uint64_t token_flops; /* 2 x multiply-adds of the matrices for one token */
+    uint64_t
+        n_param_token; /* those that a token is multiplied with: all, but for experts that it does not choose */
+    uint64_t token_bytes;  /* bytes of weights that one decoded token reads */
+    uint64_t prompt_bytes; /* that a long prompt reads: of all experts */
+    uint64_t token_flops;  /* 2 x multiply-adds of the matrices for one token */
     bool has_tokenizer;
     const char *chat_template; /* NULL when the file has none; chat_template[chat_template_len] */
     size_t chat_template_len;

@@ -132,6 +132,18 @@ static void every_weight_type(void **state) {
     }
 }
 
+/* Mixtures of experts: one type of each family of kernels. */
+static void experts(void **state) {
+    (void)state;
+    static const char *const types[] = {"f32", "bf16", "q8_0", "q4_k", "mxfp4"};
+    for (int k = 0; k < 10; k++) {
+        struct infer_model *m = model(k % 2 ? "tiny-oss" : "tiny-moe", types[k / 2]);
+        for (int i = 0; i < 4; i++)
+            if (!absent(isas[i])) check(m, isas[i], NULL, 70, (const int[]){1 + k, 17, 33}, 2 + k % 3);
+        infer_model_close(m);
+    }
+}
+
 /* Pages enough for every way of sharing a context, head counts that do not divide, each type of the cache. */
 static void long_contexts(void **state) {
     (void)state;
@@ -178,6 +190,7 @@ int main(void) {
     host_threads_pretend(MOST_THREADS);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_weight_type),
+        cmocka_unit_test(experts),
         cmocka_unit_test(long_contexts),
         cmocka_unit_test(bound_to_nodes),
     };

@@ -47,7 +47,7 @@ static int n_vocab;
 static const char *kernels;       /* NULL: all; "mma": those that every chip has */
 static const char *cache = "f16"; /* of the engines that follow */
 static const char *block_scaled, *autotune;
-static bool blas;
+static bool blas, no_fuse;
 
 static struct infer_engine *engine(const char *device, int slots, int batch) {
     struct infer_engine_options o = {.device = device,
@@ -57,6 +57,7 @@ static struct infer_engine *engine(const char *device, int slots, int batch) {
                                      .block_scaled = strcmp(device, "cuda") ? NULL : block_scaled,
                                      .blas = blas && !strcmp(device, "cuda"),
                                      .autotune = autotune,
+                                     .no_fuse = no_fuse,
                                      .ctx = 1024,
                                      .slots = slots,
                                      .batch = batch,
@@ -207,6 +208,36 @@ static void weights_beside_plain_ones(void **state) {
         open_synth("tiny", types[t]);
         model->m->layer[1].down.member[0].factor = 0.22f;
         check_model("a factor", types[t]);
+    }
+    free(want);
+    free(got);
+}
+
+/* Experts on the plain kernels, in float32, so that a router's choices are ref's; then beside fused links, where bits alone are asked. */
+static void experts_agree_with_ref(void **state) {
+    (void)state;
+    static const char *const shapes[] = {"tiny-moe", "tiny-oss"}, *const types[] = {"f32",  "bf16",
+                                                                                    "q8_0", "q4_k",
+                                                                                    "q6_k", "mxfp4_moe"};
+    cache = "f32";
+    no_fuse = true;
+    for (size_t s = 0; s < 2; s++)
+        for (size_t t = 0; t < sizeof types / sizeof *types; t++) check_type(shapes[s], types[t]);
+    cache = "f16";
+    no_fuse = false;
+    size_t n = (size_t)(1 + N_DECODE) * 512;
+    float *want = malloc(n * 4), *got = malloc(n * 4);
+    for (size_t s = 0; s < 2; s++) {
+        open_synth(shapes[s], "q4_k");
+        struct infer_engine *e = engine("cuda", 3, 2 * N_PROMPT);
+        run(e, N_PROMPT, want);
+        for (int chunk = 1; chunk < N_PROMPT; chunk = 3 * chunk + 1) {
+            run(e, chunk, got);
+            assert_memory_equal(got, want, n * 4);
+        }
+        mixed(e, want);
+        infer_engine_free(e);
+        infer_model_close(model);
     }
     free(want);
     free(got);
@@ -722,6 +753,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(windows_agree_with_ref),
         cmocka_unit_test(every_format_agrees_with_ref),
         cmocka_unit_test(weights_beside_plain_ones),
+        cmocka_unit_test(experts_agree_with_ref),
         cmocka_unit_test(and_as_on_sm_120),
         cmocka_unit_test(block_scaled_formats_keep_their_error),
         cmocka_unit_test(tuning_changes_no_bit),

@@ -210,6 +210,7 @@ static enum infer_status bind_matrix(struct binder *b, enum slot matrix, enum sl
     if (t && !(stack && m->arch->slot[SLOT_FFN_DOWN_EXPS_SCALE]) &&
         !(matrix == SLOT_FFN_ROUTER && m->arch->slot[SLOT_FFN_ROUTER_SCALE]))
         TRY(bind_factor(b, t, &out->factor));
+    m->prompt_bytes += weight_bytes(out);
     m->token_bytes += weight_bytes(out) / (size_t)out->n_stack * (size_t)(stack ? l->n_used : 1);
     return bind_vector(b, bias, il, &out->bias);
 }

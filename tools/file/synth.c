@@ -10,7 +10,7 @@ int cmd_synth(const struct options *o) {
     struct progress p;
     struct synth_report report;
     progress_start(&p, o->quiet);
-    struct synth_options s = {o->arch, o->shape, o->type, o->output, o->seed, show, &p};
+    struct synth_options s = {o->arch, o->shape, o->type, o->output, o->seed, o->layers, show, &p};
     enum infer_status status = synth_write(&s, &report);
     progress_clear(&p);
     if (status) return tool_fail(o, status);

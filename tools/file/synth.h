@@ -11,6 +11,7 @@ struct synth_options {
     const char *type;  /* a name of mix.h, element types pure */
     const char *path;
     uint64_t seed;
+    int layers;                                              /* the first so many; 0: all */
     void (*progress)(void *user, double done, double total); /* bytes; may be NULL */
     void *user;
 };

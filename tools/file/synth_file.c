@@ -77,6 +77,14 @@ static void put_config(struct gguf_writer *w, const struct shape *s, const struc
     gguf_writer_f32(w, text, 500000.0f);
     snprintf(text, sizeof text, "%s.attention.layer_norm_rms_epsilon", s->arch);
     gguf_writer_f32(w, text, 1e-5f);
+    if (strcmp(s->arch, "gpt-oss") == 0) {
+        put_key(w, s, "attention.sliding_window", 128);
+        put_key(w, s, "rope.scaling.original_context_length", 4096);
+        snprintf(text, sizeof text, "%s.rope.scaling.type", s->arch);
+        gguf_writer_str(w, text, "yarn");
+        snprintf(text, sizeof text, "%s.rope.scaling.factor", s->arch);
+        gguf_writer_f32(w, text, 32);
+    }
     if (s->n_expert) {
         put_key(w, s, "expert_count", (uint32_t)s->n_expert);
         put_key(w, s, "expert_used_count", (uint32_t)s->n_used);
@@ -178,23 +186,36 @@ static void add_norm(struct list *l, int layer, const char *part, int n) {
     add(l, layer, part, 1, 1, n, 1, 0.1f);
 }
 
+/* Biases and sinks of gpt-oss. */
+static void add_oss(struct list *l, int i) {
+    const struct shape *s = l->s;
+    add(l, i, "attn_output.bias", 1, 1, s->n_embd, 0, 0.1f);
+    add(l, i, "attn_sinks.weight", 1, 1, s->n_head, 0, 1);
+    add(l, i, "ffn_gate_inp.bias", 1, 1, s->n_expert, 0, 0.1f);
+    add(l, i, "ffn_gate_exps.bias", 1, s->n_expert, s->n_ff, 0, 0.1f);
+    add(l, i, "ffn_up_exps.bias", 1, s->n_expert, s->n_ff, 0, 0.1f);
+    add(l, i, "ffn_down_exps.bias", 1, s->n_expert, s->n_embd, 0, 0.1f);
+}
+
 static void add_layer(struct list *l, int i) {
     const struct shape *s = l->s;
     int d = s->n_embd, q = s->n_head * s->head_dim, kv = s->n_kv_head * s->head_dim;
     int experts = s->n_expert ? s->n_expert : 1;
     float residual = 1.0f / sqrtf(2.0f * (float)s->n_layer); /* the stream keeps its size over all layers */
-    bool is_qwen2 = strcmp(s->arch, "qwen2") == 0, is_qwen3 = strncmp(s->arch, "qwen3", 5) == 0;
+    bool is_qwen2 = strcmp(s->arch, "qwen2") == 0, is_qwen3 = strncmp(s->arch, "qwen3", 5) == 0,
+         is_oss = strcmp(s->arch, "gpt-oss") == 0;
     add_norm(l, i, "attn_norm.weight", d);
-    add_norm(l, i, "ffn_norm.weight", d);
+    add_norm(l, i, is_oss ? "post_attention_norm.weight" : "ffn_norm.weight", d);
     add_matrix(l, i, "attn_q.weight", 1, q, d, 1);
     add_matrix(l, i, "attn_k.weight", 1, kv, d, 1);
     add_matrix(l, i, "attn_v.weight", 1, kv, d, 1);
-    if (is_qwen2) {
+    if (is_qwen2 || is_oss) {
         add(l, i, "attn_q.bias", 1, 1, q, 0, 0.1f);
         add(l, i, "attn_k.bias", 1, 1, kv, 0, 0.1f);
         add(l, i, "attn_v.bias", 1, 1, kv, 0, 0.1f);
     }
     add_matrix(l, i, "attn_output.weight", 1, d, q, residual);
+    if (is_oss) add_oss(l, i);
     if (is_qwen3) {
         add_norm(l, i, "attn_q_norm.weight", s->head_dim);
         add_norm(l, i, "attn_k_norm.weight", s->head_dim);
@@ -331,7 +352,7 @@ static enum infer_status write_data(struct list *l, const struct synth_options *
 static enum infer_status write_file(struct list *l, const struct synth_options *o) {
     put_config(l->w, l->s, l->mix);
     TRY(put_vocabulary(l->w, l->s->n_vocab));
-    l->size = 3 + 16 * l->s->n_layer;
+    l->size = 3 + 24 * l->s->n_layer;
     TRY(mem_new(&l->item, (size_t)l->size * sizeof *l->item, "list of tensors"));
     add_all(l);
     TRY(gguf_writer_begin(l->w));
@@ -344,6 +365,9 @@ enum infer_status synth_write(const struct synth_options *o, struct synth_report
     char names[256];
     memset(report, 0, sizeof *report);
     TRY(find_shape(o, &s));
+    if (o->layers > s.n_layer)
+        return err_set(INFER_E_INPUT, "shape %s has %d layers, not %d", s.name, s.n_layer, o->layers);
+    if (o->layers) s.n_layer = o->layers;
     const struct mix *m = o->type ? mix_find(o->type, true) : NULL;
     if (!m)
         return err_set(INFER_E_INPUT, "no type '%s'; there are: %s", o->type ? o->type : "",

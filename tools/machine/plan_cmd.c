@@ -88,7 +88,7 @@ static struct prediction predict(const struct infer_model_info *m, const struct 
     const struct infer_engine_info *s = &r->size;
     double kv = (double)s->kv_bytes / ((double)s->n_ctx * s->n_slot); /* bytes of a position */
     double weights = (double)m->token_bytes, second = c->read_gb_s * 1e9;
-    double flops = (double)m->token_flops * PROMPT, read_ms = weights / second * 1e3;
+    double flops = (double)m->token_flops * PROMPT, read_ms = (double)m->prompt_bytes / second * 1e3;
     struct prediction p = {.tok_s = second / weights, .tok_s_deep = second / (weights + kv * DEEP)};
     p.first_ms = flops / (c->product_tflops * 1e9);
     p.first_int8_ms = flops / (c->int8_tops * 1e9);
@@ -108,7 +108,11 @@ static void print_prediction(const struct infer_model_info *m, const struct infe
         printf(", %.*f TFLOP/s (%s)", c->product_tflops < 10 ? 2 : 0, c->product_tflops, c->products);
     if (isfinite(c->int8_tops)) printf(", %.0f TOP/s (int8)", c->int8_tops);
     printf("\n  (%s)\n", c->source);
-    printf("  a token reads          %12.1f MiB  of weights\n", (double)m->token_bytes / (1 << 20));
+    printf("  a token reads          %12.1f MiB  of weights", (double)m->token_bytes / (1 << 20));
+    if (m->n_param_token < m->n_param)
+        printf(", %.1f of %.1f billion parameters", (double)m->n_param_token * 1e-9,
+               (double)m->n_param * 1e-9);
+    printf("\n");
     printf("  decode                 %12.1f tok/s  %.1f behind %d positions\n", p.tok_s, p.tok_s_deep, DEEP);
     if (isfinite(p.first_ms))
         printf("  first token            %12.1f ms  behind %d tokens", p.first_ms, PROMPT);

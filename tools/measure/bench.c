@@ -41,11 +41,12 @@ json_t *bench_json(const struct bench *b) {
                   "read_gb_s", bench_real(b->bandwidth), "system", uname(&system) == 0 ? system.release : "",
                   "infer", infer_version(), "reps", b->o->reps);
     json_t *model = json_pack(
-        "{s:s, s:s, s:s%, s:s, s:I, s:I, s:I, s:I, s:s, s:i, s:i}", "file", s->path, "arch", s->info.arch,
-        "name", s->info.name_len ? s->info.name : "", s->info.name_len, "type", s->info.type_name,
-        "parameters", (json_int_t)s->info.n_param, "file_bytes", (json_int_t)s->info.file_bytes,
-        "token_bytes", (json_int_t)s->info.token_bytes, "token_flops", (json_int_t)s->info.token_flops,
-        "kv_type", s->place.kv_type, "ctx", s->place.n_ctx, "batch", s->place.n_batch);
+        "{s:s, s:s, s:s%, s:s, s:I, s:I, s:I, s:I, s:I, s:s, s:i, s:i}", "file", s->path, "arch",
+        s->info.arch, "name", s->info.name_len ? s->info.name : "", s->info.name_len, "type",
+        s->info.type_name, "parameters", (json_int_t)s->info.n_param, "active_parameters",
+        (json_int_t)s->info.n_param_token, "file_bytes", (json_int_t)s->info.file_bytes, "token_bytes",
+        (json_int_t)s->info.token_bytes, "token_flops", (json_int_t)s->info.token_flops, "kv_type",
+        s->place.kv_type, "ctx", s->place.n_ctx, "batch", s->place.n_batch);
     json_t *results = json_array();
     for (int i = 0; results && i < b->n; i++)
         json_array_append_new(results, bench_result_json(&b->result[i]));
