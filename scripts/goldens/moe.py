@@ -68,7 +68,7 @@ GRANITE = dict(num_local_experts=5, num_experts_per_tok=2, intermediate_size=20,
                attention_multiplier=0.4, logits_scaling=0.3)
 
 MOE = {
-    "qwen3_moe": moe("Qwen3Moe", "six experts, two used, renormalised; the second of three layers dense", **QWEN3),
+    "qwen3_moe": moe("Qwen3Moe", "six experts, two used, renormalised; the second of three layers dense", seed=1, **QWEN3),
     "qwen3_moe-stacked": moe("Qwen3Moe", "one tensor for all experts, not renormalised", save=STACKED, **{
         **QWEN3, "num_hidden_layers": 2, "norm_topk_prob": False, "mlp_only_layers": []}),
     "qwen2_moe": moe("Qwen2Moe", "a shared expert behind a gate, not renormalised; the second of three layers dense", num_hidden_layers=3,
@@ -93,7 +93,7 @@ MOE = {
     "minimax_m2": moe("MiniMaxM2", "q and k normalised over the whole row, half of a head rotated", num_local_experts=6,
                       num_experts_per_tok=2, intermediate_size=20, head_dim=12,
                       rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5)),
-    "minimax_m2-stacked": moe("MiniMaxM2", "one tensor for all experts", save=STACKED, num_local_experts=6,
+    "minimax_m2-stacked": moe("MiniMaxM2", "one tensor for all experts", save=STACKED, seed=1, num_local_experts=6,
                               num_experts_per_tok=2, intermediate_size=20, head_dim=12,
                               rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5)),
     "granitemoe": moe("GraniteMoe", "softmax over the chosen experts, granite's factors", **GRANITE),
