@@ -23,7 +23,8 @@ static enum infer_status find(const struct rope_source *s, const char *key, cons
     *out = NULL;
     for (int i = 0; i < N_PLACE; i++) {
         bool beside = s->place[i] == s->c->root;
-        const json_t *v = beside && !key_find(KEYS_CONFIG, key) ? NULL : json_object_get(s->place[i], key);
+        bool read = !beside || key_find(KEYS_CONFIG, key) || config_reads(s->c, key);
+        const json_t *v = read ? json_object_get(s->place[i], key) : NULL;
         if (!v || json_is_null(v)) continue;
         if (*out && !same(*out, v))
             return err_set(INFER_E_INPUT,
