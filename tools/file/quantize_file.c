@@ -26,11 +26,19 @@ enum { CHUNK = 4 << 20, SHARE = 1 << 14 };
 
 /* ---- what the mix wants to know ---- */
 
-/* An integer of the architecture, the first of an array; 0 when absent. */
-static int64_t hyper_parameter(const struct tensorfile *f, struct str arch, const char *key) {
+/* A key of the architecture, without its name in front. */
+static const struct meta *arch_meta(const struct tensorfile *f, const char *key) {
+    struct str arch = {"", 0};
+    bool present;
     char full[160];
+    if (meta_str(f, "general.architecture", &arch, &present) != INFER_OK || !present) return NULL;
     snprintf(full, sizeof full, "%.*s.%s", (int)(arch.len < 96 ? arch.len : 96), arch.data, key);
-    const struct meta *m = tensorfile_meta(f, full);
+    return tensorfile_meta(f, full);
+}
+
+/* An integer of the architecture, the first of an array; 0 when absent. */
+static int64_t hyper_parameter(const struct tensorfile *f, const char *key) {
+    const struct meta *m = arch_meta(f, key);
     if (!m || m->n == 0 || m->type == META_STRING || (m->type == META_ARRAY && m->elem >= META_STRING))
         return 0;
     int64_t v = meta_elem_i64(m, 0);
@@ -38,16 +46,12 @@ static int64_t hyper_parameter(const struct tensorfile *f, struct str arch, cons
 }
 
 static struct mix_model describe(const struct tensorfile *f) {
-    struct str arch = {"", 0};
-    bool present;
-    if (meta_str(f, "general.architecture", &arch, &present) != INFER_OK || !present)
-        arch = (struct str){"", 0};
-    int64_t heads = hyper_parameter(f, arch, "attention.head_count");
-    int64_t kv = hyper_parameter(f, arch, "attention.head_count_kv");
+    int64_t heads = hyper_parameter(f, "attention.head_count");
+    int64_t kv = hyper_parameter(f, "attention.head_count_kv");
     struct mix_model m = {
-        .n_layer = (int)hyper_parameter(f, arch, "block_count"),
+        .n_layer = (int)hyper_parameter(f, "block_count"),
         .n_gqa = heads && kv ? (int)(heads / kv) : 1,
-        .n_expert = (int)hyper_parameter(f, arch, "expert_count"),
+        .n_expert = (int)hyper_parameter(f, "expert_count"),
         .tied = !tensorfile_find(f, "output.weight"),
     };
     m.extra_v = m.n_layer == 80 && m.n_gqa > 1;
@@ -90,19 +94,20 @@ static bool key_is(const struct meta *m, const char *key) {
     return m->key.len == strlen(key) && memcmp(m->key.data, key, m->key.len) == 0;
 }
 
-/* Folders of Hugging Face have llama's rows of q and k in halves (rope.neox), GGUF in neighbours. */
-static bool in_halves(const struct tensorfile *f) {
-    bool neox = false, present;
-    return meta_bool(f, "llama.rope.neox", &neox, &present) == INFER_OK && neox;
+/* The key that says so where folders of Hugging Face have the rows of q and k in halves and GGUF has neighbours; NULL elsewhere. */
+static const struct meta *in_halves(const struct tensorfile *f) {
+    const struct meta *m = arch_meta(f, "rope.neox");
+    return m && meta_elem_i64(m, 0) ? m : NULL;
 }
 
 static void put_head(struct job *j) {
+    const struct meta *halves = in_halves(j->f);
     for (size_t i = 0; i < j->f->n_meta; i++) {
         const struct meta *m = &j->f->meta[i];
         bool split = m->key.len > 6 && memcmp(m->key.data, "split.", 6) == 0; /* the parts become one file */
         bool own =
             !j->o->only && (key_is(m, "general.file_type") || key_is(m, "general.quantization_version"));
-        if (!split && !own && !key_is(m, "llama.rope.neox")) gguf_writer_meta(j->w, m);
+        if (!split && !own && m != halves) gguf_writer_meta(j->w, m);
     }
     if (!j->o->only) {
         gguf_writer_u32(j->w, "general.file_type", mix_file_type(j->mix));
@@ -159,7 +164,7 @@ static void tell(struct job *j, size_t bytes) {
 static int64_t head_rows(const struct job *j, const struct tensor *t) {
     bool q = strstr(t->name, ".attn_q.") != NULL, k = strstr(t->name, ".attn_k.") != NULL;
     if ((!q && !k) || !in_halves(j->f)) return 0;
-    int64_t n = hyper_parameter(j->f, (struct str){"llama", 5}, "attention.key_length");
+    int64_t n = hyper_parameter(j->f, "attention.key_length");
     int64_t rows = t->n_dim == 1 ? t->shape[3] : t->shape[2];
     return n > 0 && rows % n == 0 ? n : 0;
 }
@@ -205,7 +210,7 @@ static enum infer_status write_tensor(struct job *j, const struct tensor *t, enu
     int64_t n = head_rows(j, t);
     if (!n) return write_data(j, t, to, t->data);
     unsigned char *rows;
-    int64_t rot = hyper_parameter(j->f, (struct str){"llama", 5}, "rope.dimension_count");
+    int64_t rot = hyper_parameter(j->f, "rope.dimension_count");
     TRY(interleave(t, (size_t)n, (size_t)(rot > 0 && rot < n ? rot : n), &rows));
     enum infer_status s = write_data(j, t, to, rows);
     mem_free(rows);
