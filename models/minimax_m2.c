@@ -14,5 +14,5 @@ const struct arch arch_minimax_m2 = {
     .moe = {ROUTE_SIGMOID, ROUTE_NORM_ADD, 0, false, false},
     .keys = KEYS_EXPERTS,
     .hf = (const struct arch_hf[]){{"minimax_m2", "MiniMaxM2ForCausalLM", NULL}, {0}},
-    .hf_keys = HF_KEYS_EXPERTS "|num_local_experts",
+    .hf_keys = HF_KEYS_EXPERTS "|num_local_experts|rotary_dim",
 };

@@ -288,14 +288,17 @@ enum infer_status config_rope(const struct config *c, const uint32_t dim[2]) {
     const char *arch = c->out->arch, *type;
     struct rope_source s;
     float theta = 0, part = 0, beta = 0;
+    uint32_t n_rot = 0;
     TRY(open_source(c, &s));
     TRY(read_type(&s, &type));
     TRY(check_rope_keys(&s, type));
     TRY(find_f32(&s, "partial_rotary_factor", 1, &part));
     if (config_reads(c, "rotary_pct")) TRY(find_f32(&s, "rotary_pct", part, &part));
+    if (config_reads(c, "rotary_dim")) TRY(find_u32(&s, "rotary_dim", 0, &n_rot));
+    if (n_rot) part = (float)n_rot / (float)dim[0];
     if (!(part > 0 && part <= 1)) return config_wrong(c, "partial_rotary_factor", "above 0 and at most 1");
     bool whole = strcmp(type, "proportional") == 0;
-    c->out->n_rot = (int)((float)dim[0] * (whole ? 1 : part));
+    c->out->n_rot = n_rot ? (int)n_rot : (int)((float)dim[0] * (whole ? 1 : part));
     if (c->out->table->rope == ROPE_NONE) return INFER_OK;
     hf_put_u32(c->keys, arch, "rope.dimension_count", (uint32_t)c->out->n_rot);
     TRY(find_f32(&s, "rope_theta", 10000, &theta)); /* files from before Code Llama have none */
