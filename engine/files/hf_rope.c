@@ -174,7 +174,8 @@ static enum infer_status read_yarn(const struct rope_source *s, float factor) {
     if (original) hf_put_u32(c->keys, arch, "rope.scaling.original_context_length", original);
     hf_put_f32(c->keys, arch, "rope.scaling.yarn_beta_fast", fast > 0 ? fast : 32);
     hf_put_f32(c->keys, arch, "rope.scaling.yarn_beta_slow", slow > 0 ? slow : 1);
-    if (!truncate) hf_put_bool(c->keys, arch, "rope.scaling.yarn_truncate", false);
+    if (truncate != (arch_default(c->out->table, "rope.scaling.yarn_truncate", 1) != 0))
+        hf_put_bool(c->keys, arch, "rope.scaling.yarn_truncate", truncate);
     if (times > 0) hf_put_f32(c->keys, arch, "rope.scaling.attn_factor", times);
     return INFER_OK;
 }
