@@ -89,8 +89,13 @@ static enum infer_status read_layers(const struct config *c) {
     for (uint32_t i = 0; i < c->n_layer; i++)
         sparse[i] = (i + 1) % step == 0 && i >= dense && (i + 1) % each == 0 && i >= first && i <= end;
     TRY(read_lists(c, sparse));
-    for (uint32_t i = 0; i < c->n_layer; i++) all &= sparse[i];
-    if (!all) hf_put_bools(c->keys, c->out->arch, "expert_layers", sparse, c->n_layer);
+    uint32_t leading = 0;
+    while (leading < c->n_layer && !sparse[leading]) leading++;
+    for (uint32_t i = leading; i < c->n_layer; i++) all &= sparse[i];
+    if (all && leading)
+        hf_put_u32(c->keys, c->out->arch, "leading_dense_block_count", leading);
+    else if (!all)
+        hf_put_bools(c->keys, c->out->arch, "expert_layers", sparse, c->n_layer);
     return INFER_OK;
 }
 

@@ -6,7 +6,7 @@
 #include "files/gguf_write.h"
 #include "base/mem.h"
 #include "tools/file/mix.h"
-#include "files/tensorfile.h"
+#include "tools/file/stacks.h"
 
 struct job {
     const struct quantize_options *o;
@@ -15,7 +15,9 @@ struct job {
     struct gguf_writer *w;
     const struct mix *mix;
     struct mix_model model;
-    enum quant_type *target; /* target[f->n_tensor] */
+    struct listed *list; /* list[n_list]: the tensors to write */
+    size_t n_list;
+    enum quant_type *target; /* target[n_list] */
     float *values;           /* [CHUNK] */
     unsigned char *blocks;   /* [4 * CHUNK] */
     double done;
@@ -76,15 +78,15 @@ static enum quant_type target_type(struct job *j, const struct tensor *t) {
 static enum infer_status choose_types(struct job *j) {
     struct quantize_report *r = j->report;
     bool any = false;
-    for (size_t i = 0; i < j->f->n_tensor; i++) {
-        const struct tensor *t = &j->f->tensor[i];
+    for (size_t i = 0; i < j->n_list; i++) {
+        const struct tensor *t = &j->list[i].t;
         any |= chosen(j->o, t->name);
         j->target[i] = target_type(j, t);
         if (j->target[i] == t->type) continue;
         r->n_changed++;
         r->n_lossy += quant_info(t->type)->elems > 1;
     }
-    r->n_tensor = (int)j->f->n_tensor;
+    r->n_tensor = (int)j->n_list;
     r->bytes_in = j->f->file_bytes;
     if (!any) return err_set(INFER_E_INPUT, "%s: no tensor's name matches '%s'", j->f->path, j->o->only);
     return INFER_OK;
@@ -113,8 +115,8 @@ static void put_head(struct job *j) {
         gguf_writer_u32(j->w, "general.file_type", mix_file_type(j->mix));
         gguf_writer_u32(j->w, "general.quantization_version", 2);
     }
-    for (size_t i = 0; i < j->f->n_tensor; i++) {
-        const struct tensor *t = &j->f->tensor[i];
+    for (size_t i = 0; i < j->n_list; i++) {
+        const struct tensor *t = &j->list[i].t;
         gguf_writer_tensor(j->w, t->name, j->target[i], t->n_dim, t->shape);
     }
 }
@@ -206,9 +208,13 @@ static enum infer_status write_data(struct job *j, const struct tensor *t, enum 
     return INFER_OK;
 }
 
-static enum infer_status write_tensor(struct job *j, const struct tensor *t, enum quant_type to) {
+static enum infer_status write_tensor(struct job *j, const struct listed *l, enum quant_type to) {
+    const struct tensor *t = &l->t;
+    struct tensor part = *t;
+    part.bytes = l->part_bytes;
     int64_t n = head_rows(j, t);
-    if (!n) return write_data(j, t, to, t->data);
+    for (int64_t i = 0; i < (n ? 0 : l->n_part); i++) TRY(write_data(j, &part, to, l->part[i]));
+    if (!n) return INFER_OK;
     unsigned char *rows;
     int64_t rot = hyper_parameter(j->f, "rope.dimension_count");
     TRY(interleave(t, (size_t)n, (size_t)(rot > 0 && rot < n ? rot : n), &rows));
@@ -221,7 +227,7 @@ static enum infer_status write_file(struct job *j) {
     put_head(j);
     TRY(gguf_writer_begin(j->w));
     j->report->bytes_out = gguf_writer_bytes(j->w);
-    for (size_t i = 0; i < j->f->n_tensor; i++) TRY(write_tensor(j, &j->f->tensor[i], j->target[i]));
+    for (size_t i = 0; i < j->n_list; i++) TRY(write_tensor(j, &j->list[i], j->target[i]));
     return INFER_OK;
 }
 
@@ -230,7 +236,8 @@ static enum infer_status write_file(struct job *j) {
 static enum infer_status run(struct job *j) {
     TRY(tensorfile_differs(j->o->out, j->o->in));
     j->model = describe(j->f);
-    TRY(mem_new(&j->target, j->f->n_tensor * sizeof *j->target, "list of types"));
+    TRY(stacks_list(j->f, &j->list, &j->n_list));
+    TRY(mem_new(&j->target, j->n_list * sizeof *j->target, "list of types"));
     TRY(mem_new(&j->values, CHUNK * sizeof *j->values, "decoded weights"));
     TRY(mem_new(&j->blocks, 4 * CHUNK, "encoded weights"));
     TRY(choose_types(j));
@@ -252,6 +259,7 @@ enum infer_status quantize_file(const struct quantize_options *o, struct quantiz
         gguf_writer_abort(j.w);
     else
         s = gguf_writer_close(j.w);
+    stacks_free(j.list, j.n_list);
     mem_free(j.target);
     mem_free(j.values);
     mem_free(j.blocks);
