@@ -28,9 +28,10 @@ static enum infer_status put_key(const struct config *c, const char *key, const 
     bool flag;
     if (as == AS_NUMBER) {
         TRY(config_u32(c, key, v, -1, &n));
-        hf_put_u32(c->keys, c->out->arch, name, n);
+        bool ff = strcmp(name, "expert_feed_forward_length") == 0; /* put below, whatever its key */
+        if (ff) c->out->n_ff_expert = n;
+        if (!ff) hf_put_u32(c->keys, c->out->arch, name, n);
         if (strcmp(name, "expert_count") == 0) c->out->n_expert = n;
-        if (strcmp(name, "expert_feed_forward_length") == 0) c->out->n_ff_expert = n;
     } else if (as == AS_FACTOR) {
         TRY(config_f32(c, key, v, 1, &x));
         if (!(x > 0)) return config_wrong(c, key, "above 0");
@@ -92,6 +93,8 @@ static enum infer_status read_layers(const struct config *c) {
     uint32_t leading = 0;
     while (leading < c->n_layer && !sparse[leading]) leading++;
     for (uint32_t i = leading; i < c->n_layer; i++) all &= sparse[i];
+    if (each == 1 && config_reads(c, "moe_layer_interval"))
+        hf_put_u32(c->keys, c->out->arch, "interleave_moe_layer_step", 1);
     if (all && leading)
         hf_put_u32(c->keys, c->out->arch, "leading_dense_block_count", leading);
     else if (!all)
@@ -120,5 +123,10 @@ enum infer_status config_experts(const struct config *c) {
             break;
         }
     }
+    static const char ff[] = "expert_feed_forward_length";
+    const char *known = c->out->table->keys;
+    if (c->out->n_expert && known && key_names(known, ff, sizeof ff - 1))
+        hf_put_u32(c->keys, c->out->arch, ff, (uint32_t)c->out->n_ff_expert);
+    if (c->out->table->moe.act == ROUTE_SIGMOID) hf_put_u32(c->keys, c->out->arch, "expert_gating_func", 2);
     return read_layers(c);
 }

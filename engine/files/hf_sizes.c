@@ -282,6 +282,9 @@ enum infer_status config_sizes(struct config *c, uint32_t dim[2]) {
         hf_put_u32(c->keys, out->arch, plain[i].name, v);
     }
     out->n_vocab = v;
+    const json_t *side =
+        json_object_get(c->root, "hidden_size_per_layer_input"); /* Gemma 4's files say that it is 0 */
+    if (json_is_integer(side)) hf_put_u32(c->keys, out->arch, "embedding_length_per_layer_input", 0);
     TRY(read_heads(c, dim));
     TRY(read_eps(c));
     TRY(read_scalars(c));
