@@ -20,7 +20,7 @@ const struct arch arch_falcon = {
                                    {0}},
     .hf_keys = "layer_norm_epsilon|new_decoder_architecture|multi_query|parallel_attn|num_kv_heads|ffn_"
                "hidden_size|activation|"
-               "bias|alibi|num_ln_in_parallel_attn|apply_residual_connection_post_layernorm|n_head|n_layer|n_"
+               "bias|num_ln_in_parallel_attn|n_head|n_layer|n_"
                "head_kv",
     .hf_defaults = (const struct arch_default[]){{"max_position_embeddings", 2048}, {0}},
     .hf_layer = (const struct hf_name[]){{"ln_attn.", "attn_norm_2.", HF_SAME},

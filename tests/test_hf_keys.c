@@ -1,138 +1,210 @@
-/* Keys of config.json of models with experts: another value gives other logits, or the folder is refused. Each row changes one in a folder of
- * tests/golden/hf. */
+/* No key of config.json is passed over, in any folder of tests/golden/hf that runs: each is changed, deep down too, and the logits
+ * change, or the folder is refused with a message, or the key stands among those that mean nothing to the mathematics.
+ * usage: test_hf_keys [PATTERN]    the folders whose names match */
+#define _GNU_SOURCE
 #include "test.h"
+#include "folder.h"
 #include "infer.h"
-#include "engine_impl.h"
+#include "files/model_keys.h"
+#include <jansson.h>
 #include <unistd.h>
 
-enum { N = 40, LONGEST = 1 << 16 };
+static const char *const models[] = {
+#define READY(name) name,
+#define LATER(name)
+#include "golden/hf/models.def"
+#undef READY
+#undef LATER
+};
+enum { N_MODEL = sizeof models / sizeof *models, N_TOKEN = 70, CTX = 160, MAX_VOCAB = 256 };
 
+/* Keys that change nothing in the folder of that name, or in all ("*"). */
 static const struct {
-    const char *folder, *from, *to; /* the text of config.json */
-} rows[] = {
-    {"qwen3_moe", "\"num_experts_per_tok\": 2", "\"num_experts_per_tok\": 3"},
-    {"qwen3_moe", "\"num_experts_per_tok\": 2", "\"num_experts_per_tok\": 7"},
-    {"qwen3_moe", "\"num_local_experts\": 6", "\"num_local_experts\": 5"},
-    {"qwen3_moe", "\"num_local_experts\": 6", "\"num_local_experts\": 7"},
-    {"qwen3_moe", "\"norm_topk_prob\": true", "\"norm_topk_prob\": false"},
-    {"qwen3_moe", "\"norm_topk_prob\": true", "\"norm_topk_prob\": null"},
-    {"qwen3_moe", "\"moe_intermediate_size\": 20", "\"moe_intermediate_size\": 40"},
-    {"qwen3_moe", "\"decoder_sparse_step\": 1", "\"decoder_sparse_step\": 2"},
-    {"qwen3_moe", "\"mlp_only_layers\": [\n    1\n  ]", "\"mlp_only_layers\": [2]"},
-    {"qwen3_moe", "\"mlp_only_layers\": [\n    1\n  ]", "\"mlp_only_layers\": []"},
-    {"qwen2_moe", "\"norm_topk_prob\": false", "\"norm_topk_prob\": true"},
-    {"qwen2_moe", "\"shared_expert_intermediate_size\": 24", "\"shared_expert_intermediate_size\": 0"},
-    {"qwen2_moe", "\"qkv_bias\": true", "\"qkv_bias\": false"},
-    {"mixtral", "\"num_experts_per_tok\": 2", "\"num_experts_per_tok\": 1"},
-    {"mixtral", "\"num_local_experts\": 5", "\"num_local_experts\": 0"},
-    {"glm4_moe", "\"n_group\": 2", "\"n_group\": 1"},
-    {"glm4_moe", "\"n_group\": 2", "\"n_group\": 4"},
-    {"glm4_moe", "\"topk_group\": 1", "\"topk_group\": 2"},
-    {"glm4_moe", "\"topk_group\": 1", "\"topk_group\": 3"},
-    {"glm4_moe", "\"routed_scaling_factor\": 1.7", "\"routed_scaling_factor\": 1.5"},
-    {"glm4_moe", "\"first_k_dense_replace\": 1", "\"first_k_dense_replace\": 0"},
-    {"glm4_moe", "\"n_shared_experts\": 1", "\"n_shared_experts\": 2"},
-    {"glm4_moe", "\"use_qk_norm\": true", "\"use_qk_norm\": false"},
-    {"glm4_moe", "\"norm_topk_prob\": true", "\"norm_topk_prob\": false"},
-    {"granitemoeshared", "\"shared_intermediate_size\": 24", "\"shared_intermediate_size\": 0"},
-    {"granitemoe", "\"residual_multiplier\": 0.4", "\"residual_multiplier\": 0.5"},
-    {"ernie4_5_moe", "\"moe_k\": 2", "\"moe_k\": 1"},
-    {"ernie4_5_moe", "\"moe_layer_start_index\": 1", "\"moe_layer_start_index\": 0"},
-    {"ernie4_5_moe", "\"moe_layer_interval\": 1", "\"moe_layer_interval\": 2"},
-    {"ernie4_5_moe", "\"moe_layer_end_index\": 2", "\"moe_layer_end_index\": 1"},
-    {"ernie4_5_moe", "\"moe_num_shared_experts\": 2", "\"moe_num_shared_experts\": 1"},
-    {"ernie4_5_moe", "\"moe_norm_min\": 1e-12", "\"moe_norm_min\": 0.5"},
-    {"hunyuan_v1_moe", "\"moe_topk\": 2", "\"moe_topk\": 3"},
-    {"exaone_moe", "\"sparse\",\n    \"sparse\",", "\"dense\",\n    \"sparse\","},
-    {"gpt_oss", "\"swiglu_limit\": 0.5", "\"swiglu_limit\": 0.4"},
-    {"gpt_oss", "\"swiglu_alpha\": 1.702", "\"swiglu_alpha\": 1.5"},
-    {"gpt_oss", "\"truncate\": false", "\"truncate\": true"},
-    {"gpt_oss-mxfp4", "\"quant_method\": \"mxfp4\"", "\"quant_method\": \"mxfp8\""},
-    {"gpt_oss-mxfp4", "\"intermediate_size\": 64", "\"intermediate_size\": 32"},
-    {"gemma4-moe", "\"enable_moe_block\": true", "\"enable_moe_block\": false"},
-    {"gemma4-moe", "\"top_k_experts\": 2", "\"top_k_experts\": 1"},
+    const char *folder, *keys, *why;
+} idle[] = {
+    {"*", "vision_config|audio_config|architectures", "of images and sound; of names, by test_keys"},
+    {"*", "use_sliding_window|max_window_layers|sliding_window_pattern|_sliding_window_pattern",
+     "layer_types says it"},
+    {"*", "no_rope_layer_interval", "no_rope_layers says it"},
+    {"*", "vocab_size_per_layer_input|max_position_embeddings", "of longer contexts than the test has"},
+    {"gemma3-image", "tie_word_embeddings", "the outer one counts"},
+    {"gemma4-image", "tie_word_embeddings", "the outer one counts"},
+    {"mistral3", "tie_word_embeddings", "the outer one counts"},
+    {"qwen3_vl*", "tie_word_embeddings", "the outer one counts"},
+    {"phi3", "original_max_position_embeddings", "of scaling, which this folder has not"},
+    {"hunyuan_v1_*", "beta_fast|beta_slow|factor|mscale|mscale_all_dim", "'dynamic' reads alpha alone"},
+    {"falcon*", "num_ln_in_parallel_attn", "the tensors say it"},
+    {"falcon*", "multi_query|num_kv_heads", "new_decoder_architecture decides which of the two counts"},
+    {"glm4_moe*", "num_nextn_predict_layers", "layers that draft are not read"},
+    {"qwen2_moe*", "sliding_window", "use_sliding_window is false"},
+    {"qwen2_moe-stacked", "intermediate_size", "no layer is dense"},
+    {"qwen3_moe-stacked", "intermediate_size", "no layer is dense"},
+    {"gemma4", "moe_intermediate_size|top_k_experts|num_experts", "enable_moe_block is false"},
+    {"gemma4-image", "moe_intermediate_size|top_k_experts|num_experts", "enable_moe_block is false"},
+    {"gemma4-values", "moe_intermediate_size|top_k_experts|num_experts", "enable_moe_block is false"},
+    {"dots1", "layer_types|sliding_window", "the window is wider than the test's texts"},
+    {"exaone_moe", "first_k_dense_replace", "mlp_layer_types says it"},
+    {"gpt_oss-mxfp4", "modules_to_not_convert", "the tensors say it"},
+    {"qwen3_vl_moe", "intermediate_size", "no layer is dense"},
+    {"phi3-long", "short_factor", "the context is a long one"},
+    {"phi3-partial", "short_factor", "the context is a long one"},
+    {"phi3-short", "long_factor", "the context is a short one"},
+    {"qwen3_vl*", "mrope_section|mrope_interleaved", "positions of texts are one number"},
+    {"gemma4*", "attention_k_eq_v", "the tensors say it"},
+    {"gpt2", "summary_activation|summary_first_dropout|summary_proj_to_labels|summary_type|summary_use_proj",
+     "another head"},
+    {"gpt2", "n_ctx", "n_positions counts"},
+    {"*", "embedding_dropout|residual_dropout|hidden_dropout|eod_token_id|attention_dropout",
+     "of training, of the tokenizer"},
 };
 
-static void read_config(const char *folder, char *text) {
-    char name[128], path[512];
-    snprintf(name, sizeof name, "golden/hf/%s/config.json", folder);
-    FILE *f = fopen(test_path(path, sizeof path, name), "rb");
-    assert_non_null(f);
-    size_t n = fread(text, 1, LONGEST - 1, f);
-    fclose(f);
-    text[n] = 0;
-}
+struct result {
+    enum infer_status status;
+    char why[512];
+    int n_vocab, n_ctx_train;
+    float logits[MAX_VOCAB];
+};
 
-/* A folder with this config.json and the weights of another; its logits, or the status that it is refused with. */
-static enum infer_status compute(const char *folder, const char *config, const char *from, float *out,
-                                 int *n_vocab) {
-    char name[128], path[512], link[600], file[600];
-    struct infer_model *m;
-    struct infer_engine *e;
-    struct infer_engine_options o = {
-        .device = "cpu", .kv_type = "f32", .ctx = 64, .gpu_layers = -1, .nan_guard = true};
-    struct infer_row row[N] = {0};
-    struct infer_output got;
+static void compute(const char *path, struct result *r) {
+    const struct infer_engine_options o = {
+        .device = "ref", .kv_type = "f32", .ctx = CTX, .threads = 1, .gpu_layers = -1};
+    struct infer_model *m = NULL;
+    struct infer_engine *e = NULL;
     struct infer_model_info info;
+    struct infer_output out;
+    struct infer_row rows[N_TOKEN];
     int seq;
-    snprintf(name, sizeof name, "golden/hf/%s/model.safetensors", from);
-    snprintf(link, sizeof link, "%s/model.safetensors", folder);
-    snprintf(file, sizeof file, "%s/config.json", folder);
-    unlink(link);
-    assert_int_equal(symlink(test_path(path, sizeof path, name), link), 0);
-    FILE *f = fopen(file, "wb");
-    assert_non_null(f);
-    assert_int_equal(fputs(config, f) >= 0, 1);
-    fclose(f);
-    enum infer_status s = infer_model_open(&m, folder, NULL);
-    if (s != INFER_OK) return s;
-    infer_model_info(m, &info);
-    *n_vocab = info.n_vocab;
-    assert_ok(infer_engine_create(&e, m, &o));
-    assert_ok(infer_seq_open(e, &seq));
-    for (int i = 0; i < N; i++)
-        row[i] =
-            (struct infer_row){(i * 7 + 3) % 50, i, seq, false, i + 1 == N ? INFER_WANT_LOGITS : 0, NULL};
-    assert_ok(infer_step(e, row, N, &got));
-    memcpy(out, got.logits[0], (size_t)info.n_vocab * sizeof *out);
+    *r = (struct result){.status = infer_model_open(&m, path, NULL)};
+    if (!r->status) r->status = infer_engine_create(&e, m, &o);
+    if (!r->status) {
+        infer_model_info(m, &info);
+        r->n_vocab = info.n_vocab;
+        r->n_ctx_train = info.n_ctx_train;
+        assert_in_range(info.n_vocab, 2, MAX_VOCAB);
+        for (int i = 0; i < N_TOKEN; i++)
+            rows[i] = (struct infer_row){i * 7 % info.n_vocab,
+                                         i,
+                                         0,
+                                         false,
+                                         i == N_TOKEN - 1 ? INFER_WANT_LOGITS : INFER_WANT_NONE,
+                                         NULL};
+        assert_ok(infer_seq_open(e, &seq));
+        assert_ok(infer_step(e, rows, N_TOKEN, &out));
+        memcpy(r->logits, out.logits[0], (size_t)info.n_vocab * sizeof(float));
+    }
+    snprintf(r->why, sizeof r->why, "%s", r->status ? infer_error() : "");
     infer_engine_free(e);
     infer_model_close(m);
-    return INFER_OK;
+}
+static bool same(const struct result *a, const struct result *b) {
+    return !a->status && !b->status && a->n_vocab == b->n_vocab && a->n_ctx_train == b->n_ctx_train &&
+           memcmp(a->logits, b->logits, (size_t)a->n_vocab * sizeof(float)) == 0;
 }
 
-static void keys_of_experts_count(void **state) {
-    (void)state;
-    static char config[LONGEST], other[LONGEST + 64];
-    static float base[4096], got[4096];
-    char folder[] = "/tmp/infer-test-XXXXXX", file[600];
-    const char *last = "";
-    int n = 0, refused = 0;
-    assert_non_null(mkdtemp(folder));
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        if (strcmp(rows[i].folder, last) != 0) {
-            read_config(last = rows[i].folder, config);
-            assert_ok(compute(folder, config, last, base, &n));
-        }
-        const char *at = strstr(config, rows[i].from);
-        if (!at) fail_msg("%s has no %s", last, rows[i].from);
-        snprintf(other, sizeof other, "%.*s%s%s", (int)(at - config), config, rows[i].to,
-                 at + strlen(rows[i].from));
-        enum infer_status s = compute(folder, other, last, got, &n);
-        if (s != INFER_OK && s != INFER_E_INPUT && s != INFER_E_UNSUPPORTED)
-            fail_msg("%s: %s: status %d: %s", last, rows[i].to, (int)s, err_message());
-        refused += s != INFER_OK;
-        if (s == INFER_OK && memcmp(got, base, (size_t)n * sizeof *got) == 0)
-            fail_msg("%s: %s changes nothing", last, rows[i].to);
+struct walk {
+    const char *name;
+    struct folder d;
+    json_t *root;
+    struct result base;
+    int n;
+};
+
+static bool matches(const char *pattern, const char *name) {
+    size_t n = strcspn(pattern, "*");
+    return pattern[n] ? strncmp(pattern, name, n) == 0 : strcmp(pattern, name) == 0;
+}
+/* Known to change nothing: here, or in models/keys.def. */
+static bool is_idle(const struct walk *w, const char *key) {
+    const struct key_row *row = key_find(KEYS_CONFIG, key);
+    if (row && row->use == KEY_HARMLESS) return true;
+    for (size_t i = 0; i < sizeof idle / sizeof *idle; i++)
+        if (matches(idle[i].folder, w->name) && key_names(idle[i].keys, key, strlen(key))) return true;
+    return false;
+}
+
+/* Value i to try in the place of v; NULL: no more. */
+static json_t *other_value(const json_t *v, int i) {
+    double x = json_number_value(v);
+    json_t *copy;
+    if (json_is_integer(v) && i < 4)
+        return json_integer(
+            (json_int_t[]){5, (json_int_t)x + 1, 2 * (json_int_t)x + 8, x > 0 ? (json_int_t)x - 1 : 0}[i]);
+    if (json_is_real(v) && i < 2) return json_real(i ? 3 * x + 1 : 0.6 * x + 0.01);
+    if (json_is_boolean(v) && i < 1) return json_boolean(!json_is_true(v));
+    if (json_is_string(v) && i < 1) return json_string("other");
+    if (json_is_null(v) && i < 2) return i ? json_true() : json_integer(3);
+    if (!json_is_array(v) || i > 1 || !json_array_size(v)) return NULL;
+    copy = json_copy((json_t *)v); /* another first element, or last one */
+    size_t at = i ? json_array_size(v) - 1 : 0;
+    const json_t *was = json_array_get(v, at);
+    const char *kind = json_string_value(was);
+    json_array_set_new(
+        copy, at,
+        kind ? json_string(strcmp(kind, "full_attention") ? "full_attention" : "sliding_attention")
+        : json_is_real(was) ? json_real(json_real_value(was) + 0.5)
+                            : json_integer(!json_integer_value(was)));
+    return copy;
+}
+
+static void try_config(struct walk *w, struct result *r) {
+    char path[256];
+    assert_int_equal(json_dump_file(w->root, folder_file(&w->d, path, "config.json"), 0), 0);
+    compute(w->d.path, r);
+    w->n++;
+}
+
+static void change_key(struct walk *w, json_t *object, const char *key, json_t *was) {
+    bool noticed = json_is_object(was) || (json_is_array(was) && !json_array_size(was));
+    json_t *v;
+    for (int i = 0; !noticed && (v = other_value(was, i)); i++) {
+        struct result r;
+        json_object_set_new(object, key, v);
+        try_config(w, &r);
+        if (r.status && r.status != INFER_E_INPUT && r.status != INFER_E_UNSUPPORTED)
+            fail_msg("%s: '%s': status %d: %s", w->name, key, r.status, r.why);
+        noticed = !same(&r, &w->base);
     }
-    assert_in_range(refused, 10, 30);
-    snprintf(file, sizeof file, "%s/config.json", folder);
-    unlink(file);
-    snprintf(file, sizeof file, "%s/model.safetensors", folder);
-    unlink(file);
-    rmdir(folder);
+    json_object_set(object, key, was);
+    if (!noticed && !is_idle(w, key)) fail_msg("%s: '%s' is passed over", w->name, key);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(keys_of_experts_count)};
+static void walk_object(struct walk *w, json_t *object) {
+    json_t *keys = json_object(), *v;
+    const char *key;
+    json_object_update(keys, object); /* the walk changes the object itself */
+    json_object_foreach(keys, key, v) {
+        change_key(w, object, key, v);
+        if (json_is_object(v) && !is_idle(w, key)) walk_object(w, v);
+    }
+    json_decref(keys);
+}
+
+static void every_key_counts(void **state) {
+    struct walk w = {.name = *state};
+    char from[512], to[256], file[128];
+    json_error_t e;
+    folder_make(&w.d);
+    snprintf(file, sizeof file, "golden/hf/%s/model.safetensors", w.name);
+    test_path(from, sizeof from, file);
+    char *whole = realpath(from, NULL);
+    assert_non_null(whole);
+    assert_int_equal(symlink(whole, folder_file(&w.d, to, "model.safetensors")), 0);
+    free(whole);
+    snprintf(file, sizeof file, "golden/hf/%s/config.json", w.name);
+    w.root = json_load_file(test_path(from, sizeof from, file), 0, &e);
+    if (!w.root) fail_msg("%s: %s", from, e.text);
+    try_config(&w, &w.base);
+    if (w.base.status) fail_msg("%s: %s", w.name, w.base.why);
+    walk_object(&w, w.root);
+    assert_in_range(w.n, 20, 1000);
+    json_decref(w.root);
+    folder_remove(&w.d);
+}
+
+int main(int argc, char **argv) {
+    struct CMUnitTest tests[N_MODEL];
+    for (int i = 0; i < N_MODEL; i++)
+        tests[i] = (struct CMUnitTest){models[i], every_key_counts, NULL, NULL, (void *)(uintptr_t)models[i]};
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,9 +32,9 @@ void hf_put(struct hf_keys *k, const struct meta *m);
 struct hf_config {
     char arch[64];            /* GGUF's name of the architecture, else model_type */
     const struct arch *table; /* NULL: an architecture that does not run */
-    bool tied, attention_bias,
-        out_bias_apart;        /* out_bias_apart: that of the output is another key's matter */
-    bool has_qk_norm, qk_norm; /* use_qk_norm is there; its value */
+    bool tied;
+    /* What config.json says of tensors that may be there: true, false, or nothing (-1). */
+    signed char has_bias, has_out_bias, has_qk_norm;
     uint32_t n_vocab;
     int n_head, n_kv_head, head_dim, n_rot; /* of full layers */
     int64_t n_embd, n_expert, n_ff_expert;

@@ -273,24 +273,35 @@ enum infer_status hf_config(struct hf_config *out, struct hf_keys *keys, const c
 
 /* ---- what config.json says of the tensors ---- */
 
-/* Where biases are said to be, all of them are; elsewhere none. */
+/* A tensor of the first layer is there as config.json says under key; says -1: nothing. */
+static enum infer_status check_told(const struct tensorfile *f, const char *tensor, const char *key,
+                                    int says) {
+    char name[64];
+    snprintf(name, sizeof name, "blk.0.%s", tensor);
+    if (says < 0 || (tensorfile_find(f, name) != NULL) == (says != 0)) return INFER_OK;
+    return err_set(INFER_E_INPUT, "%s: '%s' of config.json is %s, but %s is %sthere", f->path, key,
+                   says ? "true" : "false", name, says ? "not " : "");
+}
+
+/* Where the first layer has a bias, every layer has. */
 static enum infer_status check_bias(const struct hf_config *c, const struct tensorfile *f) {
-    static const char *const part[] = {"attn_q", "attn_k", "attn_v", "attn_output"};
-    const unsigned char *slot = c->table->slot;
+    static const char *const part[] = {"attn_q.bias",      "attn_k.bias",        "attn_v.bias",
+                                       "attn_output.bias", "attn_q_norm.weight", "attn_k_norm.weight"};
+    const bool fused = c->table->slot[SLOT_ATTN_QKV] != SLOT_ABSENT;
     char name[64], path[64];
-    if (slot[SLOT_ATTN_QKV]) return INFER_OK; /* said when the model is bound */
-    bool first = tensorfile_find(f, "blk.0.attn_q.bias") != NULL;
-    int n = slot[SLOT_ATTN_OUTPUT_BIAS] == SLOT_MAY && !c->out_bias_apart ? 4 : 3;
-    if (first != c->attention_bias)
-        return err_set(INFER_E_INPUT, "%s: 'attention_bias' of config.json is %s, but the biases are %sthere",
-                       f->path, c->attention_bias ? "true" : "false", first ? "" : "not ");
-    for (int il = 0; first; il++) {
-        snprintf(path, sizeof path, "blk.%d.attn_q.weight", il);
-        if (!tensorfile_find(f, path)) break;
-        for (int i = 0; i < n; i++) {
-            snprintf(name, sizeof name, "blk.%d.%s.bias", il, part[i]);
+    TRY(check_told(f, fused ? "attn_qkv.bias" : "attn_q.bias", "attention_bias", c->has_bias));
+    TRY(check_told(f, "attn_output.bias", "attention_out_bias", c->has_out_bias));
+    TRY(check_told(f, "attn_q_norm.weight", "qk_layernorm", c->has_qk_norm));
+    for (size_t i = 0; !fused && i < sizeof part / sizeof *part; i++) {
+        const size_t first = i < 3 ? 0 : i; /* biases of q, k and v go together */
+        snprintf(name, sizeof name, "blk.0.%s", part[first]);
+        if (!tensorfile_find(f, name)) continue;
+        for (int il = 0;; il++) {
+            snprintf(path, sizeof path, "blk.%d.attn_q.weight", il);
+            snprintf(name, sizeof name, "blk.%d.%s", il, part[i]);
+            if (!tensorfile_find(f, path)) break;
             if (!tensorfile_find(f, name))
-                return err_set(INFER_E_INPUT, "%s: tensor %s is missing ('attention_bias' is true)", f->path,
+                return err_set(INFER_E_INPUT, "%s: tensor %s is missing, which other layers have", f->path,
                                name);
         }
     }
@@ -316,9 +327,5 @@ enum infer_status hf_config_check(const struct hf_config *c, const struct tensor
                        "%s: lm_head.weight differs from the embedding, but 'tie_word_embeddings' of "
                        "config.json is true",
                        f->path);
-    bool qk = tensorfile_find(f, "blk.0.attn_q_norm.weight") != NULL;
-    if (c->has_qk_norm && c->qk_norm != qk)
-        return err_set(INFER_E_INPUT, "%s: 'use_qk_norm' of config.json is %s, but its tensors are %sthere",
-                       f->path, c->qk_norm ? "true" : "false", qk ? "" : "not ");
     return check_bias(c, f);
 }

@@ -104,15 +104,12 @@ static enum infer_status read_layers(const struct config *c) {
 
 enum infer_status config_experts(const struct config *c) {
     bool on = true;
-    const json_t *qk = json_object_get(c->root, "use_qk_norm");
-    if (config_reads(c, "use_qk_norm") && qk && !json_is_null(qk)) {
-        TRY(config_bool(c, "use_qk_norm", qk, false, &c->out->qk_norm));
-        c->out->has_qk_norm = true;
-    }
     if (!c->out->table->slot[SLOT_FFN_ROUTER]) return INFER_OK;
     if (config_reads(c, "enable_moe_block"))
         TRY(config_bool(c, "enable_moe_block", json_object_get(c->root, "enable_moe_block"), false, &on));
     if (!on) return INFER_OK;
+    if (config_reads(c, "enable_moe_block") && json_is_null(json_object_get(c->root, "num_experts")))
+        return config_wrong(c, "num_experts", "there, as 'enable_moe_block' needs");
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         char key[64];
         for (const char *p = row[i].keys; p; p = strchr(p, '|') ? strchr(p, '|') + 1 : NULL) {

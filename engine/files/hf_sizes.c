@@ -254,13 +254,30 @@ static enum infer_status read_rotated(const struct config *c) {
     return INFER_OK;
 }
 
-/* Whether the file has biases for q, k and v, as some keys say; otherwise as the architecture must. */
-static enum infer_status read_bias(const struct config *c) {
+/* true, false, or -1 where none of the keys is there. */
+static enum infer_status read_told(const struct config *c, const char *keys, signed char *out) {
     const char *found;
-    const json_t *v = config_any(c, "attention_bias|use_qkv_bias|use_bias|bias", &found);
-    const bool always = c->out->table->slot[SLOT_ATTN_Q_BIAS] == SLOT_MUST; /* Qwen2 does not say so */
-    c->out->out_bias_apart = config_reads(c, "attention_out_bias") || config_reads(c, "use_qkv_bias");
-    return config_bool(c, found ? found : "attention_bias", v, always, &c->out->attention_bias);
+    const json_t *v = config_any(c, keys, &found);
+    bool says = false;
+    if (v) TRY(config_bool(c, found, v, false, &says));
+    *out = v ? says : -1;
+    return INFER_OK;
+}
+
+/* Which tensors some keys say to be there. Biases that no key speaks of: as the architecture must (Qwen2), else none. */
+static enum infer_status read_tensors_told(const struct config *c) {
+    struct hf_config *out = c->out;
+    const unsigned char *slot = out->table->slot;
+    out->has_out_bias = out->has_qk_norm = -1;
+    TRY(read_told(c, "attention_bias|use_qkv_bias|use_bias|bias", &out->has_bias));
+    if (out->has_bias < 0 && slot[SLOT_ATTN_QKV] == SLOT_ABSENT)
+        out->has_bias = slot[SLOT_ATTN_Q_BIAS] == SLOT_MUST;
+    if (config_reads(c, "attention_out_bias"))
+        TRY(read_told(c, "attention_out_bias", &out->has_out_bias));
+    else if (slot[SLOT_ATTN_OUTPUT_BIAS] == SLOT_MAY && !config_reads(c, "use_qkv_bias"))
+        out->has_out_bias = out->has_bias; /* Llama has one key for both */
+    const bool told = config_reads(c, "qk_layernorm") || config_reads(c, "use_qk_norm");
+    return told ? read_told(c, "qk_layernorm|use_qk_norm", &out->has_qk_norm) : INFER_OK;
 }
 
 enum infer_status config_sizes(struct config *c, uint32_t dim[2]) {
@@ -290,5 +307,5 @@ enum infer_status config_sizes(struct config *c, uint32_t dim[2]) {
     TRY(read_scalars(c));
     TRY(read_rotated(c));
     TRY(read_bool(c, "tie_word_embeddings", a->hf_tied, &out->tied));
-    return read_bias(c);
+    return read_tensors_told(c);
 }
