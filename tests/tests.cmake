@@ -55,7 +55,6 @@ add_test(NAME exit_codes COMMAND ${CMAKE_SOURCE_DIR}/tests/exit_codes.sh $<TARGE
 set_tests_properties(cli exit_codes PROPERTIES TIMEOUT 900)
 infer_test(test_ops)
 infer_test(test_moe)
-infer_test(test_hf_keys)
 infer_test(test_weights tools/file/mix.c tools/file/synth_file.c)
 target_compile_options(test_weights PRIVATE ${OpenMP_C_FLAGS})
 infer_test(test_bits tools/file/mix.c tools/file/synth_file.c)
