@@ -294,7 +294,8 @@ enum infer_status config_rope(const struct config *c, const uint32_t dim[2]) {
     TRY(read_type(&s, &type));
     TRY(check_rope_keys(&s, type));
     TRY(find_f32(&s, "partial_rotary_factor", 0, &part));
-    if (part == 0 && config_reads(c, "rotary_pct")) TRY(find_f32(&s, "rotary_pct", 0, &part)); /* its old name */
+    if (part == 0 && config_reads(c, "rotary_pct"))
+        TRY(find_f32(&s, "rotary_pct", 0, &part)); /* its old name */
     if (part == 0) part = 1;
     if (config_reads(c, "rotary_dim")) TRY(find_u32(&s, "rotary_dim", 0, &n_rot));
     if (n_rot) part = (float)n_rot / (float)dim[0];
