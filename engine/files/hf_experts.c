@@ -102,6 +102,18 @@ static enum infer_status read_layers(const struct config *c) {
     return INFER_OK;
 }
 
+/* Widths that config.json leaves to other keys, and that GGUF has. */
+static enum infer_status put_widths(const struct config *c) {
+    static const char ff[] = "expert_feed_forward_length", shared_ff[] = "expert_shared_feed_forward_length";
+    const char *known = c->out->table->keys;
+    uint32_t shared, width = (uint32_t)c->out->n_ff_expert;
+    if (c->out->n_expert && known && key_names(known, ff, sizeof ff - 1))
+        hf_put_u32(c->keys, c->out->arch, ff, width);
+    TRY(read_number(c, "moe_num_shared_experts", 0, &shared));
+    if (shared && shared < 1024) hf_put_u32(c->keys, c->out->arch, shared_ff, shared * width);
+    return INFER_OK;
+}
+
 enum infer_status config_experts(const struct config *c) {
     bool on = true;
     if (!c->out->table->slot[SLOT_FFN_ROUTER]) return INFER_OK;
@@ -120,10 +132,7 @@ enum infer_status config_experts(const struct config *c) {
             break;
         }
     }
-    static const char ff[] = "expert_feed_forward_length";
-    const char *known = c->out->table->keys;
-    if (c->out->n_expert && known && key_names(known, ff, sizeof ff - 1))
-        hf_put_u32(c->keys, c->out->arch, ff, (uint32_t)c->out->n_ff_expert);
+    TRY(put_widths(c));
     if (c->out->table->moe.act == ROUTE_SIGMOID) hf_put_u32(c->keys, c->out->arch, "expert_gating_func", 2);
     return read_layers(c);
 }
