@@ -190,8 +190,8 @@ static void put_one_more(struct op_list *l, struct arena *a) {
     struct op *op = arena_alloc(a, (size_t)(l->n_op + 1) * sizeof *op);
     struct view x = l->op[0].embed.out;
     memcpy(op, l->op, (size_t)one_more * sizeof *op);
-    op[one_more] =
-        (struct op){.kind = OP_NORM, .name = "more", .norm = {x, x, NORM_LAYER, x.width, 1e-5f, NULL, NULL}};
+    op[one_more] = (struct op){
+        .kind = OP_NORM, .name = "more", .norm = {x, x, NORM_LAYER, x.width, 1e-5f, NULL, NULL, 0}};
     memcpy(op + one_more + 1, l->op + one_more, (size_t)(l->n_op - one_more) * sizeof *op);
     l->op = op;
     l->n_op++;

@@ -35,8 +35,10 @@ static struct model *open_synth(const char *shape, const char *type) {
 static void put_one_more(struct op_list *l, int at, struct op *op) {
     struct view x = l->op[0].embed.out;
     memcpy(op, l->op, (size_t)at * sizeof *op);
-    op[at] = (struct op){
-        .kind = OP_NORM, .layer = 1, .name = "more", .norm = {x, x, NORM_LAYER, x.width, 1e-5f, NULL, NULL}};
+    op[at] = (struct op){.kind = OP_NORM,
+                         .layer = 1,
+                         .name = "more",
+                         .norm = {x, x, NORM_LAYER, x.width, 1e-5f, NULL, NULL, 0}};
     memcpy(op + at + 1, l->op + at, (size_t)(l->n_op - at) * sizeof *op);
     l->op = op;
     l->n_op++;

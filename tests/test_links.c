@@ -114,8 +114,8 @@ static struct op_list with_one_more(const struct op_list *l, enum op_kind kind, 
     struct op_list out = *l;
     struct view x = l->op[0].embed.out;
     memcpy(op, l->op, (size_t)at * sizeof *op);
-    op[at] =
-        (struct op){.kind = OP_NORM, .name = "more", .norm = {x, x, NORM_LAYER, x.width, 1e-5f, NULL, NULL}};
+    op[at] = (struct op){
+        .kind = OP_NORM, .name = "more", .norm = {x, x, NORM_LAYER, x.width, 1e-5f, NULL, NULL, 0}};
     if (kind == OP_ADD) op[at] = (struct op){.kind = OP_ADD, .name = "more", .add = {x, x, x}};
     memcpy(op + at + 1, l->op + at, (size_t)(l->n_op - at) * sizeof *op);
     memcpy(buf, l->buf, (size_t)l->n_buf * sizeof *buf);

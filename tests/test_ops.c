@@ -28,7 +28,7 @@ static void matmul_every_format(void **state) {
                 b.group.member[1].type = QUANT_F32, free((void *)b.group.member[1].data),
                 b.group.n_member = 1, b.group.n--, add_member(&b, QUANT_F32, 1, ks[i], false);
             struct view x = input(&b, ks[i], 0), y = output(&b, b.group.n);
-            push(&b, (struct op){.kind = OP_MATMUL, .matmul = {x, y, &b.group}});
+            push(&b, (struct op){.kind = OP_MATMUL, .matmul = {x, y, &b.group, false}});
             b.int16 = (q->type == QUANT_F16 || q->type == QUANT_BF16) && i > 0;
             char name[64];
             snprintf(name, sizeof name, "matmul %s k %d", q->name, ks[i]);
@@ -48,8 +48,8 @@ static void matmul_folded(void **state) {
         add_member(&b, QUANT_Q8_0, 288, 288, true);
         struct view x = input(&b, 288, 0), y = output(&b, 288), h = new_buf(&b, 288, BUF_ROWS_ALL),
                     m = new_buf(&b, 288, BUF_ROWS_ALL);
-        push(&b, (struct op){.kind = OP_NORM, .norm = {x, h, NORM_RMS, 288, 1e-5f, w, NULL}});
-        push(&b, (struct op){.kind = OP_MATMUL, .matmul = {h, m, &b.group}});
+        push(&b, (struct op){.kind = OP_NORM, .norm = {x, h, NORM_RMS, 288, 1e-5f, w, NULL, 0}});
+        push(&b, (struct op){.kind = OP_MATMUL, .matmul = {h, m, &b.group, false}});
         push(&b, (struct op){.kind = OP_ADD, .add = {x, m, y}});
         check(&b, "norm, matmul, add", (const double[2]){TOL_OP_BF16, TOL_OP_INT8});
         bench_free(&b);
@@ -58,8 +58,8 @@ static void matmul_folded(void **state) {
         add_member(&g, QUANT_Q4_1, 75, 288, false);
         add_member(&g, QUANT_Q8_0, 75, 288, true);
         struct view gx = input(&g, 288, 0), gy = output(&g, 75), gu = new_buf(&g, 150, BUF_ROWS_ALL);
-        push(&g, (struct op){.kind = OP_MATMUL, .matmul = {gx, gu, &g.group}});
-        push(&g, (struct op){.kind = OP_GLU, .glu = {{gu.buf, 0, 75}, {gu.buf, 75, 75}, gy, ACT_SILU}});
+        push(&g, (struct op){.kind = OP_MATMUL, .matmul = {gx, gu, &g.group, false}});
+        push(&g, (struct op){.kind = OP_GLU, .glu = {{gu.buf, 0, 75}, {gu.buf, 75, 75}, gy, ACT_SILU, 0, 0}});
         check(&g, "matmul, glu", (const double[2]){3 * TOL_OP_BF16, 3 * TOL_OP_INT8});
         bench_free(&g);
     }
@@ -81,7 +81,7 @@ static void norms(void **state) {
             struct view x = input(&b, width, 0), y = output(&b, width);
             push(&b, (struct op){.kind = OP_NORM,
                                  .norm = {x, y, kind ? NORM_LAYER : NORM_RMS, dims[i], 1e-3f,
-                                          i % 2 ? w : NULL, kind ? bias : NULL}});
+                                          i % 2 ? w : NULL, kind ? bias : NULL, 0}});
             check(&b, "norm", exact);
             bench_free(&b);
         }
@@ -97,9 +97,9 @@ static void ropes(void **state) {
             struct bench b = {0};
             struct view x = input(&b, 3 * 80, 0), y = output(&b, 3 * 80),
                         z = new_buf(&b, 3 * 80, BUF_ROWS_ALL);
-            push(&b, (struct op){.kind = OP_NORM, .norm = {x, z, NORM_LAYER, 80, 1e-3f, NULL, NULL}});
+            push(&b, (struct op){.kind = OP_NORM, .norm = {x, z, NORM_LAYER, 80, 1e-3f, NULL, NULL, 0}});
             push(&b, (struct op){.kind = OP_ROPE, .rope = {z, 3, 80, &r}});
-            push(&b, (struct op){.kind = OP_NORM, .norm = {z, y, NORM_RMS, 80, 1e-3f, NULL, NULL}});
+            push(&b, (struct op){.kind = OP_NORM, .norm = {z, y, NORM_RMS, 80, 1e-3f, NULL, NULL, 0}});
             check(&b, "rope", exact);
             bench_free(&b);
         }
@@ -151,9 +151,10 @@ static void attention(void **state) {
                     push(&b, (struct op){.kind = OP_ROPE, .rope = {k, shape[i].kv, shape[i].hk, &r}});
                 }
                 push(&b, (struct op){.kind = OP_KV_PUT, .kv_put = {k, v, 0}});
-                push(&b, (struct op){.kind = OP_ATTEND,
-                                     .attend = {q, y, 0, shape[i].heads, 0.3f, shape[i].cap, shape[i].window,
-                                                shape[i].sink && shape[i].heads <= 16 ? sinks : NULL}});
+                push(&b,
+                     (struct op){.kind = OP_ATTEND,
+                                 .attend = {q, y, 0, shape[i].heads, 0.3f, shape[i].cap, shape[i].window,
+                                            shape[i].sink && shape[i].heads <= 16 ? sinks : NULL, 0, 0, 0}});
                 char name[96];
                 snprintf(name, sizeof name, "attend shape %d cache %d rope %d", i, type, fold);
                 /* rotated keys may round to the other half or code than the reference's */
@@ -223,7 +224,7 @@ static void threads_rest(void **state) {
     (void)state;
     struct bench b = {0};
     struct view x = input(&b, 64, 0), y = output(&b, 64);
-    push(&b, (struct op){.kind = OP_NORM, .norm = {x, y, NORM_RMS, 64, 1e-5f, NULL, NULL}});
+    push(&b, (struct op){.kind = OP_NORM, .norm = {x, y, NORM_RMS, 64, 1e-5f, NULL, NULL, 0}});
     run(&b, (struct setting){&backend_cpu, NULL, 2, ROW_DECODE}, 0, 5, NULL, NULL);
     bench_free(&b);
     struct timespec t0, t1, nap = {0, 100 * 1000 * 1000};
@@ -317,7 +318,7 @@ static void team_on_one_processor(void **state) {
     struct bench b = {.matmul = true, .crowded = true};
     add_member(&b, QUANT_Q8_0, 288, 2048, false);
     struct view x = input(&b, 2048, 0), y = output(&b, 288);
-    push(&b, (struct op){.kind = OP_MATMUL, .matmul = {x, y, &b.group}});
+    push(&b, (struct op){.kind = OP_MATMUL, .matmul = {x, y, &b.group, false}});
     to_one_processor(&all); /* the third thread is new, for no test before has so many */
     host_threads_pretend(3);
     run(&b, (struct setting){&backend_cpu, NULL, 3, ROW_PROMPT}, 0, MAX_T, NULL, NULL);

@@ -203,8 +203,8 @@ static void product_make(struct product *p, const struct weight *w) {
     p->buf[0] = (struct buf){.name = "x", .width = K, .last = 1};
     p->buf[1] = (struct buf){.name = "y", .width = w->n, .first = 1, .last = 1};
     p->op[0] = (struct op){.kind = OP_EMBED, .name = "embed", .embed = {{0, 0, K}, &p->x, 1}};
-    p->op[1] =
-        (struct op){.kind = OP_MATMUL, .name = "matmul", .matmul = {{0, 0, K}, {1, 0, w->n}, &p->group}};
+    p->op[1] = (struct op){
+        .kind = OP_MATMUL, .name = "matmul", .matmul = {{0, 0, K}, {1, 0, w->n}, &p->group, false}};
     p->groups[0] = &p->group;
     p->c = (struct backend_config){.group = p->groups,
                                    .n_group = 1,

@@ -186,8 +186,8 @@ static void finish(const struct cpu *c, const struct weight *stack, int e, int r
         for (int i = 0; i < n; i++) v[i] *= weight;
 }
 
-static void put(const struct cpu_op *op, struct cpu_step *s, int m, int e, int row, int n, int pair, float *v,
-                float *up) {
+static void put_outputs(const struct cpu_op *op, struct cpu_step *s, int m, int e, int row, int n, int pair,
+                        float *v, float *up) {
     const struct op_experts *o = &op->op->experts;
     int t = pair / o->n_used, j = pair % o->n_used, col = j * o->w->member[m].n + row;
     float weight = o->weighted ? cpu_row(s, o->choice, t)[o->n_used + j] : 1;
@@ -237,8 +237,8 @@ void cpu_op_experts(const struct cpu_op *op, struct cpu_step *s, int thread, int
             for (int i = 0; i < (op->epilogue == CPU_EPI_GLU ? 2 : 1); i++)
                 multiply(op, s, work, m + i, e, row, n, from, rows, i ? second : out);
             for (int i = 0; i < rows; i++)
-                put(op, s, m, e, row, n, p->order[at + i], out + i * CPU_UNIT_ROWS,
-                    second + i * CPU_UNIT_ROWS);
+                put_outputs(op, s, m, e, row, n, p->order[at + i], out + i * CPU_UNIT_ROWS,
+                            second + i * CPU_UNIT_ROWS);
         }
     }
 }

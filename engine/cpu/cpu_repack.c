@@ -16,8 +16,8 @@ struct size {
 };
 
 /* Adds the members of a matmul or of experts; base: where they are, with the weights of all from base + data_at, NULL: only counted. */
-static struct cpu_copy *add(struct size *n, const struct weight_group *g, int unit_rows, uint8_t *base,
-                            size_t data_at) {
+static struct cpu_copy *add_copy(struct size *n, const struct weight_group *g, int unit_rows, uint8_t *base,
+                                 size_t data_at) {
     struct cpu_copy *copy = base ? (struct cpu_copy *)(void *)(base + n->head) : NULL;
     n->head += (size_t)g->n_member * sizeof *copy;
     for (int m = 0; m < g->n_member; m++) {
@@ -38,7 +38,7 @@ static struct size count(const struct backend_config *c, int n_thread) {
     struct size n = {0, 0};
     for (int i = 0; l && i < l->n_op; i++) {
         const struct weight_group *g = op_uses(&l->op[i]).group;
-        if (g) add(&n, g, cpu_decode_unit_rows(n_thread, g), NULL, 0);
+        if (g) add_copy(&n, g, cpu_decode_unit_rows(n_thread, g), NULL, 0);
     }
     return n;
 }
@@ -64,7 +64,7 @@ void cpu_repack_open(struct cpu *c, struct cpu_list *l) {
     for (int i = 0; i < l->n_op; i++) {
         struct cpu_op *o = &l->op[i];
         const struct weight_group *g = op_uses(o->op).group;
-        if (g) o->copy = add(&n, g, o->unit_rows, base, head);
+        if (g) o->copy = add_copy(&n, g, o->unit_rows, base, head);
     }
 }
 

@@ -43,7 +43,7 @@ static struct view normed(struct emitter *e, const char *name, struct view x, co
 static struct view matmul(struct emitter *e, const char *name, struct view x, const struct weight_group *w,
                           enum buf_rows rows) {
     struct view out = buffer(e, name, w->n, rows, false);
-    push(e, name, (struct op){.kind = OP_MATMUL, .matmul = {x, out, w}});
+    push(e, name, (struct op){.kind = OP_MATMUL, .matmul = {x, out, w, false}});
     return out;
 }
 
@@ -60,7 +60,7 @@ static void rope(struct emitter *e, const char *name, struct view x, int n_head,
 static void map(struct emitter *e, const char *name, struct view x, struct view out, enum act_kind act,
                 float limit) {
     static const struct view none = {-1, 0, 0};
-    push(e, name, (struct op){.kind = OP_GLU, .glu = {x, none, out, act, limit}});
+    push(e, name, (struct op){.kind = OP_GLU, .glu = {x, none, out, act, limit, 0}});
 }
 
 /* ---- the model ---------------------------------------------------------------------------------------------- */
