@@ -467,6 +467,22 @@ static void bad_rows_are_refused(void **state) {
     golden_close(&g);
 }
 
+/* A model whose positions are a table has no more of them than the table. */
+static void learned_positions_end(void **state) {
+    (void)state;
+    char path[512];
+    struct infer_model *m;
+    struct infer_engine *e;
+    struct infer_engine_options o = {.device = "ref", .ctx = 160};
+    assert_ok(infer_model_open(&m, test_path(path, sizeof path, "golden/hf/gpt2"), NULL));
+    assert_ok(infer_engine_create(&e, m, &o));
+    infer_engine_free(e);
+    o.ctx = 161;
+    assert_int_equal(infer_engine_create(&e, m, &o), INFER_E_INPUT);
+    assert_non_null(strstr(infer_error(), "160 of them"));
+    infer_model_close(m);
+}
+
 /* Every allocation of opening, creating and running fails once: an error each time, no leak, no crash. */
 static void every_allocation_may_fail(void **state) {
     (void)state;
@@ -514,6 +530,7 @@ int main(void) {
         cmocka_unit_test(snapshots_go_on_bit_for_bit),
         cmocka_unit_test(a_boundary_changes_nothing),
         cmocka_unit_test(bad_rows_are_refused),
+        cmocka_unit_test(learned_positions_end),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, leave_out_cuda, NULL);

@@ -51,6 +51,8 @@ static enum infer_status kernels_of(const struct plan_options *o) {
 static enum infer_status ctx_of(const struct model *m, int asked, int *out) {
     int most = m->n_ctx_train;
     *out = asked > 0 ? asked : asked < 0 || most < DEFAULT_CTX ? most : DEFAULT_CTX;
+    if (m->position && *out > most)
+        return err_set(INFER_E_INPUT, ".ctx %d: the model has learned positions, and %d of them", *out, most);
     return in_range(".ctx", *out, 1, MAX_PLAN_CTX);
 }
 
