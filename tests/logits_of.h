@@ -3,7 +3,11 @@
 #include "test.h"
 #include "infer.h"
 
-enum { N_TOKEN = 24, CTX = 32, MAX_LOGIT = 512 };
+#ifndef LOGITS_TOKENS /* tokens of the text, and the context of the engine */
+#define LOGITS_TOKENS 24
+#define LOGITS_CTX    32
+#endif
+enum { N_TOKEN = LOGITS_TOKENS, CTX = LOGITS_CTX, MAX_LOGIT = 512 };
 
 /* What a file computes: the logits of the last token, or why it does not. */
 struct result {
@@ -14,7 +18,8 @@ struct result {
 };
 
 static inline void compute(const char *path, struct result *r) {
-    const struct infer_engine_options o = {.device = "ref", .kv_type = "f32", .ctx = CTX, .threads = 1};
+    const struct infer_engine_options o = {
+        .device = "ref", .kv_type = "f32", .ctx = CTX, .threads = 1, .gpu_layers = -1};
     struct infer_model *m = NULL;
     struct infer_engine *e = NULL;
     struct infer_model_info info;

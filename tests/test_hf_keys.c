@@ -1,11 +1,16 @@
 /* No key of config.json is passed over, in any folder of tests/golden/hf that runs: each is changed, deep down too, and the logits
- * change, or the folder is refused with a message, or the key stands among those that mean nothing to the mathematics.
+ * change, or the folder is refused with a message, or the key stands among those that mean nothing to the mathematics. The same with
+ * the keys of the GGUF file that convert makes of the folder.
  * usage: test_hf_keys [PATTERN]    the folders whose names match */
 #define _GNU_SOURCE
+#define LOGITS_TOKENS 70 /* beyond the windows and the original contexts of the folders */
+#define LOGITS_CTX    160
 #include "test.h"
-#include "folder.h"
-#include "infer.h"
+#include "files/gguf_write.h"
 #include "files/model_keys.h"
+#include "folder.h"
+#include "logits_of.h"
+#include "tools/file/quantize.h"
 #include <jansson.h>
 #include <unistd.h>
 
@@ -16,7 +21,7 @@ static const char *const models[] = {
 #undef READY
 #undef LATER
 };
-enum { N_MODEL = sizeof models / sizeof *models, N_TOKEN = 70, CTX = 160, MAX_VOCAB = 256 };
+enum { N_MODEL = sizeof models / sizeof *models };
 
 /* Keys that change nothing in the folder of that name, or in all ("*"). */
 static const struct {
@@ -57,49 +62,6 @@ static const struct {
     {"*", "embedding_dropout|residual_dropout|hidden_dropout|eod_token_id|attention_dropout",
      "of training, of the tokenizer"},
 };
-
-struct result {
-    enum infer_status status;
-    char why[512];
-    int n_vocab, n_ctx_train;
-    float logits[MAX_VOCAB];
-};
-
-static void compute(const char *path, struct result *r) {
-    const struct infer_engine_options o = {
-        .device = "ref", .kv_type = "f32", .ctx = CTX, .threads = 1, .gpu_layers = -1};
-    struct infer_model *m = NULL;
-    struct infer_engine *e = NULL;
-    struct infer_model_info info;
-    struct infer_output out;
-    struct infer_row rows[N_TOKEN];
-    int seq;
-    *r = (struct result){.status = infer_model_open(&m, path, NULL)};
-    if (!r->status) r->status = infer_engine_create(&e, m, &o);
-    if (!r->status) {
-        infer_model_info(m, &info);
-        r->n_vocab = info.n_vocab;
-        r->n_ctx_train = info.n_ctx_train;
-        assert_in_range(info.n_vocab, 2, MAX_VOCAB);
-        for (int i = 0; i < N_TOKEN; i++)
-            rows[i] = (struct infer_row){i * 7 % info.n_vocab,
-                                         i,
-                                         0,
-                                         false,
-                                         i == N_TOKEN - 1 ? INFER_WANT_LOGITS : INFER_WANT_NONE,
-                                         NULL};
-        assert_ok(infer_seq_open(e, &seq));
-        assert_ok(infer_step(e, rows, N_TOKEN, &out));
-        memcpy(r->logits, out.logits[0], (size_t)info.n_vocab * sizeof(float));
-    }
-    snprintf(r->why, sizeof r->why, "%s", r->status ? infer_error() : "");
-    infer_engine_free(e);
-    infer_model_close(m);
-}
-static bool same(const struct result *a, const struct result *b) {
-    return !a->status && !b->status && a->n_vocab == b->n_vocab && a->n_ctx_train == b->n_ctx_train &&
-           memcmp(a->logits, b->logits, (size_t)a->n_vocab * sizeof(float)) == 0;
-}
 
 struct walk {
     const char *name;
@@ -201,10 +163,131 @@ static void every_key_counts(void **state) {
     folder_remove(&w.d);
 }
 
+/* ---- the keys of GGUF ---- */
+
+/* Keys in the architecture's namespace that change nothing. */
+static bool is_idle_gguf(const struct walk *w, const char *key) {
+    static const struct {
+        const char *folder, *keys, *why;
+    } none[] = {
+        {"*", "vocab_size", "the rows of the embedding are the number"},
+        {"*", "attention.value_length_swa|rope.dimension_count_swa|rope.freq_base_swa",
+         "of layers with windows, where some are"},
+        {"ernie4_5_moe", "expert_shared_count", "expert_shared_feed_forward_length says it"},
+        {"gpt_oss*", "feed_forward_length", "no layer is dense"},
+        {"granitemoe*", "feed_forward_length", "no layer is dense"},
+        {"hunyuan_v1_moe", "feed_forward_length", "no layer is dense"},
+        {"minimax_m2*", "feed_forward_length", "no layer is dense"},
+        {"qwen2_moe-stacked", "feed_forward_length", "no layer is dense"},
+        {"qwen3_moe-stacked", "feed_forward_length", "no layer is dense"},
+        {"qwen3_vl_moe", "feed_forward_length", "no layer is dense"},
+        {"qwen3_vl*", "rope.dimension_sections", "positions of texts are one number"},
+    };
+    const struct key_row *row = key_find(KEYS_GGUF, key);
+    if (row && row->use == KEY_HARMLESS) return true;
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        if (matches(none[i].folder, w->name) && key_names(none[i].keys, key, strlen(key))) return true;
+    return false;
+}
+
+/* Other bytes for a number or the first or last of an array; false: no more. */
+static bool other_bytes(const struct meta *m, int i, unsigned char *raw, size_t n) {
+    enum meta_type type = m->type == META_ARRAY ? m->elem : m->type;
+    if (type == META_STRING || i > 3 || (m->type == META_ARRAY && i > 1)) return false;
+    size_t size = type == META_BOOL ? 1 : 4;
+    uint64_t at = m->type == META_ARRAY && i ? m->n - 1 : 0;
+    memcpy(raw, m->raw, n);
+    double x = meta_elem_f64(m, at);
+    if (type == META_BOOL) {
+        raw[at] = !raw[at];
+        return i < 2;
+    }
+    if (type == META_F32) {
+        float v = (float)(i % 2 ? 3 * x + 1 : 0.6 * x + 0.01);
+        memcpy(raw + at * size, &v, size);
+        return i < 2;
+    }
+    uint32_t v = (uint32_t[]){(uint32_t)x + 1, x > 0 ? (uint32_t)x - 1 : 2, 8 * (uint32_t)x + 8, 5}[i];
+    memcpy(raw + at * size, &v, size);
+    return true;
+}
+
+/* The file f with the value of key number k; raw NULL: the text "other". */
+static void write_changed(const struct tensorfile *f, size_t k, const unsigned char *raw, const char *to) {
+    struct gguf_writer *w;
+    static const char other[] = "other";
+    struct str text = {other, sizeof other - 1};
+    assert_ok(gguf_writer_open(&w, to));
+    for (size_t i = 0; i < f->n_meta; i++) {
+        struct meta m = f->meta[i];
+        if (i == k && raw) m.raw = raw;
+        if (i == k && !raw) m.strings = &text;
+        gguf_writer_meta(w, &m);
+    }
+    for (size_t i = 0; i < f->n_tensor; i++)
+        gguf_writer_tensor(w, f->tensor[i].name, f->tensor[i].type, f->tensor[i].n_dim, f->tensor[i].shape);
+    assert_ok(gguf_writer_begin(w));
+    for (size_t i = 0; i < f->n_tensor; i++)
+        assert_ok(gguf_writer_data(w, f->tensor[i].data, f->tensor[i].bytes));
+    assert_ok(gguf_writer_close(w));
+}
+
+static void change_meta(struct walk *w, const struct tensorfile *f, size_t k, const char *name) {
+    const struct meta *m = &f->meta[k];
+    char path[256];
+    unsigned char raw[4096];
+    size_t n = (m->type == META_ARRAY ? m->n : 1) *
+               ((m->type == META_ARRAY ? m->elem : m->type) == META_BOOL ? 1 : 4);
+    bool noticed = false, text = m->type == META_STRING;
+    assert_in_range(n, 1, sizeof raw);
+    for (int i = 0; !noticed && (text ? i < 1 : other_bytes(m, i, raw, n)); i++, w->n++) {
+        struct result r;
+        write_changed(f, k, text ? NULL : raw, folder_file(&w->d, path, "changed.gguf"));
+        compute(path, &r);
+        if (r.status && r.status != INFER_E_INPUT && r.status != INFER_E_UNSUPPORTED)
+            fail_msg("%s: %s: status %d: %s", w->name, name, r.status, r.why);
+        noticed = !same(&r, &w->base);
+    }
+    if (!noticed && !is_idle_gguf(w, name)) fail_msg("%s: key %s of GGUF is passed over", w->name, name);
+}
+
+static void every_key_of_gguf_counts(void **state) {
+    struct walk w = {.name = *state};
+    struct quantize_report report;
+    struct tensorfile *f;
+    char from[512], path[256], file[128], name[128];
+    folder_make(&w.d);
+    snprintf(file, sizeof file, "golden/hf/%s", w.name);
+    folder_file(&w.d, path, "plain.gguf");
+    assert_ok(quantize_file(
+        &(struct quantize_options){.in = test_path(from, sizeof from, file), .out = path, .type = "f32"},
+        &report));
+    compute(path, &w.base);
+    if (w.base.status) fail_msg("%s: %s", w.name, w.base.why);
+    assert_ok(tensorfile_open(&f, path, NULL));
+    struct str arch;
+    assert_ok(meta_str(f, "general.architecture", &arch, NULL));
+    for (size_t k = 0; k < f->n_meta; k++) {
+        const struct str key = f->meta[k].key;
+        if (key.len <= arch.len || memcmp(key.data, arch.data, arch.len) != 0 || key.data[arch.len] != '.')
+            continue;
+        snprintf(name, sizeof name, "%.*s", (int)(key.len - arch.len - 1), key.data + arch.len + 1);
+        change_meta(&w, f, k, name);
+    }
+    assert_in_range(w.n, 10, 1000);
+    tensorfile_close(f);
+    folder_remove(&w.d);
+}
+
 int main(int argc, char **argv) {
-    struct CMUnitTest tests[N_MODEL];
-    for (int i = 0; i < N_MODEL; i++)
-        tests[i] = (struct CMUnitTest){models[i], every_key_counts, NULL, NULL, (void *)(uintptr_t)models[i]};
+    static char gguf_name[N_MODEL][64];
+    struct CMUnitTest tests[2 * N_MODEL];
+    for (int i = 0; i < N_MODEL; i++) {
+        void *name = (void *)(uintptr_t)models[i];
+        snprintf(gguf_name[i], sizeof gguf_name[i], "%s as GGUF", models[i]);
+        tests[2 * i] = (struct CMUnitTest){models[i], every_key_counts, NULL, NULL, name};
+        tests[2 * i + 1] = (struct CMUnitTest){gguf_name[i], every_key_of_gguf_counts, NULL, NULL, name};
+    }
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
