@@ -56,8 +56,44 @@ static void put_key(struct gguf_writer *w, const struct shape *s, const char *ke
     gguf_writer_u32(w, full, value);
 }
 
-static void put_config(struct gguf_writer *w, const struct shape *s, const struct mix *m) {
+/* Gemma 4: every sixth layer and the last see all positions, with heads twice as wide and a quarter of the heads of keys, which are its
+ * values; beside experts stands a dense part three times as wide as one of them. source: config.json of Gemma 4 31B and 26B-A4B */
+enum { GEMMA4_WINDOW = 1024, GEMMA4_DENSE = 3 };
+static bool is_gemma4(const struct shape *s) { return strcmp(s->arch, "gemma4") == 0; }
+static bool is_wide(const struct shape *s, int layer) {
+    return is_gemma4(s) && ((layer + 1) % 6 == 0 || layer + 1 == s->n_layer);
+}
+
+static enum infer_status put_gemma4(struct gguf_writer *w, const struct shape *s) {
+    char key[96];
+    uint8_t *windowed;
+    uint32_t *kv;
+    TRY(mem_new(&windowed, (size_t)s->n_layer, "list of layers"));
+    enum infer_status st = mem_new(&kv, (size_t)s->n_layer * sizeof *kv, "list of layers");
+    for (int i = 0; !st && i < s->n_layer; i++) {
+        windowed[i] = !is_wide(s, i);
+        kv[i] = (uint32_t)(is_wide(s, i) ? s->n_kv_head / 4 : s->n_kv_head);
+    }
+    if (!st) {
+        snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", s->arch);
+        gguf_writer_array(w, key, META_BOOL, windowed, (uint64_t)s->n_layer);
+        snprintf(key, sizeof key, "%s.attention.head_count_kv", s->arch);
+        gguf_writer_array(w, key, META_U32, kv, (uint64_t)s->n_layer);
+        put_key(w, s, "attention.sliding_window", GEMMA4_WINDOW);
+        put_key(w, s, "attention.key_length_swa", (uint32_t)s->head_dim);
+        put_key(w, s, "attention.value_length_swa", (uint32_t)s->head_dim);
+        put_key(w, s, "rope.dimension_count_swa", (uint32_t)s->head_dim);
+        snprintf(key, sizeof key, "%s.final_logit_softcapping", s->arch);
+        gguf_writer_f32(w, key, 30);
+    }
+    mem_free(windowed);
+    mem_free(kv);
+    return st;
+}
+
+static enum infer_status put_config(struct gguf_writer *w, const struct shape *s, const struct mix *m) {
     char text[96];
+    const int wide = is_gemma4(s) ? 2 : 1, dense = is_gemma4(s) && s->n_expert ? GEMMA4_DENSE : 1;
     snprintf(text, sizeof text, "%s-synthetic", s->name);
     gguf_writer_str(w, "general.architecture", s->arch);
     gguf_writer_str(w, "general.name", text);
@@ -66,12 +102,12 @@ static void put_config(struct gguf_writer *w, const struct shape *s, const struc
     put_key(w, s, "block_count", (uint32_t)s->n_layer);
     put_key(w, s, "context_length", 131072);
     put_key(w, s, "embedding_length", (uint32_t)s->n_embd);
-    put_key(w, s, "feed_forward_length", (uint32_t)s->n_ff);
+    put_key(w, s, "feed_forward_length", (uint32_t)(dense * s->n_ff));
     put_key(w, s, "attention.head_count", (uint32_t)s->n_head);
-    put_key(w, s, "attention.head_count_kv", (uint32_t)s->n_kv_head);
-    put_key(w, s, "attention.key_length", (uint32_t)s->head_dim);
-    put_key(w, s, "attention.value_length", (uint32_t)s->head_dim);
-    put_key(w, s, "rope.dimension_count", (uint32_t)s->head_dim);
+    if (!is_gemma4(s)) put_key(w, s, "attention.head_count_kv", (uint32_t)s->n_kv_head);
+    put_key(w, s, "attention.key_length", (uint32_t)(wide * s->head_dim));
+    put_key(w, s, "attention.value_length", (uint32_t)(wide * s->head_dim));
+    put_key(w, s, "rope.dimension_count", (uint32_t)(wide * s->head_dim));
     put_key(w, s, "vocab_size", (uint32_t)s->n_vocab);
     snprintf(text, sizeof text, "%s.rope.freq_base", s->arch);
     gguf_writer_f32(w, text, 500000.0f);
@@ -90,6 +126,7 @@ static void put_config(struct gguf_writer *w, const struct shape *s, const struc
         put_key(w, s, "expert_used_count", (uint32_t)s->n_used);
         put_key(w, s, "expert_feed_forward_length", (uint32_t)s->n_ff);
     }
+    return is_gemma4(s) ? put_gemma4(w, s) : INFER_OK;
 }
 
 /* GPT-2's name of a byte: itself when it is printable Latin-1, else 256 and up, as UTF-8. Returns the length. */
@@ -197,9 +234,31 @@ static void add_oss(struct list *l, int i) {
     add(l, i, "ffn_down_exps.bias", 1, s->n_expert, s->n_embd, 0, 0.1f);
 }
 
+/* Norms and scales of Gemma 4, and the dense part beside its experts. */
+static void add_gemma4(struct list *l, int i, int head_dim, float residual) {
+    const struct shape *s = l->s;
+    const int d = s->n_embd, ff = GEMMA4_DENSE * s->n_ff;
+    add_norm(l, i, "post_attention_norm.weight", d);
+    add_norm(l, i, "post_ffw_norm.weight", d);
+    add(l, i, "attn_q_norm.weight", 1, 1, head_dim, 0.3f, 0.03f); /* scores have no other scale */
+    add_norm(l, i, "attn_k_norm.weight", head_dim);
+    add(l, i, "layer_output_scale.weight", 1, 1, 1, 1, 0.01f);
+    if (!s->n_expert) return;
+    add(l, i, "ffn_gate_inp.scale", 1, 1, d, 1, 0.1f);
+    add(l, i, "ffn_down_exps.scale", 1, 1, s->n_expert, 1, 0.1f);
+    add_norm(l, i, "pre_ffw_norm_2.weight", d);
+    add_norm(l, i, "post_ffw_norm_1.weight", d);
+    add_norm(l, i, "post_ffw_norm_2.weight", d);
+    add_matrix(l, i, "ffn_gate.weight", 1, ff, d, 1);
+    add_matrix(l, i, "ffn_up.weight", 1, ff, d, 1);
+    add_matrix(l, i, "ffn_down.weight", 1, d, ff, 2 * residual);
+}
+
 static void add_layer(struct list *l, int i) {
     const struct shape *s = l->s;
-    int d = s->n_embd, q = s->n_head * s->head_dim, kv = s->n_kv_head * s->head_dim;
+    const bool wide = is_wide(s, i);
+    const int head_dim = wide ? 2 * s->head_dim : s->head_dim;
+    int d = s->n_embd, q = s->n_head * head_dim, kv = (wide ? s->n_kv_head / 4 : s->n_kv_head) * head_dim;
     int experts = s->n_expert ? s->n_expert : 1;
     float residual = 1.0f / sqrtf(2.0f * (float)s->n_layer); /* the stream keeps its size over all layers */
     bool is_qwen2 = strcmp(s->arch, "qwen2") == 0, is_qwen3 = strncmp(s->arch, "qwen3", 5) == 0,
@@ -208,7 +267,7 @@ static void add_layer(struct list *l, int i) {
     add_norm(l, i, is_oss ? "post_attention_norm.weight" : "ffn_norm.weight", d);
     add_matrix(l, i, "attn_q.weight", 1, q, d, 1);
     add_matrix(l, i, "attn_k.weight", 1, kv, d, 1);
-    add_matrix(l, i, "attn_v.weight", 1, kv, d, 1);
+    if (!wide) add_matrix(l, i, "attn_v.weight", 1, kv, d, 1);
     if (is_qwen2 || is_oss) {
         add(l, i, "attn_q.bias", 1, 1, q, 0, 0.1f);
         add(l, i, "attn_k.bias", 1, 1, kv, 0, 0.1f);
@@ -216,6 +275,7 @@ static void add_layer(struct list *l, int i) {
     }
     add_matrix(l, i, "attn_output.weight", 1, d, q, residual);
     if (is_oss) add_oss(l, i);
+    if (is_gemma4(s)) add_gemma4(l, i, head_dim, residual);
     if (is_qwen3) {
         add_norm(l, i, "attn_q_norm.weight", s->head_dim);
         add_norm(l, i, "attn_k_norm.weight", s->head_dim);
@@ -229,9 +289,11 @@ static void add_layer(struct list *l, int i) {
 
 static void add_all(struct list *l) {
     const struct shape *s = l->s;
-    add(l, -1, "token_embd.weight", 1, s->n_vocab, s->n_embd, 0, 1);
+    /* Gemma multiplies embeddings by sqrt(n_embd), and its head is the same matrix */
+    add(l, -1, "token_embd.weight", 1, s->n_vocab, s->n_embd, 0,
+        is_gemma4(s) ? 2 / sqrtf((float)s->n_embd) : 1);
     add_norm(l, -1, "output_norm.weight", s->n_embd);
-    add_matrix(l, -1, "output.weight", 1, s->n_vocab, s->n_embd, 2);
+    if (!is_gemma4(s)) add_matrix(l, -1, "output.weight", 1, s->n_vocab, s->n_embd, 2);
     for (int i = 0; i < s->n_layer; i++) add_layer(l, i);
 }
 
@@ -350,7 +412,7 @@ static enum infer_status write_data(struct list *l, const struct synth_options *
 /* ---- the file ---- */
 
 static enum infer_status write_file(struct list *l, const struct synth_options *o) {
-    put_config(l->w, l->s, l->mix);
+    TRY(put_config(l->w, l->s, l->mix));
     TRY(put_vocabulary(l->w, l->s->n_vocab));
     l->size = 3 + 24 * l->s->n_layer;
     TRY(mem_new(&l->item, (size_t)l->size * sizeof *l->item, "list of tensors"));
