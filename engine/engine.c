@@ -246,10 +246,27 @@ void infer_engine_free(struct infer_engine *e) {
     mem_free(e);
 }
 
+static void plan_kv(const struct plan *p, struct infer_engine_info *out) {
+    const struct backend_config *c = &p->part[p->n_part - 1].config;
+    out->n_kv = c->n_kv_group;
+    for (int g = 0; g < c->n_kv_group; g++) out->kv[g].window = c->kv_group[g].window;
+    for (int i = 0; i < c->n_store; i++) /* also those that another part of the plan has */
+        out->kv[c->store[i].group].row_bytes += kv_page_bytes(p->set.kv_type, &c->store[i]) / KV_PAGE;
+}
+
+double infer_kv_read_bytes(const struct infer_engine_info *info, double n) {
+    double bytes = 0;
+    for (int i = 0; i < info->n_kv; i++) {
+        double seen = info->kv[i].window && info->kv[i].window < n ? info->kv[i].window : n;
+        bytes += seen * (double)info->kv[i].row_bytes;
+    }
+    return bytes;
+}
+
 /* What the plan knows, without the device's own words. */
 static struct infer_engine_info planned(const struct plan *p) {
     const struct plan_part *part = &p->part[p->n_part - 1];
-    return (struct infer_engine_info){
+    struct infer_engine_info out = {
         .device = part->type->name,
         .n_ctx = p->set.n_ctx,
         .n_slot = p->set.n_slot,
@@ -265,6 +282,8 @@ static struct infer_engine_info planned(const struct plan *p) {
         .output_bytes = part->size.output_bytes,
         .device_bytes = part->total_bytes,
     };
+    plan_kv(p, &out);
+    return out;
 }
 
 void infer_engine_info(const struct infer_engine *e, struct infer_engine_info *out) {

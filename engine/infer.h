@@ -174,6 +174,7 @@ enum infer_status infer_engine_create(struct infer_engine **out, const struct in
                                       const struct infer_engine_options *options);
 void infer_engine_free(struct infer_engine *e);
 
+enum { INFER_KV_GROUPS = 8 };
 struct infer_engine_info {
     const char *device; /* "cpu" */
     const char *device_name;
@@ -183,12 +184,20 @@ struct infer_engine_info {
     int n_logits; /* rows of a step that may want logits */
     int device_layers; /* the last layers, on the device; less than the model's when the host computes the others */
     const char *kv_type;
+    /* What layers keep of a position, by how far back they look: row_bytes of the last window positions, 0: of all. */
+    struct {
+        int window;
+        uint64_t row_bytes;
+    } kv[INFER_KV_GROUPS];
+    int n_kv;
     uint64_t weight_bytes, kv_bytes, activation_bytes, workspace_bytes, output_bytes,
         device_bytes;      /* as planned */
     uint64_t arena_bytes;  /* taken on a card in one piece; 0: memory of the host */
     uint64_t driver_bytes; /* of a card, gone beside the arena, measured now; 0: unknown */
 };
 void infer_engine_info(const struct infer_engine *e, struct infer_engine_info *out);
+/* Bytes of keys and values that a token behind n positions reads. */
+double infer_kv_read_bytes(const struct infer_engine_info *info, double n);
 /* The memory report as text, one line a class of memory; views into the engine. */
 const char *infer_plan_text(const struct infer_engine *e);
 

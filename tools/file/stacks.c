@@ -74,10 +74,10 @@ static bool is_pair(const struct tensorfile *f, const struct tensor *t) {
 /* The rows of one tensor of the file: none (an expert that its stack has), one, or two. */
 static enum infer_status put(const struct tensorfile *f, const struct tensor *t, struct listed *list,
                              size_t *n) {
-    int e, front = single(t->name, &e);
-    int many =
-        front ? count_experts(f, expert(f, t->name, front, 0) ? expert(f, t->name, front, 0) : t, front) : 0;
-    if (many > e) return e ? INFER_OK : put_stack(f, t, front, many, &list[(*n)++]);
+    int e = 0, front = single(t->name, &e);
+    const struct tensor *first = front ? expert(f, t->name, front, 0) : NULL;
+    int many = front ? count_experts(f, first ? first : t, front) : 0;
+    if (front && many > e) return e ? INFER_OK : put_stack(f, t, front, many, &list[(*n)++]);
     if (!is_pair(f, t)) return begin(&list[(*n)++], t, 1, t->bytes);
     TRY(put_half(t, 0, &list[(*n)++]));
     return put_half(t, 1, &list[(*n)++]);

@@ -86,15 +86,16 @@ static struct ceilings ceilings_find(const struct options *o, const struct infer
 static struct prediction predict(const struct infer_model_info *m, const struct infer_plan_report *r,
                                  const struct ceilings *c) {
     const struct infer_engine_info *s = &r->size;
-    double kv = (double)s->kv_bytes / ((double)s->n_ctx * s->n_slot); /* bytes of a position */
     double weights = (double)m->token_bytes, second = c->read_gb_s * 1e9;
     double flops = (double)m->token_flops * PROMPT, read_ms = (double)m->prompt_bytes / second * 1e3;
-    struct prediction p = {.tok_s = second / weights, .tok_s_deep = second / (weights + kv * DEEP)};
+    struct prediction p = {.tok_s = second / weights,
+                           .tok_s_deep = second / (weights + infer_kv_read_bytes(s, DEEP))};
     p.first_ms = flops / (c->product_tflops * 1e9);
     p.first_int8_ms = flops / (c->int8_tops * 1e9);
     if (p.first_ms < read_ms) p.first_ms = read_ms;
     if (p.first_int8_ms < read_ms) p.first_int8_ms = read_ms;
-    p.answer_s = p.first_ms * 1e-3 + (ANSWER - 1) * (weights + kv * (PROMPT + ANSWER / 2)) / second;
+    p.answer_s =
+        p.first_ms * 1e-3 + (ANSWER - 1) * (weights + infer_kv_read_bytes(s, PROMPT + ANSWER / 2)) / second;
     return p;
 }
 

@@ -147,8 +147,8 @@ static enum infer_status probe_once(struct bench *b, const struct test *test, do
 /* Bytes that one decode step reads: the weights once, and of every sequence the keys and values so far. */
 static double step_bytes(const struct bench *b, const struct test *test) {
     const struct session *s = &b->session;
-    double row = (double)s->place.kv_bytes / ((double)s->place.n_slot * s->place.n_ctx);
-    return (double)s->info.token_bytes + test->n_seq * row * (test->depth + test->n / 2.0);
+    return (double)s->info.token_bytes +
+           test->n_seq * infer_kv_read_bytes(&s->place, test->depth + test->n / 2.0);
 }
 
 static void test_name(char *name, const struct test *t) {

@@ -228,9 +228,7 @@ void talk_loop(const struct options *o, int cycle, const char *set) {
 double talk_token_bytes(const struct talk *t) {
     const struct session *s = &t->session;
     const struct request_figures *f = request_figures(t->request);
-    double rows = (double)s->place.n_slot * s->place.n_ctx;
-    double kv_row = rows > 0 ? (double)s->place.kv_bytes / rows : 0; /* pages round it up a little */
-    return (double)s->info.token_bytes + kv_row * (f->n_held - f->n_decoded / 2.0);
+    return (double)s->info.token_bytes + infer_kv_read_bytes(&s->place, f->n_held - f->n_decoded / 2.0);
 }
 
 void talk_summary(const struct talk *t, const struct options *o, char *buf, size_t n) {

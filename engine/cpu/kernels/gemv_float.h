@@ -228,12 +228,15 @@ FLOAT_KERNEL(pairs, PAIRS)
 #define ROW_ARGS                                                                                             \
     const uint8_t *w, size_t stride, int n, int k, struct cpu_x x, int T, float *out, uint8_t *copy,         \
         bool copied
+/* What lies from the first byte of the first row to the last one of the last: rows of a slice stride over others, and behind the last
+ * one nothing may be. */
+INLINE size_t span(size_t stride, int n, size_t row_bytes) { return stride * (size_t)(n - 1) + row_bytes; }
 static void row_f32(ROW_ARGS) {
-    if (copy && !copied) memcpy(copy, w, stride * (size_t)n);
+    if (copy && !copied) memcpy(copy, w, span(stride, n, (size_t)k * 4));
     multiply_f32(copy ? copy : w, stride, n, k, (const void *)x.at, x.row, T, out);
 }
 static void row_f16(ROW_ARGS) {
-    if (copy && !copied) memcpy(copy, w, stride * (size_t)n);
+    if (copy && !copied) memcpy(copy, w, span(stride, n, (size_t)k * 2));
     multiply_f16(copy ? copy : w, stride, n, k, (const void *)x.at, x.row, T, out);
 }
 static void row_bf16(ROW_ARGS) {
