@@ -12,6 +12,7 @@
 #include "logits_of.h"
 #include "tools/file/quantize.h"
 #include <jansson.h>
+#include <math.h>
 #include <unistd.h>
 
 static const char *const models[] = {
@@ -141,26 +142,34 @@ static void walk_object(struct walk *w, json_t *object) {
     json_decref(keys);
 }
 
-static void every_key_counts(void **state) {
-    struct walk w = {.name = *state};
+/* The folder of w->name, its weights linked, and what it computes. */
+static void walk_open(struct walk *w) {
     char from[512], to[256], file[128];
     json_error_t e;
-    folder_make(&w.d);
-    snprintf(file, sizeof file, "golden/hf/%s/model.safetensors", w.name);
+    folder_make(&w->d);
+    snprintf(file, sizeof file, "golden/hf/%s/model.safetensors", w->name);
     test_path(from, sizeof from, file);
     char *whole = realpath(from, NULL);
     assert_non_null(whole);
-    assert_int_equal(symlink(whole, folder_file(&w.d, to, "model.safetensors")), 0);
+    assert_int_equal(symlink(whole, folder_file(&w->d, to, "model.safetensors")), 0);
     free(whole);
-    snprintf(file, sizeof file, "golden/hf/%s/config.json", w.name);
-    w.root = json_load_file(test_path(from, sizeof from, file), 0, &e);
-    if (!w.root) fail_msg("%s: %s", from, e.text);
-    try_config(&w, &w.base);
-    if (w.base.status) fail_msg("%s: %s", w.name, w.base.why);
+    snprintf(file, sizeof file, "golden/hf/%s/config.json", w->name);
+    w->root = json_load_file(test_path(from, sizeof from, file), 0, &e);
+    if (!w->root) fail_msg("%s: %s", from, e.text);
+    try_config(w, &w->base);
+    if (w->base.status) fail_msg("%s: %s", w->name, w->base.why);
+}
+static void walk_close(struct walk *w) {
+    json_decref(w->root);
+    folder_remove(&w->d);
+}
+
+static void every_key_counts(void **state) {
+    struct walk w = {.name = *state};
+    walk_open(&w);
     walk_object(&w, w.root);
     assert_in_range(w.n, 20, 1000);
-    json_decref(w.root);
-    folder_remove(&w.d);
+    walk_close(&w);
 }
 
 /* ---- the keys of GGUF ---- */
@@ -279,15 +288,33 @@ static void every_key_of_gguf_counts(void **state) {
     folder_remove(&w.d);
 }
 
+/* null says that there is no cap, also where files without the key have one. */
+static void null_is_off(void **state) {
+    (void)state;
+    struct walk w = {.name = "gemma2"};
+    struct result capped, uncapped;
+    walk_open(&w);
+    json_object_set_new(w.root, "attn_logit_softcapping", json_null());
+    try_config(&w, &uncapped);
+    json_object_set_new(w.root, "attn_logit_softcapping", json_real(1e5));
+    try_config(&w, &capped); /* so high that it does nothing */
+    assert_int_equal(uncapped.status, INFER_OK);
+    for (int i = 0; i < capped.n_vocab; i++)
+        assert_true(fabsf(capped.logits[i] - uncapped.logits[i]) < 1e-4f);
+    assert_false(same(&uncapped, &w.base));
+    walk_close(&w);
+}
+
 int main(int argc, char **argv) {
     static char gguf_name[N_MODEL][64];
-    struct CMUnitTest tests[2 * N_MODEL];
+    struct CMUnitTest tests[2 * N_MODEL + 1];
     for (int i = 0; i < N_MODEL; i++) {
         void *name = (void *)(uintptr_t)models[i];
         snprintf(gguf_name[i], sizeof gguf_name[i], "%s as GGUF", models[i]);
         tests[2 * i] = (struct CMUnitTest){models[i], every_key_counts, NULL, NULL, name};
         tests[2 * i + 1] = (struct CMUnitTest){gguf_name[i], every_key_of_gguf_counts, NULL, NULL, name};
     }
+    tests[2 * N_MODEL] = (struct CMUnitTest)cmocka_unit_test(null_is_off);
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

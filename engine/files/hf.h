@@ -28,13 +28,18 @@ void hf_put_u32s(struct hf_keys *k, const char *arch, const char *name, const ui
 void hf_put_str(struct hf_keys *k, const char *arch, const char *name, const char *value, size_t len);
 void hf_put(struct hf_keys *k, const struct meta *m);
 
+/* What config.json says of a tensor that may be there: true, false, or nothing (-1); under which key. */
+struct hf_told {
+    signed char says;
+    char key[24];
+};
+
 /* What config.json says beyond keys. */
 struct hf_config {
     char arch[64];            /* GGUF's name of the architecture, else model_type */
     const struct arch *table; /* NULL: an architecture that does not run */
     bool tied;
-    /* What config.json says of tensors that may be there: true, false, or nothing (-1). */
-    signed char has_bias, has_out_bias, has_qk_norm;
+    struct hf_told bias, out_bias, qk_norm;
     uint32_t n_vocab;
     int n_head, n_kv_head, head_dim, n_rot; /* of full layers */
     int64_t n_embd, n_expert, n_ff_expert;

@@ -273,14 +273,13 @@ enum infer_status hf_config(struct hf_config *out, struct hf_keys *keys, const c
 
 /* ---- what config.json says of the tensors ---- */
 
-/* A tensor of the first layer is there as config.json says under key; says -1: nothing. */
-static enum infer_status check_told(const struct tensorfile *f, const char *tensor, const char *key,
-                                    int says) {
+/* A tensor of the first layer is there as config.json says. */
+static enum infer_status check_told(const struct tensorfile *f, const char *tensor, const struct hf_told *t) {
     char name[64];
     snprintf(name, sizeof name, "blk.0.%s", tensor);
-    if (says < 0 || (tensorfile_find(f, name) != NULL) == (says != 0)) return INFER_OK;
-    return err_set(INFER_E_INPUT, "%s: '%s' of config.json is %s, but %s is %sthere", f->path, key,
-                   says ? "true" : "false", name, says ? "not " : "");
+    if (t->says < 0 || (tensorfile_find(f, name) != NULL) == (t->says != 0)) return INFER_OK;
+    return err_set(INFER_E_INPUT, "%s: '%s' of config.json is %s, but %s is %sthere", f->path, t->key,
+                   t->says ? "true" : "false", name, t->says ? "not " : "");
 }
 
 /* Where the first layer has a bias, every layer has. */
@@ -289,9 +288,9 @@ static enum infer_status check_bias(const struct hf_config *c, const struct tens
                                        "attn_output.bias", "attn_q_norm.weight", "attn_k_norm.weight"};
     const bool fused = c->table->slot[SLOT_ATTN_QKV] != SLOT_ABSENT;
     char name[64], path[64];
-    TRY(check_told(f, fused ? "attn_qkv.bias" : "attn_q.bias", "attention_bias", c->has_bias));
-    TRY(check_told(f, "attn_output.bias", "attention_out_bias", c->has_out_bias));
-    TRY(check_told(f, "attn_q_norm.weight", "qk_layernorm", c->has_qk_norm));
+    TRY(check_told(f, fused ? "attn_qkv.bias" : "attn_q.bias", &c->bias));
+    TRY(check_told(f, "attn_output.bias", &c->out_bias));
+    TRY(check_told(f, "attn_q_norm.weight", &c->qk_norm));
     for (size_t i = 0; !fused && i < sizeof part / sizeof *part; i++) {
         const size_t first = i < 3 ? 0 : i; /* biases of q, k and v go together */
         snprintf(name, sizeof name, "blk.0.%s", part[first]);

@@ -3,6 +3,7 @@
 #include "files/hf_config.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -210,7 +211,12 @@ static enum infer_status read_scalars(const struct config *c) {
         const json_t *v = json_object_get(c->root, row[i].key);
         float x;
         bool flag;
-        if (!config_reads(c, row[i].key) || !v || json_is_null(v)) continue;
+        if (!config_reads(c, row[i].key) || !v) continue;
+        if (json_is_null(v)) { /* off, also where a file without the key has it on */
+            if (arch_default(c->out->table, row[i].name, 0) != 0)
+                hf_put_f32(c->keys, c->out->arch, row[i].name, 0);
+            continue;
+        }
         if (row[i].as == FLAG) {
             TRY(config_bool(c, row[i].key, v, false, &flag));
             hf_put_bool(c->keys, c->out->arch, row[i].name, flag);
@@ -255,12 +261,14 @@ static enum infer_status read_rotated(const struct config *c) {
 }
 
 /* true, false, or -1 where none of the keys is there. */
-static enum infer_status read_told(const struct config *c, const char *keys, signed char *out) {
+static enum infer_status read_told(const struct config *c, const char *keys, struct hf_told *out) {
     const char *found;
     const json_t *v = config_any(c, keys, &found);
     bool says = false;
     if (v) TRY(config_bool(c, found, v, false, &says));
-    *out = v ? says : -1;
+    *out = (struct hf_told){.says = v ? says : -1};
+    snprintf(out->key, sizeof out->key, "%.*s", (int)(found ? strlen(found) : strcspn(keys, "|")),
+             found ? found : keys);
     return INFER_OK;
 }
 
@@ -268,16 +276,16 @@ static enum infer_status read_told(const struct config *c, const char *keys, sig
 static enum infer_status read_tensors_told(const struct config *c) {
     struct hf_config *out = c->out;
     const unsigned char *slot = out->table->slot;
-    out->has_out_bias = out->has_qk_norm = -1;
-    TRY(read_told(c, "attention_bias|use_qkv_bias|use_bias|bias", &out->has_bias));
-    if (out->has_bias < 0 && slot[SLOT_ATTN_QKV] == SLOT_ABSENT)
-        out->has_bias = slot[SLOT_ATTN_Q_BIAS] == SLOT_MUST;
+    out->out_bias.says = out->qk_norm.says = -1;
+    TRY(read_told(c, "attention_bias|use_qkv_bias|use_bias|bias", &out->bias));
+    if (out->bias.says < 0 && slot[SLOT_ATTN_QKV] == SLOT_ABSENT)
+        out->bias.says = slot[SLOT_ATTN_Q_BIAS] == SLOT_MUST;
     if (config_reads(c, "attention_out_bias"))
-        TRY(read_told(c, "attention_out_bias", &out->has_out_bias));
+        TRY(read_told(c, "attention_out_bias", &out->out_bias));
     else if (slot[SLOT_ATTN_OUTPUT_BIAS] == SLOT_MAY && !config_reads(c, "use_qkv_bias"))
-        out->has_out_bias = out->has_bias; /* Llama has one key for both */
+        out->out_bias = out->bias; /* Llama has one key for both */
     const bool told = config_reads(c, "qk_layernorm") || config_reads(c, "use_qk_norm");
-    return told ? read_told(c, "qk_layernorm|use_qk_norm", &out->has_qk_norm) : INFER_OK;
+    return told ? read_told(c, "qk_layernorm|use_qk_norm", &out->qk_norm) : INFER_OK;
 }
 
 enum infer_status config_sizes(struct config *c, uint32_t dim[2]) {
