@@ -136,12 +136,14 @@ template <int L> __global__ void __launch_bounds__(256) experts_few_kernel(dev_t
         if (lane % lane_of::share == 0) part[warp][lane_of::row(lane, n)] = v;
     }
     __syncthreads();
-    const int n = blockIdx.x * 16 + threadIdx.x;
+    const int phys = blockIdx.x * 16 + threadIdx.x, in = phys % j.w.stride, up = in / j.w.inter,
+              n = phys / j.w.stride * j.w.inter + in % j.w.inter; // up: a row of the other member
     if (threadIdx.x >= 16 || n >= j.w.n) return;
     float v = 0.f;
     for (int k = 0; k < 8; k++) v += part[k][threadIdx.x];
-    v = fmaf(v, j.w.factor, j.w.bias ? j.w.bias[(size_t)e * j.w.n + n] : 0.f);
-    j.out.p[r * j.out.stride + (size_t)c * j.w.n + n] = j.weighted ? v * choice[j.n_used + c] : v;
+    v = fmaf(v, j.w.factor, j.w.bias ? j.w.bias[((size_t)up * j.n_expert + e) * j.w.n + n] : 0.f);
+    j.out.p[r * j.out.stride + ((size_t)up * j.n_used + c) * j.w.n + n] =
+        j.weighted ? v * choice[j.n_used + c] : v;
 }
 
 // ---- prompt rows: one block counts, adds up and places
@@ -248,7 +250,8 @@ template <int L> __global__ void __launch_bounds__(256) experts_tile_kernel(expe
 
 template <int L> static cudaError_t experts(dev_tables t, experts_job j, int n, bool decode, op_queue s) {
     if (decode) {
-        experts_few_kernel<L><<<dim3((j.w.n + 15) / 16, j.n_used, n), 256, 0, s.stream>>>(t, j);
+        experts_few_kernel<L>
+            <<<dim3((j.w.n + j.w.inter - 1) / j.w.inter, j.n_used, n), 256, 0, s.stream>>>(t, j);
     } else {
         const unsigned tiles = (unsigned)cuda_pair_tiles((size_t)n * j.n_used, j.n_expert);
         experts_tile_kernel<L><<<dim3((j.w.n + TILE - 1) / TILE, tiles), 256, 0, s.stream>>>(j);

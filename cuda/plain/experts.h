@@ -6,7 +6,7 @@
 cudaError_t op_route_run(dev_tables t, rows logits, rows choice, struct router r, int n, bool out_rows,
                          op_queue s);
 
-struct experts_job { // one member of the group
+struct experts_job { // one member of the group; of decode rows gate and up where they lie together
     dev_matrix w;    // matrix 0; matrix e: e * step rows further, its bias e * w.n floats
     int step, n_expert, n_used;
     rows x, choice, out; // out.p: the member's first column

@@ -4,13 +4,11 @@
 #include "seam/op_list.h"
 #include "seam/weight.h"
 
-/* Whether some list uses the group's output as gate and up of one glu. */
+/* Whether some list uses the group's output, or that of its experts, as gate and up of one glu. */
 static bool feeds_glu(const struct backend_config *c, int id) {
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++)
         for (int i = 0; c->list[cls] && i < c->list[cls]->n_op; i++)
-            if (c->list[cls]->op[i].kind == OP_MATMUL && list_is_gated(c->list[cls], i) &&
-                c->list[cls]->op[i].matmul.w->id == id)
-                return true;
+            if (list_is_gated(c->list[cls], i) && op_uses(&c->list[cls]->op[i]).group->id == id) return true;
     return false;
 }
 
@@ -54,11 +52,8 @@ static enum infer_status group_place(struct cuda_group *g, const struct weight_g
                                             .k = m[i].k,
                                             .col = col,
                                             .factor = m[i].factor};
-        g->member[i].step = round_up(m[i].n, UNIT_PAIR);
-        if (!g->paired)
-            r->rows += g->member[i].step * m[i].n_stack;
-        else if (i == 1)
-            r->rows = round_up(2 * m[i].n, UNIT_PAIR);
+        g->member[i].step = round_up(g->paired ? 2 * m[i].n : m[i].n, UNIT_PAIR);
+        if (!g->paired || i == 1) r->rows += g->member[i].step * m[i].n_stack;
         col += m[i].n;
         g->bias |= m[i].bias != NULL;
         g->scaled |= m[i].factor != 1;

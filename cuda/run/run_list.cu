@@ -58,7 +58,7 @@ static enum infer_status run_experts(cuda_backend *b, const struct op_list *l, c
     j.pair = (int *)(b->work + b->plan.pairs);
     j.tile = (int4 *)(b->work + b->plan.pair_tiles);
     if (!decode) CU(op_experts_order(b->t, j, n, s));
-    for (int i = 0; i < g->n_member; i++) {
+    for (int i = 0; i < g->n_member && !(i && g->paired && decode); i++) {
         j.w = cuda_matrix(b, o->w->id, i);
         j.step = g->member[i].step;
         j.out = out;
