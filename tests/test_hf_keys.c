@@ -202,7 +202,7 @@ static bool is_idle_gguf(const struct walk *w, const char *key) {
 /* Other bytes for a number or the first or last of an array; false: no more. */
 static bool other_bytes(const struct meta *m, int i, unsigned char *raw, size_t n) {
     enum meta_type type = m->type == META_ARRAY ? m->elem : m->type;
-    if (type == META_STRING || i > 3 || (m->type == META_ARRAY && i > 1)) return false;
+    if (type == META_STRING || i > 3 || (m->type == META_ARRAY && type != META_F32 && i > 1)) return false;
     size_t size = type == META_BOOL ? 1 : 4;
     uint64_t at = m->type == META_ARRAY && i ? m->n - 1 : 0;
     memcpy(raw, m->raw, n);
@@ -212,9 +212,9 @@ static bool other_bytes(const struct meta *m, int i, unsigned char *raw, size_t 
         return i < 2;
     }
     if (type == META_F32) {
-        float v = (float)(i % 2 ? 3 * x + 1 : 0.6 * x + 0.01);
+        float v = (float)(double[]){0.6 * x + 0.01, 3 * x + 1, x - 0.5, 0}[i];
         memcpy(raw + at * size, &v, size);
-        return i < 2;
+        return i < 3;
     }
     uint32_t v = (uint32_t[]){(uint32_t)x + 1, x > 0 ? (uint32_t)x - 1 : 2, 8 * (uint32_t)x + 8, 5}[i];
     memcpy(raw + at * size, &v, size);
@@ -278,9 +278,12 @@ static void every_key_of_gguf_counts(void **state) {
     assert_ok(meta_str(f, "general.architecture", &arch, NULL));
     for (size_t k = 0; k < f->n_meta; k++) {
         const struct str key = f->meta[k].key;
-        if (key.len <= arch.len || memcmp(key.data, arch.data, arch.len) != 0 || key.data[arch.len] != '.')
-            continue;
-        snprintf(name, sizeof name, "%.*s", (int)(key.len - arch.len - 1), key.data + arch.len + 1);
+        bool own =
+            key.len > arch.len && memcmp(key.data, arch.data, arch.len) == 0 && key.data[arch.len] == '.';
+        size_t from = own ? arch.len + 1 : 0;
+        if (!own && !(key.len > 6 && memcmp(key.data, "xielu.", 6) == 0))
+            continue; /* which has none in front */
+        snprintf(name, sizeof name, "%.*s", (int)(key.len - from), key.data + from);
         change_meta(&w, f, k, name);
     }
     assert_in_range(w.n, 10, 1000);

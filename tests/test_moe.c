@@ -292,8 +292,11 @@ static void blocks(void **state) {
                     d = new_buf(&b, USED * D, BUF_ROWS_ALL), none = {-1, 0, 0}, y = output(&b, D);
         push(&b, (struct op){.kind = OP_EXPERTS, .experts = {x, choice, gu, &b.group, USED, false, false}});
         push(&b, (struct op){.kind = OP_GLU,
-                             .glu = {view_columns(gu, 0, USED * FF), view_columns(gu, USED * FF, USED * FF),
-                                     f, ACT_SILU, 0, 0}});
+                             .glu = {view_columns(gu, 0, USED * FF),
+                                     view_columns(gu, USED * FF, USED * FF),
+                                     f,
+                                     ACT_SILU,
+                                     {0}}});
         push(&b, (struct op){.kind = OP_EXPERTS, .experts = {f, choice, d, &b.second, USED, true, false}});
         push(&b, (struct op){.kind = OP_MIX,
                              .mix = {d, choice, cases[i].shared ? x : none,

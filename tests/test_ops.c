@@ -59,7 +59,7 @@ static void matmul_folded(void **state) {
         add_member(&g, QUANT_Q8_0, 75, 288, true);
         struct view gx = input(&g, 288, 0), gy = output(&g, 75), gu = new_buf(&g, 150, BUF_ROWS_ALL);
         push(&g, (struct op){.kind = OP_MATMUL, .matmul = {gx, gu, &g.group, false}});
-        push(&g, (struct op){.kind = OP_GLU, .glu = {{gu.buf, 0, 75}, {gu.buf, 75, 75}, gy, ACT_SILU, 0, 0}});
+        push(&g, (struct op){.kind = OP_GLU, .glu = {{gu.buf, 0, 75}, {gu.buf, 75, 75}, gy, ACT_SILU, {0}}});
         check(&g, "matmul, glu", (const double[2]){3 * TOL_OP_BF16, 3 * TOL_OP_INT8});
         bench_free(&g);
     }
@@ -108,13 +108,16 @@ static void ropes(void **state) {
 static void glus_and_adds(void **state) {
     (void)state;
     for (int n = 1; n < 80; n += 13)
-        for (int act = 0; act <= ACT_SWIGLU_OAI + 1; act++) {
+        for (int act = 0; act <= ACT_KIND_COUNT; act++) {
             struct bench b = {0};
             struct view x = input(&b, 2 * n, 0), y = output(&b, n), g = {x.buf, 0, n}, u = {x.buf, n, n};
-            if (act <= ACT_SWIGLU_OAI) /* alone, where that is one */
+            if (act < ACT_KIND_COUNT) /* alone, where that is one */
                 push(&b, (struct op){.kind = OP_GLU,
-                                     .glu = {g, n % 2 && act != ACT_SWIGLU_OAI ? (struct view){-1, 0, 0} : u,
-                                             y, (enum act_kind)act, 0.8f, 1.702f}});
+                                     .glu = {g,
+                                             n % 2 && act != ACT_SWIGLU_OAI ? (struct view){-1, 0, 0} : u,
+                                             y,
+                                             (enum act_kind)act,
+                                             {0.8f, 1.702f, 0.4f, 0.5f, -1e-6f}}});
             else
                 push(&b, (struct op){.kind = OP_ADD, .add = {g, u, y}});
             check(&b, "glu or add", exact);

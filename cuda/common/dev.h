@@ -83,6 +83,7 @@ struct attend_rule {
     float scale, softcap, temp_beta;
     int temp_len, temp_offset;
     const float *sinks;
+    bool chunked;
 };
 cudaError_t op_attend_run(dev_tables t, dev_kv kv, rows q, rows out, attend_rule a, int n, op_queue s);
 // conv.cu. state: slot 0 of its store, slots n_elem floats apart
@@ -95,7 +96,7 @@ struct conv_job {
 };
 cudaError_t op_conv_run(dev_tables t, conv_job j, int n, op_queue s);
 // up.p NULL: none
-cudaError_t op_glu_run(dev_tables t, rows gate, rows up, rows out, int act, float limit, float alpha, int n,
+cudaError_t op_glu_run(dev_tables t, rows gate, rows up, rows out, int act, act_numbers k, int n,
                        bool out_rows, op_queue s);
 cudaError_t op_add_run(dev_tables t, rows a, rows b, rows out, int n, bool out_rows, op_queue s);
 cudaError_t op_position_run(dev_tables t, rows x, const float *table, int n, op_queue s);

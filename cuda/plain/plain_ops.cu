@@ -307,7 +307,10 @@ __global__ void __launch_bounds__(ATTEND_KEYS)
               w = tid >> 5;
     op_begin();
     if (r >= t.step->n_row) return;
-    const int slot = t.slot[r], pos = t.pos[r], first = o.window > 0 ? max(0, pos - o.window + 1) : 0;
+    const int slot = t.slot[r], pos = t.pos[r],
+              first = o.window <= 0 ? 0
+                      : o.chunked   ? pos - pos % o.window
+                                    : max(0, pos - o.window + 1);
     float scale = o.scale;
     if (o.temp_beta != 0.f)
         scale *= 1.f + o.temp_beta * logf((float)(1 + (pos + o.temp_offset) / o.temp_len));
@@ -360,29 +363,34 @@ cudaError_t op_attend_run(dev_tables t, dev_kv kv, rows q, rows out, attend_rule
 
 // ---- glu, add, rows
 // of those that no fused kernel knows, too
-DEV float act_any(int act, float limit, float x) {
-    if (act == ACT_CAP) return limit * tanhf(x / limit);
-    if (act == ACT_SCALE) return limit * x;
+DEV float act_any(int act, const act_numbers &k, float x) {
+    if (act == ACT_CAP) return k.limit * tanhf(x / k.limit);
+    if (act == ACT_SCALE) return k.limit * x;
+    if (act == ACT_XIELU)
+        return fmaf(k.beta, x, x > 0 ? k.alpha * x * x : k.alpha_n * (expm1f(x > k.eps ? k.eps : x) - x));
     if (act == ACT_GELU_ERF) return 0.5f * x * (1.f + erff(x * 0.7071067811865476f));
     return act_apply(act, x);
 }
-__global__ void glu_kernel(dev_tables t, rows gate, rows up, rows out, int act, float limit, float alpha,
+__global__ void glu_kernel(dev_tables t, rows gate, rows up, rows out, int act, act_numbers k,
                            bool out_rows) {
     int r = blockIdx.y, i = blockIdx.x * blockDim.x + threadIdx.x;
     op_begin();
     if (r >= row_count(t, out_rows) || i >= out.width) return;
     const float x = __ldcg(gate.p + r * gate.stride + i), u = up.p ? __ldcg(up.p + r * up.stride + i) : 1.f;
     if (act == ACT_SWIGLU_OAI) {
-        const float g = x > limit ? limit : x, v = u > limit ? limit : u < -limit ? -limit : u; // NaN stays
-        out.p[r * out.stride + i] = g / (1.f + expf(-alpha * g)) * (up.p ? v + 1.f : 1.f);
+        const float g = x > k.limit ? k.limit : x,
+                    v = u > k.limit    ? k.limit
+                        : u < -k.limit ? -k.limit
+                                       : u; // NaN stays
+        out.p[r * out.stride + i] = g / (1.f + expf(-k.alpha * g)) * (up.p ? v + 1.f : 1.f);
         return;
     }
-    out.p[r * out.stride + i] = act_any(act, limit, x) * u;
+    out.p[r * out.stride + i] = act_any(act, k, x) * u;
 }
-cudaError_t op_glu_run(dev_tables t, rows gate, rows up, rows out, int act, float limit, float alpha, int n,
+cudaError_t op_glu_run(dev_tables t, rows gate, rows up, rows out, int act, act_numbers k, int n,
                        bool out_rows, op_queue s) {
-    return op_launch(glu_kernel, dim3((out.width + 255) / 256, n), 256, s, t, gate, up, out, act, limit,
-                     alpha, out_rows);
+    return op_launch(glu_kernel, dim3((out.width + 255) / 256, n), 256, s, t, gate, up, out, act, k,
+                     out_rows);
 }
 __global__ void position_kernel(dev_tables t, rows x, const float *table) {
     int r = blockIdx.y, i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -115,7 +115,7 @@ static bool is_attend(const struct link_case *c, struct cuda_link *k) {
         o.attend->store != o.put->store || q.buf != key.buf || q.buf != v.buf ||
         l->buf[q.buf].last != last_op(k))
         return false;
-    if (o.attend->temp_beta != 0) return false;
+    if (o.attend->temp_beta != 0 || o.attend->chunked) return false;
     if (o.q_rope->n_head != o.attend->n_head || o.k_rope->n_head != s->n_kv_head ||
         o.q_rope->head_dim != s->head_dim_k || o.k_rope->head_dim != s->head_dim_k)
         return false;

@@ -108,12 +108,12 @@ static enum infer_status run_op(cuda_backend *b, const struct op_list *l, const 
         CU(op_attend_run(b->t, cuda_store(b, o->attend.store), at(o->attend.q), at(o->attend.out),
                          attend_rule{o->attend.n_head, o->attend.window, o->attend.scale, o->attend.softcap,
                                      o->attend.temp_beta, o->attend.temp_len, o->attend.temp_offset,
-                                     cuda_constant(b, o->attend.sinks)},
+                                     cuda_constant(b, o->attend.sinks), o->attend.chunked},
                          n, s));
         break;
     case OP_GLU:
-        CU(op_glu_run(b->t, at(o->glu.gate), at(o->glu.up), at(o->glu.out), o->glu.act, o->glu.limit,
-                      o->glu.alpha, n, cuda_out_rows(l, o->glu.gate), s));
+        CU(op_glu_run(b->t, at(o->glu.gate), at(o->glu.up), at(o->glu.out), o->glu.act, o->glu.k, n,
+                      cuda_out_rows(l, o->glu.gate), s));
         break;
     case OP_ADD:
         CU(op_add_run(b->t, at(o->add.a), at(o->add.b), at(o->add.out), n, cuda_out_rows(l, o->add.a), s));

@@ -92,6 +92,7 @@ enum hf_op {
     HF_HALVES, /* gate, then up; stands for gate's name */
     HF_BLOCKS, /* "X_blocks" beside "X_scales": MXFP4 */
     HF_EXPERT, /* one expert's: "experts.3.", "ffn_gate.3." */
+    HF_KEY,    /* one number of the layer, which GGUF has in a key of that name, a list of all layers' */
     HF_SKIP    /* nothing is computed with it */
 };
 struct hf_name {

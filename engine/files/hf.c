@@ -8,6 +8,7 @@
 #include "files/textfile.h"
 #include "files/vocab_json.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -232,7 +233,7 @@ static enum infer_status take_tensor(struct folder *d, struct strmap *index, con
     struct tensor *t = &f->tensor[f->n_tensor];
     struct hf_target to;
     hf_target(&to, d->config.table, from->name);
-    if (!*to.name) return INFER_OK;
+    if (!*to.name || to.op == HF_KEY) return INFER_OK;
     if (to.op == HF_TURNS || to.op == HF_BLOCKS || to.op == HF_HALVES)
         return take_experts(d, index, from, p, &to);
     if (!from->n_dim) return INFER_OK;
@@ -288,6 +289,62 @@ static enum infer_status name_tensors(struct folder *d) {
     TRY(add_vector(d, index, "rope_freqs.weight", c->rope_divisor, c->n_rot / 2));
     TRY(add_vector(d, index, "rope_factors_long.weight", c->rope_long, c->n_rot / 2));
     return add_vector(d, index, "rope_factors_short.weight", c->rope_short, c->n_rot / 2);
+}
+
+/* ---- numbers that are tensors in folders and keys of GGUF ---- */
+
+/* One key: a number for each layer. */
+struct layer_key {
+    const char *name;
+    float *value; /* value[n_layer], NAN: none yet */
+};
+enum { LAYER_KEYS = 8 };
+
+static enum infer_status layer_key_of(const struct folder *d, struct layer_key *all, const char *name,
+                                      struct layer_key **out) {
+    struct layer_key *k = all;
+    while (k->name && strcmp(k->name, name) != 0) k++;
+    *out = k;
+    if (k->name) return INFER_OK;
+    if (k == all + LAYER_KEYS) infer_bug("more than %d keys of tensors", LAYER_KEYS);
+    k->name = arena_strndup(&d->f->arena, name, strlen(name));
+    k->value = arena_alloc(&d->f->arena, ((size_t)d->config.n_layer + 1) * sizeof *k->value);
+    if (!k->name || !k->value) return no_memory(d);
+    for (uint32_t i = 0; i < d->config.n_layer; i++) k->value[i] = NAN;
+    return INFER_OK;
+}
+
+static enum infer_status take_layer_key(const struct folder *d, struct layer_key *all, const struct tensor *t,
+                                        const char *path) {
+    struct hf_target to;
+    struct layer_key *k;
+    hf_target(&to, d->config.table, t->name);
+    if (to.op != HF_KEY || !*to.name) return INFER_OK;
+    TRY(layer_key_of(d, all, to.name, &k));
+    const struct quant_info *q = quant_info(t->type);
+    if ((uint32_t)to.index >= d->config.n_layer || t->bytes != q->bytes || q->elems != 1)
+        return err_set(INFER_E_INPUT, "%s: tensor %.100s is not one number of a layer", path, t->name);
+    if (!isnan(k->value[to.index]))
+        return err_set(INFER_E_INPUT, "%s: two tensors stand for %s of layer %d", path, k->name, to.index);
+    q->decode(&k->value[to.index], t->data, 1);
+    if (!isfinite(k->value[to.index]))
+        return err_set(INFER_E_INPUT, "%s: tensor %.100s is %g", path, t->name, (double)k->value[to.index]);
+    return INFER_OK;
+}
+
+static enum infer_status put_layer_keys(struct folder *d) {
+    struct layer_key all[LAYER_KEYS + 1] = {0};
+    for (int p = 0; p < d->f->n_part; p++)
+        for (size_t i = 0; i < d->list[p].n; i++)
+            TRY(take_layer_key(d, all, &d->list[p].tensor[i], d->f->part[p].path));
+    for (const struct layer_key *k = all; k->name; k++) {
+        for (uint32_t i = 0; i < d->config.n_layer; i++)
+            if (isnan(k->value[i]))
+                return err_set(INFER_E_INPUT, "%s: layer %u has no %s, which other layers have", d->f->path,
+                               i, k->name);
+        hf_put_f32s(&d->keys, NULL, k->name, k->value, d->config.n_layer);
+    }
+    return INFER_OK;
 }
 
 /* ---- keys ---- */
@@ -387,6 +444,7 @@ enum infer_status hf_read(struct tensorfile *f, const struct tensorfile_options 
     TRY(read_tokenizer(&d));
     TRY(read_generation(&d));
     TRY(read_weights(&d));
+    TRY(put_layer_keys(&d));
     TRY(index_keys(&d));
     TRY(name_tensors(&d));
     return options->vocab_only ? INFER_OK

@@ -25,6 +25,7 @@ void hf_put_f32(struct hf_keys *k, const char *arch, const char *name, float val
 void hf_put_bool(struct hf_keys *k, const char *arch, const char *name, bool value);
 void hf_put_bools(struct hf_keys *k, const char *arch, const char *name, const uint8_t *value, size_t n);
 void hf_put_u32s(struct hf_keys *k, const char *arch, const char *name, const uint32_t *value, size_t n);
+void hf_put_f32s(struct hf_keys *k, const char *arch, const char *name, const float *value, size_t n);
 void hf_put_str(struct hf_keys *k, const char *arch, const char *name, const char *value, size_t len);
 void hf_put(struct hf_keys *k, const struct meta *m);
 
@@ -40,7 +41,7 @@ struct hf_config {
     const struct arch *table; /* NULL: an architecture that does not run */
     bool tied;
     struct hf_told bias, out_bias, qk_norm;
-    uint32_t n_vocab;
+    uint32_t n_vocab, n_layer;
     int n_head, n_kv_head, head_dim, n_rot; /* of full layers */
     int64_t n_embd, n_expert, n_ff_expert;
     /* [n_rot / 2] in the arena, what frequencies are divided by: of all contexts; of those within the original length, and

@@ -61,6 +61,9 @@ void hf_put_bools(struct hf_keys *k, const char *arch, const char *name, const u
 void hf_put_u32s(struct hf_keys *k, const char *arch, const char *name, const uint32_t *value, size_t n) {
     put_value(k, arch, name, META_ARRAY, META_U32, value, n * sizeof *value);
 }
+void hf_put_f32s(struct hf_keys *k, const char *arch, const char *name, const float *value, size_t n) {
+    put_value(k, arch, name, META_ARRAY, META_F32, value, n * sizeof *value);
+}
 void hf_put_str(struct hf_keys *k, const char *arch, const char *name, const char *value, size_t len) {
     put_value(k, arch, name, META_STRING, META_STRING, value, len);
 }
@@ -195,7 +198,8 @@ static enum infer_status check_act(const struct config *c) {
                                         [ACT_GELU_TANH] = "gelu_pytorch_tanh|gelu_new|gelu_fast|gelu_tanh",
                                         [ACT_RELU2] = "relu2|squared_relu",
                                         [ACT_GELU_ERF] = "gelu|gelu_python",
-                                        [ACT_SWIGLU_OAI] = "silu|swish"};
+                                        [ACT_SWIGLU_OAI] = "silu|swish",
+                                        [ACT_XIELU] = "xielu"};
     const char *key;
     const json_t *act = config_any(c, "hidden_activation|hidden_act|activation_function|activation", &key);
     if (!act) return INFER_OK;

@@ -153,8 +153,10 @@ void hf_target(struct hf_target *out, const struct arch *a, const char *name) {
         out->known = sscanf(rest, "%5d.%n", &out->index, &used) == 1 && used && out->index >= 0;
         rest += used;
     }
-    if (row->op == HF_SKIP)
+    if (row->op == HF_SKIP || (row->op == HF_KEY && layer < 0))
         out->name[0] = 0;
+    else if (row->op == HF_KEY)
+        snprintf(out->name, sizeof out->name, "%s", row->gguf), out->index = layer;
     else if (expert >= 0)
         snprintf(out->name, sizeof out->name, "blk.%d.%s%d.%s", layer, row->gguf, expert, rest);
     else if (layer >= 0)

@@ -284,8 +284,9 @@ static enum infer_status read_tensors_told(const struct config *c) {
         TRY(read_told(c, "attention_out_bias", &out->out_bias));
     else if (slot[SLOT_ATTN_OUTPUT_BIAS] == SLOT_MAY && !config_reads(c, "use_qkv_bias"))
         out->out_bias = out->bias; /* Llama has one key for both */
-    const bool told = config_reads(c, "qk_layernorm") || config_reads(c, "use_qk_norm");
-    return told ? read_told(c, "qk_layernorm|use_qk_norm", &out->qk_norm) : INFER_OK;
+    const bool told =
+        config_reads(c, "qk_layernorm") || config_reads(c, "use_qk_norm") || config_reads(c, "qk_norm");
+    return told ? read_told(c, "qk_layernorm|use_qk_norm|qk_norm", &out->qk_norm) : INFER_OK;
 }
 
 enum infer_status config_sizes(struct config *c, uint32_t dim[2]) {
@@ -307,6 +308,7 @@ enum infer_status config_sizes(struct config *c, uint32_t dim[2]) {
         hf_put_u32(c->keys, out->arch, plain[i].name, v);
     }
     out->n_vocab = v;
+    out->n_layer = c->n_layer;
     const json_t *side =
         json_object_get(c->root, "hidden_size_per_layer_input"); /* Gemma 4's files say that it is 0 */
     if (json_is_integer(side)) hf_put_u32(c->keys, out->arch, "embedding_length_per_layer_input", 0);

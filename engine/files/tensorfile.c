@@ -297,6 +297,19 @@ enum infer_status meta_u32_array(const struct tensorfile *f, const char *key, ui
     return INFER_OK;
 }
 
+enum infer_status meta_f32_array(const struct tensorfile *f, const char *key, float *out, size_t n,
+                                 bool *present) {
+    const struct meta *m;
+    TRY(get(f, key, present, &m));
+    if (!m) return INFER_OK;
+    if (!is_float(elem_type(m))) return wrong_type(f, m, "a float or an array of floats");
+    if (m->type == META_ARRAY && m->n != n)
+        return err_set(INFER_E_INPUT, "%s: key '%s' has %llu values, not %zu", f->path, key,
+                       (unsigned long long)m->n, n);
+    for (size_t i = 0; i < n; i++) out[i] = (float)meta_elem_f64(m, m->type == META_ARRAY ? i : 0);
+    return INFER_OK;
+}
+
 enum infer_status meta_array(const struct tensorfile *f, const char *key, enum meta_kind kind, size_t n,
                              const struct meta **out, bool *present) {
     static const char *const want[] = {"an array of integers", "an array of floats", "an array of strings"};

@@ -102,6 +102,8 @@ enum infer_status meta_str(const struct tensorfile *f, const char *key, struct s
 /* A scalar or an array of n integers (a scalar fills all n): per-layer hyper-parameters. */
 enum infer_status meta_u32_array(const struct tensorfile *f, const char *key, uint32_t *out, size_t n,
                                  bool *present);
+enum infer_status meta_f32_array(const struct tensorfile *f, const char *key, float *out, size_t n,
+                                 bool *present); /* the same of numbers */
 /* An array whose elements are of one kind; n: the length it must have, or META_ANY_LENGTH. An integer array
  * may have any integer type, a float array f32 or f64. errors: INFER_E_INPUT naming key, type and length. */
 enum meta_kind { META_KIND_INT, META_KIND_FLOAT, META_KIND_STRING };

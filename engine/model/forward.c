@@ -58,9 +58,9 @@ static void rope(struct emitter *e, const char *name, struct view x, int n_head,
 }
 
 static void map(struct emitter *e, const char *name, struct view x, struct view out, enum act_kind act,
-                float limit) {
+                struct act_numbers k) {
     static const struct view none = {-1, 0, 0};
-    push(e, name, (struct op){.kind = OP_GLU, .glu = {x, none, out, act, limit, 0}});
+    push(e, name, (struct op){.kind = OP_GLU, .glu = {x, none, out, act, k}});
 }
 
 /* ---- the model ---------------------------------------------------------------------------------------------- */
@@ -107,8 +107,8 @@ static struct view attention(struct emitter *e, const struct layer *l, struct vi
 /* act(gate) * up of the columns of gu, n each. */
 static struct view gated(struct emitter *e, const char *name, struct view gu, int n) {
     struct view f = buffer(e, name, n, BUF_ROWS_ALL, false);
-    struct op_glu o = {view_columns(gu, 0, n), view_columns(gu, n, n), f,
-                       e->m->arch->act,        e->m->act_limit,        e->m->act_alpha};
+    struct op_glu o = {view_columns(gu, 0, n), view_columns(gu, n, n), f, e->m->arch->act,
+                       e->m->layer[e->layer].act};
     push(e, name, (struct op){.kind = OP_GLU, .glu = o});
     return f;
 }
@@ -145,7 +145,7 @@ static struct view dense(struct emitter *e, const struct layer *l, struct view h
     struct view gu = matmul(e, "ffn_gate_up", h, &l->gate_up, BUF_ROWS_ALL), f;
     if (l->gate_up.n == l->n_ff) {
         f = buffer(e, "ffn_glu", l->n_ff, BUF_ROWS_ALL, false);
-        map(e, "ffn_act", gu, f, e->m->arch->act, 0);
+        map(e, "ffn_act", gu, f, e->m->arch->act, l->act);
     } else {
         f = gated(e, "ffn_glu", gu, l->n_ff);
     }
@@ -184,7 +184,7 @@ static void block(struct emitter *e, const struct layer *l, struct view x) {
         norm(e, "post_ffn_norm", f, f, n, &l->post_ffn_norm);
         add(e, "ffn_add", x, f);
     }
-    if (l->scale != 1) map(e, "layer_scale", x, x, ACT_SCALE, l->scale);
+    if (l->scale != 1) map(e, "layer_scale", x, x, ACT_SCALE, (struct act_numbers){.limit = l->scale});
 }
 
 /* logits = cap(head(norm(rows of x that want an output))) */
@@ -195,7 +195,8 @@ static void output(struct emitter *e, struct view x) {
     struct view h = buffer(e, "output_norm", m->n_embd, BUF_ROWS_OUT, false);
     norm(e, "output_norm", y, h, m->n_embd, &m->output_norm);
     struct view logits = matmul(e, "logits", h, &m->head, BUF_ROWS_OUT);
-    if (m->logit_softcap > 0) map(e, "logits_cap", logits, logits, ACT_CAP, m->logit_softcap);
+    if (m->logit_softcap > 0)
+        map(e, "logits_cap", logits, logits, ACT_CAP, (struct act_numbers){.limit = m->logit_softcap});
     push(e, "select", (struct op){.kind = OP_SELECT, .select = {logits, m->n_vocab}});
 }
 

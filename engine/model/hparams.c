@@ -92,8 +92,6 @@ static enum infer_status read_scales(struct model *m) {
     TRY(model_read_float(m, "attention.scale", 0, 1e6f, 0, &m->attn_scale));
     TRY(model_read_float(m, "attn_logit_softcapping", 0, 1e6f, 0, &m->attn_softcap));
     TRY(model_read_float(m, "final_logit_softcapping", 0, 1e6f, 0, &m->logit_softcap));
-    TRY(model_read_float(m, "swiglu_limit", 0, 1e6f, 0, &m->act_limit));
-    TRY(model_read_float(m, "swiglu_alpha", 0, 1e6f, 0, &m->act_alpha));
     TRY(model_read_float(m, "embedding_scale", 0, 1e6f, 1, &m->embd_scale));
     TRY(model_read_float(m, "residual_scale", 0, 1e6f, 1, &m->residual_scale));
     TRY(model_read_float(m, "logit_scale", 0, 1e6f, 1, &m->logit_scale));
@@ -107,6 +105,48 @@ static enum infer_status read_scales(struct model *m) {
         TRY(model_read_int(m, "rope.scaling.original_context_length", 1, MODEL_MAX_CTX, -1, &m->temp_len));
     m->parallel = a->parallel;
     return meta_bool(m->file, model_key(m, key, sizeof key, "use_parallel_residual"), &m->parallel, &there);
+}
+
+/* One of xIELU's numbers for every layer, whose key has no architecture in front. */
+static enum infer_status read_xielu_key(const struct model *m, const char *key, float fallback, float *out) {
+    bool there = true;
+    TRY(meta_f32_array(m->file, key, out, (size_t)m->n_layer, isnan(fallback) ? NULL : &there));
+    for (int i = 0; i < m->n_layer; i++) {
+        if (!there) out[i] = fallback;
+        if (!(fabsf(out[i]) < 1e6f))
+            return err_set(INFER_E_INPUT, "%s: %s of layer %d is %g", m->file->path, key, i, (double)out[i]);
+    }
+    return INFER_OK;
+}
+
+/* alpha and alpha_n through softplus, alpha_n with beta added. source: HF activations.XIELUActivation */
+static enum infer_status read_xielu(struct model *m) {
+    const size_t n = (size_t)m->n_layer;
+    float *p = arena_alloc(&m->arena, 4 * n * sizeof *p);
+    if (!p) return err_set(INFER_E_MEMORY, "out of memory for %d layers", m->n_layer);
+    TRY(read_xielu_key(m, "xielu.alpha_p", NAN, p));
+    TRY(read_xielu_key(m, "xielu.alpha_n", NAN, p + n));
+    TRY(read_xielu_key(m, "xielu.beta", 0.5f, p + 2 * n));
+    TRY(read_xielu_key(m, "xielu.eps", -1e-6f, p + 3 * n));
+    for (size_t i = 0; i < n; i++) {
+        struct act_numbers *k = &m->layer[i].act;
+        double plus = log1p(exp((double)p[i])), minus = log1p(exp((double)p[n + i]));
+        k->beta = p[2 * n + i];
+        k->eps = p[3 * n + i];
+        k->alpha = p[i] > 20 ? p[i] : (float)plus;
+        k->alpha_n = k->beta + (p[n + i] > 20 ? p[n + i] : (float)minus);
+    }
+    return INFER_OK;
+}
+
+/* The numbers of activations. */
+static enum infer_status read_act(struct model *m) {
+    struct act_numbers k = {0};
+    if (m->arch->act == ACT_XIELU) return read_xielu(m);
+    TRY(model_read_float(m, "swiglu_limit", 0, 1e6f, 0, &k.limit));
+    TRY(model_read_float(m, "swiglu_alpha", 0, 1e6f, 0, &k.alpha));
+    for (int i = 0; i < m->n_layer; i++) m->layer[i].act = k;
+    return INFER_OK;
 }
 
 /* Of a full layer's heads and of a windowed one's; the key that other layers have is the fallback. */
@@ -174,6 +214,7 @@ enum infer_status model_read_hparams(struct model *m) {
     }
     if (m->arch->wide_layers == m->n_layer && m->attn_scale == 0)
         m->attn_scale = 1 / sqrtf((float)m->n_embd / (float)n_head[0]);
+    TRY(read_act(m));
     TRY(read_windows(m, n_head));
     TRY(model_read_experts(m));
     return read_head_sizes(m);

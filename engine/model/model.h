@@ -24,6 +24,7 @@ struct layer {
     bool qk_row;                        /* q_norm and k_norm are over the whole row */
     const float *sinks;                 /* [n_head], NULL: none */
     float scale;                        /* of the layer's result; 1: none */
+    struct act_numbers act;
     struct weight_group qkv, out, gate_up, down;
     /* Experts; n_expert 0: none, and what follows is not there. Stacks gate and up, and down; the part that all rows share. */
     int n_expert, n_used, n_ff_expert, n_ff_shared;
@@ -43,7 +44,6 @@ struct model {
     float attn_scale;                  /* 0: 1 / sqrt(head_dim_k) */
     float embd_scale;                  /* of embeddings */
     float attn_softcap, logit_softcap; /* 0: none */
-    float act_limit, act_alpha;        /* SWIGLU_OAI */
     float residual_scale;              /* of what attention and the feed-forward part add */
     float logit_scale;
     float temp_beta; /* struct op_attend */

@@ -167,7 +167,7 @@ static void ref_kv_put(struct ref *r, const struct op_kv_put *o) {
 static void attend_head(struct ref *r, const struct op_attend *o, int t, int h) {
     const struct kv_store *s = &r->c.store[o->store];
     int g = h / (o->n_head / s->n_kv_head), pos = r->step.pos[t], slot = r->step.slot[t];
-    int from = o->window && pos - o->window + 1 > 0 ? pos - o->window + 1 : 0;
+    int from = op_attend_first(o, pos);
     const float *q = row_of(r, o->q, t) + h * s->head_dim_k;
     float *out = row_of(r, o->out, t) + h * s->head_dim_v;
     double top = o->sinks ? (double)o->sinks[h] : -INFINITY, sum = 0, scale = (double)o->scale;
@@ -279,12 +279,17 @@ static double activate(const struct op_glu *o, double x) {
     case ACT_GELU_ERF:
         return 0.5 * x * (1 + erf(x / sqrt(2)));
     case ACT_CAP:
-        return (double)o->limit * tanh(x / (double)o->limit);
+        return (double)o->k.limit * tanh(x / (double)o->k.limit);
     case ACT_SCALE:
-        return (double)o->limit * x;
+        return (double)o->k.limit * x;
     case ACT_SWIGLU_OAI:
-        x = fmin(x, (double)o->limit);
-        return x / (1 + exp(-(double)o->alpha * x));
+        x = fmin(x, (double)o->k.limit);
+        return x / (1 + exp(-(double)o->k.alpha * x));
+    case ACT_XIELU:
+        if (x > 0) return (double)o->k.alpha * x * x + (double)o->k.beta * x;
+        return (double)o->k.alpha_n * (expm1(fmin(x, (double)o->k.eps)) - x) + (double)o->k.beta * x;
+    case ACT_KIND_COUNT:
+        break;
     }
     infer_bug("activation %d", (int)o->act);
 }
@@ -292,7 +297,7 @@ static double activate(const struct op_glu *o, double x) {
 /* What the activation is times, of up. */
 static double factor(const struct op_glu *o, double up) {
     if (o->act != ACT_SWIGLU_OAI) return up;
-    return fmax(-(double)o->limit, fmin(up, (double)o->limit)) + 1;
+    return fmax(-(double)o->k.limit, fmin(up, (double)o->k.limit)) + 1;
 }
 
 static void ref_glu(struct ref *r, const struct op_glu *o) {

@@ -180,7 +180,7 @@ struct op_kv_put {
 };
 
 /* attend: for query head h, kv head g = h / (n_head / n_kv_head), p over positions of the row's sequence with
- * p <= pos[t] and (window == 0 or p > pos[t] - window):
+ * p <= pos[t] and (window == 0 or p > pos[t] - window; chunked: p / window == pos[t] / window):
  *   a[p] = scale * q[t][h] . K[p][g];  softcap > 0: a = softcap * tanh(a / softcap)
  *   w = softmax over p (and the sink logit sinks[h] when given);  out[t][h] = sum_p w[p] V[p][g]
  * temp_beta != 0: scale is times 1 + temp_beta ln(1 + floor((pos[t] + temp_offset) / temp_len)).
@@ -194,18 +194,40 @@ struct op_attend {
     const float *sinks;
     float temp_beta;
     int temp_len, temp_offset;
+    bool chunked; /* the window begins at a multiple of its length */
 };
+/* The first position that the row of position pos sees. */
+static inline int op_attend_first(const struct op_attend *o, int pos) {
+    if (!o->window) return 0;
+    int first = o->chunked ? pos - pos % o->window : pos - o->window + 1;
+    return first > 0 ? first : 0;
+}
 
 /* glu: out[t][i] = act(gate[t][i]) * up[t][i]; up absent: act(gate[t][i]). out may be gate. With x = gate[t][i]:
  *   SILU x / (1 + exp(-x));  GELU_TANH 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)));  GELU_ERF 0.5 x (1 + erf(x / sqrt(2)));
  *   RELU2 max(x, 0)^2;  CAP limit tanh(x / limit);  SCALE limit x;
- *   SWIGLU_OAI g / (1 + exp(-alpha g)) with g = min(x, limit), times u + 1 with u = up[t][i] between -limit and limit.
- * source: Shazeer 2020; Hendrycks & Gimpel 2016; gpt-oss. */
-enum act_kind { ACT_SILU, ACT_GELU_TANH, ACT_RELU2, ACT_GELU_ERF, ACT_CAP, ACT_SCALE, ACT_SWIGLU_OAI };
+ *   SWIGLU_OAI g / (1 + exp(-alpha g)) with g = min(x, limit), times u + 1 with u = up[t][i] between -limit and limit;
+ *   XIELU beta x + (x > 0 ? alpha x^2 : alpha_n (exp(min(x, eps)) - 1 - x)).
+ * source: Shazeer 2020; Hendrycks & Gimpel 2016; gpt-oss; Huang & Schlag 2024 (arXiv 2411.13010). */
+enum act_kind {
+    ACT_SILU,
+    ACT_GELU_TANH,
+    ACT_RELU2,
+    ACT_GELU_ERF,
+    ACT_CAP,
+    ACT_SCALE,
+    ACT_SWIGLU_OAI,
+    ACT_XIELU,
+    ACT_KIND_COUNT
+};
+/* The numbers of an activation that has some. */
+struct act_numbers {
+    float limit, alpha, alpha_n, beta, eps;
+};
 struct op_glu {
     struct view gate, up, out;
     enum act_kind act;
-    float limit, alpha;
+    struct act_numbers k;
 };
 
 /* add: out[t][i] = a[t][i] + b[t][i]; out may be a. */

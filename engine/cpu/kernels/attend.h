@@ -162,7 +162,7 @@ static void attend_row(const struct cpu_attend_arg *a, int kv_head, int pos, int
     bool half_k = a->type == KV_F16 && hk % VL == 0, half_v = a->type == KV_F16 && hv % VL == 0;
     float *k = scratch, *v = k + KV_PAGE * hk, *s = v + KV_PAGE * hv, *keep = s + KV_PAGE * G;
     float *m = part + G * hv, *l = m + G, scale = cpu_attend_scale(op, pos);
-    int first = op->window && pos - op->window + 1 > 0 ? pos - op->window + 1 : 0;
+    int first = op_attend_first(op, pos);
     for (int h = 0; h < G; h++) m[h] = never, l[h] = 0;
     memset(part, 0, sizeof(float) * (size_t)(G * hv));
     if (page < first / KV_PAGE) page = first / KV_PAGE;
@@ -286,7 +286,7 @@ static void attend_block(const struct cpu_attend_arg *a, int kv_head, const int3
     memset(o, 0, sizeof(float) * (size_t)hv * R);
     for (int r = 0; r < R; r++) {
         int t = r / heads < n ? r / heads : n - 1;
-        int f = op->window && pos[t] - op->window + 1 > 0 ? pos[t] - op->window + 1 : 0;
+        int f = op_attend_first(op, pos[t]);
         m[r] = never, l[r] = 0, first[r] = (float)f, last[r] = (float)pos[t];
         if (f < begin) begin = f;
         if (pos[t] > end) end = pos[t];

@@ -270,7 +270,7 @@ static void write_rows(struct attend *t, int r0, int n, int head0, int heads, fl
 void cpu_amx_attend_block(const struct cpu_attend_arg *a, int kv_head, const int32_t *pos, int n, int head0,
                           int heads, const float *q, size_t q_stride, float *out, size_t out_stride,
                           float *scratch) {
-    int hk = a->store->head_dim_k, hv = a->store->head_dim_v, window = a->op->window;
+    int hk = a->store->head_dim_k, hv = a->store->head_dim_v;
     struct attend t = {.a = a, .hkp = (hk + 31) & ~31, .hvp = (hv + 31) & ~31};
     int rows = n * heads, groups = (rows + GROUP - 1) / GROUP, begin = INT32_MAX, end = 0;
     int seen[2][CPU_AMX_ATTEND_ROWS / GROUP][2]; /* [least, most][group][first, last] */
@@ -278,8 +278,7 @@ void cpu_amx_attend_block(const struct cpu_attend_arg *a, int kv_head, const int
     memset(t.o, 0, sizeof(float) * (size_t)(groups * GROUP * t.hvp));
     for (int r = 0; r < groups * GROUP;
          r++) { /* row r = token * heads + head; past the last: the last token */
-        int p = pos[r / heads < n ? r / heads : n - 1], g = r / GROUP,
-            f = window && p >= window ? p - window + 1 : 0;
+        int p = pos[r / heads < n ? r / heads : n - 1], g = r / GROUP, f = op_attend_first(a->op, p);
         t.m[r] = never, t.l[r] = 0, t.first[r] = (float)f, t.last[r] = (float)p;
         if (r % GROUP == 0) seen[0][g][0] = seen[1][g][0] = f, seen[0][g][1] = seen[1][g][1] = p;
         if (f < seen[0][g][0]) seen[0][g][0] = f;

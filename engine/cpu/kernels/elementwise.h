@@ -112,14 +112,29 @@ static void vec_conv(const struct op_conv *op, int c0, int c1, int n, int pos, c
     }
 }
 INLINE vf clamped_silu(const struct op_glu *op, vf g) {
-    g = vf_sub(vf_set(0), vf_max(vf_sub(vf_set(0), g), vf_set(-op->limit))); /* a NaN stays one */
-    return vf_div(g, vf_add(vf_set(1), vf_exp(vf_mul(g, vf_set(-op->alpha)))));
+    g = vf_sub(vf_set(0), vf_max(vf_sub(vf_set(0), g), vf_set(-op->k.limit))); /* a NaN stays one */
+    return vf_div(g, vf_add(vf_set(1), vf_exp(vf_mul(g, vf_set(-op->k.alpha)))));
 }
 INLINE vf up_factor(const struct op_glu *op, vf u) {
     if (op->act != ACT_SWIGLU_OAI) return u;
-    const vf low = vf_set(-op->limit), zero = vf_set(0);
+    const vf low = vf_set(-op->k.limit), zero = vf_set(0);
     u = vf_sub(zero, vf_max(vf_sub(zero, vf_max(u, low)), low));
     return vf_add(u, vf_set(1));
+}
+/* exp(x) - 1 for x <= 0: near 0, where the difference cancels, by its series, to 2e-8 */
+INLINE vf vec_expm1(vf x) {
+    vf p = vf_fma(x, vf_set(1.f / 720), vf_set(1.f / 120));
+    p = vf_fma(p, x, vf_set(1.f / 24));
+    p = vf_fma(p, x, vf_set(1.f / 6));
+    p = vf_fma(p, x, vf_set(0.5f));
+    p = vf_fma(vf_mul(p, x), x, x);
+    return vf_pick(vf_less(x, vf_set(-0.25f)), vf_sub(vf_exp(x), vf_set(1)), p);
+}
+INLINE vf xielu(const struct op_glu *op, vf x) {
+    const vf zero = vf_set(0), low = vf_sub(zero, vf_max(vf_sub(zero, x), vf_set(-op->k.eps)));
+    vf plus = vf_mul(vf_mul(vf_set(op->k.alpha), x), x);
+    vf minus = vf_mul(vf_set(op->k.alpha_n), vf_sub(vec_expm1(low), x));
+    return vf_fma(vf_set(op->k.beta), x, vf_pick(vf_less(zero, x), plus, minus));
 }
 /* up NULL: 1 */
 static void vec_glu(const struct op_glu *op, const float *gate, const float *up, float *out, int n) {
@@ -136,11 +151,13 @@ static void vec_glu(const struct op_glu *op, const float *gate, const float *up,
         else if (act == ACT_GELU_ERF)
             y = vf_mul(vf_mul(g, vf_set(0.5f)), vf_add(vf_set(1), vec_erf(vf_mul(g, vf_set(0.70710678f)))));
         else if (act == ACT_CAP)
-            y = vf_mul(vf_set(op->limit), vf_tanh(vf_div(g, vf_set(op->limit))));
+            y = vf_mul(vf_set(op->k.limit), vf_tanh(vf_div(g, vf_set(op->k.limit))));
         else if (act == ACT_SWIGLU_OAI)
             y = clamped_silu(op, g);
+        else if (act == ACT_XIELU)
+            y = xielu(op, g);
         else
-            y = vf_mul(vf_set(op->limit), g);
+            y = vf_mul(vf_set(op->k.limit), g);
         if (up) y = vf_mul(y, up_factor(op, vf_loadn(up + i, left)));
         vf_storen(out + i, y, left);
     }
