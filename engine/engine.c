@@ -2,6 +2,7 @@
  * forward.c. */
 #include "engine_impl.h"
 #include "engine_options.h"
+#include "join/host_experts.h"
 #include "join/layers.h"
 #include "plan/card.h"
 #include "plan/device.h"
@@ -176,7 +177,9 @@ static void say_paging(const struct plan *p, const struct plan_part *part, const
 
 static enum infer_status open_backend(struct infer_engine *e) {
     const struct plan *p = &e->plan;
-    if (p->n_part > 1)
+    if (p->part[0].experts)
+        TRY(host_experts_open(&e->backend, p));
+    else if (p->n_part > 1)
         TRY(split_open(&e->backend, p));
     else
         TRY(p->part[0].type->open(&e->backend, &p->part[0].config));
@@ -274,6 +277,7 @@ static struct infer_engine_info planned(const struct plan *p) {
         .n_decode_rows = p->set.n_decode_rows,
         .n_logits = part->config.n_logits,
         .device_layers = part->range.end - part->range.first,
+        .host_experts = part->range.n_elsewhere,
         .kv_type = plan_kv_name(p->set.kv_type),
         .weight_bytes = part->size.weight_bytes,
         .kv_bytes = part->size.kv_bytes,

@@ -11,7 +11,7 @@ static enum infer_status host_of(const char *option, const char *name, enum devi
 
 static enum infer_status wish_of(struct device_wish *out, const struct infer_engine_options *o) {
     const char *device = o->device ? o->device : "auto";
-    *out = (struct device_wish){DEVICE_AUTO, DEVICE_NONE, o->gpu_layers};
+    *out = (struct device_wish){DEVICE_AUTO, DEVICE_NONE, o->gpu_layers, o->cpu_experts};
     if (!strcmp(device, "cuda"))
         out->device = DEVICE_CUDA;
     else if (strcmp(device, "auto"))
@@ -33,7 +33,7 @@ static enum infer_status known_format(const char *name) {
 }
 
 enum infer_status engine_options_read(struct plan_options *out, const struct infer_engine_options *o) {
-    static const struct infer_engine_options defaults = {.gpu_layers = -1};
+    static const struct infer_engine_options defaults = {.gpu_layers = -1, .cpu_experts = -1};
     if (!o) o = &defaults;
     *out = (struct plan_options){.ctx = o->ctx,
                                  .slots = o->slots,

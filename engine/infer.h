@@ -155,10 +155,12 @@ struct infer_engine_options {
     const char *host_device; /* who computes the layers that are not on the device: NULL: "cpu" when device
                                 is "auto" and a card is used, else nobody; "cpu", "ref" */
     int gpu_layers;          /* the last layers on the device, the others on the host; -1: all that fit */
-    double vram_fraction;    /* of a card's memory; 0: 0.9 */
-    uint64_t vram_limit;     /* bytes of it, instead of the fraction; 0: the fraction */
-    uint64_t vram_reserve;   /* bytes of its free memory to leave to others */
-    int sm_emulate;          /* 0, or 120 */
+    int cpu_experts; /* of so many layers, from the first on, the experts on the host, all the rest on the device; -1: where
+                        the model does not fit, this or fewer gpu_layers, what is predicted to be faster */
+    double vram_fraction;  /* of a card's memory; 0: 0.9 */
+    uint64_t vram_limit;   /* bytes of it, instead of the fraction; 0: the fraction */
+    uint64_t vram_reserve; /* bytes of its free memory to leave to others */
+    int sm_emulate;        /* 0, or 120 */
     bool no_fuse, no_graphs, blas, strict_fp32;
     bool no_repack;  /* cpu: no copies of weights in the order in which decode reads them */
     bool all_logits; /* room for logits of every prompt row (infer logits, perplexity) */
@@ -183,6 +185,7 @@ struct infer_engine_info {
     int n_ctx, n_slot, n_batch, n_decode_rows, n_thread;
     int n_logits; /* rows of a step that may want logits */
     int device_layers; /* the last layers, on the device; less than the model's when the host computes the others */
+    int host_experts; /* the first layers, whose experts the host computes */
     const char *kv_type;
     /* What layers keep of a position, by how far back they look: row_bytes of the last window positions, 0: of all. */
     struct {

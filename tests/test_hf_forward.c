@@ -77,18 +77,38 @@ static void golden_free(struct golden *g) {
 
 /* ---- computing ---- */
 
+/* The device of a name, or with a plus the device and the host, which has the experts. */
+static void place_on(struct infer_engine_options *o, const char *name) {
+    static const char *const single[] = {"ref", "cpu", "cuda"};
+    const char *plus = strchr(name, '+');
+    for (int i = 0; i < 3; i++)
+        if (strncmp(name, single[i], plus ? (size_t)(plus - name) : strlen(name) + 1) == 0)
+            o->device = single[i];
+    if (!plus) return;
+    o->host_device = plus + 1;
+    o->cpu_experts = 2;
+}
+
 /* Two sequences of n_ctx positions: some rotations depend on the length of the context. */
 static enum infer_status start(struct infer_engine **e, const struct infer_model *m, const char *device,
                                int n_ctx, int threads) {
-    struct infer_engine_options o = {.device = device,
-                                     .kv_type = "f32",
+    struct infer_engine_options o = {.kv_type = "f32",
                                      .ctx = n_ctx,
                                      .slots = 2,
                                      .threads = threads,
                                      .gpu_layers = -1,
                                      .all_logits = true,
                                      .nan_guard = true};
-    return infer_engine_create(e, m, &o);
+    place_on(&o, device);
+    TRY(infer_engine_create(e, m, &o));
+    if (!o.host_device) return INFER_OK;
+    struct infer_engine_info info;
+    struct infer_model_info model;
+    infer_engine_info(*e, &info);
+    infer_model_info(m, &model);
+    assert_int_equal(info.host_experts, 2);
+    assert_int_equal(info.device_layers, model.n_layer);
+    return INFER_OK;
 }
 
 /* Logits of a prompt in steps of that many rows, into out[n][n_vocab]. */
@@ -294,6 +314,20 @@ static void check_old_keys(const struct golden *g, bool ready, const float *want
     folder_remove(&d);
 }
 
+/* The experts of the first layers on another backend. */
+static void check_host_experts(const struct golden *g, const struct infer_model *m) {
+    struct infer_model_info info;
+    char key[128];
+    double n;
+    infer_model_info(m, &info);
+    snprintf(key, sizeof key, "%s.expert_count", info.arch);
+    if (!infer_model_number(m, key, &n) || n == 0) return;
+    check_device(g, m, "ref+cpu", "bf16", TOL_LOGITS_BF16, NULL);
+    check_device(g, m, "cpu+ref", "bf16", TOL_LOGITS_BF16, NULL);
+    check_device(g, m, "cpu+cpu", "bf16", TOL_LOGITS_BF16, NULL);
+    if (have_cuda) check_device(g, m, "cuda+cpu", "bf16", TOL_LOGITS_BF16, NULL);
+}
+
 static void computes_what_transformers_does(const struct golden *g, bool old_keys) {
     struct infer_model *m;
     float *folder[N_PROMPT];
@@ -307,6 +341,7 @@ static void computes_what_transformers_does(const struct golden *g, bool old_key
     folder_remove(&d);
     check_device(g, m, "cpu", "bf16", TOL_LOGITS_BF16, NULL);
     if (have_cuda) check_device(g, m, "cuda", "bf16", TOL_LOGITS_BF16, NULL);
+    check_host_experts(g, m);
     for (int i = 0; i < N_PROMPT; i++) free(folder[i]);
     infer_model_close(m);
 }

@@ -1,6 +1,7 @@
 /* The CPU backend: memory, the team, and the entry points of backend.h. */
 #include "cpu/cpu_list.h"
 #include "base/host.h"
+#include "seam/elsewhere.h"
 #include "seam/weight.h"
 
 #include <math.h>
@@ -324,7 +325,7 @@ int cpu_unit_next(const struct cpu_op *op, struct cpu_step *s, int thread, int n
 static void prologue(struct cpu_step *s, int thread, int n_thread) {
     struct cpu *c = s->cpu;
     int a, b;
-    for (int i = 0; i < s->list->n_op; i++) {
+    for (int i = s->first; i < s->end; i++) {
         const struct cpu_op *o = &s->list->op[i];
         struct cpu_range *r = &c->range[o->index * c->n_thread + thread];
         int units = o->n_unit;
@@ -373,7 +374,7 @@ static void walk(struct cpu_step *s, int thread, int n_thread) {
     if (amx) cpu_amx_begin();
     prologue(s, thread, n_thread);
     cpu_barrier(s);
-    for (int i = 0; i < s->list->n_op; i++) {
+    for (int i = s->first; i < s->end; i++) {
         const struct cpu_op *o = &s->list->op[i];
         o->fn(o, s, thread, n_thread);
         if (c->config.nan_guard) check_finite(o, s, thread, n_thread);
@@ -399,6 +400,23 @@ static void take_part(struct cpu_step *s, int thread, int n_thread) {
     if (bound) topology_bind(&old, NULL);
 }
 
+/* The operations of a step that are between first and end. */
+static enum infer_status run_team(struct cpu_step *s) {
+    struct cpu *c = s->cpu;
+    atomic_init(&s->stop_at, INT32_MAX);
+    atomic_init(&s->fault, INFER_OK);
+    atomic_init(&s->fault_op, NULL);
+    atomic_init(&s->lost, 0);
+    int64_t begin = cpu_now();
+#pragma omp parallel num_threads(c->team.n)
+    take_part(s, omp_get_thread_num(), omp_get_num_threads());
+    int64_t end = cpu_now();
+    cpu_team_next(&c->team, c->n_thread, end, end - begin, atomic_load(&s->lost));
+    enum infer_status st = (enum infer_status)atomic_load(&s->fault);
+    if (st == INFER_E_CANCEL) atomic_store(&c->cancel, 0);
+    return st;
+}
+
 static enum infer_status cpu_run(struct backend *b, enum row_class cls, const struct step *step) {
     struct cpu *c = (struct cpu *)b;
     struct cpu_result *r = &c->ring[c->head++ % CPU_RING];
@@ -407,27 +425,22 @@ static enum infer_status cpu_run(struct backend *b, enum row_class cls, const st
                          .list = &c->list[cls],
                          .s = &named,
                          .result = r,
+                         .end = c->list[cls].n_op,
                          .n_row = step->n_row,
                          .n_out = step->n_out};
     r->n_logits = 0;
     r->has_top = false;
     r->status = last_tokens_resolve(&c->last, &named);
     if (r->status != INFER_OK) return INFER_OK; /* wait says it */
-    atomic_init(&s.stop_at, INT32_MAX);
-    atomic_init(&s.fault, INFER_OK);
-    atomic_init(&s.fault_op, NULL);
-    atomic_init(&s.lost, 0);
-    struct cpu_step *shared = &s;
-    int64_t begin = cpu_now();
-#pragma omp parallel num_threads(c->team.n)
-    take_part(shared, omp_get_thread_num(), omp_get_num_threads());
-    int64_t end = cpu_now();
-    cpu_team_next(&c->team, c->n_thread, end, end - begin, atomic_load(&s.lost));
-    c->n_decode += cls == ROW_DECODE;
-    r->status = (enum infer_status)atomic_load(&s.fault);
+    r->status = run_team(&s);
     r->fault_op = atomic_load(&s.fault_op);
-    if (r->status == INFER_E_CANCEL) atomic_store(&c->cancel, 0);
+    c->n_decode += cls == ROW_DECODE;
     return INFER_OK;
+}
+
+static enum infer_status failed(enum infer_status st, const struct op *op) {
+    if (st == INFER_E_CANCEL) return err_set(st, "cancelled");
+    return err_set(st, "%s of layer %d: a value is not finite", op->name, op->layer);
 }
 
 static enum infer_status cpu_wait(struct backend *b, struct step_result *out) {
@@ -435,11 +448,34 @@ static enum infer_status cpu_wait(struct backend *b, struct step_result *out) {
     const struct cpu_result *r = &c->ring[c->tail++ % CPU_RING];
     *out = (struct step_result){r->token, r->n_logits ? r->logits : NULL, r->has_top ? r->top : NULL};
     if (r->status == INFER_OK) return INFER_OK;
-    if (r->status == INFER_E_CANCEL) return err_set(r->status, "cancelled");
-    if (r->status == INFER_E_NAN)
-        return err_set(r->status, "%s of layer %d: a value is not finite", r->fault_op->name,
-                       r->fault_op->layer);
-    return last_tokens_missing();
+    if (r->status == INFER_E_INPUT) return last_tokens_missing();
+    return failed(r->status, r->fault_op);
+}
+
+/* Rows from elsewhere into a view, or out of it. */
+static void move_rows(struct cpu_step *s, struct view v, const float *from, float *to) {
+    size_t n = (size_t)v.width;
+    for (int t = 0; t < s->n_row; t++)
+        memcpy(to ? to + (size_t)t * n : cpu_row(s, v, t), to ? cpu_row(s, v, t) : from + (size_t)t * n,
+               n * sizeof(float));
+}
+
+/* The copies of decode weights are made over four steps, of which the first layer of a list begins one. */
+enum infer_status cpu_run_layer(void *user, enum row_class cls, int layer, int n_row, const float *x,
+                                const float *choice, float *out) {
+    struct cpu *c = user;
+    const struct cpu_list *l = &c->list[cls];
+    struct step rows = {.n_row = n_row};
+    struct cpu_step s = {.cpu = c, .list = l, .s = &rows, .n_row = n_row};
+    while (l->op[s.first].op->layer != layer) s.first++;
+    for (s.end = s.first; s.end < l->n_op && l->op[s.end].op->layer == layer;) s.end++;
+    c->n_decode += cls == ROW_DECODE && !s.first;
+    move_rows(&s, l->op[s.first].op->experts.x, x, NULL);
+    move_rows(&s, l->op[s.first].op->experts.choice, choice, NULL);
+    enum infer_status st = run_team(&s);
+    if (st != INFER_OK) return failed(st, atomic_load(&s.fault_op));
+    move_rows(&s, (struct view){ELSEWHERE_OUT, 0, l->list->buf[ELSEWHERE_OUT].width}, NULL, out);
+    return INFER_OK;
 }
 
 /* ---- reading, and pages ---- */

@@ -5,6 +5,7 @@
  *   matmul + add, + glu      the outputs of a unit go on while they are in cache
  *   rope + rope + kv_put + attend   decode: one thread does a kv head from end to end */
 #include "cpu/cpu_list.h"
+#include "seam/elsewhere.h"
 #include <string.h>
 
 /* May op i + 1 be done inside matmul i? Its input is the matmul's output and dies with it, and what it writes is
@@ -153,6 +154,8 @@ enum infer_status cpu_compile_list(struct cpu *c, enum row_class cls) {
         } else if (op->kind == OP_MATMUL) {
             compile_matmul(c, l, o, i, norm);
             if (o->post) i++;
+        } else if (op_is_elsewhere(op)) {
+            o->fn = cpu_op_elsewhere;
         } else if (op->kind == OP_EXPERTS) {
             compile_experts(c, l, o, i);
             if (o->post) i++;

@@ -1,10 +1,12 @@
 #include "model/forward.h"
+#include "seam/elsewhere.h"
 #include "seam/op_list.h"
 
 /* An emitter: the list under construction. Its arrays are as long as the longest list, so emitting cannot fail. */
 struct emitter {
     struct op_list *list;
     const struct model *m;
+    const struct layer_range *range;
     int op_cap, buf_cap, layer;
     bool long_context;
 };
@@ -113,30 +115,48 @@ static struct view gated(struct emitter *e, const char *name, struct view gu, in
     return f;
 }
 
-/* sum_j w[j] down[id j](act(gate[id j]) * up[id j]), gate up = W h of the experts that router * r chooses, and the part that all rows
- * share: down(act(gate) * up), by a gate of its own or as it is. */
-static struct view experts(struct emitter *e, const struct layer *l, struct view h, struct view r) {
-    struct view none = {-1, 0, 0}, shared = none, gate = none;
-    int k = l->n_used, n = l->n_ff_expert, d = e->m->n_embd;
-    struct view logits = buffer(e, "ffn_router", l->n_expert, BUF_ROWS_ALL, true),
-                choice = buffer(e, "ffn_choice", 2 * k, BUF_ROWS_ALL, true),
-                gu = buffer(e, "ffn_experts", k * 2 * n, BUF_ROWS_ALL, false),
-                down = buffer(e, "ffn_experts_down", k * d, BUF_ROWS_ALL, false);
-    push(e, "ffn_router", (struct op){.kind = OP_MATMUL, .matmul = {r, logits, &l->router, true}});
-    push(e, "ffn_choice", (struct op){.kind = OP_ROUTE, .route = {logits, choice, &l->route}});
+/* down[id j](act(gate[id j]) * up[id j]), gate up = W h, of each choice j of a row. */
+static struct view chosen(struct emitter *e, const struct layer *l, struct view h, struct view choice) {
+    int k = l->n_used, n = l->n_ff_expert;
+    struct view gu = buffer(e, "ffn_experts", k * 2 * n, BUF_ROWS_ALL, false),
+                down = buffer(e, "ffn_experts_down", k * e->m->n_embd, BUF_ROWS_ALL, false);
     push(e, "ffn_experts",
          (struct op){.kind = OP_EXPERTS, .experts = {h, choice, gu, &l->experts, k, false, false}});
     struct view f = gated(e, "ffn_experts_glu", gu, k * n);
     push(e, "ffn_experts_down",
          (struct op){.kind = OP_EXPERTS, .experts = {f, choice, down, &l->experts_down, k, true, false}});
+    return down;
+}
+
+/* sum_j w[j] of these, by the backend that has the weights. */
+static struct view elsewhere(struct emitter *e, const struct layer *l, struct view h, struct view choice) {
+    struct view y = buffer(e, "ffn_elsewhere", e->m->n_embd, BUF_ROWS_ALL, true);
+    push(e, "ffn_elsewhere",
+         (struct op){.kind = OP_EXPERTS,
+                     .experts = {h, choice, y, e->range->elsewhere, l->n_used, false, true}});
+    return y;
+}
+
+/* sum_j w[j] of what the experts that router * r chooses make of h, and the part that all rows share: down(act(gate) * up), by a gate of
+ * its own or as it is. */
+static struct view experts(struct emitter *e, const struct layer *l, struct view h, struct view r) {
+    struct view none = {-1, 0, 0}, shared = none, gate = none;
+    bool away = e->layer < e->range->n_elsewhere;
+    struct view logits = buffer(e, "ffn_router", l->n_expert, BUF_ROWS_ALL, true),
+                choice = buffer(e, "ffn_choice", 2 * l->n_used, BUF_ROWS_ALL, true);
+    push(e, "ffn_router", (struct op){.kind = OP_MATMUL, .matmul = {r, logits, &l->router, true}});
+    push(e, "ffn_choice", (struct op){.kind = OP_ROUTE, .route = {logits, choice, &l->route}});
+    struct view y = away ? elsewhere(e, l, h, choice) : chosen(e, l, h, choice);
+    if (away && !l->n_ff_shared) return y;
     if (l->n_ff_shared) {
         struct view s = matmul(e, "ffn_shared", h, &l->shared, BUF_ROWS_ALL);
         s = gated(e, "ffn_shared_glu", s, l->n_ff_shared);
         shared = matmul(e, "ffn_shared_down", s, &l->shared_down, BUF_ROWS_ALL);
     }
     if (l->shared_gate.n) gate = matmul(e, "ffn_shared_gate", h, &l->shared_gate, BUF_ROWS_ALL);
-    struct view out = l->n_ff_shared ? shared : buffer(e, "ffn_mix", d, BUF_ROWS_ALL, false);
-    push(e, "ffn_mix", (struct op){.kind = OP_MIX, .mix = {down, choice, shared, gate, out, k, false}});
+    struct view out = l->n_ff_shared ? shared : buffer(e, "ffn_mix", e->m->n_embd, BUF_ROWS_ALL, false);
+    push(e, "ffn_mix",
+         (struct op){.kind = OP_MIX, .mix = {y, choice, shared, gate, out, away ? 1 : l->n_used, away}});
     return out;
 }
 
@@ -200,20 +220,27 @@ static void output(struct emitter *e, struct view x) {
     push(e, "select", (struct op){.kind = OP_SELECT, .select = {logits, m->n_vocab}});
 }
 
+static enum infer_status begin(struct emitter *e, struct arena *arena, struct op_list *out,
+                               const struct model *m, const struct layer_range *range) {
+    *e = (struct emitter){out,
+                          m,
+                          range,
+                          40 * m->n_layer + 8,
+                          32 * m->n_layer + 8,
+                          -1,
+                          m->n_ctx_short && range->n_ctx > m->n_ctx_short};
+    out->op = arena_alloc(arena, (size_t)e->op_cap * sizeof *out->op);
+    out->buf = arena_alloc(arena, (size_t)e->buf_cap * sizeof *out->buf);
+    if (!out->op || !out->buf) return err_set(INFER_E_MEMORY, "out of memory for %d operations", e->op_cap);
+    return INFER_OK;
+}
+
 enum infer_status forward_emit(struct op_list *out, struct arena *arena, const struct model *m,
                                const struct layer_range *range, enum row_class cls, int max_rows,
                                int max_out) {
-    struct emitter e = {out,
-                        m,
-                        40 * m->n_layer + 8,
-                        32 * m->n_layer + 8,
-                        -1,
-                        m->n_ctx_short && range->n_ctx > m->n_ctx_short};
+    struct emitter e;
     *out = (struct op_list){.cls = cls, .max_rows = max_rows, .max_out = max_out};
-    out->op = arena_alloc(arena, (size_t)e.op_cap * sizeof *out->op);
-    out->buf = arena_alloc(arena, (size_t)e.buf_cap * sizeof *out->buf);
-    if (!out->op || !out->buf) return err_set(INFER_E_MEMORY, "out of memory for %d operations", e.op_cap);
-
+    TRY(begin(&e, arena, out, m, range));
     struct view x = buffer(&e, "x", m->n_embd, BUF_ROWS_ALL, true);
     struct op_embed embed = {x, &m->embd, m->embd_scale};
     if (range->first) embed = (struct op_embed){x, range->rows, 1};
@@ -226,6 +253,31 @@ enum infer_status forward_emit(struct op_list *out, struct arena *arena, const s
     }
     e.layer = -1;
     if (range->end == m->n_layer) output(&e, x);
+    list_lives(out);
+    return INFER_OK;
+}
+
+enum infer_status forward_emit_experts(struct op_list *out, struct arena *arena, const struct model *m, int n,
+                                       enum row_class cls, int max_rows) {
+    static const struct layer_range none = {0};
+    static const struct view absent = {-1, 0, 0};
+    struct emitter e;
+    int used = 1;
+    *out = (struct op_list){.cls = cls, .max_rows = max_rows};
+    TRY(begin(&e, arena, out, m, &none));
+    for (int il = 0; il < n; il++)
+        if (m->layer[il].n_used > used) used = m->layer[il].n_used;
+    struct view x = buffer(&e, "x", m->n_embd, BUF_ROWS_ALL, true),
+                choices = buffer(&e, "choice", 2 * used, BUF_ROWS_ALL, true),
+                y = buffer(&e, "out", m->n_embd, BUF_ROWS_ALL, true);
+    for (int il = 0; il < n; il++) {
+        const struct layer *l = &m->layer[il];
+        if (!l->n_expert) continue;
+        e.layer = il;
+        struct view choice = view_columns(choices, 0, 2 * l->n_used), d = chosen(&e, l, x, choice);
+        push(&e, "ffn_mix",
+             (struct op){.kind = OP_MIX, .mix = {d, choice, absent, absent, y, l->n_used, false}});
+    }
     list_lives(out);
     return INFER_OK;
 }

@@ -9,6 +9,7 @@ enum device_kind { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA, DEVICE_REF, DEVICE_NONE
 struct device_wish {
     enum device_kind device, host; /* host: of the layers that are not on the device; NONE: decided by auto */
     int n_layer;                   /* on a card; -1: all that fit */
+    int n_cpu_experts; /* the first layers of those on a card whose experts are on the host; -1: decided by the plan */
 };
 
 /* Where the layers of a model may go. */

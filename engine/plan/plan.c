@@ -37,6 +37,25 @@ static enum infer_status layers_of(const struct model *m, const struct plan_opti
     return INFER_OK;
 }
 
+static enum infer_status experts_of(struct plan_settings *s, const struct model *m,
+                                    const struct plan_options *options) {
+    const struct placement *place = &options->place;
+    int n = options->wish.n_cpu_experts;
+    s->n_device_experts = m->n_layer;
+    if (n <= 0 || (!place->host && !place->memory.total_bytes)) return INFER_OK;
+    if (!plan_has_experts(m, m->n_layer))
+        return err_set(INFER_E_INPUT, ".cpu_experts %d: this model has no experts", n);
+    if (!place->host)
+        return err_set(INFER_E_INPUT,
+                       ".device cuda computes nothing on the CPU; .cpu_experts %d goes with .device auto", n);
+    if (s->n_device_layer < m->n_layer)
+        return err_set(INFER_E_INPUT,
+                       ".cpu_experts %d goes with all %d layers on the card, not with .gpu_layers %d", n,
+                       m->n_layer, s->n_device_layer);
+    s->n_device_experts = n < m->n_layer ? m->n_layer - n : 0;
+    return INFER_OK;
+}
+
 /* Kernels that only some devices have: what was asked for and is not there is refused. */
 static enum infer_status kernels_of(const struct plan_options *o) {
     const char *device = o->place.device->name;
@@ -69,6 +88,7 @@ static enum infer_status read_options(struct plan_settings *s, const struct mode
     TRY(in_range(".threads", o->threads, 0, 4096));
     TRY(kernels_of(o));
     TRY(layers_of(m, o, &s->n_device_layer));
+    TRY(experts_of(s, m, o));
     s->kv_type = o->kv_type >= 0                   ? (enum kv_type)o->kv_type
                  : o->place.device == &backend_ref ? KV_F32
                                                    : KV_F16;
@@ -172,15 +192,68 @@ static enum infer_status plan_kv(struct plan *p, struct arena *arena, const stru
     return INFER_OK;
 }
 
-/* Layers first .. end - 1 on a backend. */
+/* Sizes of a part whose lists are there. */
+static enum infer_status size_part(struct plan *p, struct plan_part *part,
+                                   const struct plan_options *options) {
+    struct backend_config *c = &part->config;
+    for (int i = 0; i < ROW_CLASS_COUNT; i++) c->list[i] = &part->list[i];
+    TRY(part->type->sizes(c, &part->size));
+    c->copy_bytes = part->size.weight_bytes;
+    for (int i = 0; i < ROW_CLASS_COUNT; i++)
+        TRY(place_buffers(c->list[i], options->keep_all, &c->activation_bytes));
+    if (!size_align(c->activation_bytes, 4096, &c->activation_bytes)) c->activation_bytes = SIZE_MAX;
+
+    size_t bytes[] = {part->size.weight_bytes,    part->size.kv_bytes,     c->activation_bytes,
+                      part->size.workspace_bytes, part->size.output_bytes, part->size.driver_bytes};
+    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
+        if (!size_add(part->total_bytes, bytes[i], &part->total_bytes)) part->total_bytes = SIZE_MAX;
+    bool card = part->type == options->place.device && options->place.memory.total_bytes;
+    part->limit_bytes = card ? card_available(&options->place.memory, options) : host_memory_available();
+    p->fits &= part->total_bytes <= part->limit_bytes && part->size.pinned_bytes <= host_memory_available();
+    return INFER_OK;
+}
+
+bool plan_has_experts(const struct model *m, int n) {
+    for (int i = 0; i < n; i++)
+        if (m->layer[i].n_expert) return true;
+    return false;
+}
+
+/* The experts of the first n layers on the host; *group: what stands for them in the lists of the rest. */
+static enum infer_status plan_experts(struct plan *p, struct arena *arena, const struct model *m,
+                                      const struct plan_options *options, int n,
+                                      struct weight_group **group) {
+    struct plan_part *part = &p->part[p->n_part++];
+    int rows[] = {[ROW_PROMPT] = p->set.n_batch, [ROW_DECODE] = p->set.n_decode_rows};
+    *part = (struct plan_part){
+        .type = options->place.host, .experts = true, .range = {0, n, p->set.n_ctx, NULL, 0, NULL}};
+    fill_config(&part->config, m, p, options);
+    if (!(*group = arena_alloc(arena, sizeof **group)))
+        return err_set(INFER_E_MEMORY, "out of memory for the plan");
+    **group = (struct weight_group){.id = -1, .n_member = 1, .n = m->n_embd, .k = m->n_embd};
+    (*group)->member[0] = (struct weight){.name = "experts elsewhere",
+                                          .type = QUANT_F32,
+                                          .n = m->n_embd,
+                                          .k = m->n_embd,
+                                          .factor = 1,
+                                          .n_stack = 1,
+                                          .live = true};
+    part->range.elsewhere = *group; /* whoever joins the parts says who that is */
+    for (int i = 0; i < ROW_CLASS_COUNT; i++)
+        TRY(forward_emit_experts(&part->list[i], arena, m, n, (enum row_class)i, rows[i]));
+    return size_part(p, part, options);
+}
+
+/* Layers first .. end - 1 on a backend; the experts of those before n_elsewhere are not there. */
 static enum infer_status plan_part(struct plan *p, struct arena *arena, const struct model *m,
                                    const struct plan_options *options, const struct backend_type *type,
-                                   int first, int end) {
+                                   struct layer_range range) {
     struct plan_part *part = &p->part[p->n_part++];
     struct backend_config *c = &part->config;
-    *part = (struct plan_part){.type = type, .range = {first, end, p->set.n_ctx, NULL}};
+    *part = (struct plan_part){.type = type, .range = range};
     fill_config(c, m, p, options);
-    if (first) { /* the residual stream of the part before: its bytes are taken by whoever joins the parts */
+    if (range
+            .first) { /* the residual stream of the part before: its bytes are taken by whoever joins the parts */
         struct weight *rows = arena_alloc(arena, sizeof *rows);
         if (!rows) return err_set(INFER_E_MEMORY, "out of memory for the plan");
         int n = p->set.n_batch > p->set.n_decode_rows ? p->set.n_batch : p->set.n_decode_rows;
@@ -193,30 +266,15 @@ static enum infer_status plan_part(struct plan *p, struct arena *arena, const st
                                 .live = true};
         c->embedding = part->range.rows = rows;
     }
-    bool outputs = end == m->n_layer;
+    bool outputs = range.end == m->n_layer;
     int rows[] = {[ROW_PROMPT] = p->set.n_batch, [ROW_DECODE] = p->set.n_decode_rows};
     int outs[] = {[ROW_PROMPT] = p->n_prompt_out, [ROW_DECODE] = p->set.n_decode_rows};
-    for (int i = 0; i < ROW_CLASS_COUNT; i++) {
+    for (int i = 0; i < ROW_CLASS_COUNT; i++)
         TRY(forward_emit(&part->list[i], arena, m, &part->range, (enum row_class)i, rows[i],
                          outputs ? outs[i] : 0));
-        c->list[i] = &part->list[i];
-    }
     int most = !outputs ? 0 : outs[0] > outs[1] ? outs[0] : outs[1];
     c->n_logits = options->all_logits || most < LOGITS_ROWS ? most : LOGITS_ROWS;
-    TRY(type->sizes(c, &part->size));
-    c->copy_bytes = part->size.weight_bytes;
-    for (int i = 0; i < ROW_CLASS_COUNT; i++)
-        TRY(place_buffers(c->list[i], options->keep_all, &c->activation_bytes));
-    if (!size_align(c->activation_bytes, 4096, &c->activation_bytes)) c->activation_bytes = SIZE_MAX;
-
-    size_t bytes[] = {part->size.weight_bytes,    part->size.kv_bytes,     c->activation_bytes,
-                      part->size.workspace_bytes, part->size.output_bytes, part->size.driver_bytes};
-    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
-        if (!size_add(part->total_bytes, bytes[i], &part->total_bytes)) part->total_bytes = SIZE_MAX;
-    bool card = type == options->place.device && options->place.memory.total_bytes;
-    part->limit_bytes = card ? card_available(&options->place.memory, options) : host_memory_available();
-    p->fits &= part->total_bytes <= part->limit_bytes && part->size.pinned_bytes <= host_memory_available();
-    return INFER_OK;
+    return size_part(p, part, options);
 }
 
 enum infer_status plan_lay_out(struct plan *p, struct arena *arena, const struct model *m,
@@ -228,10 +286,16 @@ enum infer_status plan_lay_out(struct plan *p, struct arena *arena, const struct
     if (s->n_batch > (int64_t)s->n_ctx * s->n_slot) s->n_batch = s->n_ctx * s->n_slot;
     p->n_prompt_out = options->all_logits || s->n_batch < s->n_slot ? s->n_batch : s->n_slot;
     TRY(plan_kv(p, arena, m));
-    int cut = m->n_layer - s->n_device_layer;
-    if (cut > 0) TRY(plan_part(p, arena, m, options, place->host, 0, cut));
-    if (cut < m->n_layer) TRY(plan_part(p, arena, m, options, place->device, cut, m->n_layer));
-    return INFER_OK;
+    int cut = m->n_layer - s->n_device_layer, away = cut ? 0 : m->n_layer - s->n_device_experts;
+    struct weight_group *group = NULL;
+    if (cut > 0)
+        TRY(plan_part(p, arena, m, options, place->host,
+                      (struct layer_range){0, cut, s->n_ctx, NULL, 0, NULL}));
+    if (!plan_has_experts(m, away)) away = 0;
+    if (away) TRY(plan_experts(p, arena, m, options, away, &group));
+    if (cut == m->n_layer) return INFER_OK;
+    return plan_part(p, arena, m, options, place->device,
+                     (struct layer_range){cut, m->n_layer, s->n_ctx, NULL, away, group});
 }
 
 enum infer_status plan_make(struct plan *out, struct arena *arena, const struct model *m,

@@ -10,11 +10,12 @@
 struct plan_settings {
     int n_ctx, n_slot, n_batch, n_decode_rows; /* rows of the largest prompt step and decode step */
     int n_device_layer;                        /* the last layers, on the device; the others on the host */
+    int n_device_experts; /* of the layers on the device, the last whose experts are there, too; those of the others on the host */
     enum kv_type kv_type;
     bool slot_rows; /* n_decode_rows follows n_slot */
 };
 
-/* A run of layers on one backend. */
+/* A run of layers on one backend, or of layers' experts. */
 struct plan_part {
     const struct backend_type *type;
     struct backend_config config;
@@ -24,6 +25,7 @@ struct plan_part {
     size_t total_bytes; /* all that the backend takes of its memory */
     size_t limit_bytes; /* what there is to take; SIZE_MAX: unknown */
     bool measured;      /* size.driver_bytes is measured, not assumed */
+    bool experts;       /* only these, of the range's layers; the next part has the rest of them */
 };
 
 enum { PLAN_PARTS = 2, PLAN_NEAREST = 6, PLAN_FLIGHTS = 2 /* steps that may be queued at once */ };
@@ -69,6 +71,8 @@ enum infer_status plan_make(struct plan *out, struct arena *arena, const struct 
 /* plan.c: the sizes of these settings, nothing searched, no text. */
 enum infer_status plan_lay_out(struct plan *p, struct arena *arena, const struct model *m,
                                const struct plan_options *options, const struct plan_settings *set);
+/* plan.c: whether some layer before layer n has experts. */
+bool plan_has_experts(const struct model *m, int n);
 /* plan_fit.c: changes set->n_slot, n_ctx and n_device_layer, where the options leave them open, to the most that fits. */
 enum infer_status plan_search(const struct model *m, const struct plan_options *options,
                               struct plan_settings *set);

@@ -1,6 +1,7 @@
 /* The reference backend: the specification in plain C. Every formula of backend.h as written there, one row after the
  * other, double accumulators, float32 buffers. Never tuned, never a route of another backend. */
 #include "seam/draw.h"
+#include "seam/elsewhere.h"
 #include "seam/last_tokens.h"
 #include "seam/op_list.h"
 #include "seam/router.h"
@@ -248,6 +249,14 @@ static void expert_product(struct ref *r, const struct op_experts *o, const stru
     }
 }
 
+static void ref_elsewhere(struct ref *r, const struct op *op) {
+    const struct op_experts *o = &op->experts;
+    const struct elsewhere *other = op_elsewhere(op);
+    for (int t = 0; t < rows_in(r, o->x) && r->out->status == INFER_OK; t++)
+        r->out->status = other->run(other->user, r->list->cls, op->layer, 1, row_of(r, o->x, t),
+                                    row_of(r, o->choice, t), row_of(r, o->out, t));
+}
+
 static void ref_experts(struct ref *r, const struct op_experts *o) {
     for (int t = 0; t < rows_in(r, o->x); t++)
         for (int m = 0, col = 0; m < o->w->n_member; col += o->n_used * o->w->member[m++].n)
@@ -395,7 +404,10 @@ static void run_op(struct ref *r, const struct op *op) {
         ref_route(r, &op->route);
         return;
     case OP_EXPERTS:
-        ref_experts(r, &op->experts);
+        if (op_is_elsewhere(op))
+            ref_elsewhere(r, op);
+        else
+            ref_experts(r, &op->experts);
         return;
     case OP_MIX:
         ref_mix(r, &op->mix);
@@ -553,7 +565,7 @@ static enum infer_status ref_run(struct backend *b, enum row_class cls, const st
         run_op(r, &r->list->op[i]);
         if (atomic_load(&r->cancelled))
             r->out->status = err_set(INFER_E_CANCEL, "cancelled");
-        else if (r->c.nan_guard)
+        else if (r->c.nan_guard && r->out->status == INFER_OK)
             r->out->status = check_finite(r, &r->list->op[i]);
     }
     atomic_store(&r->cancelled, false);
@@ -575,6 +587,33 @@ static enum infer_status ref_read(struct backend *b, enum row_class cls, struct 
     for (int t = 0; t < n_row; t++)
         memcpy(out + (size_t)t * (size_t)v.width, row_of(r, v, t), (size_t)v.width * 4);
     return INFER_OK;
+}
+
+/* Rows from elsewhere into a view. */
+static void put_rows(struct ref *r, struct view v, int n_row, const float *x) {
+    for (int t = 0; t < n_row; t++)
+        memcpy(row_of(r, v, t), x + (size_t)t * (size_t)v.width, (size_t)v.width * sizeof *x);
+}
+
+enum infer_status ref_run_layer(void *user, enum row_class cls, int layer, int n_row, const float *x,
+                                const float *choice, float *out) {
+    struct ref *r = user;
+    const struct op_list *l = r->list = r->c.list[cls];
+    enum infer_status st = INFER_OK;
+    int i = 0;
+    while (l->op[i].layer != layer) i++;
+    r->step = (struct step){.n_row = n_row};
+    put_rows(r, l->op[i].experts.x, n_row, x);
+    put_rows(r, l->op[i].experts.choice, n_row, choice);
+    for (; i < l->n_op && l->op[i].layer == layer && st == INFER_OK; i++) {
+        run_op(r, &l->op[i]);
+        if (atomic_exchange(&r->cancelled, false))
+            st = err_set(INFER_E_CANCEL, "cancelled");
+        else if (r->c.nan_guard)
+            st = check_finite(r, &l->op[i]);
+    }
+    if (st != INFER_OK) return st;
+    return ref_read(&r->base, cls, (struct view){ELSEWHERE_OUT, 0, l->buf[ELSEWHERE_OUT].width}, n_row, out);
 }
 
 static enum infer_status ref_kv_read(struct backend *b, int store, int page, float *k, float *v) {

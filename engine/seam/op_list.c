@@ -1,4 +1,5 @@
 #include "seam/op_list.h"
+#include "seam/elsewhere.h"
 
 /* A kind that is not named below must not compile, whatever the build warns of. */
 #pragma GCC diagnostic error "-Wswitch"
@@ -46,8 +47,10 @@ static struct op_use uses_of_experts(const struct op *op) {
         constant(&u, r->expert_scale, r->n_expert);
         writes(&u, op->route.choice);
     } else if (op->kind == OP_EXPERTS) {
-        u.group = op->experts.w;
-        u.weight = u.group->member, u.n_weight = u.group->n_member;
+        if (!op_is_elsewhere(op)) {
+            u.group = op->experts.w;
+            u.weight = u.group->member, u.n_weight = u.group->n_member;
+        }
         reads(&u, op->experts.x);
         reads(&u, view_columns(op->experts.choice, 0,
                                op->experts.weighted ? op->experts.choice.width : op->experts.n_used));
