@@ -1,5 +1,6 @@
 #include "cuda/plan/cuda_plan.h"
 #include "cuda/plan/blas.h"
+#include "cuda/plan/host_part.h"
 #include "base/mem.h"
 #include "seam/op_list.h"
 #include "seam/weight.h"
@@ -227,7 +228,7 @@ static void place_other_kernels(struct cuda_plan *p, const struct backend_config
 static void place_pairs(struct cuda_plan *p, const struct op_list *l) {
     size_t pairs = 0, tiles = 0;
     for (int i = 0; l && i < l->n_op; i++) {
-        if (l->op[i].kind != OP_EXPERTS) continue;
+        if (l->op[i].kind != OP_EXPERTS || op_is_elsewhere(&l->op[i])) continue;
         const struct op_experts *o = &l->op[i].experts;
         size_t n = (size_t)o->n_used * (size_t)(l->max_rows > l->max_out ? l->max_rows : l->max_out);
         size_t t = cuda_pair_tiles(n, o->w->member[0].n_stack);
@@ -291,8 +292,9 @@ static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
     p->cand = take(p, (size_t)(p->max_out + 8) * 512 * 8);
     place_select(p, c->n_vocab);
     place_pairs(p, pl);
-    p->counter = take(p, (d * 256 + 64) * 4); /* the last one counts decode steps */
-    p->wide_count = take(p, 512 * 2 * 4);     /* see skinny.h */
+    p->counter =
+        take(p, (d * 256 + 64) * 4);      /* the last line: decode steps, turns of the host (host_rows.cu) */
+    p->wide_count = take(p, 512 * 2 * 4); /* see skinny.h */
     p->constant_bytes = constants(p, c);
     p->constant = take(p, p->constant_bytes);
     /* eight chunks of the upload: not more than there is to upload, and room for a row and for a page */
@@ -374,7 +376,7 @@ enum infer_status cuda_sizes(const struct backend_config *c, struct backend_size
                                   .workspace_bytes = p.workspace_bytes,
                                   .output_bytes = p.result_bytes,
                                   .driver_bytes = (size_t)600 << 20,
-                                  .pinned_bytes = p.pinned_bytes};
+                                  .pinned_bytes = p.pinned_bytes + host_part_of(c).bytes};
     cuda_plan_free(&p);
     return INFER_OK;
 }

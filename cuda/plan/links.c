@@ -1,4 +1,5 @@
 #include "cuda/plan/links.h"
+#include "seam/elsewhere.h"
 #include "seam/op_list.h"
 
 /* ---- what a link reads and leaves ---------------------------------------------------------------------------- */
@@ -201,7 +202,7 @@ static bool matches(const struct link_case *c, const struct pattern *p, int at, 
                     struct cuda_link *k) {
     if (!(p->classes >> c->list->cls & 1) || at + p->n > c->list->n_op) return false;
     for (int i = 0; i < p->n; i++)
-        if (c->list->op[at + i].kind != p->op[i]) return false;
+        if (c->list->op[at + i].kind != p->op[i] || op_is_elsewhere(&c->list->op[at + i])) return false;
     *k = (struct cuda_link){.kind = p->kind,
                             .first = at,
                             .n_op = p->n,

@@ -1,7 +1,7 @@
 // The CUDA backend behind backend.h: device, memory, steps and results. Kernels are in plain/, decode/ and prompt/.
 #include <stdio.h>
 #include <stdlib.h>
-#include "cuda/run/cuda_impl.h"
+#include "cuda/run/host_rows.h"
 #include "seam/op_list.h"
 #include "cuda/run/decode_program.h"
 #include "cuda/run/prompt_program.h"
@@ -55,6 +55,7 @@ static enum infer_status open_device(cuda_backend *b) {
     for (int i = 0; i < CUDA_FLIGHT; i++) CU(cudaEventCreateWithFlags(&b->done[i], cudaEventDisableTiming));
     CU(cudaEventCreateWithFlags(&b->rows_sent, cudaEventDisableTiming));
     CU(cudaMallocHost((void **)&b->pinned, p->pinned_bytes));
+    TRY(host_rows_open(&b->host, &b->c));
     // poison: a kernel that reads what nobody wrote shows it
     CU(cudaMemsetAsync(b->kv, 0xff, p->kv_bytes + b->c.activation_bytes, b->stream));
     CU(cudaMemsetAsync(b->work, 0, p->workspace_bytes, b->stream));
@@ -97,6 +98,7 @@ static void cuda_close(struct backend *base) {
     if (b->rows_sent) cudaEventDestroy(b->rows_sent);
     if (b->stream) cudaStreamDestroy(b->stream);
     if (b->pinned) cudaFreeHost(b->pinned);
+    host_rows_close(b->host);
     if (b->arena) {
         cudaFree(b->arena);
         cuda_arena_count(b->device, b->arena_bytes, false);
@@ -285,7 +287,7 @@ static enum infer_status run_rows(cuda_backend *b, enum row_class cls, const str
     for (int i = 0; i < b->n_bucket && !shared; i++)
         if (b->bucket[i].rows >= s->n_row) {
             CU(cudaGraphLaunch(b->bucket[i].exec, b->stream));
-            return INFER_OK;
+            return host_rows_answer(b, b->c.list[ROW_DECODE], s->n_row);
         }
     return list_of(b, s->n_row, shared, b->stream);
 }
@@ -311,7 +313,9 @@ static enum infer_status cuda_run(struct backend *base, enum row_class cls, cons
     CU(cudaSetDevice(b->device));
     const bool fetched = cls == ROW_DECODE && b->decode;
     TRY(send_step(b, s, f, fetched));
+    host_rows_begin(b->host);
     TRY(run_rows(b, cls, s));
+    host_rows_end(b->host, f);
     size_t row;
     b->flight[f].result =
         fetched ? cuda_decode_result(b, b->n_decode++ % CUDA_FLIGHT, &row) : pinned_result(b, f);
@@ -348,6 +352,7 @@ static enum infer_status cuda_wait(struct backend *base, struct step_result *out
     out->top = b->flight[f].top ? (const struct infer_top *)(res + b->plan.top_offset) : NULL;
     out->logits = b->flight[f].n_logits ? (const float *)(res + b->plan.logits_offset) : NULL;
     if (__atomic_exchange_n(&b->cancel, 0, __ATOMIC_RELAXED)) return err_set(INFER_E_CANCEL, "cancelled");
+    TRY(host_rows_status(b->host, f));
     if (b->c.nan_guard && out->logits && !finite_logits(b, f, out->logits))
         return err_set(INFER_E_NAN, "a logit is not finite");
     return INFER_OK;

@@ -16,6 +16,7 @@ struct decode_program; // decode_program.cu
 struct prompt_program; // prompt_program.cu
 struct tune;           // tune.h
 struct blas;           // blas.h
+struct host_rows;      // host_rows.h
 
 struct cuda_backend {
     struct backend base;
@@ -50,6 +51,7 @@ struct cuda_backend {
     struct prompt_program *prompt; // the same for prompt rows
     struct tune *tune;             // what was measured before; NULL: --autotune off
     struct blas *blas;             // --blas on
+    struct host_rows *host;        // experts that the host computes; NULL: none
     struct {
         int rows;
         cudaGraphExec_t exec;

@@ -2,7 +2,8 @@
 // takes the model or the chip, or with --no-fuse. Without the latter some ops of a decode list share a kernel, and the kernels overlap.
 #include "cuda/plain/experts.h"
 #include "cuda/plain/gemv_f32.h"
-#include "cuda/run/cuda_impl.h"
+#include "cuda/run/host_rows.h"
+#include "seam/elsewhere.h"
 #include "seam/op_list.h"
 
 static enum infer_status run_matmul(cuda_backend *b, const struct op_list *l, const struct op *o, int n,
@@ -129,6 +130,7 @@ static enum infer_status run_op(cuda_backend *b, const struct op_list *l, const 
     case OP_ROUTE:
         return run_route(b, l, &o->route, n, s);
     case OP_EXPERTS:
+        if (op_is_elsewhere(o)) return host_rows_queue(b, l, o, n, s);
         return run_experts(b, l, &o->experts, n, s);
     case OP_MIX:
         return run_mix(b, l, &o->mix, n, s);

@@ -1,0 +1,19 @@
+/* Room on the host for rows that cross between a card and the host, which has the experts of some layers (seam/elsewhere.h). Needs no
+ * device. */
+#pragma once
+#include "seam/elsewhere.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Offsets into pinned memory: the rows of the largest step, dense, and the two words of struct host_turns. */
+struct host_part {
+    size_t x, choice, out, turns, bytes;
+};
+/* bytes 0: no list asks the host. */
+struct host_part host_part_of(const struct backend_config *c);
+
+#ifdef __cplusplus
+}
+#endif
