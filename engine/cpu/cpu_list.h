@@ -205,7 +205,7 @@ struct cpu_step {
     const struct step *s;
     struct cpu_result *result;
     int n_row, n_out;
-    int first, end; /* operations of the list that run */
+    int first, end;                  /* operations of the list that run */
     _Alignas(64) atomic_int arrived; /* at the barrier */
     _Alignas(64) atomic_uint turn;   /* barriers passed */
     atomic_int n_team;               /* threads of this step */
