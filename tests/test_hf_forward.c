@@ -77,13 +77,13 @@ static void golden_free(struct golden *g) {
 
 /* ---- computing ---- */
 
-/* The device of a name, or with a plus the device and the host, which has the experts. */
+/* The device of a name, or with a plus the device and the host, which has the experts; highest: F32 without TF32. */
 static void place_on(struct infer_engine_options *o, const char *name) {
     static const char *const single[] = {"ref", "cpu", "cuda"};
     const char *plus = strchr(name, '+');
     for (int i = 0; i < 3; i++)
-        if (strncmp(name, single[i], plus ? (size_t)(plus - name) : strlen(name) + 1) == 0)
-            o->device = single[i];
+        if (strncmp(name, single[i], strcspn(name, "+,")) == 0) o->device = single[i];
+    o->strict_fp32 = strstr(name, ", highest") != NULL;
     if (!plus) return;
     o->host_device = plus + 1;
     o->cpu_experts = 2;
@@ -210,6 +210,14 @@ static void check_cuts(const struct golden *g, const struct infer_model *m, stru
     free(got);
 }
 
+/* AMX multiplies BF16 with BF16: activations are rounded to 8 bits there. */
+static double tolerance_on(const struct infer_engine *e, double tolerance) {
+    struct infer_engine_info info;
+    infer_engine_info(e, &info);
+    bool amx = tolerance == TOL_LOGITS_BF16 && info.isa && strstr(info.isa, "amx");
+    return amx ? TOL_LOGITS_AMX : tolerance;
+}
+
 /* Every prompt of a model on a device within the tolerance, then the cuts. keep: NULL, or where the logits of the three go. */
 static void check_device(const struct golden *g, const struct infer_model *m, const char *device,
                          const char *form, double tolerance, float **keep) {
@@ -219,6 +227,7 @@ static void check_device(const struct golden *g, const struct infer_model *m, co
         struct infer_engine *e;
         int at;
         assert_ok(start(&e, m, device, p->n, 2));
+        tolerance = tolerance_on(e, tolerance);
         compute(e, g, p, p->n, false, got);
         double err = error_of(g, p, got, tolerance, &at);
         if (i == 0) print_message("  %s %s:", device, form);
@@ -271,7 +280,10 @@ static void check_converted(const struct golden *g, const char *file, float *con
         free(got);
     }
     check_device(g, m, "cpu", "f32", TOL_LOGITS_FAST, NULL);
-    if (have_cuda) check_device(g, m, "cuda", "f32", TOL_LOGITS_FAST, NULL);
+    if (have_cuda) {
+        check_device(g, m, "cuda, highest", "f32", TOL_LOGITS_FAST, NULL);
+        check_device(g, m, "cuda", "f32", TOL_LOGITS_TF32, NULL);
+    }
     infer_model_close(m);
 }
 
