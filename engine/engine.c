@@ -150,12 +150,24 @@ static void say_length(const struct plan *p, const struct model *m) {
 static void say_split(const struct plan *p, const struct model *m) {
     const struct backend_memory *card = &p->place.memory;
     int n = p->set.n_device_layer;
-    if (!card->total_bytes || n == m->n_layer) return;
-    if (n)
+    char other[80] = "";
+    if (p->part[0].experts && p->layers.there)
+        snprintf(other, sizeof other, ", %.0f with %d whole layers there", p->layers.tok_s, p->layers.n);
+    if (!p->part[0].experts && p->layers.there)
+        snprintf(other, sizeof other, ", %.0f tok/s at most as predicted", p->layers.tok_s);
+    if (!card->total_bytes || (n == m->n_layer && !p->part[0].experts)) return;
+    if (p->part[0].experts)
+        log_line(LOG_WARN,
+                 "the experts of the first %d of %d layers stay in host memory and run on the CPU (%.1f GiB; "
+                 "the card, %s, "
+                 "has the rest): %.0f tok/s at most as predicted%s",
+                 p->experts.n, m->n_layer, (double)p->experts.host_weights / (1 << 30), card->name,
+                 p->experts.tok_s, other);
+    else if (n)
         log_line(LOG_WARN,
                  "the card (%s, %.1f GiB free) holds the last %d of %d layers; the other %d run on the CPU, "
-                 "which is much slower",
-                 card->name, (double)card->free_bytes / (1 << 30), n, m->n_layer, m->n_layer - n);
+                 "which is much slower%s",
+                 card->name, (double)card->free_bytes / (1 << 30), n, m->n_layer, m->n_layer - n, other);
     else
         log_line(LOG_WARN,
                  "the card (%s, %.1f GiB free) is NOT used: not one layer fits; running on the CPU, which is "
@@ -304,8 +316,16 @@ void infer_engine_info(const struct infer_engine *e, struct infer_engine_info *o
 
 const char *infer_plan_text(const struct infer_engine *e) { return e->plan.text; }
 
+static struct infer_share share_told(const struct plan_share *s, bool taken) {
+    return (struct infer_share){s->there,      s->there && taken, s->n,    s->device_bytes,
+                                s->host_bytes, s->host_weights,   s->tok_s};
+}
+
 static enum infer_status fill_report(struct infer_plan_report *r, const struct plan *p) {
     const struct plan_part *part = &p->part[p->n_part - 1];
+    const bool experts = p->part[0].experts;
+    r->experts = share_told(&p->experts, experts);
+    r->layers = share_told(&p->layers, !experts);
     r->size = planned(p);
     r->map_bytes = p->map_bytes;
     r->driver_bytes = part->size.driver_bytes;
@@ -344,11 +364,15 @@ enum infer_status infer_plan(const struct infer_model *m, const struct infer_eng
     if (as) {
         TRY(card_find(as, &card));
         out->card = card_told(&card);
-        device_pick_card(&po.wish, &card, &po.place);
+        device_pick_card(&po.wish, &card, plan_has_experts(m->m, m->m->n_layer), &po.place);
     } else {
         TRY(device_pick(&po.wish, &po.place));
     }
     enum infer_status s = plan_make(&plan, &arena, m->m, &po);
+    if (s == INFER_OK && as && po.wish.n_layer < 0 && plan.part[plan.n_part - 1].type != po.place.device) {
+        po.place.host = NULL; /* nothing fits: the report is about the card */
+        s = plan_make(&plan, &arena, m->m, &po);
+    }
     if (s == INFER_OK) s = fill_report(out, &plan);
     arena_free(&arena);
     return s;

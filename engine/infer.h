@@ -214,6 +214,16 @@ struct infer_card {
     const char *source; /* where the rates come from */
 };
 
+/* A way to share a model with experts between card and host where it does not fit, and what the bytes that a token reads come to, over
+ * the read bandwidths: an upper bound, not measured. */
+struct infer_share {
+    bool considered, taken;
+    int n;                             /* layers whose experts, or which as a whole, are on the host */
+    uint64_t device_bytes, host_bytes; /* of weights that a token reads */
+    uint64_t host_weights;             /* bytes of all weights on the host */
+    double tok_s;
+};
+
 /* A memory report without loading anything. */
 struct infer_plan_report {
     struct infer_engine_info size; /* without device_name, isa, n_thread; device_bytes: taken on the device */
@@ -223,7 +233,8 @@ struct infer_plan_report {
     uint64_t limit_bytes;          /* that the device could give; UINT64_MAX: unknown */
     uint64_t host_bytes;           /* of the layers on the host */
     bool fits;                     /* infer_engine_create would accept */
-    char nearest[6][64];           /* nearest[n_nearest]: options that fit where these do not */
+    struct infer_share experts, layers;
+    char nearest[6][64]; /* nearest[n_nearest]: options that fit where these do not */
     int n_nearest;
     struct infer_card card; /* of as; name "" without */
     char *text;

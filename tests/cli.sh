@@ -286,6 +286,15 @@ slots=$(sed -n 's/ "slots": \([0-9]*\),/\1/p' "$dir/out")
 run "plan: that many fit" 0 "$infer" plan --as 1,sm_89 --ctx 4096 --slots "$slots"
 run "plan: one more does not" 1 "$infer" plan --as 1,sm_89 --ctx 4096 --slots $((slots + 1))
 run "plan: layers on both" 0 "$infer" plan --as 24,sm_89 --gpu-layers 1; out_has "on cpu"; out_has "on cuda"
+"$infer" synth --shape tiny-moe --type q8_0 -o "$dir/moe.gguf" >/dev/null 2>&1
+run "plan: experts on the CPU" 0 "$infer" plan -m "$dir/moe.gguf" --as rtx-4090 --cpu-experts 1; out_has "experts of layers 0 to 0 on cpu"; out_has "experts on the CPU"; out_has "TAKEN"
+run "plan: experts on the CPU, as JSON" 0 "$infer" plan -m "$dir/moe.gguf" --as rtx-4090 --cpu-experts 1 --json; out_has '"cpu_experts": 1'; out_has '"host_weight_bytes"'
+run "plan: all on the card" 0 "$infer" plan -m "$dir/moe.gguf" --as rtx-4090; if grep -q "on the CPU" "$dir/out"; then fail "shared"; fi
+all=$("$infer" plan -m "$dir/moe.gguf" --as rtx-4090 --json | sed -n 's/.*"taken": \([0-9]*\),/\1/p')
+run "plan: one byte less is shared" 0 "$infer" plan -m "$dir/moe.gguf" --as rtx-4090 --vram-limit $((all - 1)); out_has "experts on the CPU"; out_has "layers on the CPU"; out_has "TAKEN"
+run "plan: which a card alone does not do" 1 "$infer" plan -m "$dir/moe.gguf" --as rtx-4090 --device cuda --vram-limit $((all - 1)); out_has "would fit: --device auto --cpu-experts"
+run "plan: experts of a dense model" 2 "$infer" plan --as rtx-4090 --cpu-experts 1; err_has "--cpu-experts 1: this model has no experts"; err_lines 1
+run "plan: experts and layers" 2 "$infer" plan -m "$dir/moe.gguf" --as rtx-4090 --cpu-experts 1 --gpu-layers 1; err_has "not with --gpu-layers 1"; err_lines 1
 run "more than this machine has" 1 "$infer" -p hello --device cpu --ctx 67000000 --slots 64; out_empty; err_has "DOES NOT FIT"; err_has "would fit: --ctx"
 run "logits" 0 "$infer" logits --tokens 1,5,9 --all -o "$dir/l.npy" -q
 [ "$(head -c 6 "$dir/l.npy" | tail -c 5)" = NUMPY ] || fail "no npy file"

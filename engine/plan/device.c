@@ -39,9 +39,12 @@ static enum infer_status probe(const struct backend_type *b) { return b->probe ?
 
 static enum infer_status pick_cuda(struct placement *out) {
 #ifdef INFER_CUDA
+    struct card card;
     TRY(probe(&backend_cuda));
     out->device = &backend_cuda;
-    return backend_cuda.memory(&out->memory);
+    TRY(backend_cuda.memory(&out->memory));
+    out->device_gb_s = card_find(out->memory.name, &card) == INFER_OK ? card.read_gb_s : 0;
+    return INFER_OK;
 #else
     (void)out;
     return err_set(INFER_E_DEVICE, "this build has no CUDA backend (configure with INFER_CUDA=ON)");
@@ -87,10 +90,13 @@ enum infer_status device_pick(const struct device_wish *w, struct placement *out
     return w->host != DEVICE_NONE ? pick_host(w->host, &out->host) : INFER_OK;
 }
 
-void device_pick_card(const struct device_wish *w, const struct card *card, struct placement *out) {
+void device_pick_card(const struct device_wish *w, const struct card *card, bool experts,
+                      struct placement *out) {
     static const struct backend_type sizes_only = {.name = "cuda", .sizes = cuda_sizes};
     *out = (struct placement){.device = &sizes_only};
     out->memory.total_bytes = out->memory.free_bytes = (size_t)card->memory_bytes;
     snprintf(out->memory.name, sizeof out->memory.name, "%s", card->name);
-    if (w->n_layer >= 0) out->host = &backend_cpu;
+    out->device_gb_s = card->read_gb_s;
+    if (w->n_layer >= 0 || (w->device == DEVICE_AUTO && experts && w->n_cpu_experts))
+        out->host = &backend_cpu;
 }

@@ -17,13 +17,15 @@ struct placement {
     const struct backend_type *device; /* all layers, or the last ones */
     const struct backend_type *host;   /* the layers before those; NULL: all are on the device */
     struct backend_memory memory;      /* of a card; total_bytes 0: the device's memory is the host's */
+    double device_gb_s; /* a card's read bandwidth as rated or measured (card.def); 0: unknown */
 };
 
 /* auto takes a usable card, else the CPU; a card that the machine has and that is not used is named with the reason in one
  * warning. host NONE: the CPU where auto took a card, else nobody. errors: INFER_E_DEVICE (asked for and not usable: why) */
 enum infer_status device_pick(const struct device_wish *w, struct placement *out);
-/* The same for a card that is not here: only sizes are asked of the backend. */
-void device_pick_card(const struct device_wish *w, const struct card *card, struct placement *out);
+/* The same for a card that is not here: only sizes are asked of the backend. experts: the model has some, so a host may. */
+void device_pick_card(const struct device_wish *w, const struct card *card, bool experts,
+                      struct placement *out);
 
 /* Looks for an NVIDIA display device on the PCI bus, which the kernel lists even without a driver: address such as
  * "0000:01:00.0" and PCI device id. False when there is none. */

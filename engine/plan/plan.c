@@ -301,9 +301,16 @@ enum infer_status plan_lay_out(struct plan *p, struct arena *arena, const struct
 enum infer_status plan_make(struct plan *out, struct arena *arena, const struct model *m,
                             const struct plan_options *options) {
     struct plan_settings set = {0};
+    struct plan found = {0};
     TRY(read_options(&set, m, options));
-    TRY(plan_search(m, options, &set));
+    TRY(plan_search(&found, m, options, &set));
     TRY(plan_lay_out(out, arena, m, options, &set));
+    out->rates = found.rates, out->experts = found.experts, out->layers = found.layers;
+    bool named = options->place.memory.total_bytes && out->n_part > 1 && plan_has_experts(m, m->n_layer);
+    if (named && !out->experts.there && !out->layers.there) {
+        plan_rates_find(options, &out->rates);
+        *(out->part[0].experts ? &out->experts : &out->layers) = plan_share_of(out, &out->rates);
+    }
     if (!out->fits) TRY(plan_nearest(out, m, options));
     return plan_write(out, arena, m);
 }

@@ -6,6 +6,20 @@
 #include "base/mem.h"
 #include "model/model.h"
 
+/* Read bandwidths, 1e9 bytes a second. */
+struct plan_rates {
+    double device_gb_s, host_gb_s;
+    bool assumed; /* the device's: a card that nobody knows */
+};
+/* A way to share a model between device and host, and what decoding comes to by bytes over rates (predict.c). */
+struct plan_share {
+    bool there;                        /* it was laid out */
+    int n;                             /* layers whose experts, or which as a whole, are on the host */
+    uint64_t device_bytes, host_bytes; /* of weights that a token reads */
+    uint64_t host_weights;             /* bytes of all weights on the host */
+    double tok_s;
+};
+
 /* What decides the sizes, complete: no value means "default". */
 struct plan_settings {
     int n_ctx, n_slot, n_batch, n_decode_rows; /* rows of the largest prompt step and decode step */
@@ -40,6 +54,9 @@ struct plan {
     int n_prompt_out;          /* outputs of the largest prompt step */
     size_t map_bytes;          /* the file, whose weights a host backend reads in place */
     bool fits;
+    struct plan_rates rates; /* of a model with experts that card and host share */
+    struct plan_share experts,
+        layers;                     /* the two ways, as far as they were considered; the taken one is there */
     char nearest[PLAN_NEAREST][64]; /* nearest[n_nearest]: settings that fit where these do not */
     int n_nearest;
     const char *text; /* the report */
@@ -54,6 +71,7 @@ struct plan_options {
     double vram_fraction;
     uint64_t vram_limit, vram_reserve;
     const char *isa, *kernels, *block_scaled, *autotune; /* as struct backend_config has them */
+    struct plan_rates rates;                             /* 0: looked up, and probed */
     int sm_emulate;
     bool no_fuse, no_graphs, blas, strict_fp32, no_repack, all_logits, nan_guard;
     void (*progress)(void *user, const char *what, double done, double total);
@@ -73,9 +91,14 @@ enum infer_status plan_lay_out(struct plan *p, struct arena *arena, const struct
                                const struct plan_options *options, const struct plan_settings *set);
 /* plan.c: whether some layer before layer n has experts. */
 bool plan_has_experts(const struct model *m, int n);
-/* plan_fit.c: changes set->n_slot, n_ctx and n_device_layer, where the options leave them open, to the most that fits. */
-enum infer_status plan_search(const struct model *m, const struct plan_options *options,
+/* plan_fit.c: changes set->n_slot, n_ctx and, where the model does not fit, n_device_layer or n_device_experts, as far as the options
+ * leave them open, to the most that fits; of the last two it takes what is predicted to be faster. p: rates and shares, if that was
+ * the question. */
+enum infer_status plan_search(struct plan *p, const struct model *m, const struct plan_options *options,
                               struct plan_settings *set);
+/* predict.c: the rates of the options, of card.def and of a probe of 0.2 s; the share of a plan that is laid out. */
+void plan_rates_find(const struct plan_options *o, struct plan_rates *out);
+struct plan_share plan_share_of(const struct plan *p, const struct plan_rates *r);
 /* plan_fit.c: fills p->nearest of a plan that does not fit. */
 enum infer_status plan_nearest(struct plan *p, const struct model *m, const struct plan_options *options);
 /* plan_text.c: the report, into the arena. errors: INFER_E_MEMORY */

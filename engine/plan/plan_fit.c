@@ -42,10 +42,46 @@ static enum infer_status greatest(struct search *s, int *field, int least, int m
     return st;
 }
 
-enum infer_status plan_search(const struct model *m, const struct plan_options *options,
+/* What the settings come to. */
+static enum infer_status share(const struct search *s, const struct plan_rates *r, struct plan_share *out) {
+    struct arena scratch = {0};
+    struct plan p;
+    enum infer_status st = plan_lay_out(&p, &scratch, s->m, s->options, &s->set);
+    if (st == INFER_OK) *out = plan_share_of(&p, r);
+    arena_free(&scratch);
+    return st;
+}
+
+/* The last layers that fit, with all that is theirs; or all layers, and the experts of the last ones. */
+static enum infer_status search_layers(struct plan *p, struct search *s) {
+    const struct model *m = s->m;
+    bool fits;
+    int n, experts = -1;
+    TRY(greatest(s, &s->set.n_device_layer, 1, m->n_layer, 1, &n));
+    if (n < m->n_layer && s->options->wish.n_cpu_experts < 0 && plan_has_experts(m, m->n_layer)) {
+        plan_rates_find(s->options, &p->rates);
+        TRY(greatest(s, &s->set.n_device_experts, 0, m->n_layer - 1, 1, &experts));
+        s->set.n_device_layer = n;
+        TRY(share(s, &p->rates, &p->layers));
+    }
+    if (experts >= 0) {
+        s->set.n_device_layer = m->n_layer, s->set.n_device_experts = experts;
+        TRY(share(s, &p->rates, &p->experts));
+        if (p->experts.tok_s >= p->layers.tok_s) return INFER_OK;
+        s->set.n_device_experts = m->n_layer;
+    }
+    s->set.n_device_layer = n;
+    if (n) return INFER_OK;
+    TRY(try_fit(s, &fits));
+    if (!fits) s->set.n_device_layer = m->n_layer; /* nowhere: the report is about the card */
+    return INFER_OK;
+}
+
+enum infer_status plan_search(struct plan *p, const struct model *m, const struct plan_options *options,
                               struct plan_settings *set) {
     struct search s = {m, options, *set};
-    bool fits, layers_open = options->place.host && options->wish.n_layer < 0;
+    bool fits,
+        layers_open = options->place.host && options->wish.n_layer < 0 && options->wish.n_cpu_experts <= 0;
     int n;
     if (options->slots < 0) {
         TRY(greatest(&s, &s.set.n_slot, 1, MAX_SLOTS, 1, &n));
@@ -58,12 +94,7 @@ enum infer_status plan_search(const struct model *m, const struct plan_options *
             if (n > 0) s.set.n_ctx = n;
         }
     }
-    if (layers_open) {
-        TRY(greatest(&s, &s.set.n_device_layer, 1, m->n_layer, 1, &n));
-        s.set.n_device_layer = n;
-        if (!n) TRY(try_fit(&s, &fits));
-        if (!n && !fits) s.set.n_device_layer = m->n_layer; /* nowhere: the report is about the card */
-    }
+    if (layers_open) TRY(search_layers(p, &s));
     *set = s.set;
     return INFER_OK;
 }
@@ -114,10 +145,16 @@ enum infer_status plan_nearest(struct plan *p, const struct model *m, const stru
         if (fits && (line = another(p))) snprintf(line, sizeof p->nearest[0], ".kv_type q8_0");
         s.set = p->set;
     }
-    if (options->place.memory.total_bytes && p->n_part == 1) { /* a card: fewer of its layers */
-        struct plan_options other = *options;
+    if (options->place.memory.total_bytes && (p->n_part == 1 || p->part[0].experts)) {
+        struct plan_options other = *options; /* a card: fewer experts, fewer of its layers */
         other.place.host = &backend_cpu;
         s.options = &other;
+        if (plan_has_experts(m, m->n_layer)) {
+            TRY(greatest(&s, &s.set.n_device_experts, 0, m->n_layer - 1, 1, &n));
+            if (n >= 0 && (line = another(p)))
+                snprintf(line, sizeof p->nearest[0], ".device auto .cpu_experts %d", m->n_layer - n);
+        }
+        s.set.n_device_experts = m->n_layer;
         TRY(greatest(&s, &s.set.n_device_layer, 1, m->n_layer - 1, 1, &n));
         if (n > 0 && (line = another(p)))
             snprintf(line, sizeof p->nearest[0], ".device auto .gpu_layers %d", n);

@@ -28,7 +28,10 @@ static void print_part(struct text *t, const struct plan *p, const struct plan_p
     const struct backend_sizes *s = &part->size;
     char note[160];
     if (p->n_part > 1)
-        print(t, " layers %d to %d on %s\n", part->range.first, part->range.end - 1, part->type->name);
+        print(t, " %slayers %d to %d on %s\n", part->experts ? "experts of " : "", part->range.first,
+              part->range.end - 1, part->type->name);
+    if (part->experts && p->experts.there)
+        print_bytes(t, "weights, in place", p->experts.host_weights, "of the mapped file");
     if (s->weight_bytes)
         print_bytes(t, "weights, copied", s->weight_bytes, "in the order of the device's kernels");
     int n = snprintf(note, sizeof note, "%s, pages of %d tokens in %d layers:", plan_kv_name(p->set.kv_type),
@@ -40,7 +43,7 @@ static void print_part(struct text *t, const struct plan *p, const struct plan_p
     }
     if (p->n_state_copy && n < (int)sizeof note)
         snprintf(note + n, sizeof note - (size_t)n, "; %d states", part->config.n_state_slot);
-    print_bytes(t, "key/value cache", s->kv_bytes, note);
+    if (!part->experts) print_bytes(t, "key/value cache", s->kv_bytes, note);
     print_bytes(t, "activations", part->config.activation_bytes, "");
     print_bytes(t, "workspace", s->workspace_bytes, "");
     if (s->output_bytes) print_bytes(t, "outputs", s->output_bytes, "tokens and logits");
@@ -54,8 +57,27 @@ static void print_part(struct text *t, const struct plan *p, const struct plan_p
     if (s->pinned_bytes) print_bytes(t, "host, pinned", s->pinned_bytes, "for copies to and from the device");
 }
 
+static void print_share(struct text *t, const struct plan_share *s, int n_layer, const char *what,
+                        bool taken) {
+    if (!s->there) return;
+    print(t,
+          "  %-22s %12.1f tok/s  %d of %d layers; a token reads %.1f MiB on the card, %.1f on the host%s\n",
+          what, s->tok_s, s->n, n_layer, (double)s->device_bytes / (1 << 20),
+          (double)s->host_bytes / (1 << 20), taken ? "  TAKEN" : "");
+}
+
+/* What the ways to share a model between card and host come to. */
+static void print_shares(struct text *t, const struct plan *p, int n_layer) {
+    if (!p->experts.there && !p->layers.there) return;
+    print(t, " decode as predicted, not measured: %.0f GB/s %s, %.*f GB/s of this machine's memory\n",
+          p->rates.device_gb_s, p->rates.assumed ? "assumed of the card" : "of the card",
+          p->rates.host_gb_s < 100, p->rates.host_gb_s);
+    print_share(t, &p->experts, n_layer, "experts on the CPU", p->n_part > 1 && p->part[0].experts);
+    print_share(t, &p->layers, n_layer, "layers on the CPU", !(p->n_part > 1 && p->part[0].experts));
+}
+
 enum infer_status plan_write(struct plan *p, struct arena *arena, const struct model *m) {
-    struct text t = {arena_alloc(arena, 4096), 0, 4096};
+    struct text t = {arena_alloc(arena, 8192), 0, 8192};
     const struct plan_part *last = &p->part[p->n_part - 1];
     if (!t.data) return err_set(INFER_E_MEMORY, "out of memory for the memory report");
     print(&t, "%s on %s", m->arch->name, last->type->name);
@@ -66,6 +88,7 @@ enum infer_status plan_write(struct plan *p, struct arena *arena, const struct m
         print(&t, "  beyond the %d positions that the model was trained for\n", m->n_ctx_train);
     print_bytes(&t, "weights, mapped", p->map_bytes, "the file itself, shared with other processes");
     for (int i = 0; i < p->n_part; i++) print_part(&t, p, &p->part[i]);
+    print_shares(&t, p, m->n_layer);
     for (int i = 0; i < p->n_nearest; i++) print(&t, "  would fit: %s\n", p->nearest[i]);
     if (!p->fits && !p->n_nearest)
         print(&t, "  no smaller context, batch or cache type would fit: it takes a smaller model or type\n");

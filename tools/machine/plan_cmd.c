@@ -74,7 +74,7 @@ static struct ceilings ceilings_find(const struct options *o, const struct infer
                                      const struct infer_plan_report *r) {
     struct ceilings c = {
         .read_gb_s = NAN, .product_tflops = NAN, .f16_tflops = NAN, .int8_tops = NAN, .tf32_tflops = NAN};
-    if (!r->fits || r->size.device_layers != m->n_layer) return c;
+    if (!r->fits || r->size.device_layers != m->n_layer || r->size.host_experts) return c;
     if (*r->card.name) ceilings_of_card(&r->card, &c);
     if (strcmp(r->size.device, "cpu") == 0) ceilings_of_processor(o, &c);
 #ifdef INFER_CUDA
@@ -143,6 +143,15 @@ static json_t *prediction_json(const struct infer_model_info *m, const struct in
 
 static json_t *bytes_json(uint64_t n) { return n == UINT64_MAX ? json_null() : json_integer((json_int_t)n); }
 
+/* Where card and host share a model with experts: the ways that were considered. */
+static json_t *share_json(const struct infer_share *s) {
+    if (!s->considered) return json_null();
+    return json_pack("{s:s, s:i, s:f, s:o, s:o, s:o, s:b}", "kind", "prediction: upper bounds, not measured",
+                     "layers", s->n, "tok_s", s->tok_s, "card_token_bytes", bytes_json(s->device_bytes),
+                     "host_token_bytes", bytes_json(s->host_bytes), "host_weight_bytes",
+                     bytes_json(s->host_weights), "taken", s->taken);
+}
+
 static json_t *plan_json(const struct infer_model_info *m, const struct infer_plan_report *r,
                          const struct ceilings *c) {
     const struct infer_engine_info *s = &r->size;
@@ -158,11 +167,13 @@ static json_t *plan_json(const struct infer_model_info *m, const struct infer_pl
                               bytes_json(s->output_bytes), "driver", bytes_json(r->driver_bytes), "taken",
                               bytes_json(s->device_bytes), "available", bytes_json(r->limit_bytes), "pinned",
                               bytes_json(r->pinned_bytes), "host", bytes_json(r->host_bytes));
-    return json_pack("{s:s, s:s, s:s, s:b, s:i, s:i, s:i, s:i, s:s, s:i, s:i, s:o, s:o, s:o}", "arch",
-                     m->arch, "device", s->device, "card", r->card.name, "fits", r->fits, "ctx", s->n_ctx,
-                     "slots", s->n_slot, "batch", s->n_batch, "decode_rows", s->n_decode_rows, "kv_type",
-                     s->kv_type, "layers", m->n_layer, "device_layers", s->device_layers, "bytes", bytes,
-                     "nearest", nearest, "prediction", prediction_json(m, r, c));
+    return json_pack("{s:s, s:s, s:s, s:b, s:i, s:i, s:i, s:i, s:s, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o}",
+                     "arch", m->arch, "device", s->device, "card", r->card.name, "fits", r->fits, "ctx",
+                     s->n_ctx, "slots", s->n_slot, "batch", s->n_batch, "decode_rows", s->n_decode_rows,
+                     "kv_type", s->kv_type, "layers", m->n_layer, "device_layers", s->device_layers,
+                     "cpu_experts", s->host_experts, "experts_on_cpu", share_json(&r->experts),
+                     "layers_on_cpu", share_json(&r->layers), "bytes", bytes, "nearest", nearest,
+                     "prediction", prediction_json(m, r, c));
 }
 
 static enum infer_status print_json(const struct infer_model_info *m, const struct infer_plan_report *r,

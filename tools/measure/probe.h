@@ -1,21 +1,6 @@
-/* Ceilings of this machine, measured here and now. */
+/* Ceilings of this machine, and what disturbs a measurement. */
 #pragma once
-#include <stddef.h>
-#include <stdint.h>
-#include "base/status.h"
-
-/* Memory that a read probe streams. */
-struct memory_probe {
-    uint64_t *data; /* data[n] */
-    size_t n;
-    int n_thread;
-};
-/* errors: INFER_E_MEMORY */
-enum infer_status probe_open(struct memory_probe *p, int n_thread);
-void probe_close(struct memory_probe *p);
-/* Read bandwidth in GB/s (1e9 bytes): the median of the passes of about this many seconds, every thread reading
- * its own part. */
-double probe_read(struct memory_probe *p, double seconds);
+#include "base/bandwidth.h"
 
 /* Seconds that the threads of this process have been ready and waited for a processor, so far (schedstat of Linux);
  * NAN: the kernel does not say. */
