@@ -11,7 +11,7 @@ SMALL = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_atte
 def row(stem, about, marks=(), config=None, model=None, base=SMALL, **options):
     if any(k in options for k in ("layer_norm_eps", "norm_eps", "norm_epsilon")):
         base = {k: v for k, v in base.items() if k != "rms_norm_eps"}
-    extra = {k: options.pop(k) for k in ("zero_centred", "prepare", "after", "gap", "save", "read", "unread", "seed") if k in options}
+    extra = {k: options.pop(k) for k in ("zero_centred", "prepare", "after", "gap", "save", "read", "unread", "seed", "states") if k in options}
     return dict(config=getattr(t, config or f"{stem}Config"), model=getattr(t, model or f"{stem}ForCausalLM"), about=about, marks=marks,
                 options={**base, **options}, **extra)
 

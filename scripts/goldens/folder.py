@@ -1,4 +1,5 @@
 """A tiny random Hugging Face model as a folder, and the logits that transformers computes with it."""
+import inspect
 import pathlib
 import shutil
 import warnings
@@ -18,6 +19,8 @@ HF = pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden" / "hf"
 
 # Experts whose stacks are [expert][input][output]; all others are [expert][output][input].
 TRANSPOSED = ("GptOssExperts", "Llama4TextExperts")
+# Biases of a router's choice, float32 in published folders.
+CHOICE = ("e_score_correction_bias", "expert_bias")
 
 
 # ---- weights -----------------------------------------------------------------------------------------------------
@@ -28,14 +31,16 @@ def draw_vector(name, p, zero_centred):
         return 0.8 + 0.1 * noise
     if name.endswith(("router.scale", "per_expert_scale")):
         return 1 + 0.3 * noise
-    if name.endswith("e_score_correction_bias"):
+    if name.endswith(CHOICE):
         return 0.15 * noise
+    if name.endswith("A_log"):  # from a memory of some 50 positions to none
+        return 5 * torch.rand_like(p) - 4
     if name.endswith("sinks"):
         return noise
     if name.endswith(("alpha_p", "alpha_n")):
         return 0.5 * noise
     if name.endswith("weight"):
-        return (0 if zero_centred else 1) + 0.25 * noise
+        return (0 if zero_centred and not name.endswith("linear_attn.norm.weight") else 1) + 0.25 * noise
     return 0.5 * noise
 
 
@@ -55,7 +60,7 @@ def fill(model, zero_centred=False):
             name = f"{prefix}.{short}" if prefix else short
             if name not in stored or short in ("beta", "eps"):
                 continue
-            if p.ndim <= 1 or short == "e_score_correction_bias":
+            if p.ndim <= 1 or short in CHOICE:
                 new = draw_vector(name, p, zero_centred)
             elif short.endswith("_bias"):  # of experts, one a row
                 new = 0.5 * torch.randn_like(p)
@@ -153,6 +158,17 @@ def compute(model, prompts):
     return [logits_of(model, p[None])[0].double().numpy() for p in prompts]
 
 
+def step_by_step(model, prompt):
+    """The logits of a prompt fed one token at a time, from the states and stores that each one leaves."""
+    past, out = None, []
+    for token in prompt:
+        name = "cache_params" if "cache_params" in inspect.signature(model.forward).parameters else "past_key_values"
+        got = model(input_ids=token.reshape(1, 1), use_cache=True, **{name: past})
+        past = getattr(got, name)
+        out.append(got.logits[0, 0].double().numpy())
+    return np.stack(out)
+
+
 def unseen(model, prompt, want, marks):
     """The tensors and experts of which another value changes no logit of a prompt that is kept."""
     kept, stored, out = rows_of(len(prompt), marks), set(model.state_dict()), []
@@ -198,9 +214,9 @@ def save(model, path, **how):
 
 
 def table():
-    from . import dense, moe
+    from . import dense, latent, moe, state
 
-    return {**dense.DENSE, **moe.MOE}
+    return {**dense.DENSE, **moe.MOE, **latent.LATENT, **state.STATE}
 
 
 @torch.no_grad()
@@ -214,6 +230,10 @@ def make(name, row):
     with Choices() as c:
         single = compute(model, prompts)
         smallest = min([float(g.min()) for g in c.gaps], default=None)
+    sd = np.concatenate(single).std()
+    if row.get("states"):  # what runs over a prompt in chunks is what runs step by step
+        steps = difference([step_by_step(model, prompts[-1])], [single[-1]]) / sd
+        assert steps < 2e-4, (name, "step by step", steps)
     blind = unseen(model, prompts[-1], single[-1], row.get("marks", ()))
     assert not blind, (name, blind)
     try:
@@ -225,7 +245,7 @@ def make(name, row):
     path = HF / name
     model.bfloat16()  # exact: fill() rounded
     for key, p in [*model.named_parameters(), *model.named_buffers()]:
-        if key.endswith("e_score_correction_bias"):  # as in published folders
+        if key.endswith(CHOICE):
             p.data = p.data.float()
     model.config.dtype = torch.bfloat16
     save(model, path, **row.get("save", {}))

@@ -5,7 +5,9 @@ import shutil
 import tempfile
 
 # no version 4 of these, or its keys cannot say what config.json says
-NEW = ("gpt2", "gemma4_text", "gemma4", "ministral3", "mistral3", "olmo3", "bailing_moe", "exaone_moe")
+NEW = ("kimi_k2", "mistral4", "gpt2", "gemma4_text", "gemma4", "ministral3", "mistral3", "olmo3", "bailing_moe", "exaone_moe")
+# the kind of a rotation under its oldest name
+OLDEST = ("phi3", "deepseek_v2", "deepseek_v3")
 PERIOD = {"gemma2": None, "gemma3_text": ("sliding_window_pattern", 6), "cohere2": ("sliding_window_pattern", 4), "qwen2": None, "qwen2_moe": None}
 
 
@@ -25,7 +27,7 @@ def rotation(c):
         c["rotary_pct" if neox else "partial_rotary_factor"] = part
     if c["model_type"] == "phi3":
         rope.pop("original_max_position_embeddings", None)
-    c["rope_scaling"] = {"type" if c["model_type"] == "phi3" else "rope_type": kind, **rope} if rope or kind != "default" else None
+    c["rope_scaling"] = {"type" if c["model_type"] in OLDEST else "rope_type": kind, **rope} if rope or kind != "default" else None
 
 
 def text(c):
@@ -39,6 +41,25 @@ def text(c):
             c.update([period] if period else [])
     if kind == "exaone4" and c["sliding_window"]:
         c["sliding_window_pattern"] = "LLLG"
+    if "deepseek" in kind:
+        for k in ("head_dim", "qk_head_dim", "output_router_logits", "mlp_bias", "rope_interleave", "num_mtp_layers"):
+            c.pop(k, None)
+        c.update(scoring_func="sigmoid" if kind == "deepseek_v3" else "softmax", seq_aux=True, ep_size=1, moe_layer_freq=1,
+                 aux_loss_alpha=0.001, topk_method=c.get("topk_method", "noaux_tc"))
+    if kind == "deepseek_v3":
+        c["num_nextn_predict_layers"] = 0
+    if kind == "glm4_moe_lite":
+        assert c.pop("mlp_layer_types") == ["dense"] + ["sparse"] * (c["num_hidden_layers"] - 1)
+        for k in ("head_dim", "qk_head_dim", "output_router_logits", "rope_interleave"):
+            c.pop(k, None)
+        c.update(first_k_dense_replace=1, topk_method="noaux_tc", partial_rotary_factor=1.0, num_nextn_predict_layers=0)
+    if kind == "lfm2":
+        c.update(block_dim=c["hidden_size"], block_ff_dim=c.pop("intermediate_size"), conv_dim=c["hidden_size"], conv_dim_out=c["hidden_size"],
+                 conv_use_xavier_init=True, block_mlp_init_scale=1.0, block_norm_eps=c["norm_eps"], block_use_swiglu=True,
+                 block_use_xavier_init=True, num_heads=c["num_attention_heads"], use_pos_enc=True,
+                 full_attn_idxs=[i for i, t in enumerate(c.pop("layer_types")) if t == "full_attention"])
+    if "lfm2" in kind:
+        c["tie_embedding"] = c.pop("tie_word_embeddings")
     if kind in ("qwen3_moe", "qwen3_vl_moe_text") and "num_local_experts" in c:
         c["num_experts"] = c.pop("num_local_experts")
 

@@ -1,0 +1,48 @@
+"""The models with latent attention: keys and values are products of one short vector a position."""
+import json
+
+from .dense import YARN
+from .moe import STACKED, moe
+
+MLA = dict(kv_lora_rank=16, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=20, num_attention_heads=4, num_key_value_heads=4)
+SCALES = {**YARN, "mscale": 1.0, "mscale_all_dim": 0.7}
+DEEP = dict(num_hidden_layers=3, n_routed_experts=8, num_experts_per_tok=3, n_group=4, topk_group=2, moe_intermediate_size=12,
+            first_k_dense_replace=1, n_shared_experts=2, routed_scaling_factor=1.7)
+
+
+def as_kimi(path):
+    """Kimi K2 is deepseek_v3 under its own name, with the keys of its published folders."""
+    c = json.loads((path / "config.json").read_text())
+    rope = c.pop("rope_parameters")
+    theta = rope.pop("rope_theta")
+    for k in ("rope_interleave", "head_dim", "qk_head_dim", "dtype", "num_mtp_layers", "output_router_logits"):
+        c.pop(k, None)
+    c.update(model_type="kimi_k2", architectures=["DeepseekV3ForCausalLM"], rope_theta=theta, torch_dtype="bfloat16",
+             rope_scaling={"type": rope.pop("rope_type"), **rope}, topk_method="noaux_tc", scoring_func="sigmoid", seq_aux=True, ep_size=1,
+             moe_layer_freq=1, aux_loss_alpha=0.001, pretraining_tp=1, num_nextn_predict_layers=0)
+    (path / "config.json").write_text(json.dumps(c, indent=2, sort_keys=True) + "\n")
+
+
+LATENT = {
+    "deepseek_v2": moe("DeepseekV2", gap=0.006, about="latent attention, q of low rank, YaRN with both of its factors, two of four groups by their best "
+                       "expert, two shared experts, not renormalised", q_lora_rank=24, topk_method="group_limited_greedy",
+                       rope_parameters=SCALES, **MLA, **DEEP),
+    "deepseek_v2-lite": moe("DeepseekV2", gap=0.006, about="q of full rank, YaRN with equal factors, the best of all experts", q_lora_rank=None,
+                            topk_method="greedy", rope_parameters={**YARN, "mscale": 0.7, "mscale_all_dim": 0.7}, **MLA, **{
+                                **DEEP, "num_hidden_layers": 2, "n_group": 1, "topk_group": 1, "routed_scaling_factor": 1.0}),
+    "deepseek_v3": moe("DeepseekV3", "two of four groups by their two best experts, a bias for the choice, YaRN with both of its factors",
+                       q_lora_rank=24, rope_parameters=SCALES, num_mtp_layers=0, **MLA, **{**DEEP, "n_shared_experts": 1}),
+    "kimi_k2": moe("DeepseekV3", "deepseek_v3 as Kimi K2 has it: no groups, YaRN that changes at one frequency", after=as_kimi, unread=True,
+                   q_lora_rank=24, num_mtp_layers=0, rope_parameters={**YARN, "beta_fast": 1.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0},
+                   **MLA, **{**DEEP, "num_hidden_layers": 2, "n_shared_experts": 1, "n_group": 1, "topk_group": 1}),
+    "glm4_moe_lite": moe("Glm4MoeLite", seed=4, about="latent attention, one of two groups of three experts, first layer dense", q_lora_rank=24, **MLA,
+                         num_hidden_layers=3, n_routed_experts=6, num_experts_per_tok=2, n_group=2, topk_group=1, moe_intermediate_size=16,
+                         n_shared_experts=1, routed_scaling_factor=1.8),
+    "glm4_moe_lite-stacked": moe("Glm4MoeLite", seed=3, about="one tensor for all experts, no groups", save=STACKED, q_lora_rank=24, **MLA,
+                                 num_hidden_layers=2, n_routed_experts=6, num_experts_per_tok=2, n_group=1, topk_group=1,
+                                 moe_intermediate_size=16, n_shared_experts=1, routed_scaling_factor=1.8),
+    "mistral4": moe("Mistral4", gap=0.006, about="latent attention, queries that grow at 32, 64 and 96, YaRN, softmax over all, two of four groups by their two "
+                    "best experts", marks=(32, 96), q_lora_rank=24, rope_parameters={
+                        **YARN, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.3}, **MLA, **{
+                        **DEEP, "n_shared_experts": 1, "first_k_dense_replace": 0, "num_hidden_layers": 2}),
+}
