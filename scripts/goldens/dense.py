@@ -44,8 +44,9 @@ def tower(stem, about, text, marks=(), model=None, config=None, **more):
 def published(path):
     """config.json with the two keys of published folders in place of those by layer."""
     config = json.loads((path / "config.json").read_text())
-    del config["text_config"]["per_layer_config"]
-    config["text_config"].update(global_head_dim=32, num_global_key_value_heads=1)
+    text = config.get("text_config", config)
+    del text["per_layer_config"]
+    text.update(global_head_dim=32, num_global_key_value_heads=1 if text["attention_k_eq_v"] else None)
     (path / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 
@@ -134,6 +135,16 @@ DENSE = {
         "vocab_size_per_layer_input": 71, "layer_types": layers(1, 1, 0), "pad_token_id": 0}, (24,), after=published, audio_config=None, vision_config=dict(
         hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2, head_dim=4, patch_size=4,
         position_embedding_size=16)),
+    "gemma4-e2b": row("Gemma4", "embeddings of every layer, the last three of six layers on the keys and values of earlier ones and twice as wide", (24,),
+                      config="Gemma4TextConfig", base={**SMALL, **GEMMA}, after=published, states=True, num_hidden_layers=6, num_attention_heads=4, num_key_value_heads=1,
+                      global_head_dim=32, attention_k_eq_v=False, hidden_size_per_layer_input=8, vocab_size_per_layer_input=71,
+                      num_kv_shared_layers=3, use_double_wide_mlp=True, intermediate_size=20, layer_types=layers(1, 1, 0, 1, 1, 0)),
+    "gemma4-e4b": tower("Gemma4", "embeddings of every layer, two shared ones of five, beside a tower for images", {
+        **SMALL, **GEMMA, "model_type": "gemma4_text", "num_hidden_layers": 5, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "global_head_dim": 32, "attention_k_eq_v": False, "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 71,
+        "num_kv_shared_layers": 2, "use_double_wide_mlp": False, "layer_types": layers(1, 0, 1, 1, 0), "pad_token_id": 0}, (24,), after=published,
+        audio_config=None, vision_config=dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=2, head_dim=4, patch_size=4, position_embedding_size=16)),
     "mistral3": tower("Mistral3", "ministral3 beside a tower for images", {**SMALL, "model_type": "ministral3", "head_dim": 16,
         "rope_parameters": {**YARN, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.3}}, (32, 96), vision_config=dict(
         **EYE, model_type="pixtral", head_dim=4)),

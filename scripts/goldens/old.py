@@ -5,7 +5,7 @@ import shutil
 import tempfile
 
 # no version 4 of these, or its keys cannot say what config.json says
-NEW = ("kimi_k2", "mistral4", "gpt2", "gemma4_text", "gemma4", "ministral3", "mistral3", "olmo3", "bailing_moe", "exaone_moe")
+NEW = ("kimi_k2", "mistral4", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_5", "qwen3_5_moe", "gpt2", "gemma4_text", "gemma4", "ministral3", "mistral3", "olmo3", "bailing_moe", "exaone_moe")
 # the kind of a rotation under its oldest name
 OLDEST = ("phi3", "deepseek_v2", "deepseek_v3")
 PERIOD = {"gemma2": None, "gemma3_text": ("sliding_window_pattern", 6), "cohere2": ("sliding_window_pattern", 4), "qwen2": None, "qwen2_moe": None}
@@ -13,7 +13,9 @@ PERIOD = {"gemma2": None, "gemma3_text": ("sliding_window_pattern", 6), "cohere2
 
 def rotation(c):
     """rope_parameters at the root of c"""
-    rope = c.pop("rope_parameters")
+    rope = c.pop("rope_parameters", None)
+    if not rope:
+        return
     if "full_attention" in rope:
         c["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
         rope = rope["full_attention"]
@@ -58,6 +60,15 @@ def text(c):
                  conv_use_xavier_init=True, block_mlp_init_scale=1.0, block_norm_eps=c["norm_eps"], block_use_swiglu=True,
                  block_use_xavier_init=True, num_heads=c["num_attention_heads"], use_pos_enc=True,
                  full_attn_idxs=[i for i, t in enumerate(c.pop("layer_types")) if t == "full_attention"])
+    if kind == "qwen3_next":
+        assert c.pop("layer_types") == (3 * ["linear_attention"] + ["full_attention"]) * (c["num_hidden_layers"] // 4)
+        c["full_attention_interval"] = 4
+    if kind == "granitemoehybrid":
+        c["layer_types"] = [{"linear_attention": "mamba", "full_attention": "attention"}[t] for t in c["layer_types"]]
+    if kind == "nemotron_h":
+        marks = {"linear_attention": "M", "full_attention": "*", "moe": "E", "mlp": "-"}
+        c["hybrid_override_pattern"] = "".join(marks[t] for t in c.pop("layers_block_type"))
+        c["num_hidden_layers"] = len(c["hybrid_override_pattern"])
     if "lfm2" in kind:
         c["tie_embedding"] = c.pop("tie_word_embeddings")
     if kind in ("qwen3_moe", "qwen3_vl_moe_text") and "num_local_experts" in c:

@@ -7,6 +7,15 @@ DELTA = dict(linear_num_key_heads=2, linear_num_value_heads=6, linear_key_head_d
 PART = dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5)
 MROPE = {**PART, "mrope_section": [2, 1, 1], "mrope_interleaved": True}
 EXPERTS = dict(num_experts=5, num_experts_per_tok=2, moe_intermediate_size=12, shared_expert_intermediate_size=16)
+# six heads of 5 in two groups, seven states
+MAMBA = dict(hidden_size=32, num_hidden_layers=2, vocab_size=67, tie_word_embeddings=False, pad_token_id=None, bos_token_id=None,
+             eos_token_id=None, layer_norm_epsilon=0.01)
+GRANITE = dict(mamba_n_heads=6, mamba_d_head=5, mamba_n_groups=2, mamba_d_state=7, mamba_expand=1, mamba_chunk_size=16, hidden_size=30,
+               embedding_multiplier=3.0, residual_multiplier=0.4, attention_multiplier=0.4, logits_scaling=0.3, num_attention_heads=5,
+               num_key_value_heads=1, shared_intermediate_size=24, intermediate_size=16, num_hidden_layers=3,
+               layer_types=["linear_attention", "full_attention", "linear_attention"])
+NEMOTRON = dict(mamba_num_heads=6, mamba_head_dim=5, n_groups=2, ssm_state_size=7, chunk_size=16, head_dim=12, layer_norm_epsilon=0.01,
+                intermediate_size=40)
 LFM = dict(norm_eps=0.01, conv_L_cache=3, tie_word_embeddings=True)
 
 STATE = {
@@ -17,6 +26,25 @@ STATE = {
                    zero_centred=True, rope_parameters=MROPE, **DELTA),
     "qwen3_5_moe": moe("Qwen3_5Moe", "the same with experts, always renormalised, heads of 16", config="Qwen3_5MoeTextConfig", zero_centred=True,
                        rope_parameters=MROPE, **{**DELTA, "linear_num_value_heads": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 16}, **EXPERTS),
+    "mamba2": row("Mamba2", "Mamba-2 in every layer, six heads in two groups", base=MAMBA, num_heads=6, head_dim=10, expand=2, hidden_size=30,
+                  n_groups=2, state_size=7, chunk_size=16),
+    "mamba2-bias": row("Mamba2", "biases of both products, none of the convolution, tied", base=MAMBA, num_heads=4, head_dim=16, n_groups=1,
+                       state_size=8, chunk_size=16, use_bias=True, use_conv_bias=False, tie_word_embeddings=True),
+    "granitemoehybrid": moe("GraniteMoeHybrid", "Mamba-2 in two of three layers, no rotation, experts beside a shared one, granite's factors",
+                            num_local_experts=5, num_experts_per_tok=2, position_embedding_type="nope", **GRANITE),
+    "granitemoehybrid-dense": row("GraniteMoeHybrid", "with rotation, the shared part alone", num_local_experts=0, num_experts_per_tok=0,
+                                  position_embedding_type="rope", **GRANITE),
+    "nemotron_h": row("NemotronH", "one mixer a layer: Mamba-2, squared ReLU, attention without rotation", layers_block_type=[
+        "linear_attention", "mlp", "linear_attention", "full_attention", "mlp"], **NEMOTRON),
+    "nemotron_h-moe": moe("NemotronH", "experts of squared ReLU in a narrower space, groups, a bias for the choice", layers_block_type=[
+        "linear_attention", "moe", "full_attention", "moe"], n_routed_experts=6, num_experts_per_tok=2, n_group=2, topk_group=1,
+                          moe_intermediate_size=16, moe_shared_expert_intermediate_size=20, moe_latent_size=12, routed_scaling_factor=1.7, **NEMOTRON),
+    "falcon_h1": row("FalconH1", "Mamba-2 and attention beside each other in every layer, seven factors", mamba_d_ssm=30, mamba_n_heads=6,
+                     mamba_n_groups=2, mamba_d_state=7, mamba_chunk_size=16, mamba_expand=1, mamba_rms_norm=False, lm_head_multiplier=0.7,
+                     embedding_multiplier=2.5, mlp_multipliers=[0.8, 0.6], key_multiplier=0.5, attention_out_multiplier=0.9,
+                     attention_in_multiplier=1.3, ssm_multipliers=[0.7, 1.2, 0.6, 1.1, 0.8], ssm_in_multiplier=1.4, ssm_out_multiplier=0.75),
+    "falcon_h1-norm": row("FalconH1", "a norm behind the gate of Mamba-2", mamba_d_ssm=30, mamba_n_heads=6, mamba_n_groups=2, mamba_d_state=7,
+                          mamba_chunk_size=16, mamba_expand=1, mamba_rms_norm=True, mamba_norm_before_gate=False, embedding_multiplier=2.5),
     "lfm2": row("Lfm2", "short convolutions in two of three layers, tied", num_hidden_layers=3, layer_types=["conv", "full_attention", "conv"],
                 block_auto_adjust_ff_dim=False, **LFM),
     "lfm2-bias": row("Lfm2", "with biases, the width of the feed-forward by its rule", num_hidden_layers=3, conv_bias=True,
