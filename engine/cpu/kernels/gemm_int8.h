@@ -34,7 +34,7 @@ INLINE vi whole(vi sum, const int by) {
 #if defined(__AVX512F__) || defined(__AVXVNNI__)
     return by == 1 ? sum : (vi)((vu)sum * (uint32_t)by);
 #else
-    return widen(sum, by);
+    return widen_codes(sum, by);
 #endif
 }
 /* The same without VNNI, times integer scales. */

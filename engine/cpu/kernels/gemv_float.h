@@ -65,7 +65,7 @@ INLINE void copy_pairs(uint16_t *to, const uint16_t *from, int k) {
 
 /* How the elements of w lie: a constant in every call, so that each function below is compiled once for each form. */
 enum form { F32, F16, BF16, PAIRS };
-INLINE size_t size_of(const enum form F) { return F == F32 ? 4 : 2; }
+INLINE size_t element_bytes(const enum form F) { return F == F32 ? 4 : 2; }
 INLINE vf elems(const enum form F, const uint8_t *line, int j) {
     switch (F) {
     case F32:
@@ -85,7 +85,7 @@ INLINE vf elems(const enum form F, const uint8_t *line, int j) {
  * is two instructions longer.) */
 INLINE void tile(const enum form F, const uint8_t *w, size_t stride, ptrdiff_t dist, int k, const float *x,
                  size_t x_stride, const int TT, const int N, vf *sum) {
-    const size_t SIZE = size_of(F);
+    const size_t SIZE = element_bytes(F);
     const int LINE = 64 / (int)SIZE;
     vf f[4][8], v[4];
     int i = 0;
@@ -123,7 +123,7 @@ INLINE void tile(const enum form F, const uint8_t *w, size_t stride, ptrdiff_t d
 /* One row of x times n_row rows of weights, one by one. */
 INLINE void one(const enum form F, const uint8_t *w, size_t stride, int n_row, int k, const float *x,
                 float *out) {
-    const size_t SIZE = size_of(F);
+    const size_t SIZE = element_bytes(F);
     const int LINE = 64 / (int)SIZE, STEP = 4 * LINE;
     for (int r = 0; r < n_row; r++, w += stride) {
         vf sum = vf_set(0);
@@ -177,7 +177,7 @@ INLINE void group(const enum form F, const uint8_t *w, size_t stride, ptrdiff_t 
 }
 INLINE void many(const enum form F, const uint8_t *w, size_t stride, int n_row, int k, const float *x,
                  size_t step, int T, float *out) {
-    const size_t SIZE = size_of(F);
+    const size_t SIZE = element_bytes(F);
     vf sum[CPU_UNIT_ROWS * GROUP];
     for (int i = 0; i < n_row * GROUP; i++) sum[i] = vf_set(0);
     for (int k0 = 0; k0 < k; k0 += BLOCK_K) {

@@ -75,7 +75,7 @@ INLINE vi row_start(int32_t pair, int off) {
     return _mm256_mullo_epi16(set32(pair), _mm256_set1_epi16((short)-off));
 }
 INLINE vi dot(vi a, vu w, vi x) { return _mm256_add_epi16(a, _mm256_maddubs_epi16((vi)w, x)); }
-INLINE vi widen(vi a, int by) { return _mm256_madd_epi16(a, _mm256_set1_epi16((short)by)); }
+INLINE vi widen_codes(vi a, int by) { return _mm256_madd_epi16(a, _mm256_set1_epi16((short)by)); }
 /* Bytes with a sign as 16 bits: columns 0 and 1 of each lane, then 2 and 3. */
 INLINE void put16(vu q[2], vu codes) {
     const vi low = _mm256_setr_epi8(-1, 0, -1, 1, -1, 4, -1, 5, -1, 8, -1, 9, -1, 12, -1, 13, -1, 0, -1, 1,
