@@ -11,7 +11,7 @@ SMALL = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_atte
 def row(stem, about, marks=(), config=None, model=None, base=SMALL, **options):
     if any(k in options for k in ("layer_norm_eps", "norm_eps", "norm_epsilon")):
         base = {k: v for k, v in base.items() if k != "rms_norm_eps"}
-    extra = {k: options.pop(k) for k in ("zero_centred", "prepare", "after", "gap", "save", "read", "unread", "seed", "states") if k in options}
+    extra = {k: options.pop(k) for k in ("zero_centred", "prepare", "after", "gap", "save", "read", "unread", "seed", "states", "draft") if k in options}
     return dict(config=getattr(t, config or f"{stem}Config"), model=getattr(t, model or f"{stem}ForCausalLM"), about=about, marks=marks,
                 options={**base, **options}, **extra)
 
@@ -36,7 +36,7 @@ def longrope(n, original, **more):
 
 def tower(stem, about, text, marks=(), model=None, config=None, **more):
     """A model of text inside one that sees images, as most folders of its kind have it; the tower is small and unused here."""
-    extra = {k: more.pop(k) for k in ("zero_centred", "after", "gap") if k in more}
+    extra = {k: more.pop(k) for k in ("zero_centred", "after", "gap", "save", "states", "draft", "seed") if k in more}
     return dict(config=getattr(t, config or f"{stem}Config"), model=getattr(t, f"{stem}ForConditionalGeneration"), about=about, marks=marks,
                 options=dict(text_config=text, bos_token_id=None, eos_token_id=None, pad_token_id=None, **more), **extra)
 

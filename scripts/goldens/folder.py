@@ -9,7 +9,7 @@ import numpy as np
 import torch
 import transformers
 
-from . import old
+from . import draft, old
 
 warnings.filterwarnings("ignore")
 transformers.logging.set_verbosity_error()
@@ -132,19 +132,18 @@ def draw_prompt(model, n, n_vocab, gap):
 # ---- what is written ---------------------------------------------------------------------------------------------
 def rows_of(n, marks):
     """The positions whose logits are kept: the ends, around pages and chunks, around windows and steps."""
-    keep = {*range(4), *range(n - 4, n), 63, 64, 65}
+    keep = {*range(4), *range(n - 4, n), 63, 64, 65, 127, 128, 129}
     for m in marks:
         keep |= {m - 2, m - 1, m, m + 1}
     return sorted(r for r in keep if 0 <= r < n)
 
 
-def write_logits(path, prompts, all_logits, marks):
+def write_logits(path, prompts, all_logits, all_rows):
     sd = float(np.concatenate(all_logits).std())
     with open(path, "wb") as f:
         np.array([len(prompts), all_logits[0].shape[1]], "<i4").tofile(f)
         np.array([sd], "<f4").tofile(f)
-        for ids, logits in zip(prompts, all_logits):
-            rows = rows_of(len(ids), marks)
+        for ids, logits, rows in zip(prompts, all_logits, all_rows):
             np.array([len(ids), len(rows), *ids, *rows], "<i4").tofile(f)
             logits[rows].astype("<f4").tofile(f)
     return sd
@@ -169,13 +168,22 @@ def step_by_step(model, prompt):
     return np.stack(out)
 
 
+def draft_of(layer, model, prompt, gap):
+    """The logits of a draft layer for all tokens but the last, and the rows at which its router is sure."""
+    with Choices() as c:
+        logits = layer.logits(model, prompt).double().numpy()
+    n = len(logits)
+    own = [g.reshape(n, -1).amin(-1) for g in c.gaps if g.shape[0] == n]
+    return logits, {t for t in range(n) if all(g[t] > gap for g in own)}
+
+
 def unseen(model, prompt, want, marks):
     """The tensors and experts of which another value changes no logit of a prompt that is kept."""
     kept, stored, out = rows_of(len(prompt), marks), set(model.state_dict()), []
     for name, p in [*model.named_parameters(), *model.named_buffers()]:
         if name not in stored or name.endswith("act_fn.eps") or ".visual." in name or "vision_tower" in name or "projector" in name or "embed_vision" in name:
             continue
-        for x in p if p.ndim == 3 else [p]:
+        for x in p if p.ndim == 3 and p.shape[1] > 1 else [p]:  # experts one by one, not the channels of a convolution
             old = x.clone()
             x.copy_(old.roll(1) if len(old.unique()) > 1 else old * 1.2)
             got = compute(model, [prompt])[0]
@@ -226,10 +234,14 @@ def make(name, row):
     model = build(row)
     n_vocab = row["options"].get("vocab_size") or model.config.get_text_config().vocab_size
     gap = row.get("gap", 0)
-    prompts = [draw_prompt(model, n, n_vocab, gap) for n in (12, 80, 113 + seed % 14)]
+    prompts = [draw_prompt(model, n, n_vocab, gap) for n in (12, 80, (130 if row.get("states") else 113) + seed % 14)]
     with Choices() as c:
         single = compute(model, prompts)
         smallest = min([float(g.min()) for g in c.gaps], default=None)
+    if drafting := "draft" in row:
+        layer = draft.Draft(model).float().eval()
+        fill(layer, row.get("zero_centred", False))
+        drafted, certain = zip(*(draft_of(layer, model, p, gap) for p in prompts))
     sd = np.concatenate(single).std()
     if row.get("states"):  # what runs over a prompt in chunks is what runs step by step
         steps = difference([step_by_step(model, prompts[-1])], [single[-1]]) / sd
@@ -249,12 +261,17 @@ def make(name, row):
             p.data = p.data.float()
     model.config.dtype = torch.bfloat16
     save(model, path, **row.get("save", {}))
+    if drafting:
+        draft.add(path, layer, row["draft"], model)
     if "after" in row:
         row["after"](path)
     if not row.get("unread"):
         check_folder(row, path, prompts, single)
         old.write(path, lambda folder: check_folder(row, folder, prompts, single))
-    sd = write_logits(path / "logits.bin", prompts, single, row.get("marks", ()))
+    rows = [rows_of(len(p), row.get("marks", ())) for p in prompts]
+    sd = write_logits(path / "logits.bin", prompts, single, rows)
+    if drafting:
+        write_logits(path / "draft.bin", prompts, drafted, [sorted(sure.intersection(r)) for sure, r in zip(certain, rows)])
     size = sum(f.stat().st_size for f in path.iterdir())
     gap_text = "-" if smallest is None else f"{smallest:.3f}"
     note(name, [type(model).__name__, f"{size / 1024:.0f}", " ".join(str(len(p)) for p in prompts), f"{sd:.2f}", error,

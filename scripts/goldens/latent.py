@@ -15,7 +15,7 @@ def as_kimi(path):
     c = json.loads((path / "config.json").read_text())
     rope = c.pop("rope_parameters")
     theta = rope.pop("rope_theta")
-    for k in ("rope_interleave", "head_dim", "qk_head_dim", "dtype", "num_mtp_layers", "output_router_logits"):
+    for k in ("rope_interleave", "head_dim", "qk_head_dim", "dtype", "output_router_logits"):
         c.pop(k, None)
     c.update(model_type="kimi_k2", architectures=["DeepseekV3ForCausalLM"], rope_theta=theta, torch_dtype="bfloat16",
              rope_scaling={"type": rope.pop("rope_type"), **rope}, topk_method="noaux_tc", scoring_func="sigmoid", seq_aux=True, ep_size=1,
@@ -32,6 +32,9 @@ LATENT = {
                                 **DEEP, "num_hidden_layers": 2, "n_group": 1, "topk_group": 1, "routed_scaling_factor": 1.0}),
     "deepseek_v3": moe("DeepseekV3", "two of four groups by their two best experts, a bias for the choice, YaRN with both of its factors",
                        q_lora_rank=24, rope_parameters=SCALES, num_mtp_layers=0, **MLA, **{**DEEP, "n_shared_experts": 1}),
+    "deepseek_v3-draft": moe("DeepseekV3", seed=1, about="a layer that drafts behind the last one, no groups", draft="nextn", q_lora_rank=None, num_mtp_layers=1,
+                             rope_parameters=dict(rope_type="default", rope_theta=10000.0), **MLA, **{
+                                 **DEEP, "num_hidden_layers": 2, "n_shared_experts": 1, "n_group": 1, "topk_group": 1}),
     "kimi_k2": moe("DeepseekV3", "deepseek_v3 as Kimi K2 has it: no groups, YaRN that changes at one frequency", after=as_kimi, unread=True,
                    q_lora_rank=24, num_mtp_layers=0, rope_parameters={**YARN, "beta_fast": 1.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0},
                    **MLA, **{**DEEP, "num_hidden_layers": 2, "n_shared_experts": 1, "n_group": 1, "topk_group": 1}),

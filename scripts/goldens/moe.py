@@ -88,6 +88,8 @@ MOE = {
     "glm4_moe": moe("Glm4Moe", "two groups of three experts, one taken; first layer dense, a shared expert, half of a head rotated", head_dim=12,
                     use_qk_norm=True, attention_bias=True, **GLM),
     "glm4_moe-stacked": moe("Glm4Moe", "one tensor for all experts, q and k not normalised", save=STACKED, head_dim=12, **GLM),
+    "glm4_moe-draft": moe("Glm4Moe", seed=1, about="a layer that drafts behind the last one", draft="nextn", head_dim=12, use_qk_norm=True, **{
+        **GLM, "num_hidden_layers": 2, "n_group": 1, "num_mtp_layers": 1}),
     "bailing_moe_v2": moe("Glm4Moe", "Ling 2: glm4_moe under other names, q, k and v in one tensor", after=as_ling, unread=True, head_dim=12,
                           use_qk_norm=True, **GLM),
     "minimax_m2": moe("MiniMaxM2", "q and k normalised over the whole row, half of a head rotated", num_local_experts=6,

@@ -44,12 +44,10 @@ def text(c):
     if kind == "exaone4" and c["sliding_window"]:
         c["sliding_window_pattern"] = "LLLG"
     if "deepseek" in kind:
-        for k in ("head_dim", "qk_head_dim", "output_router_logits", "mlp_bias", "rope_interleave", "num_mtp_layers"):
+        for k in ("head_dim", "qk_head_dim", "output_router_logits", "mlp_bias", "rope_interleave"):
             c.pop(k, None)
         c.update(scoring_func="sigmoid" if kind == "deepseek_v3" else "softmax", seq_aux=True, ep_size=1, moe_layer_freq=1,
                  aux_loss_alpha=0.001, topk_method=c.get("topk_method", "noaux_tc"))
-    if kind == "deepseek_v3":
-        c["num_nextn_predict_layers"] = 0
     if kind == "glm4_moe_lite":
         assert c.pop("mlp_layer_types") == ["dense"] + ["sparse"] * (c["num_hidden_layers"] - 1)
         for k in ("head_dim", "qk_head_dim", "output_router_logits", "rope_interleave"):

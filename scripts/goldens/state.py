@@ -1,6 +1,8 @@
 """The models whose layers keep a state of fixed size: delta rule, Mamba-2, short convolutions."""
-from .dense import row
-from .moe import STACKED, moe
+import json
+
+from .dense import row, tower
+from .moe import FEW, STACKED, moe
 
 DELTA = dict(linear_num_key_heads=2, linear_num_value_heads=6, linear_key_head_dim=8, linear_value_head_dim=12, linear_conv_kernel_dim=4,
              num_hidden_layers=4, head_dim=16)
@@ -18,6 +20,23 @@ NEMOTRON = dict(mamba_num_heads=6, mamba_head_dim=5, n_groups=2, ssm_state_size=
                 intermediate_size=40)
 LFM = dict(norm_eps=0.01, conv_L_cache=3, tie_word_embeddings=True)
 
+EYE = dict(depth=1, hidden_size=8, intermediate_size=8, num_heads=2, out_hidden_size=32, patch_size=2, num_position_embeddings=4)
+
+
+def as_published(path):
+    """The keys of a text part that published folders have and transformers drops."""
+    config = json.loads((path / "config.json").read_text())
+    config["text_config"].update(full_attention_interval=2, attn_output_gate=True, mamba_ssm_dtype="float32", mtp_num_hidden_layers=1,
+                                 mtp_use_dedicated_embeddings=False)
+    (path / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+
+def seeing(stem, about, **text):
+    return tower(stem, about, {**FEW, **DELTA, "model_type": f"{stem.lower().replace('moe', '_moe')}_text", "num_hidden_layers": 2, "rope_parameters": MROPE,
+                               "layer_types": ["linear_attention", "full_attention"], **text},
+                 zero_centred=True, draft="mtp", after=as_published, vision_config=EYE)
+
+
 STATE = {
     "qwen3_next": moe("Qwen3Next", "delta rule in three of four layers, six value heads on two key heads, gated attention, half of a head "
                       "rotated, experts with a shared one behind a gate; the second layer's feed-forward is dense", zero_centred=True,
@@ -26,6 +45,9 @@ STATE = {
                    zero_centred=True, rope_parameters=MROPE, **DELTA),
     "qwen3_5_moe": moe("Qwen3_5Moe", "the same with experts, always renormalised, heads of 16", config="Qwen3_5MoeTextConfig", zero_centred=True,
                        rope_parameters=MROPE, **{**DELTA, "linear_num_value_heads": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 16}, **EXPERTS),
+    "qwen3_5-image": seeing("Qwen3_5", "beside a tower for images, with a layer that drafts"),
+    "qwen3_5_moe-image": {**seeing("Qwen3_5Moe", "beside a tower for images, with a layer that drafts, stacks of experts, as published", linear_key_head_dim=16,
+                                   linear_value_head_dim=16, linear_num_value_heads=4, **EXPERTS), "gap": 0.02, "save": STACKED},
     "mamba2": row("Mamba2", "Mamba-2 in every layer, six heads in two groups", base=MAMBA, num_heads=6, head_dim=10, expand=2, hidden_size=30,
                   n_groups=2, state_size=7, chunk_size=16),
     "mamba2-bias": row("Mamba2", "biases of both products, none of the convolution, tied", base=MAMBA, num_heads=4, head_dim=16, n_groups=1,
@@ -56,4 +78,4 @@ STATE = {
 }
 
 for _row in STATE.values():
-    _row["states"] = True
+    _row["states"] = True  # and a prompt that crosses 128
