@@ -2,6 +2,8 @@
  * right, whatever lies where, is in test_hf_forward.c. */
 #include "test.h"
 #include "base/mem.h"
+#include "cuda/plan/host_part.h"
+#include "cuda/plan/links.h"
 #include "infer.h"
 #include "model/model.h"
 #include "plan/plan.h"
@@ -92,7 +94,7 @@ static void what_the_plan_takes(void **state) {
     model_close(m);
 }
 
-/* By hand: bytes over rates, and 20 us for each layer whose rows cross. */
+/* By hand: bytes over rates, and 60 us for each layer whose rows cross. */
 static void what_the_plan_predicts(void **state) {
     (void)state;
     struct model *m = open_model();
@@ -106,11 +108,49 @@ static void what_the_plan_predicts(void **state) {
         for (int k = 0; k < 3; k++) experts += 2.0 * w[k]->n * w[k]->k * l->n_used;
     }
     assert_true((double)p.experts.host_bytes == experts);
-    double seconds = experts / 10e9 + (double)p.experts.device_bytes / 1000e9 + 2 * 20e-6;
+    double seconds = experts / 10e9 + (double)p.experts.device_bytes / 1000e9 + 2 * 60e-6;
     assert_true(p.experts.tok_s * seconds > 0.999999 && p.experts.tok_s * seconds < 1.000001);
     assert_true((double)p.experts.device_bytes + experts <= token * 1.01);
     assert_non_null(strstr(p.text, "experts on the CPU"));
     arena_free(&arena);
+    model_close(m);
+}
+
+/* On a card: no memory for the weights that are not there, room for the rows that cross, and no fused kernel over them. */
+static void what_a_card_makes_of_it(void **state) {
+    (void)state;
+    struct model *m = open_model();
+    for (int experts = 0; experts <= N_LAYER; experts++) {
+        struct arena arena = {0};
+        struct plan p;
+        struct cuda_plan sizes;
+        ask(&p, &arena, m, &(struct question){0, 10, -1, experts});
+        const struct backend_config *c = &p.part[p.n_part - 1].config;
+        assert_ok(cuda_plan_make(&sizes, c));
+        assert_int_equal(host_part_of(c).bytes > 0, experts > 0);
+        for (int i = 0; i < N_LAYER; i++) {
+            assert_int_equal(sizes.group[m->layer[i].experts.id].n_member > 0, i >= experts);
+            assert_int_equal(sizes.group[m->layer[i].experts_down.id].n_member > 0, i >= experts);
+            assert_true(sizes.group[m->layer[i].router.id].n_member > 0);
+        }
+        for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
+            struct cuda_link link[128];
+            struct route_case route = {.sm = 90, .shared_bytes = 227 << 10};
+            const struct op_list *l = c->list[cls];
+            int n = links_make(
+                &(struct link_case){.list = l, .plan = &sizes, .store = c->store, .route = &route}, link);
+            int found = 0;
+            for (int i = 0; i < n; i++)
+                for (int k = link[i].first; k < link[i].first + link[i].n_op; k++) {
+                    if (!op_is_elsewhere(&l->op[k])) continue;
+                    found++;
+                    assert_int_equal(link[i].kind, LINK_PLAIN);
+                }
+            assert_int_equal(found, experts);
+        }
+        cuda_plan_free(&sizes);
+        arena_free(&arena);
+    }
     model_close(m);
 }
 
@@ -187,6 +227,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_the_plan_takes),
         cmocka_unit_test(what_the_plan_predicts),
+        cmocka_unit_test(what_a_card_makes_of_it),
         cmocka_unit_test(what_cannot_be),
         cmocka_unit_test(steps),
     };

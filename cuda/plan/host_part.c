@@ -18,7 +18,6 @@ struct host_part host_part_of(const struct backend_config *c) {
     if (!x) return p;
     p.choice = p.x + pad(x);
     p.out = p.choice + pad(choice);
-    p.turns = p.out + pad(x);
-    p.bytes = p.turns + pad(1);
+    p.bytes = p.out + pad(x);
     return p;
 }

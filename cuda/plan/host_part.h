@@ -7,9 +7,9 @@
 extern "C" {
 #endif
 
-/* Offsets into pinned memory: the rows of the largest step, dense, and the two words of struct host_turns. */
+/* Offsets into pinned memory: the rows of the largest step, dense. */
 struct host_part {
-    size_t x, choice, out, turns, bytes;
+    size_t x, choice, out, bytes;
 };
 /* bytes 0: no list asks the host. */
 struct host_part host_part_of(const struct backend_config *c);

@@ -172,7 +172,7 @@ static enum infer_status cuda_compile(struct backend *base, enum row_class cls) 
     CU(cudaSetDevice(b->device));
     if (cls == ROW_PROMPT) return compile_prompt(b);
     if (!b->c.no_fuse) TRY(decode_build(&b->decode, b));
-    if (!b->c.no_graphs) TRY(capture_all(b));
+    if (!b->c.no_graphs && !b->host) TRY(capture_all(b));
     return cuda_warm(b);
 }
 
@@ -287,7 +287,7 @@ static enum infer_status run_rows(cuda_backend *b, enum row_class cls, const str
     for (int i = 0; i < b->n_bucket && !shared; i++)
         if (b->bucket[i].rows >= s->n_row) {
             CU(cudaGraphLaunch(b->bucket[i].exec, b->stream));
-            return host_rows_answer(b, b->c.list[ROW_DECODE], s->n_row);
+            return INFER_OK;
         }
     return list_of(b, s->n_row, shared, b->stream);
 }

@@ -1,16 +1,14 @@
-// Experts that the host computes for a card's lists (seam/elsewhere.h). Operations that are queued one by one wait for the host where they
-// are queued; those of a graph ask while it runs, and the host answers them in turn right after its launch (to_host.h).
+// Experts that the host computes for a card's lists (seam/elsewhere.h): queueing such an operation waits for what is queued before it, so
+// a list that has one is no graph.
 #pragma once
 #include "cuda/run/cuda_impl.h"
 
 // *out: NULL where no list asks the host.
 enum infer_status host_rows_open(struct host_rows **out, const struct backend_config *c);
 void host_rows_close(struct host_rows *h);
-// Queues an operation of a list for n rows. What the host says of it is the step's status, not an error of this call.
-enum infer_status host_rows_queue(cuda_backend *b, const struct op_list *l, const struct op *o, int n,
-                                  op_queue s);
-// Behind the launch of a graph of the list, which has n_row rows in this step: until the last operation is answered.
-enum infer_status host_rows_answer(cuda_backend *b, const struct op_list *l, int n_row);
+// An operation of a list for n rows. What the host says of it is the step's status, not an error of this call.
+enum infer_status host_rows_run(cuda_backend *b, const struct op_list *l, const struct op *o, int n,
+                                op_queue s);
 // Around the operations of a step, the f-th in flight; and what came of it.
 void host_rows_begin(struct host_rows *h);
 void host_rows_end(struct host_rows *h, unsigned f);

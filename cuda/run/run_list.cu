@@ -130,7 +130,7 @@ static enum infer_status run_op(cuda_backend *b, const struct op_list *l, const 
     case OP_ROUTE:
         return run_route(b, l, &o->route, n, s);
     case OP_EXPERTS:
-        if (op_is_elsewhere(o)) return host_rows_queue(b, l, o, n, s);
+        if (op_is_elsewhere(o)) return host_rows_run(b, l, o, n, s);
         return run_experts(b, l, &o->experts, n, s);
     case OP_MIX:
         return run_mix(b, l, &o->mix, n, s);
