@@ -293,7 +293,7 @@ static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
     place_select(p, c->n_vocab);
     place_pairs(p, pl);
     p->counter =
-        take(p, (d * 256 + 64) * 4);      /* the last one counts decode steps */
+        take(p, (d * 256 + 64) * 4);      /* the last line: decode steps, turns of the host (host_rows.cu) */
     p->wide_count = take(p, 512 * 2 * 4); /* see skinny.h */
     p->constant_bytes = constants(p, c);
     p->constant = take(p, p->constant_bytes);
