@@ -173,7 +173,8 @@ static json_t *doctor_model(const struct options *o, enum infer_status *status) 
     struct infer_plan_report r = {0};
     enum infer_status st = session_model_path(o, path, sizeof path);
     if (!st) st = infer_model_open(&m, path, NULL);
-    if (!st) st = infer_plan(m, &(struct infer_engine_options){.gpu_layers = -1}, NULL, &r);
+    if (!st)
+        st = infer_plan(m, &(struct infer_engine_options){.gpu_layers = -1, .cpu_experts = -1}, NULL, &r);
     char problem[1024];
     json_t *j = json_pack("{s:s, s:s}", "file", path, "problem",
                           st ? tool_flags(problem, sizeof problem, err_message()) : "");

@@ -256,8 +256,8 @@ static enum infer_status ceilings_open(struct bench *b) {
     if (cpu) b->peak = peak_of_isa(place->isa);
     if (host) return probe_open(&b->probe, place->n_thread > 0 ? place->n_thread : 1);
 #ifdef INFER_CUDA
-    if (place->device_layers == b->session.info.n_layer && cuda_ceiling_open(&b->card))
-        b->card = NULL; /* no room beside the model */
+    const bool whole = place->device_layers == b->session.info.n_layer && !place->host_experts;
+    if (whole && cuda_ceiling_open(&b->card)) b->card = NULL; /* no room beside the model */
 #endif
     return INFER_OK;
 }
