@@ -67,7 +67,7 @@ static enum infer_status search_layers(struct plan *p, struct search *s) {
     if (experts >= 0) {
         s->set.n_device_layer = m->n_layer, s->set.n_device_experts = experts;
         TRY(share(s, &p->rates, &p->experts));
-        if (p->experts.tok_s >= p->layers.tok_s) return INFER_OK;
+        if (!n || p->experts.tok_s >= p->layers.tok_s) return INFER_OK; /* a card is used where it can be */
         s->set.n_device_experts = m->n_layer;
     }
     s->set.n_device_layer = n;
