@@ -94,7 +94,7 @@ static void set_up(void) {
 /* Buffers 0 and 1 have the rows of the step, 2 those of the outputs. */
 static struct view view(int buf, int part) { return (struct view){buf, part * W, W}; }
 
-enum { SAMPLES = 28 };
+enum { SAMPLES = 29 };
 static void samples(struct op *out) {
     struct view x = view(0, 1), y = view(0, 2), z = view(1, 1), picked = view(2, 1), none = {-1, 0, 0};
     struct view choice = view(1, 2), half = view_columns(z, 0, W / 2), gate = view_columns(view(1, 0), 3, 1);
@@ -116,6 +116,7 @@ static void samples(struct op *out) {
          .attend = {x, z, 0, 1, 0.3f, 0, 0, array[SINKS], 0, 0, 0, false}},
         {OP_ATTEND, 0, "attend with a temperature",
          .attend = {x, z, 0, 1, 0.3f, 0, 0, NULL, .temp_beta = 0.5f, .temp_len = 2}},
+        {OP_ATTEND, 0, "attend in chunks", .attend = {x, z, 0, 1, 0.3f, 0, 2, NULL, 0, 0, 0, true}},
         {OP_GLU, 0, "glu", .glu = {x, y, z, ACT_SILU, {0}}},
         {OP_GLU, 0, "activation in place", .glu = {picked, {-1, 0, 0}, picked, ACT_CAP, {.limit = 2}}},
         {OP_POSITION, 0, "position", .position = {x, array[TABLE], 2 * W}},

@@ -134,9 +134,12 @@ static void attention(void **state) {
     static const struct {
         int heads, kv, hk, hv, window;
         float cap;
-        bool sink;
-    } shape[] = {{4, 2, 64, 64, 0, 0, false}, {9, 3, 64, 64, 0, 0, false},  {16, 2, 40, 24, 0, 20, true},
-                 {3, 3, 80, 80, 50, 0, true}, {35, 1, 33, 32, 0, 0, false}, {2, 2, 128, 128, 200, 5, false}};
+        bool sink, chunked;
+    } shape[] = {{4, 2, 64, 64, 0, 0, false, false},    {9, 3, 64, 64, 0, 0, false, false},
+                 {16, 2, 40, 24, 0, 20, true, false},   {3, 3, 80, 80, 50, 0, true, false},
+                 {35, 1, 33, 32, 0, 0, false, false},   {2, 2, 128, 128, 200, 5, false, false},
+                 {4, 2, 64, 64, 32, 0, false, true},    {6, 2, 40, 24, 50, 0, true, true},
+                 {2, 2, 128, 128, 1000, 0, false, true}};
     for (int i = 0; i < (int)(sizeof shape / sizeof *shape); i++)
         for (int type = KV_F32; type <= KV_Q8_0; type++)
             for (int fold = 0; fold < 2; fold++) {
@@ -154,10 +157,10 @@ static void attention(void **state) {
                     push(&b, (struct op){.kind = OP_ROPE, .rope = {k, shape[i].kv, shape[i].hk, &r}});
                 }
                 push(&b, (struct op){.kind = OP_KV_PUT, .kv_put = {k, v, 0}});
-                push(&b,
-                     (struct op){.kind = OP_ATTEND,
-                                 .attend = {q, y, 0, shape[i].heads, 0.3f, shape[i].cap, shape[i].window,
-                                            shape[i].sink && shape[i].heads <= 16 ? sinks : NULL, 0, 0, 0}});
+                push(&b, (struct op){.kind = OP_ATTEND,
+                                     .attend = {q, y, 0, shape[i].heads, 0.3f, shape[i].cap, shape[i].window,
+                                                shape[i].sink && shape[i].heads <= 16 ? sinks : NULL, 0, 0, 0,
+                                                shape[i].chunked}});
                 char name[96];
                 snprintf(name, sizeof name, "attend shape %d cache %d rope %d", i, type, fold);
                 /* rotated keys may round to the other half or code than the reference's */

@@ -89,11 +89,12 @@ enum hf_op {
     HF_QKV_HEADS, /* each kv head's queries, key and value together; GGUF: all queries, all keys, all values */
     HF_STACK,     /* a vector for each head, "0.weight", "1.weight" ..: rows of one matrix */
     HF_TURNS, /* of gate and up in turns: rows of blocks of MXFP4, columns of floats [expert][k][n], a bias; stands for gate's name */
-    HF_HALVES, /* gate, then up; stands for gate's name */
-    HF_BLOCKS, /* "X_blocks" beside "X_scales": MXFP4 */
-    HF_EXPERT, /* one expert's: "experts.3.", "ffn_gate.3." */
-    HF_KEY,    /* one number of the layer, which GGUF has in a key of that name, a list of all layers' */
-    HF_SKIP    /* nothing is computed with it */
+    HF_HALVES,  /* gate, then up; stands for gate's name */
+    HF_COLUMNS, /* of gate, then of up, of floats [expert][k][2 n]; stands for gate's name */
+    HF_BLOCKS,  /* "X_blocks" beside "X_scales": MXFP4 */
+    HF_EXPERT,  /* one expert's: "experts.3.", "ffn_gate.3." */
+    HF_KEY,     /* one number of the layer, which GGUF has in a key of that name, a list of all layers' */
+    HF_SKIP     /* nothing is computed with it */
 };
 struct hf_name {
     const char *hf, *gguf;
@@ -127,6 +128,11 @@ struct arch {
     /* Attention and feed-forward part read the same x; the key use_parallel_residual may say otherwise. */
     bool parallel;
     bool qk_norm_late; /* q and k are normalised behind rotation */
+    bool qk_unit;      /* rotated q and k are normalised without weights, unless attention.qk_norm says no */
+    bool chunked;      /* windows begin at multiples of their length */
+    /* Queries grow with the position in layers that do not rotate, counted from 1 in steps of attention.temperature_length; else in all,
+     * from 0 in steps of the original context. */
+    bool temp_unrotated;
     /* V is normalised without weights; where it has no matrix of its own it is K as it comes. */
     bool v_norm;
     /* What the keys of a mixture of experts leave out: the scores, and by what the weights of the chosen are divided (unless the key
@@ -138,9 +144,10 @@ struct arch {
         bool group_top2;
         bool beside; /* layers with experts have the other feed-forward part, too */
     } moe;
-    bool embd_sqrt;     /* embeddings are times sqrt(n_embd) */
-    bool logit_divides; /* logits are divided by logit_scale, else times it */
-    int wide_layers;    /* models of so many layers scale scores by (n_embd / n_head)^-0.5; 0: none */
+    bool weight_on_input; /* of the expert, whose output is added as it is */
+    bool embd_sqrt;       /* embeddings are times sqrt(n_embd) */
+    bool logit_divides;   /* logits are divided by logit_scale, else times it */
+    int wide_layers;      /* models of so many layers scale scores by (n_embd / n_head)^-0.5; 0: none */
     /* "a|b": keys that are read for this architecture beside those for all (models/keys.def). */
     const char *keys;
     const struct arch_default *defaults;

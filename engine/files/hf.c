@@ -215,6 +215,8 @@ static enum infer_status take_experts(struct folder *d, struct strmap *index, co
         TRY(hf_blocks(t, from, scales, &s, &d->f->arena, path));
     else if (to->op == HF_HALVES)
         TRY(hf_halves(t, from, path));
+    else if (to->op == HF_COLUMNS)
+        TRY(hf_columns(t, from, &s, &d->f->arena, path));
     else
         TRY(hf_turns(t, from, scales, &s, &d->f->arena, path));
     t[0].part = t[1].part = p;
@@ -234,7 +236,7 @@ static enum infer_status take_tensor(struct folder *d, struct strmap *index, con
     struct hf_target to;
     hf_target(&to, d->config.table, from->name);
     if (!*to.name || to.op == HF_KEY) return INFER_OK;
-    if (to.op == HF_TURNS || to.op == HF_BLOCKS || to.op == HF_HALVES)
+    if (to.op == HF_TURNS || to.op == HF_BLOCKS || to.op == HF_HALVES || to.op == HF_COLUMNS)
         return take_experts(d, index, from, p, &to);
     if (!from->n_dim) return INFER_OK;
     if (d->config.tied && strcmp(to.name, "output.weight") == 0) { /* a copy of the embedding */

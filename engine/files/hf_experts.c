@@ -54,6 +54,7 @@ static enum infer_status read_number(const struct config *c, const char *key, ui
 /* sparse[n_layer] by lists of layers. */
 static enum infer_status read_lists(const struct config *c, uint8_t *sparse) {
     const json_t *dense = json_object_get(c->root, "mlp_only_layers"),
+                 *only = json_object_get(c->root, "moe_layers"),
                  *types = json_object_get(c->root, "mlp_layer_types"), *v;
     size_t i;
     uint32_t layer;
@@ -61,6 +62,14 @@ static enum infer_status read_lists(const struct config *c, uint8_t *sparse) {
             TRY(config_u32(c, "mlp_only_layers", v, -1, &layer));
             if (layer < c->n_layer) sparse[layer] = 0;
         }
+    if (config_reads(c, "moe_layers") && only && !json_is_null(only)) {
+        if (!json_is_array(only)) return config_wrong(c, "moe_layers", "a list of layers");
+        memset(sparse, 0, c->n_layer);
+        json_array_foreach(only, i, v) {
+            TRY(config_u32(c, "moe_layers", v, -1, &layer));
+            if (layer < c->n_layer) sparse[layer] = 1;
+        }
+    }
     if (!config_reads(c, "mlp_layer_types") || !types || json_is_null(types)) return INFER_OK;
     if (!json_is_array(types) || json_array_size(types) != c->n_layer)
         return config_wrong(c, "mlp_layer_types", "a list with a name for each layer");
@@ -70,6 +79,17 @@ static enum infer_status read_lists(const struct config *c, uint8_t *sparse) {
             return config_wrong(c, "mlp_layer_types", "a list of 'dense' and 'sparse'");
         sparse[i] = *name == 's';
     }
+    return INFER_OK;
+}
+
+/* Each so many-th layer where that says it, else the list of layers. */
+static enum infer_status put_interleave(const struct config *c, const uint8_t *sparse) {
+    uint32_t step = 1;
+    bool all = true;
+    while (step <= c->n_layer && !sparse[step - 1]) step++;
+    for (uint32_t i = 0; i < c->n_layer; i++) all &= sparse[i] == ((i + 1) % step == 0);
+    hf_put_u32(c->keys, c->out->arch, "interleave_moe_layer_step", all ? step : 1);
+    if (!all) hf_put_bools(c->keys, c->out->arch, "expert_layers", sparse, c->n_layer);
     return INFER_OK;
 }
 
@@ -85,11 +105,14 @@ static enum infer_status read_layers(const struct config *c) {
     TRY(read_number(c, "moe_layer_start_index", 0, &first));
     TRY(read_number(c, "moe_layer_end_index", UINT32_MAX, &end));
     TRY(read_number(c, "moe_layer_interval", 1, &each));
+    if (config_reads(c, "interleave_moe_layer_step"))
+        TRY(read_number(c, "interleave_moe_layer_step", 1, &step));
     if (!step || !each)
         return config_wrong(c, step ? "moe_layer_interval" : "decoder_sparse_step", "above 0");
     for (uint32_t i = 0; i < c->n_layer; i++)
         sparse[i] = (i + 1) % step == 0 && i >= dense && (i + 1) % each == 0 && i >= first && i <= end;
     TRY(read_lists(c, sparse));
+    if (config_reads(c, "interleave_moe_layer_step")) return put_interleave(c, sparse);
     uint32_t leading = 0;
     while (leading < c->n_layer && !sparse[leading]) leading++;
     for (uint32_t i = leading; i < c->n_layer; i++) all &= sparse[i];

@@ -28,6 +28,7 @@ static enum infer_status read_bool(const struct config *c, const char *key, bool
 /* c->windowed by layer_types; *n: how many are; *listed: the key is there. */
 static enum infer_status read_layer_types(const struct config *c, uint32_t *n, bool *listed) {
     const json_t *list = json_object_get(c->root, "layer_types");
+    const char *windowed = c->out->table->chunked ? "chunked_attention" : "sliding_attention";
     size_t i;
     json_t *v;
     *listed = list && !json_is_null(list);
@@ -37,11 +38,11 @@ static enum infer_status read_layer_types(const struct config *c, uint32_t *n, b
     json_array_foreach(list, i, v) {
         const char *name = json_string_value(v);
         if (!name) return config_wrong(c, "layer_types", "a list of names");
-        *n += c->windowed[i] = strcmp(name, "sliding_attention") == 0;
+        *n += c->windowed[i] = strcmp(name, windowed) == 0;
         if (!c->windowed[i] && strcmp(name, "full_attention") != 0)
             return err_set(INFER_E_UNSUPPORTED,
-                           "%s: 'layer_types' says '%.32s'; full_attention and sliding_attention are known",
-                           c->path, name);
+                           "%s: 'layer_types' says '%.32s'; full_attention and %s are known", c->path, name,
+                           windowed);
     }
     return INFER_OK;
 }
@@ -54,6 +55,55 @@ static enum infer_status usual_windows(const struct config *c, uint32_t first) {
         TRY(read_u32(c, "sliding_window_pattern|_sliding_window_pattern", period, &period));
     for (uint32_t i = 0; i < c->n_layer; i++)
         c->windowed[i] = a->window_by_layer ? i >= first : period ? (i + 1) % period != 0 : true;
+    return INFER_OK;
+}
+
+/* Which layers rotate q and k, where a list or an interval says so; an empty list says nothing. */
+static enum infer_status read_rotated(const struct config *c, uint8_t *rotated) {
+    const json_t *list = json_object_get(c->root, "no_rope_layers"), *v;
+    uint32_t period = 4, on;
+    TRY(read_u32(c, "no_rope_layer_interval", 4, &period));
+    if (json_array_size(list) ? json_array_size(list) != c->n_layer
+                              : list && !json_is_array(list) && !json_is_null(list))
+        return config_wrong(c, "no_rope_layers", "a list with a number for each layer");
+    for (uint32_t i = 0; i < c->n_layer; i++) {
+        v = json_array_get(list, i);
+        TRY(config_u32(c, "no_rope_layers", v, period && (i + 1) % period == 0 ? 0 : 1, &on));
+        rotated[i] = on != 0;
+    }
+    return INFER_OK;
+}
+static enum infer_status put_rotated(const struct config *c) {
+    uint8_t *rotated = arena_alloc(c->keys->arena, (size_t)c->n_layer + 1);
+    if (!rotated) return err_set(INFER_E_MEMORY, "out of memory: keys of a model");
+    if (!config_reads(c, "no_rope_layers")) return INFER_OK;
+    TRY(read_rotated(c, rotated));
+    hf_put_bools(c->keys, c->out->arch, "rope.layers", rotated, c->n_layer);
+    return INFER_OK;
+}
+
+/* Llama 4: layers that rotate see their chunk, unless layer_types says which do; null: all see everything.
+ * source: configuration_llama4 of transformers */
+static enum infer_status read_chunks(struct config *c) {
+    const json_t *v = json_object_get(c->root, "attention_chunk_size");
+    uint32_t size = 0, n = 0, other = 0;
+    bool listed;
+    if (v)
+        TRY(config_u32(c, "attention_chunk_size", v, 0, &size));
+    else
+        size = (uint32_t)arch_default(c->out->table, "attention.sliding_window", 0);
+    TRY(read_u32(c, "sliding_window", 0, &other));
+    if (other)
+        return err_set(INFER_E_UNSUPPORTED, "%s: 'sliding_window' beside chunks of attention", c->path);
+    TRY(read_layer_types(c, &n, &listed));
+    if (n && !size)
+        return err_set(INFER_E_INPUT,
+                       "%s: 'layer_types' has chunked_attention, but 'attention_chunk_size' is 0 or null",
+                       c->path);
+    if (!listed) TRY(read_rotated(c, c->windowed));
+    for (uint32_t i = n = 0; i < c->n_layer; i++) n += c->windowed[i] = c->windowed[i] && size;
+    hf_put_u32(c->keys, c->out->arch, "attention.sliding_window", n ? size : 0);
+    if (n) hf_put_bools(c->keys, c->out->arch, "attention.sliding_window_pattern", c->windowed, c->n_layer);
     return INFER_OK;
 }
 
@@ -70,6 +120,7 @@ enum infer_status config_windows(struct config *c) {
     if (c->n_layer > MANY_LAYERS) return config_wrong(c, "num_hidden_layers", "in range");
     c->windowed = arena_alloc(c->keys->arena, (size_t)c->n_layer + 1);
     if (!c->windowed) return err_set(INFER_E_MEMORY, "out of memory: keys of a model");
+    if (a->chunked) return read_chunks(c);
     TRY(read_layer_types(c, &n, &listed));
     if (n && !(window && used))
         return err_set(INFER_E_INPUT,
@@ -229,6 +280,24 @@ static enum infer_status read_scalars(const struct config *c) {
     return INFER_OK;
 }
 
+/* How queries grow with the position; the first key is a truth, or a number as in old files. */
+static enum infer_status read_temperature(const struct config *c) {
+    static const char key[] = "attn_temperature_tuning";
+    const json_t *v = json_object_get(c->root, key);
+    const struct arch *a = c->out->table;
+    bool on = json_integer_value(v) != 0;
+    float scale;
+    uint32_t length;
+    if (!config_reads(c, key)) return INFER_OK;
+    if (!json_is_integer(v)) TRY(config_bool(c, key, v, true, &on));
+    TRY(config_f32(c, "attn_scale", json_object_get(c->root, "attn_scale"),
+                   (float)arch_default(a, "attention.temperature_scale", 0), &scale));
+    TRY(read_u32(c, "floor_scale", (int64_t)arch_default(a, "attention.temperature_length", 0), &length));
+    hf_put_f32(c->keys, c->out->arch, "attention.temperature_scale", on ? scale : 0);
+    hf_put_u32(c->keys, c->out->arch, "attention.temperature_length", length);
+    return INFER_OK;
+}
+
 static enum infer_status read_eps(const struct config *c) {
     const bool layer = c->out->table->norm == NORM_LAYER;
     const char *found,
@@ -238,25 +307,6 @@ static enum infer_status read_eps(const struct config *c) {
     TRY(config_f32(c, found ? found : layer ? "layer_norm_eps" : names, v, NAN, &eps));
     hf_put_f32(c->keys, c->out->arch,
                layer ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", eps);
-    return INFER_OK;
-}
-
-/* Which layers rotate q and k, where a list or an interval says so. */
-static enum infer_status read_rotated(const struct config *c) {
-    const json_t *list = json_object_get(c->root, "no_rope_layers"), *v;
-    uint32_t period = 4, on;
-    uint8_t *rotated = arena_alloc(c->keys->arena, (size_t)c->n_layer + 1);
-    if (!rotated) return err_set(INFER_E_MEMORY, "out of memory: keys of a model");
-    if (!config_reads(c, "no_rope_layers")) return INFER_OK;
-    TRY(read_u32(c, "no_rope_layer_interval", 4, &period));
-    if (list && !json_is_null(list) && json_array_size(list) != c->n_layer)
-        return config_wrong(c, "no_rope_layers", "a list with a number for each layer");
-    for (uint32_t i = 0; i < c->n_layer; i++) {
-        v = json_array_get(list, i);
-        TRY(config_u32(c, "no_rope_layers", v, period && (i + 1) % period == 0 ? 0 : 1, &on));
-        rotated[i] = on != 0;
-    }
-    hf_put_bools(c->keys, c->out->arch, "rope.layers", rotated, c->n_layer);
     return INFER_OK;
 }
 
@@ -284,6 +334,12 @@ static enum infer_status read_tensors_told(const struct config *c) {
         TRY(read_told(c, "attention_out_bias", &out->out_bias));
     else if (slot[SLOT_ATTN_OUTPUT_BIAS] == SLOT_MAY && !config_reads(c, "use_qkv_bias"))
         out->out_bias = out->bias; /* Llama has one key for both */
+    if (out->table->qk_unit) {     /* without weights: a key alone says it */
+        bool on;
+        TRY(read_bool(c, "use_qk_norm", true, &on));
+        hf_put_bool(c->keys, out->arch, "attention.qk_norm", on);
+        return INFER_OK;
+    }
     const bool told =
         config_reads(c, "qk_layernorm") || config_reads(c, "use_qk_norm") || config_reads(c, "qk_norm");
     return told ? read_told(c, "qk_layernorm|use_qk_norm|qk_norm", &out->qk_norm) : INFER_OK;
@@ -305,6 +361,8 @@ enum infer_status config_sizes(struct config *c, uint32_t dim[2]) {
         TRY(read_u32(c, plain[i].keys, ungated ? 4 * (int64_t)embd : -1, &v));
         if (i == 1) out->n_embd = embd = v;
         if (i == 2) out->n_ff_expert = v; /* unless another key says so */
+        if (i == 2 && config_reads(c, "intermediate_size_mlp"))
+            TRY(read_u32(c, "intermediate_size_mlp", -1, &v)); /* of dense layers */
         hf_put_u32(c->keys, out->arch, plain[i].name, v);
     }
     out->n_vocab = v;
@@ -315,7 +373,8 @@ enum infer_status config_sizes(struct config *c, uint32_t dim[2]) {
     TRY(read_heads(c, dim));
     TRY(read_eps(c));
     TRY(read_scalars(c));
-    TRY(read_rotated(c));
+    TRY(put_rotated(c));
+    TRY(read_temperature(c));
     TRY(read_bool(c, "tie_word_embeddings", a->hf_tied, &out->tied));
     return read_tensors_told(c);
 }

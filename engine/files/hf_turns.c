@@ -71,16 +71,16 @@ static enum infer_status turns_of_blocks(struct tensor out[2], const struct tens
     return INFER_OK;
 }
 
-/* out[e][n][k] = from[e][k][2 n + i]; a bias has one k. */
-static void take_turns(const struct tensor *out, const struct tensor *from, size_t i, size_t experts,
-                       size_t n, size_t k) {
+/* out[e][n][k] = from[e][k][first + every * n], of 2 n columns; a bias has one k. */
+static void take_columns(const struct tensor *out, const struct tensor *from, size_t first, size_t every,
+                         size_t experts, size_t n, size_t k) {
     size_t size = quant_info(from->type)->bytes;
     char *to = (char *)(uintptr_t)out->data;
     for (size_t e = 0; e < experts; e++) {
         const char *matrix = (const char *)from->data + e * k * 2 * n * size;
         for (size_t row = 0; row < n; row++)
             for (size_t col = 0; col < k; col++, to += size)
-                memcpy(to, matrix + (col * 2 * n + 2 * row + i) * size, size);
+                memcpy(to, matrix + (col * 2 * n + every * row + first) * size, size);
     }
 }
 
@@ -95,7 +95,20 @@ enum infer_status hf_turns(struct tensor out[2], const struct tensor *from, cons
     for (size_t i = 0; i < 2; i++) {
         TRY(room(&out[i], from, from->type, s->n_expert, bias ? 0 : s->n_ff, bias ? s->n_ff : s->n_embd,
                  arena, path));
-        take_turns(&out[i], from, i, (size_t)s->n_expert, (size_t)s->n_ff, bias ? 1 : (size_t)s->n_embd);
+        take_columns(&out[i], from, i, 2, (size_t)s->n_expert, (size_t)s->n_ff, bias ? 1 : (size_t)s->n_embd);
+    }
+    return INFER_OK;
+}
+
+enum infer_status hf_columns(struct tensor out[2], const struct tensor *from, const struct hf_expert_sizes *s,
+                             struct arena *arena, const char *path) {
+    const size_t n = (size_t)s->n_ff;
+    if (from->n_dim != 3 || quant_info(from->type)->elems != 1 || from->shape[1] != s->n_expert ||
+        from->shape[2] != s->n_embd || from->shape[3] != 2 * s->n_ff)
+        return misfit(from, path, "columns of gate and up of all experts");
+    for (size_t i = 0; i < 2; i++) {
+        TRY(room(&out[i], from, from->type, s->n_expert, s->n_ff, s->n_embd, arena, path));
+        take_columns(&out[i], from, i * n, 1, (size_t)s->n_expert, n, (size_t)s->n_embd);
     }
     return INFER_OK;
 }

@@ -72,6 +72,11 @@ static void qk_norm(struct emitter *e, const struct layer *l, struct view q, str
     norm(e, "attn_q_norm", q, q, l->qk_row ? q.width : l->head_dim_k, &l->q_norm);
     norm(e, "attn_k_norm", k, k, l->qk_row ? k.width : l->head_dim_k, &l->k_norm);
 }
+/* Groups of dim elements of x, without weights. */
+static void unit_norm(struct emitter *e, const char *name, struct view x, struct view out, int dim) {
+    struct op_norm o = {x, out, e->m->arch->norm, dim, e->m->eps, NULL, NULL, 0};
+    push(e, name, (struct op){.kind = OP_NORM, .norm = o});
+}
 
 /* V, from its own columns or, where there are none, from K as it comes. */
 static struct view value(struct emitter *e, const struct layer *l, struct view qkv, int n_q, int n_k) {
@@ -80,8 +85,7 @@ static struct view value(struct emitter *e, const struct layer *l, struct view q
     struct view from = view_columns(qkv, own ? n_q + n_k : n_q, n_v), v = from;
     if (!e->m->arch->v_norm) return from;
     if (!own) v = buffer(e, "attn_v_norm", n_v, BUF_ROWS_ALL, false);
-    struct op_norm o = {from, v, e->m->arch->norm, l->head_dim_v, e->m->eps, NULL, NULL, 0};
-    push(e, "attn_v_norm", (struct op){.kind = OP_NORM, .norm = o});
+    unit_norm(e, "attn_v_norm", from, v, l->head_dim_v);
     return v;
 }
 
@@ -96,13 +100,19 @@ static struct view attention(struct emitter *e, const struct layer *l, struct vi
     rope(e, "rope_q", q, l->n_head, l);
     rope(e, "rope_k", k, l->n_kv_head, l);
     if (m->arch->qk_norm_late) qk_norm(e, l, q, k);
+    const bool rotated = l->rope->kind != ROPE_NONE;
+    if (m->qk_unit && rotated) {
+        unit_norm(e, "attn_q_norm", q, q, l->head_dim_k);
+        unit_norm(e, "attn_k_norm", k, k, l->head_dim_k);
+    }
     push(e, "kv_put", (struct op){.kind = OP_KV_PUT, .kv_put = {k, v, l->store}});
     struct view a = buffer(e, "attend", l->n_head * l->head_dim_v, BUF_ROWS_ALL, false);
     float scale = m->attn_scale != 0 ? m->attn_scale : 1 / __builtin_sqrtf((float)l->head_dim_k);
+    const bool from_1 = m->arch->temp_unrotated, grows = !from_1 || !rotated;
     push(e, "attend",
          (struct op){.kind = OP_ATTEND,
                      .attend = {q, a, l->store, l->n_head, scale, m->attn_softcap, l->window, l->sinks,
-                                m->temp_beta, m->temp_len, 0}});
+                                grows ? m->temp_beta : 0, m->temp_len, from_1, m->arch->chunked}});
     return matmul(e, "attn_output", a, &l->out, BUF_ROWS_ALL);
 }
 
@@ -115,13 +125,15 @@ static struct view gated(struct emitter *e, const char *name, struct view gu, in
     return f;
 }
 
-/* down[id j](act(gate[id j]) * up[id j]), gate up = W h, of each choice j of a row. */
+/* down[id j](act(gate[id j]) * up[id j]), gate up = W h, of each choice j of a row; h times the choice's weight where that belongs there
+ * (gate and up are linear, so it is their outputs that are multiplied). */
 static struct view chosen(struct emitter *e, const struct layer *l, struct view h, struct view choice) {
     int k = l->n_used, n = l->n_ff_expert;
     struct view gu = buffer(e, "ffn_experts", k * 2 * n, BUF_ROWS_ALL, false),
                 down = buffer(e, "ffn_experts_down", k * e->m->n_embd, BUF_ROWS_ALL, false);
     push(e, "ffn_experts",
-         (struct op){.kind = OP_EXPERTS, .experts = {h, choice, gu, &l->experts, k, false, false}});
+         (struct op){.kind = OP_EXPERTS,
+                     .experts = {h, choice, gu, &l->experts, k, false, e->m->arch->weight_on_input}});
     struct view f = gated(e, "ffn_experts_glu", gu, k * n);
     push(e, "ffn_experts_down",
          (struct op){.kind = OP_EXPERTS, .experts = {f, choice, down, &l->experts_down, k, true, false}});
@@ -156,7 +168,9 @@ static struct view experts(struct emitter *e, const struct layer *l, struct view
     if (l->shared_gate.n) gate = matmul(e, "ffn_shared_gate", h, &l->shared_gate, BUF_ROWS_ALL);
     struct view out = l->n_ff_shared ? shared : buffer(e, "ffn_mix", e->m->n_embd, BUF_ROWS_ALL, false);
     push(e, "ffn_mix",
-         (struct op){.kind = OP_MIX, .mix = {y, choice, shared, gate, out, away ? 1 : l->n_used, away}});
+         (struct op){.kind = OP_MIX,
+                     .mix = {y, choice, shared, gate, out, away ? 1 : l->n_used,
+                             away || e->m->arch->weight_on_input}});
     return out;
 }
 
@@ -276,7 +290,8 @@ enum infer_status forward_emit_experts(struct op_list *out, struct arena *arena,
         e.layer = il;
         struct view choice = view_columns(choices, 0, 2 * l->n_used), d = chosen(&e, l, x, choice);
         push(&e, "ffn_mix",
-             (struct op){.kind = OP_MIX, .mix = {d, choice, absent, absent, y, l->n_used, false}});
+             (struct op){.kind = OP_MIX,
+                         .mix = {d, choice, absent, absent, y, l->n_used, m->arch->weight_on_input}});
     }
     list_lives(out);
     return INFER_OK;

@@ -68,7 +68,8 @@ static enum infer_status read_layers(const struct model *m, const char *name, in
 static enum infer_status read_windows(struct model *m, uint32_t *windowed) {
     int window = 0;
     char key[128];
-    TRY(model_read_int(m, "attention.sliding_window", 0, INT_MAX, 0, &window));
+    TRY(model_read_int(m, "attention.sliding_window", 0, INT_MAX,
+                       (int)arch_default(m->arch, "attention.sliding_window", 0), &window));
     int usual = (int)arch_default(m->arch, "attention.sliding_window_pattern", 1);
     TRY(read_layers(m, "attention.sliding_window_pattern", 0, MAX_LAYER, usual, windowed));
     const struct meta *pattern =
@@ -101,7 +102,10 @@ static enum infer_status read_scales(struct model *m) {
     if (m->residual_scale == 0) m->residual_scale = 1;
     if (m->logit_scale == 0) m->logit_scale = 1;
     if (a->logit_divides) m->logit_scale = 1 / m->logit_scale;
-    if (m->temp_beta != 0)
+    if (a->temp_unrotated)
+        TRY(model_read_int(m, "attention.temperature_length", 1, MODEL_MAX_CTX,
+                           (int)arch_default(a, "attention.temperature_length", 1), &m->temp_len));
+    else if (m->temp_beta != 0)
         TRY(model_read_int(m, "rope.scaling.original_context_length", 1, MODEL_MAX_CTX, -1, &m->temp_len));
     m->parallel = a->parallel;
     return meta_bool(m->file, model_key(m, key, sizeof key, "use_parallel_residual"), &m->parallel, &there);
@@ -177,6 +181,16 @@ static enum infer_status read_head_sizes(struct model *m) {
     return INFER_OK;
 }
 
+/* Files that leave the key out are of Maverick, which does not have it, where they have 128 experts. */
+static enum infer_status read_qk_unit(struct model *m) {
+    char key[128];
+    bool there;
+    m->qk_unit = m->arch->qk_unit;
+    for (int i = 0; i < m->n_layer; i++) m->qk_unit &= m->layer[i].n_expert != 128;
+    if (!m->arch->qk_unit) return INFER_OK;
+    return meta_bool(m->file, model_key(m, key, sizeof key, "attention.qk_norm"), &m->qk_unit, &there);
+}
+
 enum infer_status model_read_hparams(struct model *m) {
     const struct tensor *embd = tensorfile_find(m->file, slot_info[SLOT_TOKEN_EMBD].name);
     if (!embd) return err_set(INFER_E_INPUT, "%s: tensor token_embd.weight is missing", m->file->path);
@@ -217,5 +231,6 @@ enum infer_status model_read_hparams(struct model *m) {
     TRY(read_act(m));
     TRY(read_windows(m, n_head));
     TRY(model_read_experts(m));
+    TRY(read_qk_unit(m));
     return read_head_sizes(m);
 }

@@ -48,6 +48,7 @@ struct model {
     float logit_scale;
     float temp_beta; /* struct op_attend */
     int temp_len;
+    bool qk_unit;          /* rotated q and k are normalised without weights */
     bool parallel;         /* attention and feed-forward part read the same x */
     struct layer *layer;   /* layer[n_layer] */
     struct weight embd;    /* [n_vocab][n_embd] */

@@ -5,7 +5,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from .dense import GEMMA, SMALL, YARN, layers, row, tower
+from .dense import GEMMA, LLAMA3, SMALL, YARN, layers, row, tower
 from . import mxfp4
 
 FEW = {**SMALL, "num_hidden_layers": 2, "intermediate_size": 40, "vocab_size": 61}
@@ -25,6 +25,16 @@ def as_published(path):
         if ".experts." in k and x.shape[1 if k.endswith("gate_up_proj") else 2] != 32:
             tensors[k] = x.transpose(1, 2).contiguous()
     save_file(tensors, path / "model.safetensors", about)
+
+
+def as_llama4(path):
+    """config.json as published: what follows from other keys is left out, and an empty list stands for every fourth layer."""
+    config = json.loads((path / "config.json").read_text())
+    text = config["text_config"]
+    for key in ("moe_layers", "layer_types", "no_rope_layer_interval"):
+        del text[key]
+    text.update(no_rope_layers=[], for_llm_compressor=False)
+    (path / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 
 LING = {"self_attn.o_proj": "attention.dense", "self_attn.q_norm": "attention.query_layernorm", "self_attn.k_norm": "attention.key_layernorm",
@@ -116,6 +126,13 @@ MOE = {
                   "queries that grow; dense layers in between", (32, 64), config="Llama4TextConfig", num_hidden_layers=4, head_dim=8,
                   hidden_size=24, intermediate_size=16, intermediate_size_mlp=32, num_local_experts=4, num_experts_per_tok=1,
                   interleave_moe_layer_step=2, attention_chunk_size=32, floor_scale=16, attn_scale=0.3),
+    "llama4-image": tower("Llama4", "the text part of a model with a tower for images, with the keys that its published folders have; experts in "
+                          "every layer, two used, q and k as they are", {
+        **FEW, "model_type": "llama4_text", "num_hidden_layers": 4, "head_dim": 8, "hidden_size": 24, "intermediate_size": 16,
+        "intermediate_size_mlp": 32, "num_local_experts": 3, "num_experts_per_tok": 2, "interleave_moe_layer_step": 1, "use_qk_norm": False,
+        "attention_chunk_size": 32, "floor_scale": 16, "attn_scale": 0.3, "rope_parameters": LLAMA3}, (32, 64), gap=0.02, after=as_llama4,
+        vision_config=dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, image_size=8, patch_size=4,
+                           vision_output_dim=8, projector_input_dim=8, projector_output_dim=8)),
     "qwen3_vl_moe": tower("Qwen3VLMoe", "the text part of a model with a tower for images, stacks of experts stored transposed", {
         **FEW, **QWEN3, "num_hidden_layers": 2, "mlp_only_layers": [], "rope_parameters": dict(
             rope_type="default", rope_theta=500000.0, mrope_section=[2, 2, 2], mrope_interleaved=True)}, gap=0.02, after=as_published, vision_config=dict(
