@@ -7,6 +7,7 @@
 const struct arch arch_llama = {
     .name = "llama",
     .families = "Llama 1 to 3.x, SmolLM, SmolLM2, Mistral 7B, Mixtral, TinyLlama, Yi",
+    .tried = "SmolLM2 135M as published; shapes of 135M, 1B, 8B",
     .slot =
         {SLOTS_DENSE, [SLOT_OUTPUT] = SLOT_MAY, [SLOT_ROPE_FREQS] = SLOT_MAY, [SLOT_ATTN_Q_BIAS] = SLOT_MAY,
          [SLOT_ATTN_K_BIAS] = SLOT_MAY, [SLOT_ATTN_V_BIAS] = SLOT_MAY, [SLOT_ATTN_OUTPUT_BIAS] = SLOT_MAY,

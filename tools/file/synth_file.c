@@ -60,6 +60,7 @@ static void put_key(struct gguf_writer *w, const struct shape *s, const char *ke
  * values; beside experts stands a dense part three times as wide as one of them. source: config.json of Gemma 4 31B and 26B-A4B */
 enum { GEMMA4_WINDOW = 1024, GEMMA4_DENSE = 3 };
 static bool is_gemma4(const struct shape *s) { return strcmp(s->arch, "gemma4") == 0; }
+static bool is_llama4(const struct shape *s) { return strcmp(s->arch, "llama4") == 0; }
 static bool is_wide(const struct shape *s, int layer) {
     return is_gemma4(s) && ((layer + 1) % 6 == 0 || layer + 1 == s->n_layer);
 }
@@ -126,6 +127,7 @@ static enum infer_status put_config(struct gguf_writer *w, const struct shape *s
         put_key(w, s, "expert_used_count", (uint32_t)s->n_used);
         put_key(w, s, "expert_feed_forward_length", (uint32_t)s->n_ff);
     }
+    if (is_llama4(s)) put_key(w, s, "interleave_moe_layer_step", 1); /* as Scout has it */
     return is_gemma4(s) ? put_gemma4(w, s) : INFER_OK;
 }
 
@@ -254,6 +256,14 @@ static void add_gemma4(struct list *l, int i, int head_dim, float residual) {
     add_matrix(l, i, "ffn_down.weight", 1, d, ff, 2 * residual);
 }
 
+/* The part of Llama 4 that all rows share. */
+static void add_shared(struct list *l, int i, float residual) {
+    const int d = l->s->n_embd, ff = l->s->n_ff;
+    add_matrix(l, i, "ffn_gate_shexp.weight", 1, ff, d, 1);
+    add_matrix(l, i, "ffn_up_shexp.weight", 1, ff, d, 1);
+    add_matrix(l, i, "ffn_down_shexp.weight", 1, d, ff, 2 * residual);
+}
+
 static void add_layer(struct list *l, int i) {
     const struct shape *s = l->s;
     const bool wide = is_wide(s, i);
@@ -276,6 +286,7 @@ static void add_layer(struct list *l, int i) {
     add_matrix(l, i, "attn_output.weight", 1, d, q, residual);
     if (is_oss) add_oss(l, i);
     if (is_gemma4(s)) add_gemma4(l, i, head_dim, residual);
+    if (is_llama4(s)) add_shared(l, i, residual);
     if (is_qwen3) {
         add_norm(l, i, "attn_q_norm.weight", s->head_dim);
         add_norm(l, i, "attn_k_norm.weight", s->head_dim);
