@@ -287,6 +287,8 @@ run "plan: that many fit" 0 "$infer" plan --as 1,sm_89 --ctx 4096 --slots "$slot
 run "plan: one more does not" 1 "$infer" plan --as 1,sm_89 --ctx 4096 --slots $((slots + 1))
 run "plan: layers on both" 0 "$infer" plan --as 24,sm_89 --gpu-layers 1; out_has "on cpu"; out_has "on cuda"
 "$infer" synth --shape tiny-moe --type q8_0 -o "$dir/moe.gguf" >/dev/null 2>&1
+"$infer" synth --shape tiny-llama4 --type q4_k -o "$dir/llama4.gguf" >/dev/null 2>&1
+run "plan: pages behind a chunk are not kept" 0 "$infer" plan -m "$dir/llama4.gguf" --ctx 65536; out_has "window 8192"
 run "plan: experts on the CPU" 0 "$infer" plan -m "$dir/moe.gguf" --as rtx-4090 --cpu-experts 1; out_has "experts of layers 0 to 0 on cpu"; out_has "experts on the CPU"; out_has "TAKEN"
 run "plan: experts on the CPU, as JSON" 0 "$infer" plan -m "$dir/moe.gguf" --as rtx-4090 --cpu-experts 1 --json; out_has '"cpu_experts": 1'; out_has '"host_weight_bytes"'
 run "plan: all on the card" 0 "$infer" plan -m "$dir/moe.gguf" --as rtx-4090; if grep -q "on the CPU" "$dir/out"; then fail "shared"; fi

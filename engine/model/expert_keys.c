@@ -71,7 +71,7 @@ enum infer_status model_read_experts(struct model *m) {
     TRY(model_read_int(m, "expert_feed_forward_length", 1, MAX_EXPERT_FF, m->layer[0].n_ff, &ff));
     TRY(model_read_int(m, "expert_shared_count", 0, 1024,
                        (int)arch_default(m->arch, "expert_shared_count", 0), &n_shared));
-    if (ff > MAX_EXPERT_FF / 1024) n_shared = 0;
+    if ((int64_t)n_shared * ff > MAX_EXPERT_FF) n_shared = 0; /* whose tensors are not that wide */
     TRY(model_read_int(m, "expert_shared_feed_forward_length", 0, MAX_EXPERT_FF, n_shared * ff, &shared));
     uint32_t *sparse = arena_alloc(&m->arena, (size_t)m->n_layer * sizeof *sparse);
     if (!sparse) return err_set(INFER_E_MEMORY, "out of memory for %d layers", m->n_layer);
