@@ -155,6 +155,12 @@ static void multiply_unpacked(const struct cpu *c, struct cpu_work *work, const 
     }
 }
 
+/* A step that reads an eighth of the experts at most copies what it reads. */
+static bool copies_at_once(const struct cpu_op *op, const struct cpu_step *s) {
+    const struct op_experts *o = &op->op->experts;
+    return 8 * (int64_t)cpu_rows(s, o->x) * o->n_used <= o->w->member[0].n_stack;
+}
+
 /* out[t][r]: rows row .. row + n of expert e's matrix of member m, times T rows of x. */
 static void multiply(const struct cpu_op *op, struct cpu_step *s, struct cpu_work *work, int m, int e,
                      int row, int n, struct cpu_x x, int T, float *out) {
@@ -171,7 +177,7 @@ static void multiply(const struct cpu_op *op, struct cpu_step *s, struct cpu_wor
                                                                : c->k->gemv_float;
     const struct cpu_copied copy =
         cpu_copied(c, op->copy ? &op->copy[m] : NULL,
-                   e * ((w.n + op->unit_rows - 1) / op->unit_rows) + row / op->unit_rows);
+                   e * ((w.n + op->unit_rows - 1) / op->unit_rows) + row / op->unit_rows, copies_at_once(op, s));
     kernel[w.type](from, stride, n, w.k, x, T, out, copy.to, copy.made);
     if (copy.mark) *copy.mark = 1;
 }

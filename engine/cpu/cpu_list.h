@@ -35,13 +35,14 @@ struct cpu_copy {
     uint8_t *made; /* [units] */
 };
 
-/* A unit's copy in this step: read it where it is made, else write it and then set *mark; NULL: neither. */
+/* A unit's copy in this step: read it where it is made, else write it and then set *mark; NULL: neither. at_once: made in the first step
+ * that reads the unit, for the step reads little of the weights. */
 struct cpu_copied {
     uint8_t *to, *mark;
     bool made;
 };
 struct cpu;
-struct cpu_copied cpu_copied(const struct cpu *c, const struct cpu_copy *copy, int unit);
+struct cpu_copied cpu_copied(const struct cpu *c, const struct cpu_copy *copy, int unit, bool at_once);
 
 struct cpu_op {
     cpu_fn *fn;

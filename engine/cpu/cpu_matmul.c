@@ -74,7 +74,7 @@ static void multiply_rows(struct cpu *c, const struct cpu_op *op, int m, int row
     const struct weight *w = &op->op->matmul.w->member[m];
     size_t stride = weight_stride(w);
     const uint8_t *from = (const uint8_t *)w->data + stride * (size_t)row;
-    const struct cpu_copied copy = cpu_copied(c, op->copy ? &op->copy[m] : NULL, row / op->unit_rows);
+    const struct cpu_copied copy = cpu_copied(c, op->copy ? &op->copy[m] : NULL, row / op->unit_rows, false);
     cpu_row_fn *const *kernel = cpu_is_float(w->type) ? c->k->gemv_float : c->k->gemm_int8;
     if (copy.made && c->isa == CPU_ISA_AMX && cpu_tiles_can(w->type, w->k))
         for (; T >= CPU_TILE_ROWS; T -= CPU_TILE_ROWS, out += CPU_TILE_ROWS * CPU_UNIT_ROWS) {
