@@ -116,9 +116,10 @@ enum rope_where {
 
 /* Tables end with a row of NULL. */
 struct arch {
-    const char *name;               /* general.architecture, and the prefix of its keys */
-    const char *families;           /* for people: which models use it */
-    const char *tried; /* for people: what was run in its real size (docs/log); NULL: tiny random models alone */
+    const char *name;     /* general.architecture, and the prefix of its keys */
+    const char *families; /* for people: which models use it */
+    const char
+        *tried; /* for people: what was run in its real size (docs/log); NULL: tiny random models alone */
     unsigned char slot[SLOT_COUNT]; /* enum slot_use */
     enum norm_kind norm;
     enum act_kind act;
