@@ -6,6 +6,7 @@
 const struct arch arch_gpt_oss = {
     .name = "gpt-oss",
     .families = "gpt-oss 20b, 120b",
+    .tried = "8 layers of the shape of 20B",
     .slot = {SLOTS_CORE, SLOTS_QKV, SLOTS_QKV_BIAS(SLOT_MUST), SLOTS_EXPERTS, [SLOT_ATTN_NORM] = SLOT_MUST,
              [SLOT_FFN_NORM_AFTER] = SLOT_MUST, [SLOT_ATTN_OUTPUT_BIAS] = SLOT_MUST,
              [SLOT_ATTN_SINKS] = SLOT_MUST, [SLOT_FFN_ROUTER_BIAS] = SLOT_MUST,

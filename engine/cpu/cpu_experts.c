@@ -175,9 +175,9 @@ static void multiply(const struct cpu_op *op, struct cpu_step *s, struct cpu_wor
     cpu_row_fn *const *kernel = op->route == CPU_ROUTE_INT8    ? c->k->gemm_int8
                                 : op->route == CPU_ROUTE_INT16 ? c->k->gemm_int16
                                                                : c->k->gemv_float;
-    const struct cpu_copied copy =
-        cpu_copied(c, op->copy ? &op->copy[m] : NULL,
-                   e * ((w.n + op->unit_rows - 1) / op->unit_rows) + row / op->unit_rows, copies_at_once(op, s));
+    const struct cpu_copied copy = cpu_copied(
+        c, op->copy ? &op->copy[m] : NULL,
+        e * ((w.n + op->unit_rows - 1) / op->unit_rows) + row / op->unit_rows, copies_at_once(op, s));
     kernel[w.type](from, stride, n, w.k, x, T, out, copy.to, copy.made);
     if (copy.mark) *copy.mark = 1;
 }
