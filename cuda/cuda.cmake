@@ -3,7 +3,8 @@
 set(INFER_CUDA_ARCHS "80;89;90a;120f" CACHE STRING "machine code to build: list of sm numbers")
 option(INFER_CUDA_PTX "also PTX for compute_80 and compute_90, which later chips compile at first start" ON)
 
-# half of an image is the text that profilers show (-lineinfo): compressed, all of them
+option(INFER_CUDA_LINEINFO "lines of sources in the images, for profilers: they double in size" OFF)
+
 set(INFER_NVCC_FLAGS "-Xfatbin;-compress-all" CACHE STRING "further options of nvcc (--compress-mode=none for scripts/cuda-census)")
 
 function(find_nvcc out)
@@ -40,9 +41,12 @@ if(nvcc)
     find_library(LIB_CUDART NAMES libcudart_static.a HINTS ${cuda_home} PATH_SUFFIXES lib64 lib targets/x86_64-linux/lib
                  NO_DEFAULT_PATH REQUIRED)
     mark_as_advanced(LIB_CUDART)
-    set(nvcc_flags -std=c++17 -O3 -lineinfo -I${CMAKE_SOURCE_DIR}/engine -I${CMAKE_SOURCE_DIR} -I${CMAKE_BINARY_DIR}
+    set(nvcc_flags -std=c++17 -O3 -I${CMAKE_SOURCE_DIR}/engine -I${CMAKE_SOURCE_DIR} -I${CMAKE_BINARY_DIR}
         -Xcompiler=-fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-Wall,-fPIC)
     list(APPEND nvcc_flags ${INFER_NVCC_FLAGS})
+    if(INFER_CUDA_LINEINFO)
+        list(APPEND nvcc_flags -lineinfo)
+    endif()
     if(INFER_WERROR)
         list(APPEND nvcc_flags -Werror=all-warnings)
     endif()
