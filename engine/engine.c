@@ -213,12 +213,20 @@ static enum infer_status measure(struct infer_engine *e) {
     return plan_write(&e->plan, &e->arena, e->model->m);
 }
 
+/* On the device that was picked, or on the CPU where that one cannot compute the model. */
+static enum infer_status plan_anywhere(struct plan *p, struct arena *arena, const struct model *m,
+                                       struct plan_options *po) {
+    enum infer_status s = plan_make(p, arena, m, po);
+    return s == INFER_E_UNSUPPORTED && device_leave_card(&po->wish, &po->place) ? plan_make(p, arena, m, po)
+                                                                                : s;
+}
+
 static enum infer_status prepare(struct infer_engine *e, const struct infer_engine_options *options) {
     const struct model *m = e->model->m;
     struct plan_options po;
     TRY(engine_options_read(&po, options));
     TRY(device_pick(&po.wish, &po.place));
-    TRY(plan_make(&e->plan, &e->arena, m, &po));
+    TRY(plan_anywhere(&e->plan, &e->arena, m, &po));
     const struct plan_part *part = last_part(e);
     if (!e->plan.fits)
         return err_set(INFER_E_MEMORY, "does not fit: %.1f GiB wanted, %.1f GiB available%s%s",
@@ -368,7 +376,7 @@ enum infer_status infer_plan(const struct infer_model *m, const struct infer_eng
     } else {
         TRY(device_pick(&po.wish, &po.place));
     }
-    enum infer_status s = plan_make(&plan, &arena, m->m, &po);
+    enum infer_status s = as ? plan_make(&plan, &arena, m->m, &po) : plan_anywhere(&plan, &arena, m->m, &po);
     if (s == INFER_OK && as && po.wish.n_layer < 0 && plan.part[plan.n_part - 1].type != po.place.device) {
         po.place.host = NULL; /* nothing fits: the report is about the card */
         s = plan_make(&plan, &arena, m->m, &po);

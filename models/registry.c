@@ -21,11 +21,15 @@ const struct arch *arch_find(const char *name, size_t len) {
     return NULL;
 }
 
-const struct arch *arch_find_hf(const char *model_type) {
+const struct arch *arch_find_hf(const char *model_type, const char *inner) {
+    const struct arch *first = NULL;
     for (int i = 0; i < (int)N_ARCH; i++)
-        for (const struct arch_hf *hf = table[i]->hf; hf->model_type; hf++)
-            if (strcmp(hf->model_type, model_type) == 0) return table[i];
-    return NULL;
+        for (const struct arch_hf *hf = table[i]->hf; hf->model_type; hf++) {
+            if (strcmp(hf->model_type, model_type) != 0) continue;
+            if (!hf->inner || (inner && strcmp(hf->inner, inner) == 0)) return table[i];
+            if (!first) first = table[i];
+        }
+    return first;
 }
 
 /* Bytes that both begin with. */

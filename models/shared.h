@@ -8,5 +8,6 @@
 #define SLOTS_POST_NORM     [SLOT_POST_ATTN_NORM] = SLOT_MUST, [SLOT_POST_FFN_NORM] = SLOT_MUST
 
 extern const struct hf_name hf_layer_sandwich[]; /* four norms, as Gemma calls them */
+extern const struct hf_name hf_layer_latent[];   /* latent attention */
 extern const struct hf_name
     hf_layer_post_norm[]; /* norms behind attention and feed-forward part alone, as OLMo 2 calls them */

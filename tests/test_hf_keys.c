@@ -44,7 +44,10 @@ static const struct {
     {"hunyuan_v1_*", "beta_fast|beta_slow|factor|mscale|mscale_all_dim", "'dynamic' reads alpha alone"},
     {"falcon*", "num_ln_in_parallel_attn", "the tensors say it"},
     {"falcon*", "multi_query|num_kv_heads", "new_decoder_architecture decides which of the two counts"},
-    {"glm4_moe*", "num_nextn_predict_layers", "layers that draft are not read"},
+    {"*", "num_nextn_predict_layers", "layers that draft are not read"},
+    {"deepseek_v2-lite", "n_group|topk_group", "the method has no groups"},
+    {"kimi_k2", "beta_slow", "the ends of the ramp are whole dims, one beside the other"},
+    {"mistral4", "intermediate_size", "no layer is dense"},
     {"qwen2_moe*", "sliding_window", "use_sliding_window is false"},
     {"qwen2_moe-stacked", "intermediate_size", "no layer is dense"},
     {"qwen3_moe-stacked", "intermediate_size", "no layer is dense"},
@@ -194,6 +197,7 @@ static bool is_idle_gguf(const struct walk *w, const char *key) {
         {"qwen2_moe-stacked", "feed_forward_length", "no layer is dense"},
         {"qwen3_moe-stacked", "feed_forward_length", "no layer is dense"},
         {"qwen3_vl_moe", "feed_forward_length", "no layer is dense"},
+        {"mistral4", "feed_forward_length", "no layer is dense"},
         {"qwen3_vl*", "rope.dimension_sections", "positions of texts are one number"},
     };
     const struct key_row *row = key_find(KEYS_GGUF, key);
@@ -312,9 +316,26 @@ static void null_is_off(void **state) {
     walk_close(&w);
 }
 
+/* Layers behind the last are left out where the config says that they draft tokens, else they are an error. */
+static void drafting_layers_are_left_out(void **state) {
+    (void)state;
+    struct walk w = {.name = "deepseek_v3"};
+    struct result left, more;
+    walk_open(&w);
+    json_object_set_new(w.root, "num_hidden_layers", json_integer(2));
+    json_object_set_new(w.root, "num_nextn_predict_layers", json_integer(0));
+    try_config(&w, &more);
+    json_object_set_new(w.root, "num_nextn_predict_layers", json_integer(1));
+    try_config(&w, &left);
+    if (left.status) fail_msg("%s", left.why);
+    assert_int_equal(more.status, INFER_E_UNSUPPORTED);
+    assert_false(same(&left, &w.base));
+    walk_close(&w);
+}
+
 int main(int argc, char **argv) {
     static char gguf_name[N_MODEL][64];
-    struct CMUnitTest tests[2 * N_MODEL + 1];
+    struct CMUnitTest tests[2 * N_MODEL + 2];
     for (int i = 0; i < N_MODEL; i++) {
         void *name = (void *)(uintptr_t)models[i];
         snprintf(gguf_name[i], sizeof gguf_name[i], "%s as GGUF", models[i]);
@@ -322,6 +343,7 @@ int main(int argc, char **argv) {
         tests[2 * i + 1] = (struct CMUnitTest){gguf_name[i], every_key_of_gguf_counts, NULL, NULL, name};
     }
     tests[2 * N_MODEL] = (struct CMUnitTest)cmocka_unit_test(null_is_off);
+    tests[2 * N_MODEL + 1] = (struct CMUnitTest)cmocka_unit_test(drafting_layers_are_left_out);
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

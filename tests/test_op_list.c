@@ -39,7 +39,7 @@ static float array[ARRAYS][ARRAY];
 static float fill[BUFS][T * WIDTH]; /* of the buffers before the operation */
 static float kv_fill[2][PAGE], state_fill[(K - 1) * W];
 static struct weight filler[BUFS], table;
-static struct weight_group group, experts; /* experts: 2 */
+static struct weight_group group, experts, heads; /* experts: 2; heads: 2 */
 static struct router router;
 static struct rope rope;
 
@@ -81,6 +81,9 @@ static void set_up(void) {
         experts.member[i].stack_bytes = W * sizeof(float);
     }
     experts.n = 2;
+    heads = (struct weight_group){.n_member = 1, .n = 3, .k = 3};
+    heads.member[0] = matrix(array[MEMBER_0], 3);
+    heads.member[0].k = 3, heads.member[0].n_stack = 2, heads.member[0].stack_bytes = 9 * sizeof(float);
     router = (struct router){.n_expert = W,
                              .n_used = W / 2,
                              .act = ROUTE_SIGMOID,
@@ -109,6 +112,7 @@ static void samples(struct op *out) {
          .norm = {x, z, NORM_RMS, W / 2, 1e-3f, array[NORM_W], array[NORM_BIAS], W}},
         {OP_MATMUL, 0, "matmul", .matmul = {x, z, &group, false}},
         {OP_MATMUL, 0, "matmul of outputs", .matmul = {picked, view(2, 2), &group, false}},
+        {OP_HEADS, 0, "heads", .heads = {x, z, &heads}},
         {OP_ROPE, 0, "rope", .rope = {x, 1, W, &rope}},
         {OP_KV_PUT, 0, "kv_put", .kv_put = {x, y, 0}},
         {OP_ATTEND, 0, "attend", .attend = {x, z, 0, 1, 0.3f, 0, 0, NULL, 0, 0, 0, false}},
@@ -150,7 +154,7 @@ static void run(const struct backend_type *type, struct op op, int first_id, str
     memcpy(other_buf, buf, sizeof buf);
     struct op_list list = {ROW_DECODE, ops, BUFS + 1, buf, BUFS, T, T},
                    other = {ROW_PROMPT, &put, 1, other_buf, BUFS, T, T};
-    struct kv_store store = {0, 1, W, W};
+    struct kv_store store = {0, 1, W, W, false};
     struct kv_group kv_group = {0, 1, 1};
     struct state_store states = {(K - 1) * W};
     const struct weight_group *groups[1] = {&group};

@@ -134,24 +134,26 @@ static void attention(void **state) {
     static const struct {
         int heads, kv, hk, hv, window;
         float cap;
-        bool sink, chunked;
-    } shape[] = {{4, 2, 64, 64, 0, 0, false, false},    {9, 3, 64, 64, 0, 0, false, false},
-                 {16, 2, 40, 24, 0, 20, true, false},   {3, 3, 80, 80, 50, 0, true, false},
-                 {35, 1, 33, 32, 0, 0, false, false},   {2, 2, 128, 128, 200, 5, false, false},
-                 {4, 2, 64, 64, 32, 0, false, true},    {6, 2, 40, 24, 50, 0, true, true},
-                 {2, 2, 128, 128, 1000, 0, false, true}};
+        bool sink, chunked, inside; /* inside: values in keys */
+    } shape[] = {{4, 2, 64, 64, 0, 0, false, false, false},     {9, 3, 64, 64, 0, 0, false, false, false},
+                 {16, 2, 40, 24, 0, 20, true, false, false},    {3, 3, 80, 80, 50, 0, true, false, false},
+                 {35, 1, 33, 32, 0, 0, false, false, false},    {2, 2, 128, 128, 200, 5, false, false, false},
+                 {4, 2, 64, 64, 32, 0, false, true, false},     {6, 2, 40, 24, 50, 0, true, true, false},
+                 {2, 2, 128, 128, 1000, 0, false, true, false}, {16, 1, 576, 512, 0, 0, false, false, true},
+                 {8, 1, 40, 24, 0, 0, false, false, true},      {3, 1, 77, 67, 90, 0, true, false, true},
+                 {36, 1, 48, 32, 0, 7, false, false, true}};
     for (int i = 0; i < (int)(sizeof shape / sizeof *shape); i++)
         for (int type = KV_F32; type <= KV_Q8_0; type++)
             for (int fold = 0; fold < 2; fold++) {
                 struct rope r = {ROPE_NEOX, 32, 1, freq};
-                struct bench b = {.store = {0, shape[i].kv, shape[i].hk, shape[i].hv},
+                struct bench b = {.store = {0, shape[i].kv, shape[i].hk, shape[i].hv, shape[i].inside},
                                   .kv = {shape[i].window, N_SLOT * PAGES, PAGES},
                                   .kv_type = (enum kv_type)type,
                                   .no_fuse = i % 2};
                 int nq = shape[i].heads * shape[i].hk, nk = shape[i].kv * shape[i].hk,
-                    nv = shape[i].kv * shape[i].hv;
+                    nv = shape[i].inside ? 0 : shape[i].kv * shape[i].hv;
                 struct view x = input(&b, nq + nk + nv, 0), y = output(&b, shape[i].heads * shape[i].hv);
-                struct view q = {x.buf, 0, nq}, k = {x.buf, nq, nk}, v = {x.buf, nq + nk, nv};
+                struct view q = {x.buf, 0, nq}, k = {x.buf, nq, nk}, v = {nv ? x.buf : -1, nq + nk, nv};
                 if (fold) {
                     push(&b, (struct op){.kind = OP_ROPE, .rope = {q, shape[i].heads, shape[i].hk, &r}});
                     push(&b, (struct op){.kind = OP_ROPE, .rope = {k, shape[i].kv, shape[i].hk, &r}});
@@ -170,6 +172,31 @@ static void attention(void **state) {
                 check(&b, name, (const double[2]){t, t});
                 bench_free(&b);
             }
+}
+
+/* A matrix for each head, of every format; what a head has behind its columns is copied. */
+static void heads(void **state) {
+    (void)state;
+    for (int type = 0; type < QUANT_COUNT; type++) {
+        const struct quant_info *q = quant_info((enum quant_type)type);
+        static const int sizes[][3] = {{1, 35, 0}, {3, 19, 5}, {7, 64, 16}}; /* heads, rows, rest */
+        for (int i = 0; i < 3; i++) {
+            int H = sizes[i][0], n = sizes[i][1], rest = sizes[i][2];
+            int k = q->elems == 1 ? 13 + 40 * i : (int)q->elems * (q->elems == 256 ? 1 : i + 1);
+            struct bench b = {.matmul = true};
+            add_member(&b, q->type, H * n, k, false);
+            struct weight *w = &b.group.member[0];
+            w->n = b.group.n = n, w->n_stack = H;
+            w->stack_bytes = (size_t)n * quant_row_bytes(q, (size_t)k);
+            w->factor = i == 1 ? 0.7f : 1;
+            struct view x = input(&b, H * (k + rest), 0), y = output(&b, H * (n + rest));
+            push(&b, (struct op){.kind = OP_HEADS, .heads = {x, y, &b.group}});
+            char name[64];
+            snprintf(name, sizeof name, "heads %s %d x [%d][%d] and %d", q->name, H, n, k, rest);
+            check(&b, name, (const double[2]){TOL_OP_FLOAT, TOL_OP_FLOAT});
+            bench_free(&b);
+        }
+    }
 }
 
 /* Convolutions: rows of three sequences, one that goes on, one that begins, one whose first rows see some of both. */
@@ -354,6 +381,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(ropes),
         cmocka_unit_test(glus_and_adds),
         cmocka_unit_test(attention),
+        cmocka_unit_test(heads),
         cmocka_unit_test(convolutions),
         cmocka_unit_test(selects),
         cmocka_unit_test(draws),

@@ -112,6 +112,11 @@ static enum infer_status place_kv(struct cuda_plan *p, const struct backend_conf
         const struct kv_store *st = &c->store[s];
         size_t rows = (size_t)c->kv_group[st->group].n_page * (size_t)st->n_kv_head * KV_PAGE, b;
         if (!config_uses_store(c, s)) continue;
+        if (st->v_in_k)
+            return err_set(
+                INFER_E_UNSUPPORTED,
+                "cuda: attention by a latent (%d numbers a position) has no kernels for a card yet",
+                st->head_dim_k);
         p->kv_k[s] = p->kv_bytes;
         if (!size_mul(rows, kv_row_bytes(c->kv_type, st->head_dim_k), &b) || !size_align(b, 4096, &b) ||
             !size_add(p->kv_bytes, b, &p->kv_bytes))

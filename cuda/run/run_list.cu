@@ -82,15 +82,18 @@ static enum infer_status run_mix(cuda_backend *b, const struct op_list *l, const
     return INFER_OK;
 }
 
+static enum infer_status run_embed(cuda_backend *b, const op_embed &o, rows out, int n, op_queue s) {
+    CU(op_embed_run(b->t, cuda_matrix(b, b->plan.embedding, 0), out, o.scale * o.w->factor, n, s));
+    return INFER_OK;
+}
+
 static enum infer_status run_op(cuda_backend *b, const struct op_list *l, const struct op *o, int n_row,
                                 int n_out, op_queue s) {
     auto at = [&](struct view v) { return v.buf < 0 ? rows{} : cuda_rows(b, l, v); };
     const int n = op_rows_count(l, o, n_row, n_out);
     switch (o->kind) {
     case OP_EMBED:
-        CU(op_embed_run(b->t, cuda_matrix(b, b->plan.embedding, 0), at(o->embed.out),
-                        o->embed.scale * o->embed.w->factor, n, s));
-        break;
+        return run_embed(b, o->embed, at(o->embed.out), n, s);
     case OP_NORM:
         CU(op_norm_run(b->t, at(o->norm.x), at(o->norm.out), o->norm.kind == NORM_LAYER, o->norm.dim,
                        o->norm.eps, cuda_constant(b, o->norm.w), cuda_constant(b, o->norm.bias),
@@ -137,6 +140,7 @@ static enum infer_status run_op(cuda_backend *b, const struct op_list *l, const 
     case OP_POSITION:
         CU(op_position_run(b->t, at(o->position.x), cuda_constant(b, o->position.table), n, s));
         break;
+    case OP_HEADS: // of stores that the plan refuses
     case OP_KIND_COUNT:
         infer_bug("operation %d has no kernel", (int)o->kind);
     }

@@ -2,8 +2,9 @@
 #include <string.h>
 
 const struct slot_info slot_info[SLOT_COUNT] = {
-#define SLOT(id, name, rows, cols)  [SLOT_##id] = {name, DIM_##rows, DIM_##cols, false},
-#define STACK(id, name, rows, cols) [SLOT_##id] = {name, DIM_##rows, DIM_##cols, true},
+#define SLOT(id, name, rows, cols)  [SLOT_##id] = {name, DIM_##rows, DIM_##cols, SLOT_ONE},
+#define STACK(id, name, rows, cols) [SLOT_##id] = {name, DIM_##rows, DIM_##cols, SLOT_EACH_EXPERT},
+#define HEADS(id, name, rows, cols) [SLOT_##id] = {name, DIM_##rows, DIM_##cols, SLOT_EACH_HEAD},
 #include "arch/slots.def"
 #undef SLOT
 };

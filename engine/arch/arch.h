@@ -17,7 +17,8 @@ enum slot {
 };
 
 /* Symbolic sizes: Q = n_head * head_dim_k, K = n_kv_head * head_dim_k, V = n_kv_head * head_dim_v,
- * QKV = Q + K + V, ATTN = n_head * head_dim_v, GATE_UP = 2 * n_ff, EXPERT_GATE_UP = 2 * EXPERT_FF, ROT_HALF = n_rot / 2, CTX = positions of the training. */
+ * QKV = Q + K + V, ATTN = n_head * n_value or n_head * head_dim_v, Q_LATENT = n_head * (n_nope + n_rot), NOPE_VALUE = n_head *
+ * (n_nope + n_value), HEAD_V = head_dim_v, which is the rank of a latent; GATE_UP = 2 * n_ff, EXPERT_GATE_UP = 2 * EXPERT_FF, ROT_HALF = n_rot / 2, CTX = positions of the training. */
 enum dim {
     DIM_ONE,
     DIM_VOCAB,
@@ -28,6 +29,12 @@ enum dim {
     DIM_QKV,
     DIM_ATTN,
     DIM_HEAD_K,
+    DIM_HEAD_V,
+    DIM_Q_LATENT,
+    DIM_Q_RANK,
+    DIM_NOPE,
+    DIM_VALUE,
+    DIM_NOPE_VALUE,
     DIM_HEADS,
     DIM_KV_HEADS,
     DIM_CTX,
@@ -40,10 +47,11 @@ enum dim {
     DIM_SHARED_FF
 };
 
+enum slot_stack { SLOT_ONE, SLOT_EACH_EXPERT, SLOT_EACH_HEAD };
 struct slot_info {
     const char *name; /* with %d: once per layer */
     enum dim rows, cols;
-    bool stack; /* one for each expert */
+    enum slot_stack stack; /* how many matrices */
 };
 extern const struct slot_info slot_info[SLOT_COUNT];
 
@@ -55,6 +63,11 @@ enum slot_use { SLOT_ABSENT, SLOT_MAY, SLOT_MUST };
 #define SLOTS_QKV   [SLOT_ATTN_Q] = SLOT_MUST, [SLOT_ATTN_K] = SLOT_MUST, [SLOT_ATTN_V] = SLOT_MUST
 #define SLOTS_NORMS [SLOT_ATTN_NORM] = SLOT_MUST, [SLOT_FFN_NORM] = SLOT_MUST
 #define SLOTS_GATED [SLOT_FFN_GATE] = SLOT_MUST, [SLOT_FFN_UP] = SLOT_MUST, [SLOT_FFN_DOWN] = SLOT_MUST
+/* Latent attention: queries whole or by a latent of their own; keys and values of the latent apart, or of each head together. */
+#define SLOTS_LATENT                                                                                         \
+    [SLOT_ATTN_Q_LATENT] = SLOT_MUST, [SLOT_ATTN_Q_A] = SLOT_MUST, [SLOT_ATTN_Q_A_NORM] = SLOT_MUST,         \
+    [SLOT_ATTN_Q_B] = SLOT_MUST, [SLOT_ATTN_KV_A] = SLOT_MUST, [SLOT_ATTN_KV_A_NORM] = SLOT_MUST,            \
+    [SLOT_ATTN_K_B] = SLOT_MUST, [SLOT_ATTN_V_B] = SLOT_MUST, [SLOT_ATTN_KV_B] = SLOT_MAY
 /* Experts with gates; use: SLOT_MUST. Gate and up may be one tensor. */
 #define SLOTS_EXPERTS                                                                                        \
     [SLOT_FFN_ROUTER] = SLOT_MUST, [SLOT_FFN_GATE_UP_EXPS] = SLOT_MAY, [SLOT_FFN_GATE_EXPS] = SLOT_MUST,     \
@@ -66,6 +79,10 @@ enum slot_use { SLOT_ABSENT, SLOT_MAY, SLOT_MUST };
     "expert_feed_forward_length|expert_gating_func|expert_weights_norm|"                                     \
     "expert_weights_scale|expert_layers|leading_dense_block_count"
 #define HF_KEYS_EXPERTS "num_experts_per_tok"
+#define KEYS_LATENT                                                                                          \
+    "attention.kv_lora_rank|attention.q_lora_rank|attention.key_length_mla|attention.value_length_mla|"      \
+    "attention.latent_norm_rms_epsilon|rope.scaling.yarn_log_multiplier"
+#define HF_KEYS_LATENT "kv_lora_rank|q_lora_rank|qk_nope_head_dim|qk_rope_head_dim|v_head_dim|rope_interleave"
 /* A dense decoder block. */
 #define SLOTS_DENSE SLOTS_CORE, SLOTS_QKV, SLOTS_NORMS, SLOTS_GATED
 /* One with LayerNorm and without a gate, but for q, k and v. */
@@ -92,9 +109,10 @@ enum hf_op {
     HF_HALVES,  /* gate, then up; stands for gate's name */
     HF_COLUMNS, /* of gate, then of up, of floats [expert][k][2 n]; stands for gate's name */
     HF_BLOCKS,  /* "X_blocks" beside "X_scales": MXFP4 */
-    HF_EXPERT,  /* one expert's: "experts.3.", "ffn_gate.3." */
-    HF_KEY,     /* one number of the layer, which GGUF has in a key of that name, a list of all layers' */
-    HF_SKIP     /* nothing is computed with it */
+    HF_LATENT, /* a latent's keys [n_nope], then its values [n_value] of each head; GGUF has them apart; stands for the keys' name */
+    HF_EXPERT, /* one expert's: "experts.3.", "ffn_gate.3." */
+    HF_KEY,    /* one number of the layer, which GGUF has in a key of that name, a list of all layers' */
+    HF_SKIP    /* nothing is computed with it */
 };
 struct hf_name {
     const char *hf, *gguf;
@@ -129,6 +147,8 @@ struct arch {
     bool rope_scaled_full;
     /* Attention and feed-forward part read the same x; the key use_parallel_residual may say otherwise. */
     bool parallel;
+    /* Attention by a latent that is key and value of all heads. */
+    bool latent;
     bool qk_norm_late; /* q and k are normalised behind rotation */
     bool qk_unit;      /* rotated q and k are normalised without weights, unless attention.qk_norm says no */
     bool chunked;      /* windows begin at multiples of their length */
@@ -143,8 +163,8 @@ struct arch {
         enum route_act act;
         enum route_norm norm;
         float eps;
-        bool group_top2;
-        bool beside; /* layers with experts have the other feed-forward part, too */
+        bool group_top2; /* with sigmoids always */
+        bool beside;     /* layers with experts have the other feed-forward part, too */
     } moe;
     bool weight_on_input; /* of the expert, whose output is added as it is */
     bool embd_sqrt;       /* embeddings are times sqrt(n_embd) */
@@ -159,6 +179,8 @@ struct arch {
     const char *hf_keys; /* as keys, of config.json */
     const struct arch_default *hf_defaults;
     const struct hf_name *hf_layer, *hf_whole;
+    const char *
+        hf_sigmoid; /* "a|b": model types whose experts' scores are sigmoids, where others of the table have softmax */
     bool hf_plus_one;     /* norms have w - 1 */
     bool hf_halves;       /* rows of q and k are in halves where GGUF has neighbours */
     bool hf_tied;         /* the head is the embedding unless tie_word_embeddings says no */

@@ -36,7 +36,7 @@ static size_t group_page_bytes(const struct backend_config *c, int group) {
     size_t n = 0;
     for (int i = 0; i < c->n_store; i++)
         if (c->store[i].group == group)
-            n += page_bytes(c, i, c->store[i].head_dim_k) + page_bytes(c, i, c->store[i].head_dim_v);
+            n += page_bytes(c, i, c->store[i].head_dim_k) + page_bytes(c, i, kv_v_dim(&c->store[i]));
     return n;
 }
 
@@ -148,7 +148,7 @@ static void take_pools(struct cpu *c, bool *ok) {
             if (g->store[k].group != i) continue;
             c->k_pool[k] = at;
             c->v_pool[k] = at += page_bytes(g, k, g->store[k].head_dim_k);
-            at += page_bytes(g, k, g->store[k].head_dim_v);
+            at += page_bytes(g, k, kv_v_dim(&g->store[k]));
         }
     }
 }
@@ -501,8 +501,8 @@ static enum infer_status cpu_kv_read(struct backend *b, int store, int page, flo
     for (size_t i = 0; i < (size_t)s->n_kv_head * KV_PAGE; i++) {
         c->k->kv_load(type, k + i * (size_t)s->head_dim_k, kp + i * kv_row_bytes(type, s->head_dim_k),
                       s->head_dim_k);
-        c->k->kv_load(type, v + i * (size_t)s->head_dim_v, vp + i * kv_row_bytes(type, s->head_dim_v),
-                      s->head_dim_v);
+        c->k->kv_load(type, v + i * (size_t)kv_v_dim(s), vp + i * kv_row_bytes(type, kv_v_dim(s)),
+                      kv_v_dim(s));
     }
     return INFER_OK;
 }
@@ -517,8 +517,8 @@ static enum infer_status cpu_kv_write(struct backend *b, int store, int page, co
     for (size_t i = 0; i < (size_t)s->n_kv_head * KV_PAGE; i++) {
         c->k->kv_store(type, kp + i * kv_row_bytes(type, s->head_dim_k), k + i * (size_t)s->head_dim_k,
                        s->head_dim_k);
-        c->k->kv_store(type, vp + i * kv_row_bytes(type, s->head_dim_v), v + i * (size_t)s->head_dim_v,
-                       s->head_dim_v);
+        c->k->kv_store(type, vp + i * kv_row_bytes(type, kv_v_dim(s)), v + i * (size_t)kv_v_dim(s),
+                       kv_v_dim(s));
     }
     return INFER_OK;
 }
@@ -527,7 +527,7 @@ static enum infer_status cpu_kv_page(struct backend *b, int store, int page, voi
     struct cpu *c = (struct cpu *)b;
     const struct kv_store *s = &c->config.store[store];
     size_t kb = page_bytes(&c->config, store, s->head_dim_k), at = (size_t)page * c->page_stride[s->group];
-    size_t vb = page_bytes(&c->config, store, s->head_dim_v);
+    size_t vb = page_bytes(&c->config, store, kv_v_dim(s));
     uint8_t *k = c->k_pool[store] + at, *v = c->v_pool[store] + at, *other = bytes;
     memcpy(write ? k : other, write ? other : k, kb);
     memcpy(write ? v : other + kb, write ? other + kb : v, vb);
@@ -542,7 +542,7 @@ static enum infer_status cpu_kv_copy(struct backend *b, int group, int from, int
         size_t from_at = (size_t)from * c->page_stride[s->group],
                to_at = (size_t)to * c->page_stride[s->group];
         memcpy(c->k_pool[i] + to_at, c->k_pool[i] + from_at, page_bytes(&c->config, i, s->head_dim_k));
-        memcpy(c->v_pool[i] + to_at, c->v_pool[i] + from_at, page_bytes(&c->config, i, s->head_dim_v));
+        memcpy(c->v_pool[i] + to_at, c->v_pool[i] + from_at, page_bytes(&c->config, i, kv_v_dim(s)));
     }
     return INFER_OK;
 }

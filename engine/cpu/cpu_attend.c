@@ -1,6 +1,18 @@
 /* The attention ops: who computes what. */
 #include "cpu/cpu_list.h"
 
+/* One key head of many query heads is one unit's work a row, which is too much for one thread: these heads come in blocks. Their sums are
+ * each head's own, so the bits stay. */
+enum { LATENT_HEADS = 4 };
+static int unit_heads(const struct op_attend *at, const struct kv_store *st) { /* query heads of a unit */
+    int G = at->n_head / st->n_kv_head;
+    return st->v_in_k && !at->sinks && G % LATENT_HEADS == 0 ? LATENT_HEADS : G;
+}
+static int unit_columns(const struct op_attend *at,
+                        const struct kv_store *st) { /* units of a row and a part */
+    return at->n_head / unit_heads(at, st);
+}
+
 static struct cpu_attend_arg attend_arg(const struct cpu_op *op, const struct cpu_step *s, int t) {
     const struct op_attend *a = &op->op->attend;
     const struct cpu *c = s->cpu;
@@ -12,6 +24,7 @@ static struct cpu_attend_arg attend_arg(const struct cpu_op *op, const struct cp
                                    c->k_pool[a->store],
                                    c->v_pool[a->store],
                                    c->page_stride[st->group],
+                                   a->n_head / st->n_kv_head,
                                    s->s->pages[st->group] + (size_t)s->s->slot[t] * (size_t)g->max_pages};
 }
 
@@ -35,12 +48,12 @@ static int most_parts(const struct cpu_step *s) {
 static int shared_parts(const struct cpu_step *s) { return s->n_row <= CPU_PART_ROWS ? most_parts(s) : 1; }
 
 int cpu_attend_units(const struct cpu_op *op, const struct cpu_step *s) {
-    int heads = s->cpu->config.store[op->op->attend.store].n_kv_head;
+    int heads = unit_columns(&op->op->attend, &s->cpu->config.store[op->op->attend.store]);
     return op->put && most_parts(s) == 1 ? heads : heads * s->n_row * shared_parts(s);
 }
 
-static int part_floats(const struct op_attend *at, const struct kv_store *st) { /* of one kv head */
-    return at->n_head / st->n_kv_head * (st->head_dim_v + 2);
+static int part_floats(const struct op_attend *at, const struct kv_store *st) { /* of one unit's heads */
+    return unit_heads(at, st) * (st->head_dim_v + 2);
 }
 size_t cpu_attend_part_floats(int heads, int hv) {
     return (size_t)heads * (size_t)(hv + 2) * CPU_ATTEND_PARTS;
@@ -50,15 +63,15 @@ static void attend_part(const struct cpu_op *op, struct cpu_step *s, int thread,
                         float *part) {
     const struct op_attend *at = &op->op->attend;
     struct cpu_attend_arg arg = attend_arg(op, s, t);
-    int pos = s->s->pos[t], pages = part_pages(pos), G = at->n_head / arg.store->n_kv_head;
-    s->cpu->k->attend_row(&arg, h, pos, i * pages, (i + 1) * pages,
+    int pos = s->s->pos[t], pages = part_pages(pos), G = arg.heads = unit_heads(at, arg.store);
+    s->cpu->k->attend_row(&arg, h * G / (at->n_head / arg.store->n_kv_head), pos, i * pages, (i + 1) * pages,
                           cpu_row(s, at->q, t) + h * G * arg.store->head_dim_k, part,
                           s->cpu->work[thread].scratch);
 }
 static void merge_parts(const struct cpu_op *op, struct cpu_step *s, int t, int h, const float *part) {
     const struct op_attend *at = &op->op->attend;
     struct cpu_attend_arg arg = attend_arg(op, s, t);
-    int G = at->n_head / arg.store->n_kv_head;
+    int G = arg.heads = unit_heads(at, arg.store);
     s->cpu->k->attend_merge(&arg, h, n_part(s->s->pos[t]), part,
                             cpu_row(s, at->out, t) + h * G * arg.store->head_dim_v);
 }
@@ -84,12 +97,13 @@ static void rotate_and_put(const struct cpu_op *op, struct cpu_step *s, int t, i
     cpu_put_head(op->put, s, t, h);
 }
 
-/* Units: kv heads, when rope and kv_put are folded in and contexts are short (all rows of a head go into the cache
+/* Units: kv heads (or blocks of query heads), when rope and kv_put are folded in and contexts are short (all rows of a head go into the cache
  * before one looks at it); else (kv head, part, row): rows of one sequence find a part in L2. */
 void cpu_op_attend_decode(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
     const struct op_attend *at = &op->op->attend;
     const struct kv_store *st = &s->cpu->config.store[at->store];
-    int heads = st->n_kv_head, parts = shared_parts(s), step = part_floats(at, st), victim = 0, u, a, b;
+    int heads = unit_columns(at, st), parts = shared_parts(s), step = part_floats(at, st), victim = 0, u, a,
+        b;
     if (op->put && most_parts(s) == 1) {
         while ((u = cpu_unit_next(op, s, thread, n_thread, &victim)) >= 0) {
             for (int t = 0; t < s->n_row; t++) rotate_and_put(op, s, t, u);
@@ -121,8 +135,9 @@ void cpu_op_attend_decode(const struct cpu_op *op, struct cpu_step *s, int threa
 
 /* Units: blocks of query rows x kv heads (x parts of the heads where they do not fit side by side). */
 void cpu_attend_shape(const struct cpu *c, const struct op_attend *at, int *tokens, int *heads, int *parts) {
-    int G = at->n_head / c->config.store[at->store].n_kv_head;
-    int lanes = cpu_attend_tiles(c) ? CPU_AMX_ATTEND_ROWS : CPU_ATTEND_LANES;
+    const struct kv_store *st = &c->config.store[at->store];
+    int G = at->n_head / st->n_kv_head;
+    int lanes = cpu_attend_tiles(c, st) ? CPU_AMX_ATTEND_ROWS : CPU_ATTEND_LANES;
     *heads = G < lanes ? G : lanes;
     *parts = (G + *heads - 1) / *heads;
     *tokens = lanes / *heads;
@@ -133,7 +148,7 @@ void cpu_op_attend_prompt(const struct cpu_op *op, struct cpu_step *s, int threa
     const struct kv_store *st = &c->config.store[at->store];
     int tokens, heads, parts, victim = 0, u, G = at->n_head / st->n_kv_head;
     cpu_attend_shape(c, at, &tokens, &heads, &parts);
-    cpu_attend_block_fn *attend = cpu_attend_tiles(c) ? cpu_amx_attend_block : c->k->attend_block;
+    cpu_attend_block_fn *attend = cpu_attend_tiles(c, st) ? cpu_amx_attend_block : c->k->attend_block;
     while ((u = cpu_unit_next(op, s, thread, n_thread, &victim)) >= 0) {
         int part = u % parts, h = u / parts % st->n_kv_head, block = u / parts / st->n_kv_head;
         int end = (block + 1) * tokens < s->n_row ? (block + 1) * tokens : s->n_row;

@@ -94,6 +94,7 @@ static bool attention_folds(const struct cpu *c, const struct op_list *l, int i)
     return list_is_rotated(l, i) && at->kind == OP_ATTEND && view_same(q->rope.x, at->attend.q) &&
            put->kv_put.store == at->attend.store &&
            c->config.store[at->attend.store].n_kv_head >= c->n_thread &&
+           !c->config.store[at->attend.store].v_in_k && /* whose units are blocks of query heads */
            q->rope.rope->n_rot == k->rope.rope->n_rot;
 }
 
@@ -110,10 +111,16 @@ static enum infer_status compile_small(struct cpu *c, const struct op_list *l, s
         [OP_EMBED] = cpu_op_embed,   [OP_NORM] = cpu_op_norm,     [OP_ROPE] = cpu_op_rope,
         [OP_KV_PUT] = cpu_op_kv_put, [OP_GLU] = cpu_op_glu,       [OP_ADD] = cpu_op_add,
         [OP_ROWS] = cpu_op_rows,     [OP_SELECT] = cpu_op_select, [OP_CONV] = cpu_op_conv,
-        [OP_ROUTE] = cpu_op_route,   [OP_MIX] = cpu_op_mix,       [OP_POSITION] = cpu_op_position};
+        [OP_ROUTE] = cpu_op_route,   [OP_MIX] = cpu_op_mix,       [OP_POSITION] = cpu_op_position,
+        [OP_HEADS] = cpu_op_heads};
     o->fn = plain[op->kind];
     if (op->kind == OP_ROPE && (o->cs = rope_table(c, op->rope.rope)) < 0)
         return err_set(INFER_E_UNSUPPORTED, "more than %d different rope tables", CPU_ROPES);
+    if (op->kind == OP_HEADS) {
+        const struct weight *w = &op->heads.w->member[0];
+        o->unit_rows = CPU_UNIT_ROWS;
+        o->n_unit = w->n_stack * ((w->n + CPU_UNIT_ROWS - 1) / CPU_UNIT_ROWS);
+    }
     if (op->kind == OP_ATTEND) {
         const struct kv_store *st = &c->config.store[op->attend.store];
         o->fn = l->cls == ROW_DECODE ? cpu_op_attend_decode : cpu_op_attend_prompt;

@@ -129,9 +129,9 @@ static struct cpu_x prepare(const struct cpu_op *op, struct cpu_step *s, int thr
     return (struct cpu_x){c->pair_x, row, chunk};
 }
 
-/* Rows row .. of a matrix in float32, a part of its columns at a time: for what has no kernel that reads the rows of x as they are. */
-static void multiply_unpacked(const struct cpu *c, struct cpu_work *work, const struct weight *w, int row,
-                              int n, struct cpu_x x, int T, float *out) {
+/* A part of the columns at a time. */
+void cpu_multiply_unpacked(const struct cpu *c, struct cpu_work *work, const struct weight *w, int row, int n,
+                           struct cpu_x x, int T, float *out) {
     const struct quant_info *q = quant_info(w->type);
     float *weights = (float *)(void *)work->weights;
     float part[CPU_LANES * CPU_UNIT_ROWS];
@@ -168,8 +168,9 @@ static void multiply(const struct cpu_op *op, struct cpu_step *s, struct cpu_wor
     const struct weight *stack = &op->op->experts.w->member[m], w = weight_matrix(stack, e);
     size_t stride = weight_stride(&w);
     const uint8_t *from = (const uint8_t *)w.data + stride * (size_t)row;
-    if (op->route == CPU_ROUTE_F32 && !cpu_is_float(w.type)) {
-        multiply_unpacked(c, work, &w, row, n, x, T, out);
+    if (op->route == CPU_ROUTE_F32 &&
+        !cpu_is_float(w.type)) { /* no kernel that reads the rows of x as they are */
+        cpu_multiply_unpacked(c, work, &w, row, n, x, T, out);
         return;
     }
     cpu_row_fn *const *kernel = op->route == CPU_ROUTE_INT8    ? c->k->gemm_int8

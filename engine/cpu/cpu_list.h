@@ -248,13 +248,16 @@ size_t cpu_attend_part_floats(int heads, int hv);
 cpu_fn cpu_op_conv, cpu_op_embed, cpu_op_norm, cpu_op_rope, cpu_op_kv_put, cpu_op_glu, cpu_op_add,
     cpu_op_position, cpu_op_rows, cpu_op_select;
 cpu_fn cpu_op_matmul_decode, cpu_op_matmul_prompt, cpu_op_attend_decode, cpu_op_attend_prompt;
-cpu_fn cpu_op_route, cpu_op_experts, cpu_op_mix, cpu_op_elsewhere;
+cpu_fn cpu_op_route, cpu_op_experts, cpu_op_mix, cpu_op_elsewhere, cpu_op_heads;
 
 /* Experts (cpu_experts.c): what the rows of x become; memory; units of a step. */
 enum cpu_route cpu_experts_form(const struct backend_config *c, const struct cpu_kernels *k,
                                 enum row_class cls, const struct weight_group *w);
 struct cpu_experts_need cpu_experts_need(const struct backend_config *c, const struct cpu_kernels *k);
 int cpu_experts_units(const struct cpu_op *op, const struct cpu_step *s);
+/* out[t * CPU_UNIT_ROWS + r] = row (row + r) of one matrix, unpacked to float32, times T rows of floats; n rows, at most CPU_UNIT_ROWS. */
+void cpu_multiply_unpacked(const struct cpu *c, struct cpu_work *work, const struct weight *w, int row, int n,
+                           struct cpu_x x, int T, float *out);
 
 /* Copies for the matmuls of a compiled decode list (cpu_repack.c); bytes: 0 where memory is not plenty. */
 size_t cpu_repack_bytes(const struct backend_config *c, int n_thread);
@@ -264,9 +267,9 @@ void cpu_repack_close(struct cpu *c);
 /* Compile (cpu_compile.c): ops of one list; units and routes. Needs l->op of list->n_op entries. */
 enum infer_status cpu_compile_list(struct cpu *c, enum row_class cls);
 
-/* Prompt attention on tiles? Not where 32 bits are asked for. */
-static inline bool cpu_attend_tiles(const struct cpu *c) {
-    return c->isa == CPU_ISA_AMX && c->config.kv_type != KV_F32 && !c->config.strict_fp32;
+/* Prompt attention on tiles? Not where 32 bits are asked for, or values are in keys. */
+static inline bool cpu_attend_tiles(const struct cpu *c, const struct kv_store *st) {
+    return c->isa == CPU_ISA_AMX && c->config.kv_type != KV_F32 && !c->config.strict_fp32 && !st->v_in_k;
 }
 /* Rows of a decode unit: enough units for an even end, long enough runs for the prefetchers. */
 int cpu_decode_unit_rows(int n_thread, const struct weight_group *w);

@@ -47,6 +47,7 @@ void cpu_put_head(const struct op *op, struct cpu_step *s, int t, int h) {
     enum kv_type type = c->config.kv_type;
     c->k->kv_store(type, c->k_pool[p->store] + start + at * kv_row_bytes(type, st->head_dim_k),
                    cpu_row(s, p->k, t) + h * st->head_dim_k, st->head_dim_k);
+    if (st->v_in_k) return;
     c->k->kv_store(type, c->v_pool[p->store] + start + at * kv_row_bytes(type, st->head_dim_v),
                    cpu_row(s, p->v, t) + h * st->head_dim_v, st->head_dim_v);
 }

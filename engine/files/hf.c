@@ -1,6 +1,7 @@
 /* A folder of Hugging Face: which files, whose tensors, under which names. */
 #include "files/hf.h"
 #include "files/hf_change.h"
+#include "files/hf_latent.h"
 #include "files/hf_turns.h"
 #include "files/json.h"
 #include "files/safetensors.h"
@@ -226,6 +227,22 @@ static enum infer_status take_experts(struct folder *d, struct strmap *index, co
     return put_tensor(d, index, &t[1], up);
 }
 
+/* Keys and values of a latent, together in one tensor. */
+static enum infer_status take_latent(struct folder *d, struct strmap *index, const struct tensor *from, int p,
+                                     const struct hf_target *to) {
+    const int *l = d->config.latent;
+    const struct hf_latent_sizes s = {d->config.n_head, l[0], l[1], l[2]};
+    struct tensor t[2];
+    char values[sizeof to->name];
+    const char *at = strstr(to->name, "attn_k_b");
+    TRY(hf_latent(t, from, &s, &d->f->arena, d->f->part[p].path));
+    t[0].part = t[1].part = p;
+    TRY(put_tensor(d, index, &t[0], to->name));
+    snprintf(values, sizeof values, "%.*sattn_v_b%s", (int)(at - to->name), to->name,
+             at + strlen("attn_k_b"));
+    return put_tensor(d, index, &t[1], values);
+}
+
 /* A tensor of part p becomes the next of f->tensor under its name in GGUF; one of a stack goes into its matrix. */
 static enum infer_status take_tensor(struct folder *d, struct strmap *index, const struct tensor *from,
                                      int p) {
@@ -236,9 +253,12 @@ static enum infer_status take_tensor(struct folder *d, struct strmap *index, con
     struct hf_target to;
     hf_target(&to, d->config.table, from->name);
     if (!*to.name || to.op == HF_KEY) return INFER_OK;
+    if (to.layer >= (int)d->config.n_layer && to.layer < (int)(d->config.n_layer + d->config.n_draft))
+        return INFER_OK;
     if (to.op == HF_TURNS || to.op == HF_BLOCKS || to.op == HF_HALVES || to.op == HF_COLUMNS)
         return take_experts(d, index, from, p, &to);
     if (!from->n_dim) return INFER_OK;
+    if (to.op == HF_LATENT) return take_latent(d, index, from, p, &to);
     if (d->config.tied && strcmp(to.name, "output.weight") == 0) { /* a copy of the embedding */
         d->second_head = *from;
         return INFER_OK;

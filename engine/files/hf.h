@@ -42,7 +42,9 @@ struct hf_config {
     bool tied;
     struct hf_told bias, out_bias, qk_norm;
     uint32_t n_vocab, n_layer;
+    uint32_t n_draft;                       /* layers behind the last, which draft tokens and are not read */
     int n_head, n_kv_head, head_dim, n_rot; /* of full layers */
+    int latent[3];                          /* n_nope, n_value and rank of latent attention */
     int64_t n_embd, n_expert, n_ff_expert;
     /* [n_rot / 2] in the arena, what frequencies are divided by: of all contexts; of those within the original length, and
      * beyond it. NULL: none. */

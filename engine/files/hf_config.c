@@ -244,7 +244,8 @@ static enum infer_status open_text_part(struct config *c, bool whole) {
 static enum infer_status read_arch(const struct config *c, bool vocab_only) {
     const char *type = json_string_value(json_object_get(c->root, "model_type"));
     if (!type) return config_wrong(c, "model_type", "there");
-    const struct arch *a = arch_find_hf(type);
+    const json_t *text = json_object_get(c->root, "text_config");
+    const struct arch *a = arch_find_hf(type, json_string_value(json_object_get(text, "model_type")));
     c->out->table = a;
     if (!a && !vocab_only) return arch_unsupported(c->path, type, strlen(type));
     const char *arch = a ? a->name : type;

@@ -33,6 +33,8 @@ enum infer_status config_wrong(const struct config *c, const char *key, const ch
 enum infer_status config_windows(struct config *c);
 /* Sizes and heads; of heads that differ by layer, too. dim: head sizes of full and of windowed layers. */
 enum infer_status config_sizes(struct config *c, uint32_t dim[2]);
+/* Heads of latent attention (hf_latent.c), in the place of others; their rotated numbers. */
+enum infer_status config_latent(const struct config *c, uint32_t *n_rot);
 /* Experts: sizes, which layers have them, how they are chosen. After config_windows. */
 enum infer_status config_experts(const struct config *c);
 /* rope_theta, rope_scaling, rope_parameters and what is in them. */

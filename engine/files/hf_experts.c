@@ -137,9 +137,45 @@ static enum infer_status put_widths(const struct config *c) {
     return INFER_OK;
 }
 
+/* How the scores are made: by the table, or by the family of a table that has several; a key may say the same. */
+static enum infer_status read_scores(const struct config *c, enum route_act *out) {
+    const json_t *said = json_object_get(c->root, "scoring_func");
+    const char *type = json_string_value(json_object_get(c->root, "model_type")),
+               *sigmoid = c->out->table->hf_sigmoid;
+    *out = sigmoid && key_names(sigmoid, type, strlen(type)) ? ROUTE_SIGMOID : c->out->table->moe.act;
+    const char *name = *out == ROUTE_SIGMOID ? "sigmoid" : "softmax";
+    if (!config_reads(c, "scoring_func") || !said || json_is_null(said)) return INFER_OK;
+    if (json_is_string(said) && strcmp(json_string_value(said), name) == 0) return INFER_OK;
+    return err_set(INFER_E_UNSUPPORTED, "%s: 'scoring_func' is not '%s', as a model of this kind has it",
+                   c->path, name);
+}
+
+/* Whether only experts of the best groups are chosen. DeepSeek V2 has a key for it, whose other values and whose weights over their sum
+ * are computed differently by different programs; V3 always has groups. source: modeling_deepseek_v2 of transformers */
+static enum infer_status read_method(const struct config *c, enum route_act scores, bool *groups) {
+    const json_t *said = json_object_get(c->root, "topk_method");
+    const char *want = scores == ROUTE_SIGMOID ? "noaux_tc" : "greedy|group_limited_greedy";
+    bool norm = false;
+    *groups = true;
+    if (!config_reads(c, "topk_method")) return INFER_OK;
+    const char *name = json_string_value(said);
+    if (said && !json_is_null(said) && !(name && key_names(want, name, strlen(name))))
+        return err_set(INFER_E_UNSUPPORTED, "%s: 'topk_method' is not %s, as a model of this kind has it",
+                       c->path, want);
+    if (scores == ROUTE_SIGMOID) return INFER_OK;
+    *groups = name && strcmp(name, "group_limited_greedy") == 0;
+    TRY(config_bool(c, "norm_topk_prob", json_object_get(c->root, "norm_topk_prob"), false, &norm));
+    return norm ? err_set(INFER_E_UNSUPPORTED,
+                          "%s: 'norm_topk_prob' is true, which is not supported here (false is)", c->path)
+                : INFER_OK;
+}
+
 enum infer_status config_experts(const struct config *c) {
-    bool on = true;
+    bool on = true, groups;
+    enum route_act scores;
     if (!c->out->table->slot[SLOT_FFN_ROUTER]) return INFER_OK;
+    TRY(read_scores(c, &scores));
+    TRY(read_method(c, scores, &groups));
     if (config_reads(c, "enable_moe_block"))
         TRY(config_bool(c, "enable_moe_block", json_object_get(c->root, "enable_moe_block"), false, &on));
     if (!on) return INFER_OK;
@@ -151,11 +187,13 @@ enum infer_status config_experts(const struct config *c) {
             snprintf(key, sizeof key, "%.*s", (int)strcspn(p, "|"), p);
             const json_t *v = json_object_get(c->root, key);
             if (!config_reads(c, key) || !v || json_is_null(v)) continue;
+            if (!groups && key_names("n_group|topk_group", key, strlen(key))) break;
             TRY(put_key(c, key, row[i].name, row[i].as, v));
             break;
         }
     }
     TRY(put_widths(c));
-    if (c->out->table->moe.act == ROUTE_SIGMOID) hf_put_u32(c->keys, c->out->arch, "expert_gating_func", 2);
+    if (scores == ROUTE_SIGMOID || c->out->table->latent)
+        hf_put_u32(c->keys, c->out->arch, "expert_gating_func", scores == ROUTE_SIGMOID ? 2 : 1);
     return read_layers(c);
 }

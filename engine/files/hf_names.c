@@ -137,7 +137,7 @@ static const struct hf_name *find_expert(const char *name, const char **rest, in
 void hf_target(struct hf_target *out, const struct arch *a, const char *name) {
     const char *key = without_prefix(name), *rest = "";
     int layer = layer_of(key, &key), used = 0, expert = -1;
-    *out = (struct hf_target){0};
+    *out = (struct hf_target){.layer = layer};
     snprintf(out->name, sizeof out->name, "%s", name);
     const struct hf_name *row = find(!a ? NULL : layer < 0 ? a->hf_whole : a->hf_layer, key, &rest);
     if (is_other_sense(name) || (!row && is_left_over(name))) {

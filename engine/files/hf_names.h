@@ -5,6 +5,7 @@
 struct hf_target {
     char name[320]; /* GGUF's; "" where nothing is computed with the tensor; its own where it is not known */
     enum hf_op op;
+    int layer; /* -1: outside of the layers */
     int index; /* HF_STACK: which row */
     bool known;
 };

@@ -154,6 +154,11 @@ static enum infer_status read_magnitude(const struct rope_source *s, float facto
                        s->c->path);
     if (all_dim > 0) whole = yarn_magnitude(factor, mscale) / yarn_magnitude(factor, all_dim);
     if (whole > 0) *times = whole / yarn_magnitude(factor, 1);
+    if (all_dim > 0 &&
+        s->c->out->table->latent) { /* of whole scores; attn_factor is what is left for the rotated part */
+        hf_put_f32(s->c->keys, s->c->out->arch, "rope.scaling.yarn_log_multiplier", 0.1f * all_dim);
+        *times = whole;
+    }
     return INFER_OK;
 }
 
@@ -285,6 +290,15 @@ static enum infer_status read_sections(const struct rope_source *s) {
     return INFER_OK;
 }
 
+/* The rotated numbers of a head have a key of their own; part may say the same, of a whole head. */
+static enum infer_status check_latent_part(const struct config *c, uint32_t n_rot, float *part) {
+    float whole = *part * (float)c->out->head_dim;
+    if (*part != 1 && fabsf(whole - (float)n_rot) > 0.01f)
+        return config_wrong(c, "partial_rotary_factor", "qk_rope_head_dim over the size of a head");
+    *part = 1;
+    return INFER_OK;
+}
+
 enum infer_status config_rope(const struct config *c, const uint32_t dim[2]) {
     const char *arch = c->out->arch, *type;
     struct rope_source s;
@@ -297,6 +311,7 @@ enum infer_status config_rope(const struct config *c, const uint32_t dim[2]) {
     if (part == 0 && config_reads(c, "rotary_pct"))
         TRY(find_f32(&s, "rotary_pct", 0, &part)); /* its old name */
     if (part == 0) part = 1;
+    if (c->out->table->latent) TRY(check_latent_part(c, dim[0], &part));
     if (config_reads(c, "rotary_dim")) TRY(find_u32(&s, "rotary_dim", 0, &n_rot));
     if (n_rot) part = (float)n_rot / (float)dim[0];
     if (!(part > 0 && part <= 1)) return config_wrong(c, "partial_rotary_factor", "above 0 and at most 1");

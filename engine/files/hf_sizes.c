@@ -367,10 +367,13 @@ enum infer_status config_sizes(struct config *c, uint32_t dim[2]) {
     }
     out->n_vocab = v;
     out->n_layer = c->n_layer;
+    if (config_reads(c, "num_nextn_predict_layers"))
+        TRY(read_u32(c, "num_nextn_predict_layers", 0, &out->n_draft));
     const json_t *side =
         json_object_get(c->root, "hidden_size_per_layer_input"); /* Gemma 4's files say that it is 0 */
     if (json_is_integer(side)) hf_put_u32(c->keys, out->arch, "embedding_length_per_layer_input", 0);
-    TRY(read_heads(c, dim));
+    TRY(a->latent ? config_latent(c, dim) : read_heads(c, dim));
+    if (a->latent) dim[1] = dim[0];
     TRY(read_eps(c));
     TRY(read_scalars(c));
     TRY(put_rotated(c));

@@ -24,9 +24,21 @@ static int dim_value(const struct model *m, const struct layer *l, enum dim d) {
     case DIM_QKV:
         return dim_value(m, l, DIM_Q) + dim_value(m, l, DIM_K) + dim_value(m, l, DIM_V);
     case DIM_ATTN:
-        return l->n_head * l->head_dim_v;
+        return l->n_head * (l->n_value ? l->n_value : l->head_dim_v);
     case DIM_HEAD_K:
         return l->head_dim_k;
+    case DIM_HEAD_V:
+        return l->head_dim_v;
+    case DIM_Q_LATENT:
+        return l->n_head * (l->n_nope + m->rope[0].n_rot);
+    case DIM_Q_RANK:
+        return l->q_rank;
+    case DIM_NOPE:
+        return l->n_nope;
+    case DIM_VALUE:
+        return l->n_value;
+    case DIM_NOPE_VALUE:
+        return l->n_head * (l->n_nope + l->n_value);
     case DIM_HEADS:
         return l->n_head;
     case DIM_KV_HEADS:
@@ -76,7 +88,14 @@ static enum slot_use slot_use(const struct model *m, enum slot slot, const struc
     if (slot >= SLOT_FFN_ROUTER && !sparse) return SLOT_ABSENT;
     if (slot >= SLOT_FFN_GATE_UP && slot <= SLOT_FFN_DOWN_BIAS && sparse && !m->arch->moe.beside)
         return SLOT_ABSENT;
+    if (slot >= SLOT_ATTN_Q_A && slot <= SLOT_ATTN_Q_B && l && !l->q_rank) return SLOT_ABSENT;
+    if (slot == SLOT_ATTN_Q_LATENT && l && l->q_rank) return SLOT_ABSENT;
     return (enum slot_use)m->arch->slot[slot];
+}
+
+/* Matrices of a slot. */
+static int slot_matrices(const struct slot_info *s, const struct layer *l) {
+    return s->stack == SLOT_EACH_EXPERT ? l->n_expert : s->stack == SLOT_EACH_HEAD ? l->n_head : 1;
 }
 
 /* Finds the tensor of a slot in layer il (-1: outside) and checks its shape; *out NULL when it may be absent. */
@@ -91,13 +110,13 @@ static enum infer_status bind_slot(struct binder *b, enum slot slot, int il, con
     snprintf(name, sizeof name, s->name, il);
     const struct tensor *t = tensorfile_find(m->file, name);
     if (!t) {
-        if (use == SLOT_MUST && !s->stack) return missing(m, name);
+        if (use == SLOT_MUST && s->stack != SLOT_EACH_EXPERT) return missing(m, name);
         return INFER_OK;
     }
     int64_t rows = dim_value(m, l, s->rows), cols = dim_value(m, l, s->cols);
     int64_t have_rows = t->shape[2], have_cols = t->shape[3];
-    bool fits = t->shape[0] == 1 && t->shape[1] == (s->stack ? l->n_expert : 1) && have_rows == rows &&
-                have_cols == cols;
+    bool fits =
+        t->shape[0] == 1 && t->shape[1] == slot_matrices(s, l) && have_rows == rows && have_cols == cols;
     if (!fits) return misshapen(m, t, rows, cols);
     b->used[t - m->file->tensor] = 1;
     *out = t;
@@ -195,7 +214,7 @@ static enum infer_status bind_matrix(struct binder *b, enum slot matrix, enum sl
     const struct tensor *t;
     struct model *m = b->m;
     const struct layer *l = il < 0 ? NULL : &m->layer[il];
-    const bool stack = slot_info[matrix].stack;
+    const bool stack = slot_info[matrix].stack == SLOT_EACH_EXPERT;
     TRY(bind_slot(b, matrix, il, &t));
     *there = t != NULL;
     if (t) *out = weight_of(t);
@@ -211,8 +230,27 @@ static enum infer_status bind_matrix(struct binder *b, enum slot matrix, enum sl
         !(matrix == SLOT_FFN_ROUTER && m->arch->slot[SLOT_FFN_ROUTER_SCALE]))
         TRY(bind_factor(b, t, &out->factor));
     m->prompt_bytes += weight_bytes(out);
-    m->token_bytes += weight_bytes(out) / (size_t)out->n_stack * (size_t)(stack ? l->n_used : 1);
+    m->token_bytes +=
+        stack ? weight_bytes(out) / (size_t)out->n_stack * (size_t)l->n_used : weight_bytes(out);
     return bind_vector(b, bias, il, &out->bias);
+}
+
+/* used: how many matrices of a stack a token reads. */
+static void add_member(struct model *m, struct weight_group *g, const struct weight *w, int used) {
+    g->member[g->n_member++] = *w;
+    g->n += w->n;
+    g->k = w->k;
+    m->n_param += (uint64_t)w->n * (uint64_t)w->k * (uint64_t)w->n_stack;
+    m->n_param_token += (uint64_t)w->n * (uint64_t)w->k * (uint64_t)used;
+}
+
+/* Its number, unless it is empty. */
+static void number_group(struct binder *b, struct weight_group *g) {
+    struct model *m = b->m;
+    if (!g->n_member) return;
+    if (m->n_group == b->max_group) infer_bug("more than %d groups of weights", b->max_group);
+    g->id = m->n_group;
+    m->group[m->n_group++] = g;
 }
 
 /* Without any of its slots in the architecture the group stays empty. */
@@ -230,18 +268,11 @@ static enum infer_status bind_group(struct binder *b, struct weight_group *g, in
         else
             TRY(bind_matrix(b, s->matrix[i], s->bias[i], il, &w, &there));
         if (!fused && !there) continue;
-        g->member[g->n_member++] = w;
-        g->n += w.n;
-        g->k = w.k;
-        m->n_param += (uint64_t)w.n * (uint64_t)w.k * (uint64_t)w.n_stack;
-        m->n_param_token += (uint64_t)w.n * (uint64_t)w.k *
-                            (uint64_t)(slot_info[s->matrix[i]].stack ? m->layer[il].n_used : 1);
+        add_member(m, g, &w,
+                   slot_info[s->matrix[i]].stack == SLOT_EACH_EXPERT ? m->layer[il].n_used : w.n_stack);
         row += w.n;
     }
-    if (!g->n_member) return INFER_OK;
-    if (m->n_group == b->max_group) infer_bug("more than %d groups of weights", b->max_group);
-    g->id = m->n_group;
-    m->group[m->n_group++] = g;
+    number_group(b, g);
     return INFER_OK;
 }
 
@@ -266,6 +297,8 @@ static const struct {
     {offsetof(struct layer, k_norm), SLOT_ATTN_K_NORM_ROW, SLOT_NONE},
     {offsetof(struct layer, q_norm), SLOT_ATTN_Q_NORM_HEADS, SLOT_NONE},
     {offsetof(struct layer, k_norm), SLOT_ATTN_K_NORM_HEADS, SLOT_NONE},
+    {offsetof(struct layer, q_a_norm), SLOT_ATTN_Q_A_NORM, SLOT_NONE},
+    {offsetof(struct layer, kv_a_norm), SLOT_ATTN_KV_A_NORM, SLOT_NONE},
 };
 static const struct {
     size_t at;
@@ -276,6 +309,8 @@ static const struct {
       .fused_bias = SLOT_ATTN_QKV_BIAS,
       .matrix = {SLOT_ATTN_Q, SLOT_ATTN_K, SLOT_ATTN_V},
       .bias = {SLOT_ATTN_Q_BIAS, SLOT_ATTN_K_BIAS, SLOT_ATTN_V_BIAS}}},
+    {offsetof(struct layer, qkv_a), {.matrix = {SLOT_ATTN_Q_LATENT, SLOT_ATTN_Q_A, SLOT_ATTN_KV_A}}},
+    {offsetof(struct layer, q_b), {.matrix = {SLOT_ATTN_Q_B}}},
     {offsetof(struct layer, out), {.matrix = {SLOT_ATTN_OUTPUT}, .bias = {SLOT_ATTN_OUTPUT_BIAS}}},
     {offsetof(struct layer, gate_up),
      {.fused = SLOT_FFN_GATE_UP,
@@ -298,6 +333,63 @@ enum {
     N_LAYER_GROUP = sizeof layer_group / sizeof *layer_group
 };
 
+/* The keys of t [n_head][n_nope + n_value][latent], each head's transposed: a copy, in F16 unless the file has floats. */
+static enum infer_status transpose_keys(struct model *m, const struct layer *l, const struct tensor *t,
+                                        struct weight *k) {
+    const struct quant_info *from = quant_info(t->type);
+    const enum quant_type type = from->elems == 1 ? t->type : QUANT_F16;
+    const size_t nope = (size_t)l->n_nope, rank = (size_t)l->head_dim_v, each = nope + (size_t)l->n_value,
+                 row = quant_row_bytes(from, rank), to_row = quant_row_bytes(quant_info(type), nope);
+    uint8_t *copy = arena_alloc(&m->arena, (size_t)l->n_head * rank * to_row);
+    float *x;
+    if (!copy) return err_set(INFER_E_MEMORY, "out of memory for %s", t->name);
+    TRY(mem_new(&x, (nope * rank + nope) * sizeof *x, "the keys of a head"));
+    *k = weight_of(t);
+    k->type = type, k->n = (int)rank, k->k = (int)nope, k->data = copy;
+    k->n_stack = l->n_head, k->stack_bytes = rank * to_row;
+    for (size_t h = 0; h < (size_t)l->n_head; h++) {
+        for (size_t i = 0; i < nope; i++)
+            from->decode(x + i * rank, (const uint8_t *)t->data + (h * each + i) * row, rank);
+        for (size_t j = 0; j < rank; j++, copy += to_row) {
+            for (size_t i = 0; i < nope; i++) x[nope * rank + i] = x[i * rank + j];
+            quant_info(type)->encode(copy, x + nope * rank, nope, NULL);
+        }
+    }
+    mem_free(x);
+    return INFER_OK;
+}
+
+/* The matrices of a latent's keys and values, apart or, in files before 2025, of each head together. */
+static enum infer_status bind_latent(struct binder *b, int il) {
+    static const struct group_slots keys = {.matrix = {SLOT_ATTN_K_B}}, values = {.matrix = {SLOT_ATTN_V_B}};
+    struct model *m = b->m;
+    struct layer *l = &m->layer[il];
+    const struct tensor *t;
+    struct weight k, v;
+    char name[80];
+    if (!m->arch->latent) return INFER_OK;
+    TRY(bind_slot(b, SLOT_ATTN_KV_B, il, &t));
+    snprintf(name, sizeof name, slot_info[SLOT_ATTN_K_B].name, il);
+    if (!t || tensorfile_find(m->file, name)) { /* some files have both */
+        TRY(bind_group(b, &l->k_b, il, &keys));
+        return bind_group(b, &l->v_b, il, &values);
+    }
+    v = weight_of(t);
+    TRY(bind_factor(b, t, &v.factor));
+    size_t head = weight_stride(&v) * (size_t)(l->n_nope + l->n_value);
+    v.data = (const char *)v.data + weight_stride(&v) * (size_t)l->n_nope;
+    v.n = l->n_value, v.n_stack = l->n_head, v.stack_bytes = head;
+    TRY(transpose_keys(m, l, t, &k));
+    k.factor = v.factor;
+    m->prompt_bytes += weight_bytes(&v) + weight_bytes(&k);
+    m->token_bytes += weight_bytes(&v) + weight_bytes(&k);
+    add_member(m, &l->k_b, &k, l->n_head);
+    add_member(m, &l->v_b, &v, l->n_head);
+    number_group(b, &l->k_b);
+    number_group(b, &l->v_b);
+    return INFER_OK;
+}
+
 /* What the layer keeps; layers of one window are a group. */
 static enum infer_status bind_store(struct model *m, int il) {
     struct layer *l = &m->layer[il];
@@ -308,7 +400,7 @@ static enum infer_status bind_store(struct model *m, int il) {
                        KV_GROUPS);
     if (g == m->n_kv_group) m->window[m->n_kv_group++] = l->window;
     l->store = m->n_store++;
-    m->store[l->store] = (struct kv_store){g, l->n_kv_head, l->head_dim_k, l->head_dim_v};
+    m->store[l->store] = (struct kv_store){g, l->n_kv_head, l->head_dim_k, l->head_dim_v, m->arch->latent};
     return INFER_OK;
 }
 
@@ -359,6 +451,7 @@ static enum infer_status bind_layer(struct binder *b, int il) {
     for (size_t i = 0; i < N_LAYER_GROUP; i++)
         TRY(bind_group(b, (struct weight_group *)(void *)((char *)l + layer_group[i].at), il,
                        &layer_group[i].slots));
+    TRY(bind_latent(b, il));
     TRY(bind_vector(b, SLOT_ATTN_SINKS, il, &l->sinks));
     TRY(bind_vector(b, SLOT_LAYER_SCALE, il, &scale));
     l->scale = scale ? *scale : 1;
@@ -374,7 +467,8 @@ static enum infer_status bind_layer(struct binder *b, int il) {
 }
 
 enum infer_status model_bind_tensors(struct model *m) {
-    struct binder b = {m, arena_alloc(&m->arena, m->file->n_tensor + 1), m->n_layer * N_LAYER_GROUP + 1};
+    struct binder b = {m, arena_alloc(&m->arena, m->file->n_tensor + 1),
+                       m->n_layer * (N_LAYER_GROUP + 2) + 1};
     m->group = arena_alloc(&m->arena, (size_t)b.max_group * sizeof *m->group);
     m->store = arena_alloc(&m->arena, (size_t)m->n_layer * sizeof *m->store);
     m->window = arena_alloc(&m->arena, KV_GROUPS * sizeof *m->window);

@@ -13,13 +13,17 @@ static enum infer_status read_act(const struct model *m, enum route_act *out) {
     int func;
     TRY(model_read_int(m, "expert_gating_func", 0, 3, 0, &func));
     *out = func ? known[func] : m->arch->moe.act;
+    /* the first files of GLM-4.7-Flash, from before the key */
+    if (!func && m->arch->latent && m->n_layer == 47 && m->n_vocab == 154880) *out = ROUTE_SIGMOID;
     return INFER_OK;
 }
 
 static enum infer_status read_groups(const struct model *m, struct router *r) {
     TRY(model_read_int(m, "expert_group_count", 0, ROUTE_GROUPS_MAX, 0, &r->n_group));
-    if (r->n_group < 2) return INFER_OK;
-    TRY(model_read_int(m, "expert_group_used_count", 1, r->n_group, r->n_group, &r->n_group_used));
+    bool groups = r->n_group > 1;
+    TRY(model_read_int(m, "expert_group_used_count", groups, groups ? r->n_group : 1, groups ? r->n_group : 0,
+                       &r->n_group_used));
+    if (!groups) return INFER_OK;
     if (r->n_expert % r->n_group || r->n_used > r->n_expert / r->n_group * r->n_group_used)
         return err_set(INFER_E_INPUT, "%s: %d of %d experts, of %d of %d groups: that many cannot be chosen",
                        m->file->path, r->n_used, r->n_expert, r->n_group_used, r->n_group);
@@ -38,7 +42,7 @@ static enum infer_status read_router(const struct model *m, struct router *r) {
     if (r->scale == 0) r->scale = 1; /* of files whose writers had nothing to say */
     r->norm = norm && r->act != ROUTE_CHOSEN ? m->arch->moe.norm : ROUTE_NORM_NONE;
     r->eps = m->arch->moe.eps;
-    r->group_top2 = m->arch->moe.group_top2;
+    r->group_top2 = m->arch->moe.group_top2 || r->act == ROUTE_SIGMOID;
     return INFER_OK;
 }
 

@@ -34,6 +34,12 @@ static void norm(struct emitter *e, const char *name, struct view x, struct view
     if (w->w) push(e, name, (struct op){.kind = OP_NORM, .norm = o});
 }
 
+/* In place, with the epsilon of latents. */
+static void latent_norm(struct emitter *e, const char *name, struct view x, const struct norm_weights *w) {
+    struct op_norm o = {x, x, e->m->arch->norm, x.width, e->m->latent_eps, w->w, w->bias, 0};
+    push(e, name, (struct op){.kind = OP_NORM, .norm = o});
+}
+
 /* The norm of x in a buffer of its own; x itself where there is none. */
 static struct view normed(struct emitter *e, const char *name, struct view x, const struct norm_weights *w) {
     if (!w->w) return x;
@@ -53,10 +59,12 @@ static void add(struct emitter *e, const char *name, struct view x, struct view 
     push(e, name, (struct op){.kind = OP_ADD, .add = {x, y, x}});
 }
 
-static void rope(struct emitter *e, const char *name, struct view x, int n_head, const struct layer *l) {
+/* head_dim: from a head's first rotated number to the next head's. */
+static void rope(struct emitter *e, const char *name, struct view x, int n_head, int head_dim,
+                 const struct layer *l) {
     const struct rope *r = e->long_context && l->rope_long ? l->rope_long : l->rope;
     if (r->kind == ROPE_NONE) return;
-    push(e, name, (struct op){.kind = OP_ROPE, .rope = {x, n_head, l->head_dim_k, r}});
+    push(e, name, (struct op){.kind = OP_ROPE, .rope = {x, n_head, head_dim, r}});
 }
 
 static void map(struct emitter *e, const char *name, struct view x, struct view out, enum act_kind act,
@@ -89,31 +97,64 @@ static struct view value(struct emitter *e, const struct layer *l, struct view q
     return v;
 }
 
+static struct view attend(struct emitter *e, const struct layer *l, struct view q) {
+    const struct model *m = e->m;
+    struct view a = buffer(e, "attend", l->n_head * l->head_dim_v, BUF_ROWS_ALL, false);
+    float scale = m->attn_scale != 0 ? m->attn_scale : 1 / __builtin_sqrtf((float)l->head_dim_k);
+    const bool from_1 = m->arch->temp_unrotated, grows = !from_1 || l->rope->kind == ROPE_NONE;
+    push(e, "attend",
+         (struct op){.kind = OP_ATTEND,
+                     .attend = {q, a, l->store, l->n_head, scale, m->attn_softcap, l->window, l->sinks,
+                                grows ? m->temp_beta : 0, m->temp_len, from_1, m->arch->chunked}});
+    return a;
+}
+
+/* Each head's product of x, as wide as out says. */
+static struct view heads(struct emitter *e, const char *name, struct view x, const struct weight_group *w,
+                         int width) {
+    struct view out = buffer(e, name, width, BUF_ROWS_ALL, false);
+    push(e, name, (struct op){.kind = OP_HEADS, .heads = {x, out, w}});
+    return out;
+}
+
+/* By a latent c = norm(W h), kept beside a rotated key of all heads: scores are (k_b q) . c + rope(q) . rope(k), the values of a head
+ * v_b c, so that a head's sum over positions is v_b of the weighted sum of latents. source: DeepSeek-AI 2024 (arXiv 2405.04434) */
+static struct view latent_attention(struct emitter *e, const struct layer *l, struct view h) {
+    int rank = l->head_dim_v, n_rot = l->head_dim_k - rank, head = l->n_nope + n_rot;
+    struct view both = matmul(e, "attn_qkv_a", h, &l->qkv_a, BUF_ROWS_ALL);
+    struct view kv = view_columns(both, l->qkv_a.n - l->head_dim_k, l->head_dim_k),
+                c = view_columns(kv, 0, rank), q = view_columns(both, 0, l->qkv_a.n - l->head_dim_k);
+    if (l->q_rank) {
+        latent_norm(e, "attn_q_a_norm", q, &l->q_a_norm);
+        q = matmul(e, "attn_q_b", q, &l->q_b, BUF_ROWS_ALL);
+    }
+    latent_norm(e, "attn_kv_a_norm", c, &l->kv_a_norm);
+    rope(e, "rope_k", view_columns(kv, rank, n_rot), 1, n_rot, l);
+    push(e, "kv_put", (struct op){.kind = OP_KV_PUT, .kv_put = {kv, {-1, 0, 0}, l->store}});
+    rope(e, "rope_q", view_columns(q, l->n_nope, q.width - l->n_nope), l->n_head, head, l);
+    q = heads(e, "attn_k_b", q, &l->k_b, l->n_head * l->head_dim_k);
+    struct view a = heads(e, "attn_v_b", attend(e, l, q), &l->v_b, l->n_head * l->n_value);
+    return matmul(e, "attn_output", a, &l->out, BUF_ROWS_ALL);
+}
+
 /* out(attend(rope(norm(q)), rope(norm(k)), v)), q k v = W h */
 static struct view attention(struct emitter *e, const struct layer *l, struct view h) {
     const struct model *m = e->m;
+    if (m->arch->latent) return latent_attention(e, l, h);
     int n_q = l->n_head * l->head_dim_k, n_k = l->n_kv_head * l->head_dim_k;
     struct view qkv = matmul(e, "attn_qkv", h, &l->qkv, BUF_ROWS_ALL);
     struct view q = view_columns(qkv, 0, n_q), k = view_columns(qkv, n_q, n_k),
                 v = value(e, l, qkv, n_q, n_k);
     if (!m->arch->qk_norm_late) qk_norm(e, l, q, k);
-    rope(e, "rope_q", q, l->n_head, l);
-    rope(e, "rope_k", k, l->n_kv_head, l);
+    rope(e, "rope_q", q, l->n_head, l->head_dim_k, l);
+    rope(e, "rope_k", k, l->n_kv_head, l->head_dim_k, l);
     if (m->arch->qk_norm_late) qk_norm(e, l, q, k);
-    const bool rotated = l->rope->kind != ROPE_NONE;
-    if (m->qk_unit && rotated) {
+    if (m->qk_unit && l->rope->kind != ROPE_NONE) {
         unit_norm(e, "attn_q_norm", q, q, l->head_dim_k);
         unit_norm(e, "attn_k_norm", k, k, l->head_dim_k);
     }
     push(e, "kv_put", (struct op){.kind = OP_KV_PUT, .kv_put = {k, v, l->store}});
-    struct view a = buffer(e, "attend", l->n_head * l->head_dim_v, BUF_ROWS_ALL, false);
-    float scale = m->attn_scale != 0 ? m->attn_scale : 1 / __builtin_sqrtf((float)l->head_dim_k);
-    const bool from_1 = m->arch->temp_unrotated, grows = !from_1 || !rotated;
-    push(e, "attend",
-         (struct op){.kind = OP_ATTEND,
-                     .attend = {q, a, l->store, l->n_head, scale, m->attn_softcap, l->window, l->sinks,
-                                grows ? m->temp_beta : 0, m->temp_len, from_1, m->arch->chunked}});
-    return matmul(e, "attn_output", a, &l->out, BUF_ROWS_ALL);
+    return matmul(e, "attn_output", attend(e, l, q), &l->out, BUF_ROWS_ALL);
 }
 
 /* act(gate) * up of the columns of gu, n each. */

@@ -9,7 +9,6 @@ enum {
     MAX_LAYER = 1024,
     MAX_EMBD = 1 << 20,
     MAX_HEAD = 4096,
-    MAX_HEAD_DIM = 1024,
     MAX_FF = 1 << 22,
     MAX_VOCAB = 1 << 24,
 };
@@ -105,8 +104,12 @@ static enum infer_status read_scales(struct model *m) {
     if (a->temp_unrotated)
         TRY(model_read_int(m, "attention.temperature_length", 1, MODEL_MAX_CTX,
                            (int)arch_default(a, "attention.temperature_length", 1), &m->temp_len));
-    else if (m->temp_beta != 0)
-        TRY(model_read_int(m, "rope.scaling.original_context_length", 1, MODEL_MAX_CTX, -1, &m->temp_len));
+    else if (m->temp_beta != 0) {
+        TRY(model_read_int(m, "attention.temperature_length", 0, MODEL_MAX_CTX, 0, &m->temp_len));
+        if (!m->temp_len)
+            TRY(model_read_int(m, "rope.scaling.original_context_length", 1, MODEL_MAX_CTX, -1,
+                               &m->temp_len));
+    }
     m->parallel = a->parallel;
     return meta_bool(m->file, model_key(m, key, sizeof key, "use_parallel_residual"), &m->parallel, &there);
 }
@@ -159,15 +162,15 @@ static enum infer_status read_head_sizes(struct model *m) {
         {"attention.key_length", "attention.value_length", "rope.dimension_count"},
         {"attention.key_length_swa", "attention.value_length_swa", "rope.dimension_count_swa"}};
     int v[2][3] = {{0}};
-    TRY(model_read_int(m, names[0][0], 1, MAX_HEAD_DIM, 0, &v[0][0]));
+    TRY(model_read_int(m, names[0][0], 1, MODEL_MAX_HEAD_DIM, 0, &v[0][0]));
     if (!v[0][0]) v[0][0] = m->n_embd / m->layer[0].n_head;
     for (int w = 0; w < 2; w++) {
         int *of = v[w];
-        if (w) TRY(model_read_int(m, names[w][0], 1, MAX_HEAD_DIM, v[0][0], &of[0]));
+        if (w) TRY(model_read_int(m, names[w][0], 1, MODEL_MAX_HEAD_DIM, v[0][0], &of[0]));
         bool same = of[0] == v[0][0];
-        TRY(model_read_int(m, names[w][1], 1, MAX_HEAD_DIM, w && same ? v[0][1] : of[0], &of[1]));
-        TRY(model_read_int(m, names[w][2], 2, MAX_HEAD_DIM, w && same ? v[0][2] : of[0], &of[2]));
-        if (of[0] < 1 || of[0] > MAX_HEAD_DIM || of[2] > of[0] || of[2] % 2)
+        TRY(model_read_int(m, names[w][1], 1, MODEL_MAX_HEAD_DIM, w && same ? v[0][1] : of[0], &of[1]));
+        TRY(model_read_int(m, names[w][2], 2, MODEL_MAX_HEAD_DIM, w && same ? v[0][2] : of[0], &of[2]));
+        if (of[0] < 1 || of[0] > MODEL_MAX_HEAD_DIM || of[2] > of[0] || of[2] % 2)
             return err_set(INFER_E_INPUT,
                            "%s: head size %d with %d rotated dims: must be even and at most the head size",
                            m->file->path, of[0], of[2]);
@@ -232,5 +235,5 @@ enum infer_status model_read_hparams(struct model *m) {
     TRY(read_windows(m, n_head));
     TRY(model_read_experts(m));
     TRY(read_qk_unit(m));
-    return read_head_sizes(m);
+    return m->arch->latent ? model_read_latent(m) : read_head_sizes(m);
 }

@@ -23,7 +23,12 @@ struct layer {
     struct norm_weights q_norm, k_norm; /* n: head_dim_k for all heads alike, or the whole row */
     bool qk_row;                        /* q_norm and k_norm are over the whole row */
     const float *sinks;                 /* [n_head], NULL: none */
-    float scale;                        /* of the layer's result; 1: none */
+    /* Latent attention, n_value 0: none. A head's query has n_nope numbers and n_rot rotated ones, from a latent of q_rank numbers (0:
+     * from x), its value n_value. The one key head is a latent of head_dim_v numbers and n_rot rotated ones; its value, the latent. */
+    int n_nope, n_value, q_rank;
+    struct norm_weights q_a_norm, kv_a_norm;
+    struct weight_group qkv_a, q_b, k_b, v_b; /* k_b, v_b: a matrix for each head */
+    float scale;                              /* of the layer's result; 1: none */
     struct act_numbers act;
     struct weight_group qkv, out, gate_up, down;
     /* Experts; n_expert 0: none, and what follows is not there. Stacks gate and up, and down; the part that all rows share. */
@@ -41,6 +46,7 @@ struct model {
     int n_layer, n_embd, n_vocab, n_ctx_train;
     int n_ctx_short; /* contexts of more positions rotate by rope_long; 0: none do */
     float eps;
+    float latent_eps;                  /* of norms of latents */
     float attn_scale;                  /* 0: 1 / sqrt(head_dim_k) */
     float embd_scale;                  /* of embeddings */
     float attn_softcap, logit_softcap; /* 0: none */

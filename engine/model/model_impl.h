@@ -3,7 +3,7 @@
 #pragma once
 #include "model/model.h"
 
-enum { MODEL_MAX_CTX = 1 << 26 };
+enum { MODEL_MAX_CTX = 1 << 26, MODEL_MAX_HEAD_DIM = 1024 };
 
 static inline bool str_is(struct str s, const char *text) {
     return s.len == strlen(text) && memcmp(s.data, text, s.len) == 0;
@@ -21,6 +21,8 @@ enum infer_status model_read_float(const struct model *m, const char *name, floa
 enum infer_status model_read_hparams(struct model *m);
 /* Which layers have experts, their sizes and how they are chosen (expert_keys.c); after what else a layer has. */
 enum infer_status model_read_experts(struct model *m);
+/* Sizes of latent attention (latent_keys.c), for architectures that have it. */
+enum infer_status model_read_latent(struct model *m);
 /* [n_rot / 2]: of the frequencies; within and beyond: of contexts as long as the original one, and of longer ones. NULL: none. */
 struct rope_divisors {
     const float *all, *within, *beyond;

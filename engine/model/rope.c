@@ -49,8 +49,14 @@ static enum infer_status bind_yarn(struct model *m, struct rope *r, float *inv_f
     TRY(meta_bool(m->file, model_key(m, key, sizeof key, "rope.scaling.yarn_truncate"), &y.truncate,
                   &present));
     rope_yarn(inv_freq, r->n_rot, &y);
-    r->mscale *= yarn_magnitude(factor, 1);
-    if (times > 0) r->mscale /= yarn_magnitude(factor, times);
+    if (m->arch->latent && times > 0) {
+        float all = yarn_magnitude(factor, times / 0.1f); /* files of such models have a tenth */
+        if (r == &m->rope[0])
+            m->attn_scale *= all * all; /* of whole scores; attn_factor is of what rotates */
+    } else {
+        r->mscale *= yarn_magnitude(factor, 1);
+        if (times > 0) r->mscale /= yarn_magnitude(factor, times);
+    }
     bool own =
         tensorfile_meta(m->file, model_key(m, key, sizeof key, "rope.scaling.original_context_length"));
     double reach = own ? (double)y.n_orig * (double)factor : 0;

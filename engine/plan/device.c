@@ -90,6 +90,18 @@ enum infer_status device_pick(const struct device_wish *w, struct placement *out
     return w->host != DEVICE_NONE ? pick_host(w->host, &out->host) : INFER_OK;
 }
 
+bool device_leave_card(const struct device_wish *w, struct placement *out) {
+    char reason[400];
+    struct placement cpu = {0};
+    if (w->device != DEVICE_AUTO || strcmp(out->device->name, "cuda") != 0) return false;
+    snprintf(reason, sizeof reason, "%s", err_message());
+    if (pick_cpu(&cpu.device) != INFER_OK) return false;
+    log_line(LOG_WARN, "%s is NOT used: %s; running on the CPU, which is much slower", out->memory.name,
+             reason);
+    *out = cpu;
+    return true;
+}
+
 void device_pick_card(const struct device_wish *w, const struct card *card, bool experts,
                       struct placement *out) {
     static const struct backend_type sizes_only = {.name = "cuda", .sizes = cuda_sizes};

@@ -23,6 +23,9 @@ struct placement {
 /* auto takes a usable card, else the CPU; a card that the machine has and that is not used is named with the reason in one
  * warning. host NONE: the CPU where auto took a card, else nobody. errors: INFER_E_DEVICE (asked for and not usable: why) */
 enum infer_status device_pick(const struct device_wish *w, struct placement *out);
+/* Where the model is not one for the card that was picked: the CPU in its place, told aloud, if the choice was free; else false. Reads
+ * err_message. */
+bool device_leave_card(const struct device_wish *w, struct placement *out);
 /* The same for a card that is not here: only sizes are asked of the backend. experts: the model has some, so a host may. */
 void device_pick_card(const struct device_wish *w, const struct card *card, bool experts,
                       struct placement *out);

@@ -158,6 +158,7 @@ static void ref_kv_put(struct ref *r, const struct op_kv_put *o) {
         for (int h = 0; h < s->n_kv_head; h++) {
             kv_store_row(r->c.kv_type, r->k[o->store] + kv_offset(r, s, s->head_dim_k, page, h, i),
                          row_of(r, o->k, t) + h * s->head_dim_k, s->head_dim_k);
+            if (s->v_in_k) continue;
             kv_store_row(r->c.kv_type, r->v[o->store] + kv_offset(r, s, s->head_dim_v, page, h, i),
                          row_of(r, o->v, t) + h * s->head_dim_v, s->head_dim_v);
         }
@@ -187,10 +188,11 @@ static void attend_head(struct ref *r, const struct op_attend *o, int t, int h) 
     for (int p = from; p <= pos; p++) sum += r->score[p - from] = exp(r->score[p - from] - top);
     if (o->sinks) sum += exp((double)o->sinks[h] - top);
     double acc[1024] = {0}; /* head sizes are checked to be at most 1024 when a model is bound */
+    const unsigned char *pool = s->v_in_k ? r->k[o->store] : r->v[o->store];
+    int row = s->v_in_k ? s->head_dim_k : s->head_dim_v;
     for (int p = from; p <= pos; p++) {
         kv_load_row(r->c.kv_type, r->head,
-                    r->v[o->store] + kv_offset(r, s, s->head_dim_v, page_of(r, s, slot, p), g, p % KV_PAGE),
-                    s->head_dim_v);
+                    pool + kv_offset(r, s, row, page_of(r, s, slot, p), g, p % KV_PAGE), s->head_dim_v);
         for (int i = 0; i < s->head_dim_v; i++) acc[i] += r->score[p - from] * (double)r->head[i];
     }
     for (int i = 0; i < s->head_dim_v; i++) out[i] = (float)(acc[i] / sum);
@@ -261,6 +263,27 @@ static void ref_experts(struct ref *r, const struct op_experts *o) {
     for (int t = 0; t < rows_in(r, o->x); t++)
         for (int m = 0, col = 0; m < o->w->n_member; col += o->n_used * o->w->member[m++].n)
             for (int j = 0; j < o->n_used; j++) expert_product(r, o, &o->w->member[m], col, t, j);
+}
+
+static void ref_heads(struct ref *r, const struct op_heads *o) {
+    const struct weight *stack = &o->w->member[0];
+    int rest = op_heads_rest(o);
+    for (int h = 0; h < stack->n_stack; h++) {
+        const struct weight w = weight_matrix(stack, h);
+        for (int n = 0; n < w.n; n++) {
+            weight_decode_row(&w, n, r->row);
+            for (int t = 0; t < rows_in(r, o->x); t++) {
+                const float *x = row_of(r, o->x, t) + h * (w.k + rest);
+                double sum = 0;
+                for (int k = 0; k < w.k; k++) sum += (double)r->row[k] * (double)x[k];
+                row_of(r, o->out, t)[h * (w.n + rest) + n] = (float)(sum * (double)w.factor);
+            }
+        }
+        for (int t = 0; t < rows_in(r, o->x); t++)
+            for (int i = 0; i < rest; i++)
+                row_of(r, o->out, t)[h * (w.n + rest) + w.n + i] =
+                    row_of(r, o->x, t)[h * (w.k + rest) + w.k + i];
+    }
 }
 
 static void ref_mix(struct ref *r, const struct op_mix *o) {
@@ -415,6 +438,9 @@ static void run_op(struct ref *r, const struct op *op) {
     case OP_POSITION:
         ref_position(r, &op->position);
         return;
+    case OP_HEADS:
+        ref_heads(r, &op->heads);
+        return;
     case OP_KIND_COUNT:
         break;
     }
@@ -460,7 +486,7 @@ static enum infer_status ref_sizes(const struct backend_config *c, struct backen
         max_k = (size_t)c->group[i]->k > max_k ? (size_t)c->group[i]->k : max_k;
     for (int i = 0; i < c->n_store; i++)
         out->kv_bytes +=
-            kv_pool_bytes(c, i, c->store[i].head_dim_k) + kv_pool_bytes(c, i, c->store[i].head_dim_v);
+            kv_pool_bytes(c, i, c->store[i].head_dim_k) + kv_pool_bytes(c, i, kv_v_dim(&c->store[i]));
     for (int i = 0; i < c->n_state; i++) out->kv_bytes += state_pool_bytes(c, i);
     out->workspace_bytes = max_k * sizeof(float) + ((size_t)c->n_ctx + 1) * sizeof(double) + 4096;
     out->workspace_bytes += n_vocab * (sizeof(float) + sizeof(struct draw_candidate));
@@ -504,7 +530,7 @@ static enum infer_status take_memory(struct ref *r) {
     TRY(mem_new(&r->v, (size_t)c->n_store * sizeof *r->v, "the key/value cache"));
     for (int i = 0; i < c->n_store; i++) {
         TRY(mem_new(&r->k[i], kv_pool_bytes(c, i, c->store[i].head_dim_k), "the key/value cache"));
-        TRY(mem_new(&r->v[i], kv_pool_bytes(c, i, c->store[i].head_dim_v), "the key/value cache"));
+        TRY(mem_new(&r->v[i], kv_pool_bytes(c, i, kv_v_dim(&c->store[i])), "the key/value cache"));
     }
     TRY(mem_new(&r->state, (size_t)c->n_state * sizeof *r->state, "states"));
     for (int i = 0; i < c->n_state; i++) TRY(mem_new(&r->state[i], state_pool_bytes(c, i), "states"));
@@ -623,9 +649,8 @@ static enum infer_status ref_kv_read(struct backend *b, int store, int page, flo
         kv_load_row(r->c.kv_type, k + (size_t)i * (size_t)s->head_dim_k,
                     r->k[store] + kv_offset(r, s, s->head_dim_k, page, i / KV_PAGE, i % KV_PAGE),
                     s->head_dim_k);
-        kv_load_row(r->c.kv_type, v + (size_t)i * (size_t)s->head_dim_v,
-                    r->v[store] + kv_offset(r, s, s->head_dim_v, page, i / KV_PAGE, i % KV_PAGE),
-                    s->head_dim_v);
+        kv_load_row(r->c.kv_type, v + (size_t)i * (size_t)kv_v_dim(s),
+                    r->v[store] + kv_offset(r, s, kv_v_dim(s), page, i / KV_PAGE, i % KV_PAGE), kv_v_dim(s));
     }
     return INFER_OK;
 }
@@ -638,9 +663,8 @@ static enum infer_status ref_kv_write(struct backend *b, int store, int page, co
         kv_store_row(r->c.kv_type,
                      r->k[store] + kv_offset(r, s, s->head_dim_k, page, i / KV_PAGE, i % KV_PAGE),
                      k + (size_t)i * (size_t)s->head_dim_k, s->head_dim_k);
-        kv_store_row(r->c.kv_type,
-                     r->v[store] + kv_offset(r, s, s->head_dim_v, page, i / KV_PAGE, i % KV_PAGE),
-                     v + (size_t)i * (size_t)s->head_dim_v, s->head_dim_v);
+        kv_store_row(r->c.kv_type, r->v[store] + kv_offset(r, s, kv_v_dim(s), page, i / KV_PAGE, i % KV_PAGE),
+                     v + (size_t)i * (size_t)kv_v_dim(s), kv_v_dim(s));
     }
     return INFER_OK;
 }
@@ -648,7 +672,7 @@ static enum infer_status ref_kv_write(struct backend *b, int store, int page, co
 static enum infer_status ref_kv_page(struct backend *b, int store, int page, void *bytes, bool write) {
     struct ref *r = (struct ref *)b;
     const struct kv_store *s = &r->c.store[store];
-    size_t kb = kv_offset(r, s, s->head_dim_k, 1, 0, 0), vb = kv_offset(r, s, s->head_dim_v, 1, 0, 0);
+    size_t kb = kv_offset(r, s, s->head_dim_k, 1, 0, 0), vb = kv_offset(r, s, kv_v_dim(s), 1, 0, 0);
     uint8_t *k = r->k[store] + (size_t)page * kb, *v = r->v[store] + (size_t)page * vb, *other = bytes;
     memcpy(write ? k : other, write ? other : k, kb);
     memcpy(write ? v : other + kb, write ? other + kb : v, vb);
@@ -660,7 +684,7 @@ static enum infer_status ref_kv_copy(struct backend *b, int group, int from, int
     for (int i = 0; i < r->c.n_store; i++) {
         if (r->c.store[i].group != group || !config_uses_store(&r->c, i)) continue;
         const struct kv_store *s = &r->c.store[i];
-        size_t kb = kv_offset(r, s, s->head_dim_k, 1, 0, 0), vb = kv_offset(r, s, s->head_dim_v, 1, 0, 0);
+        size_t kb = kv_offset(r, s, s->head_dim_k, 1, 0, 0), vb = kv_offset(r, s, kv_v_dim(s), 1, 0, 0);
         memcpy(r->k[i] + (size_t)to * kb, r->k[i] + (size_t)from * kb, kb);
         memcpy(r->v[i] + (size_t)to * vb, r->v[i] + (size_t)from * vb, vb);
     }

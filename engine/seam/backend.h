@@ -119,6 +119,7 @@ enum op_kind {
     OP_EXPERTS,
     OP_MIX,
     OP_POSITION,
+    OP_HEADS,
     OP_KIND_COUNT
 };
 
@@ -155,7 +156,8 @@ struct op_matmul {
     bool exact;
 };
 
-/* rope, in place on x[t][n_head][head_dim], the first n_rot dims of each head; i < n_rot / 2,
+/* rope, in place on x[t][n_head][head_dim], the first n_rot dims of each head (x may be columns that end with those of the last head, so
+ * that the rotated dims stand anywhere in a head); i < n_rot / 2,
  * a = pos[t] * inv_freq[i] (in double on ref), c = mscale cos a, s = mscale sin a:
  *   NEOX:        (x[i], x[i + n_rot/2])  <-  (x[i] c - x[i + n_rot/2] s, x[i + n_rot/2] c + x[i] s)
  *   INTERLEAVED: (x[2i], x[2i+1])        <-  the same on neighbours
@@ -173,7 +175,8 @@ struct op_rope {
     const struct rope *rope;
 };
 
-/* kv_put: store.K[page(pos[t])][h][pos[t] % KV_PAGE] = k[t][h], V the same; converts to the store's type. */
+/* kv_put: store.K[page(pos[t])][h][pos[t] % KV_PAGE] = k[t][h], V the same; converts to the store's type. v is absent where the
+ * store has its values in its keys. */
 struct op_kv_put {
     struct view k, v;
     int store;
@@ -184,7 +187,8 @@ struct op_kv_put {
  *   a[p] = scale * q[t][h] . K[p][g];  softcap > 0: a = softcap * tanh(a / softcap)
  *   w = softmax over p (and the sink logit sinks[h] when given);  out[t][h] = sum_p w[p] V[p][g]
  * temp_beta != 0: scale is times 1 + temp_beta ln(1 + floor((pos[t] + temp_offset) / temp_len)).
- * q [t][n_head][head_dim_k], out [t][n_head][head_dim_v]. All rows' kv_put come before (the list's order).
+ * q [t][n_head][head_dim_k], out [t][n_head][head_dim_v]; V[p][g] of a store with v_in_k: the first head_dim_v of K[p][g]. All rows'
+ * kv_put come before (the list's order).
  * source: Vaswani et al. 2017; Ainslie et al. 2023 (GQA). */
 struct op_attend {
     struct view q, out;
@@ -310,6 +314,19 @@ struct op_experts {
     bool by_choice, weighted;
 };
 
+/* heads: each head's own matrix, of a group of one member, a stack W[n_head][n][k] without bias; what a head has behind its k columns
+ * is copied behind its n outputs, r numbers:
+ *   out[t][h][i] = factor * sum_k W[h][i][k] * x[t][h][k], i < n;   out[t][h][n + i] = x[t][h][k + i], i < r
+ * x [t][n_head][k + r], out [t][n_head][n + r]; out does not overlap x. Products and sums are float32 on every backend.
+ * source: DeepSeek-AI 2024 (arXiv 2405.04434): keys and values of a latent, absorbed into queries and outputs. */
+struct op_heads {
+    struct view x, out;
+    const struct weight_group *w;
+};
+static inline int op_heads_rest(const struct op_heads *o) {
+    return o->x.width / o->w->member[0].n_stack - o->w->k;
+}
+
 /* mix: out[t][i] = s[t] * shared[t][i] + sum_j w[t][j] * x[t][j][i], j ascending behind the shared part; w of choice[t], plain: 1.
  * shared absent: 0; s: 1, or 1 / (1 + exp(-gate[t])), gate of width 1. x.width = n_used * out.width; out may be shared. */
 struct op_mix {
@@ -338,6 +355,7 @@ struct op {
         struct op_experts experts;
         struct op_mix mix;
         struct op_position position;
+        struct op_heads heads;
     };
 };
 
@@ -451,7 +469,7 @@ struct backend_type {
     /* Rows of a view after the last step of cls, as float32: out[n_row][view.width]. A buffer whose place has
      * been reused holds something else: plan with keep_all for taps. */
     enum infer_status (*read)(struct backend *b, enum row_class cls, struct view v, int n_row, float *out);
-    /* Page of a store as float32, in the order K then V of struct kv_store. */
+    /* Page of a store as float32, in the order K then V of struct kv_store (v_in_k: no V). */
     enum infer_status (*kv_read)(struct backend *b, int store, int page, float *k, float *v);
     enum infer_status (*kv_write)(struct backend *b, int store, int page, const float *k, const float *v);
     /* The bytes of a page as this backend keeps them, kv_page_bytes of them, out of it or (write) into it. */

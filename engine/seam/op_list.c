@@ -66,6 +66,17 @@ static struct op_use uses_of_experts(const struct op *op) {
     return u;
 }
 
+/* Of those that multiply each row with the same matrices. */
+static struct op_use uses_of_product(const struct op *op) {
+    struct op_use u = {.span = OP_SPAN_BUFFER, .reads_store = -1, .writes_store = -1, .state = -1};
+    const bool heads = op->kind == OP_HEADS;
+    u.group = heads ? op->heads.w : op->matmul.w;
+    u.weight = u.group->member, u.n_weight = u.group->n_member;
+    reads(&u, heads ? op->heads.x : op->matmul.x);
+    writes(&u, heads ? op->heads.out : op->matmul.out);
+    return u;
+}
+
 struct op_use op_uses(const struct op *op) {
     struct op_use u = {.span = OP_SPAN_BUFFER, .reads_store = -1, .writes_store = -1, .state = -1};
     switch (op->kind) {
@@ -81,10 +92,8 @@ struct op_use op_uses(const struct op *op) {
         writes(&u, op->norm.out);
         return u;
     case OP_MATMUL:
-        u.group = op->matmul.w, u.weight = u.group->member, u.n_weight = u.group->n_member;
-        reads(&u, op->matmul.x);
-        writes(&u, op->matmul.out);
-        return u;
+    case OP_HEADS:
+        return uses_of_product(op);
     case OP_ROPE:
         u.span = OP_SPAN_STEP;
         reads(&u, op->rope.x);

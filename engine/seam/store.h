@@ -1,5 +1,6 @@
 /* What a layer keeps of a sequence from step to step: keys and values, in pages, and recurrent states, in slots. Read by C and C++. */
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 #include "quant/quant.h"
 
@@ -16,9 +17,11 @@ enum {
 enum kv_type { KV_F32, KV_F16, KV_Q8_0 };
 
 /* What one layer keeps. Order inside a pool, K and V apart: K[page][n_kv_head][KV_PAGE][head_dim_k], V the
- * same with head_dim_v. Q8_0: rows of head_dim in blocks of 32. Layers of a group share page ids. */
+ * same with head_dim_v. Q8_0: rows of head_dim in blocks of 32. Layers of a group share page ids.
+ * v_in_k: the value of a position is the first head_dim_v numbers of its key, and is kept nowhere else: V has no numbers. */
 struct kv_store {
     int group, n_kv_head, head_dim_k, head_dim_v;
+    bool v_in_k;
 };
 struct kv_group {
     int window;    /* 0: full attention; else a row sees the last window positions, itself included */
@@ -38,10 +41,12 @@ static inline size_t kv_row_bytes(enum kv_type type, int head_dim) {
     size_t n = (size_t)head_dim;
     return type == KV_F32 ? n * 4 : type == KV_F16 ? n * 2 : (n + 31) / 32 * QUANT_Q8_0_BYTES;
 }
+/* numbers of one row of V, apart from K */
+static inline int kv_v_dim(const struct kv_store *s) { return s->v_in_k ? 0 : s->head_dim_v; }
 /* bytes of one page of a store: K, then V */
 static inline size_t kv_page_bytes(enum kv_type type, const struct kv_store *s) {
     return (size_t)s->n_kv_head * KV_PAGE *
-           (kv_row_bytes(type, s->head_dim_k) + kv_row_bytes(type, s->head_dim_v));
+           (kv_row_bytes(type, s->head_dim_k) + kv_row_bytes(type, kv_v_dim(s)));
 }
 
 #ifdef __cplusplus

@@ -88,12 +88,13 @@ size_t weight_bytes(const struct weight *w) {
     return n * (size_t)w->n_stack;
 }
 
-static enum infer_status known(const struct weight *w, const char *backend, bool sides, bool experts) {
+static enum infer_status known(const struct weight *w, const char *backend, bool sides, bool stacks) {
     static const char *const name[SIDE_ROLE_COUNT] = {"scales", "scales of scales", "zero points",
                                                       "a codebook", "a group index"};
-    if (w->n_stack != 1 && !experts)
-        return err_set(INFER_E_UNSUPPORTED, "%s: %s is a stack of %d matrices, which only experts read",
-                       backend, w->name, w->n_stack);
+    if (w->n_stack != 1 && !stacks)
+        return err_set(INFER_E_UNSUPPORTED,
+                       "%s: %s is a stack of %d matrices, which only experts and heads read", backend,
+                       w->name, w->n_stack);
     if (w->n_side && !sides)
         return err_set(INFER_E_UNSUPPORTED,
                        "%s: %s has %s in a tensor of their own; only the device 'ref' computes that", backend,
@@ -105,8 +106,9 @@ enum infer_status weights_known(const struct backend_config *c, const char *back
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++)
         for (int i = 0; c->list[cls] && i < c->list[cls]->n_op; i++) {
             struct op_use u = op_uses(&c->list[cls]->op[i]);
+            const enum op_kind kind = c->list[cls]->op[i].kind;
             for (int k = 0; k < u.n_weight; k++)
-                TRY(known(&u.weight[k], backend, sides, c->list[cls]->op[i].kind == OP_EXPERTS));
+                TRY(known(&u.weight[k], backend, sides, kind == OP_EXPERTS || kind == OP_HEADS));
         }
     return INFER_OK;
 }

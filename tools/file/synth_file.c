@@ -92,9 +92,62 @@ static enum infer_status put_gemma4(struct gguf_writer *w, const struct shape *s
     return st;
 }
 
+/* What shapes with latent attention have beside; their first layer is dense, n_ff of the shape is an expert's, head_dim a query's.
+ * source: config.json of DeepSeek-V2-Lite and GLM-4.7-Flash */
+static const struct latent {
+    const char *name;
+    int q_rank, rank, n_rot, value, n_ff, n_shared; /* q_rank 0: queries of x itself */
+    bool sigmoid;
+    float yarn, scale; /* factor of contexts, 0: none; of experts */
+} latents[] = {{"deepseek-v2-lite", 0, 512, 64, 128, 10944, 2, false, 40, 1},
+               {"glm-4.7-flash", 768, 512, 64, 256, 10240, 1, true, 0, 1.8f},
+               {"tiny-latent", 96, 64, 32, 48, 512, 1, true, 0, 1.8f}};
+static const struct latent *latent_of(const struct shape *s) { /* NULL: none */
+    for (size_t i = 0; i < sizeof latents / sizeof *latents; i++)
+        if (strcmp(latents[i].name, s->name) == 0) return &latents[i];
+    return NULL;
+}
+
+static void put_f32(struct gguf_writer *w, const struct shape *s, const char *key, float value) {
+    char full[96];
+    snprintf(full, sizeof full, "%s.%s", s->arch, key);
+    gguf_writer_f32(w, full, value);
+}
+
+static void put_latent(struct gguf_writer *w, const struct shape *s, const struct latent *t) {
+    char key[96];
+    put_key(w, s, "feed_forward_length", (uint32_t)t->n_ff);
+    put_key(w, s, "leading_dense_block_count", 1);
+    put_key(w, s, "attention.key_length", (uint32_t)(t->rank + t->n_rot));
+    put_key(w, s, "attention.value_length", (uint32_t)t->rank);
+    put_key(w, s, "attention.key_length_mla", (uint32_t)s->head_dim);
+    put_key(w, s, "attention.value_length_mla", (uint32_t)t->value);
+    put_key(w, s, "attention.kv_lora_rank", (uint32_t)t->rank);
+    if (t->q_rank) put_key(w, s, "attention.q_lora_rank", (uint32_t)t->q_rank);
+    put_key(w, s, "rope.dimension_count", (uint32_t)t->n_rot);
+    put_key(w, s, "expert_shared_count", (uint32_t)t->n_shared);
+    put_key(w, s, "expert_gating_func", t->sigmoid ? 2 : 1);
+    put_f32(w, s, "expert_weights_scale", t->scale);
+    snprintf(key, sizeof key, "%s.expert_weights_norm", s->arch);
+    gguf_writer_bool(w, key, t->sigmoid);
+    if (t->yarn == 0) return;
+    snprintf(key, sizeof key, "%s.rope.scaling.type", s->arch);
+    gguf_writer_str(w, key, "yarn");
+    put_f32(w, s, "rope.scaling.factor", t->yarn);
+    put_f32(w, s, "rope.scaling.yarn_log_multiplier", 0.0707f);
+    put_key(w, s, "rope.scaling.original_context_length", 4096);
+}
+
+static void put_heads(struct gguf_writer *w, const struct shape *s) {
+    const int wide = is_gemma4(s) ? 2 : 1, dense = is_gemma4(s) && s->n_expert ? GEMMA4_DENSE : 1;
+    put_key(w, s, "feed_forward_length", (uint32_t)(dense * s->n_ff));
+    put_key(w, s, "attention.key_length", (uint32_t)(wide * s->head_dim));
+    put_key(w, s, "attention.value_length", (uint32_t)(wide * s->head_dim));
+    put_key(w, s, "rope.dimension_count", (uint32_t)(wide * s->head_dim));
+}
+
 static enum infer_status put_config(struct gguf_writer *w, const struct shape *s, const struct mix *m) {
     char text[96];
-    const int wide = is_gemma4(s) ? 2 : 1, dense = is_gemma4(s) && s->n_expert ? GEMMA4_DENSE : 1;
     snprintf(text, sizeof text, "%s-synthetic", s->name);
     gguf_writer_str(w, "general.architecture", s->arch);
     gguf_writer_str(w, "general.name", text);
@@ -103,17 +156,15 @@ static enum infer_status put_config(struct gguf_writer *w, const struct shape *s
     put_key(w, s, "block_count", (uint32_t)s->n_layer);
     put_key(w, s, "context_length", 131072);
     put_key(w, s, "embedding_length", (uint32_t)s->n_embd);
-    put_key(w, s, "feed_forward_length", (uint32_t)(dense * s->n_ff));
     put_key(w, s, "attention.head_count", (uint32_t)s->n_head);
     if (!is_gemma4(s)) put_key(w, s, "attention.head_count_kv", (uint32_t)s->n_kv_head);
-    put_key(w, s, "attention.key_length", (uint32_t)(wide * s->head_dim));
-    put_key(w, s, "attention.value_length", (uint32_t)(wide * s->head_dim));
-    put_key(w, s, "rope.dimension_count", (uint32_t)(wide * s->head_dim));
+    if (latent_of(s))
+        put_latent(w, s, latent_of(s));
+    else
+        put_heads(w, s);
     put_key(w, s, "vocab_size", (uint32_t)s->n_vocab);
-    snprintf(text, sizeof text, "%s.rope.freq_base", s->arch);
-    gguf_writer_f32(w, text, 500000.0f);
-    snprintf(text, sizeof text, "%s.attention.layer_norm_rms_epsilon", s->arch);
-    gguf_writer_f32(w, text, 1e-5f);
+    put_f32(w, s, "rope.freq_base", 500000.0f);
+    put_f32(w, s, "attention.layer_norm_rms_epsilon", 1e-5f);
     if (strcmp(s->arch, "gpt-oss") == 0) {
         put_key(w, s, "attention.sliding_window", 128);
         put_key(w, s, "rope.scaling.original_context_length", 4096);
@@ -264,8 +315,45 @@ static void add_shared(struct list *l, int i, float residual) {
     add_matrix(l, i, "ffn_down_shexp.weight", 1, d, ff, 2 * residual);
 }
 
+static void add_latent(struct list *l, int i, const struct latent *t, float residual) {
+    const struct shape *s = l->s;
+    const int d = s->n_embd, q = s->n_head * s->head_dim, n_nope = s->head_dim - t->n_rot,
+              shared = t->n_shared * s->n_ff;
+    add_norm(l, i, "attn_norm.weight", d);
+    add_norm(l, i, "ffn_norm.weight", d);
+    if (t->q_rank) {
+        add_matrix(l, i, "attn_q_a.weight", 1, t->q_rank, d, 1);
+        add_norm(l, i, "attn_q_a_norm.weight", t->q_rank);
+    }
+    add_matrix(l, i, t->q_rank ? "attn_q_b.weight" : "attn_q.weight", 1, q, t->q_rank ? t->q_rank : d, 1);
+    add_matrix(l, i, "attn_kv_a_mqa.weight", 1, t->rank + t->n_rot, d, 1);
+    add_norm(l, i, "attn_kv_a_norm.weight", t->rank);
+    add(l, i, "attn_k_b.weight", s->n_head, t->rank, n_nope, 0,
+        1 / sqrtf((float)t->rank)); /* keys of the latent */
+    add_matrix(l, i, "attn_v_b.weight", s->n_head, t->value, t->rank, 1);
+    add_matrix(l, i, "attn_output.weight", 1, d, s->n_head * t->value, residual);
+    if (i == 0) {
+        add_matrix(l, i, "ffn_gate.weight", 1, t->n_ff, d, 1);
+        add_matrix(l, i, "ffn_up.weight", 1, t->n_ff, d, 1);
+        add_matrix(l, i, "ffn_down.weight", 1, d, t->n_ff, 2 * residual);
+        return;
+    }
+    add_matrix(l, i, "ffn_gate_inp.weight", 1, s->n_expert, d, 1);
+    if (t->sigmoid) add(l, i, "exp_probs_b.bias", 1, 1, s->n_expert, 0, 0.1f);
+    add_matrix(l, i, "ffn_gate_exps.weight", s->n_expert, s->n_ff, d, 1);
+    add_matrix(l, i, "ffn_up_exps.weight", s->n_expert, s->n_ff, d, 1);
+    add_matrix(l, i, "ffn_down_exps.weight", s->n_expert, d, s->n_ff, 2 * residual);
+    add_matrix(l, i, "ffn_gate_shexp.weight", 1, shared, d, 1);
+    add_matrix(l, i, "ffn_up_shexp.weight", 1, shared, d, 1);
+    add_matrix(l, i, "ffn_down_shexp.weight", 1, d, shared, 2 * residual);
+}
+
 static void add_layer(struct list *l, int i) {
     const struct shape *s = l->s;
+    if (latent_of(s)) {
+        add_latent(l, i, latent_of(s), 1.0f / sqrtf(2.0f * (float)s->n_layer));
+        return;
+    }
     const bool wide = is_wide(s, i);
     const int head_dim = wide ? 2 * s->head_dim : s->head_dim;
     int d = s->n_embd, q = s->n_head * head_dim, kv = (wide ? s->n_kv_head / 4 : s->n_kv_head) * head_dim;

@@ -158,8 +158,10 @@ INLINE void all_values(const float *s, const float *keep, const struct kv_rows *
 static void attend_row(const struct cpu_attend_arg *a, int kv_head, int pos, int page, int end,
                        const float *q, float *part, float *scratch) {
     const struct op_attend *op = a->op;
-    int hk = a->store->head_dim_k, hv = a->store->head_dim_v, G = op->n_head / a->store->n_kv_head;
-    bool half_k = a->type == KV_F16 && hk % VL == 0, half_v = a->type == KV_F16 && hv % VL == 0;
+    int hk = a->store->head_dim_k, hv = a->store->head_dim_v, G = a->heads;
+    bool inside = a->store->v_in_k;
+    bool half_k = a->type == KV_F16 && hk % VL == 0,
+         half_v = inside ? half_k : a->type == KV_F16 && hv % VL == 0;
     float *k = scratch, *v = k + KV_PAGE * hk, *s = v + KV_PAGE * hv, *keep = s + KV_PAGE * G;
     float *m = part + G * hv, *l = m + G, scale = cpu_attend_scale(op, pos);
     int first = op_attend_first(op, pos);
@@ -178,7 +180,7 @@ static void attend_row(const struct cpu_attend_arg *a, int kv_head, int pos, int
             all_scores(q, &rk, hk, lo, hi, scale, s, G, false);
         for (int h = 0; h < G; h++)
             keep[h] = page_weights(s + h * KV_PAGE, lo, hi, op->softcap, &m[h], &l[h]);
-        struct kv_rows rv = rows_of(a, v, a->v_pool, id, next, kv_head, hv, lo, hi, half_v);
+        struct kv_rows rv = inside ? rk : rows_of(a, v, a->v_pool, id, next, kv_head, hv, lo, hi, half_v);
         if (half_v)
             all_values(s, keep, &rv, hv, lo, hi, part, G, true);
         else
@@ -189,7 +191,7 @@ static void attend_row(const struct cpu_attend_arg *a, int kv_head, int pos, int
 /* out[G][hv] from n parts in order, over their sum. */
 static void attend_merge(const struct cpu_attend_arg *a, int kv_head, int n, const float *part, float *out) {
     const struct op_attend *op = a->op;
-    int hv = a->store->head_dim_v, G = op->n_head / a->store->n_kv_head, step = G * (hv + 2);
+    int hv = a->store->head_dim_v, G = a->heads, step = G * (hv + 2);
     for (int h = 0; h < G; h++) {
         const float *m = part + G * hv + h, *l = m + G;
         float top = never, sum = 0, e[VL];
@@ -277,7 +279,8 @@ static void attend_block(const struct cpu_attend_arg *a, int kv_head, const int3
                          int heads, const float *q, size_t q_stride, float *out, size_t out_stride,
                          float *scratch) {
     const struct op_attend *op = a->op;
-    int hk = a->store->head_dim_k, hv = a->store->head_dim_v;
+    int hk = a->store->head_dim_k, hv = a->store->head_dim_v,
+        row = a->store->v_in_k ? hk : hv; /* of a value */
     float *page = scratch, *qt = page + KV_PAGE * (hk > hv ? hk : hv), *s = qt + hk * R, *o = s + KV_PAGE * R;
     float *m = o + hv * R, *l = m + R, *keep = l + R, *first = keep + R, *last = first + R;
     int begin = INT32_MAX, end = 0;
@@ -302,11 +305,12 @@ static void attend_block(const struct cpu_attend_arg *a, int kv_head, const int3
         lanes_matmul(page + (size_t)lo * (size_t)hk, (size_t)hk, 1, hi - lo, hk, qt, s + (size_t)lo * R,
                      false);
         page_softmax(s, lo, hi, p * KV_PAGE, first, last, m, l, keep, op->softcap);
-        load_page(a, page, a->v_pool, a->pages[p], kv_head, hv, lo, hi);
+        if (!a->store->v_in_k) load_page(a, page, a->v_pool, a->pages[p], kv_head, hv, lo, hi);
         for (int d = 0; d < hv; d++)
             for (int r = 0; r < R; r += VL)
                 vf_store(o + (size_t)d * R + r, vf_mul(vf_load(o + (size_t)d * R + r), vf_load(keep + r)));
-        lanes_matmul(page + (size_t)lo * (size_t)hv, 1, (size_t)hv, hv, hi - lo, s + (size_t)lo * R, o, true);
+        lanes_matmul(page + (size_t)lo * (size_t)row, 1, (size_t)row, hv, hi - lo, s + (size_t)lo * R, o,
+                     true);
     }
     for (int r = 0; r < n * heads; r++) {
         float *y = out + (size_t)(r / heads) * out_stride + (size_t)(r % heads) * (size_t)hv, f = 1 / l[r];

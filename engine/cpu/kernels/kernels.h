@@ -51,6 +51,7 @@ struct cpu_attend_arg {
     const uint8_t *k_pool,
         *v_pool; /* [n_kv_head][KV_PAGE][row bytes], the next page page_stride bytes further */
     size_t page_stride;
+    int heads;            /* query heads of a call of attend_row and attend_merge */
     const int32_t *pages; /* pages of the rows' sequence */
 };
 
@@ -93,7 +94,7 @@ struct cpu_kernels {
     cpu_row_fn *const *gemm_int8;  /* gemm_int8[QUANT_COUNT]: quantised types, reading struct cpu_x8 */
     cpu_row_fn *const
         *gemm_int16; /* gemm_int16[QUANT_COUNT]: prompts by struct cpu_x16; NULL for the other types */
-    /* Decode rows: one row, one kv head with its G query heads, q [G][hk]: the pages page .. end of its context.
+    /* Decode rows: one row, one kv head with G = heads of its query heads, q [G][hk]: the pages page .. end of its context.
      * part: out [G][hv], not yet divided; maximum [G]; sum [G]. Then all parts in order: out [G][hv]. */
     void (*attend_row)(const struct cpu_attend_arg *a, int kv_head, int pos, int page, int end,
                        const float *q, float *part, float *scratch);
