@@ -44,6 +44,8 @@ target_compile_options(test_hf_forward PRIVATE ${OpenMP_C_FLAGS})
 infer_test(test_host_experts)
 infer_test(test_store)
 target_link_options(test_store PRIVATE -Wl,--wrap=forward_emit) # its models get a convolution
+infer_test(test_latent tools/file/mix.c tools/file/synth_file.c)
+target_compile_options(test_latent PRIVATE ${OpenMP_C_FLAGS})
 infer_test(test_chat)
 infer_test(test_quantize tools/file/mix.c tools/file/synth_file.c tools/file/quantize_file.c tools/file/stacks.c)
 target_compile_options(test_quantize PRIVATE ${OpenMP_C_FLAGS})
