@@ -23,10 +23,12 @@ N_GREEDY = 16
 # what llama.cpp does not do
 WINDOWS, SCALE = "has no windows there", "has no key for the scale of scores there"
 CHUNKS = "has chunks of 8192 positions there"
+LATENT = "has the usual bounds of YaRN alone there, mscale as mscale_all_dim, and one epsilon"
 CLAMP = "clamps at 7 and rounds the bounds of YaRN there"
 OTHER = {"mistral": WINDOWS, "qwen2": WINDOWS, "starcoder2": WINDOWS, "mixtral-stacked": WINDOWS,
          "exaone4": "has windows there in models of 64 layers alone", "olmo3": "has one base for all layers and the usual bounds of YaRN alone",
          "qwen3_moe-stacked": "always normalises weights of experts there",
+         "deepseek_v2": LATENT, "deepseek_v3": LATENT, "deepseek_v3-draft": LATENT, "kimi_k2": LATENT, "mistral4": LATENT,
          "gpt_oss": CLAMP, "gpt_oss-mxfp4": CLAMP, "llama4": CHUNKS, "llama4-image": "normalises q and k there unless there are 128 experts", "gemma2": SCALE, "gemma3": SCALE, "gemma3-image": SCALE}
 TOLERANCE = 1e-1  # of the logits' standard deviation: GELU comes from a table of halves there
 

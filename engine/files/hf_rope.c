@@ -290,6 +290,16 @@ static enum infer_status read_sections(const struct rope_source *s) {
     return INFER_OK;
 }
 
+/* Queries grow with the position; of a latent, files say by what length, too, which is the original one (llama.cpp opens none without). */
+static enum infer_status put_temperature(const struct rope_source *s, float beta) {
+    uint32_t original = 0;
+    hf_put_f32(s->c->keys, s->c->out->arch, "attention.temperature_scale", beta);
+    if (!s->c->out->table->latent) return INFER_OK;
+    TRY(find_u32(s, "original_max_position_embeddings", -1, &original));
+    hf_put_u32(s->c->keys, s->c->out->arch, "attention.temperature_length", original);
+    return INFER_OK;
+}
+
 /* The rotated numbers of a head have a key of their own; part may say the same, of a whole head. */
 static enum infer_status check_latent_part(const struct config *c, uint32_t n_rot, float *part) {
     float whole = *part * (float)c->out->head_dim;
@@ -325,7 +335,7 @@ enum infer_status config_rope(const struct config *c, const uint32_t dim[2]) {
     hf_put_f32(c->keys, arch, "rope.freq_base", theta);
     if (c->out->table->hf_halves) hf_put_bool(c->keys, arch, "rope.neox", true);
     TRY(find_f32(&s, "llama_4_scaling_beta", 0, &beta));
-    if (beta > 0) hf_put_f32(c->keys, arch, "attention.temperature_scale", beta);
+    if (beta > 0) TRY(put_temperature(&s, beta));
     TRY(read_sections(&s));
     TRY(read_windowed(&s, dim, theta));
     return read_scaling(&s, type, theta, part);
