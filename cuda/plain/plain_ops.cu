@@ -303,14 +303,14 @@ __global__ void __launch_bounds__(ATTEND_KEYS)
     attend_kernel(dev_tables t, dev_kv kv, rows q, rows out, attend_rule o) {
     __shared__ float qs[ATTEND_DIM], ps[ATTEND_KEYS], tmp[ATTEND_WARPS], acc[ATTEND_WARPS][ATTEND_DIM];
     __shared__ size_t place[ATTEND_KEYS];
+    __shared__ int begin; // the first position that the row sees
     const int r = blockIdx.y, h = blockIdx.x, g = h / (o.n_head / kv.n_kv_head), tid = threadIdx.x,
               w = tid >> 5;
     op_begin();
     if (r >= t.step->n_row) return;
-    const int slot = t.slot[r], pos = t.pos[r],
-              first = o.window <= 0 ? 0
-                      : o.chunked   ? pos - pos % o.window
-                                    : max(0, pos - o.window + 1);
+    const int slot = t.slot[r], pos = t.pos[r];
+    if (!tid) // a division, whose registers the loop has no room for
+        begin = o.window <= 0 ? 0 : o.chunked ? pos - pos % o.window : max(0, pos - o.window + 1);
     float scale = o.scale;
     if (o.temp_beta != 0.f)
         scale *= 1.f + o.temp_beta * logf((float)(1 + (pos + o.temp_offset) / o.temp_len));
@@ -320,7 +320,7 @@ __global__ void __launch_bounds__(ATTEND_KEYS)
     float m = o.sinks ? o.sinks[h] : -INFINITY, l = o.sinks ? 1.f : 0.f;
     __syncthreads();
     const size_t bk = kv_bytes((enum kv_type)T, kv.dk), bv = kv_bytes((enum kv_type)T, kv.dv);
-    for (int p0 = first; p0 <= pos; p0 += ATTEND_KEYS) {
+    for (int p0 = begin; p0 <= pos; p0 += ATTEND_KEYS) {
         const int p = p0 + tid, n = min((int)ATTEND_KEYS, pos - p0 + 1);
         float a = -INFINITY;
         if (p <= pos) {
