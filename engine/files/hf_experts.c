@@ -100,15 +100,14 @@ static enum infer_status read_layers(const struct config *c) {
     uint8_t *sparse = arena_alloc(c->keys->arena, (size_t)c->n_layer + 1);
     bool all = true;
     if (!sparse) return err_set(INFER_E_MEMORY, "out of memory: keys of a model");
-    TRY(read_number(c, "decoder_sparse_step", 1, &step));
     TRY(read_number(c, "first_k_dense_replace", 0, &dense));
     TRY(read_number(c, "moe_layer_start_index", 0, &first));
     TRY(read_number(c, "moe_layer_end_index", UINT32_MAX, &end));
     TRY(read_number(c, "moe_layer_interval", 1, &each));
-    if (config_reads(c, "interleave_moe_layer_step"))
-        TRY(read_number(c, "interleave_moe_layer_step", 1, &step));
-    if (!step || !each)
-        return config_wrong(c, step ? "moe_layer_interval" : "decoder_sparse_step", "above 0");
+    const char *every = "decoder_sparse_step";
+    if (config_reads(c, "interleave_moe_layer_step")) every = "interleave_moe_layer_step";
+    TRY(read_number(c, every, 1, &step));
+    if (!step || !each) return config_wrong(c, step ? "moe_layer_interval" : every, "above 0");
     for (uint32_t i = 0; i < c->n_layer; i++)
         sparse[i] = (i + 1) % step == 0 && i >= dense && (i + 1) % each == 0 && i >= first && i <= end;
     TRY(read_lists(c, sparse));
