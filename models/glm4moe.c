@@ -13,7 +13,8 @@ const struct arch arch_glm4moe = {
     .act = ACT_SILU,
     .rope = ROPE_NEOX,
     .moe = {ROUTE_SIGMOID, ROUTE_NORM_ADD, 1e-20f, true, false},
-    .keys = KEYS_EXPERTS "|expert_shared_count|expert_group_count|expert_group_used_count",
+    .keys =
+        KEYS_EXPERTS "|expert_shared_count|expert_group_count|expert_group_used_count|nextn_predict_layers",
     .hf = (const struct arch_hf[]){{"glm4_moe", "Glm4MoeForCausalLM", NULL}, {0}},
     .hf_keys = HF_KEYS_EXPERTS
     "|n_routed_experts|n_shared_experts|moe_intermediate_size|norm_topk_prob|n_group|topk_group|"

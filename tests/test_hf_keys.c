@@ -44,6 +44,7 @@ static const struct {
     {"hunyuan_v1_*", "beta_fast|beta_slow|factor|mscale|mscale_all_dim", "'dynamic' reads alpha alone"},
     {"falcon*", "num_ln_in_parallel_attn", "the tensors say it"},
     {"falcon*", "multi_query|num_kv_heads", "new_decoder_architecture decides which of the two counts"},
+    {"glm4_moe-draft", "topk_group", "there is one group"},
     {"*", "num_nextn_predict_layers", "layers that draft are not read"},
     {"deepseek_v2-lite", "n_group|topk_group", "the method has no groups"},
     {"kimi_k2", "beta_slow", "the ends of the ramp are whole dims, one beside the other"},
@@ -190,6 +191,7 @@ static bool is_idle_gguf(const struct walk *w, const char *key) {
          "of layers with windows, where some are"},
         {"ernie4_5_moe", "expert_shared_count", "expert_shared_feed_forward_length says it"},
         {"gpt_oss*", "feed_forward_length", "no layer is dense"},
+        {"glm4_moe-draft", "expert_group_used_count", "there is one group"},
         {"granitemoe*", "feed_forward_length", "no layer is dense"},
         {"llama4-image", "feed_forward_length", "no layer is dense"},
         {"hunyuan_v1_moe", "feed_forward_length", "no layer is dense"},
@@ -299,6 +301,50 @@ static void every_key_of_gguf_counts(void **state) {
     folder_remove(&w.d);
 }
 
+/* The file f with one layer more behind its n, as files with layers that draft have them. */
+static void write_drafting(const struct tensorfile *f, unsigned n, unsigned n_draft, const char *to) {
+    struct gguf_writer *w;
+    const struct tensor *t = f->tensor;
+    assert_ok(gguf_writer_open(&w, to));
+    for (size_t i = 0; i < f->n_meta; i++)
+        if (strncmp(f->meta[i].key.data, "glm4moe.block_count", f->meta[i].key.len) != 0)
+            gguf_writer_meta(w, &f->meta[i]);
+    gguf_writer_u32(w, "glm4moe.block_count", n + 1);
+    gguf_writer_u32(w, "glm4moe.nextn_predict_layers", n_draft);
+    for (size_t i = 0; i < f->n_tensor; i++)
+        gguf_writer_tensor(w, t[i].name, t[i].type, t[i].n_dim, t[i].shape);
+    gguf_writer_tensor(w, "blk.3.attn_norm.weight", t[0].type, t[0].n_dim, t[0].shape);
+    gguf_writer_tensor(w, "blk.3.nextn.eh_proj.weight", t[0].type, t[0].n_dim, t[0].shape);
+    assert_ok(gguf_writer_begin(w));
+    for (size_t i = 0; i < f->n_tensor; i++) assert_ok(gguf_writer_data(w, t[i].data, t[i].bytes));
+    for (int i = 0; i < 2; i++) assert_ok(gguf_writer_data(w, t[0].data, t[0].bytes));
+    assert_ok(gguf_writer_close(w));
+}
+/* Layers that draft, which block_count has, too, change no logits; without the key they are layers as any other. */
+static void layers_that_draft_are_not_computed(void **state) {
+    (void)state;
+    struct walk w = {.name = "glm4_moe"};
+    struct quantize_report report;
+    struct tensorfile *f;
+    struct result r;
+    char from[512], plain[256], path[256];
+    folder_make(&w.d);
+    folder_file(&w.d, plain, "plain.gguf");
+    test_path(from, sizeof from, "golden/hf/glm4_moe");
+    assert_ok(quantize_file(&(struct quantize_options){.in = from, .out = plain, .type = "f32"}, &report));
+    compute(plain, &w.base);
+    assert_int_equal(w.base.status, INFER_OK);
+    assert_ok(tensorfile_open(&f, plain, NULL));
+    for (unsigned n_draft = 0; n_draft < 2; n_draft++) {
+        write_drafting(f, 3, n_draft, folder_file(&w.d, path, "drafting.gguf"));
+        compute(path, &r);
+        assert_int_equal(r.status, n_draft ? INFER_OK : INFER_E_INPUT);
+        if (n_draft) assert_true(same(&r, &w.base));
+    }
+    tensorfile_close(f);
+    folder_remove(&w.d);
+}
+
 /* null says that there is no cap, also where files without the key have one. */
 static void null_is_off(void **state) {
     (void)state;
@@ -335,7 +381,7 @@ static void drafting_layers_are_left_out(void **state) {
 
 int main(int argc, char **argv) {
     static char gguf_name[N_MODEL][64];
-    struct CMUnitTest tests[2 * N_MODEL + 2];
+    struct CMUnitTest tests[2 * N_MODEL + 3];
     for (int i = 0; i < N_MODEL; i++) {
         void *name = (void *)(uintptr_t)models[i];
         snprintf(gguf_name[i], sizeof gguf_name[i], "%s as GGUF", models[i]);
@@ -344,6 +390,7 @@ int main(int argc, char **argv) {
     }
     tests[2 * N_MODEL] = (struct CMUnitTest)cmocka_unit_test(null_is_off);
     tests[2 * N_MODEL + 1] = (struct CMUnitTest)cmocka_unit_test(drafting_layers_are_left_out);
+    tests[2 * N_MODEL + 2] = (struct CMUnitTest)cmocka_unit_test(layers_that_draft_are_not_computed);
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

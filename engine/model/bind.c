@@ -466,6 +466,12 @@ static enum infer_status bind_layer(struct binder *b, int il) {
     return bind_store(m, il);
 }
 
+/* Of a layer that drafts tokens: the logits do not depend on it. */
+static bool is_draft(const struct model *m, const char *name) {
+    int layer;
+    return sscanf(name, "blk.%5d.", &layer) == 1 && layer >= m->n_layer && layer < m->n_layer + m->n_draft;
+}
+
 enum infer_status model_bind_tensors(struct model *m) {
     struct binder b = {m, arena_alloc(&m->arena, m->file->n_tensor + 1),
                        m->n_layer * (N_LAYER_GROUP + 2) + 1};
@@ -497,7 +503,7 @@ enum infer_status model_bind_tensors(struct model *m) {
     m->head.member[0].factor *= m->logit_scale;
 
     for (size_t i = 0; i < m->file->n_tensor; i++)
-        if (!b.used[i])
+        if (!b.used[i] && !is_draft(m, m->file->tensor[i].name))
             return err_set(INFER_E_UNSUPPORTED,
                            "%s: tensor %s is not part of architecture %s as this build knows it",
                            m->file->path, m->file->tensor[i].name, m->arch->name);

@@ -1,4 +1,5 @@
 /* Hyper-parameters: keys of the file that are named after its architecture. */
+#include "files/model_keys.h"
 #include "model/model_impl.h"
 
 #include <limits.h>
@@ -194,10 +195,20 @@ static enum infer_status read_qk_unit(struct model *m) {
     return meta_bool(m->file, model_key(m, key, sizeof key, "attention.qk_norm"), &m->qk_unit, &there);
 }
 
+/* block_count has the layers that draft, too. */
+static enum infer_status read_draft_layers(struct model *m) {
+    static const char name[] = "nextn_predict_layers";
+    if (!m->arch->keys || !key_names(m->arch->keys, name, sizeof name - 1)) return INFER_OK;
+    TRY(model_read_int(m, name, 0, m->n_layer - 1, 0, &m->n_draft));
+    m->n_layer -= m->n_draft;
+    return INFER_OK;
+}
+
 enum infer_status model_read_hparams(struct model *m) {
     const struct tensor *embd = tensorfile_find(m->file, slot_info[SLOT_TOKEN_EMBD].name);
     if (!embd) return err_set(INFER_E_INPUT, "%s: tensor token_embd.weight is missing", m->file->path);
     TRY(model_read_int(m, "block_count", 1, MAX_LAYER, -1, &m->n_layer));
+    TRY(read_draft_layers(m));
     TRY(model_read_int(m, "embedding_length", 1, MAX_EMBD, -1, &m->n_embd));
     TRY(model_read_int(m, "context_length", 1, MODEL_MAX_CTX, -1, &m->n_ctx_train));
     int64_t rows = embd->n_dim == 2 ? embd->shape[2] : 0;

@@ -44,6 +44,7 @@ struct model {
     struct tok *tok; /* NULL: the file has no vocabulary */
     const struct arch *arch;
     int n_layer, n_embd, n_vocab, n_ctx_train;
+    int n_draft;     /* layers of the file behind these, which draft tokens and are not computed */
     int n_ctx_short; /* contexts of more positions rotate by rope_long; 0: none do */
     float eps;
     float latent_eps;                  /* of norms of latents */
