@@ -14,7 +14,8 @@ const struct arch arch_deepseek2 = {
     .rope = ROPE_INTERLEAVED,
     .latent = true,
     .moe = {ROUTE_SOFTMAX, ROUTE_NORM_ADD, 1e-20f, false, false},
-    .keys = KEYS_EXPERTS "|" KEYS_LATENT "|attention.temperature_scale|attention.temperature_length|"
+    .keys = KEYS_EXPERTS "|" KEYS_LATENT
+                         "|attention.temperature_scale|attention.temperature_length|nextn_predict_layers|"
                          "expert_shared_count|expert_group_count|expert_group_used_count",
     .defaults = (const struct arch_default[]){{"expert_weights_norm", 0}, {0}},
     .hf = (const struct arch_hf[]){{"deepseek_v2", "DeepseekV2ForCausalLM", NULL},
