@@ -50,12 +50,26 @@ const char *link_name(const struct op_list *l, const struct cuda_link *k);
 
 /* The operations of a LINK_ATTEND. */
 struct attend_ops {
+    const struct op_norm *v_norm;          /* without weights; what it reads is v; NULL: none */
     const struct op_norm *q_norm, *k_norm; /* NULL: none */
-    const struct op_rope *q_rope, *k_rope;
+    bool late;                             /* these stand behind the rotation */
+    const struct op_rope *q_rope, *k_rope; /* NULL: none */
     const struct op_kv_put *put;
     const struct op_attend *attend;
 };
+/* v as the projection leaves it. */
+static inline struct view attend_value(const struct attend_ops *o) {
+    return o->v_norm ? o->v_norm->x : o->put->v;
+}
 struct attend_ops link_attend_ops(const struct op_list *l, const struct cuda_link *k);
+
+/* The operations of a LINK_POST behind its matmul: x = scale * (x + norm(factor * y)). */
+struct post_ops {
+    const struct op_norm *norm; /* NULL: none */
+    const struct op_add *add;
+    float factor, scale; /* 1: none */
+};
+struct post_ops link_post_ops(const struct op_list *l, const struct cuda_plan *plan, const struct cuda_link *k);
 
 #ifdef __cplusplus
 }

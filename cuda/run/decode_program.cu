@@ -111,7 +111,13 @@ static enum infer_status run_fused(const decode_step &s, const decode_link *d, b
         in.xo_pitch = input_pitch(d, rows);
         CU(act_rows_give(in, rows, overlap, s.stream));
     }
+    if (d->is.kind == LINK_POST) j.xo_pitch = 0;
     TRY(run_matmul(s, &d->mm, j, rows));
+    if (d->is.kind == LINK_POST) {
+        post_job p = d->post;
+        p.give.xo_pitch = output_pitch(d, rows);
+        CU(post_norm_launch(p, rows, overlap, s.stream));
+    }
     if (d->to_rows) CU(act_rows_take(d->output, rows, overlap, s.stream));
     return INFER_OK;
 }
