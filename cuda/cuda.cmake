@@ -107,7 +107,7 @@ if(nvcc)
             plain/gemv_f32 run/run_list run/host_rows run/upload decode/gemv
             decode/skinny decode/attend_decode decode/attend_more_f16 decode/attend_more_q8_0
             decode/attend_more_f32 decode/act_rows decode/post_norm run/decode_build run/decode_program decode/decode_small run/prompt_program
-            run/prompt_gemm prompt/prompt_small prompt/gemm_mx
+            run/prompt_gemm prompt/prompt_small prompt/prompt_more prompt/flash_wide prompt/gemm_mx
             plain/dequant_rows bench/cuda_bench bench/bench_attend bench/ceiling run/cuda_backend)
         list(APPEND sources ${CMAKE_SOURCE_DIR}/cuda/${source})
     endforeach()

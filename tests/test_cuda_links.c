@@ -99,7 +99,7 @@ static void run_step(struct run *r, enum row_class cls, int pos, int n, float *o
     }
     uint8_t want = WANT_TOKEN | WANT_LOGITS;
     struct step_result res;
-    const int32_t *const tables[] = {r->pages};
+    const int32_t *const tables[] = {r->pages, r->pages}; /* groups with a window and without */
     struct step s = {n, 1, id, at, slot, &last, &want, tables, 1, NULL};
     assert_ok(r->type->run(r->b, cls, &s));
     assert_ok(r->type->wait(r->b, &res));
@@ -165,6 +165,47 @@ static void check(const struct model *m, const char *type, int at, int n_row, in
     free(got);
 }
 
+static void count_plain(const char *name, float alone, float without, int n) {
+    static const char *const plain[] = {"kv_put", "attn_add", "ffn_add", "layer_scale"};
+    (void)alone, (void)without;
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
+        if (!strcmp(name, plain[i])) n_more += n;
+}
+/* Blocks with norms behind attention and feed-forward part, whose layers' outputs are scaled: no link of them is a plain operation. */
+static void post_norms_agree_with_ref(void **state) {
+    static const struct {
+        const char *shape, *type;
+        int n_row;
+    } all[] = {{"tiny-gemma4", "q8_0", 1},       {"tiny-gemma4", "q4_k_m", 1},   {"tiny-gemma4", "q4_k_m", 3},
+               {"tiny-gemma4", "f16", 1},        {"tiny-gemma4", "f16", 20},     {"tiny-gemma4", "bf16", 3},
+               {"tiny-gemma4-256", "q4_k_m", 1}, {"tiny-gemma4-256", "q8_0", 20}};
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        static struct run r;
+        const int n_row = all[i].n_row;
+        struct model *m = open_synth(all[i].shape, all[i].type);
+        const size_t n = (size_t)m->n_vocab;
+        float *want = malloc((1 + N_DECODE) * n * 4), *got = malloc((1 + N_DECODE) * n * 4);
+        run_open(&r, &backend_ref, m, 0, n_row);
+        run_all(&r, n_row, want);
+        run_close(&r);
+        run_open(&r, &backend_cuda, m, 0, n_row);
+        run_all(&r, n_row, got);
+        const double prompt = relative(got, want, n), decode = relative(got + n, want + n, N_DECODE * n);
+        print_message("%s %s, %d rows: prompt %.1e decode %.1e of the norm\n", all[i].shape, all[i].type,
+                      n_row, prompt, decode);
+        assert_true(prompt <= TOL_CUDA_PROMPT);
+        assert_true(decode <= (n_row == 1 ? TOL_CUDA_DECODE_ONE : TOL_CUDA_DECODE));
+        n_more = 0;
+        assert_ok(decode_profile(r.b, n_row, count_plain));
+        assert_int_equal(n_more, 0);
+        run_close(&r);
+        model_close(m);
+        free(want);
+        free(got);
+    }
+}
+
 static void one_more_operation_agrees_with_ref(void **state) {
     static const struct {
         const char *type;
@@ -193,6 +234,7 @@ int main(void) {
 #ifdef INFER_CUDA
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_more_operation_agrees_with_ref),
+        cmocka_unit_test(post_norms_agree_with_ref),
     };
     const char *must = getenv("INFER_REQUIRE_CUDA");
     if (backend_cuda.probe() == INFER_OK || (must && *must == '1'))

@@ -50,8 +50,8 @@ __global__ void __launch_bounds__(128) attend_merge_kernel(const __grid_constant
 #define KERNEL(d, t)                                                                                         \
     {                                                                                                        \
         d, t, attend_shape<d, t>::warps, false,                                                              \
-            {attend_decode_kernel<d, t, false, false>,                                                       \
-             attend_decode_kernel < d, t, t == KV_F16 && d<256, false>},                                     \
+            {attend_decode_kernel<d, t, false, false>, attend_decode_kernel < d, t,                          \
+             t == KV_F16 && d<256, false>},                                                                  \
             attend_put_kernel<d, t, false>, attend_shape<d, t>::bytes                                        \
     }
 static const attend_kernel kernels[] = {
@@ -96,7 +96,8 @@ bool attend_plan(attend_job *j, size_t smem) {
     return false;
 }
 bool attend_takes_handoff(const attend_job &j) {
-    return !j.more && j.kernel->type == KV_F16 && j.kernel->d < 256 && j.rep * j.kv.dv % 32 == 0 && j.give != GIVE_BF16;
+    return !j.more && j.kernel->type == KV_F16 && j.kernel->d < 256 && j.rep * j.kv.dv % 32 == 0 &&
+           j.give != GIVE_BF16;
 }
 cudaError_t attend_launch(attend_job j, int rows, int sm_count, bool overlap, cudaStream_t s) {
     const int blocks = rows * j.n_item_head > sm_count ? 2 * sm_count : sm_count;

@@ -17,11 +17,10 @@
 // Shared memory of a kernel, in this order: rings, q, the row's own key and value, maxima and sums of the warps, what a
 // part counts in its head [8][32], outputs of the warps [warp][head][D + 4], of each row its position and splits.
 template <int D, int T> struct attend_shape {
-    static constexpr int width = D * (T == KV_F32 ? 2 : 1),
-                         warps = D > 256        ? (T == KV_F32 ? 2 : 4)
-                                 : width > 256 ? 2
-                                 : width > 128 ? 4
-                                               : 8;
+    static constexpr int width = D * (T == KV_F32 ? 2 : 1), warps = D > 256       ? (T == KV_F32 ? 2 : 4)
+                                                                    : width > 256 ? 2
+                                                                    : width > 128 ? 4
+                                                                                  : 8;
     static constexpr int blocks = D > 256 ? 1 : 2;          // of a multiprocessor
     static constexpr int stages = T == KV_F32 ? 1 : 2;      // tiles of a ring
     static constexpr int row = D * 2 + 16, tile = 16 * row; // halves; rows out of step with the banks
@@ -36,7 +35,8 @@ template <int D, int T> struct attend_shape {
     static size_t bytes(int rep, int n_row, bool one) {
         return out + (size_t)n_row * 8 + (one ? 0 : (size_t)warps * rep * (D + 4) * 4);
     }
-    static constexpr bool apart = D > 256; // splits are added by a kernel of their own: there is too much for one block
+    static constexpr bool apart =
+        D > 256; // splits are added by a kernel of their own: there is too much for one block
     static_assert(ring >= 8 * (D + 4) * 4, "a warp's output in its ring");
 };
 
@@ -118,9 +118,7 @@ DEV void head_values(float (&y)[D / 32], const attend_job &j, int col, const flo
 }
 // What temperature makes of the query at position p.
 DEV float query_factor(const attend_job &j, int p) {
-    return j.temp_beta != 0
-               ? 1.f + j.temp_beta * logf((float)(1 + (p + j.temp_offset) / j.temp_len))
-               : 1.f;
+    return j.temp_beta != 0 ? 1.f + j.temp_beta * logf((float)(1 + (p + j.temp_offset) / j.temp_len)) : 1.f;
 }
 // The values as a row of the cache.
 template <int D, int T> DEV void put_row(uint8_t *to, const float (&y)[D / 32], int dim) {
@@ -149,7 +147,9 @@ template <int LEAST> DEV attend_range range_of(const attend_job &j, int p) {
     return {first, max(LEAST, (share + 15) & ~15)};
 }
 // Keys of a split at least.
-template <int D, bool MORE> DEV constexpr int least_split() { return MORE && D > 128 ? CUDA_SPLIT_WIDE : CUDA_SPLIT; }
+template <int D, bool MORE> DEV constexpr int least_split() {
+    return MORE && D > 128 ? CUDA_SPLIT_WIDE : CUDA_SPLIT;
+}
 // The item i of n or, where that is empty, the next of this block; false past the end.
 template <int LEAST>
 DEV bool find_item(const attend_job &j, const int2 *rows, unsigned n_row, unsigned n, unsigned &i,
@@ -345,7 +345,8 @@ __global__ void __launch_bounds__(attend_shape<D, T>::warps * 32, attend_shape<D
                                           : h == n ? j.k_norm
                                                    : NULL,
                                           h <= n, it.row, h <= n ? dk : dv, PACKETS ? tag : 0,
-                                          MORE && j.v_norm && h > n, MORE && h < n ? query_factor(j, p) : 1.f);
+                                          MORE && j.v_norm && h > n,
+                                          MORE && h < n ? query_factor(j, p) : 1.f);
             if (h < n) {
 #pragma unroll
                 for (int i = 0; i < D / 32; i++) {

@@ -37,7 +37,8 @@ struct attend_ops link_attend_ops(const struct op_list *l, const struct cuda_lin
     }
     return a;
 }
-struct post_ops link_post_ops(const struct op_list *l, const struct cuda_plan *plan, const struct cuda_link *k) {
+struct post_ops link_post_ops(const struct op_list *l, const struct cuda_plan *plan,
+                              const struct cuda_link *k) {
     const struct op *o = &l->op[k->matmul + 1];
     struct post_ops p = {.factor = plan->group[l->op[k->matmul].matmul.w->id].member[0].factor, .scale = 1};
     if (o->kind == OP_NORM) p.norm = &o++->norm;
@@ -120,14 +121,16 @@ static bool head_norm_fits(const struct op_norm *n, struct view x, int head_dim)
            view_same(n->x, x) && view_same(n->out, x);
 }
 /* Norms of heads, all of one eps; behind the rotation only where that keeps lengths. */
-static bool head_norms_fit(const struct attend_ops *o, struct view q, struct view k, const struct kv_store *s) {
+static bool head_norms_fit(const struct attend_ops *o, struct view q, struct view k,
+                           const struct kv_store *s) {
     const struct op_norm *v = o->v_norm;
     if (v && (v->kind != NORM_RMS || v->bias || v->dim != s->head_dim_v || !view_same(v->out, o->put->v) ||
               !o->q_norm || v->eps != o->q_norm->eps))
         return false;
     if (!o->q_norm) return true;
-    return o->k_norm && head_norm_fits(o->q_norm, q, s->head_dim_k) && head_norm_fits(o->k_norm, k, s->head_dim_k) &&
-           o->q_norm->eps == o->k_norm->eps && (!o->late || o->q_rope->rope->mscale == 1);
+    return o->k_norm && head_norm_fits(o->q_norm, q, s->head_dim_k) &&
+           head_norm_fits(o->k_norm, k, s->head_dim_k) && o->q_norm->eps == o->k_norm->eps &&
+           (!o->late || o->q_rope->rope->mscale == 1);
 }
 /* q and k of all heads, rotated alike. */
 static bool ropes_fit(const struct attend_ops *o, struct view q, struct view k, const struct kv_store *s) {
@@ -163,11 +166,13 @@ static bool is_post(const struct link_case *c, struct cuda_link *k) {
         return false;
     if (k->n_op > 2 + (n != NULL)) {
         const struct op_glu *s = &c->list->op[last_op(k)].glu;
-        if (s->act != ACT_SCALE || !view_same(s->gate, p.add->out) || !view_same(s->out, p.add->out)) return false;
+        if (s->act != ACT_SCALE || !view_same(s->gate, p.add->out) || !view_same(s->out, p.add->out))
+            return false;
     }
     return view_same(p.add->a, p.add->out) && view_same(p.add->b, m->out) &&
            c->list->buf[m->out.buf].last == k->matmul + 1 + (n != NULL) && g->n_member == 1 &&
-           (!g->scaled || !g->bias) && p.add->out.width % (c->list->cls == ROW_DECODE ? 32 : 4) == 0 && matmul_fits(c, k);
+           (!g->scaled || !g->bias) && p.add->out.width % (c->list->cls == ROW_DECODE ? 32 : 4) == 0 &&
+           matmul_fits(c, k);
 }
 
 /* ---- edges ------------------------------------------------------------------------------------------------------ */

@@ -69,7 +69,8 @@ struct post_ops {
     const struct op_add *add;
     float factor, scale; /* 1: none */
 };
-struct post_ops link_post_ops(const struct op_list *l, const struct cuda_plan *plan, const struct cuda_link *k);
+struct post_ops link_post_ops(const struct op_list *l, const struct cuda_plan *plan,
+                              const struct cuda_link *k);
 
 #ifdef __cplusplus
 }

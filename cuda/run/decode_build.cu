@@ -51,7 +51,10 @@ int decode_best_split(const mm_job &j, const struct mm_kernel *k, int blocks) {
 }
 static bool is_half(enum layout l) { return layout_kind(l) == KIND_HALVES; }
 static enum mm_epilogue epilogue_of(enum link_kind k) {
-    return k == LINK_GATED ? EPI_GLU : k == LINK_HEAD ? EPI_HEAD : k == LINK_RESIDUAL || k == LINK_POST ? EPI_ADD : EPI_STORE;
+    return k == LINK_GATED                        ? EPI_GLU
+           : k == LINK_HEAD                       ? EPI_HEAD
+           : k == LINK_RESIDUAL || k == LINK_POST ? EPI_ADD
+                                                  : EPI_STORE;
 }
 // Shared memory of a block for one row.
 static size_t block_bytes(const matmul_link *l) { return mm_smem(l->k, l->x_bytes); }
@@ -529,7 +532,8 @@ enum infer_status decode_build(struct decode_program **out, cuda_backend *b) {
     if (st == INFER_OK)
         st = mem_new(&p->up, (size_t)(b->plan.n_group + 1) * sizeof *p->up, "a decode program");
     if (st == INFER_OK) st = find_scales(b, p->up);
-    if (st == INFER_OK && cudaMemsetAsync(b->work + b->plan.post, 0, b->plan.post_bytes, b->stream) != cudaSuccess)
+    if (st == INFER_OK &&
+        cudaMemsetAsync(b->work + b->plan.post, 0, b->plan.post_bytes, b->stream) != cudaSuccess)
         st = cuda_error(cudaGetLastError(), "cudaMemsetAsync");
     if (st == INFER_OK)
         fits = (l->max_rows == 1 && all_codes(b) && build(b, p, true, link)) || build(b, p, false, link);
