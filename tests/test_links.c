@@ -213,7 +213,7 @@ static void blocks_of_other_models_are_links(void **state) {
     static const struct {
         const char *folder, *decode, *prompt;
     } all[] = {{"exaone4-full", "M-Ah-PhGh-PhH", "MAhPGhP.M."},
-               {"granite", "M-Ah-PhGh-P....", "MAhPGhP...."},
+               {"granite", "M-Ah-PhGh-P.M.", "MAhPGhP.M."},
                {"olmo2", "M..Ah-PhGh-PhH", "M..AhPGhP.M."},
                {"llama", "M-Ah-RhGh-RhH", "MAhRGhR.M."}};
     (void)state;

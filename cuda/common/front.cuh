@@ -1,13 +1,8 @@
-// What is done to rows on their way into a matmul beside an RMS norm: a norm with a mean, or an activation.
+// The kernels' side of front.h.
 #pragma once
+#include "cuda/common/front.h"
 #include "cuda/common/util.cuh"
 
-struct front_job {
-    bool norm; // out = (x - mean) / sqrt(var + eps) * w + bias; else out = act(x)
-    int act;   // enum act_kind, up to GELU_ERF
-    float eps;
-    const float *w, *bias; // NULL: 1 and 0
-};
 // Mean and 1 / sqrt(var + eps) of a row of n by 256 threads; tmp[16]. The order of the sums is alike for every row.
 DEV float2 front_moments(const front_job &j, const float *x, int n, float *tmp) {
     float sum = 0, square = 0;
@@ -31,7 +26,6 @@ DEV float2 front_moments(const front_job &j, const float *x, int n, float *tmp) 
 }
 // Column i, whose value is x.
 DEV float front_value(const front_job &j, float2 moments, float x, int i) {
-    if (j.norm)
-        return (x - moments.x) * moments.y * (j.w ? j.w[i] : 1.f) + (j.bias ? j.bias[i] : 0.f);
+    if (j.norm) return (x - moments.x) * moments.y * (j.w ? j.w[i] : 1.f) + (j.bias ? j.bias[i] : 0.f);
     return j.act == 3 ? 0.5f * x * (1.f + erff(x * 0.7071067811865476f)) : act_apply(j.act, x);
 }

@@ -1,5 +1,6 @@
 // A block 256 columns of a row; each works out the row's moments by itself.
 #include "cuda/decode/act_front.h"
+#include "cuda/common/front.cuh"
 #include "cuda/common/launch.h"
 #include "cuda/decode/act_int8.cuh"
 

@@ -1,6 +1,6 @@
 // As act_rows.h, with something done to the rows on their way.
 #pragma once
-#include "cuda/common/front.cuh"
+#include "cuda/common/front.h"
 #include "cuda/decode/act_rows.h"
 
 // n rows of j.x through f to j.xo; j.norm is not looked at.

@@ -10,6 +10,10 @@ static int last_op(const struct cuda_link *k) { return k->first + k->n_op - 1; }
 struct view link_reads(const struct op_list *l, const struct cuda_link *k) {
     if (k->kind == LINK_HEAD) return l->op[k->first].rows.x;
     if (k->norm >= 0) return l->op[k->norm].norm.x;
+    if (k->before >= 0) {
+        const struct op *o = &l->op[k->before];
+        return o->kind == OP_NORM ? o->norm.x : o->glu.gate;
+    }
     return k->matmul >= 0 ? l->op[k->matmul].matmul.x : no_view;
 }
 struct view link_writes(const struct op_list *l, const struct cuda_link *k) {
@@ -53,7 +57,9 @@ struct post_ops link_post_ops(const struct op_list *l, const struct cuda_plan *p
  * a factor, or exact sums), or they disagree. */
 static enum link_form form_of(const struct link_case *c, enum link_kind kind, const struct cuda_group *g) {
     enum link_form form = FORM_ROWS;
-    if ((g->scaled && kind != LINK_POST) || g->apart) return FORM_ROWS;
+    const bool scales =
+        kind == LINK_POST || (kind == LINK_MATMUL && g->n_member == 1); /* behind the products */
+    if ((g->scaled && (!scales || g->bias)) || g->apart) return FORM_ROWS;
     for (int i = 0; i < g->n_region; i++) {
         const enum layout l = g->region[i].layout;
         const enum link_form f = route_form(c->route, c->list->cls, kind, c->int8, l);
@@ -89,12 +95,25 @@ static bool norm_fits(const struct link_case *c, const struct cuda_link *k) {
            n->dim % (c->list->cls == ROW_DECODE ? 32 : 4) == 0 && list_hands_over(c->list, k->norm) &&
            view_same(c->list->op[k->matmul].matmul.x, n->out);
 }
+/* What stands in front of a matmul instead: it is done to rows, on their way into the matmul's form. */
+static bool before_fits(const struct link_case *c, const struct cuda_link *k) {
+    const struct op *o = &c->list->op[k->before];
+    const bool norm = o->kind == OP_NORM;
+    const struct view x = norm ? o->norm.x : o->glu.gate, out = norm ? o->norm.out : o->glu.out;
+    if (norm ? o->norm.dim != x.width || op_norm_weights(&o->norm) != x.width
+             : o->glu.up.buf >= 0 || o->glu.act > ACT_GELU_ERF)
+        return false;
+    return list_hands_over(c->list, k->before) && view_same(c->list->op[k->matmul].matmul.x, out);
+}
+static bool front_fits(const struct link_case *c, const struct cuda_link *k) {
+    return (k->norm < 0 || norm_fits(c, k)) && (k->before < 0 || before_fits(c, k));
+}
 static bool is_embed(const struct link_case *c, struct cuda_link *k) {
     return k->first == 0 && c->plan->embedding >= 0 && c->list->op[0].embed.out.width % 32 == 0 &&
            (!c->has || c->has(c->user, k, FORM_ROWS, FORM_ROWS));
 }
 static bool is_matmul(const struct link_case *c, struct cuda_link *k) {
-    return (k->norm < 0 || norm_fits(c, k)) && matmul_fits(c, k);
+    return front_fits(c, k) && matmul_fits(c, k);
 }
 static bool is_gated(const struct link_case *c, struct cuda_link *k) {
     const struct cuda_group *g = &c->plan->group[c->list->op[k->matmul].matmul.w->id];
@@ -107,7 +126,8 @@ static bool is_residual(const struct link_case *c, struct cuda_link *k) {
     const struct op_matmul *m = &c->list->op[k->matmul].matmul;
     const struct op_add *a = &c->list->op[k->matmul + 1].add;
     return view_same(a->a, a->out) && view_same(a->b, m->out) && list_hands_over(c->list, k->matmul) &&
-           c->plan->group[m->w->id].n_member == 1 && a->out.width % 32 == 0 && matmul_fits(c, k);
+           front_fits(c, k) && c->plan->group[m->w->id].n_member == 1 && a->out.width % 32 == 0 &&
+           matmul_fits(c, k);
 }
 static bool is_head(const struct link_case *c, struct cuda_link *k) {
     const struct op *o = &c->list->op[k->first];
@@ -171,8 +191,7 @@ static bool is_post(const struct link_case *c, struct cuda_link *k) {
     }
     return view_same(p.add->a, p.add->out) && view_same(p.add->b, m->out) &&
            c->list->buf[m->out.buf].last == k->matmul + 1 + (n != NULL) && g->n_member == 1 &&
-           (!g->scaled || !g->bias) && p.add->out.width % (c->list->cls == ROW_DECODE ? 32 : 4) == 0 &&
-           matmul_fits(c, k);
+           p.add->out.width % (c->list->cls == ROW_DECODE ? 32 : 4) == 0 && matmul_fits(c, k);
 }
 
 /* ---- edges ------------------------------------------------------------------------------------------------------ */
@@ -202,7 +221,7 @@ static enum link_form form_between(const struct link_case *c, const struct cuda_
                                    const struct cuda_link *t) {
     const bool normed = t->norm >= 0;
     const enum link_form want = g->kind == LINK_GATED && t->wants == FORM_INT8_32 ? FORM_INT8_16 : t->wants;
-    if (t->matmul < 0 || !(forms_given(c, g, normed) >> want & 1)) return FORM_ROWS;
+    if (t->matmul < 0 || t->before >= 0 || !(forms_given(c, g, normed) >> want & 1)) return FORM_ROWS;
     const struct view v = link_writes(c->list, g);
     if (!view_same(v, link_reads(c->list, t))) return FORM_ROWS;
     /* the residual stream is there as rows, too; other results are not */
@@ -226,7 +245,8 @@ static bool in_packets(const struct link_case *c, const struct cuda_link *g, con
 enum { DECODE = 1 << ROW_DECODE, BOTH = DECODE | 1 << ROW_PROMPT, MOST_OPS = 7 };
 static const struct pattern {
     enum link_kind kind;
-    int classes, norm, matmul, n; /* norm and matmul: which of the n operations, -1: none */
+    int classes, norm, matmul,
+        n; /* norm (or what else is done to the rows in front) and matmul: which of the n operations, -1: none */
     enum op_kind op[MOST_OPS];
     bool (*fits)(const struct link_case *c, struct cuda_link *k);
 } patterns[] = {
@@ -247,6 +267,7 @@ static const struct pattern {
     {LINK_GATED, BOTH, -1, 0, 2, {OP_MATMUL, OP_GLU}, is_gated},
     {LINK_POST, BOTH, -1, 0, 4, {OP_MATMUL, OP_NORM, OP_ADD, OP_GLU}, is_post},
     {LINK_POST, BOTH, -1, 0, 3, {OP_MATMUL, OP_NORM, OP_ADD}, is_post},
+    {LINK_RESIDUAL, BOTH, 0, 1, 3, {OP_GLU, OP_MATMUL, OP_ADD}, is_residual},
     {LINK_RESIDUAL, BOTH, -1, 0, 2, {OP_MATMUL, OP_ADD}, is_residual},
     {LINK_POST, BOTH, -1, 0, 2, {OP_MATMUL, OP_ADD}, is_post},
     {LINK_MATMUL, BOTH, 0, 1, 2, {OP_NORM, OP_MATMUL}, is_matmul},
@@ -268,8 +289,13 @@ static bool matches(const struct link_case *c, const struct pattern *p, int at, 
     *k = (struct cuda_link){.kind = p->kind,
                             .first = at,
                             .n_op = p->n,
-                            .norm = p->norm < 0 ? -1 : at + p->norm,
+                            .norm = -1,
+                            .before = -1,
                             .matmul = p->matmul < 0 ? -1 : at + p->matmul};
+    if (p->norm >= 0) {
+        const struct op *o = &c->list->op[at + p->norm];
+        *(o->kind == OP_NORM && o->norm.kind == NORM_RMS ? &k->norm : &k->before) = at + p->norm;
+    }
     if (!p->fits(c, k)) return false;
     if (front) k->in.form = form_between(c, front, k);
     return k->matmul < 0 || k->in.form != FORM_ROWS || convertible(c, k);
@@ -283,7 +309,8 @@ int links_make(const struct link_case *c, struct cuda_link *link) {
         int p = 0;
         while (p < n_pattern && !matches(c, &patterns[p], at, front, k)) p++;
         if (p == n_pattern)
-            *k = (struct cuda_link){.kind = LINK_PLAIN, .first = at, .n_op = 1, .norm = -1, .matmul = -1};
+            *k = (struct cuda_link){
+                .kind = LINK_PLAIN, .first = at, .n_op = 1, .norm = -1, .before = -1, .matmul = -1};
         if (!front) continue;
         if (k->in.form == FORM_INT8_16) k->wants = FORM_INT8_16;
         front->gives = k->in.form;

@@ -19,8 +19,9 @@ struct link_edge {
 
 struct cuda_link {
     enum link_kind kind;
-    int first, n_op;      /* operations of the list */
-    int norm, matmul;     /* of these, the norm in front of a matmul and the matmul; -1: none */
+    int first, n_op;  /* operations of the list */
+    int norm, matmul; /* of these, the RMS norm in front of a matmul and the matmul; -1: none */
+    int before; /* what else is done to the rows in front of a matmul: a norm with a mean, an activation; -1: none */
     enum link_form wants; /* what the matmul's kernel reads, */
     enum act_slot slot;   /* and where */
     struct link_edge in;  /* from the link in front */

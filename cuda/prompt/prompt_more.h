@@ -1,6 +1,7 @@
 // Prompt rows of what a plain Llama does not have: attention of heads above 128, norms of values and behind the rotation, a
 // temperature of scores, norms and factors between a product and the residual stream.
 #pragma once
+#include "cuda/common/front.h"
 #include "cuda/prompt/prompt_kernels.h"
 
 struct prompt_more_job {
@@ -27,3 +28,7 @@ struct prompt_post_job {
     const int *n_row;
 };
 cudaError_t prompt_post_launch(const prompt_post_job &j, int n, cudaStream_t s);
+
+// As prompt_norm_launch, with what f does to the rows.
+cudaError_t prompt_front_launch(rows x, const front_job &f, const int *n_row, uint8_t *tiles, int k_tiles,
+                                int order, int n, cudaStream_t s);

@@ -206,6 +206,7 @@ static void convert_input(const cuda_backend *b, decode_link *d, stream *r) {
     a->x = cuda_rows(b, l, link_reads(l, &d->is));
     a->n_row = row_count(b, d);
     give_to(a, form_at(b, d->is.wants, d->is.slot));
+    if (d->is.before >= 0) d->front = cuda_front(b, &l->op[d->is.before]);
     if (!n) return;
     r->nth++;
     set_scale(b, &of_scale, r->nth);
@@ -327,6 +328,8 @@ static void build_store(const cuda_backend *b, decode_link *d) {
     const rows y = cuda_rows(b, l, link_writes(l, &d->is));
     d->mm.job.y = y.p;
     d->mm.job.y_row = y.stride;
+    d->scaled = y;
+    d->factor = b->plan.group[l->op[d->is.matmul].matmul.w->id].member[0].factor;
 }
 static void build_head(const cuda_backend *b, struct decode_program *p, decode_link *d) {
     const struct op_list *l = b->c.list[ROW_DECODE];

@@ -90,9 +90,12 @@ static void build_gemm(const cuda_backend *b, const prompt_program *p, prompt_li
     memset(l->tuned, -1, sizeof l->tuned);
     l->epilogue = glu ? EPILOGUE_GLU : d->is.kind == LINK_RESIDUAL ? EPILOGUE_ADD : EPILOGUE_STORE;
     l->weights = group;
+    d->scaled = out;
+    d->factor = d->is.kind == LINK_MATMUL ? g->member[0].factor : 1;
     l->n_job = g->n_region;
     d->input = input_of(b, d);
     d->from_rows = d->is.in.form == FORM_ROWS;
+    if (d->is.before >= 0) d->front = cuda_front(b, &list->op[d->is.before]);
     for (int i = 0; i < g->n_region; i++) {
         const cuda_region *r = &g->region[i];
         prompt_job *j = &l->job[i];
@@ -267,7 +270,10 @@ static enum infer_status run_gemm(const cuda_backend *b, const prompt_program *p
                                   cudaStream_t s) {
     const prompt_tiles *t = &d->input;
     const int *n_row = d->gemm.job[0].n_row;
-    if (d->from_rows) CU(prompt_norm_launch(t->x, t->w, t->eps, n_row, t->tiles, t->k_tiles, t->order, n, s));
+    if (d->from_rows && d->is.before >= 0)
+        CU(prompt_front_launch(t->x, d->front, n_row, t->tiles, t->k_tiles, t->order, n, s));
+    else if (d->from_rows)
+        CU(prompt_norm_launch(t->x, t->w, t->eps, n_row, t->tiles, t->k_tiles, t->order, n, s));
     return prompt_gemm_run(b, p, &d->gemm, n, s);
 }
 static enum infer_status run_link(cuda_backend *b, const prompt_program *p, const prompt_link *d, int n,
@@ -282,6 +288,8 @@ static enum infer_status run_link(cuda_backend *b, const prompt_program *p, cons
     } else
         TRY(run_gemm(b, p, d, n, s));
     if (d->is.kind == LINK_POST) CU(prompt_post_launch(d->post, n, s));
+    if (d->is.matmul >= 0 && d->factor != 1)
+        CU(cuda_scale_rows(b, d->scaled, d->factor, n, d->out_rows, op_queue{s, false}));
     if (d->to_rows) CU(prompt_rows_launch(t->tiles, t->k_tiles, t->order, n_row, t->x, n, s));
     return INFER_OK;
 }

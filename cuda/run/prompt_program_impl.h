@@ -27,10 +27,13 @@ struct prompt_link {
     struct prompt_gemm gemm;
     struct prompt_more_job put;
     struct prompt_post_job post; // POST: behind the products
+    float factor;                // MATMUL: what rows, its result, are times; 1: none
+    rows scaled;
     struct prompt_attend_job attend;
     bool mma;                // attention by the kernels that every chip has
     bool from_rows, to_rows; // makes tiles of rows first; makes rows of its tiles at the end
     struct prompt_tiles input, output;
+    front_job front; // of .before, done to the input on its way
 };
 struct prompt_program {
     struct prompt_link *link;
