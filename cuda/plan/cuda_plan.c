@@ -262,6 +262,17 @@ static int post_width(const struct cuda_plan *p, const struct op_list *l) {
     return most;
 }
 
+/* Parts that a row's keys are cut into at most. */
+static int most_splits(const struct backend_config *c) {
+    int max_pages = 1, least = CUDA_SPLIT;
+    for (int g = 0; g < c->n_kv_group; g++)
+        if (c->kv_group[g].max_pages > max_pages) max_pages = c->kv_group[g].max_pages;
+    for (int i = 0; i < c->n_store; i++)
+        if (c->store[i].head_dim_k > 128 || c->store[i].head_dim_v > 128) least = CUDA_SPLIT_WIDE;
+    const int n = max_pages * KV_PAGE / least + 1;
+    return n < 1 << CUDA_SPLIT_SHIFT ? n : 1 << CUDA_SPLIT_SHIFT;
+}
+
 static void place_workspace(struct cuda_plan *p, const struct backend_config *c) {
     const struct op_list *pl = c->list[ROW_PROMPT], *dl = c->list[ROW_DECODE];
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
@@ -281,15 +292,7 @@ static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
     }
     p->max_decode = dl ? round_up(dl->max_rows, 8) : 8;
     if (p->max_rows < p->max_decode) p->max_rows = p->max_decode;
-    int max_pages = 1;
-    for (int g = 0; g < c->n_kv_group; g++)
-        if (c->kv_group[g].max_pages > max_pages) max_pages = c->kv_group[g].max_pages;
-    int least = CUDA_SPLIT;
-    for (int i = 0; i < c->n_store; i++)
-        if (c->store[i].head_dim_k > 128 || c->store[i].head_dim_v > 128) least = CUDA_SPLIT_WIDE;
-    p->max_split = max_pages * KV_PAGE / least + 1;
-    if (p->max_split > 1 << CUDA_SPLIT_SHIFT) p->max_split = 1 << CUDA_SPLIT_SHIFT;
-
+    p->max_split = most_splits(c);
     size_t d = (size_t)p->max_decode, rows = (size_t)p->max_rows;
     size_t u = ((size_t)p->max_k + UNIT_COLS - 1) / UNIT_COLS;
     p->half_row_bytes = u * UNIT_COLS * 4; /* bfloat16 high and low parts */

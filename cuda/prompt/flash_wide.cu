@@ -70,91 +70,69 @@ DEV void wide_finish(const prompt_attend_job &j, const attend_rows &r, int t0, i
     }
 }
 
+// Where the tiles lie and what says that one is there, or read: barriers of each stage.
+template <int D> struct wide_ring {
+    static constexpr int stages = wide_size<D>::stages, tensor = wide_size<D>::tensor;
+    uint32_t at, bars; // of the tiles; full K, full V, empty K, empty V
+    MEM uint32_t tile(int stage) const { return at + stage * 2 * tensor; }
+    MEM uint32_t full(bool v, int stage) const { return bars + (v * stages + stage) * 8; }
+    MEM uint32_t empty(bool v, int stage) const { return bars + ((2 + v) * stages + stage) * 8; }
+    MEM void next(int &stage, uint32_t &phase) const {
+        if (++stage < stages) return;
+        stage = 0;
+        phase ^= 1;
+    }
+};
+// The warpgroup that copies.
 template <int D, int T>
-__global__ void __launch_bounds__(384, 1) flash_wide_kernel(const __grid_constant__ prompt_attend_job j) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    using size = wide_size<D>;
-    constexpr int BLOCK = WIDE_KEYS * 128, TENSOR = size::tensor, STAGE = 2 * TENSOR, STAGES = size::stages;
-    extern __shared__ uint8_t smem_raw[];
-    __shared__ uint64_t bars[4 * STAGES];
-    __shared__ attend_run run[ATTEND_ROWS];
-    const uint32_t ring = (smem_address(smem_raw) + 1023) & ~1023u, full_k = smem_address(bars),
-                   full_v = full_k + 8 * STAGES, empty_k = full_v + 8 * STAGES,
-                   empty_v = empty_k + 8 * STAGES;
-    const int n_row = *j.n_row, n_tile = (n_row + size::rows - 1) / size::rows,
-              qt = n_tile - 1 - (int)blockIdx.y, head = blockIdx.x, kv_head = head / (j.n_head / j.n_kv_head);
-    if (qt < 0) return; // the grid is as large as the largest step
-    const int t0 = qt * size::rows, n = min(size::rows, n_row - t0);
-    if (threadIdx.x == 0)
-        for (int i = 0; i < STAGES; i++) {
-            barrier_init(full_k + i * 8, 128);
-            barrier_init(full_v + i * 8, 128);
-            barrier_init(empty_k + i * 8, 2);
-            barrier_init(empty_v + i * 8, 2);
-        }
-    barrier_fence();
-    const int n_run = attend_runs<WIDE_KEYS>(j, t0, n, run); // has a barrier of all threads
-    const int group = threadIdx.x >> 7;
+DEV void wide_copy(const prompt_attend_job &j, const wide_ring<D> &r, const attend_run *run, int n_run,
+                   int kv_head) {
+    uint32_t last = 0, phase = 0; // last: barrier of the copies that may still be under way
     int stage = 0;
-    uint32_t phase = 0;
-
-    if (group == 0) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-        uint32_t last = 0; // barriers of the copies that may still be under way
-        for (int w = 0; w < n_run; w++) {
-            const attend_run walk = run[w];
-            const int32_t *table = j.pages + (size_t)walk.slot * j.max_pages;
-            for (int tile = walk.tile; tile < walk.tile_end; tile++) {
-                const uint32_t at = ring + stage * STAGE;
-                barrier_wait(empty_k + stage * 8, phase ^ 1);
-                wide_load<D, T>(at, j.k, j, table, kv_head, tile, walk.end, j.dk);
-                cp_commit();
-                if (last) { // the V tile before this K tile
-                    cp_wait<1>();
-                    barrier_fence();
-                    barrier_arrive(last);
-                }
-                barrier_wait(empty_v + stage * 8, phase ^ 1);
-                wide_load<D, T>(at + TENSOR, j.v, j, table, kv_head, tile, walk.end, j.dv);
-                cp_commit();
+    for (int w = 0; w < n_run; w++) {
+        const attend_run walk = run[w];
+        const int32_t *table = j.pages + (size_t)walk.slot * j.max_pages;
+        for (int tile = walk.tile; tile < walk.tile_end; tile++) {
+            const uint32_t at = r.tile(stage);
+            barrier_wait(r.empty(false, stage), phase ^ 1);
+            wide_load<D, T>(at, j.k, j, table, kv_head, tile, walk.end, j.dk);
+            cp_commit();
+            if (last) { // the V tile before this K tile
                 cp_wait<1>();
                 barrier_fence();
-                barrier_arrive(full_k + stage * 8);
-                last = full_v + stage * 8;
-                if (++stage == STAGES) {
-                    stage = 0;
-                    phase ^= 1;
-                }
+                barrier_arrive(last);
             }
-        }
-        if (last) {
-            cp_wait<0>();
+            barrier_wait(r.empty(true, stage), phase ^ 1);
+            wide_load<D, T>(at + r.tensor, j.v, j, table, kv_head, tile, walk.end, j.dv);
+            cp_commit();
+            cp_wait<1>();
             barrier_fence();
-            barrier_arrive(last);
+            barrier_arrive(r.full(false, stage));
+            last = r.full(true, stage);
+            r.next(stage, phase);
         }
-        return;
     }
-
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-    const bool leader = (threadIdx.x & 127) == 0, shared = D > 256; // shared: both groups have all rows
-    const int warp = (threadIdx.x >> 5) & 3, row0 = shared ? 0 : (group - 1) * 64,
-              col0 = shared ? (group - 1) * 256 : 0;
-    const uint32_t query = ring + STAGES * STAGE + (shared ? 0 : (group - 1) * size::query);
-    attend_rows st = attend_start(j, row0 + warp * 16, t0, n, head);
-    attend_query<D>(j, st, t0, head, query, warp * 16 + ((threadIdx.x & 31) >> 2), 64);
+    if (!last) return;
+    cp_wait<0>();
     barrier_fence();
-    asm volatile("bar.sync %0, 128;" ::"r"(group) : "memory"); // (a group writes all that it reads)
-    float o[128];
-#pragma unroll
-    for (int i = 0; i < 128; i++) o[i] = 0.f;
+    barrier_arrive(last);
+}
+// A warpgroup that multiplies: rows of st, whose queries lie at query; dims col0 .. of the output.
+template <int D>
+DEV void wide_rows(const prompt_attend_job &j, const wide_ring<D> &r, const attend_run *run, int n_run,
+                   attend_rows &st, uint32_t query, int col0, float (&o)[128]) {
+    constexpr int BLOCK = WIDE_KEYS * 128;
+    const bool leader = (threadIdx.x & 127) == 0;
+    int stage = 0;
+    uint32_t phase = 0;
     for (int w = 0; w < n_run; w++) {
         const attend_run walk = run[w];
         for (int tile = walk.tile; tile < walk.tile_end; tile++) {
             float s[WIDE_KEYS / 2];
 #pragma unroll
             for (int i = 0; i < WIDE_KEYS / 2; i++) s[i] = 0.f;
-            const uint32_t at = ring + stage * STAGE;
-            barrier_wait(full_k + stage * 8, phase);
+            const uint32_t at = r.tile(stage);
+            barrier_wait(r.full(false, stage), phase);
             wgmma_pin(s);
             wgmma_fence();
 #pragma unroll
@@ -164,25 +142,60 @@ __global__ void __launch_bounds__(384, 1) flash_wide_kernel(const __grid_constan
             wgmma_commit();
             wgmma_wait<0>();
             wgmma_pin(s);
-            if (leader) barrier_arrive(empty_k + stage * 8);
+            if (leader) barrier_arrive(r.empty(false, stage));
             uint32_t p[WIDE_KEYS / 16][4];
             attend_softmax<256, WIDE_KEYS>(j, walk, tile * WIDE_KEYS, st, s, p, o);
-            barrier_wait(full_v + stage * 8, phase);
+            barrier_wait(r.full(true, stage), phase);
             wgmma_pin(o);
             wgmma_fence();
 #pragma unroll
             for (int i = 0; i < WIDE_KEYS / 16; i++)
-                wgmma_rs<1>(o, p[i], wgmma_descriptor_n(at + TENSOR + (col0 >> 6) * BLOCK + i * 2048, BLOCK));
+                wgmma_rs<1>(o, p[i],
+                            wgmma_descriptor_n(at + r.tensor + (col0 >> 6) * BLOCK + i * 2048, BLOCK));
             wgmma_commit();
             wgmma_wait<0>();
             wgmma_pin(o);
-            if (leader) barrier_arrive(empty_v + stage * 8);
-            if (++stage == STAGES) {
-                stage = 0;
-                phase ^= 1;
-            }
+            if (leader) barrier_arrive(r.empty(true, stage));
+            r.next(stage, phase);
         }
     }
+}
+
+template <int D, int T>
+__global__ void __launch_bounds__(384, 1) flash_wide_kernel(const __grid_constant__ prompt_attend_job j) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    using size = wide_size<D>;
+    extern __shared__ uint8_t smem_raw[];
+    __shared__ uint64_t bars[4 * size::stages];
+    __shared__ attend_run run[ATTEND_ROWS];
+    const wide_ring<D> ring = {(smem_address(smem_raw) + 1023) & ~1023u, smem_address(bars)};
+    const int n_row = *j.n_row, n_tile = (n_row + size::rows - 1) / size::rows,
+              qt = n_tile - 1 - (int)blockIdx.y, head = blockIdx.x, kv_head = head / (j.n_head / j.n_kv_head);
+    if (qt < 0) return; // the grid is as large as the largest step
+    const int t0 = qt * size::rows, n = min((int)size::rows, n_row - t0);
+    if (threadIdx.x < 4 * size::stages)
+        barrier_init(ring.bars + threadIdx.x * 8, threadIdx.x < 2 * size::stages ? 128 : 2);
+    barrier_fence();
+    const int n_run = attend_runs<WIDE_KEYS>(j, t0, n, run); // has a barrier of all threads
+    const int group = threadIdx.x >> 7;
+    if (group == 0) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        wide_copy<D, T>(j, ring, run, n_run, kv_head);
+        return;
+    }
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    constexpr bool SHARED = D > 256; // both groups have all rows
+    const int warp = (threadIdx.x >> 5) & 3, row0 = SHARED ? 0 : (group - 1) * 64,
+              col0 = SHARED ? (group - 1) * 256 : 0;
+    const uint32_t query = ring.tile(size::stages) + (SHARED ? 0 : (group - 1) * size::query);
+    attend_rows st = attend_start(j, row0 + warp * 16, t0, n, head);
+    attend_query<D>(j, st, t0, head, query, warp * 16 + ((threadIdx.x & 31) >> 2), 64);
+    barrier_fence();
+    asm volatile("bar.sync %0, 128;" ::"r"(group) : "memory"); // (a group writes all that it reads)
+    float o[128];
+#pragma unroll
+    for (int i = 0; i < 128; i++) o[i] = 0.f;
+    wide_rows<D>(j, ring, run, n_run, st, query, col0, o);
     wide_finish(j, st, t0, head, col0, o);
 #endif
 }
