@@ -336,13 +336,16 @@ __global__ void __launch_bounds__(attend_shape<D, T>::warps * 32, attend_shape<D
         }
 #pragma unroll 1
         for (int h = w; h < n + 2 * tail; h += W) {
-            const float *norm = h < n ? j.q_norm : h == n ? j.k_norm : NULL;
-            const int col = h < n    ? j.q_col + (head0 + h) * dk
-                            : h == n ? j.k_col + kv_head * dk
-                                     : j.v_col + kv_head * dv;
             float y[D / 32];
-            head_values<D, PACKETS, MORE>(y, j, col, norm, h <= n, it.row, h <= n ? dk : dv,
-                                          PACKETS ? tag : 0, MORE && j.v_norm && h > n,
+            head_values<D, PACKETS, MORE>(y, j,
+                                          h < n    ? j.q_col + (head0 + h) * dk
+                                          : h == n ? j.k_col + kv_head * dk
+                                                   : j.v_col + kv_head * dv,
+                                          h < n    ? j.q_norm
+                                          : h == n ? j.k_norm
+                                                   : NULL,
+                                          h <= n, it.row, h <= n ? dk : dv, PACKETS ? tag : 0,
+                                          MORE && j.v_norm && h > n,
                                           MORE && h < n ? query_factor(j, p) : 1.f);
             if (h < n) {
 #pragma unroll
