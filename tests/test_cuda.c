@@ -8,6 +8,7 @@
 #include "engine_options.h"
 #include "plan/plan.h"
 #include "quant/quant.h"
+#include "seam/op_list.h"
 #include "tolerance.h"
 #include "cuda/plan/blas.h"
 #include "cuda/bench/cuda_bench.h"
@@ -496,8 +497,10 @@ static void and_as_on_sm_120(void **state) {
 
 #ifdef INFER_CUDA
 /* ---- attention of decode rows: the lists of a model with other windows, caps and sinks put in */
-static void no_line(const char *name, float alone, float without, int n) {
-    (void)name, (void)alone, (void)without, (void)n;
+static int n_plain;
+static void count_plain(const char *name, float alone, float without, int n) {
+    (void)alone, (void)without;
+    if (!strcmp(name, "kv_put")) n_plain += n;
 }
 
 struct attention {
@@ -506,7 +509,27 @@ struct attention {
     float softcap;
     bool sinks;
     double tolerance;
+    enum { AS_IT_IS, NOT_ROTATED, NORMED_LATE } edit;
+    float temp;
 };
+/* The rotation taken out of a list, or brought in front of the norms of q and k. */
+static void edit_list(struct op_list *l, int edit) {
+    int n = 0;
+    for (int i = 0; i < l->n_op; i++) {
+        if (edit == NOT_ROTATED && l->op[i].kind == OP_ROPE) continue;
+        l->op[n++] = l->op[i];
+        if (edit != NORMED_LATE || n < 4 || l->op[n - 1].kind != OP_ROPE || l->op[n - 2].kind != OP_ROPE)
+            continue;
+        for (int k = n - 4; k < n - 2; k++) {
+            const struct op norm = l->op[k];
+            assert_int_equal(norm.kind, OP_NORM);
+            l->op[k] = l->op[k + 2];
+            l->op[k + 2] = norm;
+        }
+    }
+    l->n_op = n;
+    list_lives(l);
+}
 enum { N_STEP = 290, N_KEEP = 4, MAX_ROWS = 3 }; /* steps; the last ones' logits are compared */
 
 /* Decodes N_STEP tokens of n_row sequences, all of different lengths but the first; out[N_KEEP][n_vocab]: the first's. */
@@ -539,10 +562,14 @@ static void decode(const struct attention *a, const struct model *m, const struc
         for (int i = 0; i < part->list[c].n_op; i++) {
             struct op *op = &part->list[c].op[i];
             if (op->kind != OP_ATTEND) continue;
-            op->attend.window = a->window;
+            if (a->window >= 0) op->attend.window = a->window;
             op->attend.softcap = a->softcap;
             op->attend.sinks = a->sinks ? sinks : NULL;
+            op->attend.temp_beta = a->temp;
+            op->attend.temp_len = 50;
+            op->attend.temp_offset = 1;
         }
+    for (int c = 0; a->edit && c < ROW_CLASS_COUNT; c++) edit_list(&part->list[c], a->edit);
     assert_ok(type->open(&b, &part->config));
     if (type->upload) assert_ok(type->upload(b));
     for (int c = 0; c < ROW_CLASS_COUNT; c++) assert_ok(type->compile(b, (enum row_class)c));
@@ -556,14 +583,18 @@ static void decode(const struct attention *a, const struct model *m, const struc
             pos[r] = r ? p % (100 * r) : p;
             want[r] = (uint8_t)(p < N_STEP - N_KEEP ? INFER_WANT_TOKEN : INFER_WANT_LOGITS);
         }
-        const int32_t *const tables[] = {pages};
+        const int32_t *const tables[] = {pages, pages}; /* groups with a window and without */
         assert_ok(
             type->run(b, ROW_DECODE, &(struct step){n_row, n_row, id, pos, row, row, want, tables, 1, NULL}));
         assert_ok(type->wait(b, &res));
         if (p >= N_STEP - N_KEEP)
             memcpy(out + (p - N_STEP + N_KEEP) * m->n_vocab, res.logits, (size_t)m->n_vocab * 4);
     }
-    if (type == &backend_cuda && !plain) assert_ok(decode_profile(b, 1, no_line)); /* it is fused */
+    if (type == &backend_cuda && !plain) {
+        n_plain = 0;
+        assert_ok(decode_profile(b, 1, count_plain)); /* it is fused, */
+        assert_int_equal(n_plain, 0);                 /* and so is all attention */
+    }
     type->close(b);
     arena_free(&arena);
 }
@@ -583,8 +614,9 @@ static void check_attention(const struct attention *a) {
     decode(a, m, &backend_ref, false, 1, want);
     decode(a, m, &backend_cuda, false, 1, got);
     double e = relative(got, want, n);
-    print_message("%-9s %-4s window %-3d cap %-2g sinks %d %-4s %.1e of the norm\n", a->shape, a->kv,
-                  a->window, (double)a->softcap, a->sinks, kernels ? kernels : "all", e);
+    print_message("%-9s %-4s window %-3d cap %-2g sinks %d edit %d temp %g %-4s %.1e of the norm\n", a->shape,
+                  a->kv, a->window, (double)a->softcap, a->sinks, a->edit, (double)a->temp,
+                  kernels ? kernels : "all", e);
     if (!(e <= a->tolerance)) fail_msg("%s %s: %g (tolerance %g)", a->shape, a->kv, e, a->tolerance);
     decode(a, m, &backend_cuda, false, MAX_ROWS, want);
     if (memcmp(want, got, n * 4)) fail_msg("%s %s: other bits beside neighbours", a->shape, a->kv);
@@ -603,15 +635,38 @@ static void attention_agrees_with_ref(void **state) {
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
             for (int c = 0; c < (k ? 1 : 3); c++) {
                 double tolerance = c == 1 ? TOL_CUDA_ATTEND_Q8 : TOL_CUDA_ATTEND;
-                check_attention(&(struct attention){shapes[i], caches[c], 0, 0, false, tolerance});
+                check_attention(&(struct attention){shapes[i], caches[c], 0, 0, false, tolerance, 0, 0});
                 if (i == 3) {
-                    check_attention(&(struct attention){shapes[i], caches[c], 270, 0, false, tolerance});
-                    check_attention(&(struct attention){shapes[i], caches[c], 0, 1, true, tolerance});
-                    check_attention(&(struct attention){shapes[i], caches[c], 77, 2, true, tolerance});
+                    check_attention(
+                        &(struct attention){shapes[i], caches[c], 270, 0, false, tolerance, 0, 0});
+                    check_attention(&(struct attention){shapes[i], caches[c], 0, 1, true, tolerance, 0, 0});
+                    check_attention(&(struct attention){shapes[i], caches[c], 77, 2, true, tolerance, 0, 0});
                 }
             }
     }
     kernels = NULL;
+}
+/* What a plain Llama's attention does not have: heads of 256 and 512 in turns, norms of values and behind the rotation, none, and a
+ * temperature of scores. */
+static void more_attention_agrees_with_ref(void **state) {
+    static const struct {
+        const char *shape;
+        int window, edit;
+        float softcap, temp;
+        bool sinks;
+    } all[] = {
+        {"tiny-gemma4", -1, AS_IT_IS, 0, 0, false},    {"tiny-gemma4-256", -1, AS_IT_IS, 0, 0, false},
+        {"tiny-gemma4-256", 77, AS_IT_IS, 2, 0, true}, {"tiny-gemma4-256", 0, NOT_ROTATED, 0, 0.1f, false},
+        {"tiny-128", 0, NOT_ROTATED, 0, 0, false},     {"tiny-128", 270, AS_IT_IS, 0, 0.1f, true},
+        {"tiny-moe", 0, NORMED_LATE, 0, 0, false},     {"tiny-moe", 100, NOT_ROTATED, 0, 0.2f, false},
+        {"tiny-256", 0, AS_IT_IS, 2, 0.1f, true}};
+    static const char *const caches[] = {"f16", "q8_0", "f32"};
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        for (int c = 0; c < 3; c++)
+            check_attention(&(struct attention){all[i].shape, caches[c], all[i].window, all[i].softcap,
+                                                all[i].sinks, c == 1 ? TOL_CUDA_ATTEND_Q8 : TOL_CUDA_ATTEND,
+                                                all[i].edit, all[i].temp});
 }
 #endif
 
@@ -619,9 +674,9 @@ static void attention_agrees_with_ref(void **state) {
 /* Every kernel of prompt rows' attention alone, on pools and tables that end where the rows do: under compute-sanitizer
  * (scripts/gpu-check) a read beyond them is an error, without it the NaN there shows in the result. */
 static void attention_of_prompt_rows_agrees_with_float64(void **state) {
-    static const int dims[] = {8, 40, 64, 72, 80, 96, 112, 128, 256}, rows[] = {1, 63, 64, 129, 300},
-                     windows[] = {0, 1, 100}, depths[] = {0, 5, 64, 700};
-    enum { MOST = 9 * 5 * 3 * 3 * 3 };
+    static const int dims[] = {8, 40, 64, 72, 80, 96, 112, 128, 136, 256, 264, 512},
+                     rows[] = {1, 63, 64, 129, 300}, windows[] = {0, 1, 100}, depths[] = {0, 5, 64, 700};
+    enum { MOST = 12 * 5 * 3 * 3 * 3 };
     static struct cuda_attention all[MOST];
     int n = 0;
     (void)state;
@@ -748,6 +803,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(every_call_may_fail),
         cmocka_unit_test(attention_of_prompt_rows_agrees_with_float64),
         cmocka_unit_test(attention_agrees_with_ref),
+        cmocka_unit_test(more_attention_agrees_with_ref),
         cmocka_unit_test(draws_are_as_they_should_be),
 #endif
         cmocka_unit_test(windows_agree_with_ref),

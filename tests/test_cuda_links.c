@@ -45,6 +45,19 @@ static void put_one_more(struct op_list *l, int at, struct op *op) {
     list_lives(l);
 }
 
+/* What lists of other models have in places where a Llama's have something else. */
+enum edit { AS_IT_IS, NORMS_WITH_A_MEAN, FACTORS };
+static void edit_lists(struct plan_part *part, enum edit edit) {
+    for (int c = 0; c < ROW_CLASS_COUNT; c++)
+        for (int i = 0; i < part->list[c].n_op; i++) {
+            struct op *o = &part->list[c].op[i];
+            if (edit == NORMS_WITH_A_MEAN && o->kind == OP_NORM && o->norm.dim == o->norm.x.width)
+                o->norm.kind = NORM_LAYER;
+            if (edit == FACTORS && o->kind == OP_MATMUL && o->matmul.w->n_member == 1)
+                ((struct weight_group *)(uintptr_t)o->matmul.w)->member[0].factor = 0.375f;
+        }
+}
+
 /* An engine without infer.h. */
 struct run {
     const struct backend_type *type;
@@ -56,8 +69,8 @@ struct run {
     int32_t *pages;
 };
 /* at: where one operation more stands in both lists; 0: nowhere. */
-static void run_open(struct run *r, const struct backend_type *type, const struct model *m, int at,
-                     int n_row) {
+static void run_open_edited(struct run *r, const struct backend_type *type, const struct model *m, int at,
+                            int n_row, enum edit edit) {
     struct infer_engine_options o = {.device = type->name,
                                      .ctx = N_PROMPT + N_DECODE + 8,
                                      .slots = n_row,
@@ -76,12 +89,17 @@ static void run_open(struct run *r, const struct backend_type *type, const struc
     assert_ok(plan_make(&r->plan, &r->arena, m, &po));
     struct plan_part *part = &r->plan.part[0];
     for (int c = 0; at && c < ROW_CLASS_COUNT; c++) put_one_more(&part->list[c], at, r->op[c]);
+    edit_lists(part, edit);
     assert_ok(type->open(&r->b, &part->config));
     if (type->upload) assert_ok(type->upload(r->b));
     for (int c = 0; c < ROW_CLASS_COUNT; c++) assert_ok(type->compile(r->b, (enum row_class)c));
     const int max = r->plan.kv_group[0].max_pages;
     r->pages = arena_alloc(&r->arena, (size_t)(n_row * max) * 4);
     for (int i = 0; i < n_row * max; i++) r->pages[i] = n_row * max - 1 - i;
+}
+static void run_open(struct run *r, const struct backend_type *type, const struct model *m, int at,
+                     int n_row) {
+    run_open_edited(r, type, m, at, n_row, AS_IT_IS);
 }
 static void run_close(struct run *r) {
     r->type->close(r->b);
@@ -99,7 +117,7 @@ static void run_step(struct run *r, enum row_class cls, int pos, int n, float *o
     }
     uint8_t want = WANT_TOKEN | WANT_LOGITS;
     struct step_result res;
-    const int32_t *const tables[] = {r->pages};
+    const int32_t *const tables[] = {r->pages, r->pages}; /* groups with a window and without */
     struct step s = {n, 1, id, at, slot, &last, &want, tables, 1, NULL};
     assert_ok(r->type->run(r->b, cls, &s));
     assert_ok(r->type->wait(r->b, &res));
@@ -165,6 +183,61 @@ static void check(const struct model *m, const char *type, int at, int n_row, in
     free(got);
 }
 
+static void count_plain(const char *name, float alone, float without, int n) {
+    static const char *const plain[] = {"kv_put",      "attn_add",  "ffn_add",
+                                        "layer_scale", "attn_norm", "ffn_norm"};
+    (void)alone, (void)without;
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
+        if (!strcmp(name, plain[i])) n_more += n;
+}
+/* Blocks with norms behind attention and feed-forward part, whose layers' outputs are scaled, norms with a mean, matrices with a factor:
+ * no link of them is a plain operation. */
+static void post_norms_agree_with_ref(void **state) {
+    static const struct {
+        const char *shape, *type;
+        int n_row;
+        enum edit edit;
+    } all[] = {{"tiny-gemma4", "q8_0", 1, 0},
+               {"tiny-gemma4", "q4_k_m", 1, 0},
+               {"tiny-gemma4", "q4_k_m", 3, 0},
+               {"tiny-gemma4", "f16", 1, 0},
+               {"tiny-gemma4", "f16", 20, 0},
+               {"tiny-gemma4", "bf16", 3, 0},
+               {"tiny-gemma4-256", "q4_k_m", 1, 0},
+               {"tiny-gemma4-256", "q8_0", 20, 0},
+               {"tiny", "f16", 1, NORMS_WITH_A_MEAN},
+               {"tiny", "q8_0", 1, NORMS_WITH_A_MEAN},
+               {"tiny", "q4_k_m", 3, NORMS_WITH_A_MEAN},
+               {"tiny", "f16", 1, FACTORS},
+               {"tiny", "q8_0", 1, FACTORS},
+               {"tiny", "q4_k_m", 3, FACTORS}};
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        static struct run r;
+        const int n_row = all[i].n_row;
+        struct model *m = open_synth(all[i].shape, all[i].type);
+        const size_t n = (size_t)m->n_vocab;
+        float *want = malloc((1 + N_DECODE) * n * 4), *got = malloc((1 + N_DECODE) * n * 4);
+        run_open_edited(&r, &backend_ref, m, 0, n_row, all[i].edit);
+        run_all(&r, n_row, want);
+        run_close(&r);
+        run_open_edited(&r, &backend_cuda, m, 0, n_row, all[i].edit);
+        run_all(&r, n_row, got);
+        const double prompt = relative(got, want, n), decode = relative(got + n, want + n, N_DECODE * n);
+        print_message("%s %s, %d rows, edit %d: prompt %.1e decode %.1e of the norm\n", all[i].shape,
+                      all[i].type, n_row, (int)all[i].edit, prompt, decode);
+        assert_true(prompt <= TOL_CUDA_PROMPT);
+        assert_true(decode <= (n_row == 1 ? TOL_CUDA_DECODE_ONE : TOL_CUDA_DECODE));
+        n_more = 0;
+        assert_ok(decode_profile(r.b, n_row, count_plain));
+        assert_int_equal(n_more, 0);
+        run_close(&r);
+        model_close(m);
+        free(want);
+        free(got);
+    }
+}
+
 static void one_more_operation_agrees_with_ref(void **state) {
     static const struct {
         const char *type;
@@ -193,13 +266,14 @@ int main(void) {
 #ifdef INFER_CUDA
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_more_operation_agrees_with_ref),
+        cmocka_unit_test(post_norms_agree_with_ref),
     };
     const char *must = getenv("INFER_REQUIRE_CUDA");
     if (backend_cuda.probe() == INFER_OK || (must && *must == '1'))
         return cmocka_run_group_tests(tests, NULL, NULL);
     printf("skipped: %s\n", infer_error());
 #else
-    (void)run_all, (void)run_open, (void)run_close, (void)open_synth, (void)relative;
+    (void)run_all, (void)run_open, (void)run_open_edited, (void)run_close, (void)open_synth, (void)relative;
     printf("skipped: built without CUDA\n");
 #endif
     return 77;

@@ -20,24 +20,27 @@ struct lists {
     struct op_list own[ROW_CLASS_COUNT]; /* as the plan has them */
 };
 
-static void open_lists(struct lists *o, const char *shape, const char *type) {
-    char path[] = "/tmp/infer-test-XXXXXX";
-    struct synth_report report;
+static void open_file(struct lists *o, const char *path) {
     struct plan_options po;
     struct infer_engine_options eo = {
         .device = "ref", .ctx = 64, .slots = 1, .batch = 8, .threads = 1, .gpu_layers = -1};
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    close(fd);
     memset(o, 0, sizeof *o);
-    assert_ok(synth_write(&(struct synth_options){.shape = shape, .type = type, .path = path}, &report));
     assert_ok(model_open(&o->model, path, &(struct tensorfile_options){0}));
-    unlink(path);
     assert_ok(engine_options_read(&po, &eo));
     assert_ok(device_pick(&po.wish, &po.place));
     assert_ok(plan_make(&o->plan, &o->arena, o->model, &po));
     assert_ok(cuda_plan_make(&o->sizes, &o->plan.part[0].config));
     for (int c = 0; c < ROW_CLASS_COUNT; c++) o->own[c] = *o->plan.part[0].config.list[c];
+}
+static void open_lists(struct lists *o, const char *shape, const char *type) {
+    char path[] = "/tmp/infer-test-XXXXXX";
+    struct synth_report report;
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    assert_ok(synth_write(&(struct synth_options){.shape = shape, .type = type, .path = path}, &report));
+    open_file(o, path);
+    unlink(path);
 }
 static void close_lists(struct lists *o) {
     cuda_plan_free(&o->sizes);
@@ -63,7 +66,7 @@ static int make(const struct lists *o, const struct op_list *l, struct chip chip
 
 /* Links as text: a kind a letter, edges that are no rows as their form behind it. */
 static const char *text_of(const struct cuda_link *link, int n) {
-    static const char kind[LINK_KIND_COUNT] = {'.', 'E', 'M', 'G', 'R', 'A', 'H'};
+    static const char kind[LINK_KIND_COUNT] = {'.', 'E', 'M', 'G', 'R', 'A', 'H', 'P'};
     static const char form[FORM_COUNT] = {0, 'h', 'c', 'b', 'i', 'j', 't', 'p'};
     static char text[4096];
     char *p = text;
@@ -78,6 +81,8 @@ static const char *text_of(const struct cuda_link *link, int n) {
 
 enum { MOST = 256 };
 
+/* Seven layers. */
+#define GEMMA(first, layer, last) first layer layer layer layer layer layer last
 static void a_llama_is_five_links_a_layer(void **state) {
     (void)state;
     static const struct {
@@ -92,6 +97,13 @@ static void a_llama_is_five_links_a_layer(void **state) {
         {"tiny", "bf16", {120, false, true}, "EbM-Ab-RbGb-RbM-Ab-RbGb-RbH", ".MAhRGhRMAhRGhR.M."},
         {"tiny", "f32", {90, false, false}, NULL, ".MAtRGtRMAtRGtR.M."},
         {"tiny-256", "f16", {90, false, false}, "EhM-Ah-RhGh-RhM-Ah-RhGh-RhH", NULL},
+        /* norms behind the projections, of values; the head's cap stands alone */
+        {"tiny-gemma4",
+         "f16",
+         {90, false, false},
+         GEMMA("Eh", "M-Ah-PhGh-Ph", "M-Ah-PhGh-P.M.."),
+         GEMMA(".", "MAhPGhP", "MAhPGhP.M..")},
+        {"tiny-gemma4", "q8_0", {90, true, false}, GEMMA("Ei", "M-Ai-PiGj-Pi", "M-Ai-PiGj-P.M.."), NULL},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         struct lists o;
@@ -195,6 +207,36 @@ static void int8_codes_are_no_rows(void **state) {
     close_lists(&o);
 }
 
+/* What is between two links of a Llama's layer elsewhere: norms behind a projection, norms of values, factors, no rotation, a
+ * temperature. Lists of the real architectures, whose weights are taken for halves; 'x' and what follows: of the last layer. */
+static void blocks_of_other_models_are_links(void **state) {
+    static const struct {
+        const char *folder, *decode, *prompt;
+    } all[] = {{"exaone4-full", "M-Ah-PhGh-PhH", "MAhPGhP.M."},
+               {"granite", "M-Ah-PhGh-P.M.", "MAhPGhP.M."},
+               {"olmo2", "M..Ah-PhGh-PhH", "M..AhPGhP.M."},
+               {"llama", "M-Ah-RhGh-RhH", "MAhRGhR.M."}};
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char name[64], path[512];
+        struct lists o;
+        struct cuda_link link[MOST];
+        snprintf(name, sizeof name, "golden/hf/%s", all[i].folder);
+        open_file(&o, test_path(path, sizeof path, name));
+        for (int g = 0; g < o.sizes.n_group; g++)
+            for (int r = 0; r < o.sizes.group[g].n_region; r++)
+                o.sizes.group[g].region[r].layout = LAYOUT_F16;
+        for (int c = 0; c < ROW_CLASS_COUNT; c++) {
+            const char *want = c == ROW_DECODE ? all[i].decode : all[i].prompt,
+                       *got = text_of(link, make(&o, &o.own[c], h100, link));
+            const size_t n = strlen(got), m = strlen(want);
+            print_message("%s %s\n", all[i].folder, got);
+            if (n < m || strcmp(got + n - m, want)) fail_msg("%s: %s", all[i].folder, got);
+        }
+        close_lists(&o);
+    }
+}
+
 /* Attention of a link: the first row that the chip, the options and the heads fit. */
 static void attention_has_a_route(void **state) {
     static const struct {
@@ -203,8 +245,9 @@ static void attention_has_a_route(void **state) {
         const char *kernel; /* NULL: op by op */
     } all[] = {{90, 0, 128, ROW_PROMPT, "flash_wgmma"}, {90, 1, 128, ROW_PROMPT, "flash_mma"},
                {80, 0, 64, ROW_PROMPT, "flash_mma"},    {120, 1, 80, ROW_PROMPT, "flash_mma"},
-               {90, 0, 256, ROW_PROMPT, NULL},          {90, 0, 256, ROW_DECODE, "attend_decode"},
-               {90, 0, 264, ROW_DECODE, NULL},          {90, 0, 60, ROW_DECODE, NULL},
+               {90, 0, 256, ROW_PROMPT, "flash_wide"},  {90, 0, 256, ROW_DECODE, "attend_decode"},
+               {90, 1, 256, ROW_PROMPT, NULL},          {90, 0, 512, ROW_DECODE, "attend_decode"},
+               {90, 0, 520, ROW_DECODE, NULL},          {90, 0, 60, ROW_DECODE, NULL},
                {89, 0, 128, ROW_DECODE, NULL}};
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
@@ -220,6 +263,7 @@ int main(void) {
         cmocka_unit_test(a_llama_is_five_links_a_layer),
         cmocka_unit_test(one_more_operation_leaves_the_other_links),
         cmocka_unit_test(int8_codes_are_no_rows),
+        cmocka_unit_test(blocks_of_other_models_are_links),
         cmocka_unit_test(attention_has_a_route),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "cuda/formats/unit_operands.cuh"
 #include "cuda/prompt/prompt_kernels.h"
+#include "cuda/prompt/prompt_more.h"
 
 enum { SAMPLES = 512 }; // heads of rows that are compared
 
@@ -222,6 +223,7 @@ static enum infer_status attention_make(const bench_run *b, attention *a, struct
 }
 static cudaError_t attention_launch(const bench_run *b, const attention *a) {
     const struct cuda_attention *c = &a->c;
+    if (!is_plain(c) && (c->dk > 128 || c->dv > 128)) return flash_wide_launch(a->j, c->n_row, b->stream);
     if (!is_plain(c)) return prompt_attend_launch(a->j, c->n_row, c->kernel == CUDA_ATTEND_MMA, b->stream);
     rows q = {a->q, a->j.q_stride, c->n_head * c->dk},
          out = {a->plain, (size_t)(c->n_head * c->dv), c->n_head * c->dv};
@@ -263,8 +265,8 @@ static enum infer_status attention_error(const bench_run *b, const attention *a,
 }
 // Which kernel the chip has for the case.
 static bool attention_here(const bench_run *b, const struct cuda_attention *c) {
-    return is_plain(c) || (prompt_attend_has(c->dk, c->dv) &&
-                           (c->kernel == CUDA_ATTEND_MMA || (b->sm >= 90 && b->sm < 100)));
+    const bool wgmma = c->kernel == CUDA_ATTEND_WGMMA && b->sm >= 90 && b->sm < 100;
+    return is_plain(c) || wgmma || (c->kernel == CUDA_ATTEND_MMA && prompt_attend_has(c->dk, c->dv));
 }
 
 // ---- the table of infer bench attn
@@ -294,10 +296,11 @@ static enum infer_status bench_attention(const bench_run *b, const struct cuda_a
 enum infer_status bench_attentions(const bench_run *b) {
     static const struct {
         int d, n, window, type;
-    } all[] = {{64, 4096, 0, KV_F16},      {80, 4096, 0, KV_F16},   {96, 4096, 0, KV_F16},
-               {112, 4096, 0, KV_F16},     {128, 4096, 0, KV_F16},  {64, 8192, 0, KV_F16},
-               {128, 8192, 0, KV_F16},     {64, 16384, 0, KV_F16},  {128, 16384, 0, KV_F16},
-               {128, 16384, 1024, KV_F16}, {128, 4096, 0, KV_Q8_0}, {128, 4096, 0, KV_F32}};
+    } all[] = {{64, 4096, 0, KV_F16},      {80, 4096, 0, KV_F16},     {96, 4096, 0, KV_F16},
+               {112, 4096, 0, KV_F16},     {128, 4096, 0, KV_F16},    {64, 8192, 0, KV_F16},
+               {128, 8192, 0, KV_F16},     {64, 16384, 0, KV_F16},    {128, 16384, 0, KV_F16},
+               {128, 16384, 1024, KV_F16}, {128, 4096, 0, KV_Q8_0},   {128, 4096, 0, KV_F32},
+               {256, 4096, 0, KV_F16},     {256, 4096, 1024, KV_F16}, {512, 4096, 0, KV_F16}};
     for (int kernel = CUDA_ATTEND_WGMMA; kernel <= CUDA_ATTEND_MMA; kernel++)
         for (const auto &s : all) {
             const struct cuda_attention c = {

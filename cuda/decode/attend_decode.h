@@ -35,10 +35,15 @@ struct attend_job {
     unsigned dv_inverse; // 2^32 / dv, rounded up
     bool one;            // set by attend_launch: no block gets a second item
     const struct attend_kernel *kernel;
+    // what the kernels of attend_more.h do beside this
+    bool v_norm, late; // values are normed, without weights; norms of q and k stand behind the rotation
+    bool more;         // set by attend_plan: one of these kernels
+    float temp_beta;   // 0: none
+    int temp_len, temp_offset;
 };
 enum { ATTEND_HEADS = 256 }; // item heads of a row: counters that the plan has
-// Chooses the kernel and fills the last fields; smem: bytes of shared memory a block may have. False: no kernel takes head
-// sizes above 256 or not of 8, or the form in which the result is wanted.
+// Chooses the kernel and fills its fields; smem: bytes of shared memory a block may have. False: no kernel takes head
+// sizes above 512 or not of 8, or the form in which the result is wanted.
 bool attend_plan(attend_job *j, size_t smem);
 // Whether one row may come and go in packets.
 bool attend_takes_handoff(const attend_job &j);

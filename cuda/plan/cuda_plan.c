@@ -254,6 +254,30 @@ static void place_select(struct cuda_plan *p, int n_vocab) {
     p->arrived = take(p, outs * 4);
 }
 
+/* Most columns of a product that decode does not add to the residual stream as it is: a norm or a factor comes between. */
+static int post_width(const struct cuda_plan *p, const struct op_list *l) {
+    int most = 0;
+    for (int i = 0; l && i + 1 < l->n_op; i++) {
+        if (l->op[i].kind != OP_MATMUL) continue;
+        const struct op_matmul *m = &l->op[i].matmul;
+        const bool normed = l->op[i + 1].kind == OP_NORM && view_same(l->op[i + 1].norm.x, m->out),
+                   scaled = l->op[i + 1].kind == OP_ADD && p->group[m->w->id].scaled;
+        if ((normed || scaled) && m->out.width > most) most = m->out.width;
+    }
+    return most;
+}
+
+/* Parts that a row's keys are cut into at most. */
+static int most_splits(const struct backend_config *c) {
+    int max_pages = 1, least = CUDA_SPLIT;
+    for (int g = 0; g < c->n_kv_group; g++)
+        if (c->kv_group[g].max_pages > max_pages) max_pages = c->kv_group[g].max_pages;
+    for (int i = 0; i < c->n_store; i++)
+        if (c->store[i].head_dim_k > 128 || c->store[i].head_dim_v > 128) least = CUDA_SPLIT_WIDE;
+    const int n = max_pages * KV_PAGE / least + 1;
+    return n < 1 << CUDA_SPLIT_SHIFT ? n : 1 << CUDA_SPLIT_SHIFT;
+}
+
 static void place_workspace(struct cuda_plan *p, const struct backend_config *c) {
     const struct op_list *pl = c->list[ROW_PROMPT], *dl = c->list[ROW_DECODE];
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
@@ -273,12 +297,7 @@ static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
     }
     p->max_decode = dl ? round_up(dl->max_rows, 8) : 8;
     if (p->max_rows < p->max_decode) p->max_rows = p->max_decode;
-    int max_pages = 1;
-    for (int g = 0; g < c->n_kv_group; g++)
-        if (c->kv_group[g].max_pages > max_pages) max_pages = c->kv_group[g].max_pages;
-    p->max_split = max_pages * KV_PAGE / CUDA_SPLIT + 1;
-    if (p->max_split > 1 << CUDA_SPLIT_SHIFT) p->max_split = 1 << CUDA_SPLIT_SHIFT;
-
+    p->max_split = most_splits(c);
     size_t d = (size_t)p->max_decode, rows = (size_t)p->max_rows;
     size_t u = ((size_t)p->max_k + UNIT_COLS - 1) / UNIT_COLS;
     p->half_row_bytes = u * UNIT_COLS * 4; /* bfloat16 high and low parts */
@@ -292,6 +311,9 @@ static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
     for (int i = 0; i < ACT_SLOTS; i++) p->rec[i] = take(p, u * REC_BYTES_16); /* of one row */
     for (int i = 0; i < ACT_SLOTS; i++) p->half[i] = take(p, d * p->half_row_bytes);
     p->square = take(p, d * u * 16 * 4 * 2);
+    p->post_bytes = d * (size_t)post_width(p, dl) * 4;
+    p->post = take(p, p->post_bytes);
+    p->post_square = take(p, p->post_bytes ? d * u * 16 * 4 : 0);
     p->part = take(p, d * (size_t)(p->max_head_out + 4 * 512) * (size_t)p->max_split * 4);
     p->item = take(p, (d * (size_t)p->max_split + 1) * 16);
     p->cand = take(p, (size_t)(p->max_out + 8) * 512 * 8);

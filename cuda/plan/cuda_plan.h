@@ -9,8 +9,9 @@ extern "C" {
 
 enum {
     CUDA_REGION_MAX = WEIGHT_GROUP_MAX,
-    CUDA_SPLIT = 256,     /* keys of one attention split at least */
-    CUDA_SPLIT_SHIFT = 5, /* log2 of the most splits */
+    CUDA_SPLIT = 256,      /* keys of one attention split at least, */
+    CUDA_SPLIT_WIDE = 128, /* and where heads are above 128 (attend_more.h) */
+    CUDA_SPLIT_SHIFT = 5,  /* log2 of the most splits */
     CUDA_ROPE_MAX = 8,
     CUDA_FLIGHT = 4,        /* steps that may be queued */
     CUDA_PANEL_ROWS = 4096, /* weight rows that --blas on dequantises at a time */
@@ -63,8 +64,9 @@ struct cuda_plan {
     int max_k, max_head_out;                      /* widest matmul input; most n_head * head_dim_v */
     /* workspace, offsets into one allocation */
     size_t step, pages, slot_last, rope, rec[ACT_SLOTS], half[ACT_SLOTS], packet[ACT_SLOTS], square, part,
-        item, cand, counter, wide_count, constant, stage, scale, packets, found, cut, best, sums, arrived;
-    size_t stage_bytes, constant_bytes, half_row_bytes, handoff_bytes, workspace_bytes;
+        item, cand, counter, wide_count, constant, stage, scale, packets, found, cut, best, sums, arrived,
+        post, post_square; /* LINK_POST: products, which are zero in between, and sums of their squares */
+    size_t stage_bytes, constant_bytes, half_row_bytes, handoff_bytes, post_bytes, workspace_bytes;
     size_t tiles[ACT_SLOTS]; /* activation tiles of prompt rows (unit_operands.cuh) */
     int tile_cols[ACT_SLOTS];
     size_t mx, mx_scale; /* activations of block-scaled kernels and their scales */

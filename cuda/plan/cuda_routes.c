@@ -18,7 +18,7 @@ enum {
 
 #define LINK(l) (1u << LINK_##l)
 enum {
-    PROMPT_LINKS = LINK(MATMUL) | LINK(GATED) | LINK(RESIDUAL),
+    PROMPT_LINKS = LINK(MATMUL) | LINK(GATED) | LINK(RESIDUAL) | LINK(POST),
     DECODE_LINKS = PROMPT_LINKS | LINK(HEAD),
     ALONE = LINK(PLAIN)
 };
@@ -46,10 +46,13 @@ const int n_cuda_route = (int)(sizeof cuda_routes / sizeof *cuda_routes);
 const struct route_other cuda_other_routes[] = {
     {ROW_PROMPT, LINK_ATTEND, OP_ATTEND, 128, 90, 99, false, "prompt_put_kernel, flash_wgmma_kernel"},
     {ROW_PROMPT, LINK_ATTEND, OP_ATTEND, 128, 80, 129, true, "prompt_put_kernel, flash_mma_kernel"},
-    {ROW_DECODE, LINK_ATTEND, OP_ATTEND, 256, 90, 129, true, "attend_decode_kernel"},
+    {ROW_PROMPT, LINK_ATTEND, OP_ATTEND, 512, 90, 99, false, "prompt_put_kernel, flash_wide_kernel"},
+    {ROW_DECODE, LINK_ATTEND, OP_ATTEND, 512, 90, 129, true, "attend_decode_kernel"},
     {ROW_PROMPT, LINK_MATMUL, OP_NORM, 0, 80, 129, true, "prompt_norm_kernel"},
     {ROW_DECODE, LINK_RESIDUAL, OP_NORM, 0, 90, 129, true,
      "by the writer of the residual stream and the reader"},
+    {ROW_DECODE, LINK_POST, OP_NORM, 0, 90, 129, true, "post_norm_kernel"},
+    {ROW_PROMPT, LINK_POST, OP_NORM, 0, 80, 129, true, "prompt_post_kernel"},
     {ROW_DECODE, LINK_EMBED, OP_EMBED, 0, 90, 129, true, "embed_decode_kernel"},
     {ROW_DECODE, LINK_HEAD, OP_SELECT, 0, 90, 129, true, "select_decode_kernel"},
     {ROW_PROMPT, LINK_PLAIN, OP_ATTEND, 512, 80, 129, true, "attend_kernel"},
@@ -147,7 +150,8 @@ const char *route_group_name(enum route_group g) {
     return name[g];
 }
 const char *route_link_name(enum link_kind k) {
-    static const char *const name[] = {"plain", "embed", "matmul", "gated", "residual", "attend", "head"};
+    static const char *const name[] = {"plain",    "embed",  "matmul", "gated",
+                                       "residual", "attend", "head",   "post"};
     static_assert(sizeof name / sizeof *name == LINK_KIND_COUNT, "a name for each kind");
     return name[k];
 }

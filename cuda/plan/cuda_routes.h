@@ -30,8 +30,9 @@ enum link_kind {
     LINK_MATMUL,   /* [norm] matmul */
     LINK_GATED,    /* [norm] matmul, glu */
     LINK_RESIDUAL, /* matmul, add to the residual stream */
-    LINK_ATTEND,   /* [norm of q, norm of k] rope of q, rope of k, kv_put, attend */
-    LINK_HEAD,     /* decode: rows, norm, matmul, select */
+    LINK_ATTEND, /* [norm of v] [norm of q, norm of k] [rope of q, rope of k] [or these norms here] kv_put, attend */
+    LINK_HEAD, /* decode: rows, norm, matmul, select */
+    LINK_POST, /* matmul, norm of its result (or a factor), add to the residual stream [, that times a factor] */
     LINK_KIND_COUNT
 };
 

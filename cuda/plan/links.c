@@ -10,6 +10,10 @@ static int last_op(const struct cuda_link *k) { return k->first + k->n_op - 1; }
 struct view link_reads(const struct op_list *l, const struct cuda_link *k) {
     if (k->kind == LINK_HEAD) return l->op[k->first].rows.x;
     if (k->norm >= 0) return l->op[k->norm].norm.x;
+    if (k->before >= 0) {
+        const struct op *o = &l->op[k->before];
+        return o->kind == OP_NORM ? o->norm.x : o->glu.gate;
+    }
     return k->matmul >= 0 ? l->op[k->matmul].matmul.x : no_view;
 }
 struct view link_writes(const struct op_list *l, const struct cuda_link *k) {
@@ -20,17 +24,31 @@ const char *link_name(const struct op_list *l, const struct cuda_link *k) {
     return l->op[k->matmul >= 0 ? k->matmul : last_op(k)].name;
 }
 struct attend_ops link_attend_ops(const struct op_list *l, const struct cuda_link *k) {
-    const struct op *o = &l->op[k->first];
     struct attend_ops a = {0};
-    if (o->kind == OP_NORM) {
-        a.q_norm = &o++->norm;
-        a.k_norm = &o++->norm;
+    for (int i = k->first; i <= last_op(k); i++) {
+        const struct op *o = &l->op[i];
+        if (o->kind == OP_NORM && !o->norm.w)
+            a.v_norm = &o->norm;
+        else if (o->kind == OP_NORM) {
+            *(a.q_norm ? &a.k_norm : &a.q_norm) = &o->norm;
+            a.late = a.q_rope != NULL;
+        } else if (o->kind == OP_ROPE)
+            *(a.q_rope ? &a.k_rope : &a.q_rope) = &o->rope;
+        else if (o->kind == OP_KV_PUT)
+            a.put = &o->kv_put;
+        else
+            a.attend = &o->attend;
     }
-    a.q_rope = &o[0].rope;
-    a.k_rope = &o[1].rope;
-    a.put = &o[2].kv_put;
-    a.attend = &o[3].attend;
     return a;
+}
+struct post_ops link_post_ops(const struct op_list *l, const struct cuda_plan *plan,
+                              const struct cuda_link *k) {
+    const struct op *o = &l->op[k->matmul + 1];
+    struct post_ops p = {.factor = plan->group[l->op[k->matmul].matmul.w->id].member[0].factor, .scale = 1};
+    if (o->kind == OP_NORM) p.norm = &o++->norm;
+    p.add = &o++->add;
+    if (o <= &l->op[last_op(k)]) p.scale = o->glu.k.limit;
+    return p;
 }
 
 /* ---- what a pattern asks beside the kinds of its operations -------------------------------------------------- */
@@ -39,7 +57,9 @@ struct attend_ops link_attend_ops(const struct op_list *l, const struct cuda_lin
  * a factor, or exact sums), or they disagree. */
 static enum link_form form_of(const struct link_case *c, enum link_kind kind, const struct cuda_group *g) {
     enum link_form form = FORM_ROWS;
-    if (g->scaled || g->apart) return FORM_ROWS;
+    const bool scales =
+        kind == LINK_POST || (kind == LINK_MATMUL && g->n_member == 1); /* behind the products */
+    if ((g->scaled && (!scales || g->bias)) || g->apart) return FORM_ROWS;
     for (int i = 0; i < g->n_region; i++) {
         const enum layout l = g->region[i].layout;
         const enum link_form f = route_form(c->route, c->list->cls, kind, c->int8, l);
@@ -75,12 +95,25 @@ static bool norm_fits(const struct link_case *c, const struct cuda_link *k) {
            n->dim % (c->list->cls == ROW_DECODE ? 32 : 4) == 0 && list_hands_over(c->list, k->norm) &&
            view_same(c->list->op[k->matmul].matmul.x, n->out);
 }
+/* What stands in front of a matmul instead: it is done to rows, on their way into the matmul's form. */
+static bool before_fits(const struct link_case *c, const struct cuda_link *k) {
+    const struct op *o = &c->list->op[k->before];
+    const bool norm = o->kind == OP_NORM;
+    const struct view x = norm ? o->norm.x : o->glu.gate, out = norm ? o->norm.out : o->glu.out;
+    if (norm ? o->norm.dim != x.width || op_norm_weights(&o->norm) != x.width
+             : o->glu.up.buf >= 0 || o->glu.act > ACT_GELU_ERF)
+        return false;
+    return list_hands_over(c->list, k->before) && view_same(c->list->op[k->matmul].matmul.x, out);
+}
+static bool front_fits(const struct link_case *c, const struct cuda_link *k) {
+    return (k->norm < 0 || norm_fits(c, k)) && (k->before < 0 || before_fits(c, k));
+}
 static bool is_embed(const struct link_case *c, struct cuda_link *k) {
     return k->first == 0 && c->plan->embedding >= 0 && c->list->op[0].embed.out.width % 32 == 0 &&
            (!c->has || c->has(c->user, k, FORM_ROWS, FORM_ROWS));
 }
 static bool is_matmul(const struct link_case *c, struct cuda_link *k) {
-    return (k->norm < 0 || norm_fits(c, k)) && matmul_fits(c, k);
+    return front_fits(c, k) && matmul_fits(c, k);
 }
 static bool is_gated(const struct link_case *c, struct cuda_link *k) {
     const struct cuda_group *g = &c->plan->group[c->list->op[k->matmul].matmul.w->id];
@@ -93,7 +126,8 @@ static bool is_residual(const struct link_case *c, struct cuda_link *k) {
     const struct op_matmul *m = &c->list->op[k->matmul].matmul;
     const struct op_add *a = &c->list->op[k->matmul + 1].add;
     return view_same(a->a, a->out) && view_same(a->b, m->out) && list_hands_over(c->list, k->matmul) &&
-           c->plan->group[m->w->id].n_member == 1 && a->out.width % 32 == 0 && matmul_fits(c, k);
+           front_fits(c, k) && c->plan->group[m->w->id].n_member == 1 && a->out.width % 32 == 0 &&
+           matmul_fits(c, k);
 }
 static bool is_head(const struct link_case *c, struct cuda_link *k) {
     const struct op *o = &c->list->op[k->first];
@@ -103,30 +137,61 @@ static bool is_head(const struct link_case *c, struct cuda_link *k) {
            g->n_member == 1 && is_matmul(c, k);
 }
 static bool head_norm_fits(const struct op_norm *n, struct view x, int head_dim) {
-    return n->kind == NORM_RMS && n->w && !n->bias && n->dim == head_dim && op_norm_weights(n) == n->dim &&
+    return n->kind == NORM_RMS && !n->bias && n->dim == head_dim && op_norm_weights(n) == n->dim &&
            view_same(n->x, x) && view_same(n->out, x);
+}
+/* Norms of heads, all of one eps; behind the rotation only where that keeps lengths. */
+static bool head_norms_fit(const struct attend_ops *o, struct view q, struct view k,
+                           const struct kv_store *s) {
+    const struct op_norm *v = o->v_norm;
+    if (v && (v->kind != NORM_RMS || v->bias || v->dim != s->head_dim_v || !view_same(v->out, o->put->v) ||
+              !o->q_norm || v->eps != o->q_norm->eps))
+        return false;
+    if (!o->q_norm) return true;
+    return o->k_norm && head_norm_fits(o->q_norm, q, s->head_dim_k) &&
+           head_norm_fits(o->k_norm, k, s->head_dim_k) && o->q_norm->eps == o->k_norm->eps &&
+           (!o->late || o->q_rope->rope->mscale == 1);
+}
+/* q and k of all heads, rotated alike. */
+static bool ropes_fit(const struct attend_ops *o, struct view q, struct view k, const struct kv_store *s) {
+    const struct op_rope *rq = o->q_rope, *rk = o->k_rope;
+    return !rq || (view_same(rq->x, q) && view_same(rk->x, k) && rq->rope == rk->rope &&
+                   rq->n_head == o->attend->n_head && rk->n_head == s->n_kv_head &&
+                   rq->head_dim == s->head_dim_k && rk->head_dim == s->head_dim_k);
 }
 /* q, k and v in one buffer that nothing reads later, and head sizes that the kernels have. */
 static bool is_attend(const struct link_case *c, struct cuda_link *k) {
     const struct op_list *l = c->list;
     const struct attend_ops o = link_attend_ops(l, k);
     const struct kv_store *s = &c->store[o.attend->store];
-    const struct view q = o.attend->q, key = o.put->k, v = o.put->v;
-    if (!view_same(o.q_rope->x, q) || !view_same(o.k_rope->x, key) || o.q_rope->rope != o.k_rope->rope ||
-        o.attend->store != o.put->store || q.buf != key.buf || q.buf != v.buf ||
-        l->buf[q.buf].last != last_op(k))
+    const struct view q = o.attend->q, key = o.put->k, v = attend_value(&o);
+    if (o.attend->store != o.put->store || q.buf != key.buf || q.buf != v.buf ||
+        l->buf[q.buf].last != last_op(k) || l->buf[o.put->v.buf].last > last_op(k) ||
+        k->n_op != 2 + (o.v_norm != NULL) + 2 * (o.q_norm != NULL) + 2 * (o.q_rope != NULL))
         return false;
-    if (o.attend->temp_beta != 0 || o.attend->chunked) return false;
-    if (o.q_rope->n_head != o.attend->n_head || o.k_rope->n_head != s->n_kv_head ||
-        o.q_rope->head_dim != s->head_dim_k || o.k_rope->head_dim != s->head_dim_k)
-        return false;
-    if (o.q_norm && (!head_norm_fits(o.q_norm, q, s->head_dim_k) ||
-                     !head_norm_fits(o.k_norm, key, s->head_dim_k) || o.q_norm->eps != o.k_norm->eps))
-        return false;
+    if (o.attend->chunked || !ropes_fit(&o, q, key, s) || !head_norms_fit(&o, q, key, s)) return false;
     /* as bfloat16 or as halves it can be turned into rows */
     const enum link_form least = l->cls == ROW_DECODE ? FORM_BF16 : FORM_HALVES;
     return route_attend(c->route, l->cls, s->head_dim_k, s->head_dim_v) != NULL &&
            (!c->has || c->has(c->user, k, FORM_ROWS, least));
+}
+/* The result of a matmul goes through a norm of the whole row, or is times a factor, on its way to the residual stream. */
+static bool is_post(const struct link_case *c, struct cuda_link *k) {
+    const struct op_matmul *m = &c->list->op[k->matmul].matmul;
+    const struct cuda_group *g = &c->plan->group[m->w->id];
+    const struct post_ops p = link_post_ops(c->list, c->plan, k);
+    const struct op_norm *n = p.norm;
+    if (n && (n->kind != NORM_RMS || n->bias || n->dim != n->x.width || !view_same(n->x, m->out) ||
+              !view_same(n->out, m->out)))
+        return false;
+    if (k->n_op > 2 + (n != NULL)) {
+        const struct op_glu *s = &c->list->op[last_op(k)].glu;
+        if (s->act != ACT_SCALE || !view_same(s->gate, p.add->out) || !view_same(s->out, p.add->out))
+            return false;
+    }
+    return view_same(p.add->a, p.add->out) && view_same(p.add->b, m->out) &&
+           c->list->buf[m->out.buf].last == k->matmul + 1 + (n != NULL) && g->n_member == 1 &&
+           p.add->out.width % (c->list->cls == ROW_DECODE ? 32 : 4) == 0 && matmul_fits(c, k);
 }
 
 /* ---- edges ------------------------------------------------------------------------------------------------------ */
@@ -137,6 +202,8 @@ static unsigned forms_given(const struct link_case *c, const struct cuda_link *g
                    tiles = 1u << FORM_HALVES | 1u << FORM_CODES | 1u << FORM_TF32 | 1u << FORM_PANEL;
     const bool decode = c->list->cls == ROW_DECODE;
     switch (g->kind) {
+    case LINK_POST:
+        return !decode ? 0 : c->int8 ? 1u << FORM_INT8_32 : halves;
     case LINK_EMBED:
     case LINK_RESIDUAL:
         return decode && normed ? c->int8 ? 1u << FORM_INT8_32 : halves : 0;
@@ -154,11 +221,11 @@ static enum link_form form_between(const struct link_case *c, const struct cuda_
                                    const struct cuda_link *t) {
     const bool normed = t->norm >= 0;
     const enum link_form want = g->kind == LINK_GATED && t->wants == FORM_INT8_32 ? FORM_INT8_16 : t->wants;
-    if (t->matmul < 0 || !(forms_given(c, g, normed) >> want & 1)) return FORM_ROWS;
+    if (t->matmul < 0 || t->before >= 0 || !(forms_given(c, g, normed) >> want & 1)) return FORM_ROWS;
     const struct view v = link_writes(c->list, g);
     if (!view_same(v, link_reads(c->list, t))) return FORM_ROWS;
     /* the residual stream is there as rows, too; other results are not */
-    if (!normed && c->list->buf[v.buf].last > last_op(t)) return FORM_ROWS;
+    if (!normed && g->kind != LINK_POST && c->list->buf[v.buf].last > last_op(t)) return FORM_ROWS;
     if (c->has && (!c->has(c->user, g, g->wants, want) || !c->has(c->user, t, want, FORM_ROWS)))
         return FORM_ROWS;
     return want;
@@ -166,7 +233,8 @@ static enum link_form form_between(const struct link_case *c, const struct cuda_
 /* Whether one row may come in packets. */
 static bool in_packets(const struct link_case *c, const struct cuda_link *g, const struct cuda_link *t) {
     if (c->list->cls != ROW_DECODE) return false;
-    if (t->kind == LINK_RESIDUAL) return t->in.form != FORM_ROWS;
+    if ((t->kind == LINK_RESIDUAL || t->kind == LINK_POST) && g->kind != LINK_POST)
+        return t->in.form != FORM_ROWS;
     if (t->kind != LINK_ATTEND || g->kind != LINK_MATMUL) return false;
     const struct view v = link_writes(c->list, g);
     return v.col == 0 && v.buf == link_attend_ops(c->list, t).attend->q.buf;
@@ -174,19 +242,34 @@ static bool in_packets(const struct link_case *c, const struct cuda_link *g, con
 
 /* ---- the patterns: for each first operation the longest first; then a plain operation ------------------------ */
 
-enum { DECODE = 1 << ROW_DECODE, BOTH = DECODE | 1 << ROW_PROMPT, MOST_OPS = 6 };
+enum { DECODE = 1 << ROW_DECODE, BOTH = DECODE | 1 << ROW_PROMPT, MOST_OPS = 7 };
 static const struct pattern {
     enum link_kind kind;
-    int classes, norm, matmul, n; /* norm and matmul: which of the n operations, -1: none */
+    int classes, norm, matmul,
+        n; /* norm (or what else is done to the rows in front) and matmul: which of the n operations, -1: none */
     enum op_kind op[MOST_OPS];
     bool (*fits)(const struct link_case *c, struct cuda_link *k);
 } patterns[] = {
+    {LINK_ATTEND,
+     BOTH,
+     -1,
+     -1,
+     7,
+     {OP_NORM, OP_NORM, OP_NORM, OP_ROPE, OP_ROPE, OP_KV_PUT, OP_ATTEND},
+     is_attend},
     {LINK_ATTEND, BOTH, -1, -1, 6, {OP_NORM, OP_NORM, OP_ROPE, OP_ROPE, OP_KV_PUT, OP_ATTEND}, is_attend},
+    {LINK_ATTEND, BOTH, -1, -1, 6, {OP_ROPE, OP_ROPE, OP_NORM, OP_NORM, OP_KV_PUT, OP_ATTEND}, is_attend},
+    {LINK_ATTEND, BOTH, -1, -1, 4, {OP_NORM, OP_NORM, OP_KV_PUT, OP_ATTEND}, is_attend},
     {LINK_ATTEND, BOTH, -1, -1, 4, {OP_ROPE, OP_ROPE, OP_KV_PUT, OP_ATTEND}, is_attend},
+    {LINK_ATTEND, BOTH, -1, -1, 2, {OP_KV_PUT, OP_ATTEND}, is_attend},
     {LINK_HEAD, DECODE, 1, 2, 4, {OP_ROWS, OP_NORM, OP_MATMUL, OP_SELECT}, is_head},
     {LINK_GATED, BOTH, 0, 1, 3, {OP_NORM, OP_MATMUL, OP_GLU}, is_gated},
     {LINK_GATED, BOTH, -1, 0, 2, {OP_MATMUL, OP_GLU}, is_gated},
+    {LINK_POST, BOTH, -1, 0, 4, {OP_MATMUL, OP_NORM, OP_ADD, OP_GLU}, is_post},
+    {LINK_POST, BOTH, -1, 0, 3, {OP_MATMUL, OP_NORM, OP_ADD}, is_post},
+    {LINK_RESIDUAL, BOTH, 0, 1, 3, {OP_GLU, OP_MATMUL, OP_ADD}, is_residual},
     {LINK_RESIDUAL, BOTH, -1, 0, 2, {OP_MATMUL, OP_ADD}, is_residual},
+    {LINK_POST, BOTH, -1, 0, 2, {OP_MATMUL, OP_ADD}, is_post},
     {LINK_MATMUL, BOTH, 0, 1, 2, {OP_NORM, OP_MATMUL}, is_matmul},
     {LINK_MATMUL, BOTH, -1, 0, 1, {OP_MATMUL}, is_matmul},
     {LINK_EMBED, DECODE, -1, -1, 1, {OP_EMBED}, is_embed},
@@ -206,8 +289,13 @@ static bool matches(const struct link_case *c, const struct pattern *p, int at, 
     *k = (struct cuda_link){.kind = p->kind,
                             .first = at,
                             .n_op = p->n,
-                            .norm = p->norm < 0 ? -1 : at + p->norm,
+                            .norm = -1,
+                            .before = -1,
                             .matmul = p->matmul < 0 ? -1 : at + p->matmul};
+    if (p->norm >= 0) {
+        const struct op *o = &c->list->op[at + p->norm];
+        *(o->kind == OP_NORM && o->norm.kind == NORM_RMS ? &k->norm : &k->before) = at + p->norm;
+    }
     if (!p->fits(c, k)) return false;
     if (front) k->in.form = form_between(c, front, k);
     return k->matmul < 0 || k->in.form != FORM_ROWS || convertible(c, k);
@@ -221,7 +309,8 @@ int links_make(const struct link_case *c, struct cuda_link *link) {
         int p = 0;
         while (p < n_pattern && !matches(c, &patterns[p], at, front, k)) p++;
         if (p == n_pattern)
-            *k = (struct cuda_link){.kind = LINK_PLAIN, .first = at, .n_op = 1, .norm = -1, .matmul = -1};
+            *k = (struct cuda_link){
+                .kind = LINK_PLAIN, .first = at, .n_op = 1, .norm = -1, .before = -1, .matmul = -1};
         if (!front) continue;
         if (k->in.form == FORM_INT8_16) k->wants = FORM_INT8_16;
         front->gives = k->in.form;

@@ -19,8 +19,9 @@ struct link_edge {
 
 struct cuda_link {
     enum link_kind kind;
-    int first, n_op;      /* operations of the list */
-    int norm, matmul;     /* of these, the norm in front of a matmul and the matmul; -1: none */
+    int first, n_op;  /* operations of the list */
+    int norm, matmul; /* of these, the RMS norm in front of a matmul and the matmul; -1: none */
+    int before; /* what else is done to the rows in front of a matmul: a norm with a mean, an activation; -1: none */
     enum link_form wants; /* what the matmul's kernel reads, */
     enum act_slot slot;   /* and where */
     struct link_edge in;  /* from the link in front */
@@ -50,12 +51,27 @@ const char *link_name(const struct op_list *l, const struct cuda_link *k);
 
 /* The operations of a LINK_ATTEND. */
 struct attend_ops {
+    const struct op_norm *v_norm;          /* without weights; what it reads is v; NULL: none */
     const struct op_norm *q_norm, *k_norm; /* NULL: none */
-    const struct op_rope *q_rope, *k_rope;
+    bool late;                             /* these stand behind the rotation */
+    const struct op_rope *q_rope, *k_rope; /* NULL: none */
     const struct op_kv_put *put;
     const struct op_attend *attend;
 };
+/* v as the projection leaves it. */
+static inline struct view attend_value(const struct attend_ops *o) {
+    return o->v_norm ? o->v_norm->x : o->put->v;
+}
 struct attend_ops link_attend_ops(const struct op_list *l, const struct cuda_link *k);
+
+/* The operations of a LINK_POST behind its matmul: x = scale * (x + norm(factor * y)). */
+struct post_ops {
+    const struct op_norm *norm; /* NULL: none */
+    const struct op_add *add;
+    float factor, scale; /* 1: none */
+};
+struct post_ops link_post_ops(const struct op_list *l, const struct cuda_plan *plan,
+                              const struct cuda_link *k);
 
 #ifdef __cplusplus
 }

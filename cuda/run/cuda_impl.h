@@ -2,6 +2,7 @@
 #pragma once
 #include "cuda/common/dev.h"
 #include "cuda/common/cuda_error.h"
+#include "cuda/common/front.h"
 #include "cuda/plain/select.h"
 #include "cuda/plan/cuda_routes.h"
 
@@ -75,6 +76,25 @@ dev_matrix cuda_matrix(const cuda_backend *b, int group, int member);
 float2 *cuda_rope_table(const cuda_backend *b, const struct rope *r);
 int32_t *cuda_tokens(const cuda_backend *b);
 select_job cuda_select(const cuda_backend *b, const struct op_list *l, const struct op_select *o);
+
+// A norm, or an activation without a gate.
+static inline front_job cuda_front(const cuda_backend *b, const struct op *o) {
+    front_job f = {};
+    f.norm = o->kind == OP_NORM;
+    if (!f.norm) f.act = o->glu.act;
+    if (!f.norm) return f;
+    f.eps = o->norm.eps;
+    f.w = cuda_constant(b, o->norm.w);
+    f.bias = cuda_constant(b, o->norm.bias);
+    return f;
+}
+// x = factor * x
+static inline cudaError_t cuda_scale_rows(const cuda_backend *b, rows x, float factor, int n, bool out_rows,
+                                          op_queue q) {
+    act_numbers k = {};
+    k.limit = factor;
+    return op_glu_run(b->t, x, rows{}, x, ACT_SCALE, k, n, out_rows, q);
+}
 
 // Whether only the kernels that every chip has are wanted.
 static inline bool cuda_only_mma(const cuda_backend *b) {

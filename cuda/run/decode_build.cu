@@ -51,7 +51,10 @@ int decode_best_split(const mm_job &j, const struct mm_kernel *k, int blocks) {
 }
 static bool is_half(enum layout l) { return layout_kind(l) == KIND_HALVES; }
 static enum mm_epilogue epilogue_of(enum link_kind k) {
-    return k == LINK_GATED ? EPI_GLU : k == LINK_RESIDUAL ? EPI_ADD : k == LINK_HEAD ? EPI_HEAD : EPI_STORE;
+    return k == LINK_GATED                        ? EPI_GLU
+           : k == LINK_HEAD                       ? EPI_HEAD
+           : k == LINK_RESIDUAL || k == LINK_POST ? EPI_ADD
+                                                  : EPI_STORE;
 }
 // Shared memory of a block for one row.
 static size_t block_bytes(const matmul_link *l) { return mm_smem(l->k, l->x_bytes); }
@@ -132,7 +135,7 @@ static bool make_attend(const cuda_backend *b, attend_job *a, const struct cuda_
     a->qkv_row = qkv.stride;
     a->q_col = o.attend->q.col;
     a->k_col = o.put->k.col;
-    a->v_col = o.put->v.col;
+    a->v_col = attend_value(&o).col;
     a->n_head = o.attend->n_head;
     const float log2e = 1.4426950408889634f;
     a->softcap = o.attend->softcap * log2e;
@@ -144,9 +147,16 @@ static bool make_attend(const cuda_backend *b, attend_job *a, const struct cuda_
         a->k_norm = cuda_constant(b, o.k_norm->w);
         a->eps = o.q_norm->eps;
     }
-    a->rope = cuda_rope_table(b, o.q_rope->rope);
-    a->n_rot = o.q_rope->rope->n_rot;
-    a->neox = o.q_rope->rope->kind == ROPE_NEOX;
+    if (o.q_rope) {
+        a->rope = cuda_rope_table(b, o.q_rope->rope);
+        a->n_rot = o.q_rope->rope->n_rot;
+        a->neox = o.q_rope->rope->kind == ROPE_NEOX;
+    }
+    a->v_norm = o.v_norm != NULL;
+    a->late = o.late;
+    a->temp_beta = o.attend->temp_beta;
+    a->temp_len = o.attend->temp_len;
+    a->temp_offset = o.attend->temp_offset;
     a->part = (float *)(b->work + b->plan.part);
     a->max_split = b->plan.max_split;
     a->arrived = (int *)(b->work + b->plan.counter);
@@ -196,6 +206,7 @@ static void convert_input(const cuda_backend *b, decode_link *d, stream *r) {
     a->x = cuda_rows(b, l, link_reads(l, &d->is));
     a->n_row = row_count(b, d);
     give_to(a, form_at(b, d->is.wants, d->is.slot));
+    if (d->is.before >= 0) d->front = cuda_front(b, &l->op[d->is.before]);
     if (!n) return;
     r->nth++;
     set_scale(b, &of_scale, r->nth);
@@ -277,6 +288,37 @@ static void build_residual(const cuda_backend *b, decode_link *d, bool int8, str
     j.square_out = (float *)(b->work + b->plan.square);
     give_to(&j, given_form(b, d, int8));
 }
+// The product on its own, on zeros, then what comes between it and the stream.
+static void build_post(const cuda_backend *b, decode_link *d, bool int8, stream *r) {
+    const struct op_list *l = b->c.list[ROW_DECODE];
+    const struct post_ops o = link_post_ops(l, &b->plan, &d->is);
+    const struct op_norm *next = d->is.gives == FORM_ROWS ? NULL : norm_of(b, d + 1);
+    mm_job &j = d->mm.job;
+    post_job &p = d->post;
+    memset(&p, 0, sizeof p);
+    set_scale(b, &j, r->nth);
+    p.give.x = cuda_rows(b, l, link_writes(l, &d->is));
+    j.res = p.y = (float *)(b->work + b->plan.post);
+    j.res_row = (size_t)p.give.x.width;
+    j.next_norm = (const float *)(b->work + b->plan.part); // any floats: nobody takes this
+    j.square_out = (float *)(b->work + b->plan.post_square);
+    p.squares = j.square_out;
+    give_to(&j, idle_form(b, int8));
+    p.normed = o.norm != NULL;
+    if (o.norm) p.norm = cuda_constant(b, o.norm->w), p.eps = o.norm->eps;
+    p.factor = o.factor;
+    p.scale = o.scale;
+    p.gives = d->is.gives != FORM_ROWS;
+    p.give.n_row = row_count(b, d);
+    p.give.square_row = j.square_row;
+    give_to(&p.give, given_form(b, d, int8));
+    if (!next) return;
+    mm_job of_scale = {};
+    set_scale(b, &of_scale, ++r->nth);
+    p.give.norm = cuda_constant(b, next->w);
+    p.give.scale = of_scale.scale;
+    p.give.square = (float *)(b->work + b->plan.square);
+}
 static void build_gated(const cuda_backend *b, decode_link *d) {
     d->mm.job.act = b->c.list[ROW_DECODE]->op[d->is.first + d->is.n_op - 1].glu.act;
     give_or_make_rows(b, d, &d->mm.job, ACT_GATED);
@@ -286,6 +328,8 @@ static void build_store(const cuda_backend *b, decode_link *d) {
     const rows y = cuda_rows(b, l, link_writes(l, &d->is));
     d->mm.job.y = y.p;
     d->mm.job.y_row = y.stride;
+    d->scaled = y;
+    d->factor = b->plan.group[l->op[d->is.matmul].matmul.w->id].member[0].factor;
 }
 static void build_head(const cuda_backend *b, struct decode_program *p, decode_link *d) {
     const struct op_list *l = b->c.list[ROW_DECODE];
@@ -397,6 +441,9 @@ static void build_link(cuda_backend *b, struct decode_program *p, decode_link *d
     case LINK_RESIDUAL:
         build_residual(b, d, int8, r);
         break;
+    case LINK_POST:
+        build_post(b, d, int8, r);
+        break;
     case LINK_GATED:
         build_gated(b, d);
         break;
@@ -488,6 +535,9 @@ enum infer_status decode_build(struct decode_program **out, cuda_backend *b) {
     if (st == INFER_OK)
         st = mem_new(&p->up, (size_t)(b->plan.n_group + 1) * sizeof *p->up, "a decode program");
     if (st == INFER_OK) st = find_scales(b, p->up);
+    if (st == INFER_OK &&
+        cudaMemsetAsync(b->work + b->plan.post, 0, b->plan.post_bytes, b->stream) != cudaSuccess)
+        st = cuda_error(cudaGetLastError(), "cudaMemsetAsync");
     if (st == INFER_OK)
         fits = (l->max_rows == 1 && all_codes(b) && build(b, p, true, link)) || build(b, p, false, link);
     mem_free(link);

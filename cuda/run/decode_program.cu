@@ -109,9 +109,20 @@ static enum infer_status run_fused(const decode_step &s, const decode_link *d, b
     if (d->from_rows) {
         act_rows_job in = d->input;
         in.xo_pitch = input_pitch(d, rows);
-        CU(act_rows_give(in, rows, overlap, s.stream));
+        if (d->is.before < 0)
+            CU(act_rows_give(in, rows, overlap, s.stream));
+        else
+            CU(act_front_give(in, d->front, rows, overlap, s.stream));
     }
+    if (d->is.kind == LINK_POST) j.xo_pitch = 0;
     TRY(run_matmul(s, &d->mm, j, rows));
+    if (d->is.kind == LINK_POST) {
+        post_job p = d->post;
+        p.give.xo_pitch = output_pitch(d, rows);
+        CU(post_norm_launch(p, rows, overlap, s.stream));
+    }
+    if (d->is.kind == LINK_MATMUL && d->factor != 1)
+        CU(cuda_scale_rows(s.b, d->scaled, d->factor, rows, d->out_rows, op_queue{s.stream, overlap}));
     if (d->to_rows) CU(act_rows_take(d->output, rows, overlap, s.stream));
     return INFER_OK;
 }

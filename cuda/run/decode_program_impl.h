@@ -1,7 +1,8 @@
 // The program of decode rows, for the files that build and run it.
 #pragma once
-#include "cuda/decode/act_rows.h"
+#include "cuda/decode/act_front.h"
 #include "cuda/decode/attend_decode.h"
+#include "cuda/decode/post_norm.h"
 #include "cuda/decode/skinny.h"
 #include "cuda/plan/links.h"
 #include "cuda/run/decode_program.h"
@@ -19,13 +20,17 @@ struct decode_link {
     const char *name;
     bool out_rows; // works on the rows that want an output
     union {
-        struct matmul_link mm; // MATMUL, GATED, RESIDUAL, HEAD
+        struct matmul_link mm; // MATMUL, GATED, RESIDUAL, HEAD, POST
         embed_job embed;
         attend_job attend;
     };
     // Of a matmul behind an edge of rows: what makes its input of them; in front of one: what makes rows of a result.
     bool from_rows, to_rows;
     act_rows_job input, output;
+    front_job front; // of .before, done to the input on its way
+    post_job post;   // POST: behind the matmul
+    float factor;    // MATMUL: what rows, its result, are times; 1: none
+    rows scaled;
 };
 struct decode_program {
     struct decode_link *link;

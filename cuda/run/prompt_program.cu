@@ -65,20 +65,37 @@ static void place_members(const cuda_backend *b, const cuda_group *g, int region
         j->member[j->n_member++] = prompt_member{c->base / UNIT_ROWS, c->n, c->col, bias};
     }
 }
+// What a POST does behind its products, whose rows are y.
+static void build_post(const cuda_backend *b, prompt_link *d) {
+    const struct op_list *l = b->c.list[ROW_PROMPT];
+    const struct post_ops o = link_post_ops(l, &b->plan, &d->is);
+    prompt_post_job *p = &d->post;
+    p->x = cuda_rows(b, l, link_writes(l, &d->is));
+    p->y = cuda_rows(b, l, l->op[d->is.matmul].matmul.out);
+    p->normed = o.norm != NULL;
+    if (o.norm) p->norm = cuda_constant(b, o.norm->w), p->eps = o.norm->eps;
+    p->factor = o.factor;
+    p->scale = o.scale;
+    p->n_row = d->gemm.job[0].n_row;
+}
 static void build_gemm(const cuda_backend *b, const prompt_program *p, prompt_link *d) {
     const struct op_list *list = b->c.list[ROW_PROMPT];
     const int group = list->op[d->is.matmul].matmul.w->id;
     const cuda_group *g = &b->plan.group[group];
-    const rows out = cuda_rows(b, list, link_writes(list, &d->is));
+    const rows out = cuda_rows(
+        b, list, d->is.kind == LINK_POST ? list->op[d->is.matmul].matmul.out : link_writes(list, &d->is));
     const bool glu = d->is.kind == LINK_GATED;
     const prompt_tiles gated = glu ? output_of(b, d, ACT_GATED) : prompt_tiles{};
     prompt_gemm *l = &d->gemm;
     memset(l->tuned, -1, sizeof l->tuned);
     l->epilogue = glu ? EPILOGUE_GLU : d->is.kind == LINK_RESIDUAL ? EPILOGUE_ADD : EPILOGUE_STORE;
     l->weights = group;
+    d->scaled = out;
+    d->factor = d->is.kind == LINK_MATMUL ? g->member[0].factor : 1;
     l->n_job = g->n_region;
     d->input = input_of(b, d);
     d->from_rows = d->is.in.form == FORM_ROWS;
+    if (d->is.before >= 0) d->front = cuda_front(b, &list->op[d->is.before]);
     for (int i = 0; i < g->n_region; i++) {
         const cuda_region *r = &g->region[i];
         prompt_job *j = &l->job[i];
@@ -107,18 +124,25 @@ static void build_gemm(const cuda_backend *b, const prompt_program *p, prompt_li
 }
 
 static void build_put(const cuda_backend *b, prompt_link *d, const struct attend_ops *o, rows qkv) {
-    prompt_put_job *put = &d->put;
+    prompt_put_job *put = &d->put.put;
+    d->put.v_norm = o->v_norm != NULL;
+    d->put.late = o->late;
+    d->put.temp_beta = o->attend->temp_beta;
+    d->put.temp_len = o->attend->temp_len;
+    d->put.temp_offset = o->attend->temp_offset;
     put->t = b->t;
     put->kv = cuda_store(b, o->put->store);
     put->qkv = qkv.p;
     put->stride = qkv.stride;
     put->q_col = o->attend->q.col;
     put->k_col = o->put->k.col;
-    put->v_col = o->put->v.col;
+    put->v_col = attend_value(o).col;
     put->n_head = o->attend->n_head;
-    put->n_rot = o->q_rope->rope->n_rot;
-    put->neox = o->q_rope->rope->kind == ROPE_NEOX;
-    put->rope = cuda_rope_table(b, o->q_rope->rope);
+    if (o->q_rope) {
+        put->n_rot = o->q_rope->rope->n_rot;
+        put->neox = o->q_rope->rope->kind == ROPE_NEOX;
+        put->rope = cuda_rope_table(b, o->q_rope->rope);
+    }
     if (!o->q_norm) return;
     put->q_norm = cuda_constant(b, o->q_norm->w);
     put->k_norm = cuda_constant(b, o->k_norm->w);
@@ -131,7 +155,7 @@ static void build_attend(const cuda_backend *b, const prompt_program *p, prompt_
     const rows qkv = cuda_rows(b, l, view{buf, 0, l->buf[buf].width});
     const struct kv_store *s = &b->c.store[o.attend->store];
     build_put(b, d, &o, qkv);
-    const dev_kv kv = d->put.kv;
+    const dev_kv kv = d->put.put.kv;
     const prompt_tiles out = output_of(b, d, ACT_ATTENDED);
     d->mma = route_attend(&p->route, ROW_PROMPT, s->head_dim_k, s->head_dim_v)->mma;
     prompt_attend_job *a = &d->attend;
@@ -173,6 +197,7 @@ static bool build(cuda_backend *b, prompt_program *p, struct cuda_link *link) {
     for (int i = 0; i < p->n_link; i++) {
         prompt_link *d = &p->link[i];
         if (d->is.matmul >= 0) build_gemm(b, p, d);
+        if (d->is.kind == LINK_POST) build_post(b, d);
         if (d->is.kind == LINK_ATTEND) build_attend(b, p, d);
     }
     return n_matmul > 0;
@@ -245,7 +270,10 @@ static enum infer_status run_gemm(const cuda_backend *b, const prompt_program *p
                                   cudaStream_t s) {
     const prompt_tiles *t = &d->input;
     const int *n_row = d->gemm.job[0].n_row;
-    if (d->from_rows) CU(prompt_norm_launch(t->x, t->w, t->eps, n_row, t->tiles, t->k_tiles, t->order, n, s));
+    if (d->from_rows && d->is.before >= 0)
+        CU(prompt_front_launch(t->x, d->front, n_row, t->tiles, t->k_tiles, t->order, n, s));
+    else if (d->from_rows)
+        CU(prompt_norm_launch(t->x, t->w, t->eps, n_row, t->tiles, t->k_tiles, t->order, n, s));
     return prompt_gemm_run(b, p, &d->gemm, n, s);
 }
 static enum infer_status run_link(cuda_backend *b, const prompt_program *p, const prompt_link *d, int n,
@@ -253,10 +281,15 @@ static enum infer_status run_link(cuda_backend *b, const prompt_program *p, cons
     const prompt_tiles *t = &d->output;
     const int *n_row = d->out_rows ? &b->t.step->n_out : &b->t.step->n_row;
     if (d->is.kind == LINK_ATTEND) {
-        CU(prompt_put_launch(d->put, n, s));
-        CU(prompt_attend_launch(d->attend, n, d->mma, s));
+        const bool wide = d->attend.dk > 128 || d->attend.dv > 128;
+        CU(prompt_more_wanted(d->put) ? prompt_more_launch(d->put, n, s)
+                                      : prompt_put_launch(d->put.put, n, s));
+        CU(wide ? flash_wide_launch(d->attend, n, s) : prompt_attend_launch(d->attend, n, d->mma, s));
     } else
         TRY(run_gemm(b, p, d, n, s));
+    if (d->is.kind == LINK_POST) CU(prompt_post_launch(d->post, n, s));
+    if (d->is.matmul >= 0 && d->factor != 1)
+        CU(cuda_scale_rows(b, d->scaled, d->factor, n, d->out_rows, op_queue{s, false}));
     if (d->to_rows) CU(prompt_rows_launch(t->tiles, t->k_tiles, t->order, n_row, t->x, n, s));
     return INFER_OK;
 }

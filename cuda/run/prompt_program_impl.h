@@ -2,6 +2,7 @@
 #pragma once
 #include "cuda/plan/links.h"
 #include "cuda/prompt/prompt_kernels.h"
+#include "cuda/prompt/prompt_more.h"
 #include "cuda/run/cuda_impl.h"
 #include "cuda/run/prompt_program.h"
 
@@ -24,11 +25,15 @@ struct prompt_link {
     struct cuda_link is;
     bool out_rows; // works on the rows that want an output
     struct prompt_gemm gemm;
-    struct prompt_put_job put;
+    struct prompt_more_job put;
+    struct prompt_post_job post; // POST: behind the products
+    float factor;                // MATMUL: what rows, its result, are times; 1: none
+    rows scaled;
     struct prompt_attend_job attend;
     bool mma;                // attention by the kernels that every chip has
     bool from_rows, to_rows; // makes tiles of rows first; makes rows of its tiles at the end
     struct prompt_tiles input, output;
+    front_job front; // of .before, done to the input on its way
 };
 struct prompt_program {
     struct prompt_link *link;

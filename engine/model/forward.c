@@ -240,7 +240,8 @@ static struct view feed_forward(struct emitter *e, const struct layer *l, struct
     return d;
 }
 
-/* x += post(A(norm x)); x += post(F(norm x)). Parallel: x += A(norm x) + F(norm x). Absent norms are left out. */
+/* x += post(A(norm x)); x += post(F(norm x)). Parallel: x += A(h); x += F(h) with the same h = norm x, which there always is. Absent norms
+ * are left out. */
 static void block(struct emitter *e, const struct layer *l, struct view x) {
     int n = e->m->n_embd;
     struct view h = normed(e, "attn_norm", x, &l->attn_norm), own = h, a, f;
@@ -248,8 +249,8 @@ static void block(struct emitter *e, const struct layer *l, struct view x) {
     if (e->m->parallel) {
         h = l->ffn_norm.w ? normed(e, "ffn_norm", x, &l->ffn_norm) : h;
         a = attention(e, l, own);
-        f = feed_forward(e, l, x, h);
         add(e, "attn_add", x, a);
+        f = feed_forward(e, l, x, h);
         add(e, "ffn_add", x, f);
     } else {
         a = attention(e, l, own);
