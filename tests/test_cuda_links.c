@@ -31,8 +31,12 @@ static struct model *open_synth(const char *shape, const char *type) {
     return m;
 }
 
+/* What is changed in both lists of a run; op: room for its operations. */
+typedef void edit_list(struct op_list *l, int at, struct op *op);
+
 /* One more operation in front of operation at: a norm of the residual stream of a kind that no pattern takes. */
 static void put_one_more(struct op_list *l, int at, struct op *op) {
+    if (!at) return;
     struct view x = l->op[0].embed.out;
     memcpy(op, l->op, (size_t)at * sizeof *op);
     op[at] = (struct op){.kind = OP_NORM,
@@ -46,16 +50,26 @@ static void put_one_more(struct op_list *l, int at, struct op *op) {
 }
 
 /* What lists of other models have in places where a Llama's have something else. */
-enum edit { AS_IT_IS, NORMS_WITH_A_MEAN, FACTORS };
-static void edit_lists(struct plan_part *part, enum edit edit) {
-    for (int c = 0; c < ROW_CLASS_COUNT; c++)
-        for (int i = 0; i < part->list[c].n_op; i++) {
-            struct op *o = &part->list[c].op[i];
-            if (edit == NORMS_WITH_A_MEAN && o->kind == OP_NORM && o->norm.dim == o->norm.x.width)
-                o->norm.kind = NORM_LAYER;
-            if (edit == FACTORS && o->kind == OP_MATMUL && o->matmul.w->n_member == 1)
-                ((struct weight_group *)(uintptr_t)o->matmul.w)->member[0].factor = 0.375f;
-        }
+static void norms_with_a_mean(struct op_list *l, int at, struct op *op) {
+    (void)at, (void)op;
+    for (struct op *o = l->op; o < l->op + l->n_op; o++)
+        if (o->kind == OP_NORM && o->norm.dim == o->norm.x.width) o->norm.kind = NORM_LAYER;
+}
+static void factors(struct op_list *l, int at, struct op *op) {
+    (void)at, (void)op;
+    for (struct op *o = l->op; o < l->op + l->n_op; o++)
+        if (o->kind == OP_MATMUL && o->matmul.w->n_member == 1)
+            ((struct weight_group *)(uintptr_t)o->matmul.w)->member[0].factor = 0.375f;
+}
+/* The first layers without attention. */
+static void keep_feed_forward(struct op_list *l, int layers, struct op *op) {
+    int n = 0;
+    for (int i = 0; i < l->n_op; i++)
+        if (l->op[i].layer < 0 || (l->op[i].layer < layers && !strncmp(l->op[i].name, "ffn", 3)))
+            op[n++] = l->op[i];
+    l->op = op;
+    l->n_op = n;
+    list_lives(l);
 }
 
 /* An engine without infer.h. */
@@ -68,9 +82,9 @@ struct run {
     struct op op[ROW_CLASS_COUNT][MOST_OPS];
     int32_t *pages;
 };
-/* at: where one operation more stands in both lists; 0: nowhere. */
-static void run_open_edited(struct run *r, const struct backend_type *type, const struct model *m, int at,
-                            int n_row, enum edit edit) {
+/* edit: of both lists, NULL: none. */
+static void run_open(struct run *r, const struct backend_type *type, const struct model *m, edit_list *edit,
+                     int at, int n_row) {
     struct infer_engine_options o = {.device = type->name,
                                      .ctx = N_PROMPT + N_DECODE + 8,
                                      .slots = n_row,
@@ -88,18 +102,13 @@ static void run_open_edited(struct run *r, const struct backend_type *type, cons
     po.keep_all = true;
     assert_ok(plan_make(&r->plan, &r->arena, m, &po));
     struct plan_part *part = &r->plan.part[0];
-    for (int c = 0; at && c < ROW_CLASS_COUNT; c++) put_one_more(&part->list[c], at, r->op[c]);
-    edit_lists(part, edit);
+    for (int c = 0; edit && c < ROW_CLASS_COUNT; c++) edit(&part->list[c], at, r->op[c]);
     assert_ok(type->open(&r->b, &part->config));
     if (type->upload) assert_ok(type->upload(r->b));
     for (int c = 0; c < ROW_CLASS_COUNT; c++) assert_ok(type->compile(r->b, (enum row_class)c));
     const int max = r->plan.kv_group[0].max_pages;
     r->pages = arena_alloc(&r->arena, (size_t)(n_row * max) * 4);
     for (int i = 0; i < n_row * max; i++) r->pages[i] = n_row * max - 1 - i;
-}
-static void run_open(struct run *r, const struct backend_type *type, const struct model *m, int at,
-                     int n_row) {
-    run_open_edited(r, type, m, at, n_row, AS_IT_IS);
 }
 static void run_close(struct run *r) {
     r->type->close(r->b);
@@ -163,10 +172,10 @@ static void check(const struct model *m, const char *type, int at, int n_row, in
     static struct run r;
     const size_t n = (size_t)m->n_vocab;
     float *want = malloc((1 + N_DECODE) * n * 4), *got = malloc((1 + N_DECODE) * n * 4);
-    run_open(&r, &backend_ref, m, at, n_row);
+    run_open(&r, &backend_ref, m, put_one_more, at, n_row);
     run_all(&r, n_row, want);
     run_close(&r);
-    run_open(&r, &backend_cuda, m, at, n_row);
+    run_open(&r, &backend_cuda, m, put_one_more, at, n_row);
     run_all(&r, n_row, got);
     const double prompt = relative(got, want, n), decode = relative(got + n, want + n, N_DECODE * n);
     const double most = n_row == 1 ? TOL_CUDA_DECODE_ONE : TOL_CUDA_DECODE;
@@ -183,7 +192,7 @@ static void check(const struct model *m, const char *type, int at, int n_row, in
     free(got);
 }
 
-static void count_plain(const char *name, float alone, float without, int n) {
+static void count_blocks(const char *name, float alone, float without, int n) {
     static const char *const plain[] = {"kv_put",      "attn_add",  "ffn_add",
                                         "layer_scale", "attn_norm", "ffn_norm"};
     (void)alone, (void)without;
@@ -196,21 +205,22 @@ static void post_norms_agree_with_ref(void **state) {
     static const struct {
         const char *shape, *type;
         int n_row;
-        enum edit edit;
-    } all[] = {{"tiny-gemma4", "q8_0", 1, 0},
-               {"tiny-gemma4", "q4_k_m", 1, 0},
-               {"tiny-gemma4", "q4_k_m", 3, 0},
-               {"tiny-gemma4", "f16", 1, 0},
-               {"tiny-gemma4", "f16", 20, 0},
-               {"tiny-gemma4", "bf16", 3, 0},
-               {"tiny-gemma4-256", "q4_k_m", 1, 0},
-               {"tiny-gemma4-256", "q8_0", 20, 0},
-               {"tiny", "f16", 1, NORMS_WITH_A_MEAN},
-               {"tiny", "q8_0", 1, NORMS_WITH_A_MEAN},
-               {"tiny", "q4_k_m", 3, NORMS_WITH_A_MEAN},
-               {"tiny", "f16", 1, FACTORS},
-               {"tiny", "q8_0", 1, FACTORS},
-               {"tiny", "q4_k_m", 3, FACTORS}};
+        edit_list *edit;
+        const char *what;
+    } all[] = {{"tiny-gemma4", "q8_0", 1, NULL, ""},
+               {"tiny-gemma4", "q4_k_m", 1, NULL, ""},
+               {"tiny-gemma4", "q4_k_m", 3, NULL, ""},
+               {"tiny-gemma4", "f16", 1, NULL, ""},
+               {"tiny-gemma4", "f16", 20, NULL, ""},
+               {"tiny-gemma4", "bf16", 3, NULL, ""},
+               {"tiny-gemma4-256", "q4_k_m", 1, NULL, ""},
+               {"tiny-gemma4-256", "q8_0", 20, NULL, ""},
+               {"tiny", "f16", 1, norms_with_a_mean, ", norms with a mean"},
+               {"tiny", "q8_0", 1, norms_with_a_mean, ", norms with a mean"},
+               {"tiny", "q4_k_m", 3, norms_with_a_mean, ", norms with a mean"},
+               {"tiny", "f16", 1, factors, ", factors"},
+               {"tiny", "q8_0", 1, factors, ", factors"},
+               {"tiny", "q4_k_m", 3, factors, ", factors"}};
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         static struct run r;
@@ -218,18 +228,18 @@ static void post_norms_agree_with_ref(void **state) {
         struct model *m = open_synth(all[i].shape, all[i].type);
         const size_t n = (size_t)m->n_vocab;
         float *want = malloc((1 + N_DECODE) * n * 4), *got = malloc((1 + N_DECODE) * n * 4);
-        run_open_edited(&r, &backend_ref, m, 0, n_row, all[i].edit);
+        run_open(&r, &backend_ref, m, all[i].edit, 0, n_row);
         run_all(&r, n_row, want);
         run_close(&r);
-        run_open_edited(&r, &backend_cuda, m, 0, n_row, all[i].edit);
+        run_open(&r, &backend_cuda, m, all[i].edit, 0, n_row);
         run_all(&r, n_row, got);
         const double prompt = relative(got, want, n), decode = relative(got + n, want + n, N_DECODE * n);
-        print_message("%s %s, %d rows, edit %d: prompt %.1e decode %.1e of the norm\n", all[i].shape,
-                      all[i].type, n_row, (int)all[i].edit, prompt, decode);
+        print_message("%s %s%s, %d rows: prompt %.1e decode %.1e of the norm\n", all[i].shape, all[i].type,
+                      all[i].what, n_row, prompt, decode);
         assert_true(prompt <= TOL_CUDA_PROMPT);
         assert_true(decode <= (n_row == 1 ? TOL_CUDA_DECODE_ONE : TOL_CUDA_DECODE));
         n_more = 0;
-        assert_ok(decode_profile(r.b, n_row, count_plain));
+        assert_ok(decode_profile(r.b, n_row, count_blocks));
         assert_int_equal(n_more, 0);
         run_close(&r);
         model_close(m);
@@ -249,7 +259,7 @@ static void one_more_operation_agrees_with_ref(void **state) {
         static struct run r;
         struct model *m = open_synth("tiny", all[i].type);
         float *out = malloc((size_t)(1 + N_DECODE) * (size_t)m->n_vocab * 4);
-        run_open(&r, &backend_cuda, m, 0, all[i].n_row);
+        run_open(&r, &backend_cuda, m, NULL, 0, all[i].n_row);
         run_all(&r, all[i].n_row, out); /* the profile runs these steps again */
         const int base = launches(&r, all[i].n_row), n_op = r.plan.part[0].list[ROW_DECODE].n_op;
         run_close(&r);
@@ -260,20 +270,90 @@ static void one_more_operation_agrees_with_ref(void **state) {
         free(out);
     }
 }
+
+/* ---- experts in one decode row ---- */
+
+static int n_plain;
+static void count_plain(const char *name, float alone, float without, int n) {
+    (void)alone, (void)without;
+    if (!strcmp(name, "ffn_experts_down")) n_plain += n;
+}
+/* Logits of single decode rows to out[N_DECODE][n_vocab]; the number of layers whose experts run op by op. */
+static int run_rows(const struct backend_type *type, const struct model *m, int layers, float *out) {
+    static struct run r;
+    run_open(&r, type, m, keep_feed_forward, layers, 1);
+    for (int i = 0; i < N_DECODE; i++) run_step(&r, ROW_DECODE, i, 1, out + (size_t)i * (size_t)m->n_vocab);
+    n_plain = 0;
+    if (type == &backend_cuda) assert_ok(decode_profile(r.b, 1, count_plain));
+    run_close(&r);
+    return n_plain;
+}
+/* Rows of the first layer's experts alone, whose router reads what ref's does; of all layers, where a choice may be another one when two
+ * experts are close, the same bits again and again. */
+static void check_experts(const struct model *m, const char *shape, const char *type, bool fused) {
+    const size_t n = (size_t)m->n_vocab, all = N_DECODE * n;
+    float *want = malloc(all * 4), *got = malloc(all * 4);
+    run_rows(&backend_ref, m, 1, want);
+    const int plain = run_rows(&backend_cuda, m, 1, got);
+    double most = 0;
+    for (int i = 0; i < N_DECODE; i++) {
+        const double e = relative(got + (size_t)i * n, want + (size_t)i * n, n);
+        if (!(e <= most)) most = e;
+    }
+    print_message("%-13s %-9s %s: decode %.1e of the norm\n", shape, type, plain ? "op by op" : "fused",
+                  most);
+    if (!(most <= TOL_CUDA_DECODE_ONE)) fail_msg("%s %s: decode %g", shape, type, most);
+    assert_int_equal(!plain, fused);
+    run_rows(&backend_cuda, m, m->n_layer, want);
+    for (int i = 0; i < 3; i++) {
+        run_rows(&backend_cuda, m, m->n_layer, got);
+        assert_memory_equal(got, want, all * 4);
+    }
+    free(want);
+    free(got);
+}
+static void experts_of_one_row_agree_with_ref(void **state) {
+    static const struct {
+        const char *shape, *type;
+        bool fused;
+    } all[] = {{"tiny-moe", "q4_k", true},        {"tiny-moe", "q6_k", true},
+               {"tiny-moe", "q4_k_m", true},      {"tiny-moe", "q2_k", true},
+               {"tiny-moe", "q3_k", true},        {"tiny-moe", "q5_k", true},
+               {"tiny-moe", "iq4_xs", true},      {"tiny-moe", "f16", false},
+               {"tiny-moe-wide", "q4_k_m", true}, {"tiny-moe-wide", "q8_0", true},
+               {"tiny-moe-odd", "q8_0", true},    {"tiny-moe-odd", "q4_0", true},
+               {"tiny-moe-odd", "q4_1", true},    {"tiny-moe-odd", "q5_1", true},
+               {"tiny-moe-odd", "iq4_nl", true},  {"tiny-moe-odd", "mxfp4_moe", true},
+               {"tiny-oss", "mxfp4_moe", true},   {"tiny-oss", "q8_0", true}};
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct model *m = open_synth(all[i].shape, all[i].type);
+        check_experts(m, all[i].shape, all[i].type, all[i].fused);
+        model_close(m);
+    }
+    struct model *m = open_synth("tiny-moe", "q4_k"), *other = open_synth("tiny-moe", "q8_0");
+    for (int i = 0; i < m->n_layer; i++) m->layer[i].experts.member[1] = other->layer[i].experts.member[1];
+    check_experts(m, "tiny-moe", "q4_k, q8_0", false);
+    model_close(m);
+    model_close(other);
+}
 #endif
 
-int main(void) {
+int main(int argc, char **argv) {
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
 #ifdef INFER_CUDA
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_more_operation_agrees_with_ref),
         cmocka_unit_test(post_norms_agree_with_ref),
+        cmocka_unit_test(experts_of_one_row_agree_with_ref),
     };
     const char *must = getenv("INFER_REQUIRE_CUDA");
     if (backend_cuda.probe() == INFER_OK || (must && *must == '1'))
         return cmocka_run_group_tests(tests, NULL, NULL);
     printf("skipped: %s\n", infer_error());
 #else
-    (void)run_all, (void)run_open, (void)run_open_edited, (void)run_close, (void)open_synth, (void)relative;
+    (void)run_all, (void)run_open, (void)run_close, (void)open_synth, (void)relative;
+    (void)put_one_more, (void)keep_feed_forward, (void)norms_with_a_mean, (void)factors;
     printf("skipped: built without CUDA\n");
 #endif
     return 77;

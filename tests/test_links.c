@@ -66,7 +66,7 @@ static int make(const struct lists *o, const struct op_list *l, struct chip chip
 
 /* Links as text: a kind a letter, edges that are no rows as their form behind it. */
 static const char *text_of(const struct cuda_link *link, int n) {
-    static const char kind[LINK_KIND_COUNT] = {'.', 'E', 'M', 'G', 'R', 'A', 'H', 'P'};
+    static const char kind[LINK_KIND_COUNT] = {'.', 'E', 'M', 'G', 'R', 'A', 'H', 'P', 'X'};
     static const char form[FORM_COUNT] = {0, 'h', 'c', 'b', 'i', 'j', 't', 'p'};
     static char text[4096];
     char *p = text;
@@ -104,6 +104,9 @@ static void a_llama_is_five_links_a_layer(void **state) {
          GEMMA("Eh", "M-Ah-PhGh-Ph", "M-Ah-PhGh-P.M.."),
          GEMMA(".", "MAhPGhP", "MAhPGhP.M..")},
         {"tiny-gemma4", "q8_0", {90, true, false}, GEMMA("Ei", "M-Ai-PiGj-Pi", "M-Ai-PiGj-P.M.."), NULL},
+        /* embed; q k v, attention, output, experts, twice; head */
+        {"tiny-moe", "q4_k", {90, true, false}, "EiM-Ai-RXiM-Ai-RXiH", NULL},
+        {"tiny-moe", "f16", {90, false, false}, "EhM-Ah-RXhM-Ah-RXhH", NULL},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         struct lists o;
@@ -166,13 +169,14 @@ static void others_are_unchanged(const struct cuda_link *was, int n_was, const s
 }
 
 static void one_more_operation_leaves_the_other_links(void **state) {
-    static const char *const types[] = {"q8_0", "f16", "f32"};
+    static const char *const models[][2] = {
+        {"tiny", "q8_0"}, {"tiny", "f16"}, {"tiny", "f32"}, {"tiny-moe", "q8_0"}};
     (void)state;
-    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+    for (size_t t = 0; t < sizeof models / sizeof *models; t++) {
         struct lists o;
         static struct op op[MOST];
         static struct buf buf[MOST];
-        open_lists(&o, "tiny", types[t]);
+        open_lists(&o, models[t][0], models[t][1]);
         for (int c = 0; c < ROW_CLASS_COUNT; c++) {
             const struct op_list *l = &o.own[c];
             struct cuda_link was[MOST], now[MOST];
@@ -185,6 +189,39 @@ static void one_more_operation_leaves_the_other_links(void **state) {
         }
         close_lists(&o);
     }
+}
+
+/* Experts of which something is wanted beside what they add: as much of them as nobody else reads is one link. */
+static void parts_of_experts_are_a_link(void **state) {
+    static const struct {
+        const char *wanted, *links; /* the operation whose result is, and the first layer's links then */
+    } all[] = {{"ffn_norm", "EcM-Ac-R..XcM"},
+               {"ffn_router", "EcM-Ac-R.........M"},
+               {"ffn_choice", "EcM-Ac-R.........M"},
+               {"ffn_experts", "EcM-Ac-R.........M"},
+               {"ffn_experts_glu", "EcM-Ac-R.........M"},
+               {"ffn_experts_down", "EcM-Ac-R.X...M"},
+               {"ffn_mix", "EcM-Ac-RX..M"},
+               {"ffn_add", "EcM-Ac-RX.M"}};
+    (void)state;
+    struct lists o;
+    static struct op op[MOST];
+    static struct buf buf[MOST];
+    open_lists(&o, "tiny-moe", "q8_0");
+    const struct op_list *l = &o.own[ROW_DECODE];
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct cuda_link link[MOST];
+        int at = 0;
+        while (strcmp(l->op[at].name, all[i].wanted) != 0) at++;
+        struct op_list more = with_one_more(l, OP_ADD, at + 1, op, buf);
+        const struct view wanted = op_uses(&l->op[at]).write[0];
+        op[at + 1].add = (struct op_add){wanted, wanted, wanted};
+        list_lives(&more);
+        const char *text = text_of(link, make(&o, &more, h100, link));
+        if (strncmp(text, all[i].links, strlen(all[i].links)) != 0)
+            fail_msg("%s is wanted: %s", all[i].wanted, text);
+    }
+    close_lists(&o);
 }
 
 /* Codes times codes: not where an operation wants what a gate has left as codes of 8 bits. */
@@ -262,6 +299,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_llama_is_five_links_a_layer),
         cmocka_unit_test(one_more_operation_leaves_the_other_links),
+        cmocka_unit_test(parts_of_experts_are_a_link),
         cmocka_unit_test(int8_codes_are_no_rows),
         cmocka_unit_test(blocks_of_other_models_are_links),
         cmocka_unit_test(attention_has_a_route),

@@ -3,109 +3,23 @@
 // pairs of a row and a choice. A pair's sums have one order, wherever it stands.
 #include "cuda/plain/experts.h"
 #include "cuda/plain/plain.cuh"
-#include "seam/router.h"
+#include "cuda/common/route.cuh"
 
-// ---- route: a warp a row, expert e in lane e % 32: the sums of router.c in its order
-struct route_scratch {
-    float s[ROUTE_EXPERTS_MAX];
-    uint32_t key[ROUTE_EXPERTS_MAX], group[ROUTE_GROUPS_MAX];
-    bool kept[ROUTE_GROUPS_MAX];
-    float w[ROUTE_USED_MAX];
-};
-
-// The index of the greatest key, the lowest on ties; of all lanes.
-DEV int route_first(const uint32_t *key, int n, int lane) {
-    uint32_t best = 0;
-    int at = n;
-    for (int i = lane; i < n; i += 32)
-        if (at == n || key[i] > best) best = key[i], at = i;
-    const uint32_t top = __reduce_max_sync(~0u, best);
-    return __reduce_min_sync(~0u, best == top ? at : n);
-}
-DEV float router_value(uint32_t key) { return router_float(key >> 31 ? key & 0x7fffffffu : ~key); }
-
-DEV void route_scores(const router &r, const float *logits, route_scratch &m, int lane) {
-    float top = -INFINITY, sum = 0.f;
-    for (int e = lane; e < r.n_expert; e += 32) {
-        const float x = router_logit(&r, __ldcg(logits + e));
-        m.s[e] = r.act == ROUTE_SIGMOID ? router_sigmoid(x) : x;
-        if (x > top) top = x;
-    }
-    if (r.act == ROUTE_SOFTMAX) {
-#pragma unroll
-        for (int o = 16; o; o >>= 1) top = fmaxf(top, __shfl_xor_sync(~0u, top, o));
-        for (int e = lane; e < r.n_expert; e += 32) {
-            m.s[e] = router_exp(__fadd_rn(m.s[e], -top));
-            sum = __fadd_rn(sum, m.s[e]);
-        }
-#pragma unroll
-        for (int o = ROUTER_PARTS / 2; o; o >>= 1) sum = __fadd_rn(sum, __shfl_down_sync(~0u, sum, o));
-        sum = __shfl_sync(~0u, sum, 0);
-        for (int e = lane; e < r.n_expert; e += 32) m.s[e] = __fdiv_rn(m.s[e], sum);
-    }
-    for (int e = lane; e < r.n_expert; e += 32)
-        m.key[e] = router_key(r.bias ? __fadd_rn(m.s[e], r.bias[e]) : m.s[e]);
-    __syncwarp();
-}
-DEV void route_groups(const router &r, route_scratch &m, int lane) {
-    const int size = r.n_expert / r.n_group;
-    for (int g = lane; g < r.n_group; g += 32) {
-        uint32_t best = 0, next = 0;
-        for (int i = g * size; i < (g + 1) * size; i++) {
-            const uint32_t k = m.key[i];
-            if (k > best)
-                next = best, best = k;
-            else if (k > next)
-                next = k;
-        }
-        m.group[g] =
-            r.group_top2 && size > 1 ? router_key(__fadd_rn(router_value(best), router_value(next))) : best;
-        m.kept[g] = false;
-    }
-    __syncwarp();
-    for (int i = 0; i < r.n_group_used; i++) {
-        const int g = route_first(m.group, r.n_group, lane);
-        __syncwarp();
-        if (lane == 0) m.kept[g] = true, m.group[g] = 0;
-        __syncwarp();
-    }
-    for (int e = lane; e < r.n_expert; e += 32)
-        if (!m.kept[e / size]) m.key[e] = 0;
-    __syncwarp();
-}
+// ---- route: a warp a row
 __global__ void __launch_bounds__(32)
     route_kernel(dev_tables t, rows logits, rows choice, const __grid_constant__ router r, bool out_rows) {
     __shared__ route_scratch m;
     const int row = blockIdx.x, lane = threadIdx.x;
     op_begin();
     if (row >= row_count(t, out_rows)) return;
+    const float *x = logits.p + row * logits.stride;
     float *out = choice.p + row * choice.stride;
-    route_scores(r, logits.p + row * logits.stride, m, lane);
-    if (r.n_group > 1) route_groups(r, m, lane);
-    for (int j = 0; j < r.n_used; j++) {
-        const int e = route_first(m.key, r.n_expert, lane);
-        __syncwarp();
-        if (lane == 0) {
-            m.key[e] = 0;
-            m.w[j] = m.s[e];
-            out[j] = (float)e;
-        }
-        __syncwarp();
+    route_row(
+        r, [&](int e) { return __ldcg(x + e); }, m, lane);
+    for (int j = lane; j < r.n_used; j += 32) {
+        out[j] = (float)m.id[j];
+        out[r.n_used + j] = m.w[j];
     }
-    if (lane) return; // few are left
-    float sum = 0.f, top = -INFINITY;
-    if (r.act == ROUTE_CHOSEN) {
-        for (int j = 0; j < r.n_used; j++)
-            if (m.w[j] > top) top = m.w[j];
-        for (int j = 0; j < r.n_used; j++) sum = __fadd_rn(sum, m.w[j] = router_exp(__fadd_rn(m.w[j], -top)));
-        for (int j = 0; j < r.n_used; j++) m.w[j] = __fdiv_rn(m.w[j], sum);
-        sum = 0.f;
-    }
-    for (int j = 0; j < r.n_used; j++) sum = __fadd_rn(sum, m.w[j]);
-    const float divisor = router_divisor(&r, sum);
-    for (int j = 0; j < r.n_used; j++)
-        out[r.n_used + j] =
-            router_weight(&r, m.w[j], divisor, r.expert_scale ? r.expert_scale[(int)out[j]] : 1.f);
 }
 cudaError_t op_route_run(dev_tables t, rows logits, rows choice, struct router r, int n, bool out_rows,
                          op_queue s) {

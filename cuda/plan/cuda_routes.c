@@ -55,6 +55,8 @@ const struct route_other cuda_other_routes[] = {
     {ROW_PROMPT, LINK_POST, OP_NORM, 0, 80, 129, true, "prompt_post_kernel"},
     {ROW_DECODE, LINK_EMBED, OP_EMBED, 0, 90, 129, true, "embed_decode_kernel"},
     {ROW_DECODE, LINK_HEAD, OP_SELECT, 0, 90, 129, true, "select_decode_kernel"},
+    {ROW_DECODE, LINK_EXPERTS, OP_EXPERTS, 0, 90, 129, true,
+     "experts_router_kernel, experts_gated_kernel, experts_down_kernel"},
     {ROW_PROMPT, LINK_PLAIN, OP_ATTEND, 512, 80, 129, true, "attend_kernel"},
     {ROW_DECODE, LINK_PLAIN, OP_ATTEND, 512, 80, 129, true, "attend_kernel"},
     {ROW_PROMPT, LINK_PLAIN, OP_NORM, 0, 80, 129, true, "norm_kernel"},
@@ -71,6 +73,15 @@ const struct route_other *route_attend(const struct route_case *c, enum row_clas
             return r;
     }
     return NULL;
+}
+
+bool route_experts(const struct route_case *c, enum row_class cls) {
+    for (int i = 0; i < n_cuda_other_route; i++) {
+        const struct route_other *r = &cuda_other_routes[i];
+        if (r->cls == cls && r->link == LINK_EXPERTS && c->sm >= r->sm_least && c->sm <= r->sm_most)
+            return true;
+    }
+    return false;
 }
 
 /* Whether some fused kernel of decode rows takes a layout in a link of that kind. */
@@ -150,8 +161,8 @@ const char *route_group_name(enum route_group g) {
     return name[g];
 }
 const char *route_link_name(enum link_kind k) {
-    static const char *const name[] = {"plain",    "embed",  "matmul", "gated",
-                                       "residual", "attend", "head",   "post"};
+    static const char *const name[] = {"plain",  "embed", "matmul", "gated",  "residual",
+                                       "attend", "head",  "post",   "experts"};
     static_assert(sizeof name / sizeof *name == LINK_KIND_COUNT, "a name for each kind");
     return name[k];
 }

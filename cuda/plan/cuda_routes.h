@@ -33,6 +33,7 @@ enum link_kind {
     LINK_ATTEND, /* [norm of v] [norm of q, norm of k] [rope of q, rope of k] [or these norms here] kv_put, attend */
     LINK_HEAD, /* decode: rows, norm, matmul, select */
     LINK_POST, /* matmul, norm of its result (or a factor), add to the residual stream [, that times a factor] */
+    LINK_EXPERTS, /* decode: [norm] matmul, route, experts, glu, experts [mix [add to the residual stream]] */
     LINK_KIND_COUNT
 };
 
@@ -96,6 +97,8 @@ enum link_form route_form(const struct route_case *c, enum row_class cls, enum l
 enum link_form route_prompt_form(enum route_group g, enum layout l);
 /* The kernel of attention for heads of these sizes; NULL: it runs op by op. */
 const struct route_other *route_attend(const struct route_case *c, enum row_class cls, int dk, int dv);
+/* Whether a chip has the kernels of experts for rows of a class. */
+bool route_experts(const struct route_case *c, enum row_class cls);
 /* Entries of a group for a layout and chip: index[n] into cuda_routes, n returned. */
 int route_entries(enum route_group g, enum layout l, int sm, int index[ROUTE_MAX]);
 /* The entry that the default rule takes for n rows and n_slab slabs of 16 weight rows: least work of the busiest

@@ -21,6 +21,7 @@ struct view link_writes(const struct op_list *l, const struct cuda_link *k) {
     return u.n_write ? u.write[0] : no_view;
 }
 const char *link_name(const struct op_list *l, const struct cuda_link *k) {
+    if (k->kind == LINK_EXPERTS) return l->op[k->first + (l->op[k->first].kind == OP_NORM) + 2].name;
     return l->op[k->matmul >= 0 ? k->matmul : last_op(k)].name;
 }
 struct attend_ops link_attend_ops(const struct op_list *l, const struct cuda_link *k) {
@@ -49,6 +50,20 @@ struct post_ops link_post_ops(const struct op_list *l, const struct cuda_plan *p
     p.add = &o++->add;
     if (o <= &l->op[last_op(k)]) p.scale = o->glu.k.limit;
     return p;
+}
+
+struct experts_ops link_experts_ops(const struct op_list *l, const struct cuda_link *k) {
+    const struct op *o = &l->op[k->first], *end = o + k->n_op;
+    struct experts_ops e = {0};
+    if (o->kind == OP_NORM) e.norm = &o++->norm;
+    e.router = &o[0].matmul;
+    e.route = &o[1].route;
+    e.gated = &o[2].experts;
+    e.glu = &o[3].glu;
+    e.down = &o[4].experts;
+    if (o + 5 < end) e.mix = &o[5].mix;
+    if (o + 6 < end) e.add = &o[6].add;
+    return e;
 }
 
 /* ---- what a pattern asks beside the kinds of its operations -------------------------------------------------- */
@@ -194,6 +209,44 @@ static bool is_post(const struct link_case *c, struct cuda_link *k) {
            p.add->out.width % (c->list->cls == ROW_DECODE ? 32 : 4) == 0 && matmul_fits(c, k);
 }
 
+/* Whether a view ends with the link, so that it need not be written. */
+static bool ends_here(const struct link_case *c, const struct cuda_link *k, struct view v) {
+    return c->list->buf[v.buf].first >= k->first && c->list->buf[v.buf].last <= last_op(k);
+}
+/* A norm that nobody but the router and the experts reads; a router whose logits nobody else reads. */
+static bool router_fits(const struct link_case *c, const struct cuda_link *k, const struct experts_ops *o) {
+    const struct op_norm *n = o->norm;
+    const struct cuda_group *g = &c->plan->group[o->router->w->id];
+    if (n &&
+        (n->kind != NORM_RMS || !n->w || n->bias || n->dim != n->x.width || op_norm_weights(n) != n->dim ||
+         !view_same(o->router->x, n->out) || !view_same(o->gated->x, n->out) || !ends_here(c, k, n->out)))
+        return false;
+    return o->router->exact && g->n_member == 1 && layout_kind(g->region[0].layout) != KIND_CODES &&
+           g->k % 8 == 0 && o->router->x.col % 4 == 0 && view_same(o->route->logits, o->router->out) &&
+           ends_here(c, k, o->router->out);
+}
+/* The choice for both products, gate and up that nothing but their product reads, a sum of nothing but the chosen. */
+static bool experts_fit(const struct link_case *c, const struct cuda_link *k, const struct experts_ops *o) {
+    const struct view choice = o->route->choice;
+    if (!list_is_gated(c->list, k->first + (o->norm != NULL) + 2) || o->gated->by_choice ||
+        o->gated->weighted || !o->down->by_choice || o->down->weighted ||
+        !view_same(o->gated->choice, choice) || !view_same(o->down->choice, choice) ||
+        !view_same(o->down->x, o->glu->out) || !ends_here(c, k, o->gated->out) ||
+        !ends_here(c, k, o->glu->out) || (o->glu->act > ACT_GELU_ERF && o->glu->act != ACT_SWIGLU_OAI))
+        return false;
+    if (o->mix &&
+        (o->mix->plain || o->mix->shared.buf >= 0 || !view_same(o->mix->x, o->down->out) ||
+         !view_same(o->mix->choice, choice) || !ends_here(c, k, o->down->out) || !ends_here(c, k, choice)))
+        return false;
+    return !o->add || (view_same(o->add->a, o->add->out) && view_same(o->add->b, o->mix->out) &&
+                       ends_here(c, k, o->mix->out) && o->add->out.width % 32 == 0);
+}
+static bool is_experts(const struct link_case *c, struct cuda_link *k) {
+    const struct experts_ops o = link_experts_ops(c->list, k);
+    return router_fits(c, k, &o) && experts_fit(c, k, &o) && route_experts(c->route, c->list->cls) &&
+           (!c->has || c->has(c->user, k, FORM_ROWS, FORM_ROWS));
+}
+
 /* ---- edges ------------------------------------------------------------------------------------------------------ */
 
 /* Forms in which a link may leave its result for a matmul with a norm in front (its weights go with it) or without. */
@@ -204,6 +257,9 @@ static unsigned forms_given(const struct link_case *c, const struct cuda_link *g
     switch (g->kind) {
     case LINK_POST:
         return !decode ? 0 : c->int8 ? 1u << FORM_INT8_32 : halves;
+    case LINK_EXPERTS:
+        if (!link_experts_ops(c->list, g).add) return 0;
+        /* fall through */
     case LINK_EMBED:
     case LINK_RESIDUAL:
         return decode && normed ? c->int8 ? 1u << FORM_INT8_32 : halves : 0;
@@ -242,7 +298,8 @@ static bool in_packets(const struct link_case *c, const struct cuda_link *g, con
 
 /* ---- the patterns: for each first operation the longest first; then a plain operation ------------------------ */
 
-enum { DECODE = 1 << ROW_DECODE, BOTH = DECODE | 1 << ROW_PROMPT, MOST_OPS = 7 };
+enum { DECODE = 1 << ROW_DECODE, BOTH = DECODE | 1 << ROW_PROMPT, MOST_OPS = 8 };
+#define EXPERTS OP_MATMUL, OP_ROUTE, OP_EXPERTS, OP_GLU, OP_EXPERTS
 static const struct pattern {
     enum link_kind kind;
     int classes, norm, matmul,
@@ -262,6 +319,11 @@ static const struct pattern {
     {LINK_ATTEND, BOTH, -1, -1, 4, {OP_NORM, OP_NORM, OP_KV_PUT, OP_ATTEND}, is_attend},
     {LINK_ATTEND, BOTH, -1, -1, 4, {OP_ROPE, OP_ROPE, OP_KV_PUT, OP_ATTEND}, is_attend},
     {LINK_ATTEND, BOTH, -1, -1, 2, {OP_KV_PUT, OP_ATTEND}, is_attend},
+    {LINK_EXPERTS, DECODE, -1, -1, 8, {OP_NORM, EXPERTS, OP_MIX, OP_ADD}, is_experts},
+    {LINK_EXPERTS, DECODE, -1, -1, 7, {EXPERTS, OP_MIX, OP_ADD}, is_experts},
+    {LINK_EXPERTS, DECODE, -1, -1, 7, {OP_NORM, EXPERTS, OP_MIX}, is_experts},
+    {LINK_EXPERTS, DECODE, -1, -1, 6, {EXPERTS, OP_MIX}, is_experts},
+    {LINK_EXPERTS, DECODE, -1, -1, 5, {EXPERTS}, is_experts},
     {LINK_HEAD, DECODE, 1, 2, 4, {OP_ROWS, OP_NORM, OP_MATMUL, OP_SELECT}, is_head},
     {LINK_GATED, BOTH, 0, 1, 3, {OP_NORM, OP_MATMUL, OP_GLU}, is_gated},
     {LINK_GATED, BOTH, -1, 0, 2, {OP_MATMUL, OP_GLU}, is_gated},

@@ -1,4 +1,4 @@
-/* A list of operations as links: runs of one to six operations that a fused kernel does together, chosen by a table of patterns, the
+/* A list of operations as links: runs of one to eight operations that a fused kernel does together, chosen by a table of patterns, the
  * longest match first. An operation that no pattern takes is a link of its own and runs on the plain kernels. What a link hands to the
  * next is a property of the edge between them, asked of giver and taker: float32 rows where either cannot do better. Decode and prompt
  * rows share the matcher and the edges. Plain C, needs no device. See docs/cuda-links.md. */
@@ -72,6 +72,18 @@ struct post_ops {
 };
 struct post_ops link_post_ops(const struct op_list *l, const struct cuda_plan *plan,
                               const struct cuda_link *k);
+
+/* The operations of a LINK_EXPERTS. */
+struct experts_ops {
+    const struct op_norm *norm; /* NULL: none */
+    const struct op_matmul *router;
+    const struct op_route *route;
+    const struct op_experts *gated, *down;
+    const struct op_glu *glu;
+    const struct op_mix *mix; /* NULL: none */
+    const struct op_add *add; /* NULL: none */
+};
+struct experts_ops link_experts_ops(const struct op_list *l, const struct cuda_link *k);
 
 #ifdef __cplusplus
 }

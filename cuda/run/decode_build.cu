@@ -319,6 +319,18 @@ static void build_post(const cuda_backend *b, decode_link *d, bool int8, stream 
     p.give.scale = of_scale.scale;
     p.give.square = (float *)(b->work + b->plan.square);
 }
+static void build_experts(const cuda_backend *b, decode_link *d, bool int8, stream *r) {
+    experts_one_job &j = d->experts;
+    mm_job of_scale = {};
+    (void)experts_one_make(b, &d->is, &j);
+    if (j.out_kind != EXPERTS_ADD) return;
+    r->nth += d->is.gives != FORM_ROWS;
+    set_scale(b, &of_scale, r->nth);
+    j.scale = of_scale.scale;
+    j.next_norm = next_norm(b, d);
+    j.square_out = (float *)(b->work + b->plan.square);
+    give_to(&j, given_form(b, d, int8));
+}
 static void build_gated(const cuda_backend *b, decode_link *d) {
     d->mm.job.act = b->c.list[ROW_DECODE]->op[d->is.first + d->is.n_op - 1].glu.act;
     give_or_make_rows(b, d, &d->mm.job, ACT_GATED);
@@ -391,6 +403,9 @@ static bool has_kernel(void *user, const struct cuda_link *k, enum link_form in,
     struct builder *u = (struct builder *)user;
     matmul_link m;
     attend_job a;
+    experts_one_job e;
+    if (k->kind == LINK_EXPERTS)
+        return u->b->c.list[ROW_DECODE]->n_op < MOST_TAGS && experts_one_make(u->b, k, &e);
     const bool has = k->kind == LINK_EMBED    ? u->b->n_rope <= 4
                      : k->kind == LINK_ATTEND ? make_attend(u->b, &a, k, out)
                                               : make_matmul(u->b, u->up, &m, k, in, NULL);
@@ -453,6 +468,9 @@ static void build_link(cuda_backend *b, struct decode_program *p, decode_link *d
     case LINK_HEAD:
         build_head(b, p, d);
         break;
+    case LINK_EXPERTS:
+        build_experts(b, d, int8, r);
+        break;
     case LINK_PLAIN:
     case LINK_KIND_COUNT:
         break;
@@ -474,6 +492,8 @@ static bool build(cuda_backend *b, struct decode_program *p, bool int8, struct c
             hand_over_gated(b, &p->link[i], 1 + (uint32_t)i);
         else if (p->link[i].is.kind == LINK_ATTEND)
             hand_over_attend(b, &p->link[i], 1 + (uint32_t)i);
+        else if (p->link[i].is.kind == LINK_EXPERTS)
+            p->link[i].experts.tag = 1 + (uint32_t)i;
     if (p->link[1].is.kind == LINK_MATMUL) p->link[1].mm.job.first = true;
     return true;
 }
@@ -544,6 +564,7 @@ enum infer_status decode_build(struct decode_program **out, cuda_backend *b) {
     cudaError_t e = mm_prepare();
     if (e == cudaSuccess) e = skinny_prepare();
     if (e == cudaSuccess) e = attend_prepare();
+    if (e == cudaSuccess) e = experts_one_prepare();
     if (st == INFER_OK && e != cudaSuccess) st = cuda_error(e, "cudaFuncSetAttribute");
     if (st != INFER_OK || !fits) {
         decode_free(p);

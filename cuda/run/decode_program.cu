@@ -102,6 +102,12 @@ static enum infer_status run_attend(const decode_step &s, const decode_link *d, 
     if (d->to_rows) CU(act_rows_take(d->output, s.rows, overlap, s.stream));
     return INFER_OK;
 }
+static enum infer_status run_experts(const decode_step &s, const decode_link *d, bool overlap) {
+    experts_one_job j = d->experts;
+    j.beside = s.beside;
+    CU(experts_one_launch(j, overlap, s.stream));
+    return INFER_OK;
+}
 static enum infer_status run_fused(const decode_step &s, const decode_link *d, bool overlap) {
     const int rows = d->out_rows ? s.outs : s.rows;
     mm_job j = d->mm.job;
@@ -164,6 +170,8 @@ static enum infer_status run_link(const decode_step &s, int i, int *n) {
         return run_embed(s, d);
     case LINK_ATTEND:
         return run_attend(s, d, overlap);
+    case LINK_EXPERTS:
+        return run_experts(s, d, overlap);
     case LINK_PLAIN:
         return run_plain(s, i, n);
     default:

@@ -2,6 +2,7 @@
 #pragma once
 #include "cuda/decode/act_front.h"
 #include "cuda/decode/attend_decode.h"
+#include "cuda/decode/experts_one.h"
 #include "cuda/decode/post_norm.h"
 #include "cuda/decode/skinny.h"
 #include "cuda/plan/links.h"
@@ -23,6 +24,7 @@ struct decode_link {
         struct matmul_link mm; // MATMUL, GATED, RESIDUAL, HEAD, POST
         embed_job embed;
         attend_job attend;
+        experts_one_job experts;
     };
     // Of a matmul behind an edge of rows: what makes its input of them; in front of one: what makes rows of a result.
     bool from_rows, to_rows;
@@ -47,3 +49,5 @@ static inline size_t decode_shared_memory(const cuda_backend *b) {
 static inline int skinny_chip(const cuda_backend *b) { return cuda_only_mma(b) ? 80 : 90; }
 // decode_build.cu: splits the blocks between two regions so that the slower half is fastest.
 int decode_best_split(const mm_job &j, const struct mm_kernel *k, int blocks);
+// decode_experts.cu: the job of a LINK_EXPERTS but for whom it hands its result; false: no kernel takes it.
+bool experts_one_make(const cuda_backend *b, const struct cuda_link *k, experts_one_job *j);

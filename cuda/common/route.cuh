@@ -1,0 +1,148 @@
+// OP_ROUTE of one row by one warp, expert e in lane e % 32: the sums of router.c in its order, so that its choices are the same bits
+// wherever they are made.
+#pragma once
+#include "cuda/common/util.cuh"
+#include "seam/router.h"
+
+struct route_scratch { // in shared memory
+    float s[ROUTE_EXPERTS_MAX];
+    uint32_t key[ROUTE_EXPERTS_MAX], group[ROUTE_GROUPS_MAX];
+    bool kept[ROUTE_GROUPS_MAX];
+    // the result: experts of the row and their weights
+    int id[ROUTE_USED_MAX];
+    float w[ROUTE_USED_MAX];
+};
+
+// The index of the greatest key, the lowest on ties; of all lanes.
+DEV int route_first(const uint32_t *key, int n, int lane) {
+    uint32_t best = 0;
+    int at = n;
+#pragma unroll 1
+    for (int i = lane; i < n; i += 32)
+        if (at == n || key[i] > best) best = key[i], at = i;
+    const uint32_t top = __reduce_max_sync(~0u, best);
+    return __reduce_min_sync(~0u, best == top ? at : n);
+}
+DEV float router_value(uint32_t key) { return router_float(key >> 31 ? key & 0x7fffffffu : ~key); }
+
+// (Loops that are rare or short stay loops: this is code that a kernel runs once.)
+template <class F> DEV void route_scores(const router &r, F logit, route_scratch &m, int lane) {
+    float top = -INFINITY, sum = 0.f;
+#pragma unroll 1
+    for (int e = lane; e < r.n_expert; e += 32) m.s[e] = logit(e);
+    if (r.softcap > 0 || r.act == ROUTE_SIGMOID)
+#pragma unroll 1
+        for (int e = lane; e < r.n_expert; e += 32) {
+            const float x = router_logit(&r, m.s[e]);
+            m.s[e] = r.act == ROUTE_SIGMOID ? router_sigmoid(x) : x;
+        }
+    if (r.act == ROUTE_SOFTMAX) {
+        for (int e = lane; e < r.n_expert; e += 32)
+            if (m.s[e] > top) top = m.s[e];
+#pragma unroll
+        for (int o = 16; o; o >>= 1) top = fmaxf(top, __shfl_xor_sync(~0u, top, o));
+        for (int e = lane; e < r.n_expert; e += 32) {
+            m.s[e] = router_exp(__fadd_rn(m.s[e], -top));
+            sum = __fadd_rn(sum, m.s[e]);
+        }
+#pragma unroll
+        for (int o = ROUTER_PARTS / 2; o; o >>= 1) sum = __fadd_rn(sum, __shfl_down_sync(~0u, sum, o));
+        sum = __shfl_sync(~0u, sum, 0);
+        for (int e = lane; e < r.n_expert; e += 32) m.s[e] = __fdiv_rn(m.s[e], sum);
+    }
+#pragma unroll 1
+    for (int e = lane; e < r.n_expert; e += 32)
+        m.key[e] = router_key(r.bias ? __fadd_rn(m.s[e], r.bias[e]) : m.s[e]);
+    __syncwarp();
+}
+DEV void route_groups(const router &r, route_scratch &m, int lane) {
+    const int size = r.n_expert / r.n_group;
+#pragma unroll 1
+    for (int g = lane; g < r.n_group; g += 32) {
+        uint32_t best = 0, next = 0;
+#pragma unroll 1
+        for (int i = g * size; i < (g + 1) * size; i++) {
+            const uint32_t k = m.key[i];
+            if (k > best)
+                next = best, best = k;
+            else if (k > next)
+                next = k;
+        }
+        m.group[g] =
+            r.group_top2 && size > 1 ? router_key(__fadd_rn(router_value(best), router_value(next))) : best;
+        m.kept[g] = false;
+    }
+    __syncwarp();
+#pragma unroll 1
+    for (int i = 0; i < r.n_group_used; i++) {
+        const int g = route_first(m.group, r.n_group, lane);
+        __syncwarp();
+        if (lane == 0) m.kept[g] = true, m.group[g] = 0;
+        __syncwarp();
+    }
+#pragma unroll 1
+    for (int e = lane; e < r.n_expert; e += 32)
+        if (!m.kept[e / size]) m.key[e] = 0;
+    __syncwarp();
+}
+// The chosen ones, in m.id; up to 128 experts by keys in registers.
+DEV void route_choose(const router &r, route_scratch &m, int lane) {
+    if (r.n_expert > 128) {
+#pragma unroll 1
+        for (int j = 0; j < r.n_used; j++) {
+            const int e = route_first(m.key, r.n_expert, lane);
+            __syncwarp();
+            if (lane == 0) m.key[e] = 0, m.id[j] = e;
+            __syncwarp();
+        }
+        return;
+    }
+    uint32_t key[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) key[i] = lane + 32 * i < r.n_expert ? m.key[lane + 32 * i] : 0;
+#pragma unroll 1
+    for (int j = 0; j < r.n_used; j++) {
+        const uint32_t top = __reduce_max_sync(~0u, max(max(key[0], key[1]), max(key[2], key[3])));
+        int at = ROUTE_EXPERTS_MAX;
+#pragma unroll
+        for (int i = 3; i >= 0; i--)
+            if (key[i] == top) at = lane + 32 * i;
+        const int e = __reduce_min_sync(~0u, at);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            if (lane + 32 * i == e) key[i] = 0;
+        if (lane == 0) m.id[j] = e;
+    }
+    __syncwarp();
+}
+// Of one row, logit(e) its logits: m.id[n_used] and m.w[n_used] for all lanes.
+template <class F> DEV void route_row(const router &r, F logit, route_scratch &m, int lane) {
+    route_scores(r, logit, m, lane);
+    if (r.n_group > 1) route_groups(r, m, lane);
+    route_choose(r, m, lane);
+    float sum = 0.f, top = -INFINITY;
+#pragma unroll 1
+    for (int j = lane; j < r.n_used; j += 32) m.w[j] = m.s[m.id[j]];
+    __syncwarp();
+    if (r.act == ROUTE_CHOSEN) { // the sums are few: each lane makes them
+        for (int j = 0; j < r.n_used; j++)
+            if (m.w[j] > top) top = m.w[j];
+        __syncwarp();
+#pragma unroll 1
+        for (int j = lane; j < r.n_used; j += 32) m.w[j] = router_exp(__fadd_rn(m.w[j], -top));
+        __syncwarp();
+        for (int j = 0; j < r.n_used; j++) sum = __fadd_rn(sum, m.w[j]);
+        __syncwarp();
+#pragma unroll 1
+        for (int j = lane; j < r.n_used; j += 32) m.w[j] = __fdiv_rn(m.w[j], sum);
+        __syncwarp();
+        sum = 0.f;
+    }
+    for (int j = 0; j < r.n_used; j++) sum = __fadd_rn(sum, m.w[j]);
+    const float divisor = router_divisor(&r, sum);
+    __syncwarp();
+#pragma unroll 1
+    for (int j = lane; j < r.n_used; j += 32)
+        m.w[j] = router_weight(&r, m.w[j], divisor, r.expert_scale ? r.expert_scale[m.id[j]] : 1.f);
+    __syncwarp();
+}

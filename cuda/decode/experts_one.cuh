@@ -1,0 +1,397 @@
+// Experts of one row on int8 products (gemv_int8.cuh). A block of gate and up takes steps cta, cta + n_cta, .. of 16 columns of a
+// choice, its warps the units of a step in turns; the input's codes are made in each block while one of its warps chooses.
+// A block of down takes a row tile of all choices, a warp one choice or a part of it. Nothing depends on which experts are chosen but what is read.
+#pragma once
+#include "cuda/common/route.cuh"
+#include "cuda/decode/experts_one.h"
+#include "cuda/decode/gemv_epilogue.cuh"
+#include "cuda/decode/gemv_int8.cuh"
+
+// ---- shared memory: barriers and a few floats, the choice, records of the input, sums, slots
+enum { EXPERTS_HEAD = 1024, EXPERTS_FLOATS = 896, EXPERTS_ROUTE = (sizeof(route_scratch) + 127) / 128 * 128 };
+struct experts_smem {
+    int rec, red, sum, slots, bytes; // sum: of down alone, a choice's 16 rows
+};
+LAYOUT_FN experts_smem experts_gated_smem(const experts_one_job &j, int unit_bytes) {
+    const int steps = (j.route.n_used * experts_steps(j.n_ff) + j.gated_blocks - 1) / j.gated_blocks;
+    experts_smem m = {};
+    m.rec = EXPERTS_HEAD + EXPERTS_ROUTE;
+    m.red = m.rec + j.gate.u * REC_BYTES_32;
+    m.slots = (m.red + steps * j.gated_warps * 128 + 127) / 128 * 128;
+    m.bytes = m.slots + j.gated_warps * j.gated_slots * 2 * unit_bytes;
+    return m;
+}
+LAYOUT_FN experts_smem experts_down_smem(const experts_one_job &j, int unit_bytes) {
+    experts_smem m = {};
+    m.rec = EXPERTS_HEAD + EXPERTS_ROUTE;
+    m.red = m.rec + j.down_warps * REC_BYTES_16;
+    m.sum = m.red + j.route.n_used * j.parts * 64;
+    m.slots = (m.sum + j.route.n_used * 64 + 127) / 128 * 128;
+    m.bytes = m.slots + j.down_warps * j.down_slots * unit_bytes;
+    return m;
+}
+
+// ---- the choice
+DEV float wait_for_logit(const experts_one_job &j, int e, uint32_t tag) {
+    uint2 v;
+    while ((v = tagged_load(j.logits + e)).y != tag) __nanosleep(40);
+    return __uint_as_float(v.x);
+}
+DEV void route_packets(const experts_one_job &j, route_scratch &m, uint32_t tag, int lane) {
+    route_row(
+        j.route, [&](int e) { return wait_for_logit(j, e, tag); }, m, lane);
+}
+
+// ---- slots of a warp: R units each, filled in the order of next(first, second), which gives false when there is no more
+template <int L, int R> struct experts_ring {
+    static constexpr int UB = layout_unit_bytes((enum layout)L);
+    const uint8_t *at;
+    uint32_t base, bar, phase;
+    uint64_t policy;
+    int n, slot;
+    MEM void init(const uint8_t *smem, uint64_t *bars, int n_slot) {
+        const int w = threadIdx.x >> 5, lane = threadIdx.x & 31;
+        n = n_slot;
+        at = smem + (size_t)w * n * R * UB;
+        base = smem_address(at);
+        bar = smem_address(bars + w * n);
+        slot = 0;
+        phase = 0;
+        policy = policy_evict_first();
+        if (lane < n) {
+            barrier_init(bar + 8 * lane, 1);
+            barrier_fence();
+        }
+        __syncwarp();
+    }
+    template <class F> MEM void issue(int s, F &next) {
+        const uint8_t *p[2];
+        if (!next(p)) return;
+        if (elect_one()) {
+            barrier_expect(bar + 8 * s, R * UB);
+#pragma unroll
+            for (int h = 0; h < R; h++) bulk_copy(base + (s * R + h) * UB, p[h], UB, bar + 8 * s, policy);
+        }
+    }
+    template <class F> MEM void start(F &next) {
+#pragma unroll 1
+        for (int s = 0; s < n; s++) issue(s, next);
+    }
+    template <class F> MEM void take(int_frag<L> (&f)[R], F &next) {
+        barrier_wait(bar + 8 * slot, phase);
+#pragma unroll
+        for (int h = 0; h < R; h++) f[h].load(at + (slot * R + h) * UB, threadIdx.x & 31, 1.f);
+        __syncwarp();
+        issue(slot, next);
+        if (++slot == n) {
+            slot = 0;
+            phase ^= 1;
+        }
+    }
+};
+
+// ---- gate and up
+// Columns of x, times the norm's weights, to records, 32 columns a warp in turn; the sum of their squares.
+DEV float experts_codes(const experts_one_job &j, uint8_t *rec, int from, int by, int lane) {
+    struct {
+        uint8_t *xo;
+        size_t xo_unit;
+    } to = {rec, REC_BYTES_32};
+    enum { AT_ONCE = 10 }; // loads on their way
+    float ss = 0;
+    for (int g0 = from; g0 < j.gate.u * 8; g0 += by * AT_ONCE) {
+        float y[AT_ONCE], n[AT_ONCE];
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            const int col = (g0 + i * by) * 32 + lane;
+            y[i] = col < j.k ? __ldcg(j.x + col) : 0.f;
+            n[i] = j.norm && col < j.k ? j.norm[col] : 1.f;
+        }
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            const int g = g0 + i * by;
+            if (g >= j.gate.u * 8) break;
+            ss = fmaf(y[i], y[i], ss);
+            put_act_int8<32>(to, g * 32 + lane, __fmul_rn(y[i], n[i]));
+        }
+    }
+    return warp_sum(ss);
+}
+DEV float experts_act(const experts_one_job &j, float g, float u) {
+    if (j.act == ACT_SWIGLU_OAI) {
+        g = g > j.limit ? j.limit : g;
+        u = u > j.limit ? j.limit : u < -j.limit ? -j.limit : u;
+        return __fdividef(g, 1.f + __expf(-j.alpha * g)) * (u + 1.f);
+    }
+    if (j.act == ACT_GELU_ERF) return 0.5f * g * (1.f + erff(g * 0.7071067811865476f)) * u;
+    return act_apply(j.act, g) * u;
+}
+// Biases of gate and up of a step's column lane % 16.
+DEV float2 experts_gated_bias(const experts_one_job &j, const route_scratch &m, int step, int lane) {
+    const int n_step = experts_steps(j.n_ff), c = step / n_step, col = (step - c * n_step) * 16 + (lane & 15);
+    if (c >= j.route.n_used || col >= j.n_ff) return make_float2(0.f, 0.f);
+    const size_t at = (size_t)m.id[c] * j.n_ff + col;
+    return make_float2(j.gate.bias ? j.gate.bias[at] : 0.f, j.up.bias ? j.up.bias[at] : 0.f);
+}
+// A step's sums of all warps, at sum: the product of 16 columns as packets.
+DEV void experts_finish(const experts_one_job &j, const float *sum, int step, float2 bias, float rs,
+                        uint32_t tag, int lane) {
+    const int n_step = experts_steps(j.n_ff), c = step / n_step, t = step - c * n_step, of = lane & 15,
+              col = t * 16 + of;
+    float v = 0;
+#pragma unroll 8
+    for (int k = 0; k < j.gated_warps; k++) v += sum[k * 32 + lane];
+    const int g = j.paired ? (of >> 3) * 16 + (of & 7) : of, u = j.paired ? g + 8 : of + 16;
+    const float gate = fmaf(__shfl_sync(~0u, v, g), rs * j.gate.factor, bias.x),
+                up = fmaf(__shfl_sync(~0u, v, u), rs * j.up.factor, bias.y),
+                y = col < j.n_ff ? experts_act(j, gate, up) : 0.f;
+    give_act_int8<16>(j.glu + c * experts_glu_bytes(j.n_ff), t * 16, y, tag);
+}
+// Units w, w + W, .. of the steps of a block, for a ring.
+struct experts_gated_units {
+    const experts_one_job &j;
+    const route_scratch &m;
+    int step, unit, unit_bytes;
+    const uint8_t *a, *b;
+    MEM void point() {
+        const int n_step = experts_steps(j.n_ff), c = step / n_step;
+        if (c >= j.route.n_used) return;
+        const size_t e = (size_t)m.id[c], t = (size_t)(step - c * n_step);
+        a = j.gate.first + e * j.gate.stack + t * j.gate.tile;
+        b = j.up.first + e * j.up.stack + t * j.up.tile;
+    }
+    MEM bool operator()(const uint8_t *(&p)[2]) {
+        if (step >= j.route.n_used * experts_steps(j.n_ff)) return false;
+        p[0] = a + (size_t)unit * unit_bytes;
+        p[1] = b + (size_t)unit * unit_bytes;
+        unit += j.gated_warps;
+        if (unit >= j.gate.u) {
+            unit = threadIdx.x >> 5;
+            step += gridDim.x;
+            point();
+        }
+        return true;
+    }
+};
+template <int L>
+__global__ void __launch_bounds__(256, 2) experts_gated_kernel(const __grid_constant__ experts_one_job j) {
+    extern __shared__ __align__(1024) uint8_t smem[];
+    constexpr int UB = layout_unit_bytes((enum layout)L), XU = REC_BYTES_32;
+    const int w = threadIdx.x >> 5, lane = threadIdx.x & 31, W = j.gated_warps,
+              n_step = j.route.n_used * experts_steps(j.n_ff);
+    const experts_smem at = experts_gated_smem(j, UB);
+    route_scratch &m = *(route_scratch *)(smem + EXPERTS_HEAD);
+    float *squares = (float *)(smem + EXPERTS_FLOATS), *red = (float *)(smem + at.red);
+    uint8_t *rec = smem + at.rec;
+    experts_ring<L, 2> r;
+    r.init(smem + at.slots, (uint64_t *)smem, j.gated_slots);
+    pdl_trigger();
+    if (!j.beside) pdl_wait();
+    const uint32_t tag = handoff_tag(j.seq, j.tag);
+    if (w == 0) route_packets(j, m, tag, lane);
+    if (w || W == 1) { // a packet says that the row is there
+        const int by = W > 1 ? W - 1 : 1, own = W > 1 ? w - 1 : 0;
+        wait_for_logit(j, own % j.route.n_expert, tag);
+        const float ss = experts_codes(j, rec, own, by, lane);
+        if (lane == 0) squares[own] = ss;
+    }
+    __syncthreads();
+    experts_gated_units next = {j, m, (int)blockIdx.x, w, UB, NULL, NULL};
+    next.point();
+    r.start(next);
+    const float2 bias =
+        experts_gated_bias(j, m, blockIdx.x + w * gridDim.x, lane); // of the warp's first step
+    float rs = 0;
+    if (j.norm) {
+        for (int i = 0; i < (W > 1 ? W - 1 : 1); i++) rs += squares[i];
+        rs = rsqrtf(rs / (float)j.k + j.eps);
+    } else
+        rs = 1.f;
+    one_row<L, 32, 2> p;
+    p.start(lane);
+#pragma unroll 1
+    for (int u = w; u < j.gate.u; u += W) p.template prepare<1>(rec + (size_t)u * XU, 0, 1, lane);
+    int n = 0;
+    for (int step = blockIdx.x; step < n_step; step += gridDim.x, n++) {
+        p.clear();
+        for (int u = w; u < j.gate.u; u += W) {
+            int_frag<L> f[2];
+            r.take(f, next);
+            p.unit(f, rec + (size_t)u * XU, lane);
+        }
+        p.leave(red + (n * W + w) * 32, lane);
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (int i = w; i < n; i += W) {
+        const int step = blockIdx.x + i * gridDim.x;
+        experts_finish(j, red + i * W * 32, step, i == w ? bias : experts_gated_bias(j, m, step, lane), rs,
+                       tag, lane);
+    }
+    pdl_wait(); // what follows this kernel follows the one before, too
+}
+
+// ---- down
+// Units part, part + parts, .. of the choices of a warp, for a ring.
+struct experts_down_units {
+    const experts_one_job &j;
+    const route_scratch &m;
+    int q, unit, unit_bytes;
+    size_t tile;
+    MEM bool operator()(const uint8_t *(&p)[2]) {
+        if (q >= j.route.n_used * j.parts) return false;
+        p[0] = j.down.first + (size_t)m.id[q / j.parts] * j.down.stack + tile + (size_t)unit * unit_bytes;
+        unit += j.parts;
+        if (unit >= j.down.u) {
+            q += j.down_warps;
+            unit = q % j.parts;
+        }
+        return true;
+    }
+};
+// y, a column a lane of the first warp; in the first block of a cluster the second's 16 columns follow. Of all threads.
+#if __CUDA_ARCH__ >= 900
+DEV float of_both_blocks(float *meet, float y, uint32_t rank, int lane) {
+    if (rank && threadIdx.x < 16) {
+        uint32_t to;
+        asm("mapa.shared::cluster.u32 %0, %1, 0;" : "=r"(to) : "r"(smem_address(meet + lane)));
+        asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(to), "f"(y) : "memory");
+    }
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::
+                     : "memory");
+    return rank || lane < 16 || threadIdx.x >= 32 ? y : meet[lane - 16];
+}
+#endif
+DEV void experts_cluster_arrive() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+#endif
+}
+DEV void experts_cluster_wait() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
+}
+// What follows a row tile's sums reads, fetched before these are waited for: of thread t the bias of choice t / 16, row t % 16; of the
+// first warp the residual stream and the weights of the next norm.
+struct experts_ahead {
+    float bias, x, norm, scale;
+};
+DEV float experts_down_bias(const experts_one_job &j, const route_scratch &m, int c, int row) {
+    return j.down.bias && c < j.route.n_used && row < j.d ? j.down.bias[(size_t)m.id[c] * j.d + row] : 0.f;
+}
+DEV experts_ahead experts_look_ahead(const experts_one_job &j, const route_scratch &m) {
+    const int row = blockIdx.x * 16 + (threadIdx.x & 15);
+    experts_ahead a = {experts_down_bias(j, m, threadIdx.x >> 4, row), 0, 0, 0};
+    if (j.out_kind == EXPERTS_ADD && threadIdx.x < 32 && row < j.d) {
+        a.x = __ldcg(j.out + row);
+        a.norm = j.next_norm[row];
+        a.scale = __ldcg(j.scale);
+    }
+    return a;
+}
+// The sums of a row tile by choice and part, at red, to those by choice, at sum. Of all threads.
+DEV void experts_choices(const experts_one_job &j, const route_scratch &m, const float *red, float *sum,
+                         const experts_ahead &a) {
+    const int of = threadIdx.x & 15, row = blockIdx.x * 16 + of, first = threadIdx.x >> 4;
+#pragma unroll 1
+    for (int c = first; c < j.route.n_used; c += blockDim.x >> 4) {
+        float v = 0;
+#pragma unroll 1
+        for (int p = 0; p < j.parts; p++) v += red[(c * j.parts + p) * 16 + of];
+        v = fmaf(v, j.down.factor, c == first ? a.bias : experts_down_bias(j, m, c, row));
+        sum[c * 16 + of] = v;
+        if (j.out_kind == EXPERTS_EACH && row < j.d) j.out[(size_t)c * j.d + row] = v;
+    }
+    __syncthreads();
+}
+// Their sum, weighted, and what becomes of it. Of all threads; the first warp has the row.
+DEV void experts_leave(const experts_one_job &j, const route_scratch &m, const float *sum, float *meet,
+                       const experts_ahead &a) {
+    const int lane = threadIdx.x & 31, row = blockIdx.x * 16 + (lane & 15);
+    const bool own = threadIdx.x < 32;
+    float y = 0;
+    if (own)
+#pragma unroll 8
+        for (int c = 0; c < j.route.n_used; c++) y = fmaf(m.w[c], sum[c * 16 + (lane & 15)], y);
+    if (j.out_kind == EXPERTS_MIX) {
+        if (threadIdx.x < 16 && row < j.d) j.out[row] = y;
+        return;
+    }
+    if (own) { // d is a multiple of 32
+        y += a.x;
+        if (lane < 16) j.out[row] = y;
+        const float ss = sum16(__fmul_rn(y, y));
+        if (lane == 0) j.square_out[blockIdx.x] = ss;
+        y = __fmul_rn(y, a.norm);
+    }
+    if (j.give == GIVE_RECORD) {
+#if __CUDA_ARCH__ >= 900
+        uint32_t rank;
+        asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+        y = of_both_blocks(meet, y, rank, lane);
+        if (own && !rank) put_act_int8<32>(j, blockIdx.x * 16 + lane, y);
+#endif
+    } else if (threadIdx.x < 16)
+        put_column<false>(j, 0, 0, row, __fmul_rn(y, a.scale));
+}
+template <int L>
+__global__ void __launch_bounds__(256, 2) experts_down_kernel(const __grid_constant__ experts_one_job j) {
+    extern __shared__ __align__(1024) uint8_t smem[];
+    constexpr int UB = layout_unit_bytes((enum layout)L);
+    const int w = threadIdx.x >> 5, lane = threadIdx.x & 31, tiles = (j.d + 15) / 16,
+              n_choice = (int)blockIdx.x < tiles ? j.route.n_used * j.parts : 0;
+    const experts_smem at = experts_down_smem(j, UB);
+    route_scratch &m = *(route_scratch *)(smem + EXPERTS_HEAD);
+    float *meet = (float *)(smem + EXPERTS_FLOATS), *red = (float *)(smem + at.red);
+    uint8_t *rec = smem + at.rec + w * REC_BYTES_16;
+    experts_ring<L, 1> r;
+    r.init(smem + at.slots, (uint64_t *)smem, j.down_slots);
+    experts_cluster_arrive(); // both blocks have begun
+    pdl_trigger();
+    if (!j.beside) pdl_wait();
+    const uint32_t tag = handoff_tag(j.seq, j.tag);
+    if (w == 0) route_packets(j, m, tag, lane);
+    __syncthreads();
+    experts_down_units next = {j, m, n_choice ? w : 1 << 20, w % j.parts, UB, blockIdx.x * j.down.tile};
+    r.start(next);
+    const experts_ahead a = experts_look_ahead(j, m);
+    act_int8_reader<16> in;
+    in.tag = tag;
+    in.columns = experts_steps(j.n_ff) * 16;
+    one_row<L, 16, 1> p;
+    p.start(lane);
+    for (int q = w; q < n_choice; q += j.down_warps) {
+        in.at = j.glu + q / j.parts * experts_glu_bytes(j.n_ff);
+        p.clear();
+        in.ask(q % j.parts, lane);
+        for (int u = q % j.parts; u < j.down.u; u += j.parts) {
+            int_frag<L> f[1];
+            while (in.v.w != tag) { // closer than take would
+                __nanosleep(32);
+                in.ask(u, lane);
+            }
+            in.take(u, rec, lane);
+            if (u + j.parts < j.down.u) in.ask(u + j.parts, lane);
+            r.take(f, next);
+            p.unit(f, rec, lane);
+        }
+        p.leave(red + q * 16, lane);
+    }
+    __syncthreads();
+    experts_cluster_wait();
+    if ((int)blockIdx.x < tiles) {
+        experts_choices(j, m, red, (float *)(smem + at.sum), a);
+        if (j.out_kind != EXPERTS_EACH) experts_leave(j, m, (const float *)(smem + at.sum), meet, a);
+    }
+    if (blockIdx.x == 0 && j.choice)
+#pragma unroll 1
+        for (int i = threadIdx.x; i < 2 * j.route.n_used; i += blockDim.x)
+            j.choice[i] = i < j.route.n_used ? (float)m.id[i] : m.w[i - j.route.n_used];
+    pdl_wait();
+}
+
+#define EXPERTS_CODES(id)                                                                                    \
+    extern const experts_kernels experts_##id;                                                               \
+    const experts_kernels experts_##id = {LAYOUT_##id, experts_gated_kernel<LAYOUT_##id>,                    \
+                                          experts_down_kernel<LAYOUT_##id>};
