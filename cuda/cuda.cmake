@@ -91,6 +91,7 @@ if(nvcc)
             make_instance(gemm_${name} cuda/prompt/gemm_instances.cuh "GEMM(${id})")
             if(kind STREQUAL "CODES")
                 make_instance(experts_${name} cuda/decode/experts_one.cuh "EXPERTS_CODES(${id})")
+                make_instance(batch_${name} cuda/decode/experts_batch.cuh "BATCH_CODES(${id})")
             endif()
             if(NOT kind STREQUAL "FLOATS")
                 make_instance(gemv_${name} cuda/decode/gemv_instances.h "GEMV_${kind}(${id})")
@@ -108,8 +109,8 @@ if(nvcc)
     set(sources "")
     foreach(source common/cuda_error run/cuda_state run/cuda_device run/warm formats/repack plain/conv plain/plain_ops plain/experts plain/select
             plain/gemv_f32 run/run_list run/host_rows run/upload decode/gemv
-            decode/skinny decode/experts_one decode/attend_decode decode/attend_more_f16 decode/attend_more_q8_0
-            decode/attend_more_f32 decode/act_rows decode/post_norm decode/act_front run/decode_build run/decode_experts run/decode_program decode/decode_small run/prompt_program
+            decode/skinny decode/experts_one decode/experts_batch decode/attend_decode decode/attend_more_f16 decode/attend_more_q8_0
+            decode/attend_more_f32 decode/act_rows decode/post_norm decode/act_front run/decode_build run/decode_experts run/decode_experts_batch run/decode_program decode/decode_small run/prompt_program
             run/prompt_gemm prompt/prompt_small prompt/prompt_more prompt/flash_wide prompt/gemm_mx
             plain/dequant_rows bench/cuda_bench bench/bench_attend bench/ceiling run/cuda_backend)
         list(APPEND sources ${CMAKE_SOURCE_DIR}/cuda/${source})

@@ -244,6 +244,27 @@ static void place_pairs(struct cuda_plan *p, const struct op_list *l) {
     p->pair_tiles = take(p, (tiles + 1) * 16);
 }
 
+/* What several decode rows of experts need: as above, of up to 8 pairs at least; counters of groups of 8 rows. */
+static void place_batch(struct cuda_plan *p, const struct op_list *l) {
+    size_t pairs = 0, items = 512; /* which kernels read in any case */
+    for (int i = 0; l && i < l->n_op; i++) {
+        if (l->op[i].kind != OP_EXPERTS || op_is_elsewhere(&l->op[i])) continue;
+        const struct op_experts *o = &l->op[i].experts;
+        const size_t n = (size_t)o->n_used * (size_t)p->max_decode,
+                     t = n / 8 + (size_t)o->w->member[0].n_stack + 1;
+        pairs = n > pairs ? n : pairs;
+        items = t > items ? t : items;
+    }
+    p->batch_pairs = take(p, pairs * 4);
+    p->batch_items = take(p, pairs ? items * 16 : 0);
+    p->batch_count = take(p, pairs ? ((size_t)p->max_decode / 8 + 1) * 4 : 0);
+}
+
+static void place_experts(struct cuda_plan *p, const struct op_list *pl, const struct op_list *dl) {
+    place_pairs(p, pl);
+    place_batch(p, dl);
+}
+
 static void place_select(struct cuda_plan *p, int n_vocab) {
     p->select_parts = (n_vocab + SELECT_PART - 1) / SELECT_PART;
     const size_t outs = (size_t)p->max_out;
@@ -318,7 +339,7 @@ static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
     p->item = take(p, (d * (size_t)p->max_split + 1) * 16);
     p->cand = take(p, (size_t)(p->max_out + 8) * 512 * 8);
     place_select(p, c->n_vocab);
-    place_pairs(p, pl);
+    place_experts(p, pl, dl);
     p->counter =
         take(p, (d * 256 + 64) * 4);      /* the last line: decode steps, turns of the host (host_rows.cu) */
     p->wide_count = take(p, 512 * 2 * 4); /* see skinny.h */

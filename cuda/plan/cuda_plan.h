@@ -69,7 +69,8 @@ struct cuda_plan {
     size_t stage_bytes, constant_bytes, half_row_bytes, handoff_bytes, post_bytes, workspace_bytes;
     size_t tiles[ACT_SLOTS]; /* activation tiles of prompt rows (unit_operands.cuh) */
     int tile_cols[ACT_SLOTS];
-    size_t mx, mx_scale; /* activations of block-scaled kernels and their scales */
+    size_t batch_pairs, batch_items, batch_count; /* of decode rows, see experts_batch.h */
+    size_t mx, mx_scale;                          /* activations of block-scaled kernels and their scales */
     size_t pairs,
         pair_tiles; /* rows and their choices in the order of experts, and what blocks take of them (experts.h) */
     size_t panel, panel_out;    /* --blas on: dequantised rows, and products of gate and up */

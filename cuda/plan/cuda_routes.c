@@ -56,7 +56,8 @@ const struct route_other cuda_other_routes[] = {
     {ROW_DECODE, LINK_EMBED, OP_EMBED, 0, 90, 129, true, "embed_decode_kernel"},
     {ROW_DECODE, LINK_HEAD, OP_SELECT, 0, 90, 129, true, "select_decode_kernel"},
     {ROW_DECODE, LINK_EXPERTS, OP_EXPERTS, 0, 90, 129, true,
-     "experts_router_kernel, experts_gated_kernel, experts_down_kernel"},
+     "experts_router_kernel, experts_gated_kernel, experts_down_kernel; several rows: batch_router_kernel, "
+     "experts_batch_kernel, batch_mix_kernel"},
     {ROW_PROMPT, LINK_PLAIN, OP_ATTEND, 512, 80, 129, true, "attend_kernel"},
     {ROW_DECODE, LINK_PLAIN, OP_ATTEND, 512, 80, 129, true, "attend_kernel"},
     {ROW_PROMPT, LINK_PLAIN, OP_NORM, 0, 80, 129, true, "norm_kernel"},

@@ -319,6 +319,19 @@ static void build_post(const cuda_backend *b, decode_link *d, bool int8, stream 
     p.give.scale = of_scale.scale;
     p.give.square = (float *)(b->work + b->plan.square);
 }
+static void build_batch(const cuda_backend *b, const float (*up)[2], decode_link *d, stream *r) {
+    mm_job of_scale = {};
+    batch_link &e = d->batch;
+    (void)batch_make(b, up, &d->is, &e);
+    if (d->is.gives == FORM_ROWS) return;
+    r->nth++;
+    set_scale(b, &of_scale, r->nth);
+    e.mix.next.norm = next_norm(b, d);
+    e.mix.next.scale = of_scale.scale;
+    e.mix.next.square = (float *)(b->work + b->plan.square);
+    e.mix.next.square_row = of_scale.square_row;
+    give_to(&e.mix.next, given_form(b, d, false));
+}
 static void build_experts(const cuda_backend *b, decode_link *d, bool int8, stream *r) {
     experts_one_job &j = d->experts;
     mm_job of_scale = {};
@@ -404,6 +417,9 @@ static bool has_kernel(void *user, const struct cuda_link *k, enum link_form in,
     matmul_link m;
     attend_job a;
     experts_one_job e;
+    batch_link many;
+    if (k->kind == LINK_EXPERTS && u->b->c.list[ROW_DECODE]->max_rows > 1)
+        return batch_make(u->b, u->up, k, &many);
     if (k->kind == LINK_EXPERTS)
         return u->b->c.list[ROW_DECODE]->n_op < MOST_TAGS && experts_one_make(u->b, k, &e);
     const bool has = k->kind == LINK_EMBED    ? u->b->n_rope <= 4
@@ -469,7 +485,10 @@ static void build_link(cuda_backend *b, struct decode_program *p, decode_link *d
         build_head(b, p, d);
         break;
     case LINK_EXPERTS:
-        build_experts(b, d, int8, r);
+        if (b->c.list[ROW_DECODE]->max_rows > 1)
+            build_batch(b, p->up, d, r);
+        else
+            build_experts(b, d, int8, r);
         break;
     case LINK_PLAIN:
     case LINK_KIND_COUNT:
@@ -492,7 +511,7 @@ static bool build(cuda_backend *b, struct decode_program *p, bool int8, struct c
             hand_over_gated(b, &p->link[i], 1 + (uint32_t)i);
         else if (p->link[i].is.kind == LINK_ATTEND)
             hand_over_attend(b, &p->link[i], 1 + (uint32_t)i);
-        else if (p->link[i].is.kind == LINK_EXPERTS)
+        else if (p->link[i].is.kind == LINK_EXPERTS && b->c.list[ROW_DECODE]->max_rows == 1)
             p->link[i].experts.tag = 1 + (uint32_t)i;
     if (p->link[1].is.kind == LINK_MATMUL) p->link[1].mm.job.first = true;
     return true;
@@ -512,8 +531,9 @@ static enum infer_status find_scales(cuda_backend *b, float (*up)[2]) {
     unsigned *most = (unsigned *)(b->work + b->plan.stage), *found = (unsigned *)up;
     const size_t n = (size_t)b->plan.n_group * 2;
     CU(cudaMemsetAsync(most, 0, n * sizeof *most, b->stream));
+    const bool batch = b->c.list[ROW_DECODE]->max_rows > 1; // whose experts need them, too
     for (int g = 0; g < b->plan.n_group; g++)
-        for (int i = 0; i < b->plan.group[g].n_region && i < 2 && !b->plan.group[g].apart; i++) {
+        for (int i = 0; i < b->plan.group[g].n_region && i < 2 && (batch || !b->plan.group[g].apart); i++) {
             const cuda_region *r = &b->plan.group[g].region[i];
             if (r->layout == LAYOUT_F32 || is_half(r->layout)) continue;
             CU(scale_range(r->layout, b->weights + r->offset, (size_t)(r->rows / UNIT_ROWS) * (size_t)r->u,
@@ -565,6 +585,7 @@ enum infer_status decode_build(struct decode_program **out, cuda_backend *b) {
     if (e == cudaSuccess) e = skinny_prepare();
     if (e == cudaSuccess) e = attend_prepare();
     if (e == cudaSuccess) e = experts_one_prepare();
+    if (e == cudaSuccess) e = batch_prepare();
     if (st == INFER_OK && e != cudaSuccess) st = cuda_error(e, "cudaFuncSetAttribute");
     if (st != INFER_OK || !fits) {
         decode_free(p);

@@ -103,6 +103,9 @@ static enum infer_status run_attend(const decode_step &s, const decode_link *d, 
     return INFER_OK;
 }
 static enum infer_status run_experts(const decode_step &s, const decode_link *d, bool overlap) {
+    const int rows = d->out_rows ? s.outs : s.rows;
+    if (s.b->c.list[ROW_DECODE]->max_rows > 1)
+        return batch_run(s.b, &d->batch, rows, output_pitch(d, rows), s.stream);
     experts_one_job j = d->experts;
     j.beside = s.beside;
     CU(experts_one_launch(j, overlap, s.stream));

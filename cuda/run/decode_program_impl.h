@@ -2,6 +2,7 @@
 #pragma once
 #include "cuda/decode/act_front.h"
 #include "cuda/decode/attend_decode.h"
+#include "cuda/decode/experts_batch.h"
 #include "cuda/decode/experts_one.h"
 #include "cuda/decode/post_norm.h"
 #include "cuda/decode/skinny.h"
@@ -16,6 +17,14 @@ struct matmul_link {
     bool few[3];    // the kernels for up to 2, 4 and 8 rows fit
     int nth;        // of a norm: those that handed the residual stream on before it
 };
+// LINK_EXPERTS of engines of more than one row
+struct batch_link {
+    batch_router_job router;
+    batch_job gated, down;
+    const struct batch_kernel *of_gated, *of_down;
+    batch_mix_job mix;
+    bool mixes;
+};
 struct decode_link {
     struct cuda_link is;
     const char *name;
@@ -25,6 +34,7 @@ struct decode_link {
         embed_job embed;
         attend_job attend;
         experts_one_job experts;
+        batch_link batch;
     };
     // Of a matmul behind an edge of rows: what makes its input of them; in front of one: what makes rows of a result.
     bool from_rows, to_rows;
@@ -51,3 +61,6 @@ static inline int skinny_chip(const cuda_backend *b) { return cuda_only_mma(b) ?
 int decode_best_split(const mm_job &j, const struct mm_kernel *k, int blocks);
 // decode_experts.cu: the job of a LINK_EXPERTS but for whom it hands its result; false: no kernel takes it.
 bool experts_one_make(const cuda_backend *b, const struct cuda_link *k, experts_one_job *j);
+// decode_experts_batch.cu: the same for engines of more than one row; its launches, pitch: of what it hands on.
+bool batch_make(const cuda_backend *b, const float (*up)[2], const struct cuda_link *k, batch_link *e);
+enum infer_status batch_run(const cuda_backend *b, const batch_link *e, int rows, int pitch, cudaStream_t s);
