@@ -337,6 +337,80 @@ static void experts_of_one_row_agree_with_ref(void **state) {
     model_close(m);
     model_close(other);
 }
+
+/* ---- experts in several decode rows ---- */
+
+enum { MANY = 128 };
+/* n rows, the last one of token; its logits to out. The others' tokens, or where their experts stand, must not count. */
+static void run_among(struct run *r, int n, int token, float *out) {
+    int32_t id[MANY], at[MANY] = {0}, slot[MANY], last = n - 1;
+    for (int i = 0; i < n; i++) {
+        slot[i] = n - 1 - i;
+        id[i] = i < n - 1 ? (i * 37 + 5 * n) % r->m->n_vocab : token;
+    }
+    uint8_t want = WANT_TOKEN | WANT_LOGITS;
+    struct step_result res;
+    const int32_t *const tables[] = {r->pages};
+    struct step s = {n, 1, id, at, slot, &last, &want, tables, 1, NULL};
+    assert_ok(r->type->run(r->b, ROW_DECODE, &s));
+    assert_ok(r->type->wait(r->b, &res));
+    memcpy(out, res.logits, (size_t)r->m->n_vocab * 4);
+}
+/* An engine of so many rows: the first layer's experts against ref, and the same bits beside any neighbours, of all layers, too. */
+static void check_among(const struct model *m, const char *shape, const char *type, int rows, bool fused) {
+    static const int some[] = {1, 2, 7, 8, 9, 33, MANY}, tokens[] = {3, 200, 77};
+    static struct run ref, r;
+    const size_t n = (size_t)m->n_vocab;
+    float *want = malloc(n * 4), *alone = malloc(n * 4), *got = malloc(n * 4);
+    double most = 0;
+    run_open(&ref, &backend_ref, m, keep_feed_forward, 1, 1);
+    for (int layers = 1; layers <= m->n_layer; layers += m->n_layer - 1) {
+        run_open(&r, &backend_cuda, m, keep_feed_forward, layers, rows);
+        for (size_t t = 0; t < sizeof tokens / sizeof *tokens; t++) {
+            run_among(&ref, 1, tokens[t], want);
+            run_among(&r, 1, tokens[t], alone);
+            const double e = layers == 1 ? relative(alone, want, n) : 0;
+            if (!(e <= most)) most = e;
+            for (size_t i = 0; i < sizeof some / sizeof *some && some[i] <= rows; i++) {
+                run_among(&r, some[i], tokens[t], got);
+                if (memcmp(got, alone, n * 4))
+                    fail_msg("%s %s, %d rows: other bits than alone", shape, type, some[i]);
+            }
+        }
+        n_plain = 0;
+        assert_ok(decode_profile(r.b, rows < MANY ? rows : MANY, count_plain));
+        run_close(&r);
+        assert_int_equal(!n_plain, fused);
+    }
+    run_close(&ref);
+    print_message("%-13s %-9s %3d rows %s: decode %.1e of the norm\n", shape, type, rows,
+                  fused ? "fused" : "op by op", most);
+    if (!(most <= TOL_CUDA_DECODE)) fail_msg("%s %s: decode %g", shape, type, most);
+    free(want);
+    free(alone);
+    free(got);
+}
+static void experts_of_many_rows_agree_with_ref(void **state) {
+    static const struct {
+        const char *shape, *type;
+        int rows;
+        bool fused;
+    } all[] = {{"tiny-moe", "q4_k", MANY, true},        {"tiny-moe", "q4_k_m", 8, true},
+               {"tiny-moe", "q6_k", 33, true},          {"tiny-moe", "q2_k", MANY, true},
+               {"tiny-moe", "q3_k", 9, true},           {"tiny-moe", "q5_k", 33, true},
+               {"tiny-moe", "iq4_xs", 33, true},        {"tiny-moe", "f16", 9, false},
+               {"tiny-moe-wide", "q4_k_m", MANY, true}, {"tiny-moe-wide", "q8_0", 33, true},
+               {"tiny-moe-odd", "q8_0", MANY, true},    {"tiny-moe-odd", "q4_0", 9, true},
+               {"tiny-moe-odd", "q4_1", 33, true},      {"tiny-moe-odd", "q5_1", 33, true},
+               {"tiny-moe-odd", "iq4_nl", 9, true},     {"tiny-moe-odd", "mxfp4_moe", 33, true},
+               {"tiny-oss", "mxfp4_moe", MANY, true},   {"tiny-oss", "q8_0", 2, true}};
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct model *m = open_synth(all[i].shape, all[i].type);
+        check_among(m, all[i].shape, all[i].type, all[i].rows, all[i].fused);
+        model_close(m);
+    }
+}
 #endif
 
 int main(int argc, char **argv) {
@@ -346,6 +420,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(one_more_operation_agrees_with_ref),
         cmocka_unit_test(post_norms_agree_with_ref),
         cmocka_unit_test(experts_of_one_row_agree_with_ref),
+        cmocka_unit_test(experts_of_many_rows_agree_with_ref),
     };
     const char *must = getenv("INFER_REQUIRE_CUDA");
     if (backend_cuda.probe() == INFER_OK || (must && *must == '1'))
