@@ -94,6 +94,7 @@ if(nvcc)
                 make_instance(batch_${name} cuda/decode/experts_batch.cuh "BATCH_CODES(${id})")
             endif()
             if(NOT kind STREQUAL "FLOATS")
+                make_instance(pairs_${name} cuda/prompt/pairs_wgmma.cuh "PAIRS_INSTANCE(${id})")
                 make_instance(gemv_${name} cuda/decode/gemv_instances.h "GEMV_${kind}(${id})")
                 make_instance(skinny_${name} cuda/decode/skinny_instances.h "SKINNY_${kind}(${id})")
             endif()
@@ -111,7 +112,7 @@ if(nvcc)
             plain/gemv_f32 run/run_list run/host_rows run/upload decode/gemv
             decode/skinny decode/experts_one decode/experts_batch decode/attend_decode decode/attend_more_f16 decode/attend_more_q8_0
             decode/attend_more_f32 decode/act_rows decode/post_norm decode/act_front run/decode_build run/decode_experts run/decode_experts_batch run/decode_program decode/decode_small run/prompt_program
-            run/prompt_gemm prompt/prompt_small prompt/prompt_more prompt/flash_wide prompt/gemm_mx
+            run/prompt_gemm run/prompt_experts prompt/prompt_small prompt/prompt_more prompt/flash_wide prompt/gemm_mx prompt/pairs prompt/router_gemm
             plain/dequant_rows bench/cuda_bench bench/bench_attend bench/ceiling run/cuda_backend)
         list(APPEND sources ${CMAKE_SOURCE_DIR}/cuda/${source})
     endforeach()

@@ -66,7 +66,7 @@ static int make(const struct lists *o, const struct op_list *l, struct chip chip
 
 /* Links as text: a kind a letter, edges that are no rows as their form behind it. */
 static const char *text_of(const struct cuda_link *link, int n) {
-    static const char kind[LINK_KIND_COUNT] = {'.', 'E', 'M', 'G', 'R', 'A', 'H', 'P', 'X'};
+    static const char kind[LINK_KIND_COUNT] = {'.', 'E', 'M', 'G', 'R', 'A', 'H', 'P', 'X', 'Q', 'S'};
     static const char form[FORM_COUNT] = {0, 'h', 'c', 'b', 'i', 'j', 't', 'p'};
     static char text[4096];
     char *p = text;
@@ -96,6 +96,11 @@ static void a_llama_is_five_links_a_layer(void **state) {
         {"tiny", "f16", {90, false, false}, "EhM-Ah-RhGh-RhM-Ah-RhGh-RhH", ".MAhRGhRMAhRGhR.M."},
         {"tiny", "bf16", {120, false, true}, "EbM-Ab-RbGb-RbM-Ab-RbGb-RbH", ".MAhRGhRMAhRGhR.M."},
         {"tiny", "f32", {90, false, false}, NULL, ".MAtRGtRMAtRGtR.M."},
+        /* norm and router, choice, experts, their sum; on another chip one by one */
+        {"tiny-moe", "q4_k", {90, false, false}, NULL, ".MAcR...QSMAcR...QS.M."},
+        {"tiny-oss", "mxfp4_moe", {90, false, false}, NULL, ".MAcR...QSMAcR...QSMAcR...QS.M."},
+        {"tiny-moe", "f32", {90, false, false}, NULL, ".MAtR......SMAtR......S.M."},
+        {"tiny-moe", "q4_k", {90, false, true}, NULL, ".MAcR......SMAcR......S.M."},
         {"tiny-256", "f16", {90, false, false}, "EhM-Ah-RhGh-RhM-Ah-RhGh-RhH", NULL},
         /* norms behind the projections, of values; the head's cap stands alone */
         {"tiny-gemma4",

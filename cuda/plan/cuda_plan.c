@@ -1,6 +1,7 @@
 #include "cuda/plan/cuda_plan.h"
 #include "cuda/plan/blas.h"
 #include "cuda/plan/host_part.h"
+#include "cuda/plan/pairs_plan.h"
 #include "base/mem.h"
 #include "seam/op_list.h"
 #include "seam/weight.h"
@@ -229,19 +230,10 @@ static void place_other_kernels(struct cuda_plan *p, const struct backend_config
     }
 }
 
-/* What prompt rows of experts need: a number for each pair of a row and a choice, and the tiles of 64 pairs of an expert. */
 static void place_pairs(struct cuda_plan *p, const struct op_list *l) {
-    size_t pairs = 0, tiles = 0;
-    for (int i = 0; l && i < l->n_op; i++) {
-        if (l->op[i].kind != OP_EXPERTS || op_is_elsewhere(&l->op[i])) continue;
-        const struct op_experts *o = &l->op[i].experts;
-        size_t n = (size_t)o->n_used * (size_t)(l->max_rows > l->max_out ? l->max_rows : l->max_out);
-        size_t t = cuda_pair_tiles(n, o->w->member[0].n_stack);
-        pairs = n > pairs ? n : pairs;
-        tiles = t > tiles ? t : tiles;
-    }
-    p->pairs = take(p, pairs * 4);
-    p->pair_tiles = take(p, (tiles + 1) * 16);
+    const struct pairs_plan pairs = pairs_plan_of(l);
+    p->pairs = take(p, pairs.bytes);
+    p->pair_tiles = p->pairs + pairs.tile;
 }
 
 /* What several decode rows of experts need: as above, of up to 8 pairs at least; counters of groups of 8 rows. */

@@ -49,6 +49,9 @@ const struct route_other cuda_other_routes[] = {
     {ROW_PROMPT, LINK_ATTEND, OP_ATTEND, 512, 90, 99, false, "prompt_put_kernel, flash_wide_kernel"},
     {ROW_DECODE, LINK_ATTEND, OP_ATTEND, 512, 90, 129, true, "attend_decode_kernel"},
     {ROW_PROMPT, LINK_MATMUL, OP_NORM, 0, 80, 129, true, "prompt_norm_kernel"},
+    {ROW_PROMPT, LINK_PAIRS, OP_EXPERTS, 0, 90, 99, false,
+     "pairs_order_kernel, pairs_gather_kernel, pairs_wgmma_kernel"},
+    {ROW_PROMPT, LINK_PAIRS_MIX, OP_MIX, 0, 80, 129, true, "pairs_mix_kernel"},
     {ROW_DECODE, LINK_RESIDUAL, OP_NORM, 0, 90, 129, true,
      "by the writer of the residual stream and the reader"},
     {ROW_DECODE, LINK_POST, OP_NORM, 0, 90, 129, true, "post_norm_kernel"},
@@ -162,8 +165,8 @@ const char *route_group_name(enum route_group g) {
     return name[g];
 }
 const char *route_link_name(enum link_kind k) {
-    static const char *const name[] = {"plain",  "embed", "matmul", "gated",  "residual",
-                                       "attend", "head",  "post",   "experts"};
+    static const char *const name[] = {"plain",  "embed", "matmul",  "gated", "residual", "attend",
+                                       "head",   "post",  "experts", "pairs", "pairs_mix"};
     static_assert(sizeof name / sizeof *name == LINK_KIND_COUNT, "a name for each kind");
     return name[k];
 }

@@ -5,23 +5,11 @@
  * free, for the default rule and for the tuner; groups differ, and which group runs follows from the chip, the options
  * and the layout alone, never from the number of rows. */
 #pragma once
-#include "seam/backend.h"
-#include "cuda/plan/unit_layout.h"
+#include "cuda/plan/route.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-enum route_group {
-    GROUP_WGMMA,  /* prompt rows: warpgroup products, sm_90 */
-    GROUP_MMA,    /* prompt rows: mma.sync, every chip */
-    GROUP_MX,     /* prompt rows: block-scaled formats, sm_120, --matmul-precision mxfp8|mxfp4|nvfp4 */
-    GROUP_BLAS,   /* prompt rows: cuBLASLt, --blas on; outside of the promise about bits */
-    GROUP_STREAM, /* decode rows: weights as one stream; by the number of warps that share a row */
-    GROUP_STREAM_NARROW,
-    GROUP_PLAIN, /* any rows: one operation a kernel */
-    GROUP_COUNT
-};
 
 /* What a kernel does of a list: a run of operations (links.c has the patterns). */
 enum link_kind {
@@ -34,6 +22,8 @@ enum link_kind {
     LINK_HEAD, /* decode: rows, norm, matmul, select */
     LINK_POST, /* matmul, norm of its result (or a factor), add to the residual stream [, that times a factor] */
     LINK_EXPERTS, /* decode: [norm] matmul, route, experts, glu, experts [mix [add to the residual stream]] */
+    LINK_PAIRS,     /* prompt: experts, glu, experts */
+    LINK_PAIRS_MIX, /* prompt: mix, add to the residual stream */
     LINK_KIND_COUNT
 };
 
@@ -50,16 +40,6 @@ enum link_form {
     FORM_COUNT
 };
 
-/* One kernel of matrices. tokens: rows of a tile of its work; 0: any number. sm: the chips that have it, major * 10 + minor. */
-struct route {
-    enum row_class cls;
-    enum route_group group;
-    unsigned layouts; /* bit (1 << enum layout) */
-    int sm_least, sm_most;
-    int tokens;
-    const char *kernel;
-    unsigned links; /* bit (1 << enum link_kind) */
-};
 enum { ROUTE_MAX = 32 };
 extern const struct route cuda_routes[];
 extern const int n_cuda_route;

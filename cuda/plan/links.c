@@ -247,6 +247,32 @@ static bool is_experts(const struct link_case *c, struct cuda_link *k) {
            (!c->has || c->has(c->user, k, FORM_ROWS, FORM_ROWS));
 }
 
+/* Experts of prompt rows, gated, then those of their results, which stay rows, one for each choice. */
+static bool is_pairs(const struct link_case *c, struct cuda_link *k) {
+    const struct op_list *l = c->list;
+    const struct op_experts *a = &l->op[k->first].experts, *b = &l->op[k->first + 2].experts;
+    const struct op_glu *g = &l->op[k->first + 1].glu;
+    const struct cuda_group *up = &c->plan->group[a->w->id], *down = &c->plan->group[b->w->id];
+    const bool known = g->act <= ACT_RELU2 || g->act == ACT_SWIGLU_OAI;
+    return !a->by_choice && !a->weighted && b->by_choice && !b->weighted && a->n_used == b->n_used && known &&
+           view_same(a->choice, b->choice) && view_same(b->x, g->out) && list_is_gated(l, k->first) &&
+           list_hands_over(l, k->first) && list_hands_over(l, k->first + 1) && up->paired &&
+           up->n_region == 1 && down->n_member == 1 && up->n_stack <= ROUTE_EXPERTS_MAX &&
+           a->x.col % 4 == 0 && a->x.width % 4 == 0 &&
+           route_prompt_group(c->route, up->region[0].layout) == GROUP_WGMMA &&
+           route_prompt_group(c->route, down->region[0].layout) == GROUP_WGMMA &&
+           layout_kind(up->region[0].layout) != KIND_FLOATS &&
+           layout_kind(down->region[0].layout) != KIND_FLOATS;
+}
+static bool is_pairs_mix(const struct link_case *c, struct cuda_link *k) {
+    const struct op_mix *m = &c->list->op[k->first].mix;
+    const struct op_add *a = &c->list->op[k->first + 1].add;
+    const int cols =
+        m->x.col | m->shared.col | m->out.width | a->a.col | a->out.col; /* shared: may be absent, then 0 */
+    return c->route->sm >= 80 && view_same(a->b, m->out) && list_hands_over(c->list, k->first) &&
+           cols % 4 == 0;
+}
+
 /* ---- edges ------------------------------------------------------------------------------------------------------ */
 
 /* Forms in which a link may leave its result for a matmul with a norm in front (its weights go with it) or without. */
@@ -298,7 +324,7 @@ static bool in_packets(const struct link_case *c, const struct cuda_link *g, con
 
 /* ---- the patterns: for each first operation the longest first; then a plain operation ------------------------ */
 
-enum { DECODE = 1 << ROW_DECODE, BOTH = DECODE | 1 << ROW_PROMPT, MOST_OPS = 8 };
+enum { DECODE = 1 << ROW_DECODE, PROMPT = 1 << ROW_PROMPT, BOTH = DECODE | PROMPT, MOST_OPS = 8 };
 #define EXPERTS OP_MATMUL, OP_ROUTE, OP_EXPERTS, OP_GLU, OP_EXPERTS
 static const struct pattern {
     enum link_kind kind;
@@ -335,6 +361,8 @@ static const struct pattern {
     {LINK_MATMUL, BOTH, 0, 1, 2, {OP_NORM, OP_MATMUL}, is_matmul},
     {LINK_MATMUL, BOTH, -1, 0, 1, {OP_MATMUL}, is_matmul},
     {LINK_EMBED, DECODE, -1, -1, 1, {OP_EMBED}, is_embed},
+    {LINK_PAIRS, PROMPT, -1, -1, 3, {OP_EXPERTS, OP_GLU, OP_EXPERTS}, is_pairs},
+    {LINK_PAIRS_MIX, PROMPT, -1, -1, 2, {OP_MIX, OP_ADD}, is_pairs_mix},
 };
 
 /* What turns rows into another form reads four columns at once. */

@@ -491,6 +491,8 @@ static void build_link(cuda_backend *b, struct decode_program *p, decode_link *d
             build_experts(b, d, int8, r);
         break;
     case LINK_PLAIN:
+    case LINK_PAIRS:
+    case LINK_PAIRS_MIX:
     case LINK_KIND_COUNT:
         break;
     }

@@ -199,6 +199,7 @@ static bool build(cuda_backend *b, prompt_program *p, struct cuda_link *link) {
         if (d->is.matmul >= 0) build_gemm(b, p, d);
         if (d->is.kind == LINK_POST) build_post(b, d);
         if (d->is.kind == LINK_ATTEND) build_attend(b, p, d);
+        if (d->is.kind == LINK_PAIRS || d->is.kind == LINK_PAIRS_MIX) prompt_experts_build(b, d);
     }
     return n_matmul > 0;
 }
@@ -280,6 +281,7 @@ static enum infer_status run_link(cuda_backend *b, const prompt_program *p, cons
                                   cudaStream_t s) {
     const prompt_tiles *t = &d->output;
     const int *n_row = d->out_rows ? &b->t.step->n_out : &b->t.step->n_row;
+    if (d->is.kind == LINK_PAIRS || d->is.kind == LINK_PAIRS_MIX) return prompt_experts_run(b, d, n, s);
     if (d->is.kind == LINK_ATTEND) {
         const bool wide = d->attend.dk > 128 || d->attend.dv > 128;
         CU(prompt_more_wanted(d->put) ? prompt_more_launch(d->put, n, s)

@@ -1,6 +1,7 @@
 // The program of prompt rows, for the files that build, run and tune it.
 #pragma once
 #include "cuda/plan/links.h"
+#include "cuda/prompt/pairs.h"
 #include "cuda/prompt/prompt_kernels.h"
 #include "cuda/prompt/prompt_more.h"
 #include "cuda/run/cuda_impl.h"
@@ -21,6 +22,14 @@ struct prompt_tiles { // rows, and the tiles of a slot that hold them or will
     uint8_t *tiles;
     int order, k_tiles;
 };
+struct prompt_experts { // and the sum of their results
+    pair_order order;
+    pair_gemm gated, down;
+    rows x; // what becomes activations in this order:
+    int x_order;
+    enum layout layout[2];
+    pair_mix mix;
+};
 struct prompt_link {
     struct cuda_link is;
     bool out_rows; // works on the rows that want an output
@@ -30,6 +39,7 @@ struct prompt_link {
     float factor;                // MATMUL: what rows, its result, are times; 1: none
     rows scaled;
     struct prompt_attend_job attend;
+    struct prompt_experts experts;
     bool mma;                // attention by the kernels that every chip has
     bool from_rows, to_rows; // makes tiles of rows first; makes rows of its tiles at the end
     struct prompt_tiles input, output;
@@ -46,3 +56,6 @@ struct prompt_program {
 void prompt_tuned_load(const cuda_backend *b, prompt_program *p);
 enum infer_status prompt_gemm_run(const cuda_backend *b, const prompt_program *p, const prompt_gemm *l, int n,
                                   cudaStream_t s);
+// prompt_experts.cu: LINK_PAIRS and LINK_PAIRS_MIX
+void prompt_experts_build(const cuda_backend *b, prompt_link *d);
+enum infer_status prompt_experts_run(const cuda_backend *b, const prompt_link *d, int n, cudaStream_t s);

@@ -2,6 +2,7 @@
 // takes the model or the chip, or with --no-fuse. Without the latter some ops of a decode list share a kernel, and the kernels overlap.
 #include "cuda/plain/experts.h"
 #include "cuda/plain/gemv_f32.h"
+#include "cuda/prompt/pairs.h"
 #include "cuda/run/host_rows.h"
 #include "seam/elsewhere.h"
 #include "seam/op_list.h"
@@ -15,7 +16,12 @@ static enum infer_status run_matmul(cuda_backend *b, const struct op_list *l, co
         if (i && b->plan.group[id].paired && l->cls == ROW_DECODE) break; // done with the first
         rows part = out;
         part.p += b->plan.group[id].member[i].col;
-        CU(op_matmul_run(b->t, cuda_matrix(b, id, i), x, part, n, out_rows, l->cls == ROW_DECODE, s));
+        const dev_matrix w = cuda_matrix(b, id, i);
+        if (o->matmul.exact && l->cls == ROW_PROMPT && router_gemm_has(w, x)) {
+            CU(router_gemm_launch(w, x, part, out_rows ? &b->t.step->n_out : &b->t.step->n_row, n, s.stream));
+            continue;
+        }
+        CU(op_matmul_run(b->t, w, x, part, n, out_rows, l->cls == ROW_DECODE, s));
     }
     return INFER_OK;
 }

@@ -1,0 +1,20 @@
+/* Where prompt rows of a mixture of experts keep what belongs to pairs of a row and a choice. Plain C. */
+#pragma once
+#include "seam/backend.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Offsets from cuda_plan.pairs. */
+struct pairs_plan {
+    size_t pair, place,
+        tile;      /* the pairs in the order of experts, where each of them is, what blocks take of them */
+    size_t x, glu; /* their activations and gated units, tiles of 64 columns (prompt/pairs.h) */
+    size_t bytes;
+};
+struct pairs_plan pairs_plan_of(const struct op_list *l); /* NULL: no list */
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,284 @@
+// Products of prompt rows with their experts on sm_90a: out[p][n] = sum_k W[e][n][k] x[p][k] for every pair p = (row, choice) of expert
+// e, weights in registers (unit_operands.cuh), pairs' activations in shared memory, both halves, sums in float32 in the order of k,
+// whatever the tile or the neighbours.
+//
+// A cluster of two blocks takes 256 rows of an expert's matrix and a tile of up to 256 of its pairs (pairs.h), multiplied as 64, 128, 192
+// or 256 columns; tiles come with the larger ones first, so that taking turns is fair. In each block one warp streams its 128 rows'
+// codes and its share of the activations, multicast to both, and two warpgroups of 64 rows each consume them.
+#pragma once
+#include "cuda/prompt/gemm_wgmma.cuh"
+#include "cuda/prompt/pairs.h"
+
+DEV void wgmma_rs(float (&d)[96], const uint32_t (&a)[4], uint32_t b) {
+    asm volatile("{\n" WGMMA_DESCRIPTOR(
+                     "db", "%100") "wgmma.mma_async.sync.aligned.m64n192k16.f32.f16.f16 {" W64
+                                   ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77"
+                                   ", %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91"
+                                   ", %92, %93, %94, %95}, {%96, %97, %98, %99}, db, 1, 1, 1, 0;\n}"
+                 : D64(d, 0), D16(d, 64), D16(d, 80)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b));
+}
+
+template <int L, bool GLU>
+struct pairs_ring : prompt_ring<L, PAIR_TILE, GLU ? EPILOGUE_GLU : EPILOGUE_STORE> {};
+
+struct pairs_item {              // of a cluster
+    int expert, first, n, slab0; // first position, pairs; first row tile of this block
+};
+DEV pairs_item pairs_item_of(const pair_gemm &j, int item, int n_block, int rank) {
+    const int4 t = __ldg(j.o.tile + 1 + item / n_block);
+    return pairs_item{t.x, t.y, t.z, (item % n_block * 2 + rank) * 8};
+}
+DEV const uint8_t *pairs_row_tile(const pair_gemm &j, const pairs_item &t, int slab, int unit_bytes) {
+    const int at =
+        t.expert * j.slabs + min(slab, j.slabs - 1); // rows beyond the last one are read and not stored
+    return j.w + (size_t)at * j.u * unit_bytes;
+}
+
+// One warp: lane i < 8 copies row tile i's codes, lanes 8 .. this block's half of each block of positions.
+template <class R, int L>
+DEV void pairs_produce(const pair_gemm &j, const pairs_item &t, uint32_t ring, uint32_t full, uint32_t empty,
+                       int rank, int &stage, uint32_t &phase) {
+    using F = operands<L>;
+    constexpr int HALF = PAIR_BLOCK_BYTES / 2;
+    const int lane = threadIdx.x & 31, n_block = (t.n + PAIR_BLOCK - 1) / PAIR_BLOCK, b = lane - 8;
+    const bool sends = b >= 0 && b < n_block;
+    const uint8_t *x =
+        j.x + ((size_t)(t.first / PAIR_BLOCK + b) * j.k_tiles) * PAIR_BLOCK_BYTES + rank * HALF;
+    const uint8_t *w = pairs_row_tile(j, t, t.slab0 + lane, F::unit);
+    for (int k = 0; k < j.k_tiles; k++) {
+        const uint32_t at = ring + stage * R::stage, bar = full + stage * 8;
+        barrier_wait(empty + stage * 8, phase ^ 1);
+        if (lane == 0) barrier_expect(bar, n_block * PAIR_BLOCK_BYTES + 8 * R::tile);
+        __syncwarp();
+        if (sends)
+            bulk_multicast(at + b * PAIR_BLOCK_BYTES + rank * HALF, x + (size_t)k * PAIR_BLOCK_BYTES, HALF,
+                           bar, 3);
+        if (lane < 8)
+#pragma unroll
+            for (int i = 0; i < F::n_piece; i++)
+                bulk_copy(at + R::x + lane * R::tile + i * F::piece_bytes,
+                          w + (size_t)(k / tiles_per_unit<L>)*F::unit + F::piece(k % tiles_per_unit<L>, i),
+                          F::piece_bytes, bar);
+        if (++stage == R::stages) {
+            stage = 0;
+            phase ^= 1;
+        }
+    }
+}
+
+// N columns, the sums of the first N / 2 of d.
+template <class R, int L, int N>
+DEV void pairs_consume(const pair_gemm &j, float (&all)[PAIR_TILE / 2], const slab &s, uint32_t ring,
+                       uint32_t full, uint32_t empty, int &stage, uint32_t &phase) {
+    using F = operands<L>;
+    float(&d)[N / 2] = reinterpret_cast<float(&)[N / 2]>(all);
+    const int lane = threadIdx.x & 127;
+    typename F::scales sc, sc_next;
+    F::scale(sc, s, 0);
+    for (int unit = 0; unit < j.u; unit++) {
+        if (unit + 1 < j.u) F::scale(sc_next, s, (size_t)(unit + 1) * F::unit);
+#pragma unroll
+        for (int p = 0; p < 4; p++) {
+            if (unit * 4 + p >= j.k_tiles) break;
+            typename F::raw raw;
+            uint32_t a[4][4], at = ring + stage * R::stage;
+            barrier_wait(full + stage * 8, phase);
+            F::load(raw, s, at);
+#pragma unroll
+            for (int st = 0; st < 4; st++) F::step(raw, sc, s, p, st, a[st]);
+            const uint32_t b = wgmma_descriptor(at);
+            wgmma_pin(d);
+            wgmma_fence();
+#pragma unroll
+            for (int st = 0; st < 4; st++) wgmma_rs(d, a[st], b + 2 * st);
+            wgmma_commit();
+            wgmma_wait<0>(); // the other warpgroup keeps the tensor cores busy meanwhile
+            wgmma_pin(d);
+            if (lane < 2) cluster_arrive(empty + stage * 8, lane);
+            if (++stage == R::stages) {
+                stage = 0;
+                phase ^= 1;
+            }
+        }
+        sc = sc_next;
+    }
+}
+template <class R, int L>
+DEV void pairs_multiply(const pair_gemm &j, float (&d)[PAIR_TILE / 2], const pairs_item &t, int warp,
+                        uint32_t ring, uint32_t full, uint32_t empty, int &stage, uint32_t &phase) {
+    const slab s = {pairs_row_tile(j, t, t.slab0 + warp, operands<L>::unit), (int)R::x + warp * (int)R::tile};
+#pragma unroll
+    for (int i = 0; i < PAIR_TILE / 2; i++) d[i] = 0.f;
+    if (t.n > 192)
+        pairs_consume<R, L, 256>(j, d, s, ring, full, empty, stage, phase);
+    else if (t.n > 128)
+        pairs_consume<R, L, 192>(j, d, s, ring, full, empty, stage, phase);
+    else if (t.n > 64)
+        pairs_consume<R, L, 128>(j, d, s, ring, full, empty, stage, phase);
+    else
+        pairs_consume<R, L, 64>(j, d, s, ring, full, empty, stage, phase);
+}
+
+// ---- sums d[4 i + 2 h + q] of rows g + 8 h, columns 8 i + 2 t + q, g = lane / 4, t = lane % 4
+
+// act(gate) * up in d[4 i + q].
+template <class A>
+DEV void pairs_gate(const pair_gemm &j, float (&d)[PAIR_TILE / 2], float gate, float up, A act) {
+#pragma unroll
+    for (int i = 0; i < PAIR_TILE / 8; i++)
+#pragma unroll
+        for (int q = 0; q < 2; q++)
+            d[4 * i + q] = act(fmaf(d[4 * i + q], j.factor, gate), fmaf(d[4 * i + 2 + q], j.factor, up));
+}
+DEV void pairs_gate(const pair_gemm &j, float (&d)[PAIR_TILE / 2], float gate, float up) {
+    switch (j.act) {
+    case ACT_SILU:
+        return pairs_gate(j, d, gate, up, [](float g, float u) { return act_apply(0, g) * u; });
+    case ACT_GELU_TANH:
+        return pairs_gate(j, d, gate, up, [](float g, float u) { return act_apply(1, g) * u; });
+    case ACT_RELU2:
+        return pairs_gate(j, d, gate, up, [](float g, float u) { return act_apply(2, g) * u; });
+    default: { // ACT_SWIGLU_OAI
+        const float limit = j.limit, alpha = j.alpha;
+        return pairs_gate(j, d, gate, up, [=](float g, float u) {
+            g = fminf(g, limit);
+            u = fminf(fmaxf(u, -limit), limit);
+            return __fdividef(g, 1.f + __expf(-alpha * g)) * (u + 1.f);
+        });
+    }
+    }
+}
+// Gated units of the block, a column tile of theirs: put together in shared memory at out as they lie among the tiles, then sent. By
+// both warpgroups; thread 128 waits until those before were read, and sends.
+DEV void pairs_finish_gated(const pair_gemm &j, float (&d)[PAIR_TILE / 2], const pairs_item &t, int warp,
+                            uint32_t out) {
+    const int lane = threadIdx.x & 31, k_tile = t.slab0 / 8, c = (t.slab0 + warp) * 8 + (lane >> 2),
+              n_block = (t.n + PAIR_BLOCK - 1) / PAIR_BLOCK;
+    if (k_tile >= j.glu_k_tiles) return; // of all threads
+    const bool counts = c < j.n;
+    const size_t at_bias = (size_t)t.expert * j.n + c;
+    pairs_gate(j, d, counts && j.bias[0] ? __ldg(j.bias[0] + at_bias) : 0.f,
+               counts && j.bias[1] ? __ldg(j.bias[1] + at_bias) : 0.f);
+    if (threadIdx.x == 128) bulk_wait_read();
+    asm volatile("bar.sync 1, 256;" ::: "memory");
+    const prompt_column col = prompt_column_of(warp * 8 + (lane >> 2), j.glu_order);
+#pragma unroll
+    for (int q = 0; q < 2; q++) {
+        const uint32_t at = out + (uint32_t)prompt_offset(2 * (lane & 3) + q, col, 1);
+#pragma unroll
+        for (int i = 0; i < PAIR_TILE / 8; i++)
+            if (8 * i < t.n) prompt_put_shared(at + i * 1024, counts ? d[4 * i + q] : 0.f);
+    }
+    barrier_fence();
+    asm volatile("bar.sync 1, 256;" ::: "memory");
+    if (threadIdx.x == 128)
+        for (int b = 0; b < n_block; b++)
+            bulk_store(j.glu +
+                           ((size_t)(t.first / PAIR_BLOCK + b) * j.glu_k_tiles + k_tile) * PAIR_BLOCK_BYTES,
+                       out + b * PAIR_BLOCK_BYTES, PAIR_BLOCK_BYTES);
+}
+// Where the pairs of a tile leave their sums: floats from out.p on; by the threads of a warpgroup for themselves.
+DEV void pairs_places(const pair_gemm &j, const pairs_item &t, uint32_t (&place)[PAIR_TILE]) {
+    for (int i = threadIdx.x & 127; i < t.n; i += 128) {
+        const int p = __ldg(j.o.pair + t.first + i), row = p / j.o.n_used;
+        place[i] = (uint32_t)((size_t)row * j.out.stride + (size_t)(p - row * j.o.n_used) * j.n);
+    }
+    asm volatile("bar.sync %0, 128;" ::"r"(1 + (int)(threadIdx.x >> 7)) : "memory");
+}
+DEV void pairs_finish(const pair_gemm &j, const float (&d)[PAIR_TILE / 2], const pairs_item &t, int warp,
+                      const uint32_t (&place)[PAIR_TILE]) {
+    const int lane = threadIdx.x & 31, n = (t.slab0 + warp) * 16 + (lane >> 2), left = t.n - 2 * (lane & 3);
+    const bool counts[2] = {n < j.n, n + 8 < j.n};
+    const float *b = j.bias[0] + (size_t)t.expert * j.n + n;
+    const float bias[2] = {j.bias[0] && counts[0] ? __ldg(b) : 0.f,
+                           j.bias[0] && counts[1] ? __ldg(b + 8) : 0.f};
+    const uint32_t *at = place + 2 * (lane & 3);
+    float *out = j.out.p + n;
+#pragma unroll
+    for (int i = 0; i < PAIR_TILE / 8; i++) {
+        const uint2 from = *(const uint2 *)(at + 8 * i); // undefined beyond the pairs
+#pragma unroll
+        for (int q = 0; q < 2; q++) {
+            float *p = out + (q ? from.y : from.x);
+            if (8 * i + q >= left) continue;
+            if (counts[0]) p[0] = fmaf(d[4 * i + q], j.factor, bias[0]);
+            if (counts[1]) p[8] = fmaf(d[4 * i + 2 + q], j.factor, bias[1]);
+        }
+    }
+}
+
+template <int L, bool GLU>
+__global__ void __launch_bounds__(384, 1) pairs_wgmma_kernel(const __grid_constant__ pair_gemm j) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    using R = pairs_ring<L, GLU>;
+    extern __shared__ uint8_t smem_raw[];
+    __shared__ uint64_t bars[2 * R::stages];
+    __shared__ __align__(8) uint32_t place[2][2][PAIR_TILE]; // [turn][warpgroup]
+    static_assert(R::smem + sizeof place + sizeof bars <= 227 * 1024, "a block's shared memory");
+    const uint32_t ring = (smem_address(smem_raw) + 1023) & ~1023u, full = smem_address(bars),
+                   empty = full + 8 * R::stages;
+    const int rank = (int)cluster_rank(), group = threadIdx.x >> 7, n_block = (j.slabs + 15) / 16;
+    int stage = 0;
+    uint32_t phase = 0;
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < R::stages; i++) {
+            barrier_init(full + i * 8, 1);
+            barrier_init(empty + i * 8, 4);
+        }
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    cluster_sync();
+    const int n_item = j.o.tile[0].x * n_block;
+    if (group == 0) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        if (threadIdx.x < 32)
+            for (int item = blockIdx.x / 2; item < n_item; item += gridDim.x / 2)
+                pairs_produce<R, L>(j, pairs_item_of(j, item, n_block, rank), ring, full, empty, rank, stage,
+                                    phase);
+    } else {
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+        const int warp = (threadIdx.x >> 5) - 4;
+        int turn = 0;
+        for (int item = blockIdx.x / 2; item < n_item; item += gridDim.x / 2, turn ^= 1) {
+            const pairs_item t = pairs_item_of(j, item, n_block, rank);
+            float d[PAIR_TILE / 2];
+            if constexpr (!GLU) pairs_places(j, t, place[turn][group - 1]);
+            pairs_multiply<R, L>(j, d, t, warp, ring, full, empty, stage, phase);
+            if constexpr (GLU)
+                pairs_finish_gated(j, d, t, warp, ring + R::stages * R::stage);
+            else
+                pairs_finish(j, d, t, warp, place[turn][group - 1]);
+        }
+        if (GLU && threadIdx.x == 128) bulk_wait();
+    }
+    cluster_sync();
+#endif
+}
+
+template <int L, bool GLU>
+cudaError_t pairs_start(const pair_gemm &j, int tiles, int sm_count, cudaStream_t s) {
+    const long items = (long)tiles * ((j.slabs + 15) / 16);
+    const int clusters = items < sm_count / 2 ? (int)items : sm_count / 2;
+    auto kernel = pairs_wgmma_kernel<L, GLU>;
+    const cudaError_t e =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, pairs_ring<L, GLU>::smem);
+    if (e != cudaSuccess) return e;
+    cudaLaunchAttribute a = {};
+    a.id = cudaLaunchAttributeClusterDimension;
+    a.val.clusterDim.x = 2;
+    a.val.clusterDim.y = a.val.clusterDim.z = 1;
+    cudaLaunchConfig_t c = {};
+    c.gridDim = dim3((unsigned)(clusters * 2));
+    c.blockDim = dim3(384);
+    c.dynamicSmemBytes = pairs_ring<L, GLU>::smem;
+    c.stream = s;
+    c.attrs = &a;
+    c.numAttrs = 1;
+    return cudaLaunchKernelEx(&c, kernel, j);
+}
+#define PAIRS_INSTANCE(id)                                                                                   \
+    PAIRS_GEMM(id) {                                                                                         \
+        return j.glu ? pairs_start<LAYOUT_##id, true>(j, tiles, sm_count, s)                                 \
+                     : pairs_start<LAYOUT_##id, false>(j, tiles, sm_count, s);                               \
+    }
