@@ -257,7 +257,7 @@ static bool is_pairs(const struct link_case *c, struct cuda_link *k) {
     return !a->by_choice && !a->weighted && b->by_choice && !b->weighted && a->n_used == b->n_used && known &&
            view_same(a->choice, b->choice) && view_same(b->x, g->out) && list_is_gated(l, k->first) &&
            list_hands_over(l, k->first) && list_hands_over(l, k->first + 1) && up->paired &&
-           up->n_region == 1 && down->n_member == 1 && up->n_stack <= ROUTE_EXPERTS_MAX &&
+           up->n_region == 1 && down->n_member == 1 && down->n % 4 == 0 && up->n_stack <= ROUTE_EXPERTS_MAX &&
            a->x.col % 4 == 0 && a->x.width % 4 == 0 &&
            route_prompt_group(c->route, up->region[0].layout) == GROUP_WGMMA &&
            route_prompt_group(c->route, down->region[0].layout) == GROUP_WGMMA &&

@@ -10,20 +10,19 @@ static size_t take(struct pairs_plan *p, size_t bytes) {
 
 struct pairs_plan pairs_plan_of(const struct op_list *l) {
     struct pairs_plan p = {0};
-    size_t pairs = 0, tiles = 0, x = 0, glu = 0;
+    size_t tiles = 0, x = 0, glu = 0;
     for (int i = 0; l && i < l->n_op; i++) {
         if (l->op[i].kind != OP_EXPERTS || op_is_elsewhere(&l->op[i])) continue;
         const struct op_experts *o = &l->op[i].experts;
         size_t n = (size_t)o->n_used * (size_t)(l->max_rows > l->max_out ? l->max_rows : l->max_out);
         size_t t = cuda_pair_tiles(n, o->w->member[0].n_stack);
-        pairs = n > pairs ? n : pairs;
         tiles = t > tiles ? t : tiles;
         size_t *act = o->by_choice ? &glu : &x,
                bytes = t * CUDA_PAIR_TILE * (((size_t)o->w->k + 63) / 64 * 64) * 2;
         *act = bytes > *act ? bytes : *act;
     }
     p.pair = take(&p, tiles * CUDA_PAIR_TILE * 4);
-    p.place = take(&p, pairs * 4);
+    p.next = take(&p, ROUTE_EXPERTS_MAX * 4);
     p.tile = take(&p, (tiles + 1) * 16);
     p.x = take(&p, x);
     p.glu = take(&p, glu);

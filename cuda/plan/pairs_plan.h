@@ -8,8 +8,8 @@ extern "C" {
 
 /* Offsets from cuda_plan.pairs. */
 struct pairs_plan {
-    size_t pair, place,
-        tile;      /* the pairs in the order of experts, where each of them is, what blocks take of them */
+    size_t pair, next,
+        tile; /* the pairs in the order of experts, where each of these goes on, what blocks take of them */
     size_t x, glu; /* their activations and gated units, tiles of 64 columns (prompt/pairs.h) */
     size_t bytes;
 };

@@ -3,8 +3,8 @@
 #include "cuda/prompt/pairs.h"
 #include "seam/router.h"
 
-// ---- the order: one block counts, adds up and places
-enum { ORDER_THREADS = 1024, ORDER_AHEAD = 8 };
+// ---- the order: one block counts and adds up
+enum { ORDER_THREADS = 1024 };
 static_assert((int)ORDER_THREADS >= (int)ROUTE_EXPERTS_MAX, "a thread an expert");
 // The sum of v of the threads before this one, and of all; a power of two of them.
 DEV int sum_before(int v, int *all) {
@@ -22,26 +22,15 @@ DEV int sum_before(int v, int *all) {
     *all = __reduce_add_sync(~0u, w);
     return before + v - own;
 }
-// f(pair, its expert) for all pairs.
-template <class F> DEV void each_pair(const pair_order &o, int n, F f) {
-    for (int p0 = threadIdx.x; p0 < n; p0 += ORDER_AHEAD * ORDER_THREADS) {
-        float e[ORDER_AHEAD];
-#pragma unroll
-        for (int i = 0; i < ORDER_AHEAD; i++) {
-            const int p = p0 + i * ORDER_THREADS, row = p / o.n_used;
-            e[i] = p < n ? o.choice.p[row * o.choice.stride + (p - row * o.n_used)] : 0.f;
-        }
-#pragma unroll
-        for (int i = 0; i < ORDER_AHEAD; i++)
-            if (p0 + i * ORDER_THREADS < n) f(p0 + i * ORDER_THREADS, (int)e[i]);
-    }
-}
 __global__ void __launch_bounds__(ORDER_THREADS) pairs_order_kernel(pair_order o) {
     __shared__ int first[ROUTE_EXPERTS_MAX];
-    const int i = threadIdx.x, n = *o.n_row * o.n_used;
+    const int i = threadIdx.x, n = *o.n_row;
     first[i] = 0;
     __syncthreads();
-    each_pair(o, n, [&](int, int e) { atomicAdd(&first[e], 1); });
+#pragma unroll 4
+    for (int row = i; row < n; row += ORDER_THREADS)
+#pragma unroll 4
+        for (int c = 0; c < o.n_used; c++) atomicAdd(&first[(int)o.choice.p[row * o.choice.stride + c]], 1);
     __syncthreads();
     // tiles of 256 pairs, then one of what is left, by its number of blocks; 256 first
     const int many = first[i], whole = many / PAIR_TILE, rest = many % PAIR_TILE,
@@ -58,13 +47,7 @@ __global__ void __launch_bounds__(ORDER_THREADS) pairs_order_kernel(pair_order o
         o.tile[1 + (blocks == 4 ? at[4] + whole : at[blocks])] =
             make_int4(i, position + whole * PAIR_TILE, rest, 0);
     if (i == 0) o.tile[0] = make_int4(before, 0, 0, 0);
-    first[i] = position;
-    __syncthreads();
-    each_pair(o, n, [&](int p, int e) {
-        const int to = atomicAdd(&first[e], 1);
-        o.pair[to] = p;
-        o.place[p] = to;
-    });
+    if (i < o.n_expert) o.next[i] = position;
 }
 cudaError_t pairs_order_launch(const pair_order &o, cudaStream_t s) {
     pairs_order_kernel<<<1, ORDER_THREADS, 0, s>>>(o);
@@ -75,6 +58,7 @@ cudaError_t pairs_order_launch(const pair_order &o, cudaStream_t s) {
 __global__ void __launch_bounds__(256)
     pairs_gather_kernel(pair_order o, rows x, uint8_t *tiles, int k_tiles, int order) {
     extern __shared__ uint4 image[]; // [k tile][8 chunks]
+    __shared__ int places[ROUTE_USED_MAX];
     const int t = blockIdx.x;
     if (t >= *o.n_row) return;
     const float *p = x.p + (size_t)t * x.stride;
@@ -87,9 +71,14 @@ __global__ void __launch_bounds__(256)
         *(uint32_t *)(to + at) = pack_half2(v.x, v.y);
         *(uint32_t *)(to + next) = pack_half2(v.z, v.w);
     }
+    if (threadIdx.x < o.n_used) {
+        const int e = (int)o.choice.p[t * o.choice.stride + threadIdx.x], to = atomicAdd(&o.next[e], 1);
+        o.pair[to] = t * o.n_used + threadIdx.x;
+        places[threadIdx.x] = to;
+    }
     __syncthreads();
     for (int c = 0; c < o.n_used; c++) {
-        const int place = o.place[t * o.n_used + c];
+        const int place = places[c];
         uint8_t *to =
             tiles + (size_t)(place / PAIR_BLOCK) * k_tiles * PAIR_BLOCK_BYTES + place % PAIR_BLOCK * 128;
         for (int i = threadIdx.x; i < k_tiles * 8; i += 256)

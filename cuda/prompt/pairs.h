@@ -11,12 +11,13 @@ struct pair_order {
     rows choice; // [row][n_used] ids as float32, then weights
     int n_expert, n_used;
     int *pair;  // pair[position] = row * n_used + choice; where nobody is, undefined
-    int *place; // place[pair] = position
+    int *next;  // next[n_expert]: the first position that is free
     int4 *tile; // tile[0].x: how many follow, the larger ones first; then expert, first position, pairs
 };
-// n: rows. One block.
+// tile, and next as if no pair had a place. One block.
 cudaError_t pairs_order_launch(const pair_order &o, cudaStream_t s);
-// Rows as halves to the tiles of their pairs' positions, zeros behind their width. order: enum prompt_order.
+// Gives the pairs of n rows their places, in any order inside an expert, and the rows as halves to their tiles, zeros behind their width.
+// order: enum prompt_order.
 cudaError_t pairs_gather_launch(const pair_order &o, rows x, uint8_t *tiles, int k_tiles, int order, int n,
                                 cudaStream_t s);
 

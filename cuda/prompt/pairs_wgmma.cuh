@@ -19,8 +19,15 @@ DEV void wgmma_rs(float (&d)[96], const uint32_t (&a)[4], uint32_t b) {
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b));
 }
 
-template <int L, bool GLU>
-struct pairs_ring : prompt_ring<L, PAIR_TILE, GLU ? EPILOGUE_GLU : EPILOGUE_STORE> {};
+// Bytes of a stage: activations, then codes of 8 row tiles; stages beside each other and beside what leaves the block: gated units, or
+// sums of 64 pairs, each warpgroup's 64 of a pair PITCH bytes apart, so that lanes do not meet in a bank.
+template <int L, bool GLU> struct pairs_ring {
+    static constexpr int x = PAIR_TILE * 128, tile = operands<L>::n_piece * operands<L>::piece_bytes,
+                         stage = x + 8 * tile, pitch = 272, sums = PAIR_BLOCK * pitch,
+                         out = GLU ? PAIR_TILE * 128 : 2 * sums;
+    static constexpr int fit = (221 * 1024 - out) / stage, stages = fit > 6 ? 6 : fit,
+                         smem = stages * stage + out + 1024;
+};
 
 struct pairs_item {              // of a cluster
     int expert, first, n, slab0; // first position, pairs; first row tile of this block
@@ -67,7 +74,7 @@ DEV void pairs_produce(const pair_gemm &j, const pairs_item &t, uint32_t ring, u
     }
 }
 
-// N columns, the sums of the first N / 2 of d.
+// N columns, the sums of the first N / 2 of d. Codes of the next 64 columns of K become operands while these are multiplied.
 template <class R, int L, int N>
 DEV void pairs_consume(const pair_gemm &j, float (&all)[PAIR_TILE / 2], const slab &s, uint32_t ring,
                        uint32_t full, uint32_t empty, int &stage, uint32_t &phase) {
@@ -75,31 +82,36 @@ DEV void pairs_consume(const pair_gemm &j, float (&all)[PAIR_TILE / 2], const sl
     float(&d)[N / 2] = reinterpret_cast<float(&)[N / 2]>(all);
     const int lane = threadIdx.x & 127;
     typename F::scales sc, sc_next;
+    uint32_t a[2][4][4];
+    auto convert = [&](const typename F::scales &by, int p) {
+        typename F::raw raw;
+        barrier_wait(full + stage * 8, phase);
+        F::load(raw, s, ring + stage * R::stage);
+#pragma unroll
+        for (int st = 0; st < 4; st++) F::step(raw, by, s, p, st, a[p & 1][st]);
+    };
     F::scale(sc, s, 0);
+    convert(sc, 0);
     for (int unit = 0; unit < j.u; unit++) {
         if (unit + 1 < j.u) F::scale(sc_next, s, (size_t)(unit + 1) * F::unit);
 #pragma unroll
         for (int p = 0; p < 4; p++) {
             if (unit * 4 + p >= j.k_tiles) break;
-            typename F::raw raw;
-            uint32_t a[4][4], at = ring + stage * R::stage;
-            barrier_wait(full + stage * 8, phase);
-            F::load(raw, s, at);
-#pragma unroll
-            for (int st = 0; st < 4; st++) F::step(raw, sc, s, p, st, a[st]);
-            const uint32_t b = wgmma_descriptor(at);
+            const int last = stage;
+            const uint32_t b = wgmma_descriptor(ring + stage * R::stage);
             wgmma_pin(d);
             wgmma_fence();
 #pragma unroll
-            for (int st = 0; st < 4; st++) wgmma_rs(d, a[st], b + 2 * st);
+            for (int st = 0; st < 4; st++) wgmma_rs(d, a[p & 1][st], b + 2 * st);
             wgmma_commit();
-            wgmma_wait<0>(); // the other warpgroup keeps the tensor cores busy meanwhile
-            wgmma_pin(d);
-            if (lane < 2) cluster_arrive(empty + stage * 8, lane);
             if (++stage == R::stages) {
                 stage = 0;
                 phase ^= 1;
             }
+            if (unit * 4 + p + 1 < j.k_tiles) convert(p == 3 ? sc_next : sc, (p + 1) & 3);
+            wgmma_wait<0>();
+            wgmma_pin(d);
+            if (lane < 2) cluster_arrive(empty + last * 8, lane);
         }
         sc = sc_next;
     }
@@ -184,27 +196,39 @@ DEV void pairs_places(const pair_gemm &j, const pairs_item &t, uint32_t (&place)
         const int p = __ldg(j.o.pair + t.first + i), row = p / j.o.n_used;
         place[i] = (uint32_t)((size_t)row * j.out.stride + (size_t)(p - row * j.o.n_used) * j.n);
     }
-    asm volatile("bar.sync %0, 128;" ::"r"(1 + (int)(threadIdx.x >> 7)) : "memory");
 }
+DEV void warpgroup_sync(int group) { asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory"); }
+// The warpgroup's 64 rows of sums, 64 pairs at a time by way of shared memory at to.
+template <class R>
 DEV void pairs_finish(const pair_gemm &j, const float (&d)[PAIR_TILE / 2], const pairs_item &t, int warp,
-                      const uint32_t (&place)[PAIR_TILE]) {
-    const int lane = threadIdx.x & 31, n = (t.slab0 + warp) * 16 + (lane >> 2), left = t.n - 2 * (lane & 3);
-    const bool counts[2] = {n < j.n, n + 8 < j.n};
+                      uint32_t to, const uint32_t (&place)[PAIR_TILE]) {
+    const int lane = threadIdx.x & 31, group = warp >> 2, thread = threadIdx.x & 127,
+              n0 = (t.slab0 + (warp & 4)) * 16, r = (warp & 3) * 16 + (lane >> 2), n = n0 + r,
+              bytes = min(64, j.n - n0) * 4;
+    if (bytes <= 0) return; // of all threads
     const float *b = j.bias[0] + (size_t)t.expert * j.n + n;
-    const float bias[2] = {j.bias[0] && counts[0] ? __ldg(b) : 0.f,
-                           j.bias[0] && counts[1] ? __ldg(b + 8) : 0.f};
-    const uint32_t *at = place + 2 * (lane & 3);
-    float *out = j.out.p + n;
+    const float bias[2] = {j.bias[0] && n < j.n ? __ldg(b) : 0.f,
+                           j.bias[0] && n + 8 < j.n ? __ldg(b + 8) : 0.f};
+    const uint32_t at = to + 2 * (lane & 3) * R::pitch + r * 4;
 #pragma unroll
-    for (int i = 0; i < PAIR_TILE / 8; i++) {
-        const uint2 from = *(const uint2 *)(at + 8 * i); // undefined beyond the pairs
+    for (int c = 0; c < PAIR_TILE / PAIR_BLOCK; c++) {
+        if (c * PAIR_BLOCK >= t.n) break;
+        bulk_wait_read();
+        warpgroup_sync(group); // places are there, what was there is read
 #pragma unroll
-        for (int q = 0; q < 2; q++) {
-            float *p = out + (q ? from.y : from.x);
-            if (8 * i + q >= left) continue;
-            if (counts[0]) p[0] = fmaf(d[4 * i + q], j.factor, bias[0]);
-            if (counts[1]) p[8] = fmaf(d[4 * i + 2 + q], j.factor, bias[1]);
-        }
+        for (int i = 0; i < 8; i++)
+#pragma unroll
+            for (int q = 0; q < 4; q++) {
+                const float v = fmaf(d[4 * (8 * c + i) + q], j.factor, bias[q >> 1]);
+                asm volatile(
+                    "st.shared.f32 [%0], %1;" ::"r"(at + (8 * i + (q & 1)) * R::pitch + (q >> 1) * 32), "f"(v)
+                    : "memory");
+            }
+        barrier_fence();
+        warpgroup_sync(group);
+        if (thread < PAIR_BLOCK && c * PAIR_BLOCK + thread < t.n)
+            bulk_store(j.out.p + place[c * PAIR_BLOCK + thread] + n0, to + thread * R::pitch,
+                       (uint32_t)bytes);
     }
 }
 
@@ -214,7 +238,7 @@ __global__ void __launch_bounds__(384, 1) pairs_wgmma_kernel(const __grid_consta
     using R = pairs_ring<L, GLU>;
     extern __shared__ uint8_t smem_raw[];
     __shared__ uint64_t bars[2 * R::stages];
-    __shared__ __align__(8) uint32_t place[2][2][PAIR_TILE]; // [turn][warpgroup]
+    __shared__ uint32_t place[GLU ? 1 : 2][2][PAIR_TILE]; // [turn][warpgroup]
     static_assert(R::smem + sizeof place + sizeof bars <= 227 * 1024, "a block's shared memory");
     const uint32_t ring = (smem_address(smem_raw) + 1023) & ~1023u, full = smem_address(bars),
                    empty = full + 8 * R::stages;
@@ -248,9 +272,10 @@ __global__ void __launch_bounds__(384, 1) pairs_wgmma_kernel(const __grid_consta
             if constexpr (GLU)
                 pairs_finish_gated(j, d, t, warp, ring + R::stages * R::stage);
             else
-                pairs_finish(j, d, t, warp, place[turn][group - 1]);
+                pairs_finish<R>(j, d, t, warp, ring + R::stages * R::stage + (group - 1) * R::sums,
+                                place[turn][group - 1]);
         }
-        if (GLU && threadIdx.x == 128) bulk_wait();
+        bulk_wait();
     }
     cluster_sync();
 #endif

@@ -3,7 +3,7 @@
 #include "cuda/formats/unit_value.cuh"
 #include "cuda/prompt/pairs.h"
 
-// A block makes R rows x E experts: 256 threads in G groups, which take turns in K, each thread TR x 4 of them.
+// A block makes R rows x E experts: G groups of PER threads, which take turns in K, each thread TR x 4 of them.
 enum { ROUTER_K = 32 }; // columns at a time
 template <int R, int E>
 struct router_tiles { // value k of row r at [k][r ^ k / 4 * 4]: neither writers nor readers meet in a bank
@@ -23,13 +23,33 @@ template <int N> DEV void router_put(float (&to)[ROUTER_K][N], int k, int row, c
     to[k][at] = v.x, to[k + 1][at] = v.y, to[k + 2][at] = v.z, to[k + 3][at] = v.w;
 }
 
-template <int L, int R, int E, int G>
-__global__ void __launch_bounds__(256) router_gemm_kernel(dev_matrix w, rows x, rows out, const int *n_row) {
-    constexpr int PER = 256 / G, TR = R * E / PER / 4, XS = R * ROUTER_K / 4 / 256,
-                  WS = E * ROUTER_K / 4 / 256;
-    static_assert(TR % 4 == 0 && XS > 0 && WS > 0, "whole loads");
+// Sums of G groups in the first one, the other half of them added at a time; in shared memory that is free.
+template <int G, int TR> DEV void router_sum(float (&acc)[TR][4], float4 *m, int group, int thread, int per) {
+#pragma unroll
+    for (int half = G / 2; half; half /= 2) {
+        __syncthreads();
+        if (group >= half && group < 2 * half)
+#pragma unroll
+            for (int q = 0; q < TR; q++)
+                m[((group - half) * TR + q) * per + thread] =
+                    make_float4(acc[q][0], acc[q][1], acc[q][2], acc[q][3]);
+        __syncthreads();
+        if (group < half)
+#pragma unroll
+            for (int q = 0; q < TR; q++) {
+                const float4 v = m[(group * TR + q) * per + thread];
+                acc[q][0] += v.x, acc[q][1] += v.y, acc[q][2] += v.z, acc[q][3] += v.w;
+            }
+    }
+}
+
+template <int L, int R, int E, int TR, int G>
+__global__ void __launch_bounds__(R *E / TR / 4 * G)
+    router_gemm_kernel(dev_matrix w, rows x, rows out, const int *n_row) {
+    constexpr int PER = R * E / TR / 4, N = PER * G, XS = R * ROUTER_K / 4 / N, WS = E * ROUTER_K / 4 / N;
+    static_assert(TR % 4 == 0 && XS > 0 && WS > 0 && R * E * G / 2 * 4 <= (int)sizeof(router_tiles<R, E>),
+                  "whole loads, and room for half of the sums");
     __shared__ __align__(16) router_tiles<R, E> m;
-    __shared__ float part[G - 1][R][E];
     const int t0 = blockIdx.y * R, e0 = blockIdx.x * E, n = *n_row, tid = threadIdx.x;
     if (t0 >= n) return;
     const int group = tid / PER, te = tid % PER % (E / 4) * 4, tr = tid % PER / (E / 4) * TR;
@@ -37,23 +57,21 @@ __global__ void __launch_bounds__(256) router_gemm_kernel(dev_matrix w, rows x, 
     auto fetch = [&](int k0) { // zeros beyond the columns
 #pragma unroll
         for (int i = 0; i < XS; i++) {
-            const int at = tid + i * 256, k = k0 + at % 8 * 4, r = min(t0 + at / 8, n - 1);
+            const int at = tid + i * N, k = k0 + at % 8 * 4, r = min(t0 + at / 8, n - 1);
             xs[i] =
                 k < w.k ? *(const float4 *)(x.p + (size_t)r * x.stride + k) : make_float4(0.f, 0.f, 0.f, 0.f);
         }
 #pragma unroll
         for (int i = 0; i < WS; i++) {
-            const int at = tid + i * 256, k = k0 + at % 8 * 4, e = min(e0 + at / 8, w.n - 1);
+            const int at = tid + i * N, k = k0 + at % 8 * 4, e = min(e0 + at / 8, w.n - 1);
             ws[i] = k < w.k ? router_weights<L>(w, e, k) : make_float4(0.f, 0.f, 0.f, 0.f);
         }
     };
     auto put = [&](int turn) {
 #pragma unroll
-        for (int i = 0; i < XS; i++)
-            router_put(m.x[turn], (tid + i * 256) % 8 * 4, (tid + i * 256) / 8, xs[i]);
+        for (int i = 0; i < XS; i++) router_put(m.x[turn], (tid + i * N) % 8 * 4, (tid + i * N) / 8, xs[i]);
 #pragma unroll
-        for (int i = 0; i < WS; i++)
-            router_put(m.w[turn], (tid + i * 256) % 8 * 4, (tid + i * 256) / 8, ws[i]);
+        for (int i = 0; i < WS; i++) router_put(m.w[turn], (tid + i * N) % 8 * 4, (tid + i * N) / 8, ws[i]);
     };
     float acc[TR][4] = {};
     fetch(0);
@@ -81,33 +99,28 @@ __global__ void __launch_bounds__(256) router_gemm_kernel(dev_matrix w, rows x, 
         put(turn ^ 1);
         __syncthreads();
     }
-    if (group)
-#pragma unroll
-        for (int q = 0; q < TR; q++)
-            *(float4 *)&part[group - 1][tr + q][te] = make_float4(acc[q][0], acc[q][1], acc[q][2], acc[q][3]);
-    __syncthreads();
+    router_sum<G>(acc, (float4 *)&m, group, tid % PER, PER);
     if (group) return;
 #pragma unroll
     for (int q = 0; q < TR; q++)
 #pragma unroll
         for (int c = 0; c < 4; c++) {
-            float v = acc[q][c];
-            for (int g = 0; g < G - 1; g++) v += part[g][tr + q][te + c];
+            const float v = acc[q][c];
             const int t = t0 + tr + q, e = e0 + te + c;
             if (t < n && e < w.n)
                 out.p[(size_t)t * out.stride + e] = fmaf(v, w.factor, w.bias ? w.bias[e] : 0.f);
         }
 }
-// Few experts: smaller blocks, so that there are enough of them.
+// Small blocks where large ones would be few; a sum's order is the same in both.
 template <int L>
 static cudaError_t router_start(const dev_matrix &w, rows x, rows out, const int *n_row, int n,
                                 cudaStream_t s) {
-    if (w.n <= 32)
-        router_gemm_kernel<L, 32, 32, 4>
+    if (w.n <= 32 || n <= 1024)
+        router_gemm_kernel<L, 32, 32, 4, 4>
             <<<dim3((w.n + 31) / 32, (n + 31) / 32), 256, 0, s>>>(w, x, out, n_row);
     else
-        router_gemm_kernel<L, 64, 64, 2>
-            <<<dim3((w.n + 63) / 64, (n + 63) / 64), 256, 0, s>>>(w, x, out, n_row);
+        router_gemm_kernel<L, 64, 64, 8, 4>
+            <<<dim3((w.n + 63) / 64, (n + 63) / 64), 512, 0, s>>>(w, x, out, n_row);
     return cudaGetLastError();
 }
 bool router_gemm_has(const dev_matrix &w, rows x) {

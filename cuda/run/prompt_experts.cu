@@ -38,7 +38,7 @@ static void build_pairs(const cuda_backend *b, prompt_link *d) {
     uint8_t *at = b->work + b->plan.pairs;
     const struct pairs_plan place = pairs_plan_of(l);
     e->order.pair = (int *)(at + place.pair);
-    e->order.place = (int *)(at + place.place);
+    e->order.next = (int *)(at + place.next);
     e->order.tile = (int4 *)(at + place.tile);
     build_gemm(b, up, e->order, &e->gated, &e->layout[0]);
     build_gemm(b, down, e->order, &e->down, &e->layout[1]);
