@@ -49,8 +49,8 @@ static void build_pairs(const cuda_backend *b, prompt_link *d) {
     e->gated.glu_k_tiles = e->down.k_tiles;
     e->gated.glu_order = order_of(e->layout[1]);
     e->gated.act = o[1].glu.act;
-    e->gated.limit = o[1].glu.limit;
-    e->gated.alpha = o[1].glu.alpha;
+    e->gated.limit = o[1].glu.k.limit;
+    e->gated.alpha = o[1].glu.k.alpha;
     e->down.x = e->gated.glu;
     e->down.out = cuda_rows(b, l, down->out);
 }
