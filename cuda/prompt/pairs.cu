@@ -35,17 +35,17 @@ __global__ void __launch_bounds__(ORDER_THREADS) pairs_order_kernel(pair_order o
     // tiles of 256 pairs, then one of what is left, by its number of blocks; 256 first
     const int many = first[i], whole = many / PAIR_TILE, rest = many % PAIR_TILE,
               blocks = (rest + PAIR_BLOCK - 1) / PAIR_BLOCK;
-    int all, at[5], before = 0;
+    int all, before = 0, at_whole = 0, at_rest = 0;
     const int position = sum_before((many + PAIR_BLOCK - 1) / PAIR_BLOCK * PAIR_BLOCK, &all);
     for (int b = 4; b > 0; b--) {
-        at[b] = before + sum_before(b == 4 ? whole + (blocks == 4) : blocks == b, &all);
+        const int at = before + sum_before(b == 4 ? whole + (blocks == 4) : blocks == b, &all);
+        if (b == 4) at_whole = at;
+        if (b == blocks) at_rest = at + (b == 4 ? whole : 0);
         before += all;
     }
     for (int k = 0; k < whole; k++)
-        o.tile[1 + at[4] + k] = make_int4(i, position + k * PAIR_TILE, PAIR_TILE, 0);
-    if (rest)
-        o.tile[1 + (blocks == 4 ? at[4] + whole : at[blocks])] =
-            make_int4(i, position + whole * PAIR_TILE, rest, 0);
+        o.tile[1 + at_whole + k] = make_int4(i, position + k * PAIR_TILE, PAIR_TILE, 0);
+    if (rest) o.tile[1 + at_rest] = make_int4(i, position + whole * PAIR_TILE, rest, 0);
     if (i == 0) o.tile[0] = make_int4(before, 0, 0, 0);
     if (i < o.n_expert) o.next[i] = position;
 }

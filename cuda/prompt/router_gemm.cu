@@ -43,6 +43,28 @@ template <int G, int TR> DEV void router_sum(float (&acc)[TR][4], float4 *m, int
     }
 }
 
+// The products of a group's columns of a turn.
+template <int R, int E, int TR, int COLUMNS>
+DEV void router_multiply(float (&acc)[TR][4], const router_tiles<R, E> &m, int turn, int first, int tr,
+                         int te) {
+#pragma unroll
+    for (int i = 0; i < COLUMNS; i++) {
+        const int k = first + i, s = k & ~3;
+        const float4 b = *(const float4 *)&m.w[turn][k][te ^ s];
+#pragma unroll
+        for (int q = 0; q < TR; q += 4) {
+            const float4 a = *(const float4 *)&m.x[turn][k][(tr + q) ^ s];
+            const float av[4] = {a.x, a.y, a.z, a.w};
+#pragma unroll
+            for (int c = 0; c < 4; c++) {
+                acc[q + c][0] = fmaf(av[c], b.x, acc[q + c][0]);
+                acc[q + c][1] = fmaf(av[c], b.y, acc[q + c][1]);
+                acc[q + c][2] = fmaf(av[c], b.z, acc[q + c][2]);
+                acc[q + c][3] = fmaf(av[c], b.w, acc[q + c][3]);
+            }
+        }
+    }
+}
 template <int L, int R, int E, int TR, int G>
 __global__ void __launch_bounds__(R *E / TR / 4 * G)
     router_gemm_kernel(dev_matrix w, rows x, rows out, const int *n_row) {
@@ -79,23 +101,7 @@ __global__ void __launch_bounds__(R *E / TR / 4 * G)
     __syncthreads();
     for (int k0 = 0, turn = 0; k0 < w.k; k0 += ROUTER_K, turn ^= 1) {
         fetch(k0 + ROUTER_K);
-#pragma unroll
-        for (int i = 0; i < ROUTER_K / G; i++) {
-            const int k = group * (ROUTER_K / G) + i, s = k & ~3;
-            const float4 b = *(const float4 *)&m.w[turn][k][te ^ s];
-#pragma unroll
-            for (int q = 0; q < TR; q += 4) {
-                const float4 a = *(const float4 *)&m.x[turn][k][(tr + q) ^ s];
-                const float av[4] = {a.x, a.y, a.z, a.w};
-#pragma unroll
-                for (int c = 0; c < 4; c++) {
-                    acc[q + c][0] = fmaf(av[c], b.x, acc[q + c][0]);
-                    acc[q + c][1] = fmaf(av[c], b.y, acc[q + c][1]);
-                    acc[q + c][2] = fmaf(av[c], b.z, acc[q + c][2]);
-                    acc[q + c][3] = fmaf(av[c], b.w, acc[q + c][3]);
-                }
-            }
-        }
+        router_multiply<R, E, TR, ROUTER_K / G>(acc, m, turn, group * (ROUTER_K / G), tr, te);
         put(turn ^ 1);
         __syncthreads();
     }
