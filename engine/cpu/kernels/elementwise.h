@@ -389,13 +389,16 @@ static void vec_kv_store(enum kv_type type, uint8_t *dst, const float *src, int 
         for (int b = 0; b * 32 < n; b++, dst += QUANT_Q8_0_BYTES) {
             float top = 0;
             int left = n - b * 32 < 32 ? n - b * 32 : 32;
-            for (int i = 0; i < left; i++) top = fmaxf(top, fabsf(src[b * 32 + i]));
+            for (int i = 0; i < left; i++) {
+                const float v = fabsf(src[b * 32 + i]);
+                top = v > top || v != v ? v : top; /* a NaN stays */
+            }
             uint16_t h = f32_to_f16(top / 127.0f);
             float d = f16_to_f32(h), id = d > 0 ? 1.0f / d : 0;
             memcpy(dst, &h, 2);
             for (int i = 0; i < 32; i++) {
                 float q = i < left ? rintf(src[b * 32 + i] * id) : 0;
-                dst[2 + i] = (uint8_t)(int8_t)(q > 127 ? 127 : q < -127 ? -127 : q);
+                dst[2 + i] = (uint8_t)(int8_t)(q > 127 ? 127 : q >= -127 ? q : -127);
             }
         }
     }
