@@ -7,27 +7,21 @@
 const struct arch arch_deepseek2 = {
     .name = "deepseek2",
     .families = "DeepSeek V2, V2-Lite, V2.5, V3, V3.1, R1; Kimi K2; GLM-4.7-Flash; Mistral Large 3",
-    .slot = {SLOTS_CORE, SLOTS_NORMS, SLOTS_LATENT, SLOTS_GATED, SLOTS_EXPERTS,
-             SLOTS_SHARED, [SLOT_FFN_CHOICE_BIAS] = SLOT_MAY, [SLOT_OUTPUT] = SLOT_MAY},
+    .slot = {SLOTS_LATENT_EXPERTS},
     .norm = NORM_RMS,
     .act = ACT_SILU,
     .rope = ROPE_INTERLEAVED,
     .latent = true,
     .moe = {ROUTE_SOFTMAX, ROUTE_NORM_ADD, 1e-20f, false, false},
-    .keys = KEYS_EXPERTS "|" KEYS_LATENT
-                         "|attention.temperature_scale|attention.temperature_length|nextn_predict_layers|"
-                         "expert_shared_count|expert_group_count|expert_group_used_count",
+    .keys = KEYS_LATENT_EXPERTS "|nextn_predict_layers",
     .defaults = (const struct arch_default[]){{"expert_weights_norm", 0}, {0}},
     .hf = (const struct arch_hf[]){{"deepseek_v2", "DeepseekV2ForCausalLM", NULL},
                                    {"deepseek_v3", "DeepseekV3ForCausalLM", NULL},
                                    {"kimi_k2", "DeepseekV3ForCausalLM", NULL},
                                    {"glm4_moe_lite", "Glm4MoeLiteForCausalLM", NULL},
                                    {0}},
-    .hf_keys = HF_KEYS_EXPERTS
-    "|" HF_KEYS_LATENT
-    "|n_routed_experts|n_shared_experts|moe_intermediate_size|norm_topk_prob|n_group|topk_group|"
-    "routed_scaling_factor|first_k_dense_replace|mlp_layer_types|num_nextn_predict_layers|topk_method|"
-    "scoring_func|auto_map",
+    .hf_keys =
+        HF_KEYS_LATENT_EXPERTS "|mlp_layer_types|num_nextn_predict_layers|topk_method|scoring_func|auto_map",
     .hf_sigmoid = "deepseek_v3|kimi_k2|glm4_moe_lite",
     .hf_layer = hf_layer_latent,
 };

@@ -6,22 +6,17 @@
 const struct arch arch_mistral4 = {
     .name = "mistral4",
     .families = "Mistral Small 4 (text)",
-    .slot = {SLOTS_CORE, SLOTS_NORMS, SLOTS_LATENT, SLOTS_GATED, SLOTS_EXPERTS,
-             SLOTS_SHARED, [SLOT_FFN_CHOICE_BIAS] = SLOT_MAY, [SLOT_OUTPUT] = SLOT_MAY},
+    .slot = {SLOTS_LATENT_EXPERTS},
     .norm = NORM_RMS,
     .act = ACT_SILU,
     .rope = ROPE_INTERLEAVED,
     .latent = true,
     .moe = {ROUTE_SOFTMAX, ROUTE_NORM_ADD, 1e-20f, true, false},
-    .keys = KEYS_EXPERTS "|" KEYS_LATENT "|attention.temperature_scale|attention.temperature_length|"
-                         "expert_shared_count|expert_group_count|expert_group_used_count",
+    .keys = KEYS_LATENT_EXPERTS,
     .defaults = (const struct arch_default[]){{"expert_weights_norm", 0}, {0}},
     .hf = (const struct arch_hf[]){{"mistral4", "Mistral4ForCausalLM", NULL},
                                    {"mistral3", "Mistral3ForConditionalGeneration", "mistral4"},
                                    {0}},
-    .hf_keys = HF_KEYS_EXPERTS
-    "|" HF_KEYS_LATENT
-    "|n_routed_experts|n_shared_experts|moe_intermediate_size|norm_topk_prob|n_group|topk_group|"
-    "routed_scaling_factor|first_k_dense_replace|llama_4_scaling_beta|text_config",
+    .hf_keys = HF_KEYS_LATENT_EXPERTS "|llama_4_scaling_beta|text_config",
     .hf_layer = hf_layer_latent,
 };

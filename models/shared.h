@@ -7,6 +7,19 @@
 #define SLOTS_QK_NORM       [SLOT_ATTN_Q_NORM] = SLOT_MUST, [SLOT_ATTN_K_NORM] = SLOT_MUST
 #define SLOTS_POST_NORM     [SLOT_POST_ATTN_NORM] = SLOT_MUST, [SLOT_POST_FFN_NORM] = SLOT_MUST
 
+/* Attention by a latent and a mixture of experts with a shared part, as DeepSeek has them. */
+#define SLOTS_LATENT_EXPERTS                                                                                 \
+    SLOTS_CORE, SLOTS_NORMS, SLOTS_LATENT, SLOTS_GATED, SLOTS_EXPERTS,                                       \
+        SLOTS_SHARED, [SLOT_FFN_CHOICE_BIAS] = SLOT_MAY, [SLOT_OUTPUT] = SLOT_MAY
+#define KEYS_LATENT_EXPERTS                                                                                  \
+    KEYS_EXPERTS "|" KEYS_LATENT "|attention.temperature_scale|attention.temperature_length|"                \
+                 "expert_shared_count|expert_group_count|expert_group_used_count"
+#define HF_KEYS_LATENT_EXPERTS                                                                               \
+    HF_KEYS_EXPERTS                                                                                          \
+    "|" HF_KEYS_LATENT                                                                                       \
+    "|n_routed_experts|n_shared_experts|moe_intermediate_size|norm_topk_prob|n_group|topk_group|"            \
+    "routed_scaling_factor|first_k_dense_replace"
+
 extern const struct hf_name hf_layer_sandwich[]; /* four norms, as Gemma calls them */
 extern const struct hf_name hf_layer_latent[];   /* latent attention */
 extern const struct hf_name

@@ -6,9 +6,9 @@
 #define LOGITS_TOKENS 70 /* beyond the windows and the original contexts of the folders */
 #define LOGITS_CTX    160
 #include "test.h"
-#include "files/gguf_write.h"
 #include "files/model_keys.h"
 #include "folder.h"
+#include "gguf_copy.h"
 #include "logits_of.h"
 #include "tools/file/quantize.h"
 #include <jansson.h>
@@ -243,12 +243,7 @@ static void write_changed(const struct tensorfile *f, size_t k, const unsigned c
         if (i == k && !raw) m.strings = &text;
         gguf_writer_meta(w, &m);
     }
-    for (size_t i = 0; i < f->n_tensor; i++)
-        gguf_writer_tensor(w, f->tensor[i].name, f->tensor[i].type, f->tensor[i].n_dim, f->tensor[i].shape);
-    assert_ok(gguf_writer_begin(w));
-    for (size_t i = 0; i < f->n_tensor; i++)
-        assert_ok(gguf_writer_data(w, f->tensor[i].data, f->tensor[i].bytes));
-    assert_ok(gguf_writer_close(w));
+    gguf_copy_tensors(w, f);
 }
 
 static void change_meta(struct walk *w, const struct tensorfile *f, size_t k, const char *name) {
@@ -301,50 +296,6 @@ static void every_key_of_gguf_counts(void **state) {
     folder_remove(&w.d);
 }
 
-/* The file f with one layer more behind its n, as files with layers that draft have them. */
-static void write_drafting(const struct tensorfile *f, unsigned n, unsigned n_draft, const char *to) {
-    struct gguf_writer *w;
-    const struct tensor *t = f->tensor;
-    assert_ok(gguf_writer_open(&w, to));
-    for (size_t i = 0; i < f->n_meta; i++)
-        if (strncmp(f->meta[i].key.data, "glm4moe.block_count", f->meta[i].key.len) != 0)
-            gguf_writer_meta(w, &f->meta[i]);
-    gguf_writer_u32(w, "glm4moe.block_count", n + 1);
-    gguf_writer_u32(w, "glm4moe.nextn_predict_layers", n_draft);
-    for (size_t i = 0; i < f->n_tensor; i++)
-        gguf_writer_tensor(w, t[i].name, t[i].type, t[i].n_dim, t[i].shape);
-    gguf_writer_tensor(w, "blk.3.attn_norm.weight", t[0].type, t[0].n_dim, t[0].shape);
-    gguf_writer_tensor(w, "blk.3.nextn.eh_proj.weight", t[0].type, t[0].n_dim, t[0].shape);
-    assert_ok(gguf_writer_begin(w));
-    for (size_t i = 0; i < f->n_tensor; i++) assert_ok(gguf_writer_data(w, t[i].data, t[i].bytes));
-    for (int i = 0; i < 2; i++) assert_ok(gguf_writer_data(w, t[0].data, t[0].bytes));
-    assert_ok(gguf_writer_close(w));
-}
-/* Layers that draft, which block_count has, too, change no logits; without the key they are layers as any other. */
-static void layers_that_draft_are_not_computed(void **state) {
-    (void)state;
-    struct walk w = {.name = "glm4_moe"};
-    struct quantize_report report;
-    struct tensorfile *f;
-    struct result r;
-    char from[512], plain[256], path[256];
-    folder_make(&w.d);
-    folder_file(&w.d, plain, "plain.gguf");
-    test_path(from, sizeof from, "golden/hf/glm4_moe");
-    assert_ok(quantize_file(&(struct quantize_options){.in = from, .out = plain, .type = "f32"}, &report));
-    compute(plain, &w.base);
-    assert_int_equal(w.base.status, INFER_OK);
-    assert_ok(tensorfile_open(&f, plain, NULL));
-    for (unsigned n_draft = 0; n_draft < 2; n_draft++) {
-        write_drafting(f, 3, n_draft, folder_file(&w.d, path, "drafting.gguf"));
-        compute(path, &r);
-        assert_int_equal(r.status, n_draft ? INFER_OK : INFER_E_INPUT);
-        if (n_draft) assert_true(same(&r, &w.base));
-    }
-    tensorfile_close(f);
-    folder_remove(&w.d);
-}
-
 /* null says that there is no cap, also where files without the key have one. */
 static void null_is_off(void **state) {
     (void)state;
@@ -362,26 +313,59 @@ static void null_is_off(void **state) {
     walk_close(&w);
 }
 
-/* Layers behind the last are left out where the config says that they draft tokens, else they are an error. */
-static void drafting_layers_are_left_out(void **state) {
+/* The file at from with the key for layers that draft, and what it computes. */
+static void compute_drafting(const char *from, const char *arch, uint32_t n, const char *to,
+                             struct result *r) {
+    struct tensorfile *f;
+    struct gguf_writer *w;
+    char key[64];
+    snprintf(key, sizeof key, "%s.nextn_predict_layers", arch);
+    assert_ok(tensorfile_open(&f, from, NULL));
+    assert_ok(gguf_writer_open(&w, to));
+    for (size_t i = 0; i < f->n_meta; i++) gguf_writer_meta(w, &f->meta[i]);
+    gguf_writer_u32(w, key, n);
+    gguf_copy_tensors(w, f);
+    tensorfile_close(f);
+    compute(to, r);
+}
+static void convert(const struct walk *w, const char *to) {
+    struct quantize_report report;
+    assert_ok(quantize_file(&(struct quantize_options){.in = w->d.path, .out = to, .type = "f32"}, &report));
+}
+/* The last layers are left out where config.json or the file says that they draft tokens; without the word they are an error of a
+ * folder, which counts the others alone. */
+static void layers_that_draft_are_left_out(void **state) {
+    static const char *const all[][2] = {{"glm4_moe", "glm4moe"}, {"deepseek_v3", "deepseek2"}};
     (void)state;
-    struct walk w = {.name = "deepseek_v3"};
-    struct result left, more;
-    walk_open(&w);
-    json_object_set_new(w.root, "num_hidden_layers", json_integer(2));
-    json_object_set_new(w.root, "num_nextn_predict_layers", json_integer(0));
-    try_config(&w, &more);
-    json_object_set_new(w.root, "num_nextn_predict_layers", json_integer(1));
-    try_config(&w, &left);
-    if (left.status) fail_msg("%s", left.why);
-    assert_int_equal(more.status, INFER_E_UNSUPPORTED);
-    assert_false(same(&left, &w.base));
-    walk_close(&w);
+    for (int i = 0; i < 2; i++) {
+        struct walk w = {.name = all[i][0]};
+        struct result left, more, file;
+        char whole[256], fewer[256], drafting[256];
+        walk_open(&w);
+        const int n = (int)json_integer_value(json_object_get(w.root, "num_hidden_layers"));
+        convert(&w, folder_file(&w.d, whole, "whole.gguf"));
+        json_object_set_new(w.root, "num_hidden_layers", json_integer(n - 1));
+        json_object_set_new(w.root, "num_nextn_predict_layers", json_integer(0));
+        try_config(&w, &more);
+        assert_int_equal(more.status, INFER_E_UNSUPPORTED);
+        json_object_set_new(w.root, "num_nextn_predict_layers", json_integer(1));
+        try_config(&w, &left);
+        if (left.status) fail_msg("%s", left.why);
+        assert_false(same(&left, &w.base));
+        convert(&w, folder_file(&w.d, fewer, "fewer.gguf"));
+        compute(fewer, &left);
+        folder_file(&w.d, drafting, "drafting.gguf");
+        compute_drafting(whole, all[i][1], 1, drafting, &file);
+        if (!same(&file, &left)) fail_msg("%s: a layer that drafts counts: %s", w.name, file.why);
+        compute_drafting(whole, all[i][1], (uint32_t)n, drafting, &file);
+        assert_int_equal(file.status, INFER_E_INPUT); /* none left */
+        walk_close(&w);
+    }
 }
 
 int main(int argc, char **argv) {
     static char gguf_name[N_MODEL][64];
-    struct CMUnitTest tests[2 * N_MODEL + 3];
+    struct CMUnitTest tests[2 * N_MODEL + 2];
     for (int i = 0; i < N_MODEL; i++) {
         void *name = (void *)(uintptr_t)models[i];
         snprintf(gguf_name[i], sizeof gguf_name[i], "%s as GGUF", models[i]);
@@ -389,8 +373,7 @@ int main(int argc, char **argv) {
         tests[2 * i + 1] = (struct CMUnitTest){gguf_name[i], every_key_of_gguf_counts, NULL, NULL, name};
     }
     tests[2 * N_MODEL] = (struct CMUnitTest)cmocka_unit_test(null_is_off);
-    tests[2 * N_MODEL + 1] = (struct CMUnitTest)cmocka_unit_test(drafting_layers_are_left_out);
-    tests[2 * N_MODEL + 2] = (struct CMUnitTest)cmocka_unit_test(layers_that_draft_are_not_computed);
+    tests[2 * N_MODEL + 1] = (struct CMUnitTest)cmocka_unit_test(layers_that_draft_are_left_out);
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -225,57 +225,8 @@ static void old_files_have_keys_and_values_together(void **state) {
     folder_remove(&d);
 }
 
-/* ---- layers behind the last, which draft tokens ---- */
-
-/* f with another number of layers, the last of them to draft where draft is not 0. */
-static void write_layers(const struct tensorfile *f, uint32_t layers, uint32_t draft, const char *path) {
-    struct gguf_writer *w;
-    assert_ok(gguf_writer_open(&w, path));
-    for (size_t i = 0; i < f->n_meta; i++) {
-        struct meta m = f->meta[i];
-        if (key_is(&m, "deepseek2.block_count")) m.raw = (const unsigned char *)&layers;
-        gguf_writer_meta(w, &m);
-    }
-    if (draft) gguf_writer_u32(w, "deepseek2.nextn_predict_layers", draft);
-    for (size_t i = 0; i < f->n_tensor; i++)
-        gguf_writer_tensor(w, f->tensor[i].name, f->tensor[i].type, f->tensor[i].n_dim, f->tensor[i].shape);
-    assert_ok(gguf_writer_begin(w));
-    for (size_t i = 0; i < f->n_tensor; i++)
-        assert_ok(gguf_writer_data(w, f->tensor[i].data, f->tensor[i].bytes));
-    assert_ok(gguf_writer_close(w));
-}
-
-static void layers_that_draft_are_left_out(void **state) {
-    (void)state;
-    struct folder d;
-    struct tensorfile *f;
-    struct synth_report report;
-    struct result all, left, fewer;
-    char path[256], changed[256];
-    folder_make(&d);
-    folder_file(&d, path, "all.gguf");
-    assert_ok(synth_write(
-        &(struct synth_options){.shape = "tiny-latent", .type = "f32", .path = path, .seed = 3}, &report));
-    compute(path, &all);
-    assert_ok(tensorfile_open(&f, path, NULL));
-    folder_file(&d, changed, "changed.gguf");
-    write_layers(f, 3, 1, changed);
-    compute(changed, &left);
-    if (left.status) fail_msg("%s", left.why);
-    assert_false(same(&left, &all));
-    write_layers(f, 2, 0, changed); /* a layer too many */
-    compute(changed, &fewer);
-    assert_int_equal(fewer.status, INFER_E_UNSUPPORTED);
-    write_layers(f, 3, 3, changed); /* none left */
-    compute(changed, &fewer);
-    assert_int_equal(fewer.status, INFER_E_INPUT);
-    tensorfile_close(f);
-    folder_remove(&d);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(sequences_keep_latents),
-                                       cmocka_unit_test(old_files_have_keys_and_values_together),
-                                       cmocka_unit_test(layers_that_draft_are_left_out)};
+                                       cmocka_unit_test(old_files_have_keys_and_values_together)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
