@@ -683,10 +683,13 @@ static void more_attention_agrees_with_ref(void **state) {
     static const char *const caches[] = {"f16", "q8_0", "f32"};
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        for (int c = 0; c < 3; c++)
-            check_attention(&(struct attention){all[i].shape, caches[c], all[i].window, all[i].softcap,
-                                                all[i].sinks, c == 1 ? TOL_CUDA_ATTEND_Q8 : TOL_CUDA_ATTEND,
-                                                all[i].edit, all[i].temp});
+        for (int c = 0; c < 3; c++) {
+            /* scores of Gemma 4's large heads, see test_cuda_links */
+            const double more = !strcmp(all[i].shape, "tiny-gemma4-256") ? 4 : 1;
+            check_attention(&(struct attention){
+                all[i].shape, caches[c], all[i].window, all[i].softcap, all[i].sinks,
+                more * (c == 1 ? TOL_CUDA_ATTEND_Q8 : TOL_CUDA_ATTEND), all[i].edit, all[i].temp});
+        }
 }
 #endif
 

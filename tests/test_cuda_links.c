@@ -236,8 +236,11 @@ static void post_norms_agree_with_ref(void **state) {
         const double prompt = relative(got, want, n), decode = relative(got + n, want + n, N_DECODE * n);
         print_message("%s %s%s, %d rows: prompt %.1e decode %.1e of the norm\n", all[i].shape, all[i].type,
                       all[i].what, n_row, prompt, decode);
-        assert_true(prompt <= TOL_CUDA_PROMPT);
-        assert_true(decode <= (n_row == 1 ? TOL_CUDA_DECODE_ONE : TOL_CUDA_DECODE));
+        /* Gemma 4 does not divide its scores by the root of the head's size: those of 256 numbers spread four times as
+         * far, and so do the roundings of what they are made of */
+        const double more = strstr(all[i].shape, "256") ? 4 : 1;
+        assert_true(prompt <= more * TOL_CUDA_PROMPT);
+        assert_true(decode <= more * (n_row == 1 ? TOL_CUDA_DECODE_ONE : TOL_CUDA_DECODE));
         n_more = 0;
         assert_ok(decode_profile(r.b, n_row, count_blocks));
         assert_int_equal(n_more, 0);

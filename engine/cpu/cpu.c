@@ -377,6 +377,8 @@ static void walk(struct cpu_step *s, int thread, int n_thread) {
     for (int i = s->first; i < s->end; i++) {
         const struct cpu_op *o = &s->list->op[i];
         o->fn(o, s, thread, n_thread);
+        if (amx && o->fn == cpu_op_elsewhere)
+            cpu_amx_begin(); /* another backend of this thread left its own */
         if (c->config.nan_guard) check_finite(o, s, thread, n_thread);
         if (!o->barrier && !c->config.nan_guard) continue;
         if (thread == 0) {
