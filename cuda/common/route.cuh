@@ -85,41 +85,89 @@ DEV void route_groups(const router &r, route_scratch &m, int lane) {
         if (!m.kept[e / size]) m.key[e] = 0;
     __syncwarp();
 }
-// The chosen ones, in m.id; up to 128 experts by keys in registers.
 DEV void route_choose(const router &r, route_scratch &m, int lane) {
-    if (r.n_expert > 128) {
-#pragma unroll 1
-        for (int j = 0; j < r.n_used; j++) {
-            const int e = route_first(m.key, r.n_expert, lane);
-            __syncwarp();
-            if (lane == 0) m.key[e] = 0, m.id[j] = e;
-            __syncwarp();
-        }
-        return;
-    }
-    uint32_t key[4];
-#pragma unroll
-    for (int i = 0; i < 4; i++) key[i] = lane + 32 * i < r.n_expert ? m.key[lane + 32 * i] : 0;
 #pragma unroll 1
     for (int j = 0; j < r.n_used; j++) {
-        const uint32_t top = __reduce_max_sync(~0u, max(max(key[0], key[1]), max(key[2], key[3])));
+        const int e = route_first(m.key, r.n_expert, lane);
+        __syncwarp();
+        if (lane == 0) m.key[e] = 0, m.id[j] = e;
+        __syncwarp();
+    }
+}
+// Up to 32 N experts without groups: scores and choice in registers, expert lane + 32 i in the ith. logits(v, n, lane) gives a
+// lane's, -INFINITY from n on.
+template <int N, class F> DEV void route_few(const router &r, F logits, route_scratch &m, int lane) {
+    float s[N], bias[N];
+    uint32_t key[N];
+    bool is[N];
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        is[i] = lane + 32 * i < r.n_expert;
+        bias[i] = r.bias && is[i] ? r.bias[lane + 32 * i] : 0.f;
+    }
+    logits(s, r.n_expert, lane);
+    if (r.softcap > 0 || r.act == ROUTE_SIGMOID)
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            s[i] = router_logit(&r, s[i]);
+            if (r.act == ROUTE_SIGMOID) s[i] = router_sigmoid(s[i]);
+        }
+    if (r.act == ROUTE_SOFTMAX) {
+        float top = -INFINITY, sum = 0.f;
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            if (is[i] && s[i] > top) top = s[i];
+#pragma unroll
+        for (int o = 16; o; o >>= 1) top = fmaxf(top, __shfl_xor_sync(~0u, top, o));
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            s[i] = router_exp(__fadd_rn(s[i], -top));
+            if (is[i]) sum = __fadd_rn(sum, s[i]);
+        }
+#pragma unroll
+        for (int o = ROUTER_PARTS / 2; o; o >>= 1) sum = __fadd_rn(sum, __shfl_down_sync(~0u, sum, o));
+        sum = __shfl_sync(~0u, sum, 0);
+#pragma unroll
+        for (int i = 0; i < N; i++) s[i] = __fdiv_rn(s[i], sum);
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        key[i] = is[i] ? router_key(r.bias ? __fadd_rn(s[i], bias[i]) : s[i]) : 0;
+        m.s[lane + 32 * i] = s[i];
+    }
+#pragma unroll 1
+    for (int j = 0; j < r.n_used; j++) {
+        uint32_t most = key[0];
+#pragma unroll
+        for (int i = 1; i < N; i++) most = max(most, key[i]);
+        const uint32_t top = __reduce_max_sync(~0u, most);
         int at = ROUTE_EXPERTS_MAX;
 #pragma unroll
-        for (int i = 3; i >= 0; i--)
+        for (int i = N - 1; i >= 0; i--)
             if (key[i] == top) at = lane + 32 * i;
         const int e = __reduce_min_sync(~0u, at);
 #pragma unroll
-        for (int i = 0; i < 4; i++)
+        for (int i = 0; i < N; i++)
             if (lane + 32 * i == e) key[i] = 0;
         if (lane == 0) m.id[j] = e;
     }
     __syncwarp();
 }
-// Of one row, logit(e) its logits: m.id[n_used] and m.w[n_used] for all lanes.
-template <class F> DEV void route_row(const router &r, F logit, route_scratch &m, int lane) {
-    route_scores(r, logit, m, lane);
-    if (r.n_group > 1) route_groups(r, m, lane);
-    route_choose(r, m, lane);
+enum { ROUTE_FEW = 256 };
+DEV bool route_is_few(const router &r) { return r.n_expert <= ROUTE_FEW && r.n_group <= 1; }
+// Of one row: m.id[n_used] for all lanes. few(v, n, lane) as route_few has it, logit(e) where there are more.
+template <class F, class G> DEV void route_pick(const router &r, F few, G logit, route_scratch &m, int lane) {
+    if (!route_is_few(r)) {
+        route_scores(r, logit, m, lane);
+        if (r.n_group > 1) route_groups(r, m, lane);
+        route_choose(r, m, lane);
+    } else if (r.n_expert <= ROUTE_FEW / 2)
+        route_few<ROUTE_FEW / 64>(r, few, m, lane);
+    else
+        route_few<ROUTE_FEW / 32>(r, few, m, lane);
+}
+// What the chosen ones weigh: m.w[n_used].
+DEV void route_weights(const router &r, route_scratch &m, int lane) {
     float sum = 0.f, top = -INFINITY;
 #pragma unroll 1
     for (int j = lane; j < r.n_used; j += 32) m.w[j] = m.s[m.id[j]];
@@ -145,4 +193,16 @@ template <class F> DEV void route_row(const router &r, F logit, route_scratch &m
     for (int j = lane; j < r.n_used; j += 32)
         m.w[j] = router_weight(&r, m.w[j], divisor, r.expert_scale ? r.expert_scale[m.id[j]] : 1.f);
     __syncwarp();
+}
+// Of one row, logit(e) its logits: m.id[n_used] and m.w[n_used] for all lanes.
+template <class F> DEV void route_row(const router &r, F logit, route_scratch &m, int lane) {
+    route_pick(
+        r,
+        [&](auto &v, int n, int l) {
+#pragma unroll
+            for (int i = 0; i < (int)(sizeof v / sizeof *v); i++)
+                v[i] = l + 32 * i < n ? logit(l + 32 * i) : -INFINITY;
+        },
+        logit, m, lane);
+    route_weights(r, m, lane);
 }

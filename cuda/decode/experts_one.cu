@@ -71,7 +71,9 @@ __global__ void __launch_bounds__(ROUTER_THREADS)
     for (int i = 0; i < ROUTER_THREADS / 32; i++) dot += part[i].x, ss += part[i].y;
     if (j.norm) dot *= 1.f / sqrtf(ss / (float)j.k_router + j.eps);
     dot = fmaf(dot, j.router_factor, j.router_bias ? j.router_bias[e] : 0.f);
-    tagged_store(j.logits + e, dot, handoff_tag(j.seq, j.tag));
+    const uint32_t tag = handoff_tag(j.seq, j.tag);
+#pragma unroll 1
+    for (int i = 0; i < j.copies; i++) tagged_store(j.logits + i * j.route.n_expert + e, dot, tag);
 }
 
 // ---- the table

@@ -8,6 +8,7 @@
 #include "cuda/decode/gemv_int8.cuh"
 
 // ---- shared memory: barriers and a few floats, the choice, records of the input, sums, slots
+enum { EXPERTS_ASKED = 3 }; // units whose packets a warp of down asks for at once
 enum { EXPERTS_HEAD = 1024, EXPERTS_FLOATS = 896, EXPERTS_ROUTE = (sizeof(route_scratch) + 127) / 128 * 128 };
 struct experts_smem {
     int rec, red, sum, slots, bytes; // sum: of down alone, a choice's 16 rows
@@ -32,14 +33,34 @@ LAYOUT_FN experts_smem experts_down_smem(const experts_one_job &j, int unit_byte
 }
 
 // ---- the choice
-DEV float wait_for_logit(const experts_one_job &j, int e, uint32_t tag) {
+DEV const uint2 *own_logits(const experts_one_job &j) {
+    return j.logits + blockIdx.x % (unsigned)j.copies * (unsigned)j.route.n_expert;
+}
+DEV float wait_for_logit(const uint2 *at, uint32_t tag) {
     uint2 v;
-    while ((v = tagged_load(j.logits + e)).y != tag) __nanosleep(40);
+    while ((v = tagged_load(at)).y != tag) __nanosleep(20);
     return __uint_as_float(v.x);
 }
-DEV void route_packets(const experts_one_job &j, route_scratch &m, uint32_t tag, int lane) {
-    route_row(
-        j.route, [&](int e) { return wait_for_logit(j, e, tag); }, m, lane);
+// The row's experts, from packets.
+DEV void pick_packets(const experts_one_job &j, route_scratch &m, uint32_t tag, int lane) {
+    const uint2 *at = own_logits(j);
+    route_pick(
+        j.route,
+        [&](auto &v, int n, int l) { // asks for all at once
+            enum { N = sizeof v / sizeof *v };
+            uint2 p[N];
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                p[i] = l + 32 * i < n ? tagged_load(at + l + 32 * i)
+                                      : make_uint2(__float_as_uint(-INFINITY), tag);
+#pragma unroll
+            for (int i = 0; i < N; i++) {
+                while (p[i].y != tag) p[i] = tagged_load(at + l + 32 * i);
+                v[i] = __uint_as_float(p[i].x);
+            }
+            __syncwarp();
+        },
+        [&](int e) { return wait_for_logit(at + e, tag); }, m, lane);
 }
 
 // ---- slots of a warp: R units each, filled in the order of next(first, second), which gives false when there is no more
@@ -188,10 +209,10 @@ __global__ void __launch_bounds__(256, 2) experts_gated_kernel(const __grid_cons
     pdl_trigger();
     if (!j.beside) pdl_wait();
     const uint32_t tag = handoff_tag(j.seq, j.tag);
-    if (w == 0) route_packets(j, m, tag, lane);
+    if (w == 0) pick_packets(j, m, tag, lane);
     if (w || W == 1) { // a packet says that the row is there
         const int by = W > 1 ? W - 1 : 1, own = W > 1 ? w - 1 : 0;
-        wait_for_logit(j, own % j.route.n_expert, tag);
+        wait_for_logit(own_logits(j) + own % j.route.n_expert, tag);
         const float ss = experts_codes(j, rec, own, by, lane);
         if (lane == 0) squares[own] = ss;
     }
@@ -351,30 +372,47 @@ __global__ void __launch_bounds__(256, 2) experts_down_kernel(const __grid_const
     pdl_trigger();
     if (!j.beside) pdl_wait();
     const uint32_t tag = handoff_tag(j.seq, j.tag);
-    if (w == 0) route_packets(j, m, tag, lane);
+    if (w == 0) pick_packets(j, m, tag, lane);
     __syncthreads();
     experts_down_units next = {j, m, n_choice ? w : 1 << 20, w % j.parts, UB, blockIdx.x * j.down.tile};
     r.start(next);
     const experts_ahead a = experts_look_ahead(j, m);
-    act_int8_reader<16> in;
-    in.tag = tag;
-    in.columns = experts_steps(j.n_ff) * 16;
+    if (w == 0) route_weights(j.route, m, lane); // taken behind the next barrier
     one_row<L, 16, 1> p;
     p.start(lane);
     for (int q = w; q < n_choice; q += j.down_warps) {
-        in.at = j.glu + q / j.parts * experts_glu_bytes(j.n_ff);
+        act_int8_reader<16> in[EXPERTS_ASKED];
+#pragma unroll
+        for (int i = 0; i < EXPERTS_ASKED; i++) {
+            in[i].at = j.glu + q / j.parts * experts_glu_bytes(j.n_ff);
+            in[i].tag = tag;
+            in[i].columns = experts_steps(j.n_ff) * 16;
+        }
         p.clear();
-        in.ask(q % j.parts, lane);
-        for (int u = q % j.parts; u < j.down.u; u += j.parts) {
-            int_frag<L> f[1];
-            while (in.v.w != tag) { // closer than take would
-                __nanosleep(32);
-                in.ask(u, lane);
+        int u = q % j.parts;
+#pragma unroll 1
+        for (; u < j.down.u; u += EXPERTS_ASKED * j.parts) {
+            bool all;
+#pragma unroll
+            for (int i = 0; i < EXPERTS_ASKED; i++) in[i].v.w = ~tag;
+            do {
+                all = true;
+#pragma unroll
+                for (int i = 0; i < EXPERTS_ASKED; i++)
+                    if (u + i * j.parts < j.down.u && in[i].v.w != tag) in[i].ask(u + i * j.parts, lane);
+#pragma unroll
+                for (int i = 0; i < EXPERTS_ASKED; i++)
+                    all &= u + i * j.parts >= j.down.u || in[i].v.w == tag;
+            } while (!all);
+#pragma unroll
+            for (int i = 0; i < EXPERTS_ASKED; i++) {
+                const int unit = u + i * j.parts;
+                if (unit >= j.down.u) break;
+                int_frag<L> f[1];
+                in[i].take(unit, rec, lane);
+                r.take(f, next);
+                p.unit(f, rec, lane);
             }
-            in.take(u, rec, lane);
-            if (u + j.parts < j.down.u) in.ask(u + j.parts, lane);
-            r.take(f, next);
-            p.unit(f, rec, lane);
         }
         p.leave(red + q * 16, lane);
     }

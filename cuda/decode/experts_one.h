@@ -48,8 +48,9 @@ struct experts_one_job {
     size_t xo_row, xo_unit;
     int xo_pitch;
     // packets
-    uint2 *logits; // [n_expert]
-    uint8_t *glu;  // [n_used][steps][32]
+    uint2 *logits; // [copies][n_expert], so that not all blocks ask the same lines
+    int copies;
+    uint8_t *glu; // [n_used][steps][32]
     const int *seq;
     uint32_t tag;
     bool beside; // kernels may run while those in front do
@@ -57,6 +58,7 @@ struct experts_one_job {
     int gated_blocks, gated_warps, gated_slots, down_warps, down_slots;
 };
 
+enum { EXPERTS_COPIES = 8 };
 LAYOUT_FN int experts_steps(int n_ff) { return (n_ff + 15) / 16; }
 LAYOUT_FN size_t experts_glu_bytes(int n_ff) { return (size_t)experts_steps(n_ff) * 32; } // of a choice
 

@@ -61,8 +61,9 @@ bool experts_one_make(const cuda_backend *b, const struct cuda_link *k, experts_
     j->logits = (uint2 *)(b->work + b->plan.packet[ACT_ATTENDED]);
     j->glu = b->work + b->plan.packet[ACT_GATED];
     j->seq = &b->t.step->seq;
-    return o.down->w->n_member == 1 && j->gate.layout == j->up.layout &&
-           (size_t)j->route.n_expert * sizeof *j->logits <= room &&
+    j->copies = (int)(room / ((size_t)j->route.n_expert * sizeof *j->logits));
+    if (j->copies > EXPERTS_COPIES) j->copies = EXPERTS_COPIES;
+    return o.down->w->n_member == 1 && j->gate.layout == j->up.layout && j->copies > 0 &&
            (size_t)j->route.n_used * experts_glu_bytes(j->n_ff) <= room &&
            experts_one_plan(j, b->sm_count, decode_shared_memory(b));
 }
