@@ -342,6 +342,7 @@ static const struct pattern {
      is_attend},
     {LINK_ATTEND, BOTH, -1, -1, 6, {OP_NORM, OP_NORM, OP_ROPE, OP_ROPE, OP_KV_PUT, OP_ATTEND}, is_attend},
     {LINK_ATTEND, BOTH, -1, -1, 6, {OP_ROPE, OP_ROPE, OP_NORM, OP_NORM, OP_KV_PUT, OP_ATTEND}, is_attend},
+    {LINK_ATTEND, BOTH, -1, -1, 5, {OP_NORM, OP_NORM, OP_NORM, OP_KV_PUT, OP_ATTEND}, is_attend},
     {LINK_ATTEND, BOTH, -1, -1, 4, {OP_NORM, OP_NORM, OP_KV_PUT, OP_ATTEND}, is_attend},
     {LINK_ATTEND, BOTH, -1, -1, 4, {OP_ROPE, OP_ROPE, OP_KV_PUT, OP_ATTEND}, is_attend},
     {LINK_ATTEND, BOTH, -1, -1, 2, {OP_KV_PUT, OP_ATTEND}, is_attend},
