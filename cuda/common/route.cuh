@@ -26,16 +26,12 @@ DEV int route_first(const uint32_t *key, int n, int lane) {
 DEV float router_value(uint32_t key) { return router_float(key >> 31 ? key & 0x7fffffffu : ~key); }
 
 // (Loops that are rare or short stay loops: this is code that a kernel runs once.)
-template <class F> DEV void route_scores(const router &r, F logit, route_scratch &m, int lane) {
+// Logits in m.s to scores.
+DEV void route_act(const router &r, route_scratch &m, int lane) {
     float top = -INFINITY, sum = 0.f;
+    if (r.act == ROUTE_SIGMOID)
 #pragma unroll 1
-    for (int e = lane; e < r.n_expert; e += 32) m.s[e] = logit(e);
-    if (r.softcap > 0 || r.act == ROUTE_SIGMOID)
-#pragma unroll 1
-        for (int e = lane; e < r.n_expert; e += 32) {
-            const float x = router_logit(&r, m.s[e]);
-            m.s[e] = r.act == ROUTE_SIGMOID ? router_sigmoid(x) : x;
-        }
+        for (int e = lane; e < r.n_expert; e += 32) m.s[e] = router_sigmoid(m.s[e]);
     if (r.act == ROUTE_SOFTMAX) {
         for (int e = lane; e < r.n_expert; e += 32)
             if (m.s[e] > top) top = m.s[e];
@@ -50,6 +46,12 @@ template <class F> DEV void route_scores(const router &r, F logit, route_scratch
         sum = __shfl_sync(~0u, sum, 0);
         for (int e = lane; e < r.n_expert; e += 32) m.s[e] = __fdiv_rn(m.s[e], sum);
     }
+    __syncwarp();
+}
+template <class F> DEV void route_scores(const router &r, F logit, route_scratch &m, int lane) {
+#pragma unroll 1
+    for (int e = lane; e < r.n_expert; e += 32) m.s[e] = router_logit(&r, logit(e));
+    if (!router_by_logit(&r)) route_act(r, m, lane);
 #pragma unroll 1
     for (int e = lane; e < r.n_expert; e += 32)
         m.key[e] = router_key(r.bias ? __fadd_rn(m.s[e], r.bias[e]) : m.s[e]);
@@ -94,62 +96,44 @@ DEV void route_choose(const router &r, route_scratch &m, int lane) {
         __syncwarp();
     }
 }
-// Up to 32 N experts without groups: scores and choice in registers, expert lane + 32 i in the ith. logits(v, n, lane) gives a
-// lane's, -INFINITY from n on.
+// Up to 32 N experts without groups: keys in registers, those of expert lane + 32 i in the ith. logits(v, n, lane) gives a lane's.
 template <int N, class F> DEV void route_few(const router &r, F logits, route_scratch &m, int lane) {
     float s[N], bias[N];
-    uint32_t key[N];
-    bool is[N];
+    uint32_t key[N], most = 0;
 #pragma unroll
-    for (int i = 0; i < N; i++) {
-        is[i] = lane + 32 * i < r.n_expert;
-        bias[i] = r.bias && is[i] ? r.bias[lane + 32 * i] : 0.f;
-    }
+    for (int i = 0; i < N; i++) bias[i] = r.bias && lane + 32 * i < r.n_expert ? r.bias[lane + 32 * i] : 0.f;
     logits(s, r.n_expert, lane);
-    if (r.softcap > 0 || r.act == ROUTE_SIGMOID)
 #pragma unroll
-        for (int i = 0; i < N; i++) {
-            s[i] = router_logit(&r, s[i]);
-            if (r.act == ROUTE_SIGMOID) s[i] = router_sigmoid(s[i]);
-        }
-    if (r.act == ROUTE_SOFTMAX) {
-        float top = -INFINITY, sum = 0.f;
+    for (int i = 0; i < N; i++)
+        if (lane + 32 * i < r.n_expert) m.s[lane + 32 * i] = s[i] = router_logit(&r, s[i]);
+    if (!router_by_logit(&r)) {
+        route_act(r, m, lane);
 #pragma unroll
-        for (int i = 0; i < N; i++)
-            if (is[i] && s[i] > top) top = s[i];
-#pragma unroll
-        for (int o = 16; o; o >>= 1) top = fmaxf(top, __shfl_xor_sync(~0u, top, o));
-#pragma unroll
-        for (int i = 0; i < N; i++) {
-            s[i] = router_exp(__fadd_rn(s[i], -top));
-            if (is[i]) sum = __fadd_rn(sum, s[i]);
-        }
-#pragma unroll
-        for (int o = ROUTER_PARTS / 2; o; o >>= 1) sum = __fadd_rn(sum, __shfl_down_sync(~0u, sum, o));
-        sum = __shfl_sync(~0u, sum, 0);
-#pragma unroll
-        for (int i = 0; i < N; i++) s[i] = __fdiv_rn(s[i], sum);
+        for (int i = 0; i < N; i++) s[i] = m.s[lane + 32 * i];
     }
 #pragma unroll
     for (int i = 0; i < N; i++) {
-        key[i] = is[i] ? router_key(r.bias ? __fadd_rn(s[i], bias[i]) : s[i]) : 0;
-        m.s[lane + 32 * i] = s[i];
+        key[i] = lane + 32 * i < r.n_expert ? router_key(r.bias ? __fadd_rn(s[i], bias[i]) : s[i]) : 0;
+        most = max(most, key[i]);
     }
 #pragma unroll 1
     for (int j = 0; j < r.n_used; j++) {
-        uint32_t most = key[0];
-#pragma unroll
-        for (int i = 1; i < N; i++) most = max(most, key[i]);
-        const uint32_t top = __reduce_max_sync(~0u, most);
-        int at = ROUTE_EXPERTS_MAX;
+        const uint32_t top = __reduce_max_sync(~0u, most), who = __ballot_sync(~0u, most == top);
+        int at = 0;
 #pragma unroll
         for (int i = N - 1; i >= 0; i--)
-            if (key[i] == top) at = lane + 32 * i;
-        const int e = __reduce_min_sync(~0u, at);
+            if (key[i] == top) at = i;
+        int first = __ffs(who) - 1;
+        if (who & (who - 1)) // a tie: the lowest index
+            first = __reduce_min_sync(~0u, most == top ? lane + 32 * at : 32 * N) & 31;
+        if (lane != first) continue;
+        m.id[j] = lane + 32 * at;
+        most = 0;
 #pragma unroll
-        for (int i = 0; i < N; i++)
-            if (lane + 32 * i == e) key[i] = 0;
-        if (lane == 0) m.id[j] = e;
+        for (int i = 0; i < N; i++) {
+            if (i == at) key[i] = 0;
+            most = max(most, key[i]);
+        }
     }
     __syncwarp();
 }
@@ -168,6 +152,7 @@ template <class F, class G> DEV void route_pick(const router &r, F few, G logit,
 }
 // What the chosen ones weigh: m.w[n_used].
 DEV void route_weights(const router &r, route_scratch &m, int lane) {
+    if (router_by_logit(&r)) route_act(r, m, lane);
     float sum = 0.f, top = -INFINITY;
 #pragma unroll 1
     for (int j = lane; j < r.n_used; j += 32) m.w[j] = m.s[m.id[j]];

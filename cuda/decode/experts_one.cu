@@ -46,34 +46,50 @@ DEV void router_add(const experts_one_job &j, const eight &w, int k, float &dot,
         dot = fmaf(w.v[i], x[i], dot);
     }
 }
-__global__ void __launch_bounds__(ROUTER_THREADS)
+// The codes of x for gate and up, 32 columns a block in turns; of one warp.
+DEV void router_codes(const experts_one_job &j, uint32_t tag, int lane) {
+    for (int g = blockIdx.x; g < j.gate.u * 8; g += gridDim.x) {
+        const int col = g * 32 + lane;
+        const float n = j.norm && col < j.k ? j.norm[col] : 1.f;
+        give_act_int8<32>(j.codes, g * 32, col < j.k ? __fmul_rn(__ldcg(j.x + col), n) : 0.f, tag);
+    }
+}
+// A logit's block; a warp more than those that multiply makes codes.
+__global__ void __launch_bounds__(ROUTER_THREADS + 32)
     experts_router_kernel(const __grid_constant__ experts_one_job j) {
     __shared__ float2 part[ROUTER_THREADS / 32];
-    const int e = blockIdx.x, k0 = threadIdx.x * 8, w = threadIdx.x >> 5;
+    const int e = blockIdx.x, k0 = threadIdx.x * 8, w = threadIdx.x >> 5, n = j.route.n_expert;
+    const bool codes = w == ROUTER_THREADS / 32;
     eight ahead[ROUTER_AHEAD];
 #pragma unroll
     for (int i = 0; i < ROUTER_AHEAD; i++)
-        if (k0 + i * ROUTER_STEP < j.k_router) ahead[i] = router_normed(j, e, k0 + i * ROUTER_STEP);
+        if (!codes && k0 + i * ROUTER_STEP < j.k_router) ahead[i] = router_normed(j, e, k0 + i * ROUTER_STEP);
     pdl_trigger();
     pdl_wait();
+    const uint32_t tag = handoff_tag(j.seq, j.tag);
+    if (codes)
+        router_codes(j, tag, threadIdx.x & 31);
+    else {
+        float dot = 0, ss = 0;
+#pragma unroll
+        for (int i = 0; i < ROUTER_AHEAD; i++)
+            if (k0 + i * ROUTER_STEP < j.k_router) router_add(j, ahead[i], k0 + i * ROUTER_STEP, dot, ss);
+        for (int k = k0 + ROUTER_AHEAD * ROUTER_STEP; k < j.k_router; k += ROUTER_STEP)
+            router_add(j, router_normed(j, e, k), k, dot, ss);
+        dot = warp_sum(dot);
+        ss = warp_sum(ss);
+        if ((threadIdx.x & 31) == 0) part[w] = make_float2(dot, ss);
+    }
+    __syncthreads();
+    if (threadIdx.x >= j.copies) return;
     float dot = 0, ss = 0;
 #pragma unroll
-    for (int i = 0; i < ROUTER_AHEAD; i++)
-        if (k0 + i * ROUTER_STEP < j.k_router) router_add(j, ahead[i], k0 + i * ROUTER_STEP, dot, ss);
-    for (int k = k0 + ROUTER_AHEAD * ROUTER_STEP; k < j.k_router; k += ROUTER_STEP)
-        router_add(j, router_normed(j, e, k), k, dot, ss);
-    dot = warp_sum(dot);
-    ss = warp_sum(ss);
-    if ((threadIdx.x & 31) == 0) part[w] = make_float2(dot, ss);
-    __syncthreads();
-    if (threadIdx.x) return;
-    dot = ss = 0;
     for (int i = 0; i < ROUTER_THREADS / 32; i++) dot += part[i].x, ss += part[i].y;
     if (j.norm) dot *= 1.f / sqrtf(ss / (float)j.k_router + j.eps);
     dot = fmaf(dot, j.router_factor, j.router_bias ? j.router_bias[e] : 0.f);
-    const uint32_t tag = handoff_tag(j.seq, j.tag);
-#pragma unroll 1
-    for (int i = 0; i < j.copies; i++) tagged_store(j.logits + i * j.route.n_expert + e, dot, tag);
+    uint2 *to = j.logits + threadIdx.x * (n + 1);
+    tagged_store(to + e, dot, tag);
+    if (e == 0) tagged_store(to + n, ss, tag);
 }
 
 // ---- the table
@@ -151,7 +167,7 @@ static cudaError_t launch_down(const experts_one_job &j, void (*k)(const experts
 cudaError_t experts_one_launch(const experts_one_job &j, bool overlap, cudaStream_t s) {
     const int bytes = experts_gated_smem(j, layout_unit_bytes(j.gate.layout)).bytes;
     cudaError_t e =
-        launch_overlapped(experts_router_kernel, j.route.n_expert, ROUTER_THREADS, 0, overlap, s, j);
+        launch_overlapped(experts_router_kernel, j.route.n_expert, ROUTER_THREADS + 32, 0, overlap, s, j);
     if (e == cudaSuccess)
         e = launch_overlapped(kernels_of(j.gate.layout)->gated, j.gated_blocks, j.gated_warps * 32,
                               (size_t)bytes, true, s, j);

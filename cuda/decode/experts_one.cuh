@@ -34,7 +34,7 @@ LAYOUT_FN experts_smem experts_down_smem(const experts_one_job &j, int unit_byte
 
 // ---- the choice
 DEV const uint2 *own_logits(const experts_one_job &j) {
-    return j.logits + blockIdx.x % (unsigned)j.copies * (unsigned)j.route.n_expert;
+    return j.logits + blockIdx.x % (unsigned)j.copies * (unsigned)(j.route.n_expert + 1);
 }
 DEV float wait_for_logit(const uint2 *at, uint32_t tag) {
     uint2 v;
@@ -46,7 +46,8 @@ DEV void pick_packets(const experts_one_job &j, route_scratch &m, uint32_t tag, 
     const uint2 *at = own_logits(j);
     route_pick(
         j.route,
-        [&](auto &v, int n, int l) { // asks for all at once
+        [&](auto &v, int n, int l) { // when one is there it asks for all at once
+            (void)wait_for_logit(at + n - 1, tag);
             enum { N = sizeof v / sizeof *v };
             uint2 p[N];
 #pragma unroll
@@ -112,31 +113,16 @@ template <int L, int R> struct experts_ring {
 };
 
 // ---- gate and up
-// Columns of x, times the norm's weights, to records, 32 columns a warp in turn; the sum of their squares.
-DEV float experts_codes(const experts_one_job &j, uint8_t *rec, int from, int by, int lane) {
-    struct {
-        uint8_t *xo;
-        size_t xo_unit;
-    } to = {rec, REC_BYTES_32};
-    enum { AT_ONCE = 10 }; // loads on their way
-    float ss = 0;
-    for (int g0 = from; g0 < j.gate.u * 8; g0 += by * AT_ONCE) {
-        float y[AT_ONCE], n[AT_ONCE];
-#pragma unroll
-        for (int i = 0; i < AT_ONCE; i++) {
-            const int col = (g0 + i * by) * 32 + lane;
-            y[i] = col < j.k ? __ldcg(j.x + col) : 0.f;
-            n[i] = j.norm && col < j.k ? j.norm[col] : 1.f;
-        }
-#pragma unroll
-        for (int i = 0; i < AT_ONCE; i++) {
-            const int g = g0 + i * by;
-            if (g >= j.gate.u * 8) break;
-            ss = fmaf(y[i], y[i], ss);
-            put_act_int8<32>(to, g * 32 + lane, __fmul_rn(y[i], n[i]));
-        }
+// Units first, first + by, .. of the input's codes, from packets to records.
+DEV void experts_codes(const experts_one_job &j, uint8_t *rec, int first, int by, uint32_t tag, int lane) {
+    act_int8_reader<32> in;
+    in.at = j.codes;
+    in.tag = tag;
+    in.columns = j.gate.u * 256;
+    for (int u = first; u < j.gate.u; u += by) {
+        for (in.ask(u, lane); __any_sync(~0u, in.v.w != tag); in.ask(u, lane)) __nanosleep(20);
+        in.take(u, rec + (size_t)u * REC_BYTES_32, lane);
     }
-    return warp_sum(ss);
 }
 DEV float experts_act(const experts_one_job &j, float g, float u) {
     if (j.act == ACT_SWIGLU_OAI) {
@@ -202,7 +188,7 @@ __global__ void __launch_bounds__(256, 2) experts_gated_kernel(const __grid_cons
               n_step = j.route.n_used * experts_steps(j.n_ff);
     const experts_smem at = experts_gated_smem(j, UB);
     route_scratch &m = *(route_scratch *)(smem + EXPERTS_HEAD);
-    float *squares = (float *)(smem + EXPERTS_FLOATS), *red = (float *)(smem + at.red);
+    float *red = (float *)(smem + at.red);
     uint8_t *rec = smem + at.rec;
     experts_ring<L, 2> r;
     r.init(smem + at.slots, (uint64_t *)smem, j.gated_slots);
@@ -210,24 +196,16 @@ __global__ void __launch_bounds__(256, 2) experts_gated_kernel(const __grid_cons
     if (!j.beside) pdl_wait();
     const uint32_t tag = handoff_tag(j.seq, j.tag);
     if (w == 0) pick_packets(j, m, tag, lane);
-    if (w || W == 1) { // a packet says that the row is there
-        const int by = W > 1 ? W - 1 : 1, own = W > 1 ? w - 1 : 0;
-        wait_for_logit(own_logits(j) + own % j.route.n_expert, tag);
-        const float ss = experts_codes(j, rec, own, by, lane);
-        if (lane == 0) squares[own] = ss;
-    }
+    if (w || W == 1) experts_codes(j, rec, W > 1 ? w - 1 : 0, W > 1 ? W - 1 : 1, tag, lane);
     __syncthreads();
     experts_gated_units next = {j, m, (int)blockIdx.x, w, UB, NULL, NULL};
     next.point();
     r.start(next);
     const float2 bias =
         experts_gated_bias(j, m, blockIdx.x + w * gridDim.x, lane); // of the warp's first step
-    float rs = 0;
-    if (j.norm) {
-        for (int i = 0; i < (W > 1 ? W - 1 : 1); i++) rs += squares[i];
-        rs = rsqrtf(rs / (float)j.k + j.eps);
-    } else
-        rs = 1.f;
+    const float rs =
+        j.norm ? rsqrtf(wait_for_logit(own_logits(j) + j.route.n_expert, tag) / (float)j.k_router + j.eps)
+               : 1.f;
     one_row<L, 32, 2> p;
     p.start(lane);
 #pragma unroll 1
@@ -392,7 +370,8 @@ __global__ void __launch_bounds__(256, 2) experts_down_kernel(const __grid_const
         int u = q % j.parts;
 #pragma unroll 1
         for (; u < j.down.u; u += EXPERTS_ASKED * j.parts) {
-            bool all;
+            bool all; // of 1,000 warps each asks for little until the first is there
+            while (handoff_load(in[0].at + (size_t)u * EXPERTS_UNIT_PACKETS).w != tag) __nanosleep(100);
 #pragma unroll
             for (int i = 0; i < EXPERTS_ASKED; i++) in[i].v.w = ~tag;
             do {

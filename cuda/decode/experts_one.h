@@ -48,7 +48,9 @@ struct experts_one_job {
     size_t xo_row, xo_unit;
     int xo_pitch;
     // packets
-    uint2 *logits; // [copies][n_expert], so that not all blocks ask the same lines
+    uint2 *
+        logits; // [copies][n_expert + 1], so that not all blocks ask the same lines; the last: the sum of squares of x
+    uint8_t *codes; // of x, times the norm's weights
     int copies;
     uint8_t *glu; // [n_used][steps][32]
     const int *seq;
@@ -58,7 +60,7 @@ struct experts_one_job {
     int gated_blocks, gated_warps, gated_slots, down_warps, down_slots;
 };
 
-enum { EXPERTS_COPIES = 8 };
+enum { EXPERTS_COPIES = 8, EXPERTS_UNIT_PACKETS = 512 }; // bytes of 256 columns
 LAYOUT_FN int experts_steps(int n_ff) { return (n_ff + 15) / 16; }
 LAYOUT_FN size_t experts_glu_bytes(int n_ff) { return (size_t)experts_steps(n_ff) * 32; } // of a choice
 

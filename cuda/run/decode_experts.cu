@@ -55,13 +55,16 @@ bool experts_one_make(const cuda_backend *b, const struct cuda_link *k, experts_
     if (l->max_rows != 1) return false;
     take_router(b, o, j);
     take_stacks(b, o, j);
+    const size_t codes = (size_t)j->gate.u * EXPERTS_UNIT_PACKETS;
     j->out_kind = o.add ? EXPERTS_ADD : o.mix ? EXPERTS_MIX : EXPERTS_EACH;
     j->out = cuda_rows(b, l, link_writes(l, k)).p;
     if (!o.mix) j->choice = cuda_rows(b, l, o.route->choice).p;
-    j->logits = (uint2 *)(b->work + b->plan.packet[ACT_ATTENDED]);
+    j->codes = b->work + b->plan.packet[ACT_ATTENDED];
+    j->logits = (uint2 *)(j->codes + codes);
     j->glu = b->work + b->plan.packet[ACT_GATED];
     j->seq = &b->t.step->seq;
-    j->copies = (int)(room / ((size_t)j->route.n_expert * sizeof *j->logits));
+    j->copies =
+        codes < room ? (int)((room - codes) / ((size_t)(j->route.n_expert + 1) * sizeof *j->logits)) : 0;
     if (j->copies > EXPERTS_COPIES) j->copies = EXPERTS_COPIES;
     return o.down->w->n_member == 1 && j->gate.layout == j->up.layout && j->copies > 0 &&
            (size_t)j->route.n_used * experts_glu_bytes(j->n_ff) <= room &&

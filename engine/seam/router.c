@@ -23,6 +23,8 @@ static void score(const struct router *r, const float *logits, struct scores *ou
     int n = r->n_expert;
     float top = -INFINITY, part[ROUTER_PARTS] = {0};
     for (int e = 0; e < n; e++) out->s[e] = router_logit(r, logits[e]);
+    if (router_by_logit(r))
+        for (int e = 0; e < n; e++) out->key[e] = router_key(out->s[e]);
     if (r->act == ROUTE_SIGMOID)
         for (int e = 0; e < n; e++) out->s[e] = router_sigmoid(out->s[e]);
     if (r->act == ROUTE_SOFTMAX) {
@@ -35,7 +37,7 @@ static void score(const struct router *r, const float *logits, struct scores *ou
         float sum = sum_of_parts(part);
         for (int e = 0; e < n; e++) out->s[e] = ROUTER_DIV(out->s[e], sum);
     }
-    for (int e = 0; e < n; e++)
+    for (int e = 0; e < n && !router_by_logit(r); e++)
         out->key[e] = router_key(r->bias ? ROUTER_ADD(out->s[e], r->bias[e]) : out->s[e]);
 }
 

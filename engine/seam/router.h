@@ -70,6 +70,8 @@ ROUTER_FN float router_cap(float x, float cap) {
 ROUTER_FN float router_logit(const struct router *r, float x) {
     return r->softcap > 0 ? router_cap(x, r->softcap) : x;
 }
+/* Whether the greatest logits are the greatest scores, so that a choice needs no more than those: no bias, no groups. */
+ROUTER_FN int router_by_logit(const struct router *r) { return !r->bias && r->n_group <= 1; }
 /* The weight of a chosen expert, from s of all chosen: by what they are divided, then each. */
 ROUTER_FN float router_divisor(const struct router *r, float sum) {
     if (r->norm == ROUTE_NORM_ADD) return ROUTER_ADD(sum, r->eps);
