@@ -6,7 +6,8 @@
 
 struct route_scratch { // in shared memory
     float s[ROUTE_EXPERTS_MAX];
-    uint32_t key[ROUTE_EXPERTS_MAX], group[ROUTE_GROUPS_MAX];
+    alignas(16) uint32_t key[ROUTE_EXPERTS_MAX];
+    uint32_t group[ROUTE_GROUPS_MAX];
     bool kept[ROUTE_GROUPS_MAX];
     // the result: experts of the row and their weights
     int id[ROUTE_USED_MAX];
@@ -139,8 +140,13 @@ template <int N, class F> DEV void route_few(const router &r, F logits, route_sc
 }
 enum { ROUTE_FEW = 256 };
 DEV bool route_is_few(const router &r) { return r.n_expert <= ROUTE_FEW && r.n_group <= 1; }
-// Of one row: m.id[n_used] for all lanes. few(v, n, lane) as route_few has it, logit(e) where there are more.
-template <class F, class G> DEV void route_pick(const router &r, F few, G logit, route_scratch &m, int lane) {
+// Of one row, logit(e) its logits: m.id[n_used] for all lanes.
+template <class F> DEV void route_pick_any(const router &r, F logit, route_scratch &m, int lane) {
+    auto few = [&](auto &v, int n, int l) {
+#pragma unroll
+        for (int i = 0; i < (int)(sizeof v / sizeof *v); i++)
+            v[i] = l + 32 * i < n ? logit(l + 32 * i) : -INFINITY;
+    };
     if (!route_is_few(r)) {
         route_scores(r, logit, m, lane);
         if (r.n_group > 1) route_groups(r, m, lane);
@@ -181,13 +187,6 @@ DEV void route_weights(const router &r, route_scratch &m, int lane) {
 }
 // Of one row, logit(e) its logits: m.id[n_used] and m.w[n_used] for all lanes.
 template <class F> DEV void route_row(const router &r, F logit, route_scratch &m, int lane) {
-    route_pick(
-        r,
-        [&](auto &v, int n, int l) {
-#pragma unroll
-            for (int i = 0; i < (int)(sizeof v / sizeof *v); i++)
-                v[i] = l + 32 * i < n ? logit(l + 32 * i) : -INFINITY;
-        },
-        logit, m, lane);
+    route_pick_any(r, logit, m, lane);
     route_weights(r, m, lane);
 }

@@ -48,6 +48,7 @@ DEV void router_add(const experts_one_job &j, const eight &w, int k, float &dot,
 }
 // The codes of x for gate and up, 32 columns a block in turns; of one warp.
 DEV void router_codes(const experts_one_job &j, uint32_t tag, int lane) {
+#pragma unroll 1
     for (int g = blockIdx.x; g < j.gate.u * 8; g += gridDim.x) {
         const int col = g * 32 + lane;
         const float n = j.norm && col < j.k ? j.norm[col] : 1.f;
@@ -55,39 +56,39 @@ DEV void router_codes(const experts_one_job &j, uint32_t tag, int lane) {
     }
 }
 // A logit's block; a warp more than those that multiply makes codes.
-__global__ void __launch_bounds__(ROUTER_THREADS + 32)
-    experts_router_kernel(const __grid_constant__ experts_one_job j) {
+__global__ void __maxnreg__(40) experts_router_kernel(const __grid_constant__ experts_one_job j) {
     __shared__ float2 part[ROUTER_THREADS / 32];
     const int e = blockIdx.x, k0 = threadIdx.x * 8, w = threadIdx.x >> 5, n = j.route.n_expert;
-    const bool codes = w == ROUTER_THREADS / 32;
+    pdl_trigger();
+    if (w == ROUTER_THREADS / 32) {
+        pdl_wait();
+        router_codes(j, handoff_tag(j.seq, j.tag), threadIdx.x & 31);
+        __syncthreads();
+        return;
+    }
     eight ahead[ROUTER_AHEAD];
 #pragma unroll
     for (int i = 0; i < ROUTER_AHEAD; i++)
-        if (!codes && k0 + i * ROUTER_STEP < j.k_router) ahead[i] = router_normed(j, e, k0 + i * ROUTER_STEP);
-    pdl_trigger();
+        if (k0 + i * ROUTER_STEP < j.k_router) ahead[i] = router_normed(j, e, k0 + i * ROUTER_STEP);
     pdl_wait();
-    const uint32_t tag = handoff_tag(j.seq, j.tag);
-    if (codes)
-        router_codes(j, tag, threadIdx.x & 31);
-    else {
-        float dot = 0, ss = 0;
+    float dot = 0, ss = 0;
 #pragma unroll
-        for (int i = 0; i < ROUTER_AHEAD; i++)
-            if (k0 + i * ROUTER_STEP < j.k_router) router_add(j, ahead[i], k0 + i * ROUTER_STEP, dot, ss);
-        for (int k = k0 + ROUTER_AHEAD * ROUTER_STEP; k < j.k_router; k += ROUTER_STEP)
-            router_add(j, router_normed(j, e, k), k, dot, ss);
-        dot = warp_sum(dot);
-        ss = warp_sum(ss);
-        if ((threadIdx.x & 31) == 0) part[w] = make_float2(dot, ss);
-    }
+    for (int i = 0; i < ROUTER_AHEAD; i++)
+        if (k0 + i * ROUTER_STEP < j.k_router) router_add(j, ahead[i], k0 + i * ROUTER_STEP, dot, ss);
+    for (int k = k0 + ROUTER_AHEAD * ROUTER_STEP; k < j.k_router; k += ROUTER_STEP)
+        router_add(j, router_normed(j, e, k), k, dot, ss);
+    dot = warp_sum(dot);
+    ss = warp_sum(ss);
+    if ((threadIdx.x & 31) == 0) part[w] = make_float2(dot, ss);
     __syncthreads();
     if (threadIdx.x >= j.copies) return;
-    float dot = 0, ss = 0;
+    dot = ss = 0;
 #pragma unroll
     for (int i = 0; i < ROUTER_THREADS / 32; i++) dot += part[i].x, ss += part[i].y;
     if (j.norm) dot *= 1.f / sqrtf(ss / (float)j.k_router + j.eps);
     dot = fmaf(dot, j.router_factor, j.router_bias ? j.router_bias[e] : 0.f);
     uint2 *to = j.logits + threadIdx.x * (n + 1);
+    const uint32_t tag = handoff_tag(j.seq, j.tag);
     tagged_store(to + e, dot, tag);
     if (e == 0) tagged_store(to + n, ss, tag);
 }
@@ -143,6 +144,8 @@ bool experts_one_plan(experts_one_job *j, int sm_count, size_t most) {
     j->down_warps = over(n_used * j->parts, turns);
     j->down_slots = down < DOWN_SLOTS ? down : DOWN_SLOTS;
     while (j->down_slots > 1 && experts_down_smem(*j, unit_down).bytes > down_most) j->down_slots--;
+    const int warps = j->gated_warps < j->down_warps ? j->gated_warps : j->down_warps;
+    j->together = router_by_logit(&j->route) && j->route.n_expert <= 32 * warps;
     return (size_t)experts_gated_smem(*j, unit).bytes <= most &&
            (size_t)experts_down_smem(*j, unit_down).bytes <= most;
 }

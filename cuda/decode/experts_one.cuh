@@ -41,27 +41,36 @@ DEV float wait_for_logit(const uint2 *at, uint32_t tag) {
     while ((v = tagged_load(at)).y != tag) __nanosleep(20);
     return __uint_as_float(v.x);
 }
-// The row's experts, from packets.
-DEV void pick_packets(const experts_one_job &j, route_scratch &m, uint32_t tag, int lane) {
+// The row's experts, from packets. Of all threads: a thread an expert, whose place is how many come before it; leaves m.id, and m.s for
+// route_weights, behind a barrier.
+DEV void pick_packets(const experts_one_job &j, route_scratch &m, uint32_t tag) {
+    const router &r = j.route;
     const uint2 *at = own_logits(j);
-    route_pick(
-        j.route,
-        [&](auto &v, int n, int l) { // when one is there it asks for all at once
-            (void)wait_for_logit(at + n - 1, tag);
-            enum { N = sizeof v / sizeof *v };
-            uint2 p[N];
-#pragma unroll
-            for (int i = 0; i < N; i++)
-                p[i] = l + 32 * i < n ? tagged_load(at + l + 32 * i)
-                                      : make_uint2(__float_as_uint(-INFINITY), tag);
-#pragma unroll
-            for (int i = 0; i < N; i++) {
-                while (p[i].y != tag) p[i] = tagged_load(at + l + 32 * i);
-                v[i] = __uint_as_float(p[i].x);
-            }
-            __syncwarp();
-        },
-        [&](int e) { return wait_for_logit(at + e, tag); }, m, lane);
+    const int e = threadIdx.x, n = r.n_expert;
+    if (!j.together) {
+        if (threadIdx.x < 32)
+            route_pick_any(
+                r, [&](int i) { return wait_for_logit(at + i, tag); }, m, e);
+        __syncthreads();
+        return;
+    }
+    if (e < n) {
+        const float s = router_logit(&r, wait_for_logit(at + e, tag));
+        m.s[e] = s;
+        m.key[e] = router_key(s);
+    } else if (e < ((n + 3) & ~3))
+        m.key[e] = 0;
+    __syncthreads();
+    if (e >= n) return;
+    const uint32_t own = m.key[e];
+    int place = 0;
+#pragma unroll 4
+    for (int i = 0; i < n; i += 4) {
+        const uint4 k = *(const uint4 *)(m.key + i);
+        place += (k.x > own || (k.x == own && i < e)) + (k.y > own || (k.y == own && i + 1 < e)) +
+                 (k.z > own || (k.z == own && i + 2 < e)) + (k.w > own || (k.w == own && i + 3 < e));
+    }
+    if (place < r.n_used) m.id[place] = e;
 }
 
 // ---- slots of a warp: R units each, filled in the order of next(first, second), which gives false when there is no more
@@ -77,8 +86,6 @@ template <int L, int R> struct experts_ring {
         at = smem + (size_t)w * n * R * UB;
         base = smem_address(at);
         bar = smem_address(bars + w * n);
-        slot = 0;
-        phase = 0;
         policy = policy_evict_first();
         if (lane < n) {
             barrier_init(bar + 8 * lane, 1);
@@ -96,6 +103,8 @@ template <int L, int R> struct experts_ring {
         }
     }
     template <class F> MEM void start(F &next) {
+        slot = 0;
+        phase = 0;
 #pragma unroll 1
         for (int s = 0; s < n; s++) issue(s, next);
     }
@@ -181,7 +190,7 @@ struct experts_gated_units {
     }
 };
 template <int L>
-__global__ void __launch_bounds__(256, 2) experts_gated_kernel(const __grid_constant__ experts_one_job j) {
+__global__ void __maxnreg__(112) experts_gated_kernel(const __grid_constant__ experts_one_job j) {
     extern __shared__ __align__(1024) uint8_t smem[];
     constexpr int UB = layout_unit_bytes((enum layout)L), XU = REC_BYTES_32;
     const int w = threadIdx.x >> 5, lane = threadIdx.x & 31, W = j.gated_warps,
@@ -195,24 +204,25 @@ __global__ void __launch_bounds__(256, 2) experts_gated_kernel(const __grid_cons
     pdl_trigger();
     if (!j.beside) pdl_wait();
     const uint32_t tag = handoff_tag(j.seq, j.tag);
-    if (w == 0) pick_packets(j, m, tag, lane);
-    if (w || W == 1) experts_codes(j, rec, W > 1 ? w - 1 : 0, W > 1 ? W - 1 : 1, tag, lane);
+    experts_codes(j, rec, w, W, tag, lane);
+    pick_packets(j, m, tag);
     __syncthreads();
     experts_gated_units next = {j, m, (int)blockIdx.x, w, UB, NULL, NULL};
     next.point();
     r.start(next);
+    const float squares = j.norm ? wait_for_logit(own_logits(j) + j.route.n_expert, tag) : 0.f;
     const float2 bias =
         experts_gated_bias(j, m, blockIdx.x + w * gridDim.x, lane); // of the warp's first step
-    const float rs =
-        j.norm ? rsqrtf(wait_for_logit(own_logits(j) + j.route.n_expert, tag) / (float)j.k_router + j.eps)
-               : 1.f;
     one_row<L, 32, 2> p;
     p.start(lane);
 #pragma unroll 1
     for (int u = w; u < j.gate.u; u += W) p.template prepare<1>(rec + (size_t)u * XU, 0, 1, lane);
+    const float rs = j.norm ? rsqrtf(squares / (float)j.k_router + j.eps) : 1.f;
     int n = 0;
+#pragma unroll 1
     for (int step = blockIdx.x; step < n_step; step += gridDim.x, n++) {
         p.clear();
+#pragma unroll 1
         for (int u = w; u < j.gate.u; u += W) {
             int_frag<L> f[2];
             r.take(f, next);
@@ -311,7 +321,7 @@ DEV void experts_leave(const experts_one_job &j, const route_scratch &m, const f
     const bool own = threadIdx.x < 32;
     float y = 0;
     if (own)
-#pragma unroll 8
+#pragma unroll 4
         for (int c = 0; c < j.route.n_used; c++) y = fmaf(m.w[c], sum[c * 16 + (lane & 15)], y);
     if (j.out_kind == EXPERTS_MIX) {
         if (threadIdx.x < 16 && row < j.d) j.out[row] = y;
@@ -335,7 +345,7 @@ DEV void experts_leave(const experts_one_job &j, const route_scratch &m, const f
         put_column<false>(j, 0, 0, row, __fmul_rn(y, a.scale));
 }
 template <int L>
-__global__ void __launch_bounds__(256, 2) experts_down_kernel(const __grid_constant__ experts_one_job j) {
+__global__ void __maxnreg__(96) experts_down_kernel(const __grid_constant__ experts_one_job j) {
     extern __shared__ __align__(1024) uint8_t smem[];
     constexpr int UB = layout_unit_bytes((enum layout)L);
     const int w = threadIdx.x >> 5, lane = threadIdx.x & 31, tiles = (j.d + 15) / 16,
@@ -350,7 +360,7 @@ __global__ void __launch_bounds__(256, 2) experts_down_kernel(const __grid_const
     pdl_trigger();
     if (!j.beside) pdl_wait();
     const uint32_t tag = handoff_tag(j.seq, j.tag);
-    if (w == 0) pick_packets(j, m, tag, lane);
+    pick_packets(j, m, tag);
     __syncthreads();
     experts_down_units next = {j, m, n_choice ? w : 1 << 20, w % j.parts, UB, blockIdx.x * j.down.tile};
     r.start(next);
@@ -358,40 +368,23 @@ __global__ void __launch_bounds__(256, 2) experts_down_kernel(const __grid_const
     if (w == 0) route_weights(j.route, m, lane); // taken behind the next barrier
     one_row<L, 16, 1> p;
     p.start(lane);
-    for (int q = w; q < n_choice; q += j.down_warps) {
-        act_int8_reader<16> in[EXPERTS_ASKED];
-#pragma unroll
-        for (int i = 0; i < EXPERTS_ASKED; i++) {
-            in[i].at = j.glu + q / j.parts * experts_glu_bytes(j.n_ff);
-            in[i].tag = tag;
-            in[i].columns = experts_steps(j.n_ff) * 16;
-        }
-        p.clear();
-        int u = q % j.parts;
+    act_int8_reader<16> in;
+    in.tag = tag;
+    in.columns = experts_steps(j.n_ff) * 16;
 #pragma unroll 1
-        for (; u < j.down.u; u += EXPERTS_ASKED * j.parts) {
-            bool all; // of 1,000 warps each asks for little until the first is there
-            while (handoff_load(in[0].at + (size_t)u * EXPERTS_UNIT_PACKETS).w != tag) __nanosleep(100);
-#pragma unroll
-            for (int i = 0; i < EXPERTS_ASKED; i++) in[i].v.w = ~tag;
-            do {
-                all = true;
-#pragma unroll
-                for (int i = 0; i < EXPERTS_ASKED; i++)
-                    if (u + i * j.parts < j.down.u && in[i].v.w != tag) in[i].ask(u + i * j.parts, lane);
-#pragma unroll
-                for (int i = 0; i < EXPERTS_ASKED; i++)
-                    all &= u + i * j.parts >= j.down.u || in[i].v.w == tag;
-            } while (!all);
-#pragma unroll
-            for (int i = 0; i < EXPERTS_ASKED; i++) {
-                const int unit = u + i * j.parts;
-                if (unit >= j.down.u) break;
-                int_frag<L> f[1];
-                in[i].take(unit, rec, lane);
-                r.take(f, next);
-                p.unit(f, rec, lane);
+    for (int q = w; q < n_choice; q += j.down_warps) {
+        in.at = j.glu + q / j.parts * experts_glu_bytes(j.n_ff);
+        p.clear();
+#pragma unroll 1
+        for (int u = q % j.parts; u < j.down.u; u += j.parts) {
+            int_frag<L> f[1];
+            // of a thousand warps each asks for little until it is there
+            while (handoff_load(in.at + (size_t)u * EXPERTS_UNIT_PACKETS).w != tag) __nanosleep(64);
+            for (in.ask(u, lane); in.v.w != tag; in.ask(u, lane)) {
             }
+            in.take(u, rec, lane);
+            r.take(f, next);
+            p.unit(f, rec, lane);
         }
         p.leave(red + q * 16, lane);
     }

@@ -57,6 +57,7 @@ struct experts_one_job {
     uint32_t tag;
     bool beside; // kernels may run while those in front do
     // shape of the blocks
+    bool together; // a thread of each block has an expert
     int gated_blocks, gated_warps, gated_slots, down_warps, down_slots;
 };
 
