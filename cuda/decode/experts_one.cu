@@ -55,21 +55,15 @@ DEV void router_codes(const experts_one_job &j, uint32_t tag, int lane) {
         give_act_int8<32>(j.codes, g * 32, col < j.k ? __fmul_rn(__ldcg(j.x + col), n) : 0.f, tag);
     }
 }
-// A logit's block; a warp more than those that multiply makes codes.
+// A logit's block.
 __global__ void __maxnreg__(40) experts_router_kernel(const __grid_constant__ experts_one_job j) {
     __shared__ float2 part[ROUTER_THREADS / 32];
     const int e = blockIdx.x, k0 = threadIdx.x * 8, w = threadIdx.x >> 5, n = j.route.n_expert;
-    pdl_trigger();
-    if (w == ROUTER_THREADS / 32) {
-        pdl_wait();
-        router_codes(j, handoff_tag(j.seq, j.tag), threadIdx.x & 31);
-        __syncthreads();
-        return;
-    }
     eight ahead[ROUTER_AHEAD];
 #pragma unroll
     for (int i = 0; i < ROUTER_AHEAD; i++)
         if (k0 + i * ROUTER_STEP < j.k_router) ahead[i] = router_normed(j, e, k0 + i * ROUTER_STEP);
+    pdl_trigger();
     pdl_wait();
     float dot = 0, ss = 0;
 #pragma unroll
@@ -80,7 +74,9 @@ __global__ void __maxnreg__(40) experts_router_kernel(const __grid_constant__ ex
     dot = warp_sum(dot);
     ss = warp_sum(ss);
     if ((threadIdx.x & 31) == 0) part[w] = make_float2(dot, ss);
+    const uint32_t tag = handoff_tag(j.seq, j.tag);
     __syncthreads();
+    if (w == 1) router_codes(j, tag, threadIdx.x & 31);
     if (threadIdx.x >= j.copies) return;
     dot = ss = 0;
 #pragma unroll
@@ -88,7 +84,6 @@ __global__ void __maxnreg__(40) experts_router_kernel(const __grid_constant__ ex
     if (j.norm) dot *= 1.f / sqrtf(ss / (float)j.k_router + j.eps);
     dot = fmaf(dot, j.router_factor, j.router_bias ? j.router_bias[e] : 0.f);
     uint2 *to = j.logits + threadIdx.x * (n + 1);
-    const uint32_t tag = handoff_tag(j.seq, j.tag);
     tagged_store(to + e, dot, tag);
     if (e == 0) tagged_store(to + n, ss, tag);
 }
@@ -121,7 +116,7 @@ cudaError_t experts_one_prepare(void) {
 
 // ---- shapes of blocks
 // Both kernels of a layer and a small one beside them are to fit into a multiprocessor together.
-enum { MOST_WARPS = 8, GATED_SLOTS = 4, GATED_BYTES = 112 << 10, DOWN_SLOTS = 14, DOWN_BYTES = 96 << 10 };
+enum { MOST_WARPS = 8, GATED_SLOTS = 4, GATED_BYTES = 120 << 10, DOWN_SLOTS = 14, DOWN_BYTES = 96 << 10 };
 static int over(int n, int by) { return (n + by - 1) / by; }
 
 bool experts_one_plan(experts_one_job *j, int sm_count, size_t most) {
@@ -170,7 +165,7 @@ static cudaError_t launch_down(const experts_one_job &j, void (*k)(const experts
 cudaError_t experts_one_launch(const experts_one_job &j, bool overlap, cudaStream_t s) {
     const int bytes = experts_gated_smem(j, layout_unit_bytes(j.gate.layout)).bytes;
     cudaError_t e =
-        launch_overlapped(experts_router_kernel, j.route.n_expert, ROUTER_THREADS + 32, 0, overlap, s, j);
+        launch_overlapped(experts_router_kernel, j.route.n_expert, ROUTER_THREADS, 0, overlap, s, j);
     if (e == cudaSuccess)
         e = launch_overlapped(kernels_of(j.gate.layout)->gated, j.gated_blocks, j.gated_warps * 32,
                               (size_t)bytes, true, s, j);

@@ -11,7 +11,7 @@
 enum { EXPERTS_ASKED = 3 }; // units whose packets a warp of down asks for at once
 enum { EXPERTS_HEAD = 1024, EXPERTS_FLOATS = 896, EXPERTS_ROUTE = (sizeof(route_scratch) + 127) / 128 * 128 };
 struct experts_smem {
-    int rec, red, sum, slots, bytes; // sum: of down alone, a choice's 16 rows
+    int rec, red, sum, slots, bytes; // sum: of down alone, biases of 16 rows by choice
 };
 LAYOUT_FN experts_smem experts_gated_smem(const experts_one_job &j, int unit_bytes) {
     const int steps = (j.route.n_used * experts_steps(j.n_ff) + j.gated_blocks - 1) / j.gated_blocks;
@@ -25,7 +25,7 @@ LAYOUT_FN experts_smem experts_gated_smem(const experts_one_job &j, int unit_byt
 LAYOUT_FN experts_smem experts_down_smem(const experts_one_job &j, int unit_bytes) {
     experts_smem m = {};
     m.rec = EXPERTS_HEAD + EXPERTS_ROUTE;
-    m.red = m.rec + j.down_warps * REC_BYTES_16;
+    m.red = m.rec + j.down_warps * EXPERTS_ASKED * REC_BYTES_16;
     m.sum = m.red + j.route.n_used * j.parts * 64;
     m.slots = (m.sum + j.route.n_used * 64 + 127) / 128 * 128;
     m.bytes = m.slots + j.down_warps * j.down_slots * unit_bytes;
@@ -204,13 +204,14 @@ __global__ void __maxnreg__(112) experts_gated_kernel(const __grid_constant__ ex
     pdl_trigger();
     if (!j.beside) pdl_wait();
     const uint32_t tag = handoff_tag(j.seq, j.tag);
-    experts_codes(j, rec, w, W, tag, lane);
     pick_packets(j, m, tag);
+    // (asked for now: behind the weights' copies it would come late)
+    const float squares = j.norm ? wait_for_logit(own_logits(j) + j.route.n_expert, tag) : 0.f;
+    experts_codes(j, rec, w, W, tag, lane);
     __syncthreads();
     experts_gated_units next = {j, m, (int)blockIdx.x, w, UB, NULL, NULL};
     next.point();
     r.start(next);
-    const float squares = j.norm ? wait_for_logit(own_logits(j) + j.route.n_expert, tag) : 0.f;
     const float2 bias =
         experts_gated_bias(j, m, blockIdx.x + w * gridDim.x, lane); // of the warp's first step
     one_row<L, 32, 2> p;
@@ -281,48 +282,48 @@ DEV void experts_cluster_wait() {
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 #endif
 }
-// What follows a row tile's sums reads, fetched before these are waited for: of thread t the bias of choice t / 16, row t % 16; of the
-// first warp the residual stream and the weights of the next norm.
+// What follows a row tile's sums reads, fetched before these are waited for: of the first warp the residual stream and the weights of
+// the next norm; the biases of its rows, by choice, go to bias.
 struct experts_ahead {
-    float bias, x, norm, scale;
+    float x, norm, scale;
 };
-DEV float experts_down_bias(const experts_one_job &j, const route_scratch &m, int c, int row) {
-    return j.down.bias && c < j.route.n_used && row < j.d ? j.down.bias[(size_t)m.id[c] * j.d + row] : 0.f;
-}
-DEV experts_ahead experts_look_ahead(const experts_one_job &j, const route_scratch &m) {
-    const int row = blockIdx.x * 16 + (threadIdx.x & 15);
-    experts_ahead a = {experts_down_bias(j, m, threadIdx.x >> 4, row), 0, 0, 0};
+DEV experts_ahead experts_look_ahead(const experts_one_job &j, const route_scratch &m, float *bias) {
+    const int of = threadIdx.x & 15, row = blockIdx.x * 16 + of;
+    experts_ahead a = {};
     if (j.out_kind == EXPERTS_ADD && threadIdx.x < 32 && row < j.d) {
         a.x = __ldcg(j.out + row);
         a.norm = j.next_norm[row];
         a.scale = __ldcg(j.scale);
     }
+#pragma unroll 1
+    for (int c = threadIdx.x >> 4; c < j.route.n_used; c += blockDim.x >> 4)
+        bias[c * 16 + of] = j.down.bias && row < j.d ? j.down.bias[(size_t)m.id[c] * j.d + row] : 0.f;
     return a;
 }
-// The sums of a row tile by choice and part, at red, to those by choice, at sum. Of all threads.
-DEV void experts_choices(const experts_one_job &j, const route_scratch &m, const float *red, float *sum,
-                         const experts_ahead &a) {
-    const int of = threadIdx.x & 15, row = blockIdx.x * 16 + of, first = threadIdx.x >> 4;
+// A row of choice c: the sum of its parts, at red.
+DEV float experts_choice(const experts_one_job &j, const float *red, const float *bias, int c, int of) {
+    float v = 0;
 #pragma unroll 1
-    for (int c = first; c < j.route.n_used; c += blockDim.x >> 4) {
-        float v = 0;
+    for (int p = 0; p < j.parts; p++) v += red[(c * j.parts + p) * 16 + of];
+    return fmaf(v, j.down.factor, bias[c * 16 + of]);
+}
+// The rows of all choices. Of all threads.
+DEV void experts_each(const experts_one_job &j, const float *red, const float *bias) {
+    const int of = threadIdx.x & 15, row = blockIdx.x * 16 + of;
 #pragma unroll 1
-        for (int p = 0; p < j.parts; p++) v += red[(c * j.parts + p) * 16 + of];
-        v = fmaf(v, j.down.factor, c == first ? a.bias : experts_down_bias(j, m, c, row));
-        sum[c * 16 + of] = v;
-        if (j.out_kind == EXPERTS_EACH && row < j.d) j.out[(size_t)c * j.d + row] = v;
-    }
-    __syncthreads();
+    for (int c = threadIdx.x >> 4; c < j.route.n_used && row < j.d; c += blockDim.x >> 4)
+        j.out[(size_t)c * j.d + row] = experts_choice(j, red, bias, c, of);
 }
 // Their sum, weighted, and what becomes of it. Of all threads; the first warp has the row.
-DEV void experts_leave(const experts_one_job &j, const route_scratch &m, const float *sum, float *meet,
-                       const experts_ahead &a) {
+DEV void experts_leave(const experts_one_job &j, const route_scratch &m, const float *red, const float *bias,
+                       float *meet, const experts_ahead &a) {
     const int lane = threadIdx.x & 31, row = blockIdx.x * 16 + (lane & 15);
     const bool own = threadIdx.x < 32;
     float y = 0;
     if (own)
 #pragma unroll 4
-        for (int c = 0; c < j.route.n_used; c++) y = fmaf(m.w[c], sum[c * 16 + (lane & 15)], y);
+        for (int c = 0; c < j.route.n_used; c++)
+            y = fmaf(m.w[c], experts_choice(j, red, bias, c, lane & 15), y);
     if (j.out_kind == EXPERTS_MIX) {
         if (threadIdx.x < 16 && row < j.d) j.out[row] = y;
         return;
@@ -344,6 +345,28 @@ DEV void experts_leave(const experts_one_job &j, const route_scratch &m, const f
     } else if (threadIdx.x < 16)
         put_column<false>(j, 0, 0, row, __fmul_rn(y, a.scale));
 }
+// Up to EXPERTS_ASKED units u, u + parts, .. of choice c, from packets to records; how many. Of a warp.
+DEV int experts_take(const experts_one_job &j, uint8_t *rec, int c, int u, uint32_t tag, int lane) {
+    act_int8_reader<16> in[EXPERTS_ASKED];
+    const int left = (j.down.u - u + j.parts - 1) / j.parts, n = left < EXPERTS_ASKED ? left : EXPERTS_ASKED;
+    const uint8_t *at = j.glu + c * experts_glu_bytes(j.n_ff);
+    // of a thousand warps each asks for little until something is there
+    while (handoff_load(at + (size_t)u * EXPERTS_UNIT_PACKETS).w != tag) __nanosleep(64);
+#pragma unroll
+    for (int i = 0; i < EXPERTS_ASKED; i++) {
+        in[i].at = at;
+        in[i].tag = tag;
+        in[i].columns = experts_steps(j.n_ff) * 16;
+        if (i < n) in[i].ask(u + i * j.parts, lane);
+    }
+#pragma unroll
+    for (int i = 0; i < EXPERTS_ASKED; i++) {
+        if (i >= n) break;
+        while (in[i].v.w != tag) in[i].ask(u + i * j.parts, lane);
+        in[i].take(u + i * j.parts, rec + i * REC_BYTES_16, lane);
+    }
+    return n;
+}
 template <int L>
 __global__ void __maxnreg__(96) experts_down_kernel(const __grid_constant__ experts_one_job j) {
     extern __shared__ __align__(1024) uint8_t smem[];
@@ -353,7 +376,7 @@ __global__ void __maxnreg__(96) experts_down_kernel(const __grid_constant__ expe
     const experts_smem at = experts_down_smem(j, UB);
     route_scratch &m = *(route_scratch *)(smem + EXPERTS_HEAD);
     float *meet = (float *)(smem + EXPERTS_FLOATS), *red = (float *)(smem + at.red);
-    uint8_t *rec = smem + at.rec + w * REC_BYTES_16;
+    uint8_t *rec = smem + at.rec + w * EXPERTS_ASKED * REC_BYTES_16;
     experts_ring<L, 1> r;
     r.init(smem + at.slots, (uint64_t *)smem, j.down_slots);
     experts_cluster_arrive(); // both blocks have begun
@@ -364,35 +387,33 @@ __global__ void __maxnreg__(96) experts_down_kernel(const __grid_constant__ expe
     __syncthreads();
     experts_down_units next = {j, m, n_choice ? w : 1 << 20, w % j.parts, UB, blockIdx.x * j.down.tile};
     r.start(next);
-    const experts_ahead a = experts_look_ahead(j, m);
+    float *bias = (float *)(smem + at.sum);
+    const experts_ahead a = experts_look_ahead(j, m, bias);
     if (w == 0) route_weights(j.route, m, lane); // taken behind the next barrier
     one_row<L, 16, 1> p;
     p.start(lane);
-    act_int8_reader<16> in;
-    in.tag = tag;
-    in.columns = experts_steps(j.n_ff) * 16;
 #pragma unroll 1
     for (int q = w; q < n_choice; q += j.down_warps) {
-        in.at = j.glu + q / j.parts * experts_glu_bytes(j.n_ff);
         p.clear();
 #pragma unroll 1
-        for (int u = q % j.parts; u < j.down.u; u += j.parts) {
-            int_frag<L> f[1];
-            // of a thousand warps each asks for little until it is there
-            while (handoff_load(in.at + (size_t)u * EXPERTS_UNIT_PACKETS).w != tag) __nanosleep(64);
-            for (in.ask(u, lane); in.v.w != tag; in.ask(u, lane)) {
+        for (int u = q % j.parts; u < j.down.u; u += j.parts * EXPERTS_ASKED) {
+            const int n = experts_take(j, rec, q / j.parts, u, tag, lane);
+#pragma unroll 1
+            for (int i = 0; i < n; i++) {
+                int_frag<L> f[1];
+                r.take(f, next);
+                p.unit(f, rec + i * REC_BYTES_16, lane);
             }
-            in.take(u, rec, lane);
-            r.take(f, next);
-            p.unit(f, rec, lane);
         }
         p.leave(red + q * 16, lane);
     }
     __syncthreads();
     experts_cluster_wait();
     if ((int)blockIdx.x < tiles) {
-        experts_choices(j, m, red, (float *)(smem + at.sum), a);
-        if (j.out_kind != EXPERTS_EACH) experts_leave(j, m, (const float *)(smem + at.sum), meet, a);
+        if (j.out_kind == EXPERTS_EACH)
+            experts_each(j, red, bias);
+        else
+            experts_leave(j, m, red, bias, meet, a);
     }
     if (blockIdx.x == 0 && j.choice)
 #pragma unroll 1
