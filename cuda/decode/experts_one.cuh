@@ -204,10 +204,10 @@ __global__ void __maxnreg__(112) experts_gated_kernel(const __grid_constant__ ex
     pdl_trigger();
     if (!j.beside) pdl_wait();
     const uint32_t tag = handoff_tag(j.seq, j.tag);
-    pick_packets(j, m, tag);
+    experts_codes(j, rec, w, W, tag, lane);
     // (asked for now: behind the weights' copies it would come late)
     const float squares = j.norm ? wait_for_logit(own_logits(j) + j.route.n_expert, tag) : 0.f;
-    experts_codes(j, rec, w, W, tag, lane);
+    pick_packets(j, m, tag);
     __syncthreads();
     experts_gated_units next = {j, m, (int)blockIdx.x, w, UB, NULL, NULL};
     next.point();
