@@ -133,14 +133,15 @@ static enum infer_status run_op(cuda_backend *b, const struct op_list *l, const 
     case OP_ROUTE:
         return run_route(b, l, &o->route, n, s);
     case OP_EXPERTS:
-        if (op_is_elsewhere(o)) return host_rows_run(b, l, o, n, s);
-        return run_experts(b, l, &o->experts, n, s);
+        return op_is_elsewhere(o) ? host_rows_run(b, l, o, n, s) : run_experts(b, l, &o->experts, n, s);
     case OP_MIX:
         return run_mix(b, l, &o->mix, n, s);
     case OP_POSITION:
         CU(op_position_run(b->t, at(o->position.x), cuda_constant(b, o->position.table), n, s));
         break;
-    case OP_HEADS: // of stores that the plan refuses
+    case OP_DELTA: // these the plan refuses, with heads those of stores
+    case OP_SSM:
+    case OP_HEADS:
     case OP_KIND_COUNT:
         infer_bug("operation %d has no kernel", (int)o->kind);
     }
