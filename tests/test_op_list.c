@@ -100,7 +100,7 @@ static void set_up(void) {
 /* Buffers 0 and 1 have the rows of the step, 2 those of the outputs. */
 static struct view view(int buf, int part) { return (struct view){buf, part * W, W}; }
 
-enum { SAMPLES = 33 };
+enum { SAMPLES = 34 };
 static void samples(struct op *out) {
     struct view x = view(0, 1), y = view(0, 2), z = view(1, 1), picked = view(2, 1), none = {-1, 0, 0};
     struct view choice = view(1, 2), half = view_columns(z, 0, W / 2), gate = view_columns(view(1, 0), 3, 1);
@@ -108,6 +108,7 @@ static void samples(struct op *out) {
     struct view a = view_columns(y, 1, 2), b = view_columns(y, 4, 2);
     const struct op all[SAMPLES] = {
         {OP_EMBED, 0, "embed", .embed = {z, &table, 2}},
+        {OP_EMBED, 0, "embed of a table of its own", .embed = {z, group.member, 2}},
         {OP_NORM, 0, "norm", .norm = {x, z, NORM_RMS, W, 1e-3f, array[NORM_W], NULL, 0}},
         {OP_NORM, 0, "norm without weights", .norm = {x, z, NORM_RMS, W, 1e-3f, NULL, NULL, 0}},
         {OP_NORM, 0, "norm in place",

@@ -45,6 +45,7 @@ infer_test(test_state)
 infer_test(test_host_experts)
 infer_test(test_store)
 target_link_options(test_store PRIVATE -Wl,--wrap=forward_emit) # its models get a convolution
+infer_test(test_hybrid)
 infer_test(test_latent tools/file/mix.c tools/file/synth_file.c)
 target_compile_options(test_latent PRIVATE ${OpenMP_C_FLAGS})
 infer_test(test_chat)

@@ -83,7 +83,9 @@ static enum infer_status run_mix(cuda_backend *b, const struct op_list *l, const
 }
 
 static enum infer_status run_embed(cuda_backend *b, const op_embed &o, rows out, int n, op_queue s) {
-    CU(op_embed_run(b->t, cuda_matrix(b, b->plan.embedding, 0), out, o.scale * o.w->factor, n, s));
+    const int own = config_table_group(&b->c, o.w);
+    CU(op_embed_run(b->t, cuda_matrix(b, own < 0 ? b->plan.embedding : own, 0), out, o.scale * o.w->factor, n,
+                    s));
     return INFER_OK;
 }
 

@@ -18,7 +18,8 @@ enum slot {
 
 /* Symbolic sizes: Q = n_head * head_dim_k, K = n_kv_head * head_dim_k, V = n_kv_head * head_dim_v,
  * QKV = Q + K + V, ATTN = n_head * n_value or n_head * head_dim_v, Q_LATENT = n_head * (n_nope + n_rot), NOPE_VALUE = n_head *
- * (n_nope + n_value), HEAD_V = head_dim_v, which is the rank of a latent; GATE_UP = 2 * n_ff, EXPERT_GATE_UP = 2 * EXPERT_FF, ROT_HALF = n_rot / 2, CTX = positions of the training. */
+ * (n_nope + n_value), HEAD_V = head_dim_v, which is the rank of a latent; GATE_UP = 2 * n_ff, EXPERT_GATE_UP = 2 * EXPERT_FF, ROT_HALF = n_rot / 2, CTX = positions of the training,
+ * LAYER_INPUT = width of a layer's own input of each token, LAYER_INPUTS = those of all layers. */
 enum dim {
     DIM_ONE,
     DIM_VOCAB,
@@ -44,7 +45,9 @@ enum dim {
     DIM_EXPERTS,
     DIM_EXPERT_FF,
     DIM_EXPERT_GATE_UP,
-    DIM_SHARED_FF
+    DIM_SHARED_FF,
+    DIM_LAYER_INPUT,
+    DIM_LAYER_INPUTS
 };
 
 enum slot_stack { SLOT_ONE, SLOT_EACH_EXPERT, SLOT_EACH_HEAD };
@@ -78,6 +81,10 @@ enum slot_use { SLOT_ABSENT, SLOT_MAY, SLOT_MUST };
 #define KEYS_EXPERTS                                                                                         \
     "expert_feed_forward_length|expert_gating_func|expert_weights_norm|"                                     \
     "expert_weights_scale|expert_layers|leading_dense_block_count"
+/* Inputs of the layers' own. */
+#define SLOTS_LAYER_INPUTS                                                                                   \
+    [SLOT_INPUT_TABLE] = SLOT_MUST, [SLOT_INPUT_PROJ] = SLOT_MUST, [SLOT_INPUT_PROJ_NORM] = SLOT_MUST,       \
+    [SLOT_INPUT_GATE] = SLOT_MUST, [SLOT_INPUT_OUT] = SLOT_MUST, [SLOT_INPUT_NORM] = SLOT_MUST
 #define HF_KEYS_EXPERTS "num_experts_per_tok"
 #define KEYS_LATENT                                                                                          \
     "attention.kv_lora_rank|attention.q_lora_rank|attention.key_length_mla|attention.value_length_mla|"      \

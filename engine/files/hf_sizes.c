@@ -345,6 +345,28 @@ static enum infer_status read_tensors_told(const struct config *c) {
     return told ? read_told(c, "qk_layernorm|use_qk_norm|qk_norm", &out->qk_norm) : INFER_OK;
 }
 
+/* Inputs of the layers' own; layers at the end without keys and values, whose feed-forward part may be twice as wide.
+ * source: modeling_gemma4 of transformers */
+static enum infer_status read_sharing(const struct config *c, uint32_t ff) {
+    const char *arch = c->out->arch;
+    uint32_t input, shared, *width = arena_alloc(c->keys->arena, sizeof *width * ((size_t)c->n_layer + 1));
+    bool twice;
+    if (!config_reads(c, "num_kv_shared_layers")) return INFER_OK;
+    if (!width) return err_set(INFER_E_MEMORY, "out of memory: keys of a model");
+    TRY(read_u32(c, "hidden_size_per_layer_input", 0, &input));
+    TRY(read_u32(c, "num_kv_shared_layers", 0, &shared));
+    TRY(read_bool(c, "use_double_wide_mlp", false, &twice));
+    if (shared > c->n_layer) return config_wrong(c, "num_kv_shared_layers", "at most the number of layers");
+    hf_put_u32(c->keys, arch, "embedding_length_per_layer_input", input);
+    if (shared) hf_put_u32(c->keys, arch, "attention.shared_kv_layers", shared);
+    for (uint32_t i = 0; i < c->n_layer; i++) width[i] = twice && i >= c->n_layer - shared ? 2 * ff : ff;
+    if (twice && shared)
+        hf_put_u32s(c->keys, arch, "feed_forward_length", width, c->n_layer);
+    else
+        hf_put_u32(c->keys, arch, "feed_forward_length", ff);
+    return INFER_OK;
+}
+
 enum infer_status config_sizes(struct config *c, uint32_t dim[2]) {
     static const struct {
         const char *keys, *name;
@@ -363,15 +385,15 @@ enum infer_status config_sizes(struct config *c, uint32_t dim[2]) {
         if (i == 2) out->n_ff_expert = v; /* unless another key says so */
         if (i == 2 && config_reads(c, "intermediate_size_mlp"))
             TRY(read_u32(c, "intermediate_size_mlp", -1, &v)); /* of dense layers */
-        hf_put_u32(c->keys, out->arch, plain[i].name, v);
+        if (i == 2 && config_reads(c, "num_kv_shared_layers"))
+            TRY(read_sharing(c, v));
+        else
+            hf_put_u32(c->keys, out->arch, plain[i].name, v);
     }
     out->n_vocab = v;
     out->n_layer = c->n_layer;
     if (config_reads(c, "num_nextn_predict_layers"))
         TRY(read_u32(c, "num_nextn_predict_layers", 0, &out->n_draft));
-    const json_t *side =
-        json_object_get(c->root, "hidden_size_per_layer_input"); /* Gemma 4's files say that it is 0 */
-    if (json_is_integer(side)) hf_put_u32(c->keys, out->arch, "embedding_length_per_layer_input", 0);
     TRY(a->latent ? config_latent(c, dim) : read_heads(c, dim));
     if (a->latent) dim[1] = dim[0];
     TRY(read_eps(c));

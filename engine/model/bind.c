@@ -59,6 +59,10 @@ static int dim_value(const struct model *m, const struct layer *l, enum dim d) {
         return 2 * l->n_ff_expert;
     case DIM_SHARED_FF:
         return l->n_ff_shared;
+    case DIM_LAYER_INPUT:
+        return m->n_layer_input;
+    case DIM_LAYER_INPUTS:
+        return m->n_layer * m->n_layer_input;
     }
     infer_bug("dim %d", (int)d);
 }
@@ -80,6 +84,10 @@ static enum infer_status misshapen(const struct model *m, const struct tensor *t
                    (long long)t->shape[2], (long long)t->shape[3], (long long)rows, (long long)cols);
 }
 
+/* Of what a layer keeps of a position. */
+static bool is_kept(enum slot slot) {
+    return slot == SLOT_ATTN_K || slot == SLOT_ATTN_V || slot == SLOT_ATTN_K_NORM;
+}
 /* What the architecture says of a slot, for a layer that has experts or has none. */
 static enum slot_use slot_use(const struct model *m, enum slot slot, const struct layer *l) {
     bool sparse = l && l->n_expert;
@@ -89,6 +97,8 @@ static enum slot_use slot_use(const struct model *m, enum slot slot, const struc
     if (slot >= SLOT_FFN_GATE_UP && slot <= SLOT_FFN_DOWN_BIAS && sparse && !m->arch->moe.beside)
         return SLOT_ABSENT;
     if (slot >= SLOT_ATTN_Q_A && slot <= SLOT_ATTN_Q_B && l && !l->q_rank) return SLOT_ABSENT;
+    if (slot >= SLOT_INPUT_TABLE && slot <= SLOT_INPUT_NORM && !m->n_layer_input) return SLOT_ABSENT;
+    if (l && l->borrows && is_kept(slot)) return SLOT_ABSENT;
     if (slot == SLOT_ATTN_Q_LATENT && l && l->q_rank) return SLOT_ABSENT;
     return (enum slot_use)m->arch->slot[slot];
 }
@@ -299,6 +309,7 @@ static const struct {
     {offsetof(struct layer, k_norm), SLOT_ATTN_K_NORM_HEADS, SLOT_NONE},
     {offsetof(struct layer, q_a_norm), SLOT_ATTN_Q_A_NORM, SLOT_NONE},
     {offsetof(struct layer, kv_a_norm), SLOT_ATTN_KV_A_NORM, SLOT_NONE},
+    {offsetof(struct layer, input_norm), SLOT_INPUT_NORM, SLOT_NONE},
 };
 static const struct {
     size_t at;
@@ -316,6 +327,8 @@ static const struct {
      {.fused = SLOT_FFN_GATE_UP,
       .matrix = {SLOT_FFN_GATE, SLOT_FFN_UP},
       .bias = {SLOT_FFN_GATE_BIAS, SLOT_FFN_UP_BIAS}}},
+    {offsetof(struct layer, input_gate), {.matrix = {SLOT_INPUT_GATE}}},
+    {offsetof(struct layer, input_out), {.matrix = {SLOT_INPUT_OUT}}},
     {offsetof(struct layer, down), {.matrix = {SLOT_FFN_DOWN}, .bias = {SLOT_FFN_DOWN_BIAS}}},
     {offsetof(struct layer, router), {.matrix = {SLOT_FFN_ROUTER}, .bias = {SLOT_FFN_ROUTER_BIAS}}},
     {offsetof(struct layer, experts),
@@ -390,10 +403,22 @@ static enum infer_status bind_latent(struct binder *b, int il) {
     return INFER_OK;
 }
 
+/* The store of the last layer with one of its own and the same window. source: modeling_gemma4 of transformers */
+static enum infer_status borrow_store(struct model *m, int il) {
+    struct layer *l = &m->layer[il], *from = l - 1;
+    while (from >= m->layer && (from->borrows || from->window != l->window)) from--;
+    if (from < m->layer || from->n_kv_head != l->n_kv_head)
+        return err_set(INFER_E_INPUT, "%s: layer %d has no keys, nor has a layer of its kind before it",
+                       m->file->path, il);
+    l->store = from->store;
+    return INFER_OK;
+}
+
 /* What the layer keeps; layers of one window are a group. */
 static enum infer_status bind_store(struct model *m, int il) {
     struct layer *l = &m->layer[il];
     int g = 0;
+    if (l->borrows) return borrow_store(m, il);
     while (g < m->n_kv_group && m->window[g] != l->window) g++;
     if (g == KV_GROUPS)
         return err_set(INFER_E_UNSUPPORTED, "%s: attention windows of more than %d lengths", m->file->path,
@@ -431,14 +456,45 @@ static enum infer_status scale_group(struct model *m, struct weight_group *g, fl
     return INFER_OK;
 }
 
-/* What the router reads is x / rms(x) * scale / sqrt(n_embd): a norm whose weights have the root. */
-static enum infer_status scale_router(struct model *m, struct layer *l) {
-    if (!l->router_norm.w) return INFER_OK;
-    float *w = arena_alloc(&m->arena, (size_t)m->n_embd * sizeof *w), root = 1 / sqrtf((float)m->n_embd);
+static enum infer_status scale_norm(struct model *m, struct norm_weights *norm, float factor) {
+    if (!norm->w) return INFER_OK;
+    float *w = arena_alloc(&m->arena, (size_t)norm->n * sizeof *w);
     if (!w) return err_set(INFER_E_MEMORY, "out of memory for a norm");
-    for (int i = 0; i < m->n_embd; i++) w[i] = l->router_norm.w[i] * root;
-    l->router_norm.w = w;
+    for (int i = 0; i < norm->n; i++) w[i] = norm->w[i] * factor;
+    norm->w = w;
     return INFER_OK;
+}
+
+/* e = (norm(proj x / sqrt(n_embd)) + table[id] * sqrt(n_layer_input)) / sqrt(2), that root in the norm's weights and in the factor by
+ * which the table is read. Of the table a token reads a row. */
+static enum infer_status bind_layer_inputs(struct binder *b) {
+    static const struct group_slots proj = {.matrix = {SLOT_INPUT_PROJ}};
+    struct model *m = b->m;
+    const struct tensor *t;
+    struct weight table;
+    if (!m->n_layer_input) return INFER_OK;
+    TRY(bind_slot(b, SLOT_INPUT_TABLE, -1, &t));
+    if (!t) return missing(m, slot_info[SLOT_INPUT_TABLE].name);
+    table = weight_of(t);
+    TRY(bind_factor(b, t, &table.factor));
+    add_member(m, &m->input_table, &table, 0);
+    number_group(b, &m->input_table);
+    m->token_bytes += weight_stride(&table);
+    TRY(bind_group(b, &m->input_proj, -1, &proj));
+    m->input_proj.member[0].factor /= sqrtf((float)m->n_embd);
+    TRY(bind_norm(b, SLOT_INPUT_PROJ_NORM, SLOT_NONE, -1, &m->input_proj_norm));
+    return scale_norm(m, &m->input_proj_norm, sqrtf(0.5f));
+}
+
+/* Keys and values of a layer that borrows them: some files have what nothing reads. */
+static void pass_over_kept(struct binder *b, int il) {
+    char name[80];
+    for (int slot = 0; b->m->layer[il].borrows && slot < SLOT_COUNT; slot++) {
+        if (!is_kept((enum slot)slot)) continue;
+        snprintf(name, sizeof name, slot_info[slot].name, il);
+        const struct tensor *t = tensorfile_find(b->m->file, name);
+        if (t) b->used[t - b->m->file->tensor] = 1;
+    }
 }
 
 static enum infer_status bind_layer(struct binder *b, int il) {
@@ -460,7 +516,9 @@ static enum infer_status bind_layer(struct binder *b, int il) {
     TRY(scale_group(m, &l->down, m->residual_scale));
     TRY(scale_group(m, &l->experts_down, m->residual_scale));
     TRY(scale_group(m, &l->shared_down, m->residual_scale));
-    TRY(scale_router(m, l));
+    /* What the router reads is x / rms(x) * scale / sqrt(n_embd). */
+    TRY(scale_norm(m, &l->router_norm, 1 / sqrtf((float)m->n_embd)));
+    pass_over_kept(b, il);
     TRY(bind_vector(b, SLOT_FFN_CHOICE_BIAS, il, &l->route.bias));
     TRY(bind_vector(b, SLOT_FFN_DOWN_EXPS_SCALE, il, &l->route.expert_scale));
     return bind_store(m, il);
@@ -474,7 +532,7 @@ static bool is_draft(const struct model *m, const char *name) {
 
 enum infer_status model_bind_tensors(struct model *m) {
     struct binder b = {m, arena_alloc(&m->arena, m->file->n_tensor + 1),
-                       m->n_layer * (N_LAYER_GROUP + 2) + 1};
+                       m->n_layer * (N_LAYER_GROUP + 2) + 3};
     m->group = arena_alloc(&m->arena, (size_t)b.max_group * sizeof *m->group);
     m->store = arena_alloc(&m->arena, (size_t)m->n_layer * sizeof *m->store);
     m->window = arena_alloc(&m->arena, KV_GROUPS * sizeof *m->window);
@@ -491,6 +549,7 @@ enum infer_status model_bind_tensors(struct model *m) {
     TRY(bind_vector(&b, SLOT_ROPE_LONG, -1, &divisor.beyond));
     TRY(bind_vector(&b, SLOT_ROPE_SHORT, -1, &divisor.within));
     TRY(model_bind_rope(m, &divisor));
+    TRY(bind_layer_inputs(&b));
     for (int il = 0; il < m->n_layer; il++) TRY(bind_layer(&b, il));
     TRY(bind_norm(&b, SLOT_OUTPUT_NORM, SLOT_OUTPUT_NORM_BIAS, -1, &m->output_norm));
     TRY(bind_slot(&b, SLOT_OUTPUT, -1, &t));

@@ -9,6 +9,7 @@ struct emitter {
     const struct layer_range *range;
     int op_cap, buf_cap, layer;
     bool long_context;
+    struct view inputs; /* of all layers their own; set where the model has some */
 };
 
 /* ---- emitting ----------------------------------------------------------------------------------------------- */
@@ -137,10 +138,19 @@ static struct view latent_attention(struct emitter *e, const struct layer *l, st
     return matmul(e, "attn_output", a, &l->out, BUF_ROWS_ALL);
 }
 
+/* out(attend(rope(norm(q)), keys and values of another layer)), q = W h */
+static struct view borrowed_attention(struct emitter *e, const struct layer *l, struct view h) {
+    struct view q = matmul(e, "attn_q", h, &l->qkv, BUF_ROWS_ALL);
+    norm(e, "attn_q_norm", q, q, l->head_dim_k, &l->q_norm);
+    rope(e, "rope_q", q, l->n_head, l->head_dim_k, l);
+    return matmul(e, "attn_output", attend(e, l, q), &l->out, BUF_ROWS_ALL);
+}
+
 /* out(attend(rope(norm(q)), rope(norm(k)), v)), q k v = W h */
 static struct view attention(struct emitter *e, const struct layer *l, struct view h) {
     const struct model *m = e->m;
     if (m->arch->latent) return latent_attention(e, l, h);
+    if (l->borrows) return borrowed_attention(e, l, h);
     int n_q = l->n_head * l->head_dim_k, n_k = l->n_kv_head * l->head_dim_k;
     struct view qkv = matmul(e, "attn_qkv", h, &l->qkv, BUF_ROWS_ALL);
     struct view q = view_columns(qkv, 0, n_q), k = view_columns(qkv, n_q, n_k),
@@ -240,6 +250,32 @@ static struct view feed_forward(struct emitter *e, const struct layer *l, struct
     return d;
 }
 
+/* e = norm(proj x) + table[id], x the embedding: the input of each layer, one after the other. */
+static void layer_inputs(struct emitter *e, struct view x) {
+    const struct model *m = e->m;
+    if (!m->n_layer_input) return;
+    const struct weight *table = &m->input_table.member[0];
+    struct view own = matmul(e, "inputs_proj", x, &m->input_proj, BUF_ROWS_ALL),
+                read = buffer(e, "inputs_table", own.width, BUF_ROWS_ALL, false);
+    norm(e, "inputs_norm", own, own, m->n_layer_input, &m->input_proj_norm);
+    float scale = __builtin_sqrtf((float)m->n_layer_input / 2);
+    push(e, "inputs_table", (struct op){.kind = OP_EMBED, .embed = {read, table, scale}});
+    add(e, "inputs_add", own, read);
+    e->inputs = own;
+}
+
+/* x += norm(out(act(gate x) * e)), e the layer's own input. */
+static void layer_input(struct emitter *e, const struct layer *l, struct view x) {
+    const int n = e->m->n_layer_input;
+    if (!n) return;
+    struct view g = matmul(e, "input_gate", x, &l->input_gate, BUF_ROWS_ALL);
+    struct op_glu o = {g, view_columns(e->inputs, e->layer * n, n), g, e->m->arch->act, l->act};
+    push(e, "input_glu", (struct op){.kind = OP_GLU, .glu = o});
+    struct view y = matmul(e, "input_out", g, &l->input_out, BUF_ROWS_ALL);
+    norm(e, "input_norm", y, y, e->m->n_embd, &l->input_norm);
+    add(e, "input_add", x, y);
+}
+
 /* x += post(A(norm x)); x += post(F(norm x)). Parallel: x += A(norm x) + F(norm x). Absent norms are left out. */
 static void block(struct emitter *e, const struct layer *l, struct view x) {
     int n = e->m->n_embd;
@@ -259,6 +295,7 @@ static void block(struct emitter *e, const struct layer *l, struct view x) {
         norm(e, "post_ffn_norm", f, f, n, &l->post_ffn_norm);
         add(e, "ffn_add", x, f);
     }
+    layer_input(e, l, x);
     if (l->scale != 1) map(e, "layer_scale", x, x, ACT_SCALE, (struct act_numbers){.limit = l->scale});
 }
 
@@ -280,10 +317,11 @@ static enum infer_status begin(struct emitter *e, struct arena *arena, struct op
     *e = (struct emitter){out,
                           m,
                           range,
-                          40 * m->n_layer + 8,
-                          32 * m->n_layer + 8,
+                          44 * m->n_layer + 12,
+                          34 * m->n_layer + 10,
                           -1,
-                          m->n_ctx_short && range->n_ctx > m->n_ctx_short};
+                          m->n_ctx_short && range->n_ctx > m->n_ctx_short,
+                          {-1, 0, 0}};
     out->op = arena_alloc(arena, (size_t)e->op_cap * sizeof *out->op);
     out->buf = arena_alloc(arena, (size_t)e->buf_cap * sizeof *out->buf);
     if (!out->op || !out->buf) return err_set(INFER_E_MEMORY, "out of memory for %d operations", e->op_cap);
@@ -302,6 +340,7 @@ enum infer_status forward_emit(struct op_list *out, struct arena *arena, const s
     push(&e, "embed", (struct op){.kind = OP_EMBED, .embed = embed});
     if (!range->first && m->position)
         push(&e, "position", (struct op){.kind = OP_POSITION, .position = {x, m->position, m->n_ctx_train}});
+    if (!range->first) layer_inputs(&e, x);
     for (int il = range->first; il < range->end; il++) {
         e.layer = il;
         block(&e, &m->layer[il], x);

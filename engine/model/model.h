@@ -16,6 +16,7 @@ struct layer {
     int n_head, n_kv_head, head_dim_k, head_dim_v, n_ff;
     int window;                          /* a row sees the last window positions, itself included; 0: all */
     int store;                           /* index of its KV store */
+    bool borrows;                        /* which an earlier layer fills: no keys and values of its own */
     const struct rope *rope, *rope_long; /* rope_long: of contexts beyond n_ctx_short */
     /* In front of attention (2: of attention alone, where ffn_norm or attn_norm is of the feed-forward part) and of the
      * feed-forward part, and of what both add. */
@@ -31,6 +32,9 @@ struct layer {
     float scale;                              /* of the layer's result; 1: none */
     struct act_numbers act;
     struct weight_group qkv, out, gate_up, down;
+    /* Of the layer's own input e: x += norm(out(act(gate x) * e)). */
+    struct weight_group input_gate, input_out;
+    struct norm_weights input_norm;
     /* Experts; n_expert 0: none, and what follows is not there. Stacks gate and up, and down; the part that all rows share. */
     int n_expert, n_used, n_ff_expert, n_ff_shared;
     struct router route;
@@ -60,6 +64,12 @@ struct model {
     struct layer *layer;   /* layer[n_layer] */
     struct weight embd;    /* [n_vocab][n_embd] */
     const float *position; /* [n_ctx_train][n_embd], added to embeddings; NULL: none */
+    /* Inputs of the layers' own, n_layer_input numbers of each: rows of a table [n_vocab][n_layer][n_layer_input] and
+     * norm(proj x), x the embedding. n_layer_input 0: none. */
+    int n_layer_input;
+    struct weight_group input_table, input_proj;
+    struct norm_weights input_proj_norm; /* of each layer's numbers apart; n: n_layer_input */
+    bool whole; /* one device has all layers: what they read is not the residual stream alone */
     struct norm_weights output_norm;
     struct weight_group head; /* [n_vocab][n_embd]; the embedding's bytes when tied */
     bool tied;

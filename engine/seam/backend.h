@@ -126,7 +126,7 @@ enum op_kind {
 };
 
 /* embed: out[t][i] = scale * factor * W[id[t]][i], W [n_vocab][n_embd] of any type, factor the weight's. id STEP_LAST (-1):
- * the slot's last token. effects: writes all of out. */
+ * the slot's last token. effects: writes all of out. w: the configuration's embedding, or the first member of one of its groups. */
 struct op_embed {
     struct view out;
     const struct weight *w;

@@ -226,11 +226,19 @@ bool list_is_rotated(const struct op_list *l, int i) {
 
 /* ---- configurations ------------------------------------------------------------------------------------------ */
 
+int config_table_group(const struct backend_config *c, const struct weight *table) {
+    for (int i = 0; i < c->n_group; i++)
+        if (c->group[i]->member == table) return i;
+    return -1;
+}
+
 bool config_uses_group(const struct backend_config *c, int id) {
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++)
         for (int i = 0; c->list[cls] && i < c->list[cls]->n_op; i++) {
-            const struct weight_group *g = op_uses(&c->list[cls]->op[i]).group;
-            if (g && g->id == id) return true;
+            const struct op *op = &c->list[cls]->op[i];
+            const struct weight_group *g = op_uses(op).group;
+            if (op->kind == OP_EMBED ? config_table_group(c, op->embed.w) == id : g && g->id == id)
+                return true;
         }
     return false;
 }

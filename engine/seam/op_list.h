@@ -80,6 +80,8 @@ bool list_is_rotated(const struct op_list *l, int i);
 
 /* Whether an operation of the lists names the group of weights, or the store. */
 bool config_uses_group(const struct backend_config *c, int id);
+/* The group whose first member is this table of embeddings; -1: none, it is the model's own. */
+int config_table_group(const struct backend_config *c, const struct weight *table);
 bool config_uses_store(const struct backend_config *c, int store);
 bool config_uses_state(const struct backend_config *c, int store);
 /* What a backend says in sizes. INFER_E_UNSUPPORTED, naming both: an operation of the lists is of these kinds, 1 << OP_.. of each. */
