@@ -297,6 +297,7 @@ static void plan_kv(const struct plan *p, struct infer_engine_info *out) {
     const struct backend_config *c = &p->part[p->n_part - 1].config;
     out->n_kv = c->n_kv_group;
     for (int g = 0; g < c->n_kv_group; g++) out->kv[g].window = c->kv_group[g].window;
+    for (int i = 0; i < c->n_state; i++) out->state_bytes += sizeof(float) * (uint64_t)c->state[i].n_elem;
     for (int i = 0; i < c->n_store; i++) /* also those that another part of the plan has */
         out->kv[c->store[i].group].row_bytes += kv_page_bytes(p->set.kv_type, &c->store[i]) / KV_PAGE;
 }

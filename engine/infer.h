@@ -196,6 +196,8 @@ struct infer_engine_info {
         uint64_t row_bytes;
     } kv[INFER_KV_GROUPS];
     int n_kv;
+    uint64_t
+        state_bytes; /* what layers keep of a sequence beside; 0: none, else its rows in a step follow each other */
     uint64_t weight_bytes, kv_bytes, activation_bytes, workspace_bytes, output_bytes,
         device_bytes;      /* as planned */
     uint64_t arena_bytes;  /* taken on a card in one piece; 0: memory of the host */

@@ -69,6 +69,10 @@ static const struct {
     {"phi3-partial", "short_factor", "the context is a long one"},
     {"phi3-short", "long_factor", "the context is a short one"},
     {"qwen3_vl*", "mrope_section|mrope_interleaved", "positions of texts are one number"},
+    {"qwen3_5*", "mrope_section|mrope_interleaved", "positions of texts are one number"},
+    {"qwen3_5_moe*", "intermediate_size", "no layer is dense"},
+    {"qwen3_5-image", "tie_word_embeddings", "the outer one counts"},
+    {"qwen3_5_moe-image", "tie_word_embeddings", "the outer one counts"},
     {"gemma4*", "attention_k_eq_v", "the tensors say it"},
     {"gpt2", "summary_activation|summary_first_dropout|summary_proj_to_labels|summary_type|summary_use_proj",
      "another head"},
@@ -207,6 +211,8 @@ static bool is_idle_gguf(const struct walk *w, const char *key) {
         {"qwen3_vl_moe", "feed_forward_length", "no layer is dense"},
         {"mistral4", "feed_forward_length", "no layer is dense"},
         {"qwen3_vl*", "rope.dimension_sections", "positions of texts are one number"},
+        {"qwen3_5*", "rope.dimension_sections", "positions of texts are one number"},
+        {"qwen3_5_moe*", "feed_forward_length", "no layer is dense"},
     };
     const struct key_row *row = key_find(KEYS_GGUF, key);
     if (row && row->use == KEY_HARMLESS) return true;

@@ -258,7 +258,8 @@ static enum infer_status read_arch(const struct config *c, bool vocab_only) {
 
 enum infer_status hf_config(struct hf_config *out, struct hf_keys *keys, const char *path, const char *json,
                             size_t n, const struct tensorfile_options *options) {
-    struct config c = {.path = path, .out = out, .keys = keys, .ignore = &options->ignore};
+    struct config c = {
+        .path = path, .out = out, .keys = keys, .ignore = &options->ignore, .for_gguf = options->for_gguf};
     uint32_t dim[2] = {0};
     bool whole = !options->vocab_only;
     *out = (struct hf_config){0};
@@ -270,6 +271,7 @@ enum infer_status hf_config(struct hf_config *out, struct hf_keys *keys, const c
     if (!s && whole) s = check_keys(&c);
     if (!s && out->table) s = config_windows(&c);
     if (!s && out->table) s = config_sizes(&c, dim);
+    if (!s && out->table) s = config_mixers(&c);
     if (!s && out->table) s = config_experts(&c);
     if (!s && out->table) s = config_rope(&c, dim);
     json_decref(c.root);

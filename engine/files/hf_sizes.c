@@ -38,6 +38,7 @@ static enum infer_status read_layer_types(const struct config *c, uint32_t *n, b
     json_array_foreach(list, i, v) {
         const char *name = json_string_value(v);
         if (!name) return config_wrong(c, "layer_types", "a list of names");
+        if (c->mixed && (c->mixed[i] = strcmp(name, "linear_attention") == 0)) continue;
         *n += c->windowed[i] = strcmp(name, windowed) == 0;
         if (!c->windowed[i] && strcmp(name, "full_attention") != 0)
             return err_set(INFER_E_UNSUPPORTED,
@@ -107,6 +108,14 @@ static enum infer_status read_chunks(struct config *c) {
     return INFER_OK;
 }
 
+/* Where other mixers than attention may be. */
+static enum infer_status open_mixed(struct config *c) {
+    const json_t *list = json_object_get(c->root, "layer_types");
+    if (c->out->table->mixer_where == MIXER_NOWHERE || !list || json_is_null(list)) return INFER_OK;
+    c->mixed = arena_alloc(c->keys->arena, (size_t)c->n_layer + 1);
+    return c->mixed ? INFER_OK : err_set(INFER_E_MEMORY, "out of memory: keys of a model");
+}
+
 /* Mistral has its window in every layer. Qwen has it in those from max_window_layers on, or as layer_types says, once
  * use_sliding_window is true. source: configuration_mistral, configuration_qwen2, configuration_qwen3 of transformers */
 enum infer_status config_windows(struct config *c) {
@@ -120,6 +129,7 @@ enum infer_status config_windows(struct config *c) {
     if (c->n_layer > MANY_LAYERS) return config_wrong(c, "num_hidden_layers", "in range");
     c->windowed = arena_alloc(c->keys->arena, (size_t)c->n_layer + 1);
     if (!c->windowed) return err_set(INFER_E_MEMORY, "out of memory: keys of a model");
+    TRY(open_mixed(c));
     if (a->chunked) return read_chunks(c);
     TRY(read_layer_types(c, &n, &listed));
     if (n && !(window && used))
@@ -380,7 +390,11 @@ enum infer_status config_sizes(struct config *c, uint32_t dim[2]) {
     uint32_t v = 0, embd = 0;
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
         bool ungated = i == 2 && !a->slot[SLOT_FFN_GATE] && !a->slot[SLOT_FFN_GATE_UP];
-        TRY(read_u32(c, plain[i].keys, ungated ? 4 * (int64_t)embd : -1, &v));
+        int64_t usual = ungated ? 4 * (int64_t)embd : -1;
+        if (i == 2 && a->mixer_where && json_is_integer(json_object_get(c->root, "moe_intermediate_size")))
+            usual = 0; /* no dense layer */
+        TRY(read_u32(c, plain[i].keys, usual, &v));
+        if (i == 2 && !v) continue;
         if (i == 1) out->n_embd = embd = v;
         if (i == 2) out->n_ff_expert = v; /* unless another key says so */
         if (i == 2 && config_reads(c, "intermediate_size_mlp"))

@@ -244,7 +244,9 @@ enum infer_status model_read_hparams(struct model *m) {
     TRY(meta_u32_array(m->file, model_key(m, key, sizeof key, "attention.head_count_kv"), n_kv,
                        (size_t)m->n_layer, &present));
     if (!present) memcpy(n_kv, n_head, (size_t)m->n_layer * sizeof *v);
-    TRY(read_layers(m, "feed_forward_length", 1, MAX_FF, -1, n_ff));
+    int usual; /* of files without a dense layer */
+    TRY(model_read_int(m, "expert_feed_forward_length", 0, MAX_FF, 0, &usual));
+    TRY(read_layers(m, "feed_forward_length", 1, MAX_FF, usual ? usual : -1, n_ff));
     for (int i = 0; i < m->n_layer; i++) {
         if (n_kv[i] < 1 || n_head[i] % n_kv[i])
             return err_set(INFER_E_INPUT, "%s: layer %d has %u heads and %u kv heads: not a multiple",
@@ -255,6 +257,7 @@ enum infer_status model_read_hparams(struct model *m) {
     }
     if (m->arch->wide_layers == m->n_layer && m->attn_scale == 0)
         m->attn_scale = 1 / sqrtf((float)m->n_embd / (float)n_head[0]);
+    TRY(model_read_mixers(m));
     TRY(read_act(m));
     TRY(read_windows(m, n_head));
     TRY(read_sharing(m));

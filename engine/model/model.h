@@ -12,10 +12,17 @@ struct norm_weights {
     int n;
 };
 
+/* Of a layer with a state: the convolution, and heads, n_head / n_group of which share what has n_state numbers (delta: keys and queries;
+ * Mamba: B and C); head_dim: of a head's input and output. */
+struct state_sizes {
+    int channels, taps, n_group, n_head, n_state, head_dim;
+};
+
 struct layer {
+    enum mixer mix;
     int n_head, n_kv_head, head_dim_k, head_dim_v, n_ff;
     int window;                          /* a row sees the last window positions, itself included; 0: all */
-    int store;                           /* index of its KV store */
+    int store;                           /* index of its KV store; -1: none */
     bool borrows;                        /* which an earlier layer fills: no keys and values of its own */
     const struct rope *rope, *rope_long; /* rope_long: of contexts beyond n_ctx_short */
     /* In front of attention (2: of attention alone, where ffn_norm or attn_norm is of the feed-forward part) and of the
@@ -29,7 +36,15 @@ struct layer {
     int n_nope, n_value, q_rank;
     struct norm_weights q_a_norm, kv_a_norm;
     struct weight_group qkv_a, q_b, k_b, v_b; /* k_b, v_b: a matrix for each head */
-    float scale;                              /* of the layer's result; 1: none */
+    struct weight_group q_gate;               /* of the queries' heads; n 0: none */
+    /* Layers with a state: its stores, of the convolution and of the heads. state_in: what is convolved, and the gate; state_gates: beta,
+     * alpha. decay: below 0, times the step */
+    struct state_sizes sizes;
+    int conv_state, state;
+    const float *conv_w, *conv_bias, *dt_bias, *decay; /* [channels][taps], [channels], NULL: 0; [n_head] */
+    struct norm_weights state_norm;
+    struct weight_group state_in, state_gates, state_out;
+    float scale; /* of the layer's result; 1: none */
     struct act_numbers act;
     struct weight_group qkv, out, gate_up, down;
     /* Of the layer's own input e: x += norm(out(act(gate x) * e)). */
@@ -59,6 +74,7 @@ struct model {
     float logit_scale;
     float temp_beta; /* struct op_attend */
     int temp_len;
+    bool tiled;            /* struct op_delta */
     bool qk_unit;          /* rotated q and k are normalised without weights */
     bool parallel;         /* attention and feed-forward part read the same x */
     struct layer *layer;   /* layer[n_layer] */
@@ -78,7 +94,7 @@ struct model {
     int n_group;
     struct kv_store *store; /* store[n_store] */
     int n_store;
-    const struct state_store *state; /* state[n_state] */
+    struct state_store *state; /* state[n_state] */
     int n_state;
     int *window; /* window[n_kv_group]: of each KV group, 0: full */
     int n_kv_group;

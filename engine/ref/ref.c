@@ -256,6 +256,8 @@ static double activate(const struct op_glu *o, double x) {
     case ACT_XIELU:
         if (x > 0) return (double)o->k.alpha * x * x + (double)o->k.beta * x;
         return (double)o->k.alpha_n * (expm1(fmin(x, (double)o->k.eps)) - x) + (double)o->k.beta * x;
+    case ACT_SIGMOID:
+        return 1 / (1 + exp(-x));
     case ACT_KIND_COUNT:
         break;
     }

@@ -55,7 +55,7 @@ struct weight {
     const char *name;
     enum quant_type type;
     int n, k;          /* W[n][k] */
-    int every;         /* row i is the i * every-th row of k elements from data on (0: 1) */
+    int run, every;    /* row i is row (i / run) * every + i % run of k elements from data on (each 0: 1) */
     const void *data;  /* at an address that the type's block can be read from */
     const float *bias; /* bias[n], NULL: none */
     float factor;      /* 1: none */
@@ -209,10 +209,11 @@ static inline int op_attend_first(const struct op_attend *o, int pos) {
     return first > 0 ? first : 0;
 }
 
-/* glu: out[t][i] = act(gate[t][i]) * up[t][i]; up absent: act(gate[t][i]). out may be gate. With x = gate[t][i]:
+/* glu: out[t][i] = act(gate[t][i]) * up[t][i]; up absent: act(gate[t][i]). out may be gate or up. With x = gate[t][i]:
  *   SILU x / (1 + exp(-x));  GELU_TANH 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)));  GELU_ERF 0.5 x (1 + erf(x / sqrt(2)));
  *   RELU2 max(x, 0)^2;  CAP limit tanh(x / limit);  SCALE limit x;
  *   SWIGLU_OAI g / (1 + exp(-alpha g)) with g = min(x, limit), times u + 1 with u = up[t][i] between -limit and limit;
+ *   SIGMOID 1 / (1 + exp(-x));
  *   XIELU beta x + (x > 0 ? alpha x^2 : alpha_n (exp(min(x, eps)) - 1 - x)).
  * source: Shazeer 2020; Hendrycks & Gimpel 2016; gpt-oss; Huang & Schlag 2024 (arXiv 2411.13010). */
 enum act_kind {
@@ -224,6 +225,7 @@ enum act_kind {
     ACT_SCALE,
     ACT_SWIGLU_OAI,
     ACT_XIELU,
+    ACT_SIGMOID,
     ACT_KIND_COUNT
 };
 /* The numbers of an activation that has some. */
