@@ -244,8 +244,9 @@ enum infer_status model_read_hparams(struct model *m) {
     TRY(meta_u32_array(m->file, model_key(m, key, sizeof key, "attention.head_count_kv"), n_kv,
                        (size_t)m->n_layer, &present));
     if (!present) memcpy(n_kv, n_head, (size_t)m->n_layer * sizeof *v);
-    int usual; /* of files without a dense layer */
-    TRY(model_read_int(m, "expert_feed_forward_length", 0, MAX_FF, 0, &usual));
+    int usual = 0; /* of files without a dense layer */
+    if (m->arch->slot[SLOT_FFN_ROUTER])
+        TRY(model_read_int(m, "expert_feed_forward_length", 0, MAX_FF, 0, &usual));
     TRY(read_layers(m, "feed_forward_length", 1, MAX_FF, usual ? usual : -1, n_ff));
     for (int i = 0; i < m->n_layer; i++) {
         if (n_kv[i] < 1 || n_head[i] % n_kv[i])
