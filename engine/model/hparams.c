@@ -245,7 +245,7 @@ enum infer_status model_read_hparams(struct model *m) {
                        (size_t)m->n_layer, &present));
     if (!present) memcpy(n_kv, n_head, (size_t)m->n_layer * sizeof *v);
     int usual = 0; /* of files without a dense layer */
-    if (m->arch->slot[SLOT_FFN_ROUTER])
+    if (m->arch->mixer_where != MIXER_NOWHERE && m->arch->slot[SLOT_FFN_ROUTER])
         TRY(model_read_int(m, "expert_feed_forward_length", 0, MAX_FF, 0, &usual));
     TRY(read_layers(m, "feed_forward_length", 1, MAX_FF, usual ? usual : -1, n_ff));
     for (int i = 0; i < m->n_layer; i++) {

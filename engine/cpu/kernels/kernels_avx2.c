@@ -2,7 +2,7 @@
 #include "cpu/kernels/elementwise.h"
 #include "cpu/kernels/attend.h"
 #include "cpu/kernels/gemm_f32.h"
-#include "cpu/kernels/state.h"
+#include "cpu/kernels/delta.h"
 
 #define KERNELS(set)                                                                                         \
     {                                                                                                        \

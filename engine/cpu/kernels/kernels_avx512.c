@@ -2,7 +2,7 @@
 #include "cpu/kernels/elementwise.h"
 #include "cpu/kernels/attend.h"
 #include "cpu/kernels/gemm_f32.h"
-#include "cpu/kernels/state.h"
+#include "cpu/kernels/delta.h"
 
 const struct cpu_kernels cpu_kernels_avx512 = {
     .name = "avx512",
