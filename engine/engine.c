@@ -109,6 +109,30 @@ const char *infer_piece(const struct infer_model *im, int32_t id, bool special, 
 bool infer_is_stop(const struct infer_model *im, int32_t id) {
     return im->m->tok && tok_is_stop(im->m->tok, id);
 }
+/* Up to the last token that is not there to fill a table. */
+static int32_t used_tokens(const struct tok *t) {
+    int32_t n = tok_size(t);
+    while (n && tok_attr(t, n - 1) == TOK_ATTR_UNUSED) n--;
+    return n;
+}
+
+enum infer_status infer_vocab_same(const struct infer_model *a, const struct infer_model *b) {
+    const struct tok *s = a->m->tok, *t = b->m->tok;
+    const char *of = a->m->file->path, *and = b->m->file->path;
+    if (!s || !t) return err_set(INFER_E_UNSUPPORTED, "%s has no tokenizer", s ? and : of);
+    int32_t n = used_tokens(s), m = used_tokens(t);
+    for (int32_t i = 0; i < n && i < m; i++) {
+        struct str x = tok_piece(s, i, true, false), y = tok_piece(t, i, true, false);
+        if (x.len != y.len || memcmp(x.data, y.data, x.len) != 0)
+            return err_set(
+                INFER_E_INPUT, "the vocabularies differ: token %d is '%.*s' in %s and '%.*s' in %s", (int)i,
+                (int)(x.len < 64 ? x.len : 64), x.data, of, (int)(y.len < 64 ? y.len : 64), y.data, and);
+    }
+    return n == m ? INFER_OK
+                  : err_set(INFER_E_INPUT, "the vocabularies differ: %d tokens in %s and %d in %s", (int)n,
+                            of, (int)m, and);
+}
+
 int32_t infer_bos(const struct infer_model *im) { return im->m->tok ? tok_bos(im->m->tok) : -1; }
 int32_t infer_eos(const struct infer_model *im) { return im->m->tok ? tok_eos(im->m->tok) : -1; }
 
@@ -273,6 +297,7 @@ static void plan_kv(const struct plan *p, struct infer_engine_info *out) {
     const struct backend_config *c = &p->part[p->n_part - 1].config;
     out->n_kv = c->n_kv_group;
     for (int g = 0; g < c->n_kv_group; g++) out->kv[g].window = c->kv_group[g].window;
+    for (int i = 0; i < c->n_state; i++) out->state_bytes += sizeof(float) * (uint64_t)c->state[i].n_elem;
     for (int i = 0; i < c->n_store; i++) /* also those that another part of the plan has */
         out->kv[c->store[i].group].row_bytes += kv_page_bytes(p->set.kv_type, &c->store[i]) / KV_PAGE;
 }

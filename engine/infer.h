@@ -132,6 +132,9 @@ enum infer_status infer_tokenize(const struct infer_model *m, const char *text, 
 const char *infer_piece(const struct infer_model *m, int32_t id, bool special, bool first, size_t *n_out);
 /* True when the token ends a turn. */
 bool infer_is_stop(const struct infer_model *m, int32_t id);
+/* INFER_OK when both have the same tokens under the same ids, so that one's ids can be fed to the other; unused tokens behind the last
+ * used one do not count. errors: INFER_E_INPUT (names the first difference), INFER_E_UNSUPPORTED (no tokenizer) */
+enum infer_status infer_vocab_same(const struct infer_model *a, const struct infer_model *b);
 int32_t infer_bos(const struct infer_model *m); /* -1: none */
 int32_t infer_eos(const struct infer_model *m);
 
@@ -193,6 +196,8 @@ struct infer_engine_info {
         uint64_t row_bytes;
     } kv[INFER_KV_GROUPS];
     int n_kv;
+    uint64_t
+        state_bytes; /* what layers keep of a sequence beside; 0: none, else its rows in a step follow each other */
     uint64_t weight_bytes, kv_bytes, activation_bytes, workspace_bytes, output_bytes,
         device_bytes;      /* as planned */
     uint64_t arena_bytes;  /* taken on a card in one piece; 0: memory of the host */

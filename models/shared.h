@@ -20,6 +20,14 @@
     "|n_routed_experts|n_shared_experts|moe_intermediate_size|norm_topk_prob|n_group|topk_group|"            \
     "routed_scaling_factor|first_k_dense_replace"
 
+/* Layers with the gated delta rule, and attention whose queries have gates. */
+#define SLOTS_DELTA_HYBRID                                                                                   \
+    SLOTS_CORE, SLOTS_DELTA, SLOTS_GATED,                                                                    \
+        SLOTS_QK_NORM, [SLOT_ATTN_QKV] = SLOT_MAY, [SLOT_ATTN_Q_GATED] = SLOT_MUST,                          \
+                       [SLOT_ATTN_K] = SLOT_MUST, [SLOT_ATTN_V] = SLOT_MUST, [SLOT_ATTN_NORM] = SLOT_MUST,   \
+                       [SLOT_FFN_NORM_AFTER] = SLOT_MUST, [SLOT_OUTPUT] = SLOT_MAY
+
+extern const struct hf_name hf_layer_delta[];    /* layers with the gated delta rule */
 extern const struct hf_name hf_layer_sandwich[]; /* four norms, as Gemma calls them */
 extern const struct hf_name hf_layer_latent[];   /* latent attention */
 extern const struct hf_name

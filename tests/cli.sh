@@ -112,7 +112,7 @@ run "logprobs" 0 "$infer" -p hello --logprobs 2 -q -t 1; answer "hi there!"; err
 run "logprobs: other threads" 0 "$infer" -p hello --logprobs 2 -q -t 2; answer "hi there!"
 cmp -s "$dir/err" "$dir/err1" || fail "other figures with two threads"
 run "logprobs: json" 0 "$infer" -p hello --logprobs 3 --json -q; out_has '"logprobs":[{"id":'; out_has '"top":[{"id":'
-run "lookup with logprobs" 0 "$infer" -p hello --logprobs 0 --lookup -q; answer "hi there!"; err_has "--lookup"
+run "lookup with logprobs" 0 "$infer" -p hello --logprobs 0 --lookup -q; answer "hi there!"
 run "several lines" 0 "$infer" -p lines -q; answer $'first\nsecond\n  third'
 run "stop" 0 "$infer" -p count -q --stop four --stop nine; answer "one two three "
 run "stop at the beginning" 0 "$infer" -p hello -q --stop hi; out ""
@@ -144,6 +144,17 @@ run "lookup: the same answer" 0 "$infer" -p count --lookup; answer "one two thre
 run "lookup: the same tokens" 0 "$infer" -p "a b c a b c a b c a b" --raw -q -n 40; cp "$dir/out" "$dir/first"
 run "lookup: the same tokens, again" 0 "$infer" -p "a b c a b c a b c a b" --raw -q -n 40 --lookup
 cmp -s "$dir/out" "$dir/first" || fail "other text"
+run "lookup: a seed's tokens" 0 "$infer" -p "a b c a b c a b c a b" --raw -q -n 40 --temp 2 --seed 5; cp "$dir/out" "$dir/first"
+run "lookup: a seed's tokens, again" 0 "$infer" -p "a b c a b c a b c a b" --raw -q -n 40 --temp 2 --seed 5 --lookup
+cmp -s "$dir/out" "$dir/first" || fail "other text"
+run "draft: the same answer" 0 "$infer" -p count --draft "$llama"; answer "one two three four five six seven eight nine ten"; err_has "; draft "; err_has " tokens a step"
+run "draft: json" 0 "$infer" -p count --draft "$llama" --json -q; out_has '"draft":{"guessed":'
+input=$'count\n/stats\n' run "draft: chat" 0 "$infer" chat --draft "$llama"; err_has "; draft "; err_has " tokens a step"
+run "draft: missing file" 2 "$infer" -p count --draft "$dir/none.gguf"; err_has "none.gguf"; err_lines 1
+run "draft and lookup" 2 "$infer" -p count --draft "$llama" --lookup; err_has "one can guess"; err_lines 1
+run "draft twice" 2 "$infer" -p count --draft "$llama" --draft "$llama"; err_has "--draft is given 2 times"; err_lines 1
+run "draft: plan" 0 "$infer" plan --draft "$llama"; out_has "--draft, beside it: llama on "; out_has "both together"
+run "draft: plan as JSON" 0 "$infer" plan --draft "$llama" --json; out_has '"draft": {'
 # token 97 is "a", and nothing else comes
 same="--logit-bias 97=1000 -c 1024"
 run "a loop is ended" 1 "$infer" -p hello $same; [ "$(wc -c <"$dir/out")" = 257 ] || fail "not 256 tokens"
@@ -158,6 +169,7 @@ err_has "/set repeat-penalty 1.1 may do better"; err_has "context of 1024 tokens
 [ "$(head -n 1 "$dir/out" | wc -c)" = 257 ] || fail "not 256 tokens"
 run "raw and system" 2 "$infer" -p x --raw --system y; err_lines 1
 "$infer" synth --shape tiny --type f32 -o "$dir/f32.gguf" >/dev/null 2>&1
+run "draft: another vocabulary" 2 "$infer" -p count --draft "$dir/f32.gguf"; out_empty; err_has "--draft: the vocabularies differ: token "; err_lines 1
 drawn=(-m "$dir/f32.gguf" -p hello -q --raw --temp 0.8 --top-p 0.95 --seed 7 -n 20)
 run "a seed's text" 0 "$infer" "${drawn[@]}" --device ref; cp "$dir/out" "$dir/first"
 run "a seed's text, other backend" 0 "$infer" "${drawn[@]}" --device cpu; cmp -s "$dir/out" "$dir/first" || fail "other text"

@@ -130,16 +130,22 @@ static void compute(struct infer_engine *e, const struct golden *g, const struct
     infer_seq_close(e, seq);
 }
 
-/* Two prompts row by row beside each other in one step; the logits of the first into out. */
+/* Two prompts row by row beside each other in one step, or one behind the other where layers have states; the logits of the first into
+ * out. */
 static void compute_beside(struct infer_engine *e, const struct golden *g, const struct prompt *a,
                            const struct prompt *b, float *out) {
     struct infer_row rows[2 * MAX_TOKENS];
     struct infer_output o;
+    struct infer_engine_info info;
     int seq[2], n = 0;
+    infer_engine_info(e, &info);
     assert_ok(infer_seq_open(e, &seq[0]));
     assert_ok(infer_seq_open(e, &seq[1]));
+    for (int i = 0; info.state_bytes && i < b->n; i++)
+        rows[n++] = (struct infer_row){b->ids[i], i, seq[1], false, INFER_WANT_NONE, NULL};
     for (int i = 0; i < a->n || i < b->n; i++) {
-        if (i < b->n) rows[n++] = (struct infer_row){b->ids[i], i, seq[1], false, INFER_WANT_NONE, NULL};
+        if (i < b->n && !info.state_bytes)
+            rows[n++] = (struct infer_row){b->ids[i], i, seq[1], false, INFER_WANT_NONE, NULL};
         if (i < a->n) rows[n++] = (struct infer_row){a->ids[i], i, seq[0], false, INFER_WANT_LOGITS, NULL};
     }
     assert_ok(infer_step(e, rows, n, &o));
@@ -218,9 +224,21 @@ static double tolerance_on(const struct infer_engine *e, double tolerance) {
     return amx ? TOL_LOGITS_AMX : tolerance;
 }
 
+/* A device that has no kernel for an operation says so. */
+static bool lacks_kernel(const struct golden *g, const struct infer_model *m, const char *device) {
+    struct infer_engine *e = NULL;
+    if (start(&e, m, device, g->prompt[0].n, 2) == INFER_OK || !strstr(infer_error(), "no kernel for")) {
+        infer_engine_free(e);
+        return false;
+    }
+    print_message("  %s\n", infer_error());
+    return true;
+}
+
 /* Every prompt of a model on a device within the tolerance, then the cuts. keep: NULL, or where the logits of the three go. */
 static void check_device(const struct golden *g, const struct infer_model *m, const char *device,
                          const char *form, double tolerance, float **keep) {
+    if (lacks_kernel(g, m, device)) return;
     for (int i = 0; i < N_PROMPT; i++) {
         const struct prompt *p = &g->prompt[i];
         float *got = malloc(elements(g, p) * 4);

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE /* sched_setaffinity */
 #include "op_bench.h"
 #include "base/host.h"
+#include "seam/weight.h"
 #include "draw_cases.h"
 
 #include <sched.h>
@@ -35,6 +36,35 @@ static void matmul_every_format(void **state) {
             check(&b, name, (const double[2]){TOL_OP_BF16, plain ? TOL_OP_FLOAT : TOL_OP_INT8});
             bench_free(&b);
         }
+    }
+}
+
+/* Members that are runs of the rows of one matrix: what each head has in front of something, and what it has behind. */
+static void matmul_of_runs(void **state) {
+    (void)state;
+    static const struct {
+        enum quant_type type;
+        int run, heads, k;
+    } all[] = {{QUANT_F32, 3, 5, 77},    {QUANT_BF16, 16, 4, 96},   {QUANT_Q8_0, 12, 4, 288},
+               {QUANT_Q4_K, 64, 3, 256}, {QUANT_Q6_K, 128, 2, 512}, {QUANT_Q4_1, 2, 16, 64}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct bench b = {.matmul = true};
+        const int run = all[i].run, n = run * all[i].heads, k = all[i].k;
+        add_member(&b, all[i].type, 2 * n, k, false);
+        const struct weight whole = b.group.member[0];
+        b.group.member[0] = weight_runs(&whole, 0, run, 2 * run, n);
+        b.group.member[1] = weight_runs(&whole, run, run, 2 * run, n);
+        b.group.n_member = 2;
+        struct view x = input(&b, k, 0), y = output(&b, 2 * n);
+        push(&b, (struct op){.kind = OP_MATMUL, .matmul = {x, y, &b.group, false}});
+        char name[64];
+        snprintf(name, sizeof name, "matmul %s of runs of %d", quant_info(all[i].type)->name, run);
+        b.int16 = all[i].type == QUANT_BF16;
+        check(
+            &b, name,
+            (const double[2]){TOL_OP_BF16, quant_info(all[i].type)->elems == 1 ? TOL_OP_FLOAT : TOL_OP_INT8});
+        b.group.member[0] = whole, b.group.n_member = 1;
+        bench_free(&b);
     }
 }
 
@@ -376,6 +406,7 @@ int main(int argc, char **argv) {
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(matmul_every_format),
+        cmocka_unit_test(matmul_of_runs),
         cmocka_unit_test(matmul_folded),
         cmocka_unit_test(norms),
         cmocka_unit_test(ropes),

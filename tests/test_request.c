@@ -5,6 +5,7 @@
 #include "engine/request/request_impl.h"
 #include <math.h>
 #include <unistd.h>
+#include "chi_square.h"
 #include "test.h"
 #include "text/grammar/grammar.h"
 #include "tools/file/synth.h"
@@ -12,16 +13,18 @@
 enum { CTX = 64, MOST = 128, N_CASE = 11 };
 
 static const char *const stops[] = {"zzzz", "5t4"};
-static const struct sample_bias biases[] = {{300, 3}, {301, -INFINITY}, {40, 2}};
+static const struct sample_bias biases[] = {{300, 3}, {301, -INFINITY}, {40, 2}},
+                                two_ids[] = {{40, 1000}, {41, 1000}};
 
 /* What a request asks for; how many tokens of the answer are waited for before it is cancelled (0: it is not). */
 struct wish {
     const char *name, *prompt;
     struct sample_params sample; /* by .temp and others; the rest is the default */
     const char *gbnf, *schema;
+    bool two_ids; /* no other ids come */
     int n_stop, n_bias, n_predict, n_logprob, cancel_at;
     enum request_overflow overflow;
-    bool lookup;
+    enum request_drafter drafter;
     enum request_why why; /* REQUEST_RUNS: any */
     const int32_t *ids;   /* ids[n_id] instead of the prompt */
     int n_id;
@@ -86,22 +89,29 @@ struct outcome {
 };
 
 static struct {
-    struct infer_model *model;
+    struct infer_model *model, *smaller, *other; /* smaller: the same weights, rounded more */
     struct grammar_vocab *vocab;
     struct infer_model_info info;
 } m;
 
-static int open_model(void **state) {
-    (void)state;
+static void open_tiny(struct infer_model **out, const char *type, uint64_t seed) {
     char path[] = "/tmp/infer-test-XXXXXX";
     int fd = mkstemp(path);
     struct synth_report report;
     assert_true(fd >= 0);
     close(fd);
-    assert_ok(synth_write(&(struct synth_options){.shape = "tiny", .type = "f16", .path = path, .seed = 3},
+    assert_ok(synth_write(&(struct synth_options){.shape = "tiny", .type = type, .path = path, .seed = seed},
                           &report));
-    assert_ok(infer_model_open(&m.model, path, NULL));
+    assert_ok(infer_model_open(out, path, NULL));
     unlink(path);
+}
+
+static int open_model(void **state) {
+    (void)state;
+    open_tiny(&m.model, "f16", 3);
+    open_tiny(&m.smaller, "q8_0", 3);
+    open_tiny(&m.other, "f16", 4);
+    assert_ok(infer_vocab_same(m.model, m.smaller));
     infer_model_info(m.model, &m.info);
     assert_ok(constrain_vocab(&m.vocab, m.model));
     return 0;
@@ -111,11 +121,13 @@ static int close_model(void **state) {
     (void)state;
     grammar_vocab_close(m.vocab);
     infer_model_close(m.model);
+    infer_model_close(m.smaller);
+    infer_model_close(m.other);
     return 0;
 }
 
-/* An engine and its requests; ahead: steps are queued one before the other, as on a device that works by itself. */
-static struct sched *open_sched(struct infer_engine **e, const char *device, bool ahead, int slots) {
+static void open_engine(struct infer_engine **e, const struct infer_model *model, const char *device,
+                        int slots) {
     const struct infer_engine_options o = {.device = device,
                                            .kv_type = "f32",
                                            .ctx = CTX,
@@ -124,8 +136,13 @@ static struct sched *open_sched(struct infer_engine **e, const char *device, boo
                                            .decode_rows = slots + REQUEST_DRAFT,
                                            .threads = 1,
                                            .gpu_layers = -1};
+    assert_ok(infer_engine_create(e, model, &o));
+}
+
+/* An engine and its requests; ahead: steps are queued one before the other, as on a device that works by itself. */
+static struct sched *open_sched(struct infer_engine **e, const char *device, bool ahead, int slots) {
     struct sched *s;
-    assert_ok(infer_engine_create(e, m.model, &o));
+    open_engine(e, m.model, device, slots);
     assert_ok(sched_open(&s, *e, m.model));
     s->ahead = ahead;
     return s;
@@ -158,6 +175,7 @@ static struct sample_params sampling(const struct wish *w) {
     p.frequency_penalty = s->frequency_penalty;
     p.dry_multiplier = s->dry_multiplier;
     p.bias = biases, p.n_bias = w->n_bias;
+    if (w->two_ids) p.bias = two_ids, p.n_bias = 2;
     return p;
 }
 
@@ -174,7 +192,7 @@ static void start(struct outcome *o, struct sched *s, const struct wish *w, int 
     p.constraint = o->constraint;
     p.stop = stops, p.n_stop = w->n_stop;
     p.n_predict = w->n_predict, p.n_logprob = w->n_logprob;
-    p.overflow = w->overflow, p.lookup = w->lookup;
+    p.overflow = w->overflow, p.drafter = w->drafter;
     p.on_token = on_token, p.on_text = on_text, p.user = o;
     assert_ok(request_new(&o->request, s, &p));
     prompt_free(&prompt);
@@ -372,7 +390,7 @@ static void guesses_change_nothing(void **state) {
     for (int i = 0; i < 34; i++) ids[i] = without.id[i % 20];
     w.ids = ids, w.n_id = 34, w.n_predict = 25;
     alone(&without, &w, "cpu", false);
-    w.lookup = true;
+    w.drafter = DRAFT_LOOKUP;
     struct sched *s = open_sched(&e, "cpu", true, 2);
     for (int k = 0; k < 2; k++) {
         int seq;
@@ -387,6 +405,114 @@ static void guesses_change_nothing(void **state) {
     }
     sched_close(s);
     infer_engine_free(e);
+}
+
+/* Whatever a request asks for, what lookup guesses does not change it, nor what a model guesses where the answer is greedy. */
+static void any_answer_can_be_guessed(void **state) {
+    (void)state;
+    int right = 0, guessed = 0;
+    for (int k = 0; k < 3 * N_CASE; k++) {
+        struct wish w = wishes[k / 3];
+        struct outcome without, with;
+        struct infer_engine *e, *drafter;
+        struct sched *s = open_sched(&e, "cpu", k % 3 == 0, 1);
+        int seq;
+        alone(&without, &w, "cpu", false);
+        open_engine(&drafter, k % 3 == 1 ? m.model : m.smaller, "cpu", 1);
+        assert_ok(sched_draft_with(s, drafter, k % 3 == 1 ? m.model : m.smaller));
+        assert_ok(infer_seq_open(e, &seq));
+        w.drafter = k % 3 ? DRAFT_MODEL : DRAFT_LOOKUP;
+        start(&with, s, &w, seq);
+        request_run(with.request);
+        end(&with);
+        if (k % 3 == 0 || w.sample.temp == 0) assert_same(w.name, &without, &with);
+        assert_true(with.figures.n_right <= with.figures.n_guessed && with.n_id > 4);
+        right += with.figures.n_right, guessed += with.figures.n_guessed;
+        sched_close(s);
+        infer_engine_free(e);
+        infer_engine_free(drafter);
+    }
+    assert_true(right > 50 && guessed > right);
+}
+
+enum { DRAW_TOKENS = 7, DRAW_ANSWERS = 3000, DRAW_KINDS = 1 << DRAW_TOKENS };
+
+/* How likely each answer of two ids is: odds[2 k + i] of id i behind the answer k, whose highest bit says where it begins. */
+static void answer_odds(const struct wish *w, double *odds) {
+    struct infer_engine *e;
+    struct sample_params p = sampling(w);
+    struct sampler *s;
+    open_engine(&e, m.model, "cpu", 1);
+    assert_ok(sample_open(&s, m.info.n_vocab, &p));
+    odds[1] = 1;
+    for (int k = 1; k < DRAW_KINDS; k++) {
+        const int depth = 31 - __builtin_clz((unsigned)k);
+        struct infer_row rows[CTX];
+        struct infer_output out;
+        const struct sample_candidate *c;
+        int seq;
+        assert_ok(infer_seq_open(e, &seq));
+        for (int i = 0; i < w->n_id + depth; i++) {
+            int32_t id = i < w->n_id ? w->ids[i] : 40 + (k >> (depth - (i - w->n_id) - 1) & 1);
+            bool last = i + 1 == w->n_id + depth;
+            rows[i] = (struct infer_row){id, i, seq, i >= w->n_id, last ? INFER_WANT_LOGITS : 0, NULL};
+        }
+        assert_ok(infer_step(e, rows, w->n_id, &out));
+        for (int i = 0; i < depth; i++) assert_ok(infer_step(e, rows + w->n_id + i, 1, &out));
+        odds[2 * k] = odds[2 * k + 1] = 0;
+        for (int i = sample_distribution(s, out.logits[0], &c); i-- > 0;)
+            if (c[i].p > 0) odds[2 * k + c[i].id - 40] = odds[k] * (double)c[i].p;
+        infer_seq_close(e, seq);
+    }
+    sample_close(s);
+    infer_engine_free(e);
+}
+
+/* How often each answer comes; *guessed, *right: of all of them. */
+static void count_answers(struct wish w, int *count, int *guessed, int *right) {
+    struct infer_engine *e, *drafter;
+    struct sched *s = open_sched(&e, "cpu", false, 1);
+    int seq;
+    open_engine(&drafter, m.other, "cpu", 1);
+    assert_ok(sched_draft_with(s, drafter, m.other));
+    assert_ok(infer_seq_open(e, &seq));
+    for (int k = 0; k < DRAW_ANSWERS; k++) {
+        struct outcome o;
+        int answer = 1;
+        w.sample.seed = (uint64_t)k + 1;
+        start(&o, s, &w, seq);
+        request_run(o.request);
+        *guessed += request_figures(o.request)->n_guessed, *right += request_figures(o.request)->n_right;
+        request_free(o.request);
+        assert_int_equal(o.n_id, DRAW_TOKENS);
+        for (int i = 0; i < DRAW_TOKENS; i++) {
+            assert_in_range(o.id[i], 40, 41);
+            answer = 2 * answer + o.id[i] - 40;
+        }
+        count[answer - DRAW_KINDS]++;
+    }
+    sched_close(s);
+    infer_engine_free(e);
+    infer_engine_free(drafter);
+}
+
+/* Answers that are drawn come as often as they should, whoever guesses: chi-square over 21,000 tokens of a tiny model. */
+static void drawn_answers_keep_their_odds(void **state) {
+    (void)state;
+    static double odds[2 * DRAW_KINDS];
+    const int32_t ids[] = {40, 40, 41, 40, 41, 41, 41, 40, 40, 40, 41, 40};
+    struct wish w = {"odds",         "", .sample = {.temp = 1.5f}, .two_ids = true, .n_predict = DRAW_TOKENS,
+                     .n_logprob = -1};
+    w.ids = ids, w.n_id = sizeof ids / sizeof *ids;
+    answer_odds(&w, odds);
+    for (int by = DRAFT_LOOKUP; by <= DRAFT_MODEL; by++) {
+        int count[DRAW_KINDS] = {0}, guessed = 0, right = 0;
+        w.drafter = (enum request_drafter)by;
+        count_answers(w, count, &guessed, &right);
+        double away = chi_square(count, odds + DRAW_KINDS, DRAW_KINDS, DRAW_ANSWERS);
+        if (away > 5) fail_msg("guesses by %d: %g standard deviations from what it should be", by, away);
+        assert_true(right > 0 && right < guessed);
+    }
 }
 
 static void what_cannot_be_asked(void **state) {
@@ -435,6 +561,7 @@ int main(void) {
         cmocka_unit_test(many_are_what_each_is_alone), cmocka_unit_test(what_happens_to_one_is_its_own),
         cmocka_unit_test(a_narrow_step_is_shared),     cmocka_unit_test(a_sequence_goes_on),
         cmocka_unit_test(guesses_change_nothing),      cmocka_unit_test(what_cannot_be_asked),
+        cmocka_unit_test(any_answer_can_be_guessed),   cmocka_unit_test(drawn_answers_keep_their_odds),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

@@ -1,4 +1,5 @@
 /* Sampling: the vectors of the reference implementation, and the properties that sample.h promises. */
+#include "chi_square.h"
 #include "test.h"
 #include <jansson.h>
 #include <math.h>
@@ -400,13 +401,69 @@ static void test_refusals(void **state) {
     assert_int_equal(sample_open(&s, 0, &p), INFER_E_INPUT);
 }
 
+/* Tokens that another model guesses have the distribution of those that nobody guesses, whatever that model holds likely. */
+static void test_guesses(void **state) {
+    (void)state;
+    enum { N = 12, DRAWS = 20000 };
+    static const struct guesser {
+        const char *name;
+        float logits[N];
+    } guessers[] = {
+        {"the same", {2, 1.5f, 1, 1, 0.5f, 0, 0, -1, -1, -2, -3, -INFINITY}},
+        {"another", {0, 1.5f, 2, -1, 0.5f, 3, 0, -1, 1, -2, 0, 2}},
+        {"the opposite", {-2, -1.5f, -1, -1, -0.5f, 0, 0, 1, 1, 2, 3, 3}},
+        {"sure", {-9, -9, 9, -9, -9, -9, -9, -9, -9, -9, -9, -9}},
+    };
+    static const struct sample_bias bias[] = {{3, 1}, {4, -INFINITY}};
+    const struct sample_params chains[] = {
+        {.temp = 1},
+        {.temp = 0.6f},
+        {.temp = 1.3f, .top_k = 5},
+        {.temp = 1, .top_p = 0.8f},
+        {.temp = 0.9f, .min_p = 0.1f},
+        {.temp = 1, .repeat_penalty = 1.5f, .n_bias = 2},
+        {.temp = 1, .typical_p = 0.7f},
+    };
+    for (size_t c = 0; c < sizeof chains / sizeof *chains; c++)
+        for (size_t g = 0; g < sizeof guessers / sizeof *guessers; g++) {
+            struct sample_params p = sample_defaults();
+            const struct sample_candidate *list;
+            struct sampler *s;
+            struct sample_guess from;
+            struct infer_top top;
+            int count[N] = {0}, right = 0;
+            double want[N] = {0}, away;
+            p.temp = chains[c].temp, p.top_k = chains[c].top_k, p.min_p = chains[c].min_p, p.seed = 7 + c;
+            if (chains[c].top_p > 0) p.top_p = chains[c].top_p;
+            if (chains[c].typical_p > 0) p.typical_p = chains[c].typical_p;
+            if (chains[c].repeat_penalty > 0) p.repeat_penalty = chains[c].repeat_penalty;
+            p.bias = bias, p.n_bias = chains[c].n_bias;
+            assert_ok(sample_open(&s, N, &p));
+            sample_accept(s, 0);
+            int n = sample_distribution(s, guessers[0].logits, &list);
+            for (int i = 0; i < n; i++) want[list[i].id] = (double)list[i].p;
+            draw_top(&top, guessers[g].logits, N, NULL);
+            for (int i = 0; i < DRAWS; i++) {
+                int32_t guess = sample_guess(s, &top, 0, &from),
+                        token = sample_guessed(s, guessers[0].logits, guess, &from);
+                count[token]++;
+                right += token == guess;
+            }
+            if ((away = chi_square(count, want, N, DRAWS)) > 5)
+                fail_msg("chain %zu, guesses by %s: %g standard deviations from what it should be", c,
+                         guessers[g].name, away);
+            if (g == 0 && c < 5 && right < DRAWS * 0.99) fail_msg("chain %zu: %d right", c, right);
+            sample_close(s);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_vectors),  cmocka_unit_test(test_steps),
         cmocka_unit_test(test_mirostat), cmocka_unit_test(test_order),
         cmocka_unit_test(test_greedy),   cmocka_unit_test(test_draws),
         cmocka_unit_test(test_refusals), cmocka_unit_test(test_draw_is_the_sampler),
-        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_numbers),  cmocka_unit_test(test_guesses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -508,7 +508,7 @@ static void requests_catch_up(void **state) {
         struct request_params p = request_defaults();
         struct request *r;
         p.seq = seq, p.ids = ids, p.n_id = 130, p.n_predict = 40;
-        p.lookup = lookup;
+        p.drafter = lookup ? DRAFT_LOOKUP : DRAFT_NONE;
         p.on_token = add_id, p.user = &answer[lookup];
         assert_ok(request_new(&r, s, &p));
         assert_ok(request_run(r));

@@ -395,6 +395,24 @@ static void sides_against_float64(void **state) {
     }
 }
 
+/* Runs of rows lie where they are said to, and so do the rows of what a run or a whole slice is a part of. */
+static void runs_of_rows(void **state) {
+    (void)state;
+    static float data[24 * 4];
+    const struct weight w = {
+        .name = "w", .type = QUANT_F32, .n = 24, .k = 4, .factor = 1, .n_stack = 1, .data = data};
+    const struct weight part = weight_runs(&w, 3, 3, 6, 12), all = weight_runs(&w, 2, 4, 4, 20);
+    for (int i = 0; i < 12; i++) assert_ptr_equal(weight_row(&part, i), data + 4 * (3 + i / 3 * 6 + i % 3));
+    assert_int_equal(weight_run(&part), 3);
+    assert_int_equal(weight_stride(&part), sizeof *data * 4);
+    assert_ptr_equal(weight_end(&part), data + 4 * 24);
+    assert_int_equal(weight_run(&all), 20);
+    assert_ptr_equal(weight_row(&all, 19), data + 4 * 21);
+    const struct weight turns = weight_slice(&w, 1, 2, 12);
+    assert_int_equal(weight_run(&turns), 12);
+    assert_int_equal(weight_stride(&turns), sizeof *data * 8);
+}
+
 /* ---- refusals ---- */
 
 /* A backend says so in sizes, before it takes anything, and names the tensor. */
@@ -438,9 +456,13 @@ static void refusals_name_the_tensor(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(factors_come_from_files), cmocka_unit_test(fused_tensors_are_sliced),
-        cmocka_unit_test(factors_scale),           cmocka_unit_test(stacks_are_addressed),
-        cmocka_unit_test(sides_against_float64),   cmocka_unit_test(refusals_name_the_tensor),
+        cmocka_unit_test(factors_come_from_files),
+        cmocka_unit_test(fused_tensors_are_sliced),
+        cmocka_unit_test(factors_scale),
+        cmocka_unit_test(stacks_are_addressed),
+        cmocka_unit_test(sides_against_float64),
+        cmocka_unit_test(refusals_name_the_tensor),
+        cmocka_unit_test(runs_of_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,6 +79,48 @@ enum infer_status session_open_model(struct session *s, const struct options *o)
     return INFER_OK;
 }
 
+enum infer_status session_drafter(const struct options *o, enum request_drafter *out) {
+    if (o->draft.n > 1)
+        return err_set(INFER_E_INPUT, "--draft is given %d times, and one model can guess", o->draft.n);
+    if (o->lookup && o->draft.n)
+        return err_set(INFER_E_INPUT, "--lookup and --draft are both given, and one can guess");
+    *out = o->lookup ? DRAFT_LOOKUP : o->draft.n ? DRAFT_MODEL : DRAFT_NONE;
+    return INFER_OK;
+}
+
+enum infer_status session_open_draft(struct session *s, const struct options *o, const char *path,
+                                     const struct infer_engine_options *of, const char *as,
+                                     struct infer_engine_options *out) {
+    const struct infer_model_options mo = {.no_mmap = o->no_mmap,
+                                           .mlock = o->mlock,
+                                           .ignore_keys = o->ignore_keys.text,
+                                           .n_ignore_key = o->ignore_keys.n};
+    struct infer_model_info info;
+    struct infer_plan_report r;
+    TRY(infer_model_open(&s->draft_model, path, &mo));
+    enum infer_status st = infer_vocab_same(s->model, s->draft_model);
+    if (st) return err_prefix(st, "--draft");
+    infer_model_info(s->draft_model, &info);
+    TRY(infer_plan(s->model, of, as, &r));
+    *out = *of;
+    out->ctx = r.size.n_ctx < info.n_ctx_train ? r.size.n_ctx : info.n_ctx_train;
+    out->slots = r.size.n_slot;
+    out->decode_rows = REQUEST_DRAFT + 1;
+    out->gpu_layers = out->cpu_experts = -1;
+    infer_plan_free(&r);
+    return INFER_OK;
+}
+
+/* The model that drafts comes first: what it takes of a card the other one finds taken. */
+static enum infer_status open_engines(struct session *s, const struct options *o,
+                                      const struct session_need *need,
+                                      const struct infer_engine_options *eo) {
+    struct infer_engine_options draft;
+    if (need->draft) TRY(session_open_draft(s, o, need->draft, eo, NULL, &draft));
+    if (need->draft) TRY(infer_engine_create(&s->drafter, s->draft_model, &draft));
+    return infer_engine_create(&s->engine, s->model, eo);
+}
+
 /* What does not fit is refused with the table; the message that is there stays. */
 static void show_plan(struct session *s, const struct infer_engine_options *eo) {
     char why[512];
@@ -102,10 +144,10 @@ enum infer_status session_open(struct session *s, const struct options *o, const
     progress_start(&s->progress, o->quiet || need->quiet);
     eo.progress = show_progress;
     eo.user = &s->progress;
-    enum infer_status st = infer_engine_create(&s->engine, s->model, &eo);
+    enum infer_status st = open_engines(s, o, need, &eo);
     progress_clear(&s->progress);
     if (st) {
-        if (st == INFER_E_MEMORY) show_plan(s, &eo);
+        if (st == INFER_E_MEMORY && (s->drafter || !need->draft)) show_plan(s, &eo);
         session_close(s);
         return st;
     }
@@ -118,7 +160,9 @@ enum infer_status session_open(struct session *s, const struct options *o, const
 void session_close(struct session *s) {
     interrupt_stops(NULL, NULL);
     infer_engine_free(s->engine);
+    infer_engine_free(s->drafter);
+    infer_model_close(s->draft_model);
     infer_model_close(s->model);
-    s->engine = NULL;
-    s->model = NULL;
+    s->engine = s->drafter = NULL;
+    s->model = s->draft_model = NULL;
 }

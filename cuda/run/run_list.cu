@@ -1,5 +1,6 @@
 // Operations one by one with the plain kernels: links of a program that no pattern takes, and whole lists where no fused kernel
 // takes the model or the chip, or with --no-fuse. Without the latter some ops of a decode list share a kernel, and the kernels overlap.
+#include "cuda/plain/recur.h"
 #include "cuda/plain/experts.h"
 #include "cuda/plain/gemv_f32.h"
 #include "cuda/prompt/pairs.h"
@@ -34,6 +35,52 @@ static enum infer_status run_conv(cuda_backend *b, const struct op_list *l, cons
                         b->c.state[o->state].n_elem, o->silu};
     CU(op_conv_run(b->t, j, n, s));
     return INFER_OK;
+}
+static recur_job state_job(const cuda_backend *b, int store) {
+    recur_job j = {};
+    j.state = cuda_state(b, store, 0);
+    j.n_elem = (size_t)b->c.state[store].n_elem;
+    return j;
+}
+static enum infer_status run_delta(cuda_backend *b, const struct op_list *l, const struct op_delta *o, int n,
+                                   op_queue s) {
+    recur_job j = state_job(b, o->state);
+    j.x = cuda_rows(b, l, o->qkv);
+    j.out = cuda_rows(b, l, o->out);
+    j.gate = cuda_rows(b, l, o->a);
+    j.write = cuda_rows(b, l, o->b);
+    j.A = cuda_constant(b, o->A);
+    j.dt_bias = cuda_constant(b, o->dt_bias);
+    j.n_head = o->n_value;
+    j.n_group = o->n_key;
+    j.rows = o->dk;
+    j.cols = o->dv;
+    j.tiled = o->tiled;
+    CU(op_delta_run(b->t, j, n, s));
+    return INFER_OK;
+}
+static enum infer_status run_ssm(cuda_backend *b, const struct op_list *l, const struct op_ssm *o, int n,
+                                 op_queue s) {
+    recur_job j = state_job(b, o->state);
+    j.x = cuda_rows(b, l, o->xbc);
+    j.out = cuda_rows(b, l, o->out);
+    j.gate = cuda_rows(b, l, o->dt);
+    j.A = cuda_constant(b, o->A);
+    j.dt_bias = cuda_constant(b, o->dt_bias);
+    j.skip = cuda_constant(b, o->skip);
+    j.n_head = o->n_head;
+    j.n_group = o->n_group;
+    j.rows = o->n_state;
+    j.cols = o->head_dim;
+    j.lo = o->lo;
+    j.hi = o->hi;
+    CU(op_ssm_run(b->t, j, n, s));
+    return INFER_OK;
+}
+static enum infer_status run_state(cuda_backend *b, const struct op_list *l, const struct op *o, int n,
+                                   op_queue s) {
+    if (o->kind == OP_CONV) return run_conv(b, l, &o->conv, n, s);
+    return o->kind == OP_DELTA ? run_delta(b, l, &o->delta, n, s) : run_ssm(b, l, &o->ssm, n, s);
 }
 
 // ---- experts
@@ -89,7 +136,9 @@ static enum infer_status run_mix(cuda_backend *b, const struct op_list *l, const
 }
 
 static enum infer_status run_embed(cuda_backend *b, const op_embed &o, rows out, int n, op_queue s) {
-    CU(op_embed_run(b->t, cuda_matrix(b, b->plan.embedding, 0), out, o.scale * o.w->factor, n, s));
+    const int own = config_table_group(&b->c, o.w);
+    CU(op_embed_run(b->t, cuda_matrix(b, own < 0 ? b->plan.embedding : own, 0), out, o.scale * o.w->factor, n,
+                    s));
     return INFER_OK;
 }
 
@@ -135,12 +184,13 @@ static enum infer_status run_op(cuda_backend *b, const struct op_list *l, const 
         CU(select_launch(cuda_select(b, l, &o->select), n, s));
         break;
     case OP_CONV:
-        return run_conv(b, l, &o->conv, n, s);
+    case OP_DELTA:
+    case OP_SSM:
+        return run_state(b, l, o, n, s);
     case OP_ROUTE:
         return run_route(b, l, &o->route, n, s);
     case OP_EXPERTS:
-        if (op_is_elsewhere(o)) return host_rows_run(b, l, o, n, s);
-        return run_experts(b, l, &o->experts, n, s);
+        return op_is_elsewhere(o) ? host_rows_run(b, l, o, n, s) : run_experts(b, l, &o->experts, n, s);
     case OP_MIX:
         return run_mix(b, l, &o->mix, n, s);
     case OP_POSITION:

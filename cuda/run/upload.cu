@@ -79,12 +79,10 @@ static enum infer_status upload_pieces(upload *u, int thread) {
             st = err_set(INFER_E_UNSUPPORTED, "cuda: a row of %s has %zu bytes", p.w.name, row);
             break;
         }
-        const size_t stride = weight_stride(&p.w);
-        const uint8_t *from = (const uint8_t *)p.w.data + (size_t)p.row * stride;
-        if (stride == row)
-            memcpy(host, from, bytes);
+        if (weight_stride(&p.w) == row && weight_run(&p.w) == p.w.n)
+            memcpy(host, weight_row(&p.w, p.row), bytes);
         else
-            for (int i = 0; i < p.n; i++) memcpy(host + (size_t)i * row, from + (size_t)i * stride, row);
+            for (int i = 0; i < p.n; i++) memcpy(host + (size_t)i * row, weight_row(&p.w, p.row + i), row);
         cudaError_t e = cuda_fails_now() ? cudaErrorUnknown
                                          : cudaMemcpyAsync(dev, host, bytes, cudaMemcpyHostToDevice, s);
         if (e == cudaSuccess && cuda_fails_now()) e = cudaErrorUnknown;

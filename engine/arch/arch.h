@@ -18,7 +18,10 @@ enum slot {
 
 /* Symbolic sizes: Q = n_head * head_dim_k, K = n_kv_head * head_dim_k, V = n_kv_head * head_dim_v,
  * QKV = Q + K + V, ATTN = n_head * n_value or n_head * head_dim_v, Q_LATENT = n_head * (n_nope + n_rot), NOPE_VALUE = n_head *
- * (n_nope + n_value), HEAD_V = head_dim_v, which is the rank of a latent; GATE_UP = 2 * n_ff, EXPERT_GATE_UP = 2 * EXPERT_FF, ROT_HALF = n_rot / 2, CTX = positions of the training. */
+ * (n_nope + n_value), HEAD_V = head_dim_v, which is the rank of a latent; GATE_UP = 2 * n_ff, EXPERT_GATE_UP = 2 * EXPERT_FF, ROT_HALF = n_rot / 2, CTX = positions of the training,
+ * LAYER_INPUT = width of a layer's own input of each token, LAYER_INPUTS = those of all layers.,
+ * Q_GATED = 2 * Q; of layers with a state: CHANNELS and TAPS of the convolution, STATE_HEADS, STATE_HEADS_2 = 2 * STATE_HEADS, STATE_DIM
+ * (width of a head's output), INNER = STATE_HEADS * STATE_DIM. */
 enum dim {
     DIM_ONE,
     DIM_VOCAB,
@@ -44,8 +47,23 @@ enum dim {
     DIM_EXPERTS,
     DIM_EXPERT_FF,
     DIM_EXPERT_GATE_UP,
-    DIM_SHARED_FF
+    DIM_SHARED_FF,
+    DIM_LAYER_INPUT,
+    DIM_LAYER_INPUTS,
+    DIM_Q_GATED,
+    DIM_CHANNELS,
+    DIM_TAPS,
+    DIM_STATE_HEADS,
+    DIM_STATE_HEADS_2,
+    DIM_STATE_DIM,
+    DIM_INNER,
+    DIM_COUNT
 };
+
+/* What mixes positions in a layer. */
+enum mixer { MIX_ATTENTION, MIX_DELTA };
+/* Which layers have the mixer that is not attention: none; all but each full_attention_interval-th, or as attention.recurrent_layers says. */
+enum mixer_where { MIXER_NOWHERE, MIXER_INTERVAL };
 
 enum slot_stack { SLOT_ONE, SLOT_EACH_EXPERT, SLOT_EACH_HEAD };
 struct slot_info {
@@ -78,11 +96,26 @@ enum slot_use { SLOT_ABSENT, SLOT_MAY, SLOT_MUST };
 #define KEYS_EXPERTS                                                                                         \
     "expert_feed_forward_length|expert_gating_func|expert_weights_norm|"                                     \
     "expert_weights_scale|expert_layers|leading_dense_block_count"
+/* Inputs of the layers' own. */
+#define SLOTS_LAYER_INPUTS                                                                                   \
+    [SLOT_INPUT_TABLE] = SLOT_MUST, [SLOT_INPUT_PROJ] = SLOT_MUST, [SLOT_INPUT_PROJ_NORM] = SLOT_MUST,       \
+    [SLOT_INPUT_GATE] = SLOT_MUST, [SLOT_INPUT_OUT] = SLOT_MUST, [SLOT_INPUT_NORM] = SLOT_MUST
 #define HF_KEYS_EXPERTS "num_experts_per_tok"
 #define KEYS_LATENT                                                                                          \
     "attention.kv_lora_rank|attention.q_lora_rank|attention.key_length_mla|attention.value_length_mla|"      \
     "attention.latent_norm_rms_epsilon|rope.scaling.yarn_log_multiplier"
 #define HF_KEYS_LATENT "kv_lora_rank|q_lora_rank|qk_nope_head_dim|qk_rope_head_dim|v_head_dim|rope_interleave"
+/* The gated delta rule; q, k and v in front of a gate, as one tensor each. */
+#define SLOTS_DELTA                                                                                          \
+    [SLOT_STATE_QKV] = SLOT_MUST, [SLOT_STATE_GATE] = SLOT_MUST, [SLOT_STATE_CONV] = SLOT_MUST,              \
+    [SLOT_STATE_DT_BIAS] = SLOT_MUST, [SLOT_STATE_DECAY] = SLOT_MUST, [SLOT_STATE_NORM] = SLOT_MUST,         \
+    [SLOT_STATE_OUT] = SLOT_MUST
+#define KEYS_DELTA                                                                                           \
+    "ssm.conv_kernel|ssm.state_size|ssm.group_count|ssm.time_step_rank|ssm.inner_size|ssm.grouped_heads|"    \
+    "full_attention_interval|attention.recurrent_layers"
+#define HF_KEYS_DELTA                                                                                        \
+    "linear_conv_kernel_dim|linear_key_head_dim|linear_value_head_dim|linear_num_key_heads|"                 \
+    "linear_num_value_heads|full_attention_interval"
 /* A dense decoder block. */
 #define SLOTS_DENSE SLOTS_CORE, SLOTS_QKV, SLOTS_NORMS, SLOTS_GATED
 /* One with LayerNorm and without a gate, but for q, k and v. */
@@ -110,6 +143,15 @@ enum hf_op {
     HF_COLUMNS, /* of gate, then of up, of floats [expert][k][2 n]; stands for gate's name */
     HF_BLOCKS,  /* "X_blocks" beside "X_scales": MXFP4 */
     HF_LATENT, /* a latent's keys [n_nope], then its values [n_value] of each head; GGUF has them apart; stands for the keys' name */
+    HF_PLAIN,  /* as it is, also where norms have w - 1 */
+    HF_HEADS_QKVZ, /* of each key head the rows of its query, its key, its value heads and their gates; stands for attn_qkv's name */
+    /* By value heads, which GGUF may have in another order: rows; those behind the rows of keys; columns; and of vectors, -exp(w); of a
+     * convolution [channels][1][taps], those behind the channels of keys. */
+    HF_VALUE_ROWS,
+    HF_VALUE_TAIL,
+    HF_VALUE_COLUMNS,
+    HF_VALUE_DECAYS,
+    HF_VALUE_TAPS,
     HF_EXPERT, /* one expert's: "experts.3.", "ffn_gate.3." */
     HF_KEY,    /* one number of the layer, which GGUF has in a key of that name, a list of all layers' */
     HF_SKIP    /* nothing is computed with it */
@@ -147,6 +189,13 @@ struct arch {
     bool rope_scaled_full;
     /* Attention and feed-forward part read the same x; the key use_parallel_residual may say otherwise. */
     bool parallel;
+    /* Layers of another kind than attention. */
+    enum mixer mixer;
+    enum mixer_where mixer_where;
+    bool
+        tiled; /* value head h of the delta rule has key head h % n_key, unless the key ssm.grouped_heads says no */
+    bool
+        q_gated; /* behind each head's query stands its gate: a sigmoid, times the head's output element by element */
     /* Attention by a latent that is key and value of all heads. */
     bool latent;
     bool qk_norm_late; /* q and k are normalised behind rotation */
@@ -181,6 +230,7 @@ struct arch {
     const struct hf_name *hf_layer, *hf_whole;
     const char *
         hf_sigmoid; /* "a|b": model types whose experts' scores are sigmoids, where others of the table have softmax */
+    float hf_rotated;     /* the part of a head that is rotated where no key says it; 0: all */
     bool hf_plus_one;     /* norms have w - 1 */
     bool hf_halves;       /* rows of q and k are in halves where GGUF has neighbours */
     bool hf_tied;         /* the head is the embedding unless tie_word_embeddings says no */

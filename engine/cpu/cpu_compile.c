@@ -6,6 +6,7 @@
  *   rope + rope + kv_put + attend   decode: one thread does a kv head from end to end */
 #include "cpu/cpu_list.h"
 #include "seam/elsewhere.h"
+#include "seam/weight.h"
 #include <string.h>
 
 /* May op i + 1 be done inside matmul i? Its input is the matmul's output and dies with it, and what it writes is
@@ -22,10 +23,18 @@ static enum cpu_epilogue epilogue_of(const struct op_list *l, int i, struct view
     return CPU_EPI_STORE;
 }
 
+/* At most rows, and no unit crosses the end of a run; of several members with runs, these have the same ones. */
+static int within_runs(const struct weight_group *w, int rows) {
+    for (int m = 0; m < w->n_member; m++) {
+        const int run = weight_run(&w->member[m]);
+        while (run < w->member[m].n && run % rows) rows--;
+    }
+    return rows;
+}
 int cpu_decode_unit_rows(int n_thread, const struct weight_group *w) {
     int rows = CPU_UNIT_ROWS;
     while (rows > 16 && w->n / rows < 16 * n_thread) rows /= 2;
-    return rows;
+    return within_runs(w, rows);
 }
 
 /* One route for all members, since they share the copy of x. */
@@ -48,7 +57,7 @@ static void compile_matmul(struct cpu *c, const struct op_list *l, struct cpu_op
     bool decode = l->cls == ROW_DECODE, fuse = !c->config.no_fuse;
     o->fn = decode ? cpu_op_matmul_decode : cpu_op_matmul_prompt;
     o->route = prompt_route(c, w, l->op[i].matmul.exact);
-    o->unit_rows = decode ? cpu_decode_unit_rows(c->n_thread, w) : CPU_PANEL_ROWS;
+    o->unit_rows = decode ? cpu_decode_unit_rows(c->n_thread, w) : within_runs(w, CPU_PANEL_ROWS);
     if (norm) o->norm = &l->op[i - 1];
     /* prompt rows are copied to panels before the first output is written, so nothing is read any more then */
     struct view source = norm ? o->norm->norm.x : l->op[i].matmul.x;
@@ -108,11 +117,11 @@ static bool row_wise(const struct op_list *l, const struct cpu_op *o) {
 static enum infer_status compile_small(struct cpu *c, const struct op_list *l, struct cpu_op *o,
                                        const struct op *op) {
     static cpu_fn *const plain[OP_KIND_COUNT] = {
-        [OP_EMBED] = cpu_op_embed,   [OP_NORM] = cpu_op_norm,     [OP_ROPE] = cpu_op_rope,
-        [OP_KV_PUT] = cpu_op_kv_put, [OP_GLU] = cpu_op_glu,       [OP_ADD] = cpu_op_add,
-        [OP_ROWS] = cpu_op_rows,     [OP_SELECT] = cpu_op_select, [OP_CONV] = cpu_op_conv,
-        [OP_ROUTE] = cpu_op_route,   [OP_MIX] = cpu_op_mix,       [OP_POSITION] = cpu_op_position,
-        [OP_HEADS] = cpu_op_heads};
+        [OP_EMBED] = cpu_op_embed,       [OP_NORM] = cpu_op_norm,     [OP_ROPE] = cpu_op_rope,
+        [OP_KV_PUT] = cpu_op_kv_put,     [OP_GLU] = cpu_op_glu,       [OP_ADD] = cpu_op_add,
+        [OP_ROWS] = cpu_op_rows,         [OP_SELECT] = cpu_op_select, [OP_CONV] = cpu_op_conv,
+        [OP_DELTA] = cpu_op_delta,       [OP_ROUTE] = cpu_op_route,   [OP_MIX] = cpu_op_mix,
+        [OP_POSITION] = cpu_op_position, [OP_HEADS] = cpu_op_heads};
     o->fn = plain[op->kind];
     if (op->kind == OP_ROPE && (o->cs = rope_table(c, op->rope.rope)) < 0)
         return err_set(INFER_E_UNSUPPORTED, "more than %d different rope tables", CPU_ROPES);

@@ -72,8 +72,8 @@ static void prepare(const struct cpu_op *op, struct cpu_step *s, int t0, int t1,
 static void multiply_rows(struct cpu *c, const struct cpu_op *op, int m, int row, int n, struct cpu_x x,
                           int T, float *out) {
     const struct weight *w = &op->op->matmul.w->member[m];
-    size_t stride = weight_stride(w);
-    const uint8_t *from = (const uint8_t *)w->data + stride * (size_t)row;
+    const size_t stride = weight_stride(w);
+    const uint8_t *from = weight_row(w, row);
     const struct cpu_copied copy = cpu_copied(c, op->copy ? &op->copy[m] : NULL, row / op->unit_rows, false);
     cpu_row_fn *const *kernel = cpu_is_float(w->type) ? c->k->gemv_float : c->k->gemm_int8;
     if (copy.made && c->isa == CPU_ISA_AMX && cpu_tiles_can(w->type, w->k))
@@ -144,7 +144,7 @@ static void unit_multiply(struct cpu *c, struct cpu_work *work, const struct wei
     memset(acc, 0, sizeof(float) * (size_t)n_panel * CPU_PANEL_ROWS * CPU_LANES);
     for (int k0 = 0; k0 < w->k; k0 += CPU_PANEL_K) {
         int kb = w->k - k0 < CPU_PANEL_K ? w->k - k0 : CPU_PANEL_K;
-        const uint8_t *src = (const uint8_t *)w->data + stride * (size_t)row + quant_row_bytes(q, (size_t)k0);
+        const uint8_t *src = (const uint8_t *)weight_row(w, row) + quant_row_bytes(q, (size_t)k0);
         for (int r = 0; r < n; r++, src += stride)
             c->k->dequant_f32[w->type](weights + (size_t)r * CPU_PANEL_STRIDE, src, weight_end(w), kb);
         c->k->gemm_f32(weights, kb, (const float *)(const void *)panel + (size_t)k0 * CPU_LANES, elems,
@@ -189,7 +189,7 @@ static struct job first_job(const struct cpu_op *op, struct cpu_step *s, int thr
     if (j.unit < 0) return j;
     j.m = unit_place(op, j.unit, &j.row);
     int rows = op->op->matmul.w->member[j.m].n - j.row;
-    j.n = rows < CPU_PANEL_ROWS ? rows : CPU_PANEL_ROWS;
+    j.n = rows < op->unit_rows ? rows : op->unit_rows;
     return j;
 }
 /* Columns inside, then members, then groups of tokens, then units. */
@@ -212,7 +212,7 @@ static struct cpu_amx_rows rows_of(const struct job *j, const struct cpu_op *op,
     const struct quant_info *q = quant_info(w->type);
     r.unpack = c->k->dequant_bf16[w->type];
     r.stride = weight_stride(w);
-    r.src = (const uint8_t *)w->data + r.stride * (size_t)j->row + quant_row_bytes(q, (size_t)j->k0);
+    r.src = (const uint8_t *)weight_row(w, j->row) + quant_row_bytes(q, (size_t)j->k0);
     r.end = weight_end(w);
     r.bytes_256 = quant_row_bytes(q, 256);
     r.n = j->n;
@@ -296,16 +296,15 @@ void cpu_op_matmul_prompt(const struct cpu_op *op, struct cpu_step *s, int threa
     int members = op->epilogue == CPU_EPI_GLU ? 2 : 1;
     while ((u = cpu_unit_next(op, s, thread, n_thread, &victim)) >= 0) {
         int row, m = unit_place(op, u, &row);
-        int n = mm->w->member[m].n - row < CPU_PANEL_ROWS ? mm->w->member[m].n - row : CPU_PANEL_ROWS;
+        int n = mm->w->member[m].n - row < op->unit_rows ? mm->w->member[m].n - row : op->unit_rows;
         for (int t0 = 0; t0 < T; t0 += CPU_PANEL_TOKENS) {
             int tokens = T - t0 < CPU_PANEL_TOKENS ? T - t0 : CPU_PANEL_TOKENS;
             const uint8_t *panel = c->panel + (size_t)(t0 / CPU_LANES) * one;
             for (int i = 0; i < members; i++) {
                 const struct weight *w = &mm->w->member[m + i];
                 float *acc = work->acc + (size_t)i * acc_floats;
-                size_t stride = weight_stride(w);
                 if (op->route == CPU_ROUTE_INT8 || op->route == CPU_ROUTE_INT16)
-                    kernel[w->type]((const uint8_t *)w->data + stride * (size_t)row, stride, n, K,
+                    kernel[w->type](weight_row(w, row), weight_stride(w), n, K,
                                     (struct cpu_x){rows.at + (size_t)t0 * rows.row, rows.row, rows.chunk},
                                     tokens, acc, NULL, false);
                 else

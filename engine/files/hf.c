@@ -2,6 +2,7 @@
 #include "files/hf.h"
 #include "files/hf_change.h"
 #include "files/hf_latent.h"
+#include "files/hf_state.h"
 #include "files/hf_turns.h"
 #include "files/json.h"
 #include "files/safetensors.h"
@@ -243,6 +244,19 @@ static enum infer_status take_latent(struct folder *d, struct strmap *index, con
     return put_tensor(d, index, &t[1], values);
 }
 
+/* Queries, keys, values and gates of a layer with the delta rule, together in one tensor. */
+static enum infer_status take_qkvz(struct folder *d, struct strmap *index, const struct tensor *from, int p,
+                                   const struct hf_target *to) {
+    struct tensor t[2];
+    char gate[sizeof to->name];
+    const char *at = strstr(to->name, "attn_qkv");
+    TRY(hf_qkvz(t, from, d->config.delta, &d->f->arena, d->f->part[p].path));
+    t[0].part = t[1].part = p;
+    TRY(put_tensor(d, index, &t[0], to->name));
+    snprintf(gate, sizeof gate, "%.*sattn_gate%s", (int)(at - to->name), to->name, at + strlen("attn_qkv"));
+    return put_tensor(d, index, &t[1], gate);
+}
+
 /* A tensor of part p becomes the next of f->tensor under its name in GGUF; one of a stack goes into its matrix. */
 static enum infer_status take_tensor(struct folder *d, struct strmap *index, const struct tensor *from,
                                      int p) {
@@ -259,6 +273,7 @@ static enum infer_status take_tensor(struct folder *d, struct strmap *index, con
         return take_experts(d, index, from, p, &to);
     if (!from->n_dim) return INFER_OK;
     if (to.op == HF_LATENT) return take_latent(d, index, from, p, &to);
+    if (to.op == HF_HEADS_QKVZ) return take_qkvz(d, index, from, p, &to);
     if (d->config.tied && strcmp(to.name, "output.weight") == 0) { /* a copy of the embedding */
         d->second_head = *from;
         return INFER_OK;
@@ -272,6 +287,7 @@ static enum infer_status take_tensor(struct folder *d, struct strmap *index, con
         TRY(hf_stack(t, from, to.index, &heads, &f->arena, path));
     }
     TRY(hf_change(t, to.op, &heads, &f->arena, path));
+    TRY(hf_by_value(t, to.op, d->config.delta, d->config.tiled, &f->arena, path));
     if (strcmp(to.name, t->name) != 0) t->name = arena_strndup(&f->arena, to.name, strlen(to.name));
     if (!t->name) return no_memory(d);
     TRY(strmap_put(index, t->name, strlen(t->name), (int64_t)f->n_tensor, &old));

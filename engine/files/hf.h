@@ -45,6 +45,8 @@ struct hf_config {
     uint32_t n_draft;                       /* layers behind the last, which draft tokens and are not read */
     int n_head, n_kv_head, head_dim, n_rot; /* of full layers */
     int latent[3];                          /* n_nope, n_value and rank of latent attention */
+    int delta[4]; /* key heads, value heads, width of a key and of a value; 0: none */
+    bool tiled;   /* value heads are to be in turns */
     int64_t n_embd, n_expert, n_ff_expert;
     /* [n_rot / 2] in the arena, what frequencies are divided by: of all contexts; of those within the original length, and
      * beyond it. NULL: none. */

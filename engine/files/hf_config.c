@@ -258,7 +258,8 @@ static enum infer_status read_arch(const struct config *c, bool vocab_only) {
 
 enum infer_status hf_config(struct hf_config *out, struct hf_keys *keys, const char *path, const char *json,
                             size_t n, const struct tensorfile_options *options) {
-    struct config c = {.path = path, .out = out, .keys = keys, .ignore = &options->ignore};
+    struct config c = {
+        .path = path, .out = out, .keys = keys, .ignore = &options->ignore, .for_gguf = options->for_gguf};
     uint32_t dim[2] = {0};
     bool whole = !options->vocab_only;
     *out = (struct hf_config){0};
@@ -270,6 +271,7 @@ enum infer_status hf_config(struct hf_config *out, struct hf_keys *keys, const c
     if (!s && whole) s = check_keys(&c);
     if (!s && out->table) s = config_windows(&c);
     if (!s && out->table) s = config_sizes(&c, dim);
+    if (!s && out->table) s = config_mixers(&c);
     if (!s && out->table) s = config_experts(&c);
     if (!s && out->table) s = config_rope(&c, dim);
     json_decref(c.root);
@@ -289,8 +291,12 @@ static enum infer_status check_told(const struct tensorfile *f, const char *tens
 
 /* Where the first layer has a bias, every layer has. */
 static enum infer_status check_bias(const struct hf_config *c, const struct tensorfile *f) {
-    static const char *const part[] = {"attn_q.bias",      "attn_k.bias",        "attn_v.bias",
-                                       "attn_output.bias", "attn_q_norm.weight", "attn_k_norm.weight"};
+    static const struct {
+        const char *name;
+        enum slot slot;
+    } part[] = {{"attn_q.bias", SLOT_ATTN_Q_BIAS},        {"attn_k.bias", SLOT_ATTN_K_BIAS},
+                {"attn_v.bias", SLOT_ATTN_V_BIAS},        {"attn_output.bias", SLOT_ATTN_OUTPUT_BIAS},
+                {"attn_q_norm.weight", SLOT_ATTN_Q_NORM}, {"attn_k_norm.weight", SLOT_ATTN_K_NORM}};
     const bool fused = c->table->slot[SLOT_ATTN_QKV] != SLOT_ABSENT;
     char name[64], path[64];
     TRY(check_told(f, fused ? "attn_qkv.bias" : "attn_q.bias", &c->bias));
@@ -298,11 +304,12 @@ static enum infer_status check_bias(const struct hf_config *c, const struct tens
     TRY(check_told(f, "attn_q_norm.weight", &c->qk_norm));
     for (size_t i = 0; !fused && i < sizeof part / sizeof *part; i++) {
         const size_t first = i < 3 ? 0 : i; /* biases of q, k and v go together */
-        snprintf(name, sizeof name, "blk.0.%s", part[first]);
-        if (!tensorfile_find(f, name)) continue;
+        snprintf(name, sizeof name, "blk.0.%s", part[first].name);
+        if (!tensorfile_find(f, name) || c->table->slot[part[i].slot] == SLOT_MUST)
+            continue; /* one that must be there is missed when it is bound */
         for (int il = 0;; il++) {
             snprintf(path, sizeof path, "blk.%d.attn_q.weight", il);
-            snprintf(name, sizeof name, "blk.%d.%s", il, part[i]);
+            snprintf(name, sizeof name, "blk.%d.%s", il, part[i].name);
             if (!tensorfile_find(f, path)) break;
             if (!tensorfile_find(f, name))
                 return err_set(INFER_E_INPUT, "%s: tensor %s is missing, which other layers have", f->path,

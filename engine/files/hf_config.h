@@ -12,6 +12,8 @@ struct config {
     const struct key_ignore *ignore;
     uint32_t n_layer;
     uint8_t *windowed; /* windowed[n_layer]: the layer has a window */
+    uint8_t *mixed; /* mixed[n_layer]: layer_types says another mixer than attention; NULL: it says nothing */
+    bool for_gguf;  /* struct tensorfile_options */
 };
 
 /* Whether the architecture's own list (arch.h: hf_keys) has the key. */
@@ -35,6 +37,8 @@ enum infer_status config_windows(struct config *c);
 enum infer_status config_sizes(struct config *c, uint32_t dim[2]);
 /* Heads of latent attention (hf_latent.c), in the place of others; their rotated numbers. */
 enum infer_status config_latent(const struct config *c, uint32_t *n_rot);
+/* Layers with a state: which they are, and their sizes (hf_state.c). After config_windows. */
+enum infer_status config_mixers(const struct config *c);
 /* Experts: sizes, which layers have them, how they are chosen. After config_windows. */
 enum infer_status config_experts(const struct config *c);
 /* rope_theta, rope_scaling, rope_parameters and what is in them. */

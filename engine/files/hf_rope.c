@@ -320,7 +320,7 @@ enum infer_status config_rope(const struct config *c, const uint32_t dim[2]) {
     TRY(find_f32(&s, "partial_rotary_factor", 0, &part));
     if (part == 0 && config_reads(c, "rotary_pct"))
         TRY(find_f32(&s, "rotary_pct", 0, &part)); /* its old name */
-    if (part == 0) part = 1;
+    if (part == 0) part = c->out->table->hf_rotated != 0 ? c->out->table->hf_rotated : 1;
     if (c->out->table->latent) TRY(check_latent_part(c, dim[0], &part));
     if (config_reads(c, "rotary_dim")) TRY(find_u32(&s, "rotary_dim", 0, &n_rot));
     if (n_rot) part = (float)n_rot / (float)dim[0];

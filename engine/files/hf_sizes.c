@@ -38,6 +38,7 @@ static enum infer_status read_layer_types(const struct config *c, uint32_t *n, b
     json_array_foreach(list, i, v) {
         const char *name = json_string_value(v);
         if (!name) return config_wrong(c, "layer_types", "a list of names");
+        if (c->mixed && (c->mixed[i] = strcmp(name, "linear_attention") == 0)) continue;
         *n += c->windowed[i] = strcmp(name, windowed) == 0;
         if (!c->windowed[i] && strcmp(name, "full_attention") != 0)
             return err_set(INFER_E_UNSUPPORTED,
@@ -107,6 +108,14 @@ static enum infer_status read_chunks(struct config *c) {
     return INFER_OK;
 }
 
+/* Where other mixers than attention may be. */
+static enum infer_status open_mixed(struct config *c) {
+    const json_t *list = json_object_get(c->root, "layer_types");
+    if (c->out->table->mixer_where == MIXER_NOWHERE || !list || json_is_null(list)) return INFER_OK;
+    c->mixed = arena_alloc(c->keys->arena, (size_t)c->n_layer + 1);
+    return c->mixed ? INFER_OK : err_set(INFER_E_MEMORY, "out of memory: keys of a model");
+}
+
 /* Mistral has its window in every layer. Qwen has it in those from max_window_layers on, or as layer_types says, once
  * use_sliding_window is true. source: configuration_mistral, configuration_qwen2, configuration_qwen3 of transformers */
 enum infer_status config_windows(struct config *c) {
@@ -120,6 +129,7 @@ enum infer_status config_windows(struct config *c) {
     if (c->n_layer > MANY_LAYERS) return config_wrong(c, "num_hidden_layers", "in range");
     c->windowed = arena_alloc(c->keys->arena, (size_t)c->n_layer + 1);
     if (!c->windowed) return err_set(INFER_E_MEMORY, "out of memory: keys of a model");
+    TRY(open_mixed(c));
     if (a->chunked) return read_chunks(c);
     TRY(read_layer_types(c, &n, &listed));
     if (n && !(window && used))
@@ -345,6 +355,28 @@ static enum infer_status read_tensors_told(const struct config *c) {
     return told ? read_told(c, "qk_layernorm|use_qk_norm|qk_norm", &out->qk_norm) : INFER_OK;
 }
 
+/* Inputs of the layers' own; layers at the end without keys and values, whose feed-forward part may be twice as wide.
+ * source: modeling_gemma4 of transformers */
+static enum infer_status read_sharing(const struct config *c, uint32_t ff) {
+    const char *arch = c->out->arch;
+    uint32_t input, shared, *width = arena_alloc(c->keys->arena, sizeof *width * ((size_t)c->n_layer + 1));
+    bool twice;
+    if (!config_reads(c, "num_kv_shared_layers")) return INFER_OK;
+    if (!width) return err_set(INFER_E_MEMORY, "out of memory: keys of a model");
+    TRY(read_u32(c, "hidden_size_per_layer_input", 0, &input));
+    TRY(read_u32(c, "num_kv_shared_layers", 0, &shared));
+    TRY(read_bool(c, "use_double_wide_mlp", false, &twice));
+    if (shared > c->n_layer) return config_wrong(c, "num_kv_shared_layers", "at most the number of layers");
+    hf_put_u32(c->keys, arch, "embedding_length_per_layer_input", input);
+    if (shared) hf_put_u32(c->keys, arch, "attention.shared_kv_layers", shared);
+    for (uint32_t i = 0; i < c->n_layer; i++) width[i] = twice && i >= c->n_layer - shared ? 2 * ff : ff;
+    if (twice && shared)
+        hf_put_u32s(c->keys, arch, "feed_forward_length", width, c->n_layer);
+    else
+        hf_put_u32(c->keys, arch, "feed_forward_length", ff);
+    return INFER_OK;
+}
+
 enum infer_status config_sizes(struct config *c, uint32_t dim[2]) {
     static const struct {
         const char *keys, *name;
@@ -358,20 +390,24 @@ enum infer_status config_sizes(struct config *c, uint32_t dim[2]) {
     uint32_t v = 0, embd = 0;
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
         bool ungated = i == 2 && !a->slot[SLOT_FFN_GATE] && !a->slot[SLOT_FFN_GATE_UP];
-        TRY(read_u32(c, plain[i].keys, ungated ? 4 * (int64_t)embd : -1, &v));
+        int64_t usual = ungated ? 4 * (int64_t)embd : -1;
+        if (i == 2 && a->mixer_where && json_is_integer(json_object_get(c->root, "moe_intermediate_size")))
+            usual = 0; /* no dense layer */
+        TRY(read_u32(c, plain[i].keys, usual, &v));
+        if (i == 2 && !v) continue;
         if (i == 1) out->n_embd = embd = v;
         if (i == 2) out->n_ff_expert = v; /* unless another key says so */
         if (i == 2 && config_reads(c, "intermediate_size_mlp"))
             TRY(read_u32(c, "intermediate_size_mlp", -1, &v)); /* of dense layers */
-        hf_put_u32(c->keys, out->arch, plain[i].name, v);
+        if (i == 2 && config_reads(c, "num_kv_shared_layers"))
+            TRY(read_sharing(c, v));
+        else
+            hf_put_u32(c->keys, out->arch, plain[i].name, v);
     }
     out->n_vocab = v;
     out->n_layer = c->n_layer;
     if (config_reads(c, "num_nextn_predict_layers"))
         TRY(read_u32(c, "num_nextn_predict_layers", 0, &out->n_draft));
-    const json_t *side =
-        json_object_get(c->root, "hidden_size_per_layer_input"); /* Gemma 4's files say that it is 0 */
-    if (json_is_integer(side)) hf_put_u32(c->keys, out->arch, "embedding_length_per_layer_input", 0);
     TRY(a->latent ? config_latent(c, dim) : read_heads(c, dim));
     if (a->latent) dim[1] = dim[0];
     TRY(read_eps(c));

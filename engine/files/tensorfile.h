@@ -75,6 +75,7 @@ struct tensorfile {
 struct tensorfile_options {
     bool no_mmap;
     bool vocab_only; /* tensors may be absent */
+    bool for_gguf;   /* heads of folders in the order in which GGUF has them */
     struct key_ignore ignore;
 };
 

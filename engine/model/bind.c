@@ -1,73 +1,54 @@
 /* Tensors of the file to the slots of its architecture. */
-#include "model/model_impl.h"
+#include "model/bind.h"
 #include "seam/weight.h"
 
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 
-static int dim_value(const struct model *m, const struct layer *l, enum dim d) {
+int bind_dim(const struct model *m, const struct layer *l, enum dim d) {
     if (!l) l = &m->layer[0];
-    switch (d) {
-    case DIM_ONE:
-        return 1;
-    case DIM_VOCAB:
-        return m->n_vocab;
-    case DIM_EMBD:
-        return m->n_embd;
-    case DIM_Q:
-        return l->n_head * l->head_dim_k;
-    case DIM_K:
-        return l->n_kv_head * l->head_dim_k;
-    case DIM_V:
-        return l->n_kv_head * l->head_dim_v;
-    case DIM_QKV:
-        return dim_value(m, l, DIM_Q) + dim_value(m, l, DIM_K) + dim_value(m, l, DIM_V);
-    case DIM_ATTN:
-        return l->n_head * (l->n_value ? l->n_value : l->head_dim_v);
-    case DIM_HEAD_K:
-        return l->head_dim_k;
-    case DIM_HEAD_V:
-        return l->head_dim_v;
-    case DIM_Q_LATENT:
-        return l->n_head * (l->n_nope + m->rope[0].n_rot);
-    case DIM_Q_RANK:
-        return l->q_rank;
-    case DIM_NOPE:
-        return l->n_nope;
-    case DIM_VALUE:
-        return l->n_value;
-    case DIM_NOPE_VALUE:
-        return l->n_head * (l->n_nope + l->n_value);
-    case DIM_HEADS:
-        return l->n_head;
-    case DIM_KV_HEADS:
-        return l->n_kv_head;
-    case DIM_CTX:
-        return m->n_ctx_train;
-    case DIM_FF:
-        return l->n_ff;
-    case DIM_GATE_UP:
-        return 2 * l->n_ff;
-    case DIM_ROT_HALF:
-        return m->rope[0].n_rot / 2;
-    case DIM_EXPERTS:
-        return l->n_expert;
-    case DIM_EXPERT_FF:
-        return l->n_ff_expert;
-    case DIM_EXPERT_GATE_UP:
-        return 2 * l->n_ff_expert;
-    case DIM_SHARED_FF:
-        return l->n_ff_shared;
-    }
-    infer_bug("dim %d", (int)d);
+    const struct state_sizes *s = &l->sizes;
+    const int q = l->n_head * l->head_dim_k, k = l->n_kv_head * l->head_dim_k,
+              v = l->n_kv_head * l->head_dim_v;
+    const int size[DIM_COUNT] = {
+        [DIM_ONE] = 1,
+        [DIM_VOCAB] = m->n_vocab,
+        [DIM_EMBD] = m->n_embd,
+        [DIM_Q] = q,
+        [DIM_K] = k,
+        [DIM_V] = v,
+        [DIM_QKV] = (m->arch->q_gated ? 2 * q : q) + k + v,
+        [DIM_ATTN] = l->n_head * (l->n_value ? l->n_value : l->head_dim_v),
+        [DIM_HEAD_K] = l->head_dim_k,
+        [DIM_HEAD_V] = l->head_dim_v,
+        [DIM_Q_LATENT] = l->n_head * (l->n_nope + m->rope[0].n_rot),
+        [DIM_Q_RANK] = l->q_rank,
+        [DIM_NOPE] = l->n_nope,
+        [DIM_VALUE] = l->n_value,
+        [DIM_NOPE_VALUE] = l->n_head * (l->n_nope + l->n_value),
+        [DIM_HEADS] = l->n_head,
+        [DIM_KV_HEADS] = l->n_kv_head,
+        [DIM_CTX] = m->n_ctx_train,
+        [DIM_FF] = l->n_ff,
+        [DIM_GATE_UP] = 2 * l->n_ff,
+        [DIM_ROT_HALF] = m->rope[0].n_rot / 2,
+        [DIM_EXPERTS] = l->n_expert,
+        [DIM_EXPERT_FF] = l->n_ff_expert,
+        [DIM_EXPERT_GATE_UP] = 2 * l->n_ff_expert,
+        [DIM_SHARED_FF] = l->n_ff_shared,
+        [DIM_LAYER_INPUT] = m->n_layer_input,
+        [DIM_LAYER_INPUTS] = m->n_layer * m->n_layer_input,
+        [DIM_Q_GATED] = 2 * q,
+        [DIM_CHANNELS] = s->channels,
+        [DIM_TAPS] = s->taps,
+        [DIM_STATE_HEADS] = s->n_head,
+        [DIM_STATE_HEADS_2] = 2 * s->n_head,
+        [DIM_STATE_DIM] = s->head_dim,
+        [DIM_INNER] = s->n_head * s->head_dim,
+    };
+    return size[d];
 }
-
-struct binder {
-    struct model *m;
-    uint8_t *used; /* used[n_tensor] */
-    int max_group;
-};
 
 static enum infer_status missing(const struct model *m, const char *name) {
     return err_set(INFER_E_INPUT, "%s: tensor %s is missing", m->file->path, name);
@@ -80,6 +61,10 @@ static enum infer_status misshapen(const struct model *m, const struct tensor *t
                    (long long)t->shape[2], (long long)t->shape[3], (long long)rows, (long long)cols);
 }
 
+/* Of what a layer keeps of a position. */
+static bool is_kept(enum slot slot) {
+    return slot == SLOT_ATTN_K || slot == SLOT_ATTN_V || slot == SLOT_ATTN_K_NORM;
+}
 /* What the architecture says of a slot, for a layer that has experts or has none. */
 static enum slot_use slot_use(const struct model *m, enum slot slot, const struct layer *l) {
     bool sparse = l && l->n_expert;
@@ -88,7 +73,12 @@ static enum slot_use slot_use(const struct model *m, enum slot slot, const struc
     if (slot >= SLOT_FFN_ROUTER && !sparse) return SLOT_ABSENT;
     if (slot >= SLOT_FFN_GATE_UP && slot <= SLOT_FFN_DOWN_BIAS && sparse && !m->arch->moe.beside)
         return SLOT_ABSENT;
+    if (l && slot >= SLOT_ATTN_QKV && slot <= SLOT_ATTN_Q_GATED && l->mix != MIX_ATTENTION)
+        return SLOT_ABSENT;
+    if (l && slot >= SLOT_STATE_QKV && slot <= SLOT_STATE_OUT && l->mix == MIX_ATTENTION) return SLOT_ABSENT;
     if (slot >= SLOT_ATTN_Q_A && slot <= SLOT_ATTN_Q_B && l && !l->q_rank) return SLOT_ABSENT;
+    if (slot >= SLOT_INPUT_TABLE && slot <= SLOT_INPUT_NORM && !m->n_layer_input) return SLOT_ABSENT;
+    if (l && l->borrows && is_kept(slot)) return SLOT_ABSENT;
     if (slot == SLOT_ATTN_Q_LATENT && l && l->q_rank) return SLOT_ABSENT;
     return (enum slot_use)m->arch->slot[slot];
 }
@@ -99,7 +89,7 @@ static int slot_matrices(const struct slot_info *s, const struct layer *l) {
 }
 
 /* Finds the tensor of a slot in layer il (-1: outside) and checks its shape; *out NULL when it may be absent. */
-static enum infer_status bind_slot(struct binder *b, enum slot slot, int il, const struct tensor **out) {
+enum infer_status bind_slot(struct binder *b, enum slot slot, int il, const struct tensor **out) {
     struct model *m = b->m;
     const struct slot_info *s = &slot_info[slot];
     const struct layer *l = il < 0 ? NULL : &m->layer[il];
@@ -113,7 +103,7 @@ static enum infer_status bind_slot(struct binder *b, enum slot slot, int il, con
         if (use == SLOT_MUST && s->stack != SLOT_EACH_EXPERT) return missing(m, name);
         return INFER_OK;
     }
-    int64_t rows = dim_value(m, l, s->rows), cols = dim_value(m, l, s->cols);
+    int64_t rows = bind_dim(m, l, s->rows), cols = bind_dim(m, l, s->cols);
     int64_t have_rows = t->shape[2], have_cols = t->shape[3];
     bool fits =
         t->shape[0] == 1 && t->shape[1] == slot_matrices(s, l) && have_rows == rows && have_cols == cols;
@@ -124,7 +114,7 @@ static enum infer_status bind_slot(struct binder *b, enum slot slot, int il, con
 }
 
 /* A vector, or a matrix without products, as floats: the map itself when it is F32, else a decoded copy. */
-static enum infer_status bind_vector(struct binder *b, enum slot slot, int il, const float **out) {
+enum infer_status bind_vector(struct binder *b, enum slot slot, int il, const float **out) {
     const struct tensor *t;
     TRY(bind_slot(b, slot, il, &t));
     *out = NULL;
@@ -141,7 +131,7 @@ static enum infer_status bind_vector(struct binder *b, enum slot slot, int il, c
     return INFER_OK;
 }
 
-static struct weight weight_of(const struct tensor *t) {
+struct weight bind_weight(const struct tensor *t) {
     return (struct weight){.name = t->name,
                            .type = t->type,
                            .n = (int)t->shape[2],
@@ -160,7 +150,7 @@ static enum infer_status bind_single(struct binder *b, enum slot slot, int il, s
     const struct slot_info *s = &slot_info[slot];
     const struct layer *l = &m->layer[il];
     const char *end = strstr(s->name, "_exps.weight");
-    int64_t rows = dim_value(m, l, s->rows), cols = dim_value(m, l, s->cols);
+    int64_t rows = bind_dim(m, l, s->rows), cols = bind_dim(m, l, s->cols);
     char front[64], name[80];
     snprintf(front, sizeof front, "%.*s", (int)(end - s->name), s->name);
     const void **part = arena_alloc(&m->arena, (size_t)l->n_expert * sizeof *part);
@@ -176,7 +166,7 @@ static enum infer_status bind_single(struct binder *b, enum slot slot, int il, s
         if (e && t->type != out->type)
             return err_set(INFER_E_UNSUPPORTED, "%s: tensor %s is %s, the experts before it are %s",
                            m->file->path, name, quant_info(t->type)->name, quant_info(out->type)->name);
-        if (!e) *out = weight_of(t);
+        if (!e) *out = bind_weight(t);
         part[e] = t->data;
         b->used[t - m->file->tensor] = 1;
     }
@@ -186,13 +176,8 @@ static enum infer_status bind_single(struct binder *b, enum slot slot, int il, s
     return INFER_OK;
 }
 
-/* Matrices that read the same input: each a tensor of its own, or all of them in this order rows of a fused one. */
-struct group_slots {
-    enum slot fused, fused_bias, matrix[WEIGHT_GROUP_MAX], bias[WEIGHT_GROUP_MAX];
-};
-
 /* The factor of a whole matrix, in GGUF the tensor X.scale beside X.weight: one element. */
-static enum infer_status bind_factor(struct binder *b, const struct tensor *matrix, float *factor) {
+enum infer_status bind_factor(struct binder *b, const struct tensor *matrix, float *factor) {
     char name[80];
     snprintf(name, sizeof name, "%.*sscale", (int)(strlen(matrix->name) - strlen("weight")), matrix->name);
     const struct tensor *t = tensorfile_find(b->m->file, name);
@@ -209,15 +194,15 @@ static enum infer_status bind_factor(struct binder *b, const struct tensor *matr
 }
 
 /* A slot's matrix with its factor and its bias; *there: false when it may be absent and is. */
-static enum infer_status bind_matrix(struct binder *b, enum slot matrix, enum slot bias, int il,
-                                     struct weight *out, bool *there) {
+enum infer_status bind_matrix(struct binder *b, enum slot matrix, enum slot bias, int il, struct weight *out,
+                              bool *there) {
     const struct tensor *t;
     struct model *m = b->m;
     const struct layer *l = il < 0 ? NULL : &m->layer[il];
     const bool stack = slot_info[matrix].stack == SLOT_EACH_EXPERT;
     TRY(bind_slot(b, matrix, il, &t));
     *there = t != NULL;
-    if (t) *out = weight_of(t);
+    if (t) *out = bind_weight(t);
     if (!t && stack && slot_use(m, matrix, l) != SLOT_ABSENT) TRY(bind_single(b, matrix, il, out, there));
     if (!*there && stack && slot_use(m, matrix, l) == SLOT_MUST) {
         char name[80];
@@ -236,7 +221,7 @@ static enum infer_status bind_matrix(struct binder *b, enum slot matrix, enum sl
 }
 
 /* used: how many matrices of a stack a token reads. */
-static void add_member(struct model *m, struct weight_group *g, const struct weight *w, int used) {
+void bind_member(struct model *m, struct weight_group *g, const struct weight *w, int used) {
     g->member[g->n_member++] = *w;
     g->n += w->n;
     g->k = w->k;
@@ -245,7 +230,7 @@ static void add_member(struct model *m, struct weight_group *g, const struct wei
 }
 
 /* Its number, unless it is empty. */
-static void number_group(struct binder *b, struct weight_group *g) {
+void bind_number(struct binder *b, struct weight_group *g) {
     struct model *m = b->m;
     if (!g->n_member) return;
     if (m->n_group == b->max_group) infer_bug("more than %d groups of weights", b->max_group);
@@ -254,8 +239,7 @@ static void number_group(struct binder *b, struct weight_group *g) {
 }
 
 /* Without any of its slots in the architecture the group stays empty. */
-static enum infer_status bind_group(struct binder *b, struct weight_group *g, int il,
-                                    const struct group_slots *s) {
+enum infer_status bind_group(struct binder *b, struct weight_group *g, int il, const struct group_slots *s) {
     struct model *m = b->m;
     struct weight whole;
     bool fused, there;
@@ -264,15 +248,15 @@ static enum infer_status bind_group(struct binder *b, struct weight_group *g, in
         struct weight w;
         if (fused)
             w = weight_rows(&whole, row,
-                            dim_value(m, il < 0 ? NULL : &m->layer[il], slot_info[s->matrix[i]].rows));
+                            bind_dim(m, il < 0 ? NULL : &m->layer[il], slot_info[s->matrix[i]].rows));
         else
             TRY(bind_matrix(b, s->matrix[i], s->bias[i], il, &w, &there));
         if (!fused && !there) continue;
-        add_member(m, g, &w,
-                   slot_info[s->matrix[i]].stack == SLOT_EACH_EXPERT ? m->layer[il].n_used : w.n_stack);
+        bind_member(m, g, &w,
+                    slot_info[s->matrix[i]].stack == SLOT_EACH_EXPERT ? m->layer[il].n_used : w.n_stack);
         row += w.n;
     }
-    number_group(b, g);
+    bind_number(b, g);
     return INFER_OK;
 }
 
@@ -299,6 +283,8 @@ static const struct {
     {offsetof(struct layer, k_norm), SLOT_ATTN_K_NORM_HEADS, SLOT_NONE},
     {offsetof(struct layer, q_a_norm), SLOT_ATTN_Q_A_NORM, SLOT_NONE},
     {offsetof(struct layer, kv_a_norm), SLOT_ATTN_KV_A_NORM, SLOT_NONE},
+    {offsetof(struct layer, input_norm), SLOT_INPUT_NORM, SLOT_NONE},
+    {offsetof(struct layer, state_norm), SLOT_STATE_NORM, SLOT_NONE},
 };
 static const struct {
     size_t at;
@@ -311,11 +297,15 @@ static const struct {
       .bias = {SLOT_ATTN_Q_BIAS, SLOT_ATTN_K_BIAS, SLOT_ATTN_V_BIAS}}},
     {offsetof(struct layer, qkv_a), {.matrix = {SLOT_ATTN_Q_LATENT, SLOT_ATTN_Q_A, SLOT_ATTN_KV_A}}},
     {offsetof(struct layer, q_b), {.matrix = {SLOT_ATTN_Q_B}}},
+    {offsetof(struct layer, state_in), {.matrix = {SLOT_STATE_QKV, SLOT_STATE_GATE}}},
+    {offsetof(struct layer, state_out), {.matrix = {SLOT_STATE_OUT}}},
     {offsetof(struct layer, out), {.matrix = {SLOT_ATTN_OUTPUT}, .bias = {SLOT_ATTN_OUTPUT_BIAS}}},
     {offsetof(struct layer, gate_up),
      {.fused = SLOT_FFN_GATE_UP,
       .matrix = {SLOT_FFN_GATE, SLOT_FFN_UP},
       .bias = {SLOT_FFN_GATE_BIAS, SLOT_FFN_UP_BIAS}}},
+    {offsetof(struct layer, input_gate), {.matrix = {SLOT_INPUT_GATE}}},
+    {offsetof(struct layer, input_out), {.matrix = {SLOT_INPUT_OUT}}},
     {offsetof(struct layer, down), {.matrix = {SLOT_FFN_DOWN}, .bias = {SLOT_FFN_DOWN_BIAS}}},
     {offsetof(struct layer, router), {.matrix = {SLOT_FFN_ROUTER}, .bias = {SLOT_FFN_ROUTER_BIAS}}},
     {offsetof(struct layer, experts),
@@ -333,60 +323,14 @@ enum {
     N_LAYER_GROUP = sizeof layer_group / sizeof *layer_group
 };
 
-/* The keys of t [n_head][n_nope + n_value][latent], each head's transposed: a copy, in F16 unless the file has floats. */
-static enum infer_status transpose_keys(struct model *m, const struct layer *l, const struct tensor *t,
-                                        struct weight *k) {
-    const struct quant_info *from = quant_info(t->type);
-    const enum quant_type type = from->elems == 1 ? t->type : QUANT_F16;
-    const size_t nope = (size_t)l->n_nope, rank = (size_t)l->head_dim_v, each = nope + (size_t)l->n_value,
-                 row = quant_row_bytes(from, rank), to_row = quant_row_bytes(quant_info(type), nope);
-    uint8_t *copy = arena_alloc(&m->arena, (size_t)l->n_head * rank * to_row);
-    float *x;
-    if (!copy) return err_set(INFER_E_MEMORY, "out of memory for %s", t->name);
-    TRY(mem_new(&x, (nope * rank + nope) * sizeof *x, "the keys of a head"));
-    *k = weight_of(t);
-    k->type = type, k->n = (int)rank, k->k = (int)nope, k->data = copy;
-    k->n_stack = l->n_head, k->stack_bytes = rank * to_row;
-    for (size_t h = 0; h < (size_t)l->n_head; h++) {
-        for (size_t i = 0; i < nope; i++)
-            from->decode(x + i * rank, (const uint8_t *)t->data + (h * each + i) * row, rank);
-        for (size_t j = 0; j < rank; j++, copy += to_row) {
-            for (size_t i = 0; i < nope; i++) x[nope * rank + i] = x[i * rank + j];
-            quant_info(type)->encode(copy, x + nope * rank, nope, NULL);
-        }
-    }
-    mem_free(x);
-    return INFER_OK;
-}
-
-/* The matrices of a latent's keys and values, apart or, in files before 2025, of each head together. */
-static enum infer_status bind_latent(struct binder *b, int il) {
-    static const struct group_slots keys = {.matrix = {SLOT_ATTN_K_B}}, values = {.matrix = {SLOT_ATTN_V_B}};
-    struct model *m = b->m;
-    struct layer *l = &m->layer[il];
-    const struct tensor *t;
-    struct weight k, v;
-    char name[80];
-    if (!m->arch->latent) return INFER_OK;
-    TRY(bind_slot(b, SLOT_ATTN_KV_B, il, &t));
-    snprintf(name, sizeof name, slot_info[SLOT_ATTN_K_B].name, il);
-    if (!t || tensorfile_find(m->file, name)) { /* some files have both */
-        TRY(bind_group(b, &l->k_b, il, &keys));
-        return bind_group(b, &l->v_b, il, &values);
-    }
-    v = weight_of(t);
-    TRY(bind_factor(b, t, &v.factor));
-    size_t head = weight_stride(&v) * (size_t)(l->n_nope + l->n_value);
-    v.data = (const char *)v.data + weight_stride(&v) * (size_t)l->n_nope;
-    v.n = l->n_value, v.n_stack = l->n_head, v.stack_bytes = head;
-    TRY(transpose_keys(m, l, t, &k));
-    k.factor = v.factor;
-    m->prompt_bytes += weight_bytes(&v) + weight_bytes(&k);
-    m->token_bytes += weight_bytes(&v) + weight_bytes(&k);
-    add_member(m, &l->k_b, &k, l->n_head);
-    add_member(m, &l->v_b, &v, l->n_head);
-    number_group(b, &l->k_b);
-    number_group(b, &l->v_b);
+/* The store of the last layer with one of its own and the same window. source: modeling_gemma4 of transformers */
+static enum infer_status borrow_store(struct model *m, int il) {
+    struct layer *l = &m->layer[il], *from = l - 1;
+    while (from >= m->layer && (from->borrows || from->window != l->window)) from--;
+    if (from < m->layer || from->n_kv_head != l->n_kv_head)
+        return err_set(INFER_E_INPUT, "%s: layer %d has no keys, nor has a layer of its kind before it",
+                       m->file->path, il);
+    l->store = from->store;
     return INFER_OK;
 }
 
@@ -394,6 +338,7 @@ static enum infer_status bind_latent(struct binder *b, int il) {
 static enum infer_status bind_store(struct model *m, int il) {
     struct layer *l = &m->layer[il];
     int g = 0;
+    if (l->borrows) return borrow_store(m, il);
     while (g < m->n_kv_group && m->window[g] != l->window) g++;
     if (g == KV_GROUPS)
         return err_set(INFER_E_UNSUPPORTED, "%s: attention windows of more than %d lengths", m->file->path,
@@ -405,14 +350,13 @@ static enum infer_status bind_store(struct model *m, int il) {
 }
 
 /* What slots hold; nothing where the architecture or the file has none. */
-static enum infer_status bind_norm(struct binder *b, enum slot w, enum slot bias, int il,
-                                   struct norm_weights *out) {
+enum infer_status bind_norm(struct binder *b, enum slot w, enum slot bias, int il, struct norm_weights *out) {
     const float *data;
     TRY(bind_vector(b, w, il, &data));
     if (!data) return INFER_OK;
     const struct layer *l = il < 0 ? NULL : &b->m->layer[il];
     *out = (struct norm_weights){
-        .w = data, .n = dim_value(b->m, l, slot_info[w].rows) * dim_value(b->m, l, slot_info[w].cols)};
+        .w = data, .n = bind_dim(b->m, l, slot_info[w].rows) * bind_dim(b->m, l, slot_info[w].cols)};
     return bind_vector(b, bias, il, &out->bias);
 }
 
@@ -431,14 +375,45 @@ static enum infer_status scale_group(struct model *m, struct weight_group *g, fl
     return INFER_OK;
 }
 
-/* What the router reads is x / rms(x) * scale / sqrt(n_embd): a norm whose weights have the root. */
-static enum infer_status scale_router(struct model *m, struct layer *l) {
-    if (!l->router_norm.w) return INFER_OK;
-    float *w = arena_alloc(&m->arena, (size_t)m->n_embd * sizeof *w), root = 1 / sqrtf((float)m->n_embd);
+static enum infer_status scale_norm(struct model *m, struct norm_weights *norm, float factor) {
+    if (!norm->w) return INFER_OK;
+    float *w = arena_alloc(&m->arena, (size_t)norm->n * sizeof *w);
     if (!w) return err_set(INFER_E_MEMORY, "out of memory for a norm");
-    for (int i = 0; i < m->n_embd; i++) w[i] = l->router_norm.w[i] * root;
-    l->router_norm.w = w;
+    for (int i = 0; i < norm->n; i++) w[i] = norm->w[i] * factor;
+    norm->w = w;
     return INFER_OK;
+}
+
+/* e = (norm(proj x / sqrt(n_embd)) + table[id] * sqrt(n_layer_input)) / sqrt(2), that root in the norm's weights and in the factor by
+ * which the table is read. Of the table a token reads a row. */
+static enum infer_status bind_layer_inputs(struct binder *b) {
+    static const struct group_slots proj = {.matrix = {SLOT_INPUT_PROJ}};
+    struct model *m = b->m;
+    const struct tensor *t;
+    struct weight table;
+    if (!m->n_layer_input) return INFER_OK;
+    TRY(bind_slot(b, SLOT_INPUT_TABLE, -1, &t));
+    if (!t) return missing(m, slot_info[SLOT_INPUT_TABLE].name);
+    table = bind_weight(t);
+    TRY(bind_factor(b, t, &table.factor));
+    bind_member(m, &m->input_table, &table, 0);
+    bind_number(b, &m->input_table);
+    m->token_bytes += weight_stride(&table);
+    TRY(bind_group(b, &m->input_proj, -1, &proj));
+    m->input_proj.member[0].factor /= sqrtf((float)m->n_embd);
+    TRY(bind_norm(b, SLOT_INPUT_PROJ_NORM, SLOT_NONE, -1, &m->input_proj_norm));
+    return scale_norm(m, &m->input_proj_norm, sqrtf(0.5f));
+}
+
+/* Keys and values of a layer that borrows them: some files have what nothing reads. */
+static void pass_over_kept(struct binder *b, int il) {
+    char name[80];
+    for (int slot = 0; b->m->layer[il].borrows && slot < SLOT_COUNT; slot++) {
+        if (!is_kept((enum slot)slot)) continue;
+        snprintf(name, sizeof name, slot_info[slot].name, il);
+        const struct tensor *t = tensorfile_find(b->m->file, name);
+        if (t) b->used[t - b->m->file->tensor] = 1;
+    }
 }
 
 static enum infer_status bind_layer(struct binder *b, int il) {
@@ -448,22 +423,27 @@ static enum infer_status bind_layer(struct binder *b, int il) {
     for (size_t i = 0; i < N_LAYER_NORM; i++)
         TRY(bind_norm(b, layer_norm[i].slot, layer_norm[i].bias, il,
                       (struct norm_weights *)(void *)((char *)l + layer_norm[i].at)));
-    for (size_t i = 0; i < N_LAYER_GROUP; i++)
+    for (size_t i = m->arch->q_gated ? 1 : 0; i < N_LAYER_GROUP; i++) /* gated queries: bind_mixer */
         TRY(bind_group(b, (struct weight_group *)(void *)((char *)l + layer_group[i].at), il,
                        &layer_group[i].slots));
     TRY(bind_latent(b, il));
+    TRY(bind_mixer(b, il));
     TRY(bind_vector(b, SLOT_ATTN_SINKS, il, &l->sinks));
     TRY(bind_vector(b, SLOT_LAYER_SCALE, il, &scale));
     l->scale = scale ? *scale : 1;
     l->qk_row = m->arch->slot[SLOT_ATTN_Q_NORM_ROW] != SLOT_ABSENT;
     TRY(scale_group(m, &l->out, m->residual_scale));
+    TRY(scale_group(m, &l->state_out, m->residual_scale));
     TRY(scale_group(m, &l->down, m->residual_scale));
     TRY(scale_group(m, &l->experts_down, m->residual_scale));
     TRY(scale_group(m, &l->shared_down, m->residual_scale));
-    TRY(scale_router(m, l));
+    /* What the router reads is x / rms(x) * scale / sqrt(n_embd). */
+    TRY(scale_norm(m, &l->router_norm, 1 / sqrtf((float)m->n_embd)));
+    pass_over_kept(b, il);
     TRY(bind_vector(b, SLOT_FFN_CHOICE_BIAS, il, &l->route.bias));
     TRY(bind_vector(b, SLOT_FFN_DOWN_EXPS_SCALE, il, &l->route.expert_scale));
-    return bind_store(m, il);
+    l->store = -1;
+    return l->mix == MIX_ATTENTION ? bind_store(m, il) : INFER_OK;
 }
 
 /* Of a layer that drafts tokens: the logits do not depend on it. */
@@ -474,23 +454,25 @@ static bool is_draft(const struct model *m, const char *name) {
 
 enum infer_status model_bind_tensors(struct model *m) {
     struct binder b = {m, arena_alloc(&m->arena, m->file->n_tensor + 1),
-                       m->n_layer * (N_LAYER_GROUP + 2) + 1};
+                       m->n_layer * (N_LAYER_GROUP + 4) + 3};
     m->group = arena_alloc(&m->arena, (size_t)b.max_group * sizeof *m->group);
     m->store = arena_alloc(&m->arena, (size_t)m->n_layer * sizeof *m->store);
     m->window = arena_alloc(&m->arena, KV_GROUPS * sizeof *m->window);
-    if (!b.used || !m->group || !m->store || !m->window)
+    m->state = arena_alloc(&m->arena, 2 * (size_t)m->n_layer * sizeof *m->state);
+    if (!b.used || !m->group || !m->store || !m->window || !m->state)
         return err_set(INFER_E_MEMORY, "out of memory for %d layers", m->n_layer);
 
     const struct tensor *t;
     struct rope_divisors divisor;
     TRY(bind_slot(&b, SLOT_TOKEN_EMBD, -1, &t));
-    m->embd = weight_of(t);
+    m->embd = bind_weight(t);
     TRY(bind_factor(&b, t, &m->embd.factor));
     TRY(bind_vector(&b, SLOT_POSITION_EMBD, -1, &m->position));
     TRY(bind_vector(&b, SLOT_ROPE_FREQS, -1, &divisor.all));
     TRY(bind_vector(&b, SLOT_ROPE_LONG, -1, &divisor.beyond));
     TRY(bind_vector(&b, SLOT_ROPE_SHORT, -1, &divisor.within));
     TRY(model_bind_rope(m, &divisor));
+    TRY(bind_layer_inputs(&b));
     for (int il = 0; il < m->n_layer; il++) TRY(bind_layer(&b, il));
     TRY(bind_norm(&b, SLOT_OUTPUT_NORM, SLOT_OUTPUT_NORM_BIAS, -1, &m->output_norm));
     TRY(bind_slot(&b, SLOT_OUTPUT, -1, &t));

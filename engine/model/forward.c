@@ -1,119 +1,49 @@
 #include "model/forward.h"
+#include "model/emit.h"
 #include "seam/elsewhere.h"
 #include "seam/op_list.h"
-
-/* An emitter: the list under construction. Its arrays are as long as the longest list, so emitting cannot fail. */
-struct emitter {
-    struct op_list *list;
-    const struct model *m;
-    const struct layer_range *range;
-    int op_cap, buf_cap, layer;
-    bool long_context;
-};
-
-/* ---- emitting ----------------------------------------------------------------------------------------------- */
-
-static struct view buffer(struct emitter *e, const char *name, int width, enum buf_rows rows, bool float32) {
-    struct op_list *l = e->list;
-    if (l->n_buf == e->buf_cap) infer_bug("more than %d buffers", e->buf_cap);
-    l->buf[l->n_buf] = (struct buf){.name = name, .width = width, .rows = rows, .float32 = float32};
-    return (struct view){l->n_buf++, 0, width};
-}
-
-static void push(struct emitter *e, const char *name, struct op op) {
-    if (e->list->n_op == e->op_cap) infer_bug("more than %d operations", e->op_cap);
-    op.layer = e->layer;
-    op.name = name;
-    e->list->op[e->list->n_op++] = op;
-}
-
-/* Groups of dim elements of x; an absent norm (w NULL) is none. */
-static void norm(struct emitter *e, const char *name, struct view x, struct view out, int dim,
-                 const struct norm_weights *w) {
-    struct op_norm o = {x, out, e->m->arch->norm, dim, e->m->eps, w->w, w->bias, w->n == dim ? 0 : w->n};
-    if (w->w) push(e, name, (struct op){.kind = OP_NORM, .norm = o});
-}
-
-/* In place, with the epsilon of latents. */
-static void latent_norm(struct emitter *e, const char *name, struct view x, const struct norm_weights *w) {
-    struct op_norm o = {x, x, e->m->arch->norm, x.width, e->m->latent_eps, w->w, w->bias, 0};
-    push(e, name, (struct op){.kind = OP_NORM, .norm = o});
-}
-
-/* The norm of x in a buffer of its own; x itself where there is none. */
-static struct view normed(struct emitter *e, const char *name, struct view x, const struct norm_weights *w) {
-    if (!w->w) return x;
-    struct view h = buffer(e, name, e->m->n_embd, BUF_ROWS_ALL, false);
-    norm(e, name, x, h, e->m->n_embd, w);
-    return h;
-}
-
-static struct view matmul(struct emitter *e, const char *name, struct view x, const struct weight_group *w,
-                          enum buf_rows rows) {
-    struct view out = buffer(e, name, w->n, rows, false);
-    push(e, name, (struct op){.kind = OP_MATMUL, .matmul = {x, out, w, false}});
-    return out;
-}
-
-static void add(struct emitter *e, const char *name, struct view x, struct view y) {
-    push(e, name, (struct op){.kind = OP_ADD, .add = {x, y, x}});
-}
-
-/* head_dim: from a head's first rotated number to the next head's. */
-static void rope(struct emitter *e, const char *name, struct view x, int n_head, int head_dim,
-                 const struct layer *l) {
-    const struct rope *r = e->long_context && l->rope_long ? l->rope_long : l->rope;
-    if (r->kind == ROPE_NONE) return;
-    push(e, name, (struct op){.kind = OP_ROPE, .rope = {x, n_head, head_dim, r}});
-}
-
-static void map(struct emitter *e, const char *name, struct view x, struct view out, enum act_kind act,
-                struct act_numbers k) {
-    static const struct view none = {-1, 0, 0};
-    push(e, name, (struct op){.kind = OP_GLU, .glu = {x, none, out, act, k}});
-}
 
 /* ---- the model ---------------------------------------------------------------------------------------------- */
 
 /* q and k of all heads, each head or the whole row. */
 static void qk_norm(struct emitter *e, const struct layer *l, struct view q, struct view k) {
-    norm(e, "attn_q_norm", q, q, l->qk_row ? q.width : l->head_dim_k, &l->q_norm);
-    norm(e, "attn_k_norm", k, k, l->qk_row ? k.width : l->head_dim_k, &l->k_norm);
+    emit_norm(e, "attn_q_norm", q, q, l->qk_row ? q.width : l->head_dim_k, &l->q_norm);
+    emit_norm(e, "attn_k_norm", k, k, l->qk_row ? k.width : l->head_dim_k, &l->k_norm);
 }
-/* Groups of dim elements of x, without weights. */
-static void unit_norm(struct emitter *e, const char *name, struct view x, struct view out, int dim) {
-    struct op_norm o = {x, out, e->m->arch->norm, dim, e->m->eps, NULL, NULL, 0};
-    push(e, name, (struct op){.kind = OP_NORM, .norm = o});
-}
-
 /* V, from its own columns or, where there are none, from K as it comes. */
 static struct view value(struct emitter *e, const struct layer *l, struct view qkv, int n_q, int n_k) {
     int n_v = l->n_kv_head * l->head_dim_v;
     bool own = l->qkv.n > n_q + n_k;
     struct view from = view_columns(qkv, own ? n_q + n_k : n_q, n_v), v = from;
     if (!e->m->arch->v_norm) return from;
-    if (!own) v = buffer(e, "attn_v_norm", n_v, BUF_ROWS_ALL, false);
-    unit_norm(e, "attn_v_norm", from, v, l->head_dim_v);
+    if (!own) v = emit_buffer(e, "attn_v_norm", n_v, BUF_ROWS_ALL, false);
+    emit_unit_norm(e, "attn_v_norm", from, v, l->head_dim_v);
     return v;
 }
 
 static struct view attend(struct emitter *e, const struct layer *l, struct view q) {
     const struct model *m = e->m;
-    struct view a = buffer(e, "attend", l->n_head * l->head_dim_v, BUF_ROWS_ALL, false);
+    struct view a = emit_buffer(e, "attend", l->n_head * l->head_dim_v, BUF_ROWS_ALL, false);
     float scale = m->attn_scale != 0 ? m->attn_scale : 1 / __builtin_sqrtf((float)l->head_dim_k);
     const bool from_1 = m->arch->temp_unrotated, grows = !from_1 || l->rope->kind == ROPE_NONE;
-    push(e, "attend",
-         (struct op){.kind = OP_ATTEND,
-                     .attend = {q, a, l->store, l->n_head, scale, m->attn_softcap, l->window, l->sinks,
-                                grows ? m->temp_beta : 0, m->temp_len, from_1, m->arch->chunked}});
+    emit_op(e, "attend",
+            (struct op){.kind = OP_ATTEND,
+                        .attend = {q, a, l->store, l->n_head, scale, m->attn_softcap, l->window, l->sinks,
+                                   grows ? m->temp_beta : 0, m->temp_len, from_1, m->arch->chunked}});
     return a;
+}
+
+/* In place, with the epsilon of latents. */
+static void latent_norm(struct emitter *e, const char *name, struct view x, const struct norm_weights *w) {
+    struct op_norm o = {x, x, e->m->arch->norm, x.width, e->m->latent_eps, w->w, w->bias, 0};
+    emit_op(e, name, (struct op){.kind = OP_NORM, .norm = o});
 }
 
 /* Each head's product of x, as wide as out says. */
 static struct view heads(struct emitter *e, const char *name, struct view x, const struct weight_group *w,
                          int width) {
-    struct view out = buffer(e, name, width, BUF_ROWS_ALL, false);
-    push(e, name, (struct op){.kind = OP_HEADS, .heads = {x, out, w}});
+    struct view out = emit_buffer(e, name, width, BUF_ROWS_ALL, false);
+    emit_op(e, name, (struct op){.kind = OP_HEADS, .heads = {x, out, w}});
     return out;
 }
 
@@ -121,48 +51,68 @@ static struct view heads(struct emitter *e, const char *name, struct view x, con
  * v_b c, so that a head's sum over positions is v_b of the weighted sum of latents. source: DeepSeek-AI 2024 (arXiv 2405.04434) */
 static struct view latent_attention(struct emitter *e, const struct layer *l, struct view h) {
     int rank = l->head_dim_v, n_rot = l->head_dim_k - rank, head = l->n_nope + n_rot;
-    struct view both = matmul(e, "attn_qkv_a", h, &l->qkv_a, BUF_ROWS_ALL);
+    struct view both = emit_matmul(e, "attn_qkv_a", h, &l->qkv_a, BUF_ROWS_ALL);
     struct view kv = view_columns(both, l->qkv_a.n - l->head_dim_k, l->head_dim_k),
                 c = view_columns(kv, 0, rank), q = view_columns(both, 0, l->qkv_a.n - l->head_dim_k);
     if (l->q_rank) {
         latent_norm(e, "attn_q_a_norm", q, &l->q_a_norm);
-        q = matmul(e, "attn_q_b", q, &l->q_b, BUF_ROWS_ALL);
+        q = emit_matmul(e, "attn_q_b", q, &l->q_b, BUF_ROWS_ALL);
     }
     latent_norm(e, "attn_kv_a_norm", c, &l->kv_a_norm);
-    rope(e, "rope_k", view_columns(kv, rank, n_rot), 1, n_rot, l);
-    push(e, "kv_put", (struct op){.kind = OP_KV_PUT, .kv_put = {kv, {-1, 0, 0}, l->store}});
-    rope(e, "rope_q", view_columns(q, l->n_nope, q.width - l->n_nope), l->n_head, head, l);
+    emit_rope(e, "rope_k", view_columns(kv, rank, n_rot), 1, n_rot, l);
+    emit_op(e, "kv_put", (struct op){.kind = OP_KV_PUT, .kv_put = {kv, {-1, 0, 0}, l->store}});
+    emit_rope(e, "rope_q", view_columns(q, l->n_nope, q.width - l->n_nope), l->n_head, head, l);
     q = heads(e, "attn_k_b", q, &l->k_b, l->n_head * l->head_dim_k);
     struct view a = heads(e, "attn_v_b", attend(e, l, q), &l->v_b, l->n_head * l->n_value);
-    return matmul(e, "attn_output", a, &l->out, BUF_ROWS_ALL);
+    return emit_matmul(e, "attn_output", a, &l->out, BUF_ROWS_ALL);
+}
+
+/* out(attend(rope(norm(q)), keys and values of another layer)), q = W h */
+static struct view borrowed_attention(struct emitter *e, const struct layer *l, struct view h) {
+    struct view q = emit_matmul(e, "attn_q", h, &l->qkv, BUF_ROWS_ALL);
+    emit_norm(e, "attn_q_norm", q, q, l->head_dim_k, &l->q_norm);
+    emit_rope(e, "rope_q", q, l->n_head, l->head_dim_k, l);
+    return emit_matmul(e, "attn_output", attend(e, l, q), &l->out, BUF_ROWS_ALL);
 }
 
 /* out(attend(rope(norm(q)), rope(norm(k)), v)), q k v = W h */
 static struct view attention(struct emitter *e, const struct layer *l, struct view h) {
     const struct model *m = e->m;
     if (m->arch->latent) return latent_attention(e, l, h);
+    if (l->borrows) return borrowed_attention(e, l, h);
     int n_q = l->n_head * l->head_dim_k, n_k = l->n_kv_head * l->head_dim_k;
-    struct view qkv = matmul(e, "attn_qkv", h, &l->qkv, BUF_ROWS_ALL);
+    struct view qkv = emit_matmul(e, "attn_qkv", h, &l->qkv, BUF_ROWS_ALL);
     struct view q = view_columns(qkv, 0, n_q), k = view_columns(qkv, n_q, n_k),
                 v = value(e, l, qkv, n_q, n_k);
     if (!m->arch->qk_norm_late) qk_norm(e, l, q, k);
-    rope(e, "rope_q", q, l->n_head, l->head_dim_k, l);
-    rope(e, "rope_k", k, l->n_kv_head, l->head_dim_k, l);
+    emit_rope(e, "rope_q", q, l->n_head, l->head_dim_k, l);
+    emit_rope(e, "rope_k", k, l->n_kv_head, l->head_dim_k, l);
     if (m->arch->qk_norm_late) qk_norm(e, l, q, k);
     if (m->qk_unit && l->rope->kind != ROPE_NONE) {
-        unit_norm(e, "attn_q_norm", q, q, l->head_dim_k);
-        unit_norm(e, "attn_k_norm", k, k, l->head_dim_k);
+        emit_unit_norm(e, "attn_q_norm", q, q, l->head_dim_k);
+        emit_unit_norm(e, "attn_k_norm", k, k, l->head_dim_k);
     }
-    push(e, "kv_put", (struct op){.kind = OP_KV_PUT, .kv_put = {k, v, l->store}});
-    return matmul(e, "attn_output", attend(e, l, q), &l->out, BUF_ROWS_ALL);
+    emit_op(e, "kv_put", (struct op){.kind = OP_KV_PUT, .kv_put = {k, v, l->store}});
+    struct view a = attend(e, l, q);
+    if (l->q_gate.n) {
+        struct view gate = emit_matmul(e, "attn_gate", h, &l->q_gate, BUF_ROWS_ALL);
+        struct op_glu o = {.gate = gate, .up = a, .out = a, .act = ACT_SIGMOID};
+        emit_op(e, "attn_gated", (struct op){.kind = OP_GLU, .glu = o});
+    }
+    return emit_matmul(e, "attn_output", a, &l->out, BUF_ROWS_ALL);
+}
+
+/* What the layer makes of other positions. */
+static struct view mixer(struct emitter *e, const struct layer *l, struct view h) {
+    return l->mix == MIX_DELTA ? emit_delta(e, l, h) : attention(e, l, h);
 }
 
 /* act(gate) * up of the columns of gu, n each. */
 static struct view gated(struct emitter *e, const char *name, struct view gu, int n) {
-    struct view f = buffer(e, name, n, BUF_ROWS_ALL, false);
+    struct view f = emit_buffer(e, name, n, BUF_ROWS_ALL, false);
     struct op_glu o = {view_columns(gu, 0, n), view_columns(gu, n, n), f, e->m->arch->act,
                        e->m->layer[e->layer].act};
-    push(e, name, (struct op){.kind = OP_GLU, .glu = o});
+    emit_op(e, name, (struct op){.kind = OP_GLU, .glu = o});
     return f;
 }
 
@@ -170,23 +120,23 @@ static struct view gated(struct emitter *e, const char *name, struct view gu, in
  * (gate and up are linear, so it is their outputs that are multiplied). */
 static struct view chosen(struct emitter *e, const struct layer *l, struct view h, struct view choice) {
     int k = l->n_used, n = l->n_ff_expert;
-    struct view gu = buffer(e, "ffn_experts", k * 2 * n, BUF_ROWS_ALL, false),
-                down = buffer(e, "ffn_experts_down", k * e->m->n_embd, BUF_ROWS_ALL, false);
-    push(e, "ffn_experts",
-         (struct op){.kind = OP_EXPERTS,
-                     .experts = {h, choice, gu, &l->experts, k, false, e->m->arch->weight_on_input}});
+    struct view gu = emit_buffer(e, "ffn_experts", k * 2 * n, BUF_ROWS_ALL, false),
+                down = emit_buffer(e, "ffn_experts_down", k * e->m->n_embd, BUF_ROWS_ALL, false);
+    emit_op(e, "ffn_experts",
+            (struct op){.kind = OP_EXPERTS,
+                        .experts = {h, choice, gu, &l->experts, k, false, e->m->arch->weight_on_input}});
     struct view f = gated(e, "ffn_experts_glu", gu, k * n);
-    push(e, "ffn_experts_down",
-         (struct op){.kind = OP_EXPERTS, .experts = {f, choice, down, &l->experts_down, k, true, false}});
+    emit_op(e, "ffn_experts_down",
+            (struct op){.kind = OP_EXPERTS, .experts = {f, choice, down, &l->experts_down, k, true, false}});
     return down;
 }
 
 /* sum_j w[j] of these, by the backend that has the weights. */
 static struct view elsewhere(struct emitter *e, const struct layer *l, struct view h, struct view choice) {
-    struct view y = buffer(e, "ffn_elsewhere", e->m->n_embd, BUF_ROWS_ALL, true);
-    push(e, "ffn_elsewhere",
-         (struct op){.kind = OP_EXPERTS,
-                     .experts = {h, choice, y, e->range->elsewhere, l->n_used, false, true}});
+    struct view y = emit_buffer(e, "ffn_elsewhere", e->m->n_embd, BUF_ROWS_ALL, true);
+    emit_op(e, "ffn_elsewhere",
+            (struct op){.kind = OP_EXPERTS,
+                        .experts = {h, choice, y, e->range->elsewhere, l->n_used, false, true}});
     return y;
 }
 
@@ -195,36 +145,36 @@ static struct view elsewhere(struct emitter *e, const struct layer *l, struct vi
 static struct view experts(struct emitter *e, const struct layer *l, struct view h, struct view r) {
     struct view none = {-1, 0, 0}, shared = none, gate = none;
     bool away = e->layer < e->range->n_elsewhere;
-    struct view logits = buffer(e, "ffn_router", l->n_expert, BUF_ROWS_ALL, true),
-                choice = buffer(e, "ffn_choice", 2 * l->n_used, BUF_ROWS_ALL, true);
-    push(e, "ffn_router", (struct op){.kind = OP_MATMUL, .matmul = {r, logits, &l->router, true}});
-    push(e, "ffn_choice", (struct op){.kind = OP_ROUTE, .route = {logits, choice, &l->route}});
+    struct view logits = emit_buffer(e, "ffn_router", l->n_expert, BUF_ROWS_ALL, true),
+                choice = emit_buffer(e, "ffn_choice", 2 * l->n_used, BUF_ROWS_ALL, true);
+    emit_op(e, "ffn_router", (struct op){.kind = OP_MATMUL, .matmul = {r, logits, &l->router, true}});
+    emit_op(e, "ffn_choice", (struct op){.kind = OP_ROUTE, .route = {logits, choice, &l->route}});
     struct view y = away ? elsewhere(e, l, h, choice) : chosen(e, l, h, choice);
     if (away && !l->n_ff_shared) return y;
     if (l->n_ff_shared) {
-        struct view s = matmul(e, "ffn_shared", h, &l->shared, BUF_ROWS_ALL);
+        struct view s = emit_matmul(e, "ffn_shared", h, &l->shared, BUF_ROWS_ALL);
         s = gated(e, "ffn_shared_glu", s, l->n_ff_shared);
-        shared = matmul(e, "ffn_shared_down", s, &l->shared_down, BUF_ROWS_ALL);
+        shared = emit_matmul(e, "ffn_shared_down", s, &l->shared_down, BUF_ROWS_ALL);
     }
-    if (l->shared_gate.n) gate = matmul(e, "ffn_shared_gate", h, &l->shared_gate, BUF_ROWS_ALL);
-    struct view out = l->n_ff_shared ? shared : buffer(e, "ffn_mix", e->m->n_embd, BUF_ROWS_ALL, false);
-    push(e, "ffn_mix",
-         (struct op){.kind = OP_MIX,
-                     .mix = {y, choice, shared, gate, out, away ? 1 : l->n_used,
-                             away || e->m->arch->weight_on_input}});
+    if (l->shared_gate.n) gate = emit_matmul(e, "ffn_shared_gate", h, &l->shared_gate, BUF_ROWS_ALL);
+    struct view out = l->n_ff_shared ? shared : emit_buffer(e, "ffn_mix", e->m->n_embd, BUF_ROWS_ALL, false);
+    emit_op(e, "ffn_mix",
+            (struct op){.kind = OP_MIX,
+                        .mix = {y, choice, shared, gate, out, away ? 1 : l->n_used,
+                                away || e->m->arch->weight_on_input}});
     return out;
 }
 
 /* down(act(gate) * up) or down(act(up)), gate up = W h. */
 static struct view dense(struct emitter *e, const struct layer *l, struct view h) {
-    struct view gu = matmul(e, "ffn_gate_up", h, &l->gate_up, BUF_ROWS_ALL), f;
+    struct view gu = emit_matmul(e, "ffn_gate_up", h, &l->gate_up, BUF_ROWS_ALL), f;
     if (l->gate_up.n == l->n_ff) {
-        f = buffer(e, "ffn_glu", l->n_ff, BUF_ROWS_ALL, false);
-        map(e, "ffn_act", gu, f, e->m->arch->act, l->act);
+        f = emit_buffer(e, "ffn_glu", l->n_ff, BUF_ROWS_ALL, false);
+        emit_map(e, "ffn_act", gu, f, e->m->arch->act, l->act);
     } else {
         f = gated(e, "ffn_glu", gu, l->n_ff);
     }
-    return matmul(e, "ffn_down", f, &l->down, BUF_ROWS_ALL);
+    return emit_matmul(e, "ffn_down", f, &l->down, BUF_ROWS_ALL);
 }
 
 /* F(norm x): dense; experts; or, of x once more, post_1(dense(norm x)) + post_2(experts(norm_2 x)). */
@@ -232,48 +182,75 @@ static struct view feed_forward(struct emitter *e, const struct layer *l, struct
     if (!l->n_expert) return dense(e, l, h);
     if (!e->m->arch->moe.beside) return experts(e, l, h, h);
     int n = e->m->n_embd;
-    struct view d = dense(e, l, h), s = normed(e, "ffn_experts_norm", x, &l->experts_norm);
-    s = experts(e, l, s, normed(e, "ffn_router_norm", x, &l->router_norm));
-    norm(e, "post_dense_norm", d, d, n, &l->post_dense_norm);
-    norm(e, "post_experts_norm", s, s, n, &l->post_experts_norm);
-    add(e, "ffn_beside", d, s);
+    struct view d = dense(e, l, h), s = emit_normed(e, "ffn_experts_norm", x, &l->experts_norm);
+    s = experts(e, l, s, emit_normed(e, "ffn_router_norm", x, &l->router_norm));
+    emit_norm(e, "post_dense_norm", d, d, n, &l->post_dense_norm);
+    emit_norm(e, "post_experts_norm", s, s, n, &l->post_experts_norm);
+    emit_add(e, "ffn_beside", d, s);
     return d;
+}
+
+/* e = norm(proj x) + table[id], x the embedding: the input of each layer, one after the other. */
+static void layer_inputs(struct emitter *e, struct view x) {
+    const struct model *m = e->m;
+    if (!m->n_layer_input) return;
+    const struct weight *table = &m->input_table.member[0];
+    struct view own = emit_matmul(e, "inputs_proj", x, &m->input_proj, BUF_ROWS_ALL),
+                read = emit_buffer(e, "inputs_table", own.width, BUF_ROWS_ALL, false);
+    emit_norm(e, "inputs_norm", own, own, m->n_layer_input, &m->input_proj_norm);
+    float scale = __builtin_sqrtf((float)m->n_layer_input / 2);
+    emit_op(e, "inputs_table", (struct op){.kind = OP_EMBED, .embed = {read, table, scale}});
+    emit_add(e, "inputs_add", own, read);
+    e->inputs = own;
+}
+
+/* x += norm(out(act(gate x) * e)), e the layer's own input. */
+static void layer_input(struct emitter *e, const struct layer *l, struct view x) {
+    const int n = e->m->n_layer_input;
+    if (!n) return;
+    struct view g = emit_matmul(e, "input_gate", x, &l->input_gate, BUF_ROWS_ALL);
+    struct op_glu o = {g, view_columns(e->inputs, e->layer * n, n), g, e->m->arch->act, l->act};
+    emit_op(e, "input_glu", (struct op){.kind = OP_GLU, .glu = o});
+    struct view y = emit_matmul(e, "input_out", g, &l->input_out, BUF_ROWS_ALL);
+    emit_norm(e, "input_norm", y, y, e->m->n_embd, &l->input_norm);
+    emit_add(e, "input_add", x, y);
 }
 
 /* x += post(A(norm x)); x += post(F(norm x)). Parallel: x += A(h); x += F(h) with the same h = norm x, which there always is. Absent norms
  * are left out. */
 static void block(struct emitter *e, const struct layer *l, struct view x) {
     int n = e->m->n_embd;
-    struct view h = normed(e, "attn_norm", x, &l->attn_norm), own = h, a, f;
-    if (l->attn_norm_2.w) own = normed(e, "attn_norm_2", x, &l->attn_norm_2);
+    struct view h = emit_normed(e, "attn_norm", x, &l->attn_norm), own = h, a, f;
+    if (l->attn_norm_2.w) own = emit_normed(e, "attn_norm_2", x, &l->attn_norm_2);
     if (e->m->parallel) {
-        h = l->ffn_norm.w ? normed(e, "ffn_norm", x, &l->ffn_norm) : h;
-        a = attention(e, l, own);
-        add(e, "attn_add", x, a);
+        h = l->ffn_norm.w ? emit_normed(e, "ffn_norm", x, &l->ffn_norm) : h;
+        a = mixer(e, l, own);
+        emit_add(e, "attn_add", x, a);
         f = feed_forward(e, l, x, h);
-        add(e, "ffn_add", x, f);
+        emit_add(e, "ffn_add", x, f);
     } else {
-        a = attention(e, l, own);
-        norm(e, "post_attn_norm", a, a, n, &l->post_attn_norm);
-        add(e, "attn_add", x, a);
-        f = feed_forward(e, l, x, normed(e, "ffn_norm", x, &l->ffn_norm));
-        norm(e, "post_ffn_norm", f, f, n, &l->post_ffn_norm);
-        add(e, "ffn_add", x, f);
+        a = mixer(e, l, own);
+        emit_norm(e, "post_attn_norm", a, a, n, &l->post_attn_norm);
+        emit_add(e, "attn_add", x, a);
+        f = feed_forward(e, l, x, emit_normed(e, "ffn_norm", x, &l->ffn_norm));
+        emit_norm(e, "post_ffn_norm", f, f, n, &l->post_ffn_norm);
+        emit_add(e, "ffn_add", x, f);
     }
-    if (l->scale != 1) map(e, "layer_scale", x, x, ACT_SCALE, (struct act_numbers){.limit = l->scale});
+    layer_input(e, l, x);
+    if (l->scale != 1) emit_map(e, "layer_scale", x, x, ACT_SCALE, (struct act_numbers){.limit = l->scale});
 }
 
 /* logits = cap(head(norm(rows of x that want an output))) */
 static void output(struct emitter *e, struct view x) {
     const struct model *m = e->m;
-    struct view y = buffer(e, "output_rows", m->n_embd, BUF_ROWS_OUT, true);
-    push(e, "output_rows", (struct op){.kind = OP_ROWS, .rows = {x, y}});
-    struct view h = buffer(e, "output_norm", m->n_embd, BUF_ROWS_OUT, false);
-    norm(e, "output_norm", y, h, m->n_embd, &m->output_norm);
-    struct view logits = matmul(e, "logits", h, &m->head, BUF_ROWS_OUT);
+    struct view y = emit_buffer(e, "output_rows", m->n_embd, BUF_ROWS_OUT, true);
+    emit_op(e, "output_rows", (struct op){.kind = OP_ROWS, .rows = {x, y}});
+    struct view h = emit_buffer(e, "output_norm", m->n_embd, BUF_ROWS_OUT, false);
+    emit_norm(e, "output_norm", y, h, m->n_embd, &m->output_norm);
+    struct view logits = emit_matmul(e, "logits", h, &m->head, BUF_ROWS_OUT);
     if (m->logit_softcap > 0)
-        map(e, "logits_cap", logits, logits, ACT_CAP, (struct act_numbers){.limit = m->logit_softcap});
-    push(e, "select", (struct op){.kind = OP_SELECT, .select = {logits, m->n_vocab}});
+        emit_map(e, "logits_cap", logits, logits, ACT_CAP, (struct act_numbers){.limit = m->logit_softcap});
+    emit_op(e, "select", (struct op){.kind = OP_SELECT, .select = {logits, m->n_vocab}});
 }
 
 static enum infer_status begin(struct emitter *e, struct arena *arena, struct op_list *out,
@@ -281,10 +258,11 @@ static enum infer_status begin(struct emitter *e, struct arena *arena, struct op
     *e = (struct emitter){out,
                           m,
                           range,
-                          40 * m->n_layer + 8,
-                          32 * m->n_layer + 8,
+                          44 * m->n_layer + 12,
+                          34 * m->n_layer + 10,
                           -1,
-                          m->n_ctx_short && range->n_ctx > m->n_ctx_short};
+                          m->n_ctx_short && range->n_ctx > m->n_ctx_short,
+                          {-1, 0, 0}};
     out->op = arena_alloc(arena, (size_t)e->op_cap * sizeof *out->op);
     out->buf = arena_alloc(arena, (size_t)e->buf_cap * sizeof *out->buf);
     if (!out->op || !out->buf) return err_set(INFER_E_MEMORY, "out of memory for %d operations", e->op_cap);
@@ -297,12 +275,14 @@ enum infer_status forward_emit(struct op_list *out, struct arena *arena, const s
     struct emitter e;
     *out = (struct op_list){.cls = cls, .max_rows = max_rows, .max_out = max_out};
     TRY(begin(&e, arena, out, m, range));
-    struct view x = buffer(&e, "x", m->n_embd, BUF_ROWS_ALL, true);
+    struct view x = emit_buffer(&e, "x", m->n_embd, BUF_ROWS_ALL, true);
     struct op_embed embed = {x, &m->embd, m->embd_scale};
     if (range->first) embed = (struct op_embed){x, range->rows, 1};
-    push(&e, "embed", (struct op){.kind = OP_EMBED, .embed = embed});
+    emit_op(&e, "embed", (struct op){.kind = OP_EMBED, .embed = embed});
     if (!range->first && m->position)
-        push(&e, "position", (struct op){.kind = OP_POSITION, .position = {x, m->position, m->n_ctx_train}});
+        emit_op(&e, "position",
+                (struct op){.kind = OP_POSITION, .position = {x, m->position, m->n_ctx_train}});
+    if (!range->first) layer_inputs(&e, x);
     for (int il = range->first; il < range->end; il++) {
         e.layer = il;
         block(&e, &m->layer[il], x);
@@ -323,17 +303,17 @@ enum infer_status forward_emit_experts(struct op_list *out, struct arena *arena,
     TRY(begin(&e, arena, out, m, &none));
     for (int il = 0; il < n; il++)
         if (m->layer[il].n_used > used) used = m->layer[il].n_used;
-    struct view x = buffer(&e, "x", m->n_embd, BUF_ROWS_ALL, true),
-                choices = buffer(&e, "choice", 2 * used, BUF_ROWS_ALL, true),
-                y = buffer(&e, "out", m->n_embd, BUF_ROWS_ALL, true);
+    struct view x = emit_buffer(&e, "x", m->n_embd, BUF_ROWS_ALL, true),
+                choices = emit_buffer(&e, "choice", 2 * used, BUF_ROWS_ALL, true),
+                y = emit_buffer(&e, "out", m->n_embd, BUF_ROWS_ALL, true);
     for (int il = 0; il < n; il++) {
         const struct layer *l = &m->layer[il];
         if (!l->n_expert) continue;
         e.layer = il;
         struct view choice = view_columns(choices, 0, 2 * l->n_used), d = chosen(&e, l, x, choice);
-        push(&e, "ffn_mix",
-             (struct op){.kind = OP_MIX,
-                         .mix = {d, choice, absent, absent, y, l->n_used, m->arch->weight_on_input}});
+        emit_op(&e, "ffn_mix",
+                (struct op){.kind = OP_MIX,
+                            .mix = {d, choice, absent, absent, y, l->n_used, m->arch->weight_on_input}});
     }
     list_lives(out);
     return INFER_OK;

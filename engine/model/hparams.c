@@ -195,6 +195,19 @@ static enum infer_status read_qk_unit(struct model *m) {
     return meta_bool(m->file, model_key(m, key, sizeof key, "attention.qk_norm"), &m->qk_unit, &there);
 }
 
+/* The last layers attend to what others keep; layers have an input of their own. */
+static enum infer_status read_sharing(struct model *m) {
+    static const char key[] = "attention.shared_kv_layers";
+    int shared;
+    if (!m->arch->keys || !key_names(m->arch->keys, key, sizeof key - 1)) return INFER_OK;
+    TRY(model_read_int(m, key, 0, m->n_layer - 1, 0, &shared));
+    TRY(model_read_int(m, "embedding_length_per_layer_input", 0, MAX_EMBD / m->n_layer, 0,
+                       &m->n_layer_input));
+    for (int i = m->n_layer - shared; i < m->n_layer; i++) m->layer[i].borrows = true;
+    m->whole = shared || m->n_layer_input;
+    return INFER_OK;
+}
+
 /* block_count has the layers that draft, too. */
 static enum infer_status read_draft_layers(struct model *m) {
     static const char name[] = "nextn_predict_layers";
@@ -231,7 +244,10 @@ enum infer_status model_read_hparams(struct model *m) {
     TRY(meta_u32_array(m->file, model_key(m, key, sizeof key, "attention.head_count_kv"), n_kv,
                        (size_t)m->n_layer, &present));
     if (!present) memcpy(n_kv, n_head, (size_t)m->n_layer * sizeof *v);
-    TRY(read_layers(m, "feed_forward_length", 1, MAX_FF, -1, n_ff));
+    int usual = 0; /* of files without a dense layer */
+    if (m->arch->mixer_where != MIXER_NOWHERE && m->arch->slot[SLOT_FFN_ROUTER])
+        TRY(model_read_int(m, "expert_feed_forward_length", 0, MAX_FF, 0, &usual));
+    TRY(read_layers(m, "feed_forward_length", 1, MAX_FF, usual ? usual : -1, n_ff));
     for (int i = 0; i < m->n_layer; i++) {
         if (n_kv[i] < 1 || n_head[i] % n_kv[i])
             return err_set(INFER_E_INPUT, "%s: layer %d has %u heads and %u kv heads: not a multiple",
@@ -242,8 +258,10 @@ enum infer_status model_read_hparams(struct model *m) {
     }
     if (m->arch->wide_layers == m->n_layer && m->attn_scale == 0)
         m->attn_scale = 1 / sqrtf((float)m->n_embd / (float)n_head[0]);
+    TRY(model_read_mixers(m));
     TRY(read_act(m));
     TRY(read_windows(m, n_head));
+    TRY(read_sharing(m));
     TRY(model_read_experts(m));
     TRY(read_qk_unit(m));
     return m->arch->latent ? model_read_latent(m) : read_head_sizes(m);

@@ -12,10 +12,18 @@ struct norm_weights {
     int n;
 };
 
+/* Of a layer with a state: the convolution, and heads, n_head / n_group of which share what has n_state numbers (delta: keys and queries;
+ * Mamba: B and C); head_dim: of a head's input and output. */
+struct state_sizes {
+    int channels, taps, n_group, n_head, n_state, head_dim;
+};
+
 struct layer {
+    enum mixer mix;
     int n_head, n_kv_head, head_dim_k, head_dim_v, n_ff;
     int window;                          /* a row sees the last window positions, itself included; 0: all */
-    int store;                           /* index of its KV store */
+    int store;                           /* index of its KV store; -1: none */
+    bool borrows;                        /* which an earlier layer fills: no keys and values of its own */
     const struct rope *rope, *rope_long; /* rope_long: of contexts beyond n_ctx_short */
     /* In front of attention (2: of attention alone, where ffn_norm or attn_norm is of the feed-forward part) and of the
      * feed-forward part, and of what both add. */
@@ -28,9 +36,20 @@ struct layer {
     int n_nope, n_value, q_rank;
     struct norm_weights q_a_norm, kv_a_norm;
     struct weight_group qkv_a, q_b, k_b, v_b; /* k_b, v_b: a matrix for each head */
-    float scale;                              /* of the layer's result; 1: none */
+    struct weight_group q_gate;               /* of the queries' heads; n 0: none */
+    /* Layers with a state: its stores, of the convolution and of the heads. state_in: what is convolved, and the gate; state_gates: beta,
+     * alpha. decay: below 0, times the step */
+    struct state_sizes sizes;
+    int conv_state, state;
+    const float *conv_w, *conv_bias, *dt_bias, *decay; /* [channels][taps], [channels], NULL: 0; [n_head] */
+    struct norm_weights state_norm;
+    struct weight_group state_in, state_gates, state_out;
+    float scale; /* of the layer's result; 1: none */
     struct act_numbers act;
     struct weight_group qkv, out, gate_up, down;
+    /* Of the layer's own input e: x += norm(out(act(gate x) * e)). */
+    struct weight_group input_gate, input_out;
+    struct norm_weights input_norm;
     /* Experts; n_expert 0: none, and what follows is not there. Stacks gate and up, and down; the part that all rows share. */
     int n_expert, n_used, n_ff_expert, n_ff_shared;
     struct router route;
@@ -55,11 +74,18 @@ struct model {
     float logit_scale;
     float temp_beta; /* struct op_attend */
     int temp_len;
+    bool tiled;            /* struct op_delta */
     bool qk_unit;          /* rotated q and k are normalised without weights */
     bool parallel;         /* attention and feed-forward part read the same x */
     struct layer *layer;   /* layer[n_layer] */
     struct weight embd;    /* [n_vocab][n_embd] */
     const float *position; /* [n_ctx_train][n_embd], added to embeddings; NULL: none */
+    /* Inputs of the layers' own, n_layer_input numbers of each: rows of a table [n_vocab][n_layer][n_layer_input] and
+     * norm(proj x), x the embedding. n_layer_input 0: none. */
+    int n_layer_input;
+    struct weight_group input_table, input_proj;
+    struct norm_weights input_proj_norm; /* of each layer's numbers apart; n: n_layer_input */
+    bool whole; /* one device has all layers: what they read is not the residual stream alone */
     struct norm_weights output_norm;
     struct weight_group head; /* [n_vocab][n_embd]; the embedding's bytes when tied */
     bool tied;
@@ -68,7 +94,7 @@ struct model {
     int n_group;
     struct kv_store *store; /* store[n_store] */
     int n_store;
-    const struct state_store *state; /* state[n_state] */
+    struct state_store *state; /* state[n_state] */
     int n_state;
     int *window; /* window[n_kv_group]: of each KV group, 0: full */
     int n_kv_group;

@@ -21,6 +21,8 @@ enum infer_status model_read_float(const struct model *m, const char *name, floa
 enum infer_status model_read_hparams(struct model *m);
 /* Which layers have experts, their sizes and how they are chosen (expert_keys.c); after what else a layer has. */
 enum infer_status model_read_experts(struct model *m);
+/* Which layers have another mixer than attention, and their sizes (state_keys.c), for architectures that have some. */
+enum infer_status model_read_mixers(struct model *m);
 /* Sizes of latent attention (latent_keys.c), for architectures that have it. */
 enum infer_status model_read_latent(struct model *m);
 /* [n_rot / 2]: of the frequencies; within and beyond: of contexts as long as the original one, and of longer ones. NULL: none. */

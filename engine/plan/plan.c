@@ -33,6 +33,12 @@ static enum infer_status layers_of(const struct model *m, const struct plan_opti
                        ".device cuda computes nothing on the CPU, so all %d layers are on the card; "
                        ".gpu_layers %d goes with .device auto",
                        m->n_layer, n);
+    if (n && m->whole)
+        return err_set(
+            INFER_E_UNSUPPORTED,
+            ".gpu_layers %d: layers of this model read what others keep, so all %d are on the card, "
+            "or 0",
+            n, m->n_layer);
     *out = n;
     return INFER_OK;
 }

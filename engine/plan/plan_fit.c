@@ -57,7 +57,8 @@ static enum infer_status search_layers(struct plan *p, struct search *s) {
     const struct model *m = s->m;
     bool fits;
     int n, experts = -1;
-    TRY(greatest(s, &s->set.n_device_layer, 1, m->n_layer, 1, &n));
+    TRY(greatest(s, &s->set.n_device_layer, m->whole ? m->n_layer : 1, m->n_layer, 1, &n));
+    if (m->whole && n < m->n_layer) n = 0;
     if (n < m->n_layer && s->options->wish.n_cpu_experts < 0 && plan_has_experts(m, m->n_layer)) {
         plan_rates_find(s->options, &p->rates);
         TRY(greatest(s, &s->set.n_device_experts, 0, m->n_layer - 1, 1, &experts));
@@ -155,7 +156,8 @@ enum infer_status plan_nearest(struct plan *p, const struct model *m, const stru
                 snprintf(line, sizeof p->nearest[0], ".device auto .cpu_experts %d", m->n_layer - n);
         }
         s.set.n_device_experts = m->n_layer;
-        TRY(greatest(&s, &s.set.n_device_layer, 1, m->n_layer - 1, 1, &n));
+        n = 0;
+        if (!m->whole) TRY(greatest(&s, &s.set.n_device_layer, 1, m->n_layer - 1, 1, &n));
         if (n > 0 && (line = another(p)))
             snprintf(line, sizeof p->nearest[0], ".device auto .gpu_layers %d", n);
     }

@@ -1,53 +1,16 @@
 /* The reference backend: the specification in plain C. Every formula of backend.h as written there, one row after the
  * other, double accumulators, float32 buffers. Never tuned, never a route of another backend. */
+#include "ref/ref_impl.h"
 #include "seam/draw.h"
 #include "seam/elsewhere.h"
-#include "seam/last_tokens.h"
 #include "seam/op_list.h"
 #include "seam/router.h"
 #include "seam/weight.h"
 #include "base/mem.h"
 
 #include <math.h>
-#include <stdatomic.h>
-
-struct ref {
-    struct backend base;
-    struct backend_config c;
-    unsigned char *activation;
-    unsigned char **k, **v;      /* k[store], v[store]: pools */
-    float **state;               /* state[store][n_state_slot][n_elem] */
-    float *row;                  /* row[max k]: one decoded row of weights */
-    float *head;                 /* head[max head_dim]: one decoded row of the cache */
-    double *score;               /* score[n_ctx + 1] */
-    float *x;                    /* x[n_vocab]: a row of logits as a draw changes it */
-    struct draw_candidate *heap; /* heap[n_vocab] */
-    struct last_tokens last;
-    struct ref_result {
-        int32_t *token;        /* token[max_out] */
-        struct infer_top *top; /* top[max_out] */
-        float *logits;         /* logits[n_logits][n_vocab], the first has_logits of them filled */
-        int has_logits;
-        bool has_top;
-        enum infer_status status;
-    } result[2 * ROW_CLASS_COUNT];
-    unsigned n_run, n_wait;
-    atomic_bool cancelled;
-    const struct op_list *list;
-    struct step step; /* with the ids of last tokens */
-    struct ref_result *out;
-};
 
 /* ---- buffers and pools --------------------------------------------------------------------------------------- */
-
-static float *row_of(struct ref *r, struct view v, int t) {
-    const struct buf *b = &r->list->buf[v.buf];
-    return (float *)(r->activation + b->offset + (size_t)t * b->row_bytes) + v.col;
-}
-
-static int rows_in(const struct ref *r, struct view v) {
-    return r->list->buf[v.buf].rows == BUF_ROWS_OUT ? r->step.n_out : r->step.n_row;
-}
 
 /* Byte offset of one head's row of one position inside a pool. */
 static size_t kv_offset(const struct ref *r, const struct kv_store *s, int dim, int page, int head, int i) {
@@ -88,7 +51,7 @@ static int page_of(const struct ref *r, const struct kv_store *s, int slot, int 
 static void ref_embed(struct ref *r, const struct op_embed *o) {
     float scale = o->scale * o->w->factor;
     for (int t = 0; t < r->step.n_row; t++) {
-        float *out = row_of(r, o->out, t);
+        float *out = ref_row(r, o->out, t);
         weight_decode_row(o->w, r->step.id[t], out);
         for (int i = 0; i < o->w->k; i++) out[i] *= scale;
     }
@@ -111,23 +74,23 @@ static void norm_group(const struct op_norm *o, const float *x, float *out, int 
 }
 
 static void ref_norm(struct ref *r, const struct op_norm *o) {
-    for (int t = 0; t < rows_in(r, o->x); t++)
+    for (int t = 0; t < ref_rows_in(r, o->x); t++)
         for (int i = 0; i < o->x.width; i += o->dim)
-            norm_group(o, row_of(r, o->x, t) + i, row_of(r, o->out, t) + i, i);
+            norm_group(o, ref_row(r, o->x, t) + i, ref_row(r, o->out, t) + i, i);
 }
 
 static void ref_matmul(struct ref *r, const struct op_matmul *o) {
-    int col = 0, n_row = rows_in(r, o->x);
+    int col = 0, n_row = ref_rows_in(r, o->x);
     for (int g = 0; g < o->w->n_member; g++) {
         const struct weight *w = &o->w->member[g];
         for (int n = 0; n < w->n; n++) {
             weight_decode_row(w, n, r->row);
             for (int t = 0; t < n_row; t++) {
-                const float *x = row_of(r, o->x, t);
+                const float *x = ref_row(r, o->x, t);
                 double sum = 0;
                 for (int k = 0; k < w->k; k++) sum += (double)r->row[k] * (double)x[k];
                 sum *= (double)w->factor;
-                row_of(r, o->out, t)[col + n] = (float)(sum + (w->bias ? (double)w->bias[n] : 0));
+                ref_row(r, o->out, t)[col + n] = (float)(sum + (w->bias ? (double)w->bias[n] : 0));
             }
         }
         col += w->n;
@@ -137,9 +100,9 @@ static void ref_matmul(struct ref *r, const struct op_matmul *o) {
 static void ref_rope(struct ref *r, const struct op_rope *o) {
     int half = o->rope->n_rot / 2;
     bool neox = o->rope->kind == ROPE_NEOX;
-    for (int t = 0; t < rows_in(r, o->x); t++)
+    for (int t = 0; t < ref_rows_in(r, o->x); t++)
         for (int h = 0; h < o->n_head; h++) {
-            float *x = row_of(r, o->x, t) + h * o->head_dim;
+            float *x = ref_row(r, o->x, t) + h * o->head_dim;
             for (int i = 0; i < half; i++) {
                 double a = (double)r->step.pos[t] * (double)o->rope->inv_freq[i];
                 double c = (double)o->rope->mscale * cos(a), s = (double)o->rope->mscale * sin(a);
@@ -157,10 +120,10 @@ static void ref_kv_put(struct ref *r, const struct op_kv_put *o) {
         int pos = r->step.pos[t], page = page_of(r, s, r->step.slot[t], pos), i = pos % KV_PAGE;
         for (int h = 0; h < s->n_kv_head; h++) {
             kv_store_row(r->c.kv_type, r->k[o->store] + kv_offset(r, s, s->head_dim_k, page, h, i),
-                         row_of(r, o->k, t) + h * s->head_dim_k, s->head_dim_k);
+                         ref_row(r, o->k, t) + h * s->head_dim_k, s->head_dim_k);
             if (s->v_in_k) continue;
             kv_store_row(r->c.kv_type, r->v[o->store] + kv_offset(r, s, s->head_dim_v, page, h, i),
-                         row_of(r, o->v, t) + h * s->head_dim_v, s->head_dim_v);
+                         ref_row(r, o->v, t) + h * s->head_dim_v, s->head_dim_v);
         }
     }
 }
@@ -170,8 +133,8 @@ static void attend_head(struct ref *r, const struct op_attend *o, int t, int h) 
     const struct kv_store *s = &r->c.store[o->store];
     int g = h / (o->n_head / s->n_kv_head), pos = r->step.pos[t], slot = r->step.slot[t];
     int from = op_attend_first(o, pos);
-    const float *q = row_of(r, o->q, t) + h * s->head_dim_k;
-    float *out = row_of(r, o->out, t) + h * s->head_dim_v;
+    const float *q = ref_row(r, o->q, t) + h * s->head_dim_k;
+    float *out = ref_row(r, o->out, t) + h * s->head_dim_v;
     double top = o->sinks ? (double)o->sinks[h] : -INFINITY, sum = 0, scale = (double)o->scale;
     if (o->temp_beta != 0) scale *= 1 + (double)o->temp_beta * log(1 + (pos + o->temp_offset) / o->temp_len);
     for (int p = from; p <= pos; p++) {
@@ -203,45 +166,18 @@ static void ref_attend(struct ref *r, const struct op_attend *o) {
         for (int h = 0; h < o->n_head; h++) attend_head(r, o, t, h);
 }
 
-static float *state_of(struct ref *r, int store, int slot) {
-    return r->state[store] + (size_t)slot * (size_t)r->c.state[store].n_elem;
-}
-
-/* Channel c's input j positions before row t, which is row i of its sequence in the step. */
-static double conv_input(struct ref *r, const struct op_conv *o, int t, int i, int c, int j) {
-    if (r->step.pos[t] < j) return 0;
-    if (j <= i) return (double)row_of(r, o->x, t - j)[c];
-    return (double)state_of(r, o->state, r->step.slot[t])[(o->K - 1 - (j - i)) * o->x.width + c];
-}
-
-static void ref_conv(struct ref *r, const struct op_conv *o) {
-    int n = r->step.n_row, C = o->x.width;
-    for (int t = 0, i = 0; t < n; t++) {
-        i = t && r->step.slot[t] == r->step.slot[t - 1] ? i + 1 : 0;
-        bool last = t + 1 == n || r->step.slot[t + 1] != r->step.slot[t];
-        for (int c = 0; c < C; c++) {
-            double y = o->bias ? (double)o->bias[c] : 0, kept[CONV_MAX];
-            for (int j = 0; j < o->K; j++)
-                y += (double)o->w[c * o->K + j] * conv_input(r, o, t, i, c, o->K - 1 - j);
-            row_of(r, o->out, t)[c] = (float)(o->silu ? y / (1 + exp(-y)) : y);
-            for (int j = 0; last && j < o->K - 1; j++) kept[j] = conv_input(r, o, t, i, c, o->K - 2 - j);
-            for (int j = 0; last && j < o->K - 1; j++)
-                state_of(r, o->state, r->step.slot[t])[j * C + c] = (float)kept[j];
-        }
-    }
-}
-
 static void ref_route(struct ref *r, const struct op_route *o) {
-    for (int t = 0; t < rows_in(r, o->logits); t++)
-        router_row(o->router, row_of(r, o->logits, t), row_of(r, o->choice, t));
+    for (int t = 0; t < ref_rows_in(r, o->logits); t++)
+        router_row(o->router, ref_row(r, o->logits, t), ref_row(r, o->choice, t));
 }
 
 /* Member m, whose outputs begin at column col, of choice j of row t. */
 static void expert_product(struct ref *r, const struct op_experts *o, const struct weight *m, int col, int t,
                            int j) {
-    const float *x = row_of(r, o->x, t) + (o->by_choice ? j * o->w->k : 0), *choice = row_of(r, o->choice, t);
+    const float *x = ref_row(r, o->x, t) + (o->by_choice ? j * o->w->k : 0),
+                *choice = ref_row(r, o->choice, t);
     const struct weight w = weight_matrix(m, (int)choice[j]);
-    float *out = row_of(r, o->out, t) + col + j * w.n;
+    float *out = ref_row(r, o->out, t) + col + j * w.n;
     for (int n = 0; n < w.n; n++) {
         double sum = 0;
         weight_decode_row(&w, n, r->row);
@@ -254,13 +190,13 @@ static void expert_product(struct ref *r, const struct op_experts *o, const stru
 static void ref_elsewhere(struct ref *r, const struct op *op) {
     const struct op_experts *o = &op->experts;
     const struct elsewhere *other = op_elsewhere(op);
-    for (int t = 0; t < rows_in(r, o->x) && r->out->status == INFER_OK; t++)
-        r->out->status = other->run(other->user, r->list->cls, op->layer, 1, row_of(r, o->x, t),
-                                    row_of(r, o->choice, t), row_of(r, o->out, t));
+    for (int t = 0; t < ref_rows_in(r, o->x) && r->out->status == INFER_OK; t++)
+        r->out->status = other->run(other->user, r->list->cls, op->layer, 1, ref_row(r, o->x, t),
+                                    ref_row(r, o->choice, t), ref_row(r, o->out, t));
 }
 
 static void ref_experts(struct ref *r, const struct op_experts *o) {
-    for (int t = 0; t < rows_in(r, o->x); t++)
+    for (int t = 0; t < ref_rows_in(r, o->x); t++)
         for (int m = 0, col = 0; m < o->w->n_member; col += o->n_used * o->w->member[m++].n)
             for (int j = 0; j < o->n_used; j++) expert_product(r, o, &o->w->member[m], col, t, j);
 }
@@ -272,26 +208,26 @@ static void ref_heads(struct ref *r, const struct op_heads *o) {
         const struct weight w = weight_matrix(stack, h);
         for (int n = 0; n < w.n; n++) {
             weight_decode_row(&w, n, r->row);
-            for (int t = 0; t < rows_in(r, o->x); t++) {
-                const float *x = row_of(r, o->x, t) + h * (w.k + rest);
+            for (int t = 0; t < ref_rows_in(r, o->x); t++) {
+                const float *x = ref_row(r, o->x, t) + h * (w.k + rest);
                 double sum = 0;
                 for (int k = 0; k < w.k; k++) sum += (double)r->row[k] * (double)x[k];
-                row_of(r, o->out, t)[h * (w.n + rest) + n] = (float)(sum * (double)w.factor);
+                ref_row(r, o->out, t)[h * (w.n + rest) + n] = (float)(sum * (double)w.factor);
             }
         }
-        for (int t = 0; t < rows_in(r, o->x); t++)
+        for (int t = 0; t < ref_rows_in(r, o->x); t++)
             for (int i = 0; i < rest; i++)
-                row_of(r, o->out, t)[h * (w.n + rest) + w.n + i] =
-                    row_of(r, o->x, t)[h * (w.k + rest) + w.k + i];
+                ref_row(r, o->out, t)[h * (w.n + rest) + w.n + i] =
+                    ref_row(r, o->x, t)[h * (w.k + rest) + w.k + i];
     }
 }
 
 static void ref_mix(struct ref *r, const struct op_mix *o) {
-    for (int t = 0; t < rows_in(r, o->x); t++) {
-        const float *x = row_of(r, o->x, t), *w = o->plain ? NULL : row_of(r, o->choice, t) + o->n_used;
-        const float *shared = o->shared.buf >= 0 ? row_of(r, o->shared, t) : NULL;
-        double s = o->gate.buf >= 0 ? 1 / (1 + exp(-(double)*row_of(r, o->gate, t))) : 1;
-        float *out = row_of(r, o->out, t);
+    for (int t = 0; t < ref_rows_in(r, o->x); t++) {
+        const float *x = ref_row(r, o->x, t), *w = o->plain ? NULL : ref_row(r, o->choice, t) + o->n_used;
+        const float *shared = o->shared.buf >= 0 ? ref_row(r, o->shared, t) : NULL;
+        double s = o->gate.buf >= 0 ? 1 / (1 + exp(-(double)*ref_row(r, o->gate, t))) : 1;
+        float *out = ref_row(r, o->out, t);
         for (int i = 0; i < o->out.width; i++) {
             double y = shared ? s * (double)shared[i] : 0;
             for (int j = 0; j < o->n_used; j++) y += (w ? (double)w[j] : 1) * (double)x[j * o->out.width + i];
@@ -320,6 +256,8 @@ static double activate(const struct op_glu *o, double x) {
     case ACT_XIELU:
         if (x > 0) return (double)o->k.alpha * x * x + (double)o->k.beta * x;
         return (double)o->k.alpha_n * (expm1(fmin(x, (double)o->k.eps)) - x) + (double)o->k.beta * x;
+    case ACT_SIGMOID:
+        return 1 / (1 + exp(-x));
     case ACT_KIND_COUNT:
         break;
     }
@@ -333,25 +271,25 @@ static double factor(const struct op_glu *o, double up) {
 }
 
 static void ref_glu(struct ref *r, const struct op_glu *o) {
-    for (int t = 0; t < rows_in(r, o->gate); t++) {
-        const float *gate = row_of(r, o->gate, t), *up = o->up.buf >= 0 ? row_of(r, o->up, t) : NULL;
-        float *out = row_of(r, o->out, t);
+    for (int t = 0; t < ref_rows_in(r, o->gate); t++) {
+        const float *gate = ref_row(r, o->gate, t), *up = o->up.buf >= 0 ? ref_row(r, o->up, t) : NULL;
+        float *out = ref_row(r, o->out, t);
         for (int i = 0; i < o->gate.width; i++)
             out[i] = (float)(activate(o, (double)gate[i]) * (up ? factor(o, (double)up[i]) : 1));
     }
 }
 
 static void ref_add(struct ref *r, const struct op_add *o) {
-    for (int t = 0; t < rows_in(r, o->a); t++) {
-        const float *a = row_of(r, o->a, t), *b = row_of(r, o->b, t);
-        float *out = row_of(r, o->out, t);
+    for (int t = 0; t < ref_rows_in(r, o->a); t++) {
+        const float *a = ref_row(r, o->a, t), *b = ref_row(r, o->b, t);
+        float *out = ref_row(r, o->out, t);
         for (int i = 0; i < o->a.width; i++) out[i] = a[i] + b[i];
     }
 }
 
 static void ref_position(struct ref *r, const struct op_position *o) {
     for (int t = 0; t < r->step.n_row; t++) {
-        float *x = row_of(r, o->x, t);
+        float *x = ref_row(r, o->x, t);
         const float *y = o->table + (size_t)r->step.pos[t] * (size_t)o->x.width;
         for (int i = 0; i < o->x.width; i++) x[i] += y[i];
     }
@@ -359,13 +297,13 @@ static void ref_position(struct ref *r, const struct op_position *o) {
 
 static void ref_rows(struct ref *r, const struct op_rows *o) {
     for (int j = 0; j < r->step.n_out; j++)
-        memmove(row_of(r, o->out, j), row_of(r, o->x, r->step.out_row[j]),
+        memmove(ref_row(r, o->out, j), ref_row(r, o->x, r->step.out_row[j]),
                 (size_t)o->x.width * sizeof(float));
 }
 
 static void ref_select(struct ref *r, const struct op_select *o) {
     for (int j = 0; j < r->step.n_out; j++) {
-        const float *logits = row_of(r, o->logits, j);
+        const float *logits = ref_row(r, o->logits, j);
         const struct infer_draw *draw = r->step.draw ? r->step.draw[j] : NULL;
         struct infer_top top;
         int best = 0, want = r->step.want[j];
@@ -421,7 +359,9 @@ static void run_op(struct ref *r, const struct op *op) {
         ref_select(r, &op->select);
         return;
     case OP_CONV:
-        ref_conv(r, &op->conv);
+    case OP_DELTA:
+    case OP_SSM:
+        ref_run_state(r, op);
         return;
     case OP_ROUTE:
         ref_route(r, &op->route);
@@ -453,7 +393,7 @@ static enum infer_status check_finite(struct ref *r, const struct op *op) {
     for (int k = 0; k < u.n_write; k++)
         for (int t = 0; t < op_rows_count(r->list, op, r->step.n_row, r->step.n_out); t++)
             for (int i = 0; i < u.write[k].width; i++)
-                if (!isfinite(row_of(r, u.write[k], t)[i]))
+                if (!isfinite(ref_row(r, u.write[k], t)[i]))
                     return err_set(INFER_E_NAN, "%s of layer %d: row %d, element %d is not finite", op->name,
                                    op->layer, t, i);
     return INFER_OK;
@@ -611,14 +551,14 @@ static enum infer_status ref_read(struct backend *b, enum row_class cls, struct 
     struct ref *r = (struct ref *)b;
     r->list = r->c.list[cls];
     for (int t = 0; t < n_row; t++)
-        memcpy(out + (size_t)t * (size_t)v.width, row_of(r, v, t), (size_t)v.width * 4);
+        memcpy(out + (size_t)t * (size_t)v.width, ref_row(r, v, t), (size_t)v.width * 4);
     return INFER_OK;
 }
 
 /* Rows from elsewhere into a view. */
 static void put_rows(struct ref *r, struct view v, int n_row, const float *x) {
     for (int t = 0; t < n_row; t++)
-        memcpy(row_of(r, v, t), x + (size_t)t * (size_t)v.width, (size_t)v.width * sizeof *x);
+        memcpy(ref_row(r, v, t), x + (size_t)t * (size_t)v.width, (size_t)v.width * sizeof *x);
 }
 
 enum infer_status ref_run_layer(void *user, enum row_class cls, int layer, int n_row, const float *x,
@@ -693,18 +633,18 @@ static enum infer_status ref_kv_copy(struct backend *b, int group, int from, int
 
 static enum infer_status ref_state_read(struct backend *b, int store, int slot, float *out) {
     struct ref *r = (struct ref *)b;
-    memcpy(out, state_of(r, store, slot), (size_t)r->c.state[store].n_elem * sizeof *out);
+    memcpy(out, ref_state(r, store, slot), (size_t)r->c.state[store].n_elem * sizeof *out);
     return INFER_OK;
 }
 static enum infer_status ref_state_write(struct backend *b, int store, int slot, const float *x) {
     struct ref *r = (struct ref *)b;
-    memcpy(state_of(r, store, slot), x, (size_t)r->c.state[store].n_elem * sizeof *x);
+    memcpy(ref_state(r, store, slot), x, (size_t)r->c.state[store].n_elem * sizeof *x);
     return INFER_OK;
 }
 static enum infer_status ref_state_copy(struct backend *b, int from, int to) {
     struct ref *r = (struct ref *)b;
     for (int i = 0; i < r->c.n_state; i++)
-        if (config_uses_state(&r->c, i)) TRY(ref_state_read(b, i, from, state_of(r, i, to)));
+        if (config_uses_state(&r->c, i)) TRY(ref_state_read(b, i, from, ref_state(r, i, to)));
     return INFER_OK;
 }
 

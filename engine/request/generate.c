@@ -67,13 +67,21 @@ static int prompt_rows(struct request *r, struct infer_row *rows, int most, enum
     return n;
 }
 
-/* The token that was chosen, known or still on the device (ahead), and the guesses behind it. What the model says itself counts,
- * so the tokens are those of decoding one by one. source: Saxena 2023 (prompt lookup); Leviathan et al. 2023 for the acceptance. */
-static int decode_rows(struct request *r, struct infer_row *rows, int most, enum sample_by *by) {
-    const bool ahead = r->n_part > 0;
-    const int pos = r->figures.n_held + ahead;
-    int n = most < 1 ? 0 : 1;
-    if (most > 1 && !ahead && request_drafts(&r->p)) n += request_guess(r, most - 1, r->draft);
+/* The token that was chosen, known or still on the device (ahead), and the guesses behind it. Those are checked by rows of logits unless
+ * the answer is greedy: what is drawn from the second row on depends on the tokens in front. */
+static int decode_rows(struct request *r, struct infer_row *rows, const struct request_room *room,
+                       enum sample_by *by) {
+    const bool ahead = r->n_part > 0, greedy = request_is_greedy(&r->p);
+    const int pos = r->figures.n_held + ahead,
+              most = greedy || room->decode < room->logits ? room->decode : room->logits;
+    int n = 0;
+    if (room->decode < 1) return 0;
+    if (most > 1 && !ahead) {
+        enum infer_status st = request_guess(r, most - 1, &n);
+        if (st) fail(r, st);
+        if (st) return 0;
+    }
+    n++;
     for (int i = 0; i < n; i++) {
         rows[i] = (struct infer_row){.id = ahead ? INFER_LAST
                                            : i   ? r->draft[i - 1]
@@ -81,7 +89,12 @@ static int decode_rows(struct request *r, struct infer_row *rows, int most, enum
                                      .pos = pos + i,
                                      .seq = r->p.seq,
                                      .decode = true};
-        *by = want_token(r, &rows[i], ahead);
+        if (greedy || n == 1) {
+            *by = want_token(r, &rows[i], ahead);
+        } else {
+            *by = SAMPLE_BY_ROW;
+            rows[i].want = INFER_WANT_LOGITS;
+        }
     }
     return n;
 }
@@ -140,7 +153,7 @@ int request_rows(struct request *r, struct infer_row *rows, const struct request
     if (!r->decodes && r->figures.n_held == r->n_begin && r->p.on_prompt)
         r->p.on_prompt(r->p.user, 0, r->n_feed - r->n_begin);
     enum sample_by by = SAMPLE_BY_DRAW;
-    int n = r->decodes ? decode_rows(r, rows, room->decode, &by) : prompt_rows(r, rows, room->prompt, &by);
+    int n = r->decodes ? decode_rows(r, rows, room, &by) : prompt_rows(r, rows, room->prompt, &by);
     if (n && rows[n - 1].want & INFER_WANT_LOGITS && room->logits < 1) return 0; /* waits */
     if (n) r->part[r->n_part++] = (struct request_part){.n_row = n, .by = by};
     return n;
@@ -149,7 +162,7 @@ int request_rows(struct request *r, struct infer_row *rows, const struct request
 bool request_follows(const struct request *r) {
     const struct sched *s = r->sched;
     bool known = request_is_greedy(&r->p) || (!r->p.constraint && sample_ignores_text(&r->p.sample));
-    return !r->why && r->n_part == 1 && r->decodes && s->ahead && !request_drafts(&r->p) && known &&
+    return !r->why && r->n_part == 1 && r->decodes && s->ahead && !r->p.drafter && known &&
            !atomic_load(&r->cancelled) && r->figures.n_held + 1 < s->n_ctx &&
            (r->p.n_predict < 0 || r->n_token + 2 <= r->p.n_predict);
 }
@@ -162,6 +175,11 @@ static const char *piece_of(const struct request *r, int32_t token, bool first, 
     return answer_is_tag(piece, *n) ? piece : infer_piece(r->sched->model, token, false, first, n);
 }
 
+/* What ends the model's turn: nothing is guessed behind it. */
+static bool ends_turn(const struct request *r, int32_t token) {
+    return infer_is_stop(r->sched->model, token) || token == r->p.end_id;
+}
+
 /* A token of the answer becomes text, unless it ends it. */
 static enum infer_status add_token(struct request *r, int32_t token) {
     struct request_figures *f = &r->figures;
@@ -169,7 +187,7 @@ static enum infer_status add_token(struct request *r, int32_t token) {
         finish(r, REQUEST_LIMIT);
         return INFER_OK;
     }
-    if (infer_is_stop(r->sched->model, token) || token == r->p.end_id) {
+    if (ends_turn(r, token)) {
         finish(r, REQUEST_TURN);
         return INFER_OK;
     }
@@ -206,25 +224,28 @@ static enum infer_status add_logprob(struct request *r, const struct infer_outpu
     return logprobs_add(&r->logprobs, &top, r->last, logits[r->last]);
 }
 
-/* Chooses r->last from output i of a step. */
-static enum infer_status choose(struct request *r, enum sample_by by, const struct infer_output *out, int i) {
-    switch (by) {
+/* Chooses r->last from output i of a part; guess: what was guessed in its place, -1: nothing. */
+static enum infer_status choose(struct request *r, const struct request_part *part,
+                                const struct infer_output *out, int i, int guess) {
+    const float *logits = out->logits[part->first + i];
+    switch (part->by) {
     case SAMPLE_BY_DRAW:
-        r->last = out->token[i];
+        r->last = out->token[part->first + i];
         sample_was_drawn(r->sampler);
         break;
     case SAMPLE_BY_TOP:
-        r->last = sample_from_top(r->sampler, out->top[i]);
+        r->last = sample_from_top(r->sampler, out->top[part->first + i]);
         break;
     case SAMPLE_BY_ROW:
-        r->last = sample_token(r->sampler, r->p.constraint ? constrain_logits(r->p.constraint, out->logits[i])
-                                                           : out->logits[i]);
+        if (r->p.constraint) logits = constrain_logits(r->p.constraint, logits);
+        r->last = guess < 0 ? sample_token(r->sampler, logits)
+                            : sample_guessed(r->sampler, logits, r->draft[guess], &r->guess[guess]);
         break;
     }
     if (r->p.constraint) TRY(constrain_accept(r->p.constraint, r->last));
     sample_accept(r->sampler, r->last);
     r->n_token++;
-    return r->p.n_logprob < 0 ? INFER_OK : add_logprob(r, out, i);
+    return r->p.n_logprob < 0 ? INFER_OK : add_logprob(r, out, part->first + i);
 }
 
 /* A part of the prompt was computed. */
@@ -235,7 +256,7 @@ static enum infer_status take_prompt(struct request *r, const struct request_par
     f->n_held += part->n_row;
     if (!shifted) f->n_prompt += part->n_row;
     r->decodes = f->n_held == r->n_feed;
-    enum infer_status st = r->decodes ? choose(r, part->by, out, part->first) : INFER_OK;
+    enum infer_status st = r->decodes ? choose(r, part, out, 0, -1) : INFER_OK;
     *(shifted ? &f->answer_seconds : &f->prompt_seconds) += request_seconds() - begin;
     if (r->p.on_prompt) r->p.on_prompt(r->p.user, f->n_held - r->n_begin, r->n_feed - r->n_begin);
     if (st || !r->decodes) return st;
@@ -250,16 +271,18 @@ static enum infer_status take_decode(struct request *r, const struct request_par
     int n = 0;
     do {
         f->n_held++;
-        TRY(choose(r, part->by, out, part->first + n));
+        TRY(choose(r, part, out, n, n + 1 < part->n_row ? n : -1));
         made[n++] = r->last;
-    } while (n < part->n_row && r->last == r->draft[n - 1]);
+    } while (n < part->n_row && r->last == r->draft[n - 1] && !ends_turn(r, r->last));
     if (n < part->n_row) TRY(infer_seq_rewind(r->sched->engine, r->p.seq, f->n_held));
-    f->n_guessed += part->n_row - 1;
-    f->n_right += n - 1;
+    const double seconds = request_seconds() - begin;
+    request_guessed(r, part->n_row - 1, n - 1 + (n < part->n_row && r->last == r->draft[n - 1]));
     f->n_decoded += n;
     f->n_step++;
-    f->answer_seconds += request_seconds() - begin;
-    for (int i = 0; i < n && !r->why; i++) TRY(add_token(r, made[i]));
+    f->answer_seconds += seconds;
+    if (part->n_row == 1 && !(f->plain_seconds < seconds && f->plain_seconds > 0)) f->plain_seconds = seconds;
+    for (int i = 0; i < n && !r->why && (i == 0 || !atomic_load(&r->cancelled)); i++)
+        TRY(add_token(r, made[i]));
     return INFER_OK;
 }
 

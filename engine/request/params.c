@@ -8,5 +8,3 @@ struct request_params request_defaults(void) {
 bool request_is_greedy(const struct request_params *p) {
     return sample_is_greedy(&p->sample) && !p->constraint && p->n_logprob < 0;
 }
-
-bool request_drafts(const struct request_params *p) { return p->lookup && request_is_greedy(p); }

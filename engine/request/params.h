@@ -5,7 +5,14 @@
 #include "request/answer.h"
 #include "text/sample/sample.h"
 
-enum { REQUEST_DRAFT = 6 }; /* most tokens that lookup guesses at once */
+enum { REQUEST_DRAFT = 6 }; /* most tokens that are guessed at once */
+
+/* Who guesses what follows, so that several tokens are checked in one step. */
+enum request_drafter {
+    DRAFT_NONE,
+    DRAFT_LOOKUP, /* the text so far: what stood behind its last three tokens before */
+    DRAFT_MODEL,  /* the model of sched_draft_with */
+};
 
 /* What happens when the context is full. */
 enum request_overflow {
@@ -29,8 +36,10 @@ struct request_params {
     int n_predict;           /* most tokens of the answer; -1: no limit */
     enum request_overflow overflow;
     bool loop_stop; /* an answer that repeats itself ends (loop.h) */
-    bool lookup;    /* guesses tokens from the text so far and checks several at once, where request_drafts */
-    int n_logprob;  /* log probabilities with so many alternatives; -1: none */
+    enum request_drafter
+        drafter;   /* greedy answers, and with lookup all answers, have the tokens that they have without */
+    int n_draft;   /* most tokens guessed at once; 0: REQUEST_DRAFT */
+    int n_logprob; /* log probabilities with so many alternatives; -1: none */
     /* Called by sched_step, and none after the request is done; each may be NULL. token: one of the answer, before its text. text:
      * the next part that can be shown, all of it answer or all of it thinking; an error ends the request with it. prompt: tokens of
      * the prompt computed now, of those that have to be: from 0 to n. */
@@ -44,5 +53,3 @@ struct request_params {
 struct request_params request_defaults(void);
 /* True when the device chooses the tokens: nothing needs a row of logits. */
 bool request_is_greedy(const struct request_params *p);
-/* True when lookup is asked for and does something: it checks what a greedy answer would be. */
-bool request_drafts(const struct request_params *p);

@@ -22,6 +22,9 @@ struct request;
 enum infer_status sched_open(struct sched **out, struct infer_engine *e, const struct infer_model *m);
 /* Its requests have to be freed before. */
 void sched_close(struct sched *s);
+/* Requests with DRAFT_MODEL have their guesses from this engine, of a model with the same vocabulary (infer_vocab_same) and as many
+ * slots; it serves nobody else and outlives s. errors: INFER_E_MEMORY */
+enum infer_status sched_draft_with(struct sched *s, struct infer_engine *e, const struct infer_model *m);
 /* One step: rows of every request that is not done go to the engine together, results come back. False: nothing was left to do. What
  * fails ends the requests in question (REQUEST_FAILED). */
 bool sched_step(struct sched *s);
@@ -65,9 +68,10 @@ struct request_figures {
     int n_answer, n_decoded; /* tokens of the answer; those that decoding made, all but the first */
     int n_held;              /* tokens that the sequence holds */
     int n_step;              /* decode steps */
-    int n_guessed, n_right;  /* tokens that lookup guessed, and those that were right */
+    int n_guessed, n_right;  /* tokens that were guessed, and those of them that were right */
     int n_shift;             /* how often a full context was shortened */
     int cycle;               /* tokens of the cycle that the answer repeated in the end; 0: none */
-    double prompt_seconds, answer_seconds; /* in steps that it was in */
+    double prompt_seconds, answer_seconds; /* in steps that it was in, and in guessing for it */
+    double plain_seconds;                  /* the shortest step without guesses; 0: there was none */
 };
 const struct request_figures *request_figures(const struct request *r);

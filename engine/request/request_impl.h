@@ -15,6 +15,22 @@ struct request_part {
     enum sample_by by;
 };
 
+/* How many tokens are worth guessing: by how many were right, not by clocks, so that one seed gives one answer. */
+struct draft_pace {
+    int most;   /* guesses of the next step */
+    int rest;   /* steps without any */
+    float rate; /* share of the right ones lately */
+};
+
+/* The engine that guesses. */
+struct drafter {
+    struct infer_engine *engine;
+    int n_ctx, n_batch, n_decode_rows;
+    bool same_ids;          /* it has as many logits as the one that answers */
+    int *seq;               /* seq[n_slot]: its sequence for one of the engine that answers; -1: not open */
+    struct infer_row *rows; /* rows[n_batch + n_decode_rows] */
+};
+
 struct request {
     struct sched *sched;
     struct request *next; /* of sched */
@@ -25,12 +41,14 @@ struct request {
     struct loop loop;
     int32_t *
         feed; /* feed[n_feed]: what the sequence has to hold before a token comes: the prompt, or what a shift left of it all */
-    int n_feed, n_begin;                     /* feed[0 .. n_begin) was there */
-    bool decodes;                            /* all of it is computed */
-    struct infer_draw draw;                  /* of the row that is being queued */
-    int32_t last;                            /* the token that was chosen, and not fed yet */
-    int n_token;                             /* chosen so far */
-    int32_t draft[REQUEST_DRAFT];            /* guessed behind last, in flight */
+    int n_feed, n_begin;                      /* feed[0 .. n_begin) was there */
+    bool decodes;                             /* all of it is computed */
+    struct infer_draw draw;                   /* of the row that is being queued */
+    int32_t last;                             /* the token that was chosen, and not fed yet */
+    int n_token;                              /* chosen so far */
+    int32_t draft[REQUEST_DRAFT];             /* guessed behind last, in flight */
+    struct sample_guess guess[REQUEST_DRAFT]; /* what they were drawn from */
+    struct draft_pace pace;
     struct request_part part[SCHED_FLIGHTS]; /* part[n_part], oldest first */
     int n_part;
     atomic_bool cancelled;
@@ -43,9 +61,10 @@ struct request {
 struct sched {
     struct infer_engine *engine;
     const struct infer_model *model;
-    int n_ctx, n_batch, n_decode_rows, n_logits, n_vocab;
+    int n_ctx, n_batch, n_decode_rows, n_logits, n_vocab, n_slot;
     bool
         ahead; /* the device works while the host does other things, so a step is queued before the one in front is read */
+    struct drafter *drafter;   /* NULL: none */
     struct request *first;     /* in the order they came */
     struct infer_row *rows;    /* rows[n_batch + n_decode_rows] */
     unsigned n_submit, n_wait; /* steps */
@@ -61,7 +80,10 @@ int request_rows(struct request *r, struct infer_row *rows, const struct request
 bool request_follows(const struct request *r);
 /* The oldest part's step has ended with st and, where that is INFER_OK, out; begin: when it was asked for, seconds. */
 void request_take(struct request *r, enum infer_status st, const struct infer_output *out, double begin);
-/* The guesses for what follows r->last: at most `most` into draft; how many. */
-int request_guess(const struct request *r, int most, int32_t *draft);
+/* Guesses what follows r->last: at most `most` tokens into r->draft; *n: how many. errors: those of the engine that guesses */
+enum infer_status request_guess(struct request *r, int most, int *n);
+/* How it went: so many guesses, so many of them right. */
+void request_guessed(struct request *r, int n, int right);
+void drafter_close(struct drafter *d, int n_slot);
 /* seconds of a monotonic clock */
 double request_seconds(void);

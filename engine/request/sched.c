@@ -23,6 +23,7 @@ enum infer_status sched_open(struct sched **out, struct infer_engine *e, const s
                         .n_batch = place.n_batch,
                         .n_decode_rows = place.n_decode_rows,
                         .n_logits = place.n_logits,
+                        .n_slot = place.n_slot,
                         .n_vocab = info.n_vocab,
                         .ahead = place.async};
     enum infer_status st =
@@ -37,6 +38,7 @@ enum infer_status sched_open(struct sched **out, struct infer_engine *e, const s
 void sched_close(struct sched *s) {
     if (!s) return;
     if (s->first) infer_bug("a request is left");
+    drafter_close(s->drafter, s->n_slot);
     mem_free(s->rows);
     mem_free(s);
 }

@@ -55,7 +55,7 @@ struct weight {
     const char *name;
     enum quant_type type;
     int n, k;          /* W[n][k] */
-    int every;         /* row i is the i * every-th row of k elements from data on (0: 1) */
+    int run, every;    /* row i is row (i / run) * every + i % run of k elements from data on (each 0: 1) */
     const void *data;  /* at an address that the type's block can be read from */
     const float *bias; /* bias[n], NULL: none */
     float factor;      /* 1: none */
@@ -115,6 +115,8 @@ enum op_kind {
     OP_ROWS,
     OP_SELECT,
     OP_CONV,
+    OP_DELTA,
+    OP_SSM,
     OP_ROUTE,
     OP_EXPERTS,
     OP_MIX,
@@ -124,7 +126,7 @@ enum op_kind {
 };
 
 /* embed: out[t][i] = scale * factor * W[id[t]][i], W [n_vocab][n_embd] of any type, factor the weight's. id STEP_LAST (-1):
- * the slot's last token. effects: writes all of out. */
+ * the slot's last token. effects: writes all of out. w: the configuration's embedding, or the first member of one of its groups. */
 struct op_embed {
     struct view out;
     const struct weight *w;
@@ -207,10 +209,11 @@ static inline int op_attend_first(const struct op_attend *o, int pos) {
     return first > 0 ? first : 0;
 }
 
-/* glu: out[t][i] = act(gate[t][i]) * up[t][i]; up absent: act(gate[t][i]). out may be gate. With x = gate[t][i]:
+/* glu: out[t][i] = act(gate[t][i]) * up[t][i]; up absent: act(gate[t][i]). out may be gate or up. With x = gate[t][i]:
  *   SILU x / (1 + exp(-x));  GELU_TANH 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)));  GELU_ERF 0.5 x (1 + erf(x / sqrt(2)));
  *   RELU2 max(x, 0)^2;  CAP limit tanh(x / limit);  SCALE limit x;
  *   SWIGLU_OAI g / (1 + exp(-alpha g)) with g = min(x, limit), times u + 1 with u = up[t][i] between -limit and limit;
+ *   SIGMOID 1 / (1 + exp(-x));
  *   XIELU beta x + (x > 0 ? alpha x^2 : alpha_n (exp(min(x, eps)) - 1 - x)).
  * source: Shazeer 2020; Hendrycks & Gimpel 2016; gpt-oss; Huang & Schlag 2024 (arXiv 2411.13010). */
 enum act_kind {
@@ -222,6 +225,7 @@ enum act_kind {
     ACT_SCALE,
     ACT_SWIGLU_OAI,
     ACT_XIELU,
+    ACT_SIGMOID,
     ACT_KIND_COUNT
 };
 /* The numbers of an activation that has some. */
@@ -273,6 +277,41 @@ struct op_conv {
     int state, K; /* state: store */
     const float *w, *bias;
     bool silu;
+};
+
+/* delta: the gated delta rule of each value head h < n_value with key head g = tiled ? h % n_key : h / (n_value / n_key); the rows of a
+ * slot one after the other, S the head's state [dk][dv], all in float32 at least:
+ *   q' = q[t][g] / sqrt(sum q[t][g]^2 + 1e-6) / sqrt(dk);  k' = k[t][g] / sqrt(sum k[t][g]^2 + 1e-6)
+ *   S *= exp(A[h] * softplus(a[t][h] + dt_bias[h]));  d = (v[t][h] - S^T k') / (1 + exp(-b[t][h]))
+ *   S += k' d^T;  out[t][h] = S^T q'
+ * softplus(x) = ln(1 + exp(x)). qkv [t]: q [n_key][dk], k [n_key][dk], v [n_value][dv], in this order (a conv's out); a, b [t][n_value];
+ * out [t][n_value][dv], overlaps none of them; A (below 0), dt_bias [n_value]. n_value is a multiple of n_key; dk, dv <= STATE_DIM_MAX.
+ * state [n_value][dk][dv]. Rows and slots as in conv. A backend whose bits depend on where the rows of a step end says so (backend_info:
+ * grid). source: Yang et al. 2024 (arXiv 2412.06464). */
+enum { STATE_DIM_MAX = 256 };
+struct op_delta {
+    struct view qkv, a, b, out;
+    int state, n_key, n_value, dk, dv; /* state: store */
+    bool tiled;
+    const float *A, *dt_bias;
+};
+static inline int op_delta_key(const struct op_delta *o, int h) {
+    return o->tiled ? h % o->n_key : h / (o->n_value / o->n_key);
+}
+
+/* ssm: Mamba-2's recurrence of each head h < n_head, in group g = h / (n_head / n_group); the rows of a slot one after the other, S the
+ * head's state [n_state][head_dim], all in float32 at least:
+ *   D = min(max(softplus(dt[t][h] + dt_bias[h]), lo), hi)
+ *   S = exp(A[h] * D) * S + B[t][g] (D * x[t][h])^T;  out[t][h] = S^T C[t][g] + skip[h] * x[t][h]
+ * xbc [t]: x [n_head][head_dim], B [n_group][n_state], C [n_group][n_state], in this order (a conv's out); dt [t][n_head]; out
+ * [t][n_head][head_dim], overlaps neither; A (below 0), dt_bias, skip [n_head]; skip NULL: 0. lo 0 and hi INFINITY: no limits. n_head is
+ * a multiple of n_group; head_dim, n_state <= STATE_DIM_MAX. state [n_head][n_state][head_dim], which is delta's with B for k, D x for v
+ * and C for q. Rows, slots and grid as in delta. source: Dao & Gu 2024 (arXiv 2405.21060). */
+struct op_ssm {
+    struct view xbc, dt, out;
+    int state, n_head, head_dim, n_group, n_state; /* state: store */
+    const float *A, *dt_bias, *skip;
+    float lo, hi;
 };
 
 /* route: which experts a row goes to, and how much each counts. choice[t][2 * n_used]: their ids as float32 numbers, then their
@@ -351,6 +390,8 @@ struct op {
         struct op_rows rows;
         struct op_select select;
         struct op_conv conv;
+        struct op_delta delta;
+        struct op_ssm ssm;
         struct op_route route;
         struct op_experts experts;
         struct op_mix mix;
@@ -451,6 +492,8 @@ struct backend_info {
     int n_thread;            /* of the host; 0: none of its own */
     size_t arena_bytes;      /* of a device: all that open took; 0: memory of the host */
     size_t driver_bytes;     /* the device's memory that is gone beside the arena, measured now; 0: unknown */
+    int grid; /* of models with states: rows of a prompt that are cut at multiples of it, and nowhere else, have the bits of those that
+                 are not cut; 0: wherever they are */
 };
 
 struct backend; /* begins with: const struct backend_type *type; */

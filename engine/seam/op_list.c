@@ -22,17 +22,42 @@ static struct op_use uses_of_store(const struct op *op) {
         reads(&u, op->kv_put.k);
         reads(&u, op->kv_put.v);
         u.writes_store = op->kv_put.store;
-    } else if (op->kind == OP_ATTEND) {
+    } else {
         reads(&u, op->attend.q);
         u.reads_store = op->attend.store;
         constant(&u, op->attend.sinks, op->attend.n_head);
         writes(&u, op->attend.out);
-    } else {
+    }
+    return u;
+}
+
+/* Of those with a state. */
+static struct op_use uses_of_state(const struct op *op) {
+    struct op_use u = {.span = OP_SPAN_STEP, .reads_store = -1, .writes_store = -1, .state = -1};
+    if (op->kind == OP_CONV) {
         reads(&u, op->conv.x);
         u.state = op->conv.state;
         constant(&u, op->conv.w, op->conv.x.width * op->conv.K);
         constant(&u, op->conv.bias, op->conv.x.width);
         writes(&u, op->conv.out);
+    } else if (op->kind == OP_DELTA) {
+        const struct op_delta *o = &op->delta;
+        reads(&u, o->qkv);
+        reads(&u, o->a);
+        reads(&u, o->b);
+        u.state = o->state;
+        constant(&u, o->A, o->n_value);
+        constant(&u, o->dt_bias, o->n_value);
+        writes(&u, o->out);
+    } else {
+        const struct op_ssm *o = &op->ssm;
+        reads(&u, o->xbc);
+        reads(&u, o->dt);
+        u.state = o->state;
+        constant(&u, o->A, o->n_head);
+        constant(&u, o->dt_bias, o->n_head);
+        constant(&u, o->skip, o->n_head);
+        writes(&u, o->out);
     }
     return u;
 }
@@ -77,6 +102,19 @@ static struct op_use uses_of_product(const struct op *op) {
     return u;
 }
 
+/* Of those that change a row by where it stands. */
+static struct op_use uses_of_place(const struct op *op) {
+    struct op_use u = {.span = OP_SPAN_STEP, .reads_store = -1, .writes_store = -1, .state = -1};
+    const bool rope = op->kind == OP_ROPE;
+    reads(&u, rope ? op->rope.x : op->position.x);
+    if (rope)
+        constant(&u, op->rope.rope->inv_freq, op->rope.rope->n_rot / 2);
+    else
+        constant(&u, op->position.table, op->position.n_pos * op->position.x.width);
+    writes(&u, rope ? op->rope.x : op->position.x);
+    return u;
+}
+
 struct op_use op_uses(const struct op *op) {
     struct op_use u = {.span = OP_SPAN_BUFFER, .reads_store = -1, .writes_store = -1, .state = -1};
     switch (op->kind) {
@@ -95,15 +133,15 @@ struct op_use op_uses(const struct op *op) {
     case OP_HEADS:
         return uses_of_product(op);
     case OP_ROPE:
-        u.span = OP_SPAN_STEP;
-        reads(&u, op->rope.x);
-        constant(&u, op->rope.rope->inv_freq, op->rope.rope->n_rot / 2);
-        writes(&u, op->rope.x);
-        return u;
+    case OP_POSITION:
+        return uses_of_place(op);
     case OP_KV_PUT:
     case OP_ATTEND:
-    case OP_CONV:
         return uses_of_store(op);
+    case OP_CONV:
+    case OP_DELTA:
+    case OP_SSM:
+        return uses_of_state(op);
     case OP_ROUTE:
     case OP_EXPERTS:
     case OP_MIX:
@@ -123,12 +161,6 @@ struct op_use op_uses(const struct op *op) {
         u.span = OP_SPAN_WANTED;
         reads(&u, op->kind == OP_ROWS ? op->rows.x : op->select.logits);
         if (op->kind == OP_ROWS) writes(&u, op->rows.out);
-        return u;
-    case OP_POSITION:
-        u.span = OP_SPAN_STEP;
-        reads(&u, op->position.x);
-        constant(&u, op->position.table, op->position.n_pos * op->position.x.width);
-        writes(&u, op->position.x);
         return u;
     case OP_KIND_COUNT:
         break;
@@ -194,11 +226,19 @@ bool list_is_rotated(const struct op_list *l, int i) {
 
 /* ---- configurations ------------------------------------------------------------------------------------------ */
 
+int config_table_group(const struct backend_config *c, const struct weight *table) {
+    for (int i = 0; i < c->n_group; i++)
+        if (c->group[i]->member == table) return i;
+    return -1;
+}
+
 bool config_uses_group(const struct backend_config *c, int id) {
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++)
         for (int i = 0; c->list[cls] && i < c->list[cls]->n_op; i++) {
-            const struct weight_group *g = op_uses(&c->list[cls]->op[i]).group;
-            if (g && g->id == id) return true;
+            const struct op *op = &c->list[cls]->op[i];
+            const struct weight_group *g = op_uses(op).group;
+            if (op->kind == OP_EMBED ? config_table_group(c, op->embed.w) == id : g && g->id == id)
+                return true;
         }
     return false;
 }
@@ -217,4 +257,16 @@ bool config_uses_state(const struct backend_config *c, int store) {
         for (int i = 0; c->list[cls] && i < c->list[cls]->n_op; i++)
             if (op_uses(&c->list[cls]->op[i]).state == store) return true;
     return false;
+}
+
+enum infer_status config_lacks(const struct backend_config *c, const char *backend, uint64_t kinds) {
+    for (int cls = 0; cls < ROW_CLASS_COUNT; cls++)
+        for (int i = 0; c->list[cls] && i < c->list[cls]->n_op; i++) {
+            const struct op *op = &c->list[cls]->op[i];
+            if (kinds >> op->kind & 1)
+                return err_set(INFER_E_UNSUPPORTED,
+                               "%s: no kernel for %s of layer %d; the device 'ref' has one", backend,
+                               op->name, op->layer);
+        }
+    return INFER_OK;
 }

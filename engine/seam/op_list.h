@@ -8,9 +8,9 @@
 extern "C" {
 #endif
 
-enum { OP_READS = 4, OP_WRITES = 1, OP_CONSTANTS = 2 };
+enum { OP_READS = 4, OP_WRITES = 1, OP_CONSTANTS = 3 };
 
-/* Floats beside the weights: norm weights, frequencies, sinks. */
+/* Floats beside the weights: norm weights, frequencies, sinks, decays. */
 struct op_constant {
     const float *data; /* data[n], never NULL */
     int n;
@@ -80,8 +80,12 @@ bool list_is_rotated(const struct op_list *l, int i);
 
 /* Whether an operation of the lists names the group of weights, or the store. */
 bool config_uses_group(const struct backend_config *c, int id);
+/* The group whose first member is this table of embeddings; -1: none, it is the model's own. */
+int config_table_group(const struct backend_config *c, const struct weight *table);
 bool config_uses_store(const struct backend_config *c, int store);
 bool config_uses_state(const struct backend_config *c, int store);
+/* What a backend says in sizes. INFER_E_UNSUPPORTED, naming both: an operation of the lists is of these kinds, 1 << OP_.. of each. */
+enum infer_status config_lacks(const struct backend_config *c, const char *backend, uint64_t kinds);
 
 #ifdef __cplusplus
 }

@@ -9,15 +9,35 @@ static size_t side_bytes(const struct side *s) {
 }
 
 static int every_of(const struct weight *w) { return w->every ? w->every : 1; }
-size_t weight_stride(const struct weight *w) { return row_bytes(w) * (size_t)every_of(w); }
+static int run_of(const struct weight *w) { return w->run ? w->run : 1; }
+int weight_run(const struct weight *w) { return run_of(w) == every_of(w) || run_of(w) == 1 ? w->n : w->run; }
+size_t weight_stride(const struct weight *w) {
+    return row_bytes(w) * (size_t)(run_of(w) == 1 ? every_of(w) : 1);
+}
+const void *weight_row(const struct weight *w, int i) {
+    int row = i / run_of(w) * every_of(w) + i % run_of(w);
+    return (const char *)w->data + row_bytes(w) * (size_t)row;
+}
 const void *weight_end(const struct weight *w) {
-    return (const char *)w->data + weight_stride(w) * (size_t)(w->n - 1) + row_bytes(w);
+    return (const char *)weight_row(w, w->n - 1) + row_bytes(w);
+}
+
+struct weight weight_runs(const struct weight *w, int row, int run, int every, int n) {
+    struct weight part = *w;
+    int last = row + (n - 1) / run * every + (n - 1) % run;
+    if (row < 0 || run < 1 || every < run || n < 1 || last >= w->n || every_of(w) != 1 || w->part ||
+        w->bias || w->n_side)
+        infer_bug("%d rows of %s from %d on, %d of each %d", n, w->name, row, run, every);
+    part.n = n, part.run = run, part.every = every;
+    part.data = weight_row(w, row);
+    part.stack_bias = 0;
+    return part;
 }
 
 struct weight weight_slice(const struct weight *w, int row, int every, int n) {
     struct weight part = *w;
     if (row < 0 || every < 1 || n < 1 || row + (n - 1) * every >= w->n || (w->part && row) ||
-        (w->bias && every > 1))
+        (w->bias && every > 1) || run_of(w) != 1)
         infer_bug("%d rows of %s from %d on, each %d behind the last", n, w->name, row, every);
     part.n = n;
     part.every = every_of(w) * every;
@@ -63,7 +83,7 @@ static float side_value(const struct side *s, int i, int col) {
 }
 
 void weight_decode_row(const struct weight *w, int i, float *out) {
-    quant_info(w->type)->decode(out, (const char *)w->data + (size_t)i * weight_stride(w), (size_t)w->k);
+    quant_info(w->type)->decode(out, weight_row(w, i), (size_t)w->k);
     if (!w->n_side) return;
     i *= every_of(w); /* of the file */
     const struct side *scale = side_of(w, SIDE_SCALE), *scale_2 = side_of(w, SIDE_SCALE_2),

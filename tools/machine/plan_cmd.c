@@ -152,8 +152,16 @@ static json_t *share_json(const struct infer_share *s) {
                      bytes_json(s->host_weights), "taken", s->taken);
 }
 
+/* Of the model that drafts; its text NULL: there is none. */
+static json_t *draft_json(const struct infer_plan_report *d) {
+    if (!d->text) return json_null();
+    return json_pack("{s:s, s:i, s:o, s:o, s:o, s:o}", "device", d->size.device, "ctx", d->size.n_ctx,
+                     "mapped", bytes_json(d->map_bytes), "weights", bytes_json(d->size.weight_bytes), "kv",
+                     bytes_json(d->size.kv_bytes), "taken", bytes_json(d->size.device_bytes));
+}
+
 static json_t *plan_json(const struct infer_model_info *m, const struct infer_plan_report *r,
-                         const struct ceilings *c) {
+                         const struct ceilings *c, const struct infer_plan_report *draft) {
     const struct infer_engine_info *s = &r->size;
     json_t *nearest = json_array();
     for (int i = 0; i < r->n_nearest; i++) {
@@ -167,20 +175,21 @@ static json_t *plan_json(const struct infer_model_info *m, const struct infer_pl
                               bytes_json(s->output_bytes), "driver", bytes_json(r->driver_bytes), "taken",
                               bytes_json(s->device_bytes), "available", bytes_json(r->limit_bytes), "pinned",
                               bytes_json(r->pinned_bytes), "host", bytes_json(r->host_bytes));
-    return json_pack("{s:s, s:s, s:s, s:b, s:i, s:i, s:i, s:i, s:s, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o}",
-                     "arch", m->arch, "device", s->device, "card", r->card.name, "fits", r->fits, "ctx",
-                     s->n_ctx, "slots", s->n_slot, "batch", s->n_batch, "decode_rows", s->n_decode_rows,
-                     "kv_type", s->kv_type, "layers", m->n_layer, "device_layers", s->device_layers,
-                     "cpu_experts", s->host_experts, "experts_on_cpu", share_json(&r->experts),
-                     "layers_on_cpu", share_json(&r->layers), "bytes", bytes, "nearest", nearest,
-                     "prediction", prediction_json(m, r, c));
+    return json_pack(
+        "{s:s, s:s, s:s, s:b, s:i, s:i, s:i, s:i, s:s, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o}", "arch",
+        m->arch, "device", s->device, "card", r->card.name, "fits", r->fits, "ctx", s->n_ctx, "slots",
+        s->n_slot, "batch", s->n_batch, "decode_rows", s->n_decode_rows, "kv_type", s->kv_type, "layers",
+        m->n_layer, "device_layers", s->device_layers, "cpu_experts", s->host_experts, "experts_on_cpu",
+        share_json(&r->experts), "layers_on_cpu", share_json(&r->layers), "bytes", bytes, "nearest", nearest,
+        "prediction", prediction_json(m, r, c), "draft", draft_json(draft));
 }
 
 static enum infer_status print_json(const struct infer_model_info *m, const struct infer_plan_report *r,
-                                    const struct ceilings *c) {
+                                    const struct ceilings *c, const struct infer_plan_report *draft) {
     uint64_t failed = mem_failed();
     char *text;
-    TRY(json_write(&text, plan_json(m, r, c), failed, JSON_INDENT(1) | JSON_REAL_PRECISION(6), "the report"));
+    TRY(json_write(&text, plan_json(m, r, c, draft), failed, JSON_INDENT(1) | JSON_REAL_PRECISION(6),
+                   "the report"));
     printf("%s\n", text);
     mem_free(text);
     return INFER_OK;
@@ -214,18 +223,50 @@ static enum infer_status print_cards(bool json) {
     return tool_flush();
 }
 
+/* --draft: the model that drafts has its own memory first; on a card the rest is left to the other one. */
+static enum infer_status plan_draft(struct session *s, const struct options *o,
+                                    struct infer_engine_options *eo, struct infer_plan_report *d) {
+    struct infer_engine_options of;
+    if (!o->draft.n) return INFER_OK;
+    TRY(session_drafter(o, &(enum request_drafter){0}));
+    TRY(session_open_draft(s, o, o->draft.text[0], eo, o->as, &of));
+    TRY(infer_plan(s->draft_model, &of, o->as, d));
+    eo->decode_rows = REQUEST_DRAFT + 1;
+    eo->vram_reserve += d->size.device_bytes;
+    return INFER_OK;
+}
+
+/* Of both. */
+static enum infer_status plan_all(struct session *s, const struct options *o, struct infer_plan_report *r,
+                                  struct infer_plan_report *d) {
+    struct infer_engine_options eo = session_engine_options(o, &(struct session_need){.slots = 1});
+    if (o->max_batch) eo.slots = -1;
+    TRY(plan_draft(s, o, &eo, d));
+    TRY(infer_plan(s->model, &eo, o->as, r));
+    const bool host = strcmp(r->size.device, "cuda") != 0;
+    if (d->text)
+        r->fits &= d->fits && (!host || r->size.device_bytes + d->size.device_bytes <= r->limit_bytes);
+    return INFER_OK;
+}
+
+static void print_draft(const struct infer_plan_report *r, const struct infer_plan_report *d) {
+    if (!d->text) return;
+    printf("--draft, beside it: ");
+    tool_report(stdout, d->text);
+    printf("  both together %21.1f MiB  %s\n",
+           (double)(r->size.device_bytes + d->size.device_bytes) / (1 << 20), r->fits ? "fit" : "DO NOT FIT");
+}
+
 int cmd_plan(const struct options *o) {
     if (o->as && strcmp(o->as, "list") == 0) {
         enum infer_status listed = print_cards(o->json);
         return listed ? tool_fail(o, listed) : EXIT_DONE;
     }
     struct session s = {0};
-    struct infer_plan_report r = {0};
+    struct infer_plan_report r = {0}, draft = {0};
     enum infer_status st = session_open_model(&s, o);
     if (!st) {
-        struct infer_engine_options eo = session_engine_options(o, &(struct session_need){.slots = 1});
-        if (o->max_batch) eo.slots = -1;
-        st = infer_plan(s.model, &eo, o->as, &r);
+        st = plan_all(&s, o, &r, &draft);
         if (st == INFER_E_INPUT && strncmp(infer_error(), ".as '", 5) == 0) {
             char why[512];
             snprintf(why, sizeof why, "%s", infer_error());
@@ -235,17 +276,19 @@ int cmd_plan(const struct options *o) {
     struct ceilings c = {.read_gb_s = NAN};
     if (!st) c = ceilings_find(o, &s.info, &r);
     if (!st && o->json) {
-        st = print_json(&s.info, &r, &c);
+        st = print_json(&s.info, &r, &c, &draft);
     } else if (!st) {
         tool_report(stdout, r.text);
         if (o->max_batch)
             printf("  most sequences at once: %d of %d positions\n", r.fits ? r.size.n_slot : 0,
                    r.size.n_ctx);
+        print_draft(&r, &draft);
         print_prediction(&s.info, &r, &c);
     }
     if (!st) st = tool_flush();
     int code = st ? tool_fail(o, st) : r.fits ? EXIT_DONE : EXIT_CANNOT;
     infer_plan_free(&r);
+    infer_plan_free(&draft);
     session_close(&s);
     return code;
 }

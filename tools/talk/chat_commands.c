@@ -154,7 +154,7 @@ static enum chat_next do_stats(struct chat *c, const char *arg) {
         tool_say("no answer yet");
         return CHAT_GO_ON;
     }
-    talk_summary(&c->talk, c->o, line, sizeof line);
+    talk_summary(&c->talk, line, sizeof line);
     term_line(stderr, line);
     fprintf(stderr, "context: %d of %d tokens used\n%s %s, %d threads\n", talk_held(&c->talk), place->n_ctx,
             place->device, place->isa ? place->isa : "", place->n_thread);

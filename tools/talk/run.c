@@ -106,6 +106,12 @@ static enum infer_status show(void *user, const char *text, size_t n, bool think
 
 static const char *const why_names[] = {"", "turn", "stop", "limit", "context", "interrupt", "loop"};
 
+static json_t *draft_json(const struct request_figures *f) {
+    const double times = talk_speed_up(f);
+    return json_pack("{s:i, s:i, s:i, s:o}", "guessed", f->n_guessed, "right", f->n_right, "steps", f->n_step,
+                     "times_as_fast", times > 0 ? json_real(times) : json_null());
+}
+
 static enum infer_status print_json(const struct run *r) {
     const struct request *q = r->talk.request;
     const struct request_figures *g = request_figures(q);
@@ -128,6 +134,7 @@ static enum infer_status print_json(const struct run *r) {
     if (j && request_logprobs(q)->n_top >= 0)
         json_object_set_new(j, "logprobs",
                             logprobs_json(request_logprobs(q), r->talk.session.model, g->n_answer));
+    if (j && r->talk.drafter) json_object_set_new(j, "draft", draft_json(g));
     char *line;
     TRY(json_write(&line, j, failed, JSON_COMPACT, "the answer as JSON"));
     printf("%s\n", line);
@@ -159,7 +166,7 @@ static int report(struct run *r) {
     if (request_answer(q)->cut) tool_say("the answer ended in the middle of a character");
     if (!o->quiet) {
         char line[256];
-        talk_summary(&r->talk, o, line, sizeof line);
+        talk_summary(&r->talk, line, sizeof line);
         tool_say("%s%s", line, why == REQUEST_LIMIT ? "; ended by -n" : "");
     }
     bool whole = why != REQUEST_FULL && why != REQUEST_LOOP;

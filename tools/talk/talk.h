@@ -19,6 +19,7 @@ struct talk {
     struct grammar_vocab *vocab;
     struct constraint *constraint;
     struct sched *sched;
+    enum request_drafter drafter;
     int seq;
     struct request *request;                   /* of the last answer; NULL: there was none */
     struct sample_bias bias[OPTION_MAX_TEXTS]; /* of talk_params */
@@ -37,8 +38,10 @@ enum infer_status talk_params(struct talk *t, const struct options *o, struct re
 enum infer_status talk_answer(struct talk *t, const struct options *o, const struct prompt *p);
 /* Tokens that the sequence holds. */
 int talk_held(const struct talk *t);
+/* How many times as fast drafts made decoding: against the shortest step without; 0: unknown. */
+double talk_speed_up(const struct request_figures *f);
 /* The line "prompt 31 tokens at 800 tok/s; answer ..." of the last answer, without a newline. */
-void talk_summary(const struct talk *t, const struct options *o, char *buf, size_t n);
+void talk_summary(const struct talk *t, char *buf, size_t n);
 /* Bytes that one decoded token reads at the middle of the last answer: weights, and keys and values. */
 double talk_token_bytes(const struct talk *t);
 

@@ -154,6 +154,8 @@ static void vec_glu(const struct op_glu *op, const float *gate, const float *up,
             y = vf_mul(vf_set(op->k.limit), vf_tanh(vf_div(g, vf_set(op->k.limit))));
         else if (act == ACT_SWIGLU_OAI)
             y = clamped_silu(op, g);
+        else if (act == ACT_SIGMOID)
+            y = vf_div(vf_set(1), vf_add(vf_set(1), vf_exp(vf_sub(vf_set(0), g))));
         else if (act == ACT_XIELU)
             y = xielu(op, g);
         else

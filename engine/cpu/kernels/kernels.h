@@ -65,6 +65,16 @@ typedef void cpu_attend_block_fn(const struct cpu_attend_arg *a, int kv_head, co
                                  int head0, int heads, const float *q, size_t q_stride, float *out,
                                  size_t out_stride, float *scratch);
 
+/* Rows of one sequence for an operation with a matrix of each head: what comes of a convolution, the steps (and, delta, beta), the output;
+ * floats from a row to the next; how many, and the position of the first. */
+enum { CPU_STATE_COLUMNS = 32 }; /* of a matrix, whose work is not shared */
+struct cpu_state_rows {
+    const float *x, *a, *b;
+    float *out;
+    size_t x_stride, a_stride, b_stride, out_stride;
+    int n, pos;
+};
+
 struct cpu_kernels {
     const char *name;
     void (*norm)(const struct op_norm *op, const float *x, float *out, int n);
@@ -74,6 +84,9 @@ struct cpu_kernels {
     /* Channels c0 .. c1 of n rows of one sequence that begin at position pos; rows of x and out begin at channel 0. */
     void (*conv)(const struct op_conv *op, int c0, int c1, int n, int pos, const float *x, size_t x_stride,
                  float *out, size_t out_stride, float *state);
+    /* Columns c0 .. c1 of the state of value head h; state: of the sequence. */
+    void (*delta)(const struct op_delta *op, int h, int c0, int c1, const struct cpu_state_rows *rows,
+                  float *state);
     void (*add)(const float *a, const float *b, float *out, int n);
     /* out[n] = scale * shared[n] (NULL: 0) + sum_j w[j] (NULL: 1) * x[j * stride ..], j < n_x ascending */
     void (*mix)(const float *w, int n_x, const float *x, size_t stride, const float *shared, float scale,

@@ -2,6 +2,7 @@
 #include "cpu/kernels/elementwise.h"
 #include "cpu/kernels/attend.h"
 #include "cpu/kernels/gemm_f32.h"
+#include "cpu/kernels/delta.h"
 
 const struct cpu_kernels cpu_kernels_avx512 = {
     .name = "avx512",
@@ -9,6 +10,7 @@ const struct cpu_kernels cpu_kernels_avx512 = {
     .rope = vec_rope,
     .glu = vec_glu,
     .conv = vec_conv,
+    .delta = vec_delta,
     .add = vec_add,
     .mix = vec_mix,
     .quantise = vec_quantise,

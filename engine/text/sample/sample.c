@@ -214,7 +214,7 @@ bool sample_is_active(const struct sample_params *p, enum sample_step step) {
     }
 }
 
-static void take_step(struct sampler *s, enum sample_step step) {
+void sample_take_step(struct sampler *s, enum sample_step step) {
     static void (*const run[SAMPLE_STEPS])(struct sampler *) = {[SAMPLE_PENALTIES] = sample_penalties,
                                                                 [SAMPLE_DRY] = sample_dry,
                                                                 [SAMPLE_TOP_N_SIGMA] = sample_top_n_sigma,
@@ -230,7 +230,7 @@ static void take_step(struct sampler *s, enum sample_step step) {
         run[step](s);
 }
 
-static bool is_greedy(const struct sample_params *p) {
+bool sample_takes_first(const struct sample_params *p) {
     return p->temp == 0 && memchr(p->order, SAMPLE_TEMP, sizeof p->order);
 }
 
@@ -238,12 +238,12 @@ static bool is_greedy(const struct sample_params *p) {
 static void take_steps(struct sampler *s, bool edited) {
     const struct sample_params *p = &s->params;
     for (int i = 0; i < SAMPLE_STEPS && p->order[i] && s->n > 0; i++)
-        if (is_edit(p->order[i]) ? !edited : !is_greedy(p)) take_step(s, p->order[i]);
+        if (is_edit(p->order[i]) ? !edited : !sample_takes_first(p)) sample_take_step(s, p->order[i]);
     if (s->n == 0) {
         s->c[0] = (struct sample_candidate){.id = 0};
         s->n = 1;
     }
-    if (is_greedy(p))
+    if (sample_takes_first(p))
         sample_top_k(s, 1);
     else if (p->mirostat)
         sample_mirostat(s);
@@ -257,6 +257,12 @@ int sample_distribution(struct sampler *s, const float *logits, const struct sam
     return s->n;
 }
 
+int32_t sample_choose(struct sampler *s, int i, float p) {
+    if (s->params.mirostat) s->mu -= s->params.mirostat_eta * (-log2f(p) - s->params.mirostat_tau);
+    s->n_drawn++;
+    return s->c[i].id;
+}
+
 /* Draws from the candidates, the likeliest first. */
 static int32_t choose(struct sampler *s) {
     int chosen = 0;
@@ -268,10 +274,7 @@ static int32_t choose(struct sampler *s) {
             if ((sum += s->c[i].p) > r) break;
         }
     }
-    if (s->params.mirostat)
-        s->mu -= s->params.mirostat_eta * (-log2f(s->c[chosen].p) - s->params.mirostat_tau);
-    s->n_drawn++;
-    return s->c[chosen].id;
+    return sample_choose(s, chosen, s->c[chosen].p);
 }
 
 /* ---- a token that is drawn where the logits are ---- */
@@ -289,7 +292,7 @@ static enum sample_by chain_of(const struct sample_params *p, struct infer_draw 
     d->temp = p->temp, d->top_p = p->top_p, d->min_p = p->min_p, d->top_k = p->top_k;
     for (int i = 0; i < SAMPLE_STEPS && p->order[i]; i++) {
         enum sample_step step = p->order[i];
-        if (!sample_is_active(p, step) || (is_greedy(p) && !is_edit(step))) continue;
+        if (!sample_is_active(p, step) || (sample_takes_first(p) && !is_edit(step))) continue;
         if (is_edit(step)) {
             if (first) return SAMPLE_BY_ROW;
             continue;
@@ -298,7 +301,7 @@ static enum sample_by chain_of(const struct sample_params *p, struct infer_draw 
         all &= known[step] && (step != SAMPLE_TEMP || (p->temp_range <= 0 && p->temp >= 1e-6f));
         if (all) d->order[n++] = known[step];
     }
-    if (is_greedy(p)) d->order[n++] = INFER_DRAW_TOP_K, d->top_k = 1;
+    if (sample_takes_first(p)) d->order[n++] = INFER_DRAW_TOP_K, d->top_k = 1;
     if (all) return SAMPLE_BY_DRAW;
     memset(d->order, 0, sizeof d->order);
     return first == SAMPLE_TOP_K && p->top_k <= INFER_TOP && !p->mirostat ? SAMPLE_BY_TOP : SAMPLE_BY_ROW;

@@ -108,6 +108,23 @@ bool sample_ignores_text(const struct sample_params *p);
 /* Draws one where sample_draw gave SAMPLE_BY_TOP, from what came back under its draw. */
 int32_t sample_from_top(struct sampler *s, const struct infer_top *t);
 
+/* ---- a token that was guessed before (speculative decoding) ---- */
+
+/* What a guess was drawn from: id[n], each at most once, with probabilities p[n] that add up to 1. */
+struct sample_guess {
+    int n;
+    int32_t id[INFER_TOP];
+    float p[INFER_TOP];
+};
+/* Draws a guess of the next token, or of the one so many tokens later, from the greatest logits of another model under sample_draw's
+ * edits, with top-k, top-p, min-p and the temperature of the parameters; *g: what it was drawn from, of one candidate where the parameters are greedy. */
+int32_t sample_guess(struct sampler *s, const struct infer_top *t, int ahead, struct sample_guess *g);
+/* Draws the next token, which was guessed from *g: the guess with probability min(1, p / q) of its probabilities here (p) and there (q),
+ * else from max(p - q, 0). So the token has the distribution of sample_distribution, whatever g is, as long as the guess was drawn from
+ * it; it is the guess as often as that allows. A guess that could be no other (n 1): sample_token, which comes to the same, and gives
+ * the token that it gives without guesses. logits[n_vocab] */
+int32_t sample_guessed(struct sampler *s, const float *logits, int32_t guess, const struct sample_guess *g);
+
 /* ---- a row of logits on the host ---- */
 
 /* The tokens that can be drawn and their probabilities (they add up to 1), likeliest first when a filter is on.

@@ -21,12 +21,17 @@ struct sampler {
 };
 
 /* Uniform in [0, 1) with 53 bits: one number of each stream for a token. */
-enum sample_stream { SAMPLE_STREAM_TOKEN, SAMPLE_STREAM_XTC };
+enum sample_stream { SAMPLE_STREAM_TOKEN, SAMPLE_STREAM_XTC, SAMPLE_STREAM_GUESS, SAMPLE_STREAM_REST };
 double sample_uniform(const struct sampler *s, enum sample_stream stream, int ahead);
 /* Whether the step does anything. */
 bool sample_is_active(const struct sample_params *p, enum sample_step step);
 /* Sets p of all candidates, their sum is 1. */
 void sample_softmax(struct sampler *s);
+void sample_take_step(struct sampler *s, enum sample_step step);
+/* True when the chain ends in its likeliest candidate. */
+bool sample_takes_first(const struct sample_params *p);
+/* Candidate i of the last sample_distribution, which had probability p, is the token. */
+int32_t sample_choose(struct sampler *s, int i, float p);
 
 /* Biases, penalties and DRY as edits of the logits, in s->edit; how many, -1: more than fit. */
 int sample_edits(struct sampler *s);

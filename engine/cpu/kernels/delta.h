@@ -1,0 +1,113 @@
+/* Matrices of each head as state: row after row, STATE_COLUMNS of their columns at a time, which stay in the first cache. A column's sums
+ * have one order, whatever columns and rows are beside it. */
+#pragma once
+#include "cpu/kernels/kernels.h"
+#include "cpu/simd/simd.h"
+
+#include <math.h>
+
+enum { STATE_VECTORS = CPU_STATE_COLUMNS / VL, STATE_ROWS = 8 };
+
+INLINE float softplus(float x) { return x > 20 ? x : log1pf(expf(x)); }
+
+/* y = x * scale / sqrt(sum x^2 + 1e-6) */
+INLINE void unit_vector(const float *x, int n, float scale, float *y) {
+    vf s = vf_set(0);
+    for (int i = 0; i < n; i += VL) {
+        vf v = vf_loadn(x + i, n - i < VL ? n - i : VL);
+        s = vf_fma(v, v, s);
+    }
+    vf f = vf_set(scale / sqrtf(vf_sum(s) + 1e-6f));
+    for (int i = 0; i < n; i += VL) {
+        int left = n - i < VL ? n - i : VL;
+        vf_storen(y + i, vf_mul(vf_loadn(x + i, left), f), left);
+    }
+}
+
+/* Some rows of one head: what all its columns share. */
+struct delta_rows {
+    float q[STATE_ROWS][STATE_DIM_MAX], k[STATE_ROWS][STATE_DIM_MAX];
+    float decay[STATE_ROWS], beta[STATE_ROWS];
+};
+static void delta_prepare(const struct op_delta *o, int h, const struct cpu_state_rows *r, int t0, int n,
+                          struct delta_rows *d) {
+    const int g = op_delta_key(o, h), dk = o->dk;
+    for (int j = 0; j < n; j++) {
+        const size_t t = (size_t)(t0 + j);
+        const float *q = r->x + t * r->x_stride + g * dk, *k = q + o->n_key * dk;
+        unit_vector(q, dk, 1 / sqrtf((float)dk), d->q[j]);
+        unit_vector(k, dk, 1, d->k[j]);
+        d->decay[j] = expf(o->A[h] * softplus(r->a[t * r->a_stride + (size_t)h] + o->dt_bias[h]));
+        d->beta[j] = 1 / (1 + expf(-r->b[t * r->b_stride + (size_t)h]));
+    }
+}
+
+/* nv vectors of columns from c on, of the last of which left are there. */
+INLINE void delta_columns(const struct op_delta *o, const struct cpu_state_rows *r, int t0, int n,
+                          const struct delta_rows *d, int h, int c, const int nv, const int left, float *S) {
+    const int dk = o->dk, dv = o->dv, v0 = 2 * o->n_key * dk + h * dv + c;
+    for (int j = 0; j < n; j++) {
+        const size_t t = (size_t)(t0 + j);
+        const float *v = r->x + t * r->x_stride + v0, *k = d->k[j], *q = d->q[j];
+        float *out = r->out + t * r->out_stride + h * dv + c;
+        const vf decay = vf_set(d->decay[j]), beta = vf_set(d->beta[j]);
+        vf a[STATE_VECTORS], b[STATE_VECTORS], w[STATE_VECTORS]; /* two sums each: even and odd rows of S */
+        UNROLL for (int e = 0; e < nv; e++) a[e] = b[e] = vf_set(0);
+        for (int i = 0; i < dk; i += 2) {
+            const float *s = S + (size_t)i * (size_t)dv + c;
+            UNROLL for (int e = 0; e < nv; e++) a[e] =
+                vf_fma(vf_set(k[i]), left < VL ? vf_loadn(s + e * VL, left) : vf_load(s + e * VL), a[e]);
+            if (i + 1 == dk) break;
+            s += dv;
+            UNROLL for (int e = 0; e < nv; e++) b[e] =
+                vf_fma(vf_set(k[i + 1]), left < VL ? vf_loadn(s + e * VL, left) : vf_load(s + e * VL), b[e]);
+        }
+        UNROLL for (int e = 0; e < nv; e++) {
+            vf x = left < VL ? vf_loadn(v + e * VL, left) : vf_load(v + e * VL);
+            w[e] = vf_mul(beta, vf_sub(x, vf_mul(decay, vf_add(a[e], b[e]))));
+            a[e] = b[e] = vf_set(0);
+        }
+        for (int i = 0; i < dk; i++) {
+            float *s = S + (size_t)i * (size_t)dv + c;
+            UNROLL for (int e = 0; e < nv; e++) {
+                vf x = left < VL ? vf_loadn(s + e * VL, left) : vf_load(s + e * VL);
+                x = vf_fma(vf_set(k[i]), w[e], vf_mul(decay, x));
+                if (i % 2)
+                    b[e] = vf_fma(vf_set(q[i]), x, b[e]);
+                else
+                    a[e] = vf_fma(vf_set(q[i]), x, a[e]);
+                if (left < VL)
+                    vf_storen(s + e * VL, x, left);
+                else
+                    vf_store(s + e * VL, x);
+            }
+        }
+        UNROLL for (int e = 0; e < nv; e++) {
+            if (left < VL)
+                vf_storen(out + e * VL, vf_add(a[e], b[e]), left);
+            else
+                vf_store(out + e * VL, vf_add(a[e], b[e]));
+        }
+    }
+}
+
+/* Columns c0 .. c1 of the state of the rows' sequence; before the first position there was nothing. */
+static void state_begin(float *S, int m, int n, int c0, int c1, int pos) {
+    for (int i = 0; pos == 0 && i < m; i++) memset(S + i * n + c0, 0, sizeof *S * (size_t)(c1 - c0));
+}
+
+static void vec_delta(const struct op_delta *o, int h, int c0, int c1, const struct cpu_state_rows *r,
+                      float *S) {
+    struct delta_rows d;
+    S += (size_t)h * (size_t)(o->dk * o->dv);
+    state_begin(S, o->dk, o->dv, c0, c1, r->pos);
+    for (int t0 = 0; t0 < r->n; t0 += STATE_ROWS) {
+        const int n = r->n - t0 < STATE_ROWS ? r->n - t0 : STATE_ROWS;
+        int c = c0;
+        delta_prepare(o, h, r, t0, n, &d);
+        for (; c + CPU_STATE_COLUMNS <= c1; c += CPU_STATE_COLUMNS)
+            delta_columns(o, r, t0, n, &d, h, c, STATE_VECTORS, VL, S);
+        for (; c + VL <= c1; c += VL) delta_columns(o, r, t0, n, &d, h, c, 1, VL, S);
+        if (c < c1) delta_columns(o, r, t0, n, &d, h, c, 1, c1 - c, S);
+    }
+}

@@ -1,0 +1,150 @@
+#include "files/hf_state.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- config.json --------------------------------------------------------------------------------------------- */
+
+static enum infer_status read_size(const struct config *c, const char *key, int *out) {
+    uint32_t v = 0;
+    TRY(config_u32(c, key, json_object_get(c->root, key), -1, &v));
+    if (!v || v > 1 << 16) return config_wrong(c, key, "in range");
+    *out = (int)v;
+    return INFER_OK;
+}
+
+/* Each so many-th layer has attention, where that says it, else a list. Both keys may be there, and agree.
+ * source: configuration_qwen3_next and configuration_qwen3_5 of transformers */
+static enum infer_status put_layers(const struct config *c) {
+    static const char key[] = "full_attention_interval";
+    const char *arch = c->out->arch;
+    uint32_t step = 4, told;
+    bool all = true;
+    if (c->mixed)
+        for (step = 1; step <= c->n_layer && c->mixed[step - 1];) step++;
+    TRY(config_u32(c, key, json_object_get(c->root, key), step, &told));
+    if (!c->mixed) step = told;
+    if (!step || (told != step && step <= c->n_layer))
+        return config_wrong(c, key, step ? "what 'layer_types' says" : "above 0");
+    for (uint32_t i = 0; c->mixed && i < c->n_layer; i++) all &= c->mixed[i] == ((i + 1) % step != 0);
+    if (all)
+        hf_put_u32(c->keys, arch, key, step);
+    else
+        hf_put_bools(c->keys, arch, "attention.recurrent_layers", c->mixed, c->n_layer);
+    return INFER_OK;
+}
+
+enum infer_status config_mixers(const struct config *c) {
+    struct hf_config *out = c->out;
+    const struct arch *a = out->table;
+    int *d = out->delta, taps = 0;
+    if (a->mixer_where == MIXER_NOWHERE) return INFER_OK;
+    TRY(put_layers(c));
+    TRY(read_size(c, "linear_num_key_heads", &d[0]));
+    TRY(read_size(c, "linear_num_value_heads", &d[1]));
+    TRY(read_size(c, "linear_key_head_dim", &d[2]));
+    TRY(read_size(c, "linear_value_head_dim", &d[3]));
+    TRY(read_size(c, "linear_conv_kernel_dim", &taps));
+    if (d[1] % d[0]) return config_wrong(c, "linear_num_value_heads", "a multiple of linear_num_key_heads");
+    hf_put_u32(c->keys, out->arch, "ssm.conv_kernel", (uint32_t)taps);
+    hf_put_u32(c->keys, out->arch, "ssm.state_size", (uint32_t)d[2]);
+    hf_put_u32(c->keys, out->arch, "ssm.group_count", (uint32_t)d[0]);
+    hf_put_u32(c->keys, out->arch, "ssm.time_step_rank", (uint32_t)d[1]);
+    hf_put_u32(c->keys, out->arch, "ssm.inner_size", (uint32_t)d[1] * (uint32_t)d[3]);
+    out->tiled = a->tiled && c->for_gguf;
+    if (a->tiled && !out->tiled) hf_put_bool(c->keys, out->arch, "ssm.grouped_heads", true);
+    return INFER_OK;
+}
+
+/* ---- tensors ------------------------------------------------------------------------------------------------- */
+
+static enum infer_status misfit(const struct tensor *t, const char *path) {
+    return err_set(INFER_E_INPUT,
+                   "%s: tensor %.100s has shape [%lld][%lld][%lld], which is not that of the heads that "
+                   "config.json says",
+                   path, t->name, (long long)t->shape[1], (long long)t->shape[2], (long long)t->shape[3]);
+}
+static enum infer_status room(const struct tensor *t, size_t bytes, struct arena *arena, const char *path,
+                              char **out) {
+    *out = arena_alloc(arena, bytes);
+    return *out ? INFER_OK : err_set(INFER_E_MEMORY, "%s: out of memory for %.100s", path, t->name);
+}
+
+enum infer_status hf_qkvz(struct tensor out[2], const struct tensor *from, const int delta[4],
+                          struct arena *arena, const char *path) {
+    const size_t each = (size_t)(delta[1] / delta[0] * delta[3]), key = (size_t)delta[2],
+                 head = 2 * key + 2 * each, heads = (size_t)delta[0],
+                 row = quant_row_bytes(quant_info(from->type), (size_t)from->shape[3]);
+    /* rows of a head: from which on, how many, of which output */
+    const size_t part[4][3] = {{0, key, 0}, {key, key, 0}, {2 * key, each, 0}, {2 * key + each, each, 1}};
+    if (from->n_dim != 2 || from->shape[2] != (int64_t)(heads * head)) return misfit(from, path);
+    for (int i = 0; i < 2; i++) {
+        char *to;
+        out[i] = *from;
+        out[i].shape[2] = (int64_t)(heads * (i ? each : head - each));
+        out[i].bytes = (size_t)out[i].shape[2] * row;
+        TRY(room(from, out[i].bytes, arena, path, &to));
+        out[i].data = to;
+        for (size_t p = 0; p < 4; p++)
+            for (size_t h = 0; part[p][2] == (size_t)i && h < heads; h++, to += part[p][1] * row)
+                memcpy(to, (const char *)from->data + (h * head + part[p][0]) * row, part[p][1] * row);
+    }
+    return INFER_OK;
+}
+
+/* Blocks of bytes by value heads, groups of them one behind the other: from heads of a key head side by side to these in turns. */
+static void in_turns(char *to, const char *from, const int delta[4], size_t bytes) {
+    const size_t keys = (size_t)delta[0], each = (size_t)(delta[1] / delta[0]);
+    for (size_t j = 0; j < each; j++)
+        for (size_t g = 0; g < keys; g++, to += bytes) memcpy(to, from + (g * each + j) * bytes, bytes);
+}
+
+/* -exp(w) as float32. */
+static enum infer_status decays(struct tensor *t, struct arena *arena, const char *path) {
+    const size_t n = (size_t)t->shape[3];
+    char *copy;
+    TRY(room(t, n * sizeof(float), arena, path, &copy));
+    float *x = (float *)(void *)copy;
+    quant_info(t->type)->decode(x, t->data, n);
+    for (size_t i = 0; i < n; i++) x[i] = -expf(x[i]);
+    t->data = copy;
+    t->type = QUANT_F32;
+    t->bytes = n * sizeof *x;
+    return INFER_OK;
+}
+
+/* Rows (elements of a vector), or the parts of a row, of value heads behind front others. */
+static enum infer_status turn(struct tensor *t, bool columns, size_t front, const int delta[4],
+                              struct arena *arena, const char *path) {
+    const size_t n = columns ? (size_t)t->shape[2] : 1, one = t->bytes / n,
+                 lines = (size_t)t->shape[columns || t->n_dim == 1 ? 3 : 2], line = one / lines;
+    char *copy;
+    TRY(room(t, t->bytes, arena, path, &copy));
+    for (size_t i = 0; i < n; i++) {
+        const char *from = (const char *)t->data + i * one;
+        memcpy(copy + i * one, from, front * line);
+        in_turns(copy + i * one + front * line, from + front * line, delta,
+                 (lines - front) / (size_t)delta[1] * line);
+    }
+    t->data = copy;
+    return INFER_OK;
+}
+
+enum infer_status hf_by_value(struct tensor *t, enum hf_op op, const int delta[4], bool tiled,
+                              struct arena *arena, const char *path) {
+    if (op < HF_VALUE_ROWS || op > HF_VALUE_TAPS) return INFER_OK;
+    const bool columns = op == HF_VALUE_COLUMNS;
+    if (op == HF_VALUE_TAPS) { /* [channels][1][taps] */
+        if (t->n_dim != 3 || t->shape[2] != 1) return misfit(t, path);
+        t->n_dim = 2;
+        t->shape[2] = t->shape[1];
+        t->shape[1] = 1;
+    }
+    size_t front = op == HF_VALUE_TAIL || op == HF_VALUE_TAPS ? 2 * (size_t)(delta[0] * delta[2]) : 0,
+           lines = (size_t)t->shape[columns || t->n_dim == 1 ? 3 : 2];
+    if (t->n_dim > 2 || quant_info(t->type)->elems != 1 || lines <= front ||
+        (lines - front) % (size_t)delta[1])
+        return misfit(t, path);
+    if (op == HF_VALUE_DECAYS) TRY(decays(t, arena, path));
+    return tiled && delta[0] != delta[1] ? turn(t, columns, front, delta, arena, path) : INFER_OK;
+}

@@ -1,0 +1,40 @@
+/* Inside the model room: tensors to slots, for bind.c and bind_*.c. */
+#pragma once
+#include "model/model_impl.h"
+
+struct binder {
+    struct model *m;
+    uint8_t *used; /* used[n_tensor] */
+    int max_group;
+};
+
+/* What a symbolic size is in a layer; l NULL: outside of the layers. */
+int bind_dim(const struct model *m, const struct layer *l, enum dim d);
+/* Finds the tensor of a slot in layer il (-1: outside) and checks its shape; *out NULL when it may be absent. */
+enum infer_status bind_slot(struct binder *b, enum slot slot, int il, const struct tensor **out);
+/* A vector, or a matrix without products, as floats: the map itself when it is F32, else a decoded copy. */
+enum infer_status bind_vector(struct binder *b, enum slot slot, int il, const float **out);
+struct weight bind_weight(const struct tensor *t);
+/* The factor of a whole matrix, in GGUF the tensor X.scale beside X.weight: one element. */
+enum infer_status bind_factor(struct binder *b, const struct tensor *matrix, float *factor);
+/* A slot's matrix with its factor and its bias; *there: false when it may be absent and is. */
+enum infer_status bind_matrix(struct binder *b, enum slot matrix, enum slot bias, int il, struct weight *out,
+                              bool *there);
+/* used: how many matrices of a stack a token reads. */
+void bind_member(struct model *m, struct weight_group *g, const struct weight *w, int used);
+/* The group's number, unless it is empty: after its members. */
+void bind_number(struct binder *b, struct weight_group *g);
+
+/* Matrices that read the same input: each a tensor of its own, or all of them in this order rows of a fused one. */
+struct group_slots {
+    enum slot fused, fused_bias, matrix[WEIGHT_GROUP_MAX], bias[WEIGHT_GROUP_MAX];
+};
+
+/* Without any of its slots in the architecture the group stays empty. */
+enum infer_status bind_group(struct binder *b, struct weight_group *g, int il, const struct group_slots *s);
+
+/* The matrices of a latent's keys and values, apart or, in files before 2025, of each head together (bind_latent.c). */
+enum infer_status bind_latent(struct binder *b, int il);
+/* What is not one tensor a matrix: gates among queries; of a layer with a state, all but its norm and the matrices of its input and
+ * output; its stores (bind_mixer.c). */
+enum infer_status bind_mixer(struct binder *b, int il);

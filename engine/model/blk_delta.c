@@ -1,0 +1,26 @@
+/* A layer with the gated delta rule: out(norm(delta(silu(conv(W h)))) * silu(z)), z = W_z h, with a step and a forgetting of each head.
+ * source: Yang et al. 2024 (arXiv 2412.06464); HF modeling_qwen3_next, modeling_qwen3_5. */
+#include "model/emit.h"
+#include "seam/op_list.h"
+
+struct view emit_delta(struct emitter *e, const struct layer *l, struct view h) {
+    const struct state_sizes *s = &l->sizes;
+    const int inner = s->n_head * s->head_dim;
+    struct view in = emit_matmul(e, "delta_in", h, &l->state_in, BUF_ROWS_ALL),
+                gates = emit_matmul(e, "delta_gates", h, &l->state_gates, BUF_ROWS_ALL),
+                conv = emit_buffer(e, "delta_conv", s->channels, BUF_ROWS_ALL, false),
+                y = emit_buffer(e, "delta", inner, BUF_ROWS_ALL, false);
+    struct view b = view_columns(gates, 0, s->n_head), a = view_columns(gates, s->n_head, s->n_head);
+    emit_op(e, "delta_conv",
+            (struct op){.kind = OP_CONV,
+                        .conv = {view_columns(in, 0, s->channels), conv, l->conv_state, s->taps, l->conv_w,
+                                 l->conv_bias, true}});
+    emit_op(e, "delta",
+            (struct op){.kind = OP_DELTA,
+                        .delta = {conv, a, b, y, l->state, s->n_group, s->n_head, s->n_state, s->head_dim,
+                                  e->m->tiled, l->decay, l->dt_bias}});
+    emit_norm(e, "delta_norm", y, y, s->head_dim, &l->state_norm);
+    struct op_glu gate = {.gate = view_columns(in, s->channels, inner), .up = y, .out = y, .act = ACT_SILU};
+    emit_op(e, "delta_gate", (struct op){.kind = OP_GLU, .glu = gate});
+    return emit_matmul(e, "delta_out", y, &l->state_out, BUF_ROWS_ALL);
+}

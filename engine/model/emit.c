@@ -1,0 +1,61 @@
+#include "model/emit.h"
+
+struct view emit_buffer(struct emitter *e, const char *name, int width, enum buf_rows rows, bool float32) {
+    struct op_list *l = e->list;
+    if (l->n_buf == e->buf_cap) infer_bug("more than %d buffers", e->buf_cap);
+    l->buf[l->n_buf] = (struct buf){.name = name, .width = width, .rows = rows, .float32 = float32};
+    return (struct view){l->n_buf++, 0, width};
+}
+
+void emit_op(struct emitter *e, const char *name, struct op op) {
+    if (e->list->n_op == e->op_cap) infer_bug("more than %d operations", e->op_cap);
+    op.layer = e->layer;
+    op.name = name;
+    e->list->op[e->list->n_op++] = op;
+}
+
+/* Groups of dim elements of x; an absent norm (w NULL) is none. */
+void emit_norm(struct emitter *e, const char *name, struct view x, struct view out, int dim,
+               const struct norm_weights *w) {
+    struct op_norm o = {x, out, e->m->arch->norm, dim, e->m->eps, w->w, w->bias, w->n == dim ? 0 : w->n};
+    if (w->w) emit_op(e, name, (struct op){.kind = OP_NORM, .norm = o});
+}
+
+/* The norm of x in a buffer of its own; x itself where there is none. */
+struct view emit_normed(struct emitter *e, const char *name, struct view x, const struct norm_weights *w) {
+    if (!w->w) return x;
+    struct view h = emit_buffer(e, name, e->m->n_embd, BUF_ROWS_ALL, false);
+    emit_norm(e, name, x, h, e->m->n_embd, w);
+    return h;
+}
+
+struct view emit_matmul(struct emitter *e, const char *name, struct view x, const struct weight_group *w,
+                        enum buf_rows rows) {
+    struct view out = emit_buffer(e, name, w->n, rows, false);
+    emit_op(e, name, (struct op){.kind = OP_MATMUL, .matmul = {x, out, w, false}});
+    return out;
+}
+
+void emit_add(struct emitter *e, const char *name, struct view x, struct view y) {
+    emit_op(e, name, (struct op){.kind = OP_ADD, .add = {x, y, x}});
+}
+
+/* head_dim: from a head's first rotated number to the next head's. */
+void emit_rope(struct emitter *e, const char *name, struct view x, int n_head, int head_dim,
+               const struct layer *l) {
+    const struct rope *r = e->long_context && l->rope_long ? l->rope_long : l->rope;
+    if (r->kind == ROPE_NONE) return;
+    emit_op(e, name, (struct op){.kind = OP_ROPE, .rope = {x, n_head, head_dim, r}});
+}
+
+void emit_map(struct emitter *e, const char *name, struct view x, struct view out, enum act_kind act,
+              struct act_numbers k) {
+    static const struct view none = {-1, 0, 0};
+    emit_op(e, name, (struct op){.kind = OP_GLU, .glu = {x, none, out, act, k}});
+}
+
+/* Groups of dim elements of x, without weights. */
+void emit_unit_norm(struct emitter *e, const char *name, struct view x, struct view out, int dim) {
+    struct op_norm o = {x, out, e->m->arch->norm, dim, e->m->eps, NULL, NULL, 0};
+    emit_op(e, name, (struct op){.kind = OP_NORM, .norm = o});
+}

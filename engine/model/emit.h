@@ -1,0 +1,35 @@
+/* Inside the model room: the list while it is written, for forward.c and blk_*.c. */
+#pragma once
+#include "model/forward.h"
+
+/* Its arrays are as long as the longest list, so emitting cannot fail. */
+struct emitter {
+    struct op_list *list;
+    const struct model *m;
+    const struct layer_range *range;
+    int op_cap, buf_cap, layer;
+    bool long_context;
+    struct view inputs; /* of all layers their own; set where the model has some */
+};
+
+struct view emit_buffer(struct emitter *e, const char *name, int width, enum buf_rows rows, bool float32);
+void emit_op(struct emitter *e, const char *name, struct op op);
+/* Groups of dim elements of x; an absent norm (w NULL) is none. */
+void emit_norm(struct emitter *e, const char *name, struct view x, struct view out, int dim,
+               const struct norm_weights *w);
+/* The same without weights. */
+void emit_unit_norm(struct emitter *e, const char *name, struct view x, struct view out, int dim);
+/* The norm of x in a buffer of its own; x itself where there is none. */
+struct view emit_normed(struct emitter *e, const char *name, struct view x, const struct norm_weights *w);
+/* Into a buffer of its own. */
+struct view emit_matmul(struct emitter *e, const char *name, struct view x, const struct weight_group *w,
+                        enum buf_rows rows);
+void emit_add(struct emitter *e, const char *name, struct view x, struct view y); /* x += y */
+/* head_dim: from a head's first rotated number to the next head's. */
+void emit_rope(struct emitter *e, const char *name, struct view x, int n_head, int head_dim,
+               const struct layer *l);
+void emit_map(struct emitter *e, const char *name, struct view x, struct view out, enum act_kind act,
+              struct act_numbers k);
+
+/* Mixers: what a layer makes of its normalised input h. */
+struct view emit_delta(struct emitter *e, const struct layer *l, struct view h); /* blk_delta.c */

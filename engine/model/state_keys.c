@@ -1,0 +1,55 @@
+/* Layers whose mixer is not attention: which they are, and their sizes. */
+#include "model/model_impl.h"
+
+#include <stdio.h>
+
+enum { MAX_TAPS = CONV_MAX, MAX_HEADS = 4096 };
+
+/* The layers by the key that names them, or all but each so many-th. Lists have the layers that draft, too. */
+static enum infer_status read_interval(const struct model *m, uint32_t *mixed) {
+    char key[128];
+    bool there;
+    int interval;
+    TRY(model_read_int(m, "full_attention_interval", 1, 1 << 20,
+                       (int)arch_default(m->arch, "full_attention_interval", 4), &interval));
+    for (int i = 0; i < m->n_layer + m->n_draft; i++) mixed[i] = i < m->n_layer && (i + 1) % interval != 0;
+    return meta_u32_array(m->file, model_key(m, key, sizeof key, "attention.recurrent_layers"), mixed,
+                          (size_t)(m->n_layer + m->n_draft), &there);
+}
+
+/* source: keys as llama.cpp's converter writes them; there the width of keys is that of values, here inner_size says it. */
+static enum infer_status read_delta(struct model *m, struct state_sizes *s) {
+    char key[128];
+    int inner;
+    bool grouped = !m->arch->tiled, there;
+    TRY(model_read_int(m, "ssm.conv_kernel", 2, MAX_TAPS, -1, &s->taps));
+    TRY(model_read_int(m, "ssm.state_size", 1, STATE_DIM_MAX, -1, &s->n_state));
+    TRY(model_read_int(m, "ssm.group_count", 1, MAX_HEADS, -1, &s->n_group));
+    TRY(model_read_int(m, "ssm.time_step_rank", 1, MAX_HEADS, -1, &s->n_head));
+    TRY(model_read_int(m, "ssm.inner_size", 1, MAX_HEADS * STATE_DIM_MAX, -1, &inner));
+    TRY(meta_bool(m->file, model_key(m, key, sizeof key, "ssm.grouped_heads"), &grouped, &there));
+    m->tiled = !grouped;
+    s->head_dim = inner / s->n_head;
+    s->channels = 2 * s->n_group * s->n_state + inner;
+    if (s->n_head % s->n_group || inner % s->n_head || s->head_dim > STATE_DIM_MAX)
+        return err_set(INFER_E_INPUT,
+                       "%s: ssm.time_step_rank %d must be a multiple of ssm.group_count %d, and "
+                       "ssm.inner_size %d one of it, at most %d times",
+                       m->file->path, s->n_head, s->n_group, inner, STATE_DIM_MAX);
+    return INFER_OK;
+}
+
+enum infer_status model_read_mixers(struct model *m) {
+    struct state_sizes s = {0};
+    if (m->arch->mixer_where == MIXER_NOWHERE) return INFER_OK;
+    uint32_t *mixed = arena_alloc(&m->arena, (size_t)(m->n_layer + m->n_draft) * sizeof *mixed);
+    if (!mixed) return err_set(INFER_E_MEMORY, "out of memory for %d layers", m->n_layer);
+    TRY(read_interval(m, mixed));
+    TRY(read_delta(m, &s));
+    for (int i = 0; i < m->n_layer; i++) {
+        if (!mixed[i]) continue;
+        m->layer[i].mix = m->arch->mixer;
+        m->layer[i].sizes = s;
+    }
+    return INFER_OK;
+}

@@ -1,0 +1,25 @@
+/* Qwen3.5 and later: three layers with the gated delta rule for each one with attention, whose output has a gate by element. In GGUF the
+ * value heads are in turns: each key head's first, then each one's second.
+ * sources: HF modeling_qwen3_5; llama.cpp's qwen35 for the keys and tensors of its files. */
+#include "models/shared.h"
+
+const struct arch arch_qwen35 = {
+    .name = "qwen35",
+    .families = "Qwen3.5, 3.6 0.8B to 27B",
+    .slot = {SLOTS_DELTA_HYBRID, [SLOT_STATE_BETA] = SLOT_MUST, [SLOT_STATE_ALPHA] = SLOT_MUST},
+    .norm = NORM_RMS,
+    .act = ACT_SILU,
+    .rope = ROPE_NEOX,
+    .mixer = MIX_DELTA,
+    .mixer_where = MIXER_INTERVAL,
+    .tiled = true,
+    .q_gated = true,
+    .keys = KEYS_DELTA "|rope.dimension_sections|nextn_predict_layers",
+    .hf = (const struct arch_hf[]){{"qwen3_5", "Qwen3_5ForConditionalGeneration", "qwen3_5_text"},
+                                   {"qwen3_5_text", "Qwen3_5ForCausalLM", NULL},
+                                   {0}},
+    .hf_keys = HF_KEYS_DELTA "|text_config",
+    .hf_layer = hf_layer_delta,
+    .hf_rotated = 0.25f,
+    .hf_plus_one = true,
+};

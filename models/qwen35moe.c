@@ -1,0 +1,29 @@
+/* Qwen3.5 and later with experts: layers as qwen35 has them, a mixture of experts with a gated shared part in each.
+ * sources: HF modeling_qwen3_5_moe; llama.cpp's qwen35moe for the keys and tensors of its files. */
+#include "models/shared.h"
+
+const struct arch arch_qwen35moe = {
+    .name = "qwen35moe",
+    .families = "Qwen3.5, 3.6 35B-A3B, 122B-A10B, 397B-A17B",
+    .slot = {SLOTS_DELTA_HYBRID, SLOTS_EXPERTS, SLOTS_SHARED, [SLOT_FFN_SHEXP_GATE] = SLOT_MUST,
+             [SLOT_STATE_BETA] = SLOT_MUST, [SLOT_STATE_ALPHA] = SLOT_MUST},
+    .norm = NORM_RMS,
+    .act = ACT_SILU,
+    .rope = ROPE_NEOX,
+    .mixer = MIX_DELTA,
+    .mixer_where = MIXER_INTERVAL,
+    .tiled = true,
+    .q_gated = true,
+    .moe = {ROUTE_SOFTMAX, ROUTE_NORM_ADD, 0, false, false},
+    .keys = KEYS_EXPERTS "|" KEYS_DELTA "|expert_shared_count|expert_shared_feed_forward_length|"
+                         "rope.dimension_sections|nextn_predict_layers",
+    .hf = (const struct arch_hf[]){{"qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe_text"},
+                                   {"qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", NULL},
+                                   {0}},
+    .hf_keys = HF_KEYS_EXPERTS "|" HF_KEYS_DELTA
+                               "|num_experts|moe_intermediate_size|shared_expert_intermediate_size|text_"
+                               "config",
+    .hf_layer = hf_layer_delta,
+    .hf_rotated = 0.25f,
+    .hf_plus_one = true,
+};

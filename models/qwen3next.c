@@ -1,0 +1,28 @@
+/* Qwen3-Next: three layers with the gated delta rule for each one with attention, whose output has a gate by element; a mixture of experts
+ * with a gated shared part. Value heads of one key head follow each other.
+ * sources: HF modeling_qwen3_next; llama.cpp's qwen3next for the keys and tensors of its files. */
+#include "models/shared.h"
+
+const struct arch arch_qwen3next = {
+    .name = "qwen3next",
+    .families = "Qwen3-Next 80B-A3B, Qwen3-Coder-Next",
+    .slot = {SLOTS_DELTA_HYBRID, SLOTS_EXPERTS,
+             SLOTS_SHARED, [SLOT_FFN_SHEXP_GATE] = SLOT_MUST, [SLOT_STATE_BETA_ALPHA] = SLOT_MUST},
+    .norm = NORM_RMS,
+    .act = ACT_SILU,
+    .rope = ROPE_NEOX,
+    .mixer = MIX_DELTA,
+    .mixer_where = MIXER_INTERVAL,
+    .q_gated = true,
+    .moe = {ROUTE_SOFTMAX, ROUTE_NORM_ADD, 0, false, false},
+    .keys = KEYS_EXPERTS "|" KEYS_DELTA
+                         "|expert_shared_count|expert_shared_feed_forward_length|nextn_predict_layers",
+    .hf = (const struct arch_hf[]){{"qwen3_next", "Qwen3NextForCausalLM", NULL}, {0}},
+    .hf_keys = HF_KEYS_EXPERTS "|" HF_KEYS_DELTA
+                               "|num_experts|moe_intermediate_size|shared_expert_intermediate_size|norm_topk_"
+                               "prob|mlp_only_layers|decoder_sparse_step",
+    .hf_defaults = (const struct arch_default[]){{"norm_topk_prob", 1}, {0}},
+    .hf_rotated = 0.25f,
+    .hf_layer = hf_layer_delta,
+    .hf_plus_one = true,
+};
