@@ -267,8 +267,6 @@ static enum infer_status take_tensor(struct folder *d, struct strmap *index, con
     struct hf_target to;
     hf_target(&to, d->config.table, from->name);
     if (!*to.name || to.op == HF_KEY) return INFER_OK;
-    if (to.layer >= (int)d->config.n_layer && to.layer < (int)(d->config.n_layer + d->config.n_draft))
-        return INFER_OK;
     if (to.op == HF_TURNS || to.op == HF_BLOCKS || to.op == HF_HALVES || to.op == HF_COLUMNS)
         return take_experts(d, index, from, p, &to);
     if (!from->n_dim) return INFER_OK;

@@ -22,6 +22,12 @@ static const struct hf_name part[] = {{"self_attn.q_proj.", "attn_q.", HF_SAME},
                                       {"mlp.down_proj.", "ffn_down.", HF_SAME},
                                       {"input_layernorm.", "attn_norm.", HF_SAME},
                                       {"post_attention_layernorm.", "ffn_norm.", HF_SAME},
+                                      {"embed_tokens.", "nextn.embed_tokens.", HF_SAME},
+                                      {"enorm.", "nextn.enorm.", HF_SAME},
+                                      {"hnorm.", "nextn.hnorm.", HF_SAME},
+                                      {"eh_proj.", "nextn.eh_proj.", HF_SAME},
+                                      {"shared_head.norm.", "nextn.shared_head_norm.", HF_SAME},
+                                      {"shared_head.head.", "nextn.shared_head_head.", HF_SAME},
                                       {0}};
 /* The same of experts, behind what the families call the block: "experts.3." stands without the number. */
 static const char *const expert_block[] = {"mlp.", "block_sparse_moe.", "feed_forward."};

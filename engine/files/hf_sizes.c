@@ -388,6 +388,10 @@ enum infer_status config_sizes(struct config *c, uint32_t dim[2]) {
     struct hf_config *out = c->out;
     const struct arch *a = out->table;
     uint32_t v = 0, embd = 0;
+    if (config_reads(c, "num_nextn_predict_layers"))
+        TRY(read_u32(c, "num_nextn_predict_layers", 0, &out->n_draft));
+    if (out->n_draft > MANY_LAYERS) return config_wrong(c, "num_nextn_predict_layers", "in range");
+    if (out->n_draft) hf_put_u32(c->keys, out->arch, "nextn_predict_layers", out->n_draft);
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
         bool ungated = i == 2 && !a->slot[SLOT_FFN_GATE] && !a->slot[SLOT_FFN_GATE_UP];
         int64_t usual = ungated ? 4 * (int64_t)embd : -1;
@@ -402,12 +406,10 @@ enum infer_status config_sizes(struct config *c, uint32_t dim[2]) {
         if (i == 2 && config_reads(c, "num_kv_shared_layers"))
             TRY(read_sharing(c, v));
         else
-            hf_put_u32(c->keys, out->arch, plain[i].name, v);
+            hf_put_u32(c->keys, out->arch, plain[i].name, i ? v : v + out->n_draft);
     }
     out->n_vocab = v;
     out->n_layer = c->n_layer;
-    if (config_reads(c, "num_nextn_predict_layers"))
-        TRY(read_u32(c, "num_nextn_predict_layers", 0, &out->n_draft));
     TRY(a->latent ? config_latent(c, dim) : read_heads(c, dim));
     if (a->latent) dim[1] = dim[0];
     TRY(read_eps(c));
