@@ -383,6 +383,24 @@ static enum infer_status put_layer_keys(struct folder *d) {
     return INFER_OK;
 }
 
+/* Layers behind the last one draft, as far as the folder has them: published folders have, others only say so. */
+static enum infer_status put_layers(struct folder *d) {
+    struct hf_config *c = &d->config;
+    const int first = (int)c->n_layer, end = (int)(c->n_layer + c->n_draft);
+    struct hf_target to;
+    if (!c->table) return INFER_OK;
+    c->n_draft = 0;
+    for (int p = 0; p < d->f->n_part; p++)
+        for (size_t i = 0; i < d->list[p].n; i++) {
+            hf_target(&to, c->table, d->list[p].tensor[i].name);
+            if (to.layer >= first && to.layer < end && to.layer - first >= (int)c->n_draft)
+                c->n_draft = (uint32_t)(to.layer - first) + 1;
+        }
+    hf_put_u32(&d->keys, c->arch, "block_count", c->n_layer + c->n_draft);
+    if (c->n_draft) hf_put_u32(&d->keys, c->arch, "nextn_predict_layers", c->n_draft);
+    return d->keys.status;
+}
+
 /* ---- keys ---- */
 
 static enum infer_status read_config(struct folder *d) {
@@ -481,6 +499,7 @@ enum infer_status hf_read(struct tensorfile *f, const struct tensorfile_options 
     TRY(read_generation(&d));
     TRY(read_weights(&d));
     TRY(put_layer_keys(&d));
+    TRY(put_layers(&d));
     TRY(index_keys(&d));
     TRY(name_tensors(&d));
     return options->vocab_only ? INFER_OK
