@@ -9,7 +9,8 @@
 #include "tools/file/quantize.h"
 
 enum { MAX = 256, VOCAB = 61, N_EMBD = 32, N_PROMPT = 3 };
-static const char *const folders[] = {"glm4_moe-draft", "deepseek_v3-draft"};
+static const char *const folders[] = {"glm4_moe-draft", "deepseek_v3-draft", "qwen3_5-image",
+                                      "qwen3_5_moe-image"};
 enum { N_FOLDER = sizeof folders / sizeof *folders };
 static const char *const devices[] = {"ref", "cpu"};
 

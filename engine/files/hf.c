@@ -42,7 +42,7 @@ static bool ends_with(const char *s, const char *end) {
 static bool unused(const char *name, const char *dtype, size_t n) {
     struct hf_target to;
     bool counts = n == 1 && (*dtype == 'I' || *dtype == 'U' || strcmp(dtype, "BOOL") == 0);
-    hf_target(&to, NULL, name);
+    hf_target(&to, NULL, name, 0);
     if (strcmp(dtype, "U8") == 0 && (ends_with(name, "_blocks") || ends_with(name, "_scales"))) return true;
     return !*to.name || ((n == 0 || counts) && !to.known);
 }
@@ -265,7 +265,7 @@ static enum infer_status take_tensor(struct folder *d, struct strmap *index, con
     const struct hf_heads heads = {d->config.n_head, d->config.n_kv_head, d->config.head_dim};
     struct tensor *t = &f->tensor[f->n_tensor];
     struct hf_target to;
-    hf_target(&to, d->config.table, from->name);
+    hf_target(&to, d->config.table, from->name, (int)d->config.n_layer);
     if (!*to.name || to.op == HF_KEY) return INFER_OK;
     if (to.op == HF_TURNS || to.op == HF_BLOCKS || to.op == HF_HALVES || to.op == HF_COLUMNS)
         return take_experts(d, index, from, p, &to);
@@ -354,7 +354,7 @@ static enum infer_status take_layer_key(const struct folder *d, struct layer_key
                                         const char *path) {
     struct hf_target to;
     struct layer_key *k;
-    hf_target(&to, d->config.table, t->name);
+    hf_target(&to, d->config.table, t->name, (int)d->config.n_layer);
     if (to.op != HF_KEY || !*to.name) return INFER_OK;
     TRY(layer_key_of(d, all, to.name, &k));
     const struct quant_info *q = quant_info(t->type);
@@ -392,8 +392,9 @@ static enum infer_status put_layers(struct folder *d) {
     c->n_draft = 0;
     for (int p = 0; p < d->f->n_part; p++)
         for (size_t i = 0; i < d->list[p].n; i++) {
-            hf_target(&to, c->table, d->list[p].tensor[i].name);
-            if (to.layer >= first && to.layer < end && to.layer - first >= (int)c->n_draft)
+            hf_target(&to, c->table, d->list[p].tensor[i].name, first);
+            const bool draft = to.layer < end || strncmp(d->list[p].tensor[i].name, "mtp.", 4) == 0;
+            if (*to.name && to.layer >= first && draft && to.layer - first >= (int)c->n_draft)
                 c->n_draft = (uint32_t)(to.layer - first) + 1;
         }
     hf_put_u32(&d->keys, c->arch, "block_count", c->n_layer + c->n_draft);

@@ -88,14 +88,15 @@ static enum infer_status catch_up(struct drafter *d, struct request *r, int seq,
 
 /* ---- of layers that draft ---- */
 
-/* Behind the rows that are what r has. Where some are missing in between (the text came from a file, or was there before anybody guessed)
- * the rows behind follow closer than they should, which only guesses suffer from. */
-static enum infer_status trim(struct drafter *d, const struct request *r, struct draft_seq *s) {
+/* Behind the rows that are what r has, up to the token at position from: those behind come now, perhaps once more (a sequence that could
+ * not go back as far as it was asked to has been computed anew). Where some are missing in between (the text came from a file, or was there
+ * before anybody guessed) the rows behind follow closer than they should, which only guesses suffer from. */
+static enum infer_status trim(struct drafter *d, const struct request *r, struct draft_seq *s, int from) {
     const int32_t *ids = infer_seq_ids(r->sched->engine, r->p.seq), *own = infer_seq_ids(d->engine, s->seq);
     const int length = infer_seq_length(d->engine, s->seq);
     int k = 0;
     if (s->n_true > length) s->n_true = length;
-    while (k < s->n_true && s->at[k] <= r->figures.n_held && own[k] == token_at(r, ids, s->at[k])) k++;
+    while (k < s->n_true && s->at[k] <= from && own[k] == token_at(r, ids, s->at[k])) k++;
     TRY(infer_seq_rewind(d->engine, s->seq, k));
     s->n_true = infer_seq_length(d->engine, s->seq);
     return INFER_OK;
@@ -127,7 +128,7 @@ static enum infer_status feed(struct drafter *d, const struct request *r, struct
 static enum infer_status feed_all(struct drafter *d, const struct request *r, struct draft_seq *s,
                                   const float *h, int pos, int n) {
     struct infer_output none;
-    TRY(trim(d, r, s));
+    TRY(trim(d, r, s, s->n_h ? s->h_at : pos));
     if (s->n_true + s->n_h + n > d->n_ctx) {
         TRY(infer_seq_rewind(d->engine, s->seq, 0));
         s->n_true = s->n_h = 0;
@@ -149,7 +150,8 @@ enum infer_status drafter_saw(struct request *r, const struct request_part *part
     if (!d || !d->n_embd || n < 1) return INFER_OK;
     TRY(open_seq(d, r, &s));
     TRY(infer_hidden(r->sched->engine, decode, part->row, n, &h));
-    if (s->h_at + s->n_h != pos) s->n_h = 0;
+    const int kept = pos - s->h_at; /* of those that wait */
+    s->n_h = kept >= 0 && kept <= s->n_h ? kept : 0;
     if (s->n_h + n > WAITING) return feed_all(d, r, s, h, pos, n);
     if (!s->n_h) s->h_at = pos;
     memcpy(s->h + (size_t)s->n_h * (size_t)d->n_embd, h, (size_t)n * (size_t)d->n_embd * sizeof *h);
@@ -164,7 +166,7 @@ static enum infer_status feed_waiting(struct drafter *d, struct request *r, stru
     const int n = s->n_h;
     *ready = false;
     if (!n || s->h_at + n != r->figures.n_held) return INFER_OK;
-    TRY(trim(d, r, s));
+    TRY(trim(d, r, s, s->h_at));
     if (s->n_true + n + REQUEST_DRAFT > d->n_ctx) return INFER_OK;
     s->n_h = 0;
     TRY(feed(d, r, s, s->h, s->h_at, n, &last, out));
