@@ -5,7 +5,8 @@
 enum { REST = 16 };                   /* steps without guesses where few are right */
 static const float rate_least = 0.2f; /* below: they cost more than they bring */
 static const float rate_begin = 0.5f; /* nothing is known yet */
-static const int plain_steps = 2;     /* at the beginning of an answer, to compare with */
+static const int plain_steps[] = {
+    6, 8}; /* from and to: without guesses, to compare with, and behind those in which a machine warms up */
 
 /* ---- how many ---- */
 
@@ -18,13 +19,15 @@ static int pace(struct request *r) {
     struct draft_pace *p = &r->pace;
     if (!p->most)
         *p = (struct draft_pace){r->p.drafter == DRAFT_LOOKUP ? cap(r) : (cap(r) + 1) / 2, 0, rate_begin};
-    if (r->p.drafter == DRAFT_MODEL && r->figures.n_step < plain_steps) return 0;
+    if (r->figures.n_step >= plain_steps[0] && r->figures.n_step < plain_steps[1]) return 0;
     if (p->rest) return p->rest--, 0;
     return p->most;
 }
 
-void request_guessed(struct request *r, int n, int right) {
+void request_guessed(struct request *r, int n, int right, double seconds) {
     struct draft_pace *p = &r->pace;
+    double *plain = &r->figures.plain_seconds;
+    if (!n && r->figures.n_step >= plain_steps[0] && !(*plain > 0 && *plain < seconds)) *plain = seconds;
     r->figures.n_guessed += n;
     r->figures.n_right += right;
     if (!n) return;

@@ -279,11 +279,10 @@ static enum infer_status take_decode(struct request *r, const struct request_par
     if (n < part->n_row) TRY(infer_seq_rewind(r->sched->engine, r->p.seq, f->n_held));
     if (r->p.drafter == DRAFT_MODEL) TRY(drafter_saw(r, part, true, f->n_held - n, n));
     const double seconds = request_seconds() - begin;
-    request_guessed(r, part->n_row - 1, n - 1 + (n < part->n_row && r->last == r->draft[n - 1]));
+    request_guessed(r, part->n_row - 1, n - 1 + (n < part->n_row && r->last == r->draft[n - 1]), seconds);
     f->n_decoded += n;
     f->n_step++;
     f->answer_seconds += seconds;
-    if (part->n_row == 1 && !(f->plain_seconds < seconds && f->plain_seconds > 0)) f->plain_seconds = seconds;
     for (int i = 0; i < n && !r->why && (i == 0 || !atomic_load(&r->cancelled)); i++)
         TRY(add_token(r, made[i]));
     return INFER_OK;

@@ -73,6 +73,6 @@ struct request_figures {
     int n_shift;             /* how often a full context was shortened */
     int cycle;               /* tokens of the cycle that the answer repeated in the end; 0: none */
     double prompt_seconds, answer_seconds; /* in steps that it was in, and in guessing for it */
-    double plain_seconds;                  /* the shortest step without guesses; 0: there was none */
+    double plain_seconds; /* the shortest step without guesses behind the first ones; 0: there was none */
 };
 const struct request_figures *request_figures(const struct request *r);

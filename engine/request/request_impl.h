@@ -93,8 +93,8 @@ bool request_follows(const struct request *r);
 void request_take(struct request *r, enum infer_status st, const struct infer_output *out, double begin);
 /* Guesses what follows r->last: at most `most` tokens into r->draft; *n: how many. errors: those of the engine that guesses */
 enum infer_status request_guess(struct request *r, int most, int *n);
-/* How it went: so many guesses, so many of them right. */
-void request_guessed(struct request *r, int n, int right);
+/* How a step went: so many guesses, so many of them right. */
+void request_guessed(struct request *r, int n, int right, double seconds);
 /* drafter.c: guesses by an engine, as request_guess; and what the step of a part made of n tokens from position pos on, which it may want
  * to know. */
 enum infer_status drafter_guess(struct request *r, int most, int *n);
