@@ -177,7 +177,7 @@ static enum infer_status make_flight(struct infer_engine *e, struct flight *f) {
 }
 
 static void say_length(const struct plan *p, const struct model *m) {
-    if (p->set.n_ctx > m->n_ctx_train)
+    if (!m->first && p->set.n_ctx > m->n_ctx_train)
         log_line(LOG_WARN,
                  "the context of %d positions is beyond the %d that the model was trained for: what it says "
                  "there is not reliable",
