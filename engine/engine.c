@@ -40,6 +40,18 @@ void infer_model_close(struct infer_model *im) {
     mem_free(im);
 }
 
+enum infer_status infer_model_draft(struct infer_model **out, const struct infer_model *of) {
+    struct infer_model *im;
+    *out = NULL;
+    TRY(mem_new(&im, sizeof *im, "a model"));
+    enum infer_status s = model_open_draft(&im->m, of->m);
+    if (s)
+        infer_model_close(im);
+    else
+        *out = im;
+    return s;
+}
+
 /* The type that most of the file's bytes have. */
 static const char *main_type(const struct tensorfile *f) {
     size_t bytes[QUANT_COUNT] = {0}, best = 0;
@@ -69,6 +81,8 @@ void infer_model_info(const struct infer_model *im, struct infer_model_info *out
     out->n_vocab = m->tok ? tok_size(m->tok) : 0;
     if (!m->layer) return;
     out->n_layer = m->n_layer;
+    out->n_draft = m->n_draft;
+    out->wants_hidden = m->draft_proj.n != 0;
     out->n_embd = m->n_embd;
     out->n_head = m->layer[0].n_head;
     out->n_kv_head = m->layer[0].n_kv_head;
@@ -163,7 +177,7 @@ static enum infer_status make_flight(struct infer_engine *e, struct flight *f) {
 }
 
 static void say_length(const struct plan *p, const struct model *m) {
-    if (p->set.n_ctx > m->n_ctx_train)
+    if (!m->first && p->set.n_ctx > m->n_ctx_train)
         log_line(LOG_WARN,
                  "the context of %d positions is beyond the %d that the model was trained for: what it says "
                  "there is not reliable",
@@ -265,6 +279,7 @@ static enum infer_status prepare(struct infer_engine *e, const struct infer_engi
     e->last_out = take(e, (size_t)c->n_slot, sizeof *e->last_out);
     if (!e->last || !e->last_out) return err_set(INFER_E_MEMORY, "out of memory for page tables");
     for (int i = 0; i < PLAN_FLIGHTS; i++) TRY(make_flight(e, &e->flight[i]));
+    TRY(engine_hidden_open(e));
     TRY(open_backend(e));
     return measure(e);
 }

@@ -35,6 +35,10 @@ struct infer_engine {
     struct flight flight[PLAN_FLIGHTS];
     unsigned n_submit, n_wait;
     uint64_t fingerprint; /* of the model, once a snapshot needed it */
+    float
+        *rows; /* rows[max_rows][2 n_embd]: of a model that drafts, what its list reads; NULL: another one */
+    const float *given; /* hidden[n][n_embd] of the step that is being queued */
+    float *hidden;      /* hidden[max_rows][n_embd]: of infer_hidden; NULL: without */
     bool poisoned;
     char poison[256];
 };
@@ -48,6 +52,10 @@ static inline const struct plan_part *last_part(const struct infer_engine *e) {
     return &e->plan.part[e->plan.n_part - 1];
 }
 
+/* hidden.c: memory for what rows hand to a model that drafts, before the backend opens; and of a step whose rows are checked and placed,
+ * what such a model reads. */
+enum infer_status engine_hidden_open(struct infer_engine *e);
+void engine_hidden_fill(struct infer_engine *e, struct flight *f, const struct infer_row *rows, int n);
 /* Copies in the backend what a sequence adopts or goes back to (sequence.c). */
 enum infer_status engine_move(struct infer_engine *e, const struct kv_moves *m);
 

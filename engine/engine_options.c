@@ -54,6 +54,7 @@ enum infer_status engine_options_read(struct plan_options *out, const struct inf
                                  .strict_fp32 = o->strict_fp32,
                                  .no_repack = o->no_repack,
                                  .all_logits = o->all_logits,
+                                 .hidden = o->hidden,
                                  .nan_guard = o->nan_guard,
                                  .progress = o->progress,
                                  .user = o->user};

@@ -97,6 +97,11 @@ struct infer_model_options {
 enum infer_status infer_model_open(struct infer_model **out, const char *path,
                                    const struct infer_model_options *options);
 void infer_model_close(struct infer_model *m);
+/* The first of the layers of a file that draft tokens (nextn_predict_layers), as a model of its own with the vocabulary of `of`, which
+ * outlives it. Each row of its engine takes, beside a token, what a model made of the token before (infer_step_hidden): the model `of`, or
+ * this one of a token that it has drafted; its logits are of the token behind that one. errors: INFER_E_UNSUPPORTED (the file has none),
+ * as infer_model_open */
+enum infer_status infer_model_draft(struct infer_model **out, const struct infer_model *of);
 
 struct infer_model_info {
     const char *arch, *format; /* "llama", "gguf v3" */
@@ -111,6 +116,8 @@ struct infer_model_info {
     uint64_t token_bytes;  /* bytes of weights that one decoded token reads */
     uint64_t prompt_bytes; /* that a long prompt reads: of all experts */
     uint64_t token_flops;  /* 2 x multiply-adds of the matrices for one token */
+    int n_draft;           /* layers behind the others, which draft (infer_model_draft) */
+    bool wants_hidden;     /* its steps are infer_step_hidden */
     bool has_tokenizer;
     const char *chat_template; /* NULL when the file has none; chat_template[chat_template_len] */
     size_t chat_template_len;
@@ -166,6 +173,7 @@ struct infer_engine_options {
     int sm_emulate;        /* 0, or 120 */
     bool no_fuse, no_graphs, blas, strict_fp32;
     bool no_repack;  /* cpu: no copies of weights in the order in which decode reads them */
+    bool hidden;     /* infer_hidden works; not on a card yet */
     bool all_logits; /* room for logits of every prompt row (infer logits, perplexity) */
     bool nan_guard;  /* check every op's output */
     void (*progress)(void *user, const char *what, double done, double total); /* loading; may be NULL */
@@ -313,6 +321,14 @@ enum infer_status infer_wait(struct infer_engine *e, struct infer_output *out);
 /* submit and wait */
 enum infer_status infer_step(struct infer_engine *e, const struct infer_row *rows, int n,
                              struct infer_output *out);
+/* The same for a model that wants it (infer_model_draft): hidden[n][n_embd], what a model made of the token before each row's. Ids are
+ * tokens, rows of one class, and no other step is in flight. */
+enum infer_status infer_step_hidden(struct infer_engine *e, const struct infer_row *rows, const float *hidden,
+                                    int n, struct infer_output *out);
+/* What the layers made of rows first .. first + n - 1 of a class, in the order given, of the step that was waited for last, behind the
+ * last norm: *out is [n][n_embd], valid until the next call; no step may be in flight. errors: INFER_E_INPUT (an engine without .hidden,
+ * no such rows), INFER_E_DEVICE */
+enum infer_status infer_hidden(struct infer_engine *e, bool decode, int first, int n, const float **out);
 /* Tells the engine which token was sampled on the host, so that INFER_LAST names it. */
 void infer_set_last(struct infer_engine *e, int seq, int32_t id);
 /* Stops the step that is running; async-signal-safe. The step's infer_wait returns INFER_E_CANCEL and the

@@ -45,6 +45,10 @@ static enum infer_status check_row(const struct infer_engine *e, const struct in
     if (r->id != INFER_LAST && (r->id < 0 || r->id >= e->model->m->n_vocab))
         return err_set(INFER_E_INPUT, "row %d: token %d is outside of the vocabulary of %d", i, r->id,
                        e->model->m->n_vocab);
+    if (e->rows && (!e->given || r->id == INFER_LAST))
+        return err_set(INFER_E_INPUT,
+                       "row %d: a model that drafts takes a token and what a model made of the one before",
+                       i);
     if (r->id == INFER_LAST && e->last[r->seq] < 0 && !samples_in_flight(e, r->seq))
         return err_set(INFER_E_INPUT, "row %d: sequence %d has sampled no token", i, r->seq);
     if (r->pos != length)
@@ -136,12 +140,16 @@ static enum infer_status check_rows(struct infer_engine *e, const struct infer_r
     if (e->n_submit - e->n_wait >= PLAN_FLIGHTS)
         return err_set(INFER_E_INPUT, "%d steps are in flight already", PLAN_FLIGHTS);
     if (n < 1) return err_set(INFER_E_INPUT, "a step of %d rows", n);
+    if (e->rows && e->n_submit != e->n_wait)
+        return err_set(INFER_E_INPUT, "a step of a model that drafts is in flight");
     struct flight *f = &e->flight[e->n_submit % PLAN_FLIGHTS];
     for (int i = 0; i < e->kv.n_slot; i++)
         f->length_before[i] = e->kv.seq[i].length; /* as scratch: where each stands */
     for (int i = 0; i < n; i++) {
         if (!seq_is_open(e, rows[i].seq))
             return err_set(INFER_E_INPUT, "row %d: sequence %d is not open", i, rows[i].seq);
+        if (e->rows && rows[i].decode != rows[0].decode)
+            return err_set(INFER_E_INPUT, "row %d: a step of a model that drafts has rows of one class", i);
         if (e->kv.state.n_keep && stands_apart(rows, i))
             return err_set(INFER_E_INPUT, "row %d: the rows of sequence %d do not stand together", i,
                            rows[i].seq);
@@ -185,6 +193,7 @@ enum infer_status infer_submit(struct infer_engine *e, const struct infer_row *r
     enum kv_beyond beyond = s == INFER_OK ? KV_LOST : KV_NOT_RUN;
     if (s == INFER_OK) {
         fill_flight(e, f, rows, n);
+        if (e->rows) engine_hidden_fill(e, f, rows, n);
         s = run_flight(e, f);
         if (s == INFER_OK) s = keep_states(e, f);
     }

@@ -7,7 +7,7 @@
 const struct arch arch_deepseek2 = {
     .name = "deepseek2",
     .families = "DeepSeek V2, V2-Lite, V2.5, V3, V3.1, R1; Kimi K2; GLM-4.7-Flash; Mistral Large 3",
-    .slot = {SLOTS_LATENT_EXPERTS},
+    .slot = {SLOTS_LATENT_EXPERTS, SLOTS_DRAFT},
     .norm = NORM_RMS,
     .act = ACT_SILU,
     .rope = ROPE_INTERLEAVED,

@@ -6,7 +6,7 @@
 const struct arch arch_qwen35 = {
     .name = "qwen35",
     .families = "Qwen3.5, 3.6 0.8B to 27B",
-    .slot = {SLOTS_DELTA_HYBRID, [SLOT_STATE_BETA] = SLOT_MUST, [SLOT_STATE_ALPHA] = SLOT_MUST},
+    .slot = {SLOTS_DELTA_HYBRID, SLOTS_DRAFT, [SLOT_STATE_BETA] = SLOT_MUST, [SLOT_STATE_ALPHA] = SLOT_MUST},
     .norm = NORM_RMS,
     .act = ACT_SILU,
     .rope = ROPE_NEOX,

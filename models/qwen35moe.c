@@ -5,7 +5,7 @@
 const struct arch arch_qwen35moe = {
     .name = "qwen35moe",
     .families = "Qwen3.5, 3.6 35B-A3B, 122B-A10B, 397B-A17B",
-    .slot = {SLOTS_DELTA_HYBRID, SLOTS_EXPERTS, SLOTS_SHARED, [SLOT_FFN_SHEXP_GATE] = SLOT_MUST,
+    .slot = {SLOTS_DELTA_HYBRID, SLOTS_DRAFT, SLOTS_EXPERTS, SLOTS_SHARED, [SLOT_FFN_SHEXP_GATE] = SLOT_MUST,
              [SLOT_STATE_BETA] = SLOT_MUST, [SLOT_STATE_ALPHA] = SLOT_MUST},
     .norm = NORM_RMS,
     .act = ACT_SILU,

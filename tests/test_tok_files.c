@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "tok_ids.h"
 #include "files/vocab_scan.h"
+#include "infer.h"
 #include "tok_vocab.h"
 #include <jansson.h>
 
@@ -208,6 +209,47 @@ static void lost_merges_are_refused(void **state) {
     }
 }
 
+/* Two vocabularies are the same up to tokens at the end that nobody uses (type 5). Tokens are letters; a capital one is unused. */
+static void vocabularies_are_compared(void **state) {
+    (void)state;
+    static const struct {
+        const char *a, *b, *message; /* NULL: the same */
+    } cases[] = {
+        {"abc", "abc", NULL},
+        {"abc", "abcXY", NULL},
+        {"abcZ", "abcXY", NULL},
+        {"abcd", "abXd", "token 2 is 'c' in "},
+        {"abc", "abd", "token 2 is 'c' in "},
+        {"abc", "ab", "3 tokens in "},
+        {"aXc", "aYc", "token 1 is 'X' in "},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct infer_model_options o = {.vocab_only = true};
+        struct infer_model *m[2];
+        for (int k = 0; k < 2; k++) {
+            const char *tokens = k ? cases[i].b : cases[i].a;
+            struct vocab_file v;
+            char path[] = "/tmp/infer-vocab-XXXXXX";
+            vf_begin(&v);
+            vf_key_str(&v, "tokenizer.ggml.model", "gpt2");
+            vf_key_str(&v, "tokenizer.ggml.pre", "gpt-2");
+            vf_key_array(&v, "tokenizer.ggml.tokens", META_STRING, strlen(tokens));
+            for (const char *c = tokens; *c; c++) vf_str(&v, (char[]){*c, 0});
+            vf_key_array(&v, "tokenizer.ggml.token_type", META_I32, strlen(tokens));
+            for (const char *c = tokens; *c; c++) vf_u32(&v, *c < 'a' ? 5 : 1);
+            vf_write(&v, path);
+            assert_ok(infer_model_open(&m[k], path, &o));
+            unlink(path);
+        }
+        enum infer_status s = infer_vocab_same(m[0], m[1]);
+        assert_int_equal(s, cases[i].message ? INFER_E_INPUT : INFER_OK);
+        if (s && !strstr(infer_error(), cases[i].message))
+            fail_msg("'%s' is not in: %s", cases[i].message, infer_error());
+        infer_model_close(m[0]);
+        infer_model_close(m[1]);
+    }
+}
+
 /* WordPiece: a character that is not assigned makes its word unknown, a private one is dropped, as BertNormalizer does. */
 static void unassigned_characters_are_unknown(void **state) {
     (void)state;
@@ -382,6 +424,7 @@ int main(void) {
         cmocka_unit_test(missing_bytes_are_left_out),
         cmocka_unit_test(lost_merges_are_refused),
         cmocka_unit_test(unassigned_characters_are_unknown),
+        cmocka_unit_test(vocabularies_are_compared),
         cmocka_unit_test(proto_file),
         cmocka_unit_test(json_allocations_may_fail),
     };

@@ -41,6 +41,8 @@ infer_test(test_hf_keys tools/file/mix.c tools/file/quantize_file.c tools/file/s
 target_compile_options(test_hf_keys PRIVATE ${OpenMP_C_FLAGS})
 infer_test(test_hf_forward tools/file/mix.c tools/file/quantize_file.c tools/file/stacks.c)
 target_compile_options(test_hf_forward PRIVATE ${OpenMP_C_FLAGS})
+infer_test(test_draft tools/file/mix.c tools/file/quantize_file.c tools/file/stacks.c)
+target_compile_options(test_draft PRIVATE ${OpenMP_C_FLAGS})
 infer_test(test_state)
 infer_test(test_host_experts)
 infer_test(test_store)

@@ -79,45 +79,72 @@ enum infer_status session_open_model(struct session *s, const struct options *o)
     return INFER_OK;
 }
 
-enum infer_status session_drafter(const struct options *o, enum request_drafter *out) {
+enum infer_status session_drafter(const struct options *o, struct session_draft *out) {
+    const char *draft = o->draft.n ? o->draft.text[0] : "";
+    const bool own = strncmp(draft, "mtp", 3) == 0 && (!draft[3] || draft[3] == ':');
+    char *end = NULL;
+    *out = (struct session_draft){o->lookup    ? DRAFT_LOOKUP
+                                  : o->draft.n ? DRAFT_MODEL
+                                               : DRAFT_NONE,
+                                  own ? NULL : draft, 0};
     if (o->draft.n > 1)
         return err_set(INFER_E_INPUT, "--draft is given %d times, and one model can guess", o->draft.n);
     if (o->lookup && o->draft.n)
         return err_set(INFER_E_INPUT, "--lookup and --draft are both given, and one can guess");
-    *out = o->lookup ? DRAFT_LOOKUP : o->draft.n ? DRAFT_MODEL : DRAFT_NONE;
+    if (!own || !draft[3]) return INFER_OK;
+    long most = strtol(draft + 4, &end, 10);
+    if (!draft[4] || *end || most < 1 || most > REQUEST_DRAFT)
+        return err_set(INFER_E_INPUT,
+                       "--draft %s: behind mtp: stands how many tokens are guessed at most, 1 to %d", draft,
+                       REQUEST_DRAFT);
+    out->most = (int)most;
     return INFER_OK;
 }
 
-enum infer_status session_open_draft(struct session *s, const struct options *o, const char *path,
-                                     const struct infer_engine_options *of, const char *as,
-                                     struct infer_engine_options *out) {
+/* Layers of the model's own file, or the file's model. */
+static enum infer_status open_draft_model(struct session *s, const struct options *o, const char *file) {
     const struct infer_model_options mo = {.no_mmap = o->no_mmap,
                                            .mlock = o->mlock,
                                            .ignore_keys = o->ignore_keys.text,
                                            .n_ignore_key = o->ignore_keys.n};
+    if (file) TRY(infer_model_open(&s->draft_model, file, &mo));
+    enum infer_status st =
+        file ? infer_vocab_same(s->model, s->draft_model) : infer_model_draft(&s->draft_model, s->model);
+    return st ? err_prefix(st, file ? "--draft" : "--draft mtp") : INFER_OK;
+}
+
+enum infer_status session_open_draft(struct session *s, const struct options *o,
+                                     const struct session_draft *draft, const char *as,
+                                     struct infer_engine_options *of, struct infer_engine_options *out) {
     struct infer_model_info info;
     struct infer_plan_report r;
-    TRY(infer_model_open(&s->draft_model, path, &mo));
-    enum infer_status st = infer_vocab_same(s->model, s->draft_model);
-    if (st) return err_prefix(st, "--draft");
+    TRY(open_draft_model(s, o, draft->file));
     infer_model_info(s->draft_model, &info);
     TRY(infer_plan(s->model, of, as, &r));
-    *out = *of;
-    out->ctx = r.size.n_ctx < info.n_ctx_train ? r.size.n_ctx : info.n_ctx_train;
-    out->slots = r.size.n_slot;
-    out->decode_rows = REQUEST_DRAFT + 1;
-    out->gpu_layers = out->cpu_experts = -1;
+    const int n_ctx = r.size.n_ctx, n_slot = r.size.n_slot;
+    const bool card = strstr(r.size.device, "cuda") != NULL;
     infer_plan_free(&r);
+    if (card && !draft->file)
+        return err_set(
+            INFER_E_UNSUPPORTED,
+            "--draft mtp is not computed on a card yet; --draft FILE and --lookup are, or --device cpu");
+    of->decode_rows = REQUEST_DRAFT + 1;
+    of->hidden = !draft->file;
+    *out = *of;
+    out->ctx = draft->file && info.n_ctx_train < n_ctx ? info.n_ctx_train : n_ctx;
+    out->slots = n_slot;
+    out->gpu_layers = out->cpu_experts = -1;
     return INFER_OK;
 }
 
 /* The model that drafts comes first: what it takes of a card the other one finds taken. */
 static enum infer_status open_engines(struct session *s, const struct options *o,
-                                      const struct session_need *need,
-                                      const struct infer_engine_options *eo) {
+                                      const struct session_need *need, struct infer_engine_options *eo) {
     struct infer_engine_options draft;
-    if (need->draft) TRY(session_open_draft(s, o, need->draft, eo, NULL, &draft));
-    if (need->draft) TRY(infer_engine_create(&s->drafter, s->draft_model, &draft));
+    if (need->draft && need->draft->by == DRAFT_MODEL) {
+        TRY(session_open_draft(s, o, need->draft, NULL, eo, &draft));
+        TRY(infer_engine_create(&s->drafter, s->draft_model, &draft));
+    }
     return infer_engine_create(&s->engine, s->model, eo);
 }
 
@@ -147,7 +174,7 @@ enum infer_status session_open(struct session *s, const struct options *o, const
     enum infer_status st = open_engines(s, o, need, &eo);
     progress_clear(&s->progress);
     if (st) {
-        if (st == INFER_E_MEMORY && (s->drafter || !need->draft)) show_plan(s, &eo);
+        if (st == INFER_E_MEMORY && (s->drafter || !s->draft_model)) show_plan(s, &eo);
         session_close(s);
         return st;
     }

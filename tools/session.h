@@ -16,12 +16,20 @@ struct session {
     struct progress progress;
 };
 
+/* Who guesses, as the options say: a model in a file, or (file NULL) layers of the model's own; at most so many tokens at once, 0: the
+ * request's own limit. */
+struct session_draft {
+    enum request_drafter by;
+    const char *file;
+    int most;
+};
+
 /* What a command needs beside the options; options that the user gave win. */
 struct session_need {
     int slots, ctx, batch, decode_rows; /* 0: the engine's default */
     bool all_logits;
-    bool text;         /* the command needs a tokenizer */
-    const char *draft; /* file of the model that drafts; NULL: none */
+    bool text;                         /* the command needs a tokenizer */
+    const struct session_draft *draft; /* NULL: nobody drafts */
     bool quiet;
 };
 
@@ -31,13 +39,13 @@ enum infer_status session_model_path(const struct options *o, char *path, size_t
 struct infer_engine_options session_engine_options(const struct options *o, const struct session_need *need);
 /* Opens the model alone. */
 enum infer_status session_open_model(struct session *s, const struct options *o);
-/* Who guesses. errors: INFER_E_INPUT (two do) */
-enum infer_status session_drafter(const struct options *o, enum request_drafter *out);
-/* And the one that drafts, with its engine's options, which follow from the plan of the other's (as: its card, as infer_plan has it). errors: those of infer_model_open,
- * infer_vocab_same and infer_plan */
-enum infer_status session_open_draft(struct session *s, const struct options *o, const char *path,
-                                     const struct infer_engine_options *of, const char *as,
-                                     struct infer_engine_options *out);
+/* errors: INFER_E_INPUT (two guess, no such number of tokens) */
+enum infer_status session_drafter(const struct options *o, struct session_draft *out);
+/* Opens the model that drafts, with its engine's options and the other's, which are to be used then. as: its card, as infer_plan has it.
+ * errors: those of infer_model_open, infer_vocab_same, infer_model_draft and infer_plan */
+enum infer_status session_open_draft(struct session *s, const struct options *o,
+                                     const struct session_draft *draft, const char *as,
+                                     struct infer_engine_options *of, struct infer_engine_options *out);
 /* Opens model and engine; Ctrl-C stops the engine's step until session_close (interrupt.h). */
 enum infer_status session_open(struct session *s, const struct options *o, const struct session_need *need);
 void session_close(struct session *s);

@@ -18,7 +18,7 @@ enum slot {
 
 /* Symbolic sizes: Q = n_head * head_dim_k, K = n_kv_head * head_dim_k, V = n_kv_head * head_dim_v,
  * QKV = Q + K + V, ATTN = n_head * n_value or n_head * head_dim_v, Q_LATENT = n_head * (n_nope + n_rot), NOPE_VALUE = n_head *
- * (n_nope + n_value), HEAD_V = head_dim_v, which is the rank of a latent; GATE_UP = 2 * n_ff, EXPERT_GATE_UP = 2 * EXPERT_FF, ROT_HALF = n_rot / 2, CTX = positions of the training,
+ * (n_nope + n_value), HEAD_V = head_dim_v, which is the rank of a latent; EMBD_2 = 2 * n_embd, GATE_UP = 2 * n_ff, EXPERT_GATE_UP = 2 * EXPERT_FF, ROT_HALF = n_rot / 2, CTX = positions of the training,
  * LAYER_INPUT = width of a layer's own input of each token, LAYER_INPUTS = those of all layers.,
  * Q_GATED = 2 * Q; of layers with a state: CHANNELS and TAPS of the convolution, STATE_HEADS, STATE_HEADS_2 = 2 * STATE_HEADS, STATE_DIM
  * (width of a head's output), INNER = STATE_HEADS * STATE_DIM. */
@@ -26,6 +26,7 @@ enum dim {
     DIM_ONE,
     DIM_VOCAB,
     DIM_EMBD,
+    DIM_EMBD_2,
     DIM_Q,
     DIM_K,
     DIM_V,
@@ -92,6 +93,10 @@ enum slot_use { SLOT_ABSENT, SLOT_MAY, SLOT_MUST };
     [SLOT_FFN_UP_EXPS] = SLOT_MUST, [SLOT_FFN_DOWN_EXPS] = SLOT_MUST
 #define SLOTS_SHARED                                                                                         \
     [SLOT_FFN_GATE_SHEXP] = SLOT_MUST, [SLOT_FFN_UP_SHEXP] = SLOT_MUST, [SLOT_FFN_DOWN_SHEXP] = SLOT_MUST
+/* Layers behind the last one that draft tokens, as the key nextn_predict_layers counts them. */
+#define SLOTS_DRAFT                                                                                          \
+    [SLOT_DRAFT_EMBD] = SLOT_MAY, [SLOT_DRAFT_EMBD_NORM] = SLOT_MUST, [SLOT_DRAFT_HIDDEN_NORM] = SLOT_MUST,  \
+    [SLOT_DRAFT_PROJ] = SLOT_MUST, [SLOT_DRAFT_NORM] = SLOT_MUST, [SLOT_DRAFT_HEAD] = SLOT_MAY
 /* Keys that all of them have (struct arch: keys). */
 #define KEYS_EXPERTS                                                                                         \
     "expert_feed_forward_length|expert_gating_func|expert_weights_norm|"                                     \

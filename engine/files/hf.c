@@ -42,7 +42,7 @@ static bool ends_with(const char *s, const char *end) {
 static bool unused(const char *name, const char *dtype, size_t n) {
     struct hf_target to;
     bool counts = n == 1 && (*dtype == 'I' || *dtype == 'U' || strcmp(dtype, "BOOL") == 0);
-    hf_target(&to, NULL, name);
+    hf_target(&to, NULL, name, 0);
     if (strcmp(dtype, "U8") == 0 && (ends_with(name, "_blocks") || ends_with(name, "_scales"))) return true;
     return !*to.name || ((n == 0 || counts) && !to.known);
 }
@@ -265,10 +265,8 @@ static enum infer_status take_tensor(struct folder *d, struct strmap *index, con
     const struct hf_heads heads = {d->config.n_head, d->config.n_kv_head, d->config.head_dim};
     struct tensor *t = &f->tensor[f->n_tensor];
     struct hf_target to;
-    hf_target(&to, d->config.table, from->name);
+    hf_target(&to, d->config.table, from->name, (int)d->config.n_layer);
     if (!*to.name || to.op == HF_KEY) return INFER_OK;
-    if (to.layer >= (int)d->config.n_layer && to.layer < (int)(d->config.n_layer + d->config.n_draft))
-        return INFER_OK;
     if (to.op == HF_TURNS || to.op == HF_BLOCKS || to.op == HF_HALVES || to.op == HF_COLUMNS)
         return take_experts(d, index, from, p, &to);
     if (!from->n_dim) return INFER_OK;
@@ -356,7 +354,7 @@ static enum infer_status take_layer_key(const struct folder *d, struct layer_key
                                         const char *path) {
     struct hf_target to;
     struct layer_key *k;
-    hf_target(&to, d->config.table, t->name);
+    hf_target(&to, d->config.table, t->name, (int)d->config.n_layer);
     if (to.op != HF_KEY || !*to.name) return INFER_OK;
     TRY(layer_key_of(d, all, to.name, &k));
     const struct quant_info *q = quant_info(t->type);
@@ -383,6 +381,25 @@ static enum infer_status put_layer_keys(struct folder *d) {
         hf_put_f32s(&d->keys, NULL, k->name, k->value, d->config.n_layer);
     }
     return INFER_OK;
+}
+
+/* Layers behind the last one draft, as far as the folder has them: published folders have, others only say so. */
+static enum infer_status put_layers(struct folder *d) {
+    struct hf_config *c = &d->config;
+    const int first = (int)c->n_layer, end = (int)(c->n_layer + c->n_draft);
+    struct hf_target to;
+    if (!c->table) return INFER_OK;
+    c->n_draft = 0;
+    for (int p = 0; p < d->f->n_part; p++)
+        for (size_t i = 0; i < d->list[p].n; i++) {
+            hf_target(&to, c->table, d->list[p].tensor[i].name, first);
+            const bool draft = to.layer < end || strncmp(d->list[p].tensor[i].name, "mtp.", 4) == 0;
+            if (*to.name && to.layer >= first && draft && to.layer - first >= (int)c->n_draft)
+                c->n_draft = (uint32_t)(to.layer - first) + 1;
+        }
+    hf_put_u32(&d->keys, c->arch, "block_count", c->n_layer + c->n_draft);
+    if (c->n_draft) hf_put_u32(&d->keys, c->arch, "nextn_predict_layers", c->n_draft);
+    return d->keys.status;
 }
 
 /* ---- keys ---- */
@@ -483,6 +500,7 @@ enum infer_status hf_read(struct tensorfile *f, const struct tensorfile_options 
     TRY(read_generation(&d));
     TRY(read_weights(&d));
     TRY(put_layer_keys(&d));
+    TRY(put_layers(&d));
     TRY(index_keys(&d));
     TRY(name_tensors(&d));
     return options->vocab_only ? INFER_OK

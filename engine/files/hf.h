@@ -42,7 +42,7 @@ struct hf_config {
     bool tied;
     struct hf_told bias, out_bias, qk_norm;
     uint32_t n_vocab, n_layer;
-    uint32_t n_draft;                       /* layers behind the last, which draft tokens and are not read */
+    uint32_t n_draft;                       /* layers behind the last, which draft tokens */
     int n_head, n_kv_head, head_dim, n_rot; /* of full layers */
     int latent[3];                          /* n_nope, n_value and rank of latent attention */
     int delta[4]; /* key heads, value heads, width of a key and of a value; 0: none */

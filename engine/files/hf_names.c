@@ -22,6 +22,12 @@ static const struct hf_name part[] = {{"self_attn.q_proj.", "attn_q.", HF_SAME},
                                       {"mlp.down_proj.", "ffn_down.", HF_SAME},
                                       {"input_layernorm.", "attn_norm.", HF_SAME},
                                       {"post_attention_layernorm.", "ffn_norm.", HF_SAME},
+                                      {"embed_tokens.", "nextn.embed_tokens.", HF_SAME},
+                                      {"enorm.", "nextn.enorm.", HF_SAME},
+                                      {"hnorm.", "nextn.hnorm.", HF_SAME},
+                                      {"eh_proj.", "nextn.eh_proj.", HF_SAME},
+                                      {"shared_head.norm.", "nextn.shared_head_norm.", HF_SAME},
+                                      {"shared_head.head.", "nextn.shared_head_head.", HF_SAME},
                                       {0}};
 /* The same of experts, behind what the families call the block: "experts.3." stands without the number. */
 static const char *const expert_block[] = {"mlp.", "block_sparse_moe.", "feed_forward."};
@@ -55,6 +61,13 @@ static const struct hf_name expert_part[] = {
     {"shared_mlp.down_proj.", "ffn_down_shexp.", HF_SAME},
     {0}};
 
+/* Where the layers that draft have names of their own, "mtp.layers.0." and these behind "mtp.". */
+static const struct hf_name draft[] = {{"fc.", "nextn.eh_proj.", HF_SAME},
+                                       {"pre_fc_norm_embedding.", "nextn.enorm.", HF_SAME},
+                                       {"pre_fc_norm_hidden.", "nextn.hnorm.", HF_SAME},
+                                       {"norm.", "nextn.shared_head_norm.", HF_SAME},
+                                       {0}};
+
 /* What training leaves in files and nothing computes with: the constants of rope, counters, positions, masks. */
 static bool is_left_over(const char *name) {
     static const char *const ends[] = {"rotary_emb.inv_freq", ".num_batches_tracked",   ".position_ids",
@@ -69,9 +82,9 @@ static bool is_left_over(const char *name) {
 }
 /* The parts of a model that are for images and sound. */
 static bool is_other_sense(const char *name) {
-    static const char *const begins[] = {
-        "vision_tower.", "multi_modal_projector.", "visual.",       "audio_tower.",
-        "embed_vision.", "embed_audio.",           "vision_model.", "mtp."};
+    static const char *const begins[] = {"vision_tower.", "multi_modal_projector.", "visual.",
+                                         "audio_tower.",  "embed_vision.",          "embed_audio.",
+                                         "vision_model."};
     if (strncmp(name, "model.", 6) == 0) name += 6;
     for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
         if (strncmp(name, begins[i], strlen(begins[i])) == 0) return true;
@@ -134,13 +147,18 @@ static const struct hf_name *find_expert(const char *name, const char **rest, in
     return row;
 }
 
-void hf_target(struct hf_target *out, const struct arch *a, const char *name) {
-    const char *key = without_prefix(name), *rest = "";
+void hf_target(struct hf_target *out, const struct arch *a, const char *name, int n_layer) {
+    const bool drafts = strncmp(name, "mtp.", 4) == 0;
+    const char *key = drafts ? name + 4 : without_prefix(name), *rest = "";
     int layer = layer_of(key, &key), used = 0, expert = -1;
+    const struct hf_name *row = NULL;
+    if (drafts && layer < 0) row = find(draft, key, &rest);
+    if (drafts) layer = n_layer + (layer < 0 ? 0 : layer);
     *out = (struct hf_target){.layer = layer};
     snprintf(out->name, sizeof out->name, "%s", name);
-    const struct hf_name *row = find(!a ? NULL : layer < 0 ? a->hf_whole : a->hf_layer, key, &rest);
-    if (is_other_sense(name) || (!row && is_left_over(name))) {
+    if (!row) row = find(!a ? NULL : layer < 0 ? a->hf_whole : a->hf_layer, key, &rest);
+    const bool unread = drafts && !(a && a->slot[SLOT_DRAFT_PROJ]);
+    if (is_other_sense(name) || unread || (!row && is_left_over(name))) {
         out->name[0] = 0;
         return;
     }

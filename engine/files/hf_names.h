@@ -9,5 +9,5 @@ struct hf_target {
     int index; /* HF_STACK: which row */
     bool known;
 };
-/* a NULL: by the common names alone. */
-void hf_target(struct hf_target *out, const struct arch *a, const char *name);
+/* a NULL: by the common names alone. n_layer: of the model, behind which those are that draft. */
+void hf_target(struct hf_target *out, const struct arch *a, const char *name, int n_layer);

@@ -380,34 +380,34 @@ static enum infer_status read_sharing(const struct config *c, uint32_t ff) {
 enum infer_status config_sizes(struct config *c, uint32_t dim[2]) {
     static const struct {
         const char *keys, *name;
-    } plain[] = {{"num_hidden_layers|n_layer", "block_count"},
-                 {"hidden_size|n_embd", "embedding_length"},
+    } plain[] = {{"hidden_size|n_embd", "embedding_length"},
                  {"intermediate_size|n_inner|ffn_hidden_size", "feed_forward_length"},
                  {"max_position_embeddings|n_positions", "context_length"},
                  {"vocab_size", "vocab_size"}};
     struct hf_config *out = c->out;
     const struct arch *a = out->table;
     uint32_t v = 0, embd = 0;
+    if (config_reads(c, "num_nextn_predict_layers"))
+        TRY(read_u32(c, "num_nextn_predict_layers", 0, &out->n_draft));
+    if (out->n_draft > MANY_LAYERS) return config_wrong(c, "num_nextn_predict_layers", "in range");
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
-        bool ungated = i == 2 && !a->slot[SLOT_FFN_GATE] && !a->slot[SLOT_FFN_GATE_UP];
+        bool ungated = i == 1 && !a->slot[SLOT_FFN_GATE] && !a->slot[SLOT_FFN_GATE_UP];
         int64_t usual = ungated ? 4 * (int64_t)embd : -1;
-        if (i == 2 && a->mixer_where && json_is_integer(json_object_get(c->root, "moe_intermediate_size")))
+        if (i == 1 && a->mixer_where && json_is_integer(json_object_get(c->root, "moe_intermediate_size")))
             usual = 0; /* no dense layer */
         TRY(read_u32(c, plain[i].keys, usual, &v));
-        if (i == 2 && !v) continue;
-        if (i == 1) out->n_embd = embd = v;
-        if (i == 2) out->n_ff_expert = v; /* unless another key says so */
-        if (i == 2 && config_reads(c, "intermediate_size_mlp"))
+        if (i == 1 && !v) continue;
+        if (i == 0) out->n_embd = embd = v;
+        if (i == 1) out->n_ff_expert = v; /* unless another key says so */
+        if (i == 1 && config_reads(c, "intermediate_size_mlp"))
             TRY(read_u32(c, "intermediate_size_mlp", -1, &v)); /* of dense layers */
-        if (i == 2 && config_reads(c, "num_kv_shared_layers"))
+        if (i == 1 && config_reads(c, "num_kv_shared_layers"))
             TRY(read_sharing(c, v));
         else
             hf_put_u32(c->keys, out->arch, plain[i].name, v);
     }
     out->n_vocab = v;
     out->n_layer = c->n_layer;
-    if (config_reads(c, "num_nextn_predict_layers"))
-        TRY(read_u32(c, "num_nextn_predict_layers", 0, &out->n_draft));
     TRY(a->latent ? config_latent(c, dim) : read_heads(c, dim));
     if (a->latent) dim[1] = dim[0];
     TRY(read_eps(c));

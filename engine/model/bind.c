@@ -15,6 +15,7 @@ int bind_dim(const struct model *m, const struct layer *l, enum dim d) {
         [DIM_ONE] = 1,
         [DIM_VOCAB] = m->n_vocab,
         [DIM_EMBD] = m->n_embd,
+        [DIM_EMBD_2] = 2 * m->n_embd,
         [DIM_Q] = q,
         [DIM_K] = k,
         [DIM_V] = v,
@@ -88,6 +89,11 @@ static int slot_matrices(const struct slot_info *s, const struct layer *l) {
     return s->stack == SLOT_EACH_EXPERT ? l->n_expert : s->stack == SLOT_EACH_HEAD ? l->n_head : 1;
 }
 
+const char *bind_name(const struct model *m, char name[80], enum slot slot, int il) {
+    snprintf(name, 80, slot_info[slot].name, il + m->first);
+    return name;
+}
+
 /* Finds the tensor of a slot in layer il (-1: outside) and checks its shape; *out NULL when it may be absent. */
 enum infer_status bind_slot(struct binder *b, enum slot slot, int il, const struct tensor **out) {
     struct model *m = b->m;
@@ -97,8 +103,7 @@ enum infer_status bind_slot(struct binder *b, enum slot slot, int il, const stru
     char name[80];
     *out = NULL;
     if (use == SLOT_ABSENT) return INFER_OK;
-    snprintf(name, sizeof name, s->name, il);
-    const struct tensor *t = tensorfile_find(m->file, name);
+    const struct tensor *t = tensorfile_find(m->file, bind_name(m, name, slot, il));
     if (!t) {
         if (use == SLOT_MUST && s->stack != SLOT_EACH_EXPERT) return missing(m, name);
         return INFER_OK;
@@ -156,7 +161,7 @@ static enum infer_status bind_single(struct binder *b, enum slot slot, int il, s
     const void **part = arena_alloc(&m->arena, (size_t)l->n_expert * sizeof *part);
     if (!part) return err_set(INFER_E_MEMORY, "out of memory for %d experts", l->n_expert);
     for (int e = 0; e < l->n_expert; e++) {
-        int n = snprintf(name, sizeof name, front, il);
+        int n = snprintf(name, sizeof name, front, il + m->first);
         snprintf(name + n, sizeof name - (size_t)n, ".%d.weight", e);
         const struct tensor *t = tensorfile_find(m->file, name);
         if (!t && e == 0) return INFER_OK;
@@ -206,8 +211,7 @@ enum infer_status bind_matrix(struct binder *b, enum slot matrix, enum slot bias
     if (!t && stack && slot_use(m, matrix, l) != SLOT_ABSENT) TRY(bind_single(b, matrix, il, out, there));
     if (!*there && stack && slot_use(m, matrix, l) == SLOT_MUST) {
         char name[80];
-        snprintf(name, sizeof name, slot_info[matrix].name, il);
-        return missing(m, name);
+        return missing(m, bind_name(m, name, matrix, il));
     }
     if (!*there) return INFER_OK;
     /* of experts and their router, X.scale may be something else */
@@ -410,8 +414,7 @@ static void pass_over_kept(struct binder *b, int il) {
     char name[80];
     for (int slot = 0; b->m->layer[il].borrows && slot < SLOT_COUNT; slot++) {
         if (!is_kept((enum slot)slot)) continue;
-        snprintf(name, sizeof name, slot_info[slot].name, il);
-        const struct tensor *t = tensorfile_find(b->m->file, name);
+        const struct tensor *t = tensorfile_find(b->m->file, bind_name(b->m, name, (enum slot)slot, il));
         if (t) b->used[t - b->m->file->tensor] = 1;
     }
 }
@@ -446,15 +449,9 @@ static enum infer_status bind_layer(struct binder *b, int il) {
     return l->mix == MIX_ATTENTION ? bind_store(m, il) : INFER_OK;
 }
 
-/* Of a layer that drafts tokens: the logits do not depend on it. */
-static bool is_draft(const struct model *m, const char *name) {
-    int layer;
-    return sscanf(name, "blk.%5d.", &layer) == 1 && layer >= m->n_layer && layer < m->n_layer + m->n_draft;
-}
-
 enum infer_status model_bind_tensors(struct model *m) {
     struct binder b = {m, arena_alloc(&m->arena, m->file->n_tensor + 1),
-                       m->n_layer * (N_LAYER_GROUP + 4) + 3};
+                       m->n_layer * (N_LAYER_GROUP + 4) + 4};
     m->group = arena_alloc(&m->arena, (size_t)b.max_group * sizeof *m->group);
     m->store = arena_alloc(&m->arena, (size_t)m->n_layer * sizeof *m->store);
     m->window = arena_alloc(&m->arena, KV_GROUPS * sizeof *m->window);
@@ -464,7 +461,9 @@ enum infer_status model_bind_tensors(struct model *m) {
 
     const struct tensor *t;
     struct rope_divisors divisor;
-    TRY(bind_slot(&b, SLOT_TOKEN_EMBD, -1, &t));
+    int il;
+    enum slot embd = bind_end(m, SLOT_DRAFT_EMBD, SLOT_TOKEN_EMBD, &il);
+    TRY(bind_slot(&b, embd, il, &t));
     m->embd = bind_weight(t);
     TRY(bind_factor(&b, t, &m->embd.factor));
     TRY(bind_vector(&b, SLOT_POSITION_EMBD, -1, &m->position));
@@ -473,19 +472,12 @@ enum infer_status model_bind_tensors(struct model *m) {
     TRY(bind_vector(&b, SLOT_ROPE_SHORT, -1, &divisor.within));
     TRY(model_bind_rope(m, &divisor));
     TRY(bind_layer_inputs(&b));
-    for (int il = 0; il < m->n_layer; il++) TRY(bind_layer(&b, il));
-    TRY(bind_norm(&b, SLOT_OUTPUT_NORM, SLOT_OUTPUT_NORM_BIAS, -1, &m->output_norm));
-    TRY(bind_slot(&b, SLOT_OUTPUT, -1, &t));
-    m->tied = !t;
-    const struct group_slots head = {.matrix = {m->tied ? SLOT_TOKEN_EMBD : SLOT_OUTPUT},
-                                     .bias = {SLOT_OUTPUT_BIAS}};
-    if (!m->tied) m->n_param += (uint64_t)m->n_vocab * (uint64_t)m->n_embd;
-    if (!m->tied) m->n_param_token += (uint64_t)m->n_vocab * (uint64_t)m->n_embd;
-    TRY(bind_group(&b, &m->head, -1, &head));
-    m->head.member[0].factor *= m->logit_scale;
+    TRY(bind_draft_input(&b));
+    for (il = 0; il < m->n_layer; il++) TRY(bind_layer(&b, il));
+    TRY(bind_output(&b));
 
     for (size_t i = 0; i < m->file->n_tensor; i++)
-        if (!b.used[i] && !is_draft(m, m->file->tensor[i].name))
+        if (!b.used[i] && !bind_is_others(m, m->file->tensor[i].name))
             return err_set(INFER_E_UNSUPPORTED,
                            "%s: tensor %s is not part of architecture %s as this build knows it",
                            m->file->path, m->file->tensor[i].name, m->arch->name);

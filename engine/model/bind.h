@@ -10,6 +10,8 @@ struct binder {
 
 /* What a symbolic size is in a layer; l NULL: outside of the layers. */
 int bind_dim(const struct model *m, const struct layer *l, enum dim d);
+/* The slot's name in the file, of layer il. */
+const char *bind_name(const struct model *m, char name[80], enum slot slot, int il);
 /* Finds the tensor of a slot in layer il (-1: outside) and checks its shape; *out NULL when it may be absent. */
 enum infer_status bind_slot(struct binder *b, enum slot slot, int il, const struct tensor **out);
 /* A vector, or a matrix without products, as floats: the map itself when it is F32, else a decoded copy. */
@@ -38,3 +40,13 @@ enum infer_status bind_latent(struct binder *b, int il);
 /* What is not one tensor a matrix: gates among queries; of a layer with a state, all but its norm and the matrices of its input and
  * output; its stores (bind_mixer.c). */
 enum infer_status bind_mixer(struct binder *b, int il);
+/* What slots hold; nothing where the architecture or the file has none. */
+enum infer_status bind_norm(struct binder *b, enum slot w, enum slot bias, int il, struct norm_weights *out);
+
+/* bind_draft.c: what a layer that drafts reads; the last norm and the head; the slot that a model has its table or head from, its own of
+ * a layer that drafts, where the file has it, else the one that all share, with its layer in *il; whether another model of the file has
+ * a tensor: of layers that draft, or of those that do not. */
+enum infer_status bind_draft_input(struct binder *b);
+enum infer_status bind_output(struct binder *b);
+enum slot bind_end(const struct model *m, enum slot own, enum slot shared, int *il);
+bool bind_is_others(const struct model *m, const char *name);

@@ -38,8 +38,7 @@ enum infer_status bind_latent(struct binder *b, int il) {
     char name[80];
     if (!m->arch->latent) return INFER_OK;
     TRY(bind_slot(b, SLOT_ATTN_KV_B, il, &t));
-    snprintf(name, sizeof name, slot_info[SLOT_ATTN_K_B].name, il);
-    if (!t || tensorfile_find(m->file, name)) { /* some files have both */
+    if (!t || tensorfile_find(m->file, bind_name(m, name, SLOT_ATTN_K_B, il))) { /* some files have both */
         TRY(bind_group(b, &l->k_b, il, &keys));
         return bind_group(b, &l->v_b, il, &values);
     }

@@ -240,6 +240,19 @@ static void block(struct emitter *e, const struct layer *l, struct view x) {
     if (l->scale != 1) emit_map(e, "layer_scale", x, x, ACT_SCALE, (struct act_numbers){.limit = l->scale});
 }
 
+/* x = proj [norm(embedding) ; norm(h)], both in a row of what range->rows has. */
+static void draft_input(struct emitter *e, struct view x) {
+    const struct model *m = e->m;
+    const int n = m->n_embd;
+    struct view in = emit_buffer(e, "draft_rows", 2 * n, BUF_ROWS_ALL, true),
+                both = emit_buffer(e, "draft_norms", 2 * n, BUF_ROWS_ALL, false);
+    emit_op(e, "draft_rows", (struct op){.kind = OP_EMBED, .embed = {in, e->range->rows, 1}});
+    emit_norm(e, "draft_embd_norm", view_columns(in, 0, n), view_columns(both, 0, n), n, &m->draft_embd_norm);
+    emit_norm(e, "draft_hidden_norm", view_columns(in, n, n), view_columns(both, n, n), n,
+              &m->draft_hidden_norm);
+    emit_op(e, "draft_proj", (struct op){.kind = OP_MATMUL, .matmul = {both, x, &m->draft_proj, false}});
+}
+
 /* logits = cap(head(norm(rows of x that want an output))) */
 static void output(struct emitter *e, struct view x) {
     const struct model *m = e->m;
@@ -258,8 +271,8 @@ static enum infer_status begin(struct emitter *e, struct arena *arena, struct op
     *e = (struct emitter){out,
                           m,
                           range,
-                          44 * m->n_layer + 12,
-                          34 * m->n_layer + 10,
+                          44 * m->n_layer + 16,
+                          34 * m->n_layer + 12,
                           -1,
                           m->n_ctx_short && range->n_ctx > m->n_ctx_short,
                           {-1, 0, 0}};
@@ -278,7 +291,10 @@ enum infer_status forward_emit(struct op_list *out, struct arena *arena, const s
     struct view x = emit_buffer(&e, "x", m->n_embd, BUF_ROWS_ALL, true);
     struct op_embed embed = {x, &m->embd, m->embd_scale};
     if (range->first) embed = (struct op_embed){x, range->rows, 1};
-    emit_op(&e, "embed", (struct op){.kind = OP_EMBED, .embed = embed});
+    if (m->draft_proj.n)
+        draft_input(&e, x);
+    else
+        emit_op(&e, "embed", (struct op){.kind = OP_EMBED, .embed = embed});
     if (!range->first && m->position)
         emit_op(&e, "position",
                 (struct op){.kind = OP_POSITION, .position = {x, m->position, m->n_ctx_train}});
@@ -290,6 +306,7 @@ enum infer_status forward_emit(struct op_list *out, struct arena *arena, const s
     e.layer = -1;
     if (range->end == m->n_layer) output(&e, x);
     list_lives(out);
+    if (range->hidden) out->buf[x.buf].last = out->n_op;
     return INFER_OK;
 }
 

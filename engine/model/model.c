@@ -1,6 +1,8 @@
 #include "model/model_impl.h"
 #include "models/registry.h"
 
+#include <stdio.h>
+
 /* Whether every element is one of the row's neutral values. */
 static bool is_neutral(const struct key_row *row, const struct meta *meta) {
     enum meta_type type = meta->type == META_ARRAY ? meta->elem : meta->type;
@@ -74,10 +76,46 @@ enum infer_status model_open(struct model **out, const char *path, const struct 
     return INFER_OK;
 }
 
+/* The layer has the sizes of the last one with attention, and with experts where one has both. */
+static enum infer_status bind_draft(struct model *m) {
+    TRY(model_read_hparams(m));
+    int like = -1;
+    for (int i = 0; i < m->n_layer; i++) {
+        const struct layer *l = &m->layer[i];
+        if (l->mix == MIX_ATTENTION && (like < 0 || l->n_expert || !m->layer[like].n_expert)) like = i;
+    }
+    if (like < 0)
+        return err_set(INFER_E_UNSUPPORTED, "%s: a layer that drafts has attention, and no other has",
+                       m->file->path);
+    m->layer[0] = m->layer[like];
+    m->first = m->n_layer;
+    m->n_layer = 1;
+    m->whole = true;
+    return model_bind_tensors(m);
+}
+
+enum infer_status model_open_draft(struct model **out, const struct model *of) {
+    char name[80];
+    struct model *m;
+    *out = NULL;
+    snprintf(name, sizeof name, slot_info[SLOT_DRAFT_PROJ].name, of->n_layer);
+    if (of->first || !of->n_draft || !of->arch->slot[SLOT_DRAFT_PROJ] || !tensorfile_find(of->file, name))
+        return err_set(INFER_E_UNSUPPORTED, "%s has no layers that draft (%s)", of->file->path, name);
+    TRY(mem_new(&m, sizeof *m, "a model"));
+    m->file = of->file, m->tok = of->tok, m->arch = of->arch;
+    m->borrows = true;
+    enum infer_status s = bind_draft(m);
+    if (s)
+        model_close(m);
+    else
+        *out = m;
+    return s;
+}
+
 void model_close(struct model *m) {
     if (!m) return;
-    tok_close(m->tok);
-    tensorfile_close(m->file);
+    if (!m->borrows) tok_close(m->tok);
+    if (!m->borrows) tensorfile_close(m->file);
     arena_free(&m->arena);
     mem_free(m);
 }

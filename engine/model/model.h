@@ -62,8 +62,10 @@ struct model {
     struct tensorfile *file;
     struct tok *tok; /* NULL: the file has no vocabulary */
     const struct arch *arch;
+    bool borrows; /* file and tok are another model's */
     int n_layer, n_embd, n_vocab, n_ctx_train;
-    int n_draft;     /* layers of the file behind these, which draft tokens and are not computed */
+    int n_draft; /* layers of the file behind these, which draft tokens: a model of their own (model_open_draft) */
+    int first;       /* number in the file of layer 0 */
     int n_ctx_short; /* contexts of more positions rotate by rope_long; 0: none do */
     float eps;
     float latent_eps;                  /* of norms of latents */
@@ -74,11 +76,15 @@ struct model {
     float logit_scale;
     float temp_beta; /* struct op_attend */
     int temp_len;
-    bool tiled;            /* struct op_delta */
-    bool qk_unit;          /* rotated q and k are normalised without weights */
-    bool parallel;         /* attention and feed-forward part read the same x */
-    struct layer *layer;   /* layer[n_layer] */
-    struct weight embd;    /* [n_vocab][n_embd] */
+    bool tiled;          /* struct op_delta */
+    bool qk_unit;        /* rotated q and k are normalised without weights */
+    bool parallel;       /* attention and feed-forward part read the same x */
+    struct layer *layer; /* layer[n_layer] */
+    struct weight embd;  /* [n_vocab][n_embd] */
+    /* Of one that drafts, in front of its layer: x = draft_proj [norm(embedding of a token) ; norm(h)], h: what output_norm made of the
+     * token before, in the model that it drafts for or in this one. draft_proj.n 0: it does not. */
+    struct weight_group draft_proj;
+    struct norm_weights draft_embd_norm, draft_hidden_norm;
     const float *position; /* [n_ctx_train][n_embd], added to embeddings; NULL: none */
     /* Inputs of the layers' own, n_layer_input numbers of each: rows of a table [n_vocab][n_layer][n_layer_input] and
      * norm(proj x), x the embedding. n_layer_input 0: none. */
@@ -107,4 +113,7 @@ struct model {
 /* errors: INFER_E_INPUT (a key or tensor is missing, mis-shaped or out of range: message names it),
  * INFER_E_UNSUPPORTED (architecture, rope scaling or tensor that no code uses), INFER_E_MEMORY, INFER_E_IO */
 enum infer_status model_open(struct model **out, const char *path, const struct tensorfile_options *options);
+/* The first of the layers behind the last one that draft tokens, as a model of one layer: views into the file and the tokenizer of `of`,
+ * which outlives it. source: DeepSeek-AI 2024 (arXiv 2412.19437), section 2.2. errors: as model_open, INFER_E_UNSUPPORTED (it has none) */
+enum infer_status model_open_draft(struct model **out, const struct model *of);
 void model_close(struct model *m);

@@ -12,9 +12,11 @@ static enum infer_status read_interval(const struct model *m, uint32_t *mixed) {
     int interval;
     TRY(model_read_int(m, "full_attention_interval", 1, 1 << 20,
                        (int)arch_default(m->arch, "full_attention_interval", 4), &interval));
-    for (int i = 0; i < m->n_layer + m->n_draft; i++) mixed[i] = i < m->n_layer && (i + 1) % interval != 0;
-    return meta_u32_array(m->file, model_key(m, key, sizeof key, "attention.recurrent_layers"), mixed,
-                          (size_t)(m->n_layer + m->n_draft), &there);
+    for (int i = 0; i < m->n_layer; i++) mixed[i] = (i + 1) % interval != 0;
+    const struct meta *list =
+        tensorfile_meta(m->file, model_key(m, key, sizeof key, "attention.recurrent_layers"));
+    const bool more = !list || list->n != (size_t)m->n_layer; /* those of folders have not */
+    return meta_u32_array(m->file, key, mixed, (size_t)(m->n_layer + (more ? m->n_draft : 0)), &there);
 }
 
 /* source: keys as llama.cpp's converter writes them; there the width of keys is that of values, here inner_size says it. */

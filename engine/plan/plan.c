@@ -68,6 +68,8 @@ static enum infer_status kernels_of(const struct plan_options *o) {
     if (o->block_scaled && strcmp(device, "cuda") != 0)
         return err_set(INFER_E_UNSUPPORTED, ".block_scaled %s needs a card of sm_120; this is the %s backend",
                        o->block_scaled, device);
+    if (o->hidden && strcmp(device, "cuda") == 0)
+        return err_set(INFER_E_UNSUPPORTED, "layers that draft are not computed on a card yet");
     if (o->blas && strcmp(device, "cuda") != 0)
         return err_set(INFER_E_UNSUPPORTED, ".blas needs a card; this is the %s backend", device);
     return INFER_OK;
@@ -232,7 +234,7 @@ static enum infer_status plan_experts(struct plan *p, struct arena *arena, const
     struct plan_part *part = &p->part[p->n_part++];
     int rows[] = {[ROW_PROMPT] = p->set.n_batch, [ROW_DECODE] = p->set.n_decode_rows};
     *part = (struct plan_part){
-        .type = options->place.host, .experts = true, .range = {0, n, p->set.n_ctx, NULL, 0, NULL}};
+        .type = options->place.host, .experts = true, .range = {0, n, p->set.n_ctx, NULL, 0, NULL, false}};
     fill_config(&part->config, m, p, options);
     if (!(*group = arena_alloc(arena, sizeof **group)))
         return err_set(INFER_E_MEMORY, "out of memory for the plan");
@@ -258,15 +260,17 @@ static enum infer_status plan_part(struct plan *p, struct arena *arena, const st
     struct backend_config *c = &part->config;
     *part = (struct plan_part){.type = type, .range = range};
     fill_config(c, m, p, options);
-    if (range
-            .first) { /* the residual stream of the part before: its bytes are taken by whoever joins the parts */
+    part->range.hidden = options->hidden || m->draft_proj.n;
+    if (range.first ||
+        m->draft_proj
+            .n) { /* rows of the part before, or for a model that drafts: whoever gives them has their bytes */
         struct weight *rows = arena_alloc(arena, sizeof *rows);
         if (!rows) return err_set(INFER_E_MEMORY, "out of memory for the plan");
-        int n = p->set.n_batch > p->set.n_decode_rows ? p->set.n_batch : p->set.n_decode_rows;
-        *rows = (struct weight){.name = "residual",
+        *rows = (struct weight){.name = "rows",
                                 .type = QUANT_F32,
-                                .n = n,
-                                .k = m->n_embd,
+                                .n = p->set.n_batch > p->set.n_decode_rows ? p->set.n_batch
+                                                                           : p->set.n_decode_rows,
+                                .k = m->draft_proj.n ? m->draft_proj.k : m->n_embd,
                                 .factor = 1,
                                 .n_stack = 1,
                                 .live = true};
@@ -296,12 +300,12 @@ enum infer_status plan_lay_out(struct plan *p, struct arena *arena, const struct
     struct weight_group *group = NULL;
     if (cut > 0)
         TRY(plan_part(p, arena, m, options, place->host,
-                      (struct layer_range){0, cut, s->n_ctx, NULL, 0, NULL}));
+                      (struct layer_range){0, cut, s->n_ctx, NULL, 0, NULL, false}));
     if (!plan_has_experts(m, away)) away = 0;
     if (away) TRY(plan_experts(p, arena, m, options, away, &group));
     if (cut == m->n_layer) return INFER_OK;
     return plan_part(p, arena, m, options, place->device,
-                     (struct layer_range){cut, m->n_layer, s->n_ctx, NULL, away, group});
+                     (struct layer_range){cut, m->n_layer, s->n_ctx, NULL, away, group, false});
 }
 
 enum infer_status plan_make(struct plan *out, struct arena *arena, const struct model *m,

@@ -76,6 +76,7 @@ struct plan_options {
     bool no_fuse, no_graphs, blas, strict_fp32, no_repack, all_logits, nan_guard;
     void (*progress)(void *user, const char *what, double done, double total);
     void *user;
+    bool hidden;   /* what the layers make of each row is read behind the step */
     bool keep_all; /* no two buffers share memory: for taps */
 };
 

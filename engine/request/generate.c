@@ -257,6 +257,8 @@ static enum infer_status take_prompt(struct request *r, const struct request_par
     if (!shifted) f->n_prompt += part->n_row;
     r->decodes = f->n_held == r->n_feed;
     enum infer_status st = r->decodes ? choose(r, part, out, 0, -1) : INFER_OK;
+    if (!st && r->p.drafter == DRAFT_MODEL)
+        st = drafter_saw(r, part, false, f->n_held - part->n_row, part->n_row);
     *(shifted ? &f->answer_seconds : &f->prompt_seconds) += request_seconds() - begin;
     if (r->p.on_prompt) r->p.on_prompt(r->p.user, f->n_held - r->n_begin, r->n_feed - r->n_begin);
     if (st || !r->decodes) return st;
@@ -275,12 +277,12 @@ static enum infer_status take_decode(struct request *r, const struct request_par
         made[n++] = r->last;
     } while (n < part->n_row && r->last == r->draft[n - 1] && !ends_turn(r, r->last));
     if (n < part->n_row) TRY(infer_seq_rewind(r->sched->engine, r->p.seq, f->n_held));
+    if (r->p.drafter == DRAFT_MODEL) TRY(drafter_saw(r, part, true, f->n_held - n, n));
     const double seconds = request_seconds() - begin;
-    request_guessed(r, part->n_row - 1, n - 1 + (n < part->n_row && r->last == r->draft[n - 1]));
+    request_guessed(r, part->n_row - 1, n - 1 + (n < part->n_row && r->last == r->draft[n - 1]), seconds);
     f->n_decoded += n;
     f->n_step++;
     f->answer_seconds += seconds;
-    if (part->n_row == 1 && !(f->plain_seconds < seconds && f->plain_seconds > 0)) f->plain_seconds = seconds;
     for (int i = 0; i < n && !r->why && (i == 0 || !atomic_load(&r->cancelled)); i++)
         TRY(add_token(r, made[i]));
     return INFER_OK;

@@ -22,8 +22,9 @@ struct request;
 enum infer_status sched_open(struct sched **out, struct infer_engine *e, const struct infer_model *m);
 /* Its requests have to be freed before. */
 void sched_close(struct sched *s);
-/* Requests with DRAFT_MODEL have their guesses from this engine, of a model with the same vocabulary (infer_vocab_same) and as many
- * slots; it serves nobody else and outlives s. errors: INFER_E_MEMORY */
+/* Requests with DRAFT_MODEL have their guesses from this engine, of a model with the same vocabulary (infer_vocab_same) or of layers that
+ * draft (infer_model_draft; s's engine was made with .hidden then), with as many slots and REQUEST_DRAFT + 1 decode rows; it serves nobody
+ * else and outlives s. errors: INFER_E_MEMORY */
 enum infer_status sched_draft_with(struct sched *s, struct infer_engine *e, const struct infer_model *m);
 /* One step: rows of every request that is not done go to the engine together, results come back. False: nothing was left to do. What
  * fails ends the requests in question (REQUEST_FAILED). */
@@ -72,6 +73,6 @@ struct request_figures {
     int n_shift;             /* how often a full context was shortened */
     int cycle;               /* tokens of the cycle that the answer repeated in the end; 0: none */
     double prompt_seconds, answer_seconds; /* in steps that it was in, and in guessing for it */
-    double plain_seconds;                  /* the shortest step without guesses; 0: there was none */
+    double plain_seconds; /* the shortest step without guesses behind the first ones; 0: there was none */
 };
 const struct request_figures *request_figures(const struct request *r);

@@ -10,6 +10,7 @@ enum { SCHED_FLIGHTS = 2 }; /* steps that the engine takes before one is read */
 /* What a step in flight has of a request. */
 struct request_part {
     unsigned step;    /* sched.n_submit at that time */
+    int row;          /* its first one among those of its class in the step */
     int n_row;        /* in flight together: of the prompt, or a token and the guesses behind it */
     int first, n_out; /* its outputs in those of the step */
     enum sample_by by;
@@ -22,12 +23,22 @@ struct draft_pace {
     float rate; /* share of the right ones lately */
 };
 
-/* The engine that guesses. */
+/* A sequence of the engine that guesses, for one of the engine that answers. */
+struct draft_seq {
+    int seq; /* -1: not open */
+    /* Of a model that wants hidden rows: those rows that are no guesses, seq's first ones; the position of each row's token; and what was
+     * made of tokens h_at .. h_at + n_h - 1, h[n_h][n_embd], which no row has had yet. */
+    int n_true;
+    int32_t *at; /* at[n_ctx] */
+    float *h;    /* of REQUEST_DRAFT + 1 at most */
+    int n_h, h_at;
+};
 struct drafter {
     struct infer_engine *engine;
     int n_ctx, n_batch, n_decode_rows;
+    int n_embd;             /* of hidden rows, which it wants; 0: it does not */
     bool same_ids;          /* it has as many logits as the one that answers */
-    int *seq;               /* seq[n_slot]: its sequence for one of the engine that answers; -1: not open */
+    struct draft_seq *of;   /* of[n_slot] */
     struct infer_row *rows; /* rows[n_batch + n_decode_rows] */
 };
 
@@ -82,8 +93,13 @@ bool request_follows(const struct request *r);
 void request_take(struct request *r, enum infer_status st, const struct infer_output *out, double begin);
 /* Guesses what follows r->last: at most `most` tokens into r->draft; *n: how many. errors: those of the engine that guesses */
 enum infer_status request_guess(struct request *r, int most, int *n);
-/* How it went: so many guesses, so many of them right. */
-void request_guessed(struct request *r, int n, int right);
+/* How a step went: so many guesses, so many of them right. */
+void request_guessed(struct request *r, int n, int right, double seconds);
+/* drafter.c: guesses by an engine, as request_guess; and what the step of a part made of n tokens from position pos on, which it may want
+ * to know. */
+enum infer_status drafter_guess(struct request *r, int most, int *n);
+enum infer_status drafter_saw(struct request *r, const struct request_part *part, bool decode, int pos,
+                              int n);
 void drafter_close(struct drafter *d, int n_slot);
 /* seconds of a monotonic clock */
 double request_seconds(void);

@@ -64,7 +64,7 @@ static void rotate(struct sched *s) {
 static int collect(struct sched *s) {
     struct request_room left = {s->n_batch, s->n_decode_rows, s->n_logits};
     bool all = true;
-    int n = 0, n_out = 0;
+    int n = 0, n_out = 0, n_class[2] = {0};
     for (struct request *r = s->first; r; r = r->next) {
         int reserved = n_decoding(r->next);
         struct request_room room = {left.prompt, left.decode - reserved, left.logits};
@@ -74,6 +74,8 @@ static int collect(struct sched *s) {
         if (!m) continue;
         struct request_part *part = &r->part[r->n_part - 1];
         part->step = s->n_submit;
+        part->row = n_class[s->rows[n].decode];
+        n_class[s->rows[n].decode] += m;
         part->first = n_out;
         for (int i = n; i < n + m; i++) {
             n_out += s->rows[i].want != INFER_WANT_NONE;

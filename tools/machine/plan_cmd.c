@@ -227,11 +227,11 @@ static enum infer_status print_cards(bool json) {
 static enum infer_status plan_draft(struct session *s, const struct options *o,
                                     struct infer_engine_options *eo, struct infer_plan_report *d) {
     struct infer_engine_options of;
-    if (!o->draft.n) return INFER_OK;
-    TRY(session_drafter(o, &(enum request_drafter){0}));
-    TRY(session_open_draft(s, o, o->draft.text[0], eo, o->as, &of));
+    struct session_draft draft;
+    TRY(session_drafter(o, &draft));
+    if (draft.by != DRAFT_MODEL) return INFER_OK;
+    TRY(session_open_draft(s, o, &draft, o->as, eo, &of));
     TRY(infer_plan(s->draft_model, &of, o->as, d));
-    eo->decode_rows = REQUEST_DRAFT + 1;
     eo->vram_reserve += d->size.device_bytes;
     return INFER_OK;
 }

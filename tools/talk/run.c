@@ -134,7 +134,7 @@ static enum infer_status print_json(const struct run *r) {
     if (j && request_logprobs(q)->n_top >= 0)
         json_object_set_new(j, "logprobs",
                             logprobs_json(request_logprobs(q), r->talk.session.model, g->n_answer));
-    if (j && r->talk.drafter) json_object_set_new(j, "draft", draft_json(g));
+    if (j && r->talk.draft.by) json_object_set_new(j, "draft", draft_json(g));
     char *line;
     TRY(json_write(&line, j, failed, JSON_COMPACT, "the answer as JSON"));
     printf("%s\n", line);

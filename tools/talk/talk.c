@@ -73,7 +73,8 @@ enum infer_status talk_params(struct talk *t, const struct options *o, struct re
     p.n_predict = o->n_predict;
     p.overflow = strcmp(o->overflow, "shift") == 0 ? OVERFLOW_SHIFT : OVERFLOW_END;
     p.loop_stop = strcmp(o->loop_stop, "on") == 0 && !options_given(o, "n-predict");
-    p.drafter = t->drafter;
+    p.drafter = t->draft.by;
+    p.n_draft = t->draft.most;
     p.n_logprob = o->logprobs;
     *out = p;
     return INFER_OK;
@@ -102,11 +103,9 @@ static enum infer_status open_constraint(struct talk *t, const struct options *o
 /* ---- from the model to an answer ---- */
 
 enum infer_status talk_begin(struct talk *t, const struct options *o) {
-    TRY(session_drafter(o, &t->drafter));
-    const struct session_need need = {.slots = 1,
-                                      .decode_rows = t->drafter ? REQUEST_DRAFT + 1 : 0,
-                                      .text = true,
-                                      .draft = o->draft.n ? o->draft.text[0] : NULL};
+    TRY(session_drafter(o, &t->draft));
+    const struct session_need need = {
+        .slots = 1, .decode_rows = t->draft.by ? REQUEST_DRAFT + 1 : 0, .text = true, .draft = &t->draft};
     TRY(session_open(&t->session, o, &need));
     if (o->raw) return INFER_OK;
     t->template.no_thinking = strcmp(o->thinking, "off") == 0;
@@ -238,7 +237,7 @@ double talk_speed_up(const struct request_figures *f) {
 static void say_drafts(const struct talk *t, char *buf, size_t n) {
     const struct request_figures *f = request_figures(t->request);
     const double times = talk_speed_up(f);
-    int len = snprintf(buf, n, "; %s %d of %d right", t->drafter == DRAFT_LOOKUP ? "lookup" : "draft",
+    int len = snprintf(buf, n, "; %s %d of %d right", t->draft.by == DRAFT_LOOKUP ? "lookup" : "draft",
                        f->n_right, f->n_guessed);
     if (f->n_guessed && f->n_step)
         len += snprintf(buf + len, n - (size_t)len, ", %.1f tokens a step", (double)f->n_decoded / f->n_step);
@@ -256,7 +255,7 @@ void talk_summary(const struct talk *t, char *buf, size_t n) {
         double read = f->n_step / f->answer_seconds * talk_token_bytes(t) * 1e-9;
         snprintf(answer, sizeof answer, " at %.1f tok/s, %.1f GB/s", rate, read);
     }
-    if (t->drafter) say_drafts(t, drafts, sizeof drafts);
+    if (t->draft.by) say_drafts(t, drafts, sizeof drafts);
     snprintf(buf, n, "prompt %d tokens%s%s; answer %d tokens%s%s", f->n_prompt, reused, prompt, f->n_answer,
              answer, drafts);
 }

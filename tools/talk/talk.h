@@ -19,7 +19,7 @@ struct talk {
     struct grammar_vocab *vocab;
     struct constraint *constraint;
     struct sched *sched;
-    enum request_drafter drafter;
+    struct session_draft draft;
     int seq;
     struct request *request;                   /* of the last answer; NULL: there was none */
     struct sample_bias bias[OPTION_MAX_TEXTS]; /* of talk_params */
