@@ -5,7 +5,7 @@
  * free, for the default rule and for the tuner; groups differ, and which group runs follows from the chip, the options
  * and the layout alone, never from the number of rows. */
 #pragma once
-#include "cuda/plan/route.h"
+#include "cuda/plan/matmul_route.h"
 
 #ifdef __cplusplus
 extern "C" {

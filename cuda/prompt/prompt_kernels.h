@@ -2,7 +2,7 @@
 // device, so that both must agree.
 #pragma once
 #include "cuda/common/dev.h"
-#include "cuda/plan/route.h"
+#include "cuda/plan/matmul_route.h"
 
 enum prompt_epilogue { EPILOGUE_STORE, EPILOGUE_ADD, EPILOGUE_GLU };
 struct prompt_member {
