@@ -236,6 +236,9 @@ static enum infer_status open_backend(struct infer_engine *e) {
     const struct backend_type *type = e->backend->type;
     TRY(type->upload(e->backend));
     for (int i = 0; i < ROW_CLASS_COUNT; i++) TRY(type->compile(e->backend, (enum row_class)i));
+    struct backend_info info;
+    type->info(e->backend, &info);
+    e->grid = e->model->m->n_state ? info.grid : 0;
     return INFER_OK;
 }
 
@@ -274,7 +277,8 @@ static enum infer_status prepare(struct infer_engine *e, const struct infer_engi
     say_split(&e->plan, m);
     say_paging(&e->plan, part, m);
     const struct backend_config *c = &part->config;
-    TRY(kv_init(&e->kv, &e->arena, c->n_slot, c->n_ctx, c->kv_group, c->n_kv_group, e->plan.n_state_copy));
+    TRY(kv_init(&e->kv, &e->arena, c->n_slot, c->n_ctx, c->kv_group, c->n_kv_group, e->plan.n_state_copy,
+                e->plan.n_state_mark));
     e->last = take(e, (size_t)c->n_slot, sizeof *e->last);
     e->last_out = take(e, (size_t)c->n_slot, sizeof *e->last_out);
     if (!e->last || !e->last_out) return err_set(INFER_E_MEMORY, "out of memory for page tables");
@@ -357,6 +361,7 @@ void infer_engine_info(const struct infer_engine *e, struct infer_engine_info *o
     out->device_name = info.device_name;
     out->isa = info.isa;
     out->async = info.async;
+    out->grid = e->grid;
     out->n_thread = info.n_thread;
     out->arena_bytes = info.arena_bytes;
     out->driver_bytes = info.driver_bytes;

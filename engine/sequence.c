@@ -30,7 +30,8 @@ enum infer_status infer_seq_rewind(struct infer_engine *e, int seq, int n) {
     e->last[seq] = -1;
     /* what it let go of may still be known as a prefix */
     if (!s->length && known) kv_match(&e->kv, seq, s->ids, known + 1, &moves);
-    return engine_move(e, &moves);
+    TRY(engine_move(e, &moves));
+    return engine_goes_on(e, seq);
 }
 
 enum infer_status infer_seq_prefix(struct infer_engine *e, int seq, const int32_t *ids, int n,
@@ -41,6 +42,8 @@ enum infer_status infer_seq_prefix(struct infer_engine *e, int seq, const int32_
     *n_shared = kv_match(&e->kv, seq, ids, n < e->kv.n_ctx ? n : e->kv.n_ctx, &moves);
     return engine_move(e, &moves);
 }
+
+uint64_t infer_replayed(const struct infer_engine *e) { return e->n_replayed; }
 
 int infer_seq_length(const struct infer_engine *e, int seq) {
     return seq_is_open(e, seq) ? e->kv.seq[seq].length : -1;
@@ -55,6 +58,7 @@ static enum infer_status snapshot_place(struct infer_engine *e, int seq, struct 
     if (!seq_is_open(e, seq)) return err_set(INFER_E_INPUT, "sequence %d is not open", seq);
     if (e->n_submit != e->n_wait) return err_set(INFER_E_INPUT, "a step is in flight");
     if (e->poisoned) return err_set(INFER_E_DEVICE, "the engine failed before: %s", e->poison);
+    TRY(engine_replay(e, seq));
     *out = (struct snapshot_place){e->backend, &last_part(e)->config, e->model->m->file, &e->kv,
                                    &e->fingerprint};
     return INFER_OK;
