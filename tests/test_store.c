@@ -388,7 +388,8 @@ static void states_go_back(struct infer_engine *e, int a, const float *at700, co
     assert_int_equal(infer_seq_length(e, a), 720);
     infer_cancel(e);
     assert_int_equal(step(e, a, 720, 30, false, got), INFER_E_CANCEL);
-    assert_int_equal(infer_seq_length(e, a), 720); /* its state is gone: from the copy where its prompt ended */
+    assert_int_equal(infer_seq_length(e, a),
+                     720); /* its state is gone: from the copy where its prompt ended */
     uint64_t replayed = infer_replayed(e);
     assert_ok(infer_seq_rewind(e, a, 719));
     assert_ok(step(e, a, 719, 1, true, got));
