@@ -276,9 +276,10 @@ enum infer_status infer_seq_rewind(struct infer_engine *e, int seq, int n);
 enum infer_status infer_seq_prefix(struct infer_engine *e, int seq, const int32_t *ids, int n, int *n_shared);
 /* Rows that were computed again so far, since a state cannot be undone. */
 uint64_t infer_replayed(const struct infer_engine *e);
-/* A copy of a state is kept behind the prompt rows of a step; it lasts where the last one wants an output, and at multiples of so many
- * positions. */
-enum { INFER_STATE_STEP = 1024 };
+/* A copy of a state is kept behind the prompt rows of a step. Those behind as many rows as fit into a step go first when room is needed,
+ * unless the last row wants an output or they are at a multiple of INFER_STATE_STEP positions. Requests end a part of a prompt at the last
+ * multiple of INFER_STATE_PAGE before its end, so that little is computed again for another answer or another prompt that begins alike. */
+enum { INFER_STATE_STEP = 1024, INFER_STATE_PAGE = 64 };
 /* Positions held. */
 int infer_seq_length(const struct infer_engine *e, int seq);
 /* The tokens at them: ids[infer_seq_length], valid until the next step of the sequence; so are those behind that a rewind has left. */

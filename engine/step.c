@@ -172,11 +172,14 @@ static enum infer_status check_rows(struct infer_engine *e, const struct infer_r
 /* Keeps copies of the states behind a step with prompt rows: the next prefix or rewind starts from there. */
 static enum infer_status keep_states(struct infer_engine *e, const struct flight *f) {
     const struct step *s = &f->step[ROW_PROMPT];
-    for (int t = 0; e->kv.state.n_keep && t < s->n_row; t++) {
+    for (int t = 0, first = 0; e->kv.state.n_keep && t < s->n_row; t++) {
         if (t + 1 < s->n_row && s->slot[t + 1] == s->slot[t]) continue;
+        bool filled = t + 1 - first == last_part(e)->list[ROW_PROMPT].max_rows;
+        first = t + 1;
         bool wanted = false;
         for (int k = 0; k < s->n_out; k++) wanted |= s->out_row[k] == t;
-        int to = kv_keep_state(&e->kv, s->slot[t], wanted || (s->pos[t] + 1) % INFER_STATE_STEP == 0);
+        int to =
+            kv_keep_state(&e->kv, s->slot[t], !filled || wanted || (s->pos[t] + 1) % INFER_STATE_STEP == 0);
         if (to >= 0) TRY(e->backend->type->state_copy(e->backend, s->slot[t], to));
     }
     return INFER_OK;
