@@ -322,7 +322,7 @@ static void plan_kv(const struct plan *p, struct infer_engine_info *out) {
 }
 
 double infer_kv_read_bytes(const struct infer_engine_info *info, double n) {
-    double bytes = 0;
+    double bytes = (double)info->state_bytes;
     for (int i = 0; i < info->n_kv; i++) {
         double seen = info->kv[i].window && info->kv[i].window < n ? info->kv[i].window : n;
         bytes += seen * (double)info->kv[i].row_bytes;

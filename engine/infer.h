@@ -214,7 +214,7 @@ struct infer_engine_info {
     uint64_t driver_bytes; /* of a card, gone beside the arena, measured now; 0: unknown */
 };
 void infer_engine_info(const struct infer_engine *e, struct infer_engine_info *out);
-/* Bytes of keys and values that a token behind n positions reads. */
+/* Bytes of keys and values that a token behind n positions reads, with states. */
 double infer_kv_read_bytes(const struct infer_engine_info *info, double n);
 /* The memory report as text, one line a class of memory; views into the engine. */
 const char *infer_plan_text(const struct infer_engine *e);
