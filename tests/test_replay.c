@@ -3,6 +3,7 @@
 #include "test.h"
 #include "folder.h"
 #include "infer.h"
+#include "request/request.h"
 #ifdef INFER_CUDA
 #include "seam/backend.h"
 #endif
@@ -234,9 +235,88 @@ static void every_way(void **state) {
     infer_model_close(m);
 }
 
+/* ---- requests and plans ---- */
+
+struct answered {
+    int n;
+    int32_t id[64];
+};
+static void add_id(void *user, int32_t id) {
+    struct answered *a = user;
+    if (a->n < 64) a->id[a->n++] = id;
+}
+static struct answered ask(struct sched *s, int seq, const int32_t *ids, int n, enum request_drafter by,
+                           struct request_figures *figures) {
+    struct answered a = {0};
+    struct request_params p = request_defaults();
+    struct request *r;
+    p.seq = seq, p.ids = ids, p.n_id = n, p.n_predict = 40, p.drafter = by;
+    p.on_token = add_id, p.user = &a;
+    assert_ok(request_new(&r, s, &p));
+    assert_ok(request_run(r));
+    assert_int_equal(request_why(r), REQUEST_LIMIT);
+    *figures = *request_figures(r);
+    request_free(r);
+    return a;
+}
+
+/* With guesses and without, once more, and as another sequence: the same tokens, and little is computed again. */
+static void requests(void **state) {
+    (void)state;
+    static const char *const devices[] = {"ref", "cpu"};
+    char path[512];
+    int32_t ids[150];
+    struct infer_model *m;
+    assert_ok(infer_model_open(&m, test_path(path, sizeof path, "golden/hf/qwen3_5"), NULL));
+    for (int i = 0; i < 150; i++) ids[i] = i * i % 11;
+    for (int d = 0; d < 2; d++) {
+        struct request_figures plain, f;
+        struct sched *s;
+        struct run r;
+        int seq;
+        open_run(&r, m, devices[d], 20);
+        assert_ok(sched_open(&s, r.e, m));
+        assert_ok(infer_seq_open(r.e, &seq));
+        const struct answered want = ask(s, seq, ids, 150, DRAFT_NONE, &plain);
+        uint64_t before = infer_replayed(r.e);
+        struct answered got = ask(s, seq, ids, 150, DRAFT_NONE, &f); /* once more */
+        assert_int_equal(f.n_reused, 149);
+        assert_in_range(infer_replayed(r.e) - before, 1, 64); /* from 128 on */
+        assert_memory_equal(&got, &want, sizeof got);
+        got = ask(s, seq, ids, 150, DRAFT_LOOKUP, &f);
+        assert_true(f.n_guessed > f.n_right); /* something was taken back */
+        assert_memory_equal(&got, &want, sizeof got);
+        sched_close(s);
+        close_run(&r);
+    }
+    infer_model_close(m);
+}
+
+/* A plan counts every copy. */
+static void plans(void **state) {
+    (void)state;
+    char path[512];
+    struct infer_model *m;
+    struct infer_plan_report few, many;
+    struct infer_engine_options o = {.device = "cpu", .slots = 3, .gpu_layers = -1, .state_snapshots = 2};
+    assert_ok(infer_model_open(&m, test_path(path, sizeof path, "golden/hf/qwen3_5"), NULL));
+    assert_ok(infer_plan(m, &o, NULL, &few));
+    o.state_snapshots = 9;
+    assert_ok(infer_plan(m, &o, NULL, &many));
+    /* 3 delta layers: 6 heads of [8][12], and 3 inputs of 104 channels */
+    assert_int_equal(few.size.state_bytes, 4 * 3 * (6 * 8 * 12 + 3 * 104));
+    assert_int_equal(many.size.kv_bytes - few.size.kv_bytes, 7 * few.size.state_bytes);
+    assert_non_null(strstr(many.text, "3 slots, 9 snapshots"));
+    infer_plan_free(&few);
+    infer_plan_free(&many);
+    infer_model_close(m);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         {"qwen3_5", every_way, NULL, NULL, (void *)(uintptr_t) "qwen3_5"},
+        cmocka_unit_test(requests),
+        cmocka_unit_test(plans),
         {"qwen3_next", every_way, NULL, NULL, (void *)(uintptr_t) "qwen3_next"},
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

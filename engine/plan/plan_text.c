@@ -54,8 +54,10 @@ static void print_part(struct text *t, const struct plan *p, const struct plan_p
         print_bytes(t, "weights, in place", p->experts.host_weights, "of the mapped file");
     if (s->weight_bytes)
         print_bytes(t, "weights, copied", s->weight_bytes, "in the order of the device's kernels");
+    int stores = 0;
+    for (int i = 0; i < part->config.n_store; i++) stores += config_uses_store(&part->config, i);
     int n = snprintf(note, sizeof note, "%s, pages of %d tokens in %d layers:", plan_kv_name(p->set.kv_type),
-                     KV_PAGE, part->range.end - part->range.first);
+                     KV_PAGE, stores);
     for (int g = 0; g < part->config.n_kv_group && n < (int)sizeof note; g++) {
         const struct kv_group *k = &p->kv_group[g];
         n += snprintf(note + n, sizeof note - (size_t)n, k->window ? "%s %d (window %d)" : "%s %d",
