@@ -262,6 +262,14 @@ static enum infer_status plan_anywhere(struct plan *p, struct arena *arena, cons
                                                                                 : s;
 }
 
+/* Room for copies of states, of which a part that is never written takes none. */
+static enum infer_status take_host_states(struct infer_engine *e, const struct backend_config *c) {
+    size_t n = 0;
+    for (int i = 0; i < c->n_state; i++) n += (size_t)c->state[i].n_elem;
+    e->host_state = take(e, n * (size_t)e->plan.n_state_copy, sizeof *e->host_state);
+    return e->host_state ? INFER_OK : err_set(INFER_E_MEMORY, "out of memory for copies of states");
+}
+
 static enum infer_status prepare(struct infer_engine *e, const struct infer_engine_options *options) {
     const struct model *m = e->model->m;
     struct plan_options po;
@@ -279,6 +287,7 @@ static enum infer_status prepare(struct infer_engine *e, const struct infer_engi
     const struct backend_config *c = &part->config;
     TRY(kv_init(&e->kv, &e->arena, c->n_slot, c->n_ctx, c->kv_group, c->n_kv_group, e->plan.n_state_copy,
                 e->plan.n_state_mark));
+    if (e->plan.set.state_host && c->n_state) TRY(take_host_states(e, c));
     e->last = take(e, (size_t)c->n_slot, sizeof *e->last);
     e->last_out = take(e, (size_t)c->n_slot, sizeof *e->last_out);
     if (!e->last || !e->last_out) return err_set(INFER_E_MEMORY, "out of memory for page tables");

@@ -18,6 +18,7 @@ struct flight {
     int32_t *out_index; /* out_index[n_out]: its index inside that class */
     int32_t *out_slot;
     int n_out;
+    int n_joined;           /* decode rows in front of those given, which a state lacked */
     int32_t *length_before; /* length_before[n_slot]; -1: not in this step */
     int32_t *token;         /* results */
     const float **logits;
@@ -34,6 +35,7 @@ struct infer_engine {
     int32_t *last_out; /* last_out[n_slot]: scratch of collect */
     struct flight flight[PLAN_FLIGHTS];
     unsigned n_submit, n_wait;
+    float *host_state;    /* [n_state_copy][all states of a sequence]; NULL: the backend has the copies */
     uint64_t n_replayed;  /* rows that were computed again */
     int grid;             /* struct backend_info */
     uint64_t fingerprint; /* of the model, once a snapshot needed it */
@@ -70,6 +72,8 @@ enum infer_status engine_catch_up(struct infer_engine *e, const struct infer_row
 enum infer_status engine_mark(struct infer_engine *e, const struct infer_row *rows, int n);
 /* The same where a next step could not do it, and none is in flight. */
 enum infer_status engine_goes_on(struct infer_engine *e, int seq);
+/* A state to another slot, of which those of copies may be in host memory; after all queued steps. */
+enum infer_status engine_copy_state(struct infer_engine *e, int from, int to);
 /* Copies in the backend what a sequence adopts or goes back to (sequence.c). */
 enum infer_status engine_move(struct infer_engine *e, const struct kv_moves *m);
 

@@ -163,6 +163,7 @@ struct infer_engine_options {
     int batch;       /* prompt rows of one step; 0: 512 */
     int decode_rows; /* decode rows of one step; 0: slots */
     int state_snapshots; /* copies of recurrent states, for prefixes and for going back; 0: 2 of each slot and 2 */
+    bool state_host;         /* these in host memory, also where a card has room for them */
     const char *host_device; /* who computes the layers that are not on the device: NULL: "cpu" when device
                                 is "auto" and a card is used, else nobody; "cpu", "ref" */
     int gpu_layers;          /* the last layers on the device, the others on the host; -1: all that fit */

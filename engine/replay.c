@@ -65,14 +65,18 @@ static int joins_step(const struct infer_engine *e, int seq, int room) {
 }
 
 enum infer_status engine_goes_on(struct infer_engine *e, int seq) {
-    if (!e->kv.state.n_keep || e->n_submit != e->n_wait) return INFER_OK;
+    if (!e->kv.state.n_keep || e->n_submit != e->n_wait || e->hidden)
+        return INFER_OK; /* which may still be read */
     return joins_step(e, seq, last_part(e)->list[ROW_DECODE].max_rows - 1) < 0 ? engine_replay(e, seq)
                                                                                : INFER_OK;
 }
 
 enum infer_status engine_catch_up(struct infer_engine *e, const struct infer_row *rows, int n) {
     int room = last_part(e)->list[ROW_DECODE].max_rows;
-    for (int i = 0; i < n; i++) room -= rows[i].decode;
+    for (int i = 0; i < n; i++) {
+        room -= rows[i].decode;
+        if (e->hidden && rows[i].seq != rows[0].seq) room = 0; /* its rows are known by their places */
+    }
     for (int i = 0; e->kv.state.n_keep && i < n; i++) {
         int seq = rows[i].seq;
         if (rows[i].pos != e->kv.seq[seq].length || e->kv.seq[seq].n_state == rows[i].pos) continue;
@@ -92,7 +96,7 @@ enum infer_status engine_mark(struct infer_engine *e, const struct infer_row *ro
         const struct infer_row *r = &rows[i];
         if (!r->decode || !r[1].decode || r[1].seq != r->seq || r->pos != e->kv.seq[r->seq].length) continue;
         int to = kv_mark(&e->kv, r->seq);
-        if (to >= 0) TRY(e->backend->type->state_copy(e->backend, r->seq, to));
+        if (to >= 0) TRY(engine_copy_state(e, r->seq, to));
     }
     return INFER_OK;
 }

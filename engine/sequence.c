@@ -13,11 +13,29 @@ void infer_seq_close(struct infer_engine *e, int seq) {
     kv_close(&e->kv, seq);
 }
 
+enum infer_status engine_copy_state(struct infer_engine *e, int from, int to) {
+    const struct backend_type *type = e->backend->type;
+    const struct backend_config *c = &last_part(e)->config;
+    const struct state *s = &e->kv.state;
+    const int first = s->n_slot, copies = e->host_state ? s->n_keep : 0;
+    const bool out = copies && to >= first && to < first + copies,
+               in = copies && from >= first && from < first + copies;
+    if (to >= first + copies) to -= copies;
+    if (from >= first + copies) from -= copies;
+    if (!out && !in) return type->state_copy(e->backend, from, to);
+    size_t all = 0;
+    for (int i = 0; i < c->n_state; i++) all += (size_t)c->state[i].n_elem;
+    float *x = e->host_state + all * (size_t)((out ? to : from) - first);
+    for (int i = 0; i < c->n_state; x += c->state[i++].n_elem)
+        TRY(out ? type->state_read(e->backend, i, from, x) : type->state_write(e->backend, i, to, x));
+    return INFER_OK;
+}
+
 enum infer_status engine_move(struct infer_engine *e, const struct kv_moves *m) {
     const struct backend_type *type = e->backend->type;
     for (int i = 0; i < m->n_page; i++)
         TRY(type->kv_copy(e->backend, m->page[i].group, m->page[i].from, m->page[i].to));
-    return m->state_from < 0 ? INFER_OK : type->state_copy(e->backend, m->state_from, m->state_to);
+    return m->state_from < 0 ? INFER_OK : engine_copy_state(e, m->state_from, m->state_to);
 }
 
 enum infer_status infer_seq_rewind(struct infer_engine *e, int seq, int n) {

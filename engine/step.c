@@ -72,13 +72,14 @@ static enum infer_status check_row(const struct infer_engine *e, const struct in
 /* Puts the checked rows into the flight's arrays, by class. */
 static void fill_flight(struct infer_engine *e, struct flight *f, const struct infer_row *rows, int n) {
     int n_row[ROW_CLASS_COUNT] = {0}, n_out[ROW_CLASS_COUNT] = {0};
-    f->n_out = 0;
+    f->n_out = f->n_joined = 0;
     for (int i = 0; i < n; i++) {
         struct kv_seq *s = &e->kv.seq[rows[i].seq];
         if (e->kv.state.n_keep && s->n_state < rows[i].pos) { /* what joins the step comes first */
             engine_put_again(e, f, ROW_DECODE, n_row[ROW_DECODE], rows[i].seq, s->n_state,
                              rows[i].pos - s->n_state);
             n_row[ROW_DECODE] += rows[i].pos - s->n_state;
+            f->n_joined += rows[i].pos - s->n_state;
         }
         kv_state_runs(&e->kv, rows[i].seq);
         int c = rows[i].decode ? ROW_DECODE : ROW_PROMPT, t = n_row[c]++;
@@ -180,7 +181,7 @@ static enum infer_status keep_states(struct infer_engine *e, const struct flight
         for (int k = 0; k < s->n_out; k++) wanted |= s->out_row[k] == t;
         int to =
             kv_keep_state(&e->kv, s->slot[t], !filled || wanted || (s->pos[t] + 1) % INFER_STATE_STEP == 0);
-        if (to >= 0) TRY(e->backend->type->state_copy(e->backend, s->slot[t], to));
+        if (to >= 0) TRY(engine_copy_state(e, s->slot[t], to));
     }
     return INFER_OK;
 }

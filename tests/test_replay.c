@@ -58,7 +58,8 @@ static void go_on(struct run *r, int seq, int from, int end, const char *what, i
     free(got);
 }
 
-static void open_run(struct run *r, const struct infer_model *m, const char *device, int prompt) {
+/* host: copies of states in host memory. */
+static void open_run(struct run *r, const struct infer_model *m, const char *device, int prompt, bool host) {
     struct infer_engine_options o = {.device = device,
                                      .kv_type = "f32",
                                      .ctx = 256,
@@ -66,6 +67,7 @@ static void open_run(struct run *r, const struct infer_model *m, const char *dev
                                      .threads = 2,
                                      .gpu_layers = -1,
                                      .decode_rows = GUESSES + 1,
+                                     .state_host = host,
                                      .all_logits = true};
     struct infer_engine_info info;
     struct infer_model_info model;
@@ -223,7 +225,7 @@ static void every_way(void **state) {
     for (int d = 0; d < n_device; d++)
         for (size_t i = 0; i < sizeof prompts / sizeof *prompts; i++) {
             struct run r;
-            open_run(&r, m, devices[d], prompts[i]);
+            open_run(&r, m, devices[d], prompts[i], i % 2);
             cut_everywhere(&r);
             back_to_everywhere(&r);
             guesses_taken_back(&r);
@@ -274,7 +276,7 @@ static void requests(void **state) {
         struct sched *s;
         struct run r;
         int seq;
-        open_run(&r, m, devices[d], 20);
+        open_run(&r, m, devices[d], 20, d);
         assert_ok(sched_open(&s, r.e, m));
         assert_ok(infer_seq_open(r.e, &seq));
         const struct answered want = ask(s, seq, ids, 150, DRAFT_NONE, &plain);
@@ -307,6 +309,10 @@ static void plans(void **state) {
     assert_int_equal(few.size.state_bytes, 4 * 3 * (6 * 8 * 12 + 3 * 104));
     assert_int_equal(many.size.kv_bytes - few.size.kv_bytes, 7 * few.size.state_bytes);
     assert_non_null(strstr(many.text, "3 slots, 9 snapshots"));
+    o.state_host = true;
+    infer_plan_free(&few);
+    assert_ok(infer_plan(m, &o, NULL, &few));
+    assert_int_equal(many.size.kv_bytes - few.size.kv_bytes, 9 * few.size.state_bytes);
     infer_plan_free(&few);
     infer_plan_free(&many);
     infer_model_close(m);

@@ -323,6 +323,7 @@ void kv_state_lost(struct kv *kv, int slot, struct kv_moves *moves) {
     struct kv_seq *s = &kv->seq[slot];
     *moves = (struct kv_moves){.state_to = slot};
     moves->state_from = best_state(kv, slot, s->length, false, &s->n_state);
+    if (!pages_reach(kv, s, s->n_state)) clear(kv, slot);
 }
 
 /* The last page that stays will be written again: a shared one has to be copied. errors: INFER_E_FULL, nothing has changed then */

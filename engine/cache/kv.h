@@ -93,7 +93,8 @@ void kv_append(struct kv *kv, int slot, const int32_t *ids, const uint8_t *how, 
 void kv_state_runs(struct kv *kv, int slot);
 /* The slot for a copy of the state before rows that may be taken back; -1: there is none, or it is there. */
 int kv_mark(struct kv *kv, int slot);
-/* What the slot holds is no state of the sequence any more: the best copy takes its place. */
+/* What the slot holds is no state of the sequence any more: the best copy takes its place; the sequence is empty where windows have let go
+ * of what rows from there on see. */
 void kv_state_lost(struct kv *kv, int slot, struct kv_moves *moves);
 /* Fills in the first unknown id. */
 void kv_learn(struct kv *kv, int slot, int32_t id);

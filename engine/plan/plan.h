@@ -28,6 +28,7 @@ struct plan_settings {
     enum kv_type kv_type;
     bool slot_rows;   /* n_decode_rows follows n_slot */
     int n_state_copy; /* 0: by n_slot */
+    bool state_host;  /* the copies in host memory */
 };
 
 /* A run of layers on one backend, or of layers' experts. */
@@ -69,6 +70,7 @@ struct plan_options {
     struct device_wish wish;
     struct placement place;
     int ctx, slots, batch, decode_rows, state_snapshots, threads;
+    bool state_host;
     int kv_type; /* enum kv_type, -1: the device's own choice */
     double vram_fraction;
     uint64_t vram_limit, vram_reserve;

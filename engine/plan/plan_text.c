@@ -38,8 +38,9 @@ static void print_states(struct text *t, const struct plan *p, const struct plan
     char note[160];
     const size_t all = states_of(part);
     if (!all) return;
-    snprintf(note, sizeof note, "f32, %.1f MiB a sequence: %d slots, %d snapshots%s",
+    snprintf(note, sizeof note, "f32, %.1f MiB a sequence: %d slots, %d snapshots%s%s",
              (double)all / part->config.n_state_slot / (1 << 20), p->set.n_slot, p->n_state_copy,
+             p->set.state_host ? " in host memory" : "",
              p->n_state_mark ? ", and one a slot for guesses" : "");
     print_bytes(t, "states", all, note);
 }
