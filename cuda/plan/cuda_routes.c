@@ -165,8 +165,8 @@ const char *route_group_name(enum route_group g) {
     return name[g];
 }
 const char *route_link_name(enum link_kind k) {
-    static const char *const name[] = {"plain",  "embed", "matmul",  "gated", "residual", "attend",
-                                       "head",   "post",  "experts", "pairs", "pairs_mix"};
+    static const char *const name[] = {"plain", "embed", "matmul",  "gated", "residual", "attend",
+                                       "head",  "post",  "experts", "pairs", "pairs_mix"};
     static_assert(sizeof name / sizeof *name == LINK_KIND_COUNT, "a name for each kind");
     return name[k];
 }
