@@ -236,6 +236,9 @@ static enum infer_status open_backend(struct infer_engine *e) {
     const struct backend_type *type = e->backend->type;
     TRY(type->upload(e->backend));
     for (int i = 0; i < ROW_CLASS_COUNT; i++) TRY(type->compile(e->backend, (enum row_class)i));
+    struct backend_info info;
+    type->info(e->backend, &info);
+    e->grid = e->model->m->n_state ? info.grid : 0;
     return INFER_OK;
 }
 
@@ -259,6 +262,14 @@ static enum infer_status plan_anywhere(struct plan *p, struct arena *arena, cons
                                                                                 : s;
 }
 
+/* Room for copies of states, of which a part that is never written takes none. */
+static enum infer_status take_host_states(struct infer_engine *e, const struct backend_config *c) {
+    size_t n = 0;
+    for (int i = 0; i < c->n_state; i++) n += (size_t)c->state[i].n_elem;
+    e->host_state = take(e, n * (size_t)e->plan.n_state_copy, sizeof *e->host_state);
+    return e->host_state ? INFER_OK : err_set(INFER_E_MEMORY, "out of memory for copies of states");
+}
+
 static enum infer_status prepare(struct infer_engine *e, const struct infer_engine_options *options) {
     const struct model *m = e->model->m;
     struct plan_options po;
@@ -274,7 +285,9 @@ static enum infer_status prepare(struct infer_engine *e, const struct infer_engi
     say_split(&e->plan, m);
     say_paging(&e->plan, part, m);
     const struct backend_config *c = &part->config;
-    TRY(kv_init(&e->kv, &e->arena, c->n_slot, c->n_ctx, c->kv_group, c->n_kv_group, e->plan.n_state_copy));
+    TRY(kv_init(&e->kv, &e->arena, c->n_slot, c->n_ctx, c->kv_group, c->n_kv_group, e->plan.n_state_copy,
+                e->plan.n_state_mark));
+    if (e->plan.set.state_host && c->n_state) TRY(take_host_states(e, c));
     e->last = take(e, (size_t)c->n_slot, sizeof *e->last);
     e->last_out = take(e, (size_t)c->n_slot, sizeof *e->last_out);
     if (!e->last || !e->last_out) return err_set(INFER_E_MEMORY, "out of memory for page tables");
@@ -318,7 +331,7 @@ static void plan_kv(const struct plan *p, struct infer_engine_info *out) {
 }
 
 double infer_kv_read_bytes(const struct infer_engine_info *info, double n) {
-    double bytes = 0;
+    double bytes = (double)info->state_bytes;
     for (int i = 0; i < info->n_kv; i++) {
         double seen = info->kv[i].window && info->kv[i].window < n ? info->kv[i].window : n;
         bytes += seen * (double)info->kv[i].row_bytes;
@@ -357,6 +370,7 @@ void infer_engine_info(const struct infer_engine *e, struct infer_engine_info *o
     out->device_name = info.device_name;
     out->isa = info.isa;
     out->async = info.async;
+    out->grid = e->grid;
     out->n_thread = info.n_thread;
     out->arena_bytes = info.arena_bytes;
     out->driver_bytes = info.driver_bytes;

@@ -18,6 +18,7 @@ struct flight {
     int32_t *out_index; /* out_index[n_out]: its index inside that class */
     int32_t *out_slot;
     int n_out;
+    int n_joined;           /* decode rows in front of those given, which a state lacked */
     int32_t *length_before; /* length_before[n_slot]; -1: not in this step */
     int32_t *token;         /* results */
     const float **logits;
@@ -34,6 +35,9 @@ struct infer_engine {
     int32_t *last_out; /* last_out[n_slot]: scratch of collect */
     struct flight flight[PLAN_FLIGHTS];
     unsigned n_submit, n_wait;
+    float *host_state;    /* [n_state_copy][all states of a sequence]; NULL: the backend has the copies */
+    uint64_t n_replayed;  /* rows that were computed again */
+    int grid;             /* struct backend_info */
     uint64_t fingerprint; /* of the model, once a snapshot needed it */
     float
         *rows; /* rows[max_rows][2 n_embd]: of a model that drafts, what its list reads; NULL: another one */
@@ -56,6 +60,20 @@ static inline const struct plan_part *last_part(const struct infer_engine *e) {
  * what such a model reads. */
 enum infer_status engine_hidden_open(struct infer_engine *e);
 void engine_hidden_fill(struct infer_engine *e, struct flight *f, const struct infer_row *rows, int n);
+/* The state of a sequence to where it ends, by the rows from where it stands; no step may be in flight. errors: of the steps */
+enum infer_status engine_replay(struct infer_engine *e, int seq);
+/* n rows of a sequence from a position on into the arrays of a flight, from row at of a class on, which nobody wants anything of. */
+void engine_put_again(struct infer_engine *e, struct flight *f, enum row_class c, int at, int seq, int from,
+                      int n);
+/* Brings the states of the sequences in a step of rows[n] to where they end, but for what the step itself can do first. errors: of steps;
+ * INFER_E_INPUT: a step is in flight, and that cannot be done in it */
+enum infer_status engine_catch_up(struct infer_engine *e, const struct infer_row *rows, int n);
+/* Keeps copies of the states before rows that may be taken back: several decode rows of a sequence. */
+enum infer_status engine_mark(struct infer_engine *e, const struct infer_row *rows, int n);
+/* The same where a next step could not do it, and none is in flight. */
+enum infer_status engine_goes_on(struct infer_engine *e, int seq);
+/* A state to another slot, of which those of copies may be in host memory; after all queued steps. */
+enum infer_status engine_copy_state(struct infer_engine *e, int from, int to);
 /* Copies in the backend what a sequence adopts or goes back to (sequence.c). */
 enum infer_status engine_move(struct infer_engine *e, const struct kv_moves *m);
 

@@ -39,6 +39,8 @@ enum infer_status engine_options_read(struct plan_options *out, const struct inf
                                  .slots = o->slots,
                                  .batch = o->batch,
                                  .decode_rows = o->decode_rows,
+                                 .state_snapshots = o->state_snapshots,
+                                 .state_host = o->state_host,
                                  .threads = o->threads,
                                  .vram_fraction = o->vram_fraction,
                                  .vram_limit = o->vram_limit,

@@ -64,10 +64,12 @@ enum infer_status infer_hidden(struct infer_engine *e, bool decode, int first, i
     if (!e->hidden) return err_set(INFER_E_INPUT, "the engine was made without .hidden");
     if (e->n_submit != e->n_wait || !e->n_wait)
         return err_set(INFER_E_INPUT, "no step was waited for, or one is in flight");
-    const int n_row = e->flight[(e->n_wait - 1) % PLAN_FLIGHTS].step[cls].n_row;
+    const struct flight *f = &e->flight[(e->n_wait - 1) % PLAN_FLIGHTS];
+    const int joined = decode ? f->n_joined : 0, n_row = f->step[cls].n_row - joined;
     if (first < 0 || n < 1 || n > n_row - first)
         return err_set(INFER_E_INPUT, "rows %d to %d of a step that had %d of that class", first,
                        first + n - 1, n_row);
+    first += joined;
     TRY(e->backend->type->read(e->backend, cls, (struct view){0, 0, m->n_embd}, first + n, e->hidden));
     for (int i = first; i < first + n; i++) norm_row(m, e->hidden + (size_t)i * n_embd);
     *out = e->hidden + (size_t)first * n_embd;

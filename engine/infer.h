@@ -159,9 +159,11 @@ struct infer_engine_options {
                              what an earlier run measured, "full" measures and keeps it */
     int threads;          /* 0: physical cores within the affinity mask and the cgroup */
     int ctx; /* positions of one sequence; 0: the trained length or 8192, whichever is less; -1: most that fits */
-    int slots;               /* sequences at once; 0: 1; -1: most that fit */
-    int batch;               /* prompt rows of one step; 0: 512 */
-    int decode_rows;         /* decode rows of one step; 0: slots */
+    int slots;       /* sequences at once; 0: 1; -1: most that fit */
+    int batch;       /* prompt rows of one step; 0: 512 */
+    int decode_rows; /* decode rows of one step; 0: slots */
+    int state_snapshots; /* copies of recurrent states, for prefixes and for going back; 0: 2 of each slot and 2 */
+    bool state_host;         /* these in host memory, also where a card has room for them */
     const char *host_device; /* who computes the layers that are not on the device: NULL: "cpu" when device
                                 is "auto" and a card is used, else nobody; "cpu", "ref" */
     int gpu_layers;          /* the last layers on the device, the others on the host; -1: all that fit */
@@ -194,6 +196,7 @@ struct infer_engine_info {
     const char *isa; /* "avx512-vnni" */
     bool async;      /* steps run beside the host, which queues the next one before it waits for this one */
     int n_ctx, n_slot, n_batch, n_decode_rows, n_thread;
+    int grid; /* of models with states: bits of prompt rows do not depend on cuts at multiples of it; 0: nor on any other */
     int n_logits; /* rows of a step that may want logits */
     int device_layers; /* the last layers, on the device; less than the model's when the host computes the others */
     int host_experts; /* the first layers, whose experts the host computes */
@@ -212,7 +215,7 @@ struct infer_engine_info {
     uint64_t driver_bytes; /* of a card, gone beside the arena, measured now; 0: unknown */
 };
 void infer_engine_info(const struct infer_engine *e, struct infer_engine_info *out);
-/* Bytes of keys and values that a token behind n positions reads. */
+/* Bytes of keys and values that a token behind n positions reads, with states. */
 double infer_kv_read_bytes(const struct infer_engine_info *info, double n);
 /* The memory report as text, one line a class of memory; views into the engine. */
 const char *infer_plan_text(const struct infer_engine *e);
@@ -263,13 +266,21 @@ void infer_plan_free(struct infer_plan_report *r);
 /* Takes a free slot. errors: INFER_E_FULL */
 enum infer_status infer_seq_open(struct infer_engine *e, int *seq);
 void infer_seq_close(struct infer_engine *e, int seq);
-/* Sets the length back to n (regenerate, rejected drafts); n <= length. Where a layer has let go of what position n needs
- * (behind an attention window; a recurrent state), the length becomes the greatest one below that all layers still have:
- * infer_seq_length says it, and the tokens from there on are computed again. */
+/* Sets the length back to n (regenerate, rejected drafts); n <= length. Where a layer has let go of what position n needs (behind an
+ * attention window), the length becomes the greatest one below that all layers still have: infer_seq_length says it, and the tokens from
+ * there on are computed again. A recurrent state goes back to a copy, and the rows from there to n are computed again as they once were,
+ * here or with the next step (infer_replayed): what follows has the bits as if the sequence had never been longer. errors: those of
+ * steps */
 enum infer_status infer_seq_rewind(struct infer_engine *e, int seq, int n);
 /* Takes over the cached pages of the longest known prefix of ids[n] (whole pages, at most n - 1 tokens, as far as all
  * layers still have it) for a sequence of length 0; *n_shared: positions that need not be computed. */
 enum infer_status infer_seq_prefix(struct infer_engine *e, int seq, const int32_t *ids, int n, int *n_shared);
+/* Rows that were computed again so far, since a state cannot be undone. */
+uint64_t infer_replayed(const struct infer_engine *e);
+/* A copy of a state is kept behind the prompt rows of a step. Those behind as many rows as fit into a step go first when room is needed,
+ * unless the last row wants an output or they are at a multiple of INFER_STATE_STEP positions. Requests end a part of a prompt at the last
+ * multiple of INFER_STATE_PAGE before its end, so that little is computed again for another answer or another prompt that begins alike. */
+enum { INFER_STATE_STEP = 1024, INFER_STATE_PAGE = 64 };
 /* Positions held. */
 int infer_seq_length(const struct infer_engine *e, int seq);
 /* The tokens at them: ids[infer_seq_length], valid until the next step of the sequence; so are those behind that a rewind has left. */

@@ -13,11 +13,29 @@ void infer_seq_close(struct infer_engine *e, int seq) {
     kv_close(&e->kv, seq);
 }
 
+enum infer_status engine_copy_state(struct infer_engine *e, int from, int to) {
+    const struct backend_type *type = e->backend->type;
+    const struct backend_config *c = &last_part(e)->config;
+    const struct state *s = &e->kv.state;
+    const int first = s->n_slot, copies = e->host_state ? s->n_keep : 0;
+    const bool out = copies && to >= first && to < first + copies,
+               in = copies && from >= first && from < first + copies;
+    if (to >= first + copies) to -= copies;
+    if (from >= first + copies) from -= copies;
+    if (!out && !in) return type->state_copy(e->backend, from, to);
+    size_t all = 0;
+    for (int i = 0; i < c->n_state; i++) all += (size_t)c->state[i].n_elem;
+    float *x = e->host_state + all * (size_t)((out ? to : from) - first);
+    for (int i = 0; i < c->n_state; x += c->state[i++].n_elem)
+        TRY(out ? type->state_read(e->backend, i, from, x) : type->state_write(e->backend, i, to, x));
+    return INFER_OK;
+}
+
 enum infer_status engine_move(struct infer_engine *e, const struct kv_moves *m) {
     const struct backend_type *type = e->backend->type;
     for (int i = 0; i < m->n_page; i++)
         TRY(type->kv_copy(e->backend, m->page[i].group, m->page[i].from, m->page[i].to));
-    return m->state_from < 0 ? INFER_OK : type->state_copy(e->backend, m->state_from, m->state_to);
+    return m->state_from < 0 ? INFER_OK : engine_copy_state(e, m->state_from, m->state_to);
 }
 
 enum infer_status infer_seq_rewind(struct infer_engine *e, int seq, int n) {
@@ -30,7 +48,8 @@ enum infer_status infer_seq_rewind(struct infer_engine *e, int seq, int n) {
     e->last[seq] = -1;
     /* what it let go of may still be known as a prefix */
     if (!s->length && known) kv_match(&e->kv, seq, s->ids, known + 1, &moves);
-    return engine_move(e, &moves);
+    TRY(engine_move(e, &moves));
+    return engine_goes_on(e, seq);
 }
 
 enum infer_status infer_seq_prefix(struct infer_engine *e, int seq, const int32_t *ids, int n,
@@ -41,6 +60,8 @@ enum infer_status infer_seq_prefix(struct infer_engine *e, int seq, const int32_
     *n_shared = kv_match(&e->kv, seq, ids, n < e->kv.n_ctx ? n : e->kv.n_ctx, &moves);
     return engine_move(e, &moves);
 }
+
+uint64_t infer_replayed(const struct infer_engine *e) { return e->n_replayed; }
 
 int infer_seq_length(const struct infer_engine *e, int seq) {
     return seq_is_open(e, seq) ? e->kv.seq[seq].length : -1;
@@ -55,6 +76,7 @@ static enum infer_status snapshot_place(struct infer_engine *e, int seq, struct 
     if (!seq_is_open(e, seq)) return err_set(INFER_E_INPUT, "sequence %d is not open", seq);
     if (e->n_submit != e->n_wait) return err_set(INFER_E_INPUT, "a step is in flight");
     if (e->poisoned) return err_set(INFER_E_DEVICE, "the engine failed before: %s", e->poison);
+    TRY(engine_replay(e, seq));
     *out = (struct snapshot_place){e->backend, &last_part(e)->config, e->model->m->file, &e->kv,
                                    &e->fingerprint};
     return INFER_OK;

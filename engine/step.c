@@ -72,8 +72,16 @@ static enum infer_status check_row(const struct infer_engine *e, const struct in
 /* Puts the checked rows into the flight's arrays, by class. */
 static void fill_flight(struct infer_engine *e, struct flight *f, const struct infer_row *rows, int n) {
     int n_row[ROW_CLASS_COUNT] = {0}, n_out[ROW_CLASS_COUNT] = {0};
-    f->n_out = 0;
+    f->n_out = f->n_joined = 0;
     for (int i = 0; i < n; i++) {
+        struct kv_seq *s = &e->kv.seq[rows[i].seq];
+        if (e->kv.state.n_keep && s->n_state < rows[i].pos) { /* what joins the step comes first */
+            engine_put_again(e, f, ROW_DECODE, n_row[ROW_DECODE], rows[i].seq, s->n_state,
+                             rows[i].pos - s->n_state);
+            n_row[ROW_DECODE] += rows[i].pos - s->n_state;
+            f->n_joined += rows[i].pos - s->n_state;
+        }
+        kv_state_runs(&e->kv, rows[i].seq);
         int c = rows[i].decode ? ROW_DECODE : ROW_PROMPT, t = n_row[c]++;
         f->id[c][t] = e->kv.seq[rows[i].seq].ids[rows[i].pos];
         f->pos[c][t] = rows[i].pos;
@@ -100,6 +108,8 @@ static int oldest(const struct infer_engine *e, int seq, int from) {
     return from;
 }
 
+/* ---- queueing -------------------------------------------------------------------------------------------------- */
+
 /* Takes pages for the rows and moves the lengths on; on a full cache every sequence is as before. */
 static enum infer_status place_rows(struct infer_engine *e, struct flight *f, const struct infer_row *rows,
                                     int n) {
@@ -108,8 +118,10 @@ static enum infer_status place_rows(struct infer_engine *e, struct flight *f, co
         int seq = rows[i].seq;
         if (f->length_before[seq] < 0) f->length_before[seq] = e->kv.seq[seq].length;
         int32_t id = rows[i].id == INFER_LAST ? e->last[seq] : rows[i].id;
+        bool begins = i == 0 || rows[i - 1].seq != seq || rows[i - 1].decode != rows[i].decode;
+        uint8_t how = (uint8_t)((rows[i].decode ? KV_DECODED : 0) | (begins ? KV_BEGINS : 0));
         TRY(kv_reserve(&e->kv, seq, rows[i].pos + 1, oldest(e, seq, f->length_before[seq])));
-        kv_append(&e->kv, seq, &id, 1);
+        kv_append(&e->kv, seq, &id, &how, 1);
         e->last[seq] = -1;
     }
     return INFER_OK;
@@ -161,10 +173,15 @@ static enum infer_status check_rows(struct infer_engine *e, const struct infer_r
 /* Keeps copies of the states behind a step with prompt rows: the next prefix or rewind starts from there. */
 static enum infer_status keep_states(struct infer_engine *e, const struct flight *f) {
     const struct step *s = &f->step[ROW_PROMPT];
-    for (int t = 0; e->kv.state.n_keep && t < s->n_row; t++) {
+    for (int t = 0, first = 0; e->kv.state.n_keep && t < s->n_row; t++) {
         if (t + 1 < s->n_row && s->slot[t + 1] == s->slot[t]) continue;
-        int to = kv_keep_state(&e->kv, s->slot[t]);
-        if (to >= 0) TRY(e->backend->type->state_copy(e->backend, s->slot[t], to));
+        bool filled = t + 1 - first == last_part(e)->list[ROW_PROMPT].max_rows;
+        first = t + 1;
+        bool wanted = false;
+        for (int k = 0; k < s->n_out; k++) wanted |= s->out_row[k] == t;
+        int to =
+            kv_keep_state(&e->kv, s->slot[t], !filled || wanted || (s->pos[t] + 1) % INFER_STATE_STEP == 0);
+        if (to >= 0) TRY(engine_copy_state(e, s->slot[t], to));
     }
     return INFER_OK;
 }
@@ -187,6 +204,12 @@ static void poison(struct infer_engine *e, enum infer_status s) {
 
 enum infer_status infer_submit(struct infer_engine *e, const struct infer_row *rows, int n) {
     TRY(check_rows(e, rows, n));
+    mem_forbid(true);
+    enum infer_status caught = engine_catch_up(e, rows, n);
+    if (!caught) caught = engine_mark(e, rows, n);
+    mem_forbid(false);
+    if (caught) poison(e, caught);
+    TRY(caught);
     struct flight *f = &e->flight[e->n_submit % PLAN_FLIGHTS];
     mem_forbid(true);
     enum infer_status s = place_rows(e, f, rows, n);

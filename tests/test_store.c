@@ -28,7 +28,7 @@ static void store_make(struct store *s, int window, int n_slot, int n_row, int n
     for (int g = 0; g < 2; g++)
         s->group[g] =
             (struct kv_group){g ? window : 0, kv_pages_wanted(g ? window : 0, LONG, n_slot, n_row), 0};
-    assert_ok(kv_init(&s->kv, &s->arena, n_slot, LONG, s->group, 2, n_keep));
+    assert_ok(kv_init(&s->kv, &s->arena, n_slot, LONG, s->group, 2, n_keep, 0));
 }
 /* n tokens more, in a step of their own. */
 static void go_on(struct store *s, int slot, int n) {
@@ -36,7 +36,7 @@ static void go_on(struct store *s, int slot, int n) {
     for (int i = from; i < from + n; i++) {
         int32_t id = id_at(i);
         assert_ok(kv_reserve(&s->kv, slot, i + 1, from));
-        kv_append(&s->kv, slot, &id, 1);
+        kv_append(&s->kv, slot, &id, NULL, 1);
     }
 }
 /* Every page that the next position sees is there, and no page that two sequences write. */
@@ -151,7 +151,7 @@ static void prefixes_ask_every_group(void **state) {
     for (int i = 0; i < LONG; i++)
         for (int k = 0; k < 2; k++) {
             assert_ok(kv_reserve(&s.kv, k ? a : b, i + 1, i));
-            kv_append(&s.kv, k ? a : b, &other, 1);
+            kv_append(&s.kv, k ? a : b, &other, NULL, 1);
         }
     kv_close(&s.kv, a);
     assert_ok(kv_open(&s.kv, &a));
@@ -163,7 +163,7 @@ static void prefixes_ask_every_group(void **state) {
     other = 2;
     for (int i = 0; i < 200; i++) {
         assert_ok(kv_reserve(&s.kv, a, i + 1, 0));
-        kv_append(&s.kv, a, &other, 1);
+        kv_append(&s.kv, a, &other, NULL, 1);
     }
     assert_ok(kv_rewind(&s.kv, a, 0, KV_LOST, &m));
     int32_t twos[200];
@@ -370,13 +370,13 @@ static void state_goes_on(struct infer_engine *e, int a, const float *at700, con
     expect_same(got, at720, device, "with a state, decoded");
 }
 
-/* Back to where a copy of the state is; a step that fails leaves no state behind; one that was not run changes none. */
+/* Back by a copy of the state; a step that fails leaves no state behind; one that was not run changes none. */
 static void states_go_back(struct infer_engine *e, int a, const float *at700, const float *at720,
                            const char *device) {
     float got[VOCAB];
     struct infer_row rows[4] = {{.pos = 720, .seq = a}, {.pos = 0, .seq = a + 1}, {.pos = 721, .seq = a}};
     assert_ok(infer_seq_rewind(e, a, 680));
-    assert_int_equal(infer_seq_length(e, a), 672); /* 14 * 48 */
+    assert_int_equal(infer_seq_length(e, a), 680); /* from the copy at 672, 14 * 48 */
     state_goes_on(e, a, at700, at720, device);
     int other;
     assert_ok(infer_seq_open(e, &other));
@@ -388,8 +388,12 @@ static void states_go_back(struct infer_engine *e, int a, const float *at700, co
     assert_int_equal(infer_seq_length(e, a), 720);
     infer_cancel(e);
     assert_int_equal(step(e, a, 720, 30, false, got), INFER_E_CANCEL);
-    assert_int_equal(infer_seq_length(e, a), 700); /* where its prompt ended: the state of 720 is gone */
-    for (int i = 700; i < 720; i++) assert_ok(step(e, a, i, 1, true, got));
+    assert_int_equal(infer_seq_length(e, a),
+                     720); /* its state is gone: from the copy where its prompt ended */
+    uint64_t replayed = infer_replayed(e);
+    assert_ok(infer_seq_rewind(e, a, 719));
+    assert_ok(step(e, a, 719, 1, true, got));
+    assert_int_equal(infer_replayed(e) - replayed, 19);
     expect_same(got, at720, device, "after a step that failed");
     assert_ok(infer_seq_rewind(e, a, 100));
     assert_int_equal(infer_seq_length(e, a), 0);

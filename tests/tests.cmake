@@ -44,6 +44,7 @@ target_compile_options(test_hf_forward PRIVATE ${OpenMP_C_FLAGS})
 infer_test(test_draft tools/file/mix.c tools/file/quantize_file.c tools/file/stacks.c)
 target_compile_options(test_draft PRIVATE ${OpenMP_C_FLAGS})
 infer_test(test_state)
+infer_test(test_replay)
 infer_test(test_host_experts)
 infer_test(test_store)
 target_link_options(test_store PRIVATE -Wl,--wrap=forward_emit) # its models get a convolution

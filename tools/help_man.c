@@ -22,7 +22,7 @@ static void print_roff(FILE *out, const char *text) {
 }
 
 static void print_option(FILE *out, const struct option *opt, const char *only) {
-    char left[80], right[400];
+    char left[80], right[OPTION_TEXT_MAX];
     option_spelling(left, sizeof left, opt);
     option_text(right, sizeof right, opt);
     char *metavar = opt->metavar ? left + strlen(left) - strlen(opt->metavar) : left + strlen(left);

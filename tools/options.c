@@ -416,7 +416,7 @@ void option_text(char *buf, size_t n, const struct option *opt) {
     if (opt->choices && opt->type == OPT_TEXT) {
         bool many = strlen(opt->choices) > 60; /* lines break at blanks */
         len += snprintf(buf + len, n - (size_t)len, many ? ": " : "; ");
-        for (const char *p = opt->choices; *p; p++)
+        for (const char *p = opt->choices; *p && (size_t)len + 3 < n; p++)
             len += snprintf(buf + len, n - (size_t)len, many && *p == '|' ? ", " : "%c", *p);
     }
     bool shown =
@@ -431,7 +431,7 @@ int option_heading_of(const struct option *opt, unsigned groups) {
 }
 
 void help_command(FILE *out, const struct command *c) {
-    char left[80], right[400];
+    char left[80], right[OPTION_TEXT_MAX];
     fprintf(out, "infer %s %s\n\n%s\n", c->name, c->usage, c->help);
     for (int h = 0; h < N_HEADING; h++) {
         bool first = true;
@@ -458,7 +458,7 @@ static void print_cell(FILE *out, const char *text) {
 }
 
 void help_markdown(FILE *out) {
-    char left[80], right[400];
+    char left[80], right[OPTION_TEXT_MAX];
     fprintf(out, "# The program `infer`\n\nMade by `infer help --markdown`.\n");
     for (int k = 0; k < n_command; k++) {
         const struct command *c = &commands[k];

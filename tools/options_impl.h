@@ -28,4 +28,5 @@ int option_heading_of(const struct option *opt, unsigned groups);
 /* "  -m, --model FILE" */
 void option_spelling(char *buf, size_t n, const struct option *opt);
 /* help, choices and default as one text */
+enum { OPTION_TEXT_MAX = 1024 }; /* bytes of the longest, with its choices */
 void option_text(char *buf, size_t n, const struct option *opt);

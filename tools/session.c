@@ -50,6 +50,8 @@ struct infer_engine_options session_engine_options(const struct options *o, cons
         .slots = o->slots ? o->slots : need->slots,
         .batch = o->batch ? o->batch : need->batch,
         .decode_rows = need->decode_rows,
+        .state_snapshots = o->state_snapshots,
+        .state_host = o->state_host,
         .gpu_layers = o->gpu_layers,
         .cpu_experts = o->cpu_experts,
         .vram_fraction = o->vram_fraction,

@@ -41,7 +41,7 @@ static enum infer_status pool_init(struct kv *kv, struct kv_pool *p, struct aren
 }
 
 enum infer_status kv_init(struct kv *kv, struct arena *arena, int n_slot, int n_ctx,
-                          const struct kv_group *group, int n_group, int n_keep) {
+                          const struct kv_group *group, int n_group, int n_keep, int n_mark) {
     size_t slots = (size_t)n_slot, groups = (size_t)n_group + 1;
     *kv = (struct kv){.n_slot = n_slot, .n_ctx = n_ctx, .n_group = n_group, .secret = prefix_secret()};
     kv->max_pages = pages_of(n_ctx + 1);
@@ -59,10 +59,15 @@ enum infer_status kv_init(struct kv *kv, struct arena *arena, int n_slot, int n_
         struct kv_seq *s = &kv->seq[i];
         s->ids = arena_alloc(arena, ((size_t)n_ctx + 1) * sizeof *s->ids);
         s->key = arena_alloc(arena, (size_t)kv->max_pages * sizeof *s->key);
+        s->how = arena_alloc(arena, (size_t)n_ctx + 1);
+        s->mark = -1;
         s->span = span + (size_t)i * (size_t)n_group;
-        if (!s->ids || !s->key) return err_set(INFER_E_MEMORY, "out of memory for %d sequences", n_slot);
+        if (!s->ids || !s->key || !s->how)
+            return err_set(INFER_E_MEMORY, "out of memory for %d sequences", n_slot);
     }
-    return state_init(&kv->state, arena, n_slot, n_keep);
+    TRY(state_init(&kv->state, arena, n_slot, n_keep));
+    kv->state.n_mark = n_keep ? n_mark : 0;
+    return INFER_OK;
 }
 
 static int32_t *table_of(const struct kv *kv, int group, int slot) {
@@ -194,7 +199,8 @@ static void clear(struct kv *kv, int slot) {
         keep_pages(kv, g, slot, 0, 0);
         s->span[g] = (struct kv_span){0};
     }
-    s->length = s->n_known = s->n_key = 0;
+    s->length = s->n_known = s->n_key = s->n_state = 0;
+    s->mark = -1;
     kv->version++;
 }
 
@@ -242,9 +248,10 @@ enum infer_status kv_reserve(struct kv *kv, int slot, int length, int from) {
     return INFER_OK;
 }
 
-void kv_append(struct kv *kv, int slot, const int32_t *ids, int n) {
+void kv_append(struct kv *kv, int slot, const int32_t *ids, const uint8_t *how, int n) {
     struct kv_seq *s = &kv->seq[slot];
     for (int i = 0; i < n; i++) {
+        s->how[s->length] = how ? how[i] : 0;
         if (s->n_known == s->length && ids[i] >= 0) s->n_known++;
         s->ids[s->length++] = ids[i];
     }
@@ -267,22 +274,56 @@ static bool pages_reach(const struct kv *kv, const struct kv_seq *s, int length)
     return true;
 }
 
-/* The greatest length up to the one wanted that all have. *state: the slot of its state's copy, -1: none is needed. */
-static int reachable(const struct kv *kv, const struct kv_seq *s, int length, int *state) {
+/* The best state up to length: the slot of a copy, or -1: the slot's own (own: it is one), or the beginning; *at: where it stands. Rows
+ * from there on have the pages that they see. */
+static int best_state(const struct kv *kv, int slot, int length, bool own, int *at) {
     const struct state *st = &kv->state;
-    int best = 0;
-    *state = -1;
-    if (length == s->length) return length;
-    if (!st->n_keep) return pages_reach(kv, s, length) ? length : 0;
+    const struct kv_seq *s = &kv->seq[slot];
+    int best = -1;
+    *at = own && s->n_state <= length && pages_reach(kv, s, s->n_state) ? s->n_state : 0;
+    if (st->n_mark && s->mark > *at && s->mark <= length && pages_reach(kv, s, s->mark)) {
+        *at = s->mark;
+        best = st->n_slot + st->n_keep + slot;
+    }
     for (int i = 0; i < st->n_keep; i++) {
         int n = st->copy[i].length;
-        if (!st->copy[i].valid || n > length || n <= best || n > s->n_known || !pages_reach(kv, s, n))
+        if (!st->copy[i].valid || n > length || n <= *at || n > s->n_known || !pages_reach(kv, s, n))
             continue;
         if (!prefix_same(st->copy[i].key, key_at(kv, s, n))) continue;
-        best = n;
-        *state = st->n_slot + i;
+        *at = n;
+        best = st->n_slot + i;
     }
     return best;
+}
+
+/* The greatest length up to the one wanted that all have; *state: the slot of a copy of the state, -1: none; *at: where it stands. */
+static int reachable(const struct kv *kv, int slot, int length, bool own, int *state, int *at) {
+    const struct kv_seq *s = &kv->seq[slot];
+    *state = -1;
+    *at = length;
+    if (!kv->state.n_keep) return length == s->length || pages_reach(kv, s, length) ? length : 0;
+    if (own && length == s->length) {
+        *at = s->n_state;
+        return length;
+    }
+    *state = best_state(kv, slot, length, own, at);
+    return length <= s->n_known && pages_reach(kv, s, *at) ? length : *at;
+}
+
+void kv_state_runs(struct kv *kv, int slot) { kv->seq[slot].n_state = kv->seq[slot].length; }
+
+int kv_mark(struct kv *kv, int slot) {
+    struct kv_seq *s = &kv->seq[slot];
+    if (!kv->state.n_mark || s->mark == s->n_state || s->n_state > s->n_known) return -1;
+    s->mark = s->n_state;
+    return kv->state.n_slot + kv->state.n_keep + slot;
+}
+
+void kv_state_lost(struct kv *kv, int slot, struct kv_moves *moves) {
+    struct kv_seq *s = &kv->seq[slot];
+    *moves = (struct kv_moves){.state_to = slot};
+    moves->state_from = best_state(kv, slot, s->length, false, &s->n_state);
+    if (!pages_reach(kv, s, s->n_state)) clear(kv, slot);
 }
 
 /* The last page that stays will be written again: a shared one has to be copied. errors: INFER_E_FULL, nothing has changed then */
@@ -322,7 +363,9 @@ enum infer_status kv_rewind(struct kv *kv, int slot, int length, enum kv_beyond 
     if (length > s->length) length = s->length;
     if (beyond != KV_COMPUTED) forget_beyond(kv, slot, length);
     if (beyond == KV_LOST) state_forget(&kv->state, slot, length);
-    if (beyond != KV_NOT_RUN) length = reachable(kv, s, length, &moves->state_from);
+    int at = s->n_state;
+    if (beyond != KV_NOT_RUN)
+        length = reachable(kv, slot, length, beyond == KV_COMPUTED, &moves->state_from, &at);
     if (!length) clear(kv, slot);
     if (length == s->length) return INFER_OK;
     int n = pages_of(length);
@@ -330,6 +373,8 @@ enum infer_status kv_rewind(struct kv *kv, int slot, int length, enum kv_beyond 
     for (int g = 0; g < kv->n_group; g++) keep_pages(kv, g, slot, 0, n);
     if (moves->state_from >= 0) state_use(&kv->state, moves->state_from);
     s->length = length;
+    s->n_state = at < length ? at : length;
+    if (s->mark > length) s->mark = -1;
     if (s->n_known > length) s->n_known = length;
     if (s->n_key > length / KV_PAGE) s->n_key = length / KV_PAGE;
     kv->version++;
@@ -362,7 +407,8 @@ int kv_match(struct kv *kv, int slot, const int32_t *ids, int n, struct kv_moves
     int pages = match_pages(kv, s, ids, n);
     *moves = (struct kv_moves){.state_from = -1, .state_to = slot};
     if (!pages) return 0;
-    s->length = s->n_known = pages * KV_PAGE;
+    s->length = s->n_known = s->n_state = pages * KV_PAGE;
+    memset(s->how, 0, (size_t)s->length);
     s->n_key = pages;
     for (int g = 0; g < kv->n_group; g++) {
         struct kv_pool *pool = &kv->pool[g];
@@ -380,18 +426,19 @@ int kv_match(struct kv *kv, int slot, const int32_t *ids, int n, struct kv_moves
     return s->length;
 }
 
-int kv_keep_state(struct kv *kv, int slot) {
+int kv_keep_state(struct kv *kv, int slot, bool lasting) {
     struct kv_seq *s = &kv->seq[slot];
-    if (!kv->state.n_keep || !s->length || s->n_known < s->length) return -1;
-    return state_keep(&kv->state, slot, s->length, key_at(kv, s, s->length));
+    if (!kv->state.n_keep || !s->length || s->n_known < s->length || s->n_state < s->length) return -1;
+    return state_keep(&kv->state, slot, s->length, key_at(kv, s, s->length), lasting);
 }
 
-enum infer_status kv_load(struct kv *kv, int slot, const int32_t *ids, int n, const int32_t *first) {
+enum infer_status kv_load(struct kv *kv, int slot, const int32_t *ids, const uint8_t *how, int n,
+                          const int32_t *first) {
     struct kv_seq *s = &kv->seq[slot];
     for (int g = 0; g < kv->n_group; g++) s->span[g] = (struct kv_span){first[g], first[g]};
     enum infer_status st = kv_reserve(kv, slot, n, 0);
     if (st == INFER_OK)
-        kv_append(kv, slot, ids, n);
+        kv_append(kv, slot, ids, how, n), kv_state_runs(kv, slot);
     else
         clear(kv, slot);
     return st;

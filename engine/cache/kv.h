@@ -35,12 +35,19 @@ struct kv_seq {
     int length;   /* positions held */
     int n_known;  /* ids[0 .. n_known) are known; the rest was sampled on the device and not read yet */
     int32_t *ids; /* ids[n_ctx + 1] */
-    int n_key;    /* full pages whose ids are known */
+    /* Of models with states: where its state stands, at most length: what lies between is computed again before anything else is; where a
+     * copy stands that is its own; and how each position was computed, enum kv_how bits. */
+    int n_state, mark;      /* mark -1: none */
+    uint8_t *how;           /* how[n_ctx + 1] */
+    int n_key;              /* full pages whose ids are known */
     struct prefix_key *key; /* key[max_pages]: of the prefix up to the end of each of them */
     struct kv_span {
         int first, end; /* entries of its page table in use: first .. end - 1 */
     } * span;           /* span[n_group] */
 };
+
+/* How a position was computed: as a decode row; as the first row of a run, so that its bits may depend on it. */
+enum kv_how { KV_DECODED = 1, KV_BEGINS = 2 };
 
 struct kv {
     int n_slot, n_ctx, max_pages, n_group;
@@ -67,9 +74,10 @@ enum { KV_BACK = 256 }; /* positions that a window group keeps for rewinds, besi
  * n_row: rows that may be queued at once, of all sequences. */
 int kv_pages_wanted(int window, int n_ctx, int n_slot, int n_row);
 
-/* n_keep: copies of states, 0: no layer has a state. errors: INFER_E_MEMORY */
+/* n_keep: copies of states, 0: no layer has a state; n_mark: sequences that have one of their own behind those, all or none.
+ * errors: INFER_E_MEMORY */
 enum infer_status kv_init(struct kv *kv, struct arena *arena, int n_slot, int n_ctx,
-                          const struct kv_group *group, int n_group, int n_keep);
+                          const struct kv_group *group, int n_group, int n_keep, int n_mark);
 /* errors: INFER_E_FULL: all slots are taken */
 enum infer_status kv_open(struct kv *kv, int *slot);
 void kv_close(struct kv *kv, int slot);
@@ -79,12 +87,20 @@ void kv_close(struct kv *kv, int slot);
 enum infer_status kv_reserve(struct kv *kv, int slot, int length, int from);
 /* Frees what rows from position from on do not see: the first one that a queued step computes, or the next. */
 void kv_settle(struct kv *kv, int slot, int from);
-/* Sets the new length after a step; ids[n] are the new tokens (-1: not known yet). */
-void kv_append(struct kv *kv, int slot, const int32_t *ids, int n);
+/* Sets the new length after a step; ids[n] are the new tokens (-1: not known yet), how[n] enum kv_how bits (NULL: 0). */
+void kv_append(struct kv *kv, int slot, const int32_t *ids, const uint8_t *how, int n);
+/* The state stands where the sequence ends: its rows are queued. */
+void kv_state_runs(struct kv *kv, int slot);
+/* The slot for a copy of the state before rows that may be taken back; -1: there is none, or it is there. */
+int kv_mark(struct kv *kv, int slot);
+/* What the slot holds is no state of the sequence any more: the best copy takes its place; the sequence is empty where windows have let go
+ * of what rows from there on see. */
+void kv_state_lost(struct kv *kv, int slot, struct kv_moves *moves);
 /* Fills in the first unknown id. */
 void kv_learn(struct kv *kv, int slot, int32_t id);
-/* Sets the length back to the greatest one up to length that every group and state store still has: a window group, when it has the
- * pages that the next position sees; a state store, when a copy was kept there or nothing is left; at worst 0.
+/* Sets the length back to length, or to 0 where a window group no longer has the pages that the next position sees. A state goes back to
+ * the best copy up to there (n_state), at worst to the beginning; where its tokens are not all known, or windows have let go of what
+ * their rows saw, the length is that of a copy.
  * What lies beyond and was not computed is found by nobody.
  * errors: INFER_E_FULL when a copy of a shared page needs a page and none is free; nothing has changed then */
 enum kv_beyond {
@@ -97,9 +113,11 @@ enum infer_status kv_rewind(struct kv *kv, int slot, int length, enum kv_beyond 
 /* Adopts the longest prefix of ids[n], whole pages and at most n - 1 tokens, of which every group knows the pages that the next
  * position sees, and every state store a copy; the sequence must be empty. Returns the new length. */
 int kv_match(struct kv *kv, int slot, const int32_t *ids, int n, struct kv_moves *moves);
-/* The slot where a copy of the state is to be kept of a sequence whose queued steps end here; -1: none. */
-int kv_keep_state(struct kv *kv, int slot);
-/* Makes an open, empty sequence one of ids[n], with pages from first[group] on, to be filled by the caller. errors: INFER_E_FULL */
-enum infer_status kv_load(struct kv *kv, int slot, const int32_t *ids, int n, const int32_t *first);
+/* The slot where a copy of the state is to be kept of a sequence whose queued steps end here; -1: none. lasting: not the first to go. */
+int kv_keep_state(struct kv *kv, int slot, bool lasting);
+/* Makes an open, empty sequence one of ids[n], computed as how[n] says, with pages from first[group] on, and a state, to be filled by the
+ * caller. errors: INFER_E_FULL */
+enum infer_status kv_load(struct kv *kv, int slot, const int32_t *ids, const uint8_t *how, int n,
+                          const int32_t *first);
 /* The first page of a group that rows from position pos on read. */
 int kv_first_page(const struct kv *kv, int group, int pos);

@@ -87,7 +87,8 @@ static bool size_of(const struct header *h, const struct snapshot_group *group, 
     size_t n;
     bool fits = h->n_ids <= INT32_MAX;
     *out = sizeof *h + (size_t)h->n_group * sizeof *group;
-    fits = fits && size_add(*out, h->n_ids * 4, out) && size_add(*out, h->state_bytes, out);
+    fits = fits && size_add(*out, h->n_ids * (h->state_bytes ? 5 : 4), out) &&
+           size_add(*out, h->state_bytes, out);
     for (uint64_t g = 0; fits && g < h->n_group; g++) {
         uint64_t pages = pages_of(h->n_ids);
         fits = group[g].first <= pages && size_mul(pages - group[g].first, group[g].page_bytes, &n) &&
@@ -119,6 +120,7 @@ enum infer_status snapshot_parse(struct snapshot_view *out, const unsigned char 
     out->place = (const char *)data + offsetof(struct header, place);
     out->ids = (const int32_t *)(const void *)ids;
     out->pages = ids + h.n_ids * 4;
+    out->how = h.state_bytes ? data + n - h.n_ids : NULL;
     return INFER_OK;
 }
 
@@ -170,6 +172,7 @@ enum infer_status snapshot_save(const struct snapshot_place *p, int slot, const 
     at += (size_t)h.n_group * sizeof *group;
     memcpy(at, s->ids, (size_t)s->length * sizeof *s->ids);
     enum infer_status st = move_all(p, slot, group, at + (size_t)s->length * sizeof *s->ids, false);
+    if (h.state_bytes) memcpy(data + n - s->length, s->how, (size_t)s->length);
     snapshot_seal(data, n);
     if (!st) st = outfile_put(path, OUTFILE_PRIVATE, data, n);
     mem_free(data);
@@ -201,7 +204,7 @@ static enum infer_status fill(const struct snapshot_place *p, int slot, const st
     struct kv_moves moves;
     int32_t first[KV_GROUPS];
     for (int g = 0; g < v->n_group; g++) first[g] = (int32_t)v->group[g].first;
-    TRY(kv_load(p->kv, slot, v->ids, v->n_ids, first));
+    TRY(kv_load(p->kv, slot, v->ids, v->how, v->n_ids, first));
     enum infer_status st = move_all(p, slot, v->group, (unsigned char *)v->pages, true);
     if (st) (void)kv_rewind(p->kv, slot, 0, KV_LOST, &moves);
     return st;

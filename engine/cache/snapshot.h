@@ -11,7 +11,7 @@
  *     groups    u64[n_group][2]: first page that is there (a window needs none before), bytes of one page in all stores of the group
  *     ids       i32[n_ids]
  *     pages     [group][first .. (n_ids + KV_PAGE - 1) / KV_PAGE - 1][store]: K, then V, as the backend keeps them
- *     states    float32 [store][n_elem]
+ *     states    float32 [store][n_elem]; with some, how each id was computed: u8[n_ids], enum kv_how bits
  *
  * Keys and values are bits of one device kind, instruction set and KV type: where any of these or the model differs,
  * a snapshot is refused by name and the caller computes the tokens again. */
@@ -45,7 +45,8 @@ struct snapshot_view {
     } group[KV_GROUPS];
     const char *place;          /* ended by 0 */
     const int32_t *ids;         /* ids[n_ids] */
-    const unsigned char *pages; /* of all groups, the states behind them, up to the end of data */
+    const unsigned char *pages; /* of all groups, the states behind them */
+    const uint8_t *how;         /* how[n_ids]; NULL: there are no states */
 };
 /* data[n], aligned to 8. errors: INFER_E_INPUT (magic, sizes that do not fit each other, checksum), INFER_E_UNSUPPORTED (of an
  * older version) */

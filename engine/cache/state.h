@@ -15,6 +15,7 @@ struct state_copy {
 };
 struct state {
     int n_slot, n_keep;      /* n_keep 0: no layer has a state */
+    int n_mark;              /* behind the copies: one of each sequence's own, or 0 */
     struct state_copy *copy; /* copy[n_keep] */
     uint64_t clock;
 };
@@ -23,8 +24,8 @@ struct state {
 enum infer_status state_init(struct state *s, struct arena *arena, int n_slot, int n_keep);
 /* The slot of the copy behind the prefix key, -1: none. */
 int state_find(const struct state *s, struct prefix_key key);
-/* The slot to copy sequence seq's state to, at length; -1: it is there already. */
-int state_keep(struct state *s, int seq, int length, struct prefix_key key);
+/* The slot to copy sequence seq's state to, at length; -1: it is there already. One that is not lasting goes first, unless it is used. */
+int state_keep(struct state *s, int seq, int length, struct prefix_key key, bool lasting);
 /* A copy was used. */
 void state_use(struct state *s, int slot);
 /* What sequence seq left beyond length was not computed. */

@@ -174,6 +174,7 @@ static void split_info(const struct backend *b, struct backend_info *out) {
     s->upper->type->info(s->upper, out);
     out->n_thread = lower.n_thread;
     out->isa = s->isa;
+    if (lower.grid > out->grid) out->grid = lower.grid;
 }
 
 static enum infer_status take_memory(struct split *s) {

@@ -12,8 +12,9 @@ enum {
     MAX_SLOTS = 1024,
     MAX_BATCH = 16384,
     MAX_PLAN_CTX = 1 << 26,
-    STATE_COPIES = 2, /* of a slot: where its prompt ended, and a prefix of that */
-    LOGITS_ROWS = 8   /* of a step, unless all may be asked for */
+    STATE_COPIES =
+        2, /* of a slot: where its prompt ended, and a prefix of that; and of prefixes that slots share */
+    LOGITS_ROWS = 8 /* of a step, unless all may be asked for */
 };
 
 /* ---- options ------------------------------------------------------------------------------------------------- */
@@ -93,6 +94,9 @@ static enum infer_status read_options(struct plan_settings *s, const struct mode
     TRY(in_range(".slots", s->n_slot, 1, MAX_SLOTS));
     TRY(in_range(".batch", s->n_batch, 1, MAX_BATCH));
     TRY(in_range("decode rows", s->n_decode_rows, 1, MAX_BATCH));
+    s->n_state_copy = o->state_snapshots;
+    TRY(in_range(".state_snapshots", s->n_state_copy, 0, MAX_SLOTS));
+    s->state_host = o->state_host;
     TRY(in_range(".threads", o->threads, 0, 4096));
     TRY(kernels_of(o));
     TRY(layers_of(m, o, &s->n_device_layer));
@@ -105,35 +109,37 @@ static enum infer_status read_options(struct plan_settings *s, const struct mode
 
 static void fill_config(struct backend_config *c, const struct model *m, const struct plan *p,
                         const struct plan_options *o) {
-    *c = (struct backend_config){.group = m->group,
-                                 .n_group = m->n_group,
-                                 .embedding = &m->embd,
-                                 .n_vocab = m->n_vocab,
-                                 .n_embd = m->n_embd,
-                                 .store = m->store,
-                                 .n_store = m->n_store,
-                                 .kv_group = p->kv_group,
-                                 .n_kv_group = m->n_kv_group,
-                                 .kv_type = p->set.kv_type,
-                                 .state = m->state,
-                                 .n_state = m->n_state,
-                                 .n_state_slot = m->n_state ? p->set.n_slot + p->n_state_copy : 0,
-                                 .n_slot = p->set.n_slot,
-                                 .n_ctx = p->set.n_ctx,
-                                 .n_thread = o->threads,
-                                 .isa = o->isa,
-                                 .kernels = o->kernels,
-                                 .block_scaled = o->block_scaled,
-                                 .autotune = o->autotune,
-                                 .sm_emulate = o->sm_emulate,
-                                 .no_fuse = o->no_fuse,
-                                 .no_repack = o->no_repack,
-                                 .no_graphs = o->no_graphs,
-                                 .blas = o->blas,
-                                 .strict_fp32 = o->strict_fp32,
-                                 .nan_guard = o->nan_guard,
-                                 .progress = o->progress,
-                                 .user = o->user};
+    *c = (struct backend_config){
+        .group = m->group,
+        .n_group = m->n_group,
+        .embedding = &m->embd,
+        .n_vocab = m->n_vocab,
+        .n_embd = m->n_embd,
+        .store = m->store,
+        .n_store = m->n_store,
+        .kv_group = p->kv_group,
+        .n_kv_group = m->n_kv_group,
+        .kv_type = p->set.kv_type,
+        .state = m->state,
+        .n_state = m->n_state,
+        .n_state_slot =
+            m->n_state ? p->set.n_slot + (p->set.state_host ? 0 : p->n_state_copy) + p->n_state_mark : 0,
+        .n_slot = p->set.n_slot,
+        .n_ctx = p->set.n_ctx,
+        .n_thread = o->threads,
+        .isa = o->isa,
+        .kernels = o->kernels,
+        .block_scaled = o->block_scaled,
+        .autotune = o->autotune,
+        .sm_emulate = o->sm_emulate,
+        .no_fuse = o->no_fuse,
+        .no_repack = o->no_repack,
+        .no_graphs = o->no_graphs,
+        .blas = o->blas,
+        .strict_fp32 = o->strict_fp32,
+        .nan_guard = o->nan_guard,
+        .progress = o->progress,
+        .user = o->user};
 }
 
 /* ---- activations --------------------------------------------------------------------------------------------- */
@@ -189,7 +195,10 @@ static enum infer_status plan_kv(struct plan *p, struct arena *arena, const stru
     p->kv_group = arena_alloc(arena, (size_t)m->n_kv_group * sizeof *p->kv_group);
     if (!p->kv_group) return err_set(INFER_E_MEMORY, "out of memory for the plan");
     const struct plan_settings *s = &p->set;
-    p->n_state_copy = m->n_state ? STATE_COPIES * s->n_slot : 0;
+    if (m->n_state) {
+        p->n_state_copy = s->n_state_copy ? s->n_state_copy : STATE_COPIES * s->n_slot + STATE_COPIES;
+        p->n_state_mark = s->n_decode_rows > s->n_slot ? s->n_slot : 0;
+    }
     int n_row = PLAN_FLIGHTS * (s->n_batch + s->n_decode_rows);
     for (int i = 0; i < m->n_kv_group; i++) {
         int pages = kv_pages_wanted(m->window[i], s->n_ctx, s->n_slot, n_row);

@@ -26,7 +26,9 @@ struct plan_settings {
     int n_device_layer;                        /* the last layers, on the device; the others on the host */
     int n_device_experts; /* of the layers on the device, the last whose experts are there, too; those of the others on the host */
     enum kv_type kv_type;
-    bool slot_rows; /* n_decode_rows follows n_slot */
+    bool slot_rows;   /* n_decode_rows follows n_slot */
+    int n_state_copy; /* 0: by n_slot */
+    bool state_host;  /* the copies in host memory */
 };
 
 /* A run of layers on one backend, or of layers' experts. */
@@ -50,9 +52,10 @@ struct plan {
         part[PLAN_PARTS]; /* part[n_part], in the order of the layers: the last one has the outputs */
     int n_part;
     struct kv_group *kv_group; /* the same for every part */
-    int n_state_copy;          /* of every state, for prefixes and rewinds */
-    int n_prompt_out;          /* outputs of the largest prompt step */
-    size_t map_bytes;          /* the file, whose weights a host backend reads in place */
+    int n_state_copy,
+        n_state_mark; /* of every state: for prefixes and rewinds; of each slot, for guesses that are taken back */
+    int n_prompt_out; /* outputs of the largest prompt step */
+    size_t map_bytes; /* the file, whose weights a host backend reads in place */
     bool fits;
     struct plan_rates rates; /* of a model with experts that card and host share */
     struct plan_share experts,
@@ -66,7 +69,8 @@ struct plan {
 struct plan_options {
     struct device_wish wish;
     struct placement place;
-    int ctx, slots, batch, decode_rows, threads;
+    int ctx, slots, batch, decode_rows, state_snapshots, threads;
+    bool state_host;
     int kv_type; /* enum kv_type, -1: the device's own choice */
     double vram_fraction;
     uint64_t vram_limit, vram_reserve;

@@ -95,6 +95,11 @@ enum infer_status plan_search(struct plan *p, const struct model *m, const struc
             if (n > 0) s.set.n_ctx = n;
         }
     }
+    if (m->n_state &&
+        options->place.memory.total_bytes) { /* copies of states first: they are seldom needed */
+        TRY(try_fit(&s, &fits));
+        s.set.state_host |= !fits;
+    }
     if (layers_open) TRY(search_layers(p, &s));
     *set = s.set;
     return INFER_OK;

@@ -1,4 +1,5 @@
 /* The memory report: one line a class of memory. */
+#include "seam/op_list.h"
 #include "plan/plan.h"
 
 #include <stdarg.h>
@@ -24,6 +25,26 @@ static void print_bytes(struct text *t, const char *what, size_t bytes, const ch
 
 const char *plan_kv_name(enum kv_type t) { return t == KV_F32 ? "f32" : t == KV_F16 ? "f16" : "q8_0"; }
 
+/* Of the layers of a part, all slots. */
+static size_t states_of(const struct plan_part *part) {
+    const struct backend_config *c = &part->config;
+    size_t n = 0;
+    for (int i = 0; i < c->n_state; i++)
+        if (config_uses_state(c, i)) n += (size_t)c->state[i].n_elem * sizeof(float);
+    return n * (size_t)c->n_state_slot;
+}
+
+static void print_states(struct text *t, const struct plan *p, const struct plan_part *part) {
+    char note[160];
+    const size_t all = states_of(part);
+    if (!all) return;
+    snprintf(note, sizeof note, "f32, %.1f MiB a sequence: %d slots, %d snapshots%s%s",
+             (double)all / part->config.n_state_slot / (1 << 20), p->set.n_slot, p->n_state_copy,
+             p->set.state_host ? " in host memory" : "",
+             p->n_state_mark ? ", and one a slot for guesses" : "");
+    print_bytes(t, "states", all, note);
+}
+
 static void print_part(struct text *t, const struct plan *p, const struct plan_part *part) {
     const struct backend_sizes *s = &part->size;
     char note[160];
@@ -34,16 +55,17 @@ static void print_part(struct text *t, const struct plan *p, const struct plan_p
         print_bytes(t, "weights, in place", p->experts.host_weights, "of the mapped file");
     if (s->weight_bytes)
         print_bytes(t, "weights, copied", s->weight_bytes, "in the order of the device's kernels");
+    int stores = 0;
+    for (int i = 0; i < part->config.n_store; i++) stores += config_uses_store(&part->config, i);
     int n = snprintf(note, sizeof note, "%s, pages of %d tokens in %d layers:", plan_kv_name(p->set.kv_type),
-                     KV_PAGE, part->range.end - part->range.first);
+                     KV_PAGE, stores);
     for (int g = 0; g < part->config.n_kv_group && n < (int)sizeof note; g++) {
         const struct kv_group *k = &p->kv_group[g];
         n += snprintf(note + n, sizeof note - (size_t)n, k->window ? "%s %d (window %d)" : "%s %d",
                       g ? "," : "", k->n_page, k->window);
     }
-    if (p->n_state_copy && n < (int)sizeof note)
-        snprintf(note + n, sizeof note - (size_t)n, "; %d states", part->config.n_state_slot);
-    if (!part->experts) print_bytes(t, "key/value cache", s->kv_bytes, note);
+    if (!part->experts) print_bytes(t, "key/value cache", s->kv_bytes - states_of(part), note);
+    if (!part->experts) print_states(t, p, part);
     print_bytes(t, "activations", part->config.activation_bytes, "");
     print_bytes(t, "workspace", s->workspace_bytes, "");
     if (s->output_bytes) print_bytes(t, "outputs", s->output_bytes, "tokens and logits");

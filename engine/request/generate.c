@@ -59,8 +59,19 @@ static enum sample_by want_token(struct request *r, struct infer_row *row, int a
     return by;
 }
 
+/* Of a prompt from a position on, the rows of a part: all that are left, or what ends where copies of states are kept, or on the grid. */
+static int prompt_part(const struct sched *s, int from, int left, int most) {
+    int n = left < most ? left : most;
+    if (s->state_step && from / s->state_step != (from + n) / s->state_step)
+        n = (from + n) / s->state_step * s->state_step - from;
+    int page = (from + n - 1) / INFER_STATE_PAGE * INFER_STATE_PAGE;
+    if (s->state_step && n == left && page - from >= INFER_STATE_PAGE) n = page - from;
+    if (s->grid && n < left && n > (from + n) % s->grid) n -= (from + n) % s->grid;
+    return n;
+}
+
 static int prompt_rows(struct request *r, struct infer_row *rows, int most, enum sample_by *by) {
-    int from = r->figures.n_held, left = r->n_feed - from, n = left < most ? left : most;
+    int from = r->figures.n_held, left = r->n_feed - from, n = prompt_part(r->sched, from, left, most);
     for (int i = 0; i < n; i++)
         rows[i] = (struct infer_row){.id = r->feed[from + i], .pos = from + i, .seq = r->p.seq};
     if (n && n == left) *by = want_token(r, &rows[n - 1], 0);

@@ -75,6 +75,7 @@ struct sched {
     int n_ctx, n_batch, n_decode_rows, n_logits, n_vocab, n_slot;
     bool
         ahead; /* the device works while the host does other things, so a step is queued before the one in front is read */
+    int grid, state_step;      /* of models with states: where parts of prompts end, 0: anywhere */
     struct drafter *drafter;   /* NULL: none */
     struct request *first;     /* in the order they came */
     struct infer_row *rows;    /* rows[n_batch + n_decode_rows] */

@@ -25,6 +25,8 @@ enum infer_status sched_open(struct sched **out, struct infer_engine *e, const s
                         .n_logits = place.n_logits,
                         .n_slot = place.n_slot,
                         .n_vocab = info.n_vocab,
+                        .grid = place.grid,
+                        .state_step = place.state_bytes ? INFER_STATE_STEP : 0,
                         .ahead = place.async};
     enum infer_status st =
         mem_new(&s->rows, (size_t)(s->n_batch + s->n_decode_rows) * sizeof *s->rows, "rows of a step");

@@ -138,6 +138,40 @@ static void put_latent(struct gguf_writer *w, const struct shape *s, const struc
     put_key(w, s, "rope.scaling.original_context_length", 4096);
 }
 
+/* What shapes with the gated delta rule have beside; each fourth layer has attention, whose queries have gates. source: config.json of
+ * Qwen3.6-27B and 35B-A3B */
+enum { DELTA_EACH = 4, DELTA_TAPS = 4 };
+static const struct delta {
+    const char *name;
+    int n_key, n_value, dim, n_rot, n_shared; /* n_shared: width of the part that all rows share */
+} deltas[] = {{"qwen3.6-27b", 16, 48, 128, 64, 0},
+              {"qwen3.6-35b-a3b", 16, 32, 128, 64, 512},
+              {"tiny-delta", 2, 6, 32, 16, 0},
+              {"tiny-delta-moe", 2, 4, 64, 16, 128}};
+static const struct delta *delta_of(const struct shape *s) { /* NULL: none */
+    for (size_t i = 0; i < sizeof deltas / sizeof *deltas; i++)
+        if (strcmp(deltas[i].name, s->name) == 0) return &deltas[i];
+    return NULL;
+}
+
+static void put_delta(struct gguf_writer *w, const struct shape *s, const struct delta *t) {
+    static const int32_t sections[] = {11, 11, 10, 0};
+    char key[96];
+    put_key(w, s, "feed_forward_length", (uint32_t)s->n_ff);
+    put_key(w, s, "attention.key_length", (uint32_t)s->head_dim);
+    put_key(w, s, "attention.value_length", (uint32_t)s->head_dim);
+    put_key(w, s, "rope.dimension_count", (uint32_t)t->n_rot);
+    snprintf(key, sizeof key, "%s.rope.dimension_sections", s->arch);
+    gguf_writer_array(w, key, META_I32, sections, 4);
+    put_key(w, s, "full_attention_interval", DELTA_EACH);
+    put_key(w, s, "ssm.conv_kernel", DELTA_TAPS);
+    put_key(w, s, "ssm.state_size", (uint32_t)t->dim);
+    put_key(w, s, "ssm.group_count", (uint32_t)t->n_key);
+    put_key(w, s, "ssm.time_step_rank", (uint32_t)t->n_value);
+    put_key(w, s, "ssm.inner_size", (uint32_t)(t->n_value * t->dim));
+    if (t->n_shared) put_key(w, s, "expert_shared_feed_forward_length", (uint32_t)t->n_shared);
+}
+
 static void put_heads(struct gguf_writer *w, const struct shape *s) {
     const int wide = is_gemma4(s) ? 2 : 1, dense = is_gemma4(s) && s->n_expert ? GEMMA4_DENSE : 1;
     put_key(w, s, "feed_forward_length", (uint32_t)(dense * s->n_ff));
@@ -160,6 +194,8 @@ static enum infer_status put_config(struct gguf_writer *w, const struct shape *s
     if (!is_gemma4(s)) put_key(w, s, "attention.head_count_kv", (uint32_t)s->n_kv_head);
     if (latent_of(s))
         put_latent(w, s, latent_of(s));
+    else if (delta_of(s))
+        put_delta(w, s, delta_of(s));
     else
         put_heads(w, s);
     put_key(w, s, "vocab_size", (uint32_t)s->n_vocab);
@@ -348,8 +384,55 @@ static void add_latent(struct list *l, int i, const struct latent *t, float resi
     add_matrix(l, i, "ffn_down_shexp.weight", 1, d, shared, 2 * residual);
 }
 
+/* What mixes positions in a layer. */
+static void add_delta_mixer(struct list *l, int i, const struct delta *t, float residual) {
+    const struct shape *s = l->s;
+    const int d = s->n_embd, inner = t->n_value * t->dim, channels = 2 * t->n_key * t->dim + inner;
+    if ((i + 1) % DELTA_EACH == 0) {
+        const int q = s->n_head * s->head_dim, kv = s->n_kv_head * s->head_dim;
+        add_matrix(l, i, "attn_q.weight", 1, 2 * q, d, 1);
+        add_matrix(l, i, "attn_k.weight", 1, kv, d, 1);
+        add_matrix(l, i, "attn_v.weight", 1, kv, d, 1);
+        add_matrix(l, i, "attn_output.weight", 1, d, q, 2 * residual);
+        add_norm(l, i, "attn_q_norm.weight", s->head_dim);
+        add_norm(l, i, "attn_k_norm.weight", s->head_dim);
+        return;
+    }
+    add_matrix(l, i, "attn_qkv.weight", 1, channels, d, 1);
+    add_matrix(l, i, "attn_gate.weight", 1, inner, d, 1);
+    add_matrix(l, i, "ssm_beta.weight", 1, t->n_value, d, 1);
+    add_matrix(l, i, "ssm_alpha.weight", 1, t->n_value, d, 1);
+    add(l, i, "ssm_conv1d.weight", 1, channels, DELTA_TAPS, 0, 0.5f);
+    add(l, i, "ssm_dt.bias", 1, 1, t->n_value, -3, 0.5f);
+    add(l, i, "ssm_a", 1, 1, t->n_value, -1, 0.1f);
+    add_norm(l, i, "ssm_norm.weight", t->dim);
+    add_matrix(l, i, "ssm_out.weight", 1, d, inner, 2 * residual);
+}
+
+static void add_delta(struct list *l, int i, const struct delta *t, float residual) {
+    const struct shape *s = l->s;
+    const int d = s->n_embd, experts = s->n_expert ? s->n_expert : 1;
+    add_norm(l, i, "attn_norm.weight", d);
+    add_norm(l, i, "post_attention_norm.weight", d);
+    add_delta_mixer(l, i, t, residual);
+    if (s->n_expert) add_matrix(l, i, "ffn_gate_inp.weight", 1, s->n_expert, d, 1);
+    add_matrix(l, i, s->n_expert ? "ffn_gate_exps.weight" : "ffn_gate.weight", experts, s->n_ff, d, 1);
+    add_matrix(l, i, s->n_expert ? "ffn_up_exps.weight" : "ffn_up.weight", experts, s->n_ff, d, 1);
+    add_matrix(l, i, s->n_expert ? "ffn_down_exps.weight" : "ffn_down.weight", experts, d, s->n_ff,
+               2 * residual);
+    if (!s->n_expert) return;
+    add_matrix(l, i, "ffn_gate_shexp.weight", 1, t->n_shared, d, 1);
+    add_matrix(l, i, "ffn_up_shexp.weight", 1, t->n_shared, d, 1);
+    add_matrix(l, i, "ffn_down_shexp.weight", 1, d, t->n_shared, 2 * residual);
+    add(l, i, "ffn_gate_inp_shexp.weight", 1, 1, d, 0, 1 / sqrtf((float)d));
+}
+
 static void add_layer(struct list *l, int i) {
     const struct shape *s = l->s;
+    if (delta_of(s)) {
+        add_delta(l, i, delta_of(s), 1.0f / sqrtf(2.0f * (float)s->n_layer));
+        return;
+    }
     if (latent_of(s)) {
         add_latent(l, i, latent_of(s), 1.0f / sqrtf(2.0f * (float)s->n_layer));
         return;

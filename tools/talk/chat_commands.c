@@ -158,6 +158,10 @@ static enum chat_next do_stats(struct chat *c, const char *arg) {
     term_line(stderr, line);
     fprintf(stderr, "context: %d of %d tokens used\n%s %s, %d threads\n", talk_held(&c->talk), place->n_ctx,
             place->device, place->isa ? place->isa : "", place->n_thread);
+    if (place->state_bytes)
+        fprintf(stderr, "states: %.1f MiB a sequence; %llu rows computed again from copies\n",
+                (double)place->state_bytes / (1 << 20),
+                (unsigned long long)infer_replayed(c->talk.session.engine));
     return CHAT_GO_ON;
 }
 
