@@ -199,8 +199,8 @@ static void count_blocks(const char *name, float alone, float without, int n) {
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
         if (!strcmp(name, plain[i])) n_more += n;
 }
-/* Blocks with norms behind attention and feed-forward part, whose layers' outputs are scaled, norms with a mean, matrices with a factor:
- * no link of them is a plain operation. */
+/* Blocks with norms behind attention and feed-forward part, whose layers' outputs are scaled, norms with a mean, matrices with a factor,
+ * layers with a state: no link of them is a plain operation. */
 static void post_norms_agree_with_ref(void **state) {
     static const struct {
         const char *shape, *type;
@@ -215,6 +215,12 @@ static void post_norms_agree_with_ref(void **state) {
                {"tiny-gemma4", "bf16", 3, NULL, ""},
                {"tiny-gemma4-256", "q4_k_m", 1, NULL, ""},
                {"tiny-gemma4-256", "q8_0", 20, NULL, ""},
+               {"tiny-delta-128", "q8_0", 1, NULL, ""},
+               {"tiny-delta-128", "q4_k_m", 1, NULL, ""},
+               {"tiny-delta-128", "q4_k_m", 3, NULL, ""},
+               {"tiny-delta-128", "q8_0", 20, NULL, ""},
+               {"tiny-delta-128", "f16", 1, NULL, ""},
+               {"tiny-delta-128", "bf16", 20, NULL, ""},
                {"tiny", "f16", 1, norms_with_a_mean, ", norms with a mean"},
                {"tiny", "q8_0", 1, norms_with_a_mean, ", norms with a mean"},
                {"tiny", "q4_k_m", 3, norms_with_a_mean, ", norms with a mean"},
@@ -244,6 +250,32 @@ static void post_norms_agree_with_ref(void **state) {
         n_more = 0;
         assert_ok(decode_profile(r.b, n_row, count_blocks));
         assert_int_equal(n_more, 0);
+        run_close(&r);
+        model_close(m);
+        free(want);
+        free(got);
+    }
+}
+
+/* A prompt that is cut where the backend says, and the rows behind it, have the bits of one that is not. */
+static void prompts_of_states_are_cut_on_a_grid(void **state) {
+    static const char *const types[] = {"q4_k_m", "f16"};
+    (void)state;
+    for (int t = 0; t < 2; t++) {
+        static struct run r;
+        struct backend_info info;
+        struct model *m = open_synth("tiny-delta-128", types[t]);
+        const size_t n = (size_t)m->n_vocab;
+        float *want = malloc((1 + N_DECODE) * n * 4), *got = malloc((1 + N_DECODE) * n * 4);
+        run_open(&r, &backend_cuda, m, NULL, 0, 1);
+        run_all(&r, 1, want);
+        r.type->info(r.b, &info);
+        assert_int_equal(info.grid, 64);
+        run_step(&r, ROW_PROMPT, 0, info.grid, got);
+        run_step(&r, ROW_PROMPT, info.grid, N_PROMPT - info.grid, got);
+        for (int i = 0; i < N_DECODE; i++)
+            run_step(&r, ROW_DECODE, N_PROMPT + i, 1, got + (size_t)(i + 1) * n);
+        assert_memory_equal(got, want, (1 + N_DECODE) * n * 4);
         run_close(&r);
         model_close(m);
         free(want);
@@ -422,6 +454,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_more_operation_agrees_with_ref),
         cmocka_unit_test(post_norms_agree_with_ref),
+        cmocka_unit_test(prompts_of_states_are_cut_on_a_grid),
         cmocka_unit_test(experts_of_one_row_agree_with_ref),
         cmocka_unit_test(experts_of_many_rows_agree_with_ref),
     };

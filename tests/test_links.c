@@ -66,7 +66,8 @@ static int make(const struct lists *o, const struct op_list *l, struct chip chip
 
 /* Links as text: a kind a letter, edges that are no rows as their form behind it. */
 static const char *text_of(const struct cuda_link *link, int n) {
-    static const char kind[LINK_KIND_COUNT] = {'.', 'E', 'M', 'G', 'R', 'A', 'H', 'P', 'X', 'Q', 'S'};
+    static const char kind[LINK_KIND_COUNT] = {'.', 'E', 'M', 'G', 'R', 'A', 'H',
+                                               'P', 'X', 'Q', 'S', 'D', 'W'};
     static const char form[FORM_COUNT] = {0, 'h', 'c', 'b', 'i', 'j', 't', 'p'};
     static char text[4096];
     char *p = text;
@@ -112,6 +113,22 @@ static void a_llama_is_five_links_a_layer(void **state) {
         /* embed; q k v, attention, output, experts, twice; head */
         {"tiny-moe", "q4_k", {90, true, false}, "EiM-Ai-RXiM-Ai-RXiH", NULL},
         {"tiny-moe", "f16", {90, false, false}, "EhM-Ah-RXhM-Ah-RXhH", NULL},
+        /* two matrices behind one norm, delta rule, output, gate and up, down, three times; a layer with attention, whose result has a gate */
+        {"tiny-delta-128",
+         "q8_0",
+         {90, false, false},
+         "EcMMDc-RcGc-RcMMDc-RcGc-RcMMDc-RcGc-RcMM-A.RcGc-RcH",
+         ".MMDcRGcRMMDcRGcRMMDcRGcRMMA.RGcR.M."},
+        {"tiny-delta-128",
+         "q8_0",
+         {90, true, false},
+         "EiMMDi-RiGj-RiMMDi-RiGj-RiMMDi-RiGj-RiMM-A.RiGj-RiH",
+         NULL},
+        {"tiny-delta-moe-128",
+         "q8_0",
+         {90, true, false},
+         "EiMMDi-R.XGjMWiMMDi-R.XGjMWiMMDi-R.XGjMWiMM-A.R.XGjMWiH",
+         ".MMDcR...QGcMMSMMDcR...QGcMMSMMDcR...QGcMMSMMA.R...QGcMMS.M."},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         struct lists o;
@@ -201,11 +218,11 @@ static void parts_of_experts_are_a_link(void **state) {
     static const struct {
         const char *wanted, *links; /* the operation whose result is, and the first layer's links then */
     } all[] = {{"ffn_norm", "EcM-Ac-R..XcM"},
-               {"ffn_router", "EcM-Ac-R.........M"},
-               {"ffn_choice", "EcM-Ac-R.........M"},
-               {"ffn_experts", "EcM-Ac-R.........M"},
-               {"ffn_experts_glu", "EcM-Ac-R.........M"},
-               {"ffn_experts_down", "EcM-Ac-R.X...M"},
+               {"ffn_router", "EcM-Ac-R.......WcM"},
+               {"ffn_choice", "EcM-Ac-R.......WcM"},
+               {"ffn_experts", "EcM-Ac-R.......WcM"},
+               {"ffn_experts_glu", "EcM-Ac-R.......WcM"},
+               {"ffn_experts_down", "EcM-Ac-R.X.WcM"},
                {"ffn_mix", "EcM-Ac-RX..M"},
                {"ffn_add", "EcM-Ac-RX.M"}};
     (void)state;

@@ -31,6 +31,34 @@ __global__ void conv_kernel(dev_tables t, conv_job j) {
     j.out.p[r * j.out.stride + c] = j.silu ? y / (1.f + expf(-y)) : y;
 }
 
+// The same of many rows, with K known: a thread has a channel of CONV_RUN rows, and its last inputs in registers.
+enum { CONV_RUN = 16 };
+template <int K> __global__ void __launch_bounds__(CONV_THREADS) conv_rows_kernel(dev_tables t, conv_job j) {
+    const int c = blockIdx.x * CONV_THREADS + threadIdx.x, n = t.step->n_row;
+    int r = blockIdx.y * CONV_RUN, slot = -1;
+    if (r >= n || c >= j.x.width) return;
+    const int end = min(n, r + CONV_RUN);
+    const float bias = j.bias ? j.bias[c] : 0.f, *x = j.x.p + r * j.x.stride + c;
+    float w[K], past[K - 1] = {}, next = __ldcg(x);
+    for (int i = 0; i < K; i++) w[i] = j.w[c * K + i];
+    for (; r < end; r++) {
+        const float now = next;
+        x += j.x.stride;
+        if (r + 1 < end) next = __ldcg(x);
+        if (t.slot[r] != slot) {
+            const int before = rows_before(t, r, K - 1);
+            slot = t.slot[r];
+            for (int i = 0; i < K - 1; i++) past[i] = conv_input(t, j, r, c, before, K - 1 - i);
+        }
+        float y = bias;
+        for (int i = 0; i < K - 1; i++) y = fmaf(w[i], past[i], y);
+        y = fmaf(w[K - 1], now, y);
+        j.out.p[r * j.out.stride + c] = j.silu ? y / (1.f + expf(-y)) : y;
+        for (int i = 0; i < K - 2; i++) past[i] = past[i + 1];
+        past[K - 2] = now;
+    }
+}
+
 // After it: the last row of each sequence keeps the last inputs.
 __global__ void conv_keep_kernel(dev_tables t, conv_job j) {
     const int r = blockIdx.y, c = blockIdx.x * CONV_THREADS + threadIdx.x, n = t.step->n_row;
@@ -45,8 +73,14 @@ __global__ void conv_keep_kernel(dev_tables t, conv_job j) {
 }
 
 cudaError_t op_conv_run(dev_tables t, conv_job j, int n, op_queue s) {
-    const dim3 grid((j.x.width + CONV_THREADS - 1) / CONV_THREADS, n);
-    cudaError_t e = launch_overlapped(conv_kernel, grid, CONV_THREADS, 0, s.overlap, s.stream, t, j);
+    const int columns = (j.x.width + CONV_THREADS - 1) / CONV_THREADS;
+    const dim3 grid(columns, n), many(columns, (n + CONV_RUN - 1) / CONV_RUN);
+    cudaError_t e;
+    if (s.overlap || n < 4 * CONV_RUN || j.K < 3 || j.K > 4)
+        e = launch_overlapped(conv_kernel, grid, CONV_THREADS, 0, s.overlap, s.stream, t, j);
+    else
+        e = launch_overlapped(j.K == 3 ? conv_rows_kernel<3> : conv_rows_kernel<4>, many, CONV_THREADS, 0,
+                              false, s.stream, t, j);
     if (e != cudaSuccess) return e;
     return launch_overlapped(conv_keep_kernel, grid, CONV_THREADS, 0, s.overlap, s.stream, t, j);
 }

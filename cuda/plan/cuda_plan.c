@@ -1,4 +1,5 @@
 #include "cuda/plan/cuda_plan.h"
+#include "cuda/plan/delta_plan.h"
 #include "cuda/plan/blas.h"
 #include "cuda/plan/host_part.h"
 #include "cuda/plan/pairs_plan.h"
@@ -210,6 +211,17 @@ static void place_tiles(struct cuda_plan *p, const struct op_list *l) {
         p->tiles[i] = take(p, rows * (size_t)round_up(p->tile_cols[i], 64) / (size_t)cols * 32768);
 }
 
+static void place_delta(struct cuda_plan *p, const struct op_list *l, int n_slot) {
+    size_t bytes = 0;
+    for (int i = 0; l && i < l->n_op; i++) {
+        const struct op_delta *o = &l->op[i].delta;
+        if (l->op[i].kind != OP_DELTA || o->dk != DELTA_DIM || o->dv != DELTA_DIM) continue;
+        const size_t n = delta_room_of(l->max_rows, n_slot, o->n_value).bytes;
+        if (n > bytes) bytes = n;
+    }
+    p->delta = take(p, bytes);
+}
+
 /* What block-scaled kernels and cuBLASLt need beside the tiles. */
 static void place_other_kernels(struct cuda_plan *p, const struct backend_config *c) {
     const struct op_list *l = c->list[ROW_PROMPT];
@@ -342,6 +354,7 @@ static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
         p->weight_bytes < (size_t)56 << 20 ? pad(p->weight_bytes) + ((size_t)8 << 20) : (size_t)64 << 20;
     p->stage = take(p, p->stage_bytes);
     place_tiles(p, pl);
+    place_delta(p, pl, c->n_slot);
     place_other_kernels(p, c);
     p->scale = take(p, 4 * d * 4 + d * 8);              /* and 1 / rms of many rows */
     p->handoff_bytes = (size_t)p->max_head_out * 3 * 8; /* q, k and v of one row, 8 bytes each */

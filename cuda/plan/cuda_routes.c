@@ -61,6 +61,10 @@ const struct route_other cuda_other_routes[] = {
     {ROW_DECODE, LINK_EXPERTS, OP_EXPERTS, 0, 90, 129, true,
      "experts_router_kernel, experts_gated_kernel, experts_down_kernel; several rows: batch_router_kernel, "
      "experts_batch_kernel, batch_mix_kernel"},
+    {ROW_PROMPT, LINK_DELTA, OP_DELTA, 128, 80, 129, true,
+     "delta_conv_kernel, delta_pair_kernel, delta_scan_kernel, delta_norm_kernel"},
+    {ROW_DECODE, LINK_MIX, OP_MIX, 0, 90, 129, true, "mix_give_kernel"},
+    {ROW_DECODE, LINK_DELTA, OP_DELTA, 128, 90, 129, true, "delta_decode_kernel"},
     {ROW_PROMPT, LINK_PLAIN, OP_ATTEND, 512, 80, 129, true, "attend_kernel"},
     {ROW_DECODE, LINK_PLAIN, OP_ATTEND, 512, 80, 129, true, "attend_kernel"},
     {ROW_PROMPT, LINK_PLAIN, OP_NORM, 0, 80, 129, true, "norm_kernel"},
@@ -84,6 +88,16 @@ bool route_experts(const struct route_case *c, enum row_class cls) {
         const struct route_other *r = &cuda_other_routes[i];
         if (r->cls == cls && r->link == LINK_EXPERTS && c->sm >= r->sm_least && c->sm <= r->sm_most)
             return true;
+    }
+    return false;
+}
+
+bool route_delta(const struct route_case *c, enum row_class cls, int dk, int dv) {
+    for (int i = 0; i < n_cuda_other_route; i++) {
+        const struct route_other *r = &cuda_other_routes[i];
+        if (r->cls == cls && r->link == LINK_DELTA && dk == r->most_head && dv == r->most_head &&
+            c->sm >= r->sm_least && c->sm <= r->sm_most)
+            return cls == ROW_DECODE || !c->strict_fp32;
     }
     return false;
 }
@@ -165,8 +179,9 @@ const char *route_group_name(enum route_group g) {
     return name[g];
 }
 const char *route_link_name(enum link_kind k) {
-    static const char *const name[] = {"plain", "embed", "matmul",  "gated", "residual", "attend",
-                                       "head",  "post",  "experts", "pairs", "pairs_mix"};
+    static const char *const name[] = {"plain",     "embed", "matmul", "gated",   "residual",
+                                       "attend",    "head",  "post",   "experts", "pairs",
+                                       "pairs_mix", "delta", "mix"};
     static_assert(sizeof name / sizeof *name == LINK_KIND_COUNT, "a name for each kind");
     return name[k];
 }

@@ -22,8 +22,10 @@ enum link_kind {
     LINK_HEAD, /* decode: rows, norm, matmul, select */
     LINK_POST, /* matmul, norm of its result (or a factor), add to the residual stream [, that times a factor] */
     LINK_EXPERTS, /* decode: [norm] matmul, route, experts, glu, experts [mix [add to the residual stream]] */
-    LINK_PAIRS,     /* prompt: experts, glu, experts */
+    LINK_PAIRS,   /* prompt: experts, glu, experts */
     LINK_PAIRS_MIX, /* prompt: mix, add to the residual stream */
+    LINK_DELTA,     /* conv, delta, norm of each head, glu */
+    LINK_MIX,       /* decode: [matmul of one row, the gate] mix, add to the residual stream */
     LINK_KIND_COUNT
 };
 
@@ -79,6 +81,8 @@ enum link_form route_prompt_form(enum route_group g, enum layout l);
 const struct route_other *route_attend(const struct route_case *c, enum row_class cls, int dk, int dv);
 /* Whether a chip has the kernels of experts for rows of a class. */
 bool route_experts(const struct route_case *c, enum row_class cls);
+/* Whether there are kernels of the delta rule for states of these sizes. */
+bool route_delta(const struct route_case *c, enum row_class cls, int dk, int dv);
 /* Entries of a group for a layout and chip: index[n] into cuda_routes, n returned. */
 int route_entries(enum route_group g, enum layout l, int sm, int index[ROUTE_MAX]);
 /* The entry that the default rule takes for n rows and n_slab slabs of 16 weight rows: least work of the busiest

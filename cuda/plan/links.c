@@ -1,4 +1,5 @@
 #include "cuda/plan/links.h"
+#include "cuda/plan/delta_plan.h"
 #include "seam/elsewhere.h"
 #include "seam/op_list.h"
 
@@ -41,6 +42,14 @@ struct attend_ops link_attend_ops(const struct op_list *l, const struct cuda_lin
             a.attend = &o->attend;
     }
     return a;
+}
+struct delta_ops link_delta_ops(const struct op_list *l, const struct cuda_link *k) {
+    const struct op *o = &l->op[k->first];
+    return (struct delta_ops){&o[0].conv, &o[1].delta, &o[2].norm, &o[3].glu};
+}
+struct mix_ops link_mix_ops(const struct op_list *l, const struct cuda_link *k) {
+    const struct op *o = &l->op[last_op(k)];
+    return (struct mix_ops){k->n_op == 3 ? &o[-2].matmul : NULL, &o[-1].mix, &o[0].add};
 }
 struct post_ops link_post_ops(const struct op_list *l, const struct cuda_plan *plan,
                               const struct cuda_link *k) {
@@ -103,11 +112,23 @@ static bool matmul_fits(const struct link_case *c, struct cuda_link *k) {
     if (k->wants == FORM_ROWS || (k->wants == FORM_TF32 && !tiles_stay_clean(c))) return false;
     return !c->has || c->has(c->user, k, k->wants, FORM_ROWS);
 }
+/* Of a norm that a matmul and, right behind it, another one of its own read, and nothing else: whether that one takes what the
+ * first takes, where it lies. */
+static bool is_twice(const struct link_case *c, const struct cuda_link *k) {
+    const struct op *o = &c->list->op[k->matmul + 1];
+    const struct view x = c->list->op[k->norm].norm.out;
+    struct cuda_link one = *k,
+                     next = {.kind = LINK_MATMUL, .norm = k->norm, .before = -1, .matmul = k->matmul + 1};
+    return k->matmul + 2 < c->list->n_op && o[0].kind == OP_MATMUL && o[1].kind != OP_ADD &&
+           o[1].kind != OP_GLU && view_same(o->matmul.x, x) && c->list->buf[x.buf].last == next.matmul &&
+           matmul_fits(c, &one) && matmul_fits(c, &next) && one.wants == next.wants && one.slot == next.slot;
+}
 /* The norm of a whole row, which nothing but the matmul reads. */
 static bool norm_fits(const struct link_case *c, const struct cuda_link *k) {
     const struct op_norm *n = &c->list->op[k->norm].norm;
     return n->kind == NORM_RMS && n->w && !n->bias && n->dim == n->x.width &&
-           n->dim % (c->list->cls == ROW_DECODE ? 32 : 4) == 0 && list_hands_over(c->list, k->norm) &&
+           n->dim % (c->list->cls == ROW_DECODE ? 32 : 4) == 0 &&
+           (list_hands_over(c->list, k->norm) || (k->kind == LINK_MATMUL && is_twice(c, k))) &&
            view_same(c->list->op[k->matmul].matmul.x, n->out);
 }
 /* What stands in front of a matmul instead: it is done to rows, on their way into the matmul's form. */
@@ -209,6 +230,20 @@ static bool is_post(const struct link_case *c, struct cuda_link *k) {
            p.add->out.width % (c->list->cls == ROW_DECODE ? 32 : 4) == 0 && matmul_fits(c, k);
 }
 
+/* A convolution, a delta rule, a norm of each head and a gate, each of what the one before it left and nobody else reads. */
+static bool is_delta(const struct link_case *c, struct cuda_link *k) {
+    const struct delta_ops o = link_delta_ops(c->list, k);
+    const struct op_norm *n = o.norm;
+    const struct view x = o.conv->x, z = o.glu->gate;
+    return o.conv->K == DELTA_TAPS && o.conv->silu && view_same(o.conv->out, o.delta->qkv) &&
+           list_hands_over(c->list, k->first) && view_same(o.delta->out, n->x) && view_same(n->x, n->out) &&
+           n->kind == NORM_RMS && n->w && !n->bias && n->dim == o.delta->dv && op_norm_weights(n) == n->dim &&
+           view_same(o.glu->up, n->out) && view_same(o.glu->out, n->out) && o.glu->act == ACT_SILU &&
+           x.col % 4 == 0 && z.col % 4 == 0 && o.delta->n_key <= 256 &&
+           route_delta(c->route, c->list->cls, o.delta->dk, o.delta->dv) &&
+           (!c->has || c->has(c->user, k, FORM_ROWS, FORM_BF16));
+}
+
 /* Whether a view ends with the link, so that it need not be written. */
 static bool ends_here(const struct link_case *c, const struct cuda_link *k, struct view v) {
     return c->list->buf[v.buf].first >= k->first && c->list->buf[v.buf].last <= last_op(k);
@@ -272,6 +307,15 @@ static bool is_pairs_mix(const struct link_case *c, struct cuda_link *k) {
     return c->route->sm >= 80 && view_same(a->b, m->out) && list_hands_over(c->list, k->first) &&
            cols % 4 == 0;
 }
+/* The sum of experts whose result goes to the residual stream, with the gate of their shared part, which nobody else wants. */
+static bool is_mix(const struct link_case *c, struct cuda_link *k) {
+    const struct mix_ops o = link_mix_ops(c->list, k);
+    const struct cuda_group *g = o.gate ? &c->plan->group[o.gate->w->id] : NULL;
+    if (g && (g->n != 1 || !view_same(o.mix->gate, o.gate->out) || !list_hands_over(c->list, k->first)))
+        return false;
+    return c->route->sm >= 90 && view_same(o.add->b, o.mix->out) && view_same(o.add->a, o.add->out) &&
+           list_hands_over(c->list, last_op(k) - 1) && o.add->out.width % 32 == 0;
+}
 
 /* ---- edges ------------------------------------------------------------------------------------------------------ */
 
@@ -287,9 +331,11 @@ static unsigned forms_given(const struct link_case *c, const struct cuda_link *g
         if (!link_experts_ops(c->list, g).add) return 0;
         /* fall through */
     case LINK_EMBED:
+    case LINK_MIX:
     case LINK_RESIDUAL:
         return decode && normed ? c->int8 ? 1u << FORM_INT8_32 : halves : 0;
     case LINK_ATTEND:
+    case LINK_DELTA:
         return normed ? 0 : decode ? halves | 1u << FORM_INT8_32 : tiles;
     case LINK_GATED:
         if (!decode && g->wants == FORM_PANEL) return normed ? 0 : 1u << FORM_PANEL;
@@ -346,6 +392,7 @@ static const struct pattern {
     {LINK_ATTEND, BOTH, -1, -1, 4, {OP_NORM, OP_NORM, OP_KV_PUT, OP_ATTEND}, is_attend},
     {LINK_ATTEND, BOTH, -1, -1, 4, {OP_ROPE, OP_ROPE, OP_KV_PUT, OP_ATTEND}, is_attend},
     {LINK_ATTEND, BOTH, -1, -1, 2, {OP_KV_PUT, OP_ATTEND}, is_attend},
+    {LINK_DELTA, BOTH, -1, -1, 4, {OP_CONV, OP_DELTA, OP_NORM, OP_GLU}, is_delta},
     {LINK_EXPERTS, DECODE, -1, -1, 8, {OP_NORM, EXPERTS, OP_MIX, OP_ADD}, is_experts},
     {LINK_EXPERTS, DECODE, -1, -1, 7, {EXPERTS, OP_MIX, OP_ADD}, is_experts},
     {LINK_EXPERTS, DECODE, -1, -1, 7, {OP_NORM, EXPERTS, OP_MIX}, is_experts},
@@ -362,10 +409,17 @@ static const struct pattern {
     {LINK_MATMUL, BOTH, 0, 1, 2, {OP_NORM, OP_MATMUL}, is_matmul},
     {LINK_MATMUL, BOTH, -1, 0, 1, {OP_MATMUL}, is_matmul},
     {LINK_EMBED, DECODE, -1, -1, 1, {OP_EMBED}, is_embed},
+    {LINK_MIX, DECODE, -1, -1, 3, {OP_MATMUL, OP_MIX, OP_ADD}, is_mix},
+    {LINK_MIX, DECODE, -1, -1, 2, {OP_MIX, OP_ADD}, is_mix},
     {LINK_PAIRS, PROMPT, -1, -1, 3, {OP_EXPERTS, OP_GLU, OP_EXPERTS}, is_pairs},
     {LINK_PAIRS_MIX, PROMPT, -1, -1, 2, {OP_MIX, OP_ADD}, is_pairs_mix},
 };
 
+/* Whether a matmul takes what stands ready for the one in front of it: what is_twice saw. */
+static bool is_again(const struct link_case *c, const struct cuda_link *front, const struct cuda_link *k) {
+    return front->kind == LINK_MATMUL && k->kind == LINK_MATMUL && front->norm >= 0 && k->norm < 0 &&
+           k->before < 0 && view_same(c->list->op[k->matmul].matmul.x, c->list->op[front->norm].norm.out);
+}
 /* What turns rows into another form reads four columns at once. */
 static bool convertible(const struct link_case *c, const struct cuda_link *k) {
     const struct view x = link_reads(c->list, k);
@@ -388,7 +442,11 @@ static bool matches(const struct link_case *c, const struct pattern *p, int at, 
         *(o->kind == OP_NORM && o->norm.kind == NORM_RMS ? &k->norm : &k->before) = at + p->norm;
     }
     if (!p->fits(c, k)) return false;
-    if (front) k->in.form = form_between(c, front, k);
+    if (front && is_again(c, front, k)) {
+        k->norm = front->norm;
+        k->in.form = k->wants;
+    } else if (front)
+        k->in.form = form_between(c, front, k);
     return k->matmul < 0 || k->in.form != FORM_ROWS || convertible(c, k);
 }
 
@@ -404,7 +462,7 @@ int links_make(const struct link_case *c, struct cuda_link *link) {
                 .kind = LINK_PLAIN, .first = at, .n_op = 1, .norm = -1, .before = -1, .matmul = -1};
         if (!front) continue;
         if (k->in.form == FORM_INT8_16) k->wants = FORM_INT8_16;
-        front->gives = k->in.form;
+        front->gives = k->norm >= 0 && k->norm < k->first ? FORM_ROWS : k->in.form;
         k->in.packets = in_packets(c, front, k);
         /* what int8 codes have lost does not come back */
         if (c->int8 && front->kind == LINK_GATED && front->gives == FORM_ROWS) return 0;

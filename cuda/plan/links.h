@@ -19,8 +19,9 @@ struct link_edge {
 
 struct cuda_link {
     enum link_kind kind;
-    int first, n_op;  /* operations of the list */
-    int norm, matmul; /* of these, the RMS norm in front of a matmul and the matmul; -1: none */
+    int first, n_op; /* operations of the list */
+    int norm,
+        matmul; /* of these, the RMS norm in front of a matmul (or of the link in front, for both) and the matmul; -1: none */
     int before; /* what else is done to the rows in front of a matmul: a norm with a mean, an activation; -1: none */
     enum link_form wants; /* what the matmul's kernel reads, */
     enum act_slot slot;   /* and where */
@@ -72,6 +73,23 @@ struct post_ops {
 };
 struct post_ops link_post_ops(const struct op_list *l, const struct cuda_plan *plan,
                               const struct cuda_link *k);
+
+/* The operations of a LINK_DELTA. */
+struct delta_ops {
+    const struct op_conv *conv;
+    const struct op_delta *delta;
+    const struct op_norm *norm;
+    const struct op_glu *glu;
+};
+/* The operations of a LINK_MIX. */
+struct mix_ops {
+    const struct op_matmul *gate; /* NULL: none */
+    const struct op_mix *mix;
+    const struct op_add *add;
+};
+struct mix_ops link_mix_ops(const struct op_list *l, const struct cuda_link *k);
+
+struct delta_ops link_delta_ops(const struct op_list *l, const struct cuda_link *k);
 
 /* The operations of a LINK_EXPERTS. */
 struct experts_ops {

@@ -464,7 +464,8 @@ static void cuda_cancel(struct backend *base) {
 }
 static void cuda_info(const struct backend *base, struct backend_info *out) {
     const cuda_backend *b = (const cuda_backend *)base;
-    *out = {b->text, b->kernels, true, 0, b->arena_bytes, cuda_driver_bytes(b->device)};
+    *out = {
+        b->text, b->kernels, true, 0, b->arena_bytes, cuda_driver_bytes(b->device), prompt_grid(b->prompt)};
 }
 
 extern "C" const struct backend_type backend_cuda = {

@@ -64,9 +64,9 @@ static bool fit_together(const cuda_backend *b, size_t one, size_t other) {
 }
 // The kernel; false when no streaming one takes it. next: whose block fetches weights beside this one's if both fit; halves
 // take a shorter ring for that (measured, 8B F16: 3,739 us a token, 4,029 where it does not fit).
-static bool find_kernel(const cuda_backend *b, matmul_link *l, const cuda_group *g, int ga,
+static bool find_kernel(const cuda_backend *b, matmul_link *l, const cuda_region *r, int n, int ga,
                         enum mm_epilogue epi, const matmul_link *next) {
-    const enum layout l0 = g->region[0].layout, l1 = g->n_region == 2 ? g->region[1].layout : LAYOUT_COUNT;
+    const enum layout l0 = r[0].layout, l1 = n == 2 ? r[1].layout : LAYOUT_COUNT;
     for (int nth = 0;; nth++) {
         l->k = mm_find(l0, l1, ga, epi, nth);
         if (!l->k) return false;
@@ -76,40 +76,44 @@ static bool find_kernel(const cuda_backend *b, matmul_link *l, const cuda_group 
             return true;
     }
 }
+// n regions of a group, from first on.
 static void place_weights(const cuda_backend *b, const float (*up)[2], mm_job *j, const struct mm_kernel *k,
-                          int group) {
+                          int group, int first, int n) {
     const cuda_group *g = &b->plan.group[group];
-    for (int i = 0; i < g->n_region; i++) {
-        j->w[i] = b->weights + g->region[i].offset;
-        j->steps[i] = g->region[i].rows / (16 * k->r);
-        j->up[i] = up[group][i];
-        j->down[i] = 0x1p24f / up[group][i];
+    for (int i = 0; i < n; i++) {
+        const cuda_region *r = &g->region[first + i];
+        j->w[i] = b->weights + r->offset;
+        j->steps[i] = r->rows / (16 * k->r);
+        j->up[i] = up[group][first + i];
+        j->down[i] = 0x1p24f / up[group][first + i];
     }
-    if (g->n_region == 2) j->split = decode_best_split(*j, k, b->sm_count);
+    if (n == 2) j->split = decode_best_split(*j, k, b->sm_count);
     j->u = g->region[0].u;
     j->k = g->k;
     for (int i = 0; i < g->n_member; i++) {
-        j->seg[i].region = g->member[i].region;
-        j->seg[i].row = g->member[i].base;
-        j->seg[i].n = g->member[i].n;
-        j->seg[i].col = g->member[i].col;
+        const cuda_member *m = &g->member[i];
+        if (m->region < first || m->region >= first + n) continue;
+        auto &seg = j->seg[j->n_seg++];
+        seg.region = m->region - first;
+        seg.row = m->base;
+        seg.n = m->n;
+        seg.col = m->col;
     }
-    j->n_seg = g->n_member;
     j->n_out = g->member[0].n;
     if (g->bias) j->bias = (const float *)(b->work + b->plan.constant + g->bias_offset);
 }
-// Kernel, weights and input of a matmul; false when no kernel takes it.
-static bool make_matmul(const cuda_backend *b, const float (*up)[2], matmul_link *l,
-                        const struct cuda_link *k, enum link_form form, const matmul_link *next) {
+// Kernel, weights and input of n regions of a matmul from first on; false when no kernel takes them.
+static bool make_regions(const cuda_backend *b, const float (*up)[2], matmul_link *l,
+                         const struct cuda_link *k, enum link_form form, const matmul_link *next, int first,
+                         int n) {
     const struct op_list *list = b->c.list[ROW_DECODE];
     const int group = list->op[k->matmul].matmul.w->id;
     const cuda_group *g = &b->plan.group[group];
     const act_form in = form_at(b, form, k->slot);
-    if (g->n_region > (k->kind == LINK_HEAD ? 1 : 2)) return false;
     memset(l, 0, sizeof *l);
     l->x_bytes = (size_t)g->region[0].u * in.unit;
-    if (!find_kernel(b, l, g, in.ga, epilogue_of(k->kind), next)) return false;
-    place_weights(b, up, &l->job, l->k, group);
+    if (!find_kernel(b, l, g->region + first, n, in.ga, epilogue_of(k->kind), next)) return false;
+    place_weights(b, up, &l->job, l->k, group, first, n);
     few_shape few;
     for (int i = 0; i < 3; i++)
         l->few[i] = l->k->few[i] && few_plan(l->k, 2 << i, g->region[0].u, decode_shared_memory(b), &few);
@@ -119,6 +123,16 @@ static bool make_matmul(const cuda_backend *b, const float (*up)[2], matmul_link
     l->blocks = b->sm_count;
     return in.ga || list->max_rows == 1 ||
            skinny_fits(l->k, &l->job, skinny_chip(b), decode_shared_memory(b));
+}
+// The same of all regions; other: where no kernel takes both regions at once, the second one by itself, else its k is NULL.
+static bool make_matmul(const cuda_backend *b, const float (*up)[2], matmul_link *l, matmul_link *other,
+                        const struct cuda_link *k, enum link_form form, const matmul_link *next) {
+    const int n = b->plan.group[b->c.list[ROW_DECODE]->op[k->matmul].matmul.w->id].n_region;
+    other->k = NULL;
+    if (n > (k->kind == LINK_HEAD ? 1 : 2)) return false;
+    if (make_regions(b, up, l, k, form, next, 0, n)) return true;
+    return n == 2 && k->kind == LINK_MATMUL && make_regions(b, up, l, k, form, next, 0, 1) &&
+           make_regions(b, up, other, k, form, next, 1, 1);
 }
 
 // ---- attention
@@ -275,6 +289,11 @@ static void build_attend(const cuda_backend *b, decode_link *d, bool first) {
     give_or_make_rows(b, d, &d->attend, ACT_ATTENDED);
     d->attend.wait = first;
 }
+static void build_delta(const cuda_backend *b, decode_link *d, bool first) {
+    delta_make(b, &d->is, &d->delta);
+    give_or_make_rows(b, d, &d->delta, ACT_GATED);
+    d->delta.wait = first;
+}
 // The writer's side: the residual sum, and its norm for the next matmul.
 static void build_residual(const cuda_backend *b, decode_link *d, bool int8, stream *r) {
     const struct op_list *l = b->c.list[ROW_DECODE];
@@ -332,6 +351,19 @@ static void build_batch(const cuda_backend *b, const float (*up)[2], decode_link
     e.mix.next.square_row = of_scale.square_row;
     give_to(&e.mix.next, given_form(b, d, false));
 }
+static void build_mix(const cuda_backend *b, decode_link *d, bool int8, stream *r) {
+    mm_job of_scale = {};
+    act_rows_job &next = d->mix.next;
+    mix_make(b, &d->is, &d->mix);
+    if (d->is.gives == FORM_ROWS) return;
+    r->nth++;
+    set_scale(b, &of_scale, r->nth);
+    next.norm = next_norm(b, d);
+    next.scale = of_scale.scale;
+    next.square = (float *)(b->work + b->plan.square);
+    next.square_row = of_scale.square_row;
+    give_to(&next, given_form(b, d, int8));
+}
 static void build_experts(const cuda_backend *b, decode_link *d, bool int8, stream *r) {
     experts_one_job &j = d->experts;
     mm_job of_scale = {};
@@ -353,6 +385,18 @@ static void build_store(const cuda_backend *b, decode_link *d) {
     const rows y = cuda_rows(b, l, link_writes(l, &d->is));
     d->mm.job.y = y.p;
     d->mm.job.y_row = y.stride;
+    if (d->other.k) { // of the same rows
+        mm_job &j = d->other.job;
+        const mm_job own = j;
+        j = d->mm.job;
+        memcpy(j.w, own.w, sizeof j.w);
+        memcpy(j.steps, own.steps, sizeof j.steps);
+        memcpy(j.up, own.up, sizeof j.up);
+        memcpy(j.down, own.down, sizeof j.down);
+        memcpy(j.seg, own.seg, sizeof j.seg);
+        j.n_seg = own.n_seg;
+        d->other.nth = d->mm.nth;
+    }
     d->scaled = y;
     d->factor = b->plan.group[l->op[d->is.matmul].matmul.w->id].member[0].factor;
 }
@@ -392,7 +436,7 @@ static void hand_over_gated(const cuda_backend *b, decode_link *from, uint32_t t
 // q, k and v as floats with a tag, the attention's result as its projection takes it.
 static void hand_over_attend(const cuda_backend *b, decode_link *d, uint32_t tag) {
     attend_job &a = d->attend;
-    if (!d->is.in.packets || !d[1].is.in.packets || !attend_takes_handoff(a)) return;
+    if (!d->is.in.packets || !d[1].is.in.packets || d[-1].other.k || !attend_takes_handoff(a)) return;
     mm_job &q = d[-1].mm.job;
     int columns = 0;
     for (int i = 0; i < q.n_seg; i++)
@@ -414,7 +458,7 @@ struct builder {
 };
 static bool has_kernel(void *user, const struct cuda_link *k, enum link_form in, enum link_form out) {
     struct builder *u = (struct builder *)user;
-    matmul_link m;
+    matmul_link m, other;
     attend_job a;
     experts_one_job e;
     batch_link many;
@@ -422,9 +466,10 @@ static bool has_kernel(void *user, const struct cuda_link *k, enum link_form in,
         return batch_make(u->b, u->up, k, &many);
     if (k->kind == LINK_EXPERTS)
         return u->b->c.list[ROW_DECODE]->n_op < MOST_TAGS && experts_one_make(u->b, k, &e);
+    if (k->kind == LINK_DELTA || k->kind == LINK_MIX) return true;
     const bool has = k->kind == LINK_EMBED    ? u->b->n_rope <= 4
                      : k->kind == LINK_ATTEND ? make_attend(u->b, &a, k, out)
-                                              : make_matmul(u->b, u->up, &m, k, in, NULL);
+                                              : make_matmul(u->b, u->up, &m, &other, k, in, NULL);
     u->refused |= !has;
     return has;
 }
@@ -449,8 +494,10 @@ static bool find_links(cuda_backend *b, struct decode_program *p, bool int8, str
         d->name = link_name(l, &d->is);
         d->out_rows = d->is.kind != LINK_HEAD && out.buf >= 0 && cuda_out_rows(l, out);
         n_matmul += is_matmul(d);
-        n_attend += d->is.kind == LINK_ATTEND;
-        if (n_attend == 2 && d->is.kind == LINK_ATTEND) p->settled = i;
+        const bool looks =
+            d->is.kind == LINK_ATTEND || d->is.kind == LINK_DELTA; // at the step, before it waits
+        n_attend += looks;
+        if (n_attend == 2 && looks) p->settled = i;
     }
     return n_matmul > 0;
 }
@@ -469,8 +516,15 @@ static void build_link(cuda_backend *b, struct decode_program *p, decode_link *d
         build_attend(b, d, *first);
         *first = false;
         break;
+    case LINK_DELTA:
+        build_delta(b, d, *first);
+        *first = false;
+        break;
     case LINK_RESIDUAL:
         build_residual(b, d, int8, r);
+        break;
+    case LINK_MIX:
+        build_mix(b, d, int8, r);
         break;
     case LINK_POST:
         build_post(b, d, int8, r);
@@ -505,7 +559,8 @@ static bool build(cuda_backend *b, struct decode_program *p, bool int8, struct c
         decode_link *d = &p->link[i];
         const matmul_link *next =
             d->is.kind == LINK_GATED && d->is.gives != FORM_ROWS ? &p->link[i + 1].mm : NULL;
-        if (is_matmul(d) && !make_matmul(b, p->up, &d->mm, &d->is, d->is.wants, next)) return false;
+        if (is_matmul(d) && !make_matmul(b, p->up, &d->mm, &d->other, &d->is, d->is.wants, next))
+            return false;
     }
     for (int i = 0; i < p->n_link; i++) build_link(b, p, &p->link[i], int8, &first, &r);
     for (int i = 1; i + 1 < p->n_link && i < MOST_TAGS; i++)
@@ -523,6 +578,7 @@ static bool build(cuda_backend *b, struct decode_program *p, bool int8, struct c
 static bool all_codes(const cuda_backend *b) {
     for (int g = 0; g < b->plan.n_group; g++)
         for (int i = 0; i < b->plan.group[g].n_region && !b->plan.group[g].apart; i++) {
+            if (b->plan.group[g].n == 1) continue; // a gate, which no kernel of codes reads
             const enum layout l = b->plan.group[g].region[i].layout;
             if (l == LAYOUT_F32 || is_half(l)) return false;
         }

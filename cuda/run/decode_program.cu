@@ -102,6 +102,20 @@ static enum infer_status run_attend(const decode_step &s, const decode_link *d, 
     if (d->to_rows) CU(act_rows_take(d->output, s.rows, overlap, s.stream));
     return INFER_OK;
 }
+static enum infer_status run_delta(const decode_step &s, const decode_link *d, bool overlap) {
+    delta_decode_job j = d->delta;
+    j.xo_pitch = output_pitch(d, s.rows);
+    CU(delta_decode_launch(j, s.rows, true, s.b->sm_count, s.stream));
+    if (d->to_rows) CU(act_rows_take(d->output, s.rows, overlap, s.stream));
+    return INFER_OK;
+}
+static enum infer_status run_mix(const decode_step &s, const decode_link *d) {
+    const int rows = d->out_rows ? s.outs : s.rows;
+    mix_give_job j = d->mix;
+    j.next.xo_pitch = output_pitch(d, rows);
+    CU(mix_give_launch(j, rows, s.stream));
+    return INFER_OK;
+}
 static enum infer_status run_experts(const decode_step &s, const decode_link *d, bool overlap) {
     const int rows = d->out_rows ? s.outs : s.rows;
     if (s.b->c.list[ROW_DECODE]->max_rows > 1)
@@ -125,6 +139,7 @@ static enum infer_status run_fused(const decode_step &s, const decode_link *d, b
     }
     if (d->is.kind == LINK_POST) j.xo_pitch = 0;
     TRY(run_matmul(s, &d->mm, j, rows));
+    if (d->is.kind == LINK_MATMUL && d->other.k) TRY(run_matmul(s, &d->other, d->other.job, rows));
     if (d->is.kind == LINK_POST) {
         post_job p = d->post;
         p.give.xo_pitch = output_pitch(d, rows);
@@ -173,6 +188,10 @@ static enum infer_status run_link(const decode_step &s, int i, int *n) {
         return run_embed(s, d);
     case LINK_ATTEND:
         return run_attend(s, d, overlap);
+    case LINK_DELTA:
+        return run_delta(s, d, overlap);
+    case LINK_MIX:
+        return run_mix(s, d);
     case LINK_EXPERTS:
         return run_experts(s, d, overlap);
     case LINK_PLAIN:

@@ -2,8 +2,10 @@
 #pragma once
 #include "cuda/decode/act_front.h"
 #include "cuda/decode/attend_decode.h"
+#include "cuda/decode/delta_decode.h"
 #include "cuda/decode/experts_batch.h"
 #include "cuda/decode/experts_one.h"
+#include "cuda/decode/mix_give.h"
 #include "cuda/decode/post_norm.h"
 #include "cuda/decode/skinny.h"
 #include "cuda/plan/links.h"
@@ -33,9 +35,12 @@ struct decode_link {
         struct matmul_link mm; // MATMUL, GATED, RESIDUAL, HEAD, POST
         embed_job embed;
         attend_job attend;
+        delta_decode_job delta;
+        mix_give_job mix;
         experts_one_job experts;
         batch_link batch;
     };
+    matmul_link other; // MATMUL: another launch, of the second region; k NULL: none
     // Of a matmul behind an edge of rows: what makes its input of them; in front of one: what makes rows of a result.
     bool from_rows, to_rows;
     act_rows_job input, output;
@@ -64,3 +69,6 @@ bool experts_one_make(const cuda_backend *b, const struct cuda_link *k, experts_
 // decode_experts_batch.cu: the same for engines of more than one row; its launches, pitch: of what it hands on.
 bool batch_make(const cuda_backend *b, const float (*up)[2], const struct cuda_link *k, batch_link *e);
 enum infer_status batch_run(const cuda_backend *b, const batch_link *e, int rows, int pitch, cudaStream_t s);
+// decode_delta.cu: the job of a LINK_DELTA but for whom it hands its result.
+void mix_make(const cuda_backend *b, const struct cuda_link *k, mix_give_job *j); // the same of a LINK_MIX
+void delta_make(const cuda_backend *b, const struct cuda_link *k, delta_decode_job *j);

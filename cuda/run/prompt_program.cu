@@ -199,6 +199,8 @@ static bool build(cuda_backend *b, prompt_program *p, struct cuda_link *link) {
         if (d->is.matmul >= 0) build_gemm(b, p, d);
         if (d->is.kind == LINK_POST) build_post(b, d);
         if (d->is.kind == LINK_ATTEND) build_attend(b, p, d);
+        if (d->is.kind == LINK_DELTA) prompt_delta_build(b, d, output_of(b, d, ACT_GATED));
+        p->has_delta |= d->is.kind == LINK_DELTA;
         if (d->is.kind == LINK_PAIRS || d->is.kind == LINK_PAIRS_MIX) prompt_experts_build(b, d);
     }
     return n_matmul > 0;
@@ -250,8 +252,11 @@ enum infer_status prompt_build(struct prompt_program **out, cuda_backend *b) {
     if (st == INFER_OK) st = mem_new(&link, (size_t)l->n_op * sizeof *link, "a prompt program");
     if (st == INFER_OK) st = choose_routes(b, p);
     const bool fits = st == INFER_OK && build(b, p, link);
+    const cudaError_t e =
+        p->has_delta ? delta_prompt_prepare(delta_prompt_stages(p->route.shared_bytes)) : cudaSuccess;
+    if (st == INFER_OK && e != cudaSuccess) st = cuda_error(e, "cudaFuncSetAttribute");
     mem_free(link);
-    if (!fits) {
+    if (st != INFER_OK || !fits) {
         prompt_free(p);
         return st;
     }
@@ -260,6 +265,7 @@ enum infer_status prompt_build(struct prompt_program **out, cuda_backend *b) {
     return INFER_OK;
 }
 
+int prompt_grid(const struct prompt_program *p) { return p && p->has_delta ? CHUNK_ROWS : 0; }
 void prompt_free(struct prompt_program *p) {
     if (!p) return;
     mem_free(p->link);
@@ -287,7 +293,9 @@ static enum infer_status run_link(cuda_backend *b, const prompt_program *p, cons
         CU(prompt_more_wanted(d->put) ? prompt_more_launch(d->put, n, s)
                                       : prompt_put_launch(d->put.put, n, s));
         CU(wide ? flash_wide_launch(d->attend, n, s) : prompt_attend_launch(d->attend, n, d->mma, s));
-    } else
+    } else if (d->is.kind == LINK_DELTA)
+        TRY(prompt_delta_run(b, d, n, s));
+    else
         TRY(run_gemm(b, p, d, n, s));
     if (d->is.kind == LINK_POST) CU(prompt_post_launch(d->post, n, s));
     if (d->is.matmul >= 0 && d->factor != 1)
@@ -299,6 +307,7 @@ enum infer_status prompt_run(cuda_backend *b, const struct prompt_program *p, in
                              cudaStream_t s) {
     const op_queue plain = {s, false};
     TRY(cuda_rope_tables(b, n_row, plain));
+    if (p->has_delta) TRY(prompt_delta_cut(b, s));
     for (int i = 0; i < p->n_link; i++) {
         const prompt_link *d = &p->link[i];
         const int n = d->out_rows ? n_out : n_row;

@@ -10,4 +10,6 @@ enum infer_status prompt_run(cuda_backend *b, const struct prompt_program *p, in
                              cudaStream_t s);
 // Measures the entries of the table that a launch may choose between, for this model's matrices, and keeps the fastest.
 enum infer_status prompt_tune(cuda_backend *b, struct prompt_program *p);
+// Multiples of which prompts are cut at, for the same bits; 0: any.
+int prompt_grid(const struct prompt_program *p);
 void prompt_free(struct prompt_program *p);

@@ -1,6 +1,7 @@
 // The program of prompt rows, for the files that build, run and tune it.
 #pragma once
 #include "cuda/plan/links.h"
+#include "cuda/prompt/delta_prompt.h"
 #include "cuda/prompt/pairs.h"
 #include "cuda/prompt/prompt_kernels.h"
 #include "cuda/prompt/prompt_more.h"
@@ -40,6 +41,8 @@ struct prompt_link {
     rows scaled;
     struct prompt_attend_job attend;
     struct prompt_experts experts;
+    delta_prompt_job delta; // DELTA: what is in front of its norm
+    delta_norm_job delta_norm;
     bool mma;                // attention by the kernels that every chip has
     bool from_rows, to_rows; // makes tiles of rows first; makes rows of its tiles at the end
     struct prompt_tiles input, output;
@@ -50,6 +53,7 @@ struct prompt_program {
     int n_link;
     struct route_case route;
     int mx_kind;
+    bool has_delta;
 };
 
 // prompt_gemm.cu: takes over what an earlier run measured; one matmul of n rows
@@ -59,3 +63,7 @@ enum infer_status prompt_gemm_run(const cuda_backend *b, const prompt_program *p
 // prompt_experts.cu: LINK_PAIRS and LINK_PAIRS_MIX
 void prompt_experts_build(const cuda_backend *b, prompt_link *d);
 enum infer_status prompt_experts_run(const cuda_backend *b, const prompt_link *d, int n, cudaStream_t s);
+// prompt_delta.cu: LINK_DELTA, whose result goes to tiles; the cuts of a step, before the first of them
+void prompt_delta_build(const cuda_backend *b, prompt_link *d, prompt_tiles out);
+enum infer_status prompt_delta_cut(const cuda_backend *b, cudaStream_t s);
+enum infer_status prompt_delta_run(const cuda_backend *b, const prompt_link *d, int n, cudaStream_t s);

@@ -301,7 +301,7 @@ static const struct {
       .bias = {SLOT_ATTN_Q_BIAS, SLOT_ATTN_K_BIAS, SLOT_ATTN_V_BIAS}}},
     {offsetof(struct layer, qkv_a), {.matrix = {SLOT_ATTN_Q_LATENT, SLOT_ATTN_Q_A, SLOT_ATTN_KV_A}}},
     {offsetof(struct layer, q_b), {.matrix = {SLOT_ATTN_Q_B}}},
-    {offsetof(struct layer, state_in), {.matrix = {SLOT_STATE_QKV, SLOT_STATE_GATE}}},
+    {offsetof(struct layer, state_in), {.matrix = {SLOT_STATE_QKV}}},
     {offsetof(struct layer, state_out), {.matrix = {SLOT_STATE_OUT}}},
     {offsetof(struct layer, out), {.matrix = {SLOT_ATTN_OUTPUT}, .bias = {SLOT_ATTN_OUTPUT_BIAS}}},
     {offsetof(struct layer, gate_up),

@@ -28,16 +28,18 @@ static enum infer_status bind_gated(struct binder *b, int il) {
     return INFER_OK;
 }
 
-/* beta and alpha: a matrix each, or slices of one that has them by key heads. */
+/* The gate, beta and alpha: a matrix each, or the last two slices of one that has them by key heads. */
 static enum infer_status bind_gates(struct binder *b, int il) {
-    static const struct group_slots apart = {.matrix = {SLOT_STATE_BETA, SLOT_STATE_ALPHA}};
+    static const struct group_slots apart = {.matrix = {SLOT_STATE_GATE, SLOT_STATE_BETA, SLOT_STATE_ALPHA}};
     struct model *m = b->m;
     struct layer *l = &m->layer[il];
     const int n = l->sizes.n_head, each = n / l->sizes.n_group;
-    struct weight both;
+    struct weight both, gate;
     bool there;
     TRY(bind_matrix(b, SLOT_STATE_BETA_ALPHA, SLOT_NONE, il, &both, &there));
     if (!there) return bind_group(b, &l->state_gates, il, &apart);
+    TRY(bind_matrix(b, SLOT_STATE_GATE, SLOT_NONE, il, &gate, &there));
+    bind_member(m, &l->state_gates, &gate, 1);
     for (int i = 0; i < 2; i++) {
         struct weight w = weight_runs(&both, i * each, each, 2 * each, n);
         bind_member(m, &l->state_gates, &w, 1);

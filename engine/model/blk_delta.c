@@ -10,17 +10,17 @@ struct view emit_delta(struct emitter *e, const struct layer *l, struct view h) 
                 gates = emit_matmul(e, "delta_gates", h, &l->state_gates, BUF_ROWS_ALL),
                 conv = emit_buffer(e, "delta_conv", s->channels, BUF_ROWS_ALL, false),
                 y = emit_buffer(e, "delta", inner, BUF_ROWS_ALL, false);
-    struct view b = view_columns(gates, 0, s->n_head), a = view_columns(gates, s->n_head, s->n_head);
+    struct view z = view_columns(gates, 0, inner), b = view_columns(gates, inner, s->n_head),
+                a = view_columns(gates, inner + s->n_head, s->n_head);
     emit_op(e, "delta_conv",
             (struct op){.kind = OP_CONV,
-                        .conv = {view_columns(in, 0, s->channels), conv, l->conv_state, s->taps, l->conv_w,
-                                 l->conv_bias, true}});
+                        .conv = {in, conv, l->conv_state, s->taps, l->conv_w, l->conv_bias, true}});
     emit_op(e, "delta",
             (struct op){.kind = OP_DELTA,
                         .delta = {conv, a, b, y, l->state, s->n_group, s->n_head, s->n_state, s->head_dim,
                                   e->m->tiled, l->decay, l->dt_bias}});
     emit_norm(e, "delta_norm", y, y, s->head_dim, &l->state_norm);
-    struct op_glu gate = {.gate = view_columns(in, s->channels, inner), .up = y, .out = y, .act = ACT_SILU};
+    struct op_glu gate = {.gate = z, .up = y, .out = y, .act = ACT_SILU};
     emit_op(e, "delta_gate", (struct op){.kind = OP_GLU, .glu = gate});
     return emit_matmul(e, "delta_out", y, &l->state_out, BUF_ROWS_ALL);
 }

@@ -81,6 +81,8 @@ static struct view attention(struct emitter *e, const struct layer *l, struct vi
     if (m->arch->latent) return latent_attention(e, l, h);
     if (l->borrows) return borrowed_attention(e, l, h);
     int n_q = l->n_head * l->head_dim_k, n_k = l->n_kv_head * l->head_dim_k;
+    struct view gate = {-1, 0, 0};
+    if (l->q_gate.n) gate = emit_matmul(e, "attn_gate", h, &l->q_gate, BUF_ROWS_ALL);
     struct view qkv = emit_matmul(e, "attn_qkv", h, &l->qkv, BUF_ROWS_ALL);
     struct view q = view_columns(qkv, 0, n_q), k = view_columns(qkv, n_q, n_k),
                 v = value(e, l, qkv, n_q, n_k);
@@ -95,7 +97,6 @@ static struct view attention(struct emitter *e, const struct layer *l, struct vi
     emit_op(e, "kv_put", (struct op){.kind = OP_KV_PUT, .kv_put = {k, v, l->store}});
     struct view a = attend(e, l, q);
     if (l->q_gate.n) {
-        struct view gate = emit_matmul(e, "attn_gate", h, &l->q_gate, BUF_ROWS_ALL);
         struct op_glu o = {.gate = gate, .up = a, .out = a, .act = ACT_SIGMOID};
         emit_op(e, "attn_gated", (struct op){.kind = OP_GLU, .glu = o});
     }

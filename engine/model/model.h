@@ -37,8 +37,8 @@ struct layer {
     struct norm_weights q_a_norm, kv_a_norm;
     struct weight_group qkv_a, q_b, k_b, v_b; /* k_b, v_b: a matrix for each head */
     struct weight_group q_gate;               /* of the queries' heads; n 0: none */
-    /* Layers with a state: its stores, of the convolution and of the heads. state_in: what is convolved, and the gate; state_gates: beta,
-     * alpha. decay: below 0, times the step */
+    /* Layers with a state: its stores, of the convolution and of the heads. state_in: what is convolved; state_gates: the gate,
+     * beta, alpha. decay: below 0, times the step */
     struct state_sizes sizes;
     int conv_state, state;
     const float *conv_w, *conv_bias, *dt_bias, *decay; /* [channels][taps], [channels], NULL: 0; [n_head] */

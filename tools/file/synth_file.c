@@ -144,10 +144,9 @@ enum { DELTA_EACH = 4, DELTA_TAPS = 4 };
 static const struct delta {
     const char *name;
     int n_key, n_value, dim, n_rot, n_shared; /* n_shared: width of the part that all rows share */
-} deltas[] = {{"qwen3.6-27b", 16, 48, 128, 64, 0},
-              {"qwen3.6-35b-a3b", 16, 32, 128, 64, 512},
-              {"tiny-delta", 2, 6, 32, 16, 0},
-              {"tiny-delta-moe", 2, 4, 64, 16, 128}};
+} deltas[] = {{"qwen3.6-27b", 16, 48, 128, 64, 0},  {"qwen3.6-35b-a3b", 16, 32, 128, 64, 512},
+              {"tiny-delta", 2, 6, 32, 16, 0},      {"tiny-delta-moe", 2, 4, 64, 16, 128},
+              {"tiny-delta-128", 2, 6, 128, 16, 0}, {"tiny-delta-moe-128", 2, 4, 128, 16, 256}};
 static const struct delta *delta_of(const struct shape *s) { /* NULL: none */
     for (size_t i = 0; i < sizeof deltas / sizeof *deltas; i++)
         if (strcmp(deltas[i].name, s->name) == 0) return &deltas[i];
