@@ -103,9 +103,9 @@ if(nvcc)
 
     set(cuda_objects "")
     set(sources "")
-    foreach(source common/cuda_error run/cuda_state run/cuda_device run/warm formats/repack plain/conv plain/recur plain/plain_ops plain/experts plain/select
+    foreach(source common/cuda_error run/cuda_state run/cuda_device run/warm formats/repack plain/conv plain/recur plain/plain_ops plain/experts plain/latent plain/select
             plain/gemv_f32 run/run_list run/host_rows run/upload decode/gemv
-            decode/skinny decode/attend_decode decode/act_rows run/decode_build run/decode_program decode/decode_small run/prompt_program
+            decode/skinny decode/attend_decode decode/latent_attend decode/latent_heads decode/act_rows run/decode_build run/decode_latent run/decode_program decode/decode_small run/prompt_program
             run/prompt_gemm prompt/prompt_small prompt/gemm_mx
             plain/dequant_rows bench/cuda_bench bench/bench_attend bench/ceiling run/cuda_backend)
         list(APPEND sources ${CMAKE_SOURCE_DIR}/cuda/${source})
