@@ -94,6 +94,33 @@ template <int L> DEV void heads_row(uint2 (&b)[HEADS_UNITS * 16], const float *x
         b[i] = make_uint2(pack_half2(v.x, v.y), pack_half2(v.z, v.w));
     }
 }
+// Products of a warp's tile: to float32 rows, or to where heads_give finds them.
+DEV void heads_store(const latent_heads_job &f, const float (&d)[4][4], float (&y)[8][HEADS_BLOCK], int h,
+                     int row0, int n_row) {
+    const stack_job &j = f.stack;
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, tile = blockIdx.x * HEADS_WARPS + warp;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const int row = 2 * (lane & 3) + (i & 1), n = (lane >> 2) + 8 * (i >> 1);
+        const float v = ((d[0][i] + d[1][i]) + (d[2][i] + d[3][i])) * j.w.factor;
+        if (f.give.xo)
+            y[row][warp * 16 + n] = v;
+        else if (row < n_row && tile * 16 + n < j.w.n)
+            j.out.p[(row0 + row) * j.out.stride + (size_t)h * (j.w.n + j.rest) + tile * 16 + n] = v;
+    }
+}
+DEV void heads_give(const latent_heads_job &f, const float (&y)[8][HEADS_BLOCK], int h, int row0, int n_row) {
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, width = f.stack.w.n;
+    for (int i = warp; i < n_row * (HEADS_BLOCK / 32); i += HEADS_WARPS) {
+        const int r = i / (HEADS_BLOCK / 32), c = i % (HEADS_BLOCK / 32) * 32 + lane,
+                  n = blockIdx.x * HEADS_BLOCK + c;
+        if (n >= width) continue; // whole warps: width is a multiple of 32
+        if (f.give.give == GIVE_RECORD)
+            put_act_int8<32>(f.give, h * width + n, y[r][c]);
+        else
+            put_column<true>(f.give, row0 + r, row0 + r, h * width + n, y[r][c]);
+    }
+}
 template <int L>
 __global__ void __launch_bounds__(HEADS_WARPS * 32)
     latent_heads_kernel(dev_tables t, const __grid_constant__ latent_heads_job f) {
@@ -141,31 +168,26 @@ __global__ void __launch_bounds__(HEADS_WARPS * 32)
                 mma_f16(d[st], a[0], a[1], a[2], a[3], b[i * 4 + st].x, b[i * 4 + st].y);
             }
         }
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        const int row = 2 * (lane & 3) + (i & 1), n = g + 8 * (i >> 1);
-        const float v = ((d[0][i] + d[1][i]) + (d[2][i] + d[3][i])) * j.w.factor;
-        if (f.give.xo)
-            y[row][warp * 16 + n] = v;
-        else if (own && row < n_row && tile * 16 + n < j.w.n)
-            j.out.p[(row0 + row) * j.out.stride + (size_t)h * (j.w.n + j.rest) + tile * 16 + n] = v;
-    }
+    heads_store(f, d, y, h, row0, n_row);
     if (j.rest && blockIdx.x == 0)
         for (int r = 0; r < n_row; r++) f.norm ? rotate_rest(f, row0 + r, h) : copy_rest(j, row0 + r, h);
     if (!f.give.xo) return;
     __syncthreads();
-    for (int i = warp; i < n_row * (HEADS_BLOCK / 32); i += HEADS_WARPS) {
-        const int r = i / (HEADS_BLOCK / 32), c = i % (HEADS_BLOCK / 32) * 32 + lane,
-                  n = blockIdx.x * HEADS_BLOCK + c;
-        if (n >= j.w.n) continue; // whole warps: n is a multiple of 32
-        if (f.give.give == GIVE_RECORD)
-            put_act_int8<32>(f.give, h * j.w.n + n, y[r][c]);
-        else
-            put_column<true>(f.give, row0 + r, row0 + r, h * j.w.n + n, y[r][c]);
-    }
+    heads_give(f, y, h, row0, n_row);
 }
 
 // ---- prompt rows: 128 rows of a head's matrix, 64 rows of the step a block
+// 256 columns of the rows from t0 on, as halves.
+DEV void heads_rows(uint8_t *to, const stack_job &j, const float *x, int k0, int t0, int n_row) {
+#pragma unroll 8
+    for (int c = threadIdx.x; c < TOKENS * 64; c += 256) {
+        const int r = c >> 6, k = k0 + (c & 63) * 4;
+        float4 v = make_float4(0.f, 0.f, 0.f, 0.f);
+        if (t0 + r < n_row && k < j.w.k) v = *(const float4 *)(x + (t0 + r) * j.x.stride + k);
+        *(uint2 *)(to + r * TOKEN_PITCH + (c & 63) * 8) =
+            make_uint2(pack_half2(v.x, v.y), pack_half2(v.z, v.w));
+    }
+}
 template <int L>
 __global__ void __launch_bounds__(256)
     latent_heads_prompt_kernel(dev_tables t, const __grid_constant__ stack_job j) {
@@ -186,14 +208,7 @@ __global__ void __launch_bounds__(256)
         heads_fetch<L>(smem_address(heads_smem) + at, s.first + (size_t)i * F::unit, lane);
         cp_commit();
         F::scale(scale, s, (size_t)i * F::unit);
-#pragma unroll 8
-        for (int c = threadIdx.x; c < TOKENS * 64; c += 256) {
-            const int r = c >> 6, k = i * 256 + (c & 63) * 4;
-            float4 v = make_float4(0.f, 0.f, 0.f, 0.f);
-            if (t0 + r < n_row && k < j.w.k) v = *(const float4 *)(x + (t0 + r) * j.x.stride + k);
-            *(uint2 *)(heads_smem + r * TOKEN_PITCH + (c & 63) * 8) =
-                make_uint2(pack_half2(v.x, v.y), pack_half2(v.z, v.w));
-        }
+        heads_rows(heads_smem, j, x, i * 256, t0, n_row);
         cp_wait<0>();
         __syncthreads();
 #pragma unroll

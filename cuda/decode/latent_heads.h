@@ -1,7 +1,7 @@
 // Heads' matrices on tensor cores: what attention by a latent does before and behind it. Weights become halves, as do the rows.
 #pragma once
+#include "cuda/common/stack.h"
 #include "cuda/decode/act_rows.h"
-#include "cuda/plain/latent.h"
 #include "cuda/plan/latent_plan.h"
 
 struct latent_heads_job {

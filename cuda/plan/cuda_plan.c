@@ -251,6 +251,13 @@ static void place_select(struct cuda_plan *p, int n_vocab) {
     p->arrived = take(p, outs * 4);
 }
 
+/* What attention's parts of a decode row leave. */
+static void place_parts(struct cuda_plan *p, const struct backend_config *c) {
+    const size_t n = (size_t)p->max_decode * (size_t)(p->max_head_out + 4 * 512) * (size_t)p->max_split * 4,
+                 latent = latent_part_bytes(c->list[ROW_DECODE], c->store);
+    p->part = take(p, n > latent ? n : latent);
+}
+
 static void place_workspace(struct cuda_plan *p, const struct backend_config *c) {
     const struct op_list *pl = c->list[ROW_PROMPT], *dl = c->list[ROW_DECODE];
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
@@ -289,9 +296,7 @@ static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
     for (int i = 0; i < ACT_SLOTS; i++) p->rec[i] = take(p, u * REC_BYTES_16); /* of one row */
     for (int i = 0; i < ACT_SLOTS; i++) p->half[i] = take(p, d * p->half_row_bytes);
     p->square = take(p, d * u * 16 * 4 * 2);
-    const size_t parts = d * (size_t)(p->max_head_out + 4 * 512) * (size_t)p->max_split * 4,
-                 latent_parts = latent_part_bytes(dl, c->store);
-    p->part = take(p, parts > latent_parts ? parts : latent_parts);
+    place_parts(p, c);
     p->item = take(p, (d * (size_t)p->max_split + 1) * 16);
     p->cand = take(p, (size_t)(p->max_out + 8) * 512 * 8);
     place_select(p, c->n_vocab);
