@@ -33,5 +33,6 @@ stack_job latent_stack(const cuda_backend *b, const struct op_list *l, const str
 }
 
 bool latent_heads_take(const cuda_backend *b, const struct op_heads *o, const stack_job &j) {
-    return !b->c.no_fuse && b->prop.major >= 9 && latent_heads_has(&b->plan.group[o->w->id], j.rest) && (size_t)j.x.p % 16 == 0;
+    return !b->c.no_fuse && b->prop.major >= 9 && latent_heads_has(&b->plan.group[o->w->id], j.rest) &&
+           (size_t)j.x.p % 16 == 0;
 }
