@@ -250,7 +250,8 @@ __global__ void __launch_bounds__(256)
 // ---- host side
 bool latent_heads_has(const struct cuda_group *g, int rest) {
     return g->n_region == 1 && g->n_member == 1 && layout_kind(g->region[0].layout) != KIND_FLOATS &&
-           g->k <= HEADS_UNITS * 256 && g->k % 4 == 0 && rest % 4 == 0 && !g->bias;
+           (g->k == LATENT_V || g->n == LATENT_V) && g->k <= HEADS_UNITS * 256 && g->k % 4 == 0 &&
+           rest % 4 == 0 && !g->bias;
 }
 template <int L>
 static cudaError_t decode_run(dev_tables t, const latent_heads_job &j, int n, bool overlap, cudaStream_t s) {

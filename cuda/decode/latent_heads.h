@@ -17,7 +17,7 @@ struct latent_heads_job {
     // behind it, decode rows: the form in which a matmul wants the result; xo NULL: float32 rows
     act_rows_job give;
 };
-// Whether the kernels take a group's matrices.
+// Whether the kernels take a group's matrices: those of latents of 512 numbers.
 bool latent_heads_has(const struct cuda_group *g, int rest);
 cudaError_t latent_heads_prepare(void);
 cudaError_t latent_heads_launch(dev_tables t, const latent_heads_job &j, int n, bool overlap, cudaStream_t s);
