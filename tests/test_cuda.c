@@ -48,6 +48,7 @@ static const char *kernels;       /* NULL: all; "mma": those that every chip has
 static const char *cache = "f16"; /* of the engines that follow */
 static const char *block_scaled, *autotune;
 static bool blas, no_fuse;
+static int n_layer; /* of the models that follow; 0: what the shape has */
 
 static struct infer_engine *engine(const char *device, int slots, int batch) {
     struct infer_engine_options o = {.device = device,
@@ -78,8 +79,9 @@ static void open_synth(const char *shape, const char *type) {
     close(fd);
     struct synth_report report;
     struct infer_model_info info;
-    assert_ok(
-        synth_write(&(struct synth_options){.shape = shape, .type = type, .path = path, .seed = 5}, &report));
+    assert_ok(synth_write(
+        &(struct synth_options){.shape = shape, .type = type, .layers = n_layer, .path = path, .seed = 5},
+        &report));
     assert_ok(infer_model_open(&model, path, NULL));
     unlink(path); /* the map stays */
     infer_model_info(model, &info);
