@@ -216,6 +216,24 @@ static void weights_beside_plain_ones(void **state) {
     free(got);
 }
 
+/* The same bits in chunks of any size and beside any rows. */
+static void same_bits(const char *shape, const char *type) {
+    size_t n = (size_t)(1 + N_DECODE) * 512;
+    float *want = malloc(n * 4), *got = malloc(n * 4);
+    open_synth(shape, type);
+    struct infer_engine *e = engine("cuda", 3, 2 * N_PROMPT);
+    run(e, N_PROMPT, want);
+    for (int chunk = 1; chunk < N_PROMPT; chunk = 3 * chunk + 1) {
+        run(e, chunk, got);
+        assert_memory_equal(got, want, n * 4);
+    }
+    mixed(e, want);
+    infer_engine_free(e);
+    infer_model_close(model);
+    free(want);
+    free(got);
+}
+
 /* Experts on the plain kernels, in float32, so that a router's choices are ref's; then beside fused links, where bits alone are asked. */
 static void experts_agree_with_ref(void **state) {
     (void)state;
@@ -228,22 +246,30 @@ static void experts_agree_with_ref(void **state) {
         for (size_t t = 0; t < sizeof types / sizeof *types; t++) check_type(shapes[s], types[t]);
     cache = "f16";
     no_fuse = false;
-    size_t n = (size_t)(1 + N_DECODE) * 512;
-    float *want = malloc(n * 4), *got = malloc(n * 4);
-    for (size_t s = 0; s < 2; s++) {
-        open_synth(shapes[s], "q4_k");
-        struct infer_engine *e = engine("cuda", 3, 2 * N_PROMPT);
-        run(e, N_PROMPT, want);
-        for (int chunk = 1; chunk < N_PROMPT; chunk = 3 * chunk + 1) {
-            run(e, chunk, got);
-            assert_memory_equal(got, want, n * 4);
+    for (size_t s = 0; s < 2; s++) same_bits(shapes[s], "q4_k");
+}
+
+/* Attention by a latent: on the plain kernels in float32 as above, fused in models of one layer, which have no experts. */
+static void latents_agree_with_ref(void **state) {
+    (void)state;
+    static const char *const shapes[] = {"tiny-latent", "tiny-latent-512"},
+                             *const types[] = {"f32", "q8_0", "q4_k"},
+                             *const caches[] = {"f16", "q8_0", "f32"};
+    cache = "f32";
+    no_fuse = true;
+    for (size_t s = 0; s < 2; s++)
+        for (size_t t = 0; t < 3; t++) check_type(shapes[s], types[t]);
+    no_fuse = false;
+    n_layer = 1;
+    for (size_t c = 0; c < 3; c++)
+        for (size_t s = 0; s < 2; s++) {
+            cache = caches[c];
+            check_type(shapes[s], "f16");
+            check_type(shapes[s], "q4_k");
         }
-        mixed(e, want);
-        infer_engine_free(e);
-        infer_model_close(model);
-    }
-    free(want);
-    free(got);
+    n_layer = 0;
+    cache = "f16";
+    for (size_t s = 0; s < 2; s++) same_bits(shapes[s], "q4_k");
 }
 
 /* Experts of prompts on tensor cores, in one layer whose attention adds nothing, so that the router sees the rows that ref's sees. Its
@@ -834,6 +860,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(weights_beside_plain_ones),
         cmocka_unit_test(experts_agree_with_ref),
         cmocka_unit_test(experts_of_prompts_agree_with_ref),
+        cmocka_unit_test(latents_agree_with_ref),
         cmocka_unit_test(and_as_on_sm_120),
         cmocka_unit_test(block_scaled_formats_keep_their_error),
         cmocka_unit_test(tuning_changes_no_bit),

@@ -2,6 +2,7 @@
 #include "cuda/plan/delta_plan.h"
 #include "cuda/plan/blas.h"
 #include "cuda/plan/host_part.h"
+#include "cuda/plan/latent_plan.h"
 #include "cuda/plan/pairs_plan.h"
 #include "base/mem.h"
 #include "seam/op_list.h"
@@ -15,12 +16,13 @@ static bool feeds_glu(const struct backend_config *c, int id) {
     return false;
 }
 
-/* Whether some list has the group's matrices as experts, or as a router. */
+/* Whether some list has the group's matrices as experts, as a router, or one for each head. */
 static bool is_apart(const struct backend_config *c, int id) {
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++)
         for (int i = 0; c->list[cls] && i < c->list[cls]->n_op; i++) {
             const struct op *o = &c->list[cls]->op[i];
             if (o->kind == OP_EXPERTS && o->experts.w->id == id) return true;
+            if (o->kind == OP_HEADS && o->heads.w->id == id) return true;
             if (o->kind == OP_MATMUL && o->matmul.exact && o->matmul.w->id == id) return true;
         }
     return false;
@@ -114,17 +116,12 @@ static enum infer_status place_kv(struct cuda_plan *p, const struct backend_conf
         const struct kv_store *st = &c->store[s];
         size_t rows = (size_t)c->kv_group[st->group].n_page * (size_t)st->n_kv_head * KV_PAGE, b;
         if (!config_uses_store(c, s)) continue;
-        if (st->v_in_k)
-            return err_set(
-                INFER_E_UNSUPPORTED,
-                "cuda: attention by a latent (%d numbers a position) has no kernels for a card yet",
-                st->head_dim_k);
         p->kv_k[s] = p->kv_bytes;
         if (!size_mul(rows, kv_row_bytes(c->kv_type, st->head_dim_k), &b) || !size_align(b, 4096, &b) ||
             !size_add(p->kv_bytes, b, &p->kv_bytes))
             return err_set(INFER_E_MEMORY, "cuda: the KV cache is too large");
         p->kv_v[s] = p->kv_bytes;
-        if (!size_mul(rows, kv_row_bytes(c->kv_type, st->head_dim_v), &b) || !size_align(b, 4096, &b) ||
+        if (!size_mul(rows, kv_row_bytes(c->kv_type, kv_v_dim(st)), &b) || !size_align(b, 4096, &b) ||
             !size_add(p->kv_bytes, b, &p->kv_bytes))
             return err_set(INFER_E_MEMORY, "cuda: the KV cache is too large");
     }
@@ -180,9 +177,9 @@ enum act_slot act_slot_of(const struct op_list *l, int i) {
     while (i-- > 0) {
         const struct op_use u = op_uses(&l->op[i]);
         if (u.n_write && view_same(u.write[0], x))
-            return l->op[i].kind == OP_ATTEND ? ACT_ATTENDED
-                   : l->op[i].kind == OP_GLU  ? ACT_GATED
-                                              : ACT_NORMED;
+            return l->op[i].kind == OP_ATTEND || l->op[i].kind == OP_HEADS ? ACT_ATTENDED
+                   : l->op[i].kind == OP_GLU                               ? ACT_GATED
+                                                                           : ACT_NORMED;
     }
     return ACT_NORMED;
 }
@@ -303,6 +300,13 @@ static int most_splits(const struct backend_config *c) {
     return n < 1 << CUDA_SPLIT_SHIFT ? n : 1 << CUDA_SPLIT_SHIFT;
 }
 
+/* What attention's parts of a decode row leave. */
+static void place_parts(struct cuda_plan *p, const struct backend_config *c) {
+    const size_t n = (size_t)p->max_decode * (size_t)(p->max_head_out + 4 * 512) * (size_t)p->max_split * 4,
+                 latent = latent_part_bytes(c->list[ROW_DECODE], c->store);
+    p->part = take(p, n > latent ? n : latent);
+}
+
 static void place_workspace(struct cuda_plan *p, const struct backend_config *c) {
     const struct op_list *pl = c->list[ROW_PROMPT], *dl = c->list[ROW_DECODE];
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
@@ -339,7 +343,7 @@ static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
     p->post_bytes = d * (size_t)post_width(p, dl) * 4;
     p->post = take(p, p->post_bytes);
     p->post_square = take(p, p->post_bytes ? d * u * 16 * 4 : 0);
-    p->part = take(p, d * (size_t)(p->max_head_out + 4 * 512) * (size_t)p->max_split * 4);
+    place_parts(p, c);
     p->item = take(p, (d * (size_t)p->max_split + 1) * 16);
     p->cand = take(p, (size_t)(p->max_out + 8) * 512 * 8);
     place_select(p, c->n_vocab);

@@ -67,6 +67,12 @@ const struct route_other cuda_other_routes[] = {
     {ROW_DECODE, LINK_DELTA, OP_DELTA, 128, 90, 129, true, "delta_decode_kernel"},
     {ROW_PROMPT, LINK_PLAIN, OP_ATTEND, 512, 80, 129, true, "attend_kernel"},
     {ROW_DECODE, LINK_PLAIN, OP_ATTEND, 512, 80, 129, true, "attend_kernel"},
+    {ROW_PROMPT, LINK_PLAIN, OP_ATTEND, 576, 90, 99, true, "by a latent: latent_prompt_kernel"},
+    {ROW_PROMPT, LINK_PLAIN, OP_ATTEND, 0, 80, 129, true, "by a latent: attend_latent_kernel"},
+    {ROW_DECODE, LINK_PLAIN, OP_ATTEND, 0, 80, 129, true, "by a latent: attend_latent_kernel"},
+    {ROW_PROMPT, LINK_PLAIN, OP_HEADS, 0, 80, 129, true,
+     "latent_heads_prompt_kernel; floats: stack_tile_kernel"},
+    {ROW_DECODE, LINK_PLAIN, OP_HEADS, 0, 80, 129, true, "latent_heads_kernel; floats: stack_few_kernel"},
     {ROW_PROMPT, LINK_PLAIN, OP_NORM, 0, 80, 129, true, "norm_kernel"},
     {ROW_DECODE, LINK_PLAIN, OP_NORM, 0, 80, 129, true, "norm_kernel"},
 };

@@ -373,7 +373,7 @@ static enum infer_status cuda_read(struct backend *base, enum row_class cls, str
 static enum infer_status move_page(cuda_backend *b, int store, int page, float *k, float *v, bool write) {
     const struct kv_store *s = &b->c.store[store];
     size_t nk = (size_t)s->n_kv_head * KV_PAGE * (size_t)s->head_dim_k * 4;
-    size_t nv = (size_t)s->n_kv_head * KV_PAGE * (size_t)s->head_dim_v * 4;
+    size_t nv = (size_t)s->n_kv_head * KV_PAGE * (size_t)kv_v_dim(s) * 4;
     if (nk + nv > b->plan.stage_bytes)
         return err_set(INFER_E_UNSUPPORTED, "cuda: a page of %zu bytes is too large", nk + nv);
     uint8_t *dk = b->work + b->plan.stage, *dv = dk + nk;
@@ -405,7 +405,7 @@ static enum infer_status cuda_kv_page(struct backend *base, int store, int page,
     dev_kv kv = cuda_store(b, store);
     size_t rows = (size_t)s->n_kv_head * KV_PAGE;
     size_t bk = rows * kv_row_bytes(b->c.kv_type, s->head_dim_k),
-           bv = rows * kv_row_bytes(b->c.kv_type, s->head_dim_v);
+           bv = rows * kv_row_bytes(b->c.kv_type, kv_v_dim(s));
     uint8_t *k = kv.k + (size_t)page * bk, *v = kv.v + (size_t)page * bv, *other = (uint8_t *)bytes;
     enum cudaMemcpyKind kind = write ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost;
     CU(cudaSetDevice(b->device));
@@ -423,7 +423,7 @@ static enum infer_status cuda_kv_copy(struct backend *base, int group, int from,
         dev_kv kv = cuda_store(b, i);
         size_t rows = (size_t)s->n_kv_head * KV_PAGE;
         size_t bk = rows * kv_row_bytes(b->c.kv_type, s->head_dim_k),
-               bv = rows * kv_row_bytes(b->c.kv_type, s->head_dim_v);
+               bv = rows * kv_row_bytes(b->c.kv_type, kv_v_dim(s));
         CU(cudaMemcpyAsync(kv.k + (size_t)to * bk, kv.k + (size_t)from * bk, bk, cudaMemcpyDeviceToDevice,
                            b->stream));
         CU(cudaMemcpyAsync(kv.v + (size_t)to * bv, kv.v + (size_t)from * bv, bv, cudaMemcpyDeviceToDevice,

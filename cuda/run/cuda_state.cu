@@ -18,7 +18,7 @@ dev_kv cuda_store(const cuda_backend *b, int store) {
     kv.max_pages = g->max_pages;
     kv.n_kv_head = s->n_kv_head;
     kv.dk = s->head_dim_k;
-    kv.dv = s->head_dim_v;
+    kv.dv = kv_v_dim(s);
     kv.window = g->window;
     kv.type = b->c.kv_type;
     return kv;

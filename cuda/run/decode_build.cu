@@ -1,6 +1,7 @@
 // From the links of the decode list (links.h) to jobs of kernels: which kernel, where its input lies, whom it hands its result.
 #include "cuda/run/decode_program_impl.h"
 #include "base/mem.h"
+#include "cuda/run/decode_latent.h"
 #include "seam/op_list.h"
 
 // ---- forms
@@ -644,6 +645,8 @@ enum infer_status decode_build(struct decode_program **out, cuda_backend *b) {
     if (e == cudaSuccess) e = attend_prepare();
     if (e == cudaSuccess) e = experts_one_prepare();
     if (e == cudaSuccess) e = batch_prepare();
+    if (e == cudaSuccess) e = latent_prepare();
+    if (e == cudaSuccess) e = latent_heads_prepare();
     if (st == INFER_OK && e != cudaSuccess) st = cuda_error(e, "cudaFuncSetAttribute");
     if (st != INFER_OK || !fits) {
         decode_free(p);

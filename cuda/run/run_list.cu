@@ -4,6 +4,8 @@
 #include "cuda/plain/experts.h"
 #include "cuda/plain/gemv_f32.h"
 #include "cuda/prompt/pairs.h"
+#include "cuda/plain/latent.h"
+#include "cuda/run/decode_latent.h"
 #include "cuda/run/host_rows.h"
 #include "seam/elsewhere.h"
 #include "seam/op_list.h"
@@ -81,6 +83,41 @@ static enum infer_status run_state(cuda_backend *b, const struct op_list *l, con
                                    op_queue s) {
     if (o->kind == OP_CONV) return run_conv(b, l, &o->conv, n, s);
     return o->kind == OP_DELTA ? run_delta(b, l, &o->delta, n, s) : run_ssm(b, l, &o->ssm, n, s);
+}
+
+static enum infer_status run_attend(cuda_backend *b, const struct op_list *l, const struct op_attend *o,
+                                    int n, op_queue s) {
+    const struct kv_store *st = &b->c.store[o->store];
+    const dev_kv kv = cuda_store(b, o->store);
+    const rows q = cuda_rows(b, l, o->q), out = cuda_rows(b, l, o->out);
+    latent_job j;
+    if (latent_make(b, l, o, &j)) {
+        if (l->cls == ROW_DECODE)
+            CU(latent_decode_launch(j, n, s.overlap, s.stream));
+        else
+            CU(latent_prompt_launch(j, n, s.stream));
+        return INFER_OK;
+    }
+    const attend_rule rule = {o->n_head,    o->window,   o->scale,       o->softcap,
+                              o->temp_beta, o->temp_len, o->temp_offset, cuda_constant(b, o->sinks),
+                              o->chunked};
+    if (st->v_in_k)
+        CU(op_attend_latent_run(b->t, kv, st->head_dim_v, q, out, rule, n, s));
+    else
+        CU(op_attend_run(b->t, kv, q, out, rule, n, s));
+    return INFER_OK;
+}
+static enum infer_status run_stack(cuda_backend *b, const struct op_list *l, const struct op_heads *o, int n,
+                                   op_queue s) {
+    const stack_job j = latent_stack(b, l, o);
+    const bool decode = l->cls == ROW_DECODE;
+    if (!latent_heads_take(b, o, j))
+        CU(op_stack_run(b->t, j, n, decode, s));
+    else if (decode)
+        CU(latent_heads_launch(b->t, latent_heads_job{j}, n, s.overlap, s.stream));
+    else
+        CU(latent_heads_prompt(b->t, j, n, s.stream));
+    return INFER_OK;
 }
 
 // ---- experts
@@ -164,12 +201,7 @@ static enum infer_status run_op(cuda_backend *b, const struct op_list *l, const 
         CU(op_kv_put_run(b->t, cuda_store(b, o->kv_put.store), at(o->kv_put.k), at(o->kv_put.v), n, s));
         break;
     case OP_ATTEND:
-        CU(op_attend_run(b->t, cuda_store(b, o->attend.store), at(o->attend.q), at(o->attend.out),
-                         attend_rule{o->attend.n_head, o->attend.window, o->attend.scale, o->attend.softcap,
-                                     o->attend.temp_beta, o->attend.temp_len, o->attend.temp_offset,
-                                     cuda_constant(b, o->attend.sinks), o->attend.chunked},
-                         n, s));
-        break;
+        return run_attend(b, l, &o->attend, n, s);
     case OP_GLU:
         CU(op_glu_run(b->t, at(o->glu.gate), at(o->glu.up), at(o->glu.out), o->glu.act, o->glu.k, n,
                       cuda_out_rows(l, o->glu.gate), s));
@@ -196,7 +228,8 @@ static enum infer_status run_op(cuda_backend *b, const struct op_list *l, const 
     case OP_POSITION:
         CU(op_position_run(b->t, at(o->position.x), cuda_constant(b, o->position.table), n, s));
         break;
-    case OP_HEADS: // of stores that the plan refuses
+    case OP_HEADS:
+        return run_stack(b, l, &o->heads, n, s);
     case OP_KIND_COUNT:
         infer_bug("operation %d has no kernel", (int)o->kind);
     }

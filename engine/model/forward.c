@@ -33,9 +33,10 @@ static struct view attend(struct emitter *e, const struct layer *l, struct view 
     return a;
 }
 
-/* In place, with the epsilon of latents. */
-static void latent_norm(struct emitter *e, const char *name, struct view x, const struct norm_weights *w) {
-    struct op_norm o = {x, x, e->m->arch->norm, x.width, e->m->latent_eps, w->w, w->bias, 0};
+/* With the epsilon of latents. */
+static void latent_norm(struct emitter *e, const char *name, struct view x, struct view out,
+                        const struct norm_weights *w) {
+    struct op_norm o = {x, out, e->m->arch->norm, x.width, e->m->latent_eps, w->w, w->bias, 0};
     emit_op(e, name, (struct op){.kind = OP_NORM, .norm = o});
 }
 
@@ -55,14 +56,15 @@ static struct view latent_attention(struct emitter *e, const struct layer *l, st
     struct view kv = view_columns(both, l->qkv_a.n - l->head_dim_k, l->head_dim_k),
                 c = view_columns(kv, 0, rank), q = view_columns(both, 0, l->qkv_a.n - l->head_dim_k);
     if (l->q_rank) {
-        latent_norm(e, "attn_q_a_norm", q, &l->q_a_norm);
-        q = emit_matmul(e, "attn_q_b", q, &l->q_b, BUF_ROWS_ALL);
+        struct view low = emit_buffer(e, "attn_q_a_norm", l->q_rank, BUF_ROWS_ALL, false);
+        latent_norm(e, "attn_q_a_norm", q, low, &l->q_a_norm);
+        q = emit_matmul(e, "attn_q_b", low, &l->q_b, BUF_ROWS_ALL);
     }
-    latent_norm(e, "attn_kv_a_norm", c, &l->kv_a_norm);
-    emit_rope(e, "rope_k", view_columns(kv, rank, n_rot), 1, n_rot, l);
-    emit_op(e, "kv_put", (struct op){.kind = OP_KV_PUT, .kv_put = {kv, {-1, 0, 0}, l->store}});
     emit_rope(e, "rope_q", view_columns(q, l->n_nope, q.width - l->n_nope), l->n_head, head, l);
     q = heads(e, "attn_k_b", q, &l->k_b, l->n_head * l->head_dim_k);
+    latent_norm(e, "attn_kv_a_norm", c, c, &l->kv_a_norm);
+    emit_rope(e, "rope_k", view_columns(kv, rank, n_rot), 1, n_rot, l);
+    emit_op(e, "kv_put", (struct op){.kind = OP_KV_PUT, .kv_put = {kv, {-1, 0, 0}, l->store}});
     struct view a = heads(e, "attn_v_b", attend(e, l, q), &l->v_b, l->n_head * l->n_value);
     return emit_matmul(e, "attn_output", a, &l->out, BUF_ROWS_ALL);
 }

@@ -356,7 +356,7 @@ struct op_experts {
 /* heads: each head's own matrix, of a group of one member, a stack W[n_head][n][k] without bias; what a head has behind its k columns
  * is copied behind its n outputs, r numbers:
  *   out[t][h][i] = factor * sum_k W[h][i][k] * x[t][h][k], i < n;   out[t][h][n + i] = x[t][h][k + i], i < r
- * x [t][n_head][k + r], out [t][n_head][n + r]; out does not overlap x. Products and sums are float32 on every backend.
+ * x [t][n_head][k + r], out [t][n_head][n + r]; out does not overlap x. Products and sums are float32, but for a card's fused kernels.
  * source: DeepSeek-AI 2024 (arXiv 2405.04434): keys and values of a latent, absorbed into queries and outputs. */
 struct op_heads {
     struct view x, out;

@@ -101,7 +101,8 @@ static const struct latent {
     float yarn, scale; /* factor of contexts, 0: none; of experts */
 } latents[] = {{"deepseek-v2-lite", 0, 512, 64, 128, 10944, 2, false, 40, 1},
                {"glm-4.7-flash", 768, 512, 64, 256, 10240, 1, true, 0, 1.8f},
-               {"tiny-latent", 96, 64, 32, 48, 512, 1, true, 0, 1.8f}};
+               {"tiny-latent", 96, 64, 32, 48, 512, 1, true, 0, 1.8f},
+               {"tiny-latent-512", 96, 512, 64, 64, 512, 1, true, 0, 1.8f}};
 static const struct latent *latent_of(const struct shape *s) { /* NULL: none */
     for (size_t i = 0; i < sizeof latents / sizeof *latents; i++)
         if (strcmp(latents[i].name, s->name) == 0) return &latents[i];

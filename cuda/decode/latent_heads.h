@@ -1,0 +1,24 @@
+// Heads' matrices on tensor cores: what attention by a latent does before and behind it. Weights become halves, as do the rows.
+#pragma once
+#include "cuda/common/stack.h"
+#include "cuda/decode/act_rows.h"
+#include "cuda/plan/latent_plan.h"
+
+struct latent_heads_job {
+    stack_job stack;
+    // in front of attention, decode rows: what a head has behind its columns is rotated on its way, and one block of heads more puts the
+    // key [latent | rest], normed and rotated, into the cache. norm NULL: none of this
+    rows key;
+    const float *norm;
+    float eps;
+    bool neox;
+    const float2 *table; // [row][rest / 2]
+    dev_kv kv;
+    // behind it, decode rows: the form in which a matmul wants the result; xo NULL: float32 rows
+    act_rows_job give;
+};
+// Whether the kernels take a group's matrices: those of latents of 512 numbers.
+bool latent_heads_has(const struct cuda_group *g, int rest);
+cudaError_t latent_heads_prepare(void);
+cudaError_t latent_heads_launch(dev_tables t, const latent_heads_job &j, int n, bool overlap, cudaStream_t s);
+cudaError_t latent_heads_prompt(dev_tables t, const stack_job &j, int n, cudaStream_t s);

@@ -1,0 +1,38 @@
+// Attention by a latent, from operations to jobs, of prompt and decode rows.
+#include "cuda/run/decode_latent.h"
+#include "seam/op_list.h"
+
+bool latent_make(const cuda_backend *b, const struct op_list *l, const struct op_attend *o, latent_job *j) {
+    const struct kv_store *st = &b->c.store[o->store];
+    if (b->c.no_fuse || b->prop.major < 9 || !latent_has(st, o, cuda_route_case(b).shared_bytes))
+        return false;
+    const rows q = cuda_rows(b, l, o->q), out = cuda_rows(b, l, o->out);
+    memset(j, 0, sizeof *j);
+    j->t = b->t;
+    j->kv = cuda_store(b, o->store);
+    j->q = q.p;
+    j->q_row = q.stride;
+    j->out = out.p;
+    j->out_row = out.stride;
+    j->n_head = o->n_head;
+    j->scale = o->scale;
+    j->temp_beta = o->temp_beta;
+    j->temp_len = o->temp_len;
+    j->temp_offset = o->temp_offset;
+    if (l->cls != ROW_DECODE) return true;
+    j->max_split = latent_splits(l->max_rows, o->n_head);
+    j->weight = (float2 *)(b->work + b->plan.part);
+    j->part = (float *)(j->weight + (size_t)l->max_rows * (size_t)j->max_split * (size_t)o->n_head);
+    return true;
+}
+stack_job latent_stack(const cuda_backend *b, const struct op_list *l, const struct op_heads *o) {
+    const int id = o->w->id;
+    return stack_job{cuda_matrix(b, id, 0),     b->plan.group[id].member[0].step,
+                     b->plan.group[id].n_stack, op_heads_rest(o),
+                     cuda_rows(b, l, o->x),     cuda_rows(b, l, o->out)};
+}
+
+bool latent_heads_take(const cuda_backend *b, const struct op_heads *o, const stack_job &j) {
+    return !b->c.no_fuse && b->prop.major >= 9 && latent_heads_has(&b->plan.group[o->w->id], j.rest) &&
+           (size_t)j.x.p % 16 == 0;
+}
