@@ -80,23 +80,31 @@ DEV void router_give(const batch_router_job &j, int row, int col, const float4 &
     *(uint2 *)(j.xo + row * j.xo_row + ((col & ~31) + row_order(true, col)) * 2) = make_uint2(
         pack_half2(skinny_range(v.x), skinny_range(v.z)), pack_half2(skinny_range(v.y), skinny_range(v.w)));
 }
-// Row `warp` of the group: normed to xs, and by one block as halves to memory.
-DEV void router_norm(const batch_router_job &j, float *xs, int row, int n_row, bool gives) {
-    const int lane = threadIdx.x & 31;
+// Row `warp` of the group: normed to xs, and by one block as halves to memory. norm: the weights, in shared memory.
+DEV void router_norm(const batch_router_job &j, float *xs, const float *norm, int row, int n_row,
+                     bool gives) {
+    enum { AHEAD = 8 };
+    const int lane = threadIdx.x & 31, n = j.k / 4;
     const float4 *x = (const float4 *)(j.x.p + (size_t)min(row, n_row - 1) * j.x.stride);
     float4 *to = (float4 *)xs;
     float ss = 0, rs = 1;
-#pragma unroll 4
-    for (int i = lane; i < j.k / 4; i += 32) {
-        const float4 v = __ldcg(x + i);
-        to[i] = v;
-        ss = dot4(v, v, ss);
+    for (int i0 = lane; i0 < n; i0 += AHEAD * 32) {
+        float4 v[AHEAD];
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++)
+            v[i] = i0 + i * 32 < n ? __ldcg(x + i0 + i * 32) : make_float4(0, 0, 0, 0);
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) {
+            if (i0 + i * 32 < n) to[i0 + i * 32] = v[i];
+            ss = dot4(v[i], v[i], ss);
+        }
     }
     if (j.norm) rs = rsqrtf(fmaf(warp_sum(ss), j.inv_k, j.eps));
-    for (int i = lane; i < j.k / 4; i += 32) {
+#pragma unroll 4
+    for (int i = lane; i < n; i += 32) {
         float4 v = to[i];
         if (j.norm) {
-            const float4 w = __ldg((const float4 *)j.norm + i);
+            const float4 w = ((const float4 *)norm)[i];
             v = make_float4(v.x * rs * w.x, v.y * rs * w.y, v.z * rs * w.z, v.w * rs * w.w);
             to[i] = v;
         }
@@ -195,15 +203,19 @@ __global__ void __launch_bounds__(256, 2) batch_router_kernel(const __grid_const
     __shared__ int flag;
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, pair = warp >> 2,
               row0 = blockIdx.y * ROUTER_ROWS, e0 = blockIdx.x * 4;
-    float *xs = (float *)smem;
+    float *xs = (float *)smem, *norm = xs + ROUTER_ROWS * j.k;
     float4 w[2][ROUTER_AHEAD];
     pdl_trigger();
     router_weights(w, j, e0 + pair * 2, 0);
+    if (j.norm)
+        for (int i = threadIdx.x; i < j.k / 4; i += 256)
+            ((float4 *)norm)[i] = __ldg((const float4 *)j.norm + i);
+    __syncthreads();
     pdl_wait();
     const int n_row = *j.o.n_row;
     if (n_row == 0 && blockIdx.x + blockIdx.y + threadIdx.x == 0) j.o.order.item[0] = make_int4(0, 0, 0, 0);
     if (row0 >= n_row) return;
-    router_norm(j, xs + warp * j.k, row0 + warp, n_row, blockIdx.x == 0);
+    router_norm(j, xs + warp * j.k, norm, row0 + warp, n_row, blockIdx.x == 0);
     __syncthreads();
     for (int e = e0; e < j.o.n_expert; e += gridDim.x * 4) {
         float acc[16] = {};
@@ -223,11 +235,13 @@ __global__ void __launch_bounds__(256, 2) batch_router_kernel(const __grid_const
     if (!router_last(j.arrived + 1 + blockIdx.y, gridDim.x, &flag)) return;
     router_scratch &m = *(router_scratch *)smem;
     if (row0 + warp < n_row) router_choose(j, m.route[warp], row0 + warp);
-    if (!router_last(j.arrived, (n_row + ROUTER_ROWS - 1) / ROUTER_ROWS, &flag)) return;
+    const int groups = (n_row + ROUTER_ROWS - 1) / ROUTER_ROWS;
+    __syncthreads();
+    if (groups > 1 && !router_last(j.arrived, groups, &flag)) return;
     order_pairs(j.o, m.order, n_row * j.o.n_used);
 }
 static size_t router_bytes(int k) {
-    const size_t rows = (size_t)ROUTER_ROWS * k * 4;
+    const size_t rows = (size_t)(ROUTER_ROWS + 1) * k * 4;
     return rows > sizeof(router_scratch) ? rows : sizeof(router_scratch);
 }
 bool batch_router_fits(int k, size_t shared) { return k % 32 == 0 && router_bytes(k) + 1024 <= shared; }
@@ -299,15 +313,15 @@ cudaError_t batch_prepare(void) {
 }
 // Where things lie in shared memory.
 static int place(batch_job *j, const batch_kernel *k) {
-    j->x_pitch = j->u * 512 + 64;
-    j->columns_at = BATCH_HEAD + j->x_slots * 8 * j->x_pitch;
-    j->sums_at = j->columns_at + j->x_slots * j->u * k->columns;
-    j->ring_at = j->sums_at + (j->classes == 2 ? BATCH_WARPS * j->x_slots * 512 : 0);
-    return j->bytes = j->ring_at + BATCH_WARPS * j->slots * layout_unit_bytes(k->l);
+    j->ring_at = BATCH_HEAD + j->teams * j->classes * BATCH_MET * j->x_slots * 512;
+    return j->bytes = j->ring_at + j->teams * j->slots * j->u * layout_unit_bytes(k->l);
 }
 bool batch_plan(struct batch_job *j, const struct batch_kernel *k, int pairs, size_t shared) {
-    j->classes = j->u >= 4 ? 2 : 1;
+    j->each = j->u <= BATCH_WARPS ? 1 : 2;
+    j->classes = (j->u + j->each - 1) / j->each;
     j->x_slots = (pairs + 7) / 8;
+    j->teams = BATCH_WARPS / j->classes;
+    if (j->classes > BATCH_WARPS || j->x_slots * j->each > 2) return false;
     for (j->slots = BATCH_RING; j->slots > 1; j->slots--)
         if ((size_t)place(j, k) <= shared) return true;
     return false;

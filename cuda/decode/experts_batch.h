@@ -4,10 +4,11 @@
 
 enum {
     BATCH_WARPS = 16,
-    BATCH_HEAD = 2560, // of shared memory: barriers, addresses, items
+    BATCH_HEAD = 6784, // of shared memory: barriers, items, addresses
     BATCH_ITEMS = 64,  // of one block at most
     BATCH_LIST = 512,  // that the list of items has room for at least
-    BATCH_RING = 8,    // ring slots of a warp at most
+    BATCH_RING = 8,    // row tiles of a team's ring at most
+    BATCH_MET = 4,     // row tiles of a team whose sums are in shared memory
     BATCH_PAIRS = 16   // of an item at most
 };
 
@@ -40,15 +41,14 @@ struct batch_job {
     float *y; // else: [row][choice][n]
     size_t y_row;
     // by batch_plan
-    int classes, x_slots, slots; // warps that share the columns; 8 pairs each; of a warp's ring
-    int x_pitch; // of a pair's halves: 64 bytes more than the columns, so that the loads of a product meet no bank twice
-    int columns_at, sums_at, ring_at, bytes; // of shared memory
+    // warps that share the columns, units of each; teams of such warps; 8 pairs each; row tiles of a team's ring
+    int classes, each, teams, x_slots, slots;
+    int ring_at, bytes; // of shared memory
 };
 
 // Kernels of one layout.
 struct batch_kernel {
     enum layout l;
-    int columns; // bytes of the sums of columns of a unit and 8 pairs
     void (*gated)(const batch_job), (*plain)(const batch_job);
 };
 // NULL: none for the layout.
