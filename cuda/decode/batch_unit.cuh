@@ -1,4 +1,4 @@
-// The sums of a unit of weights for 8 pairs or 16, whose halves are in registers (experts_batch.cuh).
+// The sums of a unit of weights for 8 pairs, whose halves are in registers (experts_batch.cuh).
 //
 // Codes are multiplied as they are, as halves; the sum of a group of columns is then multiplied by its scale in float32, and the groups'
 // addends are multiplied by the sums of their columns. So a code takes an operation or two, and no product rounds.
@@ -58,14 +58,20 @@ template <int L> struct batch_factors {
                 s[i & 1][i >> 1][e] = __low2float(a[e]), m[i & 1][i >> 1][e] = __low2float(b[e]);
         }
     }
-    MEM void super(const uint8_t *u, float up) { // of super_format
+    MEM void super(const uint8_t *u, float up) { // of super_format; drawn there
         const int gid = threadIdx.x >> 2 & 7, tig = threadIdx.x & 3;
-        const float place = up * nibble_place(tig), less = up * -0x1p-24f;
+        // what is added is cut to 11 bits (batch_addends): half of the last one more
+        const float place = up * nibble_place(tig), less = up * (-0x1p-24f * (1 + 0x1p-11f));
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             const uint4 w = *(const uint4 *)(u + format<L>::scales + (gid + 8 * r) * 16);
-            const float2 d = half2_bits(w.x), a = bf16x2_bits(super_scales(w, tig)),
-                         b = bf16x2_bits(super_mins(w, tig));
+            // byte tig of s1 and of s2 in the low bytes of halves; that of h, times 4 there
+            const uint32_t v = __byte_perm(w.y, w.z, 0x4400 + 0x1101 * tig),
+                           h = (w.w >> 8 * tig & 255) * 0x4004u;
+            const uint32_t most = lop3<LOP_AND_OR>(h, 0x003c003cu, 0x43004300u);
+            const float2 d = half2_bits(w.x),
+                         a = bf16x2_bits(less_128(lop3<LOP_AND_OR>(v >> 6, 0x00030003u, most))),
+                         b = bf16x2_bits(less_128(lop3<LOP_AND_OR>(v, 0x003f003fu, 0x43004300u)));
             const float k = d.x * place, n = d.y * less;
             s[r][0][0] = a.x * k, s[r][1][0] = a.y * k;
             m[r][0][0] = b.x * n, m[r][1][0] = b.y * n;
@@ -79,7 +85,7 @@ template <int L> struct batch_factors {
         for (int r = 0; r < 2; r++) {
             const uint32_t w = *(const uint32_t *)(u + (gid + 8 * r) * 16 + tig * 4);
             const float d = half_bits(*(const uint16_t *)(u + 256 + (gid + 8 * r) * 2)) * up, k = d * place,
-                        n = d * -0x1p-19f;
+                        n = d * (-0x1p-19f * (1 + 0x1p-11f));
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 const float c = byte_float_less_128(w, i);
@@ -143,34 +149,26 @@ DEV void batch_scale(float (&acc)[4], const float (&d)[4], float s0, float s1) {
     acc[2] = fmaf(d[2], s1, acc[2]);
     acc[3] = fmaf(d[3], s1, acc[3]);
 }
-DEV uint32_t batch_tf32(float x) {
-    return __float_as_uint(x) + 0x1000u;
-} // rounded: the last 13 bits are not read
 // Addends of a lane's groups times the sums of columns, those in two parts of 11 bits.
-template <int L, int NT>
-DEV void batch_addends(float (&acc)[NT][4], const batch_factors<L> &f, const batch_x<L> *x) {
+template <int L> DEV void batch_addends(float (&acc)[4], const batch_factors<L> &f, const batch_x<L> &x) {
 #pragma unroll
     for (int e = 0; e < batch_groups<L>::E; e++) {
-        const uint32_t m[4] = {batch_tf32(f.m[0][0][e]), batch_tf32(f.m[1][0][e]), batch_tf32(f.m[0][1][e]),
-                               batch_tf32(f.m[1][1][e])};
-#pragma unroll
-        for (int n = 0; n < NT; n++) {
-            const float v0 = x[n].sum[0][e], v1 = x[n].sum[1][e];
-            const uint32_t b0 = __float_as_uint(v0) & 0xffffe000u, b1 = __float_as_uint(v1) & 0xffffe000u;
-            mma_tf32(acc[n], m[0], m[1], m[2], m[3], b0, b1);
-            mma_tf32(acc[n], m[0], m[1], m[2], m[3], __float_as_uint(v0 - __uint_as_float(b0)),
-                     __float_as_uint(v1 - __uint_as_float(b1)));
-        }
+        const uint32_t m[4] = {__float_as_uint(f.m[0][0][e]), __float_as_uint(f.m[1][0][e]),
+                               __float_as_uint(f.m[0][1][e]), __float_as_uint(f.m[1][1][e])};
+        const uint32_t b0 = __float_as_uint(x.sum[0][e]) & 0xffffe000u,
+                       b1 = __float_as_uint(x.sum[1][e]) & 0xffffe000u;
+        mma_tf32(acc, m[0], m[1], m[2], m[3], b0, b1);
+        mma_tf32(acc, m[0], m[1], m[2], m[3], __float_as_uint(x.sum[0][e] - __uint_as_float(b0)),
+                 __float_as_uint(x.sum[1][e] - __uint_as_float(b1)));
     }
 }
 // u: the unit, in shared memory; up: see unit_halves.cuh
-template <int L, int NT>
-DEV void batch_unit(float (&acc)[NT][4], const uint8_t *u, const batch_x<L> *x, float up) {
+template <int L> DEV void batch_unit(float (&acc)[4], const uint8_t *u, const batch_x<L> &x, float up) {
     using G = batch_groups<L>;
     const int lane = threadIdx.x & 31;
     batch_factors<L> f;
     f.load(u, up);
-    if (G::addends) batch_addends<L, NT>(acc, f, x);
+    if (G::addends) batch_addends<L>(acc, f, x);
 #pragma unroll
     for (int q = 0; q < 4; q++) {
         tile_codes<L> t;
@@ -178,25 +176,20 @@ DEV void batch_unit(float (&acc)[NT][4], const uint8_t *u, const batch_x<L> *x, 
 #pragma unroll
         for (int g = 2 * q; g < 2 * q + 2; g++) {
             uint32_t a[2][4];
-            float s[2][G::E];
+            float s[2][G::E], d[4];
 #pragma unroll
             for (int r = 0; r < 2; r++)
 #pragma unroll
                 for (int e = 0; e < G::E; e++)
                     s[r][e] = __shfl_sync(~0u, f.s[r][g >> 2][e], (lane & ~3) | (g & 3));
             batch_codes<L>(a, t, g);
-#pragma unroll
-            for (int n = 0; n < NT; n++) {
-                const uint4 v = x[n].v[g];
-                float d[4];
-                batch_mma(d, a[0], v.x, v.y);
-                if (G::E == 2) {
-                    batch_scale(acc[n], d, s[0][0], s[1][0]);
-                    batch_mma(d, a[1], v.z, v.w);
-                } else
-                    mma_f16(d, a[1][0], a[1][1], a[1][2], a[1][3], v.z, v.w);
-                batch_scale(acc[n], d, s[0][G::E - 1], s[1][G::E - 1]);
-            }
+            batch_mma(d, a[0], x.v[g].x, x.v[g].y);
+            if (G::E == 2) {
+                batch_scale(acc, d, s[0][0], s[1][0]);
+                batch_mma(d, a[1], x.v[g].z, x.v[g].w);
+            } else
+                mma_f16(d, a[1][0], a[1][1], a[1][2], a[1][3], x.v[g].z, x.v[g].w);
+            batch_scale(acc, d, s[0][G::E - 1], s[1][G::E - 1]);
         }
     }
 }

@@ -5,6 +5,12 @@
 #include "cuda/decode/gemv_epilogue.cuh"
 #include "cuda/formats/unit_halves.cuh"
 
+DEV void prefetch_l2(const void *p, uint32_t bytes) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(p), "r"(bytes) : "memory");
+#endif
+}
+
 // ---- pairs in the order of their experts: one block
 enum { ORDER_THREADS = 256, ORDER_EACH = ROUTE_EXPERTS_MAX / ORDER_THREADS };
 struct order_scratch {
@@ -34,24 +40,26 @@ DEV void order_pairs(const batch_order_job &j, order_scratch &m, int n) {
     };
     for (int e = tid; e < j.n_expert; e += ORDER_THREADS) m.many[e] = 0;
     __syncthreads();
-    for (int p = tid; p < n; p += ORDER_THREADS) atomicAdd(&m.many[expert(p)], 1);
+    const int own = tid < n ? expert(tid) : 0; // of the thread's first pair
+    for (int p = tid; p < n; p += ORDER_THREADS) atomicAdd(&m.many[p == tid ? own : expert(p)], 1);
     __syncthreads();
-    unsigned own = 0, all; // pairs, and items in the high half
+    unsigned counted = 0, all; // pairs, and items in the high half
     for (int i = 0; i < ORDER_EACH; i++) {
         const int e = tid * ORDER_EACH + i, many = e < j.n_expert ? m.many[e] : 0;
-        own += (unsigned)many | (unsigned)((many + j.pairs - 1) / j.pairs) << 16;
+        counted += (unsigned)many | (unsigned)((many + BATCH_PAIRS - 1) / BATCH_PAIRS) << 16;
     }
-    unsigned before = sum_before(own, m.part, all);
+    unsigned before = sum_before(counted, m.part, all);
     for (int i = 0; i < ORDER_EACH; i++) {
         const int e = tid * ORDER_EACH + i, many = e < j.n_expert ? m.many[e] : 0, first = before & 0xffff;
         if (many) m.place[e] = first;
-        for (int k = 0; k < many; k += j.pairs, before += 1u << 16)
-            j.order.item[1 + (before >> 16)] = make_int4(e, first + k, min(j.pairs, many - k), 0);
+        for (int k = 0; k < many; k += BATCH_PAIRS, before += 1u << 16)
+            j.order.item[1 + (before >> 16)] = make_int4(e, first + k, min(BATCH_PAIRS, many - k), 0);
         before += many;
     }
     if (tid == 0) j.order.item[0] = make_int4((int)(all >> 16), 0, 0, 0);
     __syncthreads();
-    for (int p = tid; p < n; p += ORDER_THREADS) j.order.pair[atomicAdd(&m.place[expert(p)], 1)] = p;
+    for (int p = tid; p < n; p += ORDER_THREADS)
+        j.order.pair[atomicAdd(&m.place[p == tid ? own : expert(p)], 1)] = p;
 }
 __global__ void __launch_bounds__(ORDER_THREADS)
     batch_order_kernel(const __grid_constant__ batch_order_job j) {
@@ -80,39 +88,46 @@ DEV void router_give(const batch_router_job &j, int row, int col, const float4 &
     *(uint2 *)(j.xo + row * j.xo_row + ((col & ~31) + row_order(true, col)) * 2) = make_uint2(
         pack_half2(skinny_range(v.x), skinny_range(v.z)), pack_half2(skinny_range(v.y), skinny_range(v.w)));
 }
-// Row `warp` of the group: normed to xs, and by one block as halves to memory. norm: the weights, in shared memory.
-DEV void router_norm(const batch_router_job &j, float *xs, const float *norm, int row, int n_row,
+// Row `row` of the step, which lies in `to`: normed there, and by one block as halves to memory. norm: the weights, in shared memory.
+DEV void router_norm(const batch_router_job &j, float4 *to, const float4 *norm, int row, int n_row,
                      bool gives) {
-    enum { AHEAD = 8 };
     const int lane = threadIdx.x & 31, n = j.k / 4;
-    const float4 *x = (const float4 *)(j.x.p + (size_t)min(row, n_row - 1) * j.x.stride);
-    float4 *to = (float4 *)xs;
     float ss = 0, rs = 1;
-    for (int i0 = lane; i0 < n; i0 += AHEAD * 32) {
-        float4 v[AHEAD];
-#pragma unroll
-        for (int i = 0; i < AHEAD; i++)
-            v[i] = i0 + i * 32 < n ? __ldcg(x + i0 + i * 32) : make_float4(0, 0, 0, 0);
-#pragma unroll
-        for (int i = 0; i < AHEAD; i++) {
-            if (i0 + i * 32 < n) to[i0 + i * 32] = v[i];
-            ss = dot4(v[i], v[i], ss);
-        }
+    if (j.norm) {
+#pragma unroll 8
+        for (int i = lane; i < n; i += 32) ss = dot4(to[i], to[i], ss);
+        rs = rsqrtf(fmaf(warp_sum(ss), j.inv_k, j.eps));
     }
-    if (j.norm) rs = rsqrtf(fmaf(warp_sum(ss), j.inv_k, j.eps));
 #pragma unroll 4
     for (int i = lane; i < n; i += 32) {
         float4 v = to[i];
         if (j.norm) {
-            const float4 w = ((const float4 *)norm)[i];
+            const float4 w = norm[i];
             v = make_float4(v.x * rs * w.x, v.y * rs * w.y, v.z * rs * w.z, v.w * rs * w.w);
             to[i] = v;
         }
         if (gives && row < n_row && !j.other.p) router_give(j, row, i * 4, v);
     }
     if (!gives || row >= n_row || !j.other.p) return;
-    x = (const float4 *)(j.other.p + (size_t)row * j.other.stride);
+    const float4 *x = (const float4 *)(j.other.p + (size_t)row * j.other.stride);
     for (int i = lane; i < j.other.width / 4; i += 32) router_give(j, row, i * 4, __ldcg(x + i));
+}
+// Rows of the group to shared memory; of the first warp.
+DEV void router_rows(const batch_router_job &j, float *xs, uint32_t bar, int row0, int n_row) {
+    const int lane = threadIdx.x & 31;
+    if (lane == 0) barrier_expect(bar, ROUTER_ROWS * j.k * 4);
+    __syncwarp();
+    if (lane < ROUTER_ROWS)
+        bulk_copy(smem_address(xs + lane * j.k), j.x.p + (size_t)min(row0 + lane, n_row - 1) * j.x.stride,
+                  j.k * 4, bar);
+}
+// The first bytes of all experts to the L2 cache, where most of them will be asked for.
+DEV void router_ahead(const batch_router_job &j) {
+    const int block = blockIdx.y * gridDim.x + blockIdx.x, blocks = gridDim.x * gridDim.y;
+    const int piece = j.ahead_bytes / 8;
+    if (threadIdx.x < 8 && piece)
+        for (int e = block; e < j.o.n_expert; e += blocks)
+            prefetch_l2(j.ahead + e * j.ahead_step + threadIdx.x * piece, piece);
 }
 // Columns k .. k + 3 of a row of floats or halves.
 DEV float4 router_load(const batch_router_job &j, int row, int k) {
@@ -201,6 +216,7 @@ __global__ void __launch_bounds__(256, 2) batch_router_kernel(const __grid_const
     extern __shared__ __align__(1024) uint8_t smem[];
     __shared__ float part[4][2][16];
     __shared__ int flag;
+    __shared__ uint64_t bar;
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, pair = warp >> 2,
               row0 = blockIdx.y * ROUTER_ROWS, e0 = blockIdx.x * 4;
     float *xs = (float *)smem, *norm = xs + ROUTER_ROWS * j.k;
@@ -210,12 +226,17 @@ __global__ void __launch_bounds__(256, 2) batch_router_kernel(const __grid_const
     if (j.norm)
         for (int i = threadIdx.x; i < j.k / 4; i += 256)
             ((float4 *)norm)[i] = __ldg((const float4 *)j.norm + i);
+    if (threadIdx.x == 0) barrier_init(smem_address(&bar), 1);
+    barrier_fence();
+    router_ahead(j);
     __syncthreads();
     pdl_wait();
     const int n_row = *j.o.n_row;
     if (n_row == 0 && blockIdx.x + blockIdx.y + threadIdx.x == 0) j.o.order.item[0] = make_int4(0, 0, 0, 0);
     if (row0 >= n_row) return;
-    router_norm(j, xs + warp * j.k, norm, row0 + warp, n_row, blockIdx.x == 0);
+    if (warp == 0) router_rows(j, xs, smem_address(&bar), row0, n_row);
+    barrier_wait(smem_address(&bar), 0);
+    router_norm(j, (float4 *)(xs + warp * j.k), (const float4 *)norm, row0 + warp, n_row, blockIdx.x == 0);
     __syncthreads();
     for (int e = e0; e < j.o.n_expert; e += gridDim.x * 4) {
         float acc[16] = {};
@@ -246,6 +267,7 @@ static size_t router_bytes(int k) {
 }
 bool batch_router_fits(int k, size_t shared) { return k % 32 == 0 && router_bytes(k) + 1024 <= shared; }
 cudaError_t batch_router_launch(batch_router_job j, int n, int sm_count, cudaStream_t s) {
+    if (n * j.o.n_used < 2 * j.o.n_expert) j.ahead_bytes = 0; // less than six of seven of them
     const int groups = (n + ROUTER_ROWS - 1) / ROUTER_ROWS, most = (j.o.n_expert + 3) / 4,
               chunks = sm_count / groups;
     return launch_overlapped(batch_router_kernel,
@@ -313,15 +335,14 @@ cudaError_t batch_prepare(void) {
 }
 // Where things lie in shared memory.
 static int place(batch_job *j, const batch_kernel *k) {
-    j->ring_at = BATCH_HEAD + j->teams * j->classes * BATCH_MET * j->x_slots * 512;
+    j->ring_at = BATCH_HEAD + j->teams * j->classes * BATCH_MET * 512;
     return j->bytes = j->ring_at + j->teams * j->slots * j->u * layout_unit_bytes(k->l);
 }
-bool batch_plan(struct batch_job *j, const struct batch_kernel *k, int pairs, size_t shared) {
+bool batch_plan(struct batch_job *j, const struct batch_kernel *k, size_t shared) {
     j->each = j->u <= BATCH_WARPS ? 1 : 2;
     j->classes = (j->u + j->each - 1) / j->each;
-    j->x_slots = (pairs + 7) / 8;
     j->teams = BATCH_WARPS / j->classes;
-    if (j->classes > BATCH_WARPS || j->x_slots * j->each > 2) return false;
+    if (j->classes > BATCH_WARPS) return false;
     for (j->slots = BATCH_RING; j->slots > 1; j->slots--)
         if ((size_t)place(j, k) <= shared) return true;
     return false;

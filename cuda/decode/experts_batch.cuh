@@ -1,7 +1,7 @@
 // Experts of several decode rows.
 //
-// An item is an expert and up to 8 * x_slots of the pairs (row, choice) that chose it; the row tiles of all items form one sequence, of
-// which each block takes an even part. So an expert's weights come once for all its pairs. A team of warps takes
+// An item is an expert and up to 8 of the pairs (row, choice) that chose it; the row tiles of all items form one sequence, of
+// which each block takes an even part. So an expert's weights come once for 8 of its pairs, and again out of the L2 cache for more. A team of warps takes
 // every n-th row tile of the block, each warp of it a unit of the columns (two where there are more than 16 units), whose pairs it keeps in
 // registers for all of an item's tiles. Sums of a tile go to shared memory; a warp of the team, each in its turn, adds them while the others go
 // on, and asks for the weights that take the tile's place in the team's ring, which runs over the ends of items. Nothing of a block waits for
@@ -15,21 +15,20 @@
 #include "cuda/decode/batch_unit.cuh"
 #include "cuda/decode/experts_batch.h"
 
-// ---- what follows the sums, for the 8 pairs of the item from place on
+// ---- what follows the sums
 DEV float batch_glu(const batch_job &j, float g, float u) {
     if (j.act != ACT_SWIGLU_OAI) return act_apply(j.act, g) * u;
     const float x = g > j.limit ? j.limit : g, v = u > j.limit ? j.limit : u < -j.limit ? -j.limit : u;
     return x / (1.f + __expf(-j.alpha * x)) * (v + 1.f);
 }
-// v: sums [h * 2 + q] of rows gid + 8 h of the tile and pairs 2 tig + q; to: of the 8 pairs, what batch_pairs left.
+// v: sums [h * 2 + q] of rows gid + 8 h of the tile and pairs 2 tig + q of the item; to: of these, batch_pairs left.
 template <bool GATED>
-DEV void batch_finish(const batch_job &j, const int4 &item, int tile, int place, const int *to,
-                      const float (&v)[4]) {
+DEV void batch_finish(const batch_job &j, const int4 &item, int tile, const int *to, const float (&v)[4]) {
     const int lane = threadIdx.x & 31, gid = lane >> 2;
 #pragma unroll
     for (int q = 0; q < 2; q++) {
         const int i = 2 * (lane & 3) + q;
-        if (place + i >= item.z) continue;
+        if (i >= item.z) continue;
         float a = v[q] * j.down, b = v[2 + q] * j.down;
         if constexpr (GATED) {
             const int col = tile * 8 + gid;
@@ -44,7 +43,7 @@ DEV void batch_finish(const batch_job &j, const int4 &item, int tile, int place,
                 a += bias[0];
                 b += bias[j.bias_up];
             }
-            __half *out = (__half *)(j.xo + (size_t)(item.y + place + i) * j.xo_row);
+            __half *out = (__half *)(j.xo + (size_t)(item.y + i) * j.xo_row);
             out[(col & ~31) + row_order(true, col)] = __float2half(skinny_range(batch_glu(j, a, b)));
         } else {
             const int col = tile * 16 + gid;
@@ -62,18 +61,20 @@ struct batch_shared {
     MEM uint64_t *full(int team, int slot) const { return (uint64_t *)at + team * BATCH_RING + slot; }
     MEM uint64_t *met(int set) const { return full(BATCH_WARPS, 0) + set; } // of teams and buffers
     MEM int *count() const { return (int *)met(BATCH_WARPS * BATCH_MET); }
-    MEM int4 *items() const { return (int4 *)(count() + 4); }
+    MEM int *done() const { return count() + 4; } // row tiles of an item whose results are written
+    MEM int4 *items() const { return (int4 *)(done() + BATCH_ITEMS); }
     // of the block's places: gated: a pair's row; else where its result begins, floats
     MEM int *to() const { return (int *)(items() + BATCH_ITEMS); }
-    // sums of a tile: [team][buffer][class][x_slots][lane]
+    // sums of a tile: [team][buffer][class][lane]
     MEM float4 *sums(const batch_job &j, int set) const {
-        return (float4 *)(at + BATCH_HEAD) + set * j.classes * j.x_slots * 32;
+        return (float4 *)(at + BATCH_HEAD) + set * j.classes * 32;
     }
 };
 // What a warp knows of its block and its team.
 struct batch_team {
-    int t, t1, first, base; // the team's first row tile and that behind the block's, its first item and place
-    int of, own;            // number of the team, class of the warp
+    int t, t0, t1, first,
+        base;    // the team's first row tile; the block's, and that behind them; its first item and place
+    int of, own; // number of the team, class of the warp
     int n, turn, slot, phase; // tiles done, n % classes, ring
     int item, tile;           // of the last one, which is not finished yet
 };
@@ -82,13 +83,14 @@ template <int L>
 DEV void batch_ask(const batch_job &j, const batch_shared &m, const batch_team &t, int nth, int slot) {
     const int at = t.t + nth * j.teams;
     if (at >= t.t1 || !elect_one()) return;
-    const int bytes = j.u * layout_unit_bytes((enum layout)L), item = at / j.tiles;
+    const int bytes = j.u * layout_unit_bytes((enum layout)L);
     const uint32_t bar = smem_address(m.full(t.of, slot));
+    int item = t.item, from = (t.first + item) * j.tiles;
+    for (; at >= from + j.tiles; from += j.tiles) item++;
     barrier_expect(bar, bytes);
     bulk_copy(smem_address(m.at) + j.ring_at + (t.of * j.slots + slot) * bytes,
-              j.w + m.items()[item - t.first].x * j.step +
-                  (size_t)((unsigned)(at - item * j.tiles) * (unsigned)bytes),
-              bytes, bar, policy_evict_first());
+              j.w + m.items()[item].x * j.step + (size_t)((unsigned)(at - from) * (unsigned)bytes), bytes,
+              bar, policy_evict_first());
 }
 // The sums of the team's last row tile, in the order of the classes, by the warp whose turn it is.
 template <int L, bool GATED>
@@ -100,43 +102,60 @@ DEV void batch_end(const batch_job &j, const batch_shared &m, const batch_team &
     __syncwarp();
     const int4 item = m.items()[t.item];
     const float4 *part = m.sums(j, set) + (threadIdx.x & 31);
-    for (int h = 0; h * 8 < item.z; h++) {
-        float v[4] = {};
+    float v[4] = {};
 #pragma unroll 4
-        for (int c = 0; c < j.classes; c++) {
-            const float4 a = part[(c * j.x_slots + h) * 32];
-            v[0] += a.x, v[1] += a.y, v[2] += a.z, v[3] += a.w;
+    for (int c = 0; c < j.classes; c++) {
+        const float4 a = part[c * 32];
+        v[0] += a.x, v[1] += a.y, v[2] += a.z, v[3] += a.w;
+    }
+    batch_finish<GATED>(j, item, t.tile, m.to() + item.y - t.base, v);
+    if (!GATED) return;
+    __syncwarp();
+    if (elect_one()) { // the last one of the block's tells down
+        const int from = (t.first + t.item) * j.tiles, all = min(t.t1, from + j.tiles) - max(t.t0, from);
+        __threadfence_block();
+        if (atomicAdd(m.done() + t.item, 1) == all - 1) {
+            __threadfence();
+            atomicAdd(&j.order.item[1 + t.first + t.item].w, all);
         }
-        batch_finish<GATED>(j, item, t.tile, h * 8, m.to() + item.y - t.base + h * 8, v);
     }
 }
-// The warp's row tiles of item s, from t to before end; 8 NT pairs, U units.
-template <int L, bool GATED, int NT, int U>
+// Down: until all row tiles of gate and up of item s are there.
+DEV void batch_after(const batch_job &j, int s) {
+    if (j.after && (threadIdx.x & 31) == 0) {
+        const int *w = &j.order.item[1 + s].w;
+        int n;
+        do asm volatile("ld.acquire.gpu.global.b32 %0, [%1];" : "=r"(n) : "l"(w) : "memory");
+        while (n < j.after);
+    }
+    __syncwarp();
+}
+// The warp's row tiles of item s, from t to before end, of U units each.
+template <int L, bool GATED, int U>
 DEV int batch_item(const batch_job &j, const batch_shared &m, batch_team &team, int s, int t, int end) {
     constexpr int UB = layout_unit_bytes((enum layout)L);
-    const int lane = threadIdx.x & 31, unit = team.own * U;
+    const int lane = threadIdx.x & 31, unit = team.own * U, bytes = j.u * UB;
+    const uint8_t *ring = m.at + j.ring_at + team.of * j.slots * bytes + unit * UB;
+    float4 *sums = m.sums(j, team.of * BATCH_MET) + team.own * 32 + lane;
+    const uint32_t full = smem_address(m.full(team.of, 0)), met = smem_address(m.met(team.of * BATCH_MET));
     const int4 item = m.items()[s];
-    batch_x<L> x[NT * U];
+    if (!GATED) batch_after(j, team.first + s);
+    const bool is = (lane >> 2) < item.z;
+    const int place = item.y + (lane >> 2), row = !is ? 0 : GATED ? m.to()[place - team.base] : place;
+    batch_x<L> x[U];
 #pragma unroll
-    for (int i = 0; i < NT * U; i++) {
-        const int place = (U == 1 ? i * 8 : 0) + (lane >> 2), at = unit + (U == 1 ? 0 : i);
-        const bool is = place < item.z;
-        const int row = !is ? 0 : GATED ? m.to()[item.y - team.base + place] : item.y + place;
-        x[i].load(j.x + row * j.x_row + at * 512, is ? j.k - at * 256 : 0);
-    }
+    for (int i = 0; i < U; i++)
+        x[i].load(j.x + row * j.x_row + (unit + i) * 512, is ? j.k - (unit + i) * 256 : 0);
     for (; t < end; t += j.teams) {
-        const uint8_t *w = m.at + j.ring_at + ((team.of * j.slots + team.slot) * j.u + unit) * UB;
-        float acc[NT][4] = {};
-        barrier_wait(smem_address(m.full(team.of, team.slot)), team.phase);
+        float acc[4] = {};
+        barrier_wait(full + team.slot * 8, team.phase);
 #pragma unroll
         for (int i = 0; i < U; i++)
-            if (i == 0 || unit + i < j.u) batch_unit<L, NT>(acc, w + i * UB, x + i, j.up);
-        const int set = team.of * BATCH_MET + (team.n & (BATCH_MET - 1));
-        float4 *part = m.sums(j, set) + team.own * j.x_slots * 32 + lane;
-#pragma unroll
-        for (int n = 0; n < NT; n++) part[n * 32] = make_float4(acc[n][0], acc[n][1], acc[n][2], acc[n][3]);
+            if (i == 0 || unit + i < j.u) batch_unit<L>(acc, ring + team.slot * bytes + i * UB, x[i], j.up);
+        const int buffer = team.n & (BATCH_MET - 1);
+        sums[buffer * j.classes * 32] = make_float4(acc[0], acc[1], acc[2], acc[3]);
         __syncwarp();
-        if (lane == 0) barrier_arrive(smem_address(m.met(set)));
+        if (lane == 0) barrier_arrive(met + buffer * 8);
         if (team.n) batch_end<L, GATED>(j, m, team);
         if (++team.slot == j.slots) {
             team.slot = 0;
@@ -183,6 +202,7 @@ __global__ void __launch_bounds__(BATCH_WARPS * 32, 1)
     const batch_shared m = {smem};
     for (int i = threadIdx.x; i < BATCH_WARPS * (BATCH_RING + BATCH_MET); i += BATCH_WARPS * 32)
         barrier_init(smem_address(m.full(0, 0) + i), i < BATCH_WARPS * BATCH_RING ? 1 : j.classes);
+    if (threadIdx.x < BATCH_ITEMS) m.done()[threadIdx.x] = 0;
     barrier_fence();
     if (GATED) { // the order is new: the kernels behind this one may read it ahead of their wait
         pdl_wait();
@@ -197,11 +217,10 @@ __global__ void __launch_bounds__(BATCH_WARPS * 32, 1)
         return;
     }
     const int warp = threadIdx.x >> 5, of = warp / j.classes;
-    batch_team team = {of < j.teams ? t0 + of : t1, t1, first, m.items()[0].y, of, warp - of * j.classes};
+    batch_team team = {of < j.teams ? t0 + of : t1, t0, t1, first, m.items()[0].y, of, warp - of * j.classes};
     if (team.own == 0)
         for (int s = 0; s < j.slots; s++) batch_ask<L>(j, m, team, s, s);
     batch_pairs<GATED>(j, m, n_item);
-    if (!GATED) pdl_wait();
     __syncthreads();
 
     int t = team.t;
@@ -209,13 +228,12 @@ __global__ void __launch_bounds__(BATCH_WARPS * 32, 1)
         const int end = min(t1, (first + s + 1) * j.tiles);
         if (t >= end) continue;
         if (j.each == 2)
-            t = batch_item<L, GATED, 1, 2>(j, m, team, s, t, end);
-        else if (m.items()[s].z > 8)
-            t = batch_item<L, GATED, 2, 1>(j, m, team, s, t, end);
+            t = batch_item<L, GATED, 2>(j, m, team, s, t, end);
         else
-            t = batch_item<L, GATED, 1, 1>(j, m, team, s, t, end);
+            t = batch_item<L, GATED, 1>(j, m, team, s, t, end);
     }
     if (team.n) batch_end<L, GATED>(j, m, team);
+    if (!GATED) pdl_wait(); // what follows this kernel follows the one before, too
 }
 
 #define BATCH_CODES(id)                                                                                      \
