@@ -5,12 +5,6 @@
 #include "cuda/decode/gemv_epilogue.cuh"
 #include "cuda/formats/unit_halves.cuh"
 
-DEV void prefetch_l2(const void *p, uint32_t bytes) {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(p), "r"(bytes) : "memory");
-#endif
-}
-
 // ---- pairs in the order of their experts: one block
 enum { ORDER_THREADS = 256, ORDER_EACH = ROUTE_EXPERTS_MAX / ORDER_THREADS };
 struct order_scratch {
@@ -121,14 +115,6 @@ DEV void router_rows(const batch_router_job &j, float *xs, uint32_t bar, int row
         bulk_copy(smem_address(xs + lane * j.k), j.x.p + (size_t)min(row0 + lane, n_row - 1) * j.x.stride,
                   j.k * 4, bar);
 }
-// The first bytes of all experts to the L2 cache, where most of them will be asked for.
-DEV void router_ahead(const batch_router_job &j) {
-    const int block = blockIdx.y * gridDim.x + blockIdx.x, blocks = gridDim.x * gridDim.y;
-    const int piece = j.ahead_bytes / 8;
-    if (threadIdx.x < 8 && piece)
-        for (int e = block; e < j.o.n_expert; e += blocks)
-            prefetch_l2(j.ahead + e * j.ahead_step + threadIdx.x * piece, piece);
-}
 // Columns k .. k + 3 of a row of floats or halves.
 DEV float4 router_load(const batch_router_job &j, int row, int k) {
     const size_t unit = (size_t)(row >> 4) * j.u + (k >> 8);
@@ -228,7 +214,6 @@ __global__ void __launch_bounds__(256, 2) batch_router_kernel(const __grid_const
             ((float4 *)norm)[i] = __ldg((const float4 *)j.norm + i);
     if (threadIdx.x == 0) barrier_init(smem_address(&bar), 1);
     barrier_fence();
-    router_ahead(j);
     __syncthreads();
     pdl_wait();
     const int n_row = *j.o.n_row;
@@ -267,7 +252,6 @@ static size_t router_bytes(int k) {
 }
 bool batch_router_fits(int k, size_t shared) { return k % 32 == 0 && router_bytes(k) + 1024 <= shared; }
 cudaError_t batch_router_launch(batch_router_job j, int n, int sm_count, cudaStream_t s) {
-    if (n * j.o.n_used < 2 * j.o.n_expert) j.ahead_bytes = 0; // less than six of seven of them
     const int groups = (n + ROUTER_ROWS - 1) / ROUTER_ROWS, most = (j.o.n_expert + 3) / 4,
               chunks = sm_count / groups;
     return launch_overlapped(batch_router_kernel,

@@ -146,6 +146,8 @@ DEV int batch_item(const batch_job &j, const batch_shared &m, batch_team &team, 
 #pragma unroll
     for (int i = 0; i < U; i++)
         x[i].load(j.x + row * j.x_row + (unit + i) * 512, is ? j.k - (unit + i) * 256 : 0);
+    if (team.own == 0 && team.n == 0)
+        for (int n = 2; n < j.slots; n++) batch_ask<L>(j, m, team, n, n);
     for (; t < end; t += j.teams) {
         float acc[4] = {};
         barrier_wait(full + team.slot * 8, team.phase);
@@ -185,14 +187,10 @@ DEV int batch_share(const batch_job &j, const batch_shared &m, int &t0, int &t1,
     __syncthreads();
     return n;
 }
-// Of the pairs of the block's items, where they come from or go to.
-template <bool GATED> DEV void batch_pairs(const batch_job &j, const batch_shared &m, int n_item) {
-    const int4 last = m.items()[n_item - 1];
-    const int base = m.items()[0].y, n = last.y + last.z - base;
-    for (int i = threadIdx.x; i < n; i += BATCH_WARPS * 32) {
-        const int p = __ldcg(j.order.pair + base + i), row = p / j.n_used;
-        m.to()[i] = GATED ? row : (int)(row * j.y_row) + (p - row * j.n_used) * j.n;
-    }
+// Of a pair of the block's items, where it comes from or goes to.
+template <bool GATED> DEV int batch_pair(const batch_job &j, int p) {
+    const int row = p / j.n_used;
+    return GATED ? row : (int)(row * j.y_row) + (p - row * j.n_used) * j.n;
 }
 
 template <int L, bool GATED>
@@ -218,9 +216,13 @@ __global__ void __launch_bounds__(BATCH_WARPS * 32, 1)
     }
     const int warp = threadIdx.x >> 5, of = warp / j.classes;
     batch_team team = {of < j.teams ? t0 + of : t1, t0, t1, first, m.items()[0].y, of, warp - of * j.classes};
+    // the pairs first, which would wait behind all of the ring else; as the first item's columns would, before which two tiles go
+    const int4 last = m.items()[n_item - 1];
+    const bool is = (int)threadIdx.x < last.y + last.z - team.base;
+    const int pair = is ? __ldcg(j.order.pair + team.base + threadIdx.x) : 0;
     if (team.own == 0)
-        for (int s = 0; s < j.slots; s++) batch_ask<L>(j, m, team, s, s);
-    batch_pairs<GATED>(j, m, n_item);
+        for (int s = 0; s < 2; s++) batch_ask<L>(j, m, team, s, s);
+    if (is) m.to()[threadIdx.x] = batch_pair<GATED>(j, pair);
     __syncthreads();
 
     int t = team.t;

@@ -84,10 +84,6 @@ struct batch_router_job {
     int u, k;
     float factor;
     const float *bias;
-    const uint8_t *
-        ahead; // matrices of gate and up, of each of which the first bytes, a multiple of 128, come to the L2 cache
-    size_t ahead_step;
-    int ahead_bytes;
     int *arrived; // BATCH_GROUPS numbers, 0 between launches
 };
 enum { BATCH_GROUPS = 33 };                   // groups of 8 rows of a step, and one

@@ -1,6 +1,5 @@
 // A mixture of experts of the decode list for steps of several rows, and for one row of an engine that may have more: its jobs, its launches.
 #include "cuda/run/decode_program_impl.h"
-#include <algorithm>
 #include "seam/op_list.h"
 
 static const int *rows_of(const cuda_backend *b, bool out_rows) {
@@ -57,12 +56,8 @@ static void make_stacks(const cuda_backend *b, const float (*up)[2], const struc
 }
 static void make_gated(const cuda_backend *b, const float (*up)[2], const struct experts_ops &o,
                        batch_link *e) {
-    enum { L2_BYTES = 24 << 20 }; // about half of what an H200 has
     batch_job &j = e->gated;
     make_stacks(b, up, o.gated->w, e->router, &j);
-    e->router.ahead = j.w;
-    e->router.ahead_step = j.step;
-    e->router.ahead_bytes = (int)std::min((size_t)(L2_BYTES / e->router.o.n_expert), j.step) & ~127;
     if (j.bias) j.bias_up = (size_t)(cuda_matrix(b, o.gated->w->id, 1).bias - j.bias);
     j.x = e->router.xo;
     j.x_row = e->router.xo_row;
