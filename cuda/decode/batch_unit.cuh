@@ -16,10 +16,6 @@ template <int L> struct batch_x {
     uint4 v[8];
     float sum[2][E];
 
-    MEM static float sum8(uint32_t a, uint32_t b) {
-        const float2 x = half2_bits(a), y = half2_bits(b);
-        return (x.x + x.y) + (y.x + y.y);
-    }
     // x: halves in the order of codes (act_tile.cuh), n columns of them, a multiple of 32; zeros behind them
     MEM void load(const uint8_t *x, int n) {
         const int tig = threadIdx.x & 3;
@@ -27,16 +23,16 @@ template <int L> struct batch_x {
         for (int g = 0; g < 8; g++)
             v[g] = g * 32 < n ? __ldcg((const uint4 *)(x + g * 64 + tig * 16)) : make_uint4(0, 0, 0, 0);
         if constexpr (batch_groups<L>::addends) {
+            // times ones in column 2 (g & 3) + g / 4 of a product, so that the sums come where they belong
+            float d[E][4] = {};
 #pragma unroll
-            for (int g = 0; g < 8; g++)
+            for (int g = 0; g < 8; g++) {
+                const uint32_t one = (threadIdx.x >> 2 & 7) == 2 * (g & 3) + (g >> 2) ? 0x3c003c00u : 0;
+                mma_f16(d[0], v[g].x, 0, v[g].y, 0, one, one);
+                mma_f16(d[E - 1], v[g].z, 0, v[g].w, 0, one, one);
+            }
 #pragma unroll
-                for (int e = 0; e < E; e++) {
-                    float s = e ? sum8(v[g].z, v[g].w) : sum8(v[g].x, v[g].y);
-                    if (E == 1) s += sum8(v[g].z, v[g].w);
-                    s += __shfl_xor_sync(~0u, s, 1);
-                    s += __shfl_xor_sync(~0u, s, 2);
-                    if (tig == (g & 3)) sum[g >> 2][e] = s;
-                }
+            for (int e = 0; e < E; e++) sum[0][e] = d[e][0], sum[1][e] = d[e][1];
         }
     }
 };

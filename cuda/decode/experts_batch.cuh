@@ -24,32 +24,31 @@ DEV float batch_glu(const batch_job &j, float g, float u) {
 // v: sums [h * 2 + q] of rows gid + 8 h of the tile and pairs 2 tig + q of the item; to: of these, batch_pairs left.
 template <bool GATED>
 DEV void batch_finish(const batch_job &j, const int4 &item, int tile, const int *to, const float (&v)[4]) {
-    const int lane = threadIdx.x & 31, gid = lane >> 2;
+    const int lane = threadIdx.x & 31, i0 = 2 * (lane & 3), col = tile * (GATED ? 8 : 16) + (lane >> 2);
+    float bias[2] = {0, 0};
+    if (col >= j.n) return;
+    if (j.bias) {
+        const float *p = j.bias + (size_t)item.x * j.n + col;
+        bias[0] = p[0];
+        if (GATED || col + 8 < j.n) bias[1] = p[GATED ? j.bias_up : 8];
+    }
 #pragma unroll
     for (int q = 0; q < 2; q++) {
-        const int i = 2 * (lane & 3) + q;
-        if (i >= item.z) continue;
+        if (i0 + q >= item.z) continue;
         float a = v[q] * j.down, b = v[2 + q] * j.down;
         if constexpr (GATED) {
-            const int col = tile * 8 + gid;
-            if (col >= j.n) continue;
             if (j.factor) {
-                const float f = __ldcg(j.factor + to[i]);
+                const float f = __ldcg(j.factor + to[i0 + q]);
                 a = __fmul_rn(a, f);
                 b = __fmul_rn(b, f);
             }
-            if (j.bias) {
-                const float *bias = j.bias + (size_t)item.x * j.n + col;
-                a += bias[0];
-                b += bias[j.bias_up];
-            }
-            __half *out = (__half *)(j.xo + (size_t)(item.y + i) * j.xo_row);
-            out[(col & ~31) + row_order(true, col)] = __float2half(skinny_range(batch_glu(j, a, b)));
+            __half *out = (__half *)(j.xo + (size_t)(item.y + i0 + q) * j.xo_row);
+            out[(col & ~31) + row_order(true, col)] =
+                __float2half(skinny_range(batch_glu(j, a + bias[0], b + bias[1])));
         } else {
-            const int col = tile * 16 + gid;
-            const float *bias = j.bias ? j.bias + (size_t)item.x * j.n + col : NULL;
-            if (col < j.n) j.y[(size_t)to[i] + col] = a + (bias ? bias[0] : 0.f);
-            if (col + 8 < j.n) j.y[(size_t)to[i] + col + 8] = b + (bias ? bias[8] : 0.f);
+            float *out = j.y + to[i0 + q] + col;
+            out[0] = a + bias[0];
+            if (col + 8 < j.n) out[8] = b + bias[1];
         }
     }
 }
@@ -75,14 +74,15 @@ struct batch_team {
     int t, t0, t1, first,
         base;    // the team's first row tile; the block's, and that behind them; its first item and place
     int of, own; // number of the team, class of the warp
-    int n, turn, slot, phase; // tiles done, n % classes, ring
-    int item, tile;           // of the last one, which is not finished yet
+    unsigned n;
+    int turn, slot, phase; // tiles done, n % classes, ring
+    int item, tile;        // of the last one, which is not finished yet
 };
 // Asks for the weights of the team's row tile number nth.
 template <int L>
 DEV void batch_ask(const batch_job &j, const batch_shared &m, const batch_team &t, int nth, int slot) {
     const int at = t.t + nth * j.teams;
-    if (at >= t.t1 || !elect_one()) return;
+    if (at >= t.t1 || threadIdx.x & 31) return;
     const int bytes = j.u * layout_unit_bytes((enum layout)L);
     const uint32_t bar = smem_address(m.full(t.of, slot));
     int item = t.item, from = (t.first + item) * j.tiles;
@@ -95,7 +95,7 @@ DEV void batch_ask(const batch_job &j, const batch_shared &m, const batch_team &
 // The sums of the team's last row tile, in the order of the classes, by the warp whose turn it is.
 template <int L, bool GATED>
 DEV void batch_end(const batch_job &j, const batch_shared &m, const batch_team &t) {
-    const int n = t.n - 1, set = t.of * BATCH_MET + (n & (BATCH_MET - 1));
+    const unsigned n = t.n - 1, set = t.of * BATCH_MET + n % BATCH_MET;
     barrier_wait(smem_address(m.met(set)), n / BATCH_MET & 1);
     if (t.turn != t.own) return;
     batch_ask<L>(j, m, t, n + j.slots, t.slot ? t.slot - 1 : j.slots - 1);
@@ -103,15 +103,15 @@ DEV void batch_end(const batch_job &j, const batch_shared &m, const batch_team &
     const int4 item = m.items()[t.item];
     const float4 *part = m.sums(j, set) + (threadIdx.x & 31);
     float v[4] = {};
-#pragma unroll 4
-    for (int c = 0; c < j.classes; c++) {
-        const float4 a = part[c * 32];
+#pragma unroll 2
+    for (int c = 0; c < j.classes; c++, part += 32) {
+        const float4 a = *part;
         v[0] += a.x, v[1] += a.y, v[2] += a.z, v[3] += a.w;
     }
     batch_finish<GATED>(j, item, t.tile, m.to() + item.y - t.base, v);
     if (!GATED) return;
     __syncwarp();
-    if (elect_one()) { // the last one of the block's tells down
+    if ((threadIdx.x & 31) == 0) { // the last one of the block's tells down
         const int from = (t.first + t.item) * j.tiles, all = min(t.t1, from + j.tiles) - max(t.t0, from);
         __threadfence_block();
         if (atomicAdd(m.done() + t.item, 1) == all - 1) {
@@ -154,7 +154,7 @@ DEV int batch_item(const batch_job &j, const batch_shared &m, batch_team &team, 
 #pragma unroll
         for (int i = 0; i < U; i++)
             if (i == 0 || unit + i < j.u) batch_unit<L>(acc, ring + team.slot * bytes + i * UB, x[i], j.up);
-        const int buffer = team.n & (BATCH_MET - 1);
+        const int buffer = team.n % BATCH_MET;
         sums[buffer * j.classes * 32] = make_float4(acc[0], acc[1], acc[2], acc[3]);
         __syncwarp();
         if (lane == 0) barrier_arrive(met + buffer * 8);
