@@ -34,24 +34,26 @@ DEV void order_pairs(const batch_order_job &j, order_scratch &m, int n) {
     };
     for (int e = tid; e < j.n_expert; e += ORDER_THREADS) m.many[e] = 0;
     __syncthreads();
-    for (int p = tid; p < n; p += ORDER_THREADS) atomicAdd(&m.many[expert(p)], 1);
+    const int own = tid < n ? expert(tid) : 0; // of the thread's first pair
+    for (int p = tid; p < n; p += ORDER_THREADS) atomicAdd(&m.many[p == tid ? own : expert(p)], 1);
     __syncthreads();
-    unsigned own = 0, all; // pairs, and items in the high half
+    unsigned counted = 0, all; // pairs, and items in the high half
     for (int i = 0; i < ORDER_EACH; i++) {
         const int e = tid * ORDER_EACH + i, many = e < j.n_expert ? m.many[e] : 0;
-        own += (unsigned)many | (unsigned)((many + j.pairs - 1) / j.pairs) << 16;
+        counted += (unsigned)many | (unsigned)((many + BATCH_PAIRS - 1) / BATCH_PAIRS) << 16;
     }
-    unsigned before = sum_before(own, m.part, all);
+    unsigned before = sum_before(counted, m.part, all);
     for (int i = 0; i < ORDER_EACH; i++) {
         const int e = tid * ORDER_EACH + i, many = e < j.n_expert ? m.many[e] : 0, first = before & 0xffff;
         if (many) m.place[e] = first;
-        for (int k = 0; k < many; k += j.pairs, before += 1u << 16)
-            j.order.item[1 + (before >> 16)] = make_int4(e, first + k, min(j.pairs, many - k), 0);
+        for (int k = 0; k < many; k += BATCH_PAIRS, before += 1u << 16)
+            j.order.item[1 + (before >> 16)] = make_int4(e, first + k, min(BATCH_PAIRS, many - k), 0);
         before += many;
     }
     if (tid == 0) j.order.item[0] = make_int4((int)(all >> 16), 0, 0, 0);
     __syncthreads();
-    for (int p = tid; p < n; p += ORDER_THREADS) j.order.pair[atomicAdd(&m.place[expert(p)], 1)] = p;
+    for (int p = tid; p < n; p += ORDER_THREADS)
+        j.order.pair[atomicAdd(&m.place[p == tid ? own : expert(p)], 1)] = p;
 }
 __global__ void __launch_bounds__(ORDER_THREADS)
     batch_order_kernel(const __grid_constant__ batch_order_job j) {
@@ -80,31 +82,38 @@ DEV void router_give(const batch_router_job &j, int row, int col, const float4 &
     *(uint2 *)(j.xo + row * j.xo_row + ((col & ~31) + row_order(true, col)) * 2) = make_uint2(
         pack_half2(skinny_range(v.x), skinny_range(v.z)), pack_half2(skinny_range(v.y), skinny_range(v.w)));
 }
-// Row `warp` of the group: normed to xs, and by one block as halves to memory.
-DEV void router_norm(const batch_router_job &j, float *xs, int row, int n_row, bool gives) {
-    const int lane = threadIdx.x & 31;
-    const float4 *x = (const float4 *)(j.x.p + (size_t)min(row, n_row - 1) * j.x.stride);
-    float4 *to = (float4 *)xs;
+// Row `row` of the step, which lies in `to`: normed there, and by one block as halves to memory. norm: the weights, in shared memory.
+DEV void router_norm(const batch_router_job &j, float4 *to, const float4 *norm, int row, int n_row,
+                     bool gives) {
+    const int lane = threadIdx.x & 31, n = j.k / 4;
     float ss = 0, rs = 1;
-#pragma unroll 4
-    for (int i = lane; i < j.k / 4; i += 32) {
-        const float4 v = __ldcg(x + i);
-        to[i] = v;
-        ss = dot4(v, v, ss);
+    if (j.norm) {
+#pragma unroll 8
+        for (int i = lane; i < n; i += 32) ss = dot4(to[i], to[i], ss);
+        rs = rsqrtf(fmaf(warp_sum(ss), j.inv_k, j.eps));
     }
-    if (j.norm) rs = rsqrtf(fmaf(warp_sum(ss), j.inv_k, j.eps));
-    for (int i = lane; i < j.k / 4; i += 32) {
+#pragma unroll 4
+    for (int i = lane; i < n; i += 32) {
         float4 v = to[i];
         if (j.norm) {
-            const float4 w = __ldg((const float4 *)j.norm + i);
+            const float4 w = norm[i];
             v = make_float4(v.x * rs * w.x, v.y * rs * w.y, v.z * rs * w.z, v.w * rs * w.w);
             to[i] = v;
         }
         if (gives && row < n_row && !j.other.p) router_give(j, row, i * 4, v);
     }
     if (!gives || row >= n_row || !j.other.p) return;
-    x = (const float4 *)(j.other.p + (size_t)row * j.other.stride);
+    const float4 *x = (const float4 *)(j.other.p + (size_t)row * j.other.stride);
     for (int i = lane; i < j.other.width / 4; i += 32) router_give(j, row, i * 4, __ldcg(x + i));
+}
+// Rows of the group to shared memory; of the first warp.
+DEV void router_rows(const batch_router_job &j, float *xs, uint32_t bar, int row0, int n_row) {
+    const int lane = threadIdx.x & 31;
+    if (lane == 0) barrier_expect(bar, ROUTER_ROWS * j.k * 4);
+    __syncwarp();
+    if (lane < ROUTER_ROWS)
+        bulk_copy(smem_address(xs + lane * j.k), j.x.p + (size_t)min(row0 + lane, n_row - 1) * j.x.stride,
+                  j.k * 4, bar);
 }
 // Columns k .. k + 3 of a row of floats or halves.
 DEV float4 router_load(const batch_router_job &j, int row, int k) {
@@ -193,17 +202,26 @@ __global__ void __launch_bounds__(256, 2) batch_router_kernel(const __grid_const
     extern __shared__ __align__(1024) uint8_t smem[];
     __shared__ float part[4][2][16];
     __shared__ int flag;
+    __shared__ uint64_t bar;
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, pair = warp >> 2,
               row0 = blockIdx.y * ROUTER_ROWS, e0 = blockIdx.x * 4;
-    float *xs = (float *)smem;
+    float *xs = (float *)smem, *norm = xs + ROUTER_ROWS * j.k;
     float4 w[2][ROUTER_AHEAD];
     pdl_trigger();
     router_weights(w, j, e0 + pair * 2, 0);
+    if (j.norm)
+        for (int i = threadIdx.x; i < j.k / 4; i += 256)
+            ((float4 *)norm)[i] = __ldg((const float4 *)j.norm + i);
+    if (threadIdx.x == 0) barrier_init(smem_address(&bar), 1);
+    barrier_fence();
+    __syncthreads();
     pdl_wait();
     const int n_row = *j.o.n_row;
     if (n_row == 0 && blockIdx.x + blockIdx.y + threadIdx.x == 0) j.o.order.item[0] = make_int4(0, 0, 0, 0);
     if (row0 >= n_row) return;
-    router_norm(j, xs + warp * j.k, row0 + warp, n_row, blockIdx.x == 0);
+    if (warp == 0) router_rows(j, xs, smem_address(&bar), row0, n_row);
+    barrier_wait(smem_address(&bar), 0);
+    router_norm(j, (float4 *)(xs + warp * j.k), (const float4 *)norm, row0 + warp, n_row, blockIdx.x == 0);
     __syncthreads();
     for (int e = e0; e < j.o.n_expert; e += gridDim.x * 4) {
         float acc[16] = {};
@@ -223,11 +241,13 @@ __global__ void __launch_bounds__(256, 2) batch_router_kernel(const __grid_const
     if (!router_last(j.arrived + 1 + blockIdx.y, gridDim.x, &flag)) return;
     router_scratch &m = *(router_scratch *)smem;
     if (row0 + warp < n_row) router_choose(j, m.route[warp], row0 + warp);
-    if (!router_last(j.arrived, (n_row + ROUTER_ROWS - 1) / ROUTER_ROWS, &flag)) return;
+    const int groups = (n_row + ROUTER_ROWS - 1) / ROUTER_ROWS;
+    __syncthreads();
+    if (groups > 1 && !router_last(j.arrived, groups, &flag)) return;
     order_pairs(j.o, m.order, n_row * j.o.n_used);
 }
 static size_t router_bytes(int k) {
-    const size_t rows = (size_t)ROUTER_ROWS * k * 4;
+    const size_t rows = (size_t)(ROUTER_ROWS + 1) * k * 4;
     return rows > sizeof(router_scratch) ? rows : sizeof(router_scratch);
 }
 bool batch_router_fits(int k, size_t shared) { return k % 32 == 0 && router_bytes(k) + 1024 <= shared; }
@@ -299,15 +319,14 @@ cudaError_t batch_prepare(void) {
 }
 // Where things lie in shared memory.
 static int place(batch_job *j, const batch_kernel *k) {
-    j->x_pitch = j->u * 512 + 64;
-    j->columns_at = BATCH_HEAD + j->x_slots * 8 * j->x_pitch;
-    j->sums_at = j->columns_at + j->x_slots * j->u * k->columns;
-    j->ring_at = j->sums_at + (j->classes == 2 ? BATCH_WARPS * j->x_slots * 512 : 0);
-    return j->bytes = j->ring_at + BATCH_WARPS * j->slots * layout_unit_bytes(k->l);
+    j->ring_at = BATCH_HEAD + j->teams * j->classes * BATCH_MET * 512;
+    return j->bytes = j->ring_at + j->teams * j->slots * j->u * layout_unit_bytes(k->l);
 }
-bool batch_plan(struct batch_job *j, const struct batch_kernel *k, int pairs, size_t shared) {
-    j->classes = j->u >= 4 ? 2 : 1;
-    j->x_slots = (pairs + 7) / 8;
+bool batch_plan(struct batch_job *j, const struct batch_kernel *k, size_t shared) {
+    j->each = j->u <= BATCH_WARPS ? 1 : 2;
+    j->classes = (j->u + j->each - 1) / j->each;
+    j->teams = BATCH_WARPS / j->classes;
+    if (j->classes > BATCH_WARPS) return false;
     for (j->slots = BATCH_RING; j->slots > 1; j->slots--)
         if ((size_t)place(j, k) <= shared) return true;
     return false;

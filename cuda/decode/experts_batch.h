@@ -4,17 +4,19 @@
 
 enum {
     BATCH_WARPS = 16,
-    BATCH_HEAD = 2560, // of shared memory: barriers, addresses, items
+    BATCH_HEAD = 4992, // of shared memory: barriers, items, addresses
     BATCH_ITEMS = 64,  // of one block at most
     BATCH_LIST = 512,  // that the list of items has room for at least
-    BATCH_RING = 8,    // ring slots of a warp at most
-    BATCH_PAIRS = 16   // of an item at most
+    BATCH_RING = 8,    // row tiles of a team's ring at most
+    BATCH_MET = 4,     // row tiles of a team whose sums are in shared memory
+    BATCH_PAIRS = 8    // of an item at most
 };
 
 // Pairs of a row and a choice, in the order of their experts. A pair is row * n_used + choice.
 struct batch_order {
     int *pair;
-    int4 *item; // item[0].x: how many follow; then expert, first place in pair, number of pairs
+    // item[0].x: how many follow; then expert, first place in pair, number of pairs, row tiles of gate and up that are there
+    int4 *item;
 };
 
 // One launch: the matrices of the experts that the rows of a step chose, for gate and up with what follows them, or for down.
@@ -24,7 +26,7 @@ struct batch_job {
     int u, k, tiles;  // units of a row tile, columns, row tiles of a matrix
     float up, down;   // see unit_halves.cuh
     batch_order order;
-    int n_used;
+    int n_used, after; // down: row tiles of gate and up, of which it waits for those of its items
     // halves in the order of codes, k of each: of rows (gated), or of places in order.pair
     const uint8_t *x;
     size_t x_row;
@@ -40,30 +42,29 @@ struct batch_job {
     float *y; // else: [row][choice][n]
     size_t y_row;
     // by batch_plan
-    int classes, x_slots, slots; // warps that share the columns; 8 pairs each; of a warp's ring
-    int x_pitch; // of a pair's halves: 64 bytes more than the columns, so that the loads of a product meet no bank twice
-    int columns_at, sums_at, ring_at, bytes; // of shared memory
+    // warps that share the columns, units of each; teams of such warps; row tiles of a team's ring
+    int classes, each, teams, slots;
+    int ring_at, bytes; // of shared memory
 };
 
 // Kernels of one layout.
 struct batch_kernel {
     enum layout l;
-    int columns; // bytes of the sums of columns of a unit and 8 pairs
     void (*gated)(const batch_job), (*plain)(const batch_job);
 };
 // NULL: none for the layout.
 const struct batch_kernel *batch_find(enum layout l);
-// Shape of a block for items of up to `pairs` pairs; false where none fits in so much shared memory.
-bool batch_plan(struct batch_job *j, const struct batch_kernel *k, int pairs, size_t shared);
+// Shape of a block; false where none fits in so much shared memory.
+bool batch_plan(struct batch_job *j, const struct batch_kernel *k, size_t shared);
 cudaError_t batch_launch(const struct batch_job *j, const struct batch_kernel *k, bool gated, int sm_count,
                          cudaStream_t s);
 cudaError_t batch_prepare(void); // attributes of every kernel, once a device
 
-// choice: [row][2 * n_used]; items of at most `pairs` pairs
+// choice: [row][2 * n_used]
 struct batch_order_job {
     const int *n_row;
     rows choice;
-    int n_used, n_expert, pairs;
+    int n_used, n_expert;
     batch_order order;
 };
 cudaError_t batch_order_launch(const batch_order_job &j, cudaStream_t s);

@@ -5,7 +5,7 @@
 static const int *rows_of(const cuda_backend *b, bool out_rows) {
     return out_rows ? &b->t.step->n_out : &b->t.step->n_row;
 }
-static void make_router(const cuda_backend *b, const struct experts_ops &o, bool out_rows, int pairs,
+static void make_router(const cuda_backend *b, const struct experts_ops &o, bool out_rows,
                         batch_router_job *j) {
     const struct op_list *l = b->c.list[ROW_DECODE];
     const dev_matrix w = cuda_matrix(b, o.router->w->id, 0);
@@ -13,7 +13,6 @@ static void make_router(const cuda_backend *b, const struct experts_ops &o, bool
     j->o.choice = cuda_rows(b, l, o.route->choice);
     j->o.n_used = o.route->router->n_used;
     j->o.n_expert = o.route->router->n_expert;
-    j->o.pairs = pairs;
     j->o.order.pair = (int *)(b->work + b->plan.batch_pairs);
     j->o.order.item = (int4 *)(b->work + b->plan.batch_items);
     j->r = *o.route->router;
@@ -73,6 +72,7 @@ static void make_down(const cuda_backend *b, const float (*up)[2], const struct 
     batch_job &j = e->down;
     const rows y = cuda_rows(b, b->c.list[ROW_DECODE], o.down->out);
     make_stacks(b, up, o.down->w, e->router, &j);
+    j.after = e->gated.tiles;
     j.x = e->gated.xo;
     j.x_row = e->gated.xo_row;
     j.y = y.p;
@@ -109,18 +109,14 @@ bool batch_make(const cuda_backend *b, const float (*up)[2], const struct cuda_l
     memset(e, 0, sizeof *e);
     if (!fits(b, o)) return false;
     const size_t shared = decode_shared_memory(b);
-    for (int pairs = l->max_rows <= 8 ? 8 : BATCH_PAIRS; pairs >= 8; pairs -= 8) {
-        make_router(b, o, cuda_out_rows(l, link_writes(l, k)), pairs, &e->router);
-        make_gated(b, up, o, e);
-        make_down(b, up, o, e);
-        make_mix(b, k, o, e);
-        e->of_gated = batch_find(b->plan.group[o.gated->w->id].region[0].layout);
-        e->of_down = batch_find(b->plan.group[o.down->w->id].region[0].layout);
-        if (e->of_gated && e->of_down && batch_plan(&e->gated, e->of_gated, pairs, shared) &&
-            batch_plan(&e->down, e->of_down, pairs, shared))
-            return true;
-    }
-    return false;
+    make_router(b, o, cuda_out_rows(l, link_writes(l, k)), &e->router);
+    make_gated(b, up, o, e);
+    make_down(b, up, o, e);
+    make_mix(b, k, o, e);
+    e->of_gated = batch_find(b->plan.group[o.gated->w->id].region[0].layout);
+    e->of_down = batch_find(b->plan.group[o.down->w->id].region[0].layout);
+    return e->of_gated && e->of_down && batch_plan(&e->gated, e->of_gated, shared) &&
+           batch_plan(&e->down, e->of_down, shared);
 }
 enum infer_status batch_run(const cuda_backend *b, const batch_link *e, int rows, int pitch, cudaStream_t s) {
     CU(batch_router_launch(e->router, rows, b->sm_count, s));
