@@ -101,7 +101,14 @@ bool attend_takes_handoff(const attend_job &j) {
 }
 cudaError_t attend_launch(attend_job j, int rows, int sm_count, bool overlap, cudaStream_t s) {
     const int blocks = rows * j.n_item_head > sm_count ? 2 * sm_count : sm_count;
-    j.one = (rows * j.n_item_head << j.split_shift) <= blocks;
+    auto divides = [&](int shift) {
+        const int n = j.rep >> shift;
+        return n << shift == j.rep && n * j.kv.dv % 32 == 0 && rows * j.n_item_head << shift <= sm_count;
+    };
+    for (j.fine_shift = 0;
+         j.more && j.kernel->d > 128 && divides(j.fine_shift + 1) && j.rep >> (j.fine_shift + 1);)
+        j.fine_shift++;
+    j.one = rows * j.n_item_head << (j.split_shift > j.fine_shift ? j.split_shift : j.fine_shift) <= blocks;
     cudaError_t e = launch_overlapped(j.kernel->decode[j.take_handoff != NULL], blocks, j.kernel->warps * 32,
                                       j.kernel->bytes(j.rep, rows, j.one), overlap, s, j);
     if (e != cudaSuccess || !j.kernel->apart) return e;

@@ -77,6 +77,8 @@ DEV void head_values(float (&y)[D / 32], const attend_job &j, int col, const flo
     const int lane = threadIdx.x & 31, half = j.n_rot / 2;
     float partner[D / 32], ss = 0;
     float2 angle[D / 32]; // asked for together with the head: one round trip
+    constexpr bool EARLY = MORE && D > 128;
+    float weight[EARLY ? D / 32 : 1], of_partner[EARLY ? D / 32 : 1]; // the same, where there are registers
     auto second = [&](int d) { return j.neox ? d >= half : d & 1; };
     auto other = [&](int d) { return !j.neox ? d ^ 1 : second(d) ? d - half : d + half; };
     auto turns = [&](int d) { return turn && d < j.n_rot; };
@@ -84,6 +86,10 @@ DEV void head_values(float (&y)[D / 32], const attend_job &j, int col, const flo
     for (int i = 0; i < D / 32; i++) {
         const int d = i * 32 + lane, pair = !j.neox ? d >> 1 : second(d) ? d - half : d;
         angle[i] = turns(d) ? __ldcg(j.rope + (size_t)row * half + pair) : make_float2(1, 0);
+        if constexpr (EARLY) {
+            weight[i] = norm && d < dim ? norm[d] : 1.f;
+            of_partner[i] = norm && turns(d) ? norm[other(d)] : 1.f;
+        }
     }
     if constexpr (PACKETS)
         take_values<D>(y, partner, j.take_handoff + col, tag, dim, other, turns);
@@ -102,18 +108,27 @@ DEV void head_values(float (&y)[D / 32], const attend_job &j, int col, const flo
         if (!second(d)) angle[i].y = -angle[i].y;
         if (normed) {
             ss += y[i] * y[i];
+            if constexpr (EARLY) {
+                if (!j.late) y[i] *= weight[i], partner[i] *= of_partner[i];
+                continue;
+            }
             if (MORE && (j.late || !norm)) continue;
             y[i] *= d < dim ? norm[d] : 0.f;
             partner[i] *= turns(d) ? norm[other(d)] : 0.f;
         }
     }
-    const float scale = normed ? 1.f / sqrtf(warp_sum(ss) / dim + j.eps) : 1.f;
+    float scale = 1;
+    if (normed)
+        scale = MORE ? rsqrtf(__fdividef(warp_sum(ss), (float)dim) + j.eps)
+                     : 1.f / sqrtf(warp_sum(ss) / dim + j.eps);
 #pragma unroll
     for (int i = 0; i < D / 32; i++) y[i] = (y[i] * angle[i].x + partner[i] * angle[i].y) * scale;
     if constexpr (MORE) {
 #pragma unroll
         for (int i = 0; i < D / 32; i++)
-            y[i] *= norm && j.late && i * 32 + lane < dim ? norm[i * 32 + lane] * by : by;
+            y[i] *= EARLY                                   ? (j.late ? weight[EARLY ? i : 0] * by : by)
+                    : norm && j.late && i * 32 + lane < dim ? norm[i * 32 + lane] * by
+                                                            : by;
     }
 }
 // What temperature makes of the query at position p.
@@ -136,6 +151,7 @@ template <int T> DEV void copy_row(uint8_t *to, const uint8_t *from, int bytes, 
 // ---- which keys
 struct attend_item {
     int row, head, split, n_split, p, key, end; // keys key .. end - 1 of the row at position p
+    int part;                                   // FINE: of the item's heads, where the row is not split
 };
 // The keys of a row at position p: the first one's tile, keys of a split.
 struct attend_range {
@@ -150,8 +166,9 @@ template <int LEAST> DEV attend_range range_of(const attend_job &j, int p) {
 template <int D, bool MORE> DEV constexpr int least_split() {
     return MORE && D > 128 ? CUDA_SPLIT_WIDE : CUDA_SPLIT;
 }
-// The item i of n or, where that is empty, the next of this block; false past the end.
-template <int LEAST>
+// The item i of n or, where that is empty, the next of this block; false past the end. FINE: the heads of an item of a row
+// that is not split go to several.
+template <int LEAST, bool FINE>
 DEV bool find_item(const attend_job &j, const int2 *rows, unsigned n_row, unsigned n, unsigned &i,
                    attend_item &it) {
 #pragma unroll 1
@@ -164,6 +181,11 @@ DEV bool find_item(const attend_job &j, const int2 *rows, unsigned n_row, unsign
         const attend_range r = range_of<LEAST>(j, row.x);
         it.p = row.x;
         it.n_split = row.y;
+        it.part = 0;
+        if (FINE && it.n_split == 1 && it.split >> j.fine_shift == 0) {
+            it.part = it.split;
+            it.split = 0;
+        }
         it.key = r.first + it.split * r.size;
         it.end = min(it.p + 1, it.key + r.size);
         if (it.split < it.n_split) return true;
@@ -244,6 +266,7 @@ template <int D, int T, bool PACKETS, bool MORE>
 __global__ void __launch_bounds__(attend_shape<D, T>::warps * 32, attend_shape<D, T>::blocks)
     attend_decode_kernel(const __grid_constant__ attend_job j) {
     using A = attend_shape<D, T>;
+    constexpr bool FINE = MORE && D > 128;
     constexpr int W = A::warps, S = A::stages, P = D + 4, LEAST = least_split<D, MORE>();
     extern __shared__ __align__(1024) uint8_t smem[];
     __shared__ int last;
@@ -266,7 +289,7 @@ __global__ void __launch_bounds__(attend_shape<D, T>::warps * 32, attend_shape<D
         const attend_range r = range_of<LEAST>(j, p);
         const int splits = (p - r.first) / r.size + 1;
         if (w == 0) rows[i] = make_int2(p, splits);
-        most = max(most, splits);
+        most = max(most, FINE && splits == 1 ? 1 << j.fine_shift : splits);
     }
     const unsigned n_item = __reduce_max_sync(~0u, most) * n_row * j.n_item_head;
     __syncthreads();
@@ -284,7 +307,7 @@ __global__ void __launch_bounds__(attend_shape<D, T>::warps * 32, attend_shape<D
 #pragma unroll 1
             while (key_at >= key_end && more) {
                 ahead += gridDim.x;
-                more = find_item<LEAST>(j, rows, n_row, n_item, ahead, to);
+                more = find_item<LEAST, FINE>(j, rows, n_row, n_item, ahead, to);
                 if (!more) break;
                 key_at = to.key + w * 16;
                 key_end = to.end;
@@ -320,9 +343,11 @@ __global__ void __launch_bounds__(attend_shape<D, T>::warps * 32, attend_shape<D
     attend_item it;
     int slot = 0;
 #pragma unroll 1
-    for (unsigned item = blockIdx.x; find_item<LEAST>(j, rows, n_row, n_item, item, it); item += gridDim.x) {
+    for (unsigned item = blockIdx.x; find_item<LEAST, FINE>(j, rows, n_row, n_item, item, it);
+         item += gridDim.x) {
         const int p = it.p, chunk = it.head % j.n_chunk, kv_head = it.head / j.n_chunk,
-                  head0 = it.head * j.rep, n = j.rep;
+                  n = FINE && it.n_split == 1 ? j.rep >> j.fine_shift : j.rep,
+                  head0 = it.head * j.rep + it.part * n;
         const int first = j.window ? max(0, p - j.window + 1) : 0;
         const bool tail = it.end == p + 1 && j.put; // holds the row's own key, which is not in the cache yet
         size_t own_place = 0;
@@ -358,7 +383,7 @@ __global__ void __launch_bounds__(attend_shape<D, T>::warps * 32, attend_shape<D
                 put_row<D, T>(own + (h - n) * A::own_row, y, h == n ? dk : dv);
         }
         __syncthreads();
-        if (tail && chunk == 0) {
+        if (tail && chunk == 0 && it.part == 0) {
             copy_row<KV_Q8_0>(j.kv.k + own_place * row_k, own, row_k, threadIdx.x, W * 32);
             copy_row<KV_Q8_0>(j.kv.v + own_place * row_v, own + A::own_row, row_v, threadIdx.x, W * 32);
         }

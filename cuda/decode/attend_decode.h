@@ -40,6 +40,7 @@ struct attend_job {
     bool more;         // set by attend_plan: one of these kernels
     float temp_beta;   // 0: none
     int temp_len, temp_offset;
+    int fine_shift; // set by attend_launch: log2 of the items that the heads of one go to where the row is not split
 };
 enum { ATTEND_HEADS = 256 }; // item heads of a row: counters that the plan has
 // Chooses the kernel and fills its fields; smem: bytes of shared memory a block may have. False: no kernel takes head

@@ -572,6 +572,8 @@ static bool build(cuda_backend *b, struct decode_program *p, bool int8, struct c
         else if (p->link[i].is.kind == LINK_EXPERTS && b->c.list[ROW_DECODE]->max_rows == 1)
             p->link[i].experts.tag = 1 + (uint32_t)i;
     if (p->link[1].is.kind == LINK_MATMUL) p->link[1].mm.job.first = true;
+    for (int i = 0; int8 && i < p->n_link; i++)
+        if (is_matmul(&p->link[i]) && i < MOST_TAGS) decode_even(b, &p->link[i], i);
     return true;
 }
 
@@ -641,6 +643,7 @@ enum infer_status decode_build(struct decode_program **out, cuda_backend *b) {
         fits = (l->max_rows == 1 && all_codes(b) && build(b, p, true, link)) || build(b, p, false, link);
     mem_free(link);
     cudaError_t e = mm_prepare();
+    if (e == cudaSuccess) e = even_prepare();
     if (e == cudaSuccess) e = skinny_prepare();
     if (e == cudaSuccess) e = attend_prepare();
     if (e == cudaSuccess) e = experts_one_prepare();

@@ -30,6 +30,14 @@ static enum infer_status run_one(const decode_step &s, const matmul_link *l, mm_
         j.take_handoff = NULL;
     }
     j.x_bytes = l->x_bytes;
+    if (l->even) {
+        even_job e = l->even_job;
+        e.j.x_bytes = l->x_bytes;
+        if (!s.beside) e.j.give_handoff = NULL, e.j.take_handoff = NULL;
+        CU(launch_overlapped(l->even->run[e.j.give_handoff || e.j.take_handoff], l->blocks,
+                             l->even->warps * 32, even_smem(l->even, l->x_bytes), true, s.stream, e));
+        return INFER_OK;
+    }
     j.n_cand = l->blocks * l->k->warps;
     if (j.cand) s.p->n_cand = j.n_cand;
     CU(launch_overlapped(l->k->run[j.give_handoff || j.take_handoff], l->blocks, l->k->warps * 32,
@@ -140,7 +148,7 @@ static enum infer_status run_fused(const decode_step &s, const decode_link *d, b
     if (d->is.kind == LINK_POST) j.xo_pitch = 0;
     TRY(run_matmul(s, &d->mm, j, rows));
     if (d->is.kind == LINK_MATMUL && d->other.k) TRY(run_matmul(s, &d->other, d->other.job, rows));
-    if (d->is.kind == LINK_POST) {
+    if (d->is.kind == LINK_POST && !d->mm.even) {
         post_job p = d->post;
         p.give.xo_pitch = output_pitch(d, rows);
         CU(post_norm_launch(p, rows, overlap, s.stream));

@@ -5,6 +5,7 @@
 #include "cuda/decode/delta_decode.h"
 #include "cuda/decode/experts_batch.h"
 #include "cuda/decode/experts_one.h"
+#include "cuda/decode/gemv_even.h"
 #include "cuda/decode/mix_give.h"
 #include "cuda/decode/post_norm.h"
 #include "cuda/decode/skinny.h"
@@ -14,10 +15,12 @@
 struct matmul_link {
     const struct mm_kernel *k;
     mm_job job;
-    size_t x_bytes; // shared memory for the input of one row
-    int blocks;     // one row
-    bool few[3];    // the kernels for up to 2, 4 and 8 rows fit
-    int nth;        // of a norm: those that handed the residual stream on before it
+    size_t x_bytes;                 // shared memory for the input of one row
+    int blocks;                     // one row
+    bool few[3];                    // the kernels for up to 2, 4 and 8 rows fit
+    const struct even_kernel *even; // one row of codes: instead of k; NULL: not
+    even_job even_job;
+    int nth; // of a norm: those that handed the residual stream on before it
 };
 // LINK_EXPERTS of engines of more than one row
 struct batch_link {
@@ -64,6 +67,8 @@ static inline size_t decode_shared_memory(const cuda_backend *b) {
 static inline int skinny_chip(const cuda_backend *b) { return cuda_only_mma(b) ? 80 : 90; }
 // decode_build.cu: splits the blocks between two regions so that the slower half is fastest.
 int decode_best_split(const mm_job &j, const struct mm_kernel *k, int blocks);
+// decode_even.cu: gives the link i, a matmul whose packets and stream are known, a kernel of gemv_even.cuh where that is faster.
+void decode_even(const cuda_backend *b, decode_link *d, int i);
 // decode_experts.cu: the job of a LINK_EXPERTS but for whom it hands its result; false: no kernel takes it.
 bool experts_one_make(const cuda_backend *b, const struct cuda_link *k, experts_one_job *j);
 // decode_experts_batch.cu: the same for engines of more than one row; its launches, pitch: of what it hands on.
