@@ -7,6 +7,31 @@
 #define SLOTS_QK_NORM       [SLOT_ATTN_Q_NORM] = SLOT_MUST, [SLOT_ATTN_K_NORM] = SLOT_MUST
 #define SLOTS_POST_NORM     [SLOT_POST_ATTN_NORM] = SLOT_MUST, [SLOT_POST_FFN_NORM] = SLOT_MUST
 
+/* LFM2: the norm in front of the head has two names in files. */
+#define SLOTS_LFM2                                                                                           \
+    [SLOT_TOKEN_EMBD] = SLOT_MUST, [SLOT_OUTPUT_NORM] = SLOT_MAY, [SLOT_OUTPUT_NORM_2] = SLOT_MAY,           \
+    [SLOT_ATTN_OUTPUT] = SLOT_MUST, [SLOT_OUTPUT] = SLOT_MAY, SLOTS_QKV, SLOTS_NORMS, SLOTS_QK_NORM,         \
+    SLOTS_CONV
+#define HF_KEYS_LFM2 "norm_eps|conv_L_cache|conv_bias|tie_embedding"
+
+/* The tensors of a Mamba-2 mixer behind what a family calls it. */
+#define HF_NAMES_MAMBA(at)                                                                                   \
+    {at "in_proj.", "ssm_in.", HF_SAME}, {at "conv1d.weight", "ssm_conv1d.weight", HF_SQUEEZE},              \
+        {at "conv1d.bias", "ssm_conv1d.bias", HF_SAME}, {at "dt_bias", "ssm_dt.bias", HF_SAME},              \
+        {at "A_log", "ssm_a", HF_NEG_EXP}, {at "D", "ssm_d", HF_COLUMN},                                     \
+        {at "norm.weight", "ssm_norm.weight", HF_GROUPS}, {                                                  \
+        at "out_proj.", "ssm_out.", HF_SAME                                                                  \
+    }
+#define HF_KEYS_MAMBA                                                                                        \
+    "mamba_d_conv|mamba_d_state|mamba_n_groups|mamba_n_heads|mamba_d_head|mamba_expand|mamba_conv_bias|"     \
+    "mamba_proj_bias|time_step_limit"
+#define HF_KEYS_NEMOTRON_H                                                                                   \
+    HF_KEYS_EXPERTS                                                                                          \
+    "|layer_norm_epsilon|ssm_state_size|mamba_num_heads|mamba_head_dim|n_groups|conv_kernel|expand|"         \
+    "time_step_limit|use_bias|use_conv_bias|mlp_hidden_act|hybrid_override_pattern|layers_block_type|"       \
+    "n_routed_experts|n_shared_experts|moe_intermediate_size|moe_shared_expert_intermediate_size|"           \
+    "moe_latent_size|norm_topk_prob|n_group|topk_group|routed_scaling_factor"
+
 /* Attention by a latent and a mixture of experts with a shared part, as DeepSeek has them. */
 #define SLOTS_LATENT_EXPERTS                                                                                 \
     SLOTS_CORE, SLOTS_NORMS, SLOTS_LATENT, SLOTS_GATED, SLOTS_EXPERTS,                                       \
@@ -27,8 +52,10 @@
                        [SLOT_ATTN_K] = SLOT_MUST, [SLOT_ATTN_V] = SLOT_MUST, [SLOT_ATTN_NORM] = SLOT_MUST,   \
                        [SLOT_FFN_NORM_AFTER] = SLOT_MUST, [SLOT_OUTPUT] = SLOT_MAY
 
-extern const struct hf_name hf_layer_delta[];    /* layers with the gated delta rule */
-extern const struct hf_name hf_layer_sandwich[]; /* four norms, as Gemma calls them */
-extern const struct hf_name hf_layer_latent[];   /* latent attention */
+extern const struct hf_name hf_layer_delta[];                      /* layers with the gated delta rule */
+extern const struct hf_name hf_layer_sandwich[];                   /* four norms, as Gemma calls them */
+extern const struct hf_name hf_layer_latent[];                     /* latent attention */
+extern const struct hf_name hf_layer_mixer[], hf_whole_backbone[]; /* Mamba-2 and Nemotron-H */
+extern const struct hf_name hf_layer_lfm2[], hf_whole_lfm2[];
 extern const struct hf_name
     hf_layer_post_norm[]; /* norms behind attention and feed-forward part alone, as OLMo 2 calls them */

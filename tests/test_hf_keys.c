@@ -61,6 +61,22 @@ static const struct {
     {"gemma4-image", "use_double_wide_mlp", "no layer shares its keys"},
     {"gemma4-values", "use_double_wide_mlp", "no layer shares its keys"},
     {"gemma4-moe", "use_double_wide_mlp", "no layer shares its keys"},
+    {"lfm2", "block_ffn_dim_multiplier|block_multiple_of", "block_auto_adjust_ff_dim is false"},
+    {"lfm2-bias", "block_auto_adjust_ff_dim", "the rule makes 48 of 48"},
+    {"lfm2*", "full_attn_idxs", "layer_types says it"},
+    {"granitemoehybrid", "rope_theta", "nothing rotates"},
+    {"granitemoehybrid-dense", "intermediate_size|num_experts_per_tok", "there are no experts"},
+    {"nemotron_h-moe", "intermediate_size|n_shared_experts",
+     "no layer is dense; the width of the shared part says it"},
+    {"falcon_h1*", "mamba_expand", "mamba_d_ssm says it"},
+    {"falcon_h1", "mamba_norm_before_gate", "there is no norm"},
+    {"nemotron_h*", "expand", "the heads say it"},
+    {"nemotron_h*", "rms_norm_eps", "layer_norm_epsilon says it"},
+    {"nemotron_h",
+     "n_routed_experts|n_shared_experts|moe_intermediate_size|moe_shared_expert_intermediate_size|moe_latent_"
+     "size|num_experts_per_tok|"
+     "norm_topk_prob|n_group|topk_group|routed_scaling_factor",
+     "no layer has experts"},
     {"dots1", "layer_types|sliding_window", "the window is wider than the test's texts"},
     {"exaone_moe", "first_k_dense_replace", "mlp_layer_types says it"},
     {"gpt_oss-mxfp4", "modules_to_not_convert", "the tensors say it"},
@@ -199,6 +215,10 @@ static bool is_idle_gguf(const struct walk *w, const char *key) {
         {"*", "vocab_size", "the rows of the embedding are the number"},
         {"*", "attention.value_length_swa|rope.dimension_count_swa|rope.freq_base_swa",
          "of layers with windows, where some are"},
+        {"nemotron_h*", "attention.layer_norm_epsilon",
+         "attention.layer_norm_rms_epsilon says it; llama.cpp asks for both"},
+        {"nemotron_h-moe", "expert_shared_count", "expert_shared_feed_forward_length says it"},
+        {"granitemoehybrid", "rope.freq_base", "nothing rotates"},
         {"ernie4_5_moe", "expert_shared_count", "expert_shared_feed_forward_length says it"},
         {"gpt_oss*", "feed_forward_length", "no layer is dense"},
         {"glm4_moe-draft", "expert_group_used_count", "there is one group"},
@@ -325,6 +345,29 @@ static void null_is_off(void **state) {
     walk_close(&w);
 }
 
+/* Python writes Infinity, which JSON has not; another limit of steps is refused. */
+static void infinity_is_read(void **state) {
+    (void)state;
+    struct walk w = {.name = "mamba2"};
+    struct result r;
+    char path[256];
+    walk_open(&w);
+    json_object_del(w.root, "time_step_limit");
+    char *text = json_dumps(w.root, JSON_COMPACT);
+    for (int i = 0; i < 2; i++) {
+        FILE *f = fopen(folder_file(&w.d, path, "config.json"), "w");
+        assert_non_null(f);
+        fprintf(f, "{\"a note: \\\" Infinity\": null, \"time_step_limit\": [0.0, %s], %s",
+                i ? "9.5" : "Infinity", text + 1);
+        fclose(f);
+        compute(w.d.path, &r);
+        if (i) assert_int_equal(r.status, INFER_E_UNSUPPORTED);
+        if (!i && !same(&r, &w.base)) fail_msg("with Infinity: %s", r.why);
+    }
+    free(text);
+    walk_close(&w);
+}
+
 /* The file at from with the key for layers that draft, and what it computes. */
 static void compute_drafting(const char *from, const char *arch, uint32_t n, const char *to,
                              struct result *r) {
@@ -377,7 +420,7 @@ static void layers_that_draft_are_left_out(void **state) {
 
 int main(int argc, char **argv) {
     static char gguf_name[N_MODEL][64];
-    struct CMUnitTest tests[2 * N_MODEL + 2];
+    struct CMUnitTest tests[2 * N_MODEL + 3];
     for (int i = 0; i < N_MODEL; i++) {
         void *name = (void *)(uintptr_t)models[i];
         snprintf(gguf_name[i], sizeof gguf_name[i], "%s as GGUF", models[i]);
@@ -386,6 +429,7 @@ int main(int argc, char **argv) {
     }
     tests[2 * N_MODEL] = (struct CMUnitTest)cmocka_unit_test(null_is_off);
     tests[2 * N_MODEL + 1] = (struct CMUnitTest)cmocka_unit_test(layers_that_draft_are_left_out);
+    tests[2 * N_MODEL + 2] = (struct CMUnitTest)cmocka_unit_test(infinity_is_read);
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

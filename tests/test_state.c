@@ -18,7 +18,10 @@ static void processor(void **state) {
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++)
         for (int i = 0; i < 4; i++) {
             struct state_setting set = {&backend_cpu, isas[i], 1, (enum row_class)cls, 2e-6};
-            if (cpu_isa_pick(isas[i], &isa) == INFER_OK) state_check(OP_DELTA, set, 3);
+            if (cpu_isa_pick(isas[i], &isa) == INFER_OK) {
+                state_check(OP_DELTA, set, 3);
+                state_check(OP_SSM, set, 3);
+            }
         }
 }
 

@@ -21,7 +21,8 @@ enum slot {
  * (n_nope + n_value), HEAD_V = head_dim_v, which is the rank of a latent; EMBD_2 = 2 * n_embd, GATE_UP = 2 * n_ff, EXPERT_GATE_UP = 2 * EXPERT_FF, ROT_HALF = n_rot / 2, CTX = positions of the training,
  * LAYER_INPUT = width of a layer's own input of each token, LAYER_INPUTS = those of all layers.,
  * Q_GATED = 2 * Q; of layers with a state: CHANNELS and TAPS of the convolution, STATE_HEADS, STATE_HEADS_2 = 2 * STATE_HEADS, STATE_DIM
- * (width of a head's output), INNER = STATE_HEADS * STATE_DIM. */
+ * (width of a head's output), INNER = STATE_HEADS * STATE_DIM, STATE_IN: all that a mixer takes of x,
+ * STATE_GROUP = INNER / STATE_GROUPS; EXPERT_EMBD: width of what experts read and write. */
 enum dim {
     DIM_ONE,
     DIM_VOCAB,
@@ -58,13 +59,25 @@ enum dim {
     DIM_STATE_HEADS_2,
     DIM_STATE_DIM,
     DIM_INNER,
+    DIM_STATE_IN,
+    DIM_STATE_GROUPS,
+    DIM_STATE_GROUP,
+    DIM_EXPERT_EMBD,
     DIM_COUNT
 };
 
 /* What mixes positions in a layer. */
-enum mixer { MIX_ATTENTION, MIX_DELTA };
-/* Which layers have the mixer that is not attention: none; all but each full_attention_interval-th, or as attention.recurrent_layers says. */
-enum mixer_where { MIXER_NOWHERE, MIXER_INTERVAL };
+enum mixer {
+    MIX_ATTENTION,
+    MIX_DELTA,
+    MIX_CONV, /* a short convolution between two gates */
+    MIX_SSM,
+    MIX_BOTH, /* attention and MIX_SSM of the same input, added */
+    MIX_NONE  /* a feed-forward part alone */
+};
+/* Which layers have the mixer that is not attention: none; all but each full_attention_interval-th, or as attention.recurrent_layers says;
+ * those without keys (attention.head_count_kv 0); all. */
+enum mixer_where { MIXER_NOWHERE, MIXER_INTERVAL, MIXER_NO_KEYS, MIXER_ALL };
 
 enum slot_stack { SLOT_ONE, SLOT_EACH_EXPERT, SLOT_EACH_HEAD };
 struct slot_info {
@@ -121,6 +134,15 @@ enum slot_use { SLOT_ABSENT, SLOT_MAY, SLOT_MUST };
 #define HF_KEYS_DELTA                                                                                        \
     "linear_conv_kernel_dim|linear_key_head_dim|linear_value_head_dim|linear_num_key_heads|"                 \
     "linear_num_value_heads|full_attention_interval"
+/* Mamba-2; its norm is apart, as some have none. A short convolution. */
+#define SLOTS_SSM                                                                                            \
+    [SLOT_SSM_IN] = SLOT_MUST, [SLOT_STATE_CONV] = SLOT_MUST, [SLOT_STATE_CONV_BIAS] = SLOT_MAY,             \
+    [SLOT_STATE_DT_BIAS] = SLOT_MUST, [SLOT_SSM_A] = SLOT_MUST, [SLOT_SSM_D] = SLOT_MUST,                    \
+    [SLOT_STATE_OUT] = SLOT_MUST, [SLOT_SSM_IN_BIAS] = SLOT_MAY, [SLOT_STATE_OUT_BIAS] = SLOT_MAY
+#define SLOTS_CONV                                                                                           \
+    [SLOT_CONV_IN] = SLOT_MUST, [SLOT_CONV_TAPS] = SLOT_MUST, [SLOT_CONV_OUT] = SLOT_MUST,                   \
+    [SLOT_CONV_IN_BIAS] = SLOT_MAY, [SLOT_CONV_TAPS_BIAS] = SLOT_MAY, [SLOT_CONV_OUT_BIAS] = SLOT_MAY
+#define KEYS_SSM "ssm.conv_kernel|ssm.state_size|ssm.group_count|ssm.time_step_rank|ssm.inner_size"
 /* A dense decoder block. */
 #define SLOTS_DENSE SLOTS_CORE, SLOTS_QKV, SLOTS_NORMS, SLOTS_GATED
 /* One with LayerNorm and without a gate, but for q, k and v. */
@@ -157,9 +179,13 @@ enum hf_op {
     HF_VALUE_COLUMNS,
     HF_VALUE_DECAYS,
     HF_VALUE_TAPS,
-    HF_EXPERT, /* one expert's: "experts.3.", "ffn_gate.3." */
-    HF_KEY,    /* one number of the layer, which GGUF has in a key of that name, a list of all layers' */
-    HF_SKIP    /* nothing is computed with it */
+    HF_EXPERT,  /* one expert's: "experts.3.", "ffn_gate.3." */
+    HF_KEY,     /* one number of the layer, which GGUF has in a key of that name, a list of all layers' */
+    HF_SQUEEZE, /* [n][1][k]; GGUF: [n][k] */
+    HF_NEG_EXP, /* -exp of it, a column */
+    HF_COLUMN,  /* [n]; GGUF: [n][1] */
+    HF_GROUPS,  /* [n]; GGUF: [groups][n / groups] */
+    HF_SKIP     /* nothing is computed with it */
 };
 struct hf_name {
     const char *hf, *gguf;
@@ -176,6 +202,7 @@ struct arch_default {
 enum rope_where {
     ROPE_ALL,
     ROPE_WINDOWED, /* those with a window; all, where none has one */
+    ROPE_TOLD,     /* all, if the key rope.scaling.finetuned is true */
     ROPE_PERIOD_4  /* all but each fourth; or as the key rope.layers says */
 };
 
@@ -197,6 +224,7 @@ struct arch {
     /* Layers of another kind than attention. */
     enum mixer mixer;
     enum mixer_where mixer_where;
+    bool alone; /* a layer is a mixer or a feed-forward part (those whose feed_forward_length is not 0) */
     bool
         tiled; /* value head h of the delta rule has key head h % n_key, unless the key ssm.grouped_heads says no */
     bool
@@ -235,6 +263,8 @@ struct arch {
     const struct hf_name *hf_layer, *hf_whole;
     const char *
         hf_sigmoid; /* "a|b": model types whose experts' scores are sigmoids, where others of the table have softmax */
+    const char
+        *hf_sparse;       /* the architecture of folders of which some layers are mixtures of experts alone */
     float hf_rotated;     /* the part of a head that is rotated where no key says it; 0: all */
     bool hf_plus_one;     /* norms have w - 1 */
     bool hf_halves;       /* rows of q and k are in halves where GGUF has neighbours */

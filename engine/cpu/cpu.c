@@ -103,7 +103,6 @@ static enum infer_status cpu_sizes(const struct backend_config *c, struct backen
     enum cpu_isa isa;
     TRY(cpu_isa_pick(c->isa, &isa));
     TRY(weights_known(c, "cpu", false));
-    TRY(config_lacks(c, "cpu", 1u << OP_SSM));
     int n_thread = host_threads_pick(c->n_thread);
     size_t ops = 0;
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {

@@ -46,3 +46,29 @@ void cpu_op_delta(const struct cpu_op *op, struct cpu_step *s, int thread, int n
         }
     }
 }
+
+void cpu_op_ssm(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
+    const struct op_ssm *o = &op->op->ssm;
+    struct cpu *c = s->cpu;
+    const size_t n_elem = (size_t)c->config.state[o->state].n_elem;
+    int a, b, h, c0, c1;
+    cpu_share(o->n_head * ((o->head_dim + CPU_STATE_COLUMNS - 1) / CPU_STATE_COLUMNS), thread, n_thread, &a,
+              &b);
+    for (int t = 0, n; t < s->n_row; t += n) {
+        n = run_length(s, t);
+        const struct cpu_state_rows r = {
+            .x = cpu_row(s, o->xbc, t),
+            .a = cpu_row(s, o->dt, t),
+            .out = cpu_row(s, o->out, t),
+            .x_stride = cpu_stride(s, o->xbc),
+            .a_stride = cpu_stride(s, o->dt),
+            .out_stride = cpu_stride(s, o->out),
+            .n = n,
+            .pos = s->s->pos[t],
+        };
+        for (int u = a; u < b;) {
+            u = unit_columns(u, b, o->head_dim, &h, &c0, &c1);
+            c->k->ssm(o, h, c0, c1, &r, c->state[o->state] + (size_t)s->s->slot[t] * n_elem);
+        }
+    }
+}

@@ -1,6 +1,7 @@
 /* A folder of Hugging Face: which files, whose tensors, under which names. */
 #include "files/hf.h"
 #include "files/hf_change.h"
+#include "files/hf_factors.h"
 #include "files/hf_latent.h"
 #include "files/hf_state.h"
 #include "files/hf_turns.h"
@@ -257,16 +258,24 @@ static enum infer_status take_qkvz(struct folder *d, struct strmap *index, const
     return put_tensor(d, index, &t[1], gate);
 }
 
+/* Without experts, what else all rows share is the feed-forward part. */
+static void whole_part(char *name) {
+    char *at = strstr(name, "_shexp.");
+    if (at) memmove(at, at + strlen("_shexp"), strlen(at + strlen("_shexp")) + 1);
+}
+
 /* A tensor of part p becomes the next of f->tensor under its name in GGUF; one of a stack goes into its matrix. */
 static enum infer_status take_tensor(struct folder *d, struct strmap *index, const struct tensor *from,
                                      int p) {
     struct tensorfile *f = d->f;
     const char *path = f->part[p].path;
-    const struct hf_heads heads = {d->config.n_head, d->config.n_kv_head, d->config.head_dim};
+    const struct hf_heads heads = {d->config.n_head, d->config.n_kv_head, d->config.head_dim,
+                                   d->config.n_state_group};
     struct tensor *t = &f->tensor[f->n_tensor];
     struct hf_target to;
     hf_target(&to, d->config.table, from->name, (int)d->config.n_layer);
     if (!*to.name || to.op == HF_KEY) return INFER_OK;
+    if (!d->config.n_expert) whole_part(to.name);
     if (to.op == HF_TURNS || to.op == HF_BLOCKS || to.op == HF_HALVES || to.op == HF_COLUMNS)
         return take_experts(d, index, from, p, &to);
     if (!from->n_dim) return INFER_OK;
@@ -308,12 +317,27 @@ static enum infer_status add_vector(struct folder *d, struct strmap *index, cons
     return INFER_OK;
 }
 
+/* What rows are times; a head that has the embedding's bytes but another factor is a tensor of its own. */
+static enum infer_status put_factors(struct folder *d, struct strmap *index) {
+    struct tensorfile *f = d->f;
+    const struct hf_config *c = &d->config;
+    const struct tensor *embd = tensorfile_find(f, "token_embd.weight");
+    if (!c->factor) return INFER_OK;
+    if (c->tied && embd) {
+        struct tensor head = *embd;
+        TRY(put_tensor(d, index, &head, "output.weight"));
+    }
+    for (size_t i = 0; i < f->n_tensor; i++)
+        TRY(hf_factor_rows(&f->tensor[i], c->factor, c->state_part, &f->arena));
+    return INFER_OK;
+}
+
 /* All lists -> f->tensor under GGUF's names, and divisors of frequencies. */
 static enum infer_status name_tensors(struct folder *d) {
     struct tensorfile *f = d->f;
     const struct hf_config *c = &d->config;
     struct strmap *index;
-    size_t n = 3, bytes;
+    size_t n = 4, bytes;
     for (int p = 0; p < f->n_part; p++)
         n += 2 * d->list[p].n; /* each is bounded by the bytes of its header */
     if (size_mul(n, sizeof *f->tensor, &bytes)) f->tensor = arena_alloc(&f->arena, bytes);
@@ -322,6 +346,7 @@ static enum infer_status name_tensors(struct folder *d) {
     f->tensor_index = index;
     for (int p = 0; p < f->n_part; p++)
         for (size_t i = 0; i < d->list[p].n; i++) TRY(take_tensor(d, index, &d->list[p].tensor[i], p));
+    TRY(put_factors(d, index));
     TRY(add_vector(d, index, "rope_freqs.weight", c->rope_divisor, c->n_rot / 2));
     TRY(add_vector(d, index, "rope_factors_long.weight", c->rope_long, c->n_rot / 2));
     return add_vector(d, index, "rope_factors_short.weight", c->rope_short, c->n_rot / 2);

@@ -40,10 +40,14 @@ struct hf_config {
     char arch[64];            /* GGUF's name of the architecture, else model_type */
     const struct arch *table; /* NULL: an architecture that does not run */
     bool tied;
-    struct hf_told bias, out_bias, qk_norm;
+    struct hf_told bias, out_bias, qk_norm, in_bias, conv_bias, /* of layers with a state */
+        choice_bias, /* of experts */ ssm_norm;
     uint32_t n_vocab, n_layer;
     uint32_t n_draft;                       /* layers behind the last, which draft tokens */
     int n_head, n_kv_head, head_dim, n_rot; /* of full layers */
+    const float *factor;                    /* hf_factors.c; NULL: none */
+    int state_part[5];                      /* rows of the parts of a mixer's input: z, x, B, C, the step */
+    int n_state_group;                      /* of Mamba's norms */
     int latent[3];                          /* n_nope, n_value and rank of latent attention */
     int delta[4]; /* key heads, value heads, width of a key and of a value; 0: none */
     bool tiled;   /* value heads are to be in turns */

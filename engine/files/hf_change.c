@@ -1,5 +1,6 @@
 #include "files/hf_change.h"
 
+#include <math.h>
 #include <string.h>
 
 static enum infer_status misfit(const struct tensor *t, const char *path, const char *want) {
@@ -62,9 +63,41 @@ static enum infer_status qkv_heads(struct tensor *t, const struct hf_heads *h, s
     return INFER_OK;
 }
 
+/* [n] as [groups][n / groups]; -exp: as float32. */
+static enum infer_status reshape(struct tensor *t, enum hf_op op, const struct hf_heads *h,
+                                 struct arena *arena, const char *path) {
+    const struct quant_info *q = quant_info(t->type);
+    const int64_t n = t->shape[3], groups = op == HF_GROUPS ? h->n_group : n;
+    size_t bytes;
+    if (t->n_dim != 1 || q->elems != 1 || groups < 1 || n % groups)
+        return misfit(t, path, "a vector of as many groups");
+    t->n_dim = 2;
+    t->shape[2] = groups;
+    t->shape[3] = n / groups;
+    if (op != HF_NEG_EXP) return INFER_OK;
+    float *copy = size_mul((size_t)n, sizeof *copy, &bytes) ? arena_alloc(arena, bytes) : NULL;
+    if (!copy) return no_memory(t, path);
+    q->decode(copy, t->data, (size_t)n);
+    for (int64_t i = 0; i < n; i++) copy[i] = -expf(copy[i]);
+    t->data = copy;
+    t->bytes = bytes;
+    t->type = QUANT_F32;
+    return INFER_OK;
+}
+
+static enum infer_status squeeze(struct tensor *t, const char *path) {
+    if (t->n_dim != 3 || t->shape[2] != 1) return misfit(t, path, "that of a convolution");
+    t->n_dim = 2;
+    t->shape[2] = t->shape[1];
+    t->shape[1] = 1;
+    return INFER_OK;
+}
+
 enum infer_status hf_change(struct tensor *t, enum hf_op op, const struct hf_heads *heads,
                             struct arena *arena, const char *path) {
     if (op == HF_PLUS_ONE) return strstr(t->name, ".bias") ? INFER_OK : plus_one(t, arena, path);
+    if (op == HF_NEG_EXP || op == HF_COLUMN || op == HF_GROUPS) return reshape(t, op, heads, arena, path);
+    if (op == HF_SQUEEZE) return squeeze(t, path);
     if (op == HF_TRANSPOSE) return transpose(t, arena, path);
     if (op == HF_QKV_HEADS) return qkv_heads(t, heads, arena, path);
     return INFER_OK;

@@ -3,9 +3,9 @@
 #include "files/hf_names.h"
 #include "files/tensorfile.h"
 
-/* Heads of the model, for HF_QKV_HEADS and HF_STACK. */
+/* Heads of the model, for HF_QKV_HEADS and HF_STACK; groups of Mamba's heads, for HF_GROUPS. */
 struct hf_heads {
-    int n_head, n_kv_head, head_dim;
+    int n_head, n_kv_head, head_dim, n_group;
 };
 /* Changes *t as op says, its data in the arena. HF_SAME: nothing. path: for messages.
  * errors: INFER_E_INPUT (the shape does not fit), INFER_E_MEMORY */

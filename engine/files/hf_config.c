@@ -201,7 +201,8 @@ static enum infer_status check_act(const struct config *c) {
                                         [ACT_SWIGLU_OAI] = "silu|swish",
                                         [ACT_XIELU] = "xielu"};
     const char *key;
-    const json_t *act = config_any(c, "hidden_activation|hidden_act|activation_function|activation", &key);
+    const json_t *act =
+        config_any(c, "mlp_hidden_act|hidden_activation|hidden_act|activation_function|activation", &key);
     if (!act) return INFER_OK;
     const char *name = json_string_value(act), *want = names[c->out->table->act];
     if (!name) return config_wrong(c, key, "a name");
@@ -248,6 +249,8 @@ static enum infer_status read_arch(const struct config *c, bool vocab_only) {
     const struct arch *a = arch_find_hf(type, json_string_value(json_object_get(text, "model_type")));
     c->out->table = a;
     if (!a && !vocab_only) return arch_unsupported(c->path, type, strlen(type));
+    if (a && a->hf_sparse && config_sparse(c->root)) a = arch_find(a->hf_sparse, strlen(a->hf_sparse));
+    c->out->table = a;
     const char *arch = a ? a->name : type;
     if (strlen(arch) >= sizeof c->out->arch)
         return config_wrong(c, "model_type", "a name of fewer than 64 bytes");
@@ -263,7 +266,7 @@ enum infer_status hf_config(struct hf_config *out, struct hf_keys *keys, const c
     uint32_t dim[2] = {0};
     bool whole = !options->vocab_only;
     *out = (struct hf_config){0};
-    TRY(json_read(&c.root, path, json, n, JSON_REJECT_DUPLICATES));
+    TRY(json_read_python(&c.root, path, json, n, JSON_REJECT_DUPLICATES));
     enum infer_status s = read_arch(&c, options->vocab_only);
     if (!s && out->table) s = open_text_part(&c, whole);
     if (!s && whole) s = check_weights(&c);
@@ -274,19 +277,44 @@ enum infer_status hf_config(struct hf_config *out, struct hf_keys *keys, const c
     if (!s && out->table) s = config_mixers(&c);
     if (!s && out->table) s = config_experts(&c);
     if (!s && out->table) s = config_rope(&c, dim);
+    if (!s && out->table) s = config_state(&c);
+    if (!s && out->table) s = config_factors(&c);
     json_decref(c.root);
     return s ? s : keys->status;
 }
 
 /* ---- what config.json says of the tensors ---- */
 
-/* A tensor of the first layer is there as config.json says. */
-static enum infer_status check_told(const struct tensorfile *f, const char *tensor, const struct hf_told *t) {
+/* The first layer that has a tensor; -1: none has. */
+static int first_with(const struct tensorfile *f, const char *tensor, uint32_t n_layer) {
     char name[64];
-    snprintf(name, sizeof name, "blk.0.%s", tensor);
-    if (t->says < 0 || (tensorfile_find(f, name) != NULL) == (t->says != 0)) return INFER_OK;
+    for (uint32_t i = 0; i < n_layer; i++) {
+        snprintf(name, sizeof name, "blk.%u.%s", i, tensor);
+        if (tensorfile_find(f, name)) return (int)i;
+    }
+    return -1;
+}
+
+/* A tensor of a layer is there as config.json says; layer -1: there is no such layer. */
+static enum infer_status check_told(const struct tensorfile *f, int layer, const char *tensor,
+                                    const struct hf_told *t) {
+    char name[64];
+    snprintf(name, sizeof name, "blk.%d.%s", layer, tensor);
+    if (layer < 0 || t->says < 0 || (tensorfile_find(f, name) != NULL) == (t->says != 0)) return INFER_OK;
     return err_set(INFER_E_INPUT, "%s: '%s' of config.json is %s, but %s is %sthere", f->path, t->key,
                    t->says ? "true" : "false", name, t->says ? "not " : "");
+}
+
+/* Biases of layers with a state. */
+static enum infer_status check_state(const struct hf_config *c, const struct tensorfile *f) {
+    const bool conv = c->table->mixer == MIX_CONV;
+    const int first = first_with(f, conv ? "shortconv.in_proj.weight" : "ssm_in.weight", c->n_layer);
+    if (c->table->mixer != MIX_CONV && c->table->mixer != MIX_SSM && c->table->mixer != MIX_BOTH)
+        return INFER_OK;
+    TRY(check_told(f, first, conv ? "shortconv.in_proj.bias" : "ssm_in.bias", &c->in_bias));
+    TRY(check_told(f, first, conv ? "shortconv.out_proj.bias" : "ssm_out.bias", &c->in_bias));
+    TRY(check_told(f, first, "ssm_norm.weight", &c->ssm_norm));
+    return check_told(f, first, conv ? "shortconv.conv.bias" : "ssm_conv1d.bias", &c->conv_bias);
 }
 
 /* Where the first layer has a bias, every layer has. */
@@ -299,9 +327,14 @@ static enum infer_status check_bias(const struct hf_config *c, const struct tens
                 {"attn_q_norm.weight", SLOT_ATTN_Q_NORM}, {"attn_k_norm.weight", SLOT_ATTN_K_NORM}};
     const bool fused = c->table->slot[SLOT_ATTN_QKV] != SLOT_ABSENT;
     char name[64], path[64];
-    TRY(check_told(f, fused ? "attn_qkv.bias" : "attn_q.bias", &c->bias));
-    TRY(check_told(f, "attn_output.bias", &c->out_bias));
-    TRY(check_told(f, "attn_q_norm.weight", &c->qk_norm));
+    const int layer = c->table->mixer_where == MIXER_NOWHERE
+                          ? 0
+                          : first_with(f, fused ? "attn_qkv.weight" : "attn_q.weight", c->n_layer);
+    TRY(check_state(c, f));
+    TRY(check_told(f, first_with(f, "ffn_gate_inp.weight", c->n_layer), "exp_probs_b.bias", &c->choice_bias));
+    TRY(check_told(f, layer, fused ? "attn_qkv.bias" : "attn_q.bias", &c->bias));
+    TRY(check_told(f, layer, "attn_output.bias", &c->out_bias));
+    TRY(check_told(f, layer, "attn_q_norm.weight", &c->qk_norm));
     for (size_t i = 0; !fused && i < sizeof part / sizeof *part; i++) {
         const size_t first = i < 3 ? 0 : i; /* biases of q, k and v go together */
         snprintf(name, sizeof name, "blk.0.%s", part[first].name);

@@ -4,6 +4,9 @@
 #include "files/hf.h"
 #include "files/model_keys.h"
 
+/* What a layer is; where it is one thing alone, a feed-forward part is a layer, too. */
+enum layer_kind { LAYER_ATTENTION, LAYER_STATE, LAYER_DENSE, LAYER_SPARSE };
+
 struct config {
     const char *path;
     json_t *root;
@@ -14,6 +17,7 @@ struct config {
     uint8_t *windowed; /* windowed[n_layer]: the layer has a window */
     uint8_t *mixed; /* mixed[n_layer]: layer_types says another mixer than attention; NULL: it says nothing */
     bool for_gguf;  /* struct tensorfile_options */
+    uint8_t *kind;  /* kind[n_layer]: enum layer_kind */
 };
 
 /* Whether the architecture's own list (arch.h: hf_keys) has the key. */
@@ -31,6 +35,17 @@ enum infer_status config_bool(const struct config *c, const char *key, const jso
                               bool *out);
 enum infer_status config_wrong(const struct config *c, const char *key, const char *want);
 
+/* c->kind; after the number of layers is known (hf_kinds.c). */
+enum infer_status config_kinds(struct config *c);
+bool config_has(const struct config *c, enum layer_kind kind);
+/* Whether some layer of a model whose layers are one thing alone is a mixture of experts. */
+bool config_sparse(const json_t *root);
+/* feed_forward_length of every layer, *ff what the usual keys say. */
+enum infer_status config_width(const struct config *c, uint32_t *ff);
+/* Sizes of layers with a state. */
+enum infer_status config_state(const struct config *c);
+/* Factors of matrices (hf_factors.c). */
+enum infer_status config_factors(const struct config *c);
 /* sliding_window and which layers have it: c->windowed. */
 enum infer_status config_windows(struct config *c);
 /* Sizes and heads; of heads that differ by layer, too. dim: head sizes of full and of windowed layers. */

@@ -14,8 +14,9 @@ static const struct {
            {"num_experts_per_tok|moe_topk|moe_k|top_k_experts", "expert_used_count", AS_NUMBER},
            {"moe_intermediate_size", "expert_feed_forward_length", AS_NUMBER},
            {"n_shared_experts|num_shared_experts|moe_num_shared_experts", "expert_shared_count", AS_NUMBER},
-           {"shared_expert_intermediate_size|shared_intermediate_size", "expert_shared_feed_forward_length",
-            AS_NUMBER},
+           {"shared_expert_intermediate_size|shared_intermediate_size|moe_shared_expert_intermediate_size",
+            "expert_shared_feed_forward_length", AS_NUMBER},
+           {"moe_latent_size", "moe_latent_size", AS_NUMBER},
            {"n_group", "expert_group_count", AS_NUMBER},
            {"topk_group", "expert_group_used_count", AS_NUMBER},
            {"routed_scaling_factor", "expert_weights_scale", AS_FACTOR},
@@ -100,7 +101,8 @@ static enum infer_status read_layers(const struct config *c) {
     uint8_t *sparse = arena_alloc(c->keys->arena, (size_t)c->n_layer + 1);
     bool all = true;
     if (!sparse) return err_set(INFER_E_MEMORY, "out of memory: keys of a model");
-    TRY(read_number(c, "first_k_dense_replace", 0, &dense));
+    TRY(read_number(c, config_reads(c, "num_dense_layers") ? "num_dense_layers" : "first_k_dense_replace", 0,
+                    &dense));
     TRY(read_number(c, "moe_layer_start_index", 0, &first));
     TRY(read_number(c, "moe_layer_end_index", UINT32_MAX, &end));
     TRY(read_number(c, "moe_layer_interval", 1, &each));
@@ -109,12 +111,19 @@ static enum infer_status read_layers(const struct config *c) {
     TRY(read_number(c, every, 1, &step));
     if (!step || !each) return config_wrong(c, step ? "moe_layer_interval" : every, "above 0");
     for (uint32_t i = 0; i < c->n_layer; i++)
-        sparse[i] = (i + 1) % step == 0 && i >= dense && (i + 1) % each == 0 && i >= first && i <= end;
+        sparse[i] =
+            c->kind[i] == LAYER_SPARSE || (!c->out->table->alone && (i + 1) % step == 0 && i >= dense &&
+                                           (i + 1) % each == 0 && i >= first && i <= end);
     TRY(read_lists(c, sparse));
     if (config_reads(c, "interleave_moe_layer_step")) return put_interleave(c, sparse);
     uint32_t leading = 0;
     while (leading < c->n_layer && !sparse[leading]) leading++;
     for (uint32_t i = leading; i < c->n_layer; i++) all &= sparse[i];
+    if (c->out->table->alone) { /* all that are no mixers, unless a list says which */
+        if (config_has(c, LAYER_DENSE))
+            hf_put_bools(c->keys, c->out->arch, "expert_layers", sparse, c->n_layer);
+        return INFER_OK;
+    }
     if (each == 1 && config_reads(c, "moe_layer_interval"))
         hf_put_u32(c->keys, c->out->arch, "interleave_moe_layer_step", 1);
     if (all && leading)
@@ -172,7 +181,10 @@ static enum infer_status read_method(const struct config *c, enum route_act scor
 enum infer_status config_experts(const struct config *c) {
     bool on = true, groups;
     enum route_act scores;
+    uint32_t local;
     if (!c->out->table->slot[SLOT_FFN_ROUTER]) return INFER_OK;
+    TRY(read_number(c, "num_local_experts", 1, &local));
+    if (!local && c->out->table->mixer_where == MIXER_NO_KEYS) return INFER_OK; /* Granite's dense ones */
     TRY(read_scores(c, &scores));
     TRY(read_method(c, scores, &groups));
     if (config_reads(c, "enable_moe_block"))

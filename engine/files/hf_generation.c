@@ -92,7 +92,7 @@ static void put_stops(struct hf_keys *k, const struct ids *ids) {
 static enum infer_status read_root(json_t **root, const struct mapfile *m) {
     *root = NULL;
     if (!m->path) return INFER_OK; /* there is no such file */
-    TRY(json_read(root, m->path, text_of_map(m), m->size, 0));
+    TRY(json_read_python(root, m->path, text_of_map(m), m->size, 0));
     if (json_is_object(*root)) return INFER_OK;
     json_decref(*root);
     return err_set(INFER_E_INPUT, "%s: it is no JSON object", m->path);

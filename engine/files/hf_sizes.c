@@ -111,7 +111,7 @@ static enum infer_status read_chunks(struct config *c) {
 /* Where other mixers than attention may be. */
 static enum infer_status open_mixed(struct config *c) {
     const json_t *list = json_object_get(c->root, "layer_types");
-    if (c->out->table->mixer_where == MIXER_NOWHERE || !list || json_is_null(list)) return INFER_OK;
+    if (c->out->table->mixer != MIX_DELTA || !list || json_is_null(list)) return INFER_OK;
     c->mixed = arena_alloc(c->keys->arena, (size_t)c->n_layer + 1);
     return c->mixed ? INFER_OK : err_set(INFER_E_MEMORY, "out of memory: keys of a model");
 }
@@ -122,13 +122,19 @@ enum infer_status config_windows(struct config *c) {
     const struct arch *a = c->out->table;
     uint32_t window = 0, first = 0, n = 0;
     bool used, listed, differs = false;
-    TRY(read_u32(c, "num_hidden_layers|n_layer", -1, &c->n_layer));
+    const json_t *blocks = json_object_get(c->root, "layers_block_type"); /* may stand alone */
+    TRY(read_u32(c, "num_hidden_layers|n_layer", blocks ? (int64_t)json_array_size(blocks) : -1,
+                 &c->n_layer));
     TRY(read_u32(c, "sliding_window", 0, &window));
     TRY(read_u32(c, "max_window_layers", 0, &first));
     TRY(read_bool(c, "use_sliding_window", !a->window_by_layer, &used));
     if (c->n_layer > MANY_LAYERS) return config_wrong(c, "num_hidden_layers", "in range");
     c->windowed = arena_alloc(c->keys->arena, (size_t)c->n_layer + 1);
     if (!c->windowed) return err_set(INFER_E_MEMORY, "out of memory: keys of a model");
+    TRY(config_kinds(c));
+    if (a->mixer_where == MIXER_NO_KEYS)
+        return window ? err_set(INFER_E_UNSUPPORTED, "%s: 'sliding_window' is not supported here", c->path)
+                      : INFER_OK;
     TRY(open_mixed(c));
     if (a->chunked) return read_chunks(c);
     TRY(read_layer_types(c, &n, &listed));
@@ -193,6 +199,7 @@ static enum infer_status read_layer_heads(const struct config *c, uint32_t kv, u
     for (uint32_t i = 0; i < c->n_layer; i++) {
         h->kv[i] = c->windowed[i] ? kv : full_kv;
         h->dim[i] = c->windowed[i] ? dim : full_dim;
+        if (c->kind[i] != LAYER_ATTENTION) h->kv[i] = 0;
     }
     return read_layer_config(c, h);
 }
@@ -208,10 +215,18 @@ static enum infer_status read_kv_heads(const struct config *c, uint32_t heads, u
     return INFER_OK;
 }
 
+/* A model without attention. */
+static enum infer_status no_heads(const struct config *c, uint32_t dim[2]) {
+    dim[0] = dim[1] = 2;
+    hf_put_u32(c->keys, c->out->arch, "attention.head_count", 0);
+    return INFER_OK;
+}
+
 static enum infer_status read_heads(const struct config *c, uint32_t dim[2]) {
     const char *arch = c->out->arch;
     uint32_t embd = 0, heads = 0, kv = 0, usual = 0;
     struct layer_heads h = {0};
+    if (!config_has(c, LAYER_ATTENTION)) return no_heads(c, dim);
     TRY(read_u32(c, "hidden_size|n_embd", -1, &embd));
     TRY(read_u32(c, "num_attention_heads|n_head", -1, &heads));
     TRY(read_kv_heads(c, heads, &kv));
@@ -272,7 +287,8 @@ static enum infer_status read_scalars(const struct config *c) {
         const json_t *v = json_object_get(c->root, row[i].key);
         float x;
         bool flag;
-        if (!config_reads(c, row[i].key) || !v) continue;
+        bool in_rows = config_reads(c, "ssm_multipliers"); /* hf_factors.c */
+        if (!config_reads(c, row[i].key) || !v || in_rows) continue;
         if (json_is_null(v)) { /* off, also where a file without the key has it on */
             if (arch_default(c->out->table, row[i].name, 0) != 0)
                 hf_put_f32(c->keys, c->out->arch, row[i].name, 0);
@@ -287,6 +303,18 @@ static enum infer_status read_scalars(const struct config *c) {
         if (!(x > 0)) return config_wrong(c, row[i].key, "above 0");
         hf_put_f32(c->keys, c->out->arch, row[i].name, row[i].as == ROOT ? 1 / sqrtf(x) : x);
     }
+    return INFER_OK;
+}
+
+/* "rope", or nothing rotates. source: configuration_granitemoehybrid of transformers */
+static enum infer_status read_position(const struct config *c) {
+    static const char key[] = "position_embedding_type";
+    const json_t *v = json_object_get(c->root, key);
+    const char *name = json_string_value(v);
+    if (!config_reads(c, key)) return INFER_OK;
+    if (v && !json_is_null(v) && !(name && key_names("rope|nope", name, strlen(name))))
+        return config_wrong(c, key, "'rope' or 'nope'");
+    hf_put_bool(c->keys, c->out->arch, "rope.scaling.finetuned", name && strcmp(name, "rope") == 0);
     return INFER_OK;
 }
 
@@ -310,13 +338,18 @@ static enum infer_status read_temperature(const struct config *c) {
 
 static enum infer_status read_eps(const struct config *c) {
     const bool layer = c->out->table->norm == NORM_LAYER;
-    const char *found,
-        *names = layer ? "layer_norm_eps|layer_norm_epsilon|norm_epsilon|norm_eps" : "rms_norm_eps";
+    const char *found, *names = layer ? "layer_norm_eps|layer_norm_epsilon|norm_epsilon|norm_eps"
+                                : config_reads(c, "layer_norm_epsilon") ? "layer_norm_epsilon"
+                                : config_reads(c, "norm_eps")           ? "norm_eps"
+                                                                        : "rms_norm_eps";
     const json_t *v = config_any(c, names, &found);
     float eps;
     TRY(config_f32(c, found ? found : layer ? "layer_norm_eps" : names, v, NAN, &eps));
     hf_put_f32(c->keys, c->out->arch,
                layer ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", eps);
+    const char *known = c->out->table->keys, other[] = "attention.layer_norm_epsilon";
+    if (!layer && known && key_names(known, other, sizeof other - 1)) /* llama.cpp asks for both */
+        hf_put_f32(c->keys, c->out->arch, other, eps);
     return INFER_OK;
 }
 
@@ -336,8 +369,18 @@ static enum infer_status read_told(const struct config *c, const char *keys, str
 static enum infer_status read_tensors_told(const struct config *c) {
     struct hf_config *out = c->out;
     const unsigned char *slot = out->table->slot;
-    out->out_bias.says = out->qk_norm.says = -1;
-    TRY(read_told(c, "attention_bias|use_qkv_bias|use_bias|bias", &out->bias));
+    const bool states =
+        out->table->mixer == MIX_CONV || out->table->mixer == MIX_SSM || out->table->mixer == MIX_BOTH;
+    out->out_bias.says = out->qk_norm.says = out->in_bias.says = out->conv_bias.says = -1;
+    out->choice_bias.says = out->ssm_norm.says = -1;
+    if (config_reads(c, "use_expert_bias")) TRY(read_told(c, "use_expert_bias", &out->choice_bias));
+    if (states) {
+        const char *in = config_reads(c, "use_bias") ? "use_bias" : "conv_bias|mamba_proj_bias";
+        TRY(read_told(c, in, &out->in_bias));
+        TRY(read_told(c, "mamba_conv_bias|use_conv_bias|conv_bias", &out->conv_bias));
+        if (config_reads(c, "mamba_rms_norm")) TRY(read_told(c, "mamba_rms_norm", &out->ssm_norm));
+    }
+    TRY(read_told(c, states ? "attention_bias" : "attention_bias|use_qkv_bias|use_bias|bias", &out->bias));
     if (out->bias.says < 0 && slot[SLOT_ATTN_QKV] == SLOT_ABSENT)
         out->bias.says = slot[SLOT_ATTN_Q_BIAS] == SLOT_MUST;
     if (config_reads(c, "attention_out_bias"))
@@ -381,7 +424,7 @@ enum infer_status config_sizes(struct config *c, uint32_t dim[2]) {
     static const struct {
         const char *keys, *name;
     } plain[] = {{"hidden_size|n_embd", "embedding_length"},
-                 {"intermediate_size|n_inner|ffn_hidden_size", "feed_forward_length"},
+                 {"block_ff_dim|intermediate_size|n_inner|ffn_hidden_size", "feed_forward_length"},
                  {"max_position_embeddings|n_positions", "context_length"},
                  {"vocab_size", "vocab_size"}};
     struct hf_config *out = c->out;
@@ -393,7 +436,9 @@ enum infer_status config_sizes(struct config *c, uint32_t dim[2]) {
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
         bool ungated = i == 1 && !a->slot[SLOT_FFN_GATE] && !a->slot[SLOT_FFN_GATE_UP];
         int64_t usual = ungated ? 4 * (int64_t)embd : -1;
-        if (i == 1 && a->mixer_where && json_is_integer(json_object_get(c->root, "moe_intermediate_size")))
+        if (i == 2 && !config_has(c, LAYER_ATTENTION)) usual = 1 << 20; /* states have no end */
+        if (i == 1 && a->mixer == MIX_DELTA &&
+            json_is_integer(json_object_get(c->root, "moe_intermediate_size")))
             usual = 0; /* no dense layer */
         TRY(read_u32(c, plain[i].keys, usual, &v));
         if (i == 1 && !v) continue;
@@ -403,6 +448,8 @@ enum infer_status config_sizes(struct config *c, uint32_t dim[2]) {
             TRY(read_u32(c, "intermediate_size_mlp", -1, &v)); /* of dense layers */
         if (i == 1 && config_reads(c, "num_kv_shared_layers"))
             TRY(read_sharing(c, v));
+        else if (i == 1)
+            TRY(config_width(c, &v));
         else
             hf_put_u32(c->keys, out->arch, plain[i].name, v);
     }
@@ -413,7 +460,9 @@ enum infer_status config_sizes(struct config *c, uint32_t dim[2]) {
     TRY(read_eps(c));
     TRY(read_scalars(c));
     TRY(put_rotated(c));
+    TRY(read_position(c));
     TRY(read_temperature(c));
     TRY(read_bool(c, "tie_word_embeddings", a->hf_tied, &out->tied));
+    if (config_reads(c, "tie_embedding")) TRY(read_bool(c, "tie_embedding", out->tied, &out->tied));
     return read_tensors_told(c);
 }

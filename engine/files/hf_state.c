@@ -38,7 +38,7 @@ enum infer_status config_mixers(const struct config *c) {
     struct hf_config *out = c->out;
     const struct arch *a = out->table;
     int *d = out->delta, taps = 0;
-    if (a->mixer_where == MIXER_NOWHERE) return INFER_OK;
+    if (a->mixer != MIX_DELTA) return INFER_OK;
     TRY(put_layers(c));
     TRY(read_size(c, "linear_num_key_heads", &d[0]));
     TRY(read_size(c, "linear_num_value_heads", &d[1]));

@@ -104,3 +104,24 @@ enum infer_status json_write(char **out, json_t *j, uint64_t failed, size_t flag
     *out = NULL;
     return err_set(INFER_E_MEMORY, "out of memory: %s", what);
 }
+
+enum infer_status json_read_python(json_t **out, const char *what, const char *text, size_t n, size_t flags) {
+    static const char word[] = "Infinity", large[] = "1e308   ";
+    enum { LEN = sizeof word - 1 };
+    bool inside = false;
+    char *copy;
+    *out = NULL;
+    TRY(mem_new(&copy, n + 1, "JSON"));
+    if (n) memcpy(copy, text, n);
+    for (size_t i = 0; i < n; i++) {
+        if (inside && copy[i] == '\\')
+            i++;
+        else if (copy[i] == '"')
+            inside = !inside;
+        else if (!inside && n - i >= LEN && memcmp(copy + i, word, LEN) == 0)
+            memcpy(copy + i, large, LEN);
+    }
+    enum infer_status s = json_read(out, what, copy, n, flags);
+    mem_free(copy);
+    return s;
+}

@@ -14,6 +14,8 @@ void json_use_mem(void);
  * errors: INFER_E_INPUT naming what, line and column, INFER_E_MEMORY wherever an allocation fails (after json_use_mem; jansson
  * itself leaves characters out, or aborts). */
 enum infer_status json_read(json_t **out, const char *what, const char *text, size_t n, size_t flags);
+/* The same of what Python writes: a number may be Infinity, which JSON has not; it is read as 1e308. */
+enum infer_status json_read_python(json_t **out, const char *what, const char *text, size_t n, size_t flags);
 
 /* A tree that was built piece by piece is whole: not NULL, and no allocation failed since failed, mem_failed() before (jansson
  * leaves out what has no memory and goes on). errors: INFER_E_MEMORY, as "out of memory: what" */

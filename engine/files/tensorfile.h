@@ -52,8 +52,9 @@ struct tensor {
     int64_t shape[4]; /* C order: shape[3] is contiguous; a matrix is {1, 1, rows, columns} */
     const void *data; /* in the map */
     size_t bytes;
-    uint64_t offset; /* of data in its file */
-    int part;        /* which of the split files */
+    uint64_t offset;         /* of data in its file */
+    int part;                /* which of the split files */
+    const float *row_factor; /* [shape[2]]: what the rows are times; NULL: 1 */
 };
 
 struct tensorfile {

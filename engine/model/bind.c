@@ -10,7 +10,7 @@ int bind_dim(const struct model *m, const struct layer *l, enum dim d) {
     if (!l) l = &m->layer[0];
     const struct state_sizes *s = &l->sizes;
     const int q = l->n_head * l->head_dim_k, k = l->n_kv_head * l->head_dim_k,
-              v = l->n_kv_head * l->head_dim_v;
+              v = l->n_kv_head * l->head_dim_v, inner = s->n_head * s->head_dim;
     const int size[DIM_COUNT] = {
         [DIM_ONE] = 1,
         [DIM_VOCAB] = m->n_vocab,
@@ -46,7 +46,11 @@ int bind_dim(const struct model *m, const struct layer *l, enum dim d) {
         [DIM_STATE_HEADS] = s->n_head,
         [DIM_STATE_HEADS_2] = 2 * s->n_head,
         [DIM_STATE_DIM] = s->head_dim,
-        [DIM_INNER] = s->n_head * s->head_dim,
+        [DIM_INNER] = inner,
+        [DIM_STATE_IN] = l->mix == MIX_CONV ? 3 * s->channels : inner + s->channels + s->n_head,
+        [DIM_STATE_GROUPS] = s->n_group,
+        [DIM_STATE_GROUP] = s->n_group ? inner / s->n_group : 0,
+        [DIM_EXPERT_EMBD] = l->n_latent ? l->n_latent : m->n_embd,
     };
     return size[d];
 }
@@ -74,9 +78,13 @@ static enum slot_use slot_use(const struct model *m, enum slot slot, const struc
     if (slot >= SLOT_FFN_ROUTER && !sparse) return SLOT_ABSENT;
     if (slot >= SLOT_FFN_GATE_UP && slot <= SLOT_FFN_DOWN_BIAS && sparse && !m->arch->moe.beside)
         return SLOT_ABSENT;
-    if (l && slot >= SLOT_ATTN_QKV && slot <= SLOT_ATTN_Q_GATED && l->mix != MIX_ATTENTION)
+    const bool attends = !l || l->mix == MIX_ATTENTION || l->mix == MIX_BOTH;
+    if (slot >= SLOT_ATTN_QKV && slot <= SLOT_ATTN_Q_GATED && !attends) return SLOT_ABSENT;
+    if (slot >= SLOT_FFN_GATE_UP && slot <= SLOT_FFN_DOWN_BIAS && l && !l->n_ff) return SLOT_ABSENT;
+    if (slot >= SLOT_FFN_LATENT_DOWN && slot <= SLOT_FFN_LATENT_UP && l && !l->n_latent) return SLOT_ABSENT;
+    if (l && slot >= SLOT_STATE_QKV && slot <= SLOT_STATE_OUT &&
+        (l->mix == MIX_ATTENTION || l->mix == MIX_NONE))
         return SLOT_ABSENT;
-    if (l && slot >= SLOT_STATE_QKV && slot <= SLOT_STATE_OUT && l->mix == MIX_ATTENTION) return SLOT_ABSENT;
     if (slot >= SLOT_ATTN_Q_A && slot <= SLOT_ATTN_Q_B && l && !l->q_rank) return SLOT_ABSENT;
     if (slot >= SLOT_INPUT_TABLE && slot <= SLOT_INPUT_NORM && !m->n_layer_input) return SLOT_ABSENT;
     if (l && l->borrows && is_kept(slot)) return SLOT_ABSENT;
@@ -142,7 +150,7 @@ struct weight bind_weight(const struct tensor *t) {
                            .n = (int)t->shape[2],
                            .k = (int)t->shape[3],
                            .data = t->data,
-                           .factor = 1,
+                           .factor = t->row_factor ? t->row_factor[0] : 1,
                            .n_stack = (int)t->shape[1],
                            .stack_bytes = t->bytes / (size_t)t->shape[1]};
 }
@@ -273,6 +281,7 @@ static const struct {
     {offsetof(struct layer, attn_norm_2), SLOT_ATTN_NORM_2, SLOT_ATTN_NORM_2_BIAS},
     {offsetof(struct layer, ffn_norm), SLOT_FFN_NORM, SLOT_FFN_NORM_BIAS},
     {offsetof(struct layer, ffn_norm), SLOT_FFN_NORM_AFTER, SLOT_NONE},
+    {offsetof(struct layer, ffn_norm), SLOT_FFN_NORM_BARE, SLOT_NONE},
     {offsetof(struct layer, post_attn_norm), SLOT_POST_ATTN_NORM, SLOT_NONE},
     {offsetof(struct layer, post_ffn_norm), SLOT_POST_FFN_NORM, SLOT_NONE},
     {offsetof(struct layer, router_norm), SLOT_FFN_ROUTER_SCALE, SLOT_NONE},
@@ -289,6 +298,7 @@ static const struct {
     {offsetof(struct layer, kv_a_norm), SLOT_ATTN_KV_A_NORM, SLOT_NONE},
     {offsetof(struct layer, input_norm), SLOT_INPUT_NORM, SLOT_NONE},
     {offsetof(struct layer, state_norm), SLOT_STATE_NORM, SLOT_NONE},
+    {offsetof(struct layer, state_norm), SLOT_SSM_NORM, SLOT_NONE},
 };
 static const struct {
     size_t at;
@@ -302,7 +312,7 @@ static const struct {
     {offsetof(struct layer, qkv_a), {.matrix = {SLOT_ATTN_Q_LATENT, SLOT_ATTN_Q_A, SLOT_ATTN_KV_A}}},
     {offsetof(struct layer, q_b), {.matrix = {SLOT_ATTN_Q_B}}},
     {offsetof(struct layer, state_in), {.matrix = {SLOT_STATE_QKV}}},
-    {offsetof(struct layer, state_out), {.matrix = {SLOT_STATE_OUT}}},
+    {offsetof(struct layer, state_out), {.matrix = {SLOT_STATE_OUT}, .bias = {SLOT_STATE_OUT_BIAS}}},
     {offsetof(struct layer, out), {.matrix = {SLOT_ATTN_OUTPUT}, .bias = {SLOT_ATTN_OUTPUT_BIAS}}},
     {offsetof(struct layer, gate_up),
      {.fused = SLOT_FFN_GATE_UP,
@@ -321,6 +331,8 @@ static const struct {
      {.matrix = {SLOT_FFN_DOWN_EXPS}, .bias = {SLOT_FFN_DOWN_EXPS_BIAS}}},
     {offsetof(struct layer, shared), {.matrix = {SLOT_FFN_GATE_SHEXP, SLOT_FFN_UP_SHEXP}}},
     {offsetof(struct layer, shared_down), {.matrix = {SLOT_FFN_DOWN_SHEXP}}},
+    {offsetof(struct layer, latent_down), {.matrix = {SLOT_FFN_LATENT_DOWN}}},
+    {offsetof(struct layer, latent_up), {.matrix = {SLOT_FFN_LATENT_UP}}},
     {offsetof(struct layer, shared_gate), {.matrix = {SLOT_FFN_SHEXP_GATE}}}};
 enum {
     N_LAYER_NORM = sizeof layer_norm / sizeof *layer_norm,
@@ -429,6 +441,7 @@ static enum infer_status bind_layer(struct binder *b, int il) {
     for (size_t i = m->arch->q_gated ? 1 : 0; i < N_LAYER_GROUP; i++) /* gated queries: bind_mixer */
         TRY(bind_group(b, (struct weight_group *)(void *)((char *)l + layer_group[i].at), il,
                        &layer_group[i].slots));
+    if (m->arch->slot[SLOT_FFN_NORM_BARE] && !l->ffn_norm.w) return missing(m, "blk.N.ffn_norm");
     TRY(bind_latent(b, il));
     TRY(bind_mixer(b, il));
     TRY(bind_vector(b, SLOT_ATTN_SINKS, il, &l->sinks));
@@ -438,7 +451,7 @@ static enum infer_status bind_layer(struct binder *b, int il) {
     TRY(scale_group(m, &l->out, m->residual_scale));
     TRY(scale_group(m, &l->state_out, m->residual_scale));
     TRY(scale_group(m, &l->down, m->residual_scale));
-    TRY(scale_group(m, &l->experts_down, m->residual_scale));
+    TRY(scale_group(m, l->n_latent ? &l->latent_up : &l->experts_down, m->residual_scale));
     TRY(scale_group(m, &l->shared_down, m->residual_scale));
     /* What the router reads is x / rms(x) * scale / sqrt(n_embd). */
     TRY(scale_norm(m, &l->router_norm, 1 / sqrtf((float)m->n_embd)));
@@ -446,7 +459,8 @@ static enum infer_status bind_layer(struct binder *b, int il) {
     TRY(bind_vector(b, SLOT_FFN_CHOICE_BIAS, il, &l->route.bias));
     TRY(bind_vector(b, SLOT_FFN_DOWN_EXPS_SCALE, il, &l->route.expert_scale));
     l->store = -1;
-    return l->mix == MIX_ATTENTION ? bind_store(m, il) : INFER_OK;
+    if (l->mix == MIX_NONE) l->ffn_norm = l->attn_norm, l->attn_norm = (struct norm_weights){0};
+    return l->mix == MIX_ATTENTION || l->mix == MIX_BOTH ? bind_store(m, il) : INFER_OK;
 }
 
 enum infer_status model_bind_tensors(struct model *m) {
@@ -474,6 +488,7 @@ enum infer_status model_bind_tensors(struct model *m) {
     TRY(bind_layer_inputs(&b));
     TRY(bind_draft_input(&b));
     for (il = 0; il < m->n_layer; il++) TRY(bind_layer(&b, il));
+    if (!m->n_kv_group) m->window[m->n_kv_group++] = 0; /* positions are counted in pages, also of nothing */
     TRY(bind_output(&b));
 
     for (size_t i = 0; i < m->file->n_tensor; i++)

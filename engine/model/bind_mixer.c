@@ -53,17 +53,75 @@ static int add_state(struct model *m, int n_elem) {
     return m->n_state++;
 }
 
+/* A convolution's weights; *state: the store of its last inputs. */
+static enum infer_status bind_conv(struct binder *b, int il, enum slot w, enum slot bias, int *state) {
+    struct layer *l = &b->m->layer[il];
+    TRY(bind_vector(b, w, il, &l->conv_w));
+    TRY(bind_vector(b, bias, il, &l->conv_bias));
+    *state = add_state(b->m, (l->sizes.taps - 1) * l->sizes.channels);
+    return INFER_OK;
+}
+
+static enum infer_status bind_short_conv(struct binder *b, int il) {
+    static const struct group_slots in = {.matrix = {SLOT_CONV_IN}, .bias = {SLOT_CONV_IN_BIAS}},
+                                    out = {.matrix = {SLOT_CONV_OUT}, .bias = {SLOT_CONV_OUT_BIAS}};
+    struct layer *l = &b->m->layer[il];
+    TRY(bind_group(b, &l->state_in, il, &in));
+    TRY(bind_group(b, &l->state_out, il, &out));
+    return bind_conv(b, il, SLOT_CONV_TAPS, SLOT_CONV_TAPS_BIAS, &l->conv_state);
+}
+
+/* z, what is convolved, and the step, each with the factor of its rows; those of the second may differ, and are in the convolution's
+ * weights then. */
+static enum infer_status factor_parts(struct binder *b, int il, const struct tensor *t) {
+    struct model *m = b->m;
+    struct layer *l = &m->layer[il];
+    const struct state_sizes *s = &l->sizes;
+    const int inner = s->n_head * s->head_dim, rows[] = {inner, s->channels, s->n_head};
+    const float *factor = t->row_factor;
+    const struct weight whole = l->state_in.member[0];
+    float *w = arena_alloc(&m->arena, (size_t)s->channels * (size_t)s->taps * sizeof *w);
+    if (!w) return err_set(INFER_E_MEMORY, "out of memory for %s", t->name);
+    l->state_in.n_member = 0;
+    for (int i = 0, row = 0; i < 3; row += rows[i++]) {
+        struct weight part = weight_rows(&whole, row, rows[i]);
+        part.factor = i == 1 ? 1 : factor[row];
+        l->state_in.member[l->state_in.n_member++] = part;
+    }
+    for (int c = 0; c < s->channels; c++)
+        for (int k = 0; k < s->taps; k++) w[c * s->taps + k] = l->conv_w[c * s->taps + k] * factor[inner + c];
+    l->conv_w = w;
+    return INFER_OK;
+}
+
+static enum infer_status bind_ssm(struct binder *b, int il) {
+    static const struct group_slots in = {.matrix = {SLOT_SSM_IN}, .bias = {SLOT_SSM_IN_BIAS}};
+    struct layer *l = &b->m->layer[il];
+    const struct state_sizes *s = &l->sizes;
+    TRY(bind_group(b, &l->state_in, il, &in));
+    TRY(bind_conv(b, il, SLOT_STATE_CONV, SLOT_STATE_CONV_BIAS, &l->conv_state));
+    const struct tensor *t;
+    TRY(bind_slot(b, SLOT_SSM_IN, il, &t));
+    if (t->row_factor) TRY(factor_parts(b, il, t));
+    TRY(bind_vector(b, SLOT_STATE_DT_BIAS, il, &l->dt_bias));
+    TRY(bind_vector(b, SLOT_SSM_A, il, &l->decay));
+    TRY(bind_vector(b, SLOT_SSM_D, il, &l->skip));
+    l->state = add_state(b->m, s->n_head * s->n_state * s->head_dim);
+    return INFER_OK;
+}
+
 enum infer_status bind_mixer(struct binder *b, int il) {
     struct model *m = b->m;
     struct layer *l = &m->layer[il];
     const struct state_sizes *s = &l->sizes;
     if (l->mix == MIX_ATTENTION) return m->arch->q_gated ? bind_gated(b, il) : INFER_OK;
+    if (l->mix == MIX_NONE) return INFER_OK;
+    if (l->mix == MIX_CONV) return bind_short_conv(b, il);
+    if (l->mix != MIX_DELTA) return bind_ssm(b, il);
     TRY(bind_gates(b, il));
-    TRY(bind_vector(b, SLOT_STATE_CONV, il, &l->conv_w));
-    TRY(bind_vector(b, SLOT_STATE_CONV_BIAS, il, &l->conv_bias));
+    TRY(bind_conv(b, il, SLOT_STATE_CONV, SLOT_STATE_CONV_BIAS, &l->conv_state));
     TRY(bind_vector(b, SLOT_STATE_DT_BIAS, il, &l->dt_bias));
     TRY(bind_vector(b, SLOT_STATE_DECAY, il, &l->decay));
-    l->conv_state = add_state(m, (s->taps - 1) * s->channels);
     l->state = add_state(m, s->n_head * s->n_state * s->head_dim);
     return INFER_OK;
 }

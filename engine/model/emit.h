@@ -33,3 +33,5 @@ void emit_map(struct emitter *e, const char *name, struct view x, struct view ou
 
 /* Mixers: what a layer makes of its normalised input h. */
 struct view emit_delta(struct emitter *e, const struct layer *l, struct view h); /* blk_delta.c */
+struct view emit_conv(struct emitter *e, const struct layer *l, struct view h);  /* blk_mamba.c */
+struct view emit_ssm(struct emitter *e, const struct layer *l, struct view h);

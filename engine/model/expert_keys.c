@@ -55,14 +55,15 @@ static enum infer_status read_sparse(const struct model *m, uint32_t *sparse) {
     TRY(model_read_int(m, "leading_dense_block_count", 0, m->n_layer, 0, &dense));
     if (m->arch->keys && key_names(m->arch->keys, each, sizeof each - 1))
         TRY(model_read_int(m, each, 1, INT_MAX, 1, &step));
-    for (int i = 0; i < m->n_layer; i++) sparse[i] = i >= dense && (i + 1) % step == 0;
+    for (int i = 0; i < m->n_layer; i++)
+        sparse[i] = i >= dense && (i + 1) % step == 0 && (!m->arch->alone || m->layer[i].mix == MIX_NONE);
     return meta_u32_array(m->file, model_key(m, key, sizeof key, "expert_layers"), sparse, (size_t)m->n_layer,
                           &there);
 }
 
 enum infer_status model_read_experts(struct model *m) {
     struct router r = {0};
-    int ff, n_shared, shared;
+    int ff, n_shared, shared, latent;
     TRY(model_read_int(m, "expert_count", 0, ROUTE_EXPERTS_MAX, 0, &r.n_expert));
     if (!r.n_expert || !m->arch->slot[SLOT_FFN_ROUTER]) {
         TRY(model_read_int(m, "expert_used_count", 0, INT_MAX, 0, &r.n_used));
@@ -77,6 +78,7 @@ enum infer_status model_read_experts(struct model *m) {
                        (int)arch_default(m->arch, "expert_shared_count", 0), &n_shared));
     if ((int64_t)n_shared * ff > MAX_EXPERT_FF) n_shared = 0; /* whose tensors are not that wide */
     TRY(model_read_int(m, "expert_shared_feed_forward_length", 0, MAX_EXPERT_FF, n_shared * ff, &shared));
+    TRY(model_read_int(m, "moe_latent_size", 0, 1 << 20, 0, &latent));
     uint32_t *sparse = arena_alloc(&m->arena, (size_t)m->n_layer * sizeof *sparse);
     if (!sparse) return err_set(INFER_E_MEMORY, "out of memory for %d layers", m->n_layer);
     TRY(read_sparse(m, sparse));
@@ -87,6 +89,7 @@ enum infer_status model_read_experts(struct model *m) {
         l->n_used = r.n_used;
         l->n_ff_expert = ff;
         l->n_ff_shared = shared;
+        l->n_latent = latent;
         l->route = r;
     }
     return INFER_OK;

@@ -107,12 +107,30 @@ static struct view attention(struct emitter *e, const struct layer *l, struct vi
 
 /* What the layer makes of other positions. */
 static struct view mixer(struct emitter *e, const struct layer *l, struct view h) {
-    return l->mix == MIX_DELTA ? emit_delta(e, l, h) : attention(e, l, h);
+    switch (l->mix) {
+    case MIX_DELTA:
+        return emit_delta(e, l, h);
+    case MIX_CONV:
+        return emit_conv(e, l, h);
+    case MIX_SSM:
+        return emit_ssm(e, l, h);
+    case MIX_BOTH: {
+        struct view a = attention(e, l, h);
+        emit_add(e, "mixer_add", a, emit_ssm(e, l, h));
+        return a;
+    }
+    default:
+        return attention(e, l, h);
+    }
 }
 
-/* act(gate) * up of the columns of gu, n each. */
+/* act(gate) * up of the columns of gu, n each; act(gu) where it is no wider. */
 static struct view gated(struct emitter *e, const char *name, struct view gu, int n) {
     struct view f = emit_buffer(e, name, n, BUF_ROWS_ALL, false);
+    if (gu.width == n) {
+        emit_map(e, name, gu, f, e->m->arch->act, e->m->layer[e->layer].act);
+        return f;
+    }
     struct op_glu o = {view_columns(gu, 0, n), view_columns(gu, n, n), f, e->m->arch->act,
                        e->m->layer[e->layer].act};
     emit_op(e, name, (struct op){.kind = OP_GLU, .glu = o});
@@ -123,8 +141,8 @@ static struct view gated(struct emitter *e, const char *name, struct view gu, in
  * (gate and up are linear, so it is their outputs that are multiplied). */
 static struct view chosen(struct emitter *e, const struct layer *l, struct view h, struct view choice) {
     int k = l->n_used, n = l->n_ff_expert;
-    struct view gu = emit_buffer(e, "ffn_experts", k * 2 * n, BUF_ROWS_ALL, false),
-                down = emit_buffer(e, "ffn_experts_down", k * e->m->n_embd, BUF_ROWS_ALL, false);
+    struct view gu = emit_buffer(e, "ffn_experts", k * l->experts.n, BUF_ROWS_ALL, false),
+                down = emit_buffer(e, "ffn_experts_down", k * l->experts_down.n, BUF_ROWS_ALL, false);
     emit_op(e, "ffn_experts",
             (struct op){.kind = OP_EXPERTS,
                         .experts = {h, choice, gu, &l->experts, k, false, e->m->arch->weight_on_input}});
@@ -136,11 +154,35 @@ static struct view chosen(struct emitter *e, const struct layer *l, struct view 
 
 /* sum_j w[j] of these, by the backend that has the weights. */
 static struct view elsewhere(struct emitter *e, const struct layer *l, struct view h, struct view choice) {
-    struct view y = emit_buffer(e, "ffn_elsewhere", e->m->n_embd, BUF_ROWS_ALL, true);
+    struct view y = emit_buffer(e, "ffn_elsewhere", h.width, BUF_ROWS_ALL, true);
     emit_op(e, "ffn_elsewhere",
             (struct op){.kind = OP_EXPERTS,
                         .experts = {h, choice, y, e->range->elsewhere, l->n_used, false, true}});
     return y;
+}
+
+static struct view shared_part(struct emitter *e, const struct layer *l, struct view h) {
+    struct view s = emit_matmul(e, "ffn_shared", h, &l->shared, BUF_ROWS_ALL);
+    s = gated(e, "ffn_shared_glu", s, l->n_ff_shared);
+    return emit_matmul(e, "ffn_shared_down", s, &l->shared_down, BUF_ROWS_ALL);
+}
+
+/* up(sum_j w[j] of what the chosen make of down(h)), and the shared part. source: HF modeling_nemotron_h */
+static struct view by_latent(struct emitter *e, const struct layer *l, struct view h, struct view choice,
+                             bool away) {
+    static const struct view none = {-1, 0, 0};
+    struct view small = emit_matmul(e, "ffn_latent_down", h, &l->latent_down, BUF_ROWS_ALL), sum;
+    if (away) {
+        sum = elsewhere(e, l, small, choice);
+    } else {
+        struct view y = chosen(e, l, small, choice);
+        sum = emit_buffer(e, "ffn_mix", l->n_latent, BUF_ROWS_ALL, false);
+        emit_op(e, "ffn_mix",
+                (struct op){.kind = OP_MIX, .mix = {y, choice, none, none, sum, l->n_used, false}});
+    }
+    struct view out = emit_matmul(e, "ffn_latent_up", sum, &l->latent_up, BUF_ROWS_ALL);
+    if (l->n_ff_shared) emit_add(e, "ffn_shared_add", out, shared_part(e, l, h));
+    return out;
 }
 
 /* sum_j w[j] of what the experts that router * r chooses make of h, and the part that all rows share: down(act(gate) * up), by a gate of
@@ -152,13 +194,10 @@ static struct view experts(struct emitter *e, const struct layer *l, struct view
                 choice = emit_buffer(e, "ffn_choice", 2 * l->n_used, BUF_ROWS_ALL, true);
     emit_op(e, "ffn_router", (struct op){.kind = OP_MATMUL, .matmul = {r, logits, &l->router, true}});
     emit_op(e, "ffn_choice", (struct op){.kind = OP_ROUTE, .route = {logits, choice, &l->route}});
+    if (l->n_latent) return by_latent(e, l, h, choice, away);
     struct view y = away ? elsewhere(e, l, h, choice) : chosen(e, l, h, choice);
     if (away && !l->n_ff_shared) return y;
-    if (l->n_ff_shared) {
-        struct view s = emit_matmul(e, "ffn_shared", h, &l->shared, BUF_ROWS_ALL);
-        s = gated(e, "ffn_shared_glu", s, l->n_ff_shared);
-        shared = emit_matmul(e, "ffn_shared_down", s, &l->shared_down, BUF_ROWS_ALL);
-    }
+    if (l->n_ff_shared) shared = shared_part(e, l, h);
     if (l->shared_gate.n) gate = emit_matmul(e, "ffn_shared_gate", h, &l->shared_gate, BUF_ROWS_ALL);
     struct view out = l->n_ff_shared ? shared : emit_buffer(e, "ffn_mix", e->m->n_embd, BUF_ROWS_ALL, false);
     emit_op(e, "ffn_mix",
@@ -170,14 +209,8 @@ static struct view experts(struct emitter *e, const struct layer *l, struct view
 
 /* down(act(gate) * up) or down(act(up)), gate up = W h. */
 static struct view dense(struct emitter *e, const struct layer *l, struct view h) {
-    struct view gu = emit_matmul(e, "ffn_gate_up", h, &l->gate_up, BUF_ROWS_ALL), f;
-    if (l->gate_up.n == l->n_ff) {
-        f = emit_buffer(e, "ffn_glu", l->n_ff, BUF_ROWS_ALL, false);
-        emit_map(e, "ffn_act", gu, f, e->m->arch->act, l->act);
-    } else {
-        f = gated(e, "ffn_glu", gu, l->n_ff);
-    }
-    return emit_matmul(e, "ffn_down", f, &l->down, BUF_ROWS_ALL);
+    struct view gu = emit_matmul(e, "ffn_gate_up", h, &l->gate_up, BUF_ROWS_ALL);
+    return emit_matmul(e, "ffn_down", gated(e, "ffn_glu", gu, l->n_ff), &l->down, BUF_ROWS_ALL);
 }
 
 /* F(norm x): dense; experts; or, of x once more, post_1(dense(norm x)) + post_2(experts(norm_2 x)). */
@@ -219,8 +252,14 @@ static void layer_input(struct emitter *e, const struct layer *l, struct view x)
     emit_add(e, "input_add", x, y);
 }
 
+static void mix(struct emitter *e, const struct layer *l, struct view x, struct view h) {
+    struct view a = mixer(e, l, h);
+    emit_norm(e, "post_attn_norm", a, a, e->m->n_embd, &l->post_attn_norm);
+    emit_add(e, "attn_add", x, a);
+}
+
 /* x += post(A(norm x)); x += post(F(norm x)). Parallel: x += A(h); x += F(h) with the same h = norm x, which there always is. Absent norms
- * are left out. */
+ * and parts are left out. */
 static void block(struct emitter *e, const struct layer *l, struct view x) {
     int n = e->m->n_embd;
     struct view h = emit_normed(e, "attn_norm", x, &l->attn_norm), own = h, a, f;
@@ -232,12 +271,12 @@ static void block(struct emitter *e, const struct layer *l, struct view x) {
         f = feed_forward(e, l, x, h);
         emit_add(e, "ffn_add", x, f);
     } else {
-        a = mixer(e, l, own);
-        emit_norm(e, "post_attn_norm", a, a, n, &l->post_attn_norm);
-        emit_add(e, "attn_add", x, a);
-        f = feed_forward(e, l, x, emit_normed(e, "ffn_norm", x, &l->ffn_norm));
-        emit_norm(e, "post_ffn_norm", f, f, n, &l->post_ffn_norm);
-        emit_add(e, "ffn_add", x, f);
+        if (l->mix != MIX_NONE) mix(e, l, x, own);
+        if (l->n_ff || l->n_expert) {
+            f = feed_forward(e, l, x, emit_normed(e, "ffn_norm", x, &l->ffn_norm));
+            emit_norm(e, "post_ffn_norm", f, f, n, &l->post_ffn_norm);
+            emit_add(e, "ffn_add", x, f);
+        }
     }
     layer_input(e, l, x);
     if (l->scale != 1) emit_map(e, "layer_scale", x, x, ACT_SCALE, (struct act_numbers){.limit = l->scale});
@@ -323,9 +362,9 @@ enum infer_status forward_emit_experts(struct op_list *out, struct arena *arena,
     TRY(begin(&e, arena, out, m, &none));
     for (int il = 0; il < n; il++)
         if (m->layer[il].n_used > used) used = m->layer[il].n_used;
-    struct view x = emit_buffer(&e, "x", m->n_embd, BUF_ROWS_ALL, true),
+    struct view x = emit_buffer(&e, "x", model_expert_width(m), BUF_ROWS_ALL, true),
                 choices = emit_buffer(&e, "choice", 2 * used, BUF_ROWS_ALL, true),
-                y = emit_buffer(&e, "out", m->n_embd, BUF_ROWS_ALL, true);
+                y = emit_buffer(&e, "out", x.width, BUF_ROWS_ALL, true);
     for (int il = 0; il < n; il++) {
         const struct layer *l = &m->layer[il];
         if (!l->n_expert) continue;

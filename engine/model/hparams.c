@@ -162,9 +162,10 @@ static enum infer_status read_head_sizes(struct model *m) {
     const char *const names[2][3] = {
         {"attention.key_length", "attention.value_length", "rope.dimension_count"},
         {"attention.key_length_swa", "attention.value_length_swa", "rope.dimension_count_swa"}};
-    int v[2][3] = {{0}};
+    int v[2][3] = {{0}}, heads = 0;
     TRY(model_read_int(m, names[0][0], 1, MODEL_MAX_HEAD_DIM, 0, &v[0][0]));
-    if (!v[0][0]) v[0][0] = m->n_embd / m->layer[0].n_head;
+    for (int i = 0; i < m->n_layer && !heads; i++) heads = m->layer[i].n_head;
+    if (!v[0][0]) v[0][0] = heads ? m->n_embd / heads : 2; /* of nothing */
     for (int w = 0; w < 2; w++) {
         int *of = v[w];
         if (w) TRY(model_read_int(m, names[w][0], 1, MODEL_MAX_HEAD_DIM, v[0][0], &of[0]));
@@ -237,7 +238,8 @@ enum infer_status model_read_hparams(struct model *m) {
     uint32_t *v = arena_alloc(&m->arena, 3 * (size_t)m->n_layer * sizeof *v);
     if (!m->layer || !v) return err_set(INFER_E_MEMORY, "out of memory for %d layers", m->n_layer);
     uint32_t *n_head = v, *n_kv = v + m->n_layer, *n_ff = v + 2 * m->n_layer;
-    TRY(read_layers(m, "attention.head_count", 1, MAX_HEAD, -1, n_head));
+    const bool keyless = m->arch->mixer_where == MIXER_NO_KEYS; /* some layers may be */
+    TRY(read_layers(m, "attention.head_count", !keyless, MAX_HEAD, -1, n_head));
     memcpy(n_kv, n_head, (size_t)m->n_layer * sizeof *v);
     bool present;
     char key[128];
@@ -245,11 +247,11 @@ enum infer_status model_read_hparams(struct model *m) {
                        (size_t)m->n_layer, &present));
     if (!present) memcpy(n_kv, n_head, (size_t)m->n_layer * sizeof *v);
     int usual = 0; /* of files without a dense layer */
-    if (m->arch->mixer_where != MIXER_NOWHERE && m->arch->slot[SLOT_FFN_ROUTER])
+    if (m->arch->mixer == MIX_DELTA && m->arch->slot[SLOT_FFN_ROUTER])
         TRY(model_read_int(m, "expert_feed_forward_length", 0, MAX_FF, 0, &usual));
-    TRY(read_layers(m, "feed_forward_length", 1, MAX_FF, usual ? usual : -1, n_ff));
+    TRY(read_layers(m, "feed_forward_length", !m->arch->alone, MAX_FF, usual ? usual : -1, n_ff));
     for (int i = 0; i < m->n_layer; i++) {
-        if (n_kv[i] < 1 || n_head[i] % n_kv[i])
+        if (n_kv[i] < 1 ? !keyless : n_head[i] % n_kv[i])
             return err_set(INFER_E_INPUT, "%s: layer %d has %u heads and %u kv heads: not a multiple",
                            m->file->path, i, n_head[i], n_kv[i]);
         m->layer[i].n_head = (int)n_head[i];

@@ -41,7 +41,8 @@ struct layer {
      * beta, alpha. decay: below 0, times the step */
     struct state_sizes sizes;
     int conv_state, state;
-    const float *conv_w, *conv_bias, *dt_bias, *decay; /* [channels][taps], [channels], NULL: 0; [n_head] */
+    const float *conv_w, *conv_bias, *dt_bias, *decay,
+        *skip; /* [channels][taps], [channels], NULL: 0; [n_head] */
     struct norm_weights state_norm;
     struct weight_group state_in, state_gates, state_out;
     float scale; /* of the layer's result; 1: none */
@@ -52,10 +53,12 @@ struct layer {
     struct norm_weights input_norm;
     /* Experts; n_expert 0: none, and what follows is not there. Stacks gate and up, and down; the part that all rows share. */
     int n_expert, n_used, n_ff_expert, n_ff_shared;
+    int n_latent; /* experts read latent_down x and their sum goes through latent_up; 0: none */
     struct router route;
     /* With the other feed-forward part beside the experts: of what the router and the experts read, and of what both parts add. */
     struct norm_weights router_norm, experts_norm, post_dense_norm, post_experts_norm;
-    struct weight_group router, experts, experts_down, shared, shared_down, shared_gate;
+    struct weight_group router, experts, experts_down, shared, shared_down, shared_gate, latent_down,
+        latent_up;
 };
 
 struct model {
@@ -109,6 +112,13 @@ struct model {
         token_flops; /* of weights that a token reads; that all tokens together do */
     struct arena arena;
 };
+
+/* Numbers of a row that experts read and write, the same in all layers that have some. */
+static inline int model_expert_width(const struct model *m) {
+    for (int i = 0; i < m->n_layer; i++)
+        if (m->layer[i].n_latent) return m->layer[i].n_latent;
+    return m->n_embd;
+}
 
 /* errors: INFER_E_INPUT (a key or tensor is missing, mis-shaped or out of range: message names it),
  * INFER_E_UNSUPPORTED (architecture, rope scaling or tensor that no code uses), INFER_E_MEMORY, INFER_E_IO */

@@ -129,12 +129,14 @@ static enum infer_status bind_one(struct model *m, struct rope *r, float base, b
 /* Which layers rotate: rotated[i]. */
 static enum infer_status read_rotated(const struct model *m, uint32_t *rotated) {
     char key[128];
-    bool told, windows = false;
+    bool told, there, windows = false, all = m->arch->rope_where != ROPE_TOLD;
     for (int i = 0; i < m->n_layer; i++) windows |= m->layer[i].window != 0;
     TRY(meta_u32_array(m->file, model_key(m, key, sizeof key, "rope.layers"), rotated, (size_t)m->n_layer,
                        &told));
+    if (m->arch->rope_where == ROPE_TOLD)
+        TRY(meta_bool(m->file, model_key(m, key, sizeof key, "rope.scaling.finetuned"), &all, &there));
     for (int i = 0; !told && i < m->n_layer; i++) {
-        rotated[i] = true;
+        rotated[i] = all;
         if (m->arch->rope_where == ROPE_WINDOWED && windows) rotated[i] = m->layer[i].window != 0;
         if (m->arch->rope_where == ROPE_PERIOD_4) rotated[i] = (i + 1) % 4 != 0;
     }

@@ -247,11 +247,12 @@ static enum infer_status plan_experts(struct plan *p, struct arena *arena, const
     fill_config(&part->config, m, p, options);
     if (!(*group = arena_alloc(arena, sizeof **group)))
         return err_set(INFER_E_MEMORY, "out of memory for the plan");
-    **group = (struct weight_group){.id = -1, .n_member = 1, .n = m->n_embd, .k = m->n_embd};
+    const int width = model_expert_width(m);
+    **group = (struct weight_group){.id = -1, .n_member = 1, .n = width, .k = width};
     (*group)->member[0] = (struct weight){.name = "experts elsewhere",
                                           .type = QUANT_F32,
-                                          .n = m->n_embd,
-                                          .k = m->n_embd,
+                                          .n = width,
+                                          .k = width,
                                           .factor = 1,
                                           .n_stack = 1,
                                           .live = true};

@@ -131,9 +131,9 @@ static size_t unfit(const float *x, size_t n, enum quant_type type) {
     return n;
 }
 
-/* n elements from the tensor's bytes at src, n a multiple of both blocks. */
+/* n elements from the tensor's bytes at src, n a multiple of both blocks; first: which element that is. */
 static enum infer_status convert(struct job *j, const struct tensor *t, enum quant_type to,
-                                 const unsigned char *src, size_t n, size_t share) {
+                                 const unsigned char *src, size_t first, size_t n, size_t share) {
     const struct quant_info *from_q = quant_info(t->type), *to_q = quant_info(to);
     long shares = (long)((n + share - 1) / share);
     float bad = 0;
@@ -143,6 +143,8 @@ static enum infer_status convert(struct job *j, const struct tensor *t, enum qua
         size_t at = (size_t)i * share, count = n - at < share ? n - at : share;
         float *x = j->values + at;
         from_q->decode(x, src + quant_row_bytes(from_q, at), count);
+        for (size_t k = 0; t->row_factor && k < count; k++)
+            x[k] *= t->row_factor[(first + at + k) / (size_t)t->shape[3]];
         size_t wrong = to == QUANT_F32 ? count : unfit(x, count, to);
         if (wrong < count) {
 #pragma omp critical
@@ -185,7 +187,7 @@ static enum infer_status interleave(const struct tensor *t, size_t n, size_t rot
 static enum infer_status write_data(struct job *j, const struct tensor *t, enum quant_type to,
                                     const unsigned char *src) {
     const struct quant_info *q = quant_info(t->type);
-    if (to == t->type) {
+    if (to == t->type && !t->row_factor) {
         for (size_t at = 0, n; at < t->bytes; at += n) {
             n = t->bytes - at < 64 << 20 ? t->bytes - at : 64 << 20;
             TRY(gguf_writer_data(j->w, src + at, n));
@@ -202,7 +204,7 @@ static enum infer_status write_data(struct job *j, const struct tensor *t, enum 
     size_t chunk = CHUNK / share * share;
     for (size_t at = 0, n; at < total; at += n) {
         n = total - at < chunk ? total - at : chunk;
-        TRY(convert(j, t, to, src + quant_row_bytes(q, at), n, share));
+        TRY(convert(j, t, to, src + quant_row_bytes(q, at), at, n, share));
         tell(j, quant_row_bytes(q, n));
     }
     return INFER_OK;

@@ -180,6 +180,9 @@ static void put_heads(struct gguf_writer *w, const struct shape *s) {
     put_key(w, s, "rope.dimension_count", (uint32_t)(wide * s->head_dim));
 }
 
+static const struct hybrid *hybrid_of(const struct shape *s);
+static enum infer_status put_hybrid(struct gguf_writer *w, const struct shape *s, const struct hybrid *t);
+
 static enum infer_status put_config(struct gguf_writer *w, const struct shape *s, const struct mix *m) {
     char text[96];
     snprintf(text, sizeof text, "%s-synthetic", s->name);
@@ -191,12 +194,12 @@ static enum infer_status put_config(struct gguf_writer *w, const struct shape *s
     put_key(w, s, "context_length", 131072);
     put_key(w, s, "embedding_length", (uint32_t)s->n_embd);
     put_key(w, s, "attention.head_count", (uint32_t)s->n_head);
-    if (!is_gemma4(s)) put_key(w, s, "attention.head_count_kv", (uint32_t)s->n_kv_head);
+    if (!is_gemma4(s) && !hybrid_of(s)) put_key(w, s, "attention.head_count_kv", (uint32_t)s->n_kv_head);
     if (latent_of(s))
         put_latent(w, s, latent_of(s));
     else if (delta_of(s))
         put_delta(w, s, delta_of(s));
-    else
+    else if (!hybrid_of(s))
         put_heads(w, s);
     put_key(w, s, "vocab_size", (uint32_t)s->n_vocab);
     put_f32(w, s, "rope.freq_base", 500000.0f);
@@ -215,6 +218,7 @@ static enum infer_status put_config(struct gguf_writer *w, const struct shape *s
         put_key(w, s, "expert_feed_forward_length", (uint32_t)s->n_ff);
     }
     if (is_llama4(s)) put_key(w, s, "interleave_moe_layer_step", 1); /* as Scout has it */
+    if (hybrid_of(s)) return put_hybrid(w, s, hybrid_of(s));
     return is_gemma4(s) ? put_gemma4(w, s) : INFER_OK;
 }
 
@@ -427,6 +431,8 @@ static void add_delta(struct list *l, int i, const struct delta *t, float residu
     add(l, i, "ffn_gate_inp_shexp.weight", 1, 1, d, 0, 1 / sqrtf((float)d));
 }
 
+#include "tools/file/synth_hybrid.h"
+
 static void add_layer(struct list *l, int i) {
     const struct shape *s = l->s;
     if (delta_of(s)) {
@@ -435,6 +441,10 @@ static void add_layer(struct list *l, int i) {
     }
     if (latent_of(s)) {
         add_latent(l, i, latent_of(s), 1.0f / sqrtf(2.0f * (float)s->n_layer));
+        return;
+    }
+    if (hybrid_of(s)) {
+        add_hybrid(l, i, hybrid_of(s), 1.0f / sqrtf(2.0f * (float)s->n_layer));
         return;
     }
     const bool wide = is_wide(s, i);
@@ -471,11 +481,11 @@ static void add_layer(struct list *l, int i) {
 
 static void add_all(struct list *l) {
     const struct shape *s = l->s;
-    /* Gemma multiplies embeddings by sqrt(n_embd), and its head is the same matrix */
-    add(l, -1, "token_embd.weight", 1, s->n_vocab, s->n_embd, 0,
-        is_gemma4(s) ? 2 / sqrtf((float)s->n_embd) : 1);
-    add_norm(l, -1, "output_norm.weight", s->n_embd);
-    if (!is_gemma4(s)) add_matrix(l, -1, "output.weight", 1, s->n_vocab, s->n_embd, 2);
+    const bool conv = hybrid_of(s) && !hybrid_of(s)->n_head, tied = conv || is_gemma4(s);
+    /* Gemma multiplies embeddings by sqrt(n_embd), and its head is the same matrix, as LFM2's is */
+    add(l, -1, "token_embd.weight", 1, s->n_vocab, s->n_embd, 0, tied ? 2 / sqrtf((float)s->n_embd) : 1);
+    add_norm(l, -1, conv ? "token_embd_norm.weight" : "output_norm.weight", s->n_embd);
+    if (!tied) add_matrix(l, -1, "output.weight", 1, s->n_vocab, s->n_embd, 2);
     for (int i = 0; i < s->n_layer; i++) add_layer(l, i);
 }
 

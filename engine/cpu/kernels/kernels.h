@@ -87,6 +87,8 @@ struct cpu_kernels {
     /* Columns c0 .. c1 of the state of value head h; state: of the sequence. */
     void (*delta)(const struct op_delta *op, int h, int c0, int c1, const struct cpu_state_rows *rows,
                   float *state);
+    void (*ssm)(const struct op_ssm *op, int h, int c0, int c1, const struct cpu_state_rows *rows,
+                float *state);
     void (*add)(const float *a, const float *b, float *out, int n);
     /* out[n] = scale * shared[n] (NULL: 0) + sum_j w[j] (NULL: 1) * x[j * stride ..], j < n_x ascending */
     void (*mix)(const float *w, int n_x, const float *x, size_t stride, const float *shared, float scale,

@@ -2,12 +2,12 @@
 #include "cpu/kernels/elementwise.h"
 #include "cpu/kernels/attend.h"
 #include "cpu/kernels/gemm_f32.h"
-#include "cpu/kernels/delta.h"
+#include "cpu/kernels/ssm.h"
 
 #define KERNELS(set)                                                                                         \
     {                                                                                                        \
         .name = #set, .norm = vec_norm, .rope = vec_rope, .glu = vec_glu, .conv = vec_conv,                  \
-        .delta = vec_delta, .add = vec_add, .mix = vec_mix, .quantise = vec_quantise,                        \
+        .delta = vec_delta, .ssm = vec_ssm, .add = vec_add, .mix = vec_mix, .quantise = vec_quantise,        \
         .quantise16 = vec_quantise16, .kv_store = vec_kv_store, .kv_load = vec_kv_load,                      \
         .finite = vec_finite, .argmax = vec_argmax, .above = vec_above, .exp_sums = vec_exp_sums,            \
         .gemv_float = cpu_gemv_float_avx2, .gemm_int8 = cpu_gemm_int8_##set,                                 \

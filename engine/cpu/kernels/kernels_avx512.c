@@ -2,7 +2,7 @@
 #include "cpu/kernels/elementwise.h"
 #include "cpu/kernels/attend.h"
 #include "cpu/kernels/gemm_f32.h"
-#include "cpu/kernels/delta.h"
+#include "cpu/kernels/ssm.h"
 
 const struct cpu_kernels cpu_kernels_avx512 = {
     .name = "avx512",
@@ -11,6 +11,7 @@ const struct cpu_kernels cpu_kernels_avx512 = {
     .glu = vec_glu,
     .conv = vec_conv,
     .delta = vec_delta,
+    .ssm = vec_ssm,
     .add = vec_add,
     .mix = vec_mix,
     .quantise = vec_quantise,

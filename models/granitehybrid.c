@@ -1,0 +1,34 @@
+/* Granite 4: a Granite block whose mixer is Mamba-2 in most layers, with experts and a shared part or the latter alone; most do not rotate.
+ * source: HF modeling_granitemoehybrid. */
+#include "models/shared.h"
+
+static const struct hf_name hf_layer_granitehybrid[] = {
+    HF_NAMES_MAMBA("mamba."),
+    {"shared_mlp.input_linear.", "ffn_gate_shexp.", HF_HALVES},
+    {"shared_mlp.output_linear.", "ffn_down_shexp.", HF_SAME},
+    {0},
+};
+
+const struct arch arch_granitehybrid = {
+    .name = "granitehybrid",
+    .families = "Granite 4.0 H micro, tiny, small",
+    .slot = {SLOTS_DENSE, SLOTS_SSM, [SLOT_SSM_NORM] = SLOT_MUST, SLOTS_EXPERTS,
+             SLOTS_SHARED, [SLOT_OUTPUT] = SLOT_MAY},
+    .norm = NORM_RMS,
+    .act = ACT_SILU,
+    .rope = ROPE_INTERLEAVED,
+    .rope_where = ROPE_TOLD,
+    .mixer = MIX_SSM,
+    .mixer_where = MIXER_NO_KEYS,
+    .logit_divides = true,
+    .moe = {ROUTE_CHOSEN, ROUTE_NORM_NONE, 0, false, false},
+    .keys = KEYS_EXPERTS
+    "|" KEYS_SSM "|expert_shared_feed_forward_length|expert_shared_count|embedding_scale|residual_scale|"
+    "logit_scale|rope.scaling.finetuned",
+    .hf = (const struct arch_hf[]){{"granitemoehybrid", "GraniteMoeHybridForCausalLM", NULL}, {0}},
+    .hf_layer = hf_layer_granitehybrid,
+    .hf_keys = HF_KEYS_EXPERTS "|" HF_KEYS_MAMBA
+                               "|num_local_experts|shared_intermediate_size|embedding_multiplier|residual_"
+                               "multiplier|attention_multiplier|logits_scaling|position_embedding_type",
+    .hf_halves = true,
+};

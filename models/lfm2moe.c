@@ -1,0 +1,23 @@
+/* LFM2 MoE: LFM2 with experts behind the first layers: sigmoid scores and a bias of the choice.
+ * source: HF modeling_lfm2_moe. */
+#include "models/shared.h"
+
+const struct arch arch_lfm2moe = {
+    .name = "lfm2moe",
+    .families = "LFM2 8B-A1B, 24B-A2B",
+    .slot = {SLOTS_LFM2, SLOTS_GATED, SLOTS_EXPERTS, [SLOT_FFN_CHOICE_BIAS] = SLOT_MAY},
+    .norm = NORM_RMS,
+    .act = ACT_SILU,
+    .rope = ROPE_NEOX,
+    .mixer = MIX_CONV,
+    .mixer_where = MIXER_NO_KEYS,
+    .moe = {ROUTE_SIGMOID, ROUTE_NORM_ADD, 1e-6f, true, false},
+    .keys = KEYS_EXPERTS "|shortconv.l_cache",
+    .hf = (const struct arch_hf[]){{"lfm2_moe", "Lfm2MoeForCausalLM", NULL}, {0}},
+    .hf_keys = HF_KEYS_LFM2 "|" HF_KEYS_EXPERTS "|num_experts|moe_intermediate_size|num_dense_layers|norm_"
+                            "topk_prob|routed_scaling_factor|use_expert_bias",
+    .hf_defaults = (const struct arch_default[]){{"norm_topk_prob", 1}, {0}},
+    .hf_layer = hf_layer_lfm2,
+    .hf_whole = hf_whole_lfm2,
+    .hf_tied = true,
+};
