@@ -26,7 +26,7 @@ static void chips_of(int least, int most, char *text, size_t n) {
 static void print_others(FILE *out) {
     static const char *const op[OP_KIND_COUNT] = {
         [OP_EMBED] = "embed",     [OP_NORM] = "norm",   [OP_ATTEND] = "attend", [OP_SELECT] = "select",
-        [OP_EXPERTS] = "experts", [OP_DELTA] = "delta", [OP_MIX] = "mix", [OP_HEADS] = "heads"};
+        [OP_EXPERTS] = "experts", [OP_DELTA] = "delta", [OP_MIX] = "mix",       [OP_HEADS] = "heads"};
     fprintf(out, "\nkernels of other operations; of a link and a class the first that fits\n");
     fprintf(out, "%-7s %-9s %-9s %-10s %-6s %s\n", "rows", "operation", "link", "chips", "head", "kernel");
     for (int i = 0; i < n_cuda_other_route; i++) {
