@@ -1,6 +1,7 @@
 /* Layers that keep something else than keys and values of their own (states, another layer's store), in tiny models of every such
  * architecture: prompts of any length, cut anywhere, rewound, saved and loaded, two sequences in one step, give the same bits. */
 #include "test.h"
+#include "pace.h"
 #include "base/mem.h"
 #include "infer.h"
 
@@ -86,7 +87,7 @@ static void cut_anywhere(const struct check *c) {
         const int n = lengths[k];
         assert_ok(infer_seq_open(c->e, &a));
         steps(c->e, a, 0, n, n, false, want);
-        for (int at = 1; at < n; at++) {
+        for (int at = 1; at < n; at += EVERY(7)) {
             assert_ok(infer_seq_rewind(c->e, a, 0));
             steps(c->e, a, 0, at, at, false, got);
             steps(c->e, a, at, n, n, false, got);
@@ -103,7 +104,7 @@ static void back_and_forth(const struct check *c, const float *at200, const floa
     assert_ok(infer_seq_open(c->e, &a));
     steps(c->e, a, 0, MOST, 48, false, got);
     expect_same(c, got, at200, "in steps of", 48);
-    for (int to = MOST - 1; to >= 0; to -= 13) {
+    for (int to = MOST - 1; to >= 0; to -= 13 * EVERY(3)) {
         assert_ok(infer_seq_rewind(c->e, a, to));
         const int n = infer_seq_length(c->e, a);
         assert_in_range(n, 0, to);
@@ -123,7 +124,7 @@ static void saved_and_loaded(const struct check *c, const float *end) {
     for (int i = 0; i < LONG; i++) ids[i] = id_at(i);
     snprintf(path, sizeof path, "/tmp/infer-hybrid-%d", (int)getpid());
     assert_ok(infer_seq_open(c->e, &a));
-    for (int at = 5; at < MOST; at += 39) {
+    for (int at = 5; at < MOST; at += 39 * EVERY(2)) {
         assert_ok(infer_seq_rewind(c->e, a, 0));
         steps(c->e, a, 0, at, 64, false, got);
         assert_ok(infer_seq_save(c->e, a, path));
