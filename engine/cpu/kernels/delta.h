@@ -24,6 +24,30 @@ INLINE void unit_vector(const float *x, int n, float scale, float *y) {
     }
 }
 
+/* left columns, VL: all */
+INLINE vf state_load(const float *p, int left) { return left < VL ? vf_loadn(p, left) : vf_load(p); }
+INLINE void state_store(float *p, int left, vf x) {
+    if (left < VL)
+        vf_storen(p, x, left);
+    else
+        vf_store(p, x);
+}
+/* nv vectors of columns of n rows, stride apart: S = decay S + write w^T; its columns times read are added to a (even rows) and b (odd). */
+INLINE void state_turn(float *S, int stride, int n, const float *write, const float *read, vf decay,
+                       const vf *w, const int nv, const int left, vf *a, vf *b) {
+    for (int i = 0; i < n; i++) {
+        float *s = S + (size_t)i * (size_t)stride;
+        UNROLL for (int e = 0; e < nv; e++) {
+            const vf x = vf_fma(vf_set(write[i]), w[e], vf_mul(decay, state_load(s + e * VL, left)));
+            if (i % 2)
+                b[e] = vf_fma(vf_set(read[i]), x, b[e]);
+            else
+                a[e] = vf_fma(vf_set(read[i]), x, a[e]);
+            state_store(s + e * VL, left, x);
+        }
+    }
+}
+
 /* Some rows of one head: what all its columns share. */
 struct delta_rows {
     float q[STATE_ROWS][STATE_DIM_MAX], k[STATE_ROWS][STATE_DIM_MAX];
@@ -56,38 +80,19 @@ INLINE void delta_columns(const struct op_delta *o, const struct cpu_state_rows 
         for (int i = 0; i < dk; i += 2) {
             const float *s = S + (size_t)i * (size_t)dv + c;
             UNROLL for (int e = 0; e < nv; e++) a[e] =
-                vf_fma(vf_set(k[i]), left < VL ? vf_loadn(s + e * VL, left) : vf_load(s + e * VL), a[e]);
+                vf_fma(vf_set(k[i]), state_load(s + e * VL, left), a[e]);
             if (i + 1 == dk) break;
             s += dv;
             UNROLL for (int e = 0; e < nv; e++) b[e] =
-                vf_fma(vf_set(k[i + 1]), left < VL ? vf_loadn(s + e * VL, left) : vf_load(s + e * VL), b[e]);
+                vf_fma(vf_set(k[i + 1]), state_load(s + e * VL, left), b[e]);
         }
         UNROLL for (int e = 0; e < nv; e++) {
-            vf x = left < VL ? vf_loadn(v + e * VL, left) : vf_load(v + e * VL);
+            vf x = state_load(v + e * VL, left);
             w[e] = vf_mul(beta, vf_sub(x, vf_mul(decay, vf_add(a[e], b[e]))));
             a[e] = b[e] = vf_set(0);
         }
-        for (int i = 0; i < dk; i++) {
-            float *s = S + (size_t)i * (size_t)dv + c;
-            UNROLL for (int e = 0; e < nv; e++) {
-                vf x = left < VL ? vf_loadn(s + e * VL, left) : vf_load(s + e * VL);
-                x = vf_fma(vf_set(k[i]), w[e], vf_mul(decay, x));
-                if (i % 2)
-                    b[e] = vf_fma(vf_set(q[i]), x, b[e]);
-                else
-                    a[e] = vf_fma(vf_set(q[i]), x, a[e]);
-                if (left < VL)
-                    vf_storen(s + e * VL, x, left);
-                else
-                    vf_store(s + e * VL, x);
-            }
-        }
-        UNROLL for (int e = 0; e < nv; e++) {
-            if (left < VL)
-                vf_storen(out + e * VL, vf_add(a[e], b[e]), left);
-            else
-                vf_store(out + e * VL, vf_add(a[e], b[e]));
-        }
+        state_turn(S + c, dv, dk, k, q, decay, w, nv, left, a, b);
+        UNROLL for (int e = 0; e < nv; e++) state_store(out + e * VL, left, vf_add(a[e], b[e]));
     }
 }
 

@@ -28,32 +28,12 @@ INLINE void ssm_columns(const struct op_ssm *o, const struct cpu_state_rows *r, 
         const vf decay = vf_set(d->decay[j]), step = vf_set(d->step[j]);
         vf a[STATE_VECTORS], b[STATE_VECTORS], w[STATE_VECTORS]; /* two sums each: even and odd rows of S */
         UNROLL for (int e = 0; e < nv; e++) {
-            w[e] = vf_mul(step, left < VL ? vf_loadn(x + e * VL, left) : vf_load(x + e * VL));
+            w[e] = vf_mul(step, state_load(x + e * VL, left));
             a[e] = b[e] = vf_set(0);
         }
-        for (int i = 0; i < N; i++) {
-            float *s = S + (size_t)i * (size_t)P + c;
-            UNROLL for (int e = 0; e < nv; e++) {
-                vf y = left < VL ? vf_loadn(s + e * VL, left) : vf_load(s + e * VL);
-                y = vf_fma(vf_set(B[i]), w[e], vf_mul(decay, y));
-                if (i % 2)
-                    b[e] = vf_fma(vf_set(C[i]), y, b[e]);
-                else
-                    a[e] = vf_fma(vf_set(C[i]), y, a[e]);
-                if (left < VL)
-                    vf_storen(s + e * VL, y, left);
-                else
-                    vf_store(s + e * VL, y);
-            }
-        }
-        UNROLL for (int e = 0; e < nv; e++) {
-            vf v = left < VL ? vf_loadn(x + e * VL, left) : vf_load(x + e * VL);
-            v = vf_fma(skip, v, vf_add(a[e], b[e]));
-            if (left < VL)
-                vf_storen(out + e * VL, v, left);
-            else
-                vf_store(out + e * VL, v);
-        }
+        state_turn(S + c, P, N, B, C, decay, w, nv, left, a, b);
+        UNROLL for (int e = 0; e < nv; e++)
+            state_store(out + e * VL, left, vf_fma(skip, state_load(x + e * VL, left), vf_add(a[e], b[e])));
     }
 }
 
