@@ -1,0 +1,158 @@
+/* One request of a client on its way: a front end (frontend.h) fills `ask` from JSON, the prepare thread makes prompts of it, the engine
+ * thread answers, and what comes goes back to the front end as events. Nothing below the front ends knows which API it was.
+ *
+ * Who touches what: until it is queued, the prepare thread alone; then `ask` and what was made of it are read only, the engine thread adds
+ * to each choice's log under its lock, and the HTTP thread of the connection reads it there (answer_log.h). */
+#pragma once
+#include <jansson.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include "request/prompt.h"
+#include "request/request.h"
+#include "tools/serve/buf.h"
+
+enum {
+    JOB_STOPS = 16, /* stop texts of a request, of 1 to JOB_STOP_BYTES bytes */
+    JOB_STOP_BYTES = 256,
+    JOB_CHOICES = 16, /* n */
+    JOB_PROMPTS = 64, /* of /v1/completions */
+    JOB_BIASES = 1024,
+    JOB_STOP_IDS = 64,
+    JOB_TOOLS = 128,
+    JOB_MESSAGES = 4096,
+};
+
+/* Why a request is refused or has failed, in the words of OpenAI's errors; each front end makes its own body of it. */
+struct refusal {
+    int status;       /* of HTTP; 0: nothing is wrong */
+    const char *type; /* "invalid_request_error" */
+    const char *code; /* "invalid_value"; NULL: none */
+    char param[128];  /* "messages[3].content"; "": none */
+    char message[640];
+    int retry_ms; /* when to come again; 0: not said */
+    int n_prompt,
+        n_limit; /* context_length_exceeded: tokens of the prompt, and those there is room for; else 0 */
+};
+
+/* A prompt that no template makes. */
+struct ask_prompt {
+    char *text; /* text[n]; NULL: ids */
+    size_t n;
+    int32_t *ids; /* ids[n_id] */
+    int n_id;
+};
+
+enum ask_tools { TOOLS_NONE, TOOLS_AUTO, TOOLS_REQUIRED, TOOLS_NAMED };
+
+/* What a client asks for. json_begin has put the server's defaults in; a front end changes what its fields say. */
+struct ask {
+    /* The prompt: messages for the chat template of the file, or prompts[n_prompt] as they are. Messages have the shape that templates
+     * read, [{role, content: text, and where they are there reasoning_content: text, tool_calls: [{id, type: "function", function: {name,
+     * arguments: text or object}}], tool_call_id: text, name: text}]; content null and parts {type: "text"} are made fit later. */
+    json_t *messages;
+    json_t *tools;     /* [{type: "function", function: {name, description, parameters}}], NULL: none */
+    json_t *variables; /* further ones of the template by name, scalars; NULL: none */
+    bool go_on;        /* the last message is the assistant's, and its text goes on */
+    bool no_turn;      /* no beginning of an answer behind the messages (add_generation_prompt false) */
+    struct ask_prompt *prompt; /* prompt[n_prompt] */
+    int n_prompt;
+    bool plain_text; /* special tokens in prompts are text */
+
+    /* The answer. */
+    int n;         /* choices of each prompt */
+    int n_predict; /* most tokens; -1: the room that is left. 0: none, the prompt is scored */
+    int min_tokens;
+    struct sample_params sample; /* bias and n_bias point to bias below */
+    struct sample_bias *bias;
+    int n_bias;
+    char *stop[JOB_STOPS];
+    int n_stop;
+    int32_t stop_id[JOB_STOP_IDS];
+    int n_stop_id;
+    bool ignore_eos;
+    bool special;  /* control tokens are part of the text */
+    int n_logprob; /* -1: none */
+    bool echo;     /* the prompt is part of the answer */
+    char *gbnf;    /* a grammar, or NULL */
+    char *schema;  /* a JSON Schema as text, or NULL; "{}": any value */
+
+    /* Tools and reasoning. */
+    enum ask_tools tool_choice;
+    char tool_name[129]; /* TOOLS_NAMED */
+    bool parallel_calls;
+    bool strict_tools;
+    char effort[12];          /* reasoning: "" the template's own, "none", "low", .. */
+    bool thinking_as_content; /* reasoning_format none: nothing is told apart */
+    int n_think;              /* most tokens of reasoning; -1: no limit */
+
+    /* How it is told. */
+    bool stream;
+    bool usage_chunk; /* stream_options.include_usage */
+    bool progress;    /* return_progress */
+    bool return_ids;  /* return_token_ids */
+    char model[257];  /* as the client says it; "": nothing */
+};
+
+enum job_finish {
+    FINISH_NONE,
+    FINISH_STOP,   /* the model's turn ended, or a stop text came */
+    FINISH_LENGTH, /* most tokens, or the context is full */
+    FINISH_CALLS,  /* it calls tools */
+};
+
+/* One answer: choice c of prompt p has index p * n + c. */
+struct choice;
+
+struct job_counts {
+    int prompt, cached;    /* tokens of the prompts; those of them that had not to be computed */
+    int answer, reasoning; /* tokens of all answers */
+    double queue_ms, prompt_ms, answer_ms,
+        first_ms; /* until it began; in its steps; from its arrival to the first token */
+    int n_decoded;
+};
+
+struct server;
+struct front_end;
+struct job {
+    struct server *server;
+    const struct front_end *front;
+    char id[32];         /* 24 of [a-z0-9] behind the front end's prefix */
+    char request_id[72]; /* x-request-id */
+    long created;        /* seconds of the calendar */
+    char *body;          /* body[n_body], until it is read */
+    size_t n_body;
+    double arrived, deadline; /* request_seconds */
+    int key;                  /* whose; -1: nobody's */
+    struct ask ask;
+    void *state; /* the front end's, freed by its `done` */
+
+    /* prepared */
+    struct prompt *prompt; /* prompt[n_prompt] */
+    int n_prompt;
+    struct choice *choice; /* choice[n_choice] */
+    int n_choice;
+    struct grammar *grammar;
+    bool thinks;         /* the prompt has opened a thinking part */
+    struct buf warnings; /* "field: reason; .." */
+    uint64_t seed;
+
+    struct refusal refusal; /* status 0: none. Written before `stage` says so */
+    struct job_counts counts;
+
+    atomic_int refs;
+    atomic_int cancelled; /* enum job_cancel */
+    pthread_mutex_t lock; /* of what follows, and of the choices' logs */
+    int stage;            /* enum job_stage */
+    void *parked;         /* struct MHD_Connection that waits for it; NULL: none */
+    int n_done;           /* choices that have ended */
+    struct job *next;     /* of the queue that it is in */
+    struct job *wake;     /* of the waker's list */
+    bool waking;
+};
+
+/* Notes that a field of the request does not do what it says: goes into x-infer-warning and infer.warnings. */
+void job_warn(struct job *j, const char *field, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Refuses the request: param may be NULL. Returns INFER_E_INPUT, so that a reader can return it. The first refusal stays. */
+enum infer_status job_refuse(struct job *j, int status, const char *code, const char *param,
+                             const char *format, ...) __attribute__((format(printf, 5, 6)));
