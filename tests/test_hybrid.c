@@ -1,6 +1,7 @@
 /* Layers that keep something else than keys and values of their own (states, another layer's store), in tiny models of every such
  * architecture: prompts of any length, cut anywhere, rewound, saved and loaded, two sequences in one step, give the same bits. */
 #include "test.h"
+#include "steps.h"
 #include "pace.h"
 #include "base/mem.h"
 #include "infer.h"
@@ -18,7 +19,7 @@ enum { N_MODEL = sizeof models / sizeof *models };
 static const char *const devices[] = {"ref", "cpu", "cpu+ref"};
 
 static int n_vocab;
-static int32_t id_at(int i) { return (i * 7 + i / 13) % n_vocab; }
+static int32_t id_at(int i) { return made_up_id(i, n_vocab); }
 
 static struct infer_model *open_model(const char *name) {
     char path[512], file[128];
@@ -51,22 +52,8 @@ static void open_engine(struct infer_engine **e, const struct infer_model *m, co
     assert_ok(s);
 }
 
-/* Rows from .. end in steps of n, logits of the last into out. */
 static void steps(struct infer_engine *e, int seq, int from, int end, int n, bool decode, float *out) {
-    struct infer_row rows[LONG];
-    struct infer_output o;
-    for (int k; from < end; from += k) {
-        k = end - from < n ? end - from : n;
-        for (int i = 0; i < k; i++)
-            rows[i] = (struct infer_row){id_at(from + i),
-                                         from + i,
-                                         seq,
-                                         decode,
-                                         i + 1 == k ? INFER_WANT_LOGITS : INFER_WANT_NONE,
-                                         NULL};
-        assert_ok(infer_step(e, rows, k, &o));
-        memcpy(out, o.logits[0], (size_t)n_vocab * sizeof *out);
-    }
+    compute_steps(e, seq, from, end, n, decode, n_vocab, out);
 }
 
 struct check {

@@ -3,6 +3,7 @@
 #define LOGITS_TOKENS 70
 #define LOGITS_CTX    160
 #include "test.h"
+#include "steps.h"
 #include "base/mem.h"
 #include "files/gguf_write.h"
 #include "files/tensorfile.h"
@@ -25,7 +26,7 @@ enum {
 
 /* ---- sequences of a tiny DeepSeek V2 ---- */
 
-static int32_t id_at(int i) { return (i * 7 + i / 13) % VOCAB; }
+static int32_t id_at(int i) { return made_up_id(i, VOCAB); }
 
 static struct infer_engine *open_engine(const struct infer_model *m, const char *device, const char *kv,
                                         int batch) {
@@ -42,22 +43,8 @@ static struct infer_engine *open_engine(const struct infer_model *m, const char 
     assert_ok(infer_engine_create(&e, m, &o));
     return e;
 }
-/* Rows from .. end in steps of n, logits of the last into out. */
 static void steps(struct infer_engine *e, int seq, int from, int end, int n, bool decode, float *out) {
-    static struct infer_row rows[LONG];
-    struct infer_output o;
-    for (int k; from < end; from += k) {
-        k = end - from < n ? end - from : n;
-        for (int i = 0; i < k; i++)
-            rows[i] = (struct infer_row){id_at(from + i),
-                                         from + i,
-                                         seq,
-                                         decode,
-                                         i + 1 == k ? INFER_WANT_LOGITS : INFER_WANT_NONE,
-                                         NULL};
-        assert_ok(infer_step(e, rows, k, &o));
-        memcpy(out, o.logits[0], VOCAB * sizeof *out);
-    }
+    compute_steps(e, seq, from, end, n, decode, VOCAB, out);
 }
 static void expect_same(const float *got, const float *want, const char *device, const char *kv,
                         const char *what) {

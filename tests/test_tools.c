@@ -3,11 +3,13 @@
 #include <errno.h>
 #include <poll.h>
 #include <pty.h>
+#include <signal.h>
 #include <termios.h>
 #include <unistd.h>
 #include <math.h>
 #include "seam/draw.h"
 #include "request/answer.h"
+#include "tools/interrupt.h"
 #include "tools/machine/doctor_cuda.h"
 #include "tools/measure/bench_result.h"
 #include "request/logprobs.h"
@@ -410,6 +412,29 @@ static void a_loop_is_of_one_answer(void **state) {
     assert_int_equal(loop_push(&l, 5), 1);
 }
 
+/* One that comes when the program is about to wait for its next line is not slept through. */
+static void a_ctrl_c_before_the_wait_counts(void **state) {
+    (void)state;
+    int line[2];
+    assert_int_equal(pipe(line), 0);
+    interrupt_install();
+    interrupt_idle(true);
+    for (int i = 0; i < 2; i++) {
+        alarm(20); /* ends a wait that nothing else would */
+        raise(SIGINT);
+        assert_false(interrupt_wait_for(line[0]));
+        assert_true(interrupted());
+        assert_false(interrupt_wait_for(line[0]));
+        interrupt_clear();
+        assert_int_equal(write(line[1], "x", 1), 1);
+        assert_true(interrupt_wait_for(line[0]));
+        alarm(0);
+    }
+    assert_int_equal(close(line[1]), 0);
+    assert_true(interrupt_wait_for(line[0])); /* the end can be read */
+    close(line[0]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_safe),
@@ -427,6 +452,7 @@ int main(void) {
         cmocka_unit_test(logprobs_are_of_the_softmax),
         cmocka_unit_test(a_loop_is_found_late_and_for_certain),
         cmocka_unit_test(a_loop_is_of_one_answer),
+        cmocka_unit_test(a_ctrl_c_before_the_wait_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

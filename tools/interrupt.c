@@ -1,6 +1,9 @@
 #include "tools/interrupt.h"
+#include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 #include "files/outfile.h"
 #include "request/request.h"
@@ -12,7 +15,8 @@ static struct {
     struct infer_engine *volatile engine;
     struct request *volatile request;
     volatile sig_atomic_t count, idle;
-} on;
+    int woken; /* an eventfd that can be read once a Ctrl-C came; -1: none could be made */
+} on = {.woken = -1};
 
 /* Ends the program here, in a handler; tool_interrupted says the same where there is time. */
 static void end_interrupted(void) {
@@ -25,9 +29,19 @@ static void end_interrupted(void) {
     _exit(EXIT_CANCEL);
 }
 
+/* Whoever waits in interrupt_wait_for goes on, also one who is just about to wait. */
+static void wake(void) {
+    const uint64_t one = 1;
+    int e = errno;
+    ssize_t written = write(on.woken, &one, sizeof one);
+    (void)written;
+    errno = e;
+}
+
 static void on_interrupt(int signal_number) {
     (void)signal_number;
     on.count++;
+    wake();
     if (on.idle) return;
     if (!on.engine || on.count > 1) end_interrupted();
     if (on.request) request_cancel(on.request);
@@ -35,7 +49,20 @@ static void on_interrupt(int signal_number) {
 }
 
 bool interrupted(void) { return on.count != 0; }
-void interrupt_clear(void) { on.count = 0; }
+void interrupt_clear(void) {
+    uint64_t n;
+    on.count = 0;
+    ssize_t got = read(on.woken, &n, sizeof n);
+    (void)got;
+}
+
+bool interrupt_wait_for(int fd) {
+    struct pollfd p[2] = {{.fd = fd, .events = POLLIN}, {.fd = on.woken, .events = POLLIN}};
+    int n = on.count ? -1 : poll(p, 2, -1);
+    if (n > 0 && !p[1].revents) return true;
+    errno = EINTR;
+    return false;
+}
 void interrupt_idle(bool idle) { on.idle = idle; }
 
 void interrupt_stops(struct infer_engine *e, struct request *r) {
@@ -58,6 +85,7 @@ static void on_end(int signal_number) {
 }
 
 void interrupt_install(void) {
+    on.woken = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     static const int ends[] = {SIGTERM, SIGHUP, SIGQUIT, SIGABRT, SIGPIPE};
     struct sigaction a = {.sa_handler = on_interrupt},
                      old; /* no SA_RESTART: a read of the next line is woken */

@@ -14,8 +14,10 @@ void interrupt_stops(struct infer_engine *e, struct request *r);
 /* As after interrupt_stops(NULL, NULL), for a Ctrl-C that came before too: a step that was stopped would only let the next write
  * wait for its reader. */
 void interrupt_ends_at_once(void);
-/* With idle set Ctrl-C does nothing but wake the read of the next line. */
+/* With idle set Ctrl-C does nothing but end interrupt_wait_for. */
 void interrupt_idle(bool idle);
+/* Waits until fd can be read; false with EINTR: a signal came, or a Ctrl-C at any time since the last interrupt_clear. */
+bool interrupt_wait_for(int fd);
 /* Ctrl-C since the last interrupt_clear. */
 bool interrupted(void);
 void interrupt_clear(void);

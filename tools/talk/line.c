@@ -32,8 +32,8 @@ struct line {
     size_t at_preset;
     char *text; /* text[n]: the input so far */
     size_t n, cap;
-    char *raw; /* getline's buffer */
-    size_t raw_cap;
+    char piped[4096]; /* piped[at_piped .. n_piped): read from what is no terminal, and not given yet */
+    size_t at_piped, n_piped;
 };
 
 static struct line *current; /* for libedit's callbacks */
@@ -97,7 +97,7 @@ static int next_byte(struct line *l) {
     unsigned char c;
     ssize_t n;
     do {
-        n = read(STDIN_FILENO, &c, 1);
+        n = interrupt_wait_for(STDIN_FILENO) ? read(STDIN_FILENO, &c, 1) : -1;
         if (n < 0 && errno == EINTR && (stopped || resized)) show_again(l), errno = EINTR;
     } while (n < 0 && errno == EINTR && !interrupted());
     return n == 1 ? c : -1;
@@ -330,7 +330,6 @@ void line_close(struct line *l) {
     if (l->history) history_end(l->history);
     mem_free(l->text);
     mem_free(l->preset);
-    free(l->raw); /* getline's own */
     mem_free(l);
     current = NULL;
 }
@@ -361,14 +360,29 @@ static bool append_edited(struct line *l, const char *s, size_t n) {
     return true;
 }
 
+/* The same of what is no terminal; the last line may lack its newline. */
+static enum line_result read_piped(struct line *l) {
+    bool begun = false;
+    for (;;) {
+        if (l->at_piped == l->n_piped) {
+            ssize_t n = interrupt_wait_for(STDIN_FILENO) ? read(STDIN_FILENO, l->piped, sizeof l->piped) : -1;
+            if (n < 0 && errno == EINTR && !interrupted()) continue;
+            if (n <= 0) return n < 0 && interrupted() ? LINE_INTERRUPT : begun ? LINE_TEXT : LINE_END;
+            l->at_piped = 0, l->n_piped = (size_t)n;
+        }
+        const char *from = l->piped + l->at_piped;
+        const char *newline = memchr(from, '\n', l->n_piped - l->at_piped);
+        size_t n = newline ? (size_t)(newline - from) : l->n_piped - l->at_piped;
+        l->at_piped += n + (newline != NULL);
+        if (!append(l, from, n)) return LINE_END;
+        if (newline) return LINE_TEXT;
+        begun = true;
+    }
+}
+
 /* One line behind l->text, without its newline. */
 static enum line_result read_one(struct line *l) {
-    if (!l->terminal) {
-        ssize_t n = getline(&l->raw, &l->raw_cap, stdin);
-        if (n < 0) return interrupted() ? LINE_INTERRUPT : LINE_END;
-        if (n && l->raw[n - 1] == '\n') n--;
-        return append(l, l->raw, (size_t)n) ? LINE_TEXT : LINE_END;
-    }
+    if (!l->terminal) return read_piped(l);
     int n = 0;
     term_echo(true);
     fputs(paste_on, stderr);
