@@ -2,6 +2,7 @@
  * and bits that do not depend on neighbours, steps, threads and how a stack lies. */
 #define OP_BENCH_ROWS 257
 #include "op_bench.h"
+#include "pace.h"
 #include "seam/router.h"
 #include "seam/weight.h"
 
@@ -236,7 +237,7 @@ static double tolerance_of(enum quant_type t) { return cpu_is_float(t) ? TOL_OP_
 static void experts_every_format(void **state) {
     (void)state;
     for (int type = 0; type < QUANT_COUNT; type++)
-        for (int i = type % 2; i < SHAPES; i += type == QUANT_F32 ? 1 : 2) {
+        for (int i = type % 2; i < SHAPES; i += type == QUANT_F32 ? 1 : 2 * EVERY(2)) {
             enum quant_type t = (enum quant_type)type;
             bool plain = quant_info(t)->elems == 1, few = shapes[i].hit < shapes[i].E;
             int k = plain && shapes[i].k == 256 ? 77 : shapes[i].k;
@@ -278,7 +279,7 @@ static void blocks(void **state) {
                  {QUANT_F32, QUANT_F32, 1, false, true},
                  {QUANT_F32, QUANT_F32, 2, true, false},
                  {QUANT_Q8_0, QUANT_Q4_0, 1, false, false}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i += EVERY(2)) {
         enum { E = 10, USED = 3, FF = 256, D = 512 };
         struct bench b = {.matmul = true, .no_fuse = cases[i].no_fuse};
         struct router r = {

@@ -1,6 +1,7 @@
 /* Models whose layers have states, as a whole: however a prompt is cut and whoever is beside it, after going back to any position, guesses
  * that are taken back, saving and loading, prefixes taken over, every row has the bits as if nothing had happened. */
 #include "test.h"
+#include "pace.h"
 #include "folder.h"
 #include "infer.h"
 #include "request/request.h"
@@ -93,7 +94,7 @@ static void close_run(struct run *r) {
 /* ---- what may happen to a sequence ---- */
 
 static void cut_everywhere(struct run *r) {
-    const int every = r->grid ? r->grid : r->prompt > 65 ? 7 : 1;
+    const int every = r->grid ? r->grid : (r->prompt > 65 ? 7 : 1) * EVERY(3);
     for (int cut = every; cut < r->prompt; cut += every) {
         int seq;
         assert_ok(infer_seq_open(r->e, &seq));
@@ -108,7 +109,7 @@ static void cut_everywhere(struct run *r) {
 
 /* Back from the end to each position, each time with two rows more, and with all. */
 static void back_to_everywhere(struct run *r) {
-    const int end = r->prompt + DECODED, every = r->prompt > 65 ? 5 : 1;
+    const int end = r->prompt + DECODED, every = (r->prompt > 65 ? 5 : 1) * EVERY(4);
     uint64_t before = infer_replayed(r->e);
     int seq;
     assert_ok(infer_seq_open(r->e, &seq));
@@ -149,7 +150,7 @@ static void guesses_taken_back(struct run *r) {
 
 /* Saved at a position, loaded into another sequence, which goes on, and back, and on. */
 static void saved_and_loaded(struct run *r) {
-    const int end = r->prompt + DECODED, every = r->prompt > 65 ? 31 : 9;
+    const int end = r->prompt + DECODED, every = (r->prompt > 65 ? 31 : 9) * EVERY(2);
     char path[64];
     int seq, other;
     snprintf(path, sizeof path, "/tmp/infer-replay-%d", (int)getpid());
