@@ -238,7 +238,7 @@ static enum infer_status open_backend(struct infer_engine *e) {
     for (int i = 0; i < ROW_CLASS_COUNT; i++) TRY(type->compile(e->backend, (enum row_class)i));
     struct backend_info info;
     type->info(e->backend, &info);
-    e->grid = e->model->m->n_state ? info.grid : 0;
+    e->grid = e->kv.grid = e->model->m->n_state ? info.grid : 0;
     return INFER_OK;
 }
 
@@ -289,8 +289,11 @@ static enum infer_status prepare(struct infer_engine *e, const struct infer_engi
                 e->plan.n_state_mark));
     if (e->plan.set.state_host && c->n_state) TRY(take_host_states(e, c));
     e->last = take(e, (size_t)c->n_slot, sizeof *e->last);
+    e->after = take(e, (size_t)c->n_slot, sizeof *e->after);
     e->last_out = take(e, (size_t)c->n_slot, sizeof *e->last_out);
-    if (!e->last || !e->last_out) return err_set(INFER_E_MEMORY, "out of memory for page tables");
+    if (!e->last || !e->last_out || !e->after)
+        return err_set(INFER_E_MEMORY, "out of memory for page tables");
+    for (int i = 0; i < c->n_slot; i++) e->after[i] = AFTER_NOTHING;
     for (int i = 0; i < PLAN_FLIGHTS; i++) TRY(make_flight(e, &e->flight[i]));
     TRY(engine_hidden_open(e));
     TRY(open_backend(e));
@@ -346,6 +349,7 @@ static struct infer_engine_info planned(const struct plan *p) {
         .device = part->type->name,
         .n_ctx = p->set.n_ctx,
         .n_slot = p->set.n_slot,
+        .kv_tokens = plan_kv_tokens(p),
         .n_batch = p->set.n_batch,
         .n_decode_rows = p->set.n_decode_rows,
         .n_logits = part->config.n_logits,

@@ -31,6 +31,8 @@ struct infer_engine {
     struct plan plan;
     struct backend *backend;
     struct kv kv;
+    int32_t *after;    /* after[n_slot]: what waits for the steps in flight: a length to go back to, or enum after */
+    int n_after;       /* of those that wait */
     int32_t *last;     /* last[n_slot]: the token a sequence just sampled, -1: none, or not read yet */
     int32_t *last_out; /* last_out[n_slot]: scratch of collect */
     struct flight flight[PLAN_FLIGHTS];
@@ -50,6 +52,8 @@ struct infer_engine {
 struct infer_model {
     struct model *m;
 };
+
+enum after { AFTER_NOTHING = -1, AFTER_CLOSE = -2 };
 
 /* The part of the plan that has the outputs. */
 static inline const struct plan_part *last_part(const struct infer_engine *e) {
@@ -78,5 +82,11 @@ enum infer_status engine_copy_state(struct infer_engine *e, int from, int to);
 enum infer_status engine_move(struct infer_engine *e, const struct kv_moves *m);
 
 static inline bool seq_is_open(const struct infer_engine *e, int seq) {
-    return seq >= 0 && seq < e->kv.n_slot && e->kv.seq[seq].open;
+    return seq >= 0 && seq < e->kv.n_slot && e->kv.seq[seq].open && e->after[seq] != AFTER_CLOSE;
 }
+/* Whether a queued step has rows of the sequence. */
+bool engine_in_flight(const struct infer_engine *e, int seq);
+/* Closes and rewinds what waited for the steps that have been read. */
+void engine_settle(struct infer_engine *e);
+/* A fault from which no later step can be trusted. */
+void engine_poison(struct infer_engine *e, enum infer_status s);

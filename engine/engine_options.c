@@ -37,6 +37,7 @@ enum infer_status engine_options_read(struct plan_options *out, const struct inf
     if (!o) o = &defaults;
     *out = (struct plan_options){.ctx = o->ctx,
                                  .slots = o->slots,
+                                 .kv_tokens = o->kv_tokens,
                                  .batch = o->batch,
                                  .decode_rows = o->decode_rows,
                                  .state_snapshots = o->state_snapshots,

@@ -160,6 +160,7 @@ struct infer_engine_options {
     int threads;          /* 0: physical cores within the affinity mask and the cgroup */
     int ctx; /* positions of one sequence; 0: the trained length or 8192, whichever is less; -1: most that fits */
     int slots;       /* sequences at once; 0: 1; -1: most that fit */
+    int kv_tokens; /* positions that all sequences hold together, in pages that they take as they grow; 0: slots times ctx; -1: most that fits */
     int batch;       /* prompt rows of one step; 0: 512 */
     int decode_rows; /* decode rows of one step; 0: slots */
     int state_snapshots; /* copies of recurrent states, for prefixes and for going back; 0: 2 of each slot and 2 */
@@ -196,6 +197,7 @@ struct infer_engine_info {
     const char *isa; /* "avx512-vnni" */
     bool async;      /* steps run beside the host, which queues the next one before it waits for this one */
     int n_ctx, n_slot, n_batch, n_decode_rows, n_thread;
+    int kv_tokens; /* positions that all sequences hold together, whole pages */
     int grid; /* of models with states: bits of prompt rows do not depend on cuts at multiples of it; 0: nor on any other */
     int n_logits; /* rows of a step that may want logits */
     int device_layers; /* the last layers, on the device; less than the model's when the host computes the others */
@@ -265,16 +267,32 @@ void infer_plan_free(struct infer_plan_report *r);
 
 /* Takes a free slot. errors: INFER_E_FULL */
 enum infer_status infer_seq_open(struct infer_engine *e, int *seq);
+/* With rows of it in flight, the slot is free once those steps have been waited for. */
 void infer_seq_close(struct infer_engine *e, int seq);
-/* Sets the length back to n (regenerate, rejected drafts); n <= length. Where a layer has let go of what position n needs (behind an
+/* Positions that sequences can still grow by, in whole pages: those that hold nothing, and prefixes that nobody uses. Pages are taken
+ * when a row is queued. */
+int infer_kv_free(const struct infer_engine *e);
+/* Sets the length back to n (regenerate, rejected drafts); n <= length. With rows of it in flight it does so once those steps have been
+ * waited for, and takes no rows until then. Where a layer has let go of what position n needs (behind an
  * attention window), the length becomes the greatest one below that all layers still have: infer_seq_length says it, and the tokens from
  * there on are computed again. A recurrent state goes back to a copy, and the rows from there to n are computed again as they once were,
  * here or with the next step (infer_replayed): what follows has the bits as if the sequence had never been longer. errors: those of
  * steps */
 enum infer_status infer_seq_rewind(struct infer_engine *e, int seq, int n);
+/* Among whose prefixes one is looked for, and how it was computed. */
+struct infer_prefix {
+    uint64_t salt; /* users with different ones share nothing, and cannot tell what others asked by how long it takes */
+    bool exact; /* only what was computed as rows of a prompt: an answer that goes on from it has the bits as if all was computed anew */
+};
 /* Takes over the cached pages of the longest known prefix of ids[n] (whole pages, at most n - 1 tokens, as far as all
- * layers still have it) for a sequence of length 0; *n_shared: positions that need not be computed. */
-enum infer_status infer_seq_prefix(struct infer_engine *e, int seq, const int32_t *ids, int n, int *n_shared);
+ * layers still have it) for a sequence of length 0; *n_shared: positions that need not be computed. What the sequence computes is known
+ * under the same salt. among NULL: no salt, not exact. */
+enum infer_status infer_seq_prefix(struct infer_engine *e, int seq, const int32_t *ids, int n,
+                                   const struct infer_prefix *among, int *n_shared);
+/* How many positions infer_seq_prefix would take over now; *n_free (may be NULL): those of them that infer_kv_free counts, since nobody
+ * uses them. Takes nothing. */
+int infer_prefix_probe(struct infer_engine *e, const int32_t *ids, int n, const struct infer_prefix *among,
+                       int *n_free);
 /* Rows that were computed again so far, since a state cannot be undone. */
 uint64_t infer_replayed(const struct infer_engine *e);
 /* A copy of a state is kept behind the prompt rows of a step. Those behind as many rows as fit into a step go first when room is needed,
@@ -323,8 +341,9 @@ struct infer_output {
     const struct infer_top *const *top; /* top[n], NULL where none was wanted */
 };
 
-/* Queues one step; at most two may be in flight. errors: INFER_E_INPUT (row n is out of range: message names
- * it), INFER_E_FULL (context full: both numbers), INFER_E_DEVICE */
+/* Queues one step, whole or not at all; at most two may be in flight. errors: INFER_E_INPUT (row n is out of range: message names
+ * it), INFER_E_FULL (context full: both numbers; no page for a sequence: it is named), after which every sequence is as it was;
+ * INFER_E_DEVICE */
 enum infer_status infer_submit(struct infer_engine *e, const struct infer_row *rows, int n);
 /* Waits for the oldest step. out's arrays are valid until the second infer_submit after this call.
  * errors: INFER_E_CANCEL, INFER_E_DEVICE, INFER_E_NAN; after those two last ones the engine is poisoned. */

@@ -8,10 +8,26 @@ enum infer_status infer_seq_open(struct infer_engine *e, int *seq) {
     return INFER_OK;
 }
 
+bool engine_in_flight(const struct infer_engine *e, int seq) {
+    for (unsigned k = e->n_wait; k != e->n_submit; k++)
+        if (e->flight[k % PLAN_FLIGHTS].length_before[seq] >= 0) return true;
+    return false;
+}
+
+static void put_off(struct infer_engine *e, int seq, int32_t what) {
+    if (e->after[seq] == AFTER_NOTHING) e->n_after++;
+    e->after[seq] = what;
+}
+
 void infer_seq_close(struct infer_engine *e, int seq) {
     if (!seq_is_open(e, seq)) infer_bug("sequence %d is not open", seq);
-    kv_close(&e->kv, seq);
+    if (engine_in_flight(e, seq))
+        put_off(e, seq, AFTER_CLOSE); /* the step writes its pages, and has an answer for it */
+    else
+        kv_close(&e->kv, seq);
 }
+
+int infer_kv_free(const struct infer_engine *e) { return kv_free(&e->kv) * KV_PAGE; }
 
 enum infer_status engine_copy_state(struct infer_engine *e, int from, int to) {
     const struct backend_type *type = e->backend->type;
@@ -38,27 +54,66 @@ enum infer_status engine_move(struct infer_engine *e, const struct kv_moves *m) 
     return m->state_from < 0 ? INFER_OK : engine_copy_state(e, m->state_from, m->state_to);
 }
 
-enum infer_status infer_seq_rewind(struct infer_engine *e, int seq, int n) {
+/* errors: INFER_E_DEVICE */
+static enum infer_status go_back(struct infer_engine *e, int seq, int n) {
     struct kv_moves moves;
-    if (!seq_is_open(e, seq) || n < 0 || n > e->kv.seq[seq].length)
-        return err_set(INFER_E_INPUT, "cannot rewind sequence %d to %d", seq, n);
     const struct kv_seq *s = &e->kv.seq[seq];
-    int known = n < s->n_known ? n : s->n_known;
-    TRY(kv_rewind(&e->kv, seq, n, KV_COMPUTED, &moves));
+    const int known = n < s->n_known ? n : s->n_known;
+    enum infer_status st = kv_rewind(&e->kv, seq, n, KV_COMPUTED, &moves);
+    if (st == INFER_E_FULL) /* no page for a copy of one that is shared: it is left */
+        st = kv_rewind(&e->kv, seq, n / KV_PAGE * KV_PAGE, KV_COMPUTED, &moves);
+    TRY(st);
     e->last[seq] = -1;
     /* what it let go of may still be known as a prefix */
-    if (!s->length && known) kv_match(&e->kv, seq, s->ids, known + 1, &moves);
-    TRY(engine_move(e, &moves));
+    if (!s->length && known) kv_match(&e->kv, seq, s->ids, known + 1, NULL, &moves);
+    return engine_move(e, &moves);
+}
+
+enum infer_status infer_seq_rewind(struct infer_engine *e, int seq, int n) {
+    if (!seq_is_open(e, seq) || n < 0 || n > e->kv.seq[seq].length)
+        return err_set(INFER_E_INPUT, "cannot rewind sequence %d to %d", seq, n);
+    if (engine_in_flight(e, seq)) {
+        if (e->after[seq] == AFTER_NOTHING || n < e->after[seq]) put_off(e, seq, n);
+        return INFER_OK;
+    }
+    TRY(go_back(e, seq, n));
     return engine_goes_on(e, seq);
 }
 
+void engine_settle(struct infer_engine *e) {
+    for (int i = 0; e->n_after && i < e->kv.n_slot; i++) {
+        const int32_t what = e->after[i];
+        if (what == AFTER_NOTHING || engine_in_flight(e, i)) continue;
+        e->after[i] = AFTER_NOTHING;
+        e->n_after--;
+        if (what == AFTER_CLOSE)
+            kv_close(&e->kv, i);
+        else
+            engine_poison(e, go_back(e, i, what)); /* its rows that are computed again: with the next step */
+    }
+}
+
+static struct kv_find find_of(const struct infer_prefix *among) {
+    return among ? (struct kv_find){among->salt, among->exact} : (struct kv_find){0};
+}
+
 enum infer_status infer_seq_prefix(struct infer_engine *e, int seq, const int32_t *ids, int n,
-                                   int *n_shared) {
+                                   const struct infer_prefix *among, int *n_shared) {
     if (!seq_is_open(e, seq) || e->kv.seq[seq].length)
         return err_set(INFER_E_INPUT, "sequence %d is not open and empty", seq);
     struct kv_moves moves;
-    *n_shared = kv_match(&e->kv, seq, ids, n < e->kv.n_ctx ? n : e->kv.n_ctx, &moves);
+    const struct kv_find find = find_of(among);
+    *n_shared = kv_match(&e->kv, seq, ids, n < e->kv.n_ctx ? n : e->kv.n_ctx, &find, &moves);
     return engine_move(e, &moves);
+}
+
+int infer_prefix_probe(struct infer_engine *e, const int32_t *ids, int n, const struct infer_prefix *among,
+                       int *n_free) {
+    const struct kv_find find = find_of(among);
+    int pages;
+    const int shared = kv_probe(&e->kv, ids, n < e->kv.n_ctx ? n : e->kv.n_ctx, &find, &pages);
+    if (n_free) *n_free = pages * KV_PAGE;
+    return shared;
 }
 
 uint64_t infer_replayed(const struct infer_engine *e) { return e->n_replayed; }

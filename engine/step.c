@@ -110,7 +110,17 @@ static int oldest(const struct infer_engine *e, int seq, int from) {
 
 /* ---- queueing -------------------------------------------------------------------------------------------------- */
 
-/* Takes pages for the rows and moves the lengths on; on a full cache every sequence is as before. */
+/* Whether all sequences find pages for their rows; end[n_slot]: where each stands then. Nothing but what no row sees is let go of. */
+static enum infer_status find_room(struct infer_engine *e, const int32_t *end) {
+    int wanted[KV_GROUPS] = {0};
+    for (int i = 0; i < e->kv.n_slot; i++) {
+        const int length = e->kv.seq[i].length;
+        if (end[i] > length) TRY(kv_room(&e->kv, i, end[i], oldest(e, i, length), wanted));
+    }
+    return INFER_OK;
+}
+
+/* Takes pages for the rows and moves the lengths on. */
 static enum infer_status place_rows(struct infer_engine *e, struct flight *f, const struct infer_row *rows,
                                     int n) {
     for (int i = 0; i < e->kv.n_slot; i++) f->length_before[i] = -1;
@@ -160,6 +170,10 @@ static enum infer_status check_rows(struct infer_engine *e, const struct infer_r
     for (int i = 0; i < n; i++) {
         if (!seq_is_open(e, rows[i].seq))
             return err_set(INFER_E_INPUT, "row %d: sequence %d is not open", i, rows[i].seq);
+        if (e->after[rows[i].seq] != AFTER_NOTHING)
+            return err_set(INFER_E_INPUT,
+                           "row %d: sequence %d goes back to %d once the steps in flight are read", i,
+                           rows[i].seq, e->after[rows[i].seq]);
         if (e->rows && rows[i].decode != rows[0].decode)
             return err_set(INFER_E_INPUT, "row %d: a step of a model that drafts has rows of one class", i);
         if (e->kv.state.n_keep && stands_apart(rows, i))
@@ -167,7 +181,7 @@ static enum infer_status check_rows(struct infer_engine *e, const struct infer_r
                            rows[i].seq);
         TRY(check_row(e, &rows[i], i, f->length_before[rows[i].seq]++, &count[rows[i].decode]));
     }
-    return INFER_OK;
+    return find_room(e, f->length_before);
 }
 
 /* Keeps copies of the states behind a step with prompt rows: the next prefix or rewind starts from there. */
@@ -196,7 +210,7 @@ static enum infer_status run_flight(struct infer_engine *e, struct flight *f) {
     return INFER_OK;
 }
 
-static void poison(struct infer_engine *e, enum infer_status s) {
+void engine_poison(struct infer_engine *e, enum infer_status s) {
     if (s != INFER_E_DEVICE && s != INFER_E_NAN) return;
     e->poisoned = true;
     snprintf(e->poison, sizeof e->poison, "%s", err_message());
@@ -208,7 +222,7 @@ enum infer_status infer_submit(struct infer_engine *e, const struct infer_row *r
     enum infer_status caught = engine_catch_up(e, rows, n);
     if (!caught) caught = engine_mark(e, rows, n);
     mem_forbid(false);
-    if (caught) poison(e, caught);
+    if (caught) engine_poison(e, caught);
     TRY(caught);
     struct flight *f = &e->flight[e->n_submit % PLAN_FLIGHTS];
     mem_forbid(true);
@@ -225,7 +239,7 @@ enum infer_status infer_submit(struct infer_engine *e, const struct infer_row *r
         e->n_submit++;
     } else {
         restore_lengths(e, f, beyond);
-        poison(e, s);
+        engine_poison(e, s);
     }
     return s;
 }
@@ -234,7 +248,7 @@ enum infer_status infer_submit(struct infer_engine *e, const struct infer_row *r
 static void learn_tokens(struct infer_engine *e, const struct flight *f) {
     for (int i = 0; i < f->n_out; i++) {
         int slot = f->out_slot[i];
-        if (f->token[i] < 0 || e->last_out[slot] != i || !seq_is_open(e, slot)) continue;
+        if (f->token[i] < 0 || e->last_out[slot] != i || !e->kv.seq[slot].open) continue;
         if (e->kv.seq[slot].n_known < e->kv.seq[slot].length)
             kv_learn(&e->kv, slot, f->token[i]);
         else
@@ -278,9 +292,12 @@ enum infer_status infer_wait(struct infer_engine *e, struct infer_output *out) {
     *out = (struct infer_output){f->n_out, f->token, f->logits, f->top};
     if (s != INFER_OK) {
         restore_lengths(e, f, KV_LOST);
-        poison(e, s);
+        engine_poison(e, s);
         out->n = 0;
     }
+    mem_forbid(true);
+    engine_settle(e);
+    mem_forbid(false);
     return s;
 }
 

@@ -267,7 +267,7 @@ static void pages_are_shared_and_copied(void **state) {
         assert_ok(infer_seq_open(e, &a));
         compute(e, &long_g, a, 0, 200, false, want);
         assert_ok(infer_seq_open(e, &b));
-        assert_ok(infer_seq_prefix(e, b, ids, 200, &n));
+        assert_ok(infer_seq_prefix(e, b, ids, 200, NULL, &n));
         assert_int_equal(n, 192);
         assert_int_equal(infer_seq_length(e, b), 192);
         compute(e, &long_g, b, 192, 8, false, got);
@@ -289,7 +289,7 @@ static void pages_are_shared_and_copied(void **state) {
         infer_seq_close(e, a);
         infer_seq_close(e, b);
         assert_ok(infer_seq_open(e, &a));
-        assert_ok(infer_seq_prefix(e, a, ids, 129, &n));
+        assert_ok(infer_seq_prefix(e, a, ids, 129, NULL, &n));
         assert_int_equal(n, 128);
         compute(e, &long_g, a, 128, 72, false, got);
         assert_memory_equal(got, want + 128 * v, 72 * v * 4);

@@ -125,7 +125,7 @@ static void saved_and_loaded(const struct check *c, const float *end) {
     }
     unlink(path);
     assert_ok(infer_seq_open(c->e, &b));
-    assert_ok(infer_seq_prefix(c->e, b, ids, MOST, &n));
+    assert_ok(infer_seq_prefix(c->e, b, ids, MOST, NULL, &n));
     steps(c->e, b, n, MOST, 48, false, got);
     steps(c->e, b, MOST, LONG, 1, true, got);
     expect_same(c, got, end, "behind a prefix of", n);

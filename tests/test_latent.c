@@ -81,7 +81,7 @@ static void check_sequences(const struct infer_model *m, const char *device, con
     expect_same(got, want, device, kv, "of a snapshot");
     infer_seq_close(e, b);
     assert_ok(infer_seq_open(e, &b));
-    assert_ok(infer_seq_prefix(e, b, ids, 200, &n));
+    assert_ok(infer_seq_prefix(e, b, ids, 200, NULL, &n));
     assert_int_equal(n, 192);
     steps(e, b, n, 200, 48, false, got);
     expect_same(got, at200, device, kv, "of a prefix");

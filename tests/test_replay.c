@@ -206,7 +206,7 @@ static void prefix_taken_over(struct run *r) {
     go_on(r, seq, 128, r->prompt, "in two steps to", r->prompt);
     infer_seq_close(r->e, seq);
     assert_ok(infer_seq_open(r->e, &seq));
-    assert_ok(infer_seq_prefix(r->e, seq, ids, r->prompt, &n));
+    assert_ok(infer_seq_prefix(r->e, seq, ids, r->prompt, NULL, &n));
     assert_int_equal(n, 128);
     go_on(r, seq, n, r->prompt + DECODED, "from a prefix of", n);
     infer_seq_close(r->e, seq);

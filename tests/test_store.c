@@ -109,7 +109,7 @@ static void rewinds_ask_every_group(void **state) {
     assert_ok(kv_open(&s.kv, &a));
     for (int i = 0; i < 9; i++) go_on(&s, a, 100);
     assert_ok(kv_open(&s.kv, &b));
-    assert_int_equal(kv_match(&s.kv, b, ids_of(900), 900, &m), 14 * KV_PAGE);
+    assert_int_equal(kv_match(&s.kv, b, ids_of(900), 900, NULL, &m), 14 * KV_PAGE);
     check_tables(&s);
     /* back into a page that both hold: a copy in each group */
     assert_ok(kv_rewind(&s.kv, b, 14 * KV_PAGE - 5, KV_COMPUTED, &m));
@@ -141,7 +141,7 @@ static void prefixes_ask_every_group(void **state) {
     for (int i = 0; i < 6; i++) go_on(&s, a, 100);
     kv_close(&s.kv, a);
     assert_ok(kv_open(&s.kv, &a));
-    assert_int_equal(kv_match(&s.kv, a, ids_of(600), 600, &m), 9 * KV_PAGE);
+    assert_int_equal(kv_match(&s.kv, a, ids_of(600), 600, NULL, &m), 9 * KV_PAGE);
     check_tables(&s);
     kv_close(&s.kv, a);
     /* others use up the window's free pages, not those of full attention: the prefix is gone though one group still knows it */
@@ -155,7 +155,7 @@ static void prefixes_ask_every_group(void **state) {
         }
     kv_close(&s.kv, a);
     assert_ok(kv_open(&s.kv, &a));
-    int n = kv_match(&s.kv, a, ids_of(600), 600, &m);
+    int n = kv_match(&s.kv, a, ids_of(600), 600, NULL, &m);
     assert_true(n < 9 * KV_PAGE);
     check_tables(&s);
     /* what a failed step left is found by nobody */
@@ -168,7 +168,7 @@ static void prefixes_ask_every_group(void **state) {
     assert_ok(kv_rewind(&s.kv, a, 0, KV_LOST, &m));
     int32_t twos[200];
     for (int i = 0; i < 200; i++) twos[i] = 2;
-    assert_int_equal(kv_match(&s.kv, a, twos, 200, &m), 0);
+    assert_int_equal(kv_match(&s.kv, a, twos, 200, NULL, &m), 0);
     arena_free(&s.arena);
 }
 
@@ -269,7 +269,7 @@ static void a_model_with_windows(void **state) {
         infer_seq_close(e, b);
         assert_ok(infer_seq_open(e, &b));
         int32_t *ids = ids_of(LONG);
-        assert_ok(infer_seq_prefix(e, b, ids, 700, &n));
+        assert_ok(infer_seq_prefix(e, b, ids, 700, NULL, &n));
         assert_int_equal(n, 640);
         steps(e, b, n, 700, 48, got);
         expect_same(got, at700, devices[d], "of a prefix");
@@ -434,7 +434,7 @@ static void a_model_with_a_state(void **state) {
         infer_seq_close(e, a);
         infer_seq_close(e, b);
         assert_ok(infer_seq_open(e, &a));
-        assert_ok(infer_seq_prefix(e, a, ids_of(LONG), 700, &n));
+        assert_ok(infer_seq_prefix(e, a, ids_of(LONG), 700, NULL, &n));
         assert_int_equal(n, 576); /* 12 * 48, and whole pages */
         state_goes_on(e, a, at700, at720, devices[d]);
         /* the end of the context: a step that does not fit is not run */
@@ -541,7 +541,7 @@ static void a_cancelled_step_leaves_no_prefix(void **state) {
         infer_cancel(e);
         assert_int_equal(step(e, a, 0, 200, false, got), INFER_E_CANCEL);
         assert_int_equal(infer_seq_length(e, a), 0);
-        assert_ok(infer_seq_prefix(e, a, ids_of(200), 200, &n));
+        assert_ok(infer_seq_prefix(e, a, ids_of(200), 200, NULL, &n));
         assert_int_equal(n, 0);
         infer_engine_free(e);
     }

@@ -48,6 +48,7 @@ struct infer_engine_options session_engine_options(const struct options *o, cons
         .threads = o->threads,
         .ctx = o->ctx ? o->ctx : need->ctx,
         .slots = o->slots ? o->slots : need->slots,
+        .kv_tokens = o->kv_tokens,
         .batch = o->batch ? o->batch : need->batch,
         .decode_rows = need->decode_rows,
         .state_snapshots = o->state_snapshots,

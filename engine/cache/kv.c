@@ -49,7 +49,9 @@ enum infer_status kv_init(struct kv *kv, struct arena *arena, int n_slot, int n_
     kv->pool = arena_alloc(arena, groups * sizeof *kv->pool);
     kv->tables = arena_alloc(arena, groups * sizeof *kv->tables);
     struct kv_span *span = arena_alloc(arena, slots * groups * sizeof *span);
-    if (!kv->seq || !kv->pool || !kv->tables || !span)
+    kv->match.key = arena_alloc(arena, (size_t)kv->max_pages * sizeof *kv->match.key);
+    kv->match.kind = arena_alloc(arena, (size_t)kv->max_pages);
+    if (!kv->seq || !kv->pool || !kv->tables || !span || !kv->match.key || !kv->match.kind)
         return err_set(INFER_E_MEMORY, "out of memory for %d sequences", n_slot);
     for (int i = 0; i < n_group; i++) {
         TRY(pool_init(kv, &kv->pool[i], arena, &group[i]));
@@ -135,16 +137,25 @@ static void enter(struct kv_pool *pool, int i, struct prefix_key key) {
     p->known = true;
 }
 
-/* The prefix up to the end of page i of ids; those of the pages before are in s->key. */
-static struct prefix_key page_key(const struct kv *kv, const struct kv_seq *s, const int32_t *ids, int i) {
-    return prefix_extend(&kv->secret, i ? s->key[i - 1] : (struct prefix_key){0}, ids + i * KV_PAGE, KV_PAGE);
+static enum prefix_kind kind_of(const struct kv *kv, const struct kv_seq *s, int from, int end) {
+    for (int i = from; i < end; i++)
+        if (s->how[i] & KV_DECODED || (kv->grid && s->how[i] & KV_BEGINS && i % kv->grid))
+            return PREFIX_OTHER;
+    return PREFIX_PROMPT;
 }
-/* The prefix of s's first length tokens, all known. */
+/* The prefix of s's first length tokens, all known; those up to the end of each page before are in s->key. */
 static struct prefix_key key_at(const struct kv *kv, const struct kv_seq *s, int length) {
-    int full = length / KV_PAGE;
-    struct prefix_key key = full ? s->key[full - 1] : (struct prefix_key){0};
-    return length % KV_PAGE ? prefix_extend(&kv->secret, key, s->ids + full * KV_PAGE, length % KV_PAGE)
-                            : key;
+    const int full = length / KV_PAGE, from = full * KV_PAGE;
+    struct prefix_key key = full ? s->key[full - 1] : s->root;
+    return length > from ? prefix_extend(&kv->secret, key, s->ids + from, length - from,
+                                         kind_of(kv, s, from, length))
+                         : key;
+}
+/* The same of the end of page i. */
+static struct prefix_key page_key(const struct kv *kv, const struct kv_seq *s, int i) {
+    const int from = i * KV_PAGE;
+    return prefix_extend(&kv->secret, i ? s->key[i - 1] : s->root, s->ids + from, KV_PAGE,
+                         kind_of(kv, s, from, from + KV_PAGE));
 }
 
 /* Enters the pages of a sequence that are full and whose ids are all known. */
@@ -153,7 +164,7 @@ static void enter_known(struct kv *kv, int slot) {
     int n_full = (s->n_known < s->length ? s->n_known : s->length) / KV_PAGE;
     for (; s->n_key < n_full; s->n_key++) {
         int i = s->n_key;
-        s->key[i] = page_key(kv, s, s->ids, i);
+        s->key[i] = page_key(kv, s, i);
         for (int g = 0; g < kv->n_group; g++)
             if (i >= s->span[g].first && i < s->span[g].end)
                 enter(&kv->pool[g], table_of(kv, g, slot)[i], s->key[i]);
@@ -208,6 +219,7 @@ enum infer_status kv_open(struct kv *kv, int *slot) {
     for (int i = 0; i < kv->n_slot; i++) {
         if (kv->seq[i].open) continue;
         kv->seq[i].open = true;
+        kv->seq[i].root = (struct prefix_key){0};
         *slot = i;
         return INFER_OK;
     }
@@ -226,23 +238,44 @@ void kv_settle(struct kv *kv, int slot, int from) {
                        kv->seq[slot].span[g].end);
 }
 
-enum infer_status kv_reserve(struct kv *kv, int slot, int length, int from) {
-    struct kv_seq *s = &kv->seq[slot];
+int kv_free(const struct kv *kv) {
+    int n = kv->n_slot * kv->max_pages;
+    for (int g = 0; g < kv->n_group; g++)
+        if (!kv->pool[g].window && kv->pool[g].n_free < n) n = kv->pool[g].n_free;
+    return n;
+}
+
+static int more_pages(const struct kv *kv, int slot, int group, int length) {
+    const int more = pages_of(length) - kv->seq[slot].span[group].end;
+    return more > 0 ? more : 0;
+}
+
+enum infer_status kv_room(struct kv *kv, int slot, int length, int from, int *wanted) {
     if (length > kv->n_ctx)
         return err_set(INFER_E_FULL, "context full: %d positions wanted, the context holds %d (.ctx)", length,
                        kv->n_ctx);
-    int n = pages_of(length);
     bool more = false;
-    for (int g = 0; g < kv->n_group; g++) more |= n > s->span[g].end;
+    for (int g = 0; g < kv->n_group; g++) more |= more_pages(kv, slot, g, length) > 0;
     if (!more) return INFER_OK;
     kv_settle(kv, slot, from);
+    for (int g = 0; g < kv->n_group; g++) {
+        const int n = more_pages(kv, slot, g, length);
+        if (n > kv->pool[g].n_free - wanted[g])
+            return err_set(INFER_E_FULL,
+                           "key/value cache full: sequence %d wants %d more pages of %d positions, %d are "
+                           "free (.kv_tokens)",
+                           slot, n, KV_PAGE, kv->pool[g].n_free - wanted[g]);
+        wanted[g] += n;
+    }
+    return INFER_OK;
+}
+
+enum infer_status kv_reserve(struct kv *kv, int slot, int length, int from) {
+    int wanted[KV_GROUPS] = {0};
+    TRY(kv_room(kv, slot, length, from, wanted));
     for (int g = 0; g < kv->n_group; g++)
-        if (n - s->span[g].end > kv->pool[g].n_free)
-            return err_set(INFER_E_FULL, "key/value cache full: %d pages wanted, %d free", n - s->span[g].end,
-                           kv->pool[g].n_free);
-    for (int g = 0; g < kv->n_group; g++)
-        while (s->span[g].end < n) {
-            table_of(kv, g, slot)[s->span[g].end++] = take_page(&kv->pool[g]);
+        for (int n = more_pages(kv, slot, g, length); n > 0; n--) {
+            table_of(kv, g, slot)[kv->seq[slot].span[g].end++] = take_page(&kv->pool[g]);
             kv->version++;
         }
     return INFER_OK;
@@ -383,33 +416,70 @@ enum infer_status kv_rewind(struct kv *kv, int slot, int length, enum kv_beyond 
 
 /* ---- prefixes ------------------------------------------------------------------------------------------------ */
 
-/* How many pages of ids to adopt; their keys are in s->key. A group knows them when the last ones that it knows in a row reach
+static struct prefix_key root_of(const struct kv *kv, uint64_t salt) {
+    const int32_t words[] = {(int32_t)(salt & UINT32_MAX), (int32_t)(salt >> 32)};
+    return salt ? prefix_extend(&kv->secret, (struct prefix_key){0}, words, 2, PREFIX_SALT)
+                : (struct prefix_key){0};
+}
+
+/* The key of page i of ids as some group knows it, behind that of the page before. */
+static void find_key(struct kv *kv, struct prefix_key before, const int32_t *ids, int i, bool exact) {
+    for (enum prefix_kind kind = PREFIX_PROMPT; kind <= (exact ? PREFIX_PROMPT : PREFIX_OTHER); kind++) {
+        struct prefix_key key = prefix_extend(&kv->secret, before, ids + i * KV_PAGE, KV_PAGE, kind);
+        bool known = false;
+        for (int g = 0; g < kv->n_group; g++) known |= find_known(&kv->pool[g], key) >= 0;
+        if (kind != PREFIX_PROMPT && !known) return;
+        kv->match.key[i] = key;
+        kv->match.kind[i] = (uint8_t)kind;
+        if (known) return;
+    }
+}
+
+/* How many pages of ids to adopt; their keys are in kv->match. A group knows them when the last ones that it knows in a row reach
  * back to the first that the next position sees. */
-static int match_pages(struct kv *kv, struct kv_seq *s, const int32_t *ids, int n) {
+static int match_pages(struct kv *kv, struct prefix_key root, bool exact, const int32_t *ids, int n) {
     int best = 0;
     for (int g = 0; g < kv->n_group; g++) kv->pool[g].run = 0;
     for (int i = 0; (i + 1) * KV_PAGE < n && i < kv->max_pages; i++) {
         bool all = true;
-        s->key[i] = page_key(kv, s, ids, i);
+        find_key(kv, i ? kv->match.key[i - 1] : root, ids, i, exact);
+        const struct prefix_key key = kv->match.key[i];
         for (int g = 0; g < kv->n_group; g++) {
             struct kv_pool *pool = &kv->pool[g];
-            pool->run = find_known(pool, s->key[i]) < 0 ? 0 : pool->run + 1;
+            pool->run = find_known(pool, key) < 0 ? 0 : pool->run + 1;
             if (!pool->window && pool->run <= i) return best;
             if (pool->run < i + 1 - first_page(pool->window, (i + 1) * KV_PAGE)) all = false;
         }
-        if (all && (!kv->state.n_keep || state_find(&kv->state, s->key[i]) >= 0)) best = i + 1;
+        if (all && (!kv->state.n_keep || state_find(&kv->state, key) >= 0)) best = i + 1;
     }
     return best;
 }
 
-int kv_match(struct kv *kv, int slot, const int32_t *ids, int n, struct kv_moves *moves) {
+int kv_probe(struct kv *kv, const int32_t *ids, int n, const struct kv_find *find, int *n_free) {
+    const int pages = match_pages(kv, root_of(kv, find->salt), find->exact, ids, n);
+    *n_free = 0;
+    for (int g = 0; g < kv->n_group; g++) {
+        int free = 0;
+        for (int i = 0; i < pages && !kv->pool[g].window; i++)
+            free += !kv->pool[g].page[find_known(&kv->pool[g], kv->match.key[i])].n_ref;
+        if (free > *n_free) *n_free = free;
+    }
+    return pages * KV_PAGE;
+}
+
+int kv_match(struct kv *kv, int slot, const int32_t *ids, int n, const struct kv_find *find,
+             struct kv_moves *moves) {
     struct kv_seq *s = &kv->seq[slot];
-    int pages = match_pages(kv, s, ids, n);
+    if (find) s->root = root_of(kv, find->salt);
+    int pages = match_pages(kv, s->root, find && find->exact, ids, n);
     *moves = (struct kv_moves){.state_from = -1, .state_to = slot};
     if (!pages) return 0;
     s->length = s->n_known = s->n_state = pages * KV_PAGE;
-    memset(s->how, 0, (size_t)s->length);
     s->n_key = pages;
+    for (int i = 0; i < pages; i++) {
+        s->key[i] = kv->match.key[i];
+        memset(s->how + i * KV_PAGE, kv->match.kind[i] == PREFIX_PROMPT ? 0 : KV_DECODED, KV_PAGE);
+    }
     for (int g = 0; g < kv->n_group; g++) {
         struct kv_pool *pool = &kv->pool[g];
         s->span[g] = (struct kv_span){first_page(pool->window, s->length), pages};
@@ -437,8 +507,10 @@ enum infer_status kv_load(struct kv *kv, int slot, const int32_t *ids, const uin
     struct kv_seq *s = &kv->seq[slot];
     for (int g = 0; g < kv->n_group; g++) s->span[g] = (struct kv_span){first[g], first[g]};
     enum infer_status st = kv_reserve(kv, slot, n, 0);
+    static const uint8_t unknown = KV_DECODED; /* at worst */
+    for (int i = 0; st == INFER_OK && i < n; i++) kv_append(kv, slot, ids + i, how ? how + i : &unknown, 1);
     if (st == INFER_OK)
-        kv_append(kv, slot, ids, how, n), kv_state_runs(kv, slot);
+        kv_state_runs(kv, slot);
     else
         clear(kv, slot);
     return st;

@@ -1,8 +1,8 @@
 /* What a sequence keeps: which page of which pool holds which of its positions, and which slot which of its states.
  *
  * Bookkeeping only: the bytes live in the backend. A page is KV_PAGE tokens and has the same id in every layer of a group; each group
- * has its own pool and its own page tables. Full pages are shared by equal prefixes: a page is known by the tokens up to its end,
- * counted, and kept after its last sequence closed until the pool needs it. A group with a window frees the pages behind it as a
+ * has its own pool and its own page tables. Full pages are shared by equal prefixes: a page is known by a salt, the tokens up to its
+ * end and how they were computed; it is counted, and kept after its last sequence closed until the pool needs it. A group with a window frees the pages behind it as a
  * sequence goes on. What a sequence may adopt or go back to is what every group and every state store still has: the least of them.
  * Nothing allocates after kv_init. */
 #pragma once
@@ -27,7 +27,7 @@ struct kv_pool {
     int free_head, free_tail, n_free;
     int *bucket; /* bucket[n_bucket] */
     int n_bucket;
-    int run; /* of kv_match */
+    int run; /* of matches */
 };
 
 struct kv_seq {
@@ -39,6 +39,7 @@ struct kv_seq {
      * copy stands that is its own; and how each position was computed, enum kv_how bits. */
     int n_state, mark;      /* mark -1: none */
     uint8_t *how;           /* how[n_ctx + 1] */
+    struct prefix_key root; /* of the salt under which its prefixes are known */
     int n_key;              /* full pages whose ids are known */
     struct prefix_key *key; /* key[max_pages]: of the prefix up to the end of each of them */
     struct kv_span {
@@ -57,6 +58,17 @@ struct kv {
     uint64_t version;       /* changes with every page table */
     struct state state;
     struct prefix_secret secret;
+    int grid; /* cuts of prompt rows at multiples of it change no bit; 0: no cut does */
+    struct {
+        struct prefix_key *key; /* key[max_pages], kind[max_pages]: of the pages that were looked for last */
+        uint8_t *kind;          /* enum prefix_kind */
+    } match;
+};
+
+/* Among whose prefixes one is looked for. */
+struct kv_find {
+    uint64_t salt; /* 0: of those without one */
+    bool exact;    /* only pages of which all is PREFIX_PROMPT */
 };
 
 /* What the backend must copy before the next step. */
@@ -81,6 +93,12 @@ enum infer_status kv_init(struct kv *kv, struct arena *arena, int n_slot, int n_
 /* errors: INFER_E_FULL: all slots are taken */
 enum infer_status kv_open(struct kv *kv, int *slot);
 void kv_close(struct kv *kv, int slot);
+/* Pages that any sequence may still take: free ones, of groups that keep all positions. */
+int kv_free(const struct kv *kv);
+/* Whether there are pages for positions up to length beside those of calls before, whose sum per group is in wanted[n_group]; adds to
+ * it. from as in kv_reserve. Pages that rows from there on do not see are freed, nothing else changes. errors: INFER_E_FULL names the
+ * sequence and both numbers */
+enum infer_status kv_room(struct kv *kv, int slot, int length, int from, int *wanted);
 /* Pages for positions up to length. from: the first position that a queued step or this one computes, or that will be computed again
  * if one of them fails; pages that rows from there on do not see are freed. The length itself does not change. errors: INFER_E_FULL
  * with both numbers */
@@ -111,11 +129,15 @@ enum kv_beyond {
 enum infer_status kv_rewind(struct kv *kv, int slot, int length, enum kv_beyond beyond,
                             struct kv_moves *moves);
 /* Adopts the longest prefix of ids[n], whole pages and at most n - 1 tokens, of which every group knows the pages that the next
- * position sees, and every state store a copy; the sequence must be empty. Returns the new length. */
-int kv_match(struct kv *kv, int slot, const int32_t *ids, int n, struct kv_moves *moves);
+ * position sees, and every state store a copy; the sequence must be empty, and is known under find's salt from here on; find NULL: under
+ * the one that it has, exact or not. Returns the new length. */
+int kv_match(struct kv *kv, int slot, const int32_t *ids, int n, const struct kv_find *find,
+             struct kv_moves *moves);
+/* The length that kv_match would return; *n_free: pages of those that kv_free counts now. */
+int kv_probe(struct kv *kv, const int32_t *ids, int n, const struct kv_find *find, int *n_free);
 /* The slot where a copy of the state is to be kept of a sequence whose queued steps end here; -1: none. lasting: not the first to go. */
 int kv_keep_state(struct kv *kv, int slot, bool lasting);
-/* Makes an open, empty sequence one of ids[n], computed as how[n] says, with pages from first[group] on, and a state, to be filled by the
+/* Makes an open, empty sequence one of ids[n], computed as how[n] says (NULL: nobody knows), with pages from first[group] on, and a state, to be filled by the
  * caller. errors: INFER_E_FULL */
 enum infer_status kv_load(struct kv *kv, int slot, const int32_t *ids, const uint8_t *how, int n,
                           const int32_t *first);

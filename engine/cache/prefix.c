@@ -31,14 +31,14 @@ static void sip_word(struct sip *s, uint64_t w) {
 }
 
 struct prefix_key prefix_extend(const struct prefix_secret *k, struct prefix_key before, const int32_t *ids,
-                                int n) {
+                                int n, enum prefix_kind kind) {
     struct sip s = {k->k0 ^ UINT64_C(0x736f6d6570736575), k->k1 ^ UINT64_C(0x646f72616e646f6d) ^ 0xee,
                     k->k0 ^ UINT64_C(0x6c7967656e657261), k->k1 ^ UINT64_C(0x7465646279746573)};
     sip_word(&s, before.a);
     sip_word(&s, before.b);
     for (int i = 0; i + 1 < n; i += 2) sip_word(&s, (uint32_t)ids[i] | (uint64_t)(uint32_t)ids[i + 1] << 32);
     uint64_t last = n % 2 ? (uint32_t)ids[n - 1] : 0;
-    sip_word(&s, last | (uint64_t)(4 * n & 0xff) << 56);
+    sip_word(&s, last | (uint64_t)kind << 48 | (uint64_t)(4 * n & 0xff) << 56);
     struct prefix_key out;
     s.v2 ^= 0xee;
     sip_rounds(&s, 4);

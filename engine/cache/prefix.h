@@ -12,7 +12,13 @@ struct prefix_secret {
 };
 /* Another one each time. */
 struct prefix_secret prefix_secret(void);
-/* The prefix before, followed by ids[n]. */
+/* How the last tokens of a prefix were computed, a part of its number. */
+enum prefix_kind {
+    PREFIX_PROMPT, /* as prompt rows, and cut where that changes no bit */
+    PREFIX_OTHER,  /* some as answer, or cut elsewhere: the last bits may differ from those of a prompt */
+    PREFIX_SALT    /* no tokens: what keeps prefixes of different users apart */
+};
+/* The prefix before, followed by ids[n] computed so. */
 struct prefix_key prefix_extend(const struct prefix_secret *s, struct prefix_key before, const int32_t *ids,
-                                int n);
+                                int n, enum prefix_kind kind);
 static inline bool prefix_same(struct prefix_key x, struct prefix_key y) { return x.a == y.a && x.b == y.b; }

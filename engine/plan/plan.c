@@ -12,6 +12,7 @@ enum {
     MAX_SLOTS = 1024,
     MAX_BATCH = 16384,
     MAX_PLAN_CTX = 1 << 26,
+    MAX_KV_TOKENS = 1 << 30,
     STATE_COPIES =
         2, /* of a slot: where its prompt ended, and a prefix of that; and of prefixes that slots share */
     LOGITS_ROWS = 8 /* of a step, unless all may be asked for */
@@ -92,6 +93,8 @@ static enum infer_status read_options(struct plan_settings *s, const struct mode
     s->slot_rows = !o->decode_rows;
     s->n_decode_rows = o->decode_rows ? o->decode_rows : s->n_slot;
     TRY(in_range(".slots", s->n_slot, 1, MAX_SLOTS));
+    s->n_kv_token = o->kv_tokens > 0 ? o->kv_tokens : 0;
+    if (o->kv_tokens > 0) TRY(in_range(".kv_tokens", o->kv_tokens, KV_PAGE, MAX_KV_TOKENS));
     TRY(in_range(".batch", s->n_batch, 1, MAX_BATCH));
     TRY(in_range("decode rows", s->n_decode_rows, 1, MAX_BATCH));
     s->n_state_copy = o->state_snapshots;
@@ -191,6 +194,23 @@ static size_t card_available(const struct backend_memory *m, const struct plan_o
 
 /* ---- the plan ------------------------------------------------------------------------------------------------ */
 
+/* Pages of the groups that keep all positions; those with a window need no more than they. INT32_MAX: no bound. */
+static int most_pages(const struct plan_settings *s, const struct model *m) {
+    for (int i = 0; i < m->n_kv_group; i++)
+        if (!m->window[i] && s->n_kv_token) return (s->n_kv_token + KV_PAGE - 1) / KV_PAGE;
+    return INT32_MAX;
+}
+
+int plan_kv_tokens(const struct plan *p) {
+    const struct backend_config *c = &p->part[p->n_part - 1].config;
+    const int most = INT32_MAX / KV_PAGE;
+    for (int i = 0; i < c->n_kv_group; i++)
+        if (!c->kv_group[i].window)
+            return (c->kv_group[i].n_page < most ? c->kv_group[i].n_page : most) * KV_PAGE;
+    int64_t all = (int64_t)p->set.n_slot * p->set.n_ctx;
+    return all < INT32_MAX ? (int)all : INT32_MAX;
+}
+
 static enum infer_status plan_kv(struct plan *p, struct arena *arena, const struct model *m) {
     p->kv_group = arena_alloc(arena, (size_t)m->n_kv_group * sizeof *p->kv_group);
     if (!p->kv_group) return err_set(INFER_E_MEMORY, "out of memory for the plan");
@@ -199,11 +219,12 @@ static enum infer_status plan_kv(struct plan *p, struct arena *arena, const stru
         p->n_state_copy = s->n_state_copy ? s->n_state_copy : STATE_COPIES * s->n_slot + STATE_COPIES;
         p->n_state_mark = s->n_decode_rows > s->n_slot ? s->n_slot : 0;
     }
-    int n_row = PLAN_FLIGHTS * (s->n_batch + s->n_decode_rows);
+    const int n_row = PLAN_FLIGHTS * (s->n_batch + s->n_decode_rows), most = most_pages(s, m);
     for (int i = 0; i < m->n_kv_group; i++) {
         int pages = kv_pages_wanted(m->window[i], s->n_ctx, s->n_slot, n_row);
         if (pages == INT32_MAX)
             return err_set(INFER_E_INPUT, "%d slots of %d positions: too many pages", s->n_slot, s->n_ctx);
+        if (pages > most) pages = most;
         p->kv_group[i] = (struct kv_group){m->window[i], pages, kv_pages_wanted(0, s->n_ctx, 1, 0)};
     }
     return INFER_OK;

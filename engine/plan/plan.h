@@ -23,6 +23,7 @@ struct plan_share {
 /* What decides the sizes, complete: no value means "default". */
 struct plan_settings {
     int n_ctx, n_slot, n_batch, n_decode_rows; /* rows of the largest prompt step and decode step */
+    int n_kv_token;                            /* positions of all sequences; 0: every slot's whole context */
     int n_device_layer;                        /* the last layers, on the device; the others on the host */
     int n_device_experts; /* of the layers on the device, the last whose experts are there, too; those of the others on the host */
     enum kv_type kv_type;
@@ -69,7 +70,7 @@ struct plan {
 struct plan_options {
     struct device_wish wish;
     struct placement place;
-    int ctx, slots, batch, decode_rows, state_snapshots, threads;
+    int ctx, slots, kv_tokens, batch, decode_rows, state_snapshots, threads;
     bool state_host;
     int kv_type; /* enum kv_type, -1: the device's own choice */
     double vram_fraction;
@@ -94,6 +95,8 @@ enum infer_status plan_make(struct plan *out, struct arena *arena, const struct 
 /* plan.c: the sizes of these settings, nothing searched, no text. */
 enum infer_status plan_lay_out(struct plan *p, struct arena *arena, const struct model *m,
                                const struct plan_options *options, const struct plan_settings *set);
+/* plan.c: positions that all sequences hold together. */
+int plan_kv_tokens(const struct plan *p);
 /* plan.c: whether some layer before layer n has experts. */
 bool plan_has_experts(const struct model *m, int n);
 /* plan_fit.c: changes set->n_slot, n_ctx and, where the model does not fit, n_device_layer or n_device_experts, as far as the options

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-enum { MAX_SLOTS = 1024, CTX_STEP = 256 };
+enum { MAX_SLOTS = 1024, CTX_STEP = 256, KV_STEP = 1024, MOST_KV = 1 << 30 };
 
 struct search {
     const struct model *m;
@@ -95,6 +95,14 @@ enum infer_status plan_search(struct plan *p, const struct model *m, const struc
             if (n > 0) s.set.n_ctx = n;
         }
     }
+    if (options->kv_tokens < 0) {
+        TRY(try_fit(&s, &fits));
+        const int64_t all = (int64_t)s.set.n_slot * s.set.n_ctx;
+        if (!fits) {
+            TRY(greatest(&s, &s.set.n_kv_token, KV_STEP, all < MOST_KV ? (int)all : MOST_KV, KV_STEP, &n));
+            s.set.n_kv_token = n > 0 ? n : KV_STEP;
+        }
+    }
     if (m->n_state &&
         options->place.memory.total_bytes) { /* copies of states first: they are seldom needed */
         TRY(try_fit(&s, &fits));
@@ -141,6 +149,9 @@ enum infer_status plan_nearest(struct plan *p, const struct model *m, const stru
     }
     s.set = p->set;
     if (p->set.n_slot > 1) {
+        const int64_t all = (int64_t)p->set.n_slot * p->set.n_ctx;
+        TRY(greatest(&s, &s.set.n_kv_token, KV_STEP, all < MOST_KV ? (int)all : MOST_KV, KV_STEP, &n));
+        if (n > 0 && (line = another(p))) snprintf(line, sizeof p->nearest[0], ".kv_tokens %d", n);
         TRY(greatest(&s, &s.set.n_slot, 1, p->set.n_slot - 1, 1, &n));
         if (n > 0 && (line = another(p))) snprintf(line, sizeof p->nearest[0], ".slots %d", n);
     }
