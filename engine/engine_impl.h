@@ -31,7 +31,8 @@ struct infer_engine {
     struct plan plan;
     struct backend *backend;
     struct kv kv;
-    int32_t *after;    /* after[n_slot]: what waits for the steps in flight: a length to go back to, or enum after */
+    int32_t
+        *after; /* after[n_slot]: what waits for the steps in flight: a length to go back to, or enum after */
     int n_after;       /* of those that wait */
     int32_t *last;     /* last[n_slot]: the token a sequence just sampled, -1: none, or not read yet */
     int32_t *last_out; /* last_out[n_slot]: scratch of collect */

@@ -159,9 +159,9 @@ struct infer_engine_options {
                              what an earlier run measured, "full" measures and keeps it */
     int threads;          /* 0: physical cores within the affinity mask and the cgroup */
     int ctx; /* positions of one sequence; 0: the trained length or 8192, whichever is less; -1: most that fits */
-    int slots;       /* sequences at once; 0: 1; -1: most that fit */
+    int slots;     /* sequences at once; 0: 1; -1: most that fit */
     int kv_tokens; /* positions that all sequences hold together, in pages that they take as they grow; 0: slots times ctx; -1: most that fits */
-    int batch;       /* prompt rows of one step; 0: 512 */
+    int batch;     /* prompt rows of one step; 0: 512 */
     int decode_rows; /* decode rows of one step; 0: slots */
     int state_snapshots; /* copies of recurrent states, for prefixes and for going back; 0: 2 of each slot and 2 */
     bool state_host;         /* these in host memory, also where a card has room for them */
@@ -281,8 +281,10 @@ int infer_kv_free(const struct infer_engine *e);
 enum infer_status infer_seq_rewind(struct infer_engine *e, int seq, int n);
 /* Among whose prefixes one is looked for, and how it was computed. */
 struct infer_prefix {
-    uint64_t salt; /* users with different ones share nothing, and cannot tell what others asked by how long it takes */
-    bool exact; /* only what was computed as rows of a prompt: an answer that goes on from it has the bits as if all was computed anew */
+    uint64_t
+        salt; /* users with different ones share nothing, and cannot tell what others asked by how long it takes */
+    bool
+        exact; /* only what was computed as rows of a prompt: an answer that goes on from it has the bits as if all was computed anew */
 };
 /* Takes over the cached pages of the longest known prefix of ids[n] (whole pages, at most n - 1 tokens, as far as all
  * layers still have it) for a sequence of length 0; *n_shared: positions that need not be computed. What the sequence computes is known

@@ -46,6 +46,7 @@ target_compile_options(test_draft PRIVATE ${OpenMP_C_FLAGS})
 infer_test(test_state)
 infer_test(test_replay)
 infer_test(test_host_experts)
+infer_test(test_pool)
 infer_test(test_store)
 target_link_options(test_store PRIVATE -Wl,--wrap=forward_emit) # its models get a convolution
 infer_test(test_hybrid)

@@ -135,7 +135,7 @@ enum infer_status session_open_draft(struct session *s, const struct options *o,
     of->hidden = !draft->file;
     *out = *of;
     out->ctx = draft->file && info.n_ctx_train < n_ctx ? info.n_ctx_train : n_ctx;
-    out->slots = n_slot;
+    out->slots = n_slot, out->kv_tokens = 0;
     out->gpu_layers = out->cpu_experts = -1;
     return INFER_OK;
 }

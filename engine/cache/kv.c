@@ -147,9 +147,9 @@ static enum prefix_kind kind_of(const struct kv *kv, const struct kv_seq *s, int
 static struct prefix_key key_at(const struct kv *kv, const struct kv_seq *s, int length) {
     const int full = length / KV_PAGE, from = full * KV_PAGE;
     struct prefix_key key = full ? s->key[full - 1] : s->root;
-    return length > from ? prefix_extend(&kv->secret, key, s->ids + from, length - from,
-                                         kind_of(kv, s, from, length))
-                         : key;
+    return length > from
+               ? prefix_extend(&kv->secret, key, s->ids + from, length - from, kind_of(kv, s, from, length))
+               : key;
 }
 /* The same of the end of page i. */
 static struct prefix_key page_key(const struct kv *kv, const struct kv_seq *s, int i) {

@@ -106,8 +106,7 @@ enum infer_status plan_write(struct plan *p, struct arena *arena, const struct m
     if (*p->place.memory.name && last->type == p->place.device) print(&t, " (%s)", p->place.memory.name);
     print(&t, ": %d positions, %d slot%s", p->set.n_ctx, p->set.n_slot, p->set.n_slot == 1 ? "" : "s");
     if (p->set.n_kv_token) print(&t, " with %d positions in all", plan_kv_tokens(p));
-    print(&t, ", %d prompt rows, %d decode rows a step\n", p->set.n_batch,
-          p->set.n_decode_rows);
+    print(&t, ", %d prompt rows, %d decode rows a step\n", p->set.n_batch, p->set.n_decode_rows);
     if (p->set.n_ctx > m->n_ctx_train)
         print(&t, "  beyond the %d positions that the model was trained for\n", m->n_ctx_train);
     print_bytes(&t, "weights, mapped", p->map_bytes, "the file itself, shared with other processes");

@@ -176,12 +176,12 @@ static json_t *plan_json(const struct infer_model_info *m, const struct infer_pl
                               bytes_json(s->device_bytes), "available", bytes_json(r->limit_bytes), "pinned",
                               bytes_json(r->pinned_bytes), "host", bytes_json(r->host_bytes));
     return json_pack(
-        "{s:s, s:s, s:s, s:b, s:i, s:i, s:i, s:i, s:i, s:s, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o}", "arch",
-        m->arch, "device", s->device, "card", r->card.name, "fits", r->fits, "ctx", s->n_ctx, "slots",
-        s->n_slot, "kv_tokens", s->kv_tokens, "batch", s->n_batch, "decode_rows", s->n_decode_rows, "kv_type", s->kv_type, "layers",
-        m->n_layer, "device_layers", s->device_layers, "cpu_experts", s->host_experts, "experts_on_cpu",
-        share_json(&r->experts), "layers_on_cpu", share_json(&r->layers), "bytes", bytes, "nearest", nearest,
-        "prediction", prediction_json(m, r, c), "draft", draft_json(draft));
+        "{s:s, s:s, s:s, s:b, s:i, s:i, s:i, s:i, s:i, s:s, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "arch", m->arch, "device", s->device, "card", r->card.name, "fits", r->fits, "ctx", s->n_ctx, "slots",
+        s->n_slot, "kv_tokens", s->kv_tokens, "batch", s->n_batch, "decode_rows", s->n_decode_rows, "kv_type",
+        s->kv_type, "layers", m->n_layer, "device_layers", s->device_layers, "cpu_experts", s->host_experts,
+        "experts_on_cpu", share_json(&r->experts), "layers_on_cpu", share_json(&r->layers), "bytes", bytes,
+        "nearest", nearest, "prediction", prediction_json(m, r, c), "draft", draft_json(draft));
 }
 
 static enum infer_status print_json(const struct infer_model_info *m, const struct infer_plan_report *r,
