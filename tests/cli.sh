@@ -296,10 +296,10 @@ run "plan: the most positions" 0 "$infer" plan --as 0.716,sm_89 --ctx max; out_h
 run "plan: a pool" 0 "$infer" plan --slots 32 --ctx 4096 --kv-tokens 20000 --json; out_has '"kv_tokens": 20032'
 run "plan: a pool in words" 0 "$infer" plan --slots 32 --ctx 4096 --kv-tokens 20000; out_has "32 slots with 20032 positions in all"; out_has "layers: 313"
 run "plan: no pool is larger than all contexts" 0 "$infer" plan --slots 2 --ctx 512 --kv-tokens 1000000; out_has "layers: 18"
-run "plan: the greatest pool" 0 "$infer" plan --as 2,sm_89 --slots 256 --ctx 8192 --kv-tokens max --json
+run "plan: the greatest pool" 0 "$infer" plan --as 0.716,sm_89 --slots 64 --ctx 8192 --kv-tokens max --json
 pool=$(sed -n 's/.*"kv_tokens": \([0-9]*\),/\1/p' "$dir/out")
-run "plan: that one fits" 0 "$infer" plan --as 2,sm_89 --slots 256 --ctx 8192 --kv-tokens "$pool"
-run "plan: a greater one does not" 1 "$infer" plan --as 2,sm_89 --slots 256 --ctx 8192 --kv-tokens $((pool + 1024)); out_has "would fit: --kv-tokens $pool"
+run "plan: that one fits" 0 "$infer" plan --as 0.716,sm_89 --slots 64 --ctx 8192 --kv-tokens "$pool"
+run "plan: a greater one does not" 1 "$infer" plan --as 0.716,sm_89 --slots 64 --ctx 8192 --kv-tokens $((pool + 1024)); out_has "would fit: --kv-tokens $pool"
 run "plan: too small a pool" 2 "$infer" plan --kv-tokens 5; err_has "--kv-tokens is 5, must be 64"; err_lines 1
 run "plan: most sequences" 0 "$infer" plan --as 1,sm_89 --ctx 4096 --max-batch --json
 slots=$(sed -n 's/ "slots": \([0-9]*\),/\1/p' "$dir/out")

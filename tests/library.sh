@@ -70,7 +70,7 @@ fi
 complete() { bash -c '. "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _infer 2>/dev/null; echo "${COMPREPLY[*]}"' \
     "$root/share/bash-completion/completions/infer" "$@"; }
 [ "$(complete infer ch)" = chat ] || fail "completion of a command: $(complete infer ch)"
-[ "$(complete infer plan --kv)" = --kv-type ] || fail "completion of an option"
+[ "$(complete infer plan --kv-ty)" = --kv-type ] || fail "completion of an option"
 [ "$(complete infer --device c)" = "cpu cuda" ] || fail "completion of a value"
 [ "$(complete infer -m "$tests/golden/chat/chat-llama.g")" = "$tests/golden/chat/chat-llama.gguf" ] || fail "completion of a file"
 echo "library: all well"
