@@ -1,7 +1,15 @@
 /* How much of what a test goes through one by one: all of it, under sanitizers, which make it ten times as slow, every nth. */
 #pragma once
+#include <stdbool.h>
+#include "quant/quant.h"
+
 #ifdef INFER_SANITIZED
 #define EVERY(n) (n)
 #else
 #define EVERY(n) 1
 #endif
+
+/* The types of QUANT_CODES share one kernel: where a test goes through all types for the sake of kernels, two of them do. */
+static inline bool same_kernel(enum quant_type t) {
+    return quant_info(t)->codes && t != QUANT_IQ2_XS && t != QUANT_NVFP4;
+}

@@ -3,6 +3,7 @@
  * numbers of threads among them, since each is a kernel of its own under one way of sharing. */
 #define _GNU_SOURCE /* sched_getaffinity */
 #include "test.h"
+#include "pace.h"
 #include "tools/file/synth.h"
 #include "cpu/cpu_isa.h"
 #include "base/host.h"
@@ -123,6 +124,7 @@ static bool absent(const char *isa) {
 static void every_weight_type(void **state) {
     (void)state;
     for (int type = 0; type < QUANT_COUNT; type++) {
+        if (same_kernel((enum quant_type)type)) continue;
         struct infer_model *m = model("tiny", quant_info((enum quant_type)type)->name);
         for (int i = 0; i < 4; i++)
             if (!absent(isas[i]))

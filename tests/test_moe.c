@@ -237,7 +237,8 @@ static double tolerance_of(enum quant_type t) { return cpu_is_float(t) ? TOL_OP_
 static void experts_every_format(void **state) {
     (void)state;
     for (int type = 0; type < QUANT_COUNT; type++)
-        for (int i = type % 2; i < SHAPES; i += type == QUANT_F32 ? 1 : 2 * EVERY(2)) {
+        for (int i = same_kernel((enum quant_type)type) ? SHAPES : type % 2; i < SHAPES;
+             i += type == QUANT_F32 ? 1 : 2 * EVERY(2)) {
             enum quant_type t = (enum quant_type)type;
             bool plain = quant_info(t)->elems == 1, few = shapes[i].hit < shapes[i].E;
             int k = plain && shapes[i].k == 256 ? 77 : shapes[i].k;

@@ -6,6 +6,7 @@
 #include "base/host.h"
 #include "seam/weight.h"
 #include "draw_cases.h"
+#include "pace.h"
 
 #include <sched.h>
 #include <signal.h>
@@ -19,9 +20,9 @@ static void matmul_every_format(void **state) {
     (void)state;
     for (int type = 0; type < QUANT_COUNT; type++) {
         const struct quant_info *q = quant_info((enum quant_type)type);
-        int ks[] = {q->elems == 1 ? 77 : (int)q->elems * (q->elems == 256 ? 1 : 9),
-                    q->elems == 256 ? 2304 : 2112, 32};
-        for (int i = 0; i < (q->elems == 256 ? 2 : 3); i++) {
+        const int block = (int)q->elems, long_k = block == 256 ? 2304 : block == 128 ? 2176 : 2112;
+        int ks[] = {block == 1 ? 77 : block * (block == 256 ? 1 : 9), long_k, block == 1 ? 32 : block};
+        for (int i = 0; i < (same_kernel(q->type) ? 1 : block == 256 ? 2 : 3); i++) {
             struct bench b = {.matmul = true};
             bool plain = q->elems == 1;
             add_member(&b, q->type, i == 1 ? 19 : 35, ks[i], i == 0);
@@ -209,6 +210,7 @@ static void attention(void **state) {
 static void heads(void **state) {
     (void)state;
     for (int type = 0; type < QUANT_COUNT; type++) {
+        if (same_kernel((enum quant_type)type)) continue;
         const struct quant_info *q = quant_info((enum quant_type)type);
         static const int sizes[][3] = {{1, 35, 0}, {3, 19, 5}, {7, 64, 16}}; /* heads, rows, rest */
         for (int i = 0; i < 3; i++) {

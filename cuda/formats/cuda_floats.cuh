@@ -10,7 +10,13 @@ struct half_format {
         const uint16_t *h = (const uint16_t *)s;
         for (int c = 0; c < 32; c++) {
             uint16_t v[8];
-            for (int j = 0; j < 8; j++) v[j] = k0 + c * 8 + j < k ? h[k0 + c * 8 + j] : 0;
+            for (int j = 0; j < 8; j++) {
+                const int at = k0 + c * 8 + j;
+                if constexpr (S::to_half)
+                    v[j] = at < k ? S::half(s, at) : 0;
+                else
+                    v[j] = at < k ? h[at] : 0;
+            }
             *(uint4 *)(u + ((2 * (c >> 2) + (row >> 3)) * 32 + (row & 7) * 4 + (c & 3)) * 16) =
                 *(const uint4 *)v;
         }
@@ -37,6 +43,8 @@ template <> struct format<LAYOUT_F32> {
 };
 // (no codes: repack of floats asks for none)
 struct no_codes {
+    static constexpr bool to_half =
+        false; // true: of a row's column k the file has no half, but half(row, k) is one
     DEV int code(const uint8_t *, int) { return 0; }
 };
 template <> struct src<QUANT_F32> : no_codes {};

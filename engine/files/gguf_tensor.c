@@ -5,30 +5,45 @@
 
 /* ---- types ---- */
 
-/* Types of GGUF files that are not in quant.def; why a file with one is refused. */
+/* Types that are not in quant.def; why a file with one is refused. */
+enum origin { ELSEWHERE, REMOVED, IK, PRISM };
+static const struct {
+    uint32_t type;
+    const char *name;
+    enum origin origin;
+} refused[] = {
+    {4, "Q4_2", REMOVED},        {5, "Q4_3", REMOVED},        {9, "Q8_1", ELSEWHERE},
+    {15, "Q8_K", ELSEWHERE},     {24, "I8", ELSEWHERE},       {25, "I16", ELSEWHERE},
+    {26, "I32", ELSEWHERE},      {27, "I64", ELSEWHERE},      {28, "F64", ELSEWHERE},
+    {31, "Q4_0_4_4", REMOVED},   {32, "Q4_0_4_8", REMOVED},   {33, "Q4_0_8_8", REMOVED},
+    {36, "IQ4_NL_4_4", REMOVED}, {37, "IQ4_NL_4_8", REMOVED}, {38, "IQ4_NL_8_8", REMOVED},
+    {133, "Q6_0", IK},           {134, "IQ1_BN", IK},         {135, "IQ2_BN", IK},
+    {137, "IQ2_K", IK},          {138, "IQ3_K", IK},          {139, "IQ4_K", IK},
+    {140, "IQ5_K", IK},          {141, "IQ6_K", IK},          {142, "PQ2_0", PRISM},
+    {143, "PTQ1_0", PRISM},      {144, "IQ4_KS", IK},         {145, "IQ2_KS", IK},
+    {146, "IQ4_KSS", IK},        {152, "IQ5_KS", IK},         {153, "IQ2_KT", IK},
+    {154, "IQ3_KT", IK},         {155, "IQ4_KT", IK},         {156, "IQ3_KS", IK},
+    {157, "IQ2_KL", IK},         {158, "IQ1_KT", IK},
+};
+
 static enum infer_status refuse_type(const struct gguf_cursor *c, uint32_t type) {
-    static const struct {
-        uint32_t type;
-        const char *name;
-        bool removed; /* from the format itself */
-    } known[] = {
-        {4, "Q4_2", true},      {5, "Q4_3", true},        {9, "Q8_1", false},       {15, "Q8_K", false},
-        {16, "IQ2_XXS", false}, {17, "IQ2_XS", false},    {18, "IQ3_XXS", false},   {19, "IQ1_S", false},
-        {21, "IQ3_S", false},   {22, "IQ2_S", false},     {24, "I8", false},        {25, "I16", false},
-        {26, "I32", false},     {27, "I64", false},       {28, "F64", false},       {29, "IQ1_M", false},
-        {31, "Q4_0_4_4", true}, {32, "Q4_0_4_8", true},   {33, "Q4_0_8_8", true},   {34, "TQ1_0", false},
-        {35, "TQ2_0", false},   {36, "IQ4_NL_4_4", true}, {37, "IQ4_NL_4_8", true}, {38, "IQ4_NL_8_8", true},
-        {40, "NVFP4", false},
-    };
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        if (known[i].type != type) continue;
-        if (known[i].removed)
+    static const char other[] = "take a file of the model in a type of llama.cpp, as IQ4_XS or Q4_K";
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        const char *name = refused[i].name;
+        if (refused[i].type != type) continue;
+        if (refused[i].origin == REMOVED)
             return gguf_fail(c, INFER_E_INPUT,
-                             "type %s (%u) was removed from the format; quantize the model again",
-                             known[i].name, type);
-        return gguf_fail(c, INFER_E_UNSUPPORTED, "type %s (%u) is not supported by this build", known[i].name,
-                         type);
+                             "type %s (%u) was removed from the format; quantize the model again", name,
+                             type);
+        if (refused[i].origin == ELSEWHERE)
+            return gguf_fail(c, INFER_E_UNSUPPORTED, "type %s (%u) is no type of weights", name, type);
+        return gguf_fail(c, INFER_E_UNSUPPORTED, "type %s (%u) is of the fork %s alone; %s", name, type,
+                         refused[i].origin == IK ? "ik_llama.cpp" : "PrismML", other);
     }
+    if (type >= 202 && type <= 399)
+        return gguf_fail(c, INFER_E_UNSUPPORTED,
+                         "type %u is of the fork ik_llama.cpp alone (weights in another order); %s", type,
+                         other);
     return gguf_fail(c, INFER_E_INPUT, "type %u is unknown", type);
 }
 

@@ -2,7 +2,9 @@
 
 static const struct quant_info table[QUANT_COUNT] = {
 #define QUANT(id, gguf, name, elems, bytes)                                                                  \
-    {QUANT_##id, gguf, name, elems, bytes, quant_##id##_decode, quant_##id##_encode},
+    {QUANT_##id, gguf, name, elems, bytes, quant_##id##_decode, quant_##id##_encode, NULL},
+#define QUANT_CODES(id, gguf, name, elems, bytes)                                                            \
+    {QUANT_##id, gguf, name, elems, bytes, quant_##id##_decode, quant_##id##_encode, quant_##id##_codes},
 #include "quant/quant.def"
 };
 

@@ -38,6 +38,9 @@ struct quant_info {
     /* blocks = encode(x[n]); n a multiple of elems; importance[n] weighs the squared error, NULL: large values
      * count more than small ones (quant_search.c) */
     void (*encode)(void *blocks, const float *x, size_t n, const float *importance);
+    /* code[n] and d[n / 16]: the values, or as near as 8 bits come, are d[i / 16] * code[i]; n a multiple of elems. NULL: not a
+     * row of QUANT_CODES */
+    void (*codes)(int8_t *code, float *d, const void *blocks, size_t n);
 };
 
 /* One row per type; aborts for a value outside the enum. */
@@ -110,6 +113,54 @@ struct block_IQ4_XS {
 };
 struct block_MXFP4 {
     uint8_t e;
+    uint8_t q[16];
+};
+struct block_IQ2_XXS {
+    uint16_t d, q[32];
+};
+struct block_IQ2_XS {
+    uint16_t d, q[32];
+    uint8_t sc[8];
+};
+struct block_IQ2_S {
+    uint16_t d;
+    uint8_t q[32], sg[32], h[8], sc[8];
+};
+struct block_IQ3_XXS {
+    uint16_t d;
+    uint8_t q[64];
+    uint16_t a[16];
+};
+struct block_IQ3_S {
+    uint16_t d;
+    uint8_t q[64], h[8], sg[32], sc[4];
+};
+struct block_IQ1_S {
+    uint16_t d;
+    uint8_t q[32];
+    uint16_t h[8];
+};
+struct block_IQ1_M {
+    uint8_t q[32], h[16];
+    uint16_t sc[4];
+};
+struct block_TQ1_0 {
+    uint8_t q[48], h[4];
+    uint16_t d;
+};
+struct block_TQ2_0 {
+    uint8_t q[64];
+    uint16_t d;
+};
+struct block_NVFP4 {
+    uint8_t s[4], q[32];
+};
+struct block_Q1_0 {
+    uint16_t d;
+    uint8_t q[16];
+};
+struct block_Q2_0 {
+    uint16_t d;
     uint8_t q[16];
 };
 

@@ -8,6 +8,11 @@
     void quant_##id##_encode(void *blocks, const float *x, size_t n, const float *importance);
 #include "quant/quant.def"
 
+#define QUANT_FLOAT(...)
+#define QUANT(...)
+#define QUANT_CODES(id, ...) void quant_##id##_codes(int8_t *code, float *d, const void *blocks, size_t n);
+#include "quant/quant.def"
+
 /* The eight 6-bit (scale, min) pairs of Q4_K and Q5_K in 12 bytes; j is 0..7. Capital letters are scales
  * A..H, small ones mins a..h, the letter's high two bits ride in bytes 0..7 of the pair four earlier:
  *

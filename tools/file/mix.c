@@ -155,6 +155,15 @@ enum quant_type mix_type(const struct mix *m, const struct mix_model *model, con
     case QUANT_Q2_K:
     case QUANT_Q3_K:
     case QUANT_IQ4_XS:
+    case QUANT_IQ3_S:
+    case QUANT_IQ3_XXS:
+    case QUANT_IQ2_S:
+    case QUANT_IQ2_XS:
+    case QUANT_IQ2_XXS:
+    case QUANT_IQ1_M:
+    case QUANT_IQ1_S:
+    case QUANT_TQ1_0:
+    case QUANT_TQ2_0:
         t = QUANT_IQ4_NL;
         break;
     case QUANT_Q4_K:

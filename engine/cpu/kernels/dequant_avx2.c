@@ -51,6 +51,11 @@ INLINE void spill16(struct sub16 h, float *d, float *g) {
         }                                                                                                    \
     }
 #define QUANT_FLOAT(...)
+#define QUANT_CODES(id, ...)                                                                                 \
+    static void f32_##id(void *y, const void *w, const uint8_t *end, int k) {                                \
+        (void)end;                                                                                           \
+        quant_info(QUANT_##id)->decode(y, w, (size_t)k);                                                     \
+    }
 #define QUANT(id, gguf, name, elems, bytes) UNPACK(id, 256 / (elems) * (bytes))
 #include "quant/quant.def"
 

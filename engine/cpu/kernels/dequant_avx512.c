@@ -63,9 +63,11 @@ INLINE void spill16(struct sub16 h, float *d, float *g) {
         }                                                                                                    \
     }
 #define QUANT_FLOAT(...)
+#define QUANT_CODES(...)
 #define QUANT(id, gguf, name, elems, bytes) UNPACK(id, 256 / (elems) * (bytes), put_f32, f32)
 #include "quant/quant.def"
 #define QUANT_FLOAT(...)
+#define QUANT_CODES(...)
 #define QUANT(id, gguf, name, elems, bytes) UNPACK(id, 256 / (elems) * (bytes), put_bf16, bf16)
 #include "quant/quant.def"
 
@@ -114,6 +116,29 @@ static void bf16_bf16(void *y, const void *w, const uint8_t *end, int k) {
         put_bf16_half(y, i, _mm256_maskz_loadu_epi16(m, (const uint16_t *)w + i));
     }
 }
+
+/* ---- the types that share one kernel (gemm_codes.h) ---- */
+
+static void bf16_of_codes(const struct quant_info *q, void *y, const uint8_t *w, int k) {
+    float x[256];
+    for (int at = 0; at < k; at += 256, w += quant_row_bytes(q, 256)) {
+        const int n = k - at < 256 ? k - at : 256;
+        q->decode(x, w, (size_t)n);
+        bf16_f32((uint16_t *)y + at / 32 * CPU_TILE_ELEMS, x, NULL, n);
+    }
+}
+#define QUANT_FLOAT(...)
+#define QUANT(...)
+#define QUANT_CODES(id, ...)                                                                                 \
+    static void f32_##id(void *y, const void *w, const uint8_t *end, int k) {                                \
+        (void)end;                                                                                           \
+        quant_info(QUANT_##id)->decode(y, w, (size_t)k);                                                     \
+    }                                                                                                        \
+    static void bf16_##id(void *y, const void *w, const uint8_t *end, int k) {                               \
+        (void)end;                                                                                           \
+        bf16_of_codes(quant_info(QUANT_##id), y, w, k);                                                      \
+    }
+#include "quant/quant.def"
 
 cpu_dequant_fn *const cpu_dequant_f32_avx512[QUANT_COUNT] = {
     [QUANT_F32] = f32_f32,

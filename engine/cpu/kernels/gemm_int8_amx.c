@@ -112,11 +112,13 @@ INLINE void multiply_tiles(uint8_t *copy, int n_row, int k, struct cpu_x x, floa
         multiply_tiles(copy, n, k, x, out, centred_##id, BYTES, id##_COLS, id##_MIN);                        \
     }
 #define QUANT_FLOAT(...)
+#define QUANT_CODES(...)
 #define QUANT(id, gguf, name, elems, bytes) TILES_OF(id, 256 / (elems) * (bytes))
 #include "quant/quant.def"
 
 cpu_tiles_fn *const cpu_gemm_int8_amx[QUANT_COUNT] = {
 #define QUANT_FLOAT(...)
+#define QUANT_CODES(...)
 #define QUANT(id, gguf, name, elems, bytes) [QUANT_##id] = id##_TILES ? tiles_##id : NULL,
 #include "quant/quant.def"
 };

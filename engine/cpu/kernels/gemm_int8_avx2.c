@@ -1,9 +1,11 @@
 /* Matmuls on panels of weight rows with AVX2. */
 #include "cpu/kernels/gemm_int8.h"
 #include "cpu/kernels/gemm_int16.h"
+#include "cpu/kernels/gemm_codes.h"
 
 #define QUANT_FLOAT(...)
 #define QUANT(id, gguf, name, elems, bytes) ROWS_OF(id, 256 / (elems) * (bytes))
+#define QUANT_CODES(id, ...)                ROWS_OF_CODES(id)
 #include "quant/quant.def"
 
 cpu_row_fn *const cpu_gemm_int8_avx2[QUANT_COUNT] = {
@@ -13,12 +15,14 @@ cpu_row_fn *const cpu_gemm_int8_avx2[QUANT_COUNT] = {
 };
 
 #define QUANT_FLOAT(...)
+#define QUANT_CODES(...)
 #define QUANT(id, gguf, name, elems, bytes) ROWS16_CODES(id, 256 / (elems) * (bytes))
 #include "quant/quant.def"
 cpu_row_fn *const cpu_gemm_int16_avx2[QUANT_COUNT] = {
     [QUANT_F16] = rows16_F16,
     [QUANT_BF16] = rows16_BF16,
 #define QUANT_FLOAT(...)
+#define QUANT_CODES(...)
 #define QUANT(id, gguf, name, elems, bytes) [QUANT_##id] = id##_WIDE ? rows16_##id : NULL,
 #include "quant/quant.def"
 };

@@ -1,9 +1,11 @@
 /* Matmuls on panels of weight rows with AVX2 with VNNI in its VEX form. */
 #include "cpu/kernels/gemm_int8.h"
 #include "cpu/kernels/gemm_int16.h"
+#include "cpu/kernels/gemm_codes.h"
 
 #define QUANT_FLOAT(...)
 #define QUANT(id, gguf, name, elems, bytes) ROWS_OF(id, 256 / (elems) * (bytes))
+#define QUANT_CODES(id, ...)                ROWS_OF_CODES(id)
 #include "quant/quant.def"
 
 cpu_row_fn *const cpu_gemm_int8_avxvnni[QUANT_COUNT] = {

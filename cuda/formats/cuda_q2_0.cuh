@@ -1,0 +1,9 @@
+// Q2_0: codes of two bits, less one, a scale for 64 columns; on the card as Q4_0.
+#pragma once
+#include "cuda/formats/cuda_q4_0.cuh"
+
+template <> struct src<QUANT_Q2_0> {
+    DEV const block_Q2_0 &b(const uint8_t *r, int k) { return ((const block_Q2_0 *)r)[k >> 6]; }
+    DEV int code(const uint8_t *r, int k) { return (b(r, k).q[k >> 2 & 15] >> (2 * (k & 3)) & 3) - 1; }
+    DEV uint32_t d(const uint8_t *r, int k) { return b(r, k).d; }
+};

@@ -1,0 +1,161 @@
+/* Codes of 8 bits with scales: decoding by way of them, and the search for points of a codebook. */
+#include <math.h>
+#include "quant/quant_codes.h"
+
+void quant_decode_codes(float *y, const void *blocks, size_t n, enum quant_type type) {
+    const struct quant_info *q = quant_info(type);
+    int8_t code[256];
+    float d[16];
+    for (const uint8_t *b = blocks; n; n -= q->elems, b += q->bytes, y += q->elems) {
+        q->codes(code, d, b, q->elems);
+        for (uint32_t i = 0; i < q->elems; i++) y[i] = d[i / 16] * (float)code[i];
+    }
+}
+
+/* ---- a plain scale ---- */
+
+static float plain_error(const float *x, const float *w, int n, int lo, int hi, float d, double *xq,
+                         double *qq) {
+    float inverse = quant_inverse(d), error = 0;
+    *xq = *qq = 0;
+    for (int i = 0; i < n; i++) {
+        float q = (float)quant_code(x[i] * inverse, lo, hi), e = x[i] - d * q;
+        error += w[i] * e * e;
+        *xq += (double)(w[i] * x[i] * q), *qq += (double)(w[i] * q * q);
+    }
+    return error;
+}
+
+float quant_fit_plain(const float *x, const float *w, int n, int lo, int hi) {
+    enum { STARTS = 12, ROUNDS = 4 };
+    float largest = 0, best = 0, least = INFINITY;
+    for (int i = 0; i < n; i++)
+        if (fabsf(x[i]) > largest && isfinite(x[i])) largest = fabsf(x[i]);
+    for (int start = 0; start < STARTS && largest > 0; start++) {
+        float d = largest * (1 - 0.07f * (float)start) / (float)(hi > -lo ? hi : -lo);
+        for (int sign = 0; sign < 1 + (hi != -lo); sign++, d = -d) {
+            float at = d;
+            for (int round = 0; round < ROUNDS; round++) {
+                double xq, qq;
+                float half = quant_half_of(at), error = plain_error(x, w, n, lo, hi, half, &xq, &qq);
+                if (error < least) least = error, best = half;
+                if (!(qq > 0)) break;
+                at = (float)(xq / qq);
+            }
+        }
+    }
+    return best;
+}
+
+/* ---- points of a codebook ---- */
+
+/* Eight values or four as the encoder sees them: what each level of each would cost. */
+struct costs {
+    float half[2][256]; /* of the first and second half of a point's bits */
+};
+
+static void make_costs(struct costs *c, const struct quant_book *b, const float *x, const float *w, float t,
+                       float plus) {
+    const int bits = b->len == 8 ? 2 : 3, values = b->len / 2, levels = 1 << bits;
+    for (int h = 0; h < 2; h++) {
+        float one[4][8];
+        for (int i = 0; i < values; i++)
+            for (int l = 0; l < levels; l++) {
+                float e = x[h * values + i] - t * ((float)b->level[l] + plus);
+                one[i][l] = w[h * values + i] * e * e;
+            }
+        for (int at = 0; at < 1 << bits * values; at++) {
+            float sum = 0;
+            for (int i = 0; i < values; i++) sum += one[i][at >> bits * i & (levels - 1)];
+            c->half[h][at] = sum;
+        }
+    }
+}
+
+static float nearest_point(const struct quant_book *b, const float *x, const float *w, float t, float plus,
+                           uint16_t *index) {
+    const int bits = b->len == 8 ? 8 : 6, mask = (1 << bits) - 1;
+    struct costs c;
+    float least = INFINITY;
+    make_costs(&c, b, x, w, t, plus);
+    *index = 0;
+    for (int i = 0; i < b->n; i++) {
+        float cost = c.half[0][b->point[i] & mask] + c.half[1][b->point[i] >> bits];
+        if (cost < least) least = cost, *index = (uint16_t)i;
+    }
+    return least;
+}
+
+/* A scale for a group, as if every value could have its own level. */
+static float start_scale(const struct quant_book *b, const float *x, const float *w) {
+    const int levels = b->len == 8 ? 3 : 8;
+    const float top = b->plus ? 9 : (float)b->level[levels - 1];
+    float largest = 0, best = 0, least = INFINITY;
+    for (int i = 0; i < b->group; i++)
+        if (isfinite(x[i]) && fabsf(x[i]) > largest) largest = fabsf(x[i]);
+    for (int k = 0; k < 10 && largest > 0; k++) {
+        float t = largest / top * (1.1f - 0.07f * (float)k), error = 0;
+        for (int i = 0; i < b->group; i++) {
+            float near = INFINITY;
+            for (int l = 0; l < levels; l++) {
+                float e = b->plus ? x[i] - t * (float)b->level[l] : fabsf(x[i]) - t * (float)b->level[l];
+                near = e * e < near ? e * e : near;
+            }
+            error += w[i] * near;
+        }
+        if (error < least) least = error, best = t;
+    }
+    return best;
+}
+
+/* Signs of eight values, and in *y the values times them: not below 0, but for one where their number would be odd. */
+static uint8_t take_signs(const struct quant_book *b, const float *x, const float *w, float *y) {
+    unsigned signs = 0;
+    int cheapest = 0;
+    for (int i = 0; i < 8; i++) {
+        y[i] = fabsf(x[i]);
+        if (x[i] < 0) signs |= 1u << i;
+        if (w[i] * y[i] < w[cheapest] * y[cheapest]) cheapest = i;
+    }
+    if (b->even && __builtin_parity(signs)) signs ^= 1u << cheapest, y[cheapest] = -y[cheapest];
+    return (uint8_t)signs;
+}
+
+/* The points of so many values at scale t: which give the least error with one thing added. */
+static void choose_points(struct quant_chosen *out, const struct quant_book *b, const float *x,
+                          const float *w, int at, float t) {
+    uint16_t index[2][4];
+    float error[2] = {0, 0}, y[8];
+    for (int sign = 0; sign < (b->plus ? 2 : 1); sign++)
+        for (int i = 0; i < b->together; i += 8) {
+            if (!b->plus) out->signs[(at + i) / 8] = take_signs(b, x + i, w + i, y);
+            for (int k = 0; k < 8; k += b->len)
+                error[sign] +=
+                    nearest_point(b, b->plus ? x + i : y + k, w + i + k, t,
+                                  !b->plus ? 0
+                                  : sign   ? -1.0f
+                                           : 1.0f,
+                                  b->plus ? &index[sign][i / 8] : &out->index[(at + i + k) / b->len]);
+        }
+    const int taken = error[1] < error[0];
+    for (int i = 0; i < b->together / 8 && b->plus; i++) {
+        out->minus[at / 8 + i] = (uint8_t)taken;
+        out->index[at / 8 + i] = index[taken][i];
+    }
+}
+
+void quant_choose(struct quant_chosen *out, const struct quant_book *b, const float *x, const float *w) {
+    float t[16], largest = 0;
+    memset(out, 0, sizeof *out);
+    for (int g = 0; g < 256 / b->group; g++) {
+        t[g] = start_scale(b, x + g * b->group, w + g * b->group);
+        if (t[g] > largest) largest = t[g];
+    }
+    out->d = quant_half_of(largest / (b->unit * (float)b->most));
+    for (int g = 0; g < 256 / b->group; g++) {
+        float unit = out->d * b->unit, s = (t[g] * quant_inverse(unit) - 1) * 0.5f;
+        out->scale[g] = (uint8_t)quant_code(s, 0, b->most / 2);
+        for (int i = g * b->group; i < (g + 1) * b->group; i += b->together)
+            choose_points(out, b, x + i, w + i, i, unit * (float)(2 * out->scale[g] + 1));
+    }
+}

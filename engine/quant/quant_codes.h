@@ -1,0 +1,54 @@
+/* Formats whose values are codes of 8 bits with a scale for 16: the rows QUANT_CODES of quant.def. Their blocks become codes before
+ * anything multiplies them, so that they share one kernel; decoding them is that and one product. Private to the engine. */
+#pragma once
+#include <stdbool.h>
+#include "quant/quant_search.h"
+
+/* The points of the codebooks (quant_grids.c): magnitudes; IQ1: 8 times the value, plus 8. */
+extern const uint64_t quant_grid_iq2_xxs[256], quant_grid_iq2_xs[512], quant_grid_iq2_s[1024],
+    quant_grid_iq1_s[2048];
+extern const uint32_t quant_grid_iq3_xxs[256], quant_grid_iq3_s[512];
+
+/* y[n] out of blocks by way of codes. */
+void quant_decode_codes(float *y, const void *blocks, size_t n, enum quant_type type);
+#define QUANT_DECODE_BY_CODES(id)                                                                            \
+    void quant_##id##_decode(float *y, const void *blocks, size_t n) {                                       \
+        quant_decode_codes(y, blocks, n, QUANT_##id);                                                        \
+    }
+
+/* The eighth sign of seven makes their number even. */
+static inline unsigned quant_even_signs(unsigned seven) {
+    return seven | (unsigned)__builtin_parity(seven) << 7;
+}
+/* Eight magnitudes from 1 to 127 (bytes of v) with signs; bit i of signs: value i is negative. */
+static inline void quant_put_signed(int8_t *code, uint64_t v, unsigned signs) {
+    const uint64_t bits = signs * 0x0101010101010101u & 0x8040201008040201u;
+    const uint64_t ones = (bits + 0x7f7f7f7f7f7f7f7fu) >> 7 & 0x0101010101010101u;
+    v = (v ^ ones * 255) + ones;
+    memcpy(code, &v, 8);
+}
+
+/* Scale d of x[n] ~ d * q, q in lo .. hi, for groups of any size. */
+float quant_fit_plain(const float *x, const float *w, int n, int lo, int hi);
+
+/* A codebook for the encoder: points of len values, whose signs are apart, or (plus) to which an eighth is added or taken. */
+struct quant_book {
+    const uint16_t *point; /* [n]: places among the levels */
+    int n, len;            /* len: 8 values of 2 bits, or 4 of 3 */
+    int8_t level[8];       /* magnitudes; plus: 8 times the value */
+    bool plus, even;       /* even: the number of signs of eight values is */
+    int group, together;   /* columns that share a scale, and what is added */
+    int most;              /* scales are 1, 3 .. most times unit times d */
+    float unit;
+};
+/* What it chose for 256 values. */
+struct quant_chosen {
+    float d;            /* a half */
+    uint8_t scale[16];  /* of each group, 0 .. most / 2 */
+    uint16_t index[64]; /* of each point */
+    uint8_t signs[32];  /* of each eight values */
+    uint8_t minus[32];  /* of each eight values: an eighth is taken */
+};
+void quant_choose(struct quant_chosen *out, const struct quant_book *book, const float *x, const float *w);
+extern const uint16_t quant_points_iq2_xxs[256], quant_points_iq2_xs[512], quant_points_iq2_s[1024],
+    quant_points_iq1_s[2048], quant_points_iq3_xxs[256], quant_points_iq3_s[512];

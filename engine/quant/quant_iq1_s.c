@@ -1,0 +1,53 @@
+/* IQ1_S: 256 values in 32 points of 8, out of a codebook of 2,048 with -1, 0 and 1, all of a group of 32 an eighth more or less.
+ *
+ *     byte 0      2             34                      50
+ *          | d    | q[32]       | h[8] of 16 bits       |
+ *
+ *     q: low eight bits of the index; h: of a group, bits 3 l .. 3 l + 2 the high bits of point l, bits 12 .. 14 the scale s, bit 15
+ *     set: an eighth less.
+ *
+ *     x[i] = d * (2 s + 1) * (value +- 1/8)          d: binary16
+ *
+ * Codes are 8 times that. source: ggml's block_iq1_s. */
+#include "quant/quant_codes.h"
+
+void quant_IQ1_S_codes(int8_t *code, float *d, const void *blocks, size_t n) {
+    const struct block_IQ1_S *b = blocks;
+    for (size_t i = 0; i < n / 256; i++, b++)
+        for (int g = 0; g < 8; g++, d += 2) {
+            d[0] = d[1] = f16_to_f32(b->d) * (float)(2 * (b->h[g] >> 12 & 7) + 1) * 0.125f;
+            for (int l = 0; l < 4; l++, code += 8) {
+                memcpy(code, &quant_grid_iq1_s[b->q[4 * g + l] | (b->h[g] >> 3 * l & 7) << 8], 8);
+                for (int j = 0; j < 8; j++) code[j] = (int8_t)(code[j] - (b->h[g] >> 15 ? 9 : 7));
+            }
+        }
+}
+QUANT_DECODE_BY_CODES(IQ1_S)
+
+static const struct quant_book book = {.point = quant_points_iq1_s,
+                                       .n = 2048,
+                                       .len = 8,
+                                       .level = {-8, 0, 8},
+                                       .plus = true,
+                                       .group = 32,
+                                       .together = 32,
+                                       .most = 15,
+                                       .unit = 0.125f};
+
+void quant_IQ1_S_encode(void *blocks, const float *x, size_t n, const float *importance) {
+    struct block_IQ1_S *b = blocks;
+    struct quant_chosen c;
+    float own[256];
+    for (size_t i = 0; i < n / 256; i++, b++, x += 256) {
+        quant_choose(&c, &book, x, quant_weights(importance ? importance + i * 256 : NULL, x, own, 256));
+        memset(b, 0, sizeof *b);
+        b->d = f32_to_f16(c.d);
+        for (int g = 0; g < 8; g++) {
+            b->h[g] = (uint16_t)(c.scale[g] << 12 | c.minus[4 * g] << 15);
+            for (int l = 4 * g; l < 4 * g + 4; l++) {
+                b->q[l] = (uint8_t)c.index[l];
+                b->h[g] |= (uint16_t)(c.index[l] >> 8 << l % 4 * 3);
+            }
+        }
+    }
+}

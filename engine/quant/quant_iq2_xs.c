@@ -1,0 +1,45 @@
+/* IQ2_XS: as IQ2_XXS with a codebook of 512 points and a scale for 16 values.
+ *
+ *     byte 0      2                                   66      74
+ *          | d    | q[32] of 16 bits                  | sc[8] |
+ *
+ *     q: bits 0 .. 8 the index of a point of 8 values, 9 .. 15 the signs of seven; sc: the scales s, two a byte, low four bits first.
+ *
+ *     x[i] = d * (1/2 + s) * 1/4 * magnitude * sign          d: binary16
+ *
+ * source: ggml's block_iq2_xs. */
+#include "quant/quant_codes.h"
+
+void quant_IQ2_XS_codes(int8_t *code, float *d, const void *blocks, size_t n) {
+    const struct block_IQ2_XS *b = blocks;
+    for (size_t i = 0; i < n / 256; i++, b++)
+        for (int l = 0; l < 32; l++, code += 8) {
+            if (l % 2 == 0)
+                *d++ = f16_to_f32(b->d) * (0.5f + (float)(b->sc[l / 4] >> l / 2 % 2 * 4 & 15)) * 0.25f;
+            quant_put_signed(code, quant_grid_iq2_xs[b->q[l] & 511], quant_even_signs(b->q[l] >> 9));
+        }
+}
+QUANT_DECODE_BY_CODES(IQ2_XS)
+
+static const struct quant_book book = {.point = quant_points_iq2_xs,
+                                       .n = 512,
+                                       .len = 8,
+                                       .level = {8, 25, 43},
+                                       .even = true,
+                                       .group = 16,
+                                       .together = 8,
+                                       .most = 31,
+                                       .unit = 0.125f};
+
+void quant_IQ2_XS_encode(void *blocks, const float *x, size_t n, const float *importance) {
+    struct block_IQ2_XS *b = blocks;
+    struct quant_chosen c;
+    float own[256];
+    for (size_t i = 0; i < n / 256; i++, b++, x += 256) {
+        quant_choose(&c, &book, x, quant_weights(importance ? importance + i * 256 : NULL, x, own, 256));
+        memset(b, 0, sizeof *b);
+        b->d = f32_to_f16(c.d);
+        for (int l = 0; l < 32; l++) b->q[l] = (uint16_t)(c.index[l] | (c.signs[l] & 127) << 9);
+        for (int g = 0; g < 16; g++) b->sc[g / 2] |= (uint8_t)(c.scale[g] << g % 2 * 4);
+    }
+}

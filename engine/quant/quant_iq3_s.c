@@ -1,0 +1,53 @@
+/* IQ3_S: as IQ3_XXS with a codebook of 512 magnitudes 1, 3 .. 15 and all signs.
+ *
+ *     byte 0      2             66     74            106     110
+ *          | d    | q[64]       | h[8] | sg[32]      | sc[4] |
+ *
+ *     q: low eight bits of the index of a point of 4 values, h: the ninth, of eight points a byte; sg: the signs of eight values; sc: the
+ *     scales s of 8 groups of 32, two a byte, low four bits first.
+ *
+ *     x[i] = d * (1 + 2 s) * magnitude * sign          d: binary16
+ *
+ * source: ggml's block_iq3_s. */
+#include "quant/quant_codes.h"
+
+void quant_IQ3_S_codes(int8_t *code, float *d, const void *blocks, size_t n) {
+    const struct block_IQ3_S *b = blocks;
+    for (size_t i = 0; i < n / 256; i++, b++)
+        for (int l = 0; l < 32; l++, code += 8) {
+            const uint8_t *q = b->q + 2 * l;
+            const int g = l / 4, h = b->h[g] >> l % 4 * 2;
+            if (l % 2 == 0) *d++ = f16_to_f32(b->d) * (float)(1 + 2 * (b->sc[g / 2] >> g % 2 * 4 & 15));
+            quant_put_signed(code,
+                             quant_grid_iq3_s[q[0] | (h & 1) << 8] |
+                                 (uint64_t)quant_grid_iq3_s[q[1] | (h >> 1 & 1) << 8] << 32,
+                             b->sg[l]);
+        }
+}
+QUANT_DECODE_BY_CODES(IQ3_S)
+
+static const struct quant_book book = {.point = quant_points_iq3_s,
+                                       .n = 512,
+                                       .len = 4,
+                                       .level = {1, 3, 5, 7, 9, 11, 13, 15},
+                                       .group = 32,
+                                       .together = 8,
+                                       .most = 31,
+                                       .unit = 1};
+
+void quant_IQ3_S_encode(void *blocks, const float *x, size_t n, const float *importance) {
+    struct block_IQ3_S *b = blocks;
+    struct quant_chosen c;
+    float own[256];
+    for (size_t i = 0; i < n / 256; i++, b++, x += 256) {
+        quant_choose(&c, &book, x, quant_weights(importance ? importance + i * 256 : NULL, x, own, 256));
+        memset(b, 0, sizeof *b);
+        b->d = f32_to_f16(c.d);
+        for (int l = 0; l < 64; l++) {
+            b->q[l] = (uint8_t)c.index[l];
+            b->h[l / 8] |= (uint8_t)(c.index[l] >> 8 << l % 8);
+        }
+        memcpy(b->sg, c.signs, sizeof b->sg);
+        for (int g = 0; g < 8; g++) b->sc[g / 2] |= (uint8_t)(c.scale[g] << g % 2 * 4);
+    }
+}
