@@ -21,6 +21,13 @@ static void fail(struct request *r, enum infer_status st) {
     snprintf(r->message, sizeof r->message, "%s", err_message());
 }
 
+static void drained(struct request *r);
+
+void request_fail(struct request *r, enum infer_status st) {
+    fail(r, st);
+    if (r->n_part == 0) drained(r);
+}
+
 /* The answer is whole: what was held back is text. */
 static void finish(struct request *r, enum request_why why) {
     r->why = why;
@@ -32,10 +39,28 @@ static void finish(struct request *r, enum request_why why) {
 /* No step has anything of it: what was computed ahead is dropped. */
 static void drained(struct request *r) {
     struct infer_engine *e = r->sched->engine;
-    if (infer_seq_length(e, r->p.seq) <= r->figures.n_held) return;
-    enum infer_status st = infer_seq_rewind(e, r->p.seq, r->figures.n_held);
-    r->figures.n_held = infer_seq_length(e, r->p.seq);
-    if (st && r->why != REQUEST_FAILED) fail(r, st);
+    if (r->why != REQUEST_FAILED && r->why != REQUEST_CANCELLED) admit_saw(r->sched, r->figures.n_answer);
+    if (r->p.seq < 0) return;
+    if (infer_seq_length(e, r->p.seq) > r->figures.n_held) {
+        enum infer_status st = infer_seq_rewind(e, r->p.seq, r->figures.n_held);
+        r->figures.n_held = infer_seq_length(e, r->p.seq);
+        if (st && r->why != REQUEST_FAILED) fail(r, st);
+    }
+    if (!r->own_seq) return;
+    infer_seq_close(e, r->p.seq);
+    r->p.seq = -1;
+}
+
+void request_starves(struct request *r) {
+    if (r->decodes) {
+        finish(r, REQUEST_FULL);
+    } else {
+        err_set(INFER_E_FULL,
+                "no page is left for a prompt of %d tokens: sequences of others hold them (.kv_tokens)",
+                r->n_feed);
+        fail(r, INFER_E_FULL);
+    }
+    drained(r);
 }
 
 /* ---- rows ---- */
@@ -66,15 +91,35 @@ static int prompt_part(const struct sched *s, int from, int left, int most) {
         n = (from + n) / s->state_step * s->state_step - from;
     int page = (from + n - 1) / INFER_STATE_PAGE * INFER_STATE_PAGE;
     if (s->state_step && n == left && page - from >= INFER_STATE_PAGE) n = page - from;
-    if (s->grid && n < left && n > (from + n) % s->grid) n -= (from + n) % s->grid;
+    const int off = s->grid && n < left ? (from + n) % s->grid : 0;
+    if (n > off) return n - off;
+    return off && s->n_batch >= s->grid ? 0 : n; /* a step with more room comes */
+}
+
+static int prompt_rows(struct request *r, struct infer_row *rows, int from, int most, enum sample_by *by) {
+    const int left = r->n_feed - from, n = prompt_part(r->sched, from, left, most);
+    for (int i = 0; i < n; i++)
+        rows[i] = (struct infer_row){.id = r->feed[from + i], .pos = from + i, .seq = r->p.seq};
+    if (n && n == left && !r->chosen) *by = want_token(r, &rows[n - 1], 0);
     return n;
 }
 
-static int prompt_rows(struct request *r, struct infer_row *rows, int most, enum sample_by *by) {
-    int from = r->figures.n_held, left = r->n_feed - from, n = prompt_part(r->sched, from, left, most);
+/* Of the answer once more, what was put aside. */
+static int rows_again(const struct request *r, struct infer_row *rows, int from, int most) {
+    const int left = r->n_feed + r->n_again - from, n = left < most ? left : most;
     for (int i = 0; i < n; i++)
-        rows[i] = (struct infer_row){.id = r->feed[from + i], .pos = from + i, .seq = r->p.seq};
-    if (n && n == left) *by = want_token(r, &rows[n - 1], 0);
+        rows[i] = (struct infer_row){
+            .id = r->again[from + i - r->n_feed], .pos = from + i, .seq = r->p.seq, .decode = true};
+    return n;
+}
+
+int request_queued(const struct request *r, int *tokens) {
+    int n = 0;
+    *tokens = 0;
+    for (int i = 0; i < r->n_part; i++) {
+        n += r->part[i].n_row;
+        *tokens += r->part[i].n_out > 0;
+    }
     return n;
 }
 
@@ -82,8 +127,9 @@ static int prompt_rows(struct request *r, struct infer_row *rows, int most, enum
  * the answer is greedy: what is drawn from the second row on depends on the tokens in front. */
 static int decode_rows(struct request *r, struct infer_row *rows, const struct request_room *room,
                        enum sample_by *by) {
-    const bool ahead = r->n_part > 0, greedy = request_is_greedy(&r->p);
-    const int pos = r->figures.n_held + ahead,
+    int ahead; /* tokens */
+    const bool greedy = request_is_greedy(&r->p);
+    const int pos = r->figures.n_held + request_queued(r, &ahead),
               most = greedy || room->decode < room->logits ? room->decode : room->logits;
     int n = 0;
     if (room->decode < 1) return 0;
@@ -151,20 +197,42 @@ static enum infer_status catch_up(struct request *r) {
 
 static bool is_full(const struct request *r) { return r->decodes && r->figures.n_held >= r->sched->n_ctx; }
 
-int request_rows(struct request *r, struct infer_row *rows, const struct request_room *room) {
-    if (r->why) return 0;
-    if (r->n_part == 0) {
-        if (atomic_load(&r->cancelled)) finish(r, REQUEST_CANCELLED);
-        if (!r->why && is_full(r) && (r->p.overflow != OVERFLOW_SHIFT || r->sched->n_ctx < 8))
-            finish(r, REQUEST_FULL);
-        enum infer_status st = r->why ? INFER_OK : is_full(r) ? shift(r) : catch_up(r);
-        if (st) fail(r, st);
-        if (r->why) return 0;
+bool request_goes_on(struct request *r) {
+    if (r->why) return false;
+    if (r->n_part) return true;
+    if (atomic_load(&r->cancelled)) {
+        finish(r, REQUEST_CANCELLED);
+        drained(r);
     }
-    if (!r->decodes && r->figures.n_held == r->n_begin && r->p.on_prompt)
+    return !r->why;
+}
+
+/* What a request without rows in flight has to do before its next one; false: it ends. */
+static bool looks_up(struct request *r) {
+    if (is_full(r) && (r->p.overflow != OVERFLOW_SHIFT || r->sched->n_ctx < 8)) {
+        finish(r, REQUEST_FULL);
+    } else {
+        enum infer_status st = is_full(r) ? shift(r) : catch_up(r);
+        if (st) fail(r, st);
+    }
+    if (r->why) drained(r);
+    return !r->why;
+}
+
+int request_rows(struct request *r, struct infer_row *rows, const struct request_room *room) {
+    if (!request_goes_on(r) || r->waits || (!r->n_part && !looks_up(r))) return 0;
+    if (!r->decodes && !r->chosen && !r->n_part && r->figures.n_held == r->n_begin && r->p.on_prompt)
         r->p.on_prompt(r->p.user, 0, r->n_feed - r->n_begin);
     enum sample_by by = SAMPLE_BY_DRAW;
-    int n = r->decodes ? decode_rows(r, rows, room, &by) : prompt_rows(r, rows, room->prompt, &by);
+    int tokens, n;
+    const int from = r->figures.n_held + request_queued(r, &tokens);
+    if (r->decodes || (from >= r->n_feed && !r->chosen))
+        n = decode_rows(r, rows, room, &by);
+    else if (from < r->n_feed)
+        n = prompt_rows(r, rows, from, room->prompt, &by);
+    else
+        n = rows_again(r, rows, from, room->decode);
+    if (r->why && !r->n_part) drained(r);
     if (n && rows[n - 1].want & INFER_WANT_LOGITS && room->logits < 1) return 0; /* waits */
     if (n) r->part[r->n_part++] = (struct request_part){.n_row = n, .by = by};
     return n;
@@ -172,10 +240,12 @@ int request_rows(struct request *r, struct infer_row *rows, const struct request
 
 bool request_follows(const struct request *r) {
     const struct sched *s = r->sched;
+    int tokens;
+    const int at = r->figures.n_held + request_queued(r, &tokens);
+    if (r->why || r->n_part != 1 || !s->ahead || r->p.drafter || atomic_load(&r->cancelled)) return false;
+    if (!tokens) return at < r->n_feed + r->n_again; /* within what is known */
     bool known = request_is_greedy(&r->p) || (!r->p.constraint && sample_ignores_text(&r->p.sample));
-    return !r->why && r->n_part == 1 && r->decodes && s->ahead && !r->p.drafter && known &&
-           !atomic_load(&r->cancelled) && r->figures.n_held + 1 < s->n_ctx &&
-           (r->p.n_predict < 0 || r->n_token + 2 <= r->p.n_predict);
+    return known && at < s->n_ctx && (r->p.n_predict < 0 || r->n_token + 2 <= r->p.n_predict);
 }
 
 /* ---- results ---- */
@@ -263,16 +333,28 @@ static enum infer_status choose(struct request *r, const struct request_part *pa
 static enum infer_status take_prompt(struct request *r, const struct request_part *part,
                                      const struct infer_output *out, double begin) {
     struct request_figures *f = &r->figures;
-    const bool shifted = r->n_token > 0;
+    const bool answered = r->n_token > 0, answer = f->n_held >= r->n_feed; /* it is computed once more */
     f->n_held += part->n_row;
-    if (!shifted) f->n_prompt += part->n_row;
-    r->decodes = f->n_held == r->n_feed;
-    enum infer_status st = r->decodes ? choose(r, part, out, 0, -1) : INFER_OK;
+    if (!answered && f->n_held > r->reached) {
+        const int before = f->n_held - part->n_row;
+        f->n_prompt += f->n_held - (before > r->reached ? before : r->reached);
+        r->reached = f->n_held;
+    }
+    r->decodes = f->n_held == r->n_feed + r->n_again;
+    const bool chooses = r->decodes && !r->chosen;
+    enum infer_status st = chooses ? choose(r, part, out, 0, -1) : INFER_OK;
     if (!st && r->p.drafter == DRAFT_MODEL)
-        st = drafter_saw(r, part, false, f->n_held - part->n_row, part->n_row);
-    *(shifted ? &f->answer_seconds : &f->prompt_seconds) += request_seconds() - begin;
-    if (r->p.on_prompt) r->p.on_prompt(r->p.user, f->n_held - r->n_begin, r->n_feed - r->n_begin);
-    if (st || !r->decodes) return st;
+        st = drafter_saw(r, part, answer, f->n_held - part->n_row, part->n_row);
+    *(answered ? &f->answer_seconds : &f->prompt_seconds) += request_seconds() - begin;
+    if (r->p.on_prompt && !r->chosen)
+        r->p.on_prompt(r->p.user, f->n_held - r->n_begin, r->n_feed - r->n_begin);
+    if (r->decodes) {
+        r->chosen = false;
+        r->n_again = 0;
+        mem_free(r->again);
+        r->again = NULL;
+    }
+    if (st || !chooses) return st;
     return add_token(r, r->last);
 }
 

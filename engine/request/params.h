@@ -2,6 +2,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
+#include "infer.h"
 #include "request/answer.h"
 #include "text/sample/sample.h"
 
@@ -22,7 +23,11 @@ enum request_overflow {
 
 /* Texts, lists and the constraint are the caller's and have to live until request_free; ids are copied. */
 struct request_params {
-    int seq; /* an open sequence of the engine, of this request alone until it is done */
+    int seq; /* an open sequence of the engine, of this request alone until it is done; -1: one that is taken when there is a slot and
+                pages for it, and given back when it is done */
+    struct infer_prefix
+        prefix; /* of seq -1 and of what is put aside: among whose pages the beginning of the prompt is looked for */
+    int priority; /* who waits, the greatest first; the least are put aside when pages run out */
     const int32_t
         *ids; /* the prompt, ids[n_id]: what the sequence holds of it already is not computed again */
     int n_id;

@@ -23,12 +23,21 @@ static enum infer_status check(const struct sched *s, const struct request_param
                        s->n_ctx);
     if (p->n_logprob > LOGPROBS_MAX)
         return err_set(INFER_E_INPUT, "%d log probabilities a token, at most %d", p->n_logprob, LOGPROBS_MAX);
-    if (infer_seq_length(s->engine, p->seq) < 0)
+    if (p->n_id >= s->n_page * SCHED_PAGE)
+        return err_set(INFER_E_FULL, "the prompt has %d tokens, all pages together hold %d (.kv_tokens)",
+                       p->n_id, s->n_page * SCHED_PAGE);
+    for (int i = 0; i < p->n_id; i++)
+        if (p->ids[i] < 0 || p->ids[i] >= s->n_vocab)
+            return err_set(INFER_E_INPUT, "token %d of the prompt is %d, outside of the vocabulary of %d", i,
+                           p->ids[i], s->n_vocab);
+    if (p->seq >= 0 && infer_seq_length(s->engine, p->seq) < 0)
         return err_set(INFER_E_INPUT, "sequence %d is not open", p->seq);
     for (const struct request *r = s->first; r; r = r->next)
-        if (!request_done(r) && (r->p.seq == p->seq || (p->constraint && r->p.constraint == p->constraint)))
+        if (!request_done(r) &&
+            ((p->seq >= 0 && r->p.seq == p->seq) || (p->constraint && r->p.constraint == p->constraint)))
             return err_set(INFER_E_INPUT, "%s %d is another request's",
-                           r->p.seq == p->seq ? "sequence" : "the constraint of sequence", r->p.seq);
+                           p->seq >= 0 && r->p.seq == p->seq ? "sequence" : "the constraint of sequence",
+                           r->p.seq);
     return INFER_OK;
 }
 
@@ -40,7 +49,7 @@ static enum infer_status keep_prefix(struct request *r) {
     int k = 0, n = infer_seq_length(e, r->p.seq);
     while (k < n && k < r->n_feed - 1 && ids[k] == r->feed[k]) k++;
     TRY(infer_seq_rewind(e, r->p.seq, k));
-    r->n_begin = r->figures.n_reused = r->figures.n_held = infer_seq_length(e, r->p.seq);
+    r->reached = r->n_begin = r->figures.n_reused = r->figures.n_held = infer_seq_length(e, r->p.seq);
     return INFER_OK;
 }
 
@@ -57,7 +66,8 @@ static enum infer_status fill(struct request *r) {
     answer_start(&r->answer, r->p.stop, r->p.n_stop, r->p.start);
     if (r->p.constraint) constrain_reset(r->p.constraint);
     for (int i = 0; i < r->n_feed; i++) sample_accept(r->sampler, r->feed[i]);
-    return keep_prefix(r);
+    r->own_seq = r->waits = r->p.seq < 0;
+    return r->own_seq ? INFER_OK : keep_prefix(r);
 }
 
 enum infer_status request_new(struct request **out, struct sched *s, const struct request_params *p) {
@@ -67,6 +77,7 @@ enum infer_status request_new(struct request **out, struct sched *s, const struc
     TRY(mem_new(&r, sizeof *r, "a request"));
     r->sched = s;
     r->p = *p;
+    r->order = ++s->n_come;
     r->logprobs.n_top = -1;
     struct request **last = &s->first;
     while (*last) last = &(*last)->next;
@@ -86,6 +97,8 @@ void request_free(struct request *r) {
     struct request **at = &r->sched->first;
     while (*at != r) at = &(*at)->next;
     *at = r->next;
+    if (r->own_seq && r->p.seq >= 0) infer_seq_close(r->sched->engine, r->p.seq);
+    mem_free(r->again);
     sample_close(r->sampler);
     logprobs_free(&r->logprobs);
     answer_free(&r->answer);

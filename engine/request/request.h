@@ -30,8 +30,12 @@ enum infer_status sched_draft_with(struct sched *s, struct infer_engine *e, cons
  * fails ends the requests in question (REQUEST_FAILED). */
 bool sched_step(struct sched *s);
 
-/* errors: INFER_E_INPUT (no prompt, parameters out of range, the sequence is not open or is another request's), INFER_E_FULL (a
- * prompt longer than the context: both numbers), INFER_E_MEMORY, those of infer_seq_rewind */
+/* Rows of prompts in a step in which others decode: at most `rows` (0: as many as a step has), and no more than keep it, as measured so
+ * far, under so many milliseconds (0: no matter), at least 64. What no prompt may hold up for long is the tokens of the others. */
+void sched_pace(struct sched *s, int rows, double milliseconds);
+
+/* errors: INFER_E_INPUT (no prompt, a token outside of the vocabulary, parameters out of range, the sequence is not open or is another request's), INFER_E_FULL (a
+ * prompt longer than the context or than all pages: both numbers), INFER_E_MEMORY, those of infer_seq_rewind */
 enum infer_status request_new(struct request **out, struct sched *s, const struct request_params *p);
 /* Of a request that is not done too; a step that it is in is waited for, and may call back others. r NULL: nothing. */
 void request_free(struct request *r);
@@ -48,7 +52,7 @@ enum request_why {
     REQUEST_TURN,      /* the model ended its turn */
     REQUEST_STOP,      /* a stop text */
     REQUEST_LIMIT,     /* n_predict */
-    REQUEST_FULL,      /* the context is full */
+    REQUEST_FULL,      /* the context is full, or no page is left and nobody else has one */
     REQUEST_CANCELLED, /* request_cancel */
     REQUEST_LOOP,      /* it repeats itself */
     REQUEST_FAILED,    /* request_status says how */
@@ -70,6 +74,7 @@ struct request_figures {
     int n_held;              /* tokens that the sequence holds */
     int n_step;              /* decode steps */
     int n_guessed, n_right;  /* tokens that were guessed, and those of them that were right */
+    int n_aside;             /* how often it gave its pages to others, and was computed again */
     int n_shift;             /* how often a full context was shortened */
     int cycle;               /* tokens of the cycle that the answer repeated in the end; 0: none */
     double prompt_seconds, answer_seconds; /* in steps that it was in, and in guessing for it */

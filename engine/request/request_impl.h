@@ -5,7 +5,11 @@
 #include "request/loop.h"
 #include "request/request.h"
 
-enum { SCHED_FLIGHTS = 2 }; /* steps that the engine takes before one is read */
+enum {
+    SCHED_FLIGHTS = 2,  /* steps that the engine takes before one is read */
+    SCHED_PAGE = 64,    /* positions of a page (infer_kv_free) */
+    SCHED_EXPECTED = 64 /* tokens of an answer, until some have been seen */
+};
 
 /* What a step in flight has of a request. */
 struct request_part {
@@ -52,9 +56,21 @@ struct request {
     struct loop loop;
     int32_t *
         feed; /* feed[n_feed]: what the sequence has to hold before a token comes: the prompt, or what a shift left of it all */
-    int n_feed, n_begin;                      /* feed[0 .. n_begin) was there */
-    bool decodes;                             /* all of it is computed */
-    struct infer_draw draw;                   /* of the row that is being queued */
+    int n_feed, n_begin;    /* feed[0 .. n_begin) was there */
+    bool decodes;           /* all of it is computed */
+    struct infer_draw draw; /* of the row that is being queued */
+    int32_t
+        *again; /* again[n_again]: rows of the answer behind those of feed, which are computed once more */
+    int n_again;
+    bool chosen;       /* last stands, and what is computed once more chooses nothing */
+    bool waits;        /* for a slot and pages: not begun, or put aside */
+    bool own_seq;      /* p.seq is opened when it begins, and closed when it ends; -1 while it waits */
+    bool skip, passed; /* of sched_admit: not now; since another one computes the same prompt */
+    bool taken;        /* of a step that is being put together: it has rows in it */
+    unsigned looked;   /* when it was seen that it has to wait, with so many free pages */
+    int looked_free;
+    int reached;                              /* positions of feed that were computed once, or were there */
+    uint64_t order;                           /* of arrival */
     int32_t last;                             /* the token that was chosen, and not fed yet */
     int n_token;                              /* chosen so far */
     int32_t draft[REQUEST_DRAFT];             /* guessed behind last, in flight */
@@ -69,15 +85,32 @@ struct request {
     struct request_figures figures;
 };
 
+/* What steps with rows of prompts took, of the last ones the most: sums over their rows x and the seconds y beyond decoding. */
+struct step_pace {
+    int rows;      /* most of them beside rows that decode; 0: n_batch */
+    double goal;   /* seconds of a step; 0: none */
+    double decode; /* seconds of a step without them */
+    double n, x, y, xx, xy;
+};
+
 struct sched {
     struct infer_engine *engine;
     const struct infer_model *model;
     int n_ctx, n_batch, n_decode_rows, n_logits, n_vocab, n_slot;
     bool
         ahead; /* the device works while the host does other things, so a step is queued before the one in front is read */
-    int grid, state_step;      /* of models with states: where parts of prompts end, 0: anywhere */
-    struct drafter *drafter;   /* NULL: none */
-    struct request *first;     /* in the order they came */
+    int grid, state_step;    /* of models with states: where parts of prompts end, 0: anywhere */
+    struct drafter *drafter; /* NULL: none */
+    struct request *first;   /* in the order they came */
+    uint64_t n_come, turn;   /* requests so far; the first one that had no room in a step */
+    int n_page;              /* of the engine */
+    double expected;         /* tokens of an answer that three of four do not exceed */
+    struct step_pace pace;
+    struct {
+        int prompt, decode; /* rows */
+        double begin;
+    } flight[SCHED_FLIGHTS];
+    double last_end;           /* when a step was read */
     struct infer_row *rows;    /* rows[n_batch + n_decode_rows] */
     unsigned n_submit, n_wait; /* steps */
 };
@@ -88,6 +121,14 @@ struct request_room {
     int prompt, decode, logits;
 };
 int request_rows(struct request *r, struct infer_row *rows, const struct request_room *room);
+/* True while it has not ended and need not: a request_cancel ends it here. */
+bool request_goes_on(struct request *r);
+/* It ends with st and this thread's message. */
+void request_fail(struct request *r, enum infer_status st);
+/* It ends since there is no page for its next row. */
+void request_starves(struct request *r);
+/* Rows of it that are in flight, and tokens that these give. */
+int request_queued(const struct request *r, int *tokens);
 /* True when r can queue a row behind its part in flight without knowing what that gives. */
 bool request_follows(const struct request *r);
 /* The oldest part's step has ended with st and, where that is INFER_OK, out; begin: when it was asked for, seconds. */
@@ -96,6 +137,21 @@ void request_take(struct request *r, enum infer_status st, const struct infer_ou
 enum infer_status request_guess(struct request *r, int most, int *n);
 /* How a step went: so many guesses, so many of them right. */
 void request_guessed(struct request *r, int n, int right, double seconds);
+/* admit.c: requests that wait begin, as far as there is room. */
+void sched_admit(struct sched *s);
+/* The youngest request of the least priority gives its pages up and waits; false: no other one runs. None of its rows is in flight. */
+bool sched_put_aside(struct sched *s);
+/* How long an answer was. */
+void admit_saw(struct sched *s, int n_answer);
+bool request_runs(const struct request *r);
+int pages_free(const struct sched *s);
+/* Pages that a sequence takes for so many rows more, or (rows 0) to reach a length; less than 0: it has more. */
+int pages_more(const struct request *r, int rows, int length);
+/* Rows that a sequence has room for in its last page and so many more. */
+int rows_that_fit(const struct request *r, int pages);
+/* pace.c: most rows of prompts for the next step; and what a step took. */
+int pace_rows(const struct sched *s, bool decoding);
+void pace_saw(struct sched *s, int n_prompt, int n_decode, double seconds);
 /* drafter.c: guesses by an engine, as request_guess; and what the step of a part made of n tokens from position pos on, which it may want
  * to know. */
 enum infer_status drafter_guess(struct request *r, int most, int *n);

@@ -27,7 +27,9 @@ enum infer_status sched_open(struct sched **out, struct infer_engine *e, const s
                         .n_vocab = info.n_vocab,
                         .grid = place.grid,
                         .state_step = place.state_bytes ? INFER_STATE_STEP : 0,
-                        .ahead = place.async};
+                        .ahead = place.async,
+                        .n_page = place.kv_tokens / SCHED_PAGE,
+                        .expected = SCHED_EXPECTED};
     enum infer_status st =
         mem_new(&s->rows, (size_t)(s->n_batch + s->n_decode_rows) * sizeof *s->rows, "rows of a step");
     if (st)
@@ -45,50 +47,141 @@ void sched_close(struct sched *s) {
     mem_free(s);
 }
 
-/* How many rows of decoding the requests from r on need at least. */
-static int n_decoding(const struct request *r) {
-    int n = 0;
-    for (; r; r = r->next) n += !r->why && r->decodes;
-    return n;
-}
+/* A step that is being put together. */
+struct gather {
+    struct request_room left;
+    int n, n_out, n_class[2];
+    int pages; /* free ones that nobody in the step has taken */
+};
 
-/* The first goes behind the others. */
-static void rotate(struct sched *s) {
-    struct request *first = s->first, **last = &first->next;
-    while (*last) last = &(*last)->next;
-    s->first = first->next ? first->next : first;
-    *last = first;
-    first->next = NULL;
-}
-
-/* The rows that the requests want now; each that decodes has its token's, what is left is for guesses. Where there is no room for
- * all, another one is the first next time. */
-static int collect(struct sched *s) {
-    struct request_room left = {s->n_batch, s->n_decode_rows, s->n_logits};
-    bool all = true;
-    int n = 0, n_out = 0, n_class[2] = {0};
-    for (struct request *r = s->first; r; r = r->next) {
-        int reserved = n_decoding(r->next);
-        struct request_room room = {left.prompt, left.decode - reserved, left.logits};
-        if (room.decode < 1) room.decode = left.decode > 0;
-        int m = request_rows(r, s->rows + n, &room);
-        all = all && (m || r->why);
-        if (!m) continue;
-        struct request_part *part = &r->part[r->n_part - 1];
-        part->step = s->n_submit;
-        part->row = n_class[s->rows[n].decode];
-        n_class[s->rows[n].decode] += m;
-        part->first = n_out;
-        for (int i = n; i < n + m; i++) {
-            n_out += s->rows[i].want != INFER_WANT_NONE;
-            left.logits -= (s->rows[i].want & INFER_WANT_LOGITS) != 0;
-        }
-        part->n_out = n_out - part->first;
-        *(s->rows[n].decode ? &left.decode : &left.prompt) -= m;
-        n += m;
+/* Puts r's rows into the step, at most these. */
+static int add(struct sched *s, struct gather *g, struct request *r, struct request_room room) {
+    struct infer_row *rows = s->rows + g->n;
+    const int m = request_rows(r, rows, &room);
+    if (!m) return 0;
+    struct request_part *part = &r->part[r->n_part - 1];
+    part->step = s->n_submit;
+    part->row = g->n_class[rows[0].decode];
+    part->first = g->n_out;
+    g->n_class[rows[0].decode] += m;
+    for (int i = 0; i < m; i++) {
+        g->n_out += rows[i].want != INFER_WANT_NONE;
+        g->left.logits -= (rows[i].want & INFER_WANT_LOGITS) != 0;
     }
-    if (!all) rotate(s);
+    part->n_out = g->n_out - part->first;
+    *(rows[0].decode ? &g->left.decode : &g->left.prompt) -= m;
+    g->pages -= pages_more(r, m, 0);
+    g->n += m;
+    r->taken = true;
+    return m;
+}
+
+/* Whether r can have rows in a step that is put together now, which may be behind another one. */
+static bool can_join(const struct request *r) {
+    return request_runs(r) && !r->taken && (!r->n_part || request_follows(r));
+}
+/* Whether its next row is one that decodes. */
+static bool will_decode(const struct request *r) {
+    int tokens;
+    return r->decodes || (r->figures.n_held + request_queued(r, &tokens) >= r->n_feed && !r->chosen);
+}
+
+/* Each that decodes has its token's row, what is left is for guesses. Where there is no room for all, another one is the first next
+ * time. */
+static void add_decoding(struct sched *s, struct gather *g) {
+    int waiting = 0, wanted = 0; /* those that have no row yet, and the pages for their rows */
+    uint64_t left_out = 0;
+    for (struct request *r = s->first; r; r = r->next)
+        if (can_join(r) && will_decode(r)) waiting++, wanted += pages_more(r, 1, 0);
+    for (int turn = 0; turn < 2; turn++)
+        for (struct request *r = s->first; r; r = r->next) {
+            if ((r->order >= s->turn) == turn || !can_join(r) || !will_decode(r)) continue;
+            const int own = pages_more(r, 1, 0);
+            struct request_room room = g->left;
+            waiting--, wanted -= own;
+            room.decode -= waiting;
+            if (room.decode < 1 || g->pages - own - wanted < 1) room.decode = g->left.decode > 0;
+            if (!add(s, g, r, room) && request_runs(r) && !left_out) left_out = r->order;
+        }
+    s->turn = left_out;
+}
+
+/* Rows of r's prompt, or of what is computed once more: most, and as many as it has pages for. */
+static int add_prompt(struct sched *s, struct gather *g, struct request *r, int most) {
+    struct request_room room = g->left;
+    const int fit = rows_that_fit(r, g->pages), n = most < fit ? most : fit;
+    if (room.prompt > n) room.prompt = n;
+    if (room.decode > n) room.decode = n;
+    return add(s, g, r, room);
+}
+
+static int rows_left(const struct request *r) {
+    int tokens;
+    return r->n_feed + r->n_again - r->figures.n_held - request_queued(r, &tokens);
+}
+
+/* The oldest prompt first; of the others those that are short go along with a quarter of the rows. */
+static void add_prompts(struct sched *s, struct gather *g) {
+    const int all = pace_rows(s, g->n > 0);
+    struct request *oldest = NULL;
+    int few = all / 4, used = 0;
+    for (struct request *r = s->first; r; r = r->next) {
+        if (!can_join(r) || will_decode(r)) continue;
+        if (!oldest) {
+            oldest = r;
+            if (rows_left(r) <= all) break; /* it leaves room for others in any case */
+        } else if (rows_left(r) <= few) {
+            const int m = add_prompt(s, g, r, few);
+            few -= m, used += m;
+        }
+    }
+    for (struct request *r = oldest; r && used < all; r = r->next)
+        if (can_join(r) && !will_decode(r)) used += add_prompt(s, g, r, all - used);
+}
+
+/* The pages that all need for their tokens. */
+static int decode_pages(const struct sched *s) {
+    int n = 0;
+    for (const struct request *r = s->first; r; r = r->next)
+        if (can_join(r) && will_decode(r)) n += pages_more(r, 1, 0);
     return n;
+}
+
+/* Whoever runs alone and finds no page ends. */
+static void starve(struct sched *s) {
+    for (struct request *r = s->first; r; r = r->next)
+        if (request_runs(r)) {
+            request_starves(r);
+            return;
+        }
+}
+
+/* The rows that the requests want now; behind a step in flight only those of requests that can go on, and only where there are pages. */
+static int collect(struct sched *s) {
+    struct gather g;
+    const bool first = s->n_submit == s->n_wait;
+    for (struct request *r = s->first; r; r = r->next) request_goes_on(r);
+    for (;;) {
+        if (first) sched_admit(s);
+        for (struct request *r = s->first; r; r = r->next) r->taken = false;
+        g = (struct gather){.left = {s->n_batch, s->n_decode_rows, s->n_logits}, .pages = pages_free(s)};
+        bool some = false;
+        for (const struct request *r = s->first; r; r = r->next) some |= can_join(r);
+        if (!some) return 0;
+        if (decode_pages(s) <= g.pages) {
+            add_decoding(s, &g);
+            add_prompts(s, &g);
+            if (g.n) break;
+        }
+        if (!first) return 0;
+        some = false;
+        for (const struct request *r = s->first; r; r = r->next) some |= can_join(r);
+        if (some && !sched_put_aside(s)) starve(s);
+    }
+    s->flight[s->n_submit % SCHED_FLIGHTS].prompt = g.n_class[0];
+    s->flight[s->n_submit % SCHED_FLIGHTS].decode = g.n_class[1];
+    s->flight[s->n_submit % SCHED_FLIGHTS].begin = request_seconds();
+    return g.n;
 }
 
 /* Hands the results of a step to those that are in it. */
@@ -104,38 +197,59 @@ static void take_back(struct sched *s, unsigned step) {
         if (r->n_part && r->part[r->n_part - 1].step == step) r->n_part--;
 }
 
-/* True when all that are in the step in flight can be queued once more behind it, so that the device need not wait for the host. */
-static bool all_follow(const struct sched *s) {
-    for (const struct request *r = s->first; r; r = r->next)
-        if (r->n_part && !request_follows(r)) return false;
-    return true;
+/* True when most that are in the step in flight can be queued once more behind it, so that the device need not wait for the host. The
+ * others have rows in every second step. */
+static bool most_follow(const struct sched *s) {
+    int n = 0, all = 0;
+    for (const struct request *r = s->first; r; r = r->next) {
+        all += r->n_part > 0;
+        n += r->n_part > 0 && request_follows(r);
+    }
+    return 2 * n > all;
+}
+
+/* Reads the oldest step. */
+static enum infer_status read_step(struct sched *s, double begin) {
+    const unsigned step = s->n_wait % SCHED_FLIGHTS;
+    struct infer_output out = {0};
+    enum infer_status st = infer_wait(s->engine, &out);
+    const double now = request_seconds(),
+                 from = s->flight[step].begin > s->last_end ? s->flight[step].begin : s->last_end;
+    if (!st) pace_saw(s, s->flight[step].prompt, s->flight[step].decode, now - from);
+    s->last_end = now;
+    hand_out(s, s->n_wait++, st, &out, begin);
+    return st;
 }
 
 bool sched_step(struct sched *s) {
     const double begin = request_seconds();
-    struct infer_output out = {0};
+    const struct infer_output none = {0};
     enum infer_status st;
     int n;
     if (s->n_submit == s->n_wait) {
         if (!(n = collect(s))) return false;
         st = infer_submit(s->engine, s->rows, n);
+        if (st == INFER_E_FULL) { /* layers with a window have fewer pages than were counted */
+            take_back(s, s->n_submit);
+            if (!sched_put_aside(s)) starve(s);
+            return true;
+        }
         if (st) {
-            hand_out(s, s->n_submit, st, &out, begin);
+            hand_out(s, s->n_submit, st, &none, begin);
             return true;
         }
         s->n_submit++;
     }
-    if (all_follow(s) && (n = collect(s)) > 0) {
+    if (most_follow(s) && (n = collect(s)) > 0) {
         if (infer_submit(s->engine, s->rows, n) == INFER_OK)
             s->n_submit++;
         else
             take_back(s, s->n_submit); /* asked again, and told, when it is the first in line */
     }
-    st = infer_wait(s->engine, &out);
-    hand_out(s, s->n_wait++, st, &out, begin);
-    if (st && s->n_submit != s->n_wait) { /* it builds on what failed */
+    if (read_step(s, begin) && s->n_submit != s->n_wait) { /* it builds on what failed */
+        struct infer_output out;
         infer_wait(s->engine, &out);
-        hand_out(s, s->n_wait++, INFER_E_CANCEL, &out, begin);
+        hand_out(s, s->n_wait++, INFER_E_CANCEL, &none, begin);
     }
     return true;
 }
