@@ -76,6 +76,8 @@ infer_test(test_cuda_state)
 infer_test(test_cuda_links tools/file/mix.c tools/file/synth_file.c)
 target_compile_options(test_cuda_links PRIVATE ${OpenMP_C_FLAGS})
 infer_test(test_grammar)
+infer_test(test_sched tools/file/mix.c tools/file/synth_file.c)
+target_compile_options(test_sched PRIVATE ${OpenMP_C_FLAGS})
 infer_test(test_request tools/file/mix.c tools/file/synth_file.c)
 target_compile_options(test_request PRIVATE ${OpenMP_C_FLAGS})
 

@@ -72,13 +72,14 @@ static int promised(const struct sched *s) {
     return n;
 }
 
-/* Whether another one computes a beginning of r's prompt just now that r can take over then. */
+/* Whether another one computes a beginning of r's prompt just now that r can take over then; who waits for it does so to the end. */
 static bool is_being_computed(const struct request *r, int known) {
+    const int worth = r->passed ? 0 : WORTH_WAITING * SCHED_PAGE;
     for (const struct request *q = r->sched->first; q; q = q->next) {
         int k = 0;
         if (!request_runs(q) || q->decodes || q->p.prefix.salt != r->p.prefix.salt) continue;
         while (k < q->n_feed && k < r->n_feed - 1 && q->feed[k] == r->feed[k]) k++;
-        if (k / SCHED_PAGE * SCHED_PAGE - known > WORTH_WAITING * SCHED_PAGE) return true;
+        if (k / SCHED_PAGE * SCHED_PAGE - known > worth) return true;
     }
     return false;
 }

@@ -89,8 +89,9 @@ static int prompt_part(const struct sched *s, int from, int left, int most) {
     int n = left < most ? left : most;
     if (s->state_step && from / s->state_step != (from + n) / s->state_step)
         n = (from + n) / s->state_step * s->state_step - from;
-    int page = (from + n - 1) / INFER_STATE_PAGE * INFER_STATE_PAGE;
-    if (s->state_step && n == left && page - from >= INFER_STATE_PAGE) n = page - from;
+    const int page = (from + left - 1) / INFER_STATE_PAGE * INFER_STATE_PAGE; /* the last one's beginning */
+    if (s->state_step && page > from && from + n > page && (n < left || page - from >= INFER_STATE_PAGE))
+        n = page - from;
     const int off = s->grid && n < left ? (from + n) % s->grid : 0;
     if (n > off) return n - off;
     return off && s->n_batch >= s->grid ? 0 : n; /* a step with more room comes */

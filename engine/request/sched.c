@@ -162,7 +162,7 @@ static int collect(struct sched *s) {
     const bool first = s->n_submit == s->n_wait;
     for (struct request *r = s->first; r; r = r->next) request_goes_on(r);
     for (;;) {
-        if (first) sched_admit(s);
+        sched_admit(s);
         for (struct request *r = s->first; r; r = r->next) r->taken = false;
         g = (struct gather){.left = {s->n_batch, s->n_decode_rows, s->n_logits}, .pages = pages_free(s)};
         bool some = false;
