@@ -198,10 +198,11 @@ static void take_back(struct sched *s, unsigned step) {
 }
 
 /* True when most that are in the step in flight can be queued once more behind it, so that the device need not wait for the host. The
- * others have rows in every second step. */
+ * others have rows in every second step; whoever guesses does so when nothing is in flight. */
 static bool most_follow(const struct sched *s) {
     int n = 0, all = 0;
     for (const struct request *r = s->first; r; r = r->next) {
+        if (r->n_part && r->p.drafter) return false;
         all += r->n_part > 0;
         n += r->n_part > 0 && request_follows(r);
     }
