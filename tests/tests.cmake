@@ -57,6 +57,8 @@ infer_test(test_quantize tools/file/mix.c tools/file/synth_file.c tools/file/qua
 target_compile_options(test_quantize PRIVATE ${OpenMP_C_FLAGS})
 infer_test(test_tools tools/flags.c tools/interrupt.c tools/machine/doctor_cuda.c tools/term.c tools/measure/bench_result.c)
 target_compile_definitions(test_tools PRIVATE _GNU_SOURCE)
+infer_test(test_tool_calls ${TOOL_PARSER})
+target_compile_definitions(test_tool_calls PRIVATE _GNU_SOURCE)
 add_test(NAME cli COMMAND ${CMAKE_SOURCE_DIR}/tests/cli.sh $<TARGET_FILE:infer> ${CMAKE_SOURCE_DIR}/tests)
 if(NOT INFER_SANITIZE AND NOT INFER_FUZZ) # a program of others is not built with the sanitizers' runtime
     add_test(NAME library COMMAND ${CMAKE_SOURCE_DIR}/tests/library.sh ${CMAKE_BINARY_DIR} ${CMAKE_SOURCE_DIR}/tests ${CMAKE_C_COMPILER})
