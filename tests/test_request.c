@@ -187,7 +187,7 @@ static void start(struct outcome *o, struct sched *s, const struct wish *w, int 
     if (w->gbnf) assert_ok(grammar_from_gbnf(&o->grammar, w->gbnf, strlen(w->gbnf)));
     if (w->schema) assert_ok(grammar_from_schema(&o->grammar, w->schema, strlen(w->schema)));
     if (o->grammar) assert_ok(constrain_open(&o->constraint, o->grammar, m.vocab, m.info.n_vocab));
-    assert_ok(prompt_text(&prompt, m.model, w->prompt, strlen(w->prompt)));
+    assert_ok(prompt_text(&prompt, m.model, w->prompt, strlen(w->prompt), false));
     p.seq = seq, p.ids = w->ids ? w->ids : prompt.ids, p.n_id = w->ids ? w->n_id : prompt.n;
     p.sample = sampling(w);
     p.constraint = o->constraint;

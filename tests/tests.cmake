@@ -101,3 +101,6 @@ infer_test(test_memory ${PROGRAM})
 target_compile_definitions(test_memory PRIVATE _GNU_SOURCE)
 target_compile_options(test_memory PRIVATE ${OpenMP_C_FLAGS})
 target_link_libraries(test_memory PRIVATE ${LIB_EDIT} ${LIB_BSD} ${LIB_MD} ${LIB_TINFO})
+
+add_test(NAME serve COMMAND ${CMAKE_SOURCE_DIR}/tests/serve.py $<TARGET_FILE:infer> ${CMAKE_SOURCE_DIR}/tests)
+set_tests_properties(serve PROPERTIES TIMEOUT 300)

@@ -36,6 +36,7 @@ enum option_group {
     G_SEED = 1 << 21,
     G_SAMPLE = 1 << 22, /* how tokens are chosen; /set of chat changes these */
     G_DOCTOR = 1 << 23,
+    G_SERVE = 1 << 24,
 };
 
 enum option_type {

@@ -31,14 +31,16 @@ bool answer_is_tag(const char *piece, size_t n) {
     return false;
 }
 
-bool answer_opened(const char *prompt, size_t n) {
+const char *answer_closing(const char *prompt, size_t n) {
     while (n && white(prompt + n - 1, 1)) n--;
     for (int i = 0; i < N_TAG; i++) {
         size_t len = strlen(tags[i].open);
-        if (n >= len && memcmp(prompt + n - len, tags[i].open, len) == 0) return true;
+        if (n >= len && memcmp(prompt + n - len, tags[i].open, len) == 0) return tags[i].close;
     }
-    return false;
+    return NULL;
 }
+
+bool answer_opened(const char *prompt, size_t n) { return answer_closing(prompt, n) != NULL; }
 
 void answer_start(struct answer *a, const char *const *stop, int n_stop, enum answer_start start) {
     answer_free(a);
@@ -120,7 +122,7 @@ static void find_stop(struct answer *a, size_t from) {
         if (begin < a->begin) begin = a->begin;
         if (len == 0 || a->n - begin < len) continue;
         const char *hit = memmem(a->text + begin, a->n - begin, a->stop[i], len);
-        if (hit && (size_t)(hit - a->text) < best) best = (size_t)(hit - a->text);
+        if (hit && (size_t)(hit - a->text) < best) best = (size_t)(hit - a->text), a->stopped_by = i;
     }
     if (best == a->n) return;
     a->n = best;

@@ -22,8 +22,9 @@ struct answer {
     size_t begin;     /* where the answer begins, once it has */
     size_t shown;     /* up to where answer_take has handed out */
     int phase;
-    bool stopped; /* a stop string was found */
-    bool cut;     /* the text ended in the middle of a character */
+    bool stopped;   /* a stop string was found */
+    int stopped_by; /* which */
+    bool cut;       /* the text ended in the middle of a character */
 };
 
 /* The answer ends before any of stop[n_stop], which live as long. Frees what an earlier answer held. */
@@ -43,5 +44,6 @@ const char *answer_thinking(const struct answer *a, size_t *n_out);
 /* True for a token's text that opens or closes a thinking part, which is let through even if it is a control
  * token. */
 bool answer_is_tag(const char *piece, size_t n);
-/* True when a prompt ends with the opening of a thinking part. */
+/* True when a prompt ends with the opening of a thinking part; and what would close it, NULL where none is open. */
 bool answer_opened(const char *prompt, size_t n);
+const char *answer_closing(const char *prompt, size_t n);

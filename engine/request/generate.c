@@ -254,11 +254,14 @@ bool request_follows(const struct request *r) {
 /* The bytes that a token adds to the text; control tokens add none, but for the marks around thinking. */
 static const char *piece_of(const struct request *r, int32_t token, bool first, size_t *n) {
     const char *piece = infer_piece(r->sched->model, token, true, first, n);
-    return answer_is_tag(piece, *n) ? piece : infer_piece(r->sched->model, token, false, first, n);
+    return r->p.special || answer_is_tag(piece, *n) ? piece
+                                                    : infer_piece(r->sched->model, token, false, first, n);
 }
 
 /* What ends the model's turn: nothing is guessed behind it. */
 static bool ends_turn(const struct request *r, int32_t token) {
+    for (int i = 0; i < r->p.n_end_id; i++)
+        if (token == r->p.end_ids[i]) return true;
     return infer_is_stop(r->sched->model, token) || token == r->p.end_id;
 }
 

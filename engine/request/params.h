@@ -35,7 +35,10 @@ struct request_params {
     struct constraint *constraint; /* NULL: every token may come */
     const char *const *stop;       /* stop[n_stop]: the answer ends before any of these texts */
     int n_stop;
-    int32_t end_id;          /* a token that ends the answer beside those of the model; -1: none */
+    int32_t end_id;         /* a token that ends the answer beside those of the model; -1: none */
+    const int32_t *end_ids; /* further such tokens, end_ids[n_end_id] */
+    int n_end_id;
+    bool special;            /* control tokens are part of the text */
     enum answer_start start; /* how the answer begins, which the prompt decides */
     bool first;              /* its first token begins a text: a leading space of SentencePiece is dropped */
     int n_predict;           /* most tokens of the answer; -1: no limit */

@@ -45,9 +45,10 @@ static enum infer_status tokenize(struct prompt *p, const struct infer_model *m,
     return INFER_OK;
 }
 
-enum infer_status prompt_text(struct prompt *p, const struct infer_model *m, const char *text, size_t n) {
+enum infer_status prompt_text(struct prompt *p, const struct infer_model *m, const char *text, size_t n,
+                              bool special) {
     *p = (struct prompt){0};
-    enum infer_status st = tokenize(p, m, text, NULL, n, INFER_TOK_ADD);
+    enum infer_status st = tokenize(p, m, text, NULL, n, INFER_TOK_ADD | (special ? INFER_TOK_SPECIAL : 0));
     if (st) prompt_free(p);
     return st;
 }
@@ -58,6 +59,21 @@ static json_t *special_text(const struct infer_model *m, int32_t id) {
     const char *p = id >= 0 ? infer_piece(m, id, true, false, &n) : "";
     json_t *j = json_stringn(p, n);
     return j ? j : json_string("");
+}
+
+/* Text that no template made; all of it is marked. */
+static enum infer_status add_tail(struct chat_text *text, const struct prompt_template *t) {
+    if (!t->n_tail) return INFER_OK;
+    char *grown = mem_realloc(text->text, text->n + t->n_tail + 1);
+    if (grown) text->text = grown;
+    uint8_t *marks = mem_realloc(text->marks, text->n + t->n_tail + 1);
+    if (marks) text->marks = marks;
+    if (!grown || !marks) return err_set(INFER_E_MEMORY, "%zu bytes for a prompt", text->n + t->n_tail);
+    memcpy(grown + text->n, t->tail, t->n_tail);
+    for (size_t i = 0; i < t->n_tail; i++) marks[text->n + i] = i >= t->n_own;
+    text->n += t->n_tail;
+    grown[text->n] = 0;
+    return INFER_OK;
 }
 
 enum infer_status prompt_render(struct prompt *p, const struct infer_model *m,
@@ -72,10 +88,12 @@ enum infer_status prompt_render(struct prompt *p, const struct infer_model *m,
                               generate, "bos_token", special_text(m, infer_bos(m)), "eos_token",
                               special_text(m, infer_eos(m)), "now", now);
     if (input && t->no_thinking) json_object_set_new(input, "enable_thinking", json_false());
+    if (input && t->variables) json_object_update(input, (json_t *)t->variables);
     struct chat_text text = {0};
     enum infer_status st = json_whole(input, failed, "the conversation for the template");
     if (!st) st = chat_render(&text, t->text, t->n, input);
     json_decref(input);
+    if (!st) st = add_tail(&text, t);
     if (!st) st = tokenize(p, m, text.text, text.marks, text.n, INFER_TOK_SPECIAL);
     chat_text_free(&text);
     if (st) prompt_free(p);

@@ -20,5 +20,5 @@ void buf_json(struct buf *b, const char *p, size_t n);
 void buf_json_part(struct buf *b, const char *p, size_t n);
 /* text as a JSON string, NULL as null. */
 void buf_json_text(struct buf *b, const char *text);
-/* A JSON number of %.17g cut to what is needed; what is not finite becomes null. */
-void buf_json_number(struct buf *b, double x);
+/* The shortest JSON number that is read as this float; what is not finite becomes null. */
+void buf_json_float(struct buf *b, float x);

@@ -77,6 +77,9 @@ struct front_end {
     const char *prefix; /* of ids: "chatcmpl-" */
     /* errors: INFER_E_INPUT after job_refuse, INFER_E_MEMORY */
     enum infer_status (*read)(struct job *j, const json_t *body);
+    /* NULL: the request is queued and answered. Else the prepare thread asks this for the body, once prompts are made (those that the ask
+     * has), and that is all: count_tokens. errors: as read */
+    enum infer_status (*reply)(struct job *j, struct buf *out);
     void (*begin)(struct job *j, struct buf *out); /* NULL: nothing is to be said */
     void (*event)(struct job *j, const struct event *e, struct buf *out);
     void (*whole)(struct job *j, struct buf *out);

@@ -20,6 +20,7 @@ enum {
     JOB_STOP_IDS = 64,
     JOB_TOOLS = 128,
     JOB_MESSAGES = 4096,
+    JOB_ID = 24, /* of [a-z0-9] */
 };
 
 /* Why a request is refused or has failed, in the words of OpenAI's errors; each front end makes its own body of it. */
@@ -56,7 +57,8 @@ struct ask {
     bool no_turn;      /* no beginning of an answer behind the messages (add_generation_prompt false) */
     struct ask_prompt *prompt; /* prompt[n_prompt] */
     int n_prompt;
-    bool plain_text; /* special tokens in prompts are text */
+    bool add_special; /* what the model adds goes in front (tokenize) */
+    bool plain_text;  /* special tokens in prompts are text */
 
     /* The answer. */
     int n;         /* choices of each prompt */
@@ -73,6 +75,8 @@ struct ask {
     bool special;  /* control tokens are part of the text */
     int n_logprob; /* -1: none */
     bool echo;     /* the prompt is part of the answer */
+    bool scores;   /* and its tokens have log probabilities */
+    int best_of;   /* 0: not said */
     char *gbnf;    /* a grammar, or NULL */
     char *schema;  /* a JSON Schema as text, or NULL; "{}": any value */
 
@@ -116,7 +120,7 @@ struct front_end;
 struct job {
     struct server *server;
     const struct front_end *front;
-    char id[32];         /* 24 of [a-z0-9] behind the front end's prefix */
+    char id[40];         /* 24 of [a-z0-9] behind the front end's prefix */
     char request_id[72]; /* x-request-id */
     long created;        /* seconds of the calendar */
     char *body;          /* body[n_body], until it is read */
@@ -132,9 +136,13 @@ struct job {
     struct choice *choice; /* choice[n_choice] */
     int n_choice;
     struct grammar *grammar;
-    bool thinks;         /* the prompt has opened a thinking part */
+    enum answer_start start;         /* what the prompt has left open */
+    const char *stop[JOB_STOPS + 1]; /* the client's, and the text that ends a turn: stop[n_stop] */
+    int n_stop;
+    int n_predict;       /* most tokens of a choice, with the room that there is */
     struct buf warnings; /* "field: reason; .." */
     uint64_t seed;
+    struct buf reply; /* of a front end that has `reply` */
 
     struct refusal refusal; /* status 0: none. Written before `stage` says so */
     struct job_counts counts;
@@ -148,6 +156,9 @@ struct job {
     struct job *next;     /* of the queue that it is in */
     struct job *wake;     /* of the waker's list */
     bool waking;
+    bool streams; /* its headers have gone out */
+    bool ping;    /* it has been silent for long */
+    double wrote; /* when something was written last */
 };
 
 /* Notes that a field of the request does not do what it says: goes into x-infer-warning and infer.warnings. */

@@ -72,7 +72,7 @@ static enum infer_status raw_prompt(struct chat *c, struct prompt *p) {
         memcpy(text + n, json_string_value(content), json_string_length(content));
         n += json_string_length(content);
     }
-    enum infer_status st = prompt_text(p, c->talk.session.model, text, n);
+    enum infer_status st = prompt_text(p, c->talk.session.model, text, n, false);
     mem_free(text);
     return st;
 }

@@ -54,7 +54,7 @@ static enum infer_status make_prompt(struct run *r) {
             tool_say(
                 "the file has no chat template: completing the text as it is (--raw: as meant; --template "
                 "FILE: with one)");
-        return prompt_text(&r->prompt, m, r->text, r->n);
+        return prompt_text(&r->prompt, m, r->text, r->n, false);
     }
     json_t *messages = json_array();
     enum infer_status st = messages ? INFER_OK : err_set(INFER_E_MEMORY, "the conversation");

@@ -1,0 +1,379 @@
+/* A request on a connection: guarded, read, handed on, answered. Runs in libmicrohttpd's threads and never waits there: a connection that has
+ * nothing to send is suspended until web_wake. */
+#include <stdio.h>
+#include <string.h>
+#include "base/mem.h"
+#include "tools/serve/answer_log.h"
+#include "tools/serve/web_impl.h"
+
+struct call {
+    struct web *web;
+    struct MHD_Connection *connection;
+    struct sock *sock;
+    const struct route *route;
+    const char *rest;
+    struct guarded guarded;
+    char origin[256], path[96];
+    struct refusal refusal; /* before there was a job, or its */
+    struct buf body, out;
+    size_t sent; /* of out */
+    struct job *job;
+    double began, wrote;
+    bool post, answered, ended, failed;
+    int status;
+};
+
+/* ---- answers ---- */
+
+static void add_header(struct MHD_Response *r, const char *name, const char *value) {
+    mhd.add_response_header(r, name, value);
+}
+
+static void add_headers(struct call *c, struct MHD_Response *r, const char *type) {
+    char text[64];
+    add_header(r, "Content-Type", type);
+    add_header(r, "x-request-id", c->guarded.request_id);
+    add_header(r, "X-Content-Type-Options", "nosniff");
+    snprintf(text, sizeof text, "%.0f", 1e3 * (serve_seconds() - c->began));
+    add_header(r, "openai-processing-ms", text);
+    if (*c->origin) {
+        add_header(r, "Access-Control-Allow-Origin", c->origin);
+        add_header(r, "Vary", "Origin");
+    }
+    if (c->job && c->job->warnings.n && c->job->warnings.p) { /* a header is ASCII of one line */
+        char warnings[2600];
+        text_escape(warnings, sizeof warnings, c->job->warnings.p, c->job->warnings.n);
+        add_header(r, "x-infer-warning", warnings);
+    }
+}
+
+static enum MHD_Result queue(struct call *c, int status, struct MHD_Response *r) {
+    if (!r) return MHD_NO;
+    c->status = status;
+    c->answered = true;
+    enum MHD_Result ok = mhd.queue_response(c->connection, (unsigned)status, r);
+    mhd.destroy_response(r);
+    return ok;
+}
+
+static enum MHD_Result send_out(struct call *c, int status, const char *type) {
+    if (c->out.failed) return MHD_NO;
+    struct MHD_Response *r =
+        mhd.create_response_from_buffer(c->out.n, c->out.p ? c->out.p : "", MHD_RESPMEM_PERSISTENT);
+    if (r) add_headers(c, r, type);
+    return queue(c, status, r);
+}
+
+static void add_retry(struct MHD_Response *r, const struct refusal *refusal) {
+    char text[32];
+    const int ms = refusal->retry_ms ? refusal->retry_ms : refusal->status == 503 ? 2000 : 0;
+    if (refusal->status == 401) add_header(r, "WWW-Authenticate", "Bearer");
+    if (refusal->code && strcmp(refusal->code, "device_lost") == 0) add_header(r, "x-should-retry", "false");
+    if (!ms) return;
+    snprintf(text, sizeof text, "%d", (ms + 999) / 1000);
+    add_header(r, "Retry-After", text);
+    snprintf(text, sizeof text, "%d", ms);
+    add_header(r, "retry-after-ms", text);
+}
+
+static enum MHD_Result send_refusal(struct call *c, const struct refusal *refusal) {
+    const struct front_end *f = c->route && c->route->front ? c->route->front : &openai_chat;
+    c->out.n = 0;
+    f->error(c->job, refusal, c->guarded.request_id, false, &c->out);
+    if (c->out.failed) return MHD_NO;
+    struct MHD_Response *r = mhd.create_response_from_buffer(c->out.n, c->out.p, MHD_RESPMEM_PERSISTENT);
+    if (!r) return MHD_NO;
+    add_headers(c, r, "application/json");
+    add_retry(r, refusal);
+    if (refusal->status == 413 || refusal->status == 408 || refusal->status == 431)
+        add_header(r, "Connection", "close");
+    atomic_fetch_add(&c->web->server->metrics.refused, 1);
+    return queue(c, refusal->status, r);
+}
+
+static enum MHD_Result refuse(struct call *c, int status, const char *code, const char *message) {
+    refusal_make(&c->refusal, status, code, NULL, "%s", message);
+    return send_refusal(c, &c->refusal);
+}
+
+/* ---- streams ---- */
+
+static void tell(struct job *j, const struct event *e, void *user) {
+    struct call *c = user;
+    j->front->event(j, e, &c->out);
+}
+
+static bool has_news(struct job *j) {
+    if (j->stage == JOB_FAILED || j->ping || atomic_load(&j->cancelled) == CANCEL_GONE) return true;
+    for (int i = 0; i < j->n_choice; i++)
+        if (j->choice[i].log.piece.n || (j->choice[i].finish && !j->choice[i].end_told)) return true;
+    return false;
+}
+
+/* Makes events of what is new; false: there was nothing, and the connection sleeps. */
+static bool fill(struct call *c) {
+    struct job *j = c->job;
+    c->out.n = c->sent = 0;
+    pthread_mutex_lock(&j->lock);
+    if (!has_news(j)) {
+        j->parked = c->connection;
+        mhd.suspend_connection(c->connection);
+        pthread_mutex_unlock(&j->lock);
+        return false;
+    }
+    const bool failed = j->stage == JOB_FAILED, ping = j->ping;
+    j->ping = false;
+    pthread_mutex_unlock(&j->lock);
+    c->ended = log_read(j, tell, c);
+    if (failed && !c->ended) {
+        c->ended = c->failed = true;
+        c->status = j->refusal.status;
+        j->front->error(j, &j->refusal, c->guarded.request_id, true, &c->out);
+    } else if (ping && !c->out.n) {
+        j->front->event(j, &(struct event){.kind = EVENT_PING, .text = "", .stop_id = -1}, &c->out);
+    }
+    pthread_mutex_lock(&j->lock);
+    j->wrote = serve_seconds();
+    pthread_mutex_unlock(&j->lock);
+    return true;
+}
+
+static ssize_t read_stream(void *user, uint64_t pos, char *buf, size_t max) {
+    struct call *c = user;
+    (void)pos;
+    while (c->sent == c->out.n) {
+        if (c->out.failed || atomic_load(&c->job->cancelled) == CANCEL_GONE)
+            return MHD_CONTENT_READER_END_WITH_ERROR;
+        if (c->ended) return MHD_CONTENT_READER_END_OF_STREAM;
+        if (!fill(c)) return 0;
+    }
+    size_t n = c->out.n - c->sent;
+    if (n > max) n = max;
+    memcpy(buf, c->out.p + c->sent, n);
+    c->sent += n;
+    return (ssize_t)n;
+}
+
+static enum MHD_Result begin_stream(struct call *c) {
+    struct MHD_Response *r = mhd.create_response_from_callback(MHD_SIZE_UNKNOWN, 16384, read_stream, c, NULL);
+    if (!r) return MHD_NO;
+    add_headers(c, r, "text/event-stream");
+    add_header(r, "Cache-Control", "no-cache");
+    add_header(r, "X-Accel-Buffering", "no");
+    pthread_mutex_lock(&c->job->lock);
+    c->job->streams = true;
+    c->job->wrote = serve_seconds();
+    pthread_mutex_unlock(&c->job->lock);
+    if (c->job->front->begin) c->job->front->begin(c->job, &c->out);
+    return queue(c, 200, r);
+}
+
+/* ---- whole answers ---- */
+
+static void tell_nobody(struct job *j, const struct event *e, void *user) { (void)j, (void)e, (void)user; }
+
+static enum MHD_Result send_whole(struct call *c) {
+    struct job *j = c->job;
+    log_read(j, tell_nobody, NULL);
+    for (int i = 0; i < j->n_choice; i++)
+        if (j->choice[i].answer.text.failed)
+            return refuse(c, 503, "unavailable", "out of memory: the answer");
+    j->front->whole(j, &c->out);
+    return send_out(c, 200, "application/json");
+}
+
+/* What the job has come to: an answer, or sleep. */
+static enum MHD_Result go_on(struct call *c) {
+    struct job *j = c->job;
+    pthread_mutex_lock(&j->lock);
+    const int stage = j->stage, gone = atomic_load(&j->cancelled) == CANCEL_GONE;
+    const bool whole = stage == JOB_QUEUED && j->n_done == j->n_choice;
+    const bool waits = stage == JOB_READING || (stage == JOB_QUEUED && !j->ask.stream && !whole);
+    if (waits && !gone) {
+        j->parked = c->connection;
+        mhd.suspend_connection(c->connection);
+    }
+    pthread_mutex_unlock(&j->lock);
+    if (gone) return MHD_NO;
+    if (waits) return MHD_YES;
+    if (stage == JOB_REFUSED || (stage == JOB_FAILED && !j->ask.stream)) return send_refusal(c, &j->refusal);
+    if (stage == JOB_REPLIED) {
+        buf_add(&c->out, j->reply.p ? j->reply.p : "", j->reply.n);
+        return send_out(c, 200, "application/json");
+    }
+    return j->ask.stream ? begin_stream(c) : send_whole(c);
+}
+
+/* ---- requests ---- */
+
+static bool next_header(void *user, int i, const char **name, const char **value) {
+    const char *const *list = user;
+    *name = list[2 * i];
+    *value = list[2 * i + 1];
+    return *name != NULL;
+}
+
+struct header_list {
+    const char *of[2 * 104];
+    int n;
+};
+static enum MHD_Result add_to_list(void *user, enum MHD_ValueKind kind, const char *name, const char *value) {
+    struct header_list *l = user;
+    (void)kind;
+    if (l->n >= 102) return MHD_NO;
+    l->of[2 * l->n] = name;
+    l->of[2 * l->n++ + 1] = value;
+    return MHD_YES;
+}
+
+static bool guard(struct call *c, bool open) {
+    struct header_list list = {0};
+    mhd.get_connection_values(c->connection, MHD_HEADER_KIND, add_to_list, &list);
+    const struct guard_headers h = {next_header, list.of};
+    bool ok = guard_check(c->web->server, &h, c->post, open, c->sock->local, &c->guarded, &c->refusal);
+    if (c->guarded.origin) snprintf(c->origin, sizeof c->origin, "%s", c->guarded.origin);
+    return ok;
+}
+
+/* A browser asks whether it may ask. */
+static enum MHD_Result preflight(struct call *c) {
+    struct MHD_Response *r = mhd.create_response_from_buffer(0, "", MHD_RESPMEM_PERSISTENT);
+    if (!r) return MHD_NO;
+    add_headers(c, r, "text/plain");
+    add_header(r, "Allow", "GET, POST, OPTIONS");
+    if (*c->origin) {
+        add_header(r, "Access-Control-Allow-Methods", "GET, POST");
+        add_header(r, "Access-Control-Allow-Headers",
+                   "authorization, content-type, x-api-key, x-request-id, anthropic-version, anthropic-beta");
+        add_header(r, "Access-Control-Max-Age", "600");
+    }
+    return queue(c, 204, r);
+}
+
+static struct call *new_call(struct web *w, struct MHD_Connection *connection, const char *url,
+                             const char *method) {
+    const union MHD_ConnectionInfo *info =
+        mhd.get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    struct call *c = mem_alloc(sizeof *c);
+    if (!c || !info || !info->socket_context) {
+        mem_free(c);
+        return NULL;
+    }
+    *c = (struct call){
+        .web = w, .connection = connection, .sock = info->socket_context, .began = serve_seconds()};
+    text_escape(c->path, sizeof c->path, url, strnlen(url, 64));
+    c->post = strcmp(method, "POST") == 0;
+    c->route = route_find(url, &c->rest);
+    pthread_mutex_lock(&w->lock);
+    w->n_busy++;
+    pthread_mutex_unlock(&w->lock);
+    sock_state(w, c->sock, SOCK_BODY);
+    return c;
+}
+
+static enum MHD_Result begin(struct call *c, const char *method) {
+    const bool get = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0,
+               options = strcmp(method, "OPTIONS") == 0;
+    const int state = atomic_load(&c->web->server->state);
+    if (!guard(c, options || (c->route && c->route->open))) return send_refusal(c, &c->refusal);
+    if (!c->route) return refuse(c, 404, "not_found", "there is no such route here");
+    if (options) return MHD_YES;
+    if (!(get && c->route->get) && !(c->post && c->route->front)) {
+        refusal_make(&c->refusal, 405, "method_not_allowed", NULL, "this route takes %s",
+                     c->route->get ? "GET" : "POST");
+        return send_refusal(c, &c->refusal);
+    }
+    if (c->post && c->guarded.length > BODY_BYTES)
+        return refuse(c, 413, "request_too_large", "the body may have 32 MiB");
+    if (c->post && state != SERVER_READY)
+        return refuse(c, 503, "unavailable",
+                      state == SERVER_LOADING ? "Loading model"
+                      : state == SERVER_LOST  ? "the device is lost"
+                                              : "the server is stopping");
+    return MHD_YES;
+}
+
+static enum MHD_Result send_page(struct call *c) {
+    struct page p = {.status = 200, .type = "application/json"};
+    c->route->get(c->web->server, c->rest, &p);
+    buf_free(&c->out);
+    c->out = p.body;
+    return send_out(c, p.status, p.type);
+}
+
+static enum MHD_Result start_job(struct call *c) {
+    struct server *s = c->web->server;
+    if (c->refusal.status) return send_refusal(c, &c->refusal); /* found while the body came */
+    if (c->body.failed || !(c->job = job_new(s, c->route->front)))
+        return refuse(c, 503, "unavailable", "out of memory: a request");
+    struct job *j = c->job;
+    snprintf(j->request_id, sizeof j->request_id, "%s", c->guarded.request_id);
+    j->key = c->guarded.key;
+    buf_add(&c->body, "", 0);
+    j->body = c->body.p;
+    j->n_body = c->body.n;
+    c->body = (struct buf){0};
+    watch_job(c->web->watch, c->sock, j);
+    if (!prepare_push(s->prepare, j))
+        return refuse(c, 503, "unavailable", "too many requests wait to be read");
+    return go_on(c);
+}
+
+enum MHD_Result call_handle(void *user, struct MHD_Connection *connection, const char *url,
+                            const char *method, const char *version, const char *data, size_t *n,
+                            void **state) {
+    struct call *c = *state;
+    (void)version;
+    if (!c) {
+        *state = c = new_call(user, connection, url, method);
+        return c ? begin(c, method) : MHD_NO;
+    }
+    if (*n) {
+        if (c->body.n + *n > BODY_BYTES)
+            refusal_make(&c->refusal, 413, "request_too_large", NULL, "the body may have 32 MiB");
+        else if (!c->answered)
+            buf_add(&c->body, data, *n);
+        *n = 0;
+        return MHD_YES;
+    }
+    if (c->answered) return MHD_YES;
+    if (c->job) return go_on(c);
+    sock_state(c->web, c->sock, SOCK_BUSY);
+    if (strcmp(method, "OPTIONS") == 0) return preflight(c);
+    return c->post ? start_job(c) : send_page(c);
+}
+
+void call_completed(void *user, struct MHD_Connection *connection, void **state,
+                    enum MHD_RequestTerminationCode why) {
+    struct web *w = user;
+    struct call *c = *state;
+    (void)connection;
+    if (!c) return;
+    const bool whole = c->answered && why == MHD_REQUEST_TERMINATED_COMPLETED_OK && !c->failed;
+    if (c->job) {
+        watch_job(w->watch, c->sock, NULL);
+        pthread_mutex_lock(&c->job->lock);
+        c->job->parked = NULL;
+        pthread_mutex_unlock(&c->job->lock);
+        if (!whole) job_cancel(c->job, CANCEL_GONE);
+        if (!whole && !c->failed) atomic_fetch_add(&w->server->metrics.gone, 1);
+    }
+    call_log(w->server, &(struct log_call){.request_id = c->guarded.request_id,
+                                           .key = keys_name(w->server->keys, c->guarded.key),
+                                           .route = c->path,
+                                           .why = c->refusal.status                  ? c->refusal.message
+                                                  : c->job && c->job->refusal.status ? c->job->refusal.message
+                                                                                     : "",
+                                           .status = whole || c->failed ? c->status : 499,
+                                           .seconds = serve_seconds() - c->began,
+                                           .job = c->job});
+    sock_state(w, c->sock, SOCK_IDLE);
+    pthread_mutex_lock(&w->lock);
+    w->n_busy--;
+    pthread_mutex_unlock(&w->lock);
+    job_unref(c->job);
+    buf_free(&c->body);
+    buf_free(&c->out);
+    mem_free(c);
+    *state = NULL;
+}

@@ -1,0 +1,204 @@
+#include "tools/serve/guard.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include "base/mem.h"
+#include "files/textfile.h"
+
+enum { MAX_HEADERS = 100 };
+
+void refusal_set(struct refusal *r, int status, const char *code, const char *param, const char *format,
+                 va_list ap);
+void refusal_make(struct refusal *r, int status, const char *code, const char *param, const char *format,
+                  ...) {
+    va_list ap;
+    va_start(ap, format);
+    refusal_set(r, status, code, param, format, ap);
+    va_end(ap);
+}
+
+/* ---- keys ---- */
+
+struct keys {
+    int n;
+    struct {
+        char name[65];
+        unsigned char key[KEY_BYTES]; /* with zeros behind */
+    } of[];
+};
+
+static enum infer_status add_key(struct keys **k, const char *name, size_t n_name, const char *key,
+                                 size_t n) {
+    if (n < 8 || n > KEY_BYTES)
+        return err_set(INFER_E_INPUT, "a key has %zu bytes, and must have 8 to %d", n, KEY_BYTES);
+    if (n_name > 64) return err_set(INFER_E_INPUT, "the name of a key has %zu bytes, at most 64", n_name);
+    const int at = *k ? (*k)->n : 0;
+    struct keys *grown = mem_realloc(*k, sizeof *grown + (size_t)(at + 1) * sizeof grown->of[0]);
+    if (!grown) return err_set(INFER_E_MEMORY, "out of memory: keys");
+    *k = grown;
+    grown->n = at + 1;
+    memset(&grown->of[at], 0, sizeof grown->of[at]);
+    memcpy(grown->of[at].name, name, n_name);
+    memcpy(grown->of[at].key, key, n);
+    return INFER_OK;
+}
+
+static enum infer_status read_keys(struct keys **k, const char *path, const char *text) {
+    int line = 1;
+    for (const char *p = text; *p; line++) {
+        size_t n = strcspn(p, "\n"), end = n;
+        if (end && p[end - 1] == '\r') end--;
+        const char *colon = memchr(p, ':', end);
+        if (end && *p != '#') {
+            if (!colon) return err_set(INFER_E_INPUT, "%s: line %d is not like name:key", path, line);
+            enum infer_status st =
+                add_key(k, p, (size_t)(colon - p), colon + 1, end - (size_t)(colon + 1 - p));
+            if (st) return err_prefix(st, "%s: line %d", path, line);
+        }
+        p += n + (p[n] == '\n');
+    }
+    return *k ? INFER_OK : err_set(INFER_E_INPUT, "%s holds no key", path);
+}
+
+enum infer_status keys_open(struct keys **out, const char *path) {
+    const char *env = getenv("INFER_API_KEY");
+    struct stat st;
+    *out = NULL;
+    if (path) {
+        char *text;
+        size_t n;
+        if (stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_mode & 077)
+            return err_set(INFER_E_INPUT, "%s can be read by others: chmod 600 %s", path, path);
+        TRY(text_read(&text, &n, path, TEXT_PROMPT));
+        enum infer_status s = read_keys(out, path, text);
+        mem_free(text);
+        if (s) return s;
+    }
+    if (env && *env) {
+        enum infer_status s = add_key(out, "INFER_API_KEY", 13, env, strlen(env));
+        if (s) return err_prefix(s, "INFER_API_KEY");
+    }
+    return INFER_OK;
+}
+
+void keys_close(struct keys *k) { mem_free(k); }
+const char *keys_name(const struct keys *k, int i) { return k && i >= 0 ? k->of[i].name : ""; }
+
+int keys_find(const struct keys *k, const char *key, size_t n) {
+    unsigned char given[KEY_BYTES] = {0};
+    int found = -1;
+    if (n <= KEY_BYTES) memcpy(given, key, n);
+    for (int i = 0; i < k->n; i++) { /* always all of them, all of their bytes */
+        unsigned char differs = n > KEY_BYTES;
+        for (int b = 0; b < KEY_BYTES; b++) differs |= given[b] ^ k->of[i].key[b];
+        if (!differs) found = i;
+    }
+    return found;
+}
+
+/* ---- headers ---- */
+
+struct seen {
+    int n, lengths, encodings, hosts, keys;
+    const char *length, *encoding, *host, *origin, *bearer, *x_key, *type, *site, *id;
+};
+
+static void look(struct seen *s, const char *name, const char *value) {
+    if (!value) value = "";
+    if (strcasecmp(name, "Content-Length") == 0) s->lengths++, s->length = value;
+    if (strcasecmp(name, "Transfer-Encoding") == 0) s->encodings++, s->encoding = value;
+    if (strcasecmp(name, "Host") == 0) s->hosts++, s->host = value;
+    if (strcasecmp(name, "Origin") == 0) s->origin = value;
+    if (strcasecmp(name, "Authorization") == 0) s->keys++, s->bearer = value;
+    if (strcasecmp(name, "x-api-key") == 0) s->x_key = value;
+    if (strcasecmp(name, "Content-Type") == 0) s->type = value;
+    if (strcasecmp(name, "Sec-Fetch-Site") == 0) s->site = value;
+    if (strcasecmp(name, "X-Request-Id") == 0) s->id = value;
+}
+
+static bool check_framing(const struct seen *s, struct guarded *out, struct refusal *r) {
+    if (s->n > MAX_HEADERS)
+        refusal_make(r, 431, NULL, NULL, "the request has over %d headers", MAX_HEADERS);
+    else if (s->lengths > 1 || s->encodings > 1 || s->hosts > 1 || s->keys > 1)
+        refusal_make(r, 400, "invalid_request", NULL, "a header that may stand once is there twice");
+    else if (s->lengths && s->encodings)
+        refusal_make(r, 400, "invalid_request", NULL, "Content-Length and Transfer-Encoding are both there");
+    else if (s->encoding && strcasecmp(s->encoding, "chunked") != 0)
+        refusal_make(r, 400, "invalid_request", NULL, "Transfer-Encoding must be chunked");
+    if (r->status) return false;
+    out->chunked = s->encoding != NULL;
+    out->length = s->length ? strtoll(s->length, NULL, 10) : -1;
+    return true;
+}
+
+/* The host of "host:port", "[::1]:port" or "http://host:port" is this machine, or one that was named. */
+static bool known_host(const struct server *s, const char *host, const char *scheme_end) {
+    static const char *const own[] = {"localhost", "127.0.0.1", "[::1]"};
+    const char *p = scheme_end ? scheme_end + 3 : host;
+    size_t n = *p == '[' ? strcspn(p, "]") + (strchr(p, ']') != NULL) : strcspn(p, ":");
+    for (int i = 0; i < 3; i++)
+        if (strlen(own[i]) == n && strncasecmp(own[i], p, n) == 0) return true;
+    for (int i = 0; i < s->o.n_host_name; i++)
+        if (strlen(s->o.host_name[i]) == n && strncasecmp(s->o.host_name[i], p, n) == 0) return true;
+    return false;
+}
+
+static bool listed_origin(const struct server *s, const char *origin) {
+    for (int i = 0; i < s->o.n_cors_origin; i++)
+        if (strcmp(s->o.cors_origin[i], origin) == 0) return true;
+    return false;
+}
+
+static bool is_json(const char *type) {
+    return type && strncasecmp(type, "application/json", 16) == 0 && (!type[16] || strchr("; ", type[16]));
+}
+
+static bool check_site(const struct server *s, const struct seen *h, bool post, bool local,
+                       struct guarded *out, struct refusal *r) {
+    const bool listed = h->origin && listed_origin(s, h->origin);
+    out->json = is_json(h->type);
+    if (local && h->host && !known_host(s, h->host, NULL))
+        refusal_make(r, 403, "forbidden", NULL,
+                     "the Host of the request is not this machine's (--host-name names others)");
+    else if (h->origin && !listed &&
+             !(strstr(h->origin, "://") && known_host(s, h->origin, strstr(h->origin, "://")) && local))
+        refusal_make(r, 403, "forbidden", NULL,
+                     "pages of this Origin may not ask here (--cors-origin lets them)");
+    else if (post && !out->json && (h->origin || (h->site && strcmp(h->site, "cross-site") == 0)))
+        refusal_make(r, 400, "invalid_request", NULL, "the Content-Type must be application/json");
+    if (listed) out->origin = h->origin;
+    return !r->status;
+}
+
+static bool check_key(const struct server *s, const struct seen *h, struct guarded *out, struct refusal *r) {
+    const char *key = h->x_key;
+    if (h->bearer && strncasecmp(h->bearer, "Bearer ", 7) == 0)
+        key = h->bearer + 7 + strspn(h->bearer + 7, " ");
+    if (key) out->key = keys_find(s->keys, key, strlen(key));
+    if (out->key >= 0) return true;
+    refusal_make(r, 401, "invalid_api_key", NULL,
+                 key ? "the API key is not one of this server's"
+                     : "an API key is needed: Authorization: Bearer KEY");
+    return false;
+}
+
+bool guard_check(const struct server *s, const struct guard_headers *h, bool post, bool open, bool local,
+                 struct guarded *out, struct refusal *r) {
+    struct seen seen = {0};
+    const char *name, *value;
+    *out = (struct guarded){.key = -1, .length = -1};
+    *r = (struct refusal){0};
+    for (; seen.n <= MAX_HEADERS && h->next(h->user, seen.n, &name, &value); seen.n++)
+        look(&seen, name, value);
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+    const size_t n = seen.id ? strlen(seen.id) : 0;
+    if (n >= 1 && n <= 64 && strspn(seen.id, letters) == n)
+        snprintf(out->request_id, sizeof out->request_id, "%s", seen.id);
+    else
+        memcpy(out->request_id, "req_", 4), job_random_id(out->request_id + 4);
+    if (!check_framing(&seen, out, r) || !check_site(s, &seen, post, local, out, r)) return false;
+    return !s->keys || open || check_key(s, &seen, out, r);
+}

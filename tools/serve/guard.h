@@ -1,0 +1,34 @@
+/* What every request has to pass before its route is looked at: well-formed framing, a host and an origin that may, a key. */
+#pragma once
+#include <stdbool.h>
+#include "tools/serve/job.h"
+#include "tools/serve/server.h"
+
+enum { KEY_BYTES = 256 };
+
+/* Headers of a request as the guard looks at them; next gives the i-th, false behind the last. */
+struct guard_headers {
+    bool (*next)(void *user, int i, const char **name, const char **value);
+    void *user;
+};
+struct guarded {
+    int key;            /* whose; -1: nobody's */
+    const char *origin; /* that may read the answer; NULL: none asked, or it may not */
+    long long length;   /* of the body as it was told; -1: not told */
+    bool chunked, json; /* its framing; its content type is application/json */
+    char request_id[72];
+};
+/* post: the request has a body. open: the route needs no key. local: the address that it came to is this machine's alone. False: refused.
+ * Of other sites' pages no request is let through that a form could send. */
+bool guard_check(const struct server *s, const struct guard_headers *h, bool post, bool open, bool local,
+                 struct guarded *out, struct refusal *r);
+void refusal_make(struct refusal *r, int status, const char *code, const char *param, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+
+/* Lines "name:key" of a file that only its owner reads, and INFER_API_KEY. *out NULL: there are none. errors: INFER_E_IO,
+ * INFER_E_INPUT (line), INFER_E_MEMORY */
+enum infer_status keys_open(struct keys **out, const char *path);
+void keys_close(struct keys *k);
+/* Which key this is, in constant time; -1: none. */
+int keys_find(const struct keys *k, const char *key, size_t n);
+const char *keys_name(const struct keys *k, int i);

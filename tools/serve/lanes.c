@@ -1,0 +1,388 @@
+/* The queue and the engine thread: which choices run, step after step. First come, first served; a choice whose prompt another one of its
+ * job computes just now waits for that one, and takes its pages over. */
+#include <string.h>
+#include "base/mem.h"
+#include "tools/serve/mill.h"
+#include "tools/serve/server.h"
+
+struct lanes {
+    struct server *server;
+    struct mill *mill;
+    pthread_t thread;
+    bool started;
+    struct choice **running; /* running[n_running], the engine thread's */
+    int n_running;
+
+    pthread_mutex_t lock; /* of all that follows */
+    pthread_cond_t news, idle;
+    struct job *first, **last; /* that wait, or have choices that do */
+    int n_waiting, n_jobs;     /* jobs none of whose choices has begun; all that are here */
+    int shown_running;
+    bool stopping, draining;
+    atomic_bool cancel_all;
+};
+
+/* ---- what the mill tells ---- */
+
+void mill_token(struct choice *c, int32_t id, const struct logprob *top) {
+    struct server *s = c->job->server;
+    const double now = serve_seconds();
+    if (!c->n_token) {
+        c->first = now;
+        histogram_add(&s->metrics.first, metric_seconds, metric_n_seconds, now - c->job->arrived);
+    } else {
+        histogram_add(&s->metrics.gap, metric_gaps, metric_n_gaps, now - c->latest);
+    }
+    c->latest = now;
+    c->n_token++;
+    if (c->job->ask.n_logprob >= 0 || c->job->ask.return_ids) log_token(c, id, top);
+    c->told = true;
+}
+
+enum infer_status mill_text(struct choice *c, const char *text, size_t n, bool thinking) {
+    if (thinking && !c->job->ask.thinking_as_content) c->n_reasoned = c->n_token;
+    log_text(c, thinking ? EVENT_REASONING : EVENT_TEXT, 0, text, n);
+    c->told = true;
+    return INFER_OK;
+}
+
+void mill_prompt(struct choice *c, int done, int total) {
+    if (!c->job->ask.progress || c->n_token) return;
+    log_progress(c, done + c->n_cached, total + c->n_cached);
+    c->told = true;
+}
+
+/* ---- the ends of things ---- */
+
+static void wake(struct lanes *l, struct job *j) { web_wake(l->server->web, j); }
+
+/* The job is over here, answered or not. */
+static void leave(struct lanes *l, struct job *j) {
+    pthread_mutex_lock(&l->lock);
+    if (--l->n_jobs == 0) pthread_cond_broadcast(&l->idle);
+    pthread_mutex_unlock(&l->lock);
+    wake(l, j);
+    job_unref(j);
+}
+
+static void fail_job(struct job *j, enum job_cancel why) {
+    if (why == CANCEL_TIMEOUT)
+        job_refuse(j, 504, "timeout", NULL, "the request took longer than it may (--timeout %g)",
+                   j->server->o.timeout);
+    else if (why == CANCEL_DRAIN)
+        job_refuse(j, 503, "unavailable", NULL, "the server is stopping");
+    else
+        job_refuse(j, 499, "cancelled", NULL, "the client has gone");
+    job_set_stage(j, JOB_FAILED);
+}
+
+static void count_job(struct job *j) {
+    struct job_counts *n = &j->counts;
+    struct metrics *m = &j->server->metrics;
+    double began = 0, first = 0;
+    *n = (struct job_counts){0};
+    for (int i = 0; i < j->n_prompt; i++) n->prompt += j->prompt[i].n;
+    for (int i = 0; i < j->n_choice; i++) {
+        const struct choice *c = &j->choice[i];
+        if (!c->before) n->cached += c->n_cached;
+        n->answer += c->n_token;
+        n->reasoning += c->n_reasoned;
+        n->prompt_ms += 1e3 * c->prompt_seconds;
+        n->answer_ms += 1e3 * c->answer_seconds;
+        n->n_decoded += c->n_decoded;
+        if (c->began > 0 && (began == 0 || c->began < began)) began = c->began;
+        if (c->first > 0 && (first == 0 || c->first < first)) first = c->first;
+    }
+    if (began > 0) n->queue_ms = 1e3 * (began - j->arrived);
+    if (first > 0) n->first_ms = 1e3 * (first - j->arrived);
+    atomic_fetch_add(&m->prompt_tokens, (unsigned long long)n->prompt);
+    atomic_fetch_add(&m->cached_tokens, (unsigned long long)n->cached);
+    atomic_fetch_add(&m->answer_tokens, (unsigned long long)n->answer);
+    atomic_fetch_add(&m->prompt_us, (unsigned long long)(1e3 * n->prompt_ms));
+    atomic_fetch_add(&m->answer_us, (unsigned long long)(1e3 * n->answer_ms));
+    histogram_add(&m->whole, metric_seconds, metric_n_seconds, serve_seconds() - j->arrived);
+    histogram_add(&m->queue, metric_seconds, metric_n_seconds, n->queue_ms / 1e3);
+}
+
+static bool is_over(const struct job *j) {
+    for (int i = 0; i < j->n_choice; i++)
+        if (j->choice[i].state != CHOICE_ENDED) return false;
+    return true;
+}
+
+/* The choice has ended; so has its job, when it was the last one. */
+static void end_choice(struct lanes *l, struct choice *c, enum job_finish finish, const char *stop,
+                       int32_t stop_id) {
+    struct job *j = c->job;
+    c->state = CHOICE_ENDED;
+    c->ended = serve_seconds();
+    if (finish) atomic_fetch_add(&l->server->metrics.finished[finish - FINISH_STOP], 1);
+    bool over = is_over(j);
+    if (over) count_job(j); /* before a reader can see that all have ended */
+    if (finish) log_end(c, finish, stop, stop_id);
+    if (over) leave(l, j);
+}
+
+/* ---- a step ---- */
+
+static enum job_finish finish_of(const struct choice *c, const struct mill_end *end) {
+    (void)c;
+    return end->why == REQUEST_LIMIT || end->why == REQUEST_FULL || end->why == REQUEST_LOOP ? FINISH_LENGTH
+                                                                                             : FINISH_STOP;
+}
+
+/* Takes what has ended out of the running ones. */
+static void collect_ends(struct lanes *l) {
+    int n = 0;
+    for (int i = 0; i < l->n_running; i++) {
+        struct choice *c = l->running[i];
+        struct job *j = c->job;
+        struct mill_end end;
+        enum infer_status st;
+        if (!l->mill->ended(l->mill, c, &end, &st)) {
+            l->running[n++] = c;
+            continue;
+        }
+        c->prompt_seconds = end.prompt_seconds;
+        c->answer_seconds = end.answer_seconds;
+        c->n_computed = end.n_prompt;
+        c->n_decoded = end.n_decoded;
+        c->n_cached = end.n_reused;
+        const int why = atomic_load(&j->cancelled);
+        enum job_finish finish = FINISH_NONE;
+        if (end.lost) atomic_store(&l->server->state, SERVER_LOST);
+        if (st) {
+            if (end.lost)
+                job_refuse(j, 500, "device_lost", NULL, "the device is lost: %s", err_message());
+            else
+                job_refuse(j, 500, "internal", NULL, "%s", err_message());
+            job_set_stage(j, JOB_FAILED);
+            atomic_fetch_add(&l->server->metrics.failed, 1);
+            job_cancel(j, CANCEL_DRAIN); /* the refusal is there: what is left of it goes */
+        } else if (end.why == REQUEST_CANCELLED && why == CANCEL_TIMEOUT && !j->ask.stream) {
+            finish = FINISH_LENGTH; /* what there is */
+        } else if (end.why != REQUEST_CANCELLED) {
+            finish = finish_of(c, &end);
+        } else {
+            fail_job(j, why);
+        }
+        l->mill->close(l->mill, c);
+        end_choice(l, c, finish, end.stop >= 0 && end.stop < j->ask.n_stop ? j->stop[end.stop] : NULL, -1);
+    }
+    l->n_running = n;
+}
+
+/* Looks for cancellations and deadlines among what runs. */
+static void check_running(struct lanes *l) {
+    const double now = serve_seconds();
+    for (int i = 0; i < l->n_running; i++) {
+        struct choice *c = l->running[i];
+        if (now > c->job->deadline) job_cancel(c->job, CANCEL_TIMEOUT);
+        if (atomic_load(&l->cancel_all)) job_cancel(c->job, CANCEL_DRAIN);
+        if (atomic_load(&c->job->cancelled)) l->mill->cancel(l->mill, c);
+    }
+}
+
+/* ---- what waits ---- */
+
+static struct choice *next_choice(struct job *j) {
+    for (int i = 0; i < j->n_choice; i++) {
+        struct choice *c = &j->choice[i];
+        if (c->state == CHOICE_WAITS &&
+            (!c->before || c->before->n_token || c->before->state == CHOICE_ENDED))
+            return c;
+    }
+    return NULL;
+}
+
+static bool has_waiting(const struct job *j) {
+    for (int i = 0; i < j->n_choice; i++)
+        if (j->choice[i].state == CHOICE_WAITS) return true;
+    return false;
+}
+
+static bool has_begun(const struct job *j) {
+    for (int i = 0; i < j->n_choice; i++)
+        if (j->choice[i].state != CHOICE_WAITS) return true;
+    return false;
+}
+
+/* Ends what waits of a job; the job with it, when nothing of it runs. */
+static void drop_waiting(struct lanes *l, struct job *j) {
+    fail_job(j, atomic_load(&j->cancelled));
+    for (int i = 0; i < j->n_choice; i++)
+        if (j->choice[i].state == CHOICE_WAITS) end_choice(l, &j->choice[i], FINISH_NONE, NULL, -1);
+}
+
+static void begin_choice(struct lanes *l, struct choice *c) {
+    struct job *j = c->job;
+    c->began = serve_seconds();
+    c->state = CHOICE_RUNS;
+    enum infer_status st = l->mill->start(l->mill, c);
+    if (!st) {
+        l->running[l->n_running++] = c;
+        return;
+    }
+    job_fail_status(j, st);
+    job_set_stage(j, JOB_FAILED);
+    atomic_fetch_add(&l->server->metrics.failed, 1);
+    job_cancel(j, CANCEL_DRAIN); /* the refusal is there already: what is left of it goes */
+    end_choice(l, c, FINISH_NONE, NULL, -1);
+}
+
+/* The next choice to begin, or (cancelled) a job that is to go; taken out of the queue once nothing of it waits. */
+static struct job *take_waiting(struct lanes *l, struct choice **out) {
+    const double now = serve_seconds();
+    struct job *found = NULL;
+    *out = NULL;
+    pthread_mutex_lock(&l->lock);
+    for (struct job **at = &l->first; *at && !found; at = &(*at)->next) {
+        struct job *j = *at;
+        if (now > j->deadline) job_cancel(j, CANCEL_TIMEOUT);
+        if (l->draining && !has_begun(j)) job_cancel(j, CANCEL_DRAIN);
+        if (!atomic_load(&j->cancelled) && (l->n_running == l->mill->n_slot || !(*out = next_choice(j))))
+            continue;
+        found = j;
+        if (!has_begun(j)) l->n_waiting--;
+        if (*out) (*out)->state = CHOICE_RUNS;
+        if (*out && has_waiting(j)) break;
+        *at = j->next;
+        if (!*at) l->last = at;
+        break;
+    }
+    pthread_mutex_unlock(&l->lock);
+    return found;
+}
+
+static void admit(struct lanes *l) {
+    struct choice *c;
+    struct job *j;
+    while ((j = take_waiting(l, &c))) {
+        if (c)
+            begin_choice(l, c);
+        else
+            drop_waiting(l, j);
+    }
+}
+
+/* ---- the thread ---- */
+
+/* Waits until there is something to do; false: nothing ever will be. */
+static bool wait_for_news(struct lanes *l) {
+    pthread_mutex_lock(&l->lock);
+    l->shown_running = l->n_running;
+    while (!l->n_running && !l->first && !l->stopping) pthread_cond_wait(&l->news, &l->lock);
+    bool go_on = l->n_running || l->first || !l->stopping;
+    pthread_mutex_unlock(&l->lock);
+    return go_on;
+}
+
+static void wake_told(struct lanes *l) {
+    for (int i = 0; i < l->n_running; i++) {
+        struct choice *c = l->running[i];
+        if (c->told && c->job->ask.stream) wake(l, c->job);
+        c->told = false;
+    }
+}
+
+static void *run_lanes(void *user) {
+    struct lanes *l = user;
+    while (wait_for_news(l)) {
+        admit(l);
+        check_running(l);
+        if (!l->n_running) continue;
+        atomic_fetch_add(&l->server->metrics.steps, 1);
+        atomic_fetch_add(&l->server->metrics.busy, (unsigned long long)l->n_running);
+        l->mill->step(l->mill);
+        wake_told(l);
+        collect_ends(l);
+    }
+    return NULL;
+}
+
+enum infer_status lanes_open(struct lanes **out, struct server *s) {
+    struct lanes *l;
+    TRY(mem_new(&l, sizeof *l, "the queue"));
+    *l = (struct lanes){.server = s, .mill = s->mill};
+    l->last = &l->first;
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->news, NULL);
+    pthread_cond_init(&l->idle, NULL);
+    enum infer_status st = mem_new(&l->running, (size_t)s->mill->n_slot * sizeof(void *), "the queue");
+    if (!st && pthread_create(&l->thread, NULL, run_lanes, l))
+        st = err_set(INFER_E_MEMORY, "no thread for the engine");
+    l->started = !st;
+    *out = l;
+    if (st) lanes_close(l), *out = NULL;
+    return st;
+}
+
+bool lanes_push(struct lanes *l, struct job *j) {
+    pthread_mutex_lock(&l->lock);
+    bool full = l->n_waiting >= l->server->o.queue && l->n_running + l->n_waiting >= l->mill->n_slot,
+         refused = full || l->draining;
+    if (l->draining) {
+        job_refuse(j, 503, "unavailable", NULL, "the server is stopping");
+    } else if (full) {
+        job_refuse(j, 429, "rate_limit_exceeded", NULL,
+                   "%d requests wait already (--queue %d). Please try again in 3s", l->n_waiting,
+                   l->server->o.queue);
+        j->refusal.retry_ms = 3000;
+        atomic_fetch_add(&l->server->metrics.queue_full, 1);
+    } else {
+        job_ref(j);
+        job_set_stage(j, JOB_QUEUED);
+        j->next = NULL;
+        *l->last = j;
+        l->last = &j->next;
+        l->n_waiting++;
+        l->n_jobs++;
+        pthread_cond_signal(&l->news);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return !refused;
+}
+
+void lanes_drain(struct lanes *l, double seconds) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += (time_t)seconds;
+    pthread_mutex_lock(&l->lock);
+    l->draining = true;
+    pthread_cond_signal(&l->news);
+    while (l->n_jobs && pthread_cond_timedwait(&l->idle, &l->lock, &until) == 0) continue;
+    atomic_store(&l->cancel_all, true);
+    while (l->n_jobs) pthread_cond_wait(&l->idle, &l->lock);
+    pthread_mutex_unlock(&l->lock);
+}
+
+void lanes_close(struct lanes *l) {
+    if (!l) return;
+    pthread_mutex_lock(&l->lock);
+    l->stopping = true;
+    pthread_cond_signal(&l->news);
+    pthread_mutex_unlock(&l->lock);
+    if (l->started) pthread_join(l->thread, NULL);
+    pthread_mutex_destroy(&l->lock);
+    pthread_cond_destroy(&l->news);
+    pthread_cond_destroy(&l->idle);
+    mem_free(l->running);
+    mem_free(l);
+}
+
+void lanes_count(struct lanes *l, int *running, int *waiting) {
+    pthread_mutex_lock(&l->lock);
+    *running = l->shown_running;
+    *waiting = l->n_waiting;
+    pthread_mutex_unlock(&l->lock);
+}
+
+void lanes_show(struct lanes *l, struct buf *out) {
+    int running, waiting;
+    lanes_count(l, &running, &waiting);
+    buf_text(out, "[");
+    for (int i = 0; i < l->mill->n_slot; i++)
+        buf_printf(out, "%s{\"id\":%d,\"n_ctx\":%d,\"is_processing\":%s,\"state\":\"%s\"}", i ? "," : "", i,
+                   l->mill->n_ctx, i < running ? "true" : "false", i < running ? "answering" : "idle");
+    buf_text(out, "]\n");
+}

@@ -1,0 +1,38 @@
+/* Who computes answers, behind the scheduler (lanes.c): the engine (mill_engine.c), or in tests one that recites a script. One thread
+ * calls all of it. A mill tells what comes by the functions below. */
+#pragma once
+#include "tools/serve/answer_log.h"
+
+struct mill_end {
+    enum request_why why;
+    int n_prompt, n_reused, n_answer,
+        n_decoded; /* tokens: of the prompt, computed and not; of the answer; all of it but the first */
+    int stop;      /* which of job.stop was found; -1: none */
+    double prompt_seconds, answer_seconds;
+    bool lost; /* the device is */
+};
+
+struct mill {
+    int n_slot, n_ctx;
+    void *state;
+    /* Begins a choice (c->run); less than n_slot run. errors: those of request_new */
+    enum infer_status (*start)(struct mill *m, struct choice *c);
+    /* Computes one step of all; false: nothing was left to do. */
+    bool (*step)(struct mill *m);
+    /* The choice is to end before its next row. */
+    void (*cancel)(struct mill *m, struct choice *c);
+    /* True when it has ended; a failure is returned in *st with this thread's message. */
+    bool (*ended)(struct mill *m, struct choice *c, struct mill_end *end, enum infer_status *st);
+    /* Gives its slot back. */
+    void (*close)(struct mill *m, struct choice *c);
+    void (*free)(struct mill *m);
+};
+
+/* A token of the answer: top has it and the likeliest at its place, NULL unless log probabilities are asked for. Then its text, if any. */
+void mill_token(struct choice *c, int32_t id, const struct logprob *top);
+enum infer_status mill_text(struct choice *c, const char *text, size_t n, bool thinking);
+/* Of a prompt's `total` tokens to compute, `done` are. */
+void mill_prompt(struct choice *c, int done, int total);
+
+/* The engine's; it and the model stay the caller's. errors: INFER_E_MEMORY */
+enum infer_status mill_engine(struct mill **out, struct infer_engine *e, const struct infer_model *m);

@@ -1,0 +1,152 @@
+/* The engine behind the scheduler: a request of engine/request for each choice. */
+#include <string.h>
+#include "base/mem.h"
+#include "tools/serve/mill.h"
+#include "tools/serve/server.h"
+
+struct engine_mill {
+    struct infer_engine *engine;
+    const struct infer_model *model;
+    struct sched *sched;
+};
+struct engine_run {
+    struct request *request;
+    int seq;
+    int n_logged; /* tokens */
+};
+
+static void on_token(void *user, int32_t id) {
+    struct choice *c = user;
+    struct engine_run *run = c->run;
+    const struct logprobs *l = run->request ? request_logprobs(run->request) : NULL;
+    mill_token(c, id, l && l->n_top >= 0 && run->n_logged < l->n ? logprobs_at(l, run->n_logged) : NULL);
+    run->n_logged++;
+}
+
+static enum infer_status on_text(void *user, const char *text, size_t n, bool thinking) {
+    return mill_text(user, text, n, thinking);
+}
+
+static void on_prompt(void *user, int done, int n) { mill_prompt(user, done, n); }
+
+static struct request_params params_of(struct choice *c) {
+    const struct job *j = c->job;
+    const struct ask *a = &j->ask;
+    struct request_params p = request_defaults();
+    p.ids = c->prompt->ids;
+    p.n_id = c->prompt->n;
+    p.sample = a->sample;
+    p.sample.seed = c->seed;
+    p.sample.bias = a->bias;
+    p.sample.n_bias = a->n_bias;
+    p.constraint = c->constraint;
+    p.stop = j->stop;
+    p.n_stop = j->n_stop;
+    p.end_id = a->messages ? j->server->end.id : -1;
+    p.end_ids = a->stop_id;
+    p.n_end_id = a->n_stop_id;
+    p.special = a->special;
+    p.start = j->start;
+    p.first = a->messages && !a->go_on;
+    p.n_predict = j->n_predict;
+    p.loop_stop = false;
+    p.n_logprob = a->n_logprob;
+    p.on_token = on_token;
+    p.on_text = on_text;
+    p.on_prompt = on_prompt;
+    p.user = c;
+    return p;
+}
+
+static enum infer_status begin(struct engine_mill *e, struct choice *c, struct engine_run *run) {
+    struct request_params p = params_of(c);
+    TRY(infer_seq_open(e->engine, &run->seq));
+    p.seq = run->seq;
+    TRY(infer_seq_prefix(e->engine, run->seq, p.ids, p.n_id, &c->n_cached));
+    return request_new(&run->request, e->sched, &p);
+}
+
+static void engine_close(struct mill *m, struct choice *c) {
+    struct engine_mill *e = m->state;
+    struct engine_run *run = c->run;
+    if (!run) return;
+    request_free(run->request);
+    if (run->seq >= 0) infer_seq_close(e->engine, run->seq);
+    mem_free(run);
+    c->run = NULL;
+}
+
+static enum infer_status engine_start(struct mill *m, struct choice *c) {
+    struct engine_run *run;
+    TRY(mem_new(&run, sizeof *run, "a request"));
+    run->seq = -1;
+    c->run = run;
+    enum infer_status st = begin(m->state, c, run);
+    if (st) engine_close(m, c);
+    return st;
+}
+
+static bool engine_step(struct mill *m) {
+    struct engine_mill *e = m->state;
+    return sched_step(e->sched);
+}
+
+static void engine_cancel(struct mill *m, struct choice *c) {
+    struct engine_run *run = c->run;
+    (void)m;
+    if (run && run->request) request_cancel(run->request);
+}
+
+static bool engine_ended(struct mill *m, struct choice *c, struct mill_end *end, enum infer_status *st) {
+    struct engine_run *run = c->run;
+    (void)m;
+    if (!request_done(run->request)) return false;
+    const struct request_figures *f = request_figures(run->request);
+    const struct answer *a = request_answer(run->request);
+    *end = (struct mill_end){.why = request_why(run->request),
+                             .n_prompt = f->n_prompt,
+                             .n_reused = f->n_reused,
+                             .n_answer = f->n_answer,
+                             .n_decoded = f->n_decoded,
+                             .stop = a->stopped ? a->stopped_by : -1,
+                             .prompt_seconds = f->prompt_seconds,
+                             .answer_seconds = f->answer_seconds};
+    *st = request_status(run->request);
+    end->lost = *st == INFER_E_DEVICE || *st == INFER_E_NAN;
+    return true;
+}
+
+static void engine_free(struct mill *m) {
+    struct engine_mill *e = m->state;
+    sched_close(e->sched);
+    mem_free(e);
+    mem_free(m);
+}
+
+enum infer_status mill_engine(struct mill **out, struct infer_engine *engine,
+                              const struct infer_model *model) {
+    struct infer_engine_info place;
+    struct engine_mill *e;
+    struct mill *m;
+    infer_engine_info(engine, &place);
+    TRY(mem_new(&e, sizeof *e, "the engine's side"));
+    *e = (struct engine_mill){engine, model, NULL};
+    enum infer_status st = sched_open(&e->sched, engine, model);
+    if (!st) st = mem_new(&m, sizeof *m, "the engine's side");
+    if (st) {
+        sched_close(e->sched);
+        mem_free(e);
+        return st;
+    }
+    *m = (struct mill){.n_slot = place.n_slot,
+                       .n_ctx = place.n_ctx,
+                       .state = e,
+                       .start = engine_start,
+                       .step = engine_step,
+                       .cancel = engine_cancel,
+                       .ended = engine_ended,
+                       .close = engine_close,
+                       .free = engine_free};
+    *out = m;
+    return INFER_OK;
+}

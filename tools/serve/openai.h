@@ -1,0 +1,34 @@
+/* What the APIs of OpenAI have in common: errors, usage, log probabilities, tools. */
+#pragma once
+#include "tools/serve/fields.h"
+#include "tools/serve/frontend.h"
+
+/* {"error": {message, type, param, code}}; in a stream as `data:` */
+void openai_error(const struct job *j, const struct refusal *r, const char *request_id, bool in_stream,
+                  struct buf *out);
+/* "usage":{..}, without a comma. */
+void openai_usage(const struct job *j, struct buf *out);
+/* "timings":{..} with llama.cpp's names. */
+void openai_timings(const struct job *j, struct buf *out);
+/* "infer":{seed, queue_ms, warnings} */
+void openai_infer(const struct job *j, struct buf *out);
+/* A token as JSON text: its bytes, or "bytes:\\xe2" where they are no UTF-8. */
+void openai_token(struct buf *out, const char *piece, size_t n);
+/* [{token, logprob, bytes, top_logprobs: [..]}] */
+void openai_logprobs(const struct job *j, const struct event_token *t, int n, struct buf *out);
+const char *openai_finish(enum job_finish f);
+/* "NAME" or 12 or null: what ended it */
+void openai_stop_reason(const char *stop_text, int32_t stop_id, struct buf *out);
+
+/* tools: [{type function, function {..}}], as templates take them; custom ones become functions of one text. */
+enum infer_status openai_tools(struct job *j, const char *at, const json_t *v);
+enum infer_status openai_tool_choice(struct job *j, const char *at, const json_t *v);
+/* response_format */
+enum infer_status openai_format(struct job *j, const char *at, const json_t *v);
+/* reasoning_effort, and an object {effort, max_tokens, exclude} */
+enum infer_status openai_effort(struct job *j, const char *at, const json_t *v);
+enum infer_status openai_stream_options(struct job *j, const char *at, const json_t *v);
+/* chat_template_kwargs */
+enum infer_status openai_variables(struct job *j, const char *at, const json_t *v);
+/* {role, content, ..} of a chat completion, checked and appended to ask.messages. */
+enum infer_status openai_message(struct job *j, const char *at, const json_t *v);

@@ -1,0 +1,246 @@
+/* POST /v1/completions */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/mem.h"
+#include "tools/serve/openai.h"
+#include "tools/serve/routes.h"
+#include "tools/serve/server.h"
+
+struct text_state {
+    size_t offset[JOB_PROMPTS * JOB_CHOICES]; /* bytes of each choice that have been told */
+    bool echoed[JOB_PROMPTS * JOB_CHOICES];
+};
+
+/* ---- fields ---- */
+
+static enum infer_status add_text(struct job *j, const char *at, const json_t *v) {
+    struct ask_prompt *p = &j->ask.prompt[j->ask.n_prompt];
+    const char *text;
+    size_t n;
+    TRY(field_text(j, at, v, 32 << 20, &text, &n));
+    TRY(mem_new(&p->text, n + 1, "a prompt"));
+    memcpy(p->text, text, n);
+    p->n = n;
+    j->ask.n_prompt++;
+    return INFER_OK;
+}
+
+static enum infer_status add_ids(struct job *j, const char *at, const json_t *v) {
+    struct ask_prompt *p = &j->ask.prompt[j->ask.n_prompt];
+    size_t i;
+    json_t *x;
+    TRY(mem_new(&p->ids, (json_array_size(v) + 1) * sizeof *p->ids, "a prompt"));
+    j->ask.n_prompt++;
+    json_array_foreach((json_t *)v, i, x) {
+        int id = 0;
+        TRY(field_int(j, at, x, 0, j->server->info.n_vocab - 1, &id));
+        p->ids[p->n_id++] = id;
+    }
+    return INFER_OK;
+}
+
+static enum infer_status read_prompt(struct job *j, const char *at, const json_t *v) {
+    size_t i;
+    json_t *x;
+    const bool many = json_is_array(v) && !json_is_integer(json_array_get(v, 0));
+    const size_t n = many ? json_array_size(v) : 1;
+    if (n < 1 || n > JOB_PROMPTS)
+        return job_refuse(j, 400, "invalid_value", at, "'%s' must hold 1 to %d prompts", at, JOB_PROMPTS);
+    TRY(mem_new(&j->ask.prompt, n * sizeof *j->ask.prompt, "prompts"));
+    if (!many) return json_is_array(v) ? add_ids(j, at, v) : add_text(j, at, v);
+    json_array_foreach((json_t *)v, i, x) {
+        char place[32];
+        snprintf(place, sizeof place, "%s[%zu]", at, i);
+        TRY(json_is_array(x) ? add_ids(j, place, x) : add_text(j, place, x));
+    }
+    return INFER_OK;
+}
+
+static enum infer_status read_logprobs(struct job *j, const char *at, const json_t *v) {
+    if (json_is_false(v)) return INFER_OK;
+    return field_int(j, at, v, 0, LOGPROBS_MAX, &j->ask.n_logprob);
+}
+
+static enum infer_status read_best_of(struct job *j, const char *at, const json_t *v) {
+    return field_int(j, at, v, 1, JOB_CHOICES, &j->ask.best_of);
+}
+
+static enum infer_status read_special(struct job *j, const char *at, const json_t *v) {
+    bool parse = true;
+    TRY(field_bool(j, at, v, &parse));
+    j->ask.plain_text = !parse;
+    return INFER_OK;
+}
+
+#define ASK(field) .offset = offsetof(struct ask, field)
+static const struct field rows[] = {
+    {"prompt", FIELD_HAND, .hand = read_prompt},
+    {"model", FIELD_TEXT, 0, 256, ASK(model)},
+    {"max_tokens", FIELD_INT, -1, 1e9, ASK(n_predict)},
+    {"n_predict", FIELD_INT, -1, 1e9, ASK(n_predict)},
+    {"n", FIELD_INT, 1, JOB_CHOICES, ASK(n)},
+    {"best_of", FIELD_HAND, .hand = read_best_of},
+    {"echo", FIELD_BOOL, ASK(echo)},
+    {"logprobs", FIELD_HAND, .hand = read_logprobs},
+    {"stream", FIELD_BOOL, ASK(stream)},
+    {"stream_options", FIELD_HAND, .hand = openai_stream_options},
+    {"response_format", FIELD_HAND, .hand = openai_format},
+    {"parse_special", FIELD_HAND, .hand = read_special},
+    {"suffix", FIELD_REFUSE, .why = "is not supported here"},
+    {"user", .type = FIELD_SILENT},
+    {"store", .type = FIELD_SILENT},
+    {"metadata", .type = FIELD_SILENT},
+    {"cache_prompt", .type = FIELD_SILENT},
+    {NULL},
+};
+#undef ASK
+
+static enum infer_status text_read_body(struct job *j, const json_t *body) {
+    struct ask *a = &j->ask;
+    a->n_predict = 16;
+    TRY(mem_new(&j->state, sizeof(struct text_state), "a request"));
+    TRY(fields_read(j, "", body, (const struct field *const[]){rows, fields_sampling, fields_grammar, NULL}));
+    if (!a->prompt) return job_refuse(j, 400, "invalid_value", "prompt", "'prompt' is missing");
+    if (a->best_of && a->best_of != a->n)
+        return job_refuse(j, 400, "unsupported_parameter", "best_of",
+                          "'best_of' must equal 'n': %d is not %d", a->best_of, a->n);
+    if (a->n_predict < 0) a->n_predict = -1;
+    if (a->usage_chunk && !a->stream) job_warn(j, "stream_options", "the answer is no stream");
+    a->scores = a->echo && a->n_logprob >= 0;
+    return INFER_OK;
+}
+
+/* ---- answers ---- */
+
+/* {"tokens":[..],"token_logprobs":[..],"top_logprobs":[..],"text_offset":[..]} */
+static void logprobs(struct job *j, const struct event_token *t, int n, size_t offset, struct buf *out) {
+    buf_text(out, "{\"tokens\":[");
+    for (int i = 0; i < n; i++) {
+        if (i) buf_text(out, ",");
+        openai_token(out, t[i].piece, t[i].n);
+    }
+    buf_text(out, "],\"token_logprobs\":[");
+    for (int i = 0; i < n; i++) {
+        if (i) buf_text(out, ",");
+        buf_json_float(out, isinf(t[i].logprob) ? -9999 : t[i].logprob);
+    }
+    buf_text(out, "],\"top_logprobs\":[");
+    for (int i = 0; i < n; i++) {
+        if (i) buf_text(out, ",");
+        if (isnan(t[i].logprob) || !t[i].n_top) {
+            buf_text(out, isnan(t[i].logprob) ? "null" : "{}");
+            continue;
+        }
+        for (int k = 0; k < t[i].n_top && t[i].top[k].id >= 0; k++) {
+            size_t len;
+            const char *piece = infer_piece(j->server->model, t[i].top[k].id, true, false, &len);
+            buf_text(out, k ? "," : "{");
+            openai_token(out, piece, len);
+            buf_text(out, ":");
+            buf_json_float(out, t[i].top[k].logprob);
+        }
+        buf_text(out, "}");
+    }
+    buf_text(out, "],\"text_offset\":[");
+    for (int i = 0; i < n; i++) {
+        buf_printf(out, "%s%zu", i ? "," : "", offset);
+        offset += t[i].n;
+    }
+    buf_text(out, "]}");
+}
+
+/* The text of the prompt, as it goes in front of the answer with echo. */
+static void echo(const struct job *j, int choice, struct buf *out) {
+    const struct prompt *p = &j->prompt[choice / j->ask.n];
+    const struct ask_prompt *asked = &j->ask.prompt[choice / j->ask.n];
+    if (asked->text) {
+        buf_add(out, asked->text, asked->n);
+        return;
+    }
+    for (int i = 0; i < p->n; i++) {
+        size_t n;
+        const char *piece = infer_piece(j->server->model, p->ids[i], true, i == 0, &n);
+        buf_add(out, piece, n);
+    }
+}
+
+static void head(const struct job *j, struct buf *out) {
+    buf_printf(out, "{\"id\":\"%s\",\"object\":\"text_completion\",\"created\":%ld,\"model\":", j->id,
+               j->created);
+    buf_json_text(out, j->server->name);
+    buf_printf(out, ",\"system_fingerprint\":\"%s\",\"choices\":[", j->server->fingerprint);
+}
+
+static void text_event(struct job *j, const struct event *e, struct buf *out) {
+    struct text_state *s = j->state;
+    if (e->kind == EVENT_PING) buf_text(out, ": ping\n\n");
+    if (e->kind == EVENT_DONE) {
+        if (j->ask.usage_chunk) {
+            buf_text(out, "data: ");
+            head(j, out);
+            buf_text(out, "],");
+            openai_usage(j, out);
+            buf_text(out, ",");
+            openai_timings(j, out);
+            buf_text(out, "}\n\n");
+        }
+        buf_text(out, "data: [DONE]\n\n");
+    }
+    if (e->kind != EVENT_TEXT && e->kind != EVENT_END) return;
+    struct buf text = {0};
+    if (j->ask.echo && !s->echoed[e->choice]) echo(j, e->choice, &text);
+    s->echoed[e->choice] = true;
+    buf_add(&text, e->text, e->n);
+    buf_text(out, "data: ");
+    head(j, out);
+    buf_printf(out, "{\"index\":%d,\"text\":", e->choice);
+    buf_json(out, text.p ? text.p : "", text.n);
+    buf_text(out, ",\"logprobs\":");
+    if (j->ask.n_logprob >= 0 && e->n_token)
+        logprobs(j, e->token, e->n_token, s->offset[e->choice], out);
+    else
+        buf_text(out, "null");
+    buf_text(out, ",\"finish_reason\":");
+    buf_json_text(out, e->kind == EVENT_END ? openai_finish(e->finish) : NULL);
+    s->offset[e->choice] += text.n;
+    buf_free(&text);
+    buf_text(out, j->ask.usage_chunk ? "}],\"usage\":null}\n\n" : "}]}\n\n");
+}
+
+static void text_whole(struct job *j, struct buf *out) {
+    head(j, out);
+    for (int i = 0; i < j->n_choice; i++) {
+        const struct job_answer *a = job_answer(j, i);
+        struct buf text = {0};
+        if (j->ask.echo) echo(j, i, &text);
+        buf_add(&text, a->text.p ? a->text.p : "", a->text.n);
+        buf_printf(out, "%s{\"index\":%d,\"text\":", i ? "," : "", i);
+        buf_json(out, text.p ? text.p : "", text.n);
+        buf_free(&text);
+        buf_text(out, ",\"logprobs\":");
+        if (j->ask.n_logprob >= 0)
+            logprobs(j, a->token, a->n_token, 0, out);
+        else
+            buf_text(out, "null");
+        buf_printf(out, ",\"finish_reason\":\"%s\",\"stop_reason\":", openai_finish(a->finish));
+        openai_stop_reason(a->stop_text, a->stop_id, out);
+        buf_text(out, "}");
+    }
+    buf_text(out, "],");
+    openai_usage(j, out);
+    buf_text(out, ",");
+    openai_timings(j, out);
+    buf_text(out, ",");
+    openai_infer(j, out);
+    buf_text(out, "}\n");
+}
+
+static void text_done(struct job *j) { mem_free(j->state); }
+
+const struct front_end openai_text = {.prefix = "cmpl-",
+                                      .read = text_read_body,
+                                      .event = text_event,
+                                      .whole = text_whole,
+                                      .error = openai_error,
+                                      .done = text_done};

@@ -1,0 +1,301 @@
+/* Bodies -> jobs that can run: JSON, the front end's fields, the chat template, tokens, the grammar. */
+#include <string.h>
+#include <time.h>
+#include "base/mem.h"
+#include "files/json.h"
+#include "text/grammar/grammar.h"
+#include "tools/serve/answer_log.h"
+#include "tools/serve/fit.h"
+#include "tools/serve/server.h"
+
+enum { JSON_LEVELS = 64, PREPARE_WAITING = 4096 };
+
+/* ---- JSON ---- */
+
+static int hex4(const char *s, size_t n) {
+    int x = 0;
+    if (n < 4) return -1;
+    for (int i = 0; i < 4; i++) {
+        char c = s[i];
+        int d = c >= '0' && c <= '9'                 ? c - '0'
+                : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
+                                                     : -1;
+        if (d < 0) return -1;
+        x = x * 16 + d;
+    }
+    return x;
+}
+
+/* \ud83d alone, as JavaScript writes a cut emoji, is no character: it becomes \ufffd. at: behind the backslash. Returns how far to go on. */
+static size_t mend_escape(char *s, size_t at, size_t n) {
+    int x = s[at] == 'u' ? hex4(s + at + 1, n - at - 1) : -1;
+    if (x < 0xd800 || x > 0xdfff) return at + 1;
+    bool pair = x < 0xdc00 && n - at > 10 && s[at + 5] == '\\' && s[at + 6] == 'u';
+    int low = pair ? hex4(s + at + 7, n - at - 7) : -1;
+    if (low >= 0xdc00 && low <= 0xdfff) return at + 11;
+    memcpy(s + at + 1, "fffd", 4);
+    return at + 5;
+}
+
+/* Mends escapes in place; false: nested deeper than JSON_LEVELS. */
+static bool scan(char *s, size_t n) {
+    int depth = 0;
+    for (size_t i = 0; i < n;) {
+        if (s[i] == '"') {
+            for (i++; i < n && s[i] != '"';) i = s[i] == '\\' && i + 1 < n ? mend_escape(s, i + 1, n) : i + 1;
+            i++;
+            continue;
+        }
+        if ((s[i] == '{' || s[i] == '[') && ++depth > JSON_LEVELS) return false;
+        depth -= s[i] == '}' || s[i] == ']';
+        i++;
+    }
+    return true;
+}
+
+static enum infer_status read_body(struct job *j, json_t **out) {
+    *out = NULL;
+    if (!scan(j->body, j->n_body))
+        return job_refuse(j, 400, "invalid_json", NULL, "the JSON is nested deeper than %d", JSON_LEVELS);
+    enum infer_status st =
+        json_read(out, NULL, j->body, j->n_body, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY);
+    mem_free(j->body);
+    j->body = NULL;
+    if (st == INFER_E_INPUT) return job_refuse(j, 400, "invalid_json", NULL, "%s", err_message());
+    if (!st && !json_is_object(*out)) {
+        json_decref(*out);
+        *out = NULL;
+        return job_refuse(j, 400, "invalid_json", NULL, "the body must be a JSON object");
+    }
+    return st;
+}
+
+/* ---- prompts ---- */
+
+static enum infer_status check_model(struct job *j) {
+    const struct server *s = j->server;
+    if (!*j->ask.model || server_knows_model(s, j->ask.model)) return INFER_OK;
+    if (s->o.strict_model)
+        return job_refuse(j, 404, "model_not_found", "model",
+                          "the model '%s' does not exist here; this server has '%s'", j->ask.model, s->name);
+    job_warn(j, "model", "answered by %s", s->name);
+    return INFER_OK;
+}
+
+static enum infer_status make_prompts(struct job *j) {
+    const struct server *s = j->server;
+    struct ask *a = &j->ask;
+    j->n_prompt = a->messages ? 1 : a->n_prompt;
+    TRY(mem_new(&j->prompt, (size_t)j->n_prompt * sizeof *j->prompt, "prompts"));
+    if (a->messages) return fit_render(j, &j->prompt[0]);
+    for (int i = 0; i < j->n_prompt; i++) {
+        struct ask_prompt *p = &a->prompt[i];
+        if (p->text) {
+            TRY(prompt_text(&j->prompt[i], s->model, p->text, p->n, !a->plain_text));
+        } else {
+            j->prompt[i] = (struct prompt){.ids = p->ids, .n = p->n_id};
+            p->ids = NULL;
+        }
+    }
+    j->start = ANSWER_PLAIN;
+    return INFER_OK;
+}
+
+static enum infer_status check_lengths(struct job *j) {
+    const struct server *s = j->server;
+    struct ask *a = &j->ask;
+    int room = s->n_ctx;
+    for (int i = 0; i < j->n_prompt; i++) {
+        const int n = j->prompt[i].n;
+        if (n < 1)
+            return job_refuse(j, 400, "invalid_value", a->messages ? "messages" : "prompt",
+                              "the prompt is empty");
+        if (n > s->n_ctx) {
+            job_refuse(j, 400, "context_length_exceeded", a->messages ? "messages" : "prompt",
+                       "This model's maximum context length is %d tokens. However, your messages resulted in "
+                       "%d tokens. Please reduce the "
+                       "length of the messages.",
+                       s->n_ctx, n);
+            j->refusal.n_prompt = n;
+            j->refusal.n_limit = s->n_ctx;
+            return INFER_E_INPUT;
+        }
+        /* the token that comes last needs no position */
+        if (s->n_ctx - n + 1 < room) room = s->n_ctx - n + 1;
+    }
+    if (a->n_predict > room)
+        job_warn(j, "max_tokens", "lowered to %d, the room that the prompt leaves", room);
+    j->n_predict = a->n_predict < 0 || a->n_predict > room ? room : a->n_predict;
+    return INFER_OK;
+}
+
+/* ---- what it may say ---- */
+
+static enum infer_status make_grammar(struct job *j) {
+    struct ask *a = &j->ask;
+    enum infer_status st;
+    if (!a->gbnf && !a->schema) return INFER_OK;
+    if (a->gbnf && a->schema)
+        return job_refuse(j, 400, "invalid_value", "grammar",
+                          "a grammar and a schema are both given, and one can hold");
+    st = a->gbnf ? grammar_from_gbnf(&j->grammar, a->gbnf, strlen(a->gbnf))
+                 : grammar_from_schema(&j->grammar, a->schema, strlen(a->schema));
+    if (st == INFER_E_INPUT || st == INFER_E_UNSUPPORTED)
+        return job_refuse(j, 400, "invalid_schema", a->gbnf ? "grammar" : "response_format", "%s",
+                          err_message());
+    return st;
+}
+
+static enum infer_status add_bias(struct ask *a, int32_t id, float bias) {
+    struct sample_bias *grown = mem_realloc(a->bias, ((size_t)a->n_bias + 1) * sizeof *grown);
+    if (!grown) return err_set(INFER_E_MEMORY, "out of memory: biases");
+    a->bias = grown;
+    grown[a->n_bias++] = (struct sample_bias){id, bias};
+    return INFER_OK;
+}
+
+static enum infer_status make_params(struct job *j) {
+    struct server *s = j->server;
+    struct ask *a = &j->ask;
+    for (int32_t id = 0; a->ignore_eos && id < s->info.n_vocab; id++)
+        if (infer_is_stop(s->model, id)) TRY(add_bias(a, id, -__builtin_inff()));
+    for (int i = 0; i < a->n_stop; i++) j->stop[i] = a->stop[i];
+    j->n_stop = a->n_stop;
+    if (a->messages && *s->end.text) j->stop[j->n_stop++] = s->end.text;
+    if (sample_check(&a->sample)) return job_refuse(j, 400, "invalid_value", NULL, "%s", err_message());
+    return INFER_OK;
+}
+
+static enum infer_status make_choices(struct job *j) {
+    const struct ask *a = &j->ask;
+    struct grammar_vocab *vocab = NULL;
+    j->n_choice = 0;
+    TRY(mem_new(&j->choice, (size_t)(j->n_prompt * a->n) * sizeof *j->choice, "choices"));
+    if (j->grammar) TRY(server_vocab(j->server, &vocab));
+    for (int p = 0; p < j->n_prompt; p++)
+        for (int i = 0; i < a->n; i++) {
+            struct choice *c = &j->choice[j->n_choice];
+            *c = (struct choice){.job = j,
+                                 .index = j->n_choice++,
+                                 .i_prompt = p,
+                                 .prompt = &j->prompt[p],
+                                 .before = i ? c - i : NULL,
+                                 .seed = a->sample.seed + (uint64_t)i,
+                                 .stop_id = -1};
+            if (j->grammar) TRY(constrain_open(&c->constraint, j->grammar, vocab, j->server->info.n_vocab));
+        }
+    return INFER_OK;
+}
+
+static enum infer_status read_ask(struct job *j) {
+    json_t *body;
+    TRY(read_body(j, &body));
+    enum infer_status st = j->front->read(j, body);
+    json_decref(body);
+    return st;
+}
+
+static enum infer_status prompts(struct job *j) {
+    TRY(read_ask(j));
+    TRY(check_model(j));
+    return make_prompts(j);
+}
+
+static enum infer_status whole(struct job *j) {
+    TRY(prompts(j));
+    TRY(check_lengths(j));
+    TRY(make_grammar(j));
+    TRY(make_params(j));
+    return make_choices(j);
+}
+
+static enum infer_status told(struct job *j, enum infer_status st) {
+    if (st && !j->refusal.status) job_fail_status(j, st);
+    return st;
+}
+
+/* ---- the thread ---- */
+
+struct prepare {
+    struct server *server;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t news;
+    struct job *first, **last;
+    int n;
+    bool stopping, started;
+};
+
+static struct job *pop(struct prepare *p) {
+    pthread_mutex_lock(&p->lock);
+    while (!p->first && !p->stopping) pthread_cond_wait(&p->news, &p->lock);
+    struct job *j = p->first;
+    if (j) {
+        p->first = j->next;
+        if (!p->first) p->last = &p->first;
+        p->n--;
+    }
+    pthread_mutex_unlock(&p->lock);
+    return j;
+}
+
+static void run_job(struct prepare *p, struct job *j) {
+    if (atomic_load(&j->cancelled)) return;
+    if (j->front->reply) {
+        enum infer_status st = prompts(j);
+        if (!st) st = j->front->reply(j, &j->reply);
+        told(j, st);
+        job_set_stage(j, st ? JOB_REFUSED : JOB_REPLIED);
+    } else if (told(j, whole(j)) || !lanes_push(p->server->lanes, j)) {
+        job_set_stage(j, JOB_REFUSED);
+    }
+}
+
+static void *run_prepare(void *user) {
+    struct prepare *p = user;
+    for (struct job *j; (j = pop(p));) {
+        run_job(p, j);
+        web_wake(p->server->web, j);
+        job_unref(j);
+    }
+    return NULL;
+}
+
+bool prepare_push(struct prepare *p, struct job *j) {
+    pthread_mutex_lock(&p->lock);
+    bool ok = p->n < PREPARE_WAITING && !p->stopping;
+    if (ok) {
+        job_ref(j);
+        j->next = NULL;
+        *p->last = j;
+        p->last = &j->next;
+        p->n++;
+        pthread_cond_signal(&p->news);
+    }
+    pthread_mutex_unlock(&p->lock);
+    return ok;
+}
+
+enum infer_status prepare_open(struct prepare **out, struct server *s) {
+    struct prepare *p;
+    TRY(mem_new(&p, sizeof *p, "the thread that reads requests"));
+    *p = (struct prepare){.server = s};
+    p->last = &p->first;
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->news, NULL);
+    *out = p;
+    p->started = !pthread_create(&p->thread, NULL, run_prepare, p);
+    return p->started ? INFER_OK : err_set(INFER_E_MEMORY, "no thread to read requests");
+}
+
+void prepare_close(struct prepare *p) {
+    if (!p) return;
+    pthread_mutex_lock(&p->lock);
+    p->stopping = true;
+    pthread_cond_signal(&p->news);
+    pthread_mutex_unlock(&p->lock);
+    if (p->started) pthread_join(p->thread, NULL);
+    pthread_mutex_destroy(&p->lock);
+    pthread_cond_destroy(&p->news);
+    mem_free(p);
+}

@@ -1,0 +1,354 @@
+/* The routes that need no answer of the model: models, health, tokens, templates, what the server is doing. */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include "base/mem.h"
+#include "tools/serve/openai.h"
+#include "tools/serve/routes.h"
+#include "tools/serve/server.h"
+
+/* ---- models ---- */
+
+static void add_model(const struct server *s, const char *name, struct buf *out) {
+    char iso[32];
+    struct tm utc;
+    strftime(iso, sizeof iso, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&(time_t){s->created}, &utc));
+    buf_text(out, "{\"id\":");
+    buf_json_text(out, name);
+    buf_printf(
+        out,
+        ",\"object\":\"model\",\"type\":\"model\",\"created\":%ld,\"created_at\":\"%s\",\"display_name\":",
+        s->created, iso);
+    buf_json_text(out, name);
+    buf_printf(out,
+               ",\"owned_by\":\"infer\",\"max_model_len\":%d,\"context_length\":%d,\"max_input_tokens\":%d,"
+               "\"meta\":{\"n_vocab\":%d,\"n_ctx_train\":%d,"
+               "\"n_embd\":%d,\"n_params\":%llu,\"size\":%llu}}",
+               s->n_ctx, s->n_ctx, s->n_ctx, s->info.n_vocab, s->info.n_ctx_train, s->info.n_embd,
+               (unsigned long long)s->info.n_param, (unsigned long long)s->info.file_bytes);
+}
+
+/* What Codex reads of a list of models. */
+static void add_codex(const struct server *s, struct buf *out) {
+    buf_text(out, "{\"slug\":");
+    buf_json_text(out, s->name);
+    buf_text(out, ",\"display_name\":");
+    buf_json_text(out, s->name);
+    buf_printf(out,
+               ",\"description\":null,\"default_reasoning_level\":null,\"supported_reasoning_levels\":[],"
+               "\"shell_type\":\"default\","
+               "\"visibility\":\"list\",\"supported_in_api\":true,\"priority\":0,\"base_instructions\":\"\","
+               "\"supports_reasoning_summaries\":false,"
+               "\"support_verbosity\":false,\"apply_patch_tool_type\":null,\"truncation_policy\":{\"mode\":"
+               "\"tokens\",\"limit\":%d},"
+               "\"supports_parallel_tool_calls\":true,\"context_window\":%d,\"max_context_window\":%d,\"auto_"
+               "compact_token_limit\":%d,"
+               "\"effective_context_window_percent\":95,\"experimental_supported_tools\":[],\"input_"
+               "modalities\":[\"text\"]}",
+               s->n_ctx, s->n_ctx, s->n_ctx, (int)(0.9 * s->n_ctx));
+}
+
+static void not_ready(struct server *s, struct page *p) {
+    const int state = atomic_load(&s->state);
+    p->status = 503;
+    buf_printf(&p->body, "{\"error\":{\"code\":503,\"message\":\"%s\",\"type\":\"unavailable_error\"}}\n",
+               state == SERVER_LOADING ? "Loading model"
+               : state == SERVER_LOST  ? "The device is lost"
+                                       : "The server is stopping");
+}
+
+static void get_models(struct server *s, const char *rest, struct page *p) {
+    (void)rest;
+    if (atomic_load(&s->state) == SERVER_LOADING) {
+        not_ready(s, p);
+        return;
+    }
+    buf_text(&p->body, "{\"object\":\"list\",\"data\":[");
+    for (int i = 0; i < s->n_name; i++) {
+        if (i) buf_text(&p->body, ",");
+        add_model(s, s->names[i], &p->body);
+    }
+    buf_text(&p->body, "],\"has_more\":false,\"first_id\":");
+    buf_json_text(&p->body, s->names[0]);
+    buf_text(&p->body, ",\"last_id\":");
+    buf_json_text(&p->body, s->names[s->n_name - 1]);
+    buf_text(&p->body, ",\"models\":[");
+    add_codex(s, &p->body);
+    buf_text(&p->body, "]}\n");
+}
+
+static void get_model(struct server *s, const char *rest, struct page *p) {
+    if (atomic_load(&s->state) == SERVER_LOADING) {
+        not_ready(s, p);
+    } else if (server_knows_model(s, rest)) {
+        add_model(s, rest, &p->body);
+        buf_text(&p->body, "\n");
+    } else {
+        const struct refusal r = {.status = 404,
+                                  .type = "invalid_request_error",
+                                  .code = "model_not_found",
+                                  .message = "there is no such model here"};
+        p->status = 404;
+        openai_error(NULL, &r, "", false, &p->body);
+    }
+}
+
+static void get_health(struct server *s, const char *rest, struct page *p) {
+    (void)rest;
+    if (atomic_load(&s->state) == SERVER_READY)
+        buf_text(&p->body, "{\"status\":\"ok\"}\n");
+    else
+        not_ready(s, p);
+}
+
+static void get_metrics(struct server *s, const char *rest, struct page *p) {
+    (void)rest;
+    if (!s->o.metrics) {
+        const struct refusal r = {.type = "invalid_request_error",
+                                  .code = "not_found",
+                                  .message = "there are no metrics: start with --metrics"};
+        p->status = 404;
+        openai_error(NULL, &r, "", false, &p->body);
+        return;
+    }
+    p->type = "text/plain; version=0.0.4";
+    metrics_write(s, &p->body);
+}
+
+static void get_slots(struct server *s, const char *rest, struct page *p) {
+    (void)rest;
+    if (s->lanes)
+        lanes_show(s->lanes, &p->body);
+    else
+        not_ready(s, p);
+}
+
+static void get_props(struct server *s, const char *rest, struct page *p) {
+    (void)rest;
+    if (atomic_load(&s->state) == SERVER_LOADING) {
+        not_ready(s, p);
+        return;
+    }
+    const struct sample_params *d = &s->sample;
+    buf_printf(&p->body,
+               "{\"default_generation_settings\":{\"n_ctx\":%d,\"params\":{\"temperature\":%g,\"top_k\":%d,"
+               "\"top_p\":%g,\"min_p\":%g,"
+               "\"repeat_penalty\":%g}},\"total_slots\":%d,\"model_alias\":",
+               s->n_ctx, (double)d->temp, d->top_k, (double)d->top_p, (double)d->min_p,
+               (double)d->repeat_penalty, s->n_slot);
+    buf_json_text(&p->body, s->name);
+    buf_text(&p->body, ",\"chat_template\":");
+    buf_json(&p->body, s->template.text ? s->template.text : "", s->template.n);
+    buf_text(&p->body, ",\"build_info\":");
+    buf_json_text(&p->body, infer_version());
+    buf_printf(&p->body, ",\"system_fingerprint\":\"%s\"}\n", s->fingerprint);
+}
+
+/* ---- POST /tokenize, /detokenize, /apply-template ---- */
+
+static enum infer_status read_content(struct job *j, const char *at, const json_t *v) {
+    const char *text;
+    size_t n;
+    if (j->ask.n_prompt)
+        return job_refuse(j, 400, "invalid_value", at, "'content' and 'prompt' are both given");
+    TRY(field_text(j, at, v, 32 << 20, &text, &n));
+    TRY(mem_new(&j->ask.prompt, sizeof *j->ask.prompt, "a text"));
+    j->ask.n_prompt = 1;
+    TRY(mem_new(&j->ask.prompt->text, n + 1, "a text"));
+    memcpy(j->ask.prompt->text, text, n);
+    j->ask.prompt->n = n;
+    return INFER_OK;
+}
+
+static enum infer_status read_messages(struct job *j, const char *at, const json_t *v) {
+    size_t i;
+    json_t *m;
+    if (!json_is_array(v) || !json_array_size(v) || json_array_size(v) > JOB_MESSAGES)
+        return job_refuse(j, 400, "invalid_value", at, "'%s' must be an array of 1 to %d messages", at,
+                          JOB_MESSAGES);
+    j->ask.messages = json_array();
+    json_array_foreach((json_t *)v, i, m) {
+        char place[64];
+        snprintf(place, sizeof place, "%s[%zu]", at, i);
+        TRY(openai_message(j, place, m));
+    }
+    return INFER_OK;
+}
+
+static enum infer_status read_parse_special(struct job *j, const char *at, const json_t *v) {
+    bool parse = true;
+    TRY(field_bool(j, at, v, &parse));
+    j->ask.plain_text = !parse;
+    return INFER_OK;
+}
+
+static enum infer_status tokenize_read(struct job *j, const json_t *body) {
+    static const struct field rows[] = {
+        {"content", FIELD_HAND, .hand = read_content},
+        {"prompt", FIELD_HAND, .hand = read_content},
+        {"messages", FIELD_HAND, .hand = read_messages},
+        {"tools", FIELD_HAND, .hand = openai_tools},
+        {"chat_template_kwargs", FIELD_HAND, .hand = openai_variables},
+        {"model", FIELD_TEXT, 0, 256, .offset = offsetof(struct ask, model)},
+        {"add_special", FIELD_BOOL, .offset = offsetof(struct ask, add_special)},
+        {"add_special_tokens", FIELD_BOOL, .offset = offsetof(struct ask, add_special)},
+        {"parse_special", FIELD_HAND, .hand = read_parse_special},
+        {"with_pieces", FIELD_BOOL, .offset = offsetof(struct ask, return_ids)},
+        {"return_token_strs", FIELD_BOOL, .offset = offsetof(struct ask, return_ids)},
+        {"add_generation_prompt", .type = FIELD_SILENT},
+        {NULL},
+    };
+    TRY(fields_read(j, "", body, (const struct field *const[]){rows, NULL}));
+    if (!j->ask.messages == !j->ask.n_prompt)
+        return job_refuse(j, 400, "invalid_value", "content",
+                          "one of 'content', 'prompt' and 'messages' is needed");
+    return INFER_OK;
+}
+
+/* ids of the text with or without what the model adds */
+static enum infer_status tokens_of(const struct job *j, int32_t **ids, size_t *n) {
+    const struct ask_prompt *p = j->ask.prompt;
+    const unsigned flags =
+        (j->ask.add_special ? INFER_TOK_ADD : 0) | (j->ask.plain_text ? 0 : INFER_TOK_SPECIAL);
+    size_t cap = p->n + 16;
+    *ids = NULL;
+    for (int round = 0; round < 2; round++) {
+        mem_free(*ids);
+        TRY(mem_new(ids, cap * sizeof **ids, "token ids"));
+        TRY(infer_tokenize(j->server->model, p->text, NULL, p->n, flags, *ids, cap, n));
+        if (*n <= cap) break;
+        cap = *n;
+    }
+    return INFER_OK;
+}
+
+static enum infer_status tokenize_reply(struct job *j, struct buf *out) {
+    int32_t *ids = j->n_prompt ? j->prompt[0].ids : NULL, *own = NULL;
+    size_t n = j->n_prompt ? (size_t)j->prompt[0].n : 0;
+    if (!j->ask.messages) {
+        enum infer_status st = tokens_of(j, &own, &n);
+        if (st) mem_free(own);
+        if (st) return st;
+        ids = own;
+    }
+    buf_text(out, "{\"tokens\":[");
+    for (size_t i = 0; i < n; i++) {
+        size_t len;
+        const char *piece = infer_piece(j->server->model, ids[i], true, false, &len);
+        if (i) buf_text(out, ",");
+        buf_printf(out, j->ask.return_ids ? "{\"id\":%d,\"piece\":" : "%d", ids[i]);
+        if (!j->ask.return_ids) continue;
+        openai_token(out, piece, len);
+        buf_text(out, "}");
+    }
+    buf_printf(out, "],\"count\":%zu,\"max_model_len\":%d}\n", n, j->server->n_ctx);
+    mem_free(own);
+    return INFER_OK;
+}
+
+static enum infer_status read_tokens(struct job *j, const char *at, const json_t *v) {
+    size_t i;
+    json_t *x;
+    if (!json_is_array(v))
+        return job_refuse(j, 400, "invalid_value", at, "'%s' must be an array of token ids", at);
+    TRY(mem_new(&j->ask.prompt, sizeof *j->ask.prompt, "ids"));
+    TRY(mem_new(&j->ask.prompt->ids, (json_array_size(v) + 1) * sizeof(int32_t), "ids"));
+    j->ask.n_prompt = 1;
+    json_array_foreach((json_t *)v, i, x) {
+        int id = 0;
+        TRY(field_int(j, at, x, 0, j->server->info.n_vocab - 1, &id));
+        j->ask.prompt->ids[j->ask.prompt->n_id++] = id;
+    }
+    return INFER_OK;
+}
+
+static enum infer_status detokenize_read(struct job *j, const json_t *body) {
+    static const struct field rows[] = {
+        {"tokens", FIELD_HAND, .hand = read_tokens},
+        {"model", FIELD_TEXT, 0, 256, .offset = offsetof(struct ask, model)},
+        {NULL},
+    };
+    TRY(fields_read(j, "", body, (const struct field *const[]){rows, NULL}));
+    return j->ask.n_prompt ? INFER_OK : job_refuse(j, 400, "invalid_value", "tokens", "'tokens' is missing");
+}
+
+static enum infer_status detokenize_reply(struct job *j, struct buf *out) {
+    struct buf text = {0};
+    for (int i = 0; i < j->prompt[0].n; i++) {
+        size_t n;
+        const char *piece = infer_piece(j->server->model, j->prompt[0].ids[i], true, i == 0, &n);
+        buf_add(&text, piece, n);
+    }
+    buf_text(out, "{\"content\":");
+    buf_json(out, text.p ? text.p : "", text.n);
+    buf_text(out, ",\"prompt\":");
+    buf_json(out, text.p ? text.p : "", text.n);
+    buf_text(out, "}\n");
+    if (text.failed) out->failed = true;
+    buf_free(&text);
+    return INFER_OK;
+}
+
+/* The prompt that a chat completion with this body would have. */
+static enum infer_status template_reply(struct job *j, struct buf *out) {
+    buf_text(out, "{\"prompt\":");
+    buf_json(out, j->prompt[0].text, j->prompt[0].n_text);
+    buf_printf(out, ",\"tokens\":%d,", j->prompt[0].n);
+    struct buf infer = {0};
+    openai_infer(j, &infer);
+    const char *warnings = infer.p ? strstr(infer.p, "\"warnings\":") : NULL;
+    if (warnings) buf_add(out, warnings, infer.n - (size_t)(warnings - infer.p) - 1);
+    buf_text(out, "}\n");
+    buf_free(&infer);
+    return INFER_OK;
+}
+
+static enum infer_status count_reply(struct job *j, struct buf *out) {
+    buf_printf(out, "{\"object\":\"response.input_tokens\",\"input_tokens\":%d}\n", j->prompt[0].n);
+    return INFER_OK;
+}
+
+static enum infer_status chat_body(struct job *j, const json_t *body) { return openai_chat.read(j, body); }
+static void chat_end(struct job *j) { openai_chat.done(j); }
+
+const struct front_end rest_tokenize = {
+    .prefix = "", .read = tokenize_read, .reply = tokenize_reply, .error = openai_error};
+const struct front_end rest_detokenize = {
+    .prefix = "", .read = detokenize_read, .reply = detokenize_reply, .error = openai_error};
+const struct front_end rest_template = {
+    .prefix = "", .read = chat_body, .reply = template_reply, .error = openai_error, .done = chat_end};
+const struct front_end openai_count = {
+    .prefix = "", .read = chat_body, .reply = count_reply, .error = openai_error, .done = chat_end};
+
+/* ---- the table ---- */
+
+const struct route routes[] = {
+    {"/v1/chat/completions", &openai_chat, NULL, false},
+    {"/v1/chat/completions/input_tokens", &openai_count, NULL, false},
+    {"/v1/completions", &openai_text, NULL, false},
+    {"/v1/models", NULL, get_models, false},
+    {"/v1/models/", NULL, get_model, false},
+    {"/health", NULL, get_health, true},
+    {"/v1/health", NULL, get_health, true},
+    {"/healthz/ready", NULL, get_health, true},
+    {"/tokenize", &rest_tokenize, NULL, false},
+    {"/detokenize", &rest_detokenize, NULL, false},
+    {"/apply-template", &rest_template, NULL, false},
+    {"/props", NULL, get_props, false},
+    {"/slots", NULL, get_slots, false},
+    {"/metrics", NULL, get_metrics, false},
+    {NULL, NULL, NULL, false},
+};
+
+const struct route *route_find(const char *url, const char **rest) {
+    *rest = "";
+    for (const struct route *r = routes; r->path; r++) {
+        const size_t n = strlen(r->path);
+        if (strcmp(r->path, url) == 0) return r;
+        if (r->path[n - 1] == '/' && strncmp(r->path, url, n) == 0) {
+            *rest = url + n;
+            return r;
+        }
+    }
+    return NULL;
+}

@@ -1,0 +1,23 @@
+/* The table of routes: which path is which front end's, or which function's. */
+#pragma once
+#include "tools/serve/frontend.h"
+
+/* What a GET is answered with, by an HTTP thread: it must not wait for anything. */
+struct page {
+    int status;
+    const char *type; /* "application/json" */
+    struct buf body;
+};
+
+struct route {
+    const char *path;              /* "/v1/models/": with what stands behind it, when it ends with / */
+    const struct front_end *front; /* of POST; NULL: GET (and HEAD) alone */
+    void (*get)(struct server *s, const char *rest, struct page *p);
+    bool open; /* without a key */
+};
+extern const struct route routes[]; /* ended by path NULL */
+/* NULL: there is none. *rest: what stands behind the path. */
+const struct route *route_find(const char *url, const char **rest);
+
+extern const struct front_end openai_chat, openai_text, openai_count, rest_tokenize, rest_detokenize,
+    rest_template;

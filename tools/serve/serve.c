@@ -1,0 +1,64 @@
+/* infer serve: answers requests over HTTP. */
+#include <string.h>
+#include "tools/serve/mill.h"
+#include "tools/serve/web.h"
+#include "tools/session.h"
+#include "tools/tool.h"
+
+int cmd_serve(const struct options *o);
+
+enum { SLOTS = 4 };
+
+static struct serve_options options_of(const struct options *o) {
+    struct serve_options s = {
+        .api_key_file = o->api_key_file,
+        .insecure = o->insecure,
+        .n_host_name = o->host_name.n,
+        .n_cors_origin = o->cors_origin.n,
+        .tls_cert = o->tls_cert,
+        .tls_key = o->tls_key,
+        .model_name = o->model_name,
+        .strict_model = o->strict_model,
+        .strict_fields = o->strict_fields,
+        .queue = o->queue,
+        .timeout = o->timeout,
+        .drain = o->drain,
+        .metrics = o->metrics,
+        .log_json = strcmp(o->log, "json") == 0,
+        .log_off = strcmp(o->log, "off") == 0,
+        .quiet = o->quiet,
+    };
+    for (int i = 0; i < o->listen.n && i < SERVE_LISTEN; i++) s.listen[s.n_listen++] = o->listen.text[i];
+    if (!s.n_listen) s.listen[s.n_listen++] = "127.0.0.1:8080";
+    for (int i = 0; i < o->host_name.n; i++) s.host_name[i] = o->host_name.text[i];
+    for (int i = 0; i < o->cors_origin.n; i++) s.cors_origin[i] = o->cors_origin.text[i];
+    return s;
+}
+
+static enum infer_status start(struct server *s, struct session *session, const struct options *o) {
+    const struct session_need need = {.slots = SLOTS, .text = true};
+    struct mill *mill;
+    char where[700];
+    if (o->listen.n > SERVE_LISTEN)
+        return err_set(INFER_E_INPUT, "--listen is given %d times, at most %d", o->listen.n, SERVE_LISTEN);
+    TRY(session_open(session, o, &need));
+    TRY(mill_engine(&mill, session->engine, session->model));
+    TRY(server_ready(s, session->model, mill, session->path));
+    web_where(s->web, where, sizeof where);
+    tool_say("serving %s at %s: %d requests at once, %d tokens each%s", s->name, where, s->n_slot, s->n_ctx,
+             s->template.text ? "" : "; the file has no chat template, so /v1/completions alone answers");
+    if (s->keys && !s->o.tls_cert) tool_say("keys go over the network in clear text without --tls-cert");
+    return INFER_OK;
+}
+
+int cmd_serve(const struct options *o) {
+    struct server s;
+    struct session session = {0};
+    const struct serve_options so = options_of(o);
+    enum infer_status st = server_open(&s, &so);
+    if (!st) st = start(&s, &session, o);
+    int code = st ? tool_fail(o, st) : server_run(&s);
+    server_close(&s);
+    session_close(&session);
+    return code;
+}

@@ -1,0 +1,144 @@
+#include "tools/serve/server.h"
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/mem.h"
+#include "tools/serve/guard.h"
+#include "tools/serve/mill.h"
+#include "tools/serve/web.h"
+
+enum { EXIT_WELL = 0, EXIT_DEVICE_LOST = 70, EXIT_AT_ONCE = 130, WRITE_SECONDS = 3 };
+
+/* ---- the model ---- */
+
+struct sample_params server_sampling(const struct infer_model *m) {
+    struct sample_params p = sample_defaults();
+    double x;
+    p.temp = infer_model_number(m, "general.sampling.temp", &x) ? (float)x : 1;
+    p.top_p = infer_model_number(m, "general.sampling.top_p", &x) ? (float)x : 1;
+    p.top_k = infer_model_number(m, "general.sampling.top_k", &x) ? (int)x : 0;
+    p.min_p = infer_model_number(m, "general.sampling.min_p", &x) ? (float)x : 0.05f;
+    if (infer_model_number(m, "general.sampling.penalty_repeat", &x)) p.repeat_penalty = (float)x;
+    if (infer_model_number(m, "general.sampling.penalty_last_n", &x)) p.repeat_last = (int)x;
+    if (infer_model_number(m, "general.sampling.xtc_probability", &x)) p.xtc_probability = (float)x;
+    if (infer_model_number(m, "general.sampling.xtc_threshold", &x)) p.xtc_threshold = (float)x;
+    return sample_check(&p) ? sample_defaults() : p;
+}
+
+/* --model-name NAME,ALIAS,.., else the file's name without its ending. */
+static enum infer_status set_names(struct server *s, const char *file) {
+    const char *slash = strrchr(file, '/'), *base = slash ? slash + 1 : file;
+    const char *dot = strrchr(base, '.');
+    char own[257];
+    snprintf(own, sizeof own, "%.*s", dot && dot != base ? (int)(dot - base) : (int)strlen(base), base);
+    const char *p = s->o.model_name ? s->o.model_name : own;
+    for (s->n_name = 0; *p && s->n_name < SERVE_NAMES;) {
+        const size_t n = strcspn(p, ",");
+        if (n == 0 || n > 256)
+            return err_set(INFER_E_INPUT, "--model-name %s: a name has 1 to 256 bytes", s->o.model_name);
+        snprintf(s->names[s->n_name++], sizeof s->names[0], "%.*s", (int)n, p);
+        p += n + (p[n] == ',' && s->o.model_name);
+        if (!s->o.model_name) break;
+    }
+    if (!s->n_name) return err_set(INFER_E_INPUT, "--model-name is empty");
+    memcpy(s->name, s->names[0], sizeof s->name);
+    return INFER_OK;
+}
+
+/* Changes when the bits of answers may. */
+static void set_fingerprint(struct server *s, const char *file) {
+    char text[1024];
+    uint64_t h = 14695981039346656037ull;
+    snprintf(text, sizeof text, "%s|%s|%llu|%d|%s", infer_version(), file,
+             (unsigned long long)s->info.file_bytes, s->info.n_layer, s->info.type_name);
+    for (const char *p = text; *p; p++) h = (h ^ (unsigned char)*p) * 1099511628211ull;
+    snprintf(s->fingerprint, sizeof s->fingerprint, "fp_%016llx", (unsigned long long)h);
+}
+
+bool server_knows_model(const struct server *s, const char *name) {
+    for (int i = 0; i < s->n_name; i++)
+        if (strcmp(s->names[i], name) == 0) return true;
+    return false;
+}
+
+enum infer_status server_vocab(struct server *s, struct grammar_vocab **out) {
+    enum infer_status st = INFER_OK;
+    pthread_mutex_lock(&s->vocab_lock);
+    if (!s->vocab) st = constrain_vocab(&s->vocab, s->model);
+    *out = s->vocab;
+    pthread_mutex_unlock(&s->vocab_lock);
+    return st;
+}
+
+/* ---- open and close ---- */
+
+enum infer_status server_open(struct server *s, const struct serve_options *o) {
+    *s = (struct server){.o = *o, .created = time(NULL)};
+    atomic_init(&s->state, SERVER_LOADING);
+    pthread_mutex_init(&s->vocab_lock, NULL);
+    TRY(keys_open(&s->keys, o->api_key_file));
+    return web_open(&s->web, s);
+}
+
+enum infer_status server_ready(struct server *s, const struct infer_model *m, struct mill *mill,
+                               const char *file) {
+    s->model = m;
+    infer_model_info(m, &s->info);
+    s->template = (struct prompt_template){.text = s->info.chat_template, .n = s->info.chat_template_len};
+    s->end = s->template.text ? prompt_turn_end(m, &s->template) : (struct turn_end){.id = -1};
+    s->sample = server_sampling(m);
+    s->mill = mill;
+    s->n_ctx = mill->n_ctx;
+    s->n_slot = mill->n_slot;
+    TRY(set_names(s, file));
+    set_fingerprint(s, file);
+    TRY(lanes_open(&s->lanes, s));
+    TRY(prepare_open(&s->prepare, s));
+    atomic_store(&s->state, SERVER_READY);
+    return INFER_OK;
+}
+
+void server_close(struct server *s) {
+    prepare_close(s->prepare);
+    if (s->lanes) lanes_drain(s->lanes, 0);
+    if (s->web) web_finish(s->web, WRITE_SECONDS);
+    lanes_close(s->lanes);
+    web_close(s->web);
+    if (s->mill) s->mill->free(s->mill);
+    grammar_vocab_close(s->vocab);
+    keys_close(s->keys);
+    pthread_mutex_destroy(&s->vocab_lock);
+}
+
+/* ---- signals ---- */
+
+static int signal_pipe[2] = {-1, -1};
+static volatile sig_atomic_t n_signal;
+
+static void on_signal(int number) {
+    (void)number;
+    if (++n_signal > 1) _exit(EXIT_AT_ONCE);
+    int e = errno;
+    if (write(signal_pipe[1], "", 1) < 0) _exit(EXIT_AT_ONCE);
+    errno = e;
+}
+
+int server_run(struct server *s) {
+    struct sigaction a = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigemptyset(&a.sa_mask);
+    if (pipe(signal_pipe)) return EXIT_AT_ONCE;
+    sigaction(SIGTERM, &a, NULL);
+    sigaction(SIGINT, &a, NULL);
+    struct pollfd p = {.fd = signal_pipe[0], .events = POLLIN};
+    while (poll(&p, 1, 200) <= 0 && atomic_load(&s->state) == SERVER_READY) continue;
+    const bool lost = atomic_load(&s->state) == SERVER_LOST;
+    if (!lost) atomic_store(&s->state, SERVER_DRAINING);
+    web_quiet(s->web);
+    lanes_drain(s->lanes, lost ? 0 : s->o.drain);
+    web_finish(s->web, WRITE_SECONDS);
+    return lost ? EXIT_DEVICE_LOST : EXIT_WELL;
+}

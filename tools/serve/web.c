@@ -1,0 +1,256 @@
+#include "tools/serve/web.h"
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include "base/mem.h"
+#include "files/textfile.h"
+#include "tools/serve/web_impl.h"
+
+enum { CONNECTIONS = 4096, PER_ADDRESS = 256, HEAD_BYTES = 32768, HTTP_THREADS = 2, BACKLOG = 1024 };
+
+/* ---- addresses ---- */
+
+static enum infer_status listen_failed(const char *where, int fd) {
+    const int e = errno;
+    if (fd >= 0) close(fd);
+    return err_set(INFER_E_IO, "--listen %s: %s", where, strerror(e));
+}
+
+static enum infer_status listen_unix(struct web *w, const char *path) {
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    struct stat st;
+    if (strlen(path) >= sizeof a.sun_path)
+        return err_set(INFER_E_INPUT, "--listen unix:%s: the path is too long", path);
+    memcpy(a.sun_path, path, strlen(path) + 1);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
+        probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || probe < 0) return listen_failed(path, fd);
+    /* a socket that nobody listens on was left by a server that is gone */
+    if (stat(path, &st) == 0 && S_ISSOCK(st.st_mode) && connect(probe, (struct sockaddr *)&a, sizeof a) &&
+        errno == ECONNREFUSED)
+        unlink(path);
+    close(probe);
+    mode_t old = umask(0177);
+    int failed = bind(fd, (struct sockaddr *)&a, sizeof a);
+    umask(old);
+    if (failed || listen(fd, BACKLOG)) return listen_failed(path, fd);
+    w->of[w->n].fd = fd;
+    w->of[w->n].local = true;
+    snprintf(w->of[w->n].path, sizeof w->of[w->n].path, "%s", path);
+    snprintf(w->of[w->n].said, sizeof w->of[w->n].said, "unix:%s", path);
+    w->n++;
+    return INFER_OK;
+}
+
+static bool is_loopback(const struct sockaddr *a) {
+    if (a->sa_family == AF_INET6) return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)a)->sin6_addr);
+    return (ntohl(((const struct sockaddr_in *)a)->sin_addr.s_addr) >> 24) == 127;
+}
+
+static enum infer_status listen_address(struct web *w, const char *where, const struct addrinfo *a) {
+    const struct serve_options *o = &w->server->o;
+    struct sockaddr_storage name;
+    socklen_t len = sizeof name;
+    char host[64], port[8];
+    const int one = 1;
+    const bool local = is_loopback(a->ai_addr);
+    if (!local && !w->server->keys && !o->insecure)
+        return err_set(INFER_E_INPUT,
+                       "--listen %s: others can reach this address: give --api-key-file FILE, or --insecure",
+                       where);
+    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) return listen_failed(where, fd);
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (a->ai_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one);
+    if (bind(fd, a->ai_addr, a->ai_addrlen) || listen(fd, BACKLOG) ||
+        getsockname(fd, (struct sockaddr *)&name, &len))
+        return listen_failed(where, fd);
+    getnameinfo((struct sockaddr *)&name, len, host, sizeof host, port, sizeof port,
+                NI_NUMERICHOST | NI_NUMERICSERV);
+    w->of[w->n].fd = fd;
+    w->of[w->n].local = local;
+    snprintf(w->of[w->n].said, sizeof w->of[w->n].said,
+             a->ai_family == AF_INET6 ? "%s://[%s]:%s" : "%s://%s:%s", o->tls_cert ? "https" : "http", host,
+             port);
+    w->n++;
+    return INFER_OK;
+}
+
+static enum infer_status listen_at(struct web *w, const char *where) {
+    char host[256];
+    const char *colon = strrchr(where, ':');
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV}, *found;
+    if (strncmp(where, "unix:", 5) == 0) return listen_unix(w, where + 5);
+    size_t n = colon ? (size_t)(colon - where) : 0;
+    bool bracket = n > 2 && where[0] == '[' && where[n - 1] == ']';
+    if (!n || n >= sizeof host || !colon[1] || strspn(colon + 1, "0123456789") != strlen(colon + 1) ||
+        atol(colon + 1) > 65535)
+        return err_set(INFER_E_INPUT,
+                       "--listen %s is not like 127.0.0.1:8080, [::1]:8080 or unix:/run/infer.sock", where);
+    snprintf(host, sizeof host, "%.*s", (int)(bracket ? n - 2 : n), where + bracket);
+    if (getaddrinfo(host, colon + 1, &hints, &found))
+        return err_set(INFER_E_INPUT, "--listen %s: no such address", where);
+    enum infer_status st = listen_address(w, where, found);
+    freeaddrinfo(found);
+    return st;
+}
+
+/* ---- connections ---- */
+
+static void note_connection(void *user, struct MHD_Connection *connection, void **context,
+                            enum MHD_ConnectionNotificationCode code) {
+    struct web *w = user;
+    struct sock *s = *context;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        const union MHD_ConnectionInfo *fd =
+            mhd.get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+        const union MHD_ConnectionInfo *daemon =
+            mhd.get_connection_info(connection, MHD_CONNECTION_INFO_DAEMON);
+        const int one = 1;
+        s = fd && daemon ? mem_alloc(sizeof *s) : NULL;
+        *context = s;
+        if (!s) return;
+        *s = (struct sock){.fd = fd->connect_fd, .since = serve_seconds(), .at = &w->socks};
+        struct sockaddr_storage name;
+        socklen_t len = sizeof name;
+        s->local = getsockname(s->fd, (struct sockaddr *)&name, &len) == 0 &&
+                   (name.ss_family == AF_UNIX || is_loopback((struct sockaddr *)&name));
+        if (name.ss_family != AF_UNIX) setsockopt(s->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        pthread_mutex_lock(&w->lock);
+        s->next = w->socks;
+        if (s->next) s->next->at = &s->next;
+        w->socks = s;
+        pthread_mutex_unlock(&w->lock);
+    } else if (s) {
+        pthread_mutex_lock(&w->lock);
+        *s->at = s->next;
+        if (s->next) s->next->at = s->at;
+        pthread_mutex_unlock(&w->lock);
+        mem_free(s);
+        *context = NULL;
+    }
+}
+
+/* Paths are compared as they come: nothing is unescaped. */
+static size_t no_unescape(void *user, struct MHD_Connection *connection, char *text) {
+    (void)user, (void)connection;
+    return strlen(text);
+}
+
+static enum infer_status start(struct web *w, int i) {
+    struct MHD_OptionItem tls[] = {{MHD_OPTION_HTTPS_MEM_CERT, 0, w->cert},
+                                   {MHD_OPTION_HTTPS_MEM_KEY, 0, w->key},
+                                   {MHD_OPTION_END, 0, NULL}};
+    const unsigned flags =
+        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_SUSPEND_RESUME | MHD_USE_TURBO | (w->cert ? MHD_USE_TLS : 0);
+    w->of[i].daemon =
+        mhd.start_daemon(flags, 0, NULL, NULL, call_handle, w, MHD_OPTION_LISTEN_SOCKET, w->of[i].fd,
+                         MHD_OPTION_THREAD_POOL_SIZE, (unsigned)HTTP_THREADS, MHD_OPTION_CONNECTION_LIMIT,
+                         (unsigned)CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEAD_BYTES,
+                         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS, MHD_OPTION_STRICT_FOR_CLIENT,
+                         1, MHD_OPTION_NOTIFY_COMPLETED, call_completed, w, MHD_OPTION_NOTIFY_CONNECTION,
+                         note_connection, w, MHD_OPTION_UNESCAPE_CALLBACK, no_unescape, NULL,
+                         MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)(w->of[i].local ? 0 : PER_ADDRESS),
+                         w->cert ? MHD_OPTION_ARRAY : MHD_OPTION_END, tls, MHD_OPTION_END);
+    if (w->of[i].daemon) return INFER_OK;
+    return err_set(w->cert ? INFER_E_INPUT : INFER_E_MEMORY,
+                   w->cert ? "TLS does not begin with %s and %s: is each a PEM file, of one another?"
+                           : "the HTTP server does not start",
+                   w->server->o.tls_cert, w->server->o.tls_key);
+}
+
+/* ---- open and close ---- */
+
+static enum infer_status raise_limits(void) {
+    struct rlimit r;
+    if (getrlimit(RLIMIT_NOFILE, &r)) return INFER_OK;
+    r.rlim_cur = r.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &r);
+    if (r.rlim_max >= CONNECTIONS + 64) return INFER_OK;
+    return err_set(
+        INFER_E_INPUT,
+        "this process may open %llu files, and serving needs %d: ulimit -Hn, or LimitNOFILE in the unit",
+        (unsigned long long)r.rlim_max, CONNECTIONS + 64);
+}
+
+static enum infer_status open_all(struct web *w) {
+    const struct serve_options *o = &w->server->o;
+    size_t n;
+    TRY(raise_limits());
+    if (!o->tls_cert != !o->tls_key)
+        return err_set(INFER_E_INPUT, "--tls-cert and --tls-key belong together");
+    if (o->tls_cert) {
+        TRY(text_read(&w->cert, &n, o->tls_cert, TEXT_PROMPT));
+        TRY(text_read(&w->key, &n, o->tls_key, TEXT_PROMPT));
+    }
+    TRY(watch_open(&w->watch, w));
+    for (int i = 0; i < o->n_listen; i++) TRY(listen_at(w, o->listen[i]));
+    for (int i = 0; i < w->n; i++) TRY(start(w, i));
+    return INFER_OK;
+}
+
+enum infer_status web_open(struct web **out, struct server *s) {
+    struct web *w;
+    *out = NULL;
+    TRY(mhd_open());
+    TRY(mem_new(&w, sizeof *w, "the HTTP side"));
+    w->server = s;
+    pthread_mutex_init(&w->lock, NULL);
+    enum infer_status st = open_all(w);
+    if (st)
+        web_close(w);
+    else
+        *out = w;
+    return st;
+}
+
+void web_quiet(struct web *w) {
+    for (int i = 0; i < w->n; i++)
+        if (w->of[i].daemon && w->of[i].fd >= 0) {
+            mhd.quiesce_daemon(w->of[i].daemon);
+            close(w->of[i].fd);
+            w->of[i].fd = -1;
+        }
+}
+
+void web_finish(struct web *w, double seconds) {
+    const double until = serve_seconds() + seconds;
+    for (bool busy = true; busy && serve_seconds() < until;) {
+        pthread_mutex_lock(&w->lock);
+        busy = w->n_busy > 0;
+        pthread_mutex_unlock(&w->lock);
+        if (busy) usleep(5000);
+    }
+}
+
+void web_close(struct web *w) {
+    if (!w) return;
+    for (int i = 0; i < w->n; i++) {
+        if (w->of[i].daemon)
+            mhd.stop_daemon(w->of[i].daemon);
+        else if (w->of[i].fd >= 0)
+            close(w->of[i].fd);
+        if (*w->of[i].path) unlink(w->of[i].path);
+    }
+    watch_close(w->watch);
+    pthread_mutex_destroy(&w->lock);
+    mem_free(w->cert);
+    mem_free(w->key);
+    mem_free(w);
+}
+
+void web_where(const struct web *w, char *text, size_t n) {
+    size_t used = 0;
+    *text = 0;
+    for (int i = 0; i < w->n && used < n; i++)
+        used += (size_t)snprintf(text + used, n - used, "%s%s", i ? " " : "", w->of[i].said);
+}
