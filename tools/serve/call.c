@@ -309,6 +309,8 @@ static enum MHD_Result start_job(struct call *c) {
     struct job *j = c->job;
     snprintf(j->request_id, sizeof j->request_id, "%s", c->guarded.request_id);
     j->key = c->guarded.key;
+    j->salt = j->key >= 0 ? (uint64_t)(j->key + 1) * 0x9e3779b97f4a7c15ull
+                          : 0; /* no key can time another's prompts */
     buf_add(&c->body, "", 0);
     j->body = c->body.p;
     j->n_body = c->body.n;

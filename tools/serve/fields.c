@@ -215,6 +215,14 @@ static enum infer_status read_biases(struct job *j, const char *at, const json_t
     return INFER_OK;
 }
 
+static enum infer_status read_salt(struct job *j, const char *at, const json_t *v) {
+    const char *text;
+    size_t n;
+    TRY(field_text(j, at, v, 128, &text, &n));
+    for (size_t i = 0; i < n; i++) j->salt = (j->salt ^ (unsigned char)text[i]) * 1099511628211ull;
+    return INFER_OK;
+}
+
 static enum infer_status read_stop_ids(struct job *j, const char *at, const json_t *v) {
     struct ask *a = &j->ask;
     if (!json_is_array(v) || json_array_size(v) > JOB_STOP_IDS)
@@ -303,6 +311,7 @@ const struct field fields_sampling[] = {
     {"seed", FIELD_HAND, .hand = read_seed},
     {"logit_bias", FIELD_HAND, .hand = read_biases},
     {"stop", FIELD_HAND, .hand = field_stop},
+    {"cache_salt", FIELD_HAND, .hand = read_salt},
     {"stop_token_ids", FIELD_HAND, .hand = read_stop_ids},
     {"ignore_eos", FIELD_BOOL, .offset = offsetof(struct ask, ignore_eos)},
     {"skip_special_tokens", FIELD_HAND, .hand = read_not_special},

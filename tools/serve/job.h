@@ -142,6 +142,7 @@ struct job {
     int n_predict;       /* most tokens of a choice, with the room that there is */
     struct buf warnings; /* "field: reason; .." */
     uint64_t seed;
+    uint64_t salt;    /* of the prefix cache: of the key and cache_salt */
     struct buf reply; /* of a front end that has `reply` */
 
     struct refusal refusal; /* status 0: none. Written before `stage` says so */

@@ -62,7 +62,8 @@ static enum infer_status begin(struct engine_mill *e, struct choice *c, struct e
     struct request_params p = params_of(c);
     TRY(infer_seq_open(e->engine, &run->seq));
     p.seq = run->seq;
-    TRY(infer_seq_prefix(e->engine, run->seq, p.ids, p.n_id, &c->n_cached));
+    const struct infer_prefix among = {.salt = c->job->salt, .exact = c->job->server->o.cache_exact};
+    TRY(infer_seq_prefix(e->engine, run->seq, p.ids, p.n_id, &among, &c->n_cached));
     return request_new(&run->request, e->sched, &p);
 }
 

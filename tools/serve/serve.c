@@ -42,6 +42,7 @@ static enum infer_status start(struct server *s, struct session *session, const 
     if (o->listen.n > SERVE_LISTEN)
         return err_set(INFER_E_INPUT, "--listen is given %d times, at most %d", o->listen.n, SERVE_LISTEN);
     TRY(session_open(session, o, &need));
+    s->o.cache_exact = o->cache ? strcmp(o->cache, "exact") == 0 : session->place.async;
     TRY(mill_engine(&mill, session->engine, session->model));
     TRY(server_ready(s, session->model, mill, session->path));
     web_where(s->web, where, sizeof where);

@@ -25,6 +25,7 @@ struct serve_options {
     double timeout; /* seconds of a request */
     double drain;   /* seconds that running ones have after SIGTERM */
     bool metrics;
+    bool cache_exact; /* prefixes that were computed as prompts alone */
     bool log_json, log_off;
     bool quiet;
 };
