@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """infer serve as clients meet it: each route, streams against whole answers, errors, limits, hang-ups, signals. Standard library only.
-usage: serve.py INFER TESTS"""
+usage: serve.py INFER TESTS SERVE_FAKE"""
 import http.client, json, os, re, signal, socket, subprocess, sys, tempfile, threading, time
 
-infer, tests = os.path.realpath(sys.argv[1]), os.path.realpath(sys.argv[2])
+infer, tests, fake = (os.path.realpath(a) for a in sys.argv[1:4])
 MODEL = tests + "/golden/chat/chat-llama.gguf"
 failed, count = 0, 0
 
@@ -211,9 +211,148 @@ def keys():
         check("log", any(line["key"] == "anna" and line["route"] == CHAT and line["status"] == 200 and line["answer_tokens"] == 7 for line in lines), log)
         check("no text in the log", "hi there" not in log)
 
+def say(n, **more): return {"messages": [{"role": "user", "content": "x"}], "max_tokens": n, **more}
+
+class Stream:
+    """a stream that is read bit by bit"""
+    def __init__(self, s, body):
+        self.s = socket.create_connection(("127.0.0.1", s.port), 20)
+        data = json.dumps({**body, "stream": True}).encode()
+        self.s.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % (CHAT.encode(), len(data)) + data)
+        self.got = b""
+    def until(self, what, seconds=10):
+        end = time.monotonic() + seconds
+        while what not in self.got and time.monotonic() < end:
+            more = self.s.recv(65536)
+            if not more: break
+            self.got += more
+        return what in self.got
+    def rest(self):
+        try:
+            while not self.got.endswith(b"\r\n0\r\n\r\n") and (more := self.s.recv(65536)): self.got += more
+        except ConnectionResetError: pass
+        return self.got
+    def close(self): self.s.close()
+
+def gauge(s, name):
+    return float(re.search(rf"^{name}(?:{{.*}})? (\S+)$", s.ask("/metrics", text=True)[2], re.M)[1])
+
+def wait_for(s, name, value, seconds=5):
+    """seconds until a metric has a value; fails when it never has"""
+    begin = time.monotonic()
+    while gauge(s, name) != value:
+        if time.monotonic() - begin > seconds:
+            check(f"{name} becomes {value}", False, gauge(s, name))
+            break
+        time.sleep(0.01)
+    return time.monotonic() - begin
+
+def Fake(*args): return Server(*args, program=(fake,))
+
+def hang_ups():
+    s = Fake("--step", "5", "--slots", "2", "--queue", "8")
+    for how in ("stream", "whole", "queued"):
+        streams = [Stream(s, say(2000)) for _ in range(2)] if how != "whole" else []
+        for x in streams: check("it begins", x.until(b'"content":"o"'))
+        if how == "whole":
+            for _ in range(2):
+                x = socket.create_connection(("127.0.0.1", s.port))
+                data = json.dumps(say(2000)).encode()
+                x.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % (CHAT.encode(), len(data)) + data)
+                streams.append(x)
+        wait_for(s, "vllm:num_requests_running", 2)
+        if how == "queued":
+            queued = [Stream(s, say(20)) for _ in range(3)]
+            wait_for(s, "vllm:num_requests_waiting", 3)
+            for x in queued: x.close()
+            wait_for(s, "vllm:num_requests_waiting", 0)
+        for x in streams: x.close()
+        wait_for(s, "vllm:num_requests_running", 0)
+    same("it still answers", s.ask(CHAT, say(3))[0], 200)
+    same("hang-ups are counted", gauge(s, "infer_cancelled_total"), 9)
+    s.stop()
+
+def queue():
+    s = Fake("--step", "5", "--slots", "1", "--queue", "2")
+    streams = [Stream(s, say(2000))]
+    streams[0].until(b'"content":"o"')
+    streams += [Stream(s, say(5)) for _ in range(2)]
+    wait_for(s, "vllm:num_requests_waiting", 2)
+    for body in (say(5), say(5, stream=True)):
+        status, headers, e = s.ask(CHAT, body)
+        same("queue full", (status, e["error"]["type"], e["error"]["code"], headers["Retry-After"], headers["retry-after-ms"]), (429, "rate_limit_error", "rate_limit_exceeded", "3", "3000"))
+    check("said so", "try again in 3s" in e["error"]["message"])
+    same("health under load", s.ask("/health")[0], 200)
+    streams[0].close()
+    for x in streams[1:]: check("the queue goes on", x.until(b"[DONE]"))
+    s.stop()
+
+def deadlines():
+    s = Fake("--step", "20", "--slots", "1", "--timeout", "0.5")
+    x = Stream(s, say(2000))
+    check("a stream ends with an error", x.until(b'"type":"timeout_error"') and b"[DONE]" not in x.rest(), x.got[-300:])
+    status, _, a = s.ask(CHAT, say(2000))
+    same("a whole answer has what there is", (status, a["choices"][0]["finish_reason"]), (200, "length"))
+    x = Stream(s, say(2000))
+    x.until(b'"content":"o"')
+    status, _, e = s.ask(CHAT, say(2000))
+    check("in the queue", (status, e.get("error", {}).get("code")) == (504, "timeout") or status == 200, e)
+    s.stop()
+
+def signals():
+    s = Fake("--step", "5", "--slots", "2", "--drain", "5")
+    running, queued = [Stream(s, say(60)) for _ in range(2)], []
+    for x in running: x.until(b'"content":"o"')
+    queued = [Stream(s, say(60)) for _ in range(2)]
+    wait_for(s, "vllm:num_requests_waiting", 2)
+    s.p.send_signal(signal.SIGTERM)
+    for x in running: check("it ends well", x.rest().endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n"), x.got[-200:])
+    for x in queued: check("it is told", b'"code":"unavailable"' in x.rest(), x.got[-200:])
+    same("exit code", s.p.wait(10), 0)
+    s = Fake("--step", "5", "--drain", "0.3")
+    x = Stream(s, say(5000))
+    x.until(b'"content":"o"')
+    s.p.send_signal(signal.SIGTERM)
+    check("too long for the drain", b'"message":"the server is stopping"' in x.rest() and b"[DONE]" not in x.got, x.got[-200:])
+    same("exit code", s.p.wait(10), 0)
+    s = Fake("--step", "5", "--drain", "30")
+    x = Stream(s, say(5000))
+    x.until(b'"content":"o"')
+    s.p.send_signal(signal.SIGTERM)
+    time.sleep(0.1)
+    s.p.send_signal(signal.SIGTERM)
+    same("a second signal", s.p.wait(5), 130)
+    s = Fake("--step", "5", "--lost", "20")
+    x = Stream(s, say(5000))
+    check("the device is lost", b'"code":"device_lost"' in x.rest() and b"[DONE]" not in x.got, x.got[-300:])
+    same("exit code", s.p.wait(10), 70)
+
+def many():
+    """two hundred streams, a third of which hang up; nothing is left behind"""
+    s = Fake("--step", "1", "--slots", "32", "--queue", "1000")
+    def descriptors(): return len(os.listdir(f"/proc/{s.p.pid}/fd"))
+    s.ask(CHAT, say(2))
+    before, bad = descriptors(), []
+    def one(i):
+        try:
+            x = Stream(s, say(30))
+            ok = x.until(b'"content":"o"') if i % 3 == 0 else x.until(b"[DONE]")
+            x.close()
+            if not ok: bad.append(i)
+        except OSError as e: bad.append(e)
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(200)]
+    for t in threads: t.start()
+    for t in threads: t.join()
+    same("all streams end", bad, [])
+    wait_for(s, "vllm:num_requests_running", 0)
+    end = time.monotonic() + 5
+    while descriptors() > before and time.monotonic() < end: time.sleep(0.02)
+    check("no descriptor is left", descriptors() <= before, (before, descriptors()))
+    s.stop()
+
 s = Server("--metrics")
 for part in (answers, completions, errors, framing, others, crowd): part(s)
 s.stop()
-keys()
+for part in (keys, hang_ups, queue, deadlines, signals, many): part()
 print(f"{count} checks, {failed} failed")
 sys.exit(failed > 0)

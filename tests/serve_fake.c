@@ -1,0 +1,166 @@
+/* infer serve with an engine that recites: protocol, queue and signals can be tested at any speed, without computing.
+ * usage: serve_fake -m MODEL [--listen ADDRESS] [--step MS] [--say TEXT] [--slots N] [--lost STEP] [--queue N] [--timeout S] [--drain S] ..
+ * TEXT is said over and over until max_tokens, or ends the turn where that is not given; of a prompt a step reads 16 tokens. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include "base/mem.h"
+#include "files/json.h"
+#include "tools/serve/mill.h"
+#include "tools/serve/web.h"
+
+enum { SLOTS_MAX = 1024, SAY_MAX = 4096, PROMPT_STEP = 16 };
+
+struct fake {
+    const struct infer_model *model;
+    int32_t say[SAY_MAX];
+    size_t n_say;
+    double step_ms;
+    int slots, lost_at, n_step;
+    struct fake_run *run[SLOTS_MAX];
+};
+struct fake_run {
+    struct choice *choice;
+    int prompt, said;
+    bool cancelled, ended;
+    enum request_why why;
+    enum infer_status status;
+};
+
+static enum infer_status fake_start(struct mill *m, struct choice *c) {
+    struct fake *f = m->state;
+    struct fake_run *r;
+    TRY(mem_new(&r, sizeof *r, "a run"));
+    r->choice = c;
+    c->run = r;
+    for (int i = 0; i < f->slots; i++)
+        if (!f->run[i]) {
+            f->run[i] = r;
+            return INFER_OK;
+        }
+    infer_bug("more choices than slots");
+}
+
+static void go_on(struct fake *f, struct fake_run *r) {
+    struct choice *c = r->choice;
+    size_t n;
+    if (r->ended) return;
+    if (r->cancelled) {
+        r->ended = true;
+        r->why = REQUEST_CANCELLED;
+    } else if (f->n_step == f->lost_at) {
+        r->ended = true;
+        r->why = REQUEST_FAILED;
+        r->status = INFER_E_DEVICE;
+    } else if (r->prompt < c->prompt->n) {
+        r->prompt += PROMPT_STEP;
+        mill_prompt(c, r->prompt < c->prompt->n ? r->prompt : c->prompt->n, c->prompt->n);
+    } else if (r->said == c->job->n_predict || (c->job->ask.n_predict < 0 && r->said == (int)f->n_say)) {
+        r->ended = true;
+        r->why = r->said == c->job->n_predict ? REQUEST_LIMIT : REQUEST_TURN;
+    } else {
+        const int32_t id = f->say[(size_t)r->said % f->n_say];
+        const char *piece = infer_piece(f->model, id, false, r->said == 0, &n);
+        r->said++;
+        mill_token(c, id, NULL);
+        mill_text(c, piece, n, false);
+    }
+}
+
+static bool fake_step(struct mill *m) {
+    struct fake *f = m->state;
+    const struct timespec t = {(time_t)(f->step_ms / 1e3), (long)(1e6 * f->step_ms) % 1000000000};
+    if (f->step_ms > 0) nanosleep(&t, NULL);
+    f->n_step++;
+    for (int i = 0; i < f->slots; i++)
+        if (f->run[i]) go_on(f, f->run[i]);
+    return true;
+}
+
+static void fake_cancel(struct mill *m, struct choice *c) {
+    (void)m;
+    ((struct fake_run *)c->run)->cancelled = true;
+}
+
+static bool fake_ended(struct mill *m, struct choice *c, struct mill_end *end, enum infer_status *st) {
+    struct fake_run *r = c->run;
+    (void)m;
+    if (!r->ended) return false;
+    *end = (struct mill_end){.why = r->why,
+                             .n_prompt = c->prompt->n,
+                             .n_answer = r->said,
+                             .n_decoded = r->said,
+                             .stop = -1,
+                             .lost = r->status == INFER_E_DEVICE};
+    *st = r->status ? err_set(r->status, "the script says so") : INFER_OK;
+    return true;
+}
+
+static void fake_close(struct mill *m, struct choice *c) {
+    struct fake *f = m->state;
+    for (int i = 0; i < f->slots; i++)
+        if (f->run[i] == c->run) f->run[i] = NULL;
+    mem_free(c->run);
+    c->run = NULL;
+}
+
+static void fake_free(struct mill *m) { (void)m; }
+
+static int fail(void) {
+    fprintf(stderr, "serve_fake: %s\n", err_message());
+    return 1;
+}
+
+int main(int argc, char **argv) {
+    static struct fake f = {.slots = 4, .lost_at = -1};
+    static struct server s;
+    struct serve_options o = {.listen = {"127.0.0.1:0"},
+                              .n_listen = 1,
+                              .queue = 256,
+                              .timeout = 600,
+                              .drain = 10,
+                              .metrics = true,
+                              .log_off = true};
+    const char *path = "", *say = "one two three four five six seven eight nine ten";
+    int ctx = 8192;
+    for (int i = 1; i + 1 < argc; i += 2) {
+        const char *name = argv[i], *value = argv[i + 1];
+        if (strcmp(name, "-m") == 0) path = value;
+        if (strcmp(name, "--listen") == 0) o.listen[0] = value;
+        if (strcmp(name, "--step") == 0) f.step_ms = atof(value);
+        if (strcmp(name, "--say") == 0) say = value;
+        if (strcmp(name, "--slots") == 0) f.slots = atoi(value);
+        if (strcmp(name, "--lost") == 0) f.lost_at = atoi(value);
+        if (strcmp(name, "--queue") == 0) o.queue = atoi(value);
+        if (strcmp(name, "--timeout") == 0) o.timeout = atof(value);
+        if (strcmp(name, "--drain") == 0) o.drain = atof(value);
+        if (strcmp(name, "--log") == 0) o.log_off = strcmp(value, "off") == 0;
+        if (strcmp(name, "--tls-cert") == 0) o.tls_cert = value;
+        if (strcmp(name, "--tls-key") == 0) o.tls_key = value;
+    }
+    struct infer_model *model;
+    char where[256];
+    struct mill mill = {.n_slot = f.slots,
+                        .n_ctx = ctx,
+                        .state = &f,
+                        .start = fake_start,
+                        .step = fake_step,
+                        .cancel = fake_cancel,
+                        .ended = fake_ended,
+                        .close = fake_close,
+                        .free = fake_free};
+    json_use_mem();
+    if (f.slots < 1 || f.slots > SLOTS_MAX) return 2;
+    if (infer_model_open(&model, path, NULL) ||
+        infer_tokenize(model, say, NULL, strlen(say), 0, f.say, SAY_MAX, &f.n_say))
+        return fail();
+    f.model = model;
+    if (server_open(&s, &o) || server_ready(&s, model, &mill, path)) return fail();
+    web_where(s.web, where, sizeof where);
+    fprintf(stderr, "serving at %s: %s\n", where, "recited");
+    int code = server_run(&s);
+    server_close(&s);
+    infer_model_close(model);
+    return code;
+}
