@@ -336,10 +336,10 @@ def many():
     def one(i):
         try:
             x = Stream(s, say(30))
-            ok = x.until(b'"content":"o"') if i % 3 == 0 else x.until(b"[DONE]")
+            ok = x.until(b'"content":"o') if i % 3 == 0 else x.until(b"[DONE]")
             x.close()
             if not ok: bad.append(i)
-        except OSError as e: bad.append(e)
+        except OSError as e: bad.append(str(e))
     threads = [threading.Thread(target=one, args=(i,)) for i in range(200)]
     for t in threads: t.start()
     for t in threads: t.join()

@@ -142,9 +142,10 @@ static ssize_t read_stream(void *user, uint64_t pos, char *buf, size_t max) {
     struct call *c = user;
     (void)pos;
     while (c->sent == c->out.n) {
-        if (c->out.failed || atomic_load(&c->job->cancelled) == CANCEL_GONE)
-            return MHD_CONTENT_READER_END_WITH_ERROR;
-        if (c->ended) return MHD_CONTENT_READER_END_OF_STREAM;
+        if (c->out.failed) return MHD_CONTENT_READER_END_WITH_ERROR;
+        /* also where the client has gone: an error would leave the socket open until the next event of libmicrohttpd 0.9.75's thread */
+        if (c->ended || (c->failed = atomic_load(&c->job->cancelled) == CANCEL_GONE))
+            return MHD_CONTENT_READER_END_OF_STREAM;
         if (!fill(c)) return 0;
     }
     size_t n = c->out.n - c->sent;
@@ -194,7 +195,7 @@ static enum MHD_Result go_on(struct call *c) {
         mhd.suspend_connection(c->connection);
     }
     pthread_mutex_unlock(&j->lock);
-    if (gone) return MHD_NO;
+    if (gone) return refuse(c, 499, "cancelled", "the client has gone");
     if (waits) return MHD_YES;
     if (stage == JOB_REFUSED || (stage == JOB_FAILED && !j->ask.stream)) return send_refusal(c, &j->refusal);
     if (stage == JOB_REPLIED) {
@@ -352,23 +353,27 @@ void call_completed(void *user, struct MHD_Connection *connection, void **state,
     (void)connection;
     if (!c) return;
     const bool whole = c->answered && why == MHD_REQUEST_TERMINATED_COMPLETED_OK && !c->failed;
+    struct log_call line = {.request_id = c->guarded.request_id,
+                            .key = keys_name(w->server->keys, c->guarded.key),
+                            .route = c->path,
+                            .status = whole || c->failed ? c->status : 499,
+                            .seconds = serve_seconds() - c->began};
+    snprintf(line.why, sizeof line.why, "%.250s", c->refusal.status ? c->refusal.message : "");
     if (c->job) {
         watch_job(w->watch, c->sock, NULL);
+        if (!whole) job_cancel(c->job, CANCEL_GONE);
         pthread_mutex_lock(&c->job->lock);
         c->job->parked = NULL;
+        line.counts = c->job->counts;
+        if (c->job->refusal.status) snprintf(line.why, sizeof line.why, "%.250s", c->job->refusal.message);
         pthread_mutex_unlock(&c->job->lock);
-        if (!whole) job_cancel(c->job, CANCEL_GONE);
-        if (!whole && !c->failed) atomic_fetch_add(&w->server->metrics.gone, 1);
+        const bool told = c->job->ask.stream ? c->ended : c->answered && c->status != 499;
+        if (atomic_load(&c->job->cancelled) == CANCEL_GONE && !told) {
+            atomic_fetch_add(&w->server->metrics.gone, 1);
+            line.status = 499;
+        }
     }
-    call_log(w->server, &(struct log_call){.request_id = c->guarded.request_id,
-                                           .key = keys_name(w->server->keys, c->guarded.key),
-                                           .route = c->path,
-                                           .why = c->refusal.status                  ? c->refusal.message
-                                                  : c->job && c->job->refusal.status ? c->job->refusal.message
-                                                                                     : "",
-                                           .status = whole || c->failed ? c->status : 499,
-                                           .seconds = serve_seconds() - c->began,
-                                           .job = c->job});
+    call_log(w->server, &line);
     sock_state(w, c->sock, SOCK_IDLE);
     pthread_mutex_lock(&w->lock);
     w->n_busy--;

@@ -150,7 +150,9 @@ enum infer_status job_refuse(struct job *j, int status, const char *code, const 
                              const char *format, ...) {
     va_list ap;
     va_start(ap, format);
+    pthread_mutex_lock(&j->lock);
     if (!j->refusal.status) refusal_set(&j->refusal, status, code, param, format, ap);
+    pthread_mutex_unlock(&j->lock);
     va_end(ap);
     return INFER_E_INPUT;
 }

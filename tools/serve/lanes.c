@@ -77,10 +77,9 @@ static void fail_job(struct job *j, enum job_cancel why) {
 }
 
 static void count_job(struct job *j) {
-    struct job_counts *n = &j->counts;
+    struct job_counts counts = {0}, *n = &counts;
     struct metrics *m = &j->server->metrics;
     double began = 0, first = 0;
-    *n = (struct job_counts){0};
     for (int i = 0; i < j->n_prompt; i++) n->prompt += j->prompt[i].n;
     for (int i = 0; i < j->n_choice; i++) {
         const struct choice *c = &j->choice[i];
@@ -95,6 +94,9 @@ static void count_job(struct job *j) {
     }
     if (began > 0) n->queue_ms = 1e3 * (began - j->arrived);
     if (first > 0) n->first_ms = 1e3 * (first - j->arrived);
+    pthread_mutex_lock(&j->lock);
+    j->counts = counts;
+    pthread_mutex_unlock(&j->lock);
     atomic_fetch_add(&m->prompt_tokens, (unsigned long long)n->prompt);
     atomic_fetch_add(&m->cached_tokens, (unsigned long long)n->cached);
     atomic_fetch_add(&m->answer_tokens, (unsigned long long)n->answer);
@@ -209,9 +211,11 @@ static bool has_begun(const struct job *j) {
 
 /* Ends what waits of a job; the job with it, when nothing of it runs. */
 static void drop_waiting(struct lanes *l, struct job *j) {
+    job_ref(j); /* the last choice's end gives the queue's back */
     fail_job(j, atomic_load(&j->cancelled));
     for (int i = 0; i < j->n_choice; i++)
         if (j->choice[i].state == CHOICE_WAITS) end_choice(l, &j->choice[i], FINISH_NONE, NULL, -1);
+    job_unref(j);
 }
 
 static void begin_choice(struct lanes *l, struct choice *c) {

@@ -23,8 +23,8 @@ static void as_json(struct buf *b, const struct log_call *l, const char *at) {
     buf_text(b, ",\"route\":");
     buf_json_text(b, l->route);
     buf_printf(b, ",\"status\":%d,\"seconds\":%.4f", l->status, l->seconds);
-    if (l->job) {
-        const struct job_counts *n = &l->job->counts;
+    if (l->counts.prompt) {
+        const struct job_counts *n = &l->counts;
         buf_printf(b,
                    ",\"prompt_tokens\":%d,\"cached_tokens\":%d,\"answer_tokens\":%d,\"queue_ms\":%.2f,"
                    "\"first_ms\":%.2f",
@@ -42,8 +42,8 @@ static void as_text(struct buf *b, const struct log_call *l, const char *at) {
     text_escape(why, sizeof why, l->why, strnlen(l->why, 200));
     buf_printf(b, "%s %s %s%s%s %d %.1f ms", at, l->request_id, l->key, *l->key ? " " : "", l->route,
                l->status, 1e3 * l->seconds);
-    if (l->job && l->job->counts.prompt) {
-        const struct job_counts *n = &l->job->counts;
+    if (l->counts.prompt) {
+        const struct job_counts *n = &l->counts;
         buf_printf(b, ", prompt %d (%d cached), answer %d, queued %.1f ms, first token %.1f ms", n->prompt,
                    n->cached, n->answer, n->queue_ms, n->first_ms);
     }

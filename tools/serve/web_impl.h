@@ -51,9 +51,10 @@ void sock_state(struct web *w, struct sock *s, int state);
 
 /* A line for a request that has ended. */
 struct log_call {
-    const char *request_id, *key, *route, *why;
+    const char *request_id, *key, *route;
+    char why[256];
     int status;
     double seconds;
-    const struct job *job; /* NULL: none */
+    struct job_counts counts; /* prompt 0: nothing was computed */
 };
 void call_log(const struct server *s, const struct log_call *l);
