@@ -26,6 +26,7 @@ struct choice {
     const struct prompt *prompt;
     struct choice *before; /* whose prompt is the same and is computed first; NULL: none */
     struct constraint *constraint;
+    struct tool_parser *parser; /* NULL: the answer is text, and reasoning */
     uint64_t seed;
 
     /* the engine thread's */
@@ -33,6 +34,7 @@ struct choice {
     void *run; /* the mill's */
     int n_token, n_cached, n_reasoned;
     bool stopped;                       /* by what came: nothing more is wanted */
+    bool call_cut;                      /* the last call is not whole */
     double began, first, latest, ended; /* request_seconds */
     double prompt_seconds, answer_seconds;
     int n_computed, n_decoded;

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "files/json.h"
 #include "tools/serve/server.h"
+#include "tools/serve/tool_job.h"
 
 /* ---- one message ---- */
 
@@ -123,7 +124,7 @@ static void set_new(json_t *to, const char *name, json_t *value) {
 static json_t *variables_of(struct job *j) {
     const struct server *s = j->server;
     const struct ask *a = &j->ask;
-    const bool constrained = a->gbnf || a->schema,
+    const bool constrained = a->gbnf || a->schema || tool_job_forced(j),
                reads = mentions(s, "enable_thinking") || mentions(s, "thinking");
     json_t *v = a->variables ? json_copy(a->variables) : json_object();
     char day[32];
@@ -132,7 +133,7 @@ static json_t *variables_of(struct job *j) {
     strftime(day, sizeof day, "%Y-%m-%dT00:00:00",
              localtime_r(&now, &local)); /* a prompt of the same day has the same ids */
     set_new(v, "now", json_string(day));
-    if (a->tools) set_new(v, "tools", json_incref(a->tools));
+    if (a->tools && !s->tools.described) set_new(v, "tools", json_incref(a->tools));
     const bool off = strcmp(a->effort, "none") == 0;
     if (off || (constrained && !*a->effort && reads)) {
         set_new(v, "enable_thinking", json_false());
@@ -167,7 +168,8 @@ static enum infer_status add_tail(struct fitted *f, struct prompt *p, json_t *me
     const char *closing = answer_closing(p->text, p->n_text);
     const json_t *text = json_object_get(last, "content"),
                  *thought = json_object_get(last, "reasoning_content");
-    const bool constrained = j->ask.gbnf || j->ask.schema, has_text = json_string_length(text) > 0;
+    const bool constrained = j->ask.gbnf || j->ask.schema || tool_job_forced(j),
+               has_text = json_string_length(text) > 0;
     struct buf *b = &f->tail;
     j->start = closing ? ANSWER_THINKING : ANSWER_MAYBE;
     if (closing && json_string_length(thought))
@@ -211,6 +213,7 @@ enum infer_status fit_render(struct job *j, struct prompt *p) {
         return job_refuse(j, 400, "template_error", "messages",
                           "the model file has no chat template: /v1/completions takes its text as it is");
     json_array_foreach(a->messages, i, m) fit_message(s, m);
+    TRY(tool_job_messages(j));
     if (a->go_on) {
         last = json_incref(json_array_get(a->messages, json_array_size(a->messages) - 1));
         json_array_remove(a->messages, json_array_size(a->messages) - 1);

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "tools/serve/answer_log.h"
 #include "tools/serve/server.h"
+#include "tools/serve/tool_parser.h"
 
 double serve_seconds(void) {
     struct timespec t;
@@ -56,6 +57,7 @@ struct job *job_ref(struct job *j) {
 static void free_choice(struct choice *c) {
     struct job_answer *a = &c->answer;
     constrain_close(c->constraint);
+    tool_close(c->parser);
     log_free(&c->log);
     log_free(&c->read);
     buf_free(&a->reasoning);

@@ -137,6 +137,8 @@ struct job {
     int n_choice;
     struct grammar *grammar;
     enum answer_start start;         /* what the prompt has left open */
+    bool parsed;                     /* choices have parsers (tool_job.h), which begin at tool_start */
+    int tool_start;                  /* enum tool_start */
     const char *stop[JOB_STOPS + 1]; /* the client's, and the text that ends a turn: stop[n_stop] */
     int n_stop;
     int n_predict;       /* most tokens of a choice, with the room that there is */

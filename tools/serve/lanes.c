@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "tools/serve/mill.h"
 #include "tools/serve/server.h"
+#include "tools/serve/tool_job.h"
 
 struct lanes {
     struct server *server;
@@ -27,6 +28,7 @@ struct lanes {
 void mill_token(struct choice *c, int32_t id, const struct logprob *top) {
     struct server *s = c->job->server;
     const double now = serve_seconds();
+    if (c->stopped) return;
     if (!c->n_token) {
         c->first = now;
         histogram_add(&s->metrics.first, metric_seconds, metric_n_seconds, now - c->job->arrived);
@@ -36,10 +38,12 @@ void mill_token(struct choice *c, int32_t id, const struct logprob *top) {
     c->latest = now;
     c->n_token++;
     if (c->job->ask.n_logprob >= 0 || c->job->ask.return_ids) log_token(c, id, top);
+    if (c->parser) tool_job_token(c, id);
     c->told = true;
 }
 
 enum infer_status mill_text(struct choice *c, const char *text, size_t n, bool thinking) {
+    if (c->parser) return INFER_OK; /* it had the token */
     if (thinking && !c->job->ask.thinking_as_content) c->n_reasoned = c->n_token;
     log_text(c, thinking ? EVENT_REASONING : EVENT_TEXT, 0, text, n);
     c->told = true;
@@ -163,11 +167,12 @@ static void collect_ends(struct lanes *l) {
             job_cancel(j, CANCEL_DRAIN); /* the refusal is there: what is left of it goes */
         } else if (end.why == REQUEST_CANCELLED && why == CANCEL_TIMEOUT && !j->ask.stream) {
             finish = FINISH_LENGTH; /* what there is */
-        } else if (end.why != REQUEST_CANCELLED) {
+        } else if (end.why != REQUEST_CANCELLED || c->stopped) {
             finish = finish_of(c, &end);
         } else {
             fail_job(j, why);
         }
+        if (c->parser && finish) finish = tool_job_end(c, finish, &end.stop);
         l->mill->close(l->mill, c);
         end_choice(l, c, finish, end.stop >= 0 && end.stop < j->ask.n_stop ? j->stop[end.stop] : NULL, -1);
     }
@@ -181,7 +186,7 @@ static void check_running(struct lanes *l) {
         struct choice *c = l->running[i];
         if (now > c->job->deadline) job_cancel(c->job, CANCEL_TIMEOUT);
         if (atomic_load(&l->cancel_all)) job_cancel(c->job, CANCEL_DRAIN);
-        if (atomic_load(&c->job->cancelled)) l->mill->cancel(l->mill, c);
+        if (c->stopped || atomic_load(&c->job->cancelled)) l->mill->cancel(l->mill, c);
     }
 }
 

@@ -41,12 +41,12 @@ static struct request_params params_of(struct choice *c) {
     p.sample.n_bias = a->n_bias;
     p.constraint = c->constraint;
     p.stop = j->stop;
-    p.n_stop = j->n_stop;
+    p.n_stop = c->parser ? 0 : j->n_stop; /* which looks for them itself, in the content */
     p.end_id = a->messages ? j->server->end.id : -1;
     p.end_ids = a->stop_id;
     p.n_end_id = a->n_stop_id;
     p.special = a->special;
-    p.start = j->start;
+    p.start = c->parser ? ANSWER_PLAIN : j->start;
     p.first = a->messages && !a->go_on;
     p.n_predict = j->n_predict;
     p.loop_stop = false;

@@ -7,6 +7,7 @@
 #include "tools/serve/answer_log.h"
 #include "tools/serve/fit.h"
 #include "tools/serve/server.h"
+#include "tools/serve/tool_job.h"
 
 enum { JSON_LEVELS = 64, PREPARE_WAITING = 4096 };
 
@@ -183,6 +184,7 @@ static enum infer_status make_choices(struct job *j) {
                                  .seed = a->sample.seed + (uint64_t)i,
                                  .stop_id = -1};
             if (j->grammar) TRY(constrain_open(&c->constraint, j->grammar, vocab, j->server->info.n_vocab));
+            TRY(tool_job_choice(c));
         }
     return INFER_OK;
 }
@@ -206,6 +208,7 @@ static enum infer_status whole(struct job *j) {
     TRY(check_lengths(j));
     TRY(make_grammar(j));
     TRY(make_params(j));
+    TRY(tool_job_prepare(j));
     return make_choices(j);
 }
 

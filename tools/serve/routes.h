@@ -20,4 +20,4 @@ extern const struct route routes[]; /* ended by path NULL */
 const struct route *route_find(const char *url, const char **rest);
 
 extern const struct front_end openai_chat, openai_text, openai_count, rest_tokenize, rest_detokenize,
-    rest_template;
+    messages_api, messages_count, responses_api, responses_count, rest_template;

@@ -1,3 +1,4 @@
+#include "tools/serve/tool_job.h"
 #include "tools/serve/server.h"
 #include <errno.h>
 #include <poll.h>
@@ -90,6 +91,7 @@ enum infer_status server_ready(struct server *s, const struct infer_model *m, st
     infer_model_info(m, &s->info);
     s->template = (struct prompt_template){.text = s->info.chat_template, .n = s->info.chat_template_len};
     s->end = s->template.text ? prompt_turn_end(m, &s->template) : (struct turn_end){.id = -1};
+    TRY(tool_job_server(s));
     s->sample = server_sampling(m);
     s->mill = mill;
     s->n_ctx = mill->n_ctx;

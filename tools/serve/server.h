@@ -4,6 +4,7 @@
 #include "request/prompt_check.h"
 #include "tools/serve/job.h"
 #include "tools/serve/metrics.h"
+#include "tools/serve/tool_probe.h"
 
 enum { SERVE_LISTEN = 4, SERVE_NAMES = 16, SERVE_TEXTS = 16 };
 
@@ -46,6 +47,7 @@ struct server {
     struct infer_model_info info;
     struct prompt_template template; /* text NULL: the file has none */
     struct turn_end end;             /* how the template ends a turn */
+    struct tool_probe tools;         /* what it knows of tools and reasoning */
     char name[257];                  /* of the model, as answers have it */
     char names[SERVE_NAMES][257];    /* name and aliases, names[n_name] */
     int n_name;
