@@ -350,9 +350,161 @@ def many():
     check("no descriptor is left", descriptors() <= before, (before, descriptors()))
     s.stop()
 
+# ---- calls and reasoning, in three APIs ----
+
+CALLS = '<think>hm</think>Let me look.\n<tool_call>\n{"name": "f", "arguments": {"a": "x \\"y\\""}}\n</tool_call>\n<tool_call>\n{"name": "g", "arguments": {"n": [3]}}\n</tool_call>\nDone.'
+MESSAGES, RESPONSES = "/v1/messages", "/v1/responses"
+PROPERTIES = {"type": "object", "properties": {"a": {"type": "string"}}}
+
+def sse(s, path, body):
+    """events of a stream with names: [(name, data)]"""
+    status, headers, got = s.ask(path, {**body, "stream": True}, text=True)
+    same(f"{path} streams", (status, headers["Content-Type"]), (200, "text/event-stream"))
+    out = []
+    for b in got.split("\n\n")[:-1]:
+        name, data = b.split("\n")
+        out.append((name.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
+        same("event and type", out[-1][0], out[-1][1]["type"])
+    return out
+
+def runs(names):
+    """names with repetitions as one"""
+    return [n for i, n in enumerate(names) if not i or names[i - 1] != n]
+
+def chat_calls(s):
+    tools = [{"type": "function", "function": {"name": n, "parameters": PROPERTIES}} for n in "fg"]
+    want = [("f", '{"a": "x \\"y\\""}'), ("g", '{"n": [3]}')]
+    c = s.ask(CHAT, user("x", tools=tools))[2]["choices"][0]
+    m = c["message"]
+    same("calls", (m["reasoning"], m["content"], [(x["function"]["name"], x["function"]["arguments"]) for x in m["tool_calls"]], c["finish_reason"]),
+         ("hm", "Let me look.Done.", want, "tool_calls"))
+    text, calls, ends = "", {}, []
+    for e in s.events(CHAT, user("x", tools=tools)):
+        d = e["choices"][0]["delta"]
+        text += d.get("content") or ""
+        ends.append(e["choices"][0]["finish_reason"])
+        for x in d.get("tool_calls", []):
+            k = calls.setdefault(x["index"], ["", "", ""])
+            k[0] += x.get("id", "")
+            k[1] += x["function"].get("name", "")
+            k[2] += x["function"].get("arguments", "")
+    same("streamed", (text, [tuple(k[1:]) for k in calls.values()], ends[-1]), ("Let me look.Done.", want, "tool_calls"))
+    check("ids", all(re.fullmatch("call_[a-z0-9]{24}", k[0]) for k in calls.values()), calls)
+    c = s.ask(CHAT, user("x", tools=tools, parallel_tool_calls=False))[2]["choices"][0]
+    same("one call", (len(c["message"]["tool_calls"]), c["finish_reason"]), (1, "tool_calls"))
+    c = s.ask(CHAT, user("x", tools=tools, max_tokens=75))[2]["choices"][0]
+    check("cut short", c["finish_reason"] == "length" and want[0][1].startswith(c["message"]["tool_calls"][0]["function"]["arguments"]), c)
+    c = s.ask(CHAT, user("x", tools=tools, tool_choice="none"))[2]["choices"][0]
+    check("none", "tool_calls" not in c["message"] and "<tool_call>" in c["message"]["content"], c)
+    c = s.ask(CHAT, user("x", tools=tools, stop="look"))[2]["choices"][0]
+    same("stop in the content", (c["message"]["content"], c["finish_reason"], c["stop_reason"]), ("Let me ", "stop", "look"))
+    for bad, param in (({"tool_choice": {"type": "function", "function": {"name": "h"}}}, "tool_choice"),
+                       ({"tool_choice": "required", "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "strange"}}}]}, "tools[0].function.parameters")):
+        status, _, e = s.ask(CHAT, user("x", **{"tools": tools, **bad}))
+        same("refused", (status, e["error"]["param"]), (400, param))
+
+def messages(s):
+    tools = [{"name": n, "input_schema": PROPERTIES} for n in "fg"]
+    body = {"max_tokens": 500, "messages": [{"role": "user", "content": "x"}], "tools": tools, "temperature": 0}
+    whole = s.ask(MESSAGES, {**body, "max_tokens": len(CALLS)})[2]
+    events = sse(s, MESSAGES, {**body, "max_tokens": len(CALLS)})
+    same("order", runs([n for n, _ in events]), ["message_start", "ping"] + 5 * ["content_block_start", "content_block_delta", "content_block_stop"] + ["message_delta", "message_stop"])
+    start = events[0][1]["message"]
+    check("message_start", start["usage"]["input_tokens"] == whole["usage"]["input_tokens"] > 0 and start["content"] == [] and start["stop_reason"] is None, start)
+    blocks, json_text = [], {}
+    for _, e in events:
+        if e["type"] == "content_block_start":
+            same("index", e["index"], len(blocks))
+            blocks.append(e["content_block"])
+        if e["type"] == "content_block_delta":
+            d, b = e["delta"], blocks[e["index"]]
+            if d["type"] == "text_delta": b["text"] += d["text"]
+            if d["type"] == "thinking_delta": b["thinking"] += d["thinking"]
+            if d["type"] == "signature_delta": b["signature"] += d["signature"]
+            if d["type"] == "input_json_delta": json_text[e["index"]] = json_text.get(e["index"], "") + d["partial_json"]
+    for i, t in json_text.items(): blocks[i]["input"] = json.loads(t)
+    same("stream = whole", *[[{k: v for k, v in b.items() if k != "id"} for b in x] for x in (blocks, whole["content"])])
+    same("blocks", [b["type"] for b in blocks], ["thinking", "text", "tool_use", "tool_use", "text"])
+    check("ids", all(re.fullmatch("toolu_[a-z0-9]{24}", b["id"]) for b in whole["content"] if b["type"] == "tool_use"), whole)
+    same("the end", (events[-2][1]["delta"], whole["stop_reason"]), ({"stop_reason": "tool_use", "stop_sequence": None}, "tool_use"))
+    same("usage", {k: v for k, v in whole["usage"].items() if k in events[-2][1]["usage"]}, events[-2][1]["usage"])
+    plain = {"max_tokens": 20, "messages": body["messages"]}
+    same("length", s.ask(MESSAGES, plain)[2]["stop_reason"], "max_tokens")
+    a = s.ask(MESSAGES, {**plain, "tools": tools, "max_tokens": 60, "stop_sequences": ["me"]})[2]
+    same("stop sequence", (a["stop_reason"], a["stop_sequence"]), ("stop_sequence", "me"))
+    # a second round, a header that changes each time, content of every kind
+    round2 = {**plain, "tools": tools, "system": [{"type": "text", "text": "x-anthropic-billing-header: 1"}, {"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}],
+              "messages": body["messages"] + [{"role": "assistant", "content": whole["content"]},
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": b["id"], "content": [{"type": "text", "text": "r"}]} for b in whole["content"] if b["type"] == "tool_use"] +
+                 [{"type": "text", "text": "so?"}, {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "page"}}]},
+                {"role": "system", "content": "go on"}, {"role": "user", "content": "yes"}], "thinking": {"type": "disabled"}, "metadata": {"user_id": "1"}}
+    same("second round", s.ask(MESSAGES, round2)[0], 200)
+    count = s.ask(MESSAGES + "/count_tokens", {k: v for k, v in round2.items() if k != "max_tokens"})[2]
+    same("count_tokens", count, {"input_tokens": s.ask(MESSAGES, round2)[2]["usage"]["input_tokens"]})
+    round2["system"][0]["text"] = "x-anthropic-billing-header: another, longer"
+    same("the header is left out", s.ask(MESSAGES + "/count_tokens", round2)[2], count)
+    for bad, status, kind, words in (({"messages": []}, 400, "invalid_request_error", "messages"), ({"max_tokens": None}, 400, "invalid_request_error", "max_tokens"),
+                                     ({"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]}, 400, "invalid_request_error", "image"),
+                                     ({"messages": [{"role": "user", "content": "x" * 9000}]}, 400, "invalid_request_error", "prompt is too long: ")):
+        got, headers, e = s.ask(MESSAGES, {**plain, **bad})
+        check(f"error {words}", got == status and e["type"] == "error" and e["error"]["type"] == kind and words in e["error"]["message"] and e["request_id"] == headers["x-request-id"], e)
+
+def responses(s):
+    tools = [{"type": "function", "name": n, "parameters": PROPERTIES} for n in "fg"]
+    body = {"input": "x", "tools": tools, "temperature": 0, "max_output_tokens": len(CALLS), "metadata": {"k": "v"}}
+    whole = s.ask(RESPONSES, body)[2]
+    same("items", [i["type"] for i in whole["output"]], ["reasoning", "message", "function_call", "function_call", "message"])
+    same("call", [whole["output"][2][k] for k in ("name", "arguments", "status")], ["f", '{"a": "x \\"y\\""}', "completed"])
+    same("echoes", (whole["metadata"], whole["tools"], whole["object"], whole["store"]), ({"k": "v"}, tools, "response", False))
+    for summary in (False, True):
+        b = {**body, "reasoning": {"summary": "auto"}} if summary else body
+        events = sse(s, RESPONSES, b)
+        same("numbers", [e["sequence_number"] for _, e in events], list(range(len(events))))
+        r = ["reasoning_summary_part.added", "reasoning_summary_text.delta", "reasoning_summary_text.done", "reasoning_summary_part.done"] if summary else \
+            ["content_part.added", "reasoning_text.delta", "reasoning_text.done", "content_part.done"]
+        m = ["content_part.added", "output_text.delta", "output_text.done", "content_part.done"]
+        f = ["function_call_arguments.delta", "function_call_arguments.done"]
+        inner = [x for part in (r, m, f, f, m) for x in ["output_item.added", *part, "output_item.done"]]
+        same("order", runs([n for n, _ in events]), ["response." + n for n in ["created", "in_progress", *inner, "completed"]])
+        done = [e["item"] for n, e in events if n == "response.output_item.done"]
+        same("items of the events are the response's", done, events[-1][1]["response"]["output"])
+        strip = lambda items: [{k: v for k, v in i.items() if k not in ("id", "call_id", "content", "summary")} for i in items]
+        same("stream = whole", strip(done), strip(whole["output"]))
+        for i, item in enumerate(done):
+            of = [e for _, e in events if e.get("item_id") == item["id"]]
+            check("item_id and output_index", of and all(e["output_index"] == i for e in of), item)
+            text = "".join(e["delta"] for e in of if e["type"].endswith(".delta"))
+            same("deltas", text, item.get("arguments") or (item.get("content") or item["summary"])[0]["text"])
+    custom = {**body, "tools": [{"type": "custom", "name": "f"}, {"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "g"}]}, {"type": "web_search"}]}
+    status, headers, a = s.ask(RESPONSES, custom)
+    check("custom tools", a["output"][2]["type"] == "custom_tool_call" and "web_search" in headers["x-infer-warning"], a["output"])
+    second = [{"role": "user", "content": [{"type": "input_text", "text": "x"}]}, *whole["output"],
+              *[{"type": "function_call_output", "call_id": i["call_id"], "output": "r"} for i in whole["output"] if i["type"] == "function_call"], {"type": "compaction"}]
+    a = s.ask(RESPONSES, {**body, "input": second, "instructions": "Be brief."})[2]
+    same("second round", a["status"], "completed")
+    n = s.ask(RESPONSES + "/input_tokens", {**body, "input": second, "instructions": "Be brief."})[2]
+    same("input_tokens", n, {"object": "response.input_tokens", "input_tokens": a["usage"]["input_tokens"]})
+    a = s.ask(RESPONSES, {"input": "", "max_output_tokens": 1})[2]
+    same("a probe", (a["status"], a["incomplete_details"]), ("incomplete", {"reason": "max_output_tokens"}))
+    for bad in ({"previous_response_id": "r"}, {"background": True}, {"truncation": "auto"}, {"input": [{"type": "item_reference", "id": "x"}]}):
+        status, _, e = s.ask(RESPONSES, {"input": "x", **bad})
+        same(f"refused {bad}", (status, e["error"]["code"]), (400, "unsupported_parameter"))
+
+def apis():
+    s = Fake("--say", CALLS)
+    for part in (chat_calls, messages, responses): part(s)
+    s.stop()
+    s = Fake("--step", "5", "--lost", "60")
+    same("messages: an error ends the stream", [n for n, _ in sse(s, MESSAGES, {"max_tokens": 5000, "messages": [{"role": "user", "content": "x"}]})][-1], "error")
+    s.p.wait(10)
+    s = Fake("--step", "5", "--lost", "60")
+    last = sse(s, RESPONSES, {"max_output_tokens": 5000, "input": "x"})[-1]
+    same("responses: an error ends the stream", (last[0], last[1]["response"]["error"]["code"]), ("response.failed", "device_lost"))
+    s.p.wait(10)
+
 s = Server("--metrics")
 for part in (answers, completions, errors, framing, others, crowd): part(s)
 s.stop()
-for part in (keys, hang_ups, queue, deadlines, signals, many): part()
+for part in (keys, hang_ups, queue, deadlines, signals, many, apis): part()
 print(f"{count} checks, {failed} failed")
 sys.exit(failed > 0)

@@ -4,7 +4,8 @@
 #include "base/mem.h"
 #include "files/json.h"
 #include "text/chat_template.h"
-#include "tools/serve/tool_probe.h"
+#include "text/grammar/grammar.h"
+#include "tools/serve/tool_job.h"
 
 static const char tools_text[] =
     "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\",\"properties\":"
@@ -358,6 +359,96 @@ static void described(void **state) {
     json_decref(tools);
 }
 
+/* ---- grammars ---- */
+
+/* A text of the grammar, byte for byte at random; ends come first. */
+static char *random_text(struct matcher *m, uint64_t *seed) {
+    struct buf b = {0};
+    matcher_reset(m);
+    while (b.n < 4000 && !matcher_complete(m)) {
+        char c = 0;
+        bool ok = false;
+        *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+        const unsigned from = (unsigned)(*seed >> 33) % 0x60, step = (*seed >> 60 & 1) ? 1 : 0x5f;
+        for (unsigned i = 0; i < 0x60 && !ok; i++) {
+            const unsigned k = 0x20 + (from + i * step) % 0x60;
+            c = k == 0x7f ? '\n' : (char)k;
+            ok = matcher_accept_bytes(m, &c, 1);
+        }
+        for (int k = 0x80; k < 0x100 && !ok; k++) {
+            c = (char)k;
+            ok = matcher_accept_bytes(m, &c, 1);
+        }
+        if (!ok) break;
+        buf_add(&b, &c, 1);
+    }
+    buf_add(&b, "", 0);
+    return b.p;
+}
+
+static void forced_calls(void **state) {
+    (void)state;
+    json_t *tools =
+        json_loads("[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\","
+                   "\"properties\":{\"a\":{\"$ref\":\"#/$defs/t\"},"
+                   "\"b\":{\"type\":\"boolean\"}},\"required\":[\"a\",\"b\"],\"additionalProperties\":false,"
+                   "\"$defs\":{\"t\":{\"type\":\"string\",\"maxLength\":6}}}}},"
+                   "{\"type\":\"function\",\"function\":{\"name\":\"g-1\",\"parameters\":{\"type\":"
+                   "\"object\",\"properties\":{\"n\":{\"enum\":[1,\"]\\\"\"]}},"
+                   "\"required\":[\"n\"],\"additionalProperties\":false}}}]",
+                   0, NULL);
+    uint64_t seed = 5;
+    wrong = 0;
+    for (int i = 0; i < n_tool_row; i++)
+        for (int which = 0; which < 3; which++) {
+            static const char *const names[] = {NULL, "f", "g-1"};
+            char *gbnf;
+            size_t bad;
+            struct grammar *g;
+            struct matcher *m;
+            struct tool_format f;
+            tool_format_set(&f, &tool_rows[i], NULL, NULL);
+            struct tool_options o = {.format = &f,
+                                     .tools = tools,
+                                     .by_text = true,
+                                     .start = tool_rows[i].shape == SHAPE_HARMONY ? TOOL_START_HEADER
+                                                                                  : TOOL_START_CONTENT};
+            if (tool_rows[i].shape == SHAPE_BARE || !strcmp(tool_rows[i].name, "llama4"))
+                o.start = TOOL_START_ANSWER;
+            assert_ok(tool_gbnf(&gbnf, &tool_rows[i], tools, names[which], !which, &bad));
+            if (grammar_from_gbnf(&g, gbnf, strlen(gbnf)))
+                fail_msg("%s: %s\n%s", tool_rows[i].name, err_message(), gbnf);
+            assert_ok(matcher_open(&m, g, NULL));
+            for (int k = 0; k < 20; k++) {
+                char *text = random_text(m, &seed), *got = parse(&o, text, strlen(text), WHOLE, 0),
+                     *open = strchr(got, '(');
+                json_t *args = open ? json_loads(open + 1, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
+                const bool named = strncmp(got, "f", 1) == 0 || strncmp(got, "g-1", 3) == 0,
+                           meant = !names[which] || strncmp(got, names[which], strlen(names[which])) == 0;
+                if (!matcher_complete(m) || !json_is_object(args) || !named || !meant || strstr(got, ")C("))
+                    print_message("%s: %s\n  gives %s\n", tool_rows[i].name, text, got), wrong++;
+                json_decref(args);
+                mem_free(text);
+                mem_free(got);
+            }
+            matcher_close(m);
+            grammar_free(g);
+            mem_free(gbnf);
+        }
+    json_decref(tools);
+    assert_int_equal(wrong, 0);
+    json_t *refused =
+        json_loads("[{\"function\":{\"name\":\"f\"}},{\"function\":{\"name\":\"g\",\"parameters\":{\"type\":"
+                   "\"object\",\"properties\":{\"a\":{\"type\":\"nonsense\"}}}}}]",
+                   0, NULL);
+    char *gbnf;
+    size_t bad = 9;
+    assert_int_not_equal(tool_gbnf(&gbnf, row_named("hermes"), refused, NULL, true, &bad), INFER_OK);
+    assert_int_equal(bad, 1);
+    assert_null(gbnf);
+    json_decref(refused);
+}
+
 /* ---- templates of others ---- */
 
 static char *load(const char *name, size_t *n) {
@@ -580,9 +671,9 @@ static void templates(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(written_by_hand), cmocka_unit_test(harmony), cmocka_unit_test(starts),
-        cmocka_unit_test(cut_short),       cmocka_unit_test(wishes),  cmocka_unit_test(described),
-        cmocka_unit_test(templates),
+        cmocka_unit_test(written_by_hand), cmocka_unit_test(harmony),   cmocka_unit_test(starts),
+        cmocka_unit_test(cut_short),       cmocka_unit_test(wishes),    cmocka_unit_test(described),
+        cmocka_unit_test(forced_calls),    cmocka_unit_test(templates),
     };
     json_use_mem(); /* as the program does */
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -171,11 +171,17 @@ static enum MHD_Result begin_stream(struct call *c) {
 
 /* ---- whole answers ---- */
 
-static void tell_nobody(struct job *j, const struct event *e, void *user) { (void)j, (void)e, (void)user; }
+/* Whole answers: events go nowhere, or to a front end that makes its parts of them. */
+static void tell_parts(struct job *j, const struct event *e, void *user) {
+    struct buf none = {0};
+    (void)user;
+    if (j->front->ordered) j->front->event(j, e, &none);
+    buf_free(&none);
+}
 
 static enum MHD_Result send_whole(struct call *c) {
     struct job *j = c->job;
-    log_read(j, tell_nobody, NULL);
+    log_read(j, tell_parts, NULL);
     for (int i = 0; i < j->n_choice; i++)
         if (j->choice[i].answer.text.failed)
             return refuse(c, 503, "unavailable", "out of memory: the answer");

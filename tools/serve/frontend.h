@@ -75,6 +75,8 @@ const struct job_answer *job_answer(const struct job *j, int choice);
 
 struct front_end {
     const char *prefix; /* of ids: "chatcmpl-" */
+    bool
+        ordered; /* `event` is called for whole answers too, what it writes is dropped: `whole` needs their order */
     /* errors: INFER_E_INPUT after job_refuse, INFER_E_MEMORY */
     enum infer_status (*read)(struct job *j, const json_t *body);
     /* NULL: the request is queued and answered. Else the prepare thread asks this for the body, once prompts are made (those that the ask

@@ -11,7 +11,9 @@ struct messages_state {
     json_t *names; /* of the functions of calls, by the calls' ids */
     bool counts;   /* count_tokens */
     enum block block;
-    int index; /* of the block */
+    int index;         /* of the block */
+    struct buf blocks; /* those of a whole answer, JSON with commas between; the open one lacks its end */
+    struct buf args;   /* of the open call */
 };
 
 /* ---- content ---- */
@@ -382,42 +384,12 @@ static void call_head(const char *id, size_t n_id, bool own, const char *name, s
     buf_text(out, ",\"input\":");
 }
 
-/* Arguments that broke off are no JSON: their text is told. */
-static void input(const struct answer_call *c, struct buf *out) {
-    json_t *args = c->args.n ? json_loadb(c->args.p, c->args.n, JSON_ALLOW_NUL, NULL) : NULL;
-    if (json_is_object(args)) {
-        buf_add(out, c->args.p, c->args.n);
-    } else {
-        buf_text(out, "{\"partial_json\":");
-        buf_json(out, c->args.p ? c->args.p : "", c->args.n);
-        buf_text(out, "}");
-    }
-    json_decref(args);
-}
-
 static void messages_whole(struct job *j, struct buf *out) {
+    const struct messages_state *s = j->state;
     const struct job_answer *a = job_answer(j, 0);
-    const char *comma = "";
     head(j, out);
-    if (a->reasoning.n) {
-        buf_text(out, "{\"type\":\"thinking\",\"thinking\":");
-        buf_json(out, a->reasoning.p, a->reasoning.n);
-        buf_text(out, ",\"signature\":\"infer\"}");
-        comma = ",";
-    }
-    if (a->text.n) {
-        buf_printf(out, "%s{\"type\":\"text\",\"text\":", comma);
-        buf_json(out, a->text.p, a->text.n);
-        buf_text(out, "}");
-        comma = ",";
-    }
-    for (int i = 0; i < a->n_call; i++, comma = ",") {
-        const struct answer_call *c = &a->call[i];
-        buf_text(out, comma);
-        call_head(c->id.p, c->id.n, c->own_id, c->name.p, c->name.n, out);
-        input(c, out);
-        buf_text(out, "}");
-    }
+    out->failed |= s->blocks.failed;
+    buf_add(out, s->blocks.p ? s->blocks.p : "", s->blocks.n);
     buf_text(out, "],");
     reason(j, a->finish, a->stop_text, out);
     buf_text(out, ",");
@@ -450,11 +422,29 @@ static void delta(const struct messages_state *s, const char *type, const char *
     buf_text(out, "}}\n\n");
 }
 
+/* The call's input of a whole answer; arguments that broke off are no JSON: their text is told. */
+static void input(struct messages_state *s) {
+    json_t *args = s->args.n ? json_loadb(s->args.p, s->args.n, JSON_ALLOW_NUL, NULL) : NULL;
+    if (json_is_object(args)) {
+        buf_add(&s->blocks, s->args.p, s->args.n);
+    } else {
+        buf_text(&s->blocks, "{\"partial_json\":");
+        buf_json(&s->blocks, s->args.p ? s->args.p : "", s->args.n);
+        buf_text(&s->blocks, "}");
+    }
+    s->args.n = 0;
+    json_decref(args);
+}
+
 static void close_block(struct messages_state *s, struct buf *out) {
     if (s->block == BLOCK_NONE) return;
     if (s->block == BLOCK_THINKING) delta(s, "signature_delta", "signature", "infer", 5, out);
     buf_printf(out, "event: content_block_stop\ndata: {\"type\":\"content_block_stop\",\"index\":%d}\n\n",
                s->index++);
+    if (s->block == BLOCK_CALL) input(s);
+    buf_text(&s->blocks, s->block == BLOCK_CALL       ? "}"
+                         : s->block == BLOCK_THINKING ? "\",\"signature\":\"infer\"}"
+                                                      : "\"}");
     s->block = BLOCK_NONE;
 }
 
@@ -470,7 +460,11 @@ static void open_block(struct messages_state *s, enum block kind, const struct e
     if (kind == BLOCK_CALL) {
         call_head(e->call_id, strlen(e->call_id), e->own_id, e->text, e->n, out);
         buf_text(out, "{}}");
+        buf_text(&s->blocks, s->index ? "," : "");
+        call_head(e->call_id, strlen(e->call_id), e->own_id, e->text, e->n, &s->blocks);
     } else {
+        buf_printf(&s->blocks, "%s{\"type\":\"%s\",\"%s\":\"", s->index ? "," : "",
+                   kind == BLOCK_TEXT ? "text" : "thinking", kind == BLOCK_TEXT ? "text" : "thinking");
         buf_text(out, kind == BLOCK_TEXT ? "{\"type\":\"text\",\"text\":\"\"}"
                                          : "{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}");
     }
@@ -487,11 +481,14 @@ static void messages_event(struct job *j, const struct event *e, struct buf *out
         open_block(s, e->kind == EVENT_TEXT ? BLOCK_TEXT : BLOCK_THINKING, e, out);
         delta(s, e->kind == EVENT_TEXT ? "text_delta" : "thinking_delta",
               e->kind == EVENT_TEXT ? "text" : "thinking", e->text, e->n, out);
+        buf_json_part(&s->blocks, e->text, e->n);
+        if (j->ask.stream) s->blocks.n = 0; /* kept for whole answers alone */
         return;
     case EVENT_CALL:
         open_block(s, BLOCK_CALL, e, out);
         return;
     case EVENT_ARGS:
+        buf_add(&s->args, e->text, e->n);
         delta(s, "input_json_delta", "partial_json", e->text, e->n, out);
         return;
     case EVENT_CALL_END:
@@ -543,7 +540,10 @@ static void messages_error(const struct job *j, const struct refusal *r, const c
 
 static void messages_done(struct job *j) {
     struct messages_state *s = j->state;
-    if (s) json_decref(s->names);
+    if (!s) return;
+    json_decref(s->names);
+    buf_free(&s->blocks);
+    buf_free(&s->args);
     mem_free(s);
 }
 
@@ -555,6 +555,7 @@ static enum infer_status count_reply(struct job *j, struct buf *out) {
 }
 
 const struct front_end messages_api = {.prefix = "msg_",
+                                       .ordered = true,
                                        .read = messages_read,
                                        .begin = messages_begin,
                                        .event = messages_event,

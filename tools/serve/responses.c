@@ -50,6 +50,7 @@ static void response(const struct job *j, const char *status, const struct refus
     buf_text(out, ",\"model\":");
     buf_json_text(out, j->server->name);
     buf_text(out, ",\"output\":[");
+    out->failed |= s->items.failed;
     buf_add(out, s->items.p ? s->items.p : "", s->items.n);
     buf_printf(out, "],\"parallel_tool_calls\":%s,\"temperature\":", a->parallel_calls ? "true" : "false");
     buf_json_float(out, a->sample.temp);
@@ -334,26 +335,8 @@ static void responses_begin(struct job *j, struct buf *out) {
     tell_response(j, "in_progress", "in_progress", NULL, out);
 }
 
-/* The events of an answer that does not stream make its items, and go nowhere. */
 static void responses_whole(struct job *j, struct buf *out) {
-    const struct job_answer *a = job_answer(j, 0);
-    struct buf none = {0};
-    struct event e = {.kind = EVENT_REASONING, .text = a->reasoning.p, .n = a->reasoning.n, .stop_id = -1};
-    if (e.n) responses_event(j, &e, &none);
-    e = (struct event){.kind = EVENT_TEXT, .text = a->text.p, .n = a->text.n, .stop_id = -1};
-    if (e.n) responses_event(j, &e, &none);
-    for (int i = 0; i < a->n_call; i++) {
-        const struct answer_call *c = &a->call[i];
-        e = (struct event){
-            .kind = EVENT_CALL, .text = c->name.p, .n = c->name.n, .call_id = c->id.p, .own_id = c->own_id};
-        responses_event(j, &e, &none);
-        e = (struct event){.kind = EVENT_ARGS, .text = c->args.p ? c->args.p : "", .n = c->args.n};
-        responses_event(j, &e, &none);
-    }
-    close_item(j, a->finish == FINISH_LENGTH, &none);
-    out->failed |= none.failed;
-    buf_free(&none);
-    response(j, a->finish == FINISH_LENGTH ? "incomplete" : "completed", NULL, out);
+    response(j, job_answer(j, 0)->finish == FINISH_LENGTH ? "incomplete" : "completed", NULL, out);
     buf_text(out, "\n");
 }
 
@@ -390,6 +373,7 @@ static enum infer_status count_reply(struct job *j, struct buf *out) {
 }
 
 const struct front_end responses_api = {.prefix = "resp_",
+                                        .ordered = true,
                                         .read = responses_read,
                                         .begin = responses_begin,
                                         .event = responses_event,

@@ -294,7 +294,7 @@ static void call_plain(struct tool_parser *p, char c) {
         p->listed = true;
         p->state = STATE_CALL;
         tool_eat(p, 1);
-    } else if (c == '{' && shape != SHAPE_GEMMA) {
+    } else if (c == '{') {
         object_begins(p);
     } else if (named && (uint8_t)c != TOKEN_BYTE) {
         p->state = STATE_NAME;
@@ -313,7 +313,7 @@ static void after_plain(struct tool_parser *p, char c) {
     } else if (p->listed && c == ']') {
         p->listed = false;
         tool_eat(p, 1);
-    } else if (more && c == '{' && (shape == SHAPE_OBJECT || shape == SHAPE_BARE)) {
+    } else if (more && c == '{' && (p->listed || shape == SHAPE_OBJECT || shape == SHAPE_BARE)) {
         call_begins(p, p->bare);
         object_begins(p);
     } else if ((p->listed || p->section) && shape == SHAPE_PYTHON && (uint8_t)c != TOKEN_BYTE) {
