@@ -281,6 +281,7 @@ static void experts_of_prompts_agree_with_ref(void **state) {
     n_layer = 1;
     for (int t = 0; t <= QUANT_COUNT; t++)
         for (size_t s = 0; s < 2; s++) {
+            if (t < QUANT_COUNT && quant_info((enum quant_type)t)->gguf < 0) continue; /* synth writes none */
             const char *type = t < QUANT_COUNT ? quant_info((enum quant_type)t)->name : "mxfp4_moe";
             open_synth(shapes[s], type);
             model->m->layer[0].out.member[0].factor = 0;
@@ -323,7 +324,9 @@ static void check_prompt(const char *type, double tolerance) {
 
 static void every_format(const char *which) {
     kernels = which;
-    for (int t = 0; t < QUANT_COUNT; t++) check_type("tiny", quant_info((enum quant_type)t)->name);
+    for (int t = 0; t < QUANT_COUNT; t++)
+        if (quant_info((enum quant_type)t)->gguf >= 0)
+            check_type("tiny", quant_info((enum quant_type)t)->name);
     check_type("tiny", "q4_k_m");
     check_type("tiny-odd", "f16");
     check_type("tiny-odd", "q8_0");

@@ -81,6 +81,25 @@ static const struct {
     {"dots1", "layer_types|sliding_window", "the window is wider than the test's texts"},
     {"exaone_moe", "first_k_dense_replace", "mlp_layer_types says it"},
     {"gpt_oss-mxfp4", "modules_to_not_convert", "the tensors say it"},
+    {"packed-gptq*", "desc_act|sym|damp_percent|static_groups|true_sequential",
+     "the tensors say it; of how they were made"},
+    {"packed-awq", "zero_point|modules_to_not_convert", "the tensors say it"},
+    {"packed-bnb-*",
+     "_load_in_4bit|_load_in_8bit|load_in_4bit|load_in_8bit|bnb_4bit_quant_type|bnb_4bit_use_double_quant|"
+     "bnb_4bit_compute_dtype|bnb_4bit_quant_storage|llm_int8_threshold|llm_int8_skip_modules|"
+     "llm_int8_enable_fp32_cpu_offload|llm_int8_has_fp16_weight",
+     "the tensors say it; of other programs' arithmetic"},
+    {"packed-ct-*",
+     "ignore|kv_cache_scheme|quantization_status|targets|input_activations|output_activations|type|strategy|"
+     "symmetric|"
+     "dynamic|observer|actorder",
+     "the tensors say it; of activations; of how they were made"},
+    {"packed-ct-int8", "num_bits", "of words"},
+    {"packed-ct-fp8", "num_bits", "of words"},
+    {"packed-ct-nvfp4", "num_bits|group_size", "of words"},
+    {"packed-ct-*", "format", "the tensors say it"},
+    {"packed-fp8-*", "activation_scheme|weight_block_size", "of activations; the tensors say it"},
+    {"packed-modelopt-*", "ignore|name|version|group_size|quant_algo", "the tensors say it"},
     {"qwen3_vl_moe", "intermediate_size", "no layer is dense"},
     {"phi3-long", "short_factor", "the context is a long one"},
     {"phi3-partial", "short_factor", "the context is a long one"},

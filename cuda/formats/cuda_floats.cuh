@@ -34,8 +34,14 @@ template <> struct format<LAYOUT_BF16> : half_format {
 };
 template <> struct format<LAYOUT_F32> {
     template <class S, class F> DEV void repack(uint8_t *u, int row, const uint8_t *s, int k0, int k, F) {
-        for (int j = 0; j < 256; j++)
-            *(float *)(u + layout_f32_byte(row, j)) = k0 + j < k ? ((const float *)s)[k0 + j] : 0.f;
+        for (int j = 0; j < 256; j++) {
+            float v = 0;
+            if constexpr (S::to_float) {
+                if (k0 + j < k) v = S::value(s, k0 + j);
+            } else if (k0 + j < k)
+                v = ((const float *)s)[k0 + j];
+            *(float *)(u + layout_f32_byte(row, j)) = v;
+        }
     }
     DEV float value(const uint8_t *u, int row, int k) {
         return *(const float *)(u + layout_f32_byte(row, k));

@@ -22,10 +22,7 @@ struct folder {
     struct hf_config config;
     bool has_config;
     struct tensor second_head; /* lm_head.weight beside a tied embedding; data NULL: none */
-    struct list {              /* tensors of one file */
-        struct tensor *tensor;
-        size_t n;
-    } * list; /* list[f->n_part] */
+    struct hf_list *list;      /* list[f->n_part] */
 };
 
 static enum infer_status no_memory(const struct folder *d) {
@@ -46,6 +43,11 @@ static bool unused(const char *name, const char *dtype, size_t n) {
     hf_target(&to, NULL, name, 0);
     if (strcmp(dtype, "U8") == 0 && (ends_with(name, "_blocks") || ends_with(name, "_scales"))) return true;
     return !*to.name || ((n == 0 || counts) && !to.known);
+}
+
+/* The same where a method has quantised weights: hf_unpack says what is of no use. */
+static bool unused_packed(const char *name, const char *dtype, size_t n) {
+    return strchr("IU", *dtype) || strncmp(dtype, "F8_", 3) == 0 || unused(name, dtype, n);
 }
 
 /* ---- files ---- */
@@ -72,13 +74,14 @@ static enum infer_status open_text(const struct folder *d, const char *name, enu
 static enum infer_status open_part(struct folder *d, const char *name) {
     struct tensorfile *f = d->f;
     struct mapfile *m = &f->part[f->n_part];
-    struct list *l = &d->list[f->n_part];
+    struct hf_list *l = &d->list[f->n_part];
     char *path;
     TRY(file_path(d, name, &path));
     TRY(mapfile_open(m, path, d->options->no_mmap));
     f->n_part++;
     f->file_bytes += m->size;
-    return safetensors_read(m, &f->arena, unused, &l->tensor, &l->n);
+    return safetensors_read(m, &f->arena, d->config.packing.method ? unused_packed : unused, &l->tensor,
+                            &l->n);
 }
 
 static enum infer_status room_for_parts(struct folder *d, size_t n) {
@@ -524,6 +527,7 @@ enum infer_status hf_read(struct tensorfile *f, const struct tensorfile_options 
     TRY(read_tokenizer(&d));
     TRY(read_generation(&d));
     TRY(read_weights(&d));
+    TRY(hf_unpack(&d.config.packing, d.list, f->n_part, f->part, &f->arena));
     TRY(put_layer_keys(&d));
     TRY(put_layers(&d));
     TRY(index_keys(&d));

@@ -5,6 +5,7 @@
  * together, Hugging Face's has not; then the key "llama.rope.neox" is true.
  * sources: config.json as transformers documents it; the GGUF specification. */
 #pragma once
+#include "files/hf_packed.h"
 #include "files/tensorfile.h"
 
 /* Reads the folder f->path into f (f->part is NULL). errors: as tensorfile_open. */
@@ -55,6 +56,7 @@ struct hf_config {
     /* [n_rot / 2] in the arena, what frequencies are divided by: of all contexts; of those within the original length, and
      * beyond it. NULL: none. */
     float *rope_divisor, *rope_short, *rope_long;
+    struct hf_packing packing; /* of weights that a method has quantised */
 };
 /* json[n]: config.json. Every key of it is used, known to be harmless (models/keys.def) or refused; of a vocabulary alone
  * only what is used is looked at. errors: INFER_E_INPUT and INFER_E_UNSUPPORTED name path and key. */

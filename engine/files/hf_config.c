@@ -180,16 +180,10 @@ static enum infer_status check_classes(const struct config *c) {
 
 static enum infer_status check_weights(const struct config *c) {
     const json_t *quant = json_object_get(c->root, "quantization_config");
-    if (quant && !json_is_null(quant) && !(json_is_object(quant) && !json_object_size(quant))) {
-        const char *method = json_string_value(json_object_get(quant, "quant_method"));
-        if (method && strcmp(method, "mxfp4") == 0 && config_reads(c, "quantization_config")) return INFER_OK;
-        if (!method) method = json_string_value(quant);
-        return err_set(INFER_E_UNSUPPORTED,
-                       "%s: 'quantization_config': weights quantised by '%.32s' are not supported (F32, F16, "
-                       "BF16)",
-                       c->path, method ? method : "?");
-    }
-    return INFER_OK;
+    if (!quant || json_is_null(quant) || (json_is_object(quant) && !json_object_size(quant))) return INFER_OK;
+    const char *method = json_string_value(json_object_get(quant, "quant_method"));
+    if (method && strcmp(method, "mxfp4") == 0 && config_reads(c, "quantization_config")) return INFER_OK;
+    return hf_packing_read(&c->out->packing, quant, c->path, c->ignore);
 }
 
 /* The activation is the architecture's. */

@@ -36,16 +36,29 @@ static enum infer_status read_type(const struct reader *r, const char *name, con
                    r->file->path, name, dtype);
 }
 
-/* shape and bytes; a shape of no dimensions is one number. */
-static enum infer_status read_shape(const struct reader *r, const json_t *entry, struct tensor *t) {
+/* Types that are parts of quantised weights. */
+static const struct raw {
+    const char *dtype;
+    size_t bytes;
+} raws[] = {{"I8", 1},  {"U8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"F8_E8M0", 1}, {"I16", 2},
+            {"U16", 2}, {"I32", 4}, {"U32", 4},     {"I64", 8},     {"U64", 8}};
+static const struct raw *find_raw(const json_t *entry) {
+    const char *dtype = json_string_value(json_object_get(entry, "dtype"));
+    for (size_t i = 0; dtype && i < sizeof raws / sizeof *raws; i++)
+        if (strcmp(raws[i].dtype, dtype) == 0) return &raws[i];
+    return NULL;
+}
+
+/* shape and bytes, of elements of so many; a shape of no dimensions is one number. */
+static enum infer_status read_shape(const struct reader *r, const json_t *entry, struct tensor *t,
+                                    size_t element) {
     const json_t *shape = json_object_get(entry, "shape");
     size_t n = json_array_size(shape);
-    const struct quant_info *q = quant_info(t->type);
     if (!json_is_array(shape)) return bad(r, t->name, "no 'shape'");
     if (n > 4) return bad(r, t->name, "more than 4 dimensions");
     for (int i = 0; i < 4; i++) t->shape[i] = 1;
     t->n_dim = n ? (int)n : 1;
-    t->bytes = q->bytes;
+    t->bytes = element;
     for (size_t i = 0; i < n; i++) {
         const json_t *dim = json_array_get(shape, i);
         int64_t v = json_integer_value(dim);
@@ -104,12 +117,15 @@ static enum infer_status read_entry(const struct reader *r, struct arena *a, con
     if (!t->name) return err_set(INFER_E_MEMORY, "out of memory: names of tensors");
     if (!json_is_object(entry)) return bad(r, name, "its entry is no object");
     enum infer_status s = read_type(r, name, entry, &t->type);
-    if (!s) s = read_shape(r, entry, t);
+    if (!s) s = read_shape(r, entry, t, quant_info(t->type)->bytes);
     bool empty = false;
     if (s && !is_unused(r, name, entry, &empty)) return s;
+    const struct raw *raw = s && !empty ? find_raw(entry) : NULL;
+    if (raw) TRY(read_shape(r, entry, t, raw->bytes));
+    if (raw) t->raw = raw->dtype;
     if (s) t->n_dim = 0;
     if (empty) t->bytes = 0;
-    return read_offsets(r, entry, t, s && !empty);
+    return read_offsets(r, entry, t, s && !empty && !raw);
 }
 
 /* ---- layout ---- */
@@ -146,8 +162,8 @@ static enum infer_status place_data(const struct reader *r, struct arena *a, str
     const unsigned char *data = r->data + t->offset;
     t->data = data;
     t->offset += (uint64_t)(r->data - r->file->data);
-    if (!t->n_dim) return INFER_OK;
-    if ((uintptr_t)data % quant_info(t->type)->bytes == 0) return INFER_OK;
+    if (!t->n_dim && !t->raw) return INFER_OK;
+    if ((uintptr_t)data % (t->raw ? 8 : quant_info(t->type)->bytes) == 0) return INFER_OK;
     void *copy = arena_alloc(a, t->bytes);
     if (!copy) return err_set(INFER_E_MEMORY, "%s: out of memory: %zu bytes", r->file->path, t->bytes);
     t->data = memcpy(copy, data, t->bytes);

@@ -55,6 +55,8 @@ struct tensor {
     uint64_t offset;         /* of data in its file */
     int part;                /* which of the split files */
     const float *row_factor; /* [shape[2]]: what the rows are times; NULL: 1 */
+    const char *
+        raw; /* n_dim 0: the type in the file where it has none here, of which shape speaks; NULL: not known */
 };
 
 struct tensorfile {

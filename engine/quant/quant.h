@@ -163,6 +163,26 @@ struct block_Q2_0 {
     uint16_t d;
     uint8_t q[16];
 };
+struct block_Z4 {
+    uint16_t d;
+    uint8_t z, none, q[16];
+};
+struct block_I8_128 {
+    float s;
+    int8_t q[128];
+};
+struct block_F8_128 {
+    float s;
+    uint8_t q[128];
+};
+struct block_NF4 {
+    float s;
+    uint8_t q[32];
+};
+struct block_FP4 {
+    float s;
+    uint8_t q[32];
+};
 
 #define QUANT_FLOAT(id, gguf, name, elems, bytes)
 #define QUANT(id, gguf, name, elems, bytes)                                                                  \
@@ -171,6 +191,8 @@ struct block_Q2_0 {
 
 /* The 16 levels of IQ4_NL and IQ4_XS. */
 extern const int8_t quant_iq4_nl_levels[16];
+/* Those of NF4 and FP4. */
+extern const float quant_nf4_levels[16], quant_fp4_levels[16];
 
 /* ---- halves ---- */
 static inline float quant_bits_to_f32(uint32_t u) {

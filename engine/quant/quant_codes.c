@@ -47,6 +47,21 @@ float quant_fit_plain(const float *x, const float *w, int n, int lo, int hi) {
     return best;
 }
 
+/* ---- scales that are the largest value ---- */
+
+float quant_largest(const float *x, int n) {
+    float largest = 0;
+    for (int i = 0; i < n; i++)
+        if (isfinite(x[i]) && fabsf(x[i]) > largest) largest = fabsf(x[i]);
+    return largest < 0x1p-110f ? 0 : largest;
+}
+int quant_nearest_of(const float level[16], float v) {
+    int best = 0;
+    for (int i = 1; i < 16; i++)
+        if (fabsf(v - level[i]) < fabsf(v - level[best])) best = i;
+    return best;
+}
+
 /* ---- points of a codebook ---- */
 
 /* Eight values or four as the encoder sees them: what each level of each would cost. */

@@ -31,6 +31,11 @@ static inline void quant_put_signed(int8_t *code, uint64_t v, unsigned signs) {
 /* Scale d of x[n] ~ d * q, q in lo .. hi, for groups of any size. */
 float quant_fit_plain(const float *x, const float *w, int n, int lo, int hi);
 
+/* The largest finite magnitude; 0 where it is too small for its inverse. */
+float quant_largest(const float *x, int n);
+/* The index of the nearest of 16 levels. */
+int quant_nearest_of(const float level[16], float v);
+
 /* A codebook for the encoder: points of len values, whose signs are apart, or (plus) to which an eighth is added or taken. */
 struct quant_book {
     const uint16_t *point; /* [n]: places among the levels */

@@ -32,7 +32,7 @@ static const struct mix *find(const char *name) {
 
 const struct mix *mix_find(const char *name, bool want_pure) {
     const struct quant_info *q = want_pure ? quant_by_name(name) : NULL;
-    return q ? &pure[q->type] : find(name);
+    return q && q->gguf >= 0 ? &pure[q->type] : find(name);
 }
 
 const char *mix_names(char *buf, size_t n) {

@@ -1,0 +1,42 @@
+/* Weights of folders that a method has quantised (quantization_config): GPTQ, AWQ, compressed-tensors, FP8, bitsandbytes, modelopt.
+ *
+ * What one matrix is in several tensors becomes one, in blocks of a type that holds its values exactly: Q4_0 or Q8_0 where the zero
+ * points allow it, Z4, I8_128, F8_128, NF4, FP4, NVFP4, and F32 where none does. The copies are made at load, by all threads.
+ * sources: the formats' own libraries (auto-gptq, autoawq, compressed-tensors, bitsandbytes, modelopt); docs/quantised-folders.md. */
+#pragma once
+#include <jansson.h>
+#include "files/model_keys.h"
+#include "files/tensorfile.h"
+
+enum hf_method {
+    HF_METHOD_NONE,
+    HF_GPTQ,
+    HF_AWQ,
+    HF_FP8,
+    HF_COMPRESSED,
+    HF_BITSANDBYTES,
+    HF_MODELOPT,
+};
+struct hf_packing {
+    enum hf_method method;
+    const char *name; /* as in the file */
+    int64_t group;    /* columns that share a scale, -1: all of a row; 0: not said */
+    int bits;         /* of codes in 32-bit words */
+    int zero_plus;    /* what GPTQ's stored zero points lack */
+    bool divided;     /* NVFP4: the factor of a matrix divides */
+};
+/* config: quantization_config, path the file it is in. Every key of it is used, harmless or refused by name.
+ * errors: INFER_E_INPUT, INFER_E_UNSUPPORTED (an unknown method or variant) name path and key */
+enum infer_status hf_packing_read(struct hf_packing *out, const json_t *config, const char *path,
+                                  const struct key_ignore *ignore);
+
+/* The tensors of one file of a folder. */
+struct hf_list {
+    struct tensor *tensor;
+    size_t n;
+};
+/* Makes the matrices of list[n_list] whole: an entry takes the name X.weight and its type, its side tensors have no data any more
+ * (n_dim 0). path[n_list]: the files, for messages. errors: INFER_E_INPUT (a side tensor is missing, misshapen or contradicts: names
+ * file and tensor), INFER_E_UNSUPPORTED, INFER_E_MEMORY */
+enum infer_status hf_unpack(const struct hf_packing *p, struct hf_list *list, int n_list,
+                            const struct mapfile *file, struct arena *arena);

@@ -1,0 +1,214 @@
+/* quantization_config -> struct hf_packing. */
+#include "files/hf_packed.h"
+
+#include <string.h>
+
+struct reading {
+    const json_t *config;
+    const char *path;
+    struct hf_packing *out;
+};
+
+/* ---- keys ---- */
+
+/* Keys of each method: those that are read, and those that say how the numbers were found or what other programs do with them. */
+static const struct {
+    const char *name;
+    enum hf_method method;
+    const char *keys;
+} methods[] = {
+    {"gptq", HF_GPTQ,
+     "bits|group_size|desc_act|act_group_aware|sym|checkpoint_format|pack_dtype|lm_head|dynamic|damp_percent|"
+     "static_groups|true_sequential|"
+     "model_name_or_path|model_file_base_name|quant_method|is_marlin_format|use_exllama|exllama_config|"
+     "meta|version|cache_block_outputs|dataset|tokenizer|disable_exllama|max_input_length|"
+     "block_name_to_quantize|module_name_preceding_first_block|batch_size|pad_token_id|use_cuda_fp16|"
+     "modules_in_block_to_quantize|model_seqlen|hyb_act|mse|damp_auto_increment|offload_to_disk|format|"
+     "method|backend"},
+    {"awq", HF_AWQ,
+     "bits|group_size|zero_point|version|quant_method|modules_to_not_convert|backend|do_fuse|exllama_config|"
+     "fuse_max_seq_len|modules_to_fuse|w_bit|q_group_size|sym"},
+    {"fp8", HF_FP8,
+     "quant_method|fmt|weight_block_size|activation_scheme|modules_to_not_convert|ignored_layers|"
+     "scale_fmt|dequantize|activation_scale_ub|kv_cache_scheme"},
+    {"fbgemm_fp8", HF_FP8, "quant_method|activation_scale_ub|modules_to_not_convert"},
+    {"compressed-tensors", HF_COMPRESSED,
+     "quant_method|config_groups|format|ignore|kv_cache_scheme|quantization_status|version|"
+     "global_compression_ratio|sparsity_config|transform_config|run_compressed"},
+    {"bitsandbytes", HF_BITSANDBYTES,
+     "quant_method|_load_in_4bit|_load_in_8bit|load_in_4bit|load_in_8bit|bnb_4bit_quant_type|"
+     "bnb_4bit_use_double_quant|bnb_4bit_compute_dtype|bnb_4bit_quant_storage|llm_int8_threshold|"
+     "llm_int8_skip_modules|llm_int8_enable_fp32_cpu_offload|llm_int8_has_fp16_weight"},
+    {"modelopt", HF_MODELOPT,
+     "quant_method|quant_algo|producer|config_groups|ignore|exclude_modules|group_size|kv_cache_scheme|"
+     "kv_cache_quant_algo|quantization_status|quant_format"},
+    {"modelopt_fp4", HF_MODELOPT,
+     "quant_method|quant_algo|producer|config_groups|ignore|exclude_modules|"
+     "group_size|kv_cache_scheme|kv_cache_quant_algo"},
+};
+
+static enum infer_status wrong(const struct reading *r, const char *key, const char *want) {
+    return err_set(INFER_E_UNSUPPORTED, "%s: '%s' of quantization_config is not %s", r->path, key, want);
+}
+static const char *text_of(const json_t *o, const char *key) {
+    const char *s = json_string_value(json_object_get(o, key));
+    return s ? s : "";
+}
+static bool is_set(const json_t *v) {
+    return v && !json_is_null(v) && !json_is_false(v) &&
+           !((json_is_object(v) || json_is_array(v)) && !json_object_size(v) && !json_array_size(v));
+}
+
+/* group_size: a number, or nothing. */
+static enum infer_status read_group(const struct reading *r, const json_t *v) {
+    if (!v || json_is_null(v)) return INFER_OK;
+    r->out->group = json_integer_value(v);
+    return json_is_integer(v) && (r->out->group > 0 || r->out->group == -1)
+               ? INFER_OK
+               : wrong(r, "group_size", "a number of columns, or -1");
+}
+
+/* ---- methods ---- */
+
+static enum infer_status read_gptq(const struct reading *r) {
+    const json_int_t bits = json_integer_value(json_object_get(r->config, "bits"));
+    const char *format = text_of(r->config, "checkpoint_format"), *pack = text_of(r->config, "pack_dtype");
+    if (bits != 4 && bits != 8)
+        return wrong(r, "bits", "4 or 8; take a GGUF file of the model, as Q3_K or Q2_K");
+    if (*format && strcmp(format, "gptq") != 0 && strcmp(format, "gptq_v2") != 0)
+        return wrong(r, "checkpoint_format", "'gptq' or 'gptq_v2'");
+    if (*pack && strcmp(pack, "int32") != 0) return wrong(r, "pack_dtype", "'int32'");
+    if (is_set(json_object_get(r->config, "is_marlin_format")))
+        return wrong(r, "is_marlin_format", "false: the tensors are in the order of one kernel");
+    if (is_set(json_object_get(r->config, "dynamic"))) return wrong(r, "dynamic", "empty");
+    r->out->bits = (int)bits;
+    r->out->zero_plus = strcmp(format, "gptq_v2") != 0;
+    return read_group(r, json_object_get(r->config, "group_size"));
+}
+
+static enum infer_status read_awq(const struct reading *r) {
+    const json_t *bits = json_object_get(r->config, "bits");
+    const char *version = text_of(r->config, "version");
+    if (!bits) bits = json_object_get(r->config, "w_bit");
+    if (json_integer_value(bits) != 4) return wrong(r, "bits", "4");
+    if (*version && strcmp(version, "gemm") != 0 && strcmp(version, "GEMM") != 0)
+        return wrong(r, "version", "'gemm': the tensors are in the order of another kernel");
+    r->out->bits = 4;
+    const json_t *group = json_object_get(r->config, "group_size");
+    return read_group(r, group ? group : json_object_get(r->config, "q_group_size"));
+}
+
+/* Blocks of 128 x 128, or none. */
+static enum infer_status read_fp8(const struct reading *r) {
+    const json_t *block = json_object_get(r->config, "weight_block_size");
+    const char *fmt = text_of(r->config, "fmt");
+    if (*fmt && strcmp(fmt, "e4m3") != 0) return wrong(r, "fmt", "'e4m3'");
+    if (!block || json_is_null(block)) return INFER_OK;
+    for (size_t i = 0; i < 2; i++)
+        if (json_array_size(block) != 2 || json_integer_value(json_array_get(block, i)) != 128)
+            return wrong(r, "weight_block_size", "[128, 128]");
+    return INFER_OK;
+}
+
+/* Of each group of modules: which codes its weights are. */
+static enum infer_status read_groups(const struct reading *r) {
+    const json_t *groups = json_object_get(r->config, "config_groups");
+    const char *name;
+    json_t *group;
+    json_object_foreach((json_t *)groups, name, group) {
+        const json_t *w = json_object_get(group, "weights");
+        const json_int_t bits = json_integer_value(json_object_get(w, "num_bits"));
+        const char *actorder = text_of(w, "actorder");
+        if (!is_set(w)) return wrong(r, "config_groups", "one with 'weights'");
+        if (bits != 4 && bits != 8) return wrong(r, "num_bits", "4 or 8");
+        if (*actorder && strcmp(actorder, "weight") != 0 && strcmp(actorder, "static") != 0 &&
+            strcmp(actorder, "group") != 0)
+            return wrong(r, "actorder", "'weight', 'static' or 'group'");
+        if (r->out->bits && r->out->bits != bits) return wrong(r, "config_groups", "of one number of bits");
+        r->out->bits = (int)bits;
+        if (is_set(json_object_get(w, "block_structure"))) {
+            const json_t *block = json_object_get(w, "block_structure");
+            if (json_integer_value(json_array_get(block, 0)) != 128 ||
+                json_integer_value(json_array_get(block, 1)) != 128)
+                return wrong(r, "block_structure", "[128, 128]");
+        }
+        TRY(read_group(r, json_object_get(w, "group_size")));
+    }
+    return r->out->bits ? INFER_OK : wrong(r, "config_groups", "there");
+}
+
+static enum infer_status read_compressed(const struct reading *r) {
+    static const char *const known[] = {"pack-quantized", "int-quantized", "float-quantized",
+                                        "naive-quantized", "nvfp4-pack-quantized"};
+    const char *format = text_of(r->config, "format");
+    bool found = false;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) found |= strcmp(format, known[i]) == 0;
+    if (!found)
+        return wrong(r, "format", "pack-quantized, int-quantized, float-quantized or nvfp4-pack-quantized");
+    if (is_set(json_object_get(json_object_get(r->config, "sparsity_config"), "format")) &&
+        strcmp(text_of(json_object_get(r->config, "sparsity_config"), "format"), "dense") != 0)
+        return wrong(r, "sparsity_config", "'dense'");
+    if (is_set(json_object_get(json_object_get(r->config, "transform_config"), "config_groups")))
+        return wrong(r, "transform_config", "empty");
+    r->out->divided = true;
+    return read_groups(r);
+}
+
+static enum infer_status read_modelopt(const struct reading *r) {
+    const char *algo = text_of(r->config, "quant_algo");
+    if (strcmp(algo, "FP8") != 0 && strcmp(algo, "NVFP4") != 0)
+        return wrong(r, "quant_algo", "'FP8' or 'NVFP4'");
+    return INFER_OK;
+}
+
+static enum infer_status unknown_method(const struct reading *r, const char *method) {
+    static const struct {
+        const char *name, *help;
+    } known[] = {{"exl2", "a GGUF file"},
+                 {"exl3", "a GGUF file"},
+                 {"hqq", "a folder in GPTQ or AWQ"},
+                 {"aqlm", "a GGUF file, as IQ2_XS"},
+                 {"vptq", "a GGUF file, as IQ2_XS"},
+                 {"quip", "a GGUF file, as IQ2_XS"},
+                 {"higgs", "a GGUF file"},
+                 {"spqr", "a GGUF file, as IQ3_S"},
+                 {"eetq", "the folder in BF16"},
+                 {"torchao", "the folder in BF16"},
+                 {"quanto", "the folder in BF16"},
+                 {"bitnet", "a GGUF file in TQ2_0"}};
+    const char *help = "the model in BF16 or as GGUF";
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(known[i].name, method) == 0) help = known[i].help;
+    return err_set(INFER_E_UNSUPPORTED,
+                   "%s: 'quantization_config': weights quantised by '%.32s' are not supported; take %s",
+                   r->path, method, help);
+}
+
+enum infer_status hf_packing_read(struct hf_packing *out, const json_t *config, const char *path,
+                                  const struct key_ignore *ignore) {
+    const struct reading r = {config, path, out};
+    const char *method = text_of(config, "quant_method"), *key;
+    json_t *v;
+    size_t i = 0, n = sizeof methods / sizeof *methods;
+    if (json_is_string(config)) method = json_string_value(config);
+    while (i < n && strcmp(methods[i].name, method) != 0) i++;
+    *out = (struct hf_packing){0};
+    if (i == n || !json_is_object(config)) return unknown_method(&r, *method ? method : "?");
+    out->method = methods[i].method;
+    out->name = methods[i].name;
+    json_object_foreach((json_t *)config, key, v) {
+        char name[96];
+        snprintf(name, sizeof name, "quantization_config.%.64s", key);
+        if (!key_names(methods[i].keys, key, strlen(key)) && !json_is_null(v))
+            TRY(key_unknown(ignore, path, name));
+    }
+    if (is_set(json_object_get(config, "kv_cache_scheme")))
+        log_line(LOG_NOTE, "%s: 'kv_cache_scheme' is not used; --kv-type says how keys and values are kept",
+                 path);
+    if (out->method == HF_GPTQ) return read_gptq(&r);
+    if (out->method == HF_AWQ) return read_awq(&r);
+    if (out->method == HF_FP8) return read_fp8(&r);
+    if (out->method == HF_COMPRESSED) return read_compressed(&r);
+    if (out->method == HF_MODELOPT) return read_modelopt(&r);
+    return INFER_OK;
+}

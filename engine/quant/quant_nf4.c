@@ -1,0 +1,56 @@
+/* NF4: 64 codes of four bits and the largest magnitude: bitsandbytes. No type of GGUF files.
+ *
+ *     byte 0      4                                        36
+ *          | s    | q[32]                                  |
+ *                   low four bits: element 2 j, high four: element 2 j + 1
+ *
+ *     x[i] = s * level[code[i]]          s: binary32; levels of a normal distribution
+ *
+ * Codes of 8 bits are the nearest to 112 times the level; of the whole factors up to 127 that is the one with the least error. source: QLoRA, appendix E; the numbers are those of bitsandbytes' quant_map; the layout is ours. */
+#include <math.h>
+#include "quant/quant_codes.h"
+
+const float quant_nf4_levels[16] = {-1.0f,
+                                    -0.6961928009986877f,
+                                    -0.5250730514526367f,
+                                    -0.39491748809814453f,
+                                    -0.28444138169288635f,
+                                    -0.18477343022823334f,
+                                    -0.09105003625154495f,
+                                    0.0f,
+                                    0.07958029955625534f,
+                                    0.16093020141124725f,
+                                    0.24611230194568634f,
+                                    0.33791524171829224f,
+                                    0.44070982933044434f,
+                                    0.5626170039176941f,
+                                    0.7229568362236023f,
+                                    1.0f};
+
+void quant_NF4_decode(float *y, const void *blocks, size_t n) {
+    const struct block_NF4 *b = blocks;
+    for (size_t i = 0; i < n / 64; i++, b++, y += 64)
+        for (int j = 0; j < 64; j++) y[j] = b->s * quant_nf4_levels[b->q[j / 2] >> j % 2 * 4 & 15];
+}
+
+void quant_NF4_codes(int8_t *code, float *d, const void *blocks, size_t n) {
+    const struct block_NF4 *b = blocks;
+    int8_t level[16];
+    for (int j = 0; j < 16; j++) level[j] = (int8_t)quant_code(112 * quant_nf4_levels[j], -127, 127);
+    for (size_t i = 0; i < n / 64; i++, b++, code += 64) {
+        for (int g = 0; g < 4; g++) *d++ = b->s * (1.0f / 112);
+        for (int j = 0; j < 64; j++) code[j] = level[b->q[j / 2] >> j % 2 * 4 & 15];
+    }
+}
+
+void quant_NF4_encode(void *blocks, const float *x, size_t n, const float *importance) {
+    struct block_NF4 *b = blocks;
+    (void)importance;
+    for (size_t i = 0; i < n / 64; i++, b++, x += 64) {
+        b->s = quant_largest(x, 64);
+        const float inverse = quant_inverse(b->s);
+        memset(b->q, 0, sizeof b->q);
+        for (int j = 0; j < 64; j++)
+            b->q[j / 2] |= (uint8_t)(quant_nearest_of(quant_nf4_levels, x[j] * inverse) << j % 2 * 4);
+    }
+}
