@@ -203,7 +203,7 @@ enum infer_status hf_packing_read(struct hf_packing *out, const json_t *config, 
             TRY(key_unknown(ignore, path, name));
     }
     if (is_set(json_object_get(config, "kv_cache_scheme")))
-        log_line(LOG_NOTE, "%s: 'kv_cache_scheme' is not used; --kv-type says how keys and values are kept",
+        log_line(LOG_NOTE, "%s: 'kv_cache_scheme' is not used; .kv_type says how keys and values are kept",
                  path);
     if (out->method == HF_GPTQ) return read_gptq(&r);
     if (out->method == HF_AWQ) return read_awq(&r);

@@ -13,7 +13,7 @@ struct unpacking {
     const struct mapfile *file;
     struct arena *arena;
     struct strmap *at; /* name -> file << 32 | entry */
-    size_t n_made;
+    size_t n_made, made_bytes;
 };
 
 /* One module: X, of X.weight and what stands beside it. */
@@ -129,6 +129,7 @@ static enum infer_status become(const struct module *m, enum quant_type type, in
     t->data = *data;
     t->bytes = bytes;
     m->u->n_made++;
+    m->u->made_bytes += bytes;
     return INFER_OK;
 }
 
@@ -472,8 +473,8 @@ static enum infer_status check_rest(const struct unpacking *u, int n_list) {
 }
 
 enum infer_status hf_unpack(const struct hf_packing *p, struct hf_list *list, int n_list,
-                            const struct mapfile *file, struct arena *arena) {
-    struct unpacking u = {p, list, file, arena, NULL, 0};
+                            const struct mapfile *file, struct arena *arena, size_t *made_bytes) {
+    struct unpacking u = {p, list, file, arena, NULL, 0, 0};
     int64_t old;
     if (p->method == HF_METHOD_NONE) return INFER_OK;
     TRY(strmap_new(&u.at, arena));
@@ -484,6 +485,7 @@ enum infer_status hf_unpack(const struct hf_packing *p, struct hf_list *list, in
     for (int f = 0; f < n_list; f++)
         for (size_t i = 0; i < list[f].n; i++) TRY(unpack_one(&u, &list[f].tensor[i], file[f].path));
     TRY(check_rest(&u, n_list));
+    *made_bytes = u.made_bytes;
     if (!u.n_made && n_list)
         return err_set(INFER_E_INPUT,
                        "%s: no tensor is quantised, but quantization_config of config.json says '%s'",

@@ -70,6 +70,7 @@ struct tensorfile {
     struct mapfile *part; /* part[n_part]: the split files in order */
     int n_part;
     size_t file_bytes; /* of all parts */
+    size_t made_bytes; /* of weights that were made of several tensors at load, in memory of their own */
     struct arena arena;
     void *tensor_index; /* private: name -> tensor */
     void *meta_index;   /* private: key -> meta */

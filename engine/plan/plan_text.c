@@ -110,6 +110,9 @@ enum infer_status plan_write(struct plan *p, struct arena *arena, const struct m
     if (p->set.n_ctx > m->n_ctx_train)
         print(&t, "  beyond the %d positions that the model was trained for\n", m->n_ctx_train);
     print_bytes(&t, "weights, mapped", p->map_bytes, "the file itself, shared with other processes");
+    if (m->file->made_bytes)
+        print_bytes(&t, "weights, made", m->file->made_bytes,
+                    "in memory, of the folder's quantised tensors; they are there by now");
     for (int i = 0; i < p->n_part; i++) print_part(&t, p, &p->part[i]);
     print_shares(&t, p, m->n_layer);
     for (int i = 0; i < p->n_nearest; i++) print(&t, "  would fit: %s\n", p->nearest[i]);
