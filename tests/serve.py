@@ -135,6 +135,13 @@ def completions(s):
                 tokens.setdefault(c["index"], []).extend((c["logprobs"] or {}).get("tokens", []))
         for c in whole["choices"]:
             same(f"stream = whole {body}", (text[c["index"]], tokens[c["index"]]), (c["text"], (c["logprobs"] or {}).get("tokens", [])))
+    ids = s.ask("/tokenize", {"content": "hello there my friend"})[2]["tokens"]
+    scored = s.ask(TEXT, {"prompt": ids, "max_tokens": 0, "echo": True, "logprobs": 20})[2]["choices"][0]["logprobs"]
+    same("a scored prompt", (len(scored["tokens"]), scored["token_logprobs"][0], scored["top_logprobs"][0], scored["text_offset"][:2]), (len(ids), None, None, [0, 5]))
+    for i in range(1, len(ids)):
+        one = s.ask(TEXT, {"prompt": ids[:i], "max_tokens": 1, "logprobs": 20, "temperature": 0})[2]["choices"][0]["logprobs"]["top_logprobs"][0]
+        same("the likeliest at a place", list(scored["top_logprobs"][i]), list(one))
+        check("their log probabilities", all(abs(scored["top_logprobs"][i][t] - one[t]) < 1e-3 for t in one), (scored["top_logprobs"][i], one))
     same("echo", s.ask(TEXT, {"prompt": "hello", "echo": True, "max_tokens": 0})[2]["choices"][0]["text"], "hello")
 
 def errors(s):
@@ -179,7 +186,7 @@ def others(s):
     t = s.ask("/apply-template", user("hello"))[2]
     same("template", (t["prompt"], t["tokens"]), ("<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n", s.ask(CHAT, user("hello"))[2]["usage"]["prompt_tokens"]))
     same("count", s.ask(CHAT + "/input_tokens", user("hello"))[2]["input_tokens"], t["tokens"])
-    same("slots", len(s.ask("/slots")[2]), 4)
+    same("slots", len(s.ask("/slots")[2]), 16)
     check("metrics", 'vllm:request_success_total{model_name="chat-llama",engine="0",finished_reason="stop"}' in s.ask("/metrics", text=True)[2])
 
 def crowd(s):

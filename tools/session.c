@@ -7,6 +7,7 @@
 
 /* ---- which file ---- */
 
+enum { DEFAULT_CTX = 8192 };                            /* as the engine's */
 #define DEFAULT_MODEL "SmolLM2-135M-Instruct.Q4_1.gguf" /* scripts/get-model installs it */
 
 enum infer_status session_model_path(const struct options *o, char *path, size_t n) {
@@ -172,6 +173,14 @@ enum infer_status session_open(struct session *s, const struct options *o, const
     }
     struct infer_engine_options eo = session_engine_options(o, need);
     progress_start(&s->progress, o->quiet || need->quiet);
+    if (need->contexts && !o->slots && !o->kv_tokens && o->ctx >= 0) {
+        const int n_ctx = eo.ctx                              ? eo.ctx
+                          : s->info.n_ctx_train < DEFAULT_CTX ? s->info.n_ctx_train
+                                                              : DEFAULT_CTX;
+        eo.kv_tokens = need->contexts * n_ctx;
+    } else if (need->contexts && !o->slots && o->ctx < 0) {
+        eo.slots = need->contexts;
+    }
     eo.progress = show_progress;
     eo.user = &s->progress;
     enum infer_status st = open_engines(s, o, need, &eo);

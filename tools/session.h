@@ -27,6 +27,7 @@ struct session_draft {
 /* What a command needs beside the options; options that the user gave win. */
 struct session_need {
     int slots, ctx, batch, decode_rows; /* 0: the engine's default */
+    int contexts;                       /* whole ones that all slots share in a pool; 0: each has its own */
     bool all_logits;
     bool text;                         /* the command needs a tokenizer */
     const struct session_draft *draft; /* NULL: nobody drafts */

@@ -99,8 +99,13 @@ static int prompt_part(const struct sched *s, int from, int left, int most) {
 
 static int prompt_rows(struct request *r, struct infer_row *rows, int from, int most, enum sample_by *by) {
     const int left = r->n_feed - from, n = prompt_part(r->sched, from, left, most);
-    for (int i = 0; i < n; i++)
-        rows[i] = (struct infer_row){.id = r->feed[from + i], .pos = from + i, .seq = r->p.seq};
+    for (int i = 0; i < n; i++) {
+        const bool scored = r->p.score && from + i >= r->scores.n && from + i + 1 < r->n_feed;
+        rows[i] = (struct infer_row){.id = r->feed[from + i],
+                                     .pos = from + i,
+                                     .seq = r->p.seq,
+                                     .want = scored ? INFER_WANT_LOGITS : INFER_WANT_NONE};
+    }
     if (n && n == left && !r->chosen) *by = want_token(r, &rows[n - 1], 0);
     return n;
 }
@@ -230,7 +235,8 @@ int request_rows(struct request *r, struct infer_row *rows, const struct request
     if (r->decodes || (from >= r->n_feed && !r->chosen))
         n = decode_rows(r, rows, room, &by);
     else if (from < r->n_feed)
-        n = prompt_rows(r, rows, from, room->prompt, &by);
+        n = prompt_rows(r, rows, from,
+                        r->p.score && room->logits < room->prompt ? room->logits : room->prompt, &by);
     else
         n = rows_again(r, rows, from, room->decode);
     if (r->why && !r->n_part) drained(r);
@@ -333,6 +339,20 @@ static enum infer_status choose(struct request *r, const struct request_part *pa
     return r->p.n_logprob < 0 ? INFER_OK : add_logprob(r, out, part->first + i);
 }
 
+/* How likely the model held the prompt's tokens behind the rows of a part, the first of which is at `from`. */
+static enum infer_status add_scores(struct request *r, const struct request_part *part,
+                                    const struct infer_output *out, int from) {
+    int k = part->first;
+    for (int at = r->scores.n > from ? r->scores.n : from; at < from + part->n_row && at + 1 < r->n_feed;
+         at++) {
+        struct infer_top top;
+        const float *logits = out->logits[k++];
+        draw_top(&top, logits, r->sched->n_vocab, NULL);
+        TRY(logprobs_add(&r->scores, &top, r->feed[at + 1], logits[r->feed[at + 1]]));
+    }
+    return INFER_OK;
+}
+
 /* A part of the prompt was computed. */
 static enum infer_status take_prompt(struct request *r, const struct request_part *part,
                                      const struct infer_output *out, double begin) {
@@ -346,7 +366,8 @@ static enum infer_status take_prompt(struct request *r, const struct request_par
     }
     r->decodes = f->n_held == r->n_feed + r->n_again;
     const bool chooses = r->decodes && !r->chosen;
-    enum infer_status st = chooses ? choose(r, part, out, 0, -1) : INFER_OK;
+    enum infer_status st = r->p.score ? add_scores(r, part, out, f->n_held - part->n_row) : INFER_OK;
+    if (!st && chooses) st = choose(r, part, out, part->n_out - 1, -1);
     if (!st && r->p.drafter == DRAFT_MODEL)
         st = drafter_saw(r, part, answer, f->n_held - part->n_row, part->n_row);
     *(answered ? &f->answer_seconds : &f->prompt_seconds) += request_seconds() - begin;

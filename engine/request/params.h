@@ -48,6 +48,8 @@ struct request_params {
         drafter;   /* greedy answers, and with lookup all answers, have the tokens that they have without */
     int n_draft;   /* most tokens guessed at once; 0: REQUEST_DRAFT */
     int n_logprob; /* log probabilities with so many alternatives; -1: none */
+    bool
+        score; /* the prompt's tokens have them, too (request_scores); slow: a step gives few rows of logits */
     /* Called by sched_step, and none after the request is done; each may be NULL. token: one of the answer, before its text. text:
      * the next part that can be shown, all of it answer or all of it thinking; an error ends the request with it. prompt: tokens of
      * the prompt computed now, of those that have to be: from 0 to n. */

@@ -30,6 +30,8 @@ static enum infer_status check(const struct sched *s, const struct request_param
         if (p->ids[i] < 0 || p->ids[i] >= s->n_vocab)
             return err_set(INFER_E_INPUT, "token %d of the prompt is %d, outside of the vocabulary of %d", i,
                            p->ids[i], s->n_vocab);
+    if (p->score && p->n_logprob < 0)
+        return err_set(INFER_E_INPUT, "a prompt is scored with log probabilities");
     if (p->seq >= 0 && infer_seq_length(s->engine, p->seq) < 0)
         return err_set(INFER_E_INPUT, "sequence %d is not open", p->seq);
     for (const struct request *r = s->first; r; r = r->next)
@@ -62,6 +64,7 @@ static enum infer_status fill(struct request *r) {
     r->n_feed = r->p.n_id;
     r->p.ids = NULL; /* the caller's */
     logprobs_start(&r->logprobs, r->p.n_logprob);
+    logprobs_start(&r->scores, r->p.score ? r->p.n_logprob : -1);
     loop_start(&r->loop);
     answer_start(&r->answer, r->p.stop, r->p.n_stop, r->p.start);
     if (r->p.constraint) constrain_reset(r->p.constraint);
@@ -78,7 +81,7 @@ enum infer_status request_new(struct request **out, struct sched *s, const struc
     r->sched = s;
     r->p = *p;
     r->order = ++s->n_come;
-    r->logprobs.n_top = -1;
+    r->logprobs.n_top = r->scores.n_top = -1;
     struct request **last = &s->first;
     while (*last) last = &(*last)->next;
     *last = r;
@@ -101,6 +104,7 @@ void request_free(struct request *r) {
     mem_free(r->again);
     sample_close(r->sampler);
     logprobs_free(&r->logprobs);
+    logprobs_free(&r->scores);
     answer_free(&r->answer);
     mem_free(r->feed);
     mem_free(r);
@@ -111,6 +115,7 @@ enum request_why request_why(const struct request *r) { return r->why; }
 bool request_done(const struct request *r) { return r->why && r->n_part == 0; }
 const struct answer *request_answer(const struct request *r) { return &r->answer; }
 const struct logprobs *request_logprobs(const struct request *r) { return &r->logprobs; }
+const struct logprobs *request_scores(const struct request *r) { return &r->scores; }
 const struct request_figures *request_figures(const struct request *r) { return &r->figures; }
 
 enum infer_status request_status(const struct request *r) {

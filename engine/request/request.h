@@ -68,6 +68,9 @@ const struct answer *request_answer(const struct request *r);
 /* Of the answer's tokens; n_top -1 without n_logprob. */
 const struct logprobs *request_logprobs(const struct request *r);
 
+/* Of the prompt's tokens from the second on (score), once the prompt is computed. */
+const struct logprobs *request_scores(const struct request *r);
+
 struct request_figures {
     int n_reused, n_prompt;  /* tokens of the prompt: found in the sequence, computed */
     int n_answer, n_decoded; /* tokens of the answer; those that decoding made, all but the first */

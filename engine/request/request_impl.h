@@ -51,7 +51,7 @@ struct request {
     struct request *next; /* of sched */
     struct request_params p;
     struct sampler *sampler;
-    struct logprobs logprobs;
+    struct logprobs logprobs, scores;
     struct answer answer;
     struct loop loop;
     int32_t *

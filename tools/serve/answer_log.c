@@ -16,12 +16,14 @@ void log_free(struct answer_log *l) {
 
 static void add(struct choice *c, const struct piece *p, const char *text, const char *more,
                 const struct logprob *top) {
+    static const struct logprob none = {-1, -INFINITY};
     struct answer_log *l = &c->log;
     pthread_mutex_lock(&c->job->lock);
     buf_add(&l->piece, (const char *)p, sizeof *p);
     if (p->kind != EVENT_PROGRESS) buf_add(&l->text, text, p->n);
     if (more) buf_add(&l->text, more, p->id);
-    if (top) buf_add(&l->top, (const char *)(top + 1), (size_t)c->job->ask.n_logprob * sizeof *top);
+    for (int i = 0; p->kind == PIECE_TOKEN && i < c->job->ask.n_logprob; i++)
+        buf_add(&l->top, (const char *)(top ? &top[i + 1] : &none), sizeof none);
     pthread_mutex_unlock(&c->job->lock);
 }
 

@@ -34,5 +34,6 @@ enum infer_status mill_text(struct choice *c, const char *text, size_t n, bool t
 /* Of a prompt's `total` tokens to compute, `done` are. */
 void mill_prompt(struct choice *c, int done, int total);
 
-/* The engine's; it and the model stay the caller's. errors: INFER_E_MEMORY */
-enum infer_status mill_engine(struct mill **out, struct infer_engine *e, const struct infer_model *m);
+/* The engine's; it and the model stay the caller's. gap_ms: sched_pace. errors: INFER_E_MEMORY */
+enum infer_status mill_engine(struct mill **out, struct infer_engine *e, const struct infer_model *m,
+                              double gap_ms);

@@ -11,8 +11,8 @@ struct engine_mill {
 };
 struct engine_run {
     struct request *request;
-    int seq;
     int n_logged; /* tokens */
+    bool scored;
 };
 
 static void on_token(void *user, int32_t id) {
@@ -27,7 +27,22 @@ static enum infer_status on_text(void *user, const char *text, size_t n, bool th
     return mill_text(user, text, n, thinking);
 }
 
-static void on_prompt(void *user, int done, int n) { mill_prompt(user, done, n); }
+/* The prompt with its log probabilities, in front of the answer. */
+static void tell_scores(struct choice *c) {
+    struct engine_run *run = c->run;
+    const struct logprobs *l = request_scores(run->request);
+    if (run->scored) return;
+    run->scored = true;
+    log_token(c, c->prompt->ids[0], NULL);
+    for (int i = 0; i < l->n; i++) log_token(c, c->prompt->ids[i + 1], logprobs_at(l, i));
+}
+
+static void on_prompt(void *user, int done, int n) {
+    struct choice *c = user;
+    if (!c->n_token) c->n_cached = c->prompt->n - n;
+    mill_prompt(c, done, n);
+    if (c->job->ask.scores && done == n) tell_scores(c);
+}
 
 static struct request_params params_of(struct choice *c) {
     const struct job *j = c->job;
@@ -51,6 +66,7 @@ static struct request_params params_of(struct choice *c) {
     p.n_predict = j->n_predict;
     p.loop_stop = false;
     p.n_logprob = a->n_logprob;
+    p.score = a->scores;
     p.on_token = on_token;
     p.on_text = on_text;
     p.on_prompt = on_prompt;
@@ -60,19 +76,18 @@ static struct request_params params_of(struct choice *c) {
 
 static enum infer_status begin(struct engine_mill *e, struct choice *c, struct engine_run *run) {
     struct request_params p = params_of(c);
-    TRY(infer_seq_open(e->engine, &run->seq));
-    p.seq = run->seq;
-    const struct infer_prefix among = {.salt = c->job->salt, .exact = c->job->server->o.cache_exact};
-    TRY(infer_seq_prefix(e->engine, run->seq, p.ids, p.n_id, &among, &c->n_cached));
+    p.seq = -1;
+    p.prefix = (struct infer_prefix){.salt = c->job->salt, .exact = c->job->server->o.cache_exact};
+    if (c->job->ask.scores)
+        p.prefix.salt = c->job->seed | 1; /* of what is taken over nothing would be known */
     return request_new(&run->request, e->sched, &p);
 }
 
 static void engine_close(struct mill *m, struct choice *c) {
-    struct engine_mill *e = m->state;
     struct engine_run *run = c->run;
+    (void)m;
     if (!run) return;
     request_free(run->request);
-    if (run->seq >= 0) infer_seq_close(e->engine, run->seq);
     mem_free(run);
     c->run = NULL;
 }
@@ -80,7 +95,6 @@ static void engine_close(struct mill *m, struct choice *c) {
 static enum infer_status engine_start(struct mill *m, struct choice *c) {
     struct engine_run *run;
     TRY(mem_new(&run, sizeof *run, "a request"));
-    run->seq = -1;
     c->run = run;
     enum infer_status st = begin(m->state, c, run);
     if (st) engine_close(m, c);
@@ -124,8 +138,8 @@ static void engine_free(struct mill *m) {
     mem_free(m);
 }
 
-enum infer_status mill_engine(struct mill **out, struct infer_engine *engine,
-                              const struct infer_model *model) {
+enum infer_status mill_engine(struct mill **out, struct infer_engine *engine, const struct infer_model *model,
+                              double gap_ms) {
     struct infer_engine_info place;
     struct engine_mill *e;
     struct mill *m;
@@ -139,6 +153,7 @@ enum infer_status mill_engine(struct mill **out, struct infer_engine *engine,
         mem_free(e);
         return st;
     }
+    sched_pace(e->sched, 0, gap_ms);
     *m = (struct mill){.n_slot = place.n_slot,
                        .n_ctx = place.n_ctx,
                        .state = e,

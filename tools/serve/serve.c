@@ -7,7 +7,7 @@
 
 int cmd_serve(const struct options *o);
 
-enum { SLOTS = 4 };
+enum { SLOTS = 16, WHOLE_CONTEXTS = 4 };
 
 static struct serve_options options_of(const struct options *o) {
     struct serve_options s = {
@@ -36,14 +36,15 @@ static struct serve_options options_of(const struct options *o) {
 }
 
 static enum infer_status start(struct server *s, struct session *session, const struct options *o) {
-    const struct session_need need = {.slots = SLOTS, .text = true};
+    const struct session_need need = {.slots = SLOTS, .contexts = WHOLE_CONTEXTS, .text = true};
     struct mill *mill;
     char where[700];
     if (o->listen.n > SERVE_LISTEN)
         return err_set(INFER_E_INPUT, "--listen is given %d times, at most %d", o->listen.n, SERVE_LISTEN);
     TRY(session_open(session, o, &need));
     s->o.cache_exact = o->cache ? strcmp(o->cache, "exact") == 0 : session->place.async;
-    TRY(mill_engine(&mill, session->engine, session->model));
+    const double gap = o->itl_goal > 0 ? o->itl_goal : session->place.async ? 50 : 250;
+    TRY(mill_engine(&mill, session->engine, session->model, gap));
     TRY(server_ready(s, session->model, mill, session->path));
     web_where(s->web, where, sizeof where);
     tool_say("serving %s at %s: %d requests at once, %d tokens each%s", s->name, where, s->n_slot, s->n_ctx,
