@@ -139,7 +139,7 @@ def completions(s):
     scored = s.ask(TEXT, {"prompt": ids, "max_tokens": 0, "echo": True, "logprobs": 20})[2]["choices"][0]["logprobs"]
     same("a scored prompt", (len(scored["tokens"]), scored["token_logprobs"][0], scored["top_logprobs"][0], scored["text_offset"][:2]), (len(ids), None, None, [0, 5]))
     for i in range(1, len(ids)):
-        one = s.ask(TEXT, {"prompt": ids[:i], "max_tokens": 1, "logprobs": 20, "temperature": 0})[2]["choices"][0]["logprobs"]["top_logprobs"][0]
+        one = s.ask(TEXT, {"prompt": ids[:i], "max_tokens": 1, "logprobs": 20, "temperature": 0, "ignore_eos": True})[2]["choices"][0]["logprobs"]["top_logprobs"][0]
         same("the likeliest at a place", list(scored["top_logprobs"][i]), list(one))
         check("their log probabilities", all(abs(scored["top_logprobs"][i][t] - one[t]) < 1e-3 for t in one), (scored["top_logprobs"][i], one))
     same("echo", s.ask(TEXT, {"prompt": "hello", "echo": True, "max_tokens": 0})[2]["choices"][0]["text"], "hello")
