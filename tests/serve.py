@@ -497,9 +497,38 @@ def responses(s):
         status, _, e = s.ask(RESPONSES, {"input": "x", **bad})
         same(f"refused {bad}", (status, e["error"]["code"]), (400, "unsupported_parameter"))
 
+def ollama(s):
+    def lines(path, body):
+        status, headers, got = s.ask(path, body, text=True)
+        same(f"{path} streams", (status, headers["Content-Type"]), (200, "application/x-ndjson"))
+        return [json.loads(l) for l in got.splitlines()]
+    tools = [{"type": "function", "function": {"name": n, "parameters": PROPERTIES}} for n in "fg"]
+    options = {"temperature": 0, "num_ctx": 100000, "stop": ["zz"]}
+    body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": tools, "options": options}
+    whole = s.ask("/api/chat", {**body, "stream": False})[2]
+    m = whole["message"]
+    want = [{"function": {"name": "f", "arguments": {"a": 'x "y"'}}}, {"function": {"name": "g", "arguments": {"n": [3]}}}]
+    same("ollama chat", (m["content"], m["thinking"], m["tool_calls"], whole["done"], whole["done_reason"]), ("Let me look.Done.", "hm", want, True, "stop"))
+    parts = lines("/api/chat", body)
+    same("ollama: stream = whole", ["".join(p["message"].get(k, "") for p in parts) for k in ("content", "thinking")] + [sum((p["message"].get("tool_calls", []) for p in parts), [])],
+         [m["content"], m["thinking"], want])
+    same("ollama: one end", [p["done"] for p in parts], [False] * (len(parts) - 1) + [True])
+    same("ollama: counts", *[{k: p[k] for k in ("prompt_eval_count", "eval_count", "done_reason")} for p in (parts[-1], whole)])
+    second = body["messages"] + [m] + [{"role": "tool", "tool_name": n, "content": "r"} for n in "fg"]
+    same("ollama: second round", s.ask("/api/chat", {**body, "messages": second, "stream": False})[0], 200)
+    a = s.ask("/api/generate", {"prompt": "x", "system": "s", "stream": False, "options": {"num_predict": 5}, "think": False})[2]
+    same("ollama generate", (a["response"][:5], a["done_reason"], a["eval_count"]), (CALLS[:5], "length", 5))
+    same("ollama generate streams", "".join(p["response"] for p in lines("/api/generate", {"prompt": "x", "raw": True, "options": {"num_predict": 5}})), a["response"])
+    same("ollama: a refusal", (lambda r: (r[0], list(r[2])))(s.ask("/api/chat", {"messages": [{"role": "user", "content": "x", "images": ["aa"]}]})), (400, ["error"]))
+    same("ollama tags", s.ask("/api/tags")[2]["models"][0]["name"], s.ask("/api/ps")[2]["models"][0]["model"])
+    show = s.ask("/api/show", {"model": "m"})[2]
+    check("ollama show", "tools" in show["capabilities"] and show["model_info"][show["model_info"]["general.architecture"] + ".context_length"] > 0, show)
+    check("ollama version", tuple(map(int, s.ask("/api/version")[2]["version"].split("."))) >= (0, 6, 4))
+    same("props", s.ask("/props")[2]["tools"]["format"], "hermes")
+
 def apis():
     s = Fake("--say", CALLS)
-    for part in (chat_calls, messages, responses): part(s)
+    for part in (chat_calls, messages, responses, ollama): part(s)
     s.stop()
     s = Fake("--step", "5", "--lost", "60")
     same("messages: an error ends the stream", [n for n, _ in sse(s, MESSAGES, {"max_tokens": 5000, "messages": [{"role": "user", "content": "x"}]})][-1], "error")

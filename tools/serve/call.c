@@ -158,7 +158,7 @@ static ssize_t read_stream(void *user, uint64_t pos, char *buf, size_t max) {
 static enum MHD_Result begin_stream(struct call *c) {
     struct MHD_Response *r = mhd.create_response_from_callback(MHD_SIZE_UNKNOWN, 16384, read_stream, c, NULL);
     if (!r) return MHD_NO;
-    add_headers(c, r, "text/event-stream");
+    add_headers(c, r, c->job->front->stream_type ? c->job->front->stream_type : "text/event-stream");
     add_header(r, "Cache-Control", "no-cache");
     add_header(r, "X-Accel-Buffering", "no");
     pthread_mutex_lock(&c->job->lock);

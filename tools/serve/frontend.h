@@ -74,7 +74,8 @@ struct job_answer {
 const struct job_answer *job_answer(const struct job *j, int choice);
 
 struct front_end {
-    const char *prefix; /* of ids: "chatcmpl-" */
+    const char *prefix;      /* of ids: "chatcmpl-" */
+    const char *stream_type; /* of a stream's content; NULL: server-sent events */
     bool
         ordered; /* `event` is called for whole answers too, what it writes is dropped: `whole` needs their order */
     /* errors: INFER_E_INPUT after job_refuse, INFER_E_MEMORY */

@@ -282,7 +282,10 @@ static enum infer_status read_thinking(struct job *j, const char *at, const json
         snprintf(j->ask.effort, sizeof j->ask.effort, "none");
     } else if (strcmp(type, "enabled") == 0) {
         if (!*j->ask.effort) snprintf(j->ask.effort, sizeof j->ask.effort, "medium");
-        if (budget && !json_is_null(budget)) TRY(field_int(j, at, budget, 1, 1e9, &j->ask.n_think));
+        if (budget && !json_is_null(budget)) {
+            TRY(field_int(j, at, budget, 1, 1e9, &j->ask.n_think));
+            job_warn(j, at, "budget_tokens is not held to");
+        }
     } else if (strcmp(type, "adaptive") != 0) {
         return job_refuse(j, 400, "invalid_value", at, "'%s.type' is none of enabled, adaptive, disabled",
                           at);

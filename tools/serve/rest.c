@@ -141,7 +141,17 @@ static void get_props(struct server *s, const char *rest, struct page *p) {
     buf_json(&p->body, s->template.text ? s->template.text : "", s->template.n);
     buf_text(&p->body, ",\"build_info\":");
     buf_json_text(&p->body, infer_version());
-    buf_printf(&p->body, ",\"system_fingerprint\":\"%s\"}\n", s->fingerprint);
+    const struct tool_probe *t = &s->tools;
+    buf_printf(&p->body,
+               ",\"tools\":{\"format\":\"%s\",\"from\":\"%s\",\"shown_by\":\"%s\",\"thinking_switch\":",
+               t->format.row ? t->format.row->name : "none",
+               t->rendered    ? "template"
+               : t->described ? "default"
+                              : "marks",
+               t->described ? "system message" : "template");
+    buf_json_text(&p->body, t->thinking);
+    buf_printf(&p->body, ",\"reasoning_effort\":%s},\"system_fingerprint\":\"%s\"}\n",
+               t->effort ? "true" : "false", s->fingerprint);
 }
 
 /* ---- POST /tokenize, /detokenize, /apply-template ---- */
@@ -330,6 +340,12 @@ const struct route routes[] = {
     {"/v1/messages/count_tokens", &messages_count, NULL, false},
     {"/v1/responses", &responses_api, NULL, false},
     {"/v1/responses/input_tokens", &responses_count, NULL, false},
+    {"/api/chat", &ollama_chat, NULL, false},
+    {"/api/generate", &ollama_generate, NULL, false},
+    {"/api/show", &ollama_show, NULL, false},
+    {"/api/tags", NULL, ollama_tags, false},
+    {"/api/ps", NULL, ollama_ps, false},
+    {"/api/version", NULL, ollama_version, false},
     {"/v1/models", NULL, get_models, false},
     {"/v1/models/", NULL, get_model, false},
     {"/health", NULL, get_health, true},
