@@ -1,0 +1,253 @@
+// ---- what can be done ----
+
+const actions = {
+  running: null, // the message that is being answered
+  stopper: null,
+
+  open(c) {
+    if (this.running) return;
+    store.current = c;
+    view.error("");
+    view.context(0);
+    view.conversations();
+    view.talk();
+    byId("side").classList.remove("open");
+    byId("menu").setAttribute("aria-expanded", "false");
+    byId("ask").focus();
+  },
+
+  keep() {
+    const trouble = store.save();
+    if (trouble) view.error(trouble);
+    view.conversations();
+  },
+
+  drop(c) {
+    if (this.running || !confirm("Delete \u201c" + c.title + "\u201d?")) return;
+    store.drop(c);
+    this.keep();
+    view.talk();
+  },
+
+  send(text) {
+    const c = store.current || store.begin(), way = path(c), last = way[way.length - 1];
+    if (!way.length) c.title = text.trim().split("\n")[0].slice(0, 60);
+    addNode(c, last ? last.id : null, "user", text);
+    this.answer(c);
+  },
+
+  edit(n) { view.editor(n); },
+
+  resend(n, text) {
+    const c = store.current;
+    if (!text.trim() || this.running) return;
+    addNode(c, n.parent, "user", text);
+    this.answer(c);
+  },
+
+  again(n) {
+    store.current.leaf = n.parent;
+    this.answer(store.current);
+  },
+
+  goOn(n) { this.answer(store.current, n); },
+
+  version(n, other) {
+    if (!other) return;
+    store.current.leaf = newestLeaf(store.current, other.id);
+    this.keep();
+    view.talk();
+  },
+
+  stop() { if (this.stopper) this.stopper.abort(); },
+
+  /** Answers the last message; with n that answer is gone on with. */
+  async answer(c, n = null) {
+    const goOn = Boolean(n);
+    let body;
+    view.error("");
+    try {
+      body = bodyOf(c, path(c), goOn);
+    } catch {
+      view.error("The JSON schema in the settings is no JSON.");
+      view.talk();
+      return;
+    }
+    if (!n) n = addNode(c, c.leaf, "assistant", "");
+    n.error = "";
+    this.running = n;
+    this.stopper = new AbortController();
+    this.keep();
+    view.talk();
+    view.busy(true);
+    const live = new Live(c, n), times = {start: performance.now(), first: 0, tokens: 0};
+    try {
+      await server.answer(body, this.stopper.signal, (chunk) => this.take(n, chunk, times, live));
+    } catch (e) {
+      if (e.name === "AbortError") n.finish = "stopped";
+      else n.error = e.message;
+    }
+    if (n.thought && !n.thoughtMs) n.thoughtMs = performance.now() - (times.thinking || times.start);
+    if (!n.figures && times.first) n.figures = "first token " + seconds(times.first - times.start);
+    if (n.finish === "length") n.figures += (n.figures ? "; " : "") + "ended by the limit of tokens";
+    this.running = this.stopper = null;
+    view.busy(false);
+    live.end();
+    view.error(n.error);
+    this.keep();
+    view.talkActs(c);
+  },
+
+  take(n, chunk, times, live) {
+    if (chunk.prompt_progress) view.progress(chunk.prompt_progress);
+    const choice = chunk.choices && chunk.choices[0], delta = choice && choice.delta || {};
+    if (choice && choice.finish_reason) n.finish = choice.finish_reason;
+    const thought = delta.reasoning_content || "", text = delta.content || "";
+    if (thought || text || delta.tool_calls) {
+      view.progress(null);
+      if (!times.first) times.first = performance.now();
+      if (thought && !times.thinking) times.thinking = performance.now();
+      if (text && n.thought && !n.thoughtMs) n.thoughtMs = performance.now() - (times.thinking || times.start);
+      n.thought += thought;
+      n.text += text;
+      for (const part of delta.tool_calls || []) {
+        const call = n.calls[part.index] ||= {id: "", name: "", args: ""};
+        if (part.id) call.id = part.id;
+        if (part.function) call.name += part.function.name || "", call.args += part.function.arguments || "";
+      }
+      live.changed();
+    }
+    if (chunk.usage) {
+      const u = chunk.usage, t = chunk.timings || {}, cached = (u.prompt_tokens_details || {}).cached_tokens || 0;
+      n.figures = u.completion_tokens + " tokens" + (t.predicted_per_second ? ", " + t.predicted_per_second.toFixed(1) + " tok/s" : "") +
+        (times.first ? ", first token " + seconds(times.first - times.start) : "");
+      view.context(u.total_tokens, cached, n.figures);
+    }
+  },
+};
+
+/** The buttons of all messages, which differ while an answer runs. */
+view.talkActs = function (c) {
+  for (const n of path(c)) {
+    const e = byId("m-" + n.id), acts = e && e.querySelector(".acts");
+    if (acts) acts.replaceWith(this.acts(c, n));
+  }
+};
+
+function grow(field) {
+  field.style.height = "auto";
+  field.style.height = field.scrollHeight + 2 + "px";
+}
+
+function settings() {
+  const c = store.current || store.begin(), dialog = byId("settings");
+  byId("system").value = c.system;
+  byId("schema").value = c.schema;
+  byId("key").value = sessionStorage.getItem(KEY) || "";
+  byId("schema-error").hidden = true;
+  byId("params").replaceChildren(...PARAMS.map(([name, title, min, max, step]) => {
+    const input = element("input", {type: "number", id: "p-" + name, min, max, step, placeholder: "model's own"});
+    input.value = c.params[name] || "";
+    return element("label", {text: title + " "}, input);
+  }));
+  dialog.showModal();
+}
+
+function saveSettings(event) {
+  event.preventDefault();
+  const c = store.current, schema = byId("schema").value;
+  try {
+    if (schema.trim()) JSON.parse(schema);
+  } catch (e) {
+    byId("schema-error").textContent = "This is no JSON: " + e.message;
+    byId("schema-error").hidden = false;
+    byId("schema").focus();
+    return;
+  }
+  c.system = byId("system").value;
+  c.schema = schema;
+  c.params = {};
+  for (const [name] of PARAMS) if (byId("p-" + name).value) c.params[name] = byId("p-" + name).value;
+  const key = byId("key").value;
+  if (key) sessionStorage.setItem(KEY, key);
+  else sessionStorage.removeItem(KEY);
+  byId("settings").close();
+  actions.keep();
+  look();
+}
+
+function exportAll() {
+  const url = URL.createObjectURL(new Blob([JSON.stringify(store.all, null, 1)], {type: "application/json"}));
+  element("a", {href: url, download: "conversations.json"}).click();
+  setTimeout(() => URL.revokeObjectURL(url), 1000);
+}
+
+async function importFile(file) {
+  try {
+    const known = new Set(store.all.map((c) => c.id)), list = checked(JSON.parse(await file.text()));
+    for (const c of list) if (known.has(c.id)) c.id = newId();
+    store.all = list.concat(store.all);
+    actions.keep();
+  } catch (e) {
+    view.error("These conversations cannot be read: " + e.message);
+  }
+}
+
+async function look() {
+  const state = await server.look();
+  byId("state").textContent = state;
+  byId("model").textContent = server.model || "infer";
+  document.title = server.model ? server.model + " \u2013 infer" : "infer";
+  if (state !== "ready" && state !== "needs an API key") setTimeout(look, 2000);
+}
+
+function start() {
+  const ask = byId("ask"), talk = byId("talk");
+  store.load();
+  view.conversations();
+  view.talk();
+  byId("form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    const text = ask.value;
+    if (!text.trim() || actions.running) return;
+    ask.value = "";
+    grow(ask);
+    actions.send(text);
+  });
+  ask.addEventListener("input", () => grow(ask));
+  ask.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) event.preventDefault(), byId("form").requestSubmit();
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && actions.running && !byId("settings").open) actions.stop();
+  });
+  talk.addEventListener("scroll", () => {
+    view.follows = talk.scrollHeight - talk.scrollTop - talk.clientHeight < 40;
+    byId("down").hidden = view.follows;
+  }, {passive: true});
+  byId("down").addEventListener("click", () => view.toEnd(true));
+  byId("stop").addEventListener("click", () => actions.stop());
+  byId("new").addEventListener("click", () => { if (!actions.running) actions.open(store.begin()), actions.keep(); });
+  byId("clear").addEventListener("click", () => {
+    if (actions.running || !confirm("Delete all conversations from this browser?")) return;
+    store.all = [], store.current = null;
+    actions.keep();
+    view.talk();
+  });
+  byId("export").addEventListener("click", exportAll);
+  byId("import").addEventListener("click", () => byId("file").click());
+  byId("file").addEventListener("change", (event) => {
+    if (event.target.files[0]) importFile(event.target.files[0]);
+    event.target.value = "";
+  });
+  byId("menu").addEventListener("click", () => {
+    const open = byId("side").classList.toggle("open");
+    byId("menu").setAttribute("aria-expanded", String(open));
+  });
+  byId("settings-open").addEventListener("click", settings);
+  byId("settings-cancel").addEventListener("click", () => byId("settings").close());
+  byId("settings-form").addEventListener("submit", saveSettings);
+  look();
+  ask.focus();
+}
+start();

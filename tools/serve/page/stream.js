@@ -1,0 +1,102 @@
+// ---- the server ----
+
+const KEY = "infer.key";
+
+function headers() {
+  const h = {"Content-Type": "application/json"}, key = sessionStorage.getItem(KEY);
+  if (key) h.Authorization = "Bearer " + key;
+  return h;
+}
+
+/** What went wrong, in words. */
+async function refused(response) {
+  let said = "";
+  try {
+    said = (await response.json()).error.message;
+  } catch { /* no words of the server's */ }
+  if (response.status === 401) return "The server wants an API key: Settings has a field for it. " + said;
+  if (response.status === 429) return "The server is busy. " + said;
+  if (response.status === 503) return "The server is not ready. " + said;
+  return said || "The server answered with status " + response.status + ".";
+}
+
+const server = {
+  model: "", context: 0,
+
+  /** The words for the head of the page. */
+  async look() {
+    try {
+      const health = await fetch("health");
+      if (health.status === 503) return "loading the model";
+      const r = await fetch("v1/models", {headers: headers()});
+      if (!r.ok) return r.status === 401 ? "needs an API key" : "status " + r.status;
+      const model = (await r.json()).data[0];
+      this.model = model.id;
+      this.context = model.context_length || 0;
+      return "ready";
+    } catch {
+      return "not reachable";
+    }
+  },
+
+  /** Sends a conversation and calls on(chunk) for each part of the answer. Errors are thrown as words. */
+  async answer(body, signal, on) {
+    let response;
+    try {
+      response = await fetch("v1/chat/completions", {method: "POST", headers: headers(), body: JSON.stringify(body), signal});
+    } catch (e) {
+      if (e.name === "AbortError") throw e;
+      throw new Error("The server cannot be reached.");
+    }
+    if (!response.ok) throw new Error(await refused(response));
+    const reader = response.body.getReader(), decoder = new TextDecoder();
+    let rest = "", ended = false;
+    for (;;) {
+      const {done, value} = await reader.read().catch((e) => {
+        if (e.name === "AbortError") throw e;
+        throw new Error("The connection broke before the answer ended.");
+      });
+      rest += decoder.decode(value, {stream: !done});
+      const events = rest.split(/\r?\n\r?\n/);
+      rest = events.pop();
+      for (const event of events)
+        for (const line of event.split(/\r?\n/)) {
+          if (!line.startsWith("data:")) continue;
+          const data = line.slice(5).trim();
+          if (data === "[DONE]") {
+            ended = true;
+            continue;
+          }
+          const chunk = JSON.parse(data);
+          if (chunk.error) throw new Error(chunk.error.message || "The server gave up.");
+          on(chunk);
+        }
+      if (done) break;
+    }
+    if (!ended) throw new Error("The connection broke before the answer ended.");
+  },
+};
+
+const PARAMS = [
+  ["temperature", "Temperature", 0, 2, 0.05], ["top_p", "Top p", 0, 1, 0.01], ["top_k", "Top k", 0, 1000, 1],
+  ["min_p", "Min p", 0, 1, 0.01], ["repeat_penalty", "Repeat penalty", 0.5, 2, 0.01], ["seed", "Seed", 0, 2147483647, 1],
+  ["max_tokens", "Most tokens", 1, 1000000, 1],
+];
+
+/** The body of a request for the messages of a way; go_on: the last one is gone on with. */
+function bodyOf(c, way, goOn) {
+  const messages = c.system ? [{role: "system", content: c.system}] : [];
+  for (const n of way) {
+    if (n.role === "assistant" && n.error && !n.text) continue;
+    const m = {role: n.role, content: n.text};
+    if (goOn && n.thought && n === way[way.length - 1]) m.reasoning_content = n.thought;
+    messages.push(m);
+  }
+  const body = {messages, stream: true, stream_options: {include_usage: true}, return_progress: true};
+  if (server.model) body.model = server.model;
+  for (const [name] of PARAMS) if (c.params[name]) body[name] = Number(c.params[name]);
+  if (c.schema.trim())
+    body.response_format = {type: "json_schema", json_schema: {name: "answer", schema: JSON.parse(c.schema)}};
+  if (goOn) body.continue_final_message = true, body.add_generation_prompt = false;
+  return body;
+}
