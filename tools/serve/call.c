@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/mem.h"
 #include "tools/serve/answer_log.h"
+#include "tools/serve/page.h"
 #include "tools/serve/web_impl.h"
 
 struct call {
@@ -12,6 +13,7 @@ struct call {
     struct sock *sock;
     const struct route *route;
     const char *rest;
+    const struct page_file *file; /* of the page; NULL: another path */
     struct guarded guarded;
     char origin[256], path[96];
     struct refusal refusal; /* before there was a job, or its */
@@ -62,6 +64,26 @@ static enum MHD_Result send_out(struct call *c, int status, const char *type) {
         mhd.create_response_from_buffer(c->out.n, c->out.p ? c->out.p : "", MHD_RESPMEM_PERSISTENT);
     if (r) add_headers(c, r, type);
     return queue(c, status, r);
+}
+
+/* A file of the page; what the browser has already is not sent again. */
+static enum MHD_Result send_file(struct call *c) {
+    const struct page_file *f = c->file;
+    const char *known = mhd.lookup_connection_value(c->connection, MHD_HEADER_KIND, "If-None-Match"),
+               *takes = mhd.lookup_connection_value(c->connection, MHD_HEADER_KIND, "Accept-Encoding");
+    const bool same = known && strstr(known, f->etag), gzip = takes && strstr(takes, "gzip");
+    struct MHD_Response *r = mhd.create_response_from_buffer(same   ? 0
+                                                             : gzip ? f->n_gzip
+                                                                    : f->n,
+                                                             (void *)(uintptr_t)(gzip ? f->gzip : f->data),
+                                                             MHD_RESPMEM_PERSISTENT);
+    if (!r) return MHD_NO;
+    add_headers(c, r, f->type);
+    for (int i = 0; page_headers[i][0]; i++) add_header(r, page_headers[i][0], page_headers[i][1]);
+    add_header(r, "ETag", f->etag);
+    add_header(r, "Vary", "Accept-Encoding");
+    if (gzip && !same) add_header(r, "Content-Encoding", "gzip");
+    return queue(c, same ? 304 : 200, r);
 }
 
 static void add_retry(struct MHD_Response *r, const struct refusal *refusal) {
@@ -271,6 +293,7 @@ static struct call *new_call(struct web *w, struct MHD_Connection *connection, c
     text_escape(c->path, sizeof c->path, url, strnlen(url, 64));
     c->post = strcmp(method, "POST") == 0;
     c->route = route_find(url, &c->rest);
+    if (!c->route && !w->server->o.no_page) c->file = page_find(url);
     pthread_mutex_lock(&w->lock);
     w->n_busy++;
     pthread_mutex_unlock(&w->lock);
@@ -282,7 +305,8 @@ static enum MHD_Result begin(struct call *c, const char *method) {
     const bool get = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0,
                options = strcmp(method, "OPTIONS") == 0;
     const int state = atomic_load(&c->web->server->state);
-    if (!guard(c, options || (c->route && c->route->open))) return send_refusal(c, &c->refusal);
+    if (!guard(c, options || c->file || (c->route && c->route->open))) return send_refusal(c, &c->refusal);
+    if (c->file) return get ? MHD_YES : refuse(c, 405, "method_not_allowed", "this route takes GET");
     if (!c->route) return refuse(c, 404, "not_found", "there is no such route here");
     if (options) return MHD_YES;
     if (!(get && c->route->get) && !(c->post && c->route->front)) {
@@ -349,7 +373,7 @@ enum MHD_Result call_handle(void *user, struct MHD_Connection *connection, const
     if (c->job) return go_on(c);
     sock_state(c->web, c->sock, SOCK_BUSY);
     if (strcmp(method, "OPTIONS") == 0) return preflight(c);
-    return c->post ? start_job(c) : send_page(c);
+    return c->file ? send_file(c) : c->post ? start_job(c) : send_page(c);
 }
 
 void call_completed(void *user, struct MHD_Connection *connection, void **state,

@@ -159,12 +159,15 @@ static bool is_json(const char *type) {
 static bool check_site(const struct server *s, const struct seen *h, bool post, bool local,
                        struct guarded *out, struct refusal *r) {
     const bool listed = h->origin && listed_origin(s, h->origin);
+    const char *scheme = h->origin ? strstr(h->origin, "://") : NULL;
+    const bool own =
+        scheme && ((h->host && strcasecmp(scheme + 3, h->host) == 0) || /* the page of this server */
+                   (local && known_host(s, h->origin, scheme)));
     out->json = is_json(h->type);
     if (local && h->host && !known_host(s, h->host, NULL))
         refusal_make(r, 403, "forbidden", NULL,
                      "the Host of the request is not this machine's (--host-name names others)");
-    else if (h->origin && !listed &&
-             !(strstr(h->origin, "://") && known_host(s, h->origin, strstr(h->origin, "://")) && local))
+    else if (h->origin && !listed && !own)
         refusal_make(r, 403, "forbidden", NULL,
                      "pages of this Origin may not ask here (--cors-origin lets them)");
     else if (post && !out->json && (h->origin || (h->site && strcmp(h->site, "cross-site") == 0)))

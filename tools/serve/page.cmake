@@ -23,3 +23,4 @@ endforeach()
 set_source_files_properties(tools/serve/page.c PROPERTIES
     OBJECT_DEPENDS "${page_files}"
     COMPILE_DEFINITIONS "INFER_PAGE=\"${page_to}\"")
+add_custom_target(page ALL DEPENDS ${page_files})

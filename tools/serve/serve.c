@@ -1,6 +1,7 @@
 /* infer serve: answers requests over HTTP. */
 #include <string.h>
 #include "tools/serve/mill.h"
+#include "tools/serve/systemd.h"
 #include "tools/serve/web.h"
 #include "tools/session.h"
 #include "tools/tool.h"
@@ -10,6 +11,7 @@ int cmd_serve(const struct options *o);
 enum { SLOTS = 16, WHOLE_CONTEXTS = 4 };
 
 static struct serve_options options_of(const struct options *o) {
+    int fd;
     struct serve_options s = {
         .api_key_file = o->api_key_file,
         .insecure = o->insecure,
@@ -24,12 +26,13 @@ static struct serve_options options_of(const struct options *o) {
         .timeout = o->timeout,
         .drain = o->drain,
         .metrics = o->metrics,
+        .no_page = o->no_page,
         .log_json = strcmp(o->log, "json") == 0,
         .log_off = strcmp(o->log, "off") == 0,
         .quiet = o->quiet,
     };
     for (int i = 0; i < o->listen.n && i < SERVE_LISTEN; i++) s.listen[s.n_listen++] = o->listen.text[i];
-    if (!s.n_listen) s.listen[s.n_listen++] = "127.0.0.1:8080";
+    if (!s.n_listen && !systemd_sockets(&fd)) s.listen[s.n_listen++] = "127.0.0.1:8080";
     for (int i = 0; i < o->host_name.n; i++) s.host_name[i] = o->host_name.text[i];
     for (int i = 0; i < o->cors_origin.n; i++) s.cors_origin[i] = o->cors_origin.text[i];
     return s;
@@ -49,6 +52,7 @@ static enum infer_status start(struct server *s, struct session *session, const 
     web_where(s->web, where, sizeof where);
     tool_say("serving %s at %s: %d requests at once, %d tokens each%s", s->name, where, s->n_slot, s->n_ctx,
              s->template.text ? "" : "; the file has no chat template, so /v1/completions alone answers");
+    systemd_notify("READY=1\nSTATUS=serving");
     if (s->keys && !s->o.tls_cert) tool_say("keys go over the network in clear text without --tls-cert");
     return INFER_OK;
 }

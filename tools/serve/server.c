@@ -11,6 +11,7 @@
 #include "tools/serve/guard.h"
 #include "tools/serve/mill.h"
 #include "tools/serve/web.h"
+#include "tools/serve/systemd.h"
 
 enum { EXIT_WELL = 0, EXIT_DEVICE_LOST = 70, EXIT_AT_ONCE = 130, WRITE_SECONDS = 3 };
 
@@ -129,6 +130,21 @@ static void on_signal(int number) {
     errno = e;
 }
 
+/* Tells the service manager that steps go on, or that there is nothing to do. */
+struct pulse {
+    double every, told; /* seconds; every 0: nobody asks */
+    unsigned long long steps;
+};
+static void keep_alive(struct server *s, struct pulse *p) {
+    int running, waiting;
+    if (p->every <= 0 || serve_seconds() - p->told < p->every / 4) return;
+    const unsigned long long steps = atomic_load(&s->metrics.steps);
+    lanes_count(s->lanes, &running, &waiting);
+    if (running && steps == p->steps) return;
+    if (systemd_notify("WATCHDOG=1")) p->told = serve_seconds();
+    p->steps = steps;
+}
+
 int server_run(struct server *s) {
     struct sigaction a = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     sigemptyset(&a.sa_mask);
@@ -136,7 +152,9 @@ int server_run(struct server *s) {
     sigaction(SIGTERM, &a, NULL);
     sigaction(SIGINT, &a, NULL);
     struct pollfd p = {.fd = signal_pipe[0], .events = POLLIN};
-    while (poll(&p, 1, 200) <= 0 && atomic_load(&s->state) == SERVER_READY) continue;
+    struct pulse pulse = {.every = (double)systemd_watchdog() * 1e-6};
+    while (poll(&p, 1, 200) <= 0 && atomic_load(&s->state) == SERVER_READY) keep_alive(s, &pulse);
+    systemd_notify("STOPPING=1");
     const bool lost = atomic_load(&s->state) == SERVER_LOST;
     if (!lost) atomic_store(&s->state, SERVER_DRAINING);
     web_quiet(s->web);

@@ -25,7 +25,7 @@ struct serve_options {
     int queue;      /* jobs that wait at most */
     double timeout; /* seconds of a request */
     double drain;   /* seconds that running ones have after SIGTERM */
-    bool metrics;
+    bool metrics, no_page;
     bool cache_exact; /* prefixes that were computed as prompts alone */
     bool log_json, log_off;
     bool quiet;

@@ -1,6 +1,7 @@
 #include "tools/serve/web.h"
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 #include "base/mem.h"
 #include "files/textfile.h"
+#include "tools/serve/systemd.h"
 #include "tools/serve/web_impl.h"
 
 enum { CONNECTIONS = 4096, PER_ADDRESS = 256, HEAD_BYTES = 32768, HTTP_THREADS = 2, BACKLOG = 1024 };
@@ -81,6 +83,24 @@ static enum infer_status listen_address(struct web *w, const char *where, const 
     snprintf(w->of[w->n].said, sizeof w->of[w->n].said,
              a->ai_family == AF_INET6 ? "%s://[%s]:%s" : "%s://%s:%s", o->tls_cert ? "https" : "http", host,
              port);
+    w->n++;
+    return INFER_OK;
+}
+
+/* A socket that the service manager has opened. */
+static enum infer_status listen_given(struct web *w, int fd) {
+    struct sockaddr_storage name = {0};
+    socklen_t len = sizeof name;
+    if (getsockname(fd, (struct sockaddr *)&name, &len)) return listen_failed("(given socket)", -1);
+    const bool local = name.ss_family == AF_UNIX || is_loopback((struct sockaddr *)&name);
+    if (!local && !w->server->keys && !w->server->o.insecure)
+        return err_set(INFER_E_INPUT,
+                       "others can reach the socket that was given: --api-key-file FILE, or --insecure");
+    const int flags = fcntl(fd, F_GETFL);
+    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK)) return listen_failed("(given socket)", -1);
+    w->of[w->n].fd = fd;
+    w->of[w->n].local = local;
+    snprintf(w->of[w->n].said, sizeof w->of[w->n].said, "a socket of systemd");
     w->n++;
     return INFER_OK;
 }
@@ -185,6 +205,7 @@ static enum infer_status raise_limits(void) {
 static enum infer_status open_all(struct web *w) {
     const struct serve_options *o = &w->server->o;
     size_t n;
+    int first;
     TRY(raise_limits());
     if (!o->tls_cert != !o->tls_key)
         return err_set(INFER_E_INPUT, "--tls-cert and --tls-key belong together");
@@ -194,6 +215,10 @@ static enum infer_status open_all(struct web *w) {
     }
     TRY(watch_open(&w->watch, w));
     for (int i = 0; i < o->n_listen; i++) TRY(listen_at(w, o->listen[i]));
+    const int given = o->n_listen ? 0 : systemd_sockets(&first);
+    if (given > SERVE_LISTEN)
+        return err_set(INFER_E_INPUT, "%d sockets were given, at most %d", given, SERVE_LISTEN);
+    for (int i = 0; i < given; i++) TRY(listen_given(w, first + i));
     for (int i = 0; i < w->n; i++) TRY(start(w, i));
     return INFER_OK;
 }
