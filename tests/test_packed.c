@@ -42,6 +42,7 @@ static const struct {
     {"bnb-nf4", "weight.quant_map", FILLED, "its levels are not those of NF4"},
     {"bnb-nf4", "weight.quant_state.bitsandbytes__nf4", FILLED, "quant_state.bitsandbytes__nf4"},
     {"bnb-nf4", "weight.quant_state.bitsandbytes__nf4", RENAMED, "quant_state.bitsandbytes__nf4 is missing"},
+    {"bnb-nf4", "weight.nested_absmax", FILLED, "absmax: number 0 is"},
     {"bnb-fp4", "weight.quant_map", RENAMED, "q_proj.weight.quant_map is missing"},
     {"bnb-int8", "SCB", RENAMED, "q_proj.SCB is missing"},
     {"bnb-int8", "SCB", RETYPED, "is I32, not floats"},

@@ -49,8 +49,8 @@ template <> struct format<LAYOUT_F32> {
 };
 // (no codes: repack of floats asks for none)
 struct no_codes {
-    static constexpr bool to_half =
-        false; // true: of a row's column k the file has no half, but half(row, k) is one
+    // true: of a row's column k the file has no half or float, but half(row, k) or value(row, k) is one
+    static constexpr bool to_half = false, to_float = false;
     DEV int code(const uint8_t *, int) { return 0; }
 };
 template <> struct src<QUANT_F32> : no_codes {};

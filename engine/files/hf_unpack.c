@@ -240,7 +240,8 @@ static enum infer_status read_shape(struct module *m, const struct hf_words *w) 
         shape[i] = is(t, "I64") ? ((const int64_t *)t->data)[i] : ((const int32_t *)t->data)[i];
     m->n = shape[0], m->k = shape[1];
     const struct tensor *words = m->weight;
-    if (m->n != words->shape[2] || m->k < 1 || (m->k + 32 / w->bits - 1) / (32 / w->bits) != words->shape[3])
+    const int64_t per = 32 / w->bits, cols = words->shape[3];
+    if (m->n != words->shape[2] || m->k < 1 || m->k > cols * per || (m->k + per - 1) / per != cols)
         return misfit(m, words, "what weight_shape says");
     taken(t);
     return INFER_OK;
@@ -355,6 +356,10 @@ static enum infer_status read_absmax(const struct module *m, const struct hf_sta
         copy[i] = ((const float *)map->data)[((const uint8_t *)a->data)[i]] *
                       ((const float *)nested->data)[i / state->nested_block] +
                   state->nested_offset;
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(copy[i]))
+            return err_set(INFER_E_INPUT, "%s: tensor %.200s: number %lld is %g", m->path, a->name,
+                           (long long)i, (double)copy[i]);
     *out = copy;
     taken(a), taken(nested), taken(map);
     return INFER_OK;

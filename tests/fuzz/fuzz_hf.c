@@ -1,5 +1,5 @@
 /* A folder of Hugging Face: the first byte says which of its files the rest is (config.json, the index, a file of
- * tensors); the others are whole. */
+ * tensors), and by which method its weights are quantised; the others are whole. */
 #define _GNU_SOURCE
 #include "files/json.h"
 #include "base/mem.h"
@@ -13,9 +13,20 @@
 #include <unistd.h>
 
 static const char *const names[3] = {"config.json", "model.safetensors.index.json", "a.safetensors"};
+static const char *const methods[] = {
+    "",
+    ", \"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4}",
+    ", \"quantization_config\": {\"quant_method\": \"awq\", \"bits\": 4}",
+    ", \"quantization_config\": {\"quant_method\": \"fp8\"}",
+    ", \"quantization_config\": {\"quant_method\": \"bitsandbytes\"}",
+    ", \"quantization_config\": {\"quant_method\": \"modelopt\", \"quant_algo\": \"NVFP4\"}",
+    ", \"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"format\": "
+    "\"pack-quantized\", \"config_groups\": {\"g\": {\"weights\": {\"num_bits\": 4}}}}"};
+enum { N_METHOD = sizeof methods / sizeof *methods };
 static const char config[] =
     "{\"model_type\": \"llama\", \"num_hidden_layers\": 1, \"hidden_size\": 8, \"intermediate_size\": 8,"
-    " \"vocab_size\": 4, \"num_attention_heads\": 2, \"max_position_embeddings\": 64}";
+    " \"vocab_size\": 4, \"num_attention_heads\": 2, \"max_position_embeddings\": 64, \"rms_norm_eps\": "
+    "1e-5%s}";
 static const char index_text[] = "{\"weight_map\": {\"a\": \"a.safetensors\"}}";
 static const char tensors[] =
     "\x37\0\0\0\0\0\0\0{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}} 12345678";
@@ -49,13 +60,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         if (!mkdtemp(folder)) abort();
         atexit(remove_folder);
     }
-    static int last = -1; /* the file that is not whole */
-    int which = data[0] % 3;
-    if (last != which) {
-        put(0, config, sizeof config - 1);
+    static int last = -1; /* the file that is not whole, and the method */
+    int which = data[0] % 3, now = data[0] % (3 * N_METHOD);
+    if (last != now) {
+        char text[sizeof config + 256];
+        put(0, text, (size_t)snprintf(text, sizeof text, config, methods[now / 3]));
         put(1, index_text, sizeof index_text - 1);
         put(2, tensors, sizeof tensors - 1);
-        last = which;
+        last = now;
     }
     put(which, data + 1, size - 1);
     struct tensorfile *f;
