@@ -369,10 +369,11 @@ static void computes_what_transformers_does(const struct golden *g, bool old_key
     assert_ok(infer_model_open(&m, g->path, NULL));
     check_device(g, m, "ref", "bf16", TOL_LOGITS_REF, folder);
     check_old_keys(g, old_keys, folder[N_PROMPT - 1]);
-    folder_make(&d);
-    check_converted(g, folder_file(&d, file, "converted.gguf"), folder);
-    folder_remove(&d);
     const bool packed = strncmp(g->name, "packed-", 7) == 0; /* activations as codes of 8 bits */
+    folder_make(&d);
+    if (!packed || strcmp(g->name, "packed-ct-nvfp4") == 0) /* of llama's, one with factors will do */
+        check_converted(g, folder_file(&d, file, "converted.gguf"), folder);
+    folder_remove(&d);
     const double tolerance = packed ? TOL_LOGITS_CODES : TOL_LOGITS_BF16;
     check_device(g, m, "cpu", packed ? "codes" : "bf16", tolerance, NULL);
     if (have_cuda) check_device(g, m, "cuda", packed ? "codes" : "bf16", tolerance, NULL);

@@ -219,9 +219,10 @@ static void walk_close(struct walk *w) {
 
 static void every_key_counts(void **state) {
     struct walk w = {.name = *state};
+    const bool packed = strncmp(w.name, "packed-", 7) == 0; /* its other keys are llama's */
     walk_open(&w);
-    walk_object(&w, w.root);
-    assert_in_range(w.n, 20, 1000);
+    walk_object(&w, packed ? json_object_get(w.root, "quantization_config") : w.root);
+    assert_in_range(w.n, packed ? 2 : 20, 1000);
     walk_close(&w);
 }
 
@@ -446,6 +447,7 @@ int main(int argc, char **argv) {
         void *name = (void *)(uintptr_t)models[i];
         snprintf(gguf_name[i], sizeof gguf_name[i], "%s as GGUF", models[i]);
         tests[n++] = (struct CMUnitTest){models[i], every_key_counts, NULL, NULL, name};
+        if (strncmp(models[i], "packed-", 7) == 0) continue;
         tests[n++] = (struct CMUnitTest){gguf_name[i], every_key_of_gguf_counts, NULL, NULL, name};
     }
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(null_is_off);
