@@ -43,6 +43,9 @@ install(FILES engine/infer.h engine/infer_status.h engine/infer_draw.h DESTINATI
 install(FILES ${CMAKE_BINARY_DIR}/install/infer.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(FILES ${CMAKE_BINARY_DIR}/install/infer.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES ${CMAKE_BINARY_DIR}/install/infer.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME infer)
+install(FILES tools/serve/dist/infer.service tools/serve/dist/infer.socket DESTINATION lib/systemd/system)
+install(FILES tools/serve/dist/nginx.conf tools/serve/dist/haproxy.cfg tools/serve/dist/grafana.json
+        DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 # cpack: a tar file and a Debian package of the same tree
@@ -52,6 +55,7 @@ set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "runs large language models from one file"
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS libmicrohttpd12)
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS "libjansson-dev, libpcre2-dev, libutf8proc-dev, pkg-config")
 set(CPACK_STRIP_FILES ON)
 include(CPack)
