@@ -80,6 +80,8 @@ enum infer_status server_vocab(struct server *s, struct grammar_vocab **out) {
 
 enum infer_status server_open(struct server *s, const struct serve_options *o) {
     *s = (struct server){.o = *o, .created = time(NULL)};
+    if (s->o.head_seconds <= 0) s->o.head_seconds = 10;
+    if (s->o.body_seconds <= 0) s->o.body_seconds = 30;
     atomic_init(&s->state, SERVER_LOADING);
     pthread_mutex_init(&s->vocab_lock, NULL);
     TRY(keys_open(&s->keys, o->api_key_file));

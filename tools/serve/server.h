@@ -25,6 +25,8 @@ struct serve_options {
     int queue;      /* jobs that wait at most */
     double timeout; /* seconds of a request */
     double drain;   /* seconds that running ones have after SIGTERM */
+    double head_seconds,
+        body_seconds; /* to send a request's head; its body, and a second a MiB; 0: 10 and 30 */
     bool metrics, no_page;
     bool cache_exact; /* prefixes that were computed as prompts alone */
     bool log_json, log_off;
