@@ -88,8 +88,8 @@ enum infer_status server_open(struct server *s, const struct serve_options *o) {
     return web_open(&s->web, s);
 }
 
-enum infer_status server_ready(struct server *s, const struct infer_model *m, struct mill *mill,
-                               const char *file) {
+enum infer_status server_take_model(struct server *s, const struct infer_model *m, struct mill *mill,
+                                    const char *file) {
     s->model = m;
     infer_model_info(m, &s->info);
     s->template = (struct prompt_template){.text = s->info.chat_template, .n = s->info.chat_template_len};
@@ -101,6 +101,12 @@ enum infer_status server_ready(struct server *s, const struct infer_model *m, st
     s->n_slot = mill->n_slot;
     TRY(set_names(s, file));
     set_fingerprint(s, file);
+    return INFER_OK;
+}
+
+enum infer_status server_ready(struct server *s, const struct infer_model *m, struct mill *mill,
+                               const char *file) {
+    TRY(server_take_model(s, m, mill, file));
     TRY(lanes_open(&s->lanes, s));
     TRY(prepare_open(&s->prepare, s));
     atomic_store(&s->state, SERVER_READY);
