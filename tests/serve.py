@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """infer serve as clients meet it: each route, streams against whole answers, errors, limits, hang-ups, signals. Standard library only.
 usage: serve.py INFER TESTS SERVE_FAKE"""
-import http.client, json, os, re, signal, socket, subprocess, sys, tempfile, threading, time
+import http.client, json, os, re, shutil, signal, socket, ssl, subprocess, sys, tempfile, threading, time
 
 infer, tests, fake = (os.path.realpath(a) for a in sys.argv[1:4])
 MODEL = tests + "/golden/chat/chat-llama.gguf"
@@ -22,10 +22,10 @@ class Server:
         self.err = tempfile.TemporaryFile("w+b")
         self.p = subprocess.Popen([*program, "-m", MODEL, "--listen", "127.0.0.1:0", "--device", "cpu", "--threads", "2", *args], stderr=self.err,
                                   stdin=subprocess.DEVNULL, env={**e, **env})
-        for _ in range(600):
+        for _ in range(3000):
             found = re.search(r"at https?://127\.0\.0\.1:(\d+)", self.log())
             if found or self.p.poll() is not None: break
-            time.sleep(0.05)
+            time.sleep(0.01)
         self.port = int(found[1]) if found else 0
         check("the server starts", found, self.log())
 
@@ -295,7 +295,7 @@ def queue():
     s.stop()
 
 def deadlines():
-    s = Fake("--step", "20", "--slots", "1", "--timeout", "0.5")
+    s = Fake("--step", "20", "--slots", "1", "--timeout", "0.25")
     x = Stream(s, say(2000))
     check("a stream ends with an error", x.until(b'"type":"timeout_error"') and b"[DONE]" not in x.rest(), x.got[-300:])
     status, _, a = s.ask(CHAT, say(2000))
@@ -316,7 +316,7 @@ def signals():
     for x in running: check("it ends well", x.rest().endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n"), x.got[-200:])
     for x in queued: check("it is told", b'"code":"unavailable"' in x.rest(), x.got[-200:])
     same("exit code", s.p.wait(10), 0)
-    s = Fake("--step", "5", "--drain", "0.3")
+    s = Fake("--step", "5", "--drain", "0.2")
     x = Stream(s, say(5000))
     x.until(b'"content":"o"')
     s.p.send_signal(signal.SIGTERM)
@@ -333,6 +333,28 @@ def signals():
     x = Stream(s, say(5000))
     check("the device is lost", b'"code":"device_lost"' in x.rest() and b"[DONE]" not in x.got, x.got[-300:])
     same("exit code", s.p.wait(10), 70)
+
+def slow():
+    s = Fake("--slow", "0.1")
+    for name, data in (("a head", b"GET /hea"), ("a body", b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"), ("nothing", b"")):
+        begin = time.monotonic()
+        s.raw(data, timeout=10)
+        check(f"{name} that is too slow is cut off", 0.05 < time.monotonic() - begin < 5, time.monotonic() - begin)
+    same("others are served", s.ask(CHAT, say(3))[0], 200)
+    s.stop()
+
+def tls():
+    if not shutil.which("openssl"): return
+    with tempfile.TemporaryDirectory() as d:
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", d + "/key", "-out", d + "/cert", "-days", "2", "-subj", "/CN=localhost"], check=True, capture_output=True)
+        s = Fake("--tls-cert", d + "/cert", "--tls-key", d + "/key", "--step", "2")
+        context = ssl.create_default_context(cafile=d + "/cert")
+        context.check_hostname = False
+        c = http.client.HTTPSConnection("127.0.0.1", s.port, timeout=20, context=context)
+        c.request("POST", CHAT, json.dumps(say(20, stream=True)))
+        check("TLS", c.getresponse().read().endswith(b"data: [DONE]\n\n"))
+        c.close()
+        s.stop()
 
 def many():
     """two hundred streams, a third of which hang up; nothing is left behind"""
@@ -541,6 +563,6 @@ def apis():
 s = Server("--metrics")
 for part in (answers, completions, errors, framing, others, crowd): part(s)
 s.stop()
-for part in (keys, hang_ups, queue, deadlines, signals, many, apis): part()
+for part in (keys, hang_ups, queue, deadlines, signals, slow, tls, many, apis): part()
 print(f"{count} checks, {failed} failed")
 sys.exit(failed > 0)

@@ -1,5 +1,5 @@
 /* infer serve with an engine that recites: protocol, queue and signals can be tested at any speed, without computing.
- * usage: serve_fake -m MODEL [--listen ADDRESS] [--step MS] [--say TEXT] [--slots N] [--lost STEP] [--queue N] [--timeout S] [--drain S] ..
+ * usage: serve_fake -m MODEL [--listen ADDRESS] [--step MS] [--say TEXT] [--slots N] [--lost STEP] [--queue N] [--timeout S] [--drain S] [--slow S] ..
  * TEXT is said over and over until max_tokens, or ends the turn where that is not given; of a prompt a step reads 16 tokens. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -135,6 +135,7 @@ int main(int argc, char **argv) {
         if (strcmp(name, "--queue") == 0) o.queue = atoi(value);
         if (strcmp(name, "--timeout") == 0) o.timeout = atof(value);
         if (strcmp(name, "--drain") == 0) o.drain = atof(value);
+        if (strcmp(name, "--slow") == 0) o.head_seconds = o.body_seconds = atof(value);
         if (strcmp(name, "--log") == 0) o.log_off = strcmp(value, "off") == 0;
         if (strcmp(name, "--tls-cert") == 0) o.tls_cert = value;
         if (strcmp(name, "--tls-key") == 0) o.tls_key = value;

@@ -366,6 +366,9 @@ enum MHD_Result call_handle(void *user, struct MHD_Connection *connection, const
             refusal_make(&c->refusal, 413, "request_too_large", NULL, "the body may have 32 MiB");
         else if (!c->answered)
             buf_add(&c->body, data, *n);
+        pthread_mutex_lock(&c->web->lock);
+        c->sock->body += *n;
+        pthread_mutex_unlock(&c->web->lock);
         *n = 0;
         return MHD_YES;
     }

@@ -217,6 +217,8 @@ static enum infer_status told(struct job *j, enum infer_status st) {
     return st;
 }
 
+enum infer_status prepare_job(struct job *j) { return told(j, whole(j)); }
+
 /* ---- the thread ---- */
 
 struct prepare {
@@ -249,7 +251,7 @@ static void run_job(struct prepare *p, struct job *j) {
         if (!st) st = j->front->reply(j, &j->reply);
         told(j, st);
         job_set_stage(j, st ? JOB_REFUSED : JOB_REPLIED);
-    } else if (told(j, whole(j)) || !lanes_push(p->server->lanes, j)) {
+    } else if (prepare_job(j) || !lanes_push(p->server->lanes, j)) {
         job_set_stage(j, JOB_REFUSED);
     }
 }

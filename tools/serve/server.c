@@ -80,14 +80,16 @@ enum infer_status server_vocab(struct server *s, struct grammar_vocab **out) {
 
 enum infer_status server_open(struct server *s, const struct serve_options *o) {
     *s = (struct server){.o = *o, .created = time(NULL)};
+    if (s->o.head_seconds <= 0) s->o.head_seconds = 10;
+    if (s->o.body_seconds <= 0) s->o.body_seconds = 30;
     atomic_init(&s->state, SERVER_LOADING);
     pthread_mutex_init(&s->vocab_lock, NULL);
     TRY(keys_open(&s->keys, o->api_key_file));
     return web_open(&s->web, s);
 }
 
-enum infer_status server_ready(struct server *s, const struct infer_model *m, struct mill *mill,
-                               const char *file) {
+enum infer_status server_take_model(struct server *s, const struct infer_model *m, struct mill *mill,
+                                    const char *file) {
     s->model = m;
     infer_model_info(m, &s->info);
     s->template = (struct prompt_template){.text = s->info.chat_template, .n = s->info.chat_template_len};
@@ -99,6 +101,12 @@ enum infer_status server_ready(struct server *s, const struct infer_model *m, st
     s->n_slot = mill->n_slot;
     TRY(set_names(s, file));
     set_fingerprint(s, file);
+    return INFER_OK;
+}
+
+enum infer_status server_ready(struct server *s, const struct infer_model *m, struct mill *mill,
+                               const char *file) {
+    TRY(server_take_model(s, m, mill, file));
     TRY(lanes_open(&s->lanes, s));
     TRY(prepare_open(&s->prepare, s));
     atomic_store(&s->state, SERVER_READY);

@@ -25,6 +25,8 @@ struct serve_options {
     int queue;      /* jobs that wait at most */
     double timeout; /* seconds of a request */
     double drain;   /* seconds that running ones have after SIGTERM */
+    double head_seconds,
+        body_seconds; /* to send a request's head; its body, and a second a MiB; 0: 10 and 30 */
     bool metrics, no_page;
     bool cache_exact; /* prefixes that were computed as prompts alone */
     bool log_json, log_off;
@@ -71,6 +73,9 @@ enum infer_status server_open(struct server *s, const struct serve_options *o);
 /* Takes the model, which stays the caller's, and who computes; requests are answered from now on. file: the model's path. */
 enum infer_status server_ready(struct server *s, const struct infer_model *m, struct mill *mill,
                                const char *file);
+/* The first half of it: requests can be prepared, and nobody answers. */
+enum infer_status server_take_model(struct server *s, const struct infer_model *m, struct mill *mill,
+                                    const char *file);
 /* Waits for SIGTERM or SIGINT, or for the loss of the device, ends what runs and stops; the exit code: 0 or 70. */
 int server_run(struct server *s);
 void server_close(struct server *s);
@@ -113,6 +118,8 @@ enum infer_status server_vocab(struct server *s, struct grammar_vocab **out);
 bool prepare_push(struct prepare *p, struct job *j);
 enum infer_status prepare_open(struct prepare **out, struct server *s);
 void prepare_close(struct prepare *p);
+/* What its thread does with a job that is to be answered, before it is queued. errors: in job->refusal, too */
+enum infer_status prepare_job(struct job *j);
 /* lanes.c: the queue and the engine thread. */
 enum infer_status lanes_open(struct lanes **out, struct server *s);
 /* Queues a prepared job; false: refused (refusal set). */

@@ -7,6 +7,8 @@
 #include "base/mem.h"
 #include "tools/serve/web_impl.h"
 
+enum { TICK_MS = 250 };
+
 struct watch {
     struct web *web;
     int epoll, event;
@@ -21,6 +23,7 @@ void sock_state(struct web *w, struct sock *s, int state) {
     pthread_mutex_lock(&w->lock);
     s->state = state;
     s->since = serve_seconds();
+    s->body = 0;
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -85,13 +88,14 @@ static void hung_up(struct watch *w, int fd) {
 
 /* Closes connections that are too slow, and has streams that are silent say something. */
 static void tick(struct watch *w) {
-    const double now = serve_seconds();
+    const double now = serve_seconds(), head = w->web->server->o.head_seconds,
+                 body = w->web->server->o.body_seconds;
     pthread_mutex_lock(&w->web->lock);
     for (struct sock *s = w->web->socks; s; s = s->next) {
         const double age = now - s->since;
-        if ((s->state == SOCK_NEW && age > HEAD_SECONDS) ||
-            (s->state == SOCK_BODY && age > BODY_SECONDS + BODY_BYTES / 1048576.0) ||
-            (s->state == SOCK_IDLE && age > IDLE_SECONDS + HEAD_SECONDS))
+        if ((s->state == SOCK_NEW && age > head) ||
+            (s->state == SOCK_BODY && age > body + (double)s->body / 1048576.0) ||
+            (s->state == SOCK_IDLE && age > IDLE_SECONDS + head))
             shutdown(s->fd, SHUT_RDWR);
         if (!s->job) continue;
         pthread_mutex_lock(&s->job->lock);
@@ -108,14 +112,14 @@ static void *run_watch(void *user) {
     struct epoll_event events[64];
     double ticked = 0;
     while (!atomic_load(&w->stopping)) {
-        int n = epoll_wait(w->epoll, events, 64, 500);
+        int n = epoll_wait(w->epoll, events, 64, TICK_MS);
         for (int i = 0; i < n; i++) {
             if (events[i].data.fd == w->event)
                 wake_all(w);
             else
                 hung_up(w, events[i].data.fd);
         }
-        if (serve_seconds() - ticked < 0.5) continue;
+        if (serve_seconds() - ticked < 1e-3 * TICK_MS) continue;
         tick(w);
         ticked = serve_seconds();
     }

@@ -4,7 +4,7 @@
 #include "tools/serve/mhd.h"
 #include "tools/serve/routes.h"
 
-enum { BODY_BYTES = 32 << 20, HEAD_SECONDS = 10, BODY_SECONDS = 30, IDLE_SECONDS = 75, PING_SECONDS = 15 };
+enum { BODY_BYTES = 32 << 20, IDLE_SECONDS = 75, PING_SECONDS = 15 };
 
 /* A connection, from accept to close. */
 struct sock {
@@ -12,6 +12,7 @@ struct sock {
     bool local;
     enum { SOCK_NEW, SOCK_BODY, SOCK_BUSY, SOCK_IDLE } state;
     double since;    /* that it has been in it */
+    size_t body;     /* bytes of the request's body that have come */
     struct job *job; /* that it waits for; its hang-up is watched */
     struct sock *next, **at;
 };

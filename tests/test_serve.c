@@ -1,0 +1,305 @@
+/* infer serve below HTTP: the guard's headers and keys, fields of requests, JSON that is written, the log of an answer. */
+#include "test.h"
+#include <math.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/mem.h"
+#include "tools/serve/answer_log.h"
+#include "tools/serve/fields.h"
+#include "tools/serve/guard.h"
+#include "tools/serve/mill.h"
+#include "tools/serve/routes.h"
+
+/* ---- JSON that is written ---- */
+
+static void test_json(void **state) {
+    (void)state;
+    static const struct {
+        const char *in;
+        size_t n;
+        const char *out;
+    } cases[] = {
+        {"", 0, "\"\""},
+        {"a\"b\\c\n\t\r\x01", 9, "\"a\\\"b\\\\c\\n\\t\\r\\u0001\""},
+        {"\0x", 2, "\"\\u0000x\""},
+        {"\xe2\x9c\x93\xf0\x9f\x98\x80", 7, "\"\xe2\x9c\x93\xf0\x9f\x98\x80\""},
+        {"\xe2\x9c", 2, "\"\\ufffd\\ufffd\""},
+        {"\xff\x7f", 2, "\"\\ufffd\\u007f\""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct buf b = {0};
+        buf_json(&b, cases[i].in, cases[i].n);
+        assert_string_equal(b.p, cases[i].out);
+        buf_free(&b);
+    }
+    static const float numbers[] = {0, 1, -0.1f, 1e-7f, 3.4e38f, 16777216, -8.022463589441031e-05f};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        struct buf b = {0};
+        buf_json_float(&b, numbers[i]);
+        assert_true(strtof(b.p, NULL) == numbers[i]);
+        assert_true(b.n <= 15);
+        buf_free(&b);
+    }
+    struct buf b = {0};
+    buf_json_float(&b, NAN);
+    assert_string_equal(b.p, "null");
+    buf_free(&b);
+}
+
+/* ---- guard ---- */
+
+static bool next_header(void *user, int i, const char **name, const char **value) {
+    const char *const *list = user;
+    *name = list[2 * i];
+    *value = list[2 * i] ? list[2 * i + 1] : NULL;
+    return *name != NULL;
+}
+
+static struct server server_with(struct keys *keys) {
+    struct server s = {.keys = keys};
+    s.o.host_name[s.o.n_host_name++] = "box.example";
+    s.o.cors_origin[s.o.n_cors_origin++] = "https://chat.example";
+    return s;
+}
+
+static void test_guard(void **state) {
+    (void)state;
+    static const struct {
+        const char *header[8];
+        bool get, remote;
+        int status; /* 0: let through */
+    } cases[] = {
+        {.header = {"Host", "localhost:8080", "Content-Length", "3"}},
+        {.header = {"Host", "LOCALHOST"}},
+        {.header = {"Host", "127.0.0.1:1"}},
+        {.header = {"Host", "[::1]:8080"}},
+        {.header = {"Host", "box.example:8080"}},
+        {.header = {"Host", "evil.example"}, .status = 403},
+        {.header = {"Host", "127.0.0.1.evil.example"}, .status = 403},
+        {.header = {"Host", "localhost.evil"}, .status = 403},
+        {.header = {"Host", "evil.example"}, .remote = true},
+        {.header = {"Host", "localhost", "host", "localhost"}, .status = 400},
+        {.header = {"Content-Length", "3", "content-length", "3"}, .status = 400},
+        {.header = {"Content-Length", "3", "Transfer-Encoding", "chunked"}, .status = 400},
+        {.header = {"Transfer-Encoding", "Chunked"}},
+        {.header = {"Transfer-Encoding", "gzip, chunked"}, .status = 400},
+        {.header = {"Transfer-Encoding", "chunked", "Transfer-Encoding", "chunked"}, .status = 400},
+        {.header = {"Authorization", "a", "Authorization", "b"}, .status = 400},
+        {.header = {"Origin", "http://localhost:3000", "Content-Type", "application/json; charset=utf-8"}},
+        {.header = {"Origin", "http://localhost:3000", "Content-Type", "text/plain"}, .status = 400},
+        {.header = {"Origin", "http://localhost:3000"}, .get = true},
+        {.header = {"Origin", "https://chat.example", "Content-Type", "application/json"}},
+        {.header = {"Origin", "https://chat.example.evil", "Content-Type", "application/json"},
+         .status = 403},
+        {.header = {"Origin", "null", "Content-Type", "application/json"}, .status = 403},
+        {.header = {"Sec-Fetch-Site", "cross-site"}, .status = 400},
+        {.header = {"Sec-Fetch-Site", "cross-site", "Content-Type", "application/json"}},
+        {.header = {"Content-Type", "application/jsonp", "Sec-Fetch-Site", "cross-site"}, .status = 400},
+    };
+    const struct server s = server_with(NULL);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct guard_headers h = {next_header, (void *)cases[i].header};
+        struct guarded out;
+        struct refusal r;
+        bool ok = guard_check(&s, &h, !cases[i].get, false, !cases[i].remote, &out, &r);
+        if (ok != !cases[i].status || r.status != cases[i].status)
+            fail_msg("case %zu: %d, %s", i, r.status, r.message);
+        assert_true(*out.request_id != 0);
+    }
+    const char *many[2 * 102 + 1] = {0};
+    for (int i = 0; i < 102; i++) many[2 * i] = "a", many[2 * i + 1] = "b";
+    const struct guard_headers h = {next_header, many};
+    struct guarded out;
+    struct refusal r;
+    assert_false(guard_check(&s, &h, true, false, true, &out, &r));
+    assert_int_equal(r.status, 431);
+}
+
+static void test_keys(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        mode_t mode;
+        bool good;
+    } files[] = {{"# comment\n\nanna:12345678\r\nbert:abcdefgh:x", 0600, true},
+                 {"anna:12345678\n", 0644, false},
+                 {"anna:1234567\n", 0600, false},
+                 {"12345678\n", 0600, false},
+                 {"", 0600, false}};
+    char path[] = "/tmp/infer-keys-XXXXXX";
+    struct keys *k;
+    unsetenv("INFER_API_KEY");
+    close(mkstemp(path));
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        FILE *f = fopen(path, "w");
+        fputs(files[i].text, f);
+        fclose(f);
+        chmod(path, files[i].mode);
+        if ((keys_open(&k, path) == INFER_OK) != files[i].good) fail_msg("file %zu: %s", i, err_message());
+        if (i == 0) {
+            assert_int_equal(keys_find(k, "12345678", 8), 0);
+            assert_int_equal(keys_find(k, "abcdefgh:x", 10), 1);
+            assert_int_equal(keys_find(k, "12345678\0", 9), 0); /* zeros are what is behind a key */
+            assert_int_equal(keys_find(k, "1234567", 7), -1);
+            assert_int_equal(keys_find(k, "", 0), -1);
+            char long_one[300];
+            memset(long_one, '1', sizeof long_one);
+            assert_int_equal(keys_find(k, long_one, sizeof long_one), -1);
+            assert_string_equal(keys_name(k, 1), "bert");
+            /* and at the guard */
+            struct server s = server_with(k);
+            const char *const bearer[] = {"Authorization", "bearer  12345678", NULL}, *const none[] = {NULL};
+            struct guarded out;
+            struct refusal r;
+            assert_true(guard_check(&s, &(struct guard_headers){next_header, (void *)bearer}, true, false,
+                                    true, &out, &r));
+            assert_int_equal(out.key, 0);
+            assert_false(guard_check(&s, &(struct guard_headers){next_header, (void *)none}, true, false,
+                                     true, &out, &r));
+            assert_int_equal(r.status, 401);
+            assert_true(guard_check(&s, &(struct guard_headers){next_header, (void *)none}, true, true, true,
+                                    &out, &r));
+        }
+        keys_close(k);
+    }
+    unlink(path);
+}
+
+/* ---- requests, and the log of an answer ---- */
+
+static struct server server;
+
+static struct job *job_of(const struct front_end *f, const char *body) {
+    struct job *j = job_new(&server, f);
+    j->body = mem_strdup(body);
+    j->n_body = strlen(body);
+    return j;
+}
+
+static void test_fields(void **state) {
+    (void)state;
+#define USER "\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}]"
+    static const struct {
+        const char *body;
+        const char *code, *param; /* NULL: prepared */
+    } cases[] = {
+        {"{" USER "}", NULL, NULL},
+        {"{" USER ",\"temperature\":null,\"stop\":null}", NULL, NULL},
+        {"{" USER ",\"temperature\":2.5}", "invalid_value", "temperature"},
+        {"{" USER ",\"max_tokens\":0}", "invalid_value", "max_tokens"},
+        {"{" USER ",\"max_tokens\":1.5}", "invalid_value", "max_tokens"},
+        {"{" USER ",\"max_tokens\":2.0}", NULL, NULL},
+        {"{" USER ",\"n\":0}", "invalid_value", "n"},
+        {"{" USER ",\"stop\":[\"a\",\"\"]}", "invalid_value", "stop"},
+        {"{" USER ",\"stop\":{}}", "invalid_value", "stop"},
+        {"{" USER ",\"seed\":\"a\"}", "invalid_value", "seed"},
+        {"{" USER ",\"logit_bias\":{\"x\":1}}", "invalid_value", "logit_bias"},
+        {"{" USER ",\"response_format\":{\"type\":\"xml\"}}", "invalid_value", "response_format.type"},
+        {"{" USER ",\"response_format\":{\"type\":\"json_schema\"}}", "invalid_value",
+         "response_format.schema"},
+        {"{" USER ",\"grammar\":\"root := x\"}", "invalid_schema", "grammar"},
+        {"{" USER ",\"tools\":[{\"type\":\"function\",\"function\":{}}]}", "invalid_value", "tools[0]"},
+        {"{" USER ",\"tool_choice\":\"maybe\"}", "invalid_value", "tool_choice"},
+        {"{" USER ",\"chat_template_kwargs\":{\"messages\":1}}", "invalid_value", "chat_template_kwargs"},
+        {"{" USER ",\"stream_options\":{\"include_usage\":1}}", "invalid_value",
+         "stream_options.include_usage"},
+        {"{" USER ",\"continue_final_message\":true}", "invalid_value", "continue_final_message"},
+        {"{" USER ",\"modalities\":[\"text\",\"audio\"]}", "unsupported_parameter", "modalities"},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":\"\\ud83d\"}]}", NULL, NULL},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":\"\\u0000\"}]}", NULL, NULL},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":5}]}", "invalid_value", "messages[0].content"},
+        {"{\"messages\":[5]}", "invalid_value", "messages[0]"},
+        {"{\"messages\":5}", "invalid_value", "messages"},
+        {"{" USER "", "invalid_json", ""},
+        {"", "invalid_json", ""},
+        {"\xff", "invalid_json", ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct job *j = job_of(&openai_chat, cases[i].body);
+        enum infer_status st = prepare_job(j);
+        if (!st != !cases[i].code || (st && (strcmp(j->refusal.code, cases[i].code) != 0 ||
+                                             strcmp(j->refusal.param, cases[i].param) != 0)))
+            fail_msg("%s: %s, %s, %s", cases[i].body, j->refusal.code, j->refusal.param, j->refusal.message);
+        assert_int_equal(j->refusal.status, st ? 400 : 0);
+        job_unref(j);
+    }
+}
+
+/* Events as a line: "0r(think)0t(text)0e(2)d" */
+static void tell(struct job *j, const struct event *e, void *user) {
+    (void)j;
+    if (e->kind == EVENT_DONE)
+        buf_text(user, "d");
+    else if (e->kind == EVENT_END)
+        buf_printf(user, "%de(%d)", e->choice, (int)e->finish);
+    else
+        buf_printf(user, "%d%c[%d](%.*s)", e->choice, "prtca."[e->kind], e -> n_token, (int)e -> n,
+                   e -> text);
+}
+
+static void test_log(void **state) {
+    (void)state;
+    struct buf out = {0};
+    struct job *j = job_of(&openai_chat, "{" USER ",\"n\":2,\"stream\":true,\"return_token_ids\":true}");
+    if (prepare_job(j)) fail_msg("%s", j->refusal.message);
+    struct choice *a = &j->choice[0], *b = &j->choice[1];
+    assert_false(log_read(j, tell, &out));
+    assert_null(out.p);
+    log_token(a, 5, NULL);
+    log_text(a, EVENT_REASONING, 0, "hm", 2);
+    log_token(b, 6, NULL);
+    log_text(b, EVENT_TEXT, 0, "x", 1);
+    assert_false(log_read(j, tell, &out));
+    assert_string_equal(out.p, "0r[1](hm)1t[1](x)");
+    out.n = 0;
+    log_token(a, 7, NULL); /* a token without text */
+    log_end(b, FINISH_LENGTH, NULL, -1);
+    assert_false(log_read(j, tell, &out));
+    assert_string_equal(out.p, "0t[1]()1e(2)");
+    out.n = 0;
+    for (int i = 0; i < 5; i++) { /* many wait: they are told as one */
+        log_token(a, 8 + i, NULL);
+        log_text(a, EVENT_TEXT, 0, &"abcde"[i], 1);
+    }
+    log_call(a, 0, "f", "own");
+    log_text(a, EVENT_ARGS, 0, "{", 1);
+    log_text(a, EVENT_ARGS, 0, "}", 1);
+    log_text(a, EVENT_CALL_END, 0, "", 0);
+    log_end(a, FINISH_CALLS, NULL, -1);
+    assert_true(log_read(j, tell, &out));
+    assert_string_equal(out.p, "0t[5](abcde)0c[0](f)0a[0]({})0.[0]()0e(3)d");
+    const struct job_answer *got = job_answer(j, 0);
+    assert_string_equal(got->reasoning.p, "hm");
+    assert_string_equal(got->text.p, "abcde");
+    assert_int_equal(got->n_call, 1);
+    assert_string_equal(got->call[0].id.p, "own");
+    assert_string_equal(got->call[0].args.p, "{}");
+    assert_int_equal(got->n_token, 7);
+    buf_free(&out);
+    job_unref(j);
+}
+
+static int open_server(void **state) {
+    static struct mill mill = {.n_slot = 1, .n_ctx = 256};
+    struct infer_model *m;
+    char path[512];
+    (void)state;
+    test_path(path, sizeof path, "golden/chat/chat-llama.gguf");
+    assert_ok(infer_model_open(&m, path, NULL));
+    assert_ok(server_take_model(&server, m, &mill, path));
+    return 0;
+}
+
+static int close_server(void **state) {
+    (void)state;
+    grammar_vocab_close(server.vocab);
+    infer_model_close((struct infer_model *)server.model);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_json), cmocka_unit_test(test_guard),
+                                       cmocka_unit_test(test_keys), cmocka_unit_test(test_fields),
+                                       cmocka_unit_test(test_log)};
+    return cmocka_run_group_tests(tests, open_server, close_server);
+}
