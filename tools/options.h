@@ -37,6 +37,7 @@ enum option_group {
     G_SAMPLE = 1 << 22, /* how tokens are chosen; /set of chat changes these */
     G_DOCTOR = 1 << 23,
     G_SERVE = 1 << 24,
+    G_LOADTEST = 1 << 25, /* bench serve */
 };
 
 enum option_type {
