@@ -78,7 +78,7 @@ struct options {
     const char *arg[OPTION_MAX_ARGS]; /* positional arguments, arg[n_arg] */
     int n_arg;
     const struct command *command;
-    uint64_t given[2]; /* bits by row of the table: named on the command line or in options_set */
+    uint64_t given[3]; /* bits by row of the table: named on the command line or in options_set */
 };
 
 struct command {
