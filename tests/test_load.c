@@ -84,6 +84,10 @@ static bool answer_one(int fd) {
         const char *end = strstr(text, "\r\n\r\n"), *length = strstr(text, "Content-Length: ");
         if (end && length) all = (size_t)(end + 4 - text) + strtoul(length + 16, NULL, 10);
     }
+    if (strstr(text, "\"content\"")) { /* as a server that wants it under another name */
+        static const char what[] = "HTTP/1.1 400 What\r\nContent-Length: 2\r\n\r\n{}";
+        return send(fd, what, sizeof what - 1, MSG_NOSIGNAL) > 0 && false;
+    }
     if (strstr(text, "/tokenize")) {
         const int k = snprintf(head, sizeof head, "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n%s",
                                strlen(tokens), tokens);
@@ -168,7 +172,7 @@ static void a_run_adds_up(void **state) {
         assert_int_equal(r.n_done, 30 - failed);
         assert_int_equal(there.n_request, 30);
         assert_int_equal(there.n_body, 10 * (10 + 20 + 4));
-        assert_in_range(there.n_connection, 1, (cases[i].closes ? 30 : 4) + 1);
+        assert_in_range(there.n_connection, 1, (cases[i].closes ? 30 : 4) + 2);
         if (!failed) assert_int_equal(r.n_gap, 10 * (2 + 0 + 8));
         if (failed) assert_string_equal(r.failure, "429 come back");
         load_figures(&r, &(struct load_goal){1e9, 1e9}, 4, &f);

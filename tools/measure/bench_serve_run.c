@@ -354,22 +354,30 @@ static enum infer_status ask(const struct load_target *t, const char *route, con
     return INFER_OK;
 }
 
+/* The numbers of "tokens": [..] */
+static void read_tokens(const char *text, int32_t *ids, int cap, int *n) {
+    const char *at =
+        strncmp(text, "HTTP/1.", 7) == 0 && atoi(text + 9) == 200 ? strstr(text, "\"tokens\"") : NULL;
+    if (at) at += 8 + strspn(at + 8, ": ");
+    if (!at || *at != '[') return;
+    for (at++; *n < cap && *at >= '0' && *at <= '9';) {
+        char *end;
+        ids[(*n)++] = (int32_t)strtol(at, &end, 10);
+        at = end + strspn(end, ", ");
+    }
+}
+
 enum infer_status load_tokens(const struct load_target *t, const char *text, int32_t *ids, int cap, int *n) {
-    char body[4096], *out;
+    static const char *const fields[] = {"content", "prompt"}; /* of llama-server and this one; of vLLM */
+    char body[2048], *out;
     *n = 0;
     TRY(mem_new(&out, READ_BYTES, "an answer"));
-    snprintf(body, sizeof body, "{\"content\": \"%s\", \"prompt\": \"%s\", \"add_special\": false}", text,
-             text);
-    enum infer_status st = ask(t, "/tokenize", body, out, READ_BYTES);
-    const char *at =
-        !st && !strncmp(out, "HTTP/1.", 7) && atoi(out + 9) == 200 ? strstr(out, "\"tokens\"") : NULL;
-    if (at) at += 8 + strspn(at + 8, ": ");
-    if (at && *at == '[')
-        for (at++; *n < cap && (*at == ' ' || (*at >= '0' && *at <= '9'));) {
-            char *end;
-            ids[(*n)++] = (int32_t)strtol(at, &end, 10);
-            at = end + strspn(end, ", ");
-        }
+    enum infer_status st = INFER_OK;
+    for (int i = 0; !st && !*n && i < 2; i++) {
+        snprintf(body, sizeof body, "{\"%s\": \"%s\"}", fields[i], text);
+        st = ask(t, "/tokenize", body, out, READ_BYTES);
+        if (!st) read_tokens(out, ids, cap, n);
+    }
     mem_free(out);
     return st;
 }
