@@ -293,7 +293,7 @@ ctx=$(sed -n 's/.*would fit: --ctx \([0-9]*\)$/\1/p' "$dir/out")
 run "plan: what would fit fits" 0 "$infer" plan --as 0.716,sm_89 --ctx "$ctx"
 run "plan: and no step more" 1 "$infer" plan --as 0.716,sm_89 --ctx $((ctx + 256))
 run "plan: the most positions" 0 "$infer" plan --as 0.716,sm_89 --ctx max; out_has " positions"
-run "bench serve: nobody there" 1 "$infer" bench serve --url http://127.0.0.1:1; err_has "127.0.0.1:1: Connection refused"; err_lines 1
+run "bench serve: nobody there" 2 "$infer" bench serve --url http://127.0.0.1:1; err_has "127.0.0.1:1: Connection refused"; err_lines 1
 run "bench serve: TLS" 2 "$infer" bench serve --url https://localhost; err_has "plain HTTP"; err_lines 1
 run "bench serve: no goal" 2 "$infer" bench serve --find-batch; err_has "needs a goal"; err_lines 1
 run "bench serve: no lengths" 2 "$infer" bench serve --lengths /dev/null; err_has "/dev/null has no lengths"; err_lines 1
