@@ -1,6 +1,5 @@
 /* Who may compute: requests that wait for a slot and for pages, and those that are put aside when pages run out. What was put aside is
  * computed again, prompt rows as prompt rows and rows of the answer as such, so that it has the bits that it had. */
-#include <string.h>
 #include "base/mem.h"
 #include "request/request_impl.h"
 
@@ -133,14 +132,7 @@ void sched_admit(struct sched *s) {
 /* Keeps what r has to compute again, and gives its pages up. */
 static enum infer_status put_aside(struct request *r) {
     struct infer_engine *e = r->sched->engine;
-    if (r->decodes) {
-        const int n = r->figures.n_held - r->n_feed;
-        TRY(mem_new(&r->again, ((size_t)n + 1) * sizeof *r->again, "token ids of the answer"));
-        memcpy(r->again, infer_seq_ids(e, r->p.seq) + r->n_feed, (size_t)n * sizeof *r->again);
-        r->n_again = n;
-        r->chosen = true;
-    }
-    r->decodes = false;
+    TRY(request_keeps_answer(r));
     r->waits = true;
     r->n_begin = r->figures.n_held = 0;
     r->figures.n_aside++;
