@@ -88,7 +88,8 @@ static bool has_room(struct request *r) {
     struct sched *s = r->sched;
     const int free = pages_free(s);
     int unused = 0;
-    if (r->looked && s->n_submit - r->looked < LOOK && free <= r->looked_free) return false; /* as before */
+    if (r->looked && s->n_submit + 1 - r->looked < LOOK && free <= r->looked_free)
+        return false; /* as before */
     r->looked = s->n_submit + 1;
     r->looked_free = free;
     const int known = infer_prefix_probe(s->engine, r->feed, r->n_feed, &r->p.prefix, &unused);
@@ -96,7 +97,7 @@ static bool has_room(struct request *r) {
     int all = r->n_feed + r->n_again + AHEAD + expected(r);
     if (all > s->n_ctx) all = s->n_ctx;
     const int wanted = pages_of(all) - (known - unused) / SCHED_PAGE;
-    return !r->passed && wanted + promised(s) + s->n_page / 50 <= free;
+    return !r->passed && wanted + promised(s) + decode_pages(s) + s->n_page / 50 <= free;
 }
 
 static enum infer_status begin(struct request *r) {

@@ -143,6 +143,8 @@ void request_guessed(struct request *r, int n, int right, double seconds);
 void sched_admit(struct sched *s);
 /* The youngest request of the least priority gives its pages up and waits; false: no other one runs. None of its rows is in flight. */
 bool sched_put_aside(struct sched *s);
+/* sched.c: the pages that those who decode need for their next tokens. */
+int decode_pages(const struct sched *s);
 /* How long an answer was. */
 void admit_saw(struct sched *s, int n_answer);
 bool request_runs(const struct request *r);
