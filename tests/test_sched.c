@@ -328,28 +328,6 @@ static void the_least_make_room(void **state) {
     place_close(&p);
 }
 
-/* Many that come to the end of a page with the same token, and not a page for each. */
-static void all_want_a_page_at_once(void **state) {
-    (void)state;
-    struct place p = {.model = tiny, .device = "cpu", .slots = 16, .kv_tokens = 1500, .batch = 1024};
-    static struct ask a[16];
-    int aside = 0;
-    place_open(&p);
-    for (int k = 0; k < 16; k++) {
-        fill(&a[k], k, 0, 60);
-        goes_on(&a[k], 120);
-        ask(&a[k], p.s);
-    }
-    while (go(&p)) p.s->expected = 0;
-    for (int k = 0; k < 16; k++) {
-        end(&a[k]);
-        assert_int_equal(a[k].n, 120);
-        aside += a[k].figures.n_aside;
-    }
-    assert_true(aside > 0);
-    place_close(&p);
-}
-
 /* One that runs alone and finds no page ends, with what it has; a prompt that no pool of this size holds is refused. */
 static void alone_in_a_full_pool(void **state) {
     (void)state;
@@ -450,7 +428,7 @@ int main(void) {
         cmocka_unit_test(a_crowd_changes_no_bit),  cmocka_unit_test(prompts_do_not_hold_up_answers),
         cmocka_unit_test(a_goal_becomes_rows),     cmocka_unit_test(the_least_make_room),
         cmocka_unit_test(alone_in_a_full_pool),    cmocka_unit_test(a_common_beginning_is_computed_once),
-        cmocka_unit_test(waiting_can_be_given_up), cmocka_unit_test(all_want_a_page_at_once),
+        cmocka_unit_test(waiting_can_be_given_up),
     };
     return cmocka_run_group_tests(tests, open_tiny, close_tiny);
 }
