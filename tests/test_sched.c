@@ -59,7 +59,7 @@ struct ask {
     struct request *r;
     int32_t ids[CTX];
     int n_id, n_predict, priority, step, first, last; /* first, last: steps in which tokens came */
-    bool exact;
+    bool exact, plain;                                /* plain: no log probabilities */
     uint64_t salt;
     struct sample_params sample;
     int n, n_prompt[CTX], n_parts; /* tokens; what was done of the prompt, part by part */
@@ -88,7 +88,7 @@ static void ask(struct ask *a, struct sched *s) {
     struct request_params p = request_defaults();
     a->n = a->n_parts = 0;
     p.seq = -1, p.ids = a->ids, p.n_id = a->n_id;
-    p.sample = a->sample, p.n_predict = a->n_predict, p.n_logprob = 2;
+    p.sample = a->sample, p.n_predict = a->n_predict, p.n_logprob = a->plain ? -1 : 2;
     p.priority = a->priority;
     p.prefix = (struct infer_prefix){a->salt, a->exact};
     p.on_token = on_token, p.on_prompt = on_prompt, p.user = a;
@@ -100,7 +100,7 @@ static void end(struct ask *a) {
     a->why = request_why(a->r);
     a->figures = *request_figures(a->r);
     const struct logprobs *p = request_logprobs(a->r);
-    for (int i = 0; i < a->n; i++) memcpy(a->top[i], logprobs_at(p, i), sizeof a->top[i]);
+    for (int i = 0; i < a->n && !a->plain; i++) memcpy(a->top[i], logprobs_at(p, i), sizeof a->top[i]);
     request_free(a->r);
     a->r = NULL;
 }
@@ -328,6 +328,30 @@ static void the_least_make_room(void **state) {
     place_close(&p);
 }
 
+/* Many that come to the end of a page with the same token, and not a page for each: what makes room is not taken in again by the same
+ * step, which would never end. */
+static void all_want_a_page_at_once(void **state) {
+    (void)state;
+    struct place p = {.model = tiny, .device = "cpu", .slots = 16, .kv_tokens = 1500, .batch = 1024};
+    static struct ask a[16];
+    int aside = 0;
+    place_open(&p);
+    for (int k = 0; k < 16; k++) {
+        fill(&a[k], k, 0, 60);
+        goes_on(&a[k], 60);
+        a[k].plain = true;
+        ask(&a[k], p.s);
+    }
+    while (go(&p)) continue;
+    for (int k = 0; k < 16; k++) {
+        end(&a[k]);
+        assert_int_equal(a[k].n, 60);
+        aside += a[k].figures.n_aside;
+    }
+    assert_true(aside > 0);
+    place_close(&p);
+}
+
 /* One that runs alone and finds no page ends, with what it has; a prompt that no pool of this size holds is refused. */
 static void alone_in_a_full_pool(void **state) {
     (void)state;
@@ -428,7 +452,7 @@ int main(void) {
         cmocka_unit_test(a_crowd_changes_no_bit),  cmocka_unit_test(prompts_do_not_hold_up_answers),
         cmocka_unit_test(a_goal_becomes_rows),     cmocka_unit_test(the_least_make_room),
         cmocka_unit_test(alone_in_a_full_pool),    cmocka_unit_test(a_common_beginning_is_computed_once),
-        cmocka_unit_test(waiting_can_be_given_up),
+        cmocka_unit_test(waiting_can_be_given_up), cmocka_unit_test(all_want_a_page_at_once),
     };
     return cmocka_run_group_tests(tests, open_tiny, close_tiny);
 }
