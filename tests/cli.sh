@@ -293,6 +293,10 @@ ctx=$(sed -n 's/.*would fit: --ctx \([0-9]*\)$/\1/p' "$dir/out")
 run "plan: what would fit fits" 0 "$infer" plan --as 0.716,sm_89 --ctx "$ctx"
 run "plan: and no step more" 1 "$infer" plan --as 0.716,sm_89 --ctx $((ctx + 256))
 run "plan: the most positions" 0 "$infer" plan --as 0.716,sm_89 --ctx max; out_has " positions"
+run "bench serve: nobody there" 2 "$infer" bench serve --url http://127.0.0.1:1; err_has "127.0.0.1:1: Connection refused"; err_lines 1
+run "bench serve: TLS" 2 "$infer" bench serve --url https://localhost; err_has "plain HTTP"; err_lines 1
+run "bench serve: no goal" 2 "$infer" bench serve --find-batch; err_has "needs a goal"; err_lines 1
+run "bench serve: no lengths" 2 "$infer" bench serve --lengths /dev/null; err_has "/dev/null has no lengths"; err_lines 1
 run "plan: a pool" 0 "$infer" plan --slots 32 --ctx 4096 --kv-tokens 20000 --json; out_has '"kv_tokens": 20032'
 run "plan: a pool in words" 0 "$infer" plan --slots 32 --ctx 4096 --kv-tokens 20000; out_has "32 slots with 20032 positions in all"; out_has "layers: 313"
 run "plan: no pool is larger than all contexts" 0 "$infer" plan --slots 2 --ctx 512 --kv-tokens 1000000; out_has "layers: 18"

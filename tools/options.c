@@ -26,13 +26,13 @@ static const struct option table[] = {
 #undef OPTION
 };
 enum { N_OPTION = sizeof table / sizeof *table };
-_Static_assert(N_OPTION <= 128, "options.given");
+_Static_assert(N_OPTION <= 192, "options.given");
 const struct option *const option_table = table;
 const int n_option = N_OPTION;
 
 static const struct option_heading headings[] = {
     {G_RUN | G_FILE | G_INSPECT | G_TOKENIZE | G_TEMPLATE | G_SYNTH | G_QUANT | G_CONVERT | G_BENCH | G_PLAN |
-         G_LOGITS | G_PPL | G_MONITOR | G_OUT | G_HELP | G_DOCTOR | G_SERVE,
+         G_LOGITS | G_PPL | G_MONITOR | G_OUT | G_HELP | G_DOCTOR | G_SERVE | G_LOADTEST,
      "Options"},
     {G_MODEL | G_LOAD, "Model"},
     {G_SAMPLE, "Choice of tokens"},

@@ -37,6 +37,7 @@ enum option_group {
     G_SAMPLE = 1 << 22, /* how tokens are chosen; /set of chat changes these */
     G_DOCTOR = 1 << 23,
     G_SERVE = 1 << 24,
+    G_LOADTEST = 1 << 25, /* bench serve */
 };
 
 enum option_type {
@@ -77,7 +78,7 @@ struct options {
     const char *arg[OPTION_MAX_ARGS]; /* positional arguments, arg[n_arg] */
     int n_arg;
     const struct command *command;
-    uint64_t given[2]; /* bits by row of the table: named on the command line or in options_set */
+    uint64_t given[3]; /* bits by row of the table: named on the command line or in options_set */
 };
 
 struct command {

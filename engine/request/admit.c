@@ -1,6 +1,5 @@
 /* Who may compute: requests that wait for a slot and for pages, and those that are put aside when pages run out. What was put aside is
  * computed again, prompt rows as prompt rows and rows of the answer as such, so that it has the bits that it had. */
-#include <string.h>
 #include "base/mem.h"
 #include "request/request_impl.h"
 
@@ -89,7 +88,8 @@ static bool has_room(struct request *r) {
     struct sched *s = r->sched;
     const int free = pages_free(s);
     int unused = 0;
-    if (r->looked && s->n_submit - r->looked < LOOK && free <= r->looked_free) return false; /* as before */
+    if (r->looked && s->n_submit + 1 - r->looked < LOOK && free <= r->looked_free)
+        return false; /* as before */
     r->looked = s->n_submit + 1;
     r->looked_free = free;
     const int known = infer_prefix_probe(s->engine, r->feed, r->n_feed, &r->p.prefix, &unused);
@@ -97,7 +97,7 @@ static bool has_room(struct request *r) {
     int all = r->n_feed + r->n_again + AHEAD + expected(r);
     if (all > s->n_ctx) all = s->n_ctx;
     const int wanted = pages_of(all) - (known - unused) / SCHED_PAGE;
-    return !r->passed && wanted + promised(s) + s->n_page / 50 <= free;
+    return !r->passed && wanted + promised(s) + decode_pages(s) + s->n_page / 50 <= free;
 }
 
 static enum infer_status begin(struct request *r) {
@@ -133,14 +133,7 @@ void sched_admit(struct sched *s) {
 /* Keeps what r has to compute again, and gives its pages up. */
 static enum infer_status put_aside(struct request *r) {
     struct infer_engine *e = r->sched->engine;
-    if (r->decodes) {
-        const int n = r->figures.n_held - r->n_feed;
-        TRY(mem_new(&r->again, ((size_t)n + 1) * sizeof *r->again, "token ids of the answer"));
-        memcpy(r->again, infer_seq_ids(e, r->p.seq) + r->n_feed, (size_t)n * sizeof *r->again);
-        r->n_again = n;
-        r->chosen = true;
-    }
-    r->decodes = false;
+    TRY(request_keeps_answer(r));
     r->waits = true;
     r->n_begin = r->figures.n_held = 0;
     r->figures.n_aside++;

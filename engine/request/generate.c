@@ -182,21 +182,26 @@ static enum infer_status shift(struct request *r) {
     return infer_seq_rewind(e, r->p.seq, 0);
 }
 
-/* A sequence that could not go back as far as it was asked to has the rest computed anew. */
+enum infer_status request_keeps_answer(struct request *r) {
+    const int n = r->figures.n_held - r->n_feed;
+    if (!r->decodes) return INFER_OK;
+    TRY(mem_new(&r->again, ((size_t)n + 1) * sizeof *r->again, "token ids of the answer"));
+    memcpy(r->again, infer_seq_ids(r->sched->engine, r->p.seq) + r->n_feed, (size_t)n * sizeof *r->again);
+    r->n_again = n;
+    r->chosen = true;
+    r->decodes = false;
+    return INFER_OK;
+}
+
+/* A sequence goes back behind a step that was thrown away with the one in front; one that could not go back as far as it was asked to
+ * has the rest computed anew. */
 static enum infer_status catch_up(struct request *r) {
     struct infer_engine *e = r->sched->engine;
-    const int held = r->figures.n_held, length = infer_seq_length(e, r->p.seq);
+    const int held = r->figures.n_held;
+    if (infer_seq_length(e, r->p.seq) > held) TRY(infer_seq_rewind(e, r->p.seq, held));
+    const int length = infer_seq_length(e, r->p.seq);
     if (length >= held) return INFER_OK;
-    if (r->decodes) {
-        int32_t *feed;
-        TRY(mem_new(&feed, ((size_t)held + 1) * sizeof *feed, "token ids of the context"));
-        memcpy(feed, infer_seq_ids(e, r->p.seq), (size_t)held * sizeof *feed);
-        feed[held] = r->last;
-        mem_free(r->feed);
-        r->feed = feed;
-        r->n_feed = held + 1;
-        r->decodes = false;
-    }
+    TRY(request_keeps_answer(r));
     r->n_begin = r->figures.n_held = length;
     return INFER_OK;
 }

@@ -127,6 +127,8 @@ bool request_goes_on(struct request *r);
 void request_fail(struct request *r, enum infer_status st);
 /* It ends since there is no page for its next row. */
 void request_starves(struct request *r);
+/* What was answered is to be computed once more, as rows of the class that they had. errors: INFER_E_MEMORY */
+enum infer_status request_keeps_answer(struct request *r);
 /* Rows of it that are in flight, and tokens that these give. */
 int request_queued(const struct request *r, int *tokens);
 /* True when r can queue a row behind its part in flight without knowing what that gives. */
@@ -141,6 +143,8 @@ void request_guessed(struct request *r, int n, int right, double seconds);
 void sched_admit(struct sched *s);
 /* The youngest request of the least priority gives its pages up and waits; false: no other one runs. None of its rows is in flight. */
 bool sched_put_aside(struct sched *s);
+/* sched.c: the pages that those who decode need for their next tokens. */
+int decode_pages(const struct sched *s);
 /* How long an answer was. */
 void admit_saw(struct sched *s, int n_answer);
 bool request_runs(const struct request *r);

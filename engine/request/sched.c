@@ -139,8 +139,7 @@ static void add_prompts(struct sched *s, struct gather *g) {
         if (can_join(r) && !will_decode(r)) used += add_prompt(s, g, r, all - used);
 }
 
-/* The pages that all need for their tokens. */
-static int decode_pages(const struct sched *s) {
+int decode_pages(const struct sched *s) {
     int n = 0;
     for (const struct request *r = s->first; r; r = r->next)
         if (can_join(r) && will_decode(r)) n += pages_more(r, 1, 0);
@@ -161,9 +160,9 @@ static int collect(struct sched *s) {
     struct gather g;
     const bool first = s->n_submit == s->n_wait;
     for (struct request *r = s->first; r; r = r->next) request_goes_on(r);
-    for (;;) {
-        sched_admit(s);
+    for (bool admit = true;;) {
         for (struct request *r = s->first; r; r = r->next) r->taken = false;
+        if (admit) sched_admit(s);
         g = (struct gather){.left = {s->n_batch, s->n_decode_rows, s->n_logits}, .pages = pages_free(s)};
         bool some = false;
         for (const struct request *r = s->first; r; r = r->next) some |= can_join(r);
@@ -176,7 +175,8 @@ static int collect(struct sched *s) {
         if (!first) return 0;
         some = false;
         for (const struct request *r = s->first; r; r = r->next) some |= can_join(r);
-        if (some && !sched_put_aside(s)) starve(s);
+        admit = !some || !sched_put_aside(s); /* what was put aside waits for the next step at least */
+        if (some && admit) starve(s);
     }
     s->flight[s->n_submit % SCHED_FLIGHTS].prompt = g.n_class[0];
     s->flight[s->n_submit % SCHED_FLIGHTS].decode = g.n_class[1];

@@ -1,5 +1,6 @@
 /* infer bench: tokens per second against the limit of the machine, measured in the same run. */
 #include "tools/measure/bench.h"
+#include "tools/measure/bench_serve.h"
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -220,7 +221,8 @@ static enum infer_status bench_machine(const struct options *o) {
     int kind = 0;
     while (kind < 3 && strcmp(o->arg[0], names[kind]) != 0) kind++;
     if (kind == 3)
-        return err_set(INFER_E_INPUT, "no bench '%s': gemm, mem, attn, or none for a model", o->arg[0]);
+        return err_set(INFER_E_INPUT, "no bench '%s': gemm, mem, attn, serve, or none for a model",
+                       o->arg[0]);
     if (o->save || o->compare || o->targets)
         return err_set(INFER_E_INPUT, "--save, --compare and --targets are of models, not of bench %s",
                        names[kind]);
@@ -237,7 +239,8 @@ static enum infer_status bench_machine(const struct options *o) {
 int cmd_bench(const struct options *o) {
     struct bench b = {.o = o, .bandwidth = NAN};
     int code = EXIT_DONE;
-    enum infer_status st = o->n_arg ? bench_machine(o) : bench_model(&b, &code);
+    const bool serve = o->n_arg && strcmp(o->arg[0], "serve") == 0;
+    enum infer_status st = serve ? bench_serve(o) : o->n_arg ? bench_machine(o) : bench_model(&b, &code);
     outfile_abort(b.save);
     if (st) code = tool_fail(o, st);
     probe_close(&b.probe);
