@@ -515,6 +515,9 @@ def responses(s):
     same("input_tokens", n, {"object": "response.input_tokens", "input_tokens": a["usage"]["input_tokens"]})
     a = s.ask(RESPONSES, {"input": "", "max_output_tokens": 1})[2]
     same("a probe", (a["status"], a["incomplete_details"]), ("incomplete", {"reason": "max_output_tokens"}))
+    for name in ("text", "reasoning", "include", "tools", "input"):
+        status, _, e = s.ask(RESPONSES, {"input": "x", name: 5})
+        same("wrong type", (status, e["error"]["param"]), (400, name))
     for bad in ({"previous_response_id": "r"}, {"background": True}, {"truncation": "auto"}, {"input": [{"type": "item_reference", "id": "x"}]}):
         status, _, e = s.ask(RESPONSES, {"input": "x", **bad})
         same(f"refused {bad}", (status, e["error"]["code"]), (400, "unsupported_parameter"))

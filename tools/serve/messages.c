@@ -296,6 +296,7 @@ static enum infer_status read_thinking(struct job *j, const char *at, const json
 static enum infer_status read_output(struct job *j, const char *at, const json_t *v) {
     const json_t *effort = json_object_get(v, "effort"), *format = json_object_get(v, "format");
     char place[64];
+    if (!json_is_object(v)) return job_refuse(j, 400, "invalid_value", at, "'%s' must be an object", at);
     snprintf(place, sizeof place, "%s.effort", at);
     if (effort && !json_is_null(effort) && strcmp(j->ask.effort, "none") != 0)
         TRY(openai_effort(j, place, effort));

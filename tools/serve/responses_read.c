@@ -202,6 +202,7 @@ static enum infer_status read_tools(struct job *j, const char *at, const json_t 
 static enum infer_status read_text(struct job *j, const char *at, const json_t *v) {
     const json_t *format = json_object_get(v, "format");
     char place[64];
+    if (!json_is_object(v)) return job_refuse(j, 400, "invalid_value", at, "'%s' must be an object", at);
     snprintf(place, sizeof place, "%s.format", at);
     return format && !json_is_null(format) ? openai_format(j, place, format) : INFER_OK;
 }
@@ -209,6 +210,7 @@ static enum infer_status read_text(struct job *j, const char *at, const json_t *
 static enum infer_status read_effort(struct job *j, const char *at, const json_t *v) {
     struct responses_state *s = j->state;
     const json_t *effort = json_object_get(v, "effort");
+    if (!json_is_object(v)) return job_refuse(j, 400, "invalid_value", at, "'%s' must be an object", at);
     s->summary = json_is_string(json_object_get(v, "summary")) ||
                  json_is_string(json_object_get(v, "generate_summary"));
     return effort && !json_is_null(effort) ? openai_effort(j, at, effort) : INFER_OK;
@@ -218,7 +220,7 @@ static enum infer_status read_include(struct job *j, const char *at, const json_
     struct responses_state *s = j->state;
     size_t i;
     json_t *what;
-    (void)at;
+    if (!json_is_array(v)) return job_refuse(j, 400, "invalid_value", at, "'%s' must be an array", at);
     json_array_foreach((json_t *)v, i, what) if (json_is_string(what) &&
                                                  is(json_string_value(what), "message.output_text.logprobs"))
         s->logprobs = true;

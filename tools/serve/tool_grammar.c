@@ -96,7 +96,7 @@ static void root(struct buf *b, const struct tool_row *row, bool several) {
     if (list && !opened) buf_text(b, "\"[\" ");
     buf_text(b, "call ");
     if (more)
-        buf_printf(b, "(%s call)* ",
+        buf_printf(b, "(%s call){0,15} ",
                    list                        ? "\", \""
                    : row->shape == SHAPE_BARE  ? "\"; \""
                    : row->shape == SHAPE_NAMED ? "\"\""
