@@ -20,8 +20,8 @@ static const char *const methods[] = {
     ", \"quantization_config\": {\"quant_method\": \"fp8\"}",
     ", \"quantization_config\": {\"quant_method\": \"bitsandbytes\"}",
     ", \"quantization_config\": {\"quant_method\": \"modelopt\", \"quant_algo\": \"NVFP4\"}",
-    ", \"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"format\": "
-    "\"pack-quantized\", \"config_groups\": {\"g\": {\"weights\": {\"num_bits\": 4}}}}"};
+    (", \"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"format\": "
+     "\"pack-quantized\", \"config_groups\": {\"g\": {\"weights\": {\"num_bits\": 4}}}}")};
 enum { N_METHOD = sizeof methods / sizeof *methods };
 static const char config[] =
     "{\"model_type\": \"llama\", \"num_hidden_layers\": 1, \"hidden_size\": 8, \"intermediate_size\": 8,"
