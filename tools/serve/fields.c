@@ -316,7 +316,7 @@ const struct field fields_sampling[] = {
     {"ignore_eos", FIELD_BOOL, .offset = offsetof(struct ask, ignore_eos)},
     {"skip_special_tokens", FIELD_HAND, .hand = read_not_special},
     {"return_token_ids", FIELD_BOOL, .offset = offsetof(struct ask, return_ids)},
-    {NULL},
+    {.name = NULL},
 };
 #undef SAMPLE
 
@@ -353,7 +353,7 @@ static const struct field structured[] = {
     {"choice", FIELD_HAND, .hand = read_choice},
     {"grammar", FIELD_HAND, .hand = read_gbnf},
     {"regex", FIELD_REFUSE, .why = "is not supported here: a grammar or a schema is"},
-    {NULL},
+    {.name = NULL},
 };
 static enum infer_status read_structured(struct job *j, const char *at, const json_t *v) {
     return fields_read(j, at, v, (const struct field *const[]){structured, NULL});
@@ -367,5 +367,5 @@ const struct field fields_grammar[] = {
     {"guided_choice", FIELD_HAND, .hand = read_choice},
     {"guided_regex", FIELD_REFUSE, .why = "is not supported here: a grammar or a schema is"},
     {"structured_outputs", FIELD_HAND, .hand = read_structured},
-    {NULL},
+    {.name = NULL},
 };

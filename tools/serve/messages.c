@@ -322,7 +322,7 @@ static const struct field rows[] = {
     {"container", .type = FIELD_SILENT},
     {"inference_geo", .type = FIELD_SILENT},
     {"context_management", .type = FIELD_SILENT},
-    {NULL},
+    {.name = NULL},
 };
 #undef ASK
 

@@ -108,7 +108,7 @@ static enum infer_status read_options(struct job *j, const char *at, const json_
         {"main_gpu", .type = FIELD_SILENT},
         {"numa", .type = FIELD_SILENT},
         {"use_mmap", .type = FIELD_SILENT},
-        {NULL},
+        {.name = NULL},
     };
     if (!json_is_object(v)) return job_refuse(j, 400, "invalid_value", at, "'%s' must be an object", at);
     return fields_read(j, at, v, (const struct field *const[]){rows, fields_sampling, NULL});
@@ -140,13 +140,13 @@ static const struct field common[] = {
     {"format", FIELD_HAND, .hand = read_format},
     {"think", FIELD_HAND, .hand = read_think},
     {"keep_alive", .type = FIELD_SILENT},
-    {NULL},
+    {.name = NULL},
 };
 #undef ASK
 static const struct field of_chat[] = {
     {"messages", FIELD_HAND, .hand = read_messages},
     {"tools", FIELD_HAND, .hand = openai_tools},
-    {NULL},
+    {.name = NULL},
 };
 static const struct field of_generate[] = {
     {"prompt", FIELD_HAND, .hand = read_prompt},
@@ -156,7 +156,7 @@ static const struct field of_generate[] = {
     {"template", FIELD_REFUSE, .why = "is not taken from requests: the model's holds"},
     {"suffix", FIELD_WARN, .why = "is not supported here and was ignored"},
     {"context", FIELD_WARN, .why = "is not read: send the text of before in the prompt"},
-    {NULL},
+    {.name = NULL},
 };
 
 static enum infer_status begin_read(struct job *j, const json_t *body, const struct field *rows) {

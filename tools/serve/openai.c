@@ -242,7 +242,7 @@ enum infer_status openai_stream_options(struct job *j, const char *at, const jso
     static const struct field rows[] = {
         {"include_usage", FIELD_BOOL, .offset = offsetof(struct ask, usage_chunk)},
         {"include_obfuscation", .type = FIELD_SILENT},
-        {NULL},
+        {.name = NULL},
     };
     return fields_read(j, at, v, (const struct field *const[]){rows, NULL});
 }

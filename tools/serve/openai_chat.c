@@ -112,7 +112,7 @@ static const struct field rows[] = {
     {"prompt_cache_retention", .type = FIELD_SILENT},
     {"service_tier", .type = FIELD_SILENT},
     {"cache_prompt", .type = FIELD_SILENT},
-    {NULL},
+    {.name = NULL},
 };
 #undef ASK
 

@@ -92,7 +92,7 @@ static const struct field rows[] = {
     {"store", .type = FIELD_SILENT},
     {"metadata", .type = FIELD_SILENT},
     {"cache_prompt", .type = FIELD_SILENT},
-    {NULL},
+    {.name = NULL},
 };
 #undef ASK
 

@@ -273,7 +273,7 @@ static const struct field rows[] = {
     {"client_metadata", .type = FIELD_SILENT},
     {"service_tier", .type = FIELD_SILENT},
     {"stream_options", .type = FIELD_SILENT},
-    {NULL},
+    {.name = NULL},
 };
 #undef ASK
 

@@ -206,7 +206,7 @@ static enum infer_status tokenize_read(struct job *j, const json_t *body) {
         {"with_pieces", FIELD_BOOL, .offset = offsetof(struct ask, return_ids)},
         {"return_token_strs", FIELD_BOOL, .offset = offsetof(struct ask, return_ids)},
         {"add_generation_prompt", .type = FIELD_SILENT},
-        {NULL},
+        {.name = NULL},
     };
     TRY(fields_read(j, "", body, (const struct field *const[]){rows, NULL}));
     if (!j->ask.messages == !j->ask.n_prompt)
@@ -276,7 +276,7 @@ static enum infer_status detokenize_read(struct job *j, const json_t *body) {
     static const struct field rows[] = {
         {"tokens", FIELD_HAND, .hand = read_tokens},
         {"model", FIELD_TEXT, 0, 256, .offset = offsetof(struct ask, model)},
-        {NULL},
+        {.name = NULL},
     };
     TRY(fields_read(j, "", body, (const struct field *const[]){rows, NULL}));
     return j->ask.n_prompt ? INFER_OK : job_refuse(j, 400, "invalid_value", "tokens", "'tokens' is missing");
