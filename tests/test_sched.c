@@ -188,8 +188,8 @@ static void crowd(struct infer_model *model, bool ahead, const struct ask *want,
     place_close(&p);
 }
 /* Steps are stopped for nobody's sake, and some requests are given up on the way, running, waiting or put aside: the others do not
- * notice, and what those have is the beginning of what they have alone. */
-static void trouble(struct infer_model *model, bool ahead, const struct ask *want, int n) {
+ * notice, and what those have is the beginning of what they have alone. How often one was put aside. */
+static int trouble(struct infer_model *model, bool ahead, const struct ask *want, int n) {
     struct place p = {
         .model = model, .device = "cpu", .ahead = ahead, .slots = 8, .kv_tokens = 704, .batch = 48};
     static struct ask all[CROWD];
@@ -219,22 +219,24 @@ static void trouble(struct infer_model *model, bool ahead, const struct ask *wan
         }
     }
     assert_int_equal(infer_kv_free(p.e), pages);
-    assert_true(aside > 0);
     place_close(&p);
+    return aside;
 }
 
 static void a_crowd_changes_no_bit(void **state) {
     (void)state;
     static const char *const shapes[] = {"tiny", "tiny-gemma4", "tiny-delta"};
     static struct ask want[CROWD];
+    int aside = 0;
     for (int i = 0; i < 3; i++) {
         struct infer_model *m = open_model(shapes[i]);
         const int n = (i ? CROWD / 2 : CROWD) / EVERY(2);
         alone(m, want, n);
         for (int ahead = i == 1; ahead < 1 + (i < 2); ahead++) crowd(m, ahead, want, n);
-        trouble(m, i != 1, want, n);
+        aside += trouble(m, i != 1, want, n);
         infer_model_close(m);
     }
+    assert_true(aside > 0);
 }
 
 /* Answers go on, a token a step, while a long prompt is computed by as many rows as it may have. */
