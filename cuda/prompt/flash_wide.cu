@@ -11,6 +11,7 @@ template <int D> struct wide_size {
                          query = D * 64 * 2, smem = stages * 2 * tensor + (D > 256 ? 1 : 2) * query + 1024;
 };
 
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
 // D[64][64] += A[64][16] B[16][64], both from shared memory.
 DEV void wide_ss(float (&d)[32], uint32_t a, uint32_t b) {
     asm volatile("{\n" WGMMA_DESCRIPTOR("da", "%32")
@@ -160,6 +161,7 @@ DEV void wide_rows(const prompt_attend_job &j, const wide_ring<D> &r, const atte
         }
     }
 }
+#endif
 
 template <int D, int T>
 __global__ void __launch_bounds__(384, 1) flash_wide_kernel(const __grid_constant__ prompt_attend_job j) {
