@@ -51,18 +51,7 @@ static enum infer_status read_message(struct job *j, const char *at, const json_
 }
 
 static enum infer_status read_messages(struct job *j, const char *at, const json_t *v) {
-    size_t i;
-    json_t *m;
-    if (!json_is_array(v) || json_array_size(v) < 1 || json_array_size(v) > JOB_MESSAGES)
-        return job_refuse(j, 400, "invalid_value", at, "'%s' must be an array of 1 to %d messages", at,
-                          JOB_MESSAGES);
-    j->ask.messages = json_array();
-    json_array_foreach((json_t *)v, i, m) {
-        char place[64];
-        snprintf(place, sizeof place, "%s[%zu]", at, i);
-        TRY(read_message(j, place, m));
-    }
-    return INFER_OK;
+    return openai_messages(j, at, v, read_message);
 }
 
 static enum infer_status read_think(struct job *j, const char *at, const json_t *v) {

@@ -333,3 +333,29 @@ enum infer_status openai_message(struct job *j, const char *at, const json_t *v)
     if (json_array_append_new(j->ask.messages, m)) return err_set(INFER_E_MEMORY, "out of memory: messages");
     return INFER_OK;
 }
+
+enum infer_status openai_messages(struct job *j, const char *at, const json_t *v,
+                                  enum infer_status (*read)(struct job *j, const char *at, const json_t *v)) {
+    size_t i;
+    json_t *m;
+    if (!json_is_array(v) || json_array_size(v) < 1 || json_array_size(v) > JOB_MESSAGES)
+        return job_refuse(j, 400, "invalid_value", at, "'%s' must be an array of 1 to %d messages", at,
+                          JOB_MESSAGES);
+    j->ask.messages = json_array();
+    json_array_foreach((json_t *)v, i, m) {
+        char place[64];
+        snprintf(place, sizeof place, "%s[%zu]", at, i);
+        TRY(read(j, place, m));
+    }
+    return INFER_OK;
+}
+
+void openai_end(const struct job *j, struct buf *out) {
+    buf_text(out, "],");
+    openai_usage(j, out);
+    buf_text(out, ",");
+    openai_timings(j, out);
+    buf_text(out, ",");
+    openai_infer(j, out);
+    buf_text(out, "}\n");
+}

@@ -12,6 +12,8 @@ void openai_usage(const struct job *j, struct buf *out);
 void openai_timings(const struct job *j, struct buf *out);
 /* "infer":{seed, queue_ms, warnings} */
 void openai_infer(const struct job *j, struct buf *out);
+/* Behind the choices of a whole answer: usage, timings, infer and the end of the object. */
+void openai_end(const struct job *j, struct buf *out);
 /* A token as JSON text: its bytes, or "bytes:\\xe2" where they are no UTF-8. */
 void openai_token(struct buf *out, const char *piece, size_t n);
 /* [{token, logprob, bytes, top_logprobs: [..]}] */
@@ -32,3 +34,6 @@ enum infer_status openai_stream_options(struct job *j, const char *at, const jso
 enum infer_status openai_variables(struct job *j, const char *at, const json_t *v);
 /* {role, content, ..} of a chat completion, checked and appended to ask.messages. */
 enum infer_status openai_message(struct job *j, const char *at, const json_t *v);
+/* messages: each by `read`, with its place. */
+enum infer_status openai_messages(struct job *j, const char *at, const json_t *v,
+                                  enum infer_status (*read)(struct job *j, const char *at, const json_t *v));

@@ -15,18 +15,7 @@ struct chat_state {
 /* ---- fields ---- */
 
 static enum infer_status read_messages(struct job *j, const char *at, const json_t *v) {
-    size_t i;
-    json_t *m;
-    if (!json_is_array(v) || json_array_size(v) < 1 || json_array_size(v) > JOB_MESSAGES)
-        return job_refuse(j, 400, "invalid_value", at, "'%s' must be an array of 1 to %d messages", at,
-                          JOB_MESSAGES);
-    j->ask.messages = json_array();
-    json_array_foreach((json_t *)v, i, m) {
-        char place[64];
-        snprintf(place, sizeof place, "%s[%zu]", at, i);
-        TRY(openai_message(j, place, m));
-    }
-    return INFER_OK;
+    return openai_messages(j, at, v, openai_message);
 }
 
 /* max_tokens and max_completion_tokens: the lesser of both */
@@ -320,13 +309,7 @@ static void chat_whole(struct job *j, struct buf *out) {
         if (i) buf_text(out, ",");
         choice(j, i, out);
     }
-    buf_text(out, "],");
-    openai_usage(j, out);
-    buf_text(out, ",");
-    openai_timings(j, out);
-    buf_text(out, ",");
-    openai_infer(j, out);
-    buf_text(out, "}\n");
+    openai_end(j, out);
 }
 
 static void chat_done(struct job *j) { mem_free(j->state); }

@@ -227,13 +227,7 @@ static void text_whole(struct job *j, struct buf *out) {
         openai_stop_reason(a->stop_text, a->stop_id, out);
         buf_text(out, "}");
     }
-    buf_text(out, "],");
-    openai_usage(j, out);
-    buf_text(out, ",");
-    openai_timings(j, out);
-    buf_text(out, ",");
-    openai_infer(j, out);
-    buf_text(out, "}\n");
+    openai_end(j, out);
 }
 
 static void text_done(struct job *j) { mem_free(j->state); }
