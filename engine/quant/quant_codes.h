@@ -36,6 +36,34 @@ float quant_largest(const float *x, int n);
 /* The index of the nearest of 16 levels. */
 int quant_nearest_of(const float level[16], float v);
 
+/* Blocks of 64 codes of four bits, each one of 16 levels times a scale; as codes of 8 bits they are the nearest to factor times the level. */
+#define QUANT_OF_LEVELS(id, levels, factor)                                                                  \
+    void quant_##id##_decode(float *y, const void *blocks, size_t n) {                                       \
+        const struct block_##id *b = blocks;                                                                 \
+        for (size_t i = 0; i < n / 64; i++, b++, y += 64)                                                    \
+            for (int j = 0; j < 64; j++) y[j] = b->s * (levels)[b->q[j / 2] >> j % 2 * 4 & 15];              \
+    }                                                                                                        \
+    void quant_##id##_codes(int8_t *code, float *d, const void *blocks, size_t n) {                          \
+        const struct block_##id *b = blocks;                                                                 \
+        int8_t level[16];                                                                                    \
+        for (int j = 0; j < 16; j++) level[j] = (int8_t)quant_code((factor) * (levels)[j], -127, 127);       \
+        for (size_t i = 0; i < n / 64; i++, b++, code += 64) {                                               \
+            for (int g = 0; g < 4; g++) *d++ = b->s * (1.0f / (factor));                                     \
+            for (int j = 0; j < 64; j++) code[j] = level[b->q[j / 2] >> j % 2 * 4 & 15];                     \
+        }                                                                                                    \
+    }                                                                                                        \
+    void quant_##id##_encode(void *blocks, const float *x, size_t n, const float *importance) {              \
+        struct block_##id *b = blocks;                                                                       \
+        (void)importance;                                                                                    \
+        for (size_t i = 0; i < n / 64; i++, b++, x += 64) {                                                  \
+            b->s = quant_largest(x, 64);                                                                     \
+            const float inverse = quant_inverse(b->s);                                                       \
+            memset(b->q, 0, sizeof b->q);                                                                    \
+            for (int j = 0; j < 64; j++)                                                                     \
+                b->q[j / 2] |= (uint8_t)(quant_nearest_of(levels, x[j] * inverse) << j % 2 * 4);             \
+        }                                                                                                    \
+    }
+
 /* A codebook for the encoder: points of len values, whose signs are apart, or (plus) to which an eighth is added or taken. */
 struct quant_book {
     const uint16_t *point; /* [n]: places among the levels */

@@ -27,30 +27,4 @@ const float quant_nf4_levels[16] = {-1.0f,
                                     0.7229568362236023f,
                                     1.0f};
 
-void quant_NF4_decode(float *y, const void *blocks, size_t n) {
-    const struct block_NF4 *b = blocks;
-    for (size_t i = 0; i < n / 64; i++, b++, y += 64)
-        for (int j = 0; j < 64; j++) y[j] = b->s * quant_nf4_levels[b->q[j / 2] >> j % 2 * 4 & 15];
-}
-
-void quant_NF4_codes(int8_t *code, float *d, const void *blocks, size_t n) {
-    const struct block_NF4 *b = blocks;
-    int8_t level[16];
-    for (int j = 0; j < 16; j++) level[j] = (int8_t)quant_code(112 * quant_nf4_levels[j], -127, 127);
-    for (size_t i = 0; i < n / 64; i++, b++, code += 64) {
-        for (int g = 0; g < 4; g++) *d++ = b->s * (1.0f / 112);
-        for (int j = 0; j < 64; j++) code[j] = level[b->q[j / 2] >> j % 2 * 4 & 15];
-    }
-}
-
-void quant_NF4_encode(void *blocks, const float *x, size_t n, const float *importance) {
-    struct block_NF4 *b = blocks;
-    (void)importance;
-    for (size_t i = 0; i < n / 64; i++, b++, x += 64) {
-        b->s = quant_largest(x, 64);
-        const float inverse = quant_inverse(b->s);
-        memset(b->q, 0, sizeof b->q);
-        for (int j = 0; j < 64; j++)
-            b->q[j / 2] |= (uint8_t)(quant_nearest_of(quant_nf4_levels, x[j] * inverse) << j % 2 * 4);
-    }
-}
+QUANT_OF_LEVELS(NF4, quant_nf4_levels, 112)
