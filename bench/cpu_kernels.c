@@ -70,7 +70,8 @@ static bool measure(enum quant_type type, const struct setting *s) {
     cpu_row_fn *gemm = wide ? f->gemm_int16[type] : f->gemm_int8[type];
     if (!gemm || !q->encode || s->k % q->elems) return false;
     size_t chunk = wide ? sizeof(struct cpu_x16) : sizeof(struct cpu_x8);
-    size_t stride = quant_row_bytes(q, (size_t)s->k), copy = cpu_copy_bytes(stride, CPU_UNIT_ROWS, s->k);
+    size_t stride = quant_row_bytes(q, (size_t)s->k),
+           copy = cpu_copy_bytes(q->type, stride, CPU_UNIT_ROWS, s->k);
     uint8_t *w = make_weights(q, s), *x = take(chunk * (size_t)(cpu_kp(s->k) / 256 * s->n_x));
     uint8_t *copies = s->n_x > 1 ? NULL : take(copy * (size_t)(s->n_w / CPU_UNIT_ROWS));
     float *row = take((size_t)cpu_kp(s->k) * sizeof *row),

@@ -230,9 +230,9 @@ static void run_close(struct run *r) {
     backend_cuda.close(r->b);
     arena_free(&r->arena);
 }
-/* n rows: row i of slot slot0 + i at pos (decode), or all of slot0 from pos on (prompt). */
-static void submit(struct run *r, enum row_class cls, int n, int pos, int slot0, const int32_t *ids,
-                   int want) {
+/* n rows: row i of slot slot0 + i at pos (decode), or all of slot0 from pos on (prompt); of row `logits` also these. */
+static void submit_rows(struct run *r, enum row_class cls, int n, int pos, int slot0, const int32_t *ids,
+                        int want, int logits) {
     static int32_t id[16384], p[16384], s[16384], out[16384];
     static uint8_t w[16384];
     bool prompt = cls == ROW_PROMPT;
@@ -241,10 +241,14 @@ static void submit(struct run *r, enum row_class cls, int n, int pos, int slot0,
         p[i] = prompt ? pos + i : pos;
         s[i] = prompt ? slot0 : slot0 + i;
         out[i] = prompt ? n - 1 : i;
-        w[i] = (uint8_t)want;
+        w[i] = (uint8_t)(want | (i == logits ? WANT_LOGITS : 0));
     }
     struct step st = {n, prompt ? 1 : n, id, p, s, out, w, r->tables, 1, NULL};
     MUST(backend_cuda.run(r->b, cls, &st));
+}
+static void submit(struct run *r, enum row_class cls, int n, int pos, int slot0, const int32_t *ids,
+                   int want) {
+    submit_rows(r, cls, n, pos, slot0, ids, want, -1);
 }
 static struct step_result result(struct run *r) {
     struct step_result res;
@@ -260,12 +264,12 @@ static uint64_t hash(const float *x, size_t n) {
 /* Logits of row 0 after a few decode steps of n rows. */
 /* n rows, row at being the same sequence whatever n and at are; out: its logits after the last step */
 static void decode_logits(struct run *r, int n, int at, int steps, float *out, int n_vocab) {
-    int32_t ids[256];
+    int32_t ids[1024];
     for (int p = 0; p < steps; p++) {
         for (int i = 0; i < n; i++) ids[i] = (17 + 31 * p + 7 * ((i + n - at) % n)) % n_vocab;
-        submit(r, ROW_DECODE, n, p, 0, ids, p + 1 == steps ? 3 : 1);
+        submit_rows(r, ROW_DECODE, n, p, 0, ids, 1, p + 1 == steps ? at : -1);
         struct step_result res = result(r);
-        if (p + 1 == steps) memcpy(out, res.logits + (size_t)at * (size_t)n_vocab, (size_t)n_vocab * 4);
+        if (p + 1 == steps) memcpy(out, res.logits, (size_t)n_vocab * 4);
     }
 }
 static double distance(const float *a, const float *b, size_t n, double *norm) {
@@ -278,10 +282,31 @@ static double distance(const float *a, const float *b, size_t n, double *norm) {
     return sqrt(se / sr);
 }
 static int failures; /* bits that differ, logits that are not finite */
+/* Rows of an engine for `slots` in steps of so many: is row `at` of each the one that is b? */
+static void check_widths(const struct model *m, int steps, int slots, const int *width, size_t n,
+                         const float *b) {
+    const size_t v = (size_t)m->n_vocab;
+    struct run r;
+    float *c = malloc(v * 4);
+    double norm;
+    run_open(&r, m, steps + 2, slots, 256, false);
+    for (size_t i = 0; i < n; i++) {
+        const int at[] = {0, width[i] - 1, width[i] / 2, 512};
+        for (int k = 0; k < 4; k++) {
+            if (at[k] >= width[i] || (k && at[k] == 0)) continue;
+            decode_logits(&r, width[i], at[k], steps, c, m->n_vocab);
+            if (!memcmp(b, c, v * 4)) continue;
+            printf("  DIFFERENT BITS in row %d of %d: %.2e\n", at[k], width[i], distance(b, c, v, &norm));
+            failures++;
+        }
+    }
+    run_close(&r);
+    free(c);
+}
 static void check(const struct model *m, int steps) {
     struct run plain, one, fused;
     size_t v = (size_t)m->n_vocab;
-    float *a = malloc(v * 4), *b = malloc(v * 4), *c = malloc(v * 4);
+    float *a = malloc(v * 4), *b = malloc(v * 4);
     run_open(&plain, m, steps + 2, 1, 64, true);
     decode_logits(&plain, 1, 0, steps, a, m->n_vocab);
     run_close(&plain);
@@ -296,17 +321,12 @@ static void check(const struct model *m, int steps) {
     const double e = distance(a, b, v, &norm);
     printf("fused against plain: error %.2e of the norm %.3g, hash %016llx\n", e, norm,
            (unsigned long long)hash(b, v));
-    static const int widths[] = {1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 24, 33, 40, 64, 65, 100, 128, 200, 256};
-    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
-        for (int at = 0; at<widths[i]; at += widths[i]> 1 ? widths[i] - 1 : 1) {
-            decode_logits(&fused, widths[i], at, steps, c, m->n_vocab);
-            if (!memcmp(b, c, v * 4)) continue;
-            printf("  DIFFERENT BITS in row %d of %d: %.2e\n", at, widths[i], distance(b, c, v, &norm));
-            failures++;
-        }
-    }
     run_close(&fused);
-    free(a), free(b), free(c);
+    static const int few[] = {1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 24, 33, 40, 64, 65, 100, 128, 200, 256},
+                     many[] = {1, 256, 257, 300, 384, 512, 513, 520, 600, 769, 1000, 1024};
+    check_widths(m, steps, 256, few, sizeof few / sizeof *few, b);
+    check_widths(m, steps, 1024, many, sizeof many / sizeof *many, b);
+    free(a), free(b);
 }
 
 /* n tokens of each of rows sequences after depth, running one step ahead. */

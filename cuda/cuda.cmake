@@ -91,6 +91,8 @@ if(nvcc)
             make_instance(gemm_${name} cuda/prompt/gemm_instances.cuh "GEMM(${id})")
             if(kind STREQUAL "CODES")
                 make_instance(experts_${name} cuda/decode/experts_one.cuh "EXPERTS_CODES(${id})")
+            endif()
+            if(kind MATCHES "CODES|EIGHTS")
                 make_instance(batch_${name} cuda/decode/experts_batch.cuh "BATCH_CODES(${id})")
             endif()
             if(NOT kind STREQUAL "FLOATS")
@@ -108,7 +110,7 @@ if(nvcc)
 
     set(cuda_objects "")
     set(sources "")
-    foreach(source common/cuda_error run/cuda_state run/cuda_device run/warm formats/repack plain/conv plain/recur plain/plain_ops plain/experts plain/latent plain/select
+    foreach(source common/cuda_error run/cuda_state run/cuda_device run/warm formats/repack plain/conv plain/recur plain/plain_ops plain/experts plain/latent plain/columns plain/select
             plain/gemv_f32 run/run_list run/host_rows run/upload decode/gemv
             decode/skinny decode/experts_one decode/experts_batch decode/attend_decode decode/delta_decode decode/mix_give run/decode_delta prompt/delta_prompt run/prompt_delta decode/attend_more_f16 decode/attend_more_q8_0 decode/latent_attend decode/latent_heads run/decode_latent decode/gemv_even decode/gemv_even_q4k decode/gemv_even_q6k run/decode_even
             decode/attend_more_f32 decode/act_rows decode/post_norm decode/act_front run/decode_build run/decode_experts run/decode_experts_batch run/decode_program decode/decode_small run/prompt_program

@@ -274,9 +274,17 @@ static enum infer_status prepare(struct infer_engine *e, const struct infer_engi
     const struct model *m = e->model->m;
     struct plan_options po;
     TRY(engine_options_read(&po, options));
+    if (options && options->tap) {
+        e->tap = (struct tap){options->tap, options->tap_user};
+        po.tap = &e->tap;
+    }
     TRY(device_pick(&po.wish, &po.place));
     TRY(plan_anywhere(&e->plan, &e->arena, m, &po));
     const struct plan_part *part = last_part(e);
+    if (po.tap && e->plan.place.memory.total_bytes)
+        return err_set(INFER_E_UNSUPPORTED,
+                       "what matrices are multiplied with is not read on a card; .device cpu does");
+    if (po.tap) tap_list(po.tap, &part->list[ROW_PROMPT]);
     if (!e->plan.fits)
         return err_set(INFER_E_MEMORY, "does not fit: %.1f GiB wanted, %.1f GiB available%s%s",
                        (double)part->total_bytes / (1 << 30), (double)part->limit_bytes / (1 << 30),
@@ -373,6 +381,7 @@ void infer_engine_info(const struct infer_engine *e, struct infer_engine_info *o
     *out = planned(&e->plan);
     out->device_name = info.device_name;
     out->isa = info.isa;
+    out->hidden = e->hidden != NULL;
     out->async = info.async;
     out->grid = e->grid;
     out->n_thread = info.n_thread;

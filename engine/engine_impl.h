@@ -6,6 +6,7 @@
 #include "cache/kv.h"
 #include "model/model.h"
 #include "plan/plan.h"
+#include "seam/tap.h"
 
 /* One step between submit and wait. */
 struct flight {
@@ -29,6 +30,7 @@ struct infer_engine {
     const struct infer_model *model;
     struct arena arena;
     struct plan plan;
+    struct tap tap; /* of the options */
     struct backend *backend;
     struct kv kv;
     int32_t

@@ -179,6 +179,11 @@ struct infer_engine_options {
     bool hidden;     /* infer_hidden works; not on a card yet */
     bool all_logits; /* room for logits of every prompt row (infer logits, perplexity) */
     bool nan_guard;  /* check every op's output */
+    /* x[k] is about to be multiplied with matrix of the n_matrix (experts, heads; else 1) that the tensor of this name in GGUF holds;
+     * called in a step, before that product, for every row, and nothing may be allocated then; and while an engine is made once for
+     * each tensor, x NULL. Not on a card. NULL: nobody looks, which costs nothing */
+    void (*tap)(void *tap_user, const char *name, int n_matrix, int matrix, const float *x, int k);
+    void *tap_user;
     void (*progress)(void *user, const char *what, double done, double total); /* loading; may be NULL */
     void *user;
 };
@@ -195,6 +200,7 @@ struct infer_engine_info {
     const char *device; /* "cpu" */
     const char *device_name;
     const char *isa; /* "avx512-vnni" */
+    bool hidden;     /* infer_hidden works */
     bool async;      /* steps run beside the host, which queues the next one before it waits for this one */
     int n_ctx, n_slot, n_batch, n_decode_rows, n_thread;
     int kv_tokens; /* positions that all sequences hold together, whole pages */

@@ -1,8 +1,9 @@
-"""Clients that others wrote against infer serve: scripts/try-clients starts it. usage: try-clients.py URL"""
+"""Clients that others wrote against infer serve: scripts/try-clients starts it. usage: try-clients.py URL RECITED, the latter without /v1, of a server that says a
+call of the tool weather"""
 import asyncio, json, sys, time
 import openai, pydantic
 
-url, failed = sys.argv[1], []
+url, recited, failed = sys.argv[1], sys.argv[2], []
 
 def check(name):
     def run(f):
@@ -127,6 +128,102 @@ def _():
     from langchain_openai import ChatOpenAI
     c = ChatOpenAI(model=model, base_url=url, api_key="none", max_tokens=20)
     assert c.invoke("Say hello").content and "".join(x.content for x in c.stream("Say hello"))
+
+@check("openai: embeddings")
+def _():
+    r = client.embeddings.create(model=model, input=["a cat", "a dog", "the sum of two numbers"])
+    assert len(r.data) == 3 and r.usage.total_tokens and abs(sum(x * x for x in r.data[0].embedding) - 1) < 1e-4, r
+    plain = client.embeddings.create(model=model, input="a cat", encoding_format="float", dimensions=16)
+    assert len(plain.data[0].embedding) == 16
+
+@check("openai: responses, streamed and whole")
+def _():
+    r = client.responses.create(model=model, input="Say hello.", max_output_tokens=400, temperature=0)
+    assert r.output_text
+    with client.responses.stream(model=model, input="Say hello.", max_output_tokens=400, temperature=0) as s:
+        for _ in s: pass
+        assert s.get_final_response().output_text == r.output_text
+
+@check("infill, as editors send it")
+def _():
+    import urllib.request, urllib.error
+    body = json.dumps({"input_prefix": "def f(x):\n    return ", "input_suffix": "\n", "n_predict": 8, "samplers": ["top_k", "top_p", "infill"]}).encode()
+    try: assert "content" in json.load(urllib.request.urlopen(url.removesuffix("/v1") + "/infill", body, 60))
+    except urllib.error.HTTPError as e: assert e.code == 400 and "no tokens for filling in" in json.load(e)["error"]["message"]
+
+# ---- loops: a call, its result, an answer; the model's part is recited ----
+
+parameters = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+reciting = openai.OpenAI(base_url=recited + "/v1", api_key="none", max_retries=0)
+
+@check("loop: openai, chat, streamed and whole")
+def _():
+    tool = {"type": "function", "function": {"name": "weather", "parameters": parameters, "strict": True}}
+    for stream in (False, True):
+        messages = list(ask)
+        for turn in range(2):
+            kw = dict(model="m", messages=messages, tools=[tool], reasoning_effort="low", extra_body={"thinking_budget_tokens": 50})
+            if stream:
+                with reciting.chat.completions.stream(**kw) as s:
+                    for _ in s: pass
+                    m = s.get_final_completion().choices[0].message
+            else: m = reciting.chat.completions.create(**kw).choices[0].message
+            assert m.content == "Let me look." and json.loads(m.tool_calls[0].function.arguments) == {"city": "Paris"}, m
+            messages += [m.model_dump(exclude_none=True, exclude={"parsed"}), {"role": "tool", "tool_call_id": m.tool_calls[0].id, "content": "sunny"}]
+
+@check("loop: openai, responses")
+def _():
+    tool = {"type": "function", "name": "weather", "parameters": parameters, "strict": True}
+    items = [{"role": "user", "content": "What is the weather?"}]
+    for turn in range(2):
+        r = reciting.responses.create(model="m", input=items, tools=[tool], reasoning={"effort": "low"})
+        calls = [i for i in r.output if i.type == "function_call"]
+        assert calls and json.loads(calls[0].arguments) == {"city": "Paris"}, r
+        items += [i.model_dump(exclude_none=True) for i in r.output] + [{"type": "function_call_output", "call_id": c.call_id, "output": "sunny"} for c in calls]
+
+@check("loop: anthropic, thinking with a budget, streamed and whole; errors")
+def _():
+    import anthropic
+    c = anthropic.Anthropic(base_url=recited, api_key="none", max_retries=0)
+    tool = {"name": "weather", "input_schema": parameters}
+    for stream in (False, True):
+        messages = [{"role": "user", "content": "What is the weather?"}]
+        for turn in range(2):
+            kw = dict(model="m", max_tokens=300, messages=messages, tools=[tool], thinking={"type": "enabled", "budget_tokens": 1024})
+            if stream:
+                with c.messages.stream(**kw) as s: m = s.get_final_message()
+            else: m = c.messages.create(**kw)
+            kinds = [b.type for b in m.content]
+            assert kinds[:3] == ["thinking", "text", "tool_use"], kinds
+            assert m.content[2].input == {"city": "Paris"}
+            messages += [{"role": "assistant", "content": m.content}, {"role": "user", "content": [{"type": "tool_result", "tool_use_id": b.id, "content": "sunny"} for b in m.content if b.type == "tool_use"]}]
+        assert c.messages.count_tokens(model="m", messages=messages, tools=[tool]).input_tokens > 20
+    try: c.messages.create(model="m", max_tokens=5, messages=[{"role": "user", "content": "x" * 40000}])
+    except anthropic.BadRequestError as e: assert "prompt is too long" in str(e), e
+    else: raise AssertionError("no error")
+
+@check("loop: ollama, and its embeddings")
+def _():
+    import ollama
+    c = ollama.Client(host=recited)
+    messages = [{"role": "user", "content": "What is the weather?"}]
+    for turn in range(2):
+        m = c.chat("m", messages, tools=[{"type": "function", "function": {"name": "weather", "parameters": parameters}}]).message
+        assert m.tool_calls[0].function.arguments == {"city": "Paris"}, m
+        messages += [m, {"role": "tool", "tool_name": "weather", "content": "sunny"}]
+    assert "".join(p.message.content or "" for p in c.chat("m", messages, stream=True))
+    assert len(ollama.Client(host=url.removesuffix("/v1")).embed(model, ["a", "b"]).embeddings) == 2
+
+@check("loop: langchain-openai, tools in two rounds")
+def _():
+    from langchain_core.messages import HumanMessage, ToolMessage
+    from langchain_openai import ChatOpenAI
+    c = ChatOpenAI(model="m", base_url=recited + "/v1", api_key="none").bind_tools([{"type": "function", "function": {"name": "weather", "parameters": parameters}}])
+    messages = [HumanMessage("What is the weather?")]
+    for turn in range(2):
+        m = c.invoke(messages)
+        assert m.tool_calls[0]["args"] == {"city": "Paris"}, m
+        messages += [m, ToolMessage("sunny", tool_call_id=m.tool_calls[0]["id"])]
 
 print("failed: " + ", ".join(failed) if failed else "all work")
 sys.exit(bool(failed))

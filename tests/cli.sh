@@ -41,10 +41,11 @@ run "unknown flag" 2 "$infer" run --tmep 1; out_empty; err_has "did you mean '--
 run "flag of another command" 2 "$infer" plan --temp 1; err_has "plan takes no --temp ('infer run' does)"; err_lines 1
 run "a longer flag" 2 "$infer" run --temperature 1; err_has "did you mean '--temp'"
 run "a file for a command" 2 "$infer" "$llama"; err_has "infer -m $llama"; err_lines 1
-run "quantize without a type" 2 "$infer" quantize "$llama" "$dir/q.gguf"; err_has "--type TYPE is missing"; err_has "|q8_0|"; err_has "|q4_k_m|"; err_lines 1
+run "quantize without a type" 2 "$infer" quantize "$llama" "$dir/q.gguf"; err_has "--type TYPE or --bpw X is missing"; err_lines 1
 run "quantize to an unknown type" 2 "$infer" quantize "$llama" "$dir/q.gguf" --type q9; err_has "'q9' is none of f32|f16"
 run "synth without a shape" 2 "$infer" synth --type q8_0 -o "$dir/s.gguf"; err_has "--shape NAME is missing"; err_has "llama-8b"; err_lines 1
 run "logits without tokens" 2 "$infer" logits -o "$dir/l.npy"; err_has "--tokens ID,.. is missing"; err_lines 1
+run "imatrix without a text" 2 "$infer" imatrix -o "$dir/i.gguf"; err_has "--file FILE is missing"; err_lines 1
 run "perplexity without a text" 2 "$infer" perplexity; err_has "--file FILE is missing"; err_lines 1
 run "template without a case" 2 "$infer" template; err_has "--input FILE is missing"; err_lines 1
 run "bench of nothing" 2 "$infer" bench -m "$llama" -p 0 -n 0,0; out_empty; err_has "nothing to measure"; err_lines 1
@@ -334,6 +335,18 @@ run "logits: id out of range" 2 "$infer" logits --tokens 1,999999 -o "$dir/x.npy
 run "logits: without tokenizer" 0 "$infer" logits -m "$tests/golden/forward/qwen3.gguf" --tokens 1,2 -o "$dir/q.npy"
 run "run: without tokenizer" 2 "$infer" -m "$tests/golden/forward/qwen3.gguf" -p x; err_lines 1
 head -c 1500 "$tests/data/text.txt" >"$dir/text"
+run "imatrix: too little text" 2 "$infer" imatrix -f "$dir/prompt" -o "$dir/i.gguf"; err_has "one chunk takes 512"
+[ ! -e "$dir/i.gguf" ] || fail "half a file is left"
+run "imatrix" 0 "$infer" imatrix -m "$llama" -f "$dir/text" -o "$dir/i.gguf"; err_has "14 matrices, 2 chunks of 512 tokens"
+run "quantize: importance, errors" 0 "$infer" quantize "$llama" "$dir/q.gguf" --type q4_0 --imatrix "$dir/i.gguf" --check -q; out_has "blk.1.ffn_down.weight"; out_has "all that changed"; err_empty
+run "quantize: a size" 0 "$infer" quantize "$llama" "$dir/q6.gguf" --bpw 6; err_has "bits a weight"; err_has "ffn_down.weight "
+run "quantize: a size and a type" 2 "$infer" quantize "$llama" "$dir/q7.gguf" --bpw 6 --type q8_0; err_lines 1
+run "quantize: nf4" 0 "$infer" quantize "$llama" "$dir/nf4.gguf" --type nf4 --quiet
+run "perplexity: a base" 0 "$infer" perplexity -m "$llama" -f "$dir/text" --ctx 512 --save-logits "$dir/base" -q
+run "perplexity: beside itself" 0 "$infer" perplexity -m "$llama" -f "$dir/text" --ctx 512 --kl "$dir/base" --json; out_has '"same_top":1,'
+run "perplexity: nf4 beside the base" 0 "$infer" perplexity -m "$dir/nf4.gguf" -f "$dir/text" --ctx 512 --kl "$dir/base"; out_has "KL divergence, mean"
+run "perplexity: no base in that" 2 "$infer" perplexity -m "$llama" -f "$dir/text" --kl "$dir/text"; err_has "--save-logits"
+run "quantize: no importance in that" 2 "$infer" quantize "$llama" "$dir/q.gguf" --type q4_0 --imatrix "$dir/q.gguf"; err_lines 1
 run "perplexity: too little text" 2 "$infer" perplexity -f "$dir/prompt"; err_lines 2; err_has "beyond the 256"
 run "perplexity" 0 "$infer" perplexity -f "$dir/text" --ctx 512 --json
 if run "bench" 0 "$infer" bench -p 8 -n 8 -d 0,16 -b 1,2 -r 2 --save "$dir/b.json"; then out_has "tg8x2@d16"; fi

@@ -79,7 +79,7 @@ exec 8>&-
 
 # ---- inputs that are not there
 for c in "run -m NONE -p x" "chat -m NONE" "bench -m NONE" "plan -m NONE" "logits -m NONE --tokens 1 -o OUT" \
-    "perplexity -m NONE -f TEXT" "perplexity -f NONE" "tokenize -m NONE" "template -m NONE --input CASE" \
+    "perplexity -m NONE -f TEXT" "perplexity -f NONE" "imatrix -f NONE -o OUT" "quantize MODEL OUT --type q8_0 --imatrix NONE" "tokenize -m NONE" "template -m NONE --input CASE" \
     "template --input NONE" "template --template NONE --input CASE" "inspect NONE" "inspect NONE --check" "doctor -m NONE" \
     "doctor -m NONE --json" "quantize NONE OUT --type q8_0" "convert NONE OUT --type q8_0" "run -f NONE" \
     "run -p x --grammar NONE" "run -p x --json-schema NONE" "run -p x --template NONE" \

@@ -1,77 +1,8 @@
 #!/usr/bin/env python3
 """infer serve as clients meet it: each route, streams against whole answers, errors, limits, hang-ups, signals. Standard library only.
 usage: serve.py INFER TESTS SERVE_FAKE"""
-import http.client, json, os, re, shutil, signal, socket, ssl, subprocess, sys, tempfile, threading, time
-
-infer, tests, fake = (os.path.realpath(a) for a in sys.argv[1:4])
-MODEL = tests + "/golden/chat/chat-llama.gguf"
-failed, count = 0, 0
-
-def check(name, ok, what=""):
-    global failed, count
-    count += 1
-    if not ok:
-        failed += 1
-        print(f"FAILED: {name}: {what}"[:900], flush=True)
-
-def same(name, a, b): check(name, a == b, f"{a!r} is not {b!r}")
-
-class Server:
-    def __init__(self, *args, program=(infer, "serve"), env={}):
-        e = {k: v for k, v in os.environ.items() if k not in ("INFER_API_KEY", "INFER_MODEL")}
-        self.err = tempfile.TemporaryFile("w+b")
-        self.p = subprocess.Popen([*program, "-m", MODEL, "--listen", "127.0.0.1:0", "--device", "cpu", "--threads", "2", *args], stderr=self.err,
-                                  stdin=subprocess.DEVNULL, env={**e, **env})
-        for _ in range(3000):
-            found = re.search(r"at https?://127\.0\.0\.1:(\d+)", self.log())
-            if found or self.p.poll() is not None: break
-            time.sleep(0.01)
-        self.port = int(found[1]) if found else 0
-        check("the server starts", found, self.log())
-
-    def log(self):
-        self.err.seek(0)
-        return self.err.read().decode()
-
-    def raw(self, data, timeout=20):
-        """what comes back until the connection closes"""
-        with socket.create_connection(("127.0.0.1", self.port), timeout) as s:
-            s.sendall(data)
-            out = b""
-            try:
-                while more := s.recv(65536): out += more
-            except (ConnectionResetError, TimeoutError): pass
-            return out
-
-    def ask(self, path, body=None, headers={}, method=None, text=False):
-        """status, headers, JSON"""
-        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        data = body if body is None or isinstance(body, (bytes, str)) else json.dumps(body)
-        c.request(method or ("GET" if body is None else "POST"), path, data, headers)
-        r = c.getresponse()
-        got = r.read().decode()
-        c.close()
-        return r.status, r.headers, got if text or not got else json.loads(got)
-
-    def events(self, path, body, **more):
-        """the data of a stream's events, without [DONE], which has to come last"""
-        status, headers, got = self.ask(path, {**body, "stream": True, **more}, text=True)
-        same(f"{path} streams", (status, headers["Content-Type"]), (200, "text/event-stream"))
-        blocks = [b for b in got.split("\n\n") if b and not b.startswith(":")]
-        check(f"{path}: data alone", all(b.startswith("data: ") for b in blocks), got)
-        same(f"{path}: the end", blocks[-1:], ["data: [DONE]"])
-        return [json.loads(b[6:]) for b in blocks[:-1]]
-
-    def stop(self, how=signal.SIGTERM, code=0):
-        self.p.send_signal(how)
-        try: same("exit code", self.p.wait(30), code)
-        except subprocess.TimeoutExpired:
-            check("the server ends", False, self.log())
-            self.p.kill()
-        return self.log()
-
-def user(text, **more): return {"messages": [{"role": "user", "content": text}], "temperature": 0, **more}
-CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+import http.client, json, os, re, shutil, signal, socket, ssl, subprocess, tempfile, threading, time
+from serve_client import *
 
 def added_up(events):
     """the choices of a chat stream as the whole answer has them"""
@@ -218,8 +149,6 @@ def keys():
         check("log", any(line["key"] == "anna" and line["route"] == CHAT and line["status"] == 200 and line["answer_tokens"] == 7 for line in lines), log)
         check("no text in the log", "hi there" not in log)
 
-def say(n, **more): return {"messages": [{"role": "user", "content": "x"}], "max_tokens": n, **more}
-
 class Stream:
     """a stream that is read bit by bit"""
     def __init__(self, s, body):
@@ -241,21 +170,6 @@ class Stream:
         return self.got
     def close(self): self.s.close()
 
-def gauge(s, name):
-    return float(re.search(rf"^{name}(?:{{.*}})? (\S+)$", s.ask("/metrics", text=True)[2], re.M)[1])
-
-def wait_for(s, name, value, seconds=5):
-    """seconds until a metric has a value; fails when it never has"""
-    begin = time.monotonic()
-    while gauge(s, name) != value:
-        if time.monotonic() - begin > seconds:
-            check(f"{name} becomes {value}", False, gauge(s, name))
-            break
-        time.sleep(0.01)
-    return time.monotonic() - begin
-
-def Fake(*args): return Server(*args, program=(fake,))
-
 def hang_ups():
     s = Fake("--step", "5", "--slots", "2", "--queue", "8")
     for how in ("stream", "whole", "queued"):
@@ -276,7 +190,8 @@ def hang_ups():
         for x in streams: x.close()
         wait_for(s, "vllm:num_requests_running", 0)
     same("it still answers", s.ask(CHAT, say(3))[0], 200)
-    same("hang-ups are counted", gauge(s, "infer_cancelled_total"), 9)
+    states = {x: gauge(s, f'infer_cancelled_total{{state="{x}"}}') for x in ("read", "queue", "prompt", "answer")}
+    same("hang-ups are counted", (states["queue"], sum(states.values()), states["answer"] >= 4), (3, 9, True))
     s.stop()
 
 def queue():
@@ -304,6 +219,15 @@ def deadlines():
     x.until(b'"content":"o"')
     status, _, e = s.ask(CHAT, say(2000))
     check("in the queue", (status, e.get("error", {}).get("code")) == (504, "timeout") or status == 200, e)
+    s.stop()
+
+def idle():
+    """where nothing can be computed the engine thread sleeps instead of asking over and over"""
+    s = Fake("--idle", "1000000", "--slots", "2", "--timeout", "0.5")
+    x = Stream(s, say(3))
+    check("a stream without a step ends in time", x.until(b'"type":"timeout_error"'), x.got[-300:])
+    steps = gauge(s, "llamacpp:n_decode_total")
+    check("few steps were asked for", 0 < steps < 1000, steps)
     s.stop()
 
 def signals():
@@ -377,6 +301,25 @@ def many():
     end = time.monotonic() + 5
     while descriptors() > before and time.monotonic() < end: time.sleep(0.02)
     check("no descriptor is left", descriptors() <= before, (before, descriptors()))
+    s.stop()
+
+def load():
+    """infer bench serve: figures against targets, and a program for gnuplot"""
+    s = Fake("--step", "2", "--slots", "4")
+    with tempfile.TemporaryDirectory() as folder:
+        def bench(targets, *more):
+            with open(folder + "/t", "w") as f: json.dump(targets, f)
+            p = subprocess.run([infer, "bench", "serve", "--url", f"http://127.0.0.1:{s.port}", "--streams", "2", "--requests", "4", "--tokens-in", "8", "--tokens-out",
+                                "5", "--temp", "0.5", "--targets", folder + "/t", *more], capture_output=True, text=True)
+            return p.returncode, p.stdout, p.stderr
+        code, out, _ = bench({"req_s": 0.1, "first_ms_p95": 60000}, "--plot", folder + "/p")
+        check("targets kept", code == 0 and out.count("reached") == 2, (code, out))
+        plot = open(folder + "/p").read()
+        check("a program for gnuplot", plot.count("\n") > 101 and f"set output '{folder}/p.png'" in plot and "2 streams" in plot, plot[-300:])
+        code, out, _ = bench({"tok_s": 1e9, "gap_ms_p99": 60000})
+        check("a target missed", code == 3 and "MISSED" in out and "reached" in out, (code, out))
+        code, _, err = bench({"speed": 3})
+        check("no such figure", code == 2 and "no figure 'speed'" in err, (code, err))
     s.stop()
 
 # ---- calls and reasoning, in three APIs ----
@@ -566,6 +509,5 @@ def apis():
 s = Server("--metrics")
 for part in (answers, completions, errors, framing, others, crowd): part(s)
 s.stop()
-for part in (keys, hang_ups, queue, deadlines, signals, slow, tls, many, apis): part()
-print(f"{count} checks, {failed} failed")
-sys.exit(failed > 0)
+for part in (keys, hang_ups, queue, deadlines, idle, signals, slow, tls, many, load, apis): part()
+done()

@@ -1,5 +1,5 @@
 /* infer serve with an engine that recites: protocol, queue and signals can be tested at any speed, without computing.
- * usage: serve_fake -m MODEL [--listen ADDRESS] [--step MS] [--say TEXT] [--slots N] [--lost STEP] [--queue N] [--timeout S] [--drain S] [--slow S] ..
+ * usage: serve_fake -m MODEL [--listen ADDRESS] [--step MS] [--say TEXT] [--slots N] [--lost STEP] [--idle STEPS] [--queue N] [--key-max N] [--api-key-file FILE] [--timeout S] [--drain S] [--slow S] ..
  * TEXT is said over and over until max_tokens, or ends the turn where that is not given; of a prompt a step reads 16 tokens. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,14 +10,14 @@
 #include "tools/serve/mill.h"
 #include "tools/serve/web.h"
 
-enum { SLOTS_MAX = 1024, SAY_MAX = 4096, PROMPT_STEP = 16 };
+enum { SLOTS_MAX = 1024, SAY_MAX = 4096, PROMPT_STEP = 16, EMBEDDING = 6 };
 
 struct fake {
     const struct infer_model *model;
     int32_t say[SAY_MAX];
     size_t n_say;
     double step_ms;
-    int slots, lost_at, n_step;
+    int slots, lost_at, n_step, idle; /* idle: so many steps have nothing to compute */
     struct fake_run *run[SLOTS_MAX];
 };
 struct fake_run {
@@ -42,6 +42,14 @@ static enum infer_status fake_start(struct mill *m, struct choice *c) {
     infer_bug("more choices than slots");
 }
 
+/* Numbers that say which prompt they are of: its length, and twos. */
+static enum infer_status recite_numbers(struct choice *c) {
+    TRY(mem_new(&c->made, EMBEDDING * sizeof *c->made, "an embedding"));
+    for (int i = 0; i < EMBEDDING; i++) c->made[i] = i ? 2 : (float)c->prompt->n;
+    c->n_made = EMBEDDING;
+    return INFER_OK;
+}
+
 static void go_on(struct fake *f, struct fake_run *r) {
     struct choice *c = r->choice;
     size_t n;
@@ -56,6 +64,10 @@ static void go_on(struct fake *f, struct fake_run *r) {
     } else if (r->prompt < c->prompt->n) {
         r->prompt += PROMPT_STEP;
         mill_prompt(c, r->prompt < c->prompt->n ? r->prompt : c->prompt->n, c->prompt->n);
+    } else if (c->job->ask.make) {
+        r->ended = true;
+        r->why = REQUEST_LIMIT;
+        r->status = recite_numbers(c);
     } else if (r->said == c->job->n_predict || (c->job->ask.n_predict < 0 && r->said == (int)f->n_say)) {
         r->ended = true;
         r->why = r->said == c->job->n_predict ? REQUEST_LIMIT : REQUEST_TURN;
@@ -70,6 +82,12 @@ static void go_on(struct fake *f, struct fake_run *r) {
 
 static bool fake_step(struct mill *m) {
     struct fake *f = m->state;
+    if (f->idle > 0) {
+        f->idle--;
+        for (int i = 0; i < f->slots; i++)
+            if (f->run[i] && f->run[i]->cancelled) go_on(f, f->run[i]);
+        return false;
+    }
     const struct timespec t = {(time_t)(f->step_ms / 1e3), (long)(1e6 * f->step_ms) % 1000000000};
     if (f->step_ms > 0) nanosleep(&t, NULL);
     f->n_step++;
@@ -92,6 +110,7 @@ static bool fake_ended(struct mill *m, struct choice *c, struct mill_end *end, e
                              .n_answer = r->said,
                              .n_decoded = r->said,
                              .stop = -1,
+                             .stop_id = -1,
                              .lost = r->status == INFER_E_DEVICE};
     *st = r->status ? err_set(r->status, "the script says so") : INFER_OK;
     return true;
@@ -131,7 +150,11 @@ int main(int argc, char **argv) {
         if (strcmp(name, "--step") == 0) f.step_ms = atof(value);
         if (strcmp(name, "--say") == 0) say = value;
         if (strcmp(name, "--slots") == 0) f.slots = atoi(value);
+        if (strcmp(name, "--idle") == 0) f.idle = atoi(value);
         if (strcmp(name, "--lost") == 0) f.lost_at = atoi(value);
+        if (strcmp(name, "--key-max") == 0) o.key_max = atoi(value);
+        if (strcmp(name, "--api-key-file") == 0) o.api_key_file = value;
+        if (strcmp(name, "--log-prompts") == 0) o.log_prompts = value;
         if (strcmp(name, "--queue") == 0) o.queue = atoi(value);
         if (strcmp(name, "--timeout") == 0) o.timeout = atof(value);
         if (strcmp(name, "--drain") == 0) o.drain = atof(value);
@@ -144,6 +167,7 @@ int main(int argc, char **argv) {
     char where[256];
     struct mill mill = {.n_slot = f.slots,
                         .n_ctx = ctx,
+                        .n_embd = EMBEDDING,
                         .state = &f,
                         .start = fake_start,
                         .step = fake_step,

@@ -212,6 +212,9 @@ static void weights_beside_plain_ones(void **state) {
         model->m->layer[1].down.member[0].factor = 0.22f;
         check_model("a factor", types[t]);
     }
+    open_synth("tiny", "nvfp4"); /* in the weights, which the fused programs take */
+    set_factors(model);
+    check_model("factors", "nvfp4");
     free(want);
     free(got);
 }

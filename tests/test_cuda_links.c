@@ -61,6 +61,16 @@ static void factors(struct op_list *l, int at, struct op *op) {
         if (o->kind == OP_MATMUL && o->matmul.w->n_member == 1)
             ((struct weight_group *)(uintptr_t)o->matmul.w)->member[0].factor = 0.375f;
 }
+/* The first layer alone, and what belongs to none. */
+static void first_layer(struct op_list *l, int at, struct op *op) {
+    int n = 0;
+    (void)at;
+    for (int i = 0; i < l->n_op; i++)
+        if (l->op[i].layer < 1) op[n++] = l->op[i];
+    l->op = op;
+    l->n_op = n;
+    list_lives(l);
+}
 /* The first layers without attention. */
 static void keep_feed_forward(struct op_list *l, int layers, struct op *op) {
     int n = 0;
@@ -200,7 +210,7 @@ static void count_blocks(const char *name, float alone, float without, int n) {
         if (!strcmp(name, plain[i])) n_more += n;
 }
 /* Blocks with norms behind attention and feed-forward part, whose layers' outputs are scaled, norms with a mean, matrices with a factor,
- * layers with a state: no link of them is a plain operation. */
+ * layers with a state, attention by a latent: no link of them is a plain operation. */
 static void post_norms_agree_with_ref(void **state) {
     static const struct {
         const char *shape, *type;
@@ -221,6 +231,12 @@ static void post_norms_agree_with_ref(void **state) {
                {"tiny-delta-128", "q8_0", 20, NULL, ""},
                {"tiny-delta-128", "f16", 1, NULL, ""},
                {"tiny-delta-128", "bf16", 20, NULL, ""},
+               {"tiny-latent-512", "q8_0", 1, first_layer, ", a layer"},
+               {"tiny-latent-512", "q4_k_m", 1, first_layer, ", a layer"},
+               {"tiny-latent-512", "q4_k_m", 3, first_layer, ", a layer"},
+               {"tiny-latent-512", "q8_0", 20, first_layer, ", a layer"},
+               {"tiny-latent-512", "f16", 1, first_layer, ", a layer"},
+               {"tiny-latent-512", "bf16", 3, first_layer, ", a layer"},
                {"tiny", "f16", 1, norms_with_a_mean, ", norms with a mean"},
                {"tiny", "q8_0", 1, norms_with_a_mean, ", norms with a mean"},
                {"tiny", "q4_k_m", 3, norms_with_a_mean, ", norms with a mean"},
@@ -351,15 +367,27 @@ static void experts_of_one_row_agree_with_ref(void **state) {
     static const struct {
         const char *shape, *type;
         bool fused;
-    } all[] = {{"tiny-moe", "q4_k", true},        {"tiny-moe", "q6_k", true},
-               {"tiny-moe", "q4_k_m", true},      {"tiny-moe", "q2_k", true},
-               {"tiny-moe", "q3_k", true},        {"tiny-moe", "q5_k", true},
-               {"tiny-moe", "iq4_xs", true},      {"tiny-moe", "f16", false},
-               {"tiny-moe-wide", "q4_k_m", true}, {"tiny-moe-wide", "q8_0", true},
-               {"tiny-moe-odd", "q8_0", true},    {"tiny-moe-odd", "q4_0", true},
-               {"tiny-moe-odd", "q4_1", true},    {"tiny-moe-odd", "q5_1", true},
-               {"tiny-moe-odd", "iq4_nl", true},  {"tiny-moe-odd", "mxfp4_moe", true},
-               {"tiny-oss", "mxfp4_moe", true},   {"tiny-oss", "q8_0", true}};
+    } all[] = {{"tiny-moe", "q4_k", true},
+               {"tiny-moe", "q6_k", true},
+               {"tiny-moe", "q4_k_m", true},
+               {"tiny-moe", "q2_k", true},
+               {"tiny-moe", "q3_k", true},
+               {"tiny-moe", "q5_k", true},
+               {"tiny-moe", "iq4_xs", true},
+               {"tiny-moe", "f16", false},
+               {"tiny-moe-wide", "q4_k_m", true},
+               {"tiny-moe-wide", "q8_0", true},
+               {"tiny-moe-odd", "q8_0", true},
+               {"tiny-moe-odd", "q4_0", true},
+               {"tiny-moe-odd", "q4_1", true},
+               {"tiny-moe-odd", "q5_1", true},
+               {"tiny-moe-odd", "iq4_nl", true},
+               {"tiny-moe-odd", "mxfp4_moe", true},
+               {"tiny-oss", "mxfp4_moe", true},
+               {"tiny-oss", "q8_0", true},
+               {"tiny-delta-moe", "q4_k", true},
+               {"tiny-delta-moe-128", "q8_0", true},
+               {"tiny-delta-moe-128", "q4_k_m", true}};
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         struct model *m = open_synth(all[i].shape, all[i].type);
@@ -464,7 +492,7 @@ int main(int argc, char **argv) {
     printf("skipped: %s\n", infer_error());
 #else
     (void)run_all, (void)run_open, (void)run_close, (void)open_synth, (void)relative;
-    (void)put_one_more, (void)keep_feed_forward, (void)norms_with_a_mean, (void)factors;
+    (void)put_one_more, (void)keep_feed_forward, (void)first_layer, (void)norms_with_a_mean, (void)factors;
     printf("skipped: built without CUDA\n");
 #endif
     return 77;

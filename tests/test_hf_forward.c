@@ -208,7 +208,7 @@ static void check_cuts(const struct golden *g, const struct infer_model *m, stru
     expect_bits(g, device, "a neighbour", p, whole, got);
     compute(e, g, p, 1, true, got);
     double err = max_error(got, whole, elements(g, p)) / g->sd;
-    if (!(err <= (exact ? 0 : tolerance)))
+    if (!(err <= (exact ? 0 : 2 * tolerance))) /* each of the two may be off by the tolerance */
         fail_msg("%s on %s: decode differs from prompt by %g of sd", g->name, device, err);
     if (strcmp(device, "cpu") == 0) {
         assert_ok(start(&alone, m, device, p->n, 1));
@@ -371,12 +371,13 @@ static void computes_what_transformers_does(const struct golden *g, bool old_key
     check_old_keys(g, old_keys, folder[N_PROMPT - 1]);
     const bool packed = strncmp(g->name, "packed-", 7) == 0; /* activations as codes of 8 bits */
     folder_make(&d);
-    if (!packed || strcmp(g->name, "packed-ct-nvfp4") == 0) /* of llama's, one with factors will do */
+    if (!packed || strcmp(g->name, "packed-ct-nvfp4") == 0 ||
+        strstr(g->name, "-order")) /* of llama's, one with factors will do */
         check_converted(g, folder_file(&d, file, "converted.gguf"), folder);
     folder_remove(&d);
-    const double tolerance = packed ? TOL_LOGITS_CODES : TOL_LOGITS_BF16;
-    check_device(g, m, "cpu", packed ? "codes" : "bf16", tolerance, NULL);
-    if (have_cuda) check_device(g, m, "cuda", packed ? "codes" : "bf16", tolerance, NULL);
+    const char *form = packed ? "codes" : "bf16";
+    if (have_cuda) check_device(g, m, "cuda", form, packed ? TOL_LOGITS_HALVES : TOL_LOGITS_BF16, NULL);
+    check_device(g, m, "cpu", form, packed ? TOL_LOGITS_CODES : TOL_LOGITS_BF16, NULL);
     check_host_experts(g, m);
     for (int i = 0; i < N_PROMPT; i++) free(folder[i]);
     infer_model_close(m);

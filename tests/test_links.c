@@ -67,7 +67,7 @@ static int make(const struct lists *o, const struct op_list *l, struct chip chip
 /* Links as text: a kind a letter, edges that are no rows as their form behind it. */
 static const char *text_of(const struct cuda_link *link, int n) {
     static const char kind[LINK_KIND_COUNT] = {'.', 'E', 'M', 'G', 'R', 'A', 'H',
-                                               'P', 'X', 'Q', 'S', 'D', 'W'};
+                                               'P', 'X', 'Q', 'S', 'D', 'W', 'L'};
     static const char form[FORM_COUNT] = {0, 'h', 'c', 'b', 'i', 'j', 't', 'p'};
     static char text[4096];
     char *p = text;
@@ -113,6 +113,14 @@ static void a_llama_is_five_links_a_layer(void **state) {
         /* embed; q k v, attention, output, experts, twice; head */
         {"tiny-moe", "q4_k", {90, true, false}, "EiM-Ai-RXiM-Ai-RXiH", NULL},
         {"tiny-moe", "f16", {90, false, false}, "EhM-Ah-RXhM-Ah-RXhH", NULL},
+        /* embed; queries and keys, queries again, attention by a latent, output; dense, then with experts */
+        {"tiny-latent-512", "q4_k", {90, true, false}, "EiMMLiRiGj-RiMMLiRXiMMLiRXiH", NULL},
+        {"tiny-latent-512",
+         "q4_k",
+         {90, false, false},
+         "EcMMLcRcGc-RcMMLcRXcMMLcRXcH",
+         ".MM.......RGcRMM.......R...QGcMSMM.......R...QGcMS.M."},
+        {"tiny-latent", "q4_k", {90, false, false}, "EcMM.......RcGc-RcMM.......RXcMM.......RXcH", NULL},
         /* two matrices behind one norm, delta rule, output, gate and up, down, three times; a layer with attention, whose result has a gate */
         {"tiny-delta-128",
          "q8_0",
@@ -127,7 +135,7 @@ static void a_llama_is_five_links_a_layer(void **state) {
         {"tiny-delta-moe-128",
          "q8_0",
          {90, true, false},
-         "EiMMDi-R.XGjMWiMMDi-R.XGjMWiMMDi-R.XGjMWiMM-A.R.XGjMWiH",
+         "EiMMDi-RXiMMDi-RXiMMDi-RXiMM-A.RXiH",
          ".MMDcR...QGcMMSMMDcR...QGcMMSMMDcR...QGcMMSMMA.R...QGcMMS.M."},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
@@ -296,6 +304,44 @@ static void blocks_of_other_models_are_links(void **state) {
     }
 }
 
+/* Floats of eight bits are codes where codes become halves, and rows where they are multiplied by codes. */
+static void eights_are_no_int8(void **state) {
+    struct lists o;
+    struct cuda_link link[MOST];
+    (void)state;
+    open_lists(&o, "tiny", "q8_0");
+    for (int g = 0; g < o.sizes.n_group; g++) o.sizes.group[g].region[0].layout = LAYOUT_F8;
+    const struct op_list *l = &o.own[ROW_DECODE];
+    assert_string_equal(text_of(link, make(&o, l, h100, link)), "EcM-Ac-RcGc-RcM-Ac-RcGc-RcH");
+    assert_null(strchr(text_of(link, make(&o, l, (struct chip){90, true, false}, link)), 'M'));
+    close_lists(&o);
+}
+
+/* Factors of NVFP4 matrices lie in their weights, gate and up in turns although theirs differ; others are no links. */
+static void factors_are_folded(void **state) {
+    static const char *const types[] = {"nvfp4", "q8_0"};
+    (void)state;
+    for (int t = 0; t < 2; t++) {
+        struct lists o;
+        struct cuda_link link[MOST];
+        open_lists(&o, "tiny", types[t]);
+        struct model *m = o.model;
+        cuda_plan_free(&o.sizes);
+        for (int g = 0; g < m->n_group; g++)
+            for (int k = 0; k < m->group[g]->n_member; k++)
+                ((struct weight_group *)m->group[g])->member[k].factor = 0.01f + 0.1f * (float)k;
+        assert_ok(cuda_plan_make(&o.sizes, &o.plan.part[0].config));
+        const struct cuda_group *up = &o.sizes.group[m->layer[0].gate_up.id];
+        assert_int_equal(up->paired, t == 0);
+        assert_int_equal(up->scaled, t == 1);
+        assert_true(up->member[1].factor == (t ? 0.11f : 1));
+        assert_true(up->member[1].folded == (t ? 0 : 0.11f));
+        const char *text = text_of(link, make(&o, &o.own[ROW_DECODE], h100, link));
+        if ((strstr(text, "M-Ac-RcGc-R") == NULL) != t) fail_msg("%s: %s", types[t], text);
+        close_lists(&o);
+    }
+}
+
 /* Attention of a link: the first row that the chip, the options and the heads fit. */
 static void attention_has_a_route(void **state) {
     static const struct {
@@ -324,6 +370,8 @@ int main(void) {
         cmocka_unit_test(parts_of_experts_are_a_link),
         cmocka_unit_test(int8_codes_are_no_rows),
         cmocka_unit_test(blocks_of_other_models_are_links),
+        cmocka_unit_test(eights_are_no_int8),
+        cmocka_unit_test(factors_are_folded),
         cmocka_unit_test(attention_has_a_route),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -39,6 +39,7 @@ enum {
     SKIP
 };
 static float array[ARRAYS][ARRAY];
+static int32_t order[W];
 static float fill[BUFS][T * WIDTH]; /* of the buffers before the operation */
 static float kv_fill[2][PAGE], state_fill[(K - 1) * W];
 static struct weight filler[BUFS], table;
@@ -68,6 +69,7 @@ static struct weight matrix(float *data, int n) {
 
 static void set_up(void) {
     for (int i = 0; i < ARRAYS; i++) randomise(array[i], ARRAY);
+    for (int i = 0; i < W; i++) order[i] = W - 1 - i;
     for (int i = 0; i < BUFS; i++) {
         randomise(fill[i], T * WIDTH);
         filler[i] = matrix(fill[i], T);
@@ -100,7 +102,7 @@ static void set_up(void) {
 /* Buffers 0 and 1 have the rows of the step, 2 those of the outputs. */
 static struct view view(int buf, int part) { return (struct view){buf, part * W, W}; }
 
-enum { SAMPLES = 34 };
+enum { SAMPLES = 35 };
 static void samples(struct op *out) {
     struct view x = view(0, 1), y = view(0, 2), z = view(1, 1), picked = view(2, 1), none = {-1, 0, 0};
     struct view choice = view(1, 2), half = view_columns(z, 0, W / 2), gate = view_columns(view(1, 0), 3, 1);
@@ -132,6 +134,7 @@ static void samples(struct op *out) {
         {OP_ADD, 0, "add", .add = {x, y, z}},
         {OP_ADD, 0, "add in place", .add = {x, z, x}},
         {OP_ROWS, 0, "rows", .rows = {x, picked}},
+        {OP_COLUMNS, 0, "columns", .columns = {x, z, order}},
         {OP_SELECT, 0, "select", .select = {picked, W}},
         {OP_CONV, 0, "conv", .conv = {x, z, 0, K, array[CONV_W], array[CONV_BIAS], true}},
         {OP_CONV, 0, "conv without bias", .conv = {x, z, 0, K, array[CONV_W], NULL, false}},
@@ -366,6 +369,7 @@ static void constants_are_whole(void **state) {
             int n = s[i].kind == OP_NORM        ? op_norm_weights(&s[i].norm)
                     : s[i].kind == OP_ROPE      ? W / 2
                     : s[i].kind == OP_POSITION  ? ARRAY
+                    : s[i].kind == OP_COLUMNS   ? W
                     : s[i].kind == OP_ROUTE     ? W
                     : s[i].kind == OP_CONV      ? (k ? W : W * K)
                     : op_uses(&s[i]).state == 0 ? 2

@@ -260,6 +260,27 @@ static void draws(void **state) {
         if (!absent(i)) draw_cases(&backend_cpu, isas[i], 20);
 }
 
+/* columns of a step's rows and of those that want an output, in another order: nothing is rounded. */
+static void columns(void **state) {
+    (void)state;
+    for (int n = 1; n < 700; n = 3 * n + 1) {
+        int32_t *from = malloc((size_t)n * sizeof *from);
+        for (int i = 0; i < n; i++) from[i] = i;
+        for (int i = n - 1; i > 0; i--) {
+            const int j = (i * 7919 + 13) % (i + 1), f = from[i];
+            from[i] = from[j], from[j] = f;
+        }
+        struct bench b = {0};
+        struct view x = input(&b, n, 0), y = output(&b, n);
+        push(&b, (struct op){.kind = OP_COLUMNS, .columns = {x, y, from}});
+        char name[64];
+        snprintf(name, sizeof name, "columns %d", n);
+        check(&b, name, (const double[2]){0, 0});
+        bench_free(&b);
+        free(from);
+    }
+}
+
 /* rows and select: lowest id on ties, odd vocabulary sizes. */
 static void selects(void **state) {
     (void)state;
@@ -417,6 +438,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(attention),
         cmocka_unit_test(heads),
         cmocka_unit_test(convolutions),
+        cmocka_unit_test(columns),
         cmocka_unit_test(selects),
         cmocka_unit_test(draws),
         cmocka_unit_test(threads_rest),

@@ -3,6 +3,7 @@
 #include "test.h"
 #include "files/tensorfile.h"
 #include "folder.h"
+#include "seam/tap.h"
 
 /* Damages that leave the header's length: another name, the two sizes of a shape in turns, another type, all bytes ff. */
 enum damage { RENAMED, TURNED, RETYPED, FILLED };
@@ -19,6 +20,8 @@ static const struct {
     {"gptq", "scales", RETYPED, "is I16, not floats"},
     {"gptq", "g_idx", FILLED, "is in group -1 of 2"},
     {"gptq", "scales", FILLED, "holds"},
+    {"gptq-order-shared", "g_idx", FILLED, "is in group -1 of 2"},
+    {"ct-w4-order", "weight_g_idx", FILLED, "is in group -1 of 2"},
     {"gptq-8", "qzeros", TURNED, "which is not [2][16]"},
     {"awq", "qzeros", RENAMED, "q_proj.qzeros is missing"},
     {"awq", "scales", TURNED, "which is not of groups"},
@@ -136,27 +139,45 @@ static void contradictions(void **state) {
     free(data), free(config);
 }
 
+/* Bytes of the orders of columns that matrices of the file have, of which there are so many. */
+static size_t orders_bytes(const struct tensorfile *f, int many) {
+    size_t bytes = 0;
+    for (size_t t = 0; t < f->n_tensor; t++) {
+        const struct tensor *w = &f->tensor[t];
+        size_t before = 0;
+        while (before < t && f->tensor[before].columns != w->columns) before++;
+        if (!w->columns || before < t) continue;
+        bytes += (size_t)w->shape[3] * sizeof *w->columns;
+        many--;
+    }
+    assert_int_equal(many, 0);
+    return bytes;
+}
+
 /* The types that hold each method's numbers: none larger than it must be, and all of them counted. */
 static void types_of_matrices(void **state) {
     (void)state;
     static const struct {
         const char *folder;
         enum quant_type type, down; /* down: of ffn_down or attn_output, whose rows are others */
-    } want[] = {{"gptq", QUANT_Z4, QUANT_Z4},
-                {"gptq-sym", QUANT_Q4_0, QUANT_Q4_0},
-                {"gptq-order", QUANT_F32, QUANT_F32},
-                {"gptq-8", QUANT_Q8_0, QUANT_Q8_0},
-                {"awq", QUANT_Z4, QUANT_Z4},
-                {"ct-w4", QUANT_Z4, QUANT_Z4},
-                {"ct-w8", QUANT_Q8_0, QUANT_Q8_0},
-                {"ct-int8", QUANT_I8_128, QUANT_F32},
-                {"ct-fp8", QUANT_F8_128, QUANT_F32},
-                {"fp8-blocks", QUANT_F8_128, QUANT_F32},
-                {"ct-nvfp4", QUANT_NVFP4, QUANT_NVFP4},
-                {"modelopt-nvfp4", QUANT_NVFP4, QUANT_NVFP4},
-                {"bnb-nf4", QUANT_NF4, QUANT_NF4},
-                {"bnb-fp4", QUANT_FP4, QUANT_FP4},
-                {"bnb-int8", QUANT_I8_128, QUANT_F32}};
+        int orders;                 /* of columns, all told */
+    } want[] = {{"gptq", QUANT_Z4, QUANT_Z4, 0},
+                {"gptq-sym", QUANT_Q4_0, QUANT_Q4_0, 0},
+                {"gptq-order", QUANT_Z4, QUANT_Z4, 7},
+                {"gptq-order-shared", QUANT_Q8_0, QUANT_Q8_0, 5},
+                {"ct-w4-order", QUANT_Z4, QUANT_Z4, 5},
+                {"gptq-8", QUANT_Q8_0, QUANT_Q8_0, 0},
+                {"awq", QUANT_Z4, QUANT_Z4, 0},
+                {"ct-w4", QUANT_Z4, QUANT_Z4, 0},
+                {"ct-w8", QUANT_Q8_0, QUANT_Q8_0, 0},
+                {"ct-int8", QUANT_I8_128, QUANT_F32, 0},
+                {"ct-fp8", QUANT_F8_128, QUANT_F32, 0},
+                {"fp8-blocks", QUANT_F8_128, QUANT_F32, 0},
+                {"ct-nvfp4", QUANT_NVFP4, QUANT_NVFP4, 0},
+                {"modelopt-nvfp4", QUANT_NVFP4, QUANT_NVFP4, 0},
+                {"bnb-nf4", QUANT_NF4, QUANT_NF4, 0},
+                {"bnb-fp4", QUANT_FP4, QUANT_FP4, 0},
+                {"bnb-int8", QUANT_I8_128, QUANT_F32, 0}};
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
         char path[512], name[128];
         struct tensorfile *f;
@@ -171,9 +192,34 @@ static void types_of_matrices(void **state) {
         size_t made = 0;
         for (size_t t = 0; t < f->n_tensor; t++)
             if (strstr(f->tensor[t].name, "blk.") && f->tensor[t].n_dim == 2) made += f->tensor[t].bytes;
+        made += orders_bytes(f, want[i].orders);
         assert_int_equal(f->made_bytes, made);
         tensorfile_close(f);
     }
+}
+
+/* What looks at inputs sees columns as the file counts them. */
+struct seen {
+    const float *x;
+    float row[4];
+};
+static const float *read_x(void *from, struct view v, int t) {
+    return (const float *)((struct seen *)from)->x + v.col + t;
+}
+static void see(void *user, const char *name, int n, int e, const float *x, int k) {
+    assert_true(strcmp(name, "w") == 0 && n == 1 && e == 0 && k == 4);
+    memcpy(((struct seen *)user)->row, x, sizeof(float[4]));
+}
+static void taps_see_columns_of_the_file(void **state) {
+    (void)state;
+    static const int32_t columns[4] = {2, 0, 3, 1};
+    const float in_file[4] = {10, 11, 12, 13}, x[4] = {12, 10, 13, 11};
+    struct weight_group g = {.n_member = 1, .n = 1, .k = 4};
+    g.member[0] = (struct weight){.name = "w", .n = 1, .k = 4, .n_stack = 1, .columns = columns};
+    struct seen seen = {.x = x};
+    const struct op op = {.kind = OP_MATMUL, .matmul = {{0, 0, 4}, {1, 0, 1}, &g, false}};
+    tap_op(&(struct tap){.row = see, .user = &seen}, &op, 1, read_x, &seen);
+    assert_memory_equal(seen.row, in_file, sizeof in_file);
 }
 
 int main(void) {
@@ -181,6 +227,7 @@ int main(void) {
         cmocka_unit_test(damaged_side_tensors),
         cmocka_unit_test(contradictions),
         cmocka_unit_test(types_of_matrices),
+        cmocka_unit_test(taps_see_columns_of_the_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

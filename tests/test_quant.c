@@ -129,6 +129,64 @@ static void dots_agree_with_double(void **state) {
     }
 }
 
+/* What kernels multiply is what decoding gives, to the nearest code of 8 bits. */
+static void codes_are_the_values(void **state) {
+    (void)state;
+    static float x[N], y[N], d[N / 16];
+    static int8_t code[N];
+    int with_codes = 0;
+    seed = 7;
+    for (int i = 0; i < N; i++) x[i] = (float)(0.02 * normal());
+    for (int t = 0; t < QUANT_COUNT; t++) {
+        const struct quant_info *q = quant_info((enum quant_type)t);
+        if (!q->codes) continue;
+        with_codes++;
+        void *blocks = mem_alloc(quant_row_bytes(q, N));
+        q->encode(blocks, x, N, NULL);
+        q->decode(y, blocks, N);
+        q->codes(code, d, blocks, N);
+        mem_free(blocks);
+        for (int i = 0; i < N; i++)
+            if (!(fabsf(d[i / 16] * code[i] - y[i]) <= 0.505f * fabsf(d[i / 16])))
+                fail_msg("%s: element %d is %g, its code %d times %g", q->name, i, (double)y[i], code[i],
+                         (double)d[i / 16]);
+    }
+    assert_true(with_codes > 0);
+}
+
+/* Codes of random blocks are of the set that copies of them keep; of range: less the least of each 32. */
+static void codes_are_of_their_set(void **state) {
+    (void)state;
+    static int8_t code[N];
+    static float d[N / 16];
+    seed = 8;
+    for (int t = 0; t < QUANT_COUNT; t++) {
+        const struct quant_info *q = quant_info((enum quant_type)t);
+        const struct quant_code_set *set = quant_code_set((enum quant_type)t);
+        assert_int_equal(set != NULL, q->codes != NULL);
+        if (!set) continue;
+        const size_t n = quant_row_bytes(q, N);
+        uint8_t *blocks = mem_alloc(n);
+        for (size_t i = 0; i < n; i++) blocks[i] = (uint8_t)(normal() * 1000);
+        if (t == QUANT_Z4) /* zero points are at most 16 */
+            for (size_t i = 0; i < n; i += q->bytes) blocks[i + 2] %= 17;
+        q->codes(code, d, blocks, N);
+        for (int i = 0; i < N; i++) {
+            bool there = set->form == QUANT_CODES_ALL;
+            int least = 127;
+            for (int j = i / 32 * 32; j < i / 32 * 32 + 32; j++) least = code[j] < least ? code[j] : least;
+            for (int l = 0; l < 16 && set->form == QUANT_CODES_LEVELS; l++) there |= set->level[l] == code[i];
+            if (set->form == QUANT_CODES_RANGE) there = least >= -16 && least <= 15 && code[i] - least < 16;
+            if (!there) fail_msg("%s: code %d of element %d is not of its set", q->name, code[i], i);
+            if (memcmp(&d[i / 16], &d[i / set->group * set->group / 16], sizeof *d))
+                fail_msg("%s: element %d has a scale of its own", q->name, i);
+            const bool half = set->form == QUANT_CODES_RANGE && (quant_f32_to_bits(d[i / 16]) & 31);
+            if (half) fail_msg("%s: the scale of element %d has more bits than a half", q->name, i);
+        }
+        mem_free(blocks);
+    }
+}
+
 /* Importance moves the error to where it does not count. */
 static void importance_is_heeded(void **state) {
     (void)state;
@@ -277,6 +335,8 @@ int main(void) {
         cmocka_unit_test(golden_blocks_decode),
         cmocka_unit_test(round_trip_error_is_small),
         cmocka_unit_test(dots_agree_with_double),
+        cmocka_unit_test(codes_are_the_values),
+        cmocka_unit_test(codes_are_of_their_set),
         cmocka_unit_test(importance_is_heeded),
         cmocka_unit_test(extreme_inputs),
         cmocka_unit_test(any_bits_do_no_harm),

@@ -109,6 +109,35 @@ static void mixes_are_llama_cpps(void **state) {
     model.tied = true;
     assert_int_equal(mix_type(mix_find("q4_0", false), &model, "token_embd.weight", 4096, &wanted),
                      QUANT_Q6_K);
+    /* below 4 bits, and with importance: what llama.cpp's quantiser writes (bench/mixes.py compares) */
+    model = (struct mix_model){.n_layer = 16, .n_gqa = 4, .importance = true};
+    static const struct {
+        const char *mix, *name;
+        enum quant_type type;
+    } want[] = {{"iq2_xs", "output.weight", QUANT_Q5_K},
+                {"iq2_xs", "token_embd.weight", QUANT_Q2_K},
+                {"iq2_xs", "blk.9.attn_v.weight", QUANT_Q4_K},
+                {"iq2_xs", "blk.1.ffn_down.weight", QUANT_Q2_K},
+                {"iq2_xs", "blk.2.ffn_down.weight", QUANT_IQ2_XS},
+                {"iq1_s", "blk.2.attn_output.weight", QUANT_IQ2_XXS},
+                {"iq2_s", "blk.2.attn_q.weight", QUANT_IQ2_XS},
+                {"iq2_m", "blk.2.attn_output.weight", QUANT_IQ3_S},
+                {"iq3_xxs", "blk.2.attn_k.weight", QUANT_IQ2_S},
+                {"iq3_xxs", "blk.0.ffn_down.weight", QUANT_IQ3_XXS},
+                {"iq3_s", "blk.2.attn_v.weight", QUANT_Q4_K},
+                {"tq1_0", "token_embd.weight", QUANT_Q4_K},
+                {"q4_0", "blk.1.ffn_down.weight", QUANT_Q4_1},
+                {"q4_0", "blk.2.ffn_down.weight", QUANT_Q4_0},
+                {"iq4_xs", "blk.0.ffn_down.weight", QUANT_IQ4_XS}};
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++)
+        if (mix_type(mix_find(want[i].mix, false), &model, want[i].name, 4096, &wanted) != want[i].type)
+            fail_msg("%s: %s is %s", want[i].mix, want[i].name, quant_info(wanted)->name);
+    model = (struct mix_model){.n_layer = 32, .n_gqa = 4, .n_value = 8, .i_value = 0}; /* a hybrid's first */
+    assert_int_equal(mix_type(mix_find("q4_k_m", false), &model, "blk.13.attn_v.weight", 4096, &wanted),
+                     QUANT_Q6_K);
+    model.i_value = 1;
+    assert_int_equal(mix_type(mix_find("q4_k_m", false), &model, "blk.31.attn_v.weight", 4096, &wanted),
+                     QUANT_Q4_K);
     assert_null(mix_find("q9_k", false));
     assert_false(mix_is_matrix("blk.0.attn_q_norm.weight", 2));
     assert_false(mix_is_matrix("blk.0.ffn_gate_inp.weight", 2));

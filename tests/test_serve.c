@@ -4,11 +4,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/mem.h"
+#include "files/json.h"
 #include "tools/serve/answer_log.h"
 #include "tools/serve/fields.h"
 #include "tools/serve/guard.h"
 #include "tools/serve/mill.h"
+#include "tools/serve/queue.h"
 #include "tools/serve/routes.h"
+#include "tools/serve/tool_parser.h"
 
 /* ---- JSON that is written ---- */
 
@@ -121,7 +124,10 @@ static void test_keys(void **state) {
         const char *text;
         mode_t mode;
         bool good;
-    } files[] = {{"# comment\n\nanna:12345678\r\nbert:abcdefgh:x", 0600, true},
+    } files[] = {{"# "
+                  "comment\n\nanna:12345678\r\nbert:abcdefgh:x\ncarl:classes1:flex:12\ndora:classes2:"
+                  "priority\nemil:classes3:7",
+                  0600, true},
                  {"anna:12345678\n", 0644, false},
                  {"anna:1234567\n", 0600, false},
                  {"12345678\n", 0600, false},
@@ -146,6 +152,14 @@ static void test_keys(void **state) {
             memset(long_one, '1', sizeof long_one);
             assert_int_equal(keys_find(k, long_one, sizeof long_one), -1);
             assert_string_equal(keys_name(k, 1), "bert");
+            assert_int_equal(keys_find(k, "classes1", 8), 2);
+            assert_int_equal(keys_class(k, 2), CLASS_FLEX);
+            assert_int_equal(keys_max(k, 2, 5), 12);
+            assert_int_equal(keys_class(k, 3), CLASS_PRIORITY);
+            assert_int_equal(keys_max(k, 3, 5), 5);
+            assert_int_equal(keys_find(k, "classes3:7", 10), 4); /* no class: all of it is the key */
+            assert_int_equal(keys_class(k, 4), CLASS_DEFAULT);
+            assert_int_equal(keys_class(k, -1), CLASS_PRIORITY);
             /* and at the guard */
             struct server s = server_with(k);
             const char *const bearer[] = {"Authorization", "bearer  12345678", NULL}, *const none[] = {NULL};
@@ -225,6 +239,82 @@ static void test_fields(void **state) {
     }
 }
 
+/* strict with tool_choice auto: a grammar that waits for the mark of a call. */
+static void test_strict(void **state) {
+    (void)state;
+#define TOOL(more)                                                                                           \
+    "{" USER                                                                                                 \
+    ",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"strict\":true,\"parameters\":" more   \
+    "}}]"
+    static const char *const bodies[] = {
+        TOOL("{\"type\":\"object\",\"properties\":{\"a\":{\"enum\":[\"x\",\"y\"]}},\"required\":[\"a\"],"
+             "\"additionalProperties\":false}") "}",
+        TOOL("{\"type\":\"strange\"}") "}", TOOL("{}") ",\"response_format\":{\"type\":\"json_object\"}}",
+        TOOL("{}") ",\"tool_choice\":\"none\"}"};
+    const int n_ctx = server.n_ctx;
+    server.n_ctx = 4096;
+    for (int i = 0; i < 4; i++) {
+        struct job *j = job_of(&openai_chat, bodies[i]);
+        enum infer_status st = prepare_job(j);
+        if ((st != INFER_OK) != (i == 1)) fail_msg("%d: %s", i, j->refusal.message);
+        assert_int_equal(j->wakes, i == 0);
+        if (i == 1) assert_string_equal(j->refusal.param, "tools[0].function.parameters");
+        if (i == 2) assert_non_null(strstr(j->warnings.p, "strict is not held to"));
+        if (i == 0) {
+            struct tool_parser *p = j->choice[0].parser;
+            struct matcher *m;
+            static const char *const pieces[] = {"Let", " me", " see <tool", "_call>", "\n"};
+            const char *had = NULL;
+            for (int k = 0; k < 4; k++) {
+                assert_null(had);
+                assert_ok(tool_push(p, -1, pieces[k], strlen(pieces[k])));
+                had = tool_opened(p);
+            }
+            assert_string_equal(had, "<tool_call>");
+            assert_ok(tool_push(p, -1, pieces[4], 1));
+            assert_string_equal(tool_opened(p), "<tool_call>\n");
+            assert_ok(matcher_open(&m, j->grammar, NULL));
+            assert_true(matcher_accept_bytes(m, "<tool_call>\n", 12));
+            assert_false(matcher_accept_bytes(m, "{\"name\": \"g\"", 12));
+            assert_true(matcher_accept_bytes(m, "{\"name\": \"f\", \"arguments\": {\"a\":", 32));
+            assert_false(matcher_accept_bytes(m, "\"z\"", 3));
+            matcher_close(m);
+            const char name[] = "{\"name\": \"f\"";
+            assert_ok(tool_push(p, -1, name, sizeof name - 1));
+            assert_null(tool_opened(p)); /* it has its name */
+        }
+        job_unref(j);
+    }
+    server.n_ctx = n_ctx;
+}
+
+/* What comes first: classes, then who was served least, then first come; 30 s of waiting are a class. */
+static void test_queue(void **state) {
+    struct queue q = {0};
+    struct job a = {.key = 0, .arrived = 100}, b = {.key = 1, .arrived = 100},
+               c = {.key = 1, .arrived = 100, .class = CLASS_PRIORITY};
+    (void)state;
+    assert_ok(queue_open(&q, 2));
+    queue_came(&q, &a);
+    queue_began(&q, &a, 500);
+    queue_left(&q, &a, 100);
+    queue_came(&q, &a);
+    queue_came(&q, &b); /* not before: what it did not ask for is not saved up */
+    assert_false(queue_before(&q, &b, &a, 101));
+    assert_false(queue_before(&q, &a, &b, 101));
+    queue_began(&q, &a, 1);
+    assert_true(queue_before(&q, &b, &a, 101));
+    assert_true(queue_before(&q, &c, &b, 101));
+    assert_false(queue_before(&q, &b, &c, 101));
+    a.arrived = 40; /* for a minute */
+    assert_true(queue_before(&q, &a, &c, 101));
+    assert_false(queue_plain(&q));
+    assert_true(queue_full(&q, &b, 1));
+    assert_false(queue_full(&q, &b, 2));
+    assert_false(queue_full(&q, &b, 0));
+    queue_close(&q);
+}
+
 /* Events as a line: "0r(think)0t(text)0e(2)d" */
 static void tell(struct job *j, const struct event *e, void *user) {
     (void)j;
@@ -284,6 +374,7 @@ static int open_server(void **state) {
     struct infer_model *m;
     char path[512];
     (void)state;
+    json_use_mem();
     test_path(path, sizeof path, "golden/chat/chat-llama.gguf");
     assert_ok(infer_model_open(&m, path, NULL));
     assert_ok(server_take_model(&server, m, &mill, path));
@@ -293,13 +384,15 @@ static int open_server(void **state) {
 static int close_server(void **state) {
     (void)state;
     grammar_vocab_close(server.vocab);
+    grammars_close(server.grammars);
     infer_model_close((struct infer_model *)server.model);
     return 0;
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_json), cmocka_unit_test(test_guard),
-                                       cmocka_unit_test(test_keys), cmocka_unit_test(test_fields),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_json),   cmocka_unit_test(test_guard),
+                                       cmocka_unit_test(test_keys),   cmocka_unit_test(test_fields),
+                                       cmocka_unit_test(test_strict), cmocka_unit_test(test_queue),
                                        cmocka_unit_test(test_log)};
     return cmocka_run_group_tests(tests, open_server, close_server);
 }

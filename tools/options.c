@@ -32,7 +32,7 @@ const int n_option = N_OPTION;
 
 static const struct option_heading headings[] = {
     {G_RUN | G_FILE | G_INSPECT | G_TOKENIZE | G_TEMPLATE | G_SYNTH | G_QUANT | G_CONVERT | G_BENCH | G_PLAN |
-         G_LOGITS | G_PPL | G_MONITOR | G_OUT | G_HELP | G_DOCTOR | G_SERVE | G_LOADTEST,
+         G_LOGITS | G_PPL | G_MONITOR | G_OUT | G_HELP | G_DOCTOR | G_SERVE | G_LOADTEST | G_IMATRIX | G_BPW,
      "Options"},
     {G_MODEL | G_LOAD, "Model"},
     {G_SAMPLE, "Choice of tokens"},

@@ -38,6 +38,8 @@ enum option_group {
     G_DOCTOR = 1 << 23,
     G_SERVE = 1 << 24,
     G_LOADTEST = 1 << 25, /* bench serve */
+    G_IMATRIX = 1 << 26,
+    G_BPW = 1 << 27,
 };
 
 enum option_type {

@@ -69,6 +69,8 @@ struct infer_engine_options session_engine_options(const struct options *o, cons
         .strict_fp32 = o->matmul_precision && strcmp(o->matmul_precision, "highest") == 0,
         .all_logits = need->all_logits,
         .nan_guard = o->nan_guard,
+        .tap = need->tap,
+        .tap_user = need->tap_user,
     };
 }
 
@@ -162,6 +164,15 @@ static void show_plan(struct session *s, const struct infer_engine_options *eo) 
     err_set(INFER_E_MEMORY, "%s", why);
 }
 
+/* Whether the device that the options come to gives hidden rows. */
+static bool has_hidden(const struct infer_model *m, const struct infer_engine_options *eo) {
+    struct infer_plan_report r;
+    if (infer_plan(m, eo, NULL, &r)) return false; /* which infer_engine_create will say */
+    const bool card = strstr(r.size.device, "cuda") != NULL;
+    infer_plan_free(&r);
+    return !card;
+}
+
 enum infer_status session_open(struct session *s, const struct options *o, const struct session_need *need) {
     *s = (struct session){0};
     double start = term_seconds();
@@ -181,6 +192,7 @@ enum infer_status session_open(struct session *s, const struct options *o, const
     } else if (need->contexts && !o->slots && o->ctx < 0) {
         eo.slots = need->contexts;
     }
+    if (need->hidden) eo.hidden = has_hidden(s->model, &eo);
     eo.progress = show_progress;
     eo.user = &s->progress;
     enum infer_status st = open_engines(s, o, need, &eo);

@@ -29,9 +29,13 @@ struct session_need {
     int slots, ctx, batch, decode_rows; /* 0: the engine's default */
     int contexts;                       /* whole ones that all slots share in a pool; 0: each has its own */
     bool all_logits;
+    bool hidden;                       /* infer_hidden, where the device has it */
     bool text;                         /* the command needs a tokenizer */
     const struct session_draft *draft; /* NULL: nobody drafts */
     bool quiet;
+    void (*tap)(void *tap_user, const char *name, int n_matrix, int matrix, const float *x,
+                int k); /* as struct infer_engine_options has it */
+    void *tap_user;
 };
 
 /* -m, else $INFER_MODEL, else the default model that scripts/get-model installs. errors: INFER_E_IO (none) */

@@ -34,10 +34,12 @@ DEV void route_act(const router &r, route_scratch &m, int lane) {
 #pragma unroll 1
         for (int e = lane; e < r.n_expert; e += 32) m.s[e] = router_sigmoid(m.s[e]);
     if (r.act == ROUTE_SOFTMAX) {
+#pragma unroll 1
         for (int e = lane; e < r.n_expert; e += 32)
             if (m.s[e] > top) top = m.s[e];
 #pragma unroll
         for (int o = 16; o; o >>= 1) top = fmaxf(top, __shfl_xor_sync(~0u, top, o));
+#pragma unroll 1
         for (int e = lane; e < r.n_expert; e += 32) {
             m.s[e] = router_exp(__fadd_rn(m.s[e], -top));
             sum = __fadd_rn(sum, m.s[e]);
@@ -45,6 +47,7 @@ DEV void route_act(const router &r, route_scratch &m, int lane) {
 #pragma unroll
         for (int o = ROUTER_PARTS / 2; o; o >>= 1) sum = __fadd_rn(sum, __shfl_down_sync(~0u, sum, o));
         sum = __shfl_sync(~0u, sum, 0);
+#pragma unroll 1
         for (int e = lane; e < r.n_expert; e += 32) m.s[e] = __fdiv_rn(m.s[e], sum);
     }
     __syncwarp();
@@ -164,12 +167,14 @@ DEV void route_weights(const router &r, route_scratch &m, int lane) {
     for (int j = lane; j < r.n_used; j += 32) m.w[j] = m.s[m.id[j]];
     __syncwarp();
     if (r.act == ROUTE_CHOSEN) { // the sums are few: each lane makes them
+#pragma unroll 1
         for (int j = 0; j < r.n_used; j++)
             if (m.w[j] > top) top = m.w[j];
         __syncwarp();
 #pragma unroll 1
         for (int j = lane; j < r.n_used; j += 32) m.w[j] = router_exp(__fadd_rn(m.w[j], -top));
         __syncwarp();
+#pragma unroll 1
         for (int j = 0; j < r.n_used; j++) sum = __fadd_rn(sum, m.w[j]);
         __syncwarp();
 #pragma unroll 1
@@ -177,6 +182,7 @@ DEV void route_weights(const router &r, route_scratch &m, int lane) {
         __syncwarp();
         sum = 0.f;
     }
+#pragma unroll 1
     for (int j = 0; j < r.n_used; j++) sum = __fadd_rn(sum, m.w[j]);
     const float divisor = router_divisor(&r, sum);
     __syncwarp();

@@ -7,7 +7,7 @@
 
 template <int L> struct batch_groups {
     static constexpr int E = format<L>::n_scale == 4 ? 2 : 1; // scales of 32 columns
-    static constexpr bool addends = L != LAYOUT_MX4;
+    static constexpr bool addends = format<L>::addends;
 };
 
 // ---- a pair's columns of a unit: lane (gid, tig) has tig's of pair gid, and the sums of groups tig and tig + 4, or of 16 columns
@@ -126,9 +126,13 @@ template <int L> DEV void batch_codes(uint32_t (&a)[2][4], const tile_codes<L> &
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         const int e = i >> 1, r = i & 1;
-        const uint32_t v = W::word(word_of(c, i), g), x = W::NX ? word_of(t.x, i) : 0;
-        a[e][r] = batch_code<L>(v, x, g, false);
-        a[e][2 + r] = batch_code<L>(v, x, g, true);
+        if constexpr (W::pairs) {
+            W::pair(a[e][r], a[e][2 + r], word_of(c, i), t.table, g);
+        } else {
+            const uint32_t v = W::word(word_of(c, i), g), x = W::NX ? word_of(t.x, i) : 0;
+            a[e][r] = batch_code<L>(v, x, g, false);
+            a[e][2 + r] = batch_code<L>(v, x, g, true);
+        }
     }
 }
 

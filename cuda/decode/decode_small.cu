@@ -98,6 +98,7 @@ cudaError_t scale_range(enum layout l, const uint8_t *weights, size_t n_unit, un
     case LAYOUT_##id:                                                                                        \
         range_kernel<LAYOUT_##id><<<blocks, 256, 0, s>>>(weights, n_unit, most);                             \
         break;
+#define RANGE_EIGHTS(id) RANGE_CODES(id)
 #define RANGE_HALVES(id)
 #define RANGE_FLOATS(id)
 #define LAYOUT(id, name, bytes, kind) RANGE_##kind(id)

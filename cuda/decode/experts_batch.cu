@@ -293,7 +293,8 @@ cudaError_t batch_mix_launch(const batch_mix_job &j, int n, cudaStream_t s) {
 }
 
 // ---- host side
-#define EACH_CODES(id) extern const batch_kernel batch_##id;
+#define EACH_CODES(id)  extern const batch_kernel batch_##id;
+#define EACH_EIGHTS(id) EACH_CODES(id)
 #define EACH_HALVES(id)
 #define EACH_FLOATS(id)
 #define LAYOUT(id, name, bytes, kind) EACH_##kind(id)

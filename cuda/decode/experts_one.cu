@@ -2,18 +2,34 @@
 #include "cuda/common/launch.h"
 #include "cuda/decode/experts_one.cuh"
 
-// ---- the router: a block an expert, 8 columns a thread at a time
+// ---- the router: a block an expert and one for what weighs the shared one, 8 columns a thread at a time
 enum { ROUTER_THREADS = 256, ROUTER_STEP = ROUTER_THREADS * 8, ROUTER_AHEAD = 2 };
 struct eight {
     float v[8];
 };
-// Columns k .. k + 7 of a row of a matrix of floats or halves; zeros from end on.
-DEV eight router_weights(const experts_one_job &j, int e, int k) {
-    const int row = e & 15, g = k >> 5 & 7;
-    const uint8_t *u = j.router + ((size_t)(e >> 4) * j.router_u + (k >> 8)) *
-                                      (j.router_layout == LAYOUT_F32 ? 16384 : 8192);
+// A row of a matrix of floats or halves, and what is multiplied by it.
+struct logit_row {
+    const uint8_t *w; // its row tile
+    enum layout layout;
+    int row;
+    const float *x;
+    float factor;
+    const float *bias;
+};
+DEV logit_row row_of(const experts_one_job &j, int e) {
+    if (e == j.route.n_expert)
+        return logit_row{j.weigh.w, j.weigh.layout, j.weigh.row, j.x, j.weigh.factor, j.weigh.bias};
+    const size_t tile = (size_t)j.router_u * (j.router_layout == LAYOUT_F32 ? 16384 : 8192);
+    return logit_row{
+        j.router + (size_t)(e >> 4) * tile,      j.router_layout, e & 15, j.x_router, j.router_factor,
+        j.router_bias ? j.router_bias + e : NULL};
+}
+// Columns k .. k + 7; zeros from end on.
+DEV eight router_weights(const logit_row &w, int k) {
+    const int row = w.row, g = k >> 5 & 7;
+    const uint8_t *u = w.w + (size_t)(k >> 8) * (w.layout == LAYOUT_F32 ? 16384 : 8192);
     eight r;
-    if (j.router_layout == LAYOUT_F32) {
+    if (w.layout == LAYOUT_F32) {
         const float4 a = *(const float4 *)(u + layout_f32_byte(row, k & 255)),
                      b = *(const float4 *)(u + layout_f32_byte(row, (k & 255) + 4));
         r.v[0] = a.x, r.v[1] = a.y, r.v[2] = a.z, r.v[3] = a.w;
@@ -23,22 +39,21 @@ DEV eight router_weights(const experts_one_job &j, int e, int k) {
     const uint4 h = *(const uint4 *)(u + (2 * g + (row >> 3)) * 512 + ((row & 7) * 4 + (k >> 3 & 3)) * 16);
 #pragma unroll
     for (int i = 0; i < 8; i++) {
-        const uint32_t w = word_of(h, i >> 1) >> (16 * (i & 1)) & 0xffff;
-        r.v[i] = j.router_layout == LAYOUT_F16 ? half_bits(w) : bf16_bits(w);
+        const uint32_t v = word_of(h, i >> 1) >> (16 * (i & 1)) & 0xffff;
+        r.v[i] = w.layout == LAYOUT_F16 ? half_bits(v) : bf16_bits(v);
     }
     return r;
 }
 // The same times the norm's weights.
-DEV eight router_normed(const experts_one_job &j, int e, int k) {
-    eight r = router_weights(j, e, k);
+DEV eight router_normed(const experts_one_job &j, const logit_row &w, int k) {
+    eight r = router_weights(w, k);
     if (!j.norm) return r;
 #pragma unroll
     for (int i = 0; i < 8; i++) r.v[i] *= j.norm[k + i];
     return r;
 }
-DEV void router_add(const experts_one_job &j, const eight &w, int k, float &dot, float &ss) {
-    const float4 a = __ldcg((const float4 *)(j.x_router + k)),
-                 b = __ldcg((const float4 *)(j.x_router + k + 4));
+DEV void router_add(const float *row, const eight &w, int k, float &dot, float &ss) {
+    const float4 a = __ldcg((const float4 *)(row + k)), b = __ldcg((const float4 *)(row + k + 4));
     const float x[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
 #pragma unroll
     for (int i = 0; i < 8; i++) {
@@ -59,18 +74,20 @@ DEV void router_codes(const experts_one_job &j, uint32_t tag, int lane) {
 __global__ void __maxnreg__(40) experts_router_kernel(const __grid_constant__ experts_one_job j) {
     __shared__ float2 part[ROUTER_THREADS / 32];
     const int e = blockIdx.x, k0 = threadIdx.x * 8, w = threadIdx.x >> 5, n = j.route.n_expert;
+    const logit_row r = row_of(j, e);
+    const int width = e == n ? j.k : j.k_router;
     eight ahead[ROUTER_AHEAD];
 #pragma unroll
     for (int i = 0; i < ROUTER_AHEAD; i++)
-        if (k0 + i * ROUTER_STEP < j.k_router) ahead[i] = router_normed(j, e, k0 + i * ROUTER_STEP);
+        if (k0 + i * ROUTER_STEP < width) ahead[i] = router_normed(j, r, k0 + i * ROUTER_STEP);
     pdl_trigger();
     pdl_wait();
     float dot = 0, ss = 0;
 #pragma unroll
     for (int i = 0; i < ROUTER_AHEAD; i++)
-        if (k0 + i * ROUTER_STEP < j.k_router) router_add(j, ahead[i], k0 + i * ROUTER_STEP, dot, ss);
-    for (int k = k0 + ROUTER_AHEAD * ROUTER_STEP; k < j.k_router; k += ROUTER_STEP)
-        router_add(j, router_normed(j, e, k), k, dot, ss);
+        if (k0 + i * ROUTER_STEP < width) router_add(r.x, ahead[i], k0 + i * ROUTER_STEP, dot, ss);
+    for (int k = k0 + ROUTER_AHEAD * ROUTER_STEP; k < width; k += ROUTER_STEP)
+        router_add(r.x, router_normed(j, r, k), k, dot, ss);
     dot = warp_sum(dot);
     ss = warp_sum(ss);
     if ((threadIdx.x & 31) == 0) part[w] = make_float2(dot, ss);
@@ -81,15 +98,16 @@ __global__ void __maxnreg__(40) experts_router_kernel(const __grid_constant__ ex
     dot = ss = 0;
 #pragma unroll
     for (int i = 0; i < ROUTER_THREADS / 32; i++) dot += part[i].x, ss += part[i].y;
-    if (j.norm) dot *= 1.f / sqrtf(ss / (float)j.k_router + j.eps);
-    dot = fmaf(dot, j.router_factor, j.router_bias ? j.router_bias[e] : 0.f);
-    uint2 *to = j.logits + threadIdx.x * (n + 1);
-    tagged_store(to + e, dot, tag);
+    if (j.norm) dot *= 1.f / sqrtf(ss / (float)width + j.eps);
+    dot = fmaf(dot, r.factor, r.bias ? *r.bias : 0.f);
+    uint2 *to = j.logits + threadIdx.x * (n + 2);
+    tagged_store(to + (e == n ? n + 1 : e), dot, tag);
     if (e == 0) tagged_store(to + n, ss, tag);
 }
 
 // ---- the table
 #define EACH_CODES(id) extern const experts_kernels experts_##id;
+#define EACH_EIGHTS(id)
 #define EACH_HALVES(id)
 #define EACH_FLOATS(id)
 #define LAYOUT(id, name, bytes, kind) EACH_##kind(id)
@@ -105,53 +123,88 @@ static const experts_kernels *kernels_of(enum layout l) {
         if (k->l == l) return k;
     return NULL;
 }
+// NULL: each part by itself
+static experts_kernel kernel_of_both(enum layout gate, enum layout down) {
+    const experts_kernels *k = kernels_of(gate);
+    return gate == down ? k->same : k->other == down ? k->both : NULL;
+}
 cudaError_t experts_one_prepare(void) {
     cudaError_t e = all_shared_memory((const void *)experts_router_kernel);
-    for (const experts_kernels *k : table) {
-        if (e == cudaSuccess) e = all_shared_memory((const void *)k->gated);
-        if (e == cudaSuccess) e = all_shared_memory((const void *)k->down);
-    }
+    for (const experts_kernels *k : table)
+        for (experts_kernel run : {k->gated, k->down, k->same, k->both})
+            if (e == cudaSuccess) e = all_shared_memory((const void *)run);
     return e;
 }
 
 // ---- shapes of blocks
-// Both kernels of a layer and a small one beside them are to fit into a multiprocessor together.
-enum { MOST_WARPS = 8, GATED_SLOTS = 4, GATED_BYTES = 120 << 10, DOWN_SLOTS = 14, DOWN_BYTES = 96 << 10 };
+enum { EXPERTS_MOST_BYTES = 224 << 10, PIECE_MOST_BYTES = 96 << 10 }; // blocks of the router stand beside
 static int over(int n, int by) { return (n + by - 1) / by; }
 
-bool experts_one_plan(experts_one_job *j, int sm_count, size_t most) {
-    const int n_used = j->route.n_used, steps = n_used * experts_steps(j->n_ff);
+// Where each piece lies: one behind the other, from the start again where the end is reached.
+static bool place_pieces(const experts_one_job *j, experts_shape *s, int room) {
+    const int each = experts_choices(j) * s->cut, first = experts_areas(*j, *s).pieces,
+              gate = 2 * j->gate.u * layout_unit_bytes(j->gate.layout),
+              down = s->part * layout_unit_bytes(j->down.layout);
+    int size[EXPERTS_PIECES], to = first;
+    s->n_piece = s->steps + s->tiles * each;
+    if (s->n_piece > EXPERTS_PIECES || s->tiles > EXPERTS_TILES) return false;
+    s->late = s->n_piece;
+    s->bytes = first;
+    for (int i = 0; i < s->n_piece; i++) {
+        size[i] = (i < s->steps ? gate : down) / 128 * 128 + 128;
+        if (first + size[i] > room) return false;
+        if (to + size[i] > room) to = first;
+        s->at[i] = to;
+        s->after[i] = -1;
+        for (int k = 0; k < i; k++)
+            if (s->at[k] < to + size[i] && to < s->at[k] + size[k]) s->after[i] = (int8_t)k;
+        if (s->after[i] >= 0 && i < s->late) s->late = i;
+        to += size[i];
+        if (to > s->bytes) s->bytes = to;
+    }
+    return true;
+}
+// Steps and row tiles for the blocks, as evenly as bytes go; gated, down: which parts.
+static bool make_shape(const experts_one_job *j, experts_shape *s, int sm_count, int room, bool gated,
+                       bool down) {
+    const int steps = gated ? experts_choices(j) * experts_steps(j->n_ff) : 0,
+              tiles = down ? over(j->d, 32) * 2 : 0, most = steps > tiles ? steps : tiles;
+    memset(s, 0, sizeof *s);
+    s->blocks = over(most < sm_count ? most : sm_count & ~1, 2) * 2;
+    s->tiles = over(tiles, s->blocks);
+    s->cut = over(j->down.u * layout_unit_bytes(j->down.layout), PIECE_MOST_BYTES);
+    s->part = over(j->down.u, s->cut);
+    s->cut = over(j->down.u, s->part);
+    if (s->tiles > 1 && tiles % s->blocks && gated) {
+        const double step = 2. * j->gate.u * layout_unit_bytes(j->gate.layout),
+                     tile = (double)experts_choices(j) * j->down.u * layout_unit_bytes(j->down.layout);
+        s->extra = tiles % s->blocks;
+        s->lead = (int)(tile / step);
+        while (s->lead && s->lead * (s->blocks - s->extra) > steps) s->lead--;
+    }
+    s->steps = s->lead + over(steps - s->lead * (s->blocks - s->extra), s->blocks);
+    return place_pieces(j, s, room);
+}
+bool experts_one_plan(const experts_one_job *j, int sm_count, size_t most, experts_plan *p) {
+    const int room = most < EXPERTS_MOST_BYTES ? (int)most : EXPERTS_MOST_BYTES;
+    memset(p, 0, sizeof *p);
     if (!kernels_of(j->gate.layout) || !kernels_of(j->down.layout)) return false;
-    j->gated_blocks = steps < sm_count ? steps : sm_count;
-    j->gated_warps = 1;
-    for (int w = 2; w <= MOST_WARPS; w++)
-        if (over(j->gate.u, w) < over(j->gate.u, j->gated_warps)) j->gated_warps = w;
-    const int gated = over(steps, j->gated_blocks) * over(j->gate.u, j->gated_warps);
-    j->gated_slots = gated < GATED_SLOTS ? gated : GATED_SLOTS;
-    const int unit = layout_unit_bytes(j->gate.layout), unit_down = layout_unit_bytes(j->down.layout);
-    const int gated_most = most < GATED_BYTES ? (int)most : GATED_BYTES,
-              down_most = most < DOWN_BYTES ? (int)most : DOWN_BYTES;
-    while (j->gated_slots > 1 && experts_gated_smem(*j, unit).bytes > gated_most) j->gated_slots--;
-
-    j->parts = n_used < MOST_WARPS ? MOST_WARPS / n_used : 1;
-    if (j->parts > j->down.u) j->parts = j->down.u;
-    const int turns = over(n_used * j->parts, MOST_WARPS), down = turns * over(j->down.u, j->parts);
-    j->down_warps = over(n_used * j->parts, turns);
-    j->down_slots = down < DOWN_SLOTS ? down : DOWN_SLOTS;
-    while (j->down_slots > 1 && experts_down_smem(*j, unit_down).bytes > down_most) j->down_slots--;
-    const int warps = j->gated_warps < j->down_warps ? j->gated_warps : j->down_warps;
-    j->together = router_by_logit(&j->route) && j->route.n_expert <= 32 * warps;
-    return (size_t)experts_gated_smem(*j, unit).bytes <= most &&
-           (size_t)experts_down_smem(*j, unit_down).bytes <= most;
+    if (j->shared && (j->route.n_used == ROUTE_USED_MAX || !kernel_of_both(j->gate.layout, j->down.layout)))
+        return false;
+    if (kernel_of_both(j->gate.layout, j->down.layout))
+        return make_shape(j, &p->both, sm_count, room, true, true);
+    return make_shape(j, &p->gated, sm_count, room / 2, true, false) &&
+           make_shape(j, &p->down, sm_count, room / 2, false, true);
 }
 
 // ---- launches
-static cudaError_t launch_down(const experts_one_job &j, void (*k)(const experts_one_job), cudaStream_t s) {
+static cudaError_t launch(const experts_one_job &j, const experts_shape &shape, experts_kernel k,
+                          cudaStream_t s) {
     cudaLaunchConfig_t c = {};
     cudaLaunchAttribute at[2];
-    c.gridDim = (unsigned)(j.d + 31) / 32 * 2;
-    c.blockDim = (unsigned)j.down_warps * 32;
-    c.dynamicSmemBytes = (size_t)experts_down_smem(j, layout_unit_bytes(j.down.layout)).bytes;
+    c.gridDim = (unsigned)shape.blocks;
+    c.blockDim = EXPERTS_WARPS * 32;
+    c.dynamicSmemBytes = (size_t)shape.bytes;
     c.stream = s;
     c.attrs = at;
     c.numAttrs = 2;
@@ -160,14 +213,15 @@ static cudaError_t launch_down(const experts_one_job &j, void (*k)(const experts
     at[1].id = cudaLaunchAttributeClusterDimension; // 32 columns are a group of codes
     at[1].val.clusterDim.x = 2;
     at[1].val.clusterDim.y = at[1].val.clusterDim.z = 1;
-    return cudaLaunchKernelEx(&c, k, j);
+    return cudaLaunchKernelEx(&c, k, j, shape);
 }
-cudaError_t experts_one_launch(const experts_one_job &j, bool overlap, cudaStream_t s) {
-    const int bytes = experts_gated_smem(j, layout_unit_bytes(j.gate.layout)).bytes;
-    cudaError_t e =
-        launch_overlapped(experts_router_kernel, j.route.n_expert, ROUTER_THREADS, 0, overlap, s, j);
-    if (e == cudaSuccess)
-        e = launch_overlapped(kernels_of(j.gate.layout)->gated, j.gated_blocks, j.gated_warps * 32,
-                              (size_t)bytes, true, s, j);
-    return e == cudaSuccess ? launch_down(j, kernels_of(j.down.layout)->down, s) : e;
+cudaError_t experts_one_launch(const experts_one_job &j, const experts_plan &p, bool overlap,
+                               cudaStream_t s) {
+    const experts_kernels *gate = kernels_of(j.gate.layout), *down = kernels_of(j.down.layout);
+    cudaError_t e = launch_overlapped(experts_router_kernel, j.route.n_expert + (j.weigh.w != NULL),
+                                      ROUTER_THREADS, 0, overlap, s, j);
+    if (e == cudaSuccess && p.both.blocks)
+        e = launch(j, p.both, kernel_of_both(j.gate.layout, j.down.layout), s);
+    if (e == cudaSuccess && p.gated.blocks) e = launch(j, p.gated, gate->gated, s);
+    return e == cudaSuccess && p.down.blocks ? launch(j, p.down, down->down, s) : e;
 }

@@ -1,5 +1,6 @@
-// A mixture of experts for one decode row: three kernels that run beside each other. The router's leaves its logits as packets; each
-// block of the other two chooses from them by itself and fetches weights from then on; gate and up leave packets for down.
+// A mixture of experts for one decode row: two kernels that run beside each other. The router's leaves its logits as packets; each
+// block of the other one chooses from them by itself and fetches all of its weights at once, of gate and up and of down. What gate and
+// up give goes to all blocks as packets.
 #pragma once
 #include "cuda/decode/gemv.h"
 
@@ -36,9 +37,19 @@ struct experts_one_job {
     bool paired;
     int n_ff, act;
     float limit, alpha;
-    // experts, mix, add: a block a row tile; parts: warps that share a choice
+    // experts, mix, add
     struct experts_stack down;
-    int d, parts;
+    int d;
+    // An expert that every row takes, whose choice is the first; its weight is sigmoid(weigh x), 1 without.
+    bool shared;
+    struct experts_stack gate_shared, up_shared, down_shared; // of one matrix each
+    struct {
+        const uint8_t *w; // NULL: none; its row tile
+        enum layout layout;
+        int row;
+        float factor;
+        const float *bias;
+    } weigh;
     enum experts_out out_kind;
     float *out, *choice; // rows; EXPERTS_ADD: out is the residual stream
     const float *next_norm, *scale;
@@ -49,29 +60,50 @@ struct experts_one_job {
     int xo_pitch;
     // packets
     uint2 *
-        logits; // [copies][n_expert + 1], so that not all blocks ask the same lines; the last: the sum of squares of x
+        logits; // [copies][n_expert + 2], so that not all blocks ask the same lines; behind them the sum of squares of x, and what weighs the shared one
     uint8_t *codes; // of x, times the norm's weights
     int copies;
-    uint8_t *glu; // [n_used][steps][32]
+    uint8_t *glu; // [choices][steps][32]
     const int *seq;
     uint32_t tag;
     bool beside; // kernels may run while those in front do
-    // shape of the blocks
-    bool together; // a thread of each block has an expert
-    int gated_blocks, gated_warps, gated_slots, down_warps, down_slots;
 };
 
-enum { EXPERTS_COPIES = 8, EXPERTS_UNIT_PACKETS = 512 }; // bytes of 256 columns
+enum {
+    EXPERTS_COPIES = 8,
+    EXPERTS_UNIT_PACKETS = 512, // bytes of 256 columns
+    EXPERTS_WARPS = 16,
+    EXPERTS_PIECES = 64,
+    EXPERTS_TILES = 8 // row tiles of down that a block may have
+};
 LAYOUT_FN int experts_steps(int n_ff) { return (n_ff + 15) / 16; }
 LAYOUT_FN size_t experts_glu_bytes(int n_ff) { return (size_t)experts_steps(n_ff) * 32; } // of a choice
+LAYOUT_FN int experts_choices(const struct experts_one_job *j) { return j->route.n_used + j->shared; }
 
-// Chooses the shape of the blocks for sm_count multiprocessors with so much shared memory; false: no kernel takes the job.
-bool experts_one_plan(struct experts_one_job *j, int sm_count, size_t most);
-cudaError_t experts_one_launch(const struct experts_one_job &j, bool overlap, cudaStream_t s);
+// What a block fetches: first a piece for each of its steps, then, for each of its row tiles of down, `cut` pieces of each choice. Where
+// they lie in its shared memory, and which piece every warp must be through before one may come (-1: it may at once).
+struct experts_shape {
+    int blocks, steps, tiles; // of a block at most; 0: nothing of that part
+    int extra,
+        lead; // blocks 0 .. extra - 1 have a row tile more than the others, which have `lead` steps more for that
+    int cut, part;            // units of a piece of down
+    int n_piece, late, bytes; // late: the first that waits for others
+    int at[EXPERTS_PIECES];
+    int8_t after[EXPERTS_PIECES];
+};
+// How a job runs: one kernel, or where there is none for both layouts one for each part.
+struct experts_plan {
+    struct experts_shape both, gated, down; // blocks 0: not this one
+};
+// For sm_count multiprocessors with so much shared memory; false: no kernel takes the job.
+bool experts_one_plan(const struct experts_one_job *j, int sm_count, size_t most, struct experts_plan *p);
+cudaError_t experts_one_launch(const struct experts_one_job &j, const struct experts_plan &p, bool overlap,
+                               cudaStream_t s);
 cudaError_t experts_one_prepare(void); // attributes of every kernel, once a device
 
-// Kernels of a layout of codes.
+// Kernels of a layout of codes of gate and up: with down in another layout, or without.
+typedef void (*experts_kernel)(const experts_one_job, const experts_shape);
 struct experts_kernels {
-    enum layout l;
-    void (*gated)(const experts_one_job), (*down)(const experts_one_job);
+    enum layout l, other;
+    experts_kernel gated, down, same, both; // both: down in the other one
 };

@@ -3,6 +3,7 @@
 
 // rows of layouts.def as F(name, number of kernels)
 #define ROW_CODES(id)  F(id, 18)
+#define ROW_EIGHTS(id) F(id, 8)
 #define ROW_HALVES(id) F(id, 6)
 #define ROW_FLOATS(id)
 #define LAYOUT(id, name, bytes, kind) ROW_##kind(id)

@@ -38,6 +38,12 @@
                                        MM_CODES_SET(l, 32, (w) / 2, s, s2),                                  \
                                        MM_SINGLE(l, 16, 2, w, s, EPI_ADD),                                   \
                                        MM_SINGLE(l, 16, 2, (w) / 2, s, EPI_ADD)};
+// The first part of these, for codes that int8 products do not take.
+#define GEMV_EIGHTS(id)                                                                                      \
+    extern const struct mm_kernel mm_##id[8];                                                                \
+    const struct mm_kernel mm_##id[8] = {                                                                    \
+        MM_FEW_SET(LAYOUT_##id, 8, format<LAYOUT_##id>::slots),                                              \
+        MM_CODES_SET(LAYOUT_##id, 0, 4, format<LAYOUT_##id>::slots, format<LAYOUT_##id>::glu_slots)};
 #define MM_TWO_SET(l, l2, ga, w, s, s2, ...)                                                                 \
     MM_ENTRY_OF(l, l2, l2, ga, 1, w, s, s2, EPI_STORE,                                                       \
                 (w)*MM_MAX((s)*layout_unit_bytes(l), (s2)*layout_unit_bytes(l2)), __VA_ARGS__)

@@ -35,7 +35,10 @@ template <int L> DEV void codes(uint32_t (&a)[4], const int_frag<L> &f, int g) {
     const uint32_t w[4] = {c.x, c.y, c.z, c.w};
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        a[i] = F::int_code(w[i], F::NX ? word_of(f.x[F::NX == 2 ? g >> 2 : 0], i) : 0, g);
+        if constexpr (F::levels)
+            a[i] = F::int_code(w[i], f.s, g);
+        else
+            a[i] = F::int_code(w[i], F::NX ? word_of(f.x[F::NX == 2 ? g >> 2 : 0], i) : 0, g);
 }
 template <int L> DEV void mma_int(int (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     if constexpr (format<L>::is_signed)
@@ -54,6 +57,14 @@ template <int L> DEV row_scales<L> row_scale(uint32_t w) {
     row_scales<L> k;
     format<L>::row_scale(k.s, w);
     return k;
+}
+template <int L> DEV row_scales<L> row_scale(const int_frag<L> &f, int r, int tig) {
+    if constexpr (format<L>::levels) {
+        row_scales<L> k;
+        format<L>::row_scale(k.s, f.s, r);
+        return k;
+    } else
+        return row_scale<L>(format<L>::scale_word(f.s[r], tig));
 }
 template <int L, int GA> DEV constexpr bool by_halves() { return GA == 16 || row_scales<L>::N == 4; }
 // A sum that started at MAGIC, times its group's scale.
@@ -202,8 +213,8 @@ template <int L, int GA, int R> struct one_row {
             for (int r = 0; r < 2; r++) {
                 int v[4] = {d[h][0][2 * r], d[h][0][2 * r + 1], d[h][1][2 * r], d[h][1][2 * r + 1]};
                 if (!halves) v[0] += v[1], v[2] += v[3];
-                add_scaled<L, GA>(acc[h][r], row_scale<L>(F::scale_word(f[h].s[r], tig)),
-                                  F::row_d(f[h].s[r], f[h].m, r), v, dx);
+                add_scaled<L, GA>(acc[h][r], row_scale<L>(f[h], r, tig), F::row_d(f[h].s[r], f[h].m, r), v,
+                                  dx);
                 if constexpr (F::mins == MINS_HALF) {
                     const float2 m = half2_bits(f[h].m[r]);
                     acc[h][r] = fmaf(m.x, sx[0], acc[h][r]);

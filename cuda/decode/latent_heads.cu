@@ -276,6 +276,7 @@ template <int L> static cudaError_t prepare(void) {
 #define HEADS_CODES(id, expression)                                                                          \
     case LAYOUT_##id:                                                                                        \
         return expression(LAYOUT_##id);
+#define HEADS_EIGHTS(id, expression) HEADS_CODES(id, expression)
 #define HEADS_HALVES(id, expression) HEADS_CODES(id, expression)
 #define HEADS_FLOATS(id, expression)
 cudaError_t latent_heads_launch(dev_tables t, const latent_heads_job &j, int n, bool overlap,

@@ -4,6 +4,7 @@
 
 // rows of layouts.def as F(name)
 #define ROW_CODES(id)  F(id)
+#define ROW_EIGHTS(id) F(id)
 #define ROW_HALVES(id) F(id)
 #define ROW_FLOATS(id)
 #define LAYOUT(id, name, bytes, kind) ROW_##kind(id)
@@ -43,7 +44,7 @@ static int weight_bytes(const struct skinny_entry *e, int span) {
     const int a = layout_unit_bytes(e->l), b = e->l2 == LAYOUT_COUNT ? 0 : layout_unit_bytes(e->l2);
     return codes(e) ? (a > b ? a : b) : span * 2048;
 }
-static int best_bytes(int warps, bool head) { return head ? (warps * 8 + 4) * HALF_ROWS : 0; }
+static int best_bytes(int warps, bool head) { return head ? (warps * 8 + 4) * HALF_BEST : 0; }
 // Ring for mw row tiles: stages of 4 column tiles if three fit, else of fewer.
 static bool ring(struct skinny_job *w, const struct skinny_entry *e, int mw, size_t smem) {
     const int share = e->shared ? skinny_classes(e->l) : 1,
@@ -92,7 +93,7 @@ bool skinny_fits(const struct mm_kernel *k, const struct mm_job *j, int sm, size
     struct skinny_job w = {};
     w.j = *j;
     w.epilogue = k->epilogue;
-    for (int rows = 2; rows <= HALF_ROWS; rows *= 2)
+    for (int rows = 2; rows <= skinny_most(w.epilogue); rows *= 2)
         if (!skinny_plan(&w, k, rows, sm, 1, smem, 0)) return false;
     return true;
 }
@@ -100,7 +101,7 @@ bool skinny_plan(struct skinny_job *w, const struct mm_kernel *k, int rows, int 
                  size_t part_bytes) {
     double least = 1e30;
     struct skinny_job best = {};
-    if (rows > HALF_ROWS) return false;
+    if (rows > skinny_most(w->epilogue)) return false;
     w->rows = rows;
     w->pitch = half_pitch(rows);
     for (int i = 0; i < 2; i++) w->tiles[i] = w->j.steps[i] * k->r;

@@ -62,7 +62,7 @@ template <int L, int NT, bool G> struct tile_stages {
     }
     static MEM void fetch(const skinny_job &k, const skinny_ring &r, uint32_t smem, const skinny_item &it,
                           int column, int n, bool weights, bool rows) {
-        const int lane = threadIdx.x & 31, bytes = min(NT * 8, k.pitch - it.row0) * 128,
+        const int lane = threadIdx.x & 31, bytes = min(NT * 8, k.pitch - k.first - it.row0) * 128,
                   own = half_bytes<L>(n);
         const uint32_t bar = smem + HALF_FULL + 8 * r.slot, to = smem + HALF_RING_AT + r.slot * k.stage_bytes;
         if (weights) {
@@ -96,7 +96,7 @@ template <int L, int NT, bool G> struct class_stages {
     }
     static MEM void fetch(const skinny_job &k, const skinny_ring &r, uint32_t smem, const skinny_item &it,
                           int i, int p, bool weights, bool rows) {
-        const int lane = threadIdx.x & 31, bytes = min(NT * 8, k.pitch - it.row0) * 128;
+        const int lane = threadIdx.x & 31, bytes = min(NT * 8, k.pitch - k.first - it.row0) * 128;
         const uint32_t bar = smem + HALF_FULL + 8 * r.slot, to = smem + HALF_RING_AT + r.slot * k.stage_bytes;
         const int c = lane % C, n = count(k, i, p, c), own = half_bytes<L>(n);
         if (weights) {
@@ -286,14 +286,18 @@ DEV void shared_consume(const skinny_job &k, skinny_ring &r, const skinny_item &
     }
 }
 
+// Rows of this launch: none or less where the step ends before it.
+DEV int half_rows_of(const skinny_job &k, int n) {
+    return k.epilogue == EPI_HEAD ? k.rows : min(n - k.first, k.rows);
+}
 // Outputs of rows and an empty best of each, for the head.
 DEV void half_head(const skinny_job &k, const skinny_shared &at, int warps, int n_out) {
-    for (int i = threadIdx.x; i < warps * HALF_ROWS; i += warps * 32) at.best[i] = {-INFINITY, 0x7fffffff};
+    for (int i = threadIdx.x; i < warps * HALF_BEST; i += warps * 32) at.best[i] = {-INFINITY, 0x7fffffff};
     for (int t = threadIdx.x; t < k.rows; t += warps * 32) at.out[t] = -1;
     asm volatile("bar.sync 1, %0;" ::"r"(warps * 32) : "memory");
     for (int t = threadIdx.x; t < n_out; t += warps * 32) {
-        const int row = __ldcg(k.j.rowmap + t);
-        if (row < k.rows) at.out[row] = t;
+        const unsigned row = __ldcg(k.j.rowmap + t) - k.first;
+        if (row < (unsigned)k.rows) at.out[row] = t;
     }
 }
 DEV void skinny_chosen(const skinny_job &k, const skinny_shared &at, int warps) {
@@ -302,7 +306,7 @@ DEV void skinny_chosen(const skinny_job &k, const skinny_shared &at, int warps) 
         if (at.out[t] < 0) continue;
         best_value b = at.best[t];
         for (int i = 1; i < warps; i++)
-            if (better(at.best[i * HALF_ROWS + t], b)) b = at.best[i * HALF_ROWS + t];
+            if (better(at.best[i * HALF_BEST + t], b)) b = at.best[i * HALF_BEST + t];
         k.j.cand[(size_t)at.out[t] * k.j.n_cand + blockIdx.x] = make_float2(b.v, __int_as_float(b.i));
     }
 }
@@ -322,7 +326,7 @@ template <int L, int L2, int NT, bool G, bool SHARED> DEV void skinny_block(cons
     const int w = threadIdx.x >> 5, warps = SHARED ? S::classes * k.mw : k.mw,
               items = k.items[0] + k.items[1];
     const uint32_t base = smem_address(smem);
-    skinny_shared at = {(float *)(smem + HALF_FACTOR), (int *)(smem + k.best_at + warps * HALF_ROWS * 8),
+    skinny_shared at = {(float *)(smem + HALF_FACTOR), (int *)(smem + k.best_at + warps * HALF_BEST * 8),
                         (best_value *)(smem + k.best_at)};
     skinny_barriers(base, warps);
     pdl_trigger();
@@ -332,7 +336,7 @@ template <int L, int L2, int NT, bool G, bool SHARED> DEV void skinny_block(cons
 #endif
         if (S::group && w > warps) {
             pdl_wait();
-            const int n_row = k.epilogue == EPI_HEAD ? k.rows : *k.j.n_row;
+            const int n_row = half_rows_of(k, *k.j.n_row);
             if (k.j.n_square)
                 half_exchange(k, at.factor, w - warps - 1, skinny_helpers(G) - 1, n_row);
             else
@@ -348,12 +352,12 @@ template <int L, int L2, int NT, bool G, bool SHARED> DEV void skinny_block(cons
     if constexpr (S::group) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(S::many ? 112 : 232));
 #endif
     pdl_wait();
-    const int n_out = *k.j.n_row, n_row = k.epilogue == EPI_HEAD ? k.rows : n_out;
+    const int n_out = *k.j.n_row, n_row = half_rows_of(k, n_out);
     if (k.epilogue == EPI_HEAD) half_head(k, at, warps, n_out);
     if (!S::group) skinny_count(k, at.factor, w, warps, n_row);
     asm volatile("bar.sync 1, %0;" ::"r"(warps * 32) : "memory");
     skinny_shared own = at;
-    own.best += w * HALF_ROWS;
+    own.best += w * HALF_BEST;
     skinny_ring r = {0, 0};
     for (int i = blockIdx.x; i < items; i += gridDim.x) {
         const skinny_item it = skinny_find<NT>(k, i);

@@ -3,11 +3,12 @@
 #include "cuda/decode/gemv.h"
 
 enum {
-    HALF_ROWS = 256,
+    HALF_ROWS = 512, // of a launch
+    HALF_BEST = 256, // of one of the head
     HALF_STAGES = 8,
     HALF_COUNTS = 512, // tiles whose classes several blocks share
     HALF_FACTOR = 128, // of shared memory: a float for each row
-    HALF_RING_AT = 2048
+    HALF_RING_AT = 3072
 };
 
 #if defined(__CUDACC__)
@@ -46,6 +47,7 @@ struct skinny_job {
     int mw, span, stages, stage_bytes; // row tiles of an item, a warp each; column tiles of a stage
     int sums_at, best_at, smem;        // of shared memory; behind the best: the output of each row
     const struct skinny_entry *entry;
+    int first; // row of the step that is row 0 here, a multiple of 8: what x and the others point to
 };
 struct skinny_entry {
     enum layout l, l2; // l2: LAYOUT_COUNT: one region
@@ -55,9 +57,11 @@ struct skinny_entry {
     void (*run)(const skinny_job);
 };
 enum { SKINNY_ENTRIES = 7 }; // of a layout, or two
-// Whether there are kernels for a link in every size of step, without sharing tiles between blocks.
+// Whether there are kernels for a link in every size of launch, without sharing tiles between blocks.
 bool skinny_fits(const struct mm_kernel *k, const struct mm_job *j, int sm, size_t smem);
-// Fills all but j, epilogue, part and count; sm: compute capability * 10; part_bytes: what part has.
+// Rows of a launch at most.
+static inline int skinny_most(enum mm_epilogue e) { return e == EPI_HEAD ? HALF_BEST : HALF_ROWS; }
+// Fills all but j, epilogue, part, count and first; rows: of the launch; sm: compute capability * 10; part_bytes: what part has.
 bool skinny_plan(struct skinny_job *w, const struct mm_kernel *k, int rows, int sm, int sm_count, size_t smem,
                  size_t part_bytes);
 cudaError_t skinny_launch(const struct skinny_job *w, int sm_count, cudaStream_t s);

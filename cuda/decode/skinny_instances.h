@@ -10,6 +10,7 @@
 #define HALF_SINGLE(l, shared, nt, group) HALF_ENTRY(l, -1, LAYOUT_COUNT, shared, nt, group)
 #define SKINNY_HALVES(id)                 HALF_HALVES(half_##id, LAYOUT_##id)
 #define SKINNY_CODES(id)                  HALF_CODES(half_##id, LAYOUT_##id, -1, LAYOUT_COUNT)
+#define SKINNY_EIGHTS(id)                 SKINNY_CODES(id)
 #define SKINNY_PAIR(id, id2, s, s2)       HALF_CODES(half_##id##_##id2, LAYOUT_##id, LAYOUT_##id2, LAYOUT_##id2)
 #define HALF_HALVES(name, l)                                                                                 \
     extern const struct skinny_entry name[SKINNY_ENTRIES];                                                   \

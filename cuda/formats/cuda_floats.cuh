@@ -12,10 +12,7 @@ struct half_format {
             uint16_t v[8];
             for (int j = 0; j < 8; j++) {
                 const int at = k0 + c * 8 + j;
-                if constexpr (S::to_half)
-                    v[j] = at < k ? S::half(s, at) : 0;
-                else
-                    v[j] = at < k ? h[at] : 0;
+                v[j] = at < k ? h[at] : 0;
             }
             *(uint4 *)(u + ((2 * (c >> 2) + (row >> 3)) * 32 + (row & 7) * 4 + (c & 3)) * 16) =
                 *(const uint4 *)v;
@@ -35,12 +32,7 @@ template <> struct format<LAYOUT_BF16> : half_format {
 template <> struct format<LAYOUT_F32> {
     template <class S, class F> DEV void repack(uint8_t *u, int row, const uint8_t *s, int k0, int k, F) {
         for (int j = 0; j < 256; j++) {
-            float v = 0;
-            if constexpr (S::to_float) {
-                if (k0 + j < k) v = S::value(s, k0 + j);
-            } else if (k0 + j < k)
-                v = ((const float *)s)[k0 + j];
-            *(float *)(u + layout_f32_byte(row, j)) = v;
+            *(float *)(u + layout_f32_byte(row, j)) = k0 + j < k ? ((const float *)s)[k0 + j] : 0.f;
         }
     }
     DEV float value(const uint8_t *u, int row, int k) {
@@ -49,8 +41,6 @@ template <> struct format<LAYOUT_F32> {
 };
 // (no codes: repack of floats asks for none)
 struct no_codes {
-    // true: of a row's column k the file has no half or float, but half(row, k) or value(row, k) is one
-    static constexpr bool to_half = false, to_float = false;
     DEV int code(const uint8_t *, int) { return 0; }
 };
 template <> struct src<QUANT_F32> : no_codes {};

@@ -1,8 +1,9 @@
 // IQ1_S: points with -1, 0 and 1, an eighth more or less.
 #pragma once
-#include "cuda/formats/cuda_iq2_xxs.cuh"
+#include "cuda/formats/levels.cuh"
+#include "cuda/formats/grids.cuh"
 
-template <> struct src<QUANT_IQ1_S> {
+struct iq1_s_numbers {
     DEV const block_IQ1_S &b(const uint8_t *r, int k) { return ((const block_IQ1_S *)r)[k >> 8]; }
     DEV int h(const uint8_t *r, int k) { return b(r, k).h[k >> 5 & 7]; }
     DEV int code(const uint8_t *r, int k) {
@@ -11,4 +12,6 @@ template <> struct src<QUANT_IQ1_S> {
     }
     DEV int scale(const uint8_t *r, int k) { return 2 * (h(r, k) >> 12 & 7) + 1; }
     DEV uint32_t d(const uint8_t *r, int k) { return b(r, k).d; }
+    DEV int magnitude(int i) { return i == 0 ? 1 : i == 1 ? 7 : 9; }
 };
+template <> struct src<QUANT_IQ1_S> : signed_levels<iq1_s_numbers, 2, 1> {};

@@ -1,8 +1,9 @@
 // IQ3_XXS: as IQ2_XXS with points of four values, of which a quarter is taken.
 #pragma once
-#include "cuda/formats/cuda_iq2_xxs.cuh"
+#include "cuda/formats/levels.cuh"
+#include "cuda/formats/grids.cuh"
 
-template <> struct src<QUANT_IQ3_XXS> {
+struct iq3_xxs_numbers {
     DEV const block_IQ3_XXS &b(const uint8_t *r, int k) { return ((const block_IQ3_XXS *)r)[k >> 8]; }
     DEV uint32_t a(const uint8_t *r, int k) {
         const uint16_t *a = b(r, k).a + (k >> 5 & 7) * 2;
@@ -14,4 +15,6 @@ template <> struct src<QUANT_IQ3_XXS> {
     }
     DEV int scale(const uint8_t *r, int k) { return 4 * (int)(a(r, k) >> 28) + 2; }
     DEV uint32_t d(const uint8_t *r, int k) { return b(r, k).d; }
+    DEV int magnitude(int i) { return 4 + 8 * i + (i == 7 ? 2 : 0); }
 };
+template <> struct src<QUANT_IQ3_XXS> : signed_levels<iq3_xxs_numbers, 3, 1> {};

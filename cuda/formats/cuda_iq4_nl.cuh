@@ -1,6 +1,7 @@
 // IQ4_NL: codes of four bits that name one of 16 levels, a scale for 32 columns.
 #pragma once
 #include "cuda/formats/cuda_q4_0.cuh"
+#include "cuda/formats/level_codes.cuh"
 
 template <> struct src<QUANT_IQ4_NL> : nibble_blocks<block_IQ4_NL, 0> {}; // code: index of the level
 
@@ -10,18 +11,6 @@ DEV uint32_t iq4_levels(uint32_t v) {
                    pick = (v >> 1 & 0x4444u) | 0x3210u, // byte j of the low or the high eight levels
         low = __byte_perm(0xbfad9881u, 0xf6eaddcfu, at), high = __byte_perm(0x26190d01u, 0x71594535u, at);
     return __byte_perm(low, high, pick);
-}
-// Indices of levels: 4 parts of 512 bytes, part g / 2, lane * 16 + (2 e + row / 8) * 4: four nibbles of group g even in the
-// low half of the word, odd in the high one.
-template <class F> DEV void put_level_indices(uint8_t *u, int row, F code) {
-    for (int p = 0; p < 4; p++)
-        for (int c = 0; c < 8; c++) {
-            uint32_t w = 0;
-            for (int j = 0; j < 8; j++)
-                w |= (uint32_t)code(p * 64 + (j >> 2) * 32 + (c >> 2) * 16 + (c & 3) * 4 + (j & 3))
-                     << (4 * j);
-            put_word(u + p * 512, code_word(row, c & 3, c >> 2), w);
-        }
 }
 DEV float unit_level(const uint8_t *u, int row, int k) {
     const uint8_t *w = u + (k >> 6) * 512 + (unit_code_byte(row, k) & ~3);

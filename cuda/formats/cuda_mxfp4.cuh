@@ -6,13 +6,6 @@ template <> struct src<QUANT_MXFP4> : nibble_blocks<block_MXFP4, 0> { // code: i
     DEV uint32_t e(const uint8_t *r, int k) { return b(r, k).e; }
 };
 
-// Byte j of the result: byte v's nibble j names of low or high; where the nibble's bit 3 is set, that byte's highest bit eight
-// times.
-DEV uint32_t bytes_or_signs(uint32_t low, uint32_t high, uint32_t v) {
-    uint32_t r;
-    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(low), "r"(high), "r"(v));
-    return r;
-}
 // The four codes of the nibbles of v's low half: bytes, four times the number. Of those without a sign, and of those with one
 // half as much in seven bits; what is not meant is 0 in either, as no byte's highest bit is set.
 DEV uint32_t mxfp4_bytes(uint32_t v) {
@@ -29,6 +22,7 @@ DEV float power_of_two(uint32_t e) { return __uint_as_float(e << 23); } // 2^(e 
 // Indices as IQ4_NL; row * 8 + tig * 2: e of groups tig, tig + 4
 template <> struct format<LAYOUT_MX4> : unit_format<4, 0> {
     static constexpr int n_factor = 1;
+    static constexpr bool addends = false;
     template <class S, class F>
     DEV void repack(uint8_t *u, int row, const uint8_t *s, int k0, int k, F code) {
         put_level_indices(u, row, code);

@@ -6,6 +6,7 @@
 struct place {
     uint8_t *dst; // region
     int u, base, inter, stride;
+    float folded;
 };
 
 template <int TYPE>
@@ -21,12 +22,14 @@ __global__ void repack_kernel(place p, const uint8_t *rows, size_t row_bytes, in
     using S = src<TYPE>;
     format<L>::template repack<S>(u, row, s, k0, k,
                                   [&](int j) { return k0 + j < k ? S::code(s, k0 + j) : 0; });
+    if constexpr (L == LAYOUT_LEV)
+        if (p.folded > 0) levels_fold(u, row, p.folded);
 }
 
 cudaError_t cuda_repack(const struct cuda_region *r, const struct cuda_member *m, enum quant_type type,
                         void *weights, const void *rows, size_t row_bytes, int row0, int n_row,
                         cudaStream_t stream) {
-    place p = {(uint8_t *)weights + r->offset, r->u, m->base, m->inter, m->stride};
+    place p = {(uint8_t *)weights + r->offset, r->u, m->base, m->inter, m->stride, m->folded};
     size_t threads = (size_t)n_row * (size_t)r->u;
     unsigned grid = (unsigned)((threads + 255) / 256);
     switch (type) {

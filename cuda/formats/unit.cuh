@@ -32,6 +32,9 @@ template <int CODES, int MORE> struct unit_format {
     static constexpr int NC = CODES, NX = MORE, scales = (CODES + MORE) * 512;
     static constexpr bool whole_units = false; // the file's blocks have 256 columns, so that no unit has less
     static constexpr unit_mins mins = MINS_NONE;
+    static constexpr bool addends = true; // codes as halves have an offset, or a minimum
+    static constexpr bool levels = false; // int8: codes are looked up in the unit (levels.cuh)
+    static constexpr bool pairs = false;  // halves: pair() makes four codes of a word, which need no addend
     // ring slots of a warp of the kernel for one row, with two row tiles a step; for gate and up
     static constexpr int slots = 2, glu_slots = 2;
     // int8: codes have a sign; scales of a lane's two groups, or four of 16 columns; they are whole numbers, times the row's d

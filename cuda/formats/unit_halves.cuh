@@ -31,7 +31,7 @@ template <int L> struct group_factors {
 // ---- codes
 // Codes of 64 columns of a unit as a lane has them: column tile q.
 template <int L> struct tile_codes {
-    uint4 c[format<L>::wide ? 2 : 1], x;
+    uint4 c[format<L>::wide ? 2 : 1], x, table[2];
     MEM void load(const uint8_t *u, int q, int lane) {
         using W = format<L>;
         u += lane * 16;
@@ -41,6 +41,7 @@ template <int L> struct tile_codes {
         } else
             c[0] = *(const uint4 *)(u + (W::NC == 2 ? q >> 1 : q) * 512);
         if constexpr (W::NX) x = *(const uint4 *)(u + (W::NC + (W::NX == 2 ? q >> 1 : 0)) * 512);
+        if constexpr (W::levels) W::load_table(table, u - lane * 16);
     }
 };
 // Operands of the two products of group g: columns 16 e ..; the even ones of 16 columns first. code_halves of a format: two
@@ -52,8 +53,15 @@ DEV void group_halves(uint32_t (&a)[2][4], const tile_codes<L> &t, int g, const 
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         const int e = i >> 1, r = i & 1;
-        const uint32_t v = W::word(word_of(c, i), g), x = W::NX ? word_of(t.x, i) : 0;
-        a[e][r] = half2_word(__hfma2(as_half2(W::code_halves(v, x, g)), f.s[r][e], f.m[r][e]));
-        a[e][2 + r] = half2_word(__hfma2(as_half2(W::code_halves(v >> 8, x >> 8, g)), f.s[r][e], f.m[r][e]));
+        if constexpr (W::pairs) {
+            W::pair(a[e][r], a[e][2 + r], word_of(c, i), t.table, g);
+            a[e][r] = half2_word(__hmul2(as_half2(a[e][r]), f.s[r][e]));
+            a[e][2 + r] = half2_word(__hmul2(as_half2(a[e][2 + r]), f.s[r][e]));
+        } else {
+            const uint32_t v = W::word(word_of(c, i), g), x = W::NX ? word_of(t.x, i) : 0;
+            a[e][r] = half2_word(__hfma2(as_half2(W::code_halves(v, x, g)), f.s[r][e], f.m[r][e]));
+            a[e][2 + r] =
+                half2_word(__hfma2(as_half2(W::code_halves(v >> 8, x >> 8, g)), f.s[r][e], f.m[r][e]));
+        }
     }
 }

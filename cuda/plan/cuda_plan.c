@@ -31,6 +31,12 @@ static bool is_apart(const struct backend_config *c, int id) {
 
 static int round_up(int n, int to) { return (n + to - 1) / to * to; }
 
+/* The factor of a matrix as its units can hold it (levels.cuh), beside exact levels and scales; 0: they cannot. */
+static float folded_factor(const struct weight *w) {
+    const float f = w->factor;
+    return w->type == QUANT_NVFP4 && f != 1 && f >= 0x1p-22f && f <= 255 ? f : 0;
+}
+
 /* Regions and member rows of one group; offsets follow *at. */
 static enum infer_status group_place(struct cuda_group *g, const struct weight_group *w, bool glu,
                                      size_t *at) {
@@ -39,8 +45,11 @@ static enum infer_status group_place(struct cuda_group *g, const struct weight_g
     g->k = w->k;
     const struct weight *m = w->member;
     g->n_stack = m[0].n_stack;
-    g->paired = glu && w->n_member == 2 && m[0].n == m[1].n && m[0].n % 16 == 0 &&
-                layout_of(m[0].type) == layout_of(m[1].type) && m[0].factor == m[1].factor;
+    g->paired =
+        glu && w->n_member == 2 && m[0].n == m[1].n && m[0].n % 16 == 0 &&
+        layout_of(m[0].type) == layout_of(m[1].type) &&
+        (m[0].factor == m[1].factor || (folded_factor(&m[0]) > 0 && folded_factor(&m[1]) > 0)) &&
+        (m[0].type == m[1].type || layout_of(m[0].type) != LAYOUT_LEV); /* a unit has one type's levels */
     int col = 0;
     for (int i = 0; i < w->n_member; i++) {
         enum layout l = layout_of(m[i].type);
@@ -57,12 +66,14 @@ static enum infer_status group_place(struct cuda_group *g, const struct weight_g
                                             .n = m[i].n,
                                             .k = m[i].k,
                                             .col = col,
-                                            .factor = m[i].factor};
+                                            .factor = m[i].factor,
+                                            .folded = folded_factor(&m[i])};
+        if (g->member[i].folded > 0) g->member[i].factor = 1;
         g->member[i].step = round_up(g->paired ? 2 * m[i].n : m[i].n, UNIT_PAIR);
         if (!g->paired || i == 1) r->rows += g->member[i].step * m[i].n_stack;
         col += m[i].n;
         g->bias |= m[i].bias != NULL;
-        g->scaled |= m[i].factor != 1;
+        g->scaled |= g->member[i].factor != 1;
     }
     for (int i = 0; i < g->n_region; i++) {
         struct cuda_region *r = &g->region[i];

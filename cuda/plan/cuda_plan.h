@@ -30,7 +30,8 @@ struct cuda_region {
 struct cuda_member {
     int region, base, inter, stride, step;
     int n, k, col; /* col: first column of its output in the group's output */
-    float factor;
+    float factor;  /* of sums */
+    float folded;  /* another one, which is in the weights; 0: none */
 };
 struct cuda_group {
     int n_region, n_member, n, k;

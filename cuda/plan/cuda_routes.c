@@ -12,7 +12,8 @@ enum {
 #include "cuda/plan/layouts.def"
     ,
     CODES = 0
-#define LAYOUT(id, name, bytes, kind) | (KIND_##kind == KIND_CODES) << LAYOUT_##id
+#define LAYOUT(id, name, bytes, kind)                                                                        \
+    | (KIND_##kind == KIND_CODES || KIND_##kind == KIND_EIGHTS) << LAYOUT_##id
 #include "cuda/plan/layouts.def"
 };
 
@@ -65,6 +66,8 @@ const struct route_other cuda_other_routes[] = {
      "delta_conv_kernel, delta_pair_kernel, delta_scan_kernel, delta_norm_kernel"},
     {ROW_DECODE, LINK_MIX, OP_MIX, 0, 90, 129, true, "mix_give_kernel"},
     {ROW_DECODE, LINK_DELTA, OP_DELTA, 128, 90, 129, true, "delta_decode_kernel"},
+    {ROW_DECODE, LINK_LATENT, OP_ATTEND, 576, 90, 99, true,
+     "latent_heads_kernel, latent_decode_kernel, latent_merge_kernel, latent_heads_kernel"},
     {ROW_PROMPT, LINK_PLAIN, OP_ATTEND, 512, 80, 129, true, "attend_kernel"},
     {ROW_DECODE, LINK_PLAIN, OP_ATTEND, 512, 80, 129, true, "attend_kernel"},
     {ROW_PROMPT, LINK_PLAIN, OP_ATTEND, 576, 90, 99, true, "by a latent: latent_prompt_kernel"},
@@ -120,11 +123,11 @@ enum link_form route_form(const struct route_case *c, enum row_class cls, enum l
                           enum layout l) {
     const bool halves = layout_kind(l) == KIND_HALVES;
     if (cls == ROW_DECODE)
-        return !streams(c, kind, l) || (int8 && halves) ? FORM_ROWS
-               : int8                                   ? FORM_INT8_32
-               : l == LAYOUT_BF16                       ? FORM_BF16
-               : halves                                 ? FORM_HALVES
-                                                        : FORM_CODES;
+        return !streams(c, kind, l) || (int8 && layout_kind(l) != KIND_CODES) ? FORM_ROWS
+               : int8                                                         ? FORM_INT8_32
+               : l == LAYOUT_BF16                                             ? FORM_BF16
+               : halves                                                       ? FORM_HALVES
+                                                                              : FORM_CODES;
     const enum route_group g = route_prompt_group(c, l);
     return g == GROUP_PLAIN ? FORM_ROWS : route_prompt_form(g, l);
 }
@@ -187,7 +190,7 @@ const char *route_group_name(enum route_group g) {
 const char *route_link_name(enum link_kind k) {
     static const char *const name[] = {"plain",     "embed", "matmul", "gated",   "residual",
                                        "attend",    "head",  "post",   "experts", "pairs",
-                                       "pairs_mix", "delta", "mix"};
+                                       "pairs_mix", "delta", "mix",    "latent"};
     static_assert(sizeof name / sizeof *name == LINK_KIND_COUNT, "a name for each kind");
     return name[k];
 }

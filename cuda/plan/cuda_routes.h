@@ -26,6 +26,7 @@ enum link_kind {
     LINK_PAIRS_MIX, /* prompt: mix, add to the residual stream */
     LINK_DELTA,     /* conv, delta, norm of each head, glu */
     LINK_MIX,       /* decode: [matmul of one row, the gate] mix, add to the residual stream */
+    LINK_LATENT,    /* decode: rope of q, heads, norm of a latent, rope, kv_put, attend, heads */
     LINK_KIND_COUNT
 };
 

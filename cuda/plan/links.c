@@ -1,5 +1,6 @@
 #include "cuda/plan/links.h"
 #include "cuda/plan/delta_plan.h"
+#include "cuda/plan/latent_plan.h"
 #include "seam/elsewhere.h"
 #include "seam/op_list.h"
 
@@ -47,6 +48,11 @@ struct delta_ops link_delta_ops(const struct op_list *l, const struct cuda_link 
     const struct op *o = &l->op[k->first];
     return (struct delta_ops){&o[0].conv, &o[1].delta, &o[2].norm, &o[3].glu};
 }
+struct latent_ops link_latent_ops(const struct op_list *l, const struct cuda_link *k) {
+    const struct op *o = &l->op[k->first];
+    return (struct latent_ops){&o[2].norm,  &o[3].rope,  &o[0].rope,  &o[4].kv_put,
+                               &o[1].heads, &o[6].heads, &o[5].attend};
+}
 struct mix_ops link_mix_ops(const struct op_list *l, const struct cuda_link *k) {
     const struct op *o = &l->op[last_op(k)];
     return (struct mix_ops){k->n_op == 3 ? &o[-2].matmul : NULL, &o[-1].mix, &o[0].add};
@@ -70,8 +76,16 @@ struct experts_ops link_experts_ops(const struct op_list *l, const struct cuda_l
     e.gated = &o[2].experts;
     e.glu = &o[3].glu;
     e.down = &o[4].experts;
-    if (o + 5 < end) e.mix = &o[5].mix;
-    if (o + 6 < end) e.add = &o[6].add;
+    o += 5;
+    if (o < end && o->kind == OP_MATMUL) {
+        e.shared = &o[0].matmul;
+        e.shared_glu = &o[1].glu;
+        e.shared_down = &o[2].matmul;
+        o += 3;
+        if (o->kind == OP_MATMUL) e.weigh = &o++->matmul;
+    }
+    if (o < end) e.mix = &o++->mix;
+    if (o < end) e.add = &o->add;
     return e;
 }
 
@@ -256,7 +270,7 @@ static bool router_fits(const struct link_case *c, const struct cuda_link *k, co
         (n->kind != NORM_RMS || !n->w || n->bias || n->dim != n->x.width || op_norm_weights(n) != n->dim ||
          !view_same(o->router->x, n->out) || !view_same(o->gated->x, n->out) || !ends_here(c, k, n->out)))
         return false;
-    return o->router->exact && g->n_member == 1 && layout_kind(g->region[0].layout) != KIND_CODES &&
+    return o->router->exact && g->n_member == 1 && layout_kind(g->region[0].layout) >= KIND_HALVES &&
            g->k % 8 == 0 && o->router->x.col % 4 == 0 && view_same(o->route->logits, o->router->out) &&
            ends_here(c, k, o->router->out);
 }
@@ -269,16 +283,52 @@ static bool experts_fit(const struct link_case *c, const struct cuda_link *k, co
         !view_same(o->down->x, o->glu->out) || !ends_here(c, k, o->gated->out) ||
         !ends_here(c, k, o->glu->out) || (o->glu->act > ACT_GELU_ERF && o->glu->act != ACT_SWIGLU_OAI))
         return false;
-    if (o->mix &&
-        (o->mix->plain || o->mix->shared.buf >= 0 || !view_same(o->mix->x, o->down->out) ||
-         !view_same(o->mix->choice, choice) || !ends_here(c, k, o->down->out) || !ends_here(c, k, choice)))
+    if (o->mix && (o->mix->plain || (o->mix->shared.buf >= 0) != (o->shared != NULL) ||
+                   !view_same(o->mix->x, o->down->out) || !view_same(o->mix->choice, choice) ||
+                   !ends_here(c, k, o->down->out) || !ends_here(c, k, choice)))
         return false;
     return !o->add || (view_same(o->add->a, o->add->out) && view_same(o->add->b, o->mix->out) &&
                        ends_here(c, k, o->mix->out) && o->add->out.width % 32 == 0);
 }
+/* A part that all rows take, of the same function, whose result and weight nothing but the sum reads. */
+static bool shared_fits(const struct link_case *c, const struct cuda_link *k, const struct experts_ops *o) {
+    if (!o->shared) return true;
+    const struct op_glu *g = o->shared_glu, *own = o->glu;
+    if (c->list->max_rows > 1 || !list_is_gated(c->list, k->first + (o->norm != NULL) + 5) ||
+        o->shared->exact || o->shared_down->exact || g->act != own->act || g->k.limit != own->k.limit ||
+        g->k.alpha != own->k.alpha || !view_same(o->shared->x, o->gated->x) ||
+        !view_same(o->shared_down->x, g->out) || !view_same(o->mix->shared, o->shared_down->out) ||
+        !ends_here(c, k, o->shared->out) || !ends_here(c, k, g->out) ||
+        !ends_here(c, k, o->shared_down->out) || (o->mix->gate.buf >= 0) != (o->weigh != NULL))
+        return false;
+    return !o->weigh || (view_same(o->weigh->x, o->gated->x) && view_same(o->mix->gate, o->weigh->out) &&
+                         c->plan->group[o->weigh->w->id].n == 1 && ends_here(c, k, o->weigh->out));
+}
 static bool is_experts(const struct link_case *c, struct cuda_link *k) {
     const struct experts_ops o = link_experts_ops(c->list, k);
-    return router_fits(c, k, &o) && experts_fit(c, k, &o) && route_experts(c->route, c->list->cls) &&
+    return router_fits(c, k, &o) && experts_fit(c, k, &o) && shared_fits(c, k, &o) &&
+           route_experts(c->route, c->list->cls) && (!c->has || c->has(c->user, k, FORM_ROWS, FORM_ROWS));
+}
+
+/* Keys that are a normed latent and a rotated rest, of one rotation with queries that absorb their heads' matrices. */
+static bool is_latent(const struct link_case *c, struct cuda_link *k) {
+    const struct latent_ops o = link_latent_ops(c->list, k);
+    const struct op_norm *n = o.norm;
+    const struct view key = o.put->k, latent = view_columns(key, 0, n->x.width),
+                      rest = view_columns(key, n->x.width, key.width - n->x.width), q = o.keys->x;
+    const int nope = o.keys->w->k;
+    if (n->kind != NORM_RMS || !n->w || n->bias || n->dim != n->x.width || op_norm_weights(n) != n->dim ||
+        !view_same(n->x, latent) || !view_same(n->out, latent) || !view_same(o.k_rope->x, rest) ||
+        o.k_rope->rope != o.q_rope->rope || o.k_rope->n_head != 1 || o.k_rope->rope->n_rot != rest.width ||
+        o.q_rope->n_head != o.attend->n_head || o.q_rope->head_dim != nope + rest.width ||
+        !view_same(o.q_rope->x, view_columns(q, nope, q.width - nope)) || op_heads_rest(o.keys) != rest.width)
+        return false;
+    const struct kv_store *s = &c->store[o.put->store];
+    return o.put->store == o.attend->store && n->dim == s->head_dim_v && c->route->sm >= 90 &&
+           latent_has(s, o.attend, c->route->shared_bytes) && op_heads_rest(o.values) == 0 &&
+           view_same(o.attend->q, o.keys->out) && view_same(o.values->x, o.attend->out) &&
+           c->list->buf[key.buf].last <= last_op(k) && c->list->buf[q.buf].last <= last_op(k) &&
+           ends_here(c, k, o.keys->out) && ends_here(c, k, o.attend->out) &&
            (!c->has || c->has(c->user, k, FORM_ROWS, FORM_ROWS));
 }
 
@@ -337,6 +387,8 @@ static unsigned forms_given(const struct link_case *c, const struct cuda_link *g
     case LINK_ATTEND:
     case LINK_DELTA:
         return normed ? 0 : decode ? halves | 1u << FORM_INT8_32 : tiles;
+    case LINK_LATENT:
+        return normed || link_latent_ops(c->list, g).values->w->n % 32 ? 0 : halves | 1u << FORM_INT8_32;
     case LINK_GATED:
         if (!decode && g->wants == FORM_PANEL) return normed ? 0 : 1u << FORM_PANEL;
         return normed ? 0 : !decode ? tiles & ~(1u << FORM_PANEL) : c->int8 ? 1u << FORM_INT8_16 : halves;
@@ -361,7 +413,7 @@ static enum link_form form_between(const struct link_case *c, const struct cuda_
 /* Whether one row may come in packets. */
 static bool in_packets(const struct link_case *c, const struct cuda_link *g, const struct cuda_link *t) {
     if (c->list->cls != ROW_DECODE) return false;
-    if ((t->kind == LINK_RESIDUAL || t->kind == LINK_POST) && g->kind != LINK_POST)
+    if ((t->kind == LINK_RESIDUAL || t->kind == LINK_POST) && g->kind != LINK_POST && g->kind != LINK_LATENT)
         return t->in.form != FORM_ROWS;
     if (t->kind != LINK_ATTEND || g->kind != LINK_MATMUL) return false;
     const struct view v = link_writes(c->list, g);
@@ -370,8 +422,9 @@ static bool in_packets(const struct link_case *c, const struct cuda_link *g, con
 
 /* ---- the patterns: for each first operation the longest first; then a plain operation ------------------------ */
 
-enum { DECODE = 1 << ROW_DECODE, PROMPT = 1 << ROW_PROMPT, BOTH = DECODE | PROMPT, MOST_OPS = 8 };
+enum { DECODE = 1 << ROW_DECODE, PROMPT = 1 << ROW_PROMPT, BOTH = DECODE | PROMPT, MOST_OPS = 12 };
 #define EXPERTS OP_MATMUL, OP_ROUTE, OP_EXPERTS, OP_GLU, OP_EXPERTS
+#define SHARED  OP_MATMUL, OP_GLU, OP_MATMUL
 static const struct pattern {
     enum link_kind kind;
     int classes, norm, matmul,
@@ -392,7 +445,16 @@ static const struct pattern {
     {LINK_ATTEND, BOTH, -1, -1, 4, {OP_NORM, OP_NORM, OP_KV_PUT, OP_ATTEND}, is_attend},
     {LINK_ATTEND, BOTH, -1, -1, 4, {OP_ROPE, OP_ROPE, OP_KV_PUT, OP_ATTEND}, is_attend},
     {LINK_ATTEND, BOTH, -1, -1, 2, {OP_KV_PUT, OP_ATTEND}, is_attend},
+    {LINK_LATENT,
+     DECODE,
+     -1,
+     -1,
+     7,
+     {OP_ROPE, OP_HEADS, OP_NORM, OP_ROPE, OP_KV_PUT, OP_ATTEND, OP_HEADS},
+     is_latent},
     {LINK_DELTA, BOTH, -1, -1, 4, {OP_CONV, OP_DELTA, OP_NORM, OP_GLU}, is_delta},
+    {LINK_EXPERTS, DECODE, -1, -1, 12, {OP_NORM, EXPERTS, SHARED, OP_MATMUL, OP_MIX, OP_ADD}, is_experts},
+    {LINK_EXPERTS, DECODE, -1, -1, 11, {OP_NORM, EXPERTS, SHARED, OP_MIX, OP_ADD}, is_experts},
     {LINK_EXPERTS, DECODE, -1, -1, 8, {OP_NORM, EXPERTS, OP_MIX, OP_ADD}, is_experts},
     {LINK_EXPERTS, DECODE, -1, -1, 7, {EXPERTS, OP_MIX, OP_ADD}, is_experts},
     {LINK_EXPERTS, DECODE, -1, -1, 7, {OP_NORM, EXPERTS, OP_MIX}, is_experts},

@@ -1,4 +1,4 @@
-/* A list of operations as links: runs of one to eight operations that a fused kernel does together, chosen by a table of patterns, the
+/* A list of operations as links: runs of one to twelve operations that a fused kernel does together, chosen by a table of patterns, the
  * longest match first. An operation that no pattern takes is a link of its own and runs on the plain kernels. What a link hands to the
  * next is a property of the edge between them, asked of giver and taker: float32 rows where either cannot do better. Decode and prompt
  * rows share the matcher and the edges. Plain C, needs no device. See docs/cuda-links.md. */
@@ -81,6 +81,16 @@ struct delta_ops {
     const struct op_norm *norm;
     const struct op_glu *glu;
 };
+/* The operations of a LINK_LATENT. */
+struct latent_ops {
+    const struct op_norm *norm; /* of the latent */
+    const struct op_rope *k_rope, *q_rope;
+    const struct op_kv_put *put;
+    const struct op_heads *keys, *values; /* each head's matrices: of queries, and of sums */
+    const struct op_attend *attend;
+};
+struct latent_ops link_latent_ops(const struct op_list *l, const struct cuda_link *k);
+
 /* The operations of a LINK_MIX. */
 struct mix_ops {
     const struct op_matmul *gate; /* NULL: none */
@@ -98,6 +108,9 @@ struct experts_ops {
     const struct op_route *route;
     const struct op_experts *gated, *down;
     const struct op_glu *glu;
+    const struct op_matmul *shared, *shared_down,
+        *weigh; /* the shared expert's, what weighs it; NULL: none */
+    const struct op_glu *shared_glu;
     const struct op_mix *mix; /* NULL: none */
     const struct op_add *add; /* NULL: none */
 };

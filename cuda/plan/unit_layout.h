@@ -53,8 +53,8 @@ LAYOUT_FN int layout_unit_bytes(enum layout l) {
     }
 }
 
-/* What a unit is made of: codes and scales, halves or floats. */
-enum layout_kind { KIND_CODES, KIND_HALVES, KIND_FLOATS };
+/* What a unit is made of: codes and scales, those that int8 products take and others, halves or floats. */
+enum layout_kind { KIND_CODES, KIND_EIGHTS, KIND_HALVES, KIND_FLOATS };
 LAYOUT_FN enum layout_kind layout_kind(enum layout l) {
     switch (l) {
 #define LAYOUT(id, name, bytes, kind)                                                                        \

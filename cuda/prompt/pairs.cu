@@ -106,6 +106,7 @@ cudaError_t pairs_gemm_launch(const pair_gemm &j, enum layout l, int n, int sm_c
     case LAYOUT_##id:                                                                                        \
         return pairs_gemm_##id(j, tiles, sm_count, s);
 #define CASE_CODES(id)                CASE_HALVES(id)
+#define CASE_EIGHTS(id)               CASE_HALVES(id)
 #define LAYOUT(id, name, bytes, kind) CASE_##kind(id)
 #include "cuda/plan/layouts.def"
     default:

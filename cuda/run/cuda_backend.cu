@@ -73,6 +73,7 @@ static enum infer_status cuda_open(struct backend **out, const struct backend_co
     b->c = *c;
     enum infer_status st =
         mem_new(&b->constant, CUDA_CONSTANT_MAX * sizeof *b->constant, "table of constants");
+    if (st == INFER_OK) st = mem_new(&b->seen, (size_t)c->n_slot * sizeof *b->seen, "rows of a step");
     if (st == INFER_OK) st = cuda_plan_make(&b->plan, c);
     if (st == INFER_OK) st = open_device(b);
     if (st != INFER_OK) {
@@ -106,6 +107,7 @@ static void cuda_close(struct backend *base) {
     (void)cudaGetLastError();
     cuda_plan_free(&b->plan);
     mem_free(b->constant);
+    mem_free(b->seen);
     mem_free(b);
 }
 
@@ -272,10 +274,12 @@ static enum infer_status send_step(cuda_backend *b, const struct step *s, unsign
 }
 
 // Whether two rows are of one sequence (drafts): then keys are stored by a kernel of their own.
-static bool rows_share(const struct step *s) {
-    for (int i = 1; i < s->n_row; i++)
-        for (int k = 0; k < i; k++)
-            if (s->slot[i] == s->slot[k]) return true;
+static bool rows_share(cuda_backend *b, const struct step *s) {
+    b->n_seen++;
+    for (int i = 0; i < s->n_row; i++) {
+        if (b->seen[s->slot[i]] == b->n_seen) return true;
+        b->seen[s->slot[i]] = b->n_seen;
+    }
     return false;
 }
 
@@ -283,7 +287,7 @@ static enum infer_status run_rows(cuda_backend *b, enum row_class cls, const str
     if (cls == ROW_PROMPT)
         return b->prompt ? prompt_run(b, b->prompt, s->n_row, s->n_out, b->stream)
                          : cuda_run_list(b, cls, s->n_row, s->n_out, b->stream);
-    bool shared = b->decode && rows_share(s);
+    bool shared = b->decode && rows_share(b, s);
     for (int i = 0; i < b->n_bucket && !shared; i++)
         if (b->bucket[i].rows >= s->n_row) {
             CU(cudaGraphLaunch(b->bucket[i].exec, b->stream));

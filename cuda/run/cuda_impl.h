@@ -58,6 +58,7 @@ struct cuda_backend {
         cudaGraphExec_t exec;
     } bucket[CUDA_BUCKET_MAX];
     int n_bucket;
+    unsigned *seen, n_seen; // seen[n_slot]: the step in which a slot's row came last, by rows_share
 };
 
 static inline rows cuda_rows(const cuda_backend *b, const struct op_list *l, struct view v) {
@@ -73,6 +74,8 @@ const float *cuda_constant(const cuda_backend *b,
 dev_kv cuda_store(const cuda_backend *b, int store);
 float *cuda_state(const cuda_backend *b, int store, int slot);
 dev_matrix cuda_matrix(const cuda_backend *b, int group, int member);
+// By what the rows of a table, the first member of a group, are multiplied.
+float embed_scale(const cuda_backend *b, int group, const op_embed *o);
 float2 *cuda_rope_table(const cuda_backend *b, const struct rope *r);
 int32_t *cuda_tokens(const cuda_backend *b);
 select_job cuda_select(const cuda_backend *b, const struct op_list *l, const struct op_select *o);

@@ -44,6 +44,10 @@ dev_matrix cuda_matrix(const cuda_backend *b, int group, int member) {
         w.bias = (const float *)(b->work + b->plan.constant + g->bias_offset) + (size_t)m->col * g->n_stack;
     return w;
 }
+float embed_scale(const cuda_backend *b, int group, const op_embed *o) {
+    const float folded = b->plan.group[group].member[0].folded;
+    return o->scale * (folded > 0 ? o->w->factor / folded : o->w->factor);
+}
 float2 *cuda_rope_table(const cuda_backend *b, const struct rope *r) {
     for (int i = 0; i < b->n_rope; i++)
         if (b->rope[i] == r)

@@ -1,7 +1,6 @@
 // From the links of the decode list (links.h) to jobs of kernels: which kernel, where its input lies, whom it hands its result.
 #include "cuda/run/decode_program_impl.h"
 #include "base/mem.h"
-#include "cuda/run/decode_latent.h"
 #include "seam/op_list.h"
 
 // ---- forms
@@ -254,7 +253,7 @@ static void build_embed(const cuda_backend *b, struct decode_program *p, decode_
     e.ring = cuda_decode_blob(b, 0, &e.ring_row);
     e.next = b->next_decode;
     e.w = cuda_matrix(b, b->plan.embedding, 0);
-    e.scale = o->scale * o->w->factor;
+    e.scale = embed_scale(b, b->plan.embedding, o);
     e.res = x.p;
     e.res_row = x.stride;
     e.next_norm = next_norm(b, d);
@@ -366,9 +365,9 @@ static void build_mix(const cuda_backend *b, decode_link *d, bool int8, stream *
     give_to(&next, given_form(b, d, int8));
 }
 static void build_experts(const cuda_backend *b, decode_link *d, bool int8, stream *r) {
-    experts_one_job &j = d->experts;
+    experts_one_job &j = d->experts.job;
     mm_job of_scale = {};
-    (void)experts_one_make(b, &d->is, &j);
+    (void)experts_one_make(b, &d->is, &d->experts);
     if (j.out_kind != EXPERTS_ADD) return;
     r->nth += d->is.gives != FORM_ROWS;
     set_scale(b, &of_scale, r->nth);
@@ -461,8 +460,10 @@ static bool has_kernel(void *user, const struct cuda_link *k, enum link_form in,
     struct builder *u = (struct builder *)user;
     matmul_link m, other;
     attend_job a;
-    experts_one_job e;
+    experts_link e;
     batch_link many;
+    latent_link latent;
+    if (k->kind == LINK_LATENT) return latent_link_make(u->b, k, &latent);
     if (k->kind == LINK_EXPERTS && u->b->c.list[ROW_DECODE]->max_rows > 1)
         return batch_make(u->b, u->up, k, &many);
     if (k->kind == LINK_EXPERTS)
@@ -495,8 +496,8 @@ static bool find_links(cuda_backend *b, struct decode_program *p, bool int8, str
         d->name = link_name(l, &d->is);
         d->out_rows = d->is.kind != LINK_HEAD && out.buf >= 0 && cuda_out_rows(l, out);
         n_matmul += is_matmul(d);
-        const bool looks =
-            d->is.kind == LINK_ATTEND || d->is.kind == LINK_DELTA; // at the step, before it waits
+        const bool looks = d->is.kind == LINK_ATTEND || d->is.kind == LINK_LATENT ||
+                           d->is.kind == LINK_DELTA; // at the step, before it waits
         n_attend += looks;
         if (n_attend == 2 && looks) p->settled = i;
     }
@@ -520,6 +521,10 @@ static void build_link(cuda_backend *b, struct decode_program *p, decode_link *d
     case LINK_DELTA:
         build_delta(b, d, *first);
         *first = false;
+        break;
+    case LINK_LATENT:
+        (void)latent_link_make(b, &d->is, &d->latent);
+        if (d->is.gives != FORM_ROWS) give_to(&d->latent.values.give, form_at(b, d->is.gives, d[1].is.slot));
         break;
     case LINK_RESIDUAL:
         build_residual(b, d, int8, r);
@@ -570,7 +575,7 @@ static bool build(cuda_backend *b, struct decode_program *p, bool int8, struct c
         else if (p->link[i].is.kind == LINK_ATTEND)
             hand_over_attend(b, &p->link[i], 1 + (uint32_t)i);
         else if (p->link[i].is.kind == LINK_EXPERTS && b->c.list[ROW_DECODE]->max_rows == 1)
-            p->link[i].experts.tag = 1 + (uint32_t)i;
+            p->link[i].experts.job.tag = 1 + (uint32_t)i;
     if (p->link[1].is.kind == LINK_MATMUL) p->link[1].mm.job.first = true;
     for (int i = 0; int8 && i < p->n_link; i++)
         if (is_matmul(&p->link[i]) && i < MOST_TAGS) decode_even(b, &p->link[i], i);
@@ -583,7 +588,7 @@ static bool all_codes(const cuda_backend *b) {
         for (int i = 0; i < b->plan.group[g].n_region && !b->plan.group[g].apart; i++) {
             if (b->plan.group[g].n == 1) continue; // a gate, which no kernel of codes reads
             const enum layout l = b->plan.group[g].region[i].layout;
-            if (l == LAYOUT_F32 || is_half(l)) return false;
+            if (layout_kind(l) != KIND_CODES) return false;
         }
     return true;
 }

@@ -44,8 +44,23 @@ static enum infer_status run_one(const decode_step &s, const matmul_link *l, mm_
                          mm_smem(l->k, j.x_bytes), true, s.stream, j));
     return INFER_OK;
 }
-// Many rows of halves. The head works on all rows of the step and leaves those that are wanted.
-static enum infer_status run_half(const decode_step &s, const matmul_link *l, const mm_job &j, int rows) {
+// The rows of a launch that begins with row `first` of the step.
+static void begin_at(skinny_job *w, size_t first) {
+    mm_job &j = w->j;
+    w->first = (int)first;
+    w->rms += first;
+    j.x += first * 128;
+    j.square += first * j.square_row;
+    j.scale += first;
+    j.scale_next += first;
+    j.res += first * j.res_row;
+    j.square_out += first * j.square_row;
+    j.xo += j.xo_pitch ? first * 128 : first * j.xo_row;
+    if (w->epilogue != EPI_HEAD) j.y += first * j.y_row; // whose rows are those that are wanted
+}
+// Rows first .. first + rows - 1 of a step of `all`.
+static enum infer_status run_part(const decode_step &s, const matmul_link *l, const mm_job &j, int first,
+                                  int rows, int all) {
     const cuda_backend *b = s.b;
     skinny_job w = {};
     w.j = j;
@@ -59,8 +74,16 @@ static enum infer_status run_half(const decode_step &s, const matmul_link *l, co
     if (!skinny_plan(&w, l->k, rows, skinny_chip(b), b->sm_count, decode_shared_memory(b),
                      b->plan.stage_bytes))
         return cuda_error(cudaErrorInvalidConfiguration, "skinny_plan");
+    w.pitch = half_pitch(all);
+    begin_at(&w, (size_t)first);
     if (w.j.cand) s.p->n_cand = w.j.n_cand;
     CU(skinny_launch(&w, b->sm_count, s.stream));
+    return INFER_OK;
+}
+// Many rows of halves. The head works on all rows of the step and leaves those that are wanted.
+static enum infer_status run_half(const decode_step &s, const matmul_link *l, const mm_job &j, int rows) {
+    const int most = skinny_most(l->k->epilogue);
+    for (int i = 0; i < rows; i += most) TRY(run_part(s, l, j, i, rows - i < most ? rows - i : most, rows));
     return INFER_OK;
 }
 // Which of the kernels for few rows takes a step; -1: none.
@@ -128,9 +151,9 @@ static enum infer_status run_experts(const decode_step &s, const decode_link *d,
     const int rows = d->out_rows ? s.outs : s.rows;
     if (s.b->c.list[ROW_DECODE]->max_rows > 1)
         return batch_run(s.b, &d->batch, rows, output_pitch(d, rows), s.stream);
-    experts_one_job j = d->experts;
+    experts_one_job j = d->experts.job;
     j.beside = s.beside;
-    CU(experts_one_launch(j, overlap, s.stream));
+    CU(experts_one_launch(j, d->experts.plan, overlap, s.stream));
     return INFER_OK;
 }
 static enum infer_status run_fused(const decode_step &s, const decode_link *d, bool overlap) {
@@ -198,6 +221,8 @@ static enum infer_status run_link(const decode_step &s, int i, int *n) {
         return run_attend(s, d, overlap);
     case LINK_DELTA:
         return run_delta(s, d, overlap);
+    case LINK_LATENT:
+        return latent_link_run(&d->latent, s.rows, output_pitch(d, s.rows), overlap, s.stream);
     case LINK_MIX:
         return run_mix(s, d);
     case LINK_EXPERTS:

@@ -10,6 +10,7 @@
 #include "cuda/decode/post_norm.h"
 #include "cuda/decode/skinny.h"
 #include "cuda/plan/links.h"
+#include "cuda/run/decode_latent.h"
 #include "cuda/run/decode_program.h"
 
 struct matmul_link {
@@ -30,6 +31,11 @@ struct batch_link {
     batch_mix_job mix;
     bool mixes;
 };
+// LINK_EXPERTS of engines of one row
+struct experts_link {
+    experts_one_job job;
+    struct experts_plan plan;
+};
 struct decode_link {
     struct cuda_link is;
     const char *name;
@@ -39,8 +45,9 @@ struct decode_link {
         embed_job embed;
         attend_job attend;
         delta_decode_job delta;
+        latent_link latent;
         mix_give_job mix;
-        experts_one_job experts;
+        experts_link experts;
         batch_link batch;
     };
     matmul_link other; // MATMUL: another launch, of the second region; k NULL: none
@@ -70,7 +77,7 @@ int decode_best_split(const mm_job &j, const struct mm_kernel *k, int blocks);
 // decode_even.cu: gives the link i, a matmul whose packets and stream are known, a kernel of gemv_even.cuh where that is faster.
 void decode_even(const cuda_backend *b, decode_link *d, int i);
 // decode_experts.cu: the job of a LINK_EXPERTS but for whom it hands its result; false: no kernel takes it.
-bool experts_one_make(const cuda_backend *b, const struct cuda_link *k, experts_one_job *j);
+bool experts_one_make(const cuda_backend *b, const struct cuda_link *k, experts_link *e);
 // decode_experts_batch.cu: the same for engines of more than one row; its launches, pitch: of what it hands on.
 bool batch_make(const cuda_backend *b, const float (*up)[2], const struct cuda_link *k, batch_link *e);
 enum infer_status batch_run(const cuda_backend *b, const batch_link *e, int rows, int pitch, cudaStream_t s);

@@ -5,6 +5,7 @@
 #include "cuda/plain/gemv_f32.h"
 #include "cuda/prompt/pairs.h"
 #include "cuda/plain/latent.h"
+#include "cuda/plain/columns.h"
 #include "cuda/run/decode_latent.h"
 #include "cuda/run/host_rows.h"
 #include "seam/elsewhere.h"
@@ -174,8 +175,15 @@ static enum infer_status run_mix(cuda_backend *b, const struct op_list *l, const
 
 static enum infer_status run_embed(cuda_backend *b, const op_embed &o, rows out, int n, op_queue s) {
     const int own = config_table_group(&b->c, o.w);
-    CU(op_embed_run(b->t, cuda_matrix(b, own < 0 ? b->plan.embedding : own, 0), out, o.scale * o.w->factor, n,
-                    s));
+    CU(op_embed_run(b->t, cuda_matrix(b, own < 0 ? b->plan.embedding : own, 0), out,
+                    embed_scale(b, own < 0 ? b->plan.embedding : own, &o), n, s));
+    return INFER_OK;
+}
+
+static enum infer_status run_columns(cuda_backend *b, const struct op_list *l, const struct op_columns *o,
+                                     int n, op_queue s) {
+    CU(op_columns_run(b->t, cuda_rows(b, l, o->x), cuda_rows(b, l, o->out),
+                      (const int32_t *)cuda_constant(b, o->from), n, cuda_out_rows(l, o->out), s));
     return INFER_OK;
 }
 
@@ -230,6 +238,8 @@ static enum infer_status run_op(cuda_backend *b, const struct op_list *l, const 
         break;
     case OP_HEADS:
         return run_stack(b, l, &o->heads, n, s);
+    case OP_COLUMNS:
+        return run_columns(b, l, &o->columns, n, s);
     case OP_KIND_COUNT:
         infer_bug("operation %d has no kernel", (int)o->kind);
     }

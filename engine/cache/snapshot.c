@@ -54,6 +54,7 @@ static uint64_t fingerprint(const struct tensorfile *f) {
         h = hash(h, &(int64_t){t->type}, 8);
         h = hash(h, t->shape, sizeof t->shape);
         if (t->row_factor) h = hash(h, t->row_factor, (size_t)t->shape[2] * sizeof *t->row_factor);
+        if (t->columns) h = hash(h, t->columns, (size_t)t->shape[3] * sizeof *t->columns);
         h = hash(h, t->data, t->bytes < SAMPLE ? t->bytes : SAMPLE);
     }
     return h ? h : 1;

@@ -2,6 +2,7 @@
 #include "cpu/cpu_list.h"
 #include "base/host.h"
 #include "seam/elsewhere.h"
+#include "seam/tap.h"
 #include "seam/weight.h"
 
 #include <math.h>
@@ -367,6 +368,12 @@ static void check_finite(const struct cpu_op *o, struct cpu_step *s, int thread,
                 cpu_fault(s, op, INFER_E_NAN);
 }
 
+static const float *read_row(void *s, struct view v, int t) { return cpu_row(s, v, t); }
+/* Before an operation whose input nobody writes any more, and that does not write over it. */
+static void tap_input(const struct op *op, struct cpu_step *s) {
+    tap_op(s->cpu->config.tap, op, op_rows_count(s->list->list, op, s->n_row, s->n_out), read_row, s);
+}
+
 /* Thread 0 decides at which op's barrier all leave; the others read it after that barrier, so nobody leaves alone. */
 static void walk(struct cpu_step *s, int thread, int n_thread) {
     struct cpu *c = s->cpu;
@@ -376,6 +383,11 @@ static void walk(struct cpu_step *s, int thread, int n_thread) {
     cpu_barrier(s);
     for (int i = s->first; i < s->end; i++) {
         const struct cpu_op *o = &s->list->op[i];
+        if (c->config.tap) { /* nobody still writes what is read, or already over it */
+            cpu_barrier(s);
+            if (thread == 0) tap_input(o->op, s);
+            cpu_barrier(s);
+        }
         o->fn(o, s, thread, n_thread);
         if (amx && o->fn == cpu_op_elsewhere)
             cpu_amx_begin(); /* another backend of this thread left its own */

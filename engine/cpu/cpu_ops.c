@@ -107,6 +107,17 @@ void cpu_op_position(const struct cpu_op *op, struct cpu_step *s, int thread, in
     }
 }
 
+void cpu_op_columns(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
+    const struct op_columns *o = &op->op->columns;
+    int a, b;
+    cpu_share(cpu_rows(s, o->out), thread, n_thread, &a, &b);
+    for (int t = a; t < b; t++) {
+        const float *x = cpu_row(s, o->x, t);
+        float *out = cpu_row(s, o->out, t);
+        for (int i = 0; i < o->out.width; i++) out[i] = x[o->from[i]];
+    }
+}
+
 void cpu_op_rows(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
     const struct op_rows *r = &op->op->rows;
     int a, b;

@@ -22,8 +22,7 @@ static struct cpu_copy *add_copy(struct size *n, const struct weight_group *g, i
     n->head += (size_t)g->n_member * sizeof *copy;
     for (int m = 0; m < g->n_member; m++) {
         const struct weight *w = &g->member[m];
-        const bool none = quant_info(w->type)->codes; /* they are read as codes, from the file */
-        size_t unit = none ? 0 : cpu_copy_bytes(weight_stride(w), unit_rows, w->k);
+        size_t unit = cpu_copy_bytes(w->type, weight_stride(w), unit_rows, w->k);
         size_t units = (size_t)((w->n + unit_rows - 1) / unit_rows) * (size_t)w->n_stack;
         if (base) copy[m] = (struct cpu_copy){base + data_at + n->data, unit, base + n->head};
         n->head += (units + 7) / 8 * 8;

@@ -98,6 +98,12 @@ static enum infer_status size_of(const struct gguf_cursor *c, struct tensor *t) 
     return INFER_OK;
 }
 
+/* Elements of each matrix of a tensor, and bytes of all where they are NF4 in a file. */
+static size_t matrix_elements(const struct tensor *t) { return (size_t)(t->shape[2] * t->shape[3]); }
+static size_t packed_bytes(const struct tensor *t) {
+    return (size_t)(t->shape[0] * t->shape[1]) * quant_nf4_packed_bytes(matrix_elements(t));
+}
+
 static enum infer_status read_entry(struct gguf_part *p, struct arena *a, struct tensor *t) {
     struct gguf_cursor *c = &p->c;
     uint32_t type;
@@ -105,9 +111,10 @@ static enum infer_status read_entry(struct gguf_part *p, struct arena *a, struct
     TRY(read_shape(c, t));
     TRY(gguf_u32(c, &type, "the type of a tensor"));
     const struct quant_info *q = quant_by_gguf(type);
-    if (!q) return refuse_type(c, type);
-    t->type = q->type;
+    if (!q && type != QUANT_NF4_GGUF) return refuse_type(c, type);
+    t->type = q ? q->type : QUANT_NF4;
     TRY(size_of(c, t));
+    if (t->type == QUANT_NF4) t->bytes = packed_bytes(t);
     TRY(gguf_u64(c, &t->offset, "the offset of a tensor"));
     if (t->offset % p->alignment)
         return gguf_fail(c, INFER_E_INPUT, "its offset %llu is no multiple of the alignment %u",
@@ -175,6 +182,24 @@ static enum infer_status check_layout(struct gguf_cursor *c, struct arena *a, co
 
 /* ---- the directory ---- */
 
+/* NF4 is packed in a file; in memory its blocks stand alone. */
+static enum infer_status unpack_nf4(struct tensorfile *f, const struct gguf_cursor *c, struct tensor *t) {
+    const struct quant_info *q = quant_info(QUANT_NF4);
+    const size_t n = matrix_elements(t), one = quant_row_bytes(q, n);
+    const size_t matrices = (size_t)(t->shape[0] * t->shape[1]);
+    unsigned char *out;
+    TRY(gguf_alloc(&f->arena, &out, matrices, one));
+    for (size_t i = 0; i < matrices; i++)
+        if (!quant_nf4_unpack((struct block_NF4 *)(void *)(out + i * one),
+                              (const char *)t->data + i * quant_nf4_packed_bytes(n), n))
+            return gguf_fail(c, INFER_E_INPUT, "tensor '%s': a constant of its NF4 blocks is not finite",
+                             t->name);
+    t->data = out;
+    t->bytes = matrices * one;
+    f->made_bytes += t->bytes;
+    return INFER_OK;
+}
+
 enum infer_status gguf_read_tensors(struct tensorfile *f, struct gguf_part *p, int part, size_t first) {
     struct gguf_cursor *c = &p->c;
     struct tensor *t = f->tensor + first;
@@ -202,6 +227,7 @@ enum infer_status gguf_read_tensors(struct tensorfile *f, struct gguf_part *p, i
         t[i].offset += start;
         t[i].data = c->data + t[i].offset;
         t[i].part = part;
+        if (t[i].type == QUANT_NF4) TRY(unpack_nf4(f, c, &t[i]));
     }
     return INFER_OK;
 }

@@ -137,17 +137,19 @@ void gguf_writer_tensor(struct gguf_writer *w, const char *name, enum quant_type
     if (n_dim < 1 || n_dim > 4 || shape[3] % q->elems != 0)
         infer_bug("%s: rows of %lld elements in %s, %d dimensions", name, (long long)shape[3], q->name,
                   n_dim);
-    if (q->gguf < 0 && !w->status)
+    const bool nf4 = type == QUANT_NF4;
+    if (q->gguf < 0 && !nf4 && !w->status)
         w->status = err_set(INFER_E_UNSUPPORTED, "%s: %s: GGUF files have no element type %s", w->path, name,
                             q->name);
-    size_t bytes = quant_row_bytes(q, (size_t)shape[3]);
-    for (int i = 0; i < 3; i++)
+    size_t bytes =
+        nf4 ? quant_nf4_packed_bytes((size_t)(shape[2] * shape[3])) : quant_row_bytes(q, (size_t)shape[3]);
+    for (int i = 0; i < (nf4 ? 2 : 3); i++)
         if (!size_mul(bytes, (size_t)shape[i], &bytes)) infer_bug("%s: size does not fit", name);
 
     put_str(w, &w->infos, name, strlen(name));
     put_u32(w, &w->infos, (uint32_t)n_dim);
     for (int i = 0; i < n_dim; i++) put_u64(w, &w->infos, (uint64_t)shape[3 - i]); /* contiguous first */
-    put_u32(w, &w->infos, (uint32_t)q->gguf);
+    put_u32(w, &w->infos, nf4 ? QUANT_NF4_GGUF : (uint32_t)q->gguf);
     put_u64(w, &w->infos, w->data_bytes);
 
     if (w->status) return;

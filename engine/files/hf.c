@@ -527,7 +527,8 @@ enum infer_status hf_read(struct tensorfile *f, const struct tensorfile_options 
     TRY(read_tokenizer(&d));
     TRY(read_generation(&d));
     TRY(read_weights(&d));
-    TRY(hf_unpack(&d.config.packing, d.list, f->n_part, f->part, &f->arena, &f->made_bytes));
+    TRY(hf_unpack(&d.config.packing, d.list, f->n_part, f->part, !options->for_gguf, &f->arena,
+                  &f->made_bytes));
     TRY(put_layer_keys(&d));
     TRY(put_layers(&d));
     TRY(index_keys(&d));

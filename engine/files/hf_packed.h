@@ -36,7 +36,8 @@ struct hf_list {
     size_t n;
 };
 /* Makes the matrices of list[n_list] whole, made_bytes in all: an entry takes the name X.weight and its type, its side tensors have no data any more
- * (n_dim 0). file[n_list]: for messages. errors: INFER_E_INPUT (a side tensor is missing, misshapen or contradicts: names
+ * (n_dim 0). file[n_list]: for messages. may_sort: columns whose groups are in no order may stand by group (struct tensor: columns). errors: INFER_E_INPUT (a side tensor is missing, misshapen or contradicts: names
  * file and tensor), INFER_E_UNSUPPORTED, INFER_E_MEMORY */
 enum infer_status hf_unpack(const struct hf_packing *p, struct hf_list *list, int n_list,
-                            const struct mapfile *file, struct arena *arena, size_t *made_bytes);
+                            const struct mapfile *file, bool may_sort, struct arena *arena,
+                            size_t *made_bytes);

@@ -7,6 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Of columns: one for all matrices that have it. */
+struct order {
+    int64_t k;
+    struct order *before;
+    int32_t columns[];
+};
 struct unpacking {
     const struct hf_packing *packing;
     struct hf_list *list;
@@ -14,6 +20,8 @@ struct unpacking {
     struct arena *arena;
     struct strmap *at; /* name -> file << 32 | entry */
     size_t n_made, made_bytes;
+    bool may_sort;       /* columns */
+    struct order *order; /* the last one found */
 };
 
 /* One module: X, of X.weight and what stands beside it. */
@@ -184,10 +192,54 @@ static enum infer_status group_index(const struct module *m, const char *end, in
     return INFER_OK;
 }
 
+/* Whether products with its rows are all that is made of a matrix of this name: not of experts, tables or latents. */
+static bool is_plain(const struct module *m) {
+    static const char *const ends[] = {".q_proj",    ".k_proj",  ".v_proj",   ".o_proj",
+                                       ".gate_proj", ".up_proj", ".down_proj"};
+    char name[320];
+    snprintf(name, sizeof name, "%.*s", (int)m->len, m->name);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        const size_t e = strlen(ends[i]);
+        if (m->len > e && strcmp(name + m->len - e, ends[i]) == 0) return !strstr(name, ".experts.");
+    }
+    return false;
+}
+/* The order as one of those that are there, or a new one. */
+static enum infer_status share_order(const struct module *m, const int32_t *columns, const int32_t **out) {
+    struct unpacking *u = m->u;
+    const size_t bytes = (size_t)m->k * sizeof *columns;
+    struct order *o = u->order;
+    while (o && (o->k != m->k || memcmp(o->columns, columns, bytes) != 0)) o = o->before;
+    if (!o) {
+        o = arena_alloc(u->arena, sizeof *o + bytes);
+        if (!o) return no_memory(m);
+        o->k = m->k, o->before = u->order;
+        memcpy(o->columns, columns, bytes);
+        u->order = o;
+        u->made_bytes += bytes;
+    }
+    *out = o->columns;
+    return INFER_OK;
+}
+/* Columns out of order stand by group where that makes blocks of them. */
+static enum infer_status sort_columns(const struct module *m, struct hf_words *w) {
+    int32_t *columns;
+    enum infer_status s = INFER_OK;
+    if (!w->index || !m->u->may_sort || !is_plain(m)) return INFER_OK;
+    TRY(mem_new(&columns, (size_t)w->k * sizeof *columns, "the order of columns"));
+    if (hf_words_sort(w, columns)) w->columns = columns;
+    if (w->columns && hf_words_type(w) == QUANT_F32) w->columns = NULL;
+    if (w->columns) s = share_order(m, columns, &w->columns);
+    mem_free(columns);
+    return s;
+}
+
 static enum infer_status put_words(const struct module *m, struct hf_words *w) {
     void *data;
+    TRY(sort_columns(m, w));
     enum quant_type type = hf_words_type(w);
     TRY(become(m, type, w->n, w->k, &data, &w->type));
+    m->weight->columns = w->columns;
     hf_words_blocks(w, data);
     return INFER_OK;
 }
@@ -477,23 +529,31 @@ static enum infer_status check_rest(const struct unpacking *u, int n_list) {
     return INFER_OK;
 }
 
-enum infer_status hf_unpack(const struct hf_packing *p, struct hf_list *list, int n_list,
-                            const struct mapfile *file, struct arena *arena, size_t *made_bytes) {
-    struct unpacking u = {p, list, file, arena, NULL, 0, 0};
+static enum infer_status unpack_all(struct unpacking *u, int n_list) {
+    struct hf_list *list = u->list;
+    const struct mapfile *file = u->file;
     int64_t old;
-    if (p->method == HF_METHOD_NONE) return INFER_OK;
-    TRY(strmap_new(&u.at, arena));
+    TRY(strmap_new(&u->at, u->arena));
     for (int f = 0; f < n_list; f++)
         for (size_t i = 0; i < list[f].n; i++)
-            TRY(strmap_put(u.at, list[f].tensor[i].name, strlen(list[f].tensor[i].name),
+            TRY(strmap_put(u->at, list[f].tensor[i].name, strlen(list[f].tensor[i].name),
                            (int64_t)f << 32 | (int64_t)i, &old));
     for (int f = 0; f < n_list; f++)
-        for (size_t i = 0; i < list[f].n; i++) TRY(unpack_one(&u, &list[f].tensor[i], file[f].path));
-    TRY(check_rest(&u, n_list));
-    *made_bytes = u.made_bytes;
-    if (!u.n_made && n_list)
+        for (size_t i = 0; i < list[f].n; i++) TRY(unpack_one(u, &list[f].tensor[i], file[f].path));
+    TRY(check_rest(u, n_list));
+    if (!u->n_made && n_list)
         return err_set(INFER_E_INPUT,
                        "%s: no tensor is quantised, but quantization_config of config.json says '%s'",
-                       file[0].path, p->name);
+                       file[0].path, u->packing->name);
     return INFER_OK;
+}
+
+enum infer_status hf_unpack(const struct hf_packing *p, struct hf_list *list, int n_list,
+                            const struct mapfile *file, bool may_sort, struct arena *arena,
+                            size_t *made_bytes) {
+    struct unpacking u = {p, list, file, arena, NULL, 0, 0, may_sort, NULL};
+    if (p->method == HF_METHOD_NONE) return INFER_OK;
+    const enum infer_status s = unpack_all(&u, n_list);
+    *made_bytes = u.made_bytes;
+    return s;
 }

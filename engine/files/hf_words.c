@@ -3,6 +3,7 @@
 #include "files/json.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { TILE_ROWS = 16, TILE_COLS = 256 };
@@ -41,10 +42,24 @@ void hf_words_zeros(struct hf_words *w, const void *words, bool awq, int plus) {
         }
 }
 
+bool hf_words_sort(const struct hf_words *w, int32_t *columns) {
+    const int64_t size = w->k / w->groups;
+    bool even = true;
+    int64_t *next = calloc((size_t)w->groups, sizeof *next);
+    if (!next) return false;
+    for (int64_t k = 0; even && k < w->k; k++) {
+        const int32_t g = w->index[k];
+        even = next[g] < size;
+        if (even) columns[g * size + next[g]++] = (int32_t)k;
+    }
+    free(next);
+    return even;
+}
+
 enum quant_type hf_words_type(const struct hf_words *w) {
     const int64_t group = w->k / w->groups;
     bool middle = true;
-    if (w->index || group % 32) return QUANT_F32;
+    if ((w->index && !w->columns) || group % 32) return QUANT_F32;
     for (int64_t i = 0; i < w->n * w->groups; i++) {
         if (f16_to_f32(f32_to_f16(w->scale[i])) != w->scale[i]) return QUANT_F32;
         middle &= w->zero[i] == 1 << (w->bits - 1);
@@ -64,7 +79,7 @@ static void read_tile(struct code_tile *t, const struct hf_words *w, int64_t r0,
     const int per = 32 / w->bits;
     const uint32_t mask = (1u << w->bits) - 1;
     for (int i = 0; i < nk; i++) {
-        const int64_t k = k0 + i;
+        const int64_t k = w->columns ? w->columns[k0 + i] : k0 + i;
         for (int r = 0; r < nr; r++) {
             const int64_t row = r0 + r;
             int64_t at;

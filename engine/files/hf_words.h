@@ -14,12 +14,16 @@ struct hf_words {
     const float *scale;   /* [n][groups] */
     uint16_t *zero;       /* [n][groups] */
     const int32_t *index; /* [k]: the group of each column; NULL: they follow each other */
+    const int32_t *
+        columns; /* [k]: the columns by group, in which order blocks have them; NULL: as they are. Floats: NULL */
     enum quant_type type; /* of the blocks */
 };
 /* Scales, and zero points in the middle of the codes. false: no memory */
 bool hf_words_scales(struct hf_words *w, const float *scale, struct arena *arena);
 /* Zero points out of words; awq: in its order; plus: what they lack. */
 void hf_words_zeros(struct hf_words *w, const void *words, bool awq, int plus);
+/* The columns by group, else in their order, into columns[k]. false: groups are not of one size, so that they cannot be blocks */
+bool hf_words_sort(const struct hf_words *w, int32_t *columns);
 /* The smallest type that holds every value exactly: Q4_0, Z4, Q8_0 or F32. */
 enum quant_type hf_words_type(const struct hf_words *w);
 void hf_words_blocks(const struct hf_words *w, void *out);

@@ -55,6 +55,8 @@ struct tensor {
     uint64_t offset;         /* of data in its file */
     int part;                /* which of the split files */
     const float *row_factor; /* [shape[2]]: what the rows are times; NULL: 1 */
+    const int32_t *
+        columns; /* [shape[3]]: column i of data is this one of the matrix; NULL: as they are (struct weight) */
     const char *
         raw; /* n_dim 0: the type in the file where it has none here, of which shape speaks; NULL: not known */
 };
@@ -79,7 +81,7 @@ struct tensorfile {
 struct tensorfile_options {
     bool no_mmap;
     bool vocab_only; /* tensors may be absent */
-    bool for_gguf;   /* heads of folders in the order in which GGUF has them */
+    bool for_gguf;   /* heads and columns of folders in the order in which GGUF has them */
     struct key_ignore ignore;
 };
 

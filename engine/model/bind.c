@@ -152,7 +152,8 @@ struct weight bind_weight(const struct tensor *t) {
                            .data = t->data,
                            .factor = t->row_factor ? t->row_factor[0] : 1,
                            .n_stack = (int)t->shape[1],
-                           .stack_bytes = t->bytes / (size_t)t->shape[1]};
+                           .stack_bytes = t->bytes / (size_t)t->shape[1],
+                           .columns = t->columns};
 }
 
 /* The matrices of a stack as tensors of their own, of which the stack's name has no part: ffn_gate.3.weight for ffn_gate_exps.weight.
@@ -241,13 +242,37 @@ void bind_member(struct model *m, struct weight_group *g, const struct weight *w
     m->n_param_token += (uint64_t)w->n * (uint64_t)w->k * (uint64_t)used;
 }
 
-/* Its number, unless it is empty. */
-void bind_number(struct binder *b, struct weight_group *g) {
+static void number(struct binder *b, struct weight_group *g) {
     struct model *m = b->m;
-    if (!g->n_member) return;
     if (m->n_group == b->max_group) infer_bug("more than %d groups of weights", b->max_group);
     g->id = m->n_group;
     m->group[m->n_group++] = g;
+}
+
+/* Members that do not all have the same order of columns: a group for each run of those that do. */
+static enum infer_status split(struct binder *b, struct weight_group *g) {
+    struct weight_group *part = arena_alloc(&b->m->arena, (size_t)g->n_member * sizeof *part);
+    if (!part) return err_set(INFER_E_MEMORY, "out of memory for %s", g->member[0].name);
+    g->split = part--;
+    for (int i = 0; i < g->n_member; i++) {
+        const struct weight *w = &g->member[i];
+        if (!i || w->columns != w[-1].columns) {
+            *++part = (struct weight_group){.k = w->k};
+            g->n_split++;
+        }
+        part->member[part->n_member++] = *w;
+        part->n += w->n;
+    }
+    for (part = part - g->n_split + 1; part < g->split + g->n_split; part++) number(b, part);
+    return INFER_OK;
+}
+
+enum infer_status bind_number(struct binder *b, struct weight_group *g) {
+    bool differ = false;
+    for (int i = 1; i < g->n_member; i++) differ |= g->member[i].columns != g->member[0].columns;
+    if (differ) return split(b, g);
+    if (g->n_member) number(b, g);
+    return INFER_OK;
 }
 
 /* Without any of its slots in the architecture the group stays empty. */
@@ -268,8 +293,7 @@ enum infer_status bind_group(struct binder *b, struct weight_group *g, int il, c
                     slot_info[s->matrix[i]].stack == SLOT_EACH_EXPERT ? m->layer[il].n_used : w.n_stack);
         row += w.n;
     }
-    bind_number(b, g);
-    return INFER_OK;
+    return bind_number(b, g);
 }
 
 /* The fields of struct layer and the slots that fill them. */
@@ -413,7 +437,7 @@ static enum infer_status bind_layer_inputs(struct binder *b) {
     table = bind_weight(t);
     TRY(bind_factor(b, t, &table.factor));
     bind_member(m, &m->input_table, &table, 0);
-    bind_number(b, &m->input_table);
+    TRY(bind_number(b, &m->input_table));
     m->token_bytes += weight_stride(&table);
     TRY(bind_group(b, &m->input_proj, -1, &proj));
     m->input_proj.member[0].factor /= sqrtf((float)m->n_embd);
@@ -465,7 +489,7 @@ static enum infer_status bind_layer(struct binder *b, int il) {
 
 enum infer_status model_bind_tensors(struct model *m) {
     struct binder b = {m, arena_alloc(&m->arena, m->file->n_tensor + 1),
-                       m->n_layer * (N_LAYER_GROUP + 4) + 4};
+                       m->n_layer * (N_LAYER_GROUP + 10) + 4};
     m->group = arena_alloc(&m->arena, (size_t)b.max_group * sizeof *m->group);
     m->store = arena_alloc(&m->arena, (size_t)m->n_layer * sizeof *m->store);
     m->window = arena_alloc(&m->arena, KV_GROUPS * sizeof *m->window);

@@ -24,8 +24,9 @@ enum infer_status bind_matrix(struct binder *b, enum slot matrix, enum slot bias
                               bool *there);
 /* used: how many matrices of a stack a token reads. */
 void bind_member(struct model *m, struct weight_group *g, const struct weight *w, int used);
-/* The group's number, unless it is empty: after its members. */
-void bind_number(struct binder *b, struct weight_group *g);
+/* The group's number, unless it is empty: after its members, which stay as they are where it is split by orders of columns.
+ * errors: INFER_E_MEMORY */
+enum infer_status bind_number(struct binder *b, struct weight_group *g);
 
 /* Matrices that read the same input: each a tensor of its own, or all of them in this order rows of a fused one. */
 struct group_slots {

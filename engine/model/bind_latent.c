@@ -53,7 +53,6 @@ enum infer_status bind_latent(struct binder *b, int il) {
     m->token_bytes += weight_bytes(&v) + weight_bytes(&k);
     bind_member(m, &l->k_b, &k, l->n_head);
     bind_member(m, &l->v_b, &v, l->n_head);
-    bind_number(b, &l->k_b);
-    bind_number(b, &l->v_b);
-    return INFER_OK;
+    TRY(bind_number(b, &l->k_b));
+    return bind_number(b, &l->v_b);
 }

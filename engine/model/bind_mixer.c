@@ -23,9 +23,8 @@ static enum infer_status bind_gated(struct binder *b, int il) {
     part = weight_runs(&w[0], dim, dim, 2 * dim, n);
     bind_member(m, &l->q_gate, &part, 1);
     for (int i = 1; i < 3; i++) bind_member(m, &l->qkv, &w[i], 1);
-    bind_number(b, &l->qkv);
-    bind_number(b, &l->q_gate);
-    return INFER_OK;
+    TRY(bind_number(b, &l->qkv));
+    return bind_number(b, &l->q_gate);
 }
 
 /* The gate, beta and alpha: a matrix each, or the last two slices of one that has them by key heads. */
@@ -44,8 +43,7 @@ static enum infer_status bind_gates(struct binder *b, int il) {
         struct weight w = weight_runs(&both, i * each, each, 2 * each, n);
         bind_member(m, &l->state_gates, &w, 1);
     }
-    bind_number(b, &l->state_gates);
-    return INFER_OK;
+    return bind_number(b, &l->state_gates);
 }
 
 static int add_state(struct model *m, int n_elem) {

@@ -1,4 +1,5 @@
 #include "model/emit.h"
+#include "seam/op_list.h"
 
 struct view emit_buffer(struct emitter *e, const char *name, int width, enum buf_rows rows, bool float32) {
     struct op_list *l = e->list;
@@ -29,10 +30,28 @@ struct view emit_normed(struct emitter *e, const char *name, struct view x, cons
     return h;
 }
 
+/* x in the order of the group's columns. */
+static struct view in_order(struct emitter *e, struct view x, const struct weight_group *w,
+                            enum buf_rows rows) {
+    const int32_t *from = w->member[0].columns;
+    if (!from) return x;
+    struct view out = emit_buffer(e, "columns", x.width, rows, false);
+    emit_op(e, "columns", (struct op){.kind = OP_COLUMNS, .columns = {x, out, from}});
+    return out;
+}
+
 struct view emit_matmul(struct emitter *e, const char *name, struct view x, const struct weight_group *w,
                         enum buf_rows rows) {
-    struct view out = emit_buffer(e, name, w->n, rows, false);
-    emit_op(e, name, (struct op){.kind = OP_MATMUL, .matmul = {x, out, w, false}});
+    const struct weight_group *part = w->n_split ? w->split : w;
+    struct view out = emit_buffer(e, name, w->n, rows, false), in[WEIGHT_GROUP_MAX];
+    for (int i = 0, col = 0; i < (w->n_split ? w->n_split : 1); col += part[i++].n) {
+        int k = 0;
+        while (k < i && part[k].member[0].columns != part[i].member[0].columns) k++;
+        in[i] = k < i ? in[k] : in_order(e, x, &part[i], rows);
+        emit_op(e, name,
+                (struct op){.kind = OP_MATMUL,
+                            .matmul = {in[i], view_columns(out, col, part[i].n), &part[i], false}});
+    }
     return out;
 }
 

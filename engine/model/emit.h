@@ -21,7 +21,7 @@ void emit_norm(struct emitter *e, const char *name, struct view x, struct view o
 void emit_unit_norm(struct emitter *e, const char *name, struct view x, struct view out, int dim);
 /* The norm of x in a buffer of its own; x itself where there is none. */
 struct view emit_normed(struct emitter *e, const char *name, struct view x, const struct norm_weights *w);
-/* Into a buffer of its own. */
+/* Into a buffer of its own; x in the order of the columns where they have one. */
 struct view emit_matmul(struct emitter *e, const char *name, struct view x, const struct weight_group *w,
                         enum buf_rows rows);
 void emit_add(struct emitter *e, const char *name, struct view x, struct view y); /* x += y */

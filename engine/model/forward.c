@@ -313,8 +313,8 @@ static enum infer_status begin(struct emitter *e, struct arena *arena, struct op
     *e = (struct emitter){out,
                           m,
                           range,
+                          56 * m->n_layer + 20,
                           44 * m->n_layer + 16,
-                          34 * m->n_layer + 12,
                           -1,
                           m->n_ctx_short && range->n_ctx > m->n_ctx_short,
                           {-1, 0, 0}};

@@ -135,12 +135,13 @@ static void fill_config(struct backend_config *c, const struct model *m, const s
         .block_scaled = o->block_scaled,
         .autotune = o->autotune,
         .sm_emulate = o->sm_emulate,
-        .no_fuse = o->no_fuse,
+        .no_fuse = o->no_fuse || o->tap,
         .no_repack = o->no_repack,
         .no_graphs = o->no_graphs,
         .blas = o->blas,
         .strict_fp32 = o->strict_fp32,
         .nan_guard = o->nan_guard,
+        .tap = o->tap,
         .progress = o->progress,
         .user = o->user};
 }

@@ -81,8 +81,9 @@ struct plan_options {
     bool no_fuse, no_graphs, blas, strict_fp32, no_repack, all_logits, nan_guard;
     void (*progress)(void *user, const char *what, double done, double total);
     void *user;
-    bool hidden;   /* what the layers make of each row is read behind the step */
-    bool keep_all; /* no two buffers share memory: for taps */
+    bool hidden;           /* what the layers make of each row is read behind the step */
+    const struct tap *tap; /* of backends on the host; NULL: none */
+    bool keep_all;         /* no two buffers share memory: for taps */
 };
 
 /* Makes the lists, asks the backends for sizes and lays out the activations. What the options leave open (the most

@@ -48,6 +48,19 @@ const struct quant_info *quant_info(enum quant_type type);
 /* Row by GGUF number or by name; NULL when unknown. */
 const struct quant_info *quant_by_gguf(uint32_t gguf);
 const struct quant_info *quant_by_name(const char *name);
+/* What the codes of a row of QUANT_CODES can be. */
+enum quant_code_form {
+    QUANT_CODES_LEVELS, /* 16 of them at most: level[], in any order, some more than once */
+    QUANT_CODES_RANGE, /* 16 neighbours from a number -16 .. 15 on in each 32 columns, whose d has no more bits than a half */
+    QUANT_CODES_ALL /* any */
+};
+struct quant_code_set {
+    enum quant_code_form form;
+    int group; /* columns that always share a d: 16 or 32 */
+    int8_t level[16];
+};
+/* NULL: not a row of QUANT_CODES. */
+const struct quant_code_set *quant_code_set(enum quant_type type);
 /* Bytes of a row of n elements; n must be a multiple of the block. */
 static inline size_t quant_row_bytes(const struct quant_info *q, size_t n) { return n / q->elems * q->bytes; }
 
@@ -193,6 +206,15 @@ struct block_FP4 {
 extern const int8_t quant_iq4_nl_levels[16];
 /* Those of NF4 and FP4. */
 extern const float quant_nf4_levels[16], quant_fp4_levels[16];
+
+/* NF4 in GGUF files (quant_nf4_packed.c): a type number of this program's own ("NF4"), which others refuse, and constants that are
+ * quantised themselves, those of a group of elements together. n is a multiple of 64. */
+enum { QUANT_NF4_GGUF = 0x34464e, QUANT_NF4_GROUP = 256 * 64 };
+size_t quant_nf4_packed_bytes(size_t n);
+/* One group of x[n] at most; importance as in encode. */
+void quant_nf4_pack(void *out, const float *x, size_t n, const float *importance);
+/* out[n / 64] of a whole matrix; 0: a constant is not finite. */
+int quant_nf4_unpack(struct block_NF4 *out, const void *data, size_t n);
 
 /* ---- halves ---- */
 static inline float quant_bits_to_f32(uint32_t u) {

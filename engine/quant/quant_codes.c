@@ -12,6 +12,40 @@ void quant_decode_codes(float *y, const void *blocks, size_t n, enum quant_type 
     }
 }
 
+/* ---- what codes can be ---- */
+
+#define PLUS_MINUS(a, b, c, d, e, f, g, h)                                                                   \
+    { a, b, c, d, e, f, g, h, -(a), -(b), -(c), -(d), -(e), -(f), -(g), -(h) }
+#define THREE PLUS_MINUS(8, 25, 43, 43, 43, 43, 43, 43)
+#define TERNARY                                                                                              \
+    { -1, 0, 1, 2 }
+static const struct quant_code_set sets[QUANT_COUNT] = {
+    [QUANT_IQ2_XXS] = {QUANT_CODES_LEVELS, 32, THREE},
+    [QUANT_IQ2_XS] = {QUANT_CODES_LEVELS, 16, THREE},
+    [QUANT_IQ2_S] = {QUANT_CODES_LEVELS, 16, THREE},
+    [QUANT_IQ3_XXS] = {QUANT_CODES_LEVELS, 32, PLUS_MINUS(4, 12, 20, 28, 36, 44, 52, 62)},
+    [QUANT_IQ3_S] = {QUANT_CODES_LEVELS, 32, PLUS_MINUS(1, 3, 5, 7, 9, 11, 13, 15)},
+    [QUANT_IQ1_S] = {QUANT_CODES_LEVELS, 32, PLUS_MINUS(1, 7, 9, 9, 9, 9, 9, 9)},
+    [QUANT_IQ1_M] = {QUANT_CODES_LEVELS, 16, PLUS_MINUS(1, 7, 9, 9, 9, 9, 9, 9)},
+    [QUANT_TQ1_0] = {QUANT_CODES_LEVELS, 32, TERNARY},
+    [QUANT_TQ2_0] = {QUANT_CODES_LEVELS, 32, TERNARY},
+    [QUANT_NVFP4] = {QUANT_CODES_LEVELS, 16, PLUS_MINUS(0, 1, 2, 3, 4, 6, 8, 12)},
+    [QUANT_Q1_0] = {QUANT_CODES_LEVELS, 32, TERNARY},
+    [QUANT_Q2_0] = {QUANT_CODES_LEVELS, 32, TERNARY},
+    [QUANT_Z4] = {QUANT_CODES_RANGE, 32, {0}},
+    [QUANT_I8_128] = {QUANT_CODES_ALL, 32, {0}},
+    [QUANT_F8_128] = {QUANT_CODES_ALL, 16, {0}},
+    [QUANT_NF4] = {QUANT_CODES_LEVELS,
+                   32,
+                   {-112, -78, -59, -44, -32, -21, -10, 0, 9, 18, 28, 38, 49, 63, 81, 112}},
+    [QUANT_FP4] = {QUANT_CODES_LEVELS,
+                   32,
+                   {0, 1, 80, 120, 40, 60, 20, 30, 0, -1, -80, -120, -40, -60, -20, -30}},
+};
+const struct quant_code_set *quant_code_set(enum quant_type type) {
+    return quant_info(type)->codes ? &sets[type] : NULL;
+}
+
 /* ---- a plain scale ---- */
 
 static float plain_error(const float *x, const float *w, int n, int lo, int hi, float d, double *xq,

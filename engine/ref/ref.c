@@ -5,6 +5,7 @@
 #include "seam/elsewhere.h"
 #include "seam/op_list.h"
 #include "seam/router.h"
+#include "seam/tap.h"
 #include "seam/weight.h"
 #include "base/mem.h"
 
@@ -295,6 +296,14 @@ static void ref_position(struct ref *r, const struct op_position *o) {
     }
 }
 
+static void ref_columns(struct ref *r, const struct op_columns *o) {
+    for (int t = 0; t < ref_rows_in(r, o->x); t++) {
+        const float *x = ref_row(r, o->x, t);
+        float *out = ref_row(r, o->out, t);
+        for (int i = 0; i < o->x.width; i++) out[i] = x[o->from[i]];
+    }
+}
+
 static void ref_rows(struct ref *r, const struct op_rows *o) {
     for (int j = 0; j < r->step.n_out; j++)
         memmove(ref_row(r, o->out, j), ref_row(r, o->x, r->step.out_row[j]),
@@ -324,6 +333,17 @@ static void ref_select(struct ref *r, const struct op_select *o) {
             memcpy(r->out->logits + (size_t)r->out->has_logits++ * (size_t)o->n_vocab, logits,
                    (size_t)o->n_vocab * sizeof(float));
     }
+}
+
+static void run_experts(struct ref *r, const struct op *op) {
+    if (op->kind == OP_ROUTE)
+        ref_route(r, &op->route);
+    else if (op->kind == OP_MIX)
+        ref_mix(r, &op->mix);
+    else if (op_is_elsewhere(op))
+        ref_elsewhere(r, op);
+    else
+        ref_experts(r, &op->experts);
 }
 
 static void run_op(struct ref *r, const struct op *op) {
@@ -364,16 +384,9 @@ static void run_op(struct ref *r, const struct op *op) {
         ref_run_state(r, op);
         return;
     case OP_ROUTE:
-        ref_route(r, &op->route);
-        return;
     case OP_EXPERTS:
-        if (op_is_elsewhere(op))
-            ref_elsewhere(r, op);
-        else
-            ref_experts(r, &op->experts);
-        return;
     case OP_MIX:
-        ref_mix(r, &op->mix);
+        run_experts(r, op);
         return;
     case OP_POSITION:
         ref_position(r, &op->position);
@@ -381,10 +394,18 @@ static void run_op(struct ref *r, const struct op *op) {
     case OP_HEADS:
         ref_heads(r, &op->heads);
         return;
+    case OP_COLUMNS:
+        ref_columns(r, &op->columns);
+        return;
     case OP_KIND_COUNT:
         break;
     }
     infer_bug("operation %d", (int)op->kind);
+}
+
+static const float *read_row(void *r, struct view v, int t) { return ref_row(r, v, t); }
+static int rows_of(const struct ref *r, const struct op *op) {
+    return op_rows_count(r->list, op, r->step.n_row, r->step.n_out);
 }
 
 /* The NaN guard. */
@@ -528,6 +549,7 @@ static enum infer_status ref_run(struct backend *b, enum row_class cls, const st
     r->out->has_top = false;
     r->out->status = last_tokens_resolve(&r->last, &r->step);
     for (int i = 0; i < r->list->n_op && r->out->status == INFER_OK; i++) {
+        if (r->c.tap) tap_op(r->c.tap, &r->list->op[i], rows_of(r, &r->list->op[i]), read_row, r);
         run_op(r, &r->list->op[i]);
         if (atomic_load(&r->cancelled))
             r->out->status = err_set(INFER_E_CANCEL, "cancelled");

@@ -208,3 +208,5 @@ const char *answer_thinking(const struct answer *a, size_t *n_out) {
     *n_out = a->thought_n;
     return a->text ? a->text + a->thought : "";
 }
+
+bool answer_thinks(const struct answer *a) { return a->phase == PHASE_THINK; }

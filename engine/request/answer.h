@@ -41,6 +41,8 @@ const char *answer_take(struct answer *a, size_t *n_out, bool *thinking);
 const char *answer_text(const struct answer *a, size_t *n_out);
 const char *answer_thinking(const struct answer *a, size_t *n_out);
 
+/* True while what comes is thinking. */
+bool answer_thinks(const struct answer *a);
 /* True for a token's text that opens or closes a thinking part, which is let through even if it is a control
  * token. */
 bool answer_is_tag(const char *piece, size_t n);

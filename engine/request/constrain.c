@@ -59,3 +59,7 @@ enum infer_status constrain_accept(struct constraint *c, int32_t id) {
                                                 : "no token of this vocabulary fits the grammar here");
     return INFER_OK;
 }
+
+bool constrain_text(struct constraint *c, const char *text, size_t n) {
+    return matcher_accept_bytes(c->matcher, text, n);
+}

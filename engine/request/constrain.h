@@ -19,5 +19,7 @@ void constrain_reset(struct constraint *c);
 const uint64_t *constrain_mask(struct constraint *c);
 /* The logits with those of the other tokens forbidden; valid until the next call. */
 const float *constrain_logits(struct constraint *c, const float *logits);
+/* Goes on by text that came otherwise; false, and nothing changes: it does not fit. */
+bool constrain_text(struct constraint *c, const char *text, size_t n);
 /* Goes on by a token. errors: INFER_E_UNSUPPORTED (no token of the vocabulary fits) */
 enum infer_status constrain_accept(struct constraint *c, int32_t id);

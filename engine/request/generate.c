@@ -75,7 +75,7 @@ static enum sample_by want_token(struct request *r, struct infer_row *row, int a
     enum sample_by by = sample_draw(r->sampler, ahead, &r->draw);
     row->want = want[by];
     if (by != SAMPLE_BY_ROW) {
-        if (r->p.constraint) r->draw.mask = constrain_mask(r->p.constraint);
+        if (steer_constraint(r)) r->draw.mask = constrain_mask(r->p.constraint);
         row->draw = &r->draw;
     }
     if (r->p.n_logprob >= 0) /* of the logits as they are */
@@ -106,7 +106,10 @@ static int prompt_rows(struct request *r, struct infer_row *rows, int from, int 
                                      .seq = r->p.seq,
                                      .want = scored ? INFER_WANT_LOGITS : INFER_WANT_NONE};
     }
-    if (n && n == left && !r->chosen) *by = want_token(r, &rows[n - 1], 0);
+    if (n && n == left && r->p.make)
+        rows[n - 1].want = r->p.make == MAKE_LOGITS ? INFER_WANT_LOGITS : INFER_WANT_NONE;
+    else if (n && n == left && !r->chosen)
+        *by = want_token(r, &rows[n - 1], 0);
     return n;
 }
 
@@ -256,6 +259,7 @@ bool request_follows(const struct request *r) {
     const int at = r->figures.n_held + request_queued(r, &tokens);
     if (r->why || r->n_part != 1 || !s->ahead || r->p.drafter || atomic_load(&r->cancelled)) return false;
     if (!tokens) return at < r->n_feed + r->n_again; /* within what is known */
+    if (steer_waits(r)) return false;
     bool known = request_is_greedy(&r->p) || (!r->p.constraint && sample_ignores_text(&r->p.sample));
     return known && at < s->n_ctx && (r->p.n_predict < 0 || r->n_token + 2 <= r->p.n_predict);
 }
@@ -284,6 +288,7 @@ static enum infer_status add_token(struct request *r, int32_t token) {
         return INFER_OK;
     }
     if (ends_turn(r, token)) {
+        f->end_id = token;
         finish(r, REQUEST_TURN);
         return INFER_OK;
     }
@@ -297,6 +302,7 @@ static enum infer_status add_token(struct request *r, int32_t token) {
         return INFER_OK;
     }
     TRY(show_new(r));
+    TRY(steer_told(r));
     f->cycle = loop_push(&r->loop, token);
     if (f->cycle && r->p.loop_stop)
         finish(r, REQUEST_LOOP);
@@ -333,12 +339,13 @@ static enum infer_status choose(struct request *r, const struct request_part *pa
         r->last = sample_from_top(r->sampler, out->top[part->first + i]);
         break;
     case SAMPLE_BY_ROW:
-        if (r->p.constraint) logits = constrain_logits(r->p.constraint, logits);
+        if (steer_constraint(r)) logits = constrain_logits(r->p.constraint, logits);
         r->last = guess < 0 ? sample_token(r->sampler, logits)
                             : sample_guessed(r->sampler, logits, r->draft[guess], &r->guess[guess]);
         break;
     }
-    if (r->p.constraint) TRY(constrain_accept(r->p.constraint, r->last));
+    TRY(steer_chosen(r));
+    if (steer_constraint(r)) TRY(constrain_accept(r->p.constraint, r->last));
     sample_accept(r->sampler, r->last);
     r->n_token++;
     return r->p.n_logprob < 0 ? INFER_OK : add_logprob(r, out, part->first + i);
@@ -370,8 +377,10 @@ static enum infer_status take_prompt(struct request *r, const struct request_par
         r->reached = f->n_held;
     }
     r->decodes = f->n_held == r->n_feed + r->n_again;
-    const bool chooses = r->decodes && !r->chosen;
-    enum infer_status st = r->p.score ? add_scores(r, part, out, f->n_held - part->n_row) : INFER_OK;
+    const bool chooses = r->decodes && !r->chosen && !r->p.make;
+    enum infer_status st = r->p.make    ? made_saw(r, part, out, f->n_held - part->n_row)
+                           : r->p.score ? add_scores(r, part, out, f->n_held - part->n_row)
+                                        : INFER_OK;
     if (!st && chooses) st = choose(r, part, out, part->n_out - 1, -1);
     if (!st && r->p.drafter == DRAFT_MODEL)
         st = drafter_saw(r, part, answer, f->n_held - part->n_row, part->n_row);
@@ -384,6 +393,7 @@ static enum infer_status take_prompt(struct request *r, const struct request_par
         mem_free(r->again);
         r->again = NULL;
     }
+    if (!st && r->decodes && r->p.make) finish(r, REQUEST_LIMIT);
     if (st || !chooses) return st;
     return add_token(r, r->last);
 }

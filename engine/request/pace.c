@@ -3,31 +3,45 @@
 
 enum { LEAST = 64 };              /* rows: fewer read the weights for little */
 static const double fades = 0.95; /* what a step of prompts before the last one counts */
+/* Times what was to be expected: what is beyond that was something else's, a machine that stood still. */
+static const double strange = 4;
+/* Of the goal, what steps take that cost what they are thought to: behind a long context, or with many short prompts, a row costs more. */
+static const double margin = 0.9;
+
+/* Seconds that prompts cost a step: *first, and *each of their rows. */
+static void fit(const struct step_pace *p, double *first, double *each) {
+    const double spread = p->n * p->xx - p->x * p->x;
+    *each = p->y / p->x, *first = 0;
+    if (spread <= 1e-3 * p->xx * p->n) return; /* steps of like sizes do not tell them apart */
+    const double slope = (p->n * p->xy - p->x * p->y) / spread, at_0 = (p->y - slope * p->x) / p->n;
+    if (slope > 0 && at_0 >= 0) *each = slope, *first = at_0;
+}
 
 int pace_rows(const struct sched *s, bool decoding) {
     const struct step_pace *p = &s->pace;
     const int most = decoding && p->rows > 0 && p->rows < s->n_batch ? p->rows : s->n_batch;
     if (!decoding || p->goal <= 0 || most <= LEAST) return most;
     if (p->n <= 0) return LEAST;
-    const double spread = p->n * p->xx - p->x * p->x;
-    double each = p->y / p->x, first = 0;
-    if (spread >
-        1e-3 * p->xx * p->n) { /* steps of different sizes: what one costs is told from what a row does */
-        each = (p->n * p->xy - p->x * p->y) / spread;
-        first = (p->y - each * p->x) / p->n;
-        if (each <= 0 || first < 0) each = p->y / p->x, first = 0;
-    }
-    const double rows = (p->goal - p->decode - first) / (each > 0 ? each : 1e-9);
+    double first, each;
+    fit(p, &first, &each);
+    const double rows = (margin * p->goal - p->decode - first) / (each > 0 ? each : 1e-9);
     return rows <= LEAST ? LEAST : rows >= most ? most : (int)rows;
 }
 
 void pace_saw(struct sched *s, int n_prompt, int n_decode, double seconds) {
     struct step_pace *p = &s->pace;
     if (!n_prompt) {
+        if (p->decode > 0 && seconds > strange * p->decode) seconds = strange * p->decode;
         p->decode += (seconds - p->decode) / (p->decode > 0 ? 8 : 1);
         return;
     }
-    const double x = n_prompt, more = n_decode ? seconds - p->decode : seconds, y = more > 0 ? more : 0;
+    const double x = n_prompt, more = n_decode ? seconds - p->decode : seconds;
+    double first, each, y = more > 0 ? more : 0;
+    if (p->n > 0) {
+        fit(p, &first, &each);
+        const double likely = first + each * x;
+        if (likely > 0 && y > strange * likely) y = strange * likely;
+    }
     p->n = fades * p->n + 1;
     p->x = fades * p->x + x, p->y = fades * p->y + y;
     p->xx = fades * p->xx + x * x, p->xy = fades * p->xy + x * y;

@@ -15,6 +15,15 @@ enum request_drafter {
     DRAFT_MODEL,  /* the model of sched_draft_with */
 };
 
+/* What becomes of the prompt: an answer, or numbers alone (request_made), after which the request is done (REQUEST_LIMIT). */
+enum request_make {
+    MAKE_ANSWER,
+    MAKE_LAST, /* the hidden row of its last token, [n_embd]; as the next two with an engine that was made with .hidden */
+    MAKE_FIRST,  /* of its first */
+    MAKE_MEAN,   /* the mean of all of them */
+    MAKE_LOGITS, /* the logits of make_id[n_make_id] behind its last token */
+};
+
 /* What happens when the context is full. */
 enum request_overflow {
     OVERFLOW_END,   /* the answer ends (REQUEST_FULL) */
@@ -41,7 +50,11 @@ struct request_params {
     bool special;            /* control tokens are part of the text */
     enum answer_start start; /* how the answer begins, which the prompt decides */
     bool first;              /* its first token begins a text: a leading space of SentencePiece is dropped */
-    int n_predict;           /* most tokens of the answer; -1: no limit */
+    enum request_make make;
+    const int32_t *make_id; /* make_id[n_make_id] */
+    int n_make_id;
+    int min_tokens; /* before so many nothing but a limit ends the answer; not under a grammar */
+    int n_predict;  /* most tokens of the answer; -1: no limit */
     enum request_overflow overflow;
     bool loop_stop; /* an answer that repeats itself ends (loop.h) */
     enum request_drafter
@@ -50,6 +63,15 @@ struct request_params {
     int n_logprob; /* log probabilities with so many alternatives; -1: none */
     bool
         score; /* the prompt's tokens have them, too (request_scores); slow: a step gives few rows of logits */
+    /* Thinking may have about n_think tokens, think_end then ends it: its tokens are the answer's next ones. thinks tells whether a
+     * token that was told to on_token is one of thinking, for a reader that takes them apart itself (start ANSWER_PLAIN); NULL: by start. */
+    int n_think;              /* 0: no limit */
+    const int32_t *think_end; /* think_end[n_think_end] */
+    int n_think_end;
+    bool (*thinks)(void *user);
+    /* With a constraint: it does not hold until this, asked behind each token, gives a text; then for what follows, as if that text had
+     * come first. NULL: from the beginning. */
+    const char *(*wakes)(void *user);
     /* Called by sched_step, and none after the request is done; each may be NULL. token: one of the answer, before its text. text:
      * the next part that can be shown, all of it answer or all of it thinking; an error ends the request with it. prompt: tokens of
      * the prompt computed now, of those that have to be: from 0 to n. */

@@ -30,6 +30,12 @@ static enum infer_status check(const struct sched *s, const struct request_param
         if (p->ids[i] < 0 || p->ids[i] >= s->n_vocab)
             return err_set(INFER_E_INPUT, "token %d of the prompt is %d, outside of the vocabulary of %d", i,
                            p->ids[i], s->n_vocab);
+    if (p->make == MAKE_LOGITS && p->n_make_id < 1)
+        return err_set(INFER_E_INPUT, "logits of no token are asked for");
+    for (int i = 0; p->make == MAKE_LOGITS && i < p->n_make_id; i++)
+        if (p->make_id[i] < 0 || p->make_id[i] >= s->n_vocab)
+            return err_set(INFER_E_INPUT, "the logit of token %d is asked for, of a vocabulary of %d",
+                           p->make_id[i], s->n_vocab);
     if (p->score && p->n_logprob < 0)
         return err_set(INFER_E_INPUT, "a prompt is scored with log probabilities");
     if (p->seq >= 0 && infer_seq_length(s->engine, p->seq) < 0)
@@ -58,7 +64,7 @@ static enum infer_status keep_prefix(struct request *r) {
 static enum infer_status fill(struct request *r) {
     const size_t bytes = (size_t)r->p.n_id * sizeof *r->feed;
     TRY(find_breakers(r->sched->model, &r->p.sample));
-    TRY(sample_open(&r->sampler, r->sched->n_vocab, &r->p.sample));
+    TRY(sample_open_in(&r->sampler, r->sched->room, &r->p.sample));
     TRY(mem_new(&r->feed, bytes, "token ids of the prompt"));
     memcpy(r->feed, r->p.ids, bytes);
     r->n_feed = r->p.n_id;
@@ -68,6 +74,8 @@ static enum infer_status fill(struct request *r) {
     loop_start(&r->loop);
     answer_start(&r->answer, r->p.stop, r->p.n_stop, r->p.start);
     if (r->p.constraint) constrain_reset(r->p.constraint);
+    r->figures.end_id = -1;
+    TRY(steer_open(r));
     for (int i = 0; i < r->n_feed; i++) sample_accept(r->sampler, r->feed[i]);
     r->own_seq = r->waits = r->p.seq < 0;
     return r->own_seq ? INFER_OK : keep_prefix(r);
@@ -102,7 +110,10 @@ void request_free(struct request *r) {
     *at = r->next;
     if (r->own_seq && r->p.seq >= 0) infer_seq_close(r->sched->engine, r->p.seq);
     mem_free(r->again);
+    mem_free(r->sum);
+    mem_free(r->made);
     sample_close(r->sampler);
+    steer_close(r);
     logprobs_free(&r->logprobs);
     logprobs_free(&r->scores);
     answer_free(&r->answer);

@@ -71,6 +71,9 @@ const struct logprobs *request_logprobs(const struct request *r);
 /* Of the prompt's tokens from the second on (score), once the prompt is computed. */
 const struct logprobs *request_scores(const struct request *r);
 
+/* Of a request that makes numbers alone (make), made[n], once it is done with REQUEST_LIMIT. */
+const float *request_made(const struct request *r, int *n);
+
 struct request_figures {
     int n_reused, n_prompt;  /* tokens of the prompt: found in the sequence, computed */
     int n_answer, n_decoded; /* tokens of the answer; those that decoding made, all but the first */
@@ -79,6 +82,7 @@ struct request_figures {
     int n_guessed, n_right;  /* tokens that were guessed, and those of them that were right */
     int n_aside;             /* how often it gave its pages to others, and was computed again */
     int n_shift;             /* how often a full context was shortened */
+    int32_t end_id;          /* the token that ended the turn; -1: none did */
     int cycle;               /* tokens of the cycle that the answer repeated in the end; 0: none */
     double prompt_seconds, answer_seconds; /* in steps that it was in, and in guessing for it */
     double plain_seconds; /* the shortest step without guesses behind the first ones; 0: there was none */

@@ -69,10 +69,20 @@ struct request {
     bool taken;        /* of a step that is being put together: it has rows in it */
     unsigned looked;   /* when it was seen that it has to wait, with so many free pages */
     int looked_free;
-    int reached;                              /* positions of feed that were computed once, or were there */
-    uint64_t order;                           /* of arrival */
-    int32_t last;                             /* the token that was chosen, and not fed yet */
-    int n_token;                              /* chosen so far */
+    int reached;    /* positions of feed that were computed once, or were there */
+    uint64_t order; /* of arrival */
+    int32_t last;   /* the token that was chosen, and not fed yet */
+    int n_token;    /* chosen so far */
+    struct sample_bias
+        *barred; /* those of p.sample and the tokens that end an answer, until min_tokens; NULL: none */
+    const struct sample_bias *bias; /* bias[n_bias]: p.sample's, while barred stands there */
+    int n_bias;
+    int n_thought, n_told; /* tokens of thinking; of think_end that were told */
+    bool telling, awake;   /* think_end is being told; the constraint holds */
+    double *sum;           /* of hidden rows, sum[n_embd] */
+    int n_sum;             /* positions in it */
+    float *made;           /* made[n_made] */
+    int n_made;
     int32_t draft[REQUEST_DRAFT];             /* guessed behind last, in flight */
     struct sample_guess guess[REQUEST_DRAFT]; /* what they were drawn from */
     struct draft_pace pace;
@@ -112,6 +122,7 @@ struct sched {
     } flight[SCHED_FLIGHTS];
     double last_end;           /* when a step was read */
     struct infer_row *rows;    /* rows[n_batch + n_decode_rows] */
+    struct sample_room *room;  /* of all samplers: a vocabulary each would be megabytes to clear */
     unsigned n_submit, n_wait; /* steps */
 };
 
@@ -153,6 +164,24 @@ int pages_free(const struct sched *s);
 int pages_more(const struct request *r, int rows, int length);
 /* Rows that a sequence has room for in its last page and so many more. */
 int rows_that_fit(const struct request *r, int pages);
+/* steer.c: what steers an answer beside its sampler: no end before min_tokens, a budget of thinking, a constraint that sleeps.
+ * errors: INFER_E_MEMORY, those of sample_set */
+enum infer_status steer_open(struct request *r);
+void steer_close(struct request *r);
+/* The constraint that holds now; NULL: none. */
+struct constraint *steer_constraint(const struct request *r);
+/* A token was drawn: r->last is it, or the one that has to come. */
+enum infer_status steer_chosen(struct request *r);
+/* A token was told to the reader. errors: that of a constraint which does not fit */
+enum infer_status steer_told(struct request *r);
+/* The next token hangs on what is told of the one before. */
+bool steer_waits(const struct request *r);
+/* made.c: tokens of the prompt that sequences of others may give it; what a part of it has made, from position `from` on.
+ * errors: INFER_E_MEMORY, those of infer_hidden */
+int made_shares(const struct request *r);
+bool made_of_rows(const struct request *r);
+enum infer_status made_saw(struct request *r, const struct request_part *part, const struct infer_output *out,
+                           int from);
 /* pace.c: most rows of prompts for the next step; and what a step took. */
 int pace_rows(const struct sched *s, bool decoding);
 void pace_saw(struct sched *s, int n_prompt, int n_decode, double seconds);

@@ -32,6 +32,7 @@ enum infer_status sched_open(struct sched **out, struct infer_engine *e, const s
                         .expected = SCHED_EXPECTED};
     enum infer_status st =
         mem_new(&s->rows, (size_t)(s->n_batch + s->n_decode_rows) * sizeof *s->rows, "rows of a step");
+    if (!st) st = sample_room_open(&s->room, s->n_vocab);
     if (st)
         sched_close(s);
     else
@@ -43,6 +44,7 @@ void sched_close(struct sched *s) {
     if (!s) return;
     if (s->first) infer_bug("a request is left");
     drafter_close(s->drafter, s->n_slot);
+    sample_room_close(s->room);
     mem_free(s->rows);
     mem_free(s);
 }
@@ -202,7 +204,7 @@ static void take_back(struct sched *s, unsigned step) {
 static bool most_follow(const struct sched *s) {
     int n = 0, all = 0;
     for (const struct request *r = s->first; r; r = r->next) {
-        if (r->n_part && r->p.drafter) return false;
+        if (r->n_part && (r->p.drafter || made_of_rows(r))) return false;
         all += r->n_part > 0;
         n += r->n_part > 0 && request_follows(r);
     }

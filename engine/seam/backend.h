@@ -68,6 +68,9 @@ struct weight {
     bool
         live; /* an embedding whose rows are other ones in every step: read while run queues the step (the residual stream
                   that another backend hands over) */
+    const int32_t *
+        columns; /* [k], a permutation: column i of data is column columns[i] of W, and who multiplies gives x in that order
+                               (op_columns). NULL: as they are. Of matrices that plain matmuls read; equal orders are one array */
 };
 
 enum { WEIGHT_GROUP_MAX = 3 };
@@ -76,7 +79,10 @@ enum { WEIGHT_GROUP_MAX = 3 };
 struct weight_group {
     int id; /* unique in the model, 0 .. model n_group - 1: index of a backend's private tables */
     int n_member, n, k;
-    struct weight member[WEIGHT_GROUP_MAX];
+    struct weight member[WEIGHT_GROUP_MAX]; /* all with the same order of columns, or */
+    const struct weight_group *
+        split; /* split[n_split], 0: none: the same members, by their orders; these have the ids, this has none */
+    int n_split;
 };
 
 /* ---- buffers ------------------------------------------------------------------------------------------- */
@@ -122,6 +128,7 @@ enum op_kind {
     OP_MIX,
     OP_POSITION,
     OP_HEADS,
+    OP_COLUMNS,
     OP_KIND_COUNT
 };
 
@@ -366,6 +373,12 @@ static inline int op_heads_rest(const struct op_heads *o) {
     return o->x.width / o->w->member[0].n_stack - o->w->k;
 }
 
+/* columns: out[t][i] = x[t][from[i]], from a permutation of x.width = out.width numbers; out does not overlap x. */
+struct op_columns {
+    struct view x, out;
+    const int32_t *from;
+};
+
 /* mix: out[t][i] = s[t] * shared[t][i] + sum_j w[t][j] * x[t][j][i], j ascending behind the shared part; w of choice[t], plain: 1.
  * shared absent: 0; s: 1, or 1 / (1 + exp(-gate[t])), gate of width 1. x.width = n_used * out.width; out may be shared. */
 struct op_mix {
@@ -397,6 +410,7 @@ struct op {
         struct op_mix mix;
         struct op_position position;
         struct op_heads heads;
+        struct op_columns columns;
     };
 };
 
@@ -439,6 +453,7 @@ struct step_result {
 /* ---- the backend --------------------------------------------------------------------------------------- */
 
 /* A group of weights or a store that no list names takes no memory. */
+struct tap;
 struct backend_config {
     const struct weight_group *const
         *group; /* group[n_group] by id: every matrix except an untied embedding */
@@ -465,7 +480,8 @@ struct backend_config {
     bool no_repack; /* cpu: decode reads the weights where they are */
     size_t
         copy_bytes; /* from open on: weight_bytes that sizes said, which memory that changes since must not change */
-    int n_logits; /* outputs of a step that may want logits */
+    int n_logits;          /* outputs of a step that may want logits */
+    const struct tap *tap; /* ref, cpu (with no_fuse): seam/tap.h; NULL: nobody looks */
     void (*progress)(void *user, const char *what, double done, double total);
     void *user;
 };

@@ -11,7 +11,7 @@ static void reads(struct op_use *u, struct view v) {
 static void writes(struct op_use *u, struct view v) {
     if (v.buf >= 0) u->write[u->n_write++] = v;
 }
-static void constant(struct op_use *u, const float *data, int n) {
+static void constant(struct op_use *u, const void *data, int n) {
     if (data) u->constant[u->n_constant++] = (struct op_constant){data, n};
 }
 
@@ -155,6 +155,11 @@ struct op_use op_uses(const struct op *op) {
         reads(&u, op->add.a);
         reads(&u, op->add.b);
         writes(&u, op->add.out);
+        return u;
+    case OP_COLUMNS:
+        reads(&u, op->columns.x);
+        constant(&u, op->columns.from, op->columns.x.width);
+        writes(&u, op->columns.out);
         return u;
     case OP_ROWS:   /* reads the rows of the step that it picks */
     case OP_SELECT: /* writes the step's result alone */

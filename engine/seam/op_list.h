@@ -10,9 +10,9 @@ extern "C" {
 
 enum { OP_READS = 4, OP_WRITES = 1, OP_CONSTANTS = 3 };
 
-/* Floats beside the weights: norm weights, frequencies, sinks, decays. */
+/* Numbers beside the weights: norm weights, frequencies, sinks, decays, and orders of columns, which are int32_t. */
 struct op_constant {
-    const float *data; /* data[n], never NULL */
+    const void *data; /* float or int32_t data[n], never NULL */
     int n;
 };
 

@@ -79,6 +79,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     for (size_t i = 0; i < f->n_tensor; i++) {
         if (tensorfile_find(f, f->tensor[i].name) != &f->tensor[i]) __builtin_trap();
         for (size_t k = 0; k < f->tensor[i].bytes; k++) sink += ((const unsigned char *)f->tensor[i].data)[k];
+        for (int64_t k = 0; f->tensor[i].columns && k < f->tensor[i].shape[3]; k++)
+            if (f->tensor[i].columns[k] < 0 || f->tensor[i].columns[k] >= f->tensor[i].shape[3])
+                __builtin_trap();
     }
     for (size_t i = 0; i < f->n_meta; i++)
         if (f->meta[i].type != META_STRING) sink += (uint64_t)meta_elem_i64(&f->meta[i], 0);

@@ -1,6 +1,11 @@
-/* Any bytes as an answer, of any format: no crash, and the same events in one piece and in pieces of any size. */
+/* Any bytes as an answer, of any format: no crash, and the same events in one piece and in pieces of any size. And, where the first byte is
+ * REQUEST, as the body of a request of the route that the second one says: it is refused with an error that is JSON, or prepared. */
 #include <string.h>
 #include "files/json.h"
+#include "base/mem.h"
+#include "tools/serve/mill.h"
+#include "tools/serve/routes.h"
+#include "tools/serve/server.h"
 #include "tools/serve/tool_int.h"
 
 struct sum {
@@ -33,11 +38,55 @@ static struct buf parse(const struct tool_options *options, const uint8_t *data,
     return s.text;
 }
 
+enum { REQUEST = 0xff };
+static struct server server;
+
+static void open_server(void) {
+    static struct mill mill = {.n_slot = 1, .n_ctx = 1024, .n_embd = 8};
+    static const char path[] = "tests/golden/chat/chat-llama.gguf";
+    struct infer_model *m;
+    json_use_mem();
+    if (infer_model_open(&m, path, NULL) || server_take_model(&server, m, &mill, path)) __builtin_trap();
+}
+
+static void is_json(const struct buf *b) {
+    json_t *j = json_loadb(b->p, b->n, JSON_ALLOW_NUL, NULL);
+    if (!j) __builtin_trap();
+    json_decref(j);
+}
+
+static void request(uint8_t which, const uint8_t *data, size_t size) {
+    static const struct front_end *const fronts[] = {
+        &openai_chat,     &messages_api,     &responses_api, &openai_text,  &embeddings_api,
+        &infill_api,      &rerank_api,       &rest_tokenize, &ollama_chat,  &ollama_generate,
+        &ollama_embed,    &ollama_embedding, &rest_template, &openai_count, &messages_count,
+        &responses_count, &rest_detokenize,  &ollama_show};
+    struct job *j = job_new(&server, fronts[which % (sizeof fronts / sizeof *fronts)]);
+    struct buf out = {0};
+    if (!j || !(j->body = mem_alloc(size + 1))) __builtin_trap();
+    memcpy(j->body, data, size);
+    j->n_body = size;
+    enum infer_status st = prepare_job(j);
+    if (!st != !j->refusal.status) __builtin_trap();
+    if (st) {
+        j->front->error(j, &j->refusal, "id", false, &out);
+        is_json(&out);
+    } else if (j->front->reply && j->front->reply(j, &out) == INFER_OK) {
+        is_json(&out);
+    }
+    buf_free(&out);
+    job_unref(j);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static bool set;
-    if (!set) json_use_mem();
+    if (!set) open_server();
     set = true;
     if (size < 3) return 0;
+    if (data[0] == REQUEST) {
+        request(data[1], data + 2, size - 2);
+        return 0;
+    }
     struct tool_format f;
     static const char *const stop[] = {"ab", "</"};
     json_t *tools =

@@ -2,7 +2,27 @@
 #include <stdio.h>
 #include <string.h>
 
-enum rule { PURE, HEAD, Q2, Q2_S, Q3_S, Q3_M, Q3_L, Q4_S, Q4_M, Q5_S, Q5_M, NL, EXPERTS };
+enum rule {
+    PURE,
+    HEAD,
+    Q2,
+    Q2_S,
+    Q3_S,
+    Q3_M,
+    Q3_L,
+    Q4_S,
+    Q4_M,
+    Q5_S,
+    Q5_M,
+    NL,
+    EXPERTS,
+    LOW,
+    MID,
+    XXS3,
+    S3,
+    TERNARY,
+    KEEP
+};
 
 struct mix {
     const char *name; /* NULL: the element type's own */
@@ -32,7 +52,7 @@ static const struct mix *find(const char *name) {
 
 const struct mix *mix_find(const char *name, bool want_pure) {
     const struct quant_info *q = want_pure ? quant_by_name(name) : NULL;
-    return q && q->gguf >= 0 ? &pure[q->type] : find(name);
+    return q && (q->gguf >= 0 || q->type == QUANT_NF4) ? &pure[q->type] : find(name);
 }
 
 const char *mix_names(char *buf, size_t n) {
@@ -42,6 +62,8 @@ const char *mix_names(char *buf, size_t n) {
         used += (size_t)snprintf(buf + used, n - used, "%s%s", i ? " " : "", mixes[i].name);
     return buf;
 }
+
+bool mix_keeps(const struct mix *m) { return m->rule == KEEP; }
 
 uint32_t mix_file_type(const struct mix *m) { return find(m->name)->file_type; }
 
@@ -66,7 +88,14 @@ static bool more_bits(int layer, int n) {
     return layer < n / 8 || layer >= 7 * n / 8 || (layer - n / 8) % 3 == 2;
 }
 
+bool mix_is_value(const char *name) {
+    return strstr(name, "attn_v.weight") || strstr(name, "attn_qkv.weight") ||
+           strstr(name, "attn_kv_b.weight");
+}
+
 static enum quant_type value_type(const struct mix *m, const struct mix_model *model, int layer) {
+    const int n = model->n_value ? model->n_value : model->n_layer;
+    if (model->n_value) layer = model->i_value;
     enum quant_type t = m->base;
     bool shared = model->n_gqa >= 4;
     switch (m->rule) {
@@ -87,10 +116,22 @@ static enum quant_type value_type(const struct mix *m, const struct mix_model *m
         break;
     case Q4_M:
     case Q5_M:
-        t = more_bits(layer, model->n_layer) ? QUANT_Q6_K : t;
+        t = more_bits(layer, n) ? QUANT_Q6_K : t;
         break;
     case NL:
         t = shared ? QUANT_Q5_K : t;
+        break;
+    case LOW:
+    case MID:
+        t = model->n_gqa >= 4 || model->n_expert >= 4 ? QUANT_Q4_K
+            : m->rule == MID                          ? QUANT_IQ3_S
+                                                      : QUANT_Q2_K;
+        break;
+    case XXS3:
+        t = shared ? QUANT_Q4_K : model->importance ? t : QUANT_IQ3_S;
+        break;
+    case S3:
+        t = shared ? QUANT_Q4_K : t;
         break;
     default:
         break;
@@ -101,6 +142,8 @@ static enum quant_type value_type(const struct mix *m, const struct mix_model *m
 
 static enum quant_type down_type(const struct mix *m, const struct mix_model *model, int layer) {
     bool early = layer < model->n_layer / 8;
+    if (early && model->importance && m->rule == HEAD && m->base == QUANT_Q4_0) return QUANT_Q4_1;
+    if (early && model->importance && m->rule == HEAD && m->base == QUANT_Q5_0) return QUANT_Q5_1;
     switch (m->rule) {
     case Q2:
         return QUANT_Q3_K;
@@ -111,8 +154,15 @@ static enum quant_type down_type(const struct mix *m, const struct mix_model *mo
     case Q3_L:
         return QUANT_Q5_K;
     case Q4_S:
-    case NL:
         return early ? QUANT_Q5_K : m->base;
+    case NL:
+        return early && !model->importance ? QUANT_Q5_K : m->base;
+    case LOW:
+        return early ? QUANT_Q2_K : m->base;
+    case MID:
+        return early ? QUANT_IQ3_S : m->base;
+    case XXS3:
+        return model->importance ? m->base : early ? QUANT_Q4_K : QUANT_Q3_K;
     case Q4_M:
     case Q5_M:
         return more_bits(layer, model->n_layer) ? QUANT_Q6_K : m->base;
@@ -123,19 +173,32 @@ static enum quant_type down_type(const struct mix *m, const struct mix_model *mo
 
 static enum quant_type out_type(const struct mix *m, const struct mix_model *model) {
     bool small = m->base == QUANT_Q2_K || m->base == QUANT_Q3_K || m->base == QUANT_Q4_K || m->rule == NL;
+    const bool few = m->rule == LOW || m->rule == MID || m->rule == XXS3;
+    if (model->n_expert == 8 && few) return QUANT_Q5_K;
+    if (few)
+        return m->rule == LOW && (m->base == QUANT_IQ1_S || m->base == QUANT_IQ1_M) ? QUANT_IQ2_XXS
+               : m->rule == LOW                                                     ? m->base
+                                                                                    : QUANT_IQ3_S;
     if (model->n_expert == 8) return small && m->rule != Q2_S && m->rule != Q3_L ? QUANT_Q5_K : m->base;
     return m->rule == Q2 ? QUANT_Q3_K : m->rule == Q3_M ? QUANT_Q4_K : m->rule == Q3_L ? QUANT_Q5_K : m->base;
 }
 
 static enum quant_type by_rule(const struct mix *m, const struct mix_model *model, const char *name,
                                int64_t cols) {
-    if (m->rule == PURE) return m->base;
+    if (m->rule == PURE || m->rule == KEEP) return m->base;
     if (m->rule == EXPERTS) return strstr(name, "_exps.") ? m->base : QUANT_Q8_0;
     int layer = layer_of(name);
+    const bool low = m->rule == LOW || m->rule == MID || m->rule == XXS3;
+    if (strcmp(name, "token_embd.weight") == 0 && !model->tied)
+        return m->rule == LOW ? QUANT_Q2_K : m->rule == TERNARY ? QUANT_Q4_K : low ? QUANT_IQ3_S : m->base;
     if (strcmp(name, "output.weight") == 0 || (model->tied && strcmp(name, "token_embd.weight") == 0))
-        return cols % (int64_t)quant_info(m->base)->elems ? QUANT_Q8_0 : QUANT_Q6_K;
+        return cols % (int64_t)quant_info(m->base)->elems ? QUANT_Q8_0 : low ? QUANT_Q5_K : QUANT_Q6_K;
     if (strstr(name, "attn_v.weight")) return value_type(m, model, layer);
-    if (strstr(name, "attn_k.weight")) return model->n_expert == 8 ? QUANT_Q8_0 : m->base;
+    if (strstr(name, "attn_k.weight"))
+        return model->n_expert == 8 ? m->rule == LOW || m->rule == MID ? QUANT_Q4_K : QUANT_Q8_0
+               : m->rule == XXS3    ? QUANT_IQ2_S
+                                    : m->base;
+    if (strstr(name, "attn_q.weight")) return m->rule == XXS3 ? QUANT_IQ2_S : m->base;
     if (strstr(name, "ffn_down")) return down_type(m, model, layer);
     if (strstr(name, "attn_output.weight")) return out_type(m, model);
     if (strstr(name, "attn_qkv.weight"))

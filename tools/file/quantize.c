@@ -1,29 +1,115 @@
 /* infer quantize: a model file with its matrices in another type. */
 #include "tools/file/quantize.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
 #include "tools/file/mix.h"
 #include "tools/term.h"
 #include "tools/tool.h"
 
-static void show(void *user, double done, double total) { progress_show(user, "writing", done, total, "B"); }
+enum { KINDS = 64 };
+struct show {
+    struct progress progress;
+    struct quantize_error sum; /* of all tensors that changed */
+    struct kind {              /* the matrices of a name but for their layer, with --bpw */
+        char name[64];
+        int count[QUANT_COUNT];
+    } kind[KINDS];
+    int n_kind;
+};
+
+static void chose(void *user, const char *name, enum quant_type type) {
+    struct show *s = user;
+    int layer, end = 0, i = 0;
+    if (sscanf(name, "blk.%d.%n", &layer, &end) != 1) end = 0;
+    while (i < s->n_kind && strcmp(s->kind[i].name, name + end)) i++;
+    if (i == KINDS) i--; /* never so many: the rest in one line */
+    if (i == s->n_kind) snprintf(s->kind[s->n_kind++].name, sizeof s->kind->name, "%s", name + end);
+    s->kind[i].count[type]++;
+}
+
+static void say_mix(const struct show *s) {
+    for (int i = 0; i < s->n_kind; i++) {
+        char line[256];
+        int used = snprintf(line, sizeof line, "%-28s", s->kind[i].name);
+        for (int t = 0; t < QUANT_COUNT && used < (int)sizeof line; t++)
+            if (s->kind[i].count[t])
+                used += snprintf(line + used, sizeof line - (size_t)used, " %d %s", s->kind[i].count[t],
+                                 quant_info((enum quant_type)t)->name);
+        tool_say("%s", line);
+    }
+}
+
+static void show(void *user, const char *what, double done, double total, const char *unit) {
+    progress_show(&((struct show *)user)->progress, what, done, total, unit);
+}
+
+static double relative(const struct quantize_error *e) {
+    return e->square > 0 ? sqrt(e->error2 / e->square) : 0;
+}
+
+static void check(void *user, const struct quantize_error *e) {
+    struct show *s = user;
+    progress_clear(&s->progress);
+    if (s->sum.square == 0) printf("%-44s %-8s %-8s %10s %12s\n", "tensor", "from", "to", "error", "largest");
+    printf("%-44s %-8s %-8s %9.4f%% %12.6g\n", e->name, quant_info(e->from)->name, quant_info(e->to)->name,
+           100 * relative(e), e->largest);
+    s->sum.error2 += e->error2;
+    s->sum.square += e->square;
+    if (e->largest > s->sum.largest) s->sum.largest = e->largest;
+}
+
+static enum infer_status end_check(const struct show *s) {
+    if (s->sum.square > 0)
+        printf("%-62s %9.4f%% %12.6g\n", "all that changed", 100 * relative(&s->sum), s->sum.largest);
+    return tool_flush();
+}
+
+static void say_done(const struct quantize_options *q, const struct quantize_report *r) {
+    char line[512];
+    if (r->bpw > 0) tool_say("%.4f bits a weight", r->bpw);
+    tool_say("%s: %d of %d tensors changed, %.1f MB from %.1f MB", q->out, r->n_changed, r->n_tensor,
+             (double)r->bytes_out * 1e-6, (double)r->bytes_in * 1e-6);
+    if (*mix_fallback_line(line, sizeof line, r->fallback, r->n_matrix)) tool_say("%s", line);
+    if (r->n_lossy)
+        tool_say("%d of them came from a quantised type; from the original weights they would be better",
+                 r->n_lossy);
+    if (r->n_rounded)
+        tool_say(
+            "%d matrices have types that GGUF lacks and became f16, with relative errors of at most %.2g",
+            r->n_rounded, r->rounded);
+    if (r->n_unweighed)
+        tool_say("%d of %d matrices have no entry in %s", r->n_unweighed, r->n_matrix, q->imatrix);
+}
 
 int cmd_quantize(const struct options *o) {
-    struct progress p;
+    struct show s = {0};
+    if (!o->type == !(o->bpw > 0))
+        return tool_fail(
+            o, err_set(INFER_E_INPUT,
+                       o->type ? "--type and --bpw are both given, and one can choose the types"
+                               : "--type TYPE or --bpw X is missing; 'infer help %s' lists the types",
+                       o->command->name));
     struct quantize_report r;
-    progress_start(&p, o->quiet);
-    struct quantize_options q = {o->arg[0], o->arg[1], o->type, o->only,
-                                 o->pure,   show,      &p,      {o->ignore_keys.text, o->ignore_keys.n}};
+    progress_start(&s.progress, o->quiet);
+    struct quantize_options q = {.in = o->arg[0],
+                                 .out = o->arg[1],
+                                 .type = o->type,
+                                 .bpw = o->bpw,
+                                 .chose = chose,
+                                 .only = o->only,
+                                 .pure = o->pure,
+                                 .progress = show,
+                                 .user = &s,
+                                 .ignore = {o->ignore_keys.text, o->ignore_keys.n},
+                                 .imatrix = o->imatrix,
+                                 .check = o->check_error ? check : NULL};
     enum infer_status status = quantize_file(&q, &r);
-    progress_clear(&p);
+    progress_clear(&s.progress);
+    if (!status) status = end_check(&s);
     if (status) return tool_fail(o, status);
-    if (!o->quiet) {
-        char line[512];
-        tool_say("%s: %d of %d tensors changed, %.1f MB from %.1f MB", q.out, r.n_changed, r.n_tensor,
-                 (double)r.bytes_out * 1e-6, (double)r.bytes_in * 1e-6);
-        if (*mix_fallback_line(line, sizeof line, r.fallback, r.n_matrix)) tool_say("%s", line);
-        if (r.n_lossy)
-            tool_say("%d of them came from a quantised type; from the original weights they would be better",
-                     r.n_lossy);
-    }
+    if (!o->quiet) say_mix(&s);
+    if (!o->quiet) say_done(&q, &r);
     return EXIT_DONE;
 }
 

@@ -1,35 +1,12 @@
-#include "tools/file/quantize.h"
 #include <fnmatch.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include "files/gguf_write.h"
-#include "base/mem.h"
-#include "tools/file/mix.h"
-#include "tools/file/stacks.h"
-
-struct job {
-    const struct quantize_options *o;
-    struct quantize_report *report;
-    struct tensorfile *f;
-    struct gguf_writer *w;
-    const struct mix *mix;
-    struct mix_model model;
-    struct listed *list; /* list[n_list]: the tensors to write */
-    size_t n_list;
-    enum quant_type *target; /* target[n_list] */
-    float *values;           /* [CHUNK] */
-    unsigned char *blocks;   /* [4 * CHUNK] */
-    double done;
-};
-
-/* Elements in memory at a time, at least one row; elements of one thread's share. */
-enum { CHUNK = 4 << 20, SHARE = 1 << 14 };
+#include "files/outfile.h"
+#include "tools/file/quantize_impl.h"
 
 /* ---- what the mix wants to know ---- */
 
-/* A key of the architecture, without its name in front. */
-static const struct meta *arch_meta(const struct tensorfile *f, const char *key) {
+const struct meta *quantize_meta(const struct tensorfile *f, const char *key) {
     struct str arch = {"", 0};
     bool present;
     char full[160];
@@ -38,9 +15,8 @@ static const struct meta *arch_meta(const struct tensorfile *f, const char *key)
     return tensorfile_meta(f, full);
 }
 
-/* An integer of the architecture, the first of an array; 0 when absent. */
-static int64_t hyper_parameter(const struct tensorfile *f, const char *key) {
-    const struct meta *m = arch_meta(f, key);
+int64_t quantize_parameter(const struct tensorfile *f, const char *key) {
+    const struct meta *m = quantize_meta(f, key);
     if (!m || m->n == 0 || m->type == META_STRING || (m->type == META_ARRAY && m->elem >= META_STRING))
         return 0;
     int64_t v = meta_elem_i64(m, 0);
@@ -48,12 +24,12 @@ static int64_t hyper_parameter(const struct tensorfile *f, const char *key) {
 }
 
 static struct mix_model describe(const struct tensorfile *f) {
-    int64_t heads = hyper_parameter(f, "attention.head_count");
-    int64_t kv = hyper_parameter(f, "attention.head_count_kv");
+    int64_t heads = quantize_parameter(f, "attention.head_count");
+    int64_t kv = quantize_parameter(f, "attention.head_count_kv");
     struct mix_model m = {
-        .n_layer = (int)hyper_parameter(f, "block_count"),
+        .n_layer = (int)quantize_parameter(f, "block_count"),
         .n_gqa = heads && kv ? (int)(heads / kv) : 1,
-        .n_expert = (int)hyper_parameter(f, "expert_count"),
+        .n_expert = (int)quantize_parameter(f, "expert_count"),
         .tied = !tensorfile_find(f, "output.weight"),
     };
     m.extra_v = m.n_layer == 80 && m.n_gqa > 1;
@@ -66,13 +42,54 @@ static bool chosen(const struct quantize_options *o, const char *name) {
     return !o->only || fnmatch(o->only, name, 0) == 0;
 }
 
+bool quantize_is_free(const struct job *j, const struct tensor *t) {
+    return chosen(j->o, t->name) && mix_is_matrix(t->name, t->n_dim);
+}
+
+/* Where a tensor of values stands among the others: not every layer of a hybrid has one. */
+static void place_value(struct job *j, const char *name) {
+    int layer = 0, other = 0;
+    j->model.n_value = j->model.i_value = 0;
+    if (sscanf(name, "blk.%d.", &layer) != 1 || !mix_is_value(name)) return;
+    for (size_t i = 0; i < j->n_list; i++) {
+        if (!mix_is_value(j->list[i].name) || sscanf(j->list[i].name, "blk.%d.", &other) != 1) continue;
+        j->model.n_value++;
+        j->model.i_value += other < layer;
+    }
+}
+
 static enum quant_type target_type(struct job *j, const struct tensor *t) {
     if (!chosen(j->o, t->name)) return t->type;
     if (!mix_is_matrix(t->name, t->n_dim)) return QUANT_F32;
+    if (!j->mix) {
+        j->report->n_matrix++;
+        return t->type;
+    }
+    if (mix_keeps(j->mix) && quant_info(t->type)->gguf >= 0) {
+        j->report->n_matrix++;
+        return t->type;
+    }
+    place_value(j, t->name);
     enum quant_type wanted, type = mix_type(j->mix, &j->model, t->name, t->shape[3], &wanted);
     j->report->n_matrix++;
     if (type != wanted) j->report->fallback[wanted][type]++;
     return type;
+}
+
+/* Below 2.5 bits an encoder that does not know what columns are for makes a model that says nothing. */
+static enum infer_status check_importance(const struct job *j, const struct tensor *t, enum quant_type type) {
+    const bool needs = type == QUANT_IQ2_XXS || type == QUANT_IQ2_XS || type == QUANT_IQ2_S ||
+                       type == QUANT_IQ1_S || type == QUANT_IQ1_M;
+    const struct imatrix_entry *e;
+    if (!mix_is_matrix(t->name, t->n_dim)) return INFER_OK;
+    TRY(quantize_importance(j, t, &e));
+    j->report->n_unweighed += j->o->imatrix && !e && type != t->type && strncmp(t->name, "blk.", 4) == 0;
+    if (!needs || e || type == t->type || strncmp(t->name, "blk.", 4) != 0) return INFER_OK;
+    return err_set(INFER_E_INPUT,
+                   "%s: tensor %s would become %s, which needs an importance matrix%s%s: "
+                   "infer imatrix makes one (--imatrix FILE)",
+                   j->f->path, t->name, quant_info(type)->name,
+                   j->o->imatrix ? "; there is none for it in " : "", j->o->imatrix ? j->o->imatrix : "");
 }
 
 static enum infer_status choose_types(struct job *j) {
@@ -82,13 +99,19 @@ static enum infer_status choose_types(struct job *j) {
         const struct tensor *t = &j->list[i].t;
         any |= chosen(j->o, t->name);
         j->target[i] = target_type(j, t);
+    }
+    if (!any) return err_set(INFER_E_INPUT, "%s: no tensor's name matches '%s'", j->f->path, j->o->only);
+    if (!j->mix) TRY(quantize_best(j));
+    for (size_t i = 0; i < j->n_list; i++) {
+        const struct tensor *t = &j->list[i].t;
+        if (!j->mix && j->o->chose && quantize_is_free(j, t)) j->o->chose(j->o->user, t->name, j->target[i]);
+        TRY(check_importance(j, t, j->target[i]));
         if (j->target[i] == t->type) continue;
         r->n_changed++;
         r->n_lossy += quant_info(t->type)->elems > 1;
     }
     r->n_tensor = (int)j->n_list;
     r->bytes_in = j->f->file_bytes;
-    if (!any) return err_set(INFER_E_INPUT, "%s: no tensor's name matches '%s'", j->f->path, j->o->only);
     return INFER_OK;
 }
 
@@ -96,152 +119,91 @@ static bool key_is(const struct meta *m, const char *key) {
     return m->key.len == strlen(key) && memcmp(m->key.data, key, m->key.len) == 0;
 }
 
-/* The key that says so where folders of Hugging Face have the rows of q and k in halves and GGUF has neighbours; NULL elsewhere. */
-static const struct meta *in_halves(const struct tensorfile *f) {
-    const struct meta *m = arch_meta(f, "rope.neox");
+const struct meta *quantize_in_halves(const struct tensorfile *f) {
+    const struct meta *m = quantize_meta(f, "rope.neox");
     return m && meta_elem_i64(m, 0) ? m : NULL;
 }
 
+static void put_imatrix(struct job *j) {
+    const struct imatrix *m = &j->imatrix;
+    if (m->n_entry == 0) return;
+    gguf_writer_str(j->w, "quantize.imatrix.file", j->o->imatrix);
+    if (*m->dataset) gguf_writer_str(j->w, "quantize.imatrix.dataset", m->dataset);
+    gguf_writer_u32(j->w, "quantize.imatrix.entries_count", (uint32_t)m->n_entry);
+    if (m->n_chunk) gguf_writer_u32(j->w, "quantize.imatrix.chunks_count", m->n_chunk);
+}
+
+static bool begins(const struct meta *m, const char *front) {
+    size_t n = strlen(front);
+    return m->key.len > n && memcmp(m->key.data, front, n) == 0;
+}
+
+/* That of the type which most of the elements have. */
+static const struct mix *main_mix(const struct job *j) {
+    double elements[QUANT_COUNT] = {0};
+    int best = 0;
+    for (size_t i = 0; i < j->n_list; i++) {
+        const int64_t *s = j->list[i].t.shape;
+        elements[j->target[i]] += (double)(s[0] * s[1] * s[2] * s[3]);
+    }
+    for (int t = 1; t < QUANT_COUNT; t++)
+        if (elements[t] > elements[best]) best = t;
+    return mix_find(quant_info((enum quant_type)best)->name, false);
+}
+
 static void put_head(struct job *j) {
-    const struct meta *halves = in_halves(j->f);
+    const struct meta *halves = quantize_in_halves(j->f);
     for (size_t i = 0; i < j->f->n_meta; i++) {
         const struct meta *m = &j->f->meta[i];
-        bool split = m->key.len > 6 && memcmp(m->key.data, "split.", 6) == 0; /* the parts become one file */
+        bool split = begins(m, "split."); /* the parts become one file */
         bool own =
-            !j->o->only && (key_is(m, "general.file_type") || key_is(m, "general.quantization_version"));
+            (!j->o->only && (key_is(m, "general.file_type") || key_is(m, "general.quantization_version"))) ||
+            (j->imatrix.n_entry && begins(m, "quantize.imatrix."));
         if (!split && !own && m != halves) gguf_writer_meta(j->w, m);
     }
     if (!j->o->only) {
-        gguf_writer_u32(j->w, "general.file_type", mix_file_type(j->mix));
+        gguf_writer_u32(j->w, "general.file_type",
+                        mix_file_type(j->mix && !mix_keeps(j->mix) ? j->mix : main_mix(j)));
         gguf_writer_u32(j->w, "general.quantization_version", 2);
     }
+    put_imatrix(j);
     for (size_t i = 0; i < j->n_list; i++) {
         const struct tensor *t = &j->list[i].t;
         gguf_writer_tensor(j->w, t->name, j->target[i], t->n_dim, t->shape);
     }
 }
 
-/* ---- the data ---- */
-
-/* The first value that the type cannot hold, or n. */
-static size_t unfit(const float *x, size_t n, enum quant_type type) {
-    float limit = type == QUANT_F16 ? 65520.0f : INFINITY;
-    for (size_t i = 0; i < n; i++)
-        if (!(fabsf(x[i]) < limit)) return i;
-    return n;
-}
-
-/* n elements from the tensor's bytes at src, n a multiple of both blocks; first: which element that is. */
-static enum infer_status convert(struct job *j, const struct tensor *t, enum quant_type to,
-                                 const unsigned char *src, size_t first, size_t n, size_t share) {
-    const struct quant_info *from_q = quant_info(t->type), *to_q = quant_info(to);
-    long shares = (long)((n + share - 1) / share);
-    float bad = 0;
-    bool failed = false;
-#pragma omp parallel for schedule(dynamic)
-    for (long i = 0; i < shares; i++) {
-        size_t at = (size_t)i * share, count = n - at < share ? n - at : share;
-        float *x = j->values + at;
-        from_q->decode(x, src + quant_row_bytes(from_q, at), count);
-        for (size_t k = 0; t->row_factor && k < count; k++)
-            x[k] *= t->row_factor[(first + at + k) / (size_t)t->shape[3]];
-        size_t wrong = to == QUANT_F32 ? count : unfit(x, count, to);
-        if (wrong < count) {
-#pragma omp critical
-            failed = true, bad = x[wrong];
-            continue;
-        }
-        to_q->encode(j->blocks + quant_row_bytes(to_q, at), x, count, NULL);
-    }
-    if (failed)
-        return err_set(INFER_E_INPUT, "%s: tensor %s holds %g, which %s cannot hold", j->f->path, t->name,
-                       (double)bad, to_q->name);
-    return gguf_writer_data(j->w, j->blocks, quant_row_bytes(to_q, n));
-}
-
-static void tell(struct job *j, size_t bytes) {
-    j->done += (double)bytes;
-    if (j->o->progress) j->o->progress(j->o->user, j->done, (double)j->f->file_bytes);
-}
-
-/* Rows per head of a matrix or bias whose rows have to change places, 0 for the rest. */
-static int64_t head_rows(const struct job *j, const struct tensor *t) {
-    bool q = strstr(t->name, ".attn_q.") != NULL, k = strstr(t->name, ".attn_k.") != NULL;
-    if ((!q && !k) || !in_halves(j->f)) return 0;
-    int64_t n = hyper_parameter(j->f, "attention.key_length");
-    int64_t rows = t->n_dim == 1 ? t->shape[3] : t->shape[2];
-    return n > 0 && rows % n == 0 ? n : 0;
-}
-
-/* The tensor's bytes with rows i and i + rot / 2 of each head of n rows as neighbours, i < rot / 2; free with mem_free. */
-static enum infer_status interleave(const struct tensor *t, size_t n, size_t rot, unsigned char **out) {
-    size_t rows = (size_t)(t->n_dim == 1 ? t->shape[3] : t->shape[2]), bytes = t->bytes / rows;
-    TRY(mem_new(out, t->bytes, t->name));
-    for (size_t r = 0; r < rows; r++) {
-        size_t head = r / n * n, i = r % n, from = i < rot ? i / 2 + i % 2 * (rot / 2) : i;
-        memcpy(*out + r * bytes, (const char *)t->data + (head + from) * bytes, bytes);
-    }
-    return INFER_OK;
-}
-
-static enum infer_status write_data(struct job *j, const struct tensor *t, enum quant_type to,
-                                    const unsigned char *src) {
-    const struct quant_info *q = quant_info(t->type);
-    if (to == t->type && !t->row_factor) {
-        for (size_t at = 0, n; at < t->bytes; at += n) {
-            n = t->bytes - at < 64 << 20 ? t->bytes - at : 64 << 20;
-            TRY(gguf_writer_data(j->w, src + at, n));
-            tell(j, n);
-        }
-        return INFER_OK;
-    }
-    /* Rows are whole blocks of both types; a share is whole rows, or 256s of a long one. */
-    size_t cols = (size_t)t->shape[3], total = t->bytes / q->bytes * q->elems;
-    size_t share = cols % 256 == 0 ? SHARE : cols * (cols < SHARE ? SHARE / cols : 1);
-    if (share > CHUNK)
-        return err_set(INFER_E_UNSUPPORTED, "%s: tensor %s has rows of %zu elements", j->f->path, t->name,
-                       cols);
-    size_t chunk = CHUNK / share * share;
-    for (size_t at = 0, n; at < total; at += n) {
-        n = total - at < chunk ? total - at : chunk;
-        TRY(convert(j, t, to, src + quant_row_bytes(q, at), at, n, share));
-        tell(j, quant_row_bytes(q, n));
-    }
-    return INFER_OK;
-}
-
-static enum infer_status write_tensor(struct job *j, const struct listed *l, enum quant_type to) {
-    const struct tensor *t = &l->t;
-    struct tensor part = *t;
-    part.bytes = l->part_bytes;
-    int64_t n = head_rows(j, t);
-    for (int64_t i = 0; i < (n ? 0 : l->n_part); i++) TRY(write_data(j, &part, to, l->part[i]));
-    if (!n) return INFER_OK;
-    unsigned char *rows;
-    int64_t rot = hyper_parameter(j->f, "rope.dimension_count");
-    TRY(interleave(t, (size_t)n, (size_t)(rot > 0 && rot < n ? rot : n), &rows));
-    enum infer_status s = write_data(j, t, to, rows);
-    mem_free(rows);
-    return s;
-}
+/* ---- the call ---- */
 
 static enum infer_status write_file(struct job *j) {
     put_head(j);
     TRY(gguf_writer_begin(j->w));
     j->report->bytes_out = gguf_writer_bytes(j->w);
-    for (size_t i = 0; i < j->n_list; i++) TRY(write_tensor(j, &j->list[i], j->target[i]));
+    for (size_t i = 0; i < j->n_list; i++) TRY(quantize_tensor(j, &j->list[i], j->target[i]));
     return INFER_OK;
 }
 
-/* ---- the call ---- */
-
-static enum infer_status run(struct job *j) {
-    TRY(tensorfile_differs(j->o->out, j->o->in));
-    j->model = describe(j->f);
-    TRY(stacks_list(j->f, &j->list, &j->n_list));
+static enum infer_status take_memory(struct job *j) {
     TRY(mem_new(&j->target, j->n_list * sizeof *j->target, "list of types"));
     TRY(mem_new(&j->values, CHUNK * sizeof *j->values, "decoded weights"));
     TRY(mem_new(&j->blocks, 4 * CHUNK, "encoded weights"));
+    TRY(mem_new(&j->share_loss, SHARES * sizeof *j->share_loss, "sums of errors"));
+    if (j->o->imatrix) TRY(mem_new(&j->importance, CHUNK * sizeof *j->importance, "importance"));
+    if (j->o->check || !j->mix || mix_keeps(j->mix))
+        TRY(mem_new(&j->again, CHUNK * sizeof *j->again, "weights decoded again"));
+    return INFER_OK;
+}
+
+static enum infer_status run(struct job *j) {
+    TRY(tensorfile_differs(j->o->out, j->o->in));
+    if (j->o->imatrix) {
+        TRY(outfile_differs(j->o->out, j->o->imatrix));
+        TRY(imatrix_read(&j->imatrix, j->o->imatrix));
+    }
+    j->model = describe(j->f);
+    j->model.importance = j->o->imatrix != NULL;
+    TRY(stacks_list(j->f, &j->list, &j->n_list));
+    TRY(take_memory(j));
     TRY(choose_types(j));
     TRY(gguf_writer_open(&j->w, j->o->out));
     return write_file(j);
@@ -249,10 +211,10 @@ static enum infer_status run(struct job *j) {
 
 enum infer_status quantize_file(const struct quantize_options *o, struct quantize_report *report) {
     struct job j = {.o = o, .report = report};
-    char names[256];
+    char names[512];
     memset(report, 0, sizeof *report);
     j.mix = o->type ? mix_find(o->type, o->pure) : NULL;
-    if (!j.mix)
+    if (!j.mix && !(o->bpw > 0 && !o->type))
         return err_set(INFER_E_INPUT, "no type '%s'; there are: %s", o->type ? o->type : "",
                        mix_names(names, sizeof names));
     TRY(tensorfile_open(&j.f, o->in, &(struct tensorfile_options){.for_gguf = true, .ignore = o->ignore}));
@@ -265,6 +227,10 @@ enum infer_status quantize_file(const struct quantize_options *o, struct quantiz
     mem_free(j.target);
     mem_free(j.values);
     mem_free(j.blocks);
+    mem_free(j.share_loss);
+    mem_free(j.importance);
+    mem_free(j.again);
+    imatrix_free(&j.imatrix);
     tensorfile_close(j.f);
     return s;
 }

@@ -616,7 +616,7 @@ static enum infer_status write_file(struct list *l, const struct synth_options *
 
 enum infer_status synth_write(const struct synth_options *o, struct synth_report *report) {
     struct shape s;
-    char names[256];
+    char names[512];
     memset(report, 0, sizeof *report);
     TRY(find_shape(o, &s));
     if (o->layers > s.n_layer)
@@ -626,6 +626,10 @@ enum infer_status synth_write(const struct synth_options *o, struct synth_report
     if (!m)
         return err_set(INFER_E_INPUT, "no type '%s'; there are: %s", o->type ? o->type : "",
                        mix_names(names, sizeof names));
+    if (strcmp(o->type, "keep") == 0) return err_set(INFER_E_INPUT, "synth has no type to keep");
+    if (strcmp(o->type, "nf4") == 0) /* its tensors are not rows of blocks in a file */
+        return err_set(INFER_E_UNSUPPORTED,
+                       "synth writes no nf4; quantize makes it of a file that synth wrote");
     struct list l = {.s = &s, .mix = m, .report = report};
     l.model =
         (struct mix_model){.n_layer = s.n_layer, .n_gqa = s.n_head / s.n_kv_head, .n_expert = s.n_expert};

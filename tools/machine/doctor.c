@@ -14,6 +14,7 @@
 #include "tools/machine/nvml.h"
 #include "tools/measure/probe.h"
 #include "tools/machine/doctor_routes.h"
+#include "tools/machine/doctor_tools.h"
 #include "tools/session.h"
 #include "tools/tool.h"
 #include "base/numa.h"
@@ -187,6 +188,7 @@ static json_t *doctor_model(const struct options *o, enum infer_status *status) 
                                   r.size.n_ctx, "taken_gib", (double)r.size.device_bytes / (1 << 30),
                                   "available_gib", (double)r.limit_bytes / (1 << 30));
         json_object_set_new(j, "place", place);
+        json_object_set_new(j, "tools", doctor_tools(m, &info));
     }
     infer_plan_free(&r);
     infer_model_close(m);
@@ -207,6 +209,7 @@ static void print_model(json_t *model) {
            (int)json_integer_value(json_object_get(p, "ctx")),
            json_number_value(json_object_get(p, "taken_gib")),
            json_number_value(json_object_get(p, "available_gib")));
+    print_tools(json_object_get(model, "tools"));
 }
 
 static void print_nodes(json_t *p) {

@@ -240,7 +240,9 @@ int cmd_bench(const struct options *o) {
     struct bench b = {.o = o, .bandwidth = NAN};
     int code = EXIT_DONE;
     const bool serve = o->n_arg && strcmp(o->arg[0], "serve") == 0;
-    enum infer_status st = serve ? bench_serve(o) : o->n_arg ? bench_machine(o) : bench_model(&b, &code);
+    enum infer_status st = serve      ? bench_serve(o, &code)
+                           : o->n_arg ? bench_machine(o)
+                                      : bench_model(&b, &code);
     outfile_abort(b.save);
     if (st) code = tool_fail(o, st);
     probe_close(&b.probe);

@@ -39,3 +39,5 @@ enum infer_status bench_answer(const char *test, enum infer_status (*repeat)(voi
                                void *user);
 /* {"tg128": tok/s, ..}; *below: how many are not reached. */
 enum infer_status bench_targets_file(const struct bench *b, const char *path, int *below);
+/* A file of JSON; errors: INFER_E_IO, INFER_E_INPUT, INFER_E_MEMORY */
+enum infer_status bench_load_json(const char *path, json_t **out);

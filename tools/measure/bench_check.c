@@ -8,7 +8,7 @@
 #include "files/textfile.h"
 #include "tools/tool.h"
 
-static enum infer_status load_json(const char *path, json_t **out) {
+enum infer_status bench_load_json(const char *path, json_t **out) {
     char *text;
     size_t n;
     TRY(text_read(&text, &n, path, TEXT_RESULTS));
@@ -53,7 +53,7 @@ static enum infer_status compare_all(const struct bench *b, json_t *root, int *s
 
 enum infer_status bench_compare_file(const struct bench *b, const char *path, int *slower) {
     json_t *root;
-    TRY(load_json(path, &root));
+    TRY(bench_load_json(path, &root));
     enum infer_status st = compare_all(b, root, slower);
     json_decref(root);
     return st ? err_prefix(st, "%s", path) : tool_flush();
@@ -63,7 +63,7 @@ enum infer_status bench_targets_file(const struct bench *b, const char *path, in
     json_t *root, *j;
     const char *test;
     int checked = 0;
-    TRY(load_json(path, &root));
+    TRY(bench_load_json(path, &root));
     json_object_foreach(root, test, j) {
         const struct bench_result *r = find(b, test);
         if (!r || !json_is_number(j)) continue;

@@ -9,7 +9,7 @@
 #include "tools/measure/bench_serve.h"
 #include "tools/tool.h"
 
-enum { MOST_MIX = 65536, MOST_IDS = 1024, MOST_STREAMS = 4096 };
+enum { MOST_MIX = 65536, MOST_IDS = 1024, MOST_STREAMS = 16384 };
 
 /* Made of words that most vocabularies have as tokens. */
 static const char some_text[] =
@@ -71,6 +71,8 @@ struct bench_load {
     struct load_mix *mix;
     int32_t ids[MOST_IDS];
     json_t *results;
+    struct load_figures *f; /* f[n]: of each run */
+    int n;
     bool json;
 };
 
@@ -86,6 +88,8 @@ static enum infer_status prepare(struct bench_load *b, const struct options *o) 
     p->rate = o->rate;
     p->n_shared = o->shared;
     p->seed = o->seed;
+    p->temp = o->temp;
+    p->top_p = o->top_p;
     p->seconds = o->give_up;
     one = (struct load_mix){o->tokens_in, o->tokens_out};
     p->mix = &one, p->n_mix = 1;
@@ -106,6 +110,14 @@ static enum infer_status prepare(struct bench_load *b, const struct options *o) 
     return INFER_OK;
 }
 
+static enum infer_status keep(struct bench_load *b, const struct load_figures *f) {
+    struct load_figures *more = mem_realloc(b->f, (size_t)(b->n + 1) * sizeof *more);
+    if (!more) return err_set(INFER_E_MEMORY, "out of memory for figures");
+    b->f = more;
+    b->f[b->n++] = *f;
+    return INFER_OK;
+}
+
 /* One run with so many streams. */
 static enum infer_status run(struct bench_load *b, int streams, int requests, struct load_figures *f) {
     struct load_plan p = b->plan;
@@ -117,6 +129,7 @@ static enum infer_status run(struct bench_load *b, int streams, int requests, st
     if (!st) {
         load_figures(&r, &b->goal, streams, f);
         json_array_append_new(b->results, figures_json(f));
+        st = keep(b, f);
         if (!b->json) print_line(f);
         if (r.n_failed)
             fprintf(stderr, "infer bench serve: %d of %d requests failed, the first: %s\n", r.n_failed,
@@ -159,17 +172,21 @@ static enum infer_status print_json(const struct bench_load *b, const struct opt
     return tool_flush();
 }
 
-enum infer_status bench_serve(const struct options *o) {
+enum infer_status bench_serve(const struct options *o, int *code) {
     struct bench_load b;
     struct load_figures f;
-    int best = 0;
+    int best = 0, missed = 0;
     enum infer_status st = prepare(&b, o);
     b.results = json_array();
     if (!st && !b.json) print_head();
     if (!st) st = o->find_batch ? find_batch(&b, &best) : run(&b, b.plan.n_stream, b.plan.n_request, &f);
     if (!st && b.json) st = print_json(&b, o, best);
     if (!st && !b.json && o->find_batch) printf("%d streams keep the goal\n", best);
+    if (!st && o->plot) st = load_plot(o->plot, b.f, b.n);
+    if (!st && o->targets) st = load_targets(o->targets, &b.f[b.n - 1], b.json ? stderr : stdout, &missed);
+    if (missed) *code = EXIT_CHECK;
     json_decref(b.results);
+    mem_free(b.f);
     mem_free(b.mix);
     return st;
 }

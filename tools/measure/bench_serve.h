@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include "base/status.h"
 
 /* ---- what one answer is, as it comes (bench_serve_http.c) ---- */
@@ -44,7 +45,8 @@ struct load_plan {
     const int32_t *ids; /* ids[n_id]: what prompts are made of; NULL: words */
     int n_id;
     uint64_t seed;
-    double seconds; /* the run is given up then */
+    double temp, top_p; /* of all requests; temp 0: greedy */
+    double seconds;     /* the run is given up then */
 };
 /* Of one request: seconds from its arrival; end 0: it failed. */
 struct load_sample {
@@ -72,14 +74,22 @@ enum infer_status load_tokens(const struct load_target *t, const char *text, int
 struct load_goal {
     double first_ms, gap_ms; /* 0: none */
 };
+enum { LOAD_CURVE = 101 };
 struct load_figures {
     int n_stream, n_done, n_failed;
     double req_s, tok_s, first_ms[3], gap_ms[3], whole_ms[3]; /* p50, p95, p99 */
     double good_req_s, good; /* requests that keep the goals: a second, and their share */
     bool keeps;              /* p95 keeps the goals, and none failed */
+    double first_curve[LOAD_CURVE], gap_curve[LOAD_CURVE]; /* milliseconds at each percent */
 };
 void load_figures(struct load_result *r, const struct load_goal *goal, int n_stream,
                   struct load_figures *out);
 struct options;
-/* bench_serve.c: the command. errors: of options, of runs */
-enum infer_status bench_serve(const struct options *o);
+/* bench_serve_report.c: the figures of n runs as a program for gnuplot, which draws PATH.png. errors: INFER_E_IO, INFER_E_WRITE,
+ * INFER_E_MEMORY */
+enum infer_status load_plot(const char *path, const struct load_figures *f, int n);
+/* Prints how the figures stand to those of a JSON object {"tok_s": 9000, "first_ms_p95": 850, ..}; *missed: how many they miss. errors:
+ * INFER_E_INPUT (no such figure, none at all), those of reading */
+enum infer_status load_targets(const char *path, const struct load_figures *f, FILE *out, int *missed);
+/* bench_serve.c: the command; *code: EXIT_CHECK where a target is missed. errors: of options, of runs */
+enum infer_status bench_serve(const struct options *o, int *code);

@@ -9,6 +9,12 @@ static void percentiles(double *x, size_t n, double *out) {
     for (int i = 0; i < 3; i++) out[i] = n ? 1e3 * bench_percentile(x, n, q[i]) : NAN;
 }
 
+/* Of x[n] in order. */
+static void curve(const double *x, size_t n, double *out) {
+    for (int i = 0; i < LOAD_CURVE; i++)
+        out[i] = n ? 1e3 * x[(size_t)lround(i * (double)(n - 1) / (LOAD_CURVE - 1))] : NAN;
+}
+
 static bool keeps(const struct load_sample *s, const struct load_goal *g) {
     const double gap = s->n_token > 1 ? (s->end - s->first) / (s->n_token - 1) : 0;
     return (g->first_ms <= 0 || s->first * 1e3 <= g->first_ms) && (g->gap_ms <= 0 || gap * 1e3 <= g->gap_ms);
@@ -28,12 +34,14 @@ void load_figures(struct load_result *r, const struct load_goal *goal, int n_str
     }
     for (int i = 0; x && i < n; i++)
         if (r->sample[i].end > 0 && r->sample[i].first > 0) x[k++] = r->sample[i].first;
-    percentiles(x, (size_t)k, out->first_ms);
+    percentiles(x, (size_t)k, out->first_ms); /* and in order */
+    curve(x, (size_t)k, out->first_curve);
     k = 0;
     for (int i = 0; x && i < n; i++)
         if (r->sample[i].end > 0) x[k++] = r->sample[i].end;
     percentiles(x, (size_t)k, out->whole_ms);
     percentiles(r->gap, r->n_gap, out->gap_ms);
+    curve(r->gap, r->n_gap, out->gap_curve);
     mem_free(x);
     out->req_s = r->n_done / r->seconds;
     out->tok_s = tokens / r->seconds;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -112,9 +113,9 @@ static enum infer_status write_request(const struct load_plan *p, int k, char **
     }
     at += (size_t)snprintf(
         body + at, cap - at,
-        "%s, \"max_tokens\": %d, \"temperature\": 0, \"ignore_eos\": true, \"stream\": true, "
+        "%s, \"max_tokens\": %d, \"temperature\": %g, \"top_p\": %g, \"ignore_eos\": true, \"stream\": true, "
         "\"stream_options\": {\"include_usage\": true}}",
-        p->ids ? "]" : "\"", m->n_out);
+        p->ids ? "]" : "\"", m->n_out, p->temp, p->top_p);
     const size_t n_head = (size_t)head(first, sizeof first, &p->target, "/v1/completions", at, true);
     enum infer_status st = mem_new(out, n_head + at, "a request");
     if (!st) {
@@ -297,8 +298,17 @@ static enum infer_status loop(struct run *u) {
     return INFER_OK;
 }
 
+/* Each stream is a descriptor. */
+static void raise_limit(void) {
+    struct rlimit r;
+    if (getrlimit(RLIMIT_NOFILE, &r)) return;
+    r.rlim_cur = r.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &r);
+}
+
 enum infer_status load_run(const struct load_plan *p, struct load_result *out) {
     struct run *u;
+    raise_limit();
     *out = (struct load_result){0};
     TRY(mem_new(&u, sizeof *u, "a run"));
     *u = (struct run){.plan = p, .r = out, .poll = -1};

@@ -165,6 +165,7 @@ static void next_event(struct choice *c, bool joined, log_tell *tell, void *user
         e.n += p->kind == EVENT_PROGRESS ? 0 : p->n;
         c->at_text += p->kind == EVENT_PROGRESS ? 0 : p->n;
         has_text = true;
+        if (p->kind == EVENT_PROGRESS) e.ms = 1e3 * (serve_seconds() - c->job->arrived);
         if (p->kind == EVENT_PROGRESS) e.call = 0, e.done = p->a, e.total = (int)p->n, e.cached = (int)p->id;
         if (p->kind == EVENT_CALL) e.own_id = p->flag, c->at_text += p->id;
         if (!text) break;

@@ -32,12 +32,14 @@ struct choice {
     /* the engine thread's */
     enum choice_state { CHOICE_WAITS, CHOICE_RUNS, CHOICE_ENDED } state;
     void *run; /* the mill's */
-    int n_token, n_cached, n_reasoned;
+    int n_token, n_cached, n_reasoned, n_prompt_done;
     bool stopped;                       /* by what came: nothing more is wanted */
     bool call_cut;                      /* the last call is not whole */
     double began, first, latest, ended; /* request_seconds */
     double prompt_seconds, answer_seconds;
     int n_computed, n_decoded;
+    float *made; /* made[n_made], with ask.make; complete when the choice has ended */
+    int n_made;
     bool told; /* something since the last wake */
 
     /* under the job's lock */

@@ -5,7 +5,10 @@
 #include "base/mem.h"
 #include "tools/serve/answer_log.h"
 #include "tools/serve/page.h"
+#include "tools/serve/prompt_log.h"
 #include "tools/serve/web_impl.h"
+
+enum { STREAM_BYTES = 4096 }; /* that libmicrohttpd keeps of a stream, also of one that waits */
 
 struct call {
     struct web *web;
@@ -109,8 +112,8 @@ static enum MHD_Result send_refusal(struct call *c, const struct refusal *refusa
     add_retry(r, refusal);
     if (refusal->status == 413 || refusal->status == 408 || refusal->status == 431)
         add_header(r, "Connection", "close");
-    atomic_fetch_add(&c->web->server->metrics.refused, 1);
-    return queue(c, refusal->status, r);
+    metrics_refused(&c->web->server->metrics, refusal);
+    return queue(c, f->status ? f->status(refusal) : refusal->status, r);
 }
 
 static enum MHD_Result refuse(struct call *c, int status, const char *code, const char *message) {
@@ -178,7 +181,8 @@ static ssize_t read_stream(void *user, uint64_t pos, char *buf, size_t max) {
 }
 
 static enum MHD_Result begin_stream(struct call *c) {
-    struct MHD_Response *r = mhd.create_response_from_callback(MHD_SIZE_UNKNOWN, 16384, read_stream, c, NULL);
+    struct MHD_Response *r =
+        mhd.create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BYTES, read_stream, c, NULL);
     if (!r) return MHD_NO;
     add_headers(c, r, c->job->front->stream_type ? c->job->front->stream_type : "text/event-stream");
     add_header(r, "Cache-Control", "no-cache");
@@ -340,6 +344,9 @@ static enum MHD_Result start_job(struct call *c) {
     struct job *j = c->job;
     snprintf(j->request_id, sizeof j->request_id, "%s", c->guarded.request_id);
     j->key = c->guarded.key;
+    j->read_timeout = c->guarded.read_timeout;
+    if (c->guarded.timeout > 0 && j->arrived + c->guarded.timeout < j->deadline)
+        j->deadline = j->arrived + c->guarded.timeout;
     j->salt = j->key >= 0 ? (uint64_t)(j->key + 1) * 0x9e3779b97f4a7c15ull
                           : 0; /* no key can time another's prompts */
     buf_add(&c->body, "", 0);
@@ -402,10 +409,11 @@ void call_completed(void *user, struct MHD_Connection *connection, void **state,
         pthread_mutex_unlock(&c->job->lock);
         const bool told = c->job->ask.stream ? c->ended : c->answered && c->status != 499;
         if (atomic_load(&c->job->cancelled) == CANCEL_GONE && !told) {
-            atomic_fetch_add(&w->server->metrics.gone, 1);
+            atomic_fetch_add(&w->server->metrics.gone[atomic_load(&c->job->reached)], 1);
             line.status = 499;
         }
     }
+    if (c->job) prompt_log_add(w->server->prompts, c->job, line.key, c->path, line.status);
     call_log(w->server, &line);
     sock_state(w, c->sock, SOCK_IDLE);
     pthread_mutex_lock(&w->lock);

@@ -237,6 +237,30 @@ static enum infer_status read_stop_ids(struct job *j, const char *at, const json
     return INFER_OK;
 }
 
+/* As vLLM has it, the least is the most urgent; here it is one of three classes. */
+static enum infer_status read_priority(struct job *j, const char *at, const json_t *v) {
+    int n = 0;
+    TRY(field_int(j, at, v, -1e9, 1e9, &n));
+    j->class = n < 0 ? CLASS_PRIORITY : n > 0 ? CLASS_FLEX : CLASS_DEFAULT;
+    return INFER_OK;
+}
+
+static enum infer_status read_tier(struct job *j, const char *at, const json_t *v) {
+    static const struct {
+        const char *name;
+        int class;
+    } tiers[] = {{"auto", CLASS_DEFAULT}, {"default", CLASS_DEFAULT},   {"scale", CLASS_DEFAULT},
+                 {"flex", CLASS_FLEX},    {"priority", CLASS_PRIORITY}, {"fast", CLASS_PRIORITY}};
+    const char *word = json_string_value(v);
+    for (size_t i = 0; word && i < sizeof tiers / sizeof *tiers; i++)
+        if (strcmp(tiers[i].name, word) == 0) {
+            if (tiers[i].class) j->class = tiers[i].class;
+            return INFER_OK;
+        }
+    return job_refuse(j, 400, "invalid_value", at,
+                      "'%s' is none of auto, default, flex, priority, fast, scale", at);
+}
+
 static enum infer_status read_samplers(struct job *j, const char *at, const json_t *v) {
     char names[256] = "";
     size_t n = 0;
@@ -246,10 +270,11 @@ static enum infer_status read_samplers(struct job *j, const char *at, const json
         for (size_t i = 0; i < json_array_size(v) && n < sizeof names; i++) {
             const char *name = json_string_value(json_array_get(v, i));
             if (!name) return wrong_type(j, at, "an array of names", v);
+            if (strcmp(name, "infill") == 0) continue; /* of llama.cpp's editors: not here, and no matter */
             const char *own = strcmp(name, "temperature") == 0                               ? "temp"
                               : strcmp(name, "typ_p") == 0 || strcmp(name, "typical_p") == 0 ? "typical"
                                                                                              : name;
-            n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ";" : "", own);
+            n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", n ? ";" : "", own);
         }
     } else {
         return wrong_type(j, at, "a string or an array of names", v);
@@ -313,6 +338,9 @@ const struct field fields_sampling[] = {
     {"stop", FIELD_HAND, .hand = field_stop},
     {"cache_salt", FIELD_HAND, .hand = read_salt},
     {"stop_token_ids", FIELD_HAND, .hand = read_stop_ids},
+    {"min_tokens", FIELD_INT, 0, 1e9, .offset = offsetof(struct ask, min_tokens)},
+    {"priority", FIELD_HAND, .hand = read_priority},
+    {"service_tier", FIELD_HAND, .hand = read_tier},
     {"ignore_eos", FIELD_BOOL, .offset = offsetof(struct ask, ignore_eos)},
     {"skip_special_tokens", FIELD_HAND, .hand = read_not_special},
     {"return_token_ids", FIELD_BOOL, .offset = offsetof(struct ask, return_ids)},

@@ -134,7 +134,9 @@ static json_t *variables_of(struct job *j) {
              localtime_r(&now, &local)); /* a prompt of the same day has the same ids */
     set_new(v, "now", json_string(day));
     if (a->tools && !s->tools.described) set_new(v, "tools", json_incref(a->tools));
-    const bool off = strcmp(a->effort, "none") == 0;
+    const bool off = strcmp(a->effort, "none") == 0 || a->n_think == 0;
+    if (a->n_think >= 0 && mentions(s, "thinking_budget"))
+        set_new(v, "thinking_budget", json_integer(a->n_think));
     if (off || (constrained && !*a->effort && reads)) {
         set_new(v, "enable_thinking", json_false());
         set_new(v, "thinking", json_false());
@@ -168,7 +170,7 @@ static enum infer_status add_tail(struct fitted *f, struct prompt *p, json_t *me
     const char *closing = answer_closing(p->text, p->n_text);
     const json_t *text = json_object_get(last, "content"),
                  *thought = json_object_get(last, "reasoning_content");
-    const bool constrained = j->ask.gbnf || j->ask.schema || tool_job_forced(j),
+    const bool constrained = j->ask.gbnf || j->ask.schema || tool_job_forced(j) || j->ask.n_think == 0,
                has_text = json_string_length(text) > 0;
     struct buf *b = &f->tail;
     j->start = closing ? ANSWER_THINKING : ANSWER_MAYBE;

@@ -89,5 +89,6 @@ struct front_end {
     /* j NULL: before there was one (a guard) */
     void (*error)(const struct job *j, const struct refusal *r, const char *request_id, bool in_stream,
                   struct buf *out);
-    void (*done)(struct job *j); /* frees job->state; NULL: nothing to free */
+    int (*status)(const struct refusal *r); /* of HTTP, where the API has its own; NULL: the refusal's */
+    void (*done)(struct job *j);            /* frees job->state; NULL: nothing to free */
 };

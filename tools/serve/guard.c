@@ -26,6 +26,7 @@ struct keys {
     int n;
     struct {
         char name[65];
+        int class, max;               /* max 0: not said */
         unsigned char key[KEY_BYTES]; /* with zeros behind */
     } of[];
 };
@@ -46,6 +47,24 @@ static enum infer_status add_key(struct keys **k, const char *name, size_t n_nam
     return INFER_OK;
 }
 
+/* Takes ":class" and ":class:max" off the end of key[n]. */
+static size_t take_class(const char *key, size_t n, int *class, int *max) {
+    static const char *const names[] = {"flex", "default", "priority"};
+    size_t end = n, digits = n;
+    while (digits && key[digits - 1] >= '0' && key[digits - 1] <= '9') digits--;
+    const bool number = digits < n && n - digits < 9 && digits > 1 && key[digits - 1] == ':';
+    if (number) end = digits - 1;
+    for (int i = 0; i < 3; i++) {
+        const size_t len = strlen(names[i]);
+        if (end <= len + 1 || key[end - len - 1] != ':' || memcmp(key + end - len, names[i], len) != 0)
+            continue;
+        *class = i + CLASS_FLEX;
+        if (number) *max = atoi(key + digits);
+        return end - len - 1;
+    }
+    return n;
+}
+
 static enum infer_status read_keys(struct keys **k, const char *path, const char *text) {
     int line = 1;
     for (const char *p = text; *p; line++) {
@@ -54,8 +73,10 @@ static enum infer_status read_keys(struct keys **k, const char *path, const char
         const char *colon = memchr(p, ':', end);
         if (end && *p != '#') {
             if (!colon) return err_set(INFER_E_INPUT, "%s: line %d is not like name:key", path, line);
-            enum infer_status st =
-                add_key(k, p, (size_t)(colon - p), colon + 1, end - (size_t)(colon + 1 - p));
+            int class = CLASS_DEFAULT, max = 0;
+            const size_t n_key = take_class(colon + 1, end - (size_t)(colon + 1 - p), &class, &max);
+            enum infer_status st = add_key(k, p, (size_t)(colon - p), colon + 1, n_key);
+            if (!st) (*k)->of[(*k)->n - 1].class = class, (*k)->of[(*k)->n - 1].max = max;
             if (st) return err_prefix(st, "%s: line %d", path, line);
         }
         p += n + (p[n] == '\n');
@@ -80,12 +101,19 @@ enum infer_status keys_open(struct keys **out, const char *path) {
     if (env && *env) {
         enum infer_status s = add_key(out, "INFER_API_KEY", 13, env, strlen(env));
         if (s) return err_prefix(s, "INFER_API_KEY");
+        (*out)->of[(*out)->n - 1].class = CLASS_PRIORITY;
     }
     return INFER_OK;
 }
 
 void keys_close(struct keys *k) { mem_free(k); }
 const char *keys_name(const struct keys *k, int i) { return k && i >= 0 ? k->of[i].name : ""; }
+
+int keys_count(const struct keys *k) { return k ? k->n : 0; }
+int keys_class(const struct keys *k, int i) { return i >= 0 ? k->of[i].class : CLASS_PRIORITY; }
+int keys_max(const struct keys *k, int i, int most) {
+    return k && i >= 0 && k->of[i].max ? k->of[i].max : most;
+}
 
 int keys_find(const struct keys *k, const char *key, size_t n) {
     unsigned char given[KEY_BYTES] = {0};
@@ -103,7 +131,8 @@ int keys_find(const struct keys *k, const char *key, size_t n) {
 
 struct seen {
     int n, lengths, encodings, hosts, keys;
-    const char *length, *encoding, *host, *origin, *bearer, *x_key, *type, *site, *id;
+    const char *length, *encoding, *host, *origin, *bearer, *x_key, *type, *site, *id, *timeout,
+        *read_timeout;
 };
 
 static void look(struct seen *s, const char *name, const char *value) {
@@ -117,6 +146,8 @@ static void look(struct seen *s, const char *name, const char *value) {
     if (strcasecmp(name, "Content-Type") == 0) s->type = value;
     if (strcasecmp(name, "Sec-Fetch-Site") == 0) s->site = value;
     if (strcasecmp(name, "X-Request-Id") == 0) s->id = value;
+    if (strcasecmp(name, "X-Request-Timeout") == 0) s->timeout = value;
+    if (strcasecmp(name, "x-stainless-read-timeout") == 0) s->read_timeout = value;
 }
 
 static bool check_framing(const struct seen *s, struct guarded *out, struct refusal *r) {
@@ -188,6 +219,13 @@ static bool check_key(const struct server *s, const struct seen *h, struct guard
     return false;
 }
 
+/* A number of seconds; what is none is not said. */
+static double seconds(const char *text) {
+    char *end;
+    const double x = text ? strtod(text, &end) : 0;
+    return text && end != text && !*end && x > 0 && x < 1e9 ? x : 0;
+}
+
 bool guard_check(const struct server *s, const struct guard_headers *h, bool post, bool open, bool local,
                  struct guarded *out, struct refusal *r) {
     struct seen seen = {0};
@@ -196,6 +234,8 @@ bool guard_check(const struct server *s, const struct guard_headers *h, bool pos
     *r = (struct refusal){0};
     for (; seen.n <= MAX_HEADERS && h->next(h->user, seen.n, &name, &value); seen.n++)
         look(&seen, name, value);
+    out->timeout = seconds(seen.timeout);
+    out->read_timeout = seconds(seen.read_timeout);
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
     const size_t n = seen.id ? strlen(seen.id) : 0;
     if (n >= 1 && n <= 64 && strspn(seen.id, letters) == n)

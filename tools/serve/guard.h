@@ -17,6 +17,7 @@ struct guarded {
     long long length;   /* of the body as it was told; -1: not told */
     bool chunked, json; /* its framing; its content type is application/json */
     char request_id[72];
+    double timeout, read_timeout; /* seconds: of the request, of a client that reads no stream; 0: not said */
 };
 /* post: the request has a body. open: the route needs no key. local: the address that it came to is this machine's alone. False: refused.
  * Of other sites' pages no request is let through that a form could send. */
@@ -25,10 +26,14 @@ bool guard_check(const struct server *s, const struct guard_headers *h, bool pos
 void refusal_make(struct refusal *r, int status, const char *code, const char *param, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
-/* Lines "name:key" of a file that only its owner reads, and INFER_API_KEY. *out NULL: there are none. errors: INFER_E_IO,
+/* Lines "name:key", "name:key:class" and "name:key:class:max" of a file that only its owner reads, and INFER_API_KEY. *out NULL: there are none. errors: INFER_E_IO,
  * INFER_E_INPUT (line), INFER_E_MEMORY */
 enum infer_status keys_open(struct keys **out, const char *path);
 void keys_close(struct keys *k);
 /* Which key this is, in constant time; -1: none. */
 int keys_find(const struct keys *k, const char *key, size_t n);
 const char *keys_name(const struct keys *k, int i);
+int keys_count(const struct keys *k);
+/* The best class that it may ask for; how many requests it may have here, `most` where its line does not say. */
+int keys_class(const struct keys *k, int i);
+int keys_max(const struct keys *k, int i, int most);

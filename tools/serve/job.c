@@ -58,6 +58,7 @@ static void free_choice(struct choice *c) {
     struct job_answer *a = &c->answer;
     constrain_close(c->constraint);
     tool_close(c->parser);
+    mem_free(c->made);
     log_free(&c->log);
     log_free(&c->read);
     buf_free(&a->reasoning);
@@ -93,8 +94,9 @@ void job_unref(struct job *j) {
     for (int i = 0; i < j->n_choice; i++) free_choice(&j->choice[i]);
     for (int i = 0; i < j->n_prompt; i++) prompt_free(&j->prompt[i]);
     mem_free(j->choice);
+    mem_free(j->think_end);
     mem_free(j->prompt);
-    grammar_free(j->grammar);
+    grammars_give(j->server->grammars, j->kept);
     free_ask(&j->ask);
     buf_free(&j->warnings);
     buf_free(&j->reply);

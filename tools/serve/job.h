@@ -94,7 +94,11 @@ struct ask {
     bool usage_chunk; /* stream_options.include_usage */
     bool progress;    /* return_progress */
     bool return_ids;  /* return_token_ids */
-    char model[257];  /* as the client says it; "": nothing */
+
+    /* Numbers instead of an answer: what the prompts' rows or logits come to (choice.made). */
+    enum request_make make;
+    int32_t make_id[2]; /* MAKE_LOGITS */
+    char model[257];    /* as the client says it; "": nothing */
 };
 
 enum job_finish {
@@ -115,6 +119,9 @@ struct job_counts {
     int n_decoded;
 };
 
+/* Who comes first in the queue. */
+enum { CLASS_FLEX = -1, CLASS_DEFAULT, CLASS_PRIORITY };
+
 struct server;
 struct front_end;
 struct job {
@@ -126,7 +133,10 @@ struct job {
     char *body;          /* body[n_body], until it is read */
     size_t n_body;
     double arrived, deadline; /* request_seconds */
-    int key;                  /* whose; -1: nobody's */
+    double
+        read_timeout; /* seconds after which the client leaves, if the answer does not stream; 0: not said */
+    int key;          /* whose; -1: nobody's */
+    int class;        /* CLASS_.. */
     struct ask ask;
     void *state; /* the front end's, freed by its `done` */
 
@@ -135,10 +145,14 @@ struct job {
     int n_prompt;
     struct choice *choice; /* choice[n_choice] */
     int n_choice;
-    struct grammar *grammar;
-    enum answer_start start;         /* what the prompt has left open */
-    bool parsed;                     /* choices have parsers (tool_job.h), which begin at tool_start */
-    int tool_start;                  /* enum tool_start */
+    struct grammar *grammar; /* kept's */
+    struct kept_grammar *kept;
+    enum answer_start start; /* what the prompt has left open */
+    bool parsed;             /* choices have parsers (tool_job.h), which begin at tool_start */
+    int tool_start;          /* enum tool_start */
+    bool wakes;              /* the grammar holds from the first call on */
+    int32_t *think_end;      /* think_end[n_think_end]: what ends thinking, with ask.n_think */
+    int n_think_end;
     const char *stop[JOB_STOPS + 1]; /* the client's, and the text that ends a turn: stop[n_stop] */
     int n_stop;
     int n_predict;       /* most tokens of a choice, with the room that there is */
@@ -152,6 +166,7 @@ struct job {
 
     atomic_int refs;
     atomic_int cancelled; /* enum job_cancel */
+    atomic_int reached;   /* enum metric_state */
     pthread_mutex_t lock; /* of what follows, and of the choices' logs */
     int stage;            /* enum job_stage */
     void *parked;         /* struct MHD_Connection that waits for it; NULL: none */

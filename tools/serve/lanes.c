@@ -1,10 +1,16 @@
-/* The queue and the engine thread: which choices run, step after step. First come, first served; a choice whose prompt another one of its
+/* The queue and the engine thread: which choices run, step after step, in the order of queue.h; a choice whose prompt another one of its
  * job computes just now waits for that one, and takes its pages over. */
 #include <string.h>
+#include <time.h>
 #include "base/mem.h"
+#include "tools/serve/guard.h"
 #include "tools/serve/mill.h"
+#include "tools/serve/queue.h"
 #include "tools/serve/server.h"
 #include "tools/serve/tool_job.h"
+
+enum { REST_NS = 2000000 };
+static const double LOOK_SECONDS = 0.02; /* between two looks at all that waits */
 
 struct lanes {
     struct server *server;
@@ -13,9 +19,11 @@ struct lanes {
     bool started;
     struct choice **running; /* running[n_running], the engine thread's */
     int n_running;
+    double looked;
 
     pthread_mutex_t lock; /* of all that follows */
     pthread_cond_t news, idle;
+    struct queue queue;
     struct job *first, **last; /* that wait, or have choices that do */
     int n_waiting, n_jobs;     /* jobs none of whose choices has begun; all that are here */
     int shown_running;
@@ -31,12 +39,14 @@ void mill_token(struct choice *c, int32_t id, const struct logprob *top) {
     if (c->stopped) return;
     if (!c->n_token) {
         c->first = now;
-        histogram_add(&s->metrics.first, metric_seconds, metric_n_seconds, now - c->job->arrived);
+        histogram_add(&s->metrics.first, &metric_first, now - c->job->arrived);
+        atomic_store(&c->job->reached, STATE_ANSWER);
     } else {
-        histogram_add(&s->metrics.gap, metric_gaps, metric_n_gaps, now - c->latest);
+        histogram_add(&s->metrics.gap, &metric_gaps, now - c->latest);
     }
     c->latest = now;
     c->n_token++;
+    s->metrics.step_tokens++;
     if (c->job->ask.n_logprob >= 0 || c->job->ask.return_ids) log_token(c, id, top);
     if (c->parser) tool_job_token(c, id);
     c->told = true;
@@ -51,6 +61,10 @@ enum infer_status mill_text(struct choice *c, const char *text, size_t n, bool t
 }
 
 void mill_prompt(struct choice *c, int done, int total) {
+    struct metrics *m = &c->job->server->metrics;
+    m->step_prompt |= done > c->n_prompt_done;
+    m->step_tokens += done > c->n_prompt_done ? done - c->n_prompt_done : 0;
+    c->n_prompt_done = done;
     if (!c->job->ask.progress || c->n_token) return;
     log_progress(c, done + c->n_cached, total + c->n_cached);
     c->told = true;
@@ -63,6 +77,7 @@ static void wake(struct lanes *l, struct job *j) { web_wake(l->server->web, j); 
 /* The job is over here, answered or not. */
 static void leave(struct lanes *l, struct job *j) {
     pthread_mutex_lock(&l->lock);
+    queue_left(&l->queue, j, j->counts.answer);
     if (--l->n_jobs == 0) pthread_cond_broadcast(&l->idle);
     pthread_mutex_unlock(&l->lock);
     wake(l, j);
@@ -71,8 +86,8 @@ static void leave(struct lanes *l, struct job *j) {
 
 static void fail_job(struct job *j, enum job_cancel why) {
     if (why == CANCEL_TIMEOUT)
-        job_refuse(j, 504, "timeout", NULL, "the request took longer than it may (--timeout %g)",
-                   j->server->o.timeout);
+        job_refuse(j, 504, "timeout", NULL, "the request took longer than the %g s that it may",
+                   j->deadline - j->arrived);
     else if (why == CANCEL_DRAIN)
         job_refuse(j, 503, "unavailable", NULL, "the server is stopping");
     else
@@ -95,6 +110,7 @@ static void count_job(struct job *j) {
         n->n_decoded += c->n_decoded;
         if (c->began > 0 && (began == 0 || c->began < began)) began = c->began;
         if (c->first > 0 && (first == 0 || c->first < first)) first = c->first;
+        if (c->n_token > 1) histogram_add(&m->each, &metric_gaps, (c->latest - c->first) / (c->n_token - 1));
     }
     if (began > 0) n->queue_ms = 1e3 * (began - j->arrived);
     if (first > 0) n->first_ms = 1e3 * (first - j->arrived);
@@ -106,8 +122,17 @@ static void count_job(struct job *j) {
     atomic_fetch_add(&m->answer_tokens, (unsigned long long)n->answer);
     atomic_fetch_add(&m->prompt_us, (unsigned long long)(1e3 * n->prompt_ms));
     atomic_fetch_add(&m->answer_us, (unsigned long long)(1e3 * n->answer_ms));
-    histogram_add(&m->whole, metric_seconds, metric_n_seconds, serve_seconds() - j->arrived);
-    histogram_add(&m->queue, metric_seconds, metric_n_seconds, n->queue_ms / 1e3);
+    const double now = serve_seconds();
+    histogram_add(&m->whole, &metric_long, now - j->arrived);
+    histogram_add(&m->queue, &metric_long, n->queue_ms / 1e3);
+    histogram_add(&m->prompts, &metric_tokens, n->prompt);
+    histogram_add(&m->answers, &metric_tokens, n->answer);
+    histogram_add(&m->choices, &metric_choices, j->ask.n);
+    if (j->ask.n_predict > 0) histogram_add(&m->asked, &metric_tokens, j->ask.n_predict);
+    if (began > 0) histogram_add(&m->inference, &metric_long, now - began);
+    if (first > 0) histogram_add(&m->prefill, &metric_long, first - began);
+    if (first > 0) histogram_add(&m->decode, &metric_long, now - first);
+    if (n->prompt + n->answer > atomic_load(&m->longest)) atomic_store(&m->longest, n->prompt + n->answer);
 }
 
 static bool is_over(const struct job *j) {
@@ -132,9 +157,15 @@ static void end_choice(struct lanes *l, struct choice *c, enum job_finish finish
 /* ---- a step ---- */
 
 static enum job_finish finish_of(const struct choice *c, const struct mill_end *end) {
-    (void)c;
+    if (c->job->ask.make) return FINISH_STOP;
     return end->why == REQUEST_LIMIT || end->why == REQUEST_FULL || end->why == REQUEST_LOOP ? FINISH_LENGTH
                                                                                              : FINISH_STOP;
+}
+
+static bool asked_id(const struct job *j, int32_t id) {
+    for (int i = 0; i < j->ask.n_stop_id; i++)
+        if (j->ask.stop_id[i] == id) return true;
+    return false;
 }
 
 /* Takes what has ended out of the running ones. */
@@ -154,6 +185,7 @@ static void collect_ends(struct lanes *l) {
         c->n_computed = end.n_prompt;
         c->n_decoded = end.n_decoded;
         c->n_cached = end.n_reused;
+        atomic_fetch_add(&l->server->metrics.put_aside, (unsigned long long)end.n_aside);
         const int why = atomic_load(&j->cancelled);
         enum job_finish finish = FINISH_NONE;
         if (end.lost) atomic_store(&l->server->state, SERVER_LOST);
@@ -174,7 +206,8 @@ static void collect_ends(struct lanes *l) {
         }
         if (c->parser && finish) finish = tool_job_end(c, finish, &end.stop);
         l->mill->close(l->mill, c);
-        end_choice(l, c, finish, end.stop >= 0 && end.stop < j->ask.n_stop ? j->stop[end.stop] : NULL, -1);
+        end_choice(l, c, finish, end.stop >= 0 && end.stop < j->ask.n_stop ? j->stop[end.stop] : NULL,
+                   finish == FINISH_STOP && asked_id(j, end.stop_id) ? end.stop_id : -1);
     }
     l->n_running = n;
 }
@@ -227,6 +260,7 @@ static void begin_choice(struct lanes *l, struct choice *c) {
     struct job *j = c->job;
     c->began = serve_seconds();
     c->state = CHOICE_RUNS;
+    if (atomic_load(&j->reached) < STATE_PROMPT) atomic_store(&j->reached, STATE_PROMPT);
     enum infer_status st = l->mill->start(l->mill, c);
     if (!st) {
         l->running[l->n_running++] = c;
@@ -239,39 +273,72 @@ static void begin_choice(struct lanes *l, struct choice *c) {
     end_choice(l, c, FINISH_NONE, NULL, -1);
 }
 
-/* The next choice to begin, or (cancelled) a job that is to go; taken out of the queue once nothing of it waits. */
-static struct job *take_waiting(struct lanes *l, struct choice **out) {
+/* *at goes out of the queue. */
+static void unlink_job(struct lanes *l, struct job **at) {
+    *at = (*at)->next;
+    if (!*at) l->last = at;
+}
+
+/* Drops what waits and was cancelled or has come to its end, now and then: a queue is long. */
+static void look_through(struct lanes *l) {
     const double now = serve_seconds();
-    struct job *found = NULL;
-    *out = NULL;
+    struct job *gone = NULL;
+    if (now - l->looked < LOOK_SECONDS) return;
+    l->looked = now;
     pthread_mutex_lock(&l->lock);
-    for (struct job **at = &l->first; *at && !found; at = &(*at)->next) {
+    for (struct job **at = &l->first; *at;) {
         struct job *j = *at;
         if (now > j->deadline) job_cancel(j, CANCEL_TIMEOUT);
         if (l->draining && !has_begun(j)) job_cancel(j, CANCEL_DRAIN);
-        if (!atomic_load(&j->cancelled) && (l->n_running == l->mill->n_slot || !(*out = next_choice(j))))
+        if (!atomic_load(&j->cancelled)) {
+            at = &j->next;
             continue;
-        found = j;
+        }
         if (!has_begun(j)) l->n_waiting--;
-        if (*out) (*out)->state = CHOICE_RUNS;
-        if (*out && has_waiting(j)) break;
-        *at = j->next;
-        if (!*at) l->last = at;
-        break;
+        unlink_job(l, at);
+        j->next = gone;
+        gone = j;
     }
     pthread_mutex_unlock(&l->lock);
-    return found;
+    while (gone) {
+        struct job *j = gone;
+        gone = j->next;
+        drop_waiting(l, j);
+    }
+}
+
+/* The next choice to begin; its job is taken out of the queue once nothing of it waits. */
+static struct choice *take_waiting(struct lanes *l) {
+    const double now = serve_seconds();
+    struct job **best = NULL;
+    struct choice *chosen = NULL;
+    if (l->n_running == l->mill->n_slot) return NULL;
+    pthread_mutex_lock(&l->lock);
+    for (struct job **at = &l->first; *at; at = &(*at)->next) {
+        struct job *j = *at;
+        const bool goes = now > j->deadline || (l->draining && !has_begun(j)); /* look_through drops it */
+        struct choice *c = NULL;
+        if (goes || atomic_load(&j->cancelled) || !(c = next_choice(j))) continue;
+        if (best && !queue_before(&l->queue, j, *best, now)) continue;
+        best = at;
+        chosen = c;
+        if (queue_plain(&l->queue)) break;
+    }
+    if (chosen) {
+        struct job *j = *best;
+        if (!has_begun(j)) l->n_waiting--;
+        queue_began(&l->queue, j, chosen->prompt->n);
+        chosen->state = CHOICE_RUNS;
+        if (!has_waiting(j)) unlink_job(l, best);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return chosen;
 }
 
 static void admit(struct lanes *l) {
     struct choice *c;
-    struct job *j;
-    while ((j = take_waiting(l, &c))) {
-        if (c)
-            begin_choice(l, c);
-        else
-            drop_waiting(l, j);
-    }
+    look_through(l);
+    while ((c = take_waiting(l))) begin_choice(l, c);
 }
 
 /* ---- the thread ---- */
@@ -286,12 +353,37 @@ static bool wait_for_news(struct lanes *l) {
     return go_on;
 }
 
+/* What runs has nothing to compute: it waits for something else, which is looked for again soon. */
+static void rest(struct lanes *l) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += REST_NS;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&l->lock);
+    pthread_cond_timedwait(&l->news, &l->lock, &until);
+    pthread_mutex_unlock(&l->lock);
+}
+
 static void wake_told(struct lanes *l) {
     for (int i = 0; i < l->n_running; i++) {
         struct choice *c = l->running[i];
         if (c->told && c->job->ask.stream) wake(l, c->job);
         c->told = false;
     }
+}
+
+/* false: there was nothing to compute. */
+static bool step(struct lanes *l) {
+    struct metrics *m = &l->server->metrics;
+    const double began = serve_seconds();
+    m->step_tokens = 0;
+    m->step_prompt = false;
+    const bool did = l->mill->step(l->mill);
+    histogram_add(&m->step[m->step_prompt], &metric_steps, serve_seconds() - began);
+    if (m->step_tokens) histogram_add(&m->rows, &metric_rows, m->step_tokens);
+    if (l->mill->kv_free) atomic_store(&m->kv_free, l->mill->kv_free(l->mill));
+    return did;
 }
 
 static void *run_lanes(void *user) {
@@ -302,9 +394,10 @@ static void *run_lanes(void *user) {
         if (!l->n_running) continue;
         atomic_fetch_add(&l->server->metrics.steps, 1);
         atomic_fetch_add(&l->server->metrics.busy, (unsigned long long)l->n_running);
-        l->mill->step(l->mill);
+        const bool idle = !step(l);
         wake_told(l);
         collect_ends(l);
+        if (idle) rest(l);
     }
     return NULL;
 }
@@ -313,11 +406,14 @@ enum infer_status lanes_open(struct lanes **out, struct server *s) {
     struct lanes *l;
     TRY(mem_new(&l, sizeof *l, "the queue"));
     *l = (struct lanes){.server = s, .mill = s->mill};
+    atomic_store(&s->metrics.kv_tokens, s->mill->kv_tokens);
+    atomic_store(&s->metrics.kv_free, s->mill->kv_tokens);
     l->last = &l->first;
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->news, NULL);
     pthread_cond_init(&l->idle, NULL);
-    enum infer_status st = mem_new(&l->running, (size_t)s->mill->n_slot * sizeof(void *), "the queue");
+    enum infer_status st = queue_open(&l->queue, keys_count(s->keys));
+    if (!st) st = mem_new(&l->running, (size_t)s->mill->n_slot * sizeof(void *), "the queue");
     if (!st && pthread_create(&l->thread, NULL, run_lanes, l))
         st = err_set(INFER_E_MEMORY, "no thread for the engine");
     l->started = !st;
@@ -329,7 +425,8 @@ enum infer_status lanes_open(struct lanes **out, struct server *s) {
 bool lanes_push(struct lanes *l, struct job *j) {
     pthread_mutex_lock(&l->lock);
     bool full = l->n_waiting >= l->server->o.queue && l->n_running + l->n_waiting >= l->mill->n_slot,
-         refused = full || l->draining;
+         all = queue_full(&l->queue, j, keys_max(l->server->keys, j->key, l->server->o.key_max)),
+         refused = full || all || l->draining;
     if (l->draining) {
         job_refuse(j, 503, "unavailable", NULL, "the server is stopping");
     } else if (full) {
@@ -338,8 +435,15 @@ bool lanes_push(struct lanes *l, struct job *j) {
                    l->server->o.queue);
         j->refusal.retry_ms = 3000;
         atomic_fetch_add(&l->server->metrics.queue_full, 1);
+    } else if (all) {
+        job_refuse(j, 429, "rate_limit_exceeded", NULL,
+                   "the API key has as many requests here as it may (--key-max). Please try again in 3s");
+        j->refusal.retry_ms = 3000;
+        atomic_fetch_add(&l->server->metrics.key_full, 1);
     } else {
         job_ref(j);
+        queue_came(&l->queue, j);
+        atomic_store(&j->reached, STATE_QUEUE);
         job_set_stage(j, JOB_QUEUED);
         j->next = NULL;
         *l->last = j;
@@ -376,6 +480,7 @@ void lanes_close(struct lanes *l) {
     pthread_cond_destroy(&l->news);
     pthread_cond_destroy(&l->idle);
     mem_free(l->running);
+    queue_close(&l->queue);
     mem_free(l);
 }
 

@@ -282,10 +282,7 @@ static enum infer_status read_thinking(struct job *j, const char *at, const json
         snprintf(j->ask.effort, sizeof j->ask.effort, "none");
     } else if (strcmp(type, "enabled") == 0) {
         if (!*j->ask.effort) snprintf(j->ask.effort, sizeof j->ask.effort, "medium");
-        if (budget && !json_is_null(budget)) {
-            TRY(field_int(j, at, budget, 1, 1e9, &j->ask.n_think));
-            job_warn(j, at, "budget_tokens is not held to");
-        }
+        if (budget && !json_is_null(budget)) TRY(field_int(j, at, budget, 1, 1e9, &j->ask.n_think));
     } else if (strcmp(type, "adaptive") != 0) {
         return job_refuse(j, 400, "invalid_value", at, "'%s.type' is none of enabled, adaptive, disabled",
                           at);
@@ -542,6 +539,9 @@ static void messages_error(const struct job *j, const struct refusal *r, const c
     buf_text(out, in_stream ? "}\n\n" : "}\n");
 }
 
+/* What Anthropic's clients know as overload. */
+static int messages_status(const struct refusal *r) { return r->status == 503 ? 529 : r->status; }
+
 static void messages_done(struct job *j) {
     struct messages_state *s = j->state;
     if (!s) return;
@@ -565,9 +565,11 @@ const struct front_end messages_api = {.prefix = "msg_",
                                        .event = messages_event,
                                        .whole = messages_whole,
                                        .error = messages_error,
+                                       .status = messages_status,
                                        .done = messages_done};
 const struct front_end messages_count = {.prefix = "msg_",
                                          .read = messages_read,
                                          .reply = count_reply,
                                          .error = messages_error,
+                                         .status = messages_status,
                                          .done = messages_done};

@@ -6,19 +6,25 @@
 struct mill_end {
     enum request_why why;
     int n_prompt, n_reused, n_answer,
-        n_decoded; /* tokens: of the prompt, computed and not; of the answer; all of it but the first */
-    int stop;      /* which of job.stop was found; -1: none */
+        n_decoded;   /* tokens: of the prompt, computed and not; of the answer; all of it but the first */
+    int stop;        /* which of job.stop was found; -1: none */
+    int n_aside;     /* how often it gave its pages to others */
+    int32_t stop_id; /* the token that ended the turn; -1: none did */
     double prompt_seconds, answer_seconds;
     bool lost; /* the device is */
 };
 
 struct mill {
     int n_slot, n_ctx;
+    int kv_tokens; /* positions of all sequences */
+    int n_embd;    /* of hidden rows; 0: there are none */
     void *state;
     /* Begins a choice (c->run); less than n_slot run. errors: those of request_new */
     enum infer_status (*start)(struct mill *m, struct choice *c);
     /* Computes one step of all; false: nothing was left to do. */
     bool (*step)(struct mill *m);
+    /* Positions that are free; NULL: not known. */
+    int (*kv_free)(struct mill *m);
     /* The choice is to end before its next row. */
     void (*cancel)(struct mill *m, struct choice *c);
     /* True when it has ended; a failure is returned in *st with this thread's message. */

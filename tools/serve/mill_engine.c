@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "tools/serve/mill.h"
 #include "tools/serve/server.h"
+#include "tools/serve/tool_parser.h"
 
 struct engine_mill {
     struct infer_engine *engine;
@@ -44,6 +45,9 @@ static void on_prompt(void *user, int done, int n) {
     if (c->job->ask.scores && done == n) tell_scores(c);
 }
 
+static bool thinks(void *user) { return tool_reasons(((struct choice *)user)->parser); }
+static const char *wakes(void *user) { return tool_opened(((struct choice *)user)->parser); }
+
 static struct request_params params_of(struct choice *c) {
     const struct job *j = c->job;
     const struct ask *a = &j->ask;
@@ -67,6 +71,16 @@ static struct request_params params_of(struct choice *c) {
     p.loop_stop = false;
     p.n_logprob = a->n_logprob;
     p.score = a->scores;
+    p.priority = j->class;
+    p.min_tokens = a->min_tokens;
+    p.n_think = j->n_think_end ? a->n_think : 0;
+    p.think_end = j->think_end;
+    p.n_think_end = j->n_think_end;
+    if (c->parser) p.thinks = thinks;
+    if (j->wakes) p.wakes = wakes;
+    p.make = a->make;
+    p.make_id = a->make_id;
+    p.n_make_id = sizeof a->make_id / sizeof *a->make_id;
     p.on_token = on_token;
     p.on_text = on_text;
     p.on_prompt = on_prompt;
@@ -106,10 +120,26 @@ static bool engine_step(struct mill *m) {
     return sched_step(e->sched);
 }
 
+static int engine_kv_free(struct mill *m) {
+    struct engine_mill *e = m->state;
+    return infer_kv_free(e->engine);
+}
+
 static void engine_cancel(struct mill *m, struct choice *c) {
     struct engine_run *run = c->run;
     (void)m;
     if (run && run->request) request_cancel(run->request);
+}
+
+/* The numbers that were asked for. errors: INFER_E_MEMORY */
+static enum infer_status take_made(struct choice *c, const struct request *r) {
+    int n;
+    const float *made = request_made(r, &n);
+    if (!n) return INFER_OK;
+    TRY(mem_new(&c->made, (size_t)n * sizeof *c->made, "an embedding"));
+    memcpy(c->made, made, (size_t)n * sizeof *c->made);
+    c->n_made = n;
+    return INFER_OK;
 }
 
 static bool engine_ended(struct mill *m, struct choice *c, struct mill_end *end, enum infer_status *st) {
@@ -123,10 +153,13 @@ static bool engine_ended(struct mill *m, struct choice *c, struct mill_end *end,
                              .n_reused = f->n_reused,
                              .n_answer = f->n_answer,
                              .n_decoded = f->n_decoded,
+                             .n_aside = f->n_aside,
+                             .stop_id = f->end_id,
                              .stop = a->stopped ? a->stopped_by : -1,
                              .prompt_seconds = f->prompt_seconds,
                              .answer_seconds = f->answer_seconds};
     *st = request_status(run->request);
+    if (!*st) *st = take_made(c, run->request);
     end->lost = *st == INFER_E_DEVICE || *st == INFER_E_NAN;
     return true;
 }
@@ -143,7 +176,9 @@ enum infer_status mill_engine(struct mill **out, struct infer_engine *engine, co
     struct infer_engine_info place;
     struct engine_mill *e;
     struct mill *m;
+    struct infer_model_info info;
     infer_engine_info(engine, &place);
+    infer_model_info(model, &info);
     TRY(mem_new(&e, sizeof *e, "the engine's side"));
     *e = (struct engine_mill){engine, model, NULL};
     enum infer_status st = sched_open(&e->sched, engine, model);
@@ -156,8 +191,11 @@ enum infer_status mill_engine(struct mill **out, struct infer_engine *engine, co
     sched_pace(e->sched, 0, gap_ms);
     *m = (struct mill){.n_slot = place.n_slot,
                        .n_ctx = place.n_ctx,
+                       .n_embd = place.hidden ? info.n_embd : 0,
                        .state = e,
                        .start = engine_start,
+                       .kv_tokens = place.kv_tokens,
+                       .kv_free = engine_kv_free,
                        .step = engine_step,
                        .cancel = engine_cancel,
                        .ended = engine_ended,

@@ -11,7 +11,7 @@
 struct ollama_state {
     bool generate, raw;
     int n_id, n_answered; /* calls of the messages, and results of them */
-    char *prompt, *system;
+    char *prompt, *system, *suffix;
     struct buf name, args; /* of the open call */
 };
 
@@ -111,6 +111,10 @@ static enum infer_status read_system(struct job *j, const char *at, const json_t
     struct ollama_state *s = j->state;
     return field_keep(j, at, v, 32 << 20, &s->system);
 }
+static enum infer_status read_suffix(struct job *j, const char *at, const json_t *v) {
+    struct ollama_state *s = j->state;
+    return field_keep(j, at, v, 32 << 20, &s->suffix);
+}
 static enum infer_status read_raw(struct job *j, const char *at, const json_t *v) {
     struct ollama_state *s = j->state;
     return field_bool(j, at, v, &s->raw);
@@ -143,7 +147,7 @@ static const struct field of_generate[] = {
     {"raw", FIELD_HAND, .hand = read_raw},
     {"images", FIELD_HAND, .hand = read_images},
     {"template", FIELD_REFUSE, .why = "is not taken from requests: the model's holds"},
-    {"suffix", FIELD_WARN, .why = "is not supported here and was ignored"},
+    {"suffix", FIELD_HAND, .hand = read_suffix},
     {"context", FIELD_WARN, .why = "is not read: send the text of before in the prompt"},
     {.name = NULL},
 };
@@ -169,6 +173,14 @@ static enum infer_status generate_read(struct job *j, const json_t *body) {
     struct ask *a = &j->ask;
     s->generate = true;
     if (!s->prompt) return job_refuse(j, 400, "invalid_value", "prompt", "'prompt' is missing");
+    if (s->suffix && *s->suffix) {
+        TRY(mem_new(&a->prompt, sizeof *a->prompt, "prompts"));
+        a->n_prompt = 1;
+        return fim_prompt(
+            j, "suffix",
+            &(struct fim_parts){s->prompt, s->suffix, strlen(s->prompt), strlen(s->suffix), NULL, NULL},
+            a->prompt);
+    }
     if (s->raw || !j->server->template.text) {
         TRY(mem_new(&a->prompt, sizeof *a->prompt, "prompts"));
         a->n_prompt = 1;
@@ -292,6 +304,7 @@ static void ollama_done(struct job *j) {
     if (!s) return;
     mem_free(s->prompt);
     mem_free(s->system);
+    mem_free(s->suffix);
     buf_free(&s->name);
     buf_free(&s->args);
     mem_free(s);

@@ -25,6 +25,18 @@ void openai_stop_reason(const char *stop_text, int32_t stop_id, struct buf *out)
 /* tools: [{type function, function {..}}], as templates take them; custom ones become functions of one text. */
 enum infer_status openai_tools(struct job *j, const char *at, const json_t *v);
 enum infer_status openai_tool_choice(struct job *j, const char *at, const json_t *v);
+/* The parts of a prompt whose middle is to be filled in. */
+struct fim_parts {
+    const char *prefix, *suffix; /* prefix[n_prefix], suffix[n_suffix] */
+    size_t n_prefix, n_suffix;
+    const json_t *extra; /* [{filename, text}] that stand in front; NULL: none */
+    const json_t *begun; /* a text with which the middle begins; NULL: none */
+};
+/* The prompt of them, in place of *out, with the vocabulary's tokens for it; what begins another file ends the answer. */
+enum infer_status fim_prompt(struct job *j, const char *at, const struct fim_parts *parts,
+                             struct ask_prompt *out);
+/* A prompt or up to `most`: texts, or lists of ids, into ask.prompt. */
+enum infer_status openai_prompts(struct job *j, const char *at, const json_t *v, size_t most);
 /* response_format */
 enum infer_status openai_format(struct job *j, const char *at, const json_t *v);
 /* reasoning_effort, and an object {effort, max_tokens, exclude} */

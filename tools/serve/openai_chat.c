@@ -81,11 +81,14 @@ static const struct field rows[] = {
     {"parallel_tool_calls", FIELD_BOOL, ASK(parallel_calls)},
     {"reasoning_effort", FIELD_HAND, .hand = openai_effort},
     {"reasoning", FIELD_HAND, .hand = openai_effort},
+    {"thinking_budget_tokens", FIELD_INT, 0, 1e9, ASK(n_think)},
+    {"thinking_token_budget", FIELD_INT, 0, 1e9, ASK(n_think)},
     {"reasoning_format", FIELD_HAND, .hand = read_think_format},
     {"chat_template_kwargs", FIELD_HAND, .hand = openai_variables},
     {"continue_final_message", FIELD_BOOL, ASK(go_on)},
     {"add_generation_prompt", FIELD_HAND, .hand = read_turn},
     {"return_progress", FIELD_BOOL, ASK(progress)},
+    {"prediction", FIELD_WARN, .why = "is not used to guess tokens: the answer is the same without"},
     {"timings_per_token", FIELD_WARN, .why = "timings come with the end of the answer"},
     {"functions", FIELD_REFUSE, .why = "is not supported here: tools is"},
     {"function_call", FIELD_REFUSE, .why = "is not supported here: tool_choice is"},
@@ -99,7 +102,6 @@ static const struct field rows[] = {
     {"prompt_cache_key", .type = FIELD_SILENT},
     {"prompt_cache_options", .type = FIELD_SILENT},
     {"prompt_cache_retention", .type = FIELD_SILENT},
-    {"service_tier", .type = FIELD_SILENT},
     {"cache_prompt", .type = FIELD_SILENT},
     {.name = NULL},
 };
@@ -125,7 +127,6 @@ static enum infer_status chat_read(struct job *j, const json_t *body) {
     if (a->go_on && strcmp(json_string_value(json_object_get(last, "role")), "assistant") != 0)
         return job_refuse(j, 400, "invalid_value", "continue_final_message",
                           "the last message is not the assistant's");
-    if (a->min_tokens) job_warn(j, "min_tokens", "is not supported here and was ignored");
     return INFER_OK;
 }
 

@@ -8,6 +8,7 @@
 #include "tools/serve/server.h"
 
 struct text_state {
+    char *suffix;
     size_t offset[JOB_PROMPTS * JOB_CHOICES]; /* bytes of each choice that have been told */
     bool echoed[JOB_PROMPTS * JOB_CHOICES];
 };
@@ -40,13 +41,13 @@ static enum infer_status add_ids(struct job *j, const char *at, const json_t *v)
     return INFER_OK;
 }
 
-static enum infer_status read_prompt(struct job *j, const char *at, const json_t *v) {
+enum infer_status openai_prompts(struct job *j, const char *at, const json_t *v, size_t most) {
     size_t i;
     json_t *x;
     const bool many = json_is_array(v) && !json_is_integer(json_array_get(v, 0));
     const size_t n = many ? json_array_size(v) : 1;
-    if (n < 1 || n > JOB_PROMPTS)
-        return job_refuse(j, 400, "invalid_value", at, "'%s' must hold 1 to %d prompts", at, JOB_PROMPTS);
+    if (n < 1 || n > most)
+        return job_refuse(j, 400, "invalid_value", at, "'%s' must hold 1 to %zu prompts", at, most);
     TRY(mem_new(&j->ask.prompt, n * sizeof *j->ask.prompt, "prompts"));
     if (!many) return json_is_array(v) ? add_ids(j, at, v) : add_text(j, at, v);
     json_array_foreach((json_t *)v, i, x) {
@@ -55,6 +56,10 @@ static enum infer_status read_prompt(struct job *j, const char *at, const json_t
         TRY(json_is_array(x) ? add_ids(j, place, x) : add_text(j, place, x));
     }
     return INFER_OK;
+}
+
+static enum infer_status read_prompt(struct job *j, const char *at, const json_t *v) {
+    return openai_prompts(j, at, v, JOB_PROMPTS);
 }
 
 static enum infer_status read_logprobs(struct job *j, const char *at, const json_t *v) {
@@ -73,6 +78,29 @@ static enum infer_status read_special(struct job *j, const char *at, const json_
     return INFER_OK;
 }
 
+static enum infer_status read_suffix(struct job *j, const char *at, const json_t *v) {
+    struct text_state *s = j->state;
+    return field_keep(j, at, v, 32 << 20, &s->suffix);
+}
+
+/* With a suffix each prompt is what stands in front of the text that is asked for. */
+static enum infer_status fill_in(struct job *j) {
+    const struct text_state *s = j->state;
+    struct ask *a = &j->ask;
+    if (!s->suffix) return INFER_OK;
+    if (a->echo)
+        return job_refuse(j, 400, "invalid_value", "echo",
+                          "'echo' and 'suffix' are both given, and one can hold");
+    for (int i = 0; i < a->n_prompt; i++) {
+        struct ask_prompt *p = &a->prompt[i];
+        if (!p->text)
+            return job_refuse(j, 400, "invalid_value", "suffix", "'suffix' goes with prompts that are texts");
+        TRY(fim_prompt(j, "suffix",
+                       &(struct fim_parts){p->text, s->suffix, p->n, strlen(s->suffix), NULL, NULL}, p));
+    }
+    return INFER_OK;
+}
+
 #define ASK(field) .offset = offsetof(struct ask, field)
 static const struct field rows[] = {
     {"prompt", FIELD_HAND, .hand = read_prompt},
@@ -87,7 +115,7 @@ static const struct field rows[] = {
     {"stream_options", FIELD_HAND, .hand = openai_stream_options},
     {"response_format", FIELD_HAND, .hand = openai_format},
     {"parse_special", FIELD_HAND, .hand = read_special},
-    {"suffix", FIELD_REFUSE, .why = "is not supported here"},
+    {"suffix", FIELD_HAND, .hand = read_suffix},
     {"user", .type = FIELD_SILENT},
     {"store", .type = FIELD_SILENT},
     {"metadata", .type = FIELD_SILENT},
@@ -108,7 +136,7 @@ static enum infer_status text_read_body(struct job *j, const json_t *body) {
     if (a->n_predict < 0) a->n_predict = -1;
     if (a->usage_chunk && !a->stream) job_warn(j, "stream_options", "the answer is no stream");
     a->scores = a->echo && a->n_logprob >= 0;
-    return INFER_OK;
+    return fill_in(j);
 }
 
 /* ---- answers ---- */
@@ -230,7 +258,11 @@ static void text_whole(struct job *j, struct buf *out) {
     openai_end(j, out);
 }
 
-static void text_done(struct job *j) { mem_free(j->state); }
+static void text_done(struct job *j) {
+    struct text_state *s = j->state;
+    if (s) mem_free(s->suffix);
+    mem_free(s);
+}
 
 const struct front_end openai_text = {.prefix = "cmpl-",
                                       .read = text_read_body,

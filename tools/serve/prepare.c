@@ -1,15 +1,18 @@
 /* Bodies -> jobs that can run: JSON, the front end's fields, the chat template, tokens, the grammar. */
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include "base/host.h"
 #include "base/mem.h"
 #include "files/json.h"
 #include "text/grammar/grammar.h"
 #include "tools/serve/answer_log.h"
 #include "tools/serve/fit.h"
+#include "tools/serve/guard.h"
 #include "tools/serve/server.h"
 #include "tools/serve/tool_job.h"
 
-enum { JSON_LEVELS = 64, PREPARE_WAITING = 4096 };
+enum { JSON_LEVELS = 64, PREPARE_WAITING = 4096, PREPARE_THREADS = 4 };
 
 /* ---- JSON ---- */
 
@@ -139,8 +142,8 @@ static enum infer_status make_grammar(struct job *j) {
     if (a->gbnf && a->schema)
         return job_refuse(j, 400, "invalid_value", "grammar",
                           "a grammar and a schema are both given, and one can hold");
-    st = a->gbnf ? grammar_from_gbnf(&j->grammar, a->gbnf, strlen(a->gbnf))
-                 : grammar_from_schema(&j->grammar, a->schema, strlen(a->schema));
+    const char *text = a->gbnf ? a->gbnf : a->schema;
+    st = grammars_take(j->server->grammars, text, strlen(text), !a->gbnf, &j->kept, &j->grammar);
     if (st == INFER_E_INPUT || st == INFER_E_UNSUPPORTED)
         return job_refuse(j, 400, "invalid_schema", a->gbnf ? "grammar" : "response_format", "%s",
                           err_message());
@@ -155,6 +158,42 @@ static enum infer_status add_bias(struct ask *a, int32_t id, float bias) {
     return INFER_OK;
 }
 
+/* What is said for the model when its thinking has used up its budget. */
+static enum infer_status make_think_end(struct job *j) {
+    const struct server *s = j->server;
+    const struct prompt *p = &j->prompt[0];
+    char text[96];
+    size_t n;
+    if (j->ask.n_think < 1 || !j->ask.messages) return INFER_OK;
+    const char *close = answer_closing(p->text, p->n_text);
+    const enum tool_shape shape = s->tools.format.row ? s->tools.format.row->shape : SHAPE_OBJECT;
+    if (!close) close = s->tools.think[1];
+    if (shape == SHAPE_HARMONY)
+        snprintf(text, sizeof text, "<|end|><|start|>assistant<|channel|>final<|message|>");
+    else if (close)
+        snprintf(text, sizeof text, shape == SHAPE_GEMMA ? "%s" : "\n%s\n\n", close);
+    else
+        job_warn(j, "thinking", "the model's template shows no reasoning that a budget could end");
+    if (!close && shape != SHAPE_HARMONY) return INFER_OK;
+    TRY(mem_new(&j->think_end, sizeof text * sizeof *j->think_end, "the end of thinking"));
+    TRY(infer_tokenize(s->model, text, NULL, strlen(text), INFER_TOK_SPECIAL, j->think_end, sizeof text, &n));
+    j->n_think_end = (int)(n < sizeof text ? n : 0);
+    return INFER_OK;
+}
+
+/* What this request may not have. */
+static enum infer_status check_class(struct job *j) {
+    struct server *s = j->server;
+    const int most = keys_class(s->keys, j->key);
+    if (j->class == CLASS_PRIORITY && most < CLASS_PRIORITY)
+        return job_refuse(j, 403, "forbidden", "priority",
+                          "the API key is not of the class priority (service_tier, priority)");
+    if (j->class > most) j->class = most;
+    const double leaves = j->arrived + j->read_timeout;
+    if (j->read_timeout > 0 && !j->ask.stream && leaves < j->deadline) j->deadline = leaves;
+    return INFER_OK;
+}
+
 static enum infer_status make_params(struct job *j) {
     struct server *s = j->server;
     struct ask *a = &j->ask;
@@ -162,6 +201,10 @@ static enum infer_status make_params(struct job *j) {
         if (infer_is_stop(s->model, id)) TRY(add_bias(a, id, -__builtin_inff()));
     for (int i = 0; i < a->n_stop; i++) j->stop[i] = a->stop[i];
     j->n_stop = a->n_stop;
+    if (a->min_tokens && (a->gbnf || a->schema || tool_job_forced(j))) {
+        job_warn(j, "min_tokens", "has no effect on an answer that a grammar holds");
+        a->min_tokens = 0;
+    }
     if (a->messages && *s->end.text) j->stop[j->n_stop++] = s->end.text;
     if (sample_check(&a->sample)) return job_refuse(j, 400, "invalid_value", NULL, "%s", err_message());
     return INFER_OK;
@@ -194,7 +237,7 @@ static enum infer_status read_ask(struct job *j) {
     TRY(read_body(j, &body));
     enum infer_status st = j->front->read(j, body);
     json_decref(body);
-    return st;
+    return st ? st : check_class(j);
 }
 
 static enum infer_status prompts(struct job *j) {
@@ -208,6 +251,7 @@ static enum infer_status whole(struct job *j) {
     TRY(check_lengths(j));
     TRY(make_grammar(j));
     TRY(make_params(j));
+    TRY(make_think_end(j));
     TRY(tool_job_prepare(j));
     return make_choices(j);
 }
@@ -223,12 +267,13 @@ enum infer_status prepare_job(struct job *j) { return told(j, whole(j)); }
 
 struct prepare {
     struct server *server;
-    pthread_t thread;
+    pthread_t thread[PREPARE_THREADS]; /* thread[n_thread] */
+    int n_thread;
     pthread_mutex_t lock;
     pthread_cond_t news;
     struct job *first, **last;
     int n;
-    bool stopping, started;
+    bool stopping;
 };
 
 static struct job *pop(struct prepare *p) {
@@ -268,7 +313,7 @@ static void *run_prepare(void *user) {
 
 bool prepare_push(struct prepare *p, struct job *j) {
     pthread_mutex_lock(&p->lock);
-    bool ok = p->n < PREPARE_WAITING && !p->stopping;
+    bool ok = p->n < PREPARE_WAITING + p->server->o.queue && !p->stopping;
     if (ok) {
         job_ref(j);
         j->next = NULL;
@@ -289,17 +334,21 @@ enum infer_status prepare_open(struct prepare **out, struct server *s) {
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->news, NULL);
     *out = p;
-    p->started = !pthread_create(&p->thread, NULL, run_prepare, p);
-    return p->started ? INFER_OK : err_set(INFER_E_MEMORY, "no thread to read requests");
+    const int most = host_threads_pick(0) / 2, want = most < 1                 ? 1
+                                                      : most > PREPARE_THREADS ? PREPARE_THREADS
+                                                                               : most;
+    while (p->n_thread < want && !pthread_create(&p->thread[p->n_thread], NULL, run_prepare, p))
+        p->n_thread++;
+    return p->n_thread ? INFER_OK : err_set(INFER_E_MEMORY, "no thread to read requests");
 }
 
 void prepare_close(struct prepare *p) {
     if (!p) return;
     pthread_mutex_lock(&p->lock);
     p->stopping = true;
-    pthread_cond_signal(&p->news);
+    pthread_cond_broadcast(&p->news);
     pthread_mutex_unlock(&p->lock);
-    if (p->started) pthread_join(p->thread, NULL);
+    for (int i = 0; i < p->n_thread; i++) pthread_join(p->thread[i], NULL);
     pthread_mutex_destroy(&p->lock);
     pthread_cond_destroy(&p->news);
     mem_free(p);

@@ -209,10 +209,11 @@ static enum infer_status read_text(struct job *j, const char *at, const json_t *
 
 static enum infer_status read_effort(struct job *j, const char *at, const json_t *v) {
     struct responses_state *s = j->state;
-    const json_t *effort = json_object_get(v, "effort");
+    const json_t *effort = json_object_get(v, "effort"), *most = json_object_get(v, "max_tokens");
     if (!json_is_object(v)) return job_refuse(j, 400, "invalid_value", at, "'%s' must be an object", at);
     s->summary = json_is_string(json_object_get(v, "summary")) ||
                  json_is_string(json_object_get(v, "generate_summary"));
+    if (most && !json_is_null(most)) TRY(field_int(j, at, most, 0, 1e9, &j->ask.n_think));
     return effort && !json_is_null(effort) ? openai_effort(j, at, effort) : INFER_OK;
 }
 
@@ -271,7 +272,6 @@ static const struct field rows[] = {
     {"user", .type = FIELD_SILENT},
     {"safety_identifier", .type = FIELD_SILENT},
     {"client_metadata", .type = FIELD_SILENT},
-    {"service_tier", .type = FIELD_SILENT},
     {"stream_options", .type = FIELD_SILENT},
     {.name = NULL},
 };

@@ -20,8 +20,8 @@ extern const struct route routes[]; /* ended by path NULL */
 const struct route *route_find(const char *url, const char **rest);
 
 extern const struct front_end openai_chat, openai_text, openai_count, rest_tokenize, rest_detokenize,
-    messages_api, ollama_chat, ollama_generate, ollama_show, messages_count, responses_api, responses_count,
-    rest_template;
+    messages_api, ollama_chat, ollama_generate, ollama_show, ollama_embed, ollama_embedding, embeddings_api,
+    infill_api, rerank_api, messages_count, responses_api, responses_count, rest_template;
 void ollama_tags(struct server *s, const char *rest, struct page *p);
 void ollama_ps(struct server *s, const char *rest, struct page *p);
 void ollama_version(struct server *s, const char *rest, struct page *p);

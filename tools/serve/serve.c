@@ -23,12 +23,14 @@ static struct serve_options options_of(const struct options *o) {
         .strict_model = o->strict_model,
         .strict_fields = o->strict_fields,
         .queue = o->queue,
+        .key_max = o->key_max,
         .timeout = o->timeout,
         .drain = o->drain,
         .metrics = o->metrics,
         .no_page = o->no_page,
         .log_json = strcmp(o->log, "json") == 0,
         .log_off = strcmp(o->log, "off") == 0,
+        .log_prompts = o->log_prompts,
         .quiet = o->quiet,
     };
     for (int i = 0; i < o->listen.n && i < SERVE_LISTEN; i++) s.listen[s.n_listen++] = o->listen.text[i];
@@ -39,7 +41,8 @@ static struct serve_options options_of(const struct options *o) {
 }
 
 static enum infer_status start(struct server *s, struct session *session, const struct options *o) {
-    const struct session_need need = {.slots = SLOTS, .contexts = WHOLE_CONTEXTS, .text = true};
+    const struct session_need need = {
+        .slots = SLOTS, .contexts = WHOLE_CONTEXTS, .text = true, .hidden = true};
     struct mill *mill;
     char where[700];
     if (o->listen.n > SERVE_LISTEN)

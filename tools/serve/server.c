@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "tools/serve/guard.h"
 #include "tools/serve/mill.h"
+#include "tools/serve/prompt_log.h"
 #include "tools/serve/web.h"
 #include "tools/serve/systemd.h"
 
@@ -85,6 +86,7 @@ enum infer_status server_open(struct server *s, const struct serve_options *o) {
     atomic_init(&s->state, SERVER_LOADING);
     pthread_mutex_init(&s->vocab_lock, NULL);
     TRY(keys_open(&s->keys, o->api_key_file));
+    TRY(prompt_log_open(&s->prompts, o->log_prompts));
     return web_open(&s->web, s);
 }
 
@@ -95,6 +97,7 @@ enum infer_status server_take_model(struct server *s, const struct infer_model *
     s->template = (struct prompt_template){.text = s->info.chat_template, .n = s->info.chat_template_len};
     s->end = s->template.text ? prompt_turn_end(m, &s->template) : (struct turn_end){.id = -1};
     TRY(tool_job_server(s));
+    TRY(grammars_open(&s->grammars, &s->metrics));
     s->sample = server_sampling(m);
     s->mill = mill;
     s->n_ctx = mill->n_ctx;
@@ -121,6 +124,8 @@ void server_close(struct server *s) {
     web_close(s->web);
     if (s->mill) s->mill->free(s->mill);
     grammar_vocab_close(s->vocab);
+    grammars_close(s->grammars);
+    prompt_log_close(s->prompts);
     keys_close(s->keys);
     pthread_mutex_destroy(&s->vocab_lock);
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include "request/constrain.h"
 #include "request/prompt_check.h"
+#include "tools/serve/grammars.h"
 #include "tools/serve/job.h"
 #include "tools/serve/metrics.h"
 #include "tools/serve/tool_probe.h"
@@ -23,6 +24,7 @@ struct serve_options {
     const char *model_name;         /* NAME,ALIAS,..; NULL: the file's name */
     bool strict_model, strict_fields;
     int queue;      /* jobs that wait at most */
+    int key_max;    /* jobs of a key that wait or run at most; 0: no limit */
     double timeout; /* seconds of a request */
     double drain;   /* seconds that running ones have after SIGTERM */
     double head_seconds,
@@ -30,6 +32,7 @@ struct serve_options {
     bool metrics, no_page;
     bool cache_exact; /* prefixes that were computed as prompts alone */
     bool log_json, log_off;
+    const char *log_prompts; /* file for texts of prompts and answers; NULL: none */
     bool quiet;
 };
 
@@ -59,6 +62,8 @@ struct server {
     int n_ctx, n_slot;
     pthread_mutex_t vocab_lock;
     struct grammar_vocab *vocab; /* for grammars; NULL: not needed yet */
+    struct grammars *grammars;   /* that requests have asked for */
+    struct prompt_log *prompts;  /* --log-prompts; NULL: none */
 
     struct keys *keys;       /* NULL: none */
     struct web *web;         /* the HTTP side */

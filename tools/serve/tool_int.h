@@ -153,6 +153,7 @@ struct tool_parser {
     struct tok_stream stream;
     struct buf in; /* in.p[at..n): what is not used up */
     size_t at;
+    struct buf opened; /* of tool_opened */
     struct buf raw, word, space,
         held; /* space: white space held back; held: content that may begin a stop string */
     struct buf args, quoted, id, name,

@@ -32,16 +32,20 @@ static const char *text_of(const struct infer_model *m, int32_t id, char *to, si
     return to;
 }
 
-enum infer_status tool_job_server(struct server *s) {
+enum infer_status tool_job_probe(struct tool_probe *out, const struct infer_model *m) {
     char bos[128], eos[128];
-    const struct tool_template t = {.text = s->template.text,
-                                    .n = s->template.n,
-                                    .bos = text_of(s->model, infer_bos(s->model), bos, sizeof bos),
-                                    .eos = text_of(s->model, infer_eos(s->model), eos, sizeof eos),
+    struct infer_model_info info;
+    infer_model_info(m, &info);
+    const struct tool_template t = {.text = info.chat_template,
+                                    .n = info.chat_template_len,
+                                    .bos = text_of(m, infer_bos(m), bos, sizeof bos),
+                                    .eos = text_of(m, infer_eos(m), eos, sizeof eos),
                                     .control = control,
-                                    .user = (void *)s->model};
-    return tool_probe(&s->tools, &t);
+                                    .user = (void *)m};
+    return tool_probe(out, &t);
 }
+
+enum infer_status tool_job_server(struct server *s) { return tool_job_probe(&s->tools, s->model); }
 
 /* ---- a job's ---- */
 
@@ -79,8 +83,48 @@ static enum infer_status force(struct job *j) {
                           "'tool_choice' wants a call and a format another answer, and one can hold");
     enum infer_status st =
         tool_gbnf(&gbnf, j->server->tools.format.row, a->tools, name, !name && a->parallel_calls, &bad);
-    if (!st) st = grammar_from_gbnf(&j->grammar, gbnf, strlen(gbnf));
-    if (!st) mem_free(gbnf);
+    if (!st) st = grammars_take(j->server->grammars, gbnf, strlen(gbnf), false, &j->kept, &j->grammar);
+    mem_free(gbnf);
+    snprintf(place, sizeof place, "tools[%zu].function.parameters", bad);
+    if (st == INFER_E_INPUT || st == INFER_E_UNSUPPORTED)
+        return job_refuse(j, 400, "invalid_schema", place, "'%s': %s", place, err_message());
+    return st;
+}
+
+/* Whether the format's calls begin with a mark that is known when it comes. */
+static bool marked(const struct tool_row *row) {
+    return row->shape != SHAPE_BARE && row->shape != SHAPE_HARMONY &&
+           (row->mark[ROLE_SECTION] || row->mark[ROLE_OPEN]);
+}
+
+/* The tools with the schemas of those that are strict; the others take any object. */
+static json_t *strict_ones(const json_t *tools) {
+    json_t *all = json_deep_copy(tools), *tool;
+    size_t i;
+    json_array_foreach(all, i, tool) {
+        json_t *f = json_object_get(tool, "function");
+        if (!json_is_true(json_object_get(f, "strict"))) json_object_del(f, "parameters");
+    }
+    return all;
+}
+
+/* The model chooses, and a call that it begins has the form of its schema: a grammar that its mark wakes. */
+static enum infer_status be_strict(struct job *j) {
+    struct ask *a = &j->ask;
+    const struct tool_row *row = j->server->tools.format.row;
+    char *gbnf, place[64];
+    size_t bad = 0;
+    if (j->grammar || a->gbnf || a->schema || !marked(row)) {
+        job_warn(j, "tools", "strict is not held to here: %s",
+                 marked(row) ? "the answer has a format" : "nothing marks where a call of this model begins");
+        return INFER_OK;
+    }
+    json_t *tools = strict_ones(a->tools);
+    enum infer_status st = tool_gbnf(&gbnf, row, tools, NULL, a->parallel_calls, &bad);
+    json_decref(tools);
+    if (!st) st = grammars_take(j->server->grammars, gbnf, strlen(gbnf), false, &j->kept, &j->grammar);
+    mem_free(gbnf);
+    j->wakes = !st;
     snprintf(place, sizeof place, "tools[%zu].function.parameters", bad);
     if (st == INFER_E_INPUT || st == INFER_E_UNSUPPORTED)
         return job_refuse(j, 400, "invalid_schema", place, "'%s': %s", place, err_message());
@@ -115,9 +159,8 @@ enum infer_status tool_job_prepare(struct job *j) {
     j->tool_start = j->start == ANSWER_THINKING ? TOOL_START_REASONING
                                                 : tool_start(p, j->prompt[0].text, j->prompt[0].n_text);
     if (a->go_on && j->start != ANSWER_THINKING) j->tool_start = TOOL_START_CONTENT;
-    if (a->strict_tools && !tool_job_forced(j))
-        job_warn(j, "tools", "strict holds where tool_choice wants a call");
-    return tool_job_forced(j) ? force(j) : INFER_OK;
+    if (tool_job_forced(j)) return force(j);
+    return a->strict_tools && calls ? be_strict(j) : INFER_OK;
 }
 
 /* ---- an answer's ---- */
@@ -155,7 +198,7 @@ enum infer_status tool_job_choice(struct choice *c) {
                                    .tools = a->tool_choice == TOOLS_NONE ? NULL : a->tools,
                                    .single = !a->parallel_calls,
                                    .keep_reasoning = a->thinking_as_content,
-                                   .by_text = tool_job_forced(j),
+                                   .by_text = tool_job_forced(j) || j->wakes,
                                    .start = j->tool_start,
                                    .stop = j->stop,
                                    .n_stop = j->n_stop,

@@ -254,6 +254,7 @@ enum infer_status tool_open(struct tool_parser **out, const struct tool_options 
 
 void tool_close(struct tool_parser *p) {
     if (!p) return;
+    buf_free(&p->opened);
     struct buf *all[] = {&p->in,   &p->raw,    &p->word, &p->space, &p->held,
                          &p->args, &p->quoted, &p->id,   &p->name,  &p->out};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) buf_free(all[i]);
@@ -334,4 +335,23 @@ enum infer_status tool_finish(struct tool_parser *p) {
 bool tool_done(const struct tool_parser *p) { return p->done; }
 int tool_stop(const struct tool_parser *p) { return p->stop; }
 int tool_calls(const struct tool_parser *p) { return p->n_call; }
+const char *tool_opened(struct tool_parser *p) {
+    static const enum tool_role marks[] = {ROLE_SECTION, ROLE_OPEN};
+    if (!p->recording || p->bare || p->n_call) return NULL;
+    p->opened.n = 0;
+    buf_add(&p->opened, p->raw.p, p->raw.n);
+    buf_add(&p->opened, p->in.p + p->at, p->in.n - p->at);
+    for (int i = 0; i < 2; i++) {
+        const struct tool_mark *m = &p->f->mark[marks[i]];
+        if (!m->n || p->opened.n < m->n || memcmp(p->opened.p, m->text, m->n) != 0) continue;
+        buf_add(&p->raw, "", 0);
+        struct buf rest = p->opened;
+        p->opened = (struct buf){0};
+        buf_add(&p->opened, m->spelt, m->n_spelt);
+        buf_add(&p->opened, rest.p + m->n, rest.n - m->n);
+        buf_free(&rest);
+        break;
+    }
+    return p->opened.failed ? NULL : p->opened.p;
+}
 bool tool_reasons(const struct tool_parser *p) { return p->state == STATE_REASON; }

@@ -71,5 +71,7 @@ bool tool_done(const struct tool_parser *p);
 int tool_stop(const struct tool_parser *p);
 /* Calls that have begun. */
 int tool_calls(const struct tool_parser *p);
+/* A call has begun and is not named yet: what it was made of so far, marks spelt out; else NULL. Valid until the next token. */
+const char *tool_opened(struct tool_parser *p);
 /* What comes now is reasoning. */
 bool tool_reasons(const struct tool_parser *p);

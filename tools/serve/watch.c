@@ -77,7 +77,7 @@ static void wake_all(struct watch *w) {
 static void hung_up(struct watch *w, int fd) {
     struct job *j = NULL;
     pthread_mutex_lock(&w->web->lock);
-    for (struct sock *s = w->web->socks; s && !j; s = s->next)
+    for (struct sock *s = w->web->socks[fd % SOCK_LISTS]; s && !j; s = s->next)
         if (s->fd == fd && s->job) j = job_ref(s->job);
     pthread_mutex_unlock(&w->web->lock);
     if (!j) return;
@@ -86,24 +86,27 @@ static void hung_up(struct watch *w, int fd) {
     job_unref(j);
 }
 
-/* Closes connections that are too slow, and has streams that are silent say something. */
+/* Closes a connection that is too slow, and has a stream that is silent say something. */
+static void look_at(struct watch *w, struct sock *s, double now) {
+    const struct serve_options *o = &w->web->server->o;
+    const double age = now - s->since;
+    if ((s->state == SOCK_NEW && age > o->head_seconds) ||
+        (s->state == SOCK_BODY && age > o->body_seconds + (double)s->body / 1048576.0) ||
+        (s->state == SOCK_IDLE && age > IDLE_SECONDS + o->head_seconds))
+        shutdown(s->fd, SHUT_RDWR);
+    if (!s->job) return;
+    pthread_mutex_lock(&s->job->lock);
+    bool silent = s->job->streams && s->job->parked && now - s->job->wrote > PING_SECONDS;
+    if (silent) s->job->ping = true;
+    pthread_mutex_unlock(&s->job->lock);
+    if (silent) watch_wake(w, s->job);
+}
+
 static void tick(struct watch *w) {
-    const double now = serve_seconds(), head = w->web->server->o.head_seconds,
-                 body = w->web->server->o.body_seconds;
+    const double now = serve_seconds();
     pthread_mutex_lock(&w->web->lock);
-    for (struct sock *s = w->web->socks; s; s = s->next) {
-        const double age = now - s->since;
-        if ((s->state == SOCK_NEW && age > head) ||
-            (s->state == SOCK_BODY && age > body + (double)s->body / 1048576.0) ||
-            (s->state == SOCK_IDLE && age > IDLE_SECONDS + head))
-            shutdown(s->fd, SHUT_RDWR);
-        if (!s->job) continue;
-        pthread_mutex_lock(&s->job->lock);
-        bool silent = s->job->streams && s->job->parked && now - s->job->wrote > PING_SECONDS;
-        if (silent) s->job->ping = true;
-        pthread_mutex_unlock(&s->job->lock);
-        if (silent) watch_wake(w, s->job);
-    }
+    for (int i = 0; i < SOCK_LISTS; i++)
+        for (struct sock *s = w->web->socks[i]; s; s = s->next) look_at(w, s, now);
     pthread_mutex_unlock(&w->web->lock);
 }
 

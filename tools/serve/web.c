@@ -17,7 +17,14 @@
 #include "tools/serve/systemd.h"
 #include "tools/serve/web_impl.h"
 
-enum { CONNECTIONS = 4096, PER_ADDRESS = 256, HEAD_BYTES = 32768, HTTP_THREADS = 2, BACKLOG = 1024 };
+enum {
+    CONNECTIONS = 4096,
+    BESIDE = 2048,
+    PER_ADDRESS = 256,
+    HEAD_BYTES = 32768,
+    HTTP_THREADS = 2,
+    BACKLOG = 1024
+};
 
 /* ---- addresses ---- */
 
@@ -139,16 +146,17 @@ static void note_connection(void *user, struct MHD_Connection *connection, void 
         s = fd && daemon ? mem_alloc(sizeof *s) : NULL;
         *context = s;
         if (!s) return;
-        *s = (struct sock){.fd = fd->connect_fd, .since = serve_seconds(), .at = &w->socks};
+        *s = (struct sock){.fd = fd->connect_fd, .since = serve_seconds()};
         struct sockaddr_storage name;
         socklen_t len = sizeof name;
         s->local = getsockname(s->fd, (struct sockaddr *)&name, &len) == 0 &&
                    (name.ss_family == AF_UNIX || is_loopback((struct sockaddr *)&name));
         if (name.ss_family != AF_UNIX) setsockopt(s->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
         pthread_mutex_lock(&w->lock);
-        s->next = w->socks;
+        s->at = &w->socks[s->fd % SOCK_LISTS];
+        s->next = *s->at;
         if (s->next) s->next->at = &s->next;
-        w->socks = s;
+        *s->at = s;
         pthread_mutex_unlock(&w->lock);
     } else if (s) {
         pthread_mutex_lock(&w->lock);
@@ -166,21 +174,27 @@ static size_t no_unescape(void *user, struct MHD_Connection *connection, char *t
     return strlen(text);
 }
 
+/* Connections at once: all that may wait, and others beside them. */
+static int most_connections(const struct web *w) {
+    const int n = w->server->o.queue + BESIDE;
+    return n > CONNECTIONS ? n : CONNECTIONS;
+}
+
 static enum infer_status start(struct web *w, int i) {
     struct MHD_OptionItem tls[] = {{MHD_OPTION_HTTPS_MEM_CERT, 0, w->cert},
                                    {MHD_OPTION_HTTPS_MEM_KEY, 0, w->key},
                                    {MHD_OPTION_END, 0, NULL}};
     const unsigned flags =
         MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_SUSPEND_RESUME | MHD_USE_TURBO | (w->cert ? MHD_USE_TLS : 0);
-    w->of[i].daemon =
-        mhd.start_daemon(flags, 0, NULL, NULL, call_handle, w, MHD_OPTION_LISTEN_SOCKET, w->of[i].fd,
-                         MHD_OPTION_THREAD_POOL_SIZE, (unsigned)HTTP_THREADS, MHD_OPTION_CONNECTION_LIMIT,
-                         (unsigned)CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEAD_BYTES,
-                         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS, MHD_OPTION_STRICT_FOR_CLIENT,
-                         1, MHD_OPTION_NOTIFY_COMPLETED, call_completed, w, MHD_OPTION_NOTIFY_CONNECTION,
-                         note_connection, w, MHD_OPTION_UNESCAPE_CALLBACK, no_unescape, NULL,
-                         MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)(w->of[i].local ? 0 : PER_ADDRESS),
-                         w->cert ? MHD_OPTION_ARRAY : MHD_OPTION_END, tls, MHD_OPTION_END);
+    w->of[i].daemon = mhd.start_daemon(
+        flags, 0, NULL, NULL, call_handle, w, MHD_OPTION_LISTEN_SOCKET, w->of[i].fd,
+        MHD_OPTION_THREAD_POOL_SIZE, (unsigned)HTTP_THREADS, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)most_connections(w), MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEAD_BYTES,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_NOTIFY_COMPLETED, call_completed, w, MHD_OPTION_NOTIFY_CONNECTION, note_connection, w,
+        MHD_OPTION_UNESCAPE_CALLBACK, no_unescape, NULL, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
+        (unsigned)(w->of[i].local ? 0 : PER_ADDRESS), w->cert ? MHD_OPTION_ARRAY : MHD_OPTION_END, tls,
+        MHD_OPTION_END);
     if (w->of[i].daemon) return INFER_OK;
     return err_set(w->cert ? INFER_E_INPUT : INFER_E_MEMORY,
                    w->cert ? "TLS does not begin with %s and %s: is each a PEM file, of one another?"
@@ -190,23 +204,23 @@ static enum infer_status start(struct web *w, int i) {
 
 /* ---- open and close ---- */
 
-static enum infer_status raise_limits(void) {
+static enum infer_status raise_limits(int connections) {
     struct rlimit r;
     if (getrlimit(RLIMIT_NOFILE, &r)) return INFER_OK;
     r.rlim_cur = r.rlim_max;
     setrlimit(RLIMIT_NOFILE, &r);
-    if (r.rlim_max >= CONNECTIONS + 64) return INFER_OK;
-    return err_set(
-        INFER_E_INPUT,
-        "this process may open %llu files, and serving needs %d: ulimit -Hn, or LimitNOFILE in the unit",
-        (unsigned long long)r.rlim_max, CONNECTIONS + 64);
+    if (r.rlim_max >= (rlim_t)connections + 64) return INFER_OK;
+    return err_set(INFER_E_INPUT,
+                   "this process may open %llu files, and serving needs %d: ulimit -Hn, LimitNOFILE in the "
+                   "unit, or a lesser --queue",
+                   (unsigned long long)r.rlim_max, connections + 64);
 }
 
 static enum infer_status open_all(struct web *w) {
     const struct serve_options *o = &w->server->o;
     size_t n;
     int first;
-    TRY(raise_limits());
+    TRY(raise_limits(most_connections(w)));
     if (!o->tls_cert != !o->tls_key)
         return err_set(INFER_E_INPUT, "--tls-cert and --tls-key belong together");
     if (o->tls_cert) {

@@ -4,7 +4,7 @@
 #include "tools/serve/mhd.h"
 #include "tools/serve/routes.h"
 
-enum { BODY_BYTES = 32 << 20, IDLE_SECONDS = 75, PING_SECONDS = 15 };
+enum { SOCK_LISTS = 1024, BODY_BYTES = 32 << 20, IDLE_SECONDS = 75, PING_SECONDS = 15 };
 
 /* A connection, from accept to close. */
 struct sock {
@@ -30,8 +30,8 @@ struct web {
     int n;
     char *cert, *key; /* texts */
     pthread_mutex_t lock;
-    struct sock *socks; /* all of them */
-    int n_busy;         /* requests that are not answered whole */
+    struct sock *socks[SOCK_LISTS]; /* all of them, by descriptor */
+    int n_busy;                     /* requests that are not answered whole */
     struct watch *watch;
 };
 

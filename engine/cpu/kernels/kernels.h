@@ -29,8 +29,12 @@ struct cpu_x {
  * copied: read it instead of w, else it is written. The sum of one output is the same for every T and n. */
 typedef void cpu_row_fn(const uint8_t *w, size_t stride, int n, int k, struct cpu_x x, int T, float *out,
                         uint8_t *copy, bool copied);
-static inline size_t cpu_copy_bytes(size_t stride, int n, int k) { /* two bytes of Q3_K are read twice */
-    return ((size_t)(n + 15) / 16 * 16 * (stride + (size_t)cpu_kp(k) / 128) + 63) / 64 * 64;
+static inline size_t cpu_copy_bytes(enum quant_type type, size_t stride, int n, int k) {
+    const struct quant_code_set *set = quant_code_set(type);
+    const size_t rows = (size_t)(n + 15) / 16 * 16, columns = (size_t)cpu_kp(k);
+    if (!set) return (rows * (stride + columns / 128) + 63) / 64 * 64; /* two bytes of Q3_K are read twice */
+    return rows * ((set->form == QUANT_CODES_ALL ? columns : columns / 2) +
+                   columns / (size_t)set->group * sizeof(float)); /* gemm_codes.h */
 }
 
 /* The same of CPU_TILE_ROWS rows of x from a copy, by AMX, where the last 256 columns have 64 at least; NULL for some types. */

@@ -103,33 +103,64 @@ enum infer_status sample_check(const struct sample_params *p) {
 
 /* ---- life ---- */
 
-enum infer_status sample_open(struct sampler **out, int n_vocab, const struct sample_params *p) {
+enum infer_status sample_room_open(struct sample_room **out, int n_vocab) {
+    struct sample_room *r;
+    const size_t n = (size_t)n_vocab;
+    *out = NULL;
+    if (n_vocab < 1) return err_set(INFER_E_INPUT, "a vocabulary of %d tokens", n_vocab);
+    TRY(mem_new(&r, sizeof *r, "sampler"));
+    r->n_vocab = n_vocab;
+    enum infer_status st = mem_new(&r->c, n * sizeof *r->c, "sampler");
+    if (!st) st = mem_new(&r->other, n * sizeof *r->other, "sampler");
+    if (!st) st = mem_new(&r->count, n * sizeof *r->count, "sampler");
+    if (!st) st = mem_new(&r->edit_of, n * sizeof *r->edit_of, "sampler");
+    if (st)
+        sample_room_close(r);
+    else
+        *out = r;
+    return st;
+}
+
+void sample_room_close(struct sample_room *r) {
+    if (!r) return;
+    mem_free(r->c);
+    mem_free(r->other);
+    mem_free(r->count);
+    mem_free(r->edit_of);
+    mem_free(r);
+}
+
+enum infer_status sample_open_in(struct sampler **out, struct sample_room *room,
+                                 const struct sample_params *p) {
+    struct sampler *s;
     *out = NULL;
     TRY(sample_check(p));
-    if (n_vocab < 1) return err_set(INFER_E_INPUT, "a vocabulary of %d tokens", n_vocab);
-    struct sampler *s;
     TRY(mem_new(&s, sizeof *s, "sampler"));
-    s->n_vocab = n_vocab;
-    enum infer_status st = mem_new(&s->c, (size_t)n_vocab * sizeof *s->c, "sampler");
-    if (!st) st = mem_new(&s->other, (size_t)n_vocab * sizeof *s->other, "sampler");
-    if (!st) st = mem_new(&s->count, (size_t)n_vocab * sizeof *s->count, "sampler");
-    if (!st) st = mem_new(&s->edit_of, (size_t)n_vocab * sizeof *s->edit_of, "sampler");
-    if (st) {
-        sample_close(s);
-        return st;
-    }
+    s->n_vocab = room->n_vocab;
+    s->c = room->c, s->other = room->other;
+    s->count = room->count, s->edit_of = room->edit_of;
     s->params = *p;
     sample_reset(s);
     *out = s;
     return INFER_OK;
 }
 
+enum infer_status sample_open(struct sampler **out, int n_vocab, const struct sample_params *p) {
+    struct sample_room *room;
+    *out = NULL;
+    TRY(sample_check(p));
+    TRY(sample_room_open(&room, n_vocab));
+    enum infer_status st = sample_open_in(out, room, p);
+    if (st)
+        sample_room_close(room);
+    else
+        (*out)->own = room;
+    return st;
+}
+
 void sample_close(struct sampler *s) {
     if (!s) return;
-    mem_free(s->c);
-    mem_free(s->other);
-    mem_free(s->count);
-    mem_free(s->edit_of);
+    sample_room_close(s->own);
     mem_free(s);
 }
 

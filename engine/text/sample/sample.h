@@ -82,6 +82,13 @@ enum infer_status sample_check(const struct sample_params *p);
 struct sampler;
 /* errors: INFER_E_INPUT (a parameter out of range), INFER_E_MEMORY */
 enum infer_status sample_open(struct sampler **out, int n_vocab, const struct sample_params *p);
+/* Memory in which tokens are chosen, 32 bytes for each of n_vocab: samplers of one thread may share it, and it outlives them. errors:
+ * INFER_E_INPUT (no vocabulary), INFER_E_MEMORY */
+struct sample_room;
+enum infer_status sample_room_open(struct sample_room **out, int n_vocab);
+void sample_room_close(struct sample_room *room);
+enum infer_status sample_open_in(struct sampler **out, struct sample_room *room,
+                                 const struct sample_params *p);
 void sample_close(struct sampler *s);
 /* New parameters for the next token; the random numbers go on unless the seed changed. */
 enum infer_status sample_set(struct sampler *s, const struct sample_params *p);

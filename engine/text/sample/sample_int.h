@@ -2,19 +2,26 @@
 #pragma once
 #include "text/sample/sample.h"
 
+struct sample_room {
+    int n_vocab;
+    struct sample_candidate *c, *other; /* of n_vocab */
+    int32_t *count;                     /* count[n_vocab]: zero between calls */
+    int32_t *edit_of;                   /* edit_of[n_vocab]: zero between calls: 1 + the edit of a token */
+};
+
 struct sampler {
     struct sample_params params;
     int n_vocab;
-    uint64_t n_drawn; /* tokens since the last reset: the place in the random streams */
-    float mu;         /* mirostat: the most surprise allowed, in bits */
-    /* the candidates c[n] and a second array of n_vocab; the steps swap them */
+    struct sample_room *own; /* NULL: another's */
+    uint64_t n_drawn;        /* tokens since the last reset: the place in the random streams */
+    float mu;                /* mirostat: the most surprise allowed, in bits */
+    /* of the room: the candidates c[n] and a second array; the steps swap them */
     struct sample_candidate *c, *other;
     int n;
     bool sorted;                   /* c is likeliest first */
     int32_t last[SAMPLE_MAX_LAST]; /* ring of recent tokens */
     int n_last, next;
-    int32_t *count;   /* count[n_vocab]: scratch, zero between calls */
-    int32_t *edit_of; /* edit_of[n_vocab]: scratch, zero between calls: 1 + the edit of a token */
+    int32_t *count, *edit_of; /* of the room */
     struct infer_edit edit[INFER_EDITS_MAX];
     int32_t back[SAMPLE_MAX_LAST]; /* scratch: recent tokens, newest first */
     int32_t match[SAMPLE_MAX_LAST];

@@ -1,0 +1,202 @@
+/* POST /v1/rerank and /rerank, as Jina and Cohere have it, with a chat model as the judge: each document is put before it in the words that
+ * Qwen3-Reranker was trained on, and the score is p(yes) of its logits for yes and no.
+ * source: the model card of Qwen3-Reranker */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/mem.h"
+#include "request/answer.h"
+#include "tools/serve/answer_log.h"
+#include "tools/serve/openai.h"
+#include "tools/serve/routes.h"
+#include "tools/serve/server.h"
+
+enum { DOCUMENTS = 1024 };
+struct rerank_state {
+    char *query, *task;
+    json_t *documents;
+    int top; /* results that are told; 0: all */
+    bool returned;
+};
+
+/* ---- fields ---- */
+
+static enum infer_status read_query(struct job *j, const char *at, const json_t *v) {
+    struct rerank_state *s = j->state;
+    return field_keep(j, at, v, 32 << 20, &s->query);
+}
+static enum infer_status read_task(struct job *j, const char *at, const json_t *v) {
+    struct rerank_state *s = j->state;
+    return field_keep(j, at, v, 4096, &s->task);
+}
+static enum infer_status read_documents(struct job *j, const char *at, const json_t *v) {
+    struct rerank_state *s = j->state;
+    size_t i;
+    json_t *d;
+    if (!json_is_array(v) || json_array_size(v) < 1 || json_array_size(v) > DOCUMENTS)
+        return job_refuse(j, 400, "invalid_value", at, "'%s' must be an array of 1 to %d documents", at,
+                          DOCUMENTS);
+    json_array_foreach((json_t *)v, i,
+                       d) if (!json_is_string(d) &&
+                              !json_is_string(json_object_get(
+                                  d, "text"))) return job_refuse(j, 400, "invalid_value", at,
+                                                                 "'%s[%zu]' must be a string or have a text",
+                                                                 at, i);
+    s->documents = json_incref((json_t *)v);
+    return INFER_OK;
+}
+static enum infer_status read_top(struct job *j, const char *at, const json_t *v) {
+    struct rerank_state *s = j->state;
+    return field_int(j, at, v, 1, 1e9, &s->top);
+}
+static enum infer_status read_returned(struct job *j, const char *at, const json_t *v) {
+    struct rerank_state *s = j->state;
+    return field_bool(j, at, v, &s->returned);
+}
+
+static const struct field rows[] = {
+    {"query", FIELD_HAND, .hand = read_query},
+    {"documents", FIELD_HAND, .hand = read_documents},
+    {"top_n", FIELD_HAND, .hand = read_top},
+    {"return_documents", FIELD_HAND, .hand = read_returned},
+    {"instruction", FIELD_HAND, .hand = read_task},
+    {"model", FIELD_TEXT, 0, 256, .offset = offsetof(struct ask, model)},
+    {"user", .type = FIELD_SILENT},
+    {.name = NULL},
+};
+
+/* ---- prompts ---- */
+
+static const char *text_of(const json_t *document) {
+    return json_string_value(json_is_string(document) ? document : json_object_get(document, "text"));
+}
+
+static int32_t word(const struct infer_model *m, const char *text) {
+    int32_t ids[4];
+    size_t n;
+    return infer_tokenize(m, text, NULL, strlen(text), 0, ids, 4, &n) || n != 1 ? -1 : ids[0];
+}
+
+static json_t *question(const struct rerank_state *s, const char *document) {
+    static const char task[] = "Given a web search query, retrieve relevant passages that answer the query",
+                      judge[] =
+                          "Judge whether the Document meets the requirements based on the Query and the "
+                          "Instruct provided. Note that the answer can only be \"yes\" or \"no\".";
+    json_t *text = json_sprintf("<Instruct>: %s\n<Query>: %s\n<Document>: %s", s->task ? s->task : task,
+                                s->query, document);
+    return json_pack("[{s:s, s:s}, {s:s, s:o}]", "role", "system", "content", judge, "role", "user",
+                     "content", text);
+}
+
+/* One document's prompt; what the client said is text, and no special token in it is one. */
+static enum infer_status ask_about(struct job *j, const char *document, struct ask_prompt *out) {
+    json_t *switches = json_pack("{s:b, s:b}", "enable_thinking", 0, "thinking", 0),
+           *messages = question(j->state, document);
+    struct prompt_template t = j->server->template;
+    struct prompt p = {0};
+    char tail[64];
+    t.variables = switches;
+    enum infer_status st = messages ? prompt_render(&p, j->server->model, &t, messages, true)
+                                    : err_set(INFER_E_MEMORY, "out of memory: a document");
+    const char *closing = st ? NULL : answer_closing(p.text, p.n_text);
+    if (closing) { /* a template without a switch */
+        snprintf(tail, sizeof tail, "\n%s\n\n", closing);
+        t.tail = tail;
+        t.n_tail = t.n_own = strlen(tail);
+        prompt_free(&p);
+        st = prompt_render(&p, j->server->model, &t, messages, true);
+    }
+    json_decref(messages);
+    json_decref(switches);
+    if (st == INFER_E_INPUT) return job_refuse(j, 400, "template_error", "documents", "%s", err_message());
+    if (st) return st;
+    *out = (struct ask_prompt){.ids = p.ids, .n_id = p.n};
+    p.ids = NULL;
+    prompt_free(&p);
+    return INFER_OK;
+}
+
+static enum infer_status rerank_read(struct job *j, const json_t *body) {
+    struct ask *a = &j->ask;
+    struct rerank_state *s;
+    size_t i;
+    json_t *d;
+    TRY(mem_new(&s, sizeof *s, "a request"));
+    j->state = s;
+    TRY(fields_read(j, "", body, (const struct field *const[]){rows, NULL}));
+    if (!s->query) return job_refuse(j, 400, "invalid_value", "query", "'query' is missing");
+    if (!s->documents) return job_refuse(j, 400, "invalid_value", "documents", "'documents' is missing");
+    a->make = MAKE_LOGITS;
+    a->n_predict = 0;
+    a->make_id[0] = word(j->server->model, "yes");
+    a->make_id[1] = word(j->server->model, "no");
+    if (!j->server->template.text || a->make_id[0] < 0 || a->make_id[1] < 0)
+        return job_refuse(j, 400, "unsupported_parameter", NULL,
+                          "documents are judged by chat models that have a token for 'yes' and one for 'no', "
+                          "and this is none");
+    TRY(mem_new(&a->prompt, json_array_size(s->documents) * sizeof *a->prompt, "documents"));
+    json_array_foreach(s->documents, i, d) {
+        TRY(ask_about(j, text_of(d), &a->prompt[a->n_prompt]));
+        a->n_prompt++;
+    }
+    return INFER_OK;
+}
+
+/* ---- the answer ---- */
+
+struct result {
+    int index;
+    double score;
+};
+static int better(const void *a, const void *b) {
+    const struct result *x = a, *y = b;
+    return x->score != y->score ? (x->score < y->score ? 1 : -1) : x->index - y->index;
+}
+
+static void rerank_whole(struct job *j, struct buf *out) {
+    const struct rerank_state *s = j->state;
+    struct result *r = mem_piece((size_t)j->n_choice * sizeof *r);
+    if (!r) {
+        out->failed = true;
+        return;
+    }
+    for (int i = 0; i < j->n_choice; i++) {
+        const float *made = j->choice[i].made;
+        r[i] = (struct result){i, made ? 1 / (1 + exp((double)made[1] - (double)made[0])) : 0};
+    }
+    qsort(r, (size_t)j->n_choice, sizeof *r, better);
+    buf_printf(out, "{\"id\":\"%s\",\"object\":\"list\",\"model\":", j->id);
+    buf_json_text(out, j->server->name);
+    buf_text(out, ",\"results\":[");
+    for (int i = 0; i < j->n_choice && (!s->top || i < s->top); i++) {
+        buf_printf(out, "%s{\"index\":%d,\"relevance_score\":%.9g", i ? "," : "", r[i].index, r[i].score);
+        if (s->returned) {
+            buf_text(out, ",\"document\":{\"text\":");
+            buf_json_text(out, text_of(json_array_get(s->documents, (size_t)r[i].index)));
+            buf_text(out, "}");
+        }
+        buf_text(out, "}");
+    }
+    buf_printf(out, "],\"usage\":{\"prompt_tokens\":%d,\"total_tokens\":%d}}\n", j->counts.prompt,
+               j->counts.prompt);
+    mem_free(r);
+}
+
+static void no_event(struct job *j, const struct event *e, struct buf *out) { (void)j, (void)e, (void)out; }
+
+static void rerank_done(struct job *j) {
+    struct rerank_state *s = j->state;
+    if (!s) return;
+    mem_free(s->query);
+    mem_free(s->task);
+    json_decref(s->documents);
+    mem_free(s);
+}
+
+const struct front_end rerank_api = {.prefix = "rerank-",
+                                     .read = rerank_read,
+                                     .event = no_event,
+                                     .whole = rerank_whole,
+                                     .error = openai_error,
+                                     .done = rerank_done};
