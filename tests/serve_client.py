@@ -48,8 +48,11 @@ class Server:
         c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         data = body if body is None or isinstance(body, (bytes, str)) else json.dumps(body)
         c.request(method or ("GET" if body is None else "POST"), path, data, headers)
-        r = c.getresponse()
-        got = r.read().decode()
+        try:
+            r = c.getresponse()
+            got = r.read().decode()
+        except http.client.HTTPException as e:
+            sys.exit(f"FAILED: {path}: {e!r}; the server said:\n{self.log()[-3000:]}")
         c.close()
         return r.status, r.headers, got if text or not got else json.loads(got)
 

@@ -167,7 +167,7 @@ static void codes_are_of_their_set(void **state) {
         if (!set) continue;
         const size_t n = quant_row_bytes(q, N);
         uint8_t *blocks = mem_alloc(n);
-        for (size_t i = 0; i < n; i++) blocks[i] = (uint8_t)(normal() * 1000);
+        for (size_t i = 0; i < n; i++) blocks[i] = (uint8_t)(int)(normal() * 1000);
         if (t == QUANT_Z4) /* zero points are at most 16 */
             for (size_t i = 0; i < n; i += q->bytes) blocks[i + 2] %= 17;
         q->codes(code, d, blocks, N);

@@ -160,7 +160,8 @@ static void next_event(struct choice *c, bool joined, log_tell *tell, void *user
         if (has_text ? !joined || p->kind != (uint8_t)e.kind || p->a != e.call : p->kind > EVENT_CALL_END)
             break;
         const bool text = p->kind == EVENT_REASONING || p->kind == EVENT_TEXT || p->kind == EVENT_ARGS;
-        if (!has_text) e.kind = p->kind, e.call = p->a, e.text = c->read.text.p + c->at_text;
+        if (!has_text) e.kind = p->kind, e.call = p->a;
+        if (!has_text && c->read.text.p) e.text = c->read.text.p + c->at_text;
         c->at_piece += sizeof *p;
         e.n += p->kind == EVENT_PROGRESS ? 0 : p->n;
         c->at_text += p->kind == EVENT_PROGRESS ? 0 : p->n;
