@@ -176,7 +176,7 @@ struct infer_engine_options {
     int sm_emulate;        /* 0, or 120 */
     bool no_fuse, no_graphs, blas, strict_fp32;
     bool no_repack;  /* cpu: no copies of weights in the order in which decode reads them */
-    bool hidden;     /* infer_hidden works; not on a card yet */
+    bool hidden;     /* infer_hidden works */
     bool all_logits; /* room for logits of every prompt row (infer logits, perplexity) */
     bool nan_guard;  /* check every op's output */
     /* x[k] is about to be multiplied with matrix of the n_matrix (experts, heads; else 1) that the tensor of this name in GGUF holds;

@@ -128,12 +128,7 @@ enum infer_status session_open_draft(struct session *s, const struct options *o,
     infer_model_info(s->draft_model, &info);
     TRY(infer_plan(s->model, of, as, &r));
     const int n_ctx = r.size.n_ctx, n_slot = r.size.n_slot;
-    const bool card = strstr(r.size.device, "cuda") != NULL;
     infer_plan_free(&r);
-    if (card && !draft->file)
-        return err_set(
-            INFER_E_UNSUPPORTED,
-            "--draft mtp is not computed on a card yet; --draft FILE and --lookup are, or --device cpu");
     of->decode_rows = REQUEST_DRAFT + 1;
     of->hidden = !draft->file;
     *out = *of;
@@ -164,15 +159,6 @@ static void show_plan(struct session *s, const struct infer_engine_options *eo) 
     err_set(INFER_E_MEMORY, "%s", why);
 }
 
-/* Whether the device that the options come to gives hidden rows. */
-static bool has_hidden(const struct infer_model *m, const struct infer_engine_options *eo) {
-    struct infer_plan_report r;
-    if (infer_plan(m, eo, NULL, &r)) return false; /* which infer_engine_create will say */
-    const bool card = strstr(r.size.device, "cuda") != NULL;
-    infer_plan_free(&r);
-    return !card;
-}
-
 enum infer_status session_open(struct session *s, const struct options *o, const struct session_need *need) {
     *s = (struct session){0};
     double start = term_seconds();
@@ -192,7 +178,7 @@ enum infer_status session_open(struct session *s, const struct options *o, const
     } else if (need->contexts && !o->slots && o->ctx < 0) {
         eo.slots = need->contexts;
     }
-    if (need->hidden) eo.hidden = has_hidden(s->model, &eo);
+    eo.hidden = need->hidden;
     eo.progress = show_progress;
     eo.user = &s->progress;
     enum infer_status st = open_engines(s, o, need, &eo);

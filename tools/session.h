@@ -29,7 +29,7 @@ struct session_need {
     int slots, ctx, batch, decode_rows; /* 0: the engine's default */
     int contexts;                       /* whole ones that all slots share in a pool; 0: each has its own */
     bool all_logits;
-    bool hidden;                       /* infer_hidden, where the device has it */
+    bool hidden;                       /* infer_hidden */
     bool text;                         /* the command needs a tokenizer */
     const struct session_draft *draft; /* NULL: nobody drafts */
     bool quiet;

@@ -70,8 +70,6 @@ static enum infer_status kernels_of(const struct plan_options *o) {
     if (o->block_scaled && strcmp(device, "cuda") != 0)
         return err_set(INFER_E_UNSUPPORTED, ".block_scaled %s needs a card of sm_120; this is the %s backend",
                        o->block_scaled, device);
-    if (o->hidden && strcmp(device, "cuda") == 0)
-        return err_set(INFER_E_UNSUPPORTED, "layers that draft are not computed on a card yet");
     if (o->blas && strcmp(device, "cuda") != 0)
         return err_set(INFER_E_UNSUPPORTED, ".blas needs a card; this is the %s backend", device);
     return INFER_OK;
