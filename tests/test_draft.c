@@ -227,13 +227,15 @@ static struct request_figures answer(struct sched *s, int seq, const int32_t *id
     return f;
 }
 
-/* card: rows of a prompt have bits of their own there, so only the answers are compared. */
-static void answers_are_the_same(struct both *b, const char *name, bool card) {
+static void answers_are_the_same(struct both *b, const char *name) {
     static float hidden[MAX][N_EMBD], drafts[MAX][VOCAB];
     struct answered without, with;
     struct prompt text = {.n = 50};
     struct sched *s;
+    struct infer_engine_info info;
     int seq;
+    infer_engine_info(b->drafter, &info);
+    const bool alike = !strstr(info.isa, "amx"); /* there rows of a prompt are rounded more */
     assert_ok(sched_open(&s, b->engine, b->model));
     assert_ok(sched_draft_with(s, b->drafter, b->draft));
     assert_ok(infer_seq_open(b->engine, &seq));
@@ -250,7 +252,7 @@ static void answers_are_the_same(struct both *b, const char *name, bool card) {
         }
         assert_ok(infer_seq_rewind(b->engine, seq, turn ? n - 7 : 0));
         struct request_figures f =
-            answer(s, seq, text.ids, n, 40, 0, DRAFT_MODEL, turn || card ? NULL : drafts, &with);
+            answer(s, seq, text.ids, n, 40, 0, DRAFT_MODEL, turn || !alike ? NULL : drafts, &with);
         assert_int_equal(with.n, 40);
         assert_memory_equal(without.id, with.id, 40 * sizeof with.id[0]);
         if (!f.n_guessed) fail_msg("%s: nothing is guessed", name);
@@ -264,12 +266,12 @@ static void answers_are_the_same(struct both *b, const char *name, bool card) {
 /* Guesses are those of the layer on what the model made of the tokens, however the prompt is cut, and change nothing. */
 static void answers_that_they_guess(void **state) {
     (void)state;
-    for (int k = 0; k < n_device * N_FOLDER; k++) {
+    for (int k = 0; k < 2 * N_FOLDER; k++) {
         char path[512];
         struct both b;
-        path_of(path, sizeof path, folders[k / n_device], 0);
-        open_both(&b, path, devices[k % n_device], 16);
-        answers_are_the_same(&b, path, k % n_device == 2);
+        path_of(path, sizeof path, folders[k / 2], 0);
+        open_both(&b, path, devices[k % 2], 16);
+        answers_are_the_same(&b, path);
         close_both(&b);
     }
 }

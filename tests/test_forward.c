@@ -84,6 +84,8 @@ static struct infer_engine *engine(const struct golden *g, const char *device, c
     o.kv_type = kv_type;
     o.slots = slots;
     o.all_logits = o.nan_guard = true;
+    o.strict_fp32 =
+        kv_type && strcmp(kv_type, "f32") == 0; /* where logits are compared; a card has TF32 else */
     o.decode_rows = 8;
     struct infer_engine *e;
     struct infer_engine_info info;

@@ -128,7 +128,12 @@ enum infer_status session_open_draft(struct session *s, const struct options *o,
     infer_model_info(s->draft_model, &info);
     TRY(infer_plan(s->model, of, as, &r));
     const int n_ctx = r.size.n_ctx, n_slot = r.size.n_slot;
+    const bool card = strstr(r.size.device, "cuda") != NULL;
     infer_plan_free(&r);
+    if (card && !draft->file)
+        return err_set(
+            INFER_E_UNSUPPORTED,
+            "--draft mtp is not computed on a card yet; --draft FILE and --lookup are, or --device cpu");
     of->decode_rows = REQUEST_DRAFT + 1;
     of->hidden = !draft->file;
     *out = *of;
