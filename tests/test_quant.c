@@ -176,6 +176,7 @@ static void codes_are_of_their_set(void **state) {
             int least = 127;
             for (int j = i / 32 * 32; j < i / 32 * 32 + 32; j++) least = code[j] < least ? code[j] : least;
             for (int l = 0; l < 16 && set->form == QUANT_CODES_LEVELS; l++) there |= set->level[l] == code[i];
+            if (set->form == QUANT_CODES_FOUR) there = code[i] >= -1 && code[i] <= 2;
             if (set->form == QUANT_CODES_RANGE) there = least >= -16 && least <= 15 && code[i] - least < 16;
             if (!there) fail_msg("%s: code %d of element %d is not of its set", q->name, code[i], i);
             if (memcmp(&d[i / 16], &d[i / set->group * set->group / 16], sizeof *d))

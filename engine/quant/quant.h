@@ -52,11 +52,12 @@ const struct quant_info *quant_by_name(const char *name);
 enum quant_code_form {
     QUANT_CODES_LEVELS, /* 16 of them at most: level[], in any order, some more than once */
     QUANT_CODES_RANGE, /* 16 neighbours from a number -16 .. 15 on in each 32 columns, whose d has no more bits than a half */
-    QUANT_CODES_ALL /* any */
+    QUANT_CODES_FOUR, /* -1, 0, 1 and 2 */
+    QUANT_CODES_ALL   /* any */
 };
 struct quant_code_set {
     enum quant_code_form form;
-    int group; /* columns that always share a d: 16 or 32 */
+    int group; /* columns that always share a d: 16 or 32; QUANT_CODES_FOUR: 64, 128 or 256 */
     int8_t level[16];
 };
 /* NULL: not a row of QUANT_CODES. */

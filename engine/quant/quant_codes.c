@@ -17,8 +17,6 @@ void quant_decode_codes(float *y, const void *blocks, size_t n, enum quant_type 
 #define PLUS_MINUS(a, b, c, d, e, f, g, h)                                                                   \
     { a, b, c, d, e, f, g, h, -(a), -(b), -(c), -(d), -(e), -(f), -(g), -(h) }
 #define THREE PLUS_MINUS(8, 25, 43, 43, 43, 43, 43, 43)
-#define TERNARY                                                                                              \
-    { -1, 0, 1, 2 }
 static const struct quant_code_set sets[QUANT_COUNT] = {
     [QUANT_IQ2_XXS] = {QUANT_CODES_LEVELS, 32, THREE},
     [QUANT_IQ2_XS] = {QUANT_CODES_LEVELS, 16, THREE},
@@ -27,11 +25,11 @@ static const struct quant_code_set sets[QUANT_COUNT] = {
     [QUANT_IQ3_S] = {QUANT_CODES_LEVELS, 32, PLUS_MINUS(1, 3, 5, 7, 9, 11, 13, 15)},
     [QUANT_IQ1_S] = {QUANT_CODES_LEVELS, 32, PLUS_MINUS(1, 7, 9, 9, 9, 9, 9, 9)},
     [QUANT_IQ1_M] = {QUANT_CODES_LEVELS, 16, PLUS_MINUS(1, 7, 9, 9, 9, 9, 9, 9)},
-    [QUANT_TQ1_0] = {QUANT_CODES_LEVELS, 32, TERNARY},
-    [QUANT_TQ2_0] = {QUANT_CODES_LEVELS, 32, TERNARY},
+    [QUANT_TQ1_0] = {QUANT_CODES_FOUR, 256, {0}},
+    [QUANT_TQ2_0] = {QUANT_CODES_FOUR, 256, {0}},
     [QUANT_NVFP4] = {QUANT_CODES_LEVELS, 16, PLUS_MINUS(0, 1, 2, 3, 4, 6, 8, 12)},
-    [QUANT_Q1_0] = {QUANT_CODES_LEVELS, 32, TERNARY},
-    [QUANT_Q2_0] = {QUANT_CODES_LEVELS, 32, TERNARY},
+    [QUANT_Q1_0] = {QUANT_CODES_FOUR, 128, {0}},
+    [QUANT_Q2_0] = {QUANT_CODES_FOUR, 64, {0}},
     [QUANT_Z4] = {QUANT_CODES_RANGE, 32, {0}},
     [QUANT_I8_128] = {QUANT_CODES_ALL, 32, {0}},
     [QUANT_F8_128] = {QUANT_CODES_ALL, 16, {0}},

@@ -33,8 +33,9 @@ static inline size_t cpu_copy_bytes(enum quant_type type, size_t stride, int n, 
     const struct quant_code_set *set = quant_code_set(type);
     const size_t rows = (size_t)(n + 15) / 16 * 16, columns = (size_t)cpu_kp(k);
     if (!set) return (rows * (stride + columns / 128) + 63) / 64 * 64; /* two bytes of Q3_K are read twice */
-    return rows * ((set->form == QUANT_CODES_ALL ? columns : columns / 2) +
-                   columns / (size_t)set->group * sizeof(float)); /* gemm_codes.h */
+    const size_t codes =
+        set->form == QUANT_CODES_ALL ? columns : columns / (set->form == QUANT_CODES_FOUR ? 4 : 2);
+    return rows * (codes + columns / (size_t)set->group * sizeof(float)); /* gemm_codes.h */
 }
 
 /* The same of CPU_TILE_ROWS rows of x from a copy, by AMX, where the last 256 columns have 64 at least; NULL for some types. */
