@@ -28,11 +28,13 @@ static int remove_dir(void **state) {
     snprintf(command, sizeof command, "rm -r %s", dir);
     return system(command);
 }
-static void synth(const char *name, const char *shape, const char *type) {
+/* layers: the first so many of the shape's, 0: all */
+static void synth(const char *name, const char *shape, int layers, const char *type) {
     char path[128];
     struct synth_report report;
     assert_ok(synth_write(
-        &(struct synth_options){.shape = shape, .type = type, .path = file_in(path, name), .seed = 7},
+        &(struct synth_options){
+            .shape = shape, .layers = layers, .type = type, .path = file_in(path, name), .seed = 7},
         &report));
 }
 
@@ -118,7 +120,7 @@ static void engines_hand_over(void **state) {
     (void)state;
     static const char *const shapes[] = {"tiny", "tiny-moe", "tiny-latent", "tiny-delta", "tiny-nemotron"};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i += EVERY(2)) {
-        synth("m.gguf", shapes[i], "f32");
+        synth("m.gguf", shapes[i], 0, "f32");
         struct imatrix ref = {0};
         run_step("m.gguf", "ref", false, &ref);
         for (int decode = 0; decode < 2; decode++) {
@@ -219,7 +221,7 @@ static void older_files(void **state) {
         if (!strstr(err_message(), bad[i].says)) fail_msg("%s: %s", bad[i].what, err_message());
         imatrix_free(&m);
     }
-    synth("s.gguf", "tiny", "f16");
+    synth("s.gguf", "tiny", 0, "f16");
     assert_int_equal(imatrix_read(&m, file_in(path, "s.gguf")), INFER_E_INPUT);
     assert_non_null(strstr(err_message(), "is no importance matrix"));
     imatrix_free(&m);
@@ -246,7 +248,7 @@ static void quantize_weighs(void **state) {
     struct imatrix m = {0};
     struct gguf_writer *w;
     struct tensorfile *a, *b;
-    synth("m.gguf", "tiny-moe", "f32");
+    synth("m.gguf", "tiny-moe", 0, "f32");
     run_step("m.gguf", "ref", false, &m);
     assert_ok(gguf_writer_open(&w, file_in(path, "i.gguf")));
     assert_ok(imatrix_write(&m, w));
@@ -283,7 +285,7 @@ static void quantize_weighs(void **state) {
     assert_ok(quantize("iq2_xs", "blk.1.attn_k.weight", "i.gguf", &r));
     assert_int_equal(quantize("iq2_xs", NULL, NULL, &r), INFER_E_INPUT);
     assert_non_null(strstr(err_message(), "needs an importance matrix"));
-    synth("m.gguf", "tiny-128", "f32"); /* other sizes */
+    synth("m.gguf", "tiny-128", 0, "f32"); /* other sizes */
     assert_int_equal(quantize("q4_0", NULL, "i.gguf", &r), INFER_E_INPUT);
     assert_non_null(strstr(err_message(), "of another model?"));
     imatrix_free(&m);
@@ -331,7 +333,7 @@ static void best_types(void **state) {
     static const double sizes[] = {4.7, 5.3, 9, 17};
     for (size_t i = 0; i < 2; i += EVERY(2)) {
         double before = INFINITY;
-        synth("m.gguf", shapes[i], "f32");
+        synth("m.gguf", shapes[i], 1, "f32"); /* a second layer would take as long again */
         for (size_t k = 0; k < (i ? 1 : sizeof sizes / sizeof *sizes);
              k++) { /* large matrices take their time */
             assert_ok(best(sizes[k], NULL));
@@ -361,7 +363,7 @@ static void nf4_files(void **state) {
     struct imatrix ref = {0}, cpu = {0};
     struct tensorfile *a, *b;
     uint64_t at = 0;
-    synth("m.gguf", "tiny-moe", "f32");
+    synth("m.gguf", "tiny-moe", 0, "f32");
     assert_ok(quantize("nf4", NULL, NULL, &r));
     assert_ok(tensorfile_open(&a, file_in(path, "m.gguf"), &(struct tensorfile_options){0}));
     assert_ok(tensorfile_open(&b, file_in(path, "q.gguf"), &(struct tensorfile_options){0}));
