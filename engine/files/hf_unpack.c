@@ -67,8 +67,8 @@ static enum infer_status no_memory(const struct module *m) {
 }
 static enum infer_status missing(const struct module *m, const char *end) {
     return err_set(INFER_E_INPUT,
-                   "%s: tensor %.*s.%s is missing, which the method of quantization_config has", m->path,
-                   (int)m->len, m->name, end);
+                   "%s: tensor %.*s%c%s is missing, which the method of quantization_config has", m->path,
+                   (int)m->len, m->name, m->n_stack ? '_' : '.', end);
 }
 static enum infer_status misfit(const struct module *m, const struct tensor *t, const char *want) {
     return err_set(INFER_E_INPUT, "%s: tensor %.200s has shape [%lld][%lld], which is not %s", m->path,
@@ -548,13 +548,12 @@ static bool starts(struct module *m, struct tensor *t, const char *end) {
     return true;
 }
 
-/* Experts in one tensor X, beside it X_scale_inv. */
+/* Experts in one tensor X, beside it X_scale_inv or X_scale. */
 static bool is_stack(struct module *m, struct tensor *t) {
     const size_t n = strlen(t->name);
+    if (n < 6 || n > 255 || strcmp(t->name + n - 5, "_proj") != 0) return false;
     m->name = t->name, m->len = n, m->weight = t, m->n_stack = t->shape[1];
-    if (n > 5 && n < 256 && strcmp(t->name + n - 5, "_proj") == 0 && side(m, "scale_inv")) return true;
-    m->n_stack = 0;
-    return false;
+    return true;
 }
 
 static enum infer_status unpack_weight(struct module *m) {
@@ -605,7 +604,8 @@ static enum infer_status unpack_one(struct unpacking *u, struct tensor *t, const
     if (method == HF_AWQ && starts(&m, t, "qweight")) return unpack_awq(&m);
     if (method == HF_COMPRESSED && starts(&m, t, "weight_packed"))
         return is(t, "I32") ? unpack_compressed(&m) : unpack_fp4(&m);
-    if (is(t, "F8_E4M3") && is_stack(&m, t)) return put_bytes(&m, QUANT_F8_128, "scale_inv", 1);
+    if (is(t, "F8_E4M3") && is_stack(&m, t))
+        return put_bytes(&m, QUANT_F8_128, side(&m, "scale") ? "scale" : "scale_inv", 1);
     return starts(&m, t, "weight") ? unpack_weight(&m) : INFER_OK;
 }
 
