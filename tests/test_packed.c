@@ -210,6 +210,61 @@ static void refused_methods(void **state) {
     }
 }
 
+/* Where bits and groups differ from module to module, the tensors count, not what config.json says first. */
+static void modules_differ(void **state) {
+    (void)state;
+    static const struct {
+        const char *folder, *at, *own; /* own stands behind the first at */
+    } all[] = {{"gptq", "\"quantization_config\": {",
+                "\"dynamic\": {\"+:.*down_proj\": {\"bits\": 8, \"group_size\": 64}, \"-:lm_head\": {}},"},
+               {"ct-w4", "\"config_groups\": {",
+                "\"group_9\": {\"targets\": [\"Linear\"], \"format\": \"pack-quantized\", \"weights\": "
+                "{\"num_bits\": "
+                "8, \"group_size\": 64}},"},
+               {"ct-mxfp4", "\"config_groups\": {",
+                "\"group_9\": {\"targets\": [\"Linear\"], \"format\": \"mxfp8-quantized\", \"weights\": "
+                "{\"num_bits\": "
+                "8, \"group_size\": 32}},"}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        size_t n, n_config;
+        struct folder d;
+        struct tensorfile *f;
+        char *data = read_file(all[i].folder, "model.safetensors", &n),
+             *config = read_file(all[i].folder, "config.json", &n_config), *mixed = malloc(n_config + 512);
+        const char *behind = strstr(config, all[i].at) + strlen(all[i].at);
+        n_config = (size_t)sprintf(mixed, "%.*s%s%s", (int)(behind - config), config, all[i].own, behind);
+        char *format = strstr(mixed, "\"format\": \"mxfp4-pack-quantized\"");
+        if (format) memcpy(format, "\"format\": \"mixed-precision\"     ", 32);
+        folder_make(&d);
+        folder_put(&d, "model.safetensors", data, n);
+        folder_put(&d, "config.json", mixed, n_config);
+        assert_ok(tensorfile_open(&f, d.path, &(struct tensorfile_options){0}));
+        assert_int_equal(tensorfile_find(f, "blk.0.attn_q.weight")->type, i == 2 ? QUANT_MXFP4 : QUANT_Z4);
+        tensorfile_close(f);
+        folder_remove(&d);
+        free(data), free(config), free(mixed);
+    }
+}
+
+/* Stacks of experts in one tensor of bytes stay bytes, also where their columns are stored as rows. */
+static void stacks_of_bytes(void **state) {
+    (void)state;
+    static const char *const folders[] = {"fp8-stacked", "fp8-columns"};
+    for (size_t i = 0; i < 2; i++) {
+        char path[512], name[128];
+        struct tensorfile *f;
+        snprintf(name, sizeof name, "golden/hf/packed-%s", folders[i]);
+        assert_ok(tensorfile_open(&f, test_path(path, sizeof path, name), &(struct tensorfile_options){0}));
+        const struct tensor *up = tensorfile_find(f, "blk.0.ffn_gate_up_exps.weight"),
+                            *down = tensorfile_find(f, "blk.0.ffn_down_exps.weight");
+        assert_true(up && down && up->type == QUANT_F8_128 && down->type == QUANT_F8_128);
+        assert_int_equal(up->shape[1], 3);
+        assert_int_equal(up->shape[3], 128);
+        assert_int_equal(up->shape[2], 2 * down->shape[3]);
+        tensorfile_close(f);
+    }
+}
+
 /* Groups that config.json contradicts, and a file that is cut. */
 static void contradictions(void **state) {
     (void)state;
@@ -271,6 +326,7 @@ static void types_of_matrices(void **state) {
                 {"ct-mxfp4", QUANT_MXFP4, QUANT_MXFP4, 0},
                 {"ct-mxfp8", QUANT_BF16, QUANT_BF16, 0},
                 {"fp8-stacked", QUANT_F8_128, QUANT_F32, 0},
+                {"fp8-columns", QUANT_F8_128, QUANT_F32, 0},
                 {"gptq-order", QUANT_Z4, QUANT_Z4, 7},
                 {"gptq-order-shared", QUANT_Q8_0, QUANT_Q8_0, 5},
                 {"ct-w4-order", QUANT_Z4, QUANT_Z4, 5},
@@ -335,6 +391,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(damaged_side_tensors),
         cmocka_unit_test(refused_methods),
+        cmocka_unit_test(modules_differ),
+        cmocka_unit_test(stacks_of_bytes),
         cmocka_unit_test(contradictions),
         cmocka_unit_test(types_of_matrices),
         cmocka_unit_test(taps_see_columns_of_the_file),

@@ -242,11 +242,11 @@ static enum infer_status read_modelopt(const struct reading *r) {
 /* What nobody reads here, and in what its models are to be had. */
 static const struct {
     const char *names, *help;
-} others[] = {{"mlx", "the model in BF16, or convert that with 'infer convert --type q4_k_m'"},
+} others[] = {{"mlx", "the model in BF16, or convert that to a GGUF file in q4_k_m"},
               {"torchao|quanto|optimum-quanto|eetq|gemma|metal|experts_int8|deepspeedfp|inc|ascend|modelslim",
-               "the model in BF16, or convert that with 'infer convert --type q8_0'"},
+               "the model in BF16, or convert that to a GGUF file in q8_0"},
               {"hqq|sinq|squeezellm|bitblas|marlin|gptq_marlin|gptq_marlin_24|awq_marlin|qqq",
-               "a folder in GPTQ or AWQ, or the model in BF16 and 'infer convert --type q4_k_m'"},
+               "a folder in GPTQ or AWQ, or the model in BF16"},
               {"exl2|exl3", "a GGUF file of as many bits"},
               {"aqlm|vptq|quip|quip#|quip_sharp|qtip", "a GGUF file, as IQ2_XS"},
               {"spqr", "a GGUF file, as IQ3_S"},
