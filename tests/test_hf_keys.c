@@ -102,7 +102,7 @@ static const struct {
     {"packed-ct-nvfp4", "num_bits|group_size", "of words"},
     {"packed-ct-mx*", "num_bits|group_size", "of words"},
     {"packed-ct-*", "format", "the tensors say it"},
-    {"packed-fp8-*", "activation_scheme|weight_block_size", "of activations; the tensors say it"},
+    {"packed-fp8-*", "activation_scheme|weight_block_size|scale_fmt", "of activations; the tensors say it"},
     {"packed-modelopt-*", "ignore|name|version|group_size|quant_algo", "the tensors say it"},
     {"qwen3_vl_moe", "intermediate_size", "no layer is dense"},
     {"phi3-long", "short_factor", "the context is a long one"},

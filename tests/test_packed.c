@@ -3,12 +3,13 @@
 #include "test.h"
 #include "files/tensorfile.h"
 #include "folder.h"
+#include <math.h>
 #include "seam/tap.h"
 
 #define STACK "model.layers.0.mlp.experts."
 
-/* Damages that leave the header's length: another name, the first two sizes of a shape in turns, another type, all bytes ff. */
-enum damage { RENAMED, TURNED, RETYPED, FILLED };
+/* Damages that leave the header's length: another name, the first two sizes of a shape in turns, another type, all bytes ff or 0. */
+enum damage { RENAMED, TURNED, RETYPED, FILLED, ZEROED };
 static const struct {
     const char *folder, *tensor; /* behind model.layers.0.self_attn.q_proj., or the whole name */
     enum damage damage;
@@ -65,6 +66,7 @@ static const struct {
     {"ct-mxfp8", "weight_scale", TURNED, "which is not [64][2]"},
     {"ct-mxfp8", "weight_scale", RETYPED, "is I8, not floats"},
     {"ct-mxfp8", "weight_scale", FILLED, "holds the scale 2^128, which is too large or no number"},
+    {"fp8-powers", "weight_scale_inv", FILLED, "holds the scale 2^128, which is too large or no number"},
     {"fp8-stacked", STACK "down_proj_scale_inv", RENAMED, "experts.down_proj_scale_inv is missing"},
     {"fp8-stacked", STACK "down_proj_scale_inv", RETYPED, "is I32, not floats"},
     {"fp8-stacked", STACK "down_proj_scale_inv", FILLED, "experts.down_proj_scale_inv holds"},
@@ -119,9 +121,9 @@ static void damage(char *data, const char *tensor, enum damage how) {
         int n = snprintf(text, sizeof text, "\"shape\":[%lld,%lld", b, a);
         memcpy(shape, text, (size_t)n);
     }
-    if (how != FILLED) return;
+    if (how != FILLED && how != ZEROED) return;
     assert_int_equal(sscanf(at, "\"data_offsets\":[%lld,%lld]", &begin, &end), 2);
-    memset(data + 8 + header + begin, 0xff, (size_t)(end - begin));
+    memset(data + 8 + header + begin, how == FILLED ? 0xff : 0, (size_t)(end - begin));
 }
 
 static void damaged_side_tensors(void **state) {
@@ -246,6 +248,34 @@ static void modules_differ(void **state) {
     }
 }
 
+/* MXFP8 whose products are too small for BF16 becomes F32, and is then what it says: bytes times 2^-127. */
+static void small_powers(void **state) {
+    (void)state;
+    size_t n, n_config;
+    struct folder d;
+    struct tensorfile *f, *whole;
+    char path[512], *data = read_file("ct-mxfp8", "model.safetensors", &n),
+                    *config = read_file("ct-mxfp8", "config.json", &n_config);
+    damage(data, "weight_scale", ZEROED);
+    folder_make(&d);
+    folder_put(&d, "model.safetensors", data, n);
+    folder_put(&d, "config.json", config, n_config);
+    assert_ok(tensorfile_open(&f, d.path, &(struct tensorfile_options){0}));
+    assert_ok(tensorfile_open(&whole, test_path(path, sizeof path, "golden/hf/packed-ct-mxfp8"),
+                              &(struct tensorfile_options){0}));
+    const struct tensor *small = tensorfile_find(f, "blk.0.attn_q.weight"),
+                        *was = tensorfile_find(whole, "blk.0.attn_q.weight");
+    assert_true(small->type == QUANT_F32 && was->type == QUANT_BF16);
+    for (size_t i = 0; i < 64 * 64; i++) { /* the same byte: equal but for a power of two */
+        const float a = ((const float *)small->data)[i], b = bf16_to_f32(((const uint16_t *)was->data)[i]);
+        int ea, eb;
+        assert_true(frexpf(a, &ea) == frexpf(b, &eb) && fabsf(a) <= 448 * 0x1p-127f);
+    }
+    tensorfile_close(f), tensorfile_close(whole);
+    folder_remove(&d);
+    free(data), free(config);
+}
+
 /* Stacks of experts in one tensor of bytes stay bytes, also where their columns are stored as rows. */
 static void stacks_of_bytes(void **state) {
     (void)state;
@@ -327,6 +357,7 @@ static void types_of_matrices(void **state) {
                 {"ct-mxfp8", QUANT_BF16, QUANT_BF16, 0},
                 {"fp8-stacked", QUANT_F8_128, QUANT_F32, 0},
                 {"fp8-columns", QUANT_F8_128, QUANT_F32, 0},
+                {"fp8-powers", QUANT_F8_128, QUANT_F32, 0},
                 {"gptq-order", QUANT_Z4, QUANT_Z4, 7},
                 {"gptq-order-shared", QUANT_Q8_0, QUANT_Q8_0, 5},
                 {"ct-w4-order", QUANT_Z4, QUANT_Z4, 5},
@@ -389,13 +420,10 @@ static void taps_see_columns_of_the_file(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(damaged_side_tensors),
-        cmocka_unit_test(refused_methods),
-        cmocka_unit_test(modules_differ),
-        cmocka_unit_test(stacks_of_bytes),
-        cmocka_unit_test(contradictions),
-        cmocka_unit_test(types_of_matrices),
-        cmocka_unit_test(taps_see_columns_of_the_file),
+        cmocka_unit_test(damaged_side_tensors), cmocka_unit_test(refused_methods),
+        cmocka_unit_test(modules_differ),       cmocka_unit_test(small_powers),
+        cmocka_unit_test(stacks_of_bytes),      cmocka_unit_test(contradictions),
+        cmocka_unit_test(types_of_matrices),    cmocka_unit_test(taps_see_columns_of_the_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
