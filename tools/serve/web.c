@@ -34,6 +34,22 @@ static enum infer_status listen_failed(const char *where, int fd) {
     return err_set(INFER_E_IO, "--listen %s: %s", where, strerror(e));
 }
 
+/* Names of unix sockets, which a handler removes. */
+static struct {
+    atomic_int n;
+    char path[SERVE_LISTEN][108];
+} names;
+
+void web_remove_sockets(void) {
+    for (int i = 0; i < atomic_load(&names.n); i++) unlink(names.path[i]);
+}
+
+static void keep_name(const char *path) {
+    const int n = atomic_load(&names.n);
+    snprintf(names.path[n], sizeof names.path[n], "%s", path);
+    atomic_store(&names.n, n + 1); /* a handler sees it whole */
+}
+
 static enum infer_status listen_unix(struct web *w, const char *path) {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     struct stat st;
@@ -54,7 +70,7 @@ static enum infer_status listen_unix(struct web *w, const char *path) {
     if (failed || listen(fd, BACKLOG)) return listen_failed(path, fd);
     w->of[w->n].fd = fd;
     w->of[w->n].local = true;
-    snprintf(w->of[w->n].path, sizeof w->of[w->n].path, "%s", path);
+    keep_name(path);
     snprintf(w->of[w->n].said, sizeof w->of[w->n].said, "unix:%s", path);
     w->n++;
     return INFER_OK;
@@ -278,8 +294,9 @@ void web_close(struct web *w) {
             mhd.stop_daemon(w->of[i].daemon);
         else if (w->of[i].fd >= 0)
             close(w->of[i].fd);
-        if (*w->of[i].path) unlink(w->of[i].path);
     }
+    web_remove_sockets();
+    atomic_store(&names.n, 0);
     watch_close(w->watch);
     pthread_mutex_destroy(&w->lock);
     mem_free(w->cert);

@@ -25,7 +25,6 @@ struct web {
         int fd;
         bool local;
         char said[160]; /* "http://127.0.0.1:8080" */
-        char path[108]; /* of a unix socket, "" without */
     } of[SERVE_LISTEN];
     int n;
     char *cert, *key; /* texts */
