@@ -188,7 +188,7 @@ static void collect_ends(struct lanes *l) {
         atomic_fetch_add(&l->server->metrics.put_aside, (unsigned long long)end.n_aside);
         const int why = atomic_load(&j->cancelled);
         enum job_finish finish = FINISH_NONE;
-        if (end.lost) atomic_store(&l->server->state, SERVER_LOST);
+        if (end.lost) server_lost(l->server);
         if (st) {
             if (end.lost)
                 job_refuse(j, 500, "device_lost", NULL, "the device is lost: %s", err_message());

@@ -1,6 +1,7 @@
 #include "tools/serve/tool_job.h"
 #include "tools/serve/server.h"
 #include <errno.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -183,11 +184,17 @@ static void keep_alive(struct server *s, struct pulse *p) {
     p->steps = steps;
 }
 
+void server_lost(struct server *s) {
+    atomic_store(&s->state, SERVER_LOST);
+    if (write(signal_pipe[1], "", 1) < 0) return; /* nobody waits there */
+}
+
 int server_run(struct server *s) {
     take_signal(SIGINT);
     struct pollfd p = {.fd = signal_pipe[0], .events = POLLIN};
     struct pulse pulse = {.every = (double)systemd_watchdog() * 1e-6};
-    while (poll(&p, 1, 200) <= 0 && atomic_load(&s->state) == SERVER_READY) keep_alive(s, &pulse);
+    const int look_ms = pulse.every > 0 ? (int)fmin(fmax(125 * pulse.every, 10), 10000) : -1;
+    while (poll(&p, 1, look_ms) <= 0 && atomic_load(&s->state) == SERVER_READY) keep_alive(s, &pulse);
     systemd_notify("STOPPING=1");
     const bool lost = atomic_load(&s->state) == SERVER_LOST;
     if (!lost) atomic_store(&s->state, SERVER_DRAINING);

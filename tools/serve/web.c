@@ -162,7 +162,7 @@ static void note_connection(void *user, struct MHD_Connection *connection, void 
         s = fd && daemon ? mem_alloc(sizeof *s) : NULL;
         *context = s;
         if (!s) return;
-        *s = (struct sock){.fd = fd->connect_fd, .since = serve_seconds()};
+        *s = (struct sock){.fd = fd->connect_fd};
         struct sockaddr_storage name;
         socklen_t len = sizeof name;
         s->local = getsockname(s->fd, (struct sockaddr *)&name, &len) == 0 &&
@@ -174,6 +174,7 @@ static void note_connection(void *user, struct MHD_Connection *connection, void 
         if (s->next) s->next->at = &s->next;
         *s->at = s;
         pthread_mutex_unlock(&w->lock);
+        sock_state(w, s, SOCK_NEW);
     } else if (s) {
         pthread_mutex_lock(&w->lock);
         *s->at = s->next;
