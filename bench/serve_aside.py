@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What infer serve does beside answers: how much of a core it takes while nobody asks (idle), and how long /health takes while the CPU computes a
-long prompt (health). Starts a server of its own. Standard library only, Linux.
-usage: serve_aside.py idle INFER MODEL [CONNECTIONS [SECONDS]] | serve_aside.py health INFER MODEL [TOKENS]"""
+long prompt (health), and how soon pages are free when clients hang up (gone). Starts a server of its own. Standard library only, Linux.
+usage: serve_aside.py idle INFER MODEL [CONNECTIONS [SECONDS]] | serve_aside.py health INFER MODEL [TOKENS] | serve_aside.py gone INFER MODEL [STREAMS [THAT LEAVE]]"""
 import http.client, json, os, re, socket, subprocess, sys, tempfile, threading, time
 
 
@@ -80,8 +80,23 @@ def health(s, tokens=8000):
     print(f"/health, {len(took)} times beside it, every other on a new connection: p50 {took[len(took) // 2]:.2f}, p95 {took[len(took) * 95 // 100]:.2f}, greatest {took[-1]:.2f} ms")
 
 
+def gone(s, n=32, leave=20):
+    """of n streams some hang up at once: how soon nobody holds their pages"""
+    c = s.connect()
+    def metric(name): return float(re.search(rf"^{name}{{?.*? (\S+)$", ask(c, "/metrics").decode(), re.M)[1])
+    streams = [s.connect() for _ in range(n)]
+    for i, x in enumerate(streams): x.request("POST", "/v1/completions", json.dumps({"prompt": f"{i} is a number, and", "max_tokens": 2000, "ignore_eos": True, "stream": True}))
+    for x in streams: x.getresponse().read(10)
+    while metric("vllm:num_requests_running") < n: time.sleep(0.01)
+    time.sleep(1)
+    used, steps, begin = metric("vllm:kv_cache_usage_perc"), metric("llamacpp:n_decode_total"), time.monotonic()
+    for x in streams[:leave]: x.sock.shutdown(socket.SHUT_RDWR)
+    while metric("vllm:kv_cache_usage_perc") > used * (n - leave + 1) / n: pass
+    print(f"{leave} of {n} streams hung up: {metric('llamacpp:n_decode_total') - steps:.0f} steps begun and {1e3 * (time.monotonic() - begin):.0f} ms later their pages are free")
+
+
 mode, infer, model = sys.argv[1:4]
-if mode not in ("idle", "health"): sys.exit(__doc__)
-server = Server(infer, model, *(["--ctx", str(int((sys.argv[4:] or ["8000"])[0]) + 192)] if mode == "health" else []))
-try: {"idle": idle, "health": health}[mode](server, *map(int, sys.argv[4:]))
+if mode not in ("idle", "health", "gone"): sys.exit(__doc__)
+server = Server(infer, model, *{"idle": [], "health": ["--ctx", str(int((sys.argv[4:] or ["8000"])[0]) + 192)], "gone": ["--slots", "32", "--kv-tokens", "40000", "--metrics"]}[mode])
+try: {"idle": idle, "health": health, "gone": gone}[mode](server, *map(int, sys.argv[4:]))
 finally: server.end()

@@ -526,6 +526,7 @@ def apis():
 
 s = Server("--metrics")
 for part in (answers, completions, errors, framing, others, crowd): part(s)
+wait_for(s, "vllm:kv_cache_usage_perc", 0)
 s.stop()
 for part in (keys, hang_ups, queue, deadlines, idle, sleeps, signals, slow, tls, many, load, apis): part()
 done()
