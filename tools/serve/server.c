@@ -112,6 +112,17 @@ static enum infer_status take_signals(void) {
     return INFER_OK;
 }
 
+/* Opens the HTTP side, whose threads never take the signal; it waits meanwhile: a socket has a name before it is known here. */
+static enum infer_status open_web(struct server *s) {
+    sigset_t term, old;
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &term, &old);
+    enum infer_status st = web_open(&s->web, s);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return st;
+}
+
 /* ---- open and close ---- */
 
 enum infer_status server_open(struct server *s, const struct serve_options *o) {
@@ -123,7 +134,7 @@ enum infer_status server_open(struct server *s, const struct serve_options *o) {
     TRY(take_signals());
     TRY(keys_open(&s->keys, o->api_key_file));
     TRY(prompt_log_open(&s->prompts, o->log_prompts));
-    return web_open(&s->web, s);
+    return open_web(s);
 }
 
 enum infer_status server_take_model(struct server *s, const struct infer_model *m, struct mill *mill,
