@@ -65,6 +65,9 @@ run "a folder" 2 "$infer" -m "$dir" -p hello; err_has "no config.json"; err_line
 run "an address" 2 "$infer" -m https://example.org/a/model.gguf -p hello; err_has "nothing is downloaded here"; err_lines 1
 printf '\2\0\0\0\0\0\0\0{}' >"$dir/model.safetensors"
 run "weights alone" 2 "$infer" -m "$dir/model.safetensors" -p hello; err_has "name the folder"; err_lines 1
+mkdir "$dir/exl3"
+sed '/"quant_method"/s/"gptq"/"exl3"/' "$tests/golden/hf/packed-gptq/config.json" >"$dir/exl3/config.json"
+run "a folder of another method" 2 "$infer" -m "$dir/exl3" -p hello; out_empty; err_has "'exl3' are not supported; take a GGUF file"; err_lines 1
 head -c 3000 "$llama" >"$dir/cut.gguf"
 run "file cut short" 2 "$infer" -m "$dir/cut.gguf" -p hello; out_empty; err_has "cut.gguf"; err_lines 1
 echo "not a model" >"$dir/text.gguf"

@@ -230,6 +230,24 @@ def idle():
     check("few steps were asked for", 0 < steps < 1000, steps)
     s.stop()
 
+def sleeps():
+    """a server that nobody asks anything is asleep, whoever is connected"""
+    s, kept = Fake(), []
+    for _ in range(50):
+        kept.append(http.client.HTTPConnection("127.0.0.1", s.port, timeout=20))
+        kept[-1].request("GET", "/health")
+        kept[-1].getresponse().read()
+    def wakes():
+        tasks = f"/proc/{s.p.pid}/task"
+        return sum(int(re.search(r"\nvoluntary_ctxt_switches:\s*(\d+)", open(f"{tasks}/{t}/status").read())[1]) for t in os.listdir(tasks))
+    time.sleep(0.5)
+    before = wakes()
+    time.sleep(1.5)
+    check("it sleeps", wakes() - before <= 3, wakes() - before)
+    same("and hears", s.ask("/health")[0], 200)
+    for c in kept: c.close()
+    s.stop()
+
 def signals():
     s = Fake("--step", "5", "--slots", "2", "--drain", "5")
     running, queued = [Stream(s, say(60)) for _ in range(2)], []
@@ -508,6 +526,7 @@ def apis():
 
 s = Server("--metrics")
 for part in (answers, completions, errors, framing, others, crowd): part(s)
+wait_for(s, "vllm:kv_cache_usage_perc", 0)
 s.stop()
-for part in (keys, hang_ups, queue, deadlines, idle, signals, slow, tls, many, load, apis): part()
+for part in (keys, hang_ups, queue, deadlines, idle, sleeps, signals, slow, tls, many, load, apis): part()
 done()

@@ -77,7 +77,29 @@ def follow(pid, port, heard):
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
+def taken(pid):
+    """whether SIGTERM does not end a process by default any more; what comes before is the system's"""
+    with open(f"/proc/{pid}/status") as f: return bool(int(re.search(r"SigCgt:\s*(\S+)", f.read())[1], 16) & 1 << signal.SIGTERM - 1)
+
+
+def start_and_end():
+    """SIGTERM at thirty moments of the first 300 ms, of which the first come before the sockets are there"""
+    with tempfile.TemporaryDirectory() as dir:
+        name, left = dir + "/socket", 0
+        for i in range(30):
+            p = subprocess.Popen([*SERVE, "--listen", "unix:" + name], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            try:
+                while not taken(p.pid): pass
+                time.sleep(i * 1e-4 if i < 10 else 0.005 * (i - 9) if i < 20 else 0.3 * (i - 9) / 20)
+                p.terminate()
+                assert p.wait(30) == 0, (i, p.returncode)
+                left += os.path.exists(name)
+            finally: p.kill()
+        assert not left, left
+
+
 service()
+start_and_end()
 with tempfile.TemporaryFile("w+") as err:
     p = subprocess.Popen([*SERVE, "--listen", "127.0.0.1:0", "--no-page"], stderr=err, stdin=subprocess.DEVNULL)
     try:

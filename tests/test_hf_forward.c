@@ -378,7 +378,7 @@ static void computes_what_transformers_does(const struct golden *g, bool old_key
     const char *form = packed ? "codes" : "bf16";
     if (have_cuda) check_device(g, m, "cuda", form, packed ? TOL_LOGITS_HALVES : TOL_LOGITS_BF16, NULL);
     check_device(g, m, "cpu", form, packed ? TOL_LOGITS_CODES : TOL_LOGITS_BF16, NULL);
-    check_host_experts(g, m);
+    if (!packed) check_host_experts(g, m); /* of one layer */
     for (int i = 0; i < N_PROMPT; i++) free(folder[i]);
     infer_model_close(m);
 }

@@ -84,6 +84,9 @@ static const struct {
     {"packed-gptq*", "desc_act|sym|damp_percent|static_groups|true_sequential",
      "the tensors say it; of how they were made"},
     {"packed-awq", "zero_point|modules_to_not_convert", "the tensors say it"},
+    {"packed-auto-round*", "autoround_version|iters|block_name_to_quantize|sym",
+     "of how they were made; the tensors say it"},
+    {"packed-auto-round", "group_size", "the tensors say it, where modules differ"},
     {"packed-bnb-*",
      "_load_in_4bit|_load_in_8bit|load_in_4bit|load_in_8bit|bnb_4bit_quant_type|bnb_4bit_use_double_quant|"
      "bnb_4bit_compute_dtype|bnb_4bit_quant_storage|llm_int8_threshold|llm_int8_skip_modules|"
@@ -97,8 +100,9 @@ static const struct {
     {"packed-ct-int8", "num_bits", "of words"},
     {"packed-ct-fp8", "num_bits", "of words"},
     {"packed-ct-nvfp4", "num_bits|group_size", "of words"},
+    {"packed-ct-mx*", "num_bits|group_size", "of words"},
     {"packed-ct-*", "format", "the tensors say it"},
-    {"packed-fp8-*", "activation_scheme|weight_block_size", "of activations; the tensors say it"},
+    {"packed-fp8-*", "activation_scheme|weight_block_size|scale_fmt", "of activations; the tensors say it"},
     {"packed-modelopt-*", "ignore|name|version|group_size|quant_algo", "the tensors say it"},
     {"qwen3_vl_moe", "intermediate_size", "no layer is dense"},
     {"phi3-long", "short_factor", "the context is a long one"},

@@ -415,23 +415,16 @@ static void folders_keep(void **state) {
     static const struct {
         const char *folder;
         enum quant_type type; /* of its matrices, in GGUF */
-    } all[] = {{"awq", QUANT_F16},
-               {"bnb-fp4", QUANT_F16},
-               {"bnb-int8", QUANT_F16},
-               {"bnb-nf4", QUANT_F16},
-               {"ct-fp8", QUANT_F16},
-               {"ct-int8", QUANT_F16},
-               {"ct-nvfp4", QUANT_NVFP4},
-               {"ct-w4", QUANT_F16},
-               {"ct-w8", QUANT_Q8_0},
-               {"fp8-blocks", QUANT_F16},
-               {"gptq", QUANT_F16},
-               {"gptq-8", QUANT_Q8_0},
-               {"gptq-8-asym", QUANT_F32},
-               {"gptq-order", QUANT_F32},
-               {"gptq-sym", QUANT_Q4_0},
-               {"modelopt-fp8", QUANT_F16},
-               {"modelopt-nvfp4", QUANT_NVFP4}};
+    } all[] = {{"awq", QUANT_F16},          {"bnb-fp4", QUANT_F16},
+               {"bnb-int8", QUANT_F16},     {"bnb-nf4", QUANT_F16},
+               {"ct-fp8", QUANT_F16},       {"ct-int8", QUANT_F16},
+               {"auto-round", QUANT_F16},   {"ct-mxfp4", QUANT_MXFP4},
+               {"ct-mxfp8", QUANT_BF16},    {"ct-nvfp4", QUANT_NVFP4},
+               {"ct-w4", QUANT_F16},        {"ct-w8", QUANT_Q8_0},
+               {"fp8-blocks", QUANT_F16},   {"gptq", QUANT_F16},
+               {"gptq-8", QUANT_Q8_0},      {"gptq-8-asym", QUANT_F32},
+               {"gptq-order", QUANT_F32},   {"gptq-sym", QUANT_Q4_0},
+               {"modelopt-fp8", QUANT_F16}, {"modelopt-nvfp4", QUANT_NVFP4}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         char name[64], from[512], to[128];
         struct quantize_report r;

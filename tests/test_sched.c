@@ -444,6 +444,47 @@ static void waiting_can_be_given_up(void **state) {
     place_close(&p);
 }
 
+/* Of 32 that answer, or read their prompts, 20 are given up: two steps later their pages are free, and the others answer as alone. */
+static void given_up(bool ahead) {
+    enum { GONE = 20 };
+    struct place p = {.model = tiny, .device = "cpu", .ahead = ahead, .slots = CROWD, .batch = 64};
+    static struct ask a[CROWD];
+    int held = 0;
+    place_open(&p);
+    const int all = infer_kv_free(p.e);
+    for (int k = 0; k < CROWD; k++) {
+        fill(&a[k], k, 0,
+             k == GONE - 1 || k == CROWD - 1 ? 300 : 8); /* two have not read theirs when it happens */
+        goes_on(&a[k], 100);
+        a[k].plain = true;
+        ask(&a[k], p.s);
+    }
+    while (!a[CROWD - 2].n) assert_true(go(&p));
+    assert_true(all - infer_kv_free(p.e) >= CROWD * 64);
+    for (int k = 0; k < CROWD; k++) assert_false(request_done(a[k].r));
+    for (int k = 0; k < GONE; k++) request_cancel(a[k].r);
+    for (int step = 0; step < 2; step++) assert_true(go(&p));
+    for (int k = 0; k < GONE; k++) {
+        end(&a[k]);
+        assert_int_equal(a[k].why, REQUEST_CANCELLED);
+    }
+    for (int k = GONE; k < CROWD; k++) /* and what the step in flight adds: a row each, of a prompt 64 */
+        held += (request_figures(a[k].r)->n_held + (k < CROWD - 1 ? 1 : 64) + 63) / 64 * 64;
+    assert_true(all - infer_kv_free(p.e) <= held);
+    while (go(&p)) continue;
+    for (int k = GONE; k < CROWD; k++) {
+        end(&a[k]);
+        assert_int_equal(a[k].n, 100);
+    }
+    assert_int_equal(infer_kv_free(p.e), all);
+    place_close(&p);
+}
+static void pages_of_those_given_up_are_free_soon(void **state) {
+    (void)state;
+    given_up(false);
+    given_up(true);
+}
+
 static int open_tiny(void **state) {
     (void)state;
     tiny = open_model("tiny");
@@ -457,10 +498,15 @@ static int close_tiny(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_crowd_changes_no_bit),  cmocka_unit_test(prompts_do_not_hold_up_answers),
-        cmocka_unit_test(a_goal_becomes_rows),     cmocka_unit_test(the_least_make_room),
-        cmocka_unit_test(alone_in_a_full_pool),    cmocka_unit_test(a_common_beginning_is_computed_once),
-        cmocka_unit_test(waiting_can_be_given_up), cmocka_unit_test(all_want_a_page_at_once),
+        cmocka_unit_test(a_crowd_changes_no_bit),
+        cmocka_unit_test(prompts_do_not_hold_up_answers),
+        cmocka_unit_test(a_goal_becomes_rows),
+        cmocka_unit_test(the_least_make_room),
+        cmocka_unit_test(alone_in_a_full_pool),
+        cmocka_unit_test(a_common_beginning_is_computed_once),
+        cmocka_unit_test(waiting_can_be_given_up),
+        cmocka_unit_test(all_want_a_page_at_once),
+        cmocka_unit_test(pages_of_those_given_up_are_free_soon),
     };
     return cmocka_run_group_tests(tests, open_tiny, close_tiny);
 }

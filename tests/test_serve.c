@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "files/json.h"
 #include "tools/serve/answer_log.h"
+#include "tools/serve/crowd.h"
 #include "tools/serve/fields.h"
 #include "tools/serve/guard.h"
 #include "tools/serve/mill.h"
@@ -389,10 +390,45 @@ static int close_server(void **state) {
     return 0;
 }
 
+/* ---- how many at once on a card ---- */
+
+static void test_crowd(void **state) {
+    (void)state;
+    const struct infer_model *m = server.model;
+    const struct infer_engine_options own = {
+        .slots = 16, .kv_tokens = 1024, .gpu_layers = -1, .cpu_experts = -1};
+    struct infer_engine_options o = own, host = own;
+    struct infer_plan_report r;
+    bool seen[5] = {false};
+    host.device = "cpu";
+    assert_int_equal(crowd_size(m, NULL, &host), INFER_OK);
+    assert_true(host.slots == own.slots && host.kv_tokens == own.kv_tokens);
+    assert_int_equal(crowd_size(m, "24,sm_90", &o), INFER_OK);
+    assert_true(o.slots == 256 && o.kv_tokens == 256 * 256); /* its contexts have 256 positions */
+    assert_int_equal(infer_plan(m, &o, "24,sm_90", &r), INFER_OK);
+    const uint64_t all = r.size.device_bytes + r.driver_bytes;
+    infer_plan_free(&r);
+    int before = 0;
+    for (uint64_t limit = all / 64; limit < 2 * all;
+         limit += all / 64) { /* a card with less and less taken */
+        o = own;
+        o.vram_limit = limit;
+        assert_int_equal(crowd_size(m, "24,sm_90", &o), INFER_OK);
+        assert_true(o.slots >= before && o.slots <= 256 && (o.slots & (o.slots - 1)) == 0);
+        assert_int_equal(o.kv_tokens, o.slots == 16 ? 1024 : o.slots * 256);
+        before = o.slots;
+        for (int i = 0; i < 5; i++) seen[i] |= o.slots == 16 << i;
+        assert_int_equal(infer_plan(m, &o, "24,sm_90", &r), INFER_OK);
+        assert_true(r.fits || o.slots == 16);
+        infer_plan_free(&r);
+    }
+    assert_true(seen[0] && seen[3] && seen[4]); /* steps between may take no more than 16 slots do */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_json),   cmocka_unit_test(test_guard),
                                        cmocka_unit_test(test_keys),   cmocka_unit_test(test_fields),
                                        cmocka_unit_test(test_strict), cmocka_unit_test(test_queue),
-                                       cmocka_unit_test(test_log)};
+                                       cmocka_unit_test(test_log),    cmocka_unit_test(test_crowd)};
     return cmocka_run_group_tests(tests, open_server, close_server);
 }

@@ -417,7 +417,7 @@ static void a_ctrl_c_before_the_wait_counts(void **state) {
     (void)state;
     int line[2];
     assert_int_equal(pipe(line), 0);
-    interrupt_install();
+    interrupt_install(false);
     interrupt_idle(true);
     for (int i = 0; i < 2; i++) {
         alarm(20); /* ends a wait that nothing else would */

@@ -15,6 +15,7 @@ static struct {
     struct infer_engine *volatile engine;
     struct request *volatile request;
     volatile sig_atomic_t count, idle;
+    bool serves;
     int woken; /* an eventfd that can be read once a Ctrl-C came; -1: none could be made */
 } on = {.woken = -1};
 
@@ -76,15 +77,17 @@ void interrupt_ends_at_once(void) {
     if (on.count) end_interrupted();
 }
 
-/* Ends the program as the signal does by default, without a file half written or a terminal without echo. */
+/* Ends the program as the signal does by default, without a file half written or a terminal without echo; a server well. */
 static void on_end(int signal_number) {
     outfile_remove_unfinished();
     term_echo(true);
+    if (on.serves && signal_number == SIGTERM) _exit(EXIT_DONE);
     signal(signal_number, SIG_DFL);
     raise(signal_number);
 }
 
-void interrupt_install(void) {
+void interrupt_install(bool serves) {
+    on.serves = serves;
     on.woken = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     static const int ends[] = {SIGTERM, SIGHUP, SIGQUIT, SIGABRT, SIGPIPE};
     struct sigaction a = {.sa_handler = on_interrupt},

@@ -6,8 +6,8 @@
 
 struct request;
 
-/* From the start of the program on. */
-void interrupt_install(void);
+/* From the start of the program on. serves: SIGTERM ends a server that is not there yet with exit code 0. */
+void interrupt_install(bool serves);
 /* From here on the first Ctrl-C stops the engine's step and (not NULL) ends the request; a second one ends the program. NULL, NULL:
  * the first ends it. */
 void interrupt_stops(struct infer_engine *e, struct request *r);

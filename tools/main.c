@@ -85,7 +85,7 @@ static int finish(const struct options *o, int code) {
 
 int main(int argc, char **argv) {
     open_standard();
-    interrupt_install();
+    interrupt_install(argc > 1 && strcmp(argv[1], "serve") == 0);
     log_set(tool_log, NULL);
     json_use_mem();
     --argc, ++argv;

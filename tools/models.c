@@ -19,9 +19,8 @@ void help_models(FILE *out) {
     for (int i = 0; (a = arch_at(i)); i++) fprintf(out, "    %-13s %s\n", a->name, a->families);
     fputs("\nFolders of Hugging Face: config.json with one of these under model_type, *.safetensors in F32, "
           "F16 or\n"
-          "BF16, or quantised by GPTQ, AWQ, compressed-tensors, FP8, bitsandbytes or modelopt; "
-          "tokenizer.json or\n"
-          "tokenizer.model:\n",
+          "BF16, or quantised by GPTQ, AWQ, AutoRound, compressed-tensors, FP8, bitsandbytes or modelopt;\n"
+          "tokenizer.json or tokenizer.model:\n",
           out);
     for (int i = 0; (a = arch_at(i)); i++) {
         fprintf(out, "    %-13s ", a->name);

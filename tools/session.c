@@ -184,9 +184,11 @@ enum infer_status session_open(struct session *s, const struct options *o, const
         eo.slots = need->contexts;
     }
     eo.hidden = need->hidden;
+    enum infer_status st = INFER_OK;
+    if (need->size && !o->slots && !o->kv_tokens && o->ctx >= 0) st = need->size(s->model, NULL, &eo);
     eo.progress = show_progress;
     eo.user = &s->progress;
-    enum infer_status st = open_engines(s, o, need, &eo);
+    if (!st) st = open_engines(s, o, need, &eo);
     progress_clear(&s->progress);
     if (st) {
         if (st == INFER_E_MEMORY && (s->drafter || !s->draft_model)) show_plan(s, &eo);

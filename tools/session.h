@@ -28,6 +28,8 @@ struct session_draft {
 struct session_need {
     int slots, ctx, batch, decode_rows; /* 0: the engine's default */
     int contexts;                       /* whole ones that all slots share in a pool; 0: each has its own */
+    /* what fits better than slots and contexts, where the options name neither; NULL: nothing does */
+    enum infer_status (*size)(const struct infer_model *m, const char *as, struct infer_engine_options *eo);
     bool all_logits;
     bool hidden;                       /* infer_hidden */
     bool text;                         /* the command needs a tokenizer */

@@ -1,4 +1,5 @@
 #include "files/hf_change.h"
+#include "base/host.h"
 
 #include <math.h>
 #include <string.h>
@@ -26,9 +27,44 @@ static enum infer_status plus_one(struct tensor *t, struct arena *arena, const c
     return INFER_OK;
 }
 
+/* Blocks of F8_128 of one matrix [rows][cols], rows a multiple of 128, the other way round. false: rows have scales of their own */
+static bool turn_f8(struct block_F8_128 *to, const struct block_F8_128 *from, int64_t rows, int64_t cols) {
+    const int64_t across = cols / 128, down = rows / 128;
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t c = 0; c < across; c++)
+            if (!(from[i * across + c].s == from[i / 128 * 128 * across + c].s)) return false;
+#pragma omp parallel for schedule(static) num_threads(host_threads_pick(0))
+    for (int64_t j = 0; j < cols; j++)
+        for (int64_t d = 0; d < down; d++) {
+            struct block_F8_128 *b = &to[j * down + d];
+            const struct block_F8_128 *f = &from[128 * d * across + j / 128];
+            b->s = f->s;
+            for (int i = 0; i < 128; i++) b->q[i] = f[i * across].q[j % 128];
+        }
+    return true;
+}
+/* In place, which is memory that hf_unpack made. */
+static enum infer_status transpose_f8(struct tensor *t, const char *path) {
+    struct block_F8_128 *all = (struct block_F8_128 *)(uintptr_t)t->data, *from;
+    const int64_t rows = t->shape[2], cols = t->shape[3];
+    const size_t n = (size_t)(rows * (cols / 128));
+    bool good = true;
+    if (rows % 128) return misfit(t, path, "of rows of a multiple of 128");
+    TRY(mem_new(&from, n * sizeof *from, "a matrix that is transposed"));
+    for (size_t e = 0; good && e < (size_t)t->shape[1]; e++) {
+        memcpy(from, all + e * n, n * sizeof *from);
+        good = turn_f8(all + e * n, from, rows, cols);
+    }
+    mem_free(from);
+    t->shape[2] = cols;
+    t->shape[3] = rows;
+    return good ? INFER_OK : misfit(t, path, "of scales of blocks");
+}
+
 static enum infer_status transpose(struct tensor *t, struct arena *arena, const char *path) {
     size_t size = quant_info(t->type)->bytes, rows = (size_t)t->shape[2], cols = (size_t)t->shape[3];
     if (t->n_dim == 1) return INFER_OK; /* its bias */
+    if (t->type == QUANT_F8_128) return transpose_f8(t, path);
     if (t->n_dim > 3 || quant_info(t->type)->elems != 1) return misfit(t, path, "a matrix of floats");
     char *copy = arena_alloc(arena, t->bytes), *to = copy;
     if (!copy) return no_memory(t, path);

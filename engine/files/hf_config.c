@@ -179,7 +179,9 @@ static enum infer_status check_classes(const struct config *c) {
 }
 
 static enum infer_status check_weights(const struct config *c) {
-    const json_t *quant = json_object_get(c->root, "quantization_config");
+    const json_t *quant = json_object_get(c->root, "quantization_config"),
+                 *mlx = json_object_get(c->root, "quantization");
+    if (json_is_object(mlx) && json_object_get(mlx, "group_size")) return hf_packing_mlx(mlx, c->path);
     if (!quant || json_is_null(quant) || (json_is_object(quant) && !json_object_size(quant))) return INFER_OK;
     const char *method = json_string_value(json_object_get(quant, "quant_method"));
     if (method && strcmp(method, "mxfp4") == 0 && config_reads(c, "quantization_config")) return INFER_OK;

@@ -1,7 +1,7 @@
-/* Weights of folders that a method has quantised (quantization_config): GPTQ, AWQ, compressed-tensors, FP8, bitsandbytes, modelopt.
+/* Weights of folders that a method has quantised (quantization_config): GPTQ, AWQ, AutoRound, compressed-tensors, FP8, bitsandbytes, modelopt.
  *
  * What one matrix is in several tensors becomes one, in blocks of a type that holds its values exactly: Q4_0 or Q8_0 where the zero
- * points allow it, Z4, I8_128, F8_128, NF4, FP4, NVFP4, and F32 where none does. The copies are made at load, by all threads.
+ * points allow it, Z4, I8_128, F8_128, NF4, FP4, NVFP4, MXFP4, BF16, and F32 where none does. The copies are made at load, by all threads.
  * sources: the formats' own libraries (auto-gptq, autoawq, compressed-tensors, bitsandbytes, modelopt); docs/quantised-folders.md. */
 #pragma once
 #include <jansson.h>
@@ -22,6 +22,7 @@ struct hf_packing {
     const char *name; /* as in the file */
     int64_t group;    /* columns that share a scale, -1: all of a row; 0: not said */
     int bits;         /* of codes in 32-bit words */
+    bool by_module;   /* bits and groups are others for some modules: their tensors say which */
     int zero_plus;    /* what GPTQ's stored zero points lack */
     bool divided;     /* NVFP4: the factor of a matrix divides */
 };
@@ -29,6 +30,8 @@ struct hf_packing {
  * errors: INFER_E_INPUT, INFER_E_UNSUPPORTED (an unknown method or variant) name path and key */
 enum infer_status hf_packing_read(struct hf_packing *out, const json_t *config, const char *path,
                                   const struct key_ignore *ignore);
+/* The refusal of a config.json whose key 'quantization' is MLX's. */
+enum infer_status hf_packing_mlx(const json_t *config, const char *path);
 
 /* The tensors of one file of a folder. */
 struct hf_list {

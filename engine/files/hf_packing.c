@@ -5,11 +5,20 @@
 
 struct reading {
     const json_t *config;
-    const char *path;
+    const char *path, *key;
     struct hf_packing *out;
 };
 
 /* ---- keys ---- */
+
+/* Of AutoRound, whatever the method that its folders are packed as. */
+#define AUTO_ROUND                                                                                           \
+    "|autoround_version|provider|packing_format|data_type|extra_config|quant_block_list|to_quant_block_"     \
+    "names|"                                                                                                 \
+    "iters|lr|minmax_lr|nsamples|seqlen|train_bs|batch_size|dataset|scale_dtype|low_gpu_mem_usage|"          \
+    "low_cpu_mem_usage|enable_quanted_input|enable_minmax_tuning|enable_norm_bias_tuning|enable_alg_ext|"    \
+    "gradient_accumulate_steps|amp|model_free|act_bits|act_group_size|act_sym|act_data_type|act_dynamic|"    \
+    "super_bits|super_group_size|disable_opt_rtn|not_use_best_mse|dynamic_max_gap"
 
 /* Keys of each method: those that are read, and those that say how the numbers were found or what other programs do with them. */
 static const struct {
@@ -24,10 +33,14 @@ static const struct {
      "meta|version|cache_block_outputs|dataset|tokenizer|disable_exllama|max_input_length|"
      "block_name_to_quantize|module_name_preceding_first_block|batch_size|pad_token_id|use_cuda_fp16|"
      "modules_in_block_to_quantize|model_seqlen|hyb_act|mse|damp_auto_increment|offload_to_disk|format|"
-     "method|backend"},
+     "method|backend" AUTO_ROUND},
     {"awq", HF_AWQ,
      "bits|group_size|zero_point|version|quant_method|modules_to_not_convert|backend|do_fuse|exllama_config|"
-     "fuse_max_seq_len|modules_to_fuse|w_bit|q_group_size|sym"},
+     "fuse_max_seq_len|modules_to_fuse|w_bit|q_group_size|sym|block_name_to_quantize" AUTO_ROUND},
+    {"auto-round", HF_GPTQ,
+     "quant_method|bits|group_size|sym|backend|block_name_to_quantize|modules_in_block_to_quantize|"
+     "modules_to_not_convert|damp_percent|desc_act|static_groups|true_sequential|zero_point|"
+     "version" AUTO_ROUND},
     {"fp8", HF_FP8,
      "quant_method|fmt|weight_block_size|activation_scheme|modules_to_not_convert|ignored_layers|"
      "scale_fmt|dequantize|activation_scale_ub|kv_cache_scheme"},
@@ -68,6 +81,28 @@ static enum infer_status read_group(const struct reading *r, const json_t *v) {
                : wrong(r, "group_size", "a number of columns, or -1");
 }
 
+/* Modules of their own: names or patterns of them, with what is another there. Which bits and groups each has is said by its tensors. */
+static enum infer_status read_own(const struct reading *r, const char *key) {
+    const json_t *own = json_object_get(r->config, key);
+    const char *name;
+    json_t *module;
+    if (!is_set(own)) return INFER_OK;
+    if (!json_is_object(own)) return wrong(r, key, "an object of modules");
+    json_object_foreach((json_t *)own, name, module) {
+        const json_t *bits = json_object_get(module, "bits"), *type = json_object_get(module, "data_type");
+        const json_int_t n = bits ? json_integer_value(bits) : r->out->bits;
+        char said[160];
+        snprintf(said, sizeof said, "%s: %.100s: bits", key, name);
+        if (n >= 16 || strncmp(name, "-:", 2) == 0) continue;
+        if (n != 4 && n != 8) return wrong(r, said, "4, 8 or 16");
+        if (is_set(type) && strcmp(text_of(module, "data_type"), "int") != 0)
+            return wrong(r, said, "of 'data_type' 'int'");
+        r->out->by_module = true;
+    }
+    if (r->out->by_module) r->out->group = 0;
+    return INFER_OK;
+}
+
 /* ---- methods ---- */
 
 static enum infer_status read_gptq(const struct reading *r) {
@@ -80,10 +115,11 @@ static enum infer_status read_gptq(const struct reading *r) {
     if (*pack && strcmp(pack, "int32") != 0) return wrong(r, "pack_dtype", "'int32'");
     if (is_set(json_object_get(r->config, "is_marlin_format")))
         return wrong(r, "is_marlin_format", "false: the tensors are in the order of one kernel");
-    if (is_set(json_object_get(r->config, "dynamic"))) return wrong(r, "dynamic", "empty");
     r->out->bits = (int)bits;
     r->out->zero_plus = strcmp(format, "gptq_v2") != 0;
-    return read_group(r, json_object_get(r->config, "group_size"));
+    TRY(read_group(r, json_object_get(r->config, "group_size")));
+    TRY(read_own(r, "extra_config"));
+    return read_own(r, "dynamic");
 }
 
 static enum infer_status read_awq(const struct reading *r) {
@@ -98,6 +134,40 @@ static enum infer_status read_awq(const struct reading *r) {
     return read_group(r, group ? group : json_object_get(r->config, "q_group_size"));
 }
 
+/* AutoRound packs as others do; its own packing is GPTQ's whose zero points lack nothing. Folders from before 'packing_format' say it by
+ * 'backend'. source: inference/backend.py of auto-round */
+static enum infer_status read_auto_round(const struct reading *r) {
+    static const struct {
+        const char *names;
+        enum hf_method method;
+        int zero_plus;
+    } known[] = {
+        {"auto|auto_round:auto_gptq|auto_round:gptq|auto_round:gptq:exllamav2|auto_gptq|gptq", HF_GPTQ, 1},
+        {"auto_round|auto_round:gptqmodel|auto_round:exllamav2|auto_round:triton|auto_round:tritonv2",
+         HF_GPTQ, 0},
+        {"auto_round:auto_awq|auto_round:awq|auto_awq|awq", HF_AWQ, 0}};
+    const json_t *said = json_object_get(r->config, "packing_format");
+    const char *key = is_set(said) ? "packing_format" : "backend", *type = text_of(r->config, "data_type");
+    const char *name = is_set(json_object_get(r->config, key)) ? text_of(r->config, key) : "auto";
+    const json_int_t bits = json_integer_value(json_object_get(r->config, "bits"));
+    size_t i = 0, n = sizeof known / sizeof *known;
+    if (*type && strcmp(type, "int") != 0)
+        return wrong(r, "data_type",
+                     "'int'; export the model as 'llm_compressor' to have it in compressed-tensors");
+    while (i < n && !key_names(known[i].names, name, strlen(name))) i++;
+    if (i == n)
+        return wrong(
+            r, key,
+            "'auto_round', 'auto_round:auto_gptq' or 'auto_round:auto_awq'; export it as one of them");
+    r->out->method = known[i].method;
+    r->out->zero_plus = known[i].zero_plus;
+    if (bits != 4 && (bits != 8 || known[i].method == HF_AWQ))
+        return wrong(r, "bits", "4, or 8 as 'auto_round'; take a GGUF file of the model, as Q3_K or Q2_K");
+    r->out->bits = (int)bits;
+    TRY(read_group(r, json_object_get(r->config, "group_size")));
+    return read_own(r, "extra_config");
+}
+
 /* Blocks of 128 x 128, or none. */
 static enum infer_status read_fp8(const struct reading *r) {
     const json_t *block = json_object_get(r->config, "weight_block_size");
@@ -108,6 +178,18 @@ static enum infer_status read_fp8(const struct reading *r) {
         if (json_array_size(block) != 2 || json_integer_value(json_array_get(block, i)) != 128)
             return wrong(r, "weight_block_size", "[128, 128]");
     return INFER_OK;
+}
+
+/* mixed: of all groups together, which then say their own. */
+static enum infer_status check_format(const struct reading *r, const char *format, bool mixed) {
+    static const char known[] = "pack-quantized|int-quantized|float-quantized|naive-quantized|nvfp4-pack-"
+                                "quantized|mxfp4-pack-quantized|mxfp8-quantized";
+    if (key_names(known, format, strlen(format))) return INFER_OK;
+    if (mixed && strcmp(format, "mixed-precision") == 0) return INFER_OK;
+    return wrong(
+        r, "format",
+        "pack-quantized, int-quantized, float-quantized, nvfp4-pack-quantized, mxfp4-pack-quantized, "
+        "mxfp8-quantized or mixed-precision; publish the model as one of them");
 }
 
 /* Of each group of modules: which codes its weights are. */
@@ -124,7 +206,7 @@ static enum infer_status read_groups(const struct reading *r) {
         if (*actorder && strcmp(actorder, "weight") != 0 && strcmp(actorder, "static") != 0 &&
             strcmp(actorder, "group") != 0)
             return wrong(r, "actorder", "'weight', 'static' or 'group'");
-        if (r->out->bits && r->out->bits != bits) return wrong(r, "config_groups", "of one number of bits");
+        if (r->out->bits && r->out->bits != bits) r->out->by_module = true;
         r->out->bits = (int)bits;
         if (is_set(json_object_get(w, "block_structure"))) {
             const json_t *block = json_object_get(w, "block_structure");
@@ -133,18 +215,14 @@ static enum infer_status read_groups(const struct reading *r) {
                 return wrong(r, "block_structure", "[128, 128]");
         }
         TRY(read_group(r, json_object_get(w, "group_size")));
+        if (is_set(json_object_get(group, "format"))) TRY(check_format(r, text_of(group, "format"), false));
     }
+    if (json_object_size(groups) > 1) r->out->group = 0;
     return r->out->bits ? INFER_OK : wrong(r, "config_groups", "there");
 }
 
 static enum infer_status read_compressed(const struct reading *r) {
-    static const char *const known[] = {"pack-quantized", "int-quantized", "float-quantized",
-                                        "naive-quantized", "nvfp4-pack-quantized"};
-    const char *format = text_of(r->config, "format");
-    bool found = false;
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) found |= strcmp(format, known[i]) == 0;
-    if (!found)
-        return wrong(r, "format", "pack-quantized, int-quantized, float-quantized or nvfp4-pack-quantized");
+    TRY(check_format(r, text_of(r->config, "format"), true));
     if (is_set(json_object_get(json_object_get(r->config, "sparsity_config"), "format")) &&
         strcmp(text_of(json_object_get(r->config, "sparsity_config"), "format"), "dense") != 0)
         return wrong(r, "sparsity_config", "'dense'");
@@ -161,39 +239,49 @@ static enum infer_status read_modelopt(const struct reading *r) {
     return INFER_OK;
 }
 
+/* What nobody reads here, and in what its models are to be had. */
+static const struct {
+    const char *names, *help;
+} others[] = {{"mlx", "the model in BF16, or convert that to a GGUF file in q4_k_m"},
+              {"torchao|quanto|optimum-quanto|eetq|gemma|metal|experts_int8|deepspeedfp|inc|ascend|modelslim",
+               "the model in BF16, or convert that to a GGUF file in q8_0"},
+              {"hqq|sinq|squeezellm|bitblas|marlin|gptq_marlin|gptq_marlin_24|awq_marlin|qqq",
+               "a folder in GPTQ or AWQ, or the model in BF16"},
+              {"exl2|exl3", "a GGUF file of as many bits"},
+              {"aqlm|vptq|quip|quip#|quip_sharp|qtip", "a GGUF file, as IQ2_XS"},
+              {"spqr", "a GGUF file, as IQ3_S"},
+              {"higgs", "a GGUF file, as Q4_K_M"},
+              {"bitnet|bitblas_bitnet", "a GGUF file in TQ2_0"},
+              {"quark|nvfp4|mxfp8|fp_quant|fouroversix",
+               "a folder in compressed-tensors (nvfp4-pack-quantized, mxfp4-pack-quantized) or in modelopt"},
+              {"mxfp4", "a folder in compressed-tensors, where this is no gpt-oss"},
+              {"gguf", "the GGUF file itself"}};
+
+/* MLX says numbers and no method. */
 static enum infer_status unknown_method(const struct reading *r, const char *method) {
-    static const struct {
-        const char *name, *help;
-    } known[] = {{"exl2", "a GGUF file"},
-                 {"exl3", "a GGUF file"},
-                 {"hqq", "a folder in GPTQ or AWQ"},
-                 {"aqlm", "a GGUF file, as IQ2_XS"},
-                 {"vptq", "a GGUF file, as IQ2_XS"},
-                 {"quip", "a GGUF file, as IQ2_XS"},
-                 {"higgs", "a GGUF file"},
-                 {"spqr", "a GGUF file, as IQ3_S"},
-                 {"eetq", "the folder in BF16"},
-                 {"torchao", "the folder in BF16"},
-                 {"quanto", "the folder in BF16"},
-                 {"bitnet", "a GGUF file in TQ2_0"}};
     const char *help = "the model in BF16 or as GGUF";
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strcmp(known[i].name, method) == 0) help = known[i].help;
-    return err_set(INFER_E_UNSUPPORTED,
-                   "%s: 'quantization_config': weights quantised by '%.32s' are not supported; take %s",
-                   r->path, method, help);
+    if (!*method) method = json_object_get(r->config, "group_size") ? "mlx" : "?";
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (key_names(others[i].names, method, strlen(method))) help = others[i].help;
+    return err_set(INFER_E_UNSUPPORTED, "%s: '%s': weights quantised by '%.32s' are not supported; take %s",
+                   r->path, r->key, method, help);
+}
+
+enum infer_status hf_packing_mlx(const json_t *config, const char *path) {
+    return unknown_method(&(struct reading){.config = config, .path = path, .key = "quantization"}, "");
 }
 
 enum infer_status hf_packing_read(struct hf_packing *out, const json_t *config, const char *path,
                                   const struct key_ignore *ignore) {
-    const struct reading r = {config, path, out};
+    const struct reading r = {config, path, "quantization_config", out};
     const char *method = text_of(config, "quant_method"), *key;
     json_t *v;
     size_t i = 0, n = sizeof methods / sizeof *methods;
     if (json_is_string(config)) method = json_string_value(config);
+    if (strcmp(method, "intel/auto-round") == 0) method = "auto-round";
     while (i < n && strcmp(methods[i].name, method) != 0) i++;
     *out = (struct hf_packing){0};
-    if (i == n || !json_is_object(config)) return unknown_method(&r, *method ? method : "?");
+    if (i == n || !json_is_object(config)) return unknown_method(&r, method);
     out->method = methods[i].method;
     out->name = methods[i].name;
     json_object_foreach((json_t *)config, key, v) {
@@ -205,6 +293,7 @@ enum infer_status hf_packing_read(struct hf_packing *out, const json_t *config, 
     if (is_set(json_object_get(config, "kv_cache_scheme")))
         log_line(LOG_NOTE, "%s: 'kv_cache_scheme' is not used; .kv_type says how keys and values are kept",
                  path);
+    if (strcmp(out->name, "auto-round") == 0) return read_auto_round(&r);
     if (out->method == HF_GPTQ) return read_gptq(&r);
     if (out->method == HF_AWQ) return read_awq(&r);
     if (out->method == HF_FP8) return read_fp8(&r);

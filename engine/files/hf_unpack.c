@@ -1,6 +1,8 @@
 /* Side tensors and their matrix -> one tensor of blocks: which there are, and whether they fit. The blocks: hf_blocks.c. */
 #include "files/hf_packed.h"
+#include "base/host.h"
 #include "base/stbds.h"
+#include "files/hf_mxfp4.h"
 #include "files/hf_words.h"
 
 #include <math.h>
@@ -32,6 +34,7 @@ struct module {
     const char *path;
     struct tensor *weight;
     int64_t n, k;
+    int64_t n_stack; /* of experts, X and not X.weight; 0: one matrix */
 };
 
 /* ---- finding ---- */
@@ -42,9 +45,10 @@ static struct tensor *find(const struct unpacking *u, const char *name) {
 }
 static struct tensor *side(const struct module *m, const char *end) {
     char name[320];
-    snprintf(name, sizeof name, "%.*s.%s", (int)m->len, m->name, end);
+    snprintf(name, sizeof name, "%.*s%c%s", (int)m->len, m->name, m->n_stack ? '_' : '.', end);
     return find(m->u, name);
 }
+static int64_t stack_of(const struct module *m) { return m->n_stack ? m->n_stack : 1; }
 /* Whether it has elements of the type: a name as in the file. */
 static bool is(const struct tensor *t, const char *dtype) {
     static const struct {
@@ -63,8 +67,8 @@ static enum infer_status no_memory(const struct module *m) {
 }
 static enum infer_status missing(const struct module *m, const char *end) {
     return err_set(INFER_E_INPUT,
-                   "%s: tensor %.*s.%s is missing, which the method of quantization_config has", m->path,
-                   (int)m->len, m->name, end);
+                   "%s: tensor %.*s%c%s is missing, which the method of quantization_config has", m->path,
+                   (int)m->len, m->name, m->n_stack ? '_' : '.', end);
 }
 static enum infer_status misfit(const struct module *m, const struct tensor *t, const char *want) {
     return err_set(INFER_E_INPUT, "%s: tensor %.200s has shape [%lld][%lld], which is not %s", m->path,
@@ -85,6 +89,17 @@ static enum infer_status must(const struct module *m, const char *end, const cha
     const bool fits = t->shape[0] == 1 && t->shape[1] == 1 && t->shape[2] == rows && t->shape[3] == cols;
     return fits ? INFER_OK : misfit(m, t, want);
 }
+/* Scales that are powers of two, 2^(e - 127) as a byte. */
+static bool is_power(const struct tensor *t) { return is(t, "U8") || is(t, "F8_E8M0"); }
+/* None above 2^(most - 127): 255 is no number, and with others no product is one. */
+static enum infer_status check_powers(const struct module *m, const struct tensor *t, int most) {
+    for (size_t i = 0; i < t->bytes; i++)
+        if (((const uint8_t *)t->data)[i] > most)
+            return err_set(INFER_E_INPUT,
+                           "%s: tensor %.200s holds the scale 2^%d, which is too large or no number", m->path,
+                           t->name, ((const uint8_t *)t->data)[i] - 127);
+    return INFER_OK;
+}
 /* The number of a side tensor of one element. */
 static enum infer_status one_number(const struct module *m, const struct tensor *t, float *out) {
     if (!is_float(t)) return mistyped(m, t, "a number");
@@ -97,10 +112,15 @@ static enum infer_status one_number(const struct module *m, const struct tensor 
 }
 /* All its elements as floats, in the arena. */
 static enum infer_status floats(const struct module *m, const struct tensor *t, const float **out) {
-    const size_t n = (size_t)(t->shape[2] * t->shape[3]);
+    const size_t n = (size_t)(t->shape[1] * t->shape[2] * t->shape[3]);
     float *copy;
     *out = copy = arena_alloc(m->u->arena, n * sizeof *copy + 1);
     if (!copy) return no_memory(m);
+    if (is_power(t)) {
+        TRY(check_powers(m, t, 246));
+        for (size_t i = 0; i < n; i++) copy[i] = hf_power(((const uint8_t *)t->data)[i]);
+        return INFER_OK;
+    }
     quant_info(t->type)->decode(copy, t->data, n);
     for (size_t i = 0; i < n; i++)
         if (!isfinite(copy[i]))
@@ -121,18 +141,20 @@ static enum infer_status become(const struct module *m, enum quant_type type, in
                                 void **data, enum quant_type *as) {
     struct tensor *t = m->weight;
     const struct quant_info *q = quant_info(k % quant_info(type)->elems ? QUANT_F32 : type);
+    const int64_t stack = stack_of(m);
     char name[320];
     size_t bytes;
-    if (!size_mul((size_t)n, quant_row_bytes(q, (size_t)k), &bytes))
+    if (!size_mul((size_t)n, quant_row_bytes(q, (size_t)k), &bytes) ||
+        !size_mul(bytes, (size_t)stack, &bytes))
         return misfit(m, t, "of a size that there is");
-    snprintf(name, sizeof name, "%.*s.weight", (int)m->len, m->name);
+    snprintf(name, sizeof name, "%.*s%s", (int)m->len, m->name, m->n_stack ? "" : ".weight");
     t->name = arena_strndup(m->u->arena, name, strlen(name));
     *data = arena_alloc(m->u->arena, bytes + 1);
     if (!t->name || !*data) return no_memory(m);
     t->type = *as = q->type;
     t->raw = NULL;
-    t->n_dim = 2;
-    t->shape[0] = t->shape[1] = 1;
+    t->n_dim = m->n_stack ? 3 : 2;
+    t->shape[0] = 1, t->shape[1] = stack;
     t->shape[2] = n, t->shape[3] = k;
     t->data = *data;
     t->bytes = bytes;
@@ -261,8 +283,15 @@ static enum infer_status column_scales(const struct module *m, struct hf_words *
     return INFER_OK;
 }
 
+/* Bits of this module's codes: as many words of zero points as it has. */
+static int bits_of_columns(const struct module *m) {
+    const struct tensor *zeros = side(m, "qzeros"), *scales = side(m, "scales");
+    for (int bits = 4; zeros && scales && m->u->packing->by_module && bits <= 8; bits += 4)
+        if (zeros->shape[3] * 32 == scales->shape[3] * bits) return bits;
+    return m->u->packing->bits;
+}
 static enum infer_status unpack_gptq(struct module *m) {
-    struct hf_words w = {.bits = m->u->packing->bits, .order = HF_WORDS_DOWN};
+    struct hf_words w = {.bits = bits_of_columns(m), .order = HF_WORDS_DOWN};
     struct tensor *t = m->weight;
     if (!is(t, "I32")) return mistyped(m, t, "I32");
     m->k = t->shape[2] * 32 / w.bits, m->n = t->shape[3];
@@ -281,8 +310,8 @@ static enum infer_status unpack_awq(struct module *m) {
     TRY(column_scales(m, &w, true));
     return put_words(m, &w);
 }
-/* weight_shape: what the words hold. */
-static enum infer_status read_shape(struct module *m, const struct hf_words *w) {
+/* weight_shape: what the words hold, and of how many bits where modules differ. */
+static enum infer_status read_shape(struct module *m, struct hf_words *w) {
     struct tensor *t = side(m, "weight_shape");
     int64_t shape[2];
     if (!t) return missing(m, "weight_shape");
@@ -292,7 +321,10 @@ static enum infer_status read_shape(struct module *m, const struct hf_words *w) 
         shape[i] = is(t, "I64") ? ((const int64_t *)t->data)[i] : ((const int32_t *)t->data)[i];
     m->n = shape[0], m->k = shape[1];
     const struct tensor *words = m->weight;
-    const int64_t per = 32 / w->bits, cols = words->shape[3];
+    const int64_t cols = words->shape[3];
+    for (int bits = 4; m->u->packing->by_module && bits <= 8; bits += 4)
+        if (m->k > 0 && m->k <= INT32_MAX && (m->k + 32 / bits - 1) / (32 / bits) == cols) w->bits = bits;
+    const int64_t per = 32 / w->bits;
     if (m->n != words->shape[2] || m->k < 1 || m->k > cols * per || (m->k + per - 1) / per != cols)
         return misfit(m, words, "what weight_shape says");
     taken(t);
@@ -327,14 +359,18 @@ static enum infer_status unpack_compressed(struct module *m) {
 static enum infer_status plain_scales(const struct module *m, const char *end, struct hf_bytes *b) {
     struct tensor *t = side(m, end);
     if (!t) return missing(m, end);
-    if (!is_float(t)) return mistyped(m, t, "floats");
-    const int64_t rows = t->n_dim == 1 ? t->shape[3] : t->shape[2], cols = t->n_dim == 1 ? 1 : t->shape[3];
-    b->cols = cols;
+    if (!is_float(t) && !is_power(t)) return mistyped(m, t, "floats");
+    const bool line = t->n_dim == 1, each = line && m->n_stack;
+    const int64_t rows = each ? 1 : line ? t->shape[3] : t->shape[2], cols = line ? 1 : t->shape[3];
+    if ((each ? t->shape[3] : t->shape[1]) != stack_of(m)) return misfit(m, t, "scales of every expert");
+    b->rows = rows, b->cols = cols;
     b->row_share = b->col_share = 128;
     if (rows == 1 && cols == 1)
         b->row_share = m->n, b->col_share = m->k;
     else if (rows == m->n && cols == 1)
         b->row_share = 1, b->col_share = m->k;
+    else if (rows == 2 && cols == 1 && m->n_stack && m->n % 2 == 0) /* of gate, and of up */
+        b->row_share = m->n / 2, b->col_share = m->k;
     else if (rows != (m->n + 127) / 128 || cols != (m->k + 127) / 128)
         return misfit(m, t, "one scale, one of each row, or one of each block of 128x128");
     TRY(floats(m, t, &b->scale));
@@ -345,11 +381,50 @@ static enum infer_status put_bytes(struct module *m, enum quant_type type, const
     struct hf_bytes b = {.times = times, .bytes = m->weight->data};
     void *data;
     m->n = m->weight->shape[2], m->k = m->weight->shape[3];
-    if (m->weight->shape[0] != 1 || m->weight->shape[1] != 1) return misfit(m, m->weight, "a matrix");
+    if (m->weight->shape[0] != 1 || m->weight->shape[1] != stack_of(m))
+        return misfit(m, m->weight, "a matrix");
     TRY(plain_scales(m, scale, &b));
     b.n = m->n, b.k = m->k;
     TRY(become(m, type, m->n, m->k, &data, &b.type));
-    hf_bytes_blocks(&b, data, type);
+    for (int64_t e = 0; e < stack_of(m); e++) {
+        hf_bytes_blocks(&b, (char *)data + (size_t)e * (m->weight->bytes / (size_t)stack_of(m)), type);
+        b.bytes = (const char *)b.bytes + m->n * m->k;
+        b.scale += b.rows * b.cols;
+    }
+    return INFER_OK;
+}
+
+/* ---- powers of two for 32 columns ---- */
+
+static enum infer_status unpack_mxfp4(struct module *m) {
+    struct tensor *t = m->weight, *s = side(m, "weight_scale");
+    const void *codes = t->data;
+    enum quant_type type;
+    void *data;
+    if (!is(t, "U8")) return mistyped(m, t, "U8");
+    m->n = t->shape[2], m->k = 2 * t->shape[3];
+    if (m->k % 32) return misfit(m, t, "of rows of a multiple of 32");
+    TRY(must(m, "weight_scale", s && is_power(s) ? s->raw : "U8", m->n, m->k / 32, &s));
+    TRY(check_powers(m, s, 252));
+    TRY(become(m, QUANT_MXFP4, m->n, m->k, &data, &type));
+    hf_mxfp4_rows(data, codes, s->data, (size_t)m->n, (size_t)m->k / 32, 1, host_threads_pick(0));
+    taken(s);
+    return INFER_OK;
+}
+/* No block of a type with scales of 32 columns has bytes as floats; four significant bits are in BF16, too. */
+static enum infer_status unpack_mxfp8(struct module *m, struct tensor *s) {
+    const struct tensor *t = m->weight;
+    const uint8_t *codes = t->data;
+    enum quant_type type;
+    void *data;
+    m->n = t->shape[2], m->k = t->shape[3];
+    if (m->k % 32) return misfit(m, t, "of rows of a multiple of 32");
+    TRY(must(m, "weight_scale", s->raw, m->n, m->k / 32, &s));
+    TRY(check_powers(m, s, 246));
+    type = hf_mxfp8_fits(codes, s->data, m->n * m->k / 32) ? QUANT_BF16 : QUANT_F32;
+    TRY(become(m, type, m->n, m->k, &data, &type));
+    hf_mxfp8_rows(data, type, codes, s->data, m->n * m->k / 32);
+    taken(s);
     return INFER_OK;
 }
 
@@ -373,6 +448,13 @@ static enum infer_status unpack_nvfp4(struct module *m, const char *factor) {
                        m->path, s->name);
     taken(s);
     return put_factor(m, f, m->u->packing->divided ? 1 / g : g);
+}
+
+/* NVFP4 has a factor of the matrix, or scales that MXFP4 has not. */
+static enum infer_status unpack_fp4(struct module *m) {
+    const struct tensor *s = side(m, "weight_scale");
+    const bool nv = side(m, "weight_global_scale") || (s && is(s, "F8_E4M3"));
+    return nv ? unpack_nvfp4(m, "weight_global_scale") : unpack_mxfp4(m);
 }
 
 /* X.weight.NAME */
@@ -449,7 +531,7 @@ static bool of_activations(const char *name) {
     static const char *const ends[] = {".input_scale",   ".activation_scale", ".input_global_scale",
                                        ".k_scale",       ".v_scale",          ".output_scale",
                                        ".weight_format", ".input_scale_ub",   ".q_scale",
-                                       ".prob_scale",    ".input_zero_point"};
+                                       ".prob_scale",    ".input_zero_point", "_activation_scale"};
     const size_t n = strlen(name);
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         const size_t e = strlen(ends[i]);
@@ -466,9 +548,19 @@ static bool starts(struct module *m, struct tensor *t, const char *end) {
     return true;
 }
 
+/* Experts in one tensor X, beside it X_scale_inv or X_scale. */
+static bool is_stack(struct module *m, struct tensor *t) {
+    const size_t n = strlen(t->name);
+    if (n < 6 || n > 255 || strcmp(t->name + n - 5, "_proj") != 0) return false;
+    m->name = t->name, m->len = n, m->weight = t, m->n_stack = t->shape[1];
+    return true;
+}
+
 static enum infer_status unpack_weight(struct module *m) {
     const enum hf_method method = m->u->packing->method;
     struct tensor *t = m->weight, *state;
+    if (is(t, "F8_E4M3") && method == HF_COMPRESSED && (state = side(m, "weight_scale")) && is_power(state))
+        return unpack_mxfp8(m, state);
     if (is(t, "F8_E4M3"))
         return put_bytes(m, QUANT_F8_128, side(m, "weight_scale_inv") ? "weight_scale_inv" : "weight_scale",
                          1);
@@ -511,7 +603,9 @@ static enum infer_status unpack_one(struct unpacking *u, struct tensor *t, const
     }
     if (method == HF_AWQ && starts(&m, t, "qweight")) return unpack_awq(&m);
     if (method == HF_COMPRESSED && starts(&m, t, "weight_packed"))
-        return is(t, "I32") ? unpack_compressed(&m) : unpack_nvfp4(&m, "weight_global_scale");
+        return is(t, "I32") ? unpack_compressed(&m) : unpack_fp4(&m);
+    if (is(t, "F8_E4M3") && is_stack(&m, t))
+        return put_bytes(&m, QUANT_F8_128, side(&m, "scale") ? "scale" : "scale_inv", 1);
     return starts(&m, t, "weight") ? unpack_weight(&m) : INFER_OK;
 }
 

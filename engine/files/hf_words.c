@@ -170,6 +170,43 @@ void hf_bytes_blocks(const struct hf_bytes *b, void *out, enum quant_type of) {
         }
 }
 
+/* ---- powers of two ---- */
+
+float hf_power(uint8_t e) { return quant_bits_to_f32(e ? (uint32_t)e << 23 : 0x400000); }
+
+/* What bytes e4m3 stand for. */
+static void e4m3_values(float value[256]) {
+    struct block_F8_128 b[2];
+    for (int i = 0; i < 2; i++) {
+        b[i].s = 1;
+        for (int j = 0; j < 128; j++) b[i].q[j] = (uint8_t)(128 * i + j);
+    }
+    quant_info(QUANT_F8_128)->decode(value, b, 256);
+}
+bool hf_mxfp8_fits(const uint8_t *bytes, const uint8_t *scales, int64_t n) {
+    float value[256];
+    e4m3_values(value);
+    for (int64_t i = 0; i < n; i++) /* from 2^-117 on, the smallest is a normal number */
+        for (int j = 0; scales[i] < 10 && j < 32; j++) {
+            const float x = value[bytes[32 * i + j]] * hf_power(scales[i]);
+            if (quant_f32_to_bits(x) & 0xffff) return false;
+        }
+    return true;
+}
+void hf_mxfp8_rows(void *out, enum quant_type type, const uint8_t *bytes, const uint8_t *scales, int64_t n) {
+    float value[256];
+    e4m3_values(value);
+#pragma omp parallel for schedule(static) num_threads(host_threads_pick(0))
+    for (int64_t i = 0; i < n; i++)
+        for (int j = 0; j < 32; j++) {
+            const float x = value[bytes[32 * i + j]] * hf_power(scales[i]);
+            if (type == QUANT_BF16)
+                ((uint16_t *)out)[32 * i + j] = (uint16_t)(quant_f32_to_bits(x) >> 16);
+            else
+                ((float *)out)[32 * i + j] = x;
+        }
+}
+
 /* ---- floats of four bits ---- */
 
 bool hf_nvfp4_blocks(struct block_NVFP4 *out, const void *codes, const void *scales, int64_t n) {

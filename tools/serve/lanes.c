@@ -188,7 +188,7 @@ static void collect_ends(struct lanes *l) {
         atomic_fetch_add(&l->server->metrics.put_aside, (unsigned long long)end.n_aside);
         const int why = atomic_load(&j->cancelled);
         enum job_finish finish = FINISH_NONE;
-        if (end.lost) atomic_store(&l->server->state, SERVER_LOST);
+        if (end.lost) server_lost(l->server);
         if (st) {
             if (end.lost)
                 job_refuse(j, 500, "device_lost", NULL, "the device is lost: %s", err_message());
@@ -382,7 +382,6 @@ static bool step(struct lanes *l) {
     const bool did = l->mill->step(l->mill);
     histogram_add(&m->step[m->step_prompt], &metric_steps, serve_seconds() - began);
     if (m->step_tokens) histogram_add(&m->rows, &metric_rows, m->step_tokens);
-    if (l->mill->kv_free) atomic_store(&m->kv_free, l->mill->kv_free(l->mill));
     return did;
 }
 
@@ -397,6 +396,7 @@ static void *run_lanes(void *user) {
         const bool idle = !step(l);
         wake_told(l);
         collect_ends(l);
+        if (l->mill->kv_free) atomic_store(&l->server->metrics.kv_free, l->mill->kv_free(l->mill));
         if (idle) rest(l);
     }
     return NULL;

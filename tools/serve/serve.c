@@ -1,5 +1,6 @@
 /* infer serve: answers requests over HTTP. */
 #include <string.h>
+#include "tools/serve/crowd.h"
 #include "tools/serve/mill.h"
 #include "tools/serve/systemd.h"
 #include "tools/serve/web.h"
@@ -42,7 +43,7 @@ static struct serve_options options_of(const struct options *o) {
 
 static enum infer_status start(struct server *s, struct session *session, const struct options *o) {
     const struct session_need need = {
-        .slots = SLOTS, .contexts = WHOLE_CONTEXTS, .text = true, .hidden = true};
+        .slots = SLOTS, .contexts = WHOLE_CONTEXTS, .size = crowd_size, .text = true, .hidden = true};
     struct mill *mill;
     char where[700];
     if (o->listen.n > SERVE_LISTEN)

@@ -1,6 +1,7 @@
 #include "tools/serve/tool_job.h"
 #include "tools/serve/server.h"
 #include <errno.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -8,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/mem.h"
+#include "files/outfile.h"
 #include "tools/serve/guard.h"
 #include "tools/serve/mill.h"
 #include "tools/serve/prompt_log.h"
@@ -77,6 +79,50 @@ enum infer_status server_vocab(struct server *s, struct grammar_vocab **out) {
     return st;
 }
 
+/* ---- signals ---- */
+
+static int signal_pipe[2] = {-1, -1};
+static volatile sig_atomic_t n_signal, starting;
+
+static void on_signal(int number) {
+    (void)number;
+    if (starting) { /* nobody was promised an answer */
+        web_remove_sockets();
+        outfile_remove_unfinished();
+        _exit(EXIT_WELL);
+    }
+    if (++n_signal > 1) _exit(EXIT_AT_ONCE);
+    int e = errno;
+    if (write(signal_pipe[1], "", 1) < 0) _exit(EXIT_AT_ONCE);
+    errno = e;
+}
+
+static void take_signal(int number) {
+    struct sigaction a = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigemptyset(&a.sa_mask);
+    sigaction(number, &a, NULL);
+}
+
+/* From here on SIGTERM ends the server well: at once until server_ready, which lets it be told to server_run. */
+static enum infer_status take_signals(void) {
+    if (signal_pipe[0] < 0 && pipe(signal_pipe))
+        return err_set(INFER_E_MEMORY, "no descriptors for a pipe: %s", strerror(errno));
+    starting = true;
+    take_signal(SIGTERM);
+    return INFER_OK;
+}
+
+/* Opens the HTTP side, whose threads never take the signal; it waits meanwhile: a socket has a name before it is known here. */
+static enum infer_status open_web(struct server *s) {
+    sigset_t term, old;
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &term, &old);
+    enum infer_status st = web_open(&s->web, s);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return st;
+}
+
 /* ---- open and close ---- */
 
 enum infer_status server_open(struct server *s, const struct serve_options *o) {
@@ -85,9 +131,10 @@ enum infer_status server_open(struct server *s, const struct serve_options *o) {
     if (s->o.body_seconds <= 0) s->o.body_seconds = 30;
     atomic_init(&s->state, SERVER_LOADING);
     pthread_mutex_init(&s->vocab_lock, NULL);
+    TRY(take_signals());
     TRY(keys_open(&s->keys, o->api_key_file));
     TRY(prompt_log_open(&s->prompts, o->log_prompts));
-    return web_open(&s->web, s);
+    return open_web(s);
 }
 
 enum infer_status server_take_model(struct server *s, const struct infer_model *m, struct mill *mill,
@@ -112,6 +159,7 @@ enum infer_status server_ready(struct server *s, const struct infer_model *m, st
     TRY(server_take_model(s, m, mill, file));
     TRY(lanes_open(&s->lanes, s));
     TRY(prepare_open(&s->prepare, s));
+    starting = false; /* before there is anybody whose answer a signal could break off */
     atomic_store(&s->state, SERVER_READY);
     return INFER_OK;
 }
@@ -130,18 +178,7 @@ void server_close(struct server *s) {
     pthread_mutex_destroy(&s->vocab_lock);
 }
 
-/* ---- signals ---- */
-
-static int signal_pipe[2] = {-1, -1};
-static volatile sig_atomic_t n_signal;
-
-static void on_signal(int number) {
-    (void)number;
-    if (++n_signal > 1) _exit(EXIT_AT_ONCE);
-    int e = errno;
-    if (write(signal_pipe[1], "", 1) < 0) _exit(EXIT_AT_ONCE);
-    errno = e;
-}
+/* ---- until the end ---- */
 
 /* Tells the service manager that steps go on, or that there is nothing to do. */
 struct pulse {
@@ -158,15 +195,17 @@ static void keep_alive(struct server *s, struct pulse *p) {
     p->steps = steps;
 }
 
+void server_lost(struct server *s) {
+    atomic_store(&s->state, SERVER_LOST);
+    if (write(signal_pipe[1], "", 1) < 0) return; /* nobody waits there */
+}
+
 int server_run(struct server *s) {
-    struct sigaction a = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    sigemptyset(&a.sa_mask);
-    if (pipe(signal_pipe)) return EXIT_AT_ONCE;
-    sigaction(SIGTERM, &a, NULL);
-    sigaction(SIGINT, &a, NULL);
+    take_signal(SIGINT);
     struct pollfd p = {.fd = signal_pipe[0], .events = POLLIN};
     struct pulse pulse = {.every = (double)systemd_watchdog() * 1e-6};
-    while (poll(&p, 1, 200) <= 0 && atomic_load(&s->state) == SERVER_READY) keep_alive(s, &pulse);
+    const int look_ms = pulse.every > 0 ? (int)fmin(fmax(125 * pulse.every, 10), 10000) : -1;
+    while (poll(&p, 1, look_ms) <= 0 && atomic_load(&s->state) == SERVER_READY) keep_alive(s, &pulse);
     systemd_notify("STOPPING=1");
     const bool lost = atomic_load(&s->state) == SERVER_LOST;
     if (!lost) atomic_store(&s->state, SERVER_DRAINING);

@@ -1,4 +1,5 @@
 /* One thread that wakes connections whose jobs have news, sees clients hang up, and closes what takes too long. */
+#include <math.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -7,7 +8,7 @@
 #include "base/mem.h"
 #include "tools/serve/web_impl.h"
 
-enum { TICK_MS = 250 };
+static const double TICK_SECONDS = 0.25; /* between two looks at all connections, at least */
 
 struct watch {
     struct web *web;
@@ -15,15 +16,38 @@ struct watch {
     pthread_t thread;
     bool started;
     atomic_bool stopping;
+    double due; /* when it looks at all connections, INFINITY: never; under web->lock */
     pthread_mutex_t lock;
     struct job *wake; /* that have news */
 };
+
+static void ring(struct watch *w) {
+    const uint64_t one = 1;
+    if (write(w->event, &one, sizeof one) < 0) return; /* the counter is full: it wakes anyway */
+}
+
+/* Seconds until something is to be done about a connection, less than 0: now; INFINITY: never. */
+static double patience(const struct sock *s, const struct serve_options *o, double now) {
+    const double until[] = {[SOCK_NEW] = o->head_seconds,
+                            [SOCK_BODY] = o->body_seconds + (double)s->body / 1048576.0,
+                            [SOCK_BUSY] = INFINITY,
+                            [SOCK_IDLE] = IDLE_SECONDS + o->head_seconds};
+    return s->since + until[s->state] - now;
+}
+
+/* The next look at all connections comes in so many seconds at most. Under web->lock. */
+static void look_within(struct watch *w, double now, double seconds) {
+    const bool sooner = now + seconds < w->due;
+    if (sooner) w->due = now + seconds;
+    if (sooner) ring(w);
+}
 
 void sock_state(struct web *w, struct sock *s, int state) {
     pthread_mutex_lock(&w->lock);
     s->state = state;
     s->since = serve_seconds();
     s->body = 0;
+    look_within(w->watch, s->since, patience(s, &w->server->o, s->since));
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -35,11 +59,11 @@ void watch_job(struct watch *w, struct sock *s, struct job *j) {
         epoll_ctl(w->epoll, EPOLL_CTL_ADD, s->fd, &e);
     else
         epoll_ctl(w->epoll, EPOLL_CTL_DEL, s->fd, &e);
+    if (j) look_within(w, serve_seconds(), PING_SECONDS);
     pthread_mutex_unlock(&w->web->lock);
 }
 
 void watch_wake(struct watch *w, struct job *j) {
-    const uint64_t one = 1;
     pthread_mutex_lock(&w->lock);
     bool first = !w->wake;
     if (!j->waking) {
@@ -48,7 +72,7 @@ void watch_wake(struct watch *w, struct job *j) {
         w->wake = job_ref(j);
     }
     pthread_mutex_unlock(&w->lock);
-    if (first && write(w->event, &one, sizeof one) < 0) return; /* the counter is full: it wakes anyway */
+    if (first) ring(w);
 }
 
 static void resume(struct job *j) {
@@ -86,45 +110,48 @@ static void hung_up(struct watch *w, int fd) {
     job_unref(j);
 }
 
-/* Closes a connection that is too slow, and has a stream that is silent say something. */
-static void look_at(struct watch *w, struct sock *s, double now) {
-    const struct serve_options *o = &w->web->server->o;
-    const double age = now - s->since;
-    if ((s->state == SOCK_NEW && age > o->head_seconds) ||
-        (s->state == SOCK_BODY && age > o->body_seconds + (double)s->body / 1048576.0) ||
-        (s->state == SOCK_IDLE && age > IDLE_SECONDS + o->head_seconds))
-        shutdown(s->fd, SHUT_RDWR);
-    if (!s->job) return;
+/* Closes a connection that is too slow, and has a stream that is silent say something; returns how soon it is to be looked at again. */
+static double look_at(struct watch *w, struct sock *s, double now) {
+    const double left = patience(s, &w->web->server->o, now);
+    if (left < 0) shutdown(s->fd, SHUT_RDWR);
+    if (!s->job) return left;
     pthread_mutex_lock(&s->job->lock);
-    bool silent = s->job->streams && s->job->parked && now - s->job->wrote > PING_SECONDS;
+    const bool waits = s->job->streams && s->job->parked,
+               silent = waits && now - s->job->wrote > PING_SECONDS;
+    const double more = waits && !silent ? s->job->wrote + PING_SECONDS - now : PING_SECONDS;
     if (silent) s->job->ping = true;
     pthread_mutex_unlock(&s->job->lock);
     if (silent) watch_wake(w, s->job);
+    return fmin(left, more);
 }
 
-static void tick(struct watch *w) {
+/* Seconds until the next look at all connections is due, which this does when it is. */
+static double tick(struct watch *w) {
     const double now = serve_seconds();
+    double next = INFINITY;
     pthread_mutex_lock(&w->web->lock);
-    for (int i = 0; i < SOCK_LISTS; i++)
-        for (struct sock *s = w->web->socks[i]; s; s = s->next) look_at(w, s, now);
+    if (now >= w->due) {
+        for (int i = 0; i < SOCK_LISTS; i++)
+            for (struct sock *s = w->web->socks[i]; s; s = s->next) next = fmin(next, look_at(w, s, now));
+        w->due = now + fmax(next, TICK_SECONDS);
+    }
+    next = w->due - now;
     pthread_mutex_unlock(&w->web->lock);
+    return next;
 }
 
 static void *run_watch(void *user) {
     struct watch *w = user;
     struct epoll_event events[64];
-    double ticked = 0;
     while (!atomic_load(&w->stopping)) {
-        int n = epoll_wait(w->epoll, events, 64, TICK_MS);
+        const double wait = tick(w);
+        int n = epoll_wait(w->epoll, events, 64, wait > 3600 ? -1 : (int)(1e3 * wait) + 1);
         for (int i = 0; i < n; i++) {
             if (events[i].data.fd == w->event)
                 wake_all(w);
             else
                 hung_up(w, events[i].data.fd);
         }
-        if (serve_seconds() - ticked < 1e-3 * TICK_MS) continue;
-        tick(w);
-        ticked = serve_seconds();
     }
     return NULL;
 }
@@ -133,8 +160,10 @@ enum infer_status watch_open(struct watch **out, struct web *web) {
     struct watch *w;
     TRY(mem_new(&w, sizeof *w, "the watch of connections"));
     *out = w;
-    *w = (struct watch){
-        .web = web, .epoll = epoll_create1(EPOLL_CLOEXEC), .event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+    *w = (struct watch){.web = web,
+                        .epoll = epoll_create1(EPOLL_CLOEXEC),
+                        .event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
+                        .due = INFINITY};
     pthread_mutex_init(&w->lock, NULL);
     struct epoll_event e = {.events = EPOLLIN, .data.fd = w->event};
     if (w->epoll < 0 || w->event < 0 || epoll_ctl(w->epoll, EPOLL_CTL_ADD, w->event, &e) ||

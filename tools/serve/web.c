@@ -4,12 +4,14 @@
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 #include "base/mem.h"
@@ -17,6 +19,8 @@
 #include "tools/serve/systemd.h"
 #include "tools/serve/web_impl.h"
 
+/* What Linux 6.12 takes for how long a thread wants to run at once: one that wants little comes before those that compute. */
+static const uint64_t SLICE_NS = 100000;
 enum {
     CONNECTIONS = 4096,
     BESIDE = 2048,
@@ -32,6 +36,22 @@ static enum infer_status listen_failed(const char *where, int fd) {
     const int e = errno;
     if (fd >= 0) close(fd);
     return err_set(INFER_E_IO, "--listen %s: %s", where, strerror(e));
+}
+
+/* Names of unix sockets, which a handler removes. */
+static struct {
+    atomic_int n;
+    char path[SERVE_LISTEN][108];
+} names;
+
+void web_remove_sockets(void) {
+    for (int i = 0; i < atomic_load(&names.n); i++) unlink(names.path[i]);
+}
+
+static void keep_name(const char *path) {
+    const int n = atomic_load(&names.n);
+    snprintf(names.path[n], sizeof names.path[n], "%s", path);
+    atomic_store(&names.n, n + 1); /* a handler sees it whole */
 }
 
 static enum infer_status listen_unix(struct web *w, const char *path) {
@@ -54,7 +74,7 @@ static enum infer_status listen_unix(struct web *w, const char *path) {
     if (failed || listen(fd, BACKLOG)) return listen_failed(path, fd);
     w->of[w->n].fd = fd;
     w->of[w->n].local = true;
-    snprintf(w->of[w->n].path, sizeof w->of[w->n].path, "%s", path);
+    keep_name(path);
     snprintf(w->of[w->n].said, sizeof w->of[w->n].said, "unix:%s", path);
     w->n++;
     return INFER_OK;
@@ -146,7 +166,7 @@ static void note_connection(void *user, struct MHD_Connection *connection, void 
         s = fd && daemon ? mem_alloc(sizeof *s) : NULL;
         *context = s;
         if (!s) return;
-        *s = (struct sock){.fd = fd->connect_fd, .since = serve_seconds()};
+        *s = (struct sock){.fd = fd->connect_fd};
         struct sockaddr_storage name;
         socklen_t len = sizeof name;
         s->local = getsockname(s->fd, (struct sockaddr *)&name, &len) == 0 &&
@@ -158,6 +178,7 @@ static void note_connection(void *user, struct MHD_Connection *connection, void 
         if (s->next) s->next->at = &s->next;
         *s->at = s;
         pthread_mutex_unlock(&w->lock);
+        sock_state(w, s, SOCK_NEW);
     } else if (s) {
         pthread_mutex_lock(&w->lock);
         *s->at = s->next;
@@ -216,6 +237,22 @@ static enum infer_status raise_limits(int connections) {
                    (unsigned long long)r.rlim_max, connections + 64);
 }
 
+/* Threads that this one starts are let onto a core soon, though all cores compute; 0: as others. Where it cannot be had they wait. */
+static void want_slice(uint64_t ns) {
+#ifdef SYS_sched_setattr
+    struct {
+        uint32_t size, policy;
+        uint64_t flags;
+        int32_t nice;
+        uint32_t priority;
+        uint64_t runtime, deadline, period;
+    } a = {.size = sizeof a, .nice = getpriority(PRIO_PROCESS, 0), .runtime = ns};
+    if (sched_getscheduler(0) == SCHED_OTHER && syscall(SYS_sched_setattr, 0, &a, 0)) return;
+#else
+    (void)ns;
+#endif
+}
+
 static enum infer_status open_all(struct web *w) {
     const struct serve_options *o = &w->server->o;
     size_t n;
@@ -244,7 +281,9 @@ enum infer_status web_open(struct web **out, struct server *s) {
     TRY(mem_new(&w, sizeof *w, "the HTTP side"));
     w->server = s;
     pthread_mutex_init(&w->lock, NULL);
+    want_slice(SLICE_NS);
     enum infer_status st = open_all(w);
+    want_slice(0);
     if (st)
         web_close(w);
     else
@@ -278,8 +317,9 @@ void web_close(struct web *w) {
             mhd.stop_daemon(w->of[i].daemon);
         else if (w->of[i].fd >= 0)
             close(w->of[i].fd);
-        if (*w->of[i].path) unlink(w->of[i].path);
     }
+    web_remove_sockets();
+    atomic_store(&names.n, 0);
     watch_close(w->watch);
     pthread_mutex_destroy(&w->lock);
     mem_free(w->cert);

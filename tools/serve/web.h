@@ -10,5 +10,7 @@ void web_quiet(struct web *w);
 void web_finish(struct web *w, double seconds);
 /* All jobs must have ended. */
 void web_close(struct web *w);
+/* Removes the names of unix sockets: for the handler of a signal that ends the program (async-signal-safe). */
+void web_remove_sockets(void);
 /* "http://127.0.0.1:8080", one a line, into text[n]. */
 void web_where(const struct web *w, char *text, size_t n);

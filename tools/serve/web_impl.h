@@ -25,7 +25,6 @@ struct web {
         int fd;
         bool local;
         char said[160]; /* "http://127.0.0.1:8080" */
-        char path[108]; /* of a unix socket, "" without */
     } of[SERVE_LISTEN];
     int n;
     char *cert, *key; /* texts */
@@ -48,6 +47,7 @@ void watch_close(struct watch *w);
 /* From now on a hang-up on s ends its job. */
 void watch_job(struct watch *w, struct sock *s, struct job *j);
 void watch_wake(struct watch *w, struct job *j);
+/* s is in a state from now on, and the watch looks at it in time. */
 void sock_state(struct web *w, struct sock *s, int state);
 
 /* A line for a request that has ended. */
