@@ -13,7 +13,12 @@ void quant_Q1_0_codes(int8_t *code, float *d, const void *blocks, size_t n) {
     const struct block_Q1_0 *b = blocks;
     for (size_t i = 0; i < n / 128; i++, b++, code += 128) {
         for (int g = 0; g < 8; g++) *d++ = f16_to_f32(b->d);
-        for (int j = 0; j < 128; j++) code[j] = b->q[j / 8] >> j % 8 & 1 ? 1 : -1;
+        for (int j = 0; j < 16; j++) { /* eight at once: bit i of a byte to byte i, which becomes 1 or 255 */
+            const uint64_t bit = b->q[j] * UINT64_C(0x0101010101010101) & UINT64_C(0x8040201008040201),
+                           one = (bit + UINT64_C(0x7f7f7f7f7f7f7f7f)) >> 7 & UINT64_C(0x0101010101010101),
+                           eight = ~UINT64_C(0) ^ one * 0xfe;
+            memcpy(code + 8 * j, &eight, sizeof eight);
+        }
     }
 }
 QUANT_DECODE_BY_CODES(Q1_0)

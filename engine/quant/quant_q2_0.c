@@ -12,7 +12,11 @@ void quant_Q2_0_codes(int8_t *code, float *d, const void *blocks, size_t n) {
     const struct block_Q2_0 *b = blocks;
     for (size_t i = 0; i < n / 64; i++, b++, code += 64) {
         for (int g = 0; g < 4; g++) *d++ = f16_to_f32(b->d);
-        for (int j = 0; j < 64; j++) code[j] = (int8_t)((b->q[j / 4] >> j % 4 * 2 & 3) - 1);
+        for (int j = 0; j < 16; j++) { /* four at once: two bits to a byte each, less 1 */
+            const uint32_t q = b->q[j], four = (q | q << 6 | q << 12 | q << 18) & 0x03030303,
+                           less = ((four | 0x80808080) - 0x01010101) ^ 0x80808080;
+            memcpy(code + 4 * j, &less, sizeof less);
+        }
     }
 }
 QUANT_DECODE_BY_CODES(Q2_0)

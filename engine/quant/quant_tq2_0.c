@@ -14,8 +14,9 @@ void quant_TQ2_0_codes(int8_t *code, float *d, const void *blocks, size_t n) {
     const struct block_TQ2_0 *b = blocks;
     for (size_t i = 0; i < n / 256; i++, b++, code += 256) {
         for (int g = 0; g < 16; g++) *d++ = f16_to_f32(b->d);
-        for (int j = 0; j < 256; j++)
-            code[j] = (int8_t)((b->q[j / 128 * 32 + j % 32] >> j / 32 % 4 * 2 & 3) - 1);
+        for (int k = 0; k < 8; k++) /* (in this form compilers take 16 and more at once) */
+            for (int j = 0; j < 32; j++)
+                code[32 * k + j] = (int8_t)((b->q[k / 4 * 32 + j] >> k % 4 * 2 & 3) - 1);
     }
 }
 QUANT_DECODE_BY_CODES(TQ2_0)
