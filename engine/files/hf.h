@@ -2,7 +2,7 @@
  *
  * They are read into the keys and tensor names of GGUF, so that nothing behind struct tensorfile knows the
  * difference. One thing GGUF cannot say: its llama has the rows of q and k permuted so that neighbours rotate
- * together, Hugging Face's has not; then the key "llama.rope.neox" is true.
+ * together, Hugging Face's has not; then the key "llama.rope.neox" is true. So is "deepseek2.rope.neox" where config.json says "rope_interleave": false.
  * sources: config.json as transformers documents it; the GGUF specification. */
 #pragma once
 #include "files/hf_packed.h"

@@ -115,22 +115,54 @@ static void tell(struct job *j, size_t bytes) {
     if (j->o->progress) j->o->progress(j->o->user, "writing", j->done, (double)j->f->file_bytes, "B");
 }
 
-/* Rows per head of a matrix or bias whose rows have to change places, 0 for the rest. */
-static int64_t head_rows(const struct job *j, const struct tensor *t) {
-    bool q = strstr(t->name, ".attn_q.") != NULL, k = strstr(t->name, ".attn_k.") != NULL;
-    if ((!q && !k) || !quantize_in_halves(j->f)) return 0;
-    int64_t n = quantize_parameter(j->f, "attention.key_length");
-    int64_t rows = t->n_dim == 1 ? t->shape[3] : t->shape[2];
-    return n > 0 && rows % n == 0 ? n : 0;
+/* Rows of a matrix or elements of a bias that rotate, in halves and not as neighbours: of each head rows the rot ones from first on.
+ * head 0: none. */
+struct halves {
+    int64_t head, first, rot;
+};
+
+/* Of q and k; of a latent, those behind what does not rotate (queries) and behind the latent itself (keys). */
+static enum infer_status find_halves(const struct job *j, const struct tensor *t, struct halves *out) {
+    const struct tensorfile *f = j->f;
+    const bool k = strstr(t->name, ".attn_k.") != NULL, latent_k = strstr(t->name, ".attn_kv_a_mqa.") != NULL;
+    const bool q = strstr(t->name, ".attn_q.") || strstr(t->name, ".attn_q_b.");
+    const int64_t rank = quantize_parameter(f, "attention.kv_lora_rank"),
+                  rot = quantize_parameter(f, "rope.dimension_count"), rows = t->shape[t->n_dim == 1 ? 3 : 2];
+    struct halves h = {.head = quantize_parameter(f, "attention.key_length"), .rot = rot};
+    *out = (struct halves){0};
+    if (!quantize_in_halves(f) || !(rank ? q || latent_k : q || k)) return INFER_OK;
+    if (strstr(t->name, ".scale")) return INFER_OK; /* of all rows */
+    if (!rot) h.rot = h.head;
+    if (rank) h.head = latent_k ? rank + rot : quantize_parameter(f, "attention.key_length_mla");
+    if (rank) h.first = h.head - rot;
+    *out = h;
+    if (h.head > 0 && h.first >= 0 && h.rot > 0 && h.first + h.rot <= h.head && rows % h.head == 0)
+        return INFER_OK;
+    return err_set(INFER_E_INPUT,
+                   "%s: tensor %s has %lld rows, which are not those of heads of %lld of which %lld rotate",
+                   f->path, t->name, (long long)rows, (long long)h.head, (long long)h.rot);
 }
 
-/* The tensor's bytes with rows i and i + rot / 2 of each head of n rows as neighbours, i < rot / 2; free with mem_free. */
-static enum infer_status interleave(const struct tensor *t, size_t n, size_t rot, unsigned char **out) {
+/* The row that comes to stand at r: rows i and i + rot / 2 of the rotated ones of a head are neighbours, i < rot / 2. */
+static size_t row_at(const struct halves *h, size_t r) {
+    const size_t head = (size_t)h->head, first = (size_t)h->first, rot = (size_t)h->rot,
+                 i = r % head - first; /* wraps in front of first */
+    return i < rot ? r / head * head + first + i / 2 + i % 2 * (rot / 2) : r;
+}
+
+/* The tensor's bytes and what its rows are times in that order; free with mem_free. factor NULL: t has none. */
+static enum infer_status interleave(const struct tensor *t, const struct halves *h, unsigned char **out,
+                                    float **factor) {
     size_t rows = (size_t)(t->n_dim == 1 ? t->shape[3] : t->shape[2]), bytes = t->bytes / rows;
+    *factor = NULL;
     TRY(mem_new(out, t->bytes, t->name));
+    if (t->row_factor && mem_new(factor, rows * sizeof **factor, t->name)) {
+        mem_free(*out);
+        return INFER_E_MEMORY;
+    }
     for (size_t r = 0; r < rows; r++) {
-        size_t head = r / n * n, i = r % n, from = i < rot ? i / 2 + i % 2 * (rot / 2) : i;
-        memcpy(*out + r * bytes, (const char *)t->data + (head + from) * bytes, bytes);
+        memcpy(*out + r * bytes, (const char *)t->data + row_at(h, r) * bytes, bytes);
+        if (*factor) (*factor)[r] = t->row_factor[row_at(h, r)];
     }
     return INFER_OK;
 }
@@ -186,27 +218,37 @@ static void say_loss(const struct job *j, const struct run *r) {
                                                      .largest = l->largest});
 }
 
+/* A tensor whose rows change places. */
+static enum infer_status write_interleaved(struct job *j, struct run *r, struct tensor *part,
+                                           const struct halves *h) {
+    unsigned char *rows;
+    float *factor;
+    TRY(interleave(part, h, &rows, &factor));
+    part->row_factor = factor;
+    enum infer_status s = write_data(j, r, rows);
+    mem_free(rows);
+    mem_free(factor);
+    return s;
+}
+
 enum infer_status quantize_tensor(struct job *j, const struct listed *l, enum quant_type to) {
     const struct tensor *t = &l->t;
     struct tensor part = *t;
     struct run r = {.t = &part, .to = to};
-    int64_t n = head_rows(j, t);
+    struct halves h;
+    TRY(find_halves(j, t, &h));
     if (mix_is_matrix(t->name, t->n_dim)) TRY(quantize_importance(j, t, &r.importance));
+    if (h.head) {
+        TRY(write_interleaved(j, &r, &part, &h));
+        say_loss(j, &r);
+        return INFER_OK;
+    }
     /* matrix by matrix, where the file has each apart or the type has groups that end with it */
     const int64_t each = l->n_part > 1 || to != QUANT_NF4 ? 1 : t->shape[1];
     part.bytes = l->part_bytes / (size_t)each;
-    for (; r.matrix < (n ? 0 : l->n_part * each); r.matrix++)
+    for (; r.matrix < l->n_part * each; r.matrix++)
         TRY(write_data(
             j, &r, (const unsigned char *)l->part[r.matrix / each] + (size_t)(r.matrix % each) * part.bytes));
-    if (n) {
-        unsigned char *rows;
-        int64_t rot = quantize_parameter(j->f, "rope.dimension_count");
-        part.bytes = t->bytes;
-        TRY(interleave(t, (size_t)n, (size_t)(rot > 0 && rot < n ? rot : n), &rows));
-        enum infer_status s = write_data(j, &r, rows);
-        mem_free(rows);
-        TRY(s);
-    }
     say_loss(j, &r);
     return INFER_OK;
 }
