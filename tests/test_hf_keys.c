@@ -173,6 +173,27 @@ static void try_config(struct walk *w, struct result *r) {
     w->n++;
 }
 
+/* What is no number, or none that could be meant, is refused by the key's name, whoever reads it; what is of training alone may be anything. */
+static void refuse_absurd(struct walk *w, json_t *object, const char *key, json_t *was) {
+    const struct key_row *row = key_find(KEYS_CONFIG, key);
+    const bool trains = (row && row->use == KEY_HARMLESS) || strstr(key, "dropout");
+    if (!json_is_real(was) || strncmp(w->name, "packed-", 7) == 0) return;
+    if (trains && strncmp(key, "time_step_", 10) != 0) return;
+    for (int i = 0; i < 3; i++) {
+        struct result r;
+        json_object_set_new(
+            object, key, i == 2 ? json_real(-1e30) : json_pack("{s:s}", "__float__", i ? "Infinity" : "NaN"));
+        try_config(w, &r);
+        if (!refused(&r) || !strstr(r.why, key))
+            fail_msg("%s: '%s' may be %s: status %d: %s", w->name, key,
+                     i == 2 ? "-1e30"
+                     : i    ? "Infinity"
+                            : "NaN",
+                     r.status, r.why);
+    }
+    json_object_set(object, key, was);
+}
+
 static void change_key(struct walk *w, json_t *object, const char *key, json_t *was) {
     bool noticed = json_is_object(was) || (json_is_array(was) && !json_array_size(was));
     json_t *v;
@@ -194,6 +215,7 @@ static void walk_object(struct walk *w, json_t *object) {
     json_object_update(keys, object); /* the walk changes the object itself */
     json_object_foreach(keys, key, v) {
         change_key(w, object, key, v);
+        refuse_absurd(w, object, key, v);
         if (json_is_object(v) && !is_idle(w, key)) walk_object(w, v);
     }
     json_decref(keys);
@@ -240,8 +262,6 @@ static bool is_idle_gguf(const struct walk *w, const char *key) {
         {"*", "vocab_size", "the rows of the embedding are the number"},
         {"*", "attention.value_length_swa|rope.dimension_count_swa|rope.freq_base_swa",
          "of layers with windows, where some are"},
-        {"nemotron_h*", "attention.layer_norm_epsilon",
-         "attention.layer_norm_rms_epsilon says it; llama.cpp asks for both"},
         {"nemotron_h-moe", "expert_shared_count", "expert_shared_feed_forward_length says it"},
         {"granitemoehybrid", "rope.freq_base", "nothing rotates"},
         {"ernie4_5_moe", "expert_shared_count", "expert_shared_feed_forward_length says it"},
@@ -303,6 +323,26 @@ static void write_changed(const struct tensorfile *f, size_t k, const unsigned c
     gguf_copy_tensors(w, f);
 }
 
+/* The same of the file: NaN, infinity and -1e30 in the place of the last number. */
+static void refuse_absurd_meta(struct walk *w, const struct tensorfile *f, size_t k, const char *name) {
+    const struct meta *m = &f->meta[k];
+    const bool list = m->type == META_ARRAY;
+    const float absurd[] = {NAN, INFINITY, -1e30f};
+    char path[256];
+    unsigned char raw[4096];
+    if ((list ? m->elem : m->type) != META_F32) return;
+    assert_in_range(4 * m->n, 4, sizeof raw);
+    for (int i = 0; i < 3; i++, w->n++) {
+        struct result r;
+        memcpy(raw, m->raw, 4 * m->n);
+        memcpy(raw + 4 * (m->n - 1), &absurd[i], 4);
+        write_changed(f, k, raw, folder_file(&w->d, path, "changed.gguf"));
+        compute(path, &r);
+        if (!refused(&r) || !strstr(r.why, name))
+            fail_msg("%s: %s may be %g: status %d: %s", w->name, name, (double)absurd[i], r.status, r.why);
+    }
+}
+
 static void change_meta(struct walk *w, const struct tensorfile *f, size_t k, const char *name) {
     const struct meta *m = &f->meta[k];
     char path[256];
@@ -347,6 +387,7 @@ static void every_key_of_gguf_counts(void **state) {
             continue; /* which has none in front */
         snprintf(name, sizeof name, "%.*s", (int)(key.len - from), key.data + from);
         change_meta(&w, f, k, name);
+        refuse_absurd_meta(&w, f, k, name);
     }
     assert_in_range(w.n, 10, 1000);
     tensorfile_close(f);

@@ -269,6 +269,12 @@ static const struct {
      NULL},
     {llama, "'a_new_scale': 2", UNSUPPORTED, ".ignore_keys 'a_new_scale'"},
     {llama, "'a_new_scale': null", SAME, NULL},
+    {llama, "'rms_norm_eps': 1.5", BAD, "'rms_norm_eps' is 1.5, must be 0 to 1"},
+    {llama, "'rms_norm_eps': -1e-5", BAD, "'rms_norm_eps' is -1e-05"},
+    {llama, "'rope_theta': 0.5", BAD, "'rope_theta' is 0.5, must be 1 to 1e+12"},
+    {llama, "'rope_scaling': {'type': 'linear', 'factor': 1e7}", BAD, "'factor' is 1e+07"},
+    {llama, YARN ", 'beta_fast': -32}", BAD, "'beta_fast' is -32"},
+    {llama, YARN ", 'attention_factor': -1}", BAD, "'attention_factor' is -1"},
     /* rope: one parameter, three places */
     {llama, "'rope_parameters': {'rope_theta': 500000.0}", BAD, "'rope_theta' has two values"},
     {llama, "'rope_parameters': {'rope_theta': 10000, 'rope_type': 'default'}", SAME, NULL},

@@ -87,6 +87,28 @@ enum infer_status config_u32(const struct config *c, const char *key, const json
     return INFER_OK;
 }
 
+/* What numbers may be, whether this model reads them or not; what has no row may be any number that a float holds. */
+static const struct range {
+    const char *names;
+    double min, max;
+} ranges[] = {
+    {"rms_norm_eps|layer_norm_eps|layer_norm_epsilon|norm_epsilon|norm_eps|block_norm_eps", 0, 1},
+    {"rope_theta|rope_local_base_freq|rotary_emb_base", 1, 1e12},
+    {"partial_rotary_factor|rotary_pct", 0, 1},
+    {"factor|alpha|low_freq_factor|high_freq_factor|short_factor|long_factor|beta_fast|beta_slow", 0, 1e6},
+    {"attention_factor|attn_factor|mscale|mscale_all_dim|llama_4_scaling_beta|attn_scale", 0, 1e6},
+    {"attn_logit_softcapping|final_logit_softcapping|query_pre_attn_scalar|attention_multiplier", 0, 1e6},
+    {"embedding_multiplier|residual_multiplier|logits_scaling|logit_scale|routed_scaling_factor", 0, 1e6},
+    {"swiglu_limit|swiglu_alpha|block_ffn_dim_multiplier|lm_head_multiplier|key_multiplier", 0, 1e6},
+    {"attention_in_multiplier|attention_out_multiplier|ssm_in_multiplier|ssm_out_multiplier", 0, 1e6},
+    {"ssm_multipliers|mlp_multipliers|time_step_min|time_step_max|time_step_floor", 0, 1e6}};
+
+static const struct range *range_of(const char *key) {
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+        if (key_names(ranges[i].names, key, strlen(key))) return &ranges[i];
+    return NULL;
+}
+
 enum infer_status config_f32(const struct config *c, const char *key, const json_t *v, float fallback,
                              float *out) {
     *out = fallback;
@@ -94,8 +116,16 @@ enum infer_status config_f32(const struct config *c, const char *key, const json
         return isnan(fallback) ? err_set(INFER_E_INPUT, "%s: '%s' is missing", c->path, key) : INFER_OK;
     double d = json_number_value(v);
     if (!json_is_number(v) || !isfinite(d) || fabs(d) > 3e38) return config_wrong(c, key, "a number");
+    const struct range *r = range_of(key);
+    if (r && !(d >= r->min && d <= r->max))
+        return err_set(INFER_E_INPUT, "%s: '%s' is %g, must be %g to %g", c->path, key, d, r->min, r->max);
     *out = (float)d;
     return INFER_OK;
+}
+
+enum infer_status config_in_range(const struct config *c, const char *key, const json_t *v) {
+    float unused;
+    return range_of(key) && !json_is_array(v) ? config_f32(c, key, v, 0, &unused) : INFER_OK;
 }
 
 enum infer_status config_bool(const struct config *c, const char *key, const json_t *v, bool fallback,
@@ -142,6 +172,7 @@ static enum infer_status check_keys(const struct config *c) {
     json_t *v;
     json_object_foreach(c->root, key, v) {
         const struct key_row *row = key_find(KEYS_CONFIG, key);
+        TRY(config_in_range(c, key, v));
         if (config_reads(c, key)) continue;
         if (!row && !json_is_null(v)) TRY(key_unknown(c->ignore, c->path, key));
         if (!row || row->use != KEY_OFF || is_neutral(row, v)) continue;

@@ -33,6 +33,8 @@ enum infer_status config_f32(const struct config *c, const char *key, const json
                              float *out);
 enum infer_status config_bool(const struct config *c, const char *key, const json_t *v, bool fallback,
                               bool *out);
+/* Whether v is a number that key may be, also where nobody reads it; lists are not looked into. */
+enum infer_status config_in_range(const struct config *c, const char *key, const json_t *v);
 enum infer_status config_wrong(const struct config *c, const char *key, const char *want);
 
 /* c->kind; after the number of layers is known (hf_kinds.c). */

@@ -92,6 +92,7 @@ static enum infer_status check_rope_keys(const struct rope_source *s, const char
     for (int i = 0; i < 2; i++) json_object_foreach((json_t *)s->place[i], key, v) {
             const struct key_row *row = key_find(KEYS_ROPE, key);
             if (json_is_null(v)) continue;
+            TRY(config_in_range(s->c, key, v));
             if (strcmp(key, "llama_4_scaling_beta") == 0 && !config_reads(s->c, key)) row = NULL;
             if (!row) TRY(key_unknown(s->c->ignore, s->c->path, key));
             if (row && !key_names(row->words, type, strlen(type)))

@@ -82,14 +82,26 @@ static enum infer_status read_windows(struct model *m, uint32_t *windowed) {
     return INFER_OK;
 }
 
+/* The epsilon of norms; files that have the key of the other kind, too, say the same there. */
+static enum infer_status read_eps(struct model *m) {
+    static const char layer[] = "attention.layer_norm_epsilon", rms[] = "attention.layer_norm_rms_epsilon";
+    const bool is_layer = m->arch->norm == NORM_LAYER;
+    const char *name = is_layer ? layer : rms, *beside = is_layer ? rms : layer;
+    float other;
+    TRY(model_read_float(m, name, 0, 1, NAN, &m->eps));
+    TRY(model_read_float(m, beside, 0, 1, m->eps, &other));
+    return other == m->eps
+               ? INFER_OK
+               : err_set(INFER_E_INPUT, "%s: %s.%s is %g, but %s %g: norms have one epsilon", m->file->path,
+                         m->arch->name, beside, (double)other, name, (double)m->eps);
+}
+
 /* Factors, caps and what else has its neutral value in most models. */
 static enum infer_status read_scales(struct model *m) {
     const struct arch *a = m->arch;
     char key[128];
     bool there;
-    const char *eps =
-        a->norm == NORM_LAYER ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
-    TRY(model_read_float(m, eps, 0, 1, NAN, &m->eps));
+    TRY(read_eps(m));
     TRY(model_read_float(m, "attention.scale", 0, 1e6f, 0, &m->attn_scale));
     TRY(model_read_float(m, "attn_logit_softcapping", 0, 1e6f, 0, &m->attn_softcap));
     TRY(model_read_float(m, "final_logit_softcapping", 0, 1e6f, 0, &m->logit_softcap));

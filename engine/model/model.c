@@ -1,6 +1,7 @@
 #include "model/model_impl.h"
 #include "models/registry.h"
 
+#include <math.h>
 #include <stdio.h>
 
 /* Whether every element is one of the row's neutral values. */
@@ -18,6 +19,16 @@ static bool is_neutral(const struct key_row *row, const struct meta *meta) {
 }
 
 /* Every key in the architecture's own namespace is used, known to be harmless, or has a value that turns nothing on. */
+/* No number of the file is NaN or infinite, also where nothing reads it. */
+static enum infer_status check_finite(const struct model *m, const struct meta *meta, const char *key) {
+    const enum meta_type type = meta->type == META_ARRAY ? meta->elem : meta->type;
+    for (uint64_t i = 0; (type == META_F32 || type == META_F64) && i < meta->n; i++)
+        if (!isfinite(meta_elem_f64(meta, (size_t)i)))
+            return err_set(INFER_E_INPUT, "%s: key '%s' holds %g", m->file->path, key,
+                           meta_elem_f64(meta, (size_t)i));
+    return INFER_OK;
+}
+
 static enum infer_status check_keys(const struct model *m, const struct key_ignore *ignore) {
     size_t prefix = strlen(m->arch->name) + 1;
     struct str type;
@@ -37,6 +48,7 @@ static enum infer_status check_keys(const struct model *m, const struct key_igno
         memcpy(key, meta->key.data, len);
         key[len] = 0;
         const struct key_row *row = key_find(KEYS_GGUF, key + prefix);
+        TRY(check_finite(m, meta, key));
         if (m->arch->keys && key_names(m->arch->keys, key + prefix, strlen(key + prefix))) continue;
         if (!row) TRY(key_unknown(ignore, m->file->path, key));
         if (row && row->use == KEY_OFF && !is_neutral(row, meta))
