@@ -24,6 +24,8 @@ import unicodedata
 
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
+MARK = "\u2581"
+
 # ---- the families' cuts, as their tokenizer.json files have them --------------------------------------------------
 CONTRACTION = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
@@ -61,6 +63,7 @@ DEEPSEEK3 = (r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P
              r"""| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+""")
 QWEN35 = (CONTRACTION + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+"
           r"|\s+(?!\S)|\s+")
+CJK = "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"
 BLOOM = " ?[^(\\s|[.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c])]+"
 IDEOGRAPHS = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
 
@@ -80,10 +83,10 @@ FAMILIES = {
                         raw_bytes()], False, False),
     "deepseek-v3": ([split(r"\p{N}{1,3}"), split("[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"), split(DEEPSEEK3),
                      raw_bytes()], False, False),
-    # its tokenizer.json maps to the byte alphabet before the digits are cut, so bytes like 0xBD are taken for digits; a
-    # vocabulary trained that way has no token across such a cut, this one has: here the digits are cut first
-    "falcon": ([pre_tokenizers.Punctuation("contiguous"), split(GPT2), digits(False), split("[0-9][0-9][0-9]"),
-                raw_bytes()], False, False),
+    # the digits are cut in the byte alphabet: of those behind 0x7f the bytes B2 B3 B9 BC BD BE
+    "falcon": ([pre_tokenizers.Punctuation("contiguous"), gpt2(), digits(False), split("[0-9][0-9][0-9]")], False, False),
+    "default": ([split("[\\p{P}$+<=>^~|]+"), split(GPT2), split(r"\p{N}+"), split("[0-9][0-9][0-9]"), raw_bytes()],
+                False, False),
     "bloom": ([split(BLOOM), raw_bytes()], False, False),
     "bailingmoe": ([split(r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*"
                           r"|\s*[\r\n]|\s+(?!\S)|\s+"), raw_bytes()], False, False),
@@ -97,6 +100,23 @@ FAMILIES = {
         r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]" + a +
         r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]" + b + CONTRACTION + "?" for a, b in (("*", "+"), ("+", "*"))) +
         r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"), raw_bytes()], False, False),
+    "stablelm2": ([split(cl100k(r"\p{N}")), raw_bytes()], False, False),
+    "dbrx": ([split(cl100k(r"\p{N}{1,3}")), raw_bytes()], False, False),
+    "minicpm5": ([split(r"\p{N}{1,3}"), split(cl100k(r"\p{N}+")), raw_bytes()], False, True),
+    "laguna": ([split(r"[^\n]+|[\n]+"), split(cl100k(r"\p{N}")), raw_bytes()], False, False),
+    "ufakzeka": ([split(cl100k(r"\p{N}").removeprefix(CONTRACTION + "|")), raw_bytes()], False, False),
+    "jais-2": ([split(cl100k(r"\p{N}{1,3}").removesuffix(r"|\s+(?!\S)|\s+") + "".join(
+        r"|\s{%d}(?!\S)" % n for n in (512, 256, 128, 64, 32, 16, 8, 4)) + r"|\s{1,2}(?!\S)|\s{1}"), raw_bytes()], False, False),
+    "viking": ([split(BLOOM), split(r"\p{N}"), raw_bytes()], False, False),
+    "youtu": ([split("[\uac00-\ud7a3\u3131-\u318e]+|[\uff01\u2026\u201c\u201d\u2018\u2019\u2014\uff1a\uff1b\uff0c\u3001-\u303f"
+                     "\ufe30-\ufe4f]+|[\u3105-\u312f]+|" + CJK), split(o200k(CONTRACTION + "?", r"\p{N}")), raw_bytes()],
+              False, True),
+    "spark2_5": ([split(r"\p{N}{1,3}"), split(CJK), split(DEEPSEEK3.replace(r"[\r\n]*|\s*[\r\n]+", r"|[\r\n]")),
+                  split(r"\p{N}"), raw_bytes()], False, False),
+    "afmoe": ([split(r"\p{Nd}{1,3}(?=(?:\p{Nd}{3})*(?!\p{Nd}))"), split(
+        "[\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\u3040-\u309f\u30a0-\u30ff\uff65-\uff9f\u2f00-\u2fdf\u0e40-\u0e7f\u0e80-\u0eff"
+        "\u1780-\u17ff\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff\uac00-\ud7af\u1100-\u11ff]+"), split(DEEPSEEK3), raw_bytes()],
+        False, False),
 }
 
 # ---- odd strings --------------------------------------------------------------------------------------------------
@@ -107,7 +127,7 @@ WORDS = ["hello", "World", "HELLO", "don't", "I'M", "you'Ll", "we've", "it\u2019
          "\u0645\u0631\u062d\u0628\u0627", "\u05e9\u05dc\u05d5\u05dd", "\u041f\u0440\u0438\u0432\u0435\u0442", "\u4f60\u597d\u4e16\u754c",
          "\u3053\u3093\u306b\u3061\u306f", "\u30c6\u30b9\u30c8", "\uc548\ub155\ud558\uc138\uc694", "\u1100\u1161\u11a8",
          "\U0001f468\u200d\U0001f469\u200d\U0001f467", "\U0001f44d\U0001f3fd", "\U0001f1e9\U0001f1ea", "\u2764\ufe0f", "\u216b",
-         "\u00bd", "\u0663\u0664\u0665", "\u0967\u0968", "\u00b2\u00b3", "\U0001d7d9\U0001d7da", "\ufb01", "\uff21\uff22\uff43", "\u212b",
+         "\u00bd", "\u2160", "\u2460", "\u24ea", "\u216b\u216c", "\u00bc1", "\u0c78\u0c79", "\u0663\u0664\u0665", "\u0967\u0968", "\u00b2\u00b3", "\U0001d7d9\U0001d7da", "\ufb01", "\uff21\uff22\uff43", "\u212b",
          "0", "12", "345", "6789", "1234567", "3.14", "1,000,000", "0x1F", "1e-9", "<|im_start|>", "</s>", "<s>", "[INST]",
          "<0x41>", "if (x == 0) {", "    return;", "\t}", "//", "/*", "*/", "#include <stdio.h>", "def f(x):", "a+b=c", "::",
          "->", "...", "!!", "?!", "\u2026", "\u3002", "\u300c", "\u300d", "\uff01", "$100", "\u20ac5", "~", "`", "^", "|", "\u2581",
@@ -226,6 +246,13 @@ def train_bpe(texts):
         vocab_size=6000, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
     m = json.loads(t.to_str())["model"]
     return m["vocab"], [tuple(x) if isinstance(x, list) else tuple(x.split(" ")) for x in m["merges"]]
+
+
+def with_holes(vocab, merges):
+    """The vocabulary without the bytes that Falcon's lacks, or some: what is left out of a text, and what joins across it."""
+    gone = {pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False).pre_tokenize_str(c)[0][0] for c in "\v\f*q"}
+    kept = [k for k, _ in sorted(vocab.items(), key=lambda kv: kv[1]) if not gone & set(k)]
+    return {k: i for i, k in enumerate(kept)}, [m for m in merges if not gone & set(m[0] + m[1])]
 
 
 def run_bpe(name, infer, folder, vocab, merges, texts):
@@ -394,15 +421,25 @@ def train_spm(folder, name, texts, **options):
 
 
 # ---- WordPiece ----------------------------------------------------------------------------------------------------
-def run_wordpiece(name, infer, folder, lowercase, texts):
-    # general categories of newer characters differ from those that tokenizers was built with
-    # (and U+2581 in the text is how GGUF marks the start of a word)
-    texts = [t for t in texts if all(unicodedata.ucd_3_2_0.category(c) == unicodedata.category(c) and c != "\u2581" for c in t)]
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+def train_wordpiece(texts, special, lowercase):
+    """Of U+2581 the vocabulary has both ways alone: GGUF writes a word "a" as U+2581 a, and so cannot write a "##" U+2581 a."""
     t = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     t.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     t.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    t.train_from_iterator(texts, trainers.WordPieceTrainer(vocab_size=3000, special_tokens=special, show_progress=False))
+    t.train_from_iterator((x.replace(MARK, "") for x in texts), trainers.WordPieceTrainer(
+        vocab_size=3000, special_tokens=special, show_progress=False))
+    vocab = t.get_vocab()
+    for k in (MARK, "##" + MARK):
+        vocab.setdefault(k, len(vocab))
+    t.model = models.WordPiece(vocab=vocab, unk_token="[UNK]", max_input_chars_per_word=100)
+    return t
+
+
+def run_wordpiece(name, infer, folder, lowercase, texts):
+    # general categories of newer characters differ from those that tokenizers was built with: it keeps U+08E2, a newer Cf
+    texts = [t for t in texts if all(unicodedata.ucd_3_2_0.category(c) == unicodedata.category(c) for c in t)]
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    t = train_wordpiece(texts, special, lowercase)
     tokens = [k for k, _ in sorted(t.get_vocab().items(), key=lambda kv: kv[1])]
     path = os.path.join(folder, name + ".gguf")
     gguf_write(path, {
@@ -422,13 +459,10 @@ def run_wordpiece(name, infer, folder, lowercase, texts):
 
 
 # ---- tokenizer.json -----------------------------------------------------------------------------------------------
-MARK = "\u2581"
-
-
 def json_tokenizers(folder, vocab, merges, texts):
     """name -> Tokenizer, built like the files that model families publish."""
     out = {}
-    for name in ("llama-bpe", "gpt-4o", "deepseek-v3", "qwen2", "starcoder", "gpt-2"):
+    for name in ("llama-bpe", "gpt-4o", "deepseek-v3", "qwen2", "starcoder", "gpt-2", "falcon"):
         cuts, nfc, ignore_merges = FAMILIES[name]
         t = Tokenizer(models.BPE(vocab=vocab, merges=merges, ignore_merges=ignore_merges))
         t.pre_tokenizer = pre_tokenizers.Sequence(cuts)
@@ -472,12 +506,7 @@ def json_tokenizers(folder, vocab, merges, texts):
     t.pre_tokenizer = pre_tokenizers.Metaspace(replacement=MARK, prepend_scheme="always")
     out["t5"] = t
     # BERT
-    t = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    t.normalizer = normalizers.BertNormalizer(lowercase=True)
-    t.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    t.train_from_iterator(texts, trainers.WordPieceTrainer(vocab_size=3000, show_progress=False,
-                                                          special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]"]))
-    out["bert"] = t
+    out["bert"] = train_wordpiece(texts, ["[PAD]", "[UNK]", "[CLS]", "[SEP]"], True)
     return out
 
 
@@ -507,8 +536,8 @@ def run_json(infer, folder, vocab, merges, texts, only):
             marked.append(parts[0])
         if "t5" in name:  # tokenizers reads its charsmap by grapheme and strips U+0085, SentencePiece (and we) do not
             marked = [x for x in marked if not any("\u1100" <= c < "\u1200" or c in "\x85\u0e33\u0eb3" or unicodedata.category(c)[0] == "M" for c in x)]
-        if "bert" in name:
-            marked = [x for x in marked if all(unicodedata.ucd_3_2_0.category(c) == unicodedata.category(c) and c != MARK for c in x)]
+        if "bert" in name or "falcon" in name:
+            marked = [x for x in marked if all(unicodedata.ucd_3_2_0.category(c) == unicodedata.category(c) for c in x)]
         path = os.path.join(folder, name)
         os.mkdir(path)
         t.save(os.path.join(path, "tokenizer.json"))
@@ -540,6 +569,8 @@ def main():
         for name in FAMILIES:
             if not a.only or a.only == name:
                 good &= run_bpe(name, infer, folder, vocab, merges, texts)
+                if name in ("falcon", "gpt-2"):
+                    good &= run_bpe(name, infer, folder, *with_holes(vocab, merges), texts)
         import sentencepiece
         for name, options in {
             "spm-bpe": dict(model_type="bpe", byte_fallback=True, normalization_rule_name="identity",

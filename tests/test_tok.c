@@ -65,6 +65,48 @@ static void whole_tokens_beat_merges(void **state) {
     tensorfile_close(f);
 }
 
+/* Falcon's digits are cut behind the byte alphabet, where the bytes B2 B3 B9 BC BD BE are numbers and those of U+2160 are not. */
+static void falcon_cuts_bytes(void **state) {
+    (void)state;
+    enum { SPACE_E2 = 256, HALF, TWO_DIGITS };
+    static const char *const merges[] = {"\xc4\xa0 \xc3\xa2", "\xc3\x82 \xc2\xbd", "1 1"};
+    struct vocab_file v;
+    struct tensorfile *f;
+    struct tok *t;
+    vf_begin(&v);
+    vf_key_str(&v, "tokenizer.ggml.model", "gpt2");
+    vf_key_str(&v, "tokenizer.ggml.pre", "falcon");
+    vf_key_array(&v, "tokenizer.ggml.tokens", META_STRING, 259);
+    for (unsigned b = 0; b < 256; b++) {
+        char s[4];
+        vf_alphabet(s, b);
+        vf_str(&v, s);
+    }
+    vf_str(&v, "\xc4\xa0\xc3\xa2");
+    vf_str(&v, "\xc3\x82\xc2\xbd");
+    vf_str(&v, "11");
+    vf_key_array(&v, "tokenizer.ggml.merges", META_STRING, 3);
+    for (int i = 0; i < 3; i++) vf_str(&v, merges[i]);
+    assert_ok(vf_open(&v, &f));
+    assert_ok(tok_open(&t, f));
+    check_ids(t, " \xe2\x85\xa0", NULL, 0, IDS(SPACE_E2, 0x85, 0xa0));
+    check_ids(t, " \xe2\x91\xa0", NULL, 0, IDS(SPACE_E2, 0x91, 0xa0));
+    check_ids(t, " \xc2\xbd", NULL, 0, IDS(' ', 0xc2, 0xbd));
+    check_ids(t, "1111", NULL, 0, IDS(TWO_DIGITS, '1', '1'));
+    check_ids(t, "x11", NULL, 0, IDS('x', TWO_DIGITS));
+    char s[1201]; /* a piece that is too long for the stack */
+    for (int i = 0; i < 1200; i += 3) memcpy(s + i, "\xe2\x85\xa0", 3);
+    int32_t ids[1200], *want = malloc(sizeof ids);
+    size_t n;
+    for (int i = 0; i < 1200; i++) want[i] = (unsigned char)s[i];
+    assert_ok(tok_encode(t, s, NULL, 1200, 0, ids, 1200, &n));
+    assert_int_equal(n, 1200);
+    assert_memory_equal(ids, want, sizeof ids);
+    free(want);
+    tok_close(t);
+    tensorfile_close(f);
+}
+
 static void spm_merges_by_score(void **state) {
     (void)state;
     check_ids(spm, "ab", NULL, 0, IDS(SPM_SPACE, SPM_AB));
@@ -112,6 +154,12 @@ static void wordpiece_takes_the_longest(void **state) {
               "e",
               NULL, 0, IDS(WP_E, WP_HAN, WP_E));
     check_ids(wp, "hel\x01lo", NULL, 0, IDS(WP_HELLO));
+    check_ids(wp, "hel\xd8\x80lo \xd8\x85", NULL, 0,
+              IDS(WP_HELLO)); /* U+0600, U+0605: Cf, dropped as in BertNormalizer */
+    /* U+2581, which marks the start of a word in a GGUF file, is a character like others in a text */
+    check_ids(wp, "hello\xe2\x96\x81hello", NULL, 0, IDS(WP_UNK));
+    check_ids(wp, "e \xe2\x96\x81 e", NULL, 0, IDS(WP_E, WP_UNK, WP_E));
+    check_ids(wp, "\xe2\x96\x81hello", NULL, 0, IDS(WP_UNK));
     check_ids(wp, "[CLS]", NULL, TOK_SPECIAL, IDS(WP_CLS));
     char s[201];
     memset(s, 'e', 200);
@@ -597,6 +645,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bpe_merges_in_order),
         cmocka_unit_test(whole_tokens_beat_merges),
+        cmocka_unit_test(falcon_cuts_bytes),
         cmocka_unit_test(spm_merges_by_score),
         cmocka_unit_test(unigram_takes_the_best_path),
         cmocka_unit_test(wordpiece_takes_the_longest),

@@ -48,6 +48,20 @@ static void json_bytes(void **state) {
     check_ids(t, "<s>b", NULL, TOK_SPECIAL, IDS(7, 3, 1));
     tok_close(t);
     tensorfile_close(f);
+    /* what stands behind ByteLevel reads the byte alphabet: U+0120 is a space there */
+    assert_ok(open_json(
+        &f, &t,
+        "{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":["
+        "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":true},"
+        "{\"type\":\"Split\",\"pattern\":{\"String\":\"\\u0120\"},\"behavior\":\"Isolated\"}]}," JSON_BPE
+        "}"));
+    check_ids(t, "a ab", NULL, 0, IDS(0, 3, 2));
+    tok_close(t);
+    tensorfile_close(f);
+    assert_int_equal(open_json(&f, &t,
+                               "{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":["
+                               "{\"type\":\"ByteLevel\"},{\"type\":\"ByteLevel\"}]}," JSON_BPE "}"),
+                     INFER_E_UNSUPPORTED);
     /* cuts of every mode */
     static const struct {
         const char *how;
@@ -162,6 +176,60 @@ static void missing_bytes_are_left_out(void **state) {
         tensorfile_close(f);
     }
     assert_int_equal(n_warned, 1);
+}
+
+/* What stands beside a byte that is left out joins, as in tokenizers. */
+static void neighbours_of_a_missing_byte_join(void **state) {
+    (void)state;
+    struct vocab_file v;
+    struct tensorfile *f;
+    struct tok *t;
+    char s[303];
+    vf_begin(&v);
+    vf_key_str(&v, "tokenizer.ggml.model", "gpt2");
+    vf_key_str(&v, "tokenizer.ggml.pre", "gpt-2");
+    vf_key_array(&v, "tokenizer.ggml.tokens", META_STRING, 2);
+    vf_str(&v, "!");
+    vf_str(&v, "!!");
+    vf_key_array(&v, "tokenizer.ggml.merges", META_STRING, 1);
+    vf_str(&v, "! !");
+    assert_ok(vf_open(&v, &f));
+    assert_ok(tok_open(&t, f));
+    check_ids(t, "!*!", NULL, 0, IDS(1));
+    check_ids(t, "*!**!!*", NULL, 0, IDS(1, 0));
+    memset(s, '*', 302); /* a long piece takes another way */
+    s[0] = s[301] = '!';
+    s[302] = 0;
+    check_ids(t, s, NULL, 0, IDS(1));
+    tok_close(t);
+    tensorfile_close(f);
+}
+
+/* Special tokens of Phi-3 take the white space behind them, as the flags of its tokenizer.json say, which a GGUF file does not hold. */
+static void phi3_takes_space(void **state) {
+    (void)state;
+    static const char *const tokens[] = {"<unk>",   "<s>", "</s>", "\xe2\x96\x81", "a", "\xe2\x96\x81\x61",
+                                         "<|user|>"};
+    for (int phi = 0; phi < 2; phi++) {
+        struct vocab_file v;
+        struct tensorfile *f;
+        struct tok *t;
+        vf_begin(&v);
+        vf_key_str(&v, "general.architecture", phi ? "phi3" : "llama");
+        vf_key_str(&v, "tokenizer.ggml.model", "llama");
+        vf_key_array(&v, "tokenizer.ggml.tokens", META_STRING, 7);
+        for (int i = 0; i < 7; i++) vf_str(&v, tokens[i]);
+        vf_key_array(&v, "tokenizer.ggml.scores", META_F32, 7);
+        for (int i = 0; i < 7; i++) vf_u32(&v, 0);
+        vf_key_array(&v, "tokenizer.ggml.token_type", META_I32, 7);
+        for (int i = 0; i < 7; i++) vf_u32(&v, i == 0 ? 2 : i < 3 || i == 6 ? 3 : 1);
+        assert_ok(vf_open(&v, &f));
+        assert_ok(tok_open(&t, f));
+        check_ids(t, "<|user|> a", NULL, TOK_SPECIAL, phi ? IDS(6, 5) : IDS(6, 3, 5));
+        check_ids(t, "<s> a", NULL, TOK_SPECIAL, IDS(1, 3, 5)); /* one that does not */
+        tok_close(t);
+        tensorfile_close(f);
+    }
 }
 
 /* Merges that are gone: refused where text can become a token of several symbols. */
@@ -422,6 +490,8 @@ int main(void) {
         cmocka_unit_test(json_lists),
         cmocka_unit_test(json_refused),
         cmocka_unit_test(missing_bytes_are_left_out),
+        cmocka_unit_test(neighbours_of_a_missing_byte_join),
+        cmocka_unit_test(phi3_takes_space),
         cmocka_unit_test(lost_merges_are_refused),
         cmocka_unit_test(unassigned_characters_are_unknown),
         cmocka_unit_test(vocabularies_are_compared),

@@ -21,7 +21,7 @@ struct reading {
     size_t n_merge;
     struct str *pattern; /* pattern[TOK_PRE_MAX] */
     uint8_t mode[TOK_PRE_MAX];
-    uint32_t n_pattern;
+    uint32_t n_pattern, n_text; /* n_text: those in front of ByteLevel */
     const char *model, *normal_form, *prefix;
     bool bytes, characters, escape, prefix_unless, ignore_merges, fuse_unknown, lowercase, strip_accents,
         collapse;
@@ -323,13 +323,15 @@ static enum infer_status read_pre_tokenizer(struct reading *r, const json_t *o) 
         return INFER_OK;
     }
     if (strcmp(type, "ByteLevel") == 0) {
+        if (r->bytes) return err_set(INFER_E_UNSUPPORTED, "pre_tokenizer ByteLevel behind ByteLevel");
         r->bytes = true;
         if (flag_of(o, "add_prefix_space", true)) {
             r->prefix = "always";
             r->prefix_unless = true;
         }
-        return flag_of(o, "use_regex", true) ? add_pattern(r, TOK_PATTERN_GPT2, TOK_SPLIT_ISOLATED)
-                                             : INFER_OK;
+        if (flag_of(o, "use_regex", true)) TRY(add_pattern(r, TOK_PATTERN_GPT2, TOK_SPLIT_ISOLATED));
+        r->n_text = r->n_pattern;
+        return INFER_OK;
     }
     if (strcmp(type, "Split") == 0) return read_split(r, o);
     if (strcmp(type, "Metaspace") == 0) return read_metaspace(r, o);
@@ -359,6 +361,8 @@ static enum infer_status write_rules(struct reading *r) {
     TRY(tok_keys_bool(r->keys, "tokenizer.ggml.normalizer.lowercase", r->lowercase));
     TRY(tok_keys_bool(r->keys, "tokenizer.ggml.normalizer.strip_accents", r->strip_accents));
     TRY(tok_keys_strings(r->keys, "tokenizer.infer.patterns", r->pattern, r->n_pattern));
+    if (r->bytes && r->n_pattern > r->n_text)
+        TRY(tok_keys_id(r->keys, "tokenizer.infer.patterns_mapped", (int32_t)(r->n_pattern - r->n_text)));
     TRY(tok_keys_raw(r->keys, "tokenizer.infer.modes", META_ARRAY, META_U8, r->n_pattern, r->n_pattern,
                      r->mode));
     TRY(tok_keys_bool(r->keys, "tokenizer.infer.characters", r->characters));

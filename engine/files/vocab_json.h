@@ -5,6 +5,8 @@
  *     tokenizer.infer.characters    bool: BPE merges characters, not bytes (Llama 2, Gemma)
  *     tokenizer.infer.escape_space  bool: a space is written U+2581
  *     tokenizer.infer.patterns      strings: regular expressions that cut the text, in order
+ *     tokenizer.infer.patterns_mapped  u32: the last so many of them read the text in the byte alphabet, as they stand behind
+ *                                   ByteLevel; absent: none
  *     tokenizer.infer.modes         u8 each: enum tok_split_mode, what becomes of a match
  *     tokenizer.infer.ignore_merges bool: a piece that is a token is that token
  *     tokenizer.infer.fuse_unknown  bool: neighbouring unknown characters are one unknown token

@@ -54,6 +54,12 @@ size_t tok_bpe_unmap(const struct tok *t, char *dst, const char *s, size_t n) {
     return o;
 }
 
+size_t tok_bpe_map(const struct tok *t, char *dst, const char *s, size_t n) {
+    size_t o = 0;
+    for (size_t i = 0; i < n; i++) o += put_char(dst + o, t->alphabet.char_of[(unsigned char)s[i]]);
+    return o;
+}
+
 /* ---- loading ---- */
 /* A merge on its way into the table. Nearly all the time of loading is waiting for memory (texts and table slots lie
  * at random places), so merges are taken in batches and each place is asked for one stage before it is read. */
@@ -191,15 +197,21 @@ static void put_symbols(struct tok_work *w, const char *s, const struct tok_sym 
     }
 }
 
-/* sym[] of s[n]: bytes, or characters where the family merges those. Returns how many. */
-static size_t first_symbols(const struct tok *t, const char *s, size_t n, struct tok_sym *sym) {
+/* sym[] of s[n]: bytes, or characters where the family merges those. Returns how many. A byte that is left out is none of them,
+ * so that what stands beside it joins, as in tokenizers. */
+static size_t first_symbols(struct tok_work *w, const char *s, size_t n, struct tok_sym *sym) {
+    const struct tok *t = w->t;
+    bool drops = !t->characters && (t->drops_unknown || t->unk < 0);
     size_t k = 0;
-    for (size_t i = 0; i < n; k++) {
+    for (size_t i = 0; i < n;) {
         size_t len = 1;
         if (t->characters && !(len = text_utf8_len(s + i, n - i))) len = 1;
         unsigned char c = (unsigned char)s[i];
         int32_t id = !t->characters ? t->byte_id[c] : c < 128 ? t->ascii[c] : tok_map_find(t, s + i, len);
-        sym[k] = (struct tok_sym){(uint32_t)i, (uint32_t)len, id};
+        if (id < 0 && drops)
+            tok_put_byte(w, c);
+        else
+            sym[k++] = (struct tok_sym){(uint32_t)i, (uint32_t)len, id};
         i += len;
     }
     return k;
@@ -209,9 +221,7 @@ static int32_t whole_token(const struct tok *t, const char *s, size_t n) {
     char mapped[512];
     if (t->characters) return tok_map_find(t, s, n);
     if (n > sizeof mapped / 2) return -1;
-    size_t o = 0;
-    for (size_t i = 0; i < n; i++) o += put_char(mapped + o, t->alphabet.char_of[(unsigned char)s[i]]);
-    return tok_map_find(t, mapped, o);
+    return tok_map_find(t, mapped, tok_bpe_map(t, mapped, s, n));
 }
 
 static enum infer_status bpe_word(struct tok_work *w, const char *s, size_t n) {
@@ -223,13 +233,13 @@ static enum infer_status bpe_word(struct tok_work *w, const char *s, size_t n) {
     }
     if (n <= TOK_MERGE_SHORT) {
         struct tok_sym sym[TOK_MERGE_SHORT];
-        int k = (int)first_symbols(t, s, n, sym);
+        int k = (int)first_symbols(w, s, n, sym);
         put_symbols(w, s, sym, (size_t)tok_merge_short(w, s, sym, k, bpe_pair));
         return INFER_OK;
     }
     struct tok_sym *sym;
     TRY(mem_new(&sym, n * sizeof *sym, "a long word"));
-    size_t k = first_symbols(t, s, n, sym);
+    size_t k = first_symbols(w, s, n, sym);
     enum infer_status st = tok_merge_long(w, s, sym, &k, bpe_pair);
     if (st == INFER_OK) put_symbols(w, s, sym, k);
     mem_free(sym);

@@ -36,14 +36,18 @@ struct tok_pre_row {   /* one row of the table in tok_pre.c */
     const char *pattern[TOK_PRE_MAX];
     bool ignore_merges; /* a piece that is a token is that token, whatever the merges say */
     bool group3;        /* what the first pattern matches is cut in groups of three characters from its end */
+    uint8_t
+        n_mapped; /* the last n_mapped patterns read the byte alphabet, not the text, see struct tok_pre */
     bool add_bos, add_eos; /* when the file does not say */
     bool nfc;              /* text is brought to normal form C first */
     bool escape_space; /* characters, not bytes: a space is written U+2581, unknown ones fall back to bytes */
 };
+/* Patterns behind tokenizers' ByteLevel see what it made of the text: a character for each byte of it, so that the bytes 0xBC to
+ * 0xBE are the numbers that they are written as (Falcon cuts them out of the middle of a character). */
 struct tok_pre {
     pcre2_code *code[TOK_PRE_MAX];
     uint8_t mode[TOK_PRE_MAX]; /* enum tok_split_mode */
-    int n;
+    int n, n_mapped;           /* of the n, the last n_mapped read the byte alphabet */
 };
 
 /* The byte alphabet of GPT-2: one printable character for each byte. */
@@ -84,7 +88,8 @@ struct tok {
     bool escape_space, group3;
     bool prefix_first, prefix_unless; /* see tokenizer.infer.prefix in vocab_json.h */
     bool fuse_unknown;
-    bool drops_unknown; /* a byte without a token is left out even where there is an unknown token */
+    bool
+        drops_unknown; /* a byte without a token is left out even where there is an unknown token, and what was beside it joins */
     enum tok_form { TOK_AS_IS, TOK_NFC, TOK_NFD, TOK_NFKC, TOK_NFKD } form;
     bool collapse_space;           /* SentencePiece: runs of white space are one space, none at the ends */
     bool lowercase, strip_accents; /* BPE and WordPiece; WordPiece */
@@ -224,7 +229,7 @@ const struct tok_pre_row *tok_pre_find(const char *name, size_t n);
 enum infer_status tok_pre_compile(struct tok_pre *pre, const char *const *pattern);
 /* The same from the keys of vocab_json.h; the file may hold any pattern. */
 enum infer_status tok_pre_compile_keys(struct tok_pre *pre, const struct meta *patterns,
-                                       const struct meta *modes);
+                                       const struct meta *modes, size_t n_mapped);
 void tok_pre_free(struct tok_pre *pre);
 /* Cuts valid UTF-8 into pieces and calls encode for each. */
 enum infer_status tok_pre_split(struct tok_work *w, const char *s, size_t n, tok_word_fn *encode);
@@ -237,6 +242,8 @@ enum infer_status tok_bpe_init(struct tok *t, const struct meta *merges);
 enum infer_status tok_bpe_encode(struct tok_work *w, const char *s, size_t n, bool prefix);
 /* Bytes of a token's text written in the byte alphabet of GPT-2; dst has room for n. Returns the length. */
 size_t tok_bpe_unmap(const struct tok *t, char *dst, const char *s, size_t n);
+/* Bytes s[n] written in it; dst has room for 2 n. Returns the length. */
+size_t tok_bpe_map(const struct tok *t, char *dst, const char *s, size_t n);
 void tok_bpe_alphabet(struct tok_alphabet *a);
 /* prefix: a space goes in front */
 enum infer_status tok_spm_encode(struct tok_work *w, const char *s, size_t n, bool prefix);

@@ -182,6 +182,7 @@ static enum infer_status choose_bpe(struct tok *t, struct str pre) {
     t->escape_space = t->characters = row->escape_space;
     t->drops_unknown =
         !t->characters; /* files name an unknown token that their tokenizer does not use for bytes */
+    t->pre.n_mapped = row->n_mapped;
     return tok_pre_compile(&t->pre, row->pattern);
 }
 
@@ -225,8 +226,11 @@ static enum infer_status choose_family(struct tok *t, const struct tensorfile *f
                                        struct str pre) {
     const struct meta *patterns = tensorfile_meta(f, "tokenizer.infer.patterns");
     if (is(model, "gpt2") && patterns) {
+        uint32_t n_mapped = 0;
+        bool present;
         t->family = TOK_BPE;
-        return tok_pre_compile_keys(&t->pre, patterns, tensorfile_meta(f, "tokenizer.infer.modes"));
+        TRY(meta_u32(f, "tokenizer.infer.patterns_mapped", &n_mapped, &present));
+        return tok_pre_compile_keys(&t->pre, patterns, tensorfile_meta(f, "tokenizer.infer.modes"), n_mapped);
     }
     if (is(model, "gpt2")) return choose_bpe(t, pre);
     if (is(model, "gemma4")) {

@@ -138,7 +138,9 @@ static const struct tok_pre_row rows[] = {
           "\\x{1100}-\\x{11FF}]+",
           DEEPSEEK3("[\\r\\n]*|\\s*[\\r\\n]+")},
      .group3 = true},
-    {.names = "falcon ", .pattern = {"[\\p{P}$+<=>^~|`]+", TOK_PATTERN_GPT2, "\\p{N}+", "[0-9][0-9][0-9]"}},
+    {.names = "falcon ",
+     .pattern = {"[\\p{P}$+<=>^~|`]+", TOK_PATTERN_GPT2, "\\p{N}+", "[0-9][0-9][0-9]"},
+     .n_mapped = 2},
     {.names = "poro-chat bloom gpt3-finnish ", .pattern = {BLOOM}},
     {.names = "viking ", .pattern = {BLOOM, "\\p{N}"}},
     {.names = "chameleon ",
@@ -253,7 +255,7 @@ enum infer_status tok_pre_compile(struct tok_pre *pre, const char *const *patter
 }
 
 enum infer_status tok_pre_compile_keys(struct tok_pre *pre, const struct meta *patterns,
-                                       const struct meta *modes) {
+                                       const struct meta *modes, size_t n_mapped) {
     const char *pattern[TOK_PRE_MAX] = {NULL};
     struct arena a = {0};
     if (patterns->type != META_ARRAY || (patterns->elem != META_STRING && patterns->n) ||
@@ -264,6 +266,10 @@ enum infer_status tok_pre_compile_keys(struct tok_pre *pre, const struct meta *p
         (modes->elem != META_U8 && modes->n))
         return err_set(INFER_E_INPUT, "tokenizer.infer.modes is not an array of %llu bytes",
                        (unsigned long long)patterns->n);
+    if (n_mapped > patterns->n)
+        return err_set(INFER_E_INPUT, "tokenizer.infer.patterns_mapped is %zu, there are %llu patterns",
+                       n_mapped, (unsigned long long)patterns->n);
+    pre->n_mapped = (int)n_mapped;
     enum infer_status st = INFER_OK;
     for (size_t i = 0; i < patterns->n; i++) {
         pattern[i] = arena_strndup(&a, patterns->strings[i].data, patterns->strings[i].len);
@@ -283,6 +289,8 @@ void tok_pre_free(struct tok_pre *pre) {
 /* ---- cutting ---- */
 static enum infer_status split_from(struct tok_work *w, int level, const char *s, size_t n,
                                     tok_word_fn *encode);
+static enum infer_status split_at(struct tok_work *w, int level, const char *s, size_t n,
+                                  tok_word_fn *encode);
 
 /* A run of digits in groups of three, counted from its end. */
 static enum infer_status split_groups(struct tok_work *w, int level, const char *s, size_t n,
@@ -313,11 +321,42 @@ static enum infer_status next_match(struct tok_work *w, int level, const char *s
     return err_set(INFER_E_MEMORY, "pre-tokenizer: %s", why);
 }
 
+enum { MAPPED_SHORT = 256 }; /* bytes of a piece that is mapped on the stack */
+
+/* One of the patterns that read the byte alphabet goes over s[n], text as yet. */
+static enum infer_status split_mapped(struct tok_work *w, int level, const char *s, size_t n,
+                                      tok_word_fn *encode) {
+    char room[2 * MAPPED_SHORT], *mapped = room;
+    if (n > MAPPED_SHORT) TRY(mem_new(&mapped, 2 * n, "a piece in the byte alphabet"));
+    enum infer_status st = split_at(w, level, mapped, tok_bpe_map(w->t, mapped, s, n), encode);
+    if (mapped != room) mem_free(mapped);
+    return st;
+}
+
+/* Ids of a piece; mapped: it is written in the byte alphabet. */
+static enum infer_status encode_piece(struct tok_work *w, const char *s, size_t n, bool mapped,
+                                      tok_word_fn *encode) {
+    char room[MAPPED_SHORT], *bytes = room;
+    if (!mapped) return tok_word_cached(w, s, n, encode);
+    if (n > MAPPED_SHORT) TRY(mem_new(&bytes, n, "a piece of bytes"));
+    enum infer_status st = tok_word_cached(w, bytes, tok_bpe_unmap(w->t, bytes, s, n), encode);
+    if (bytes != room) mem_free(bytes);
+    return st;
+}
+
 static enum infer_status split_from(struct tok_work *w, int level, const char *s, size_t n,
                                     tok_word_fn *encode) {
     const struct tok_pre *pre = &w->t->pre;
     if (n == 0) return INFER_OK;
-    if (level == pre->n) return tok_word_cached(w, s, n, encode);
+    if (level == pre->n) return encode_piece(w, s, n, pre->n_mapped > 0, encode);
+    if (pre->n_mapped && level == pre->n - pre->n_mapped) return split_mapped(w, level, s, n, encode);
+    return split_at(w, level, s, n, encode);
+}
+
+/* Cuts s[n] by the pattern of this level, and what comes of it by those behind. */
+static enum infer_status split_at(struct tok_work *w, int level, const char *s, size_t n,
+                                  tok_word_fn *encode) {
+    const struct tok_pre *pre = &w->t->pre;
     const PCRE2_SIZE *span = pcre2_get_ovector_pointer(w->match);
     uint8_t mode = pre->mode[level];
     size_t at = 0; /* up to here the text is cut */

@@ -39,6 +39,14 @@ static bool is_dropped(utf8proc_int32_t c) {
     return c == 0 || c == 0xfffd || k >= UTF8PROC_CATEGORY_CC;
 }
 
+/* The token that is written s[n], behind the start of a word if goes_on; -1: none. U+2581 in front of more marks a start, so one
+ * that goes on is none of those, but "##" and U+2581 itself is written as U+2581 alone. */
+static int32_t piece_at(const struct tok *t, const char *s, size_t n, bool goes_on) {
+    if (n > t->longest || (goes_on && n > 3 && memcmp(s, TOK_SPACE, 3) == 0)) return -1;
+    int32_t id = tok_map_find(t, s, n);
+    return id >= 0 && t->attr[id] == TOK_ATTR_NORMAL ? id : -1;
+}
+
 static void put_word(struct tok_work *w, struct word *word) {
     const struct tok *t = w->t;
     size_t first = w->out.n, end = 0;
@@ -49,9 +57,7 @@ static void put_word(struct tok_work *w, struct word *word) {
         for (end = word->n; end > i && id < 0; end -= id < 0) {
             if (end < word->n && (word->s[end] & 0xc0) == 0x80) continue; /* inside a character */
             if (i == 0 && end <= 3) break;                                /* the mark alone is no piece */
-            if (end - i > t->longest) continue;
-            id = tok_map_find(t, word->s + i, end - i);
-            if (id >= 0 && t->attr[id] != TOK_ATTR_NORMAL) id = -1;
+            id = piece_at(t, word->s + i, end - i, i > 0);
         }
         fits = id >= 0;
         if (fits) tok_put(&w->out, id);
