@@ -96,7 +96,8 @@ static int rope_table(struct cpu *c, const struct rope *r) {
     return c->n_rope++;
 }
 
-/* rope q, rope k, kv_put and attend in a row, of one store: the index of attend is i + 3. */
+/* rope q, rope k, kv_put and attend in a row, of one store: the index of attend is i + 3. A head's result is written while other threads
+ * still rotate and put theirs. */
 static bool attention_folds(const struct cpu *c, const struct op_list *l, int i) {
     if (c->config.no_fuse || l->cls != ROW_DECODE || i + 3 >= l->n_op) return false;
     const struct op *q = &l->op[i], *k = q + 1, *put = q + 2, *at = q + 3;
@@ -104,15 +105,33 @@ static bool attention_folds(const struct cpu *c, const struct op_list *l, int i)
            put->kv_put.store == at->attend.store &&
            c->config.store[at->attend.store].n_kv_head >= c->n_thread &&
            !c->config.store[at->attend.store].v_in_k && /* whose units are blocks of query heads */
-           q->rope.rope->n_rot == k->rope.rope->n_rot;
+           q->rope.rope->n_rot == k->rope.rope->n_rot && !list_overlaps(l, at->attend.out, put->kv_put.k) &&
+           !list_overlaps(l, at->attend.out, put->kv_put.v);
 }
 
-/* Ops that work row by row of the step, each thread on the same share: none of them waits for another. */
+/* Ops that work row by row of the step, each thread on the same share of them. */
 static bool row_wise(const struct op_list *l, const struct cpu_op *o) {
     if (op_rows_kind(l, o->op) != BUF_ROWS_ALL) return false;
     return o->fn == cpu_op_embed || o->fn == cpu_op_norm || o->fn == cpu_op_rope || o->fn == cpu_op_kv_put ||
            o->fn == cpu_op_glu || o->fn == cpu_op_add || o->fn == cpu_op_route || o->fn == cpu_op_position ||
            o->fn == cpu_op_columns;
+}
+
+/* A run is ops without a barrier between them: one thread may be at its last op while another is at its first. That is right where all of
+ * them work row by row and no thread's rows share memory with another's. Rows of one buffer do not; but the plan puts a buffer over one
+ * whose life is over, and of two that overlap without being in step a row lies over other rows. */
+static bool joins_run(const struct op_list *l, const struct cpu_op *begin, const struct cpu_op *o) {
+    if (!row_wise(l, o)) return false;
+    for (const struct cpu_op *of = begin; of < o; of++)
+        if (!row_wise(l, of) || !list_rows_apart(l, of->op, o->op)) return false;
+    return true;
+}
+static void place_barriers(struct cpu_list *cl) {
+    const struct cpu_op *begin = cl->op;
+    for (int i = 0; i < cl->n_op; i++) {
+        cl->op[i].barrier = i + 1 == cl->n_op || !joins_run(cl->list, begin, &cl->op[i + 1]);
+        if (cl->op[i].barrier) begin = &cl->op[i + 1];
+    }
 }
 
 static enum infer_status compile_small(struct cpu *c, const struct op_list *l, struct cpu_op *o,
@@ -183,8 +202,7 @@ enum infer_status cpu_compile_list(struct cpu *c, enum row_class cls) {
         o->op = op;
     }
     cl->n_op = n;
-    for (int i = 0; i < n; i++)
-        cl->op[i].barrier = i + 1 == n || !row_wise(l, &cl->op[i]) || !row_wise(l, &cl->op[i + 1]);
+    place_barriers(cl);
     if (cls == ROW_DECODE) cpu_repack_open(c, cl);
     cl->ready = true;
     return INFER_OK;

@@ -153,9 +153,9 @@ static enum infer_status buf_bytes(const struct op_list *l, const struct buf *b,
     return INFER_OK;
 }
 
-/* Gives every buffer the lowest place that no buffer alive at the same time holds. Buffers come in the order of their
- * first use; those placed before are walked for the end of whatever blocks a candidate until nothing does. */
-static enum infer_status place_buffers(struct op_list *l, bool keep_all, size_t *arena_bytes) {
+/* Buffers come in the order of their first use; those placed before are walked for the end of whatever blocks a candidate
+ * until nothing does. */
+enum infer_status plan_place_buffers(struct op_list *l, bool keep_all, size_t *arena_bytes) {
     for (int i = 0; i < l->n_buf; i++) {
         struct buf *b = &l->buf[i];
         size_t need = 0, end;
@@ -237,7 +237,7 @@ static enum infer_status size_part(struct plan *p, struct plan_part *part,
     TRY(part->type->sizes(c, &part->size));
     c->copy_bytes = part->size.weight_bytes;
     for (int i = 0; i < ROW_CLASS_COUNT; i++)
-        TRY(place_buffers(c->list[i], options->keep_all, &c->activation_bytes));
+        TRY(plan_place_buffers(c->list[i], options->keep_all, &c->activation_bytes));
     if (!size_align(c->activation_bytes, 4096, &c->activation_bytes)) c->activation_bytes = SIZE_MAX;
 
     size_t bytes[] = {part->size.weight_bytes,    part->size.kv_bytes,     c->activation_bytes,

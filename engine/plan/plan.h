@@ -96,6 +96,9 @@ enum infer_status plan_make(struct plan *out, struct arena *arena, const struct 
 /* plan.c: the sizes of these settings, nothing searched, no text. */
 enum infer_status plan_lay_out(struct plan *p, struct arena *arena, const struct model *m,
                                const struct plan_options *options, const struct plan_settings *set);
+/* plan.c: gives every buffer of a list the lowest place that no buffer alive at the same time holds (keep_all: no other buffer).
+ * *arena_bytes: raised to what they take. errors: INFER_E_MEMORY (more than an address has) */
+enum infer_status plan_place_buffers(struct op_list *l, bool keep_all, size_t *arena_bytes);
 /* plan.c: positions that all sequences hold together. */
 int plan_kv_tokens(const struct plan *p);
 /* plan.c: whether some layer before layer n has experts. */

@@ -201,6 +201,26 @@ bool list_overlaps(const struct op_list *l, struct view a, struct view b) {
            y->offset < x->offset + x->row_bytes * buf_max_rows(l, x);
 }
 
+/* Row t of the one view lies in the bytes of row t of the other, or they share none. */
+static bool rows_meet_alone(const struct op_list *l, struct view a, struct view b) {
+    const struct buf *x = &l->buf[a.buf], *y = &l->buf[b.buf];
+    bool in_step = x->offset == y->offset && x->row_bytes == y->row_bytes && x->rows == y->rows;
+    return in_step || !list_overlaps(l, a, b);
+}
+static bool writes_apart(const struct op_list *l, const struct op_use *writer, const struct op_use *other) {
+    for (int i = 0; i < writer->n_write; i++) {
+        for (int k = 0; k < other->n_read; k++)
+            if (!rows_meet_alone(l, writer->write[i], other->read[k])) return false;
+        for (int k = 0; k < other->n_write; k++)
+            if (!rows_meet_alone(l, writer->write[i], other->write[k])) return false;
+    }
+    return true;
+}
+bool list_rows_apart(const struct op_list *l, const struct op *a, const struct op *b) {
+    struct op_use x = op_uses(a), y = op_uses(b);
+    return writes_apart(l, &x, &y) && writes_apart(l, &y, &x);
+}
+
 /* ---- neighbours ---------------------------------------------------------------------------------------------- */
 
 bool list_hands_over(const struct op_list *l, int i) {

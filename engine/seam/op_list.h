@@ -66,6 +66,10 @@ static inline size_t buf_max_rows(const struct op_list *l, const struct buf *b) 
 }
 /* Whether the buffers of two views share memory: the plan reuses places whose life is over. After the plan. */
 bool list_overlaps(const struct op_list *l, struct view a, struct view b);
+/* Two operations that both work row by row: whether a thread may do some rows of the one while another does other rows of the other.
+ * What either writes is then not touched by the other, or lies in step with it: row t of both views in the same bytes, for all t.
+ * After the plan. */
+bool list_rows_apart(const struct op_list *l, const struct op *a, const struct op *b);
 
 /* ---- neighbours: what fused kernels ask ------------------------------------------------------------------ */
 
