@@ -83,7 +83,7 @@ def errors(s):
         ("an image", CHAT, {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "unsupported_content", "messages[0].content[0]"),
         ("a type", CHAT, user("x", temperature="hot"), 400, "invalid_value", "temperature"), ("a range", CHAT, user("x", top_p=2), 400, "invalid_value", "top_p"),
         ("n", CHAT, user("x", n=17), 400, "invalid_value", "n"), ("top_logprobs alone", CHAT, user("x", top_logprobs=2), 400, "invalid_value", "top_logprobs"),
-        ("refused", CHAT, user("x", functions=[]), 400, "unsupported_parameter", "functions"), ("a bias", CHAT, user("x", logit_bias={"99999": 1}), 400, "invalid_value", "logit_bias"),
+        ("refused", CHAT, user("x", functions=[{"name": "f"}]), 400, "unsupported_parameter", "functions"), ("a bias", CHAT, user("x", logit_bias={"99999": 1}), 400, "invalid_value", "logit_bias"),
         ("a schema", CHAT, user("x", response_format={"type": "json_schema", "json_schema": {"name": "a", "schema": {"$ref": "http://x"}}}), 400, "invalid_schema", "response_format"),
         ("too long", CHAT, user("hello " * 300), 400, "context_length_exceeded", "messages"), ("too long, streamed", CHAT, user("hello " * 300, stream=True), 400, "context_length_exceeded", "messages"),
         ("no prompt", TEXT, {}, 400, "invalid_value", "prompt"), ("best_of", TEXT, {"prompt": "x", "best_of": 2}, 400, "unsupported_parameter", "best_of"),
@@ -433,7 +433,7 @@ def messages(s):
     same("count_tokens", count, {"input_tokens": s.ask(MESSAGES, round2)[2]["usage"]["input_tokens"]})
     round2["system"][0]["text"] = "x-anthropic-billing-header: another, longer"
     same("the header is left out", s.ask(MESSAGES + "/count_tokens", round2)[2], count)
-    for bad, status, kind, words in (({"messages": []}, 400, "invalid_request_error", "messages"), ({"max_tokens": None}, 400, "invalid_request_error", "max_tokens"),
+    for bad, status, kind, words in (({"messages": []}, 400, "invalid_request_error", "messages"), ({"max_tokens": 0}, 400, "invalid_request_error", "max_tokens"),
                                      ({"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]}, 400, "invalid_request_error", "image"),
                                      ({"messages": [{"role": "user", "content": "x" * 9000}]}, 400, "invalid_request_error", "prompt is too long: ")):
         got, headers, e = s.ask(MESSAGES, {**plain, **bad})
@@ -479,7 +479,7 @@ def responses(s):
     for name in ("text", "reasoning", "include", "tools", "input"):
         status, _, e = s.ask(RESPONSES, {"input": "x", name: 5})
         same("wrong type", (status, e["error"]["param"]), (400, name))
-    for bad in ({"previous_response_id": "r"}, {"background": True}, {"truncation": "auto"}, {"input": [{"type": "item_reference", "id": "x"}]}):
+    for bad in ({"previous_response_id": "r"}, {"background": True}, {"input": [{"type": "item_reference", "id": "x"}]}):
         status, _, e = s.ask(RESPONSES, {"input": "x", **bad})
         same(f"refused {bad}", (status, e["error"]["code"]), (400, "unsupported_parameter"))
 

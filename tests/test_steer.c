@@ -1,3 +1,4 @@
+#define _GNU_SOURCE /* memmem */
 /* Requests that want numbers (hidden rows, logits), and what steers an answer beside its sampler: no end before so many tokens, a budget
  * of thinking, a grammar that begins on the way. */
 #include "request/request.h"
@@ -233,6 +234,56 @@ static void an_answer_has_least_tokens(void **state) {
     }
 }
 
+/* The bytes of tokens [n] behind each other. */
+static size_t bytes_of(char *to, size_t cap, const int32_t *ids, int n) {
+    size_t at = 0, len;
+    for (int i = 0; i < n; i++) {
+        const char *piece = infer_piece(m.model, ids[i], false, false, &len);
+        for (size_t k = 0; k < len && at < cap; k++) to[at++] = piece[k];
+    }
+    return at;
+}
+
+/* Texts across the bounds of tokens do not come, whatever the tokens are that would make them. */
+static void texts_are_avoided(void **state) {
+    struct answered a, b;
+    char said[2048], again[2048];
+    (void)state;
+    for (int turn = 0; turn < 4; turn++) {
+        struct request_params p = request_defaults();
+        struct avoid *avoid;
+        p.n_predict = 30;
+        p.sample.temp = turn & 2 ? 1.1f : 0;
+        answer(&a, p, turn & 1);
+        const size_t n = bytes_of(said, sizeof said, a.id, a.n),
+                     before = bytes_of(again, sizeof again, a.id, 5);
+        for (size_t from = before > 2 ? before - 2 : 0, len = 1; len <= 4 && from + len <= n; len++) {
+            char text[8] = {0};
+            memcpy(text, said + from, len);
+            if (memchr(text, 0, len)) continue;
+            assert_ok(avoid_open(&avoid, m.model, (const char *const[]){text, "not there at all"}, 2));
+            p.avoid = avoid;
+            answer(&b, p, turn & 1);
+            assert_in_range(b.n, 1, 30);
+            const size_t got = bytes_of(again, sizeof again, b.id, b.n);
+            assert_null(memmem(again, got, text, len));
+            p.min_tokens = 20; /* both at once */
+            answer(&b, p, turn & 1);
+            assert_null(memmem(again, bytes_of(again, sizeof again, b.id, b.n), text, len));
+            p.min_tokens = 0;
+            avoid_close(avoid);
+        }
+        assert_ok(avoid_open(&avoid, m.model, (const char *const[]){"not there at all"}, 1));
+        p.avoid = avoid;
+        answer(&b, p, turn & 1);
+        assert_memory_equal(a.id, b.id, (size_t)a.n * sizeof *a.id);
+        avoid_close(avoid);
+    }
+    struct avoid *none;
+    assert_int_equal(avoid_open(&none, m.model, (const char *const[]){""}, 1), INFER_E_INPUT);
+    assert_null(none);
+}
+
 static void thinking_has_a_budget(void **state) {
     static const int32_t end[] = {50, 51, 52};
     (void)state;
@@ -280,8 +331,8 @@ static void a_grammar_can_sleep(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_are_those_of_the_rows), cmocka_unit_test(numbers_that_cannot_be_had),
-        cmocka_unit_test(an_answer_has_least_tokens),    cmocka_unit_test(thinking_has_a_budget),
-        cmocka_unit_test(a_grammar_can_sleep),
+        cmocka_unit_test(an_answer_has_least_tokens),    cmocka_unit_test(texts_are_avoided),
+        cmocka_unit_test(thinking_has_a_budget),         cmocka_unit_test(a_grammar_can_sleep),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

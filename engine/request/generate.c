@@ -142,7 +142,7 @@ static int decode_rows(struct request *r, struct infer_row *rows, const struct r
               most = greedy || room->decode < room->logits ? room->decode : room->logits;
     int n = 0;
     if (room->decode < 1) return 0;
-    if (most > 1 && !ahead) {
+    if (most > 1 && !ahead && !r->p.avoid) {
         enum infer_status st = request_guess(r, most - 1, &n);
         if (st) fail(r, st);
         if (st) return 0;

@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include "infer.h"
 #include "request/answer.h"
+#include "request/avoid.h"
 #include "text/sample/sample.h"
 
 enum { REQUEST_DRAFT = 6 }; /* most tokens that are guessed at once */
@@ -42,6 +43,7 @@ struct request_params {
     int n_id;
     struct sample_params sample;   /* without dry_breaker, which the vocabulary gives */
     struct constraint *constraint; /* NULL: every token may come */
+    const struct avoid *avoid;     /* NULL: every text may come */
     const char *const *stop;       /* stop[n_stop]: the answer ends before any of these texts */
     int n_stop;
     int32_t end_id;         /* a token that ends the answer beside those of the model; -1: none */

@@ -69,14 +69,18 @@ struct request {
     bool taken;        /* of a step that is being put together: it has rows in it */
     unsigned looked;   /* when it was seen that it has to wait, with so many free pages */
     int looked_free;
-    int reached;    /* positions of feed that were computed once, or were there */
-    uint64_t order; /* of arrival */
-    int32_t last;   /* the token that was chosen, and not fed yet */
-    int n_token;    /* chosen so far */
-    struct sample_bias
-        *barred; /* those of p.sample and the tokens that end an answer, until min_tokens; NULL: none */
-    const struct sample_bias *bias; /* bias[n_bias]: p.sample's, while barred stands there */
+    int reached;                    /* positions of feed that were computed once, or were there */
+    uint64_t order;                 /* of arrival */
+    int32_t last;                   /* the token that was chosen, and not fed yet */
+    int n_token;                    /* chosen so far */
+    const struct sample_bias *bias; /* bias[n_bias]: those that were asked for */
     int n_bias;
+    struct sample_bias *barred; /* those that hold now: of them all, of tokens that end an answer
+                                   until min_tokens, and of tokens that p.avoid forbids; NULL: bias holds */
+    bool endless;               /* nothing may end it yet */
+    char tail[AVOID_BYTES];     /* tail[n_tail]: the end of the answer, with p.avoid */
+    size_t n_tail;
+    int32_t *shut;         /* ids that p.avoid forbids now */
     int n_thought, n_told; /* tokens of thinking; of think_end that were told */
     bool telling, awake;   /* think_end is being told; the constraint holds */
     double *sum;           /* of hidden rows, sum[n_embd] */

@@ -102,7 +102,7 @@ static void add_retry(struct MHD_Response *r, const struct refusal *refusal) {
 }
 
 static enum MHD_Result send_refusal(struct call *c, const struct refusal *refusal) {
-    const struct front_end *f = c->route && c->route->front ? c->route->front : &openai_chat;
+    const struct front_end *f = route_errors(c->route, c->path);
     c->out.n = 0;
     f->error(c->job, refusal, c->guarded.request_id, false, &c->out);
     if (c->out.failed) return MHD_NO;

@@ -92,6 +92,16 @@ enum infer_status field_keep(struct job *j, const char *at, const json_t *v, siz
     return keep(out, text, n);
 }
 
+enum infer_status field_most(struct job *j, const char *at, const json_t *v, int least) {
+    int n = 0;
+    TRY(field_int(j, at, v, -1, 1e9, &n));
+    if (n >= 0 && n < least)
+        return job_refuse(j, 400, "invalid_value", at, "'%s' is %d, and must be at least %d, or -1: no limit",
+                          at, n, least);
+    j->ask.n_predict = n;
+    return INFER_OK;
+}
+
 enum infer_status field_stop(struct job *j, const char *at, const json_t *v) {
     struct ask *a = &j->ask;
     const bool one = json_is_string(v);
@@ -133,6 +143,13 @@ static const struct field *find(const struct field *const *tables, const char *n
     return NULL;
 }
 
+/* A value that asks for nothing. */
+static bool is_neutral(const struct field *f, const json_t *v) {
+    if (json_is_number(v)) return json_number_value(v) == f->least || json_number_value(v) == f->most;
+    return json_is_false(v) || (json_is_string(v) && json_string_length(v) == 0) ||
+           (json_is_array(v) && json_array_size(v) == 0) || (json_is_object(v) && json_object_size(v) == 0);
+}
+
 static enum infer_status read_field(struct job *j, const struct field *f, const char *at, const json_t *v) {
     void *to = (char *)&j->ask + f->offset;
     const char *text;
@@ -158,6 +175,9 @@ static enum infer_status read_field(struct job *j, const struct field *f, const 
         if (j->server->o.strict_fields) break;
         job_warn(j, at, "%s", f->why ? f->why : "is not supported here and was ignored");
         return INFER_OK;
+    case FIELD_NEUTRAL:
+        if (is_neutral(f, v)) return INFER_OK;
+        break;
     case FIELD_REFUSE:
         break;
     }
@@ -284,6 +304,39 @@ static enum infer_status read_samplers(struct job *j, const char *at, const json
     return INFER_OK;
 }
 
+/* The only tokens that may come; how many there are is bounded by the vocabulary. */
+static enum infer_status read_allowed(struct job *j, const char *at, const json_t *v) {
+    struct ask *a = &j->ask;
+    const int n_vocab = j->server->info.n_vocab;
+    if (!json_is_array(v) || json_array_size(v) > (size_t)n_vocab)
+        return job_refuse(j, 400, "invalid_value", at, "'%s' must be an array of at most %d token ids", at,
+                          n_vocab);
+    if (json_array_size(v) == 0) return INFER_OK;
+    if (!a->allowed) TRY(mem_new(&a->allowed, (size_t)n_vocab * sizeof *a->allowed, "tokens that may come"));
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        int id = 0;
+        TRY(field_int(j, at, json_array_get(v, i), 0, n_vocab - 1, &id));
+        a->allowed[id] = true;
+    }
+    return INFER_OK;
+}
+
+static enum infer_status read_bad_words(struct job *j, const char *at, const json_t *v) {
+    struct ask *a = &j->ask;
+    if (!json_is_array(v) || json_array_size(v) > AVOID_TEXTS)
+        return job_refuse(j, 400, "invalid_value", at, "'%s' must be an array of at most %d texts", at,
+                          AVOID_TEXTS);
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        const json_t *t = json_array_get(v, i);
+        if (json_is_string(t) && json_string_length(t) == 0)
+            return job_refuse(j, 400, "invalid_value", at, "'%s' has an empty text", at);
+        a->bad[a->n_bad] = NULL;
+        TRY(field_keep(j, at, t, AVOID_BYTES, &a->bad[a->n_bad]));
+        a->n_bad++;
+    }
+    return INFER_OK;
+}
+
 static enum infer_status read_not_special(struct job *j, const char *at, const json_t *v) {
     bool skip = true;
     TRY(field_bool(j, at, v, &skip));
@@ -296,6 +349,14 @@ static enum infer_status read_top_k(struct job *j, const char *at, const json_t 
     int k = 0;
     TRY(field_int(j, at, v, -1, 1e9, &k));
     j->ask.sample.top_k = k < 0 ? 0 : k;
+    return INFER_OK;
+}
+
+/* -1 is off, as llama.cpp has it */
+static enum infer_status read_sigma(struct job *j, const char *at, const json_t *v) {
+    float x = 0;
+    TRY(field_float(j, at, v, -1, 1e6, &x));
+    j->ask.sample.top_n_sigma = x < 0 ? 0 : x;
     return INFER_OK;
 }
 
@@ -315,7 +376,8 @@ const struct field fields_sampling[] = {
     {"top_k", FIELD_HAND, .hand = read_top_k},
     SAMPLE("min_p", FIELD_FLOAT, 0, 1, min_p),
     SAMPLE("typical_p", FIELD_FLOAT, 0, 1, typical_p),
-    SAMPLE("top_n_sigma", FIELD_FLOAT, 0, 1e6, top_n_sigma),
+    SAMPLE("typ_p", FIELD_FLOAT, 0, 1, typical_p),
+    {"top_n_sigma", FIELD_HAND, .hand = read_sigma},
     SAMPLE("repeat_penalty", FIELD_FLOAT, 0.01, 100, repeat_penalty),
     SAMPLE("repetition_penalty", FIELD_FLOAT, 0.01, 100, repeat_penalty),
     {"repeat_last_n", FIELD_HAND, .hand = read_last},
@@ -338,6 +400,8 @@ const struct field fields_sampling[] = {
     {"stop", FIELD_HAND, .hand = field_stop},
     {"cache_salt", FIELD_HAND, .hand = read_salt},
     {"stop_token_ids", FIELD_HAND, .hand = read_stop_ids},
+    {"allowed_token_ids", FIELD_HAND, .hand = read_allowed},
+    {"bad_words", FIELD_HAND, .hand = read_bad_words},
     {"min_tokens", FIELD_INT, 0, 1e9, .offset = offsetof(struct ask, min_tokens)},
     {"priority", FIELD_HAND, .hand = read_priority},
     {"service_tier", FIELD_HAND, .hand = read_tier},

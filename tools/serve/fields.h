@@ -4,14 +4,15 @@
 #include "tools/serve/job.h"
 
 enum field_type {
-    FIELD_BOOL,   /* bool at offset */
-    FIELD_INT,    /* int at offset, a whole number from least to most */
-    FIELD_FLOAT,  /* float at offset, from least to most */
-    FIELD_TEXT,   /* char[most + 1] at offset, of least to most bytes */
-    FIELD_HAND,   /* hand reads it */
-    FIELD_SILENT, /* ignored */
-    FIELD_WARN,   /* ignored with a warning that says why (NULL: "is not supported here and was ignored") */
-    FIELD_REFUSE, /* 400 unsupported_parameter that says why */
+    FIELD_BOOL,    /* bool at offset */
+    FIELD_INT,     /* int at offset, a whole number from least to most */
+    FIELD_FLOAT,   /* float at offset, from least to most */
+    FIELD_TEXT,    /* char[most + 1] at offset, of least to most bytes */
+    FIELD_HAND,    /* hand reads it */
+    FIELD_SILENT,  /* ignored */
+    FIELD_WARN,    /* ignored with a warning that says why (NULL: "is not supported here and was ignored") */
+    FIELD_NEUTRAL, /* refused so, but for false, "", [], {} and the numbers least and most */
+    FIELD_REFUSE,  /* 400 unsupported_parameter that says why */
 };
 struct field {
     const char *name;
@@ -34,6 +35,9 @@ extern const struct field fields_sampling[];
 /* grammar, json_schema, structured_outputs, guided_json */
 extern const struct field fields_grammar[];
 
+/* What is not done here and changes an answer: fields_undone.c; of every API whose answers are a model's. */
+extern const struct field fields_undone[];
+
 /* One value, for `hand`: each refuses what has another type or is out of range. */
 enum infer_status field_bool(struct job *j, const char *at, const json_t *v, bool *out);
 enum infer_status field_int(struct job *j, const char *at, const json_t *v, double least, double most,
@@ -45,6 +49,8 @@ enum infer_status field_text(struct job *j, const char *at, const json_t *v, siz
                              size_t *n);
 /* A copy of it into *out, an allocated text; what was there is freed. */
 enum infer_status field_keep(struct job *j, const char *at, const json_t *v, size_t most, char **out);
+/* Most tokens of an answer into ask.n_predict, at least `least`; -1: no limit. */
+enum infer_status field_most(struct job *j, const char *at, const json_t *v, int least);
 /* Up to JOB_STOPS texts, or one: stop, stop_sequences. */
 enum infer_status field_stop(struct job *j, const char *at, const json_t *v);
 /* A schema as JSON into ask.schema. */

@@ -219,7 +219,9 @@ static enum infer_status infill_read(struct job *j, const json_t *body) {
     struct infill_state *s;
     TRY(mem_new(&s, sizeof *s, "a request"));
     j->state = s;
-    TRY(fields_read(j, "", body, (const struct field *const[]){rows, fields_sampling, fields_grammar, NULL}));
+    TRY(fields_read(
+        j, "", body,
+        (const struct field *const[]){rows, fields_sampling, fields_grammar, fields_undone, NULL}));
     if (!s->prefix && !s->suffix)
         return job_refuse(j, 400, "invalid_value", "input_prefix",
                           "'input_prefix' and 'input_suffix' are missing");

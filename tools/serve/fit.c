@@ -16,6 +16,7 @@ static json_t *joined(const json_t *content) {
     buf_add(&b, "", 0);
     json_array_foreach((json_t *)content, i, part) {
         const json_t *text = json_is_string(part) ? part : json_object_get(part, "text");
+        if (!text) text = json_object_get(part, "refusal");
         if (json_is_string(text)) buf_add(&b, json_string_value(text), json_string_length(text));
     }
     json_t *out = b.failed ? NULL : json_stringn(b.p, b.n);

@@ -82,8 +82,11 @@ static void free_ask(struct ask *a) {
         mem_free(a->prompt[i].ids);
     }
     mem_free(a->prompt);
+    mem_free(a->context);
     mem_free(a->bias);
     for (int i = 0; i < a->n_stop; i++) mem_free(a->stop[i]);
+    for (int i = 0; i < a->n_bad; i++) mem_free(a->bad[i]);
+    mem_free(a->allowed);
     mem_free(a->gbnf);
     mem_free(a->schema);
 }
@@ -97,6 +100,7 @@ void job_unref(struct job *j) {
     mem_free(j->think_end);
     mem_free(j->prompt);
     grammars_give(j->server->grammars, j->kept);
+    avoid_close(j->avoid);
     free_ask(&j->ask);
     buf_free(&j->warnings);
     buf_free(&j->reply);

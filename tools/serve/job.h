@@ -57,6 +57,9 @@ struct ask {
     bool no_turn;      /* no beginning of an answer behind the messages (add_generation_prompt false) */
     struct ask_prompt *prompt; /* prompt[n_prompt] */
     int n_prompt;
+    int32_t *
+        context; /* ids of an earlier answer that stand in front of the prompt, context[n_context]; NULL: none */
+    int n_context;
     bool add_special; /* what the model adds goes in front (tokenize) */
     bool plain_text;  /* special tokens in prompts are text */
 
@@ -71,6 +74,9 @@ struct ask {
     int n_stop;
     int32_t stop_id[JOB_STOP_IDS];
     int n_stop_id;
+    bool *allowed;          /* allowed[n_vocab]: the tokens that may come; NULL: all */
+    char *bad[AVOID_TEXTS]; /* texts that may not, bad[n_bad] */
+    int n_bad;
     bool ignore_eos;
     bool special;  /* control tokens are part of the text */
     int n_logprob; /* -1: none */
@@ -155,6 +161,7 @@ struct job {
     int n_think_end;
     const char *stop[JOB_STOPS + 1]; /* the client's, and the text that ends a turn: stop[n_stop] */
     int n_stop;
+    struct avoid *avoid; /* of ask.bad; NULL: none */
     int n_predict;       /* most tokens of a choice, with the room that there is */
     struct buf warnings; /* "field: reason; .." */
     uint64_t seed;

@@ -301,12 +301,16 @@ static enum infer_status read_output(struct job *j, const char *at, const json_t
     return format && !json_is_null(format) ? openai_format(j, place, format) : INFER_OK;
 }
 
+static enum infer_status read_most(struct job *j, const char *at, const json_t *v) {
+    return field_most(j, at, v, 1);
+}
+
 #define ASK(field) .offset = offsetof(struct ask, field)
 static const struct field rows[] = {
     {"messages", FIELD_HAND, .hand = read_messages},
     {"system", FIELD_HAND, .hand = read_system},
     {"model", FIELD_TEXT, 0, 256, ASK(model)},
-    {"max_tokens", FIELD_INT, 1, 1e9, ASK(n_predict)},
+    {"max_tokens", FIELD_HAND, .hand = read_most},
     {"stop_sequences", FIELD_HAND, .hand = field_stop},
     {"stream", FIELD_BOOL, ASK(stream)},
     {"tools", FIELD_HAND, .hand = read_tools},
@@ -331,12 +335,12 @@ static enum infer_status messages_read(struct job *j, const json_t *body) {
     s->names = json_object();
     s->counts = j->front->reply != NULL;
     a->n_predict = -1;
-    TRY(fields_read(j, "", body, (const struct field *const[]){rows, fields_sampling, NULL}));
+    TRY(fields_read(j, "", body, (const struct field *const[]){rows, fields_sampling, fields_undone, NULL}));
     if (!json_array_size(json_object_get(body, "messages")))
         return job_refuse(j, 400, "invalid_value", "messages", "messages: Field required");
-    if (a->n_predict < 0 && !s->counts)
+    if (!json_object_get(body, "max_tokens") && !s->counts)
         return job_refuse(j, 400, "invalid_value", "max_tokens", "max_tokens: Field required");
-    if (a->tools && !json_object_get(body, "tool_choice")) a->tool_choice = TOOLS_AUTO;
+    TRY(openai_tool_mode(j, body));
     const json_t *last = json_array_get(a->messages, json_array_size(a->messages) - 1);
     const char *role = json_string_value(json_object_get(last, "role"));
     a->go_on = role && strcmp(role, "assistant") == 0 && !json_object_get(last, "tool_calls");

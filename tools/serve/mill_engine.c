@@ -59,6 +59,7 @@ static struct request_params params_of(struct choice *c) {
     p.sample.bias = a->bias;
     p.sample.n_bias = a->n_bias;
     p.constraint = c->constraint;
+    p.avoid = j->avoid;
     p.stop = j->stop;
     p.n_stop = c->parser ? 0 : j->n_stop; /* which looks for them itself, in the content */
     p.end_id = a->messages ? j->server->end.id : -1;

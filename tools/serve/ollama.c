@@ -12,6 +12,8 @@ struct ollama_state {
     bool generate, raw;
     int n_id, n_answered; /* calls of the messages, and results of them */
     char *prompt, *system, *suffix;
+    bool logprobs, remembers; /* the answer has log probabilities; it ends with its context */
+    int top_logprobs;
     struct buf name, args; /* of the open call */
 };
 
@@ -73,7 +75,32 @@ static enum infer_status read_format(struct job *j, const char *at, const json_t
     return st;
 }
 
-static enum infer_status read_context(struct job *j, const char *at, const json_t *v) {
+static enum infer_status read_logprobs(struct job *j, const char *at, const json_t *v) {
+    struct ollama_state *s = j->state;
+    return field_bool(j, at, v, &s->logprobs);
+}
+static enum infer_status read_top_logprobs(struct job *j, const char *at, const json_t *v) {
+    struct ollama_state *s = j->state;
+    return field_int(j, at, v, 0, LOGPROBS_MAX, &s->top_logprobs);
+}
+
+/* context: what an earlier answer ended with. */
+static enum infer_status read_past(struct job *j, const char *at, const json_t *v) {
+    struct ask *a = &j->ask;
+    size_t i;
+    json_t *x;
+    if (!json_is_array(v))
+        return job_refuse(j, 400, "invalid_value", at, "'%s' must be an array of token ids", at);
+    TRY(mem_new(&a->context, (json_array_size(v) + 1) * sizeof *a->context, "a context"));
+    json_array_foreach((json_t *)v, i, x) {
+        int id = 0;
+        TRY(field_int(j, at, x, 0, j->server->info.n_vocab - 1, &id));
+        a->context[a->n_context++] = id;
+    }
+    return INFER_OK;
+}
+
+static enum infer_status read_length(struct job *j, const char *at, const json_t *v) {
     int n = 0;
     TRY(field_int(j, at, v, 0, 1e9, &n));
     if (n > j->server->n_ctx) job_warn(j, at, "the context has %d tokens", j->server->n_ctx);
@@ -89,7 +116,7 @@ static enum infer_status read_most(struct job *j, const char *at, const json_t *
 static enum infer_status read_options(struct job *j, const char *at, const json_t *v) {
     static const struct field rows[] = {
         {"num_predict", FIELD_HAND, .hand = read_most},
-        {"num_ctx", FIELD_HAND, .hand = read_context},
+        {"num_ctx", FIELD_HAND, .hand = read_length},
         {"num_keep", .type = FIELD_SILENT},
         {"num_gpu", .type = FIELD_SILENT},
         {"num_thread", .type = FIELD_SILENT},
@@ -100,7 +127,7 @@ static enum infer_status read_options(struct job *j, const char *at, const json_
         {.name = NULL},
     };
     if (!json_is_object(v)) return job_refuse(j, 400, "invalid_value", at, "'%s' must be an object", at);
-    return fields_read(j, at, v, (const struct field *const[]){rows, fields_sampling, NULL});
+    return fields_read(j, at, v, (const struct field *const[]){rows, fields_sampling, fields_undone, NULL});
 }
 
 static enum infer_status read_prompt(struct job *j, const char *at, const json_t *v) {
@@ -132,7 +159,11 @@ static const struct field common[] = {
     {"options", FIELD_HAND, .hand = read_options},
     {"format", FIELD_HAND, .hand = read_format},
     {"think", FIELD_HAND, .hand = read_think},
+    {"logprobs", FIELD_HAND, .hand = read_logprobs},
+    {"top_logprobs", FIELD_HAND, .hand = read_top_logprobs},
     {"keep_alive", .type = FIELD_SILENT},
+    {"truncate", .type = FIELD_SILENT}, /* a prompt that does not fit is refused */
+    {"shift", .type = FIELD_SILENT},
     {.name = NULL},
 };
 #undef ASK
@@ -146,9 +177,9 @@ static const struct field of_generate[] = {
     {"system", FIELD_HAND, .hand = read_system},
     {"raw", FIELD_HAND, .hand = read_raw},
     {"images", FIELD_HAND, .hand = read_images},
-    {"template", FIELD_REFUSE, .why = "is not taken from requests: the model's holds"},
+    {"template", FIELD_NEUTRAL, .why = "is not taken from requests: the model's holds"},
     {"suffix", FIELD_HAND, .hand = read_suffix},
-    {"context", FIELD_WARN, .why = "is not read: send the text of before in the prompt"},
+    {"context", FIELD_HAND, .hand = read_past},
     {.name = NULL},
 };
 
@@ -157,7 +188,9 @@ static enum infer_status begin_read(struct job *j, const json_t *body, const str
     TRY(mem_new(&s, sizeof *s, "a request"));
     j->state = s;
     j->ask.stream = true;
-    return fields_read(j, "", body, (const struct field *const[]){common, rows, NULL});
+    TRY(fields_read(j, "", body, (const struct field *const[]){common, rows, fields_undone, NULL}));
+    if (s->logprobs) j->ask.n_logprob = s->top_logprobs;
+    return INFER_OK;
 }
 
 static enum infer_status chat_read(struct job *j, const json_t *body) {
@@ -173,6 +206,9 @@ static enum infer_status generate_read(struct job *j, const json_t *body) {
     struct ask *a = &j->ask;
     s->generate = true;
     if (!s->prompt) return job_refuse(j, 400, "invalid_value", "prompt", "'prompt' is missing");
+    if (a->n_context && ((s->suffix && *s->suffix) || s->raw || !j->server->template.text))
+        return job_refuse(j, 400, "invalid_value", "context",
+                          "'context' goes on with a conversation, and 'raw' or 'suffix' makes no one");
     if (s->suffix && *s->suffix) {
         TRY(mem_new(&a->prompt, sizeof *a->prompt, "prompts"));
         a->n_prompt = 1;
@@ -188,6 +224,7 @@ static enum infer_status generate_read(struct job *j, const json_t *body) {
         s->prompt = NULL;
         return INFER_OK;
     }
+    s->remembers = a->return_ids = true;
     a->messages = json_array();
     if (s->system && *s->system)
         json_array_append_new(a->messages, json_pack("{s:s, s:s}", "role", "system", "content", s->system));
@@ -235,34 +272,58 @@ static void said(const struct ollama_state *s, const struct buf *text, const str
     buf_json(out, thinking->p, thinking->n);
 }
 
+/* The ids of the prompt and of the answer, with the end of its turn: a request that has them goes on from there. */
+static void context(const struct job *j, struct buf *out) {
+    const struct job_answer *a = job_answer(j, 0);
+    const struct server *s = j->server;
+    buf_text(out, ",\"context\":[");
+    for (int i = 0; i < j->prompt[0].n; i++) buf_printf(out, "%s%d", i ? "," : "", j->prompt[0].ids[i]);
+    for (int i = 0; i < a->n_token; i++) buf_printf(out, ",%d", a->token[i].id);
+    const int32_t end = s->end.id >= 0 ? s->end.id : infer_eos(s->model);
+    if (a->finish != FINISH_LENGTH && end >= 0) buf_printf(out, ",%d", end);
+    buf_text(out, "]");
+}
+
+static void logprobs(const struct job *j, const struct event_token *t, int n, struct buf *out) {
+    if (j->ask.n_logprob < 0 || !n) return;
+    buf_text(out, ",\"logprobs\":");
+    openai_logprobs(j, t, n, out);
+}
+
 static void last(const struct job *j, struct buf *out) {
     const struct job_counts *n = &j->counts;
     buf_printf(out,
                ",\"done\":true,\"done_reason\":\"%s\",\"total_duration\":%.0f,\"load_duration\":0,\"prompt_"
                "eval_count\":%d,"
-               "\"prompt_eval_duration\":%.0f,\"eval_count\":%d,\"eval_duration\":%.0f}\n",
+               "\"prompt_eval_duration\":%.0f,\"eval_count\":%d,\"eval_duration\":%.0f",
                job_answer(j, 0)->finish == FINISH_LENGTH ? "length" : "stop",
                1e6 * (n->queue_ms + n->prompt_ms + n->answer_ms), n->prompt, 1e6 * n->prompt_ms, n->answer,
                1e6 * n->answer_ms);
+    if (((const struct ollama_state *)j->state)->remembers) context(j, out);
+    buf_text(out, "}\n");
 }
 
 static void ollama_event(struct job *j, const struct event *e, struct buf *out) {
     struct ollama_state *s = j->state;
     const struct buf text = {.p = (char *)e->text, .n = e->n};
+    bool told = false;
     switch (e->kind) {
     case EVENT_CALL:
         s->name.n = s->args.n = 0;
         buf_add(&s->name, e->text, e->n);
-        return;
+        break;
     case EVENT_ARGS:
         buf_add(&s->args, e->text, e->n);
-        return;
+        break;
     case EVENT_PROGRESS:
     case EVENT_END:
-        return;
+        break;
     default:
+        told = true;
         break;
     }
+    if (!told && (!e->n_token || j->ask.n_logprob < 0))
+        return; /* but for log probabilities there is no text */
     head(j, out);
     said(s, e->kind == EVENT_TEXT ? &text : NULL, e->kind == EVENT_REASONING ? &text : NULL, out);
     if (e->kind == EVENT_CALL_END) {
@@ -271,6 +332,7 @@ static void ollama_event(struct job *j, const struct event *e, struct buf *out) 
         buf_text(out, "]");
     }
     if (!s->generate) buf_text(out, "}");
+    logprobs(j, e->token, e->n_token, out);
     if (e->kind == EVENT_DONE)
         last(j, out);
     else
@@ -288,6 +350,7 @@ static void ollama_whole(struct job *j, struct buf *out) {
     }
     buf_text(out, a->n_call ? "]" : "");
     if (!s->generate) buf_text(out, "}");
+    logprobs(j, a->token, a->n_token, out);
     last(j, out);
 }
 

@@ -193,6 +193,16 @@ enum infer_status openai_tool_choice(struct job *j, const char *at, const json_t
     return INFER_OK;
 }
 
+enum infer_status openai_tool_mode(struct job *j, const json_t *body) {
+    struct ask *a = &j->ask;
+    const json_t *choice = json_object_get(body, "tool_choice");
+    if (a->tools && (!choice || json_is_null(choice))) a->tool_choice = TOOLS_AUTO;
+    if (!a->tools && (a->tool_choice == TOOLS_REQUIRED || a->tool_choice == TOOLS_NAMED))
+        return job_refuse(j, 400, "invalid_value", "tool_choice",
+                          "'tool_choice' wants a call, and there are no 'tools' to call");
+    return INFER_OK;
+}
+
 /* ---- other fields ---- */
 
 enum infer_status openai_format(struct job *j, const char *at, const json_t *v) {
@@ -281,12 +291,15 @@ static enum infer_status check_content(struct job *j, const char *at, const json
         const char *type = json_string_value(json_object_get(part, "type"));
         if (json_is_string(part)) continue;
         snprintf(place, sizeof place, "%s.content[%zu]", at, i);
-        if (!type || strcmp(type, "text") != 0)
+        const bool refusal =
+            type && strcmp(type, "refusal") == 0; /* of an earlier turn: it is what was said */
+        if (!refusal && (!type || strcmp(type, "text") != 0))
             return job_refuse(j, 400, "unsupported_content", place,
                               "'%s' is of type '%.40s', and this model reads text alone", place,
                               type ? type : "");
-        if (!json_is_string(json_object_get(part, "text")))
-            return job_refuse(j, 400, "invalid_value", place, "'%s.text' must be a string", place);
+        const char *key = refusal ? "refusal" : "text";
+        if (!json_is_string(json_object_get(part, key)))
+            return job_refuse(j, 400, "invalid_value", place, "'%s.%s' must be a string", place, key);
     }
     return INFER_OK;
 }
@@ -330,6 +343,8 @@ enum infer_status openai_message(struct job *j, const char *at, const json_t *v)
         if (x && !json_is_null(x)) json_object_set_new(m, kept[i], json_deep_copy(x));
     }
     if (strcmp(role, "function") == 0) json_object_set_new(m, "role", json_string("tool"));
+    json_t *refusal = json_object_get(v, "refusal");
+    if (json_is_string(refusal) && !json_object_get(m, "content")) json_object_set(m, "content", refusal);
     if (json_array_append_new(j->ask.messages, m)) return err_set(INFER_E_MEMORY, "out of memory: messages");
     return INFER_OK;
 }

@@ -25,6 +25,8 @@ void openai_stop_reason(const char *stop_text, int32_t stop_id, struct buf *out)
 /* tools: [{type function, function {..}}], as templates take them; custom ones become functions of one text. */
 enum infer_status openai_tools(struct job *j, const char *at, const json_t *v);
 enum infer_status openai_tool_choice(struct job *j, const char *at, const json_t *v);
+/* Behind the fields of body: with tools the model chooses where tool_choice says nothing; a call that has to come needs tools. */
+enum infer_status openai_tool_mode(struct job *j, const json_t *body);
 /* The parts of a prompt whose middle is to be filled in. */
 struct fim_parts {
     const char *prefix, *suffix; /* prefix[n_prefix], suffix[n_suffix] */

@@ -20,9 +20,10 @@ static enum infer_status read_messages(struct job *j, const char *at, const json
 
 /* max_tokens and max_completion_tokens: the lesser of both */
 static enum infer_status read_most(struct job *j, const char *at, const json_t *v) {
-    int n = 0;
-    TRY(field_int(j, at, v, 1, 1e9, &n));
-    if (j->ask.n_predict < 0 || n < j->ask.n_predict) j->ask.n_predict = n;
+    const int before = j->ask.n_predict;
+    TRY(field_most(j, at, v, 1));
+    const int n = j->ask.n_predict;
+    if (before >= 0 && (n < 0 || before < n)) j->ask.n_predict = before;
     return INFER_OK;
 }
 
@@ -56,6 +57,15 @@ static enum infer_status read_modalities(struct job *j, const char *at, const js
     return INFER_OK;
 }
 
+/* Older clients say that no function is to be called. */
+static enum infer_status read_function_call(struct job *j, const char *at, const json_t *v) {
+    const char *word = json_string_value(v);
+    return word && (strcmp(word, "none") == 0 || strcmp(word, "auto") == 0)
+               ? INFER_OK
+               : job_refuse(j, 400, "unsupported_parameter", at, "'%s' is not supported here: tool_choice is",
+                            at);
+}
+
 static enum infer_status read_think_format(struct job *j, const char *at, const json_t *v) {
     const char *word;
     size_t n;
@@ -70,6 +80,7 @@ static const struct field rows[] = {
     {"model", FIELD_TEXT, 0, 256, ASK(model)},
     {"max_tokens", FIELD_HAND, .hand = read_most},
     {"max_completion_tokens", FIELD_HAND, .hand = read_most},
+    {"n_predict", FIELD_HAND, .hand = read_most},
     {"n", FIELD_INT, 1, JOB_CHOICES, ASK(n)},
     {"stream", FIELD_BOOL, ASK(stream)},
     {"stream_options", FIELD_HAND, .hand = openai_stream_options},
@@ -90,10 +101,12 @@ static const struct field rows[] = {
     {"return_progress", FIELD_BOOL, ASK(progress)},
     {"prediction", FIELD_WARN, .why = "is not used to guess tokens: the answer is the same without"},
     {"timings_per_token", FIELD_WARN, .why = "timings come with the end of the answer"},
-    {"functions", FIELD_REFUSE, .why = "is not supported here: tools is"},
-    {"function_call", FIELD_REFUSE, .why = "is not supported here: tool_choice is"},
-    {"chat_template", FIELD_REFUSE, .why = "is not taken from requests: the server's holds"},
-    {"audio", FIELD_REFUSE, .why = "is not supported here: this model answers in text alone"},
+    {"functions", FIELD_NEUTRAL, .why = "is not supported here: tools is"},
+    {"function_call", FIELD_HAND, .hand = read_function_call},
+    {"chat_template", FIELD_NEUTRAL, .why = "is not taken from requests: the server's holds"},
+    {"audio", FIELD_NEUTRAL, .why = "is not supported here: this model answers in text alone"},
+    {"echo", FIELD_NEUTRAL, .why = "is not supported here: continue_final_message is"},
+    {"add_special_tokens", FIELD_NEUTRAL, .why = "is not supported here: the template has them"},
     {"modalities", FIELD_HAND, .hand = read_modalities},
     {"store", .type = FIELD_SILENT},
     {"metadata", .type = FIELD_SILENT},
@@ -112,9 +125,11 @@ static enum infer_status chat_read(struct job *j, const json_t *body) {
     struct chat_state *c;
     TRY(mem_new(&c, sizeof *c, "a request"));
     j->state = c;
-    TRY(fields_read(j, "", body, (const struct field *const[]){rows, fields_sampling, fields_grammar, NULL}));
+    TRY(fields_read(
+        j, "", body,
+        (const struct field *const[]){rows, fields_sampling, fields_grammar, fields_undone, NULL}));
     if (!a->messages) return job_refuse(j, 400, "invalid_value", "messages", "'messages' is missing");
-    if (a->tools && !json_object_get(body, "tool_choice")) a->tool_choice = TOOLS_AUTO;
+    TRY(openai_tool_mode(j, body));
     if (c->has_top && !c->logprobs)
         return job_refuse(j, 400, "invalid_value", "top_logprobs", "'top_logprobs' needs 'logprobs': true");
     if (c->logprobs) a->n_logprob = c->top_logprobs;

@@ -62,6 +62,10 @@ static enum infer_status read_prompt(struct job *j, const char *at, const json_t
     return openai_prompts(j, at, v, JOB_PROMPTS);
 }
 
+static enum infer_status read_most(struct job *j, const char *at, const json_t *v) {
+    return field_most(j, at, v, 0);
+}
+
 static enum infer_status read_logprobs(struct job *j, const char *at, const json_t *v) {
     if (json_is_false(v)) return INFER_OK;
     return field_int(j, at, v, 0, LOGPROBS_MAX, &j->ask.n_logprob);
@@ -105,8 +109,8 @@ static enum infer_status fill_in(struct job *j) {
 static const struct field rows[] = {
     {"prompt", FIELD_HAND, .hand = read_prompt},
     {"model", FIELD_TEXT, 0, 256, ASK(model)},
-    {"max_tokens", FIELD_INT, -1, 1e9, ASK(n_predict)},
-    {"n_predict", FIELD_INT, -1, 1e9, ASK(n_predict)},
+    {"max_tokens", FIELD_HAND, .hand = read_most},
+    {"n_predict", FIELD_HAND, .hand = read_most},
     {"n", FIELD_INT, 1, JOB_CHOICES, ASK(n)},
     {"best_of", FIELD_HAND, .hand = read_best_of},
     {"echo", FIELD_BOOL, ASK(echo)},
@@ -126,14 +130,15 @@ static const struct field rows[] = {
 
 static enum infer_status text_read_body(struct job *j, const json_t *body) {
     struct ask *a = &j->ask;
-    a->n_predict = 16;
+    a->n_predict = json_is_null(json_object_get(body, "max_tokens")) ? -1 : 16;
     TRY(mem_new(&j->state, sizeof(struct text_state), "a request"));
-    TRY(fields_read(j, "", body, (const struct field *const[]){rows, fields_sampling, fields_grammar, NULL}));
+    TRY(fields_read(
+        j, "", body,
+        (const struct field *const[]){rows, fields_sampling, fields_grammar, fields_undone, NULL}));
     if (!a->prompt) return job_refuse(j, 400, "invalid_value", "prompt", "'prompt' is missing");
     if (a->best_of && a->best_of != a->n)
         return job_refuse(j, 400, "unsupported_parameter", "best_of",
                           "'best_of' must equal 'n': %d is not %d", a->best_of, a->n);
-    if (a->n_predict < 0) a->n_predict = -1;
     if (a->usage_chunk && !a->stream) job_warn(j, "stream_options", "the answer is no stream");
     a->scores = a->echo && a->n_logprob >= 0;
     return fill_in(j);

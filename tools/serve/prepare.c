@@ -86,12 +86,30 @@ static enum infer_status check_model(struct job *j) {
     return INFER_OK;
 }
 
+/* Puts the ids of an earlier answer in front of a prompt, whose own beginning of a text goes. */
+static enum infer_status add_context(struct job *j, struct prompt *p) {
+    const struct ask *a = &j->ask;
+    const int own = p->n && p->ids[0] == infer_bos(j->server->model);
+    int32_t *ids;
+    if (!a->n_context) return INFER_OK;
+    TRY(mem_new(&ids, ((size_t)a->n_context + (size_t)p->n) * sizeof *ids, "a prompt"));
+    memcpy(ids, a->context, (size_t)a->n_context * sizeof *ids);
+    memcpy(ids + a->n_context, p->ids + own, (size_t)(p->n - own) * sizeof *ids);
+    mem_free(p->ids);
+    p->ids = ids;
+    p->n += a->n_context - own;
+    return INFER_OK;
+}
+
 static enum infer_status make_prompts(struct job *j) {
     const struct server *s = j->server;
     struct ask *a = &j->ask;
     j->n_prompt = a->messages ? 1 : a->n_prompt;
     TRY(mem_new(&j->prompt, (size_t)j->n_prompt * sizeof *j->prompt, "prompts"));
-    if (a->messages) return fit_render(j, &j->prompt[0]);
+    if (a->messages) {
+        TRY(fit_render(j, &j->prompt[0]));
+        return add_context(j, &j->prompt[0]);
+    }
     for (int i = 0; i < j->n_prompt; i++) {
         struct ask_prompt *p = &a->prompt[i];
         if (p->text) {
@@ -139,6 +157,12 @@ static enum infer_status make_grammar(struct job *j) {
     struct ask *a = &j->ask;
     enum infer_status st;
     if (!a->gbnf && !a->schema) return INFER_OK;
+    if (tool_job_forced(
+            j)) { /* clients ask for a form twice: by the tool, and by the format of its arguments */
+        job_warn(j, a->schema ? "response_format" : "grammar",
+                 "has no effect beside tool_choice: the call wins");
+        return INFER_OK;
+    }
     if (a->gbnf && a->schema)
         return job_refuse(j, 400, "invalid_value", "grammar",
                           "a grammar and a schema are both given, and one can hold");
@@ -155,6 +179,24 @@ static enum infer_status add_bias(struct ask *a, int32_t id, float bias) {
     if (!grown) return err_set(INFER_E_MEMORY, "out of memory: biases");
     a->bias = grown;
     grown[a->n_bias++] = (struct sample_bias){id, bias};
+    return INFER_OK;
+}
+
+/* Biases that leave ask.allowed alone, and texts that may not come. */
+static enum infer_status make_bounds(struct job *j) {
+    const struct server *s = j->server;
+    struct ask *a = &j->ask;
+    if (a->n_bad) TRY(avoid_open(&j->avoid, s->model, (const char *const *)a->bad, a->n_bad));
+    if (!a->allowed) return INFER_OK;
+    if (a->gbnf || a->schema || tool_job_forced(j))
+        return job_refuse(
+            j, 400, "invalid_value", "allowed_token_ids",
+            "'allowed_token_ids' and a grammar, a schema or a forced call are both given, and one can hold");
+    struct sample_bias *grown = mem_realloc(a->bias, (size_t)(a->n_bias + s->info.n_vocab) * sizeof *grown);
+    if (!grown) return err_set(INFER_E_MEMORY, "out of memory: biases");
+    a->bias = grown;
+    for (int32_t id = 0; id < s->info.n_vocab; id++)
+        if (!a->allowed[id]) grown[a->n_bias++] = (struct sample_bias){id, -__builtin_inff()};
     return INFER_OK;
 }
 
@@ -199,6 +241,7 @@ static enum infer_status make_params(struct job *j) {
     struct ask *a = &j->ask;
     for (int32_t id = 0; a->ignore_eos && id < s->info.n_vocab; id++)
         if (infer_is_stop(s->model, id)) TRY(add_bias(a, id, -__builtin_inff()));
+    TRY(make_bounds(j));
     for (int i = 0; i < a->n_stop; i++) j->stop[i] = a->stop[i];
     j->n_stop = a->n_stop;
     if (a->min_tokens && (a->gbnf || a->schema || tool_job_forced(j))) {

@@ -61,7 +61,8 @@ static void response(const struct job *j, const char *status, const struct refus
     echo(s, "max_output_tokens", "null", out);
     echo(s, "reasoning", "{\"effort\":null,\"summary\":null}", out);
     echo(s, "text", "{\"format\":{\"type\":\"text\"}}", out);
-    buf_text(out, ",\"previous_response_id\":null,\"truncation\":\"disabled\",\"store\":false,\"background\":"
+    echo(s, "truncation", "\"disabled\"", out);
+    buf_text(out, ",\"previous_response_id\":null,\"store\":false,\"background\":"
                   "false,\"service_tier\":\"default\",\"usage\":");
     if (done && !r)
         buf_printf(out,

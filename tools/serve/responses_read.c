@@ -233,17 +233,22 @@ static enum infer_status read_top(struct job *j, const char *at, const json_t *v
     return field_int(j, at, v, 0, LOGPROBS_MAX, &s->top_logprobs);
 }
 
+static enum infer_status read_most(struct job *j, const char *at, const json_t *v) {
+    return field_most(j, at, v, 1);
+}
+
 static enum infer_status read_background(struct job *j, const char *at, const json_t *v) {
     return json_is_true(v) ? job_refuse(j, 400, "unsupported_parameter", at,
                                         "'%s' is not supported: nothing is stored here", at)
                            : INFER_OK;
 }
 
+/* auto: a prompt that fits is as without; one that does not is refused as ever, for nothing is cut off. */
 static enum infer_status read_truncation(struct job *j, const char *at, const json_t *v) {
     const char *word = json_string_value(v);
-    return word && is(word, "disabled") ? INFER_OK
-                                        : job_refuse(j, 400, "unsupported_parameter", at,
-                                                     "'%s': a prompt is never shortened here", at);
+    return word && (is(word, "disabled") || is(word, "auto"))
+               ? INFER_OK
+               : job_refuse(j, 400, "invalid_value", at, "'%s' is none of auto, disabled", at);
 }
 
 #define ASK(field) .offset = offsetof(struct ask, field)
@@ -251,7 +256,7 @@ static const struct field rows[] = {
     {"input", FIELD_HAND, .hand = read_input},
     {"instructions", FIELD_HAND, .hand = read_instructions},
     {"model", FIELD_TEXT, 0, 256, ASK(model)},
-    {"max_output_tokens", FIELD_INT, 1, 1e9, ASK(n_predict)},
+    {"max_output_tokens", FIELD_HAND, .hand = read_most},
     {"parallel_tool_calls", FIELD_BOOL, ASK(parallel_calls)},
     {"tools", FIELD_HAND, .hand = read_tools},
     {"tool_choice", FIELD_HAND, .hand = openai_tool_choice},
@@ -265,6 +270,7 @@ static const struct field rows[] = {
     {"previous_response_id", FIELD_REFUSE, .why = "is not supported: nothing is stored here"},
     {"conversation", FIELD_REFUSE, .why = "is not supported: nothing is stored here"},
     {"prompt", FIELD_REFUSE, .why = "is not supported: nothing is stored here"},
+    {"max_tool_calls", .type = FIELD_SILENT}, /* of tools of OpenAI's own */
     {"metadata", .type = FIELD_SILENT},
     {"store", .type = FIELD_SILENT},
     {"prompt_cache_key", .type = FIELD_SILENT},
@@ -278,8 +284,9 @@ static const struct field rows[] = {
 #undef ASK
 
 enum infer_status responses_read(struct job *j, const json_t *body) {
-    static const char *const echoed[] = {"instructions", "metadata",         "tools", "tool_choice", "text",
-                                         "reasoning",    "max_output_tokens"};
+    static const char *const echoed[] = {"instructions",      "metadata",  "tools",
+                                         "tool_choice",       "text",      "reasoning",
+                                         "max_output_tokens", "truncation"};
     struct ask *a = &j->ask;
     struct responses_state *s;
     TRY(mem_new(&s, sizeof *s, "a request"));
@@ -290,9 +297,9 @@ enum infer_status responses_read(struct job *j, const json_t *body) {
         if (v) json_object_set(s->echo, echoed[i], v);
     }
     a->n_predict = -1;
-    TRY(fields_read(j, "", body, (const struct field *const[]){rows, fields_sampling, NULL}));
+    TRY(fields_read(j, "", body, (const struct field *const[]){rows, fields_sampling, fields_undone, NULL}));
     if (!a->messages) a->messages = json_array();
-    if (a->tools && !json_object_get(body, "tool_choice")) a->tool_choice = TOOLS_AUTO;
+    TRY(openai_tool_mode(j, body));
     if (s->logprobs) a->n_logprob = s->top_logprobs;
     const json_t *last = json_array_get(a->messages, json_array_size(a->messages) - 1);
     if (!last || is(text_at(last, "role"), "system")) /* a client tries whether anyone is there */

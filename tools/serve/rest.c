@@ -366,6 +366,17 @@ const struct route routes[] = {
     {NULL, NULL, NULL, false},
 };
 
+const struct front_end *route_errors(const struct route *r, const char *path) {
+    static const struct {
+        const char *begin;
+        const struct front_end *front;
+    } of[] = {{"/api/", &ollama_chat}, {"/v1/messages/", &messages_api}};
+    if (r && r->front) return r->front;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        if (strncmp(path, of[i].begin, strlen(of[i].begin)) == 0) return of[i].front;
+    return &openai_chat;
+}
+
 const struct route *route_find(const char *url, const char **rest) {
     *rest = "";
     for (const struct route *r = routes; r->path; r++) {

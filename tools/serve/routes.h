@@ -19,6 +19,9 @@ extern const struct route routes[]; /* ended by path NULL */
 /* NULL: there is none. *rest: what stands behind the path. */
 const struct route *route_find(const char *url, const char **rest);
 
+/* Whose words an error of this path has: the route's, or those of the API that the path is of. r NULL: there is no such route. */
+const struct front_end *route_errors(const struct route *r, const char *path);
+
 extern const struct front_end openai_chat, openai_text, openai_count, rest_tokenize, rest_detokenize,
     messages_api, ollama_chat, ollama_generate, ollama_show, ollama_embed, ollama_embedding, embeddings_api,
     infill_api, rerank_api, messages_count, responses_api, responses_count, rest_template;

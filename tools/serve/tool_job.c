@@ -78,9 +78,6 @@ static enum infer_status force(struct job *j) {
     if (name && !offered(j, name))
         return job_refuse(j, 400, "invalid_value", "tool_choice",
                           "'tool_choice' names '%s', which is none of 'tools'", name);
-    if (a->gbnf || a->schema)
-        return job_refuse(j, 400, "invalid_value", "tool_choice",
-                          "'tool_choice' wants a call and a format another answer, and one can hold");
     enum infer_status st =
         tool_gbnf(&gbnf, j->server->tools.format.row, a->tools, name, !name && a->parallel_calls, &bad);
     if (!st) st = grammars_take(j->server->grammars, gbnf, strlen(gbnf), false, &j->kept, &j->grammar);

@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""What clients of other servers send to infer serve, and look for in its answers: vLLM's, llama.cpp's, TGI's, ollama's and OpenAI's fields,
+shapes and routes. Standard library only. usage: serve_peers.py INFER TESTS SERVE_FAKE"""
+import json, os, re, sys
+from serve_client import *
+
+MESSAGES, RESPONSES = "/v1/messages", "/v1/responses"
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"a": {"enum": ["x", "y"]}}, "required": ["a"], "additionalProperties": False}}}
+HI = [{"role": "user", "content": "hello"}]
+
+def text(a): return a["choices"][0]["message"]["content"]
+def ids(a): return a["choices"][0]["token_ids"]
+
+def refused(s, name, path, body, param, code="invalid_value", status=400):
+    got, _, e = s.ask(path, body)
+    error = e.get("error", {}) if isinstance(e, dict) else {}
+    same(name, (got, error.get("code"), error.get("param")), (status, code, param))
+
+def forced_call_beside_a_format(s):
+    schema = {"type": "object", "properties": {"b": {"type": "integer"}}, "required": ["b"]}
+    for form in ({"type": "json_object"}, {"type": "json_schema", "json_schema": {"name": "b", "schema": schema}}):
+        status, headers, a = s.ask(CHAT, user("hello", tools=[TOOL], tool_choice={"type": "function", "function": {"name": "f"}}, response_format=form))
+        same(f"a forced call beside {form['type']}", status, 200)
+        if status != 200: continue
+        call = a["choices"][0]["message"]["tool_calls"][0]["function"]
+        check("the call wins", call["name"] == "f" and json.loads(call["arguments"])["a"] in "xy" and "response_format" in headers["x-infer-warning"], a)
+    status, headers, a = s.ask(RESPONSES, {"input": "hello", "tools": [{"type": "function", **TOOL["function"]}], "tool_choice": {"type": "function", "name": "f"},
+                                           "text": {"format": {"type": "json_schema", "name": "b", "schema": schema}}, "temperature": 0})
+    same("responses: a forced call beside a format", (status, a.get("output", [{}])[0].get("type")), (200, "function_call"))
+
+def no_limit(s):
+    whole = text(s.ask(CHAT, user("hello"))[2])
+    for value in (-1, None):
+        for name, path, body in (("max_tokens", CHAT, user("hello")), ("max_completion_tokens", CHAT, user("hello")), ("n_predict", CHAT, user("hello")),
+                                 ("max_tokens", MESSAGES, {"messages": HI, "temperature": 0}), ("max_output_tokens", RESPONSES, {"input": "hello", "temperature": 0})):
+            status, headers, a = s.ask(path, {**body, name: value})
+            same(f"{path}: {name} {value}", (status, headers["x-infer-warning"]), (200, None))
+            if status == 200: same("the answer", text(a) if path == CHAT else a["content"][0]["text"] if path == MESSAGES else a["output"][0]["content"][0]["text"], whole)
+        a = s.ask(TEXT, {"prompt": "hello", "max_tokens": value, "temperature": 0, "ignore_eos": True})[2]
+        same(f"completions: {value}", (a["choices"][0]["finish_reason"], a["usage"]["total_tokens"] > 200), ("length", True))
+    same("completions: sixteen", s.ask(TEXT, {"prompt": "hello", "temperature": 0, "ignore_eos": True})[2]["usage"]["completion_tokens"], 16)
+    same("the lesser of both", s.ask(CHAT, user("count", max_tokens=-1, max_completion_tokens=3))[2]["usage"]["completion_tokens"], 3)
+    for path, body, param in ((CHAT, user("x", max_tokens=-2), "max_tokens"), (CHAT, user("x", max_tokens=0), "max_tokens"), (RESPONSES, {"input": "x", "max_output_tokens": 0}, "max_output_tokens")):
+        refused(s, f"{path}: no such limit", path, body, param)
+    same("messages need one", s.ask(MESSAGES, {"messages": HI})[0], 400)
+
+# a value that asks for something, and one that does not
+FIELDS = {"use_beam_search": (True, False), "prompt_logprobs": (1, None), "logits_processors": (["x"], []), "length_penalty": (0.8, 1.0), "lora": ([{"id": 0, "scale": 1}], []), "lora_path": ("a", None),
+          "truncate_prompt_tokens": (5, -1), "include_stop_str_in_output": (True, False), "documents": ([{"text": "x"}], []), "structural_tag": ("{}", ""), "regex": ("a+", ""), "watermark": (True, False),
+          "min_keep": (1, 0), "tfs_z": (0.9, 1), "adapter_id": ("a", ""), "post_sampling_probs": (True, False), "mcp_servers": ([{"url": "x"}], []), "spaces_between_special_tokens": (False, True),
+          "dry_sequence_breakers": (["x"], ["\n", ":", '"', "*"]), "top_n_tokens": (3, 0), "return_tokens_as_token_ids": (True, False), "repetition_detection": ({"max_pattern_size": 5}, None)}
+
+def undone(s):
+    bodies = {CHAT: user("hello", max_tokens=2), TEXT: {"prompt": "hello", "max_tokens": 2}, MESSAGES: {"messages": HI, "max_tokens": 2}, RESPONSES: {"input": "hello", "max_output_tokens": 2}}
+    for name, (asks, says_nothing) in FIELDS.items():
+        for path, body in bodies.items():
+            if path == MESSAGES:
+                status, _, e = s.ask(path, {**body, name: asks})
+                check(f"{path}: {name} is refused", status == 400 and name in e["error"]["message"], e)
+            else: refused(s, f"{path}: {name} is refused", path, {**body, name: asks}, name, "unsupported_parameter")
+            status, headers, _ = s.ask(path, {**body, name: says_nothing})
+            same(f"{path}: {name} {says_nothing}", (status, headers["x-infer-warning"]), (200, None))
+    for name, asks, says_nothing in (("best_of", 3, 1), ("echo", True, False), ("functions", [{"name": "f"}], []), ("function_call", {"name": "f"}, "none"), ("web_search_options", {"search_context_size": "low"}, None),
+                                     ("audio", {"voice": "x"}, {})):
+        refused(s, name, CHAT, {**bodies[CHAT], name: asks}, name, "unsupported_parameter")
+        same(f"{name} {says_nothing}", (lambda r: (r[0], r[1]["x-infer-warning"]))(s.ask(CHAT, {**bodies[CHAT], name: says_nothing})), (200, None))
+    for body in ({"template": "{{ .Prompt }}"}, {"options": {"rope_frequency_base": 10000}}, {"options": {"tfs_z": 0.5}}, {"debug_render_only": True}):
+        status, _, e = s.ask("/api/generate", {"prompt": "x", "stream": False, **body})
+        check(f"ollama: {body}", status == 400 and list(e) == ["error"] and (list(body["options"])[0] if "options" in body else list(body)[0]) in e["error"], e)
+    same("ollama: nothing asked", s.ask("/api/generate", {"prompt": "x", "stream": False, "template": "", "truncate": True, "options": {"rope_frequency_base": 0, "num_predict": 2}})[0], 200)
+
+def bounds(s):
+    """the only tokens that may come; texts that may not"""
+    plain = ids(s.ask(CHAT, user("count", max_tokens=40, return_token_ids=True))[2])
+    some = sorted(set(plain))[:3]
+    for more in ({}, {"temperature": 1.5, "seed": 3}, {"n": 3, "temperature": 2, "seed": 9}):
+        a = s.ask(CHAT, user("count", max_tokens=20, return_token_ids=True, allowed_token_ids=some, **more))[2]
+        check(f"allowed_token_ids {more}", all(set(c.get("token_ids", [])) <= set(some) and c.get("token_ids") for c in a["choices"]), a)
+    for bad, param in (({"allowed_token_ids": [99999]}, "allowed_token_ids"), ({"allowed_token_ids": 5}, "allowed_token_ids"), ({"allowed_token_ids": [5], "response_format": {"type": "json_object"}}, "allowed_token_ids"),
+                       ({"bad_words": "x"}, "bad_words"), ({"bad_words": [""]}, "bad_words"), ({"bad_words": ["x" * 200]}, "bad_words"), ({"bad_words": ["x"] * 65}, "bad_words")):
+        refused(s, f"refused {bad}", CHAT, user("x", **bad), param)
+    said = text(s.ask(CHAT, user("count", max_tokens=60))[2])
+    check("there is something to forbid", " three" in said and "four" in said, said)
+    for words in (["three"], ["four", "ee"], [" th"], ["r", "o"], ["three four"], ["one two three four five six"]):
+        for more in ({}, {"temperature": 1, "seed": 4}, {"min_tokens": 30}, {"logprobs": True, "top_logprobs": 2}):
+            a = s.ask(CHAT, user("count", max_tokens=60, bad_words=words, return_token_ids=True, **more))[2]
+            check(f"bad_words {words} {more}", not any(w in text(a) for w in words) and (not more.get("min_tokens") or len(ids(a)) >= 30), text(a))
+    a = s.ask(CHAT, user("count", max_tokens=60, bad_words=["zebra"], return_token_ids=True))[2]
+    same("what would not come changes nothing", text(a), said)
+    events = s.events(CHAT, user("count", max_tokens=60, bad_words=["three"]))
+    check("in a stream", "three" not in "".join(e["choices"][0]["delta"].get("content") or "" for e in events))
+    a = s.ask(MESSAGES, {"messages": [{"role": "user", "content": "count"}], "max_tokens": 60, "temperature": 0, "bad_words": ["three"]})[2]
+    check("messages", "three" not in a["content"][0]["text"], a)
+
+def no_tools(s):
+    for choice in ("required", {"type": "function", "function": {"name": "f"}}):
+        refused(s, f"{choice} without tools", CHAT, user("hello", tool_choice=choice), "tool_choice")
+    refused(s, "responses: required without tools", RESPONSES, {"input": "x", "tool_choice": "required"}, "tool_choice")
+    status, _, e = s.ask(MESSAGES, {"messages": HI, "max_tokens": 5, "tool_choice": {"type": "any"}})
+    check("messages: any without tools", status == 400 and "tool_choice" in e["error"]["message"], e)
+    same("none without tools", s.ask(CHAT, user("hello", tool_choice="none"))[0], 200)
+
+def null_choice():
+    """tool_choice null is as if it were not there"""
+    s = Fake("--say", '<tool_call>\n{"name": "f", "arguments": {"a": "x"}}\n</tool_call>')
+    same("null", [s.ask(CHAT, user("hello", tools=[TOOL], **more))[2]["choices"][0]["finish_reason"] for more in ({}, {"tool_choice": None})], ["tool_calls"] * 2)
+    same("null of responses", s.ask(RESPONSES, {"input": "x", "tools": [{"type": "function", **TOOL["function"]}], "tool_choice": None})[2]["output"][0]["type"], "function_call")
+    s.stop()
+
+def responses_fields(s):
+    for how in ("auto", "disabled"):
+        status, _, a = s.ask(RESPONSES, {"input": "hello", "truncation": how, "max_output_tokens": 5})
+        same(f"truncation {how}", (status, a.get("truncation")), (200, how))
+    refused(s, "what does not fit", RESPONSES, {"input": "hello " * 300, "truncation": "auto"}, "messages", "context_length_exceeded")
+    refused(s, "another word", RESPONSES, {"input": "x", "truncation": "some"}, "truncation")
+    def prompt(messages): return s.ask("/apply-template", {"messages": messages})[2].get("prompt")
+    plain = prompt([{"role": "user", "content": "a"}, {"role": "assistant", "content": "I cannot."}, {"role": "user", "content": "b"}])
+    for said in ({"content": [{"type": "refusal", "refusal": "I cannot."}]}, {"content": None, "refusal": "I cannot."}, {"content": [{"type": "text", "text": "I "}, {"type": "refusal", "refusal": "cannot."}]}):
+        same(f"a refusal of before {said}", prompt([{"role": "user", "content": "a"}, {"role": "assistant", **said}, {"role": "user", "content": "b"}]), plain)
+    n = [s.ask(RESPONSES + "/input_tokens", {"input": [{"role": "user", "content": "a"}, {"type": "message", "role": "assistant", "content": [part]}, {"role": "user", "content": "b"}]})[2].get("input_tokens")
+         for part in ({"type": "output_text", "text": "I cannot."}, {"type": "refusal", "refusal": "I cannot."})]
+    same("of responses", n[0], n[1])
+
+def ollama_errors(s):
+    for name, path, body, method, status in (("a route", "/api/pull", {"model": "x"}, None, 404), ("a method", "/api/chat", None, "GET", 405), ("JSON", "/api/chat", "{", None, 400), ("a method of tags", "/api/tags", {}, None, 405),
+                                             ("a field", "/api/generate", {"prompt": 5}, None, 400), ("a host", "/api/tags", None, "HOST", 403)):
+        got, _, e = s.ask(path, body, {"Host": "evil.example"} if method == "HOST" else {}, None if method == "HOST" else method)
+        check(f"ollama's error of {name}", got == status and isinstance(e, dict) and list(e) == ["error"] and isinstance(e["error"], str), (got, e))
+    got, _, e = s.ask("/v1/messages/batches", {})
+    same("Anthropic's", (got, e["type"], e.get("error", {}).get("type")), (404, "error", "not_found_error")) if "type" in e else check("Anthropic's", False, e)
+
+def ollama_context(s):
+    """an answer's context goes on where the answer ended"""
+    options = {"temperature": 0, "num_predict": 30}
+    a = s.ask("/api/generate", {"prompt": "hello", "stream": False, "options": options})[2]
+    check("a context", all(isinstance(i, int) for i in a.get("context", ["none"])), a)
+    if "context" not in a: return
+    shown = s.ask("/detokenize", {"tokens": a["context"]})[2]["content"]
+    same("its text", shown, s.ask("/apply-template", {"messages": [{"role": "user", "content": "hello"}]})[2]["prompt"] + a["response"] + "<|im_end|>")
+    lines = [json.loads(l) for l in s.ask("/api/generate", {"prompt": "hello", "options": options}, text=True)[2].splitlines()]
+    same("of a stream", (lines[-1]["context"], ["context" in l for l in lines[:-1]].count(True)), (a["context"], 0))
+    b = s.ask("/api/generate", {"prompt": "count", "context": a["context"], "stream": False, "options": options})[2]
+    second = s.ask("/tokenize", {"messages": [{"role": "user", "content": "count"}]})[2]["tokens"]
+    n = len(a["context"]) + len(second)
+    same("the next prompt", (b["context"][:n], b["prompt_eval_count"]), (a["context"] + second, n))
+    want = s.ask(TEXT, {"prompt": a["context"] + second, "temperature": 0, "max_tokens": 30})[2]["choices"][0]["text"]
+    same("its answer", b["response"], want)
+    same("none of raw", "context" in s.ask("/api/generate", {"prompt": "x", "raw": True, "stream": False, "options": options})[2], False)
+    for bad in ({"context": "x"}, {"context": [99999]}, {"context": [1], "raw": True}):
+        status, _, e = s.ask("/api/generate", {"prompt": "x", "stream": False, **bad})
+        check(f"refused {bad}", status == 400 and "context" in e["error"], e)
+
+def ollama_logprobs(s):
+    options = {"temperature": 0, "num_predict": 8}
+    want = s.ask(CHAT, user("hello", max_tokens=8, logprobs=True, top_logprobs=2))[2]["choices"][0]["logprobs"]["content"]
+    for path, body in (("/api/chat", {"messages": HI}), ("/api/generate", {"prompt": "hello"})):
+        a = s.ask(path, {**body, "stream": False, "options": options, "logprobs": True, "top_logprobs": 2})[2]
+        same(f"{path}: logprobs", a.get("logprobs"), want)
+        lines = [json.loads(l) for l in s.ask(path, {**body, "options": options, "logprobs": True, "top_logprobs": 2}, text=True)[2].splitlines()]
+        same(f"{path}: streamed", sum((l.get("logprobs", []) for l in lines), []), want)
+        same(f"{path}: none", "logprobs" in s.ask(path, {**body, "stream": False, "options": options})[2], False)
+
+s = Server()
+for part in (no_limit, undone, bounds, no_tools, responses_fields, ollama_errors, ollama_context, ollama_logprobs): part(s)
+s.stop()
+s = Server("--ctx", "2048")
+for part in (forced_call_beside_a_format,): part(s)
+s.stop()
+for part in (null_choice,): part()
+done()
