@@ -11,13 +11,14 @@ const struct arch arch_bailingmoe2 = {
     .act = ACT_SILU,
     .rope = ROPE_NEOX,
     .moe = {ROUTE_SIGMOID, ROUTE_NORM_ADD, 1e-20f, true, false},
-    .keys = KEYS_EXPERTS "|expert_shared_count|expert_group_count|expert_group_used_count",
+    .keys = KEYS_EXPERTS
+    "|expert_shared_count|expert_shared_feed_forward_length|expert_group_count|expert_group_used_count",
     .hf = (const struct arch_hf[]){{"bailing_moe", "BailingMoeV2ForCausalLM", NULL},
                                    {"bailing_moe_v2", "BailingMoeV2ForCausalLM", NULL},
                                    {0}},
-    .hf_keys = HF_KEYS_EXPERTS
-    "|num_experts|num_shared_experts|moe_intermediate_size|norm_topk_prob|n_group|topk_group|"
-    "routed_scaling_factor|first_k_dense_replace|use_qk_norm",
+    .hf_keys = HF_KEYS_EXPERTS "|num_experts|num_shared_experts|moe_shared_expert_intermediate_size|moe_"
+                               "intermediate_size|norm_topk_prob|n_group|topk_group|"
+                               "routed_scaling_factor|first_k_dense_replace|use_qk_norm",
     .hf_defaults = (const struct arch_default[]){{"norm_topk_prob", 1}, {0}},
     .hf_whole = (const struct hf_name[]){{"word_embeddings.weight", "token_embd.weight", HF_SAME}, {0}},
     .hf_layer = (const struct hf_name[]){{"attention.query_key_value.", "attn_qkv.", HF_SAME},

@@ -14,9 +14,6 @@ const struct arch arch_cohere2 = {
     .keys = "attention.layer_norm_epsilon|logit_scale",
     .defaults = (const struct arch_default[]){{"attention.sliding_window_pattern", 4}, {0}},
     .hf = (const struct arch_hf[]){{"cohere2", "Cohere2ForCausalLM", NULL}, {0}},
-    .hf_keys = "layer_norm_eps|logit_scale|sliding_window_pattern|_sliding_window_pattern|use_embedding_"
-               "sharing|rotary_pct|"
-               "use_gated_activation|use_parallel_block|use_parallel_embedding|position_embedding_type|order_"
-               "of_interleaved_layers",
+    .hf_keys = "layer_norm_eps|logit_scale|sliding_window_pattern|_sliding_window_pattern|rotary_pct",
     .hf_tied = true,
 };

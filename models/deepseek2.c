@@ -20,8 +20,7 @@ const struct arch arch_deepseek2 = {
                                    {"kimi_k2", "DeepseekV3ForCausalLM", NULL},
                                    {"glm4_moe_lite", "Glm4MoeLiteForCausalLM", NULL},
                                    {0}},
-    .hf_keys =
-        HF_KEYS_LATENT_EXPERTS "|mlp_layer_types|num_nextn_predict_layers|topk_method|scoring_func|auto_map",
+    .hf_keys = HF_KEYS_LATENT_EXPERTS "|mlp_layer_types|num_nextn_predict_layers|topk_method|scoring_func",
     .hf_sigmoid = "deepseek_v3|kimi_k2|glm4_moe_lite",
     .hf_layer = hf_layer_latent,
 };

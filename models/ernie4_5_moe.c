@@ -15,6 +15,6 @@ const struct arch arch_ernie4_5_moe = {
     .hf = (const struct arch_hf[]){{"ernie4_5_moe", "Ernie4_5_MoeForCausalLM", NULL}, {0}},
     .hf_keys = HF_KEYS_EXPERTS
     "|moe_k|moe_num_experts|moe_num_shared_experts|moe_intermediate_size|moe_layer_start_index|"
-    "moe_layer_end_index|moe_layer_interval",
+    "moe_layer_end_index|moe_layer_interval|num_nextn_predict_layers",
     .hf_tied = true,
 };

@@ -13,9 +13,12 @@ const struct arch arch_exaone_moe = {
     .rope_where = ROPE_WINDOWED,
     .moe = {ROUTE_SIGMOID, ROUTE_NORM_ADD, 1e-20f, true, false},
     .keys = KEYS_EXPERTS "|expert_shared_count|expert_group_count|expert_group_used_count",
-    .hf = (const struct arch_hf[]){{"exaone_moe", "ExaoneMoeForCausalLM", NULL}, {0}},
+    .hf = (const struct arch_hf[]){{"exaone_moe", "ExaoneMoeForCausalLM", NULL},
+                                   {"exaone_moe", "ExaoneMoEForCausalLM", NULL},
+                                   {0}},
     .hf_keys = HF_KEYS_EXPERTS
     "|num_experts|num_shared_experts|moe_intermediate_size|norm_topk_prob|n_group|topk_group|"
-    "routed_scaling_factor|first_k_dense_replace|mlp_layer_types|sliding_window_pattern",
+    "routed_scaling_factor|first_k_dense_replace|first_last_k_dense_replace|mlp_layer_types|is_moe_layer|num_"
+    "nextn_predict_layers|sliding_window_pattern",
     .hf_defaults = (const struct arch_default[]){{"norm_topk_prob", 1}, {0}},
 };

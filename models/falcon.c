@@ -13,7 +13,7 @@ const struct arch arch_falcon = {
     .act = ACT_GELU_ERF,
     .rope = ROPE_NEOX,
     .parallel = true,
-    .keys = "attention.layer_norm_epsilon|use_parallel_residual",
+    .keys = "activation|attention.layer_norm_epsilon|use_parallel_residual",
     .hf = (const struct arch_hf[]){{"falcon", "FalconForCausalLM", NULL},
                                    {"RefinedWebModel", "RWForCausalLM", NULL},
                                    {"RefinedWeb", "RWForCausalLM", NULL},

@@ -56,6 +56,9 @@ const struct arch arch_gemma4 = {
                                               {0}},
     .hf = (const struct arch_hf[]){{"gemma4_text", "Gemma4ForCausalLM", NULL},
                                    {"gemma4", "Gemma4ForConditionalGeneration", "gemma4_text"},
+                                   {"gemma4_unified_text", "Gemma4UnifiedForCausalLM", NULL},
+                                   {"gemma4_unified", "Gemma4UnifiedForConditionalGeneration",
+                                    "gemma4_unified_text"},
                                    {0}},
     .hf_keys = "hidden_activation|final_logit_softcapping|per_layer_config|global_head_dim|num_global_key_"
                "value_heads|"

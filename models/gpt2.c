@@ -12,7 +12,7 @@ const struct arch arch_gpt2 = {
     .norm = NORM_LAYER,
     .act = ACT_GELU_TANH,
     .rope = ROPE_NONE,
-    .keys = "attention.layer_norm_epsilon",
+    .keys = "attention.layer_norm_epsilon|activation",
     .hf = (const struct arch_hf[]){{"gpt2", "GPT2LMHeadModel", NULL}, {0}},
     .hf_keys = "n_embd|n_layer|n_head|n_positions|n_inner|n_ctx|layer_norm_epsilon|activation_function|"
                "summary_activation|"

@@ -23,7 +23,8 @@ const struct arch arch_gpt_oss = {
                                               {"swiglu_alpha", 1.702},
                                               {0}},
     .hf = (const struct arch_hf[]){{"gpt_oss", "GptOssForCausalLM", NULL}, {0}},
-    .hf_keys = HF_KEYS_EXPERTS "|num_local_experts|swiglu_limit|swiglu_alpha|quantization_config",
+    .hf_keys =
+        HF_KEYS_EXPERTS "|experts_per_token|num_local_experts|swiglu_limit|swiglu_alpha|quantization_config",
     .hf_layer =
         (const struct hf_name[]){{"post_attention_layernorm.", "post_attention_norm.", HF_SAME},
                                  {"mlp.experts.gate_up_proj_bias", "ffn_gate_exps.bias", HF_TURNS},

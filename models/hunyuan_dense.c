@@ -11,7 +11,7 @@ const struct arch arch_hunyuan_dense = {
     .rope = ROPE_NEOX,
     .qk_norm_late = true,
     .hf = (const struct arch_hf[]){{"hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM", NULL}, {0}},
-    .hf_keys = "dynamic|eod_token_id",
+    .hf_keys = "dynamic",
     .hf_layer = (const struct hf_name[]){{"self_attn.query_layernorm.", "attn_q_norm.", HF_SAME},
                                          {"self_attn.key_layernorm.", "attn_k_norm.", HF_SAME},
                                          {0}},

@@ -20,7 +20,8 @@ const struct arch arch_llama = {
                                    {"llama", "LLaMAForCausalLM", NULL},
                                    {"mistral", "MistralForCausalLM", NULL},
                                    {"mixtral", "MixtralForCausalLM", NULL},
+                                   {"mistral3", "Mistral3ForConditionalGeneration", "mistral"},
                                    {0}},
-    .hf_keys = HF_KEYS_EXPERTS "|num_local_experts",
+    .hf_keys = HF_KEYS_EXPERTS "|num_local_experts|text_config",
     .hf_halves = true,
 };

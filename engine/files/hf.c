@@ -433,15 +433,18 @@ static enum infer_status put_layers(struct folder *d) {
 /* ---- keys ---- */
 
 static enum infer_status read_config(struct folder *d) {
-    struct mapfile m;
+    struct mapfile m, quant = {0};
+    bool more;
     TRY(open_text(d, "config.json", TEXT_CONFIG, &m, &d->has_config));
     if (!d->has_config) {
         if (d->options->vocab_only) return INFER_OK;
         return err_set(INFER_E_INPUT,
                        "%s: the folder holds no config.json (a GGUF file in it is named itself)", d->f->path);
     }
-    enum infer_status s = hf_config(&d->config, &d->keys, m.path, text_of_map(&m), m.size, d->options);
+    enum infer_status s = open_text(d, "hf_quant_config.json", TEXT_CONFIG, &quant, &more);
+    if (!s) s = hf_config(&d->config, &d->keys, m.path, text_of_map(&m), m.size, &quant, d->options);
     mapfile_close(&m);
+    mapfile_close(&quant);
     return s;
 }
 

@@ -59,9 +59,10 @@ struct hf_config {
     struct hf_packing packing; /* of weights that a method has quantised */
 };
 /* json[n]: config.json. Every key of it is used, known to be harmless (models/keys.def) or refused; of a vocabulary alone
- * only what is used is looked at. errors: INFER_E_INPUT and INFER_E_UNSUPPORTED name path and key. */
+ * only what is used is looked at. quant: hf_quant_config.json, where modelopt's older folders say how weights are quantised; path
+ * NULL: there is none. errors: INFER_E_INPUT and INFER_E_UNSUPPORTED name path and key. */
 enum infer_status hf_config(struct hf_config *out, struct hf_keys *keys, const char *path, const char *json,
-                            size_t n, const struct tensorfile_options *options);
+                            size_t n, const struct mapfile *quant, const struct tensorfile_options *options);
 /* What it says of the tensors of f is so; second_head: the lm_head.weight of a tied model, NULL: none.
  * errors: INFER_E_INPUT */
 enum infer_status hf_config_check(const struct hf_config *c, const struct tensorfile *f,

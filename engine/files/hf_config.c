@@ -2,6 +2,7 @@
 #include "models/registry.h"
 #include "files/hf_config.h"
 #include "files/json.h"
+#include "files/textfile.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -157,6 +158,11 @@ const json_t *config_any(const struct config *c, const char *names, const char *
 
 /* Whether a value is one of a row's neutral ones; null always is. */
 static bool is_neutral(const struct key_row *row, const json_t *v) {
+    size_t i;
+    json_t *one;
+    bool all = json_array_size(v) > 0;
+    json_array_foreach(v, i, one) all = all && is_neutral(row, one);
+    if (all) return true;
     struct key_value value = {.is_number = json_is_number(v), .number = json_number_value(v), .text = "?"};
     if (json_is_null(v)) return true;
     if (json_is_boolean(v)) value.text = json_is_true(v) ? "true" : "false";
@@ -167,13 +173,22 @@ static bool is_neutral(const struct key_row *row, const json_t *v) {
     return key_is_one_of(row->words, &value);
 }
 
+/* The folder's own code for what transformers has since learned: its class is the architecture's. */
+static bool is_own_code(const struct config *c, const json_t *map) {
+    const char *code = json_string_value(json_object_get(map, "AutoModelForCausalLM")),
+               *class = code ? strrchr(code, '.') : NULL;
+    for (const struct arch_hf *hf = c->out->table->hf; class && hf->model_type; hf++)
+        if (strcmp(hf->class, class + 1) == 0) return true;
+    return json_object_size(map) == 1 && json_object_get(map, "AutoConfig");
+}
+
 static enum infer_status check_keys(const struct config *c) {
     const char *key;
     json_t *v;
     json_object_foreach(c->root, key, v) {
         const struct key_row *row = key_find(KEYS_CONFIG, key);
         TRY(config_in_range(c, key, v));
-        if (config_reads(c, key)) continue;
+        if (config_reads(c, key) || (strcmp(key, "auto_map") == 0 && is_own_code(c, v))) continue;
         if (!row && !json_is_null(v)) TRY(key_unknown(c->ignore, c->path, key));
         if (!row || row->use != KEY_OFF || is_neutral(row, v)) continue;
         char text[40];
@@ -209,11 +224,22 @@ static enum infer_status check_classes(const struct config *c) {
     return INFER_OK;
 }
 
+/* modelopt's older folders say it in a file of its own. */
+static enum infer_status check_beside(const struct config *c) {
+    json_t *root;
+    if (!c->quant->path) return INFER_OK;
+    TRY(json_read(&root, c->quant->path, text_of_map(c->quant), c->quant->size, JSON_REJECT_DUPLICATES));
+    enum infer_status s = hf_packing_read(&c->out->packing, root, c->quant->path, c->ignore);
+    json_decref(root);
+    return s;
+}
+
 static enum infer_status check_weights(const struct config *c) {
     const json_t *quant = json_object_get(c->root, "quantization_config"),
                  *mlx = json_object_get(c->root, "quantization");
     if (json_is_object(mlx) && json_object_get(mlx, "group_size")) return hf_packing_mlx(mlx, c->path);
-    if (!quant || json_is_null(quant) || (json_is_object(quant) && !json_object_size(quant))) return INFER_OK;
+    if (!quant || json_is_null(quant) || (json_is_object(quant) && !json_object_size(quant)))
+        return check_beside(c);
     const char *method = json_string_value(json_object_get(quant, "quant_method"));
     if (method && strcmp(method, "mxfp4") == 0 && config_reads(c, "quantization_config")) return INFER_OK;
     return hf_packing_read(&c->out->packing, quant, c->path, c->ignore);
@@ -228,12 +254,23 @@ static enum infer_status check_act(const struct config *c) {
                                         [ACT_SWIGLU_OAI] = "silu|swish",
                                         [ACT_XIELU] = "xielu"};
     const char *key;
+    static const struct { /* of families whose classes take either */
+        enum act_kind kind, other;
+        const char *says;
+    } gelu[] = {{ACT_GELU_TANH, ACT_GELU_ERF, "gelu_erf"}, {ACT_GELU_ERF, ACT_GELU_TANH, "gelu_tanh"}};
     const json_t *act =
         config_any(c, "mlp_hidden_act|hidden_activation|hidden_act|activation_function|activation", &key);
     if (!act) return INFER_OK;
-    const char *name = json_string_value(act), *want = names[c->out->table->act];
+    const struct arch *a = c->out->table;
+    const char *name = json_string_value(act), *want = names[a->act];
     if (!name) return config_wrong(c, key, "a name");
     if (key_names(want, name, strlen(name))) return INFER_OK;
+    const bool either = a->keys && key_names(a->keys, "activation", strlen("activation"));
+    for (size_t i = 0; either && i < sizeof gelu / sizeof *gelu; i++) {
+        if (a->act != gelu[i].kind || !key_names(names[gelu[i].other], name, strlen(name))) continue;
+        hf_put_str(c->keys, a->name, "activation", gelu[i].says, strlen(gelu[i].says));
+        return INFER_OK;
+    }
     return err_set(INFER_E_UNSUPPORTED, "%s: '%s' is '%.32s'; %.*s is supported", c->path, key, name,
                    (int)strcspn(want, "|"), want);
 }
@@ -242,11 +279,11 @@ static enum infer_status check_act(const struct config *c) {
 static enum infer_status open_text_part(struct config *c, bool whole) {
     const struct arch_hf *hf = c->out->table->hf;
     const char *type = json_string_value(json_object_get(c->root, "model_type"));
+    json_t *text = json_object_get(c->root, "text_config"),
+           *tied = json_object_get(c->root, "tie_word_embeddings");
+    const char *inner = json_string_value(json_object_get(text, "model_type"));
     while (hf->model_type && strcmp(hf->model_type, type) != 0) hf++;
     if (hf->model_type && hf->inner) {
-        json_t *text = json_object_get(c->root, "text_config"),
-               *tied = json_object_get(c->root, "tie_word_embeddings");
-        const char *inner = json_string_value(json_object_get(text, "model_type"));
         if (!json_is_object(text)) return config_wrong(c, "text_config", "there");
         if (!inner || strcmp(inner, hf->inner) != 0)
             return err_set(INFER_E_UNSUPPORTED, "%s: 'text_config' is of a '%.40s', not a '%s'", c->path,
@@ -287,9 +324,13 @@ static enum infer_status read_arch(const struct config *c, bool vocab_only) {
 }
 
 enum infer_status hf_config(struct hf_config *out, struct hf_keys *keys, const char *path, const char *json,
-                            size_t n, const struct tensorfile_options *options) {
-    struct config c = {
-        .path = path, .out = out, .keys = keys, .ignore = &options->ignore, .for_gguf = options->for_gguf};
+                            size_t n, const struct mapfile *quant, const struct tensorfile_options *options) {
+    struct config c = {.path = path,
+                       .out = out,
+                       .keys = keys,
+                       .quant = quant,
+                       .ignore = &options->ignore,
+                       .for_gguf = options->for_gguf};
     uint32_t dim[2] = {0};
     bool whole = !options->vocab_only;
     *out = (struct hf_config){0};

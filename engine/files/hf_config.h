@@ -12,6 +12,7 @@ struct config {
     json_t *root;
     struct hf_config *out;
     struct hf_keys *keys;
+    const struct mapfile *quant; /* hf_quant_config.json; path NULL: none */
     const struct key_ignore *ignore;
     uint32_t n_layer;
     uint8_t *windowed; /* windowed[n_layer]: the layer has a window */

@@ -10,17 +10,19 @@ enum as { AS_NUMBER, AS_FACTOR, AS_FLAG };
 static const struct {
     const char *keys, *name;
     enum as as;
-} row[] = {{"num_experts|num_local_experts|n_routed_experts|moe_num_experts", "expert_count", AS_NUMBER},
-           {"num_experts_per_tok|moe_topk|moe_k|top_k_experts", "expert_used_count", AS_NUMBER},
-           {"moe_intermediate_size", "expert_feed_forward_length", AS_NUMBER},
-           {"n_shared_experts|num_shared_experts|moe_num_shared_experts", "expert_shared_count", AS_NUMBER},
-           {"shared_expert_intermediate_size|shared_intermediate_size|moe_shared_expert_intermediate_size",
-            "expert_shared_feed_forward_length", AS_NUMBER},
-           {"moe_latent_size", "moe_latent_size", AS_NUMBER},
-           {"n_group", "expert_group_count", AS_NUMBER},
-           {"topk_group", "expert_group_used_count", AS_NUMBER},
-           {"routed_scaling_factor", "expert_weights_scale", AS_FACTOR},
-           {"norm_topk_prob", "expert_weights_norm", AS_FLAG}};
+} row[] = {
+    {"num_experts|num_local_experts|n_routed_experts|moe_num_experts", "expert_count", AS_NUMBER},
+    {"num_experts_per_tok|experts_per_token|moe_topk|moe_k|top_k_experts", "expert_used_count", AS_NUMBER},
+    {"moe_intermediate_size", "expert_feed_forward_length", AS_NUMBER},
+    {"n_shared_experts|num_shared_experts|num_shared_expert|moe_num_shared_experts", "expert_shared_count",
+     AS_NUMBER},
+    {"shared_expert_intermediate_size|shared_intermediate_size|moe_shared_expert_intermediate_size",
+     "expert_shared_feed_forward_length", AS_NUMBER},
+    {"moe_latent_size", "moe_latent_size", AS_NUMBER},
+    {"n_group", "expert_group_count", AS_NUMBER},
+    {"topk_group", "expert_group_used_count", AS_NUMBER},
+    {"routed_scaling_factor", "expert_weights_scale", AS_FACTOR},
+    {"norm_topk_prob", "expert_weights_norm", AS_FLAG}};
 
 static enum infer_status put_key(const struct config *c, const char *key, const char *name, enum as as,
                                  const json_t *v) {
@@ -45,11 +47,60 @@ static enum infer_status put_key(const struct config *c, const char *key, const 
     return INFER_OK;
 }
 
+/* The number that a list has for every layer (Hunyuan); *v otherwise as it is. */
+static enum infer_status same_everywhere(const struct config *c, const char *key, const json_t **v) {
+    const json_t *first = json_array_get(*v, 0), *one;
+    size_t i;
+    if (!json_is_array(*v)) return INFER_OK;
+    if (json_array_size(*v) != c->n_layer) return config_wrong(c, key, "a number, or one for each layer");
+    json_array_foreach(*v, i, one) if (!json_equal(one, first)) return err_set(
+        INFER_E_UNSUPPORTED, "%s: '%s' differs among layers, which is not supported", c->path, key);
+    *v = first;
+    return INFER_OK;
+}
+
+/* What the first of a row's keys says; another of them that is there says the same. */
+static enum infer_status put_row(const struct config *c, const char *keys, const char *name, enum as as,
+                                 bool groups) {
+    char key[64], first[64] = "";
+    const json_t *said = NULL;
+    for (const char *p = keys; p; p = strchr(p, '|') ? strchr(p, '|') + 1 : NULL) {
+        snprintf(key, sizeof key, "%.*s", (int)strcspn(p, "|"), p);
+        const json_t *v = json_object_get(c->root, key);
+        if (!config_reads(c, key) || !v || json_is_null(v)) continue;
+        if (!groups && key_names("n_group|topk_group", key, strlen(key))) continue;
+        TRY(same_everywhere(c, key, &v));
+        if (said && !json_equal(said, v))
+            return err_set(INFER_E_INPUT, "%s: '%s' and '%s' differ", c->path, first, key);
+        if (said) continue;
+        TRY(put_key(c, key, name, as, v));
+        said = v;
+        memcpy(first, key, sizeof first);
+    }
+    return INFER_OK;
+}
+
 /* The number of a key that the architecture has; otherwise fallback. */
 static enum infer_status read_number(const struct config *c, const char *key, uint32_t fallback,
                                      uint32_t *out) {
     *out = fallback;
     return config_reads(c, key) ? config_u32(c, key, json_object_get(c->root, key), fallback, out) : INFER_OK;
+}
+
+/* K-EXAONE's form of mlp_layer_types. */
+static enum infer_status read_truths(const struct config *c, uint8_t *sparse) {
+    static const char key[] = "is_moe_layer";
+    const json_t *list = json_object_get(c->root, key), *v;
+    size_t i;
+    bool is;
+    if (!config_reads(c, key) || !list || json_is_null(list)) return INFER_OK;
+    if (!json_is_array(list) || json_array_size(list) != c->n_layer)
+        return config_wrong(c, key, "a list with a truth for each layer");
+    json_array_foreach(list, i, v) {
+        TRY(config_bool(c, key, v, false, &is));
+        sparse[i] = is;
+    }
+    return INFER_OK;
 }
 
 /* sparse[n_layer] by lists of layers. */
@@ -71,7 +122,7 @@ static enum infer_status read_lists(const struct config *c, uint8_t *sparse) {
             if (layer < c->n_layer) sparse[layer] = 1;
         }
     }
-    if (!config_reads(c, "mlp_layer_types") || !types || json_is_null(types)) return INFER_OK;
+    if (!config_reads(c, "mlp_layer_types") || !types || json_is_null(types)) return read_truths(c, sparse);
     if (!json_is_array(types) || json_array_size(types) != c->n_layer)
         return config_wrong(c, "mlp_layer_types", "a list with a name for each layer");
     json_array_foreach(types, i, v) {
@@ -101,10 +152,15 @@ static enum infer_status read_layers(const struct config *c) {
     uint8_t *sparse = arena_alloc(c->keys->arena, (size_t)c->n_layer + 1);
     bool all = true;
     if (!sparse) return err_set(INFER_E_MEMORY, "out of memory: keys of a model");
-    TRY(read_number(c, config_reads(c, "num_dense_layers") ? "num_dense_layers" : "first_k_dense_replace", 0,
-                    &dense));
+    const json_t *last = json_object_get(c->root, "moe_layer_end_index");
+    const char *dense_key = config_reads(c, "num_dense_layers") ? "num_dense_layers"
+                            : json_object_get(c->root, "first_last_k_dense_replace")
+                                ? "first_last_k_dense_replace"
+                                : "first_k_dense_replace";
+    TRY(read_number(c, dense_key, 0, &dense));
     TRY(read_number(c, "moe_layer_start_index", 0, &first));
-    TRY(read_number(c, "moe_layer_end_index", UINT32_MAX, &end));
+    end = UINT32_MAX; /* -1: the last one */
+    if (json_integer_value(last) != -1) TRY(read_number(c, "moe_layer_end_index", UINT32_MAX, &end));
     TRY(read_number(c, "moe_layer_interval", 1, &each));
     const char *every = "decoder_sparse_step";
     if (config_reads(c, "interleave_moe_layer_step")) every = "interleave_moe_layer_step";
@@ -192,17 +248,8 @@ enum infer_status config_experts(const struct config *c) {
     if (!on) return INFER_OK;
     if (config_reads(c, "enable_moe_block") && json_is_null(json_object_get(c->root, "num_experts")))
         return config_wrong(c, "num_experts", "there, as 'enable_moe_block' needs");
-    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
-        char key[64];
-        for (const char *p = row[i].keys; p; p = strchr(p, '|') ? strchr(p, '|') + 1 : NULL) {
-            snprintf(key, sizeof key, "%.*s", (int)strcspn(p, "|"), p);
-            const json_t *v = json_object_get(c->root, key);
-            if (!config_reads(c, key) || !v || json_is_null(v)) continue;
-            if (!groups && key_names("n_group|topk_group", key, strlen(key))) break;
-            TRY(put_key(c, key, row[i].name, row[i].as, v));
-            break;
-        }
-    }
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+        TRY(put_row(c, row[i].keys, row[i].name, row[i].as, groups));
     TRY(put_widths(c));
     if (scores == ROUTE_SIGMOID || c->out->table->latent)
         hf_put_u32(c->keys, c->out->arch, "expert_gating_func", scores == ROUTE_SIGMOID ? 2 : 1);

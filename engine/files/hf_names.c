@@ -84,7 +84,7 @@ static bool is_left_over(const char *name) {
 static bool is_other_sense(const char *name) {
     static const char *const begins[] = {"vision_tower.", "multi_modal_projector.", "visual.",
                                          "audio_tower.",  "embed_vision.",          "embed_audio.",
-                                         "vision_model."};
+                                         "vision_model.", "vision_embedder."};
     if (strncmp(name, "model.", 6) == 0) name += 6;
     for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
         if (strncmp(name, begins[i], strlen(begins[i])) == 0) return true;
@@ -149,7 +149,8 @@ static const struct hf_name *find_expert(const char *name, const char **rest, in
 }
 
 void hf_target(struct hf_target *out, const struct arch *a, const char *name, int n_layer) {
-    const bool drafts = strncmp(name, "mtp.", 4) == 0;
+    const bool drafts = strncmp(name, "mtp.", 4) == 0,
+               ernie = strncmp(name, "model.mtp_", 10) == 0; /* its layers that draft, which are not read */
     const char *key = drafts ? name + 4 : without_prefix(name), *rest = "";
     int layer = layer_of(key, &key), used = 0, expert = -1;
     const struct hf_name *row = NULL;
@@ -159,7 +160,7 @@ void hf_target(struct hf_target *out, const struct arch *a, const char *name, in
     snprintf(out->name, sizeof out->name, "%s", name);
     if (!row) row = find(!a ? NULL : layer < 0 ? a->hf_whole : a->hf_layer, key, &rest);
     const bool unread = drafts && !(a && a->slot[SLOT_DRAFT_PROJ]);
-    if (is_other_sense(name) || unread || (!row && is_left_over(name))) {
+    if (is_other_sense(name) || unread || ernie || (!row && is_left_over(name))) {
         out->name[0] = 0;
         return;
     }

@@ -172,7 +172,7 @@ static enum infer_status read_auto_round(const struct reading *r) {
 static enum infer_status read_fp8(const struct reading *r) {
     const json_t *block = json_object_get(r->config, "weight_block_size");
     const char *fmt = text_of(r->config, "fmt");
-    if (*fmt && strcmp(fmt, "e4m3") != 0) return wrong(r, "fmt", "'e4m3'");
+    if (*fmt && !key_names("e4m3|float8_e4m3fn", fmt, strlen(fmt))) return wrong(r, "fmt", "'e4m3'");
     if (!block || json_is_null(block)) return INFER_OK;
     for (size_t i = 0; i < 2; i++)
         if (json_array_size(block) != 2 || json_integer_value(json_array_get(block, i)) != 128)
@@ -271,25 +271,47 @@ enum infer_status hf_packing_mlx(const json_t *config, const char *path) {
     return unknown_method(&(struct reading){.config = config, .path = path, .key = "quantization"}, "");
 }
 
+/* Every key is one of a list. */
+static enum infer_status check_keys(const struct reading *r, const char *known,
+                                    const struct key_ignore *ignore) {
+    const char *key;
+    json_t *v;
+    json_object_foreach((json_t *)r->config, key, v) {
+        char name[96];
+        snprintf(name, sizeof name, "quantization_config.%.64s", key);
+        if (!key_names(known, key, strlen(key)) && !json_is_null(v)) TRY(key_unknown(ignore, r->path, name));
+    }
+    return INFER_OK;
+}
+
+/* modelopt's older layout: {"producer": .., "quantization": {"quant_algo": .., ..}}, no algorithm where weights are as they were.
+ * *r becomes the inner object. source: modelopt's export of hf_quant_config.json */
+static enum infer_status open_older(struct reading *r, const char **method, const struct key_ignore *ignore) {
+    const json_t *inner = json_object_get(r->config, "quantization"),
+                 *algo = json_object_get(inner, "quant_algo");
+    if (!json_is_object(inner) || (**method && strcmp(*method, "modelopt") != 0)) return INFER_OK;
+    TRY(check_keys(r, "producer|quantization|quant_method", ignore));
+    *method = !algo || json_is_null(algo) ? NULL : "modelopt";
+    r->config = inner;
+    return INFER_OK;
+}
+
 enum infer_status hf_packing_read(struct hf_packing *out, const json_t *config, const char *path,
                                   const struct key_ignore *ignore) {
-    const struct reading r = {config, path, "quantization_config", out};
-    const char *method = text_of(config, "quant_method"), *key;
-    json_t *v;
+    struct reading r = {config, path, "quantization_config", out};
+    const char *method = text_of(config, "quant_method");
     size_t i = 0, n = sizeof methods / sizeof *methods;
+    *out = (struct hf_packing){0};
     if (json_is_string(config)) method = json_string_value(config);
     if (strcmp(method, "intel/auto-round") == 0) method = "auto-round";
+    TRY(open_older(&r, &method, ignore));
+    if (!method) return INFER_OK;
+    config = r.config;
     while (i < n && strcmp(methods[i].name, method) != 0) i++;
-    *out = (struct hf_packing){0};
     if (i == n || !json_is_object(config)) return unknown_method(&r, method);
     out->method = methods[i].method;
     out->name = methods[i].name;
-    json_object_foreach((json_t *)config, key, v) {
-        char name[96];
-        snprintf(name, sizeof name, "quantization_config.%.64s", key);
-        if (!key_names(methods[i].keys, key, strlen(key)) && !json_is_null(v))
-            TRY(key_unknown(ignore, path, name));
-    }
+    TRY(check_keys(&r, methods[i].keys, ignore));
     if (is_set(json_object_get(config, "kv_cache_scheme")))
         log_line(LOG_NOTE, "%s: 'kv_cache_scheme' is not used; .kv_type says how keys and values are kept",
                  path);

@@ -112,15 +112,16 @@ static enum infer_status llama3_divisors(const struct rope_source *s, float thet
     TRY(find_f32(s, "low_freq_factor", NAN, &low));
     TRY(find_f32(s, "high_freq_factor", NAN, &high));
     TRY(find_u32(s, "original_max_position_embeddings", -1, &original));
-    if (!(low > 0 && high > low) || !original)
-        return config_wrong(c, "rope_scaling", "one of llama3: 0 < low_freq_factor < high_freq_factor");
+    if (!(low > 0 && high >= low) || !original) /* both alike: nothing is mixed, as Llama 4 Scout has it */
+        return config_wrong(c, "rope_scaling", "one of llama3: 0 < low_freq_factor <= high_freq_factor");
     int half = c->out->n_rot / 2;
     float *d = arena_alloc(c->keys->arena, (size_t)half * sizeof *d);
     if (!d) return err_set(INFER_E_MEMORY, "out of memory: %d divisors", half);
     for (int i = 0; i < half; i++) {
         double turns =
             original * pow((double)theta, -2.0 * i / c->out->n_rot) / (2 * M_PI); /* original / wavelength */
-        double mix = fmin(1, fmax(0, (turns - (double)low) / ((double)high - (double)low)));
+        double mix = high > low ? fmin(1, fmax(0, (turns - (double)low) / ((double)high - (double)low)))
+                                : turns > (double)low;
         d[i] = (float)(1 / ((1 - mix) / (double)factor + mix));
     }
     c->out->rope_divisor = d;
@@ -330,7 +331,8 @@ enum infer_status config_rope(const struct config *c, const uint32_t dim[2]) {
     c->out->n_rot = n_rot ? (int)n_rot : (int)((float)dim[0] * (whole ? 1 : part));
     if (c->out->table->rope == ROPE_NONE) return INFER_OK;
     hf_put_u32(c->keys, arch, "rope.dimension_count", (uint32_t)c->out->n_rot);
-    TRY(find_f32(&s, "rope_theta", 10000, &theta)); /* files from before Code Llama have none */
+    /* files from before Code Llama have none, nor have Gemma's of images, whose class has another default */
+    TRY(find_f32(&s, "rope_theta", (float)arch_default(c->out->table, "rope.freq_base", 10000), &theta));
     if (config_reads(c, "rotary_emb_base")) TRY(find_f32(&s, "rotary_emb_base", theta, &theta));
     if (strcmp(type, "dynamic") == 0) TRY(read_alpha(&s, dim[0], &theta));
     hf_put_f32(c->keys, arch, "rope.freq_base", theta);

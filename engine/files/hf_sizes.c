@@ -230,7 +230,7 @@ static enum infer_status read_heads(const struct config *c, uint32_t dim[2]) {
     TRY(read_u32(c, "hidden_size|n_embd", -1, &embd));
     TRY(read_u32(c, "num_attention_heads|n_head", -1, &heads));
     TRY(read_kv_heads(c, heads, &kv));
-    TRY(read_u32(c, "head_dim", heads ? embd / heads : 0, &usual));
+    TRY(read_u32(c, "head_dim|attention_head_dim", heads ? embd / heads : 0, &usual));
     if (!heads || !usual || usual > 1 << 16)
         return config_wrong(c, usual ? "num_attention_heads" : "head_dim", "in range");
     TRY(read_layer_heads(c, kv, usual, &h));
@@ -380,7 +380,8 @@ static enum infer_status read_tensors_told(const struct config *c) {
         TRY(read_told(c, "mamba_conv_bias|use_conv_bias|conv_bias", &out->conv_bias));
         if (config_reads(c, "mamba_rms_norm")) TRY(read_told(c, "mamba_rms_norm", &out->ssm_norm));
     }
-    TRY(read_told(c, states ? "attention_bias" : "attention_bias|use_qkv_bias|use_bias|bias", &out->bias));
+    TRY(read_told(c, states ? "attention_bias" : "attention_bias|qkv_bias|use_qkv_bias|use_bias|bias",
+                  &out->bias));
     if (out->bias.says < 0 && slot[SLOT_ATTN_QKV] == SLOT_ABSENT)
         out->bias.says = slot[SLOT_ATTN_Q_BIAS] == SLOT_MUST;
     if (config_reads(c, "attention_out_bias"))
@@ -393,9 +394,7 @@ static enum infer_status read_tensors_told(const struct config *c) {
         hf_put_bool(c->keys, out->arch, "attention.qk_norm", on);
         return INFER_OK;
     }
-    const bool told =
-        config_reads(c, "qk_layernorm") || config_reads(c, "use_qk_norm") || config_reads(c, "qk_norm");
-    return told ? read_told(c, "qk_layernorm|use_qk_norm|qk_norm", &out->qk_norm) : INFER_OK;
+    return read_told(c, "qk_layernorm|use_qk_norm|qk_norm", &out->qk_norm);
 }
 
 /* Inputs of the layers' own; layers at the end without keys and values, whose feed-forward part may be twice as wide.

@@ -128,10 +128,10 @@ static struct view mixer(struct emitter *e, const struct layer *l, struct view h
 static struct view gated(struct emitter *e, const char *name, struct view gu, int n) {
     struct view f = emit_buffer(e, name, n, BUF_ROWS_ALL, false);
     if (gu.width == n) {
-        emit_map(e, name, gu, f, e->m->arch->act, e->m->layer[e->layer].act);
+        emit_map(e, name, gu, f, e->m->act, e->m->layer[e->layer].act);
         return f;
     }
-    struct op_glu o = {view_columns(gu, 0, n), view_columns(gu, n, n), f, e->m->arch->act,
+    struct op_glu o = {view_columns(gu, 0, n), view_columns(gu, n, n), f, e->m->act,
                        e->m->layer[e->layer].act};
     emit_op(e, name, (struct op){.kind = OP_GLU, .glu = o});
     return f;
@@ -245,7 +245,7 @@ static void layer_input(struct emitter *e, const struct layer *l, struct view x)
     const int n = e->m->n_layer_input;
     if (!n) return;
     struct view g = emit_matmul(e, "input_gate", x, &l->input_gate, BUF_ROWS_ALL);
-    struct op_glu o = {g, view_columns(e->inputs, e->layer * n, n), g, e->m->arch->act, l->act};
+    struct op_glu o = {g, view_columns(e->inputs, e->layer * n, n), g, e->m->act, l->act};
     emit_op(e, "input_glu", (struct op){.kind = OP_GLU, .glu = o});
     struct view y = emit_matmul(e, "input_out", g, &l->input_out, BUF_ROWS_ALL);
     emit_norm(e, "input_norm", y, y, e->m->n_embd, &l->input_norm);

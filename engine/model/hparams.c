@@ -159,10 +159,27 @@ static enum infer_status read_xielu(struct model *m) {
     return INFER_OK;
 }
 
+/* Which GELU it is, where the file says another than the architecture has: a key of this program. */
+static enum infer_status read_gelu(struct model *m) {
+    char key[128];
+    struct str name;
+    bool there;
+    m->act = m->arch->act;
+    TRY(meta_str(m->file, model_key(m, key, sizeof key, "activation"), &name, &there));
+    if (!there) return INFER_OK;
+    const bool gelu = m->act == ACT_GELU_ERF || m->act == ACT_GELU_TANH;
+    if (!gelu || (!str_is(name, "gelu_erf") && !str_is(name, "gelu_tanh")))
+        return err_set(INFER_E_UNSUPPORTED, "%s: %s is '%.*s', which is not supported here", m->file->path,
+                       key, (int)(name.len < 40 ? name.len : 40), name.data);
+    m->act = str_is(name, "gelu_erf") ? ACT_GELU_ERF : ACT_GELU_TANH;
+    return INFER_OK;
+}
+
 /* The numbers of activations. */
 static enum infer_status read_act(struct model *m) {
     struct act_numbers k = {0};
-    if (m->arch->act == ACT_XIELU) return read_xielu(m);
+    TRY(read_gelu(m));
+    if (m->act == ACT_XIELU) return read_xielu(m);
     TRY(model_read_float(m, "swiglu_limit", 0, 1e6f, 0, &k.limit));
     TRY(model_read_float(m, "swiglu_alpha", 0, 1e6f, 0, &k.alpha));
     for (int i = 0; i < m->n_layer; i++) m->layer[i].act = k;

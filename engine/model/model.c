@@ -18,7 +18,6 @@ static bool is_neutral(const struct key_row *row, const struct meta *meta) {
     return true;
 }
 
-/* Every key in the architecture's own namespace is used, known to be harmless, or has a value that turns nothing on. */
 /* No number of the file is NaN or infinite, also where nothing reads it. */
 static enum infer_status check_finite(const struct model *m, const struct meta *meta, const char *key) {
     const enum meta_type type = meta->type == META_ARRAY ? meta->elem : meta->type;
@@ -29,7 +28,7 @@ static enum infer_status check_finite(const struct model *m, const struct meta *
     return INFER_OK;
 }
 
-static enum infer_status check_keys(const struct model *m, const struct key_ignore *ignore) {
+enum infer_status model_check_keys(const struct model *m, const struct key_ignore *ignore) {
     size_t prefix = strlen(m->arch->name) + 1;
     struct str type;
     bool present;
@@ -63,7 +62,7 @@ static enum infer_status bind(struct model *m, const struct key_ignore *ignore) 
     TRY(meta_str(m->file, "general.architecture", &name, NULL));
     m->arch = arch_find(name.data, name.len);
     if (!m->arch) return arch_unsupported(m->file->path, name.data, name.len);
-    TRY(check_keys(m, ignore));
+    TRY(model_check_keys(m, ignore));
     TRY(tok_open(&m->tok, m->file));
     TRY(model_read_hparams(m));
     return model_bind_tensors(m);

@@ -75,7 +75,8 @@ struct model {
     float attn_scale;                  /* 0: 1 / sqrt(head_dim_k) */
     float embd_scale;                  /* of embeddings */
     float attn_softcap, logit_softcap; /* 0: none */
-    float residual_scale;              /* of what attention and the feed-forward part add */
+    enum act_kind act;
+    float residual_scale; /* of what attention and the feed-forward part add */
     float logit_scale;
     float temp_beta; /* struct op_attend */
     int temp_len;

@@ -18,6 +18,8 @@ enum infer_status model_read_int(const struct model *m, const char *name, int mi
 enum infer_status model_read_float(const struct model *m, const char *name, float min, float max,
                                    float fallback, float *out);
 
+/* Every key in the architecture's own namespace is used, known to be harmless, or has a value that turns nothing on. */
+enum infer_status model_check_keys(const struct model *m, const struct key_ignore *ignore);
 enum infer_status model_read_hparams(struct model *m);
 /* Which layers have experts, their sizes and how they are chosen (expert_keys.c); after what else a layer has. */
 enum infer_status model_read_experts(struct model *m);
