@@ -21,6 +21,7 @@ enum infer_status infer_model_open(struct infer_model **out, const char *path,
     if (options)
         o = (struct tensorfile_options){.no_mmap = options->no_mmap,
                                         .vocab_only = options->vocab_only,
+                                        .sparse_ok = options->sparse_ok,
                                         .ignore = {options->ignore_keys, options->n_ignore_key}};
     TRY(mem_new(&im, sizeof *im, "a model"));
     enum infer_status s = model_open(&im->m, path, &o);

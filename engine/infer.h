@@ -85,6 +85,7 @@ struct infer_model_options {
     bool no_mmap; /* read the file into memory */
     bool mlock;   /* lock its pages */
     bool vocab_only;
+    bool sparse_ok; /* holes of a file, which a download that broke off leaves, are zeros that are meant */
     const char *const
         *ignore_keys; /* ignore_keys[n_ignore_key]: keys of the file that this build does not know and
                                        that change nothing, as the caller knows; without it they are refused */

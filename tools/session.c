@@ -78,6 +78,7 @@ enum infer_status session_open_model(struct session *s, const struct options *o)
     TRY(session_model_path(o, s->path, sizeof s->path));
     struct infer_model_options mo = {.no_mmap = o->no_mmap,
                                      .mlock = o->mlock,
+                                     .sparse_ok = o->sparse_ok,
                                      .ignore_keys = o->ignore_keys.text,
                                      .n_ignore_key = o->ignore_keys.n};
     TRY(infer_model_open(&s->model, s->path, &mo));
@@ -111,6 +112,7 @@ enum infer_status session_drafter(const struct options *o, struct session_draft 
 static enum infer_status open_draft_model(struct session *s, const struct options *o, const char *file) {
     const struct infer_model_options mo = {.no_mmap = o->no_mmap,
                                            .mlock = o->mlock,
+                                           .sparse_ok = o->sparse_ok,
                                            .ignore_keys = o->ignore_keys.text,
                                            .n_ignore_key = o->ignore_keys.n};
     if (file) TRY(infer_model_open(&s->draft_model, file, &mo));

@@ -169,7 +169,7 @@ enum infer_status gguf_read(struct tensorfile *f, const struct tensorfile_option
     f->tensor_index = index;
     size_t first = 0;
     for (uint32_t i = 0; i < count; i++) {
-        TRY(gguf_read_tensors(f, &parts[i], (int)i, first));
+        TRY(gguf_read_tensors(f, &parts[i], (int)i, first, options));
         first += (size_t)parts[i].n_tensor;
     }
     return INFER_OK;

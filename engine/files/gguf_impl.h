@@ -38,4 +38,5 @@ enum infer_status gguf_alloc(struct arena *a, void *out_pointer, uint64_t n, siz
 /* All n_key keys of the part, into p->keys. */
 enum infer_status gguf_read_keys(struct gguf_part *p, struct arena *a);
 /* The part's tensor entries into f->tensor[first ...] and f->tensor_index, and the layout of its data. */
-enum infer_status gguf_read_tensors(struct tensorfile *f, struct gguf_part *p, int part, size_t first);
+enum infer_status gguf_read_tensors(struct tensorfile *f, struct gguf_part *p, int part, size_t first,
+                                    const struct tensorfile_options *options);

@@ -200,7 +200,8 @@ static enum infer_status unpack_nf4(struct tensorfile *f, const struct gguf_curs
     return INFER_OK;
 }
 
-enum infer_status gguf_read_tensors(struct tensorfile *f, struct gguf_part *p, int part, size_t first) {
+enum infer_status gguf_read_tensors(struct tensorfile *f, struct gguf_part *p, int part, size_t first,
+                                    const struct tensorfile_options *options) {
     struct gguf_cursor *c = &p->c;
     struct tensor *t = f->tensor + first;
     size_t n = (size_t)p->n_tensor, start;
@@ -227,7 +228,9 @@ enum infer_status gguf_read_tensors(struct tensorfile *f, struct gguf_part *p, i
         t[i].offset += start;
         t[i].data = c->data + t[i].offset;
         t[i].part = part;
-        if (t[i].type == QUANT_NF4) TRY(unpack_nf4(f, c, &t[i]));
     }
+    TRY(tensorfile_check_holes(&f->part[part], t, n, options));
+    for (size_t i = 0; i < n; i++)
+        if (t[i].type == QUANT_NF4) TRY(unpack_nf4(f, c, &t[i]));
     return INFER_OK;
 }

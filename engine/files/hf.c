@@ -80,8 +80,8 @@ static enum infer_status open_part(struct folder *d, const char *name) {
     TRY(mapfile_open(m, path, d->options->no_mmap));
     f->n_part++;
     f->file_bytes += m->size;
-    return safetensors_read(m, &f->arena, d->config.packing.method ? unused_packed : unused, &l->tensor,
-                            &l->n);
+    TRY(safetensors_read(m, &f->arena, d->config.packing.method ? unused_packed : unused, &l->tensor, &l->n));
+    return tensorfile_check_holes(m, l->tensor, l->n, d->options);
 }
 
 static enum infer_status room_for_parts(struct folder *d, size_t n) {

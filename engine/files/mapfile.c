@@ -1,3 +1,4 @@
+#define _GNU_SOURCE /* SEEK_HOLE */
 #include "files/mapfile.h"
 #include "base/host.h"
 #include "base/mem.h"
@@ -128,6 +129,20 @@ static enum infer_status map_whole(struct mapfile *f, int fd) {
     return INFER_OK;
 }
 
+/* The first holes, before anything is read: what is read of room that was reserved is in memory and no hole any more. */
+static void find_holes(struct mapfile *f, int fd) {
+    size_t from = 0;
+    while (f->n_hole < MAPFILE_HOLES) {
+        const off_t hole = lseek(fd, (off_t)from, SEEK_HOLE); /* the end of a file is one, too */
+        if (hole < 0 || (size_t)hole >= f->size) break;
+        const off_t data = lseek(fd, hole, SEEK_DATA);
+        from = data < 0 || (size_t)data > f->size ? f->size : (size_t)data;
+        f->hole[f->n_hole++] = (struct hole){(size_t)hole, from};
+        if (from == f->size) break;
+    }
+    lseek(fd, 0, SEEK_SET);
+}
+
 static enum infer_status open_fd(struct mapfile *f, int fd, bool no_mmap) {
     struct stat st;
     if (fstat(fd, &st) != 0) return io_error(f->path);
@@ -136,6 +151,7 @@ static enum infer_status open_fd(struct mapfile *f, int fd, bool no_mmap) {
     if ((uintmax_t)st.st_size > PTRDIFF_MAX) return err_set(INFER_E_IO, "%s: is too large", f->path);
     f->size = (size_t)st.st_size;
     if (f->size == 0) return INFER_OK;
+    find_holes(f, fd);
     return no_mmap ? read_whole(f, fd) : map_whole(f, fd);
 }
 

@@ -5,10 +5,20 @@
 #include <stddef.h>
 #include "base/status.h"
 
+/* Bytes begin .. end that no disk has and that read as zeros: a download that sets a file's length first, or reserves its room, leaves them
+ * where it breaks off. */
+struct hole {
+    size_t begin, end;
+};
+enum { MAPFILE_HOLES = 8 };
+
 struct mapfile {
     const unsigned char *data; /* data[size]; NULL for an empty file */
     size_t size;
     char *path;
+    struct hole
+        hole[MAPFILE_HOLES]; /* hole[n_hole]: the first ones; none where the file system does not say */
+    int n_hole;
     bool mapped; /* false: read into memory (--no-mmap) */
 };
 

@@ -97,6 +97,31 @@ void tensorfile_close(struct tensorfile *f) {
     mem_free(f);
 }
 
+/* The first tensor with bytes in begin .. end; NULL: none, padding alone. */
+static const struct tensor *first_in(const struct tensor *t, size_t n, size_t begin, size_t end) {
+    const struct tensor *first = NULL;
+    for (size_t i = 0; i < n; i++)
+        if (t[i].bytes && t[i].offset < end && t[i].offset + t[i].bytes > begin &&
+            (!first || t[i].offset < first->offset))
+            first = &t[i];
+    return first;
+}
+
+enum infer_status tensorfile_check_holes(const struct mapfile *m, const struct tensor *t, size_t n,
+                                         const struct tensorfile_options *options) {
+    for (int i = 0; i < m->n_hole && !options->vocab_only && !options->sparse_ok; i++) {
+        const size_t begin = m->hole[i].begin, end = m->hole[i].end;
+        const struct tensor *first = first_in(t, n, begin, end);
+        if (first)
+            return err_set(
+                INFER_E_INPUT,
+                "%s: from byte %zu on %zu bytes were never written, from tensor '%.100s' on: a download that "
+                "broke off? Fetch the file again (.sparse_ok takes the zeros that stand there)",
+                m->path, begin, end - begin, first->name);
+    }
+    return INFER_OK;
+}
+
 /* A folder's files but GGUF files, which are results. */
 static enum infer_status differs_from_folder(const char *path, const char *folder) {
     char file[PATH_MAX];

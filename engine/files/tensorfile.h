@@ -81,6 +81,7 @@ struct tensorfile {
 struct tensorfile_options {
     bool no_mmap;
     bool vocab_only; /* tensors may be absent */
+    bool sparse_ok;  /* holes of the files are zeros that are meant */
     bool for_gguf;   /* heads and columns of folders in the order in which GGUF has them */
     struct key_ignore ignore;
 };
@@ -94,6 +95,11 @@ void tensorfile_close(struct tensorfile *f);
 /* INFER_E_INPUT when writing to path would replace one of the files that a model of this name is read from: the file, the
  * other parts of a split one, what lies in a folder. */
 enum infer_status tensorfile_differs(const char *path, const char *model);
+
+/* For readers: no data of t[n], whose places are those in the file m, lies in a hole of it.
+ * errors: INFER_E_INPUT names the file, the place and the first tensor in it */
+enum infer_status tensorfile_check_holes(const struct mapfile *m, const struct tensor *t, size_t n,
+                                         const struct tensorfile_options *options);
 
 /* NULL when absent. */
 const struct tensor *tensorfile_find(const struct tensorfile *f, const char *name);

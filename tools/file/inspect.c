@@ -249,7 +249,7 @@ static enum infer_status check_finite(const struct tensorfile *f, const struct t
     return INFER_OK;
 }
 
-static enum infer_status check_file(const struct tensorfile *f, const char *path) {
+static enum infer_status check_file(const struct tensorfile *f, const char *path, bool sparse_ok) {
     if (!f->n_tensor) {
         struct tok *tok;
         TRY(tok_open(&tok, f));
@@ -257,17 +257,17 @@ static enum infer_status check_file(const struct tensorfile *f, const char *path
         return INFER_OK;
     }
     struct model *m;
-    TRY(model_open(&m, path, NULL));
+    TRY(model_open(&m, path, &(struct tensorfile_options){.sparse_ok = sparse_ok}));
     model_close(m);
     for (size_t i = 0; i < f->n_tensor; i++) TRY(check_finite(f, &f->tensor[i]));
     return INFER_OK;
 }
 
-enum infer_status inspect_check(FILE *out, const char *path, bool json) {
+enum infer_status inspect_check(FILE *out, const char *path, bool json, bool sparse_ok) {
     static const struct tensorfile_options options = {.vocab_only = true};
     struct tensorfile *f;
     TRY(tensorfile_open(&f, path, &options));
-    enum infer_status s = check_file(f, path);
+    enum infer_status s = check_file(f, path, sparse_ok);
     uint64_t failed = mem_failed();
     if (!s && json)
         s = print_json(out,
@@ -288,7 +288,7 @@ enum infer_status inspect_check(FILE *out, const char *path, bool json) {
 int cmd_inspect(const struct options *o) {
     const char *path = o->arg[0];
     enum infer_status s =
-        o->check ? inspect_check(stdout, path, o->json) : inspect_print(stdout, path, o->json);
+        o->check ? inspect_check(stdout, path, o->json, o->sparse_ok) : inspect_print(stdout, path, o->json);
     if (!s) s = tool_flush();
     return s ? tool_fail(o, s) : EXIT_DONE;
 }

@@ -101,6 +101,7 @@ int cmd_quantize(const struct options *o) {
                                  .pure = o->pure,
                                  .progress = show,
                                  .user = &s,
+                                 .sparse_ok = o->sparse_ok,
                                  .ignore = {o->ignore_keys.text, o->ignore_keys.n},
                                  .imatrix = o->imatrix,
                                  .check = o->check_error ? check : NULL};

@@ -21,6 +21,7 @@ struct quantize_options {
     void (*progress)(void *user, const char *what, double done, double total,
                      const char *unit); /* may be NULL */
     void *user;
+    bool sparse_ok;           /* holes of the input are zeros that are meant */
     struct key_ignore ignore; /* keys of config.json that are not known */
     const char *imatrix;      /* file of importance matrices; NULL: none */
     void (*chose)(void *user, const char *name,

@@ -217,7 +217,9 @@ enum infer_status quantize_file(const struct quantize_options *o, struct quantiz
     if (!j.mix && !(o->bpw > 0 && !o->type))
         return err_set(INFER_E_INPUT, "no type '%s'; there are: %s", o->type ? o->type : "",
                        mix_names(names, sizeof names));
-    TRY(tensorfile_open(&j.f, o->in, &(struct tensorfile_options){.for_gguf = true, .ignore = o->ignore}));
+    TRY(tensorfile_open(
+        &j.f, o->in,
+        &(struct tensorfile_options){.for_gguf = true, .sparse_ok = o->sparse_ok, .ignore = o->ignore}));
     enum infer_status s = run(&j);
     if (s)
         gguf_writer_abort(j.w);
