@@ -93,6 +93,17 @@ def rerank():
             alone = s.ask("/rerank", {"query": "one", "documents": [body["documents"][r["index"]]], "return_documents": True})[2]["results"][0]
             check("alone", abs(alone["relevance_score"] - r["relevance_score"]) < 1e-5 and alone["document"]["text"] in ("two", "three", "one two"), (alone, r))
         same("the best", s.ask("/rerank", {**body, "top_n": 1})[2]["results"], a["results"][:1])
+        cohere = s.ask("/v2/rerank", {**body, "max_tokens_per_doc": 100})
+        same("Cohere's route", (cohere[2]["results"], "max_tokens_per_doc" in cohere[1]["x-infer-warning"]), (a["results"], True))
+        by_index = {r["index"]: r["relevance_score"] for r in a["results"]}
+        pairs = s.ask("/v1/score", {"text_1": "one", "text_2": ["two", "three", "one two"]})[2]
+        near("vLLM's scores", [d["score"] for d in pairs["data"]], [by_index[i] for i in range(3)])
+        same("their shape", ([(d["index"], d["object"]) for d in pairs["data"]], pairs["object"]), ([(i, "score") for i in range(3)], "list"))
+        other = s.ask("/score", {"text_1": ["one", "two"], "text_2": ["two", "one"]})[2]["data"]
+        near("pairs", [d["score"] for d in other], [by_index[0], s.ask("/v1/score", {"queries": "two", "documents": "one"})[2]["data"][0]["score"]])
+        for bad, param in (({"text_1": "x"}, "text_2"), ({"text_2": "x"}, "text_1"), ({"text_1": ["x", "y"], "text_2": ["x", "y", "z"]}, "text_1"), ({"text_1": "x", "text_2": [5]}, "text_2")):
+            status, _, e = s.ask("/v1/score", bad)
+            same(f"refused {bad}", (status, e["error"]["param"]), (400, param))
         # p(yes) of the two, by the log probabilities of an answer to the same prompt
         judge = 'Judge whether the Document meets the requirements based on the Query and the Instruct provided. Note that the answer can only be "yes" or "no".'
         chat = {"messages": [{"role": "system", "content": judge}, {"role": "user", "content": "<Instruct>: t\n<Query>: one\n<Document>: two"}], "max_tokens": 1, "temperature": 0, "logprobs": True, "top_logprobs": 0}

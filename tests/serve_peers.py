@@ -160,11 +160,93 @@ def ollama_logprobs(s):
         same(f"{path}: streamed", sum((l.get("logprobs", []) for l in lines), []), want)
         same(f"{path}: none", "logprobs" in s.ask(path, {**body, "stream": False, "options": options})[2], False)
 
+def loops(s):
+    """an answer that repeats itself is stopped, and says so"""
+    again = s.ask("/tokenize", {"content": " one"})[2]["tokens"][0]
+    ask = user("count", logit_bias={str(again): 100})
+    def infer_of(e): return [w for w in e.get("infer", {}).get("warnings", []) if "repeats itself" in w]
+    status, headers, a = s.ask(CHAT, ask)
+    c = a["choices"][0]
+    same("a loop", (c["finish_reason"], 256 <= a["usage"]["completion_tokens"] < 600, len(infer_of(a)), "repeats itself" in (headers["x-infer-warning"] or "")), ("stop", True, 1, True))
+    same("with a limit", s.ask(CHAT, {**ask, "max_tokens": 900})[2]["choices"][0]["finish_reason"], "stop")
+    for off in ({"loop_stop": False}, {"ignore_eos": True}, {"min_tokens": 10}):
+        a = s.ask(CHAT, {**ask, **off, "max_tokens": 700})[2]
+        same(f"not stopped {off}", (a["choices"][0]["finish_reason"], a["usage"]["completion_tokens"], infer_of(a)), ("length", 700, []))
+    a = s.ask(CHAT, user("count", grammar='root ::= "a"*', logit_bias={str(s.ask("/tokenize", {"content": "a"})[2]["tokens"][0]): 100}))[2]
+    same("under a grammar it has not come to its end", (a["choices"][0]["finish_reason"], len(infer_of(a))), ("length", 1))
+    e = s.events(CHAT, ask)
+    same("in a stream", (e[-1]["choices"][0]["finish_reason"], len(infer_of(e[-1]))), ("stop", 1))
+    e = s.events(TEXT, {"prompt": "count", "max_tokens": -1, "temperature": 0, "logit_bias": ask["logit_bias"]})
+    same("in a stream of a text", (e[-1]["choices"][0]["finish_reason"], len(infer_of(e[-1]))), ("stop", 1))
+    body = {"max_tokens": 900, "messages": ask["messages"], "temperature": 0, "logit_bias": ask["logit_bias"]}
+    a = s.ask(MESSAGES, body)[2]
+    same("messages", (a["stop_reason"], len(infer_of(a))), ("end_turn", 1))
+    got = [json.loads(l[6:]) for l in s.ask(MESSAGES, {**body, "stream": True}, text=True)[2].splitlines() if l.startswith("data: ")]
+    same("messages in a stream", [len(infer_of(e)) for e in got if e["type"] == "message_delta"], [1])
+    a = s.ask(RESPONSES, {"input": "count", "temperature": 0, "logit_bias": ask["logit_bias"]})[2]
+    same("responses", (a["status"], len(infer_of(a))), ("completed", 1))
+    a = s.ask("/api/generate", {"prompt": "count", "stream": False, "options": {"temperature": 0, "logit_bias": ask["logit_bias"]}})[2]
+    same("ollama", (a["done_reason"], len(infer_of(a))), ("stop", 1))
+
+def scores(s):
+    """the token that ends an answer is one of a scored text's: lm-eval drops one behind the prompt"""
+    done = s.ask("/apply-template", {"messages": HI})[2]["prompt"] + text(s.ask(CHAT, user("hello"))[2])
+    n = len(s.ask("/tokenize", {"content": done, "add_special": True})[2]["tokens"])
+    body = {"prompt": done, "echo": True, "logprobs": 1, "temperature": 0}
+    for most in (0, 1, 5):
+        l = s.ask(TEXT, {**body, "max_tokens": most})[2]["choices"][0]["logprobs"]
+        same(f"scores and {most} more", [len(l[k]) for k in ("tokens", "token_logprobs", "top_logprobs", "text_offset")], [n + (most > 0)] * 4)
+    same("the end", l["tokens"][-1], "<|im_end|>")
+
+def native(s):
+    """llama.cpp's own routes"""
+    plain = {"prompt": "one two", "temperature": 0, "ignore_eos": True}
+    want = s.ask(TEXT, {**plain, "max_tokens": 12})[2]["choices"][0]["text"]
+    n = len(s.ask("/tokenize", {"content": "one two", "add_special": True})[2]["tokens"])
+    a = s.ask("/completion", {**plain, "n_predict": 12, "cache_prompt": True, "id_slot": -1})[2]
+    same("completion", (a.get("content"), a.get("tokens_predicted"), a.get("tokens_evaluated"), a.get("stop_type"), a.get("stop"), a.get("truncated")), (want, 12, n, "limit", True, False))
+    if "content" not in a: return
+    same("settings", (a["generation_settings"]["temperature"], a["generation_settings"]["n_predict"]), (0, 12))
+    same("no limit", s.ask("/completion", {**plain, "n_predict": -1, "loop_stop": False})[2]["tokens_predicted"] > 100, True)
+    status, headers, got = s.ask("/completion", {**plain, "n_predict": 12, "stream": True, "return_tokens": True}, text=True)
+    events = [json.loads(b[6:]) for b in got.split("\n\n") if b]
+    same("completion streams", (headers["Content-Type"], "".join(e["content"] for e in events), [e["stop"] for e in events].count(True), events[-1]["stop"], len(sum((e.get("tokens", []) for e in events), []))),
+         ("text/event-stream", want, 1, True, 12))
+    a = s.ask("/completion", {**plain, "n_predict": 3, "n_probs": 2})[2]
+    want_probs = s.ask(TEXT, {**plain, "max_tokens": 3, "logprobs": 2})[2]["choices"][0]["logprobs"]
+    same("probabilities", [(p["token"], p["logprob"], len(p["top_logprobs"])) for p in a["completion_probabilities"]], [(t, l, 2) for t, l in zip(want_probs["tokens"], want_probs["token_logprobs"])])
+    word = s.ask("/completion", {**plain, "n_predict": 12, "stop": [want[3:5]]})[2]
+    same("a stopping word", (word["stop_type"], word["stopping_word"]), ("word", want[3:5]))
+    tokens = s.ask("/tokenize", {"content": "one two", "add_special": True})[2]["tokens"]
+    for prompt in (tokens, [*tokens[:-1], s.ask("/detokenize", {"tokens": tokens[-1:]})[2]["content"]]):
+        same(f"a prompt {prompt}", s.ask("/completion", {**plain, "prompt": prompt, "n_predict": 12})[2]["content"], want)
+    same("two prompts", [x["content"] for x in s.ask("/completion", {**plain, "prompt": ["one two", "one two"], "n_predict": 12})[2]], [want] * 2)
+    refused(s, "no prompt", "/completion", {}, "prompt")
+    refused(s, "a prompt of other things", "/completion", {"prompt": ["a", 5, None]}, "prompt")
+    one = s.ask("/v1/embeddings", {"input": "hello there"})[2]["data"][0]["embedding"]
+    same("embedding", s.ask("/embedding", {"content": "hello there"})[2], [{"index": 0, "embedding": [one]}])
+    same("embeddings", [len(x["embedding"]) for x in s.ask("/embedding", {"content": ["a", "b"], "embd_normalize": 2})[2]], [1, 1])
+
+def routes(s):
+    version = s.ask("/version")[2]
+    check("version", re.match(r"\d", version.get("version", "")), version)
+    same("ping", s.ask("/ping")[0], 200)
+    info = s.ask("/tokenizer_info")[2]
+    same("tokenizer_info", (info.get("eos_token"), "im_start" in (info.get("chat_template") or "")), ("<|im_end|>", True))
+    eos = s.ask("/tokenize", {"prompt": info.get("eos_token") or "", "add_special_tokens": False})[2]["tokens"]
+    same("lm-eval's end", len(eos), 1)
+    same("there and back", s.ask("/detokenize", {"tokens": s.ask("/tokenize", {"prompt": "one two", "add_special_tokens": False})[2]["tokens"]})[2]["prompt"], "one two")
+    for path, body in (("/chat/completions", user("hello")), ("/completions", {"prompt": "one", "temperature": 0, "seed": 1}), ("/responses", {"input": "hello", "temperature": 0}), ("/embeddings", {"input": "one"}),
+                       ("/messages", {"messages": HI, "max_tokens": 9, "temperature": 0})):
+        def kept(a): return {k: v for k, v in a.items() if k in ("choices", "data", "content")}
+        same(f"{path} without /v1", kept(s.ask(path, body)[2]), kept(s.ask("/v1" + path, body)[2]))
+    same("models without /v1", [m["id"] for m in s.ask("/models")[2].get("data", [])], ["chat-llama"])
+
 s = Server()
-for part in (no_limit, undone, bounds, no_tools, responses_fields, ollama_errors, ollama_context, ollama_logprobs): part(s)
+for part in (no_limit, undone, bounds, no_tools, responses_fields, ollama_errors, ollama_context, ollama_logprobs, scores, native, routes): part(s)
 s.stop()
 s = Server("--ctx", "2048")
-for part in (forced_call_beside_a_format,): part(s)
+for part in (forced_call_beside_a_format, loops): part(s)
 s.stop()
 for part in (null_choice,): part()
 done()

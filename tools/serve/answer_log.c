@@ -198,7 +198,8 @@ static void read_choice(struct choice *c, log_tell *tell, void *user) {
                              .text = "",
                              .finish = c->finish,
                              .stop_text = c->stop_text,
-                             .stop_id = c->stop_id},
+                             .stop_id = c->stop_id,
+                             .looped = c->looped},
              tell, user);
 }
 
@@ -209,6 +210,11 @@ bool log_read(struct job *j, log_tell *tell, void *user) {
         all = all && j->choice[i].end_told;
     }
     if (!all) return false;
+    for (int i = 0; i < j->n_choice; i++)
+        if (j->choice[i].looped) {
+            job_warn(j, "loop_stop", JOB_LOOPED);
+            break;
+        }
     tell(j, &(struct event){.kind = EVENT_DONE, .text = "", .stop_id = -1}, user);
     return true;
 }

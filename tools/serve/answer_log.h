@@ -33,6 +33,7 @@ struct choice {
     enum choice_state { CHOICE_WAITS, CHOICE_RUNS, CHOICE_ENDED } state;
     void *run; /* the mill's */
     int n_token, n_cached, n_reasoned, n_prompt_done;
+    bool looped;                        /* it repeated itself, and was stopped; set before log_end */
     bool stopped;                       /* by what came: nothing more is wanted */
     bool call_cut;                      /* the last call is not whole */
     double began, first, latest, ended; /* request_seconds */

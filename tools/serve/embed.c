@@ -62,6 +62,12 @@ static const struct field of_openai[] = {
     {"user", .type = FIELD_SILENT},
     {.name = NULL},
 };
+static const struct field of_native[] = {
+    {"content", FIELD_HAND, .hand = read_input},
+    {"input", FIELD_HAND, .hand = read_input},
+    {"embd_normalize", FIELD_NEUTRAL, 2, 2, .why = "can only be 2 here: vectors have length 1"},
+    {.name = NULL},
+};
 static const struct field of_ollama[] = {
     {"input", FIELD_HAND, .hand = read_input},
     {"truncate", FIELD_HAND, .hand = read_truncate},
@@ -103,6 +109,10 @@ static enum infer_status read_with(struct job *j, const json_t *body, const stru
     j->ask.n_predict = 0;
     if (!j->ask.prompt) return job_refuse(j, 400, "invalid_value", needed, "'%s' is missing", needed);
     return pooling(j);
+}
+
+static enum infer_status native_read(struct job *j, const json_t *body) {
+    return read_with(j, body, of_native, "content");
 }
 
 static enum infer_status embeddings_read(struct job *j, const json_t *body) {
@@ -182,6 +192,16 @@ static void ollama_whole(struct job *j, struct buf *out) {
                1e6 * (n->queue_ms + n->prompt_ms), n->prompt);
 }
 
+/* As llama.cpp's own route has it: of each text a list of vectors, of which pooling leaves one. */
+static void native_whole_of(struct job *j, struct buf *out) {
+    for (int i = 0; i < j->n_choice; i++) {
+        buf_printf(out, "%s{\"index\":%d,\"embedding\":[", i ? "," : "[", i);
+        numbers(j, i, out);
+        buf_text(out, "]}");
+    }
+    buf_text(out, "]\n");
+}
+
 static void older_whole(struct job *j, struct buf *out) {
     buf_text(out, "{\"embedding\":");
     numbers(j, 0, out);
@@ -201,6 +221,12 @@ const struct front_end embeddings_api = {.prefix = "embd-",
                                          .whole = embeddings_whole,
                                          .error = openai_error,
                                          .done = embed_done};
+const struct front_end native_embedding = {.prefix = "",
+                                           .read = native_read,
+                                           .event = no_event,
+                                           .whole = native_whole_of,
+                                           .error = openai_error,
+                                           .done = embed_done};
 const struct front_end ollama_embed = {.prefix = "",
                                        .read = ollama_read,
                                        .event = no_event,

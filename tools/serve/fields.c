@@ -405,6 +405,7 @@ const struct field fields_sampling[] = {
     {"min_tokens", FIELD_INT, 0, 1e9, .offset = offsetof(struct ask, min_tokens)},
     {"priority", FIELD_HAND, .hand = read_priority},
     {"service_tier", FIELD_HAND, .hand = read_tier},
+    {"loop_stop", FIELD_BOOL, .offset = offsetof(struct ask, loop_stop)},
     {"ignore_eos", FIELD_BOOL, .offset = offsetof(struct ask, ignore_eos)},
     {"skip_special_tokens", FIELD_HAND, .hand = read_not_special},
     {"return_token_ids", FIELD_BOOL, .offset = offsetof(struct ask, return_ids)},

@@ -236,43 +236,6 @@ static enum infer_status infill_read(struct job *j, const json_t *body) {
     return fim_prompt(j, "input_prefix", &parts, &j->ask.prompt[0]);
 }
 
-/* What stands behind the text at the end of an answer. */
-static void told_at_end(struct job *j, struct buf *out) {
-    const struct job_answer *a = job_answer(j, 0);
-    buf_text(out, ",\"stop\":true,\"model\":");
-    buf_json_text(out, j->server->name);
-    buf_printf(out,
-               ",\"tokens_predicted\":%d,\"tokens_evaluated\":%d,\"tokens_cached\":%d,\"truncated\":false,"
-               "\"stop_type\":\"%s\",\"stopping_word\":",
-               j->counts.answer, j->counts.prompt, j->counts.prompt + j->counts.answer,
-               a->finish == FINISH_LENGTH ? "limit"
-               : a->stop_text             ? "word"
-                                          : "eos");
-    buf_json_text(out, a->stop_text ? a->stop_text : "");
-    buf_text(out, ",");
-    openai_timings(j, out);
-}
-
-static void infill_event(struct job *j, const struct event *e, struct buf *out) {
-    if (e->kind == EVENT_PING) buf_text(out, ": ping\n\n");
-    if (e->kind != EVENT_DONE && (e->kind != EVENT_TEXT || !e->n)) return;
-    buf_text(out, "data: {\"index\":0,\"content\":");
-    buf_json(out, e->kind == EVENT_TEXT ? e->text : "", e->kind == EVENT_TEXT ? e->n : 0);
-    if (e->kind == EVENT_DONE)
-        told_at_end(j, out);
-    else
-        buf_text(out, ",\"stop\":false");
-    buf_text(out, "}\n\n");
-}
-
-static void infill_whole(struct job *j, struct buf *out) {
-    const struct job_answer *a = job_answer(j, 0);
-    buf_text(out, "{\"index\":0,\"content\":");
-    buf_json(out, a->text.p ? a->text.p : "", a->text.n);
-    told_at_end(j, out);
-    buf_text(out, "}\n");
-}
-
 static void infill_done(struct job *j) {
     struct infill_state *s = j->state;
     if (!s) return;
@@ -285,7 +248,7 @@ static void infill_done(struct job *j) {
 
 const struct front_end infill_api = {.prefix = "cmpl-",
                                      .read = infill_read,
-                                     .event = infill_event,
-                                     .whole = infill_whole,
+                                     .event = native_event,
+                                     .whole = native_whole,
                                      .error = openai_error,
                                      .done = infill_done};

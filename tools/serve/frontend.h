@@ -50,6 +50,7 @@ struct event {
     enum job_finish finish;
     const char *stop_text; /* that ended it; NULL: none */
     int32_t stop_id;       /* of stop_token_ids; -1: none */
+    bool looped;           /* it repeated itself without end */
     int done, total, cached;
     double ms; /* since the request arrived */
 };

@@ -78,13 +78,14 @@ struct ask {
     char *bad[AVOID_TEXTS]; /* texts that may not, bad[n_bad] */
     int n_bad;
     bool ignore_eos;
-    bool special;  /* control tokens are part of the text */
-    int n_logprob; /* -1: none */
-    bool echo;     /* the prompt is part of the answer */
-    bool scores;   /* and its tokens have log probabilities */
-    int best_of;   /* 0: not said */
-    char *gbnf;    /* a grammar, or NULL */
-    char *schema;  /* a JSON Schema as text, or NULL; "{}": any value */
+    bool loop_stop; /* an answer that repeats itself without end is stopped */
+    bool special;   /* control tokens are part of the text */
+    int n_logprob;  /* -1: none */
+    bool echo;      /* the prompt is part of the answer */
+    bool scores;    /* and its tokens have log probabilities */
+    int best_of;    /* 0: not said */
+    char *gbnf;     /* a grammar, or NULL */
+    char *schema;   /* a JSON Schema as text, or NULL; "{}": any value */
 
     /* Tools and reasoning. */
     enum ask_tools tool_choice;
@@ -185,6 +186,9 @@ struct job {
     bool ping;    /* it has been silent for long */
     double wrote; /* when something was written last */
 };
+
+/* What is said of an answer that repeated itself. */
+#define JOB_LOOPED "the answer repeats itself without end and was stopped (loop_stop false lets it go on)"
 
 /* Notes that a field of the request does not do what it says: goes into x-infer-warning and infer.warnings. */
 void job_warn(struct job *j, const char *field, const char *format, ...)

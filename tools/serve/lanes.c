@@ -158,8 +158,10 @@ static void end_choice(struct lanes *l, struct choice *c, enum job_finish finish
 
 static enum job_finish finish_of(const struct choice *c, const struct mill_end *end) {
     if (c->job->ask.make) return FINISH_STOP;
-    return end->why == REQUEST_LIMIT || end->why == REQUEST_FULL || end->why == REQUEST_LOOP ? FINISH_LENGTH
-                                                                                             : FINISH_STOP;
+    const bool held = c->constraint && !c->job->wakes; /* by a grammar, which has not come to its end */
+    return end->why == REQUEST_LIMIT || end->why == REQUEST_FULL || (end->why == REQUEST_LOOP && held)
+               ? FINISH_LENGTH
+               : FINISH_STOP;
 }
 
 static bool asked_id(const struct job *j, int32_t id) {
@@ -201,6 +203,7 @@ static void collect_ends(struct lanes *l) {
             finish = FINISH_LENGTH; /* what there is */
         } else if (end.why != REQUEST_CANCELLED || c->stopped) {
             finish = finish_of(c, &end);
+            c->looped = end.why == REQUEST_LOOP;
         } else {
             fail_job(j, why);
         }

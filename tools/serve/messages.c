@@ -399,6 +399,8 @@ static void messages_whole(struct job *j, struct buf *out) {
     reason(j, a->finish, a->stop_text, out);
     buf_text(out, ",");
     usage(j, out);
+    buf_text(out, ",");
+    openai_infer(j, out);
     buf_text(out, "}\n");
 }
 
@@ -508,6 +510,8 @@ static void messages_event(struct job *j, const struct event *e, struct buf *out
         reason(j, a->finish, a->stop_text, out);
         buf_text(out, "},");
         usage(j, out);
+        buf_text(out, ",");
+        openai_infer(j, out);
         buf_text(out, "}\n\nevent: message_stop\ndata: {\"type\":\"message_stop\"}\n\n");
         return;
     default:

@@ -24,6 +24,13 @@ static void on_token(void *user, int32_t id) {
     run->n_logged++;
 }
 
+/* The token that ended the turn: where tokens are scored it is one of them, as with OpenAI, and who counts from the back relies on it. */
+static void on_token_end(struct choice *c, int32_t id) {
+    struct engine_run *run = c->run;
+    const struct logprobs *l = request_logprobs(run->request);
+    if (run->n_logged < l->n) log_token(c, id, logprobs_at(l, run->n_logged++));
+}
+
 static enum infer_status on_text(void *user, const char *text, size_t n, bool thinking) {
     return mill_text(user, text, n, thinking);
 }
@@ -69,7 +76,7 @@ static struct request_params params_of(struct choice *c) {
     p.start = c->parser ? ANSWER_PLAIN : j->start;
     p.first = a->messages && !a->go_on;
     p.n_predict = j->n_predict;
-    p.loop_stop = false;
+    p.loop_stop = a->loop_stop && !a->ignore_eos && !a->min_tokens; /* which ask for length as such */
     p.n_logprob = a->n_logprob;
     p.score = a->scores;
     p.priority = j->class;
@@ -149,6 +156,7 @@ static bool engine_ended(struct mill *m, struct choice *c, struct mill_end *end,
     if (!request_done(run->request)) return false;
     const struct request_figures *f = request_figures(run->request);
     const struct answer *a = request_answer(run->request);
+    if (c->job->ask.scores && f->end_id >= 0) on_token_end(c, f->end_id);
     *end = (struct mill_end){.why = request_why(run->request),
                              .n_prompt = f->n_prompt,
                              .n_reused = f->n_reused,

@@ -300,6 +300,8 @@ static void last(const struct job *j, struct buf *out) {
                1e6 * (n->queue_ms + n->prompt_ms + n->answer_ms), n->prompt, 1e6 * n->prompt_ms, n->answer,
                1e6 * n->answer_ms);
     if (((const struct ollama_state *)j->state)->remembers) context(j, out);
+    buf_text(out, ",");
+    openai_infer(j, out);
     buf_text(out, "}\n");
 }
 

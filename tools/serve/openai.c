@@ -55,6 +55,13 @@ void openai_infer(const struct job *j, struct buf *out) {
     buf_text(out, "]}");
 }
 
+void openai_loop(const struct event *e, struct buf *out) {
+    if (e->kind != EVENT_END || !e->looped) return;
+    buf_text(out, ",\"infer\":{\"warnings\":[");
+    buf_json_text(out, "loop_stop: " JOB_LOOPED);
+    buf_text(out, "]}");
+}
+
 void openai_token(struct buf *out, const char *piece, size_t n) {
     if (text_valid_utf8(piece, n) == n) {
         buf_json(out, piece, n);

@@ -12,6 +12,8 @@ void openai_usage(const struct job *j, struct buf *out);
 void openai_timings(const struct job *j, struct buf *out);
 /* "infer":{seed, queue_ms, warnings} */
 void openai_infer(const struct job *j, struct buf *out);
+/* ,"infer":{"warnings":[..]} in the last chunk of an answer that was stopped for a loop; nothing for others. */
+void openai_loop(const struct event *e, struct buf *out);
 /* Behind the choices of a whole answer: usage, timings, infer and the end of the object. */
 void openai_end(const struct job *j, struct buf *out);
 /* A token as JSON text: its bytes, or "bytes:\\xe2" where they are no UTF-8. */
@@ -37,6 +39,9 @@ struct fim_parts {
 /* The prompt of them, in place of *out, with the vocabulary's tokens for it; what begins another file ends the answer. */
 enum infer_status fim_prompt(struct job *j, const char *at, const struct fim_parts *parts,
                              struct ask_prompt *out);
+/* native.c: answers in the shape of llama.cpp's own routes, for front ends that have .stream. */
+void native_event(struct job *j, const struct event *e, struct buf *out);
+void native_whole(struct job *j, struct buf *out);
 /* A prompt or up to `most`: texts, or lists of ids, into ask.prompt. */
 enum infer_status openai_prompts(struct job *j, const char *at, const json_t *v, size_t most);
 /* response_format */

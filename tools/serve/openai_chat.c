@@ -155,8 +155,11 @@ static void head(const struct job *j, struct buf *out) {
     buf_printf(out, ",\"system_fingerprint\":\"%s\",\"choices\":[", j->server->fingerprint);
 }
 
-static void tail(const struct job *j, struct buf *out) {
-    buf_text(out, j->ask.usage_chunk ? "],\"usage\":null}\n\n" : "]}\n\n");
+/* e: the event that the chunk is of, NULL: none */
+static void tail(const struct job *j, const struct event *e, struct buf *out) {
+    buf_text(out, "]");
+    if (e) openai_loop(e, out);
+    buf_text(out, j->ask.usage_chunk ? ",\"usage\":null}\n\n" : "}\n\n");
 }
 
 /* {"index":0,"delta":{..: the caller writes it */
@@ -167,7 +170,7 @@ static void delta(struct job *j, const struct event *e, struct buf *out) {
     if (!c->role_told[e->choice]) {
         c->role_told[e->choice] = true;
         buf_text(out, "\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}");
-        tail(j, out);
+        tail(j, NULL, out);
         head(j, out);
         buf_printf(out, "{\"index\":%d,\"delta\":{", e->choice);
     }
@@ -194,7 +197,7 @@ static void end_delta(struct job *j, const struct event *e, struct buf *out) {
         buf_text(out, "]");
     }
     buf_text(out, "}");
-    tail(j, out);
+    tail(j, e, out);
 }
 
 static void text_of(const struct event *e, const char *name, struct buf *out) {

@@ -238,7 +238,9 @@ static void text_event(struct job *j, const struct event *e, struct buf *out) {
     buf_json_text(out, e->kind == EVENT_END ? openai_finish(e->finish) : NULL);
     s->offset[e->choice] += text.n;
     buf_free(&text);
-    buf_text(out, j->ask.usage_chunk ? "}],\"usage\":null}\n\n" : "}]}\n\n");
+    buf_text(out, "}]");
+    openai_loop(e, out);
+    buf_text(out, j->ask.usage_chunk ? ",\"usage\":null}\n\n" : "}\n\n");
 }
 
 static void text_whole(struct job *j, struct buf *out) {

@@ -72,6 +72,10 @@ static void response(const struct job *j, const char *status, const struct refus
                    n->prompt, n->cached, n->answer, n->reasoning, n->prompt + n->answer);
     else
         buf_text(out, "null");
+    if (done) {
+        buf_text(out, ",");
+        openai_infer(j, out);
+    }
     buf_text(out, "}");
 }
 

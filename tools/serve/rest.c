@@ -154,6 +154,47 @@ static void get_props(struct server *s, const char *rest, struct page *p) {
                t->effort ? "true" : "false", s->fingerprint);
 }
 
+static void get_version(struct server *s, const char *rest, struct page *p) {
+    (void)s, (void)rest;
+    buf_text(&p->body, "{\"version\":");
+    buf_json_text(&p->body, infer_version());
+    buf_text(&p->body, "}\n");
+}
+
+/* "name": the token's text, or null */
+static void add_token(const struct server *s, const char *name, int32_t id, struct buf *out) {
+    size_t n = 0;
+    const char *piece = id >= 0 ? infer_piece(s->model, id, true, false, &n) : NULL;
+    buf_printf(out, ",\"%s\":", name);
+    if (piece)
+        buf_json(out, piece, n);
+    else
+        buf_text(out, "null");
+}
+
+/* What vLLM tells of a tokenizer: lm-eval asks for it, and makes ids with /tokenize. */
+static void get_tokenizer(struct server *s, const char *rest, struct page *p) {
+    int32_t first[4];
+    size_t n = 0;
+    (void)rest;
+    if (atomic_load(&s->state) == SERVER_LOADING) {
+        not_ready(s, p);
+        return;
+    }
+    const bool adds = infer_tokenize(s->model, "", NULL, 0, INFER_TOK_ADD, first, 4, &n) == INFER_OK && n &&
+                      first[0] == infer_bos(s->model);
+    buf_printf(&p->body, "{\"tokenizer_class\":\"infer\",\"model_max_length\":%d,\"add_bos_token\":%s",
+               s->n_ctx, adds ? "true" : "false");
+    add_token(s, "bos_token", infer_bos(s->model), &p->body);
+    add_token(s, "eos_token", infer_eos(s->model), &p->body);
+    buf_text(&p->body, ",\"pad_token\":null,\"chat_template\":");
+    if (s->template.text)
+        buf_json(&p->body, s->template.text, s->template.n);
+    else
+        buf_text(&p->body, "null");
+    buf_text(&p->body, "}\n");
+}
+
 /* ---- POST /tokenize, /detokenize, /apply-template ---- */
 
 static enum infer_status read_content(struct job *j, const char *at, const json_t *v) {
@@ -351,11 +392,30 @@ const struct route routes[] = {
     {"/api/version", NULL, ollama_version, false},
     {"/v1/models", NULL, get_models, false},
     {"/v1/models/", NULL, get_model, false},
+    /* clients that leave /v1 out of their base URL */
+    {"/chat/completions", &openai_chat, NULL, false},
+    {"/completions", &openai_text, NULL, false},
+    {"/embeddings", &embeddings_api, NULL, false},
+    {"/responses", &responses_api, NULL, false},
+    {"/messages", &messages_api, NULL, false},
+    {"/messages/count_tokens", &messages_count, NULL, false},
+    {"/models", NULL, get_models, false},
+    {"/models/", NULL, get_model, false},
     {"/health", NULL, get_health, true},
     {"/v1/health", NULL, get_health, true},
     {"/healthz/ready", NULL, get_health, true},
+    {"/ping", NULL, get_health, true},
+    {"/version", NULL, get_version, false},
+    {"/tokenizer_info", NULL, get_tokenizer, false},
     {"/v1/rerank", &rerank_api, NULL, false},
+    {"/v2/rerank", &rerank_api, NULL, false},
     {"/rerank", &rerank_api, NULL, false},
+    {"/v1/reranking", &rerank_api, NULL, false},
+    {"/reranking", &rerank_api, NULL, false},
+    {"/v1/score", &score_api, NULL, false},
+    {"/score", &score_api, NULL, false},
+    {"/completion", &native_completion, NULL, false},
+    {"/embedding", &native_embedding, NULL, false},
     {"/infill", &infill_api, NULL, false},
     {"/tokenize", &rest_tokenize, NULL, false},
     {"/detokenize", &rest_detokenize, NULL, false},

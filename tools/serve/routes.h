@@ -24,7 +24,8 @@ const struct front_end *route_errors(const struct route *r, const char *path);
 
 extern const struct front_end openai_chat, openai_text, openai_count, rest_tokenize, rest_detokenize,
     messages_api, ollama_chat, ollama_generate, ollama_show, ollama_embed, ollama_embedding, embeddings_api,
-    infill_api, rerank_api, messages_count, responses_api, responses_count, rest_template;
+    infill_api, native_completion, native_embedding, rerank_api, score_api, messages_count, responses_api,
+    responses_count, rest_template;
 void ollama_tags(struct server *s, const char *rest, struct page *p);
 void ollama_ps(struct server *s, const char *rest, struct page *p);
 void ollama_version(struct server *s, const char *rest, struct page *p);
