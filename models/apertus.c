@@ -5,8 +5,9 @@
 const struct arch arch_apertus = {
     .name = "apertus",
     .families = "Apertus 8B, 70B",
-    .slot = {SLOTS_CORE, SLOTS_QKV, SLOTS_NORMS, SLOTS_QK_NORM, [SLOT_FFN_UP] = SLOT_MUST,
-             [SLOT_FFN_DOWN] = SLOT_MUST, [SLOT_ROPE_FREQS] = SLOT_MAY, [SLOT_OUTPUT] = SLOT_MAY},
+    .slot = {SLOTS_CORE, SLOTS_QKV, SLOTS_NORMS,
+             SLOTS_QK_NORM, [SLOT_FFN_UP] = SLOT_MUST, [SLOT_FFN_DOWN] = SLOT_MUST, [SLOT_OUTPUT] = SLOT_MAY,
+             SLOTS_ATTN_BIAS},
     .norm = NORM_RMS,
     .act = ACT_XIELU,
     .rope = ROPE_NEOX,

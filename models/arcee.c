@@ -5,11 +5,13 @@
 const struct arch arch_arcee = {
     .name = "arcee",
     .families = "AFM 4.5B",
-    .slot = {SLOTS_CORE, SLOTS_QKV, SLOTS_NORMS, [SLOT_FFN_UP] = SLOT_MUST, [SLOT_FFN_DOWN] = SLOT_MUST,
-             [SLOT_ROPE_FREQS] = SLOT_MAY, [SLOT_OUTPUT] = SLOT_MAY},
+    .slot = {SLOTS_CORE, SLOTS_QKV,
+             SLOTS_NORMS, [SLOT_FFN_UP] = SLOT_MUST, [SLOT_FFN_DOWN] = SLOT_MUST, [SLOT_OUTPUT] = SLOT_MAY,
+             SLOTS_ATTN_BIAS, SLOTS_FFN_BIAS},
     .norm = NORM_RMS,
     .act = ACT_RELU2,
     .rope = ROPE_INTERLEAVED,
+    .hf_keys = "mlp_bias",
     .hf = (const struct arch_hf[]){{"arcee", "ArceeForCausalLM", NULL}, {0}},
     .hf_halves = true,
 };

@@ -5,7 +5,8 @@
 const struct arch arch_cohere2 = {
     .name = "cohere2",
     .families = "Command R7B, Command A, Tiny Aya",
-    .slot = {SLOTS_CORE, SLOTS_QKV, [SLOT_ATTN_NORM] = SLOT_MUST, SLOTS_GATED, [SLOT_OUTPUT] = SLOT_MAY},
+    .slot = {SLOTS_CORE, SLOTS_QKV, [SLOT_ATTN_NORM] = SLOT_MUST, SLOTS_GATED, [SLOT_OUTPUT] = SLOT_MAY,
+             SLOTS_ATTN_BIAS},
     .norm = NORM_LAYER,
     .act = ACT_SILU,
     .rope = ROPE_INTERLEAVED,

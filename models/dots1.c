@@ -6,7 +6,7 @@ const struct arch arch_dots1 = {
     .name = "dots1",
     .families = "dots.llm1",
     .slot = {SLOTS_DENSE, SLOTS_QK_NORM, SLOTS_EXPERTS,
-             SLOTS_SHARED, [SLOT_FFN_CHOICE_BIAS] = SLOT_MUST, [SLOT_OUTPUT] = SLOT_MAY},
+             SLOTS_SHARED, [SLOT_FFN_CHOICE_BIAS] = SLOT_MUST, [SLOT_OUTPUT] = SLOT_MAY, SLOTS_ATTN_BIAS},
     .norm = NORM_RMS,
     .act = ACT_SILU,
     .rope = ROPE_NEOX,

@@ -6,8 +6,7 @@
 const struct arch arch_exaone4 = {
     .name = "exaone4",
     .families = "EXAONE 4.0 1.2B, 32B",
-    .slot = {SLOTS_CORE, SLOTS_QKV, SLOTS_GATED, SLOTS_POST_NORM,
-             SLOTS_QK_NORM, [SLOT_ROPE_FREQS] = SLOT_MAY, [SLOT_OUTPUT] = SLOT_MAY},
+    .slot = {SLOTS_CORE, SLOTS_QKV, SLOTS_GATED, SLOTS_POST_NORM, SLOTS_QK_NORM, [SLOT_OUTPUT] = SLOT_MAY},
     .norm = NORM_RMS,
     .act = ACT_SILU,
     .rope = ROPE_NEOX,

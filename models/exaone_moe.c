@@ -5,8 +5,8 @@
 const struct arch arch_exaone_moe = {
     .name = "exaone-moe",
     .families = "K-EXAONE 236B-A23B",
-    .slot = {SLOTS_DENSE, SLOTS_QK_NORM, SLOTS_EXPERTS, SLOTS_SHARED, [SLOT_FFN_CHOICE_BIAS] = SLOT_MUST,
-             [SLOT_ROPE_FREQS] = SLOT_MAY, [SLOT_OUTPUT] = SLOT_MAY},
+    .slot = {SLOTS_DENSE, SLOTS_QK_NORM, SLOTS_EXPERTS,
+             SLOTS_SHARED, [SLOT_FFN_CHOICE_BIAS] = SLOT_MUST, [SLOT_OUTPUT] = SLOT_MAY},
     .norm = NORM_RMS,
     .act = ACT_SILU,
     .rope = ROPE_NEOX,

@@ -17,7 +17,8 @@ const struct arch arch_falcon_h1 = {
     .families = "Falcon-H1 0.5B to 34B",
     .slot = {SLOTS_CORE, SLOTS_QKV, SLOTS_GATED,
              SLOTS_SSM, [SLOT_ATTN_NORM] = SLOT_MUST, [SLOT_FFN_NORM] = SLOT_MAY,
-             [SLOT_FFN_NORM_BARE] = SLOT_MAY, [SLOT_SSM_NORM] = SLOT_MAY, [SLOT_OUTPUT] = SLOT_MAY},
+             [SLOT_FFN_NORM_BARE] = SLOT_MAY, [SLOT_SSM_NORM] = SLOT_MAY, [SLOT_OUTPUT] = SLOT_MAY,
+             SLOTS_ATTN_BIAS, SLOTS_FFN_BIAS},
     .norm = NORM_RMS,
     .act = ACT_SILU,
     .rope = ROPE_NEOX,
@@ -26,6 +27,7 @@ const struct arch arch_falcon_h1 = {
     .keys = KEYS_SSM,
     .hf = (const struct arch_hf[]){{"falcon_h1", "FalconH1ForCausalLM", NULL}, {0}},
     .hf_keys = HF_KEYS_MAMBA
+    "|mlp_bias"
     "|mamba_d_ssm|mamba_rms_norm|mamba_norm_before_gate|embedding_multiplier|lm_head_multiplier|"
     "attention_in_multiplier|attention_out_multiplier|key_multiplier|ssm_in_multiplier|ssm_out_multiplier|"
     "mlp_multipliers|ssm_multipliers",

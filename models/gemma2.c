@@ -6,7 +6,7 @@
 const struct arch arch_gemma2 = {
     .name = "gemma2",
     .families = "Gemma 2 2B, 9B, 27B",
-    .slot = {SLOTS_DENSE, SLOTS_POST_NORM},
+    .slot = {SLOTS_DENSE, SLOTS_POST_NORM, SLOTS_ATTN_BIAS},
     .norm = NORM_RMS,
     .act = ACT_GELU_TANH,
     .rope = ROPE_NEOX,

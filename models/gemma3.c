@@ -6,7 +6,7 @@
 const struct arch arch_gemma3 = {
     .name = "gemma3",
     .families = "Gemma 3 270M, 1B, 4B, 12B, 27B (text)",
-    .slot = {SLOTS_DENSE, SLOTS_POST_NORM, SLOTS_QK_NORM, [SLOT_OUTPUT] = SLOT_MAY},
+    .slot = {SLOTS_DENSE, SLOTS_POST_NORM, SLOTS_QK_NORM, [SLOT_OUTPUT] = SLOT_MAY, SLOTS_ATTN_BIAS},
     .norm = NORM_RMS,
     .act = ACT_GELU_TANH,
     .rope = ROPE_NEOX,

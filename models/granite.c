@@ -5,14 +5,13 @@
 const struct arch arch_granite = {
     .name = "granite",
     .families = "Granite 3.0 to 3.3 2B, 8B; Granite 4 (dense)",
-    .slot = {SLOTS_DENSE,
-             SLOTS_QKV_BIAS(SLOT_MAY), [SLOT_ATTN_OUTPUT_BIAS] = SLOT_MAY, [SLOT_OUTPUT] = SLOT_MAY},
+    .slot = {SLOTS_DENSE, [SLOT_OUTPUT] = SLOT_MAY, SLOTS_ATTN_BIAS, SLOTS_FFN_BIAS},
     .norm = NORM_RMS,
     .act = ACT_SILU,
     .rope = ROPE_INTERLEAVED,
     .logit_divides = true,
     .keys = "embedding_scale|residual_scale|logit_scale",
     .hf = (const struct arch_hf[]){{"granite", "GraniteForCausalLM", NULL}, {0}},
-    .hf_keys = "embedding_multiplier|residual_multiplier|attention_multiplier|logits_scaling",
+    .hf_keys = "mlp_bias|embedding_multiplier|residual_multiplier|attention_multiplier|logits_scaling",
     .hf_halves = true,
 };

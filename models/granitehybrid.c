@@ -13,7 +13,7 @@ const struct arch arch_granitehybrid = {
     .name = "granitehybrid",
     .families = "Granite 4.0 H micro, tiny, small",
     .slot = {SLOTS_DENSE, SLOTS_SSM, [SLOT_SSM_NORM] = SLOT_MUST, SLOTS_EXPERTS,
-             SLOTS_SHARED, [SLOT_OUTPUT] = SLOT_MAY},
+             SLOTS_SHARED, [SLOT_OUTPUT] = SLOT_MAY, SLOTS_ATTN_BIAS},
     .norm = NORM_RMS,
     .act = ACT_SILU,
     .rope = ROPE_INTERLEAVED,

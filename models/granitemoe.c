@@ -5,7 +5,7 @@
 const struct arch arch_granitemoe = {
     .name = "granitemoe",
     .families = "Granite 3 1B-A400M, 3B-A800M",
-    .slot = {SLOTS_DENSE, SLOTS_EXPERTS, SLOTS_SHARED, [SLOT_OUTPUT] = SLOT_MAY},
+    .slot = {SLOTS_DENSE, SLOTS_EXPERTS, SLOTS_SHARED, [SLOT_OUTPUT] = SLOT_MAY, SLOTS_ATTN_BIAS},
     .norm = NORM_RMS,
     .act = ACT_SILU,
     .rope = ROPE_INTERLEAVED,

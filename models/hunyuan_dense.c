@@ -5,7 +5,7 @@
 const struct arch arch_hunyuan_dense = {
     .name = "hunyuan-dense",
     .families = "Hunyuan 0.5B to 7B",
-    .slot = {SLOTS_DENSE, SLOTS_QK_NORM, SLOTS_QKV_BIAS(SLOT_MAY), [SLOT_OUTPUT] = SLOT_MAY},
+    .slot = {SLOTS_DENSE, SLOTS_QK_NORM, [SLOT_OUTPUT] = SLOT_MAY, SLOTS_ATTN_BIAS},
     .norm = NORM_RMS,
     .act = ACT_SILU,
     .rope = ROPE_NEOX,

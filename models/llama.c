@@ -2,16 +2,13 @@
  * Files in GGUF hold q and k with rows permuted so that rotation acts on neighbours. Llama 3's frequency scaling comes
  * as the tensor rope_freqs (one divisor per frequency).
  * sources: Touvron et al. 2023 (arXiv 2302.13971); Dubey et al. 2024 (arXiv 2407.21783); HF modeling_llama. */
-#include "arch/arch.h"
+#include "models/shared.h"
 
 const struct arch arch_llama = {
     .name = "llama",
     .families = "Llama 1 to 3.x, SmolLM, SmolLM2, Mistral 7B, Mixtral, TinyLlama, Yi",
     .tried = "SmolLM2 135M as published; shapes of 135M, 1B, 8B",
-    .slot =
-        {SLOTS_DENSE, [SLOT_OUTPUT] = SLOT_MAY, [SLOT_ROPE_FREQS] = SLOT_MAY, [SLOT_ATTN_Q_BIAS] = SLOT_MAY,
-         [SLOT_ATTN_K_BIAS] = SLOT_MAY, [SLOT_ATTN_V_BIAS] = SLOT_MAY, [SLOT_ATTN_OUTPUT_BIAS] = SLOT_MAY,
-         SLOTS_EXPERTS},
+    .slot = {SLOTS_DENSE, [SLOT_OUTPUT] = SLOT_MAY, SLOTS_EXPERTS, SLOTS_ATTN_BIAS, SLOTS_FFN_BIAS},
     .norm = NORM_RMS,
     .act = ACT_SILU,
     .rope = ROPE_INTERLEAVED,
@@ -22,6 +19,7 @@ const struct arch arch_llama = {
                                    {"mixtral", "MixtralForCausalLM", NULL},
                                    {"mistral3", "Mistral3ForConditionalGeneration", "mistral"},
                                    {0}},
-    .hf_keys = HF_KEYS_EXPERTS "|num_local_experts|text_config",
+    .hf_keys = HF_KEYS_EXPERTS "|mlp_bias"
+                               "|num_local_experts|text_config",
     .hf_halves = true,
 };

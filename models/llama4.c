@@ -7,8 +7,7 @@
 const struct arch arch_llama4 = {
     .name = "llama4",
     .families = "Llama 4 Scout, Maverick (text)",
-    .slot = {SLOTS_DENSE, SLOTS_EXPERTS,
-             SLOTS_SHARED, [SLOT_ROPE_FREQS] = SLOT_MAY, [SLOT_OUTPUT] = SLOT_MAY},
+    .slot = {SLOTS_DENSE, SLOTS_EXPERTS, SLOTS_SHARED, [SLOT_OUTPUT] = SLOT_MAY, SLOTS_ATTN_BIAS},
     .norm = NORM_RMS,
     .act = ACT_SILU,
     .rope = ROPE_INTERLEAVED,

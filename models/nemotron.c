@@ -7,12 +7,13 @@ const struct arch arch_nemotron = {
     .families = "Nemotron-4 15B, Minitron 4B and 8B",
     .slot =
         {SLOTS_PLAIN,
-         SLOTS_QKV, [SLOT_FFN_NORM] = SLOT_MUST, [SLOT_FFN_NORM_BIAS] = SLOT_MUST, [SLOT_OUTPUT] = SLOT_MAY},
+         SLOTS_QKV, [SLOT_FFN_NORM] = SLOT_MUST, [SLOT_FFN_NORM_BIAS] = SLOT_MUST, [SLOT_OUTPUT] = SLOT_MAY,
+         SLOTS_ATTN_BIAS, SLOTS_FFN_BIAS},
     .norm = NORM_LAYER,
     .act = ACT_RELU2,
     .rope = ROPE_NEOX,
     .keys = "attention.layer_norm_epsilon",
     .hf = (const struct arch_hf[]){{"nemotron", "NemotronForCausalLM", NULL}, {0}},
-    .hf_keys = "norm_eps|partial_rotary_factor|rope_percent|rope_percentage",
+    .hf_keys = "mlp_bias|norm_eps|partial_rotary_factor|rope_percent|rope_percentage",
     .hf_plus_one = true,
 };

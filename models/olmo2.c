@@ -7,7 +7,7 @@ const struct arch arch_olmo2 = {
     .name = "olmo2",
     .families = "OLMo 2 1B to 32B, OLMo 3 7B and 32B",
     .slot = {SLOTS_CORE, SLOTS_QKV, SLOTS_GATED, SLOTS_POST_NORM, [SLOT_ATTN_Q_NORM_ROW] = SLOT_MUST,
-             [SLOT_ATTN_K_NORM_ROW] = SLOT_MUST, [SLOT_OUTPUT] = SLOT_MAY},
+             [SLOT_ATTN_K_NORM_ROW] = SLOT_MUST, [SLOT_OUTPUT] = SLOT_MAY, SLOTS_ATTN_BIAS},
     .norm = NORM_RMS,
     .act = ACT_SILU,
     .rope = ROPE_NEOX,

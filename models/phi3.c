@@ -6,11 +6,9 @@ const struct arch arch_phi3 = {
     .name = "phi3",
     .families = "Phi-3 and Phi-3.5 mini and medium, Phi-4, Phi-4-mini",
     .slot = {SLOTS_CORE, SLOTS_NORMS, [SLOT_FFN_DOWN] = SLOT_MUST, [SLOT_ATTN_QKV] = SLOT_MUST,
-             [SLOT_FFN_GATE_UP] = SLOT_MUST, [SLOT_ROPE_LONG] = SLOT_MAY, [SLOT_ROPE_SHORT] = SLOT_MAY,
-             [SLOT_OUTPUT] = SLOT_MAY},
+             [SLOT_FFN_GATE_UP] = SLOT_MUST, [SLOT_OUTPUT] = SLOT_MAY},
     .norm = NORM_RMS,
     .act = ACT_SILU,
     .rope = ROPE_NEOX,
     .hf = (const struct arch_hf[]){{"phi3", "Phi3ForCausalLM", NULL}, {0}},
-    .hf_keys = "longrope",
 };

@@ -1,12 +1,12 @@
 /* Qwen3 dense: RMS norm over every head of q and k before rotation, no biases, head_dim apart from n_embd / n_head.
  * sources: Yang et al. 2025 (arXiv 2505.09388); HF modeling_qwen3. */
-#include "arch/arch.h"
+#include "models/shared.h"
 
 const struct arch arch_qwen3 = {
     .name = "qwen3",
     .families = "Qwen3 0.6B to 32B",
     .slot = {SLOTS_DENSE, [SLOT_ATTN_Q_NORM] = SLOT_MUST, [SLOT_ATTN_K_NORM] = SLOT_MUST,
-             [SLOT_OUTPUT] = SLOT_MAY},
+             [SLOT_OUTPUT] = SLOT_MAY, SLOTS_ATTN_BIAS},
     .norm = NORM_RMS,
     .act = ACT_SILU,
     .rope = ROPE_NEOX,

@@ -6,7 +6,7 @@ const struct arch arch_qwen3moe = {
     .name = "qwen3moe",
     .families = "Qwen3 30B-A3B, 235B-A22B, Qwen3-Coder 30B-A3B, 480B-A35B",
     .tried = "8 layers of the shape of 30B-A3B",
-    .slot = {SLOTS_DENSE, SLOTS_QK_NORM, SLOTS_EXPERTS, [SLOT_OUTPUT] = SLOT_MAY},
+    .slot = {SLOTS_DENSE, SLOTS_QK_NORM, SLOTS_EXPERTS, [SLOT_OUTPUT] = SLOT_MAY, SLOTS_ATTN_BIAS},
     .norm = NORM_RMS,
     .act = ACT_SILU,
     .rope = ROPE_NEOX,

@@ -5,7 +5,7 @@
 const struct arch arch_qwen3vl = {
     .name = "qwen3vl",
     .families = "Qwen3-VL 2B to 32B (text)",
-    .slot = {SLOTS_DENSE, SLOTS_QK_NORM, [SLOT_OUTPUT] = SLOT_MAY},
+    .slot = {SLOTS_DENSE, SLOTS_QK_NORM, [SLOT_OUTPUT] = SLOT_MAY, SLOTS_ATTN_BIAS},
     .norm = NORM_RMS,
     .act = ACT_SILU,
     .rope = ROPE_NEOX,

@@ -5,7 +5,7 @@
 const struct arch arch_qwen3vlmoe = {
     .name = "qwen3vlmoe",
     .families = "Qwen3-VL 30B-A3B, 235B-A22B (text)",
-    .slot = {SLOTS_DENSE, SLOTS_QK_NORM, SLOTS_EXPERTS, [SLOT_OUTPUT] = SLOT_MAY},
+    .slot = {SLOTS_DENSE, SLOTS_QK_NORM, SLOTS_EXPERTS, [SLOT_OUTPUT] = SLOT_MAY, SLOTS_ATTN_BIAS},
     .norm = NORM_RMS,
     .act = ACT_SILU,
     .rope = ROPE_NEOX,

@@ -5,12 +5,13 @@
 const struct arch arch_seed_oss = {
     .name = "seed_oss",
     .families = "Seed-OSS 36B",
-    .slot = {SLOTS_CORE, SLOTS_QKV, [SLOT_ATTN_NORM] = SLOT_MUST, SLOTS_GATED, SLOTS_QKV_BIAS(SLOT_MAY),
-             [SLOT_ATTN_OUTPUT_BIAS] = SLOT_MAY, [SLOT_FFN_NORM_AFTER] = SLOT_MUST, [SLOT_OUTPUT] = SLOT_MAY},
+    .slot = {SLOTS_CORE, SLOTS_QKV, [SLOT_ATTN_NORM] = SLOT_MUST,
+             SLOTS_GATED, [SLOT_FFN_NORM_AFTER] = SLOT_MUST, [SLOT_OUTPUT] = SLOT_MAY, SLOTS_ATTN_BIAS,
+             SLOTS_FFN_BIAS},
     .norm = NORM_RMS,
     .act = ACT_SILU,
     .rope = ROPE_NEOX,
     .hf = (const struct arch_hf[]){{"seed_oss", "SeedOssForCausalLM", NULL}, {0}},
-    .hf_keys = "attention_out_bias|residual_dropout",
+    .hf_keys = "mlp_bias|attention_out_bias|residual_dropout",
     .hf_layer = (const struct hf_name[]){{"post_attention_layernorm.", "post_attention_norm.", HF_SAME}, {0}},
 };

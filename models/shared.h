@@ -4,8 +4,12 @@
 
 /* Biases of q, k and v; use: SLOT_MAY or SLOT_MUST. */
 #define SLOTS_QKV_BIAS(use) [SLOT_ATTN_Q_BIAS] = use, [SLOT_ATTN_K_BIAS] = use, [SLOT_ATTN_V_BIAS] = use
-#define SLOTS_QK_NORM       [SLOT_ATTN_Q_NORM] = SLOT_MUST, [SLOT_ATTN_K_NORM] = SLOT_MUST
-#define SLOTS_POST_NORM     [SLOT_POST_ATTN_NORM] = SLOT_MUST, [SLOT_POST_FFN_NORM] = SLOT_MUST
+/* Biases of all matrices of attention, and of the feed-forward part, as the keys attention_bias and mlp_bias have them. */
+#define SLOTS_ATTN_BIAS SLOTS_QKV_BIAS(SLOT_MAY), [SLOT_ATTN_OUTPUT_BIAS] = SLOT_MAY
+#define SLOTS_FFN_BIAS                                                                                       \
+    [SLOT_FFN_GATE_BIAS] = SLOT_MAY, [SLOT_FFN_UP_BIAS] = SLOT_MAY, [SLOT_FFN_DOWN_BIAS] = SLOT_MAY
+#define SLOTS_QK_NORM   [SLOT_ATTN_Q_NORM] = SLOT_MUST, [SLOT_ATTN_K_NORM] = SLOT_MUST
+#define SLOTS_POST_NORM [SLOT_POST_ATTN_NORM] = SLOT_MUST, [SLOT_POST_FFN_NORM] = SLOT_MUST
 
 /* LFM2: the norm in front of the head has two names in files. */
 #define SLOTS_LFM2                                                                                           \

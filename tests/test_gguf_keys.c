@@ -76,6 +76,7 @@ static const struct key read_keys[] = {
     {"rope.scale_linear", "4", 'f', false},
     {"rope.scaling.type", "longrope", 's', false},
     {"rope.scaling.factor", "4", 'f', false},
+    {"rope.scaling.dynamic_context_length", "9", 'u', false},
     {"rope.scaling.attn_factor", "2", 'f', false},
     {"rope.scaling.type", "linear", 's', true},
     {"rope.scaling.type", "none", 's', true},

@@ -41,7 +41,7 @@ struct hf_config {
     char arch[64];            /* GGUF's name of the architecture, else model_type */
     const struct arch *table; /* NULL: an architecture that does not run */
     bool tied;
-    struct hf_told bias, out_bias, qk_norm, in_bias, conv_bias, /* of layers with a state */
+    struct hf_told bias, out_bias, ffn_bias, qk_norm, in_bias, conv_bias, /* of layers with a state */
         choice_bias, /* of experts */ ssm_norm;
     uint32_t n_vocab, n_layer;
     uint32_t n_draft;                       /* layers behind the last, which draft tokens */

@@ -402,6 +402,7 @@ static enum infer_status check_bias(const struct hf_config *c, const struct tens
     TRY(check_told(f, first_with(f, "ffn_gate_inp.weight", c->n_layer), "exp_probs_b.bias", &c->choice_bias));
     TRY(check_told(f, layer, fused ? "attn_qkv.bias" : "attn_q.bias", &c->bias));
     TRY(check_told(f, layer, "attn_output.bias", &c->out_bias));
+    TRY(check_told(f, first_with(f, "ffn_up.weight", c->n_layer), "ffn_up.bias", &c->ffn_bias));
     TRY(check_told(f, layer, "attn_q_norm.weight", &c->qk_norm));
     for (size_t i = 0; !fused && i < sizeof part / sizeof *part; i++) {
         const size_t first = i < 3 ? 0 : i; /* biases of q, k and v go together */

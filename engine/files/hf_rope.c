@@ -78,10 +78,10 @@ static enum infer_status read_type(const struct rope_source *s, const char **out
     if (!*out) return config_wrong(s->c, "rope_type", "a name");
     if (strcmp(*out, "su") == 0) *out = "longrope";   /* its first name */
     if (strcmp(*out, "mrope") == 0) *out = "default"; /* the same for texts */
-    if (key_names("default|linear|llama3|yarn", *out, strlen(*out))) return INFER_OK;
-    if (key_names("longrope|proportional|dynamic", *out, strlen(*out)) && config_reads(s->c, *out))
-        return INFER_OK;
-    return err_set(INFER_E_UNSUPPORTED, "%s: rope scaling '%.32s' is not supported (linear, llama3, yarn)",
+    if (key_names("default|linear|llama3|yarn|longrope|dynamic", *out, strlen(*out))) return INFER_OK;
+    if (key_names("proportional", *out, strlen(*out)) && config_reads(s->c, *out)) return INFER_OK;
+    return err_set(INFER_E_UNSUPPORTED,
+                   "%s: rope scaling '%.32s' is not supported (linear, llama3, yarn, longrope, dynamic)",
                    s->c->path, *out);
 }
 
@@ -271,7 +271,23 @@ static enum infer_status read_scaling(const struct rope_source *s, const char *t
     return strcmp(type, "yarn") == 0 ? read_yarn(s, factor) : INFER_OK;
 }
 
-/* The base of dynamic scaling is times alpha^(dim / (dim - 2)). source: modeling_hunyuan_v1_dense of transformers */
+/* Dynamic NTK: nothing within the length of the training; in a longer text the base grows with each position, while keys that are there keep
+ * theirs, so that what is computed depends on how the text came in: that is refused. source: modeling_rope_utils of transformers */
+static enum infer_status read_dynamic(const struct rope_source *s) {
+    uint32_t most;
+    float factor, alpha;
+    TRY(find_f32(s, "factor", NAN, &factor));
+    TRY(find_f32(s, "alpha", 0, &alpha));
+    TRY(find_u32(s, "max_position_embeddings", -1, &most));
+    if (!(factor >= 1)) return config_wrong(s->c, "factor", "at least 1, as 'dynamic' has it");
+    if (alpha != 0)
+        return err_set(INFER_E_UNSUPPORTED, "%s: 'alpha' of dynamic scaling is of Hunyuan's models",
+                       s->c->path);
+    hf_put_u32(s->c->keys, s->c->out->arch, "rope.scaling.dynamic_context_length", most);
+    return INFER_OK;
+}
+
+/* The base of Hunyuan's dynamic scaling is times alpha^(dim / (dim - 2)). source: modeling_hunyuan_v1_dense of transformers */
 static enum infer_status read_alpha(const struct rope_source *s, uint32_t dim, float *theta) {
     float alpha = 0;
     TRY(find_f32(s, "alpha", 0, &alpha));
@@ -334,7 +350,8 @@ enum infer_status config_rope(const struct config *c, const uint32_t dim[2]) {
     /* files from before Code Llama have none, nor have Gemma's of images, whose class has another default */
     TRY(find_f32(&s, "rope_theta", (float)arch_default(c->out->table, "rope.freq_base", 10000), &theta));
     if (config_reads(c, "rotary_emb_base")) TRY(find_f32(&s, "rotary_emb_base", theta, &theta));
-    if (strcmp(type, "dynamic") == 0) TRY(read_alpha(&s, dim[0], &theta));
+    if (strcmp(type, "dynamic") == 0)
+        TRY(config_reads(c, "dynamic") ? read_alpha(&s, dim[0], &theta) : read_dynamic(&s));
     hf_put_f32(c->keys, arch, "rope.freq_base", theta);
     if (c->out->table->hf_halves) hf_put_bool(c->keys, arch, "rope.neox", true);
     TRY(find_f32(&s, "llama_4_scaling_beta", 0, &beta));

@@ -372,7 +372,8 @@ static enum infer_status read_tensors_told(const struct config *c) {
     const bool states =
         out->table->mixer == MIX_CONV || out->table->mixer == MIX_SSM || out->table->mixer == MIX_BOTH;
     out->out_bias.says = out->qk_norm.says = out->in_bias.says = out->conv_bias.says = -1;
-    out->choice_bias.says = out->ssm_norm.says = -1;
+    out->choice_bias.says = out->ssm_norm.says = out->ffn_bias.says = -1;
+    if (config_reads(c, "mlp_bias")) TRY(read_told(c, "mlp_bias", &out->ffn_bias));
     if (config_reads(c, "use_expert_bias")) TRY(read_told(c, "use_expert_bias", &out->choice_bias));
     if (states) {
         const char *in = config_reads(c, "use_bias") ? "use_bias" : "conv_bias|mamba_proj_bias";

@@ -73,6 +73,8 @@ static bool is_kept(enum slot slot) {
 /* What the architecture says of a slot, for a layer that has experts or has none. */
 static enum slot_use slot_use(const struct model *m, enum slot slot, const struct layer *l) {
     bool sparse = l && l->n_expert;
+    if (slot >= SLOT_ROPE_FREQS && slot <= SLOT_ROPE_SHORT) /* what scales rotation, in any family */
+        return m->arch->rope == ROPE_NONE ? SLOT_ABSENT : SLOT_MAY;
     if (slot >= SLOT_FFN_GATE_SHEXP && slot <= SLOT_FFN_SHEXP_GATE && sparse && !l->n_ff_shared)
         return SLOT_ABSENT;
     if (slot >= SLOT_FFN_ROUTER && !sparse) return SLOT_ABSENT;

@@ -69,6 +69,7 @@ struct model {
     int n_layer, n_embd, n_vocab, n_ctx_train;
     int n_draft; /* layers of the file behind these, which draft tokens: a model of their own (model_open_draft) */
     int first;       /* number in the file of layer 0 */
+    int n_ctx_most;  /* longer ones are computed in no one way (dynamic scaling of rope); 0: none are */
     int n_ctx_short; /* contexts of more positions rotate by rope_long; 0: none do */
     float eps;
     float latent_eps;                  /* of norms of latents */

@@ -147,6 +147,7 @@ enum infer_status model_bind_rope(struct model *m, const struct rope_divisors *d
     static const struct rope none = {.kind = ROPE_NONE};
     const struct arch *a = m->arch;
     float base[2];
+    TRY(model_read_int(m, "rope.scaling.dynamic_context_length", 0, MODEL_MAX_CTX, 0, &m->n_ctx_most));
     TRY(model_read_float(m, "rope.freq_base", 1, 1e12f, 10000, &base[0]));
     TRY(model_read_float(m, "rope.freq_base_swa", 1, 1e12f, base[0], &base[1]));
     if (divisor->beyond) {

@@ -80,6 +80,12 @@ static enum infer_status ctx_of(const struct model *m, int asked, int *out) {
     *out = asked > 0 ? asked : asked < 0 || most < DEFAULT_CTX ? most : DEFAULT_CTX;
     if (m->position && *out > most)
         return err_set(INFER_E_INPUT, ".ctx %d: the model has learned positions, and %d of them", *out, most);
+    if (m->n_ctx_most && *out > m->n_ctx_most)
+        return err_set(INFER_E_UNSUPPORTED,
+                       ".ctx %d: with dynamic scaling of rope a text beyond %d positions is computed as it "
+                       "comes in, in no one "
+                       "way; give .ctx %d, or a file with 'yarn' or 'linear' scaling",
+                       *out, m->n_ctx_most, m->n_ctx_most);
     return in_range(".ctx", *out, 1, MAX_PLAN_CTX);
 }
 
