@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What clients of other servers send to infer serve, and look for in its answers: vLLM's, llama.cpp's, TGI's, ollama's and OpenAI's fields,
 shapes and routes. Standard library only. usage: serve_peers.py INFER TESTS SERVE_FAKE"""
-import json, os, re, sys
+import json, os, re, subprocess, sys, tempfile
 from serve_client import *
 
 MESSAGES, RESPONSES = "/v1/messages", "/v1/responses"
@@ -242,11 +242,58 @@ def routes(s):
         same(f"{path} without /v1", kept(s.ask(path, body)[2]), kept(s.ask("/v1" + path, body)[2]))
     same("models without /v1", [m["id"] for m in s.ask("/models")[2].get("data", [])], ["chat-llama"])
 
+def house():
+    """what the command line says holds where a request says nothing"""
+    def prompt(s, *messages, **more): return s.ask("/apply-template", {"messages": [{"role": r, "content": c} for r, c in messages], **more})[2].get("prompt")
+    with tempfile.TemporaryDirectory() as d:
+        def template(name, text):
+            with open(f"{d}/{name}", "w") as f: f.write(text)
+            return f"{d}/{name}"
+        own = template("own", "{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}[assistant {{ enable_thinking }}]{% endif %}")
+        s = Server("--system", "Be brief.", "--temp", "0.25", "--template", own, "--thinking", "off")
+        if not s.port: return
+        same("template, system, thinking", prompt(s, ("user", "a")), "[system] Be brief.\n[user] a\n[assistant False]")
+        same("the request's system", prompt(s, ("system", "x"), ("user", "a")), "[system] x\n[user] a\n[assistant False]")
+        same("the request's developer", prompt(s, ("developer", "x"), ("user", "a"), reasoning_effort="high"), "[system] x\n[user] a\n[assistant True]")
+        same("the request's switch", prompt(s, ("user", "a"), chat_template_kwargs={"enable_thinking": True})[-6:], " True]")
+        same("the other APIs", [s.ask(path, body)[2]["input_tokens"] for path, body in ((RESPONSES + "/input_tokens", {"input": "a"}), (MESSAGES + "/count_tokens", {"messages": [{"role": "user", "content": "a"}]}))],
+             [s.ask("/apply-template", {"messages": [{"role": "user", "content": "a"}]})[2]["tokens"]] * 2)
+        same("temperature", (s.ask("/props")[2]["default_generation_settings"]["params"]["temperature"], s.ask(RESPONSES, {"input": "a", "max_output_tokens": 1})[2]["temperature"],
+                             s.ask(RESPONSES, {"input": "a", "max_output_tokens": 1, "temperature": 1.5})[2]["temperature"]), (0.25, 0.25, 1.5))
+        s.stop()
+        s = Server("--template", own, "--thinking", "on", "--temp", "0")
+        same("thinking on", (prompt(s, ("user", "a"))[-6:], prompt(s, ("user", "a"), reasoning_effort="none")[-7:]), (" True]", " False]"))
+        same("greedy", s.ask("/props")[2]["default_generation_settings"]["params"]["temperature"], 0)
+        s.stop()
+        thinks = template("thinks", "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>as<think>\n{% endif %}")
+        ask = user("count", max_tokens=20, ignore_eos=True)
+        got = {}
+        for how in ("", "show", "hide", "off"):
+            s = Server("--template", thinks, *(["--thinking", how] if how else []))
+            a = s.ask(CHAT, ask)[2]
+            m = a["choices"][0]["message"]
+            got[how] = m["content"], m.get("reasoning"), a["usage"]["completion_tokens_details"]["reasoning_tokens"]
+            if how == "hide":
+                same("told where it is asked for", s.ask(CHAT, {**ask, "include_reasoning": True})[2]["choices"][0]["message"].get("reasoning"), got[""][1])
+                same("nor in a stream", [e for e in s.events(CHAT, ask) if "reasoning" in e["choices"][0]["delta"]], [])
+            if not how:
+                for more in ({"include_reasoning": False}, {"reasoning": {"exclude": True}}, {"reasoning_format": "hidden"}):
+                    m = s.ask(CHAT, {**ask, **more})[2]["choices"][0]["message"]
+                    same(f"left out {more}", (m["content"], "reasoning" in m), ("", False))
+            s.stop()
+        check("told apart", got[""][0] == "" and got[""][1] and got[""][2] == 20, got)
+        same("part of the text", got["show"][:2], (got[""][1], None))
+        same("not told", got["hide"], ("", None, 20))
+        check("none", got["off"][0] and got["off"][1:] == (None, 0), got)
+        bad = template("bad", "{% for m in messages %}")
+        p = subprocess.run([infer, "serve", "-m", MODEL, "--template", bad, "--listen", "127.0.0.1:0"], capture_output=True, timeout=60)
+        check("a template that makes nothing", p.returncode == 2 and b"--template " + bad.encode() in p.stderr, p)
+
 s = Server()
 for part in (no_limit, undone, bounds, no_tools, responses_fields, ollama_errors, ollama_context, ollama_logprobs, scores, native, routes): part(s)
 s.stop()
 s = Server("--ctx", "2048")
 for part in (forced_call_beside_a_format, loops): part(s)
 s.stop()
-for part in (null_choice,): part()
+for part in (null_choice, house): part()
 done()

@@ -5,7 +5,9 @@
 
 json_t *doctor_tools(const struct infer_model *m, const struct infer_model_info *info) {
     struct tool_probe p;
-    if (!info->has_tokenizer || !info->chat_template || tool_job_probe(&p, m)) return json_null();
+    if (!info->has_tokenizer || !info->chat_template ||
+        tool_job_probe(&p, m, info->chat_template, info->chat_template_len))
+        return json_null();
     return json_pack("{s:s, s:s, s:b, s:s?, s:b, s:s?}", "format", p.format.row ? p.format.row->name : "none",
                      "from",
                      p.rendered    ? "template"

@@ -141,6 +141,9 @@ static json_t *variables_of(struct job *j) {
     if (off || (constrained && !*a->effort && reads)) {
         set_new(v, "enable_thinking", json_false());
         set_new(v, "thinking", json_false());
+    } else if (!*a->effort && s->o.thinking == THINKING_ON) {
+        set_new(v, "enable_thinking", json_true());
+        set_new(v, "thinking", json_true());
     } else if (*a->effort) {
         set_new(v, "enable_thinking", json_true());
         set_new(v, "thinking", json_true());
@@ -206,6 +209,25 @@ static enum infer_status render_fitted(struct fitted *f, struct prompt *p, json_
     return st == INFER_E_INPUT ? job_refuse(f->job, 400, "template_error", "messages", "%s", first) : st;
 }
 
+/* What the house says where the request says nothing: a system message, thinking. */
+static enum infer_status fit_house(struct job *j) {
+    const struct serve_options *o = &j->server->o;
+    struct ask *a = &j->ask;
+    bool has = a->n_context > 0; /* which has begun before */
+    json_t *m;
+    size_t i;
+    json_array_foreach(a->messages, i, m) has |= has_role(m, "system") || has_role(m, "developer");
+    if (o->system && !has) {
+        m = json_pack("{s:s, s:s}", "role", "system", "content", o->system);
+        if (!m || json_array_insert_new(a->messages, 0, m))
+            return err_set(INFER_E_MEMORY, "out of memory: a message");
+    }
+    if (o->thinking == THINKING_OFF && !*a->effort && a->n_think < 0 &&
+        !json_object_get(a->variables, "enable_thinking") && !json_object_get(a->variables, "thinking"))
+        a->n_think = 0;
+    return INFER_OK;
+}
+
 enum infer_status fit_render(struct job *j, struct prompt *p) {
     struct server *s = j->server;
     struct ask *a = &j->ask;
@@ -216,6 +238,7 @@ enum infer_status fit_render(struct job *j, struct prompt *p) {
         return job_refuse(j, 400, "template_error", "messages",
                           "the model file has no chat template: /v1/completions takes its text as it is");
     json_array_foreach(a->messages, i, m) fit_message(s, m);
+    TRY(fit_house(j));
     TRY(tool_job_messages(j));
     if (a->go_on) {
         last = json_incref(json_array_get(a->messages, json_array_size(a->messages) - 1));

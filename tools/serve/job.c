@@ -41,6 +41,8 @@ struct job *job_new(struct server *s, const struct front_end *f) {
     j->ask.n_think = -1;
     j->ask.parallel_calls = true;
     j->ask.loop_stop = true;
+    j->ask.thinking_hidden = s->o.thinking == THINKING_HIDDEN;
+    j->ask.thinking_as_content = s->o.thinking == THINKING_SHOWN;
     j->ask.sample = s->sample;
     getrandom(&j->seed, sizeof j->seed, 0);
     j->seed >>= 11; /* a client that reads JSON numbers as doubles can send it back */

@@ -93,6 +93,7 @@ struct ask {
     bool parallel_calls;
     bool strict_tools;
     char effort[12];          /* reasoning: "" the template's own, "none", "low", .. */
+    bool thinking_hidden;     /* it is not told */
     bool thinking_as_content; /* reasoning_format none: nothing is told apart */
     int n_think;              /* most tokens of reasoning; -1: no limit */
 

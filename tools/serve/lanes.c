@@ -55,6 +55,7 @@ void mill_token(struct choice *c, int32_t id, const struct logprob *top) {
 enum infer_status mill_text(struct choice *c, const char *text, size_t n, bool thinking) {
     if (c->parser) return INFER_OK; /* it had the token */
     if (thinking && !c->job->ask.thinking_as_content) c->n_reasoned = c->n_token;
+    if (thinking && c->job->ask.thinking_hidden) return INFER_OK;
     log_text(c, thinking ? EVENT_REASONING : EVENT_TEXT, 0, text, n);
     c->told = true;
     return INFER_OK;

@@ -242,7 +242,9 @@ enum infer_status openai_effort(struct job *j, const char *at, const json_t *v) 
     struct ask *a = &j->ask;
     if (json_is_object(v)) {
         const json_t *effort = json_object_get(v, "effort"), *most = json_object_get(v, "max_tokens");
+        const json_t *exclude = json_object_get(v, "exclude");
         if (most && !json_is_null(most)) TRY(field_int(j, at, most, 0, 1e9, &a->n_think));
+        if (exclude && !json_is_null(exclude)) TRY(field_bool(j, at, exclude, &a->thinking_hidden));
         return effort && !json_is_null(effort) ? openai_effort(j, at, effort) : INFER_OK;
     }
     const char *word = json_string_value(v);

@@ -71,6 +71,15 @@ static enum infer_status read_think_format(struct job *j, const char *at, const 
     size_t n;
     TRY(field_text(j, at, v, 32, &word, &n));
     j->ask.thinking_as_content = strcmp(word, "none") == 0;
+    j->ask.thinking_hidden = strcmp(word, "hidden") == 0;
+    return INFER_OK;
+}
+
+/* As vLLM has it: false: what the model thinks is not told. */
+static enum infer_status read_included(struct job *j, const char *at, const json_t *v) {
+    bool told = true;
+    TRY(field_bool(j, at, v, &told));
+    j->ask.thinking_hidden = !told;
     return INFER_OK;
 }
 
@@ -95,6 +104,7 @@ static const struct field rows[] = {
     {"thinking_budget_tokens", FIELD_INT, 0, 1e9, ASK(n_think)},
     {"thinking_token_budget", FIELD_INT, 0, 1e9, ASK(n_think)},
     {"reasoning_format", FIELD_HAND, .hand = read_think_format},
+    {"include_reasoning", FIELD_HAND, .hand = read_included},
     {"chat_template_kwargs", FIELD_HAND, .hand = openai_variables},
     {"continue_final_message", FIELD_BOOL, ASK(go_on)},
     {"add_generation_prompt", FIELD_HAND, .hand = read_turn},

@@ -32,8 +32,15 @@ static struct serve_options options_of(const struct options *o) {
         .log_json = strcmp(o->log, "json") == 0,
         .log_off = strcmp(o->log, "off") == 0,
         .log_prompts = o->log_prompts,
+        .has_temp = options_given(o, "temp"),
+        .temp = (float)o->house_temp,
+        .system = o->house_system,
+        .template_file = o->house_template,
         .quiet = o->quiet,
     };
+    static const char *const thinking[] = {"", "on", "off", "show", "hide"};
+    for (int i = 0; o->house_thinking && i < 5; i++)
+        if (strcmp(o->house_thinking, thinking[i]) == 0) s.thinking = (enum serve_thinking)i;
     for (int i = 0; i < o->listen.n && i < SERVE_LISTEN; i++) s.listen[s.n_listen++] = o->listen.text[i];
     if (!s.n_listen && !systemd_sockets(&fd)) s.listen[s.n_listen++] = "127.0.0.1:8080";
     for (int i = 0; i < o->host_name.n; i++) s.host_name[i] = o->host_name.text[i];

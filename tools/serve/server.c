@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include "base/mem.h"
 #include "files/outfile.h"
+#include "files/textfile.h"
 #include "tools/serve/guard.h"
 #include "tools/serve/mill.h"
 #include "tools/serve/prompt_log.h"
@@ -137,15 +138,33 @@ enum infer_status server_open(struct server *s, const struct serve_options *o) {
     return open_web(s);
 }
 
+/* A template of the house: it has to make a prompt of something before anybody is served. */
+static enum infer_status take_template(struct server *s) {
+    const char *path = s->o.template_file;
+    struct prompt p;
+    if (!path) return INFER_OK;
+    TRY(text_read(&s->template_text, &s->template.n, path, TEXT_TEMPLATE));
+    s->template.text = s->template_text;
+    json_t *hello = json_pack("[{s:s, s:s}]", "role", "user", "content", "hello");
+    enum infer_status st = hello ? prompt_render(&p, s->model, &s->template, hello, true)
+                                 : err_set(INFER_E_MEMORY, "out of memory: a template");
+    json_decref(hello);
+    if (st) return err_prefix(st, "--template %s", path);
+    prompt_free(&p);
+    return INFER_OK;
+}
+
 enum infer_status server_take_model(struct server *s, const struct infer_model *m, struct mill *mill,
                                     const char *file) {
     s->model = m;
     infer_model_info(m, &s->info);
     s->template = (struct prompt_template){.text = s->info.chat_template, .n = s->info.chat_template_len};
+    TRY(take_template(s));
     s->end = s->template.text ? prompt_turn_end(m, &s->template) : (struct turn_end){.id = -1};
     TRY(tool_job_server(s));
     TRY(grammars_open(&s->grammars, &s->metrics));
     s->sample = server_sampling(m);
+    if (s->o.has_temp) s->sample.temp = s->o.temp;
     s->mill = mill;
     s->n_ctx = mill->n_ctx;
     s->n_slot = mill->n_slot;
@@ -171,6 +190,7 @@ void server_close(struct server *s) {
     lanes_close(s->lanes);
     web_close(s->web);
     if (s->mill) s->mill->free(s->mill);
+    mem_free(s->template_text);
     grammar_vocab_close(s->vocab);
     grammars_close(s->grammars);
     prompt_log_close(s->prompts);

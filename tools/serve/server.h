@@ -32,6 +32,18 @@ struct serve_options {
     bool metrics, no_page;
     bool cache_exact; /* prefixes that were computed as prompts alone */
     bool log_json, log_off;
+    /* Of requests that say nothing of it: */
+    bool has_temp; /* temp holds instead of the file's */
+    float temp;
+    const char *system;        /* NULL: none */
+    const char *template_file; /* instead of the file's own template; NULL: none */
+    enum serve_thinking {
+        THINKING_UNSAID,
+        THINKING_ON,
+        THINKING_OFF,
+        THINKING_SHOWN,
+        THINKING_HIDDEN
+    } thinking;
     const char *log_prompts; /* file for texts of prompts and answers; NULL: none */
     bool quiet;
 };
@@ -51,6 +63,7 @@ struct server {
     const struct infer_model *model;
     struct infer_model_info info;
     struct prompt_template template; /* text NULL: the file has none */
+    char *template_text;             /* of o.template_file; NULL: the file's own holds */
     struct turn_end end;             /* how the template ends a turn */
     struct tool_probe tools;         /* what it knows of tools and reasoning */
     char name[257];                  /* of the model, as answers have it */

@@ -32,12 +32,11 @@ static const char *text_of(const struct infer_model *m, int32_t id, char *to, si
     return to;
 }
 
-enum infer_status tool_job_probe(struct tool_probe *out, const struct infer_model *m) {
+enum infer_status tool_job_probe(struct tool_probe *out, const struct infer_model *m, const char *text,
+                                 size_t n) {
     char bos[128], eos[128];
-    struct infer_model_info info;
-    infer_model_info(m, &info);
-    const struct tool_template t = {.text = info.chat_template,
-                                    .n = info.chat_template_len,
+    const struct tool_template t = {.text = text,
+                                    .n = n,
                                     .bos = text_of(m, infer_bos(m), bos, sizeof bos),
                                     .eos = text_of(m, infer_eos(m), eos, sizeof eos),
                                     .control = control,
@@ -45,7 +44,9 @@ enum infer_status tool_job_probe(struct tool_probe *out, const struct infer_mode
     return tool_probe(out, &t);
 }
 
-enum infer_status tool_job_server(struct server *s) { return tool_job_probe(&s->tools, s->model); }
+enum infer_status tool_job_server(struct server *s) {
+    return tool_job_probe(&s->tools, s->model, s->template.text, s->template.n);
+}
 
 /* ---- a job's ---- */
 
@@ -167,7 +168,7 @@ static enum infer_status tell(void *user, const struct tool_event *e) {
     switch (e->kind) {
     case TOOL_REASONING:
         c->n_reasoned = c->n_token;
-        log_text(c, EVENT_REASONING, 0, e->text, e->n);
+        if (!c->job->ask.thinking_hidden) log_text(c, EVENT_REASONING, 0, e->text, e->n);
         break;
     case TOOL_CONTENT:
         log_text(c, EVENT_TEXT, 0, e->text, e->n);

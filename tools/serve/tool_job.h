@@ -5,8 +5,9 @@
 
 /* Finds what the model's template knows of tools (server.tools). errors: INFER_E_MEMORY */
 enum infer_status tool_job_server(struct server *s);
-/* What a model's template knows, without a server. errors: INFER_E_MEMORY */
-enum infer_status tool_job_probe(struct tool_probe *out, const struct infer_model *m);
+/* What a model's template text[n] knows, without a server. errors: INFER_E_MEMORY */
+enum infer_status tool_job_probe(struct tool_probe *out, const struct infer_model *m, const char *text,
+                                 size_t n);
 /* Before rendering: for a template that shows no tools, and what else tools change in messages. errors: INFER_E_MEMORY */
 enum infer_status tool_job_messages(struct job *j);
 /* True when the answer has to be a call: its form is fixed by a grammar. */
