@@ -17,6 +17,8 @@ enum hf_method {
     HF_BITSANDBYTES,
     HF_MODELOPT,
 };
+/* Which scales matrices of bytes have; any: modules differ, or nothing says it. */
+enum hf_scales { HF_SCALES_ANY, HF_SCALES_ONE, HF_SCALES_ROWS, HF_SCALES_BLOCKS };
 struct hf_packing {
     enum hf_method method;
     const char *name; /* as in the file */
@@ -24,7 +26,11 @@ struct hf_packing {
     int bits;         /* of codes in 32-bit words */
     bool by_module;   /* bits and groups are others for some modules: their tensors say which */
     int zero_plus;    /* what GPTQ's stored zero points lack */
-    bool divided;     /* NVFP4: the factor of a matrix divides */
+    enum hf_scales scales;
+    char type;    /* i or f: what every module has as codes; 0: not said */
+    bool offset;  /* every module has zero points */
+    bool index;   /* every module says the group of each column */
+    bool divided; /* NVFP4: the factor of a matrix divides */
 };
 /* config: quantization_config, path the file it is in. Every key of it is used, harmless or refused by name.
  * errors: INFER_E_INPUT, INFER_E_UNSUPPORTED (an unknown method or variant) name path and key */

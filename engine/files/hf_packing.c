@@ -117,6 +117,7 @@ static enum infer_status read_gptq(const struct reading *r) {
         return wrong(r, "is_marlin_format", "false: the tensors are in the order of one kernel");
     r->out->bits = (int)bits;
     r->out->zero_plus = strcmp(format, "gptq_v2") != 0;
+    r->out->index = is_set(json_object_get(r->config, "desc_act"));
     TRY(read_group(r, json_object_get(r->config, "group_size")));
     TRY(read_own(r, "extra_config"));
     return read_own(r, "dynamic");
@@ -177,6 +178,7 @@ static enum infer_status read_fp8(const struct reading *r) {
     for (size_t i = 0; i < 2; i++)
         if (json_array_size(block) != 2 || json_integer_value(json_array_get(block, i)) != 128)
             return wrong(r, "weight_block_size", "[128, 128]");
+    r->out->scales = HF_SCALES_BLOCKS;
     return INFER_OK;
 }
 
@@ -190,6 +192,24 @@ static enum infer_status check_format(const struct reading *r, const char *forma
         r, "format",
         "pack-quantized, int-quantized, float-quantized, nvfp4-pack-quantized, mxfp4-pack-quantized, "
         "mxfp8-quantized or mixed-precision; publish the model as one of them");
+}
+
+/* What every group of modules says, w the weights of one of them, of which first is one. */
+static void read_sides(const struct reading *r, const json_t *w, bool first) {
+    static const char *const names[] = {
+        [HF_SCALES_ONE] = "tensor", [HF_SCALES_ROWS] = "channel", [HF_SCALES_BLOCKS] = "block"};
+    const bool offset = json_is_false(json_object_get(w, "symmetric")),
+               index = strcmp(text_of(w, "actorder"), "group") == 0;
+    enum hf_scales scales = HF_SCALES_BLOCKS;
+    while (scales > HF_SCALES_ANY && strcmp(text_of(w, "strategy"), names[scales]) != 0) scales--;
+    const char type = *text_of(w, "type");
+    r->out->type = first || r->out->type == type ? type : 0;
+    r->out->offset = offset && (first || r->out->offset);
+    r->out->index = index && (first || r->out->index);
+    if (first || r->out->scales == scales)
+        r->out->scales = scales;
+    else
+        r->out->scales = HF_SCALES_ANY;
 }
 
 /* Of each group of modules: which codes its weights are. */
@@ -206,6 +226,7 @@ static enum infer_status read_groups(const struct reading *r) {
         if (*actorder && strcmp(actorder, "weight") != 0 && strcmp(actorder, "static") != 0 &&
             strcmp(actorder, "group") != 0)
             return wrong(r, "actorder", "'weight', 'static' or 'group'");
+        read_sides(r, w, !r->out->bits);
         if (r->out->bits && r->out->bits != bits) r->out->by_module = true;
         r->out->bits = (int)bits;
         if (is_set(json_object_get(w, "block_structure"))) {
@@ -236,6 +257,7 @@ static enum infer_status read_modelopt(const struct reading *r) {
     const char *algo = text_of(r->config, "quant_algo");
     if (strcmp(algo, "FP8") != 0 && strcmp(algo, "NVFP4") != 0)
         return wrong(r, "quant_algo", "'FP8' or 'NVFP4'");
+    if (strcmp(algo, "FP8") == 0) r->out->scales = HF_SCALES_ONE;
     return INFER_OK;
 }
 
@@ -318,6 +340,7 @@ enum infer_status hf_packing_read(struct hf_packing *out, const json_t *config, 
     if (strcmp(out->name, "auto-round") == 0) return read_auto_round(&r);
     if (out->method == HF_GPTQ) return read_gptq(&r);
     if (out->method == HF_AWQ) return read_awq(&r);
+    if (strcmp(out->name, "fbgemm_fp8") == 0) out->scales = HF_SCALES_ROWS;
     if (out->method == HF_FP8) return read_fp8(&r);
     if (out->method == HF_COMPRESSED) return read_compressed(&r);
     if (out->method == HF_MODELOPT) return read_modelopt(&r);

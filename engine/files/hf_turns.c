@@ -40,16 +40,29 @@ enum infer_status hf_halves(struct tensor out[2], const struct tensor *from, con
     return INFER_OK;
 }
 
-/* Whether from has n rows of cols numbers in blocks, and scales theirs. */
-static bool blocks_fit(const struct tensor *from, const struct tensor *scales, int64_t n, int64_t cols) {
-    size_t blocks = (size_t)n * (size_t)(cols / 32);
-    return scales && cols % 32 == 0 && scales->bytes == blocks && from->bytes == 16 * blocks;
+/* from is [experts][rows][cols / 32][16] bytes, scales [experts][rows][cols / 32], none above 2^(252 - 127): with larger ones no product is a
+ * number. */
+static enum infer_status check_blocks(const struct tensor *from, const struct tensor *scales, int64_t experts,
+                                      int64_t rows, int64_t cols, const char *path) {
+    const int64_t want[4] = {experts, rows, cols / 32, 16}, *f = from->shape, *s = scales ? scales->shape : f;
+    if (!scales)
+        return err_set(INFER_E_INPUT, "%s: tensor %.100s has no scales beside it (.._scales for .._blocks)",
+                       path, from->name);
+    if (cols % 32 || memcmp(f, want, sizeof want) != 0) return misfit(from, path, "config.json says");
+    if (s[0] != 1 || s[1] != experts || s[2] != rows || s[3] != cols / 32)
+        return misfit(scales, path, "its blocks need");
+    for (size_t i = 0; i < scales->bytes; i++)
+        if (((const uint8_t *)scales->data)[i] > 252)
+            return err_set(INFER_E_INPUT,
+                           "%s: tensor %.100s holds the scale 2^%d, which is too large or no number", path,
+                           scales->name, ((const uint8_t *)scales->data)[i] - 127);
+    return INFER_OK;
 }
 
 enum infer_status hf_blocks(struct tensor *out, const struct tensor *from, const struct tensor *scales,
                             const struct hf_expert_sizes *s, struct arena *arena, const char *path) {
     int64_t n = s->n_expert * s->n_embd;
-    if (!blocks_fit(from, scales, n, s->n_ff)) return misfit(from, path, "config.json says, or no scales");
+    TRY(check_blocks(from, scales, s->n_expert, s->n_embd, s->n_ff, path));
     TRY(room(out, from, QUANT_MXFP4, s->n_expert, s->n_embd, s->n_ff, arena, path));
     hf_mxfp4_rows((struct block_MXFP4 *)(uintptr_t)out->data, from->data, scales->data, (size_t)n,
                   (size_t)s->n_ff / 32, 1, host_threads_pick(0));
@@ -60,8 +73,7 @@ static enum infer_status turns_of_blocks(struct tensor out[2], const struct tens
                                          const struct tensor *scales, const struct hf_expert_sizes *s,
                                          struct arena *arena, const char *path) {
     size_t row = (size_t)s->n_embd / 32;
-    if (!blocks_fit(from, scales, 2 * s->n_expert * s->n_ff, s->n_embd))
-        return misfit(from, path, "config.json says, or no scales");
+    TRY(check_blocks(from, scales, s->n_expert, 2 * s->n_ff, s->n_embd, path));
     for (size_t i = 0; i < 2; i++) {
         TRY(room(&out[i], from, QUANT_MXFP4, s->n_expert, s->n_ff, s->n_embd, arena, path));
         hf_mxfp4_rows((struct block_MXFP4 *)(uintptr_t)out[i].data,

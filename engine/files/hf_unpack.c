@@ -78,6 +78,13 @@ static enum infer_status mistyped(const struct module *m, const struct tensor *t
     return err_set(INFER_E_INPUT, "%s: tensor %.200s is %s, not %s", m->path, t->name,
                    t->raw ? t->raw : quant_info(t->type)->name, want);
 }
+/* A matrix or vector; none of several. */
+static enum infer_status flat(const struct module *m, const struct tensor *t) {
+    return t->shape[0] == 1 && t->shape[1] == 1
+               ? INFER_OK
+               : err_set(INFER_E_INPUT, "%s: tensor %.200s has %d dimensions, which are too many", m->path,
+                         t->name, t->shape[0] == 1 ? 3 : 4);
+}
 /* The side tensor with rows x cols elements of the type; "float": any. */
 static enum infer_status must(const struct module *m, const char *end, const char *dtype, int64_t rows,
                               int64_t cols, struct tensor **out) {
@@ -106,7 +113,7 @@ static enum infer_status one_number(const struct module *m, const struct tensor 
     const struct quant_info *q = quant_info(t->type);
     if (t->bytes != q->bytes) return misfit(m, t, "one number");
     q->decode(out, t->data, 1);
-    return isfinite(*out) && *out != 0
+    return isfinite(*out) && *out > 0
                ? INFER_OK
                : err_set(INFER_E_INPUT, "%s: tensor %.200s is %g", m->path, t->name, (double)*out);
 }
@@ -125,6 +132,16 @@ static enum infer_status floats(const struct module *m, const struct tensor *t, 
     for (size_t i = 0; i < n; i++)
         if (!isfinite(copy[i]))
             return err_set(INFER_E_INPUT, "%s: tensor %.200s holds %g", m->path, t->name, (double)copy[i]);
+    return INFER_OK;
+}
+/* The same of what a matrix was divided by: its largest magnitudes, or parts of them. */
+static enum infer_status magnitudes(const struct module *m, const struct tensor *t, const float **out) {
+    const size_t n = (size_t)(t->shape[1] * t->shape[2] * t->shape[3]);
+    TRY(floats(m, t, out));
+    for (size_t i = 0; i < n; i++)
+        if ((*out)[i] < 0)
+            return err_set(INFER_E_INPUT, "%s: tensor %.200s holds the scale %g", m->path, t->name,
+                           (double)(*out)[i]);
     return INFER_OK;
 }
 /* It has been read: nobody else looks for it. */
@@ -199,8 +216,9 @@ static enum infer_status group_index(const struct module *m, const char *end, in
     struct tensor *t = side(m, end);
     bool in_order = true;
     *out = NULL;
-    if (!t) return INFER_OK;
+    if (!t) return m->u->packing->index ? missing(m, end) : INFER_OK;
     if (!is(t, "I32")) return mistyped(m, t, "I32");
+    TRY(flat(m, t));
     if (t->shape[3] != m->k || t->shape[2] != 1) return misfit(m, t, "a number for each column");
     const int32_t *g = t->data;
     for (int64_t i = 0; i < m->k; i++) {
@@ -272,6 +290,7 @@ static enum infer_status column_scales(const struct module *m, struct hf_words *
     const float *s;
     if (!scales) return missing(m, "scales");
     if (!is_float(scales)) return mistyped(m, scales, "floats");
+    TRY(flat(m, scales));
     w->groups = scales->shape[2];
     if (scales->shape[3] != m->n) return misfit(m, scales, "of groups of columns");
     TRY(check_groups(m, scales, w->groups));
@@ -294,6 +313,7 @@ static enum infer_status unpack_gptq(struct module *m) {
     struct hf_words w = {.bits = bits_of_columns(m), .order = HF_WORDS_DOWN};
     struct tensor *t = m->weight;
     if (!is(t, "I32")) return mistyped(m, t, "I32");
+    TRY(flat(m, t));
     m->k = t->shape[2] * 32 / w.bits, m->n = t->shape[3];
     if (m->n * w.bits % 32) return misfit(m, t, "of rows that fill words");
     w.n = m->n, w.k = m->k, w.words = t->data;
@@ -305,6 +325,7 @@ static enum infer_status unpack_awq(struct module *m) {
     struct hf_words w = {.bits = 4, .order = HF_WORDS_AWQ};
     struct tensor *t = m->weight;
     if (!is(t, "I32")) return mistyped(m, t, "I32");
+    TRY(flat(m, t));
     m->k = t->shape[2], m->n = t->shape[3] * 8;
     w.n = m->n, w.k = m->k, w.words = t->data;
     TRY(column_scales(m, &w, true));
@@ -316,7 +337,8 @@ static enum infer_status read_shape(struct module *m, struct hf_words *w) {
     int64_t shape[2];
     if (!t) return missing(m, "weight_shape");
     if (!is(t, "I64") && !is(t, "I32")) return mistyped(m, t, "I64");
-    if (t->shape[3] != 2) return misfit(m, t, "two numbers");
+    if (t->shape[0] * t->shape[1] * t->shape[2] != 1 || t->shape[3] != 2) return misfit(m, t, "two numbers");
+    TRY(flat(m, m->weight));
     for (int i = 0; i < 2; i++)
         shape[i] = is(t, "I64") ? ((const int64_t *)t->data)[i] : ((const int32_t *)t->data)[i];
     m->n = shape[0], m->k = shape[1];
@@ -338,13 +360,14 @@ static enum infer_status unpack_compressed(struct module *m) {
     w.n = m->n, w.k = m->k, w.words = m->weight->data, w.row_words = m->weight->shape[3];
     if (!scales) return missing(m, "weight_scale");
     if (!is_float(scales)) return mistyped(m, scales, "floats");
+    TRY(flat(m, scales));
     w.groups = scales->shape[3];
     if (scales->shape[2] != m->n) return misfit(m, scales, "of groups of each row");
     TRY(check_groups(m, scales, w.groups));
     TRY(floats(m, scales, &s));
     w.by_row = true;
     TRY(hf_words_scales(&w, s, m->u->arena) ? INFER_OK : no_memory(m));
-    if (zeros) {
+    if (zeros || m->u->packing->offset) {
         TRY(must(m, "weight_zero_point", "I32", (m->n * w.bits + 31) / 32, w.groups, &zeros));
         hf_words_zeros(&w, zeros->data, false, 0);
     }
@@ -355,25 +378,51 @@ static enum infer_status unpack_compressed(struct module *m) {
 
 /* ---- a scale for rows, blocks or all ---- */
 
+/* How many rows and columns share one of b's scales, [rows][cols] of a matrix or of each of a stack. false: they do not fit, or are not
+ * those that config.json says. */
+static bool share_scales(const struct module *m, struct hf_bytes *b) {
+    const enum hf_scales want = m->n_stack ? HF_SCALES_ANY : m->u->packing->scales;
+    const bool one = b->rows == 1 && b->cols == 1, rows = b->rows == m->n && b->cols == 1,
+               pair = b->rows == 2 && b->cols == 1 && m->n_stack && m->n % 2 == 0, /* of gate, and of up */
+        blocks = b->rows == (m->n + 127) / 128 && b->cols == (m->k + 127) / 128;
+    b->row_share = one ? m->n : rows ? 1 : pair ? m->n / 2 : 128;
+    b->col_share = one || rows || pair ? m->k : 128;
+    if (want == HF_SCALES_BLOCKS) b->row_share = b->col_share = 128;
+    return want == HF_SCALES_ONE      ? one
+           : want == HF_SCALES_ROWS   ? rows
+           : want == HF_SCALES_BLOCKS ? blocks
+                                      : one || rows || pair || blocks;
+}
 /* Scales as [rows of blocks][blocks of a row]: the numbers that they stand for, and how many rows and columns share one. */
 static enum infer_status plain_scales(const struct module *m, const char *end, struct hf_bytes *b) {
+    static const char *const wants[] = {"one scale, one of each row, or one of each block of 128x128",
+                                        "one scale", "a scale of each row",
+                                        "a scale of each block of 128x128"};
     struct tensor *t = side(m, end);
     if (!t) return missing(m, end);
     if (!is_float(t) && !is_power(t)) return mistyped(m, t, "floats");
     const bool line = t->n_dim == 1, each = line && m->n_stack;
-    const int64_t rows = each ? 1 : line ? t->shape[3] : t->shape[2], cols = line ? 1 : t->shape[3];
-    if ((each ? t->shape[3] : t->shape[1]) != stack_of(m)) return misfit(m, t, "scales of every expert");
-    b->rows = rows, b->cols = cols;
-    b->row_share = b->col_share = 128;
-    if (rows == 1 && cols == 1)
-        b->row_share = m->n, b->col_share = m->k;
-    else if (rows == m->n && cols == 1)
-        b->row_share = 1, b->col_share = m->k;
-    else if (rows == 2 && cols == 1 && m->n_stack && m->n % 2 == 0) /* of gate, and of up */
-        b->row_share = m->n / 2, b->col_share = m->k;
-    else if (rows != (m->n + 127) / 128 || cols != (m->k + 127) / 128)
-        return misfit(m, t, "one scale, one of each row, or one of each block of 128x128");
-    TRY(floats(m, t, &b->scale));
+    b->rows = each ? 1 : line ? t->shape[3] : t->shape[2], b->cols = line ? 1 : t->shape[3];
+    if (t->shape[0] != 1 || (each ? t->shape[3] : t->shape[1]) != stack_of(m))
+        return misfit(m, t, "scales of every expert");
+    if (!share_scales(m, b)) return misfit(m, t, wants[m->n_stack ? HF_SCALES_ANY : m->u->packing->scales]);
+    TRY(magnitudes(m, t, &b->scale));
+    taken(t);
+    return INFER_OK;
+}
+/* Zero points of bytes, which are all 0: those of others are not read. */
+static enum infer_status no_zeros(const struct module *m) {
+    struct tensor *t = side(m, "weight_zero_point"), *scales = side(m, "weight_scale");
+    if (!t) return m->u->packing->offset ? missing(m, "weight_zero_point") : INFER_OK;
+    if (!is(t, "I8")) return mistyped(m, t, "I8");
+    if (scales && memcmp(t->shape, scales->shape, sizeof t->shape) != 0)
+        return misfit(m, t, "that of weight_scale");
+    for (size_t i = 0; i < t->bytes; i++)
+        if (((const int8_t *)t->data)[i])
+            return err_set(
+                INFER_E_UNSUPPORTED,
+                "%s: tensor %.200s holds zero points of 8-bit codes, which are supported where they are 0",
+                m->path, t->name);
     taken(t);
     return INFER_OK;
 }
@@ -402,6 +451,7 @@ static enum infer_status unpack_mxfp4(struct module *m) {
     enum quant_type type;
     void *data;
     if (!is(t, "U8")) return mistyped(m, t, "U8");
+    TRY(flat(m, t));
     m->n = t->shape[2], m->k = 2 * t->shape[3];
     if (m->k % 32) return misfit(m, t, "of rows of a multiple of 32");
     TRY(must(m, "weight_scale", s && is_power(s) ? s->raw : "U8", m->n, m->k / 32, &s));
@@ -417,6 +467,7 @@ static enum infer_status unpack_mxfp8(struct module *m, struct tensor *s) {
     const uint8_t *codes = t->data;
     enum quant_type type;
     void *data;
+    TRY(flat(m, t));
     m->n = t->shape[2], m->k = t->shape[3];
     if (m->k % 32) return misfit(m, t, "of rows of a multiple of 32");
     TRY(must(m, "weight_scale", s->raw, m->n, m->k / 32, &s));
@@ -437,6 +488,7 @@ static enum infer_status unpack_nvfp4(struct module *m, const char *factor) {
     enum quant_type type;
     const void *codes = t->data;
     if (!is(t, "U8")) return mistyped(m, t, "U8");
+    TRY(flat(m, t));
     m->n = t->shape[2], m->k = 2 * t->shape[3];
     if (m->k % 64) return misfit(m, t, "of rows of a multiple of 64");
     TRY(must(m, "weight_scale", "F8_E4M3", m->n, m->k / 16, &s));
@@ -470,10 +522,11 @@ static enum infer_status read_absmax(const struct module *m, const struct hf_sta
                   *map = beside(m, "nested_quant_map");
     const int64_t n = m->n * m->k / 64;
     if (!a) return missing(m, "weight.absmax");
+    TRY(flat(m, a));
     if (a->shape[3] != n || a->shape[2] != 1) return misfit(m, a, "a number for each 64 elements");
     if (!is(a, "U8")) {
         if (!is(a, "F32")) return mistyped(m, a, "F32 or U8");
-        TRY(floats(m, a, out));
+        TRY(magnitudes(m, a, out));
         taken(a);
         return INFER_OK;
     }
@@ -481,8 +534,11 @@ static enum infer_status read_absmax(const struct module *m, const struct hf_sta
     if (!map) return missing(m, "weight.nested_quant_map");
     if (!is(nested, "F32")) return mistyped(m, nested, "F32");
     if (!is(map, "F32")) return mistyped(m, map, "F32");
-    if (map->shape[3] != 256) return misfit(m, map, "256 numbers");
-    if (state->nested_block < 1 || nested->shape[3] != (n + state->nested_block - 1) / state->nested_block)
+    TRY(flat(m, map));
+    TRY(flat(m, nested));
+    if (map->shape[2] != 1 || map->shape[3] != 256) return misfit(m, map, "256 numbers");
+    if (state->nested_block < 1 || nested->shape[2] != 1 ||
+        nested->shape[3] != (n + state->nested_block - 1) / state->nested_block)
         return misfit(m, nested, "a number for each block of absmax");
     float *copy = arena_alloc(m->u->arena, (size_t)n * sizeof *copy + 1);
     if (!copy) return no_memory(m);
@@ -505,6 +561,7 @@ static enum infer_status unpack_bnb4(struct module *m, struct tensor *state, boo
     const void *codes = t->data;
     void *data;
     enum quant_type type = nf4 ? QUANT_NF4 : QUANT_FP4, as;
+    if (!is(state, "U8")) return mistyped(m, state, "U8");
     TRY(hf_state4_read(&s, m->path, state));
     m->n = s.n, m->k = s.k;
     if (!is(t, "U8")) return mistyped(m, t, "U8");
@@ -512,7 +569,8 @@ static enum infer_status unpack_bnb4(struct module *m, struct tensor *state, boo
         return misfit(m, t, "what its quant_state says, with rows of a multiple of 64");
     if (!map) return missing(m, "weight.quant_map");
     if (!is(map, "F32")) return mistyped(m, map, "F32");
-    if (map->shape[3] != 16) return misfit(m, map, "16 numbers");
+    TRY(flat(m, map));
+    if (map->shape[2] != 1 || map->shape[3] != 16) return misfit(m, map, "16 numbers");
     for (int i = 0; i < 16; i++)
         if (!(fabsf(((const float *)map->data)[i] - levels[i]) <= 1e-7f))
             return err_set(INFER_E_UNSUPPORTED, "%s: tensor %.200s: its levels are not those of %s", m->path,
@@ -559,15 +617,19 @@ static bool is_stack(struct module *m, struct tensor *t) {
 static enum infer_status unpack_weight(struct module *m) {
     const enum hf_method method = m->u->packing->method;
     struct tensor *t = m->weight, *state;
+    const char type = m->u->packing->type;
+    if (method == HF_COMPRESSED && ((type == 'i' && is(t, "F8_E4M3")) || (type == 'f' && is(t, "I8"))))
+        return mistyped(m, t, "of the 'type' in quantization_config");
     if (is(t, "F8_E4M3") && method == HF_COMPRESSED && (state = side(m, "weight_scale")) && is_power(state))
         return unpack_mxfp8(m, state);
-    if (is(t, "F8_E4M3"))
-        return put_bytes(m, QUANT_F8_128, side(m, "weight_scale_inv") ? "weight_scale_inv" : "weight_scale",
-                         1);
+    if (is(t, "F8_E4M3")) {
+        const bool inverse = side(m, "weight_scale_inv") || (m->u->packing->scales == HF_SCALES_BLOCKS &&
+                                                             method == HF_FP8 && !side(m, "weight_scale"));
+        return put_bytes(m, QUANT_F8_128, inverse ? "weight_scale_inv" : "weight_scale", 1);
+    }
     if (is(t, "I8") && method == HF_BITSANDBYTES) return put_bytes(m, QUANT_I8_128, "SCB", 1.0f / 127);
     if (is(t, "I8") && method == HF_COMPRESSED) {
-        if (side(m, "weight_zero_point") && side(m, "weight_zero_point")->raw)
-            taken(side(m, "weight_zero_point"));
+        TRY(no_zeros(m));
         return put_bytes(m, QUANT_I8_128, "weight_scale", 1);
     }
     if (is(t, "U8") && method == HF_MODELOPT) return unpack_nvfp4(m, "weight_scale_2");
