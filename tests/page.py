@@ -54,7 +54,7 @@ class Server(http.server.ThreadingHTTPServer):
     """Answers what `script` says: a list of (delta, seconds before it), or a status with an error."""
     daemon_threads = True
     script, asked, gone, ready = [], [], 0, True
-    key = None
+    key, model, down = None, "tiny-model", False
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -75,6 +75,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         s = self.server
+        if s.down:  # nobody answers
+            self.close_connection = True
+            return
         files = {"/": ("index.html", "text/html; charset=utf-8"), "/app.js": ("app.js", "text/javascript"), "/style.css": ("style.css", "text/css")}
         if self.path in files:
             name, kind = files[self.path]
@@ -84,13 +87,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.path == "/v1/models":
             if s.key and self.headers.get("Authorization") != "Bearer " + s.key:
                 return self.error(401, "no key")
-            return self.send(200, "application/json", b'{"data":[{"id":"tiny-model","context_length":4096}]}')
+            return self.send(200, "application/json", json.dumps({"data": [{"id": s.model, "context_length": 4096}]}).encode())
         self.error(404, "no such route")
 
     def do_POST(self):
         s = self.server
+        if s.down:
+            self.close_connection = True
+            return
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         s.asked.append(body)
+        if s.key and self.headers.get("Authorization") != "Bearer " + s.key:
+            return self.error(401, "no key")
         if isinstance(s.script, tuple):
             return self.error(*s.script)
         self.send_response(200)
@@ -246,9 +254,77 @@ def test_errors(page, server):
         server.script = script
         say(page, "x")
         assert words in page.inner_text("#error"), page.inner_text("#error")
+    page.click("#settings-cancel")  # open, as a key is wanted
     server.script = [({"content": "part"}, 0), ({"choices": [], "error": {"message": "out of pages"}}, 0)]
     say(page, "x")
     assert "out of pages" in page.inner_text("#error") and text_of(page) == "part"
+
+
+def test_failed_message_comes_back(page, server):
+    server.script = tokens("Well.")
+    say(page, "first")
+    server.script = (429, "Please try again in 3s")
+    say(page, "second, at length")
+    assert page.input_value("#ask") == "second, at length" and "busy" in page.inner_text("#error")
+    assert page.locator("article").count() == 2, page.locator("article").count()
+    server.script = tokens("Then so.")
+    page.press("#ask", "Enter")
+    done(page)
+    assert page.input_value("#ask") == "" and text_of(page) == "Then so."
+    assert [m["content"] for m in server.asked[-1]["messages"]] == ["first", "Well.", "second, at length"]
+    assert server.asked[-1]["messages"] == [m for m in server.asked[-2]["messages"]]
+    # an answer that broke off stays, with its question
+    server.script = [({"content": "part"}, 0), ({"choices": [], "error": {"message": "out of pages"}}, 0)]
+    say(page, "third")
+    assert page.input_value("#ask") == "" and page.locator("article").count() == 6
+
+
+def test_offline(page, server):
+    server.down = True
+    until(page, "document.getElementById('state').innerText === 'offline'")
+    page.set_viewport_size({"width": 390, "height": 700})
+    assert page.locator("#state").is_visible()
+    server.down = False
+    until(page, "document.getElementById('state').textContent === 'ready'")
+    server.down = True
+    say(page, "are you there?")
+    assert page.inner_text("#state") == "offline" and page.input_value("#ask") == "are you there?"
+    server.down = False
+
+
+def test_key_is_asked_for(page, server):
+    server.key = "secret-key"
+    page.reload()
+    page.wait_for_selector("#settings[open]")
+    assert page.evaluate("document.activeElement.id") == "key" and "API key" in page.inner_text("#settings")
+    assert page.inner_text("#state") == "needs an API key"
+    page.click("#settings-cancel")
+    page.wait_for_timeout(500)
+    assert page.locator("#settings").is_hidden()  # once is enough
+    server.script = tokens("Yes.")
+    say(page, "x")  # the server refuses: asked again
+    page.wait_for_selector("#settings[open]")
+    page.fill("#key", "secret-key")
+    page.press("#key", "Enter")
+    until(page, "document.getElementById('state').innerText === 'ready'")
+    assert page.input_value("#ask") == "x"
+    say(page, "x")
+    assert text_of(page) == "Yes."
+
+
+def test_narrow(page, server):
+    server.model = "Some-Very-Long-Model-Name-235B-A22B-Instruct-2507-Q4_K_M-00001-of-00003.gguf"
+    server.script = tokens("Hello there.")
+    page.reload()
+    until(page, "document.getElementById('model').innerText.startsWith('Some-Very')")
+    say(page, "x")
+    for width in 390, 360, 320, 800:
+        page.set_viewport_size({"width": width, "height": 700})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, width
+        for id in "#send", "#ask", "#settings-open", "#model":
+            box = page.locator(id).bounding_box()
+            assert box["x"] >= 0 and box["x"] + box["width"] <= width and box["width"] > 30, (width, id, box)
+    assert page.get_attribute("#model", "title") == server.model
 
 
 def test_progress(page, server):
@@ -350,6 +426,7 @@ def main():
         if o.pictures: tests.append(("pictures", lambda page, server: pictures(page, server, o.pictures)))
         for name, f in tests:
             server.script, server.asked, server.gone = [], [], 0
+            server.key, server.model, server.down = None, "tiny-model", False
             context = browser.new_context(viewport={"width": 1000, "height": 700})
             page, said = context.new_page(), []
             page.set_default_timeout(15000)

@@ -29,11 +29,21 @@ const actions = {
     view.talk();
   },
 
-  send(text) {
-    const c = store.current || store.begin(), way = path(c), last = way[way.length - 1];
+  /** A message that the server did not take goes back to the field it came from. */
+  async send(text) {
+    const c = store.current || store.begin(), way = path(c), last = way[way.length - 1], title = c.title, ask = byId("ask");
     if (!way.length) c.title = text.trim().split("\n")[0].slice(0, 60);
-    addNode(c, last ? last.id : null, "user", text);
-    this.answer(c);
+    const mine = addNode(c, last ? last.id : null, "user", text);
+    const n = await this.answer(c);
+    if (n && (!n.error || n.text || n.thought || n.calls.length)) return;
+    if (n) delete c.nodes[n.id];
+    delete c.nodes[mine.id];
+    c.leaf = mine.parent;
+    c.title = title;
+    ask.value = ask.value ? text + "\n" + ask.value : text;
+    grow(ask);
+    this.keep();
+    view.talk();
   },
 
   edit(n) { view.editor(n); },
@@ -61,7 +71,7 @@ const actions = {
 
   stop() { if (this.stopper) this.stopper.abort(); },
 
-  /** Answers the last message; with n that answer is gone on with. */
+  /** Answers the last message; with n that answer is gone on with. Returns the answer, null where nothing was asked. */
   async answer(c, n = null) {
     const goOn = Boolean(n);
     let body;
@@ -71,7 +81,7 @@ const actions = {
     } catch {
       view.error("The JSON schema in the settings is no JSON.");
       view.talk();
-      return;
+      return null;
     }
     if (!n) n = addNode(c, c.leaf, "assistant", "");
     n.error = "";
@@ -86,6 +96,7 @@ const actions = {
     } catch (e) {
       if (e.name === "AbortError") n.finish = "stopped";
       else n.error = e.message;
+      if (e.state) showState(e.state);
     }
     if (n.thought && !n.thoughtMs) n.thoughtMs = performance.now() - (times.thinking || times.start);
     if (!n.figures && times.first) n.figures = "first token " + seconds(times.first - times.start);
@@ -96,6 +107,7 @@ const actions = {
     view.error(n.error);
     this.keep();
     view.talkActs(c);
+    return n;
   },
 
   take(n, chunk, times, live) {
@@ -173,6 +185,7 @@ function saveSettings(event) {
   else sessionStorage.removeItem(KEY);
   byId("settings").close();
   actions.keep();
+  showState("connecting");
   look();
 }
 
@@ -193,12 +206,31 @@ async function importFile(file) {
   }
 }
 
+const LOOK_AGAIN = 2000; // ms
+
+/** The state of the server in the head of the page; the settings open when it comes to want a key. */
+function showState(state) {
+  const e = byId("state"), before = e.textContent;
+  e.textContent = state;
+  e.dataset.ready = String(state === "ready");
+  if (state !== NEEDS_KEY || before === NEEDS_KEY && !actions.running || byId("settings").open) return;
+  settings();
+  byId("key").focus();
+}
+
 async function look() {
-  const state = await server.look();
-  byId("state").textContent = state;
-  byId("model").textContent = server.model || "infer";
-  document.title = server.model ? server.model + " \u2013 infer" : "infer";
-  if (state !== "ready" && state !== "needs an API key") setTimeout(look, 2000);
+  showState(await server.look(byId("state").textContent === "ready"));
+  const title = server.model || "infer";
+  if (byId("model").textContent !== title || !byId("model").title) {
+    byId("model").textContent = byId("model").title = title;
+    document.title = server.model ? title + " \u2013 infer" : title;
+  }
+}
+
+/** Looks for as long as the page is there; one that nobody sees waits. */
+async function watch() {
+  if (!document.hidden && !actions.running) await look();
+  setTimeout(watch, LOOK_AGAIN);
 }
 
 function start() {
@@ -247,7 +279,7 @@ function start() {
   byId("settings-open").addEventListener("click", settings);
   byId("settings-cancel").addEventListener("click", () => byId("settings").close());
   byId("settings-form").addEventListener("submit", saveSettings);
-  look();
   ask.focus();
+  watch();
 }
 start();

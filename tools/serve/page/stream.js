@@ -1,6 +1,9 @@
 // ---- the server ----
 
-const KEY = "infer.key";
+const KEY = "infer.key", NEEDS_KEY = "needs an API key", OFFLINE = "offline";
+
+/** An error in words; state: what it says of the server. */
+const failure = (words, state = "") => Object.assign(new Error(words), {state});
 
 function headers() {
   const h = {"Content-Type": "application/json"}, key = sessionStorage.getItem(KEY);
@@ -23,19 +26,20 @@ async function refused(response) {
 const server = {
   model: "", context: 0,
 
-  /** The words for the head of the page. */
-  async look() {
+  /** The words for the head of the page; known: the model was asked for before. */
+  async look(known) {
     try {
       const health = await fetch("health");
       if (health.status === 503) return "loading the model";
+      if (known && health.ok) return "ready";
       const r = await fetch("v1/models", {headers: headers()});
-      if (!r.ok) return r.status === 401 ? "needs an API key" : "status " + r.status;
+      if (!r.ok) return r.status === 401 ? NEEDS_KEY : "status " + r.status;
       const model = (await r.json()).data[0];
       this.model = model.id;
       this.context = model.context_length || 0;
       return "ready";
     } catch {
-      return "not reachable";
+      return OFFLINE;
     }
   },
 
@@ -46,9 +50,9 @@ const server = {
       response = await fetch("v1/chat/completions", {method: "POST", headers: headers(), body: JSON.stringify(body), signal});
     } catch (e) {
       if (e.name === "AbortError") throw e;
-      throw new Error("The server cannot be reached.");
+      throw failure("The server cannot be reached.", OFFLINE);
     }
-    if (!response.ok) throw new Error(await refused(response));
+    if (!response.ok) throw failure(await refused(response), response.status === 401 ? NEEDS_KEY : "");
     const reader = response.body.getReader(), decoder = new TextDecoder();
     let rest = "", ended = false;
     for (;;) {

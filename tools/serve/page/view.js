@@ -20,7 +20,6 @@ const view = {
     const way = c ? path(c) : [];
     if (!way.length) talk.append(element("p", {class: "hello", text: "What you write stays between this browser and the server."}));
     for (const n of way) talk.append(this.message(c, n));
-    byId("model").textContent = server.model || "infer";
     this.toEnd(true);
   },
 
