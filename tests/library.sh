@@ -22,6 +22,16 @@ root=$dir/dest/usr
 for file in bin/infer include/infer.h include/infer_status.h share/man/man1/infer.1 share/bash-completion/completions/infer; do
     [ -s "$root/$file" ] || fail "$file is not installed"
 done
+# ---- the unit of systemd names the program where it was installed
+unit=lib/systemd/system/infer.service
+grep -q '^ExecStart=/usr/bin/infer serve ' "$root/$unit" || fail "DESTDIR: $(grep ^ExecStart= "$root/$unit")"
+grep -q "^ExecStart=$dir/prefix/bin/infer serve " "$dir/prefix/$unit" || fail "prefix: $(grep ^ExecStart= "$dir/prefix/$unit")"
+! grep -q '@[A-Z_]*@' "$root/$unit" || fail "the unit has places that were not filled in"
+if command -v systemd-analyze >/dev/null; then # (it also looks at other units of this machine: what it says of ours counts)
+    said=$(SYSTEMD_UNIT_PATH=$dir/prefix/lib/systemd/system: systemd-analyze verify --man=no "$dir/prefix/$unit" 2>&1 | grep -F infer. || true)
+    [ -z "$said" ] || fail "systemd-analyze verify: $said"
+fi
+
 lib=$(find "$root" -name libinfer.a)
 PKG_CONFIG_PATH=$(dirname "$(find "$root" -name infer.pc)")
 export PKG_CONFIG_PATH
