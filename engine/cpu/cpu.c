@@ -314,6 +314,7 @@ void cpu_fault(struct cpu_step *s, const struct op *op, enum infer_status status
 
 int cpu_unit_next(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread, int *victim) {
     struct cpu *c = s->cpu;
+    cpu_late();
     for (; *victim < n_thread; ++*victim) {
         struct cpu_range *r = &c->range[op->index * c->n_thread + (thread + *victim) % n_thread];
         int u = atomic_fetch_add_explicit(&r->next, 1, memory_order_relaxed);
@@ -388,6 +389,7 @@ static void walk(struct cpu_step *s, int thread, int n_thread) {
             if (thread == 0) tap_input(o->op, s);
             cpu_barrier(s);
         }
+        cpu_late();
         o->fn(o, s, thread, n_thread);
         if (amx && o->fn == cpu_op_elsewhere)
             cpu_amx_begin(); /* another backend of this thread left its own */

@@ -4,6 +4,7 @@
  * engine is, and nothing of theirs runs before cpu_isa_pick has said yes. */
 #pragma once
 #include <stdbool.h>
+#include <stdint.h>
 #include "base/status.h"
 
 enum cpu_isa {
@@ -24,3 +25,6 @@ const char *cpu_isa_name(enum cpu_isa isa);
 /* Teams of a step, for the same tests: as busy as the machine is; all threads; one fewer each step down to one, then all. */
 enum cpu_teams { CPU_TEAMS_MEASURED, CPU_TEAMS_WHOLE, CPU_TEAMS_CHANGE };
 void cpu_teams_pretend(enum cpu_teams teams);
+/* Threads of a step that are late, for tests of what is shared: before operations and units each waits at random for up to some 30 us,
+ * by this seed. 0: none does. */
+void cpu_delays_pretend(uint32_t seed);

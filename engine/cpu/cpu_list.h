@@ -236,6 +236,12 @@ static inline void cpu_share(int n, int thread, int n_thread, int *a, int *b) {
 /* Next unit for this thread, -1: none left. */
 int cpu_unit_next(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread, int *victim);
 void cpu_barrier(struct cpu_step *s);
+/* Where a thread may be late (cpu_delays_pretend). */
+extern uint32_t cpu_delays;
+void cpu_delay(void);
+static inline void cpu_late(void) {
+    if (__builtin_expect(cpu_delays != 0, 0)) cpu_delay();
+}
 /* The first fault wins. */
 void cpu_fault(struct cpu_step *s, const struct op *op, enum infer_status status);
 

@@ -13,6 +13,13 @@
 #include <unistd.h>
 #include "cpu/cpu_list.h"
 
+static int64_t clock_ns(clockid_t clock) {
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+int64_t cpu_now(void) { return clock_ns(CLOCK_MONOTONIC); }
+
 /* Spins for some 20 us, which is longer than a healthy wait, then gives the processor away between looks: where
  * others want it too, the thread that is waited for may be the one that has none. */
 void cpu_barrier(struct cpu_step *s) {
@@ -32,12 +39,18 @@ void cpu_barrier(struct cpu_step *s) {
     }
 }
 
-static int64_t clock_ns(clockid_t clock) {
-    struct timespec t;
-    clock_gettime(clock, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+/* Most waits are none, some are long enough for the others to get two operations ahead. */
+uint32_t cpu_delays;
+void cpu_delays_pretend(uint32_t seed) { cpu_delays = seed; }
+void cpu_delay(void) {
+    static atomic_uint threads;
+    static _Thread_local uint32_t x;
+    if (!x) x = cpu_delays + 2654435769u * (1 + atomic_fetch_add(&threads, 1));
+    x ^= x << 13, x ^= x >> 17, x ^= x << 5;
+    if (x % 4) return;
+    const int64_t end = cpu_now() + (x >> 8) % 30000;
+    while (cpu_now() < end) sched_yield();
 }
-int64_t cpu_now(void) { return clock_ns(CLOCK_MONOTONIC); }
 
 static long sleeps(void) { /* a yield is none */
     struct rusage u;

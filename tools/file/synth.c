@@ -10,7 +10,14 @@ int cmd_synth(const struct options *o) {
     struct progress p;
     struct synth_report report;
     progress_start(&p, o->quiet);
-    struct synth_options s = {o->arch, o->shape, o->type, o->output, o->seed, o->layers, show, &p};
+    struct synth_options s = {.arch = o->arch,
+                              .shape = o->shape,
+                              .type = o->type,
+                              .path = o->output,
+                              .seed = o->seed,
+                              .layers = o->layers,
+                              .progress = show,
+                              .user = &p};
     enum infer_status status = synth_write(&s, &report);
     progress_clear(&p);
     if (status) return tool_fail(o, status);

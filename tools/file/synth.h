@@ -11,7 +11,8 @@ struct synth_options {
     const char *type;  /* a name of mix.h, element types pure */
     const char *path;
     uint64_t seed;
-    int layers;                                              /* the first so many; 0: all */
+    int layers;         /* the first so many; 0: all */
+    int vocab, experts; /* in place of the shape's, for tests of real widths; 0: its own */
     void (*progress)(void *user, double done, double total); /* bytes; may be NULL */
     void *user;
 };

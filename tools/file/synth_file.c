@@ -92,6 +92,10 @@ static enum infer_status put_gemma4(struct gguf_writer *w, const struct shape *s
     return st;
 }
 
+/* Gemma 3: every sixth layer sees all positions. source: config.json of Gemma 3 4B */
+enum { GEMMA3_WINDOW = 1024 };
+static bool is_gemma3(const struct shape *s) { return strcmp(s->arch, "gemma3") == 0; }
+
 /* What shapes with latent attention have beside; their first layer is dense, n_ff of the shape is an expert's, head_dim a query's.
  * source: config.json of DeepSeek-V2-Lite and GLM-4.7-Flash */
 static const struct latent {
@@ -217,6 +221,7 @@ static enum infer_status put_config(struct gguf_writer *w, const struct shape *s
         put_key(w, s, "expert_used_count", (uint32_t)s->n_used);
         put_key(w, s, "expert_feed_forward_length", (uint32_t)s->n_ff);
     }
+    if (is_gemma3(s)) put_key(w, s, "attention.sliding_window", GEMMA3_WINDOW);
     if (is_llama4(s)) put_key(w, s, "interleave_moe_layer_step", 1); /* as Scout has it */
     if (hybrid_of(s)) return put_hybrid(w, s, hybrid_of(s));
     return is_gemma4(s) ? put_gemma4(w, s) : INFER_OK;
@@ -347,6 +352,14 @@ static void add_gemma4(struct list *l, int i, int head_dim, float residual) {
     add_matrix(l, i, "ffn_down.weight", 1, d, ff, 2 * residual);
 }
 
+static void add_gemma3(struct list *l, int i) {
+    const struct shape *s = l->s;
+    add_norm(l, i, "post_attention_norm.weight", s->n_embd);
+    add_norm(l, i, "post_ffw_norm.weight", s->n_embd);
+    add_norm(l, i, "attn_q_norm.weight", s->head_dim);
+    add_norm(l, i, "attn_k_norm.weight", s->head_dim);
+}
+
 /* The part of Llama 4 that all rows share. */
 static void add_shared(struct list *l, int i, float residual) {
     const int d = l->s->n_embd, ff = l->s->n_ff;
@@ -466,6 +479,7 @@ static void add_layer(struct list *l, int i) {
     }
     add_matrix(l, i, "attn_output.weight", 1, d, q, residual);
     if (is_oss) add_oss(l, i);
+    if (is_gemma3(s)) add_gemma3(l, i);
     if (is_gemma4(s)) add_gemma4(l, i, head_dim, residual);
     if (is_llama4(s)) add_shared(l, i, residual);
     if (is_qwen3) {
@@ -481,7 +495,7 @@ static void add_layer(struct list *l, int i) {
 
 static void add_all(struct list *l) {
     const struct shape *s = l->s;
-    const bool conv = hybrid_of(s) && !hybrid_of(s)->n_head, tied = conv || is_gemma4(s);
+    const bool conv = hybrid_of(s) && !hybrid_of(s)->n_head, tied = conv || is_gemma3(s) || is_gemma4(s);
     /* Gemma multiplies embeddings by sqrt(n_embd), and its head is the same matrix, as LFM2's is */
     add(l, -1, "token_embd.weight", 1, s->n_vocab, s->n_embd, 0, tied ? 2 / sqrtf((float)s->n_embd) : 1);
     add_norm(l, -1, conv ? "token_embd_norm.weight" : "output_norm.weight", s->n_embd);
@@ -622,6 +636,8 @@ enum infer_status synth_write(const struct synth_options *o, struct synth_report
     if (o->layers > s.n_layer)
         return err_set(INFER_E_INPUT, "shape %s has %d layers, not %d", s.name, s.n_layer, o->layers);
     if (o->layers) s.n_layer = o->layers;
+    if (o->vocab) s.n_vocab = o->vocab;
+    if (o->experts && s.n_expert) s.n_expert = o->experts;
     const struct mix *m = o->type ? mix_find(o->type, true) : NULL;
     if (!m)
         return err_set(INFER_E_INPUT, "no type '%s'; there are: %s", o->type ? o->type : "",
