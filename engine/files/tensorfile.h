@@ -105,6 +105,9 @@ enum infer_status tensorfile_check_holes(const struct mapfile *m, const struct t
 const struct tensor *tensorfile_find(const struct tensorfile *f, const char *name);
 const struct meta *tensorfile_meta(const struct tensorfile *f, const char *key);
 
+/* Every key of general.* and tokenizer.* that is known (key_types.def) is of its type, whoever reads it: one that was passed over for its
+ * type would leave a default in its place. errors: INFER_E_INPUT names key and type */
+enum infer_status tensorfile_check_types(const struct tensorfile *f);
 /* Typed reads. present: set to whether the key exists (may be NULL: then an absent key is INFER_E_INPUT).
  * Any integer type converts when the value fits, else INFER_E_INPUT naming the key, the type and the value.
  */

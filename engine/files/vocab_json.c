@@ -7,6 +7,7 @@
 #include "files/vocab_added.h"
 #include "files/vocab_keys.h"
 #include "files/vocab_scan.h"
+#include "files/vocab_types.h"
 #include "files/textfile.h"
 
 #include <stdio.h>
@@ -401,7 +402,8 @@ static enum infer_status tok_json_keys(struct tok_keys *keys, const char *json, 
     struct reading r = {.a = keys->a, .keys = keys, .config = config};
     TRY(tok_scan(&r.scan, r.a, json, n));
     TRY(tok_scan_rest(&r.root, &r.scan, json, n));
-    enum infer_status st = read_all(&r);
+    enum infer_status st = tok_types_json(r.root);
+    if (!st) st = read_all(&r);
     json_decref(r.root);
     return st;
 }
@@ -410,8 +412,10 @@ static enum infer_status read_keys(struct tok_keys *keys, const char *data, size
                                    size_t n_config) {
     json_t *root = NULL;
     if (config) TRY(json_read(&root, "tokenizer_config.json", config, n_config, JSON_ALLOW_NUL));
-    enum infer_status st = n && data[0] == '{' ? tok_json_keys(keys, data, n, root)
-                                               : tok_proto_keys(keys, (const unsigned char *)data, n, root);
+    enum infer_status st = tok_types_config(root);
+    if (!st)
+        st = n && data[0] == '{' ? tok_json_keys(keys, data, n, root)
+                                 : tok_proto_keys(keys, (const unsigned char *)data, n, root);
     json_decref(root);
     return st;
 }

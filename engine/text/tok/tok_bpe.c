@@ -121,7 +121,14 @@ static enum infer_status add_merges(struct tok *t, const struct meta *merges) {
     TRY(mem_new(&joined, longest, "the merges"));
     for (size_t at = 0, k; at < n; at += k) {
         k = n - at < BATCH ? n - at : BATCH;
-        for (size_t i = 0; i < k; i++) cut_merge(t, &m[i], merges->strings[at + i]);
+        for (size_t i = 0; i < k; i++) {
+            cut_merge(t, &m[i], merges->strings[at + i]);
+            if (m[i].right.len) continue;
+            mem_free(joined);
+            return err_set(INFER_E_INPUT,
+                           "tokenizer.ggml.merges[%zu] '%.*s' is not two texts with a space between", at + i,
+                           (int)(m[i].left.len < 64 ? m[i].left.len : 64), m[i].left.data);
+        }
         for (int address = 1; address >= 0; address--)
             for (size_t i = 0; i < k; i++) {
                 ask_text(t, m[i].left_hash, address);

@@ -416,6 +416,7 @@ static enum infer_status build(struct tok *t, const struct tensorfile *f, const 
 enum infer_status tok_open(struct tok **out, const struct tensorfile *f) {
     *out = NULL;
     const struct meta *tokens = tensorfile_meta(f, "tokenizer.ggml.tokens");
+    TRY(tensorfile_check_types(f));
     if (!tokens) return INFER_OK;
     struct tok *t;
     TRY(mem_new(&t, sizeof *t, "the tokenizer"));
