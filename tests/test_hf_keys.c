@@ -99,7 +99,7 @@ static const struct {
      "the tensors say it; of activations; of how they were made"},
     {"packed-ct-int8", "num_bits", "of words"},
     {"packed-ct-fp8", "num_bits", "of words"},
-    {"packed-ct-nvfp4", "num_bits|group_size", "of words"},
+    {"packed-ct-nvfp4*", "num_bits|group_size", "of words"},
     {"packed-ct-mx*", "num_bits|group_size", "of words"},
     {"packed-ct-*", "format", "the tensors say it"},
     {"packed-fp8-*", "activation_scheme|weight_block_size|scale_fmt", "of activations; the tensors say it"},
@@ -224,17 +224,22 @@ static void walk_object(struct walk *w, json_t *object) {
     json_decref(keys);
 }
 
+/* One of the files of w->name's folder, where it has it. */
+static void link_file(struct walk *w, const char *name) {
+    char from[512], to[256], file[128];
+    snprintf(file, sizeof file, "golden/hf/%s/%s", w->name, name);
+    char *whole = realpath(test_path(from, sizeof from, file), NULL);
+    if (whole) assert_int_equal(symlink(whole, folder_file(&w->d, to, name)), 0);
+    free(whole);
+}
+
 /* The folder of w->name, its weights linked, and what it computes. */
 static void walk_open(struct walk *w) {
-    char from[512], to[256], file[128];
+    char from[512], file[128];
     json_error_t e;
     folder_make(&w->d);
-    snprintf(file, sizeof file, "golden/hf/%s/model.safetensors", w->name);
-    test_path(from, sizeof from, file);
-    char *whole = realpath(from, NULL);
-    assert_non_null(whole);
-    assert_int_equal(symlink(whole, folder_file(&w->d, to, "model.safetensors")), 0);
-    free(whole);
+    link_file(w, "model.safetensors");
+    link_file(w, "hf_quant_config.json");
     snprintf(file, sizeof file, "golden/hf/%s/config.json", w->name);
     w->root = json_load_file(test_path(from, sizeof from, file), 0, &e);
     if (!w->root) fail_msg("%s: %s", from, e.text);
@@ -248,9 +253,10 @@ static void walk_close(struct walk *w) {
 
 static void every_key_counts(void **state) {
     struct walk w = {.name = *state};
-    const bool packed = strncmp(w.name, "packed-", 7) == 0; /* its other keys are llama's */
     walk_open(&w);
-    walk_object(&w, packed ? json_object_get(w.root, "quantization_config") : w.root);
+    json_t *packed = json_object_get(w.root, "quantization_config");
+    if (strncmp(w.name, "packed-", 7) != 0) packed = NULL; /* else its other keys are llama's */
+    walk_object(&w, packed ? packed : w.root);
     assert_in_range(w.n, packed ? 2 : 20, 1000);
     walk_close(&w);
 }

@@ -490,12 +490,12 @@ static enum infer_status unpack_nvfp4(struct module *m, const char *factor) {
     if (!is(t, "U8")) return mistyped(m, t, "U8");
     TRY(flat(m, t));
     m->n = t->shape[2], m->k = 2 * t->shape[3];
-    if (m->k % 64) return misfit(m, t, "of rows of a multiple of 64");
+    if (m->k % 16) return misfit(m, t, "of rows of a multiple of 16");
     TRY(must(m, "weight_scale", "F8_E4M3", m->n, m->k / 16, &s));
     if (!f) return missing(m, factor);
     TRY(one_number(m, f, &g));
     TRY(become(m, QUANT_NVFP4, m->n, m->k, &data, &type));
-    if (!hf_nvfp4_blocks(data, codes, s->data, m->n * m->k / 64))
+    if (!hf_nvfp4_blocks(data, type, codes, s->data, m->n * m->k))
         return err_set(INFER_E_INPUT, "%s: tensor %.200s holds a scale that is negative or no number",
                        m->path, s->name);
     taken(s);
@@ -520,7 +520,7 @@ static enum infer_status read_absmax(const struct module *m, const struct hf_sta
                                      const float **out) {
     struct tensor *a = beside(m, "absmax"), *nested = beside(m, "nested_absmax"),
                   *map = beside(m, "nested_quant_map");
-    const int64_t n = m->n * m->k / 64;
+    const int64_t n = (m->n * m->k + 63) / 64; /* of the whole matrix: blocks run on over the ends of rows */
     if (!a) return missing(m, "weight.absmax");
     TRY(flat(m, a));
     if (a->shape[3] != n || a->shape[2] != 1) return misfit(m, a, "a number for each 64 elements");
@@ -565,8 +565,7 @@ static enum infer_status unpack_bnb4(struct module *m, struct tensor *state, boo
     TRY(hf_state4_read(&s, m->path, state));
     m->n = s.n, m->k = s.k;
     if (!is(t, "U8")) return mistyped(m, t, "U8");
-    if ((int64_t)t->bytes != (m->n * m->k + 1) / 2 || m->k % 64)
-        return misfit(m, t, "what its quant_state says, with rows of a multiple of 64");
+    if ((int64_t)t->bytes != (m->n * m->k + 1) / 2) return misfit(m, t, "what its quant_state says");
     if (!map) return missing(m, "weight.quant_map");
     if (!is(map, "F32")) return mistyped(m, map, "F32");
     TRY(flat(m, map));
@@ -577,7 +576,7 @@ static enum infer_status unpack_bnb4(struct module *m, struct tensor *state, boo
                            map->name, nf4 ? "NF4" : "FP4");
     TRY(read_absmax(m, &s, &absmax));
     TRY(become(m, type, m->n, m->k, &data, &as));
-    hf_bnb4_blocks(data, codes, absmax, m->n * m->k / 64);
+    hf_bnb4_blocks(data, as, type, codes, absmax, m->n * m->k);
     taken(map), taken(state);
     return INFER_OK;
 }

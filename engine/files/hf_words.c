@@ -209,31 +209,63 @@ void hf_mxfp8_rows(void *out, enum quant_type type, const uint8_t *bytes, const 
 
 /* ---- floats of four bits ---- */
 
-bool hf_nvfp4_blocks(struct block_NVFP4 *out, const void *codes, const void *scales, int64_t n) {
+/* 64 numbers: four scales, codes of which the first is in the low bits. */
+static void nvfp4_block(struct block_NVFP4 *out, const uint8_t *codes, const uint8_t *scales) {
+    memcpy(out->s, scales, 4);
+    for (int g = 0; g < 4; g++)
+        for (int j = 0; j < 8; j++) {
+            const uint8_t *q = codes + 8 * g;
+            const int low = q[j / 2] >> j % 2 * 4 & 15, high = q[j / 2 + 4] >> j % 2 * 4 & 15;
+            out->q[8 * g + j] = (uint8_t)(low | high << 4);
+        }
+}
+
+bool hf_nvfp4_blocks(void *out, enum quant_type type, const void *codes, const void *scales, int64_t n) {
     bool good = true;
-    for (int64_t i = 0; i < 4 * n; i++) good &= ((const uint8_t *)scales)[i] < 0x7f;
+    for (int64_t i = 0; i < n / 16; i++) good &= ((const uint8_t *)scales)[i] < 0x7f;
 #pragma omp parallel for schedule(static) num_threads(host_threads_pick(0))
-    for (int64_t i = 0; i < n; i++) {
-        memcpy(out[i].s, (const uint8_t *)scales + 4 * i, 4);
-        for (int g = 0; g < 4; g++)
-            for (int j = 0; j < 8; j++) {
-                const uint8_t *q = (const uint8_t *)codes + 32 * i + 8 * g;
-                const int low = q[j / 2] >> j % 2 * 4 & 15, high = q[j / 2 + 4] >> j % 2 * 4 & 15;
-                out[i].q[8 * g + j] = (uint8_t)(low | high << 4);
-            }
+    for (int64_t i = 0; i < n; i += 64) {
+        const uint8_t *q = (const uint8_t *)codes + i / 2, *s = (const uint8_t *)scales + i / 16;
+        const size_t left = n - i < 64 ? (size_t)(n - i) : 64;
+        uint8_t rest[32] = {0}, few[4] = {0};
+        struct block_NVFP4 one;
+        float x[64];
+        if (type == QUANT_NVFP4) {
+            nvfp4_block((struct block_NVFP4 *)out + i / 64, q, s);
+            continue;
+        }
+        memcpy(rest, q, left / 2);
+        memcpy(few, s, left / 16);
+        nvfp4_block(&one, rest, few);
+        quant_info(QUANT_NVFP4)->decode(x, &one, 64);
+        memcpy((float *)out + i, x, left * sizeof *x);
     }
     return good;
 }
 
-void hf_bnb4_blocks(void *out, const void *codes, const float *absmax, int64_t n) {
-    struct block_NF4 *b = out;
+/* 64 numbers: their largest, codes of which the first is in the high bits. */
+static void bnb4_block(struct block_NF4 *out, const uint8_t *codes, float absmax) {
+    out->s = absmax;
+    for (int j = 0; j < 32; j++) out->q[j] = (uint8_t)(codes[j] << 4 | codes[j] >> 4);
+}
+
+void hf_bnb4_blocks(void *out, enum quant_type type, enum quant_type of, const void *codes,
+                    const float *absmax, int64_t n) {
 #pragma omp parallel for schedule(static) num_threads(host_threads_pick(0))
-    for (int64_t i = 0; i < n; i++) {
-        b[i].s = absmax[i];
-        for (int j = 0; j < 32; j++) {
-            const uint8_t q = ((const uint8_t *)codes)[32 * i + j];
-            b[i].q[j] = (uint8_t)(q << 4 | q >> 4);
+    for (int64_t i = 0; i < n; i += 64) {
+        const uint8_t *q = (const uint8_t *)codes + i / 2;
+        const size_t left = n - i < 64 ? (size_t)(n - i) : 64;
+        uint8_t rest[32] = {0};
+        struct block_NF4 one;
+        float x[64];
+        if (type == of) {
+            bnb4_block((struct block_NF4 *)out + i / 64, q, absmax[i / 64]);
+            continue;
         }
+        memcpy(rest, q, (left + 1) / 2);
+        bnb4_block(&one, rest, absmax[i / 64]);
+        quant_info(of)->decode(x, &one, 64);
+        memcpy((float *)out + i, x, left * sizeof *x);
     }
 }
 

@@ -38,16 +38,19 @@ struct hf_bytes {
 };
 void hf_bytes_blocks(const struct hf_bytes *b, void *out, enum quant_type of);
 
-/* n blocks of 64 out of two codes a byte, the first in the low bits, and scales of 16. false: a scale is negative or no number */
-bool hf_nvfp4_blocks(struct block_NVFP4 *out, const void *codes, const void *scales, int64_t n);
+/* n numbers, a multiple of 16, out of two codes a byte, the first in the low bits, and scales of 16: blocks of NVFP4, or F32. false: a
+ * scale is negative or no number */
+bool hf_nvfp4_blocks(void *out, enum quant_type type, const void *codes, const void *scales, int64_t n);
 /* 2^(e - 127), below 2^-126 a subnormal float; e: at most 254. */
 float hf_power(uint8_t e);
 /* n times 32 bytes e4m3 with a power of two each, whose exponents are at most 246: whether BF16 holds every product, and the products as
  * BF16 or F32. */
 bool hf_mxfp8_fits(const uint8_t *bytes, const uint8_t *scales, int64_t n);
 void hf_mxfp8_rows(void *out, enum quant_type type, const uint8_t *bytes, const uint8_t *scales, int64_t n);
-/* n blocks of 64 out of two codes a byte, the first in the high bits. NF4 or FP4. */
-void hf_bnb4_blocks(void *out, const void *codes, const float *absmax, int64_t n);
+/* n numbers out of two codes a byte, the first in the high bits, and the largest of each 64: blocks of the type of, which is NF4 or FP4, or
+ * F32. */
+void hf_bnb4_blocks(void *out, enum quant_type type, enum quant_type of, const void *codes,
+                    const float *absmax, int64_t n);
 /* What quant_state says, a text of JSON. errors: INFER_E_INPUT, INFER_E_UNSUPPORTED name the tensor */
 struct hf_state4 {
     int64_t n, k, nested_block;
