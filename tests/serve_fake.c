@@ -1,6 +1,6 @@
 /* infer serve with an engine that recites: protocol, queue and signals can be tested at any speed, without computing.
- * usage: serve_fake -m MODEL [--listen ADDRESS] [--step MS] [--say TEXT] [--slots N] [--lost STEP] [--idle STEPS] [--queue N] [--key-max N] [--api-key-file FILE] [--timeout S] [--drain S] [--slow S] ..
- * TEXT is said over and over until max_tokens, or ends the turn where that is not given; of a prompt a step reads 16 tokens. */
+ * usage: serve_fake -m MODEL [--listen ADDRESS] [--step MS] [--say TEXT] [--then TEXT] [--slots N] [--lost STEP] [--idle STEPS] [--queue N] [--key-max N] [--api-key-file FILE] [--timeout S] [--drain S] [--slow S] ..
+ * TEXT is said (with --then: that, behind the result of a tool) over and over until max_tokens, or ends the turn where that is not given; of a prompt a step reads 16 tokens. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,27 +12,42 @@
 
 enum { SLOTS_MAX = 1024, SAY_MAX = 4096, PROMPT_STEP = 16, EMBEDDING = 6 };
 
+struct script {
+    int32_t id[SAY_MAX];
+    size_t n;
+};
 struct fake {
     const struct infer_model *model;
-    int32_t say[SAY_MAX];
-    size_t n_say;
+    struct script say, then; /* then.n 0: say, always */
     double step_ms;
     int slots, lost_at, n_step, idle; /* idle: so many steps have nothing to compute */
     struct fake_run *run[SLOTS_MAX];
 };
 struct fake_run {
     struct choice *choice;
+    const struct script *script;
     int prompt, said;
     bool cancelled, ended;
     enum request_why why;
     enum infer_status status;
 };
 
+/* Whether the conversation ends with the result of a tool. */
+static bool has_result(const struct choice *c) {
+    const json_t *messages = c->job->ask.messages,
+                 *m = json_array_get(messages, json_array_size(messages) - 1);
+    const char *role = json_string_value(json_object_get(m, "role")),
+               *text = json_string_value(json_object_get(m, "content"));
+    /* a template that knows no tools has it as text */
+    return (role && strcmp(role, "tool") == 0) || (text && strstr(text, "<tool_response>"));
+}
+
 static enum infer_status fake_start(struct mill *m, struct choice *c) {
     struct fake *f = m->state;
     struct fake_run *r;
     TRY(mem_new(&r, sizeof *r, "a run"));
     r->choice = c;
+    r->script = f->then.n && has_result(c) ? &f->then : &f->say;
     c->run = r;
     for (int i = 0; i < f->slots; i++)
         if (!f->run[i]) {
@@ -68,11 +83,11 @@ static void go_on(struct fake *f, struct fake_run *r) {
         r->ended = true;
         r->why = REQUEST_LIMIT;
         r->status = recite_numbers(c);
-    } else if (r->said == c->job->n_predict || (c->job->ask.n_predict < 0 && r->said == (int)f->n_say)) {
+    } else if (r->said == c->job->n_predict || (c->job->ask.n_predict < 0 && r->said == (int)r->script->n)) {
         r->ended = true;
         r->why = r->said == c->job->n_predict ? REQUEST_LIMIT : REQUEST_TURN;
     } else {
-        const int32_t id = f->say[(size_t)r->said % f->n_say];
+        const int32_t id = r->script->id[(size_t)r->said % r->script->n];
         const char *piece = infer_piece(f->model, id, false, r->said == 0, &n);
         r->said++;
         mill_token(c, id, NULL);
@@ -141,7 +156,7 @@ int main(int argc, char **argv) {
                               .drain = 10,
                               .metrics = true,
                               .log_off = true};
-    const char *path = "", *say = "one two three four five six seven eight nine ten";
+    const char *path = "", *say = "one two three four five six seven eight nine ten", *then = "";
     int ctx = 8192;
     for (int i = 1; i + 1 < argc; i += 2) {
         const char *name = argv[i], *value = argv[i + 1];
@@ -149,6 +164,7 @@ int main(int argc, char **argv) {
         if (strcmp(name, "--listen") == 0) o.listen[0] = value;
         if (strcmp(name, "--step") == 0) f.step_ms = atof(value);
         if (strcmp(name, "--say") == 0) say = value;
+        if (strcmp(name, "--then") == 0) then = value;
         if (strcmp(name, "--slots") == 0) f.slots = atoi(value);
         if (strcmp(name, "--idle") == 0) f.idle = atoi(value);
         if (strcmp(name, "--lost") == 0) f.lost_at = atoi(value);
@@ -178,7 +194,8 @@ int main(int argc, char **argv) {
     json_use_mem();
     if (f.slots < 1 || f.slots > SLOTS_MAX) return 2;
     if (infer_model_open(&model, path, NULL) ||
-        infer_tokenize(model, say, NULL, strlen(say), 0, f.say, SAY_MAX, &f.n_say))
+        infer_tokenize(model, say, NULL, strlen(say), 0, f.say.id, SAY_MAX, &f.say.n) ||
+        infer_tokenize(model, then, NULL, strlen(then), 0, f.then.id, SAY_MAX, &f.then.n))
         return fail();
     f.model = model;
     if (server_open(&s, &o) || server_ready(&s, model, &mill, path)) return fail();

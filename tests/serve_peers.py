@@ -24,6 +24,8 @@ def forced_call_beside_a_format(s):
         if status != 200: continue
         call = a["choices"][0]["message"]["tool_calls"][0]["function"]
         check("the call wins", call["name"] == "f" and json.loads(call["arguments"])["a"] in "xy" and "response_format" in headers["x-infer-warning"], a)
+    a = s.ask(CHAT, user("hello", tools=[TOOL], tool_choice={"function": {"name": "f"}}))[2] # huggingface_hub's client leaves the type out
+    same("a function without a type", a["choices"][0]["finish_reason"] if "choices" in a else a, "tool_calls")
     status, headers, a = s.ask(RESPONSES, {"input": "hello", "tools": [{"type": "function", **TOOL["function"]}], "tool_choice": {"type": "function", "name": "f"},
                                            "text": {"format": {"type": "json_schema", "name": "b", "schema": schema}}, "temperature": 0})
     same("responses: a forced call beside a format", (status, a.get("output", [{}])[0].get("type")), (200, "function_call"))
@@ -91,6 +93,12 @@ def bounds(s):
     check("in a stream", "three" not in "".join(e["choices"][0]["delta"].get("content") or "" for e in events))
     a = s.ask(MESSAGES, {"messages": [{"role": "user", "content": "count"}], "max_tokens": 60, "temperature": 0, "bad_words": ["three"]})[2]
     check("messages", "three" not in a["content"][0]["text"], a)
+
+def formats(s):
+    """a schema as TGI has it, and llama.cpp"""
+    for form in ({"type": "json_object", "value": {"enum": ["yes", "no"]}}, {"type": "json_object", "schema": {"enum": ["yes", "no"]}}, {"type": "json_schema", "json_schema": {"schema": {"enum": ["yes", "no"]}}}):
+        a = s.ask(CHAT, user("hello", response_format=form))[2]
+        check(f"{form}", json.loads(text(a)) in ("yes", "no"), text(a))
 
 def no_tools(s):
     for choice in ("required", {"type": "function", "function": {"name": "f"}}):
@@ -290,7 +298,7 @@ def house():
         check("a template that makes nothing", p.returncode == 2 and b"--template " + bad.encode() in p.stderr, p)
 
 s = Server()
-for part in (no_limit, undone, bounds, no_tools, responses_fields, ollama_errors, ollama_context, ollama_logprobs, scores, native, routes): part(s)
+for part in (no_limit, undone, bounds, formats, no_tools, responses_fields, ollama_errors, ollama_context, ollama_logprobs, scores, native, routes): part(s)
 s.stop()
 s = Server("--ctx", "2048")
 for part in (forced_call_beside_a_format, loops): part(s)

@@ -322,6 +322,10 @@ static const struct field rows[] = {
     {"service_tier", .type = FIELD_SILENT},
     {"container", .type = FIELD_SILENT},
     {"inference_geo", .type = FIELD_SILENT},
+    {"speed", .type = FIELD_SILENT},
+    {"diagnostics", .type = FIELD_SILENT},
+    {"user_profile_id", .type = FIELD_SILENT},
+    {"workspace_id", .type = FIELD_SILENT},
     {"context_management", .type = FIELD_SILENT},
     {.name = NULL},
 };

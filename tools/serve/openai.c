@@ -194,7 +194,7 @@ enum infer_status openai_tool_choice(struct job *j, const char *at, const json_t
     }
     const json_t *f = json_object_get(v, type && strcmp(type, "custom") == 0 ? "custom" : "function");
     const char *name = json_string_value(json_object_get(f ? f : v, "name"));
-    if (!type || !name || !good_name(name, strlen(name))) return choose_mode(j, at, NULL);
+    if ((!type && !f) || !name || !good_name(name, strlen(name))) return choose_mode(j, at, NULL);
     a->tool_choice = TOOLS_NAMED;
     snprintf(a->tool_name, sizeof a->tool_name, "%s", name);
     return INFER_OK;
@@ -216,6 +216,7 @@ enum infer_status openai_format(struct job *j, const char *at, const json_t *v) 
     const char *type = json_string_value(json_object_get(v, "type"));
     const json_t *inner = json_object_get(v, "json_schema");
     const json_t *schema = json_object_get(inner ? inner : v, "schema");
+    if (!schema) schema = json_object_get(v, "value"); /* TGI, and huggingface_hub's client */
     char place[160];
     snprintf(place, sizeof place, "%s.type", at);
     if (!type)
