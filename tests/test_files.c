@@ -475,6 +475,52 @@ static void tensors_that_nothing_reads(void **state) {
     }
 }
 
+struct said {
+    int n;
+    char text[4][600];
+};
+static void keep_line(void *user, enum log_level level, const char *line) {
+    struct said *s = user;
+    if (level >= LOG_WARN && s->n < 4) snprintf(s->text[s->n++], sizeof s->text[0], "%s", line);
+}
+
+/* What a converted file lacks of its folder is said, one line each, and what it does not lack is not. */
+static void convert_says_what_it_leaves_out(void **state) {
+    (void)state;
+    static const struct {
+        const char *folder;
+        bool has_tokenizer;
+        const char *says[2]; /* in their order; NULL: no more */
+    } cases[] = {{"llama", true, {NULL}},
+                 {"llama", false, {"has no tokenizer.json and no tokenizer.model: "}},
+                 {"gemma3-image", true, {": 34 tensors for images or sound ("}},
+                 {"qwen3_5-image",
+                  false,
+                  {": 21 tensors for images or sound (", "has no tokenizer.json and no tokenizer.model: "}}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct folder d;
+        struct said said = {0};
+        struct quantize_report r;
+        char from[512], file[128], out[256], command[1200];
+        folder_make(&d);
+        snprintf(file, sizeof file, "golden/hf/%s", cases[i].folder);
+        test_path(from, sizeof from, file);
+        snprintf(command, sizeof command, "cp '%s/config.json' '%s/model.safetensors' %s", from, from,
+                 d.path);
+        assert_int_equal(system(command), 0);
+        if (cases[i].has_tokenizer) folder_text(&d, "tokenizer.json", tokenizer);
+        folder_file(&d, out, "out.gguf");
+        log_set(keep_line, &said);
+        assert_ok(quantize_file(&(struct quantize_options){.in = d.path, .out = out, .type = "f32"}, &r));
+        log_set(NULL, NULL);
+        for (int k = 0; k < 2; k++)
+            if ((cases[i].says[k] != NULL) != (k < said.n) ||
+                (k < said.n && (!strstr(said.text[k], cases[i].says[k]) || !strstr(said.text[k], out))))
+                fail_msg("%s: line %d: %s", cases[i].folder, k, said.text[k]);
+        folder_remove(&d);
+    }
+}
+
 int main(void) {
     json_use_mem();
     const struct CMUnitTest tests[] = {
@@ -488,6 +534,7 @@ int main(void) {
         cmocka_unit_test(odd_tokenizers_are_refused),
         cmocka_unit_test(the_default_template_is_taken),
         cmocka_unit_test(tensors_that_nothing_reads),
+        cmocka_unit_test(convert_says_what_it_leaves_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -277,6 +277,10 @@ static enum infer_status take_tensor(struct folder *d, struct strmap *index, con
     struct tensor *t = &f->tensor[f->n_tensor];
     struct hf_target to;
     hf_target(&to, d->config.table, from->name, (int)d->config.n_layer);
+    if (to.other || to.drafts) {
+        struct left_out *l = to.other ? &f->senses : &f->drafts;
+        l->n++, l->bytes += from->bytes;
+    }
     if (!*to.name || to.op == HF_KEY) return INFER_OK;
     if (!d->config.n_expert) whole_part(to.name);
     if (to.op == HF_TURNS || to.op == HF_BLOCKS || to.op == HF_HALVES || to.op == HF_COLUMNS)

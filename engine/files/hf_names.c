@@ -160,7 +160,9 @@ void hf_target(struct hf_target *out, const struct arch *a, const char *name, in
     snprintf(out->name, sizeof out->name, "%s", name);
     if (!row) row = find(!a ? NULL : layer < 0 ? a->hf_whole : a->hf_layer, key, &rest);
     const bool unread = drafts && !(a && a->slot[SLOT_DRAFT_PROJ]);
-    if (is_other_sense(name) || unread || ernie || (!row && is_left_over(name))) {
+    out->other = is_other_sense(name);
+    out->drafts = unread || ernie;
+    if (out->other || out->drafts || (!row && is_left_over(name))) {
         out->name[0] = 0;
         return;
     }

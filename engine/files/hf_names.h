@@ -8,6 +8,8 @@ struct hf_target {
     int layer; /* -1: outside of the layers */
     int index; /* HF_STACK: which row */
     bool known;
+    bool other;  /* of images or sound */
+    bool drafts; /* of layers that draft, which the architecture does not read */
 };
 /* a NULL: by the common names alone. n_layer: of the model, behind which those are that draft. */
 void hf_target(struct hf_target *out, const struct arch *a, const char *name, int n_layer);

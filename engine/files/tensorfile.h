@@ -61,6 +61,11 @@ struct tensor {
         raw; /* n_dim 0: the type in the file where it has none here, of which shape speaks; NULL: not known */
 };
 
+/* Tensors of a folder that nothing here computes with. */
+struct left_out {
+    size_t n, bytes;
+};
+
 struct tensorfile {
     char *path;
     const char *format; /* "gguf v3" */
@@ -73,6 +78,7 @@ struct tensorfile {
     int n_part;
     size_t file_bytes; /* of all parts */
     size_t made_bytes; /* of weights that were made of several tensors at load, in memory of their own */
+    struct left_out senses, drafts; /* of images and sound; of layers that draft tokens */
     struct arena arena;
     void *tensor_index; /* private: name -> tensor */
     void *meta_index;   /* private: key -> meta */

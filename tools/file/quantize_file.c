@@ -173,6 +173,25 @@ static void put_head(struct job *j) {
     }
 }
 
+/* What the file will lack of a folder, one line each. */
+static void say_left_out(const struct job *j) {
+    const struct tensorfile *f = j->f;
+    const char *in = j->o->in, *out = j->o->out;
+    if (f->senses.n)
+        log_line(LOG_WARN,
+                 "%s: %zu tensors for images or sound (%.1f MB) are left out: %s is of the text model alone",
+                 in, f->senses.n, (double)f->senses.bytes * 1e-6, out);
+    if (f->drafts.n)
+        log_line(LOG_WARN,
+                 "%s: %zu tensors of layers that draft tokens (%.1f MB) are left out: %s drafts none", in,
+                 f->drafts.n, (double)f->drafts.bytes * 1e-6, out);
+    if (strcmp(f->format, "safetensors") == 0 && !tensorfile_meta(f, "tokenizer.ggml.tokens"))
+        log_line(
+            LOG_WARN,
+            "%s has no tokenizer.json and no tokenizer.model: %s reads and writes token ids alone, no text",
+            in, out);
+}
+
 /* ---- the call ---- */
 
 static enum infer_status write_file(struct job *j) {
@@ -206,6 +225,7 @@ static enum infer_status run(struct job *j) {
     TRY(take_memory(j));
     TRY(choose_types(j));
     TRY(gguf_writer_open(&j->w, j->o->out));
+    say_left_out(j);
     return write_file(j);
 }
 
