@@ -185,6 +185,18 @@ static void refused_methods(void **state) {
          "'extra_config: x.y: bits' of quantization_config is not 4, 8 or 16"},
         {"'quantization_config': {'quant_method': 'gptq', 'bits': 4, 'dynamic': {'+:x': {'bits': 3}}}",
          "'dynamic: +:x: bits' of quantization_config is not 4, 8 or 16"},
+        {"'quantization_config': {'quant_method': 'gptq', 'bits': 4, 'desc_act': 'false'}",
+         "'desc_act' of quantization_config is not true or false"},
+        {"'quantization_config': {'quant_method': 'gptq', 'bits': '4'}",
+         "'bits' of quantization_config is not an integer"},
+        {"'quantization_config': {'quant_method': 'gptq', 'bits': 4, 'checkpoint_format': 2}",
+         "'checkpoint_format' of quantization_config is not a name"},
+        {"'quantization_config': {'quant_method': 'fp8', 'weight_block_size': 128}",
+         "'weight_block_size' of quantization_config is not a list"},
+        {"'quantization_config': {'quant_method': 'compressed-tensors', 'format': 'pack-quantized', "
+         "'config_groups': {'g': {'weights': "
+         "{'num_bits': 4, 'symmetric': 'no'}}}}",
+         "'symmetric' of quantization_config is not true or false"},
         {"'quantization_config': {'quant_method': 'compressed-tensors', 'format': 'mxfp6-quantized'}",
          "'format' of quantization_config is not pack-quantized"}};
     const size_t n_method = sizeof methods / sizeof *methods, n_variant = sizeof variants / sizeof *variants;

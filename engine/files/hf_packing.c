@@ -72,6 +72,28 @@ static bool is_set(const json_t *v) {
            !((json_is_object(v) || json_is_array(v)) && !json_object_size(v) && !json_array_size(v));
 }
 
+/* Members whose absence is a default, so that another type would be one without a sign. */
+static enum infer_status check_types(const struct reading *r, const json_t *o) {
+    static const struct {
+        const char *keys, *want;
+    } rows[] = {{"desc_act|sym|symmetric|zero_point|is_marlin_format", "true or false"},
+                {"bits|w_bit|num_bits|group_size|q_group_size", "an integer"},
+                {"checkpoint_format|pack_dtype|fmt|format|strategy|type|packing_format|data_type|quant_algo",
+                 "a name"},
+                {"weight_block_size|block_structure", "a list"}};
+    const char *key;
+    json_t *v;
+    json_object_foreach((json_t *)o, key, v) for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const bool fits = i == 0   ? json_is_boolean(v)
+                          : i == 1 ? json_is_integer(v)
+                          : i == 2 ? json_is_string(v)
+                                   : json_is_array(v);
+        if (key_names(rows[i].keys, key, strlen(key)) && !json_is_null(v) && !fits)
+            return wrong(r, key, rows[i].want);
+    }
+    return INFER_OK;
+}
+
 /* group_size: a number, or nothing. */
 static enum infer_status read_group(const struct reading *r, const json_t *v) {
     if (!v || json_is_null(v)) return INFER_OK;
@@ -91,6 +113,7 @@ static enum infer_status read_own(const struct reading *r, const char *key) {
     json_object_foreach((json_t *)own, name, module) {
         const json_t *bits = json_object_get(module, "bits"), *type = json_object_get(module, "data_type");
         const json_int_t n = bits ? json_integer_value(bits) : r->out->bits;
+        TRY(check_types(r, module));
         char said[160];
         snprintf(said, sizeof said, "%s: %.100s: bits", key, name);
         if (n >= 16 || strncmp(name, "-:", 2) == 0) continue;
@@ -222,6 +245,8 @@ static enum infer_status read_groups(const struct reading *r) {
         const json_int_t bits = json_integer_value(json_object_get(w, "num_bits"));
         const char *actorder = text_of(w, "actorder");
         if (!is_set(w)) return wrong(r, "config_groups", "one with 'weights'");
+        TRY(check_types(r, group));
+        TRY(check_types(r, w));
         if (bits != 4 && bits != 8) return wrong(r, "num_bits", "4 or 8");
         if (*actorder && strcmp(actorder, "weight") != 0 && strcmp(actorder, "static") != 0 &&
             strcmp(actorder, "group") != 0)
@@ -334,6 +359,7 @@ enum infer_status hf_packing_read(struct hf_packing *out, const json_t *config, 
     out->method = methods[i].method;
     out->name = methods[i].name;
     TRY(check_keys(&r, methods[i].keys, ignore));
+    TRY(check_types(&r, config));
     if (is_set(json_object_get(config, "kv_cache_scheme")))
         log_line(LOG_NOTE, "%s: 'kv_cache_scheme' is not used; .kv_type says how keys and values are kept",
                  path);
