@@ -23,6 +23,7 @@ answer() { out "$1"$'\n'; }
 out_has() { grep -qF -- "$1" "$dir/out" || fail "stdout lacks '$1'"; }
 err_has() { grep -qF -- "$1" "$dir/err" || fail "stderr lacks '$1'"; }
 err_lines() { [ "$(wc -l <"$dir/err")" = "$1" ] || fail "$(wc -l <"$dir/err") lines on stderr, not $1"; }
+out_lacks() { ! grep -qF -- "$1" "$dir/out" || fail "stdout has '$1'"; }
 out_empty() { [ ! -s "$dir/out" ] || fail "stdout is not empty"; }
 err_empty() { [ ! -s "$dir/err" ] || fail "stderr is not empty"; }
 
@@ -32,16 +33,32 @@ run "no arguments, /dev/null" 2 bash -c '"$1" </dev/null' - "$infer"; out_empty;
 run "help" 0 "$infer" help; out_has "run"
 run "help of a command" 0 "$infer" help run; out_has "--temp X"; out_has "greedy"
 run "help: what runs" 0 "$infer" help models; out_has "SmolLM2"; out_has "mistral"; out_has " iq4_nl"; err_empty
-run "--help of a command" 0 "$infer" run --help; out_has "--min-p X"
+run "--help of a command" 0 "$infer" run --help; out_has "--temp X"; out_has "'infer help run --all' lists "
+out_lacks "--min-p X"
+run "--help of a command: all" 0 "$infer" run --help --all; out_has "--min-p X"
+run "help of a command: all" 0 "$infer" help run --all; out_has "--min-p X"; out_lacks "lists "
+[ "$(sed -n '/^Common options:$/,/^$/p' "$dir/out" | wc -l)" -gt 10 ] || fail "the common options do not come first"
+for c in help "help models" "help --all" $("$infer" help | sed -n 's/^    \([a-z]*\)  .*/help_\1 help_\1_--all/p'); do
+    run "infer ${c//_/ }: 80 columns" 0 "$infer" ${c//_/ }
+    [ "$(wc -L <"$dir/out")" -le 80 ] || fail "a line of $(wc -L <"$dir/out") columns"
+done
 run "markdown" 0 "$infer" help --markdown; out_has '| `-m, --model FILE` |'
 for flag in --version -v version; do run "$flag" 0 "$infer" $flag; out_has "infer 0."; done
 run "help of nothing" 2 "$infer" help nosuch; out_empty; err_has "'infer help' lists them"; err_lines 1
 run "unknown command" 2 "$infer" chta; out_empty; err_has "did you mean 'chat'"; err_lines 1
 run "unknown flag" 2 "$infer" run --tmep 1; out_empty; err_has "did you mean '--temp'"; err_lines 1
 run "flag of another command" 2 "$infer" plan --temp 1; err_has "plan takes no --temp ('infer run' does)"; err_lines 1
-run "a longer flag" 2 "$infer" run --temperature 1; err_has "did you mean '--temp'"
+run "a longer flag" 2 "$infer" run --top-kk 1; err_has "did you mean '--top-k'"
+run "nothing is near" 2 "$infer" run --xy; err_has "no flag '--xy'; 'infer help run' lists them"
+run "nothing is near: a short one" 2 "$infer" run -xa on; err_has "no flag '-xa'; 'infer help run' lists them"
 run "a file for a command" 2 "$infer" "$llama"; err_has "infer -m $llama"; err_lines 1
-run "quantize without a type" 2 "$infer" quantize "$llama" "$dir/q.gguf"; err_has "--type TYPE or --bpw X is missing"; err_lines 1
+run "quantize without a type" 2 "$infer" quantize "$llama" "$dir/q.gguf"; err_has "TYPE or --bpw X is missing"; err_lines 1
+run "quantize: the type before the file" 2 "$infer" quantize "$llama" q8_0 "$dir/q.gguf"; err_has "the type comes last"; err_lines 1
+run "quantize: two types" 2 "$infer" quantize "$llama" "$dir/q.gguf" q8_0 --type q8_0; err_has "given twice"; err_lines 1
+run "quantize: the type behind the files" 0 "$infer" quantize "$llama" "$dir/q.gguf" Q4_K_M -q; err_empty
+cp "$dir/q.gguf" "$dir/q1.gguf"
+run "quantize: a type in capitals" 0 "$infer" quantize "$llama" "$dir/q.gguf" --type Q4_K_M -q; cmp -s "$dir/q.gguf" "$dir/q1.gguf" || fail "another file"
+run "convert: the type behind the files" 0 "$infer" convert "$llama" "$dir/q.gguf" q4_k_m -q; cmp -s "$dir/q.gguf" "$dir/q1.gguf" || fail "another file"
 run "quantize to an unknown type" 2 "$infer" quantize "$llama" "$dir/q.gguf" --type q9; err_has "'q9' is none of f32|f16"
 run "synth without a shape" 2 "$infer" synth --type q8_0 -o "$dir/s.gguf"; err_has "--shape NAME is missing"; err_has "llama-8b"; err_lines 1
 run "logits without tokens" 2 "$infer" logits -o "$dir/l.npy"; err_has "--tokens ID,.. is missing"; err_lines 1
@@ -54,7 +71,18 @@ run "value not a number" 2 "$infer" run --temp warm -p x; err_has "'warm' is not
 run "value out of range" 2 "$infer" run --top-p 1.5 -p x; err_has "0 to 1"
 run "value not among the choices" 2 "$infer" run --device gpu -p x; err_has "auto|cpu|cuda|ref"
 run "flag takes no value" 2 "$infer" run --raw=1 -p x; err_has "takes no value"
-run "argument too many" 2 "$infer" run hello; err_has "too many"
+run "argument too many" 2 "$infer" run hello you; err_has "too many"
+# flags of other programs
+run "--port" 2 "$infer" serve --port 8080; err_has "--listen 127.0.0.1:PORT"; err_lines 1
+run "-cnv" 2 "$infer" -m "$llama" -cnv; err_has "'infer chat' talks"; err_lines 1
+run "-b" 2 "$infer" run -b 512; err_has "--batch N"; err_lines 1
+run "-fa off" 2 "$infer" run -fa off; err_has "-fa cannot be switched off here"; err_lines 1
+run "--flash-attn=off" 2 "$infer" run --flash-attn=off; err_has "cannot be switched off"; err_lines 1
+run "-ngl where no model runs" 2 "$infer" inspect "$llama" -ngl 4; err_has "-ngl is --gpu-layers here, and inspect does not take that"; err_lines 1
+for flag in --lora --threads-batch -np -hf --api-key -ctk -ctv; do run "$flag" 2 "$infer" serve $flag x; err_has "$flag: here "; err_lines 1; done
+run "flags that mean the same" 0 "$infer" -m "$llama" -p hello -q -ngl 0 --ctx-size 100 -ub 64 --predict 20 --n_predict 20 -n -1 --temperature 0 -s 3 -fa --jinja -fa on --no-display-prompt --repeat-last-n=32
+answer "hi there!"; err_empty
+run "a flag that means the same: its value" 2 "$infer" run --ctx-size x; err_has "--ctx: 'x' is not a whole number"; err_lines 1
 run "beams" 2 "$infer" run -m "$llama" -p x --beams 4; err_has "beam search is not done here"; err_lines 1
 run "escape in a flag" 2 "$infer" run --$'\e[31m'; err_has '\x1b'; err_lines 1
 
@@ -99,6 +127,25 @@ input=$'hello\n' run "stdin" 0 "$infer" -q; answer "hi there!"
 printf 'hello' >"$dir/prompt"
 run "-f" 0 "$infer" -f "$dir/prompt" -q; answer "hi there!"
 run "-p and -f" 2 "$infer" -f "$dir/prompt" -p x; err_lines 1
+run "an argument is the prompt" 0 "$infer" run hello -q; answer "hi there!"
+run "an argument behind --" 0 "$infer" run --show-prompt -n 1 -- -hello; err_has "-hello<|im_end|>"
+run "an argument and -p" 2 "$infer" run hello -p x; err_has "both given"; err_lines 1
+run "an argument and -f" 2 "$infer" run hello -f "$dir/prompt"; err_has "both given"; err_lines 1
+run "a model for the prompt" 2 "$infer" run "$llama"; err_has "infer run -m $llama"; err_lines 1
+run "a prompt for the command" 2 "$infer" "hello there"; err_has "infer run "; err_lines 1
+rendered() { printf '%s\n' "<|im_start|>user" "$@" | cmp -s - <(sed -n '2,/<|im_end|>/p' "$dir/err") || fail "the prompt is $(sed -n '2,/<|im_end|>/p' "$dir/err")"; }
+input=$'of stdin\n' run "a text on stdin comes before -p" 0 "$infer" -p "the prompt" --show-prompt -n 1; rendered "of stdin" "" "the prompt<|im_end|>"
+input=$'of stdin' run "a text on stdin comes before an argument" 0 "$infer" run "the prompt" --show-prompt -n 1; rendered "of stdin" "" "the prompt<|im_end|>"
+input=$'of stdin' run "-f - and -p" 0 "$infer" run "the prompt" -f - --show-prompt -n 1; rendered "of stdin" "" "the prompt<|im_end|>"
+input=$'\n' run "nothing on stdin" 0 "$infer" -p "the prompt" --show-prompt -n 1; rendered "the prompt<|im_end|>"
+printf 'one\ntwo\nthree\n' >"$dir/lines"
+run "a file on stdin" 0 bash -c '"$1" -p "$2" --show-prompt -n 1 <"$3"' - "$infer" "the prompt" "$dir/lines"; rendered one two three "" "the prompt<|im_end|>"
+run "a loop reads lines of its file" 0 bash -c 'while read -r line; do "$1" -p "$line" --show-prompt -n 1; done <"$2"' - "$infer" "$dir/lines"
+[ "$(grep -c "^--- prompt:" "$dir/err")" = 3 ] || fail "not three prompts"
+rendered "one<|im_end|>"
+run "a writer that takes its time" 0 bash -c '{ sleep 1; echo of stdin; } | "$1" -p "$2" --show-prompt -n 1' - "$infer" "the prompt"; rendered "of stdin" "" "the prompt<|im_end|>"
+mkfifo "$dir/open"
+run "an open pipe that nobody writes to" 0 bash -c '"$1" -p hello -q <>"$2"' - "$infer" "$dir/open"; answer "hi there!"; err_has "nothing came from it"; err_lines 1
 run "-f missing" 2 "$infer" -f "$dir/nothing"; err_has "nothing"
 run "empty prompt" 2 "$infer" -q -p ""; err_has "the prompt is empty"
 run "--raw: the bytes alone" 0 "$infer" -p "a b c a b c a b" -q --raw -n 4; out "iiii"
@@ -180,7 +227,17 @@ run "a seed's text, other backend" 0 "$infer" "${drawn[@]}" --device cpu; cmp -s
 run "a seed's text, with log probabilities" 0 "$infer" "${drawn[@]}" --logprobs 2; cmp -s "$dir/out" "$dir/first" || fail "other text"
 run "seeds repeat" 0 "$infer" -p hello -q --temp 1.5 --seed 3 --raw -n 20; cp "$dir/out" "$dir/first"
 run "seeds repeat, again" 0 "$infer" -p hello -q --temp 1.5 --seed 3 --raw -n 20; cmp -s "$dir/out" "$dir/first" || fail "other text"
-run "cuda is refused where there is none" 1 env INFER_MODEL="$llama" "$infer" -p hello --device cuda -q
+if [ ! -e /proc/driver/nvidia ]; then
+    for c in "-p hello" plan; do
+        run "layers on a card that is not there: $c" 1 "$infer" ${c/-p/run -p} --gpu-layers 2; out_empty; err_has "--gpu-layers 2: this machine has no NVIDIA card"; err_lines 1
+        run "experts beside a card that is not there: $c" 1 "$infer" ${c/-p/run -p} --cpu-experts 2; out_empty; err_has "--cpu-experts 2: this machine has no NVIDIA card"; err_lines 1
+    done
+    run "no layers on a card that is not there" 0 "$infer" -p hello --gpu-layers 0 -q; answer "hi there!"; err_empty
+fi
+run "layers on a card with --device cpu" 2 "$infer" -p hello --gpu-layers 2 --device cpu; err_has "--gpu-layers 2 goes with --device auto"; err_lines 1
+run "a device in capitals" 0 "$infer" -p hello --device CPU -q; answer "hi there!"
+run "a KV type in capitals" 0 "$infer" -p hello --kv-type Q8_0 -q; err_empty
+run "cuda is refused where there is none" 1 env INFER_MODEL="$llama" "$infer" -p hello --device CUDA -q
 [ ! -s "$dir/out" ] || fail "an answer"
 grep -q . "$dir/err" || fail "no reason"
 if [ -e /proc/driver/nvidia ]; then count=$((count - 1)) failed=0; echo "(a card is here: the refusal of --device cuda is not tested)"; fi
@@ -225,7 +282,10 @@ input=$'hello\nhello\n/undo\nand you?\n/regen\n/quit\nhello\n' run "chat: undo, 
 [ "$(tail -n 2 "$dir/out")" = $'fine, thanks.\nfine, thanks.' ] || fail "stdout is $(cat "$dir/out")"
 input=$'hello\n/stats\n/mem\n/help\n' run "chat: figures" 0 "$infer" chat; out $'hi there!\n'; err_has "context:"; err_has "/regen"
 input=$'hello\n/edit hello\n/thoughts\n' run "chat: edit" 0 "$infer" chat; out $'hi there!\nhi there!\n'; err_has "nothing was thought"
-input=$'/edit hello\n' run "chat: nothing to edit" 0 "$infer" chat; out ""; err_has "nothing to edit"
+input=$'/edit hello\n' run "chat: nothing to edit" 0 "$infer" chat; out ""; err_has "no message to edit yet"
+input=$'hello\n/edit\n' run "chat: nobody can edit" 2 "$infer" chat; out $'hi there!\n'; err_has "/edit needs a text"
+input=$'/save\n' run "chat: save needs a name" 2 "$infer" chat; err_has "/save needs a name: "
+input=$'hello\n/save '"$dir"$'/d.json\nand you?\n/save\n' run "chat: saved again" 0 "$infer" chat; grep -q "and you?" "$dir/d.json" || fail "not saved again"
 input=$'/nope\n' run "chat: unknown command" 2 "$infer" chat; err_has "no command '/nope'"
 input=$'/load /nowhere\n' run "chat: file missing" 2 "$infer" chat; err_has "/nowhere"
 input=$'/set temp -1\n' run "chat: bad setting" 2 "$infer" chat; err_has "0 to 100"
@@ -254,8 +314,11 @@ export XDG_STATE_HOME=$dir/state
 if script -qec true /dev/null >/dev/null 2>&1; then
     on_terminal() { run "$1" "$2" env TERM=xterm script -qec "stty cols ${3}; $infer chat" /dev/null; }
     input=$'/sta\t\r/set ov\ts\t\rhello\r/undo\r/clear\r/system x\r/system none\r/se\tth\th\t\r' on_terminal "chat on a terminal" 0 80
-    out_has "no answer yet"; out_has "overflow is shift (it was error)"; out_has "taken back; 0 messages are left"; out_has "conversation is empty"
+    out_has "no answer yet"; out_has "overflow is shift (it was error)"; out_has "your last message and its answer are taken back; none is left"; out_has "conversation is empty"
     out_has "the system message is set"; out_has "there is no system message now"; out_has "thinking is hide"
+    input=$'hello\rhello\r/undo\r' on_terminal "chat on a terminal: undo" 0 80; out_has "taken back; 1 of yours is left"
+    run "help in the window's width" 0 script -qec "stty cols 60; $infer help run" /dev/null; out_has "answer a prompt"
+    [ "$(tr -d '\r' <"$dir/out" | wc -L)" -le 60 ] || fail "a line of over 60 columns"
     input=$'/set xtc-threshold\r' on_terminal "chat: words are whole" 0 40; out_has $'on a token is likely for that; 0 \r\nto 1'
     input=$'hello\r' HOME=/nowhere XDG_STATE_HOME= on_terminal "chat on a terminal: no home" 0 80; out_has "hi there!"
 fi

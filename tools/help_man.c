@@ -7,7 +7,10 @@
 static void print_roff(FILE *out, const char *text) {
     int column = 0;
     for (; *text; text++, column++) {
-        if (*text == ' ' && column > 60) {
+        if (*text == '\n') {
+            fputs("\n.br\n", out);
+            column = -1;
+        } else if (*text == ' ' && column > 60) {
             fputc('\n', out);
             column = -1;
         } else if (column == 0 && (*text == '.' || *text == '\''))

@@ -38,7 +38,7 @@ int cmd_help(const struct options *o) {
                     near ? "did you mean '" : "'infer help' lists them", near ? near : "", near ? "'?" : "");
             return tool_fail(o, INFER_E_INPUT);
         }
-        help_command(stdout, c);
+        help_command(stdout, c, o->all_options);
     } else {
         help_program(stdout);
     }
@@ -59,6 +59,8 @@ static const struct command *command_of(int *argc, char ***argv) {
         err_set(INFER_E_INPUT, "'%s' stands where a command is expected; 'infer help' lists them", name);
     } else if (!c && access(name, F_OK) == 0) {
         err_set(INFER_E_INPUT, "no command '%s'; a model is given with -m: infer -m %s", name, name);
+    } else if (!c && strchr(name, ' ')) {
+        err_set(INFER_E_INPUT, "no command '%s'; a prompt stands behind run: infer run \"...\"", name);
     } else if (!c) {
         const char *near = command_nearest(name);
         err_set(INFER_E_INPUT, "no command '%s'; %s%s%s", name,
@@ -105,7 +107,9 @@ int main(int argc, char **argv) {
     if (s) {
         code = tool_fail(&o, s);
     } else if (wants_help) {
-        help_command(stdout, c);
+        bool all = false;
+        for (int i = 0; i < argc; i++) all |= strcmp(argv[i], "--all") == 0;
+        help_command(stdout, c, all);
         code = finish(&o, EXIT_DONE);
     } else {
         code = finish(&o, c->run(&o));

@@ -3,9 +3,10 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include "base/mem.h"
+#include "tools/foreign.h"
 #include "tools/options_impl.h"
-#include "tools/term.h"
 
 /* The names of two tables as choices, behind their first bar. */
 static const char mix_names_listed[] =
@@ -30,46 +31,36 @@ _Static_assert(N_OPTION <= 192, "options.given");
 const struct option *const option_table = table;
 const int n_option = N_OPTION;
 
-static const struct option_heading headings[] = {
-    {G_RUN | G_FILE | G_INSPECT | G_TOKENIZE | G_TEMPLATE | G_SYNTH | G_QUANT | G_CONVERT | G_BENCH | G_PLAN |
-         G_LOGITS | G_PPL | G_MONITOR | G_OUT | G_HELP | G_DOCTOR | G_SERVE | G_LOADTEST | G_IMATRIX | G_BPW,
-     "Options"},
-    {G_MODEL | G_LOAD, "Model"},
-    {G_SAMPLE, "Choice of tokens"},
-    {G_TEXT | G_SEED, "Answer"},
-    {G_ENGINE, "Device and memory"},
-    {G_JSON | G_QUIET, "Output"},
-};
-enum { N_HEADING = sizeof headings / sizeof *headings };
-const struct option_heading *const option_headings = headings;
-const int n_option_heading = N_HEADING;
-
 /* ---- nearest name ---- */
 
-/* Levenshtein distance of two short strings; long ones count as far apart. */
+static int least(int a, int b) { return a < b ? a : b; }
+
+/* Letters that are missing, too many, others, or two that changed places; long words count as far apart. source: optimal string
+ * alignment, after Damerau 1964 */
 static int distance(const char *a, const char *b) {
     enum { MAX = 40 };
-    int na = (int)strnlen(a, MAX), nb = (int)strnlen(b, MAX), row[MAX + 1];
+    int na = (int)strnlen(a, MAX), nb = (int)strnlen(b, MAX), row[3][MAX + 1];
     if (na == MAX || nb == MAX) return MAX;
-    for (int j = 0; j <= nb; j++) row[j] = j;
+    for (int j = 0; j <= nb; j++) row[0][j] = j;
     for (int i = 1; i <= na; i++) {
-        int diagonal = row[0];
-        row[0] = i;
+        int *now = row[i % 3], *last = row[(i + 2) % 3], *before = row[(i + 1) % 3];
+        now[0] = i;
         for (int j = 1; j <= nb; j++) {
-            int best = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            if (row[j] + 1 < best) best = row[j] + 1;
-            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
-            row[j] = best;
+            now[j] = least(last[j - 1] + (a[i - 1] != b[j - 1]), least(last[j], now[j - 1]) + 1);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                now[j] = least(now[j], before[j - 2] + 1);
         }
     }
-    return row[nb];
+    return row[na % 3][nb];
 }
 
 /* A typing mistake is at most a third of the word away; a beginning of the word is near, too, and so is the word with more
  * behind it ("temperature"). */
 bool option_nearer(const char *given, const char *name, int *best) {
-    int d = distance(given, name), limit = 1 + (int)strlen(name) / 3;
+    int n = least((int)strlen(given), (int)strlen(name)), d = distance(given, name),
+        limit = n < 3   ? 0
+                : n < 6 ? 1
+                        : n / 3;
     if (strlen(given) >= 2 && strncmp(name, given, strlen(given)) == 0) d = 1;
     if (strlen(name) >= 3 && strncmp(name, given, strlen(name)) == 0) d = 1;
     if (d > limit || d >= *best) return false;
@@ -111,9 +102,11 @@ static enum infer_status in_range(const struct option *opt, double x) {
                    opt->most);
 }
 
-/* A whole number in decimal, end at *end; the word in choices stands for -1. */
+/* A whole number in decimal, end at *end; the word in choices stands for -1, which others write for "inf", too. */
 static enum infer_status parse_int(const struct option *opt, const char *text, char **end, int *out) {
-    if (opt->type == OPT_INT && opt->choices && strcmp(text, opt->choices) == 0) {
+    bool word = opt->type == OPT_INT && opt->choices;
+    if (word && (strcasecmp(text, opt->choices) == 0 ||
+                 (strcmp(opt->choices, "inf") == 0 && strcmp(text, "-1") == 0))) {
         *out = -1;
         *end = (char *)text + strlen(text);
         return INFER_OK;
@@ -167,11 +160,27 @@ static enum infer_status parse_bytes(const struct option *opt, const char *text,
     return INFER_OK;
 }
 
-static enum infer_status parse_text(const struct option *opt, const char *text) {
-    if (!opt->choices) return INFER_OK;
+/* choice[n] as a text of its own, which stays: there are few of them. */
+static const char *kept_word(const char *choice, size_t n) {
+    static char kept[2048];
+    char *p = kept;
+    for (; *p; p += strlen(p) + 1)
+        if (strlen(p) == n && memcmp(p, choice, n) == 0) return p;
+    if (p + n + 2 > kept + sizeof kept) infer_bug("no room for the word of %zu bytes", n);
+    memcpy(p, choice, n);
+    return p;
+}
+
+/* One of the choices whatever its case, as the table has it; any text where there are none. */
+static enum infer_status parse_text(const struct option *opt, const char *text, const char **out) {
     size_t n = strlen(text);
+    *out = text;
+    if (!opt->choices) return INFER_OK;
     for (const char *p = opt->choices; p; p = strchr(p, '|') ? strchr(p, '|') + 1 : NULL)
-        if (n && strncmp(p, text, n) == 0 && (p[n] == '|' || p[n] == 0)) return INFER_OK;
+        if (n && strncasecmp(p, text, n) == 0 && (p[n] == '|' || p[n] == 0)) {
+            *out = kept_word(p, n);
+            return INFER_OK;
+        }
     return err_set(INFER_E_INPUT, "--%s: '%s' is none of %s", opt->name, text, opt->choices);
 }
 
@@ -189,6 +198,10 @@ static enum infer_status set_default(struct options *o, const struct option *opt
         return INFER_OK;
     }
     case OPT_UINT64:
+        if (opt->choices && (strcasecmp(text, opt->choices) == 0 || strcmp(text, "-1") == 0)) {
+            *(uint64_t *)field = OPTION_RANDOM;
+            return INFER_OK;
+        }
         *(uint64_t *)field = strtoull(text, &end, 10);
         if (end == text || *end || errno || text[0] == '-')
             return bad_value(opt, text, "a whole number of 64 bits");
@@ -200,9 +213,7 @@ static enum infer_status set_default(struct options *o, const struct option *opt
     case OPT_BYTES:
         return parse_bytes(opt, text, field);
     case OPT_TEXT:
-        TRY(parse_text(opt, text));
-        *(const char **)field = text;
-        return INFER_OK;
+        return parse_text(opt, text, field);
     case OPT_TEXTS: {
         struct option_texts *t = field;
         if (t->n == OPTION_MAX_TEXTS)
@@ -231,11 +242,13 @@ static bool is_given(const struct options *o, const struct option *opt) {
 
 /* ---- parsing ---- */
 
+/* --n_predict is --n-predict. */
 static const struct option *find_long(const struct command *c, const char *name, size_t n) {
+    char dashed[64];
+    if (n >= sizeof dashed) return NULL;
+    for (size_t i = 0; i <= n; i++) dashed[i] = i == n ? 0 : name[i] == '_' ? '-' : name[i];
     for (int i = 0; i < N_OPTION; i++)
-        if ((table[i].groups & c->groups) && strlen(table[i].name) == n &&
-            strncmp(table[i].name, name, n) == 0)
-            return &table[i];
+        if ((table[i].groups & c->groups) && strcmp(table[i].name, dashed) == 0) return &table[i];
     return NULL;
 }
 
@@ -259,25 +272,61 @@ static enum infer_status unknown_option(const struct command *c, const char *arg
     return err_set(INFER_E_INPUT, "no flag '%s'; 'infer help %s' lists them", arg, c->name);
 }
 
-/* One flag at argv[*i], with its value in the same word after = or in the next one. */
-static enum infer_status parse_flag(struct options *o, const struct command *c, int argc, char **argv,
-                                    int *i) {
-    const char *arg = argv[*i], *value = NULL;
+/* The option that a flag of another program stands for; NULL and INFER_OK: it says what is so anyway. *i moves past the value of such a
+ * one. errors: INFER_E_INPUT (what to say instead, or nobody knows it) */
+static enum infer_status find_foreign(const struct command *c, int argc, char **argv, int *i,
+                                      const struct option **out) {
+    const char *arg = argv[*i];
+    const size_t n = strcspn(arg, "=");
+    const struct foreign *f = foreign_find(arg, n);
+    *out = NULL;
+    if (!f) return unknown_option(c, arg);
+    switch (f->how) {
+    case FOREIGN_SAME:
+        *out = find_long(c, f->ours, strlen(f->ours));
+        if (*out) return INFER_OK;
+        return err_set(INFER_E_INPUT, "%.*s is --%s here, and %s does not take that", (int)n, arg, f->ours,
+                       c->name);
+    case FOREIGN_OTHER:
+        return err_set(INFER_E_INPUT, "%.*s: here %s", (int)n, arg, f->ours);
+    case FOREIGN_ANYWAY:
+        break;
+    }
+    const char *value = arg[n] ? arg + n + 1 : *i + 1 < argc ? argv[*i + 1] : "";
+    bool on = foreign_has(f->ours, value, strlen(value));
+    if ((arg[n] && !on) || foreign_has("off|0|false", value, strlen(value)))
+        return err_set(INFER_E_INPUT, "%.*s cannot be switched off here", (int)n, arg);
+    *i += !arg[n] && on;
+    return INFER_OK;
+}
+
+/* The option that argv[*i] names, and where its value begins if that is in the same word. */
+static const struct option *find_option(const struct command *c, const char *arg, const char **value) {
     const struct option *opt;
     if (arg[1] == '-') {
         size_t n = strcspn(arg + 2, "=");
         opt = find_long(c, arg + 2, n);
-        if (opt && arg[2 + n] == '=') value = arg + 2 + n + 1;
-    } else {
-        opt = find_letter(c, arg[1]);
-        if (opt && arg[2]) { /* -n128, never -temp */
-            value = arg + 2;
-            if ((opt->type != OPT_INT && opt->type != OPT_INTS) ||
-                strspn(value, "0123456789,") != strlen(value))
-                opt = NULL;
-        }
+        if (opt && arg[2 + n] == '=') *value = arg + 2 + n + 1;
+        return opt;
     }
-    if (!opt) return unknown_option(c, arg);
+    opt = find_letter(c, arg[1]);
+    if (!opt || !arg[2]) return opt;
+    *value = arg + 2; /* -n128, never -temp */
+    bool number =
+        (opt->type == OPT_INT || opt->type == OPT_INTS) && strspn(*value, "0123456789,") == strlen(*value);
+    return number ? opt : NULL;
+}
+
+/* One flag at argv[*i], with its value in the same word after = or in the next one. */
+static enum infer_status parse_flag(struct options *o, const struct command *c, int argc, char **argv,
+                                    int *i) {
+    const char *arg = argv[*i], *value = NULL;
+    const struct option *opt = find_option(c, arg, &value);
+    if (!opt) {
+        TRY(find_foreign(c, argc, argv, i, &opt));
+        if (!opt) return INFER_OK;
+        value = strchr(arg, '=') ? strchr(arg, '=') + 1 : NULL;
+    }
     if (opt->type == OPT_FLAG && value) return err_set(INFER_E_INPUT, "--%s takes no value", opt->name);
     if (opt->type != OPT_FLAG && !value) {
         if (*i + 1 >= argc) return err_set(INFER_E_INPUT, "--%s needs a value: %s", opt->name, opt->metavar);
@@ -384,98 +433,4 @@ bool options_view(const struct options *o, unsigned groups, int i, struct option
         return true;
     }
     return false;
-}
-
-/* ---- help ---- */
-
-void help_program(FILE *out) {
-    fprintf(out, "infer: runs large language models from one file\n\n");
-    if (command_find("run")) {
-        fprintf(out, "    infer -p \"hello\"            answer a prompt with the default model\n");
-        fprintf(out, "    infer -m model.gguf -p \"hello\"\n");
-        if (command_find("chat")) fprintf(out, "    infer chat -m model.gguf    talk\n");
-        fprintf(out, "\n");
-    }
-    fprintf(out, "Commands ('infer help COMMAND' lists their options, 'infer help models' what runs):\n");
-    for (int i = 0; i < n_command; i++) fprintf(out, "    %-12s %s\n", commands[i].name, commands[i].help);
-    fprintf(
-        out,
-        "\nExit codes: 0 done; 1 cannot be done here (context full, memory, device); 2 bad file, flag or\n"
-        "model; 3 a check said no; 130 interrupted. stdout is the answer, all else goes to stderr.\n");
-}
-
-void option_spelling(char *buf, size_t n, const struct option *opt) {
-    char letter[8] = "    ";
-    if (opt->letter) snprintf(letter, sizeof letter, "-%c, ", opt->letter);
-    snprintf(buf, n, "%s--%s%s%s", letter, opt->name, opt->metavar ? " " : "",
-             opt->metavar ? opt->metavar : "");
-}
-
-void option_text(char *buf, size_t n, const struct option *opt) {
-    int len = snprintf(buf, n, "%s", opt->help);
-    if (opt->choices && opt->type == OPT_TEXT) {
-        bool many = strlen(opt->choices) > 60; /* lines break at blanks */
-        len += snprintf(buf + len, n - (size_t)len, many ? ": " : "; ");
-        for (const char *p = opt->choices; *p && (size_t)len + 3 < n; p++)
-            len += snprintf(buf + len, n - (size_t)len, many && *p == '|' ? ", " : "%c", *p);
-    }
-    bool shown =
-        opt->def && strcmp(opt->def, "-1") != 0 && !(opt->type == OPT_INT && strcmp(opt->def, "0") == 0);
-    if (shown) snprintf(buf + len, n - (size_t)len, " [%s]", opt->def);
-}
-
-int option_heading_of(const struct option *opt, unsigned groups) {
-    for (int h = 0; h < N_HEADING; h++)
-        if (headings[h].groups & opt->groups & groups) return h;
-    return -1;
-}
-
-void help_command(FILE *out, const struct command *c) {
-    char left[80], right[OPTION_TEXT_MAX];
-    fprintf(out, "infer %s %s\n\n%s\n", c->name, c->usage, c->help);
-    for (int h = 0; h < N_HEADING; h++) {
-        bool first = true;
-        for (int i = 0; i < N_OPTION; i++) {
-            const struct option *opt = &table[i];
-            if (!(opt->groups & c->groups) || option_heading_of(opt, c->groups) != h) continue;
-            if (first) fprintf(out, "\n%s:\n", headings[h].title);
-            first = false;
-            option_spelling(left, sizeof left, opt);
-            option_text(right, sizeof right, opt);
-            fprintf(out, "  %-28s ", left);
-            if (strlen(left) > 28) fprintf(out, "\n%31s", "");
-            term_hang(out, right, 31, 109);
-        }
-    }
-}
-
-/* Text of a table cell: a bar would end the cell. */
-static void print_cell(FILE *out, const char *text) {
-    for (; *text; text++) {
-        if (*text == '|') fputc('\\', out);
-        fputc(*text, out);
-    }
-}
-
-void help_markdown(FILE *out) {
-    char left[80], right[OPTION_TEXT_MAX];
-    fprintf(out, "# The program `infer`\n\nMade by `infer help --markdown`.\n");
-    for (int k = 0; k < n_command; k++) {
-        const struct command *c = &commands[k];
-        fprintf(out, "\n## infer %s\n\n`infer %s%s%s`: %s\n", c->name, c->name, *c->usage ? " " : "",
-                c->usage, c->help);
-        bool first = true;
-        for (int i = 0; i < N_OPTION; i++) {
-            if (!(table[i].groups & c->groups)) continue;
-            if (first) fprintf(out, "\n| option | effect |\n| --- | --- |\n");
-            first = false;
-            option_spelling(left, sizeof left, &table[i]);
-            option_text(right, sizeof right, &table[i]);
-            fprintf(out, "| `");
-            print_cell(out, left + strspn(left, " "));
-            fprintf(out, "` | ");
-            print_cell(out, right);
-            fprintf(out, " |\n");
-        }
-    }
 }

@@ -40,12 +40,13 @@ enum option_group {
     G_LOADTEST = 1 << 25, /* bench serve */
     G_IMATRIX = 1 << 26,
     G_BPW = 1 << 27,
+    G_COMMON = 1 << 28, /* an option that help shows first; no command takes the group */
 };
 
 enum option_type {
     OPT_FLAG,   /* bool: present or not */
     OPT_INT,    /* int; the word in choices, if any, gives -1 */
-    OPT_UINT64, /* uint64_t */
+    OPT_UINT64, /* uint64_t; the word in choices, if any, gives OPTION_RANDOM */
     OPT_NUMBER, /* double */
     OPT_BYTES,  /* uint64_t; 500M, 8G, 8GiB: powers of 1024 */
     OPT_TEXT,   /* const char *; choices "a|b|c" limits it */
@@ -53,6 +54,7 @@ enum option_type {
     OPT_INTS,   /* struct option_ints: 1,5,9 */
 };
 
+#define OPTION_RANDOM UINT64_MAX
 enum { OPTION_MAX_TEXTS = 16, OPTION_MAX_ARGS = 4 };
 
 struct option_texts {
@@ -125,9 +127,10 @@ struct option_view {
 /* The i-th option of these groups that has one value; false behind the last. o NULL: without the value. */
 bool options_view(const struct options *o, unsigned groups, int i, struct option_view *out);
 
-/* Help of the program, of one command, and all of it as Markdown for docs/. */
+/* Help of the program, of one command (its common options, or all), and all of it as Markdown for docs/, in lines of the window's
+ * width. */
 void help_program(FILE *out);
-void help_command(FILE *out, const struct command *c);
+void help_command(FILE *out, const struct command *c, bool all);
 void help_markdown(FILE *out);
 /* Architectures, containers and element types (models.c). */
 void help_models(FILE *out);

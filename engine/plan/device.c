@@ -57,14 +57,25 @@ static enum infer_status pick_cpu(const struct backend_type **out) {
     return INFER_OK;
 }
 
+/* A number of layers on the card, or of layers whose experts alone are not, asks for a card: NULL, or its name. */
+static const char *asks_for_card(const struct device_wish *w, int *n) {
+    *n = w->n_layer > 0 ? w->n_layer : w->n_cpu_experts;
+    return w->n_layer > 0 ? ".gpu_layers" : w->n_cpu_experts > 0 && w->n_layer ? ".cpu_experts" : NULL;
+}
+
 static enum infer_status pick_auto(const struct device_wish *w, struct placement *out) {
     char address[64], reason[400];
     unsigned id;
+    int n;
+    const char *asked = asks_for_card(w, &n);
     if (w->n_layer == 0 || !device_pci_nvidia(address, sizeof address, &id)) {
-        if (w->n_layer > 0) log_line(LOG_WARN, ".gpu_layers %d: this machine has no NVIDIA card", w->n_layer);
+        if (asked) return err_set(INFER_E_DEVICE, "%s %d: this machine has no NVIDIA card", asked, n);
         return pick_cpu(&out->device);
     }
     if (pick_cuda(out) == INFER_OK) return pick_cpu(&out->host);
+    if (asked)
+        return err_prefix(INFER_E_DEVICE, "%s %d: the NVIDIA card %s (10de:%04x) cannot be used", asked, n,
+                          address, id);
     snprintf(reason, sizeof reason, "%s", err_message());
     TRY(pick_cpu(&out->device));
     log_line(LOG_WARN,
@@ -81,6 +92,9 @@ static enum infer_status pick_host(enum device_kind kind, const struct backend_t
 
 enum infer_status device_pick(const struct device_wish *w, struct placement *out) {
     *out = (struct placement){0};
+    if (w->device != DEVICE_AUTO && w->device != DEVICE_CUDA && w->host == DEVICE_NONE && w->n_layer > 0)
+        return err_set(INFER_E_INPUT, ".device cpu has no card; .gpu_layers %d goes with .device auto",
+                       w->n_layer);
     if (w->device == DEVICE_AUTO)
         TRY(pick_auto(w, out));
     else if (w->device == DEVICE_CUDA)
@@ -93,7 +107,9 @@ enum infer_status device_pick(const struct device_wish *w, struct placement *out
 bool device_leave_card(const struct device_wish *w, struct placement *out) {
     char reason[400];
     struct placement cpu = {0};
-    if (w->device != DEVICE_AUTO || strcmp(out->device->name, "cuda") != 0) return false;
+    int n;
+    if (w->device != DEVICE_AUTO || asks_for_card(w, &n) || strcmp(out->device->name, "cuda") != 0)
+        return false;
     snprintf(reason, sizeof reason, "%s", err_message());
     if (pick_cpu(&cpu.device) != INFER_OK) return false;
     log_line(LOG_WARN, "%s is NOT used: %s; running on the CPU, which is much slower", out->memory.name,

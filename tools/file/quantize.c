@@ -82,14 +82,35 @@ static void say_done(const struct quantize_options *q, const struct quantize_rep
         tool_say("%d of %d matrices have no entry in %s", r->n_unweighed, r->n_matrix, q->imatrix);
 }
 
-int cmd_quantize(const struct options *o) {
+/* The type may stand behind the files, as llama-quantize takes it. */
+static enum infer_status choose_type(struct options *o) {
+    const char *command = o->command->name;
+    const bool bpw = o->bpw > 0;
+    if (o->n_arg > 2) {
+        struct options swapped = *o;
+        if (o->type)
+            return err_set(INFER_E_INPUT, "the type is given twice: %s and --type %s", o->arg[2], o->type);
+        if (options_set(o, G_QUANT, "type", o->arg[2])) {
+            if (options_set(&swapped, G_QUANT, "type", o->arg[1]))
+                return options_set(o, G_QUANT, "type", o->arg[2]);
+            return err_set(INFER_E_INPUT, "the type comes last: infer %s %s %s %s", command, o->arg[0],
+                           o->arg[2], o->arg[1]);
+        }
+    }
+    if (o->type && bpw)
+        return err_set(INFER_E_INPUT, "--type and --bpw are both given, and one can choose the types");
+    if (o->type || bpw) return INFER_OK;
+    return err_set(INFER_E_INPUT, "TYPE%s is missing: infer %s %s %s q8_0; 'infer help %s' lists the types",
+                   strcmp(command, "quantize") == 0 ? " or --bpw X" : "", command, o->arg[0], o->arg[1],
+                   command);
+}
+
+int cmd_quantize(const struct options *given) {
+    struct options own = *given;
+    const struct options *o = &own;
     struct show s = {0};
-    if (!o->type == !(o->bpw > 0))
-        return tool_fail(
-            o, err_set(INFER_E_INPUT,
-                       o->type ? "--type and --bpw are both given, and one can choose the types"
-                               : "--type TYPE or --bpw X is missing; 'infer help %s' lists the types",
-                       o->command->name));
+    enum infer_status status = choose_type(&own);
+    if (status) return tool_fail(o, status);
     struct quantize_report r;
     progress_start(&s.progress, o->quiet);
     struct quantize_options q = {.in = o->arg[0],
@@ -105,7 +126,7 @@ int cmd_quantize(const struct options *o) {
                                  .ignore = {o->ignore_keys.text, o->ignore_keys.n},
                                  .imatrix = o->imatrix,
                                  .check = o->check_error ? check : NULL};
-    enum infer_status status = quantize_file(&q, &r);
+    status = quantize_file(&q, &r);
     progress_clear(&s.progress);
     if (!status) status = end_check(&s);
     if (status) return tool_fail(o, status);

@@ -60,22 +60,39 @@ static enum chat_next do_regen(struct chat *c, const char *arg) {
     return CHAT_GO_ON;
 }
 
+static bool is_by(const struct chat *c, size_t i, const char *role) {
+    return strcmp(json_string_value(json_object_get(json_array_get(c->messages, i), "role")), role) == 0;
+}
+
+/* Where the last turn begins: the user's message, with the answer to it if there is one behind; NULL: there is no turn. */
+static json_t *last_turn(const struct chat *c, bool *answered) {
+    size_t n = json_array_size(c->messages);
+    *answered = n && is_by(c, n - 1, "assistant");
+    n -= *answered;
+    return n && is_by(c, n - 1, "user") ? json_array_get(c->messages, n - 1) : NULL;
+}
+
 /* The last message goes back into the line to be edited; with a text it becomes that and is answered. */
 static enum chat_next do_edit(struct chat *c, const char *arg) {
-    chat_drop(c, "assistant");
-    size_t n = json_array_size(c->messages);
-    json_t *last = n ? json_incref(json_array_get(c->messages, n - 1)) : NULL;
-    enum infer_status st = INFER_OK;
-    if (!chat_drop(c, "user")) {
-        tool_say("there is nothing to edit yet");
-    } else if (*arg) {
-        st = prompt_add_message(c->messages, "user", arg, strlen(arg));
-    } else {
-        line_preset(c->line, json_string_value(json_object_get(last, "content")));
+    bool answered;
+    json_t *last = last_turn(c, &answered);
+    if (!last) {
+        tool_say("there is no message to edit yet");
+        return CHAT_GO_ON;
     }
+    if (!*arg && !c->terminal_in)
+        return say_error(c, err_set(INFER_E_INPUT, "/edit needs a text where nobody can edit: /edit TEXT"));
+    json_incref(last);
+    chat_drop(c, "assistant");
+    chat_drop(c, "user");
+    enum infer_status st = INFER_OK;
+    if (*arg)
+        st = prompt_add_message(c->messages, "user", arg, strlen(arg));
+    else
+        line_preset(c->line, json_string_value(json_object_get(last, "content")));
     json_decref(last);
     if (st) return say_error(c, st);
-    return *arg && json_array_size(c->messages) == n && n ? CHAT_ANSWER : CHAT_GO_ON;
+    return *arg ? CHAT_ANSWER : CHAT_GO_ON;
 }
 
 static enum chat_next do_thoughts(struct chat *c, const char *arg) {
@@ -94,12 +111,18 @@ static enum chat_next do_thoughts(struct chat *c, const char *arg) {
 
 static enum chat_next do_undo(struct chat *c, const char *arg) {
     (void)arg;
+    bool answered;
+    size_t turns = 0;
+    if (!last_turn(c, &answered)) {
+        tool_say("there is no message to take back yet");
+        return CHAT_GO_ON;
+    }
     chat_drop(c, "assistant");
-    if (!chat_drop(c, "user"))
-        tool_say("there is nothing to take back");
-    else
-        chat_say(c, "the last message and its answer are taken back; %zu messages are left",
-                 json_array_size(c->messages));
+    chat_drop(c, "user");
+    for (size_t i = 0; i < json_array_size(c->messages); i++) turns += is_by(c, i, "user");
+    char left[48] = "none is left";
+    if (turns) snprintf(left, sizeof left, "%zu of yours %s left", turns, turns == 1 ? "is" : "are");
+    chat_say(c, "your last message%s taken back; %s", answered ? " and its answer are" : " is", left);
     return CHAT_GO_ON;
 }
 
@@ -123,8 +146,8 @@ static enum chat_next do_system(struct chat *c, const char *arg) {
 static enum chat_next do_read(struct chat *c, const char *arg) {
     char *text;
     size_t n;
-    enum infer_status st =
-        *arg ? text_read(&text, &n, arg, TEXT_PROMPT) : err_set(INFER_E_INPUT, "/read FILE");
+    enum infer_status st = *arg ? text_read(&text, &n, arg, TEXT_PROMPT)
+                                : err_set(INFER_E_INPUT, "/read needs a file: /read notes.txt");
     if (st) return say_error(c, st);
     st = n ? prompt_add_message(c->messages, "user", text, n) : err_set(INFER_E_INPUT, "%s is empty", arg);
     mem_free(text);
@@ -183,14 +206,21 @@ static enum infer_status save_messages(struct chat *c, const char *path) {
     return st;
 }
 
+/* A later /save without a name goes there. */
+static void keep_file(struct chat *c, const char *path) {
+    if (path != c->file) snprintf(c->file, sizeof c->file, "%s", path);
+}
+
 static enum chat_next do_save(struct chat *c, const char *arg) {
     char path[PATH_MAX];
     const size_t n = json_array_size(c->messages);
-    if (!*arg) return say_error(c, err_set(INFER_E_INPUT, "/save FILE"));
+    if (!*arg) arg = c->file;
+    if (!*arg) return say_error(c, err_set(INFER_E_INPUT, "/save needs a name: /save talk.json"));
     enum infer_status st = tool_check_output(c->o, c->talk.session.path, arg);
     if (!st) st = tool_check_output(c->o, c->talk.session.path, cache_path(path, arg));
     if (!st) st = save_messages(c, arg);
     if (st) return say_error(c, st);
+    keep_file(c, arg);
     if (talk_held(&c->talk) == 0) {
         if (c->terminal_in) tool_say("%zu messages are in %s", n, arg);
         return CHAT_GO_ON;
@@ -248,11 +278,12 @@ static json_t *read_messages(const char *path) {
 }
 
 static enum chat_next do_load(struct chat *c, const char *arg) {
-    if (!*arg) return say_error(c, err_set(INFER_E_INPUT, "/load FILE"));
+    if (!*arg) return say_error(c, err_set(INFER_E_INPUT, "/load needs a file: /load talk.json"));
     json_t *messages = read_messages(arg);
     if (!messages) return say_error(c, INFER_E_INPUT);
     json_decref(c->messages);
     c->messages = messages;
+    keep_file(c, arg);
     load_cache(c, arg);
     return CHAT_GO_ON;
 }
@@ -273,7 +304,8 @@ static const struct chat_entry {
     {"/set", "[NAME [VALUE]]", "show all settings, say what one means, or change it: /set temp 0.7", do_set,
      false},
     {"/read", "FILE", "send a file as the next message", do_read, true},
-    {"/save", "FILE", "write the conversation as JSON, what was computed to FILE.kv", do_save, true},
+    {"/save", "[FILE]", "write the conversation as JSON, what was computed to FILE.kv; again without FILE",
+     do_save, true},
     {"/load", "FILE", "go on with a saved conversation, at once where FILE.kv fits", do_load, true},
     {"/thoughts", "", "what was thought before the last answer (/set thinking fold)", do_thoughts, false},
     {"/mem", "", "what the memory is used for", do_mem, false},

@@ -1,8 +1,11 @@
 /* infer run: answers one prompt. stdout gets the answer, ended by one newline, and nothing else. */
+#include <poll.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "files/json.h"
 #include "base/mem.h"
+#include "tools/interrupt.h"
 #include "tools/talk/logprobs_show.h"
 #include "tools/talk/prompt_show.h"
 #include "tools/talk/talk.h"
@@ -18,6 +21,8 @@ struct run {
     struct prompt prompt;
     char *text; /* text[n]: the user's prompt */
     size_t n;
+    const char *prompted; /* of the command line; NULL: the text is of a file or of stdin */
+    bool later;           /* stdin is an open pipe, from which nothing came yet */
     struct thoughts thoughts;
     bool terminal;      /* stdout is one */
     bool thought_shown; /* --thinking show: as part of the answer, which has not begun */
@@ -25,20 +30,96 @@ struct run {
     int n_newline;      /* held back: the answer ends with one, whatever the model wrote */
 };
 
-/* -p, else -f, else stdin. The last newline of a file or of stdin is not part of the prompt. */
+/* ---- the prompt ---- */
+
+enum { PATIENCE = 5000 }; /* ms behind the load for the first byte of an open pipe */
+
+/* Whether stdin, beside a prompt of the command line, has a text: at once, or perhaps later. A terminal or device has none, and no file that
+ * somebody has read of before: the rest of it is for the loop of a shell, say, that reads a line a round. */
+static enum stdin_has { STDIN_NONE, STDIN_NOW, STDIN_LATER } stdin_has(int milliseconds) {
+    struct stat st;
+    struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
+    if (fstat(STDIN_FILENO, &st)) return STDIN_NONE;
+    if (S_ISREG(st.st_mode)) return lseek(STDIN_FILENO, 0, SEEK_CUR) == 0 ? STDIN_NOW : STDIN_NONE;
+    if (!S_ISFIFO(st.st_mode) && !S_ISSOCK(st.st_mode)) return STDIN_NONE;
+    return poll(&p, 1, milliseconds) > 0 ? STDIN_NOW : STDIN_LATER;
+}
+
+/* A text of a file or of stdin ("-"), whose last newline is not part of the prompt: the prompt, or in front of that of the command line. */
+static enum infer_status read_text(struct run *r, const char *path) {
+    const size_t n_prompted = r->prompted ? strlen(r->prompted) : 0;
+    char *text, *both;
+    size_t n;
+    TRY(text_read(&text, &n, path, TEXT_PROMPT));
+    if (n && text[n - 1] == '\n') text[--n] = 0;
+    if (!r->prompted) {
+        r->text = text, r->n = n;
+        return INFER_OK;
+    }
+    if (!n) {
+        mem_free(text);
+        return INFER_OK;
+    }
+    enum infer_status st = mem_new(&both, n + 2 + n_prompted + 1, "the prompt");
+    if (!st) {
+        memcpy(both, text, n);
+        memcpy(both + n, "\n\n", 2);
+        memcpy(both + n + 2, r->prompted, n_prompted + 1);
+        mem_free(r->text);
+        r->text = both, r->n = n + 2 + n_prompted;
+    }
+    mem_free(text);
+    return st;
+}
+
+/* The prompt of the command line, with the text of stdin before it, as llm and ollama have it; else -f, else stdin. */
 static enum infer_status read_prompt(struct run *r) {
-    if (r->o->prompt) {
-        r->text = mem_strdup(r->o->prompt);
+    const struct options *o = r->o;
+    const bool waits = o->file && strcmp(o->file, "-") == 0;
+    r->prompted = o->n_arg ? o->arg[0] : o->prompt;
+    if (!r->prompted) {
+        TRY(read_text(r, o->file ? o->file : "-"));
+    } else if (*r->prompted) {
+        r->text = mem_strdup(r->prompted);
         if (!r->text) return err_set(INFER_E_MEMORY, "the prompt");
         r->n = strlen(r->text);
-    } else {
-        TRY(text_read(&r->text, &r->n, r->o->file ? r->o->file : "-", TEXT_PROMPT));
-        if (r->n && r->text[r->n - 1] == '\n') r->text[--r->n] = 0;
+        const enum stdin_has has = waits ? STDIN_NOW : stdin_has(0);
+        if (has == STDIN_NOW) TRY(read_text(r, "-"));
+        r->later = has == STDIN_LATER;
     }
-    if (r->n == 0 && (r->o->prompt || r->o->file)) return err_set(INFER_E_INPUT, "the prompt is empty");
+    if (r->n == 0 && (r->prompted || o->file)) return err_set(INFER_E_INPUT, "the prompt is empty");
     if (r->n == 0)
         return err_set(INFER_E_INPUT, "there is no prompt: -p TEXT or -f FILE gives one, or a text on stdin "
                                       "('infer chat' talks, 'infer help' lists the rest)");
+    return INFER_OK;
+}
+
+/* Once the model is there: what writes into the pipe has had time to begin, or never will. */
+static enum infer_status read_later(struct run *r) {
+    if (!r->later) return INFER_OK;
+    if (stdin_has(PATIENCE) == STDIN_NOW) return read_text(r, "-");
+    if (interrupted()) return err_set(INFER_E_CANCEL, "cancelled");
+    tool_say("stdin is an open pipe, and nothing came from it for %d s: the prompt alone is answered "
+             "(</dev/null: at once; "
+             "-f -: waits longer)",
+             PATIENCE / 1000);
+    return INFER_OK;
+}
+
+/* Of -p, the argument and -f there is one; -p with -f - is both. */
+static enum infer_status check_prompt(const struct options *o) {
+    const char *arg = o->n_arg ? o->arg[0] : "";
+    const size_t n = strlen(arg);
+    struct stat st;
+    if (o->n_arg && o->prompt)
+        return err_set(INFER_E_INPUT, "'%s' and -p are both given, and there is one prompt", arg);
+    if ((o->n_arg || o->prompt) && o->file && strcmp(o->file, "-") != 0)
+        return err_set(INFER_E_INPUT, "%s and -f are both given, and there is one prompt",
+                       o->prompt ? "-p" : "a prompt");
+    if (n > 5 && strcmp(arg + n - 5, ".gguf") == 0 && stat(arg, &st) == 0)
+        return err_set(INFER_E_INPUT,
+                       "'%s' stands where the prompt does; a model is given with -m: infer run -m %s", arg,
+                       arg);
     return INFER_OK;
 }
 
@@ -178,6 +259,7 @@ static enum infer_status run_answer(struct run *r) {
     r->talk.show = show;
     r->talk.user = r;
     TRY(talk_begin(&r->talk, o));
+    TRY(read_later(r));
     TRY(make_prompt(r));
     if (o->show_prompt) prompt_show(&r->prompt, r->talk.session.model, &r->talk.template);
     TRY(talk_open(&r->talk, o));
@@ -187,13 +269,10 @@ static enum infer_status run_answer(struct run *r) {
 }
 
 int cmd_run(const struct options *o) {
-    if (o->prompt && o->file) {
-        err_set(INFER_E_INPUT, "-p and -f are both given, and there is one prompt");
-        return tool_fail(o, INFER_E_INPUT);
-    }
-    if (!o->prompt && !o->file && isatty(STDIN_FILENO)) return cmd_chat(o);
+    if (!o->n_arg && !o->prompt && !o->file && isatty(STDIN_FILENO)) return cmd_chat(o);
     struct run r = {.o = o, .terminal = isatty(STDOUT_FILENO), .last = '\n'};
-    enum infer_status st = tool_check_beams(o);
+    enum infer_status st = check_prompt(o);
+    if (!st) st = tool_check_beams(o);
     if (!st) st = read_prompt(&r);
     if (!st) st = run_answer(&r);
     int code = st ? tool_fail(o, st) : report(&r);

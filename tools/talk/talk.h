@@ -1,6 +1,7 @@
 /* The conversation of `infer chat`, shared by its loop and its commands; what run and chat show alike. */
 #pragma once
 #include <jansson.h>
+#include <limits.h>
 #include "base/mem.h"
 #include "request/constrain.h"
 #include "request/prompt_check.h"
@@ -72,10 +73,11 @@ struct chat {
     bool thought_shown; /* as part of this answer, which has not begun */
     struct thoughts thoughts;
     struct term_wrap wrap;
-    char sampling[256]; /* what sampling_recommended took */
-    char last;          /* last byte shown */
-    char *thought;      /* what was thought before the last answer; NULL: nothing */
-    int code;           /* exit code so far */
+    char sampling[256];      /* what sampling_recommended took */
+    char last;               /* last byte shown */
+    char file[PATH_MAX - 3]; /* of /save and /load last; "": none */
+    char *thought;           /* what was thought before the last answer; NULL: nothing */
+    int code;                /* exit code so far */
 };
 
 enum chat_next { CHAT_GO_ON, CHAT_QUIT, CHAT_ANSWER };
