@@ -109,17 +109,25 @@ static void put_zeros(struct opened *o, const char *name) {
 }
 
 /* What hf.c and model.c do, but for tensors. */
-static enum infer_status open_config(struct opened *o, const char *text, const char *quant) {
+static enum infer_status open_config(struct opened *o, const char *text, const char *quant,
+                                     const char *generation) {
     const struct tensorfile_options options = {0};
     const struct mapfile beside = {.path = quant ? "hf_quant_config.json" : NULL,
                                    .data = (const unsigned char *)quant,
                                    .size = quant ? strlen(quant) : 0};
+    const struct mapfile config = {.path = "config.json",
+                                   .data = (const unsigned char *)text,
+                                   .size = strlen(text)},
+                         sampling = {.path = generation ? "generation_config.json" : NULL,
+                                     .data = (const unsigned char *)generation,
+                                     .size = generation ? strlen(generation) : 0};
     *o = (struct opened){0};
     o->keys.arena = &o->arena;
     TRY(hf_config(&o->config, &o->keys, "config.json", text, strlen(text), &beside, &options));
     hf_put_u32(&o->keys, o->config.arch, "block_count", o->config.n_layer);
     for (const struct hf_name *row = o->config.table->hf_layer; row && row->hf; row++)
         if (row->op == HF_KEY) put_zeros(o, row->gguf); /* which tensors say */
+    TRY(hf_generation(&o->keys, &sampling, &config));
     TRY(index_file(o));
     o->model = (struct model){.file = &o->file, .arch = o->config.table};
     TRY(model_check_keys(&o->model, &options.ignore));
@@ -206,6 +214,8 @@ static void compare(const struct opened *o, const char *model, const json_t *wan
     same(model, "experts of a token", e->n_used, json_object_get(want, "used"));
     same(model, "an expert's ff", e->n_ff_expert, json_object_get(want, "expert_ff"));
     same(model, "scale", m->attn_scale, json_object_get(want, "scale"));
+    const struct meta *stops = tensorfile_meta(&o->file, "tokenizer.infer.stops");
+    same(model, "tokens that end an answer", stops ? (double)stops->n : 0, json_object_get(want, "stops"));
     same_list(model, "window", windows, json_object_get(want, "window"));
     same_list(model, "state", state, json_object_get(want, "state"));
     if (json_object_get(want, "shared_ff")) {
@@ -220,11 +230,13 @@ static void published_configs_open(void **state) {
         struct opened o;
         const struct entry *e = &entry[i];
         if (!strstr(name_of(e), only)) continue;
-        json_t *quant = json_object_get(e->head, "hf_quant_config");
-        char *text = text_of(e), *beside = quant ? json_dumps(quant, 0) : NULL;
+        json_t *quant = json_object_get(e->head, "hf_quant_config"),
+               *generation = json_object_get(e->head, "generation");
+        char *text = text_of(e), *beside = quant ? json_dumps(quant, 0) : NULL,
+             *sampling = generation ? json_dumps(generation, 0) : NULL;
         n++;
         n_wrong = 0;
-        if (open_config(&o, text, beside)) {
+        if (open_config(&o, text, beside, sampling)) {
             print_error("%s: %s\n", name_of(e), err_message());
             n_wrong++;
         } else
@@ -233,6 +245,7 @@ static void published_configs_open(void **state) {
         close_config(&o);
         free(text);
         free(beside);
+        free(sampling);
     }
     assert_true(*only || n > 100);
     if (n_refused) fail_msg("%d of %d published config.json are refused or misread", n_refused, n);

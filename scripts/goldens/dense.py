@@ -50,6 +50,12 @@ def published(path):
     (path / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 
+def without_rope(path):
+    config = json.loads((path / "config.json").read_text())
+    del config["text_config"]["rope_parameters"]
+    (path / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+
 EYE = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, image_size=8, patch_size=4)
 
 DENSE = {
@@ -145,6 +151,13 @@ DENSE = {
     "gemma3-image": tower("Gemma3", "gemma3 beside a tower for images", {**SMALL, **GEMMA, "model_type": "gemma3_text", "num_hidden_layers": 3,
         "query_pre_attn_scalar": 20, "layer_types": layers(1, 0, 1)}, (24,), zero_centred=True, vision_config=dict(
         **EYE, model_type="siglip_vision_model"), mm_tokens_per_image=1),
+    "gemma3-image-few": tower("Gemma3", "as gemma3-image, but the bases of rotation are left to the class, as published folders leave them", {
+        **SMALL, **GEMMA, "model_type": "gemma3_text", "num_hidden_layers": 3, "query_pre_attn_scalar": 20, "layer_types": layers(1, 0, 1)}, (24,),
+        zero_centred=True, after=without_rope, vision_config=dict(**EYE, model_type="siglip_vision_model"), mm_tokens_per_image=1),
+    "gemma4_unified": tower("Gemma4Unified", "gemma4 under another name, whose images have an embedder alone", {
+        **SMALL, **GEMMA, "model_type": "gemma4_unified_text", "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "global_head_dim": 32, "num_global_key_value_heads": 1, "attention_k_eq_v": True, "layer_types": layers(1, 1, 0), "pad_token_id": 0}, (24,),
+        after=published, audio_config=None, vision_config=dict(patch_size=4, pooling_kernel_size=1, mm_embed_dim=8, mm_posemb_size=4, output_proj_dims=24)),
     "gemma4-image": tower("Gemma4", "gemma4 beside a tower for images, with the keys that its published folders have", {
         **SMALL, **GEMMA, "model_type": "gemma4_text", "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
         "global_head_dim": 32, "num_global_key_value_heads": 1, "attention_k_eq_v": True, "hidden_size_per_layer_input": 0,
@@ -161,6 +174,8 @@ DENSE = {
         "num_kv_shared_layers": 2, "use_double_wide_mlp": False, "layer_types": layers(1, 0, 1, 1, 0), "pad_token_id": 0}, (24,), after=published,
         audio_config=None, vision_config=dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2,
         num_key_value_heads=2, head_dim=4, patch_size=4, position_embedding_size=16)),
+    "mistral3-mistral": tower("Mistral3", "mistral beside a tower for images", {**SMALL, "model_type": "mistral", "head_dim": 16, "sliding_window": None}, (),
+                              vision_config=dict(**EYE, model_type="pixtral", head_dim=4)),
     "mistral3": tower("Mistral3", "ministral3 beside a tower for images", {**SMALL, "model_type": "ministral3", "head_dim": 16,
         "rope_parameters": {**YARN, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.3}}, (32, 96), vision_config=dict(
         **EYE, model_type="pixtral", head_dim=4)),

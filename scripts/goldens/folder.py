@@ -181,7 +181,7 @@ def unseen(model, prompt, want, marks):
     """The tensors and experts of which another value changes no logit of a prompt that is kept."""
     kept, stored, out = rows_of(len(prompt), marks), set(model.state_dict()), []
     for name, p in [*model.named_parameters(), *model.named_buffers()]:
-        if name not in stored or name.endswith("act_fn.eps") or ".visual." in name or "vision_tower" in name or "vision_model" in name or "projector" in name or "embed_vision" in name:
+        if name not in stored or name.endswith("act_fn.eps") or ".visual." in name or "vision_tower" in name or "vision_model" in name or "projector" in name or "embed_vision" in name or "embed_audio" in name:
             continue
         for x in p if p.ndim == 3 and p.shape[1] > 1 else [p]:  # experts one by one, not the channels of a convolution
             old = x.clone()
