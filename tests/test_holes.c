@@ -6,6 +6,9 @@
 #include "files/tensorfile.h"
 #include "folder.h"
 #include <fcntl.h>
+#include <linux/fiemap.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 enum { ROWS = 64, COLS = 512, BYTES = ROWS * COLS * 4 }; /* of each of the tensors */
@@ -113,6 +116,39 @@ static void holes_of_gguf(void **state) {
     folder_remove(&d);
 }
 
+/* Room that was reserved, and has been read since: it lies in memory as zeros, as what was written does. */
+static void reserved_and_read(void **state) {
+    (void)state;
+    struct folder d;
+    char path[256], command[300];
+    off_t b;
+    folder_make(&d);
+    folder_file(&d, path, "m.gguf");
+    write_gguf(path, "a", "b", 0, 1, &b);
+    make_hole(path, b + 10000, b + BYTES, RESERVED);
+    snprintf(command, sizeof command, "cat %s > /dev/null", path);
+    assert_int_equal(system(command), 0);
+    int fd = open(path, O_RDONLY);
+    struct fiemap map = {.fm_length = 1 << 20};
+    const bool tells = ioctl(fd, FS_IOC_FIEMAP, &map) == 0;
+    close(fd);
+    if (tells)
+        expect_refusal(path, "m.gguf", "b", &plain);
+    else
+        print_message("skipped: the file system of %s tells no extents\n", d.path);
+    /* the same, written after it was reserved, also before that has reached the disk */
+    write_gguf(path, "a", "b", 0, 1, &b);
+    fd = open(path, O_RDWR);
+    char *zeros = calloc(1, BYTES);
+    assert_int_equal(ftruncate(fd, b), 0);
+    assert_int_equal(posix_fallocate(fd, b, BYTES), 0);
+    assert_int_equal(pwrite(fd, zeros, BYTES, b), BYTES);
+    expect_open(path, &plain);
+    free(zeros);
+    close(fd);
+    folder_remove(&d);
+}
+
 static void holes_of_parts(void **state) {
     (void)state;
     struct folder d;
@@ -157,7 +193,7 @@ static void holes_of_folders(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(holes_of_gguf), cmocka_unit_test(holes_of_parts),
-                                       cmocka_unit_test(holes_of_folders)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(holes_of_gguf), cmocka_unit_test(reserved_and_read),
+                                       cmocka_unit_test(holes_of_parts), cmocka_unit_test(holes_of_folders)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,6 +12,9 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <linux/fiemap.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -129,7 +132,34 @@ static enum infer_status map_whole(struct mapfile *f, int fd) {
     return INFER_OK;
 }
 
-/* The first holes, before anything is read: what is read of room that was reserved is in memory and no hole any more. */
+/* Extents of the file that are reserved and were never written, as the file system has them; flags: FIEMAP_FLAG_SYNC, what is still to be written
+ * first. What has been read of such room is in memory, and no hole for SEEK_HOLE any more. */
+static void find_unwritten(struct mapfile *f, int fd, uint32_t flags) {
+    enum { EXTENTS = 128 }; /* at a time */
+    union {
+        struct fiemap head;
+        char room[sizeof(struct fiemap) + EXTENTS * sizeof(struct fiemap_extent)];
+    } map;
+    bool last = false;
+    f->n_hole = 0;
+    for (uint64_t from = 0; !last && from < f->size;) {
+        memset(&map.head, 0, sizeof map.head);
+        map.head.fm_start = from, map.head.fm_length = f->size - from;
+        map.head.fm_flags = flags, map.head.fm_extent_count = EXTENTS;
+        if (ioctl(fd, FS_IOC_FIEMAP, &map.head) != 0 || !map.head.fm_mapped_extents) return;
+        for (uint32_t i = 0; i < map.head.fm_mapped_extents; i++) {
+            const struct fiemap_extent *e = &map.head.fm_extents[i];
+            const uint64_t end = e->fe_logical + e->fe_length;
+            const bool unwritten = (e->fe_flags & FIEMAP_EXTENT_UNWRITTEN) && e->fe_logical < f->size;
+            if (unwritten && f->n_hole < MAPFILE_HOLES)
+                f->hole[f->n_hole++] = (struct hole){e->fe_logical, end < f->size ? end : f->size};
+            last |= (e->fe_flags & FIEMAP_EXTENT_LAST) != 0;
+            from = end > from ? end : f->size;
+        }
+    }
+}
+
+/* The first holes. */
 static void find_holes(struct mapfile *f, int fd) {
     size_t from = 0;
     while (f->n_hole < MAPFILE_HOLES) {
@@ -141,6 +171,9 @@ static void find_holes(struct mapfile *f, int fd) {
         if (from == f->size) break;
     }
     lseek(fd, 0, SEEK_SET);
+    if (f->n_hole) return;
+    find_unwritten(f, fd, 0);
+    if (f->n_hole) find_unwritten(f, fd, FIEMAP_FLAG_SYNC); /* or just not written yet */
 }
 
 static enum infer_status open_fd(struct mapfile *f, int fd, bool no_mmap) {
