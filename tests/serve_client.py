@@ -22,7 +22,7 @@ class Server:
         self.p = subprocess.Popen([*program, "-m", model, "--listen", "127.0.0.1:0", "--device", "cpu", "--threads", "2", *args], stderr=self.err,
                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env={**e, **env})
         atexit.register(self.p.kill) # when a test fails on the way
-        for _ in range(3000):
+        for _ in range(18000): # a slow machine takes its time
             found = re.search(r"at https?://127\.0\.0\.1:(\d+)", self.log())
             if found or self.p.poll() is not None: break
             time.sleep(0.01)
@@ -45,7 +45,7 @@ class Server:
 
     def ask(self, path, body=None, headers={}, method=None, text=False):
         """status, headers, JSON"""
-        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=240)
         data = body if body is None or isinstance(body, (bytes, str)) else json.dumps(body)
         c.request(method or ("GET" if body is None else "POST"), path, data, headers)
         try:
@@ -67,7 +67,7 @@ class Server:
 
     def stop(self, how=signal.SIGTERM, code=0):
         self.p.send_signal(how)
-        try: same("exit code", self.p.wait(30), code)
+        try: same("exit code", self.p.wait(120), code)
         except subprocess.TimeoutExpired:
             check("the server ends", False, self.log())
             self.p.kill()
@@ -84,7 +84,7 @@ def gauge(s, name, headers={}):
     """a metric's value; name may have labels"""
     return float(re.search(rf"^{re.escape(name)}(?:{{.*}})? (\S+)$", s.ask("/metrics", None, headers, text=True)[2], re.M)[1])
 
-def wait_for(s, name, value, seconds=5, headers={}):
+def wait_for(s, name, value, seconds=120, headers={}):
     """seconds until a metric has a value; fails when it never has"""
     begin = time.monotonic()
     while gauge(s, name, headers) != value:

@@ -1,5 +1,6 @@
 /* infer serve with an engine that recites: protocol, queue and signals can be tested at any speed, without computing.
- * usage: serve_fake -m MODEL [--listen ADDRESS] [--step MS] [--say TEXT] [--then TEXT] [--slots N] [--lost STEP] [--idle STEPS] [--queue N] [--key-max N] [--api-key-file FILE] [--timeout S] [--drain S] [--slow S] ..
+ * usage: serve_fake -m MODEL [--listen ADDRESS] [--step MS] [--say TEXT] [--then TEXT] [--ctx N] [--trace FILE] [--slots N] [--lost STEP] [--idle STEPS] [--queue N] [--key-max N] [--api-key-file FILE] [--timeout S] [--drain S] [--slow S] ..
+ * FILE gets a line of each request as it begins, its id: who came before whom is known there, and not by clients.
  * TEXT is said (with --then: that, behind the result of a tool) over and over until max_tokens, or ends the turn where that is not given; of a prompt a step reads 16 tokens. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,7 @@ struct fake {
     const struct infer_model *model;
     struct script say, then; /* then.n 0: say, always */
     double step_ms;
+    FILE *trace;                      /* NULL: none */
     int slots, lost_at, n_step, idle; /* idle: so many steps have nothing to compute */
     struct fake_run *run[SLOTS_MAX];
 };
@@ -49,6 +51,8 @@ static enum infer_status fake_start(struct mill *m, struct choice *c) {
     r->choice = c;
     r->script = f->then.n && has_result(c) ? &f->then : &f->say;
     c->run = r;
+    if (f->trace) fprintf(f->trace, "%s\n", c->job->request_id);
+    if (f->trace) fflush(f->trace);
     for (int i = 0; i < f->slots; i++)
         if (!f->run[i]) {
             f->run[i] = r;
@@ -165,6 +169,8 @@ int main(int argc, char **argv) {
         if (strcmp(name, "--step") == 0) f.step_ms = atof(value);
         if (strcmp(name, "--say") == 0) say = value;
         if (strcmp(name, "--then") == 0) then = value;
+        if (strcmp(name, "--ctx") == 0) ctx = atoi(value);
+        if (strcmp(name, "--trace") == 0) f.trace = fopen(value, "w");
         if (strcmp(name, "--slots") == 0) f.slots = atoi(value);
         if (strcmp(name, "--idle") == 0) f.idle = atoi(value);
         if (strcmp(name, "--lost") == 0) f.lost_at = atoi(value);

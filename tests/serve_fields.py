@@ -191,26 +191,24 @@ def key(name): return {"x-api-key": f"secret-key-{name}"}
 
 def hold(s, headers={}):
     """an answer that is under way until the connection is closed"""
-    c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=60)
-    c.request("POST", CHAT, json.dumps(say(8000, stream=True)), headers)
+    c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=240)
+    c.request("POST", CHAT, json.dumps(say(900000, stream=True)), headers)
     c.getresponse()
     return c
 
 def shares():
     """one key with many requests and one with few; classes; how many a key may have"""
-    with tempfile.NamedTemporaryFile("w", suffix=".keys") as f:
+    with tempfile.NamedTemporaryFile("w", suffix=".keys") as f, tempfile.NamedTemporaryFile() as trace:
         f.write("anna:secret-key-anna\nbert:secret-key-bert:priority\ncarl:secret-key-carl:flex:2\ndora:secret-key-dora\n")
         f.flush()
-        s = Fake("--step", "2", "--slots", "1", "--api-key-file", f.name, "--key-max", "20")
-        order, threads = [], []
+        s = Fake("--step", "2", "--slots", "1", "--api-key-file", f.name, "--key-max", "20", "--ctx", "1000000", "--trace", trace.name)
+        threads = []
         def one(name, n, **more):
-            def run():
-                same("served", s.ask(CHAT, say(n, **more), key(name[0]))[0], 200)
-                order.append(name[1])
+            def run(): same("served", s.ask(CHAT, say(n, **more), {**key(name[0]), "X-Request-Id": str(name[1])})[0], 200)
             threads.append(threading.Thread(target=run))
             threads[-1].start()
         def waiting(n): wait_for(s, "vllm:num_requests_waiting", n, headers=key("bert"))
-        first = hold(s, key("anna"))
+        first = hold(s, {**key("anna"), "X-Request-Id": "first"})
         wait_for(s, "vllm:num_requests_running", 1, headers=key("bert"))
         for i in range(12):
             one(("anna", i), 10)
@@ -223,11 +221,11 @@ def shares():
         waiting(15)
         first.close()
         for t in threads: t.join()
-        # threads that tell of two neighbours may be overtaken by each other
-        check("the urgent one comes first, the flexible one last", order.index("urgent") <= 1 and order.index("flex") >= len(order) - 2, order)
+        order = open(trace.name).read().split() # as they began
+        same("all have begun", (order[0], len(order)), ("first", 16))
+        same("the urgent one comes first, the flexible one last", (order[1], order[-1]), ("urgent", "flex"))
         check("the one of a key among many waits for two at most", order.index("dora") <= 4, order)
-        own = [x for x in order if isinstance(x, int)]
-        check("a key's own are served as they came", all(abs(x - i) <= 1 for i, x in enumerate(own)), own)
+        same("a key's own are served as they came", [x for x in order if x.isdigit()], [str(i) for i in range(12)])
         for name, more, status in (("anna", {"service_tier": "priority"}, 403), ("carl", {"service_tier": "flex"}, 200), ("bert", {"priority": -1}, 200), ("anna", {"priority": 5}, 200)):
             r = s.ask(CHAT, say(1, **more), key(name))
             same(f"{name} with {more}", (r[0], r[2].get("error", {}).get("type")), (status, "permission_error" if status == 403 else None))
@@ -246,9 +244,10 @@ def shares():
 def deadlines():
     s = Fake("--step", "20", "--slots", "1")
     for headers, stream in (({"X-Request-Timeout": "0.2"}, True), ({"x-stainless-read-timeout": "0.2"}, False), ({"X-Request-Timeout": "0.2"}, False)):
-        begin = time.monotonic()
         status, _, got = s.ask(CHAT, say(2000, stream=stream), headers, text=True)
-        check(f"{headers}", status == 200 and ('"type":"timeout_error"' in got if stream else '"finish_reason":"length"' in got) and time.monotonic() - begin < 20, got[-200:])
+        # where the machine was too slow to begin in time there is nothing to tell but the error
+        part = '"type":"timeout_error"' in got if stream else '"finish_reason":"length"' in got and json.loads(got)["usage"]["completion_tokens"] < 2000
+        check(f"{headers}", (status == 200 and part) or (status == 504 and '"code":"timeout"' in got), got[-200:])
     status, _, got = s.ask(CHAT, say(30, stream=True), {"x-stainless-read-timeout": "0.2"}, text=True)
     check("a stream is read as it comes", got.endswith("data: [DONE]\n\n"), got[-200:])
     for bad in ("x", "-1", "0", "nan"): same(f"a timeout of {bad} is none", s.ask(CHAT, say(1), {"X-Request-Timeout": bad})[0], 200)
@@ -312,7 +311,7 @@ def log_of_prompts():
 
 def overload():
     """what Anthropic's clients know as overload, while the server stops"""
-    s = Fake("--step", "2", "--slots", "1", "--drain", "20")
+    s = Fake("--step", "2", "--slots", "1", "--drain", "500", "--ctx", "1000000")
     first, got = hold(s), []
     wait_for(s, "vllm:num_requests_running", 1)
     t = threading.Thread(target=lambda: got.append(s.ask("/v1/messages", say(5))))
@@ -323,7 +322,7 @@ def overload():
     status, headers, e = got[0]
     same("overloaded", (status, e["error"]["type"], headers["Retry-After"]), (529, "overloaded_error", "2"))
     first.close()
-    s.p.wait(10)
+    s.p.wait(120)
 
 s = Server("--metrics")
 for part in (embeddings, no_judge, ends, grammars, progress, metrics): part(s)
