@@ -1,6 +1,6 @@
 /* The CPU backend's team: the same bits from 1, 2 and 3 threads where threads are late at random (cpu_delays_pretend), so that one is at the
  * end of a run of operations while another is at its beginning: the folders of every architecture, and shapes of real widths cut to some layers.
- * Built with INFER_TSAN it has no delays and ThreadSanitizer looks on. */
+ * Built with INFER_TSAN (CMake) the folders run without delays, and ThreadSanitizer looks on. */
 #include "test.h"
 #include "cpu/cpu_isa.h"
 #include "base/host.h"
@@ -9,14 +9,9 @@
 
 #include <unistd.h>
 
-#if defined(__SANITIZE_THREAD__)
+#ifdef __SANITIZE_THREAD__
 #define WATCHED 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define WATCHED 1
-#endif
-#endif
-#ifndef WATCHED
+#else
 #define WATCHED 0
 #endif
 

@@ -40,6 +40,11 @@ infer_test(test_op_list)
 infer_test(test_barriers)
 infer_test(test_team tools/file/mix.c tools/file/synth_file.c)
 target_compile_options(test_team PRIVATE ${OpenMP_C_FLAGS})
+if(INFER_TSAN) # the runtime itself is not watched: what it does with its own memory is no race of ours
+    set_property(TEST test_team APPEND PROPERTY ENVIRONMENT "OMP_TOOL_LIBRARIES=${LIB_ARCHER};ARCHER_OPTIONS=verbose=1"
+                 "TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=1")
+    set_tests_properties(test_team PROPERTIES FAIL_REGULAR_EXPRESSION "ThreadSanitizer: data race")
+endif()
 infer_test(test_links tools/file/mix.c tools/file/synth_file.c)
 target_compile_options(test_links PRIVATE ${OpenMP_C_FLAGS})
 infer_test(test_sample)

@@ -16,6 +16,17 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
+/* ThreadSanitizer sees no loads and stores by mask; it is told of them. */
+#ifdef __SANITIZE_THREAD__
+void __tsan_read_range(void *p, long n);
+void __tsan_write_range(void *p, long n);
+#define SEEN_READ(p, n)  __tsan_read_range((void *)(uintptr_t)(p), (long)sizeof *(p) * (n))
+#define SEEN_WRITE(p, n) __tsan_write_range(p, (long)sizeof *(p) * (n))
+#else
+#define SEEN_READ(p, n)  (void)0
+#define SEEN_WRITE(p, n) (void)0
+#endif
+
 #ifdef __AVX512F__
 enum { VL = 16 };
 typedef __m512 vf;
@@ -38,8 +49,14 @@ INLINE void vf_to_halves(uint16_t *p, vf v) { _mm256_storeu_si256((void *)p, _mm
 /* v * 2^n for whole n */
 INLINE vf vf_scale2(vf v, vf n) { return _mm512_scalef_ps(v, n); }
 INLINE vf vf_round(vf v) { return _mm512_roundscale_ps(v, 0); }
-INLINE vf vf_loadn(const float *p, int n) { return _mm512_maskz_loadu_ps((vmask)((1u << n) - 1), p); }
-INLINE void vf_storen(float *p, vf v, int n) { _mm512_mask_storeu_ps(p, (vmask)((1u << n) - 1), v); }
+INLINE vf vf_loadn(const float *p, int n) {
+    SEEN_READ(p, n);
+    return _mm512_maskz_loadu_ps((vmask)((1u << n) - 1), p);
+}
+INLINE void vf_storen(float *p, vf v, int n) {
+    SEEN_WRITE(p, n);
+    _mm512_mask_storeu_ps(p, (vmask)((1u << n) - 1), v);
+}
 INLINE float vf_sum(vf a) {
     __m256 h = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
     __m128 q = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
@@ -107,8 +124,14 @@ INLINE vf vf_round(vf v) { return _mm256_round_ps(v, 0); }
 INLINE __m256i vf_lanes(int n) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
-INLINE vf vf_loadn(const float *p, int n) { return _mm256_maskload_ps(p, vf_lanes(n)); }
-INLINE void vf_storen(float *p, vf v, int n) { _mm256_maskstore_ps(p, vf_lanes(n), v); }
+INLINE vf vf_loadn(const float *p, int n) {
+    SEEN_READ(p, n);
+    return _mm256_maskload_ps(p, vf_lanes(n));
+}
+INLINE void vf_storen(float *p, vf v, int n) {
+    SEEN_WRITE(p, n);
+    _mm256_maskstore_ps(p, vf_lanes(n), v);
+}
 INLINE float vf_sum(vf a) {
     __m128 q = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     q = _mm_add_ps(q, _mm_movehl_ps(q, q));
