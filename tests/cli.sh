@@ -307,6 +307,16 @@ input=$'/set temp\n/set top-p\n' run "chat: options win" 0 "$infer" chat -m "$di
 err_has "sampling: temp 0.6 (recommended"; err_has "top-p 0.5:"
 input=$'/set temp\n/set top-p\n' run "chat: greedy" 0 "$infer" chat -m "$dir/sampling.gguf" --temp 0; err_has "temp 0:"; err_has "top-p 1:"; err_lines 2
 input=$'/set temp\n/set repeat-penalty\n' run "chat: nothing is recommended" 0 "$infer" chat; err_has "the file recommends nothing"; err_has "temp 0.5:"; err_has "repeat-penalty 1.1:"
+told() { sed -n 's/.*; seed \([0-9]*\).*/\1/p' "$dir/err" | tail -n 1; }
+hot=(run -m "$llama" -p "a b c" --raw -n 20)
+run "a seed that nobody chose is told" 0 "$infer" "${hot[@]}" --temp 5; seed=$(told); cp "$dir/out" "$dir/first"; [ -n "$seed" ] || fail "no seed"
+run "and another one is drawn each time" 0 "$infer" "${hot[@]}" --temp 5 --seed Random; [ -n "$(told)" ] && [ "$(told)" != "$seed" ] || fail "the same seed"
+run "with it the answer is the same" 0 "$infer" "${hot[@]}" --temp 5 --seed "$seed"; [ "$(told)" = "$seed" ] && cmp -s "$dir/out" "$dir/first" || fail "another answer"
+run "a seed: json" 0 "$infer" -p hello --grammar "$dir/lines.gbnf" --temp 5 --seed 7 --json -q; out_has '"seed":7'
+run "greedy has no seed" 0 "$infer" "${hot[@]}" --seed 7; [ -z "$(told)" ] || fail "a seed"
+input=$'hello\n/stats\n/set seed 5\nhello\n/stats\n/set seed random\nhello\n/stats\n' run "chat: the seed" 0 "$infer" chat --temp 5 -n 8
+[ "$(grep -c '; seed [0-9]*$' "$dir/err")" = 3 ] && grep -q '; seed 5$' "$dir/err" && [ "$(told)" != 5 ] || fail "other seeds"
+run "synth has a seed of its own" 0 "$infer" synth --shape tiny --type f32 -o "$dir/seed.gguf" -q; cmp -s "$dir/seed.gguf" "$dir/f32.gguf" || fail "another file"
 run "run is greedy all the same" 0 "$infer" -m "$dir/sampling.gguf" -p hello; answer "hi there!"; err_lines 1
 unset -v XDG_STATE_HOME
 input=$'hello\n' run "chat: no home" 0 env -u HOME -u XDG_CACHE_HOME "$infer" chat -q; out $'hi there!\n'; err_empty

@@ -37,6 +37,9 @@ def answers(s):
         same("usage chunk", events[-1]["choices"], [])
         u, v = events[-1]["usage"], whole["usage"]
         same("usage of both", (u["prompt_tokens"], u["completion_tokens"]), (v["prompt_tokens"], v["completion_tokens"]))
+    settings = lambda **more: s.ask("/completion", {"prompt": "hello", "n_predict": 1, **more})[2]["generation_settings"]
+    same("sampling as chat has it", [settings()[k] for k in ("temperature", "top_k", "top_p", "min_p", "repeat_penalty")], [0.5, 0, 1, 0.1, 1.1])
+    same("greedy is greedy", [settings(temperature=0, **more)["repeat_penalty"] for more in ({}, {"repeat_penalty": 1.1})], [1, 1.1])
     same("stop text", [c["stop_reason"] for c in s.ask(CHAT, user("count", stop=["four", "three"]))[2]["choices"]], ["three"])
     same("length", s.ask(CHAT, user("count", max_tokens=4))[2]["choices"][0]["finish_reason"], "length")
     first = s.ask(CHAT, user("hello", return_token_ids=True))[2]["choices"][0]["token_ids"][0]

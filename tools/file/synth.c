@@ -14,7 +14,7 @@ int cmd_synth(const struct options *o) {
                               .shape = o->shape,
                               .type = o->type,
                               .path = o->output,
-                              .seed = o->seed,
+                              .seed = o->fixed_seed,
                               .layers = o->layers,
                               .progress = show,
                               .user = &p};

@@ -87,7 +87,7 @@ static enum infer_status prepare(struct bench_load *b, const struct options *o) 
     p->n_request = o->requests;
     p->rate = o->rate;
     p->n_shared = o->shared;
-    p->seed = o->seed;
+    p->seed = o->fixed_seed;
     p->temp = o->temp;
     p->top_p = o->top_p;
     p->seconds = o->give_up;

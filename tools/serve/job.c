@@ -1,4 +1,5 @@
 #include "tools/serve/job.h"
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -6,6 +7,7 @@
 #include <time.h>
 #include "base/mem.h"
 #include "tools/serve/answer_log.h"
+#include "tools/sampling.h"
 #include "tools/serve/server.h"
 #include "tools/serve/tool_parser.h"
 
@@ -44,9 +46,8 @@ struct job *job_new(struct server *s, const struct front_end *f) {
     j->ask.thinking_hidden = s->o.thinking == THINKING_HIDDEN;
     j->ask.thinking_as_content = s->o.thinking == THINKING_SHOWN;
     j->ask.sample = s->sample;
-    getrandom(&j->seed, sizeof j->seed, 0);
-    j->seed >>= 11; /* a client that reads JSON numbers as doubles can send it back */
-    j->ask.sample.seed = j->seed;
+    j->ask.sample.repeat_penalty = NAN; /* nothing is said about it yet */
+    j->ask.sample.seed = j->seed = sampling_seed();
     atomic_init(&j->refs, 1);
     pthread_mutex_init(&j->lock, NULL);
     return j;

@@ -1,4 +1,5 @@
 /* Bodies -> jobs that can run: JSON, the front end's fields, the chat template, tokens, the grammar. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -249,6 +250,8 @@ static enum infer_status make_params(struct job *j) {
         a->min_tokens = 0;
     }
     if (a->messages && *s->end.text) j->stop[j->n_stop++] = s->end.text;
+    if (isnan(a->sample.repeat_penalty)) /* greedy is greedy where nothing else is said */
+        a->sample.repeat_penalty = a->sample.temp == 0 ? 1 : s->sample.repeat_penalty;
     if (sample_check(&a->sample)) return job_refuse(j, 400, "invalid_value", NULL, "%s", err_message());
     return INFER_OK;
 }

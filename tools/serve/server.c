@@ -15,25 +15,12 @@
 #include "tools/serve/mill.h"
 #include "tools/serve/prompt_log.h"
 #include "tools/serve/web.h"
+#include "tools/sampling.h"
 #include "tools/serve/systemd.h"
 
 enum { EXIT_WELL = 0, EXIT_DEVICE_LOST = 70, EXIT_AT_ONCE = 130, WRITE_SECONDS = 3 };
 
 /* ---- the model ---- */
-
-struct sample_params server_sampling(const struct infer_model *m) {
-    struct sample_params p = sample_defaults();
-    double x;
-    p.temp = infer_model_number(m, "general.sampling.temp", &x) ? (float)x : 1;
-    p.top_p = infer_model_number(m, "general.sampling.top_p", &x) ? (float)x : 1;
-    p.top_k = infer_model_number(m, "general.sampling.top_k", &x) ? (int)x : 0;
-    p.min_p = infer_model_number(m, "general.sampling.min_p", &x) ? (float)x : 0.05f;
-    if (infer_model_number(m, "general.sampling.penalty_repeat", &x)) p.repeat_penalty = (float)x;
-    if (infer_model_number(m, "general.sampling.penalty_last_n", &x)) p.repeat_last = (int)x;
-    if (infer_model_number(m, "general.sampling.xtc_probability", &x)) p.xtc_probability = (float)x;
-    if (infer_model_number(m, "general.sampling.xtc_threshold", &x)) p.xtc_threshold = (float)x;
-    return sample_check(&p) ? sample_defaults() : p;
-}
 
 /* --model-name NAME,ALIAS,.., else the file's name without its ending. */
 static enum infer_status set_names(struct server *s, const char *file) {
@@ -163,7 +150,7 @@ enum infer_status server_take_model(struct server *s, const struct infer_model *
     s->end = s->template.text ? prompt_turn_end(m, &s->template) : (struct turn_end){.id = -1};
     TRY(tool_job_server(s));
     TRY(grammars_open(&s->grammars, &s->metrics));
-    s->sample = server_sampling(m);
+    s->sample = sampling_params(m);
     if (s->o.has_temp) s->sample.temp = s->o.temp;
     s->mill = mill;
     s->n_ctx = mill->n_ctx;

@@ -99,8 +99,6 @@ int server_run(struct server *s);
 /* The device is lost: server_run returns. From any thread. */
 void server_lost(struct server *s);
 void server_close(struct server *s);
-/* The sampling where requests say nothing: what the file recommends, else temperature 1, top-p 1, min-p 0.05. */
-struct sample_params server_sampling(const struct infer_model *m);
 
 /* ---- jobs ---- */
 

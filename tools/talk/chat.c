@@ -8,7 +8,7 @@
 #include "tools/interrupt.h"
 #include "tools/talk/logprobs_show.h"
 #include "tools/talk/prompt_show.h"
-#include "tools/talk/sampling.h"
+#include "tools/talk/recommended.h"
 #include "tools/tool.h"
 
 int cmd_chat(const struct options *o);
@@ -231,6 +231,7 @@ static enum infer_status chat_open(struct chat *c) {
     if (!c->messages) return err_set(INFER_E_MEMORY, "the conversation");
     if (o->system) TRY(chat_system(c, o->system));
     sampling_recommended(&c->live, c->talk.session.model, c->sampling, sizeof c->sampling);
+    talk_seed(&c->live);
     TRY(talk_open(&c->talk, o));
     return line_open(&c->line, c->terminal_in, c->colour, chat_complete, c);
 }

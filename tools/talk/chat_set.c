@@ -24,6 +24,7 @@ static enum infer_status change(struct chat *c, const char *name, const char *te
     if (!value) return err_set(INFER_E_MEMORY, "the setting");
     find_setting(c, name, &before);
     TRY(options_set(&changed, G_SAMPLE, name, value));
+    talk_seed(&changed);
     TRY(talk_params(&c->talk, &changed, &p));
     c->live = changed;
     if (find_setting(c, name, &now))

@@ -215,6 +215,7 @@ static enum infer_status print_json(const struct run *r) {
     if (j && request_logprobs(q)->n_top >= 0)
         json_object_set_new(j, "logprobs",
                             logprobs_json(request_logprobs(q), r->talk.session.model, g->n_answer));
+    if (j && r->talk.draws) json_object_set_new(j, "seed", json_integer((json_int_t)r->talk.seed));
     if (j && r->talk.draft.by) json_object_set_new(j, "draft", draft_json(g));
     char *line;
     TRY(json_write(&line, j, failed, JSON_COMPACT, "the answer as JSON"));
@@ -268,8 +269,11 @@ static enum infer_status run_answer(struct run *r) {
     return st ? st : end_answer(r);
 }
 
-int cmd_run(const struct options *o) {
-    if (!o->n_arg && !o->prompt && !o->file && isatty(STDIN_FILENO)) return cmd_chat(o);
+int cmd_run(const struct options *given) {
+    struct options own = *given;
+    const struct options *o = &own;
+    talk_seed(&own);
+    if (!o->n_arg && !o->prompt && !o->file && isatty(STDIN_FILENO)) return cmd_chat(given);
     struct run r = {.o = o, .terminal = isatty(STDOUT_FILENO), .last = '\n'};
     enum infer_status st = check_prompt(o);
     if (!st) st = tool_check_beams(o);

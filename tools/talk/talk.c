@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "files/textfile.h"
 #include "tools/interrupt.h"
+#include "tools/sampling.h"
 #include "tools/tool.h"
 
 /* ---- options -> what a request asks for ---- */
@@ -63,6 +64,8 @@ enum infer_status talk_params(struct talk *t, const struct options *o, struct re
     struct request_params p = request_defaults();
     TRY(sampling(o, t->bias, &p.sample));
     TRY(sample_check(&p.sample));
+    t->draws = p.sample.temp > 0;
+    t->seed = p.sample.seed;
     for (; p.n_stop < o->stop.n; p.n_stop++) t->stop[p.n_stop] = o->stop.text[p.n_stop];
     if (*t->end.text) t->stop[p.n_stop++] = t->end.text;
     p.stop = t->stop;
@@ -98,6 +101,10 @@ static enum infer_status open_constraint(struct talk *t, const struct options *o
     TRY(compile(t, o));
     TRY(constrain_vocab(&t->vocab, t->session.model));
     return constrain_open(&t->constraint, t->grammar, t->vocab, t->session.info.n_vocab);
+}
+
+void talk_seed(struct options *o) {
+    if (o->seed == OPTION_RANDOM) o->seed = sampling_seed();
 }
 
 /* ---- from the model to an answer ---- */
@@ -214,7 +221,9 @@ void talk_thinking_end(struct thoughts *t) {
 const char *talk_thinking_gap(char last) { return last == '\n' ? "\n" : "\n\n"; }
 
 void talk_loop(const struct options *o, int cycle, const char *set) {
-    const char *other = o->repeat_penalty == 1 ? "repeat-penalty 1.1" : o->temp == 0 ? "temp 0.7" : "seed 2";
+    const char *other = o->repeat_penalty == 1 ? "repeat-penalty 1.1"
+                        : o->temp == 0         ? "temp 0.7"
+                                               : "seed random";
     tool_say("the answer repeats its last %d token%s over and over and was ended; %s%s may do better, "
              "%sloop-stop off lets "
              "it go on",
@@ -246,7 +255,7 @@ static void say_drafts(const struct talk *t, char *buf, size_t n) {
 
 void talk_summary(const struct talk *t, char *buf, size_t n) {
     const struct request_figures *f = request_figures(t->request);
-    char reused[48] = "", answer[96] = "", prompt[48] = "", drafts[96] = "";
+    char reused[48] = "", answer[96] = "", prompt[48] = "", drafts[96] = "", seed[40] = "";
     if (f->n_reused) snprintf(reused, sizeof reused, " (%d more were there)", f->n_reused);
     if (f->prompt_seconds > 0)
         snprintf(prompt, sizeof prompt, " at %.0f tok/s", f->n_prompt / f->prompt_seconds);
@@ -256,6 +265,7 @@ void talk_summary(const struct talk *t, char *buf, size_t n) {
         snprintf(answer, sizeof answer, " at %.1f tok/s, %.1f GB/s", rate, read);
     }
     if (t->draft.by) say_drafts(t, drafts, sizeof drafts);
-    snprintf(buf, n, "prompt %d tokens%s%s; answer %d tokens%s%s", f->n_prompt, reused, prompt, f->n_answer,
-             answer, drafts);
+    if (t->draws) snprintf(seed, sizeof seed, "; seed %llu", (unsigned long long)t->seed);
+    snprintf(buf, n, "prompt %d tokens%s%s; answer %d tokens%s%s%s", f->n_prompt, reused, prompt, f->n_answer,
+             answer, drafts, seed);
 }

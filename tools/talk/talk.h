@@ -22,6 +22,8 @@ struct talk {
     struct sched *sched;
     struct session_draft draft;
     int seq;
+    bool draws;                                /* of talk_params: tokens are drawn, */
+    uint64_t seed;                             /* with this seed */
     struct request *request;                   /* of the last answer; NULL: there was none */
     struct sample_bias bias[OPTION_MAX_TEXTS]; /* of talk_params */
     const char *stop[OPTION_MAX_TEXTS + 1];
@@ -35,6 +37,8 @@ enum infer_status talk_open(struct talk *t, const struct options *o);
 void talk_close(struct talk *t);
 /* What the options ask for now; lists and texts are in t. errors: INFER_E_INPUT (--samplers, --logit-bias, a value out of range) */
 enum infer_status talk_params(struct talk *t, const struct options *o, struct request_params *out);
+/* Draws the seed where none is given. */
+void talk_seed(struct options *o);
 /* Answers p; t->show gets the text. t->request tells the rest. errors: those of request_new and request_status */
 enum infer_status talk_answer(struct talk *t, const struct options *o, const struct prompt *p);
 /* Tokens that the sequence holds. */

@@ -1,9 +1,0 @@
-/* How a chat chooses tokens when the user does not say: what the file recommends, else a default. */
-#pragma once
-#include "infer.h"
-#include "tools/options.h"
-
-/* Sets the options of sampling that the user did not give to what the file recommends (general.sampling.*), or where it
- * recommends nothing to chat's own; --temp 0 asks for greedy, and nothing is changed. line[n] gets what was taken, for people; "" when
- * nothing was. */
-void sampling_recommended(struct options *o, const struct infer_model *m, char *line, size_t n);
