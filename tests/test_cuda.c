@@ -89,6 +89,15 @@ static void open_synth(const char *shape, const char *type) {
     n_vocab = info.n_vocab;
 }
 
+#ifdef INFER_CUDA
+/* Steps; the last ones' logits are compared. Under memcheck (INFER_FEW_STEPS=1, scripts/gpu-check) two parts of a row will do. */
+enum { MOST_STEPS = 290, FEW_STEPS = 100, N_KEEP = 4, MAX_ROWS = 3, AT_ONCE = 32 };
+static int n_steps(void) {
+    const char *few = getenv("INFER_FEW_STEPS");
+    return few && *few == '1' ? FEW_STEPS : MOST_STEPS;
+}
+#endif
+
 static int32_t id_at(int i) { return (i * 37 + i / 7 + 3) % n_vocab; }
 
 /* Rows from .. from + n of a sequence in one step; the logits of the last one to out[n_vocab]. */
@@ -277,21 +286,26 @@ static void latents_agree_with_ref(void **state) {
 
 /* Experts of prompts on tensor cores, in one layer whose attention adds nothing, so that the router sees the rows that ref's sees. Its
  * biases leave an expert without rows and send most rows to another one. */
-static void experts_of_prompts_agree_with_ref(void **state) {
-    (void)state;
-    static const char *const shapes[] = {"tiny-moe", "tiny-oss"};
+static void experts_of_prompts(const char *shape) {
     static const float bias[16] = {-9, 2};
     n_layer = 1;
     for (int t = 0; t <= QUANT_COUNT; t++)
-        for (size_t s = 0; s < 2; s++) {
-            if (t < QUANT_COUNT && quant_info((enum quant_type)t)->gguf < 0) continue; /* synth writes none */
+        if (t == QUANT_COUNT || quant_info((enum quant_type)t)->gguf >= 0) { /* synth writes no others */
             const char *type = t < QUANT_COUNT ? quant_info((enum quant_type)t)->name : "mxfp4_moe";
-            open_synth(shapes[s], type);
+            open_synth(shape, type);
             model->m->layer[0].out.member[0].factor = 0;
             model->m->layer[0].router.member[0].bias = bias;
-            check_model(shapes[s], type);
+            check_model(shape, type);
         }
     n_layer = 0;
+}
+static void experts_of_prompts_agree_with_ref(void **state) {
+    (void)state;
+    experts_of_prompts("tiny-moe");
+}
+static void experts_of_prompts_with_biases_too(void **state) {
+    (void)state;
+    experts_of_prompts("tiny-oss");
 }
 
 /* Logits of the last row of a prompt on a tiny random model; the caller frees them. */
@@ -521,8 +535,9 @@ static void calls_fail(const char *shape, int every) {
 
 static void every_call_may_fail(void **state) {
     (void)state;
-    calls_fail(NULL, 1);
-    calls_fail("tiny", 11); /* lives of fused programs are many times longer */
+    calls_fail(NULL,
+               n_steps() < MOST_STEPS ? 5 : 1); /* under scripts/gpu-check, alone on the card, each fifth */
+    calls_fail("tiny", 11);                     /* lives of fused programs are many times longer */
 }
 #endif
 
@@ -582,9 +597,25 @@ static void edit_list(struct op_list *l, int edit) {
     l->n_op = n;
     list_lives(l);
 }
-enum { N_STEP = 290, N_KEEP = 4, MAX_ROWS = 3 }; /* steps; the last ones' logits are compared */
+/* The first n tokens of one sequence as rows of a prompt, which give ref the same bits as decode rows, in less time. */
+static void read_on(struct backend *b, const struct backend_type *type, const struct model *m,
+                    const int32_t *const *tables, int n) {
+    for (int p = 0; p < n; p += AT_ONCE) {
+        int32_t id[AT_ONCE], pos[AT_ONCE], slot[AT_ONCE] = {0}, last = 0;
+        const uint8_t want = INFER_WANT_TOKEN;
+        struct step_result res;
+        const int rows = n - p < AT_ONCE ? n - p : AT_ONCE;
+        for (int i = 0; i < rows; i++) {
+            pos[i] = p + i;
+            id[i] = (pos[i] * 37 + pos[i] / 7 + 3) % m->n_vocab;
+        }
+        assert_ok(
+            type->run(b, ROW_PROMPT, &(struct step){rows, 1, id, pos, slot, &last, &want, tables, 1, NULL}));
+        assert_ok(type->wait(b, &res));
+    }
+}
 
-/* Decodes N_STEP tokens of n_row sequences, all of different lengths but the first; out[N_KEEP][n_vocab]: the first's. */
+/* Decodes n_steps() tokens of n_row sequences, all of different lengths but the first; out[N_KEEP][n_vocab]: the first's. */
 static void decode(const struct attention *a, const struct model *m, const struct backend_type *type,
                    bool plain, int n_row, float *out) {
     static float sinks[64];
@@ -593,9 +624,9 @@ static void decode(const struct attention *a, const struct model *m, const struc
                                      .kernels = kernels,
                                      .sm_emulate = kernels ? 120 : 0,
                                      .no_fuse = plain,
-                                     .ctx = N_STEP + 8,
+                                     .ctx = MOST_STEPS + 8,
                                      .slots = n_row,
-                                     .batch = 8,
+                                     .batch = type == &backend_ref ? AT_ONCE : 8,
                                      .decode_rows = n_row,
                                      .threads = 2,
                                      .gpu_layers = -1};
@@ -628,24 +659,27 @@ static void decode(const struct attention *a, const struct model *m, const struc
     int max = plan.kv_group[0].max_pages;
     pages = arena_alloc(&arena, (size_t)(n_row * max) * 4);
     for (int i = 0; i < n_row * max; i++) pages[i] = n_row * max - 1 - i;
-    for (int p = 0; p < N_STEP; p++) {
+    const int32_t *const tables[] = {pages, pages}; /* groups with a window and without */
+    const int n_step = n_steps(), begin = type == &backend_ref ? n_step - N_KEEP : 0;
+    read_on(b, type, m, tables, begin);
+    for (int p = begin; p < n_step; p++) {
         struct step_result res;
         for (int r = 0; r < n_row; r++) {
             id[r] = (p * 37 + p / 7 + 3 + 11 * r) % m->n_vocab;
             pos[r] = r ? p % (100 * r) : p;
-            want[r] = (uint8_t)(p < N_STEP - N_KEEP ? INFER_WANT_TOKEN : INFER_WANT_LOGITS);
+            want[r] = (uint8_t)(p < n_step - N_KEEP ? INFER_WANT_TOKEN : INFER_WANT_LOGITS);
         }
-        const int32_t *const tables[] = {pages, pages}; /* groups with a window and without */
         assert_ok(
             type->run(b, ROW_DECODE, &(struct step){n_row, n_row, id, pos, row, row, want, tables, 1, NULL}));
         assert_ok(type->wait(b, &res));
-        if (p >= N_STEP - N_KEEP)
-            memcpy(out + (p - N_STEP + N_KEEP) * m->n_vocab, res.logits, (size_t)m->n_vocab * 4);
+        if (p >= n_step - N_KEEP)
+            memcpy(out + (p - n_step + N_KEEP) * m->n_vocab, res.logits, (size_t)m->n_vocab * 4);
     }
     if (type == &backend_cuda && !plain) {
         n_plain = 0;
-        assert_ok(decode_profile(b, 1, count_plain)); /* it is fused, */
-        assert_int_equal(n_plain, 0);                 /* and so is all attention */
+        assert_ok(decode_profile(b, n_row, count_plain)); /* it is fused, */
+        assert_int_equal(n_plain, 0);                     /* and so is all attention */
+        if (n_row > 1) assert_int_equal(decode_profile(b, n_row - 1, count_plain), INFER_E_INPUT);
     }
     type->close(b);
     arena_free(&arena);
@@ -700,28 +734,38 @@ static void attention_agrees_with_ref(void **state) {
 }
 /* What a plain Llama's attention does not have: heads of 256 and 512 in turns, norms of values and behind the rotation, none, and a
  * temperature of scores. */
-static void more_attention_agrees_with_ref(void **state) {
-    static const struct {
-        const char *shape;
-        int window, edit;
-        float softcap, temp;
-        bool sinks;
-    } all[] = {
-        {"tiny-gemma4", -1, AS_IT_IS, 0, 0, false},    {"tiny-gemma4-256", -1, AS_IT_IS, 0, 0, false},
-        {"tiny-gemma4-256", 77, AS_IT_IS, 2, 0, true}, {"tiny-gemma4-256", 0, NOT_ROTATED, 0, 0.1f, false},
-        {"tiny-128", 0, NOT_ROTATED, 0, 0, false},     {"tiny-128", 270, AS_IT_IS, 0, 0.1f, true},
-        {"tiny-moe", 0, NORMED_LATE, 0, 0, false},     {"tiny-moe", 100, NOT_ROTATED, 0, 0.2f, false},
-        {"tiny-256", 0, AS_IT_IS, 2, 0.1f, true}};
+struct more_attention {
+    const char *shape;
+    int window, edit;
+    float softcap, temp;
+    bool sinks;
+};
+static void check_more(const struct more_attention *all, size_t n) {
     static const char *const caches[] = {"f16", "q8_0", "f32"};
-    (void)state;
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+    for (size_t i = 0; i < n; i++)
         for (int c = 0; c < 3; c++) {
             /* scores of Gemma 4's large heads, see test_cuda_links */
-            const double more = !strcmp(all[i].shape, "tiny-gemma4-256") ? 4 : 1;
+            const double more =
+                (!strcmp(all[i].shape, "tiny-gemma4-256") ? 4 : 1) * (n_steps() < MOST_STEPS ? 1.5 : 1);
             check_attention(&(struct attention){
                 all[i].shape, caches[c], all[i].window, all[i].softcap, all[i].sinks,
                 more * (c == 1 ? TOL_CUDA_ATTEND_Q8 : TOL_CUDA_ATTEND), all[i].edit, all[i].temp});
         }
+}
+static void more_attention_agrees_with_ref(void **state) {
+    static const struct more_attention all[] = {
+        {"tiny-128", 0, NOT_ROTATED, 0, 0, false}, {"tiny-128", 270, AS_IT_IS, 0, 0.1f, true},
+        {"tiny-moe", 0, NORMED_LATE, 0, 0, false}, {"tiny-moe", 100, NOT_ROTATED, 0, 0.2f, false},
+        {"tiny-256", 0, AS_IT_IS, 2, 0.1f, true},  {"tiny-gemma4", -1, AS_IT_IS, 0, 0, false}};
+    (void)state;
+    check_more(all, sizeof all / sizeof *all);
+}
+static void large_heads_agree_with_ref(void **state) {
+    static const struct more_attention all[] = {{"tiny-gemma4-256", -1, AS_IT_IS, 0, 0, false},
+                                                {"tiny-gemma4-256", 77, AS_IT_IS, 2, 0, true},
+                                                {"tiny-gemma4-256", 0, NOT_ROTATED, 0, 0.1f, false}};
+    (void)state;
+    check_more(all, sizeof all / sizeof *all);
 }
 #endif
 
@@ -859,6 +903,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(attention_of_prompt_rows_agrees_with_float64),
         cmocka_unit_test(attention_agrees_with_ref),
         cmocka_unit_test(more_attention_agrees_with_ref),
+        cmocka_unit_test(large_heads_agree_with_ref),
         cmocka_unit_test(draws_are_as_they_should_be),
 #endif
         cmocka_unit_test(windows_agree_with_ref),
@@ -866,6 +911,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(weights_beside_plain_ones),
         cmocka_unit_test(experts_agree_with_ref),
         cmocka_unit_test(experts_of_prompts_agree_with_ref),
+        cmocka_unit_test(experts_of_prompts_with_biases_too),
         cmocka_unit_test(latents_agree_with_ref),
         cmocka_unit_test(and_as_on_sm_120),
         cmocka_unit_test(block_scaled_formats_keep_their_error),

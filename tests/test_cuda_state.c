@@ -4,21 +4,35 @@
 #include "state_cases.h"
 
 #ifdef INFER_CUDA
-static void recurrences(void **state) {
+static void check(enum row_class cls, enum op_kind kind) {
+    state_check(kind, (struct state_setting){&backend_cuda, NULL, 0, cls, 1e-5}, 0);
+}
+static void delta_of_prompts(void **state) {
     (void)state;
-    for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
-        struct state_setting set = {&backend_cuda, NULL, 0, (enum row_class)cls, 1e-5};
-        state_check(OP_DELTA, set, 0);
-        state_check(OP_SSM, set, 0);
-    }
+    check(ROW_PROMPT, OP_DELTA);
+}
+static void delta_of_decode_rows(void **state) {
+    (void)state;
+    check(ROW_DECODE, OP_DELTA);
+}
+static void ssm_of_prompts(void **state) {
+    (void)state;
+    check(ROW_PROMPT, OP_SSM);
+}
+static void ssm_of_decode_rows(void **state) {
+    (void)state;
+    check(ROW_DECODE, OP_SSM);
 }
 #endif
 
-int main(void) {
+int main(int argc, char **argv) {
     bool must;
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     if (!cuda_there(&must)) return must ? 1 : 77;
 #ifdef INFER_CUDA
-    const struct CMUnitTest tests[] = {cmocka_unit_test(recurrences)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(delta_of_prompts), cmocka_unit_test(delta_of_decode_rows),
+        cmocka_unit_test(ssm_of_prompts), cmocka_unit_test(ssm_of_decode_rows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 #endif
 }

@@ -241,9 +241,12 @@ static void answers_are_the_same(struct both *b, const char *name) {
     assert_ok(infer_seq_open(b->engine, &seq));
     for (int i = 0; i < text.n; i++) text.ids[i] = i * i % VOCAB;
     for (int turn = 0; turn < 3; turn++) { /* each behind the text so far, but for its last tokens */
-        answer(s, seq, text.ids, text.n, 40, 0, DRAFT_NONE, NULL, &without);
-        assert_int_equal(without.n, 40);
+        /* both begin with the same rows as a prompt: where a prompt's rows are rounded more than an answer's, the text may
+         * depend on which rows those were, never on whether tokens were guessed */
         const int n = text.n;
+        assert_ok(infer_seq_rewind(b->engine, seq, turn ? n - 7 : 0));
+        answer(s, seq, text.ids, n, 40, 0, DRAFT_NONE, NULL, &without);
+        assert_int_equal(without.n, 40);
         memcpy(text.ids + n, without.id, 40 * sizeof without.id[0]);
         text.n += 40;
         if (turn == 0) {

@@ -14,6 +14,10 @@ struct route_scratch { // in shared memory
     float w[ROUTE_USED_MAX];
 };
 
+// The expert that stands in a choice, one of the n there are whatever the memory holds: an operation that is measured alone reads what
+// others have left there.
+DEV int route_expert(float choice, int n) { return min(max((int)choice, 0), n - 1); }
+
 // The index of the greatest key, the lowest on ties; of all lanes.
 DEV int route_first(const uint32_t *key, int n, int lane) {
     uint32_t best = 0;

@@ -108,6 +108,7 @@ cudaError_t attend_launch(attend_job j, int rows, int sm_count, bool overlap, cu
     for (j.fine_shift = 0;
          j.more && j.kernel->d > 128 && divides(j.fine_shift + 1) && j.rep >> (j.fine_shift + 1);)
         j.fine_shift++;
+    j.max_row = rows;
     j.one = rows * j.n_item_head << (j.split_shift > j.fine_shift ? j.split_shift : j.fine_shift) <= blocks;
     cudaError_t e = launch_overlapped(j.kernel->decode[j.take_handoff != NULL], blocks, j.kernel->warps * 32,
                                       j.kernel->bytes(j.rep, rows, j.one), overlap, s, j);

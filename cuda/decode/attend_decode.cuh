@@ -31,10 +31,16 @@ template <int D, int T> struct attend_shape {
     static constexpr int own_row = (T == KV_F16 ? D * 2 : raw_row + 15) & ~15;
     static constexpr int q = warps * ring, own = q + parts * 8 * row, stat = own + 2 * own_row,
                          share = stat + 2 * 8 * warps * 4, out = share + 8 * 32 * 4;
-    // one: no block gets a second item, so that a warp's output may lie in its ring
-    static size_t bytes(int rep, int n_row, bool one) {
-        return out + (size_t)n_row * 8 + (one ? 0 : (size_t)warps * rep * (D + 4) * 4);
+    // What follows depends on the launch: the outputs of the warps, at `outs`, `out_warp` floats from one to the next, and
+    // the rows, at `rows`. one: no block gets a second item, so that a warp's output may lie in its ring.
+    struct areas {
+        int outs, out_warp, rows, bytes;
+    };
+    static __host__ __device__ constexpr areas lay_out(int rep, int n_row, bool one) {
+        const int out_warp = one ? ring / 4 : rep * (D + 4), rows = out + (one ? 0 : warps * out_warp * 4);
+        return {one ? 0 : out, out_warp, rows, rows + n_row * 8};
     }
+    static size_t bytes(int rep, int n_row, bool one) { return (size_t)lay_out(rep, n_row, one).bytes; }
     static constexpr bool apart =
         D > 256; // splits are added by a kernel of their own: there is too much for one block
     static_assert(ring >= 8 * (D + 4) * 4, "a warp's output in its ring");
@@ -273,16 +279,16 @@ __global__ void __launch_bounds__(attend_shape<D, T>::warps * 32, attend_shape<D
     __shared__ uint32_t tag;
     const int w = threadIdx.x >> 5, lane = threadIdx.x & 31, gid = lane >> 2, tig = lane & 3;
     uint8_t *ring = smem + w * A::ring, *wide = ring + S * A::raw, *qs = smem + A::q, *own = smem + A::own;
+    const typename A::areas lay = A::lay_out(j.rep, j.max_row, j.one);
     float *ms = (float *)(smem + A::stat), *ls = ms + 8 * W, *share = (float *)(smem + A::share),
-          *so = (float *)(smem + (j.one ? 0 : A::out));
-    const int so_warp = j.one ? A::ring / 4 : j.rep * P; // floats between two warps' outputs
-    int2 *rows = (int2 *)(smem + A::out + (j.one ? 0 : W * so_warp * 4));
+          *so = (float *)(smem + lay.outs);
+    int2 *rows = (int2 *)(smem + lay.rows);
     const int dk = j.kv.dk, dv = j.kv.dv, row_k = kv_bytes(j.kv.type, dk), row_v = kv_bytes(j.kv.type, dv);
+    if (j.wait)
+        pdl_wait(); // and only then may those behind begin: they look at the step without waiting for it
     pdl_trigger();
-    if (j.wait) pdl_wait();
     if (PACKETS && threadIdx.x == 0) tag = handoff_tag(&j.t.step->seq, j.tag);
-    const int n_row = j.t.step->n_row;
-    int most = 0;
+    int most = 0, n_row = min(j.t.step->n_row, j.max_row); // never more than there is shared memory for
 #pragma unroll 1
     for (int i = lane; i < n_row; i += 32) {
         const int p = j.t.pos[i];
@@ -490,7 +496,7 @@ __global__ void __launch_bounds__(attend_shape<D, T>::warps * 32, attend_shape<D
         }
         float *st = ms + 2 * tig * W + w;
         if (gid == 0) st[0] = m0, st[W] = m1, st[8 * W] = l0, st[9 * W] = l1;
-        float *r = so + w * so_warp + 2 * tig * P + gid;
+        float *r = so + w * lay.out_warp + 2 * tig * P + gid;
 #pragma unroll
         for (int i = 0; i < D / 16; i++) {
             if (2 * tig < n) r[i * 16] = o[i][0], r[i * 16 + 8] = o[i][2];
@@ -532,7 +538,7 @@ __global__ void __launch_bounds__(attend_shape<D, T>::warps * 32, attend_shape<D
                 const int c = i + u * STEP < cols ? i + u * STEP : i, h = __umulhi(c, j.dv_inverse);
                 const float *f = share + h * 32, *from = so + h * P + c - h * dv;
 #pragma unroll
-                for (int k = 0; k < W; k++) y[u] = fmaf(f[k], from[k * so_warp], y[u]);
+                for (int k = 0; k < W; k++) y[u] = fmaf(f[k], from[k * lay.out_warp], y[u]);
                 if (!whole && i + u * STEP < cols)
                     __stcg(part + (h * j.max_split + it.split) * part_row + c - h * dv, y[u]);
             }

@@ -34,6 +34,7 @@ struct attend_job {
     int rep, n_chunk, n_item_head, split_shift;
     unsigned dv_inverse; // 2^32 / dv, rounded up
     bool one;            // set by attend_launch: no block gets a second item
+    int max_row;         // set by attend_launch: rows that the launch has room for
     const struct attend_kernel *kernel;
     // what the kernels of attend_more.h do beside this
     bool v_norm, late; // values are normed, without weights; norms of q and k stand behind the rotation

@@ -224,8 +224,9 @@ __global__ void __launch_bounds__(DELTA_THREADS, SL == 1 ? 3 : 2)
     __shared__ delta_shared<SL> m;
     delta_block<SL> d(j, m);
     int r = blockIdx.z;
+    if (j.wait)
+        pdl_wait(); // and only then may those behind begin: they look at the step without waiting for it
     pdl_trigger();
-    if (j.wait) pdl_wait();
     const int n = j.t.step->n_row;
     if (r >= n || (r && j.t.slot[r - 1] == j.t.slot[r]))
         return;                         // the blocks of a sequence's first row do all

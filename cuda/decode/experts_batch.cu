@@ -30,7 +30,7 @@ DEV unsigned sum_before(unsigned v, unsigned *part, unsigned &all) {
 DEV void order_pairs(const batch_order_job &j, order_scratch &m, int n) {
     const int tid = threadIdx.x;
     auto expert = [&](int p) {
-        return (int)__ldcg(j.choice.p + p / j.n_used * j.choice.stride + p % j.n_used);
+        return route_expert(__ldcg(j.choice.p + p / j.n_used * j.choice.stride + p % j.n_used), j.n_expert);
     };
     for (int e = tid; e < j.n_expert; e += ORDER_THREADS) m.many[e] = 0;
     __syncthreads();

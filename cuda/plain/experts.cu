@@ -33,7 +33,7 @@ template <int L> __global__ void __launch_bounds__(256) experts_few_kernel(dev_t
     const int r = blockIdx.z, c = blockIdx.y, warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
     if (r >= row_count(t, j.out_rows)) return;
     const float *choice = j.choice.p + r * j.choice.stride;
-    const int e = (int)choice[c], u = j.w.u;
+    const int e = route_expert(choice[c], j.n_expert), u = j.w.u;
     const float *x = j.x.p + r * j.x.stride + (j.by_choice ? (size_t)c * j.w.k : 0);
     const uint8_t *tile = j.w.region + ((size_t)((j.w.base + e * j.step) / 16) + blockIdx.x) * u *
                                            layout_unit_bytes((enum layout)L);
@@ -87,7 +87,9 @@ DEV int sums_before(int *count, int n) {
 __global__ void __launch_bounds__(ORDER_THREADS) experts_order_kernel(dev_tables t, experts_job j) {
     __shared__ int first[ROUTE_EXPERTS_MAX], tiles[ROUTE_EXPERTS_MAX];
     const int i = threadIdx.x, n = row_count(t, j.out_rows) * j.n_used;
-    auto expert = [&](int p) { return (int)j.choice.p[p / j.n_used * j.choice.stride + p % j.n_used]; };
+    auto expert = [&](int p) {
+        return route_expert(j.choice.p[p / j.n_used * j.choice.stride + p % j.n_used], j.n_expert);
+    };
     first[i] = 0;
     __syncthreads();
     for (int p = i; p < n; p += ORDER_THREADS) atomicAdd(&first[expert(p)], 1);

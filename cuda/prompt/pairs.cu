@@ -1,6 +1,7 @@
 // Pairs of prompt rows and their experts: their order, their activations, the sum of their products.
 #include "cuda/common/prompt_tiles.cuh"
 #include "cuda/prompt/pairs.h"
+#include "cuda/common/route.cuh"
 #include "seam/router.h"
 
 // ---- the order: one block counts and adds up
@@ -30,7 +31,8 @@ __global__ void __launch_bounds__(ORDER_THREADS) pairs_order_kernel(pair_order o
 #pragma unroll 4
     for (int row = i; row < n; row += ORDER_THREADS)
 #pragma unroll 4
-        for (int c = 0; c < o.n_used; c++) atomicAdd(&first[(int)o.choice.p[row * o.choice.stride + c]], 1);
+        for (int c = 0; c < o.n_used; c++)
+            atomicAdd(&first[route_expert(o.choice.p[row * o.choice.stride + c], o.n_expert)], 1);
     __syncthreads();
     // tiles of 256 pairs, then one of what is left, by its number of blocks; 256 first
     const int many = first[i], whole = many / PAIR_TILE, rest = many % PAIR_TILE,
@@ -72,7 +74,8 @@ __global__ void __launch_bounds__(256)
         *(uint32_t *)(to + next) = pack_half2(v.z, v.w);
     }
     if (threadIdx.x < o.n_used) {
-        const int e = (int)o.choice.p[t * o.choice.stride + threadIdx.x], to = atomicAdd(&o.next[e], 1);
+        const int e = route_expert(o.choice.p[t * o.choice.stride + threadIdx.x], o.n_expert),
+                  to = atomicAdd(&o.next[e], 1);
         o.pair[to] = t * o.n_used + threadIdx.x;
         places[threadIdx.x] = to;
     }

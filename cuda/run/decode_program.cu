@@ -307,7 +307,10 @@ enum infer_status decode_profile(struct backend *base, int rows,
     float all, alone, without;
     const char *name;
     if (!b->decode) return err_set(INFER_E_UNSUPPORTED, "cuda: decode is not fused");
+    int has;
     CU(cudaStreamSynchronize(b->stream));
+    CU(cudaMemcpy(&has, &b->t.step->n_row, sizeof has, cudaMemcpyDeviceToHost));
+    if (has > rows) return err_set(INFER_E_INPUT, "a profile of %d rows of a step that has %d", rows, has);
     TRY(time_links(b, b->decode, rows, selection{}, &all));
     line("all", all, 0, 1);
     for (int i = 0, n; (name = nth_name(b, i, &n)) != NULL; i++) {
