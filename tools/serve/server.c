@@ -144,6 +144,7 @@ static enum infer_status take_template(struct server *s) {
 enum infer_status server_take_model(struct server *s, const struct infer_model *m, struct mill *mill,
                                     const char *file) {
     s->model = m;
+    s->mill = mill; /* freed with the server, also where what follows fails */
     infer_model_info(m, &s->info);
     s->template = (struct prompt_template){.text = s->info.chat_template, .n = s->info.chat_template_len};
     TRY(take_template(s));
@@ -152,7 +153,6 @@ enum infer_status server_take_model(struct server *s, const struct infer_model *
     TRY(grammars_open(&s->grammars, &s->metrics));
     s->sample = sampling_params(m);
     if (s->o.has_temp) s->sample.temp = s->o.temp;
-    s->mill = mill;
     s->n_ctx = mill->n_ctx;
     s->n_slot = mill->n_slot;
     TRY(set_names(s, file));
