@@ -69,14 +69,14 @@ static struct need need_of(const struct backend_config *c, enum cpu_isa isa, int
     n.output += CPU_RING * (size_t)c->n_logits * (size_t)c->n_vocab * sizeof(float);
     n.select = cpu_select_bytes(cpu_select_vocab(c), n_thread);
     n.norm = (size_t)rows * cpu_norm_floats(k) * sizeof(float);
-    n.x8 = (size_t)rows * cpu_x8_bytes(k);
+    n.x8 = 2 * (size_t)rows * cpu_x8_bytes(k);
     n.panel = cpu_x_panel_bytes(most(prompt->max_rows, prompt->max_out), k);
     n.cs_width = (n.cs_width + 15) & ~15;
     n.cs = CPU_ROPES * (size_t)n.cs_rows * (size_t)n.cs_width * sizeof(float);
     n.best = (size_t)n_thread * (size_t)n.out_rows * sizeof(float);
     n.own_norm = CPU_OWN_ROWS * cpu_norm_floats(k) * sizeof(float);
-    n.own_x8 = CPU_OWN_ROWS * cpu_x8_bytes(k);
-    n.own_out = 2 * (size_t)rows * CPU_UNIT_ROWS * sizeof(float);
+    n.own_x8 = 2 * CPU_OWN_ROWS * cpu_x8_bytes(k);
+    n.own_out = 4 * (size_t)rows * CPU_UNIT_ROWS * sizeof(float);
     n.scratch = attend_scratch(heads, hk, hv) * sizeof(float);
     if (isa == CPU_ISA_AMX && cpu_amx_attend_floats(hk, hv) * sizeof(float) > n.scratch)
         n.scratch = cpu_amx_attend_floats(hk, hv) * sizeof(float);

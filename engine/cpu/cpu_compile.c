@@ -43,7 +43,7 @@ static enum cpu_route prompt_route(const struct cpu *c, const struct weight_grou
     for (int m = 0; m < w->n_member; m++) {
         if (w->member[m].type == QUANT_F32) plain = true; /* fewer bits would not be float32 */
         if (!c->k->gemm_int8[w->member[m].type]) int8 = false;
-        if (!c->k->gemm_int16[w->member[m].type]) int16 = false;
+        if (!cpu_int16(c->k, &w->member[m])) int16 = false;
     }
     if (plain) return CPU_ROUTE_F32;
     return c->isa == CPU_ISA_AMX ? CPU_ROUTE_BF16
@@ -64,7 +64,8 @@ static void compile_matmul(struct cpu *c, const struct op_list *l, struct cpu_op
     o->epilogue = fuse && i + 1 < l->n_op ? epilogue_of(l, i, source) : CPU_EPI_STORE;
     if (o->epilogue != CPU_EPI_STORE) o->post = &l->op[i + 1];
     for (int m = 0; m < w->n_member; m++) {
-        if (!cpu_is_float(w->member[m].type)) o->need_x8 = decode;
+        if (!cpu_reads_floats(c->k, &w->member[m])) o->need_x8 = decode;
+        if (cpu_reads_twice(c->k, &w->member[m])) o->twice = true;
         if (o->epilogue != CPU_EPI_GLU || m == 0)
             o->n_unit += (w->member[m].n + o->unit_rows - 1) / o->unit_rows;
     }
@@ -74,6 +75,7 @@ static void compile_experts(struct cpu *c, const struct op_list *l, struct cpu_o
     const struct op_experts *e = &l->op[i].experts;
     o->fn = cpu_op_experts;
     o->route = cpu_experts_form(&c->config, c->k, l->cls, e->w);
+    o->twice = o->route == CPU_ROUTE_INT8 && cpu_experts_twice(c->k, e->w);
     o->unit_rows = l->cls == ROW_DECODE ? cpu_decode_unit_rows(c->n_thread, e->w) : CPU_UNIT_ROWS;
     if (!c->config.no_fuse) o->epilogue = epilogue_of(l, i, e->x);
     if (o->epilogue != CPU_EPI_STORE && list_overlaps(l, e->choice, l->op[i + 1].glu.out))

@@ -12,8 +12,8 @@
 
 /* ---- sizes ------------------------------------------------------------------------------------------------------- */
 
-static size_t form_bytes(enum cpu_route form, int k) { /* of a row of x */
-    return form == CPU_ROUTE_INT8    ? cpu_x8_bytes(k)
+static size_t form_bytes(enum cpu_route form, bool twice, int k) { /* of a row of x */
+    return form == CPU_ROUTE_INT8    ? cpu_x8_bytes(k) * (twice ? 2 : 1)
            : form == CPU_ROUTE_INT16 ? cpu_x16_bytes(k)
                                      : cpu_norm_floats(k) * sizeof(float);
 }
@@ -23,10 +23,16 @@ enum cpu_route cpu_experts_form(const struct backend_config *c, const struct cpu
     bool int8 = true, int16 = cls == ROW_PROMPT;
     if (c->strict_fp32 && cls == ROW_PROMPT) return CPU_ROUTE_F32;
     for (int m = 0; m < w->n_member; m++) {
-        if (!k->gemm_int8[w->member[m].type]) int8 = false;
-        if (!k->gemm_int16[w->member[m].type]) int16 = false;
+        if (!k->gemm_int8[w->member[m].type] || cpu_reads_floats(k, &w->member[m])) int8 = false;
+        if (!cpu_int16(k, &w->member[m])) int16 = false;
     }
     return int16 ? CPU_ROUTE_INT16 : int8 ? CPU_ROUTE_INT8 : CPU_ROUTE_F32;
+}
+
+bool cpu_experts_twice(const struct cpu_kernels *k, const struct weight_group *w) {
+    for (int m = 0; m < w->n_member; m++)
+        if (cpu_reads_twice(k, &w->member[m])) return true;
+    return false;
 }
 
 struct cpu_experts_need cpu_experts_need(const struct backend_config *c, const struct cpu_kernels *k) {
@@ -37,7 +43,8 @@ struct cpu_experts_need cpu_experts_need(const struct backend_config *c, const s
             const struct op_experts *o = &c->list[cls]->op[i].experts;
             const struct op_list *l = c->list[cls];
             size_t used = (size_t)o->n_used,
-                   row = form_bytes(cpu_experts_form(c, k, (enum row_class)cls, o->w), o->w->k);
+                   row = form_bytes(cpu_experts_form(c, k, (enum row_class)cls, o->w),
+                                    cpu_experts_twice(k, o->w), o->w->k);
             size_t rows = (size_t)(l->max_rows > l->max_out ? l->max_rows : l->max_out);
             if (used * rows > n.pairs) n.pairs = used * rows;
             if (used * row > n.own_x) n.own_x = used * row;
@@ -88,7 +95,9 @@ static void order_pairs(const struct op_experts *o, struct cpu_step *s, int T, s
 static void fill_row(const struct cpu_op *op, struct cpu_step *s, const float *x, uint8_t *to) {
     const struct cpu_kernels *k = s->cpu->k;
     int K = op->op->experts.w->k;
-    if (op->route == CPU_ROUTE_INT8)
+    if (op->route == CPU_ROUTE_INT8 && op->twice)
+        k->quantise_twice(to, x, K);
+    else if (op->route == CPU_ROUTE_INT8)
         k->quantise(to, sizeof(struct cpu_x8), x, K);
     else if (op->route == CPU_ROUTE_INT16)
         k->quantise16(to, sizeof(struct cpu_x16), x, K);
@@ -101,7 +110,7 @@ static struct cpu_x prepare(const struct cpu_op *op, struct cpu_step *s, int thr
                             const struct cpu_pairs *p) {
     const struct op_experts *o = &op->op->experts;
     struct cpu *c = s->cpu;
-    size_t row = form_bytes(op->route, o->w->k);
+    size_t row = form_bytes(op->route, op->twice, o->w->k);
     size_t chunk = op->route == CPU_ROUTE_INT8    ? sizeof(struct cpu_x8)
                    : op->route == CPU_ROUTE_INT16 ? sizeof(struct cpu_x16)
                                                   : 0;
@@ -169,18 +178,23 @@ static void multiply(const struct cpu_op *op, struct cpu_step *s, struct cpu_wor
     size_t stride = weight_stride(&w);
     const uint8_t *from = (const uint8_t *)w.data + stride * (size_t)row;
     if (op->route == CPU_ROUTE_F32 &&
-        !cpu_is_float(w.type)) { /* no kernel that reads the rows of x as they are */
+        !cpu_reads_floats(c->k, &w)) { /* no kernel that reads the rows of x as they are */
         cpu_multiply_unpacked(c, work, &w, row, n, x, T, out);
         return;
     }
-    cpu_row_fn *const *kernel = op->route == CPU_ROUTE_INT8    ? c->k->gemm_int8
-                                : op->route == CPU_ROUTE_INT16 ? c->k->gemm_int16
-                                                               : c->k->gemv_float;
+    cpu_row_fn *const kernel = op->route == CPU_ROUTE_INT8    ? c->k->gemm_int8[w.type]
+                               : op->route == CPU_ROUTE_INT16 ? cpu_int16(c->k, &w)
+                               : cpu_is_float(w.type)         ? c->k->gemv_float[w.type]
+                                                              : c->k->gemv_fine[w.type];
+    const bool twice = op->route == CPU_ROUTE_INT8 && op->twice;
+    if (twice) x.row = cpu_x8_bytes(w.k), T *= 2;
     const struct cpu_copied copy = cpu_copied(
         c, op->copy ? &op->copy[m] : NULL,
         e * ((w.n + op->unit_rows - 1) / op->unit_rows) + row / op->unit_rows, copies_at_once(op, s));
-    kernel[w.type](from, stride, n, w.k, x, T, out, copy.to, copy.made);
+    kernel(from, stride, n, w.k, x, T, out, copy.to, copy.made);
     if (copy.mark) *copy.mark = 1;
+    for (int t = 0; twice && 2 * t < T; t++)
+        c->k->add(out + 2 * t * CPU_UNIT_ROWS, out + (2 * t + 1) * CPU_UNIT_ROWS, out + t * CPU_UNIT_ROWS, n);
 }
 
 /* v[n]: what becomes of the sums of rows row .. of expert e's matrix of a member. */
@@ -233,13 +247,14 @@ void cpu_op_experts(const struct cpu_op *op, struct cpu_step *s, int thread, int
     if (!T) return;
     order_pairs(o, s, T, &work->pairs);
     const struct cpu_x x = prepare(op, s, thread, n_thread, T, p);
+    const int most = op->twice ? CPU_PANEL_TOKENS / 2 : CPU_PANEL_TOKENS;
     float *out = work->acc, *second = work->acc + (size_t)CPU_PANEL_TOKENS * CPU_UNIT_ROWS;
     while ((u = cpu_unit_next(op, s, thread, n_thread, &victim)) >= 0) {
         if (u / op->n_unit >= p->n_hit) continue; /* experts that several rows chose */
         int row, m = block_place(op, u % op->n_unit, &row), e = p->hit[u / op->n_unit];
         int left = o->w->member[m].n - row, n = left < op->unit_rows ? left : op->unit_rows;
         for (int at = p->first[e], rows; at < p->first[e + 1]; at += rows) {
-            rows = p->first[e + 1] - at < CPU_PANEL_TOKENS ? p->first[e + 1] - at : CPU_PANEL_TOKENS;
+            rows = p->first[e + 1] - at < most ? p->first[e + 1] - at : most;
             int first = T == 1 ? p->order[at] : at;
             const struct cpu_x from = {x.at + x.row * (size_t)first, x.row, x.chunk};
             for (int i = 0; i < (op->epilogue == CPU_EPI_GLU ? 2 : 1); i++)

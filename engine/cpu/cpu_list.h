@@ -57,6 +57,7 @@ struct cpu_op {
     const struct op *post; /* add or glu that follows, by epilogue */
     enum cpu_epilogue epilogue;
     bool need_x8;          /* a member reads quantised activations */
+    bool twice;            /* these are two rows for one (quantise_twice) */
     struct cpu_copy *copy; /* [n_member], NULL: none */
     enum cpu_route route;  /* of experts: what the rows of x become, in a decode list too */
     /* attend: rope and kv_put folded in */
@@ -118,8 +119,8 @@ struct cpu_experts_need {
 
 struct cpu_work {     /* one thread's own memory */
     float *norm;      /* [CPU_OWN_ROWS][kp max]: normed rows */
-    uint8_t *x8;      /* [CPU_OWN_ROWS]: quantised rows */
-    float *out;       /* [2][decode rows][CPU_UNIT_ROWS]: a unit's outputs; the second for a folded glu */
+    uint8_t *x8;      /* [CPU_OWN_ROWS][2]: quantised rows */
+    float *out;       /* [2][2][decode rows][CPU_UNIT_ROWS]: a unit's outputs; the second for a folded glu */
     float *scratch;   /* attention */
     float *part;      /* [CPU_ATTEND_PARTS] parts of one kv head */
     uint8_t *weights; /* [CPU_PANEL_ROWS][CPU_PANEL_STRIDE] float or bf16 */
@@ -259,6 +260,7 @@ cpu_fn cpu_op_route, cpu_op_experts, cpu_op_mix, cpu_op_elsewhere, cpu_op_heads;
 /* Experts (cpu_experts.c): what the rows of x become; memory; units of a step. */
 enum cpu_route cpu_experts_form(const struct backend_config *c, const struct cpu_kernels *k,
                                 enum row_class cls, const struct weight_group *w);
+bool cpu_experts_twice(const struct cpu_kernels *k, const struct weight_group *w);
 struct cpu_experts_need cpu_experts_need(const struct backend_config *c, const struct cpu_kernels *k);
 int cpu_experts_units(const struct cpu_op *op, const struct cpu_step *s);
 /* out[t * CPU_UNIT_ROWS + r] = row (row + r) of one matrix, unpacked to float32, times T rows of floats; n rows, at most CPU_UNIT_ROWS. */

@@ -63,7 +63,9 @@ static void prepare(const struct cpu_op *op, struct cpu_step *s, int t0, int t1,
         } else {
             x = cpu_row(s, mm->x, t);
         }
-        if (op->need_x8)
+        if (op->twice)
+            k->quantise_twice(x8 + 2 * (size_t)t * cpu_x8_bytes(mm->w->k), x, mm->w->k);
+        else if (op->need_x8)
             k->quantise(x8 + (size_t)t * cpu_x8_bytes(mm->w->k), sizeof(struct cpu_x8), x, mm->w->k);
     }
 }
@@ -75,7 +77,9 @@ static void multiply_rows(struct cpu *c, const struct cpu_op *op, int m, int row
     const size_t stride = weight_stride(w);
     const uint8_t *from = weight_row(w, row);
     const struct cpu_copied copy = cpu_copied(c, op->copy ? &op->copy[m] : NULL, row / op->unit_rows, false);
-    cpu_row_fn *const *kernel = cpu_is_float(w->type) ? c->k->gemv_float : c->k->gemm_int8;
+    cpu_row_fn *const *kernel = cpu_is_float(w->type)       ? c->k->gemv_float
+                                : cpu_reads_floats(c->k, w) ? c->k->gemv_fine
+                                                            : c->k->gemm_int8;
     if (copy.made && c->isa == CPU_ISA_AMX && cpu_tiles_can(w->type, w->k))
         for (; T >= CPU_TILE_ROWS; T -= CPU_TILE_ROWS, out += CPU_TILE_ROWS * CPU_UNIT_ROWS) {
             cpu_gemm_int8_amx[w->type](copy.to, n, w->k, x, out);
@@ -83,6 +87,14 @@ static void multiply_rows(struct cpu *c, const struct cpu_op *op, int m, int row
         }
     if (T) kernel[w->type](from, stride, n, w->k, x, T, out, copy.to, copy.made);
     if (copy.mark) *copy.mark = 1;
+}
+/* The same of rows of x as they are, or in 8 bits: xf, xq. */
+static void multiply_member(struct cpu *c, const struct cpu_op *op, int m, int row, int n, struct cpu_x xf,
+                            struct cpu_x xq, int T, float *out) {
+    const bool floats = cpu_reads_floats(c->k, &op->op->matmul.w->member[m]), twice = op->twice && !floats;
+    multiply_rows(c, op, m, row, n, floats ? xf : xq, twice ? 2 * T : T, out);
+    for (int t = 0; twice && t < T; t++)
+        c->k->add(out + 2 * t * CPU_UNIT_ROWS, out + (2 * t + 1) * CPU_UNIT_ROWS, out + t * CPU_UNIT_ROWS, n);
 }
 
 void cpu_op_matmul_decode(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
@@ -108,14 +120,12 @@ void cpu_op_matmul_decode(const struct cpu_op *op, struct cpu_step *s, int threa
         .row = (op->norm ? cpu_norm_floats(K) : cpu_stride(s, mm->x)) * sizeof(float),
     };
     const struct cpu_x xq = {x8, cpu_x8_bytes(K), sizeof(struct cpu_x8)};
-    float *second = work->out + (size_t)T * CPU_UNIT_ROWS;
+    float *second = work->out + (size_t)(op->twice ? 2 * T : T) * CPU_UNIT_ROWS;
     while ((u = cpu_unit_next(op, s, thread, n_thread, &victim)) >= 0) {
         int row, m = unit_place(op, u, &row);
         int n = mm->w->member[m].n - row < op->unit_rows ? mm->w->member[m].n - row : op->unit_rows;
-        for (int i = 0; i < (op->epilogue == CPU_EPI_GLU ? 2 : 1); i++) {
-            const struct weight *w = &mm->w->member[m + i];
-            multiply_rows(c, op, m + i, row, n, cpu_is_float(w->type) ? xf : xq, T, i ? second : work->out);
-        }
+        for (int i = 0; i < (op->epilogue == CPU_EPI_GLU ? 2 : 1); i++)
+            multiply_member(c, op, m + i, row, n, xf, xq, T, i ? second : work->out);
         for (int t = 0; t < T; t++)
             finish(op, s, m, row, n, t, work->out + t * CPU_UNIT_ROWS, second + t * CPU_UNIT_ROWS);
     }
@@ -291,7 +301,6 @@ void cpu_op_matmul_prompt(const struct cpu_op *op, struct cpu_step *s, int threa
     }
     /* units of weight rows */
     size_t acc_floats = (size_t)CPU_PANEL_TOKENS * CPU_PANEL_ROWS, one = panel_bytes(op->route, K);
-    cpu_row_fn *const *kernel = op->route == CPU_ROUTE_INT8 ? c->k->gemm_int8 : c->k->gemm_int16;
     const struct cpu_x rows = integer_rows(c, op->route, T);
     int members = op->epilogue == CPU_EPI_GLU ? 2 : 1;
     while ((u = cpu_unit_next(op, s, thread, n_thread, &victim)) >= 0) {
@@ -304,9 +313,10 @@ void cpu_op_matmul_prompt(const struct cpu_op *op, struct cpu_step *s, int threa
                 const struct weight *w = &mm->w->member[m + i];
                 float *acc = work->acc + (size_t)i * acc_floats;
                 if (op->route == CPU_ROUTE_INT8 || op->route == CPU_ROUTE_INT16)
-                    kernel[w->type](weight_row(w, row), weight_stride(w), n, K,
-                                    (struct cpu_x){rows.at + (size_t)t0 * rows.row, rows.row, rows.chunk},
-                                    tokens, acc, NULL, false);
+                    (op->route == CPU_ROUTE_INT8 ? c->k->gemm_int8[w->type] : cpu_int16(c->k, w))(
+                        weight_row(w, row), weight_stride(w), n, K,
+                        (struct cpu_x){rows.at + (size_t)t0 * rows.row, rows.row, rows.chunk}, tokens, acc,
+                        NULL, false);
                 else
                     unit_multiply(c, work, w, row, n, panel, (tokens + CPU_LANES - 1) / CPU_LANES, acc);
             }

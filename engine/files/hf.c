@@ -540,6 +540,7 @@ enum infer_status hf_read(struct tensorfile *f, const struct tensorfile_options 
     TRY(put_layers(&d));
     TRY(index_keys(&d));
     TRY(name_tensors(&d));
+    for (size_t i = 0; i < f->n_tensor; i++) f->tensor[i].fine = true;
     return options->vocab_only ? INFER_OK
                                : hf_config_check(&d.config, f, d.second_head.data ? &d.second_head : NULL);
 }

@@ -54,6 +54,7 @@ struct tensor {
     size_t bytes;
     uint64_t offset;         /* of data in its file */
     int part;                /* which of the split files */
+    bool fine;               /* of a folder: products take its inputs as they are (struct weight) */
     const float *row_factor; /* [shape[2]]: what the rows are times; NULL: 1 */
     const int32_t *
         columns; /* [shape[3]]: column i of data is this one of the matrix; NULL: as they are (struct weight) */

@@ -155,7 +155,9 @@ struct weight bind_weight(const struct tensor *t) {
                            .factor = t->row_factor ? t->row_factor[0] : 1,
                            .n_stack = (int)t->shape[1],
                            .stack_bytes = t->bytes / (size_t)t->shape[1],
-                           .columns = t->columns};
+                           .columns = t->columns,
+                           .fine = t->fine && t->type != QUANT_F32 && t->type != QUANT_F16 &&
+                                   t->type != QUANT_BF16};
 }
 
 /* The matrices of a stack as tensors of their own, of which the stack's name has no part: ffn_gate.3.weight for ffn_gate_exps.weight.

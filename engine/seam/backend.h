@@ -66,6 +66,9 @@ struct weight {
     struct side side[WEIGHT_SIDE_MAX]; /* of a stack: data[n_stack][rows][cols] */
     int n_side;
     bool
+        fine; /* activations keep 13 bits at least on the CPU, weights all of theirs: quantised folders, whose methods speak
+                  of weights alone. Of GGUF's types activations have 8 bits there, as is usual */
+    bool
         live; /* an embedding whose rows are other ones in every step: read while run queues the step (the residual stream
                   that another backend hands over) */
     const int32_t *

@@ -1,8 +1,7 @@
 /* Weight rows to float32 with AVX2, for prompt matmuls. */
 #include "cpu/kernels/kernels.h"
+#include "cpu/kernels/dequant_fine.h"
 #include "made/cpu_formats.h"
-
-#define UNROLL _Pragma("GCC unroll 8")
 
 /* Eight codes as d u + g. */
 INLINE void put8(float *y, __m128i c, const bool sign, float d, float g) {
@@ -54,7 +53,10 @@ INLINE void spill16(struct sub16 h, float *d, float *g) {
 #define QUANT_CODES(id, ...)                                                                                 \
     static void f32_##id(void *y, const void *w, const uint8_t *end, int k) {                                \
         (void)end;                                                                                           \
-        quant_info(QUANT_##id)->decode(y, w, (size_t)k);                                                     \
+        if (fine[QUANT_##id])                                                                                \
+            fine[QUANT_##id](y, w, end, k);                                                                  \
+        else                                                                                                 \
+            quant_info(QUANT_##id)->decode(y, w, (size_t)k);                                                 \
     }
 #define QUANT(id, gguf, name, elems, bytes) UNPACK(id, 256 / (elems) * (bytes))
 #include "quant/quant.def"

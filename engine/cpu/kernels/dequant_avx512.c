@@ -1,8 +1,7 @@
 /* Weight rows to float32 and BF16 with AVX-512, for prompt matmuls. */
 #include "cpu/kernels/kernels.h"
+#include "cpu/kernels/dequant_fine.h"
 #include "made/cpu_formats.h"
-
-#define UNROLL _Pragma("GCC unroll 8")
 
 /* Sixteen codes as d u + g. */
 INLINE __m512 values(__m128i u, float d, float g) {
@@ -132,7 +131,10 @@ static void bf16_of_codes(const struct quant_info *q, void *y, const uint8_t *w,
 #define QUANT_CODES(id, ...)                                                                                 \
     static void f32_##id(void *y, const void *w, const uint8_t *end, int k) {                                \
         (void)end;                                                                                           \
-        quant_info(QUANT_##id)->decode(y, w, (size_t)k);                                                     \
+        if (fine[QUANT_##id])                                                                                \
+            fine[QUANT_##id](y, w, end, k);                                                                  \
+        else                                                                                                 \
+            quant_info(QUANT_##id)->decode(y, w, (size_t)k);                                                 \
     }                                                                                                        \
     static void bf16_##id(void *y, const void *w, const uint8_t *end, int k) {                               \
         (void)end;                                                                                           \

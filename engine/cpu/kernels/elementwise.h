@@ -339,6 +339,40 @@ static void vec_quantise(void *y, size_t chunk, const float *x, int k) {
     for (int at = 0; at < k; at += 256, y = (uint8_t *)y + chunk) quantise_256(y, x + at, k - at);
 }
 
+/* codes[256] as a row without far groups. */
+INLINE void codes_256(struct cpu_x8 *y, const float *x, float d, float id) {
+    memset(y->hi, 0, sizeof y->hi), memset(y->hp, 0, sizeof y->hp), memset(y->far, 0, sizeof y->far);
+    y->d = d;
+    for (int b = 0; b < 8; b++) {
+        __m256i c[4];
+        for (int j = 0; j < 4; j++)
+            c[j] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 32 * b + 8 * j), _mm256_set1_ps(id)));
+        __m256i q = _mm256_packs_epi16(_mm256_packs_epi32(c[0], c[1]), _mm256_packs_epi32(c[2], c[3]));
+        q = _mm256_permutevar8x32_epi32(q, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+        _mm256_storeu_si256((void *)(y->q + 32 * b), q);
+        sums_32(y, b, q);
+    }
+}
+/* The second row has the rest of the first, of half a code at most. */
+static void vec_quantise_twice(void *y, const float *x, int k) {
+    struct cpu_x8 *first = y, *second = first + cpu_x8_bytes(k) / sizeof *first;
+    for (int at = 0; at < k; at += 256, first++, second++) {
+        float rest[256], top = 0, none = 0;
+        const int left = k - at < 256 ? k - at : 256;
+        memset(rest, 0, sizeof rest);
+        memcpy(rest, x + at, sizeof *x * (size_t)left);
+        for (int i = 0; i < 256; i++) {
+            const float v = fabsf(rest[i]);
+            top = v > top ? v : top;
+            none += v * 0; /* what is no number stays none */
+        }
+        const float d = top > 1e-30f ? top * (1.0f / 127) : 0, id = d > 0 ? 127 / top : 0;
+        codes_256(first, rest, d + none, id);
+        for (int i = 0; i < 256; i++) rest[i] -= d * (float)first->q[i];
+        codes_256(second, rest, d * (1.0f / 254), d > 0 ? 254 / d : 0);
+    }
+}
+
 /* 256 columns to int16, of which left are there. */
 INLINE void quantise16_256(struct cpu_x16 *y, const float *x, int left) {
     float copy[256];

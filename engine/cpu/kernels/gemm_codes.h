@@ -203,7 +203,7 @@ static void copied_panel(struct panel *p, const struct code_copy *c, int n) {
 
 /* The far groups of a row of x, as add_far. */
 INLINE vf far_of_copy(vf y, const struct code_copy *c, const struct cpu_x8 *x, const int FORM) {
-    for (int i = 0; i < CPU_FAR; i++) {
+    for (int i = 0; i < CPU_FAR && x->hi[0]; i++) {
         const int k4 = x->far[i];
         const int off = FORM == QUANT_CODES_FOUR ? FOUR_OFF : VNNI ? CODES_OFF : CODES_OFF / 16;
         const vi hi = set32(x->hi[i]), first = row_start(x->hp[i], off);

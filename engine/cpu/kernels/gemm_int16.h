@@ -4,7 +4,8 @@
  *
  * F16 and BF16 have 13 bits of their row's largest in 256 columns in the panel, x as many as keep the sum over 64 columns
  * within 32 bits, after which it becomes a float. Without VNNI also types with codes of 8 bits, whose two planes of 4 bits
- * would take as many products: their sums over 32 columns stay below 2^28. */
+ * would take as many products: their sums over 32 columns stay below 2^28. Fine weights (struct weight) go through it whatever
+ * their type: unpacked to float32, then as F16. */
 
 enum { LARGEST_W = CPU_X16_WEIGHT };
 
@@ -73,6 +74,31 @@ INLINE void pack16_F16(struct panel16 *p, const uint8_t *w, size_t stride, int k
 }
 INLINE void pack16_BF16(struct panel16 *p, const uint8_t *w, size_t stride, int k) {
     pack16_float(p, w, stride, k, true);
+}
+
+INLINE void pack16_fine(struct panel16 *p, const uint8_t *w, size_t stride, int k, cpu_dequant_fn *unpack,
+                        const size_t BYTES) {
+    _Alignas(64) int16_t y[R][COLS_MAX];
+    _Alignas(64) float v[COLS_MAX];
+    float d[R];
+    const int n = (k + 63) / 64 * 64;
+    for (int r = 0; r < R; r++, w += stride) {
+        unpack(v, w, w + (size_t)k * BYTES / COLS_MAX, k);
+        for (int i = k; i < n; i++) v[i] = 0;
+        vf top = vf_set(0), none = vf_set(0);
+        for (int i = 0; i < n; i += VL) {
+            const vf x = vf_load(v + i);
+            top = vf_max(vf_max(x, vf_sub(vf_set(0), x)), top);
+            none = vf_fma(x, vf_set(0), none); /* what is no number stays none */
+        }
+        const float most = vf_top(top) + vf_sum(none);
+        const vf scale = vf_set(most > 0 ? (float)LARGEST_W / most : 0);
+        d[r] = most / (float)LARGEST_W;
+        for (int i = 0; i < n; i += VL) to_int16(y[r] + i, vf_mul(vf_load(v + i), scale));
+    }
+    for (int i = 0; i < n / 16; i++)
+        load32(rows_at((const uint8_t *)y, sizeof y[0]), 32 * (size_t)i, p->q + 8 * i, false);
+    p->d[0] = vf_load(d);
 }
 
 /* Codes of 8 bits and their scales, as the format's file reads them. */
@@ -169,3 +195,13 @@ ROWS16_OF(BF16, pack16_BF16, 512, 64, false)
         pack16_codes(p, w, stride, k, pack_##id);                                                            \
     }                                                                                                        \
     ROWS16_OF(id, pack16_##id, BYTES, 32, true)
+/* The kernel of a quantised row of quant.def for fine weights; unpack: a table of cpu_dequant_fn. */
+#define FINE16_OF(id, BYTES, unpack)                                                                         \
+    INLINE void fine16_pack_##id(struct panel16 *p, const uint8_t *w, size_t stride, int k) {                \
+        pack16_fine(p, w, stride, k, unpack[QUANT_##id], BYTES);                                             \
+    }                                                                                                        \
+    static void fine16_##id(const uint8_t *w, size_t stride, int n, int k, struct cpu_x x, int T,            \
+                            float *out, uint8_t *copy, bool copied) {                                        \
+        (void)copy, (void)copied;                                                                            \
+        multiply16(w, stride, n, k, x, T, out, fine16_pack_##id, BYTES, 64, false);                          \
+    }

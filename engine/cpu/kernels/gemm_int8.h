@@ -58,7 +58,7 @@ INLINE vu far_plane(const struct panel *p, int i, int k4, const uint8_t *copy, c
 /* y[NP] += what the far groups of a row of x add to NP panels (or one in two planes): d 128 (u - OFF) hi. */
 INLINE void add_far(vf *y, const struct panel *p, const struct cpu_x8 *x, const int NP, const int COLS,
                     const int OFF, const int PLANES, const uint8_t *copy, code_fn *code) {
-    for (int i = 0; i < CPU_FAR; i++) {
+    for (int i = 0; i < CPU_FAR && x->hi[0]; i++) {
         const int k4 = x->far[i];
         const vi hi = set32(x->hi[i]);
         const vi first = OFF ? row_start(x->hp[i], PLANES == 2 ? OFF / 16 : OFF) : set32(0);
@@ -81,7 +81,7 @@ _Static_assert(256LL * 32 * 128 * 127 + CPU_FAR * 4LL * 32 * 128 * 128 * 128 <= 
 INLINE void add_far_whole(vi *s, const struct panel *p, const struct cpu_x8 *x, const int NP, const int COLS,
                           const int OFF, const uint8_t *copy, code_fn *code) {
     vi far[2] = {set32(0), set32(0)};
-    for (int i = 0; i < CPU_FAR; i++) {
+    for (int i = 0; i < CPU_FAR && x->hi[0]; i++) {
         const int k4 = x->far[i];
         const vi hi = set32(x->hi[i]), first = OFF ? row_start(x->hp[i], OFF) : set32(0);
         UNROLL for (int r = 0; r < NP; r++) far[r] =

@@ -26,3 +26,12 @@ cpu_row_fn *const cpu_gemm_int16_avx2[QUANT_COUNT] = {
 #define QUANT(id, gguf, name, elems, bytes) [QUANT_##id] = id##_WIDE ? rows16_##id : NULL,
 #include "quant/quant.def"
 };
+
+#define QUANT_FLOAT(...)
+#define QUANT(id, gguf, name, elems, bytes) FINE16_OF(id, 256 / (elems) * (bytes), cpu_dequant_f32_avx2)
+#include "quant/quant.def"
+cpu_row_fn *const cpu_fine_int16_avx2[QUANT_COUNT] = {
+#define QUANT_FLOAT(...)
+#define QUANT(id, gguf, name, elems, bytes) [QUANT_##id] = fine16_##id,
+#include "quant/quant.def"
+};

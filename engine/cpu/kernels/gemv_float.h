@@ -7,7 +7,7 @@
  *   more              16 at a time, NR weight rows x 4 of them together, in blocks of columns so that x stays in the first
  *                     level of cache; the vectors of sums wait in memory meanwhile */
 #include "cpu/kernels/kernels.h"
-#include "cpu/simd/simd.h"
+#include "cpu/simd/fine_values.h"
 
 #ifdef __AVX512F__
 #define HOLD(v) __asm__("" : "+v"(v))
@@ -250,3 +250,54 @@ static void row_bf16(ROW_ARGS) {
 }
 #define ROW_ENTRIES                                                                                          \
     { [QUANT_F32] = row_f32, [QUANT_F16] = row_f16, [QUANT_BF16] = row_bf16 }
+
+/* ---- fine weights (struct weight) whose values codes of 8 bits do not hold: blocks of a scale and 4 or 8 bits for a column ---- */
+
+enum fine_form { FINE_NF4, FINE_FP4, FINE_F8 };
+/* One weight row times TT rows of x. */
+INLINE void fine_row(const enum fine_form F, const struct levels *t, const uint8_t *w, int k, const float *x,
+                     size_t x_stride, const int TT, float *out) {
+    const int COLS = F == FINE_F8 ? 128 : 64, BYTES = F == FINE_F8 ? 132 : 36;
+    vf sum[4];
+    UNROLL for (int i = 0; i < TT; i++) sum[i] = vf_set(0);
+    for (int at = 0; at < k; at += COLS, w += BYTES) {
+        vf part[4], v[LEVEL_VECTORS];
+        float d;
+        memcpy(&d, w, sizeof d);
+        if (F == FINE_F8) d *= FLOAT8_SCALE;
+        UNROLL for (int i = 0; i < TT; i++) part[i] = vf_set(0);
+        UNROLL for (int c = 0; c < COLS; c += 32) {
+            F == FINE_F8 ? float8_32(w + 4 + c, v) : level_32(t, w + 4 + c / 2, v);
+            UNROLL for (int i = 0; i < TT; i++) UNROLL for (int j = 0; j < LEVEL_VECTORS; j++) part[i] =
+                vf_fma(v[j], vf_load(x + (size_t)i * x_stride + at + c + VL * j), part[i]);
+            if (c % 64 == 0) ASK(part[0], w + AHEAD + (F == FINE_F8 ? c : 0));
+        }
+        UNROLL for (int i = 0; i < TT; i++) sum[i] = vf_fma(part[i], vf_set(d), sum[i]);
+    }
+    UNROLL for (int i = 0; i < TT; i++) out[i * CPU_UNIT_ROWS] = vf_sum(sum[i]);
+}
+/* Rows of x in fours, twos and one. */
+INLINE void fine_rows(const enum fine_form F, const uint8_t *w, size_t stride, int n, int k, struct cpu_x x,
+                      int T, float *out) {
+    const struct levels t = levels_of(F == FINE_FP4 ? quant_fp4_levels : quant_nf4_levels);
+    const size_t step = x.row / sizeof(float);
+    const float *y = (const void *)x.at;
+    for (int r = 0; r < n; r++, w += stride, out++) {
+        int i = 0;
+        for (; i + 4 <= T; i += 4)
+            fine_row(F, &t, w, k, y + (size_t)i * step, step, 4, out + i * CPU_UNIT_ROWS);
+        for (; i + 2 <= T; i += 2)
+            fine_row(F, &t, w, k, y + (size_t)i * step, step, 2, out + i * CPU_UNIT_ROWS);
+        if (i < T) fine_row(F, &t, w, k, y + (size_t)i * step, step, 1, out + i * CPU_UNIT_ROWS);
+    }
+}
+#define FINE_ROWS(id, F, COLS, BYTES)                                                                        \
+    static void fine_##id(ROW_ARGS) {                                                                        \
+        if (copy && !copied) memcpy(copy, w, span(stride, n, (size_t)(k / (COLS)) * (BYTES)));               \
+        fine_rows(F, copy ? copy : w, stride, n, k, x, T, out);                                              \
+    }
+FINE_ROWS(NF4, FINE_NF4, 64, 36)
+FINE_ROWS(FP4, FINE_FP4, 64, 36)
+FINE_ROWS(F8_128, FINE_F8, 128, 132)
+#define FINE_ENTRIES                                                                                         \
+    { [QUANT_NF4] = fine_NF4, [QUANT_FP4] = fine_FP4, [QUANT_F8_128] = fine_F8_128 }

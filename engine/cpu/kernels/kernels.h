@@ -101,6 +101,8 @@ struct cpu_kernels {
     /* One row of x, 256 columns every chunk bytes. */
     void (*quantise)(void *y, size_t chunk, const float *x, int k);   /* struct cpu_x8 */
     void (*quantise16)(void *y, size_t chunk, const float *x, int k); /* struct cpu_x16 */
+    /* Two rows of struct cpu_x8: x, and behind it what is lost in that, whose products are added (struct weight, fine). */
+    void (*quantise_twice)(void *y, const float *x, int k);
     void (*kv_store)(enum kv_type type, uint8_t *dst, const float *src, int n);
     void (*kv_load)(enum kv_type type, float *dst, const uint8_t *src, int n);
     bool (*finite)(const float *x, int n);
@@ -111,9 +113,13 @@ struct cpu_kernels {
     /* out: m, the maximum of x[n]; the sums of exp(x - m) and of exp(scale (x - m)), 0 where m is -infinity. x without NaN. */
     void (*exp_sums)(const float *x, int n, float scale, float out[3]);
     cpu_row_fn *const *gemv_float; /* gemv_float[QUANT_COUNT]: float types; these read float rows of x */
-    cpu_row_fn *const *gemm_int8;  /* gemm_int8[QUANT_COUNT]: quantised types, reading struct cpu_x8 */
+    cpu_row_fn *const *
+        gemv_fine; /* gemv_fine[QUANT_COUNT]: the same of fine weights whose values codes of 8 bits do not hold */
+    cpu_row_fn *const *gemm_int8; /* gemm_int8[QUANT_COUNT]: quantised types, reading struct cpu_x8 */
     cpu_row_fn *const
         *gemm_int16; /* gemm_int16[QUANT_COUNT]: prompts by struct cpu_x16; NULL for the other types */
+    cpu_row_fn *const
+        *fine_int16; /* fine_int16[QUANT_COUNT]: the same of fine weights, all quantised types */
     /* Decode rows: one row, one kv head with G = heads of its query heads, q [G][hk]: the pages page .. end of its context.
      * part: out [G][hv], not yet divided; maximum [G]; sum [G]. Then all parts in order: out [G][hv]. */
     void (*attend_row)(const struct cpu_attend_arg *a, int kv_head, int pos, int page, int end,
@@ -133,7 +139,21 @@ struct cpu_kernels {
 static inline bool cpu_is_float(enum quant_type t) {
     return t == QUANT_F32 || t == QUANT_F16 || t == QUANT_BF16;
 }
+/* Does a weight's decode kernel take x as it is; or twice, as quantise_twice has it; else in 8 bits. */
+static inline bool cpu_reads_floats(const struct cpu_kernels *k, const struct weight *w) {
+    return cpu_is_float(w->type) || (w->fine && k->gemv_fine[w->type]);
+}
+static inline bool cpu_reads_twice(const struct cpu_kernels *k, const struct weight *w) {
+    return w->fine && !cpu_reads_floats(k, w);
+}
+/* A prompt's kernel by struct cpu_x16, NULL: none. */
+static inline cpu_row_fn *cpu_int16(const struct cpu_kernels *k, const struct weight *w) {
+    return w->fine ? k->fine_int16[w->type] : k->gemm_int16[w->type];
+}
 extern cpu_row_fn *const cpu_gemv_float_avx2[QUANT_COUNT], *const cpu_gemv_float_avx512[QUANT_COUNT];
+extern cpu_row_fn *const cpu_gemv_fine_avx2[QUANT_COUNT], *const cpu_gemv_fine_avx512[QUANT_COUNT];
+extern cpu_row_fn *const cpu_fine_int16_avx2[QUANT_COUNT], *const cpu_fine_int16_avxvnni[QUANT_COUNT],
+                                                               *const cpu_fine_int16_avx512[QUANT_COUNT];
 extern cpu_row_fn *const cpu_gemm_int8_avx2[QUANT_COUNT], *const cpu_gemm_int8_avxvnni[QUANT_COUNT],
                                                               *const cpu_gemm_int8_avx512[QUANT_COUNT];
 extern cpu_row_fn *const cpu_gemm_int16_avx2[QUANT_COUNT], *const cpu_gemm_int16_avxvnni[QUANT_COUNT],
