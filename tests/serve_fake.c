@@ -1,5 +1,5 @@
 /* infer serve with an engine that recites: protocol, queue and signals can be tested at any speed, without computing.
- * usage: serve_fake -m MODEL [--listen ADDRESS] [--step MS] [--say TEXT] [--then TEXT] [--ctx N] [--trace FILE] [--slots N] [--lost STEP] [--idle STEPS] [--queue N] [--key-max N] [--api-key-file FILE] [--timeout S] [--drain S] [--slow S] ..
+ * usage: serve_fake -m MODEL [--listen ADDRESS] [--step MS] [--say TEXT] [--then TEXT] [--ctx N] [--trace FILE] [--slots N] [--lost STEP] [--idle STEPS] [--queue N] [--key-max N] [--body-memory MIB] [--cors-origin ORIGIN] [--api-key-file FILE] [--timeout S] [--drain S] [--slow S] ..
  * FILE gets a line of each request as it begins, its id: who came before whom is known there, and not by clients.
  * TEXT is said (with --then: that, behind the result of a tool) over and over until max_tokens, or ends the turn where that is not given; of a prompt a step reads 16 tokens. */
 #include <stdio.h>
@@ -175,6 +175,8 @@ int main(int argc, char **argv) {
         if (strcmp(name, "--idle") == 0) f.idle = atoi(value);
         if (strcmp(name, "--lost") == 0) f.lost_at = atoi(value);
         if (strcmp(name, "--key-max") == 0) o.key_max = atoi(value);
+        if (strcmp(name, "--body-memory") == 0) o.body_memory = (uint64_t)atoll(value) << 20;
+        if (strcmp(name, "--cors-origin") == 0) o.cors_origin[o.n_cors_origin++] = value;
         if (strcmp(name, "--api-key-file") == 0) o.api_key_file = value;
         if (strcmp(name, "--log-prompts") == 0) o.log_prompts = value;
         if (strcmp(name, "--queue") == 0) o.queue = atoi(value);
@@ -206,6 +208,7 @@ int main(int argc, char **argv) {
     f.model = model;
     if (server_open(&s, &o) || server_ready(&s, model, &mill, path)) return fail();
     web_where(s.web, where, sizeof where);
+    if (*web_note(s.web)) fprintf(stderr, "%s\n", web_note(s.web));
     fprintf(stderr, "serving at %s: %s\n", where, "recited");
     int code = server_run(&s);
     server_close(&s);

@@ -11,16 +11,20 @@ void buf_free(struct buf *b) {
     *b = (struct buf){0};
 }
 
+void buf_room(struct buf *b, size_t cap) {
+    if (b->failed || cap <= b->cap) return;
+    char *p = mem_realloc(b->p, cap);
+    b->failed = !p;
+    if (!p) return;
+    b->p = p;
+    b->cap = cap;
+}
+
 static bool reserve(struct buf *b, size_t more) {
     size_t need;
     if (b->failed || !size_add(b->n, more, &need) || !size_add(need, 1, &need)) return !(b->failed = true);
-    if (need <= b->cap) return true;
-    size_t cap = b->cap * 2 > need ? b->cap * 2 : need + 64;
-    char *p = mem_realloc(b->p, cap);
-    if (!p) return !(b->failed = true);
-    b->p = p;
-    b->cap = cap;
-    return true;
+    if (need > b->cap) buf_room(b, b->cap * 2 > need ? b->cap * 2 : need + 64);
+    return !b->failed;
 }
 
 void buf_add(struct buf *b, const char *p, size_t n) {

@@ -12,6 +12,8 @@ struct buf {
 };
 void buf_free(struct buf *b);
 void buf_add(struct buf *b, const char *p, size_t n);
+/* Room for cap bytes with the 0 behind them. */
+void buf_room(struct buf *b, size_t cap);
 void buf_text(struct buf *b, const char *text);
 void buf_printf(struct buf *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* A JSON string with its quotes; what is no UTF-8 becomes U+FFFD. */

@@ -21,28 +21,46 @@ struct call {
     char origin[256], path[96];
     struct refusal refusal; /* before there was a job, or its */
     struct buf body, out;
-    size_t sent; /* of out */
+    size_t came, held; /* bytes of the body that have come; that are taken of the memory for bodies */
+    size_t sent;       /* of out */
     struct job *job;
     double began, wrote;
-    bool post, answered, ended, failed;
+    bool post, old;         /* HTTP/1.0 */
+    bool all_here, counted; /* the whole request has come; its key has one more */
+    bool answered, ended, failed;
     int status;
 };
 
 /* ---- answers ---- */
 
-static void add_header(struct MHD_Response *r, const char *name, const char *value) {
-    mhd.add_response_header(r, name, value);
+/* Where headers go: into a response, or into the text of one that is written past libmicrohttpd. */
+struct head {
+    struct MHD_Response *response;
+    struct buf *text;
+};
+
+static void add_header(const struct head *h, const char *name, const char *value) {
+    if (h->response)
+        mhd.add_response_header(h->response, name, value);
+    else
+        buf_printf(h->text, "%s: %s\r\n", name, value);
 }
 
-static void add_headers(struct call *c, struct MHD_Response *r, const char *type) {
+/* What pages of a listed origin may read. */
+static const char exposed[] = "x-request-id, request-id, openai-processing-ms, x-infer-warning, retry-after, "
+                              "retry-after-ms, x-should-retry";
+
+static void add_headers(struct call *c, const struct head *r, const char *type) {
     char text[64];
     add_header(r, "Content-Type", type);
     add_header(r, "x-request-id", c->guarded.request_id);
+    add_header(r, "request-id", c->guarded.request_id); /* as Anthropic's clients look for it */
     add_header(r, "X-Content-Type-Options", "nosniff");
     snprintf(text, sizeof text, "%.0f", 1e3 * (serve_seconds() - c->began));
     add_header(r, "openai-processing-ms", text);
     if (*c->origin) {
         add_header(r, "Access-Control-Allow-Origin", c->origin);
+        add_header(r, "Access-Control-Expose-Headers", exposed);
         add_header(r, "Vary", "Origin");
     }
     if (c->job && c->job->warnings.n && c->job->warnings.p) { /* a header is ASCII of one line */
@@ -65,7 +83,7 @@ static enum MHD_Result send_out(struct call *c, int status, const char *type) {
     if (c->out.failed) return MHD_NO;
     struct MHD_Response *r =
         mhd.create_response_from_buffer(c->out.n, c->out.p ? c->out.p : "", MHD_RESPMEM_PERSISTENT);
-    if (r) add_headers(c, r, type);
+    if (r) add_headers(c, &(struct head){.response = r}, type);
     return queue(c, status, r);
 }
 
@@ -81,19 +99,29 @@ static enum MHD_Result send_file(struct call *c) {
                                                              (void *)(uintptr_t)(gzip ? f->gzip : f->data),
                                                              MHD_RESPMEM_PERSISTENT);
     if (!r) return MHD_NO;
-    add_headers(c, r, f->type);
-    for (int i = 0; page_headers[i][0]; i++) add_header(r, page_headers[i][0], page_headers[i][1]);
-    add_header(r, "ETag", f->etag);
-    add_header(r, "Vary", "Accept-Encoding");
-    if (gzip && !same) add_header(r, "Content-Encoding", "gzip");
+    const struct head h = {.response = r};
+    add_headers(c, &h, f->type);
+    for (int i = 0; page_headers[i][0]; i++) add_header(&h, page_headers[i][0], page_headers[i][1]);
+    add_header(&h, "ETag", f->etag);
+    add_header(&h, "Vary", "Accept-Encoding");
+    if (gzip && !same) add_header(&h, "Content-Encoding", "gzip");
     return queue(c, same ? 304 : 200, r);
 }
 
-static void add_retry(struct MHD_Response *r, const struct refusal *refusal) {
+/* What the route takes. */
+static const char *allowed(const struct call *c) {
+    return c->file || (c->route && c->route->get) ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
+}
+
+static void add_refusal_headers(struct call *c, const struct head *r, const struct refusal *refusal) {
     char text[32];
-    const int ms = refusal->retry_ms ? refusal->retry_ms : refusal->status == 503 ? 2000 : 0;
-    if (refusal->status == 401) add_header(r, "WWW-Authenticate", "Bearer");
+    const int status = refusal->status, ms = refusal->retry_ms ? refusal->retry_ms : status == 503 ? 2000 : 0;
+    add_headers(c, r, "application/json");
+    if (status == 401) add_header(r, "WWW-Authenticate", "Bearer");
+    if (status == 405) add_header(r, "Allow", allowed(c));
+    if (status == 415) add_header(r, "Accept-Encoding", "identity");
     if (refusal->code && strcmp(refusal->code, "device_lost") == 0) add_header(r, "x-should-retry", "false");
+    if (status == 413 || status == 408 || status == 431 || r->text) add_header(r, "Connection", "close");
     if (!ms) return;
     snprintf(text, sizeof text, "%d", (ms + 999) / 1000);
     add_header(r, "Retry-After", text);
@@ -101,19 +129,36 @@ static void add_retry(struct MHD_Response *r, const struct refusal *refusal) {
     add_header(r, "retry-after-ms", text);
 }
 
-static enum MHD_Result send_refusal(struct call *c, const struct refusal *refusal) {
+/* Writes the refusal's body into out; the status that its front end gives it. */
+static int write_refusal(struct call *c, const struct refusal *refusal) {
     const struct front_end *f = route_errors(c->route, c->path);
     c->out.n = 0;
     f->error(c->job, refusal, c->guarded.request_id, false, &c->out);
+    metrics_refused(&c->web->server->metrics, refusal);
+    return f->status ? f->status(refusal) : refusal->status;
+}
+
+static enum MHD_Result send_refusal(struct call *c, const struct refusal *refusal) {
+    const int status = write_refusal(c, refusal);
     if (c->out.failed) return MHD_NO;
     struct MHD_Response *r = mhd.create_response_from_buffer(c->out.n, c->out.p, MHD_RESPMEM_PERSISTENT);
     if (!r) return MHD_NO;
-    add_headers(c, r, "application/json");
-    add_retry(r, refusal);
-    if (refusal->status == 413 || refusal->status == 408 || refusal->status == 431)
-        add_header(r, "Connection", "close");
-    metrics_refused(&c->web->server->metrics, refusal);
-    return queue(c, f->status ? f->status(refusal) : refusal->status, r);
+    add_refusal_headers(c, &(struct head){.response = r}, refusal);
+    return queue(c, status, r);
+}
+
+/* Where libmicrohttpd takes no answer, since the request is not whole: c->refusal goes out past it, and the connection is to be closed. */
+static enum MHD_Result refuse_and_close(struct call *c) {
+    struct buf text = {0};
+    const int status = write_refusal(c, &c->refusal);
+    closing_begin(&text, status);
+    add_refusal_headers(c, &(struct head){.text = &text}, &c->refusal);
+    closing_end(&text, &c->out);
+    closing_send(c->connection, c->sock, &text);
+    buf_free(&text);
+    c->status = status;
+    c->answered = c->failed = true;
+    return MHD_NO;
 }
 
 static enum MHD_Result refuse(struct call *c, int status, const char *code, const char *message) {
@@ -184,11 +229,13 @@ static enum MHD_Result begin_stream(struct call *c) {
     struct MHD_Response *r =
         mhd.create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BYTES, read_stream, c, NULL);
     if (!r) return MHD_NO;
-    add_headers(c, r, c->job->front->stream_type ? c->job->front->stream_type : "text/event-stream");
-    add_header(r, "Cache-Control", "no-cache");
-    add_header(r, "X-Accel-Buffering", "no");
+    const struct head h = {.response = r};
+    add_headers(c, &h, c->job->front->stream_type ? c->job->front->stream_type : "text/event-stream");
+    add_header(&h, "Cache-Control", "no-cache");
+    add_header(&h, "X-Accel-Buffering", "no");
     pthread_mutex_lock(&c->job->lock);
     c->job->streams = true;
+    if (c->job->half) c->job->ping = true;
     c->job->wrote = serve_seconds();
     pthread_mutex_unlock(&c->job->lock);
     if (c->job->front->begin) c->job->front->begin(c->job, &c->out);
@@ -223,6 +270,7 @@ static enum MHD_Result go_on(struct call *c) {
     const bool whole = stage == JOB_QUEUED && j->n_done == j->n_choice;
     const bool waits = stage == JOB_READING || (stage == JOB_QUEUED && !j->ask.stream && !whole);
     if (waits && !gone) {
+        if (j->half) watch_ask(j, c->sock->fd);
         j->parked = c->connection;
         mhd.suspend_connection(c->connection);
     }
@@ -259,32 +307,54 @@ static enum MHD_Result add_to_list(void *user, enum MHD_ValueKind kind, const ch
     return MHD_YES;
 }
 
-static bool guard(struct call *c, bool open) {
+static bool guard(struct call *c, const char *url, bool open) {
     struct header_list list = {0};
+    const union MHD_ConnectionInfo *head =
+        mhd.get_connection_info(c->connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
     mhd.get_connection_values(c->connection, MHD_HEADER_KIND, add_to_list, &list);
     const struct guard_headers h = {next_header, list.of};
-    bool ok = guard_check(c->web->server, &h, c->post, open, c->sock->local, &c->guarded, &c->refusal);
+    const struct guard_request q = {.post = c->post,
+                                    .open = open,
+                                    .local = c->sock->local,
+                                    .is_unix = c->sock->is_unix,
+                                    .old = c->old,
+                                    .n_head = head ? head->header_size : 0,
+                                    .n_url = strlen(url)};
+    bool ok = guard_check(c->web->server, &h, &q, &c->guarded, &c->refusal);
     if (c->guarded.origin) snprintf(c->origin, sizeof c->origin, "%s", c->guarded.origin);
     return ok;
+}
+
+/* The headers that a page wants to send: to a listed origin any names are allowed, since clients send many of their own (x-stainless-..). */
+static const char *asked_headers(struct call *c) {
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-, ";
+    const char *asked =
+        mhd.lookup_connection_value(c->connection, MHD_HEADER_KIND, "Access-Control-Request-Headers");
+    return asked && *asked && strspn(asked, letters) == strlen(asked)
+               ? asked
+               : "authorization, content-type, x-api-key, x-request-id, anthropic-version, anthropic-beta";
 }
 
 /* A browser asks whether it may ask. */
 static enum MHD_Result preflight(struct call *c) {
     struct MHD_Response *r = mhd.create_response_from_buffer(0, "", MHD_RESPMEM_PERSISTENT);
     if (!r) return MHD_NO;
-    add_headers(c, r, "text/plain");
-    add_header(r, "Allow", "GET, POST, OPTIONS");
+    const struct head h = {.response = r};
+    add_headers(c, &h, "text/plain");
+    add_header(&h, "Allow", "GET, HEAD, POST, OPTIONS");
     if (*c->origin) {
-        add_header(r, "Access-Control-Allow-Methods", "GET, POST");
-        add_header(r, "Access-Control-Allow-Headers",
-                   "authorization, content-type, x-api-key, x-request-id, anthropic-version, anthropic-beta");
-        add_header(r, "Access-Control-Max-Age", "600");
+        add_header(&h, "Access-Control-Allow-Methods", "GET, POST");
+        add_header(&h, "Access-Control-Allow-Headers", asked_headers(c));
+        if (mhd.lookup_connection_value(c->connection, MHD_HEADER_KIND,
+                                        "Access-Control-Request-Private-Network"))
+            add_header(&h, "Access-Control-Allow-Private-Network", "true");
+        add_header(&h, "Access-Control-Max-Age", "600");
     }
     return queue(c, 204, r);
 }
 
 static struct call *new_call(struct web *w, struct MHD_Connection *connection, const char *url,
-                             const char *method) {
+                             const char *method, const char *version) {
     const union MHD_ConnectionInfo *info =
         mhd.get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     struct call *c = mem_alloc(sizeof *c);
@@ -296,6 +366,7 @@ static struct call *new_call(struct web *w, struct MHD_Connection *connection, c
         .web = w, .connection = connection, .sock = info->socket_context, .began = serve_seconds()};
     text_escape(c->path, sizeof c->path, url, strnlen(url, 64));
     c->post = strcmp(method, "POST") == 0;
+    c->old = strcmp(version, "HTTP/1.0") == 0;
     c->route = route_find(url, &c->rest);
     if (!c->route && !w->server->o.no_page) c->file = page_find(url);
     pthread_mutex_lock(&w->lock);
@@ -305,27 +376,99 @@ static struct call *new_call(struct web *w, struct MHD_Connection *connection, c
     return c;
 }
 
-static enum MHD_Result begin(struct call *c, const char *method) {
+/* The request counts for its key from here on, until it has ended; false: the key has as many as it may. */
+static bool count_for_key(struct call *c) {
+    struct web *w = c->web;
+    const int most = keys_max(w->server->keys, c->guarded.key, w->server->o.key_max);
+    pthread_mutex_lock(&w->lock);
+    int *n = &w->of_key[c->guarded.key + 1];
+    c->counted = most <= 0 || *n < most;
+    if (c->counted) ++*n;
+    pthread_mutex_unlock(&w->lock);
+    if (c->counted) return true;
+    refusal_make(&c->refusal, 429, "rate_limit_exceeded", NULL,
+                 "the API key has as many requests here as it may (--key-max). Please try again in 3s");
+    c->refusal.retry_ms = 3000;
+    atomic_fetch_add(&w->server->metrics.key_full, 1);
+    return false;
+}
+
+static bool refuse_bodies(struct call *c) {
+    refusal_make(&c->refusal, 503, "unavailable", NULL,
+                 "the requests that are being read take all the memory that they may (--body-memory). Please "
+                 "try again in 2s");
+    return false;
+}
+
+static bool refuse_length(struct call *c) {
+    refusal_make(&c->refusal, 413, "request_too_large", NULL, "the body may have %zu bytes",
+                 server_body_most(c->web->server));
+    return false;
+}
+
+/* Whether a request's body may come; false: refused. */
+static bool may_send(struct call *c) {
+    struct server *s = c->web->server;
+    const int state = atomic_load(&s->state);
+    if (c->guarded.length > (long long)server_body_most(s)) return refuse_length(c);
+    if (state != SERVER_READY) {
+        refusal_make(&c->refusal, 503, "unavailable", NULL, "%s",
+                     state == SERVER_LOADING ? "Loading model"
+                     : state == SERVER_LOST  ? "the device is lost"
+                                             : "the server is stopping");
+        return false;
+    }
+    if (!count_for_key(c)) return false;
+    if (c->guarded.length > 0 && !server_bodies_fit(s, (size_t)c->guarded.length)) return refuse_bodies(c);
+    return true;
+}
+
+static enum MHD_Result begin(struct call *c, const char *url, const char *method) {
     const bool get = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0,
                options = strcmp(method, "OPTIONS") == 0;
-    const int state = atomic_load(&c->web->server->state);
-    if (!guard(c, options || c->file || (c->route && c->route->open))) return send_refusal(c, &c->refusal);
+    if (!guard(c, url, options || c->file || (c->route && c->route->open)))
+        return send_refusal(c, &c->refusal);
     if (c->file) return get ? MHD_YES : refuse(c, 405, "method_not_allowed", "this route takes GET");
     if (!c->route) return refuse(c, 404, "not_found", "there is no such route here");
     if (options) return MHD_YES;
-    if (!(get && c->route->get) && !(c->post && c->route->front)) {
-        refusal_make(&c->refusal, 405, "method_not_allowed", NULL, "this route takes %s",
-                     c->route->get ? "GET" : "POST");
-        return send_refusal(c, &c->refusal);
-    }
-    if (c->post && c->guarded.length > BODY_BYTES)
-        return refuse(c, 413, "request_too_large", "the body may have 32 MiB");
-    if (c->post && state != SERVER_READY)
-        return refuse(c, 503, "unavailable",
-                      state == SERVER_LOADING ? "Loading model"
-                      : state == SERVER_LOST  ? "the device is lost"
-                                              : "the server is stopping");
-    return MHD_YES;
+    if (!(get && c->route->get) && !(c->post && c->route->front))
+        return refuse(c, 405, "method_not_allowed",
+                      c->route->get ? "this route takes GET" : "this route takes POST");
+    return !c->post || may_send(c) ? MHD_YES : send_refusal(c, &c->refusal);
+}
+
+/* Makes room for n more bytes of the body in the memory for bodies. */
+static bool make_room(struct call *c, size_t n) {
+    struct server *s = c->web->server;
+    const size_t need = c->body.n + n,
+                 most = c->guarded.length >= 0 ? (size_t)c->guarded.length : server_body_most(s),
+                 grown = need + need / 2, room = grown < most ? grown : most;
+    if (need < c->body.cap) return true;
+    if (!server_bodies_take(s, room - c->held)) return refuse_bodies(c);
+    c->held = room;
+    buf_room(&c->body, room + 1);
+    if (!c->body.failed) return true;
+    refusal_make(&c->refusal, 503, "unavailable", NULL, "out of memory: a request");
+    return false;
+}
+
+/* Takes bytes of the body; false: refused. Of requests that have none they are dropped. */
+static bool take_body(struct call *c, const char *data, size_t n) {
+    c->came += n;
+    pthread_mutex_lock(&c->web->lock);
+    c->sock->body += n;
+    pthread_mutex_unlock(&c->web->lock);
+    if (c->came > server_body_most(c->web->server)) return refuse_length(c);
+    if (!c->post) return true;
+    if (!make_room(c, n)) return false;
+    buf_add(&c->body, data, n);
+    return true;
+}
+
+static void drop_body(struct call *c) {
+    buf_free(&c->body);
+    server_bodies_give(c->web->server, c->held);
+    c->held = 0;
 }
 
 static enum MHD_Result send_page(struct call *c) {
@@ -338,10 +481,11 @@ static enum MHD_Result send_page(struct call *c) {
 
 static enum MHD_Result start_job(struct call *c) {
     struct server *s = c->web->server;
-    if (c->refusal.status) return send_refusal(c, &c->refusal); /* found while the body came */
-    if (c->body.failed || !(c->job = job_new(s, c->route->front)))
+    if (!make_room(c, 0)) return send_refusal(c, &c->refusal); /* of an empty one */
+    if (!(c->job = job_new(s, c->route->front)))
         return refuse(c, 503, "unavailable", "out of memory: a request");
     struct job *j = c->job;
+    j->may_ask = !c->old && !c->web->cert;
     snprintf(j->request_id, sizeof j->request_id, "%s", c->guarded.request_id);
     j->key = c->guarded.key;
     j->read_timeout = c->guarded.read_timeout;
@@ -352,6 +496,8 @@ static enum MHD_Result start_job(struct call *c) {
     buf_add(&c->body, "", 0);
     j->body = c->body.p;
     j->n_body = c->body.n;
+    j->body_held = c->held;
+    c->held = 0;
     c->body = (struct buf){0};
     watch_job(c->web->watch, c->sock, j);
     if (!prepare_push(s->prepare, j))
@@ -363,27 +509,39 @@ enum MHD_Result call_handle(void *user, struct MHD_Connection *connection, const
                             const char *method, const char *version, const char *data, size_t *n,
                             void **state) {
     struct call *c = *state;
-    (void)version;
     if (!c) {
-        *state = c = new_call(user, connection, url, method);
-        return c ? begin(c, method) : MHD_NO;
+        *state = c = new_call(user, connection, url, method, version);
+        return c ? begin(c, url, method) : MHD_NO;
     }
     if (*n) {
-        if (c->body.n + *n > BODY_BYTES)
-            refusal_make(&c->refusal, 413, "request_too_large", NULL, "the body may have 32 MiB");
-        else if (!c->answered)
-            buf_add(&c->body, data, *n);
-        pthread_mutex_lock(&c->web->lock);
-        c->sock->body += *n;
-        pthread_mutex_unlock(&c->web->lock);
+        const bool ok = c->answered || take_body(c, data, *n);
         *n = 0;
-        return MHD_YES;
+        if (!ok) drop_body(c);
+        return ok ? MHD_YES : refuse_and_close(c);
     }
+    c->all_here = true;
     if (c->answered) return MHD_YES;
     if (c->job) return go_on(c);
     sock_state(c->web, c->sock, SOCK_BUSY);
     if (strcmp(method, "OPTIONS") == 0) return preflight(c);
     return c->file ? send_file(c) : c->post ? start_job(c) : send_page(c);
+}
+
+/* The connection has ended before its request had: whoever only said that nothing more comes, or was too slow, is told why. */
+static void answer_short(struct call *c) {
+    pthread_mutex_lock(&c->web->lock);
+    const bool cut = c->sock->cut;
+    pthread_mutex_unlock(&c->web->lock);
+    if (cut)
+        refusal_make(&c->refusal, 408, "timeout", NULL, "the body did not come in time: %zu bytes did",
+                     c->came);
+    else if (c->guarded.length >= 0)
+        refusal_make(&c->refusal, 400, "invalid_request", NULL,
+                     "the connection ended after %zu of %lld bytes of the body", c->came, c->guarded.length);
+    else
+        refusal_make(&c->refusal, 400, "invalid_request", NULL,
+                     "the connection ended within the body, after %zu bytes", c->came);
+    refuse_and_close(c);
 }
 
 void call_completed(void *user, struct MHD_Connection *connection, void **state,
@@ -392,6 +550,10 @@ void call_completed(void *user, struct MHD_Connection *connection, void **state,
     struct call *c = *state;
     (void)connection;
     if (!c) return;
+    if (!c->answered && !c->all_here && why == MHD_REQUEST_TERMINATED_CLIENT_ABORT) answer_short(c);
+    /* more of its body may be on the way, and would make the client's system throw the answer away once the socket is closed */
+    if (c->answered && c->guarded.body && !c->all_here && why != MHD_REQUEST_TERMINATED_CLIENT_ABORT)
+        watch_linger(w->watch, c->sock->fd);
     const bool whole = c->answered && why == MHD_REQUEST_TERMINATED_COMPLETED_OK && !c->failed;
     struct log_call line = {.request_id = c->guarded.request_id,
                             .key = keys_name(w->server->keys, c->guarded.key),
@@ -418,9 +580,10 @@ void call_completed(void *user, struct MHD_Connection *connection, void **state,
     sock_state(w, c->sock, SOCK_IDLE);
     pthread_mutex_lock(&w->lock);
     w->n_busy--;
+    if (c->counted) w->of_key[c->guarded.key + 1]--;
     pthread_mutex_unlock(&w->lock);
     job_unref(c->job);
-    buf_free(&c->body);
+    drop_body(c);
     buf_free(&c->out);
     mem_free(c);
     *state = NULL;

@@ -95,6 +95,13 @@ static void free_ask(struct ask *a) {
     mem_free(a->schema);
 }
 
+void job_drop_body(struct job *j) {
+    mem_free(j->body);
+    j->body = NULL;
+    if (j->body_held) server_bodies_give(j->server, j->body_held);
+    j->body_held = 0;
+}
+
 void job_unref(struct job *j) {
     if (!j || atomic_fetch_sub(&j->refs, 1) != 1) return;
     if (j->front->done) j->front->done(j);
@@ -108,7 +115,7 @@ void job_unref(struct job *j) {
     free_ask(&j->ask);
     buf_free(&j->warnings);
     buf_free(&j->reply);
-    mem_free(j->body);
+    job_drop_body(j);
     pthread_mutex_destroy(&j->lock);
     mem_free(j);
 }

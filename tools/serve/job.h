@@ -140,6 +140,7 @@ struct job {
     long created;        /* seconds of the calendar */
     char *body;          /* body[n_body], until it is read */
     size_t n_body;
+    size_t body_held;         /* bytes that it takes of the memory for bodies */
     double arrived, deadline; /* request_seconds */
     double
         read_timeout; /* seconds after which the client leaves, if the answer does not stream; 0: not said */
@@ -185,12 +186,16 @@ struct job {
     bool waking;
     bool streams; /* its headers have gone out */
     bool ping;    /* it has been silent for long */
+    bool half;    /* nothing more comes from its client, which may be gone, or wait for the answer */
+    bool may_ask; /* the client takes a sign of life before an answer that does not stream (watch_ask) */
     double wrote; /* when something was written last */
 };
 
 /* What is said of an answer that repeated itself. */
 #define JOB_LOOPED "the answer repeats itself without end and was stopped (loop_stop false lets it go on)"
 
+/* Its body has been read. */
+void job_drop_body(struct job *j);
 /* Notes that a field of the request does not do what it says: goes into x-infer-warning and infer.warnings. */
 void job_warn(struct job *j, const char *field, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

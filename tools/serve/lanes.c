@@ -429,8 +429,7 @@ enum infer_status lanes_open(struct lanes **out, struct server *s) {
 bool lanes_push(struct lanes *l, struct job *j) {
     pthread_mutex_lock(&l->lock);
     bool full = l->n_waiting >= l->server->o.queue && l->n_running + l->n_waiting >= l->mill->n_slot,
-         all = queue_full(&l->queue, j, keys_max(l->server->keys, j->key, l->server->o.key_max)),
-         refused = full || all || l->draining;
+         refused = full || l->draining;
     if (l->draining) {
         job_refuse(j, 503, "unavailable", NULL, "the server is stopping");
     } else if (full) {
@@ -439,11 +438,6 @@ bool lanes_push(struct lanes *l, struct job *j) {
                    l->server->o.queue);
         j->refusal.retry_ms = 3000;
         atomic_fetch_add(&l->server->metrics.queue_full, 1);
-    } else if (all) {
-        job_refuse(j, 429, "rate_limit_exceeded", NULL,
-                   "the API key has as many requests here as it may (--key-max). Please try again in 3s");
-        j->refusal.retry_ms = 3000;
-        atomic_fetch_add(&l->server->metrics.key_full, 1);
     } else {
         job_ref(j);
         queue_came(&l->queue, j);

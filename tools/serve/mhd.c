@@ -25,5 +25,6 @@ enum infer_status mhd_open(void) {
                            functions[i].name);
         *(void **)functions[i].to = f;
     }
+    *(void **)&mhd.gnutls_record_send = dlsym(library, "gnutls_record_send"); /* of a library that it needs */
     return INFER_OK;
 }

@@ -64,8 +64,7 @@ static enum infer_status read_body(struct job *j, json_t **out) {
         return job_refuse(j, 400, "invalid_json", NULL, "the JSON is nested deeper than %d", JSON_LEVELS);
     enum infer_status st =
         json_read(out, NULL, j->body, j->n_body, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY);
-    mem_free(j->body);
-    j->body = NULL;
+    job_drop_body(j);
     if (st == INFER_E_INPUT) return job_refuse(j, 400, "invalid_json", NULL, "%s", err_message());
     if (!st && !json_is_object(*out)) {
         json_decref(*out);

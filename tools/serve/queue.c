@@ -33,10 +33,6 @@ void queue_left(struct queue *q, const struct job *j, int n_token) {
 
 bool queue_plain(const struct queue *q) { return !q->n_key && !q->n_odd; }
 
-bool queue_full(const struct queue *q, const struct job *j, int most) {
-    return most > 0 && share(q, j)->n >= most;
-}
-
 static int class_of(const struct job *j, double now) {
     return j->class + (int)((now - j->arrived) / AGING_SECONDS);
 }

@@ -22,5 +22,3 @@ void queue_left(struct queue *q, const struct job *j, int n_token);
 bool queue_before(const struct queue *q, const struct job *a, const struct job *b, double now);
 /* True when who came first is first: there are no keys, and one class. */
 bool queue_plain(const struct queue *q);
-/* Whether a key has as many jobs here as it may; 0: no limit. */
-bool queue_full(const struct queue *q, const struct job *j, int most);

@@ -25,6 +25,7 @@ static struct serve_options options_of(const struct options *o) {
         .strict_fields = o->strict_fields,
         .queue = o->queue,
         .key_max = o->key_max,
+        .body_memory = o->body_memory,
         .timeout = o->timeout,
         .drain = o->drain,
         .metrics = o->metrics,
@@ -63,6 +64,7 @@ static enum infer_status start(struct server *s, struct session *session, const 
     web_where(s->web, where, sizeof where);
     tool_say("serving %s at %s: %d requests at once, %d tokens each%s", s->name, where, s->n_slot, s->n_ctx,
              s->template.text ? "" : "; the file has no chat template, so /v1/completions alone answers");
+    if (*web_note(s->web)) tool_say("%s", web_note(s->web));
     systemd_notify("READY=1\nSTATUS=serving");
     if (s->keys && !s->o.tls_cert) tool_say("keys go over the network in clear text without --tls-cert");
     return INFER_OK;

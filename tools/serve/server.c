@@ -18,6 +18,7 @@
 #include "tools/sampling.h"
 #include "tools/serve/systemd.h"
 
+enum { BODY_BYTES = 32 << 20, BODY_MEMORY = 256 << 20 };
 enum { EXIT_WELL = 0, EXIT_DEVICE_LOST = 70, EXIT_AT_ONCE = 130, WRITE_SECONDS = 3 };
 
 /* ---- the model ---- */
@@ -67,6 +68,29 @@ enum infer_status server_vocab(struct server *s, struct grammar_vocab **out) {
     return st;
 }
 
+/* ---- memory for bodies ---- */
+
+static size_t memory_for_bodies(const struct server *s) {
+    return s->o.body_memory ? (size_t)s->o.body_memory : BODY_MEMORY;
+}
+
+size_t server_body_most(const struct server *s) {
+    const size_t all = memory_for_bodies(s);
+    return all < BODY_BYTES ? all : BODY_BYTES;
+}
+
+bool server_bodies_fit(const struct server *s, size_t n) {
+    return atomic_load(&s->body_bytes) + n <= memory_for_bodies(s);
+}
+
+bool server_bodies_take(struct server *s, size_t n) {
+    if (atomic_fetch_add(&s->body_bytes, n) + n <= memory_for_bodies(s)) return true;
+    server_bodies_give(s, n);
+    return false;
+}
+
+void server_bodies_give(struct server *s, size_t n) { atomic_fetch_sub(&s->body_bytes, n); }
+
 /* ---- signals ---- */
 
 static int signal_pipe[2] = {-1, -1};
@@ -91,11 +115,13 @@ static void take_signal(int number) {
     sigaction(number, &a, NULL);
 }
 
-/* From here on SIGTERM ends the server well: at once until server_ready, which lets it be told to server_run. */
+/* From here on SIGTERM ends the server well: at once until server_ready, which lets it be told to server_run. A reader of the log that goes
+ * away ends nothing. */
 static enum infer_status take_signals(void) {
     if (signal_pipe[0] < 0 && pipe(signal_pipe))
         return err_set(INFER_E_MEMORY, "no descriptors for a pipe: %s", strerror(errno));
     starting = true;
+    signal(SIGPIPE, SIG_IGN);
     take_signal(SIGTERM);
     return INFER_OK;
 }

@@ -23,10 +23,11 @@ struct serve_options {
     const char *tls_cert, *tls_key; /* files; NULL: none */
     const char *model_name;         /* NAME,ALIAS,..; NULL: the file's name */
     bool strict_model, strict_fields;
-    int queue;      /* jobs that wait at most */
-    int key_max;    /* jobs of a key that wait or run at most; 0: no limit */
-    double timeout; /* seconds of a request */
-    double drain;   /* seconds that running ones have after SIGTERM */
+    int queue;            /* jobs that wait at most */
+    int key_max;          /* requests of a key that are here at most; 0: no limit */
+    uint64_t body_memory; /* bytes of the bodies that are being read; 0: BODY_MEMORY */
+    double timeout;       /* seconds of a request */
+    double drain;         /* seconds that running ones have after SIGTERM */
     double head_seconds,
         body_seconds; /* to send a request's head; its body, and a second a MiB; 0: 10 and 30 */
     bool metrics, no_page;
@@ -83,6 +84,7 @@ struct server {
     struct prepare *prepare; /* bodies -> jobs */
     struct lanes *lanes;     /* jobs -> answers: the engine thread */
     struct metrics metrics;
+    atomic_size_t body_bytes; /* of bodies that are being read */
 };
 
 /* Opens sockets and starts the HTTP threads; the state is SERVER_LOADING. errors: INFER_E_UNSUPPORTED (no libmicrohttpd), INFER_E_INPUT
@@ -99,6 +101,15 @@ int server_run(struct server *s);
 /* The device is lost: server_run returns. From any thread. */
 void server_lost(struct server *s);
 void server_close(struct server *s);
+
+/* ---- memory for bodies of requests: from their first byte until they are JSON ---- */
+
+/* Most bytes of one. */
+size_t server_body_most(const struct server *s);
+/* Whether n bytes more would fit now; takes them, or does not; gives them back. */
+bool server_bodies_fit(const struct server *s, size_t n);
+bool server_bodies_take(struct server *s, size_t n);
+void server_bodies_give(struct server *s, size_t n);
 
 /* ---- jobs ---- */
 

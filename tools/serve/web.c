@@ -24,8 +24,10 @@ static const uint64_t SLICE_NS = 100000;
 enum {
     CONNECTIONS = 4096,
     BESIDE = 2048,
+    LEAST = 64, /* connections, or it does not serve */
+    RESERVED =
+        64, /* descriptors beside those of connections: files of the model, sockets that are listened on, pipes */
     PER_ADDRESS = 256,
-    HEAD_BYTES = 32768,
     HTTP_THREADS = 2,
     BACKLOG = 1024
 };
@@ -169,9 +171,10 @@ static void note_connection(void *user, struct MHD_Connection *connection, void 
         *s = (struct sock){.fd = fd->connect_fd};
         struct sockaddr_storage name;
         socklen_t len = sizeof name;
-        s->local = getsockname(s->fd, (struct sockaddr *)&name, &len) == 0 &&
-                   (name.ss_family == AF_UNIX || is_loopback((struct sockaddr *)&name));
-        if (name.ss_family != AF_UNIX) setsockopt(s->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        if (getsockname(s->fd, (struct sockaddr *)&name, &len)) name.ss_family = AF_UNSPEC;
+        s->is_unix = name.ss_family == AF_UNIX;
+        s->local = s->is_unix || (name.ss_family != AF_UNSPEC && is_loopback((struct sockaddr *)&name));
+        if (!s->is_unix) setsockopt(s->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
         pthread_mutex_lock(&w->lock);
         s->at = &w->socks[s->fd % SOCK_LISTS];
         s->next = *s->at;
@@ -179,7 +182,10 @@ static void note_connection(void *user, struct MHD_Connection *connection, void 
         *s->at = s;
         pthread_mutex_unlock(&w->lock);
         sock_state(w, s, SOCK_NEW);
+        watch_sock(w->watch, s, true);
     } else if (s) {
+        watch_sock(w->watch, s, false);
+        closing_unheard(w, connection, s);
         pthread_mutex_lock(&w->lock);
         *s->at = s->next;
         if (s->next) s->next->at = s->at;
@@ -195,27 +201,49 @@ static size_t no_unescape(void *user, struct MHD_Connection *connection, char *t
     return strlen(text);
 }
 
-/* Connections at once: all that may wait, and others beside them. */
-static int most_connections(const struct web *w) {
+/* Connections at once on each address: all that may wait, and others beside them; fewer where the process may not open so many files. */
+static enum infer_status limit_connections(struct web *w) {
     const int n = w->server->o.queue + BESIDE;
-    return n > CONNECTIONS ? n : CONNECTIONS;
+    struct rlimit r;
+    w->most = n > CONNECTIONS ? n : CONNECTIONS;
+    if (getrlimit(RLIMIT_NOFILE, &r) || !w->n) return INFER_OK;
+    r.rlim_cur = r.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &r);
+    const rlim_t each = r.rlim_max > RESERVED ? (r.rlim_max - RESERVED) / (rlim_t)w->n : 0;
+    if (each >= (rlim_t)w->most) return INFER_OK;
+    if (each < LEAST)
+        return err_set(
+            INFER_E_INPUT,
+            "this process may open %llu files, and serving needs %d: ulimit -Hn, or LimitNOFILE in "
+            "the unit",
+            (unsigned long long)r.rlim_max, w->n * LEAST + RESERVED);
+    snprintf(
+        w->note, sizeof w->note,
+        "%d connections at once instead of %d: this process may open %llu files (ulimit -Hn, LimitNOFILE "
+        "in the unit)",
+        w->n * (int)each, w->n * w->most, (unsigned long long)r.rlim_max);
+    w->most = (int)each;
+    return INFER_OK;
 }
+
+/* As GnuTLS reads it. TLS 1.0 and 1.1 are historic (RFC 8996). */
+static char tls_versions[] = "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2";
 
 static enum infer_status start(struct web *w, int i) {
     struct MHD_OptionItem tls[] = {{MHD_OPTION_HTTPS_MEM_CERT, 0, w->cert},
                                    {MHD_OPTION_HTTPS_MEM_KEY, 0, w->key},
+                                   {MHD_OPTION_HTTPS_PRIORITIES, 0, tls_versions},
                                    {MHD_OPTION_END, 0, NULL}};
     const unsigned flags =
         MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_SUSPEND_RESUME | MHD_USE_TURBO | (w->cert ? MHD_USE_TLS : 0);
     w->of[i].daemon = mhd.start_daemon(
         flags, 0, NULL, NULL, call_handle, w, MHD_OPTION_LISTEN_SOCKET, w->of[i].fd,
-        MHD_OPTION_THREAD_POOL_SIZE, (unsigned)HTTP_THREADS, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)most_connections(w), MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEAD_BYTES,
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-        MHD_OPTION_NOTIFY_COMPLETED, call_completed, w, MHD_OPTION_NOTIFY_CONNECTION, note_connection, w,
-        MHD_OPTION_UNESCAPE_CALLBACK, no_unescape, NULL, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
-        (unsigned)(w->of[i].local ? 0 : PER_ADDRESS), w->cert ? MHD_OPTION_ARRAY : MHD_OPTION_END, tls,
-        MHD_OPTION_END);
+        MHD_OPTION_THREAD_POOL_SIZE, (unsigned)HTTP_THREADS, MHD_OPTION_CONNECTION_LIMIT, (unsigned)w->most,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES, MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)IDLE_SECONDS, MHD_OPTION_STRICT_FOR_CLIENT, 0, MHD_OPTION_NOTIFY_COMPLETED, call_completed,
+        w, MHD_OPTION_NOTIFY_CONNECTION, note_connection, w, MHD_OPTION_UNESCAPE_CALLBACK, no_unescape, NULL,
+        MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)(w->of[i].local ? 0 : PER_ADDRESS),
+        w->cert ? MHD_OPTION_ARRAY : MHD_OPTION_END, tls, MHD_OPTION_END);
     if (w->of[i].daemon) return INFER_OK;
     return err_set(w->cert ? INFER_E_INPUT : INFER_E_MEMORY,
                    w->cert ? "TLS does not begin with %s and %s: is each a PEM file, of one another?"
@@ -224,18 +252,6 @@ static enum infer_status start(struct web *w, int i) {
 }
 
 /* ---- open and close ---- */
-
-static enum infer_status raise_limits(int connections) {
-    struct rlimit r;
-    if (getrlimit(RLIMIT_NOFILE, &r)) return INFER_OK;
-    r.rlim_cur = r.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &r);
-    if (r.rlim_max >= (rlim_t)connections + 64) return INFER_OK;
-    return err_set(INFER_E_INPUT,
-                   "this process may open %llu files, and serving needs %d: ulimit -Hn, LimitNOFILE in the "
-                   "unit, or a lesser --queue",
-                   (unsigned long long)r.rlim_max, connections + 64);
-}
 
 /* Threads that this one starts are let onto a core soon, though all cores compute; 0: as others. Where it cannot be had they wait. */
 static void want_slice(uint64_t ns) {
@@ -257,7 +273,7 @@ static enum infer_status open_all(struct web *w) {
     const struct serve_options *o = &w->server->o;
     size_t n;
     int first;
-    TRY(raise_limits(most_connections(w)));
+    TRY(mem_new(&w->of_key, (size_t)(keys_count(w->server->keys) + 1) * sizeof *w->of_key, "counts of keys"));
     if (!o->tls_cert != !o->tls_key)
         return err_set(INFER_E_INPUT, "--tls-cert and --tls-key belong together");
     if (o->tls_cert) {
@@ -270,6 +286,7 @@ static enum infer_status open_all(struct web *w) {
     if (given > SERVE_LISTEN)
         return err_set(INFER_E_INPUT, "%d sockets were given, at most %d", given, SERVE_LISTEN);
     for (int i = 0; i < given; i++) TRY(listen_given(w, first + i));
+    TRY(limit_connections(w));
     for (int i = 0; i < w->n; i++) TRY(start(w, i));
     return INFER_OK;
 }
@@ -322,10 +339,13 @@ void web_close(struct web *w) {
     atomic_store(&names.n, 0);
     watch_close(w->watch);
     pthread_mutex_destroy(&w->lock);
+    mem_free(w->of_key);
     mem_free(w->cert);
     mem_free(w->key);
     mem_free(w);
 }
+
+const char *web_note(const struct web *w) { return w->note; }
 
 void web_where(const struct web *w, char *text, size_t n) {
     size_t used = 0;

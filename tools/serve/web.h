@@ -14,3 +14,5 @@ void web_close(struct web *w);
 void web_remove_sockets(void);
 /* "http://127.0.0.1:8080", one a line, into text[n]. */
 void web_where(const struct web *w, char *text, size_t n);
+/* What is to be said about how it serves: a line, or "". */
+const char *web_note(const struct web *w);
