@@ -259,7 +259,7 @@ struct infer_plan_report {
     uint64_t host_bytes;           /* of the layers on the host */
     bool fits;                     /* infer_engine_create would accept */
     struct infer_share experts, layers;
-    char nearest[6][64]; /* nearest[n_nearest]: options that fit where these do not */
+    char nearest[8][64]; /* nearest[n_nearest]: options that fit where these do not */
     int n_nearest;
     struct infer_card card; /* of as; name "" without */
     char *text;

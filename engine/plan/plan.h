@@ -45,7 +45,7 @@ struct plan_part {
     bool experts;       /* only these, of the range's layers; the next part has the rest of them */
 };
 
-enum { PLAN_PARTS = 2, PLAN_NEAREST = 6, PLAN_FLIGHTS = 2 /* steps that may be queued at once */ };
+enum { PLAN_PARTS = 2, PLAN_NEAREST = 8, PLAN_FLIGHTS = 2 /* steps that may be queued at once */ };
 struct plan {
     struct plan_settings set;
     struct placement place;

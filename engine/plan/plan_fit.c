@@ -4,7 +4,8 @@
 
 #include <stdio.h>
 
-enum { MAX_SLOTS = 1024, CTX_STEP = 256, KV_STEP = 1024, MOST_KV = 1 << 30 };
+/* CTX_USEFUL: a shorter context is not proposed. */
+enum { MAX_SLOTS = 1024, CTX_STEP = 256, CTX_USEFUL = 2048, KV_STEP = 1024, MOST_KV = 1 << 30 };
 
 struct search {
     const struct model *m;
@@ -121,8 +122,9 @@ static char *another(struct plan *p) {
 static enum infer_status nearest_ctx(struct plan *p, struct search *s, const char *before) {
     int n;
     char *line;
-    TRY(greatest(s, &s->set.n_ctx, CTX_STEP, s->set.n_ctx - 1, CTX_STEP, &n));
-    if (n > 0 && (line = another(p))) snprintf(line, sizeof p->nearest[0], "%s.ctx %d", before, n);
+    const int least = s->set.n_ctx > CTX_USEFUL ? CTX_USEFUL : CTX_STEP;
+    TRY(greatest(s, &s->set.n_ctx, least, s->set.n_ctx - 1, CTX_STEP, &n));
+    if (n >= least && (line = another(p))) snprintf(line, sizeof p->nearest[0], "%s.ctx %d", before, n);
     return INFER_OK;
 }
 
@@ -137,17 +139,38 @@ static enum infer_status smallest(struct plan *p, struct search *s) {
     return nearest_ctx(p, s, before);
 }
 
+/* A card: fewer experts on it, fewer of its layers. */
+static enum infer_status nearest_share(struct plan *p, struct search *s) {
+    struct plan_options other = *s->options;
+    int n = 0;
+    char *line;
+    if (!s->options->place.memory.total_bytes || (p->n_part > 1 && !p->part[0].experts)) return INFER_OK;
+    other.place.host = &backend_cpu;
+    s->options = &other;
+    if (plan_has_experts(s->m, s->m->n_layer)) {
+        TRY(greatest(s, &s->set.n_device_experts, 0, s->m->n_layer - 1, 1, &n));
+        if (n >= 0 && (line = another(p)))
+            snprintf(line, sizeof p->nearest[0], ".device auto .cpu_experts %d", s->m->n_layer - n);
+    }
+    s->set.n_device_experts = s->m->n_layer;
+    n = 0;
+    if (!s->m->whole) TRY(greatest(s, &s->set.n_device_layer, 1, s->m->n_layer - 1, 1, &n));
+    if (n > 0 && (line = another(p))) snprintf(line, sizeof p->nearest[0], ".device auto .gpu_layers %d", n);
+    return INFER_OK;
+}
+
+/* In the order in which somebody would give things up: bits of the cache, sequences, layers on the card, rows of a step, positions. */
 enum infer_status plan_nearest(struct plan *p, const struct model *m, const struct plan_options *options) {
     struct search s = {m, options, p->set};
-    bool fits;
+    bool fits = false;
     int n;
     char *line;
-    TRY(nearest_ctx(p, &s, ""));
-    for (s.set.n_batch /= 2, fits = false; !fits && s.set.n_batch >= 32; s.set.n_batch /= 2) {
+    if (p->set.kv_type != KV_Q8_0) {
+        s.set.kv_type = KV_Q8_0;
         TRY(try_fit(&s, &fits));
-        if (fits && (line = another(p))) snprintf(line, sizeof p->nearest[0], ".batch %d", s.set.n_batch);
+        if (fits && (line = another(p))) snprintf(line, sizeof p->nearest[0], ".kv_type q8_0");
+        s.set = p->set;
     }
-    s.set = p->set;
     if (p->set.n_slot > 1) {
         const int64_t all = (int64_t)p->set.n_slot * p->set.n_ctx;
         TRY(greatest(&s, &s.set.n_kv_token, KV_STEP, all < MOST_KV ? (int)all : MOST_KV, KV_STEP, &n));
@@ -155,27 +178,18 @@ enum infer_status plan_nearest(struct plan *p, const struct model *m, const stru
         TRY(greatest(&s, &s.set.n_slot, 1, p->set.n_slot - 1, 1, &n));
         if (n > 0 && (line = another(p))) snprintf(line, sizeof p->nearest[0], ".slots %d", n);
     }
-    if (p->set.kv_type != KV_Q8_0) {
-        s.set.kv_type = KV_Q8_0;
-        TRY(try_fit(&s, &fits));
-        if (!fits) TRY(nearest_ctx(p, &s, ".kv_type q8_0 "));
-        if (fits && (line = another(p))) snprintf(line, sizeof p->nearest[0], ".kv_type q8_0");
-        s.set = p->set;
+    TRY(nearest_share(p, &s));
+    s = (struct search){m, options, p->set};
+    bool smaller = false;
+    for (s.set.n_batch /= 2; !smaller && s.set.n_batch >= 32; s.set.n_batch /= 2) {
+        TRY(try_fit(&s, &smaller));
+        if (smaller && (line = another(p))) snprintf(line, sizeof p->nearest[0], ".batch %d", s.set.n_batch);
     }
-    if (options->place.memory.total_bytes && (p->n_part == 1 || p->part[0].experts)) {
-        struct plan_options other = *options; /* a card: fewer experts, fewer of its layers */
-        other.place.host = &backend_cpu;
-        s.options = &other;
-        if (plan_has_experts(m, m->n_layer)) {
-            TRY(greatest(&s, &s.set.n_device_experts, 0, m->n_layer - 1, 1, &n));
-            if (n >= 0 && (line = another(p)))
-                snprintf(line, sizeof p->nearest[0], ".device auto .cpu_experts %d", m->n_layer - n);
-        }
-        s.set.n_device_experts = m->n_layer;
-        n = 0;
-        if (!m->whole) TRY(greatest(&s, &s.set.n_device_layer, 1, m->n_layer - 1, 1, &n));
-        if (n > 0 && (line = another(p)))
-            snprintf(line, sizeof p->nearest[0], ".device auto .gpu_layers %d", n);
+    s.set = p->set;
+    TRY(nearest_ctx(p, &s, ""));
+    if (p->set.kv_type != KV_Q8_0 && !fits) {
+        s.set.kv_type = KV_Q8_0;
+        TRY(nearest_ctx(p, &s, ".kv_type q8_0 "));
     }
     return p->n_nearest ? INFER_OK : smallest(p, &s);
 }

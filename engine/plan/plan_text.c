@@ -83,8 +83,8 @@ static void print_share(struct text *t, const struct plan_share *s, int n_layer,
                         bool taken) {
     if (!s->there) return;
     print(t,
-          "  %-22s %12.1f tok/s  %d of %d layers; a token reads %.1f MiB on the card, %.1f on the host%s\n",
-          what, s->tok_s, s->n, n_layer, (double)s->device_bytes / (1 << 20),
+          "  %-22s %12.*f tok/s  %d of %d layers; a token reads %.1f MiB on the card, %.1f on the host%s\n",
+          what, s->tok_s < 10, s->tok_s, s->n, n_layer, (double)s->device_bytes / (1 << 20),
           (double)s->host_bytes / (1 << 20), taken ? "  TAKEN" : "");
 }
 
@@ -116,8 +116,12 @@ enum infer_status plan_write(struct plan *p, struct arena *arena, const struct m
     for (int i = 0; i < p->n_part; i++) print_part(&t, p, &p->part[i]);
     print_shares(&t, p, m->n_layer);
     for (int i = 0; i < p->n_nearest; i++) print(&t, "  would fit: %s\n", p->nearest[i]);
-    if (!p->fits && !p->n_nearest)
-        print(&t, "  no smaller context, batch or cache type would fit: it takes a smaller model or type\n");
+    if (!p->fits)
+        print(
+            &t,
+            p->n_nearest
+                ? "  or the model in a smaller type (infer quantize)\n"
+                : "  no smaller context, batch or cache type would fit: it takes a smaller model or type\n");
     p->text = t.data;
     return INFER_OK;
 }
