@@ -386,6 +386,7 @@ void infer_engine_info(const struct infer_engine *e, struct infer_engine_info *o
     out->async = info.async;
     out->grid = e->grid;
     out->n_thread = info.n_thread;
+    out->repack_from = info.repack_from, out->repack_to = info.repack_to;
     out->arena_bytes = info.arena_bytes;
     out->driver_bytes = info.driver_bytes;
 }

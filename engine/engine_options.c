@@ -56,6 +56,7 @@ enum infer_status engine_options_read(struct plan_options *out, const struct inf
                                  .blas = o->blas,
                                  .strict_fp32 = o->strict_fp32,
                                  .no_repack = o->no_repack,
+                                 .repack_after = o->repack_after,
                                  .all_logits = o->all_logits,
                                  .hidden = o->hidden,
                                  .nan_guard = o->nan_guard,

@@ -176,10 +176,11 @@ struct infer_engine_options {
     uint64_t vram_reserve; /* bytes of its free memory to leave to others */
     int sm_emulate;        /* 0, or 120 */
     bool no_fuse, no_graphs, blas, strict_fp32;
-    bool no_repack;  /* cpu: no copies of weights in the order in which decode reads them */
-    bool hidden;     /* infer_hidden works */
-    bool all_logits; /* room for logits of every prompt row (infer logits, perplexity) */
-    bool nan_guard;  /* check every op's output */
+    bool no_repack;   /* cpu: no copies of weights in the order in which decode reads them */
+    int repack_after; /* cpu: decode steps before these copies are made, so that short answers do without */
+    bool hidden;      /* infer_hidden works */
+    bool all_logits;  /* room for logits of every prompt row (infer logits, perplexity) */
+    bool nan_guard;   /* check every op's output */
     /* x[k] is about to be multiplied with matrix of the n_matrix (experts, heads; else 1) that the tensor of this name in GGUF holds;
      * called in a step, before that product, for every row, and nothing may be allocated then; and while an engine is made once for
      * each tensor, x NULL. Not on a card. NULL: nobody looks, which costs nothing */
@@ -206,6 +207,8 @@ struct infer_engine_info {
     int n_ctx, n_slot, n_batch, n_decode_rows, n_thread;
     int kv_tokens; /* positions that all sequences hold together, whole pages */
     int grid; /* of models with states: bits of prompt rows do not depend on cuts at multiples of it; 0: nor on any other */
+    int repack_from,
+        repack_to; /* decode steps, counted from 0, in which a host copies weights and which are slow; equal: none */
     int n_logits; /* rows of a step that may want logits */
     int device_layers; /* the last layers, on the device; less than the model's when the host computes the others */
     int host_experts; /* the first layers, whose experts the host computes */

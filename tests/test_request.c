@@ -557,12 +557,47 @@ static void what_cannot_be_asked(void **state) {
     infer_engine_free(e);
 }
 
+/* An answer's steps in which the CPU copies weights are told from the others; a short answer has none, and the tokens are the same. */
+static void steps_that_copy_weights_are_told(void **state) {
+    (void)state;
+    static const int after[] = {0, 5, 1000};
+    struct outcome o[3];
+    for (int i = 0; i < 3; i++) {
+        struct infer_engine_options eo = {
+            .device = "cpu", .threads = 1, .repack_after = after[i], .gpu_layers = -1, .cpu_experts = -1};
+        struct infer_engine *e;
+        struct sched *s;
+        int seq;
+        assert_ok(infer_engine_create(&e, m.model, &eo));
+        assert_ok(sched_open(&s, e, m.model));
+        assert_ok(infer_seq_open(e, &seq));
+        start(&o[i], s, &wishes[0], seq);
+        request_run(o[i].request);
+        const struct request_figures f = *request_figures(o[i].request);
+        const int copying = after[i] < f.n_step ? 4 : 0;
+        assert_int_equal(f.n_step, wishes[0].n_predict - 1);
+        assert_int_equal(f.n_even_step, f.n_step - copying);
+        assert_int_equal(f.n_even, f.n_decoded - copying);
+        assert_true(copying ? f.even_seconds < f.answer_seconds : f.even_seconds == f.answer_seconds);
+        end(&o[i]);
+        assert_int_equal(o[i].n_id, o[0].n_id);
+        assert_memory_equal(o[i].id, o[0].id, (size_t)o[0].n_id * sizeof *o[0].id);
+        sched_close(s);
+        infer_engine_free(e);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(many_are_what_each_is_alone), cmocka_unit_test(what_happens_to_one_is_its_own),
-        cmocka_unit_test(a_narrow_step_is_shared),     cmocka_unit_test(a_sequence_goes_on),
-        cmocka_unit_test(guesses_change_nothing),      cmocka_unit_test(what_cannot_be_asked),
-        cmocka_unit_test(any_answer_can_be_guessed),   cmocka_unit_test(drawn_answers_keep_their_odds),
+        cmocka_unit_test(steps_that_copy_weights_are_told),
+        cmocka_unit_test(many_are_what_each_is_alone),
+        cmocka_unit_test(what_happens_to_one_is_its_own),
+        cmocka_unit_test(a_narrow_step_is_shared),
+        cmocka_unit_test(a_sequence_goes_on),
+        cmocka_unit_test(guesses_change_nothing),
+        cmocka_unit_test(what_cannot_be_asked),
+        cmocka_unit_test(any_answer_can_be_guessed),
+        cmocka_unit_test(drawn_answers_keep_their_odds),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

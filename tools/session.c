@@ -62,6 +62,7 @@ struct infer_engine_options session_engine_options(const struct options *o, cons
         .sm_emulate = o->sm_emulate,
         .no_fuse = o->no_fuse,
         .no_repack = o->no_repack,
+        .repack_after = need->repack_after,
         .no_graphs = o->no_graphs,
         .blas = o->blas && strcmp(o->blas, "on") == 0,
         .autotune = o->autotune,

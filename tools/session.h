@@ -30,6 +30,7 @@ struct session_need {
     int contexts;                       /* whole ones that all slots share in a pool; 0: each has its own */
     /* what fits better than slots and contexts, where the options name neither; NULL: nothing does */
     enum infer_status (*size)(const struct infer_model *m, const char *as, struct infer_engine_options *eo);
+    int repack_after; /* as struct infer_engine_options has it */
     bool all_logits;
     bool hidden;                       /* infer_hidden */
     bool text;                         /* the command needs a tokenizer */

@@ -590,6 +590,8 @@ static void cpu_info(const struct backend *b, struct backend_info *out) {
     static const char *const name[] = {"none", "avx2", "avx2, avx-vnni", "avx512-vnni",
                                        "avx512-vnni, amx-bf16"};
     *out = (struct backend_info){.device_name = c->description, .isa = name[c->isa], .n_thread = c->n_thread};
+    if (c->copies)
+        out->repack_from = c->config.repack_after, out->repack_to = out->repack_from + CPU_REPACK_STEPS;
 }
 
 const struct backend_type backend_cpu = {

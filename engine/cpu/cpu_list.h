@@ -268,6 +268,7 @@ void cpu_multiply_unpacked(const struct cpu *c, struct cpu_work *work, const str
                            struct cpu_x x, int T, float *out);
 
 /* Copies for the matmuls of a compiled decode list (cpu_repack.c); bytes: 0 where memory is not plenty. */
+enum { CPU_REPACK_STEPS = 4 };
 size_t cpu_repack_bytes(const struct backend_config *c, int n_thread);
 void cpu_repack_open(struct cpu *c, struct cpu_list *list);
 void cpu_repack_close(struct cpu *c);

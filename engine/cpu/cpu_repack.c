@@ -1,7 +1,7 @@
 /* Copies of weights for decode matmuls in huge pages; of quantised ones in the order in which their kernels read
  * (gemm_int8.h), without transposes, as one stream a thread. The file's map stays what prompts and embeddings read.
  *
- * Nothing is copied before a decode step reads it, and all of it within four steps. Copies are made only where they take a third at most of the memory
+ * Nothing is copied before a decode step reads it, nor in the first .repack_after steps, and all of it within four steps. Copies are made only where they take a third at most of the memory
  * that can be taken: the file's own pages may then stay in the page cache. */
 #include <sys/mman.h>
 #include "cpu/cpu_list.h"
@@ -72,11 +72,11 @@ void cpu_repack_open(struct cpu *c, struct cpu_list *l) {
  * of it the kernel's clearing of pages. So a step makes those of every fourth huge page. Of experts a step reads few: with a fourth of
  * these one of 128 would have its copies after some hundred tokens alone. */
 static bool copied_now(const struct cpu *c, const uint8_t *to) {
-    enum { HUGE_PAGE_BITS = 21, STEPS = 4 };
-    return ((uintptr_t)to >> HUGE_PAGE_BITS) % STEPS == c->n_decode % STEPS;
+    enum { HUGE_PAGE_BITS = 21 };
+    return ((uintptr_t)to >> HUGE_PAGE_BITS) % CPU_REPACK_STEPS == c->n_decode % CPU_REPACK_STEPS;
 }
 struct cpu_copied cpu_copied(const struct cpu *c, const struct cpu_copy *copy, int unit, bool at_once) {
-    if (!copy) return (struct cpu_copied){0};
+    if (!copy || c->n_decode < (unsigned)c->config.repack_after) return (struct cpu_copied){0};
     uint8_t *to = copy->data + copy->unit_bytes * (size_t)unit, *mark = &copy->made[unit];
     if (!*mark && !at_once && !copied_now(c, to)) return (struct cpu_copied){0};
     return (struct cpu_copied){to, mark, *mark};

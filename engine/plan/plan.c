@@ -141,6 +141,7 @@ static void fill_config(struct backend_config *c, const struct model *m, const s
         .sm_emulate = o->sm_emulate,
         .no_fuse = o->no_fuse || o->tap,
         .no_repack = o->no_repack,
+        .repack_after = o->repack_after,
         .no_graphs = o->no_graphs,
         .blas = o->blas,
         .strict_fp32 = o->strict_fp32,

@@ -78,6 +78,7 @@ struct plan_options {
     const char *isa, *kernels, *block_scaled, *autotune; /* as struct backend_config has them */
     struct plan_rates rates;                             /* 0: looked up, and probed */
     int sm_emulate;
+    int repack_after;
     bool no_fuse, no_graphs, blas, strict_fp32, no_repack, all_logits, nan_guard;
     void (*progress)(void *user, const char *what, double done, double total);
     void *user;

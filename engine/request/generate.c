@@ -416,6 +416,9 @@ static enum infer_status take_decode(struct request *r, const struct request_par
     f->n_decoded += n;
     f->n_step++;
     f->answer_seconds += seconds;
+    const struct sched *s = r->sched;
+    if (s->n_decoding < s->repack_from || s->n_decoding >= s->repack_to)
+        f->n_even += n, f->n_even_step++, f->even_seconds += seconds;
     for (int i = 0; i < n && !r->why && (i == 0 || !atomic_load(&r->cancelled)); i++)
         TRY(add_token(r, made[i]));
     return INFER_OK;

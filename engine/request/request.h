@@ -85,6 +85,8 @@ struct request_figures {
     int32_t end_id;          /* the token that ended the turn; -1: none did */
     int cycle;               /* tokens of the cycle that the answer repeated in the end; 0: none */
     double prompt_seconds, answer_seconds; /* in steps that it was in, and in guessing for it */
-    double plain_seconds; /* the shortest step without guesses behind the first ones; 0: there was none */
+    int n_even, n_even_step; /* of n_decoded and n_step: but for steps in which a host copied weights */
+    double even_seconds;     /* and of answer_seconds */
+    double plain_seconds;    /* the shortest step without guesses behind the first ones; 0: there was none */
 };
 const struct request_figures *request_figures(const struct request *r);

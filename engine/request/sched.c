@@ -29,6 +29,8 @@ enum infer_status sched_open(struct sched **out, struct infer_engine *e, const s
                         .state_step = place.state_bytes ? INFER_STATE_STEP : 0,
                         .ahead = place.async,
                         .n_page = place.kv_tokens / SCHED_PAGE,
+                        .repack_from = place.repack_from,
+                        .repack_to = place.repack_to,
                         .expected = SCHED_EXPECTED};
     enum infer_status st =
         mem_new(&s->rows, (size_t)(s->n_batch + s->n_decode_rows) * sizeof *s->rows, "rows of a step");
@@ -221,6 +223,7 @@ static enum infer_status read_step(struct sched *s, double begin) {
     if (!st) pace_saw(s, s->flight[step].prompt, s->flight[step].decode, now - from);
     s->last_end = now;
     hand_out(s, s->n_wait++, st, &out, begin);
+    s->n_decoding += s->flight[step].decode > 0;
     return st;
 }
 

@@ -480,7 +480,8 @@ struct backend_config {
     const char *autotune;                  /* cuda: "off", "load", "full"; NULL: "load" */
     int sm_emulate;
     bool no_fuse, no_graphs, blas, strict_fp32, nan_guard;
-    bool no_repack; /* cpu: decode reads the weights where they are */
+    bool no_repack;   /* cpu: decode reads the weights where they are */
+    int repack_after; /* cpu: decode steps that do so before weights are copied */
     size_t
         copy_bytes; /* from open on: weight_bytes that sizes said, which memory that changes since must not change */
     int n_logits;          /* outputs of a step that may want logits */
@@ -513,6 +514,7 @@ struct backend_info {
     size_t driver_bytes;     /* the device's memory that is gone beside the arena, measured now; 0: unknown */
     int grid; /* of models with states: rows of a prompt that are cut at multiples of it, and nowhere else, have the bits of those that
                  are not cut; 0: wherever they are */
+    int repack_from, repack_to; /* decode steps in which weights are copied; equal: none */
 };
 
 struct backend; /* begins with: const struct backend_type *type; */

@@ -196,7 +196,7 @@ static json_t *draft_json(const struct request_figures *f) {
 static enum infer_status print_json(const struct run *r) {
     const struct request *q = r->talk.request;
     const struct request_figures *g = request_figures(q);
-    double rate = g->answer_seconds > 0 ? g->n_decoded / g->answer_seconds : 0;
+    double rate = talk_rate(g);
     size_t n, n_thought;
     const char *answer = answer_text(request_answer(q), &n),
                *thought = answer_thinking(request_answer(q), &n_thought);
@@ -209,8 +209,7 @@ static enum infer_status print_json(const struct run *r) {
         "prompt_tokens", g->n_prompt + g->n_reused, "reused_tokens", g->n_reused, "answer_tokens",
         g->n_answer, "prompt_tok_s", g->prompt_seconds > 0 ? g->n_prompt / g->prompt_seconds : 0.0,
         "answer_tok_s", rate > 0 ? json_real(rate) : json_null(), "gb_s",
-        rate > 0 ? json_real(g->n_step / g->answer_seconds * talk_token_bytes(&r->talk) * 1e-9)
-                 : json_null());
+        rate > 0 ? json_real(talk_step_rate(g) * talk_token_bytes(&r->talk) * 1e-9) : json_null());
     if (j && n_thought) json_object_set_new(j, "thinking", json_stringn(thought, n_thought));
     if (j && request_logprobs(q)->n_top >= 0)
         json_object_set_new(j, "logprobs",

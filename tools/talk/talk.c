@@ -109,10 +109,16 @@ void talk_seed(struct options *o) {
 
 /* ---- from the model to an answer ---- */
 
+/* Answers that are no longer do without copies of the weights, which take 0.1 s a GB and more; with drafts the first steps are compared. */
+enum { FEW_TOKENS = 8 };
+
 enum infer_status talk_begin(struct talk *t, const struct options *o) {
     TRY(session_drafter(o, &t->draft));
-    const struct session_need need = {
-        .slots = 1, .decode_rows = t->draft.by ? REQUEST_DRAFT + 1 : 0, .text = true, .draft = &t->draft};
+    const struct session_need need = {.slots = 1,
+                                      .decode_rows = t->draft.by ? REQUEST_DRAFT + 1 : 0,
+                                      .repack_after = t->draft.by ? 0 : FEW_TOKENS,
+                                      .text = true,
+                                      .draft = &t->draft};
     TRY(session_open(&t->session, o, &need));
     if (o->raw) return INFER_OK;
     t->template.no_thinking = strcmp(o->thinking, "off") == 0;
@@ -238,6 +244,16 @@ double talk_token_bytes(const struct talk *t) {
     return (double)s->info.token_bytes + infer_kv_read_bytes(&s->place, f->n_held - f->n_decoded / 2.0);
 }
 
+double talk_rate(const struct request_figures *f) {
+    if (f->even_seconds > 0) return f->n_even / f->even_seconds;
+    return f->answer_seconds > 0 ? f->n_decoded / f->answer_seconds : 0;
+}
+
+double talk_step_rate(const struct request_figures *f) {
+    if (f->even_seconds > 0) return f->n_even_step / f->even_seconds;
+    return f->answer_seconds > 0 ? f->n_step / f->answer_seconds : 0;
+}
+
 double talk_speed_up(const struct request_figures *f) {
     return f->n_step && f->answer_seconds > 0 ? f->n_decoded * f->plain_seconds / f->answer_seconds : 0;
 }
@@ -260,8 +276,7 @@ void talk_summary(const struct talk *t, char *buf, size_t n) {
     if (f->prompt_seconds > 0)
         snprintf(prompt, sizeof prompt, " at %.0f tok/s", f->n_prompt / f->prompt_seconds);
     if (f->answer_seconds > 0 && f->n_decoded) {
-        double rate = f->n_decoded / f->answer_seconds;
-        double read = f->n_step / f->answer_seconds * talk_token_bytes(t) * 1e-9;
+        double rate = talk_rate(f), read = talk_step_rate(f) * talk_token_bytes(t) * 1e-9;
         snprintf(answer, sizeof answer, " at %.1f tok/s, %.1f GB/s", rate, read);
     }
     if (t->draft.by) say_drafts(t, drafts, sizeof drafts);

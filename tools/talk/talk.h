@@ -43,6 +43,9 @@ void talk_seed(struct options *o);
 enum infer_status talk_answer(struct talk *t, const struct options *o, const struct prompt *p);
 /* Tokens that the sequence holds. */
 int talk_held(const struct talk *t);
+/* Tokens and steps of the answer a second, but for steps in which weights were arranged, where there were others; 0: unknown. */
+double talk_rate(const struct request_figures *f);
+double talk_step_rate(const struct request_figures *f);
 /* How many times as fast drafts made decoding: against the shortest step without; 0: unknown. */
 double talk_speed_up(const struct request_figures *f);
 /* The line "prompt 31 tokens at 800 tok/s; answer ..." of the last answer, without a newline. */
