@@ -169,9 +169,9 @@ def slow():
             same(f"{name} that is too slow", said(rest(x)), (408, "timeout"))
     s.stop()
 
-# openai-node's src/client.ts and src/internal/detect-platform.ts, and the same files of anthropic-sdk-typescript
+# headers that programs generated for these APIs send from a browser, as they stand in public captures and copies of them
 SENT = """authorization content-type openai-organization openai-project openai-beta x-stainless-arch x-stainless-helper-method x-stainless-lang x-stainless-os
- x-stainless-package-version x-stainless-poll-helper x-stainless-retry-count x-stainless-runtime x-stainless-runtime-version x-stainless-timeout idempotency-key
+ x-stainless-package-version x-stainless-poll-helper x-stainless-custom-poll-interval x-stainless-retry-count x-stainless-runtime x-stainless-runtime-version x-stainless-timeout idempotency-key
  x-api-key anthropic-version anthropic-beta anthropic-dangerous-direct-browser-access x-stainless-helper""".split()
 
 def pages():
