@@ -4,7 +4,7 @@
 #include "base/status.h"
 
 /* clang-format off */
-#define MHD_FUNCTIONS(F) F(start_daemon) F(stop_daemon) F(quiesce_daemon) F(create_response_from_buffer) \
+#define MHD_FUNCTIONS(F) F(start_daemon) F(stop_daemon) F(create_response_from_buffer) \
     F(create_response_from_callback) F(add_response_header) F(queue_response) F(destroy_response) \
     F(suspend_connection) F(resume_connection) F(get_connection_info) F(get_connection_values) \
     F(lookup_connection_value) F(get_reason_phrase_for) F(get_version)

@@ -308,13 +308,26 @@ enum infer_status web_open(struct web **out, struct server *s) {
     return st;
 }
 
+/* A socket that nobody can find, so that nothing ever comes; -1: there is none. */
+static int silent_socket(void) {
+    const struct sockaddr_un any = {.sun_family = AF_UNIX};
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) return -1;
+    /* without a path the kernel chooses an abstract name: unix(7), autobind */
+    if (bind(fd, (const struct sockaddr *)&any, sizeof any.sun_family) == 0 && listen(fd, 1) == 0) return fd;
+    close(fd);
+    return -1;
+}
+
+/* The addresses go, and the library keeps a silent one under the same number. (MHD_quiesce_daemon of 0.9.75 takes the socket out of
+ * a worker's epoll set while the worker may do the same, and ends the program where both did.) Without a silent one the
+ * addresses stay, and who comes hears that the server is leaving. */
 void web_quiet(struct web *w) {
+    const int silent = silent_socket();
+    if (silent < 0) return;
     for (int i = 0; i < w->n; i++)
-        if (w->of[i].daemon && w->of[i].fd >= 0) {
-            mhd.quiesce_daemon(w->of[i].daemon);
-            close(w->of[i].fd);
-            w->of[i].fd = -1;
-        }
+        if (w->of[i].daemon && w->of[i].fd >= 0) dup3(silent, w->of[i].fd, O_CLOEXEC);
+    close(silent);
 }
 
 void web_finish(struct web *w, double seconds) {
