@@ -73,7 +73,7 @@ grep -q "none.gguf" "$dir/err" || fail "the message does not name the file"
 if command -v man >/dev/null; then
     MANWIDTH=80 man -l --warnings "$root/share/man/man1/infer.1" >"$dir/man" 2>"$dir/err"
     [ ! -s "$dir/err" ] || fail "manual page: $(head -1 "$dir/err")"
-    for name in $("$root/bin/infer" help --markdown | grep -oE '^\| `[^`]*--[a-z-]+' | grep -oE -- '--[a-z-]+' | sort -u); do
+    for name in $("$root/bin/infer" help --markdown | sed "/^## Flags of other programs/,\$d" | grep -oE '^\| `[^`]*--[a-z-]+' | grep -oE -- '--[a-z-]+' | sort -u); do
         grep -q -- "$name" "$dir/man" || fail "the manual page lacks $name"
     done
 fi
