@@ -1,4 +1,4 @@
-/* Inside the engine behind infer.h: what its three files share. engine.c: models, text, plan and creation; sequence.c: what a
+/* Inside the engine behind infer.h: what its files share. engine.c: models, text, plan and creation; sequence.c: what a
  * sequence holds; step.c: rows to steps to results. */
 #pragma once
 #include "infer.h"
@@ -33,8 +33,8 @@ struct infer_engine {
     struct tap tap; /* of the options */
     struct backend *backend;
     struct kv kv;
-    int32_t
-        *after; /* after[n_slot]: what waits for the steps in flight: a length to go back to, or enum after */
+    /* after[n_slot]: what waits for the steps in flight: a length to go back to, or enum after */
+    int32_t *after;
     int n_after;       /* of those that wait */
     int32_t *last;     /* last[n_slot]: the token a sequence just sampled, -1: none, or not read yet */
     int32_t *last_out; /* last_out[n_slot]: scratch of collect */
@@ -44,8 +44,8 @@ struct infer_engine {
     uint64_t n_replayed;  /* rows that were computed again */
     int grid;             /* struct backend_info */
     uint64_t fingerprint; /* of the model, once a snapshot needed it */
-    float
-        *rows; /* rows[max_rows][2 n_embd]: of a model that drafts, what its list reads; NULL: another one */
+    /* rows[max_rows][2 n_embd]: of a model that drafts, what its list reads; NULL: another one */
+    float *rows;
     const float *given; /* hidden[n][n_embd] of the step that is being queued */
     float *hidden;      /* hidden[max_rows][n_embd]: of infer_hidden; NULL: without */
     bool poisoned;

@@ -112,8 +112,8 @@ struct infer_model_info {
     int n_layer, n_embd, n_head, n_kv_head, head_dim, n_ff, n_vocab, n_ctx_train;
     uint64_t n_param; /* elements of all weight matrices */
     uint64_t file_bytes;
-    uint64_t
-        n_param_token; /* those that a token is multiplied with: all, but for experts that it does not choose */
+    /* those that a token is multiplied with: all, but for experts that it does not choose */
+    uint64_t n_param_token;
     uint64_t token_bytes;  /* bytes of weights that one decoded token reads */
     uint64_t prompt_bytes; /* that a long prompt reads: of all experts */
     uint64_t token_flops;  /* 2 x multiply-adds of the matrices for one token */
@@ -180,7 +180,7 @@ struct infer_engine_options {
     int repack_after; /* cpu: decode steps before these copies are made, so that short answers do without */
     bool hidden;      /* infer_hidden works */
     bool all_logits;  /* room for logits of every prompt row (infer logits, perplexity) */
-    bool nan_guard;   /* check every op's output */
+    bool nan_guard;   /* refuse values that are not finite: CPU after every op, CUDA in the logits */
     /* x[k] is about to be multiplied with matrix of the n_matrix (experts, heads; else 1) that the tensor of this name in GGUF holds;
      * called in a step, before that product, for every row, and nothing may be allocated then; and while an engine is made once for
      * each tensor, x NULL. Not on a card. NULL: nobody looks, which costs nothing */
@@ -219,8 +219,8 @@ struct infer_engine_info {
         uint64_t row_bytes;
     } kv[INFER_KV_GROUPS];
     int n_kv;
-    uint64_t
-        state_bytes; /* what layers keep of a sequence beside; 0: none, else its rows in a step follow each other */
+    /* what layers keep of a sequence beside; 0: none, else its rows in a step follow each other */
+    uint64_t state_bytes;
     uint64_t weight_bytes, kv_bytes, activation_bytes, workspace_bytes, output_bytes,
         device_bytes;      /* as planned */
     uint64_t arena_bytes;  /* taken on a card in one piece; 0: memory of the host */
@@ -291,10 +291,10 @@ int infer_kv_free(const struct infer_engine *e);
 enum infer_status infer_seq_rewind(struct infer_engine *e, int seq, int n);
 /* Among whose prefixes one is looked for, and how it was computed. */
 struct infer_prefix {
-    uint64_t
-        salt; /* users with different ones share nothing, and cannot tell what others asked by how long it takes */
-    bool
-        exact; /* only what was computed as rows of a prompt: an answer that goes on from it has the bits as if all was computed anew */
+    /* users with different ones share nothing, and cannot tell what others asked by how long it takes */
+    uint64_t salt;
+    /* only what was computed as rows of a prompt: an answer that goes on from it has the bits as if all was computed anew */
+    bool exact;
 };
 /* Takes over the cached pages of the longest known prefix of ids[n] (whole pages, at most n - 1 tokens, as far as all
  * layers still have it) for a sequence of length 0; *n_shared: positions that need not be computed. What the sequence computes is known

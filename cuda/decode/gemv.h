@@ -25,8 +25,8 @@ struct mm_job {
     int n_square; // sums of squares of a row; 0: no norm
     size_t square_row;
     float inv_k, eps;
-    // The residual stream as halves is value * norm weight * scale[row], a power of two that keeps it in range: a 16th of
-    // 1 / rms as the reader before last found it. Its reader divides by it, and leaves scale_next for the writer after next.
+    // Halves hold value * norm weight * scale[row]; scale = 2^floor(log2(1 / rms)) / 16, of the norm two hand-overs earlier,
+    // so that no kernel waits for it. The reader divides by it and leaves scale_next for the writer after next.
     const float *scale;
     float *scale_next;
     const int32_t *n_row; // rows of the step

@@ -22,8 +22,8 @@ struct select_job {
     float4 *sums;    // [outputs][parts]
     int *arrived;    // arrived[outputs], 0 between launches
     int32_t *token;  // token[outputs]
-    size_t
-        top_offset; // bytes from the tokens to the struct infer_top of the outputs, on the card and in the ring
+    // bytes from the tokens to the struct infer_top of the outputs, on the card and in the ring
+    size_t top_offset;
     result_ring ring;
 };
 // n: outputs of this launch, an upper bound.

@@ -35,10 +35,11 @@ struct cuda_member {
 };
 struct cuda_group {
     int n_region, n_member, n, k;
-    int n_stack;        /* matrices of each member */
-    bool apart;         /* experts and routers, which only plain kernels read */
-    bool paired;        /* gate and up, interleaved so that one tile holds both */
-    bool bias, scaled;  /* some member has a bias; a factor, which the plain kernels alone compute */
+    int n_stack; /* matrices of each member */
+    bool apart;  /* experts, routers and per-head matrices: never read by the matmul links */
+    bool paired; /* gate and up, interleaved so that one tile holds both */
+    bool bias,
+        scaled; /* some member has a bias; a factor (links: one matrix without a bias, else plain kernels) */
     size_t bias_offset; /* float[n] in the constants arena; of stacks [member][n_stack][its n] */
     struct cuda_region region[CUDA_REGION_MAX];
     struct cuda_member member[WEIGHT_GROUP_MAX];

@@ -12,8 +12,8 @@ extern "C" {
 
 /* The edge from the link in front. */
 struct link_edge {
-    enum link_form
-        form; /* of the handed-over vector; FORM_ROWS: the taker makes what its kernel reads out of float32 rows */
+    /* of the handed-over vector; FORM_ROWS: the taker makes what its kernel reads out of float32 rows */
+    enum link_form form;
     bool packets; /* decode of one row: it may come in pieces, while the giver still runs (handoff.cuh) */
 };
 

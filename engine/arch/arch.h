@@ -19,7 +19,7 @@ enum slot {
 /* Symbolic sizes: Q = n_head * head_dim_k, K = n_kv_head * head_dim_k, V = n_kv_head * head_dim_v,
  * QKV = Q + K + V, ATTN = n_head * n_value or n_head * head_dim_v, Q_LATENT = n_head * (n_nope + n_rot), NOPE_VALUE = n_head *
  * (n_nope + n_value), HEAD_V = head_dim_v, which is the rank of a latent; EMBD_2 = 2 * n_embd, GATE_UP = 2 * n_ff, EXPERT_GATE_UP = 2 * EXPERT_FF, ROT_HALF = n_rot / 2, CTX = positions of the training,
- * LAYER_INPUT = width of a layer's own input of each token, LAYER_INPUTS = those of all layers.,
+ * LAYER_INPUT = width of a layer's own input of each token, LAYER_INPUTS = those of all layers;
  * Q_GATED = 2 * Q; of layers with a state: CHANNELS and TAPS of the convolution, STATE_HEADS, STATE_HEADS_2 = 2 * STATE_HEADS, STATE_DIM
  * (width of a head's output), INNER = STATE_HEADS * STATE_DIM, STATE_IN: all that a mixer takes of x,
  * STATE_GROUP = INNER / STATE_GROUPS; EXPERT_EMBD: width of what experts read and write. */
@@ -172,14 +172,13 @@ enum hf_op {
     HF_LATENT, /* a latent's keys [n_nope], then its values [n_value] of each head; GGUF has them apart; stands for the keys' name */
     HF_PLAIN,  /* as it is, also where norms have w - 1 */
     HF_HEADS_QKVZ, /* of each key head the rows of its query, its key, its value heads and their gates; stands for attn_qkv's name */
-    /* By value heads, which GGUF may have in another order: rows; those behind the rows of keys; columns; and of vectors, -exp(w); of a
-     * convolution [channels][1][taps], those behind the channels of keys. */
-    HF_VALUE_ROWS,
-    HF_VALUE_TAIL,
-    HF_VALUE_COLUMNS,
-    HF_VALUE_DECAYS,
-    HF_VALUE_TAPS,
-    HF_EXPERT,  /* one expert's: "experts.3.", "ffn_gate.3." */
+    /* Value heads in GGUF's order, where it is another: */
+    HF_VALUE_ROWS,    /* rows of a matrix */
+    HF_VALUE_TAIL,    /* its rows behind those of queries and keys */
+    HF_VALUE_COLUMNS, /* its columns */
+    HF_VALUE_DECAYS,  /* a vector, as -exp of it */
+    HF_VALUE_TAPS,    /* of a convolution [channels][1][taps] the channels behind those of queries and keys */
+    HF_EXPERT,        /* one expert's: "experts.3.", "ffn_gate.3." */
     HF_KEY,     /* one number of the layer, which GGUF has in a key of that name, a list of all layers' */
     HF_SQUEEZE, /* [n][1][k]; GGUF: [n][k] */
     HF_NEG_EXP, /* -exp of it, a column */
@@ -210,8 +209,7 @@ enum rope_where {
 struct arch {
     const char *name;     /* general.architecture, and the prefix of its keys */
     const char *families; /* for people: which models use it */
-    const char
-        *tried; /* for people: what was run in its real size (docs/log); NULL: tiny random models alone */
+    const char *tried;    /* for people: what was run in its real size; NULL: tiny random models alone */
     unsigned char slot[SLOT_COUNT]; /* enum slot_use */
     enum norm_kind norm;
     enum act_kind act;
@@ -225,10 +223,10 @@ struct arch {
     enum mixer mixer;
     enum mixer_where mixer_where;
     bool alone; /* a layer is a mixer or a feed-forward part (those whose feed_forward_length is not 0) */
-    bool
-        tiled; /* value head h of the delta rule has key head h % n_key, unless the key ssm.grouped_heads says no */
-    bool
-        q_gated; /* behind each head's query stands its gate: a sigmoid, times the head's output element by element */
+    /* value head h of the delta rule has key head h % n_key, unless the key ssm.grouped_heads says no */
+    bool tiled;
+    /* behind each head's query stands its gate: a sigmoid, times the head's output element by element */
+    bool q_gated;
     /* Attention by a latent that is key and value of all heads. */
     bool latent;
     bool qk_norm_late; /* q and k are normalised behind rotation */

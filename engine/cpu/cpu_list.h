@@ -22,10 +22,10 @@ struct cpu_op;
 struct cpu_step;
 typedef void cpu_fn(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread);
 
-/* What a matmul does with its outputs. */
 /* How a prompt matmul multiplies. */
 enum cpu_route { CPU_ROUTE_F32, CPU_ROUTE_BF16 /* AMX tiles */, CPU_ROUTE_INT8, CPU_ROUTE_INT16 };
 
+/* What a matmul does with its outputs. */
 enum cpu_epilogue { CPU_EPI_STORE, CPU_EPI_ADD, CPU_EPI_GLU };
 
 /* A weight's units of one decode matmul as its kernel reads them; made by the first step that reads the file. */
@@ -163,8 +163,8 @@ struct cpu {
     const struct cpu_kernels *k;
     int n_thread;
     struct cpu_team team;
-    struct topology_set
-        *node; /* node[n_thread]: the hardware threads that each thread is bound to, NULL: one NUMA node */
+    /* node[n_thread]: the hardware threads that each thread is bound to, NULL: one NUMA node */
+    struct topology_set *node;
     unsigned placement; /* its number, for threads to know whether they are bound by it */
     char description[160];
     struct arena arena; /* everything below */

@@ -6,7 +6,7 @@
  *     padding to the alignment | tensor data, each tensor at a multiple of the alignment
  *
  * A string is u64 length, then bytes. An array is u32 element type, u64 count, then elements.
- * source: the GGUF specification (github.com/ggml-org/ggml, docs/gguf.md). */
+ * source: the GGUF specification (github.com/ggml-org/ggml, docs/gguf). */
 #pragma once
 #include "files/tensorfile.h"
 

@@ -17,8 +17,8 @@ struct gguf_part {
     struct gguf_cursor c;
     uint32_t version;
     uint64_t n_tensor, n_key;
-    struct tensorfile
-        keys; /* path, meta, n_meta, meta_index alone: for the typed reads of a part's own keys */
+    /* path, meta, n_meta, meta_index alone: for the typed reads of a part's own keys */
+    struct tensorfile keys;
     uint32_t alignment;
 };
 

@@ -1,4 +1,4 @@
-/* Side tensors and their matrix -> one tensor of blocks: which there are, and whether they fit. The blocks: hf_blocks.c. */
+/* Side tensors and their matrix -> one tensor of blocks: which there are, and whether they fit. The blocks: hf_packed.h. */
 #include "files/hf_packed.h"
 #include "base/host.h"
 #include "base/stbds.h"

@@ -16,8 +16,8 @@ struct mapfile {
     const unsigned char *data; /* data[size]; NULL for an empty file */
     size_t size;
     char *path;
-    struct hole
-        hole[MAPFILE_HOLES]; /* hole[n_hole]: the first ones; none where the file system does not say */
+    /* hole[n_hole]: the first ones; none where the file system does not say */
+    struct hole hole[MAPFILE_HOLES];
     int n_hole;
     bool mapped; /* false: read into memory (--no-mmap) */
 };

@@ -49,8 +49,8 @@ enum { PLAN_PARTS = 2, PLAN_NEAREST = 8, PLAN_FLIGHTS = 2 /* steps that may be q
 struct plan {
     struct plan_settings set;
     struct placement place;
-    struct plan_part
-        part[PLAN_PARTS]; /* part[n_part], in the order of the layers: the last one has the outputs */
+    /* part[n_part], in the order of the layers: the last one has the outputs */
+    struct plan_part part[PLAN_PARTS];
     int n_part;
     struct kv_group *kv_group; /* the same for every part */
     int n_state_copy,

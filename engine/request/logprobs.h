@@ -16,8 +16,8 @@ struct logprob {
 struct logprobs {
     int n_top;  /* -1: off */
     int n, cap; /* tokens so far */
-    struct logprob
-        *row; /* row[n][1 + n_top]: the chosen token, then the likeliest, the lowest id first on ties */
+    /* row[n][1 + n_top]: the chosen token, then the likeliest, the lowest id first on ties */
+    struct logprob *row;
 };
 
 /* Starts anew with n_top alternatives. */

@@ -35,8 +35,8 @@ enum request_overflow {
 struct request_params {
     int seq; /* an open sequence of the engine, of this request alone until it is done; -1: one that is taken when there is a slot and
                 pages for it, and given back when it is done */
-    struct infer_prefix
-        prefix; /* of seq -1 and of what is put aside: among whose pages the beginning of the prompt is looked for */
+    /* of seq -1 and of what is put aside: among whose pages the beginning of the prompt is looked for */
+    struct infer_prefix prefix;
     int priority; /* who waits, the greatest first; the least are put aside when pages run out */
     const int32_t
         *ids; /* the prompt, ids[n_id]: what the sequence holds of it already is not computed again */
@@ -59,12 +59,12 @@ struct request_params {
     int n_predict;  /* most tokens of the answer; -1: no limit */
     enum request_overflow overflow;
     bool loop_stop; /* an answer that repeats itself ends (loop.h) */
-    enum request_drafter
-        drafter;   /* greedy answers, and with lookup all answers, have the tokens that they have without */
+    /* greedy answers, and with lookup all answers, have the tokens that they have without */
+    enum request_drafter drafter;
     int n_draft;   /* most tokens guessed at once; 0: REQUEST_DRAFT */
     int n_logprob; /* log probabilities with so many alternatives; -1: none */
-    bool
-        score; /* the prompt's tokens have them, too (request_scores); slow: a step gives few rows of logits */
+    /* the prompt's tokens have them, too (request_scores); slow: a step gives few rows of logits */
+    bool score;
     /* Thinking may have about n_think tokens, think_end then ends it: its tokens are the answer's next ones. thinks tells whether a
      * token that was told to on_token is one of thinking, for a reader that takes them apart itself (start ANSWER_PLAIN); NULL: by start. */
     int n_think;              /* 0: no limit */

@@ -54,13 +54,13 @@ struct request {
     struct logprobs logprobs, scores;
     struct answer answer;
     struct loop loop;
-    int32_t *
-        feed; /* feed[n_feed]: what the sequence has to hold before a token comes: the prompt, or what a shift left of it all */
+    /* feed[n_feed]: what the sequence has to hold before a token comes: the prompt, or what a shift left of it all */
+    int32_t *feed;
     int n_feed, n_begin;    /* feed[0 .. n_begin) was there */
     bool decodes;           /* all of it is computed */
     struct infer_draw draw; /* of the row that is being queued */
-    int32_t
-        *again; /* again[n_again]: rows of the answer behind those of feed, which are computed once more */
+    /* again[n_again]: rows of the answer behind those of feed, which are computed once more */
+    int32_t *again;
     int n_again;
     bool chosen;       /* last stands, and what is computed once more chooses nothing */
     bool waits;        /* for a slot and pages: not begun, or put aside */
@@ -111,8 +111,8 @@ struct sched {
     struct infer_engine *engine;
     const struct infer_model *model;
     int n_ctx, n_batch, n_decode_rows, n_logits, n_vocab, n_slot;
-    bool
-        ahead; /* the device works while the host does other things, so a step is queued before the one in front is read */
+    /* the device works while the host does other things, so a step is queued before the one in front is read */
+    bool ahead;
     int grid, state_step;    /* of models with states: where parts of prompts end, 0: anywhere */
     struct drafter *drafter; /* NULL: none */
     struct request *first;   /* in the order they came */

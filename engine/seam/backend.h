@@ -10,8 +10,8 @@
  *     compile  one list per row class: routes, fused ops, graphs
  *     run      queues one step of one class; copies what it needs of struct step; returns at once if it can
  *     wait     the oldest queued step: its status, its tokens and logits
- *     read     any buffer as float32, for taps and tests; kv_read and kv_write move KV pages in the order
- * below
+ *     read     any buffer as float32, for taps and tests; kv_read and kv_write move KV pages in the
+ *              order below
  *
  * Shapes are C arrays, last index contiguous. T: rows of the step, T_out: rows that want an output.
  * Activations are handles (struct view: columns of a buffer); the residual stream is float32, type and layout
@@ -65,12 +65,12 @@ struct weight {
     int stack_bias;                    /* floats from the bias of a matrix to that of the next (0: n) */
     struct side side[WEIGHT_SIDE_MAX]; /* of a stack: data[n_stack][rows][cols] */
     int n_side;
-    bool
-        fine; /* activations keep 13 bits at least on the CPU, weights all of theirs: quantised folders, whose methods speak
-                  of weights alone. Of GGUF's types activations have 8 bits there, as is usual */
-    bool
-        live; /* an embedding whose rows are other ones in every step: read while run queues the step (the residual stream
-                  that another backend hands over) */
+    /* activations keep 13 bits at least on the CPU, weights all of theirs: quantised folders, whose methods speak
+     * of weights alone. Of GGUF's types activations have 8 bits there, as is usual */
+    bool fine;
+    /* an embedding whose rows are other ones in every step: read while run queues the step (the residual stream
+     * that another backend hands over) */
+    bool live;
     const int32_t *
         columns; /* [k], a permutation: column i of data is column columns[i] of W, and who multiplies gives x in that order
                                (op_columns). NULL: as they are. Of matrices that plain matmuls read; equal orders are one array */
@@ -83,8 +83,8 @@ struct weight_group {
     int id; /* unique in the model, 0 .. model n_group - 1: index of a backend's private tables */
     int n_member, n, k;
     struct weight member[WEIGHT_GROUP_MAX]; /* all with the same order of columns, or */
-    const struct weight_group *
-        split; /* split[n_split], 0: none: the same members, by their orders; these have the ids, this has none */
+    /* split[n_split], 0: none: the same members, by their orders; these have the ids, this has none */
+    const struct weight_group *split;
     int n_split;
 };
 
@@ -482,8 +482,8 @@ struct backend_config {
     bool no_fuse, no_graphs, blas, strict_fp32, nan_guard;
     bool no_repack;   /* cpu: decode reads the weights where they are */
     int repack_after; /* cpu: decode steps that do so before weights are copied */
-    size_t
-        copy_bytes; /* from open on: weight_bytes that sizes said, which memory that changes since must not change */
+    /* from open on: weight_bytes that sizes said, which memory that changes since must not change */
+    size_t copy_bytes;
     int n_logits;          /* outputs of a step that may want logits */
     const struct tap *tap; /* ref, cpu (with no_fuse): seam/tap.h; NULL: nobody looks */
     void (*progress)(void *user, const char *what, double done, double total);

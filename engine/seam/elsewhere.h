@@ -1,9 +1,10 @@
-/* Experts whose weights are not where a backend computes: another one has them, and rows cross.
+/* Remote experts: one backend calls another for the experts of a layer. Rows x[n][d] and the router's choices go to the other one,
+ * sums come back.
  *
- * In the list of the one such a block is one operation, experts, whose group has one member that is live: its data is a struct
- * elsewhere, and it names no weights (id -1). With d = out.width = x.width and the experts of the operation's layer:
+ * In the list of the caller this is one operation, experts, whose group has one live member: its data is a struct elsewhere, and it
+ * names no weights (id -1). With d = out.width = x.width and the experts of the operation's layer:
  *     out[t] = sum_j w[t][j] down[id j](act(gate[id j] x[t]) * up[id j] x[t]),  j ascending, id and w of choice[t]
- * In the list of the other one these are the operations of that layer, experts, glu, experts and mix, on its first three buffers: x,
+ * In the list of the one that is called these are the operations of that layer, experts, glu, experts and mix, on its first three buffers: x,
  * choice, out. Read by C and C++. */
 #pragma once
 #include "seam/backend.h"

@@ -13,8 +13,8 @@ struct bench_result {
     double gb_s, share;                 /* NAN: does not apply. share: of the ceiling probed around the
                                    repetitions: memory bandwidth for decode rows, arithmetic for prompt rows */
     double ms_p50, ms_p95, ms_p99;      /* of a step: a token of every sequence, or the whole prompt */
-    double
-        waited; /* share of their time that the program's threads waited for a processor which others had; NAN: unknown */
+    /* share of their time that the program's threads waited for a processor which others had; NAN: unknown */
+    double waited;
 };
 
 /* Percentile q (0 to 1) of x[n], which is sorted in place; between two values the nearest one counts. */

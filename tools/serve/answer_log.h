@@ -10,8 +10,8 @@ struct piece {
     bool flag;  /* EVENT_CALL: the id is the model's own */
     int32_t a;  /* token id; call; tokens of the prompt that are computed */
     uint32_t n; /* bytes of text; with EVENT_PROGRESS tokens of the prompt */
-    uint32_t
-        id; /* EVENT_CALL: bytes of the id, which stands behind the name; EVENT_PROGRESS: cached tokens */
+    /* EVENT_CALL: bytes of the id, which stands behind the name; EVENT_PROGRESS: cached tokens */
+    uint32_t id;
     float logprob;
 };
 struct answer_log {

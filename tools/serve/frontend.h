@@ -1,5 +1,5 @@
-/* The seam between the APIs that clients speak and the server: an API is one struct front_end in a file of its own (chat.c would be one;
- * openai_chat.c is), named in the table of routes (routes.c).
+/* The seam between the APIs that clients speak and the server: an API is one struct front_end in a file of its own (openai_chat.c is one),
+ * named in the table of routes.
  *
  *     read    prepare thread   body -> job->ask; refuses (job_refuse), warns (job_warn)
  *     begin   HTTP thread      the answer begins: headers have gone out. Streams only
@@ -41,8 +41,8 @@ struct event {
     const char
         *text; /* text[n]: whole UTF-8 characters, but for EVENT_ARGS as a whole; valid during the call */
     size_t n;
-    const struct event_token
-        *token; /* token[n_token]: those that text is of, when log probabilities or ids are asked for */
+    /* token[n_token]: those that text is of, when log probabilities or ids are asked for */
+    const struct event_token *token;
     int n_token;
     int call;            /* 0, 1, .. in its choice */
     const char *call_id; /* without a prefix: 24 of [a-z0-9], or the model's own */
@@ -64,8 +64,8 @@ struct job_answer {
     struct buf reasoning, text;
     struct answer_call *call; /* call[n_call] */
     int n_call;
-    struct event_token
-        *token; /* token[n_token], with echo those of the prompt first; views that live as long as the job */
+    /* token[n_token], with echo those of the prompt first; views that live as long as the job */
+    struct event_token *token;
     int n_token;
     int n_prompt_token; /* of them the prompt's (echo) */
     enum job_finish finish;
@@ -77,8 +77,8 @@ const struct job_answer *job_answer(const struct job *j, int choice);
 struct front_end {
     const char *prefix;      /* of ids: "chatcmpl-" */
     const char *stream_type; /* of a stream's content; NULL: server-sent events */
-    bool
-        ordered; /* `event` is called for whole answers too, what it writes is dropped: `whole` needs their order */
+    /* `event` is called for whole answers too, what it writes is dropped: `whole` needs their order */
+    bool ordered;
     /* errors: INFER_E_INPUT after job_refuse, INFER_E_MEMORY */
     enum infer_status (*read)(struct job *j, const json_t *body);
     /* NULL: the request is queued and answered. Else the prepare thread asks this for the body, once prompts are made (those that the ask

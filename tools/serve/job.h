@@ -57,8 +57,8 @@ struct ask {
     bool no_turn;      /* no beginning of an answer behind the messages (add_generation_prompt false) */
     struct ask_prompt *prompt; /* prompt[n_prompt] */
     int n_prompt;
-    int32_t *
-        context; /* ids of an earlier answer that stand in front of the prompt, context[n_context]; NULL: none */
+    /* ids of an earlier answer that stand in front of the prompt, context[n_context]; NULL: none */
+    int32_t *context;
     int n_context;
     bool add_special; /* what the model adds goes in front (tokenize) */
     bool plain_text;  /* special tokens in prompts are text */
@@ -142,10 +142,10 @@ struct job {
     size_t n_body;
     size_t body_held;         /* bytes that it takes of the memory for bodies */
     double arrived, deadline; /* request_seconds */
-    double
-        read_timeout; /* seconds after which the client leaves, if the answer does not stream; 0: not said */
-    int key;          /* whose; -1: nobody's */
-    int class;        /* CLASS_.. */
+    /* seconds after which the client leaves, if the answer does not stream; 0: not said */
+    double read_timeout;
+    int key;   /* whose; -1: nobody's */
+    int class; /* CLASS_.. */
     struct ask ask;
     void *state; /* the front end's, freed by its `done` */
 

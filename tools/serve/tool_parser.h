@@ -49,8 +49,8 @@ struct tool_options {
         tools; /* [{type function, function {name, parameters}}]: names and types of arguments; NULL: nothing is a call */
     bool single;         /* no second call (parallel_tool_calls false): tool_done once the first has ended */
     bool keep_reasoning; /* reasoning stays in the content, tags and all (reasoning_format none) */
-    bool
-        by_text; /* marks may also come spelt out where the vocabulary has a control token for them: under a grammar */
+    /* marks may also come spelt out where the vocabulary has a control token for them: under a grammar */
+    bool by_text;
     enum tool_start start;
     const char *const *stop; /* stop[n_stop]: content ends before any of these */
     int n_stop;

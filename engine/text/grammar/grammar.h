@@ -3,7 +3,7 @@
  * A grammar is compiled to a pushdown automaton over bytes. A matcher follows one answer: its state is a set of stacks;
  * equal sets are one state with one number, and what a byte does to a state and which tokens a state allows are computed once
  * and kept. The tokens are walked as a trie. After matcher_open nothing allocates.
- * source: GBNF as in llama.cpp's grammars/README.md; JSON Schema 2020-12. */
+ * source: GBNF as in llama.cpp's grammars/README; JSON Schema 2020-12. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

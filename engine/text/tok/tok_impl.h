@@ -36,8 +36,8 @@ struct tok_pre_row {   /* one row of the table in tok_pre.c */
     const char *pattern[TOK_PRE_MAX];
     bool ignore_merges; /* a piece that is a token is that token, whatever the merges say */
     bool group3;        /* what the first pattern matches is cut in groups of three characters from its end */
-    uint8_t
-        n_mapped; /* the last n_mapped patterns read the byte alphabet, not the text, see struct tok_pre */
+    /* the last n_mapped patterns read the byte alphabet, not the text, see struct tok_pre */
+    uint8_t n_mapped;
     bool add_bos, add_eos; /* when the file does not say */
     bool nfc;              /* text is brought to normal form C first */
     bool escape_space; /* characters, not bytes: a space is written U+2581, unknown ones fall back to bytes */
@@ -88,8 +88,8 @@ struct tok {
     bool escape_space, group3;
     bool prefix_first, prefix_unless; /* see tokenizer.infer.prefix in vocab_json.h */
     bool fuse_unknown;
-    bool
-        drops_unknown; /* a byte without a token is left out even where there is an unknown token, and what was beside it joins */
+    /* a byte without a token is left out even where there is an unknown token, and what was beside it joins */
+    bool drops_unknown;
     enum tok_form { TOK_AS_IS, TOK_NFC, TOK_NFD, TOK_NFKC, TOK_NFKD } form;
     bool collapse_space;           /* SentencePiece: runs of white space are one space, none at the ends */
     bool lowercase, strip_accents; /* BPE and WordPiece; WordPiece */
@@ -140,8 +140,8 @@ struct tok_work {
     pcre2_match_data *match; /* made when first needed */
     struct tok_cached *cache;
     uint32_t cache_mask;
-    struct tok_joined
-        *joined; /* SentencePiece: joined[TOK_JOINED], what pairs of tokens become; NULL for short texts */
+    /* SentencePiece: joined[TOK_JOINED], what pairs of tokens become; NULL for short texts */
+    struct tok_joined *joined;
 };
 
 /* ---- hashes ---- */
