@@ -10,8 +10,8 @@ const struct arch arch_arcee = {
              SLOTS_ATTN_BIAS, SLOTS_FFN_BIAS},
     .norm = NORM_RMS,
     .act = ACT_RELU2,
-    .rope = ROPE_INTERLEAVED,
-    .hf_keys = "mlp_bias",
-    .hf = (const struct arch_hf[]){{"arcee", "ArceeForCausalLM", NULL}, {0}},
-    .hf_halves = true,
+    .rope.kind = ROPE_INTERLEAVED,
+    .hf.keys = "mlp_bias",
+    .hf.models = (const struct arch_hf[]){{"arcee", "ArceeForCausalLM", NULL}, {0}},
+    .hf.halves = true,
 };

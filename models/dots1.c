@@ -9,12 +9,12 @@ const struct arch arch_dots1 = {
              SLOTS_SHARED, [SLOT_FFN_CHOICE_BIAS] = SLOT_MUST, [SLOT_OUTPUT] = SLOT_MAY, SLOTS_ATTN_BIAS},
     .norm = NORM_RMS,
     .act = ACT_SILU,
-    .rope = ROPE_NEOX,
-    .moe = {ROUTE_SIGMOID, ROUTE_NORM_ADD, 1e-20f, true, false},
+    .rope.kind = ROPE_NEOX,
+    .moe = {.act = ROUTE_SIGMOID, .norm = ROUTE_NORM_ADD, .eps = 1e-20f, .group_top2 = true},
     .keys = KEYS_EXPERTS "|expert_shared_count|expert_group_count|expert_group_used_count",
-    .hf = (const struct arch_hf[]){{"dots1", "Dots1ForCausalLM", NULL}, {0}},
-    .hf_keys = HF_KEYS_EXPERTS
+    .hf.models = (const struct arch_hf[]){{"dots1", "Dots1ForCausalLM", NULL}, {0}},
+    .hf.keys = HF_KEYS_EXPERTS
     "|n_routed_experts|n_shared_experts|moe_intermediate_size|norm_topk_prob|n_group|topk_group|"
     "routed_scaling_factor|first_k_dense_replace",
-    .hf_defaults = (const struct arch_default[]){{"norm_topk_prob", 0}, {0}},
+    .hf.defaults = (const struct arch_default[]){{"norm_topk_prob", 0}, {0}},
 };

@@ -10,8 +10,8 @@ const struct arch arch_ernie4_5 = {
              [SLOT_FFN_UP_BIAS] = SLOT_MAY, [SLOT_FFN_DOWN_BIAS] = SLOT_MAY, [SLOT_OUTPUT] = SLOT_MAY},
     .norm = NORM_RMS,
     .act = ACT_SILU,
-    .rope = ROPE_INTERLEAVED,
-    .hf = (const struct arch_hf[]){{"ernie4_5", "Ernie4_5ForCausalLM", NULL}, {0}},
-    .hf_keys = "use_bias",
-    .hf_tied = true,
+    .rope.kind = ROPE_INTERLEAVED,
+    .hf.models = (const struct arch_hf[]){{"ernie4_5", "Ernie4_5ForCausalLM", NULL}, {0}},
+    .hf.keys = "use_bias",
+    .hf.tied = true,
 };

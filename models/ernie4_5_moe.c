@@ -9,12 +9,12 @@ const struct arch arch_ernie4_5_moe = {
              SLOTS_SHARED, [SLOT_FFN_CHOICE_BIAS] = SLOT_MAY, [SLOT_OUTPUT] = SLOT_MAY},
     .norm = NORM_RMS,
     .act = ACT_SILU,
-    .rope = ROPE_INTERLEAVED,
-    .moe = {ROUTE_SOFTMAX, ROUTE_NORM_CLAMP, 1e-12f, false, false},
+    .rope.kind = ROPE_INTERLEAVED,
+    .moe = {.act = ROUTE_SOFTMAX, .norm = ROUTE_NORM_CLAMP, .eps = 1e-12f},
     .keys = KEYS_EXPERTS "|expert_shared_count|expert_shared_feed_forward_length",
-    .hf = (const struct arch_hf[]){{"ernie4_5_moe", "Ernie4_5_MoeForCausalLM", NULL}, {0}},
-    .hf_keys = HF_KEYS_EXPERTS
+    .hf.models = (const struct arch_hf[]){{"ernie4_5_moe", "Ernie4_5_MoeForCausalLM", NULL}, {0}},
+    .hf.keys = HF_KEYS_EXPERTS
     "|moe_k|moe_num_experts|moe_num_shared_experts|moe_intermediate_size|moe_layer_start_index|"
     "moe_layer_end_index|moe_layer_interval|num_nextn_predict_layers",
-    .hf_tied = true,
+    .hf.tied = true,
 };

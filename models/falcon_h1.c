@@ -21,16 +21,16 @@ const struct arch arch_falcon_h1 = {
              SLOTS_ATTN_BIAS, SLOTS_FFN_BIAS},
     .norm = NORM_RMS,
     .act = ACT_SILU,
-    .rope = ROPE_NEOX,
-    .mixer = MIX_BOTH,
-    .mixer_where = MIXER_ALL,
+    .rope.kind = ROPE_NEOX,
+    .mixer.kind = MIX_BOTH,
+    .mixer.where = MIXER_ALL,
     .keys = KEYS_SSM,
-    .hf = (const struct arch_hf[]){{"falcon_h1", "FalconH1ForCausalLM", NULL}, {0}},
-    .hf_keys = HF_KEYS_MAMBA
+    .hf.models = (const struct arch_hf[]){{"falcon_h1", "FalconH1ForCausalLM", NULL}, {0}},
+    .hf.keys = HF_KEYS_MAMBA
     "|mlp_bias"
     "|mamba_d_ssm|mamba_rms_norm|mamba_norm_before_gate|embedding_multiplier|lm_head_multiplier|"
     "attention_in_multiplier|attention_out_multiplier|key_multiplier|ssm_in_multiplier|ssm_out_multiplier|"
     "mlp_multipliers|ssm_multipliers",
-    .hf_layer = hf_layer_falcon_h1,
-    .hf_whole = (const struct hf_name[]){{"final_layernorm.", "output_norm.", HF_SAME}, {0}},
+    .hf.layer = hf_layer_falcon_h1,
+    .hf.whole = (const struct hf_name[]){{"final_layernorm.", "output_norm.", HF_SAME}, {0}},
 };

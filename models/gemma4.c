@@ -39,13 +39,13 @@ const struct arch arch_gemma4 = {
              SLOTS_LAYER_INPUTS, SLOTS_EXPERTS, [SLOT_FFN_ROUTER_SCALE] = SLOT_MUST,
              [SLOT_FFN_DOWN_EXPS_SCALE] = SLOT_MUST, [SLOT_FFN_EXPERTS_NORM] = SLOT_MUST,
              [SLOT_POST_DENSE_NORM] = SLOT_MUST, [SLOT_POST_EXPERTS_NORM] = SLOT_MUST},
-    .moe = {ROUTE_SOFTMAX, ROUTE_NORM_ADD, 0, false, true},
+    .moe = {.act = ROUTE_SOFTMAX, .norm = ROUTE_NORM_ADD, .beside = true},
     .norm = NORM_RMS,
     .act = ACT_GELU_TANH,
-    .rope = ROPE_NEOX,
-    .rope_scaled_full = true,
-    .v_norm = true,
-    .embd_sqrt = true,
+    .rope.kind = ROPE_NEOX,
+    .rope.scaled_full = true,
+    .attn.v_norm = true,
+    .scale.embd_sqrt = true,
     .keys =
         "rope.freq_base_swa|rope.dimension_count_swa|attention.key_length_swa|attention.value_length_swa|"
         "final_logit_softcapping|attention.shared_kv_layers|embedding_length_per_layer_input|" KEYS_EXPERTS,
@@ -54,17 +54,17 @@ const struct arch arch_gemma4 = {
                                               {"rope.freq_base", 1e6},
                                               {"rope.freq_base_swa", 1e4},
                                               {0}},
-    .hf = (const struct arch_hf[]){{"gemma4_text", "Gemma4ForCausalLM", NULL},
-                                   {"gemma4", "Gemma4ForConditionalGeneration", "gemma4_text"},
-                                   {"gemma4_unified_text", "Gemma4UnifiedForCausalLM", NULL},
-                                   {"gemma4_unified", "Gemma4UnifiedForConditionalGeneration",
-                                    "gemma4_unified_text"},
-                                   {0}},
-    .hf_keys = "hidden_activation|final_logit_softcapping|per_layer_config|global_head_dim|num_global_key_"
-               "value_heads|"
-               "attention_k_eq_v|proportional|text_config|enable_moe_block|num_experts|top_k_experts|moe_"
-               "intermediate_size|hidden_size_per_layer_input|num_kv_shared_layers|use_double_wide_mlp",
-    .hf_layer = hf_layer_gemma4,
-    .hf_whole = hf_whole_gemma4,
-    .hf_tied = true,
+    .hf.models = (const struct arch_hf[]){{"gemma4_text", "Gemma4ForCausalLM", NULL},
+                                          {"gemma4", "Gemma4ForConditionalGeneration", "gemma4_text"},
+                                          {"gemma4_unified_text", "Gemma4UnifiedForCausalLM", NULL},
+                                          {"gemma4_unified", "Gemma4UnifiedForConditionalGeneration",
+                                           "gemma4_unified_text"},
+                                          {0}},
+    .hf.keys = "hidden_activation|final_logit_softcapping|per_layer_config|global_head_dim|"
+               "num_global_key_value_heads|attention_k_eq_v|proportional|text_config|enable_moe_block|"
+               "num_experts|top_k_experts|moe_intermediate_size|hidden_size_per_layer_input|"
+               "num_kv_shared_layers|use_double_wide_mlp",
+    .hf.layer = hf_layer_gemma4,
+    .hf.whole = hf_whole_gemma4,
+    .hf.tied = true,
 };

@@ -12,14 +12,14 @@ const struct arch arch_glm4moe = {
              [SLOT_OUTPUT] = SLOT_MAY},
     .norm = NORM_RMS,
     .act = ACT_SILU,
-    .rope = ROPE_NEOX,
-    .moe = {ROUTE_SIGMOID, ROUTE_NORM_ADD, 1e-20f, true, false},
+    .rope.kind = ROPE_NEOX,
+    .moe = {.act = ROUTE_SIGMOID, .norm = ROUTE_NORM_ADD, .eps = 1e-20f, .group_top2 = true},
     .keys =
         KEYS_EXPERTS "|expert_shared_count|expert_group_count|expert_group_used_count|nextn_predict_layers",
-    .hf = (const struct arch_hf[]){{"glm4_moe", "Glm4MoeForCausalLM", NULL}, {0}},
-    .hf_keys = HF_KEYS_EXPERTS
+    .hf.models = (const struct arch_hf[]){{"glm4_moe", "Glm4MoeForCausalLM", NULL}, {0}},
+    .hf.keys = HF_KEYS_EXPERTS
     "|n_routed_experts|n_shared_experts|moe_intermediate_size|norm_topk_prob|n_group|topk_group|"
     "routed_scaling_factor|first_k_dense_replace|num_nextn_predict_layers|use_qk_norm",
-    .hf_defaults = (const struct arch_default[]){{"norm_topk_prob", 1}, {0}},
-    .hf_layer = (const struct hf_name[]){{"post_attention_layernorm.", "post_attention_norm.", HF_SAME}, {0}},
+    .hf.defaults = (const struct arch_default[]){{"norm_topk_prob", 1}, {0}},
+    .hf.layer = (const struct hf_name[]){{"post_attention_layernorm.", "post_attention_norm.", HF_SAME}, {0}},
 };

@@ -11,22 +11,22 @@ const struct arch arch_gpt2 = {
              [SLOT_FFN_DOWN_BIAS] = SLOT_MUST, [SLOT_OUTPUT] = SLOT_MAY},
     .norm = NORM_LAYER,
     .act = ACT_GELU_TANH,
-    .rope = ROPE_NONE,
+    .rope.kind = ROPE_NONE,
     .keys = "attention.layer_norm_epsilon|activation",
-    .hf = (const struct arch_hf[]){{"gpt2", "GPT2LMHeadModel", NULL}, {0}},
-    .hf_keys = "n_embd|n_layer|n_head|n_positions|n_inner|n_ctx|layer_norm_epsilon|activation_function|"
+    .hf.models = (const struct arch_hf[]){{"gpt2", "GPT2LMHeadModel", NULL}, {0}},
+    .hf.keys = "n_embd|n_layer|n_head|n_positions|n_inner|n_ctx|layer_norm_epsilon|activation_function|"
                "summary_activation|"
                "summary_first_dropout|summary_proj_to_labels|summary_type|summary_use_proj",
-    .hf_layer = (const struct hf_name[]){{"ln_1.", "attn_norm.", HF_SAME},
+    .hf.layer = (const struct hf_name[]){{"ln_1.", "attn_norm.", HF_SAME},
                                          {"ln_2.", "ffn_norm.", HF_SAME},
                                          {"attn.c_attn.", "attn_qkv.", HF_TRANSPOSE},
                                          {"attn.c_proj.", "attn_output.", HF_TRANSPOSE},
                                          {"mlp.c_fc.", "ffn_up.", HF_TRANSPOSE},
                                          {"mlp.c_proj.", "ffn_down.", HF_TRANSPOSE},
                                          {0}},
-    .hf_whole = (const struct hf_name[]){{"wte.weight", "token_embd.weight", HF_SAME},
+    .hf.whole = (const struct hf_name[]){{"wte.weight", "token_embd.weight", HF_SAME},
                                          {"wpe.weight", "position_embd.weight", HF_SAME},
                                          {"ln_f.", "output_norm.", HF_SAME},
                                          {0}},
-    .hf_tied = true,
+    .hf.tied = true,
 };

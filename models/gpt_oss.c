@@ -14,18 +14,18 @@ const struct arch arch_gpt_oss = {
              [SLOT_FFN_DOWN_EXPS_BIAS] = SLOT_MUST, [SLOT_OUTPUT] = SLOT_MUST},
     .norm = NORM_RMS,
     .act = ACT_SWIGLU_OAI,
-    .rope = ROPE_NEOX,
-    .moe = {ROUTE_CHOSEN, ROUTE_NORM_NONE, 0, false, false},
+    .rope.kind = ROPE_NEOX,
+    .moe = {.act = ROUTE_CHOSEN, .norm = ROUTE_NORM_NONE},
     .keys = KEYS_EXPERTS "|swiglu_limit|swiglu_alpha",
     .defaults = (const struct arch_default[]){{"attention.sliding_window_pattern", 2},
                                               {"rope.scaling.yarn_truncate", 0},
                                               {"swiglu_limit", 7},
                                               {"swiglu_alpha", 1.702},
                                               {0}},
-    .hf = (const struct arch_hf[]){{"gpt_oss", "GptOssForCausalLM", NULL}, {0}},
-    .hf_keys =
+    .hf.models = (const struct arch_hf[]){{"gpt_oss", "GptOssForCausalLM", NULL}, {0}},
+    .hf.keys =
         HF_KEYS_EXPERTS "|experts_per_token|num_local_experts|swiglu_limit|swiglu_alpha|quantization_config",
-    .hf_layer =
+    .hf.layer =
         (const struct hf_name[]){{"post_attention_layernorm.", "post_attention_norm.", HF_SAME},
                                  {"mlp.experts.gate_up_proj_bias", "ffn_gate_exps.bias", HF_TURNS},
                                  {"mlp.experts.gate_up_proj_blocks", "ffn_gate_exps.weight", HF_TURNS},

@@ -16,19 +16,20 @@ const struct arch arch_granitehybrid = {
              SLOTS_SHARED, [SLOT_OUTPUT] = SLOT_MAY, SLOTS_ATTN_BIAS},
     .norm = NORM_RMS,
     .act = ACT_SILU,
-    .rope = ROPE_INTERLEAVED,
-    .rope_where = ROPE_TOLD,
-    .mixer = MIX_SSM,
-    .mixer_where = MIXER_NO_KEYS,
-    .logit_divides = true,
-    .moe = {ROUTE_CHOSEN, ROUTE_NORM_NONE, 0, false, false},
+    .rope.kind = ROPE_INTERLEAVED,
+    .rope.where = ROPE_TOLD,
+    .mixer.kind = MIX_SSM,
+    .mixer.where = MIXER_NO_KEYS,
+    .scale.logit_divides = true,
+    .moe = {.act = ROUTE_CHOSEN, .norm = ROUTE_NORM_NONE},
     .keys = KEYS_EXPERTS
     "|" KEYS_SSM "|expert_shared_feed_forward_length|expert_shared_count|embedding_scale|residual_scale|"
     "logit_scale|rope.scaling.finetuned",
-    .hf = (const struct arch_hf[]){{"granitemoehybrid", "GraniteMoeHybridForCausalLM", NULL}, {0}},
-    .hf_layer = hf_layer_granitehybrid,
-    .hf_keys = HF_KEYS_EXPERTS "|" HF_KEYS_MAMBA
-                               "|num_local_experts|shared_intermediate_size|embedding_multiplier|residual_"
-                               "multiplier|attention_multiplier|logits_scaling|position_embedding_type",
-    .hf_halves = true,
+    .hf.models = (const struct arch_hf[]){{"granitemoehybrid", "GraniteMoeHybridForCausalLM", NULL}, {0}},
+    .hf.layer = hf_layer_granitehybrid,
+    .hf.keys =
+        HF_KEYS_EXPERTS "|" HF_KEYS_MAMBA "|num_local_experts|shared_intermediate_size|embedding_multiplier|"
+                        "residual_multiplier|attention_multiplier|logits_scaling|"
+                        "position_embedding_type",
+    .hf.halves = true,
 };

@@ -8,14 +8,14 @@ const struct arch arch_lfm2 = {
     .slot = {SLOTS_LFM2, SLOTS_GATED},
     .norm = NORM_RMS,
     .act = ACT_SILU,
-    .rope = ROPE_NEOX,
-    .mixer = MIX_CONV,
-    .mixer_where = MIXER_NO_KEYS,
+    .rope.kind = ROPE_NEOX,
+    .mixer.kind = MIX_CONV,
+    .mixer.where = MIXER_NO_KEYS,
     .keys = "shortconv.l_cache",
-    .hf = (const struct arch_hf[]){{"lfm2", "Lfm2ForCausalLM", NULL}, {0}},
-    .hf_keys = HF_KEYS_LFM2
+    .hf.models = (const struct arch_hf[]){{"lfm2", "Lfm2ForCausalLM", NULL}, {0}},
+    .hf.keys = HF_KEYS_LFM2
     "|block_ff_dim|block_auto_adjust_ff_dim|block_ffn_dim_multiplier|block_multiple_of|full_attn_idxs",
-    .hf_layer = hf_layer_lfm2,
-    .hf_whole = hf_whole_lfm2,
-    .hf_tied = true,
+    .hf.layer = hf_layer_lfm2,
+    .hf.whole = hf_whole_lfm2,
+    .hf.tied = true,
 };

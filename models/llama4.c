@@ -10,13 +10,13 @@ const struct arch arch_llama4 = {
     .slot = {SLOTS_DENSE, SLOTS_EXPERTS, SLOTS_SHARED, [SLOT_OUTPUT] = SLOT_MAY, SLOTS_ATTN_BIAS},
     .norm = NORM_RMS,
     .act = ACT_SILU,
-    .rope = ROPE_INTERLEAVED,
-    .rope_where = ROPE_WINDOWED,
-    .chunked = true,
-    .temp_unrotated = true,
-    .qk_unit = true,
-    .moe = {ROUTE_SIGMOID, ROUTE_NORM_NONE, 0, false, false},
-    .weight_on_input = true,
+    .rope.kind = ROPE_INTERLEAVED,
+    .rope.where = ROPE_WINDOWED,
+    .attn.chunked = true,
+    .attn.temp_unrotated = true,
+    .attn.qk_unit = true,
+    .moe = {.act = ROUTE_SIGMOID, .norm = ROUTE_NORM_NONE},
+    .moe.weight_on_input = true,
     .keys = "attention.temperature_scale|attention.temperature_length|attention.qk_norm|rope.layers|"
             "interleave_moe_layer_step|expert_layers|expert_feed_forward_length|expert_gating_func|"
             "expert_shared_count",
@@ -26,15 +26,15 @@ const struct arch arch_llama4 = {
                                               {"attention.temperature_length", 8192},
                                               {"expert_shared_count", 1},
                                               {0}},
-    .hf = (const struct arch_hf[]){{"llama4_text", "Llama4ForCausalLM", NULL},
-                                   {"llama4", "Llama4ForConditionalGeneration", "llama4_text"},
-                                   {0}},
-    .hf_keys = HF_KEYS_EXPERTS
+    .hf.models = (const struct arch_hf[]){{"llama4_text", "Llama4ForCausalLM", NULL},
+                                          {"llama4", "Llama4ForConditionalGeneration", "llama4_text"},
+                                          {0}},
+    .hf.keys = HF_KEYS_EXPERTS
     "|num_local_experts|intermediate_size_mlp|moe_layers|interleave_moe_layer_step|attention_chunk_size|"
     "no_rope_layers|no_rope_layer_interval|attn_temperature_tuning|attn_scale|floor_scale|use_qk_norm|"
     "text_config",
-    .hf_defaults = (const struct arch_default[]){{"intermediate_size_mlp", 16384}, {0}},
-    .hf_layer =
+    .hf.defaults = (const struct arch_default[]){{"intermediate_size_mlp", 16384}, {0}},
+    .hf.layer =
         (const struct hf_name[]){{"feed_forward.gate_proj.", "ffn_gate.", HF_SAME},
                                  {"feed_forward.up_proj.", "ffn_up.", HF_SAME},
                                  {"feed_forward.down_proj.", "ffn_down.", HF_SAME},

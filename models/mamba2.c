@@ -13,14 +13,14 @@ const struct arch arch_mamba2 = {
              [SLOT_SSM_NORM] = SLOT_MUST},
     .norm = NORM_RMS,
     .act = ACT_SILU,
-    .rope = ROPE_NONE,
-    .mixer = MIX_SSM,
-    .mixer_where = MIXER_NO_KEYS,
-    .alone = true,
+    .rope.kind = ROPE_NONE,
+    .mixer.kind = MIX_SSM,
+    .mixer.where = MIXER_NO_KEYS,
+    .mixer.alone = true,
     .keys = KEYS_SSM,
-    .hf = (const struct arch_hf[]){{"mamba2", "Mamba2ForCausalLM", NULL}, {0}},
-    .hf_keys = "layer_norm_epsilon|state_size|num_heads|n_groups|conv_kernel|expand|time_step_limit|use_bias|"
+    .hf.models = (const struct arch_hf[]){{"mamba2", "Mamba2ForCausalLM", NULL}, {0}},
+    .hf.keys = "layer_norm_epsilon|state_size|num_heads|n_groups|conv_kernel|expand|time_step_limit|use_bias|"
                "use_conv_bias",
-    .hf_layer = hf_layer_mixer,
-    .hf_whole = hf_whole_backbone,
+    .hf.layer = hf_layer_mixer,
+    .hf.whole = hf_whole_backbone,
 };

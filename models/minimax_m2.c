@@ -10,9 +10,9 @@ const struct arch arch_minimax_m2 = {
              [SLOT_FFN_CHOICE_BIAS] = SLOT_MUST, [SLOT_OUTPUT] = SLOT_MAY},
     .norm = NORM_RMS,
     .act = ACT_SILU,
-    .rope = ROPE_NEOX,
-    .moe = {ROUTE_SIGMOID, ROUTE_NORM_ADD, 0, false, false},
+    .rope.kind = ROPE_NEOX,
+    .moe = {.act = ROUTE_SIGMOID, .norm = ROUTE_NORM_ADD},
     .keys = KEYS_EXPERTS,
-    .hf = (const struct arch_hf[]){{"minimax_m2", "MiniMaxM2ForCausalLM", NULL}, {0}},
-    .hf_keys = HF_KEYS_EXPERTS "|num_local_experts|rotary_dim",
+    .hf.models = (const struct arch_hf[]){{"minimax_m2", "MiniMaxM2ForCausalLM", NULL}, {0}},
+    .hf.keys = HF_KEYS_EXPERTS "|num_local_experts|rotary_dim",
 };

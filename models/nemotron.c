@@ -11,9 +11,9 @@ const struct arch arch_nemotron = {
          SLOTS_ATTN_BIAS, SLOTS_FFN_BIAS},
     .norm = NORM_LAYER,
     .act = ACT_RELU2,
-    .rope = ROPE_NEOX,
+    .rope.kind = ROPE_NEOX,
     .keys = "attention.layer_norm_epsilon",
-    .hf = (const struct arch_hf[]){{"nemotron", "NemotronForCausalLM", NULL}, {0}},
-    .hf_keys = "mlp_bias|norm_eps|partial_rotary_factor|rope_percent|rope_percentage",
-    .hf_plus_one = true,
+    .hf.models = (const struct arch_hf[]){{"nemotron", "NemotronForCausalLM", NULL}, {0}},
+    .hf.keys = "mlp_bias|norm_eps|partial_rotary_factor|rope_percent|rope_percentage",
+    .hf.plus_one = true,
 };

@@ -13,16 +13,16 @@ const struct arch arch_nemotron_h_moe = {
              [SLOT_FFN_LATENT_DOWN] = SLOT_MUST, [SLOT_FFN_LATENT_UP] = SLOT_MUST},
     .norm = NORM_RMS,
     .act = ACT_RELU2,
-    .rope = ROPE_NONE,
-    .mixer = MIX_SSM,
-    .mixer_where = MIXER_NO_KEYS,
-    .alone = true,
-    .moe = {ROUTE_SIGMOID, ROUTE_NORM_ADD, 1e-20f, true, false},
+    .rope.kind = ROPE_NONE,
+    .mixer.kind = MIX_SSM,
+    .mixer.where = MIXER_NO_KEYS,
+    .mixer.alone = true,
+    .moe = {.act = ROUTE_SIGMOID, .norm = ROUTE_NORM_ADD, .eps = 1e-20f, .group_top2 = true},
     .keys = KEYS_SSM "|attention.layer_norm_epsilon|" KEYS_EXPERTS
-                     "|expert_shared_count|expert_shared_feed_forward_length|expert_group_count|expert_group_"
-                     "used_count|moe_latent_size",
-    .hf = (const struct arch_hf[]){{"nemotron_h", "NemotronHForCausalLM", NULL}, {0}},
-    .hf_keys = HF_KEYS_NEMOTRON_H,
-    .hf_layer = hf_layer_mixer,
-    .hf_whole = hf_whole_backbone,
+                     "|expert_shared_count|expert_shared_feed_forward_length|expert_group_count|"
+                     "expert_group_used_count|moe_latent_size",
+    .hf.models = (const struct arch_hf[]){{"nemotron_h", "NemotronHForCausalLM", NULL}, {0}},
+    .hf.keys = HF_KEYS_NEMOTRON_H,
+    .hf.layer = hf_layer_mixer,
+    .hf.whole = hf_whole_backbone,
 };

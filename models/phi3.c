@@ -9,6 +9,6 @@ const struct arch arch_phi3 = {
              [SLOT_FFN_GATE_UP] = SLOT_MUST, [SLOT_OUTPUT] = SLOT_MAY},
     .norm = NORM_RMS,
     .act = ACT_SILU,
-    .rope = ROPE_NEOX,
-    .hf = (const struct arch_hf[]){{"phi3", "Phi3ForCausalLM", NULL}, {0}},
+    .rope.kind = ROPE_NEOX,
+    .hf.models = (const struct arch_hf[]){{"phi3", "Phi3ForCausalLM", NULL}, {0}},
 };

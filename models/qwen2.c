@@ -9,7 +9,7 @@ const struct arch arch_qwen2 = {
              [SLOT_ATTN_V_BIAS] = SLOT_MUST, [SLOT_OUTPUT] = SLOT_MAY},
     .norm = NORM_RMS,
     .act = ACT_SILU,
-    .rope = ROPE_NEOX,
-    .hf = (const struct arch_hf[]){{"qwen2", "Qwen2ForCausalLM", NULL}, {0}},
-    .window_by_layer = true,
+    .rope.kind = ROPE_NEOX,
+    .hf.models = (const struct arch_hf[]){{"qwen2", "Qwen2ForCausalLM", NULL}, {0}},
+    .hf.window_by_layer = true,
 };

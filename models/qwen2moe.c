@@ -9,13 +9,13 @@ const struct arch arch_qwen2moe = {
              SLOTS_SHARED, [SLOT_FFN_SHEXP_GATE] = SLOT_MUST, [SLOT_OUTPUT] = SLOT_MAY},
     .norm = NORM_RMS,
     .act = ACT_SILU,
-    .rope = ROPE_NEOX,
-    .moe = {ROUTE_SOFTMAX, ROUTE_NORM_ADD, 0, false, false},
+    .rope.kind = ROPE_NEOX,
+    .moe = {.act = ROUTE_SOFTMAX, .norm = ROUTE_NORM_ADD},
     .keys = KEYS_EXPERTS "|expert_shared_count|expert_shared_feed_forward_length",
     .defaults = (const struct arch_default[]){{"expert_weights_norm", 0}, {0}},
-    .hf = (const struct arch_hf[]){{"qwen2_moe", "Qwen2MoeForCausalLM", NULL}, {0}},
-    .hf_keys = HF_KEYS_EXPERTS "|num_experts|moe_intermediate_size|shared_expert_intermediate_size|norm_topk_"
-                               "prob|mlp_only_layers|decoder_sparse_step",
-    .hf_defaults = (const struct arch_default[]){{"norm_topk_prob", 0}, {0}},
-    .window_by_layer = true,
+    .hf.models = (const struct arch_hf[]){{"qwen2_moe", "Qwen2MoeForCausalLM", NULL}, {0}},
+    .hf.keys = HF_KEYS_EXPERTS "|num_experts|moe_intermediate_size|shared_expert_intermediate_size|"
+                               "norm_topk_prob|mlp_only_layers|decoder_sparse_step",
+    .hf.defaults = (const struct arch_default[]){{"norm_topk_prob", 0}, {0}},
+    .hf.window_by_layer = true,
 };

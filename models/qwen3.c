@@ -9,7 +9,7 @@ const struct arch arch_qwen3 = {
              [SLOT_OUTPUT] = SLOT_MAY, SLOTS_ATTN_BIAS},
     .norm = NORM_RMS,
     .act = ACT_SILU,
-    .rope = ROPE_NEOX,
-    .hf = (const struct arch_hf[]){{"qwen3", "Qwen3ForCausalLM", NULL}, {0}},
-    .window_by_layer = true,
+    .rope.kind = ROPE_NEOX,
+    .hf.models = (const struct arch_hf[]){{"qwen3", "Qwen3ForCausalLM", NULL}, {0}},
+    .hf.window_by_layer = true,
 };

@@ -9,21 +9,22 @@ const struct arch arch_qwen35moe = {
              [SLOT_STATE_BETA] = SLOT_MUST, [SLOT_STATE_ALPHA] = SLOT_MUST},
     .norm = NORM_RMS,
     .act = ACT_SILU,
-    .rope = ROPE_NEOX,
-    .mixer = MIX_DELTA,
-    .mixer_where = MIXER_INTERVAL,
-    .tiled = true,
-    .q_gated = true,
-    .moe = {ROUTE_SOFTMAX, ROUTE_NORM_ADD, 0, false, false},
+    .rope.kind = ROPE_NEOX,
+    .mixer.kind = MIX_DELTA,
+    .mixer.where = MIXER_INTERVAL,
+    .mixer.tiled = true,
+    .attn.q_gated = true,
+    .moe = {.act = ROUTE_SOFTMAX, .norm = ROUTE_NORM_ADD},
     .keys = KEYS_EXPERTS "|" KEYS_DELTA "|expert_shared_count|expert_shared_feed_forward_length|"
                          "rope.dimension_sections|nextn_predict_layers",
-    .hf = (const struct arch_hf[]){{"qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe_text"},
-                                   {"qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", NULL},
-                                   {0}},
-    .hf_keys = HF_KEYS_EXPERTS "|" HF_KEYS_DELTA
-                               "|num_experts|moe_intermediate_size|shared_expert_intermediate_size|text_"
-                               "config",
-    .hf_layer = hf_layer_delta,
-    .hf_rotated = 0.25f,
-    .hf_plus_one = true,
+    .hf.models =
+        (const struct arch_hf[]){{"qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe_text"},
+                                 {"qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", NULL},
+                                 {0}},
+    .hf.keys = HF_KEYS_EXPERTS "|" HF_KEYS_DELTA
+                               "|num_experts|moe_intermediate_size|shared_expert_intermediate_size|"
+                               "text_config",
+    .hf.layer = hf_layer_delta,
+    .hf.rotated = 0.25f,
+    .hf.plus_one = true,
 };

@@ -9,12 +9,12 @@ const struct arch arch_qwen3moe = {
     .slot = {SLOTS_DENSE, SLOTS_QK_NORM, SLOTS_EXPERTS, [SLOT_OUTPUT] = SLOT_MAY, SLOTS_ATTN_BIAS},
     .norm = NORM_RMS,
     .act = ACT_SILU,
-    .rope = ROPE_NEOX,
-    .moe = {ROUTE_SOFTMAX, ROUTE_NORM_ADD, 0, false, false},
+    .rope.kind = ROPE_NEOX,
+    .moe = {.act = ROUTE_SOFTMAX, .norm = ROUTE_NORM_ADD},
     .keys = KEYS_EXPERTS,
-    .hf = (const struct arch_hf[]){{"qwen3_moe", "Qwen3MoeForCausalLM", NULL}, {0}},
-    .hf_keys = HF_KEYS_EXPERTS
+    .hf.models = (const struct arch_hf[]){{"qwen3_moe", "Qwen3MoeForCausalLM", NULL}, {0}},
+    .hf.keys = HF_KEYS_EXPERTS
     "|num_experts|num_local_experts|moe_intermediate_size|norm_topk_prob|mlp_only_layers|decoder_sparse_step",
-    .hf_defaults = (const struct arch_default[]){{"norm_topk_prob", 0}, {0}},
-    .window_by_layer = true,
+    .hf.defaults = (const struct arch_default[]){{"norm_topk_prob", 0}, {0}},
+    .hf.window_by_layer = true,
 };

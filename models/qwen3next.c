@@ -10,19 +10,19 @@ const struct arch arch_qwen3next = {
              SLOTS_SHARED, [SLOT_FFN_SHEXP_GATE] = SLOT_MUST, [SLOT_STATE_BETA_ALPHA] = SLOT_MUST},
     .norm = NORM_RMS,
     .act = ACT_SILU,
-    .rope = ROPE_NEOX,
-    .mixer = MIX_DELTA,
-    .mixer_where = MIXER_INTERVAL,
-    .q_gated = true,
-    .moe = {ROUTE_SOFTMAX, ROUTE_NORM_ADD, 0, false, false},
+    .rope.kind = ROPE_NEOX,
+    .mixer.kind = MIX_DELTA,
+    .mixer.where = MIXER_INTERVAL,
+    .attn.q_gated = true,
+    .moe = {.act = ROUTE_SOFTMAX, .norm = ROUTE_NORM_ADD},
     .keys = KEYS_EXPERTS "|" KEYS_DELTA
                          "|expert_shared_count|expert_shared_feed_forward_length|nextn_predict_layers",
-    .hf = (const struct arch_hf[]){{"qwen3_next", "Qwen3NextForCausalLM", NULL}, {0}},
-    .hf_keys = HF_KEYS_EXPERTS "|" HF_KEYS_DELTA
-                               "|num_experts|moe_intermediate_size|shared_expert_intermediate_size|norm_topk_"
-                               "prob|mlp_only_layers|decoder_sparse_step",
-    .hf_defaults = (const struct arch_default[]){{"norm_topk_prob", 1}, {0}},
-    .hf_rotated = 0.25f,
-    .hf_layer = hf_layer_delta,
-    .hf_plus_one = true,
+    .hf.models = (const struct arch_hf[]){{"qwen3_next", "Qwen3NextForCausalLM", NULL}, {0}},
+    .hf.keys = HF_KEYS_EXPERTS "|" HF_KEYS_DELTA
+                               "|num_experts|moe_intermediate_size|shared_expert_intermediate_size|"
+                               "norm_topk_prob|mlp_only_layers|decoder_sparse_step",
+    .hf.defaults = (const struct arch_default[]){{"norm_topk_prob", 1}, {0}},
+    .hf.rotated = 0.25f,
+    .hf.layer = hf_layer_delta,
+    .hf.plus_one = true,
 };

@@ -8,17 +8,17 @@ const struct arch arch_qwen3vlmoe = {
     .slot = {SLOTS_DENSE, SLOTS_QK_NORM, SLOTS_EXPERTS, [SLOT_OUTPUT] = SLOT_MAY, SLOTS_ATTN_BIAS},
     .norm = NORM_RMS,
     .act = ACT_SILU,
-    .rope = ROPE_NEOX,
-    .moe = {ROUTE_SOFTMAX, ROUTE_NORM_ADD, 0, false, false},
+    .rope.kind = ROPE_NEOX,
+    .moe = {.act = ROUTE_SOFTMAX, .norm = ROUTE_NORM_ADD},
     .keys = KEYS_EXPERTS "|rope.dimension_sections|n_deepstack_layers",
-    .hf =
+    .hf.models =
         (const struct arch_hf[]){{"qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration", "qwen3_vl_moe_text"},
                                  {0}},
-    .hf_keys = HF_KEYS_EXPERTS
+    .hf.keys = HF_KEYS_EXPERTS
     "|num_experts|num_local_experts|moe_intermediate_size|norm_topk_prob|mlp_only_layers|decoder_sparse_step|"
     "text_config",
-    .hf_defaults = (const struct arch_default[]){{"norm_topk_prob", 1}, {0}},
-    .hf_layer =
+    .hf.defaults = (const struct arch_default[]){{"norm_topk_prob", 1}, {0}},
+    .hf.layer =
         (const struct hf_name[]){{"mlp.experts.gate_up_proj", "ffn_gate_up_exps.weight", HF_TRANSPOSE},
                                  {"mlp.experts.down_proj", "ffn_down_exps.weight", HF_TRANSPOSE},
                                  {0}},

@@ -24,7 +24,7 @@ const struct arch *arch_find(const char *name, size_t len) {
 const struct arch *arch_find_hf(const char *model_type, const char *inner) {
     const struct arch *first = NULL;
     for (int i = 0; i < (int)N_ARCH; i++)
-        for (const struct arch_hf *hf = table[i]->hf; hf->model_type; hf++) {
+        for (const struct arch_hf *hf = table[i]->hf.models; hf->model_type; hf++) {
             if (strcmp(hf->model_type, model_type) != 0) continue;
             if (!hf->inner || (inner && strcmp(hf->inner, inner) == 0)) return table[i];
             if (!first) first = table[i];
@@ -46,7 +46,7 @@ enum infer_status arch_unsupported(const char *path, const char *name, size_t le
     int shown = (int)(len < 64 ? len : 64);
     for (int i = 0; i < (int)N_ARCH; i++) {
         size_t n = common(table[i]->name, name, len);
-        for (const struct arch_hf *hf = table[i]->hf; hf->model_type; hf++) {
+        for (const struct arch_hf *hf = table[i]->hf.models; hf->model_type; hf++) {
             size_t m = common(hf->model_type, name, len);
             if (m > n) n = m;
         }

@@ -10,8 +10,8 @@ const struct arch arch_seed_oss = {
              SLOTS_FFN_BIAS},
     .norm = NORM_RMS,
     .act = ACT_SILU,
-    .rope = ROPE_NEOX,
-    .hf = (const struct arch_hf[]){{"seed_oss", "SeedOssForCausalLM", NULL}, {0}},
-    .hf_keys = "mlp_bias|attention_out_bias|residual_dropout",
-    .hf_layer = (const struct hf_name[]){{"post_attention_layernorm.", "post_attention_norm.", HF_SAME}, {0}},
+    .rope.kind = ROPE_NEOX,
+    .hf.models = (const struct arch_hf[]){{"seed_oss", "SeedOssForCausalLM", NULL}, {0}},
+    .hf.keys = "mlp_bias|attention_out_bias|residual_dropout",
+    .hf.layer = (const struct hf_name[]){{"post_attention_layernorm.", "post_attention_norm.", HF_SAME}, {0}},
 };

@@ -76,9 +76,8 @@ static const struct {
     {"nemotron_h*", "expand", "the heads say it"},
     {"nemotron_h*", "rms_norm_eps", "layer_norm_epsilon says it"},
     {"nemotron_h",
-     "n_routed_experts|n_shared_experts|moe_intermediate_size|moe_shared_expert_intermediate_size|moe_latent_"
-     "size|num_experts_per_tok|"
-     "norm_topk_prob|n_group|topk_group|routed_scaling_factor",
+     "n_routed_experts|n_shared_experts|moe_intermediate_size|moe_shared_expert_intermediate_size|"
+     "moe_latent_size|num_experts_per_tok|norm_topk_prob|n_group|topk_group|routed_scaling_factor",
      "no layer has experts"},
     {"dots1", "layer_types|sliding_window", "the window is wider than the test's texts"},
     {"exaone_moe", "first_k_dense_replace", "mlp_layer_types says it"},

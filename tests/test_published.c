@@ -125,14 +125,14 @@ static enum infer_status open_config(struct opened *o, const char *text, const c
     o->keys.arena = &o->arena;
     TRY(hf_config(&o->config, &o->keys, "config.json", text, strlen(text), &beside, &options));
     hf_put_u32(&o->keys, o->config.arch, "block_count", o->config.n_layer);
-    for (const struct hf_name *row = o->config.table->hf_layer; row && row->hf; row++)
+    for (const struct hf_name *row = o->config.table->hf.layer; row && row->hf; row++)
         if (row->op == HF_KEY) put_zeros(o, row->gguf); /* which tensors say */
     TRY(hf_generation(&o->keys, &sampling, &config));
     TRY(index_file(o));
     o->model = (struct model){.file = &o->file, .arch = o->config.table};
     TRY(model_check_keys(&o->model, &options.ignore));
     TRY(model_read_hparams(&o->model));
-    if (o->config.table->rope == ROPE_NONE) return INFER_OK;
+    if (o->config.table->rope.kind == ROPE_NONE) return INFER_OK;
     return model_bind_rope(&o->model, &(struct rope_divisors){o->config.rope_divisor, o->config.rope_short,
                                                               o->config.rope_long});
 }
@@ -206,7 +206,7 @@ static void compare(const struct opened *o, const char *model, const json_t *wan
     same(model, "ff", d->n_ff, json_object_get(want, "ff"));
     same(model, "rotated", turns || m->rope[0].n_rot == 0 ? (turns ? m->rope[0].n_rot : 0) : 0,
          json_object_get(want, "rot"));
-    if (m->arch->rope != ROPE_NONE)
+    if (m->arch->rope.kind != ROPE_NONE)
         same(model, "theta", key_of(o, "rope.freq_base"), json_object_get(want, "theta"));
     same(model, "eps", m->eps, json_object_get(want, "eps"));
     same(model, "tied", o->config.tied, json_object_get(want, "tied"));

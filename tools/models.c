@@ -17,7 +17,7 @@ static void print_classes(FILE *out, const struct arch *a) {
     char line[1024] = "";
     int n = 0;
     const char *last = "";
-    for (const struct arch_hf *hf = a->hf; hf->model_type; hf++) {
+    for (const struct arch_hf *hf = a->hf.models; hf->model_type; hf++) {
         if (strcmp(hf->model_type, last) != 0 && n < (int)sizeof line)
             n += snprintf(line + n, sizeof line - (size_t)n, "%s%s", *last ? ", " : "", hf->model_type);
         last = hf->model_type;

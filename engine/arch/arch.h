@@ -207,67 +207,68 @@ enum rope_where {
 
 /* Tables end with a row of NULL. */
 struct arch {
-    const char *name;     /* general.architecture, and the prefix of its keys */
-    const char *families; /* for people: which models use it */
-    const char *tried;    /* for people: what was run in its real size; NULL: tiny random models alone */
+    const char *name;               /* general.architecture, and the prefix of its keys */
+    const char *families;           /* for people: which models use it */
+    const char *tried;              /* for people: what was run in its real size; NULL: tiny models alone */
     unsigned char slot[SLOT_COUNT]; /* enum slot_use */
     enum norm_kind norm;
     enum act_kind act;
-    enum rope_kind rope;
-    enum rope_where rope_where;
-    /* Layers with a window rotate by rope.freq_base_swa, without scaling and divisors. */
-    bool rope_scaled_full;
-    /* Attention and feed-forward part read the same x; the key use_parallel_residual may say otherwise. */
-    bool parallel;
-    /* Layers of another kind than attention. */
-    enum mixer mixer;
-    enum mixer_where mixer_where;
-    bool alone; /* a layer is a mixer or a feed-forward part (those whose feed_forward_length is not 0) */
-    /* value head h of the delta rule has key head h % n_key, unless the key ssm.grouped_heads says no */
-    bool tiled;
-    /* behind each head's query stands its gate: a sigmoid, times the head's output element by element */
-    bool q_gated;
-    /* Attention by a latent that is key and value of all heads. */
-    bool latent;
-    bool qk_norm_late; /* q and k are normalised behind rotation */
-    bool qk_unit;      /* rotated q and k are normalised without weights, unless attention.qk_norm says no */
-    bool chunked;      /* windows begin at multiples of their length */
-    /* Queries grow with the position in layers that do not rotate, counted from 1 in steps of attention.temperature_length; else in all,
-     * from 0 in steps of the original context. */
-    bool temp_unrotated;
-    /* V is normalised without weights; where it has no matrix of its own it is K as it comes. */
-    bool v_norm;
-    /* What the keys of a mixture of experts leave out: the scores, and by what the weights of the chosen are divided (unless the key
-     * expert_weights_norm says false). */
+    struct {
+        enum rope_kind kind;
+        enum rope_where where;
+        /* Layers with a window rotate by rope.freq_base_swa, without scaling and divisors. */
+        bool scaled_full;
+    } rope;
+    struct {
+        bool parallel; /* the feed-forward part reads the same x; use_parallel_residual may say otherwise */
+        bool latent;   /* one latent is key and value of all heads */
+        bool q_gated;  /* behind each head's query stands its gate: a sigmoid, times the head's output */
+        bool v_norm;   /* V is normalised without weights; where it has no matrix it is K as it comes */
+        bool qk_norm_late; /* q and k are normalised behind rotation */
+        bool qk_unit; /* rotated q and k are normalised without weights, unless attention.qk_norm says no */
+        bool chunked; /* windows begin at multiples of their length */
+        /* Queries grow with the position in layers that do not rotate, counted from 1 in steps of
+         * attention.temperature_length; else in all, from 0 in steps of the original context. */
+        bool temp_unrotated;
+    } attn;
+    struct { /* layers of another kind than attention */
+        enum mixer kind;
+        enum mixer_where where;
+        bool alone; /* a layer is a mixer or a feed-forward part (those whose feed_forward_length is not 0) */
+        bool tiled; /* delta rule: value head h has key head h % n_key, unless ssm.grouped_heads says no */
+    } mixer;
+    /* What the keys of a mixture of experts leave out: the scores, and by what the weights of the chosen are divided
+     * (unless the key expert_weights_norm says false). */
     struct {
         enum route_act act;
         enum route_norm norm;
         float eps;
-        bool group_top2; /* with sigmoids always */
-        bool beside;     /* layers with experts have the other feed-forward part, too */
+        bool group_top2;      /* with sigmoids always */
+        bool beside;          /* layers with experts have the other feed-forward part, too */
+        bool weight_on_input; /* of the expert, whose output is added as it is */
     } moe;
-    bool weight_on_input; /* of the expert, whose output is added as it is */
-    bool embd_sqrt;       /* embeddings are times sqrt(n_embd) */
-    bool logit_divides;   /* logits are divided by logit_scale, else times it */
-    int wide_layers;      /* models of so many layers scale scores by (n_embd / n_head)^-0.5; 0: none */
+    struct {
+        bool embd_sqrt;     /* embeddings are times sqrt(n_embd) */
+        bool logit_divides; /* logits are divided by logit_scale, else times it */
+        int wide_layers;    /* models of so many layers scale scores by (n_embd / n_head)^-0.5; 0: none */
+    } scale;
     /* "a|b": keys that are read for this architecture beside those for all (models/keys.def). */
     const char *keys;
     const struct arch_default *defaults;
-
-    /* Of Hugging Face's folders. */
-    const struct arch_hf *hf;
-    const char *hf_keys; /* as keys, of config.json */
-    const struct arch_default *hf_defaults;
-    const struct hf_name *hf_layer, *hf_whole;
-    const char *
-        hf_sigmoid; /* "a|b": model types whose experts' scores are sigmoids, where others of the table have softmax */
-    const char
-        *hf_sparse;       /* the architecture of folders of which some layers are mixtures of experts alone */
-    float hf_rotated;     /* the part of a head that is rotated where no key says it; 0: all */
-    bool hf_plus_one;     /* norms have w - 1 */
-    bool hf_halves;       /* rows of q and k are in halves where GGUF has neighbours */
-    bool hf_tied;         /* the head is the embedding unless tie_word_embeddings says no */
-    bool window_by_layer; /* a window only with use_sliding_window, and only in some layers */
+    struct { /* of Hugging Face's folders */
+        const struct arch_hf *models;
+        const char *keys; /* as keys, of config.json */
+        const struct arch_default *defaults;
+        const struct hf_name *layer, *whole;
+        /* "a|b": model types whose experts' scores are sigmoids, where others of the table have softmax */
+        const char *sigmoid;
+        const char *sparse;   /* the architecture of folders where some layers are experts alone */
+        float rotated;        /* the part of a head that is rotated where no key says it; 0: all */
+        bool plus_one;        /* norms have w - 1 */
+        bool halves;          /* rows of q and k are in halves where GGUF has neighbours */
+        bool tied;            /* the head is the embedding unless tie_word_embeddings says no */
+        bool window_by_layer; /* a window only with use_sliding_window, and only in some layers */
+    } hf;
 };
 /* The value of a key that a file leaves out; otherwise fallback. */
 double arch_default(const struct arch *a, const char *key, double fallback);

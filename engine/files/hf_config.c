@@ -138,7 +138,7 @@ enum infer_status config_bool(const struct config *c, const char *key, const jso
 
 bool config_reads(const struct config *c, const char *key) {
     const struct arch *a = c->out->table;
-    return a && a->hf_keys && key_names(a->hf_keys, key, strlen(key));
+    return a && a->hf.keys && key_names(a->hf.keys, key, strlen(key));
 }
 
 const json_t *config_any(const struct config *c, const char *names, const char **found) {
@@ -177,7 +177,7 @@ static bool is_neutral(const struct key_row *row, const json_t *v) {
 static bool is_own_code(const struct config *c, const json_t *map) {
     const char *code = json_string_value(json_object_get(map, "AutoModelForCausalLM")),
                *class = code ? strrchr(code, '.') : NULL;
-    for (const struct arch_hf *hf = c->out->table->hf; class && hf->model_type; hf++)
+    for (const struct arch_hf *hf = c->out->table->hf.models; class && hf->model_type; hf++)
         if (strcmp(hf->class, class + 1) == 0) return true;
     return json_object_size(map) == 1 && json_object_get(map, "AutoConfig");
 }
@@ -204,7 +204,7 @@ static enum infer_status check_keys(const struct config *c) {
 
 /* The classes under 'architectures' compute what this architecture does, with its head. */
 static enum infer_status check_classes(const struct config *c) {
-    const struct arch_hf *first = c->out->table->hf;
+    const struct arch_hf *first = c->out->table->hf.models;
     const json_t *list = json_object_get(c->root, "architectures");
     size_t i;
     json_t *v;
@@ -277,7 +277,7 @@ static enum infer_status check_act(const struct config *c) {
 
 /* The text part of a model for images too, its keys in the place of the whole; numbers that such files leave out. */
 static enum infer_status open_text_part(struct config *c, bool whole) {
-    const struct arch_hf *hf = c->out->table->hf;
+    const struct arch_hf *hf = c->out->table->hf.models;
     const char *type = json_string_value(json_object_get(c->root, "model_type"));
     json_t *text = json_object_get(c->root, "text_config"),
            *tied = json_object_get(c->root, "tie_word_embeddings");
@@ -296,7 +296,7 @@ static enum infer_status open_text_part(struct config *c, bool whole) {
         c->root = text;
         log_line(LOG_NOTE, "%s: the part for images is left out", c->path);
     }
-    for (const struct arch_default *d = c->out->table->hf_defaults; d && d->key; d++) {
+    for (const struct arch_default *d = c->out->table->hf.defaults; d && d->key; d++) {
         const json_t *v = json_object_get(c->root, d->key);
         if (v && !json_is_null(v)) continue;
         json_object_set_new(c->root, d->key,
@@ -313,7 +313,7 @@ static enum infer_status read_arch(const struct config *c, bool vocab_only) {
     const struct arch *a = arch_find_hf(type, json_string_value(json_object_get(text, "model_type")));
     c->out->table = a;
     if (!a && !vocab_only) return arch_unsupported(c->path, type, strlen(type));
-    if (a && a->hf_sparse && config_sparse(c->root)) a = arch_find(a->hf_sparse, strlen(a->hf_sparse));
+    if (a && a->hf.sparse && config_sparse(c->root)) a = arch_find(a->hf.sparse, strlen(a->hf.sparse));
     c->out->table = a;
     const char *arch = a ? a->name : type;
     if (strlen(arch) >= sizeof c->out->arch)
@@ -375,9 +375,10 @@ static enum infer_status check_told(const struct tensorfile *f, int layer, const
 
 /* Biases of layers with a state. */
 static enum infer_status check_state(const struct hf_config *c, const struct tensorfile *f) {
-    const bool conv = c->table->mixer == MIX_CONV;
+    const bool conv = c->table->mixer.kind == MIX_CONV;
     const int first = first_with(f, conv ? "shortconv.in_proj.weight" : "ssm_in.weight", c->n_layer);
-    if (c->table->mixer != MIX_CONV && c->table->mixer != MIX_SSM && c->table->mixer != MIX_BOTH)
+    if (c->table->mixer.kind != MIX_CONV && c->table->mixer.kind != MIX_SSM &&
+        c->table->mixer.kind != MIX_BOTH)
         return INFER_OK;
     TRY(check_told(f, first, conv ? "shortconv.in_proj.bias" : "ssm_in.bias", &c->in_bias));
     TRY(check_told(f, first, conv ? "shortconv.out_proj.bias" : "ssm_out.bias", &c->in_bias));
@@ -395,7 +396,7 @@ static enum infer_status check_bias(const struct hf_config *c, const struct tens
                 {"attn_q_norm.weight", SLOT_ATTN_Q_NORM}, {"attn_k_norm.weight", SLOT_ATTN_K_NORM}};
     const bool fused = c->table->slot[SLOT_ATTN_QKV] != SLOT_ABSENT;
     char name[64], path[64];
-    const int layer = c->table->mixer_where == MIXER_NOWHERE
+    const int layer = c->table->mixer.where == MIXER_NOWHERE
                           ? 0
                           : first_with(f, fused ? "attn_qkv.weight" : "attn_q.weight", c->n_layer);
     TRY(check_state(c, f));

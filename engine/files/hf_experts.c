@@ -168,14 +168,14 @@ static enum infer_status read_layers(const struct config *c) {
     if (!step || !each) return config_wrong(c, step ? "moe_layer_interval" : every, "above 0");
     for (uint32_t i = 0; i < c->n_layer; i++)
         sparse[i] =
-            c->kind[i] == LAYER_SPARSE || (!c->out->table->alone && (i + 1) % step == 0 && i >= dense &&
+            c->kind[i] == LAYER_SPARSE || (!c->out->table->mixer.alone && (i + 1) % step == 0 && i >= dense &&
                                            (i + 1) % each == 0 && i >= first && i <= end);
     TRY(read_lists(c, sparse));
     if (config_reads(c, "interleave_moe_layer_step")) return put_interleave(c, sparse);
     uint32_t leading = 0;
     while (leading < c->n_layer && !sparse[leading]) leading++;
     for (uint32_t i = leading; i < c->n_layer; i++) all &= sparse[i];
-    if (c->out->table->alone) { /* all that are no mixers, unless a list says which */
+    if (c->out->table->mixer.alone) { /* all that are no mixers, unless a list says which */
         if (config_has(c, LAYER_DENSE))
             hf_put_bools(c->keys, c->out->arch, "expert_layers", sparse, c->n_layer);
         return INFER_OK;
@@ -205,7 +205,7 @@ static enum infer_status put_widths(const struct config *c) {
 static enum infer_status read_scores(const struct config *c, enum route_act *out) {
     const json_t *said = json_object_get(c->root, "scoring_func");
     const char *type = json_string_value(json_object_get(c->root, "model_type")),
-               *sigmoid = c->out->table->hf_sigmoid;
+               *sigmoid = c->out->table->hf.sigmoid;
     *out = sigmoid && key_names(sigmoid, type, strlen(type)) ? ROUTE_SIGMOID : c->out->table->moe.act;
     const char *name = *out == ROUTE_SIGMOID ? "sigmoid" : "softmax";
     if (!config_reads(c, "scoring_func") || !said || json_is_null(said)) return INFER_OK;
@@ -240,7 +240,7 @@ enum infer_status config_experts(const struct config *c) {
     uint32_t local;
     if (!c->out->table->slot[SLOT_FFN_ROUTER]) return INFER_OK;
     TRY(read_number(c, "num_local_experts", 1, &local));
-    if (!local && c->out->table->mixer_where == MIXER_NO_KEYS) return INFER_OK; /* Granite's dense ones */
+    if (!local && c->out->table->mixer.where == MIXER_NO_KEYS) return INFER_OK; /* Granite's dense ones */
     TRY(read_scores(c, &scores));
     TRY(read_method(c, scores, &groups));
     if (config_reads(c, "enable_moe_block"))
@@ -251,7 +251,7 @@ enum infer_status config_experts(const struct config *c) {
     for (size_t i = 0; i < sizeof row / sizeof *row; i++)
         TRY(put_row(c, row[i].keys, row[i].name, row[i].as, groups));
     TRY(put_widths(c));
-    if (scores == ROUTE_SIGMOID || c->out->table->latent)
+    if (scores == ROUTE_SIGMOID || c->out->table->attn.latent)
         hf_put_u32(c->keys, c->out->arch, "expert_gating_func", scores == ROUTE_SIGMOID ? 2 : 1);
     return read_layers(c);
 }

@@ -30,7 +30,7 @@ static enum infer_status read_names(const struct config *c, const char *key, con
         while (name && k < N_KIND && !key_names(kinds[k].names, name, strlen(name))) k++;
         bool conv = name && strcmp(name, "conv") == 0;
         if (!name || k == N_KIND ||
-            (kinds[k].kind == LAYER_STATE && conv != (c->out->table->mixer == MIX_CONV)))
+            (kinds[k].kind == LAYER_STATE && conv != (c->out->table->mixer.kind == MIX_CONV)))
             return err_set(INFER_E_UNSUPPORTED, "%s: '%s' says '%.32s', which is not supported here", c->path,
                            key, name ? name : "?");
         c->kind[i] = (uint8_t)kinds[k].kind;
@@ -71,7 +71,7 @@ enum infer_status config_kinds(struct config *c) {
     c->kind = arena_alloc(c->keys->arena, (size_t)c->n_layer + 1);
     if (!c->kind) return err_set(INFER_E_MEMORY, "out of memory: keys of a model");
     memset(c->kind, LAYER_ATTENTION, c->n_layer);
-    if (c->out->table->mixer_where != MIXER_NO_KEYS) return INFER_OK;
+    if (c->out->table->mixer.where != MIXER_NO_KEYS) return INFER_OK;
     memset(c->kind, LAYER_STATE, c->n_layer);
     if ((v = config_any(c, "layers_block_type|layer_types", &found))) return read_names(c, found, v);
     if ((v = config_any(c, "hybrid_override_pattern", &found)))
@@ -131,7 +131,7 @@ enum infer_status config_width(const struct config *c, uint32_t *ff) {
         TRY(config_u32(c, "num_local_experts", json_object_get(c->root, "num_local_experts"), 0, &experts));
         if (!experts) TRY(config_u32(c, shared, json_object_get(c->root, shared), -1, ff));
     }
-    if (!a->alone) {
+    if (!a->mixer.alone) {
         hf_put_u32(c->keys, c->out->arch, "feed_forward_length", *ff);
         return INFER_OK;
     }
@@ -179,7 +179,7 @@ static enum infer_status check_inner(const struct config *c, uint64_t inner) {
     uint32_t embd, expand, told;
     TRY(read_size(c, "hidden_size", -1, &embd));
     TRY(read_size(c, "mamba_expand|expand", 2, &expand));
-    if (c->out->table->alone && config_reads(c, "mamba_num_heads")) return INFER_OK;
+    if (c->out->table->mixer.alone && config_reads(c, "mamba_num_heads")) return INFER_OK;
     TRY(read_size(c, "mamba_d_ssm", (int64_t)embd * expand, &told));
     return told == inner ? INFER_OK
                          : config_wrong(c, config_reads(c, "mamba_d_ssm") ? "mamba_d_ssm" : "expand",
@@ -202,12 +202,12 @@ static enum infer_status check_norm(const struct config *c) {
 enum infer_status config_state(const struct config *c) {
     const struct arch *a = c->out->table;
     uint32_t taps, state, groups, heads, dim;
-    if (a->mixer == MIX_CONV) {
+    if (a->mixer.kind == MIX_CONV) {
         TRY(read_size(c, "conv_L_cache", 3, &taps));
         hf_put_u32(c->keys, c->out->arch, "shortconv.l_cache", taps);
         return INFER_OK;
     }
-    if (a->mixer != MIX_SSM && a->mixer != MIX_BOTH) return INFER_OK;
+    if (a->mixer.kind != MIX_SSM && a->mixer.kind != MIX_BOTH) return INFER_OK;
     const bool short_names = config_reads(c, "state_size"); /* Mamba-2's own */
     TRY(read_size(c, "mamba_d_conv|conv_kernel", 4, &taps));
     TRY(read_size(c, "mamba_d_state|ssm_state_size|state_size", -1, &state));

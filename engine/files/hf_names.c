@@ -158,7 +158,7 @@ void hf_target(struct hf_target *out, const struct arch *a, const char *name, in
     if (drafts) layer = n_layer + (layer < 0 ? 0 : layer);
     *out = (struct hf_target){.layer = layer};
     snprintf(out->name, sizeof out->name, "%s", name);
-    if (!row) row = find(!a ? NULL : layer < 0 ? a->hf_whole : a->hf_layer, key, &rest);
+    if (!row) row = find(!a ? NULL : layer < 0 ? a->hf.whole : a->hf.layer, key, &rest);
     const bool unread = drafts && !(a && a->slot[SLOT_DRAFT_PROJ]);
     out->other = is_other_sense(name);
     out->drafts = unread || ernie;
@@ -171,7 +171,7 @@ void hf_target(struct hf_target *out, const struct arch *a, const char *name, in
     if (!row) return;
     out->known = true;
     out->op = row->op;
-    if (row->op == HF_SAME && a && a->hf_plus_one && strstr(row->gguf, "norm.")) out->op = HF_PLUS_ONE;
+    if (row->op == HF_SAME && a && a->hf.plus_one && strstr(row->gguf, "norm.")) out->op = HF_PLUS_ONE;
     if (row->op == HF_STACK) {
         out->known = sscanf(rest, "%5d.%n", &out->index, &used) == 1 && used && out->index >= 0;
         rest += used;

@@ -57,7 +57,7 @@ static enum infer_status open_source(const struct config *c, struct rope_source 
         const json_t *full = json_object_get(v, "full_attention");
         s->windowed = full ? json_object_get(v, "sliding_attention") : s->windowed;
         s->place[i] = full ? full : v;
-        if (full && (!c->out->table->rope_scaled_full || json_object_size(v) != (s->windowed ? 2u : 1u)))
+        if (full && (!c->out->table->rope.scaled_full || json_object_size(v) != (s->windowed ? 2u : 1u)))
             return err_set(INFER_E_UNSUPPORTED, "%s: '%s' by kinds of layers is not supported for %s",
                            c->path, names[i], c->out->arch);
     }
@@ -156,8 +156,8 @@ static enum infer_status read_magnitude(const struct rope_source *s, float facto
                        s->c->path);
     if (all_dim > 0) whole = yarn_magnitude(factor, mscale) / yarn_magnitude(factor, all_dim);
     if (whole > 0) *times = whole / yarn_magnitude(factor, 1);
-    if (all_dim > 0 &&
-        s->c->out->table->latent) { /* of whole scores; attn_factor is what is left for the rotated part */
+    if (all_dim > 0 && s->c->out->table->attn
+                           .latent) { /* of whole scores; attn_factor is what is left for the rotated part */
         hf_put_f32(s->c->keys, s->c->out->arch, "rope.scaling.yarn_log_multiplier", 0.1f * all_dim);
         *times = whole;
     }
@@ -234,7 +234,7 @@ static enum infer_status read_windowed(const struct rope_source *s, const uint32
     const struct rope_source own = {.c = c, .place = {s->windowed}};
     const char *type;
     float base = 0, part = 1;
-    if (!c->out->table->rope_scaled_full) return INFER_OK;
+    if (!c->out->table->rope.scaled_full) return INFER_OK;
     if (s->windowed) {
         TRY(read_type(&own, &type));
         TRY(check_rope_keys(&own, type));
@@ -312,7 +312,7 @@ static enum infer_status read_sections(const struct rope_source *s) {
 static enum infer_status put_temperature(const struct rope_source *s, float beta) {
     uint32_t original = 0;
     hf_put_f32(s->c->keys, s->c->out->arch, "attention.temperature_scale", beta);
-    if (!s->c->out->table->latent) return INFER_OK;
+    if (!s->c->out->table->attn.latent) return INFER_OK;
     TRY(find_u32(s, "original_max_position_embeddings", -1, &original));
     hf_put_u32(s->c->keys, s->c->out->arch, "attention.temperature_length", original);
     return INFER_OK;
@@ -338,14 +338,14 @@ enum infer_status config_rope(const struct config *c, const uint32_t dim[2]) {
     TRY(find_f32(&s, "partial_rotary_factor", 0, &part));
     if (part == 0 && config_reads(c, "rotary_pct"))
         TRY(find_f32(&s, "rotary_pct", 0, &part)); /* its old name */
-    if (part == 0) part = c->out->table->hf_rotated != 0 ? c->out->table->hf_rotated : 1;
-    if (c->out->table->latent) TRY(check_latent_part(c, dim[0], &part));
+    if (part == 0) part = c->out->table->hf.rotated != 0 ? c->out->table->hf.rotated : 1;
+    if (c->out->table->attn.latent) TRY(check_latent_part(c, dim[0], &part));
     if (config_reads(c, "rotary_dim")) TRY(find_u32(&s, "rotary_dim", 0, &n_rot));
     if (n_rot) part = (float)n_rot / (float)dim[0];
     if (!(part > 0 && part <= 1)) return config_wrong(c, "partial_rotary_factor", "above 0 and at most 1");
     bool whole = strcmp(type, "proportional") == 0;
     c->out->n_rot = n_rot ? (int)n_rot : (int)((float)dim[0] * (whole ? 1 : part));
-    if (c->out->table->rope == ROPE_NONE) return INFER_OK;
+    if (c->out->table->rope.kind == ROPE_NONE) return INFER_OK;
     hf_put_u32(c->keys, arch, "rope.dimension_count", (uint32_t)c->out->n_rot);
     /* files from before Code Llama have none, nor have Gemma's of images, whose class has another default */
     TRY(find_f32(&s, "rope_theta", (float)arch_default(c->out->table, "rope.freq_base", 10000), &theta));
@@ -353,7 +353,7 @@ enum infer_status config_rope(const struct config *c, const uint32_t dim[2]) {
     if (strcmp(type, "dynamic") == 0)
         TRY(config_reads(c, "dynamic") ? read_alpha(&s, dim[0], &theta) : read_dynamic(&s));
     hf_put_f32(c->keys, arch, "rope.freq_base", theta);
-    if (c->out->table->hf_halves) hf_put_bool(c->keys, arch, "rope.neox", true);
+    if (c->out->table->hf.halves) hf_put_bool(c->keys, arch, "rope.neox", true);
     TRY(find_f32(&s, "llama_4_scaling_beta", 0, &beta));
     if (beta > 0) TRY(put_temperature(&s, beta));
     TRY(read_sections(&s));

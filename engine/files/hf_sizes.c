@@ -28,7 +28,7 @@ static enum infer_status read_bool(const struct config *c, const char *key, bool
 /* c->windowed by layer_types; *n: how many are; *listed: the key is there. */
 static enum infer_status read_layer_types(const struct config *c, uint32_t *n, bool *listed) {
     const json_t *list = json_object_get(c->root, "layer_types");
-    const char *windowed = c->out->table->chunked ? "chunked_attention" : "sliding_attention";
+    const char *windowed = c->out->table->attn.chunked ? "chunked_attention" : "sliding_attention";
     size_t i;
     json_t *v;
     *listed = list && !json_is_null(list);
@@ -55,7 +55,7 @@ static enum infer_status usual_windows(const struct config *c, uint32_t first) {
     if (config_reads(c, "sliding_window_pattern"))
         TRY(read_u32(c, "sliding_window_pattern|_sliding_window_pattern", period, &period));
     for (uint32_t i = 0; i < c->n_layer; i++)
-        c->windowed[i] = a->window_by_layer ? i >= first : period ? (i + 1) % period != 0 : true;
+        c->windowed[i] = a->hf.window_by_layer ? i >= first : period ? (i + 1) % period != 0 : true;
     return INFER_OK;
 }
 
@@ -111,7 +111,7 @@ static enum infer_status read_chunks(struct config *c) {
 /* Where other mixers than attention may be. */
 static enum infer_status open_mixed(struct config *c) {
     const json_t *list = json_object_get(c->root, "layer_types");
-    if (c->out->table->mixer != MIX_DELTA || !list || json_is_null(list)) return INFER_OK;
+    if (c->out->table->mixer.kind != MIX_DELTA || !list || json_is_null(list)) return INFER_OK;
     c->mixed = arena_alloc(c->keys->arena, (size_t)c->n_layer + 1);
     return c->mixed ? INFER_OK : err_set(INFER_E_MEMORY, "out of memory: keys of a model");
 }
@@ -127,16 +127,16 @@ enum infer_status config_windows(struct config *c) {
                  &c->n_layer));
     TRY(read_u32(c, "sliding_window", 0, &window));
     TRY(read_u32(c, "max_window_layers", 0, &first));
-    TRY(read_bool(c, "use_sliding_window", !a->window_by_layer, &used));
+    TRY(read_bool(c, "use_sliding_window", !a->hf.window_by_layer, &used));
     if (c->n_layer > MANY_LAYERS) return config_wrong(c, "num_hidden_layers", "in range");
     c->windowed = arena_alloc(c->keys->arena, (size_t)c->n_layer + 1);
     if (!c->windowed) return err_set(INFER_E_MEMORY, "out of memory: keys of a model");
     TRY(config_kinds(c));
-    if (a->mixer_where == MIXER_NO_KEYS)
+    if (a->mixer.where == MIXER_NO_KEYS)
         return window ? err_set(INFER_E_UNSUPPORTED, "%s: 'sliding_window' is not supported here", c->path)
                       : INFER_OK;
     TRY(open_mixed(c));
-    if (a->chunked) return read_chunks(c);
+    if (a->attn.chunked) return read_chunks(c);
     TRY(read_layer_types(c, &n, &listed));
     if (n && !(window && used))
         return err_set(INFER_E_INPUT,
@@ -369,8 +369,8 @@ static enum infer_status read_told(const struct config *c, const char *keys, str
 static enum infer_status read_tensors_told(const struct config *c) {
     struct hf_config *out = c->out;
     const unsigned char *slot = out->table->slot;
-    const bool states =
-        out->table->mixer == MIX_CONV || out->table->mixer == MIX_SSM || out->table->mixer == MIX_BOTH;
+    const bool states = out->table->mixer.kind == MIX_CONV || out->table->mixer.kind == MIX_SSM ||
+                        out->table->mixer.kind == MIX_BOTH;
     out->out_bias.says = out->qk_norm.says = out->in_bias.says = out->conv_bias.says = -1;
     out->choice_bias.says = out->ssm_norm.says = out->ffn_bias.says = -1;
     if (config_reads(c, "mlp_bias")) TRY(read_told(c, "mlp_bias", &out->ffn_bias));
@@ -388,8 +388,8 @@ static enum infer_status read_tensors_told(const struct config *c) {
     if (config_reads(c, "attention_out_bias"))
         TRY(read_told(c, "attention_out_bias", &out->out_bias));
     else if (slot[SLOT_ATTN_OUTPUT_BIAS] == SLOT_MAY && !config_reads(c, "use_qkv_bias"))
-        out->out_bias = out->bias; /* Llama has one key for both */
-    if (out->table->qk_unit) {     /* without weights: a key alone says it */
+        out->out_bias = out->bias;  /* Llama has one key for both */
+    if (out->table->attn.qk_unit) { /* without weights: a key alone says it */
         bool on;
         TRY(read_bool(c, "use_qk_norm", true, &on));
         hf_put_bool(c->keys, out->arch, "attention.qk_norm", on);
@@ -437,7 +437,7 @@ enum infer_status config_sizes(struct config *c, uint32_t dim[2]) {
         bool ungated = i == 1 && !a->slot[SLOT_FFN_GATE] && !a->slot[SLOT_FFN_GATE_UP];
         int64_t usual = ungated ? 4 * (int64_t)embd : -1;
         if (i == 2 && !config_has(c, LAYER_ATTENTION)) usual = 1 << 20; /* states have no end */
-        if (i == 1 && a->mixer == MIX_DELTA &&
+        if (i == 1 && a->mixer.kind == MIX_DELTA &&
             json_is_integer(json_object_get(c->root, "moe_intermediate_size")))
             usual = 0; /* no dense layer */
         TRY(read_u32(c, plain[i].keys, usual, &v));
@@ -455,14 +455,14 @@ enum infer_status config_sizes(struct config *c, uint32_t dim[2]) {
     }
     out->n_vocab = v;
     out->n_layer = c->n_layer;
-    TRY(a->latent ? config_latent(c, dim) : read_heads(c, dim));
-    if (a->latent) dim[1] = dim[0];
+    TRY(a->attn.latent ? config_latent(c, dim) : read_heads(c, dim));
+    if (a->attn.latent) dim[1] = dim[0];
     TRY(read_eps(c));
     TRY(read_scalars(c));
     TRY(put_rotated(c));
     TRY(read_position(c));
     TRY(read_temperature(c));
-    TRY(read_bool(c, "tie_word_embeddings", a->hf_tied, &out->tied));
+    TRY(read_bool(c, "tie_word_embeddings", a->hf.tied, &out->tied));
     if (config_reads(c, "tie_embedding")) TRY(read_bool(c, "tie_embedding", out->tied, &out->tied));
     return read_tensors_told(c);
 }

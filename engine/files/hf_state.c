@@ -38,7 +38,7 @@ enum infer_status config_mixers(const struct config *c) {
     struct hf_config *out = c->out;
     const struct arch *a = out->table;
     int *d = out->delta, taps = 0;
-    if (a->mixer != MIX_DELTA) return INFER_OK;
+    if (a->mixer.kind != MIX_DELTA) return INFER_OK;
     TRY(put_layers(c));
     TRY(read_size(c, "linear_num_key_heads", &d[0]));
     TRY(read_size(c, "linear_num_value_heads", &d[1]));
@@ -51,8 +51,8 @@ enum infer_status config_mixers(const struct config *c) {
     hf_put_u32(c->keys, out->arch, "ssm.group_count", (uint32_t)d[0]);
     hf_put_u32(c->keys, out->arch, "ssm.time_step_rank", (uint32_t)d[1]);
     hf_put_u32(c->keys, out->arch, "ssm.inner_size", (uint32_t)d[1] * (uint32_t)d[3]);
-    out->tiled = a->tiled && c->for_gguf;
-    if (a->tiled && !out->tiled) hf_put_bool(c->keys, out->arch, "ssm.grouped_heads", true);
+    out->tiled = a->mixer.tiled && c->for_gguf;
+    if (a->mixer.tiled && !out->tiled) hf_put_bool(c->keys, out->arch, "ssm.grouped_heads", true);
     return INFER_OK;
 }
 

@@ -19,7 +19,7 @@ int bind_dim(const struct model *m, const struct layer *l, enum dim d) {
         [DIM_Q] = q,
         [DIM_K] = k,
         [DIM_V] = v,
-        [DIM_QKV] = (m->arch->q_gated ? 2 * q : q) + k + v,
+        [DIM_QKV] = (m->arch->attn.q_gated ? 2 * q : q) + k + v,
         [DIM_ATTN] = l->n_head * (l->n_value ? l->n_value : l->head_dim_v),
         [DIM_HEAD_K] = l->head_dim_k,
         [DIM_HEAD_V] = l->head_dim_v,
@@ -74,7 +74,7 @@ static bool is_kept(enum slot slot) {
 static enum slot_use slot_use(const struct model *m, enum slot slot, const struct layer *l) {
     bool sparse = l && l->n_expert;
     if (slot >= SLOT_ROPE_FREQS && slot <= SLOT_ROPE_SHORT) /* what scales rotation, in any family */
-        return m->arch->rope == ROPE_NONE ? SLOT_ABSENT : SLOT_MAY;
+        return m->arch->rope.kind == ROPE_NONE ? SLOT_ABSENT : SLOT_MAY;
     if (slot >= SLOT_FFN_GATE_SHEXP && slot <= SLOT_FFN_SHEXP_GATE && sparse && !l->n_ff_shared)
         return SLOT_ABSENT;
     if (slot >= SLOT_FFN_ROUTER && !sparse) return SLOT_ABSENT;
@@ -389,7 +389,8 @@ static enum infer_status bind_store(struct model *m, int il) {
                        KV_GROUPS);
     if (g == m->n_kv_group) m->window[m->n_kv_group++] = l->window;
     l->store = m->n_store++;
-    m->store[l->store] = (struct kv_store){g, l->n_kv_head, l->head_dim_k, l->head_dim_v, m->arch->latent};
+    m->store[l->store] =
+        (struct kv_store){g, l->n_kv_head, l->head_dim_k, l->head_dim_v, m->arch->attn.latent};
     return INFER_OK;
 }
 
@@ -466,7 +467,7 @@ static enum infer_status bind_layer(struct binder *b, int il) {
     for (size_t i = 0; i < N_LAYER_NORM; i++)
         TRY(bind_norm(b, layer_norm[i].slot, layer_norm[i].bias, il,
                       (struct norm_weights *)(void *)((char *)l + layer_norm[i].at)));
-    for (size_t i = m->arch->q_gated ? 1 : 0; i < N_LAYER_GROUP; i++) /* gated queries: bind_mixer */
+    for (size_t i = m->arch->attn.q_gated ? 1 : 0; i < N_LAYER_GROUP; i++) /* gated queries: bind_mixer */
         TRY(bind_group(b, (struct weight_group *)(void *)((char *)l + layer_group[i].at), il,
                        &layer_group[i].slots));
     if (m->arch->slot[SLOT_FFN_NORM_BARE] && !l->ffn_norm.w) return missing(m, "blk.N.ffn_norm");

@@ -36,7 +36,7 @@ enum infer_status bind_latent(struct binder *b, int il) {
     const struct tensor *t;
     struct weight k, v;
     char name[80];
-    if (!m->arch->latent) return INFER_OK;
+    if (!m->arch->attn.latent) return INFER_OK;
     TRY(bind_slot(b, SLOT_ATTN_KV_B, il, &t));
     if (!t || tensorfile_find(m->file, bind_name(m, name, SLOT_ATTN_K_B, il))) { /* some files have both */
         TRY(bind_group(b, &l->k_b, il, &keys));

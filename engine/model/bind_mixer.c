@@ -112,7 +112,7 @@ enum infer_status bind_mixer(struct binder *b, int il) {
     struct model *m = b->m;
     struct layer *l = &m->layer[il];
     const struct state_sizes *s = &l->sizes;
-    if (l->mix == MIX_ATTENTION) return m->arch->q_gated ? bind_gated(b, il) : INFER_OK;
+    if (l->mix == MIX_ATTENTION) return m->arch->attn.q_gated ? bind_gated(b, il) : INFER_OK;
     if (l->mix == MIX_NONE) return INFER_OK;
     if (l->mix == MIX_CONV) return bind_short_conv(b, il);
     if (l->mix != MIX_DELTA) return bind_ssm(b, il);

@@ -14,7 +14,7 @@ static enum infer_status read_act(const struct model *m, enum route_act *out) {
     TRY(model_read_int(m, "expert_gating_func", 0, 3, 0, &func));
     *out = func ? known[func] : m->arch->moe.act;
     /* the first files of GLM-4.7-Flash, from before the key */
-    if (!func && m->arch->latent && m->n_layer == 47 && m->n_vocab == 154880) *out = ROUTE_SIGMOID;
+    if (!func && m->arch->attn.latent && m->n_layer == 47 && m->n_vocab == 154880) *out = ROUTE_SIGMOID;
     return INFER_OK;
 }
 
@@ -56,7 +56,8 @@ static enum infer_status read_sparse(const struct model *m, uint32_t *sparse) {
     if (m->arch->keys && key_names(m->arch->keys, each, sizeof each - 1))
         TRY(model_read_int(m, each, 1, INT_MAX, 1, &step));
     for (int i = 0; i < m->n_layer; i++)
-        sparse[i] = i >= dense && (i + 1) % step == 0 && (!m->arch->alone || m->layer[i].mix == MIX_NONE);
+        sparse[i] =
+            i >= dense && (i + 1) % step == 0 && (!m->arch->mixer.alone || m->layer[i].mix == MIX_NONE);
     return meta_u32_array(m->file, model_key(m, key, sizeof key, "expert_layers"), sparse, (size_t)m->n_layer,
                           &there);
 }

@@ -15,7 +15,7 @@ static struct view value(struct emitter *e, const struct layer *l, struct view q
     int n_v = l->n_kv_head * l->head_dim_v;
     bool own = l->qkv.n > n_q + n_k;
     struct view from = view_columns(qkv, own ? n_q + n_k : n_q, n_v), v = from;
-    if (!e->m->arch->v_norm) return from;
+    if (!e->m->arch->attn.v_norm) return from;
     if (!own) v = emit_buffer(e, "attn_v_norm", n_v, BUF_ROWS_ALL, false);
     emit_unit_norm(e, "attn_v_norm", from, v, l->head_dim_v);
     return v;
@@ -25,11 +25,21 @@ static struct view attend(struct emitter *e, const struct layer *l, struct view 
     const struct model *m = e->m;
     struct view a = emit_buffer(e, "attend", l->n_head * l->head_dim_v, BUF_ROWS_ALL, false);
     float scale = m->attn_scale != 0 ? m->attn_scale : 1 / __builtin_sqrtf((float)l->head_dim_k);
-    const bool from_1 = m->arch->temp_unrotated, grows = !from_1 || l->rope->kind == ROPE_NONE;
+    const bool from_1 = m->arch->attn.temp_unrotated, grows = !from_1 || l->rope->kind == ROPE_NONE;
     emit_op(e, "attend",
             (struct op){.kind = OP_ATTEND,
-                        .attend = {q, a, l->store, l->n_head, scale, m->attn_softcap, l->window, l->sinks,
-                                   grows ? m->temp_beta : 0, m->temp_len, from_1, m->arch->chunked}});
+                        .attend = {.q = q,
+                                   .out = a,
+                                   .store = l->store,
+                                   .n_head = l->n_head,
+                                   .scale = scale,
+                                   .softcap = m->attn_softcap,
+                                   .window = l->window,
+                                   .sinks = l->sinks,
+                                   .temp_beta = grows ? m->temp_beta : 0,
+                                   .temp_len = m->temp_len,
+                                   .temp_offset = from_1,
+                                   .chunked = m->arch->attn.chunked}});
     return a;
 }
 
@@ -80,7 +90,7 @@ static struct view borrowed_attention(struct emitter *e, const struct layer *l, 
 /* out(attend(rope(norm(q)), rope(norm(k)), v)), q k v = W h */
 static struct view attention(struct emitter *e, const struct layer *l, struct view h) {
     const struct model *m = e->m;
-    if (m->arch->latent) return latent_attention(e, l, h);
+    if (m->arch->attn.latent) return latent_attention(e, l, h);
     if (l->borrows) return borrowed_attention(e, l, h);
     int n_q = l->n_head * l->head_dim_k, n_k = l->n_kv_head * l->head_dim_k;
     struct view gate = {-1, 0, 0};
@@ -88,10 +98,10 @@ static struct view attention(struct emitter *e, const struct layer *l, struct vi
     struct view qkv = emit_matmul(e, "attn_qkv", h, &l->qkv, BUF_ROWS_ALL);
     struct view q = view_columns(qkv, 0, n_q), k = view_columns(qkv, n_q, n_k),
                 v = value(e, l, qkv, n_q, n_k);
-    if (!m->arch->qk_norm_late) qk_norm(e, l, q, k);
+    if (!m->arch->attn.qk_norm_late) qk_norm(e, l, q, k);
     emit_rope(e, "rope_q", q, l->n_head, l->head_dim_k, l);
     emit_rope(e, "rope_k", k, l->n_kv_head, l->head_dim_k, l);
-    if (m->arch->qk_norm_late) qk_norm(e, l, q, k);
+    if (m->arch->attn.qk_norm_late) qk_norm(e, l, q, k);
     if (m->qk_unit && l->rope->kind != ROPE_NONE) {
         emit_unit_norm(e, "attn_q_norm", q, q, l->head_dim_k);
         emit_unit_norm(e, "attn_k_norm", k, k, l->head_dim_k);
@@ -145,7 +155,7 @@ static struct view chosen(struct emitter *e, const struct layer *l, struct view 
                 down = emit_buffer(e, "ffn_experts_down", k * l->experts_down.n, BUF_ROWS_ALL, false);
     emit_op(e, "ffn_experts",
             (struct op){.kind = OP_EXPERTS,
-                        .experts = {h, choice, gu, &l->experts, k, false, e->m->arch->weight_on_input}});
+                        .experts = {h, choice, gu, &l->experts, k, false, e->m->arch->moe.weight_on_input}});
     struct view f = gated(e, "ffn_experts_glu", gu, k * n);
     emit_op(e, "ffn_experts_down",
             (struct op){.kind = OP_EXPERTS, .experts = {f, choice, down, &l->experts_down, k, true, false}});
@@ -203,7 +213,7 @@ static struct view experts(struct emitter *e, const struct layer *l, struct view
     emit_op(e, "ffn_mix",
             (struct op){.kind = OP_MIX,
                         .mix = {y, choice, shared, gate, out, away ? 1 : l->n_used,
-                                away || e->m->arch->weight_on_input}});
+                                away || e->m->arch->moe.weight_on_input}});
     return out;
 }
 
@@ -372,7 +382,7 @@ enum infer_status forward_emit_experts(struct op_list *out, struct arena *arena,
         struct view choice = view_columns(choices, 0, 2 * l->n_used), d = chosen(&e, l, x, choice);
         emit_op(&e, "ffn_mix",
                 (struct op){.kind = OP_MIX,
-                            .mix = {d, choice, absent, absent, y, l->n_used, m->arch->weight_on_input}});
+                            .mix = {d, choice, absent, absent, y, l->n_used, m->arch->moe.weight_on_input}});
     }
     list_lives(out);
     return INFER_OK;

@@ -109,12 +109,12 @@ static enum infer_status read_scales(struct model *m) {
     TRY(model_read_float(m, "residual_scale", 0, 1e6f, 1, &m->residual_scale));
     TRY(model_read_float(m, "logit_scale", 0, 1e6f, 1, &m->logit_scale));
     TRY(model_read_float(m, "attention.temperature_scale", 0, 1e6f, 0, &m->temp_beta));
-    if (a->embd_sqrt) m->embd_scale *= sqrtf((float)m->n_embd);
+    if (a->scale.embd_sqrt) m->embd_scale *= sqrtf((float)m->n_embd);
     if (m->embd_scale == 0) m->embd_scale = 1; /* of files whose writers had nothing to say */
     if (m->residual_scale == 0) m->residual_scale = 1;
     if (m->logit_scale == 0) m->logit_scale = 1;
-    if (a->logit_divides) m->logit_scale = 1 / m->logit_scale;
-    if (a->temp_unrotated)
+    if (a->scale.logit_divides) m->logit_scale = 1 / m->logit_scale;
+    if (a->attn.temp_unrotated)
         TRY(model_read_int(m, "attention.temperature_length", 1, MODEL_MAX_CTX,
                            (int)arch_default(a, "attention.temperature_length", 1), &m->temp_len));
     else if (m->temp_beta != 0) {
@@ -123,7 +123,7 @@ static enum infer_status read_scales(struct model *m) {
             TRY(model_read_int(m, "rope.scaling.original_context_length", 1, MODEL_MAX_CTX, -1,
                                &m->temp_len));
     }
-    m->parallel = a->parallel;
+    m->parallel = a->attn.parallel;
     return meta_bool(m->file, model_key(m, key, sizeof key, "use_parallel_residual"), &m->parallel, &there);
 }
 
@@ -219,9 +219,9 @@ static enum infer_status read_head_sizes(struct model *m) {
 static enum infer_status read_qk_unit(struct model *m) {
     char key[128];
     bool there;
-    m->qk_unit = m->arch->qk_unit;
+    m->qk_unit = m->arch->attn.qk_unit;
     for (int i = 0; i < m->n_layer; i++) m->qk_unit &= m->layer[i].n_expert != 128;
-    if (!m->arch->qk_unit) return INFER_OK;
+    if (!m->arch->attn.qk_unit) return INFER_OK;
     return meta_bool(m->file, model_key(m, key, sizeof key, "attention.qk_norm"), &m->qk_unit, &there);
 }
 
@@ -267,7 +267,7 @@ enum infer_status model_read_hparams(struct model *m) {
     uint32_t *v = arena_alloc(&m->arena, 3 * (size_t)m->n_layer * sizeof *v);
     if (!m->layer || !v) return err_set(INFER_E_MEMORY, "out of memory for %d layers", m->n_layer);
     uint32_t *n_head = v, *n_kv = v + m->n_layer, *n_ff = v + 2 * m->n_layer;
-    const bool keyless = m->arch->mixer_where == MIXER_NO_KEYS; /* some layers may be */
+    const bool keyless = m->arch->mixer.where == MIXER_NO_KEYS; /* some layers may be */
     TRY(read_layers(m, "attention.head_count", !keyless, MAX_HEAD, -1, n_head));
     memcpy(n_kv, n_head, (size_t)m->n_layer * sizeof *v);
     bool present;
@@ -276,9 +276,9 @@ enum infer_status model_read_hparams(struct model *m) {
                        (size_t)m->n_layer, &present));
     if (!present) memcpy(n_kv, n_head, (size_t)m->n_layer * sizeof *v);
     int usual = 0; /* of files without a dense layer */
-    if (m->arch->mixer == MIX_DELTA && m->arch->slot[SLOT_FFN_ROUTER])
+    if (m->arch->mixer.kind == MIX_DELTA && m->arch->slot[SLOT_FFN_ROUTER])
         TRY(model_read_int(m, "expert_feed_forward_length", 0, MAX_FF, 0, &usual));
-    TRY(read_layers(m, "feed_forward_length", !m->arch->alone, MAX_FF, usual ? usual : -1, n_ff));
+    TRY(read_layers(m, "feed_forward_length", !m->arch->mixer.alone, MAX_FF, usual ? usual : -1, n_ff));
     for (int i = 0; i < m->n_layer; i++) {
         if (n_kv[i] < 1 ? !keyless : n_head[i] % n_kv[i])
             return err_set(INFER_E_INPUT, "%s: layer %d has %u heads and %u kv heads: not a multiple",
@@ -287,7 +287,7 @@ enum infer_status model_read_hparams(struct model *m) {
         m->layer[i].n_kv_head = (int)n_kv[i];
         m->layer[i].n_ff = (int)n_ff[i];
     }
-    if (m->arch->wide_layers == m->n_layer && m->attn_scale == 0)
+    if (m->arch->scale.wide_layers == m->n_layer && m->attn_scale == 0)
         m->attn_scale = 1 / sqrtf((float)m->n_embd / (float)n_head[0]);
     TRY(model_read_mixers(m));
     TRY(read_act(m));
@@ -295,5 +295,5 @@ enum infer_status model_read_hparams(struct model *m) {
     TRY(read_sharing(m));
     TRY(model_read_experts(m));
     TRY(read_qk_unit(m));
-    return m->arch->latent ? model_read_latent(m) : read_head_sizes(m);
+    return m->arch->attn.latent ? model_read_latent(m) : read_head_sizes(m);
 }

@@ -49,7 +49,7 @@ static enum infer_status bind_yarn(struct model *m, struct rope *r, float *inv_f
     TRY(meta_bool(m->file, model_key(m, key, sizeof key, "rope.scaling.yarn_truncate"), &y.truncate,
                   &present));
     rope_yarn(inv_freq, r->n_rot, &y);
-    if (m->arch->latent && times > 0) {
+    if (m->arch->attn.latent && times > 0) {
         float all = yarn_magnitude(factor, times / 0.1f); /* files of such models have a tenth */
         if (r == &m->rope[0])
             m->attn_scale *= all * all; /* of whole scores; attn_factor is of what rotates */
@@ -117,7 +117,7 @@ static enum infer_status bind_one(struct model *m, struct rope *r, float base, b
     float *inv_freq = arena_alloc(&m->arena, (size_t)half * sizeof *inv_freq);
     if (!inv_freq) return err_set(INFER_E_MEMORY, "out of memory for rope");
     for (int i = 0; i < half; i++) inv_freq[i] = (float)pow((double)base, -2.0 * i / r->n_rot);
-    *r = (struct rope){m->arch->rope, r->n_rot, 1, inv_freq};
+    *r = (struct rope){m->arch->rope.kind, r->n_rot, 1, inv_freq};
     bool neox = false, told; /* folders of Hugging Face do not have llama's rows of q and k permuted */
     char key[128];
     TRY(meta_bool(m->file, model_key(m, key, sizeof key, "rope.neox"), &neox, &told));
@@ -129,16 +129,16 @@ static enum infer_status bind_one(struct model *m, struct rope *r, float base, b
 /* Which layers rotate: rotated[i]. */
 static enum infer_status read_rotated(const struct model *m, uint32_t *rotated) {
     char key[128];
-    bool told, there, windows = false, all = m->arch->rope_where != ROPE_TOLD;
+    bool told, there, windows = false, all = m->arch->rope.where != ROPE_TOLD;
     for (int i = 0; i < m->n_layer; i++) windows |= m->layer[i].window != 0;
     TRY(meta_u32_array(m->file, model_key(m, key, sizeof key, "rope.layers"), rotated, (size_t)m->n_layer,
                        &told));
-    if (m->arch->rope_where == ROPE_TOLD)
+    if (m->arch->rope.where == ROPE_TOLD)
         TRY(meta_bool(m->file, model_key(m, key, sizeof key, "rope.scaling.finetuned"), &all, &there));
     for (int i = 0; !told && i < m->n_layer; i++) {
         rotated[i] = all;
-        if (m->arch->rope_where == ROPE_WINDOWED && windows) rotated[i] = m->layer[i].window != 0;
-        if (m->arch->rope_where == ROPE_PERIOD_4) rotated[i] = (i + 1) % 4 != 0;
+        if (m->arch->rope.where == ROPE_WINDOWED && windows) rotated[i] = m->layer[i].window != 0;
+        if (m->arch->rope.where == ROPE_PERIOD_4) rotated[i] = (i + 1) % 4 != 0;
     }
     return INFER_OK;
 }
@@ -156,10 +156,10 @@ enum infer_status model_bind_rope(struct model *m, const struct rope_divisors *d
     }
     for (int w = 0; w < (divisor->beyond ? 4 : 2); w++) {
         const float *d = w > 1 ? divisor->beyond : divisor->within ? divisor->within : divisor->all;
-        TRY(bind_one(m, &m->rope[w], base[w % 2], w % 2 == 0 || !a->rope_scaled_full, d));
+        TRY(bind_one(m, &m->rope[w], base[w % 2], w % 2 == 0 || !a->rope.scaled_full, d));
     }
     /* one rope for all where both are the same: one table of angles a step */
-    bool apart = a->rope_scaled_full || base[0] != base[1] || m->rope[0].n_rot != m->rope[1].n_rot;
+    bool apart = a->rope.scaled_full || base[0] != base[1] || m->rope[0].n_rot != m->rope[1].n_rot;
     uint32_t *rotated = arena_alloc(&m->arena, (size_t)m->n_layer * sizeof *rotated);
     if (!rotated) return err_set(INFER_E_MEMORY, "out of memory for rope");
     TRY(read_rotated(m, rotated));

@@ -23,7 +23,7 @@ static enum infer_status read_interval(const struct model *m, uint32_t *mixed) {
 static enum infer_status read_delta(struct model *m, struct state_sizes *s) {
     char key[128];
     int inner;
-    bool grouped = !m->arch->tiled, there;
+    bool grouped = !m->arch->mixer.tiled, there;
     TRY(model_read_int(m, "ssm.conv_kernel", 2, MAX_TAPS, -1, &s->taps));
     TRY(model_read_int(m, "ssm.state_size", 1, STATE_DIM_MAX, -1, &s->n_state));
     TRY(model_read_int(m, "ssm.group_count", 1, MAX_HEADS, -1, &s->n_group));
@@ -49,30 +49,30 @@ static enum infer_status read_ssm(struct model *m, struct state_sizes *s) {
 }
 
 static enum infer_status read_sizes(struct model *m, struct state_sizes *s) {
-    if (m->arch->mixer == MIX_DELTA) return read_delta(m, s);
-    if (m->arch->mixer != MIX_CONV) return read_ssm(m, s);
+    if (m->arch->mixer.kind == MIX_DELTA) return read_delta(m, s);
+    if (m->arch->mixer.kind != MIX_CONV) return read_ssm(m, s);
     s->channels = m->n_embd;
     return model_read_int(m, "shortconv.l_cache", 2, MAX_TAPS, -1, &s->taps);
 }
 
 /* Where layers are a mixer or a feed-forward part, one without keys is the latter if it has a width. */
 static enum mixer mixer_of(const struct model *m, const struct layer *l) {
-    if (m->arch->mixer_where == MIXER_ALL || l->n_kv_head == 0)
-        return m->arch->alone && l->n_ff ? MIX_NONE : m->arch->mixer;
+    if (m->arch->mixer.where == MIXER_ALL || l->n_kv_head == 0)
+        return m->arch->mixer.alone && l->n_ff ? MIX_NONE : m->arch->mixer.kind;
     return MIX_ATTENTION;
 }
 
 enum infer_status model_read_mixers(struct model *m) {
     struct state_sizes s = {0};
-    if (m->arch->mixer_where == MIXER_NOWHERE) return INFER_OK;
+    if (m->arch->mixer.where == MIXER_NOWHERE) return INFER_OK;
     uint32_t *mixed = arena_alloc(&m->arena, (size_t)(m->n_layer + m->n_draft) * sizeof *mixed);
     if (!mixed) return err_set(INFER_E_MEMORY, "out of memory for %d layers", m->n_layer);
-    if (m->arch->mixer_where == MIXER_INTERVAL) TRY(read_interval(m, mixed));
+    if (m->arch->mixer.where == MIXER_INTERVAL) TRY(read_interval(m, mixed));
     TRY(read_sizes(m, &s));
     for (int i = 0; i < m->n_layer; i++) {
         struct layer *l = &m->layer[i];
-        if (m->arch->mixer_where == MIXER_INTERVAL)
-            l->mix = mixed[i] ? m->arch->mixer : MIX_ATTENTION;
+        if (m->arch->mixer.where == MIXER_INTERVAL)
+            l->mix = mixed[i] ? m->arch->mixer.kind : MIX_ATTENTION;
         else
             l->mix = mixer_of(m, l);
         l->sizes = s;

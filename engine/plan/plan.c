@@ -337,12 +337,14 @@ enum infer_status plan_lay_out(struct plan *p, struct arena *arena, const struct
     struct weight_group *group = NULL;
     if (cut > 0)
         TRY(plan_part(p, arena, m, options, place->host,
-                      (struct layer_range){0, cut, s->n_ctx, NULL, 0, NULL, false}));
+                      (struct layer_range){.end = cut, .n_ctx = s->n_ctx}));
     if (!plan_has_experts(m, away)) away = 0;
     if (away) TRY(plan_experts(p, arena, m, options, away, &group));
     if (cut == m->n_layer) return INFER_OK;
-    return plan_part(p, arena, m, options, place->device,
-                     (struct layer_range){cut, m->n_layer, s->n_ctx, NULL, away, group, false});
+    return plan_part(
+        p, arena, m, options, place->device,
+        (struct layer_range){
+            .first = cut, .end = m->n_layer, .n_ctx = s->n_ctx, .n_elsewhere = away, .elsewhere = group});
 }
 
 enum infer_status plan_make(struct plan *out, struct arena *arena, const struct model *m,
