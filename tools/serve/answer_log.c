@@ -70,7 +70,7 @@ static void add_call(struct job_answer *a, const struct event *e) {
     }
     a->call = grown;
     struct answer_call *c = &grown[a->n_call++];
-    *c = (struct answer_call){.own_id = e->own_id};
+    *c = (struct answer_call){0};
     buf_add(&c->name, e->text, e->n);
     buf_text(&c->id, e->call_id);
 }
@@ -102,7 +102,6 @@ static void tell_one(struct job *j, struct choice *c, const struct event *e, log
     if (e->kind == EVENT_TEXT) buf_add(&a->text, e->text, e->n);
     if (e->kind == EVENT_CALL) add_call(a, e);
     if (e->kind == EVENT_ARGS && call) buf_add(&call->args, e->text, e->n);
-    if (e->kind == EVENT_CALL_END && call) call->ended = true;
     if (e->kind == EVENT_END) {
         a->finish = e->finish;
         a->stop_text = e->stop_text;
@@ -149,7 +148,7 @@ static void next_event(struct choice *c, bool joined, log_tell *tell, void *user
     struct event_token token[TOKENS];
     struct event e = {.kind = EVENT_TEXT, .choice = c->index, .token = token, .text = "", .stop_id = -1};
     const struct piece *p;
-    bool has_text = false;
+    bool has_text = false, own = false;
     while ((p = piece_at(c, c->at_piece)) && e.n_token < TOKENS) {
         if (p->kind == PIECE_TOKEN) {
             if (has_text && !joined) break;
@@ -168,17 +167,22 @@ static void next_event(struct choice *c, bool joined, log_tell *tell, void *user
         has_text = true;
         if (p->kind == EVENT_PROGRESS) e.ms = 1e3 * (serve_seconds() - c->job->arrived);
         if (p->kind == EVENT_PROGRESS) e.call = 0, e.done = p->a, e.total = (int)p->n, e.cached = (int)p->id;
-        if (p->kind == EVENT_CALL) e.own_id = p->flag, c->at_text += p->id;
+        if (p->kind == EVENT_CALL) own = p->flag, c->at_text += p->id;
         if (!text) break;
     }
     if (e.kind == EVENT_CALL) {
-        char id[JOB_ID + 1], *own = NULL;
-        const size_t n = p->id;
-        if (e.own_id && (own = mem_piece(n + 1))) memcpy(own, e.text + e.n, n), own[n] = 0;
-        if (!own) job_random_id(id);
-        e.call_id = own ? own : id;
+        const char *prefix = c->job->front->call_prefix;
+        struct buf id = {0};
+        char random[JOB_ID + 1];
+        job_random_id(random);
+        if (own)
+            buf_add(&id, e.text + e.n, p->id);
+        else
+            buf_printf(&id, "%s%s", prefix ? prefix : "", random);
+        c->answer.text.failed |= id.failed;
+        e.call_id = id.p ? id.p : "";
         tell_one(c->job, c, &e, tell, user);
-        mem_free(own);
+        buf_free(&id);
         return;
     }
     tell_one(c->job, c, &e, tell, user);

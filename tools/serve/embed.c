@@ -138,6 +138,7 @@ static int vector(struct job *j, int i) {
     return n;
 }
 
+/* As a text. */
 static void as_base64(const unsigned char *p, size_t n, struct buf *out) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     buf_text(out, "\"");
@@ -159,83 +160,57 @@ static void numbers(struct job *j, int i, struct buf *out) {
         as_base64((const unsigned char *)p, (size_t)n * sizeof *p, out);
         return;
     }
-    for (int k = 0; k < n; k++) {
-        buf_text(out, k ? "," : "[");
-        buf_json_float(out, p[k]);
-    }
-    buf_text(out, "]");
+    json_put(out, "[");
+    for (int k = 0; k < n; k++) json_put(out, "%g", (double)p[k]);
+    json_put(out, "]");
 }
 
 static void embeddings_whole(struct job *j, struct buf *out) {
-    buf_text(out, "{\"object\":\"list\",\"data\":[");
+    json_put(out, "{object:'list' data:[");
     for (int i = 0; i < j->n_choice; i++) {
-        buf_printf(out, "%s{\"object\":\"embedding\",\"index\":%d,\"embedding\":", i ? "," : "", i);
+        json_put(out, "{object:'embedding' index:%d embedding:", i);
         numbers(j, i, out);
-        buf_text(out, "}");
+        json_put(out, "}");
     }
-    buf_text(out, "],\"model\":");
-    buf_json_text(out, j->server->name);
-    buf_printf(out, ",\"usage\":{\"prompt_tokens\":%d,\"total_tokens\":%d}}\n", j->counts.prompt,
-               j->counts.prompt);
+    json_put(out, "] model:%s usage:{prompt_tokens:%d total_tokens:%d}}\n", j->server->name, j->counts.prompt,
+             j->counts.prompt);
 }
 
 static void ollama_whole(struct job *j, struct buf *out) {
     const struct job_counts *n = &j->counts;
-    buf_text(out, "{\"model\":");
-    buf_json_text(out, j->server->name);
-    buf_text(out, ",\"embeddings\":[");
-    for (int i = 0; i < j->n_choice; i++) {
-        if (i) buf_text(out, ",");
-        numbers(j, i, out);
-    }
-    buf_printf(out, "],\"total_duration\":%.0f,\"load_duration\":0,\"prompt_eval_count\":%d}\n",
-               1e6 * (n->queue_ms + n->prompt_ms), n->prompt);
+    json_put(out, "{model:%s embeddings:[", j->server->name);
+    for (int i = 0; i < j->n_choice; i++) numbers(j, i, out);
+    json_put(out, "] total_duration:%.0f load_duration:0 prompt_eval_count:%d}\n",
+             1e6 * (n->queue_ms + n->prompt_ms), n->prompt);
 }
 
 /* As llama.cpp's own route has it: of each text a list of vectors, of which pooling leaves one. */
 static void native_whole_of(struct job *j, struct buf *out) {
+    json_put(out, "[");
     for (int i = 0; i < j->n_choice; i++) {
-        buf_printf(out, "%s{\"index\":%d,\"embedding\":[", i ? "," : "[", i);
+        json_put(out, "{index:%d embedding:[", i);
         numbers(j, i, out);
-        buf_text(out, "]}");
+        json_put(out, "]}");
     }
-    buf_text(out, "]\n");
+    json_put(out, "]\n");
 }
 
 static void older_whole(struct job *j, struct buf *out) {
-    buf_text(out, "{\"embedding\":");
+    json_put(out, "{embedding:");
     numbers(j, 0, out);
-    buf_text(out, "}\n");
+    json_put(out, "}\n");
 }
 
-static void no_event(struct job *j, const struct event *e, struct buf *out) { (void)j, (void)e, (void)out; }
 static void embed_done(struct job *j) { mem_free(j->state); }
-static void ollama_error(const struct job *j, const struct refusal *r, const char *id, bool in_stream,
-                         struct buf *out) {
-    ollama_chat.error(j, r, id, in_stream, out);
-}
 
 const struct front_end embeddings_api = {.prefix = "embd-",
                                          .read = embeddings_read,
-                                         .event = no_event,
                                          .whole = embeddings_whole,
                                          .error = openai_error,
                                          .done = embed_done};
-const struct front_end native_embedding = {.prefix = "",
-                                           .read = native_read,
-                                           .event = no_event,
-                                           .whole = native_whole_of,
-                                           .error = openai_error,
-                                           .done = embed_done};
-const struct front_end ollama_embed = {.prefix = "",
-                                       .read = ollama_read,
-                                       .event = no_event,
-                                       .whole = ollama_whole,
-                                       .error = ollama_error,
-                                       .done = embed_done};
-const struct front_end ollama_embedding = {.prefix = "",
-                                           .read = older_read,
-                                           .event = no_event,
-                                           .whole = older_whole,
-                                           .error = ollama_error,
-                                           .done = embed_done};
+const struct front_end native_embedding = {
+    .prefix = "", .read = native_read, .whole = native_whole_of, .error = openai_error, .done = embed_done};
+const struct front_end ollama_embed = {
+    .prefix = "", .read = ollama_read, .whole = ollama_whole, .error = ollama_error, .done = embed_done};
+const struct front_end ollama_embedding = {
+    .prefix = "", .read = older_read, .whole = older_whole, .error = ollama_error, .done = embed_done};

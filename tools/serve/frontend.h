@@ -12,6 +12,7 @@
  * instead: `error`, after which nothing comes. What events have said is also added up in job_answer, before the front end sees them. */
 #pragma once
 #include "tools/serve/job.h"
+#include "tools/serve/json_put.h"
 
 /* A token of the answer (or, with echo, of the prompt) with its log probability; top[n_top]: the likeliest at its place. */
 struct event_token {
@@ -45,8 +46,7 @@ struct event {
     const struct event_token *token;
     int n_token;
     int call;            /* 0, 1, .. in its choice */
-    const char *call_id; /* without a prefix: 24 of [a-z0-9], or the model's own */
-    bool own_id;         /* the model's own */
+    const char *call_id; /* call_prefix and 24 of [a-z0-9], or the model's own */
     enum job_finish finish;
     const char *stop_text; /* that ended it; NULL: none */
     int32_t stop_id;       /* of stop_token_ids; -1: none */
@@ -58,7 +58,6 @@ struct event {
 /* What a choice's events have said so far. */
 struct answer_call {
     struct buf name, args, id;
-    bool own_id, ended;
 };
 struct job_answer {
     struct buf reasoning, text;
@@ -76,6 +75,7 @@ const struct job_answer *job_answer(const struct job *j, int choice);
 
 struct front_end {
     const char *prefix;      /* of ids: "chatcmpl-" */
+    const char *call_prefix; /* of the ids of calls: "call_"; NULL: none */
     const char *stream_type; /* of a stream's content; NULL: server-sent events */
     /* `event` is called for whole answers too, what it writes is dropped: `whole` needs their order */
     bool ordered;

@@ -95,6 +95,12 @@ static void free_ask(struct ask *a) {
     mem_free(a->schema);
 }
 
+int job_prompt_tokens(const struct job *j) {
+    int n = 0;
+    for (int i = 0; i < j->n_prompt; i++) n += j->prompt[i].n;
+    return n;
+}
+
 void job_drop_body(struct job *j) {
     mem_free(j->body);
     j->body = NULL;

@@ -194,6 +194,8 @@ struct job {
 /* What is said of an answer that repeated itself. */
 #define JOB_LOOPED "the answer repeats itself without end and was stopped (loop_stop false lets it go on)"
 
+/* Of all its prompts, once they are made. */
+int job_prompt_tokens(const struct job *j);
 /* Its body has been read. */
 void job_drop_body(struct job *j);
 /* Notes that a field of the request does not do what it says: goes into x-infer-warning and infer.warnings. */

@@ -492,9 +492,9 @@ void lanes_count(struct lanes *l, int *running, int *waiting) {
 void lanes_show(struct lanes *l, struct buf *out) {
     int running, waiting;
     lanes_count(l, &running, &waiting);
-    buf_text(out, "[");
+    json_put(out, "[");
     for (int i = 0; i < l->mill->n_slot; i++)
-        buf_printf(out, "%s{\"id\":%d,\"n_ctx\":%d,\"is_processing\":%s,\"state\":\"%s\"}", i ? "," : "", i,
-                   l->mill->n_ctx, i < running ? "true" : "false", i < running ? "answering" : "idle");
-    buf_text(out, "]\n");
+        json_put(out, "{id:%d n_ctx:%d is_processing:%hhd state:%s}", i, l->mill->n_ctx, i < running,
+                 i < running ? "answering" : "idle");
+    json_put(out, "]\n");
 }

@@ -16,25 +16,14 @@ static void when(char *text, size_t n) {
 }
 
 static void as_json(struct buf *b, const struct log_call *l, const char *at) {
-    buf_printf(b, "{\"time\":\"%s\",\"id\":", at);
-    buf_json_text(b, l->request_id);
-    buf_text(b, ",\"key\":");
-    buf_json_text(b, l->key);
-    buf_text(b, ",\"route\":");
-    buf_json_text(b, l->route);
-    buf_printf(b, ",\"status\":%d,\"seconds\":%.4f", l->status, l->seconds);
-    if (l->counts.prompt) {
-        const struct job_counts *n = &l->counts;
-        buf_printf(b,
-                   ",\"prompt_tokens\":%d,\"cached_tokens\":%d,\"answer_tokens\":%d,\"queue_ms\":%.2f,"
-                   "\"first_ms\":%.2f",
-                   n->prompt, n->cached, n->answer, n->queue_ms, n->first_ms);
-    }
-    if (*l->why) {
-        buf_text(b, ",\"reason\":");
-        buf_json_text(b, l->why);
-    }
-    buf_text(b, "}\n");
+    const struct job_counts *n = &l->counts;
+    json_put(b, "{time:%s id:%s key:%s route:%s status:%d seconds:%.4f", at, l->request_id, l->key, l->route,
+             l->status, l->seconds);
+    if (n->prompt)
+        json_put(b, "prompt_tokens:%d cached_tokens:%d answer_tokens:%d queue_ms:%.2f first_ms:%.2f",
+                 n->prompt, n->cached, n->answer, n->queue_ms, n->first_ms);
+    if (*l->why) json_put(b, "reason:%s", l->why);
+    json_put(b, "}\n");
 }
 
 static void as_text(struct buf *b, const struct log_call *l, const char *at) {

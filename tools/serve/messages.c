@@ -11,9 +11,8 @@ struct messages_state {
     json_t *names; /* of the functions of calls, by the calls' ids */
     bool counts;   /* count_tokens */
     enum block block;
-    int index;         /* of the block */
-    struct buf blocks; /* those of a whole answer, JSON with commas between; the open one lacks its end */
-    struct buf args;   /* of the open call */
+    int index;               /* of the block */
+    struct buf blocks, text; /* of a whole answer: its blocks as JSON; text or arguments of the open one */
 };
 
 /* ---- content ---- */
@@ -360,102 +359,96 @@ static const char *stopped_by(const struct job *j, const char *text) {
     return NULL;
 }
 
-/* "stop_reason":"..","stop_sequence":.. */
 static void reason(const struct job *j, enum job_finish finish, const char *text, struct buf *out) {
     const char *by = stopped_by(j, text);
-    buf_printf(out, "\"stop_reason\":\"%s\",\"stop_sequence\":",
-               finish == FINISH_LENGTH  ? "max_tokens"
-               : finish == FINISH_CALLS ? "tool_use"
-               : by                     ? "stop_sequence"
-                                        : "end_turn");
-    buf_json_text(out, by);
+    json_put(out, "stop_reason:%s stop_sequence:%s",
+             finish == FINISH_LENGTH  ? "max_tokens"
+             : finish == FINISH_CALLS ? "tool_use"
+             : by                     ? "stop_sequence"
+                                      : "end_turn",
+             by);
 }
 
-static void usage(const struct job *j, struct buf *out) {
-    const struct job_counts *n = &j->counts;
-    buf_printf(out,
-               "\"usage\":{\"input_tokens\":%d,\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":"
-               "%d,\"output_tokens\":%d}",
-               n->prompt - n->cached, n->cached, n->answer);
+static void usage(int input, int cached, int output, struct buf *out) {
+    json_put(
+        out,
+        "usage:{input_tokens:%d cache_creation_input_tokens:0 cache_read_input_tokens:%d output_tokens:%d}",
+        input, cached, output);
 }
 
 static void head(const struct job *j, struct buf *out) {
-    buf_printf(out, "{\"id\":\"%s\",\"type\":\"message\",\"role\":\"assistant\",\"model\":", j->id);
-    buf_json_text(out, j->server->name);
-    buf_text(out, ",\"content\":[");
+    json_put(out, "{id:%s type:'message' role:'assistant' model:%s content:[", j->id, j->server->name);
 }
 
-static void call_head(const char *id, size_t n_id, bool own, const char *name, size_t n, struct buf *out) {
-    buf_printf(out, "{\"type\":\"tool_use\",\"id\":\"%s", own ? "" : "toolu_");
-    buf_json_part(out, id, n_id);
-    buf_text(out, "\",\"name\":");
-    buf_json(out, name, n);
-    buf_text(out, ",\"input\":");
+/* What stands behind the reason of an answer's end. */
+static void tail(const struct job *j, struct buf *out) {
+    const struct job_counts *n = &j->counts;
+    usage(n->prompt - n->cached, n->cached, n->answer, out);
+    openai_infer(j, out);
+    json_put(out, "}\n");
 }
 
 static void messages_whole(struct job *j, struct buf *out) {
     const struct messages_state *s = j->state;
     const struct job_answer *a = job_answer(j, 0);
     head(j, out);
-    out->failed |= s->blocks.failed;
+    out->failed |= s->blocks.failed || s->text.failed;
     buf_add(out, s->blocks.p ? s->blocks.p : "", s->blocks.n);
-    buf_text(out, "],");
+    json_put(out, "]");
     reason(j, a->finish, a->stop_text, out);
-    buf_text(out, ",");
-    usage(j, out);
-    buf_text(out, ",");
-    openai_infer(j, out);
-    buf_text(out, "}\n");
+    tail(j, out);
 }
 
 /* ---- streams ---- */
 
+/* An event up to where its further members begin. */
+static void begin(const char *type, struct buf *out) {
+    buf_printf(out, "event: %s\ndata: ", type);
+    json_put(out, "{type:%s", type);
+}
+
+static void ping(struct buf *out) {
+    begin("ping", out);
+    json_put(out, "}\n\n");
+}
+
 static void messages_begin(struct job *j, struct buf *out) {
-    int prompt = 0;
-    for (int i = 0; i < j->n_prompt; i++) prompt += j->prompt[i].n;
-    buf_text(out, "event: message_start\ndata: {\"type\":\"message_start\",\"message\":");
+    begin("message_start", out);
+    json_put(out, "message:");
     head(j, out);
-    buf_printf(
-        out,
-        "],\"stop_reason\":null,\"stop_sequence\":null,\"usage\":{\"input_tokens\":%d,\"cache_creation_input_"
-        "tokens\":0,"
-        "\"cache_read_input_tokens\":0,\"output_tokens\":0}}}\n\nevent: ping\ndata: {\"type\":\"ping\"}\n\n",
-        prompt);
+    json_put(out, "] stop_reason:null stop_sequence:null");
+    usage(job_prompt_tokens(j), 0, 0, out);
+    json_put(out, "}}\n\n");
+    ping(out);
 }
 
 static void delta(const struct messages_state *s, const char *type, const char *field, const char *text,
                   size_t n, struct buf *out) {
-    buf_printf(out,
-               "event: content_block_delta\ndata: "
-               "{\"type\":\"content_block_delta\",\"index\":%d,\"delta\":{\"type\":\"%s\",\"%s\":",
-               s->index, type, field);
-    buf_json(out, text, n);
-    buf_text(out, "}}\n\n");
+    begin("content_block_delta", out);
+    json_put(out, "index:%d delta:{type:%s %s:%.*s}}\n\n", s->index, type, field, (int)n, text);
 }
 
 /* The call's input of a whole answer; arguments that broke off are no JSON: their text is told. */
 static void input(struct messages_state *s) {
-    json_t *args = s->args.n ? json_loadb(s->args.p, s->args.n, JSON_ALLOW_NUL, NULL) : NULL;
-    if (json_is_object(args)) {
-        buf_add(&s->blocks, s->args.p, s->args.n);
-    } else {
-        buf_text(&s->blocks, "{\"partial_json\":");
-        buf_json(&s->blocks, s->args.p ? s->args.p : "", s->args.n);
-        buf_text(&s->blocks, "}");
-    }
-    s->args.n = 0;
+    json_t *args = s->text.n ? json_loadb(s->text.p, s->text.n, JSON_ALLOW_NUL, NULL) : NULL;
+    if (json_is_object(args))
+        buf_add(&s->blocks, s->text.p, s->text.n);
+    else
+        json_put(&s->blocks, "{partial_json:%.*s}", BUF_TEXT(s->text));
+    json_put(&s->blocks, "}");
     json_decref(args);
 }
 
 static void close_block(struct messages_state *s, struct buf *out) {
     if (s->block == BLOCK_NONE) return;
     if (s->block == BLOCK_THINKING) delta(s, "signature_delta", "signature", "infer", 5, out);
-    buf_printf(out, "event: content_block_stop\ndata: {\"type\":\"content_block_stop\",\"index\":%d}\n\n",
-               s->index++);
+    begin("content_block_stop", out);
+    json_put(out, "index:%d}\n\n", s->index++);
     if (s->block == BLOCK_CALL) input(s);
-    buf_text(&s->blocks, s->block == BLOCK_CALL       ? "}"
-                         : s->block == BLOCK_THINKING ? "\",\"signature\":\"infer\"}"
-                                                      : "\"}");
+    if (s->block == BLOCK_TEXT) json_put(&s->blocks, "{type:'text' text:%.*s}", BUF_TEXT(s->text));
+    if (s->block == BLOCK_THINKING)
+        json_put(&s->blocks, "{type:'thinking' thinking:%.*s signature:'infer'}", BUF_TEXT(s->text));
+    s->text.n = 0;
     s->block = BLOCK_NONE;
 }
 
@@ -464,42 +457,35 @@ static void open_block(struct messages_state *s, enum block kind, const struct e
     if (s->block == kind && kind != BLOCK_CALL) return;
     close_block(s, out);
     s->block = kind;
-    buf_printf(
-        out,
-        "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":%d,\"content_block\":",
-        s->index);
+    begin("content_block_start", out);
+    json_put(out, "index:%d content_block:", s->index);
     if (kind == BLOCK_CALL) {
-        call_head(e->call_id, strlen(e->call_id), e->own_id, e->text, e->n, out);
-        buf_text(out, "{}}");
-        buf_text(&s->blocks, s->index ? "," : "");
-        call_head(e->call_id, strlen(e->call_id), e->own_id, e->text, e->n, &s->blocks);
+        json_put(out, "{type:'tool_use' id:%s name:%.*s input:{}}", e->call_id, (int)e->n, e->text);
+        json_put(&s->blocks, "{type:'tool_use' id:%s name:%.*s input:", e->call_id, (int)e->n, e->text);
     } else {
-        buf_printf(&s->blocks, "%s{\"type\":\"%s\",\"%s\":\"", s->index ? "," : "",
-                   kind == BLOCK_TEXT ? "text" : "thinking", kind == BLOCK_TEXT ? "text" : "thinking");
-        buf_text(out, kind == BLOCK_TEXT ? "{\"type\":\"text\",\"text\":\"\"}"
-                                         : "{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}");
+        json_put(out,
+                 kind == BLOCK_TEXT ? "{type:'text' text:''}" : "{type:'thinking' thinking:'' signature:''}");
     }
-    buf_text(out, "}\n\n");
+    json_put(out, "}\n\n");
 }
 
 static void messages_event(struct job *j, const struct event *e, struct buf *out) {
     struct messages_state *s = j->state;
     const struct job_answer *a = job_answer(j, 0);
+    const bool text = e->kind == EVENT_TEXT;
     switch (e->kind) {
     case EVENT_REASONING:
     case EVENT_TEXT:
         if (e->n == 0) return;
-        open_block(s, e->kind == EVENT_TEXT ? BLOCK_TEXT : BLOCK_THINKING, e, out);
-        delta(s, e->kind == EVENT_TEXT ? "text_delta" : "thinking_delta",
-              e->kind == EVENT_TEXT ? "text" : "thinking", e->text, e->n, out);
-        buf_json_part(&s->blocks, e->text, e->n);
-        if (j->ask.stream) s->blocks.n = 0; /* kept for whole answers alone */
+        open_block(s, text ? BLOCK_TEXT : BLOCK_THINKING, e, out);
+        delta(s, text ? "text_delta" : "thinking_delta", text ? "text" : "thinking", e->text, e->n, out);
+        if (!j->ask.stream) buf_add(&s->text, e->text, e->n);
         return;
     case EVENT_CALL:
         open_block(s, BLOCK_CALL, e, out);
         return;
     case EVENT_ARGS:
-        buf_add(&s->args, e->text, e->n);
+        if (!j->ask.stream) buf_add(&s->text, e->text, e->n);
         delta(s, "input_json_delta", "partial_json", e->text, e->n, out);
         return;
     case EVENT_CALL_END:
@@ -507,16 +493,17 @@ static void messages_event(struct job *j, const struct event *e, struct buf *out
         close_block(s, out);
         return;
     case EVENT_PING:
-        buf_text(out, "event: ping\ndata: {\"type\":\"ping\"}\n\n");
+        ping(out);
         return;
     case EVENT_DONE:
-        buf_text(out, "event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{");
+        begin("message_delta", out);
+        json_put(out, "delta:{");
         reason(j, a->finish, a->stop_text, out);
-        buf_text(out, "},");
-        usage(j, out);
-        buf_text(out, ",");
-        openai_infer(j, out);
-        buf_text(out, "}\n\nevent: message_stop\ndata: {\"type\":\"message_stop\"}\n\n");
+        json_put(out, "}");
+        tail(j, out);
+        buf_text(out, "\n");
+        begin("message_stop", out);
+        json_put(out, "}\n\n");
         return;
     default:
         return;
@@ -537,18 +524,12 @@ static void messages_error(const struct job *j, const struct refusal *r, const c
     (void)j;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (types[i].status == r->status) type = types[i].type;
+    char text[96]; /* clients look for these words */
+    snprintf(text, sizeof text, "prompt is too long: %d tokens > %d maximum", r->n_prompt, r->n_limit);
     if (in_stream) buf_text(out, "event: error\ndata: ");
-    buf_printf(out, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":", type);
-    if (r->n_prompt) {
-        char text[96]; /* clients look for these words */
-        snprintf(text, sizeof text, "prompt is too long: %d tokens > %d maximum", r->n_prompt, r->n_limit);
-        buf_json_text(out, text);
-    } else {
-        buf_json_text(out, r->message);
-    }
-    buf_text(out, "},\"request_id\":");
-    buf_json_text(out, request_id);
-    buf_text(out, in_stream ? "}\n\n" : "}\n");
+    json_put(out, "{type:'error' error:{type:%s message:%s} request_id:%s}\n", type,
+             r->n_prompt ? text : r->message, request_id);
+    if (in_stream) buf_text(out, "\n");
 }
 
 /* What Anthropic's clients know as overload. */
@@ -559,18 +540,17 @@ static void messages_done(struct job *j) {
     if (!s) return;
     json_decref(s->names);
     buf_free(&s->blocks);
-    buf_free(&s->args);
+    buf_free(&s->text);
     mem_free(s);
 }
 
 static enum infer_status count_reply(struct job *j, struct buf *out) {
-    int n = 0;
-    for (int i = 0; i < j->n_prompt; i++) n += j->prompt[i].n;
-    buf_printf(out, "{\"input_tokens\":%d}\n", n);
+    json_put(out, "{input_tokens:%d}\n", job_prompt_tokens(j));
     return INFER_OK;
 }
 
 const struct front_end messages_api = {.prefix = "msg_",
+                                       .call_prefix = "toolu_",
                                        .ordered = true,
                                        .read = messages_read,
                                        .begin = messages_begin,

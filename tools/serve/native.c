@@ -85,81 +85,62 @@ static enum infer_status completion_read(struct job *j, const json_t *body) {
 
 /* ---- answers ---- */
 
-/* ,"tokens":[..],"completion_probabilities":[..], where they are asked for */
+/* tokens:[..], completion_probabilities:[..], where they are asked for */
 static void tokens(struct job *j, const struct event_token *t, int n, struct buf *out) {
-    if (j->ask.return_ids) {
-        buf_text(out, ",\"tokens\":[");
-        for (int i = 0; i < n; i++) buf_printf(out, "%s%d", i ? "," : "", t[i].id);
-        buf_text(out, "]");
-    }
+    if (j->ask.return_ids) openai_ids("tokens", t, n, out);
     if (j->ask.n_logprob < 0 || !n) return;
-    buf_text(out, ",\"completion_probabilities\":");
+    json_put(out, "completion_probabilities:");
     openai_logprobs(j, t, n, out);
-}
-
-/* What was said about how tokens are chosen. */
-static void settings(const struct job *j, struct buf *out) {
-    const struct sample_params *p = &j->ask.sample;
-    buf_printf(out,
-               ",\"generation_settings\":{\"n_predict\":%d,\"seed\":%llu,\"temperature\":%g,\"top_k\":%d,"
-               "\"top_p\":%g,\"min_p\":%g,\"repeat_penalty\":%g,\"stream\":%s}",
-               j->ask.n_predict, (unsigned long long)j->seed, (double)p->temp, p->top_k, (double)p->top_p,
-               (double)p->min_p, (double)p->repeat_penalty, j->ask.stream ? "true" : "false");
 }
 
 /* What stands behind the text at the end of a choice. */
 static void told_at_end(struct job *j, int choice, struct buf *out) {
     const struct job_answer *a = job_answer(j, choice);
-    buf_text(out, ",\"id_slot\":-1,\"stop\":true,\"model\":");
-    buf_json_text(out, j->server->name);
-    buf_printf(out,
-               ",\"tokens_predicted\":%d,\"tokens_evaluated\":%d,\"tokens_cached\":%d,\"truncated\":false,"
-               "\"has_new_line\":%s,\"stop_type\":\"%s\",\"stopping_word\":",
-               j->counts.answer, j->counts.prompt, j->counts.prompt + j->counts.answer,
-               a->text.n && memchr(a->text.p, '\n', a->text.n) ? "true" : "false",
-               a->finish == FINISH_LENGTH ? "limit"
-               : a->stop_text             ? "word"
-                                          : "eos");
-    buf_json_text(out, a->stop_text ? a->stop_text : "");
-    settings(j, out);
-    buf_text(out, ",");
+    const struct sample_params *p = &j->ask.sample;
+    json_put(out, "id_slot:-1 stop:true model:%s tokens_predicted:%d tokens_evaluated:%d tokens_cached:%d",
+             j->server->name, j->counts.answer, j->counts.prompt, j->counts.prompt + j->counts.answer);
+    json_put(out, "truncated:false has_new_line:%hhd stop_type:%s stopping_word:%s",
+             a->text.n && memchr(a->text.p, '\n', a->text.n),
+             a->finish == FINISH_LENGTH ? "limit"
+             : a->stop_text             ? "word"
+                                        : "eos",
+             a->stop_text ? a->stop_text : "");
+    json_put(out,
+             "generation_settings:{n_predict:%d seed:%llu temperature:%g top_k:%d top_p:%g min_p:%g "
+             "repeat_penalty:%g stream:%hhd}",
+             j->ask.n_predict, (unsigned long long)j->seed, (double)p->temp, p->top_k, (double)p->top_p,
+             (double)p->min_p, (double)p->repeat_penalty, j->ask.stream);
     openai_timings(j, out);
-    buf_text(out, ",");
     openai_infer(j, out);
-}
-
-static void text_of(int choice, const char *text, size_t n, struct buf *out) {
-    buf_printf(out, "{\"index\":%d,\"content\":", choice);
-    buf_json(out, text ? text : "", n);
+    json_put(out, "}");
 }
 
 void native_event(struct job *j, const struct event *e, struct buf *out) {
     if (e->kind == EVENT_PING) buf_text(out, ": ping\n\n");
     if (e->kind == EVENT_TEXT && (e->n || e->n_token)) {
         buf_text(out, "data: ");
-        text_of(e->choice, e->text, e->n, out);
+        json_put(out, "{index:%d content:%.*s", e->choice, (int)e->n, e->text);
         tokens(j, e->token, e->n_token, out);
-        buf_text(out, ",\"stop\":false}\n\n");
+        json_put(out, "stop:false}\n\n");
     }
     for (int i = 0; e->kind == EVENT_DONE && i < j->n_choice; i++) {
         buf_text(out, "data: ");
-        text_of(i, "", 0, out);
+        json_put(out, "{index:%d content:''", i);
         told_at_end(j, i, out);
-        buf_text(out, "}\n\n");
+        buf_text(out, "\n\n");
     }
 }
 
 void native_whole(struct job *j, struct buf *out) {
     const bool many = j->n_choice > 1;
+    if (many) json_put(out, "[");
     for (int i = 0; i < j->n_choice; i++) {
         const struct job_answer *a = job_answer(j, i);
-        buf_text(out, i ? "," : many ? "[" : "");
-        text_of(i, a->text.p, a->text.n, out);
+        json_put(out, "{index:%d content:%.*s", i, BUF_TEXT(a->text));
         tokens(j, a->token, a->n_token, out);
         told_at_end(j, i, out);
-        buf_text(out, "}");
     }
-    buf_text(out, many ? "]\n" : "\n");
+    json_put(out, many ? "]\n" : "\n");
 }
 
 const struct front_end native_completion = {.prefix = "cmpl-",

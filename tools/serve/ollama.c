@@ -235,79 +235,67 @@ static enum infer_status generate_read(struct job *j, const json_t *body) {
 
 /* ---- answers ---- */
 
-static void now(struct buf *out) {
+static void head(const struct job *j, struct buf *out) {
     char text[40];
     struct timespec t;
     struct tm utc;
     clock_gettime(CLOCK_REALTIME, &t);
-    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", gmtime_r(&t.tv_sec, &utc));
-    buf_printf(out, "\"%s.%06ldZ\"", text, t.tv_nsec / 1000);
-}
-
-static void head(const struct job *j, struct buf *out) {
-    buf_text(out, "{\"model\":");
-    buf_json_text(out, j->server->name);
-    buf_text(out, ",\"created_at\":");
-    now(out);
+    const size_t n = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", gmtime_r(&t.tv_sec, &utc));
+    snprintf(text + n, sizeof text - n, ".%06ldZ", t.tv_nsec / 1000);
+    json_put(out, "{model:%s created_at:%s", j->server->name, text);
 }
 
 /* One call as an element of tool_calls. */
 static void call(const struct buf *name, const struct buf *args, struct buf *out) {
     json_t *is = args->n ? json_loadb(args->p, args->n, JSON_ALLOW_NUL, NULL) : NULL;
-    buf_text(out, "{\"function\":{\"name\":");
-    buf_json(out, name->p ? name->p : "", name->n);
-    buf_text(out, ",\"arguments\":");
+    json_put(out, "{function:{name:%.*s arguments:", BUF_TEXT(*name));
     buf_text(out, json_is_object(is) ? args->p : "{}");
-    buf_text(out, "}}");
+    json_put(out, "}}");
     json_decref(is);
 }
 
 /* The text of a line: text and thinking; the caller closes a chat's message, after calls. */
 static void said(const struct ollama_state *s, const struct buf *text, const struct buf *thinking,
                  struct buf *out) {
-    buf_text(out, s->generate ? ",\"response\":" : ",\"message\":{\"role\":\"assistant\",\"content\":");
-    buf_json(out, text && text->p ? text->p : "", text && text->p ? text->n : 0);
-    if (!thinking || !thinking->n) return;
-    buf_text(out, ",\"thinking\":");
-    buf_json(out, thinking->p, thinking->n);
+    json_put(out, s->generate ? "response:" : "message:{role:'assistant' content:");
+    json_put(out, "%.*s", BUF_TEXT(*text));
+    if (thinking->n) json_put(out, "thinking:%.*s", BUF_TEXT(*thinking));
 }
 
 /* The ids of the prompt and of the answer, with the end of its turn: a request that has them goes on from there. */
 static void context(const struct job *j, struct buf *out) {
     const struct job_answer *a = job_answer(j, 0);
     const struct server *s = j->server;
-    buf_text(out, ",\"context\":[");
-    for (int i = 0; i < j->prompt[0].n; i++) buf_printf(out, "%s%d", i ? "," : "", j->prompt[0].ids[i]);
-    for (int i = 0; i < a->n_token; i++) buf_printf(out, ",%d", a->token[i].id);
+    json_put(out, "context:[");
+    for (int i = 0; i < j->prompt[0].n; i++) json_put(out, "%d", j->prompt[0].ids[i]);
+    for (int i = 0; i < a->n_token; i++) json_put(out, "%d", a->token[i].id);
     const int32_t end = s->end.id >= 0 ? s->end.id : infer_eos(s->model);
-    if (a->finish != FINISH_LENGTH && end >= 0) buf_printf(out, ",%d", end);
-    buf_text(out, "]");
+    if (a->finish != FINISH_LENGTH && end >= 0) json_put(out, "%d", end);
+    json_put(out, "]");
 }
 
 static void logprobs(const struct job *j, const struct event_token *t, int n, struct buf *out) {
     if (j->ask.n_logprob < 0 || !n) return;
-    buf_text(out, ",\"logprobs\":");
+    json_put(out, "logprobs:");
     openai_logprobs(j, t, n, out);
 }
 
 static void last(const struct job *j, struct buf *out) {
     const struct job_counts *n = &j->counts;
-    buf_printf(out,
-               ",\"done\":true,\"done_reason\":\"%s\",\"total_duration\":%.0f,\"load_duration\":0,\"prompt_"
-               "eval_count\":%d,"
-               "\"prompt_eval_duration\":%.0f,\"eval_count\":%d,\"eval_duration\":%.0f",
-               job_answer(j, 0)->finish == FINISH_LENGTH ? "length" : "stop",
-               1e6 * (n->queue_ms + n->prompt_ms + n->answer_ms), n->prompt, 1e6 * n->prompt_ms, n->answer,
-               1e6 * n->answer_ms);
+    json_put(out,
+             "done:true done_reason:%s total_duration:%.0f load_duration:0 prompt_eval_count:%d "
+             "prompt_eval_duration:%.0f eval_count:%d eval_duration:%.0f",
+             job_answer(j, 0)->finish == FINISH_LENGTH ? "length" : "stop",
+             1e6 * (n->queue_ms + n->prompt_ms + n->answer_ms), n->prompt, 1e6 * n->prompt_ms, n->answer,
+             1e6 * n->answer_ms);
     if (((const struct ollama_state *)j->state)->remembers) context(j, out);
-    buf_text(out, ",");
     openai_infer(j, out);
-    buf_text(out, "}\n");
+    json_put(out, "}\n");
 }
 
 static void ollama_event(struct job *j, const struct event *e, struct buf *out) {
     struct ollama_state *s = j->state;
-    const struct buf text = {.p = (char *)e->text, .n = e->n};
+    const struct buf said_now = {.p = (char *)e->text, .n = e->n}, none = {0};
     bool told = false;
     switch (e->kind) {
     case EVENT_CALL:
@@ -327,18 +315,18 @@ static void ollama_event(struct job *j, const struct event *e, struct buf *out) 
     if (!told && (!e->n_token || j->ask.n_logprob < 0))
         return; /* but for log probabilities there is no text */
     head(j, out);
-    said(s, e->kind == EVENT_TEXT ? &text : NULL, e->kind == EVENT_REASONING ? &text : NULL, out);
+    said(s, e->kind == EVENT_TEXT ? &said_now : &none, e->kind == EVENT_REASONING ? &said_now : &none, out);
     if (e->kind == EVENT_CALL_END) {
-        buf_text(out, ",\"tool_calls\":[");
+        json_put(out, "tool_calls:[");
         call(&s->name, &s->args, out);
-        buf_text(out, "]");
+        json_put(out, "]");
     }
-    if (!s->generate) buf_text(out, "}");
+    if (!s->generate) json_put(out, "}");
     logprobs(j, e->token, e->n_token, out);
     if (e->kind == EVENT_DONE)
         last(j, out);
     else
-        buf_text(out, ",\"done\":false}\n");
+        json_put(out, "done:false}\n");
 }
 
 static void ollama_whole(struct job *j, struct buf *out) {
@@ -346,22 +334,18 @@ static void ollama_whole(struct job *j, struct buf *out) {
     const struct job_answer *a = job_answer(j, 0);
     head(j, out);
     said(s, &a->text, &a->reasoning, out);
-    for (int i = 0; i < a->n_call; i++) {
-        buf_text(out, i ? "," : ",\"tool_calls\":[");
-        call(&a->call[i].name, &a->call[i].args, out);
-    }
-    buf_text(out, a->n_call ? "]" : "");
-    if (!s->generate) buf_text(out, "}");
+    if (a->n_call) json_put(out, "tool_calls:[");
+    for (int i = 0; i < a->n_call; i++) call(&a->call[i].name, &a->call[i].args, out);
+    if (a->n_call) json_put(out, "]");
+    if (!s->generate) json_put(out, "}");
     logprobs(j, a->token, a->n_token, out);
     last(j, out);
 }
 
-static void ollama_error(const struct job *j, const struct refusal *r, const char *request_id, bool in_stream,
-                         struct buf *out) {
+void ollama_error(const struct job *j, const struct refusal *r, const char *request_id, bool in_stream,
+                  struct buf *out) {
     (void)j, (void)request_id, (void)in_stream;
-    buf_text(out, "{\"error\":");
-    buf_json_text(out, r->message);
-    buf_text(out, "}\n");
+    json_put(out, "{error:%s}\n", r->message);
 }
 
 static void ollama_done(struct job *j) {
@@ -378,31 +362,28 @@ static void ollama_done(struct job *j) {
 /* ---- the model ---- */
 
 static void details(const struct server *s, struct buf *out) {
-    buf_printf(out,
-               "{\"parent_model\":\"\",\"format\":\"gguf\",\"family\":\"%s\",\"families\":[\"%s\"],"
-               "\"parameter_size\":\"%.1fB\",\"quantization_level\":\"%s\"}",
-               s->info.arch, s->info.arch, (double)s->info.n_param / 1e9, s->info.type_name);
+    char size[32];
+    snprintf(size, sizeof size, "%.1fB", (double)s->info.n_param / 1e9);
+    json_put(out,
+             "details:{parent_model:'' format:'gguf' family:%s families:[%s] parameter_size:%s "
+             "quantization_level:%s}",
+             s->info.arch, s->info.arch, size, s->info.type_name);
 }
 
 static void model(const struct server *s, bool loaded, struct buf *out) {
     char iso[32];
     struct tm utc;
     strftime(iso, sizeof iso, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&(time_t){s->created}, &utc));
-    buf_text(out, "{\"models\":[");
+    json_put(out, "{models:[");
     for (int i = 0; i < s->n_name && atomic_load(&s->state) != SERVER_LOADING; i++) {
-        buf_text(out, i ? ",{\"name\":" : "{\"name\":");
-        buf_json_text(out, s->names[i]);
-        buf_text(out, ",\"model\":");
-        buf_json_text(out, s->names[i]);
-        buf_printf(out, ",\"modified_at\":\"%s\",\"size\":%llu,\"digest\":\"%s\",\"details\":", iso,
-                   (unsigned long long)s->info.file_bytes, s->fingerprint);
+        json_put(out, "{name:%s model:%s modified_at:%s size:%llu digest:%s", s->names[i], s->names[i], iso,
+                 (unsigned long long)s->info.file_bytes, s->fingerprint);
         details(s, out);
         if (loaded)
-            buf_printf(out, ",\"expires_at\":\"9999-12-31T00:00:00Z\",\"size_vram\":0,\"context_length\":%d",
-                       s->n_ctx);
-        buf_text(out, "}");
+            json_put(out, "expires_at:'9999-12-31T00:00:00Z' size_vram:0 context_length:%d", s->n_ctx);
+        json_put(out, "}");
     }
-    buf_text(out, "]}\n");
+    json_put(out, "]}\n");
 }
 
 void ollama_tags(struct server *s, const char *rest, struct page *p) {
@@ -415,7 +396,7 @@ void ollama_ps(struct server *s, const char *rest, struct page *p) {
 }
 void ollama_version(struct server *s, const char *rest, struct page *p) {
     (void)s, (void)rest;
-    buf_text(&p->body, "{\"version\":\"0.12.0\"}\n"); /* whose API this is: clients compare it */
+    json_put(&p->body, "{version:'0.12.0'}\n"); /* whose API this is: clients compare it */
 }
 
 static enum infer_status show_read(struct job *j, const json_t *body) {
@@ -428,16 +409,25 @@ static enum infer_status show_read(struct job *j, const json_t *body) {
 static enum infer_status show_reply(struct job *j, struct buf *out) {
     const struct server *s = j->server;
     const struct infer_model_info *m = &s->info;
-    buf_text(out, "{\"license\":\"\",\"modelfile\":\"\",\"parameters\":\"\",\"template\":");
-    buf_json(out, s->template.text ? s->template.text : "", s->template.text ? s->template.n : 0);
-    buf_text(out, ",\"details\":");
+    const struct {
+        const char *name;
+        int is;
+    } of_arch[] = {
+        {"context_length", s->n_ctx}, {"embedding_length", m->n_embd}, {"block_count", m->n_layer}};
+    json_put(out, "{license:'' modelfile:'' parameters:'' template:%.*s",
+             s->template.text ? (int)s->template.n : 0, s->template.text);
     details(s, out);
-    buf_printf(out,
-               ",\"model_info\":{\"general.architecture\":\"%s\",\"general.parameter_count\":%llu,\"%s."
-               "context_length\":%d,"
-               "\"%s.embedding_length\":%d,\"%s.block_count\":%d},\"capabilities\":[\"completion\"%s%s]}\n",
-               m->arch, (unsigned long long)m->n_param, m->arch, s->n_ctx, m->arch, m->n_embd, m->arch,
-               m->n_layer, s->template.text ? ",\"tools\"" : "", s->tools.thinking ? ",\"thinking\"" : "");
+    json_put(out, "model_info:{general.architecture:%s general.parameter_count:%llu", m->arch,
+             (unsigned long long)m->n_param);
+    for (int i = 0; i < 3; i++) {
+        char key[96];
+        snprintf(key, sizeof key, "%s.%s", m->arch, of_arch[i].name);
+        json_put(out, "%s:%d", key, of_arch[i].is);
+    }
+    json_put(out, "} capabilities:['completion'");
+    if (s->template.text) json_put(out, "'tools'");
+    if (s->tools.thinking) json_put(out, "'thinking'");
+    json_put(out, "]}\n");
     return INFER_OK;
 }
 

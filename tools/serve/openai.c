@@ -10,22 +10,19 @@
 void openai_error(const struct job *j, const struct refusal *r, const char *request_id, bool in_stream,
                   struct buf *out) {
     (void)j, (void)request_id;
-    buf_text(out, in_stream ? "data: {\"error\":{\"message\":" : "{\"error\":{\"message\":");
-    buf_json_text(out, r->message);
-    buf_printf(out, ",\"type\":\"%s\",\"param\":", r->type);
-    buf_json_text(out, *r->param ? r->param : NULL);
-    buf_text(out, ",\"code\":");
-    buf_json_text(out, r->code);
-    buf_text(out, in_stream ? "}}\n\n" : "}}\n");
+    if (in_stream) buf_text(out, "data: ");
+    json_put(out, "{error:{message:%s type:%s param:%s code:%s}}\n", r->message, r->type,
+             *r->param ? r->param : NULL, r->code);
+    if (in_stream) buf_text(out, "\n");
 }
 
 void openai_usage(const struct job *j, struct buf *out) {
     const struct job_counts *n = &j->counts;
-    buf_printf(out,
-               "\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%d,\"prompt_tokens_"
-               "details\":{\"cached_tokens\":%d},"
-               "\"completion_tokens_details\":{\"reasoning_tokens\":%d}}",
-               n->prompt, n->answer, n->prompt + n->answer, n->cached, n->reasoning);
+    json_put(out,
+             "usage:{prompt_tokens:%d completion_tokens:%d total_tokens:%d "
+             "prompt_tokens_details:{cached_tokens:%d} "
+             "completion_tokens_details:{reasoning_tokens:%d}}",
+             n->prompt, n->answer, n->prompt + n->answer, n->cached, n->reasoning);
 }
 
 static double per(double a, double b) { return b > 0 ? a / b : 0; }
@@ -33,82 +30,114 @@ static double per(double a, double b) { return b > 0 ? a / b : 0; }
 void openai_timings(const struct job *j, struct buf *out) {
     const struct job_counts *n = &j->counts;
     const int computed = n->prompt - n->cached;
-    buf_printf(out,
-               "\"timings\":{\"cache_n\":%d,\"prompt_n\":%d,\"prompt_ms\":%.3f,\"prompt_per_token_ms\":%.3f,"
-               "\"prompt_per_second\":%.2f,"
-               "\"predicted_n\":%d,\"predicted_ms\":%.3f,\"predicted_per_token_ms\":%.3f,\"predicted_per_"
-               "second\":%.2f}",
-               n->cached, computed, n->prompt_ms, per(n->prompt_ms, computed),
-               per(1e3 * computed, n->prompt_ms), n->answer, n->answer_ms, per(n->answer_ms, n->n_decoded),
-               per(1e3 * n->n_decoded, n->answer_ms));
+    json_put(out,
+             "timings:{cache_n:%d prompt_n:%d prompt_ms:%.3f prompt_per_token_ms:%.3f prompt_per_second:%.2f "
+             "predicted_n:%d predicted_ms:%.3f predicted_per_token_ms:%.3f predicted_per_second:%.2f}",
+             n->cached, computed, n->prompt_ms, per(n->prompt_ms, computed),
+             per(1e3 * computed, n->prompt_ms), n->answer, n->answer_ms, per(n->answer_ms, n->n_decoded),
+             per(1e3 * n->n_decoded, n->answer_ms));
+}
+
+void openai_warnings(const struct job *j, struct buf *out) {
+    json_put(out, "warnings:[");
+    for (const char *p = j->warnings.n ? j->warnings.p : NULL; p;) {
+        const char *end = strstr(p, "; ");
+        json_put(out, "%.*s", end ? (int)(end - p) : (int)strlen(p), p);
+        p = end ? end + 2 : NULL;
+    }
+    json_put(out, "]");
 }
 
 void openai_infer(const struct job *j, struct buf *out) {
-    buf_printf(out, "\"infer\":{\"seed\":%llu,\"queue_ms\":%.3f,\"warnings\":[", (unsigned long long)j->seed,
-               j->counts.queue_ms);
-    for (const char *p = j->warnings.n ? j->warnings.p : NULL; p;) {
-        const char *end = strstr(p, "; ");
-        buf_json(out, p, end ? (size_t)(end - p) : strlen(p));
-        p = end ? end + 2 : NULL;
-        if (p) buf_text(out, ",");
-    }
-    buf_text(out, "]}");
+    json_put(out, "infer:{seed:%llu queue_ms:%.3f", (unsigned long long)j->seed, j->counts.queue_ms);
+    openai_warnings(j, out);
+    json_put(out, "}");
 }
 
-void openai_loop(const struct event *e, struct buf *out) {
-    if (e->kind != EVENT_END || !e->looped) return;
-    buf_text(out, ",\"infer\":{\"warnings\":[");
-    buf_json_text(out, "loop_stop: " JOB_LOOPED);
-    buf_text(out, "]}");
+void openai_head(const struct job *j, const char *object, struct buf *out) {
+    json_put(out, "{id:%s object:%s created:%ld model:%s system_fingerprint:%s", j->id, object, j->created,
+             j->server->name, j->server->fingerprint);
+}
+
+void openai_end(const struct job *j, struct buf *out) {
+    json_put(out, "]");
+    openai_usage(j, out);
+    openai_timings(j, out);
+    openai_infer(j, out);
+    json_put(out, "}\n");
+}
+
+void openai_chunk_end(const struct job *j, const struct event *e, struct buf *out) {
+    json_put(out, "]");
+    if (e && e->kind == EVENT_END && e->looped)
+        json_put(out, "infer:{warnings:[%s]}", "loop_stop: " JOB_LOOPED);
+    if (j->ask.usage_chunk) json_put(out, "usage:null");
+    json_put(out, "}\n\n");
+}
+
+void openai_done(const struct job *j, const char *object, struct buf *out) {
+    if (j->ask.usage_chunk) {
+        buf_text(out, "data: ");
+        openai_head(j, object, out);
+        json_put(out, "choices:[]");
+        openai_usage(j, out);
+        openai_timings(j, out);
+        json_put(out, "}\n\n");
+    }
+    buf_text(out, "data: [DONE]\n\n");
 }
 
 void openai_token(struct buf *out, const char *piece, size_t n) {
-    if (text_valid_utf8(piece, n) == n) {
-        buf_json(out, piece, n);
-        return;
+    struct buf bytes = {0};
+    if (text_valid_utf8(piece, n) != n) {
+        buf_text(&bytes, "bytes:");
+        for (size_t i = 0; i < n; i++) buf_printf(&bytes, "\\x%02x", (unsigned char)piece[i]);
+        out->failed |= bytes.failed;
     }
-    buf_text(out, "\"bytes:");
-    for (size_t i = 0; i < n; i++) buf_printf(out, "\\\\x%02x", (unsigned char)piece[i]);
-    buf_text(out, "\"");
+    json_put(out, "%.*s", bytes.n ? (int)bytes.n : (int)n, bytes.n ? bytes.p : piece);
+    buf_free(&bytes);
+}
+
+void openai_ids(const char *name, const struct event_token *t, int n, struct buf *out) {
+    json_put(out, "%s:[", name);
+    for (int i = 0; i < n; i++) json_put(out, "%d", t[i].id);
+    json_put(out, "]");
 }
 
 static void add_token(struct buf *out, const char *piece, size_t n, float logprob) {
-    buf_text(out, "{\"token\":");
+    json_put(out, "{token:");
     openai_token(out, piece, n);
-    buf_text(out, ",\"logprob\":");
-    buf_json_float(out, isfinite(logprob) ? logprob : -9999);
-    buf_text(out, ",\"bytes\":[");
-    for (size_t i = 0; i < n; i++) buf_printf(out, "%s%d", i ? "," : "", (unsigned char)piece[i]);
-    buf_text(out, "]");
+    json_put(out, "logprob:%g bytes:[", isfinite(logprob) ? (double)logprob : -9999);
+    for (size_t i = 0; i < n; i++) json_put(out, "%d", (unsigned char)piece[i]);
+    json_put(out, "]");
 }
 
 void openai_logprobs(const struct job *j, const struct event_token *t, int n, struct buf *out) {
-    buf_text(out, "[");
+    json_put(out, "[");
     for (int i = 0; i < n; i++) {
-        if (i) buf_text(out, ",");
         add_token(out, t[i].piece, t[i].n, t[i].logprob);
-        buf_text(out, ",\"top_logprobs\":[");
+        json_put(out, "top_logprobs:[");
         for (int k = 0; k < t[i].n_top && t[i].top[k].id >= 0; k++) {
             size_t len;
             const char *piece = infer_piece(j->server->model, t[i].top[k].id, true, false, &len);
-            if (k) buf_text(out, ",");
             add_token(out, piece, len, t[i].top[k].logprob);
-            buf_text(out, "}");
+            json_put(out, "}");
         }
-        buf_text(out, "]}");
+        json_put(out, "]}");
     }
-    buf_text(out, "]");
+    json_put(out, "]");
 }
 
-const char *openai_finish(enum job_finish f) {
-    return f == FINISH_LENGTH ? "length" : f == FINISH_CALLS ? "tool_calls" : "stop";
+void openai_finish(enum job_finish f, struct buf *out) {
+    static const char *const words[] = {NULL, "stop", "length", "tool_calls"};
+    json_put(out, "finish_reason:%s", words[f]);
 }
 
 void openai_stop_reason(const char *stop_text, int32_t stop_id, struct buf *out) {
     if (stop_id >= 0)
-        buf_printf(out, "%d", stop_id);
+        json_put(out, "stop_reason:%d", stop_id);
     else
-        buf_json_text(out, stop_text);
+        json_put(out, "stop_reason:%s", stop_text);
 }
 
 /* ---- tools ---- */
@@ -373,14 +402,4 @@ enum infer_status openai_messages(struct job *j, const char *at, const json_t *v
         TRY(read(j, place, m));
     }
     return INFER_OK;
-}
-
-void openai_end(const struct job *j, struct buf *out) {
-    buf_text(out, "],");
-    openai_usage(j, out);
-    buf_text(out, ",");
-    openai_timings(j, out);
-    buf_text(out, ",");
-    openai_infer(j, out);
-    buf_text(out, "}\n");
 }

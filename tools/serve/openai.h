@@ -6,22 +6,28 @@
 /* {"error": {message, type, param, code}}; in a stream as `data:` */
 void openai_error(const struct job *j, const struct refusal *r, const char *request_id, bool in_stream,
                   struct buf *out);
-/* "usage":{..}, without a comma. */
+/* Members of an answer: usage:{..}; timings:{..} with llama.cpp's names; warnings:[..]; infer:{seed, queue_ms, warnings}. */
 void openai_usage(const struct job *j, struct buf *out);
-/* "timings":{..} with llama.cpp's names. */
 void openai_timings(const struct job *j, struct buf *out);
-/* "infer":{seed, queue_ms, warnings} */
+void openai_warnings(const struct job *j, struct buf *out);
 void openai_infer(const struct job *j, struct buf *out);
-/* ,"infer":{"warnings":[..]} in the last chunk of an answer that was stopped for a loop; nothing for others. */
-void openai_loop(const struct event *e, struct buf *out);
-/* Behind the choices of a whole answer: usage, timings, infer and the end of the object. */
+/* The beginning of a whole answer or chunk, {id, object, created, model, system_fingerprint; and the end of the first behind its choices:
+ * ], usage, timings, infer}. */
+void openai_head(const struct job *j, const char *object, struct buf *out);
 void openai_end(const struct job *j, struct buf *out);
+/* The end of a chunk behind its choices; e: what it is of, NULL: nothing. An answer that was stopped for a loop says so. */
+void openai_chunk_end(const struct job *j, const struct event *e, struct buf *out);
+/* The end of a stream: the chunk of usage where it is asked for, and [DONE]. */
+void openai_done(const struct job *j, const char *object, struct buf *out);
 /* A token as JSON text: its bytes, or "bytes:\\xe2" where they are no UTF-8. */
 void openai_token(struct buf *out, const char *piece, size_t n);
+/* name:[ids] */
+void openai_ids(const char *name, const struct event_token *t, int n, struct buf *out);
 /* [{token, logprob, bytes, top_logprobs: [..]}] */
 void openai_logprobs(const struct job *j, const struct event_token *t, int n, struct buf *out);
-const char *openai_finish(enum job_finish f);
-/* "NAME" or 12 or null: what ended it */
+/* finish_reason:"stop", FINISH_NONE: null */
+void openai_finish(enum job_finish f, struct buf *out);
+/* stop_reason: "NAME" or 12 or null: what ended it */
 void openai_stop_reason(const char *stop_text, int32_t stop_id, struct buf *out);
 
 /* tools: [{type function, function {..}}], as templates take them; custom ones become functions of one text. */

@@ -155,195 +155,110 @@ static enum infer_status chat_read(struct job *j, const json_t *body) {
     return INFER_OK;
 }
 
-/* ---- streams ---- */
+/* ---- answers ---- */
 
-static void head(const struct job *j, struct buf *out) {
-    buf_printf(out,
-               "data: {\"id\":\"%s\",\"object\":\"chat.completion.chunk\",\"created\":%ld,\"model\":", j->id,
-               j->created);
-    buf_json_text(out, j->server->name);
-    buf_printf(out, ",\"system_fingerprint\":\"%s\",\"choices\":[", j->server->fingerprint);
-}
-
-/* e: the event that the chunk is of, NULL: none */
-static void tail(const struct job *j, const struct event *e, struct buf *out) {
-    buf_text(out, "]");
-    if (e) openai_loop(e, out);
-    buf_text(out, j->ask.usage_chunk ? ",\"usage\":null}\n\n" : "}\n\n");
-}
-
-/* {"index":0,"delta":{..: the caller writes it */
-static void delta(struct job *j, const struct event *e, struct buf *out) {
-    struct chat_state *c = j->state;
-    head(j, out);
-    buf_printf(out, "{\"index\":%d,\"delta\":{", e->choice);
-    if (!c->role_told[e->choice]) {
-        c->role_told[e->choice] = true;
-        buf_text(out, "\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}");
-        tail(j, NULL, out);
-        head(j, out);
-        buf_printf(out, "{\"index\":%d,\"delta\":{", e->choice);
+/* The end of a choice; told: tokens come with it. finish FINISH_NONE: it goes on. */
+static void end_choice(const struct job *j, bool told, const struct event_token *t, int n,
+                       enum job_finish finish, struct buf *out) {
+    json_put(out, "logprobs:");
+    if (told && j->ask.n_logprob >= 0) {
+        json_put(out, "{content:");
+        openai_logprobs(j, t, n, out);
+        json_put(out, "refusal:null}");
+    } else {
+        json_put(out, "null");
     }
+    openai_finish(finish, out);
+    if (told && j->ask.return_ids) openai_ids("token_ids", t, n, out);
+}
+
+/* A chunk up to {"index":0,"delta":{.. */
+static void begin_delta(const struct job *j, const struct event *e, struct buf *out) {
+    buf_text(out, "data: ");
+    openai_head(j, "chat.completion.chunk", out);
+    json_put(out, "choices:[{index:%d delta:{", e->choice);
+}
+
+static void first_delta(struct job *j, const struct event *e, struct buf *out) {
+    struct chat_state *c = j->state;
+    if (c->role_told[e->choice]) return;
+    c->role_told[e->choice] = true;
+    begin_delta(j, e, out);
+    json_put(out, "role:'assistant' content:''} logprobs:null finish_reason:null}");
+    openai_chunk_end(j, NULL, out);
 }
 
 static void end_delta(struct job *j, const struct event *e, struct buf *out) {
-    buf_text(out, "},\"logprobs\":");
-    if (e->n_token && j->ask.n_logprob >= 0) {
-        buf_text(out, "{\"content\":");
-        openai_logprobs(j, e->token, e->n_token, out);
-        buf_text(out, ",\"refusal\":null}");
-    } else {
-        buf_text(out, "null");
-    }
-    buf_text(out, ",\"finish_reason\":");
-    buf_json_text(out, e->kind == EVENT_END ? openai_finish(e->finish) : NULL);
-    if (e->kind == EVENT_END) {
-        buf_text(out, ",\"stop_reason\":");
-        openai_stop_reason(e->stop_text, e->stop_id, out);
-    }
-    if (e->n_token && j->ask.return_ids) {
-        buf_text(out, ",\"token_ids\":[");
-        for (int i = 0; i < e->n_token; i++) buf_printf(out, "%s%d", i ? "," : "", e->token[i].id);
-        buf_text(out, "]");
-    }
-    buf_text(out, "}");
-    tail(j, e, out);
-}
-
-static void text_of(const struct event *e, const char *name, struct buf *out) {
-    buf_printf(out, "\"%s\":", name);
-    buf_json(out, e->text, e->n);
-}
-
-static void call_of(const struct event *e, struct buf *out) {
-    buf_printf(out, "\"tool_calls\":[{\"index\":%d", e->call);
-    if (e->kind == EVENT_CALL) {
-        buf_text(out, ",\"id\":");
-        char id[160];
-        snprintf(id, sizeof id, "%s%s", e->own_id ? "" : "call_", e->call_id);
-        buf_json_text(out, id);
-        buf_text(out, ",\"type\":\"function\",\"function\":{\"name\":");
-        buf_json(out, e->text, e->n);
-        buf_text(out, ",\"arguments\":\"\"}}]");
-    } else {
-        buf_text(out, ",\"function\":{\"arguments\":");
-        buf_json(out, e->text, e->n);
-        buf_text(out, "}}]");
-    }
+    const bool ends = e->kind == EVENT_END;
+    json_put(out, "}");
+    end_choice(j, e->n_token > 0, e->token, e->n_token, ends ? e->finish : FINISH_NONE, out);
+    if (ends) openai_stop_reason(e->stop_text, e->stop_id, out);
+    json_put(out, "}");
+    openai_chunk_end(j, e, out);
 }
 
 static void progress(struct job *j, const struct event *e, struct buf *out) {
-    head(j, out);
-    buf_printf(out,
-               "],\"prompt_progress\":{\"total\":%d,\"cache\":%d,\"processed\":%d,\"time_ms\":%.1f}}\n\n",
-               e->total, e->cached, e->done, e->ms);
-}
-
-static void done(struct job *j, struct buf *out) {
-    if (j->ask.usage_chunk) {
-        head(j, out);
-        buf_text(out, "],");
-        openai_usage(j, out);
-        buf_text(out, ",");
-        openai_timings(j, out);
-        buf_text(out, "}\n\n");
-    }
-    buf_text(out, "data: [DONE]\n\n");
+    buf_text(out, "data: ");
+    openai_head(j, "chat.completion.chunk", out);
+    json_put(out, "choices:[] prompt_progress:{total:%d cache:%d processed:%d time_ms:%.1f}}\n\n", e->total,
+             e->cached, e->done, e->ms);
 }
 
 static void chat_event(struct job *j, const struct event *e, struct buf *out) {
-    switch (e->kind) {
-    case EVENT_PROGRESS:
-        progress(j, e, out);
+    const int n = (int)e->n;
+    if (e->kind == EVENT_PROGRESS) progress(j, e, out);
+    if (e->kind == EVENT_PING) buf_text(out, ": ping\n\n");
+    if (e->kind == EVENT_DONE) openai_done(j, "chat.completion.chunk", out);
+    if (e->kind == EVENT_PROGRESS || e->kind == EVENT_PING || e->kind == EVENT_DONE ||
+        e->kind == EVENT_CALL_END)
         return;
-    case EVENT_PING:
-        buf_text(out, ": ping\n\n");
-        return;
-    case EVENT_DONE:
-        done(j, out);
-        return;
-    case EVENT_CALL_END:
-        return;
-    default:
-        break;
-    }
-    delta(j, e, out);
-    if (e->kind == EVENT_TEXT) text_of(e, "content", out);
-    if (e->kind == EVENT_REASONING) {
-        text_of(e, "reasoning_content", out);
-        buf_text(out, ",");
-        text_of(e, "reasoning", out);
-    }
-    if (e->kind == EVENT_CALL || e->kind == EVENT_ARGS) call_of(e, out);
+    first_delta(j, e, out);
+    begin_delta(j, e, out);
+    if (e->kind == EVENT_TEXT) json_put(out, "content:%.*s", n, e->text);
+    if (e->kind == EVENT_REASONING)
+        json_put(out, "reasoning_content:%.*s reasoning:%.*s", n, e->text, n, e->text);
+    if (e->kind == EVENT_CALL)
+        json_put(out, "tool_calls:[{index:%d id:%s type:'function' function:{name:%.*s arguments:''}}]",
+                 e->call, e->call_id, n, e->text);
+    if (e->kind == EVENT_ARGS)
+        json_put(out, "tool_calls:[{index:%d function:{arguments:%.*s}}]", e->call, n, e->text);
     end_delta(j, e, out);
-}
-
-/* ---- whole ---- */
-
-static void message_calls(const struct job_answer *a, struct buf *out) {
-    buf_text(out, ",\"tool_calls\":[");
-    for (int i = 0; i < a->n_call; i++) {
-        const struct answer_call *c = &a->call[i];
-        buf_printf(out, "%s{\"id\":\"%s", i ? "," : "", c->own_id ? "" : "call_");
-        buf_json_part(out, c->id.p, c->id.n);
-        buf_text(out, "\",\"type\":\"function\",\"function\":{\"name\":");
-        buf_json(out, c->name.p, c->name.n);
-        buf_text(out, ",\"arguments\":");
-        buf_json(out, c->args.p ? c->args.p : "", c->args.n);
-        buf_text(out, "}}");
-    }
-    buf_text(out, "]");
 }
 
 static void choice(struct job *j, int i, struct buf *out) {
     const struct job_answer *a = job_answer(j, i);
-    buf_printf(out, "{\"index\":%d,\"message\":{\"role\":\"assistant\",\"content\":", i);
+    json_put(out, "{index:%d message:{role:'assistant' content:", i);
     if (a->n_call && !a->text.n)
-        buf_text(out, "null");
+        json_put(out, "null");
     else
-        buf_json(out, a->text.p ? a->text.p : "", a->text.n);
-    buf_text(out, ",\"refusal\":null");
-    if (a->reasoning.n) {
-        buf_text(out, ",\"reasoning_content\":");
-        buf_json(out, a->reasoning.p, a->reasoning.n);
-        buf_text(out, ",\"reasoning\":");
-        buf_json(out, a->reasoning.p, a->reasoning.n);
+        json_put(out, "%.*s", BUF_TEXT(a->text));
+    json_put(out, "refusal:null");
+    if (a->reasoning.n)
+        json_put(out, "reasoning_content:%.*s reasoning:%.*s", BUF_TEXT(a->reasoning),
+                 BUF_TEXT(a->reasoning));
+    if (a->n_call) json_put(out, "tool_calls:[");
+    for (int k = 0; k < a->n_call; k++) {
+        const struct answer_call *c = &a->call[k];
+        json_put(out, "{id:%.*s type:'function' function:{name:%.*s arguments:%.*s}}", BUF_TEXT(c->id),
+                 BUF_TEXT(c->name), BUF_TEXT(c->args));
     }
-    if (a->n_call) message_calls(a, out);
-    buf_text(out, "},\"logprobs\":");
-    if (j->ask.n_logprob >= 0) {
-        buf_text(out, "{\"content\":");
-        openai_logprobs(j, a->token, a->n_token, out);
-        buf_text(out, ",\"refusal\":null}");
-    } else {
-        buf_text(out, "null");
-    }
-    buf_printf(out, ",\"finish_reason\":\"%s\",\"stop_reason\":", openai_finish(a->finish));
+    json_put(out, a->n_call ? "]}" : "}");
+    end_choice(j, true, a->token, a->n_token, a->finish, out);
     openai_stop_reason(a->stop_text, a->stop_id, out);
-    if (j->ask.return_ids) {
-        buf_text(out, ",\"token_ids\":[");
-        for (int k = 0; k < a->n_token; k++) buf_printf(out, "%s%d", k ? "," : "", a->token[k].id);
-        buf_text(out, "]");
-    }
-    buf_text(out, "}");
+    json_put(out, "}");
 }
 
 static void chat_whole(struct job *j, struct buf *out) {
-    buf_printf(out, "{\"id\":\"%s\",\"object\":\"chat.completion\",\"created\":%ld,\"model\":", j->id,
-               j->created);
-    buf_json_text(out, j->server->name);
-    buf_printf(out, ",\"system_fingerprint\":\"%s\",\"service_tier\":\"default\",\"choices\":[",
-               j->server->fingerprint);
-    for (int i = 0; i < j->n_choice; i++) {
-        if (i) buf_text(out, ",");
-        choice(j, i, out);
-    }
+    openai_head(j, "chat.completion", out);
+    json_put(out, "service_tier:'default' choices:[");
+    for (int i = 0; i < j->n_choice; i++) choice(j, i, out);
     openai_end(j, out);
 }
 
 static void chat_done(struct job *j) { mem_free(j->state); }
 
 const struct front_end openai_chat = {.prefix = "chatcmpl-",
+                                      .call_prefix = "call_",
                                       .read = chat_read,
                                       .event = chat_event,
                                       .whole = chat_whole,

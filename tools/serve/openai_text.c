@@ -146,41 +146,26 @@ static enum infer_status text_read_body(struct job *j, const json_t *body) {
 
 /* ---- answers ---- */
 
-/* {"tokens":[..],"token_logprobs":[..],"top_logprobs":[..],"text_offset":[..]} */
+/* logprobs:{tokens:[..], token_logprobs:[..], top_logprobs:[..], text_offset:[..]} */
 static void logprobs(struct job *j, const struct event_token *t, int n, size_t offset, struct buf *out) {
-    buf_text(out, "{\"tokens\":[");
+    json_put(out, "logprobs:{tokens:[");
+    for (int i = 0; i < n; i++) openai_token(out, t[i].piece, t[i].n);
+    json_put(out, "] token_logprobs:[");
+    for (int i = 0; i < n; i++) json_put(out, "%g", isinf(t[i].logprob) ? -9999 : (double)t[i].logprob);
+    json_put(out, "] top_logprobs:[");
     for (int i = 0; i < n; i++) {
-        if (i) buf_text(out, ",");
-        openai_token(out, t[i].piece, t[i].n);
-    }
-    buf_text(out, "],\"token_logprobs\":[");
-    for (int i = 0; i < n; i++) {
-        if (i) buf_text(out, ",");
-        buf_json_float(out, isinf(t[i].logprob) ? -9999 : t[i].logprob);
-    }
-    buf_text(out, "],\"top_logprobs\":[");
-    for (int i = 0; i < n; i++) {
-        if (i) buf_text(out, ",");
-        if (isnan(t[i].logprob) || !t[i].n_top) {
-            buf_text(out, isnan(t[i].logprob) ? "null" : "{}");
-            continue;
-        }
-        for (int k = 0; k < t[i].n_top && t[i].top[k].id >= 0; k++) {
+        json_put(out, isnan(t[i].logprob) ? "null" : "{");
+        for (int k = 0; !isnan(t[i].logprob) && k < t[i].n_top && t[i].top[k].id >= 0; k++) {
             size_t len;
             const char *piece = infer_piece(j->server->model, t[i].top[k].id, true, false, &len);
-            buf_text(out, k ? "," : "{");
             openai_token(out, piece, len);
-            buf_text(out, ":");
-            buf_json_float(out, t[i].top[k].logprob);
+            json_put(out, ":%g", (double)t[i].top[k].logprob);
         }
-        buf_text(out, "}");
+        if (!isnan(t[i].logprob)) json_put(out, "}");
     }
-    buf_text(out, "],\"text_offset\":[");
-    for (int i = 0; i < n; i++) {
-        buf_printf(out, "%s%zu", i ? "," : "", offset);
-        offset += t[i].n;
-    }
-    buf_text(out, "]}");
+    json_put(out, "] text_offset:[");
+    for (int i = 0; i < n; offset += t[i++].n) json_put(out, "%zu", offset);
+    json_put(out, "]}");
 }
 
 /* The text of the prompt, as it goes in front of the answer with echo. */
@@ -198,69 +183,47 @@ static void echo(const struct job *j, int choice, struct buf *out) {
     }
 }
 
-static void head(const struct job *j, struct buf *out) {
-    buf_printf(out, "{\"id\":\"%s\",\"object\":\"text_completion\",\"created\":%ld,\"model\":", j->id,
-               j->created);
-    buf_json_text(out, j->server->name);
-    buf_printf(out, ",\"system_fingerprint\":\"%s\",\"choices\":[", j->server->fingerprint);
-}
-
 static void text_event(struct job *j, const struct event *e, struct buf *out) {
     struct text_state *s = j->state;
     if (e->kind == EVENT_PING) buf_text(out, ": ping\n\n");
-    if (e->kind == EVENT_DONE) {
-        if (j->ask.usage_chunk) {
-            buf_text(out, "data: ");
-            head(j, out);
-            buf_text(out, "],");
-            openai_usage(j, out);
-            buf_text(out, ",");
-            openai_timings(j, out);
-            buf_text(out, "}\n\n");
-        }
-        buf_text(out, "data: [DONE]\n\n");
-    }
+    if (e->kind == EVENT_DONE) openai_done(j, "text_completion", out);
     if (e->kind != EVENT_TEXT && e->kind != EVENT_END) return;
     struct buf text = {0};
     if (j->ask.echo && !s->echoed[e->choice]) echo(j, e->choice, &text);
     s->echoed[e->choice] = true;
     buf_add(&text, e->text, e->n);
     buf_text(out, "data: ");
-    head(j, out);
-    buf_printf(out, "{\"index\":%d,\"text\":", e->choice);
-    buf_json(out, text.p ? text.p : "", text.n);
-    buf_text(out, ",\"logprobs\":");
+    openai_head(j, "text_completion", out);
+    json_put(out, "choices:[{index:%d text:%.*s", e->choice, BUF_TEXT(text));
     if (j->ask.n_logprob >= 0 && e->n_token)
         logprobs(j, e->token, e->n_token, s->offset[e->choice], out);
     else
-        buf_text(out, "null");
-    buf_text(out, ",\"finish_reason\":");
-    buf_json_text(out, e->kind == EVENT_END ? openai_finish(e->finish) : NULL);
+        json_put(out, "logprobs:null");
+    openai_finish(e->kind == EVENT_END ? e->finish : FINISH_NONE, out);
     s->offset[e->choice] += text.n;
     buf_free(&text);
-    buf_text(out, "}]");
-    openai_loop(e, out);
-    buf_text(out, j->ask.usage_chunk ? ",\"usage\":null}\n\n" : "}\n\n");
+    json_put(out, "}");
+    openai_chunk_end(j, e, out);
 }
 
 static void text_whole(struct job *j, struct buf *out) {
-    head(j, out);
+    openai_head(j, "text_completion", out);
+    json_put(out, "choices:[");
     for (int i = 0; i < j->n_choice; i++) {
         const struct job_answer *a = job_answer(j, i);
         struct buf text = {0};
         if (j->ask.echo) echo(j, i, &text);
         buf_add(&text, a->text.p ? a->text.p : "", a->text.n);
-        buf_printf(out, "%s{\"index\":%d,\"text\":", i ? "," : "", i);
-        buf_json(out, text.p ? text.p : "", text.n);
+        out->failed |= text.failed;
+        json_put(out, "{index:%d text:%.*s", i, BUF_TEXT(text));
         buf_free(&text);
-        buf_text(out, ",\"logprobs\":");
         if (j->ask.n_logprob >= 0)
             logprobs(j, a->token, a->n_token, 0, out);
         else
-            buf_text(out, "null");
-        buf_printf(out, ",\"finish_reason\":\"%s\",\"stop_reason\":", openai_finish(a->finish));
+            json_put(out, "logprobs:null");
+        openai_finish(a->finish, out);
         openai_stop_reason(a->stop_text, a->stop_id, out);
-        buf_text(out, "}");
+        json_put(out, "}");
     }
     openai_end(j, out);
 }

@@ -40,7 +40,7 @@ void prompt_log_close(struct prompt_log *l) {
 static void add_prompt(const struct job *j, const struct prompt *p, struct buf *b) {
     struct buf text = {0};
     if (p->text) {
-        buf_json(b, p->text, p->n_text);
+        json_put(b, "%.*s", (int)p->n_text, p->text);
         return;
     }
     for (int i = 0; i < p->n; i++) {
@@ -48,25 +48,17 @@ static void add_prompt(const struct job *j, const struct prompt *p, struct buf *
         const char *piece = infer_piece(j->server->model, p->ids[i], true, i == 0, &n);
         buf_add(&text, piece, n);
     }
-    buf_json(b, text.p ? text.p : "", text.n);
+    json_put(b, "%.*s", BUF_TEXT(text));
     buf_free(&text);
 }
 
 static void add_answer(const struct job_answer *a, struct buf *b) {
-    buf_text(b, "{\"text\":");
-    buf_json(b, a->text.p ? a->text.p : "", a->text.n);
-    if (a->reasoning.n) {
-        buf_text(b, ",\"reasoning\":");
-        buf_json(b, a->reasoning.p, a->reasoning.n);
-    }
-    for (int i = 0; i < a->n_call; i++) {
-        buf_text(b, i ? ",{\"name\":" : ",\"calls\":[{\"name\":");
-        buf_json(b, a->call[i].name.p ? a->call[i].name.p : "", a->call[i].name.n);
-        buf_text(b, ",\"arguments\":");
-        buf_json(b, a->call[i].args.p ? a->call[i].args.p : "", a->call[i].args.n);
-        buf_text(b, "}");
-    }
-    buf_text(b, a->n_call ? "]}" : "}");
+    json_put(b, "{text:%.*s", BUF_TEXT(a->text));
+    if (a->reasoning.n) json_put(b, "reasoning:%.*s", BUF_TEXT(a->reasoning));
+    if (a->n_call) json_put(b, "calls:[");
+    for (int i = 0; i < a->n_call; i++)
+        json_put(b, "{name:%.*s arguments:%.*s}", BUF_TEXT(a->call[i].name), BUF_TEXT(a->call[i].args));
+    json_put(b, a->n_call ? "]}" : "}");
 }
 
 void prompt_log_add(struct prompt_log *l, struct job *j, const char *key, const char *route, int status) {
@@ -76,23 +68,11 @@ void prompt_log_add(struct prompt_log *l, struct job *j, const char *key, const 
     struct tm utc;
     if (!l || !j->n_choice) return;
     strftime(at, sizeof at, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
-    buf_printf(&b, "{\"time\":\"%s\",\"id\":", at);
-    buf_json_text(&b, j->request_id);
-    buf_text(&b, ",\"key\":");
-    buf_json_text(&b, key);
-    buf_text(&b, ",\"route\":");
-    buf_json_text(&b, route);
-    buf_printf(&b, ",\"status\":%d,\"prompts\":[", status);
-    for (int i = 0; i < j->n_prompt; i++) {
-        if (i) buf_text(&b, ",");
-        add_prompt(j, &j->prompt[i], &b);
-    }
-    buf_text(&b, "],\"answers\":[");
-    for (int i = 0; i < j->n_choice; i++) {
-        if (i) buf_text(&b, ",");
-        add_answer(job_answer(j, i), &b);
-    }
-    buf_text(&b, "]}\n");
+    json_put(&b, "{time:%s id:%s key:%s route:%s status:%d prompts:[", at, j->request_id, key, route, status);
+    for (int i = 0; i < j->n_prompt; i++) add_prompt(j, &j->prompt[i], &b);
+    json_put(&b, "] answers:[");
+    for (int i = 0; i < j->n_choice; i++) add_answer(job_answer(j, i), &b);
+    json_put(&b, "]}\n");
     if (!b.failed && write(l->fd, b.p, b.n) != (ssize_t)b.n && !atomic_exchange(&l->failed, true))
         fprintf(stderr, "infer: --log-prompts: a line could not be written: %s\n", strerror(errno));
     buf_free(&b);

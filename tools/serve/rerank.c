@@ -234,35 +234,24 @@ static void rerank_whole(struct job *j, struct buf *out) {
     }
     for (int i = 0; i < j->n_choice; i++) r[i] = (struct result){i, score(j, i)};
     qsort(r, (size_t)j->n_choice, sizeof *r, better);
-    buf_printf(out, "{\"id\":\"%s\",\"object\":\"list\",\"model\":", j->id);
-    buf_json_text(out, j->server->name);
-    buf_text(out, ",\"results\":[");
+    json_put(out, "{id:%s object:'list' model:%s results:[", j->id, j->server->name);
     for (int i = 0; i < j->n_choice && (!s->top || i < s->top); i++) {
-        buf_printf(out, "%s{\"index\":%d,\"relevance_score\":%.9g", i ? "," : "", r[i].index, r[i].score);
-        if (s->returned) {
-            buf_text(out, ",\"document\":{\"text\":");
-            buf_json_text(out, text_of(json_array_get(s->documents, (size_t)r[i].index)));
-            buf_text(out, "}");
-        }
-        buf_text(out, "}");
+        json_put(out, "{index:%d relevance_score:%.9g", r[i].index, r[i].score);
+        if (s->returned)
+            json_put(out, "document:{text:%s}", text_of(json_array_get(s->documents, (size_t)r[i].index)));
+        json_put(out, "}");
     }
-    buf_printf(out, "],\"usage\":{\"prompt_tokens\":%d,\"total_tokens\":%d}}\n", j->counts.prompt,
-               j->counts.prompt);
+    json_put(out, "] usage:{prompt_tokens:%d total_tokens:%d}}\n", j->counts.prompt, j->counts.prompt);
     mem_free(r);
 }
 
 /* As vLLM has it: in the order of the texts. */
 static void score_whole(struct job *j, struct buf *out) {
-    buf_printf(out, "{\"id\":\"%s\",\"object\":\"list\",\"created\":%ld,\"model\":", j->id, j->created);
-    buf_json_text(out, j->server->name);
-    buf_text(out, ",\"data\":[");
+    json_put(out, "{id:%s object:'list' created:%ld model:%s data:[", j->id, j->created, j->server->name);
     for (int i = 0; i < j->n_choice; i++)
-        buf_printf(out, "%s{\"index\":%d,\"object\":\"score\",\"score\":%.9g}", i ? "," : "", i, score(j, i));
-    buf_printf(out, "],\"usage\":{\"prompt_tokens\":%d,\"total_tokens\":%d}}\n", j->counts.prompt,
-               j->counts.prompt);
+        json_put(out, "{index:%d object:'score' score:%.9g}", i, score(j, i));
+    json_put(out, "] usage:{prompt_tokens:%d total_tokens:%d}}\n", j->counts.prompt, j->counts.prompt);
 }
-
-static void no_event(struct job *j, const struct event *e, struct buf *out) { (void)j, (void)e, (void)out; }
 
 static void rerank_done(struct job *j) {
     struct rerank_state *s = j->state;
@@ -276,13 +265,8 @@ static void rerank_done(struct job *j) {
 
 const struct front_end rerank_api = {.prefix = "rerank-",
                                      .read = rerank_read,
-                                     .event = no_event,
                                      .whole = rerank_whole,
                                      .error = openai_error,
                                      .done = rerank_done};
-const struct front_end score_api = {.prefix = "score-",
-                                    .read = score_read,
-                                    .event = no_event,
-                                    .whole = score_whole,
-                                    .error = openai_error,
-                                    .done = rerank_done};
+const struct front_end score_api = {
+    .prefix = "score-", .read = score_read, .whole = score_whole, .error = openai_error, .done = rerank_done};

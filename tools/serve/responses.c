@@ -9,16 +9,29 @@
 
 /* ---- the response object ---- */
 
-/* "name":what the client said, or otherwise. */
+/* name: what the client said, or otherwise. */
 static void echo(const struct responses_state *s, const char *name, const char *otherwise, struct buf *out) {
     json_t *v = json_object_get(s->echo, name);
     char *text = NULL;
     if (v && !json_is_null(v) &&
         json_write(&text, json_incref(v), mem_failed(), JSON_COMPACT | JSON_ENCODE_ANY, "a field"))
         out->failed = true;
-    buf_printf(out, ",\"%s\":", name);
+    json_put(out, "%s:", name);
     buf_text(out, text ? text : otherwise);
     mem_free(text);
+}
+
+/* What the response repeats of the request. */
+static void repeated(const struct responses_state *s, struct buf *out) {
+    static const char *const fields[][2] = {{"instructions", "null"},
+                                            {"metadata", "{}"},
+                                            {"tool_choice", "\"auto\""},
+                                            {"tools", "[]"},
+                                            {"max_output_tokens", "null"},
+                                            {"reasoning", "{\"effort\":null,\"summary\":null}"},
+                                            {"text", "{\"format\":{\"type\":\"text\"}}"},
+                                            {"truncation", "\"disabled\""}};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) echo(s, fields[i][0], fields[i][1], out);
 }
 
 /* status: "in_progress", "completed", "incomplete", "failed"; r: why it failed, or NULL */
@@ -27,71 +40,53 @@ static void response(const struct job *j, const char *status, const struct refus
     const struct job_counts *n = &j->counts;
     const struct ask *a = &j->ask;
     const bool done = strcmp(status, "in_progress") != 0;
-    buf_printf(out, "{\"id\":\"%s\",\"object\":\"response\",\"created_at\":%ld,\"completed_at\":", j->id,
-               j->created);
+    const long took = (long)((n->queue_ms + n->prompt_ms + n->answer_ms) / 1e3);
+    json_put(out, "{id:%s object:'response' created_at:%ld status:%s completed_at:", j->id, j->created,
+             status);
     if (strcmp(status, "completed") == 0)
-        buf_printf(out, "%ld", j->created + (long)((n->queue_ms + n->prompt_ms + n->answer_ms) / 1e3));
+        json_put(out, "%ld", j->created + took);
     else
-        buf_text(out, "null");
-    buf_printf(out, ",\"status\":\"%s\",\"error\":", status);
-    if (r) {
-        buf_text(out, "{\"code\":");
-        buf_json_text(out, r->code ? r->code : "server_error");
-        buf_text(out, ",\"message\":");
-        buf_json_text(out, r->message);
-        buf_text(out, "}");
-    } else {
-        buf_text(out, "null");
-    }
-    buf_printf(out, ",\"incomplete_details\":%s",
-               strcmp(status, "incomplete") == 0 ? "{\"reason\":\"max_output_tokens\"}" : "null");
-    echo(s, "instructions", "null", out);
-    echo(s, "metadata", "{}", out);
-    buf_text(out, ",\"model\":");
-    buf_json_text(out, j->server->name);
-    buf_text(out, ",\"output\":[");
+        json_put(out, "null");
+    if (r)
+        json_put(out, "error:{code:%s message:%s}", r->code ? r->code : "server_error", r->message);
+    else
+        json_put(out, "error:null");
+    json_put(out, strcmp(status, "incomplete") == 0 ? "incomplete_details:{reason:'max_output_tokens'}"
+                                                    : "incomplete_details:null");
+    json_put(out, "model:%s output:[", j->server->name);
     out->failed |= s->items.failed;
     buf_add(out, s->items.p ? s->items.p : "", s->items.n);
-    buf_printf(out, "],\"parallel_tool_calls\":%s,\"temperature\":", a->parallel_calls ? "true" : "false");
-    buf_json_float(out, a->sample.temp);
-    buf_text(out, ",\"top_p\":");
-    buf_json_float(out, a->sample.top_p);
-    echo(s, "tool_choice", "\"auto\"", out);
-    echo(s, "tools", "[]", out);
-    echo(s, "max_output_tokens", "null", out);
-    echo(s, "reasoning", "{\"effort\":null,\"summary\":null}", out);
-    echo(s, "text", "{\"format\":{\"type\":\"text\"}}", out);
-    echo(s, "truncation", "\"disabled\"", out);
-    buf_text(out, ",\"previous_response_id\":null,\"store\":false,\"background\":"
-                  "false,\"service_tier\":\"default\",\"usage\":");
+    json_put(out,
+             "] parallel_tool_calls:%hhd temperature:%g top_p:%g previous_response_id:null store:false "
+             "background:false service_tier:'default'",
+             a->parallel_calls, (double)a->sample.temp, (double)a->sample.top_p);
+    repeated(s, out);
     if (done && !r)
-        buf_printf(out,
-                   "{\"input_tokens\":%d,\"input_tokens_details\":{\"cached_tokens\":%d,\"cache_write_"
-                   "tokens\":0},\"output_tokens\":%d,"
-                   "\"output_tokens_details\":{\"reasoning_tokens\":%d},\"total_tokens\":%d}",
-                   n->prompt, n->cached, n->answer, n->reasoning, n->prompt + n->answer);
+        json_put(out,
+                 "usage:{input_tokens:%d input_tokens_details:{cached_tokens:%d cache_write_tokens:0} "
+                 "output_tokens:%d output_tokens_details:{reasoning_tokens:%d} total_tokens:%d}",
+                 n->prompt, n->cached, n->answer, n->reasoning, n->prompt + n->answer);
     else
-        buf_text(out, "null");
-    if (done) {
-        buf_text(out, ",");
-        openai_infer(j, out);
-    }
-    buf_text(out, "}");
+        json_put(out, "usage:null");
+    if (done) openai_infer(j, out);
+    json_put(out, "}");
 }
 
 /* ---- events ---- */
 
 /* event: response.TYPE, and its data up to where the caller goes on; end() ends it. */
 static void begin(struct responses_state *s, const char *type, struct buf *out) {
-    buf_printf(out, "event: response.%s\ndata: {\"type\":\"response.%s\",\"sequence_number\":%d", type, type,
-               s->sequence++);
+    char name[64];
+    snprintf(name, sizeof name, "response.%s", type);
+    buf_printf(out, "event: %s\ndata: ", name);
+    json_put(out, "{type:%s sequence_number:%d", name, s->sequence++);
 }
-static void end(struct buf *out) { buf_text(out, "}\n\n"); }
+static void end(struct buf *out) { json_put(out, "}\n\n"); }
 
-static void tell_response(struct job *j, const char *type, const char *status, const struct refusal *r,
+static void tell_response(const struct job *j, const char *type, const char *status, const struct refusal *r,
                           struct buf *out) {
     begin(j->state, type, out);
-    buf_text(out, ",\"response\":");
+    json_put(out, "response:");
     response(j, status, r, out);
     end(out);
 }
@@ -99,8 +94,8 @@ static void tell_response(struct job *j, const char *type, const char *status, c
 /* The beginning of an event of the open item; inner: the index inside the item, NULL: none. */
 static void begin_item(struct responses_state *s, const char *type, const char *inner, struct buf *out) {
     begin(s, type, out);
-    buf_printf(out, ",\"item_id\":\"%s\",\"output_index\":%d", s->id, s->n_item);
-    if (inner) buf_printf(out, ",\"%s\":0", inner);
+    json_put(out, "item_id:%s output_index:%d", s->id, s->n_item);
+    if (inner) json_put(out, "%s:0", inner);
 }
 
 static bool is_custom(const struct responses_state *s) {
@@ -112,54 +107,47 @@ static void custom_input(const struct responses_state *s, struct buf *out) {
     json_t *args = s->text.n ? json_loadb(s->text.p, s->text.n, JSON_ALLOW_NUL, NULL) : NULL;
     const json_t *input = json_object_get(args, "input");
     if (json_is_string(input))
-        buf_json(out, json_string_value(input), json_string_length(input));
+        json_put(out, "%.*s", (int)json_string_length(input), json_string_value(input));
     else
-        buf_json(out, s->text.p ? s->text.p : "", s->text.n);
+        json_put(out, "%.*s", BUF_TEXT(s->text));
     json_decref(args);
+}
+
+/* logprobs:[..] of a message's text. */
+static void logprobs(const struct job *j, const struct event_token *t, int n, struct buf *out) {
+    const struct responses_state *s = j->state;
+    json_put(out, "logprobs:");
+    openai_logprobs(j, t, s->logprobs ? n : 0, out);
 }
 
 /* A part of an item: its text, or (empty) as it begins. */
 static void part(struct job *j, bool empty, struct buf *out) {
     struct responses_state *s = j->state;
+    const struct job_answer *a = job_answer(j, 0);
     const bool message = s->item == ITEM_MESSAGE;
-    buf_printf(out, "{\"type\":\"%s\",\"text\":",
-               message      ? "output_text"
-               : s->summary ? "summary_text"
-                            : "reasoning_text");
-    buf_json(out, empty || !s->text.p ? "" : s->text.p, empty ? 0 : s->text.n);
-    if (message) {
-        const struct job_answer *a = job_answer(j, 0);
-        buf_text(out, ",\"annotations\":[],\"logprobs\":");
-        if (!empty && s->logprobs)
-            openai_logprobs(j, a->token, a->n_token, out);
-        else
-            buf_text(out, "[]");
-    }
-    buf_text(out, "}");
+    json_put(out, "{type:%s text:%.*s",
+             message      ? "output_text"
+             : s->summary ? "summary_text"
+                          : "reasoning_text",
+             empty ? 0 : (int)s->text.n, s->text.p);
+    if (message) json_put(out, "annotations:[]");
+    if (message) logprobs(j, a->token, empty ? 0 : a->n_token, out);
+    json_put(out, "}");
 }
 
 static void call_item(struct responses_state *s, bool empty, const char *status, struct buf *out) {
     const json_t *space = s->name.p ? json_object_get(s->spaces, s->name.p) : NULL;
     const char *name = space ? json_string_value(json_object_get(space, "name")) : s->name.p;
     const bool custom = is_custom(s);
-    buf_printf(out,
-               "{\"type\":\"%s\",\"id\":\"%s\",\"call_id\":", custom ? "custom_tool_call" : "function_call",
-               s->id);
-    buf_json_text(out, s->call_id.p);
-    buf_text(out, ",\"name\":");
-    buf_json_text(out, name);
-    if (space) {
-        buf_text(out, ",\"namespace\":");
-        buf_json_text(out, json_string_value(json_object_get(space, "namespace")));
-    }
-    buf_printf(out, ",\"%s\":", custom ? "input" : "arguments");
-    if (empty)
-        buf_text(out, "\"\"");
-    else if (custom)
+    json_put(out, "{type:%s id:%s call_id:%s name:%s", custom ? "custom_tool_call" : "function_call", s->id,
+             s->call_id.p, name);
+    if (space) json_put(out, "namespace:%s", json_string_value(json_object_get(space, "namespace")));
+    json_put(out, "%s:", custom ? "input" : "arguments");
+    if (custom && !empty)
         custom_input(s, out);
     else
-        buf_json(out, s->text.p ? s->text.p : "", s->text.n);
-    buf_printf(out, ",\"status\":\"%s\"}", status);
+        json_put(out, "%.*s", empty ? 0 : (int)s->text.n, s->text.p);
+    json_put(out, "status:%s}", status);
 }
 
 static void item(struct job *j, bool empty, const char *status, struct buf *out) {
@@ -169,12 +157,45 @@ static void item(struct job *j, bool empty, const char *status, struct buf *out)
         return;
     }
     const bool message = s->item == ITEM_MESSAGE, shown = message || !s->summary;
-    buf_printf(out, "{\"type\":\"%s\",\"id\":\"%s\",\"status\":\"%s\"", message ? "message" : "reasoning",
-               s->id, status);
-    buf_text(out, message ? ",\"role\":\"assistant\"" : shown ? ",\"summary\":[]" : "");
-    buf_text(out, shown ? ",\"content\":[" : ",\"summary\":[");
+    json_put(out, "{type:%s id:%s status:%s", message ? "message" : "reasoning", s->id, status);
+    json_put(out, message ? "role:'assistant'" : shown ? "summary:[]" : "");
+    json_put(out, shown ? "content:[" : "summary:[");
     if (!empty) part(j, false, out);
-    buf_text(out, "]}");
+    json_put(out, "]}");
+}
+
+/* An event that adds the item to the response, or says that it is done. */
+static void tell_item(struct job *j, const char *type, bool empty, const char *status, struct buf *out) {
+    struct responses_state *s = j->state;
+    begin(s, type, out);
+    json_put(out, "output_index:%d item:", s->n_item);
+    item(j, empty, status, out);
+    end(out);
+}
+
+/* And the same of an item's part. */
+static void tell_part(struct job *j, const char *what, bool empty, struct buf *out) {
+    struct responses_state *s = j->state;
+    const bool summary = s->item == ITEM_REASONING && s->summary;
+    char type[48];
+    snprintf(type, sizeof type, "%s_part.%s", summary ? "reasoning_summary" : "content", what);
+    begin_item(s, type, summary ? "summary_index" : "content_index", out);
+    json_put(out, "part:");
+    part(j, empty, out);
+    end(out);
+}
+
+/* The beginning of an event of the open item's text: what is "delta" or "done". */
+static void begin_text(struct responses_state *s, const char *what, struct buf *out) {
+    const bool summary = s->item == ITEM_REASONING && s->summary;
+    char type[48];
+    snprintf(type, sizeof type, "%s.%s",
+             s->item == ITEM_CALL      ? "function_call_arguments"
+             : s->item == ITEM_MESSAGE ? "output_text"
+             : summary                 ? "reasoning_summary_text"
+                                       : "reasoning_text",
+             what);
+    begin_item(s, type, s->item == ITEM_CALL ? NULL : summary ? "summary_index" : "content_index", out);
 }
 
 /* An item begins. e: of a call */
@@ -188,65 +209,35 @@ static void open_item(struct job *j, enum item kind, const struct event *e, stru
     s->text.n = s->name.n = s->call_id.n = 0;
     if (kind == ITEM_CALL) {
         buf_add(&s->name, e->text, e->n);
-        buf_printf(&s->call_id, "%s%s", e->own_id ? "" : "call_", e->call_id);
+        buf_text(&s->call_id, e->call_id);
     }
-    begin(s, "output_item.added", out);
-    buf_printf(out, ",\"output_index\":%d,\"item\":", s->n_item);
-    item(j, true, "in_progress", out);
-    end(out);
-    if (kind == ITEM_CALL) return;
-    const bool summary = kind == ITEM_REASONING && s->summary;
-    begin_item(s, summary ? "reasoning_summary_part.added" : "content_part.added",
-               summary ? "summary_index" : "content_index", out);
-    buf_text(out, ",\"part\":");
-    part(j, true, out);
-    end(out);
+    tell_item(j, "output_item.added", true, "in_progress", out);
+    if (kind != ITEM_CALL) tell_part(j, "added", true, out);
 }
 
-/* Text of the open item's end: .. .done events. */
 static void text_done(struct job *j, struct buf *out) {
     struct responses_state *s = j->state;
-    const bool summary = s->item == ITEM_REASONING && s->summary;
-    const char *index = summary ? "summary_index" : "content_index";
-    begin_item(s,
-               s->item == ITEM_MESSAGE ? "output_text.done"
-               : summary               ? "reasoning_summary_text.done"
-                                       : "reasoning_text.done",
-               index, out);
-    buf_text(out, ",\"text\":");
-    buf_json(out, s->text.p ? s->text.p : "", s->text.n);
-    if (s->item == ITEM_MESSAGE) {
-        const struct job_answer *a = job_answer(j, 0);
-        buf_text(out, ",\"logprobs\":");
-        if (s->logprobs)
-            openai_logprobs(j, a->token, a->n_token, out);
-        else
-            buf_text(out, "[]");
-    }
+    const struct job_answer *a = job_answer(j, 0);
+    begin_text(s, "done", out);
+    json_put(out, "text:%.*s", BUF_TEXT(s->text));
+    if (s->item == ITEM_MESSAGE) logprobs(j, a->token, a->n_token, out);
     end(out);
-    begin_item(s, summary ? "reasoning_summary_part.done" : "content_part.done", index, out);
-    buf_text(out, ",\"part\":");
-    part(j, false, out);
-    end(out);
+    tell_part(j, "done", false, out);
 }
 
 static void call_done(struct responses_state *s, struct buf *out) {
     if (is_custom(s)) {
         begin_item(s, "custom_tool_call_input.delta", NULL, out);
-        buf_text(out, ",\"delta\":");
+        json_put(out, "delta:");
         custom_input(s, out);
         end(out);
         begin_item(s, "custom_tool_call_input.done", NULL, out);
-        buf_text(out, ",\"input\":");
+        json_put(out, "input:");
         custom_input(s, out);
-        end(out);
-        return;
+    } else {
+        begin_text(s, "done", out);
+        json_put(out, "name:%s arguments:%.*s", s->name.p, BUF_TEXT(s->text));
     }
-    begin_item(s, "function_call_arguments.done", NULL, out);
-    buf_text(out, ",\"name\":");
-    buf_json_text(out, s->name.p);
-    buf_text(out, ",\"arguments\":");
-    buf_json(out, s->text.p ? s->text.p : "", s->text.n);
     end(out);
 }
 
@@ -263,11 +254,7 @@ static void close_item(struct job *j, bool cut, struct buf *out) {
         text_done(j, out);
     }
     const char *status = cut ? "incomplete" : "completed";
-    begin(s, "output_item.done", out);
-    buf_printf(out, ",\"output_index\":%d,\"item\":", s->n_item);
-    item(j, false, status, out);
-    end(out);
-    if (s->n_item) buf_text(&s->items, ",");
+    tell_item(j, "output_item.done", false, status, out);
     item(j, false, status, &s->items);
     s->n_item++;
     s->item = ITEM_NONE;
@@ -275,28 +262,11 @@ static void close_item(struct job *j, bool cut, struct buf *out) {
 
 static void add(struct job *j, const struct event *e, struct buf *out) {
     struct responses_state *s = j->state;
-    const bool call = s->item == ITEM_CALL, message = s->item == ITEM_MESSAGE,
-               summary = s->item == ITEM_REASONING && s->summary;
     buf_add(&s->text, e->text, e->n);
-    if (call && is_custom(s)) return; /* told as a whole: it is a text inside JSON */
-    begin_item(s,
-               call      ? "function_call_arguments.delta"
-               : message ? "output_text.delta"
-               : summary ? "reasoning_summary_text.delta"
-                         : "reasoning_text.delta",
-               call      ? NULL
-               : summary ? "summary_index"
-                         : "content_index",
-               out);
-    buf_text(out, ",\"delta\":");
-    buf_json(out, e->text, e->n);
-    if (message) {
-        buf_text(out, ",\"logprobs\":");
-        if (s->logprobs)
-            openai_logprobs(j, e->token, e->n_token, out);
-        else
-            buf_text(out, "[]");
-    }
+    if (s->item == ITEM_CALL && is_custom(s)) return; /* told as a whole: it is a text inside JSON */
+    begin_text(s, "delta", out);
+    json_put(out, "delta:%.*s", (int)e->n, e->text);
+    if (s->item == ITEM_MESSAGE) logprobs(j, e->token, e->n_token, out);
     end(out);
 }
 
@@ -352,10 +322,7 @@ static void responses_error(const struct job *j, const struct refusal *r, const 
         openai_error(j, r, request_id, in_stream, out);
         return;
     }
-    begin(s, "failed", out);
-    buf_text(out, ",\"response\":");
-    response(j, "failed", r, out);
-    end(out);
+    tell_response(j, "failed", "failed", r, out);
 }
 
 static void responses_done(struct job *j) {
@@ -371,13 +338,12 @@ static void responses_done(struct job *j) {
 }
 
 static enum infer_status count_reply(struct job *j, struct buf *out) {
-    int n = 0;
-    for (int i = 0; i < j->n_prompt; i++) n += j->prompt[i].n;
-    buf_printf(out, "{\"object\":\"response.input_tokens\",\"input_tokens\":%d}\n", n);
+    json_put(out, "{object:'response.input_tokens' input_tokens:%d}\n", job_prompt_tokens(j));
     return INFER_OK;
 }
 
 const struct front_end responses_api = {.prefix = "resp_",
+                                        .call_prefix = "call_",
                                         .ordered = true,
                                         .read = responses_read,
                                         .begin = responses_begin,

@@ -13,48 +13,35 @@ static void add_model(const struct server *s, const char *name, struct buf *out)
     char iso[32];
     struct tm utc;
     strftime(iso, sizeof iso, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&(time_t){s->created}, &utc));
-    buf_text(out, "{\"id\":");
-    buf_json_text(out, name);
-    buf_printf(
-        out,
-        ",\"object\":\"model\",\"type\":\"model\",\"created\":%ld,\"created_at\":\"%s\",\"display_name\":",
-        s->created, iso);
-    buf_json_text(out, name);
-    buf_printf(out,
-               ",\"owned_by\":\"infer\",\"max_model_len\":%d,\"context_length\":%d,\"max_input_tokens\":%d,"
-               "\"meta\":{\"n_vocab\":%d,\"n_ctx_train\":%d,"
-               "\"n_embd\":%d,\"n_params\":%llu,\"size\":%llu}}",
-               s->n_ctx, s->n_ctx, s->n_ctx, s->info.n_vocab, s->info.n_ctx_train, s->info.n_embd,
-               (unsigned long long)s->info.n_param, (unsigned long long)s->info.file_bytes);
+    json_put(out,
+             "{id:%s object:'model' type:'model' created:%ld created_at:%s display_name:%s owned_by:'infer' "
+             "max_model_len:%d context_length:%d max_input_tokens:%d",
+             name, s->created, iso, name, s->n_ctx, s->n_ctx, s->n_ctx);
+    json_put(out, "meta:{n_vocab:%d n_ctx_train:%d n_embd:%d n_params:%llu size:%llu}}", s->info.n_vocab,
+             s->info.n_ctx_train, s->info.n_embd, (unsigned long long)s->info.n_param,
+             (unsigned long long)s->info.file_bytes);
 }
 
 /* What Codex reads of a list of models. */
 static void add_codex(const struct server *s, struct buf *out) {
-    buf_text(out, "{\"slug\":");
-    buf_json_text(out, s->name);
-    buf_text(out, ",\"display_name\":");
-    buf_json_text(out, s->name);
-    buf_printf(out,
-               ",\"description\":null,\"default_reasoning_level\":null,\"supported_reasoning_levels\":[],"
-               "\"shell_type\":\"default\","
-               "\"visibility\":\"list\",\"supported_in_api\":true,\"priority\":0,\"base_instructions\":\"\","
-               "\"supports_reasoning_summaries\":false,"
-               "\"support_verbosity\":false,\"apply_patch_tool_type\":null,\"truncation_policy\":{\"mode\":"
-               "\"tokens\",\"limit\":%d},"
-               "\"supports_parallel_tool_calls\":true,\"context_window\":%d,\"max_context_window\":%d,\"auto_"
-               "compact_token_limit\":%d,"
-               "\"effective_context_window_percent\":95,\"experimental_supported_tools\":[],\"input_"
-               "modalities\":[\"text\"]}",
-               s->n_ctx, s->n_ctx, s->n_ctx, (int)(0.9 * s->n_ctx));
+    json_put(out,
+             "{slug:%s display_name:%s description:null default_reasoning_level:null "
+             "supported_reasoning_levels:[] "
+             "shell_type:'default' visibility:'list' supported_in_api:true priority:0 base_instructions:'' "
+             "supports_reasoning_summaries:false support_verbosity:false apply_patch_tool_type:null "
+             "truncation_policy:{mode:'tokens' limit:%d} supports_parallel_tool_calls:true context_window:%d "
+             "max_context_window:%d auto_compact_token_limit:%d effective_context_window_percent:95 "
+             "experimental_supported_tools:[] input_modalities:['text']}",
+             s->name, s->name, s->n_ctx, s->n_ctx, s->n_ctx, (int)(0.9 * s->n_ctx));
 }
 
 static void not_ready(struct server *s, struct page *p) {
     const int state = atomic_load(&s->state);
     p->status = 503;
-    buf_printf(&p->body, "{\"error\":{\"code\":503,\"message\":\"%s\",\"type\":\"unavailable_error\"}}\n",
-               state == SERVER_LOADING ? "Loading model"
-               : state == SERVER_LOST  ? "The device is lost"
-                                       : "The server is stopping");
+    json_put(&p->body, "{error:{code:503 message:%s type:'unavailable_error'}}\n",
+             state == SERVER_LOADING ? "Loading model"
+             : state == SERVER_LOST  ? "The device is lost"
+                                     : "The server is stopping");
 }
 
 static void get_models(struct server *s, const char *rest, struct page *p) {
@@ -63,18 +50,12 @@ static void get_models(struct server *s, const char *rest, struct page *p) {
         not_ready(s, p);
         return;
     }
-    buf_text(&p->body, "{\"object\":\"list\",\"data\":[");
-    for (int i = 0; i < s->n_name; i++) {
-        if (i) buf_text(&p->body, ",");
-        add_model(s, s->names[i], &p->body);
-    }
-    buf_text(&p->body, "],\"has_more\":false,\"first_id\":");
-    buf_json_text(&p->body, s->names[0]);
-    buf_text(&p->body, ",\"last_id\":");
-    buf_json_text(&p->body, s->names[s->n_name - 1]);
-    buf_text(&p->body, ",\"models\":[");
+    json_put(&p->body, "{object:'list' data:[");
+    for (int i = 0; i < s->n_name; i++) add_model(s, s->names[i], &p->body);
+    json_put(&p->body, "] has_more:false first_id:%s last_id:%s models:[", s->names[0],
+             s->names[s->n_name - 1]);
     add_codex(s, &p->body);
-    buf_text(&p->body, "]}\n");
+    json_put(&p->body, "]}\n");
 }
 
 static void get_model(struct server *s, const char *rest, struct page *p) {
@@ -96,7 +77,7 @@ static void get_model(struct server *s, const char *rest, struct page *p) {
 static void get_health(struct server *s, const char *rest, struct page *p) {
     (void)rest;
     if (atomic_load(&s->state) == SERVER_READY)
-        buf_text(&p->body, "{\"status\":\"ok\"}\n");
+        json_put(&p->body, "{status:'ok'}\n");
     else
         not_ready(s, p);
 }
@@ -130,46 +111,37 @@ static void get_props(struct server *s, const char *rest, struct page *p) {
         return;
     }
     const struct sample_params *d = &s->sample;
-    buf_printf(&p->body,
-               "{\"default_generation_settings\":{\"n_ctx\":%d,\"params\":{\"temperature\":%g,\"top_k\":%d,"
-               "\"top_p\":%g,\"min_p\":%g,"
-               "\"repeat_penalty\":%g}},\"total_slots\":%d,\"model_alias\":",
-               s->n_ctx, (double)d->temp, d->top_k, (double)d->top_p, (double)d->min_p,
-               (double)d->repeat_penalty, s->n_slot);
-    buf_json_text(&p->body, s->name);
-    buf_text(&p->body, ",\"chat_template\":");
-    buf_json(&p->body, s->template.text ? s->template.text : "", s->template.n);
-    buf_text(&p->body, ",\"build_info\":");
-    buf_json_text(&p->body, infer_version());
     const struct tool_probe *t = &s->tools;
-    buf_printf(&p->body,
-               ",\"tools\":{\"format\":\"%s\",\"from\":\"%s\",\"shown_by\":\"%s\",\"thinking_switch\":",
-               t->format.row ? t->format.row->name : "none",
-               t->rendered    ? "template"
-               : t->described ? "default"
-                              : "marks",
-               t->described ? "system message" : "template");
-    buf_json_text(&p->body, t->thinking);
-    buf_printf(&p->body, ",\"reasoning_effort\":%s},\"system_fingerprint\":\"%s\"}\n",
-               t->effort ? "true" : "false", s->fingerprint);
+    json_put(&p->body,
+             "{default_generation_settings:{n_ctx:%d params:{temperature:%g top_k:%d top_p:%g min_p:%g "
+             "repeat_penalty:%g}} total_slots:%d model_alias:%s",
+             s->n_ctx, (double)d->temp, d->top_k, (double)d->top_p, (double)d->min_p,
+             (double)d->repeat_penalty, s->n_slot, s->name);
+    json_put(&p->body, "chat_template:%.*s build_info:%s", s->template.text ? (int)s->template.n : 0,
+             s->template.text, infer_version());
+    json_put(&p->body, "tools:{format:%s from:%s shown_by:%s thinking_switch:%s reasoning_effort:%hhd}",
+             t->format.row ? t->format.row->name : "none",
+             t->rendered    ? "template"
+             : t->described ? "default"
+                            : "marks",
+             t->described ? "system message" : "template", t->thinking, t->effort);
+    json_put(&p->body, "system_fingerprint:%s}\n", s->fingerprint);
 }
 
 static void get_version(struct server *s, const char *rest, struct page *p) {
     (void)s, (void)rest;
-    buf_text(&p->body, "{\"version\":");
-    buf_json_text(&p->body, infer_version());
-    buf_text(&p->body, "}\n");
+    json_put(&p->body, "{version:%s}\n", infer_version());
 }
 
-/* "name": the token's text, or null */
+/* name: the token's text, or null */
 static void add_token(const struct server *s, const char *name, int32_t id, struct buf *out) {
     size_t n = 0;
     const char *piece = id >= 0 ? infer_piece(s->model, id, true, false, &n) : NULL;
-    buf_printf(out, ",\"%s\":", name);
+    json_put(out, "%s:", name);
     if (piece)
-        buf_json(out, piece, n);
+        json_put(out, "%.*s", (int)n, piece);
     else
-        buf_text(out, "null");
+        json_put(out, "null");
 }
 
 /* What vLLM tells of a tokenizer: lm-eval asks for it, and makes ids with /tokenize. */
@@ -183,16 +155,15 @@ static void get_tokenizer(struct server *s, const char *rest, struct page *p) {
     }
     const bool adds = infer_tokenize(s->model, "", NULL, 0, INFER_TOK_ADD, first, 4, &n) == INFER_OK && n &&
                       first[0] == infer_bos(s->model);
-    buf_printf(&p->body, "{\"tokenizer_class\":\"infer\",\"model_max_length\":%d,\"add_bos_token\":%s",
-               s->n_ctx, adds ? "true" : "false");
+    json_put(&p->body, "{tokenizer_class:'infer' model_max_length:%d add_bos_token:%hhd", s->n_ctx, adds);
     add_token(s, "bos_token", infer_bos(s->model), &p->body);
     add_token(s, "eos_token", infer_eos(s->model), &p->body);
-    buf_text(&p->body, ",\"pad_token\":null,\"chat_template\":");
+    json_put(&p->body, "pad_token:null chat_template:");
     if (s->template.text)
-        buf_json(&p->body, s->template.text, s->template.n);
+        json_put(&p->body, "%.*s", (int)s->template.n, s->template.text);
     else
-        buf_text(&p->body, "null");
-    buf_text(&p->body, "}\n");
+        json_put(&p->body, "null");
+    json_put(&p->body, "}\n");
 }
 
 /* ---- POST /tokenize, /detokenize, /apply-template ---- */
@@ -282,17 +253,16 @@ static enum infer_status tokenize_reply(struct job *j, struct buf *out) {
         if (st) return st;
         ids = own;
     }
-    buf_text(out, "{\"tokens\":[");
+    json_put(out, "{tokens:[");
     for (size_t i = 0; i < n; i++) {
         size_t len;
         const char *piece = infer_piece(j->server->model, ids[i], true, false, &len);
-        if (i) buf_text(out, ",");
-        buf_printf(out, j->ask.return_ids ? "{\"id\":%d,\"piece\":" : "%d", ids[i]);
+        json_put(out, j->ask.return_ids ? "{id:%d piece:" : "%d", ids[i]);
         if (!j->ask.return_ids) continue;
         openai_token(out, piece, len);
-        buf_text(out, "}");
+        json_put(out, "}");
     }
-    buf_printf(out, "],\"count\":%zu,\"max_model_len\":%d}\n", n, j->server->n_ctx);
+    json_put(out, "] count:%zu max_model_len:%d}\n", n, j->server->n_ctx);
     mem_free(own);
     return INFER_OK;
 }
@@ -330,32 +300,22 @@ static enum infer_status detokenize_reply(struct job *j, struct buf *out) {
         const char *piece = infer_piece(j->server->model, j->prompt[0].ids[i], true, i == 0, &n);
         buf_add(&text, piece, n);
     }
-    buf_text(out, "{\"content\":");
-    buf_json(out, text.p ? text.p : "", text.n);
-    buf_text(out, ",\"prompt\":");
-    buf_json(out, text.p ? text.p : "", text.n);
-    buf_text(out, "}\n");
-    if (text.failed) out->failed = true;
+    json_put(out, "{content:%.*s prompt:%.*s}\n", BUF_TEXT(text), BUF_TEXT(text));
+    out->failed |= text.failed;
     buf_free(&text);
     return INFER_OK;
 }
 
 /* The prompt that a chat completion with this body would have. */
 static enum infer_status template_reply(struct job *j, struct buf *out) {
-    buf_text(out, "{\"prompt\":");
-    buf_json(out, j->prompt[0].text, j->prompt[0].n_text);
-    buf_printf(out, ",\"tokens\":%d,", j->prompt[0].n);
-    struct buf infer = {0};
-    openai_infer(j, &infer);
-    const char *warnings = infer.p ? strstr(infer.p, "\"warnings\":") : NULL;
-    if (warnings) buf_add(out, warnings, infer.n - (size_t)(warnings - infer.p) - 1);
-    buf_text(out, "}\n");
-    buf_free(&infer);
+    json_put(out, "{prompt:%.*s tokens:%d", (int)j->prompt[0].n_text, j->prompt[0].text, j->prompt[0].n);
+    openai_warnings(j, out);
+    json_put(out, "}\n");
     return INFER_OK;
 }
 
 static enum infer_status count_reply(struct job *j, struct buf *out) {
-    buf_printf(out, "{\"object\":\"response.input_tokens\",\"input_tokens\":%d}\n", j->prompt[0].n);
+    json_put(out, "{object:'response.input_tokens' input_tokens:%d}\n", job_prompt_tokens(j));
     return INFER_OK;
 }
 

@@ -26,6 +26,8 @@ extern const struct front_end openai_chat, openai_text, openai_count, rest_token
     messages_api, ollama_chat, ollama_generate, ollama_show, ollama_embed, ollama_embedding, embeddings_api,
     infill_api, native_completion, native_embedding, rerank_api, score_api, messages_count, responses_api,
     responses_count, rest_template;
+void ollama_error(const struct job *j, const struct refusal *r, const char *request_id, bool in_stream,
+                  struct buf *out);
 void ollama_tags(struct server *s, const char *rest, struct page *p);
 void ollama_ps(struct server *s, const char *rest, struct page *p);
 void ollama_version(struct server *s, const char *rest, struct page *p);
