@@ -178,8 +178,8 @@ template <int L, int NT, bool LONG> struct group_stages;
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 // The same for whole units by warpgroups: the next operands are made beside the products. LONG: those of two times 64 columns
 // may be under way, also when a unit is left, with operands last; its slot is released behind them. That last's registers
-// are kept until then is the compiler's doing (the empty asm of end names them, but is no instruction): see
-// docs/log/cuda-prompt.md for how it was checked, and check again with another compiler (`gpu 8b q4_k_m check 1`).
+// are kept until then is the compiler's doing (the empty asm of end names them, but is no instruction): check again with
+// another compiler (`gpu 8b q4_k_m check 1`).
 template <int L, int NT, bool LONG> struct group_stages {
     using P = group_product<L, NT, true>;
     using S = typename P::S;
