@@ -1,5 +1,5 @@
 // The table of streaming kernels.
-#include "cuda/decode/gemv.h"
+#include "cuda/decode/gemv_shared.h"
 
 // rows of layouts.def as F(name, number of kernels)
 #define ROW_CODES(id)  F(id, 18)
@@ -35,22 +35,19 @@ const struct mm_kernel *mm_find(enum layout l, enum layout l2, int ga, enum mm_e
 }
 
 size_t mm_smem(const struct mm_kernel *k, size_t x_bytes) {
-    return 1024 + (size_t)k->warps * (size_t)k->warps * 16 * (size_t)k->r * 4 + x_bytes + (size_t)k->ring;
+    return gemv_lay_out(k->warps, k->r, x_bytes, (size_t)k->ring).bytes;
 }
 
 size_t few_plan(const struct mm_kernel *k, int t, int u, size_t most, struct few_shape *s) {
     const int a = layout_unit_bytes(k->l), b = k->l2 == LAYOUT_COUNT ? 0 : layout_unit_bytes(k->l2),
               unit = a > b ? a : b, tiles = few_tiles(k->r, k->epilogue);
     for (s->groups = FEW_GROUPS; s->groups; s->groups--)
-        for (s->buffers = t == 8 ? 2 : 4; s->buffers; s->buffers /= 2) {
-            const size_t slot = (size_t)(s->groups * k->warps * unit),
-                         fixed = FEW_HEAD + (size_t)(s->groups * s->buffers * k->warps * t * 16 * tiles) * 4 +
-                                 (size_t)(u * t) * 512;
-            if (fixed + 2 * slot > most) continue;
-            const size_t slots = (most - fixed) / slot;
-            s->slots = slots < FEW_SLOTS ? (int16_t)slots : FEW_SLOTS;
-            return fixed + (size_t)s->slots * slot;
-        }
+        for (s->buffers = t == 8 ? 2 : 4; s->buffers; s->buffers /= 2)
+            for (s->slots = FEW_SLOTS; s->slots >= 2; s->slots--) {
+                const few_areas at = few_lay_out(*s, k->warps, t, 16 * tiles, u, unit);
+                const size_t bytes = FEW_HEAD + (size_t)(at.sums + at.x + at.slots);
+                if (bytes <= most) return bytes;
+            }
     return 0;
 }
 

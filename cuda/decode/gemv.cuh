@@ -20,8 +20,9 @@ DEV void gemv_one(const mm_job &j, int region, int cta, int n_cta) {
     using unit_frag = conditional_t<integers, int_frag<L>, frag<L>>;
     const int w = threadIdx.x >> 5, lane = threadIdx.x & 31, U = j.u;
     uint64_t *bars = (uint64_t *)smem, *done = bars + W * S, *freed = done + W, *xbar = freed + W;
-    float *rs_at = (float *)(smem + 896), *red = (float *)(smem + 1024);
-    uint8_t *x = smem + 1024 + W * W * ROWS * 4, *slots = x + j.x_bytes;
+    const gemv_areas at = gemv_lay_out(W, R, j.x_bytes, 0);
+    float *rs_at = (float *)(smem + GEMV_FACTOR), *red = (float *)(smem + GEMV_HEAD);
+    uint8_t *x = smem + at.x, *slots = smem + at.rings;
 
     ring<L, R, W, S> r;
     r.start(slots, bars, j.w[region], j.steps[region], U, cta, n_cta);
@@ -127,6 +128,7 @@ DEV void gemv_one(const mm_job &j, int region, int cta, int n_cta) {
 template <int L, int L2, int GA, int R, int W, int S, int S2, int EPI, bool PACKETS>
 __global__ void __launch_bounds__(W * 32, format<L>::half ? 1 : 2)
     gemv_one_kernel(const __grid_constant__ mm_job j) {
+    static_assert(((S > S2 ? S : S2) + 3) * W * 8 <= GEMV_FACTOR, "room for the barriers");
     if (L2 < 0 || (int)blockIdx.x < j.split)
         gemv_one<L, GA, R, W, S, EPI, PACKETS>(j, 0, blockIdx.x, L2 < 0 ? gridDim.x : j.split);
     else if constexpr (L2 >= 0)

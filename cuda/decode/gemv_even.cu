@@ -1,5 +1,6 @@
 // The table of streaming kernels that share units out evenly.
 #include "cuda/decode/gemv_even.h"
+#include "cuda/decode/gemv_shared.h"
 #include "cuda/plan/even.h"
 
 extern const struct even_kernel even_q4k[4], even_q6k[3];
@@ -41,7 +42,7 @@ bool even_plan(even_job *e, const struct even_kernel *k, int blocks) {
     return blocks <= EVEN_BLOCKS;
 }
 size_t even_smem(const struct even_kernel *k, size_t x_bytes) {
-    return 1024 + (size_t)k->warps * (size_t)k->warps * 16 * (size_t)k->r * 4 + x_bytes + (size_t)k->ring;
+    return gemv_lay_out(k->warps, k->r, x_bytes, (size_t)k->ring).bytes;
 }
 cudaError_t even_prepare(void) {
     cudaError_t e = cudaSuccess;

@@ -194,8 +194,10 @@ DEV void even_one(const even_job &e, int region, int cta, int n_cta) {
     at.lo = at.first_unit(cta);
     at.hi = at.first_unit(cta + 1);
     uint64_t *bars = (uint64_t *)smem, *done = bars + W * S, *freed = done + W, *xbar = freed + W;
-    float *rs_at = (float *)(smem + 896), *red = (float *)(smem + 1024);
-    uint8_t *x = smem + 1024 + W * W * ROWS * 4, *slots = x + j.x_bytes;
+    const gemv_areas area = gemv_lay_out(W, R, j.x_bytes, 0);
+    float *rs_at = (float *)(smem + GEMV_FACTOR), *red = (float *)(smem + GEMV_HEAD);
+    uint8_t *x = smem + area.x, *slots = smem + area.rings;
+    static_assert((W * S + 3 * W) * 8 <= GEMV_FACTOR, "room for the barriers");
 
     even_ring<L, R, W, S> r;
     r.start(slots, bars, j.w[region], U, at.lo, at.hi);

@@ -2,6 +2,7 @@
 // warps, each with row tiles of its own, over rows that stay in shared memory. The sums are those of one row.
 #pragma once
 #include "cuda/decode/gemv_epilogue.cuh"
+#include "cuda/decode/gemv_shared.h"
 #include "cuda/decode/weight_ring.cuh"
 #include "cuda/decode/gemv_mma.cuh"
 
@@ -121,9 +122,10 @@ DEV void gemv_few(const mm_job &j, int region, int block, int n_block) {
               own = w % T; // row that this warp finishes
     uint64_t *xbar = (uint64_t *)smem, *done = xbar + W + group * 2 * s.buffers, *freed = done + s.buffers,
              *bars = xbar + W + s.groups * 2 * s.buffers;
-    float *rs_at = (float *)(smem + FEW_HEAD - 128),
+    float *rs_at = (float *)(smem + FEW_FACTORS),
           *red = (float *)(smem + FEW_HEAD) + group * s.buffers * W * T * ROWS;
-    uint8_t *x = smem + FEW_HEAD + s.groups * s.buffers * W * T * ROWS * 4, *slots = x + U * T * 512;
+    uint8_t *x = smem + FEW_HEAD + few_lay_out(s, W, T, ROWS, U, UB).sums,
+            *slots = x + few_lay_out(s, W, T, ROWS, U, UB).x;
 
     unit_ring<L, R, W> r;
     r.start(j, region, slots + all * s.slots * UB, bars + all * s.slots, w, cta, n_cta);
@@ -213,6 +215,7 @@ DEV void gemv_few(const mm_job &j, int region, int block, int n_block) {
 }
 template <int L, int L2, int R, int W, int EPI, int T>
 __global__ void __launch_bounds__(W * 32 * FEW_GROUPS, 1) gemv_few_kernel(const __grid_constant__ mm_job j) {
+    static_assert((W + FEW_GROUPS * (2 * 4 + W * FEW_SLOTS)) * 8 <= FEW_FACTORS, "room for the barriers");
     if (L2 < 0 || (int)blockIdx.x < j.split)
         gemv_few<L, R, W, EPI, T>(j, 0, blockIdx.x, L2 < 0 ? gridDim.x : j.split);
     else if constexpr (L2 >= 0)
