@@ -373,8 +373,8 @@ enum infer_status infer_step_hidden(struct infer_engine *e, const struct infer_r
 enum infer_status infer_hidden(struct infer_engine *e, bool decode, int first, int n, const float **out);
 /* Tells the engine which token was sampled on the host, so that INFER_LAST names it. */
 void infer_set_last(struct infer_engine *e, int seq, int32_t id);
-/* Stops the step that is running; async-signal-safe. The step's infer_wait returns INFER_E_CANCEL and the
- * sequences keep the lengths they had before it. */
+/* Stops the step that is running, or where none is the next one, so that a signal just before a step is not lost; async-signal-safe. The
+ * step's infer_wait returns INFER_E_CANCEL and the sequences keep the lengths they had before it. */
 void infer_cancel(struct infer_engine *e);
 
 #ifdef __cplusplus

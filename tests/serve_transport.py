@@ -131,6 +131,15 @@ def framing(s):
             try: x.shutdown(socket.SHUT_WR)
             except OSError: pass # it has been closed already
             same(name, said(rest(x)), want)
+    ok, post = b"GET /health HTTP/1.1\r\nHost: localhost\r\n", head()[:-2] # what libmicrohttpd refuses by itself
+    for name, data, want in (("a wrong version", ok.replace(b"1.1", b"9.9") + b"\r\n", 505), ("no version", b"GET /health\r\n\r\n", 400), ("a header without a colon", ok + b"bad header\r\n\r\n", 400),
+                             ("a head above all memory", ok + b"x: " + b"a" * 70000 + b"\r\n\r\n", 431), ("a URL above all memory", b"GET /" + b"a" * 70000 + ok[11:] + b"\r\n", 414),
+                             ("thousands of headers", ok + b"h: 1\r\n" * 3000 + b"\r\n", 431), ("a length that is none", post + b"Content-Length: abc\r\n\r\n", 400),
+                             ("a length beyond numbers", post + b"Content-Length: " + b"9" * 30 + b"\r\n\r\n", 413), ("a chunk that is none", post + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
+                             ("a chunk with more than its length", post + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{xx\r\n0\r\n\r\n", 400)):
+        with connect(s) as x:
+            x.sendall(data)
+            same(name, said(rest(x)), (want, "invalid_request"))
     for path, method, allow in ((CHAT, "GET", "POST, OPTIONS"), ("/health", "PUT", "GET, HEAD, OPTIONS"), ("/v1/models", "DELETE", "GET, HEAD, OPTIONS")):
         status, headers, e = s.ask(path, method=method)
         same(f"{method} {path}", (status, headers["Allow"], e["error"]["code"]), (405, allow, "method_not_allowed"))
@@ -247,6 +256,7 @@ def draining():
     end, refused = time.monotonic() + 10, False
     while not refused and time.monotonic() < end:
         try: connect(s).close()
+        except ConnectionResetError: pass # it waited to be accepted
         except ConnectionRefusedError: refused = True
     check("no new connection", refused)
     kept.request("GET", "/health")
@@ -259,6 +269,7 @@ def abuse():
     """the program itself, with its own engine, under all of it at once; then it answers as before, and ends without a leak where it is built to look for them"""
     s = Server("--metrics", "--slots", "3", "--queue", "6", "--body-memory", "8M", "--drain", "1")
     want = s.ask(CHAT, user("hello"))[2]["choices"][0]["message"]["content"]
+    with connect(s) as x: x.sendall(head(length=1000) + b"{")
     long = json.dumps(user("count", ignore_eos=True, max_tokens=200)).encode()
     streamed = json.dumps(user("count", ignore_eos=True, max_tokens=200, stream=True)).encode()
     def send(data, then=None):
@@ -293,6 +304,7 @@ def abuse():
     held[-1].sendall(head(length=100) + b"{")
     check("an answer begins", held[0].recv(100).startswith(b"HTTP/1.1 200"))
     log = s.stop()
+    check("who goes in the middle of a body is logged as gone", re.search(" 499 .*: the connection ended after 1 of 1000 bytes", log), log[:3000])
     check("nothing of a sanitizer", "Sanitizer" not in log and "runtime error" not in log, log[-3000:])
     for x in held: x.close()
 

@@ -542,6 +542,7 @@ static void answer_short(struct call *c) {
         refusal_make(&c->refusal, 400, "invalid_request", NULL,
                      "the connection ended within the body, after %zu bytes", c->came);
     refuse_and_close(c);
+    if (!cut) c->status = 499; /* in the log: who has gone and who has only stopped sending look alike */
 }
 
 void call_completed(void *user, struct MHD_Connection *connection, void **state,
@@ -550,7 +551,8 @@ void call_completed(void *user, struct MHD_Connection *connection, void **state,
     struct call *c = *state;
     (void)connection;
     if (!c) return;
-    if (!c->answered && !c->all_here && why == MHD_REQUEST_TERMINATED_CLIENT_ABORT) answer_short(c);
+    if (!c->answered && !c->all_here && !c->sock->refused && why == MHD_REQUEST_TERMINATED_CLIENT_ABORT)
+        answer_short(c);
     /* more of its body may be on the way, and would make the client's system throw the answer away once the socket is closed */
     if (c->answered && c->guarded.body && !c->all_here && why != MHD_REQUEST_TERMINATED_CLIENT_ABORT)
         watch_linger(w->watch, c->sock->fd);
@@ -558,7 +560,9 @@ void call_completed(void *user, struct MHD_Connection *connection, void **state,
     struct log_call line = {.request_id = c->guarded.request_id,
                             .key = keys_name(w->server->keys, c->guarded.key),
                             .route = c->path,
-                            .status = whole || c->failed ? c->status : 499,
+                            .status = c->sock->refused     ? c->sock->refused
+                                      : whole || c->failed ? c->status
+                                                           : 499,
                             .seconds = serve_seconds() - c->began};
     snprintf(line.why, sizeof line.why, "%.250s", c->refusal.status ? c->refusal.message : "");
     if (c->job) {

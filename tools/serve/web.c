@@ -168,7 +168,7 @@ static void note_connection(void *user, struct MHD_Connection *connection, void 
         s = fd && daemon ? mem_alloc(sizeof *s) : NULL;
         *context = s;
         if (!s) return;
-        *s = (struct sock){.fd = fd->connect_fd};
+        *s = (struct sock){.fd = fd->connect_fd, .web = w};
         struct sockaddr_storage name;
         socklen_t len = sizeof name;
         if (getsockname(s->fd, (struct sockaddr *)&name, &len)) name.ss_family = AF_UNSPEC;
@@ -185,7 +185,7 @@ static void note_connection(void *user, struct MHD_Connection *connection, void 
         watch_sock(w->watch, s, true);
     } else if (s) {
         watch_sock(w->watch, s, false);
-        closing_unheard(w, connection, s);
+        closing_unheard(connection, s);
         pthread_mutex_lock(&w->lock);
         *s->at = s->next;
         if (s->next) s->next->at = s->at;

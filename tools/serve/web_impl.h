@@ -16,10 +16,12 @@ struct sock {
     int fd;
     bool local, is_unix; /* its address is this machine's alone; it is a unix socket */
     enum { SOCK_NEW, SOCK_BODY, SOCK_BUSY, SOCK_IDLE } state;
-    double since;    /* that it has been in it */
-    bool cut;        /* it was too slow: nothing more is read */
-    bool half;       /* its client has said that nothing more comes */
-    size_t body;     /* bytes of the request's body that have come */
+    double since; /* that it has been in it */
+    bool cut;     /* it was too slow: nothing more is read */
+    bool half;    /* its client has said that nothing more comes */
+    int refused;  /* status of what libmicrohttpd refused by itself; 0: nothing */
+    size_t body;  /* bytes of the request's body that have come */
+    struct web *web;
     struct job *job; /* that it waits for; its hang-up is watched */
     struct sock *next, **at;
 };
@@ -73,7 +75,7 @@ void closing_begin(struct buf *text, int status);
 void closing_end(struct buf *text, const struct buf *body);
 void closing_send(struct MHD_Connection *connection, const struct sock *s, const struct buf *text);
 /* The connection closes; a request that never became one is told why, where it can be seen that it was told nothing. */
-void closing_unheard(struct web *w, struct MHD_Connection *connection, const struct sock *s);
+void closing_unheard(struct MHD_Connection *connection, const struct sock *s);
 
 /* A line for a request that has ended. */
 struct log_call {
