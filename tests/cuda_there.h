@@ -14,3 +14,9 @@ static inline bool cuda_there(bool *must) {
 #endif
     return false;
 }
+
+/* Whether a part of the steps will do, as under memcheck (scripts/gpu-check). */
+static inline bool few_steps(void) {
+    const char *few = getenv("INFER_FEW_STEPS");
+    return few && *few == '1';
+}

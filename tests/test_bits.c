@@ -4,7 +4,7 @@
 #define _GNU_SOURCE /* sched_getaffinity */
 #include "test.h"
 #include "pace.h"
-#include "tools/file/synth.h"
+#include "synth_model.h"
 #include "cpu/cpu_isa.h"
 #include "base/host.h"
 #include "infer.h"
@@ -13,7 +13,6 @@
 
 #include <omp.h>
 #include <sched.h>
-#include <unistd.h>
 
 /* LLVM's OpenMP keeps what it took for teams of other sizes. */
 const char *__lsan_default_suppressions(void);
@@ -30,17 +29,7 @@ struct setting {
 };
 
 static struct infer_model *model(const char *shape, const char *type) {
-    char path[] = "/tmp/infer-test-XXXXXX";
-    int fd = mkstemp(path);
-    struct synth_report report;
-    struct infer_model *m;
-    assert_true(fd >= 0);
-    close(fd);
-    assert_ok(synth_write(&(struct synth_options){.shape = shape, .type = type, .path = path, .seed = 11},
-                          &report));
-    assert_ok(infer_model_open(&m, path, NULL));
-    unlink(path);
-    return m;
+    return synth_model(&(struct synth_options){.shape = shape, .type = type, .seed = 11});
 }
 
 /* Logits of the last prompt row and of N_DECODE decode rows: out[1 + N_DECODE][n_vocab]. */

@@ -6,26 +6,19 @@
 #include "infer.h"
 #include "cuda/run/decode_profile.h"
 #include "plan/plan.h"
+#include "relative.h"
 #include "seam/op_list.h"
+#include "synth_model.h"
 #include "tolerance.h"
-#include "tools/file/synth.h"
-
-#include <math.h>
-#include <unistd.h>
 
 enum { N_PROMPT = 70, N_DECODE = 4, MOST_OPS = 256, MOST_ROWS = 20 };
 
 /* ---- models ---- */
 
 static struct model *open_synth(const char *shape, const char *type) {
-    char path[] = "/tmp/infer-test-XXXXXX";
-    struct synth_report report;
+    char path[SYNTH_PATH];
     struct model *m;
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    close(fd);
-    assert_ok(
-        synth_write(&(struct synth_options){.shape = shape, .type = type, .path = path, .seed = 5}, &report));
+    synth_temporary(&(struct synth_options){.shape = shape, .type = type, .seed = 5}, path);
     assert_ok(model_open(&m, path, &(struct tensorfile_options){0}));
     unlink(path);
     return m;
@@ -152,15 +145,6 @@ static void run_all(struct run *r, int n_row, float *out) {
     run_step(r, ROW_PROMPT, 0, N_PROMPT, out);
     for (int i = 0; i < N_DECODE; i++)
         run_step(r, ROW_DECODE, N_PROMPT + i, n_row, out + (size_t)(i + 1) * n);
-}
-
-static double relative(const float *got, const float *want, size_t n) {
-    double e = 0, s = 0;
-    for (size_t i = 0; i < n; i++) {
-        e += ((double)got[i] - (double)want[i]) * ((double)got[i] - (double)want[i]);
-        s += (double)want[i] * (double)want[i];
-    }
-    return sqrt(e / s);
 }
 
 /* ---- tests ---- */
@@ -491,7 +475,7 @@ int main(int argc, char **argv) {
         return cmocka_run_group_tests(tests, NULL, NULL);
     printf("skipped: %s\n", infer_error());
 #else
-    (void)run_all, (void)run_open, (void)run_close, (void)open_synth, (void)relative;
+    (void)run_all, (void)run_open, (void)run_close, (void)open_synth;
     (void)put_one_more, (void)keep_feed_forward, (void)first_layer, (void)norms_with_a_mean, (void)factors;
     printf("skipped: built without CUDA\n");
 #endif

@@ -6,7 +6,7 @@
 #include "cuda/plan/links.h"
 #include "plan/plan.h"
 #include "seam/op_list.h"
-#include "tools/file/synth.h"
+#include "synth_model.h"
 
 #include <unistd.h>
 
@@ -33,12 +33,8 @@ static void open_file(struct lists *o, const char *path) {
     for (int c = 0; c < ROW_CLASS_COUNT; c++) o->own[c] = *o->plan.part[0].config.list[c];
 }
 static void open_lists(struct lists *o, const char *shape, const char *type) {
-    char path[] = "/tmp/infer-test-XXXXXX";
-    struct synth_report report;
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    close(fd);
-    assert_ok(synth_write(&(struct synth_options){.shape = shape, .type = type, .path = path}, &report));
+    char path[SYNTH_PATH];
+    synth_temporary(&(struct synth_options){.shape = shape, .type = type}, path);
     open_file(o, path);
     unlink(path);
 }

@@ -4,12 +4,11 @@
 #include "request/request.h"
 #include "engine/request/request_impl.h"
 #include <math.h>
-#include <unistd.h>
 #include "chi_square.h"
 #include "test.h"
 #include "pace.h"
 #include "text/grammar/grammar.h"
-#include "tools/file/synth.h"
+#include "synth_model.h"
 
 enum { CTX = 64, MOST = 128, N_CASE = 11 };
 
@@ -96,15 +95,7 @@ static struct {
 } m;
 
 static void open_tiny(struct infer_model **out, const char *type, uint64_t seed) {
-    char path[] = "/tmp/infer-test-XXXXXX";
-    int fd = mkstemp(path);
-    struct synth_report report;
-    assert_true(fd >= 0);
-    close(fd);
-    assert_ok(synth_write(&(struct synth_options){.shape = "tiny", .type = type, .path = path, .seed = seed},
-                          &report));
-    assert_ok(infer_model_open(out, path, NULL));
-    unlink(path);
+    *out = synth_model(&(struct synth_options){.shape = "tiny", .type = type, .seed = seed});
 }
 
 static int open_model(void **state) {

@@ -4,28 +4,17 @@
 #include "request/request.h"
 #include "engine/request/request_impl.h"
 #include <math.h>
-#include <unistd.h>
 #include "test.h"
 #include "pace.h"
 #include "text/grammar/grammar.h"
-#include "tools/file/synth.h"
+#include "synth_model.h"
 
 enum { CTX = 512, MOST = 128, CROWD = 32, COMMON = 150 };
 
 static struct infer_model *tiny;
 
 static struct infer_model *open_model(const char *shape) {
-    char path[] = "/tmp/infer-test-XXXXXX";
-    int fd = mkstemp(path);
-    struct synth_report report;
-    struct infer_model *m;
-    assert_true(fd >= 0);
-    close(fd);
-    assert_ok(synth_write(&(struct synth_options){.shape = shape, .type = "f16", .path = path, .seed = 3},
-                          &report));
-    assert_ok(infer_model_open(&m, path, NULL));
-    unlink(path);
-    return m;
+    return synth_model(&(struct synth_options){.shape = shape, .type = "f16", .seed = 3});
 }
 
 struct place {

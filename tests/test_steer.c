@@ -4,10 +4,9 @@
 #include "request/request.h"
 #include "engine/request/request_impl.h"
 #include <math.h>
-#include <unistd.h>
 #include "test.h"
 #include "text/grammar/grammar.h"
-#include "tools/file/synth.h"
+#include "synth_model.h"
 
 enum { CTX = 128, MOST = 100 };
 static struct {
@@ -17,16 +16,8 @@ static struct {
 } m;
 
 static int open_model(void **state) {
-    char path[] = "/tmp/infer-test-XXXXXX";
-    struct synth_report report;
-    int fd = mkstemp(path);
     (void)state;
-    assert_true(fd >= 0);
-    close(fd);
-    assert_ok(synth_write(&(struct synth_options){.shape = "tiny", .type = "f16", .path = path, .seed = 3},
-                          &report));
-    assert_ok(infer_model_open(&m.model, path, NULL));
-    unlink(path);
+    m.model = synth_model(&(struct synth_options){.shape = "tiny", .type = "f16", .seed = 3});
     infer_model_info(m.model, &m.info);
     assert_ok(constrain_vocab(&m.vocab, m.model));
     return 0;

@@ -5,9 +5,7 @@
 #include "cpu/cpu_isa.h"
 #include "base/host.h"
 #include "infer.h"
-#include "tools/file/synth.h"
-
-#include <unistd.h>
+#include "synth_model.h"
 
 #ifdef __SANITIZE_THREAD__
 #define WATCHED 1
@@ -122,22 +120,12 @@ static void real_widths(void **state) {
     } all[] = {{"gemma3-4b", 2, 0}, {"gemma4-26b-a4b", 2, 9}, {"llama-135m", 2, 0}, {"lfm2-1.2b", 1, 0}};
     if (WATCHED) skip(); /* the same operations as of the folders, a hundred times as large */
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        char path[] = "/tmp/infer-test-XXXXXX";
-        int fd = mkstemp(path);
-        struct synth_report report;
-        struct infer_model *m;
-        assert_true(fd >= 0);
-        close(fd);
-        assert_ok(synth_write(&(struct synth_options){.shape = all[i].shape,
-                                                      .type = "q4_0",
-                                                      .path = path,
-                                                      .seed = 7,
-                                                      .layers = all[i].layers,
-                                                      .vocab = 512,
-                                                      .experts = all[i].experts},
-                              &report));
-        assert_ok(infer_model_open(&m, path, NULL));
-        unlink(path);
+        struct infer_model *m = synth_model(&(struct synth_options){.shape = all[i].shape,
+                                                                    .type = "q4_0",
+                                                                    .seed = 7,
+                                                                    .layers = all[i].layers,
+                                                                    .vocab = 512,
+                                                                    .experts = all[i].experts});
         check(all[i].shape, m, NULL, NULL, 9, 3);
         check(all[i].shape, m, NULL, NULL, 33, 2);
         infer_model_close(m);

@@ -2,10 +2,9 @@
  * refuses. */
 #include "weights.h"
 #include "pace.h"
+#include "relative.h"
 #include "seam/weight.h"
 #include "tolerance.h"
-
-#include <math.h>
 
 static uint64_t seed = 88172645463325252ull;
 static float uniform(void) { /* -1 .. 1 */
@@ -72,15 +71,6 @@ static void fused_tensors_are_sliced(void **state) {
         infer_model_close(plain);
         infer_model_close(one);
     }
-}
-
-static double relative(const float *got, const float *want, size_t n) {
-    double e = 0, s = 0;
-    for (size_t i = 0; i < n; i++) {
-        e += ((double)got[i] - (double)want[i]) * ((double)got[i] - (double)want[i]);
-        s += (double)want[i] * (double)want[i];
-    }
-    return sqrt(e / s);
 }
 
 /* A factor at every matrix: cpu computes what ref does, folded into other operations and not; the head's is exact. */
@@ -151,15 +141,11 @@ static void write_scales(const char *from, const char *to, int n, float odd) {
 /* X.scale of GGUF is X.weight's factor; more than one number, or none that is finite, is refused with its name. */
 static void factors_come_from_files(void **state) {
     (void)state;
-    char path[] = "/tmp/infer-test-XXXXXX", other[64];
-    struct synth_report report;
+    char path[SYNTH_PATH], other[64];
     struct infer_model *set, *read;
-    int n, fd = mkstemp(path);
-    assert_true(fd >= 0);
-    close(fd);
+    int n;
+    synth_temporary(&(struct synth_options){.shape = "tiny", .type = "q8_0", .seed = 3}, path);
     snprintf(other, sizeof other, "%s-scaled", path);
-    assert_ok(synth_write(&(struct synth_options){.shape = "tiny", .type = "q8_0", .path = path, .seed = 3},
-                          &report));
     write_scales(path, other, 1, 0);
     assert_ok(infer_model_open(&set, path, NULL));
     set_factors(set);

@@ -5,8 +5,7 @@
 #include "files/gguf_write.h"
 #include "model/model_impl.h"
 #include "models/registry.h"
-#include "tools/file/synth.h"
-#include <unistd.h>
+#include "synth_model.h"
 
 /* Tensors that become the rows of one. */
 static const struct {
@@ -93,15 +92,9 @@ static inline struct arch fused_arch(const struct arch *plain) {
 /* Two models with the same weights: as synth writes them, and with q k v and gate up in one tensor each. */
 static inline void open_both(const char *arch, const char *shape, const char *type,
                              struct infer_model **plain, struct infer_model **one) {
-    char path[] = "/tmp/infer-test-XXXXXX", other[64];
-    struct synth_report report;
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    close(fd);
+    char path[SYNTH_PATH], other[64];
+    synth_temporary(&(struct synth_options){.arch = arch, .shape = shape, .type = type, .seed = 3}, path);
     snprintf(other, sizeof other, "%s-fused", path);
-    assert_ok(synth_write(
-        &(struct synth_options){.arch = arch, .shape = shape, .type = type, .path = path, .seed = 3},
-        &report));
     write_fused(path, other);
     assert_ok(infer_model_open(plain, path, NULL));
     static struct arch arch_one;
