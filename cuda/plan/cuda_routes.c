@@ -17,11 +17,11 @@ enum {
 #include "cuda/plan/layouts.def"
 };
 
-#define LINK(l) (1u << LINK_##l)
+#define OF(l) (1u << LINK_##l)
 enum {
-    PROMPT_LINKS = LINK(MATMUL) | LINK(GATED) | LINK(RESIDUAL) | LINK(POST),
-    DECODE_LINKS = PROMPT_LINKS | LINK(HEAD),
-    ALONE = LINK(PLAIN)
+    PROMPT_LINKS = OF(MATMUL) | OF(GATED) | OF(RESIDUAL) | OF(POST),
+    DECODE_LINKS = PROMPT_LINKS | OF(HEAD),
+    ALONE = OF(PLAIN)
 };
 
 const struct route cuda_routes[] = {
@@ -188,10 +188,10 @@ const char *route_group_name(enum route_group g) {
     return name[g];
 }
 const char *route_link_name(enum link_kind k) {
-    static const char *const name[] = {"plain",     "embed", "matmul", "gated",   "residual",
-                                       "attend",    "head",  "post",   "experts", "pairs",
-                                       "pairs_mix", "delta", "mix",    "latent"};
-    static_assert(sizeof name / sizeof *name == LINK_KIND_COUNT, "a name for each kind");
+    static const char *const name[] = {
+#define LINK(id, name, file) #name,
+#include "cuda/plan/links.def"
+    };
     return name[k];
 }
 const char *route_layout_name(enum layout l) {

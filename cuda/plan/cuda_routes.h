@@ -11,22 +11,10 @@
 extern "C" {
 #endif
 
-/* What a kernel does of a list: a run of operations (links.c has the patterns). */
+/* What a kernel does of a list: a run of operations (cuda/links/ has the patterns). */
 enum link_kind {
-    LINK_PLAIN,    /* one operation, float32 rows in and out */
-    LINK_EMBED,    /* decode: embed, and the step out of the host's memory */
-    LINK_MATMUL,   /* [norm] matmul */
-    LINK_GATED,    /* [norm] matmul, glu */
-    LINK_RESIDUAL, /* matmul, add to the residual stream */
-    LINK_ATTEND, /* [norm of v] [norm of q, norm of k] [rope of q, rope of k] [or these norms here] kv_put, attend */
-    LINK_HEAD, /* decode: rows, norm, matmul, select */
-    LINK_POST, /* matmul, norm of its result (or a factor), add to the residual stream [, that times a factor] */
-    LINK_EXPERTS, /* decode: [norm] matmul, route, experts, glu, experts [mix [add to the residual stream]] */
-    LINK_PAIRS,   /* prompt: experts, glu, experts */
-    LINK_PAIRS_MIX, /* prompt: mix, add to the residual stream */
-    LINK_DELTA,     /* conv, delta, norm of each head, glu */
-    LINK_MIX,       /* decode: [matmul of one row, the gate] mix, add to the residual stream */
-    LINK_LATENT,    /* decode: rope of q, heads, norm of a latent, rope, kv_put, attend, heads */
+#define LINK(id, name, file) LINK_##id,
+#include "cuda/plan/links.def"
     LINK_KIND_COUNT
 };
 

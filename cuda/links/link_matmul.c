@@ -1,0 +1,123 @@
+/* LINK_MATMUL, LINK_GATED, LINK_RESIDUAL: a matmul, with what stands in front and behind. */
+#include "cuda/plan/link_type.h"
+
+/* The form in which the kernels of a group of matrices read their input; FORM_ROWS: no fused kernel has the layouts (or
+ * a factor, or exact sums), or they disagree. */
+static enum link_form form_of(const struct link_case *c, enum link_kind kind, const struct cuda_group *g) {
+    enum link_form form = FORM_ROWS;
+    const bool scales =
+        kind == LINK_POST || (kind == LINK_MATMUL && g->n_member == 1); /* behind the products */
+    if ((g->scaled && (!scales || g->bias)) || g->apart) return FORM_ROWS;
+    for (int i = 0; i < g->n_region; i++) {
+        const enum layout l = g->region[i].layout;
+        const enum link_form f = route_form(c->route, c->list->cls, kind, c->int8, l);
+        if (f == FORM_ROWS || (i && f != form)) return FORM_ROWS;
+        form = f;
+    }
+    return form;
+}
+
+/* Columns that pad a tile are never written: halves must not read what floats left there. */
+static bool tiles_stay_clean(const struct link_case *c) {
+    bool floats = false, halves = false, pads = false;
+    for (int i = 0; i < c->list->n_op; i++) {
+        if (c->list->op[i].kind != OP_MATMUL) continue;
+        const struct cuda_group *g = &c->plan->group[c->list->op[i].matmul.w->id];
+        if (g->apart) continue;
+        (g->region[0].layout == LAYOUT_F32 ? &floats : &halves)[0] = true;
+        pads |= g->k % 64 != 0;
+    }
+    return !(floats && halves && pads);
+}
+
+bool link_matmul_fits(const struct link_case *c, struct cuda_link *k) {
+    const struct cuda_group *g = link_group(c, k->matmul);
+    if (k->kind != LINK_GATED && g->paired) return false; /* rows of gate and up lie in turns */
+    k->wants = form_of(c, k->kind, g);
+    k->slot = act_slot_of(c->list, k->matmul);
+    if (k->wants == FORM_ROWS || (k->wants == FORM_TF32 && !tiles_stay_clean(c))) return false;
+    return link_has(c, k, k->wants, FORM_ROWS);
+}
+
+/* Of a norm that a matmul and, right behind it, another one of its own read, and nothing else: whether that one takes what the
+ * first takes, where it lies. */
+static bool is_twice(const struct link_case *c, const struct cuda_link *k) {
+    const struct op *o = &c->list->op[k->matmul + 1];
+    const struct view x = c->list->op[k->norm].norm.out;
+    struct cuda_link one = *k,
+                     next = {.kind = LINK_MATMUL, .norm = k->norm, .before = -1, .matmul = k->matmul + 1};
+    return k->matmul + 2 < c->list->n_op && o[0].kind == OP_MATMUL && o[1].kind != OP_ADD &&
+           o[1].kind != OP_GLU && view_same(o->matmul.x, x) && c->list->buf[x.buf].last == next.matmul &&
+           link_matmul_fits(c, &one) && link_matmul_fits(c, &next) && one.wants == next.wants &&
+           one.slot == next.slot;
+}
+
+/* The norm of a whole row, which nothing but the matmul reads. */
+static bool norm_fits(const struct link_case *c, const struct cuda_link *k) {
+    const struct op_norm *n = &c->list->op[k->norm].norm;
+    return n->kind == NORM_RMS && n->w && !n->bias && n->dim == n->x.width &&
+           n->dim % (c->list->cls == ROW_DECODE ? 32 : 4) == 0 &&
+           (list_hands_over(c->list, k->norm) || (k->kind == LINK_MATMUL && is_twice(c, k))) &&
+           view_same(c->list->op[k->matmul].matmul.x, n->out);
+}
+
+/* What stands in front of a matmul instead: it is done to rows, on their way into the matmul's form. */
+static bool before_fits(const struct link_case *c, const struct cuda_link *k) {
+    const struct op *o = &c->list->op[k->before];
+    const bool norm = o->kind == OP_NORM;
+    const struct view x = norm ? o->norm.x : o->glu.gate, out = norm ? o->norm.out : o->glu.out;
+    if (norm ? o->norm.dim != x.width || op_norm_weights(&o->norm) != x.width
+             : o->glu.up.buf >= 0 || o->glu.act > ACT_GELU_ERF)
+        return false;
+    return list_hands_over(c->list, k->before) && view_same(c->list->op[k->matmul].matmul.x, out);
+}
+
+static bool before(const struct link_case *c, const struct cuda_link *k) {
+    return (k->norm < 0 || norm_fits(c, k)) && (k->before < 0 || before_fits(c, k));
+}
+
+bool link_front_fits(const struct link_case *c, struct cuda_link *k) {
+    return before(c, k) && link_matmul_fits(c, k);
+}
+
+static bool is_gated(const struct link_case *c, struct cuda_link *k) {
+    const struct cuda_group *g = link_group(c, k->matmul);
+    if (c->list->op[k->matmul + 1].glu.act > ACT_RELU2)
+        return false; /* which the fused kernels do not know */
+    return list_is_gated(c->list, k->matmul) && list_hands_over(c->list, k->matmul) && g->paired &&
+           !g->bias && g->n_region == 1 && link_front_fits(c, k);
+}
+
+static bool is_residual(const struct link_case *c, struct cuda_link *k) {
+    const struct op_matmul *m = &c->list->op[k->matmul].matmul;
+    const struct op_add *a = &c->list->op[k->matmul + 1].add;
+    return view_same(a->a, a->out) && view_same(a->b, m->out) && list_hands_over(c->list, k->matmul) &&
+           c->plan->group[m->w->id].n_member == 1 && a->out.width % 32 == 0 && link_front_fits(c, k);
+}
+
+static unsigned gated_gives(const struct link_case *c, const struct cuda_link *k, bool normed) {
+    if (c->list->cls == ROW_DECODE) return normed ? 0 : c->int8 ? 1u << FORM_INT8_16 : LINK_HALVES;
+    return normed ? 0 : k->wants == FORM_PANEL ? 1u << FORM_PANEL : LINK_TILES & ~(1u << FORM_PANEL);
+}
+bool link_added_takes(const struct link_case *c, const struct cuda_link *front, const struct cuda_link *k) {
+    (void)c;
+    return link_types[front->kind]->packets && k->in.form != FORM_ROWS;
+}
+
+const struct link_type link_matmul = {.classes = LINK_DECODE | LINK_PROMPT,
+                                      .pattern = {PATTERN(OPT(1, OP_NORM), OP_MATMUL)},
+                                      .matmul = true,
+                                      .fits = link_front_fits};
+const struct link_type link_gated = {.classes = LINK_DECODE | LINK_PROMPT,
+                                     .pattern = {PATTERN(OPT(1, OP_NORM), OP_MATMUL, OP_GLU)},
+                                     .matmul = true,
+                                     .packets = true,
+                                     .fits = is_gated,
+                                     .gives = gated_gives};
+const struct link_type link_residual = {.classes = LINK_DECODE | LINK_PROMPT,
+                                        .pattern = {PATTERN(OPT(1, OP_GLU), OP_MATMUL, OP_ADD)},
+                                        .matmul = true,
+                                        .stream = true,
+                                        .fits = is_residual,
+                                        .gives = link_gives_stream,
+                                        .takes = link_added_takes};

@@ -1,0 +1,35 @@
+/* LINK_MIX, LINK_PAIRS_MIX: the sum of experts, to the residual stream. */
+#include "cuda/plan/link_type.h"
+
+struct mix_ops link_mix_ops(const struct op_list *l, const struct cuda_link *k) {
+    const struct op *o = &l->op[link_last(k)];
+    return (struct mix_ops){k->n_op == 3 ? &o[-2].matmul : NULL, &o[-1].mix, &o[0].add};
+}
+
+/* The sum of experts whose result goes to the residual stream, with the gate of their shared part, which nobody else wants. */
+static bool is_mix(const struct link_case *c, struct cuda_link *k) {
+    const struct mix_ops o = link_mix_ops(c->list, k);
+    const struct cuda_group *g = o.gate ? &c->plan->group[o.gate->w->id] : NULL;
+    if (g && (g->n != 1 || !view_same(o.mix->gate, o.gate->out) || !list_hands_over(c->list, k->first)))
+        return false;
+    return c->route->sm >= 90 && view_same(o.add->b, o.mix->out) && view_same(o.add->a, o.add->out) &&
+           list_hands_over(c->list, link_last(k) - 1) && o.add->out.width % 32 == 0;
+}
+
+static bool is_pairs_mix(const struct link_case *c, struct cuda_link *k) {
+    const struct op_mix *m = &c->list->op[k->first].mix;
+    const struct op_add *a = &c->list->op[k->first + 1].add;
+    const int cols =
+        m->x.col | m->shared.col | m->out.width | a->a.col | a->out.col; /* shared: may be absent, then 0 */
+    return c->route->sm >= 80 && view_same(a->b, m->out) && list_hands_over(c->list, k->first) &&
+           cols % 4 == 0;
+}
+
+const struct link_type link_mix = {.classes = LINK_DECODE,
+                                   .pattern = {PATTERN(OPT(1, OP_MATMUL), OP_MIX, OP_ADD)},
+                                   .stream = true,
+                                   .last = true,
+                                   .fits = is_mix,
+                                   .gives = link_gives_stream};
+const struct link_type link_pairs_mix = {
+    .classes = LINK_PROMPT, .pattern = {PATTERN(OP_MIX, OP_ADD)}, .fits = is_pairs_mix};
