@@ -146,3 +146,21 @@ add_test(NAME serve_transport COMMAND ${CMAKE_SOURCE_DIR}/tests/serve_transport.
 set_tests_properties(serve serve_fields serve_peers serve_transport PROPERTIES TIMEOUT 300)
 add_test(NAME serve_service COMMAND ${CMAKE_SOURCE_DIR}/tests/serve_service.py $<TARGET_FILE:infer> ${CMAKE_SOURCE_DIR}/tests)
 set_tests_properties(serve_service PROPERTIES TIMEOUT 120)
+
+# Labels. slow: more than some seconds of a core; card: says little without a card (skipped or mostly so). `ctest -LE slow`, `ctest -L card`.
+# `ninja check`: what scripts/check says of the sources, then all tests but slow ones.
+set(SLOW cli exit_codes library serve serve_fields serve_service serve_transport test_barriers test_bits test_hf_forward test_hf_keys test_hybrid
+    test_links test_memory test_op_list)
+foreach(t ${SLOW})
+    if(TEST ${t})
+        set_property(TEST ${t} APPEND PROPERTY LABELS slow)
+    endif()
+endforeach()
+set_property(TEST test_cuda test_cuda_links test_cuda_state APPEND PROPERTY LABELS card)
+include(ProcessorCount)
+ProcessorCount(CORES)
+add_custom_target(check COMMAND ${CMAKE_SOURCE_DIR}/scripts/check
+                  COMMAND ${CMAKE_CTEST_COMMAND} -LE slow -j ${CORES} --output-on-failure USES_TERMINAL)
+get_property(TARGETS DIRECTORY PROPERTY BUILDSYSTEM_TARGETS)
+list(FILTER TARGETS INCLUDE REGEX "^(infer|serve_fake|two_requests|test_.*)$")
+add_dependencies(check ${TARGETS})
