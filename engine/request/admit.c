@@ -77,7 +77,7 @@ static bool is_being_computed(const struct request *r, int known) {
     for (const struct request *q = r->sched->first; q; q = q->next) {
         int k = 0;
         if (!request_runs(q) || q->decodes || q->p.prefix.salt != r->p.prefix.salt) continue;
-        while (k < q->n_feed && k < made_shares(r) - 1 && q->feed[k] == r->feed[k]) k++;
+        while (k < q->n_feed && k < embed_shares(r) - 1 && q->feed[k] == r->feed[k]) k++;
         if (k / SCHED_PAGE * SCHED_PAGE - known > worth) return true;
     }
     return false;
@@ -92,7 +92,7 @@ static bool has_room(struct request *r) {
         return false; /* as before */
     r->looked = s->n_submit + 1;
     r->looked_free = free;
-    const int known = infer_prefix_probe(s->engine, r->feed, made_shares(r), &r->p.prefix, &unused);
+    const int known = infer_prefix_probe(s->engine, r->feed, embed_shares(r), &r->p.prefix, &unused);
     r->passed = is_being_computed(r, known);
     int all = r->n_feed + r->n_again + AHEAD + expected(r);
     if (all > s->n_ctx) all = s->n_ctx;
@@ -105,7 +105,7 @@ static enum infer_status begin(struct request *r) {
     int n = 0;
     if (r->p.seq < 0) TRY(infer_seq_open(s->engine, &r->p.seq));
     r->waits = false;
-    TRY(infer_seq_prefix(s->engine, r->p.seq, r->feed, made_shares(r), &r->p.prefix, &n));
+    TRY(infer_seq_prefix(s->engine, r->p.seq, r->feed, embed_shares(r), &r->p.prefix, &n));
     r->n_begin = r->figures.n_held = n;
     if (!r->figures.n_aside && !r->n_token) r->figures.n_reused = n;
     if (r->reached < n) r->reached = n;

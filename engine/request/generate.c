@@ -378,7 +378,7 @@ static enum infer_status take_prompt(struct request *r, const struct request_par
     }
     r->decodes = f->n_held == r->n_feed + r->n_again;
     const bool chooses = r->decodes && !r->chosen && !r->p.make;
-    enum infer_status st = r->p.make    ? made_saw(r, part, out, f->n_held - part->n_row)
+    enum infer_status st = r->p.make    ? embed_saw(r, part, out, f->n_held - part->n_row)
                            : r->p.score ? add_scores(r, part, out, f->n_held - part->n_row)
                                         : INFER_OK;
     if (!st && chooses) st = choose(r, part, out, part->n_out - 1, -1);

@@ -182,12 +182,12 @@ enum infer_status steer_chosen(struct request *r);
 enum infer_status steer_told(struct request *r);
 /* The next token hangs on what is told of the one before. */
 bool steer_waits(const struct request *r);
-/* made.c: tokens of the prompt that sequences of others may give it; what a part of it has made, from position `from` on.
+/* request_embed.c: tokens of the prompt that sequences of others may give it; what a part of it has made, from position `from` on.
  * errors: INFER_E_MEMORY, those of infer_hidden */
-int made_shares(const struct request *r);
-bool made_of_rows(const struct request *r);
-enum infer_status made_saw(struct request *r, const struct request_part *part, const struct infer_output *out,
-                           int from);
+int embed_shares(const struct request *r);
+bool embed_of_rows(const struct request *r);
+enum infer_status embed_saw(struct request *r, const struct request_part *part,
+                            const struct infer_output *out, int from);
 /* pace.c: most rows of prompts for the next step; and what a step took. */
 int pace_rows(const struct sched *s, bool decoding);
 void pace_saw(struct sched *s, int n_prompt, int n_decode, double seconds);

@@ -206,7 +206,7 @@ static void take_back(struct sched *s, unsigned step) {
 static bool most_follow(const struct sched *s) {
     int n = 0, all = 0;
     for (const struct request *r = s->first; r; r = r->next) {
-        if (r->n_part && (r->p.drafter || made_of_rows(r))) return false;
+        if (r->n_part && (r->p.drafter || embed_of_rows(r))) return false;
         all += r->n_part > 0;
         n += r->n_part > 0 && request_follows(r);
     }

@@ -40,7 +40,7 @@ enum infer_status tok_unigram_init(struct tok *t, const struct meta *scores) {
     return INFER_OK;
 }
 
-struct step { /* best way to reach a byte of the word */
+struct viterbi_step { /* best way to reach a byte of the word */
     double score;
     uint32_t from, to; /* to: where the piece that starts here ends, once the best path is known */
     int32_t id;        /* -1: unknown character */
@@ -51,12 +51,12 @@ static int32_t piece_at(const struct tok *t, const char *s, size_t n) {
     return id >= 0 && t->order[id] == 0 ? id : -1;
 }
 
-static void reach(struct step *to, double score, size_t from, int32_t id) {
-    if (score > to->score) *to = (struct step){score, (uint32_t)from, 0, id};
+static void reach(struct viterbi_step *to, double score, size_t from, int32_t id) {
+    if (score > to->score) *to = (struct viterbi_step){score, (uint32_t)from, 0, id};
 }
 
 /* best[0..n] of s[n] */
-static void search(const struct tok *t, const char *s, size_t n, struct step *best) {
+static void search(const struct tok *t, const char *s, size_t n, struct viterbi_step *best) {
     for (size_t i = 0; i <= n; i++) best[i].score = -DBL_MAX;
     best[0].score = 0;
     size_t len;
@@ -80,7 +80,7 @@ static void search(const struct tok *t, const char *s, size_t n, struct step *be
     }
 }
 
-static enum infer_status put_path(struct tok_work *w, const char *s, size_t n, struct step *best) {
+static enum infer_status put_path(struct tok_work *w, const char *s, size_t n, struct viterbi_step *best) {
     for (size_t at = n; at > 0; at = best[at].from) best[best[at].from].to = (uint32_t)at;
     bool was_unknown = false;
     for (size_t i = 0, end; i < n; i = end) {
@@ -100,7 +100,7 @@ static enum infer_status put_path(struct tok_work *w, const char *s, size_t n, s
 }
 
 static enum infer_status unigram_word(struct tok_work *w, const char *s, size_t n) {
-    struct step few[64], *best = few;
+    struct viterbi_step few[64], *best = few;
     if (n >= 64) {
         size_t bytes;
         if (!size_mul(n + 1, sizeof *best, &bytes)) return err_set(INFER_E_MEMORY, "a word of %zu bytes", n);

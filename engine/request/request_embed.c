@@ -3,10 +3,10 @@
 #include "base/mem.h"
 #include "request/request_impl.h"
 
-bool made_of_rows(const struct request *r) { return r->p.make && r->p.make != MAKE_LOGITS; }
+bool embed_of_rows(const struct request *r) { return r->p.make && r->p.make != MAKE_LOGITS; }
 
 /* Of what is taken over from others nothing is known: rows that count have to be computed. */
-int made_shares(const struct request *r) {
+int embed_shares(const struct request *r) {
     return r->p.make == MAKE_FIRST || r->p.make == MAKE_MEAN ? 1 : r->n_feed;
 }
 
@@ -37,8 +37,8 @@ static enum infer_status logits(struct request *r, const float *row) {
     return INFER_OK;
 }
 
-enum infer_status made_saw(struct request *r, const struct request_part *part, const struct infer_output *out,
-                           int from) {
+enum infer_status embed_saw(struct request *r, const struct request_part *part,
+                            const struct infer_output *out, int from) {
     const int end = from + part->n_row, last = r->n_feed - 1;
     if (r->p.make == MAKE_LOGITS) return end > last ? logits(r, out->logits[part->first]) : INFER_OK;
     /* a part that is computed again after others had the pages has the bits that it had: it counts once */
