@@ -255,7 +255,7 @@ def perplexity(a, report):
         report["perplexity"] = [r for r in report["perplexity"] if r["type"] != typ] + [row]
         if a.exact:
             same = out / f"{typ}-f16.gguf"
-            infer(a, "quantize", path, same, "--type", "f16", "--quiet")
+            infer(a, "quantize", path, same, "--type", "f16", "--quiet", "--force")
             row["exact"] = peer_perplexity(Peer(same, a.threads), ids)
             same.unlink()
         print(json.dumps(row), file=sys.stderr)

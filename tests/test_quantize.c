@@ -299,13 +299,13 @@ static void quantize_only_and_pure(void **state) {
     tensorfile_close(f);
 
     synth("a.gguf", NULL, "tiny-odd", "bf16", NULL);
-    assert_ok(quantize("a.gguf", "b.gguf", "q2_k", NULL, true, &r));
+    assert_ok(quantize("a.gguf", "d.gguf", "q2_k", NULL, true, &r));
     assert_int_equal(r.fallback[QUANT_Q2_K][QUANT_IQ4_NL], 23);
 }
 
 static void quantize_refuses(void **state) {
     (void)state;
-    char path[128];
+    char path[128], in[128];
     struct quantize_report r;
     synth("a.gguf", NULL, "tiny", "f32", NULL);
     assert_int_equal(quantize("a.gguf", "a.gguf", "q8_0", NULL, false, &r), INFER_E_INPUT);
@@ -313,6 +313,15 @@ static void quantize_refuses(void **state) {
     assert_int_equal(quantize("a.gguf", "link.gguf", "q8_0", NULL, false, &r), INFER_E_INPUT);
     assert_int_equal(quantize("absent.gguf", "b2.gguf", "q8_0", NULL, false, &r), INFER_E_IO);
     assert_int_equal(quantize("a.gguf", "b2.gguf", "q8", NULL, false, &r), INFER_E_INPUT);
+    assert_ok(quantize("a.gguf", "small.gguf", "q8_0", NULL, false, &r));
+    assert_int_equal(quantize("small.gguf", "a.gguf", "q4_0", NULL, false, &r), INFER_E_INPUT); /* swapped */
+    assert_non_null(strstr(err_message(), "larger model"));
+    struct quantize_options o = {
+        .in = file_in(in, "small.gguf"), .out = file_in(path, "b3.gguf"), .type = "f32"};
+    assert_ok(quantize_file(&o, &r));
+    assert_int_equal(quantize_file(&o, &r), INFER_E_INPUT); /* it is there, and larger */
+    o.force = true;
+    assert_ok(quantize_file(&o, &r));
 
     /* one weight becomes infinite, then too large for a half */
     struct tensorfile *f = opened("a.gguf");

@@ -122,6 +122,7 @@ int cmd_quantize(const struct options *given) {
                                  .pure = o->pure,
                                  .progress = show,
                                  .user = &s,
+                                 .force = o->force,
                                  .sparse_ok = o->sparse_ok,
                                  .ignore = {o->ignore_keys.text, o->ignore_keys.n},
                                  .imatrix = o->imatrix,

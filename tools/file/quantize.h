@@ -21,6 +21,7 @@ struct quantize_options {
     void (*progress)(void *user, const char *what, double done, double total,
                      const char *unit); /* may be NULL */
     void *user;
+    bool force;               /* replaces a model that is larger than the input, too */
     bool sparse_ok;           /* holes of the input are zeros that are meant */
     struct key_ignore ignore; /* keys of config.json that are not known */
     const char *imatrix;      /* file of importance matrices; NULL: none */
@@ -46,6 +47,6 @@ struct quantize_report {
 /* Decodes and encodes tensor by tensor, rows over all OpenMP threads; what keeps its type is copied byte for
  * byte, norms and vectors become F32. Memory: some tens of MiB beside the map. OUT appears when it is complete;
  * it may not be IN. The result does not depend on the number of threads.
- * errors: INFER_E_INPUT (broken file, unknown type, pattern without a match, OUT is IN, a weight that is not finite
+ * errors: INFER_E_INPUT (broken file, unknown type, pattern without a match, OUT is IN or a larger model, a weight that is not finite
  * or does not fit F16, a type below 2.5 bits without importance, importance of another model: names the tensor), INFER_E_IO, INFER_E_MEMORY, INFER_E_UNSUPPORTED. */
 enum infer_status quantize_file(const struct quantize_options *o, struct quantize_report *report);

@@ -1,6 +1,7 @@
 #include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include "files/outfile.h"
 #include "tools/file/quantize_impl.h"
 
@@ -213,8 +214,27 @@ static enum infer_status take_memory(struct job *j) {
     return INFER_OK;
 }
 
+/* A larger model under the name of the output is the one to start from: IN and OUT are the wrong way round. */
+static enum infer_status keep_larger(const struct job *j) {
+    struct stat out;
+    char magic[4] = "";
+    if (j->o->force || stat(j->o->out, &out) != 0 || !S_ISREG(out.st_mode) ||
+        (uint64_t)out.st_size <= j->f->file_bytes)
+        return INFER_OK;
+    FILE *f = fopen(j->o->out, "rb");
+    const bool is_model = f && fread(magic, 1, 4, f) == 4 && memcmp(magic, "GGUF", 4) == 0;
+    if (f) fclose(f);
+    if (!is_model) return INFER_OK;
+    return err_set(
+        INFER_E_INPUT,
+        "%s is a larger model (%.1f MB) than %s (%.1f MB), from which it would be replaced: IN comes "
+        "before OUT; --force replaces it",
+        j->o->out, (double)out.st_size * 1e-6, j->o->in, (double)j->f->file_bytes * 1e-6);
+}
+
 static enum infer_status run(struct job *j) {
     TRY(tensorfile_differs(j->o->out, j->o->in));
+    TRY(keep_larger(j));
     if (j->o->imatrix) {
         TRY(outfile_differs(j->o->out, j->o->imatrix));
         TRY(imatrix_read(&j->imatrix, j->o->imatrix));
