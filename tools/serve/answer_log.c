@@ -22,7 +22,7 @@ static void add(struct choice *c, const struct piece *p, const char *text, const
     buf_add(&l->piece, (const char *)p, sizeof *p);
     if (p->kind != EVENT_PROGRESS) buf_add(&l->text, text, p->n);
     if (more) buf_add(&l->text, more, p->id);
-    for (int i = 0; p->kind == PIECE_TOKEN && i < c->job->ask.n_logprob; i++)
+    for (int i = 0; p->kind == PIECE_TOKEN && i < c->job->ask.params.n_logprob; i++)
         buf_add(&l->top, (const char *)(top ? &top[i + 1] : &none), sizeof none);
     pthread_mutex_unlock(&c->job->lock);
 }
@@ -131,7 +131,7 @@ static const struct piece *piece_at(const struct choice *c, size_t at) {
 
 /* A piece of a token as an event has it. */
 static struct event_token token_of(struct choice *c, const struct piece *p) {
-    const int n_top = c->job->ask.n_logprob > 0 ? c->job->ask.n_logprob : 0;
+    const int n_top = c->job->ask.params.n_logprob > 0 ? c->job->ask.params.n_logprob : 0;
     struct event_token t = {.id = p->a,
                             .logprob = p->logprob,
                             .n_top = n_top,

@@ -93,7 +93,7 @@ static enum infer_status pooling(struct job *j) {
     if (x < 0 || x >= sizeof kinds / sizeof *kinds)
         return job_refuse(j, 400, "unsupported_parameter", "input",
                           "the model is not one for embeddings: its pooling_type is %g", x);
-    j->ask.make = kinds[(int)x];
+    j->ask.params.make = kinds[(int)x];
     return INFER_OK;
 }
 
@@ -106,7 +106,7 @@ static enum infer_status read_with(struct job *j, const json_t *body, const stru
         return job_refuse(j, 400, "unsupported_parameter", NULL,
                           "embeddings are computed on the CPU alone (--device cpu)");
     TRY(fields_read(j, "", body, (const struct field *const[]){rows, common, NULL}));
-    j->ask.n_predict = 0;
+    j->ask.params.n_predict = 0;
     if (!j->ask.prompt) return job_refuse(j, 400, "invalid_value", needed, "'%s' is missing", needed);
     return pooling(j);
 }

@@ -98,7 +98,7 @@ enum infer_status field_most(struct job *j, const char *at, const json_t *v, int
     if (n >= 0 && n < least)
         return job_refuse(j, 400, "invalid_value", at, "'%s' is %d, and must be at least %d, or -1: no limit",
                           at, n, least);
-    j->ask.n_predict = n;
+    j->ask.params.n_predict = n;
     return INFER_OK;
 }
 
@@ -207,7 +207,7 @@ enum infer_status fields_read(struct job *j, const char *at, const json_t *objec
 static enum infer_status read_seed(struct job *j, const char *at, const json_t *v) {
     if (!json_is_integer(v)) return wrong_type(j, at, "an integer", v);
     json_int_t seed = json_integer_value(v);
-    if (seed != -1) j->seed = j->ask.sample.seed = (uint64_t)seed; /* -1: any, as others have it */
+    if (seed != -1) j->seed = j->ask.params.sample.seed = (uint64_t)seed; /* -1: any, as others have it */
     return INFER_OK;
 }
 
@@ -220,8 +220,7 @@ static enum infer_status read_biases(struct job *j, const char *at, const json_t
         return job_refuse(j, 400, "invalid_value", at, "'%s' has %zu tokens, at most %d", at,
                           json_object_size(v), JOB_BIASES);
     mem_free(a->bias);
-    a->bias = NULL, a->n_bias = 0;
-    TRY(mem_new(&a->bias, (json_object_size(v) + 1) * sizeof *a->bias, "biases"));
+    a->bias = NULL, a->params.sample.n_bias = 0;
     json_object_foreach((json_t *)v, name, x) {
         char *end;
         long id = strtol(name, &end, 10);
@@ -230,7 +229,7 @@ static enum infer_status read_biases(struct job *j, const char *at, const json_t
             return job_refuse(j, 400, "invalid_value", at, "'%s' names token '%.20s', and ids are 0 to %d",
                               at, name, j->server->info.n_vocab - 1);
         TRY(field_float(j, at, x, -100, 100, &bias));
-        a->bias[a->n_bias++] = (struct sample_bias){(int32_t)id, bias <= -100 ? -INFINITY : bias};
+        TRY(ask_bias(a, (int32_t)id, bias <= -100 ? -INFINITY : bias));
     }
     return INFER_OK;
 }
@@ -248,11 +247,11 @@ static enum infer_status read_stop_ids(struct job *j, const char *at, const json
     if (!json_is_array(v) || json_array_size(v) > JOB_STOP_IDS)
         return job_refuse(j, 400, "invalid_value", at, "'%s' must be an array of at most %d token ids", at,
                           JOB_STOP_IDS);
-    a->n_stop_id = 0;
+    a->params.n_end_id = 0;
     for (size_t i = 0; i < json_array_size(v); i++) {
         int id = 0;
         TRY(field_int(j, at, json_array_get(v, i), 0, j->server->info.n_vocab - 1, &id));
-        a->stop_id[a->n_stop_id++] = id;
+        a->stop_id[a->params.n_end_id++] = id;
     }
     return INFER_OK;
 }
@@ -299,7 +298,7 @@ static enum infer_status read_samplers(struct job *j, const char *at, const json
     } else {
         return wrong_type(j, at, "a string or an array of names", v);
     }
-    if (sample_set_order(&j->ask.sample, names))
+    if (sample_set_order(&j->ask.params.sample, names))
         return job_refuse(j, 400, "invalid_value", at, "'%s': %s", at, err_message());
     return INFER_OK;
 }
@@ -340,7 +339,7 @@ static enum infer_status read_bad_words(struct job *j, const char *at, const jso
 static enum infer_status read_not_special(struct job *j, const char *at, const json_t *v) {
     bool skip = true;
     TRY(field_bool(j, at, v, &skip));
-    j->ask.special = !skip;
+    j->ask.params.special = !skip;
     return INFER_OK;
 }
 
@@ -348,7 +347,7 @@ static enum infer_status read_not_special(struct job *j, const char *at, const j
 static enum infer_status read_top_k(struct job *j, const char *at, const json_t *v) {
     int k = 0;
     TRY(field_int(j, at, v, -1, 1e9, &k));
-    j->ask.sample.top_k = k < 0 ? 0 : k;
+    j->ask.params.sample.top_k = k < 0 ? 0 : k;
     return INFER_OK;
 }
 
@@ -356,7 +355,7 @@ static enum infer_status read_top_k(struct job *j, const char *at, const json_t 
 static enum infer_status read_sigma(struct job *j, const char *at, const json_t *v) {
     float x = 0;
     TRY(field_float(j, at, v, -1, 1e6, &x));
-    j->ask.sample.top_n_sigma = x < 0 ? 0 : x;
+    j->ask.params.sample.top_n_sigma = x < 0 ? 0 : x;
     return INFER_OK;
 }
 
@@ -364,12 +363,13 @@ static enum infer_status read_last(struct job *j, const char *at, const json_t *
     int n = 0;
     TRY(field_int(j, at, v, -1, 1e9, &n));
     n = n < 0 || n > SAMPLE_MAX_LAST ? SAMPLE_MAX_LAST : n;
-    *(strcmp(at, "repeat_last_n") == 0 ? &j->ask.sample.repeat_last : &j->ask.sample.dry_last) = n;
+    *(strcmp(at, "repeat_last_n") == 0 ? &j->ask.params.sample.repeat_last : &j->ask.params.sample.dry_last) =
+        n;
     return INFER_OK;
 }
 
 #define SAMPLE(name, type, least, most, field)                                                               \
-    { name, type, least, most, offsetof(struct ask, sample.field), NULL, NULL }
+    { name, type, least, most, offsetof(struct ask, params.sample.field), NULL, NULL }
 const struct field fields_sampling[] = {
     SAMPLE("temperature", FIELD_FLOAT, 0, 2, temp),
     SAMPLE("top_p", FIELD_FLOAT, 0, 1, top_p),
@@ -402,10 +402,10 @@ const struct field fields_sampling[] = {
     {"stop_token_ids", FIELD_HAND, .hand = read_stop_ids},
     {"allowed_token_ids", FIELD_HAND, .hand = read_allowed},
     {"bad_words", FIELD_HAND, .hand = read_bad_words},
-    {"min_tokens", FIELD_INT, 0, 1e9, .offset = offsetof(struct ask, min_tokens)},
+    {"min_tokens", FIELD_INT, 0, 1e9, .offset = offsetof(struct ask, params.min_tokens)},
     {"priority", FIELD_HAND, .hand = read_priority},
     {"service_tier", FIELD_HAND, .hand = read_tier},
-    {"loop_stop", FIELD_BOOL, .offset = offsetof(struct ask, loop_stop)},
+    {"loop_stop", FIELD_BOOL, .offset = offsetof(struct ask, params.loop_stop)},
     {"ignore_eos", FIELD_BOOL, .offset = offsetof(struct ask, ignore_eos)},
     {"skip_special_tokens", FIELD_HAND, .hand = read_not_special},
     {"return_token_ids", FIELD_BOOL, .offset = offsetof(struct ask, return_ids)},

@@ -156,7 +156,7 @@ enum infer_status fim_prompt(struct job *j, const char *at, const struct fim_par
     mem_free(out->text);
     *out = (struct ask_prompt){.ids = to.p, .n_id = (int)to.n};
     for (int i = FIM_REP; i < N_FIM; i++) /* another file begins */
-        if (f.id[i] >= 0 && a->n_stop_id < JOB_STOP_IDS) a->stop_id[a->n_stop_id++] = f.id[i];
+        if (f.id[i] >= 0 && a->params.n_end_id < JOB_STOP_IDS) a->stop_id[a->params.n_end_id++] = f.id[i];
     return INFER_OK;
 }
 
@@ -202,8 +202,8 @@ static const struct field rows[] = {
     {"input_extra", FIELD_HAND, .hand = read_extra},
     {"prompt", FIELD_HAND, .hand = read_begun},
     {"model", FIELD_TEXT, 0, 256, ASK(model)},
-    {"n_predict", FIELD_INT, -1, 1e9, ASK(n_predict)},
-    {"max_tokens", FIELD_INT, -1, 1e9, ASK(n_predict)},
+    {"n_predict", FIELD_INT, -1, 1e9, ASK(params.n_predict)},
+    {"max_tokens", FIELD_INT, -1, 1e9, ASK(params.n_predict)},
     {"stream", FIELD_BOOL, ASK(stream)},
     {"n_indent", .type = FIELD_SILENT},
     {"t_max_prompt_ms", .type = FIELD_SILENT},

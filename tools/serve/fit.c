@@ -177,7 +177,7 @@ static enum infer_status add_tail(struct fitted *f, struct prompt *p, json_t *me
     const bool constrained = j->ask.gbnf || j->ask.schema || tool_job_forced(j) || j->ask.n_think == 0,
                has_text = json_string_length(text) > 0;
     struct buf *b = &f->tail;
-    j->start = closing ? ANSWER_THINKING : ANSWER_MAYBE;
+    j->ask.params.start = closing ? ANSWER_THINKING : ANSWER_MAYBE;
     if (closing && json_string_length(thought))
         buf_add(b, json_string_value(thought), json_string_length(thought));
     if (closing && (has_text || constrained)) {
@@ -185,7 +185,7 @@ static enum infer_status add_tail(struct fitted *f, struct prompt *p, json_t *me
         f->t.n_own = b->n;
     }
     if (has_text) buf_add(b, json_string_value(text), json_string_length(text));
-    if (has_text || constrained || j->ask.thinking_as_content) j->start = ANSWER_PLAIN;
+    if (has_text || constrained || j->ask.thinking_as_content) j->ask.params.start = ANSWER_PLAIN;
     if (b->failed) return err_set(INFER_E_MEMORY, "out of memory: a prompt");
     if (!b->n) return INFER_OK;
     prompt_free(p);

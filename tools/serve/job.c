@@ -38,16 +38,17 @@ struct job *job_new(struct server *s, const struct front_end *f) {
     j->deadline = j->arrived + s->o.timeout;
     j->key = -1;
     j->ask.n = 1;
-    j->ask.n_predict = -1;
-    j->ask.n_logprob = -1;
+    j->ask.params = request_defaults();
+    j->ask.params.seq = -1;
+    j->ask.params.end_ids = j->ask.stop_id;
     j->ask.n_think = -1;
     j->ask.parallel_calls = true;
-    j->ask.loop_stop = true;
+    j->ask.params.loop_stop = true;
     j->ask.thinking_hidden = s->o.thinking == THINKING_HIDDEN;
     j->ask.thinking_as_content = s->o.thinking == THINKING_SHOWN;
-    j->ask.sample = s->sample;
-    j->ask.sample.repeat_penalty = NAN; /* nothing is said about it yet */
-    j->ask.sample.seed = j->seed = sampling_seed();
+    j->ask.params.sample = s->sample;
+    j->ask.params.sample.repeat_penalty = NAN; /* nothing is said about it yet */
+    j->ask.params.sample.seed = j->seed = sampling_seed();
     atomic_init(&j->refs, 1);
     pthread_mutex_init(&j->lock, NULL);
     return j;
@@ -99,6 +100,17 @@ int job_prompt_tokens(const struct job *j) {
     int n = 0;
     for (int i = 0; i < j->n_prompt; i++) n += j->prompt[i].n;
     return n;
+}
+
+enum infer_status ask_bias(struct ask *a, int32_t id, float bias) {
+    const size_t n = (size_t)a->params.sample.n_bias;
+    if (!(n & (n - 1))) { /* full: none, or a power of two */
+        struct sample_bias *grown = mem_realloc(a->bias, (n ? 2 * n : 1) * sizeof *grown);
+        if (!grown) return err_set(INFER_E_MEMORY, "out of memory: biases");
+        a->params.sample.bias = a->bias = grown;
+    }
+    a->bias[a->params.sample.n_bias++] = (struct sample_bias){id, bias};
+    return INFER_OK;
 }
 
 void job_drop_body(struct job *j) {

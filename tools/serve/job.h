@@ -64,28 +64,22 @@ struct ask {
     bool plain_text;  /* special tokens in prompts are text */
 
     /* The answer. */
-    int n;         /* choices of each prompt */
-    int n_predict; /* most tokens; -1: the room that is left. 0: none, the prompt is scored */
-    int min_tokens;
-    struct sample_params sample; /* bias and n_bias point to bias below */
-    struct sample_bias *bias;
-    int n_bias;
+    int n; /* choices of each prompt */
+    /* What each choice asks of the engine. The prepare thread completes it; ids, seed, constraint and callbacks are the choice's own.
+     * n_predict -1: the room that is left, 0: none, the prompt is scored. loop_stop goes where length as such is asked for. */
+    struct request_params params;
+    struct sample_bias *bias; /* params.sample.bias (ask_bias) */
     char *stop[JOB_STOPS];
     int n_stop;
-    int32_t stop_id[JOB_STOP_IDS];
-    int n_stop_id;
-    bool *allowed;          /* allowed[n_vocab]: the tokens that may come; NULL: all */
-    char *bad[AVOID_TEXTS]; /* texts that may not, bad[n_bad] */
+    int32_t stop_id[JOB_STOP_IDS]; /* params.end_ids */
+    bool *allowed;                 /* allowed[n_vocab]: the tokens that may come; NULL: all */
+    char *bad[AVOID_TEXTS];        /* texts that may not, bad[n_bad] */
     int n_bad;
     bool ignore_eos;
-    bool loop_stop; /* an answer that repeats itself without end is stopped */
-    bool special;   /* control tokens are part of the text */
-    int n_logprob;  /* -1: none */
-    bool echo;      /* the prompt is part of the answer */
-    bool scores;    /* and its tokens have log probabilities */
-    int best_of;    /* 0: not said */
-    char *gbnf;     /* a grammar, or NULL */
-    char *schema;   /* a JSON Schema as text, or NULL; "{}": any value */
+    bool echo;    /* the prompt is part of the answer */
+    int best_of;  /* 0: not said */
+    char *gbnf;   /* a grammar, or NULL */
+    char *schema; /* a JSON Schema as text, or NULL; "{}": any value */
 
     /* Tools and reasoning. */
     enum ask_tools tool_choice;
@@ -103,11 +97,11 @@ struct ask {
     bool progress;    /* return_progress */
     bool return_ids;  /* return_token_ids */
 
-    /* Numbers instead of an answer: what the prompts' rows or logits come to (choice.made). */
-    enum request_make make;
-    int32_t make_id[2]; /* MAKE_LOGITS */
+    int32_t make_id[2]; /* params.make_id */
     char model[257];    /* as the client says it; "": nothing */
 };
+/* Adds a bias. errors: INFER_E_MEMORY */
+enum infer_status ask_bias(struct ask *a, int32_t id, float bias);
 
 enum job_finish {
     FINISH_NONE,
@@ -156,12 +150,10 @@ struct job {
     int n_choice;
     struct grammar *grammar; /* kept's */
     struct kept_grammar *kept;
-    enum answer_start start; /* what the prompt has left open */
-    bool parsed;             /* choices have parsers (tool_job.h), which begin at tool_start */
-    int tool_start;          /* enum tool_start */
-    bool wakes;              /* the grammar holds from the first call on */
-    int32_t *think_end;      /* think_end[n_think_end]: what ends thinking, with ask.n_think */
-    int n_think_end;
+    bool parsed;                     /* choices have parsers (tool_job.h), which begin at tool_start */
+    int tool_start;                  /* enum tool_start */
+    bool wakes;                      /* the grammar holds from the first call on */
+    int32_t *think_end;              /* params.think_end */
     const char *stop[JOB_STOPS + 1]; /* the client's, and the text that ends a turn: stop[n_stop] */
     int n_stop;
     struct avoid *avoid; /* of ask.bad; NULL: none */

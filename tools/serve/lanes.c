@@ -47,7 +47,7 @@ void mill_token(struct choice *c, int32_t id, const struct logprob *top) {
     c->latest = now;
     c->n_token++;
     s->metrics.step_tokens++;
-    if (c->job->ask.n_logprob >= 0 || c->job->ask.return_ids) log_token(c, id, top);
+    if (c->job->ask.params.n_logprob >= 0 || c->job->ask.return_ids) log_token(c, id, top);
     if (c->parser) tool_job_token(c, id);
     c->told = true;
 }
@@ -129,7 +129,7 @@ static void count_job(struct job *j) {
     histogram_add(&m->prompts, &metric_tokens, n->prompt);
     histogram_add(&m->answers, &metric_tokens, n->answer);
     histogram_add(&m->choices, &metric_choices, j->ask.n);
-    if (j->ask.n_predict > 0) histogram_add(&m->asked, &metric_tokens, j->ask.n_predict);
+    if (j->ask.params.n_predict > 0) histogram_add(&m->asked, &metric_tokens, j->ask.params.n_predict);
     if (began > 0) histogram_add(&m->inference, &metric_long, now - began);
     if (first > 0) histogram_add(&m->prefill, &metric_long, first - began);
     if (first > 0) histogram_add(&m->decode, &metric_long, now - first);
@@ -158,7 +158,7 @@ static void end_choice(struct lanes *l, struct choice *c, enum job_finish finish
 /* ---- a step ---- */
 
 static enum job_finish finish_of(const struct choice *c, const struct mill_end *end) {
-    if (c->job->ask.make) return FINISH_STOP;
+    if (c->job->ask.params.make) return FINISH_STOP;
     const bool held = c->constraint && !c->job->wakes; /* by a grammar, which has not come to its end */
     return end->why == REQUEST_LIMIT || end->why == REQUEST_FULL || (end->why == REQUEST_LOOP && held)
                ? FINISH_LENGTH
@@ -166,7 +166,7 @@ static enum job_finish finish_of(const struct choice *c, const struct mill_end *
 }
 
 static bool asked_id(const struct job *j, int32_t id) {
-    for (int i = 0; i < j->ask.n_stop_id; i++)
+    for (int i = 0; i < j->ask.params.n_end_id; i++)
         if (j->ask.stop_id[i] == id) return true;
     return false;
 }

@@ -337,7 +337,7 @@ static enum infer_status messages_read(struct job *j, const json_t *body) {
     j->state = s;
     s->names = json_object();
     s->counts = j->front->reply != NULL;
-    a->n_predict = -1;
+    a->params.n_predict = -1;
     TRY(fields_read(j, "", body, (const struct field *const[]){rows, fields_sampling, fields_undone, NULL}));
     if (!json_array_size(json_object_get(body, "messages")))
         return job_refuse(j, 400, "invalid_value", "messages", "messages: Field required");

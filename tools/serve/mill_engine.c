@@ -49,59 +49,35 @@ static void on_prompt(void *user, int done, int n) {
     struct choice *c = user;
     if (!c->n_token) c->n_cached = c->prompt->n - n;
     mill_prompt(c, done, n);
-    if (c->job->ask.scores && done == n) tell_scores(c);
+    if (c->job->ask.params.score && done == n) tell_scores(c);
 }
 
 static bool thinks(void *user) { return tool_reasons(((struct choice *)user)->parser); }
 static const char *wakes(void *user) { return tool_opened(((struct choice *)user)->parser); }
 
-static struct request_params params_of(struct choice *c) {
+static enum infer_status begin(struct engine_mill *e, struct choice *c, struct engine_run *run) {
     const struct job *j = c->job;
-    const struct ask *a = &j->ask;
-    struct request_params p = request_defaults();
+    struct request_params p = j->ask.params;
     p.ids = c->prompt->ids;
     p.n_id = c->prompt->n;
-    p.sample = a->sample;
-    p.sample.seed = c->seed;
-    p.sample.bias = a->bias;
-    p.sample.n_bias = a->n_bias;
-    p.constraint = c->constraint;
-    p.avoid = j->avoid;
-    p.stop = j->stop;
-    p.n_stop = c->parser ? 0 : j->n_stop; /* which looks for them itself, in the content */
-    p.end_id = a->messages ? j->server->end.id : -1;
-    p.end_ids = a->stop_id;
-    p.n_end_id = a->n_stop_id;
-    p.special = a->special;
-    p.start = c->parser ? ANSWER_PLAIN : j->start;
-    p.first = a->messages && !a->go_on;
     p.n_predict = j->n_predict;
-    p.loop_stop = a->loop_stop && !a->ignore_eos && !a->min_tokens; /* which ask for length as such */
-    p.n_logprob = a->n_logprob;
-    p.score = a->scores;
-    p.priority = j->class;
-    p.min_tokens = a->min_tokens;
-    p.n_think = j->n_think_end ? a->n_think : 0;
-    p.think_end = j->think_end;
-    p.n_think_end = j->n_think_end;
-    if (c->parser) p.thinks = thinks;
+    p.sample.seed = c->seed;
+    p.constraint = c->constraint;
+    p.stop = j->stop;
+    p.n_stop = j->n_stop;
+    if (c->parser) { /* which looks for stop texts and reasoning itself */
+        p.n_stop = 0;
+        p.start = ANSWER_PLAIN;
+        p.thinks = thinks;
+    }
     if (j->wakes) p.wakes = wakes;
-    p.make = a->make;
-    p.make_id = a->make_id;
-    p.n_make_id = sizeof a->make_id / sizeof *a->make_id;
     p.on_token = on_token;
     p.on_text = on_text;
     p.on_prompt = on_prompt;
     p.user = c;
-    return p;
-}
-
-static enum infer_status begin(struct engine_mill *e, struct choice *c, struct engine_run *run) {
-    struct request_params p = params_of(c);
-    p.seq = -1;
-    p.prefix = (struct infer_prefix){.salt = c->job->salt, .exact = c->job->server->o.cache_exact};
-    if (c->job->ask.scores)
-        p.prefix.salt = c->job->seed | 1; /* of what is taken over nothing would be known */
+    /* where the prompt is scored nothing is taken over: of that nothing would be known */
+    p.prefix =
+        (struct infer_prefix){.salt = p.score ? j->seed | 1 : j->salt, .exact = j->server->o.cache_exact};
     return request_new(&run->request, e->sched, &p);
 }
 
@@ -156,7 +132,7 @@ static bool engine_ended(struct mill *m, struct choice *c, struct mill_end *end,
     if (!request_done(run->request)) return false;
     const struct request_figures *f = request_figures(run->request);
     const struct answer *a = request_answer(run->request);
-    if (c->job->ask.scores && f->end_id >= 0) on_token_end(c, f->end_id);
+    if (c->job->ask.params.score && f->end_id >= 0) on_token_end(c, f->end_id);
     *end = (struct mill_end){.why = request_why(run->request),
                              .n_prompt = f->n_prompt,
                              .n_reused = f->n_reused,

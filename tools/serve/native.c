@@ -50,7 +50,7 @@ static enum infer_status read_most(struct job *j, const char *at, const json_t *
 static enum infer_status read_probs(struct job *j, const char *at, const json_t *v) {
     int n = 0;
     TRY(field_int(j, at, v, 0, LOGPROBS_MAX, &n));
-    if (n) j->ask.n_logprob = n;
+    if (n) j->ask.params.n_logprob = n;
     return INFER_OK;
 }
 
@@ -88,7 +88,7 @@ static enum infer_status completion_read(struct job *j, const json_t *body) {
 /* tokens:[..], completion_probabilities:[..], where they are asked for */
 static void tokens(struct job *j, const struct event_token *t, int n, struct buf *out) {
     if (j->ask.return_ids) openai_ids("tokens", t, n, out);
-    if (j->ask.n_logprob < 0 || !n) return;
+    if (j->ask.params.n_logprob < 0 || !n) return;
     json_put(out, "completion_probabilities:");
     openai_logprobs(j, t, n, out);
 }
@@ -96,7 +96,7 @@ static void tokens(struct job *j, const struct event_token *t, int n, struct buf
 /* What stands behind the text at the end of a choice. */
 static void told_at_end(struct job *j, int choice, struct buf *out) {
     const struct job_answer *a = job_answer(j, choice);
-    const struct sample_params *p = &j->ask.sample;
+    const struct sample_params *p = &j->ask.params.sample;
     json_put(out, "id_slot:-1 stop:true model:%s tokens_predicted:%d tokens_evaluated:%d tokens_cached:%d",
              j->server->name, j->counts.answer, j->counts.prompt, j->counts.prompt + j->counts.answer);
     json_put(out, "truncated:false has_new_line:%hhd stop_type:%s stopping_word:%s",
@@ -108,8 +108,8 @@ static void told_at_end(struct job *j, int choice, struct buf *out) {
     json_put(out,
              "generation_settings:{n_predict:%d seed:%llu temperature:%g top_k:%d top_p:%g min_p:%g "
              "repeat_penalty:%g stream:%hhd}",
-             j->ask.n_predict, (unsigned long long)j->seed, (double)p->temp, p->top_k, (double)p->top_p,
-             (double)p->min_p, (double)p->repeat_penalty, j->ask.stream);
+             j->ask.params.n_predict, (unsigned long long)j->seed, (double)p->temp, p->top_k,
+             (double)p->top_p, (double)p->min_p, (double)p->repeat_penalty, j->ask.stream);
     openai_timings(j, out);
     openai_infer(j, out);
     json_put(out, "}");

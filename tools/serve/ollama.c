@@ -108,8 +108,8 @@ static enum infer_status read_length(struct job *j, const char *at, const json_t
 }
 
 static enum infer_status read_most(struct job *j, const char *at, const json_t *v) {
-    TRY(field_int(j, at, v, -2, 1e9, &j->ask.n_predict));
-    if (j->ask.n_predict < 1) j->ask.n_predict = -1;
+    TRY(field_int(j, at, v, -2, 1e9, &j->ask.params.n_predict));
+    if (j->ask.params.n_predict < 1) j->ask.params.n_predict = -1;
     return INFER_OK;
 }
 
@@ -189,7 +189,7 @@ static enum infer_status begin_read(struct job *j, const json_t *body, const str
     j->state = s;
     j->ask.stream = true;
     TRY(fields_read(j, "", body, (const struct field *const[]){common, rows, fields_undone, NULL}));
-    if (s->logprobs) j->ask.n_logprob = s->top_logprobs;
+    if (s->logprobs) j->ask.params.n_logprob = s->top_logprobs;
     return INFER_OK;
 }
 
@@ -275,7 +275,7 @@ static void context(const struct job *j, struct buf *out) {
 }
 
 static void logprobs(const struct job *j, const struct event_token *t, int n, struct buf *out) {
-    if (j->ask.n_logprob < 0 || !n) return;
+    if (j->ask.params.n_logprob < 0 || !n) return;
     json_put(out, "logprobs:");
     openai_logprobs(j, t, n, out);
 }
@@ -312,7 +312,7 @@ static void ollama_event(struct job *j, const struct event *e, struct buf *out) 
         told = true;
         break;
     }
-    if (!told && (!e->n_token || j->ask.n_logprob < 0))
+    if (!told && (!e->n_token || j->ask.params.n_logprob < 0))
         return; /* but for log probabilities there is no text */
     head(j, out);
     said(s, e->kind == EVENT_TEXT ? &said_now : &none, e->kind == EVENT_REASONING ? &said_now : &none, out);

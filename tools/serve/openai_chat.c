@@ -20,10 +20,10 @@ static enum infer_status read_messages(struct job *j, const char *at, const json
 
 /* max_tokens and max_completion_tokens: the lesser of both */
 static enum infer_status read_most(struct job *j, const char *at, const json_t *v) {
-    const int before = j->ask.n_predict;
+    const int before = j->ask.params.n_predict;
     TRY(field_most(j, at, v, 1));
-    const int n = j->ask.n_predict;
-    if (before >= 0 && (n < 0 || before < n)) j->ask.n_predict = before;
+    const int n = j->ask.params.n_predict;
+    if (before >= 0 && (n < 0 || before < n)) j->ask.params.n_predict = before;
     return INFER_OK;
 }
 
@@ -142,7 +142,7 @@ static enum infer_status chat_read(struct job *j, const json_t *body) {
     TRY(openai_tool_mode(j, body));
     if (c->has_top && !c->logprobs)
         return job_refuse(j, 400, "invalid_value", "top_logprobs", "'top_logprobs' needs 'logprobs': true");
-    if (c->logprobs) a->n_logprob = c->top_logprobs;
+    if (c->logprobs) a->params.n_logprob = c->top_logprobs;
     if (a->usage_chunk && !a->stream) job_warn(j, "stream_options", "the answer is no stream");
     if (a->go_on && c->has_go_on)
         return job_refuse(
@@ -161,7 +161,7 @@ static enum infer_status chat_read(struct job *j, const json_t *body) {
 static void end_choice(const struct job *j, bool told, const struct event_token *t, int n,
                        enum job_finish finish, struct buf *out) {
     json_put(out, "logprobs:");
-    if (told && j->ask.n_logprob >= 0) {
+    if (told && j->ask.params.n_logprob >= 0) {
         json_put(out, "{content:");
         openai_logprobs(j, t, n, out);
         json_put(out, "refusal:null}");

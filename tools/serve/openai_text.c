@@ -68,7 +68,7 @@ static enum infer_status read_most(struct job *j, const char *at, const json_t *
 
 static enum infer_status read_logprobs(struct job *j, const char *at, const json_t *v) {
     if (json_is_false(v)) return INFER_OK;
-    return field_int(j, at, v, 0, LOGPROBS_MAX, &j->ask.n_logprob);
+    return field_int(j, at, v, 0, LOGPROBS_MAX, &j->ask.params.n_logprob);
 }
 
 static enum infer_status read_best_of(struct job *j, const char *at, const json_t *v) {
@@ -130,7 +130,7 @@ static const struct field rows[] = {
 
 static enum infer_status text_read_body(struct job *j, const json_t *body) {
     struct ask *a = &j->ask;
-    a->n_predict = json_is_null(json_object_get(body, "max_tokens")) ? -1 : 16;
+    a->params.n_predict = json_is_null(json_object_get(body, "max_tokens")) ? -1 : 16;
     TRY(mem_new(&j->state, sizeof(struct text_state), "a request"));
     TRY(fields_read(
         j, "", body,
@@ -140,7 +140,7 @@ static enum infer_status text_read_body(struct job *j, const json_t *body) {
         return job_refuse(j, 400, "unsupported_parameter", "best_of",
                           "'best_of' must equal 'n': %d is not %d", a->best_of, a->n);
     if (a->usage_chunk && !a->stream) job_warn(j, "stream_options", "the answer is no stream");
-    a->scores = a->echo && a->n_logprob >= 0;
+    a->params.score = a->echo && a->params.n_logprob >= 0;
     return fill_in(j);
 }
 
@@ -195,7 +195,7 @@ static void text_event(struct job *j, const struct event *e, struct buf *out) {
     buf_text(out, "data: ");
     openai_head(j, "text_completion", out);
     json_put(out, "choices:[{index:%d text:%.*s", e->choice, BUF_TEXT(text));
-    if (j->ask.n_logprob >= 0 && e->n_token)
+    if (j->ask.params.n_logprob >= 0 && e->n_token)
         logprobs(j, e->token, e->n_token, s->offset[e->choice], out);
     else
         json_put(out, "logprobs:null");
@@ -217,7 +217,7 @@ static void text_whole(struct job *j, struct buf *out) {
         out->failed |= text.failed;
         json_put(out, "{index:%d text:%.*s", i, BUF_TEXT(text));
         buf_free(&text);
-        if (j->ask.n_logprob >= 0)
+        if (j->ask.params.n_logprob >= 0)
             logprobs(j, a->token, a->n_token, 0, out);
         else
             json_put(out, "logprobs:null");

@@ -119,7 +119,7 @@ static enum infer_status make_prompts(struct job *j) {
             p->ids = NULL;
         }
     }
-    j->start = ANSWER_PLAIN;
+    j->ask.params.start = ANSWER_PLAIN;
     return INFER_OK;
 }
 
@@ -145,9 +145,9 @@ static enum infer_status check_lengths(struct job *j) {
         /* the token that comes last needs no position */
         if (s->n_ctx - n + 1 < room) room = s->n_ctx - n + 1;
     }
-    if (a->n_predict > room)
+    if (a->params.n_predict > room)
         job_warn(j, "max_tokens", "lowered to %d, the room that the prompt leaves", room);
-    j->n_predict = a->n_predict < 0 || a->n_predict > room ? room : a->n_predict;
+    j->n_predict = a->params.n_predict < 0 || a->params.n_predict > room ? room : a->params.n_predict;
     return INFER_OK;
 }
 
@@ -174,14 +174,6 @@ static enum infer_status make_grammar(struct job *j) {
     return st;
 }
 
-static enum infer_status add_bias(struct ask *a, int32_t id, float bias) {
-    struct sample_bias *grown = mem_realloc(a->bias, ((size_t)a->n_bias + 1) * sizeof *grown);
-    if (!grown) return err_set(INFER_E_MEMORY, "out of memory: biases");
-    a->bias = grown;
-    grown[a->n_bias++] = (struct sample_bias){id, bias};
-    return INFER_OK;
-}
-
 /* Biases that leave ask.allowed alone, and texts that may not come. */
 static enum infer_status make_bounds(struct job *j) {
     const struct server *s = j->server;
@@ -192,11 +184,8 @@ static enum infer_status make_bounds(struct job *j) {
         return job_refuse(
             j, 400, "invalid_value", "allowed_token_ids",
             "'allowed_token_ids' and a grammar, a schema or a forced call are both given, and one can hold");
-    struct sample_bias *grown = mem_realloc(a->bias, (size_t)(a->n_bias + s->info.n_vocab) * sizeof *grown);
-    if (!grown) return err_set(INFER_E_MEMORY, "out of memory: biases");
-    a->bias = grown;
     for (int32_t id = 0; id < s->info.n_vocab; id++)
-        if (!a->allowed[id]) grown[a->n_bias++] = (struct sample_bias){id, -__builtin_inff()};
+        if (!a->allowed[id]) TRY(ask_bias(a, id, -__builtin_inff()));
     return INFER_OK;
 }
 
@@ -219,7 +208,9 @@ static enum infer_status make_think_end(struct job *j) {
     if (!close && shape != SHAPE_HARMONY) return INFER_OK;
     TRY(mem_new(&j->think_end, sizeof text * sizeof *j->think_end, "the end of thinking"));
     TRY(infer_tokenize(s->model, text, NULL, strlen(text), INFER_TOK_SPECIAL, j->think_end, sizeof text, &n));
-    j->n_think_end = (int)(n < sizeof text ? n : 0);
+    j->ask.params.think_end = j->think_end;
+    j->ask.params.n_think_end = (int)(n < sizeof text ? n : 0);
+    j->ask.params.n_think = j->ask.n_think;
     return INFER_OK;
 }
 
@@ -240,18 +231,24 @@ static enum infer_status make_params(struct job *j) {
     struct server *s = j->server;
     struct ask *a = &j->ask;
     for (int32_t id = 0; a->ignore_eos && id < s->info.n_vocab; id++)
-        if (infer_is_stop(s->model, id)) TRY(add_bias(a, id, -__builtin_inff()));
+        if (infer_is_stop(s->model, id)) TRY(ask_bias(a, id, -__builtin_inff()));
     TRY(make_bounds(j));
     for (int i = 0; i < a->n_stop; i++) j->stop[i] = a->stop[i];
     j->n_stop = a->n_stop;
-    if (a->min_tokens && (a->gbnf || a->schema || tool_job_forced(j))) {
+    a->params.end_id = a->messages ? s->end.id : -1;
+    a->params.first = a->messages && !a->go_on;
+    a->params.avoid = j->avoid;
+    a->params.priority = j->class;
+    if (a->params.min_tokens && (a->gbnf || a->schema || tool_job_forced(j))) {
         job_warn(j, "min_tokens", "has no effect on an answer that a grammar holds");
-        a->min_tokens = 0;
+        a->params.min_tokens = 0;
     }
+    if (a->ignore_eos || a->params.min_tokens) a->params.loop_stop = false;
     if (a->messages && *s->end.text) j->stop[j->n_stop++] = s->end.text;
-    if (isnan(a->sample.repeat_penalty)) /* greedy is greedy where nothing else is said */
-        a->sample.repeat_penalty = a->sample.temp == 0 ? 1 : s->sample.repeat_penalty;
-    if (sample_check(&a->sample)) return job_refuse(j, 400, "invalid_value", NULL, "%s", err_message());
+    if (isnan(a->params.sample.repeat_penalty)) /* greedy is greedy where nothing else is said */
+        a->params.sample.repeat_penalty = a->params.sample.temp == 0 ? 1 : s->sample.repeat_penalty;
+    if (sample_check(&a->params.sample))
+        return job_refuse(j, 400, "invalid_value", NULL, "%s", err_message());
     return INFER_OK;
 }
 
@@ -269,7 +266,7 @@ static enum infer_status make_choices(struct job *j) {
                                  .i_prompt = p,
                                  .prompt = &j->prompt[p],
                                  .before = i ? c - i : NULL,
-                                 .seed = a->sample.seed + (uint64_t)i,
+                                 .seed = a->params.sample.seed + (uint64_t)i,
                                  .stop_id = -1};
             if (j->grammar) TRY(constrain_open(&c->constraint, j->grammar, vocab, j->server->info.n_vocab));
             TRY(tool_job_choice(c));

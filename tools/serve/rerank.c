@@ -165,8 +165,10 @@ static enum infer_status judge(struct job *j) {
     const struct rerank_state *s = j->state;
     size_t i;
     json_t *d;
-    a->make = MAKE_LOGITS;
-    a->n_predict = 0;
+    a->params.make = MAKE_LOGITS;
+    a->params.make_id = a->make_id;
+    a->params.n_make_id = 2;
+    a->params.n_predict = 0;
     a->make_id[0] = word(j->server->model, "yes");
     a->make_id[1] = word(j->server->model, "no");
     if (!j->server->template.text || a->make_id[0] < 0 || a->make_id[1] < 0)

@@ -59,7 +59,7 @@ static void response(const struct job *j, const char *status, const struct refus
     json_put(out,
              "] parallel_tool_calls:%hhd temperature:%g top_p:%g previous_response_id:null store:false "
              "background:false service_tier:'default'",
-             a->parallel_calls, (double)a->sample.temp, (double)a->sample.top_p);
+             a->parallel_calls, (double)a->params.sample.temp, (double)a->params.sample.top_p);
     repeated(s, out);
     if (done && !r)
         json_put(out,

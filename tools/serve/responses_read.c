@@ -296,11 +296,11 @@ enum infer_status responses_read(struct job *j, const json_t *body) {
         json_t *v = json_object_get(body, echoed[i]);
         if (v) json_object_set(s->echo, echoed[i], v);
     }
-    a->n_predict = -1;
+    a->params.n_predict = -1;
     TRY(fields_read(j, "", body, (const struct field *const[]){rows, fields_sampling, fields_undone, NULL}));
     if (!a->messages) a->messages = json_array();
     TRY(openai_tool_mode(j, body));
-    if (s->logprobs) a->n_logprob = s->top_logprobs;
+    if (s->logprobs) a->params.n_logprob = s->top_logprobs;
     const json_t *last = json_array_get(a->messages, json_array_size(a->messages) - 1);
     if (!last || is(text_at(last, "role"), "system")) /* a client tries whether anyone is there */
         TRY(append(j, json_pack("{s:s, s:s}", "role", "user", "content", "")));

@@ -131,18 +131,10 @@ static enum infer_status be_strict(struct job *j) {
 
 /* tool_choice none: the tools stay in the prompt, for its cache, and what opens a call may not come. */
 static enum infer_status forbid(struct job *j) {
-    struct ask *a = &j->ask;
     const struct tool_row *row = j->server->tools.format.row;
     const char *open = row->mark[ROLE_SECTION] ? row->mark[ROLE_SECTION] : row->mark[ROLE_OPEN];
     const int32_t id = open ? token_of(j->server->model, open, strlen(open), false) : -1;
-    if (id < 0) return INFER_OK;
-    struct sample_bias *grown = mem_realloc(a->bias, ((size_t)a->n_bias + 1) * sizeof *grown);
-    if (!grown) return err_set(INFER_E_MEMORY, "out of memory: biases");
-    a->bias = grown;
-    grown[a->n_bias++] = (struct sample_bias){id, -__builtin_inff()};
-    a->sample.bias = a->bias;
-    a->sample.n_bias = a->n_bias;
-    return INFER_OK;
+    return id < 0 ? INFER_OK : ask_bias(&j->ask, id, -__builtin_inff());
 }
 
 enum infer_status tool_job_prepare(struct job *j) {
@@ -154,9 +146,10 @@ enum infer_status tool_job_prepare(struct job *j) {
     j->parsed = calls || shape == SHAPE_HARMONY || shape == SHAPE_GEMMA;
     if (a->tools && !calls && p->format.row) TRY(forbid(j));
     if (!j->parsed) return INFER_OK;
-    j->tool_start = j->start == ANSWER_THINKING ? TOOL_START_REASONING
-                                                : tool_start(p, j->prompt[0].text, j->prompt[0].n_text);
-    if (a->go_on && j->start != ANSWER_THINKING) j->tool_start = TOOL_START_CONTENT;
+    j->tool_start = j->ask.params.start == ANSWER_THINKING
+                        ? TOOL_START_REASONING
+                        : tool_start(p, j->prompt[0].text, j->prompt[0].n_text);
+    if (a->go_on && j->ask.params.start != ANSWER_THINKING) j->tool_start = TOOL_START_CONTENT;
     if (tool_job_forced(j)) return force(j);
     return a->strict_tools && calls ? be_strict(j) : INFER_OK;
 }
@@ -216,7 +209,7 @@ void tool_job_token(struct choice *c, int32_t id) {
     const struct job *j = c->job;
     size_t n;
     const char *piece =
-        infer_piece(j->server->model, id, j->ask.special, c->n_token == 1 && !j->ask.go_on, &n);
+        infer_piece(j->server->model, id, j->ask.params.special, c->n_token == 1 && !j->ask.go_on, &n);
     if (tool_push(c->parser, id, piece, n)) lost(c);
     if (tool_done(c->parser)) c->stopped = true;
 }
