@@ -24,8 +24,7 @@ static enum infer_status read_input(struct job *j, const char *at, const json_t 
 /* What ollama's older route calls prompt: one text. */
 static enum infer_status read_text(struct job *j, const char *at, const json_t *v) {
     if (!json_is_string(v))
-        return job_refuse(j, 400, "invalid_value", at, "'%s' must be a string, and is %s", at,
-                          field_type_name(v));
+        return job_invalid(j, at, "'%s' must be a string, and is %s", at, field_type_name(v));
     return openai_prompts(j, at, v, 1);
 }
 
@@ -35,7 +34,7 @@ static enum infer_status read_format(struct job *j, const char *at, const json_t
     s->base64 = word && strcmp(word, "base64") == 0;
     return s->base64 || (word && strcmp(word, "float") == 0)
                ? INFER_OK
-               : job_refuse(j, 400, "invalid_value", at, "'%s' is none of float, base64", at);
+               : job_invalid(j, at, "'%s' is none of float, base64", at);
 }
 
 static enum infer_status read_dimensions(struct job *j, const char *at, const json_t *v) {
@@ -99,15 +98,12 @@ static enum infer_status pooling(struct job *j) {
 
 static enum infer_status read_with(struct job *j, const json_t *body, const struct field *rows,
                                    const char *needed) {
-    struct embed_state *s;
-    TRY(mem_new(&s, sizeof *s, "a request"));
-    j->state = s;
     if (!j->server->mill->n_embd)
         return job_refuse(j, 400, "unsupported_parameter", NULL,
                           "embeddings are computed on the CPU alone (--device cpu)");
     TRY(fields_read(j, "", body, (const struct field *const[]){rows, common, NULL}));
     j->ask.params.n_predict = 0;
-    if (!j->ask.prompt) return job_refuse(j, 400, "invalid_value", needed, "'%s' is missing", needed);
+    if (!j->ask.prompt) return job_invalid(j, needed, "'%s' is missing", needed);
     return pooling(j);
 }
 
@@ -201,16 +197,23 @@ static void older_whole(struct job *j, struct buf *out) {
     json_put(out, "}\n");
 }
 
-static void embed_done(struct job *j) { mem_free(j->state); }
-
 const struct front_end embeddings_api = {.prefix = "embd-",
+                                         .state = sizeof(struct embed_state),
                                          .read = embeddings_read,
                                          .whole = embeddings_whole,
-                                         .error = openai_error,
-                                         .done = embed_done};
-const struct front_end native_embedding = {
-    .prefix = "", .read = native_read, .whole = native_whole_of, .error = openai_error, .done = embed_done};
-const struct front_end ollama_embed = {
-    .prefix = "", .read = ollama_read, .whole = ollama_whole, .error = ollama_error, .done = embed_done};
-const struct front_end ollama_embedding = {
-    .prefix = "", .read = older_read, .whole = older_whole, .error = ollama_error, .done = embed_done};
+                                         .error = openai_error};
+const struct front_end native_embedding = {.prefix = "",
+                                           .state = sizeof(struct embed_state),
+                                           .read = native_read,
+                                           .whole = native_whole_of,
+                                           .error = openai_error};
+const struct front_end ollama_embed = {.prefix = "",
+                                       .state = sizeof(struct embed_state),
+                                       .read = ollama_read,
+                                       .whole = ollama_whole,
+                                       .error = ollama_error};
+const struct front_end ollama_embedding = {.prefix = "",
+                                           .state = sizeof(struct embed_state),
+                                           .read = older_read,
+                                           .whole = older_whole,
+                                           .error = ollama_error};

@@ -30,8 +30,7 @@ const char *field_type_name(const json_t *v) {
 }
 
 static enum infer_status wrong_type(struct job *j, const char *at, const char *wanted, const json_t *v) {
-    return job_refuse(j, 400, "invalid_value", at, "'%s' must be %s, and is %s", at, wanted,
-                      field_type_name(v));
+    return job_invalid(j, at, "'%s' must be %s, and is %s", at, wanted, field_type_name(v));
 }
 
 enum infer_status field_bool(struct job *j, const char *at, const json_t *v, bool *out) {
@@ -42,8 +41,7 @@ enum infer_status field_bool(struct job *j, const char *at, const json_t *v, boo
 
 static enum infer_status in_range(struct job *j, const char *at, double x, double least, double most) {
     if (least == most || (x >= least && x <= most)) return INFER_OK;
-    return job_refuse(j, 400, "invalid_value", at, "'%s' is %.17g, and must be within %.17g to %.17g", at, x,
-                      least, most);
+    return job_invalid(j, at, "'%s' is %.17g, and must be within %.17g to %.17g", at, x, least, most);
 }
 
 enum infer_status field_int(struct job *j, const char *at, const json_t *v, double least, double most,
@@ -70,8 +68,7 @@ enum infer_status field_text(struct job *j, const char *at, const json_t *v, siz
     if (!json_is_string(v)) return wrong_type(j, at, "a string", v);
     *out = json_string_value(v);
     *n = json_string_length(v);
-    if (*n > most)
-        return job_refuse(j, 400, "invalid_value", at, "'%s' has %zu bytes, and may have %zu", at, *n, most);
+    if (*n > most) return job_invalid(j, at, "'%s' has %zu bytes, and may have %zu", at, *n, most);
     return INFER_OK;
 }
 
@@ -88,7 +85,7 @@ enum infer_status field_keep(struct job *j, const char *at, const json_t *v, siz
     const char *text;
     size_t n;
     TRY(field_text(j, at, v, most, &text, &n));
-    if (memchr(text, 0, n)) return job_refuse(j, 400, "invalid_value", at, "'%s' holds a zero", at);
+    if (memchr(text, 0, n)) return job_invalid(j, at, "'%s' holds a zero", at);
     return keep(out, text, n);
 }
 
@@ -96,9 +93,34 @@ enum infer_status field_most(struct job *j, const char *at, const json_t *v, int
     int n = 0;
     TRY(field_int(j, at, v, -1, 1e9, &n));
     if (n >= 0 && n < least)
-        return job_refuse(j, 400, "invalid_value", at, "'%s' is %d, and must be at least %d, or -1: no limit",
-                          at, n, least);
+        return job_invalid(j, at, "'%s' is %d, and must be at least %d, or -1: no limit", at, n, least);
     j->ask.params.n_predict = n;
+    return INFER_OK;
+}
+
+enum infer_status field_each(struct job *j, const char *at, const json_t *v, size_t least, size_t most,
+                             const char *things,
+                             enum infer_status (*read)(struct job *j, const char *at, const json_t *v)) {
+    if (!json_is_array(v) || json_array_size(v) < least || json_array_size(v) > most)
+        return job_invalid(j, at, "'%s' must be an array of %zu to %zu %s", at, least, most, things);
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        char place[96];
+        snprintf(place, sizeof place, "%s[%zu]", at, i);
+        TRY(read(j, place, json_array_get(v, i)));
+    }
+    return INFER_OK;
+}
+
+enum infer_status field_ids(struct job *j, const char *at, const json_t *v, int32_t **ids, int *n) {
+    if (!json_is_array(v)) return job_invalid(j, at, "'%s' must be an array of token ids", at);
+    mem_free(*ids);
+    TRY(mem_new(ids, (json_array_size(v) + 1) * sizeof **ids, "token ids"));
+    *n = 0;
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        int id = 0;
+        TRY(field_int(j, at, json_array_get(v, i), 0, j->server->info.n_vocab - 1, &id));
+        (*ids)[(*n)++] = id;
+    }
     return INFER_OK;
 }
 
@@ -107,12 +129,11 @@ enum infer_status field_stop(struct job *j, const char *at, const json_t *v) {
     const bool one = json_is_string(v);
     const size_t n = one ? 1 : json_array_size(v);
     if (!one && !json_is_array(v)) return wrong_type(j, at, "a string or an array of strings", v);
-    if (n > JOB_STOPS)
-        return job_refuse(j, 400, "invalid_value", at, "'%s' has %zu texts, at most %d", at, n, JOB_STOPS);
+    if (n > JOB_STOPS) return job_invalid(j, at, "'%s' has %zu texts, at most %d", at, n, JOB_STOPS);
     for (size_t i = 0; i < n; i++) {
         const json_t *t = one ? v : json_array_get(v, i);
         if (json_is_string(t) && json_string_length(t) == 0)
-            return job_refuse(j, 400, "invalid_value", at, "'%s' has an empty text", at);
+            return job_invalid(j, at, "'%s' has an empty text", at);
         a->stop[a->n_stop] = NULL;
         TRY(field_keep(j, at, t, JOB_STOP_BYTES, &a->stop[a->n_stop]));
         a->n_stop++;
@@ -151,12 +172,21 @@ static bool is_neutral(const struct field *f, const json_t *v) {
 }
 
 static enum infer_status read_field(struct job *j, const struct field *f, const char *at, const json_t *v) {
-    void *to = (char *)&j->ask + f->offset;
+    void *to = (f->own ? (char *)j->state : (char *)&j->ask) + f->offset;
     const char *text;
+    bool not = false;
     size_t n;
     switch (f->type) {
     case FIELD_BOOL:
         return field_bool(j, at, v, to);
+    case FIELD_NOT:
+        TRY(field_bool(j, at, v, &not ));
+        *(bool *)to = !not ;
+        return INFER_OK;
+    case FIELD_MOST:
+        return field_most(j, at, v, (int)f->least);
+    case FIELD_KEEP:
+        return field_keep(j, at, v, (size_t)f->most, to);
     case FIELD_INT:
         return field_int(j, at, v, f->least, f->most, to);
     case FIELD_FLOAT:
@@ -164,7 +194,7 @@ static enum infer_status read_field(struct job *j, const struct field *f, const 
     case FIELD_TEXT:
         TRY(field_text(j, at, v, (size_t)f->most, &text, &n));
         if (n < (size_t)f->least || memchr(text, 0, n))
-            return job_refuse(j, 400, "invalid_value", at, "'%s' is empty or holds a zero", at);
+            return job_invalid(j, at, "'%s' is empty or holds a zero", at);
         memcpy(to, text, n + 1);
         return INFER_OK;
     case FIELD_HAND:
@@ -217,8 +247,7 @@ static enum infer_status read_biases(struct job *j, const char *at, const json_t
     json_t *x;
     if (!json_is_object(v)) return wrong_type(j, at, "an object {\"id\": number}", v);
     if (json_object_size(v) > JOB_BIASES)
-        return job_refuse(j, 400, "invalid_value", at, "'%s' has %zu tokens, at most %d", at,
-                          json_object_size(v), JOB_BIASES);
+        return job_invalid(j, at, "'%s' has %zu tokens, at most %d", at, json_object_size(v), JOB_BIASES);
     mem_free(a->bias);
     a->bias = NULL, a->params.sample.n_bias = 0;
     json_object_foreach((json_t *)v, name, x) {
@@ -226,8 +255,8 @@ static enum infer_status read_biases(struct job *j, const char *at, const json_t
         long id = strtol(name, &end, 10);
         float bias = 0;
         if (end == name || *end || id < 0 || id >= j->server->info.n_vocab)
-            return job_refuse(j, 400, "invalid_value", at, "'%s' names token '%.20s', and ids are 0 to %d",
-                              at, name, j->server->info.n_vocab - 1);
+            return job_invalid(j, at, "'%s' names token '%.20s', and ids are 0 to %d", at, name,
+                               j->server->info.n_vocab - 1);
         TRY(field_float(j, at, x, -100, 100, &bias));
         TRY(ask_bias(a, (int32_t)id, bias <= -100 ? -INFINITY : bias));
     }
@@ -245,8 +274,7 @@ static enum infer_status read_salt(struct job *j, const char *at, const json_t *
 static enum infer_status read_stop_ids(struct job *j, const char *at, const json_t *v) {
     struct ask *a = &j->ask;
     if (!json_is_array(v) || json_array_size(v) > JOB_STOP_IDS)
-        return job_refuse(j, 400, "invalid_value", at, "'%s' must be an array of at most %d token ids", at,
-                          JOB_STOP_IDS);
+        return job_invalid(j, at, "'%s' must be an array of at most %d token ids", at, JOB_STOP_IDS);
     a->params.n_end_id = 0;
     for (size_t i = 0; i < json_array_size(v); i++) {
         int id = 0;
@@ -276,8 +304,7 @@ static enum infer_status read_tier(struct job *j, const char *at, const json_t *
             if (tiers[i].class) j->class = tiers[i].class;
             return INFER_OK;
         }
-    return job_refuse(j, 400, "invalid_value", at,
-                      "'%s' is none of auto, default, flex, priority, fast, scale", at);
+    return job_invalid(j, at, "'%s' is none of auto, default, flex, priority, fast, scale", at);
 }
 
 static enum infer_status read_samplers(struct job *j, const char *at, const json_t *v) {
@@ -299,7 +326,7 @@ static enum infer_status read_samplers(struct job *j, const char *at, const json
         return wrong_type(j, at, "a string or an array of names", v);
     }
     if (sample_set_order(&j->ask.params.sample, names))
-        return job_refuse(j, 400, "invalid_value", at, "'%s': %s", at, err_message());
+        return job_invalid(j, at, "'%s': %s", at, err_message());
     return INFER_OK;
 }
 
@@ -308,8 +335,7 @@ static enum infer_status read_allowed(struct job *j, const char *at, const json_
     struct ask *a = &j->ask;
     const int n_vocab = j->server->info.n_vocab;
     if (!json_is_array(v) || json_array_size(v) > (size_t)n_vocab)
-        return job_refuse(j, 400, "invalid_value", at, "'%s' must be an array of at most %d token ids", at,
-                          n_vocab);
+        return job_invalid(j, at, "'%s' must be an array of at most %d token ids", at, n_vocab);
     if (json_array_size(v) == 0) return INFER_OK;
     if (!a->allowed) TRY(mem_new(&a->allowed, (size_t)n_vocab * sizeof *a->allowed, "tokens that may come"));
     for (size_t i = 0; i < json_array_size(v); i++) {
@@ -323,23 +349,15 @@ static enum infer_status read_allowed(struct job *j, const char *at, const json_
 static enum infer_status read_bad_words(struct job *j, const char *at, const json_t *v) {
     struct ask *a = &j->ask;
     if (!json_is_array(v) || json_array_size(v) > AVOID_TEXTS)
-        return job_refuse(j, 400, "invalid_value", at, "'%s' must be an array of at most %d texts", at,
-                          AVOID_TEXTS);
+        return job_invalid(j, at, "'%s' must be an array of at most %d texts", at, AVOID_TEXTS);
     for (size_t i = 0; i < json_array_size(v); i++) {
         const json_t *t = json_array_get(v, i);
         if (json_is_string(t) && json_string_length(t) == 0)
-            return job_refuse(j, 400, "invalid_value", at, "'%s' has an empty text", at);
+            return job_invalid(j, at, "'%s' has an empty text", at);
         a->bad[a->n_bad] = NULL;
         TRY(field_keep(j, at, t, AVOID_BYTES, &a->bad[a->n_bad]));
         a->n_bad++;
     }
-    return INFER_OK;
-}
-
-static enum infer_status read_not_special(struct job *j, const char *at, const json_t *v) {
-    bool skip = true;
-    TRY(field_bool(j, at, v, &skip));
-    j->ask.params.special = !skip;
     return INFER_OK;
 }
 
@@ -369,7 +387,7 @@ static enum infer_status read_last(struct job *j, const char *at, const json_t *
 }
 
 #define SAMPLE(name, type, least, most, field)                                                               \
-    { name, type, least, most, offsetof(struct ask, params.sample.field), NULL, NULL }
+    { name, type, least, most, offsetof(struct ask, params.sample.field), false, NULL, NULL }
 const struct field fields_sampling[] = {
     SAMPLE("temperature", FIELD_FLOAT, 0, 2, temp),
     SAMPLE("top_p", FIELD_FLOAT, 0, 1, top_p),
@@ -407,15 +425,11 @@ const struct field fields_sampling[] = {
     {"service_tier", FIELD_HAND, .hand = read_tier},
     {"loop_stop", FIELD_BOOL, .offset = offsetof(struct ask, params.loop_stop)},
     {"ignore_eos", FIELD_BOOL, .offset = offsetof(struct ask, ignore_eos)},
-    {"skip_special_tokens", FIELD_HAND, .hand = read_not_special},
+    {"skip_special_tokens", FIELD_NOT, .offset = offsetof(struct ask, params.special)},
     {"return_token_ids", FIELD_BOOL, .offset = offsetof(struct ask, return_ids)},
     {.name = NULL},
 };
 #undef SAMPLE
-
-static enum infer_status read_gbnf(struct job *j, const char *at, const json_t *v) {
-    return field_keep(j, at, v, GRAMMAR_BYTES, &j->ask.gbnf);
-}
 
 /* A schema as text, too. */
 static enum infer_status read_schema(struct job *j, const char *at, const json_t *v) {
@@ -434,7 +448,7 @@ static enum infer_status read_choice(struct job *j, const char *at, const json_t
     buf_text(&b, "\n");
     if (b.failed || b.n > GRAMMAR_BYTES) {
         buf_free(&b);
-        return job_refuse(j, 400, "invalid_value", at, "'%s' has over %d bytes", at, GRAMMAR_BYTES);
+        return job_invalid(j, at, "'%s' has over %d bytes", at, GRAMMAR_BYTES);
     }
     mem_free(j->ask.gbnf);
     j->ask.gbnf = b.p;
@@ -444,7 +458,7 @@ static enum infer_status read_choice(struct job *j, const char *at, const json_t
 static const struct field structured[] = {
     {"json", FIELD_HAND, .hand = read_schema},
     {"choice", FIELD_HAND, .hand = read_choice},
-    {"grammar", FIELD_HAND, .hand = read_gbnf},
+    {"grammar", FIELD_KEEP, 0, GRAMMAR_BYTES, .offset = offsetof(struct ask, gbnf)},
     {"regex", FIELD_REFUSE, .why = "is not supported here: a grammar or a schema is"},
     {.name = NULL},
 };
@@ -453,8 +467,8 @@ static enum infer_status read_structured(struct job *j, const char *at, const js
 }
 
 const struct field fields_grammar[] = {
-    {"grammar", FIELD_HAND, .hand = read_gbnf},
-    {"guided_grammar", FIELD_HAND, .hand = read_gbnf},
+    {"grammar", FIELD_KEEP, 0, GRAMMAR_BYTES, .offset = offsetof(struct ask, gbnf)},
+    {"guided_grammar", FIELD_KEEP, 0, GRAMMAR_BYTES, .offset = offsetof(struct ask, gbnf)},
     {"json_schema", FIELD_HAND, .hand = read_schema},
     {"guided_json", FIELD_HAND, .hand = read_schema},
     {"guided_choice", FIELD_HAND, .hand = read_choice},

@@ -7,7 +7,10 @@ enum field_type {
     FIELD_BOOL,    /* bool at offset */
     FIELD_INT,     /* int at offset, a whole number from least to most */
     FIELD_FLOAT,   /* float at offset, from least to most */
+    FIELD_NOT,     /* the same, turned round */
+    FIELD_MOST,    /* ask.params.n_predict, at least `least`; -1: no limit */
     FIELD_TEXT,    /* char[most + 1] at offset, of least to most bytes */
+    FIELD_KEEP,    /* char * at offset, an allocated text of at most `most` bytes */
     FIELD_HAND,    /* hand reads it */
     FIELD_SILENT,  /* ignored */
     FIELD_WARN,    /* ignored with a warning that says why (NULL: "is not supported here and was ignored") */
@@ -18,7 +21,8 @@ struct field {
     const char *name;
     enum field_type type;
     double least, most; /* equal: no bounds */
-    size_t offset;      /* within struct ask */
+    size_t offset;      /* within struct ask, or the front end's own state */
+    bool own;
     /* at: the place for messages, "response_format" */
     enum infer_status (*hand)(struct job *j, const char *at, const json_t *value);
     const char *why;
@@ -51,6 +55,12 @@ enum infer_status field_text(struct job *j, const char *at, const json_t *v, siz
 enum infer_status field_keep(struct job *j, const char *at, const json_t *v, size_t most, char **out);
 /* Most tokens of an answer into ask.n_predict, at least `least`; -1: no limit. */
 enum infer_status field_most(struct job *j, const char *at, const json_t *v, int least);
+/* An array of least to most `things`, each read with its place. */
+enum infer_status field_each(struct job *j, const char *at, const json_t *v, size_t least, size_t most,
+                             const char *things,
+                             enum infer_status (*read)(struct job *j, const char *at, const json_t *v));
+/* Token ids: ids[n], allocated. */
+enum infer_status field_ids(struct job *j, const char *at, const json_t *v, int32_t **ids, int *n);
 /* Up to JOB_STOPS texts, or one: stop, stop_sequences. */
 enum infer_status field_stop(struct job *j, const char *at, const json_t *v);
 /* A schema as JSON into ask.schema. */

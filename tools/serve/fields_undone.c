@@ -28,9 +28,9 @@ static enum infer_status read_breakers(struct job *j, const char *at, const json
 
 /* Two numbers that ask for nothing, beside false, "", [] and {}. */
 #define UNDONE(name, a, b)                                                                                   \
-    { name, FIELD_NEUTRAL, a, b, 0, NULL, NULL }
+    { name, FIELD_NEUTRAL, a, b, 0, false, NULL, NULL }
 #define UNDONE_FOR(name, a, b, why)                                                                          \
-    { name, FIELD_NEUTRAL, a, b, 0, NULL, why }
+    { name, FIELD_NEUTRAL, a, b, 0, false, NULL, why }
 
 const struct field fields_undone[] = {
     /* how tokens are chosen */

@@ -167,17 +167,9 @@ struct infill_state {
     json_t *extra, *begun;
 };
 
-static enum infer_status read_prefix(struct job *j, const char *at, const json_t *v) {
-    struct infill_state *s = j->state;
-    return field_keep(j, at, v, 32 << 20, &s->prefix);
-}
-static enum infer_status read_suffix(struct job *j, const char *at, const json_t *v) {
-    struct infill_state *s = j->state;
-    return field_keep(j, at, v, 32 << 20, &s->suffix);
-}
 static enum infer_status read_begun(struct job *j, const char *at, const json_t *v) {
     struct infill_state *s = j->state;
-    if (!json_is_string(v)) return job_refuse(j, 400, "invalid_value", at, "'%s' must be a string", at);
+    if (!json_is_string(v)) return job_invalid(j, at, "'%s' must be a string", at);
     s->begun = json_incref((json_t *)v);
     return INFER_OK;
 }
@@ -186,19 +178,19 @@ static enum infer_status read_extra(struct job *j, const char *at, const json_t 
     size_t i;
     json_t *file;
     json_array_foreach((json_t *)v, i, file) if (
-        !json_is_string(json_object_get(file, "text"))) return job_refuse(j, 400, "invalid_value", at,
-                                                                          "'%s[%zu].text' must be a string",
-                                                                          at, i);
-    if (!json_is_array(v))
-        return job_refuse(j, 400, "invalid_value", at, "'%s' must be an array of files", at);
+        !json_is_string(json_object_get(file, "text"))) return job_invalid(j, at,
+                                                                           "'%s[%zu].text' must be a string",
+                                                                           at, i);
+    if (!json_is_array(v)) return job_invalid(j, at, "'%s' must be an array of files", at);
     s->extra = json_incref((json_t *)v);
     return INFER_OK;
 }
 
+#define OWN(field) .offset = offsetof(struct infill_state, field), .own = true
 #define ASK(field) .offset = offsetof(struct ask, field)
 static const struct field rows[] = {
-    {"input_prefix", FIELD_HAND, .hand = read_prefix},
-    {"input_suffix", FIELD_HAND, .hand = read_suffix},
+    {"input_prefix", FIELD_KEEP, 0, 32 << 20, OWN(prefix)},
+    {"input_suffix", FIELD_KEEP, 0, 32 << 20, OWN(suffix)},
     {"input_extra", FIELD_HAND, .hand = read_extra},
     {"prompt", FIELD_HAND, .hand = read_begun},
     {"model", FIELD_TEXT, 0, 256, ASK(model)},
@@ -216,15 +208,12 @@ static const struct field rows[] = {
 #undef ASK
 
 static enum infer_status infill_read(struct job *j, const json_t *body) {
-    struct infill_state *s;
-    TRY(mem_new(&s, sizeof *s, "a request"));
-    j->state = s;
+    struct infill_state *s = j->state;
     TRY(fields_read(
         j, "", body,
         (const struct field *const[]){rows, fields_sampling, fields_grammar, fields_undone, NULL}));
     if (!s->prefix && !s->suffix)
-        return job_refuse(j, 400, "invalid_value", "input_prefix",
-                          "'input_prefix' and 'input_suffix' are missing");
+        return job_invalid(j, "input_prefix", "'input_prefix' and 'input_suffix' are missing");
     const struct fim_parts parts = {.prefix = s->prefix ? s->prefix : "",
                                     .n_prefix = s->prefix ? strlen(s->prefix) : 0,
                                     .suffix = s->suffix ? s->suffix : "",
@@ -238,15 +227,14 @@ static enum infer_status infill_read(struct job *j, const json_t *body) {
 
 static void infill_done(struct job *j) {
     struct infill_state *s = j->state;
-    if (!s) return;
     mem_free(s->prefix);
     mem_free(s->suffix);
     json_decref(s->extra);
     json_decref(s->begun);
-    mem_free(s);
 }
 
 const struct front_end infill_api = {.prefix = "cmpl-",
+                                     .state = sizeof(struct infill_state),
                                      .read = infill_read,
                                      .event = native_event,
                                      .whole = native_whole,

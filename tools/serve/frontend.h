@@ -79,6 +79,7 @@ struct front_end {
     const char *stream_type; /* of a stream's content; NULL: server-sent events */
     /* `event` is called for whole answers too, what it writes is dropped: `whole` needs their order */
     bool ordered;
+    size_t state; /* bytes of job->state, which are zeros when read is called; 0: it has none */
     /* errors: INFER_E_INPUT after job_refuse, INFER_E_MEMORY */
     enum infer_status (*read)(struct job *j, const json_t *body);
     /* NULL: the request is queued and answered. Else the prepare thread asks this for the body, once prompts are made (those that the ask
@@ -91,5 +92,5 @@ struct front_end {
     void (*error)(const struct job *j, const struct refusal *r, const char *request_id, bool in_stream,
                   struct buf *out);
     int (*status)(const struct refusal *r); /* of HTTP, where the API has its own; NULL: the refusal's */
-    void (*done)(struct job *j);            /* frees job->state; NULL: nothing to free */
+    void (*done)(struct job *j);            /* frees what job->state holds; NULL: nothing */
 };

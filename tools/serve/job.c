@@ -122,7 +122,8 @@ void job_drop_body(struct job *j) {
 
 void job_unref(struct job *j) {
     if (!j || atomic_fetch_sub(&j->refs, 1) != 1) return;
-    if (j->front->done) j->front->done(j);
+    if (j->state && j->front->done) j->front->done(j);
+    mem_free(j->state);
     for (int i = 0; i < j->n_choice; i++) free_choice(&j->choice[i]);
     for (int i = 0; i < j->n_prompt; i++) prompt_free(&j->prompt[i]);
     mem_free(j->choice);
@@ -198,7 +199,7 @@ void job_fail_status(struct job *j, enum infer_status st) {
     if (st == INFER_E_MEMORY)
         job_refuse(j, 503, "unavailable", NULL, "%s", err_message());
     else if (st == INFER_E_INPUT || st == INFER_E_UNSUPPORTED || st == INFER_E_FULL)
-        job_refuse(j, 400, "invalid_value", NULL, "%s", err_message());
+        job_invalid(j, NULL, "%s", err_message());
     else
         job_refuse(j, 500, "internal", NULL, "%s", err_message());
 }

@@ -141,7 +141,7 @@ struct job {
     int key;   /* whose; -1: nobody's */
     int class; /* CLASS_.. */
     struct ask ask;
-    void *state; /* the front end's, freed by its `done` */
+    void *state; /* the front end's */
 
     /* prepared */
     struct prompt *prompt; /* prompt[n_prompt] */
@@ -196,3 +196,5 @@ void job_warn(struct job *j, const char *field, const char *format, ...)
 /* Refuses the request: param may be NULL. Returns INFER_E_INPUT, so that a reader can return it. The first refusal stays. */
 enum infer_status job_refuse(struct job *j, int status, const char *code, const char *param,
                              const char *format, ...) __attribute__((format(printf, 5, 6)));
+/* A field that is not as it has to be. */
+#define job_invalid(j, param, ...) job_refuse(j, 400, "invalid_value", param, __VA_ARGS__)

@@ -57,7 +57,7 @@ static enum infer_status plain_text(struct job *j, const char *at, const json_t 
     buf_text(b, "");
     if (!v || json_is_null(v)) return INFER_OK;
     if (!json_is_string(v) && !json_is_array(v))
-        return job_refuse(j, 400, "invalid_value", at, "'%s' must be a string or an array of blocks", at);
+        return job_invalid(j, at, "'%s' must be a string or an array of blocks", at);
     if (json_is_string(v)) add_text(b, v);
     json_array_foreach((json_t *)v, i, block) {
         const char *type = type_of(block);
@@ -70,7 +70,7 @@ static enum infer_status plain_text(struct job *j, const char *at, const json_t 
         else if (strcmp(type, "text") != 0)
             return refuse_type(j, at, type);
         else if (!s)
-            return job_refuse(j, 400, "invalid_value", at, "'%s[%zu].text' must be a string", at, i);
+            return job_invalid(j, at, "'%s[%zu].text' must be a string", at, i);
         else if (strncmp(s, "x-anthropic-billing-header:", 27) !=
                  0) /* another each time: no prefix would be kept */
             add_text(b, text);
@@ -137,7 +137,7 @@ static enum infer_status tool_use(struct job *j, const char *at, const json_t *b
     json_t *id = json_object_get(block, "id"), *name = json_object_get(block, "name"),
            *input = json_object_get(block, "input");
     if (!json_is_string(name) || !json_is_string(id))
-        return job_refuse(j, 400, "invalid_value", at, "'%s' needs an id and a name", at);
+        return job_invalid(j, at, "'%s' needs an id and a name", at);
     json_object_set(s->names, json_string_value(id), name);
     json_t *call = json_pack("{s:O, s:s, s:{s:O, s:o}}", "id", id, "type", "function", "function", "name",
                              name, "arguments", json_is_object(input) ? json_incref(input) : json_object());
@@ -178,10 +178,9 @@ static enum infer_status read_message(struct job *j, const char *at, const json_
     const json_t *content = json_object_get(v, "content");
     struct buf b = {0};
     enum infer_status st;
-    if (!role) return job_refuse(j, 400, "invalid_value", at, "'%s' must be an object with a role", at);
+    if (!role) return job_invalid(j, at, "'%s' must be an object with a role", at);
     if (!json_is_string(content) && !json_is_array(content))
-        return job_refuse(j, 400, "invalid_value", at, "'%s.content' must be a string or an array of blocks",
-                          at);
+        return job_invalid(j, at, "'%s.content' must be a string or an array of blocks", at);
     if (strcmp(role, "user") != 0 && strcmp(role, "assistant") != 0 && strcmp(role, "system") != 0) {
         job_warn(j, at, "the role %.40s is taken for user", role);
         role = "user";
@@ -204,18 +203,7 @@ static enum infer_status read_message(struct job *j, const char *at, const json_
 /* ---- fields ---- */
 
 static enum infer_status read_messages(struct job *j, const char *at, const json_t *v) {
-    size_t i;
-    json_t *m;
-    if (!json_is_array(v) || json_array_size(v) < 1 || json_array_size(v) > JOB_MESSAGES)
-        return job_refuse(j, 400, "invalid_value", at, "'%s' must be an array of 1 to %d messages", at,
-                          JOB_MESSAGES);
-    if (!j->ask.messages) j->ask.messages = json_array();
-    json_array_foreach((json_t *)v, i, m) {
-        char place[64];
-        snprintf(place, sizeof place, "%s[%zu]", at, i);
-        TRY(read_message(j, place, m));
-    }
-    return INFER_OK;
+    return openai_messages(j, at, v, read_message);
 }
 
 static enum infer_status read_system(struct job *j, const char *at, const json_t *v) {
@@ -235,8 +223,7 @@ static enum infer_status read_tools(struct job *j, const char *at, const json_t 
     json_t *tool;
     enum infer_status st = INFER_OK;
     if (!json_is_array(v) || json_array_size(v) > JOB_TOOLS)
-        return job_refuse(j, 400, "invalid_value", at, "'%s' must be an array of at most %d tools", at,
-                          JOB_TOOLS);
+        return job_invalid(j, at, "'%s' must be an array of at most %d tools", at, JOB_TOOLS);
     json_t *functions = json_array();
     json_array_foreach((json_t *)v, i, tool) {
         const char *type = type_of(tool);
@@ -268,7 +255,7 @@ static enum infer_status read_choice(struct job *j, const char *at, const json_t
         json_decref(mode);
         return st;
     }
-    if (!name) return job_refuse(j, 400, "invalid_value", at, "'%s.name' is missing", at);
+    if (!name) return job_invalid(j, at, "'%s.name' is missing", at);
     j->ask.tool_choice = TOOLS_NAMED;
     snprintf(j->ask.tool_name, sizeof j->ask.tool_name, "%s", name);
     return INFER_OK;
@@ -283,8 +270,7 @@ static enum infer_status read_thinking(struct job *j, const char *at, const json
         if (!*j->ask.effort) snprintf(j->ask.effort, sizeof j->ask.effort, "medium");
         if (budget && !json_is_null(budget)) TRY(field_int(j, at, budget, 1, 1e9, &j->ask.n_think));
     } else if (strcmp(type, "adaptive") != 0) {
-        return job_refuse(j, 400, "invalid_value", at, "'%s.type' is none of enabled, adaptive, disabled",
-                          at);
+        return job_invalid(j, at, "'%s.type' is none of enabled, adaptive, disabled", at);
     }
     return INFER_OK;
 }
@@ -292,7 +278,7 @@ static enum infer_status read_thinking(struct job *j, const char *at, const json
 static enum infer_status read_output(struct job *j, const char *at, const json_t *v) {
     const json_t *effort = json_object_get(v, "effort"), *format = json_object_get(v, "format");
     char place[64];
-    if (!json_is_object(v)) return job_refuse(j, 400, "invalid_value", at, "'%s' must be an object", at);
+    if (!json_is_object(v)) return job_invalid(j, at, "'%s' must be an object", at);
     snprintf(place, sizeof place, "%s.effort", at);
     if (effort && !json_is_null(effort) && strcmp(j->ask.effort, "none") != 0)
         TRY(openai_effort(j, place, effort));
@@ -300,16 +286,12 @@ static enum infer_status read_output(struct job *j, const char *at, const json_t
     return format && !json_is_null(format) ? openai_format(j, place, format) : INFER_OK;
 }
 
-static enum infer_status read_most(struct job *j, const char *at, const json_t *v) {
-    return field_most(j, at, v, 1);
-}
-
 #define ASK(field) .offset = offsetof(struct ask, field)
 static const struct field rows[] = {
     {"messages", FIELD_HAND, .hand = read_messages},
     {"system", FIELD_HAND, .hand = read_system},
     {"model", FIELD_TEXT, 0, 256, ASK(model)},
-    {"max_tokens", FIELD_HAND, .hand = read_most},
+    {"max_tokens", FIELD_MOST, .least = 1},
     {"stop_sequences", FIELD_HAND, .hand = field_stop},
     {"stream", FIELD_BOOL, ASK(stream)},
     {"tools", FIELD_HAND, .hand = read_tools},
@@ -332,17 +314,15 @@ static const struct field rows[] = {
 
 static enum infer_status messages_read(struct job *j, const json_t *body) {
     struct ask *a = &j->ask;
-    struct messages_state *s;
-    TRY(mem_new(&s, sizeof *s, "a request"));
-    j->state = s;
+    struct messages_state *s = j->state;
     s->names = json_object();
     s->counts = j->front->reply != NULL;
     a->params.n_predict = -1;
     TRY(fields_read(j, "", body, (const struct field *const[]){rows, fields_sampling, fields_undone, NULL}));
     if (!json_array_size(json_object_get(body, "messages")))
-        return job_refuse(j, 400, "invalid_value", "messages", "messages: Field required");
+        return job_invalid(j, "messages", "messages: Field required");
     if (!json_object_get(body, "max_tokens") && !s->counts)
-        return job_refuse(j, 400, "invalid_value", "max_tokens", "max_tokens: Field required");
+        return job_invalid(j, "max_tokens", "max_tokens: Field required");
     TRY(openai_tool_mode(j, body));
     const json_t *last = json_array_get(a->messages, json_array_size(a->messages) - 1);
     const char *role = json_string_value(json_object_get(last, "role"));
@@ -537,11 +517,9 @@ static int messages_status(const struct refusal *r) { return r->status == 503 ? 
 
 static void messages_done(struct job *j) {
     struct messages_state *s = j->state;
-    if (!s) return;
     json_decref(s->names);
     buf_free(&s->blocks);
     buf_free(&s->text);
-    mem_free(s);
 }
 
 static enum infer_status count_reply(struct job *j, struct buf *out) {
@@ -552,6 +530,7 @@ static enum infer_status count_reply(struct job *j, struct buf *out) {
 const struct front_end messages_api = {.prefix = "msg_",
                                        .call_prefix = "toolu_",
                                        .ordered = true,
+                                       .state = sizeof(struct messages_state),
                                        .read = messages_read,
                                        .begin = messages_begin,
                                        .event = messages_event,
@@ -560,6 +539,7 @@ const struct front_end messages_api = {.prefix = "msg_",
                                        .status = messages_status,
                                        .done = messages_done};
 const struct front_end messages_count = {.prefix = "msg_",
+                                         .state = sizeof(struct messages_state),
                                          .read = messages_read,
                                          .reply = count_reply,
                                          .error = messages_error,

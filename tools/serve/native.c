@@ -20,8 +20,7 @@ static enum infer_status read_mixed(struct job *j, const char *at, const json_t 
             json_array_append(ids, x);
             continue;
         }
-        if (!json_is_string(x))
-            st = job_refuse(j, 400, "invalid_value", at, "'%s[%zu]' must be a string or a token id", at, i);
+        if (!json_is_string(x)) st = job_invalid(j, at, "'%s[%zu]' must be a string or a token id", at, i);
         if (!st) st = prompt_text(&p, j->server->model, json_string_value(x), json_string_length(x), true);
         const int own = i && p.n && p.ids[0] == infer_bos(j->server->model);
         for (int k = own; !st && k < p.n; k++) json_array_append_new(ids, json_integer(p.ids[k]));
@@ -80,7 +79,7 @@ static enum infer_status completion_read(struct job *j, const json_t *body) {
     TRY(fields_read(
         j, "", body,
         (const struct field *const[]){rows, fields_sampling, fields_grammar, fields_undone, NULL}));
-    return j->ask.prompt ? INFER_OK : job_refuse(j, 400, "invalid_value", "prompt", "'prompt' is missing");
+    return j->ask.prompt ? INFER_OK : job_invalid(j, "prompt", "'prompt' is missing");
 }
 
 /* ---- answers ---- */

@@ -67,7 +67,7 @@ static enum infer_status read_format(struct job *j, const char *at, const json_t
     if (json_is_object(v)) return field_schema(j, at, v);
     if (word && !*word) return INFER_OK;
     if (!word || strcmp(word, "json") != 0)
-        return job_refuse(j, 400, "invalid_value", at, "'%s' must be \"json\" or a JSON Schema", at);
+        return job_invalid(j, at, "'%s' must be \"json\" or a JSON Schema", at);
     json_t *any = json_pack("{s:s}", "type", "object");
     enum infer_status st =
         any ? field_schema(j, at, any) : err_set(INFER_E_MEMORY, "out of memory: a schema");
@@ -75,29 +75,9 @@ static enum infer_status read_format(struct job *j, const char *at, const json_t
     return st;
 }
 
-static enum infer_status read_logprobs(struct job *j, const char *at, const json_t *v) {
-    struct ollama_state *s = j->state;
-    return field_bool(j, at, v, &s->logprobs);
-}
-static enum infer_status read_top_logprobs(struct job *j, const char *at, const json_t *v) {
-    struct ollama_state *s = j->state;
-    return field_int(j, at, v, 0, LOGPROBS_MAX, &s->top_logprobs);
-}
-
 /* context: what an earlier answer ended with. */
 static enum infer_status read_past(struct job *j, const char *at, const json_t *v) {
-    struct ask *a = &j->ask;
-    size_t i;
-    json_t *x;
-    if (!json_is_array(v))
-        return job_refuse(j, 400, "invalid_value", at, "'%s' must be an array of token ids", at);
-    TRY(mem_new(&a->context, (json_array_size(v) + 1) * sizeof *a->context, "a context"));
-    json_array_foreach((json_t *)v, i, x) {
-        int id = 0;
-        TRY(field_int(j, at, x, 0, j->server->info.n_vocab - 1, &id));
-        a->context[a->n_context++] = id;
-    }
-    return INFER_OK;
+    return field_ids(j, at, v, &j->ask.context, &j->ask.n_context);
 }
 
 static enum infer_status read_length(struct job *j, const char *at, const json_t *v) {
@@ -126,32 +106,17 @@ static enum infer_status read_options(struct job *j, const char *at, const json_
         {"use_mmap", .type = FIELD_SILENT},
         {.name = NULL},
     };
-    if (!json_is_object(v)) return job_refuse(j, 400, "invalid_value", at, "'%s' must be an object", at);
+    if (!json_is_object(v)) return job_invalid(j, at, "'%s' must be an object", at);
     return fields_read(j, at, v, (const struct field *const[]){rows, fields_sampling, fields_undone, NULL});
 }
 
-static enum infer_status read_prompt(struct job *j, const char *at, const json_t *v) {
-    struct ollama_state *s = j->state;
-    return field_keep(j, at, v, 32 << 20, &s->prompt);
-}
-static enum infer_status read_system(struct job *j, const char *at, const json_t *v) {
-    struct ollama_state *s = j->state;
-    return field_keep(j, at, v, 32 << 20, &s->system);
-}
-static enum infer_status read_suffix(struct job *j, const char *at, const json_t *v) {
-    struct ollama_state *s = j->state;
-    return field_keep(j, at, v, 32 << 20, &s->suffix);
-}
-static enum infer_status read_raw(struct job *j, const char *at, const json_t *v) {
-    struct ollama_state *s = j->state;
-    return field_bool(j, at, v, &s->raw);
-}
 static enum infer_status read_images(struct job *j, const char *at, const json_t *v) {
     return json_array_size(v)
                ? job_refuse(j, 400, "unsupported_content", at, "'%s': this model reads text alone", at)
                : INFER_OK;
 }
 
+#define OWN(field) .offset = offsetof(struct ollama_state, field), .own = true
 #define ASK(field) .offset = offsetof(struct ask, field)
 static const struct field common[] = {
     {"model", FIELD_TEXT, 0, 256, ASK(model)},
@@ -159,8 +124,8 @@ static const struct field common[] = {
     {"options", FIELD_HAND, .hand = read_options},
     {"format", FIELD_HAND, .hand = read_format},
     {"think", FIELD_HAND, .hand = read_think},
-    {"logprobs", FIELD_HAND, .hand = read_logprobs},
-    {"top_logprobs", FIELD_HAND, .hand = read_top_logprobs},
+    {"logprobs", FIELD_BOOL, OWN(logprobs)},
+    {"top_logprobs", FIELD_INT, 0, LOGPROBS_MAX, OWN(top_logprobs)},
     {"keep_alive", .type = FIELD_SILENT},
     {"truncate", .type = FIELD_SILENT}, /* a prompt that does not fit is refused */
     {"shift", .type = FIELD_SILENT},
@@ -173,20 +138,18 @@ static const struct field of_chat[] = {
     {.name = NULL},
 };
 static const struct field of_generate[] = {
-    {"prompt", FIELD_HAND, .hand = read_prompt},
-    {"system", FIELD_HAND, .hand = read_system},
-    {"raw", FIELD_HAND, .hand = read_raw},
+    {"prompt", FIELD_KEEP, 0, 32 << 20, OWN(prompt)},
+    {"system", FIELD_KEEP, 0, 32 << 20, OWN(system)},
+    {"raw", FIELD_BOOL, OWN(raw)},
     {"images", FIELD_HAND, .hand = read_images},
     {"template", FIELD_NEUTRAL, .why = "is not taken from requests: the model's holds"},
-    {"suffix", FIELD_HAND, .hand = read_suffix},
+    {"suffix", FIELD_KEEP, 0, 32 << 20, OWN(suffix)},
     {"context", FIELD_HAND, .hand = read_past},
     {.name = NULL},
 };
 
 static enum infer_status begin_read(struct job *j, const json_t *body, const struct field *rows) {
-    struct ollama_state *s;
-    TRY(mem_new(&s, sizeof *s, "a request"));
-    j->state = s;
+    struct ollama_state *s = j->state;
     j->ask.stream = true;
     TRY(fields_read(j, "", body, (const struct field *const[]){common, rows, fields_undone, NULL}));
     if (s->logprobs) j->ask.params.n_logprob = s->top_logprobs;
@@ -195,7 +158,7 @@ static enum infer_status begin_read(struct job *j, const json_t *body, const str
 
 static enum infer_status chat_read(struct job *j, const json_t *body) {
     TRY(begin_read(j, body, of_chat));
-    if (!j->ask.messages) return job_refuse(j, 400, "invalid_value", "messages", "'messages' is missing");
+    if (!j->ask.messages) return job_invalid(j, "messages", "'messages' is missing");
     if (j->ask.tools) j->ask.tool_choice = TOOLS_AUTO;
     return INFER_OK;
 }
@@ -205,10 +168,10 @@ static enum infer_status generate_read(struct job *j, const json_t *body) {
     struct ollama_state *s = j->state;
     struct ask *a = &j->ask;
     s->generate = true;
-    if (!s->prompt) return job_refuse(j, 400, "invalid_value", "prompt", "'prompt' is missing");
+    if (!s->prompt) return job_invalid(j, "prompt", "'prompt' is missing");
     if (a->n_context && ((s->suffix && *s->suffix) || s->raw || !j->server->template.text))
-        return job_refuse(j, 400, "invalid_value", "context",
-                          "'context' goes on with a conversation, and 'raw' or 'suffix' makes no one");
+        return job_invalid(j, "context",
+                           "'context' goes on with a conversation, and 'raw' or 'suffix' makes no one");
     if (s->suffix && *s->suffix) {
         TRY(mem_new(&a->prompt, sizeof *a->prompt, "prompts"));
         a->n_prompt = 1;
@@ -350,13 +313,11 @@ void ollama_error(const struct job *j, const struct refusal *r, const char *requ
 
 static void ollama_done(struct job *j) {
     struct ollama_state *s = j->state;
-    if (!s) return;
     mem_free(s->prompt);
     mem_free(s->system);
     mem_free(s->suffix);
     buf_free(&s->name);
     buf_free(&s->args);
-    mem_free(s);
 }
 
 /* ---- the model ---- */
@@ -434,7 +395,8 @@ static enum infer_status show_reply(struct job *j, struct buf *out) {
 #define ANSWERS                                                                                              \
     .prefix = "", .stream_type = "application/x-ndjson", .event = ollama_event, .whole = ollama_whole,       \
     .error = ollama_error, .done = ollama_done
-const struct front_end ollama_chat = {.read = chat_read, ANSWERS};
-const struct front_end ollama_generate = {.read = generate_read, ANSWERS};
+const struct front_end ollama_chat = {.state = sizeof(struct ollama_state), .read = chat_read, ANSWERS};
+const struct front_end ollama_generate = {
+    .state = sizeof(struct ollama_state), .read = generate_read, ANSWERS};
 const struct front_end ollama_show = {
     .prefix = "", .read = show_read, .reply = show_reply, .error = ollama_error};

@@ -150,8 +150,8 @@ static bool good_name(const char *name, size_t n) {
 static enum infer_status add_function(struct job *j, const char *at, const char *name, json_t *function) {
     if (!name || !good_name(name, strlen(name))) {
         json_decref(function);
-        return job_refuse(j, 400, "invalid_value", at,
-                          "'%s': a function needs a name of 1 to 128 letters, digits and any of _.:/-", at);
+        return job_invalid(j, at,
+                           "'%s': a function needs a name of 1 to 128 letters, digits and any of _.:/-", at);
     }
     if (!j->ask.tools) j->ask.tools = json_array();
     if (json_array_append_new(j->ask.tools,
@@ -174,27 +174,15 @@ static enum infer_status add_tool(struct job *j, const char *at, const json_t *t
         return add_function(j, at, name, function);
     }
     if (!type || strcmp(type, "function") != 0 || !json_is_object(f))
-        return job_refuse(j, 400, "invalid_value", at,
-                          "'%s' must be {\"type\": \"function\", \"function\": {..}}", at);
+        return job_invalid(j, at, "'%s' must be {\"type\": \"function\", \"function\": {..}}", at);
     if (parameters && !json_is_null(parameters) && !json_is_object(parameters))
-        return job_refuse(j, 400, "invalid_value", at, "'%s': parameters must be an object, a JSON Schema",
-                          at);
+        return job_invalid(j, at, "'%s': parameters must be an object, a JSON Schema", at);
     if (json_is_true(json_object_get(f, "strict"))) j->ask.strict_tools = true;
     return add_function(j, at, name, json_deep_copy(f));
 }
 
 enum infer_status openai_tools(struct job *j, const char *at, const json_t *v) {
-    size_t i;
-    json_t *tool;
-    if (!json_is_array(v) || json_array_size(v) > JOB_TOOLS)
-        return job_refuse(j, 400, "invalid_value", at, "'%s' must be an array of at most %d tools", at,
-                          JOB_TOOLS);
-    json_array_foreach((json_t *)v, i, tool) {
-        char place[64];
-        snprintf(place, sizeof place, "%s[%zu]", at, i);
-        TRY(add_tool(j, place, tool));
-    }
-    return INFER_OK;
+    return field_each(j, at, v, 0, JOB_TOOLS, "tools", add_tool);
 }
 
 static enum infer_status choose_mode(struct job *j, const char *at, const char *mode) {
@@ -208,8 +196,8 @@ static enum infer_status choose_mode(struct job *j, const char *at, const char *
             j->ask.tool_choice = modes[i].is;
             return INFER_OK;
         }
-    return job_refuse(j, 400, "invalid_value", at,
-                      "'%s' is none of none, auto, required and {type: function, function: {name}}", at);
+    return job_invalid(j, at, "'%s' is none of none, auto, required and {type: function, function: {name}}",
+                       at);
 }
 
 enum infer_status openai_tool_choice(struct job *j, const char *at, const json_t *v) {
@@ -234,8 +222,7 @@ enum infer_status openai_tool_mode(struct job *j, const json_t *body) {
     const json_t *choice = json_object_get(body, "tool_choice");
     if (a->tools && (!choice || json_is_null(choice))) a->tool_choice = TOOLS_AUTO;
     if (!a->tools && (a->tool_choice == TOOLS_REQUIRED || a->tool_choice == TOOLS_NAMED))
-        return job_refuse(j, 400, "invalid_value", "tool_choice",
-                          "'tool_choice' wants a call, and there are no 'tools' to call");
+        return job_invalid(j, "tool_choice", "'tool_choice' wants a call, and there are no 'tools' to call");
     return INFER_OK;
 }
 
@@ -248,9 +235,7 @@ enum infer_status openai_format(struct job *j, const char *at, const json_t *v) 
     if (!schema) schema = json_object_get(v, "value"); /* TGI, and huggingface_hub's client */
     char place[160];
     snprintf(place, sizeof place, "%s.type", at);
-    if (!type)
-        return job_refuse(j, 400, "invalid_value", place, "'%s' must be text, json_object or json_schema",
-                          place);
+    if (!type) return job_invalid(j, place, "'%s' must be text, json_object or json_schema", place);
     if (strcmp(type, "text") == 0) return INFER_OK;
     if (strcmp(type, "json_object") == 0 && !schema) {
         json_t *any = json_pack("{s:s}", "type", "object");
@@ -260,10 +245,9 @@ enum infer_status openai_format(struct job *j, const char *at, const json_t *v) 
         return st;
     }
     if (strcmp(type, "json_object") != 0 && strcmp(type, "json_schema") != 0)
-        return job_refuse(j, 400, "invalid_value", place, "'%s' is none of text, json_object, json_schema",
-                          place);
+        return job_invalid(j, place, "'%s' is none of text, json_object, json_schema", place);
     snprintf(place, sizeof place, "%s.%sschema", at, inner ? "json_schema." : "");
-    if (!schema) return job_refuse(j, 400, "invalid_value", place, "'%s' is missing", place);
+    if (!schema) return job_invalid(j, place, "'%s' is missing", place);
     return field_schema(j, place, schema);
 }
 
@@ -283,8 +267,7 @@ enum infer_status openai_effort(struct job *j, const char *at, const json_t *v) 
             snprintf(a->effort, sizeof a->effort, "%s", word);
             return INFER_OK;
         }
-    return job_refuse(j, 400, "invalid_value", at,
-                      "'%s' is none of none, minimal, low, medium, high, xhigh, max", at);
+    return job_invalid(j, at, "'%s' is none of none, minimal, low, medium, high, xhigh, max", at);
 }
 
 enum infer_status openai_stream_options(struct job *j, const char *at, const json_t *v) {
@@ -302,13 +285,12 @@ enum infer_status openai_variables(struct job *j, const char *at, const json_t *
     const char *name;
     json_t *x;
     if (!json_is_object(v) || json_object_size(v) > 32)
-        return job_refuse(j, 400, "invalid_value", at, "'%s' must be an object of at most 32 scalars", at);
+        return job_invalid(j, at, "'%s' must be an object of at most 32 scalars", at);
     json_object_foreach((json_t *)v, name, x) {
         for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
-            if (strcmp(reserved[i], name) == 0)
-                return job_refuse(j, 400, "invalid_value", at, "'%s' cannot set %s", at, name);
+            if (strcmp(reserved[i], name) == 0) return job_invalid(j, at, "'%s' cannot set %s", at, name);
         if (json_is_object(x) || json_is_array(x))
-            return job_refuse(j, 400, "invalid_value", at, "'%s.%.40s' is no scalar", at, name);
+            return job_invalid(j, at, "'%s.%.40s' is no scalar", at, name);
         if (!j->ask.variables) j->ask.variables = json_object();
         json_object_set(j->ask.variables, name, x);
     }
@@ -324,8 +306,7 @@ static enum infer_status check_content(struct job *j, const char *at, const json
     snprintf(place, sizeof place, "%s.content", at);
     if (!content || json_is_null(content) || json_is_string(content)) return INFER_OK;
     if (!json_is_array(content))
-        return job_refuse(j, 400, "invalid_value", place, "'%s' must be a string or an array of parts",
-                          place);
+        return job_invalid(j, place, "'%s' must be a string or an array of parts", place);
     json_array_foreach((json_t *)content, i, part) {
         const char *type = json_string_value(json_object_get(part, "type"));
         if (json_is_string(part)) continue;
@@ -338,7 +319,7 @@ static enum infer_status check_content(struct job *j, const char *at, const json
                               type ? type : "");
         const char *key = refusal ? "refusal" : "text";
         if (!json_is_string(json_object_get(part, key)))
-            return job_refuse(j, 400, "invalid_value", place, "'%s.%s' must be a string", place, key);
+            return job_invalid(j, place, "'%s.%s' must be a string", place, key);
     }
     return INFER_OK;
 }
@@ -347,13 +328,11 @@ static enum infer_status check_calls(struct job *j, const char *at, const json_t
     size_t i;
     json_t *call;
     if (!calls || json_is_null(calls)) return INFER_OK;
-    if (!json_is_array(calls))
-        return job_refuse(j, 400, "invalid_value", at, "'%s.tool_calls' must be an array", at);
+    if (!json_is_array(calls)) return job_invalid(j, at, "'%s.tool_calls' must be an array", at);
     json_array_foreach((json_t *)calls, i, call) {
         const json_t *f = json_object_get(call, "function");
         if (!json_is_string(json_object_get(f, "name")))
-            return job_refuse(j, 400, "invalid_value", at,
-                              "'%s.tool_calls[%zu].function.name' must be a string", at, i);
+            return job_invalid(j, at, "'%s.tool_calls[%zu].function.name' must be a string", at, i);
     }
     return INFER_OK;
 }
@@ -367,12 +346,10 @@ enum infer_status openai_message(struct job *j, const char *at, const json_t *v)
     bool known = false;
     snprintf(place, sizeof place, "%s.role", at);
     if (!json_is_object(v))
-        return job_refuse(j, 400, "invalid_value", at, "'%s' must be an object, and is %s", at,
-                          field_type_name(v));
+        return job_invalid(j, at, "'%s' must be an object, and is %s", at, field_type_name(v));
     for (size_t i = 0; role && i < sizeof roles / sizeof *roles; i++) known |= strcmp(roles[i], role) == 0;
     if (!known)
-        return job_refuse(j, 400, "invalid_value", place,
-                          "'%s' must be system, developer, user, assistant or tool", place);
+        return job_invalid(j, place, "'%s' must be system, developer, user, assistant or tool", place);
     TRY(check_content(j, at, json_object_get(v, "content")));
     TRY(check_calls(j, at, json_object_get(v, "tool_calls")));
     if (json_is_true(json_object_get(v, "prefix"))) j->ask.go_on = true;
@@ -390,16 +367,6 @@ enum infer_status openai_message(struct job *j, const char *at, const json_t *v)
 
 enum infer_status openai_messages(struct job *j, const char *at, const json_t *v,
                                   enum infer_status (*read)(struct job *j, const char *at, const json_t *v)) {
-    size_t i;
-    json_t *m;
-    if (!json_is_array(v) || json_array_size(v) < 1 || json_array_size(v) > JOB_MESSAGES)
-        return job_refuse(j, 400, "invalid_value", at, "'%s' must be an array of 1 to %d messages", at,
-                          JOB_MESSAGES);
-    j->ask.messages = json_array();
-    json_array_foreach((json_t *)v, i, m) {
-        char place[64];
-        snprintf(place, sizeof place, "%s[%zu]", at, i);
-        TRY(read(j, place, m));
-    }
-    return INFER_OK;
+    if (!j->ask.messages) j->ask.messages = json_array();
+    return field_each(j, at, v, 1, JOB_MESSAGES, "messages", read);
 }

@@ -27,10 +27,6 @@ static enum infer_status read_most(struct job *j, const char *at, const json_t *
     return INFER_OK;
 }
 
-static enum infer_status read_logprobs(struct job *j, const char *at, const json_t *v) {
-    struct chat_state *c = j->state;
-    return field_bool(j, at, v, &c->logprobs);
-}
 static enum infer_status read_top_logprobs(struct job *j, const char *at, const json_t *v) {
     struct chat_state *c = j->state;
     c->has_top = true;
@@ -75,14 +71,7 @@ static enum infer_status read_think_format(struct job *j, const char *at, const 
     return INFER_OK;
 }
 
-/* As vLLM has it: false: what the model thinks is not told. */
-static enum infer_status read_included(struct job *j, const char *at, const json_t *v) {
-    bool told = true;
-    TRY(field_bool(j, at, v, &told));
-    j->ask.thinking_hidden = !told;
-    return INFER_OK;
-}
-
+#define OWN(field) .offset = offsetof(struct chat_state, field), .own = true
 #define ASK(field) .offset = offsetof(struct ask, field)
 static const struct field rows[] = {
     {"messages", FIELD_HAND, .hand = read_messages},
@@ -93,7 +82,7 @@ static const struct field rows[] = {
     {"n", FIELD_INT, 1, JOB_CHOICES, ASK(n)},
     {"stream", FIELD_BOOL, ASK(stream)},
     {"stream_options", FIELD_HAND, .hand = openai_stream_options},
-    {"logprobs", FIELD_HAND, .hand = read_logprobs},
+    {"logprobs", FIELD_BOOL, OWN(logprobs)},
     {"top_logprobs", FIELD_HAND, .hand = read_top_logprobs},
     {"response_format", FIELD_HAND, .hand = openai_format},
     {"tools", FIELD_HAND, .hand = openai_tools},
@@ -104,7 +93,7 @@ static const struct field rows[] = {
     {"thinking_budget_tokens", FIELD_INT, 0, 1e9, ASK(n_think)},
     {"thinking_token_budget", FIELD_INT, 0, 1e9, ASK(n_think)},
     {"reasoning_format", FIELD_HAND, .hand = read_think_format},
-    {"include_reasoning", FIELD_HAND, .hand = read_included},
+    {"include_reasoning", FIELD_NOT, ASK(thinking_hidden)},
     {"chat_template_kwargs", FIELD_HAND, .hand = openai_variables},
     {"continue_final_message", FIELD_BOOL, ASK(go_on)},
     {"add_generation_prompt", FIELD_HAND, .hand = read_turn},
@@ -132,26 +121,23 @@ static const struct field rows[] = {
 
 static enum infer_status chat_read(struct job *j, const json_t *body) {
     struct ask *a = &j->ask;
-    struct chat_state *c;
-    TRY(mem_new(&c, sizeof *c, "a request"));
-    j->state = c;
+    struct chat_state *c = j->state;
     TRY(fields_read(
         j, "", body,
         (const struct field *const[]){rows, fields_sampling, fields_grammar, fields_undone, NULL}));
-    if (!a->messages) return job_refuse(j, 400, "invalid_value", "messages", "'messages' is missing");
+    if (!a->messages) return job_invalid(j, "messages", "'messages' is missing");
     TRY(openai_tool_mode(j, body));
     if (c->has_top && !c->logprobs)
-        return job_refuse(j, 400, "invalid_value", "top_logprobs", "'top_logprobs' needs 'logprobs': true");
+        return job_invalid(j, "top_logprobs", "'top_logprobs' needs 'logprobs': true");
     if (c->logprobs) a->params.n_logprob = c->top_logprobs;
     if (a->usage_chunk && !a->stream) job_warn(j, "stream_options", "the answer is no stream");
     if (a->go_on && c->has_go_on)
-        return job_refuse(
-            j, 400, "invalid_value", "continue_final_message",
+        return job_invalid(
+            j, "continue_final_message",
             "'continue_final_message' and 'add_generation_prompt' are both true, and one can hold");
     const json_t *last = json_array_get(a->messages, json_array_size(a->messages) - 1);
     if (a->go_on && strcmp(json_string_value(json_object_get(last, "role")), "assistant") != 0)
-        return job_refuse(j, 400, "invalid_value", "continue_final_message",
-                          "the last message is not the assistant's");
+        return job_invalid(j, "continue_final_message", "the last message is not the assistant's");
     return INFER_OK;
 }
 
@@ -255,12 +241,35 @@ static void chat_whole(struct job *j, struct buf *out) {
     openai_end(j, out);
 }
 
-static void chat_done(struct job *j) { mem_free(j->state); }
+/* ---- requests that nobody answers ---- */
+
+/* The prompt that a chat completion with this body would have. */
+static enum infer_status template_reply(struct job *j, struct buf *out) {
+    json_put(out, "{prompt:%.*s tokens:%d", (int)j->prompt[0].n_text, j->prompt[0].text, j->prompt[0].n);
+    openai_warnings(j, out);
+    json_put(out, "}\n");
+    return INFER_OK;
+}
+
+static enum infer_status count_reply(struct job *j, struct buf *out) {
+    json_put(out, "{object:'response.input_tokens' input_tokens:%d}\n", job_prompt_tokens(j));
+    return INFER_OK;
+}
 
 const struct front_end openai_chat = {.prefix = "chatcmpl-",
                                       .call_prefix = "call_",
+                                      .state = sizeof(struct chat_state),
                                       .read = chat_read,
                                       .event = chat_event,
                                       .whole = chat_whole,
-                                      .error = openai_error,
-                                      .done = chat_done};
+                                      .error = openai_error};
+const struct front_end rest_template = {.prefix = "",
+                                        .state = sizeof(struct chat_state),
+                                        .read = chat_read,
+                                        .reply = template_reply,
+                                        .error = openai_error};
+const struct front_end openai_count = {.prefix = "",
+                                       .state = sizeof(struct chat_state),
+                                       .read = chat_read,
+                                       .reply = count_reply,
+                                       .error = openai_error};

@@ -15,55 +15,27 @@ struct text_state {
 
 /* ---- fields ---- */
 
-static enum infer_status add_text(struct job *j, const char *at, const json_t *v) {
+static enum infer_status add_prompt(struct job *j, const char *at, const json_t *v) {
     struct ask_prompt *p = &j->ask.prompt[j->ask.n_prompt];
     const char *text;
     size_t n;
+    j->ask.n_prompt++;
+    if (json_is_array(v)) return field_ids(j, at, v, &p->ids, &p->n_id);
     TRY(field_text(j, at, v, 32 << 20, &text, &n));
     TRY(mem_new(&p->text, n + 1, "a prompt"));
     memcpy(p->text, text, n);
     p->n = n;
-    j->ask.n_prompt++;
-    return INFER_OK;
-}
-
-static enum infer_status add_ids(struct job *j, const char *at, const json_t *v) {
-    struct ask_prompt *p = &j->ask.prompt[j->ask.n_prompt];
-    size_t i;
-    json_t *x;
-    TRY(mem_new(&p->ids, (json_array_size(v) + 1) * sizeof *p->ids, "a prompt"));
-    j->ask.n_prompt++;
-    json_array_foreach((json_t *)v, i, x) {
-        int id = 0;
-        TRY(field_int(j, at, x, 0, j->server->info.n_vocab - 1, &id));
-        p->ids[p->n_id++] = id;
-    }
     return INFER_OK;
 }
 
 enum infer_status openai_prompts(struct job *j, const char *at, const json_t *v, size_t most) {
-    size_t i;
-    json_t *x;
     const bool many = json_is_array(v) && !json_is_integer(json_array_get(v, 0));
-    const size_t n = many ? json_array_size(v) : 1;
-    if (n < 1 || n > most)
-        return job_refuse(j, 400, "invalid_value", at, "'%s' must hold 1 to %zu prompts", at, most);
-    TRY(mem_new(&j->ask.prompt, n * sizeof *j->ask.prompt, "prompts"));
-    if (!many) return json_is_array(v) ? add_ids(j, at, v) : add_text(j, at, v);
-    json_array_foreach((json_t *)v, i, x) {
-        char place[32];
-        snprintf(place, sizeof place, "%s[%zu]", at, i);
-        TRY(json_is_array(x) ? add_ids(j, place, x) : add_text(j, place, x));
-    }
-    return INFER_OK;
+    TRY(mem_new(&j->ask.prompt, (many ? json_array_size(v) + 1 : 1) * sizeof *j->ask.prompt, "prompts"));
+    return many ? field_each(j, at, v, 1, most, "prompts", add_prompt) : add_prompt(j, at, v);
 }
 
 static enum infer_status read_prompt(struct job *j, const char *at, const json_t *v) {
     return openai_prompts(j, at, v, JOB_PROMPTS);
-}
-
-static enum infer_status read_most(struct job *j, const char *at, const json_t *v) {
-    return field_most(j, at, v, 0);
 }
 
 static enum infer_status read_logprobs(struct job *j, const char *at, const json_t *v) {
@@ -71,55 +43,37 @@ static enum infer_status read_logprobs(struct job *j, const char *at, const json
     return field_int(j, at, v, 0, LOGPROBS_MAX, &j->ask.params.n_logprob);
 }
 
-static enum infer_status read_best_of(struct job *j, const char *at, const json_t *v) {
-    return field_int(j, at, v, 1, JOB_CHOICES, &j->ask.best_of);
-}
-
-static enum infer_status read_special(struct job *j, const char *at, const json_t *v) {
-    bool parse = true;
-    TRY(field_bool(j, at, v, &parse));
-    j->ask.plain_text = !parse;
-    return INFER_OK;
-}
-
-static enum infer_status read_suffix(struct job *j, const char *at, const json_t *v) {
-    struct text_state *s = j->state;
-    return field_keep(j, at, v, 32 << 20, &s->suffix);
-}
-
 /* With a suffix each prompt is what stands in front of the text that is asked for. */
 static enum infer_status fill_in(struct job *j) {
     const struct text_state *s = j->state;
     struct ask *a = &j->ask;
     if (!s->suffix) return INFER_OK;
-    if (a->echo)
-        return job_refuse(j, 400, "invalid_value", "echo",
-                          "'echo' and 'suffix' are both given, and one can hold");
+    if (a->echo) return job_invalid(j, "echo", "'echo' and 'suffix' are both given, and one can hold");
     for (int i = 0; i < a->n_prompt; i++) {
         struct ask_prompt *p = &a->prompt[i];
-        if (!p->text)
-            return job_refuse(j, 400, "invalid_value", "suffix", "'suffix' goes with prompts that are texts");
+        if (!p->text) return job_invalid(j, "suffix", "'suffix' goes with prompts that are texts");
         TRY(fim_prompt(j, "suffix",
                        &(struct fim_parts){p->text, s->suffix, p->n, strlen(s->suffix), NULL, NULL}, p));
     }
     return INFER_OK;
 }
 
+#define OWN(field) .offset = offsetof(struct text_state, field), .own = true
 #define ASK(field) .offset = offsetof(struct ask, field)
 static const struct field rows[] = {
     {"prompt", FIELD_HAND, .hand = read_prompt},
     {"model", FIELD_TEXT, 0, 256, ASK(model)},
-    {"max_tokens", FIELD_HAND, .hand = read_most},
-    {"n_predict", FIELD_HAND, .hand = read_most},
+    {"max_tokens", FIELD_MOST, .least = 0},
+    {"n_predict", FIELD_MOST, .least = 0},
     {"n", FIELD_INT, 1, JOB_CHOICES, ASK(n)},
-    {"best_of", FIELD_HAND, .hand = read_best_of},
+    {"best_of", FIELD_INT, 1, JOB_CHOICES, ASK(best_of)},
     {"echo", FIELD_BOOL, ASK(echo)},
     {"logprobs", FIELD_HAND, .hand = read_logprobs},
     {"stream", FIELD_BOOL, ASK(stream)},
     {"stream_options", FIELD_HAND, .hand = openai_stream_options},
     {"response_format", FIELD_HAND, .hand = openai_format},
-    {"parse_special", FIELD_HAND, .hand = read_special},
-    {"suffix", FIELD_HAND, .hand = read_suffix},
+    {"parse_special", FIELD_NOT, ASK(plain_text)},
+    {"suffix", FIELD_KEEP, 0, 32 << 20, OWN(suffix)},
     {"user", .type = FIELD_SILENT},
     {"store", .type = FIELD_SILENT},
     {"metadata", .type = FIELD_SILENT},
@@ -131,11 +85,10 @@ static const struct field rows[] = {
 static enum infer_status text_read_body(struct job *j, const json_t *body) {
     struct ask *a = &j->ask;
     a->params.n_predict = json_is_null(json_object_get(body, "max_tokens")) ? -1 : 16;
-    TRY(mem_new(&j->state, sizeof(struct text_state), "a request"));
     TRY(fields_read(
         j, "", body,
         (const struct field *const[]){rows, fields_sampling, fields_grammar, fields_undone, NULL}));
-    if (!a->prompt) return job_refuse(j, 400, "invalid_value", "prompt", "'prompt' is missing");
+    if (!a->prompt) return job_invalid(j, "prompt", "'prompt' is missing");
     if (a->best_of && a->best_of != a->n)
         return job_refuse(j, 400, "unsupported_parameter", "best_of",
                           "'best_of' must equal 'n': %d is not %d", a->best_of, a->n);
@@ -230,11 +183,11 @@ static void text_whole(struct job *j, struct buf *out) {
 
 static void text_done(struct job *j) {
     struct text_state *s = j->state;
-    if (s) mem_free(s->suffix);
-    mem_free(s);
+    mem_free(s->suffix);
 }
 
 const struct front_end openai_text = {.prefix = "cmpl-",
+                                      .state = sizeof(struct text_state),
                                       .read = text_read_body,
                                       .event = text_event,
                                       .whole = text_whole,

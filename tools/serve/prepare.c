@@ -129,9 +129,7 @@ static enum infer_status check_lengths(struct job *j) {
     int room = s->n_ctx;
     for (int i = 0; i < j->n_prompt; i++) {
         const int n = j->prompt[i].n;
-        if (n < 1)
-            return job_refuse(j, 400, "invalid_value", a->messages ? "messages" : "prompt",
-                              "the prompt is empty");
+        if (n < 1) return job_invalid(j, a->messages ? "messages" : "prompt", "the prompt is empty");
         if (n > s->n_ctx) {
             job_refuse(j, 400, "context_length_exceeded", a->messages ? "messages" : "prompt",
                        "This model's maximum context length is %d tokens. However, your messages resulted in "
@@ -164,8 +162,7 @@ static enum infer_status make_grammar(struct job *j) {
         return INFER_OK;
     }
     if (a->gbnf && a->schema)
-        return job_refuse(j, 400, "invalid_value", "grammar",
-                          "a grammar and a schema are both given, and one can hold");
+        return job_invalid(j, "grammar", "a grammar and a schema are both given, and one can hold");
     const char *text = a->gbnf ? a->gbnf : a->schema;
     st = grammars_take(j->server->grammars, text, strlen(text), !a->gbnf, &j->kept, &j->grammar);
     if (st == INFER_E_INPUT || st == INFER_E_UNSUPPORTED)
@@ -181,8 +178,8 @@ static enum infer_status make_bounds(struct job *j) {
     if (a->n_bad) TRY(avoid_open(&j->avoid, s->model, (const char *const *)a->bad, a->n_bad));
     if (!a->allowed) return INFER_OK;
     if (a->gbnf || a->schema || tool_job_forced(j))
-        return job_refuse(
-            j, 400, "invalid_value", "allowed_token_ids",
+        return job_invalid(
+            j, "allowed_token_ids",
             "'allowed_token_ids' and a grammar, a schema or a forced call are both given, and one can hold");
     for (int32_t id = 0; id < s->info.n_vocab; id++)
         if (!a->allowed[id]) TRY(ask_bias(a, id, -__builtin_inff()));
@@ -247,8 +244,7 @@ static enum infer_status make_params(struct job *j) {
     if (a->messages && *s->end.text) j->stop[j->n_stop++] = s->end.text;
     if (isnan(a->params.sample.repeat_penalty)) /* greedy is greedy where nothing else is said */
         a->params.sample.repeat_penalty = a->params.sample.temp == 0 ? 1 : s->sample.repeat_penalty;
-    if (sample_check(&a->params.sample))
-        return job_refuse(j, 400, "invalid_value", NULL, "%s", err_message());
+    if (sample_check(&a->params.sample)) return job_invalid(j, NULL, "%s", err_message());
     return INFER_OK;
 }
 
@@ -277,7 +273,9 @@ static enum infer_status make_choices(struct job *j) {
 static enum infer_status read_ask(struct job *j) {
     json_t *body;
     TRY(read_body(j, &body));
-    enum infer_status st = j->front->read(j, body);
+    enum infer_status st = INFER_OK;
+    if (j->front->state) st = mem_new(&j->state, j->front->state, "a request");
+    if (!st) st = j->front->read(j, body);
     json_decref(body);
     return st ? st : check_class(j);
 }

@@ -23,25 +23,15 @@ struct rerank_state {
 
 /* ---- fields ---- */
 
-static enum infer_status read_query(struct job *j, const char *at, const json_t *v) {
-    struct rerank_state *s = j->state;
-    return field_keep(j, at, v, 32 << 20, &s->query);
-}
-static enum infer_status read_task(struct job *j, const char *at, const json_t *v) {
-    struct rerank_state *s = j->state;
-    return field_keep(j, at, v, 4096, &s->task);
-}
 /* Texts, or objects with one, kept in *to. */
 static enum infer_status read_texts(struct job *j, const char *at, const json_t *v, json_t **to) {
     size_t i;
     json_t *d;
     if (!json_is_array(v) || json_array_size(v) < 1 || json_array_size(v) > DOCUMENTS)
-        return job_refuse(j, 400, "invalid_value", at, "'%s' must be an array of 1 to %d documents", at,
-                          DOCUMENTS);
+        return job_invalid(j, at, "'%s' must be an array of 1 to %d documents", at, DOCUMENTS);
     json_array_foreach((json_t *)v, i, d) {
         if (!json_is_string(d) && !json_is_string(json_object_get(d, "text")))
-            return job_refuse(j, 400, "invalid_value", at, "'%s[%zu]' must be a string or have a text", at,
-                              i);
+            return job_invalid(j, at, "'%s[%zu]' must be a string or have a text", at, i);
     }
     json_decref(*to);
     *to = json_incref((json_t *)v);
@@ -51,21 +41,13 @@ static enum infer_status read_documents(struct job *j, const char *at, const jso
     struct rerank_state *s = j->state;
     return read_texts(j, at, v, &s->documents);
 }
-static enum infer_status read_top(struct job *j, const char *at, const json_t *v) {
-    struct rerank_state *s = j->state;
-    return field_int(j, at, v, 1, 1e9, &s->top);
-}
-static enum infer_status read_returned(struct job *j, const char *at, const json_t *v) {
-    struct rerank_state *s = j->state;
-    return field_bool(j, at, v, &s->returned);
-}
-
+#define OWN(field) .offset = offsetof(struct rerank_state, field), .own = true
 static const struct field rows[] = {
-    {"query", FIELD_HAND, .hand = read_query},
+    {"query", FIELD_KEEP, 0, 32 << 20, OWN(query)},
     {"documents", FIELD_HAND, .hand = read_documents},
-    {"top_n", FIELD_HAND, .hand = read_top},
-    {"return_documents", FIELD_HAND, .hand = read_returned},
-    {"instruction", FIELD_HAND, .hand = read_task},
+    {"top_n", FIELD_INT, 1, 1e9, OWN(top)},
+    {"return_documents", FIELD_BOOL, OWN(returned)},
+    {"instruction", FIELD_KEEP, 0, 4096, OWN(task)},
     {"model", FIELD_TEXT, 0, 256, .offset = offsetof(struct ask, model)},
     {"user", .type = FIELD_SILENT},
     {"priority", .type = FIELD_SILENT},
@@ -94,7 +76,7 @@ static const struct field of_score[] = {
     {"queries", FIELD_HAND, .hand = read_first},
     {"text_2", FIELD_HAND, .hand = read_second},
     {"documents", FIELD_HAND, .hand = read_second},
-    {"instruction", FIELD_HAND, .hand = read_task},
+    {"instruction", FIELD_KEEP, 0, 4096, OWN(task)},
     {"model", FIELD_TEXT, 0, 256, .offset = offsetof(struct ask, model)},
     {"user", .type = FIELD_SILENT},
     {"priority", .type = FIELD_SILENT},
@@ -184,29 +166,26 @@ static enum infer_status judge(struct job *j) {
 }
 
 static enum infer_status begin_read(struct job *j, const json_t *body, const struct field *fields) {
-    struct rerank_state *s;
-    TRY(mem_new(&s, sizeof *s, "a request"));
-    j->state = s;
     return fields_read(j, "", body, (const struct field *const[]){fields, NULL});
 }
 
 static enum infer_status rerank_read(struct job *j, const json_t *body) {
     TRY(begin_read(j, body, rows));
     const struct rerank_state *s = j->state;
-    if (!s->query) return job_refuse(j, 400, "invalid_value", "query", "'query' is missing");
-    if (!s->documents) return job_refuse(j, 400, "invalid_value", "documents", "'documents' is missing");
+    if (!s->query) return job_invalid(j, "query", "'query' is missing");
+    if (!s->documents) return job_invalid(j, "documents", "'documents' is missing");
     return judge(j);
 }
 
 static enum infer_status score_read(struct job *j, const json_t *body) {
     TRY(begin_read(j, body, of_score));
     const struct rerank_state *s = j->state;
-    if (!s->queries) return job_refuse(j, 400, "invalid_value", "text_1", "'text_1' is missing");
-    if (!s->documents) return job_refuse(j, 400, "invalid_value", "text_2", "'text_2' is missing");
+    if (!s->queries) return job_invalid(j, "text_1", "'text_1' is missing");
+    if (!s->documents) return job_invalid(j, "text_2", "'text_2' is missing");
     if (json_array_size(s->queries) != 1 && json_array_size(s->queries) != json_array_size(s->documents))
-        return job_refuse(j, 400, "invalid_value", "text_1",
-                          "'text_1' has %zu texts and 'text_2' %zu: one for all, or one for each",
-                          json_array_size(s->queries), json_array_size(s->documents));
+        return job_invalid(j, "text_1",
+                           "'text_1' has %zu texts and 'text_2' %zu: one for all, or one for each",
+                           json_array_size(s->queries), json_array_size(s->documents));
     return judge(j);
 }
 
@@ -257,18 +236,21 @@ static void score_whole(struct job *j, struct buf *out) {
 
 static void rerank_done(struct job *j) {
     struct rerank_state *s = j->state;
-    if (!s) return;
     mem_free(s->query);
     mem_free(s->task);
     json_decref(s->queries);
     json_decref(s->documents);
-    mem_free(s);
 }
 
 const struct front_end rerank_api = {.prefix = "rerank-",
+                                     .state = sizeof(struct rerank_state),
                                      .read = rerank_read,
                                      .whole = rerank_whole,
                                      .error = openai_error,
                                      .done = rerank_done};
-const struct front_end score_api = {
-    .prefix = "score-", .read = score_read, .whole = score_whole, .error = openai_error, .done = rerank_done};
+const struct front_end score_api = {.prefix = "score-",
+                                    .state = sizeof(struct rerank_state),
+                                    .read = score_read,
+                                    .whole = score_whole,
+                                    .error = openai_error,
+                                    .done = rerank_done};

@@ -327,14 +327,12 @@ static void responses_error(const struct job *j, const struct refusal *r, const 
 
 static void responses_done(struct job *j) {
     struct responses_state *s = j->state;
-    if (!s) return;
     json_t *trees[] = {s->echo, s->custom, s->spaces, s->names};
     struct buf *texts[] = {&s->items, &s->text, &s->name, &s->call_id};
     for (int i = 0; i < 4; i++) {
         json_decref(trees[i]);
         buf_free(texts[i]);
     }
-    mem_free(s);
 }
 
 static enum infer_status count_reply(struct job *j, struct buf *out) {
@@ -345,6 +343,7 @@ static enum infer_status count_reply(struct job *j, struct buf *out) {
 const struct front_end responses_api = {.prefix = "resp_",
                                         .call_prefix = "call_",
                                         .ordered = true,
+                                        .state = sizeof(struct responses_state),
                                         .read = responses_read,
                                         .begin = responses_begin,
                                         .event = responses_event,
@@ -352,6 +351,7 @@ const struct front_end responses_api = {.prefix = "resp_",
                                         .error = responses_error,
                                         .done = responses_done};
 const struct front_end responses_count = {.prefix = "resp_",
+                                          .state = sizeof(struct responses_state),
                                           .read = responses_read,
                                           .reply = count_reply,
                                           .error = responses_error,

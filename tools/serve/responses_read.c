@@ -24,7 +24,7 @@ static enum infer_status joined(struct job *j, const char *at, const json_t *v, 
     buf_text(&b, "");
     if (json_is_string(v)) buf_add(&b, json_string_value(v), json_string_length(v));
     if (v && !json_is_string(v) && !json_is_array(v) && !json_is_null(v))
-        st = job_refuse(j, 400, "invalid_value", at, "'%s' must be a string or an array of parts", at);
+        st = job_invalid(j, at, "'%s' must be a string or an array of parts", at);
     json_array_foreach((json_t *)v, i, part) {
         const char *type = text_at(part, "type");
         const json_t *text = json_object_get(part, is(type, "refusal") ? "refusal" : "text");
@@ -56,8 +56,7 @@ static enum infer_status read_text_item(struct job *j, const char *at, const jso
     char place[96];
     snprintf(place, sizeof place, "%s.content", at);
     if (!is(role, "user") && !is(role, "assistant") && !is(role, "system") && !is(role, "developer"))
-        return job_refuse(j, 400, "invalid_value", at,
-                          "'%s.role' is none of user, assistant, system, developer", at);
+        return job_invalid(j, at, "'%s.role' is none of user, assistant, system, developer", at);
     TRY(joined(j, place, json_object_get(item, "content"), &content));
     if (!is(role, "assistant")) return append(j, json_pack("{s:s, s:o}", "role", role, "content", content));
     json_object_set_new(assistant(j, true), "content", content);
@@ -85,7 +84,7 @@ static enum infer_status read_call_item(struct job *j, const char *at, const jso
                *space = text_at(item, "namespace");
     char full[320];
     snprintf(full, sizeof full, "%.120s%s%.180s", space, *space ? "__" : "", name);
-    if (!*name || !*id) return job_refuse(j, 400, "invalid_value", at, "'%s' needs a name and a call_id", at);
+    if (!*name || !*id) return job_invalid(j, at, "'%s' needs a name and a call_id", at);
     json_t *m = assistant(j, false), *calls = json_object_get(m, "tool_calls");
     if (!calls) json_object_set_new(m, "tool_calls", calls = json_array());
     json_t *args = custom ? json_pack("{s:s}", "input", text_at(item, "input"))
@@ -110,7 +109,7 @@ static enum infer_status read_output_item(struct job *j, const char *at, const j
 
 static enum infer_status read_item(struct job *j, const char *at, const json_t *item) {
     const char *type = text_at(item, "type");
-    if (!json_is_object(item)) return job_refuse(j, 400, "invalid_value", at, "'%s' must be an object", at);
+    if (!json_is_object(item)) return job_invalid(j, at, "'%s' must be an object", at);
     if (is(type, "message") || !*type) return read_text_item(j, at, item);
     if (is(type, "reasoning")) return read_reasoning_item(j, item);
     if (is(type, "function_call") || is(type, "custom_tool_call"))
@@ -125,19 +124,10 @@ static enum infer_status read_item(struct job *j, const char *at, const json_t *
 }
 
 static enum infer_status read_input(struct job *j, const char *at, const json_t *v) {
-    size_t i;
-    json_t *item;
     if (!j->ask.messages) j->ask.messages = json_array();
     if (json_is_string(v)) return append(j, json_pack("{s:s, s:O}", "role", "user", "content", v));
-    if (!json_is_array(v) || json_array_size(v) > JOB_MESSAGES)
-        return job_refuse(j, 400, "invalid_value", at,
-                          "'%s' must be a string or an array of at most %d items", at, JOB_MESSAGES);
-    json_array_foreach((json_t *)v, i, item) {
-        char place[64];
-        snprintf(place, sizeof place, "%s[%zu]", at, i);
-        TRY(read_item(j, place, item));
-    }
-    return INFER_OK;
+    if (!json_is_array(v)) return job_invalid(j, at, "'%s' must be a string or an array of items", at);
+    return field_each(j, at, v, 0, JOB_MESSAGES, "items", read_item);
 }
 
 static enum infer_status read_instructions(struct job *j, const char *at, const json_t *v) {
@@ -180,7 +170,7 @@ static enum infer_status read_tools(struct job *j, const char *at, const json_t 
     size_t i, k;
     if (!json_is_array(v)) {
         json_decref(tools);
-        return job_refuse(j, 400, "invalid_value", at, "'%s' must be an array", at);
+        return job_invalid(j, at, "'%s' must be an array", at);
     }
     json_array_foreach((json_t *)v, i, tool) {
         const char *type = text_at(tool, "type");
@@ -202,7 +192,7 @@ static enum infer_status read_tools(struct job *j, const char *at, const json_t 
 static enum infer_status read_text(struct job *j, const char *at, const json_t *v) {
     const json_t *format = json_object_get(v, "format");
     char place[64];
-    if (!json_is_object(v)) return job_refuse(j, 400, "invalid_value", at, "'%s' must be an object", at);
+    if (!json_is_object(v)) return job_invalid(j, at, "'%s' must be an object", at);
     snprintf(place, sizeof place, "%s.format", at);
     return format && !json_is_null(format) ? openai_format(j, place, format) : INFER_OK;
 }
@@ -210,7 +200,7 @@ static enum infer_status read_text(struct job *j, const char *at, const json_t *
 static enum infer_status read_effort(struct job *j, const char *at, const json_t *v) {
     struct responses_state *s = j->state;
     const json_t *effort = json_object_get(v, "effort"), *most = json_object_get(v, "max_tokens");
-    if (!json_is_object(v)) return job_refuse(j, 400, "invalid_value", at, "'%s' must be an object", at);
+    if (!json_is_object(v)) return job_invalid(j, at, "'%s' must be an object", at);
     s->summary = json_is_string(json_object_get(v, "summary")) ||
                  json_is_string(json_object_get(v, "generate_summary"));
     if (most && !json_is_null(most)) TRY(field_int(j, at, most, 0, 1e9, &j->ask.n_think));
@@ -221,20 +211,11 @@ static enum infer_status read_include(struct job *j, const char *at, const json_
     struct responses_state *s = j->state;
     size_t i;
     json_t *what;
-    if (!json_is_array(v)) return job_refuse(j, 400, "invalid_value", at, "'%s' must be an array", at);
+    if (!json_is_array(v)) return job_invalid(j, at, "'%s' must be an array", at);
     json_array_foreach((json_t *)v, i, what) if (json_is_string(what) &&
                                                  is(json_string_value(what), "message.output_text.logprobs"))
         s->logprobs = true;
     return INFER_OK;
-}
-
-static enum infer_status read_top(struct job *j, const char *at, const json_t *v) {
-    struct responses_state *s = j->state;
-    return field_int(j, at, v, 0, LOGPROBS_MAX, &s->top_logprobs);
-}
-
-static enum infer_status read_most(struct job *j, const char *at, const json_t *v) {
-    return field_most(j, at, v, 1);
 }
 
 static enum infer_status read_background(struct job *j, const char *at, const json_t *v) {
@@ -248,15 +229,16 @@ static enum infer_status read_truncation(struct job *j, const char *at, const js
     const char *word = json_string_value(v);
     return word && (is(word, "disabled") || is(word, "auto"))
                ? INFER_OK
-               : job_refuse(j, 400, "invalid_value", at, "'%s' is none of auto, disabled", at);
+               : job_invalid(j, at, "'%s' is none of auto, disabled", at);
 }
 
+#define OWN(field) .offset = offsetof(struct responses_state, field), .own = true
 #define ASK(field) .offset = offsetof(struct ask, field)
 static const struct field rows[] = {
     {"input", FIELD_HAND, .hand = read_input},
     {"instructions", FIELD_HAND, .hand = read_instructions},
     {"model", FIELD_TEXT, 0, 256, ASK(model)},
-    {"max_output_tokens", FIELD_HAND, .hand = read_most},
+    {"max_output_tokens", FIELD_MOST, .least = 1},
     {"parallel_tool_calls", FIELD_BOOL, ASK(parallel_calls)},
     {"tools", FIELD_HAND, .hand = read_tools},
     {"tool_choice", FIELD_HAND, .hand = openai_tool_choice},
@@ -264,7 +246,7 @@ static const struct field rows[] = {
     {"text", FIELD_HAND, .hand = read_text},
     {"reasoning", FIELD_HAND, .hand = read_effort},
     {"include", FIELD_HAND, .hand = read_include},
-    {"top_logprobs", FIELD_HAND, .hand = read_top},
+    {"top_logprobs", FIELD_INT, 0, LOGPROBS_MAX, OWN(top_logprobs)},
     {"truncation", FIELD_HAND, .hand = read_truncation},
     {"background", FIELD_HAND, .hand = read_background},
     {"previous_response_id", FIELD_REFUSE, .why = "is not supported: nothing is stored here"},
@@ -288,9 +270,7 @@ enum infer_status responses_read(struct job *j, const json_t *body) {
                                          "tool_choice",       "text",      "reasoning",
                                          "max_output_tokens", "truncation"};
     struct ask *a = &j->ask;
-    struct responses_state *s;
-    TRY(mem_new(&s, sizeof *s, "a request"));
-    j->state = s;
+    struct responses_state *s = j->state;
     s->echo = json_object(), s->custom = json_object(), s->spaces = json_object(), s->names = json_object();
     for (size_t i = 0; i < sizeof echoed / sizeof *echoed; i++) {
         json_t *v = json_object_get(body, echoed[i]);

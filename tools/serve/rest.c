@@ -169,39 +169,13 @@ static void get_tokenizer(struct server *s, const char *rest, struct page *p) {
 /* ---- POST /tokenize, /detokenize, /apply-template ---- */
 
 static enum infer_status read_content(struct job *j, const char *at, const json_t *v) {
-    const char *text;
-    size_t n;
-    if (j->ask.n_prompt)
-        return job_refuse(j, 400, "invalid_value", at, "'content' and 'prompt' are both given");
-    TRY(field_text(j, at, v, 32 << 20, &text, &n));
-    TRY(mem_new(&j->ask.prompt, sizeof *j->ask.prompt, "a text"));
-    j->ask.n_prompt = 1;
-    TRY(mem_new(&j->ask.prompt->text, n + 1, "a text"));
-    memcpy(j->ask.prompt->text, text, n);
-    j->ask.prompt->n = n;
-    return INFER_OK;
+    if (j->ask.n_prompt) return job_invalid(j, at, "'content' and 'prompt' are both given");
+    if (json_is_array(v)) return job_invalid(j, at, "'%s' must be a string, and is an array", at);
+    return openai_prompts(j, at, v, 1);
 }
 
 static enum infer_status read_messages(struct job *j, const char *at, const json_t *v) {
-    size_t i;
-    json_t *m;
-    if (!json_is_array(v) || !json_array_size(v) || json_array_size(v) > JOB_MESSAGES)
-        return job_refuse(j, 400, "invalid_value", at, "'%s' must be an array of 1 to %d messages", at,
-                          JOB_MESSAGES);
-    j->ask.messages = json_array();
-    json_array_foreach((json_t *)v, i, m) {
-        char place[64];
-        snprintf(place, sizeof place, "%s[%zu]", at, i);
-        TRY(openai_message(j, place, m));
-    }
-    return INFER_OK;
-}
-
-static enum infer_status read_parse_special(struct job *j, const char *at, const json_t *v) {
-    bool parse = true;
-    TRY(field_bool(j, at, v, &parse));
-    j->ask.plain_text = !parse;
-    return INFER_OK;
+    return openai_messages(j, at, v, openai_message);
 }
 
 static enum infer_status tokenize_read(struct job *j, const json_t *body) {
@@ -214,7 +188,7 @@ static enum infer_status tokenize_read(struct job *j, const json_t *body) {
         {"model", FIELD_TEXT, 0, 256, .offset = offsetof(struct ask, model)},
         {"add_special", FIELD_BOOL, .offset = offsetof(struct ask, add_special)},
         {"add_special_tokens", FIELD_BOOL, .offset = offsetof(struct ask, add_special)},
-        {"parse_special", FIELD_HAND, .hand = read_parse_special},
+        {"parse_special", FIELD_NOT, .offset = offsetof(struct ask, plain_text)},
         {"with_pieces", FIELD_BOOL, .offset = offsetof(struct ask, return_ids)},
         {"return_token_strs", FIELD_BOOL, .offset = offsetof(struct ask, return_ids)},
         {"add_generation_prompt", .type = FIELD_SILENT},
@@ -222,8 +196,7 @@ static enum infer_status tokenize_read(struct job *j, const json_t *body) {
     };
     TRY(fields_read(j, "", body, (const struct field *const[]){rows, NULL}));
     if (!j->ask.messages == !j->ask.n_prompt)
-        return job_refuse(j, 400, "invalid_value", "content",
-                          "one of 'content', 'prompt' and 'messages' is needed");
+        return job_invalid(j, "content", "one of 'content', 'prompt' and 'messages' is needed");
     return INFER_OK;
 }
 
@@ -268,19 +241,9 @@ static enum infer_status tokenize_reply(struct job *j, struct buf *out) {
 }
 
 static enum infer_status read_tokens(struct job *j, const char *at, const json_t *v) {
-    size_t i;
-    json_t *x;
-    if (!json_is_array(v))
-        return job_refuse(j, 400, "invalid_value", at, "'%s' must be an array of token ids", at);
     TRY(mem_new(&j->ask.prompt, sizeof *j->ask.prompt, "ids"));
-    TRY(mem_new(&j->ask.prompt->ids, (json_array_size(v) + 1) * sizeof(int32_t), "ids"));
     j->ask.n_prompt = 1;
-    json_array_foreach((json_t *)v, i, x) {
-        int id = 0;
-        TRY(field_int(j, at, x, 0, j->server->info.n_vocab - 1, &id));
-        j->ask.prompt->ids[j->ask.prompt->n_id++] = id;
-    }
-    return INFER_OK;
+    return field_ids(j, at, v, &j->ask.prompt->ids, &j->ask.prompt->n_id);
 }
 
 static enum infer_status detokenize_read(struct job *j, const json_t *body) {
@@ -290,7 +253,7 @@ static enum infer_status detokenize_read(struct job *j, const json_t *body) {
         {.name = NULL},
     };
     TRY(fields_read(j, "", body, (const struct field *const[]){rows, NULL}));
-    return j->ask.n_prompt ? INFER_OK : job_refuse(j, 400, "invalid_value", "tokens", "'tokens' is missing");
+    return j->ask.n_prompt ? INFER_OK : job_invalid(j, "tokens", "'tokens' is missing");
 }
 
 static enum infer_status detokenize_reply(struct job *j, struct buf *out) {
@@ -306,31 +269,10 @@ static enum infer_status detokenize_reply(struct job *j, struct buf *out) {
     return INFER_OK;
 }
 
-/* The prompt that a chat completion with this body would have. */
-static enum infer_status template_reply(struct job *j, struct buf *out) {
-    json_put(out, "{prompt:%.*s tokens:%d", (int)j->prompt[0].n_text, j->prompt[0].text, j->prompt[0].n);
-    openai_warnings(j, out);
-    json_put(out, "}\n");
-    return INFER_OK;
-}
-
-static enum infer_status count_reply(struct job *j, struct buf *out) {
-    json_put(out, "{object:'response.input_tokens' input_tokens:%d}\n", job_prompt_tokens(j));
-    return INFER_OK;
-}
-
-static enum infer_status chat_body(struct job *j, const json_t *body) { return openai_chat.read(j, body); }
-static void chat_end(struct job *j) { openai_chat.done(j); }
-
 const struct front_end rest_tokenize = {
     .prefix = "", .read = tokenize_read, .reply = tokenize_reply, .error = openai_error};
 const struct front_end rest_detokenize = {
     .prefix = "", .read = detokenize_read, .reply = detokenize_reply, .error = openai_error};
-const struct front_end rest_template = {
-    .prefix = "", .read = chat_body, .reply = template_reply, .error = openai_error, .done = chat_end};
-const struct front_end openai_count = {
-    .prefix = "", .read = chat_body, .reply = count_reply, .error = openai_error, .done = chat_end};
-
 /* ---- the table ---- */
 
 const struct route routes[] = {

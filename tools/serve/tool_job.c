@@ -77,8 +77,7 @@ static enum infer_status force(struct job *j) {
     char *gbnf, place[64];
     size_t bad = 0;
     if (name && !offered(j, name))
-        return job_refuse(j, 400, "invalid_value", "tool_choice",
-                          "'tool_choice' names '%s', which is none of 'tools'", name);
+        return job_invalid(j, "tool_choice", "'tool_choice' names '%s', which is none of 'tools'", name);
     enum infer_status st =
         tool_gbnf(&gbnf, j->server->tools.format.row, a->tools, name, !name && a->parallel_calls, &bad);
     if (!st) st = grammars_take(j->server->grammars, gbnf, strlen(gbnf), false, &j->kept, &j->grammar);
