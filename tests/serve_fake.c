@@ -87,7 +87,8 @@ static void go_on(struct fake *f, struct fake_run *r) {
         r->ended = true;
         r->why = REQUEST_LIMIT;
         r->status = recite_numbers(c);
-    } else if (r->said == c->job->n_predict || (c->job->ask.params.n_predict < 0 && r->said == (int)r->script->n)) {
+    } else if (r->said == c->job->n_predict ||
+               (c->job->ask.params.n_predict < 0 && r->said == (int)r->script->n)) {
         r->ended = true;
         r->why = r->said == c->job->n_predict ? REQUEST_LIMIT : REQUEST_TURN;
     } else {
