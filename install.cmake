@@ -1,4 +1,4 @@
-# cmake --install: the program with its manual page and completion, and the library: infer.h, a pkg-config file, and libinfer.a, which
+# cmake --install: the program with its manual page and completion, and the library: infer.h, infer_request.h, a pkg-config file, and libinfer.a, which
 # is one object whose only global names begin with infer_, so that nothing in it meets a name of the program that links it.
 include(GNUInstallDirs)
 if(NOT CMAKE_OBJCOPY)
@@ -39,7 +39,8 @@ configure_file(infer.pc.in install/infer.pc @ONLY)
 
 install(TARGETS infer RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES ${library} DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(FILES engine/infer.h engine/infer_status.h engine/infer_draw.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES engine/infer.h engine/infer_status.h engine/infer_draw.h engine/infer_request.h engine/infer_sample.h
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES ${CMAKE_BINARY_DIR}/install/infer.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(FILES ${CMAKE_BINARY_DIR}/install/infer.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES ${CMAKE_BINARY_DIR}/install/infer.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME infer)

@@ -79,17 +79,17 @@ static void walk(struct matcher *m, const char *s, size_t n) {
     }
 }
 
-static enum infer_status run(const json_t *tests, const struct grammar_vocab *v, bool keep) {
+static enum infer_status run(const json_t *tests, const struct infer_grammar_vocab *v, bool keep) {
     size_t i, k;
     const json_t *t, *text;
     n_time = 0;
     json_array_foreach(tests, i, t) {
         const char *gbnf = json_string_value(json_object_get(t, "gbnf"));
         const char *schema = json_string_value(json_object_get(t, "schema"));
-        struct grammar *g;
+        struct infer_grammar *g;
         struct matcher *m = NULL;
-        TRY(gbnf ? grammar_from_gbnf(&g, gbnf, strlen(gbnf))
-                 : grammar_from_schema(&g, schema, strlen(schema)));
+        TRY(gbnf ? infer_grammar_from_gbnf(&g, gbnf, strlen(gbnf))
+                 : infer_grammar_from_schema(&g, schema, strlen(schema)));
         json_array_foreach(json_object_get(t, "accept"), k, text) {
             if (!m || !keep) {
                 matcher_close(m);
@@ -99,7 +99,7 @@ static enum infer_status run(const json_t *tests, const struct grammar_vocab *v,
             walk(m, json_string_value(text), json_string_length(text));
         }
         matcher_close(m);
-        grammar_free(g);
+        infer_grammar_free(g);
     }
     return INFER_OK;
 }
@@ -120,7 +120,7 @@ static void report(const char *name) {
 static enum infer_status bench(const char *vocab, const json_t *tests) {
     struct tensorfile *f;
     struct tok *t;
-    struct grammar_vocab *v;
+    struct infer_grammar_vocab *v;
     const struct tensorfile_options options = {.vocab_only = true};
     const struct grammar_tokens tokens = {N_VOCAB, piece, ends, &pieces};
     TRY(tensorfile_open(&f, vocab, &options));

@@ -19,7 +19,7 @@ cmake --install "$build" --prefix "$dir/prefix" >/dev/null
 (cd "$dir/prefix" && find . -type f | sort) >"$dir/b"
 cmp "$dir/a" "$dir/b" || fail "DESTDIR and prefix give other files"
 root=$dir/dest/usr
-for file in bin/infer include/infer.h include/infer_status.h share/man/man1/infer.1 share/bash-completion/completions/infer; do
+for file in bin/infer include/infer.h include/infer_status.h include/infer_request.h include/infer_sample.h share/man/man1/infer.1 share/bash-completion/completions/infer; do
     [ -s "$root/$file" ] || fail "$file is not installed"
 done
 # ---- the unit of systemd names the program where it was installed
@@ -38,15 +38,15 @@ export PKG_CONFIG_PATH
 [ "$("$root/bin/infer" --version | cut -d' ' -f2)" = "$(pkg-config --modversion infer)" ] || fail "two versions"
 ! nm -g --defined-only "$lib" | awk 'NF == 3 && $3 !~ /^infer_/' | grep . || fail "global names without infer_"
 for name in $(nm -g --defined-only "$lib" | awk 'NF == 3 {print $3}'); do
-    grep -qE "[ *]$name\(" "$root/include/infer.h" || fail "$name is not in infer.h"
+    grep -qhE "[ *]$name\(" "$root"/include/infer*.h || fail "$name is in no public header"
 done
 
-# ---- the header: usable from both languages without a warning
+# ---- the headers: usable from both languages without a warning
 for std in c11 c17; do
-    echo '#include <infer.h>' | "$cc" -std=$std -Wall -Wextra -pedantic -Werror -fsyntax-only -I"$root/include" -x c -
+    echo '#include <infer_request.h>' | "$cc" -std=$std -Wall -Wextra -pedantic -Werror -fsyntax-only -I"$root/include" -x c -
 done
 for std in c++11 c++17 c++20; do
-    echo '#include <infer.h>' | c++ -std=$std -Wall -Wextra -pedantic -Werror -fsyntax-only -I"$root/include" -x c++ -
+    echo '#include <infer_request.h>' | c++ -std=$std -Wall -Wextra -pedantic -Werror -fsyntax-only -I"$root/include" -x c++ -
 done
 
 # ---- the example, and the same with a function of every name that the library uses inside
@@ -68,6 +68,11 @@ for program in c cxx clash; do
 done
 ! "$dir/c" "$dir/none.gguf" x 2>"$dir/err" || fail "a missing file is no error"
 grep -q "none.gguf" "$dir/err" || fail "the message does not name the file"
+
+# ---- the program of docs/requests.md
+sed -n '/^```c$/,/^```$/{/^```/d; p}' "$tests/../docs/requests.md" >"$dir/requests.c"
+"$cc" -std=c11 "${strict[@]}" -o "$dir/requests" "$dir/requests.c" "${flags[@]}"
+[ "$("$dir/requests" "$tests/golden/chat/chat-llama.gguf")" = $'hi there!\none two three four five six seven eight nine ten' ] || fail "requests: another answer"
 
 # ---- the manual page and the completion
 if command -v man >/dev/null; then

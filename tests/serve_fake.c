@@ -30,7 +30,7 @@ struct fake_run {
     const struct script *script;
     int prompt, said;
     bool cancelled, ended;
-    enum request_why why;
+    enum infer_request_why why;
     enum infer_status status;
 };
 
@@ -75,22 +75,22 @@ static void go_on(struct fake *f, struct fake_run *r) {
     if (r->ended) return;
     if (r->cancelled) {
         r->ended = true;
-        r->why = REQUEST_CANCELLED;
+        r->why = INFER_REQUEST_CANCELLED;
     } else if (f->n_step == f->lost_at) {
         r->ended = true;
-        r->why = REQUEST_FAILED;
+        r->why = INFER_REQUEST_FAILED;
         r->status = INFER_E_DEVICE;
     } else if (r->prompt < c->prompt->n) {
         r->prompt += PROMPT_STEP;
         mill_prompt(c, r->prompt < c->prompt->n ? r->prompt : c->prompt->n, c->prompt->n);
     } else if (c->job->ask.params.make) {
         r->ended = true;
-        r->why = REQUEST_LIMIT;
+        r->why = INFER_REQUEST_LIMIT;
         r->status = recite_numbers(c);
     } else if (r->said == c->job->n_predict ||
                (c->job->ask.params.n_predict < 0 && r->said == (int)r->script->n)) {
         r->ended = true;
-        r->why = r->said == c->job->n_predict ? REQUEST_LIMIT : REQUEST_TURN;
+        r->why = r->said == c->job->n_predict ? INFER_REQUEST_LIMIT : INFER_REQUEST_TURN;
     } else {
         const int32_t id = r->script->id[(size_t)r->said % r->script->n];
         const char *piece = infer_piece(f->model, id, false, r->said == 0, &n);

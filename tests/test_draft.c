@@ -65,7 +65,7 @@ static void open_both(struct both *b, const char *path, const char *device, int 
                                            .ctx = MAX,
                                            .slots = 2,
                                            .batch = batch,
-                                           .decode_rows = REQUEST_DRAFT + 1,
+                                           .decode_rows = INFER_REQUEST_DRAFT + 1,
                                            .threads = 2,
                                            .gpu_layers = -1,
                                            .hidden = true,
@@ -203,27 +203,27 @@ static void add_id(void *user, int32_t id) {
 }
 
 /* Answers ids[n] with n_predict tokens; drafts, a row for each position of the text, NULL: unchecked. */
-static struct request_figures answer(struct sched *s, int seq, const int32_t *ids, int n, int n_predict,
-                                     float temp, enum request_drafter by, float drafts[MAX][VOCAB],
-                                     struct answered *out) {
-    struct request_params p = request_defaults();
-    struct request *r;
+static struct infer_request_figures answer(struct infer_sched *s, int seq, const int32_t *ids, int n,
+                                           int n_predict, float temp, enum infer_request_drafter by,
+                                           float drafts[MAX][VOCAB], struct answered *out) {
+    struct infer_request_params p = infer_request_defaults();
+    struct infer_request *r;
     *out = (struct answered){0};
     p.seq = seq, p.ids = ids, p.n_id = n, p.n_predict = n_predict, p.drafter = by, p.sample.temp = temp;
     p.on_token = add_id, p.user = out;
-    assert_ok(request_new(&r, s, &p));
-    while (!request_done(r)) {
+    assert_ok(infer_request_new(&r, s, &p));
+    while (!infer_request_done(r)) {
         const int guessed = r->figures.n_guessed, held = r->figures.n_held;
-        assert_true(sched_step(s));
+        assert_true(infer_sched_step(s));
         if (!drafts || r->figures.n_guessed == guessed) continue;
         int best = 0;
         for (int v = 0; v < VOCAB; v++)
             if (drafts[held - 1][v] > drafts[held - 1][best]) best = v;
         assert_int_equal(r->draft[0], best);
     }
-    assert_ok(request_status(r));
-    struct request_figures f = r->figures;
-    request_free(r);
+    assert_ok(infer_request_status(r));
+    struct infer_request_figures f = r->figures;
+    infer_request_free(r);
     return f;
 }
 
@@ -231,13 +231,13 @@ static void answers_are_the_same(struct both *b, const char *name) {
     static float hidden[MAX][N_EMBD], drafts[MAX][VOCAB];
     struct answered without, with;
     struct prompt text = {.n = 50};
-    struct sched *s;
+    struct infer_sched *s;
     struct infer_engine_info info;
     int seq;
     infer_engine_info(b->drafter, &info);
     const bool alike = !strstr(info.isa, "amx"); /* there rows of a prompt are rounded more */
-    assert_ok(sched_open(&s, b->engine, b->model));
-    assert_ok(sched_draft_with(s, b->drafter, b->draft));
+    assert_ok(infer_sched_open(&s, b->engine, b->model));
+    assert_ok(infer_sched_draft_with(s, b->drafter, b->draft));
     assert_ok(infer_seq_open(b->engine, &seq));
     for (int i = 0; i < text.n; i++) text.ids[i] = i * i % VOCAB;
     for (int turn = 0; turn < 3; turn++) { /* each behind the text so far, but for its last tokens */
@@ -245,7 +245,7 @@ static void answers_are_the_same(struct both *b, const char *name) {
          * depend on which rows those were, never on whether tokens were guessed */
         const int n = text.n;
         assert_ok(infer_seq_rewind(b->engine, seq, turn ? n - 7 : 0));
-        answer(s, seq, text.ids, n, 40, 0, DRAFT_NONE, NULL, &without);
+        answer(s, seq, text.ids, n, 40, 0, INFER_DRAFT_NONE, NULL, &without);
         assert_int_equal(without.n, 40);
         memcpy(text.ids + n, without.id, 40 * sizeof without.id[0]);
         text.n += 40;
@@ -254,16 +254,16 @@ static void answers_are_the_same(struct both *b, const char *name) {
             drafts_of(b->drafter, &text, hidden[0], 16, false, drafts);
         }
         assert_ok(infer_seq_rewind(b->engine, seq, turn ? n - 7 : 0));
-        struct request_figures f =
-            answer(s, seq, text.ids, n, 40, 0, DRAFT_MODEL, turn || !alike ? NULL : drafts, &with);
+        struct infer_request_figures f =
+            answer(s, seq, text.ids, n, 40, 0, INFER_DRAFT_MODEL, turn || !alike ? NULL : drafts, &with);
         assert_int_equal(with.n, 40);
         assert_memory_equal(without.id, with.id, 40 * sizeof with.id[0]);
         if (!f.n_guessed) fail_msg("%s: nothing is guessed", name);
         text.n -= 3;
     }
-    answer(s, seq, text.ids, text.n, 20, 1.5f, DRAFT_MODEL, NULL, &with);
+    answer(s, seq, text.ids, text.n, 20, 1.5f, INFER_DRAFT_MODEL, NULL, &with);
     assert_int_equal(with.n, 20);
-    sched_close(s);
+    infer_sched_close(s);
 }
 
 /* Guesses are those of the layer on what the model made of the tokens, however the prompt is cut, and change nothing. */

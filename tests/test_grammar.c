@@ -18,7 +18,7 @@ static char *read_file(const char *path, size_t *n) {
 }
 
 /* Does the whole text match? */
-static bool matches(const struct grammar *g, const char *text, size_t n) {
+static bool matches(const struct infer_grammar *g, const char *text, size_t n) {
     struct matcher *m;
     assert_ok(matcher_open(&m, g, NULL));
     bool yes = matcher_accept_bytes(m, text, n) && matcher_complete(m);
@@ -26,11 +26,11 @@ static bool matches(const struct grammar *g, const char *text, size_t n) {
     return yes;
 }
 
-static enum infer_status compile(struct grammar **g, const char *text) {
-    return grammar_from_gbnf(g, text, strlen(text));
+static enum infer_status compile(struct infer_grammar **g, const char *text) {
+    return infer_grammar_from_gbnf(g, text, strlen(text));
 }
-static enum infer_status compile_schema(struct grammar **g, const char *text) {
-    return grammar_from_schema(g, text, strlen(text));
+static enum infer_status compile_schema(struct infer_grammar **g, const char *text) {
+    return infer_grammar_from_schema(g, text, strlen(text));
 }
 
 static json_t *vectors(const char *name) {
@@ -43,7 +43,7 @@ static json_t *vectors(const char *name) {
 
 /* ---- outside vectors ---- */
 
-static int check_texts(const struct grammar *g, const char *name, const json_t *list, bool want) {
+static int check_texts(const struct infer_grammar *g, const char *name, const json_t *list, bool want) {
     size_t i;
     const json_t *t;
     int wrong = 0;
@@ -64,14 +64,14 @@ static void grammar_vectors(void **state) {
     json_array_foreach(json_object_get(file, "tests"), i, t) {
         const char *name = json_string_value(json_object_get(t, "name")),
                    *gbnf = json_string_value(json_object_get(t, "gbnf"));
-        struct grammar *g;
+        struct infer_grammar *g;
         if (gbnf)
             assert_ok(compile(&g, gbnf));
         else
             assert_ok(compile_schema(&g, json_string_value(json_object_get(t, "schema"))));
         wrong += check_texts(g, name, json_object_get(t, "accept"), true);
         wrong += check_texts(g, name, json_object_get(t, "reject"), false);
-        grammar_free(g);
+        infer_grammar_free(g);
     }
     json_decref(file);
     assert_true(i > 20);
@@ -87,13 +87,13 @@ static void schema_vectors(void **state) {
     json_array_foreach(json_object_get(file, "tests"), i, t) {
         const char *name = json_string_value(json_object_get(t, "name")),
                    *status = json_string_value(json_object_get(t, "status"));
-        struct grammar *g;
+        struct infer_grammar *g;
         enum infer_status st = compile_schema(&g, json_string_value(json_object_get(t, "schema")));
         if ((st == INFER_OK) != (strcmp(status, "SUCCESS") == 0)) {
             print_message("%s: wanted %s, %s\n", name, status, st ? err_message() : "compiled");
             wrong++;
         }
-        grammar_free(g);
+        infer_grammar_free(g);
     }
     json_decref(file);
     assert_true(i > 35);
@@ -118,11 +118,11 @@ static void grammar_files(void **state) {
         if (!testdata_path(path, sizeof path, name)) skip();
         char *text = read_file(path, &n);
         assert_non_null(text);
-        struct grammar *g;
-        assert_ok(grammar_from_gbnf(&g, text, n));
+        struct infer_grammar *g;
+        assert_ok(infer_grammar_from_gbnf(&g, text, n));
         assert_true(matches(g, list[i].yes, strlen(list[i].yes)));
         assert_false(matches(g, list[i].no, strlen(list[i].no)));
-        grammar_free(g);
+        infer_grammar_free(g);
         free(text);
     }
 }
@@ -135,7 +135,7 @@ struct accept_case {
 
 static void check_cases(const struct accept_case *list, size_t n, bool schema) {
     for (size_t i = 0; i < n; i++) {
-        struct grammar *g;
+        struct infer_grammar *g;
         assert_ok(schema ? compile_schema(&g, list[i].grammar) : compile(&g, list[i].grammar));
         for (int k = 0; k < 4 && list[i].yes[k]; k++)
             if (!matches(g, list[i].yes[k], strlen(list[i].yes[k])))
@@ -143,7 +143,7 @@ static void check_cases(const struct accept_case *list, size_t n, bool schema) {
         for (int k = 0; k < 4 && list[i].no[k]; k++)
             if (matches(g, list[i].no[k], strlen(list[i].no[k])))
                 fail_msg("%s accepts %s", list[i].grammar, list[i].no[k]);
-        grammar_free(g);
+        infer_grammar_free(g);
     }
 }
 
@@ -188,21 +188,21 @@ static void repeated_repeats(void **state) {
                 {"(\"a\"+ \"a\")+", 0x3fc}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         char text[64];
-        struct grammar *g;
+        struct infer_grammar *g;
         snprintf(text, sizeof text, "root ::= %s", list[i].text);
         assert_ok(compile(&g, text));
         for (unsigned n = 0; n < 10; n++)
             if (matches(g, "aaaaaaaaaa", n) != (list[i].counts >> n & 1))
                 fail_msg("%s: %u letters", list[i].text, n);
-        grammar_free(g);
+        infer_grammar_free(g);
     }
-    struct grammar *g;
+    struct infer_grammar *g;
     char *text = repeated("root ::= [a-z]", "+", 100, "");
     assert_ok(compile(&g, text)); /* once for each of them would be 2^100 places */
     free(text);
     assert_true(matches(g, "abc", 3));
     assert_false(matches(g, "", 0));
-    grammar_free(g);
+    infer_grammar_free(g);
 }
 
 static void schema_language(void **state) {
@@ -342,7 +342,7 @@ static void schema_language(void **state) {
 }
 
 static void expect_error(const char *text, bool schema, enum infer_status want, const char *says) {
-    struct grammar *g = NULL;
+    struct infer_grammar *g = NULL;
     enum infer_status st = schema ? compile_schema(&g, text) : compile(&g, text);
     if (st != want || !strstr(err_message(), says))
         fail_msg("%.200s: status %d, %s; wanted %s", text, st, st ? err_message() : "compiled", says);
@@ -443,8 +443,8 @@ static const char *word_piece(void *user, int32_t id, size_t *n) {
 static bool last_ends(void *user, int32_t id) { return id == ((const struct words *)user)->n - 1; }
 
 /* The mask must say of each token what trying it says. */
-static void check_mask(struct matcher *m, const struct grammar *g, const struct words *w, const char *before,
-                       size_t n_before) {
+static void check_mask(struct matcher *m, const struct infer_grammar *g, const struct words *w,
+                       const char *before, size_t n_before) {
     const uint64_t *mask = matcher_mask(m);
     for (int id = 0; id < w->n; id++) {
         bool got = mask[id / 64] >> (id % 64) & 1, want;
@@ -517,10 +517,10 @@ static void masks_are_right(void **state) {
         {"{", "\"a", "\xc3", "\xa9", "\":", " ", "[", "{", "\"", "\"", ":", NULL},
         {"{\"", "a", "\": ", "\"", "\xf0\x9f\x98", "\x80", "a\"", "}", NULL},
         {"[", "12", ",", "-", "1", "]", NULL}};
-    struct grammar_vocab *v;
+    struct infer_grammar_vocab *v;
     assert_ok(grammar_vocab_open(&v, &t));
     for (int k = 0; k < 3; k++) {
-        struct grammar *g;
+        struct infer_grammar *g;
         struct matcher *m;
         char before[128] = "";
         assert_ok(compile_schema(&g, grammars[k]));
@@ -533,20 +533,20 @@ static void masks_are_right(void **state) {
             check_mask(m, g, &w, before, strlen(before));
         }
         matcher_close(m);
-        grammar_free(g);
+        infer_grammar_free(g);
     }
-    grammar_vocab_close(v);
+    infer_grammar_vocab_close(v);
 }
 
 /* Nesting without end, and a grammar with very many states: pools are reused, nothing allocates, nothing is wrong. */
 static void pools_do_not_grow(void **state) {
     (void)state;
-    struct grammar *g;
+    struct infer_grammar *g;
     struct matcher *m;
     static const char *const text[] = {"[", "]", "1", ",", "<end>"};
     struct words w = {text, NULL, 5};
     const struct grammar_tokens t = {5, word_piece, last_ends, &w};
-    struct grammar_vocab *v;
+    struct infer_grammar_vocab *v;
     assert_ok(grammar_vocab_open(&v, &t));
     assert_ok(compile(&g, "root ::= \"[\" (root | \"1\") (\",\" (root | \"1\"))* \"]\""));
     assert_ok(matcher_open(&m, g, v));
@@ -576,8 +576,8 @@ static void pools_do_not_grow(void **state) {
     assert_false(matcher_accept(m, 99));
     mem_forbid(false);
     matcher_close(m);
-    grammar_free(g);
-    grammar_vocab_close(v);
+    infer_grammar_free(g);
+    infer_grammar_vocab_close(v);
 }
 
 static void failing_allocations(void **state) {
@@ -586,8 +586,8 @@ static void failing_allocations(void **state) {
     struct words w = {text, NULL, 3};
     const struct grammar_tokens t = {3, word_piece, last_ends, &w};
     for (uint64_t k = 1;; k++) {
-        struct grammar *g = NULL;
-        struct grammar_vocab *v = NULL;
+        struct infer_grammar *g = NULL;
+        struct infer_grammar_vocab *v = NULL;
         struct matcher *m = NULL;
         mem_fail_at(k);
         enum infer_status st =
@@ -597,8 +597,8 @@ static void failing_allocations(void **state) {
         if (!st) st = matcher_open(&m, g, v);
         mem_fail_at(0);
         matcher_close(m);
-        grammar_vocab_close(v);
-        grammar_free(g);
+        infer_grammar_vocab_close(v);
+        infer_grammar_free(g);
         if (st == INFER_OK) {
             assert_true(k > 10);
             break;

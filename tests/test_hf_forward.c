@@ -29,7 +29,7 @@ static bool have_cuda;
 static bool
     only_card; /* INFER_ONLY_CARD=1: what runs on the processor alone is left out (scripts/gpu-check) */
 
-struct prompt {
+struct infer_prompt {
     int32_t n, n_rows;
     int32_t ids[MAX_TOKENS], rows[MAX_TOKENS]; /* rows[n_rows]: the positions whose logits are there */
     float *logits;                             /* logits[n_rows][n_vocab] */
@@ -38,7 +38,7 @@ struct golden {
     const char *name;
     int32_t n_vocab;
     double sd; /* standard deviation of the logits of all positions */
-    struct prompt prompt[N_PROMPT];
+    struct infer_prompt prompt[N_PROMPT];
     char path[512];
 };
 
@@ -59,7 +59,7 @@ static void golden_read(struct golden *g, const char *name) {
     read_all(f, &g->n_vocab, 1);
     read_all(f, &sd, 1);
     g->sd = (double)sd;
-    for (struct prompt *p = g->prompt; p < g->prompt + N_PROMPT; p++) {
+    for (struct infer_prompt *p = g->prompt; p < g->prompt + N_PROMPT; p++) {
         read_all(f, &p->n, 1);
         read_all(f, &p->n_rows, 1);
         assert_in_range(p->n, 1, MAX_TOKENS);
@@ -115,7 +115,7 @@ static enum infer_status start(struct infer_engine **e, const struct infer_model
 }
 
 /* Logits of a prompt in steps of that many rows, into out[n][n_vocab]. */
-static void compute(struct infer_engine *e, const struct golden *g, const struct prompt *p, int step,
+static void compute(struct infer_engine *e, const struct golden *g, const struct infer_prompt *p, int step,
                     bool decode, float *out) {
     struct infer_row rows[MAX_TOKENS];
     struct infer_output o;
@@ -135,8 +135,8 @@ static void compute(struct infer_engine *e, const struct golden *g, const struct
 
 /* Two prompts row by row beside each other in one step, or one behind the other where layers have states; the logits of the first into
  * out. */
-static void compute_beside(struct infer_engine *e, const struct golden *g, const struct prompt *a,
-                           const struct prompt *b, float *out) {
+static void compute_beside(struct infer_engine *e, const struct golden *g, const struct infer_prompt *a,
+                           const struct infer_prompt *b, float *out) {
     struct infer_row rows[2 * MAX_TOKENS];
     struct infer_output o;
     struct infer_engine_info info;
@@ -169,8 +169,8 @@ static double max_error(const float *a, const float *b, size_t n) {
 }
 
 /* Of the rows that are known, as standard deviations; *at: the first that is off by more than the tolerance, or -1. */
-static double error_of(const struct golden *g, const struct prompt *p, const float *got, double tolerance,
-                       int *at) {
+static double error_of(const struct golden *g, const struct infer_prompt *p, const float *got,
+                       double tolerance, int *at) {
     double worst = 0;
     size_t v = (size_t)g->n_vocab;
     *at = -1;
@@ -182,12 +182,12 @@ static double error_of(const struct golden *g, const struct prompt *p, const flo
     return worst;
 }
 
-static size_t elements(const struct golden *g, const struct prompt *p) {
+static size_t elements(const struct golden *g, const struct infer_prompt *p) {
     return (size_t)p->n * (size_t)g->n_vocab;
 }
 
-static void expect_bits(const struct golden *g, const char *device, const char *what, const struct prompt *p,
-                        const float *want, const float *got) {
+static void expect_bits(const struct golden *g, const char *device, const char *what,
+                        const struct infer_prompt *p, const float *want, const float *got) {
     if (memcmp(want, got, elements(g, p) * 4) == 0) return;
     fail_msg("%s on %s: %s changes the logits, by %g of sd", g->name, device, what,
              max_error(want, got, elements(g, p)) / g->sd);
@@ -195,7 +195,8 @@ static void expect_bits(const struct golden *g, const char *device, const char *
 
 /* The longest prompt in steps of 1, 7 (unless only those on a grid count) and 64 rows, as decode rows, beside another one, on one thread. */
 static void check_cuts(const struct golden *g, const struct infer_model *m, struct infer_engine *e,
-                       const char *device, double tolerance, const struct prompt *p, const float *whole) {
+                       const char *device, double tolerance, const struct infer_prompt *p,
+                       const float *whole) {
     static const int steps[] = {1, 7, 64};
     float *got = malloc(elements(g, p) * 4);
     struct infer_engine *alone;
@@ -245,7 +246,7 @@ static void check_device(const struct golden *g, const struct infer_model *m, co
                          const char *form, double tolerance, float **keep) {
     if (lacks_kernel(g, m, device)) return;
     for (int i = 0; i < N_PROMPT; i++) {
-        const struct prompt *p = &g->prompt[i];
+        const struct infer_prompt *p = &g->prompt[i];
         float *got = malloc(elements(g, p) * 4);
         struct infer_engine *e;
         int at;
@@ -315,7 +316,7 @@ static void check_converted(const struct golden *g, const char *path, const char
     check_keys(g, path, file);
     assert_ok(infer_model_open(&m, file, NULL));
     for (int i = 0; i < N_PROMPT; i++) {
-        const struct prompt *p = &g->prompt[i];
+        const struct infer_prompt *p = &g->prompt[i];
         float *got = malloc(elements(g, p) * 4);
         struct infer_engine *e;
         assert_ok(start(&e, m, "ref", p->n, 2));
@@ -347,7 +348,7 @@ static void check_old_keys(const struct golden *g, bool ready, const float *want
     struct folder d;
     struct infer_model *m = NULL;
     struct infer_engine *e = NULL;
-    const struct prompt *p = &g->prompt[N_PROMPT - 1];
+    const struct infer_prompt *p = &g->prompt[N_PROMPT - 1];
     char command[2 * sizeof g->path];
     folder_make(&d);
     snprintf(command, sizeof command, "cp '%.400s/config-4.json' %s/config.json 2>/dev/null", g->path,
@@ -412,7 +413,7 @@ static void computes_what_transformers_does(const struct golden *g, bool old_key
 static void is_refused(const struct golden *g) {
     struct infer_model *m = NULL;
     struct infer_engine *e = NULL;
-    const struct prompt *p = &g->prompt[N_PROMPT - 1];
+    const struct infer_prompt *p = &g->prompt[N_PROMPT - 1];
     enum infer_status s = infer_model_open(&m, g->path, NULL);
     if (!s) s = start(&e, m, "ref", p->n, 2);
     if (!s) {

@@ -4,7 +4,7 @@
 #include "pace.h"
 #include "folder.h"
 #include "infer.h"
-#include "request/request.h"
+#include "infer_request.h"
 #ifdef INFER_CUDA
 #include "seam/backend.h"
 #endif
@@ -248,18 +248,18 @@ static void add_id(void *user, int32_t id) {
     struct answered *a = user;
     if (a->n < 64) a->id[a->n++] = id;
 }
-static struct answered ask(struct sched *s, int seq, const int32_t *ids, int n, enum request_drafter by,
-                           struct request_figures *figures) {
+static struct answered ask(struct infer_sched *s, int seq, const int32_t *ids, int n,
+                           enum infer_request_drafter by, struct infer_request_figures *figures) {
     struct answered a = {0};
-    struct request_params p = request_defaults();
-    struct request *r;
+    struct infer_request_params p = infer_request_defaults();
+    struct infer_request *r;
     p.seq = seq, p.ids = ids, p.n_id = n, p.n_predict = 40, p.drafter = by;
     p.on_token = add_id, p.user = &a;
-    assert_ok(request_new(&r, s, &p));
-    assert_ok(request_run(r));
-    assert_int_equal(request_why(r), REQUEST_LIMIT);
-    *figures = *request_figures(r);
-    request_free(r);
+    assert_ok(infer_request_new(&r, s, &p));
+    assert_ok(infer_request_run(r));
+    assert_int_equal(infer_request_why(r), INFER_REQUEST_LIMIT);
+    *figures = *infer_request_figures(r);
+    infer_request_free(r);
     return a;
 }
 
@@ -273,23 +273,23 @@ static void requests(void **state) {
     assert_ok(infer_model_open(&m, test_path(path, sizeof path, "golden/hf/qwen3_5"), NULL));
     for (int i = 0; i < 150; i++) ids[i] = i * i % 11;
     for (int d = 0; d < 2; d++) {
-        struct request_figures plain, f;
-        struct sched *s;
+        struct infer_request_figures plain, f;
+        struct infer_sched *s;
         struct run r;
         int seq;
         open_run(&r, m, devices[d], 20, d);
-        assert_ok(sched_open(&s, r.e, m));
+        assert_ok(infer_sched_open(&s, r.e, m));
         assert_ok(infer_seq_open(r.e, &seq));
-        const struct answered want = ask(s, seq, ids, 150, DRAFT_NONE, &plain);
+        const struct answered want = ask(s, seq, ids, 150, INFER_DRAFT_NONE, &plain);
         uint64_t before = infer_replayed(r.e);
-        struct answered got = ask(s, seq, ids, 150, DRAFT_NONE, &f); /* once more */
+        struct answered got = ask(s, seq, ids, 150, INFER_DRAFT_NONE, &f); /* once more */
         assert_int_equal(f.n_reused, 149);
         assert_in_range(infer_replayed(r.e) - before, 1, 64); /* from 128 on */
         assert_memory_equal(&got, &want, sizeof got);
-        got = ask(s, seq, ids, 150, DRAFT_LOOKUP, &f);
+        got = ask(s, seq, ids, 150, INFER_DRAFT_LOOKUP, &f);
         assert_true(f.n_guessed > f.n_right); /* something was taken back */
         assert_memory_equal(&got, &want, sizeof got);
-        sched_close(s);
+        infer_sched_close(s);
         close_run(&r);
     }
     infer_model_close(m);

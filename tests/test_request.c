@@ -1,7 +1,6 @@
 /* Requests side by side in one engine: each gives what it gives alone, whatever the others ask for, and however they end. */
 #include "request/constrain.h"
-#include "request/prompt.h"
-#include "request/request.h"
+#include "infer_request.h"
 #include "engine/request/request_impl.h"
 #include <math.h>
 #include "chi_square.h"
@@ -13,25 +12,25 @@
 enum { CTX = 64, MOST = 128, N_CASE = 11 };
 
 static const char *const stops[] = {"zzzz", "5t4"};
-static const struct sample_bias biases[] = {{300, 3}, {301, -INFINITY}, {40, 2}},
-                                two_ids[] = {{40, 1000}, {41, 1000}};
+static const struct infer_sample_bias biases[] = {{300, 3}, {301, -INFINITY}, {40, 2}},
+                                      two_ids[] = {{40, 1000}, {41, 1000}};
 
 /* What a request asks for; how many tokens of the answer are waited for before it is cancelled (0: it is not). */
 struct wish {
     const char *name, *prompt;
-    struct sample_params sample; /* by .temp and others; the rest is the default */
+    struct infer_sample_params sample; /* by .temp and others; the rest is the default */
     const char *gbnf, *schema;
     bool two_ids; /* no other ids come */
     int n_stop, n_bias, n_predict, n_logprob, cancel_at;
-    enum request_overflow overflow;
-    enum request_drafter drafter;
-    enum request_why why; /* REQUEST_RUNS: any */
-    const int32_t *ids;   /* ids[n_id] instead of the prompt */
+    enum infer_request_overflow overflow;
+    enum infer_request_drafter drafter;
+    enum infer_request_why why; /* INFER_REQUEST_RUNS: any */
+    const int32_t *ids;         /* ids[n_id] instead of the prompt */
     int n_id;
 };
 
 static const struct wish wishes[N_CASE] = {
-    {"greedy", "one two", .n_predict = 40, .n_logprob = -1, .why = REQUEST_LIMIT},
+    {"greedy", "one two", .n_predict = 40, .n_logprob = -1, .why = INFER_REQUEST_LIMIT},
     {"temperature", "one two", {.temp = 0.9f, .seed = 7}, .n_predict = 40, .n_logprob = -1},
     {"top-k, top-p, min-p",
      "three",
@@ -62,35 +61,35 @@ static const struct wish wishes[N_CASE] = {
      .n_stop = 2,
      .n_predict = 50,
      .n_logprob = -1,
-     .why = REQUEST_STOP},
+     .why = INFER_REQUEST_STOP},
     {"bias and log probabilities", "eight", .n_bias = 3, .n_predict = 20, .n_logprob = 5,
-     .why = REQUEST_LIMIT},
+     .why = INFER_REQUEST_LIMIT},
     {"overflow shift",
      "nine nine nine nine nine nine nine nine",
      {.temp = 0.5f, .seed = 9},
      .n_predict = 90,
-     .overflow = OVERFLOW_SHIFT,
+     .overflow = INFER_OVERFLOW_SHIFT,
      .n_logprob = 1},
-    {"overflow end", "ten ten ten", .n_predict = -1, .n_logprob = -1, .why = REQUEST_FULL},
-    {"cancelled", "eleven", .n_predict = 50, .cancel_at = 9, .n_logprob = -1, .why = REQUEST_CANCELLED},
+    {"overflow end", "ten ten ten", .n_predict = -1, .n_logprob = -1, .why = INFER_REQUEST_FULL},
+    {"cancelled", "eleven", .n_predict = 50, .cancel_at = 9, .n_logprob = -1, .why = INFER_REQUEST_CANCELLED},
 };
 
 /* What came of it. */
 struct outcome {
-    struct request *request;
-    struct constraint *constraint;
-    struct grammar *grammar;
+    struct infer_request *request;
+    struct infer_constraint *constraint;
+    struct infer_grammar *grammar;
     int cancel_at, n_id, n_text, fail_at;
     int32_t id[MOST];
     char text[8 * MOST];
-    enum request_why why;
-    struct request_figures figures;
-    struct logprob top[MOST][6];
+    enum infer_request_why why;
+    struct infer_request_figures figures;
+    struct infer_logprob top[MOST][6];
 };
 
 static struct {
     struct infer_model *model, *smaller, *other; /* smaller: the same weights, rounded more */
-    struct grammar_vocab *vocab;
+    struct infer_grammar_vocab *vocab;
     struct infer_model_info info;
 } m;
 
@@ -105,13 +104,13 @@ static int open_model(void **state) {
     open_tiny(&m.other, "f16", 4);
     assert_ok(infer_vocab_same(m.model, m.smaller));
     infer_model_info(m.model, &m.info);
-    assert_ok(constrain_vocab(&m.vocab, m.model));
+    assert_ok(infer_grammar_vocab_open(&m.vocab, m.model));
     return 0;
 }
 
 static int close_model(void **state) {
     (void)state;
-    grammar_vocab_close(m.vocab);
+    infer_grammar_vocab_close(m.vocab);
     infer_model_close(m.model);
     infer_model_close(m.smaller);
     infer_model_close(m.other);
@@ -125,17 +124,17 @@ static void open_engine(struct infer_engine **e, const struct infer_model *model
                                            .ctx = CTX,
                                            .slots = slots,
                                            .batch = 24,
-                                           .decode_rows = slots + REQUEST_DRAFT,
+                                           .decode_rows = slots + INFER_REQUEST_DRAFT,
                                            .threads = 1,
                                            .gpu_layers = -1};
     assert_ok(infer_engine_create(e, model, &o));
 }
 
 /* An engine and its requests; ahead: steps are queued one before the other, as on a device that works by itself. */
-static struct sched *open_sched(struct infer_engine **e, const char *device, bool ahead, int slots) {
-    struct sched *s;
+static struct infer_sched *open_sched(struct infer_engine **e, const char *device, bool ahead, int slots) {
+    struct infer_sched *s;
     open_engine(e, m.model, device, slots);
-    assert_ok(sched_open(&s, *e, m.model));
+    assert_ok(infer_sched_open(&s, *e, m.model));
     s->ahead = ahead;
     return s;
 }
@@ -144,7 +143,7 @@ static void on_token(void *user, int32_t id) {
     struct outcome *o = user;
     assert_true(o->n_id < MOST);
     o->id[o->n_id++] = id;
-    if (o->n_id == o->cancel_at) request_cancel(o->request);
+    if (o->n_id == o->cancel_at) infer_request_cancel(o->request);
 }
 
 static enum infer_status on_text(void *user, const char *text, size_t n, bool thinking) {
@@ -157,9 +156,9 @@ static enum infer_status on_text(void *user, const char *text, size_t n, bool th
     return INFER_OK;
 }
 
-static struct sample_params sampling(const struct wish *w) {
-    struct sample_params p = sample_defaults();
-    const struct sample_params *s = &w->sample;
+static struct infer_sample_params sampling(const struct wish *w) {
+    struct infer_sample_params p = infer_sample_defaults();
+    const struct infer_sample_params *s = &w->sample;
     p.temp = s->temp, p.seed = s->seed, p.top_k = s->top_k;
     if (s->top_p > 0) p.top_p = s->top_p;
     p.min_p = s->min_p;
@@ -171,14 +170,14 @@ static struct sample_params sampling(const struct wish *w) {
     return p;
 }
 
-static void start(struct outcome *o, struct sched *s, const struct wish *w, int seq) {
-    struct prompt prompt;
-    struct request_params p = request_defaults();
+static void start(struct outcome *o, struct infer_sched *s, const struct wish *w, int seq) {
+    struct infer_prompt prompt;
+    struct infer_request_params p = infer_request_defaults();
     *o = (struct outcome){.cancel_at = w->cancel_at};
-    if (w->gbnf) assert_ok(grammar_from_gbnf(&o->grammar, w->gbnf, strlen(w->gbnf)));
-    if (w->schema) assert_ok(grammar_from_schema(&o->grammar, w->schema, strlen(w->schema)));
-    if (o->grammar) assert_ok(constrain_open(&o->constraint, o->grammar, m.vocab, m.info.n_vocab));
-    assert_ok(prompt_text(&prompt, m.model, w->prompt, strlen(w->prompt), false));
+    if (w->gbnf) assert_ok(infer_grammar_from_gbnf(&o->grammar, w->gbnf, strlen(w->gbnf)));
+    if (w->schema) assert_ok(infer_grammar_from_schema(&o->grammar, w->schema, strlen(w->schema)));
+    if (o->grammar) assert_ok(infer_constraint_open(&o->constraint, o->grammar, m.vocab, m.info.n_vocab));
+    assert_ok(infer_prompt_text(&prompt, m.model, w->prompt, strlen(w->prompt), false));
     p.seq = seq, p.ids = w->ids ? w->ids : prompt.ids, p.n_id = w->ids ? w->n_id : prompt.n;
     p.sample = sampling(w);
     p.constraint = o->constraint;
@@ -186,39 +185,39 @@ static void start(struct outcome *o, struct sched *s, const struct wish *w, int 
     p.n_predict = w->n_predict, p.n_logprob = w->n_logprob;
     p.overflow = w->overflow, p.drafter = w->drafter;
     p.on_token = on_token, p.on_text = on_text, p.user = o;
-    assert_ok(request_new(&o->request, s, &p));
-    prompt_free(&prompt);
+    assert_ok(infer_request_new(&o->request, s, &p));
+    infer_prompt_free(&prompt);
 }
 
 static void end(struct outcome *o) {
-    const struct request *r = o->request;
-    assert_true(request_done(r));
-    o->why = request_why(r);
-    o->figures = *request_figures(r);
-    if (o->why != REQUEST_FAILED) {
+    const struct infer_request *r = o->request;
+    assert_true(infer_request_done(r));
+    o->why = infer_request_why(r);
+    o->figures = *infer_request_figures(r);
+    if (o->why != INFER_REQUEST_FAILED) {
         size_t n;
-        assert_ok(request_status(r));
+        assert_ok(infer_request_status(r));
         const char *text = answer_text(request_answer(r), &n);
         assert_int_equal(n, o->n_text);
         assert_memory_equal(text, o->text, n);
     }
-    const struct logprobs *p = request_logprobs(r);
+    const struct infer_logprobs *p = infer_request_logprobs(r);
     for (int i = 0; p->n_top >= 0 && i < o->figures.n_answer; i++)
-        memcpy(o->top[i], logprobs_at(p, i), (size_t)(1 + p->n_top) * sizeof o->top[i][0]);
-    request_free(o->request);
-    constrain_close(o->constraint);
-    grammar_free(o->grammar);
+        memcpy(o->top[i], infer_logprobs_at(p, i), (size_t)(1 + p->n_top) * sizeof o->top[i][0]);
+    infer_request_free(o->request);
+    infer_constraint_close(o->constraint);
+    infer_grammar_free(o->grammar);
 }
 
 static void alone(struct outcome *o, const struct wish *w, const char *device, bool ahead) {
     struct infer_engine *e;
-    struct sched *s = open_sched(&e, device, ahead, 1);
+    struct infer_sched *s = open_sched(&e, device, ahead, 1);
     int seq;
     assert_ok(infer_seq_open(e, &seq));
     start(o, s, w, seq);
-    request_run(o->request);
+    infer_request_run(o->request);
     end(o);
-    sched_close(s);
+    infer_sched_close(s);
     infer_engine_free(e);
 }
 
@@ -245,7 +244,7 @@ enum { N_PLACE = sizeof places / sizeof *places };
 static void side_by_side(const char *device, bool ahead, int gap) {
     struct outcome one, *all = calloc(N_CASE, sizeof *all);
     struct infer_engine *e;
-    struct sched *s = open_sched(&e, device, ahead, N_CASE);
+    struct infer_sched *s = open_sched(&e, device, ahead, N_CASE);
     bool more = true;
     int n = 0, seq;
     for (int step = 0; n < N_CASE || more; step++) {
@@ -253,7 +252,7 @@ static void side_by_side(const char *device, bool ahead, int gap) {
             assert_ok(infer_seq_open(e, &seq));
             start(&all[n], s, &wishes[n], seq);
         }
-        more = sched_step(s);
+        more = infer_sched_step(s);
     }
     for (int i = 0; i < N_CASE; i++) {
         end(&all[i]);
@@ -261,11 +260,11 @@ static void side_by_side(const char *device, bool ahead, int gap) {
         assert_same(wishes[i].name, &one, &all[i]);
         if (wishes[i].why) assert_int_equal(one.why, wishes[i].why);
         assert_true(one.n_id > 4);
-        assert_true(wishes[i].overflow != OVERFLOW_SHIFT || one.figures.n_shift > 0);
+        assert_true(wishes[i].overflow != INFER_OVERFLOW_SHIFT || one.figures.n_shift > 0);
         assert_true(!wishes[i].cancel_at || one.n_id == wishes[i].cancel_at);
     }
     free(all);
-    sched_close(s);
+    infer_sched_close(s);
     infer_engine_free(e);
 }
 
@@ -282,7 +281,7 @@ static void what_happens_to_one_is_its_own(void **state) {
     const struct wish *const w[] = {&wishes[0], &wishes[N_CASE - 1], &wishes[N_CASE - 2]};
     for (int i = 0; i < N_PLACE; i++) {
         struct infer_engine *e;
-        struct sched *s = open_sched(&e, places[i].device, places[i].ahead, 3);
+        struct infer_sched *s = open_sched(&e, places[i].device, places[i].ahead, 3);
         struct outcome one, o[3];
         int seq;
         for (int k = 0; k < 3; k++) {
@@ -290,11 +289,11 @@ static void what_happens_to_one_is_its_own(void **state) {
             start(&o[k], s, w[k], seq);
         }
         o[2].fail_at = 4;
-        for (int step = 0; sched_step(s); step++)
+        for (int step = 0; infer_sched_step(s); step++)
             if (step % 5 == 4) infer_cancel(e);
-        assert_int_equal(request_why(o[2].request), REQUEST_FAILED);
+        assert_int_equal(infer_request_why(o[2].request), INFER_REQUEST_FAILED);
         err_set(INFER_E_INPUT, "another message");
-        assert_int_equal(request_status(o[2].request), INFER_E_WRITE);
+        assert_int_equal(infer_request_status(o[2].request), INFER_E_WRITE);
         assert_string_equal(err_message(), "the reader of 4 went");
         for (int k = 0; k < 3; k++) {
             end(&o[k]);
@@ -302,7 +301,7 @@ static void what_happens_to_one_is_its_own(void **state) {
             alone(&one, w[k], places[i].device, false);
             assert_same(w[k]->name, &one, &o[k]);
         }
-        sched_close(s);
+        infer_sched_close(s);
         infer_engine_free(e);
     }
 }
@@ -318,24 +317,25 @@ static void a_narrow_step_is_shared(void **state) {
                                                  .decode_rows = 2,
                                                  .gpu_layers = -1};
     struct infer_engine *e;
-    struct sched *s;
+    struct infer_sched *s;
     struct outcome o[4], one;
     int seq;
     assert_ok(infer_engine_create(&e, m.model, &options));
-    assert_ok(sched_open(&s, e, m.model));
+    assert_ok(infer_sched_open(&s, e, m.model));
     for (int k = 0; k < 4; k++) {
         assert_ok(infer_seq_open(e, &seq));
         start(&o[k], s, &wishes[k], seq);
     }
-    while (!request_done(o[2].request) && !request_done(o[3].request)) assert_true(sched_step(s));
+    while (!infer_request_done(o[2].request) && !infer_request_done(o[3].request))
+        assert_true(infer_sched_step(s));
     for (int k = 0; k < 4; k++) assert_true(o[k].n_id >= 20);
-    while (sched_step(s)) continue;
+    while (infer_sched_step(s)) continue;
     for (int k = 0; k < 4; k++) {
         end(&o[k]);
         alone(&one, &wishes[k], "cpu", false);
         assert_same(wishes[k].name, &one, &o[k]);
     }
-    sched_close(s);
+    infer_sched_close(s);
     infer_engine_free(e);
 }
 
@@ -344,19 +344,19 @@ static void a_sequence_goes_on(void **state) {
     (void)state;
     for (int i = 0; i < N_PLACE; i++) {
         struct infer_engine *e;
-        struct sched *s = open_sched(&e, places[i].device, places[i].ahead, 2);
+        struct infer_sched *s = open_sched(&e, places[i].device, places[i].ahead, 2);
         struct outcome first, other, again, one;
         int seq, beside;
         assert_ok(infer_seq_open(e, &seq));
         assert_ok(infer_seq_open(e, &beside));
         start(&other, s, &wishes[1], beside);
         start(&first, s, &wishes[0], seq);
-        for (int step = 0; step < 8; step++) assert_true(sched_step(s));
+        for (int step = 0; step < 8; step++) assert_true(infer_sched_step(s));
         assert_true(first.n_id > 3);
-        request_free(first.request);
+        infer_request_free(first.request);
         start(&again, s, &wishes[0], seq);
-        request_run(again.request);
-        request_run(other.request);
+        infer_request_run(again.request);
+        infer_request_run(other.request);
         end(&again);
         end(&other);
         assert_true(again.figures.n_reused > 0);
@@ -366,7 +366,7 @@ static void a_sequence_goes_on(void **state) {
         assert_same("again", &one, &again);
         alone(&one, &wishes[1], places[i].device, places[i].ahead);
         assert_same("beside", &one, &other);
-        sched_close(s);
+        infer_sched_close(s);
         infer_engine_free(e);
     }
 }
@@ -382,20 +382,20 @@ static void guesses_change_nothing(void **state) {
     for (int i = 0; i < 34; i++) ids[i] = without.id[i % 20];
     w.ids = ids, w.n_id = 34, w.n_predict = 25;
     alone(&without, &w, "cpu", false);
-    w.drafter = DRAFT_LOOKUP;
-    struct sched *s = open_sched(&e, "cpu", true, 2);
+    w.drafter = INFER_DRAFT_LOOKUP;
+    struct infer_sched *s = open_sched(&e, "cpu", true, 2);
     for (int k = 0; k < 2; k++) {
         int seq;
         assert_ok(infer_seq_open(e, &seq));
         start(&with[k], s, &w, seq);
     }
-    while (sched_step(s)) continue;
+    while (infer_sched_step(s)) continue;
     for (int k = 0; k < 2; k++) {
         end(&with[k]);
         assert_true(with[k].figures.n_right > 0 && with[k].figures.n_right < with[k].figures.n_guessed);
         assert_same("lookup", &without, &with[k]);
     }
-    sched_close(s);
+    infer_sched_close(s);
     infer_engine_free(e);
 }
 
@@ -407,20 +407,20 @@ static void any_answer_can_be_guessed(void **state) {
         struct wish w = wishes[k / 3];
         struct outcome without, with;
         struct infer_engine *e, *drafter;
-        struct sched *s = open_sched(&e, "cpu", k % 3 == 0, 1);
+        struct infer_sched *s = open_sched(&e, "cpu", k % 3 == 0, 1);
         int seq;
         alone(&without, &w, "cpu", false);
         open_engine(&drafter, k % 3 == 1 ? m.model : m.smaller, "cpu", 1);
-        assert_ok(sched_draft_with(s, drafter, k % 3 == 1 ? m.model : m.smaller));
+        assert_ok(infer_sched_draft_with(s, drafter, k % 3 == 1 ? m.model : m.smaller));
         assert_ok(infer_seq_open(e, &seq));
-        w.drafter = k % 3 ? DRAFT_MODEL : DRAFT_LOOKUP;
+        w.drafter = k % 3 ? INFER_DRAFT_MODEL : INFER_DRAFT_LOOKUP;
         start(&with, s, &w, seq);
-        request_run(with.request);
+        infer_request_run(with.request);
         end(&with);
         if (k % 3 == 0 || w.sample.temp == 0) assert_same(w.name, &without, &with);
         assert_true(with.figures.n_right <= with.figures.n_guessed && with.n_id > 4);
         right += with.figures.n_right, guessed += with.figures.n_guessed;
-        sched_close(s);
+        infer_sched_close(s);
         infer_engine_free(e);
         infer_engine_free(drafter);
     }
@@ -432,7 +432,7 @@ enum { DRAW_TOKENS = 7, DRAW_ANSWERS = 3000 / EVERY(6), DRAW_KINDS = 1 << DRAW_T
 /* How likely each answer of two ids is: odds[2 k + i] of id i behind the answer k, whose highest bit says where it begins. */
 static void answer_odds(const struct wish *w, double *odds) {
     struct infer_engine *e;
-    struct sample_params p = sampling(w);
+    struct infer_sample_params p = sampling(w);
     struct sampler *s;
     open_engine(&e, m.model, "cpu", 1);
     assert_ok(sample_open(&s, m.info.n_vocab, &p));
@@ -463,19 +463,20 @@ static void answer_odds(const struct wish *w, double *odds) {
 /* How often each answer comes; *guessed, *right: of all of them. */
 static void count_answers(struct wish w, int *count, int *guessed, int *right) {
     struct infer_engine *e, *drafter;
-    struct sched *s = open_sched(&e, "cpu", false, 1);
+    struct infer_sched *s = open_sched(&e, "cpu", false, 1);
     int seq;
     open_engine(&drafter, m.other, "cpu", 1);
-    assert_ok(sched_draft_with(s, drafter, m.other));
+    assert_ok(infer_sched_draft_with(s, drafter, m.other));
     assert_ok(infer_seq_open(e, &seq));
     for (int k = 0; k < DRAW_ANSWERS; k++) {
         struct outcome o;
         int answer = 1;
         w.sample.seed = (uint64_t)k + 1;
         start(&o, s, &w, seq);
-        request_run(o.request);
-        *guessed += request_figures(o.request)->n_guessed, *right += request_figures(o.request)->n_right;
-        request_free(o.request);
+        infer_request_run(o.request);
+        *guessed += infer_request_figures(o.request)->n_guessed,
+            *right += infer_request_figures(o.request)->n_right;
+        infer_request_free(o.request);
         assert_int_equal(o.n_id, DRAW_TOKENS);
         for (int i = 0; i < DRAW_TOKENS; i++) {
             assert_in_range(o.id[i], 40, 41);
@@ -483,7 +484,7 @@ static void count_answers(struct wish w, int *count, int *guessed, int *right) {
         }
         count[answer - DRAW_KINDS]++;
     }
-    sched_close(s);
+    infer_sched_close(s);
     infer_engine_free(e);
     infer_engine_free(drafter);
 }
@@ -497,9 +498,9 @@ static void drawn_answers_keep_their_odds(void **state) {
                      .n_logprob = -1};
     w.ids = ids, w.n_id = sizeof ids / sizeof *ids;
     answer_odds(&w, odds);
-    for (int by = DRAFT_LOOKUP; by <= DRAFT_MODEL; by++) {
+    for (int by = INFER_DRAFT_LOOKUP; by <= INFER_DRAFT_MODEL; by++) {
         int count[DRAW_KINDS] = {0}, guessed = 0, right = 0;
-        w.drafter = (enum request_drafter)by;
+        w.drafter = (enum infer_request_drafter)by;
         count_answers(w, count, &guessed, &right);
         double away = chi_square(count, odds + DRAW_KINDS, DRAW_KINDS, DRAW_ANSWERS);
         if (away > 5) fail_msg("guesses by %d: %g standard deviations from what it should be", by, away);
@@ -510,10 +511,10 @@ static void drawn_answers_keep_their_odds(void **state) {
 static void what_cannot_be_asked(void **state) {
     (void)state;
     struct infer_engine *e;
-    struct sched *s = open_sched(&e, "cpu", false, 2);
+    struct infer_sched *s = open_sched(&e, "cpu", false, 2);
     int32_t ids[CTX + 1] = {0};
     struct outcome busy;
-    struct request *r;
+    struct infer_request *r;
     int seq, spare;
     assert_ok(infer_seq_open(e, &seq));
     assert_ok(infer_seq_open(e, &spare));
@@ -521,7 +522,7 @@ static void what_cannot_be_asked(void **state) {
     const struct {
         int seq, n_id, n_logprob;
         float temp;
-        struct constraint *constraint;
+        struct infer_constraint *constraint;
         enum infer_status status;
         const char *message;
     } cases[] = {
@@ -534,17 +535,17 @@ static void what_cannot_be_asked(void **state) {
         {1, 2, -1, 0, busy.constraint, INFER_E_INPUT, "the constraint of sequence 0 is another request's"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct request_params p = request_defaults();
+        struct infer_request_params p = infer_request_defaults();
         p.ids = ids, p.n_id = cases[i].n_id, p.seq = cases[i].seq, p.n_logprob = cases[i].n_logprob;
         p.sample.temp = cases[i].temp, p.constraint = cases[i].constraint;
-        assert_int_equal(request_new(&r, s, &p), cases[i].status);
+        assert_int_equal(infer_request_new(&r, s, &p), cases[i].status);
         assert_non_null(strstr(err_message(), cases[i].message));
         assert_null(r);
     }
-    request_run(busy.request);
+    infer_request_run(busy.request);
     end(&busy);
-    assert_false(sched_step(s));
-    sched_close(s);
+    assert_false(infer_sched_step(s));
+    infer_sched_close(s);
     infer_engine_free(e);
 }
 
@@ -557,14 +558,14 @@ static void steps_that_copy_weights_are_told(void **state) {
         struct infer_engine_options eo = {
             .device = "cpu", .threads = 1, .repack_after = after[i], .gpu_layers = -1, .cpu_experts = -1};
         struct infer_engine *e;
-        struct sched *s;
+        struct infer_sched *s;
         int seq;
         assert_ok(infer_engine_create(&e, m.model, &eo));
-        assert_ok(sched_open(&s, e, m.model));
+        assert_ok(infer_sched_open(&s, e, m.model));
         assert_ok(infer_seq_open(e, &seq));
         start(&o[i], s, &wishes[0], seq);
-        request_run(o[i].request);
-        const struct request_figures f = *request_figures(o[i].request);
+        infer_request_run(o[i].request);
+        const struct infer_request_figures f = *infer_request_figures(o[i].request);
         const int copying = after[i] < f.n_step ? 4 : 0;
         assert_int_equal(f.n_step, wishes[0].n_predict - 1);
         assert_int_equal(f.n_even_step, f.n_step - copying);
@@ -573,7 +574,7 @@ static void steps_that_copy_weights_are_told(void **state) {
         end(&o[i]);
         assert_int_equal(o[i].n_id, o[0].n_id);
         assert_memory_equal(o[i].id, o[0].id, (size_t)o[0].n_id * sizeof *o[0].id);
-        sched_close(s);
+        infer_sched_close(s);
         infer_engine_free(e);
     }
 }

@@ -17,7 +17,7 @@ static int descending(const void *a, const void *b) {
 }
 
 /* One vector: logits are the logarithms of probs, expected the probabilities that are left, zeros and sum aside. */
-static void run_vector(json_t *args, const struct sample_params *p) {
+static void run_vector(json_t *args, const struct infer_sample_params *p) {
     json_t *probs = json_object_get(args, "probs"), *expected = json_object_get(args, "expected");
     int n = (int)json_array_size(probs), n_want = 0;
     float logits[16], got[16], want[16], sum = 0;
@@ -46,7 +46,7 @@ static void run_vector(json_t *args, const struct sample_params *p) {
 /* Token i has the logit log(i); the same filters on the integer weights i say what must be left. */
 static void run_queue(json_t *args) {
     int n = (int)number(args, "n_vocab", 0), high = n - 1, low = 1; /* token 0 has no probability */
-    struct sample_params p = sample_defaults();
+    struct infer_sample_params p = infer_sample_defaults();
     p.temp = 1;
     p.top_k = (int)number(args, "top_k", 0), p.top_p = number(args, "top_p", 1),
     p.min_p = number(args, "min_p", 0);
@@ -54,7 +54,9 @@ static void run_queue(json_t *args) {
     memset(p.order, 0, sizeof p.order);
     for (int i = 0; order[i]; i++) {
         double total = 0, sum = 0;
-        p.order[i] = order[i] == 'k' ? SAMPLE_TOP_K : order[i] == 'p' ? SAMPLE_TOP_P : SAMPLE_MIN_P;
+        p.order[i] = order[i] == 'k'   ? INFER_SAMPLE_TOP_K
+                     : order[i] == 'p' ? INFER_SAMPLE_TOP_P
+                                       : INFER_SAMPLE_MIN_P;
         if (order[i] == 'k' && high - low + 1 > p.top_k) low = high - p.top_k + 1;
         if (order[i] == 'm')
             while (low < high && low < (double)p.min_p * high - 1e-3) low++;
@@ -77,7 +79,7 @@ static void run_queue(json_t *args) {
     free(logits);
 }
 
-static void dry_params(json_t *args, struct sample_params *p) {
+static void dry_params(json_t *args, struct infer_sample_params *p) {
     p->dry_multiplier = number(args, "multiplier", 0), p->dry_base = number(args, "base", 1);
     p->dry_allowed = (int)number(args, "allowed_length", 0),
     p->dry_last = (int)number(args, "penalty_last_n", 0);
@@ -99,7 +101,7 @@ static void test_vectors(void **state) {
     json_array_foreach(json_object_get(root, "tests"), i, t) {
         const char *fn = json_string_value(json_object_get(t, "fn"));
         json_t *args = json_object_get(t, "args");
-        struct sample_params p = sample_defaults();
+        struct infer_sample_params p = infer_sample_defaults();
         p.temp = 1;
         if (strcmp(fn, "temp") == 0)
             p.temp = number(args, "temperature", 1);
@@ -146,7 +148,7 @@ static void distribution(struct sampler *s, const float *logits, int n, float *p
 /* Numbers worked out by hand from the definitions. */
 static void test_steps(void **state) {
     (void)state;
-    struct sample_params p = sample_defaults();
+    struct infer_sample_params p = infer_sample_defaults();
     struct sampler *s;
     float equal[5] = {0}, got[5];
     p.temp = 1;
@@ -166,14 +168,14 @@ static void test_steps(void **state) {
     distribution(s, equal, 5, got);
     assert_true(fabsf(got[2] - 0.2f) < 1e-6f);
     /* biases */
-    p = sample_defaults(), p.temp = 1;
-    const struct sample_bias bias[] = {{1, 1}, {3, -INFINITY}, {99, 5}};
+    p = infer_sample_defaults(), p.temp = 1;
+    const struct infer_sample_bias bias[] = {{1, 1}, {3, -INFINITY}, {99, 5}};
     p.bias = bias, p.n_bias = 3;
     assert_ok(sample_set(s, &p));
     distribution(s, equal, 5, got);
     assert_true(got[3] == 0 && fabsf(got[1] / got[0] - expf(1)) < 1e-5f);
     /* dynamic temperature: equal logits have the greatest entropy, so temp + range; two unlike ones less */
-    p = sample_defaults(), p.temp = 1, p.temp_range = 0.5f;
+    p = infer_sample_defaults(), p.temp = 1, p.temp_range = 0.5f;
     assert_ok(sample_set(s, &p));
     float two[5] = {0, 1, -INFINITY, -INFINITY, -INFINITY};
     distribution(s, two, 5, got);
@@ -188,7 +190,7 @@ static void test_mirostat(void **state) {
     enum { N = 5000, DRAWS = 3000 };
     static float logits[N];
     for (int i = 0; i < N; i++) logits[i] = -1.2f * logf((float)i + 1); /* Zipf's law */
-    struct sample_params p = sample_defaults();
+    struct infer_sample_params p = infer_sample_defaults();
     struct sampler *s;
     p.temp = 1, p.mirostat = 2, p.mirostat_tau = 3;
     assert_ok(sample_open(&s, N, &p));
@@ -208,13 +210,13 @@ static void test_mirostat(void **state) {
 
 static void test_order(void **state) {
     (void)state;
-    struct sample_params p = sample_defaults();
-    assert_ok(sample_set_order(&p, "temp;min_p"));
-    assert_int_equal(p.order[0], SAMPLE_TEMP);
-    assert_int_equal(p.order[1], SAMPLE_MIN_P);
-    assert_int_equal(p.order[2], SAMPLE_END);
-    assert_int_equal(sample_set_order(&p, "temp;heat"), INFER_E_INPUT);
-    assert_int_equal(sample_set_order(&p, "temp,temp"), INFER_E_INPUT);
+    struct infer_sample_params p = infer_sample_defaults();
+    assert_ok(infer_sample_set_order(&p, "temp;min_p"));
+    assert_int_equal(p.order[0], INFER_SAMPLE_TEMP);
+    assert_int_equal(p.order[1], INFER_SAMPLE_MIN_P);
+    assert_int_equal(p.order[2], INFER_SAMPLE_END);
+    assert_int_equal(infer_sample_set_order(&p, "temp;heat"), INFER_E_INPUT);
+    assert_int_equal(infer_sample_set_order(&p, "temp,temp"), INFER_E_INPUT);
     /* min-p before a low temperature keeps both, behind it one */
     float logits[2] = {0, 1}, got[2];
     struct sampler *s;
@@ -222,7 +224,7 @@ static void test_order(void **state) {
     assert_ok(sample_open(&s, 2, &p));
     distribution(s, logits, 2, got);
     assert_true(got[0] == 0);
-    assert_ok(sample_set_order(&p, "min_p;temp"));
+    assert_ok(infer_sample_set_order(&p, "min_p;temp"));
     assert_ok(sample_set(s, &p));
     distribution(s, logits, 2, got);
     assert_true(got[0] > 0);
@@ -231,7 +233,7 @@ static void test_order(void **state) {
 
 static void test_greedy(void **state) {
     (void)state;
-    struct sample_params p = sample_defaults();
+    struct infer_sample_params p = infer_sample_defaults();
     assert_true(sample_is_greedy(&p));
     struct sampler *s;
     assert_ok(sample_open(&s, 6, &p));
@@ -254,7 +256,7 @@ static void test_draws(void **state) {
     static float logits[N];
     static int count[N], first[DRAWS];
     for (int i = 0; i < N; i++) logits[i] = (float)((i * 37) % 101) / 20;
-    struct sample_params p = sample_defaults();
+    struct infer_sample_params p = infer_sample_defaults();
     p.temp = 0.7f, p.top_k = 20, p.top_p = 0.9f, p.min_p = 0.05f, p.seed = 7;
     struct sampler *s;
     assert_ok(sample_open(&s, N, &p));
@@ -290,8 +292,8 @@ static uint32_t below(uint32_t n) {
 static float one_of(const float *x) { return x[below(4)]; }
 
 /* Any parameters; half of the chains are those that a draw knows. */
-static void any_params(struct sample_params *p, struct sample_bias bias[8], int n_vocab) {
-    *p = sample_defaults();
+static void any_params(struct infer_sample_params *p, struct infer_sample_bias bias[8], int n_vocab) {
+    *p = infer_sample_defaults();
     p->seed = below(1000);
     p->temp = one_of((float[]){0.3f, 0.8f, 1, 2});
     p->top_k = (int)one_of((float[]){0, 20, 128, 500});
@@ -303,8 +305,8 @@ static void any_params(struct sample_params *p, struct sample_bias bias[8], int 
     p->dry_multiplier = one_of((float[]){0, 0, 0, 0.8f});
     p->n_bias = (int)below(9), p->bias = bias;
     for (int i = 0; i < 8; i++)
-        bias[i] =
-            (struct sample_bias){(int32_t)below((uint32_t)n_vocab), one_of((float[]){1, -2, 4, -INFINITY})};
+        bias[i] = (struct infer_sample_bias){(int32_t)below((uint32_t)n_vocab),
+                                             one_of((float[]){1, -2, 4, -INFINITY})};
     if (below(2)) return;
     p->typical_p = one_of((float[]){1, 0.9f, 0.5f, 0.99f});
     p->xtc_probability = one_of((float[]){0, 1, 0.5f, 0});
@@ -319,11 +321,11 @@ static void test_draw_is_the_sampler(void **state) {
     enum { N = 3000, CASES = 4000 };
     static float logits[N], x[N];
     static struct draw_candidate heap[N];
-    struct sample_bias bias[8];
+    struct infer_sample_bias bias[8];
     int by_count[3] = {0};
     for (int k = 0; k < CASES; k++) {
         int n = k % 5 ? N : 40;
-        struct sample_params p;
+        struct infer_sample_params p;
         any_params(&p, bias, n);
         struct sampler *s, *twin;
         assert_ok(sample_open(&s, n, &p));
@@ -371,7 +373,7 @@ static void test_draw_is_the_sampler(void **state) {
 static void test_numbers(void **state) {
     (void)state;
     float flat[64] = {0}, peak[64] = {[5] = 100};
-    struct sample_params p = sample_defaults();
+    struct infer_sample_params p = infer_sample_defaults();
     struct sampler *s, *twin;
     struct infer_draw d;
     p.temp = 1, p.seed = 3;
@@ -389,15 +391,15 @@ static void test_numbers(void **state) {
 static void test_refusals(void **state) {
     (void)state;
     struct sampler *s;
-    struct sample_params p = sample_defaults();
+    struct infer_sample_params p = infer_sample_defaults();
     p.top_p = 1.5f;
     assert_int_equal(sample_open(&s, 5, &p), INFER_E_INPUT);
     assert_non_null(strstr(err_message(), "top-p 1.5"));
-    p = sample_defaults(), p.temp = NAN;
+    p = infer_sample_defaults(), p.temp = NAN;
     assert_int_equal(sample_open(&s, 5, &p), INFER_E_INPUT);
-    p = sample_defaults(), p.repeat_last = SAMPLE_MAX_LAST + 1;
+    p = infer_sample_defaults(), p.repeat_last = INFER_SAMPLE_MAX_LAST + 1;
     assert_int_equal(sample_open(&s, 5, &p), INFER_E_INPUT);
-    p = sample_defaults();
+    p = infer_sample_defaults();
     assert_int_equal(sample_open(&s, 0, &p), INFER_E_INPUT);
 }
 
@@ -414,8 +416,8 @@ static void test_guesses(void **state) {
         {"the opposite", {-2, -1.5f, -1, -1, -0.5f, 0, 0, 1, 1, 2, 3, 3}},
         {"sure", {-9, -9, 9, -9, -9, -9, -9, -9, -9, -9, -9, -9}},
     };
-    static const struct sample_bias bias[] = {{3, 1}, {4, -INFINITY}};
-    const struct sample_params chains[] = {
+    static const struct infer_sample_bias bias[] = {{3, 1}, {4, -INFINITY}};
+    const struct infer_sample_params chains[] = {
         {.temp = 1},
         {.temp = 0.6f},
         {.temp = 1.3f, .top_k = 5},
@@ -426,7 +428,7 @@ static void test_guesses(void **state) {
     };
     for (size_t c = 0; c < sizeof chains / sizeof *chains; c++)
         for (size_t g = 0; g < sizeof guessers / sizeof *guessers; g++) {
-            struct sample_params p = sample_defaults();
+            struct infer_sample_params p = infer_sample_defaults();
             const struct sample_candidate *list;
             struct sampler *s;
             struct sample_guess from;

@@ -1,7 +1,7 @@
 /* Many requests in few pages and slots: who waits, who makes room, how long prompts may take, and that none of it changes a bit of what
  * is answered. */
 #include "request/constrain.h"
-#include "request/request.h"
+#include "infer_request.h"
 #include "engine/request/request_impl.h"
 #include <math.h>
 #include "test.h"
@@ -23,7 +23,7 @@ struct place {
     bool ahead; /* as on a device that works by itself */
     int slots, kv_tokens, batch;
     struct infer_engine *e;
-    struct sched *s;
+    struct infer_sched *s;
 };
 static void place_open(struct place *p) {
     const struct infer_engine_options o = {.device = p->device,
@@ -34,28 +34,28 @@ static void place_open(struct place *p) {
                                            .threads = 1,
                                            .gpu_layers = -1};
     assert_ok(infer_engine_create(&p->e, p->model, &o));
-    assert_ok(sched_open(&p->s, p->e, p->model));
+    assert_ok(infer_sched_open(&p->s, p->e, p->model));
     p->s->ahead = p->ahead;
 }
 static void place_close(struct place *p) {
     assert_null(p->s->first);
-    sched_close(p->s);
+    infer_sched_close(p->s);
     infer_engine_free(p->e);
 }
 
 /* A request and what came of it. */
 struct ask {
-    struct request *r;
+    struct infer_request *r;
     int32_t ids[CTX];
     int n_id, n_predict, priority, step, first, last; /* first, last: steps in which tokens came */
     bool exact, plain;                                /* plain: no log probabilities */
     uint64_t salt;
-    struct sample_params sample;
+    struct infer_sample_params sample;
     int n, n_prompt[CTX], n_parts; /* tokens; what was done of the prompt, part by part */
     int32_t id[MOST];
-    struct logprob top[MOST][3];
-    struct request_figures figures;
-    enum request_why why;
+    struct infer_logprob top[MOST][3];
+    struct infer_request_figures figures;
+    enum infer_request_why why;
 };
 static int step_now;
 
@@ -73,40 +73,40 @@ static void on_prompt(void *user, int done, int n) {
     a->n_prompt[a->n_parts++] = done;
 }
 
-static void ask(struct ask *a, struct sched *s) {
-    struct request_params p = request_defaults();
+static void ask(struct ask *a, struct infer_sched *s) {
+    struct infer_request_params p = infer_request_defaults();
     a->n = a->n_parts = 0;
     p.seq = -1, p.ids = a->ids, p.n_id = a->n_id;
     p.sample = a->sample, p.n_predict = a->n_predict, p.n_logprob = a->plain ? -1 : 2;
     p.priority = a->priority;
     p.prefix = (struct infer_prefix){a->salt, a->exact};
     p.on_token = on_token, p.on_prompt = on_prompt, p.user = a;
-    assert_ok(request_new(&a->r, s, &p));
+    assert_ok(infer_request_new(&a->r, s, &p));
 }
 static void end(struct ask *a) {
-    assert_true(request_done(a->r));
-    assert_ok(request_status(a->r));
-    a->why = request_why(a->r);
-    a->figures = *request_figures(a->r);
-    const struct logprobs *p = request_logprobs(a->r);
-    for (int i = 0; i < a->n && !a->plain; i++) memcpy(a->top[i], logprobs_at(p, i), sizeof a->top[i]);
-    request_free(a->r);
+    assert_true(infer_request_done(a->r));
+    assert_ok(infer_request_status(a->r));
+    a->why = infer_request_why(a->r);
+    a->figures = *infer_request_figures(a->r);
+    const struct infer_logprobs *p = infer_request_logprobs(a->r);
+    for (int i = 0; i < a->n && !a->plain; i++) memcpy(a->top[i], infer_logprobs_at(p, i), sizeof a->top[i]);
+    infer_request_free(a->r);
     a->r = NULL;
 }
 static bool go(struct place *p) {
     step_now++;
-    return sched_step(p->s);
+    return infer_sched_step(p->s);
 }
 
 /* A prompt of n tokens, whose first `common` all have. */
 static void fill(struct ask *a, int which, int common, int n) {
-    *a = (struct ask){.n_id = n, .n_predict = 40, .exact = true, .sample = sample_defaults()};
+    *a = (struct ask){.n_id = n, .n_predict = 40, .exact = true, .sample = infer_sample_defaults()};
     for (int i = 0; i < n; i++) a->ids[i] = 3 + (i < common ? i * 5 : i * 7 + which * 31) % 250;
 }
 
 /* An answer of n tokens, whatever the model says. */
 static void goes_on(struct ask *a, int n) {
-    static struct sample_bias no_end = {0, -INFINITY};
+    static struct infer_sample_bias no_end = {0, -INFINITY};
     no_end.id = infer_eos(tiny); /* as in all shapes of the tests */
     a->sample.bias = &no_end, a->sample.n_bias = 1;
     a->n_predict = n;
@@ -141,7 +141,7 @@ static void alone(struct infer_model *model, struct ask *all, int n) {
         member(&all[k], k);
         all[k].salt = (uint64_t)k + 1; /* nobody has left anything for it */
         ask(&all[k], p.s);
-        request_run(all[k].r);
+        infer_request_run(all[k].r);
         end(&all[k]);
         assert_int_equal(all[k].figures.n_reused, 0);
     }
@@ -193,14 +193,14 @@ static int trouble(struct infer_model *model, bool ahead, const struct ask *want
         const int k = step / 6;
         p.s->expected = 0;
         if (step % 5 == 3) infer_cancel(p.e);
-        if (step % 6 == 0 && k < n && k % 4 == 1) request_cancel(all[k].r);
-        if (step % 6 == 0 && k < n && k % 8 == 3) request_free(all[k].r), all[k].r = NULL;
+        if (step % 6 == 0 && k < n && k % 4 == 1) infer_request_cancel(all[k].r);
+        if (step % 6 == 0 && k < n && k % 8 == 3) infer_request_free(all[k].r), all[k].r = NULL;
     }
     for (int k = 0; k < n; k++) {
         if (!all[k].r) continue;
         end(&all[k]);
         aside += all[k].figures.n_aside;
-        if (all[k].why == REQUEST_CANCELLED) {
+        if (all[k].why == INFER_REQUEST_CANCELLED) {
             assert_true(all[k].n <= want[k].n);
             assert_memory_equal(all[k].id, want[k].id, (size_t)all[k].n * sizeof *all[k].id);
         } else {
@@ -235,7 +235,7 @@ static void prompts_do_not_hold_up_answers(void **state) {
         struct place p = {.model = tiny, .device = "cpu", .ahead = ahead, .slots = 4, .batch = 128};
         static struct ask runs, late, brief;
         place_open(&p);
-        sched_pace(p.s, 64, 0);
+        infer_sched_pace(p.s, 64, 0);
         fill(&runs, 1, 0, 20);
         goes_on(&runs, 40);
         fill(&late, 2, 0, 150);
@@ -276,9 +276,9 @@ static void a_goal_becomes_rows(void **state) {
         {100, 0, 1, 250, 120, 128},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct sched s = {.n_batch = 4096};
+        struct infer_sched s = {.n_batch = 4096};
         int rows = 0;
-        sched_pace(&s, 0, cases[i].goal);
+        infer_sched_pace(&s, 0, cases[i].goal);
         assert_int_equal(pace_rows(&s, false), 4096);
         pace_saw(&s, 0, 8, cases[i].decode / 1e3);
         assert_int_equal(pace_rows(&s, true), 64); /* nothing is known */
@@ -295,7 +295,7 @@ static void a_goal_becomes_rows(void **state) {
             pace_saw(&s, rows, 8, (cases[i].decode + cases[i].first + cases[i].each * rows) / 1e3);
         }
         assert_in_range(rows, cases[i].least / 2, cases[i].most);
-        sched_pace(&s, 100, cases[i].goal);
+        infer_sched_pace(&s, 100, cases[i].goal);
         assert_true(pace_rows(&s, true) <= 100);
     }
 }
@@ -354,14 +354,14 @@ static void alone_in_a_full_pool(void **state) {
     (void)state;
     struct place p = {.model = tiny, .device = "cpu", .slots = 2, .kv_tokens = 128, .batch = 128};
     static struct ask a;
-    struct request *r;
+    struct infer_request *r;
     place_open(&p);
     fill(&a, 0, 0, 100);
     goes_on(&a, 60);
     ask(&a, p.s);
-    request_run(a.r);
+    infer_request_run(a.r);
     end(&a);
-    assert_int_equal(a.why, REQUEST_FULL);
+    assert_int_equal(a.why, INFER_REQUEST_FULL);
     assert_int_equal(a.n, 29); /* positions 100 to 127, and the token behind them */
     int seq;
     assert_ok(infer_seq_open(p.e, &seq)); /* somebody else has all but a page */
@@ -370,17 +370,17 @@ static void alone_in_a_full_pool(void **state) {
     for (int i = 0; i < 60; i++) rows[i] = (struct infer_row){.id = 9, .pos = i, .seq = seq};
     assert_ok(infer_step(p.e, rows, 60, &out));
     ask(&a, p.s);
-    assert_int_equal(request_run(a.r), INFER_E_FULL);
+    assert_int_equal(infer_request_run(a.r), INFER_E_FULL);
     assert_non_null(strstr(err_message(), "no page is left for a prompt of 100 tokens"));
-    request_free(a.r);
+    infer_request_free(a.r);
     infer_seq_close(p.e, seq);
-    struct request_params q = request_defaults();
+    struct infer_request_params q = infer_request_defaults();
     q.ids = a.ids, q.n_id = 128, q.seq = -1;
-    assert_int_equal(request_new(&r, p.s, &q), INFER_E_FULL);
+    assert_int_equal(infer_request_new(&r, p.s, &q), INFER_E_FULL);
     assert_non_null(strstr(err_message(), "all pages together hold 128"));
     a.ids[5] = 512;
     q.n_id = 20;
-    assert_int_equal(request_new(&r, p.s, &q), INFER_E_INPUT);
+    assert_int_equal(infer_request_new(&r, p.s, &q), INFER_E_INPUT);
     assert_non_null(strstr(err_message(), "token 5 of the prompt is 512"));
     place_close(&p);
 }
@@ -421,11 +421,11 @@ static void waiting_can_be_given_up(void **state) {
         ask(&a[k], p.s);
     }
     assert_true(go(&p));
-    request_cancel(a[1].r);
-    request_free(a[2].r);
+    infer_request_cancel(a[1].r);
+    infer_request_free(a[2].r);
     assert_true(go(&p));
     end(&a[1]);
-    assert_int_equal(a[1].why, REQUEST_CANCELLED);
+    assert_int_equal(a[1].why, INFER_REQUEST_CANCELLED);
     while (go(&p)) continue;
     end(&a[0]);
     assert_int_equal(a[0].n, 40);
@@ -450,15 +450,15 @@ static void given_up(bool ahead) {
     }
     while (!a[CROWD - 2].n) assert_true(go(&p));
     assert_true(all - infer_kv_free(p.e) >= CROWD * 64);
-    for (int k = 0; k < CROWD; k++) assert_false(request_done(a[k].r));
-    for (int k = 0; k < GONE; k++) request_cancel(a[k].r);
+    for (int k = 0; k < CROWD; k++) assert_false(infer_request_done(a[k].r));
+    for (int k = 0; k < GONE; k++) infer_request_cancel(a[k].r);
     for (int step = 0; step < 2; step++) assert_true(go(&p));
     for (int k = 0; k < GONE; k++) {
         end(&a[k]);
-        assert_int_equal(a[k].why, REQUEST_CANCELLED);
+        assert_int_equal(a[k].why, INFER_REQUEST_CANCELLED);
     }
     for (int k = GONE; k < CROWD; k++) /* and what the step in flight adds: a row each, of a prompt 64 */
-        held += (request_figures(a[k].r)->n_held + (k < CROWD - 1 ? 1 : 64) + 63) / 64 * 64;
+        held += (infer_request_figures(a[k].r)->n_held + (k < CROWD - 1 ? 1 : 64) + 63) / 64 * 64;
     assert_true(all - infer_kv_free(p.e) <= held);
     while (go(&p)) continue;
     for (int k = GONE; k < CROWD; k++) {

@@ -423,7 +423,7 @@ static int open_server(void **state) {
 
 static int close_server(void **state) {
     (void)state;
-    grammar_vocab_close(server.vocab);
+    infer_grammar_vocab_close(server.vocab);
     grammars_close(server.grammars);
     infer_model_close((struct infer_model *)server.model);
     return 0;

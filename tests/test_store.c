@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "cache/kv.h"
 #include "engine_impl.h"
-#include "request/request.h"
+#include "infer_request.h"
 #include "seam/op_list.h"
 #include "infer.h"
 #include "seam/backend.h"
@@ -502,28 +502,28 @@ static void requests_catch_up(void **state) {
     struct infer_model *m = open_conv_model();
     struct infer_engine *e = open_engine(m, "ref", 48, 1);
     struct answered answer[2] = {{0}};
-    struct sched *s;
+    struct infer_sched *s;
     int32_t ids[130];
     int seq;
     for (int i = 0; i < 130; i++) ids[i] = i * i % 11;
-    assert_ok(sched_open(&s, e, m));
+    assert_ok(infer_sched_open(&s, e, m));
     assert_ok(infer_seq_open(e, &seq));
     for (int lookup = 0; lookup < 2; lookup++) {
-        struct request_params p = request_defaults();
-        struct request *r;
+        struct infer_request_params p = infer_request_defaults();
+        struct infer_request *r;
         p.seq = seq, p.ids = ids, p.n_id = 130, p.n_predict = 40;
-        p.drafter = lookup ? DRAFT_LOOKUP : DRAFT_NONE;
+        p.drafter = lookup ? INFER_DRAFT_LOOKUP : INFER_DRAFT_NONE;
         p.on_token = add_id, p.user = &answer[lookup];
-        assert_ok(request_new(&r, s, &p));
-        assert_ok(request_run(r));
-        const struct request_figures *f = request_figures(r);
+        assert_ok(infer_request_new(&r, s, &p));
+        assert_ok(infer_request_run(r));
+        const struct infer_request_figures *f = infer_request_figures(r);
         if (lookup) assert_true(f->n_guessed > f->n_right); /* something was taken back */
-        request_free(r);
+        infer_request_free(r);
     }
     assert_int_equal(answer[0].n, 40);
     assert_int_equal(answer[1].n, 40);
     assert_memory_equal(answer[0].id, answer[1].id, sizeof answer[0].id);
-    sched_close(s);
+    infer_sched_close(s);
     with_conv = false;
     infer_engine_free(e);
     infer_model_close(m);

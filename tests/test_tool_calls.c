@@ -404,7 +404,7 @@ static void forced_calls(void **state) {
             static const char *const names[] = {NULL, "f", "g-1"};
             char *gbnf;
             size_t bad;
-            struct grammar *g;
+            struct infer_grammar *g;
             struct matcher *m;
             struct tool_format f;
             tool_format_set(&f, &tool_rows[i], NULL, NULL);
@@ -416,7 +416,7 @@ static void forced_calls(void **state) {
             if (tool_rows[i].shape == SHAPE_BARE || !strcmp(tool_rows[i].name, "llama4"))
                 o.start = TOOL_START_ANSWER;
             assert_ok(tool_gbnf(&gbnf, &tool_rows[i], tools, names[which], !which, &bad));
-            if (grammar_from_gbnf(&g, gbnf, strlen(gbnf)))
+            if (infer_grammar_from_gbnf(&g, gbnf, strlen(gbnf)))
                 fail_msg("%s: %s\n%s", tool_rows[i].name, err_message(), gbnf);
             assert_ok(matcher_open(&m, g, NULL));
             for (int k = 0; k < 20; k++) {
@@ -432,7 +432,7 @@ static void forced_calls(void **state) {
                 mem_free(got);
             }
             matcher_close(m);
-            grammar_free(g);
+            infer_grammar_free(g);
             mem_free(gbnf);
         }
     json_decref(tools);

@@ -96,7 +96,7 @@ static void test_answer(void **state) {
         while (cases[i].stop[n_stop]) n_stop++;
         struct answer a = {0};
         char shown[64], thought[64];
-        answer_start(&a, cases[i].stop, n_stop, ANSWER_PLAIN);
+        answer_start(&a, cases[i].stop, n_stop, INFER_ANSWER_PLAIN);
         stream(&a, cases[i].text, shown, thought);
         assert_string_equal(shown, cases[i].expected);
         assert_int_equal(a.stopped, cases[i].stopped);
@@ -107,21 +107,21 @@ static void test_answer(void **state) {
 static void test_thinking(void **state) {
     (void)state;
     static const struct {
-        enum answer_start start;
+        enum infer_answer_start start;
         const char *text, *shown, *thought;
     } cases[] = {
-        {ANSWER_MAYBE, "<think>\nhm STOP\n</think>\n\nyes", "yes", "\nhm STOP\n"},
-        {ANSWER_MAYBE, "\n<think>hm</think>yes STOP", "yes ", "hm"},
-        {ANSWER_MAYBE, "<thin air>", "<thin air>", ""},
-        {ANSWER_MAYBE, "  plain <think>x</think>", "  plain <think>x</think>", ""},
-        {ANSWER_MAYBE, "<think", "<think", ""},
-        {ANSWER_MAYBE, "<think>never ends </thi", "", "never ends </thi"},
-        {ANSWER_MAYBE, "<think></think>", "", ""},
-        {ANSWER_MAYBE, "[THINK]a[/THINK] b", "b", "a"},
-        {ANSWER_THINKING, "hm</think>\nyes", "yes", "hm"},
-        {ANSWER_THINKING, "hm", "", "hm"},
-        {ANSWER_MAYBE, "STOP", "", ""},
-        {ANSWER_MAYBE, "", "", ""},
+        {INFER_ANSWER_MAYBE, "<think>\nhm STOP\n</think>\n\nyes", "yes", "\nhm STOP\n"},
+        {INFER_ANSWER_MAYBE, "\n<think>hm</think>yes STOP", "yes ", "hm"},
+        {INFER_ANSWER_MAYBE, "<thin air>", "<thin air>", ""},
+        {INFER_ANSWER_MAYBE, "  plain <think>x</think>", "  plain <think>x</think>", ""},
+        {INFER_ANSWER_MAYBE, "<think", "<think", ""},
+        {INFER_ANSWER_MAYBE, "<think>never ends </thi", "", "never ends </thi"},
+        {INFER_ANSWER_MAYBE, "<think></think>", "", ""},
+        {INFER_ANSWER_MAYBE, "[THINK]a[/THINK] b", "b", "a"},
+        {INFER_ANSWER_THINKING, "hm</think>\nyes", "yes", "hm"},
+        {INFER_ANSWER_THINKING, "hm", "", "hm"},
+        {INFER_ANSWER_MAYBE, "STOP", "", ""},
+        {INFER_ANSWER_MAYBE, "", "", ""},
     };
     static const char *const stop[] = {"STOP"};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -143,7 +143,7 @@ static void test_answer_cut(void **state) {
     (void)state;
     struct answer a = {0};
     char shown[64] = "", thought[64] = "";
-    answer_start(&a, NULL, 0, ANSWER_PLAIN);
+    answer_start(&a, NULL, 0, INFER_ANSWER_PLAIN);
     assert_ok(answer_push(&a, "x\xf0\x9f", 3));
     take(&a, shown, thought);
     assert_string_equal(shown, "x");
@@ -327,8 +327,9 @@ static void a_chip_finds_its_kernel_image(void **state) {
 static void logprobs_are_of_the_softmax(void **state) {
     (void)state;
     const float logits[] = {logf(2), 0, logf(5), logf(2)};
-    const struct logprob expected[] = {{1, logf(0.1f)}, {2, logf(0.5f)}, {0, logf(0.2f)}, {3, logf(0.2f)}};
-    struct logprobs p = {.n_top = -1};
+    const struct infer_logprob expected[] = {
+        {1, logf(0.1f)}, {2, logf(0.5f)}, {0, logf(0.2f)}, {3, logf(0.2f)}};
+    struct infer_logprobs p = {.n_top = -1};
     logprobs_start(&p, 3);
     struct infer_top top;
     draw_top(&top, logits, 4, NULL);

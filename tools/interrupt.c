@@ -6,14 +6,14 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 #include "files/outfile.h"
-#include "request/request.h"
+#include "infer_request.h"
 #include "tools/term.h"
 #include "tools/tool.h"
 
 /* Of the handler, which gets no argument. */
 static struct {
     struct infer_engine *volatile engine;
-    struct request *volatile request;
+    struct infer_request *volatile request;
     volatile sig_atomic_t count, idle;
     bool serves;
     int woken; /* an eventfd that can be read once a Ctrl-C came; -1: none could be made */
@@ -45,7 +45,7 @@ static void on_interrupt(int signal_number) {
     wake();
     if (on.idle) return;
     if (!on.engine || on.count > 1) end_interrupted();
-    if (on.request) request_cancel(on.request);
+    if (on.request) infer_request_cancel(on.request);
     infer_cancel(on.engine);
 }
 
@@ -66,10 +66,10 @@ bool interrupt_wait_for(int fd) {
 }
 void interrupt_idle(bool idle) { on.idle = idle; }
 
-void interrupt_stops(struct infer_engine *e, struct request *r) {
+void interrupt_stops(struct infer_engine *e, struct infer_request *r) {
     on.engine = e;
     on.request = r;
-    if (r && on.count) request_cancel(r); /* it came before there was a request to cancel */
+    if (r && on.count) infer_request_cancel(r); /* it came before there was a request to cancel */
 }
 
 void interrupt_ends_at_once(void) {

@@ -1,4 +1,5 @@
 #include "tools/sampling.h"
+#include "base/status.h"
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,10 +9,10 @@
  * the penalty: docs/program.md has the figures. */
 static const struct {
     const char *option, *key, *own;
-    size_t real, whole; /* where it is in struct sample_params; 0: it is the other one */
+    size_t real, whole; /* where it is in struct infer_sample_params; 0: it is the other one */
 } rows[] = {
-#define REAL(field)  offsetof(struct sample_params, field) + 1, 0
-#define WHOLE(field) 0, offsetof(struct sample_params, field) + 1
+#define REAL(field)  offsetof(struct infer_sample_params, field) + 1, 0
+#define WHOLE(field) 0, offsetof(struct infer_sample_params, field) + 1
     {"temp", "general.sampling.temp", "0.5", REAL(temp)},
     {"top-k", "general.sampling.top_k", NULL, WHOLE(top_k)},
     {"top-p", "general.sampling.top_p", NULL, REAL(top_p)},
@@ -47,8 +48,8 @@ const char *sampling_setting(const struct infer_model *m, int i, char text[32]) 
     return rows[i].option;
 }
 
-struct sample_params sampling_params(const struct infer_model *m) {
-    struct sample_params p = sample_defaults();
+struct infer_sample_params sampling_params(const struct infer_model *m) {
+    struct infer_sample_params p = infer_sample_defaults();
     const bool any = sampling_from_file(m);
     for (int i = 0; i < N_ROW; i++) {
         char text[32];
@@ -58,7 +59,7 @@ struct sample_params sampling_params(const struct infer_model *m) {
         if (rows[i].real) *(float *)(void *)((char *)&p + rows[i].real - 1) = (float)x;
         if (rows[i].whole) *(int *)(void *)((char *)&p + rows[i].whole - 1) = (int)x;
     }
-    return sample_check(&p) ? sample_defaults() : p;
+    return infer_sample_check(&p) ? infer_sample_defaults() : p;
 }
 
 uint64_t sampling_seed(void) {

@@ -91,9 +91,9 @@ enum infer_status session_drafter(const struct options *o, struct session_draft 
     const char *draft = o->draft.n ? o->draft.text[0] : "";
     const bool own = strncmp(draft, "mtp", 3) == 0 && (!draft[3] || draft[3] == ':');
     char *end = NULL;
-    *out = (struct session_draft){o->lookup    ? DRAFT_LOOKUP
-                                  : o->draft.n ? DRAFT_MODEL
-                                               : DRAFT_NONE,
+    *out = (struct session_draft){o->lookup    ? INFER_DRAFT_LOOKUP
+                                  : o->draft.n ? INFER_DRAFT_MODEL
+                                               : INFER_DRAFT_NONE,
                                   own ? NULL : draft, 0};
     if (o->draft.n > 1)
         return err_set(INFER_E_INPUT, "--draft is given %d times, and one model can guess", o->draft.n);
@@ -101,10 +101,10 @@ enum infer_status session_drafter(const struct options *o, struct session_draft 
         return err_set(INFER_E_INPUT, "--lookup and --draft are both given, and one can guess");
     if (!own || !draft[3]) return INFER_OK;
     long most = strtol(draft + 4, &end, 10);
-    if (!draft[4] || *end || most < 1 || most > REQUEST_DRAFT)
+    if (!draft[4] || *end || most < 1 || most > INFER_REQUEST_DRAFT)
         return err_set(INFER_E_INPUT,
                        "--draft %s: behind mtp: stands how many tokens are guessed at most, 1 to %d", draft,
-                       REQUEST_DRAFT);
+                       INFER_REQUEST_DRAFT);
     out->most = (int)most;
     return INFER_OK;
 }
@@ -137,7 +137,7 @@ enum infer_status session_open_draft(struct session *s, const struct options *o,
         return err_set(
             INFER_E_UNSUPPORTED,
             "--draft mtp is not computed on a card yet; --draft FILE and --lookup are, or --device cpu");
-    of->decode_rows = REQUEST_DRAFT + 1;
+    of->decode_rows = INFER_REQUEST_DRAFT + 1;
     of->hidden = !draft->file;
     *out = *of;
     out->ctx = draft->file && info.n_ctx_train < n_ctx ? info.n_ctx_train : n_ctx;
@@ -150,7 +150,7 @@ enum infer_status session_open_draft(struct session *s, const struct options *o,
 static enum infer_status open_engines(struct session *s, const struct options *o,
                                       const struct session_need *need, struct infer_engine_options *eo) {
     struct infer_engine_options draft;
-    if (need->draft && need->draft->by == DRAFT_MODEL) {
+    if (need->draft && need->draft->by == INFER_DRAFT_MODEL) {
         TRY(session_open_draft(s, o, need->draft, NULL, eo, &draft));
         TRY(infer_engine_create(&s->drafter, s->draft_model, &draft));
     }

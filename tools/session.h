@@ -2,7 +2,7 @@
 #pragma once
 #include <stdbool.h>
 #include "infer.h"
-#include "request/request.h"
+#include "infer_request.h"
 #include "tools/options.h"
 #include "tools/term.h"
 
@@ -19,7 +19,7 @@ struct session {
 /* Who guesses, as the options say: a model in a file, or (file NULL) layers of the model's own; at most so many tokens at once, 0: the
  * request's own limit. */
 struct session_draft {
-    enum request_drafter by;
+    enum infer_request_drafter by;
     const char *file;
     int most;
 };

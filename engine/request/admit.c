@@ -11,35 +11,35 @@ enum {
 
 static int pages_of(int n) { return (n + SCHED_PAGE - 1) / SCHED_PAGE; }
 
-int pages_free(const struct sched *s) { return infer_kv_free(s->engine) / SCHED_PAGE; }
+int pages_free(const struct infer_sched *s) { return infer_kv_free(s->engine) / SCHED_PAGE; }
 
-int pages_more(const struct request *r, int rows, int length) {
+int pages_more(const struct infer_request *r, int rows, int length) {
     const int now = infer_seq_length(r->sched->engine, r->p.seq);
     return pages_of(rows ? now + rows : length) - pages_of(now);
 }
 
-int rows_that_fit(const struct request *r, int pages) {
+int rows_that_fit(const struct infer_request *r, int pages) {
     const int now = infer_seq_length(r->sched->engine, r->p.seq);
     return (pages_of(now) + pages) * SCHED_PAGE - now;
 }
 
-bool request_runs(const struct request *r) { return !r->why && !r->waits; }
+bool request_runs(const struct infer_request *r) { return !r->why && !r->waits; }
 
-static int n_running(const struct sched *s) {
+static int n_running(const struct infer_sched *s) {
     int n = 0;
-    for (const struct request *r = s->first; r; r = r->next) n += request_runs(r);
+    for (const struct infer_request *r = s->first; r; r = r->next) n += request_runs(r);
     return n;
 }
 
 /* ---- the end of an answer tells how long the next ones may be ---- */
 
-void admit_saw(struct sched *s, int n_answer) {
+void admit_saw(struct infer_sched *s, int n_answer) {
     const double step = s->expected / 16 + 1; /* to the length that three of four answers do not exceed */
     s->expected += n_answer > s->expected ? 0.75 * step : -0.25 * step;
     if (s->expected < 0) s->expected = 0;
 }
 
-static int expected(const struct request *r) {
+static int expected(const struct infer_request *r) {
     const int left = r->p.n_predict < 0 ? (int)r->sched->expected : r->p.n_predict - r->figures.n_answer;
     return left < (int)r->sched->expected ? left : (int)r->sched->expected;
 }
@@ -47,23 +47,23 @@ static int expected(const struct request *r) {
 /* ---- who begins ---- */
 
 /* Whether a comes before b. */
-static bool before(const struct request *a, const struct request *b) {
+static bool before(const struct infer_request *a, const struct infer_request *b) {
     if (a->p.priority != b->p.priority) return a->p.priority > b->p.priority;
     const bool again = a->figures.n_aside > 0, other = b->figures.n_aside > 0;
     return again != other ? again : a->order < b->order;
 }
 
-static struct request *next_waiting(const struct sched *s) {
-    struct request *best = NULL;
-    for (struct request *r = s->first; r; r = r->next)
+static struct infer_request *next_waiting(const struct infer_sched *s) {
+    struct infer_request *best = NULL;
+    for (struct infer_request *r = s->first; r; r = r->next)
         if (!r->why && r->waits && !r->skip && (!best || before(r, best))) best = r;
     return best;
 }
 
 /* Pages that the prompts of those that run will still take. */
-static int promised(const struct sched *s) {
+static int promised(const struct infer_sched *s) {
     int n = 0;
-    for (const struct request *r = s->first; r; r = r->next)
+    for (const struct infer_request *r = s->first; r; r = r->next)
         if (request_runs(r) && !r->decodes) {
             const int more = pages_more(r, 0, r->n_feed + r->n_again + 1);
             n += more > 0 ? more : 0;
@@ -72,9 +72,9 @@ static int promised(const struct sched *s) {
 }
 
 /* Whether another one computes a beginning of r's prompt just now that r can take over then; who waits for it does so to the end. */
-static bool is_being_computed(const struct request *r, int known) {
+static bool is_being_computed(const struct infer_request *r, int known) {
     const int worth = r->passed ? 0 : WORTH_WAITING * SCHED_PAGE;
-    for (const struct request *q = r->sched->first; q; q = q->next) {
+    for (const struct infer_request *q = r->sched->first; q; q = q->next) {
         int k = 0;
         if (!request_runs(q) || q->decodes || q->p.prefix.salt != r->p.prefix.salt) continue;
         while (k < q->n_feed && k < embed_shares(r) - 1 && q->feed[k] == r->feed[k]) k++;
@@ -84,8 +84,8 @@ static bool is_being_computed(const struct request *r, int known) {
 }
 
 /* Whether there are pages for all that r is thought to take. */
-static bool has_room(struct request *r) {
-    struct sched *s = r->sched;
+static bool has_room(struct infer_request *r) {
+    struct infer_sched *s = r->sched;
     const int free = pages_free(s);
     int unused = 0;
     if (r->looked && s->n_submit + 1 - r->looked < LOOK && free <= r->looked_free)
@@ -100,8 +100,8 @@ static bool has_room(struct request *r) {
     return !r->passed && wanted + promised(s) + decode_pages(s) + s->n_page / 50 <= free;
 }
 
-static enum infer_status begin(struct request *r) {
-    struct sched *s = r->sched;
+static enum infer_status begin(struct infer_request *r) {
+    struct infer_sched *s = r->sched;
     int n = 0;
     if (r->p.seq < 0) TRY(infer_seq_open(s->engine, &r->p.seq));
     r->waits = false;
@@ -112,8 +112,8 @@ static enum infer_status begin(struct request *r) {
     return INFER_OK;
 }
 
-void sched_admit(struct sched *s) {
-    struct request *r;
+void sched_admit(struct infer_sched *s) {
+    struct infer_request *r;
     for (r = s->first; r; r = r->next) r->skip = false;
     while ((r = next_waiting(s))) {
         const bool alone = n_running(s) == 0;
@@ -131,7 +131,7 @@ void sched_admit(struct sched *s) {
 /* ---- who makes room ---- */
 
 /* Keeps what r has to compute again, and gives its pages up. */
-static enum infer_status put_aside(struct request *r) {
+static enum infer_status put_aside(struct infer_request *r) {
     struct infer_engine *e = r->sched->engine;
     TRY(request_keeps_answer(r));
     r->waits = true;
@@ -143,10 +143,10 @@ static enum infer_status put_aside(struct request *r) {
     return INFER_OK;
 }
 
-bool sched_put_aside(struct sched *s) {
-    struct request *last = NULL;
+bool sched_put_aside(struct infer_sched *s) {
+    struct infer_request *last = NULL;
     int n = 0;
-    for (struct request *r = s->first; r; r = r->next) {
+    for (struct infer_request *r = s->first; r; r = r->next) {
         if (!request_runs(r)) continue;
         n++;
         if (!r->n_part && (!last || r->p.priority < last->p.priority ||

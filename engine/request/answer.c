@@ -42,11 +42,13 @@ const char *answer_closing(const char *prompt, size_t n) {
 
 bool answer_opened(const char *prompt, size_t n) { return answer_closing(prompt, n) != NULL; }
 
-void answer_start(struct answer *a, const char *const *stop, int n_stop, enum answer_start start) {
+void answer_start(struct answer *a, const char *const *stop, int n_stop, enum infer_answer_start start) {
     answer_free(a);
     a->stop = stop;
     a->n_stop = n_stop;
-    a->phase = start == ANSWER_PLAIN ? PHASE_ANSWER : start == ANSWER_MAYBE ? PHASE_START : PHASE_THINK;
+    a->phase = start == INFER_ANSWER_PLAIN   ? PHASE_ANSWER
+               : start == INFER_ANSWER_MAYBE ? PHASE_START
+                                             : PHASE_THINK;
 }
 
 void answer_free(struct answer *a) {

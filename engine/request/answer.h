@@ -1,15 +1,8 @@
 /* The answer as text: pieces of tokens go in, text to show comes out; never half a character, never a stop
  * string or its beginning. What a model thinks before it answers (<think>..</think> and its kin) comes out apart. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
+#include "infer_request.h"
 #include "text/tok/tok.h"
-
-enum answer_start {
-    ANSWER_PLAIN,   /* all of the text is the answer */
-    ANSWER_MAYBE,   /* it may begin with a thinking part */
-    ANSWER_THINKING /* the prompt has opened a thinking part */
-};
 
 struct answer {
     const char *const *stop; /* stop[n_stop] */
@@ -28,7 +21,7 @@ struct answer {
 };
 
 /* The answer ends before any of stop[n_stop], which live as long. Frees what an earlier answer held. */
-void answer_start(struct answer *a, const char *const *stop, int n_stop, enum answer_start start);
+void answer_start(struct answer *a, const char *const *stop, int n_stop, enum infer_answer_start start);
 void answer_free(struct answer *a);
 /* Adds the bytes of one token. errors: INFER_E_MEMORY */
 enum infer_status answer_push(struct answer *a, const char *piece, size_t n);
@@ -49,3 +42,6 @@ bool answer_is_tag(const char *piece, size_t n);
 /* True when a prompt ends with the opening of a thinking part; and what would close it, NULL where none is open. */
 bool answer_opened(const char *prompt, size_t n);
 const char *answer_closing(const char *prompt, size_t n);
+
+/* The answer so far, complete when it has ended. */
+const struct answer *request_answer(const struct infer_request *r);

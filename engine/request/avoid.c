@@ -7,20 +7,20 @@
 struct part {
     int from, to;
 };
-struct avoid {
+struct infer_avoid {
     int n;
     struct avoid_text {
-        char bytes[AVOID_BYTES];
+        char bytes[INFER_AVOID_BYTES];
         int n;
-        struct part part[AVOID_BYTES]; /* part[k]; k 0: tokens that hold all of it */
-    } text[AVOID_TEXTS];
+        struct part part[INFER_AVOID_BYTES]; /* part[k]; k 0: tokens that hold all of it */
+    } text[INFER_AVOID_TEXTS];
     int32_t *ids; /* ids[n_id] */
     int n_id, cap;
     const int32_t *by_byte; /* ids in the order of their first byte, those of byte b from[b] .. from[b + 1) */
     int from[257];
 };
 
-static enum infer_status add(struct avoid *a, int32_t id) {
+static enum infer_status add(struct infer_avoid *a, int32_t id) {
     if (a->n_id == a->cap) {
         const int cap = a->cap ? 2 * a->cap : 256;
         int32_t *grown = mem_realloc(a->ids, (size_t)cap * sizeof *grown);
@@ -37,7 +37,7 @@ static const char *piece(const struct infer_model *m, int32_t id, size_t *n) {
 }
 
 /* The vocabulary by first bytes: a text has as many endings as bytes, and each is looked for among a few tokens. */
-static enum infer_status sort(struct avoid *a, const struct infer_model *m, int n_vocab, int32_t *to) {
+static enum infer_status sort(struct infer_avoid *a, const struct infer_model *m, int n_vocab, int32_t *to) {
     int at[256];
     size_t n;
     for (int32_t id = 0; id < n_vocab; id++) {
@@ -54,7 +54,7 @@ static enum infer_status sort(struct avoid *a, const struct infer_model *m, int 
     return INFER_OK;
 }
 
-static enum infer_status find(struct avoid *a, struct avoid_text *t, const struct infer_model *m) {
+static enum infer_status find(struct infer_avoid *a, struct avoid_text *t, const struct infer_model *m) {
     size_t n;
     t->part[0].from = a->n_id;
     for (int i = 0; i < a->from[256]; i++) {
@@ -75,7 +75,8 @@ static enum infer_status find(struct avoid *a, struct avoid_text *t, const struc
     return INFER_OK;
 }
 
-static enum infer_status fill(struct avoid *a, const struct infer_model *m, const char *const *text, int n) {
+static enum infer_status fill(struct infer_avoid *a, const struct infer_model *m, const char *const *text,
+                              int n) {
     struct infer_model_info info;
     int32_t *sorted;
     infer_model_info(m, &info);
@@ -84,9 +85,9 @@ static enum infer_status fill(struct avoid *a, const struct infer_model *m, cons
     for (int i = 0; i < n && !st; i++) {
         struct avoid_text *t = &a->text[a->n++];
         const size_t bytes = strlen(text[i]);
-        if (bytes < 1 || bytes > AVOID_BYTES) {
+        if (bytes < 1 || bytes > INFER_AVOID_BYTES) {
             st = err_set(INFER_E_INPUT, "a text that must not come has %zu bytes, not 1 to %d", bytes,
-                         AVOID_BYTES);
+                         INFER_AVOID_BYTES);
             break;
         }
         memcpy(t->bytes, text[i], bytes);
@@ -98,30 +99,30 @@ static enum infer_status fill(struct avoid *a, const struct infer_model *m, cons
     return st;
 }
 
-enum infer_status avoid_open(struct avoid **out, const struct infer_model *m, const char *const *text,
-                             int n) {
-    struct avoid *a;
+enum infer_status infer_avoid_open(struct infer_avoid **out, const struct infer_model *m,
+                                   const char *const *text, int n) {
+    struct infer_avoid *a;
     *out = NULL;
-    if (n < 0 || n > AVOID_TEXTS)
-        return err_set(INFER_E_INPUT, "%d texts that must not come, at most %d", n, AVOID_TEXTS);
+    if (n < 0 || n > INFER_AVOID_TEXTS)
+        return err_set(INFER_E_INPUT, "%d texts that must not come, at most %d", n, INFER_AVOID_TEXTS);
     TRY(mem_new(&a, sizeof *a, "texts that must not come"));
     enum infer_status st = fill(a, m, text, n);
     if (st)
-        avoid_close(a);
+        infer_avoid_close(a);
     else
         *out = a;
     return st;
 }
 
-void avoid_close(struct avoid *a) {
+void infer_avoid_close(struct infer_avoid *a) {
     if (!a) return;
     mem_free(a->ids);
     mem_free(a);
 }
 
-int avoid_most(const struct avoid *a) { return a->n_id; }
+int avoid_most(const struct infer_avoid *a) { return a->n_id; }
 
-int avoid_next(const struct avoid *a, const char *tail, size_t n, int32_t *ids) {
+int avoid_next(const struct infer_avoid *a, const char *tail, size_t n, int32_t *ids) {
     int got = 0;
     for (int i = 0; i < a->n; i++) {
         const struct avoid_text *t = &a->text[i];

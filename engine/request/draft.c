@@ -10,21 +10,22 @@ static const int plain_steps[] = {
 
 /* ---- how many ---- */
 
-static int cap(const struct request *r) {
-    return r->p.n_draft > 0 && r->p.n_draft < REQUEST_DRAFT ? r->p.n_draft : REQUEST_DRAFT;
+static int cap(const struct infer_request *r) {
+    return r->p.n_draft > 0 && r->p.n_draft < INFER_REQUEST_DRAFT ? r->p.n_draft : INFER_REQUEST_DRAFT;
 }
 
 /* Of the next step, one of which r is a part. */
-static int pace(struct request *r) {
+static int pace(struct infer_request *r) {
     struct draft_pace *p = &r->pace;
     if (!p->most)
-        *p = (struct draft_pace){r->p.drafter == DRAFT_LOOKUP ? cap(r) : (cap(r) + 1) / 2, 0, rate_begin};
+        *p = (struct draft_pace){r->p.drafter == INFER_DRAFT_LOOKUP ? cap(r) : (cap(r) + 1) / 2, 0,
+                                 rate_begin};
     if (r->figures.n_step >= plain_steps[0] && r->figures.n_step < plain_steps[1]) return 0;
     if (p->rest) return p->rest--, 0;
     return p->most;
 }
 
-void request_guessed(struct request *r, int n, int right, double seconds) {
+void request_guessed(struct infer_request *r, int n, int right, double seconds) {
     struct draft_pace *p = &r->pace;
     double *plain = &r->figures.plain_seconds;
     if (!n && r->figures.n_step >= plain_steps[0] && !(*plain > 0 && *plain < seconds)) *plain = seconds;
@@ -40,7 +41,7 @@ void request_guessed(struct request *r, int n, int right, double seconds) {
 /* ---- by the text so far ---- */
 
 /* The tokens behind the last place where the three tokens at the end stood before. */
-static int look_up(struct request *r, int most) {
+static int look_up(struct infer_request *r, int most) {
     const int32_t *ids = infer_seq_ids(r->sched->engine, r->p.seq);
     const int n = r->figures.n_held;
     int at = n - 2, count = 0;
@@ -56,7 +57,7 @@ static int look_up(struct request *r, int most) {
 
 /* ---- */
 
-enum infer_status request_guess(struct request *r, int most, int *n) {
+enum infer_status request_guess(struct infer_request *r, int most, int *n) {
     const int room = r->sched->n_ctx - r->figures.n_held - 1, wanted = pace(r);
     *n = 0;
     if (most > wanted) most = wanted;
@@ -64,7 +65,7 @@ enum infer_status request_guess(struct request *r, int most, int *n) {
     if (r->p.n_predict >= 0 && most > r->p.n_predict - r->figures.n_answer - 1)
         most = r->p.n_predict - r->figures.n_answer - 1;
     if (most < 1) return INFER_OK;
-    if (r->p.drafter == DRAFT_MODEL && r->sched->drafter) return drafter_guess(r, most, n);
-    if (r->p.drafter == DRAFT_LOOKUP) *n = look_up(r, most);
+    if (r->p.drafter == INFER_DRAFT_MODEL && r->sched->drafter) return drafter_guess(r, most, n);
+    if (r->p.drafter == INFER_DRAFT_LOOKUP) *n = look_up(r, most);
     return INFER_OK;
 }

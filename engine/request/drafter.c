@@ -4,9 +4,10 @@
 #include "base/mem.h"
 #include "request/request_impl.h"
 
-enum { WAITING = REQUEST_DRAFT + 1 }; /* hidden rows that wait for a step */
+enum { WAITING = INFER_REQUEST_DRAFT + 1 }; /* hidden rows that wait for a step */
 
-enum infer_status sched_draft_with(struct sched *s, struct infer_engine *e, const struct infer_model *m) {
+enum infer_status infer_sched_draft_with(struct infer_sched *s, struct infer_engine *e,
+                                         const struct infer_model *m) {
     struct infer_engine_info place;
     struct infer_model_info info;
     struct drafter *d;
@@ -39,7 +40,7 @@ void drafter_close(struct drafter *d, int n_slot) {
 }
 
 /* r's, opened. */
-static enum infer_status open_seq(struct drafter *d, const struct request *r, struct draft_seq **out) {
+static enum infer_status open_seq(struct drafter *d, const struct infer_request *r, struct draft_seq **out) {
     struct draft_seq *s = *out = &d->of[r->p.seq];
     if (s->seq < 0) TRY(infer_seq_open(d->engine, &s->seq));
     if (!d->n_embd || s->h) return INFER_OK;
@@ -48,12 +49,12 @@ static enum infer_status open_seq(struct drafter *d, const struct request *r, st
 }
 
 /* Token i of what r has now. */
-static int32_t token_at(const struct request *r, const int32_t *ids, int i) {
+static int32_t token_at(const struct infer_request *r, const int32_t *ids, int i) {
     return i < r->figures.n_held ? ids[i] : r->last;
 }
 
 /* What is wanted of a row that guesses: a token, or the greatest logits under biases, penalties and, where first, the grammar. */
-static struct infer_row wanted(struct request *r, bool first) {
+static struct infer_row wanted(struct infer_request *r, bool first) {
     struct infer_row row = {.want = sample_is_greedy(&r->p.sample) ? INFER_WANT_TOKEN : INFER_WANT_TOP};
     if (row.want == INFER_WANT_TOKEN || !r->sched->drafter->same_ids) return row;
     if (sample_draw(r->sampler, 0, &r->draw) == SAMPLE_BY_ROW) return row;
@@ -65,7 +66,8 @@ static struct infer_row wanted(struct request *r, bool first) {
 /* ---- of a smaller model ---- */
 
 /* Its sequence gets what r has, which it may hold a part of, and other tokens behind that; what it makes of r->last into out. */
-static enum infer_status catch_up(struct drafter *d, struct request *r, int seq, struct infer_output *out) {
+static enum infer_status catch_up(struct drafter *d, struct infer_request *r, int seq,
+                                  struct infer_output *out) {
     const int32_t *ids = infer_seq_ids(r->sched->engine, r->p.seq), *own = infer_seq_ids(d->engine, seq);
     const int n = r->figures.n_held + 1, length = infer_seq_length(d->engine, seq);
     const struct infer_row last = wanted(r, true), none = {0};
@@ -91,7 +93,8 @@ static enum infer_status catch_up(struct drafter *d, struct request *r, int seq,
 /* Behind the rows that are what r has, up to the token at position from: those behind come now, perhaps once more (a sequence that could
  * not go back as far as it was asked to has been computed anew). Where some are missing in between (the text came from a file, or was there
  * before anybody guessed) the rows behind follow closer than they should, which only guesses suffer from. */
-static enum infer_status trim(struct drafter *d, const struct request *r, struct draft_seq *s, int from) {
+static enum infer_status trim(struct drafter *d, const struct infer_request *r, struct draft_seq *s,
+                              int from) {
     const int32_t *ids = infer_seq_ids(r->sched->engine, r->p.seq), *own = infer_seq_ids(d->engine, s->seq);
     const int length = infer_seq_length(d->engine, s->seq);
     int k = 0;
@@ -104,8 +107,9 @@ static enum infer_status trim(struct drafter *d, const struct request *r, struct
 
 /* n rows with what was made of the tokens from position from on, h[n][n_embd], each with the token behind; last: what is wanted of the
  * last one. */
-static enum infer_status feed(struct drafter *d, const struct request *r, struct draft_seq *s, const float *h,
-                              int from, int n, const struct infer_row *last, struct infer_output *out) {
+static enum infer_status feed(struct drafter *d, const struct infer_request *r, struct draft_seq *s,
+                              const float *h, int from, int n, const struct infer_row *last,
+                              struct infer_output *out) {
     const int32_t *ids = infer_seq_ids(r->sched->engine, r->p.seq);
     const struct infer_row none = {0};
     const bool decode = n <= d->n_decode_rows;
@@ -125,7 +129,7 @@ static enum infer_status feed(struct drafter *d, const struct request *r, struct
 }
 
 /* The rows that wait, and n more behind them but for the last one, which waits: the token behind it may not be known. */
-static enum infer_status feed_all(struct drafter *d, const struct request *r, struct draft_seq *s,
+static enum infer_status feed_all(struct drafter *d, const struct infer_request *r, struct draft_seq *s,
                                   const float *h, int pos, int n) {
     struct infer_output none;
     TRY(trim(d, r, s, s->n_h ? s->h_at : pos));
@@ -142,7 +146,7 @@ static enum infer_status feed_all(struct drafter *d, const struct request *r, st
     return INFER_OK;
 }
 
-enum infer_status drafter_saw(struct request *r, const struct request_part *part, bool decode, int pos,
+enum infer_status drafter_saw(struct infer_request *r, const struct request_part *part, bool decode, int pos,
                               int n) {
     struct drafter *d = r->sched->drafter;
     struct draft_seq *s;
@@ -160,14 +164,14 @@ enum infer_status drafter_saw(struct request *r, const struct request_part *part
 }
 
 /* The rows that wait, the last of which guesses. *ready: there are some, up to the last token. */
-static enum infer_status feed_waiting(struct drafter *d, struct request *r, struct draft_seq *s,
+static enum infer_status feed_waiting(struct drafter *d, struct infer_request *r, struct draft_seq *s,
                                       struct infer_output *out, bool *ready) {
     const struct infer_row last = wanted(r, true);
     const int n = s->n_h;
     *ready = false;
     if (!n || s->h_at + n != r->figures.n_held) return INFER_OK;
     TRY(trim(d, r, s, s->h_at));
-    if (s->n_true + n + REQUEST_DRAFT > d->n_ctx) return INFER_OK;
+    if (s->n_true + n + INFER_REQUEST_DRAFT > d->n_ctx) return INFER_OK;
     s->n_h = 0;
     TRY(feed(d, r, s, s->h, s->h_at, n, &last, out));
     *ready = true;
@@ -177,15 +181,15 @@ static enum infer_status feed_waiting(struct drafter *d, struct request *r, stru
 /* ---- guesses ---- */
 
 /* Guess i, of output 0 of a step. */
-static int32_t guess_of(struct request *r, const struct infer_output *out, int i) {
+static int32_t guess_of(struct infer_request *r, const struct infer_output *out, int i) {
     if (out->top[0]) return sample_guess(r->sampler, out->top[0], i, &r->guess[i]);
     r->guess[i].n = 1;
     return out->token[0];
 }
 
 /* A guess is fed back, with what the layers made of the row that guessed: row so many of the step before. */
-static enum infer_status feed_back(struct drafter *d, struct request *r, int seq, int32_t id, int before,
-                                   struct infer_output *out) {
+static enum infer_status feed_back(struct drafter *d, struct infer_request *r, int seq, int32_t id,
+                                   int before, struct infer_output *out) {
     struct infer_row row = wanted(r, false);
     const float *h;
     row.id = id, row.pos = infer_seq_length(d->engine, seq), row.seq = seq, row.decode = true;
@@ -194,7 +198,7 @@ static enum infer_status feed_back(struct drafter *d, struct request *r, int seq
     return infer_step_hidden(d->engine, &row, h, 1, out);
 }
 
-enum infer_status drafter_guess(struct request *r, int most, int *n) {
+enum infer_status drafter_guess(struct infer_request *r, int most, int *n) {
     struct drafter *d = r->sched->drafter;
     const int held = r->figures.n_held;
     struct draft_seq *s;

@@ -7,7 +7,7 @@
 
 /* ---- how it ends ---- */
 
-static enum infer_status show_new(struct request *r) {
+static enum infer_status show_new(struct infer_request *r) {
     size_t n;
     bool thinking;
     for (const char *text; text = answer_take(&r->answer, &n, &thinking), n;)
@@ -15,21 +15,21 @@ static enum infer_status show_new(struct request *r) {
     return INFER_OK;
 }
 
-static void fail(struct request *r, enum infer_status st) {
-    r->why = REQUEST_FAILED;
+static void fail(struct infer_request *r, enum infer_status st) {
+    r->why = INFER_REQUEST_FAILED;
     r->status = st;
     snprintf(r->message, sizeof r->message, "%s", err_message());
 }
 
-static void drained(struct request *r);
+static void drained(struct infer_request *r);
 
-void request_fail(struct request *r, enum infer_status st) {
+void request_fail(struct infer_request *r, enum infer_status st) {
     fail(r, st);
     if (r->n_part == 0) drained(r);
 }
 
 /* The answer is whole: what was held back is text. */
-static void finish(struct request *r, enum request_why why) {
+static void finish(struct infer_request *r, enum infer_request_why why) {
     r->why = why;
     enum infer_status st = answer_finish(&r->answer);
     if (!st) st = show_new(r);
@@ -37,23 +37,24 @@ static void finish(struct request *r, enum request_why why) {
 }
 
 /* No step has anything of it: what was computed ahead is dropped. */
-static void drained(struct request *r) {
+static void drained(struct infer_request *r) {
     struct infer_engine *e = r->sched->engine;
-    if (r->why != REQUEST_FAILED && r->why != REQUEST_CANCELLED) admit_saw(r->sched, r->figures.n_answer);
+    if (r->why != INFER_REQUEST_FAILED && r->why != INFER_REQUEST_CANCELLED)
+        admit_saw(r->sched, r->figures.n_answer);
     if (r->p.seq < 0) return;
     if (infer_seq_length(e, r->p.seq) > r->figures.n_held) {
         enum infer_status st = infer_seq_rewind(e, r->p.seq, r->figures.n_held);
         r->figures.n_held = infer_seq_length(e, r->p.seq);
-        if (st && r->why != REQUEST_FAILED) fail(r, st);
+        if (st && r->why != INFER_REQUEST_FAILED) fail(r, st);
     }
     if (!r->own_seq) return;
     infer_seq_close(e, r->p.seq);
     r->p.seq = -1;
 }
 
-void request_starves(struct request *r) {
+void request_starves(struct infer_request *r) {
     if (r->decodes) {
-        finish(r, REQUEST_FULL);
+        finish(r, INFER_REQUEST_FULL);
     } else {
         err_set(INFER_E_FULL,
                 "no page is left for a prompt of %d tokens: sequences of others hold them (.kv_tokens)",
@@ -66,12 +67,12 @@ void request_starves(struct request *r) {
 /* ---- rows ---- */
 
 /* What the row has to give for a token, and how that is drawn; ahead: tokens in flight that come first. */
-static enum sample_by want_token(struct request *r, struct infer_row *row, int ahead) {
+static enum sample_by want_token(struct infer_request *r, struct infer_row *row, int ahead) {
     static const uint8_t want[] = {[SAMPLE_BY_DRAW] = INFER_WANT_TOKEN,
                                    [SAMPLE_BY_TOP] = INFER_WANT_TOP,
                                    [SAMPLE_BY_ROW] = INFER_WANT_LOGITS};
     row->want = INFER_WANT_TOKEN;
-    if (request_is_greedy(&r->p)) return SAMPLE_BY_DRAW;
+    if (infer_request_is_greedy(&r->p)) return SAMPLE_BY_DRAW;
     enum sample_by by = sample_draw(r->sampler, ahead, &r->draw);
     row->want = want[by];
     if (by != SAMPLE_BY_ROW) {
@@ -85,7 +86,7 @@ static enum sample_by want_token(struct request *r, struct infer_row *row, int a
 }
 
 /* Of a prompt from a position on, the rows of a part: all that are left, or what ends where copies of states are kept, or on the grid. */
-static int prompt_part(const struct sched *s, int from, int left, int most) {
+static int prompt_part(const struct infer_sched *s, int from, int left, int most) {
     int n = left < most ? left : most;
     if (s->state_step && from / s->state_step != (from + n) / s->state_step)
         n = (from + n) / s->state_step * s->state_step - from;
@@ -97,7 +98,8 @@ static int prompt_part(const struct sched *s, int from, int left, int most) {
     return off && s->n_batch >= s->grid ? 0 : n; /* a step with more room comes */
 }
 
-static int prompt_rows(struct request *r, struct infer_row *rows, int from, int most, enum sample_by *by) {
+static int prompt_rows(struct infer_request *r, struct infer_row *rows, int from, int most,
+                       enum sample_by *by) {
     const int left = r->n_feed - from, n = prompt_part(r->sched, from, left, most);
     for (int i = 0; i < n; i++) {
         const bool scored = r->p.score && from + i >= r->scores.n && from + i + 1 < r->n_feed;
@@ -107,14 +109,14 @@ static int prompt_rows(struct request *r, struct infer_row *rows, int from, int 
                                      .want = scored ? INFER_WANT_LOGITS : INFER_WANT_NONE};
     }
     if (n && n == left && r->p.make)
-        rows[n - 1].want = r->p.make == MAKE_LOGITS ? INFER_WANT_LOGITS : INFER_WANT_NONE;
+        rows[n - 1].want = r->p.make == INFER_MAKE_LOGITS ? INFER_WANT_LOGITS : INFER_WANT_NONE;
     else if (n && n == left && !r->chosen)
         *by = want_token(r, &rows[n - 1], 0);
     return n;
 }
 
 /* Of the answer once more, what was put aside. */
-static int rows_again(const struct request *r, struct infer_row *rows, int from, int most) {
+static int rows_again(const struct infer_request *r, struct infer_row *rows, int from, int most) {
     const int left = r->n_feed + r->n_again - from, n = left < most ? left : most;
     for (int i = 0; i < n; i++)
         rows[i] = (struct infer_row){
@@ -122,7 +124,7 @@ static int rows_again(const struct request *r, struct infer_row *rows, int from,
     return n;
 }
 
-int request_queued(const struct request *r, int *tokens) {
+int request_queued(const struct infer_request *r, int *tokens) {
     int n = 0;
     *tokens = 0;
     for (int i = 0; i < r->n_part; i++) {
@@ -134,10 +136,10 @@ int request_queued(const struct request *r, int *tokens) {
 
 /* The token that was chosen, known or still on the device (ahead), and the guesses behind it. Those are checked by rows of logits unless
  * the answer is greedy: what is drawn from the second row on depends on the tokens in front. */
-static int decode_rows(struct request *r, struct infer_row *rows, const struct request_room *room,
+static int decode_rows(struct infer_request *r, struct infer_row *rows, const struct request_room *room,
                        enum sample_by *by) {
     int ahead; /* tokens */
-    const bool greedy = request_is_greedy(&r->p);
+    const bool greedy = infer_request_is_greedy(&r->p);
     const int pos = r->figures.n_held + request_queued(r, &ahead),
               most = greedy || room->decode < room->logits ? room->decode : room->logits;
     int n = 0;
@@ -167,7 +169,7 @@ static int decode_rows(struct request *r, struct infer_row *rows, const struct r
 
 /* Drops the older half of a full context, but for its first token, and has the rest computed anew: keys know their
  * position, so they cannot simply move. */
-static enum infer_status shift(struct request *r) {
+static enum infer_status shift(struct infer_request *r) {
     struct infer_engine *e = r->sched->engine;
     const int held = r->figures.n_held, keep = held / 2;
     int32_t *feed;
@@ -185,7 +187,7 @@ static enum infer_status shift(struct request *r) {
     return infer_seq_rewind(e, r->p.seq, 0);
 }
 
-enum infer_status request_keeps_answer(struct request *r) {
+enum infer_status request_keeps_answer(struct infer_request *r) {
     const int n = r->figures.n_held - r->n_feed;
     if (!r->decodes) return INFER_OK;
     TRY(mem_new(&r->again, ((size_t)n + 1) * sizeof *r->again, "token ids of the answer"));
@@ -198,7 +200,7 @@ enum infer_status request_keeps_answer(struct request *r) {
 
 /* A sequence goes back behind a step that was thrown away with the one in front; one that could not go back as far as it was asked to
  * has the rest computed anew. */
-static enum infer_status catch_up(struct request *r) {
+static enum infer_status catch_up(struct infer_request *r) {
     struct infer_engine *e = r->sched->engine;
     const int held = r->figures.n_held;
     if (infer_seq_length(e, r->p.seq) > held) TRY(infer_seq_rewind(e, r->p.seq, held));
@@ -209,22 +211,24 @@ static enum infer_status catch_up(struct request *r) {
     return INFER_OK;
 }
 
-static bool is_full(const struct request *r) { return r->decodes && r->figures.n_held >= r->sched->n_ctx; }
+static bool is_full(const struct infer_request *r) {
+    return r->decodes && r->figures.n_held >= r->sched->n_ctx;
+}
 
-bool request_goes_on(struct request *r) {
+bool request_goes_on(struct infer_request *r) {
     if (r->why) return false;
     if (r->n_part) return true;
     if (atomic_load(&r->cancelled)) {
-        finish(r, REQUEST_CANCELLED);
+        finish(r, INFER_REQUEST_CANCELLED);
         drained(r);
     }
     return !r->why;
 }
 
 /* What a request without rows in flight has to do before its next one; false: it ends. */
-static bool looks_up(struct request *r) {
-    if (is_full(r) && (r->p.overflow != OVERFLOW_SHIFT || r->sched->n_ctx < 8)) {
-        finish(r, REQUEST_FULL);
+static bool looks_up(struct infer_request *r) {
+    if (is_full(r) && (r->p.overflow != INFER_OVERFLOW_SHIFT || r->sched->n_ctx < 8)) {
+        finish(r, INFER_REQUEST_FULL);
     } else {
         enum infer_status st = is_full(r) ? shift(r) : catch_up(r);
         if (st) fail(r, st);
@@ -233,7 +237,7 @@ static bool looks_up(struct request *r) {
     return !r->why;
 }
 
-int request_rows(struct request *r, struct infer_row *rows, const struct request_room *room) {
+int request_rows(struct infer_request *r, struct infer_row *rows, const struct request_room *room) {
     if (!request_goes_on(r) || r->waits || (!r->n_part && !looks_up(r))) return 0;
     if (!r->decodes && !r->chosen && !r->n_part && r->figures.n_held == r->n_begin && r->p.on_prompt)
         r->p.on_prompt(r->p.user, 0, r->n_feed - r->n_begin);
@@ -253,43 +257,43 @@ int request_rows(struct request *r, struct infer_row *rows, const struct request
     return n;
 }
 
-bool request_follows(const struct request *r) {
-    const struct sched *s = r->sched;
+bool request_follows(const struct infer_request *r) {
+    const struct infer_sched *s = r->sched;
     int tokens;
     const int at = r->figures.n_held + request_queued(r, &tokens);
     if (r->why || r->n_part != 1 || !s->ahead || r->p.drafter || atomic_load(&r->cancelled)) return false;
     if (!tokens) return at < r->n_feed + r->n_again; /* within what is known */
     if (steer_waits(r)) return false;
-    bool known = request_is_greedy(&r->p) || (!r->p.constraint && sample_ignores_text(&r->p.sample));
+    bool known = infer_request_is_greedy(&r->p) || (!r->p.constraint && sample_ignores_text(&r->p.sample));
     return known && at < s->n_ctx && (r->p.n_predict < 0 || r->n_token + 2 <= r->p.n_predict);
 }
 
 /* ---- results ---- */
 
 /* The bytes that a token adds to the text; control tokens add none, but for the marks around thinking. */
-static const char *piece_of(const struct request *r, int32_t token, bool first, size_t *n) {
+static const char *piece_of(const struct infer_request *r, int32_t token, bool first, size_t *n) {
     const char *piece = infer_piece(r->sched->model, token, true, first, n);
     return r->p.special || answer_is_tag(piece, *n) ? piece
                                                     : infer_piece(r->sched->model, token, false, first, n);
 }
 
 /* What ends the model's turn: nothing is guessed behind it. */
-static bool ends_turn(const struct request *r, int32_t token) {
+static bool ends_turn(const struct infer_request *r, int32_t token) {
     for (int i = 0; i < r->p.n_end_id; i++)
         if (token == r->p.end_ids[i]) return true;
     return infer_is_stop(r->sched->model, token) || token == r->p.end_id;
 }
 
 /* A token of the answer becomes text, unless it ends it. */
-static enum infer_status add_token(struct request *r, int32_t token) {
-    struct request_figures *f = &r->figures;
+static enum infer_status add_token(struct infer_request *r, int32_t token) {
+    struct infer_request_figures *f = &r->figures;
     if (r->p.n_predict == 0) {
-        finish(r, REQUEST_LIMIT);
+        finish(r, INFER_REQUEST_LIMIT);
         return INFER_OK;
     }
     if (ends_turn(r, token)) {
         f->end_id = token;
-        finish(r, REQUEST_TURN);
+        finish(r, INFER_REQUEST_TURN);
         return INFER_OK;
     }
     size_t n;
@@ -298,21 +302,22 @@ static enum infer_status add_token(struct request *r, int32_t token) {
     TRY(answer_push(&r->answer, piece, n));
     f->n_answer++;
     if (r->answer.stopped) {
-        finish(r, REQUEST_STOP);
+        f->stop = r->answer.stopped_by;
+        finish(r, INFER_REQUEST_STOP);
         return INFER_OK;
     }
     TRY(show_new(r));
     TRY(steer_told(r));
     f->cycle = loop_push(&r->loop, token);
     if (f->cycle && r->p.loop_stop)
-        finish(r, REQUEST_LOOP);
+        finish(r, INFER_REQUEST_LOOP);
     else if (f->n_answer == r->p.n_predict)
-        finish(r, REQUEST_LIMIT);
+        finish(r, INFER_REQUEST_LIMIT);
     return INFER_OK;
 }
 
 /* r->last, how likely the model held it in output i of a step. */
-static enum infer_status add_logprob(struct request *r, const struct infer_output *out, int i) {
+static enum infer_status add_logprob(struct infer_request *r, const struct infer_output *out, int i) {
     const float *logits = out->logits[i];
     struct infer_top top;
     if (!logits) {
@@ -327,7 +332,7 @@ static enum infer_status add_logprob(struct request *r, const struct infer_outpu
 }
 
 /* Chooses r->last from output i of a part; guess: what was guessed in its place, -1: nothing. */
-static enum infer_status choose(struct request *r, const struct request_part *part,
+static enum infer_status choose(struct infer_request *r, const struct request_part *part,
                                 const struct infer_output *out, int i, int guess) {
     const float *logits = out->logits[part->first + i];
     switch (part->by) {
@@ -352,7 +357,7 @@ static enum infer_status choose(struct request *r, const struct request_part *pa
 }
 
 /* How likely the model held the prompt's tokens behind the rows of a part, the first of which is at `from`. */
-static enum infer_status add_scores(struct request *r, const struct request_part *part,
+static enum infer_status add_scores(struct infer_request *r, const struct request_part *part,
                                     const struct infer_output *out, int from) {
     int k = part->first;
     for (int at = r->scores.n > from ? r->scores.n : from; at < from + part->n_row && at + 1 < r->n_feed;
@@ -366,9 +371,9 @@ static enum infer_status add_scores(struct request *r, const struct request_part
 }
 
 /* A part of the prompt was computed. */
-static enum infer_status take_prompt(struct request *r, const struct request_part *part,
+static enum infer_status take_prompt(struct infer_request *r, const struct request_part *part,
                                      const struct infer_output *out, double begin) {
-    struct request_figures *f = &r->figures;
+    struct infer_request_figures *f = &r->figures;
     const bool answered = r->n_token > 0, answer = f->n_held >= r->n_feed; /* it is computed once more */
     f->n_held += part->n_row;
     if (!answered && f->n_held > r->reached) {
@@ -382,7 +387,7 @@ static enum infer_status take_prompt(struct request *r, const struct request_par
                            : r->p.score ? add_scores(r, part, out, f->n_held - part->n_row)
                                         : INFER_OK;
     if (!st && chooses) st = choose(r, part, out, part->n_out - 1, -1);
-    if (!st && r->p.drafter == DRAFT_MODEL)
+    if (!st && r->p.drafter == INFER_DRAFT_MODEL)
         st = drafter_saw(r, part, answer, f->n_held - part->n_row, part->n_row);
     *(answered ? &f->answer_seconds : &f->prompt_seconds) += request_seconds() - begin;
     if (r->p.on_prompt && !r->chosen)
@@ -393,16 +398,16 @@ static enum infer_status take_prompt(struct request *r, const struct request_par
         mem_free(r->again);
         r->again = NULL;
     }
-    if (!st && r->decodes && r->p.make) finish(r, REQUEST_LIMIT);
+    if (!st && r->decodes && r->p.make) finish(r, INFER_REQUEST_LIMIT);
     if (st || !chooses) return st;
     return add_token(r, r->last);
 }
 
 /* A token was fed, with guesses perhaps: those that are what the model says count. */
-static enum infer_status take_decode(struct request *r, const struct request_part *part,
+static enum infer_status take_decode(struct infer_request *r, const struct request_part *part,
                                      const struct infer_output *out, double begin) {
-    struct request_figures *f = &r->figures;
-    int32_t made[REQUEST_DRAFT + 1];
+    struct infer_request_figures *f = &r->figures;
+    int32_t made[INFER_REQUEST_DRAFT + 1];
     int n = 0;
     do {
         f->n_held++;
@@ -410,13 +415,13 @@ static enum infer_status take_decode(struct request *r, const struct request_par
         made[n++] = r->last;
     } while (n < part->n_row && r->last == r->draft[n - 1] && !ends_turn(r, r->last));
     if (n < part->n_row) TRY(infer_seq_rewind(r->sched->engine, r->p.seq, f->n_held));
-    if (r->p.drafter == DRAFT_MODEL) TRY(drafter_saw(r, part, true, f->n_held - n, n));
+    if (r->p.drafter == INFER_DRAFT_MODEL) TRY(drafter_saw(r, part, true, f->n_held - n, n));
     const double seconds = request_seconds() - begin;
     request_guessed(r, part->n_row - 1, n - 1 + (n < part->n_row && r->last == r->draft[n - 1]), seconds);
     f->n_decoded += n;
     f->n_step++;
     f->answer_seconds += seconds;
-    const struct sched *s = r->sched;
+    const struct infer_sched *s = r->sched;
     if (s->n_decoding < s->repack_from || s->n_decoding >= s->repack_to)
         f->n_even += n, f->n_even_step++, f->even_seconds += seconds;
     for (int i = 0; i < n && !r->why && (i == 0 || !atomic_load(&r->cancelled)); i++)
@@ -424,12 +429,13 @@ static enum infer_status take_decode(struct request *r, const struct request_par
     return INFER_OK;
 }
 
-void request_take(struct request *r, enum infer_status st, const struct infer_output *out, double begin) {
+void request_take(struct infer_request *r, enum infer_status st, const struct infer_output *out,
+                  double begin) {
     const struct request_part part = r->part[0];
     memmove(r->part, r->part + 1, (size_t)--r->n_part * sizeof *r->part);
     if (!r->why && (!st || st == INFER_E_CANCEL) && atomic_load(&r->cancelled)) {
         if (!st) r->figures.n_held += r->decodes ? 1 : part.n_row; /* computed, and kept */
-        finish(r, REQUEST_CANCELLED);
+        finish(r, INFER_REQUEST_CANCELLED);
     } else if (!r->why && st != INFER_E_CANCEL) { /* which was of another one: once more */
         if (!st) st = r->decodes ? take_decode(r, &part, out, begin) : take_prompt(r, &part, out, begin);
         if (st) fail(r, st);

@@ -17,7 +17,7 @@ static void fit(const struct step_pace *p, double *first, double *each) {
     if (slope > 0 && at_0 >= 0) *each = slope, *first = at_0;
 }
 
-int pace_rows(const struct sched *s, bool decoding) {
+int pace_rows(const struct infer_sched *s, bool decoding) {
     const struct step_pace *p = &s->pace;
     const int most = decoding && p->rows > 0 && p->rows < s->n_batch ? p->rows : s->n_batch;
     if (!decoding || p->goal <= 0 || most <= LEAST) return most;
@@ -28,7 +28,7 @@ int pace_rows(const struct sched *s, bool decoding) {
     return rows <= LEAST ? LEAST : rows >= most ? most : (int)rows;
 }
 
-void pace_saw(struct sched *s, int n_prompt, int n_decode, double seconds) {
+void pace_saw(struct infer_sched *s, int n_prompt, int n_decode, double seconds) {
     struct step_pace *p = &s->pace;
     if (!n_prompt) {
         if (p->decode > 0 && seconds > strange * p->decode) seconds = strange * p->decode;
@@ -47,7 +47,7 @@ void pace_saw(struct sched *s, int n_prompt, int n_decode, double seconds) {
     p->xx = fades * p->xx + x * x, p->xy = fades * p->xy + x * y;
 }
 
-void sched_pace(struct sched *s, int rows, double milliseconds) {
+void infer_sched_pace(struct infer_sched *s, int rows, double milliseconds) {
     s->pace.rows = rows;
     s->pace.goal = milliseconds / 1e3;
 }

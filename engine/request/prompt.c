@@ -1,17 +1,19 @@
-#include "request/prompt.h"
+#include "infer_request.h"
+#include <jansson.h>
 #include <string.h>
 #include <time.h>
 #include "text/chat_template.h"
 #include "files/json.h"
 #include "base/mem.h"
 
-void prompt_free(struct prompt *p) {
+void infer_prompt_free(struct infer_prompt *p) {
     mem_free(p->text);
     mem_free(p->ids);
-    *p = (struct prompt){0};
+    *p = (struct infer_prompt){0};
 }
 
-enum infer_status prompt_add_message(json_t *messages, const char *role, const char *content, size_t n) {
+enum infer_status infer_prompt_add_message(json_t *messages, const char *role, const char *content,
+                                           size_t n) {
     json_t *text = json_stringn(content, n);
     if (!text) {
         size_t at = text_valid_utf8(content, n);
@@ -27,7 +29,7 @@ enum infer_status prompt_add_message(json_t *messages, const char *role, const c
 }
 
 /* ids of text[n] into p */
-static enum infer_status tokenize(struct prompt *p, const struct infer_model *m, const char *text,
+static enum infer_status tokenize(struct infer_prompt *p, const struct infer_model *m, const char *text,
                                   const uint8_t *marks, size_t n, unsigned flags) {
     size_t cap = n + 16, count; /* a token is at least a byte of text, or one of the few that are added */
     TRY(mem_new(&p->ids, cap * sizeof *p->ids, "token ids"));
@@ -45,11 +47,11 @@ static enum infer_status tokenize(struct prompt *p, const struct infer_model *m,
     return INFER_OK;
 }
 
-enum infer_status prompt_text(struct prompt *p, const struct infer_model *m, const char *text, size_t n,
-                              bool special) {
-    *p = (struct prompt){0};
+enum infer_status infer_prompt_text(struct infer_prompt *p, const struct infer_model *m, const char *text,
+                                    size_t n, bool special) {
+    *p = (struct infer_prompt){0};
     enum infer_status st = tokenize(p, m, text, NULL, n, INFER_TOK_ADD | (special ? INFER_TOK_SPECIAL : 0));
-    if (st) prompt_free(p);
+    if (st) infer_prompt_free(p);
     return st;
 }
 
@@ -62,7 +64,7 @@ static json_t *special_text(const struct infer_model *m, int32_t id) {
 }
 
 /* Text that no template made; all of it is marked. */
-static enum infer_status add_tail(struct chat_text *text, const struct prompt_template *t) {
+static enum infer_status add_tail(struct chat_text *text, const struct infer_prompt_template *t) {
     if (!t->n_tail) return INFER_OK;
     char *grown = mem_realloc(text->text, text->n + t->n_tail + 1);
     if (grown) text->text = grown;
@@ -76,9 +78,10 @@ static enum infer_status add_tail(struct chat_text *text, const struct prompt_te
     return INFER_OK;
 }
 
-enum infer_status prompt_render(struct prompt *p, const struct infer_model *m,
-                                const struct prompt_template *t, json_t *messages, bool generate) {
-    *p = (struct prompt){0};
+enum infer_status infer_prompt_render(struct infer_prompt *p, const struct infer_model *m,
+                                      const struct infer_prompt_template *t, json_t *messages,
+                                      bool generate) {
+    *p = (struct infer_prompt){0};
     char now[32];
     time_t seconds = time(NULL);
     struct tm local;
@@ -96,6 +99,6 @@ enum infer_status prompt_render(struct prompt *p, const struct infer_model *m,
     if (!st) st = add_tail(&text, t);
     if (!st) st = tokenize(p, m, text.text, text.marks, text.n, INFER_TOK_SPECIAL);
     chat_text_free(&text);
-    if (st) prompt_free(p);
+    if (st) infer_prompt_free(p);
     return st;
 }

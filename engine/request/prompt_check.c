@@ -2,6 +2,7 @@
 #include "request/prompt_check.h"
 #include <ctype.h>
 #include <stdio.h>
+#include <jansson.h>
 #include <string.h>
 #include "base/mem.h"
 
@@ -44,7 +45,7 @@ static int32_t mark_token(const struct infer_model *m, const char *mark, size_t 
     return count == 1 ? ids[0] : -1;
 }
 
-int prompt_unknown_marks(const struct infer_model *m, const struct prompt_template *t, char *line,
+int prompt_unknown_marks(const struct infer_model *m, const struct infer_prompt_template *t, char *line,
                          size_t n_line) {
     size_t used = 0;
     int more = 0;
@@ -65,14 +66,15 @@ int prompt_unknown_marks(const struct infer_model *m, const struct prompt_templa
 
 /* ---- the end of a turn ---- */
 
-struct turn_end prompt_turn_end(const struct infer_model *m, const struct prompt_template *t) {
+struct infer_turn_end infer_prompt_turn_end(const struct infer_model *m,
+                                            const struct infer_prompt_template *t) {
     static const char answer[] = "infer-asks-what-follows";
-    struct turn_end end = {.id = -1};
-    struct prompt p = {0};
+    struct infer_turn_end end = {.id = -1};
+    struct infer_prompt p = {0};
     json_t *messages = json_array();
-    bool made = messages && !prompt_add_message(messages, "user", "a", 1) &&
-                !prompt_add_message(messages, "assistant", answer, sizeof answer - 1);
-    if (made && !prompt_render(&p, m, t, messages, false)) {
+    bool made = messages && !infer_prompt_add_message(messages, "user", "a", 1) &&
+                !infer_prompt_add_message(messages, "assistant", answer, sizeof answer - 1);
+    if (made && !infer_prompt_render(&p, m, t, messages, false)) {
         const char *at = memmem(p.text, p.n_text, answer, sizeof answer - 1);
         size_t i = at ? (size_t)(at - p.text) + sizeof answer - 1 : p.n_text;
         while (i < p.n_text && isspace((unsigned char)p.text[i])) i++;
@@ -87,7 +89,7 @@ struct turn_end prompt_turn_end(const struct infer_model *m, const struct prompt
         if (end.id >= 0 && !prompt_is_special(m, end.id) && !infer_is_stop(m, end.id))
             end.id = -1; /* </think> is no end */
     }
-    prompt_free(&p);
+    infer_prompt_free(&p);
     json_decref(messages);
     return end;
 }

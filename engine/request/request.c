@@ -1,28 +1,30 @@
-#include "request/request.h"
+#include "infer_request.h"
 #include <string.h>
 #include "base/mem.h"
 #include "request/request_impl.h"
 
 /* Lines, quotes and the like are no repetition: their tokens end a passage of DRY. */
-static enum infer_status find_breakers(const struct infer_model *m, struct sample_params *p) {
+static enum infer_status find_breakers(const struct infer_model *m, struct infer_sample_params *p) {
     static const char *const breakers[] = {"\n", ":", "\"", "*"};
     p->n_dry_breaker = 0;
     for (int i = 0; p->dry_multiplier > 0 && i < 4; i++) {
         int32_t ids[4];
         size_t n;
         TRY(infer_tokenize(m, breakers[i], NULL, 1, 0, ids, 4, &n));
-        if (n == 1 && p->n_dry_breaker < SAMPLE_MAX_BREAKER) p->dry_breaker[p->n_dry_breaker++] = ids[0];
+        if (n == 1 && p->n_dry_breaker < INFER_SAMPLE_MAX_BREAKER)
+            p->dry_breaker[p->n_dry_breaker++] = ids[0];
     }
     return INFER_OK;
 }
 
-static enum infer_status check(const struct sched *s, const struct request_params *p) {
+static enum infer_status check(const struct infer_sched *s, const struct infer_request_params *p) {
     if (p->n_id < 1) return err_set(INFER_E_INPUT, "the prompt is empty");
     if (p->n_id > s->n_ctx)
         return err_set(INFER_E_FULL, "the prompt has %d tokens, the context holds %d (.ctx)", p->n_id,
                        s->n_ctx);
-    if (p->n_logprob > LOGPROBS_MAX)
-        return err_set(INFER_E_INPUT, "%d log probabilities a token, at most %d", p->n_logprob, LOGPROBS_MAX);
+    if (p->n_logprob > INFER_LOGPROBS_MAX)
+        return err_set(INFER_E_INPUT, "%d log probabilities a token, at most %d", p->n_logprob,
+                       INFER_LOGPROBS_MAX);
     if (p->n_id >= s->n_page * SCHED_PAGE)
         return err_set(INFER_E_FULL, "the prompt has %d tokens, all pages together hold %d (.kv_tokens)",
                        p->n_id, s->n_page * SCHED_PAGE);
@@ -30,9 +32,9 @@ static enum infer_status check(const struct sched *s, const struct request_param
         if (p->ids[i] < 0 || p->ids[i] >= s->n_vocab)
             return err_set(INFER_E_INPUT, "token %d of the prompt is %d, outside of the vocabulary of %d", i,
                            p->ids[i], s->n_vocab);
-    if (p->make == MAKE_LOGITS && p->n_make_id < 1)
+    if (p->make == INFER_MAKE_LOGITS && p->n_make_id < 1)
         return err_set(INFER_E_INPUT, "logits of no token are asked for");
-    for (int i = 0; p->make == MAKE_LOGITS && i < p->n_make_id; i++)
+    for (int i = 0; p->make == INFER_MAKE_LOGITS && i < p->n_make_id; i++)
         if (p->make_id[i] < 0 || p->make_id[i] >= s->n_vocab)
             return err_set(INFER_E_INPUT, "the logit of token %d is asked for, of a vocabulary of %d",
                            p->make_id[i], s->n_vocab);
@@ -40,8 +42,8 @@ static enum infer_status check(const struct sched *s, const struct request_param
         return err_set(INFER_E_INPUT, "a prompt is scored with log probabilities");
     if (p->seq >= 0 && infer_seq_length(s->engine, p->seq) < 0)
         return err_set(INFER_E_INPUT, "sequence %d is not open", p->seq);
-    for (const struct request *r = s->first; r; r = r->next)
-        if (!request_done(r) &&
+    for (const struct infer_request *r = s->first; r; r = r->next)
+        if (!infer_request_done(r) &&
             ((p->seq >= 0 && r->p.seq == p->seq) || (p->constraint && r->p.constraint == p->constraint)))
             return err_set(INFER_E_INPUT, "%s %d is another request's",
                            p->seq >= 0 && r->p.seq == p->seq ? "sequence" : "the constraint of sequence",
@@ -51,7 +53,7 @@ static enum infer_status check(const struct sched *s, const struct request_param
 
 /* The sequence keeps the common beginning of the prompt and what it holds, but for the prompt's last token, whose row must be
  * computed for its logits. */
-static enum infer_status keep_prefix(struct request *r) {
+static enum infer_status keep_prefix(struct infer_request *r) {
     struct infer_engine *e = r->sched->engine;
     const int32_t *ids = infer_seq_ids(e, r->p.seq);
     int k = 0, n = infer_seq_length(e, r->p.seq);
@@ -61,7 +63,7 @@ static enum infer_status keep_prefix(struct request *r) {
     return INFER_OK;
 }
 
-static enum infer_status fill(struct request *r) {
+static enum infer_status fill(struct infer_request *r) {
     const size_t bytes = (size_t)r->p.n_id * sizeof *r->feed;
     TRY(find_breakers(r->sched->model, &r->p.sample));
     TRY(sample_open_in(&r->sampler, r->sched->room, &r->p.sample));
@@ -74,15 +76,16 @@ static enum infer_status fill(struct request *r) {
     loop_start(&r->loop);
     answer_start(&r->answer, r->p.stop, r->p.n_stop, r->p.start);
     if (r->p.constraint) constrain_reset(r->p.constraint);
-    r->figures.end_id = -1;
+    r->figures.end_id = r->figures.stop = -1;
     TRY(steer_open(r));
     for (int i = 0; i < r->n_feed; i++) sample_accept(r->sampler, r->feed[i]);
     r->own_seq = r->waits = r->p.seq < 0;
     return r->own_seq ? INFER_OK : keep_prefix(r);
 }
 
-enum infer_status request_new(struct request **out, struct sched *s, const struct request_params *p) {
-    struct request *r;
+enum infer_status infer_request_new(struct infer_request **out, struct infer_sched *s,
+                                    const struct infer_request_params *p) {
+    struct infer_request *r;
     *out = NULL;
     TRY(check(s, p));
     TRY(mem_new(&r, sizeof *r, "a request"));
@@ -90,22 +93,22 @@ enum infer_status request_new(struct request **out, struct sched *s, const struc
     r->p = *p;
     r->order = ++s->n_come;
     r->logprobs.n_top = r->scores.n_top = -1;
-    struct request **last = &s->first;
+    struct infer_request **last = &s->first;
     while (*last) last = &(*last)->next;
     *last = r;
     enum infer_status st = fill(r);
     if (st)
-        request_free(r);
+        infer_request_free(r);
     else
         *out = r;
     return st;
 }
 
-void request_free(struct request *r) {
+void infer_request_free(struct infer_request *r) {
     if (!r) return;
-    if (!r->why) r->why = REQUEST_CANCELLED; /* what comes is dropped */
-    while (r->n_part) sched_step(r->sched);
-    struct request **at = &r->sched->first;
+    if (!r->why) r->why = INFER_REQUEST_CANCELLED; /* what comes is dropped */
+    while (r->n_part) infer_sched_step(r->sched);
+    struct infer_request **at = &r->sched->first;
     while (*at != r) at = &(*at)->next;
     *at = r->next;
     if (r->own_seq && r->p.seq >= 0) infer_seq_close(r->sched->engine, r->p.seq);
@@ -121,14 +124,19 @@ void request_free(struct request *r) {
     mem_free(r);
 }
 
-void request_cancel(struct request *r) { atomic_store(&r->cancelled, true); }
-enum request_why request_why(const struct request *r) { return r->why; }
-bool request_done(const struct request *r) { return r->why && r->n_part == 0; }
-const struct answer *request_answer(const struct request *r) { return &r->answer; }
-const struct logprobs *request_logprobs(const struct request *r) { return &r->logprobs; }
-const struct logprobs *request_scores(const struct request *r) { return &r->scores; }
-const struct request_figures *request_figures(const struct request *r) { return &r->figures; }
+void infer_request_cancel(struct infer_request *r) { atomic_store(&r->cancelled, true); }
+enum infer_request_why infer_request_why(const struct infer_request *r) { return r->why; }
+bool infer_request_done(const struct infer_request *r) { return r->why && r->n_part == 0; }
+const char *infer_request_text(const struct infer_request *r, bool thinking, size_t *n) {
+    return (thinking ? answer_thinking : answer_text)(&r->answer, n);
+}
+const struct answer *request_answer(const struct infer_request *r) { return &r->answer; }
+const struct infer_logprobs *infer_request_logprobs(const struct infer_request *r) { return &r->logprobs; }
+const struct infer_logprobs *infer_request_scores(const struct infer_request *r) { return &r->scores; }
+const struct infer_request_figures *infer_request_figures(const struct infer_request *r) {
+    return &r->figures;
+}
 
-enum infer_status request_status(const struct request *r) {
+enum infer_status infer_request_status(const struct infer_request *r) {
     return r->status ? err_set(r->status, "%s", r->message) : INFER_OK;
 }

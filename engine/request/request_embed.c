@@ -3,22 +3,22 @@
 #include "base/mem.h"
 #include "request/request_impl.h"
 
-bool embed_of_rows(const struct request *r) { return r->p.make && r->p.make != MAKE_LOGITS; }
+bool embed_of_rows(const struct infer_request *r) { return r->p.make && r->p.make != INFER_MAKE_LOGITS; }
 
 /* Of what is taken over from others nothing is known: rows that count have to be computed. */
-int embed_shares(const struct request *r) {
-    return r->p.make == MAKE_FIRST || r->p.make == MAKE_MEAN ? 1 : r->n_feed;
+int embed_shares(const struct infer_request *r) {
+    return r->p.make == INFER_MAKE_FIRST || r->p.make == INFER_MAKE_MEAN ? 1 : r->n_feed;
 }
 
-static int n_embd(const struct request *r) {
+static int n_embd(const struct infer_request *r) {
     struct infer_model_info info;
     infer_model_info(r->sched->model, &info);
     return info.n_embd;
 }
 
 /* Rows first .. first + n - 1 of the prompt that the step of a part computed, at `from`. */
-static enum infer_status add_rows(struct request *r, const struct request_part *part, int from, int first,
-                                  int n) {
+static enum infer_status add_rows(struct infer_request *r, const struct request_part *part, int from,
+                                  int first, int n) {
     const size_t width = (size_t)n_embd(r);
     const float *h;
     if (n < 1) return INFER_OK;
@@ -30,20 +30,20 @@ static enum infer_status add_rows(struct request *r, const struct request_part *
     return INFER_OK;
 }
 
-static enum infer_status logits(struct request *r, const float *row) {
+static enum infer_status logits(struct infer_request *r, const float *row) {
     TRY(mem_new(&r->made, (size_t)r->p.n_make_id * sizeof *r->made, "logits"));
     for (int i = 0; i < r->p.n_make_id; i++) r->made[i] = row[r->p.make_id[i]];
     r->n_made = r->p.n_make_id;
     return INFER_OK;
 }
 
-enum infer_status embed_saw(struct request *r, const struct request_part *part,
+enum infer_status embed_saw(struct infer_request *r, const struct request_part *part,
                             const struct infer_output *out, int from) {
     const int end = from + part->n_row, last = r->n_feed - 1;
-    if (r->p.make == MAKE_LOGITS) return end > last ? logits(r, out->logits[part->first]) : INFER_OK;
+    if (r->p.make == INFER_MAKE_LOGITS) return end > last ? logits(r, out->logits[part->first]) : INFER_OK;
     /* a part that is computed again after others had the pages has the bits that it had: it counts once */
-    const int begin = r->p.make == MAKE_LAST ? last : r->n_sum,
-              stop = r->p.make == MAKE_FIRST ? 1 : r->n_feed, first = begin > from ? begin : from;
+    const int begin = r->p.make == INFER_MAKE_LAST ? last : r->n_sum,
+              stop = r->p.make == INFER_MAKE_FIRST ? 1 : r->n_feed, first = begin > from ? begin : from;
     TRY(add_rows(r, part, from, first, (stop < end ? stop : end) - first));
     if (end <= last) return INFER_OK;
     const int n = n_embd(r);
@@ -53,7 +53,7 @@ enum infer_status embed_saw(struct request *r, const struct request_part *part,
     return INFER_OK;
 }
 
-const float *request_made(const struct request *r, int *n) {
+const float *infer_request_made(const struct infer_request *r, int *n) {
     *n = r->n_made;
     return r->made;
 }

@@ -1,9 +1,12 @@
 /* Inside of a request and of what schedules it. */
 #pragma once
 #include <stdatomic.h>
+#include "request/answer.h"
+#include "request/avoid.h"
 #include "request/constrain.h"
+#include "request/logprobs.h"
 #include "request/loop.h"
-#include "request/request.h"
+#include "text/sample/sample.h"
 
 enum {
     SCHED_FLIGHTS = 2,  /* steps that the engine takes before one is read */
@@ -34,7 +37,7 @@ struct draft_seq {
      * made of tokens h_at .. h_at + n_h - 1, h[n_h][n_embd], which no row has had yet. */
     int n_true;
     int32_t *at; /* at[n_ctx] */
-    float *h;    /* of REQUEST_DRAFT + 1 at most */
+    float *h;    /* of INFER_REQUEST_DRAFT + 1 at most */
     int n_h, h_at;
 };
 struct drafter {
@@ -46,12 +49,12 @@ struct drafter {
     struct infer_row *rows; /* rows[n_batch + n_decode_rows] */
 };
 
-struct request {
-    struct sched *sched;
-    struct request *next; /* of sched */
-    struct request_params p;
+struct infer_request {
+    struct infer_sched *sched;
+    struct infer_request *next; /* of sched */
+    struct infer_request_params p;
     struct sampler *sampler;
-    struct logprobs logprobs, scores;
+    struct infer_logprobs logprobs, scores;
     struct answer answer;
     struct loop loop;
     /* feed[n_feed]: what the sequence has to hold before a token comes: the prompt, or what a shift left of it all */
@@ -69,16 +72,16 @@ struct request {
     bool taken;        /* of a step that is being put together: it has rows in it */
     unsigned looked;   /* when it was seen that it has to wait, with so many free pages */
     int looked_free;
-    int reached;                    /* positions of feed that were computed once, or were there */
-    uint64_t order;                 /* of arrival */
-    int32_t last;                   /* the token that was chosen, and not fed yet */
-    int n_token;                    /* chosen so far */
-    const struct sample_bias *bias; /* bias[n_bias]: those that were asked for */
+    int reached;                          /* positions of feed that were computed once, or were there */
+    uint64_t order;                       /* of arrival */
+    int32_t last;                         /* the token that was chosen, and not fed yet */
+    int n_token;                          /* chosen so far */
+    const struct infer_sample_bias *bias; /* bias[n_bias]: those that were asked for */
     int n_bias;
-    struct sample_bias *barred; /* those that hold now: of them all, of tokens that end an answer
+    struct infer_sample_bias *barred; /* those that hold now: of them all, of tokens that end an answer
                                    until min_tokens, and of tokens that p.avoid forbids; NULL: bias holds */
-    bool endless;               /* nothing may end it yet */
-    char tail[AVOID_BYTES];     /* tail[n_tail]: the end of the answer, with p.avoid */
+    bool endless;                     /* nothing may end it yet */
+    char tail[INFER_AVOID_BYTES];     /* tail[n_tail]: the end of the answer, with p.avoid */
     size_t n_tail;
     int32_t *shut;         /* ids that p.avoid forbids now */
     int n_thought, n_told; /* tokens of thinking; of think_end that were told */
@@ -87,16 +90,16 @@ struct request {
     int n_sum;             /* positions in it */
     float *made;           /* made[n_made] */
     int n_made;
-    int32_t draft[REQUEST_DRAFT];             /* guessed behind last, in flight */
-    struct sample_guess guess[REQUEST_DRAFT]; /* what they were drawn from */
+    int32_t draft[INFER_REQUEST_DRAFT];             /* guessed behind last, in flight */
+    struct sample_guess guess[INFER_REQUEST_DRAFT]; /* what they were drawn from */
     struct draft_pace pace;
     struct request_part part[SCHED_FLIGHTS]; /* part[n_part], oldest first */
     int n_part;
     atomic_bool cancelled;
-    enum request_why why;
+    enum infer_request_why why;
     enum infer_status status;
     char message[512];
-    struct request_figures figures;
+    struct infer_request_figures figures;
 };
 
 /* What steps with rows of prompts took, of the last ones the most: sums over their rows x and the seconds y beyond decoding. */
@@ -107,18 +110,18 @@ struct step_pace {
     double n, x, y, xx, xy;
 };
 
-struct sched {
+struct infer_sched {
     struct infer_engine *engine;
     const struct infer_model *model;
     int n_ctx, n_batch, n_decode_rows, n_logits, n_vocab, n_slot;
     /* the device works while the host does other things, so a step is queued before the one in front is read */
     bool ahead;
-    int grid, state_step;    /* of models with states: where parts of prompts end, 0: anywhere */
-    struct drafter *drafter; /* NULL: none */
-    struct request *first;   /* in the order they came */
-    uint64_t n_come, turn;   /* requests so far; the first one that had no room in a step */
-    int n_page;              /* of the engine */
-    double expected;         /* tokens of an answer that three of four do not exceed */
+    int grid, state_step;        /* of models with states: where parts of prompts end, 0: anywhere */
+    struct drafter *drafter;     /* NULL: none */
+    struct infer_request *first; /* in the order they came */
+    uint64_t n_come, turn;       /* requests so far; the first one that had no room in a step */
+    int n_page;                  /* of the engine */
+    double expected;             /* tokens of an answer that three of four do not exceed */
     struct step_pace pace;
     struct {
         int prompt, decode; /* rows */
@@ -137,64 +140,65 @@ struct sched {
 struct request_room {
     int prompt, decode, logits;
 };
-int request_rows(struct request *r, struct infer_row *rows, const struct request_room *room);
-/* True while it has not ended and need not: a request_cancel ends it here. */
-bool request_goes_on(struct request *r);
+int request_rows(struct infer_request *r, struct infer_row *rows, const struct request_room *room);
+/* True while it has not ended and need not: a infer_request_cancel ends it here. */
+bool request_goes_on(struct infer_request *r);
 /* It ends with st and this thread's message. */
-void request_fail(struct request *r, enum infer_status st);
+void request_fail(struct infer_request *r, enum infer_status st);
 /* It ends since there is no page for its next row. */
-void request_starves(struct request *r);
+void request_starves(struct infer_request *r);
 /* What was answered is to be computed once more, as rows of the class that they had. errors: INFER_E_MEMORY */
-enum infer_status request_keeps_answer(struct request *r);
+enum infer_status request_keeps_answer(struct infer_request *r);
 /* Rows of it that are in flight, and tokens that these give. */
-int request_queued(const struct request *r, int *tokens);
+int request_queued(const struct infer_request *r, int *tokens);
 /* True when r can queue a row behind its part in flight without knowing what that gives. */
-bool request_follows(const struct request *r);
+bool request_follows(const struct infer_request *r);
 /* The oldest part's step has ended with st and, where that is INFER_OK, out; begin: when it was asked for, seconds. */
-void request_take(struct request *r, enum infer_status st, const struct infer_output *out, double begin);
+void request_take(struct infer_request *r, enum infer_status st, const struct infer_output *out,
+                  double begin);
 /* Guesses what follows r->last: at most `most` tokens into r->draft; *n: how many. errors: those of the engine that guesses */
-enum infer_status request_guess(struct request *r, int most, int *n);
+enum infer_status request_guess(struct infer_request *r, int most, int *n);
 /* How a step went: so many guesses, so many of them right. */
-void request_guessed(struct request *r, int n, int right, double seconds);
+void request_guessed(struct infer_request *r, int n, int right, double seconds);
 /* admit.c: requests that wait begin, as far as there is room. */
-void sched_admit(struct sched *s);
+void sched_admit(struct infer_sched *s);
 /* The youngest request of the least priority gives its pages up and waits; false: no other one runs. None of its rows is in flight. */
-bool sched_put_aside(struct sched *s);
+bool sched_put_aside(struct infer_sched *s);
 /* sched.c: the pages that those who decode need for their next tokens. */
-int decode_pages(const struct sched *s);
+int decode_pages(const struct infer_sched *s);
 /* How long an answer was. */
-void admit_saw(struct sched *s, int n_answer);
-bool request_runs(const struct request *r);
-int pages_free(const struct sched *s);
+void admit_saw(struct infer_sched *s, int n_answer);
+bool request_runs(const struct infer_request *r);
+int pages_free(const struct infer_sched *s);
 /* Pages that a sequence takes for so many rows more, or (rows 0) to reach a length; less than 0: it has more. */
-int pages_more(const struct request *r, int rows, int length);
+int pages_more(const struct infer_request *r, int rows, int length);
 /* Rows that a sequence has room for in its last page and so many more. */
-int rows_that_fit(const struct request *r, int pages);
+int rows_that_fit(const struct infer_request *r, int pages);
 /* steer.c: what steers an answer beside its sampler: no end before min_tokens, a budget of thinking, a constraint that sleeps.
  * errors: INFER_E_MEMORY, those of sample_set */
-enum infer_status steer_open(struct request *r);
-void steer_close(struct request *r);
+enum infer_status steer_open(struct infer_request *r);
+void steer_close(struct infer_request *r);
 /* The constraint that holds now; NULL: none. */
-struct constraint *steer_constraint(const struct request *r);
+struct infer_constraint *steer_constraint(const struct infer_request *r);
 /* A token was drawn: r->last is it, or the one that has to come. */
-enum infer_status steer_chosen(struct request *r);
+enum infer_status steer_chosen(struct infer_request *r);
 /* A token was told to the reader. errors: that of a constraint which does not fit */
-enum infer_status steer_told(struct request *r);
+enum infer_status steer_told(struct infer_request *r);
 /* The next token hangs on what is told of the one before. */
-bool steer_waits(const struct request *r);
+bool steer_waits(const struct infer_request *r);
 /* request_embed.c: tokens of the prompt that sequences of others may give it; what a part of it has made, from position `from` on.
  * errors: INFER_E_MEMORY, those of infer_hidden */
-int embed_shares(const struct request *r);
-bool embed_of_rows(const struct request *r);
-enum infer_status embed_saw(struct request *r, const struct request_part *part,
+int embed_shares(const struct infer_request *r);
+bool embed_of_rows(const struct infer_request *r);
+enum infer_status embed_saw(struct infer_request *r, const struct request_part *part,
                             const struct infer_output *out, int from);
 /* pace.c: most rows of prompts for the next step; and what a step took. */
-int pace_rows(const struct sched *s, bool decoding);
-void pace_saw(struct sched *s, int n_prompt, int n_decode, double seconds);
+int pace_rows(const struct infer_sched *s, bool decoding);
+void pace_saw(struct infer_sched *s, int n_prompt, int n_decode, double seconds);
 /* drafter.c: guesses by an engine, as request_guess; and what the step of a part made of n tokens from position pos on, which it may want
  * to know. */
-enum infer_status drafter_guess(struct request *r, int most, int *n);
-enum infer_status drafter_saw(struct request *r, const struct request_part *part, bool decode, int pos,
+enum infer_status drafter_guess(struct infer_request *r, int most, int *n);
+enum infer_status drafter_saw(struct infer_request *r, const struct request_part *part, bool decode, int pos,
                               int n);
 void drafter_close(struct drafter *d, int n_slot);
 /* seconds of a monotonic clock */

@@ -9,40 +9,41 @@ double request_seconds(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-enum infer_status sched_open(struct sched **out, struct infer_engine *e, const struct infer_model *m) {
+enum infer_status infer_sched_open(struct infer_sched **out, struct infer_engine *e,
+                                   const struct infer_model *m) {
     struct infer_engine_info place;
     struct infer_model_info info;
-    struct sched *s;
+    struct infer_sched *s;
     *out = NULL;
     infer_engine_info(e, &place);
     infer_model_info(m, &info);
     TRY(mem_new(&s, sizeof *s, "requests"));
-    *s = (struct sched){.engine = e,
-                        .model = m,
-                        .n_ctx = place.n_ctx,
-                        .n_batch = place.n_batch,
-                        .n_decode_rows = place.n_decode_rows,
-                        .n_logits = place.n_logits,
-                        .n_slot = place.n_slot,
-                        .n_vocab = info.n_vocab,
-                        .grid = place.grid,
-                        .state_step = place.state_bytes ? INFER_STATE_STEP : 0,
-                        .ahead = place.async,
-                        .n_page = place.kv_tokens / SCHED_PAGE,
-                        .repack_from = place.repack_from,
-                        .repack_to = place.repack_to,
-                        .expected = SCHED_EXPECTED};
+    *s = (struct infer_sched){.engine = e,
+                              .model = m,
+                              .n_ctx = place.n_ctx,
+                              .n_batch = place.n_batch,
+                              .n_decode_rows = place.n_decode_rows,
+                              .n_logits = place.n_logits,
+                              .n_slot = place.n_slot,
+                              .n_vocab = info.n_vocab,
+                              .grid = place.grid,
+                              .state_step = place.state_bytes ? INFER_STATE_STEP : 0,
+                              .ahead = place.async,
+                              .n_page = place.kv_tokens / SCHED_PAGE,
+                              .repack_from = place.repack_from,
+                              .repack_to = place.repack_to,
+                              .expected = SCHED_EXPECTED};
     enum infer_status st =
         mem_new(&s->rows, (size_t)(s->n_batch + s->n_decode_rows) * sizeof *s->rows, "rows of a step");
     if (!st) st = sample_room_open(&s->room, s->n_vocab);
     if (st)
-        sched_close(s);
+        infer_sched_close(s);
     else
         *out = s;
     return st;
 }
 
-void sched_close(struct sched *s) {
+void infer_sched_close(struct infer_sched *s) {
     if (!s) return;
     if (s->first) infer_bug("a request is left");
     drafter_close(s->drafter, s->n_slot);
@@ -59,7 +60,7 @@ struct gather {
 };
 
 /* Puts r's rows into the step, at most these. */
-static int add(struct sched *s, struct gather *g, struct request *r, struct request_room room) {
+static int add(struct infer_sched *s, struct gather *g, struct infer_request *r, struct request_room room) {
     struct infer_row *rows = s->rows + g->n;
     const int m = request_rows(r, rows, &room);
     if (!m) return 0;
@@ -81,24 +82,24 @@ static int add(struct sched *s, struct gather *g, struct request *r, struct requ
 }
 
 /* Whether r can have rows in a step that is put together now, which may be behind another one. */
-static bool can_join(const struct request *r) {
+static bool can_join(const struct infer_request *r) {
     return request_runs(r) && !r->taken && (!r->n_part || request_follows(r));
 }
 /* Whether its next row is one that decodes. */
-static bool will_decode(const struct request *r) {
+static bool will_decode(const struct infer_request *r) {
     int tokens;
     return r->decodes || (r->figures.n_held + request_queued(r, &tokens) >= r->n_feed && !r->chosen);
 }
 
 /* Each that decodes has its token's row, what is left is for guesses. Where there is no room for all, another one is the first next
  * time. */
-static void add_decoding(struct sched *s, struct gather *g) {
+static void add_decoding(struct infer_sched *s, struct gather *g) {
     int waiting = 0, wanted = 0; /* those that have no row yet, and the pages for their rows */
     uint64_t left_out = 0;
-    for (struct request *r = s->first; r; r = r->next)
+    for (struct infer_request *r = s->first; r; r = r->next)
         if (can_join(r) && will_decode(r)) waiting++, wanted += pages_more(r, 1, 0);
     for (int turn = 0; turn < 2; turn++)
-        for (struct request *r = s->first; r; r = r->next) {
+        for (struct infer_request *r = s->first; r; r = r->next) {
             if ((r->order >= s->turn) == turn || !can_join(r) || !will_decode(r)) continue;
             const int own = pages_more(r, 1, 0);
             struct request_room room = g->left;
@@ -111,7 +112,7 @@ static void add_decoding(struct sched *s, struct gather *g) {
 }
 
 /* Rows of r's prompt, or of what is computed once more: most, and as many as it has pages for. */
-static int add_prompt(struct sched *s, struct gather *g, struct request *r, int most) {
+static int add_prompt(struct infer_sched *s, struct gather *g, struct infer_request *r, int most) {
     struct request_room room = g->left;
     const int fit = rows_that_fit(r, g->pages), n = most < fit ? most : fit;
     if (room.prompt > n) room.prompt = n;
@@ -119,17 +120,17 @@ static int add_prompt(struct sched *s, struct gather *g, struct request *r, int 
     return add(s, g, r, room);
 }
 
-static int rows_left(const struct request *r) {
+static int rows_left(const struct infer_request *r) {
     int tokens;
     return r->n_feed + r->n_again - r->figures.n_held - request_queued(r, &tokens);
 }
 
 /* The oldest prompt first; of the others those that are short go along with a quarter of the rows. */
-static void add_prompts(struct sched *s, struct gather *g) {
+static void add_prompts(struct infer_sched *s, struct gather *g) {
     const int all = pace_rows(s, g->n > 0);
-    struct request *oldest = NULL;
+    struct infer_request *oldest = NULL;
     int few = all / 4, used = 0;
-    for (struct request *r = s->first; r; r = r->next) {
+    for (struct infer_request *r = s->first; r; r = r->next) {
         if (!can_join(r) || will_decode(r)) continue;
         if (!oldest) {
             oldest = r;
@@ -139,20 +140,20 @@ static void add_prompts(struct sched *s, struct gather *g) {
             few -= m, used += m;
         }
     }
-    for (struct request *r = oldest; r && used < all; r = r->next)
+    for (struct infer_request *r = oldest; r && used < all; r = r->next)
         if (can_join(r) && !will_decode(r)) used += add_prompt(s, g, r, all - used);
 }
 
-int decode_pages(const struct sched *s) {
+int decode_pages(const struct infer_sched *s) {
     int n = 0;
-    for (const struct request *r = s->first; r; r = r->next)
+    for (const struct infer_request *r = s->first; r; r = r->next)
         if (can_join(r) && will_decode(r)) n += pages_more(r, 1, 0);
     return n;
 }
 
 /* Whoever runs alone and finds no page ends. */
-static void starve(struct sched *s) {
-    for (struct request *r = s->first; r; r = r->next)
+static void starve(struct infer_sched *s) {
+    for (struct infer_request *r = s->first; r; r = r->next)
         if (request_runs(r)) {
             request_starves(r);
             return;
@@ -160,16 +161,16 @@ static void starve(struct sched *s) {
 }
 
 /* The rows that the requests want now; behind a step in flight only those of requests that can go on, and only where there are pages. */
-static int collect(struct sched *s) {
+static int collect(struct infer_sched *s) {
     struct gather g;
     const bool first = s->n_submit == s->n_wait;
-    for (struct request *r = s->first; r; r = r->next) request_goes_on(r);
+    for (struct infer_request *r = s->first; r; r = r->next) request_goes_on(r);
     for (bool admit = true;;) {
-        for (struct request *r = s->first; r; r = r->next) r->taken = false;
+        for (struct infer_request *r = s->first; r; r = r->next) r->taken = false;
         if (admit) sched_admit(s);
         g = (struct gather){.left = {s->n_batch, s->n_decode_rows, s->n_logits}, .pages = pages_free(s)};
         bool some = false;
-        for (const struct request *r = s->first; r; r = r->next) some |= can_join(r);
+        for (const struct infer_request *r = s->first; r; r = r->next) some |= can_join(r);
         if (!some) return 0;
         if (decode_pages(s) <= g.pages) {
             add_decoding(s, &g);
@@ -178,7 +179,7 @@ static int collect(struct sched *s) {
         }
         if (!first) return 0;
         some = false;
-        for (const struct request *r = s->first; r; r = r->next) some |= can_join(r);
+        for (const struct infer_request *r = s->first; r; r = r->next) some |= can_join(r);
         admit = !some || !sched_put_aside(s); /* what was put aside waits for the next step at least */
         if (some && admit) starve(s);
     }
@@ -189,23 +190,23 @@ static int collect(struct sched *s) {
 }
 
 /* Hands the results of a step to those that are in it. */
-static void hand_out(struct sched *s, unsigned step, enum infer_status st, const struct infer_output *out,
-                     double begin) {
-    for (struct request *r = s->first; r; r = r->next)
+static void hand_out(struct infer_sched *s, unsigned step, enum infer_status st,
+                     const struct infer_output *out, double begin) {
+    for (struct infer_request *r = s->first; r; r = r->next)
         if (r->n_part && r->part[0].step == step) request_take(r, st, out, begin);
 }
 
 /* Takes a step back that could not be queued. */
-static void take_back(struct sched *s, unsigned step) {
-    for (struct request *r = s->first; r; r = r->next)
+static void take_back(struct infer_sched *s, unsigned step) {
+    for (struct infer_request *r = s->first; r; r = r->next)
         if (r->n_part && r->part[r->n_part - 1].step == step) r->n_part--;
 }
 
 /* True when most that are in the step in flight can be queued once more behind it, so that the device need not wait for the host. The
  * others have rows in every second step; whoever guesses does so when nothing is in flight. */
-static bool most_follow(const struct sched *s) {
+static bool most_follow(const struct infer_sched *s) {
     int n = 0, all = 0;
-    for (const struct request *r = s->first; r; r = r->next) {
+    for (const struct infer_request *r = s->first; r; r = r->next) {
         if (r->n_part && (r->p.drafter || embed_of_rows(r))) return false;
         all += r->n_part > 0;
         n += r->n_part > 0 && request_follows(r);
@@ -214,7 +215,7 @@ static bool most_follow(const struct sched *s) {
 }
 
 /* Reads the oldest step. */
-static enum infer_status read_step(struct sched *s, double begin) {
+static enum infer_status read_step(struct infer_sched *s, double begin) {
     const unsigned step = s->n_wait % SCHED_FLIGHTS;
     struct infer_output out = {0};
     enum infer_status st = infer_wait(s->engine, &out);
@@ -227,7 +228,7 @@ static enum infer_status read_step(struct sched *s, double begin) {
     return st;
 }
 
-bool sched_step(struct sched *s) {
+bool infer_sched_step(struct infer_sched *s) {
     const double begin = request_seconds();
     const struct infer_output none = {0};
     enum infer_status st;
@@ -260,7 +261,7 @@ bool sched_step(struct sched *s) {
     return true;
 }
 
-enum infer_status request_run(struct request *r) {
-    while (!request_done(r) && sched_step(r->sched)) continue;
-    return request_status(r);
+enum infer_status infer_request_run(struct infer_request *r) {
+    while (!infer_request_done(r) && infer_sched_step(r->sched)) continue;
+    return infer_request_status(r);
 }

@@ -4,25 +4,25 @@
 #include "base/mem.h"
 #include "request/request_impl.h"
 
-static bool ends(const struct request *r, int32_t id) {
+static bool ends(const struct infer_request *r, int32_t id) {
     for (int i = 0; i < r->p.n_end_id; i++)
         if (r->p.end_ids[i] == id) return true;
     return id == r->p.end_id || infer_is_stop(r->sched->model, id);
 }
 
 /* The biases that hold for the next token: those that were asked for, and of what may not come. Of an id that is there twice the sum holds. */
-static enum infer_status bar(struct request *r) {
+static enum infer_status bar(struct infer_request *r) {
     int n = r->n_bias;
     for (int i = 0; i < n; i++) r->barred[i] = r->bias[i];
     if (r->endless) {
         for (int i = 0; i < n; i++) /* a bias may be infinite as well */
             if (ends(r, r->barred[i].id)) r->barred[i].bias = 0;
         for (int32_t id = 0; id < r->sched->n_vocab; id++)
-            if (ends(r, id)) r->barred[n++] = (struct sample_bias){id, -INFINITY};
+            if (ends(r, id)) r->barred[n++] = (struct infer_sample_bias){id, -INFINITY};
     }
     if (r->p.avoid) {
         const int shut = avoid_next(r->p.avoid, r->tail, r->n_tail, r->shut);
-        for (int i = 0; i < shut; i++) r->barred[n++] = (struct sample_bias){r->shut[i], -INFINITY};
+        for (int i = 0; i < shut; i++) r->barred[n++] = (struct infer_sample_bias){r->shut[i], -INFINITY};
     }
     r->p.sample.bias = r->barred, r->p.sample.n_bias = n;
     r->answer.n_stop = r->endless ? 0 : r->p.n_stop;
@@ -30,7 +30,7 @@ static enum infer_status bar(struct request *r) {
 }
 
 /* What is barred changes from token to token, or holds until min_tokens. */
-enum infer_status steer_open(struct request *r) {
+enum infer_status steer_open(struct infer_request *r) {
     r->awake = r->p.constraint && !r->p.wakes;
     r->endless = r->p.min_tokens > 0 && !r->p.constraint;
     r->bias = r->p.sample.bias, r->n_bias = r->p.sample.n_bias;
@@ -46,7 +46,7 @@ enum infer_status steer_open(struct request *r) {
     return bar(r);
 }
 
-void steer_close(struct request *r) {
+void steer_close(struct infer_request *r) {
     mem_free(r->barred);
     mem_free(r->shut);
     r->barred = NULL;
@@ -54,21 +54,21 @@ void steer_close(struct request *r) {
 }
 
 /* The end of the answer with r->last behind it. */
-static void add_tail(struct request *r) {
+static void add_tail(struct infer_request *r) {
     size_t n;
     const char *piece = infer_piece(r->sched->model, r->last, false, false, &n);
-    if (n > AVOID_BYTES) piece += n - AVOID_BYTES, n = AVOID_BYTES;
-    const size_t keep = r->n_tail + n > AVOID_BYTES ? AVOID_BYTES - n : r->n_tail;
+    if (n > INFER_AVOID_BYTES) piece += n - INFER_AVOID_BYTES, n = INFER_AVOID_BYTES;
+    const size_t keep = r->n_tail + n > INFER_AVOID_BYTES ? INFER_AVOID_BYTES - n : r->n_tail;
     memmove(r->tail, r->tail + r->n_tail - keep, keep);
     memcpy(r->tail + keep, piece, n);
     r->n_tail = keep + n;
 }
 
-struct constraint *steer_constraint(const struct request *r) {
+struct infer_constraint *steer_constraint(const struct infer_request *r) {
     return r->awake ? r->p.constraint : NULL;
 }
 
-enum infer_status steer_chosen(struct request *r) {
+enum infer_status steer_chosen(struct infer_request *r) {
     if (r->telling) {
         r->last = r->p.think_end[r->n_told++];
         r->telling = r->n_told < r->p.n_think_end;
@@ -88,7 +88,7 @@ enum infer_status steer_chosen(struct request *r) {
     return INFER_OK;
 }
 
-enum infer_status steer_told(struct request *r) {
+enum infer_status steer_told(struct infer_request *r) {
     if (r->p.constraint && !r->awake) {
         const char *had = r->p.wakes(r->p.user);
         if (had) {
@@ -103,4 +103,4 @@ enum infer_status steer_told(struct request *r) {
     return INFER_OK;
 }
 
-bool steer_waits(const struct request *r) { return r->barred || r->telling; }
+bool steer_waits(const struct infer_request *r) { return r->barred || r->telling; }

@@ -14,8 +14,8 @@ static const char *piece(void *user, int32_t id, size_t *n) {
 }
 static bool ends(void *user, int32_t id) { return (void)user, id == N_PIECE - 1; }
 
-static void walk(const struct grammar *g, const char *text, size_t n) {
-    static struct grammar_vocab *v;
+static void walk(const struct infer_grammar *g, const char *text, size_t n) {
+    static struct infer_grammar_vocab *v;
     const struct grammar_tokens t = {N_PIECE, piece, ends, NULL};
     struct matcher *m;
     if (!v && grammar_vocab_open(&v, &t)) return;
@@ -33,10 +33,10 @@ static void walk(const struct grammar *g, const char *text, size_t n) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const uint8_t *zero = size ? memchr(data, 0, size) : NULL;
     size_t n = zero ? (size_t)(zero - data) : size;
-    struct grammar *g;
-    enum infer_status st = grammar_from_gbnf(&g, (const char *)data, n);
+    struct infer_grammar *g;
+    enum infer_status st = infer_grammar_from_gbnf(&g, (const char *)data, n);
     if (st) return st == INFER_E_MEMORY || err_message()[0] == 0 ? __builtin_trap(), 0 : 0;
     walk(g, zero ? (const char *)zero + 1 : (const char *)data, zero ? size - n - 1 : n);
-    grammar_free(g);
+    infer_grammar_free(g);
     return 0;
 }

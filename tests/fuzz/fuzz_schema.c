@@ -4,8 +4,8 @@
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    struct grammar *g;
-    enum infer_status st = grammar_from_schema(&g, (const char *)data, size);
+    struct infer_grammar *g;
+    enum infer_status st = infer_grammar_from_schema(&g, (const char *)data, size);
     if (st) return st == INFER_E_MEMORY || err_message()[0] == 0 ? __builtin_trap(), 0 : 0;
     struct matcher *m;
     if (matcher_open(&m, g, NULL) == INFER_OK) {
@@ -14,6 +14,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         matcher_accept_bytes(m, "{\"a\": [1, ", 10);
         matcher_close(m);
     }
-    grammar_free(g);
+    infer_grammar_free(g);
     return 0;
 }

@@ -246,7 +246,7 @@ static enum infer_status plan_draft(struct session *s, const struct options *o,
     struct infer_engine_options of;
     struct session_draft draft;
     TRY(session_drafter(o, &draft));
-    if (draft.by != DRAFT_MODEL) return INFER_OK;
+    if (draft.by != INFER_DRAFT_MODEL) return INFER_OK;
     TRY(session_open_draft(s, o, &draft, o->as, eo, &of));
     TRY(infer_plan(s->draft_model, &of, o->as, d));
     eo->vram_reserve += d->size.device_bytes;

@@ -15,8 +15,8 @@ void log_free(struct answer_log *l) {
 /* ---- the engine thread's side ---- */
 
 static void add(struct choice *c, const struct piece *p, const char *text, const char *more,
-                const struct logprob *top) {
-    static const struct logprob none = {-1, -INFINITY};
+                const struct infer_logprob *top) {
+    static const struct infer_logprob none = {-1, -INFINITY};
     struct answer_log *l = &c->log;
     pthread_mutex_lock(&c->job->lock);
     buf_add(&l->piece, (const char *)p, sizeof *p);
@@ -27,7 +27,7 @@ static void add(struct choice *c, const struct piece *p, const char *text, const
     pthread_mutex_unlock(&c->job->lock);
 }
 
-void log_token(struct choice *c, int32_t id, const struct logprob *top) {
+void log_token(struct choice *c, int32_t id, const struct infer_logprob *top) {
     add(c, &(struct piece){.kind = PIECE_TOKEN, .a = id, .logprob = top ? top->logprob : NAN}, "", NULL, top);
 }
 
@@ -86,7 +86,7 @@ static void add_tokens(struct job_answer *a, const struct event *e) {
     for (int i = 0; i < e->n_token; i++) {
         struct event_token *t = &grown[a->n_token++];
         *t = e->token[i];
-        struct logprob *top = NULL;
+        struct infer_logprob *top = NULL;
         if (t->n_top && (top = mem_piece((size_t)t->n_top * sizeof *top)))
             memcpy(top, t->top, (size_t)t->n_top * sizeof *top);
         t->top = top;

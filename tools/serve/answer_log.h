@@ -15,7 +15,8 @@ struct piece {
     float logprob;
 };
 struct answer_log {
-    struct buf text, piece, top; /* bytes; struct piece; struct logprob, as many a token as are asked for */
+    struct buf text, piece,
+        top; /* bytes; struct piece; struct infer_logprob, as many a token as are asked for */
 };
 void log_free(struct answer_log *l);
 
@@ -23,9 +24,9 @@ void log_free(struct answer_log *l);
 struct choice {
     struct job *job;
     int index, i_prompt;
-    const struct prompt *prompt;
+    const struct infer_prompt *prompt;
     struct choice *before; /* whose prompt is the same and is computed first; NULL: none */
-    struct constraint *constraint;
+    struct infer_constraint *constraint;
     struct tool_parser *parser; /* NULL: the answer is text, and reasoning */
     uint64_t seed;
 
@@ -57,7 +58,7 @@ struct choice {
 };
 
 /* The engine thread's side. Each takes the job's lock. */
-void log_token(struct choice *c, int32_t id, const struct logprob *top);
+void log_token(struct choice *c, int32_t id, const struct infer_logprob *top);
 void log_text(struct choice *c, enum event_kind kind, int call, const char *text, size_t n);
 void log_call(struct choice *c, int call, const char *name, const char *id);
 void log_progress(struct choice *c, int done, int total);

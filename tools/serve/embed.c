@@ -84,7 +84,8 @@ static const struct field of_older[] = {
 
 /* How hidden rows become one: the file's word for it, by the numbers of GGUF. */
 static enum infer_status pooling(struct job *j) {
-    static const enum request_make kinds[] = {MAKE_LAST, MAKE_MEAN, MAKE_FIRST, MAKE_LAST};
+    static const enum infer_request_make kinds[] = {INFER_MAKE_LAST, INFER_MAKE_MEAN, INFER_MAKE_FIRST,
+                                                    INFER_MAKE_LAST};
     char key[96];
     double x = 0;
     snprintf(key, sizeof key, "%s.pooling_type", j->server->info.arch);

@@ -325,7 +325,7 @@ static enum infer_status read_samplers(struct job *j, const char *at, const json
     } else {
         return wrong_type(j, at, "a string or an array of names", v);
     }
-    if (sample_set_order(&j->ask.params.sample, names))
+    if (infer_sample_set_order(&j->ask.params.sample, names))
         return job_invalid(j, at, "'%s': %s", at, err_message());
     return INFER_OK;
 }
@@ -348,14 +348,14 @@ static enum infer_status read_allowed(struct job *j, const char *at, const json_
 
 static enum infer_status read_bad_words(struct job *j, const char *at, const json_t *v) {
     struct ask *a = &j->ask;
-    if (!json_is_array(v) || json_array_size(v) > AVOID_TEXTS)
-        return job_invalid(j, at, "'%s' must be an array of at most %d texts", at, AVOID_TEXTS);
+    if (!json_is_array(v) || json_array_size(v) > INFER_AVOID_TEXTS)
+        return job_invalid(j, at, "'%s' must be an array of at most %d texts", at, INFER_AVOID_TEXTS);
     for (size_t i = 0; i < json_array_size(v); i++) {
         const json_t *t = json_array_get(v, i);
         if (json_is_string(t) && json_string_length(t) == 0)
             return job_invalid(j, at, "'%s' has an empty text", at);
         a->bad[a->n_bad] = NULL;
-        TRY(field_keep(j, at, t, AVOID_BYTES, &a->bad[a->n_bad]));
+        TRY(field_keep(j, at, t, INFER_AVOID_BYTES, &a->bad[a->n_bad]));
         a->n_bad++;
     }
     return INFER_OK;
@@ -380,7 +380,7 @@ static enum infer_status read_sigma(struct job *j, const char *at, const json_t 
 static enum infer_status read_last(struct job *j, const char *at, const json_t *v) {
     int n = 0;
     TRY(field_int(j, at, v, -1, 1e9, &n));
-    n = n < 0 || n > SAMPLE_MAX_LAST ? SAMPLE_MAX_LAST : n;
+    n = n < 0 || n > INFER_SAMPLE_MAX_LAST ? INFER_SAMPLE_MAX_LAST : n;
     *(strcmp(at, "repeat_last_n") == 0 ? &j->ask.params.sample.repeat_last : &j->ask.params.sample.dry_last) =
         n;
     return INFER_OK;

@@ -1,6 +1,7 @@
 #include "tools/serve/fit.h"
 #include <string.h>
 #include <time.h>
+#include "request/answer.h"
 #include "base/mem.h"
 #include "files/json.h"
 #include "tools/serve/server.h"
@@ -159,17 +160,18 @@ static json_t *variables_of(struct job *j) {
 
 struct fitted {
     struct job *job;
-    struct prompt_template t;
+    struct infer_prompt_template t;
     struct buf tail;
 };
 
-static enum infer_status render(struct fitted *f, struct prompt *p, json_t *messages) {
+static enum infer_status render(struct fitted *f, struct infer_prompt *p, json_t *messages) {
     const struct job *j = f->job;
-    return prompt_render(p, j->server->model, &f->t, messages, !j->ask.no_turn || j->ask.go_on);
+    return infer_prompt_render(p, j->server->model, &f->t, messages, !j->ask.no_turn || j->ask.go_on);
 }
 
 /* What stands behind the beginning of an answer: the end of thinking where none may come, and the text that goes on. */
-static enum infer_status add_tail(struct fitted *f, struct prompt *p, json_t *messages, const json_t *last) {
+static enum infer_status add_tail(struct fitted *f, struct infer_prompt *p, json_t *messages,
+                                  const json_t *last) {
     struct job *j = f->job;
     const char *closing = answer_closing(p->text, p->n_text);
     const json_t *text = json_object_get(last, "content"),
@@ -177,7 +179,7 @@ static enum infer_status add_tail(struct fitted *f, struct prompt *p, json_t *me
     const bool constrained = j->ask.gbnf || j->ask.schema || tool_job_forced(j) || j->ask.n_think == 0,
                has_text = json_string_length(text) > 0;
     struct buf *b = &f->tail;
-    j->ask.params.start = closing ? ANSWER_THINKING : ANSWER_MAYBE;
+    j->ask.params.start = closing ? INFER_ANSWER_THINKING : INFER_ANSWER_MAYBE;
     if (closing && json_string_length(thought))
         buf_add(b, json_string_value(thought), json_string_length(thought));
     if (closing && (has_text || constrained)) {
@@ -185,16 +187,16 @@ static enum infer_status add_tail(struct fitted *f, struct prompt *p, json_t *me
         f->t.n_own = b->n;
     }
     if (has_text) buf_add(b, json_string_value(text), json_string_length(text));
-    if (has_text || constrained || j->ask.thinking_as_content) j->ask.params.start = ANSWER_PLAIN;
+    if (has_text || constrained || j->ask.thinking_as_content) j->ask.params.start = INFER_ANSWER_PLAIN;
     if (b->failed) return err_set(INFER_E_MEMORY, "out of memory: a prompt");
     if (!b->n) return INFER_OK;
-    prompt_free(p);
+    infer_prompt_free(p);
     f->t.tail = b->p;
     f->t.n_tail = b->n;
     return render(f, p, messages);
 }
 
-static enum infer_status render_fitted(struct fitted *f, struct prompt *p, json_t *messages) {
+static enum infer_status render_fitted(struct fitted *f, struct infer_prompt *p, json_t *messages) {
     enum infer_status st = render(f, p, messages);
     if (st != INFER_E_INPUT) return st;
     char first[400];
@@ -228,7 +230,7 @@ static enum infer_status fit_house(struct job *j) {
     return INFER_OK;
 }
 
-enum infer_status fit_render(struct job *j, struct prompt *p) {
+enum infer_status fit_render(struct job *j, struct infer_prompt *p) {
     struct server *s = j->server;
     struct ask *a = &j->ask;
     struct fitted f = {.job = j, .t = s->template};

@@ -20,7 +20,7 @@ struct event_token {
     const char *piece; /* piece[n]: its bytes */
     size_t n;
     float logprob; /* NAN: of the first token of a prompt there is none */
-    const struct logprob *top;
+    const struct infer_logprob *top;
     int n_top;
 };
 

@@ -5,7 +5,7 @@
 
 enum { MOST = 64 };
 struct kept_grammar {
-    struct grammar *grammar;
+    struct infer_grammar *grammar;
     char *text; /* text[n] */
     size_t n;
     bool schema, listed; /* listed: among those that are looked through */
@@ -21,7 +21,7 @@ struct grammars {
 };
 
 static void let_go(struct kept_grammar *k) {
-    grammar_free(k->grammar);
+    infer_grammar_free(k->grammar);
     mem_free(k->text);
     mem_free(k);
 }
@@ -66,7 +66,8 @@ static enum infer_status make(struct kept_grammar **out, const char *text, size_
     enum infer_status st = mem_new(&k->text, n + 1, "a grammar");
     if (!st) memcpy(k->text, text, n);
     if (!st)
-        st = schema ? grammar_from_schema(&k->grammar, text, n) : grammar_from_gbnf(&k->grammar, text, n);
+        st = schema ? infer_grammar_from_schema(&k->grammar, text, n)
+                    : infer_grammar_from_gbnf(&k->grammar, text, n);
     if (st)
         let_go(k);
     else
@@ -75,7 +76,7 @@ static enum infer_status make(struct kept_grammar **out, const char *text, size_
 }
 
 enum infer_status grammars_take(struct grammars *g, const char *text, size_t n, bool schema,
-                                struct kept_grammar **kept, struct grammar **out) {
+                                struct kept_grammar **kept, struct infer_grammar **out) {
     pthread_mutex_lock(&g->lock);
     struct kept_grammar *k = find(g, text, n, schema);
     if (k) k->users++, k->used = ++g->clock;

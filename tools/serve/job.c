@@ -38,7 +38,7 @@ struct job *job_new(struct server *s, const struct front_end *f) {
     j->deadline = j->arrived + s->o.timeout;
     j->key = -1;
     j->ask.n = 1;
-    j->ask.params = request_defaults();
+    j->ask.params = infer_request_defaults();
     j->ask.params.seq = -1;
     j->ask.params.end_ids = j->ask.stop_id;
     j->ask.n_think = -1;
@@ -61,7 +61,7 @@ struct job *job_ref(struct job *j) {
 
 static void free_choice(struct choice *c) {
     struct job_answer *a = &c->answer;
-    constrain_close(c->constraint);
+    infer_constraint_close(c->constraint);
     tool_close(c->parser);
     mem_free(c->made);
     log_free(&c->log);
@@ -105,11 +105,11 @@ int job_prompt_tokens(const struct job *j) {
 enum infer_status ask_bias(struct ask *a, int32_t id, float bias) {
     const size_t n = (size_t)a->params.sample.n_bias;
     if (!(n & (n - 1))) { /* full: none, or a power of two */
-        struct sample_bias *grown = mem_realloc(a->bias, (n ? 2 * n : 1) * sizeof *grown);
+        struct infer_sample_bias *grown = mem_realloc(a->bias, (n ? 2 * n : 1) * sizeof *grown);
         if (!grown) return err_set(INFER_E_MEMORY, "out of memory: biases");
         a->params.sample.bias = a->bias = grown;
     }
-    a->bias[a->params.sample.n_bias++] = (struct sample_bias){id, bias};
+    a->bias[a->params.sample.n_bias++] = (struct infer_sample_bias){id, bias};
     return INFER_OK;
 }
 
@@ -125,12 +125,12 @@ void job_unref(struct job *j) {
     if (j->state && j->front->done) j->front->done(j);
     mem_free(j->state);
     for (int i = 0; i < j->n_choice; i++) free_choice(&j->choice[i]);
-    for (int i = 0; i < j->n_prompt; i++) prompt_free(&j->prompt[i]);
+    for (int i = 0; i < j->n_prompt; i++) infer_prompt_free(&j->prompt[i]);
     mem_free(j->choice);
     mem_free(j->think_end);
     mem_free(j->prompt);
     grammars_give(j->server->grammars, j->kept);
-    avoid_close(j->avoid);
+    infer_avoid_close(j->avoid);
     free_ask(&j->ask);
     buf_free(&j->warnings);
     buf_free(&j->reply);

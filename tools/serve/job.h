@@ -7,8 +7,7 @@
 #include <jansson.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include "request/prompt.h"
-#include "request/request.h"
+#include "infer_request.h"
 #include "tools/serve/buf.h"
 
 enum {
@@ -67,13 +66,13 @@ struct ask {
     int n; /* choices of each prompt */
     /* What each choice asks of the engine. The prepare thread completes it; ids, seed, constraint and callbacks are the choice's own.
      * n_predict -1: the room that is left, 0: none, the prompt is scored. loop_stop goes where length as such is asked for. */
-    struct request_params params;
-    struct sample_bias *bias; /* params.sample.bias (ask_bias) */
+    struct infer_request_params params;
+    struct infer_sample_bias *bias; /* params.sample.bias (ask_bias) */
     char *stop[JOB_STOPS];
     int n_stop;
     int32_t stop_id[JOB_STOP_IDS]; /* params.end_ids */
     bool *allowed;                 /* allowed[n_vocab]: the tokens that may come; NULL: all */
-    char *bad[AVOID_TEXTS];        /* texts that may not, bad[n_bad] */
+    char *bad[INFER_AVOID_TEXTS];  /* texts that may not, bad[n_bad] */
     int n_bad;
     bool ignore_eos;
     bool echo;    /* the prompt is part of the answer */
@@ -144,11 +143,11 @@ struct job {
     void *state; /* the front end's */
 
     /* prepared */
-    struct prompt *prompt; /* prompt[n_prompt] */
+    struct infer_prompt *prompt; /* prompt[n_prompt] */
     int n_prompt;
     struct choice *choice; /* choice[n_choice] */
     int n_choice;
-    struct grammar *grammar; /* kept's */
+    struct infer_grammar *grammar; /* kept's */
     struct kept_grammar *kept;
     bool parsed;                     /* choices have parsers (tool_job.h), which begin at tool_start */
     int tool_start;                  /* enum tool_start */
@@ -156,9 +155,9 @@ struct job {
     int32_t *think_end;              /* params.think_end */
     const char *stop[JOB_STOPS + 1]; /* the client's, and the text that ends a turn: stop[n_stop] */
     int n_stop;
-    struct avoid *avoid; /* of ask.bad; NULL: none */
-    int n_predict;       /* most tokens of a choice, with the room that there is */
-    struct buf warnings; /* "field: reason; .." */
+    struct infer_avoid *avoid; /* of ask.bad; NULL: none */
+    int n_predict;             /* most tokens of a choice, with the room that there is */
+    struct buf warnings;       /* "field: reason; .." */
     uint64_t seed;
     uint64_t salt;    /* of the prefix cache: of the key and cache_salt */
     struct buf reply; /* of a front end that has `reply` */

@@ -33,7 +33,7 @@ struct lanes {
 
 /* ---- what the mill tells ---- */
 
-void mill_token(struct choice *c, int32_t id, const struct logprob *top) {
+void mill_token(struct choice *c, int32_t id, const struct infer_logprob *top) {
     struct server *s = c->job->server;
     const double now = serve_seconds();
     if (c->stopped) return;
@@ -160,7 +160,8 @@ static void end_choice(struct lanes *l, struct choice *c, enum job_finish finish
 static enum job_finish finish_of(const struct choice *c, const struct mill_end *end) {
     if (c->job->ask.params.make) return FINISH_STOP;
     const bool held = c->constraint && !c->job->wakes; /* by a grammar, which has not come to its end */
-    return end->why == REQUEST_LIMIT || end->why == REQUEST_FULL || (end->why == REQUEST_LOOP && held)
+    return end->why == INFER_REQUEST_LIMIT || end->why == INFER_REQUEST_FULL ||
+                   (end->why == INFER_REQUEST_LOOP && held)
                ? FINISH_LENGTH
                : FINISH_STOP;
 }
@@ -200,11 +201,11 @@ static void collect_ends(struct lanes *l) {
             job_set_stage(j, JOB_FAILED);
             atomic_fetch_add(&l->server->metrics.failed, 1);
             job_cancel(j, CANCEL_DRAIN); /* the refusal is there: what is left of it goes */
-        } else if (end.why == REQUEST_CANCELLED && why == CANCEL_TIMEOUT && !j->ask.stream) {
+        } else if (end.why == INFER_REQUEST_CANCELLED && why == CANCEL_TIMEOUT && !j->ask.stream) {
             finish = FINISH_LENGTH; /* what there is */
-        } else if (end.why != REQUEST_CANCELLED || c->stopped) {
+        } else if (end.why != INFER_REQUEST_CANCELLED || c->stopped) {
             finish = finish_of(c, &end);
-            c->looped = end.why == REQUEST_LOOP;
+            c->looped = end.why == INFER_REQUEST_LOOP;
         } else {
             fail_job(j, why);
         }

@@ -4,7 +4,7 @@
 #include "tools/serve/answer_log.h"
 
 struct mill_end {
-    enum request_why why;
+    enum infer_request_why why;
     int n_prompt, n_reused, n_answer,
         n_decoded;   /* tokens: of the prompt, computed and not; of the answer; all of it but the first */
     int stop;        /* which of job.stop was found; -1: none */
@@ -19,7 +19,7 @@ struct mill {
     int kv_tokens; /* positions of all sequences */
     int n_embd;    /* of hidden rows; 0: there are none */
     void *state;
-    /* Begins a choice (c->run); less than n_slot run. errors: those of request_new */
+    /* Begins a choice (c->run); less than n_slot run. errors: those of infer_request_new */
     enum infer_status (*start)(struct mill *m, struct choice *c);
     /* Computes one step of all; false: nothing was left to do. */
     bool (*step)(struct mill *m);
@@ -35,11 +35,11 @@ struct mill {
 };
 
 /* A token of the answer: top has it and the likeliest at its place, NULL unless log probabilities are asked for. Then its text, if any. */
-void mill_token(struct choice *c, int32_t id, const struct logprob *top);
+void mill_token(struct choice *c, int32_t id, const struct infer_logprob *top);
 enum infer_status mill_text(struct choice *c, const char *text, size_t n, bool thinking);
 /* Of a prompt's `total` tokens to compute, `done` are. */
 void mill_prompt(struct choice *c, int done, int total);
 
-/* The engine's; it and the model stay the caller's. gap_ms: sched_pace. errors: INFER_E_MEMORY */
+/* The engine's; it and the model stay the caller's. gap_ms: infer_sched_pace. errors: INFER_E_MEMORY */
 enum infer_status mill_engine(struct mill **out, struct infer_engine *e, const struct infer_model *m,
                               double gap_ms);

@@ -8,10 +8,10 @@
 struct engine_mill {
     struct infer_engine *engine;
     const struct infer_model *model;
-    struct sched *sched;
+    struct infer_sched *sched;
 };
 struct engine_run {
-    struct request *request;
+    struct infer_request *request;
     int n_logged; /* tokens */
     bool scored;
 };
@@ -19,16 +19,17 @@ struct engine_run {
 static void on_token(void *user, int32_t id) {
     struct choice *c = user;
     struct engine_run *run = c->run;
-    const struct logprobs *l = run->request ? request_logprobs(run->request) : NULL;
-    mill_token(c, id, l && l->n_top >= 0 && run->n_logged < l->n ? logprobs_at(l, run->n_logged) : NULL);
+    const struct infer_logprobs *l = run->request ? infer_request_logprobs(run->request) : NULL;
+    mill_token(c, id,
+               l && l->n_top >= 0 && run->n_logged < l->n ? infer_logprobs_at(l, run->n_logged) : NULL);
     run->n_logged++;
 }
 
 /* The token that ended the turn: where tokens are scored it is one of them, as with OpenAI, and who counts from the back relies on it. */
 static void on_token_end(struct choice *c, int32_t id) {
     struct engine_run *run = c->run;
-    const struct logprobs *l = request_logprobs(run->request);
-    if (run->n_logged < l->n) log_token(c, id, logprobs_at(l, run->n_logged++));
+    const struct infer_logprobs *l = infer_request_logprobs(run->request);
+    if (run->n_logged < l->n) log_token(c, id, infer_logprobs_at(l, run->n_logged++));
 }
 
 static enum infer_status on_text(void *user, const char *text, size_t n, bool thinking) {
@@ -38,11 +39,11 @@ static enum infer_status on_text(void *user, const char *text, size_t n, bool th
 /* The prompt with its log probabilities, in front of the answer. */
 static void tell_scores(struct choice *c) {
     struct engine_run *run = c->run;
-    const struct logprobs *l = request_scores(run->request);
+    const struct infer_logprobs *l = infer_request_scores(run->request);
     if (run->scored) return;
     run->scored = true;
     log_token(c, c->prompt->ids[0], NULL);
-    for (int i = 0; i < l->n; i++) log_token(c, c->prompt->ids[i + 1], logprobs_at(l, i));
+    for (int i = 0; i < l->n; i++) log_token(c, c->prompt->ids[i + 1], infer_logprobs_at(l, i));
 }
 
 static void on_prompt(void *user, int done, int n) {
@@ -57,7 +58,7 @@ static const char *wakes(void *user) { return tool_opened(((struct choice *)user
 
 static enum infer_status begin(struct engine_mill *e, struct choice *c, struct engine_run *run) {
     const struct job *j = c->job;
-    struct request_params p = j->ask.params;
+    struct infer_request_params p = j->ask.params;
     p.ids = c->prompt->ids;
     p.n_id = c->prompt->n;
     p.n_predict = j->n_predict;
@@ -67,7 +68,7 @@ static enum infer_status begin(struct engine_mill *e, struct choice *c, struct e
     p.n_stop = j->n_stop;
     if (c->parser) { /* which looks for stop texts and reasoning itself */
         p.n_stop = 0;
-        p.start = ANSWER_PLAIN;
+        p.start = INFER_ANSWER_PLAIN;
         p.thinks = thinks;
     }
     if (j->wakes) p.wakes = wakes;
@@ -78,14 +79,14 @@ static enum infer_status begin(struct engine_mill *e, struct choice *c, struct e
     /* where the prompt is scored nothing is taken over: of that nothing would be known */
     p.prefix =
         (struct infer_prefix){.salt = p.score ? j->seed | 1 : j->salt, .exact = j->server->o.cache_exact};
-    return request_new(&run->request, e->sched, &p);
+    return infer_request_new(&run->request, e->sched, &p);
 }
 
 static void engine_close(struct mill *m, struct choice *c) {
     struct engine_run *run = c->run;
     (void)m;
     if (!run) return;
-    request_free(run->request);
+    infer_request_free(run->request);
     mem_free(run);
     c->run = NULL;
 }
@@ -101,7 +102,7 @@ static enum infer_status engine_start(struct mill *m, struct choice *c) {
 
 static bool engine_step(struct mill *m) {
     struct engine_mill *e = m->state;
-    return sched_step(e->sched);
+    return infer_sched_step(e->sched);
 }
 
 static int engine_kv_free(struct mill *m) {
@@ -112,13 +113,13 @@ static int engine_kv_free(struct mill *m) {
 static void engine_cancel(struct mill *m, struct choice *c) {
     struct engine_run *run = c->run;
     (void)m;
-    if (run && run->request) request_cancel(run->request);
+    if (run && run->request) infer_request_cancel(run->request);
 }
 
 /* The numbers that were asked for. errors: INFER_E_MEMORY */
-static enum infer_status take_made(struct choice *c, const struct request *r) {
+static enum infer_status take_made(struct choice *c, const struct infer_request *r) {
     int n;
-    const float *made = request_made(r, &n);
+    const float *made = infer_request_made(r, &n);
     if (!n) return INFER_OK;
     TRY(mem_new(&c->made, (size_t)n * sizeof *c->made, "an embedding"));
     memcpy(c->made, made, (size_t)n * sizeof *c->made);
@@ -129,21 +130,20 @@ static enum infer_status take_made(struct choice *c, const struct request *r) {
 static bool engine_ended(struct mill *m, struct choice *c, struct mill_end *end, enum infer_status *st) {
     struct engine_run *run = c->run;
     (void)m;
-    if (!request_done(run->request)) return false;
-    const struct request_figures *f = request_figures(run->request);
-    const struct answer *a = request_answer(run->request);
+    if (!infer_request_done(run->request)) return false;
+    const struct infer_request_figures *f = infer_request_figures(run->request);
     if (c->job->ask.params.score && f->end_id >= 0) on_token_end(c, f->end_id);
-    *end = (struct mill_end){.why = request_why(run->request),
+    *end = (struct mill_end){.why = infer_request_why(run->request),
                              .n_prompt = f->n_prompt,
                              .n_reused = f->n_reused,
                              .n_answer = f->n_answer,
                              .n_decoded = f->n_decoded,
                              .n_aside = f->n_aside,
                              .stop_id = f->end_id,
-                             .stop = a->stopped ? a->stopped_by : -1,
+                             .stop = f->stop,
                              .prompt_seconds = f->prompt_seconds,
                              .answer_seconds = f->answer_seconds};
-    *st = request_status(run->request);
+    *st = infer_request_status(run->request);
     if (!*st) *st = take_made(c, run->request);
     end->lost = *st == INFER_E_DEVICE || *st == INFER_E_NAN;
     return true;
@@ -151,7 +151,7 @@ static bool engine_ended(struct mill *m, struct choice *c, struct mill_end *end,
 
 static void engine_free(struct mill *m) {
     struct engine_mill *e = m->state;
-    sched_close(e->sched);
+    infer_sched_close(e->sched);
     mem_free(e);
     mem_free(m);
 }
@@ -166,14 +166,14 @@ enum infer_status mill_engine(struct mill **out, struct infer_engine *engine, co
     infer_model_info(model, &info);
     TRY(mem_new(&e, sizeof *e, "the engine's side"));
     *e = (struct engine_mill){engine, model, NULL};
-    enum infer_status st = sched_open(&e->sched, engine, model);
+    enum infer_status st = infer_sched_open(&e->sched, engine, model);
     if (!st) st = mem_new(&m, sizeof *m, "the engine's side");
     if (st) {
-        sched_close(e->sched);
+        infer_sched_close(e->sched);
         mem_free(e);
         return st;
     }
-    sched_pace(e->sched, 0, gap_ms);
+    infer_sched_pace(e->sched, 0, gap_ms);
     *m = (struct mill){.n_slot = place.n_slot,
                        .n_ctx = place.n_ctx,
                        .n_embd = place.hidden ? info.n_embd : 0,

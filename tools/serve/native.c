@@ -15,16 +15,17 @@ static enum infer_status read_mixed(struct job *j, const char *at, const json_t 
     size_t i;
     enum infer_status st = INFER_OK;
     json_array_foreach((json_t *)v, i, x) {
-        struct prompt p = {0};
+        struct infer_prompt p = {0};
         if (json_is_integer(x)) {
             json_array_append(ids, x);
             continue;
         }
         if (!json_is_string(x)) st = job_invalid(j, at, "'%s[%zu]' must be a string or a token id", at, i);
-        if (!st) st = prompt_text(&p, j->server->model, json_string_value(x), json_string_length(x), true);
+        if (!st)
+            st = infer_prompt_text(&p, j->server->model, json_string_value(x), json_string_length(x), true);
         const int own = i && p.n && p.ids[0] == infer_bos(j->server->model);
         for (int k = own; !st && k < p.n; k++) json_array_append_new(ids, json_integer(p.ids[k]));
-        prompt_free(&p);
+        infer_prompt_free(&p);
         if (st) break;
     }
     if (!st) st = openai_prompts(j, at, ids, 1);
@@ -48,7 +49,7 @@ static enum infer_status read_most(struct job *j, const char *at, const json_t *
 
 static enum infer_status read_probs(struct job *j, const char *at, const json_t *v) {
     int n = 0;
-    TRY(field_int(j, at, v, 0, LOGPROBS_MAX, &n));
+    TRY(field_int(j, at, v, 0, INFER_LOGPROBS_MAX, &n));
     if (n) j->ask.params.n_logprob = n;
     return INFER_OK;
 }
@@ -95,7 +96,7 @@ static void tokens(struct job *j, const struct event_token *t, int n, struct buf
 /* What stands behind the text at the end of a choice. */
 static void told_at_end(struct job *j, int choice, struct buf *out) {
     const struct job_answer *a = job_answer(j, choice);
-    const struct sample_params *p = &j->ask.params.sample;
+    const struct infer_sample_params *p = &j->ask.params.sample;
     json_put(out, "id_slot:-1 stop:true model:%s tokens_predicted:%d tokens_evaluated:%d tokens_cached:%d",
              j->server->name, j->counts.answer, j->counts.prompt, j->counts.prompt + j->counts.answer);
     json_put(out, "truncated:false has_new_line:%hhd stop_type:%s stopping_word:%s",

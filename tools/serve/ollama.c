@@ -125,7 +125,7 @@ static const struct field common[] = {
     {"format", FIELD_HAND, .hand = read_format},
     {"think", FIELD_HAND, .hand = read_think},
     {"logprobs", FIELD_BOOL, OWN(logprobs)},
-    {"top_logprobs", FIELD_INT, 0, LOGPROBS_MAX, OWN(top_logprobs)},
+    {"top_logprobs", FIELD_INT, 0, INFER_LOGPROBS_MAX, OWN(top_logprobs)},
     {"keep_alive", .type = FIELD_SILENT},
     {"truncate", .type = FIELD_SILENT}, /* a prompt that does not fit is refused */
     {"shift", .type = FIELD_SILENT},

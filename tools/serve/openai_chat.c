@@ -30,7 +30,7 @@ static enum infer_status read_most(struct job *j, const char *at, const json_t *
 static enum infer_status read_top_logprobs(struct job *j, const char *at, const json_t *v) {
     struct chat_state *c = j->state;
     c->has_top = true;
-    return field_int(j, at, v, 0, LOGPROBS_MAX, &c->top_logprobs);
+    return field_int(j, at, v, 0, INFER_LOGPROBS_MAX, &c->top_logprobs);
 }
 
 static enum infer_status read_turn(struct job *j, const char *at, const json_t *v) {

@@ -40,7 +40,7 @@ static enum infer_status read_prompt(struct job *j, const char *at, const json_t
 
 static enum infer_status read_logprobs(struct job *j, const char *at, const json_t *v) {
     if (json_is_false(v)) return INFER_OK;
-    return field_int(j, at, v, 0, LOGPROBS_MAX, &j->ask.params.n_logprob);
+    return field_int(j, at, v, 0, INFER_LOGPROBS_MAX, &j->ask.params.n_logprob);
 }
 
 /* With a suffix each prompt is what stands in front of the text that is asked for. */
@@ -123,7 +123,7 @@ static void logprobs(struct job *j, const struct event_token *t, int n, size_t o
 
 /* The text of the prompt, as it goes in front of the answer with echo. */
 static void echo(const struct job *j, int choice, struct buf *out) {
-    const struct prompt *p = &j->prompt[choice / j->ask.n];
+    const struct infer_prompt *p = &j->prompt[choice / j->ask.n];
     const struct ask_prompt *asked = &j->ask.prompt[choice / j->ask.n];
     if (asked->text) {
         buf_add(out, asked->text, asked->n);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 #include "base/host.h"
+#include "request/answer.h"
 #include "base/mem.h"
 #include "files/json.h"
 #include "text/grammar/grammar.h"
@@ -87,7 +88,7 @@ static enum infer_status check_model(struct job *j) {
 }
 
 /* Puts the ids of an earlier answer in front of a prompt, whose own beginning of a text goes. */
-static enum infer_status add_context(struct job *j, struct prompt *p) {
+static enum infer_status add_context(struct job *j, struct infer_prompt *p) {
     const struct ask *a = &j->ask;
     const int own = p->n && p->ids[0] == infer_bos(j->server->model);
     int32_t *ids;
@@ -113,13 +114,13 @@ static enum infer_status make_prompts(struct job *j) {
     for (int i = 0; i < j->n_prompt; i++) {
         struct ask_prompt *p = &a->prompt[i];
         if (p->text) {
-            TRY(prompt_text(&j->prompt[i], s->model, p->text, p->n, !a->plain_text));
+            TRY(infer_prompt_text(&j->prompt[i], s->model, p->text, p->n, !a->plain_text));
         } else {
-            j->prompt[i] = (struct prompt){.ids = p->ids, .n = p->n_id};
+            j->prompt[i] = (struct infer_prompt){.ids = p->ids, .n = p->n_id};
             p->ids = NULL;
         }
     }
-    j->ask.params.start = ANSWER_PLAIN;
+    j->ask.params.start = INFER_ANSWER_PLAIN;
     return INFER_OK;
 }
 
@@ -175,7 +176,7 @@ static enum infer_status make_grammar(struct job *j) {
 static enum infer_status make_bounds(struct job *j) {
     const struct server *s = j->server;
     struct ask *a = &j->ask;
-    if (a->n_bad) TRY(avoid_open(&j->avoid, s->model, (const char *const *)a->bad, a->n_bad));
+    if (a->n_bad) TRY(infer_avoid_open(&j->avoid, s->model, (const char *const *)a->bad, a->n_bad));
     if (!a->allowed) return INFER_OK;
     if (a->gbnf || a->schema || tool_job_forced(j))
         return job_invalid(
@@ -189,7 +190,7 @@ static enum infer_status make_bounds(struct job *j) {
 /* What is said for the model when its thinking has used up its budget. */
 static enum infer_status make_think_end(struct job *j) {
     const struct server *s = j->server;
-    const struct prompt *p = &j->prompt[0];
+    const struct infer_prompt *p = &j->prompt[0];
     char text[96];
     size_t n;
     if (j->ask.n_think < 1 || !j->ask.messages) return INFER_OK;
@@ -244,13 +245,13 @@ static enum infer_status make_params(struct job *j) {
     if (a->messages && *s->end.text) j->stop[j->n_stop++] = s->end.text;
     if (isnan(a->params.sample.repeat_penalty)) /* greedy is greedy where nothing else is said */
         a->params.sample.repeat_penalty = a->params.sample.temp == 0 ? 1 : s->sample.repeat_penalty;
-    if (sample_check(&a->params.sample)) return job_invalid(j, NULL, "%s", err_message());
+    if (infer_sample_check(&a->params.sample)) return job_invalid(j, NULL, "%s", err_message());
     return INFER_OK;
 }
 
 static enum infer_status make_choices(struct job *j) {
     const struct ask *a = &j->ask;
-    struct grammar_vocab *vocab = NULL;
+    struct infer_grammar_vocab *vocab = NULL;
     j->n_choice = 0;
     TRY(mem_new(&j->choice, (size_t)(j->n_prompt * a->n) * sizeof *j->choice, "choices"));
     if (j->grammar) TRY(server_vocab(j->server, &vocab));
@@ -264,7 +265,8 @@ static enum infer_status make_choices(struct job *j) {
                                  .before = i ? c - i : NULL,
                                  .seed = a->params.sample.seed + (uint64_t)i,
                                  .stop_id = -1};
-            if (j->grammar) TRY(constrain_open(&c->constraint, j->grammar, vocab, j->server->info.n_vocab));
+            if (j->grammar)
+                TRY(infer_constraint_open(&c->constraint, j->grammar, vocab, j->server->info.n_vocab));
             TRY(tool_job_choice(c));
         }
     return INFER_OK;

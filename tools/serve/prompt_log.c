@@ -37,7 +37,7 @@ void prompt_log_close(struct prompt_log *l) {
     mem_free(l);
 }
 
-static void add_prompt(const struct job *j, const struct prompt *p, struct buf *b) {
+static void add_prompt(const struct job *j, const struct infer_prompt *p, struct buf *b) {
     struct buf text = {0};
     if (p->text) {
         json_put(b, "%.*s", (int)p->n_text, p->text);

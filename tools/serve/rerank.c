@@ -111,19 +111,19 @@ static enum infer_status ask_about(struct job *j, const char *query, const char 
                                    struct ask_prompt *out) {
     json_t *switches = json_pack("{s:b, s:b}", "enable_thinking", 0, "thinking", 0),
            *messages = question(j->state, query, document);
-    struct prompt_template t = j->server->template;
-    struct prompt p = {0};
+    struct infer_prompt_template t = j->server->template;
+    struct infer_prompt p = {0};
     char tail[64];
     t.variables = switches;
-    enum infer_status st = messages ? prompt_render(&p, j->server->model, &t, messages, true)
+    enum infer_status st = messages ? infer_prompt_render(&p, j->server->model, &t, messages, true)
                                     : err_set(INFER_E_MEMORY, "out of memory: a document");
     const char *closing = st ? NULL : answer_closing(p.text, p.n_text);
     if (closing) { /* a template without a switch */
         snprintf(tail, sizeof tail, "\n%s\n\n", closing);
         t.tail = tail;
         t.n_tail = t.n_own = strlen(tail);
-        prompt_free(&p);
-        st = prompt_render(&p, j->server->model, &t, messages, true);
+        infer_prompt_free(&p);
+        st = infer_prompt_render(&p, j->server->model, &t, messages, true);
     }
     json_decref(messages);
     json_decref(switches);
@@ -131,7 +131,7 @@ static enum infer_status ask_about(struct job *j, const char *query, const char 
     if (st) return st;
     *out = (struct ask_prompt){.ids = p.ids, .n_id = p.n};
     p.ids = NULL;
-    prompt_free(&p);
+    infer_prompt_free(&p);
     return INFER_OK;
 }
 
@@ -147,7 +147,7 @@ static enum infer_status judge(struct job *j) {
     const struct rerank_state *s = j->state;
     size_t i;
     json_t *d;
-    a->params.make = MAKE_LOGITS;
+    a->params.make = INFER_MAKE_LOGITS;
     a->params.make_id = a->make_id;
     a->params.n_make_id = 2;
     a->params.n_predict = 0;

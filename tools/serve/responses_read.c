@@ -246,7 +246,7 @@ static const struct field rows[] = {
     {"text", FIELD_HAND, .hand = read_text},
     {"reasoning", FIELD_HAND, .hand = read_effort},
     {"include", FIELD_HAND, .hand = read_include},
-    {"top_logprobs", FIELD_INT, 0, LOGPROBS_MAX, OWN(top_logprobs)},
+    {"top_logprobs", FIELD_INT, 0, INFER_LOGPROBS_MAX, OWN(top_logprobs)},
     {"truncation", FIELD_HAND, .hand = read_truncation},
     {"background", FIELD_HAND, .hand = read_background},
     {"previous_response_id", FIELD_REFUSE, .why = "is not supported: nothing is stored here"},

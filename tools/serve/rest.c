@@ -110,7 +110,7 @@ static void get_props(struct server *s, const char *rest, struct page *p) {
         not_ready(s, p);
         return;
     }
-    const struct sample_params *d = &s->sample;
+    const struct infer_sample_params *d = &s->sample;
     const struct tool_probe *t = &s->tools;
     json_put(&p->body,
              "{default_generation_settings:{n_ctx:%d params:{temperature:%g top_k:%d top_p:%g min_p:%g "

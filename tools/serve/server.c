@@ -59,10 +59,10 @@ bool server_knows_model(const struct server *s, const char *name) {
     return false;
 }
 
-enum infer_status server_vocab(struct server *s, struct grammar_vocab **out) {
+enum infer_status server_vocab(struct server *s, struct infer_grammar_vocab **out) {
     enum infer_status st = INFER_OK;
     pthread_mutex_lock(&s->vocab_lock);
-    if (!s->vocab) st = constrain_vocab(&s->vocab, s->model);
+    if (!s->vocab) st = infer_grammar_vocab_open(&s->vocab, s->model);
     *out = s->vocab;
     pthread_mutex_unlock(&s->vocab_lock);
     return st;
@@ -154,16 +154,16 @@ enum infer_status server_open(struct server *s, const struct serve_options *o) {
 /* A template of the house: it has to make a prompt of something before anybody is served. */
 static enum infer_status take_template(struct server *s) {
     const char *path = s->o.template_file;
-    struct prompt p;
+    struct infer_prompt p;
     if (!path) return INFER_OK;
     TRY(text_read(&s->template_text, &s->template.n, path, TEXT_TEMPLATE));
     s->template.text = s->template_text;
     json_t *hello = json_pack("[{s:s, s:s}]", "role", "user", "content", "hello");
-    enum infer_status st = hello ? prompt_render(&p, s->model, &s->template, hello, true)
+    enum infer_status st = hello ? infer_prompt_render(&p, s->model, &s->template, hello, true)
                                  : err_set(INFER_E_MEMORY, "out of memory: a template");
     json_decref(hello);
     if (st) return err_prefix(st, "--template %s", path);
-    prompt_free(&p);
+    infer_prompt_free(&p);
     return INFER_OK;
 }
 
@@ -172,9 +172,10 @@ enum infer_status server_take_model(struct server *s, const struct infer_model *
     s->model = m;
     s->mill = mill; /* freed with the server, also where what follows fails */
     infer_model_info(m, &s->info);
-    s->template = (struct prompt_template){.text = s->info.chat_template, .n = s->info.chat_template_len};
+    s->template =
+        (struct infer_prompt_template){.text = s->info.chat_template, .n = s->info.chat_template_len};
     TRY(take_template(s));
-    s->end = s->template.text ? prompt_turn_end(m, &s->template) : (struct turn_end){.id = -1};
+    s->end = s->template.text ? infer_prompt_turn_end(m, &s->template) : (struct infer_turn_end){.id = -1};
     TRY(tool_job_server(s));
     TRY(grammars_open(&s->grammars, &s->metrics));
     s->sample = sampling_params(m);
@@ -204,7 +205,7 @@ void server_close(struct server *s) {
     web_close(s->web);
     if (s->mill) s->mill->free(s->mill);
     mem_free(s->template_text);
-    grammar_vocab_close(s->vocab);
+    infer_grammar_vocab_close(s->vocab);
     grammars_close(s->grammars);
     prompt_log_close(s->prompts);
     keys_close(s->keys);

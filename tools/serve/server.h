@@ -1,6 +1,5 @@
 /* One process, one model, one engine: what the threads of the server share. */
 #pragma once
-#include "request/constrain.h"
 #include "request/prompt_check.h"
 #include "tools/serve/grammars.h"
 #include "tools/serve/job.h"
@@ -63,21 +62,21 @@ struct server {
     /* of the model, from SERVER_READY on */
     const struct infer_model *model;
     struct infer_model_info info;
-    struct prompt_template template; /* text NULL: the file has none */
-    char *template_text;             /* of o.template_file; NULL: the file's own holds */
-    struct turn_end end;             /* how the template ends a turn */
-    struct tool_probe tools;         /* what it knows of tools and reasoning */
-    char name[257];                  /* of the model, as answers have it */
-    char names[SERVE_NAMES][257];    /* name and aliases, names[n_name] */
+    struct infer_prompt_template template; /* text NULL: the file has none */
+    char *template_text;                   /* of o.template_file; NULL: the file's own holds */
+    struct infer_turn_end end;             /* how the template ends a turn */
+    struct tool_probe tools;               /* what it knows of tools and reasoning */
+    char name[257];                        /* of the model, as answers have it */
+    char names[SERVE_NAMES][257];          /* name and aliases, names[n_name] */
     int n_name;
     char fingerprint[24];
-    struct sample_params sample; /* where a client says nothing */
+    struct infer_sample_params sample; /* where a client says nothing */
     struct mill *mill;
     int n_ctx, n_slot;
     pthread_mutex_t vocab_lock;
-    struct grammar_vocab *vocab; /* for grammars; NULL: not needed yet */
-    struct grammars *grammars;   /* that requests have asked for */
-    struct prompt_log *prompts;  /* --log-prompts; NULL: none */
+    struct infer_grammar_vocab *vocab; /* for grammars; NULL: not needed yet */
+    struct grammars *grammars;         /* that requests have asked for */
+    struct prompt_log *prompts;        /* --log-prompts; NULL: none */
 
     struct keys *keys;       /* NULL: none */
     struct web *web;         /* the HTTP side */
@@ -139,7 +138,7 @@ void job_random_id(char *out);
 double serve_seconds(void);
 bool server_knows_model(const struct server *s, const char *name);
 /* This model's grammar vocabulary, made at the first call. */
-enum infer_status server_vocab(struct server *s, struct grammar_vocab **out);
+enum infer_status server_vocab(struct server *s, struct infer_grammar_vocab **out);
 
 /* ---- from thread to thread ---- */
 

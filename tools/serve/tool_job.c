@@ -145,10 +145,10 @@ enum infer_status tool_job_prepare(struct job *j) {
     j->parsed = calls || shape == SHAPE_HARMONY || shape == SHAPE_GEMMA;
     if (a->tools && !calls && p->format.row) TRY(forbid(j));
     if (!j->parsed) return INFER_OK;
-    j->tool_start = j->ask.params.start == ANSWER_THINKING
+    j->tool_start = j->ask.params.start == INFER_ANSWER_THINKING
                         ? TOOL_START_REASONING
                         : tool_start(p, j->prompt[0].text, j->prompt[0].n_text);
-    if (a->go_on && j->ask.params.start != ANSWER_THINKING) j->tool_start = TOOL_START_CONTENT;
+    if (a->go_on && j->ask.params.start != INFER_ANSWER_THINKING) j->tool_start = TOOL_START_CONTENT;
     if (tool_job_forced(j)) return force(j);
     return a->strict_tools && calls ? be_strict(j) : INFER_OK;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "request/answer.h"
 #include "base/mem.h"
 #include "tools/interrupt.h"
 #include "tools/talk/logprobs_show.h"
@@ -29,7 +30,7 @@ enum infer_status chat_system(struct chat *c, const char *text) {
     if (!c->talk.template.text)
         return err_set(INFER_E_INPUT, "a system message needs a chat template, this is --raw");
     size_t n = json_array_size(c->messages);
-    TRY(prompt_add_message(c->messages, "system", text, strlen(text)));
+    TRY(infer_prompt_add_message(c->messages, "system", text, strlen(text)));
     json_t *added = json_incref(json_array_get(c->messages, n));
     json_array_remove(c->messages, n);
     json_array_insert_new(c->messages, 0, added);
@@ -60,7 +61,7 @@ static enum infer_status show(void *user, const char *text, size_t n, bool think
 }
 
 /* --raw: the text of all messages, one after the other, as the user typed and the model went on. */
-static enum infer_status raw_prompt(struct chat *c, struct prompt *p) {
+static enum infer_status raw_prompt(struct chat *c, struct infer_prompt *p) {
     size_t n = 0, i;
     json_t *m;
     json_array_foreach(c->messages, i, m) n += json_string_length(json_object_get(m, "content"));
@@ -72,13 +73,13 @@ static enum infer_status raw_prompt(struct chat *c, struct prompt *p) {
         memcpy(text + n, json_string_value(content), json_string_length(content));
         n += json_string_length(content);
     }
-    enum infer_status st = prompt_text(p, c->talk.session.model, text, n, false);
+    enum infer_status st = infer_prompt_text(p, c->talk.session.model, text, n, false);
     mem_free(text);
     return st;
 }
 
 /* --overflow shift: takes the oldest turns away until the prompt fits; the system message stays. */
-static enum infer_status shorten(struct chat *c, struct prompt *p) {
+static enum infer_status shorten(struct chat *c, struct infer_prompt *p) {
     bool shift = strcmp(c->o->overflow, "shift") == 0;
     int dropped = 0;
     while (shift && c->talk.template.text && p->n >= c->talk.session.place.n_ctx) {
@@ -88,8 +89,8 @@ static enum infer_status shorten(struct chat *c, struct prompt *p) {
         json_array_remove(c->messages, at); /* a user's message and the answer to it */
         json_array_remove(c->messages, at);
         dropped += 2;
-        prompt_free(p);
-        TRY(prompt_render(p, c->talk.session.model, &c->talk.template, c->messages, true));
+        infer_prompt_free(p);
+        TRY(infer_prompt_render(p, c->talk.session.model, &c->talk.template, c->messages, true));
     }
     if (dropped) tool_say("the context is full: the oldest %d messages were dropped", dropped);
     return INFER_OK;
@@ -102,10 +103,10 @@ static enum infer_status shorten(struct chat *c, struct prompt *p) {
 static void say_context(struct chat *c, int before) {
     int held = talk_held(&c->talk), all = c->talk.session.place.n_ctx,
         turn = held > before ? held - before : 0;
-    if (request_why(c->talk.request) == REQUEST_FULL) {
+    if (infer_request_why(c->talk.request) == INFER_REQUEST_FULL) {
         tool_say("the context of %d tokens is full, the answer ends here; " CHOICES, all);
         c->code = EXIT_CANNOT;
-    } else if (request_figures(c->talk.request)->n_shift) {
+    } else if (infer_request_figures(c->talk.request)->n_shift) {
         tool_say("the context was full: its older half was dropped while answering");
     } else if (strcmp(c->o->overflow, "shift") != 0 && (held > all - all / 10 || held > all - turn)) {
         tool_say("%d of %d tokens of the context are used; " CHOICES, held, all);
@@ -123,15 +124,15 @@ static void keep_thought(struct chat *c, const struct answer *a) {
 
 /* What there is to say after an answer, which becomes the last message. */
 static enum infer_status keep_answer(struct chat *c, int before) {
-    const struct request *r = c->talk.request;
-    const struct request_figures *f = request_figures(r);
+    const struct infer_request *r = c->talk.request;
+    const struct infer_request_figures *f = infer_request_figures(r);
     const struct answer *a = request_answer(r);
-    const enum request_why why = request_why(r);
-    if (why == REQUEST_CANCELLED && c->terminal_in) tool_say("interrupted; /regen answers again");
-    if (why == REQUEST_LIMIT && c->terminal_in)
+    const enum infer_request_why why = infer_request_why(r);
+    if (why == INFER_REQUEST_CANCELLED && c->terminal_in) tool_say("interrupted; /regen answers again");
+    if (why == INFER_REQUEST_LIMIT && c->terminal_in)
         tool_say("ended after %d tokens (-n, /set n-predict)", c->o->n_predict);
-    logprobs_print(request_logprobs(r), c->talk.session.model, f->n_answer);
-    if (why == REQUEST_LOOP) {
+    logprobs_print(infer_request_logprobs(r), c->talk.session.model, f->n_answer);
+    if (why == INFER_REQUEST_LOOP) {
         talk_loop(c->o, f->cycle, "/set ");
         c->code = EXIT_CANNOT;
     }
@@ -139,15 +140,15 @@ static enum infer_status keep_answer(struct chat *c, int before) {
     keep_thought(c, a);
     const char *text = a->text ? a->text : "";
     size_t n = text_valid_utf8(text, a->n); /* bytes that are no text cannot be said again */
-    return prompt_add_message(c->messages, "assistant", text, n);
+    return infer_prompt_add_message(c->messages, "assistant", text, n);
 }
 
 /* Answers the conversation; the answer becomes its last message. */
 static enum infer_status answer(struct chat *c) {
-    struct prompt p = {0};
+    struct infer_prompt p = {0};
     struct infer_model *m = c->talk.session.model;
-    const struct prompt_template *template = &c->talk.template;
-    TRY(template->text ? prompt_render(&p, m, template, c->messages, true) : raw_prompt(c, &p));
+    const struct infer_prompt_template *template = &c->talk.template;
+    TRY(template->text ? infer_prompt_render(&p, m, template, c->messages, true) : raw_prompt(c, &p));
     enum infer_status st = shorten(c, &p);
     if (st) return st;
     if (c->o->show_prompt) prompt_show(&p, m, template);
@@ -163,7 +164,7 @@ static enum infer_status answer(struct chat *c) {
     if (!st && c->last != '\n') st = tool_write("\n", 1);
     if (!st) st = tool_flush();
     if (!st) st = keep_answer(c, before < p.n ? before : p.n);
-    prompt_free(&p);
+    infer_prompt_free(&p);
     return st;
 }
 
@@ -207,7 +208,7 @@ static void loop(struct chat *c) {
             if (next == CHAT_GO_ON) continue;
         } else {
             if (text[0] == '/') text++, n--; /* "//" is a text that begins with a slash */
-            enum infer_status st = prompt_add_message(c->messages, "user", text, n);
+            enum infer_status st = infer_prompt_add_message(c->messages, "user", text, n);
             if (st) {
                 c->code = tool_fail(c->o, st);
                 continue;

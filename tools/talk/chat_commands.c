@@ -87,7 +87,7 @@ static enum chat_next do_edit(struct chat *c, const char *arg) {
     chat_drop(c, "user");
     enum infer_status st = INFER_OK;
     if (*arg)
-        st = prompt_add_message(c->messages, "user", arg, strlen(arg));
+        st = infer_prompt_add_message(c->messages, "user", arg, strlen(arg));
     else
         line_preset(c->line, json_string_value(json_object_get(last, "content")));
     json_decref(last);
@@ -149,7 +149,8 @@ static enum chat_next do_read(struct chat *c, const char *arg) {
     enum infer_status st = *arg ? text_read(&text, &n, arg, TEXT_PROMPT)
                                 : err_set(INFER_E_INPUT, "/read needs a file: /read notes.txt");
     if (st) return say_error(c, st);
-    st = n ? prompt_add_message(c->messages, "user", text, n) : err_set(INFER_E_INPUT, "%s is empty", arg);
+    st = n ? infer_prompt_add_message(c->messages, "user", text, n)
+           : err_set(INFER_E_INPUT, "%s is empty", arg);
     mem_free(text);
     if (!st) chat_say(c, "%s: %zu bytes are sent", arg, n);
     return st ? say_error(c, st) : CHAT_ANSWER;

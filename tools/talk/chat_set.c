@@ -18,7 +18,7 @@ static bool find_setting(const struct chat *c, const char *name, struct option_v
 
 static enum infer_status change(struct chat *c, const char *name, const char *text) {
     struct options changed = c->live;
-    struct request_params p;
+    struct infer_request_params p;
     struct option_view before = {0}, now;
     const char *value = arena_strndup(&c->kept, text, strlen(text));
     if (!value) return err_set(INFER_E_MEMORY, "the setting");

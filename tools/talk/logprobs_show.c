@@ -1,9 +1,10 @@
 #include "tools/talk/logprobs_show.h"
 #include <math.h>
 #include <stdio.h>
+#include "base/mem.h"
 #include "tools/term.h"
 
-static json_t *entry_json(const struct infer_model *m, const struct logprob *e) {
+static json_t *entry_json(const struct infer_model *m, const struct infer_logprob *e) {
     size_t n;
     const char *piece = infer_piece(m, e->id, true, false, &n);
     json_t *j = json_pack("{s:i, s:f}", "id", (int)e->id, "logprob", (double)e->logprob);
@@ -18,10 +19,10 @@ static json_t *entry_json(const struct infer_model *m, const struct logprob *e) 
     return j;
 }
 
-json_t *logprobs_json(const struct logprobs *p, const struct infer_model *m, int n) {
+json_t *logprobs_json(const struct infer_logprobs *p, const struct infer_model *m, int n) {
     json_t *all = json_array();
     for (int i = 0; i < n && i < p->n; i++) {
-        const struct logprob *row = logprobs_at(p, i);
+        const struct infer_logprob *row = infer_logprobs_at(p, i);
         json_t *j = entry_json(m, row), *top = json_array();
         for (int k = 1; k <= p->n_top && row[k].id >= 0; k++)
             json_array_append_new(top, entry_json(m, row + k));
@@ -47,9 +48,9 @@ static void print_piece(const struct infer_model *m, int32_t id) {
     fputc('"', stderr);
 }
 
-void logprobs_print(const struct logprobs *p, const struct infer_model *m, int n) {
+void logprobs_print(const struct infer_logprobs *p, const struct infer_model *m, int n) {
     for (int i = 0; i < n && i < p->n; i++) {
-        const struct logprob *row = logprobs_at(p, i);
+        const struct infer_logprob *row = infer_logprobs_at(p, i);
         fprintf(stderr, "%9.4f %5.1f%%  ", (double)row->logprob, 100 * exp((double)row->logprob));
         print_piece(m, row->id);
         for (int k = 1; k <= p->n_top && row[k].id >= 0; k++) {

@@ -11,7 +11,7 @@ static int vocab_size(const struct infer_model *m) {
     return info.n_vocab;
 }
 
-static bool ends_answer(const struct infer_model *m, const struct turn_end *e, int32_t id) {
+static bool ends_answer(const struct infer_model *m, const struct infer_turn_end *e, int32_t id) {
     return infer_is_stop(m, id) || id == e->id;
 }
 
@@ -24,9 +24,9 @@ static void show_token(const struct infer_model *m, int32_t id) {
     term_write_safe(stderr, piece, n);
 }
 
-static void show_special(const struct prompt *p, const struct infer_model *m,
-                         const struct prompt_template *t) {
-    struct turn_end end = t->text ? prompt_turn_end(m, t) : (struct turn_end){.id = -1};
+static void show_special(const struct infer_prompt *p, const struct infer_model *m,
+                         const struct infer_prompt_template *t) {
+    struct infer_turn_end end = t->text ? infer_prompt_turn_end(m, t) : (struct infer_turn_end){.id = -1};
     int32_t bos = infer_bos(m);
     fprintf(stderr, "--- special tokens in it\n");
     for (int i = 0; i < p->n; i++) {
@@ -51,7 +51,7 @@ static void show_special(const struct prompt *p, const struct infer_model *m,
 
 /* ---- warnings ---- */
 
-static void check_marks(const struct infer_model *m, const struct prompt_template *t) {
+static void check_marks(const struct infer_model *m, const struct infer_prompt_template *t) {
     char line[512];
     int more = prompt_unknown_marks(m, t, line, sizeof line);
     if (*line)
@@ -60,15 +60,16 @@ static void check_marks(const struct infer_model *m, const struct prompt_templat
                  line, more ? " and more" : "");
 }
 
-static bool reads(const struct prompt_template *t, const char *name) {
+static bool reads(const struct infer_prompt_template *t, const char *name) {
     return memmem(t->text, t->n, name, strlen(name)) != NULL;
 }
 
-static void warn(const struct prompt *p, const struct infer_model *m, const struct prompt_template *t) {
+static void warn(const struct infer_prompt *p, const struct infer_model *m,
+                 const struct infer_prompt_template *t) {
     int32_t bos = infer_bos(m);
     if (bos >= 0 && p->n > 1 && p->ids[0] == bos && p->ids[1] == bos)
         tool_say("the prompt begins with two BOS tokens (%d)", bos);
-    struct turn_end end = t->text ? prompt_turn_end(m, t) : (struct turn_end){.id = -1};
+    struct infer_turn_end end = t->text ? infer_prompt_turn_end(m, t) : (struct infer_turn_end){.id = -1};
     bool some = false;
     for (int32_t id = 0, n = vocab_size(m); id < n && !some; id++) some = ends_answer(m, &end, id);
     if (!some) tool_say("no token of the vocabulary ends an answer: -n or --stop has to");
@@ -82,7 +83,8 @@ static void warn(const struct prompt *p, const struct infer_model *m, const stru
         tool_say("--thinking off: the template does not read enable_thinking, so it changes nothing");
 }
 
-void prompt_show(const struct prompt *p, const struct infer_model *m, const struct prompt_template *t) {
+void prompt_show(const struct infer_prompt *p, const struct infer_model *m,
+                 const struct infer_prompt_template *t) {
     fprintf(stderr, "--- prompt: %zu bytes, %d tokens\n", p->n_text, p->n);
     term_write_safe(stderr, p->text, p->n_text);
     fprintf(stderr, "\n--- ids\n");

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "files/json.h"
+#include "request/answer.h"
 #include "base/mem.h"
 #include "tools/interrupt.h"
 #include "tools/talk/logprobs_show.h"
@@ -18,7 +19,7 @@ int cmd_run(const struct options *o);
 struct run {
     const struct options *o;
     struct talk talk;
-    struct prompt prompt;
+    struct infer_prompt prompt;
     char *text; /* text[n]: the user's prompt */
     size_t n;
     const char *prompted; /* of the command line; NULL: the text is of a file or of stdin */
@@ -135,13 +136,13 @@ static enum infer_status make_prompt(struct run *r) {
             tool_say(
                 "the file has no chat template: completing the text as it is (--raw: as meant; --template "
                 "FILE: with one)");
-        return prompt_text(&r->prompt, m, r->text, r->n, false);
+        return infer_prompt_text(&r->prompt, m, r->text, r->n, false);
     }
     json_t *messages = json_array();
     enum infer_status st = messages ? INFER_OK : err_set(INFER_E_MEMORY, "the conversation");
-    if (!st && o->system) st = prompt_add_message(messages, "system", o->system, strlen(o->system));
-    if (!st) st = prompt_add_message(messages, "user", r->text, r->n);
-    if (!st) st = prompt_render(&r->prompt, m, &r->talk.template, messages, true);
+    if (!st && o->system) st = infer_prompt_add_message(messages, "system", o->system, strlen(o->system));
+    if (!st) st = infer_prompt_add_message(messages, "user", r->text, r->n);
+    if (!st) st = infer_prompt_render(&r->prompt, m, &r->talk.template, messages, true);
     json_decref(messages);
     return st;
 }
@@ -187,33 +188,33 @@ static enum infer_status show(void *user, const char *text, size_t n, bool think
 
 static const char *const why_names[] = {"", "turn", "stop", "limit", "context", "interrupt", "loop"};
 
-static json_t *draft_json(const struct request_figures *f) {
+static json_t *draft_json(const struct infer_request_figures *f) {
     const double times = talk_speed_up(f);
     return json_pack("{s:i, s:i, s:i, s:o}", "guessed", f->n_guessed, "right", f->n_right, "steps", f->n_step,
                      "times_as_fast", times > 0 ? json_real(times) : json_null());
 }
 
 static enum infer_status print_json(const struct run *r) {
-    const struct request *q = r->talk.request;
-    const struct request_figures *g = request_figures(q);
+    const struct infer_request *q = r->talk.request;
+    const struct infer_request_figures *g = infer_request_figures(q);
     double rate = talk_rate(g);
     size_t n, n_thought;
-    const char *answer = answer_text(request_answer(q), &n),
-               *thought = answer_thinking(request_answer(q), &n_thought);
+    const char *answer = infer_request_text(q, false, &n), *thought = infer_request_text(q, true, &n_thought);
     uint64_t failed = mem_failed();
     json_t *text = json_stringn(answer, n);
     bool utf8 = text != NULL;
     if (!utf8) text = json_null(); /* bytes that are no text: ids would be needed, say so */
-    json_t *j = json_pack(
-        "{s:o, s:s, s:i, s:i, s:i, s:f, s:o, s:o}", "answer", text, "ended_by", why_names[request_why(q)],
-        "prompt_tokens", g->n_prompt + g->n_reused, "reused_tokens", g->n_reused, "answer_tokens",
-        g->n_answer, "prompt_tok_s", g->prompt_seconds > 0 ? g->n_prompt / g->prompt_seconds : 0.0,
-        "answer_tok_s", rate > 0 ? json_real(rate) : json_null(), "gb_s",
-        rate > 0 ? json_real(talk_step_rate(g) * talk_token_bytes(&r->talk) * 1e-9) : json_null());
+    json_t *j =
+        json_pack("{s:o, s:s, s:i, s:i, s:i, s:f, s:o, s:o}", "answer", text, "ended_by",
+                  why_names[infer_request_why(q)], "prompt_tokens", g->n_prompt + g->n_reused,
+                  "reused_tokens", g->n_reused, "answer_tokens", g->n_answer, "prompt_tok_s",
+                  g->prompt_seconds > 0 ? g->n_prompt / g->prompt_seconds : 0.0, "answer_tok_s",
+                  rate > 0 ? json_real(rate) : json_null(), "gb_s",
+                  rate > 0 ? json_real(talk_step_rate(g) * talk_token_bytes(&r->talk) * 1e-9) : json_null());
     if (j && n_thought) json_object_set_new(j, "thinking", json_stringn(thought, n_thought));
-    if (j && request_logprobs(q)->n_top >= 0)
+    if (j && infer_request_logprobs(q)->n_top >= 0)
         json_object_set_new(j, "logprobs",
-                            logprobs_json(request_logprobs(q), r->talk.session.model, g->n_answer));
+                            logprobs_json(infer_request_logprobs(q), r->talk.session.model, g->n_answer));
     if (j && r->talk.draws) json_object_set_new(j, "seed", json_integer((json_int_t)r->talk.seed));
     if (j && r->talk.draft.by) json_object_set_new(j, "draft", draft_json(g));
     char *line;
@@ -227,31 +228,31 @@ static enum infer_status print_json(const struct run *r) {
 /* What there is to say after the answer; the exit code. */
 static int report(struct run *r) {
     const struct options *o = r->o;
-    const struct request *q = r->talk.request;
-    const struct request_figures *f = request_figures(q);
-    const enum request_why why = request_why(q);
+    const struct infer_request *q = r->talk.request;
+    const struct infer_request_figures *f = infer_request_figures(q);
+    const enum infer_request_why why = infer_request_why(q);
     const int n_ctx = r->talk.session.place.n_ctx;
     if (o->json) {
         enum infer_status st = print_json(r);
         if (st) return tool_fail(o, st);
     }
-    if (why == REQUEST_FULL)
+    if (why == INFER_REQUEST_FULL)
         tool_say("the context of %d tokens is full, the answer ends here (--ctx gives more)", n_ctx);
     talk_thinking_end(&r->thoughts);
-    if (why == REQUEST_CANCELLED) tool_interrupted();
-    if (why == REQUEST_LOOP) talk_loop(o, f->cycle, "--");
+    if (why == INFER_REQUEST_CANCELLED) tool_interrupted();
+    if (why == INFER_REQUEST_LOOP) talk_loop(o, f->cycle, "--");
     if (f->n_shift)
         tool_say("the context of %d tokens was full: its older half was dropped (%d times)", n_ctx,
                  f->n_shift);
-    if (!o->json) logprobs_print(request_logprobs(q), r->talk.session.model, f->n_answer);
+    if (!o->json) logprobs_print(infer_request_logprobs(q), r->talk.session.model, f->n_answer);
     if (request_answer(q)->cut) tool_say("the answer ended in the middle of a character");
     if (!o->quiet) {
         char line[256];
         talk_summary(&r->talk, line, sizeof line);
-        tool_say("%s%s", line, why == REQUEST_LIMIT ? "; ended by -n" : "");
+        tool_say("%s%s", line, why == INFER_REQUEST_LIMIT ? "; ended by -n" : "");
     }
-    bool whole = why != REQUEST_FULL && why != REQUEST_LOOP;
-    return why == REQUEST_CANCELLED ? EXIT_CANCEL : whole ? EXIT_DONE : EXIT_CANNOT;
+    bool whole = why != INFER_REQUEST_FULL && why != INFER_REQUEST_LOOP;
+    return why == INFER_REQUEST_CANCELLED ? EXIT_CANCEL : whole ? EXIT_DONE : EXIT_CANNOT;
 }
 
 static enum infer_status run_answer(struct run *r) {
@@ -279,7 +280,7 @@ int cmd_run(const struct options *given) {
     if (!st) st = read_prompt(&r);
     if (!st) st = run_answer(&r);
     int code = st ? tool_fail(o, st) : report(&r);
-    prompt_free(&r.prompt);
+    infer_prompt_free(&r.prompt);
     talk_close(&r.talk);
     mem_free(r.text);
     return code;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "request/answer.h"
 #include "base/mem.h"
 #include "files/textfile.h"
 #include "tools/interrupt.h"
@@ -13,7 +14,7 @@
 /* ---- options -> what a request asks for ---- */
 
 /* "ID=X" of every --logit-bias into bias[n] */
-static enum infer_status read_biases(const struct option_texts *t, struct sample_bias *bias) {
+static enum infer_status read_biases(const struct option_texts *t, struct infer_sample_bias *bias) {
     for (int i = 0; i < t->n; i++) {
         char *end;
         long id = strtol(t->text[i], &end, 10);
@@ -22,14 +23,14 @@ static enum infer_status read_biases(const struct option_texts *t, struct sample
         float x = named ? strtof(value, &end) : 0;
         if (!named || end == value || *end || isnan(x))
             return err_set(INFER_E_INPUT, "--logit-bias %s is not like 123=-1.5", t->text[i]);
-        bias[i] = (struct sample_bias){(int32_t)id, x};
+        bias[i] = (struct infer_sample_bias){(int32_t)id, x};
     }
     return INFER_OK;
 }
 
-static enum infer_status sampling(const struct options *o, struct sample_bias *bias,
-                                  struct sample_params *out) {
-    struct sample_params p = sample_defaults();
+static enum infer_status sampling(const struct options *o, struct infer_sample_bias *bias,
+                                  struct infer_sample_params *out) {
+    struct infer_sample_params p = infer_sample_defaults();
     p.temp = (float)o->temp;
     p.top_k = o->top_k;
     p.top_p = (float)o->top_p;
@@ -52,7 +53,7 @@ static enum infer_status sampling(const struct options *o, struct sample_bias *b
     p.mirostat = o->mirostat;
     p.mirostat_tau = (float)o->mirostat_tau;
     p.mirostat_eta = (float)o->mirostat_eta;
-    if (o->samplers) TRY(sample_set_order(&p, o->samplers));
+    if (o->samplers) TRY(infer_sample_set_order(&p, o->samplers));
     TRY(read_biases(&o->logit_bias, bias));
     p.bias = bias;
     p.n_bias = o->logit_bias.n;
@@ -60,10 +61,10 @@ static enum infer_status sampling(const struct options *o, struct sample_bias *b
     return INFER_OK;
 }
 
-enum infer_status talk_params(struct talk *t, const struct options *o, struct request_params *out) {
-    struct request_params p = request_defaults();
+enum infer_status talk_params(struct talk *t, const struct options *o, struct infer_request_params *out) {
+    struct infer_request_params p = infer_request_defaults();
     TRY(sampling(o, t->bias, &p.sample));
-    TRY(sample_check(&p.sample));
+    TRY(infer_sample_check(&p.sample));
     t->draws = p.sample.temp > 0;
     t->seed = p.sample.seed;
     for (; p.n_stop < o->stop.n; p.n_stop++) t->stop[p.n_stop] = o->stop.text[p.n_stop];
@@ -74,7 +75,7 @@ enum infer_status talk_params(struct talk *t, const struct options *o, struct re
     p.constraint = t->constraint;
     p.first = t->template.text != NULL;
     p.n_predict = o->n_predict;
-    p.overflow = strcmp(o->overflow, "shift") == 0 ? OVERFLOW_SHIFT : OVERFLOW_END;
+    p.overflow = strcmp(o->overflow, "shift") == 0 ? INFER_OVERFLOW_SHIFT : INFER_OVERFLOW_END;
     p.loop_stop = strcmp(o->loop_stop, "on") == 0 && !options_given(o, "n-predict");
     p.drafter = t->draft.by;
     p.n_draft = t->draft.most;
@@ -88,8 +89,8 @@ static enum infer_status compile(struct talk *t, const struct options *o) {
     char *text;
     size_t n;
     TRY(text_read(&text, &n, path, o->grammar ? TEXT_GRAMMAR : TEXT_SCHEMA));
-    enum infer_status st =
-        o->grammar ? grammar_from_gbnf(&t->grammar, text, n) : grammar_from_schema(&t->grammar, text, n);
+    enum infer_status st = o->grammar ? infer_grammar_from_gbnf(&t->grammar, text, n)
+                                      : infer_grammar_from_schema(&t->grammar, text, n);
     mem_free(text);
     return st ? err_prefix(st, "%s", path) : INFER_OK;
 }
@@ -99,8 +100,8 @@ static enum infer_status open_constraint(struct talk *t, const struct options *o
     if (o->grammar && o->json_schema)
         return err_set(INFER_E_INPUT, "--grammar and --json-schema are both given, and one can hold");
     TRY(compile(t, o));
-    TRY(constrain_vocab(&t->vocab, t->session.model));
-    return constrain_open(&t->constraint, t->grammar, t->vocab, t->session.info.n_vocab);
+    TRY(infer_grammar_vocab_open(&t->vocab, t->session.model));
+    return infer_constraint_open(&t->constraint, t->grammar, t->vocab, t->session.info.n_vocab);
 }
 
 void talk_seed(struct options *o) {
@@ -115,7 +116,7 @@ enum { FEW_TOKENS = 8 };
 enum infer_status talk_begin(struct talk *t, const struct options *o) {
     TRY(session_drafter(o, &t->draft));
     const struct session_need need = {.slots = 1,
-                                      .decode_rows = t->draft.by ? REQUEST_DRAFT + 1 : 0,
+                                      .decode_rows = t->draft.by ? INFER_REQUEST_DRAFT + 1 : 0,
                                       .repack_after = t->draft.by ? 0 : FEW_TOKENS,
                                       .text = true,
                                       .draft = &t->draft};
@@ -132,21 +133,22 @@ enum infer_status talk_begin(struct talk *t, const struct options *o) {
 
 enum infer_status talk_open(struct talk *t, const struct options *o) {
     struct session *s = &t->session;
-    struct request_params p;
-    t->end = t->template.text ? prompt_turn_end(s->model, &t->template) : (struct turn_end){.id = -1};
+    struct infer_request_params p;
+    t->end =
+        t->template.text ? infer_prompt_turn_end(s->model, &t->template) : (struct infer_turn_end){.id = -1};
     TRY(talk_params(t, o, &p));
     TRY(open_constraint(t, o));
-    TRY(sched_open(&t->sched, s->engine, s->model));
-    if (s->drafter) TRY(sched_draft_with(t->sched, s->drafter, s->draft_model));
+    TRY(infer_sched_open(&t->sched, s->engine, s->model));
+    if (s->drafter) TRY(infer_sched_draft_with(t->sched, s->drafter, s->draft_model));
     return infer_seq_open(s->engine, &t->seq);
 }
 
 void talk_close(struct talk *t) {
-    request_free(t->request);
-    sched_close(t->sched);
-    constrain_close(t->constraint);
-    grammar_vocab_close(t->vocab);
-    grammar_free(t->grammar);
+    infer_request_free(t->request);
+    infer_sched_close(t->sched);
+    infer_constraint_close(t->constraint);
+    infer_grammar_vocab_close(t->vocab);
+    infer_grammar_free(t->grammar);
     mem_free(t->template_text);
     session_close(&t->session);
     *t = (struct talk){0};
@@ -165,24 +167,25 @@ static enum infer_status show_text(void *user, const char *text, size_t n, bool 
     return t->show(t->user, text, n, thinking);
 }
 
-enum infer_status talk_answer(struct talk *t, const struct options *o, const struct prompt *p) {
-    struct request_params params;
-    struct request *r;
+enum infer_status talk_answer(struct talk *t, const struct options *o, const struct infer_prompt *p) {
+    struct infer_request_params params;
+    struct infer_request *r;
     TRY(talk_params(t, o, &params));
     params.ids = p->ids;
     params.n_id = p->n;
-    if (t->template.text) params.start = answer_opened(p->text, p->n_text) ? ANSWER_THINKING : ANSWER_MAYBE;
+    if (t->template.text)
+        params.start = answer_opened(p->text, p->n_text) ? INFER_ANSWER_THINKING : INFER_ANSWER_MAYBE;
     params.on_text = show_text;
     params.on_prompt = show_prompt_progress;
     params.user = t;
-    TRY(request_new(&r, t->sched, &params));
-    request_free(t->request);
+    TRY(infer_request_new(&r, t->sched, &params));
+    infer_request_free(t->request);
     t->request = r;
     interrupt_stops(t->session.engine, r);
-    enum infer_status st = request_run(r);
+    enum infer_status st = infer_request_run(r);
     interrupt_stops(t->session.engine, NULL);
     progress_clear(&t->session.progress);
-    if (st) t->request = NULL, request_free(r);
+    if (st) t->request = NULL, infer_request_free(r);
     return st;
 }
 
@@ -240,29 +243,29 @@ void talk_loop(const struct options *o, int cycle, const char *set) {
 
 double talk_token_bytes(const struct talk *t) {
     const struct session *s = &t->session;
-    const struct request_figures *f = request_figures(t->request);
+    const struct infer_request_figures *f = infer_request_figures(t->request);
     return (double)s->info.token_bytes + infer_kv_read_bytes(&s->place, f->n_held - f->n_decoded / 2.0);
 }
 
-double talk_rate(const struct request_figures *f) {
+double talk_rate(const struct infer_request_figures *f) {
     if (f->even_seconds > 0) return f->n_even / f->even_seconds;
     return f->answer_seconds > 0 ? f->n_decoded / f->answer_seconds : 0;
 }
 
-double talk_step_rate(const struct request_figures *f) {
+double talk_step_rate(const struct infer_request_figures *f) {
     if (f->even_seconds > 0) return f->n_even_step / f->even_seconds;
     return f->answer_seconds > 0 ? f->n_step / f->answer_seconds : 0;
 }
 
-double talk_speed_up(const struct request_figures *f) {
+double talk_speed_up(const struct infer_request_figures *f) {
     return f->n_step && f->answer_seconds > 0 ? f->n_decoded * f->plain_seconds / f->answer_seconds : 0;
 }
 
 /* "; draft 17 of 18 right, 3.0 tokens a step, 1.9 times as fast" */
 static void say_drafts(const struct talk *t, char *buf, size_t n) {
-    const struct request_figures *f = request_figures(t->request);
+    const struct infer_request_figures *f = infer_request_figures(t->request);
     const double times = talk_speed_up(f);
-    int len = snprintf(buf, n, "; %s %d of %d right", t->draft.by == DRAFT_LOOKUP ? "lookup" : "draft",
+    int len = snprintf(buf, n, "; %s %d of %d right", t->draft.by == INFER_DRAFT_LOOKUP ? "lookup" : "draft",
                        f->n_right, f->n_guessed);
     if (f->n_guessed && f->n_step)
         len += snprintf(buf + len, n - (size_t)len, ", %.1f tokens a step", (double)f->n_decoded / f->n_step);
@@ -270,7 +273,7 @@ static void say_drafts(const struct talk *t, char *buf, size_t n) {
 }
 
 void talk_summary(const struct talk *t, char *buf, size_t n) {
-    const struct request_figures *f = request_figures(t->request);
+    const struct infer_request_figures *f = infer_request_figures(t->request);
     char reused[48] = "", answer[96] = "", prompt[48] = "", drafts[96] = "", seed[40] = "";
     if (f->n_reused) snprintf(reused, sizeof reused, " (%d more were there)", f->n_reused);
     if (f->prompt_seconds > 0)

@@ -3,9 +3,8 @@
 #include <jansson.h>
 #include <limits.h>
 #include "base/mem.h"
-#include "request/constrain.h"
 #include "request/prompt_check.h"
-#include "request/request.h"
+#include "infer_request.h"
 #include "tools/options.h"
 #include "tools/session.h"
 #include "tools/talk/line.h"
@@ -13,19 +12,19 @@
 /* A model and one sequence of an engine, and what the options ask of every answer in it. */
 struct talk {
     struct session session;
-    struct prompt_template template; /* text NULL: the file has none, or --raw */
-    char *template_text;             /* --template's */
-    struct turn_end end;             /* how the template ends a turn */
-    struct grammar *grammar;         /* NULL: none */
-    struct grammar_vocab *vocab;
-    struct constraint *constraint;
-    struct sched *sched;
+    struct infer_prompt_template template; /* text NULL: the file has none, or --raw */
+    char *template_text;                   /* --template's */
+    struct infer_turn_end end;             /* how the template ends a turn */
+    struct infer_grammar *grammar;         /* NULL: none */
+    struct infer_grammar_vocab *vocab;
+    struct infer_constraint *constraint;
+    struct infer_sched *sched;
     struct session_draft draft;
     int seq;
-    bool draws;                                /* of talk_params: tokens are drawn, */
-    uint64_t seed;                             /* with this seed */
-    struct request *request;                   /* of the last answer; NULL: there was none */
-    struct sample_bias bias[OPTION_MAX_TEXTS]; /* of talk_params */
+    bool draws;                                      /* of talk_params: tokens are drawn, */
+    uint64_t seed;                                   /* with this seed */
+    struct infer_request *request;                   /* of the last answer; NULL: there was none */
+    struct infer_sample_bias bias[OPTION_MAX_TEXTS]; /* of talk_params */
     const char *stop[OPTION_MAX_TEXTS + 1];
     enum infer_status (*show)(void *user, const char *text, size_t n, bool thinking);
     void *user;
@@ -36,18 +35,18 @@ enum infer_status talk_begin(struct talk *t, const struct options *o);
 enum infer_status talk_open(struct talk *t, const struct options *o);
 void talk_close(struct talk *t);
 /* What the options ask for now; lists and texts are in t. errors: INFER_E_INPUT (--samplers, --logit-bias, a value out of range) */
-enum infer_status talk_params(struct talk *t, const struct options *o, struct request_params *out);
+enum infer_status talk_params(struct talk *t, const struct options *o, struct infer_request_params *out);
 /* Draws the seed where none is given. */
 void talk_seed(struct options *o);
-/* Answers p; t->show gets the text. t->request tells the rest. errors: those of request_new and request_status */
-enum infer_status talk_answer(struct talk *t, const struct options *o, const struct prompt *p);
+/* Answers p; t->show gets the text. t->request tells the rest. errors: those of infer_request_new and infer_request_status */
+enum infer_status talk_answer(struct talk *t, const struct options *o, const struct infer_prompt *p);
 /* Tokens that the sequence holds. */
 int talk_held(const struct talk *t);
 /* Tokens and steps of the answer a second, but for steps in which weights were arranged, where there were others; 0: unknown. */
-double talk_rate(const struct request_figures *f);
-double talk_step_rate(const struct request_figures *f);
+double talk_rate(const struct infer_request_figures *f);
+double talk_step_rate(const struct infer_request_figures *f);
 /* How many times as fast drafts made decoding: against the shortest step without; 0: unknown. */
-double talk_speed_up(const struct request_figures *f);
+double talk_speed_up(const struct infer_request_figures *f);
 /* The line "prompt 31 tokens at 800 tok/s; answer ..." of the last answer, without a newline. */
 void talk_summary(const struct talk *t, char *buf, size_t n);
 /* Bytes that one decoded token reads at the middle of the last answer: weights, and keys and values. */

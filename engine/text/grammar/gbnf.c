@@ -5,7 +5,7 @@
 #include <utf8proc.h>
 
 struct parser {
-    struct grammar *g;
+    struct infer_grammar *g;
     const char *p, *end;
     int line, depth;
 };
@@ -114,7 +114,7 @@ static uint32_t hash(const char *s, size_t n) {
 }
 
 static enum infer_status find_rule(struct parser *P, const char *name, size_t n, int *out) {
-    struct grammar *g = P->g;
+    struct infer_grammar *g = P->g;
     uint32_t h = hash(name, n);
     for (;; h++) {
         uint32_t at = g->index[h & (g->n_index - 1)];
@@ -337,7 +337,7 @@ static enum infer_status parse_rule(struct parser *P) {
     return INFER_OK;
 }
 
-enum infer_status gbnf_parse(struct grammar *g, const char *text, size_t n) {
+enum infer_status gbnf_parse(struct infer_grammar *g, const char *text, size_t n) {
     struct parser P = {g, text, text + n, 1, 0};
     if (n > GRAMMAR_MAX_TEXT)
         return err_set(INFER_E_INPUT, "grammar: %zu bytes, at most %d are read", n, GRAMMAR_MAX_TEXT);

@@ -5,11 +5,9 @@
  * and kept. The tokens are walked as a trie. After matcher_open nothing allocates.
  * source: GBNF as in llama.cpp's grammars/README; JSON Schema 2020-12. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include "base/status.h"
 #include "files/textfile.h"
+#include "infer_request.h"
 
 enum {
     GRAMMAR_MAX_DEPTH = 128, /* nested brackets of a grammar, nested parts of a schema */
@@ -19,20 +17,10 @@ enum {
     GRAMMAR_MAX_NODES = 1 << 20,         /* places of the automaton */
 };
 
-struct grammar; /* immutable, shared by matchers and threads */
-
-/* Compiles GBNF text[n], rule root. errors: INFER_E_INPUT with line (syntax, unknown rule, left recursion with the rules of
- * the circle, budgets), INFER_E_MEMORY. */
-enum infer_status grammar_from_gbnf(struct grammar **out, const char *text, size_t n);
-/* Compiles a JSON Schema, json[n]: every text of the grammar parses and validates. errors: INFER_E_INPUT (no JSON, no
- * schema, budgets), INFER_E_UNSUPPORTED (names the keyword and the place), INFER_E_MEMORY. */
-enum infer_status grammar_from_schema(struct grammar **out, const char *json, size_t n);
-void grammar_free(struct grammar *g);
-/* The GBNF text of a schema; free with mem_free. Errors as grammar_from_schema. */
+/* The GBNF text of a schema; free with mem_free. Errors as infer_grammar_from_schema. */
 enum infer_status schema_to_gbnf(char **out, size_t *n_out, const char *json, size_t n);
 
-/* The tokens of a vocabulary as a trie over their bytes. */
-struct grammar_vocab;
+/* struct infer_grammar_vocab: the tokens of a vocabulary as a trie over their bytes. */
 /* piece(user, id, &n) gives the bytes of a token as they would be shown, n = 0 for one that never is (a control token);
  * ends(user, id) says whether it ends the answer. errors: INFER_E_MEMORY */
 struct grammar_tokens {
@@ -41,13 +29,13 @@ struct grammar_tokens {
     bool (*ends)(void *user, int32_t id);
     void *user;
 };
-enum infer_status grammar_vocab_open(struct grammar_vocab **out, const struct grammar_tokens *t);
-void grammar_vocab_close(struct grammar_vocab *v);
+enum infer_status grammar_vocab_open(struct infer_grammar_vocab **out, const struct grammar_tokens *t);
 
 struct matcher;
 /* g and v (NULL: bytes only) must outlive the matcher. errors: INFER_E_MEMORY, INFER_E_INPUT (the grammar branches too much
  * at its start) */
-enum infer_status matcher_open(struct matcher **out, const struct grammar *g, const struct grammar_vocab *v);
+enum infer_status matcher_open(struct matcher **out, const struct infer_grammar *g,
+                               const struct infer_grammar_vocab *v);
 void matcher_close(struct matcher *m);
 void matcher_reset(struct matcher *m);
 

@@ -20,7 +20,7 @@ static enum infer_status grow(void *array, uint32_t *cap, uint32_t n, size_t siz
     return INFER_OK;
 }
 
-static enum infer_status new_node(struct grammar *g, uint32_t *out) {
+static enum infer_status new_node(struct infer_grammar *g, uint32_t *out) {
     if (g->n_node >= GRAMMAR_MAX_NODES)
         return err_set(INFER_E_INPUT, "grammar: more than %d places", GRAMMAR_MAX_NODES);
     TRY(grow(&g->node, &g->cap_node, g->n_node, sizeof *g->node, "places"));
@@ -29,7 +29,7 @@ static enum infer_status new_node(struct grammar *g, uint32_t *out) {
     return INFER_OK;
 }
 
-static enum infer_status new_edge(struct grammar *g, uint32_t from, struct gedge e) {
+static enum infer_status new_edge(struct infer_grammar *g, uint32_t from, struct gedge e) {
     if (g->n_edge == 0) { /* 0 means none */
         TRY(grow(&g->edge, &g->cap_edge, 0, sizeof *g->edge, "edges"));
         g->edge[g->n_edge++] = (struct gedge){0};
@@ -41,18 +41,19 @@ static enum infer_status new_edge(struct grammar *g, uint32_t from, struct gedge
     return INFER_OK;
 }
 
-static enum infer_status link(struct grammar *g, uint32_t from, uint32_t to) {
+static enum infer_status link(struct infer_grammar *g, uint32_t from, uint32_t to) {
     return new_edge(g, from, (struct gedge){.to = to, .kind = GX_EMPTY});
 }
 
-static enum infer_status byte_edge(struct grammar *g, uint32_t from, unsigned lo, unsigned hi, uint32_t to) {
+static enum infer_status byte_edge(struct infer_grammar *g, uint32_t from, unsigned lo, unsigned hi,
+                                   uint32_t to) {
     return new_edge(g, from, (struct gedge){.to = to, .kind = GX_BYTE, .lo = (uint8_t)lo, .hi = (uint8_t)hi});
 }
 
 /* ---- classes of code points -> ranges of bytes ---- */
 
 struct utf8_builder {
-    struct grammar *g;
+    struct infer_grammar *g;
     uint32_t from, to;
     uint32_t tail[3]; /* tail[k]: k more bytes of 80..BF lead to `to`; 0: not made yet */
 };
@@ -123,7 +124,8 @@ static int by_low(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static enum infer_status build_class(struct grammar *g, const struct gexpr *e, uint32_t from, uint32_t to) {
+static enum infer_status build_class(struct infer_grammar *g, const struct gexpr *e, uint32_t from,
+                                     uint32_t to) {
     struct utf8_builder b = {.g = g, .from = from, .to = to};
     int32_t next = 0; /* the first code point not yet dealt with */
     if (e->n) qsort(e->range, e->n, sizeof *e->range, by_low);
@@ -141,9 +143,10 @@ static enum infer_status build_class(struct grammar *g, const struct gexpr *e, u
 
 /* ---- expressions ---- */
 
-static enum infer_status build(struct grammar *g, const struct gexpr *e, uint32_t from, uint32_t to);
+static enum infer_status build(struct infer_grammar *g, const struct gexpr *e, uint32_t from, uint32_t to);
 
-static enum infer_status build_text(struct grammar *g, const struct gexpr *e, uint32_t from, uint32_t to) {
+static enum infer_status build_text(struct infer_grammar *g, const struct gexpr *e, uint32_t from,
+                                    uint32_t to) {
     for (size_t i = 0; i < e->n; i++) {
         uint32_t next = to;
         if (i + 1 < e->n) TRY(new_node(g, &next));
@@ -153,7 +156,7 @@ static enum infer_status build_text(struct grammar *g, const struct gexpr *e, ui
     return e->n ? INFER_OK : link(g, from, to);
 }
 
-static enum infer_status build_sequence(struct grammar *g, const struct gexpr *e, uint32_t from,
+static enum infer_status build_sequence(struct infer_grammar *g, const struct gexpr *e, uint32_t from,
                                         uint32_t to) {
     if (!e->first) return link(g, from, to);
     for (const struct gexpr *k = e->first; k; k = k->next) {
@@ -165,13 +168,14 @@ static enum infer_status build_sequence(struct grammar *g, const struct gexpr *e
     return INFER_OK;
 }
 
-static enum infer_status count_copy(struct grammar *g) {
+static enum infer_status count_copy(struct infer_grammar *g) {
     if (++g->n_repeat > GRAMMAR_MAX_REPEAT)
         return err_set(INFER_E_INPUT, "grammar: repetitions make more than %d copies", GRAMMAR_MAX_REPEAT);
     return INFER_OK;
 }
 
-static enum infer_status build_repeat(struct grammar *g, const struct gexpr *e, uint32_t from, uint32_t to) {
+static enum infer_status build_repeat(struct infer_grammar *g, const struct gexpr *e, uint32_t from,
+                                      uint32_t to) {
     for (int i = 0; i < e->min; i++) {
         uint32_t next;
         TRY(count_copy(g));
@@ -197,7 +201,7 @@ static enum infer_status build_repeat(struct grammar *g, const struct gexpr *e, 
     return link(g, from, to);
 }
 
-static enum infer_status build(struct grammar *g, const struct gexpr *e, uint32_t from, uint32_t to) {
+static enum infer_status build(struct infer_grammar *g, const struct gexpr *e, uint32_t from, uint32_t to) {
     switch (e->kind) {
     case GE_TEXT:
         return build_text(g, e, from, to);
@@ -230,7 +234,7 @@ struct walk {
 };
 
 /* Nodes that rule r reaches without a byte, into w->stack; returns how many. A call that can be empty is passed. */
-static uint32_t reach(const struct grammar *g, struct walk *w, uint32_t start) {
+static uint32_t reach(const struct infer_grammar *g, struct walk *w, uint32_t start) {
     uint32_t n = 0;
     w->number++;
     w->stack[n++] = start;
@@ -247,7 +251,7 @@ static uint32_t reach(const struct grammar *g, struct walk *w, uint32_t start) {
     return n;
 }
 
-static void find_nullable(struct grammar *g, struct walk *w) {
+static void find_nullable(struct infer_grammar *g, struct walk *w) {
     bool again = true;
     for (int pass = 0; again; pass++) { /* to and fro, so that long chains take few passes */
         again = false;
@@ -261,14 +265,14 @@ static void find_nullable(struct grammar *g, struct walk *w) {
     }
 }
 
-static enum infer_status left_recursion(const struct grammar *g, int rule) {
+static enum infer_status left_recursion(const struct infer_grammar *g, int rule) {
     const struct grule *r = &g->rule[rule];
     return err_set(INFER_E_INPUT, "grammar line %d: rule '%.*s' begins with itself (left recursion)", r->line,
                    (int)(r->n_name > 80 ? 80 : r->n_name), r->name);
 }
 
 /* Depth-first over "rule begins with rule": a rule that is met while it is open begins with itself. No recursion in C. */
-static enum infer_status check_left(struct grammar *g, struct walk *w, int *path, uint32_t *next_call,
+static enum infer_status check_left(struct infer_grammar *g, struct walk *w, int *path, uint32_t *next_call,
                                     uint16_t *calls, uint32_t *first) {
     /* the rules that each rule may begin with: calls[first[r] .. first[r + 1]) */
     uint32_t n = 0;
@@ -304,7 +308,7 @@ static enum infer_status check_left(struct grammar *g, struct walk *w, int *path
     return INFER_OK;
 }
 
-static enum infer_status check_recursion(struct grammar *g) {
+static enum infer_status check_recursion(struct infer_grammar *g) {
     struct walk w = {0};
     struct arena a = {0};
     size_t rules = (size_t)g->n_rule + 1;
@@ -325,7 +329,7 @@ static enum infer_status check_recursion(struct grammar *g) {
     return st;
 }
 
-enum infer_status grammar_build(struct grammar *g) {
+enum infer_status grammar_build(struct infer_grammar *g) {
     for (int i = 0; i < g->n_rule; i++) {
         TRY(new_node(g, &g->rule[i].start));
         TRY(new_node(g, &g->rule[i].end));
@@ -337,21 +341,21 @@ enum infer_status grammar_build(struct grammar *g) {
 
 /* ---- a grammar ---- */
 
-enum infer_status grammar_from_gbnf(struct grammar **out, const char *text, size_t n) {
-    struct grammar *g;
+enum infer_status infer_grammar_from_gbnf(struct infer_grammar **out, const char *text, size_t n) {
+    struct infer_grammar *g;
     *out = NULL;
     TRY(mem_new(&g, sizeof *g, "a grammar"));
     enum infer_status st = gbnf_parse(g, text, n);
     if (!st) st = grammar_build(g);
     if (st) {
-        grammar_free(g);
+        infer_grammar_free(g);
         return st;
     }
     *out = g;
     return INFER_OK;
 }
 
-void grammar_free(struct grammar *g) {
+void infer_grammar_free(struct infer_grammar *g) {
     if (!g) return;
     mem_free(g->node);
     mem_free(g->edge);

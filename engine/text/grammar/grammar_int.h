@@ -47,7 +47,7 @@ struct gnode {
     uint32_t edge; /* first edge, 0: none */
     bool end;      /* last node of its rule */
 };
-struct grammar {
+struct infer_grammar {
     struct arena arena;
     struct grule *rule; /* rule[n_rule]; rule[0] is root */
     int n_rule, cap_rule;
@@ -59,7 +59,7 @@ struct grammar {
     int n_repeat;
 };
 
-/* gbnf.c: text -> rules. errors: as grammar_from_gbnf */
-enum infer_status gbnf_parse(struct grammar *g, const char *text, size_t n);
+/* gbnf.c: text -> rules. errors: as infer_grammar_from_gbnf */
+enum infer_status gbnf_parse(struct infer_grammar *g, const char *text, size_t n);
 /* grammar_build.c: rules -> automaton; rejects left recursion. */
-enum infer_status grammar_build(struct grammar *g);
+enum infer_status grammar_build(struct infer_grammar *g);

@@ -70,7 +70,7 @@ static void visit(struct matcher *m, uint32_t id, uint32_t *n_work) {
 }
 
 /* The place does nothing but end its rule: a call that returns there need not come back. */
-static bool ends_only(const struct grammar *g, uint32_t node) {
+static bool ends_only(const struct infer_grammar *g, uint32_t node) {
     for (int hops = 0; hops < 8; hops++) {
         const struct gnode *n = &g->node[node];
         if (n->end) return n->edge == 0;
@@ -82,7 +82,7 @@ static bool ends_only(const struct grammar *g, uint32_t node) {
 }
 
 static void expand(struct matcher *m, uint32_t id, uint32_t *n_work, uint32_t *n_found) {
-    const struct grammar *g = m->g;
+    const struct infer_grammar *g = m->g;
     uint32_t node = m->stack[id].node, parent = m->stack[id].parent;
     bool reads = false;
     for (uint32_t x = g->node[node].edge; x; x = g->edge[x].next) {
@@ -129,7 +129,7 @@ static uint32_t start_state(struct matcher *m) {
 
 /* The state behind a byte; 0 and m->full when a pool ran out. */
 static uint32_t behind(struct matcher *m, uint32_t state, uint8_t byte) {
-    const struct grammar *g = m->g;
+    const struct infer_grammar *g = m->g;
     uint32_t n_work = 0;
     m->round++;
     for (uint32_t i = 0; i < m->state[state].n; i++) {
@@ -146,7 +146,7 @@ static uint32_t behind(struct matcher *m, uint32_t state, uint8_t byte) {
 /* Fills the row of a state: bytes between two borders of its edges lead to the same place. False, and nothing is kept, when
  * a pool ran out. */
 static bool fill_row(struct matcher *m, uint32_t state) {
-    const struct grammar *g = m->g;
+    const struct infer_grammar *g = m->g;
     struct gstate *s = &m->state[state];
     uint16_t *row = m->next + (size_t)state * 256;
     bool border[257] = {[0] = true};
@@ -211,7 +211,7 @@ static uint32_t forget(struct matcher *m, uint32_t keep) {
 
 /* ---- masks ---- */
 
-static void set_token(const struct grammar_vocab *v, uint64_t *mask, int32_t token, bool on) {
+static void set_token(const struct infer_grammar_vocab *v, uint64_t *mask, int32_t token, bool on) {
     for (; token >= 0; token = v->same[token]) {
         if (on)
             mask[token >> 6] |= 1ull << (token & 63);
@@ -283,7 +283,7 @@ static bool all_stays(const struct gstate *s, const struct trie_node *t) {
 
 /* Sets the ranks of one trie that may come; false when a pool ran out. */
 static bool walk_trie(struct matcher *m, uint32_t state, uint32_t root) {
-    const struct grammar_vocab *v = m->v;
+    const struct infer_grammar_vocab *v = m->v;
     const struct trie_node *t = &v->node[root];
     uint32_t depth = 0;
     if (all_stays(&m->state[state], t)) {
@@ -321,7 +321,7 @@ static bool walk_trie(struct matcher *m, uint32_t state, uint32_t root) {
 
 /* The tokens of the ranks that are set: from none upwards or from all downwards, whatever is less. */
 static void from_ranks(const struct matcher *m, uint64_t *mask) {
-    const struct grammar_vocab *v = m->v;
+    const struct infer_grammar_vocab *v = m->v;
     uint32_t n = 0, words = (v->n_rank + 63) / 64;
     for (uint32_t w = 0; w < words; w++) n += (uint32_t)__builtin_popcountll(m->rank[w]);
     bool most = n > v->n_rank / 2;
@@ -339,7 +339,7 @@ static void from_ranks(const struct matcher *m, uint64_t *mask) {
 /* Sets the plain ranks where every plain character counts alike, as in a text of a limited length. done: it was such a place.
  * False when a pool ran out. */
 static bool plain_by_length(struct matcher *m, uint32_t state, bool *done) {
-    const struct grammar_vocab *v = m->v;
+    const struct infer_grammar_vocab *v = m->v;
     const struct trie_node *root = &v->node[TRIE_PLAIN];
     *done = false;
     for (int n = 0;; n++) {
@@ -364,7 +364,7 @@ static void show_mask(const struct matcher *m, uint32_t state, uint64_t *mask) {
 
 /* Fills a mask for a state; false when a pool ran out. */
 static bool walk(struct matcher *m, uint32_t state, uint64_t *mask) {
-    const struct grammar_vocab *v = m->v;
+    const struct infer_grammar_vocab *v = m->v;
     memset(m->rank, 0, ((size_t)v->n_rank + 63) / 64 * 8);
     bool done;
     if (!plain_by_length(m, state, &done) || (!done && !walk_trie(m, state, TRIE_PLAIN))) return false;
@@ -376,7 +376,7 @@ static bool walk(struct matcher *m, uint32_t state, uint64_t *mask) {
 bool matcher_cut(const struct matcher *m) { return m->cut; }
 
 const uint64_t *matcher_mask(struct matcher *m) {
-    const struct grammar_vocab *v = m->v;
+    const struct infer_grammar_vocab *v = m->v;
     if (m->ended || m->now == 0) {
         memset(m->mask, 0, (size_t)v->n_word * 8);
         if (m->n_mask == 0) m->n_mask = 1; /* the first one is for this */
@@ -438,7 +438,7 @@ bool matcher_accept_bytes(struct matcher *m, const char *text, size_t n) {
 }
 
 bool matcher_accept(struct matcher *m, int32_t id) {
-    const struct grammar_vocab *v = m->v;
+    const struct infer_grammar_vocab *v = m->v;
     if (id < 0 || id >= v->n_vocab || m->ended) return false;
     if (v->ends[id >> 6] >> (id & 63) & 1) {
         m->ended = matcher_complete(m);
@@ -468,7 +468,8 @@ static enum infer_status take_pools(struct matcher *m) {
     return st;
 }
 
-enum infer_status matcher_open(struct matcher **out, const struct grammar *g, const struct grammar_vocab *v) {
+enum infer_status matcher_open(struct matcher **out, const struct infer_grammar *g,
+                               const struct infer_grammar_vocab *v) {
     struct matcher *m;
     *out = NULL;
     TRY(mem_new(&m, sizeof *m, "a grammar's matcher"));

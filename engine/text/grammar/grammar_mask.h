@@ -27,7 +27,7 @@ struct trie_node {
 enum { TRIE_PLAIN, TRIE_OTHER, TRIE_COUNT };
 /* A plain character of ASCII. */
 static inline bool grammar_plain(uint8_t c) { return c >= 0x20 && c < 0x7f && c != '"' && c != '\\'; }
-struct grammar_vocab {
+struct infer_grammar_vocab {
     struct arena arena;
     struct trie_node *node; /* node[n_node]; the first TRIE_COUNT are the roots */
     uint8_t *byte;          /* byte[n_node] */
@@ -60,8 +60,8 @@ struct gstate {
     uint64_t alive;     /* bytes that lead anywhere, modulo 64 */
 };
 struct matcher {
-    const struct grammar *g;
-    const struct grammar_vocab *v;
+    const struct infer_grammar *g;
+    const struct infer_grammar_vocab *v;
     struct gstack *stack; /* stack[n_stack]; 0 is the bottom */
     uint32_t n_stack;
     uint32_t *stack_index; /* hash, 2 * MATCH_STACKS */

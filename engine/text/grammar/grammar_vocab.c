@@ -53,7 +53,7 @@ static bool is_plain(const char *s, size_t n) {
 }
 
 /* Tokens of equal bytes become one: the number of those that are left. */
-static uint32_t join_equal(struct grammar_vocab *v, struct piece *p, size_t n) {
+static uint32_t join_equal(struct infer_grammar_vocab *v, struct piece *p, size_t n) {
     uint32_t left = 0;
     for (size_t i = 0; i < n; i++) {
         bool equal = left && p[left - 1].n == p[i].n && memcmp(p[left - 1].p, p[i].p, p[i].n) == 0;
@@ -67,7 +67,7 @@ static uint32_t join_equal(struct grammar_vocab *v, struct piece *p, size_t n) {
 }
 
 /* Writes the places below node i, whose tokens have depth bytes in common, behind all others. */
-static void write_kids(struct grammar_vocab *v, const struct piece *p, uint32_t i, uint32_t depth) {
+static void write_kids(struct infer_grammar_vocab *v, const struct piece *p, uint32_t i, uint32_t depth) {
     struct trie_node *t = &v->node[i];
     t->first = v->n_node;
     t->ends = t->lo < t->hi && p[t->lo].n == depth;
@@ -82,7 +82,7 @@ static void write_kids(struct grammar_vocab *v, const struct piece *p, uint32_t 
 
 /* Fills in what each subtree holds, from the last place to the first: children come behind their parent. at[i]: where the
  * character stands behind the place. */
-static bool summarize(struct grammar_vocab *v, const struct utf8_place *at, struct arena *scratch) {
+static bool summarize(struct infer_grammar_vocab *v, const struct utf8_place *at, struct arena *scratch) {
     bool *good = arena_alloc(scratch, v->n_node); /* every token here and below ends with a whole character */
     for (uint32_t i = v->n_node; good && i-- > 0;) {
         struct trie_node *t = &v->node[i];
@@ -102,7 +102,7 @@ static bool summarize(struct grammar_vocab *v, const struct utf8_place *at, stru
 }
 
 /* Pieces p[n], sorted, become the tries. */
-static enum infer_status build(struct grammar_vocab *v, struct piece *p, size_t n, size_t bytes,
+static enum infer_status build(struct infer_grammar_vocab *v, struct piece *p, size_t n, size_t bytes,
                                struct arena *scratch) {
     size_t room = bytes + TRIE_COUNT + 1;
     v->node = arena_alloc(&v->arena, room * sizeof *v->node);
@@ -133,8 +133,8 @@ static enum infer_status build(struct grammar_vocab *v, struct piece *p, size_t 
     return summarize(v, at, scratch) ? INFER_OK : err_set(INFER_E_MEMORY, "out of memory: a trie of tokens");
 }
 
-static enum infer_status collect(const struct grammar_tokens *t, struct grammar_vocab *v, struct piece *p,
-                                 size_t *n, size_t *bytes) {
+static enum infer_status collect(const struct grammar_tokens *t, struct infer_grammar_vocab *v,
+                                 struct piece *p, size_t *n, size_t *bytes) {
     *n = *bytes = 0;
     for (int32_t id = 0; id < t->n_vocab; id++) {
         size_t len = 0;
@@ -153,7 +153,7 @@ static enum infer_status collect(const struct grammar_tokens *t, struct grammar_
     return INFER_OK;
 }
 
-static enum infer_status fill(struct grammar_vocab *v, const struct grammar_tokens *t,
+static enum infer_status fill(struct infer_grammar_vocab *v, const struct grammar_tokens *t,
                               struct arena *scratch) {
     size_t count = (size_t)t->n_vocab, n, bytes;
     v->n_vocab = t->n_vocab;
@@ -172,22 +172,22 @@ static enum infer_status fill(struct grammar_vocab *v, const struct grammar_toke
     return build(v, p, n, bytes, scratch);
 }
 
-enum infer_status grammar_vocab_open(struct grammar_vocab **out, const struct grammar_tokens *t) {
-    struct grammar_vocab *v;
+enum infer_status grammar_vocab_open(struct infer_grammar_vocab **out, const struct grammar_tokens *t) {
+    struct infer_grammar_vocab *v;
     struct arena scratch = {0};
     *out = NULL;
     TRY(mem_new(&v, sizeof *v, "a token trie"));
     enum infer_status st = fill(v, t, &scratch);
     arena_free(&scratch);
     if (st) {
-        grammar_vocab_close(v);
+        infer_grammar_vocab_close(v);
         return st;
     }
     *out = v;
     return INFER_OK;
 }
 
-void grammar_vocab_close(struct grammar_vocab *v) {
+void infer_grammar_vocab_close(struct infer_grammar_vocab *v) {
     if (!v) return;
     arena_free(&v->arena);
     mem_free(v);

@@ -6,40 +6,41 @@
 
 /* ---- parameters ---- */
 
-struct sample_params sample_defaults(void) {
-    struct sample_params p = {.top_p = 1,
-                              .repeat_penalty = 1,
-                              .repeat_last = 64,
-                              .seed = 1,
-                              .temp_exponent = 1,
-                              .typical_p = 1,
-                              .xtc_threshold = 0.1f,
-                              .dry_base = 1.75f,
-                              .dry_allowed = 2,
-                              .dry_last = SAMPLE_MAX_LAST,
-                              .mirostat_tau = 5,
-                              .mirostat_eta = 0.1f};
-    for (int i = 0; i + 1 < SAMPLE_STEPS; i++) p.order[i] = (uint8_t)(i + 1);
+struct infer_sample_params infer_sample_defaults(void) {
+    struct infer_sample_params p = {.top_p = 1,
+                                    .repeat_penalty = 1,
+                                    .repeat_last = 64,
+                                    .seed = 1,
+                                    .temp_exponent = 1,
+                                    .typical_p = 1,
+                                    .xtc_threshold = 0.1f,
+                                    .dry_base = 1.75f,
+                                    .dry_allowed = 2,
+                                    .dry_last = INFER_SAMPLE_MAX_LAST,
+                                    .mirostat_tau = 5,
+                                    .mirostat_eta = 0.1f};
+    for (int i = 0; i + 1 < INFER_SAMPLE_STEPS; i++) p.order[i] = (uint8_t)(i + 1);
     return p;
 }
 
-bool sample_is_greedy(const struct sample_params *p) {
+bool sample_is_greedy(const struct infer_sample_params *p) {
     bool argmax = p->temp == 0 || p->top_k == 1;
     return argmax && p->repeat_penalty == 1 && p->frequency_penalty == 0 && p->presence_penalty == 0 &&
            p->dry_multiplier == 0 && p->n_bias == 0;
 }
 
-enum infer_status sample_set_order(struct sample_params *p, const char *names) {
-    static const char *const known[SAMPLE_STEPS] = {NULL,      "penalties", "dry",   "top_n_sigma", "top_k",
-                                                    "typical", "top_p",     "min_p", "xtc",         "temp"};
-    uint8_t order[SAMPLE_STEPS] = {0};
+enum infer_status infer_sample_set_order(struct infer_sample_params *p, const char *names) {
+    static const char *const known[INFER_SAMPLE_STEPS] = {
+        NULL, "penalties", "dry", "top_n_sigma", "top_k", "typical", "top_p", "min_p", "xtc", "temp"};
+    uint8_t order[INFER_SAMPLE_STEPS] = {0};
     int n = 0;
     while (*names) {
         size_t len = strcspn(names, ";,");
         int step = 1;
-        while (step < SAMPLE_STEPS && !(strlen(known[step]) == len && memcmp(known[step], names, len) == 0))
+        while (step < INFER_SAMPLE_STEPS &&
+               !(strlen(known[step]) == len && memcmp(known[step], names, len) == 0))
             step++;
-        if (step == SAMPLE_STEPS)
+        if (step == INFER_SAMPLE_STEPS)
             return err_set(INFER_E_INPUT,
                            "no sampler named '%.*s'; known are penalties, dry, top_n_sigma, top_k, typical, "
                            "top_p, min_p, xtc, temp",
@@ -60,7 +61,7 @@ static enum infer_status within(const char *name, double x, double least, double
     return err_set(INFER_E_INPUT, "%s %g is not within %g to %g", name, x, least, most);
 }
 
-enum infer_status sample_check(const struct sample_params *p) {
+enum infer_status infer_sample_check(const struct infer_sample_params *p) {
     if (!(p->temp >= 0) || !isfinite(p->temp))
         return err_set(INFER_E_INPUT, "temperature %g is below 0", p->temp);
     if (p->top_k < 0) return err_set(INFER_E_INPUT, "top-k %d is below 0", p->top_k);
@@ -68,9 +69,9 @@ enum infer_status sample_check(const struct sample_params *p) {
     TRY(within("min-p", p->min_p, 0, 1));
     if (!(p->repeat_penalty > 0) || !isfinite(p->repeat_penalty))
         return err_set(INFER_E_INPUT, "repetition penalty %g is not above 0", p->repeat_penalty);
-    if (p->repeat_last < 0 || p->repeat_last > SAMPLE_MAX_LAST)
+    if (p->repeat_last < 0 || p->repeat_last > INFER_SAMPLE_MAX_LAST)
         return err_set(INFER_E_INPUT, "the repetition penalty looks back %d tokens, at most %d are kept",
-                       p->repeat_last, SAMPLE_MAX_LAST);
+                       p->repeat_last, INFER_SAMPLE_MAX_LAST);
     TRY(within("frequency penalty", p->frequency_penalty, -1000, 1000));
     TRY(within("presence penalty", p->presence_penalty, -1000, 1000));
     TRY(within("range of the temperature", p->temp_range, 0, 1000));
@@ -81,9 +82,9 @@ enum infer_status sample_check(const struct sample_params *p) {
     TRY(within("threshold of XTC", p->xtc_threshold, 0, 1));
     TRY(within("multiplier of DRY", p->dry_multiplier, 0, 1000));
     TRY(within("base of DRY", p->dry_base, 1, 1000));
-    TRY(within("allowed length of DRY", p->dry_allowed, 1, SAMPLE_MAX_LAST));
-    TRY(within("length that DRY looks back", p->dry_last, 0, SAMPLE_MAX_LAST));
-    TRY(within("number of DRY breakers", p->n_dry_breaker, 0, SAMPLE_MAX_BREAKER));
+    TRY(within("allowed length of DRY", p->dry_allowed, 1, INFER_SAMPLE_MAX_LAST));
+    TRY(within("length that DRY looks back", p->dry_last, 0, INFER_SAMPLE_MAX_LAST));
+    TRY(within("number of DRY breakers", p->n_dry_breaker, 0, INFER_SAMPLE_MAX_BREAKER));
     if (p->mirostat != 0 && p->mirostat != 2)
         return err_set(INFER_E_INPUT, "mirostat %d: only version 2 is there (0: off)", p->mirostat);
     TRY(within("tau of mirostat", p->mirostat_tau, 0, 100));
@@ -93,8 +94,8 @@ enum infer_status sample_check(const struct sample_params *p) {
         if (isnan(p->bias[i].bias))
             return err_set(INFER_E_INPUT, "the logit bias of token %d is not a number", p->bias[i].id);
     uint16_t seen = 0;
-    for (int i = 0; i < SAMPLE_STEPS && p->order[i]; i++) {
-        if (p->order[i] >= SAMPLE_STEPS || i == SAMPLE_STEPS - 1 || (seen >> p->order[i] & 1))
+    for (int i = 0; i < INFER_SAMPLE_STEPS && p->order[i]; i++) {
+        if (p->order[i] >= INFER_SAMPLE_STEPS || i == INFER_SAMPLE_STEPS - 1 || (seen >> p->order[i] & 1))
             return err_set(INFER_E_INPUT, "the order of the samplers names %d at place %d", p->order[i], i);
         seen |= (uint16_t)(1 << p->order[i]);
     }
@@ -131,10 +132,10 @@ void sample_room_close(struct sample_room *r) {
 }
 
 enum infer_status sample_open_in(struct sampler **out, struct sample_room *room,
-                                 const struct sample_params *p) {
+                                 const struct infer_sample_params *p) {
     struct sampler *s;
     *out = NULL;
-    TRY(sample_check(p));
+    TRY(infer_sample_check(p));
     TRY(mem_new(&s, sizeof *s, "sampler"));
     s->n_vocab = room->n_vocab;
     s->c = room->c, s->other = room->other;
@@ -145,10 +146,10 @@ enum infer_status sample_open_in(struct sampler **out, struct sample_room *room,
     return INFER_OK;
 }
 
-enum infer_status sample_open(struct sampler **out, int n_vocab, const struct sample_params *p) {
+enum infer_status sample_open(struct sampler **out, int n_vocab, const struct infer_sample_params *p) {
     struct sample_room *room;
     *out = NULL;
-    TRY(sample_check(p));
+    TRY(infer_sample_check(p));
     TRY(sample_room_open(&room, n_vocab));
     enum infer_status st = sample_open_in(out, room, p);
     if (st)
@@ -164,8 +165,8 @@ void sample_close(struct sampler *s) {
     mem_free(s);
 }
 
-enum infer_status sample_set(struct sampler *s, const struct sample_params *p) {
-    TRY(sample_check(p));
+enum infer_status sample_set(struct sampler *s, const struct infer_sample_params *p) {
+    TRY(infer_sample_check(p));
     if (p->seed != s->params.seed) s->n_drawn = 0;
     if (p->mirostat != s->params.mirostat || p->mirostat_tau != s->params.mirostat_tau)
         s->mu = 2 * p->mirostat_tau;
@@ -181,8 +182,8 @@ void sample_reset(struct sampler *s) {
 
 void sample_accept(struct sampler *s, int32_t id) {
     s->last[s->next] = id;
-    s->next = (s->next + 1) % SAMPLE_MAX_LAST;
-    if (s->n_last < SAMPLE_MAX_LAST) s->n_last++;
+    s->next = (s->next + 1) % INFER_SAMPLE_MAX_LAST;
+    if (s->n_last < INFER_SAMPLE_MAX_LAST) s->n_last++;
 }
 
 /* Number n_drawn + ahead of a stream of the seed. source: SplitMix64 (Steele, Lea, Flood 2014, figure 16) */
@@ -206,7 +207,7 @@ void sample_softmax(struct sampler *s) {
 
 /* The finite logits with their biases become the candidates. */
 static void gather(struct sampler *s, const float *logits) {
-    const struct sample_params *p = &s->params;
+    const struct infer_sample_params *p = &s->params;
     for (int i = 0; i < s->n_vocab; i++) s->c[i] = (struct sample_candidate){.id = i, .logit = logits[i]};
     for (int i = 0; i < p->n_bias; i++)
         if (p->bias[i].id >= 0 && p->bias[i].id < s->n_vocab) s->c[p->bias[i].id].logit += p->bias[i].bias;
@@ -216,59 +217,62 @@ static void gather(struct sampler *s, const float *logits) {
     s->sorted = false;
 }
 
-static bool is_edit(enum sample_step step) { return step == SAMPLE_PENALTIES || step == SAMPLE_DRY; }
+static bool is_edit(enum infer_sample_step step) {
+    return step == INFER_SAMPLE_PENALTIES || step == INFER_SAMPLE_DRY;
+}
 
 /* Whether the step does anything. */
-bool sample_is_active(const struct sample_params *p, enum sample_step step) {
-    if (p->mirostat && !is_edit(step) && step != SAMPLE_TEMP) return false;
+bool sample_is_active(const struct infer_sample_params *p, enum infer_sample_step step) {
+    if (p->mirostat && !is_edit(step) && step != INFER_SAMPLE_TEMP) return false;
     switch (step) {
-    case SAMPLE_PENALTIES:
+    case INFER_SAMPLE_PENALTIES:
         return p->repeat_penalty != 1 || p->frequency_penalty != 0 || p->presence_penalty != 0;
-    case SAMPLE_DRY:
+    case INFER_SAMPLE_DRY:
         return p->dry_multiplier != 0;
-    case SAMPLE_TOP_N_SIGMA:
+    case INFER_SAMPLE_TOP_N_SIGMA:
         return p->top_n_sigma > 0;
-    case SAMPLE_TOP_K:
+    case INFER_SAMPLE_TOP_K:
         return p->top_k > 0;
-    case SAMPLE_TYPICAL:
+    case INFER_SAMPLE_TYPICAL:
         return p->typical_p < 1;
-    case SAMPLE_TOP_P:
+    case INFER_SAMPLE_TOP_P:
         return p->top_p < 1;
-    case SAMPLE_MIN_P:
+    case INFER_SAMPLE_MIN_P:
         return p->min_p > 0;
-    case SAMPLE_XTC:
+    case INFER_SAMPLE_XTC:
         return p->xtc_probability > 0 && p->xtc_threshold <= 0.5f;
-    case SAMPLE_TEMP:
+    case INFER_SAMPLE_TEMP:
         return p->temp != 1 || p->temp_range > 0;
     default:
         return false;
     }
 }
 
-void sample_take_step(struct sampler *s, enum sample_step step) {
-    static void (*const run[SAMPLE_STEPS])(struct sampler *) = {[SAMPLE_PENALTIES] = sample_penalties,
-                                                                [SAMPLE_DRY] = sample_dry,
-                                                                [SAMPLE_TOP_N_SIGMA] = sample_top_n_sigma,
-                                                                [SAMPLE_TYPICAL] = sample_typical,
-                                                                [SAMPLE_TOP_P] = sample_top_p,
-                                                                [SAMPLE_MIN_P] = sample_min_p,
-                                                                [SAMPLE_XTC] = sample_xtc,
-                                                                [SAMPLE_TEMP] = sample_temperature};
+void sample_take_step(struct sampler *s, enum infer_sample_step step) {
+    static void (*const run[INFER_SAMPLE_STEPS])(struct sampler *) = {
+        [INFER_SAMPLE_PENALTIES] = sample_penalties,
+        [INFER_SAMPLE_DRY] = sample_dry,
+        [INFER_SAMPLE_TOP_N_SIGMA] = sample_top_n_sigma,
+        [INFER_SAMPLE_TYPICAL] = sample_typical,
+        [INFER_SAMPLE_TOP_P] = sample_top_p,
+        [INFER_SAMPLE_MIN_P] = sample_min_p,
+        [INFER_SAMPLE_XTC] = sample_xtc,
+        [INFER_SAMPLE_TEMP] = sample_temperature};
     if (!sample_is_active(&s->params, step)) return;
-    if (step == SAMPLE_TOP_K)
+    if (step == INFER_SAMPLE_TOP_K)
         sample_top_k(s, s->params.top_k);
     else
         run[step](s);
 }
 
-bool sample_takes_first(const struct sample_params *p) {
-    return p->temp == 0 && memchr(p->order, SAMPLE_TEMP, sizeof p->order);
+bool sample_takes_first(const struct infer_sample_params *p) {
+    return p->temp == 0 && memchr(p->order, INFER_SAMPLE_TEMP, sizeof p->order);
 }
 
 /* The steps of the order on the candidates; edited: penalties and DRY are in the logits already. */
 static void take_steps(struct sampler *s, bool edited) {
-    const struct sample_params *p = &s->params;
-    for (int i = 0; i < SAMPLE_STEPS && p->order[i] && s->n > 0; i++)
+    const struct infer_sample_params *p = &s->params;
+    for (int i = 0; i < INFER_SAMPLE_STEPS && p->order[i] && s->n > 0; i++)
         if (is_edit(p->order[i]) ? !edited : !sample_takes_first(p)) sample_take_step(s, p->order[i]);
     if (s->n == 0) {
         s->c[0] = (struct sample_candidate){.id = 0};
@@ -311,37 +315,38 @@ static int32_t choose(struct sampler *s) {
 /* ---- a token that is drawn where the logits are ---- */
 
 /* The chain, as far as a draw knows it. */
-static enum sample_by chain_of(const struct sample_params *p, struct infer_draw *d) {
-    static const uint8_t known[SAMPLE_STEPS] = {[SAMPLE_TOP_K] = INFER_DRAW_TOP_K,
-                                                [SAMPLE_TOP_P] = INFER_DRAW_TOP_P,
-                                                [SAMPLE_MIN_P] = INFER_DRAW_MIN_P,
-                                                [SAMPLE_TEMP] = INFER_DRAW_TEMP};
-    enum sample_step first = SAMPLE_END;
+static enum sample_by chain_of(const struct infer_sample_params *p, struct infer_draw *d) {
+    static const uint8_t known[INFER_SAMPLE_STEPS] = {[INFER_SAMPLE_TOP_K] = INFER_DRAW_TOP_K,
+                                                      [INFER_SAMPLE_TOP_P] = INFER_DRAW_TOP_P,
+                                                      [INFER_SAMPLE_MIN_P] = INFER_DRAW_MIN_P,
+                                                      [INFER_SAMPLE_TEMP] = INFER_DRAW_TEMP};
+    enum infer_sample_step first = INFER_SAMPLE_END;
     bool all = !p->mirostat;
     int n = 0;
     *d = (struct infer_draw){0};
     d->temp = p->temp, d->top_p = p->top_p, d->min_p = p->min_p, d->top_k = p->top_k;
-    for (int i = 0; i < SAMPLE_STEPS && p->order[i]; i++) {
-        enum sample_step step = p->order[i];
+    for (int i = 0; i < INFER_SAMPLE_STEPS && p->order[i]; i++) {
+        enum infer_sample_step step = p->order[i];
         if (!sample_is_active(p, step) || (sample_takes_first(p) && !is_edit(step))) continue;
         if (is_edit(step)) {
             if (first) return SAMPLE_BY_ROW;
             continue;
         }
         if (!first) first = step;
-        all &= known[step] && (step != SAMPLE_TEMP || (p->temp_range <= 0 && p->temp >= 1e-6f));
+        all &= known[step] && (step != INFER_SAMPLE_TEMP || (p->temp_range <= 0 && p->temp >= 1e-6f));
         if (all) d->order[n++] = known[step];
     }
     if (sample_takes_first(p)) d->order[n++] = INFER_DRAW_TOP_K, d->top_k = 1;
     if (all) return SAMPLE_BY_DRAW;
     memset(d->order, 0, sizeof d->order);
-    return first == SAMPLE_TOP_K && p->top_k <= INFER_TOP && !p->mirostat ? SAMPLE_BY_TOP : SAMPLE_BY_ROW;
+    return first == INFER_SAMPLE_TOP_K && p->top_k <= INFER_TOP && !p->mirostat ? SAMPLE_BY_TOP
+                                                                                : SAMPLE_BY_ROW;
 }
 
-bool sample_ignores_text(const struct sample_params *p) {
+bool sample_ignores_text(const struct infer_sample_params *p) {
     struct infer_draw d;
-    return chain_of(p, &d) == SAMPLE_BY_DRAW && !sample_is_active(p, SAMPLE_PENALTIES) &&
-           !sample_is_active(p, SAMPLE_DRY) && p->n_bias <= INFER_EDITS_MAX;
+    return chain_of(p, &d) == SAMPLE_BY_DRAW && !sample_is_active(p, INFER_SAMPLE_PENALTIES) &&
+           !sample_is_active(p, INFER_SAMPLE_DRY) && p->n_bias <= INFER_EDITS_MAX;
 }
 
 enum sample_by sample_draw(struct sampler *s, int ahead, struct infer_draw *d) {

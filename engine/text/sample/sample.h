@@ -1,74 +1,11 @@
-/* Sampling: a row of logits -> one token.
- *
- * Logit biases come first, then the steps in params.order, then the draw. Everything is decided by the logits, the
- * parameters and the seed, so one seed gives one answer whatever the number of threads. Nothing allocates after
- * sample_open. A step whose parameter has its default does nothing. */
+/* Sampling: a row of logits -> one token, as infer_sample.h says it. Nothing allocates after sample_open. */
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
 #include "base/status.h"
 #include "infer_draw.h"
+#include "infer_sample.h"
 
-/* The steps a sampler is made of; ended by SAMPLE_END in an order. */
-enum sample_step {
-    SAMPLE_END,
-    SAMPLE_PENALTIES,   /* repetition, frequency, presence */
-    SAMPLE_DRY,         /* don't repeat yourself: sequences that go on as before */
-    SAMPLE_TOP_N_SIGMA, /* logits within n standard deviations of the greatest; Tang et al. 2024 */
-    SAMPLE_TOP_K,
-    SAMPLE_TYPICAL, /* locally typical sampling; Meister et al. 2022 */
-    SAMPLE_TOP_P,   /* nucleus; Holtzman et al. 2019 */
-    SAMPLE_MIN_P,   /* Nguyen et al. 2024 */
-    SAMPLE_XTC,     /* exclude top choices: likely ones but the least of them, now and then */
-    SAMPLE_TEMP,    /* temperature, also the dynamic one */
-    SAMPLE_STEPS
-};
-enum { SAMPLE_MAX_LAST = 4096, SAMPLE_MAX_BREAKER = 32 };
-
-struct sample_bias {
-    int32_t id;
-    float bias; /* added to the logit; -INFINITY forbids the token */
-};
-
-struct sample_params {
-    float temp;           /* 0: greedy, the lowest id on ties */
-    int top_k;            /* 0: off */
-    float top_p;          /* 1: off */
-    float min_p;          /* 0: off */
-    float repeat_penalty; /* 1: off. Logits of recent tokens: divided when positive, multiplied when negative;
-                             source: Keskar et al. 2019 (CTRL), section 4.1 */
-    int repeat_last;      /* how many tokens back the penalties look, at most SAMPLE_MAX_LAST */
-    uint64_t seed;
-    float frequency_penalty; /* 0: off; times the count of the token among the recent ones */
-    float presence_penalty;  /* 0: off; once for each token among the recent ones */
-    float temp_range;        /* 0: off; temperature from temp - range to temp + range by the entropy */
-    float temp_exponent;     /* 1: linear in the entropy over its greatest value */
-    float typical_p;         /* 1: off */
-    float top_n_sigma;       /* 0: off */
-    float xtc_probability;   /* 0: off; how often the step is taken */
-    float xtc_threshold;     /* above 0.5: off */
-    float dry_multiplier;    /* 0: off; penalty multiplier * base^(length - allowed) */
-    float dry_base;
-    int dry_allowed; /* repeats shorter than this are free */
-    int dry_last;    /* how far back it looks, at most SAMPLE_MAX_LAST */
-    int32_t dry_breaker
-        [SAMPLE_MAX_BREAKER]; /* tokens that no repeat reaches across, dry_breaker[n_dry_breaker] */
-    int n_dry_breaker;
-    int mirostat; /* 0: off; 2: steers the surprise of the answer; Basu et al. 2020. Only penalties, DRY and temperature
-                     come before it */
-    float mirostat_tau, mirostat_eta; /* wanted surprise in bits; step of the steering */
-    const struct sample_bias *bias;   /* bias[n_bias], kept by the caller while the sampler has it */
-    int n_bias;
-    uint8_t order[SAMPLE_STEPS]; /* enum sample_step, ended by SAMPLE_END */
-};
-
-/* Greedy, nothing else on; the order of enum sample_step. */
-struct sample_params sample_defaults(void);
-/* Sets p->order from names: "penalties;dry;top_n_sigma;top_k;typical;top_p;min_p;xtc;temp" or any part of it in any order.
- * errors: INFER_E_INPUT (an unknown name, one given twice) */
-enum infer_status sample_set_order(struct sample_params *p, const char *names);
 /* True when the token is the plain argmax of the logits, so a backend may choose it. */
-bool sample_is_greedy(const struct sample_params *p);
+bool sample_is_greedy(const struct infer_sample_params *p);
 
 struct sample_candidate {
     int32_t id;
@@ -76,22 +13,19 @@ struct sample_candidate {
     float p; /* probability after the last sample_distribution */
 };
 
-/* errors: INFER_E_INPUT (a parameter out of range: the message names it) */
-enum infer_status sample_check(const struct sample_params *p);
-
 struct sampler;
 /* errors: INFER_E_INPUT (a parameter out of range), INFER_E_MEMORY */
-enum infer_status sample_open(struct sampler **out, int n_vocab, const struct sample_params *p);
+enum infer_status sample_open(struct sampler **out, int n_vocab, const struct infer_sample_params *p);
 /* Memory in which tokens are chosen, 32 bytes for each of n_vocab: samplers of one thread may share it, and it outlives them. errors:
  * INFER_E_INPUT (no vocabulary), INFER_E_MEMORY */
 struct sample_room;
 enum infer_status sample_room_open(struct sample_room **out, int n_vocab);
 void sample_room_close(struct sample_room *room);
 enum infer_status sample_open_in(struct sampler **out, struct sample_room *room,
-                                 const struct sample_params *p);
+                                 const struct infer_sample_params *p);
 void sample_close(struct sampler *s);
 /* New parameters for the next token; the random numbers go on unless the seed changed. */
-enum infer_status sample_set(struct sampler *s, const struct sample_params *p);
+enum infer_status sample_set(struct sampler *s, const struct infer_sample_params *p);
 /* Starts the random numbers, the list of recent tokens and mirostat anew. Token k from here on is drawn by number k of the
  * seed, so it can be told before the tokens in front of it are known. */
 void sample_reset(struct sampler *s);
@@ -111,7 +45,7 @@ enum sample_by sample_draw(struct sampler *s, int ahead, struct infer_draw *d);
 /* The next token was drawn by such a draw. */
 void sample_was_drawn(struct sampler *s);
 /* Whether all tokens are drawn by SAMPLE_BY_DRAW, and none depends on those before it. */
-bool sample_ignores_text(const struct sample_params *p);
+bool sample_ignores_text(const struct infer_sample_params *p);
 /* Draws one where sample_draw gave SAMPLE_BY_TOP, from what came back under its draw. */
 int32_t sample_from_top(struct sampler *s, const struct infer_top *t);
 

@@ -3,16 +3,18 @@
 #include "text/sample/sample_int.h"
 
 int32_t sample_guess(struct sampler *s, const struct infer_top *t, int ahead, struct sample_guess *g) {
-    static const bool kept[SAMPLE_STEPS] = {
-        [SAMPLE_TOP_K] = true, [SAMPLE_TOP_P] = true, [SAMPLE_MIN_P] = true, [SAMPLE_TEMP] = true};
-    const struct sample_params *p = &s->params;
+    static const bool kept[INFER_SAMPLE_STEPS] = {[INFER_SAMPLE_TOP_K] = true,
+                                                  [INFER_SAMPLE_TOP_P] = true,
+                                                  [INFER_SAMPLE_MIN_P] = true,
+                                                  [INFER_SAMPLE_TEMP] = true};
+    const struct infer_sample_params *p = &s->params;
     s->n = 0;
     s->sorted = true;
     for (int i = 0; i < t->n; i++) /* another vocabulary may have more tokens, which mean nothing */
         if (t->id[i] < s->n_vocab) s->c[s->n++] = (struct sample_candidate){.id = t->id[i], .logit = t->x[i]};
     if (s->n == 0) s->c[s->n++] = (struct sample_candidate){.id = 0};
     if (sample_takes_first(p)) s->n = 1;
-    for (int i = 0; i < SAMPLE_STEPS && p->order[i] && s->n > 1; i++)
+    for (int i = 0; i < INFER_SAMPLE_STEPS && p->order[i] && s->n > 1; i++)
         if (kept[p->order[i]]) sample_take_step(s, p->order[i]);
     sample_softmax(s);
     double u = sample_uniform(s, SAMPLE_STREAM_GUESS, ahead), sum = 0;

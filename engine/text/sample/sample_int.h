@@ -10,7 +10,7 @@ struct sample_room {
 };
 
 struct sampler {
-    struct sample_params params;
+    struct infer_sample_params params;
     int n_vocab;
     struct sample_room *own; /* NULL: another's */
     uint64_t n_drawn;        /* tokens since the last reset: the place in the random streams */
@@ -18,25 +18,25 @@ struct sampler {
     /* of the room: the candidates c[n] and a second array; the steps swap them */
     struct sample_candidate *c, *other;
     int n;
-    bool sorted;                   /* c is likeliest first */
-    int32_t last[SAMPLE_MAX_LAST]; /* ring of recent tokens */
+    bool sorted;                         /* c is likeliest first */
+    int32_t last[INFER_SAMPLE_MAX_LAST]; /* ring of recent tokens */
     int n_last, next;
     int32_t *count, *edit_of; /* of the room */
     struct infer_edit edit[INFER_EDITS_MAX];
-    int32_t back[SAMPLE_MAX_LAST]; /* scratch: recent tokens, newest first */
-    int32_t match[SAMPLE_MAX_LAST];
+    int32_t back[INFER_SAMPLE_MAX_LAST]; /* scratch: recent tokens, newest first */
+    int32_t match[INFER_SAMPLE_MAX_LAST];
 };
 
 /* Uniform in [0, 1) with 53 bits: one number of each stream for a token. */
 enum sample_stream { SAMPLE_STREAM_TOKEN, SAMPLE_STREAM_XTC, SAMPLE_STREAM_GUESS, SAMPLE_STREAM_REST };
 double sample_uniform(const struct sampler *s, enum sample_stream stream, int ahead);
 /* Whether the step does anything. */
-bool sample_is_active(const struct sample_params *p, enum sample_step step);
+bool sample_is_active(const struct infer_sample_params *p, enum infer_sample_step step);
 /* Sets p of all candidates, their sum is 1. */
 void sample_softmax(struct sampler *s);
-void sample_take_step(struct sampler *s, enum sample_step step);
+void sample_take_step(struct sampler *s, enum infer_sample_step step);
 /* True when the chain ends in its likeliest candidate. */
-bool sample_takes_first(const struct sample_params *p);
+bool sample_takes_first(const struct infer_sample_params *p);
 /* Candidate i of the last sample_distribution, which had probability p, is the token. */
 int32_t sample_choose(struct sampler *s, int i, float p);
 

@@ -134,7 +134,7 @@ void sample_typical(struct sampler *s) {
 
 /* With the given chance: of the tokens above the threshold only the least likely stays. */
 void sample_xtc(struct sampler *s) {
-    const struct sample_params *p = &s->params;
+    const struct infer_sample_params *p = &s->params;
     if (p->xtc_probability <= 0 || p->xtc_threshold > 0.5f || s->n < 2) return;
     if (sample_uniform(s, SAMPLE_STREAM_XTC, 0) >= p->xtc_probability) return;
     sample_top_k(s, s->n);
@@ -148,7 +148,7 @@ void sample_xtc(struct sampler *s) {
 
 /* Plain: logits over temp. Dynamic: temp -+ range, by the entropy of the candidates over its greatest value to the exponent. */
 void sample_temperature(struct sampler *s) {
-    const struct sample_params *p = &s->params;
+    const struct infer_sample_params *p = &s->params;
     double temp = p->temp;
     if (p->temp_range > 0 && s->n > 1) {
         double low = temp > p->temp_range ? temp - p->temp_range : 0, high = temp + p->temp_range,
@@ -180,7 +180,7 @@ void sample_mirostat(struct sampler *s) {
 static int recent(struct sampler *s, int n) {
     if (n > s->n_last) n = s->n_last;
     for (int i = 0; i < n; i++)
-        s->back[i] = s->last[(s->next - 1 - i + 2 * SAMPLE_MAX_LAST) % SAMPLE_MAX_LAST];
+        s->back[i] = s->last[(s->next - 1 - i + 2 * INFER_SAMPLE_MAX_LAST) % INFER_SAMPLE_MAX_LAST];
     return n;
 }
 
@@ -195,12 +195,12 @@ static void clear_counts(struct sampler *s, int n) {
     for (int i = 0; i < n; i++)
         if (s->back[i] >= 0 && s->back[i] < s->n_vocab) s->count[s->back[i]] = 0;
 }
-static float penalty(const struct sample_params *p, int count) {
+static float penalty(const struct infer_sample_params *p, int count) {
     return (float)count * p->frequency_penalty + p->presence_penalty;
 }
 
 void sample_penalties(struct sampler *s) {
-    const struct sample_params *p = &s->params;
+    const struct infer_sample_params *p = &s->params;
     int n = count_recent(s);
     for (int i = 0; i < s->n; i++) {
         struct sample_candidate *c = &s->c[i];
@@ -213,7 +213,7 @@ void sample_penalties(struct sampler *s) {
     s->sorted = false;
 }
 
-static bool breaks(const struct sample_params *p, int32_t id) {
+static bool breaks(const struct infer_sample_params *p, int32_t id) {
     for (int i = 0; i < p->n_dry_breaker; i++)
         if (p->dry_breaker[i] == id) return true;
     return false;
@@ -233,7 +233,7 @@ static void match_ends(const int32_t *back, int32_t *match, int n) {
 
 /* s->count: the longest passage that each token would extend, where it is long enough; sets back[n]. */
 static int count_passages(struct sampler *s) {
-    const struct sample_params *p = &s->params;
+    const struct infer_sample_params *p = &s->params;
     if (p->dry_last <= p->dry_allowed) return 0;
     int n = recent(s, p->dry_last), limit = 0;
     while (limit < n && !breaks(p, s->back[limit])) limit++; /* no passage reaches across a breaker */
@@ -245,7 +245,7 @@ static int count_passages(struct sampler *s) {
     }
     return n;
 }
-static float dry_loss(const struct sample_params *p, int32_t id, int len) {
+static float dry_loss(const struct infer_sample_params *p, int32_t id, int len) {
     if (len == 0 || breaks(p, id)) return 0;
     double loss = p->dry_multiplier * pow(p->dry_base, len - p->dry_allowed);
     return (float)(loss < 1e30 ? loss : 1e30);
@@ -278,7 +278,7 @@ static struct infer_edit *edit_of(struct sampler *s, int32_t id, int *n) {
 }
 
 static void edit_penalties(struct sampler *s, int *n) {
-    const struct sample_params *p = &s->params;
+    const struct infer_sample_params *p = &s->params;
     int n_back = count_recent(s);
     for (int i = 0; i < n_back; i++) {
         int32_t id = s->back[i];
@@ -305,17 +305,19 @@ static void edit_dry(struct sampler *s, int *n, bool after_penalties) {
 }
 
 int sample_edits(struct sampler *s) {
-    const struct sample_params *p = &s->params;
+    const struct infer_sample_params *p = &s->params;
     int n = 0;
     for (int i = 0; i < p->n_bias; i++) {
         struct infer_edit *e = edit_of(s, p->bias[i].id, &n);
         if (e) e->add += p->bias[i].bias;
     }
     bool penalised = false;
-    for (int i = 0; i < SAMPLE_STEPS && p->order[i]; i++) {
-        if (p->order[i] == SAMPLE_PENALTIES && sample_is_active(p, SAMPLE_PENALTIES)) edit_penalties(s, &n);
-        if (p->order[i] == SAMPLE_DRY && sample_is_active(p, SAMPLE_DRY)) edit_dry(s, &n, penalised);
-        penalised |= p->order[i] == SAMPLE_PENALTIES;
+    for (int i = 0; i < INFER_SAMPLE_STEPS && p->order[i]; i++) {
+        if (p->order[i] == INFER_SAMPLE_PENALTIES && sample_is_active(p, INFER_SAMPLE_PENALTIES))
+            edit_penalties(s, &n);
+        if (p->order[i] == INFER_SAMPLE_DRY && sample_is_active(p, INFER_SAMPLE_DRY))
+            edit_dry(s, &n, penalised);
+        penalised |= p->order[i] == INFER_SAMPLE_PENALTIES;
     }
     for (int i = 0; i < n && i < INFER_EDITS_MAX; i++) s->edit_of[s->edit[i].id] = 0;
     return n > INFER_EDITS_MAX ? -1 : n;

@@ -399,12 +399,12 @@ enum infer_status schema_to_gbnf(char **out, size_t *n_out, const char *json, si
     return INFER_OK;
 }
 
-enum infer_status grammar_from_schema(struct grammar **out, const char *json, size_t n) {
+enum infer_status infer_grammar_from_schema(struct infer_grammar **out, const char *json, size_t n) {
     char *text;
     size_t n_text;
     *out = NULL;
     TRY(schema_to_gbnf(&text, &n_text, json, n));
-    enum infer_status st = grammar_from_gbnf(out, text, n_text);
+    enum infer_status st = infer_grammar_from_gbnf(out, text, n_text);
     mem_free(text);
     return st;
 }

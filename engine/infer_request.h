@@ -1,0 +1,284 @@
+/* Requests, beside infer.h: a prompt goes in, an answer comes out as text. What a program needs that answers many clients from one
+ * engine: chat templates, sampling, grammars, stop texts, log probabilities, and the steps of all of them side by side.
+ *
+ *     infer_sched_open(&s, engine, model);
+ *     infer_request_new(&a, s, &params_a);   // at any time between two steps
+ *     infer_request_new(&b, s, &params_b);
+ *     while (infer_sched_step(s)) ...;       // a step of all that are not done; the callbacks of the parameters get what comes
+ *     if (infer_request_status(a)) ...       // what failed, alone; infer_request_why and the text tell the rest
+ *     infer_request_free(a);
+ *
+ * An answer is the same whoever else is there. One thread calls these functions for one engine; infer_request_cancel alone may come from
+ * another thread or a signal handler. docs/requests.md has a program of two. */
+#pragma once
+#include "infer.h"
+#include "infer_sample.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- prompts: messages -> token ids, through a chat template, or a text as it is --------------------------------- */
+
+struct json_t; /* of jansson */
+struct infer_prompt {
+    char *text; /* text[n_text], as the tokenizer gets it */
+    size_t n_text;
+    int32_t *ids; /* ids[n] */
+    int n;
+};
+void infer_prompt_free(struct infer_prompt *p);
+
+struct infer_prompt_template {
+    const char *text; /* text[n], of the model's file or another; NULL: none */
+    size_t n;
+    bool no_thinking; /* enable_thinking is false */
+    /* Of one conversation: further variables by name (tools, switches), NULL: none; and tail[n_tail], text behind what the template makes,
+     * in which special tokens are text. */
+    const struct json_t *variables;
+    const char *tail;
+    size_t n_tail, n_own; /* but for its first bytes, tail[n_own], where they are tokens */
+};
+
+/* Renders messages (a JSON array of {role, content}) with the beginning of an answer behind them, or (generate false) without.
+ * errors: INFER_E_INPUT (the template's), INFER_E_UNSUPPORTED (no tokenizer), INFER_E_MEMORY */
+enum infer_status infer_prompt_render(struct infer_prompt *p, const struct infer_model *m,
+                                      const struct infer_prompt_template *t, struct json_t *messages,
+                                      bool generate);
+/* Text as it is; special tokens in it are text, or (special) tokens; what the model adds in front is added. */
+enum infer_status infer_prompt_text(struct infer_prompt *p, const struct infer_model *m, const char *text,
+                                    size_t n, bool special);
+
+/* Appends {role, content[n]}; errors: INFER_E_INPUT (no UTF-8: names the byte), INFER_E_MEMORY */
+enum infer_status infer_prompt_add_message(struct json_t *messages, const char *role, const char *content,
+                                           size_t n);
+
+/* How the template ends an answer: the control token behind it, or the text where the vocabulary has no such token. */
+struct infer_turn_end {
+    int32_t id;    /* -1: none was found */
+    char text[64]; /* "": a token ends it, or nothing does */
+};
+/* Renders a short conversation and looks behind the answer in it. Nothing is found where the template refuses. */
+struct infer_turn_end infer_prompt_turn_end(const struct infer_model *m,
+                                            const struct infer_prompt_template *t);
+
+/* ---- which tokens an answer may have: a grammar in GBNF or the one of a JSON Schema, and texts that may not come -- */
+
+struct infer_grammar; /* immutable, shared by constraints and threads */
+/* Compiles GBNF text[n], rule root. errors: INFER_E_INPUT with line (syntax, unknown rule, left recursion with the rules of
+ * the circle, budgets), INFER_E_MEMORY. */
+enum infer_status infer_grammar_from_gbnf(struct infer_grammar **out, const char *text, size_t n);
+/* Compiles a JSON Schema, json[n]: every text of the grammar parses and validates. errors: INFER_E_INPUT (no JSON, no
+ * schema, budgets), INFER_E_UNSUPPORTED (names the keyword and the place), INFER_E_MEMORY. */
+enum infer_status infer_grammar_from_schema(struct infer_grammar **out, const char *json, size_t n);
+void infer_grammar_free(struct infer_grammar *g);
+
+/* The vocabulary of a model as grammars need it; immutable, shared by the constraints of all requests. errors: INFER_E_MEMORY */
+struct infer_grammar_vocab;
+enum infer_status infer_grammar_vocab_open(struct infer_grammar_vocab **out, const struct infer_model *m);
+void infer_grammar_vocab_close(struct infer_grammar_vocab *v);
+
+/* Follows one answer at a time. g and v outlive it. errors: INFER_E_MEMORY, INFER_E_INPUT (the grammar branches too much at its start) */
+struct infer_constraint;
+enum infer_status infer_constraint_open(struct infer_constraint **out, const struct infer_grammar *g,
+                                        const struct infer_grammar_vocab *v, int n_vocab);
+void infer_constraint_close(struct infer_constraint *c);
+
+/* Texts that an answer must not hold, whatever tokens they would be made of; immutable, shared by requests. text[n], of 1 to INFER_AVOID_BYTES
+ * bytes each, at most INFER_AVOID_TEXTS. Looks at the vocabulary once a text. errors: INFER_E_INPUT, INFER_E_MEMORY */
+enum { INFER_AVOID_TEXTS = 64, INFER_AVOID_BYTES = 128 };
+struct infer_avoid;
+enum infer_status infer_avoid_open(struct infer_avoid **out, const struct infer_model *m,
+                                   const char *const *text, int n);
+void infer_avoid_close(struct infer_avoid *a);
+
+/* ---- what a request asks for -------------------------------------------------------------------------------------- */
+
+enum infer_answer_start {
+    INFER_ANSWER_PLAIN,   /* all of the text is the answer */
+    INFER_ANSWER_MAYBE,   /* it may begin with a thinking part */
+    INFER_ANSWER_THINKING /* the prompt has opened a thinking part */
+};
+enum { INFER_REQUEST_DRAFT = 6 }; /* most tokens that are guessed at once */
+
+/* Who guesses what follows, so that several tokens are checked in one step. */
+enum infer_request_drafter {
+    INFER_DRAFT_NONE,
+    INFER_DRAFT_LOOKUP, /* the text so far: what stood behind its last three tokens before */
+    INFER_DRAFT_MODEL,  /* the model of infer_sched_draft_with */
+};
+
+/* What becomes of the prompt: an answer, or numbers alone (infer_request_made), after which the request is done (INFER_REQUEST_LIMIT). */
+enum infer_request_make {
+    INFER_MAKE_ANSWER,
+    INFER_MAKE_LAST, /* the hidden row of its last token, [n_embd]; as the next two with an engine that was made with .hidden */
+    INFER_MAKE_FIRST,  /* of its first */
+    INFER_MAKE_MEAN,   /* the mean of all of them */
+    INFER_MAKE_LOGITS, /* the logits of make_id[n_make_id] behind its last token */
+};
+
+/* What happens when the context is full. */
+enum infer_request_overflow {
+    INFER_OVERFLOW_END,   /* the answer ends (INFER_REQUEST_FULL) */
+    INFER_OVERFLOW_SHIFT, /* its older half, but for its first token, is dropped and the rest computed again */
+};
+
+/* Texts, lists and the constraint are the caller's and have to live until infer_request_free; ids are copied. */
+struct infer_request_params {
+    int seq; /* an open sequence of the engine, of this request alone until it is done; -1: one that is taken when there is a slot and
+                pages for it, and given back when it is done */
+    /* of seq -1 and of what is put aside: among whose pages the beginning of the prompt is looked for */
+    struct infer_prefix prefix;
+    int priority; /* who waits, the greatest first; the least are put aside when pages run out */
+    const int32_t
+        *ids; /* the prompt, ids[n_id]: what the sequence holds of it already is not computed again */
+    int n_id;
+    struct infer_sample_params sample;   /* without dry_breaker, which the vocabulary gives */
+    struct infer_constraint *constraint; /* NULL: every token may come */
+    const struct infer_avoid *avoid;     /* NULL: every text may come */
+    const char *const *stop;             /* stop[n_stop]: the answer ends before any of these texts */
+    int n_stop;
+    int32_t end_id;         /* a token that ends the answer beside those of the model; -1: none */
+    const int32_t *end_ids; /* further such tokens, end_ids[n_end_id] */
+    int n_end_id;
+    bool special;                  /* control tokens are part of the text */
+    enum infer_answer_start start; /* how the answer begins, which the prompt decides */
+    bool first; /* its first token begins a text: a leading space of SentencePiece is dropped */
+    enum infer_request_make make;
+    const int32_t *make_id; /* make_id[n_make_id] */
+    int n_make_id;
+    int min_tokens; /* before so many nothing but a limit ends the answer; not under a grammar */
+    int n_predict;  /* most tokens of the answer; -1: no limit */
+    enum infer_request_overflow overflow;
+    bool loop_stop; /* an answer that repeats itself ends (loop.h) */
+    /* greedy answers, and with lookup all answers, have the tokens that they have without */
+    enum infer_request_drafter drafter;
+    int n_draft;   /* most tokens guessed at once; 0: INFER_REQUEST_DRAFT */
+    int n_logprob; /* log probabilities with so many alternatives; -1: none */
+    /* the prompt's tokens have them, too (infer_request_scores); slow: a step gives few rows of logits */
+    bool score;
+    /* Thinking may have about n_think tokens, think_end then ends it: its tokens are the answer's next ones. thinks tells whether a
+     * token that was told to on_token is one of thinking, for a reader that takes them apart itself (start INFER_ANSWER_PLAIN); NULL: by start. */
+    int n_think;              /* 0: no limit */
+    const int32_t *think_end; /* think_end[n_think_end] */
+    int n_think_end;
+    bool (*thinks)(void *user);
+    /* With a constraint: it does not hold until this, asked behind each token, gives a text; then for what follows, as if that text had
+     * come first. NULL: from the beginning. */
+    const char *(*wakes)(void *user);
+    /* Called by infer_sched_step, and none after the request is done; each may be NULL. token: one of the answer, before its text. text:
+     * the next part that can be shown, all of it answer or all of it thinking; an error ends the request with it. prompt: tokens of
+     * the prompt computed now, of those that have to be: from 0 to n. */
+    void (*on_token)(void *user, int32_t id);
+    enum infer_status (*on_text)(void *user, const char *text, size_t n, bool thinking);
+    void (*on_prompt)(void *user, int done, int n);
+    void *user;
+};
+
+/* A greedy request without limits for sequence 0, without a prompt. */
+struct infer_request_params infer_request_defaults(void);
+/* True when the device chooses the tokens: nothing needs a row of logits. */
+bool infer_request_is_greedy(const struct infer_request_params *p);
+
+/* ---- requests of one engine, side by side --------------------------------------------------------------------------- */
+
+struct infer_sched; /* what the requests of one engine share */
+struct infer_request;
+
+/* errors: INFER_E_MEMORY */
+enum infer_status infer_sched_open(struct infer_sched **out, struct infer_engine *e,
+                                   const struct infer_model *m);
+/* Its requests have to be freed before. */
+void infer_sched_close(struct infer_sched *s);
+/* Requests with INFER_DRAFT_MODEL have their guesses from this engine, of a model with the same vocabulary (infer_vocab_same) or of layers that
+ * draft (infer_model_draft; s's engine was made with .hidden then), with as many slots and INFER_REQUEST_DRAFT + 1 decode rows; it serves nobody
+ * else and outlives s. errors: INFER_E_MEMORY */
+enum infer_status infer_sched_draft_with(struct infer_sched *s, struct infer_engine *e,
+                                         const struct infer_model *m);
+/* One step: rows of every request that is not done go to the engine together, results come back. False: nothing was left to do. What
+ * fails ends the requests in question (INFER_REQUEST_FAILED). */
+bool infer_sched_step(struct infer_sched *s);
+
+/* Rows of prompts in a step in which others decode: at most `rows` (0: as many as a step has), and no more than keep it, as measured so
+ * far, under so many milliseconds (0: no matter), at least 64. What no prompt may hold up for long is the tokens of the others. */
+void infer_sched_pace(struct infer_sched *s, int rows, double milliseconds);
+
+/* errors: INFER_E_INPUT (no prompt, a token outside of the vocabulary, parameters out of range, the sequence is not open or is another request's), INFER_E_FULL (a
+ * prompt longer than the context or than all pages: both numbers), INFER_E_MEMORY, those of infer_seq_rewind */
+enum infer_status infer_request_new(struct infer_request **out, struct infer_sched *s,
+                                    const struct infer_request_params *p);
+/* Of a request that is not done too; a step that it is in is waited for, and may call back others. r NULL: nothing. */
+void infer_request_free(struct infer_request *r);
+/* Steps until this one is done; infer_request_status. */
+enum infer_status infer_request_run(struct infer_request *r);
+
+/* Ends it before its next row; what was answered is kept. Async-signal-safe; infer_cancel beside it stops the step that runs, which
+ * is repeated for the other requests. */
+void infer_request_cancel(struct infer_request *r);
+
+/* Why an answer ended. */
+enum infer_request_why {
+    INFER_REQUEST_RUNS,      /* it has not */
+    INFER_REQUEST_TURN,      /* the model ended its turn */
+    INFER_REQUEST_STOP,      /* a stop text */
+    INFER_REQUEST_LIMIT,     /* n_predict */
+    INFER_REQUEST_FULL,      /* the context is full, or no page is left and nobody else has one */
+    INFER_REQUEST_CANCELLED, /* infer_request_cancel */
+    INFER_REQUEST_LOOP,      /* it repeats itself */
+    INFER_REQUEST_FAILED,    /* infer_request_status says how */
+};
+enum infer_request_why infer_request_why(const struct infer_request *r);
+/* It has ended and no step has anything of it: its sequence holds the prompt and the answer but for its last tokens. */
+bool infer_request_done(const struct infer_request *r);
+/* INFER_OK, or what ended it, with its message as this thread's. */
+enum infer_status infer_request_status(const struct infer_request *r);
+
+/* The answer so far, or what the model thought before it (thinking), text[*n], whole when it has ended; a view until the next step. */
+const char *infer_request_text(const struct infer_request *r, bool thinking, size_t *n);
+
+/* How likely the model held each token, and the n_top likeliest ones at its place: ln of the softmax over all of the model's logits, before
+ * biases, penalties, temperature, filters and grammar; the same for any number of threads. */
+enum { INFER_LOGPROBS_MAX = 20 }; /* most alternatives */
+struct infer_logprob {
+    int32_t id;
+    float logprob;
+};
+struct infer_logprobs {
+    int n_top;  /* -1: off */
+    int n, cap; /* tokens so far */
+    /* row[n][1 + n_top]: the chosen token, then the likeliest, the lowest id first on ties */
+    struct infer_logprob *row;
+};
+
+/* The tokens so far in the order of the answer: entries [1 + n_top], the chosen token first; id -1: none. */
+const struct infer_logprob *infer_logprobs_at(const struct infer_logprobs *p, int i);
+/* Of the answer's tokens; n_top -1 without n_logprob. */
+const struct infer_logprobs *infer_request_logprobs(const struct infer_request *r);
+
+/* Of the prompt's tokens from the second on (score), once the prompt is computed. */
+const struct infer_logprobs *infer_request_scores(const struct infer_request *r);
+
+/* Of a request that makes numbers alone (make), made[n], once it is done with INFER_REQUEST_LIMIT. */
+const float *infer_request_made(const struct infer_request *r, int *n);
+
+struct infer_request_figures {
+    int n_reused, n_prompt;  /* tokens of the prompt: found in the sequence, computed */
+    int n_answer, n_decoded; /* tokens of the answer; those that decoding made, all but the first */
+    int n_held;              /* tokens that the sequence holds */
+    int n_step;              /* decode steps */
+    int n_guessed, n_right;  /* tokens that were guessed, and those of them that were right */
+    int n_aside;             /* how often it gave its pages to others, and was computed again */
+    int n_shift;             /* how often a full context was shortened */
+    int32_t end_id;          /* the token that ended the turn; -1: none did */
+    int stop;                /* which of .stop ended the answer; -1: none did */
+    int cycle;               /* tokens of the cycle that the answer repeated in the end; 0: none */
+    double prompt_seconds, answer_seconds; /* in steps that it was in, and in guessing for it */
+    int n_even, n_even_step; /* of n_decoded and n_step: but for steps in which a host copied weights */
+    double even_seconds;     /* and of answer_seconds */
+    double plain_seconds;    /* the shortest step without guesses behind the first ones; 0: there was none */
+};
+const struct infer_request_figures *infer_request_figures(const struct infer_request *r);
+
+#ifdef __cplusplus
+}
+#endif
