@@ -1,4 +1,4 @@
-// Experts of several decode rows: jobs of experts_batch.cuh and of the kernels around it.
+// MoE of several decode rows: jobs of experts_batch.cuh and of the kernels around it.
 #pragma once
 #include "cuda/decode/act_rows.h"
 

@@ -1,4 +1,4 @@
-// A mixture of experts for one decode row: two kernels that run beside each other. The router's leaves its logits as packets; each
+// MoE of one decode row: two kernels that run beside each other. The router's leaves its logits as packets; each
 // block of the other one chooses from them by itself and fetches all of its weights at once, of gate and up and of down. What gate and
 // up give goes to all blocks as packets.
 #pragma once
@@ -59,8 +59,8 @@ struct experts_one_job {
     size_t xo_row, xo_unit;
     int xo_pitch;
     // packets
-    uint2 *
-        logits; // [copies][n_expert + 2], so that not all blocks ask the same lines; behind them the sum of squares of x, and what weighs the shared one
+    // [copies][n_expert + 2], so that not all blocks ask the same lines; behind them the sum of squares of x, and what weighs the shared one
+    uint2 *logits;
     uint8_t *codes; // of x, times the norm's weights
     int copies;
     uint8_t *glu; // [choices][steps][32]

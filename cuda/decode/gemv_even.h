@@ -1,4 +1,4 @@
-// The streaming matmul of one row of codes (gemv.h) for matrices whose steps do not come out even: every block has the same number of
+// The streaming matmul of one row of codes (gemv.h) as stream-K, for matrices whose steps do not come out even: every block has the same number of
 // units, and a step of which several blocks have some is added by the one that has its first.
 #pragma once
 #include "cuda/decode/post_norm.h"

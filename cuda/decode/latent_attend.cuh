@@ -1,4 +1,4 @@
-// Attention of queries that have absorbed their heads' matrices to a store of latents: all heads of a row, and rows of a prompt, read
+// MLA in its absorbed form: queries times their heads' matrices, against a store of latents: all heads of a row, and rows of a prompt, read
 // the same keys, so (row, head) pairs are rows of tensor core tiles. A block has 32 or 64 pairs and walks over tiles of 32 positions, which
 // come into shared memory once: of the scores each warp computes 16 pairs by a quarter of a key's numbers, then four pairs' softmax, then
 // 64 of the 512 sums of 32 pairs. What it does to a pair depends on that pair's positions alone.

@@ -1,4 +1,4 @@
-// Attention by a latent on tensor cores, for keys of 576 numbers whose first 512 are the values.
+// MLA (attention by a latent), absorbed form, on tensor cores: for keys of 576 numbers whose first 512 are the values.
 #pragma once
 #include "cuda/common/dev.h"
 #include "cuda/plan/latent_plan.h"

@@ -1,4 +1,4 @@
-// Heads' matrices on tensor cores: what attention by a latent does before and behind it. Weights become halves, as do the rows.
+// Heads' matrices of MLA on tensor cores: what is multiplied before attention and behind it. Weights become halves, as do the rows.
 #pragma once
 #include "cuda/common/stack.h"
 #include "cuda/decode/act_rows.h"

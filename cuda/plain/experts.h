@@ -1,4 +1,4 @@
-// Mixtures of experts: which experts a row goes to, the products of those, their sum.
+// MoE: which experts a row goes to, the products of those, their sum.
 #pragma once
 #include "cuda/common/dev.h"
 

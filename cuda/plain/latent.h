@@ -1,4 +1,4 @@
-// Attention by a latent: a matrix for each head, and values that are the first numbers of their keys.
+// MLA (attention by a latent): a matrix for each head, and values that are the first numbers of their keys.
 #pragma once
 #include "cuda/common/stack.h"
 

@@ -1,4 +1,4 @@
-/* Attention by a latent on tensor cores: which sizes, and into how many parts a decode row's keys are cut. Plain C. */
+/* MLA (attention by a latent) on tensor cores: which sizes, and into how many parts a decode row's keys are cut. Plain C. */
 #pragma once
 #include "seam/backend.h"
 

@@ -1,4 +1,4 @@
-/* Where prompt rows of a mixture of experts keep what belongs to pairs of a row and a choice. Plain C. */
+/* MoE of prompt rows as a grouped GEMM: where what belongs to pairs (row, choice) lies. Plain C. */
 #pragma once
 #include "seam/backend.h"
 

@@ -1,4 +1,4 @@
-// Prompt rows of a mixture of experts: the pairs of a row and a choice in the order of their experts, products of pairs, their sum.
+// MoE of prompt rows as a grouped GEMM: the pairs (row, choice) in the order of their experts, products of pairs, their weighted sum.
 #pragma once
 #include "cuda/common/dev.h"
 #include "cuda/prompt/prompt_kernels.h"

@@ -1,4 +1,4 @@
-// Products of prompt rows with their experts on sm_90a: out[p][n] = sum_k W[e][n][k] x[p][k] for every pair p = (row, choice) of expert
+// Grouped GEMM of prompt rows and their experts on sm_90a: out[p][n] = sum_k W[e][n][k] x[p][k] for every pair p = (row, choice) of expert
 // e, weights in registers (unit_operands.cuh), pairs' activations in shared memory, both halves, sums in float32 in the order of k,
 // whatever the tile or the neighbours.
 //

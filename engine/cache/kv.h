@@ -35,10 +35,9 @@ struct kv_seq {
     int length;   /* positions held */
     int n_known;  /* ids[0 .. n_known) are known; the rest was sampled on the device and not read yet */
     int32_t *ids; /* ids[n_ctx + 1] */
-    /* Of models with states: where its state stands, at most length: what lies between is computed again before anything else is; where a
-     * copy stands that is its own; and how each position was computed, enum kv_how bits. */
-    int n_state, mark;      /* mark -1: none */
-    uint8_t *how;           /* how[n_ctx + 1] */
+    int n_state; /* models with states: where its state stands; positions up to length are computed again first */
+    int mark;               /* where a copy of its own stands; -1: none */
+    uint8_t *how;           /* how[n_ctx + 1]: how each position was computed, enum kv_how bits */
     struct prefix_key root; /* of the salt under which its prefixes are known */
     int n_key;              /* full pages whose ids are known */
     struct prefix_key *key; /* key[max_pages]: of the prefix up to the end of each of them */

@@ -14,8 +14,8 @@ struct hf_words {
     const float *scale;   /* [n][groups] */
     uint16_t *zero;       /* [n][groups] */
     const int32_t *index; /* [k]: the group of each column; NULL: they follow each other */
-    const int32_t *
-        columns; /* [k]: the columns by group, in which order blocks have them; NULL: as they are. Floats: NULL */
+    /* [k]: the columns by group, in which order blocks have them; NULL: as they are. Floats: NULL */
+    const int32_t *columns;
     enum quant_type type; /* of the blocks */
 };
 /* Scales, and zero points in the middle of the codes. false: no memory */

@@ -56,10 +56,10 @@ struct tensor {
     int part;                /* which of the split files */
     bool fine;               /* of a folder: products take its inputs as they are (struct weight) */
     const float *row_factor; /* [shape[2]]: what the rows are times; NULL: 1 */
-    const int32_t *
-        columns; /* [shape[3]]: column i of data is this one of the matrix; NULL: as they are (struct weight) */
-    const char *
-        raw; /* n_dim 0: the type in the file where it has none here, of which shape speaks; NULL: not known */
+    /* [shape[3]]: column i of data is this one of the matrix; NULL: as they are (struct weight) */
+    const int32_t *columns;
+    /* n_dim 0: the type in the file where it has none here, of which shape speaks; NULL: not known */
+    const char *raw;
 };
 
 /* Tensors of a folder that nothing here computes with. */

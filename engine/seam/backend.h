@@ -71,9 +71,9 @@ struct weight {
     /* an embedding whose rows are other ones in every step: read while run queues the step (the residual stream
      * that another backend hands over) */
     bool live;
-    const int32_t *
-        columns; /* [k], a permutation: column i of data is column columns[i] of W, and who multiplies gives x in that order
-                               (op_columns). NULL: as they are. Of matrices that plain matmuls read; equal orders are one array */
+    /* columns[k], a permutation (GPTQ's act-order): column i of data is column columns[i] of W; op_columns brings x into
+     * that order. NULL: none. Plain matmuls alone; equal orders are one array */
+    const int32_t *columns;
 };
 
 enum { WEIGHT_GROUP_MAX = 3 };

@@ -10,15 +10,15 @@ extern "C" {
 
 enum {
     KV_PAGE = 64, /* tokens of a page */
-    KV_TILE =
-        128, /* a kernel may read what lies with a visible position in one aligned tile of so many; nothing else */
+    /* a kernel may read what lies with a visible position in one aligned tile of so many positions; nothing else */
+    KV_TILE = 128,
     KV_GROUPS = 8 /* of a model, at most */
 };
 enum kv_type { KV_F32, KV_F16, KV_Q8_0 };
 
 /* What one layer keeps. Order inside a pool, K and V apart: K[page][n_kv_head][KV_PAGE][head_dim_k], V the
  * same with head_dim_v. Q8_0: rows of head_dim in blocks of 32. Layers of a group share page ids.
- * v_in_k: the value of a position is the first head_dim_v numbers of its key, and is kept nowhere else: V has no numbers. */
+ * v_in_k (MLA): the value of a position is the first head_dim_v numbers of its key, and is kept nowhere else: V has no numbers. */
 struct kv_store {
     int group, n_kv_head, head_dim_k, head_dim_v;
     bool v_in_k;

@@ -8,16 +8,16 @@ extern "C" {
 
 /* Rows row .. row + n - 1 as a matrix of their own: q, k and v of a fused tensor. Of a stack: those of each matrix. */
 struct weight weight_rows(const struct weight *w, int row, int n);
-/* The same of n rows from row on, of which each is so many behind the last: gate and up that lie in turns. Their biases do not. */
+/* n rows from row on, each `every` rows behind the last (interleaved gate and up); biases are not interleaved. */
 struct weight weight_slice(const struct weight *w, int row, int every, int n);
-/* n rows of a plain matrix, in runs of so many from row on, each run so many rows behind the last's begin: a head's query in front of its
- * gate. Of a stack: those of each matrix. */
+/* n rows from row on in runs of `run` rows that begin `every` rows apart (a head's query in front of its gate). Of a stack: those of
+ * each matrix. */
 struct weight weight_runs(const struct weight *w, int row, int run, int every, int n);
 /* Matrix e of a stack, as if it stood alone. */
 struct weight weight_matrix(const struct weight *w, int e);
 const float *weight_bias(const struct weight *w, int e); /* its bias */
-/* Row i; how many from a multiple of this on lie weight_stride bytes apart, n where all do; where the memory that a matrix is read from
- * ends. */
+/* weight_row: row i. weight_run: how many rows from a multiple of it on lie weight_stride bytes apart; n: all. weight_end: where the
+ * memory that a matrix is read from ends. */
 const void *weight_row(const struct weight *w, int i);
 int weight_run(const struct weight *w);
 size_t weight_stride(const struct weight *w);

@@ -45,8 +45,8 @@ struct tool_parser;
 
 struct tool_options {
     const struct tool_format *format;
-    const json_t *
-        tools; /* [{type function, function {name, parameters}}]: names and types of arguments; NULL: nothing is a call */
+    /* [{type function, function {name, parameters}}]: names and types of arguments; NULL: nothing is a call */
+    const json_t *tools;
     bool single;         /* no second call (parallel_tool_calls false): tool_done once the first has ended */
     bool keep_reasoning; /* reasoning stays in the content, tags and all (reasoning_format none) */
     /* marks may also come spelt out where the vocabulary has a control token for them: under a grammar */
