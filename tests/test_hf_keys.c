@@ -421,6 +421,20 @@ static void null_is_off(void **state) {
     walk_close(&w);
 }
 
+/* The first Falcons of two norms say their key heads by n_head_kv, without a word of the new architecture. */
+static void old_key_heads_count(void **state) {
+    (void)state;
+    struct walk w = {.name = "falcon-new"};
+    struct result r;
+    walk_open(&w);
+    json_object_set(w.root, "n_head_kv", json_object_get(w.root, "num_kv_heads"));
+    json_object_del(w.root, "num_kv_heads");
+    json_object_del(w.root, "new_decoder_architecture");
+    try_config(&w, &r);
+    if (!same(&r, &w.base)) fail_msg("n_head_kv: %s", r.why);
+    walk_close(&w);
+}
+
 /* Python writes Infinity, which JSON has not; another limit of steps is refused. */
 static void infinity_is_read(void **state) {
     (void)state;
@@ -496,7 +510,7 @@ static void layers_that_draft_are_left_out(void **state) {
 
 int main(int argc, char **argv) {
     static char gguf_name[N_MODEL][64];
-    static struct CMUnitTest tests[2 * N_MODEL + 3]; /* those without a name are none */
+    static struct CMUnitTest tests[2 * N_MODEL + 4]; /* those without a name are none */
     int n = 0;
     for (int i = 0; i < N_MODEL; i += EVERY(3)) {
         void *name = (void *)(uintptr_t)models[i];
@@ -506,6 +520,7 @@ int main(int argc, char **argv) {
         tests[n++] = (struct CMUnitTest){gguf_name[i], every_key_of_gguf_counts, NULL, NULL, name};
     }
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(null_is_off);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(old_key_heads_count);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(layers_that_draft_are_left_out);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(infinity_is_read);
     if (argc > 1) cmocka_set_test_filter(argv[1]);

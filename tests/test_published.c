@@ -5,7 +5,7 @@
 #define _GNU_SOURCE
 #include "test.h"
 #include "base/stbds.h"
-#include "files/hf.h"
+#include "files/hf_config.h"
 #include "files/textfile.h"
 #include "model/model_impl.h"
 #include "models/registry.h"
@@ -269,9 +269,23 @@ static void every_architecture_is_there(void **state) {
     }
 }
 
+/* What a table lists of config.json's keys is read: it has a row of hf_keys.def. */
+static void every_key_of_a_table_has_a_row(void **state) {
+    (void)state;
+    const struct arch *a;
+    for (int at = 0; (a = arch_at(at)); at++)
+        for (const char *p = a->hf.keys ? a->hf.keys : ""; *p; p += strspn(p, "|")) {
+            char key[64];
+            snprintf(key, sizeof key, "%.*s", (int)strcspn(p, "|"), p);
+            p += strlen(key);
+            if (!config_has_row(key)) fail_msg("%s: '%s' is in no row of hf_keys.def", a->name, key);
+        }
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(published_configs_open),
-                                       cmocka_unit_test(every_architecture_is_there)};
+                                       cmocka_unit_test(every_architecture_is_there),
+                                       cmocka_unit_test(every_key_of_a_table_has_a_row)};
     if (argc > 1) only = argv[1];
     read_entries();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -33,7 +33,7 @@ void hf_put(struct hf_keys *k, const struct meta *m);
 /* What config.json says of a tensor that may be there: true, false, or nothing (-1); under which key. */
 struct hf_told {
     signed char says;
-    char key[24];
+    char key[64];
 };
 
 /* What config.json says beyond keys. */

@@ -69,137 +69,6 @@ void hf_put_str(struct hf_keys *k, const char *arch, const char *name, const cha
     put_value(k, arch, name, META_STRING, META_STRING, value, len);
 }
 
-/* ---- reading ---- */
-
-enum infer_status config_wrong(const struct config *c, const char *key, const char *want) {
-    return err_set(INFER_E_INPUT, "%s: '%s' is not %s", c->path, key, want);
-}
-
-enum infer_status config_u32(const struct config *c, const char *key, const json_t *v, int64_t fallback,
-                             uint32_t *out) {
-    if (!v || json_is_null(v)) {
-        if (fallback < 0) return err_set(INFER_E_INPUT, "%s: '%s' is missing", c->path, key);
-        *out = (uint32_t)fallback;
-        return INFER_OK;
-    }
-    if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > UINT32_MAX)
-        return config_wrong(c, key, "an integer from 0 to 4294967295");
-    *out = (uint32_t)json_integer_value(v);
-    return INFER_OK;
-}
-
-/* What numbers may be, whether this model reads them or not; what has no row may be any number that a float holds. */
-static const struct range {
-    const char *names;
-    double min, max;
-} ranges[] = {
-    {"rms_norm_eps|layer_norm_eps|layer_norm_epsilon|norm_epsilon|norm_eps|block_norm_eps", 0, 1},
-    {"rope_theta|rope_local_base_freq|rotary_emb_base", 1, 1e12},
-    {"partial_rotary_factor|rotary_pct", 0, 1},
-    {"factor|alpha|low_freq_factor|high_freq_factor|short_factor|long_factor|beta_fast|beta_slow", 0, 1e6},
-    {"attention_factor|attn_factor|mscale|mscale_all_dim|llama_4_scaling_beta|attn_scale", 0, 1e6},
-    {"attn_logit_softcapping|final_logit_softcapping|query_pre_attn_scalar|attention_multiplier", 0, 1e6},
-    {"embedding_multiplier|residual_multiplier|logits_scaling|logit_scale|routed_scaling_factor", 0, 1e6},
-    {"swiglu_limit|swiglu_alpha|block_ffn_dim_multiplier|lm_head_multiplier|key_multiplier", 0, 1e6},
-    {"attention_in_multiplier|attention_out_multiplier|ssm_in_multiplier|ssm_out_multiplier", 0, 1e6},
-    {"ssm_multipliers|mlp_multipliers|time_step_min|time_step_max|time_step_floor", 0, 1e6}};
-
-static const struct range *range_of(const char *key) {
-    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
-        if (key_names(ranges[i].names, key, strlen(key))) return &ranges[i];
-    return NULL;
-}
-
-enum infer_status config_f32(const struct config *c, const char *key, const json_t *v, float fallback,
-                             float *out) {
-    *out = fallback;
-    if (!v || json_is_null(v))
-        return isnan(fallback) ? err_set(INFER_E_INPUT, "%s: '%s' is missing", c->path, key) : INFER_OK;
-    double d = json_number_value(v);
-    if (!json_is_number(v) || !isfinite(d) || fabs(d) > 3e38) return config_wrong(c, key, "a number");
-    const struct range *r = range_of(key);
-    if (r && !(d >= r->min && d <= r->max))
-        return err_set(INFER_E_INPUT, "%s: '%s' is %g, must be %g to %g", c->path, key, d, r->min, r->max);
-    *out = (float)d;
-    return INFER_OK;
-}
-
-enum infer_status config_in_range(const struct config *c, const char *key, const json_t *v) {
-    float unused;
-    return range_of(key) && !json_is_array(v) ? config_f32(c, key, v, 0, &unused) : INFER_OK;
-}
-
-enum infer_status config_bool(const struct config *c, const char *key, const json_t *v, bool fallback,
-                              bool *out) {
-    *out = v && json_is_true(v);
-    if (!v || json_is_null(v)) *out = fallback;
-    return !v || json_is_null(v) || json_is_boolean(v) ? INFER_OK : config_wrong(c, key, "true or false");
-}
-
-bool config_reads(const struct config *c, const char *key) {
-    const struct arch *a = c->out->table;
-    return a && a->hf.keys && key_names(a->hf.keys, key, strlen(key));
-}
-
-const json_t *config_any(const struct config *c, const char *names, const char **found) {
-    char key[64];
-    *found = NULL;
-    for (const char *p = names; p; p = strchr(p, '|') ? strchr(p, '|') + 1 : NULL) {
-        snprintf(key, sizeof key, "%.*s", (int)strcspn(p, "|"), p);
-        json_t *v = json_object_get(c->root, key);
-        if (!v || json_is_null(v)) continue;
-        *found = json_object_iter_key(json_object_iter_at(c->root, key));
-        return v;
-    }
-    return NULL;
-}
-
-/* ---- every key is known ---- */
-
-/* Whether a value is one of a row's neutral ones; null always is. */
-static bool is_neutral(const struct key_row *row, const json_t *v) {
-    size_t i;
-    json_t *one;
-    bool all = json_array_size(v) > 0;
-    json_array_foreach(v, i, one) all = all && is_neutral(row, one);
-    if (all) return true;
-    struct key_value value = {.is_number = json_is_number(v), .number = json_number_value(v), .text = "?"};
-    if (json_is_null(v)) return true;
-    if (json_is_boolean(v)) value.text = json_is_true(v) ? "true" : "false";
-    if (json_is_string(v)) value.text = json_string_value(v);
-    if (json_is_array(v) || json_is_object(v))
-        value.text = json_array_size(v) + json_object_size(v) ? "?" : "empty";
-    value.len = strlen(value.text);
-    return key_is_one_of(row->words, &value);
-}
-
-/* The folder's own code for what transformers has since learned: its class is the architecture's. */
-static bool is_own_code(const struct config *c, const json_t *map) {
-    const char *code = json_string_value(json_object_get(map, "AutoModelForCausalLM")),
-               *class = code ? strrchr(code, '.') : NULL;
-    for (const struct arch_hf *hf = c->out->table->hf.models; class && hf->model_type; hf++)
-        if (strcmp(hf->class, class + 1) == 0) return true;
-    return json_object_size(map) == 1 && json_object_get(map, "AutoConfig");
-}
-
-static enum infer_status check_keys(const struct config *c) {
-    const char *key;
-    json_t *v;
-    json_object_foreach(c->root, key, v) {
-        const struct key_row *row = key_find(KEYS_CONFIG, key);
-        TRY(config_in_range(c, key, v));
-        if (config_reads(c, key) || (strcmp(key, "auto_map") == 0 && is_own_code(c, v))) continue;
-        if (!row && !json_is_null(v)) TRY(key_unknown(c->ignore, c->path, key));
-        if (!row || row->use != KEY_OFF || is_neutral(row, v)) continue;
-        char text[40];
-        size_t n = json_dumpb(v, text, sizeof text, JSON_COMPACT | JSON_ENCODE_ANY);
-        return err_set(INFER_E_UNSUPPORTED, "%s: '%s' is %.*s%s, which is not supported (%s is)", c->path,
-                       key, (int)(n < sizeof text ? n : sizeof text), text, n > sizeof text ? ".." : "",
-                       row->words);
-    }
-    return INFER_OK;
-}
-
 /* ---- architecture ---- */
 
 /* The classes under 'architectures' compute what this architecture does, with its head. */
@@ -246,24 +115,22 @@ static enum infer_status check_weights(const struct config *c) {
 }
 
 /* The activation is the architecture's. */
-static enum infer_status check_act(const struct config *c) {
+static enum infer_status check_act(struct config *c) {
     static const char *const names[] = {[ACT_SILU] = "silu|swish",
                                         [ACT_GELU_TANH] = "gelu_pytorch_tanh|gelu_new|gelu_fast|gelu_tanh",
                                         [ACT_RELU2] = "relu2|squared_relu",
                                         [ACT_GELU_ERF] = "gelu|gelu_python",
                                         [ACT_SWIGLU_OAI] = "silu|swish",
                                         [ACT_XIELU] = "xielu"};
-    const char *key;
     static const struct { /* of families whose classes take either */
         enum act_kind kind, other;
         const char *says;
     } gelu[] = {{ACT_GELU_TANH, ACT_GELU_ERF, "gelu_erf"}, {ACT_GELU_ERF, ACT_GELU_TANH, "gelu_tanh"}};
-    const json_t *act =
-        config_any(c, "mlp_hidden_act|hidden_activation|hidden_act|activation_function|activation", &key);
-    if (!act) return INFER_OK;
+    const json_t *act = get_json(c, K_ACT);
+    if (!act) return c->status;
     const struct arch *a = c->out->table;
     const char *name = json_string_value(act), *want = names[a->act];
-    if (!name) return config_wrong(c, key, "a name");
+    if (!name) return key_wrong(c, K_ACT, "a name");
     if (key_names(want, name, strlen(name))) return INFER_OK;
     const bool either = a->keys && key_names(a->keys, "activation", strlen("activation"));
     for (size_t i = 0; either && i < sizeof gelu / sizeof *gelu; i++) {
@@ -271,8 +138,8 @@ static enum infer_status check_act(const struct config *c) {
         hf_put_str(c->keys, a->name, "activation", gelu[i].says, strlen(gelu[i].says));
         return INFER_OK;
     }
-    return err_set(INFER_E_UNSUPPORTED, "%s: '%s' is '%.32s'; %.*s is supported", c->path, key, name,
-                   (int)strcspn(want, "|"), want);
+    return err_set(INFER_E_UNSUPPORTED, "%s: '%s' is '%.32s'; %.*s is supported", c->path, key_name(c, K_ACT),
+                   name, (int)strcspn(want, "|"), want);
 }
 
 /* The text part of a model for images too, its keys in the place of the whole; numbers that such files leave out. */
@@ -289,7 +156,7 @@ static enum infer_status open_text_part(struct config *c, bool whole) {
             return err_set(INFER_E_UNSUPPORTED, "%s: 'text_config' is of a '%.40s', not a '%s'", c->path,
                            inner ? inner : "?", hf->inner);
         if (whole) TRY(check_weights(c));
-        if (whole) TRY(check_keys(c));
+        if (whole) TRY(config_check_keys(c));
         if (tied) json_object_set(text, "tie_word_embeddings", tied);
         json_incref(text);
         json_decref(c->root);
@@ -298,10 +165,7 @@ static enum infer_status open_text_part(struct config *c, bool whole) {
     }
     for (const struct arch_default *d = c->out->table->hf.defaults; d && d->key; d++) {
         const json_t *v = json_object_get(c->root, d->key);
-        if (v && !json_is_null(v)) continue;
-        json_object_set_new(c->root, d->key,
-                            d->value == floor(d->value) ? json_integer((json_int_t)d->value)
-                                                        : json_real(d->value));
+        if (!v || json_is_null(v)) json_object_set_new(c->root, d->key, hf_default(d));
     }
     return INFER_OK;
 }
@@ -339,7 +203,7 @@ enum infer_status hf_config(struct hf_config *out, struct hf_keys *keys, const c
     if (!s && out->table) s = open_text_part(&c, whole);
     if (!s && whole) s = check_weights(&c);
     if (!s && whole) s = check_act(&c);
-    if (!s && whole) s = check_keys(&c);
+    if (!s && whole) s = config_check_keys(&c);
     if (!s && out->table) s = config_windows(&c);
     if (!s && out->table) s = config_sizes(&c, dim);
     if (!s && out->table) s = config_mixers(&c);

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+/* In the order of hf_keys.def from HEAD_FACTOR on, but for the first. */
 enum factor {
     EMBEDDING,
     HEAD,
@@ -14,35 +15,33 @@ enum factor {
     KEY,
     SSM_IN,
     SSM_OUT,
-    N_NUMBER,
-    MLP_GATE = N_NUMBER,
+    MLP_GATE,
     MLP_DOWN,
     SSM_PART, /* of z, x, B, C and the step */
     N_FACTOR = SSM_PART + 5
 };
 
-static enum infer_status read_list(const struct config *c, const char *key, size_t n, float *out) {
-    const json_t *list = json_object_get(c->root, key);
-    if (!list || json_is_null(list)) return INFER_OK;
-    if (!json_is_array(list) || json_array_size(list) != n)
-        return config_wrong(c, key, "a list of its numbers");
-    for (size_t i = 0; i < n; i++) TRY(config_f32(c, key, json_array_get(list, i), NAN, &out[i]));
-    return INFER_OK;
+static void read_list(struct config *c, enum hf_key k, size_t n, float *out) {
+    const json_t *list = get_json(c, k);
+    if (list && (!json_is_array(list) || json_array_size(list) != n))
+        key_wrong(c, k, "a list of its numbers");
+    for (size_t i = 0; i < n; i++) {
+        out[i] = 1;
+        if (list && !c->status)
+            c->status = config_f32(c, key_name(c, k), json_array_get(list, i), NAN, &out[i]);
+    }
 }
 
-enum infer_status config_factors(const struct config *c) {
-    static const char *const key[N_NUMBER] = {
-        "embedding_multiplier", "lm_head_multiplier", "attention_in_multiplier", "attention_out_multiplier",
-        "key_multiplier",       "ssm_in_multiplier",  "ssm_out_multiplier"};
-    if (!config_reads(c, "ssm_multipliers")) return INFER_OK;
-    float *f = arena_alloc(c->keys->arena, N_FACTOR * sizeof *f);
-    if (!f) return err_set(INFER_E_MEMORY, "out of memory: keys of a model");
-    for (int i = 0; i < N_FACTOR; i++) f[i] = 1;
-    for (int i = 0; i < N_NUMBER; i++) TRY(config_f32(c, key[i], json_object_get(c->root, key[i]), 1, &f[i]));
-    TRY(read_list(c, "mlp_multipliers", 2, f + MLP_GATE));
-    TRY(read_list(c, "ssm_multipliers", 5, f + SSM_PART));
+enum infer_status config_factors(struct config *c) {
+    if (!key_reads(c, K_SSM_FACTORS)) return INFER_OK;
+    float *f = get_room(c, N_FACTOR * sizeof *f);
+    TRY(c->status);
+    f[EMBEDDING] = get_f32(c, K_EMBD_FACTOR);
+    for (int i = HEAD; i <= SSM_OUT; i++) f[i] = get_f32(c, K_HEAD_FACTOR + (enum hf_key)(i - HEAD));
+    read_list(c, K_MLP_FACTORS, 2, f + MLP_GATE);
+    read_list(c, K_SSM_FACTORS, 5, f + SSM_PART);
     c->out->factor = f;
-    return INFER_OK;
+    return c->status;
 }
 
 /* The factor of all rows of a tensor; 1: none. */

@@ -5,23 +5,16 @@
 
 /* ---- config.json --------------------------------------------------------------------------------------------- */
 
-static enum infer_status read_size(const struct config *c, const char *key, int64_t fallback, uint32_t *out) {
-    TRY(config_u32(c, key, json_object_get(c->root, key), fallback, out));
-    return *out > 1 << 20 || (fallback < 0 && !*out) ? config_wrong(c, key, "in range") : INFER_OK;
-}
-
 /* What other keys say once more. */
-static enum infer_status check_sizes(const struct config *c, uint32_t heads, uint32_t nope, uint32_t rope) {
-    uint32_t kv, head, whole;
-    bool bias;
-    TRY(read_size(c, "num_key_value_heads", heads, &kv));
-    TRY(read_size(c, "head_dim", rope, &head));
-    TRY(read_size(c, "qk_head_dim", nope + rope, &whole));
-    TRY(config_bool(c, "attention_bias", json_object_get(c->root, "attention_bias"), false, &bias));
-    if (kv != heads) return config_wrong(c, "num_key_value_heads", "num_attention_heads");
+static enum infer_status check_sizes(struct config *c, uint32_t heads, uint32_t nope, uint32_t rope) {
+    const uint32_t kv = get_u32_or(c, K_KV_HEADS, heads), head = get_u32_or(c, K_HEAD_DIM, rope),
+                   whole = get_u32_or(c, K_QK_HEAD_DIM, (int64_t)nope + rope);
+    const bool bias = get_flag(c, K_ATTN_BIAS);
+    TRY(c->status);
+    if (kv != heads) return key_wrong(c, K_KV_HEADS, "num_attention_heads");
     if (head != rope && head != nope + rope)
-        return config_wrong(c, "head_dim", "qk_rope_head_dim, or with qk_nope_head_dim");
-    if (whole != nope + rope) return config_wrong(c, "qk_head_dim", "qk_nope_head_dim + qk_rope_head_dim");
+        return key_wrong(c, K_HEAD_DIM, "qk_rope_head_dim, or with qk_nope_head_dim");
+    if (whole != nope + rope) return key_wrong(c, K_QK_HEAD_DIM, "qk_nope_head_dim + qk_rope_head_dim");
     if (bias)
         return err_set(INFER_E_UNSUPPORTED,
                        "%s: 'attention_bias' is true: latent attention has no biases here", c->path);
@@ -30,32 +23,28 @@ static enum infer_status check_sizes(const struct config *c, uint32_t heads, uin
 
 /* source: configuration_deepseek_v3 and modeling_deepseek_v2 of transformers; the norms of latents have the class's epsilon, whatever
  * rms_norm_eps says */
-enum infer_status config_latent(const struct config *c, uint32_t *n_rot) {
-    const char *arch = c->out->arch;
-    uint32_t heads, rank, q_rank, nope, rope, value;
-    bool neighbours = true;
-    TRY(read_size(c, "num_attention_heads", -1, &heads));
-    TRY(read_size(c, "kv_lora_rank", -1, &rank));
-    TRY(read_size(c, "q_lora_rank", 0, &q_rank));
-    TRY(read_size(c, "qk_nope_head_dim", -1, &nope));
-    TRY(read_size(c, "qk_rope_head_dim", -1, &rope));
-    TRY(read_size(c, "v_head_dim", -1, &value));
+enum infer_status config_latent(struct config *c, uint32_t *n_rot) {
+    const uint32_t heads = get_u32(c, K_HEADS), rank = get_u32(c, K_LATENT_RANK),
+                   q_rank = get_u32(c, K_Q_RANK), nope = get_u32(c, K_NOPE_DIM),
+                   rope = get_u32(c, K_ROPE_DIM), value = get_u32(c, K_VALUE_DIM);
+    const bool neighbours = get_flag(c, K_INTERLEAVED);
+    TRY(c->status);
+    if (!heads || heads > 1 << 20) return key_wrong(c, K_HEADS, "in range");
     TRY(check_sizes(c, heads, nope, rope));
-    TRY(config_bool(c, "rope_interleave", json_object_get(c->root, "rope_interleave"), true, &neighbours));
-    hf_put_u32(c->keys, arch, "attention.head_count", heads);
-    hf_put_u32(c->keys, arch, "attention.head_count_kv", 1);
-    hf_put_u32(c->keys, arch, "attention.key_length", rank + rope);
-    hf_put_u32(c->keys, arch, "attention.value_length", rank);
-    hf_put_u32(c->keys, arch, "attention.key_length_mla", nope + rope);
-    hf_put_u32(c->keys, arch, "attention.value_length_mla", value);
-    hf_put_u32(c->keys, arch, "attention.kv_lora_rank", rank);
-    if (q_rank) hf_put_u32(c->keys, arch, "attention.q_lora_rank", q_rank);
-    hf_put_f32(c->keys, arch, "attention.latent_norm_rms_epsilon", 1e-6f);
-    if (!neighbours) hf_put_bool(c->keys, arch, "rope.neox", true);
+    put_u32(c, "attention.head_count", heads);
+    put_u32(c, "attention.head_count_kv", 1);
+    put_u32(c, "attention.key_length", rank + rope);
+    put_u32(c, "attention.value_length", rank);
+    put_u32(c, "attention.key_length_mla", nope + rope);
+    put_u32(c, "attention.value_length_mla", value);
+    put_u32(c, "attention.kv_lora_rank", rank);
+    if (q_rank) put_u32(c, "attention.q_lora_rank", q_rank);
+    put_f32(c, "attention.latent_norm_rms_epsilon", 1e-6f);
+    if (!neighbours) put_bool(c, "rope.neox", true);
     c->out->n_head = (int)heads;
     c->out->n_kv_head = 1;
     c->out->head_dim = (int)(nope + rope);
-    c->out->latent[0] = (int)nope, c->out->latent[1] = (int)value, c->out->latent[2] = (int)rank;
+    memcpy(c->out->latent, (int[]){(int)nope, (int)value, (int)rank}, sizeof c->out->latent);
     *n_rot = rope;
     return INFER_OK;
 }

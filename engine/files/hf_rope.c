@@ -1,5 +1,4 @@
 /* config.json -> the keys of GGUF: rotary positions. */
-#include "arch/arch.h"
 #include "files/hf_config.h"
 
 #include <math.h>
@@ -23,7 +22,7 @@ static enum infer_status find(const struct rope_source *s, const char *key, cons
     *out = NULL;
     for (int i = 0; i < N_PLACE; i++) {
         bool beside = s->place[i] == s->c->root;
-        bool read = !beside || key_find(KEYS_CONFIG, key) || config_reads(s->c, key);
+        bool read = !beside || config_reads(s->c, key) || config_known(key);
         const json_t *v = read ? json_object_get(s->place[i], key) : NULL;
         if (!v || json_is_null(v)) continue;
         if (*out && !same(*out, v))
@@ -158,7 +157,7 @@ static enum infer_status read_magnitude(const struct rope_source *s, float facto
     if (whole > 0) *times = whole / yarn_magnitude(factor, 1);
     if (all_dim > 0 && s->c->out->table->attn
                            .latent) { /* of whole scores; attn_factor is what is left for the rotated part */
-        hf_put_f32(s->c->keys, s->c->out->arch, "rope.scaling.yarn_log_multiplier", 0.1f * all_dim);
+        put_f32(s->c, "rope.scaling.yarn_log_multiplier", 0.1f * all_dim);
         *times = whole;
     }
     return INFER_OK;
@@ -167,7 +166,6 @@ static enum infer_status read_magnitude(const struct rope_source *s, float facto
 /* source: Peng et al. 2023 (arXiv 2309.00071); truncate: modeling_rope_utils of transformers */
 static enum infer_status read_yarn(const struct rope_source *s, float factor) {
     const struct config *c = s->c;
-    const char *arch = c->out->arch;
     uint32_t original = 0;
     float fast = 0, slow = 0, times = 0;
     bool truncate;
@@ -178,12 +176,12 @@ static enum infer_status read_yarn(const struct rope_source *s, float factor) {
     TRY(read_magnitude(s, factor, &times));
     TRY(find(s, "truncate", &v));
     TRY(config_bool(c, "truncate", v, true, &truncate));
-    if (original) hf_put_u32(c->keys, arch, "rope.scaling.original_context_length", original);
-    hf_put_f32(c->keys, arch, "rope.scaling.yarn_beta_fast", fast > 0 ? fast : 32);
-    hf_put_f32(c->keys, arch, "rope.scaling.yarn_beta_slow", slow > 0 ? slow : 1);
+    if (original) put_u32(c, "rope.scaling.original_context_length", original);
+    put_f32(c, "rope.scaling.yarn_beta_fast", fast > 0 ? fast : 32);
+    put_f32(c, "rope.scaling.yarn_beta_slow", slow > 0 ? slow : 1);
     if (truncate != (arch_default(c->out->table, "rope.scaling.yarn_truncate", 1) != 0))
-        hf_put_bool(c->keys, arch, "rope.scaling.yarn_truncate", truncate);
-    if (times > 0) hf_put_f32(c->keys, arch, "rope.scaling.attn_factor", times);
+        put_bool(c, "rope.scaling.yarn_truncate", truncate);
+    if (times > 0) put_f32(c, "rope.scaling.attn_factor", times);
     return INFER_OK;
 }
 
@@ -213,8 +211,8 @@ static enum infer_status read_longrope(const struct rope_source *s) {
     c->out->rope_short = d[0];
     c->out->rope_long = d[1];
     hf_put_str(c->keys, c->out->arch, "rope.scaling.type", "longrope", 8);
-    hf_put_u32(c->keys, c->out->arch, "rope.scaling.original_context_length", original);
-    hf_put_f32(c->keys, c->out->arch, "rope.scaling.attn_factor", times);
+    put_u32(c, "rope.scaling.original_context_length", original);
+    put_f32(c, "rope.scaling.attn_factor", times);
     return INFER_OK;
 }
 
@@ -248,10 +246,9 @@ static enum infer_status read_windowed(const struct rope_source *s, const uint32
                        &base));
     }
     if (!(part > 0 && part <= 1)) return config_wrong(c, "partial_rotary_factor", "above 0 and at most 1");
-    if (base > 0) hf_put_f32(c->keys, c->out->arch, "rope.freq_base_swa", base);
+    if (base > 0) put_f32(c, "rope.freq_base_swa", base);
     int n_rot = (int)((float)dim[1] * part);
-    if (n_rot != c->out->n_rot)
-        hf_put_u32(c->keys, c->out->arch, "rope.dimension_count_swa", (uint32_t)n_rot);
+    if (n_rot != c->out->n_rot) put_u32(c, "rope.dimension_count_swa", (uint32_t)n_rot);
     return INFER_OK;
 }
 
@@ -267,7 +264,7 @@ static enum infer_status read_scaling(const struct rope_source *s, const char *t
     if (!(factor > 0)) return config_wrong(c, "factor", "above 0");
     if (strcmp(type, "llama3") == 0) return llama3_divisors(s, theta, factor);
     hf_put_str(c->keys, c->out->arch, "rope.scaling.type", type, strlen(type));
-    hf_put_f32(c->keys, c->out->arch, "rope.scaling.factor", factor);
+    put_f32(c, "rope.scaling.factor", factor);
     return strcmp(type, "yarn") == 0 ? read_yarn(s, factor) : INFER_OK;
 }
 
@@ -283,7 +280,7 @@ static enum infer_status read_dynamic(const struct rope_source *s) {
     if (alpha != 0)
         return err_set(INFER_E_UNSUPPORTED, "%s: 'alpha' of dynamic scaling is of Hunyuan's models",
                        s->c->path);
-    hf_put_u32(s->c->keys, s->c->out->arch, "rope.scaling.dynamic_context_length", most);
+    put_u32(s->c, "rope.scaling.dynamic_context_length", most);
     return INFER_OK;
 }
 
@@ -311,10 +308,10 @@ static enum infer_status read_sections(const struct rope_source *s) {
 /* Queries grow with the position; of a latent, files say by what length, too, which is the original one (llama.cpp opens none without). */
 static enum infer_status put_temperature(const struct rope_source *s, float beta) {
     uint32_t original = 0;
-    hf_put_f32(s->c->keys, s->c->out->arch, "attention.temperature_scale", beta);
+    put_f32(s->c, "attention.temperature_scale", beta);
     if (!s->c->out->table->attn.latent) return INFER_OK;
     TRY(find_u32(s, "original_max_position_embeddings", -1, &original));
-    hf_put_u32(s->c->keys, s->c->out->arch, "attention.temperature_length", original);
+    put_u32(s->c, "attention.temperature_length", original);
     return INFER_OK;
 }
 
@@ -327,8 +324,8 @@ static enum infer_status check_latent_part(const struct config *c, uint32_t n_ro
     return INFER_OK;
 }
 
-enum infer_status config_rope(const struct config *c, const uint32_t dim[2]) {
-    const char *arch = c->out->arch, *type;
+enum infer_status config_rope(struct config *c, const uint32_t dim[2]) {
+    const char *type;
     struct rope_source s;
     float theta = 0, part = 0, beta = 0;
     uint32_t n_rot = 0;
@@ -346,14 +343,14 @@ enum infer_status config_rope(const struct config *c, const uint32_t dim[2]) {
     bool whole = strcmp(type, "proportional") == 0;
     c->out->n_rot = n_rot ? (int)n_rot : (int)((float)dim[0] * (whole ? 1 : part));
     if (c->out->table->rope.kind == ROPE_NONE) return INFER_OK;
-    hf_put_u32(c->keys, arch, "rope.dimension_count", (uint32_t)c->out->n_rot);
+    put_u32(c, "rope.dimension_count", (uint32_t)c->out->n_rot);
     /* files from before Code Llama have none, nor have Gemma's of images, whose class has another default */
     TRY(find_f32(&s, "rope_theta", (float)arch_default(c->out->table, "rope.freq_base", 10000), &theta));
     if (config_reads(c, "rotary_emb_base")) TRY(find_f32(&s, "rotary_emb_base", theta, &theta));
     if (strcmp(type, "dynamic") == 0)
         TRY(config_reads(c, "dynamic") ? read_alpha(&s, dim[0], &theta) : read_dynamic(&s));
-    hf_put_f32(c->keys, arch, "rope.freq_base", theta);
-    if (c->out->table->hf.halves) hf_put_bool(c->keys, arch, "rope.neox", true);
+    put_f32(c, "rope.freq_base", theta);
+    if (c->out->table->hf.halves) put_bool(c, "rope.neox", true);
     TRY(find_f32(&s, "llama_4_scaling_beta", 0, &beta));
     if (beta > 0) TRY(put_temperature(&s, beta));
     TRY(read_sections(&s));

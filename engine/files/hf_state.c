@@ -5,54 +5,39 @@
 
 /* ---- config.json --------------------------------------------------------------------------------------------- */
 
-static enum infer_status read_size(const struct config *c, const char *key, int *out) {
-    uint32_t v = 0;
-    TRY(config_u32(c, key, json_object_get(c->root, key), -1, &v));
-    if (!v || v > 1 << 16) return config_wrong(c, key, "in range");
-    *out = (int)v;
-    return INFER_OK;
-}
-
 /* Each so many-th layer has attention, where that says it, else a list. Both keys may be there, and agree.
  * source: configuration_qwen3_next and configuration_qwen3_5 of transformers */
-static enum infer_status put_layers(const struct config *c) {
-    static const char key[] = "full_attention_interval";
-    const char *arch = c->out->arch;
-    uint32_t step = 4, told;
+static enum infer_status put_layers(struct config *c) {
+    uint32_t step = 4;
     bool all = true;
     if (c->mixed)
         for (step = 1; step <= c->n_layer && c->mixed[step - 1];) step++;
-    TRY(config_u32(c, key, json_object_get(c->root, key), step, &told));
+    const uint32_t told = get_u32_or(c, K_DELTA_PERIOD, step);
+    TRY(c->status);
     if (!c->mixed) step = told;
-    if (!step || (told != step && step <= c->n_layer))
-        return config_wrong(c, key, step ? "what 'layer_types' says" : "above 0");
+    if (told != step && step <= c->n_layer) return key_wrong(c, K_DELTA_PERIOD, "what 'layer_types' says");
     for (uint32_t i = 0; c->mixed && i < c->n_layer; i++) all &= c->mixed[i] == ((i + 1) % step != 0);
     if (all)
-        hf_put_u32(c->keys, arch, key, step);
+        put_u32(c, "full_attention_interval", step);
     else
-        hf_put_bools(c->keys, arch, "attention.recurrent_layers", c->mixed, c->n_layer);
+        put_bools(c, "attention.recurrent_layers", c->mixed);
     return INFER_OK;
 }
 
-enum infer_status config_mixers(const struct config *c) {
+enum infer_status config_mixers(struct config *c) {
     struct hf_config *out = c->out;
     const struct arch *a = out->table;
-    int *d = out->delta, taps = 0;
     if (a->mixer.kind != MIX_DELTA) return INFER_OK;
     TRY(put_layers(c));
-    TRY(read_size(c, "linear_num_key_heads", &d[0]));
-    TRY(read_size(c, "linear_num_value_heads", &d[1]));
-    TRY(read_size(c, "linear_key_head_dim", &d[2]));
-    TRY(read_size(c, "linear_value_head_dim", &d[3]));
-    TRY(read_size(c, "linear_conv_kernel_dim", &taps));
-    if (d[1] % d[0]) return config_wrong(c, "linear_num_value_heads", "a multiple of linear_num_key_heads");
-    hf_put_u32(c->keys, out->arch, "ssm.conv_kernel", (uint32_t)taps);
-    hf_put_u32(c->keys, out->arch, "ssm.state_size", (uint32_t)d[2]);
-    hf_put_u32(c->keys, out->arch, "ssm.group_count", (uint32_t)d[0]);
-    hf_put_u32(c->keys, out->arch, "ssm.time_step_rank", (uint32_t)d[1]);
-    hf_put_u32(c->keys, out->arch, "ssm.inner_size", (uint32_t)d[1] * (uint32_t)d[3]);
+    for (int i = 0; i < 4; i++) out->delta[i] = (int)get_u32(c, K_DELTA_KEYS + (enum hf_key)i);
+    TRY(put_keys(c, K_DELTA_KEYS, K_DELTA_KEY_DIM));
+    put_u32(c, "ssm.conv_kernel", get_u32(c, K_DELTA_TAPS));
+    TRY(c->status);
+    if (out->delta[1] % out->delta[0])
+        return key_wrong(c, K_DELTA_VALUES, "a multiple of linear_num_key_heads");
+    put_u32(c, "ssm.inner_size", (uint32_t)out->delta[1] * (uint32_t)out->delta[3]);
     out->tiled = a->mixer.tiled && c->for_gguf;
-    if (a->mixer.tiled && !out->tiled) hf_put_bool(c->keys, out->arch, "ssm.grouped_heads", true);
+    if (a->mixer.tiled && !out->tiled) put_bool(c, "ssm.grouped_heads", true);
     return INFER_OK;
 }
 
