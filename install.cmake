@@ -44,7 +44,7 @@ install(FILES engine/infer.h engine/infer_status.h engine/infer_draw.h engine/in
 install(FILES ${CMAKE_BINARY_DIR}/install/infer.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(FILES ${CMAKE_BINARY_DIR}/install/infer.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES ${CMAKE_BINARY_DIR}/install/infer.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME infer)
-install(FILES tools/serve/dist/infer.socket DESTINATION lib/systemd/system)
+install(FILES serve/http/dist/infer.socket DESTINATION lib/systemd/system)
 # The unit names the program where it is installed, which is known when that happens; packages of cpack are for /usr.
 install(CODE "
     get_filename_component(prefix \"\${CMAKE_INSTALL_PREFIX}\" ABSOLUTE)
@@ -52,9 +52,9 @@ install(CODE "
         set(prefix /usr)
     endif()
     set(INFER_PROGRAM \"\${prefix}/${CMAKE_INSTALL_BINDIR}/infer\")
-    configure_file(\"${CMAKE_SOURCE_DIR}/tools/serve/dist/infer.service.in\" \"${CMAKE_BINARY_DIR}/install/infer.service\" @ONLY)
+    configure_file(\"${CMAKE_SOURCE_DIR}/serve/http/dist/infer.service.in\" \"${CMAKE_BINARY_DIR}/install/infer.service\" @ONLY)
     file(INSTALL \"${CMAKE_BINARY_DIR}/install/infer.service\" DESTINATION \"\${CMAKE_INSTALL_PREFIX}/lib/systemd/system\")")
-install(FILES tools/serve/dist/nginx.conf tools/serve/dist/haproxy.cfg tools/serve/dist/grafana.json
+install(FILES serve/http/dist/nginx.conf serve/http/dist/haproxy.cfg serve/http/dist/grafana.json
         DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 

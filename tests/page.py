@@ -9,7 +9,7 @@ import argparse, http.server, json, os, re, sys, threading, time
 from playwright.sync_api import sync_playwright
 
 HEADERS = dict(re.findall(r'\{"([A-Z][A-Za-z-]+)",\s*((?:"[^"]*"\s*)+)\}', open(
-    os.path.join(os.path.dirname(__file__), "../tools/serve/page.c")).read()))
+    os.path.join(os.path.dirname(__file__), "../serve/http/page.c")).read()))
 HEADERS = {k: "".join(re.findall(r'"([^"]*)"', v)) for k, v in HEADERS.items()}
 assert "Content-Security-Policy" in HEADERS
 

@@ -8,8 +8,8 @@
 #include <time.h>
 #include "base/mem.h"
 #include "files/json.h"
-#include "tools/serve/mill.h"
-#include "tools/serve/web.h"
+#include "serve/core/engine_port.h"
+#include "serve/http/web.h"
 
 enum { SLOTS_MAX = 1024, SAY_MAX = 4096, PROMPT_STEP = 16, EMBEDDING = 6 };
 
@@ -44,7 +44,7 @@ static bool has_result(const struct choice *c) {
     return (role && strcmp(role, "tool") == 0) || (text && strstr(text, "<tool_response>"));
 }
 
-static enum infer_status fake_start(struct mill *m, struct choice *c) {
+static enum infer_status fake_start(struct engine_port *m, struct choice *c) {
     struct fake *f = m->state;
     struct fake_run *r;
     TRY(mem_new(&r, sizeof *r, "a run"));
@@ -82,7 +82,7 @@ static void go_on(struct fake *f, struct fake_run *r) {
         r->status = INFER_E_DEVICE;
     } else if (r->prompt < c->prompt->n) {
         r->prompt += PROMPT_STEP;
-        mill_prompt(c, r->prompt < c->prompt->n ? r->prompt : c->prompt->n, c->prompt->n);
+        port_prompt(c, r->prompt < c->prompt->n ? r->prompt : c->prompt->n, c->prompt->n);
     } else if (c->job->ask.params.make) {
         r->ended = true;
         r->why = INFER_REQUEST_LIMIT;
@@ -95,12 +95,12 @@ static void go_on(struct fake *f, struct fake_run *r) {
         const int32_t id = r->script->id[(size_t)r->said % r->script->n];
         const char *piece = infer_piece(f->model, id, false, r->said == 0, &n);
         r->said++;
-        mill_token(c, id, NULL);
-        mill_text(c, piece, n, false);
+        port_token(c, id, NULL);
+        port_text(c, piece, n, false);
     }
 }
 
-static bool fake_step(struct mill *m) {
+static bool fake_step(struct engine_port *m) {
     struct fake *f = m->state;
     if (f->idle > 0) {
         f->idle--;
@@ -116,16 +116,16 @@ static bool fake_step(struct mill *m) {
     return true;
 }
 
-static void fake_cancel(struct mill *m, struct choice *c) {
+static void fake_cancel(struct engine_port *m, struct choice *c) {
     (void)m;
     ((struct fake_run *)c->run)->cancelled = true;
 }
 
-static bool fake_ended(struct mill *m, struct choice *c, struct mill_end *end, enum infer_status *st) {
+static bool fake_ended(struct engine_port *m, struct choice *c, struct port_end *end, enum infer_status *st) {
     struct fake_run *r = c->run;
     (void)m;
     if (!r->ended) return false;
-    *end = (struct mill_end){.why = r->why,
+    *end = (struct port_end){.why = r->why,
                              .n_prompt = c->prompt->n,
                              .n_answer = r->said,
                              .n_decoded = r->said,
@@ -136,7 +136,7 @@ static bool fake_ended(struct mill *m, struct choice *c, struct mill_end *end, e
     return true;
 }
 
-static void fake_close(struct mill *m, struct choice *c) {
+static void fake_close(struct engine_port *m, struct choice *c) {
     struct fake *f = m->state;
     for (int i = 0; i < f->slots; i++)
         if (f->run[i] == c->run) f->run[i] = NULL;
@@ -144,7 +144,7 @@ static void fake_close(struct mill *m, struct choice *c) {
     c->run = NULL;
 }
 
-static void fake_free(struct mill *m) { (void)m; }
+static void fake_free(struct engine_port *m) { (void)m; }
 
 static int fail(void) {
     fprintf(stderr, "serve_fake: %s\n", err_message());
@@ -190,16 +190,16 @@ int main(int argc, char **argv) {
     }
     struct infer_model *model;
     char where[256];
-    struct mill mill = {.n_slot = f.slots,
-                        .n_ctx = ctx,
-                        .n_embd = EMBEDDING,
-                        .state = &f,
-                        .start = fake_start,
-                        .step = fake_step,
-                        .cancel = fake_cancel,
-                        .ended = fake_ended,
-                        .close = fake_close,
-                        .free = fake_free};
+    struct engine_port port = {.n_slot = f.slots,
+                               .n_ctx = ctx,
+                               .n_embd = EMBEDDING,
+                               .state = &f,
+                               .start = fake_start,
+                               .step = fake_step,
+                               .cancel = fake_cancel,
+                               .ended = fake_ended,
+                               .close = fake_close,
+                               .free = fake_free};
     json_use_mem();
     if (f.slots < 1 || f.slots > SLOTS_MAX) return 2;
     if (infer_model_open(&model, path, NULL) ||
@@ -207,7 +207,7 @@ int main(int argc, char **argv) {
         infer_tokenize(model, then, NULL, strlen(then), 0, f.then.id, SAY_MAX, &f.then.n))
         return fail();
     f.model = model;
-    if (server_open(&s, &o) || server_ready(&s, model, &mill, path)) return fail();
+    if (server_open(&s, &o) || server_ready(&s, model, &port, path)) return fail();
     web_where(s.web, where, sizeof where);
     if (*web_note(s.web)) fprintf(stderr, "%s\n", web_note(s.web));
     fprintf(stderr, "serving at %s: %s\n", where, "recited");

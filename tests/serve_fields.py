@@ -274,7 +274,7 @@ def metrics(s):
     for kind in ("prompt", "decode"): check(f"steps with {kind}", gauge(s, f'infer_step_seconds_count{{model_name="chat-llama",engine="0",class="{kind}"}}') > 0)
     same("why requests are refused", [gauge(s, f'infer_rejected_total{{reason="{r}"}}') > 0 for r in ("invalid", "not_found", "too_long", "busy")], [True, True, True, False])
     check("the process", gauge(s, "process_resident_memory_bytes") > 1e6 and 5 < gauge(s, "process_open_fds") < 100 and gauge(s, "process_threads") > 3)
-    for panel in json.load(open(os.path.dirname(tests) + "/tools/serve/dist/grafana.json"))["panels"]:
+    for panel in json.load(open(os.path.dirname(tests) + "/serve/http/dist/grafana.json"))["panels"]:
         for t in panel["targets"]:
             for name in re.findall(r"(?:vllm:|infer_|process_)[a-z0-9_]+", t["expr"]): check("the dashboard's names", re.search(f"^{name}[ {{]", text, re.M), name)
     if shutil.which("promtool"): same("promtool", subprocess.run(["promtool", "check", "metrics"], input=text.encode(), capture_output=True).stderr.decode().count("error"), 0)

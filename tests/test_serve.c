@@ -5,14 +5,14 @@
 #include <unistd.h>
 #include "base/mem.h"
 #include "files/json.h"
-#include "tools/serve/answer_log.h"
-#include "tools/serve/crowd.h"
-#include "tools/serve/fields.h"
-#include "tools/serve/guard.h"
-#include "tools/serve/mill.h"
-#include "tools/serve/queue.h"
-#include "tools/serve/routes.h"
-#include "tools/serve/tool_parser.h"
+#include "serve/core/answer_log.h"
+#include "serve/core/default_slots.h"
+#include "serve/api/fields.h"
+#include "serve/http/guard.h"
+#include "serve/core/engine_port.h"
+#include "serve/core/queue.h"
+#include "serve/api/routes.h"
+#include "serve/toolcall/tool_parser.h"
 
 /* ---- JSON that is written ---- */
 
@@ -391,7 +391,7 @@ static void test_log(void **state) {
         log_token(a, 8 + i, NULL);
         log_text(a, EVENT_TEXT, 0, &"abcde"[i], 1);
     }
-    log_call(a, 0, "f", "own");
+    request_line(a, 0, "f", "own");
     log_text(a, EVENT_ARGS, 0, "{", 1);
     log_text(a, EVENT_ARGS, 0, "}", 1);
     log_text(a, EVENT_CALL_END, 0, "", 0);
@@ -410,14 +410,14 @@ static void test_log(void **state) {
 }
 
 static int open_server(void **state) {
-    static struct mill mill = {.n_slot = 1, .n_ctx = 256};
+    static struct engine_port port = {.n_slot = 1, .n_ctx = 256};
     struct infer_model *m;
     char path[512];
     (void)state;
     json_use_mem();
     test_path(path, sizeof path, "golden/chat/chat-llama.gguf");
     assert_ok(infer_model_open(&m, path, NULL));
-    assert_ok(server_take_model(&server, m, &mill, path));
+    assert_ok(server_take_model(&server, m, &port, path));
     return 0;
 }
 
@@ -440,9 +440,9 @@ static void test_crowd(void **state) {
     struct infer_plan_report r;
     bool seen[5] = {false};
     host.device = "cpu";
-    assert_int_equal(crowd_size(m, NULL, &host), INFER_OK);
+    assert_int_equal(default_slots(m, NULL, &host), INFER_OK);
     assert_true(host.slots == own.slots && host.kv_tokens == own.kv_tokens);
-    assert_int_equal(crowd_size(m, "24,sm_90", &o), INFER_OK);
+    assert_int_equal(default_slots(m, "24,sm_90", &o), INFER_OK);
     assert_true(o.slots == 256 && o.kv_tokens == 256 * 256); /* its contexts have 256 positions */
     assert_int_equal(infer_plan(m, &o, "24,sm_90", &r), INFER_OK);
     const uint64_t all = r.size.device_bytes + r.driver_bytes;
@@ -452,7 +452,7 @@ static void test_crowd(void **state) {
          limit += all / 64) { /* a card with less and less taken */
         o = own;
         o.vram_limit = limit;
-        assert_int_equal(crowd_size(m, "24,sm_90", &o), INFER_OK);
+        assert_int_equal(default_slots(m, "24,sm_90", &o), INFER_OK);
         assert_true(o.slots >= before && o.slots <= 256 && (o.slots & (o.slots - 1)) == 0);
         assert_int_equal(o.kv_tokens, o.slots == 16 ? 1024 : o.slots * 256);
         before = o.slots;

@@ -5,7 +5,7 @@
 #include "files/json.h"
 #include "text/chat_template.h"
 #include "text/grammar/grammar.h"
-#include "tools/serve/tool_job.h"
+#include "serve/toolcall/tool_probe.h"
 
 static const char tools_text[] =
     "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\",\"properties\":"

@@ -130,8 +130,8 @@ target_link_libraries(test_memory PRIVATE ${LIB_EDIT} ${LIB_BSD} ${LIB_MD} ${LIB
 
 # infer serve, and the same without an engine
 get_target_property(SERVE_SOURCES infer SOURCES)
-list(FILTER SERVE_SOURCES INCLUDE REGEX "tools/(serve/|sampling)")
-list(FILTER SERVE_SOURCES EXCLUDE REGEX "tools/serve/serve.c")
+list(FILTER SERVE_SOURCES INCLUDE REGEX "^serve/|tools/sampling")
+list(FILTER SERVE_SOURCES EXCLUDE REGEX "serve/http/serve.c")
 add_executable(serve_fake tests/serve_fake.c ${SERVE_SOURCES})
 target_compile_definitions(serve_fake PRIVATE _GNU_SOURCE)
 target_link_libraries(serve_fake PRIVATE infer_engine)

@@ -3,10 +3,10 @@
 #include <string.h>
 #include "files/json.h"
 #include "base/mem.h"
-#include "tools/serve/mill.h"
-#include "tools/serve/routes.h"
-#include "tools/serve/server.h"
-#include "tools/serve/tool_int.h"
+#include "serve/core/engine_port.h"
+#include "serve/api/routes.h"
+#include "serve/core/server.h"
+#include "serve/toolcall/tool_int.h"
 
 struct sum {
     struct buf text;
@@ -42,11 +42,11 @@ enum { REQUEST = 0xff };
 static struct server server;
 
 static void open_server(void) {
-    static struct mill mill = {.n_slot = 1, .n_ctx = 1024, .n_embd = 8};
+    static struct engine_port port = {.n_slot = 1, .n_ctx = 1024, .n_embd = 8};
     static const char path[] = "tests/golden/chat/chat-llama.gguf";
     struct infer_model *m;
     json_use_mem();
-    if (infer_model_open(&m, path, NULL) || server_take_model(&server, m, &mill, path)) __builtin_trap();
+    if (infer_model_open(&m, path, NULL) || server_take_model(&server, m, &port, path)) __builtin_trap();
 }
 
 static void is_json(const struct buf *b) {

@@ -1,7 +1,7 @@
 #include "tools/machine/doctor_tools.h"
 #include <stdio.h>
 #include <string.h>
-#include "tools/serve/tool_job.h"
+#include "serve/core/tool_job.h"
 
 json_t *doctor_tools(const struct infer_model *m, const struct infer_model_info *info) {
     struct tool_probe p;

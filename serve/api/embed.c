@@ -1,0 +1,220 @@
+/* POST /v1/embeddings, and ollama's /api/embed and /api/embeddings: texts as vectors of length 1, pooled from what the layers make of their
+ * tokens as the model's file says (pooling_type), the last token's where it says nothing. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/mem.h"
+#include "serve/api/openai.h"
+#include "serve/api/routes.h"
+#include "serve/core/server.h"
+#include "serve/core/engine_port.h"
+
+enum { INPUTS = 2048 };
+struct embed_state {
+    bool base64;
+    int dimensions; /* 0: all */
+};
+
+/* ---- fields ---- */
+
+static enum infer_status read_input(struct job *j, const char *at, const json_t *v) {
+    return openai_prompts(j, at, v, INPUTS);
+}
+
+/* What ollama's older route calls prompt: one text. */
+static enum infer_status read_text(struct job *j, const char *at, const json_t *v) {
+    if (!json_is_string(v))
+        return job_invalid(j, at, "'%s' must be a string, and is %s", at, field_type_name(v));
+    return openai_prompts(j, at, v, 1);
+}
+
+static enum infer_status read_format(struct job *j, const char *at, const json_t *v) {
+    struct embed_state *s = j->state;
+    const char *word = json_string_value(v);
+    s->base64 = word && strcmp(word, "base64") == 0;
+    return s->base64 || (word && strcmp(word, "float") == 0)
+               ? INFER_OK
+               : job_invalid(j, at, "'%s' is none of float, base64", at);
+}
+
+static enum infer_status read_dimensions(struct job *j, const char *at, const json_t *v) {
+    struct embed_state *s = j->state;
+    return field_int(j, at, v, 1, j->server->info.n_embd, &s->dimensions);
+}
+
+static enum infer_status read_truncate(struct job *j, const char *at, const json_t *v) {
+    bool cut = false;
+    TRY(field_bool(j, at, v, &cut));
+    if (cut) job_warn(j, at, "a text that is longer than the context is refused, not cut off");
+    return INFER_OK;
+}
+
+#define ASK(field) .offset = offsetof(struct ask, field)
+static const struct field common[] = {
+    {"model", FIELD_TEXT, 0, 256, ASK(model)},
+    {"dimensions", FIELD_HAND, .hand = read_dimensions},
+    {.name = NULL},
+};
+static const struct field of_openai[] = {
+    {"input", FIELD_HAND, .hand = read_input},
+    {"encoding_format", FIELD_HAND, .hand = read_format},
+    {"user", .type = FIELD_SILENT},
+    {.name = NULL},
+};
+static const struct field of_native[] = {
+    {"content", FIELD_HAND, .hand = read_input},
+    {"input", FIELD_HAND, .hand = read_input},
+    {"embd_normalize", FIELD_NEUTRAL, 2, 2, .why = "can only be 2 here: vectors have length 1"},
+    {.name = NULL},
+};
+static const struct field of_ollama[] = {
+    {"input", FIELD_HAND, .hand = read_input},
+    {"truncate", FIELD_HAND, .hand = read_truncate},
+    {"keep_alive", .type = FIELD_SILENT},
+    {"options", .type = FIELD_SILENT},
+    {.name = NULL},
+};
+static const struct field of_older[] = {
+    {"prompt", FIELD_HAND, .hand = read_text},
+    {"keep_alive", .type = FIELD_SILENT},
+    {"options", .type = FIELD_SILENT},
+    {.name = NULL},
+};
+#undef ASK
+
+/* How hidden rows become one: the file's word for it, by the numbers of GGUF. */
+static enum infer_status pooling(struct job *j) {
+    static const enum infer_request_make kinds[] = {INFER_MAKE_LAST, INFER_MAKE_MEAN, INFER_MAKE_FIRST,
+                                                    INFER_MAKE_LAST};
+    char key[96];
+    double x = 0;
+    snprintf(key, sizeof key, "%s.pooling_type", j->server->info.arch);
+    infer_model_number(j->server->model, key, &x);
+    if (x < 0 || x >= sizeof kinds / sizeof *kinds)
+        return job_refuse(j, 400, "unsupported_parameter", "input",
+                          "the model is not one for embeddings: its pooling_type is %g", x);
+    j->ask.params.make = kinds[(int)x];
+    return INFER_OK;
+}
+
+static enum infer_status read_with(struct job *j, const json_t *body, const struct field *rows,
+                                   const char *needed) {
+    if (!j->server->port->n_embd)
+        return job_refuse(j, 400, "unsupported_parameter", NULL,
+                          "embeddings are computed on the CPU alone (--device cpu)");
+    TRY(fields_read(j, "", body, (const struct field *const[]){rows, common, NULL}));
+    j->ask.params.n_predict = 0;
+    if (!j->ask.prompt) return job_invalid(j, needed, "'%s' is missing", needed);
+    return pooling(j);
+}
+
+static enum infer_status native_read(struct job *j, const json_t *body) {
+    return read_with(j, body, of_native, "content");
+}
+
+static enum infer_status embeddings_read(struct job *j, const json_t *body) {
+    return read_with(j, body, of_openai, "input");
+}
+static enum infer_status ollama_read(struct job *j, const json_t *body) {
+    return read_with(j, body, of_ollama, "input");
+}
+static enum infer_status older_read(struct job *j, const json_t *body) {
+    return read_with(j, body, of_older, "prompt");
+}
+
+/* ---- answers ---- */
+
+/* A choice's vector, cut to `dimensions` and of length 1; how many numbers. */
+static int vector(struct job *j, int i) {
+    const struct embed_state *s = j->state;
+    struct choice *c = &j->choice[i];
+    const int n = s->dimensions && s->dimensions < c->n_made ? s->dimensions : c->n_made;
+    double sum = 0;
+    for (int k = 0; k < n; k++) sum += (double)c->made[k] * (double)c->made[k];
+    for (int k = 0; sum > 0 && k < n; k++) c->made[k] = (float)((double)c->made[k] / sqrt(sum));
+    return n;
+}
+
+/* As a text. */
+static void as_base64(const unsigned char *p, size_t n, struct buf *out) {
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    buf_text(out, "\"");
+    for (size_t i = 0; i < n; i += 3) {
+        const unsigned x =
+            (unsigned)p[i] << 16 | (i + 1 < n ? p[i + 1] : 0u) << 8 | (i + 2 < n ? p[i + 2] : 0u);
+        const char four[4] = {digits[x >> 18], digits[x >> 12 & 63], i + 1 < n ? digits[x >> 6 & 63] : '=',
+                              i + 2 < n ? digits[x & 63] : '='};
+        buf_add(out, four, 4);
+    }
+    buf_text(out, "\"");
+}
+
+static void numbers(struct job *j, int i, struct buf *out) {
+    const struct embed_state *s = j->state;
+    const float *p = j->choice[i].made;
+    const int n = vector(j, i);
+    if (s->base64) { /* little endian, as x86 has them */
+        as_base64((const unsigned char *)p, (size_t)n * sizeof *p, out);
+        return;
+    }
+    json_put(out, "[");
+    for (int k = 0; k < n; k++) json_put(out, "%g", (double)p[k]);
+    json_put(out, "]");
+}
+
+static void embeddings_whole(struct job *j, struct buf *out) {
+    json_put(out, "{object:'list' data:[");
+    for (int i = 0; i < j->n_choice; i++) {
+        json_put(out, "{object:'embedding' index:%d embedding:", i);
+        numbers(j, i, out);
+        json_put(out, "}");
+    }
+    json_put(out, "] model:%s usage:{prompt_tokens:%d total_tokens:%d}}\n", j->server->name, j->counts.prompt,
+             j->counts.prompt);
+}
+
+static void ollama_whole(struct job *j, struct buf *out) {
+    const struct job_counts *n = &j->counts;
+    json_put(out, "{model:%s embeddings:[", j->server->name);
+    for (int i = 0; i < j->n_choice; i++) numbers(j, i, out);
+    json_put(out, "] total_duration:%.0f load_duration:0 prompt_eval_count:%d}\n",
+             1e6 * (n->queue_ms + n->prompt_ms), n->prompt);
+}
+
+/* As llama.cpp's own route has it: of each text a list of vectors, of which pooling leaves one. */
+static void native_whole_of(struct job *j, struct buf *out) {
+    json_put(out, "[");
+    for (int i = 0; i < j->n_choice; i++) {
+        json_put(out, "{index:%d embedding:[", i);
+        numbers(j, i, out);
+        json_put(out, "]}");
+    }
+    json_put(out, "]\n");
+}
+
+static void older_whole(struct job *j, struct buf *out) {
+    json_put(out, "{embedding:");
+    numbers(j, 0, out);
+    json_put(out, "}\n");
+}
+
+const struct front_end embeddings_api = {.prefix = "embd-",
+                                         .state = sizeof(struct embed_state),
+                                         .read = embeddings_read,
+                                         .whole = embeddings_whole,
+                                         .error = openai_error};
+const struct front_end native_embedding = {.prefix = "",
+                                           .state = sizeof(struct embed_state),
+                                           .read = native_read,
+                                           .whole = native_whole_of,
+                                           .error = openai_error};
+const struct front_end ollama_embed = {.prefix = "",
+                                       .state = sizeof(struct embed_state),
+                                       .read = ollama_read,
+                                       .whole = ollama_whole,
+                                       .error = ollama_error};
+const struct front_end ollama_embedding = {.prefix = "",
+                                           .state = sizeof(struct embed_state),
+                                           .read = older_read,
+                                           .whole = older_whole,
+                                           .error = ollama_error};

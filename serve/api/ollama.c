@@ -1,0 +1,402 @@
+/* The API of ollama, for clients that know no other: /api/chat, /api/generate, /api/show, /api/tags, /api/ps, /api/version. Streams are
+ * lines of JSON, and are what a request gets that does not say. */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include "base/mem.h"
+#include "serve/api/openai.h"
+#include "serve/api/routes.h"
+#include "serve/core/server.h"
+
+struct ollama_state {
+    bool generate, raw;
+    int n_id, n_answered; /* calls of the messages, and results of them */
+    char *prompt, *system, *suffix;
+    bool logprobs, remembers; /* the answer has log probabilities; it ends with its context */
+    int top_logprobs;
+    struct buf name, args; /* of the open call */
+};
+
+/* ---- fields ---- */
+
+static enum infer_status read_message(struct job *j, const char *at, const json_t *v) {
+    struct ollama_state *s = j->state;
+    json_t *m = json_copy((json_t *)v), *call, *calls = json_deep_copy(json_object_get(v, "tool_calls"));
+    const char *role = json_string_value(json_object_get(v, "role"));
+    char id[16];
+    size_t i;
+    if (json_array_size(json_object_get(v, "images"))) {
+        json_decref(m);
+        json_decref(calls);
+        return job_refuse(j, 400, "unsupported_content", at,
+                          "'%s' has images, and this model reads text alone", at);
+    }
+    json_array_foreach(
+        calls, i, call) { /* ids are not told here, and templates want them: nine letters, as Mistral's */
+        snprintf(id, sizeof id, "call%05d", s->n_id++ % 100000);
+        if (!json_object_get(call, "id")) json_object_set_new(call, "id", json_string(id));
+        json_object_set_new(call, "type", json_string("function"));
+    }
+    if (calls) json_object_set(m, "tool_calls", calls);
+    if (json_is_string(json_object_get(v, "thinking")))
+        json_object_set(m, "reasoning_content", json_object_get(v, "thinking"));
+    if (role && strcmp(role, "tool") == 0) {
+        json_t *name = json_object_get(v, "tool_name");
+        snprintf(id, sizeof id, "call%05d", s->n_answered++ % 100000);
+        if (!json_object_get(v, "tool_call_id")) json_object_set_new(m, "tool_call_id", json_string(id));
+        if (name) json_object_set(m, "name", name);
+    }
+    enum infer_status st = openai_message(j, at, m);
+    json_decref(calls);
+    json_decref(m);
+    return st;
+}
+
+static enum infer_status read_messages(struct job *j, const char *at, const json_t *v) {
+    return openai_messages(j, at, v, read_message);
+}
+
+static enum infer_status read_think(struct job *j, const char *at, const json_t *v) {
+    if (!json_is_boolean(v)) return openai_effort(j, at, v);
+    snprintf(j->ask.effort, sizeof j->ask.effort, "%s", json_is_true(v) ? "medium" : "none");
+    return INFER_OK;
+}
+
+static enum infer_status read_format(struct job *j, const char *at, const json_t *v) {
+    const char *word = json_string_value(v);
+    if (json_is_object(v)) return field_schema(j, at, v);
+    if (word && !*word) return INFER_OK;
+    if (!word || strcmp(word, "json") != 0)
+        return job_invalid(j, at, "'%s' must be \"json\" or a JSON Schema", at);
+    json_t *any = json_pack("{s:s}", "type", "object");
+    enum infer_status st =
+        any ? field_schema(j, at, any) : err_set(INFER_E_MEMORY, "out of memory: a schema");
+    json_decref(any);
+    return st;
+}
+
+/* context: what an earlier answer ended with. */
+static enum infer_status read_past(struct job *j, const char *at, const json_t *v) {
+    return field_ids(j, at, v, &j->ask.context, &j->ask.n_context);
+}
+
+static enum infer_status read_length(struct job *j, const char *at, const json_t *v) {
+    int n = 0;
+    TRY(field_int(j, at, v, 0, 1e9, &n));
+    if (n > j->server->n_ctx) job_warn(j, at, "the context has %d tokens", j->server->n_ctx);
+    return INFER_OK;
+}
+
+static enum infer_status read_most(struct job *j, const char *at, const json_t *v) {
+    TRY(field_int(j, at, v, -2, 1e9, &j->ask.params.n_predict));
+    if (j->ask.params.n_predict < 1) j->ask.params.n_predict = -1;
+    return INFER_OK;
+}
+
+static enum infer_status read_options(struct job *j, const char *at, const json_t *v) {
+    static const struct field rows[] = {
+        {"num_predict", FIELD_HAND, .hand = read_most},
+        {"num_ctx", FIELD_HAND, .hand = read_length},
+        {"num_keep", .type = FIELD_SILENT},
+        {"num_gpu", .type = FIELD_SILENT},
+        {"num_thread", .type = FIELD_SILENT},
+        {"num_batch", .type = FIELD_SILENT},
+        {"main_gpu", .type = FIELD_SILENT},
+        {"numa", .type = FIELD_SILENT},
+        {"use_mmap", .type = FIELD_SILENT},
+        {.name = NULL},
+    };
+    if (!json_is_object(v)) return job_invalid(j, at, "'%s' must be an object", at);
+    return fields_read(j, at, v, (const struct field *const[]){rows, fields_sampling, fields_undone, NULL});
+}
+
+static enum infer_status read_images(struct job *j, const char *at, const json_t *v) {
+    return json_array_size(v)
+               ? job_refuse(j, 400, "unsupported_content", at, "'%s': this model reads text alone", at)
+               : INFER_OK;
+}
+
+#define OWN(field) .offset = offsetof(struct ollama_state, field), .own = true
+#define ASK(field) .offset = offsetof(struct ask, field)
+static const struct field common[] = {
+    {"model", FIELD_TEXT, 0, 256, ASK(model)},
+    {"stream", FIELD_BOOL, ASK(stream)},
+    {"options", FIELD_HAND, .hand = read_options},
+    {"format", FIELD_HAND, .hand = read_format},
+    {"think", FIELD_HAND, .hand = read_think},
+    {"logprobs", FIELD_BOOL, OWN(logprobs)},
+    {"top_logprobs", FIELD_INT, 0, INFER_LOGPROBS_MAX, OWN(top_logprobs)},
+    {"keep_alive", .type = FIELD_SILENT},
+    {"truncate", .type = FIELD_SILENT}, /* a prompt that does not fit is refused */
+    {"shift", .type = FIELD_SILENT},
+    {.name = NULL},
+};
+#undef ASK
+static const struct field of_chat[] = {
+    {"messages", FIELD_HAND, .hand = read_messages},
+    {"tools", FIELD_HAND, .hand = openai_tools},
+    {.name = NULL},
+};
+static const struct field of_generate[] = {
+    {"prompt", FIELD_KEEP, 0, 32 << 20, OWN(prompt)},
+    {"system", FIELD_KEEP, 0, 32 << 20, OWN(system)},
+    {"raw", FIELD_BOOL, OWN(raw)},
+    {"images", FIELD_HAND, .hand = read_images},
+    {"template", FIELD_NEUTRAL, .why = "is not taken from requests: the model's holds"},
+    {"suffix", FIELD_KEEP, 0, 32 << 20, OWN(suffix)},
+    {"context", FIELD_HAND, .hand = read_past},
+    {.name = NULL},
+};
+
+static enum infer_status begin_read(struct job *j, const json_t *body, const struct field *rows) {
+    struct ollama_state *s = j->state;
+    j->ask.stream = true;
+    TRY(fields_read(j, "", body, (const struct field *const[]){common, rows, fields_undone, NULL}));
+    if (s->logprobs) j->ask.params.n_logprob = s->top_logprobs;
+    return INFER_OK;
+}
+
+static enum infer_status chat_read(struct job *j, const json_t *body) {
+    TRY(begin_read(j, body, of_chat));
+    if (!j->ask.messages) return job_invalid(j, "messages", "'messages' is missing");
+    if (j->ask.tools) j->ask.tool_choice = TOOLS_AUTO;
+    return INFER_OK;
+}
+
+static enum infer_status generate_read(struct job *j, const json_t *body) {
+    TRY(begin_read(j, body, of_generate));
+    struct ollama_state *s = j->state;
+    struct ask *a = &j->ask;
+    s->generate = true;
+    if (!s->prompt) return job_invalid(j, "prompt", "'prompt' is missing");
+    if (a->n_context && ((s->suffix && *s->suffix) || s->raw || !j->server->template.text))
+        return job_invalid(j, "context",
+                           "'context' goes on with a conversation, and 'raw' or 'suffix' makes no one");
+    if (s->suffix && *s->suffix) {
+        TRY(mem_new(&a->prompt, sizeof *a->prompt, "prompts"));
+        a->n_prompt = 1;
+        return fim_prompt(
+            j, "suffix",
+            &(struct fim_parts){s->prompt, s->suffix, strlen(s->prompt), strlen(s->suffix), NULL, NULL},
+            a->prompt);
+    }
+    if (s->raw || !j->server->template.text) {
+        TRY(mem_new(&a->prompt, sizeof *a->prompt, "prompts"));
+        a->n_prompt = 1;
+        a->prompt[0] = (struct ask_prompt){.text = s->prompt, .n = strlen(s->prompt)};
+        s->prompt = NULL;
+        return INFER_OK;
+    }
+    s->remembers = a->return_ids = true;
+    a->messages = json_array();
+    if (s->system && *s->system)
+        json_array_append_new(a->messages, json_pack("{s:s, s:s}", "role", "system", "content", s->system));
+    if (json_array_append_new(a->messages, json_pack("{s:s, s:s}", "role", "user", "content", s->prompt)))
+        return err_set(INFER_E_MEMORY, "out of memory: a message");
+    return INFER_OK;
+}
+
+/* ---- answers ---- */
+
+static void head(const struct job *j, struct buf *out) {
+    char text[40];
+    struct timespec t;
+    struct tm utc;
+    clock_gettime(CLOCK_REALTIME, &t);
+    const size_t n = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", gmtime_r(&t.tv_sec, &utc));
+    snprintf(text + n, sizeof text - n, ".%06ldZ", t.tv_nsec / 1000);
+    json_put(out, "{model:%s created_at:%s", j->server->name, text);
+}
+
+/* One call as an element of tool_calls. */
+static void call(const struct buf *name, const struct buf *args, struct buf *out) {
+    json_t *is = args->n ? json_loadb(args->p, args->n, JSON_ALLOW_NUL, NULL) : NULL;
+    json_put(out, "{function:{name:%.*s arguments:", BUF_TEXT(*name));
+    buf_text(out, json_is_object(is) ? args->p : "{}");
+    json_put(out, "}}");
+    json_decref(is);
+}
+
+/* The text of a line: text and thinking; the caller closes a chat's message, after calls. */
+static void said(const struct ollama_state *s, const struct buf *text, const struct buf *thinking,
+                 struct buf *out) {
+    json_put(out, s->generate ? "response:" : "message:{role:'assistant' content:");
+    json_put(out, "%.*s", BUF_TEXT(*text));
+    if (thinking->n) json_put(out, "thinking:%.*s", BUF_TEXT(*thinking));
+}
+
+/* The ids of the prompt and of the answer, with the end of its turn: a request that has them goes on from there. */
+static void context(const struct job *j, struct buf *out) {
+    const struct job_answer *a = job_answer(j, 0);
+    const struct server *s = j->server;
+    json_put(out, "context:[");
+    for (int i = 0; i < j->prompt[0].n; i++) json_put(out, "%d", j->prompt[0].ids[i]);
+    for (int i = 0; i < a->n_token; i++) json_put(out, "%d", a->token[i].id);
+    const int32_t end = s->end.id >= 0 ? s->end.id : infer_eos(s->model);
+    if (a->finish != FINISH_LENGTH && end >= 0) json_put(out, "%d", end);
+    json_put(out, "]");
+}
+
+static void logprobs(const struct job *j, const struct event_token *t, int n, struct buf *out) {
+    if (j->ask.params.n_logprob < 0 || !n) return;
+    json_put(out, "logprobs:");
+    openai_logprobs(j, t, n, out);
+}
+
+static void last(const struct job *j, struct buf *out) {
+    const struct job_counts *n = &j->counts;
+    json_put(out,
+             "done:true done_reason:%s total_duration:%.0f load_duration:0 prompt_eval_count:%d "
+             "prompt_eval_duration:%.0f eval_count:%d eval_duration:%.0f",
+             job_answer(j, 0)->finish == FINISH_LENGTH ? "length" : "stop",
+             1e6 * (n->queue_ms + n->prompt_ms + n->answer_ms), n->prompt, 1e6 * n->prompt_ms, n->answer,
+             1e6 * n->answer_ms);
+    if (((const struct ollama_state *)j->state)->remembers) context(j, out);
+    openai_infer(j, out);
+    json_put(out, "}\n");
+}
+
+static void ollama_event(struct job *j, const struct event *e, struct buf *out) {
+    struct ollama_state *s = j->state;
+    const struct buf said_now = {.p = (char *)e->text, .n = e->n}, none = {0};
+    bool told = false;
+    switch (e->kind) {
+    case EVENT_CALL:
+        s->name.n = s->args.n = 0;
+        buf_add(&s->name, e->text, e->n);
+        break;
+    case EVENT_ARGS:
+        buf_add(&s->args, e->text, e->n);
+        break;
+    case EVENT_PROGRESS:
+    case EVENT_END:
+        break;
+    default:
+        told = true;
+        break;
+    }
+    if (!told && (!e->n_token || j->ask.params.n_logprob < 0))
+        return; /* but for log probabilities there is no text */
+    head(j, out);
+    said(s, e->kind == EVENT_TEXT ? &said_now : &none, e->kind == EVENT_REASONING ? &said_now : &none, out);
+    if (e->kind == EVENT_CALL_END) {
+        json_put(out, "tool_calls:[");
+        call(&s->name, &s->args, out);
+        json_put(out, "]");
+    }
+    if (!s->generate) json_put(out, "}");
+    logprobs(j, e->token, e->n_token, out);
+    if (e->kind == EVENT_DONE)
+        last(j, out);
+    else
+        json_put(out, "done:false}\n");
+}
+
+static void ollama_whole(struct job *j, struct buf *out) {
+    struct ollama_state *s = j->state;
+    const struct job_answer *a = job_answer(j, 0);
+    head(j, out);
+    said(s, &a->text, &a->reasoning, out);
+    if (a->n_call) json_put(out, "tool_calls:[");
+    for (int i = 0; i < a->n_call; i++) call(&a->call[i].name, &a->call[i].args, out);
+    if (a->n_call) json_put(out, "]");
+    if (!s->generate) json_put(out, "}");
+    logprobs(j, a->token, a->n_token, out);
+    last(j, out);
+}
+
+void ollama_error(const struct job *j, const struct refusal *r, const char *request_id, bool in_stream,
+                  struct buf *out) {
+    (void)j, (void)request_id, (void)in_stream;
+    json_put(out, "{error:%s}\n", r->message);
+}
+
+static void ollama_done(struct job *j) {
+    struct ollama_state *s = j->state;
+    mem_free(s->prompt);
+    mem_free(s->system);
+    mem_free(s->suffix);
+    buf_free(&s->name);
+    buf_free(&s->args);
+}
+
+/* ---- the model ---- */
+
+static void details(const struct server *s, struct buf *out) {
+    char size[32];
+    snprintf(size, sizeof size, "%.1fB", (double)s->info.n_param / 1e9);
+    json_put(out,
+             "details:{parent_model:'' format:'gguf' family:%s families:[%s] parameter_size:%s "
+             "quantization_level:%s}",
+             s->info.arch, s->info.arch, size, s->info.type_name);
+}
+
+static void model(const struct server *s, bool loaded, struct buf *out) {
+    char iso[32];
+    struct tm utc;
+    strftime(iso, sizeof iso, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&(time_t){s->created}, &utc));
+    json_put(out, "{models:[");
+    for (int i = 0; i < s->n_name && atomic_load(&s->state) != SERVER_LOADING; i++) {
+        json_put(out, "{name:%s model:%s modified_at:%s size:%llu digest:%s", s->names[i], s->names[i], iso,
+                 (unsigned long long)s->info.file_bytes, s->fingerprint);
+        details(s, out);
+        if (loaded)
+            json_put(out, "expires_at:'9999-12-31T00:00:00Z' size_vram:0 context_length:%d", s->n_ctx);
+        json_put(out, "}");
+    }
+    json_put(out, "]}\n");
+}
+
+void ollama_tags(struct server *s, const char *rest, struct page *p) {
+    (void)rest;
+    model(s, false, &p->body);
+}
+void ollama_ps(struct server *s, const char *rest, struct page *p) {
+    (void)rest;
+    model(s, true, &p->body);
+}
+void ollama_version(struct server *s, const char *rest, struct page *p) {
+    (void)s, (void)rest;
+    json_put(&p->body, "{version:'0.12.0'}\n"); /* whose API this is: clients compare it */
+}
+
+static enum infer_status show_read(struct job *j, const json_t *body) {
+    const json_t *name = json_object_get(body, "model");
+    if (!name) name = json_object_get(body, "name");
+    if (json_is_string(name)) snprintf(j->ask.model, sizeof j->ask.model, "%s", json_string_value(name));
+    return INFER_OK;
+}
+
+static enum infer_status show_reply(struct job *j, struct buf *out) {
+    const struct server *s = j->server;
+    const struct infer_model_info *m = &s->info;
+    const struct {
+        const char *name;
+        int is;
+    } of_arch[] = {
+        {"context_length", s->n_ctx}, {"embedding_length", m->n_embd}, {"block_count", m->n_layer}};
+    json_put(out, "{license:'' modelfile:'' parameters:'' template:%.*s",
+             s->template.text ? (int)s->template.n : 0, s->template.text);
+    details(s, out);
+    json_put(out, "model_info:{general.architecture:%s general.parameter_count:%llu", m->arch,
+             (unsigned long long)m->n_param);
+    for (int i = 0; i < 3; i++) {
+        char key[96];
+        snprintf(key, sizeof key, "%s.%s", m->arch, of_arch[i].name);
+        json_put(out, "%s:%d", key, of_arch[i].is);
+    }
+    json_put(out, "} capabilities:['completion'");
+    if (s->template.text) json_put(out, "'tools'");
+    if (s->tools.thinking) json_put(out, "'thinking'");
+    json_put(out, "]}\n");
+    return INFER_OK;
+}
+
+#define ANSWERS                                                                                              \
+    .prefix = "", .stream_type = "application/x-ndjson", .event = ollama_event, .whole = ollama_whole,       \
+    .error = ollama_error, .done = ollama_done
+const struct front_end ollama_chat = {.state = sizeof(struct ollama_state), .read = chat_read, ANSWERS};
+const struct front_end ollama_generate = {
+    .state = sizeof(struct ollama_state), .read = generate_read, ANSWERS};
+const struct front_end ollama_show = {
+    .prefix = "", .read = show_read, .reply = show_reply, .error = ollama_error};

@@ -1,0 +1,17 @@
+/* Compiled grammars by their text: clients send the same schema with each request. */
+#pragma once
+#include "base/status.h"
+#include "text/grammar/grammar.h"
+#include "serve/core/metrics.h"
+
+struct grammars;
+struct kept_grammar;
+/* errors: INFER_E_MEMORY */
+enum infer_status grammars_open(struct grammars **out, struct metrics *m);
+/* All that were taken have been given back. */
+void grammars_close(struct grammars *g);
+/* The grammar of text[n], GBNF or a JSON schema, made at the first call; *out until grammars_give. errors: those of infer_grammar_from_gbnf and
+ * infer_grammar_from_schema */
+enum infer_status grammars_take(struct grammars *g, const char *text, size_t n, bool schema,
+                                struct kept_grammar **kept, struct infer_grammar **out);
+void grammars_give(struct grammars *g, struct kept_grammar *kept);

@@ -1,0 +1,205 @@
+#include "serve/core/job.h"
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include "base/mem.h"
+#include "serve/core/answer_log.h"
+#include "tools/sampling.h"
+#include "serve/core/server.h"
+#include "serve/toolcall/tool_parser.h"
+
+double serve_seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void job_random_id(char *out) {
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+    unsigned char bytes[JOB_ID];
+    if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) infer_bug("no random numbers");
+    for (int i = 0; i < JOB_ID; i++) out[i] = letters[bytes[i] % 36];
+    out[JOB_ID] = 0;
+}
+
+struct job *job_new(struct server *s, const struct front_end *f) {
+    struct job *j = mem_alloc(sizeof *j);
+    if (!j) return NULL;
+    char id[JOB_ID + 1];
+    job_random_id(id);
+    snprintf(j->id, sizeof j->id, "%s%s", f->prefix, id);
+    j->server = s;
+    j->front = f;
+    j->created = time(NULL);
+    j->arrived = serve_seconds();
+    j->deadline = j->arrived + s->o.timeout;
+    j->key = -1;
+    j->ask.n = 1;
+    j->ask.params = infer_request_defaults();
+    j->ask.params.seq = -1;
+    j->ask.params.end_ids = j->ask.stop_id;
+    j->ask.n_think = -1;
+    j->ask.parallel_calls = true;
+    j->ask.params.loop_stop = true;
+    j->ask.thinking_hidden = s->o.thinking == THINKING_HIDDEN;
+    j->ask.thinking_as_content = s->o.thinking == THINKING_SHOWN;
+    j->ask.params.sample = s->sample;
+    j->ask.params.sample.repeat_penalty = NAN; /* nothing is said about it yet */
+    j->ask.params.sample.seed = j->seed = sampling_seed();
+    atomic_init(&j->refs, 1);
+    pthread_mutex_init(&j->lock, NULL);
+    return j;
+}
+
+struct job *job_ref(struct job *j) {
+    atomic_fetch_add(&j->refs, 1);
+    return j;
+}
+
+static void free_choice(struct choice *c) {
+    struct job_answer *a = &c->answer;
+    infer_constraint_close(c->constraint);
+    tool_close(c->parser);
+    mem_free(c->made);
+    log_free(&c->log);
+    log_free(&c->read);
+    buf_free(&a->reasoning);
+    buf_free(&a->text);
+    for (int i = 0; i < a->n_call; i++) {
+        buf_free(&a->call[i].name);
+        buf_free(&a->call[i].args);
+        buf_free(&a->call[i].id);
+    }
+    mem_free(a->call);
+    for (int i = 0; i < a->n_token; i++) mem_free((void *)a->token[i].top);
+    mem_free(a->token);
+}
+
+static void free_ask(struct ask *a) {
+    json_decref(a->messages);
+    json_decref(a->tools);
+    json_decref(a->variables);
+    for (int i = 0; i < a->n_prompt; i++) {
+        mem_free(a->prompt[i].text);
+        mem_free(a->prompt[i].ids);
+    }
+    mem_free(a->prompt);
+    mem_free(a->context);
+    mem_free(a->bias);
+    for (int i = 0; i < a->n_stop; i++) mem_free(a->stop[i]);
+    for (int i = 0; i < a->n_bad; i++) mem_free(a->bad[i]);
+    mem_free(a->allowed);
+    mem_free(a->gbnf);
+    mem_free(a->schema);
+}
+
+int job_prompt_tokens(const struct job *j) {
+    int n = 0;
+    for (int i = 0; i < j->n_prompt; i++) n += j->prompt[i].n;
+    return n;
+}
+
+enum infer_status ask_bias(struct ask *a, int32_t id, float bias) {
+    const size_t n = (size_t)a->params.sample.n_bias;
+    if (!(n & (n - 1))) { /* full: none, or a power of two */
+        struct infer_sample_bias *grown = mem_realloc(a->bias, (n ? 2 * n : 1) * sizeof *grown);
+        if (!grown) return err_set(INFER_E_MEMORY, "out of memory: biases");
+        a->params.sample.bias = a->bias = grown;
+    }
+    a->bias[a->params.sample.n_bias++] = (struct infer_sample_bias){id, bias};
+    return INFER_OK;
+}
+
+void job_drop_body(struct job *j) {
+    mem_free(j->body);
+    j->body = NULL;
+    if (j->body_held) server_bodies_give(j->server, j->body_held);
+    j->body_held = 0;
+}
+
+void job_unref(struct job *j) {
+    if (!j || atomic_fetch_sub(&j->refs, 1) != 1) return;
+    if (j->state && j->front->done) j->front->done(j);
+    mem_free(j->state);
+    for (int i = 0; i < j->n_choice; i++) free_choice(&j->choice[i]);
+    for (int i = 0; i < j->n_prompt; i++) infer_prompt_free(&j->prompt[i]);
+    mem_free(j->choice);
+    mem_free(j->think_end);
+    mem_free(j->prompt);
+    grammars_give(j->server->grammars, j->kept);
+    infer_avoid_close(j->avoid);
+    free_ask(&j->ask);
+    buf_free(&j->warnings);
+    buf_free(&j->reply);
+    job_drop_body(j);
+    pthread_mutex_destroy(&j->lock);
+    mem_free(j);
+}
+
+int job_stage_of(struct job *j) {
+    pthread_mutex_lock(&j->lock);
+    int stage = j->stage;
+    pthread_mutex_unlock(&j->lock);
+    return stage;
+}
+
+void job_set_stage(struct job *j, enum job_stage stage) {
+    pthread_mutex_lock(&j->lock);
+    j->stage = stage;
+    pthread_mutex_unlock(&j->lock);
+}
+
+void job_cancel(struct job *j, enum job_cancel why) {
+    int none = CANCEL_NO;
+    atomic_compare_exchange_strong(&j->cancelled, &none, (int)why);
+}
+
+void job_warn(struct job *j, const char *field, const char *format, ...) {
+    char text[256];
+    va_list ap;
+    va_start(ap, format);
+    vsnprintf(text, sizeof text, format, ap);
+    va_end(ap);
+    if (j->warnings.n > 2048) return;
+    buf_printf(&j->warnings, "%s%s: %s", j->warnings.n ? "; " : "", field, text);
+}
+
+static const char *type_of(int status) {
+    return status == 401                    ? "authentication_error"
+           : status == 403                  ? "permission_error"
+           : status == 408 || status == 504 ? "timeout_error"
+           : status == 429                  ? "rate_limit_error"
+           : status >= 500                  ? "server_error"
+                                            : "invalid_request_error";
+}
+
+void refusal_set(struct refusal *r, int status, const char *code, const char *param, const char *format,
+                 va_list ap) {
+    *r = (struct refusal){.type = type_of(status), .code = code};
+    if (param) snprintf(r->param, sizeof r->param, "%s", param);
+    vsnprintf(r->message, sizeof r->message, format, ap);
+    r->status = status;
+}
+
+enum infer_status job_refuse(struct job *j, int status, const char *code, const char *param,
+                             const char *format, ...) {
+    va_list ap;
+    va_start(ap, format);
+    pthread_mutex_lock(&j->lock);
+    if (!j->refusal.status) refusal_set(&j->refusal, status, code, param, format, ap);
+    pthread_mutex_unlock(&j->lock);
+    va_end(ap);
+    return INFER_E_INPUT;
+}
+
+void job_fail_status(struct job *j, enum infer_status st) {
+    if (st == INFER_E_MEMORY)
+        job_refuse(j, 503, "unavailable", NULL, "%s", err_message());
+    else if (st == INFER_E_INPUT || st == INFER_E_UNSUPPORTED || st == INFER_E_FULL)
+        job_invalid(j, NULL, "%s", err_message());
+    else
+        job_refuse(j, 500, "internal", NULL, "%s", err_message());
+}
