@@ -355,7 +355,7 @@ enum infer_status plan_make(struct plan *out, struct arena *arena, const struct 
     TRY(plan_search(&found, m, options, &set));
     TRY(plan_lay_out(out, arena, m, options, &set));
     out->rates = found.rates, out->experts = found.experts, out->layers = found.layers;
-    bool named = options->place.memory.total_bytes && out->n_part > 1 && plan_has_experts(m, m->n_layer);
+    const bool named = options->place.memory.total_bytes && out->n_part > 1;
     if (named && !out->experts.there && !out->layers.there) {
         plan_rates_find(options, &out->rates);
         *(out->part[0].experts ? &out->experts : &out->layers) = plan_share_of(out, &out->rates);

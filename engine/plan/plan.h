@@ -58,10 +58,11 @@ struct plan {
     int n_prompt_out; /* outputs of the largest prompt step */
     size_t map_bytes; /* the file, whose weights a host backend reads in place */
     bool fits;
-    struct plan_rates rates; /* of a model with experts that card and host share */
+    struct plan_rates rates; /* of a model that card and host share, or would by nearest */
     struct plan_share experts,
         layers;                     /* the two ways, as far as they were considered; the taken one is there */
     char nearest[PLAN_NEAREST][64]; /* nearest[n_nearest]: settings that fit where these do not */
+    double nearest_tok_s[PLAN_NEAREST]; /* as predicted, of those that share; 0: the others */
     int n_nearest;
     const char *text; /* the report */
 };

@@ -60,9 +60,10 @@ static enum infer_status search_layers(struct plan *p, struct search *s) {
     int n, experts = -1;
     TRY(greatest(s, &s->set.n_device_layer, m->whole ? m->n_layer : 1, m->n_layer, 1, &n));
     if (m->whole && n < m->n_layer) n = 0;
-    if (n < m->n_layer && s->options->wish.n_cpu_experts < 0 && plan_has_experts(m, m->n_layer)) {
+    const bool has_experts = plan_has_experts(m, m->n_layer);
+    if (n < m->n_layer && (!has_experts || s->options->wish.n_cpu_experts < 0)) {
         plan_rates_find(s->options, &p->rates);
-        TRY(greatest(s, &s->set.n_device_experts, 0, m->n_layer - 1, 1, &experts));
+        if (has_experts) TRY(greatest(s, &s->set.n_device_experts, 0, m->n_layer - 1, 1, &experts));
         s->set.n_device_layer = n;
         TRY(share(s, &p->rates, &p->layers));
     }
@@ -139,24 +140,37 @@ static enum infer_status smallest(struct plan *p, struct search *s) {
     return nearest_ctx(p, s, before);
 }
 
+/* field = n is proposed as words, with what decoding comes to then; it keeps its value. */
+static enum infer_status propose_share(struct plan *p, struct search *s, const char *words, int *field,
+                                       int value, int n) {
+    const int before = *field;
+    struct plan_share to;
+    char *line = another(p);
+    if (!line) return INFER_OK;
+    if (!(p->rates.host_gb_s > 0)) plan_rates_find(s->options, &p->rates);
+    snprintf(line, sizeof p->nearest[0], ".device auto %s %d", words, n);
+    *field = value;
+    enum infer_status st = share(s, &p->rates, &to);
+    *field = before;
+    if (st == INFER_OK) p->nearest_tok_s[p->n_nearest - 1] = to.tok_s;
+    return st;
+}
+
 /* A card: fewer experts on it, fewer of its layers. */
 static enum infer_status nearest_share(struct plan *p, struct search *s) {
     struct plan_options other = *s->options;
     int n = 0;
-    char *line;
     if (!s->options->place.memory.total_bytes || (p->n_part > 1 && !p->part[0].experts)) return INFER_OK;
     other.place.host = &backend_cpu;
     s->options = &other;
     if (plan_has_experts(s->m, s->m->n_layer)) {
         TRY(greatest(s, &s->set.n_device_experts, 0, s->m->n_layer - 1, 1, &n));
-        if (n >= 0 && (line = another(p)))
-            snprintf(line, sizeof p->nearest[0], ".device auto .cpu_experts %d", s->m->n_layer - n);
+        if (n >= 0) TRY(propose_share(p, s, ".cpu_experts", &s->set.n_device_experts, n, s->m->n_layer - n));
     }
     s->set.n_device_experts = s->m->n_layer;
     n = 0;
     if (!s->m->whole) TRY(greatest(s, &s->set.n_device_layer, 1, s->m->n_layer - 1, 1, &n));
-    if (n > 0 && (line = another(p))) snprintf(line, sizeof p->nearest[0], ".device auto .gpu_layers %d", n);
-    return INFER_OK;
+    return n > 0 ? propose_share(p, s, ".gpu_layers", &s->set.n_device_layer, n, n) : INFER_OK;
 }
 
 /* In the order in which somebody would give things up: bits of the cache, sequences, layers on the card, rows of a step, positions. */

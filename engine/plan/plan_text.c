@@ -90,7 +90,7 @@ static void print_share(struct text *t, const struct plan_share *s, int n_layer,
 
 /* What the ways to share a model between card and host come to. */
 static void print_shares(struct text *t, const struct plan *p, int n_layer) {
-    if (!p->experts.there && !p->layers.there) return;
+    if (!(p->rates.host_gb_s > 0)) return;
     print(t, " decode as predicted, not measured: %.0f GB/s %s, %.*f GB/s of this machine's memory\n",
           p->rates.device_gb_s, p->rates.assumed ? "assumed of the card" : "of the card",
           p->rates.host_gb_s < 100, p->rates.host_gb_s);
@@ -115,7 +115,12 @@ enum infer_status plan_write(struct plan *p, struct arena *arena, const struct m
                     "in memory, of the folder's quantised tensors; they are there by now");
     for (int i = 0; i < p->n_part; i++) print_part(&t, p, &p->part[i]);
     print_shares(&t, p, m->n_layer);
-    for (int i = 0; i < p->n_nearest; i++) print(&t, "  would fit: %s\n", p->nearest[i]);
+    for (int i = 0; i < p->n_nearest; i++) {
+        const double tok_s = p->nearest_tok_s[i];
+        print(&t, "  would fit: %s", p->nearest[i]);
+        if (tok_s > 0) print(&t, "  (%.*f tok/s at most as predicted)", tok_s < 10, tok_s);
+        print(&t, "\n");
+    }
     if (!p->fits)
         print(
             &t,
