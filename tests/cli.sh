@@ -388,9 +388,11 @@ run "plan: most sequences" 0 "$infer" plan --as 1,sm_89 --ctx 4096 --max-batch -
 slots=$(sed -n 's/ "slots": \([0-9]*\),/\1/p' "$dir/out")
 run "plan: that many fit" 0 "$infer" plan --as 1,sm_89 --ctx 4096 --slots "$slots"
 run "plan: one more does not" 1 "$infer" plan --as 1,sm_89 --ctx 4096 --slots $((slots + 1))
-run "plan: layers on both" 0 "$infer" plan --as 24,sm_89 --gpu-layers 1; out_has "on cpu"; out_has "on cuda"; out_has "layers on the CPU"; out_has "29 of 30 layers"
-run "plan: what a split comes to" 1 "$infer" plan --as 0.85,sm_89 --ctx 2048 --device cuda
-if ! grep -Eq 'would fit: --device auto --gpu-layers 2  \([0-9.]+ tok/s at most as predicted\)$' "$dir/out"; then fail "no prediction of it"; fi
+run "plan: layers on both" 0 "$infer" plan --as 24,sm_89 --gpu-layers 1; out_has "on cpu"; out_has "on cuda"; out_has "layers on the CPU"; out_has "1 of 2 layers"
+"$infer" synth --shape llama-135m --layers 8 --type q4_0 -o "$dir/deep.gguf" >/dev/null 2>&1
+all=$("$infer" plan -m "$dir/deep.gguf" --as rtx-4090 --ctx 2048 --batch 32 --json | sed -n 's/.*"taken": \([0-9]*\),/\1/p')
+run "plan: what a split comes to" 1 "$infer" plan -m "$dir/deep.gguf" --as rtx-4090 --ctx 2048 --batch 32 --device cuda --vram-limit $((all - 1))
+if ! grep -Eq 'would fit: --device auto --gpu-layers [0-9]+  \([0-9.]+ tok/s at most as predicted\)$' "$dir/out"; then fail "no prediction of it"; fi
 "$infer" synth --shape tiny-moe --type q8_0 -o "$dir/moe.gguf" >/dev/null 2>&1
 "$infer" synth --shape tiny-llama4 --type q4_k -o "$dir/llama4.gguf" >/dev/null 2>&1
 run "plan: pages behind a chunk are not kept" 0 "$infer" plan -m "$dir/llama4.gguf" --ctx 65536; out_has "window 8192"
