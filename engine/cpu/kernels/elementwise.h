@@ -357,15 +357,17 @@ INLINE void codes_256(struct cpu_x8 *y, const float *x, float d, float id) {
 static void vec_quantise_twice(void *y, const float *x, int k) {
     struct cpu_x8 *first = y, *second = first + cpu_x8_bytes(k) / sizeof *first;
     for (int at = 0; at < k; at += 256, first++, second++) {
-        float rest[256], top = 0, none = 0;
+        _Alignas(64) float rest[256];
+        vf tops = vf_set(0), nones = vf_set(0);
         const int left = k - at < 256 ? k - at : 256;
         memset(rest, 0, sizeof rest);
         memcpy(rest, x + at, sizeof *x * (size_t)left);
-        for (int i = 0; i < 256; i++) {
-            const float v = fabsf(rest[i]);
-            top = v > top ? v : top;
-            none += v * 0; /* what is no number stays none */
+        for (int i = 0; i < 256; i += VL) {
+            const vf v = vf_load(rest + i);
+            tops = vf_max(vf_max(v, vf_sub(vf_set(0), v)), tops);
+            nones = vf_fma(v, vf_set(0), nones); /* what is no number stays none */
         }
+        const float top = vf_top(tops), none = vf_sum(nones);
         const float d = top > 1e-30f ? top * (1.0f / 127) : 0, id = d > 0 ? 127 / top : 0;
         codes_256(first, rest, d + none, id);
         for (int i = 0; i < 256; i++) rest[i] -= d * (float)first->q[i];

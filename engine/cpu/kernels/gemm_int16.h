@@ -3,15 +3,15 @@
  * float32, and an error about that of F16 itself.
  *
  * F16 and BF16 have 13 bits of their row's largest in 256 columns in the panel, x as many as keep the sum over 64 columns
- * within 32 bits, after which it becomes a float. Without VNNI also types with codes of 8 bits, whose two planes of 4 bits
- * would take as many products: their sums over 32 columns stay below 2^28. Fine weights (struct weight) go through it whatever
- * their type: unpacked to float32, then as F16. */
+ * within 32 bits, after which it becomes a float. Codes of 8 bits and less stay as they are, and
+ * their sums over 32 columns, below 2^28, get their scales: without VNNI those of GGUF's types with 8 bits, whose two planes of 4
+ * bits would take as many products; of folders (fine, struct weight) all. Values that are no whole numbers go as F16 does. */
 
 enum { LARGEST_W = CPU_X16_WEIGHT };
 
 struct panel16 {
     vu q[COLS_MAX / 2];
-    vf d[8]; /* of each sub-block; floats: the first, of all */
+    vf d[16]; /* of each sub-block; floats: the first, of all */
 };
 
 #ifdef __AVX512F__
@@ -101,14 +101,54 @@ INLINE void pack16_fine(struct panel16 *p, const uint8_t *w, size_t stride, int 
     p->d[0] = vf_load(d);
 }
 
-/* Codes of 8 bits and their scales, as the format's file reads them. */
-INLINE void pack16_codes(struct panel16 *p, const uint8_t *w, size_t stride, int k, pack_fn *pack) {
+/* Codes in blocks of 32 and their scales, as the format's file reads them. */
+INLINE void pack16_codes(struct panel16 *p, const uint8_t *w, size_t stride, int k, pack_fn *pack,
+                         const int OFF) {
     struct panel scales;
     struct row_span row = rows_at(w, stride);
-    row.planes = SIXTEEN;
+    row.planes = SIXTEEN, row.off = OFF;
     scales.copy = (uint8_t *)p->q;
     pack(&scales, row, k / 32);
     for (int b = 0; b < k / 32; b++) p->d[b] = scales.d[b];
+}
+INLINE void pack16_Z4(struct panel16 *p, const uint8_t *w, size_t stride, int k) {
+    typedef uint8_t vb __attribute__((vector_size(4 * R)));
+    struct row_span row = rows_at(w, stride);
+    for (int b = 0; b < k / 32; b++, row = rows_skip(row, QUANT_Z4_BYTES)) {
+        const vu head = load4(row, 0), zero = byte_of(head, 2) * 0x01010101;
+        vu v[4];
+        load16(row, 4, v, false);
+        UNROLL for (int j = 0; j < 8; j++)
+            put16(p->q + 16 * b + 2 * j, (vu)((vb)LOW4(v[j % 4] >> j / 4 * 4) - (vb)zero));
+        p->d[b] = half_lanes(head);
+    }
+}
+INLINE void pack16_I8_128(struct panel16 *p, const uint8_t *w, size_t stride, int k) {
+    struct row_span row = rows_at(w, stride);
+    for (int b = 0; b < k / 128; b++, row = rows_skip(row, QUANT_I8_128_BYTES)) {
+        for (int i = 0; i < 4; i++) p->d[4 * b + i] = (vf)load4(row, 0);
+        for (int i = 0; i < 4; i++) {
+            vu v[8];
+            load32(row, 4 + 32 * (size_t)i, v, false);
+            UNROLL for (int j = 0; j < 8; j++) put16(p->q + 64 * b + 16 * i + 2 * j, v[j]);
+        }
+    }
+}
+/* Scales of 4 bits of exponent and 3 behind the point, whose 0x7f is 0, as halves with the same bits; codes are twice the value. */
+INLINE void pack16_NVFP4(struct panel16 *p, const uint8_t *w, size_t stride, int k) {
+    static const int8_t code[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+    struct row_span row = rows_at(w, stride);
+    for (int b = 0; b < k / 64; b++, row = rows_skip(row, QUANT_NVFP4_BYTES)) {
+        const vu scales = load4(row, 0);
+        vu v[8];
+        load32(row, 4, v, false);
+        UNROLL for (int g = 0; g < 4; g++) {
+            const vu s = byte_of(scales, g), bits = (s & 127) << 7 & (vu)(s != 127);
+            p->d[4 * b + g] = vf_mul(half_lanes(bits), vf_set(128));
+            UNROLL for (int j = 0; j < 4; j++)
+                put16(p->q + 32 * b + 8 * g + 2 * j, (vu)look_up(code, LOW4(v[2 * g + j % 2] >> j / 2 * 4)));
+        }
+    }
 }
 
 /* out += NP panels x TT rows of x: n sub-blocks of COLS columns, each with its scale or all with one. */
@@ -189,19 +229,36 @@ INLINE void multiply16(const uint8_t *w, size_t stride, int n_row, int k, struct
     }
 ROWS16_OF(F16, pack16_F16, 512, 64, false)
 ROWS16_OF(BF16, pack16_BF16, 512, 64, false)
-/* The kernel of a row of quant.def with codes of 8 bits. */
-#define ROWS16_CODES(id, BYTES)                                                                              \
+/* The kernel of a row of quant.def in blocks of 32 codes. */
+#define ROWS16_CODES(id)                                                                                     \
     INLINE void pack16_##id(struct panel16 *p, const uint8_t *w, size_t stride, int k) {                     \
-        pack16_codes(p, w, stride, k, pack_##id);                                                            \
+        pack16_codes(p, w, stride, k, pack_##id, id##_OFF);                                                  \
     }                                                                                                        \
-    ROWS16_OF(id, pack16_##id, BYTES, 32, true)
-/* The kernel of a quantised row of quant.def for fine weights; unpack: a table of cpu_dequant_fn. */
-#define FINE16_OF(id, BYTES, unpack)                                                                         \
-    INLINE void fine16_pack_##id(struct panel16 *p, const uint8_t *w, size_t stride, int k) {                \
-        pack16_fine(p, w, stride, k, unpack[QUANT_##id], BYTES);                                             \
+    ROWS16_OF(id, pack16_##id, 8 * QUANT_##id##_BYTES, 32, true)
+/* Of a type whose values are no whole numbers; BYTES of 256 columns. */
+#ifdef __AVX512F__
+#define UNPACK cpu_dequant_f32_avx512
+#else
+#define UNPACK cpu_dequant_f32_avx2
+#endif
+#define ROWS16_FLOATS(id, BYTES)                                                                             \
+    INLINE void pack16_##id(struct panel16 *p, const uint8_t *w, size_t stride, int k) {                     \
+        pack16_fine(p, w, stride, k, UNPACK[QUANT_##id], BYTES);                                             \
     }                                                                                                        \
-    static void fine16_##id(const uint8_t *w, size_t stride, int n, int k, struct cpu_x x, int T,            \
-                            float *out, uint8_t *copy, bool copied) {                                        \
-        (void)copy, (void)copied;                                                                            \
-        multiply16(w, stride, n, k, x, T, out, fine16_pack_##id, BYTES, 64, false);                          \
+    ROWS16_OF(id, pack16_##id, BYTES, 64, false)
+ROWS16_CODES(Q8_0)
+ROWS16_CODES(Q4_0)
+ROWS16_CODES(MXFP4)
+ROWS16_OF(Z4, pack16_Z4, 8 * QUANT_Z4_BYTES, 32, true)
+ROWS16_OF(I8_128, pack16_I8_128, 2 * QUANT_I8_128_BYTES, 32, true)
+ROWS16_OF(NVFP4, pack16_NVFP4, 4 * QUANT_NVFP4_BYTES, 16, true)
+ROWS16_FLOATS(F8_128, 2 * QUANT_F8_128_BYTES)
+ROWS16_FLOATS(NF4, 4 * QUANT_NF4_BYTES)
+ROWS16_FLOATS(FP4, 4 * QUANT_FP4_BYTES)
+/* The types of quantised folders. */
+#define FINE16_ENTRIES                                                                                       \
+    {                                                                                                        \
+        [QUANT_Q8_0] = rows16_Q8_0, [QUANT_Q4_0] = rows16_Q4_0, [QUANT_MXFP4] = rows16_MXFP4,                \
+        [QUANT_Z4] = rows16_Z4, [QUANT_I8_128] = rows16_I8_128, [QUANT_NVFP4] = rows16_NVFP4,                \
+        [QUANT_F8_128] = rows16_F8_128, [QUANT_NF4] = rows16_NF4, [QUANT_FP4] = rows16_FP4                   \
     }

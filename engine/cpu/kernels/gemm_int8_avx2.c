@@ -14,24 +14,9 @@ cpu_row_fn *const cpu_gemm_int8_avx2[QUANT_COUNT] = {
 #include "quant/quant.def"
 };
 
-#define QUANT_FLOAT(...)
-#define QUANT_CODES(...)
-#define QUANT(id, gguf, name, elems, bytes) ROWS16_CODES(id, 256 / (elems) * (bytes))
-#include "quant/quant.def"
-cpu_row_fn *const cpu_gemm_int16_avx2[QUANT_COUNT] = {
-    [QUANT_F16] = rows16_F16,
-    [QUANT_BF16] = rows16_BF16,
-#define QUANT_FLOAT(...)
-#define QUANT_CODES(...)
-#define QUANT(id, gguf, name, elems, bytes) [QUANT_##id] = id##_WIDE ? rows16_##id : NULL,
-#include "quant/quant.def"
-};
-
-#define QUANT_FLOAT(...)
-#define QUANT(id, gguf, name, elems, bytes) FINE16_OF(id, 256 / (elems) * (bytes), cpu_dequant_f32_avx2)
-#include "quant/quant.def"
-cpu_row_fn *const cpu_fine_int16_avx2[QUANT_COUNT] = {
-#define QUANT_FLOAT(...)
-#define QUANT(id, gguf, name, elems, bytes) [QUANT_##id] = fine16_##id,
-#include "quant/quant.def"
-};
+ROWS16_CODES(IQ4_NL)
+cpu_row_fn *const cpu_gemm_int16_avx2[QUANT_COUNT] = {[QUANT_F16] = rows16_F16,
+                                                      [QUANT_BF16] = rows16_BF16,
+                                                      [QUANT_Q8_0] = rows16_Q8_0,
+                                                      [QUANT_IQ4_NL] = rows16_IQ4_NL};
+cpu_row_fn *const cpu_fine_int16_avx2[QUANT_COUNT] = FINE16_ENTRIES;

@@ -15,12 +15,4 @@ cpu_row_fn *const cpu_gemm_int8_avxvnni[QUANT_COUNT] = {
 };
 cpu_row_fn *const cpu_gemm_int16_avxvnni[QUANT_COUNT] = {
     [QUANT_F16] = rows16_F16, [QUANT_BF16] = rows16_BF16};
-
-#define QUANT_FLOAT(...)
-#define QUANT(id, gguf, name, elems, bytes) FINE16_OF(id, 256 / (elems) * (bytes), cpu_dequant_f32_avx2)
-#include "quant/quant.def"
-cpu_row_fn *const cpu_fine_int16_avxvnni[QUANT_COUNT] = {
-#define QUANT_FLOAT(...)
-#define QUANT(id, gguf, name, elems, bytes) [QUANT_##id] = fine16_##id,
-#include "quant/quant.def"
-};
+cpu_row_fn *const cpu_fine_int16_avxvnni[QUANT_COUNT] = FINE16_ENTRIES;

@@ -118,8 +118,7 @@ struct cpu_kernels {
     cpu_row_fn *const *gemm_int8; /* gemm_int8[QUANT_COUNT]: quantised types, reading struct cpu_x8 */
     cpu_row_fn *const
         *gemm_int16; /* gemm_int16[QUANT_COUNT]: prompts by struct cpu_x16; NULL for the other types */
-    cpu_row_fn *const
-        *fine_int16; /* fine_int16[QUANT_COUNT]: the same of fine weights, all quantised types */
+    cpu_row_fn *const *fine_int16; /* fine_int16[QUANT_COUNT]: the same of fine weights: types of folders */
     /* Decode rows: one row, one kv head with G = heads of its query heads, q [G][hk]: the pages page .. end of its context.
      * part: out [G][hv], not yet divided; maximum [G]; sum [G]. Then all parts in order: out [G][hv]. */
     void (*attend_row)(const struct cpu_attend_arg *a, int kv_head, int pos, int page, int end,

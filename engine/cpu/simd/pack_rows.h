@@ -76,22 +76,26 @@ INLINE vi row_start(int32_t pair, int off) {
 }
 INLINE vi dot(vi a, vu w, vi x) { return _mm256_add_epi16(a, _mm256_maddubs_epi16((vi)w, x)); }
 INLINE vi widen_codes(vi a, int by) { return _mm256_madd_epi16(a, _mm256_set1_epi16((short)by)); }
-/* Bytes with a sign as 16 bits: columns 0 and 1 of each lane, then 2 and 3. */
-INLINE void put16(vu q[2], vu codes) {
-    const vi low = _mm256_setr_epi8(-1, 0, -1, 1, -1, 4, -1, 5, -1, 8, -1, 9, -1, 12, -1, 13, -1, 0, -1, 1,
-                                    -1, 4, -1, 5, -1, 8, -1, 9, -1, 12, -1, 13);
-    const vi high = _mm256_add_epi8(low, _mm256_set1_epi16(0x0200));
-    q[0] = (vu)_mm256_srai_epi16(_mm256_shuffle_epi8((vi)codes, low), 8);
-    q[1] = (vu)_mm256_srai_epi16(_mm256_shuffle_epi8((vi)codes, high), 8);
-}
 #endif
 #endif
 
 #ifdef __AVX512F__
 INLINE vi load_vector(const void *p) { return _mm512_loadu_si512(p); }
+INLINE vu to_sixteen(vu codes, __m128i order) {
+    return (vu)_mm512_srai_epi16(_mm512_shuffle_epi8((vi)codes, _mm512_broadcast_i32x4(order)), 8);
+}
 #else
 INLINE vi load_vector(const void *p) { return _mm256_loadu_si256(p); }
+INLINE vu to_sixteen(vu codes, __m128i order) {
+    return (vu)_mm256_srai_epi16(_mm256_shuffle_epi8((vi)codes, _mm256_broadcastsi128_si256(order)), 8);
+}
 #endif
+/* Bytes with a sign as 16 bits: columns 0 and 1 of each lane, then 2 and 3. */
+INLINE void put16(vu q[2], vu codes) {
+    const __m128i low = _mm_setr_epi8(-1, 0, -1, 1, -1, 4, -1, 5, -1, 8, -1, 9, -1, 12, -1, 13);
+    q[0] = to_sixteen(codes, low);
+    q[1] = to_sixteen(codes, _mm_add_epi8(low, _mm_set1_epi16(0x0200)));
+}
 
 /* ---- R rows of the file ---- */
 

@@ -56,6 +56,10 @@ INLINE vu centred(vu u, const int off) {
 
 /* Codes of 4 columns from 4 (k4 + j): into the panel, or at once into the sums of their sub-block. */
 INLINE void put_codes(struct panel *p, struct row_span row, int k4, const int j, vu u) {
+    if (row.planes == SIXTEEN) {
+        put16((vu *)(void *)p->copy + 2 * (k4 + j), centred(u, row.off));
+        return;
+    }
     if (!row.direct) {
         p->q[0][k4 + j] = row.centre ? centred(u, row.off) : u;
         return;
@@ -107,13 +111,7 @@ INLINE void last_codes(struct panel *p, struct row_span row, int k4, const int n
 }
 INLINE void put8(struct panel *p, struct row_span row, int k4, const int j, vu u) { /* codes of 8 bits */
     vu high = u >> 4 & 0x0f0f0f0f, low = u & 0x0f0f0f0f;
-#if !defined(__AVX512F__) && !defined(__AVXVNNI__)
-    if (row.planes == SIXTEEN) {
-        put16((vu *)(void *)p->copy + 2 * (k4 + j), u ^ 0x80808080);
-        return;
-    }
-#endif
-    if (VNNI) {
+    if (VNNI || row.planes == SIXTEEN) {
         put_codes(p, row, k4, j, u);
     } else if (row.direct) {
         int32_t four;
