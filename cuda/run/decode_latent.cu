@@ -1,4 +1,4 @@
-// Attention by a latent, from operations to jobs: what prompt and decode rows share, and the link of decode rows, four kernels.
+// Attention by a latent, from operations to jobs: what prompt and decode rows share.
 #include "cuda/run/decode_latent.h"
 #include "seam/op_list.h"
 
@@ -35,29 +35,4 @@ stack_job latent_stack(const cuda_backend *b, const struct op_list *l, const str
 bool latent_heads_take(const cuda_backend *b, const struct op_heads *o, const stack_job &j) {
     return !b->c.no_fuse && b->prop.major >= 9 && latent_heads_has(&b->plan.group[o->w->id], j.rest) &&
            (size_t)j.x.p % 16 == 0;
-}
-
-bool latent_link_make(const cuda_backend *b, const struct cuda_link *k, latent_link *e) {
-    const struct op_list *l = b->c.list[ROW_DECODE];
-    const struct latent_ops o = link_latent_ops(l, k);
-    memset(e, 0, sizeof *e);
-    if (!latent_make(b, l, o.attend, &e->attend)) return false;
-    latent_heads_job &f = e->front;
-    f.stack = latent_stack(b, l, o.keys);
-    f.key = cuda_rows(b, l, o.put->k);
-    f.norm = cuda_constant(b, o.norm->w);
-    f.eps = o.norm->eps;
-    f.neox = o.q_rope->rope->kind == ROPE_NEOX;
-    f.table = cuda_rope_table(b, o.q_rope->rope);
-    f.kv = e->attend.kv;
-    e->values.stack = latent_stack(b, l, o.values);
-    return latent_heads_take(b, o.keys, f.stack) && latent_heads_take(b, o.values, e->values.stack);
-}
-enum infer_status latent_link_run(const latent_link *e, int rows, int pitch, bool overlap, cudaStream_t s) {
-    latent_heads_job v = e->values;
-    v.give.xo_pitch = pitch;
-    CU(latent_heads_launch(e->attend.t, e->front, rows, overlap, s));
-    CU(latent_decode_launch(e->attend, rows, overlap, s));
-    CU(latent_heads_launch(e->attend.t, v, rows, overlap, s));
-    return INFER_OK;
 }

@@ -4,9 +4,15 @@
 #include "base/mem.h"
 #include "cuda/common/mx.cuh"
 #include "cuda/formats/unit_operands.cuh"
+#include "cuda/prompt/delta_prompt.h"
 #include "cuda/run/prompt_program_impl.h"
 #include "cuda/plan/tune.h"
 #include "seam/op_list.h"
+
+static const prompt_code *const codes[] = {
+#define LINK(id, name, file) &prompt_##name,
+#include "cuda/plan/links.def"
+};
 
 static int order_of(enum link_form f) {
     return f == FORM_PANEL    ? ORDER_ROWS
@@ -36,8 +42,7 @@ static prompt_tiles tiles_of(const cuda_backend *b, enum act_slot slot, enum lin
     t.k_tiles = (columns + prompt_tile_cols(t.order) - 1) / prompt_tile_cols(t.order);
     return t;
 }
-// Where a link leaves its result: the tiles that the next one reads, or those that become rows.
-static prompt_tiles output_of(const cuda_backend *b, prompt_link *d, enum act_slot slot) {
+prompt_tiles prompt_output(const cuda_backend *b, prompt_link *d, enum act_slot slot) {
     const struct op_list *l = b->c.list[ROW_PROMPT];
     const struct view out = link_writes(l, &d->is);
     d->to_rows = d->is.gives == FORM_ROWS;
@@ -65,27 +70,14 @@ static void place_members(const cuda_backend *b, const cuda_group *g, int region
         j->member[j->n_member++] = prompt_member{c->base / UNIT_ROWS, c->n, c->col, bias};
     }
 }
-// What a POST does behind its products, whose rows are y.
-static void build_post(const cuda_backend *b, prompt_link *d) {
-    const struct op_list *l = b->c.list[ROW_PROMPT];
-    const struct post_ops o = link_post_ops(l, &b->plan, &d->is);
-    prompt_post_job *p = &d->post;
-    p->x = cuda_rows(b, l, link_writes(l, &d->is));
-    p->y = cuda_rows(b, l, l->op[d->is.matmul].matmul.out);
-    p->normed = o.norm != NULL;
-    if (o.norm) p->norm = cuda_constant(b, o.norm->w), p->eps = o.norm->eps;
-    p->factor = o.factor;
-    p->scale = o.scale;
-    p->n_row = d->gemm.job[0].n_row;
-}
-static void build_gemm(const cuda_backend *b, const prompt_program *p, prompt_link *d) {
+void prompt_matmul_make(prompt_program *p, cuda_backend *b, prompt_link *d) {
     const struct op_list *list = b->c.list[ROW_PROMPT];
     const int group = list->op[d->is.matmul].matmul.w->id;
     const cuda_group *g = &b->plan.group[group];
     const rows out = cuda_rows(
         b, list, d->is.kind == LINK_POST ? list->op[d->is.matmul].matmul.out : link_writes(list, &d->is));
     const bool glu = d->is.kind == LINK_GATED;
-    const prompt_tiles gated = glu ? output_of(b, d, ACT_GATED) : prompt_tiles{};
+    const prompt_tiles gated = glu ? prompt_output(b, d, ACT_GATED) : prompt_tiles{};
     prompt_gemm *l = &d->gemm;
     memset(l->tuned, -1, sizeof l->tuned);
     l->epilogue = glu ? EPILOGUE_GLU : d->is.kind == LINK_RESIDUAL ? EPILOGUE_ADD : EPILOGUE_STORE;
@@ -109,7 +101,7 @@ static void build_gemm(const cuda_backend *b, const prompt_program *p, prompt_li
         j->n_slab = r->rows / UNIT_ROWS;
         j->x = d->input.tiles;
         j->k_tiles = d->input.k_tiles;
-        j->n_row = d->out_rows ? &b->t.step->n_out : &b->t.step->n_row;
+        j->n_row = prompt_rows(b, d);
         if (glu) {
             j->glu = gated.tiles;
             j->glu_order = gated.order;
@@ -121,65 +113,6 @@ static void build_gemm(const cuda_backend *b, const prompt_program *p, prompt_li
         }
         place_members(b, g, i, glu, j);
     }
-}
-
-static void build_put(const cuda_backend *b, prompt_link *d, const struct attend_ops *o, rows qkv) {
-    prompt_put_job *put = &d->put.put;
-    d->put.v_norm = o->v_norm != NULL;
-    d->put.late = o->late;
-    d->put.temp_beta = o->attend->temp_beta;
-    d->put.temp_len = o->attend->temp_len;
-    d->put.temp_offset = o->attend->temp_offset;
-    put->t = b->t;
-    put->kv = cuda_store(b, o->put->store);
-    put->qkv = qkv.p;
-    put->stride = qkv.stride;
-    put->q_col = o->attend->q.col;
-    put->k_col = o->put->k.col;
-    put->v_col = attend_value(o).col;
-    put->n_head = o->attend->n_head;
-    if (o->q_rope) {
-        put->n_rot = o->q_rope->rope->n_rot;
-        put->neox = o->q_rope->rope->kind == ROPE_NEOX;
-        put->rope = cuda_rope_table(b, o->q_rope->rope);
-    }
-    if (!o->q_norm) return;
-    put->q_norm = cuda_constant(b, o->q_norm->w);
-    put->k_norm = cuda_constant(b, o->k_norm->w);
-    put->eps = o->q_norm->eps;
-}
-static void build_attend(const cuda_backend *b, const prompt_program *p, prompt_link *d) {
-    const struct op_list *l = b->c.list[ROW_PROMPT];
-    const struct attend_ops o = link_attend_ops(l, &d->is);
-    const int buf = o.attend->q.buf;
-    const rows qkv = cuda_rows(b, l, view{buf, 0, l->buf[buf].width});
-    const struct kv_store *s = &b->c.store[o.attend->store];
-    build_put(b, d, &o, qkv);
-    const dev_kv kv = d->put.put.kv;
-    const prompt_tiles out = output_of(b, d, ACT_ATTENDED);
-    d->mma = route_attend(&p->route, ROW_PROMPT, s->head_dim_k, s->head_dim_v)->mma;
-    prompt_attend_job *a = &d->attend;
-    a->q = qkv.p + o.attend->q.col;
-    a->q_stride = qkv.stride;
-    a->type = kv.type;
-    a->k = kv.k;
-    a->v = kv.v;
-    a->pages = kv.pages;
-    a->max_pages = kv.max_pages;
-    a->n_head = o.attend->n_head;
-    a->n_kv_head = s->n_kv_head;
-    a->dk = s->head_dim_k;
-    a->dv = s->head_dim_v;
-    a->window = o.attend->window;
-    a->n_row = &b->t.step->n_row;
-    a->pos = b->t.pos;
-    a->slot = b->t.slot;
-    a->scale = o.attend->scale;
-    a->softcap = o.attend->softcap;
-    a->sinks = cuda_constant(b, o.attend->sinks);
-    a->out = out.tiles;
-    a->out_order = out.order;
-    a->out_k_tiles = out.k_tiles;
 }
 
 // False where no matmul has a fused kernel.
@@ -194,15 +127,8 @@ static bool build(cuda_backend *b, prompt_program *p, struct cuda_link *link) {
         p->link[i].out_rows = out.buf >= 0 && cuda_out_rows(l, out);
         n_matmul += link[i].matmul >= 0;
     }
-    for (int i = 0; i < p->n_link; i++) {
-        prompt_link *d = &p->link[i];
-        if (d->is.matmul >= 0) build_gemm(b, p, d);
-        if (d->is.kind == LINK_POST) build_post(b, d);
-        if (d->is.kind == LINK_ATTEND) build_attend(b, p, d);
-        if (d->is.kind == LINK_DELTA) prompt_delta_build(b, d, output_of(b, d, ACT_GATED));
-        p->has_delta |= d->is.kind == LINK_DELTA;
-        if (d->is.kind == LINK_PAIRS || d->is.kind == LINK_PAIRS_MIX) prompt_experts_build(b, d);
-    }
+    for (int i = 0; i < p->n_link; i++)
+        if (codes[p->link[i].is.kind]->make) codes[p->link[i].is.kind]->make(p, b, &p->link[i]);
     return n_matmul > 0;
 }
 
@@ -273,8 +199,8 @@ void prompt_free(struct prompt_program *p) {
 }
 
 // ---- running
-static enum infer_status run_gemm(const cuda_backend *b, const prompt_program *p, const prompt_link *d, int n,
-                                  cudaStream_t s) {
+enum infer_status prompt_matmul_run(const cuda_backend *b, const prompt_program *p, const prompt_link *d,
+                                    int n, cudaStream_t s) {
     const prompt_tiles *t = &d->input;
     const int *n_row = d->gemm.job[0].n_row;
     if (d->from_rows && d->is.before >= 0)
@@ -283,24 +209,11 @@ static enum infer_status run_gemm(const cuda_backend *b, const prompt_program *p
         CU(prompt_norm_launch(t->x, t->w, t->eps, n_row, t->tiles, t->k_tiles, t->order, n, s));
     return prompt_gemm_run(b, p, &d->gemm, n, s);
 }
-static enum infer_status run_link(cuda_backend *b, const prompt_program *p, const prompt_link *d, int n,
+static enum infer_status run_link(const cuda_backend *b, const prompt_program *p, const prompt_link *d, int n,
                                   cudaStream_t s) {
     const prompt_tiles *t = &d->output;
-    const int *n_row = d->out_rows ? &b->t.step->n_out : &b->t.step->n_row;
-    if (d->is.kind == LINK_PAIRS || d->is.kind == LINK_PAIRS_MIX) return prompt_experts_run(b, d, n, s);
-    if (d->is.kind == LINK_ATTEND) {
-        const bool wide = d->attend.dk > 128 || d->attend.dv > 128;
-        CU(prompt_more_wanted(d->put) ? prompt_more_launch(d->put, n, s)
-                                      : prompt_put_launch(d->put.put, n, s));
-        CU(wide ? flash_wide_launch(d->attend, n, s) : prompt_attend_launch(d->attend, n, d->mma, s));
-    } else if (d->is.kind == LINK_DELTA)
-        TRY(prompt_delta_run(b, d, n, s));
-    else
-        TRY(run_gemm(b, p, d, n, s));
-    if (d->is.kind == LINK_POST) CU(prompt_post_launch(d->post, n, s));
-    if (d->is.matmul >= 0 && d->factor != 1)
-        CU(cuda_scale_rows(b, d->scaled, d->factor, n, d->out_rows, op_queue{s, false}));
-    if (d->to_rows) CU(prompt_rows_launch(t->tiles, t->k_tiles, t->order, n_row, t->x, n, s));
+    TRY(codes[d->is.kind]->run(b, p, d, n, s));
+    if (d->to_rows) CU(prompt_rows_launch(t->tiles, t->k_tiles, t->order, prompt_rows(b, d), t->x, n, s));
     return INFER_OK;
 }
 enum infer_status prompt_run(cuda_backend *b, const struct prompt_program *p, int n_row, int n_out,

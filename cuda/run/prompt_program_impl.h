@@ -1,8 +1,6 @@
 // The program of prompt rows, for the files that build, run and tune it.
 #pragma once
 #include "cuda/plan/links.h"
-#include "cuda/prompt/delta_prompt.h"
-#include "cuda/prompt/pairs.h"
 #include "cuda/prompt/prompt_kernels.h"
 #include "cuda/prompt/prompt_more.h"
 #include "cuda/run/cuda_impl.h"
@@ -23,31 +21,25 @@ struct prompt_tiles { // rows, and the tiles of a slot that hold them or will
     uint8_t *tiles;
     int order, k_tiles;
 };
-struct prompt_experts { // and the sum of their results
-    pair_order order;
-    pair_gemm gated, down;
-    rows x; // what becomes activations in this order:
-    int x_order;
-    enum layout layout[2];
-    pair_mix mix;
-};
+enum { PROMPT_OWN = 1024 };
 struct prompt_link {
     struct cuda_link is;
     bool out_rows; // works on the rows that want an output
+    // Kinds with a matmul.
     struct prompt_gemm gemm;
-    struct prompt_more_job put;
-    struct prompt_post_job post; // POST: behind the products
-    float factor;                // MATMUL: what rows, its result, are times; 1: none
+    float factor; // MATMUL: what rows, its result, are times; 1: none
     rows scaled;
-    struct prompt_attend_job attend;
-    struct prompt_experts experts;
-    delta_prompt_job delta; // DELTA: what is in front of its norm
-    delta_norm_job delta_norm;
-    bool mma;                // attention by the kernels that every chip has
     bool from_rows, to_rows; // makes tiles of rows first; makes rows of its tiles at the end
     struct prompt_tiles input, output;
     front_job front; // of .before, done to the input on its way
+    // The jobs of other kinds.
+    alignas(16) uint8_t own[PROMPT_OWN];
 };
+template <class T> static T *own(prompt_link *d) {
+    static_assert(sizeof(T) <= PROMPT_OWN, "room for a link's jobs");
+    return (T *)d->own;
+}
+template <class T> static const T *own(const prompt_link *d) { return own<T>((prompt_link *)d); }
 struct prompt_program {
     struct prompt_link *link;
     int n_link;
@@ -56,14 +48,27 @@ struct prompt_program {
     bool has_delta;
 };
 
+// What a kind of link does with prompt rows; run: n of them.
+struct prompt_code {
+    void (*make)(prompt_program *p, cuda_backend *b, prompt_link *d);
+    enum infer_status (*run)(const cuda_backend *b, const prompt_program *p, const prompt_link *d, int n,
+                             cudaStream_t s);
+};
+#define LINK(id, name, file) extern const struct prompt_code prompt_##name;
+#include "cuda/plan/links.def"
+
+// Where a link leaves its result: the tiles that the next one reads, or those that become rows.
+prompt_tiles prompt_output(const cuda_backend *b, prompt_link *d, enum act_slot slot);
+static inline const int *prompt_rows(const cuda_backend *b, const prompt_link *d) {
+    return d->out_rows ? &b->t.step->n_out : &b->t.step->n_row;
+}
 // prompt_gemm.cu: takes over what an earlier run measured; one matmul of n rows
 void prompt_tuned_load(const cuda_backend *b, prompt_program *p);
 enum infer_status prompt_gemm_run(const cuda_backend *b, const prompt_program *p, const prompt_gemm *l, int n,
                                   cudaStream_t s);
-// prompt_experts.cu: LINK_PAIRS and LINK_PAIRS_MIX
-void prompt_experts_build(const cuda_backend *b, prompt_link *d);
-enum infer_status prompt_experts_run(const cuda_backend *b, const prompt_link *d, int n, cudaStream_t s);
-// prompt_delta.cu: LINK_DELTA, whose result goes to tiles; the cuts of a step, before the first of them
-void prompt_delta_build(const cuda_backend *b, prompt_link *d, prompt_tiles out);
+// The same with its input; what it is made of.
+void prompt_matmul_make(prompt_program *p, cuda_backend *b, prompt_link *d);
+enum infer_status prompt_matmul_run(const cuda_backend *b, const prompt_program *p, const prompt_link *d,
+                                    int n, cudaStream_t s);
+// link_delta.cu: the cuts of a step, before the first LINK_DELTA
 enum infer_status prompt_delta_cut(const cuda_backend *b, cudaStream_t s);
-enum infer_status prompt_delta_run(const cuda_backend *b, const prompt_link *d, int n, cudaStream_t s);

@@ -1,0 +1,358 @@
+// LINK_EXPERTS of decode rows: engines of one row at most, engines of several; LINK_PAIRS of prompt rows.
+#include "cuda/common/prompt_tiles.cuh"
+#include "cuda/decode/experts_batch.h"
+#include "cuda/decode/experts_one.h"
+#include "cuda/plan/pairs_plan.h"
+#include "cuda/prompt/pairs.h"
+#include "cuda/run/decode_program_impl.h"
+#include "cuda/run/prompt_program_impl.h"
+#include "seam/op_list.h"
+
+// ---- engines of one row
+struct one_jobs {
+    experts_one_job job;
+    struct experts_plan plan;
+};
+// Member i of a group of stacks; a step of its kernel takes so many row tiles of it.
+static experts_stack stack_of(const cuda_backend *b, const struct weight_group *w, int i, int tiles) {
+    const dev_matrix m = cuda_matrix(b, w->id, i);
+    const size_t hop = (size_t)m.u * (size_t)layout_unit_bytes(m.layout);
+    experts_stack s = {};
+    s.layout = m.layout;
+    s.first = m.region + (size_t)(m.base / UNIT_ROWS) * hop;
+    s.stack = (size_t)(b->plan.group[w->id].member[i].step / UNIT_ROWS) * hop;
+    s.tile = (size_t)tiles * hop;
+    s.u = m.u;
+    s.factor = m.factor;
+    s.bias = m.bias;
+    return s;
+}
+static void take_router(const cuda_backend *b, const struct experts_ops &o, experts_one_job *j) {
+    const struct op_list *l = decode_list(b);
+    const dev_matrix w = cuda_matrix(b, o.router->w->id, 0);
+    j->x_router = cuda_rows(b, l, o.norm ? o.norm->x : o.router->x).p;
+    j->x = cuda_rows(b, l, o.norm ? o.norm->x : o.gated->x).p;
+    j->norm = o.norm ? cuda_constant(b, o.norm->w) : NULL;
+    j->eps = o.norm ? o.norm->eps : 0;
+    j->k_router = w.k;
+    j->router_layout = w.layout;
+    j->router = w.region;
+    j->router_u = w.u;
+    j->router_factor = w.factor;
+    j->router_bias = w.bias;
+    j->route = *o.route->router;
+    j->route.bias = cuda_constant(b, j->route.bias);
+    j->route.expert_scale = cuda_constant(b, j->route.expert_scale);
+}
+// The shared expert's, and what weighs it.
+static bool take_shared(const cuda_backend *b, const struct experts_ops &o, experts_one_job *j) {
+    const struct weight_group *up = o.shared->w, *down = o.shared_down->w;
+    j->shared = true;
+    j->gate_shared = stack_of(b, up, 0, j->paired ? 2 : 1);
+    j->up_shared = stack_of(b, up, 1, j->paired ? 2 : 1);
+    if (j->paired) j->up_shared.first = j->gate_shared.first + j->gate_shared.tile / 2;
+    j->down_shared = stack_of(b, down, 0, 1);
+    if (o.weigh) {
+        const dev_matrix w = cuda_matrix(b, o.weigh->w->id, 0);
+        const size_t tile = (size_t)w.u * (size_t)layout_unit_bytes(w.layout);
+        j->weigh.w = w.region + (size_t)(w.base / UNIT_ROWS) * tile;
+        j->weigh.layout = w.layout;
+        j->weigh.row = w.base % UNIT_ROWS;
+        j->weigh.factor = w.factor;
+        j->weigh.bias = w.bias;
+        if (layout_kind(w.layout) == KIND_CODES) return false;
+    }
+    return b->plan.group[up->id].paired == j->paired && up->member[0].n == j->n_ff && down->n_member == 1 &&
+           j->gate_shared.layout == j->gate.layout && j->up_shared.layout == j->gate.layout &&
+           j->down_shared.layout == j->down.layout && !j->gate_shared.bias && !j->up_shared.bias &&
+           !j->down_shared.bias;
+}
+static void take_stacks(const cuda_backend *b, const struct experts_ops &o, experts_one_job *j) {
+    j->paired = b->plan.group[o.gated->w->id].paired;
+    j->gate = stack_of(b, o.gated->w, 0, j->paired ? 2 : 1);
+    j->up = stack_of(b, o.gated->w, 1, j->paired ? 2 : 1);
+    if (j->paired) j->up.first = j->gate.first + j->gate.tile / 2;
+    j->k = o.gated->w->k;
+    j->n_ff = o.gated->w->member[0].n;
+    j->act = o.glu->act;
+    j->limit = o.glu->k.limit;
+    j->alpha = o.glu->k.alpha;
+    j->down = stack_of(b, o.down->w, 0, 1);
+    j->d = o.down->w->n;
+}
+
+static bool one_make(const cuda_backend *b, const struct cuda_link *k, one_jobs *e) {
+    experts_one_job *j = &e->job;
+    const struct op_list *l = decode_list(b);
+    const struct experts_ops o = link_experts_ops(l, k);
+    const size_t room = b->plan.half_row_bytes * 2; // of the packets of a slot
+    memset(e, 0, sizeof *e);
+    if (l->max_rows != 1) return false;
+    take_router(b, o, j);
+    take_stacks(b, o, j);
+    if (o.shared && !take_shared(b, o, j)) return false;
+    const size_t codes = (size_t)j->gate.u * EXPERTS_UNIT_PACKETS;
+    j->out_kind = o.add ? EXPERTS_ADD : o.mix ? EXPERTS_MIX : EXPERTS_EACH;
+    j->out = cuda_rows(b, l, link_writes(l, k)).p;
+    if (!o.mix) j->choice = cuda_rows(b, l, o.route->choice).p;
+    j->codes = b->work + b->plan.packet[ACT_ATTENDED];
+    j->logits = (uint2 *)(j->codes + codes);
+    j->glu = b->work + b->plan.packet[ACT_GATED];
+    j->seq = &b->t.step->seq;
+    j->copies =
+        codes < room ? (int)((room - codes) / ((size_t)(j->route.n_expert + 2) * sizeof *j->logits)) : 0;
+    if (j->copies > EXPERTS_COPIES) j->copies = EXPERTS_COPIES;
+    return o.down->w->n_member == 1 && j->gate.layout == j->up.layout && j->copies > 0 &&
+           (size_t)experts_choices(j) * experts_glu_bytes(j->n_ff) <= room &&
+           experts_one_plan(j, b->sm_count, decode_shared_memory(b), &e->plan);
+}
+
+// ---- engines of several rows, which may have steps of one
+struct batch_jobs {
+    batch_router_job router;
+    batch_job gated, down;
+    const struct batch_kernel *of_gated, *of_down;
+    batch_mix_job mix;
+    bool mixes;
+};
+static void make_router(const cuda_backend *b, const struct experts_ops &o, bool out_rows,
+                        batch_router_job *j) {
+    const struct op_list *l = decode_list(b);
+    const dev_matrix w = cuda_matrix(b, o.router->w->id, 0);
+    j->o.n_row = row_count(b, out_rows);
+    j->o.choice = cuda_rows(b, l, o.route->choice);
+    j->o.n_used = o.route->router->n_used;
+    j->o.n_expert = o.route->router->n_expert;
+    j->o.order.pair = (int *)(b->work + b->plan.batch_pairs);
+    j->o.order.item = (int4 *)(b->work + b->plan.batch_items);
+    j->r = *o.route->router;
+    j->r.bias = cuda_constant(b, j->r.bias);
+    j->r.expert_scale = cuda_constant(b, j->r.expert_scale);
+    j->x = cuda_rows(b, l, o.norm ? o.norm->x : o.router->x);
+    if (!o.norm && !view_same(o.router->x, o.gated->x)) j->other = cuda_rows(b, l, o.gated->x);
+    j->logits = cuda_rows(b, l, o.router->out);
+    if (o.norm) {
+        j->norm = cuda_constant(b, o.norm->w);
+        j->inv_k = 1.f / (float)o.norm->dim;
+        j->eps = o.norm->eps;
+    }
+    j->xo = b->work + b->plan.half[ACT_NORMED];
+    j->xo_row = b->plan.half_row_bytes;
+    j->w = w.region;
+    j->layout = w.layout;
+    j->u = w.u;
+    j->k = w.k;
+    j->factor = w.factor;
+    j->bias = w.bias;
+    j->arrived = (int *)(b->work + b->plan.batch_count);
+}
+// The stacks of a group, which are one region.
+static void make_stacks(const cuda_backend *b, const float (*up)[2], const struct weight_group *w,
+                        const batch_router_job &r, batch_job *j) {
+    const cuda_group *g = &b->plan.group[w->id];
+    const dev_matrix m = cuda_matrix(b, w->id, 0);
+    const int hop = m.u * layout_unit_bytes(m.layout);
+    j->w = m.region;
+    j->step = (size_t)(g->member[0].step / UNIT_ROWS) * (size_t)hop;
+    j->u = m.u;
+    j->k = m.k;
+    j->tiles = (g->paired ? 2 * m.n : m.n + UNIT_ROWS - 1) / UNIT_ROWS;
+    j->up = up[w->id][0];
+    j->down = 0x1p24f / j->up;
+    j->order = r.o.order;
+    j->n_used = r.o.n_used;
+    j->bias = m.bias;
+    j->n = m.n;
+}
+static void make_gated(const cuda_backend *b, const float (*up)[2], const struct experts_ops &o,
+                       batch_jobs *e) {
+    batch_job &j = e->gated;
+    make_stacks(b, up, o.gated->w, e->router, &j);
+    if (j.bias) j.bias_up = (size_t)(cuda_matrix(b, o.gated->w->id, 1).bias - j.bias);
+    j.x = e->router.xo;
+    j.x_row = e->router.xo_row;
+    j.act = o.glu->act;
+    j.limit = o.glu->k.limit;
+    j.alpha = o.glu->k.alpha;
+    j.xo = b->work + b->plan.half[ACT_GATED];
+    j.xo_row = (size_t)j.n * 2;
+}
+static void make_down(const cuda_backend *b, const float (*up)[2], const struct experts_ops &o,
+                      batch_jobs *e) {
+    batch_job &j = e->down;
+    const rows y = cuda_rows(b, decode_list(b), o.down->out);
+    make_stacks(b, up, o.down->w, e->router, &j);
+    j.after = e->gated.tiles;
+    j.x = e->gated.xo;
+    j.x_row = e->gated.xo_row;
+    j.y = y.p;
+    j.y_row = y.stride;
+}
+static void batch_mix(const cuda_backend *b, const struct cuda_link *k, const struct experts_ops &o,
+                      batch_jobs *e) {
+    const struct op_list *l = decode_list(b);
+    batch_mix_job &j = e->mix;
+    e->mixes = o.mix != NULL;
+    if (!o.mix) return;
+    j.n_row = e->router.o.n_row;
+    j.x = cuda_rows(b, l, o.mix->x);
+    j.w = cuda_rows(b, l, view_columns(o.mix->choice, o.mix->n_used, o.mix->n_used));
+    if (o.add) j.add = cuda_rows(b, l, o.add->a);
+    j.out = cuda_rows(b, l, link_writes(l, k));
+    j.n_used = o.mix->n_used;
+}
+// Whether the kernels take the matrices and the activation.
+static bool fits(const cuda_backend *b, const struct experts_ops &o) {
+    const cuda_group *g = &b->plan.group[o.gated->w->id], *d = &b->plan.group[o.down->w->id];
+    const struct op_list *l = decode_list(b);
+    const struct view x = o.norm ? o.norm->x : o.router->x;          // four columns at once, as of gated->x
+    const int items = d->n_stack + l->max_rows * o.down->n_used / 8; // at most
+    return items / b->sm_count + 2 <= BATCH_ITEMS && l->max_rows <= 8 * (BATCH_GROUPS - 1) && g->paired &&
+           g->n_region == 1 && d->n_region == 1 && d->n_member == 1 && !g->scaled && !d->scaled &&
+           g->k % 32 == 0 && d->k % 32 == 0 && x.col % 4 == 0 && o.gated->x.col % 4 == 0 &&
+           (o.glu->act <= ACT_RELU2 || o.glu->act == ACT_SWIGLU_OAI) &&
+           batch_router_fits(o.router->w->k, decode_shared_memory(b));
+}
+static bool batch_make(const cuda_backend *b, const float (*up)[2], const struct cuda_link *k,
+                       batch_jobs *e) {
+    const struct op_list *l = decode_list(b);
+    const struct experts_ops o = link_experts_ops(l, k);
+    memset(e, 0, sizeof *e);
+    if (!fits(b, o)) return false;
+    const size_t shared = decode_shared_memory(b);
+    make_router(b, o, cuda_out_rows(l, link_writes(l, k)), &e->router);
+    make_gated(b, up, o, e);
+    make_down(b, up, o, e);
+    batch_mix(b, k, o, e);
+    e->of_gated = batch_find(b->plan.group[o.gated->w->id].region[0].layout);
+    e->of_down = batch_find(b->plan.group[o.down->w->id].region[0].layout);
+    return e->of_gated && e->of_down && batch_plan(&e->gated, e->of_gated, shared) &&
+           batch_plan(&e->down, e->of_down, shared);
+}
+
+// ---- the link of decode rows
+enum { MOST_OPS = 4095 }; // for the tags of one row
+static bool several(const cuda_backend *b) { return decode_list(b)->max_rows > 1; }
+static bool has(const decode_maker &m, const struct cuda_link *k, enum link_form, enum link_form) {
+    one_jobs one;
+    batch_jobs batch;
+    if (several(m.b)) return batch_make(m.b, m.p->up, k, &batch);
+    return decode_list(m.b)->n_op < MOST_OPS && one_make(m.b, k, &one);
+}
+static void make(decode_maker &m, decode_link *d) {
+    if (several(m.b)) {
+        batch_jobs *e = own<batch_jobs>(d);
+        (void)batch_make(m.b, m.p->up, &d->is, e);
+        const handoff_to to = decode_hands(m, d);
+        if (to.normed) decode_give(&e->mix.next, to);
+        return;
+    }
+    one_jobs *e = own<one_jobs>(d);
+    experts_one_job &j = e->job;
+    (void)one_make(m.b, &d->is, e);
+    if (j.out_kind != EXPERTS_ADD) return;
+    const handoff_to to = decode_hands(m, d);
+    j.scale = to.scale;
+    j.next_norm = to.norm;
+    j.square_out = to.square;
+    give_to(&j, to.form);
+}
+static void hand_over(const cuda_backend *b, decode_link *d, uint32_t tag) {
+    if (!several(b)) own<one_jobs>(d)->job.tag = tag;
+}
+static enum infer_status run_batch(const decode_step &s, const decode_link *d) {
+    const batch_jobs *e = own<batch_jobs>(d);
+    const int rows = decode_rows(s, d);
+    CU(batch_router_launch(e->router, rows, s.b->sm_count, s.stream));
+    CU(batch_launch(&e->gated, e->of_gated, true, s.b->sm_count, s.stream));
+    CU(batch_launch(&e->down, e->of_down, false, s.b->sm_count, s.stream));
+    if (!e->mixes) return INFER_OK;
+    batch_mix_job m = e->mix;
+    m.next.xo_pitch = decode_output_pitch(d, rows);
+    CU(batch_mix_launch(m, rows, s.stream));
+    return INFER_OK;
+}
+static enum infer_status run(const decode_step &s, const decode_link *d, bool overlap) {
+    if (several(s.b)) return run_batch(s, d);
+    const one_jobs *e = own<one_jobs>(d);
+    experts_one_job j = e->job;
+    j.beside = s.beside;
+    CU(experts_one_launch(j, e->plan, overlap, s.stream));
+    return INFER_OK;
+}
+static cudaError_t prepare(void) {
+    const cudaError_t e = experts_one_prepare();
+    return e == cudaSuccess ? batch_prepare() : e;
+}
+const struct decode_code decode_experts = {false, false, has, make, hand_over, run, prepare};
+const struct prompt_code prompt_experts = {};
+
+// ---- prompt rows
+struct pairs_jobs {
+    pair_order order;
+    pair_gemm gated, down;
+    rows x; // what becomes activations in this order:
+    int x_order;
+    enum layout layout[2];
+};
+static const float *bias_of(const cuda_backend *b, const cuda_group *g, int member) {
+    if (!g->bias) return NULL;
+    return (const float *)(b->work + b->plan.constant + g->bias_offset) +
+           (size_t)g->member[member].col * g->n_stack;
+}
+static int order_of(enum layout l) { return prompt_matmul_order(GROUP_WGMMA, l); }
+static int tiles_of(int columns) { return (columns + PROMPT_TILE_COLS - 1) / PROMPT_TILE_COLS; }
+
+static void make_gemm(const cuda_backend *b, const struct op_experts *o, pair_order order, pair_gemm *j,
+                      enum layout *l) {
+    const cuda_group *g = &b->plan.group[o->w->id];
+    const cuda_region *r = &g->region[0];
+    *l = r->layout;
+    j->w = b->weights + r->offset;
+    j->u = r->u;
+    j->slabs = g->member[0].step / UNIT_ROWS;
+    j->n = g->member[0].n;
+    j->factor = g->member[0].factor;
+    for (int i = 0; i < g->n_member; i++) j->bias[i] = bias_of(b, g, i);
+    j->k_tiles = tiles_of(g->k);
+    j->o = order;
+}
+static void make_pairs(prompt_program *, cuda_backend *b, prompt_link *d) {
+    const struct op_list *l = b->c.list[ROW_PROMPT];
+    const struct op *o = &l->op[d->is.first];
+    const struct op_experts *up = &o[0].experts, *down = &o[2].experts;
+    pairs_jobs *e = own<pairs_jobs>(d);
+    e->order.n_row = prompt_rows(b, d);
+    e->order.choice = cuda_rows(b, l, up->choice);
+    e->order.n_expert = b->plan.group[up->w->id].n_stack;
+    e->order.n_used = up->n_used;
+    uint8_t *at = b->work + b->plan.pairs;
+    const struct pairs_plan place = pairs_plan_of(l);
+    e->order.pair = (int *)(at + place.pair);
+    e->order.next = (int *)(at + place.next);
+    e->order.tile = (int4 *)(at + place.tile);
+    make_gemm(b, up, e->order, &e->gated, &e->layout[0]);
+    make_gemm(b, down, e->order, &e->down, &e->layout[1]);
+    e->x = cuda_rows(b, l, up->x);
+    e->x_order = order_of(e->layout[0]);
+    e->gated.x = at + place.x;
+    e->gated.glu = at + place.glu;
+    e->gated.glu_k_tiles = e->down.k_tiles;
+    e->gated.glu_order = order_of(e->layout[1]);
+    e->gated.act = o[1].glu.act;
+    e->gated.limit = o[1].glu.k.limit;
+    e->gated.alpha = o[1].glu.k.alpha;
+    e->down.x = e->gated.glu;
+    e->down.out = cuda_rows(b, l, down->out);
+}
+static enum infer_status run_pairs(const cuda_backend *b, const prompt_program *, const prompt_link *d, int n,
+                                   cudaStream_t s) {
+    const pairs_jobs *e = own<pairs_jobs>(d);
+    CU(pairs_order_launch(e->order, s));
+    CU(pairs_gather_launch(e->order, e->x, (uint8_t *)e->gated.x, e->gated.k_tiles, e->x_order, n, s));
+    CU(pairs_gemm_launch(e->gated, e->layout[0], n, b->sm_count, s));
+    CU(pairs_gemm_launch(e->down, e->layout[1], n, b->sm_count, s));
+    return INFER_OK;
+}
+const struct decode_code decode_pairs = {};
+const struct prompt_code prompt_pairs = {make_pairs, run_pairs};

@@ -1,0 +1,239 @@
+// Matmuls of decode rows: which kernel, its weights and input, its launches.
+#include "cuda/run/decode_program_impl.h"
+#include "seam/op_list.h"
+
+// ---- which kernel
+static int best_split(const mm_job &j, const struct mm_kernel *k, int blocks) {
+    int best = 1;
+    double least = 1e30;
+    for (int s = 1; s < blocks; s++) {
+        double a = (double)((j.steps[0] + s - 1) / s) * layout_unit_bytes(k->l);
+        const int rest = blocks - s;
+        double c = (double)((j.steps[1] + rest - 1) / rest) * layout_unit_bytes(k->l2);
+        double t = a > c ? a : c;
+        if (t < least) {
+            least = t;
+            best = s;
+        }
+    }
+    return best;
+}
+static bool is_half(enum layout l) { return layout_kind(l) == KIND_HALVES; }
+static enum mm_epilogue epilogue_of(enum link_kind k) {
+    return k == LINK_GATED                        ? EPI_GLU
+           : k == LINK_HEAD                       ? EPI_HEAD
+           : k == LINK_RESIDUAL || k == LINK_POST ? EPI_ADD
+                                                  : EPI_STORE;
+}
+// Shared memory of a block for one row.
+size_t decode_block_bytes(const matmul_link *l) { return mm_smem(l->k, l->x_bytes); }
+// Whether a multiprocessor has room for two blocks; the system takes 1 KB of each.
+bool decode_fit_together(const cuda_backend *b, size_t one, size_t other) {
+    return one + other + 2048 <= b->prop.sharedMemPerMultiprocessor;
+}
+// The kernel; false when no streaming one takes it. next: whose block fetches weights beside this one's if both fit; halves
+// take a shorter ring for that (measured, 8B F16: 3,739 us a token, 4,029 where it does not fit).
+static bool find_kernel(const cuda_backend *b, matmul_link *l, const cuda_region *r, int n, int ga,
+                        enum mm_epilogue epi, const matmul_link *next) {
+    const enum layout l0 = r[0].layout, l1 = n == 2 ? r[1].layout : LAYOUT_COUNT;
+    for (int nth = 0;; nth++) {
+        l->k = mm_find(l0, l1, ga, epi, nth);
+        if (!l->k) return false;
+        if (decode_block_bytes(l) > decode_shared_memory(b)) continue;
+        const size_t own = decode_block_bytes(l), other = next              ? decode_block_bytes(next)
+                                                          : epi == EPI_HEAD ? own
+                                                                            : 0;
+        if (!is_half(l0) || !other || decode_fit_together(b, own, other) ||
+            !mm_find(l0, l1, ga, epi, nth + 1))
+            return true;
+    }
+}
+// n regions of a group, from first on.
+static void place_weights(const cuda_backend *b, const float (*up)[2], mm_job *j, const struct mm_kernel *k,
+                          int group, int first, int n) {
+    const cuda_group *g = &b->plan.group[group];
+    for (int i = 0; i < n; i++) {
+        const cuda_region *r = &g->region[first + i];
+        j->w[i] = b->weights + r->offset;
+        j->steps[i] = r->rows / (16 * k->r);
+        j->up[i] = up[group][first + i];
+        j->down[i] = 0x1p24f / up[group][first + i];
+    }
+    if (n == 2) j->split = best_split(*j, k, b->sm_count);
+    j->u = g->region[0].u;
+    j->k = g->k;
+    for (int i = 0; i < g->n_member; i++) {
+        const cuda_member *m = &g->member[i];
+        if (m->region < first || m->region >= first + n) continue;
+        auto &seg = j->seg[j->n_seg++];
+        seg.region = m->region - first;
+        seg.row = m->base;
+        seg.n = m->n;
+        seg.col = m->col;
+    }
+    j->n_out = g->member[0].n;
+    if (g->bias) j->bias = (const float *)(b->work + b->plan.constant + g->bias_offset);
+}
+// Kernel, weights and input of n regions of a matmul from first on; false when no kernel takes them.
+static bool make_regions(const cuda_backend *b, const float (*up)[2], matmul_link *l,
+                         const struct cuda_link *k, enum link_form form, const matmul_link *next, int first,
+                         int n) {
+    const struct op_list *list = b->c.list[ROW_DECODE];
+    const int group = list->op[k->matmul].matmul.w->id;
+    const cuda_group *g = &b->plan.group[group];
+    const act_form in = decode_form(b, form, k->slot);
+    memset(l, 0, sizeof *l);
+    l->x_bytes = (size_t)g->region[0].u * in.unit;
+    if (!find_kernel(b, l, g->region + first, n, in.ga, epilogue_of(k->kind), next)) return false;
+    place_weights(b, up, &l->job, l->k, group, first, n);
+    few_shape few;
+    for (int i = 0; i < 3; i++)
+        l->few[i] = l->k->few[i] && few_plan(l->k, 2 << i, g->region[0].u, decode_shared_memory(b), &few);
+    l->job.x = in.at;
+    l->job.x_row = in.row;
+    l->job.x_unit = in.unit;
+    l->blocks = b->sm_count;
+    return in.ga || list->max_rows == 1 ||
+           skinny_fits(l->k, &l->job, skinny_chip(b), decode_shared_memory(b));
+}
+// The same of all regions; other: where no kernel takes both regions at once, the second one by itself, else its k is NULL.
+static bool make_all(const decode_maker &m, matmul_link *l, matmul_link *other, const struct cuda_link *k,
+                     enum link_form form, const matmul_link *next) {
+    const cuda_backend *b = m.b;
+    const float(*up)[2] = m.p->up;
+    const int n = b->plan.group[decode_list(b)->op[k->matmul].matmul.w->id].n_region;
+    other->k = NULL;
+    if (n > (k->kind == LINK_HEAD ? 1 : 2)) return false;
+    if (make_regions(b, up, l, k, form, next, 0, n)) return true;
+    return n == 2 && k->kind == LINK_MATMUL && make_regions(b, up, l, k, form, next, 0, 1) &&
+           make_regions(b, up, other, k, form, next, 1, 1);
+}
+bool decode_matmul_has(const decode_maker &m, const struct cuda_link *k, enum link_form in, enum link_form) {
+    matmul_link l, other;
+    return make_all(m, &l, &other, k, in, NULL);
+}
+bool decode_matmul_make(const decode_maker &m, decode_link *d, const matmul_link *next) {
+    return make_all(m, &d->mm, &d->other, &d->is, d->is.wants, next);
+}
+
+// ---- packets
+enum { HAND_OVER_BYTES = 64 << 20 };
+uint8_t *decode_take_over(const cuda_backend *b, decode_link *to, int columns, uint32_t tag) {
+    const matmul_link &m = to->mm;
+    const size_t bytes = (size_t)m.job.steps[0] * m.k->r * m.job.u * layout_unit_bytes(m.k->l);
+    if (bytes > HAND_OVER_BYTES) return NULL; // measured: a long stream loses more to the polls than it gains
+    if (m.job.u < m.k->warps) return NULL;    // every warp must see that the kernels before are done
+    to->mm.job.take_handoff = b->work + b->plan.packet[to->is.slot];
+    to->mm.job.seq = &b->t.step->seq;
+    to->mm.job.tag = tag;
+    to->mm.job.take_columns = columns;
+    return (uint8_t *)m.job.take_handoff;
+}
+// ---- launches
+static enum infer_status run_one(const decode_step &s, const matmul_link *l, mm_job j) {
+    if (!s.beside) {
+        j.give_handoff = NULL;
+        j.take_handoff = NULL;
+    }
+    j.x_bytes = l->x_bytes;
+    if (l->even) {
+        even_job e = l->even_job;
+        e.j.x_bytes = l->x_bytes;
+        if (!s.beside) e.j.give_handoff = NULL, e.j.take_handoff = NULL;
+        CU(launch_overlapped(l->even->run[e.j.give_handoff || e.j.take_handoff], l->blocks,
+                             l->even->warps * 32, even_smem(l->even, l->x_bytes), true, s.stream, e));
+        return INFER_OK;
+    }
+    j.n_cand = l->blocks * l->k->warps;
+    if (j.cand) s.p->n_cand = j.n_cand;
+    CU(launch_overlapped(l->k->run[j.give_handoff || j.take_handoff], l->blocks, l->k->warps * 32,
+                         mm_smem(l->k, j.x_bytes), true, s.stream, j));
+    return INFER_OK;
+}
+// The rows of a launch that begins with row `first` of the step.
+static void begin_at(skinny_job *w, size_t first) {
+    mm_job &j = w->j;
+    w->first = (int)first;
+    w->rms += first;
+    j.x += first * 128;
+    j.square += first * j.square_row;
+    j.scale += first;
+    j.scale_next += first;
+    j.res += first * j.res_row;
+    j.square_out += first * j.square_row;
+    j.xo += j.xo_pitch ? first * 128 : first * j.xo_row;
+    if (w->epilogue != EPI_HEAD) j.y += first * j.y_row; // whose rows are those that are wanted
+}
+// Rows first .. first + rows - 1 of a step of `all`.
+static enum infer_status run_part(const decode_step &s, const matmul_link *l, const mm_job &j, int first,
+                                  int rows, int all) {
+    const cuda_backend *b = s.b;
+    skinny_job w = {};
+    w.j = j;
+    w.j.give_handoff = NULL;
+    w.epilogue = l->k->epilogue;
+    w.rms = (uint2 *)(b->work + b->plan.scale) + 2 * b->plan.max_decode;
+    w.seq = &b->t.step->seq;
+    w.tag = 1 + (uint32_t)l->nth;
+    w.part = (float4 *)(b->work + b->plan.stage);
+    w.count = (int *)(b->work + b->plan.wide_count);
+    if (!skinny_plan(&w, l->k, rows, skinny_chip(b), b->sm_count, decode_shared_memory(b),
+                     b->plan.stage_bytes))
+        return cuda_error(cudaErrorInvalidConfiguration, "skinny_plan");
+    w.pitch = half_pitch(all);
+    begin_at(&w, (size_t)first);
+    if (w.j.cand) s.p->n_cand = w.j.n_cand;
+    CU(skinny_launch(&w, b->sm_count, s.stream));
+    return INFER_OK;
+}
+// Many rows of halves. The head works on all rows of the step and leaves those that are wanted.
+static enum infer_status run_half(const decode_step &s, const matmul_link *l, const mm_job &j, int rows) {
+    const int most = skinny_most(l->k->epilogue);
+    for (int i = 0; i < rows; i += most) TRY(run_part(s, l, j, i, rows - i < most ? rows - i : most, rows));
+    return INFER_OK;
+}
+// Which of the kernels for few rows takes a step; -1: none.
+static int few_kernel(const matmul_link *l, int rows) {
+    const int i = rows <= 2 ? 0 : rows <= 4 ? 1 : 2;
+    return rows > 1 && rows <= 8 && l->few[i] ? i : -1;
+}
+static enum infer_status run_few(const decode_step &s, const matmul_link *l, mm_job j, int i) {
+    const cuda_backend *b = s.b;
+    const int t = 2 << i, tiles = few_tiles(l->k->r, l->k->epilogue), blocks = b->sm_count;
+    const size_t smem = few_plan(l->k, t, j.u, decode_shared_memory(b), &j.few);
+    const int groups = j.few.groups;
+    j.few.rows = (int16_t)b->c.list[ROW_DECODE]->max_rows;
+    j.give_handoff = NULL;
+    j.take_handoff = NULL;
+    for (int r = 0; r < 2; r++) j.steps[r] = j.steps[r] * l->k->r / tiles;
+    if (l->k->l2 != LAYOUT_COUNT) j.split = best_split(j, l->k, blocks);
+    j.n_cand = blocks * groups * (l->k->warps / t);
+    if (j.cand) s.p->n_cand = j.n_cand;
+    CU(launch_overlapped(l->k->few[i], blocks, groups * l->k->warps * 32, smem, true, s.stream, j));
+    return INFER_OK;
+}
+enum infer_status decode_matmul_launch(const decode_step &s, const matmul_link *l, const mm_job &j,
+                                       int rows) {
+    const int few = few_kernel(l, rows);
+    return rows == 1 ? run_one(s, l, j) : few >= 0 ? run_few(s, l, j, few) : run_half(s, l, j, rows);
+}
+int decode_input_pitch(const decode_link *d, int rows) {
+    return rows > 1 && few_kernel(&d->mm, rows) < 0 ? half_pitch(rows) : 0;
+}
+enum infer_status decode_matmul_run(const decode_step &s, const decode_link *d, int pitch, bool overlap) {
+    const int rows = decode_rows(s, d);
+    mm_job j = d->mm.job;
+    j.xo_pitch = pitch;
+    if (d->from_rows) {
+        act_rows_job in = d->input;
+        in.xo_pitch = decode_input_pitch(d, rows);
+        CU(d->is.before < 0 ? act_rows_give(in, rows, overlap, s.stream)
+                            : act_front_give(in, d->front, rows, overlap, s.stream));
+    }
+    return decode_matmul_launch(s, &d->mm, j, rows);
+}
+cudaError_t decode_matmul_prepare(void) {
+    cudaError_t e = mm_prepare();
+    if (e == cudaSuccess) e = even_prepare();
+    return e == cudaSuccess ? skinny_prepare() : e;
+}
