@@ -102,7 +102,7 @@ static enum infer_status read_with(struct job *j, const json_t *body, const stru
     if (!j->server->port->n_embd)
         return job_refuse(j, 400, "unsupported_parameter", NULL,
                           "embeddings are computed on the CPU alone (--device cpu)");
-    TRY(fields_read(j, "", body, (const struct field *const[]){rows, common, NULL}));
+    TRY(fields_read(j, "", body, FIELDS(rows, common)));
     j->ask.params.n_predict = 0;
     if (!j->ask.prompt) return job_invalid(j, needed, "'%s' is missing", needed);
     return pooling(j);

@@ -155,6 +155,26 @@ enum infer_status field_schema(struct job *j, const char *at, const json_t *v) {
     return INFER_OK;
 }
 
+enum infer_status field_any_object(struct job *j, const char *at) {
+    json_t *any = json_pack("{s:s}", "type", "object");
+    enum infer_status st =
+        any ? field_schema(j, at, any) : err_set(INFER_E_MEMORY, "out of memory: a schema");
+    json_decref(any);
+    return st;
+}
+
+const char *field_of(const json_t *object, const char *key) {
+    const char *s = json_string_value(json_object_get(object, key));
+    return s ? s : "";
+}
+
+enum infer_status field_message(struct job *j, json_t *message) {
+    if (!j->ask.messages) j->ask.messages = json_array();
+    return json_array_append_new(j->ask.messages, message)
+               ? err_set(INFER_E_MEMORY, "out of memory: a message")
+               : INFER_OK;
+}
+
 /* ---- a table ---- */
 
 static const struct field *find(const struct field *const *tables, const char *name) {
@@ -463,7 +483,7 @@ static const struct field structured[] = {
     {.name = NULL},
 };
 static enum infer_status read_structured(struct job *j, const char *at, const json_t *v) {
-    return fields_read(j, at, v, (const struct field *const[]){structured, NULL});
+    return fields_read(j, at, v, FIELDS(structured));
 }
 
 const struct field fields_grammar[] = {

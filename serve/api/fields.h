@@ -34,6 +34,9 @@ struct field {
 enum infer_status fields_read(struct job *j, const char *at, const json_t *object,
                               const struct field *const *tables);
 
+#define FIELDS(...)                                                                                          \
+    (const struct field *const[]) { __VA_ARGS__, NULL } /* of one or several tables */
+
 /* Samplers and their other names: temperature, top_p, top_k, min_p, .., seed, stop, logit_bias, ignore_eos: of all APIs that have them. */
 extern const struct field fields_sampling[];
 /* grammar, json_schema, structured_outputs, guided_json */
@@ -65,5 +68,11 @@ enum infer_status field_ids(struct job *j, const char *at, const json_t *v, int3
 enum infer_status field_stop(struct job *j, const char *at, const json_t *v);
 /* A schema as JSON into ask.schema. */
 enum infer_status field_schema(struct job *j, const char *at, const json_t *v);
+/* The text at key of an object, "" where there is none. */
+const char *field_of(const json_t *object, const char *key);
+/* Appends a message to ask.messages. errors: INFER_E_MEMORY */
+enum infer_status field_message(struct job *j, json_t *message);
+/* A schema that any object fits, into ask.schema. errors: INFER_E_MEMORY */
+enum infer_status field_any_object(struct job *j, const char *at);
 /* The name of a type as messages say it: "a string". */
 const char *field_type_name(const json_t *v);

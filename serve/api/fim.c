@@ -209,9 +209,7 @@ static const struct field rows[] = {
 
 static enum infer_status infill_read(struct job *j, const json_t *body) {
     struct infill_state *s = j->state;
-    TRY(fields_read(
-        j, "", body,
-        (const struct field *const[]){rows, fields_sampling, fields_grammar, fields_undone, NULL}));
+    TRY(fields_read(j, "", body, FIELDS(rows, fields_sampling, fields_grammar, fields_undone)));
     if (!s->prefix && !s->suffix)
         return job_invalid(j, "input_prefix", "'input_prefix' and 'input_suffix' are missing");
     const struct fim_parts parts = {.prefix = s->prefix ? s->prefix : "",

@@ -17,11 +17,6 @@ struct messages_state {
 
 /* ---- content ---- */
 
-static const char *type_of(const json_t *block) {
-    const char *type = json_string_value(json_object_get(block, "type"));
-    return type ? type : "";
-}
-
 static enum infer_status refuse_type(struct job *j, const char *at, const char *type) {
     return job_refuse(j, 400, "unsupported_content", at,
                       "'%s' is of type '%.40s', and this model reads text alone", at, type);
@@ -60,7 +55,7 @@ static enum infer_status plain_text(struct job *j, const char *at, const json_t 
         return job_invalid(j, at, "'%s' must be a string or an array of blocks", at);
     if (json_is_string(v)) add_text(b, v);
     json_array_foreach((json_t *)v, i, block) {
-        const char *type = type_of(block);
+        const char *type = field_of(block, "type");
         const json_t *text = json_object_get(block, "text");
         const char *s = json_string_value(text);
         if (strcmp(type, "tool_reference") == 0)
@@ -78,16 +73,11 @@ static enum infer_status plain_text(struct job *j, const char *at, const json_t 
     return b->failed ? err_set(INFER_E_MEMORY, "out of memory: a message") : INFER_OK;
 }
 
-static enum infer_status append(struct job *j, json_t *m) {
-    return json_array_append_new(j->ask.messages, m) ? err_set(INFER_E_MEMORY, "out of memory: a message")
-                                                     : INFER_OK;
-}
-
 /* {role, content: b}; b is emptied. */
 static enum infer_status append_text(struct job *j, const char *role, struct buf *b) {
     json_t *text = json_stringn(b->p ? b->p : "", b->n);
     b->n = 0;
-    return append(j, json_pack("{s:s, s:o}", "role", role, "content", text));
+    return field_message(j, json_pack("{s:s, s:o}", "role", role, "content", text));
 }
 
 static enum infer_status tool_result(struct job *j, const char *at, const json_t *block) {
@@ -112,7 +102,7 @@ static enum infer_status user_blocks(struct job *j, const char *at, const json_t
     char place[96];
     bool any = false;
     json_array_foreach((json_t *)content, i, block) {
-        const char *type = type_of(block);
+        const char *type = field_of(block, "type");
         snprintf(place, sizeof place, "%s.content[%zu]", at, i);
         if (strcmp(type, "tool_result") == 0) {
             if (b->n) TRY(append_text(j, "user", b));
@@ -153,7 +143,7 @@ static enum infer_status assistant_blocks(struct job *j, const char *at, const j
     char place[96];
     enum infer_status st = INFER_OK;
     json_array_foreach((json_t *)content, i, block) {
-        const char *type = type_of(block);
+        const char *type = field_of(block, "type");
         snprintf(place, sizeof place, "%s.content[%zu]", at, i);
         if (strcmp(type, "text") == 0)
             add_text(b, json_object_get(block, "text"));
@@ -188,7 +178,7 @@ static enum infer_status read_message(struct job *j, const char *at, const json_
     if (json_is_array(content) && strcmp(role, "assistant") == 0) {
         json_t *m = json_pack("{s:s}", "role", role);
         st = assistant_blocks(j, at, content, &b, m);
-        if (!st) st = append(j, json_incref(m));
+        if (!st) st = field_message(j, json_incref(m));
         json_decref(m);
     } else if (json_is_array(content) && strcmp(role, "user") == 0) {
         st = user_blocks(j, at, content, &b);
@@ -226,7 +216,7 @@ static enum infer_status read_tools(struct job *j, const char *at, const json_t 
         return job_invalid(j, at, "'%s' must be an array of at most %d tools", at, JOB_TOOLS);
     json_t *functions = json_array();
     json_array_foreach((json_t *)v, i, tool) {
-        const char *type = type_of(tool);
+        const char *type = field_of(tool, "type");
         json_t *schema = json_object_get(tool, "input_schema"), *f;
         if (*type && strcmp(type, "custom") != 0) {
             job_warn(j, at, "the server's own tool %.60s is not here and was left out", type);
@@ -247,7 +237,7 @@ static enum infer_status read_tools(struct job *j, const char *at, const json_t 
 }
 
 static enum infer_status read_choice(struct job *j, const char *at, const json_t *v) {
-    const char *type = type_of(v), *name = json_string_value(json_object_get(v, "name"));
+    const char *type = field_of(v, "type"), *name = json_string_value(json_object_get(v, "name"));
     if (json_is_true(json_object_get(v, "disable_parallel_tool_use"))) j->ask.parallel_calls = false;
     if (strcmp(type, "tool") != 0) {
         json_t *mode = json_string(type);
@@ -262,7 +252,7 @@ static enum infer_status read_choice(struct job *j, const char *at, const json_t
 }
 
 static enum infer_status read_thinking(struct job *j, const char *at, const json_t *v) {
-    const char *type = type_of(v);
+    const char *type = field_of(v, "type");
     const json_t *budget = json_object_get(v, "budget_tokens");
     if (strcmp(type, "disabled") == 0) {
         snprintf(j->ask.effort, sizeof j->ask.effort, "none");
@@ -318,7 +308,7 @@ static enum infer_status messages_read(struct job *j, const json_t *body) {
     s->names = json_object();
     s->counts = j->front->reply != NULL;
     a->params.n_predict = -1;
-    TRY(fields_read(j, "", body, (const struct field *const[]){rows, fields_sampling, fields_undone, NULL}));
+    TRY(fields_read(j, "", body, FIELDS(rows, fields_sampling, fields_undone)));
     if (!json_array_size(json_object_get(body, "messages")))
         return job_invalid(j, "messages", "messages: Field required");
     if (!json_object_get(body, "max_tokens") && !s->counts)

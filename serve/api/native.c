@@ -77,9 +77,7 @@ static const struct field rows[] = {
 #undef ASK
 
 static enum infer_status completion_read(struct job *j, const json_t *body) {
-    TRY(fields_read(
-        j, "", body,
-        (const struct field *const[]){rows, fields_sampling, fields_grammar, fields_undone, NULL}));
+    TRY(fields_read(j, "", body, FIELDS(rows, fields_sampling, fields_grammar, fields_undone)));
     return j->ask.prompt ? INFER_OK : job_invalid(j, "prompt", "'prompt' is missing");
 }
 

@@ -68,11 +68,7 @@ static enum infer_status read_format(struct job *j, const char *at, const json_t
     if (word && !*word) return INFER_OK;
     if (!word || strcmp(word, "json") != 0)
         return job_invalid(j, at, "'%s' must be \"json\" or a JSON Schema", at);
-    json_t *any = json_pack("{s:s}", "type", "object");
-    enum infer_status st =
-        any ? field_schema(j, at, any) : err_set(INFER_E_MEMORY, "out of memory: a schema");
-    json_decref(any);
-    return st;
+    return field_any_object(j, at);
 }
 
 /* context: what an earlier answer ended with. */
@@ -107,7 +103,7 @@ static enum infer_status read_options(struct job *j, const char *at, const json_
         {.name = NULL},
     };
     if (!json_is_object(v)) return job_invalid(j, at, "'%s' must be an object", at);
-    return fields_read(j, at, v, (const struct field *const[]){rows, fields_sampling, fields_undone, NULL});
+    return fields_read(j, at, v, FIELDS(rows, fields_sampling, fields_undone));
 }
 
 static enum infer_status read_images(struct job *j, const char *at, const json_t *v) {
@@ -151,7 +147,7 @@ static const struct field of_generate[] = {
 static enum infer_status begin_read(struct job *j, const json_t *body, const struct field *rows) {
     struct ollama_state *s = j->state;
     j->ask.stream = true;
-    TRY(fields_read(j, "", body, (const struct field *const[]){common, rows, fields_undone, NULL}));
+    TRY(fields_read(j, "", body, FIELDS(common, rows, fields_undone)));
     if (s->logprobs) j->ask.params.n_logprob = s->top_logprobs;
     return INFER_OK;
 }

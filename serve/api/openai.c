@@ -237,13 +237,7 @@ enum infer_status openai_format(struct job *j, const char *at, const json_t *v) 
     snprintf(place, sizeof place, "%s.type", at);
     if (!type) return job_invalid(j, place, "'%s' must be text, json_object or json_schema", place);
     if (strcmp(type, "text") == 0) return INFER_OK;
-    if (strcmp(type, "json_object") == 0 && !schema) {
-        json_t *any = json_pack("{s:s}", "type", "object");
-        enum infer_status st =
-            any ? field_schema(j, at, any) : err_set(INFER_E_MEMORY, "out of memory: a schema");
-        json_decref(any);
-        return st;
-    }
+    if (strcmp(type, "json_object") == 0 && !schema) return field_any_object(j, at);
     if (strcmp(type, "json_object") != 0 && strcmp(type, "json_schema") != 0)
         return job_invalid(j, place, "'%s' is none of text, json_object, json_schema", place);
     snprintf(place, sizeof place, "%s.%sschema", at, inner ? "json_schema." : "");
@@ -276,7 +270,7 @@ enum infer_status openai_stream_options(struct job *j, const char *at, const jso
         {"include_obfuscation", .type = FIELD_SILENT},
         {.name = NULL},
     };
-    return fields_read(j, at, v, (const struct field *const[]){rows, NULL});
+    return fields_read(j, at, v, FIELDS(rows));
 }
 
 enum infer_status openai_variables(struct job *j, const char *at, const json_t *v) {
@@ -361,8 +355,7 @@ enum infer_status openai_message(struct job *j, const char *at, const json_t *v)
     if (strcmp(role, "function") == 0) json_object_set_new(m, "role", json_string("tool"));
     json_t *refusal = json_object_get(v, "refusal");
     if (json_is_string(refusal) && !json_object_get(m, "content")) json_object_set(m, "content", refusal);
-    if (json_array_append_new(j->ask.messages, m)) return err_set(INFER_E_MEMORY, "out of memory: messages");
-    return INFER_OK;
+    return field_message(j, m);
 }
 
 enum infer_status openai_messages(struct job *j, const char *at, const json_t *v,

@@ -122,9 +122,7 @@ static const struct field rows[] = {
 static enum infer_status chat_read(struct job *j, const json_t *body) {
     struct ask *a = &j->ask;
     struct chat_state *c = j->state;
-    TRY(fields_read(
-        j, "", body,
-        (const struct field *const[]){rows, fields_sampling, fields_grammar, fields_undone, NULL}));
+    TRY(fields_read(j, "", body, FIELDS(rows, fields_sampling, fields_grammar, fields_undone)));
     if (!a->messages) return job_invalid(j, "messages", "'messages' is missing");
     TRY(openai_tool_mode(j, body));
     if (c->has_top && !c->logprobs)

@@ -85,9 +85,7 @@ static const struct field rows[] = {
 static enum infer_status text_read_body(struct job *j, const json_t *body) {
     struct ask *a = &j->ask;
     a->params.n_predict = json_is_null(json_object_get(body, "max_tokens")) ? -1 : 16;
-    TRY(fields_read(
-        j, "", body,
-        (const struct field *const[]){rows, fields_sampling, fields_grammar, fields_undone, NULL}));
+    TRY(fields_read(j, "", body, FIELDS(rows, fields_sampling, fields_grammar, fields_undone)));
     if (!a->prompt) return job_invalid(j, "prompt", "'prompt' is missing");
     if (a->best_of && a->best_of != a->n)
         return job_refuse(j, 400, "unsupported_parameter", "best_of",

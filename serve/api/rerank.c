@@ -166,7 +166,7 @@ static enum infer_status judge(struct job *j) {
 }
 
 static enum infer_status begin_read(struct job *j, const json_t *body, const struct field *fields) {
-    return fields_read(j, "", body, (const struct field *const[]){fields, NULL});
+    return fields_read(j, "", body, FIELDS(fields));
 }
 
 static enum infer_status rerank_read(struct job *j, const json_t *body) {

@@ -4,16 +4,7 @@
 #include "base/mem.h"
 #include "serve/api/responses_int.h"
 
-static const char *text_at(const json_t *o, const char *key) {
-    const char *s = json_string_value(json_object_get(o, key));
-    return s ? s : "";
-}
 static bool is(const char *a, const char *b) { return strcmp(a, b) == 0; }
-
-static enum infer_status append(struct job *j, json_t *m) {
-    return json_array_append_new(j->ask.messages, m) ? err_set(INFER_E_MEMORY, "out of memory: a message")
-                                                     : INFER_OK;
-}
 
 /* A text, or parts of text, as one. errors: refusals */
 static enum infer_status joined(struct job *j, const char *at, const json_t *v, json_t **out) {
@@ -26,7 +17,7 @@ static enum infer_status joined(struct job *j, const char *at, const json_t *v, 
     if (v && !json_is_string(v) && !json_is_array(v) && !json_is_null(v))
         st = job_invalid(j, at, "'%s' must be a string or an array of parts", at);
     json_array_foreach((json_t *)v, i, part) {
-        const char *type = text_at(part, "type");
+        const char *type = field_of(part, "type");
         const json_t *text = json_object_get(part, is(type, "refusal") ? "refusal" : "text");
         if (strstr(type, "image") || strstr(type, "file") || strstr(type, "audio") || !json_is_string(text)) {
             st = job_refuse(j, 400, "unsupported_content", at,
@@ -43,22 +34,23 @@ static enum infer_status joined(struct job *j, const char *at, const json_t *v, 
 /* The assistant's message that items behind each other are of: reasoning, text, calls. text: one that has none yet. */
 static json_t *assistant(struct job *j, bool text) {
     json_t *last = json_array_get(j->ask.messages, json_array_size(j->ask.messages) - 1);
-    const bool fits = is(text_at(last, "role"), "assistant") &&
-                      (!text || (!*text_at(last, "content") && !json_object_get(last, "tool_calls")));
+    const bool fits = is(field_of(last, "role"), "assistant") &&
+                      (!text || (!*field_of(last, "content") && !json_object_get(last, "tool_calls")));
     if (fits) return last;
     json_array_append_new(j->ask.messages, json_pack("{s:s, s:s}", "role", "assistant", "content", ""));
     return json_array_get(j->ask.messages, json_array_size(j->ask.messages) - 1);
 }
 
 static enum infer_status read_text_item(struct job *j, const char *at, const json_t *item) {
-    const char *role = text_at(item, "role");
+    const char *role = field_of(item, "role");
     json_t *content;
     char place[96];
     snprintf(place, sizeof place, "%s.content", at);
     if (!is(role, "user") && !is(role, "assistant") && !is(role, "system") && !is(role, "developer"))
         return job_invalid(j, at, "'%s.role' is none of user, assistant, system, developer", at);
     TRY(joined(j, place, json_object_get(item, "content"), &content));
-    if (!is(role, "assistant")) return append(j, json_pack("{s:s, s:o}", "role", role, "content", content));
+    if (!is(role, "assistant"))
+        return field_message(j, json_pack("{s:s, s:o}", "role", role, "content", content));
     json_object_set_new(assistant(j, true), "content", content);
     return INFER_OK;
 }
@@ -71,7 +63,7 @@ static enum infer_status read_reasoning_item(struct job *j, const json_t *item) 
     for (int k = 0; k < 2 && b.n == 0; k++)
         json_array_foreach((json_t *)json_object_get(item, where[k]), i, part) {
             if (b.n) buf_text(&b, "\n");
-            buf_text(&b, text_at(part, "text"));
+            buf_text(&b, field_of(part, "text"));
         }
     if (b.n) json_object_set_new(assistant(j, true), "reasoning_content", json_stringn(b.p, b.n));
     buf_free(&b);
@@ -80,15 +72,15 @@ static enum infer_status read_reasoning_item(struct job *j, const json_t *item) 
 
 static enum infer_status read_call_item(struct job *j, const char *at, const json_t *item, bool custom) {
     struct responses_state *s = j->state;
-    const char *name = text_at(item, "name"), *id = text_at(item, "call_id"),
-               *space = text_at(item, "namespace");
+    const char *name = field_of(item, "name"), *id = field_of(item, "call_id"),
+               *space = field_of(item, "namespace");
     char full[320];
     snprintf(full, sizeof full, "%.120s%s%.180s", space, *space ? "__" : "", name);
     if (!*name || !*id) return job_invalid(j, at, "'%s' needs a name and a call_id", at);
     json_t *m = assistant(j, false), *calls = json_object_get(m, "tool_calls");
     if (!calls) json_object_set_new(m, "tool_calls", calls = json_array());
-    json_t *args = custom ? json_pack("{s:s}", "input", text_at(item, "input"))
-                          : json_string(text_at(item, "arguments"));
+    json_t *args = custom ? json_pack("{s:s}", "input", field_of(item, "input"))
+                          : json_string(field_of(item, "arguments"));
     json_array_append_new(calls, json_pack("{s:s, s:s, s:{s:s, s:o}}", "id", id, "type", "function",
                                            "function", "name", full, "arguments", args));
     json_object_set_new(s->names, id, json_string(full));
@@ -97,18 +89,18 @@ static enum infer_status read_call_item(struct job *j, const char *at, const jso
 
 static enum infer_status read_output_item(struct job *j, const char *at, const json_t *item) {
     struct responses_state *s = j->state;
-    const char *id = text_at(item, "call_id"), *name = json_string_value(json_object_get(s->names, id));
+    const char *id = field_of(item, "call_id"), *name = json_string_value(json_object_get(s->names, id));
     json_t *content;
     char place[96];
     snprintf(place, sizeof place, "%s.output", at);
     TRY(joined(j, place, json_object_get(item, "output"), &content));
     json_t *m = json_pack("{s:s, s:s, s:o}", "role", "tool", "tool_call_id", id, "content", content);
     if (name) json_object_set_new(m, "name", json_string(name));
-    return append(j, m);
+    return field_message(j, m);
 }
 
 static enum infer_status read_item(struct job *j, const char *at, const json_t *item) {
-    const char *type = text_at(item, "type");
+    const char *type = field_of(item, "type");
     if (!json_is_object(item)) return job_invalid(j, at, "'%s' must be an object", at);
     if (is(type, "message") || !*type) return read_text_item(j, at, item);
     if (is(type, "reasoning")) return read_reasoning_item(j, item);
@@ -125,7 +117,7 @@ static enum infer_status read_item(struct job *j, const char *at, const json_t *
 
 static enum infer_status read_input(struct job *j, const char *at, const json_t *v) {
     if (!j->ask.messages) j->ask.messages = json_array();
-    if (json_is_string(v)) return append(j, json_pack("{s:s, s:O}", "role", "user", "content", v));
+    if (json_is_string(v)) return field_message(j, json_pack("{s:s, s:O}", "role", "user", "content", v));
     if (!json_is_array(v)) return job_invalid(j, at, "'%s' must be a string or an array of items", at);
     return field_each(j, at, v, 0, JOB_MESSAGES, "items", read_item);
 }
@@ -149,7 +141,7 @@ static enum infer_status read_instructions(struct job *j, const char *at, const 
 /* {type function, function {..}} of a flat tool, appended to `to`; space NULL: in none. */
 static void add_tool(struct responses_state *s, json_t *to, const json_t *tool, const char *space) {
     static const char *const keys[] = {"description", "parameters", "strict", "format"};
-    const char *type = text_at(tool, "type"), *name = text_at(tool, "name");
+    const char *type = field_of(tool, "type"), *name = field_of(tool, "name");
     char full[320];
     snprintf(full, sizeof full, "%.120s%s%.180s", space ? space : "", space ? "__" : "", name);
     json_t *f = json_pack("{s:s}", "name", full);
@@ -173,12 +165,12 @@ static enum infer_status read_tools(struct job *j, const char *at, const json_t 
         return job_invalid(j, at, "'%s' must be an array", at);
     }
     json_array_foreach((json_t *)v, i, tool) {
-        const char *type = text_at(tool, "type");
+        const char *type = field_of(tool, "type");
         if (is(type, "function") || is(type, "custom"))
             add_tool(s, tools, tool, NULL);
         else if (is(type, "namespace"))
             json_array_foreach(json_object_get(tool, "tools"), k, inner)
-                add_tool(s, tools, inner, text_at(tool, "name"));
+                add_tool(s, tools, inner, field_of(tool, "name"));
         else
             job_warn(j, at, "the tool %.60s is not here and was left out", type);
     }
@@ -277,12 +269,12 @@ enum infer_status responses_read(struct job *j, const json_t *body) {
         if (v) json_object_set(s->echo, echoed[i], v);
     }
     a->params.n_predict = -1;
-    TRY(fields_read(j, "", body, (const struct field *const[]){rows, fields_sampling, fields_undone, NULL}));
+    TRY(fields_read(j, "", body, FIELDS(rows, fields_sampling, fields_undone)));
     if (!a->messages) a->messages = json_array();
     TRY(openai_tool_mode(j, body));
     if (s->logprobs) a->params.n_logprob = s->top_logprobs;
     const json_t *last = json_array_get(a->messages, json_array_size(a->messages) - 1);
-    if (!last || is(text_at(last, "role"), "system")) /* a client tries whether anyone is there */
-        TRY(append(j, json_pack("{s:s, s:s}", "role", "user", "content", "")));
+    if (!last || is(field_of(last, "role"), "system")) /* a client tries whether anyone is there */
+        TRY(field_message(j, json_pack("{s:s, s:s}", "role", "user", "content", "")));
     return INFER_OK;
 }

@@ -22,12 +22,13 @@ const struct route *route_find(const char *url, const char **rest);
 /* Whose words an error of this path has: the route's, or those of the API that the path is of. r NULL: there is no such route. */
 const struct front_end *route_errors(const struct route *r, const char *path);
 
-extern const struct front_end openai_chat, openai_text, openai_count, rest_tokenize, rest_detokenize,
-    messages_api, ollama_chat, ollama_generate, ollama_show, ollama_embed, ollama_embedding, embeddings_api,
-    infill_api, native_completion, native_embedding, rerank_api, score_api, messages_count, responses_api,
-    responses_count, rest_template;
+#define POST(path, front) extern const struct front_end front;
+#define GET(path, get)    void get(struct server *s, const char *rest, struct page *p);
+#define OPEN              GET
+#include "serve/api/routes.def"
+#undef POST
+#undef GET
+#undef OPEN
+/* Of the API of ollama: {error: message} */
 void ollama_error(const struct job *j, const struct refusal *r, const char *request_id, bool in_stream,
                   struct buf *out);
-void ollama_tags(struct server *s, const char *rest, struct page *p);
-void ollama_ps(struct server *s, const char *rest, struct page *p);
-void ollama_version(struct server *s, const char *rest, struct page *p);
