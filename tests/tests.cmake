@@ -160,7 +160,7 @@ endforeach()
 set_property(TEST test_cuda test_cuda_links test_cuda_state APPEND PROPERTY LABELS card)
 include(ProcessorCount)
 ProcessorCount(CORES)
-add_custom_target(check COMMAND ${CMAKE_SOURCE_DIR}/scripts/check
+add_custom_target(check COMMAND ${CMAKE_SOURCE_DIR}/scripts/check ${CMAKE_BINARY_DIR}
                   COMMAND ${CMAKE_CTEST_COMMAND} -LE slow -j ${CORES} --output-on-failure USES_TERMINAL)
 get_property(TARGETS DIRECTORY PROPERTY BUILDSYSTEM_TARGETS)
 list(FILTER TARGETS INCLUDE REGEX "^(infer|serve_fake|two_requests|test_.*)$")
