@@ -157,7 +157,7 @@ foreach(t ${SLOW})
         set_property(TEST ${t} APPEND PROPERTY LABELS slow)
     endif()
 endforeach()
-set_property(TEST test_cuda test_cuda_links test_cuda_state APPEND PROPERTY LABELS card)
+set_property(TEST test_cuda test_cuda_attend test_cuda_links test_cuda_state APPEND PROPERTY LABELS card)
 include(ProcessorCount)
 ProcessorCount(CORES)
 add_custom_target(check COMMAND ${CMAKE_SOURCE_DIR}/scripts/check ${CMAKE_BINARY_DIR}
