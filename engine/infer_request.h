@@ -150,7 +150,7 @@ struct infer_request_params {
     int min_tokens; /* before so many nothing but a limit ends the answer; not under a grammar */
     int n_predict;  /* most tokens of the answer; -1: no limit */
     enum infer_request_overflow overflow;
-    bool loop_stop; /* an answer that repeats itself ends (loop.h) */
+    bool loop_stop; /* an answer ends whose last 256 tokens or more are one cycle, four times at least */
     /* greedy answers, and with lookup all answers, have the tokens that they have without */
     enum infer_request_drafter drafter;
     int n_draft;   /* most tokens guessed at once; 0: INFER_REQUEST_DRAFT */
