@@ -98,7 +98,7 @@ static void told_at_end(struct job *j, int choice, struct buf *out) {
     json_put(out, "id_slot:-1 stop:true model:%s tokens_predicted:%d tokens_evaluated:%d tokens_cached:%d",
              j->server->name, j->counts.answer, j->counts.prompt, j->counts.prompt + j->counts.answer);
     json_put(out, "truncated:false has_new_line:%hhd stop_type:%s stopping_word:%s",
-             a->text.n && memchr(a->text.p, '\n', a->text.n),
+             (bool)(a->text.n && memchr(a->text.p, '\n', a->text.n)),
              a->finish == FINISH_LENGTH ? "limit"
              : a->stop_text             ? "word"
                                         : "eos",

@@ -495,7 +495,7 @@ void scheduler_show(struct scheduler *l, struct buf *out) {
     scheduler_count(l, &running, &waiting);
     json_put(out, "[");
     for (int i = 0; i < l->port->n_slot; i++)
-        json_put(out, "{id:%d n_ctx:%d is_processing:%hhd state:%s}", i, l->port->n_ctx, i < running,
+        json_put(out, "{id:%d n_ctx:%d is_processing:%hhd state:%s}", i, l->port->n_ctx, (bool)(i < running),
                  i < running ? "answering" : "idle");
     json_put(out, "]\n");
 }
