@@ -69,6 +69,27 @@ static struct server server_with(struct keys *keys) {
 /* At this machine's own address; without a Host, which later versions of HTTP demand. */
 static const struct guard_request local = {.post = true, .local = true, .old = true};
 
+/* Shapes: commas come of themselves, also between calls, and every value is escaped. */
+static void test_json_put(void **state) {
+    (void)state;
+    struct buf b = {0};
+    const char *none = NULL;
+    buf_text(&b, "data: ");
+    json_put(&b, "{id:%s object:'a b' n:[", "x\"\n");
+    for (int i = 0; i < 3; i++) json_put(&b, "%d", i - 1);
+    json_put(&b, "{}]");
+    json_put(&b, "%s:%ld none:%s t:%.*s", "a.b", -5L, none, 3, "a\0}");
+    json_put(&b, "e:%.*s empty:[] deep:{a:{b:[[]]}} after:null", 0, none);
+    json_put(&b, "yes:%hhd no:%hhd z:%zu u:%llu}\n", true, false, (size_t)7, 1ull << 63);
+    json_put(&b, "[%g %g %.2f %.1f %.9g]\n\n", 0.1f, NAN, 1.005, -INFINITY, 0.25);
+    assert_string_equal(
+        b.p, "data: {\"id\":\"x\\\"\\n\",\"object\":\"a b\",\"n\":[-1,0,1,{}],\"a.b\":-5,\"none\":null,"
+             "\"t\":\"a\\u0000}\",\"e\":\"\",\"empty\":[],\"deep\":{\"a\":{\"b\":[[]]}},\"after\":null,"
+             "\"yes\":true,\"no\":false,\"z\":7,\"u\":9223372036854775808}\n"
+             "[0.1,null,1.00,null,0.25]\n\n");
+    buf_free(&b);
+}
+
 static void test_guard(void **state) {
     (void)state;
     static const struct {
@@ -465,9 +486,9 @@ static void test_crowd(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_json),   cmocka_unit_test(test_guard),
-                                       cmocka_unit_test(test_keys),   cmocka_unit_test(test_fields),
-                                       cmocka_unit_test(test_strict), cmocka_unit_test(test_queue),
-                                       cmocka_unit_test(test_log),    cmocka_unit_test(test_crowd)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_json),  cmocka_unit_test(test_json_put), cmocka_unit_test(test_guard),
+        cmocka_unit_test(test_keys),  cmocka_unit_test(test_fields),   cmocka_unit_test(test_strict),
+        cmocka_unit_test(test_queue), cmocka_unit_test(test_log),      cmocka_unit_test(test_crowd)};
     return cmocka_run_group_tests(tests, open_server, close_server);
 }

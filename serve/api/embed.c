@@ -62,22 +62,19 @@ static const struct field of_openai[] = {
     {.name = NULL},
 };
 static const struct field of_native[] = {
-    {"content", FIELD_HAND, .hand = read_input},
-    {"input", FIELD_HAND, .hand = read_input},
+    {"content input", FIELD_HAND, .hand = read_input},
     {"embd_normalize", FIELD_NEUTRAL, 2, 2, .why = "can only be 2 here: vectors have length 1"},
     {.name = NULL},
 };
 static const struct field of_ollama[] = {
     {"input", FIELD_HAND, .hand = read_input},
     {"truncate", FIELD_HAND, .hand = read_truncate},
-    {"keep_alive", .type = FIELD_SILENT},
-    {"options", .type = FIELD_SILENT},
+    {"keep_alive options", .type = FIELD_SILENT},
     {.name = NULL},
 };
 static const struct field of_older[] = {
     {"prompt", FIELD_HAND, .hand = read_text},
-    {"keep_alive", .type = FIELD_SILENT},
-    {"options", .type = FIELD_SILENT},
+    {"keep_alive options", .type = FIELD_SILENT},
     {.name = NULL},
 };
 #undef ASK

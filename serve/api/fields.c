@@ -177,10 +177,19 @@ enum infer_status field_message(struct job *j, json_t *message) {
 
 /* ---- a table ---- */
 
+/* Whether name is one of a row's names. */
+static bool is_named(const char *names, const char *name) {
+    const size_t n = strlen(name);
+    if (!n || strchr(name, ' ')) return false;
+    for (const char *p = names; (p = strstr(p, name)); p += n)
+        if ((p == names || p[-1] == ' ') && (!p[n] || p[n] == ' ')) return true;
+    return false;
+}
+
 static const struct field *find(const struct field *const *tables, const char *name) {
     for (; *tables; tables++)
         for (const struct field *f = *tables; f->name; f++)
-            if (strcmp(f->name, name) == 0) return f;
+            if (is_named(f->name, name)) return f;
     return NULL;
 }
 
@@ -413,11 +422,9 @@ const struct field fields_sampling[] = {
     SAMPLE("top_p", FIELD_FLOAT, 0, 1, top_p),
     {"top_k", FIELD_HAND, .hand = read_top_k},
     SAMPLE("min_p", FIELD_FLOAT, 0, 1, min_p),
-    SAMPLE("typical_p", FIELD_FLOAT, 0, 1, typical_p),
-    SAMPLE("typ_p", FIELD_FLOAT, 0, 1, typical_p),
+    SAMPLE("typical_p typ_p", FIELD_FLOAT, 0, 1, typical_p),
     {"top_n_sigma", FIELD_HAND, .hand = read_sigma},
-    SAMPLE("repeat_penalty", FIELD_FLOAT, 0.01, 100, repeat_penalty),
-    SAMPLE("repetition_penalty", FIELD_FLOAT, 0.01, 100, repeat_penalty),
+    SAMPLE("repeat_penalty repetition_penalty", FIELD_FLOAT, 0.01, 100, repeat_penalty),
     {"repeat_last_n", FIELD_HAND, .hand = read_last},
     SAMPLE("frequency_penalty", FIELD_FLOAT, -2, 2, frequency_penalty),
     SAMPLE("presence_penalty", FIELD_FLOAT, -2, 2, presence_penalty),
@@ -487,10 +494,8 @@ static enum infer_status read_structured(struct job *j, const char *at, const js
 }
 
 const struct field fields_grammar[] = {
-    {"grammar", FIELD_KEEP, 0, GRAMMAR_BYTES, .offset = offsetof(struct ask, gbnf)},
-    {"guided_grammar", FIELD_KEEP, 0, GRAMMAR_BYTES, .offset = offsetof(struct ask, gbnf)},
-    {"json_schema", FIELD_HAND, .hand = read_schema},
-    {"guided_json", FIELD_HAND, .hand = read_schema},
+    {"grammar guided_grammar", FIELD_KEEP, 0, GRAMMAR_BYTES, .offset = offsetof(struct ask, gbnf)},
+    {"json_schema guided_json", FIELD_HAND, .hand = read_schema},
     {"guided_choice", FIELD_HAND, .hand = read_choice},
     {"guided_regex", FIELD_REFUSE, .why = "is not supported here: a grammar or a schema is"},
     {"structured_outputs", FIELD_HAND, .hand = read_structured},

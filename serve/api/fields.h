@@ -18,7 +18,7 @@ enum field_type {
     FIELD_REFUSE,  /* 400 unsupported_parameter that says why */
 };
 struct field {
-    const char *name;
+    const char *name; /* or several, with spaces between: all that clients call it */
     enum field_type type;
     double least, most; /* equal: no bounds */
     size_t offset;      /* within struct ask, or the front end's own state */

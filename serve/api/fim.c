@@ -194,15 +194,9 @@ static const struct field rows[] = {
     {"input_extra", FIELD_HAND, .hand = read_extra},
     {"prompt", FIELD_HAND, .hand = read_begun},
     {"model", FIELD_TEXT, 0, 256, ASK(model)},
-    {"n_predict", FIELD_INT, -1, 1e9, ASK(params.n_predict)},
-    {"max_tokens", FIELD_INT, -1, 1e9, ASK(params.n_predict)},
+    {"n_predict max_tokens", FIELD_INT, -1, 1e9, ASK(params.n_predict)},
     {"stream", FIELD_BOOL, ASK(stream)},
-    {"n_indent", .type = FIELD_SILENT},
-    {"t_max_prompt_ms", .type = FIELD_SILENT},
-    {"t_max_predict_ms", .type = FIELD_SILENT},
-    {"cache_prompt", .type = FIELD_SILENT},
-    {"id_slot", .type = FIELD_SILENT},
-    {"response_fields", .type = FIELD_SILENT},
+    {"n_indent t_max_prompt_ms t_max_predict_ms cache_prompt id_slot response_fields", .type = FIELD_SILENT},
     {.name = NULL},
 };
 #undef ASK

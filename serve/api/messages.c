@@ -288,16 +288,8 @@ static const struct field rows[] = {
     {"tool_choice", FIELD_HAND, .hand = read_choice},
     {"thinking", FIELD_HAND, .hand = read_thinking},
     {"output_config", FIELD_HAND, .hand = read_output},
-    {"cache_control", .type = FIELD_SILENT},
-    {"metadata", .type = FIELD_SILENT},
-    {"service_tier", .type = FIELD_SILENT},
-    {"container", .type = FIELD_SILENT},
-    {"inference_geo", .type = FIELD_SILENT},
-    {"speed", .type = FIELD_SILENT},
-    {"diagnostics", .type = FIELD_SILENT},
-    {"user_profile_id", .type = FIELD_SILENT},
-    {"workspace_id", .type = FIELD_SILENT},
-    {"context_management", .type = FIELD_SILENT},
+    {"cache_control metadata service_tier container inference_geo speed diagnostics user_profile_id workspace_id context_management",
+     .type = FIELD_SILENT},
     {.name = NULL},
 };
 #undef ASK

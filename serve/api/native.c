@@ -58,20 +58,14 @@ static enum infer_status read_probs(struct job *j, const char *at, const json_t 
 static const struct field rows[] = {
     {"prompt", FIELD_HAND, .hand = read_prompt},
     {"model", FIELD_TEXT, 0, 256, ASK(model)},
-    {"n_predict", FIELD_HAND, .hand = read_most},
-    {"max_tokens", FIELD_HAND, .hand = read_most},
+    {"n_predict max_tokens", FIELD_HAND, .hand = read_most},
     {"n_probs", FIELD_HAND, .hand = read_probs},
-    {"n_cmpl", FIELD_INT, 1, JOB_CHOICES, ASK(n)},
-    {"n", FIELD_INT, 1, JOB_CHOICES, ASK(n)},
+    {"n_cmpl n", FIELD_INT, 1, JOB_CHOICES, ASK(n)},
     {"stream", FIELD_BOOL, ASK(stream)},
     {"return_tokens", FIELD_BOOL, ASK(return_ids)},
     {"t_max_predict_ms", FIELD_NEUTRAL, -1, 0, .why = "is not done here: X-Request-Timeout is"},
     {"n_keep", .type = FIELD_SILENT}, /* nothing is dropped from a full context */
-    {"id_slot", .type = FIELD_SILENT},
-    {"cache_prompt", .type = FIELD_SILENT},
-    {"n_cache_reuse", .type = FIELD_SILENT},
-    {"response_fields", .type = FIELD_SILENT},
-    {"timings_per_token", .type = FIELD_SILENT},
+    {"id_slot cache_prompt n_cache_reuse response_fields timings_per_token", .type = FIELD_SILENT},
     {.name = NULL},
 };
 #undef ASK

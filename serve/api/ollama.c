@@ -93,13 +93,7 @@ static enum infer_status read_options(struct job *j, const char *at, const json_
     static const struct field rows[] = {
         {"num_predict", FIELD_HAND, .hand = read_most},
         {"num_ctx", FIELD_HAND, .hand = read_length},
-        {"num_keep", .type = FIELD_SILENT},
-        {"num_gpu", .type = FIELD_SILENT},
-        {"num_thread", .type = FIELD_SILENT},
-        {"num_batch", .type = FIELD_SILENT},
-        {"main_gpu", .type = FIELD_SILENT},
-        {"numa", .type = FIELD_SILENT},
-        {"use_mmap", .type = FIELD_SILENT},
+        {"num_keep num_gpu num_thread num_batch main_gpu numa use_mmap", .type = FIELD_SILENT},
         {.name = NULL},
     };
     if (!json_is_object(v)) return job_invalid(j, at, "'%s' must be an object", at);

@@ -63,8 +63,7 @@ static enum infer_status fill_in(struct job *j) {
 static const struct field rows[] = {
     {"prompt", FIELD_HAND, .hand = read_prompt},
     {"model", FIELD_TEXT, 0, 256, ASK(model)},
-    {"max_tokens", FIELD_MOST, .least = 0},
-    {"n_predict", FIELD_MOST, .least = 0},
+    {"max_tokens n_predict", FIELD_MOST, .least = 0},
     {"n", FIELD_INT, 1, JOB_CHOICES, ASK(n)},
     {"best_of", FIELD_INT, 1, JOB_CHOICES, ASK(best_of)},
     {"echo", FIELD_BOOL, ASK(echo)},
@@ -74,10 +73,7 @@ static const struct field rows[] = {
     {"response_format", FIELD_HAND, .hand = openai_format},
     {"parse_special", FIELD_NOT, ASK(plain_text)},
     {"suffix", FIELD_KEEP, 0, 32 << 20, OWN(suffix)},
-    {"user", .type = FIELD_SILENT},
-    {"store", .type = FIELD_SILENT},
-    {"metadata", .type = FIELD_SILENT},
-    {"cache_prompt", .type = FIELD_SILENT},
+    {"user store metadata cache_prompt", .type = FIELD_SILENT},
     {.name = NULL},
 };
 #undef ASK

@@ -49,8 +49,7 @@ static const struct field rows[] = {
     {"return_documents", FIELD_BOOL, OWN(returned)},
     {"instruction", FIELD_KEEP, 0, 4096, OWN(task)},
     {"model", FIELD_TEXT, 0, 256, .offset = offsetof(struct ask, model)},
-    {"user", .type = FIELD_SILENT},
-    {"priority", .type = FIELD_SILENT},
+    {"user priority", .type = FIELD_SILENT},
     {"max_tokens_per_doc", FIELD_WARN,
      .why = "a document that is longer than the context is refused, not cut off"},
     {.name = NULL},
@@ -72,14 +71,11 @@ static enum infer_status read_second(struct job *j, const char *at, const json_t
     return read_one_or_more(j, at, v, &s->documents);
 }
 static const struct field of_score[] = {
-    {"text_1", FIELD_HAND, .hand = read_first},
-    {"queries", FIELD_HAND, .hand = read_first},
-    {"text_2", FIELD_HAND, .hand = read_second},
-    {"documents", FIELD_HAND, .hand = read_second},
+    {"text_1 queries", FIELD_HAND, .hand = read_first},
+    {"text_2 documents", FIELD_HAND, .hand = read_second},
     {"instruction", FIELD_KEEP, 0, 4096, OWN(task)},
     {"model", FIELD_TEXT, 0, 256, .offset = offsetof(struct ask, model)},
-    {"user", .type = FIELD_SILENT},
-    {"priority", .type = FIELD_SILENT},
+    {"user priority", .type = FIELD_SILENT},
     {.name = NULL},
 };
 

@@ -245,14 +245,8 @@ static const struct field rows[] = {
     {"conversation", FIELD_REFUSE, .why = "is not supported: nothing is stored here"},
     {"prompt", FIELD_REFUSE, .why = "is not supported: nothing is stored here"},
     {"max_tool_calls", .type = FIELD_SILENT}, /* of tools of OpenAI's own */
-    {"metadata", .type = FIELD_SILENT},
-    {"store", .type = FIELD_SILENT},
-    {"prompt_cache_key", .type = FIELD_SILENT},
-    {"prompt_cache_retention", .type = FIELD_SILENT},
-    {"user", .type = FIELD_SILENT},
-    {"safety_identifier", .type = FIELD_SILENT},
-    {"client_metadata", .type = FIELD_SILENT},
-    {"stream_options", .type = FIELD_SILENT},
+    {"metadata store prompt_cache_key prompt_cache_retention user safety_identifier client_metadata stream_options",
+     .type = FIELD_SILENT},
     {.name = NULL},
 };
 #undef ASK

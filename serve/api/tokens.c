@@ -17,17 +17,14 @@ static enum infer_status read_messages(struct job *j, const char *at, const json
 
 static enum infer_status tokenize_read(struct job *j, const json_t *body) {
     static const struct field rows[] = {
-        {"content", FIELD_HAND, .hand = read_content},
-        {"prompt", FIELD_HAND, .hand = read_content},
+        {"content prompt", FIELD_HAND, .hand = read_content},
         {"messages", FIELD_HAND, .hand = read_messages},
         {"tools", FIELD_HAND, .hand = openai_tools},
         {"chat_template_kwargs", FIELD_HAND, .hand = openai_variables},
         {"model", FIELD_TEXT, 0, 256, .offset = offsetof(struct ask, model)},
-        {"add_special", FIELD_BOOL, .offset = offsetof(struct ask, add_special)},
-        {"add_special_tokens", FIELD_BOOL, .offset = offsetof(struct ask, add_special)},
+        {"add_special add_special_tokens", FIELD_BOOL, .offset = offsetof(struct ask, add_special)},
         {"parse_special", FIELD_NOT, .offset = offsetof(struct ask, plain_text)},
-        {"with_pieces", FIELD_BOOL, .offset = offsetof(struct ask, return_ids)},
-        {"return_token_strs", FIELD_BOOL, .offset = offsetof(struct ask, return_ids)},
+        {"with_pieces return_token_strs", FIELD_BOOL, .offset = offsetof(struct ask, return_ids)},
         {"add_generation_prompt", .type = FIELD_SILENT},
         {.name = NULL},
     };
