@@ -1,16 +1,16 @@
-/* LINK_LATENT: multi-head latent attention of decode rows. */
+/* LINK_MLA: multi-head latent attention of decode rows. */
 #include "cuda/plan/link_type.h"
-#include "cuda/plan/latent_plan.h"
+#include "cuda/plan/mla_plan.h"
 
-struct latent_ops link_latent_ops(const struct op_list *l, const struct cuda_link *k) {
+struct mla_ops link_mla_ops(const struct op_list *l, const struct cuda_link *k) {
     const struct op *o = &l->op[k->first];
-    return (struct latent_ops){&o[2].norm,  &o[3].rope,  &o[0].rope,  &o[4].kv_put,
-                               &o[1].heads, &o[6].heads, &o[5].attend};
+    return (struct mla_ops){&o[2].norm,  &o[3].rope,  &o[0].rope,  &o[4].kv_put,
+                            &o[1].heads, &o[6].heads, &o[5].attend};
 }
 
 /* Keys that are a normed latent and a rotated rest, of one rotation with queries that absorb their heads' matrices. */
-static bool is_latent(const struct link_case *c, struct cuda_link *k) {
-    const struct latent_ops o = link_latent_ops(c->list, k);
+static bool is_mla(const struct link_case *c, struct cuda_link *k) {
+    const struct mla_ops o = link_mla_ops(c->list, k);
     const struct op_norm *n = o.norm;
     const struct view key = o.put->k, latent = view_columns(key, 0, n->x.width),
                       rest = view_columns(key, n->x.width, key.width - n->x.width), q = o.keys->x;
@@ -23,18 +23,18 @@ static bool is_latent(const struct link_case *c, struct cuda_link *k) {
         return false;
     const struct kv_store *s = &c->store[o.put->store];
     return o.put->store == o.attend->store && n->dim == s->head_dim_v && c->route->sm >= 90 &&
-           latent_has(s, o.attend, c->route->shared_bytes) && op_heads_rest(o.values) == 0 &&
+           mla_has(s, o.attend, c->route->shared_bytes) && op_heads_rest(o.values) == 0 &&
            view_same(o.attend->q, o.keys->out) && view_same(o.values->x, o.attend->out) &&
            c->list->buf[key.buf].last <= link_last(k) && c->list->buf[q.buf].last <= link_last(k) &&
            link_ends(c, k, o.keys->out) && link_ends(c, k, o.attend->out) &&
            link_has(c, k, FORM_ROWS, FORM_ROWS);
 }
 static unsigned gives(const struct link_case *c, const struct cuda_link *k, bool normed) {
-    return link_latent_ops(c->list, k).values->w->n % 32 ? 0 : link_gives_result(c, k, normed);
+    return link_mla_ops(c->list, k).values->w->n % 32 ? 0 : link_gives_result(c, k, normed);
 }
 
-const struct link_type link_latent = {
+const struct link_type link_mla = {
     .classes = LINK_DECODE,
     .pattern = {PATTERN(OP_ROPE, OP_HEADS, OP_NORM, OP_ROPE, OP_KV_PUT, OP_ATTEND, OP_HEADS)},
-    .fits = is_latent,
+    .fits = is_mla,
     .gives = gives};

@@ -3,7 +3,7 @@
 #include "cuda/plan/even.h"
 #include "cuda/plan/blas.h"
 #include "cuda/plan/host_part.h"
-#include "cuda/plan/latent_plan.h"
+#include "cuda/plan/mla_plan.h"
 #include "cuda/plan/pairs_plan.h"
 #include "base/mem.h"
 #include "seam/op_list.h"
@@ -315,7 +315,7 @@ static int most_splits(const struct backend_config *c) {
 /* What attention's parts of a decode row leave. */
 static void place_parts(struct cuda_plan *p, const struct backend_config *c) {
     const size_t n = (size_t)p->max_decode * (size_t)(p->max_head_out + 4 * 512) * (size_t)p->max_split * 4,
-                 latent = latent_part_bytes(c->list[ROW_DECODE], c->store);
+                 latent = mla_part_bytes(c->list[ROW_DECODE], c->store);
     p->part = take(p, n > latent ? n : latent);
 }
 

@@ -81,15 +81,15 @@ struct delta_ops {
     const struct op_norm *norm;
     const struct op_glu *glu;
 };
-/* The operations of a LINK_LATENT. */
-struct latent_ops {
+/* The operations of a LINK_MLA. */
+struct mla_ops {
     const struct op_norm *norm; /* of the latent */
     const struct op_rope *k_rope, *q_rope;
     const struct op_kv_put *put;
     const struct op_heads *keys, *values; /* each head's matrices: of queries, and of sums */
     const struct op_attend *attend;
 };
-struct latent_ops link_latent_ops(const struct op_list *l, const struct cuda_link *k);
+struct mla_ops link_mla_ops(const struct op_list *l, const struct cuda_link *k);
 
 /* The operations of a LINK_MIX. */
 struct mix_ops {

@@ -4,9 +4,9 @@
 #include "cuda/plain/experts.h"
 #include "cuda/plain/gemv_f32.h"
 #include "cuda/prompt/pairs.h"
-#include "cuda/plain/latent.h"
+#include "cuda/plain/mla.h"
 #include "cuda/plain/columns.h"
-#include "cuda/run/decode_latent.h"
+#include "cuda/run/decode_mla.h"
 #include "cuda/run/host_rows.h"
 #include "seam/elsewhere.h"
 #include "seam/op_list.h"
@@ -91,33 +91,33 @@ static enum infer_status run_attend(cuda_backend *b, const struct op_list *l, co
     const struct kv_store *st = &b->c.store[o->store];
     const dev_kv kv = cuda_store(b, o->store);
     const rows q = cuda_rows(b, l, o->q), out = cuda_rows(b, l, o->out);
-    latent_job j;
-    if (latent_make(b, l, o, &j)) {
+    mla_job j;
+    if (mla_make(b, l, o, &j)) {
         if (l->cls == ROW_DECODE)
-            CU(latent_decode_launch(j, n, s.overlap, s.stream));
+            CU(mla_decode_launch(j, n, s.overlap, s.stream));
         else
-            CU(latent_prompt_launch(j, n, s.stream));
+            CU(mla_prompt_launch(j, n, s.stream));
         return INFER_OK;
     }
     const attend_rule rule = {o->n_head,    o->window,   o->scale,       o->softcap,
                               o->temp_beta, o->temp_len, o->temp_offset, cuda_constant(b, o->sinks),
                               o->chunked};
     if (st->v_in_k)
-        CU(op_attend_latent_run(b->t, kv, st->head_dim_v, q, out, rule, n, s));
+        CU(op_attend_mla_run(b->t, kv, st->head_dim_v, q, out, rule, n, s));
     else
         CU(op_attend_run(b->t, kv, q, out, rule, n, s));
     return INFER_OK;
 }
 static enum infer_status run_stack(cuda_backend *b, const struct op_list *l, const struct op_heads *o, int n,
                                    op_queue s) {
-    const stack_job j = latent_stack(b, l, o);
+    const stack_job j = mla_stack(b, l, o);
     const bool decode = l->cls == ROW_DECODE;
-    if (!latent_heads_take(b, o, j))
+    if (!mla_heads_take(b, o, j))
         CU(op_stack_run(b->t, j, n, decode, s));
     else if (decode)
-        CU(latent_heads_launch(b->t, latent_heads_job{j}, n, s.overlap, s.stream));
+        CU(mla_heads_launch(b->t, mla_heads_job{j}, n, s.overlap, s.stream));
     else
-        CU(latent_heads_prompt(b->t, j, n, s.stream));
+        CU(mla_heads_prompt(b->t, j, n, s.stream));
     return INFER_OK;
 }
 

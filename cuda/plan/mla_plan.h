@@ -12,13 +12,13 @@ enum {
     LATENT_SPLIT = 128
 };
 /* Whether the kernels take these, in blocks with so much shared memory. */
-bool latent_has(const struct kv_store *s, const struct op_attend *o, size_t shared_bytes);
+bool mla_has(const struct kv_store *s, const struct op_attend *o, size_t shared_bytes);
 /* Pairs of a row and a head that a block of decode rows takes. */
-int latent_pairs(int n_head);
+int mla_pairs(int n_head);
 /* Parts for an engine of so many decode rows at most: of them alone, so that a row's bits do not depend on its neighbours. */
-int latent_splits(int max_rows, int n_head);
+int mla_splits(int max_rows, int n_head);
 /* Bytes of the parts that a decode list needs. NULL: no list. */
-size_t latent_part_bytes(const struct op_list *l, const struct kv_store *store);
+size_t mla_part_bytes(const struct op_list *l, const struct kv_store *store);
 
 #ifdef __cplusplus
 }

@@ -1,9 +1,9 @@
 // MLA (attention by a latent), absorbed form, on tensor cores: for keys of 576 numbers whose first 512 are the values.
 #pragma once
 #include "cuda/common/dev.h"
-#include "cuda/plan/latent_plan.h"
+#include "cuda/plan/mla_plan.h"
 
-struct latent_job {
+struct mla_job {
     dev_tables t;
     dev_kv kv;
     const float *q; // [row][n_head][LATENT_K]
@@ -18,6 +18,6 @@ struct latent_job {
     float2 *weight;
     int max_split;
 };
-cudaError_t latent_prepare(void);
-cudaError_t latent_decode_launch(const latent_job &j, int rows, bool overlap, cudaStream_t s);
-cudaError_t latent_prompt_launch(const latent_job &j, int rows, cudaStream_t s);
+cudaError_t mla_prepare(void);
+cudaError_t mla_decode_launch(const mla_job &j, int rows, bool overlap, cudaStream_t s);
+cudaError_t mla_prompt_launch(const mla_job &j, int rows, cudaStream_t s);

@@ -2,9 +2,9 @@
 #pragma once
 #include "cuda/common/stack.h"
 #include "cuda/decode/act_rows.h"
-#include "cuda/plan/latent_plan.h"
+#include "cuda/plan/mla_plan.h"
 
-struct latent_heads_job {
+struct mla_heads_job {
     stack_job stack;
     // in front of attention, decode rows: what a head has behind its columns is rotated on its way, and one block of heads more puts the
     // key [latent | rest], normed and rotated, into the cache. norm NULL: none of this
@@ -18,7 +18,7 @@ struct latent_heads_job {
     act_rows_job give;
 };
 // Whether the kernels take a group's matrices: those of latents of 512 numbers.
-bool latent_heads_has(const struct cuda_group *g, int rest);
-cudaError_t latent_heads_prepare(void);
-cudaError_t latent_heads_launch(dev_tables t, const latent_heads_job &j, int n, bool overlap, cudaStream_t s);
-cudaError_t latent_heads_prompt(dev_tables t, const stack_job &j, int n, cudaStream_t s);
+bool mla_heads_has(const struct cuda_group *g, int rest);
+cudaError_t mla_heads_prepare(void);
+cudaError_t mla_heads_launch(dev_tables t, const mla_heads_job &j, int n, bool overlap, cudaStream_t s);
+cudaError_t mla_heads_prompt(dev_tables t, const stack_job &j, int n, cudaStream_t s);

@@ -1,5 +1,5 @@
 // A warp has a row tile of a head's matrix, which is there before the row is: its bytes in shared memory, its scales in registers.
-#include "cuda/decode/latent_heads.h"
+#include "cuda/decode/mla_heads.h"
 #include "cuda/common/kv_pages.cuh"
 #include "cuda/common/launch.h"
 #include "cuda/decode/act_int8.cuh"
@@ -38,7 +38,7 @@ DEV void copy_rest(const stack_job &j, int r, int h) {
     float *out = j.out.p + r * j.out.stride + (size_t)h * (j.w.n + j.rest) + j.w.n;
     for (int i = threadIdx.x; i < j.rest; i += blockDim.x) out[i] = __ldcg(x + i);
 }
-DEV void rotate_rest(const latent_heads_job &f, int r, int h) {
+DEV void rotate_rest(const mla_heads_job &f, int r, int h) {
     const stack_job &j = f.stack;
     const float *x = j.x.p + r * j.x.stride + (size_t)h * (j.w.k + j.rest) + j.w.k;
     float *out = j.out.p + r * j.out.stride + (size_t)h * (j.w.n + j.rest) + j.w.n;
@@ -52,7 +52,7 @@ DEV void rotate_rest(const latent_heads_job &f, int r, int h) {
     }
 }
 // Norm and rotation of a row's key, into the cache.
-DEV void put_latent(dev_tables t, const latent_heads_job &f, int r, float *key) {
+DEV void put_mla(dev_tables t, const mla_heads_job &f, int r, float *key) {
     __shared__ float tmp[HEADS_WARPS];
     const float *x = f.key.p + r * f.key.stride;
     const int tid = threadIdx.x, warp = tid >> 5, lane = tid & 31, half = (LATENT_K - LATENT_V) / 2;
@@ -95,7 +95,7 @@ template <int L> DEV void heads_row(uint2 (&b)[HEADS_UNITS * 16], const float *x
     }
 }
 // Products of a warp's tile: to float32 rows, or to where heads_give finds them.
-DEV void heads_store(const latent_heads_job &f, const float (&d)[4][4], float (&y)[8][HEADS_BLOCK], int h,
+DEV void heads_store(const mla_heads_job &f, const float (&d)[4][4], float (&y)[8][HEADS_BLOCK], int h,
                      int row0, int n_row) {
     const stack_job &j = f.stack;
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, tile = blockIdx.x * HEADS_WARPS + warp;
@@ -109,7 +109,7 @@ DEV void heads_store(const latent_heads_job &f, const float (&d)[4][4], float (&
             j.out.p[(row0 + row) * j.out.stride + (size_t)h * (j.w.n + j.rest) + tile * 16 + n] = v;
     }
 }
-DEV void heads_give(const latent_heads_job &f, const float (&y)[8][HEADS_BLOCK], int h, int row0, int n_row) {
+DEV void heads_give(const mla_heads_job &f, const float (&y)[8][HEADS_BLOCK], int h, int row0, int n_row) {
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, width = f.stack.w.n;
     for (int i = warp; i < n_row * (HEADS_BLOCK / 32); i += HEADS_WARPS) {
         const int r = i / (HEADS_BLOCK / 32), c = i % (HEADS_BLOCK / 32) * 32 + lane,
@@ -123,7 +123,7 @@ DEV void heads_give(const latent_heads_job &f, const float (&y)[8][HEADS_BLOCK],
 }
 template <int L>
 __global__ void __launch_bounds__(HEADS_WARPS * 32)
-    latent_heads_kernel(dev_tables t, const __grid_constant__ latent_heads_job f) {
+    mla_heads_kernel(dev_tables t, const __grid_constant__ mla_heads_job f) {
     using F = operands<L>;
     extern __shared__ __align__(128) uint8_t heads_smem[];
     __shared__ float key[LATENT_K], y[8][HEADS_BLOCK];
@@ -146,7 +146,7 @@ __global__ void __launch_bounds__(HEADS_WARPS * 32)
     const int n_row = min(8, t.step->n_row - row0);
     if (n_row <= 0) return;
     if (h == j.n_head) {
-        for (int r = blockIdx.x; r < n_row; r += gridDim.x) put_latent(t, f, row0 + r, key);
+        for (int r = blockIdx.x; r < n_row; r += gridDim.x) put_mla(t, f, row0 + r, key);
         return;
     }
     uint2 b[HEADS_UNITS * 16];
@@ -190,7 +190,7 @@ DEV void heads_rows(uint8_t *to, const stack_job &j, const float *x, int k0, int
 }
 template <int L>
 __global__ void __launch_bounds__(256)
-    latent_heads_prompt_kernel(dev_tables t, const __grid_constant__ stack_job j) {
+    mla_heads_prompt_kernel(dev_tables t, const __grid_constant__ stack_job j) {
     using F = operands<L>;
     extern __shared__ __align__(128) uint8_t heads_smem[];
     const int n_row = t.step->n_row, t0 = blockIdx.x * TOKENS, h = blockIdx.z, warp = threadIdx.x >> 5,
@@ -248,28 +248,28 @@ __global__ void __launch_bounds__(256)
 }
 
 // ---- host side
-bool latent_heads_has(const struct cuda_group *g, int rest) {
+bool mla_heads_has(const struct cuda_group *g, int rest) {
     return g->n_region == 1 && g->n_member == 1 && layout_kind(g->region[0].layout) != KIND_FLOATS &&
            (g->k == LATENT_V || g->n == LATENT_V) && g->k <= HEADS_UNITS * 256 && g->k % 4 == 0 &&
            rest % 4 == 0 && !g->bias;
 }
 template <int L>
-static cudaError_t decode_run(dev_tables t, const latent_heads_job &j, int n, bool overlap, cudaStream_t s) {
+static cudaError_t decode_run(dev_tables t, const mla_heads_job &j, int n, bool overlap, cudaStream_t s) {
     const dim3 grid((j.stack.w.n + HEADS_BLOCK - 1) / HEADS_BLOCK, j.stack.n_head + (j.norm != NULL),
                     (n + 7) / 8);
-    return launch_overlapped(latent_heads_kernel<L>, grid, HEADS_WARPS * 32,
+    return launch_overlapped(mla_heads_kernel<L>, grid, HEADS_WARPS * 32,
                              HEADS_WARPS * HEADS_UNITS * heads_unit<L>, overlap, s, t, j);
 }
 template <int L> static cudaError_t prompt_run(dev_tables t, const stack_job &j, int n, cudaStream_t s) {
     const dim3 grid((n + TOKENS - 1) / TOKENS, (j.w.n + 127) / 128, j.n_head);
-    return launch_overlapped(latent_heads_prompt_kernel<L>, grid, 256,
-                             TOKENS * TOKEN_PITCH + 8 * heads_unit<L>, false, s, t, j);
+    return launch_overlapped(mla_heads_prompt_kernel<L>, grid, 256, TOKENS * TOKEN_PITCH + 8 * heads_unit<L>,
+                             false, s, t, j);
 }
 template <int L> static cudaError_t prepare(void) {
-    cudaError_t e = cudaFuncSetAttribute(latent_heads_kernel<L>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+    cudaError_t e = cudaFuncSetAttribute(mla_heads_kernel<L>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                          HEADS_WARPS * HEADS_UNITS * heads_unit<L>);
     if (e != cudaSuccess) return e;
-    return cudaFuncSetAttribute(latent_heads_prompt_kernel<L>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+    return cudaFuncSetAttribute(mla_heads_prompt_kernel<L>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                 TOKENS * TOKEN_PITCH + 8 * heads_unit<L>);
 }
 // one of an expression for each layout but floats
@@ -279,8 +279,7 @@ template <int L> static cudaError_t prepare(void) {
 #define HEADS_EIGHTS(id, expression) HEADS_CODES(id, expression)
 #define HEADS_HALVES(id, expression) HEADS_CODES(id, expression)
 #define HEADS_FLOATS(id, expression)
-cudaError_t latent_heads_launch(dev_tables t, const latent_heads_job &j, int n, bool overlap,
-                                cudaStream_t s) {
+cudaError_t mla_heads_launch(dev_tables t, const mla_heads_job &j, int n, bool overlap, cudaStream_t s) {
     switch (j.stack.w.layout) {
 #define RUN(l)                        decode_run<l>(t, j, n, overlap, s)
 #define LAYOUT(id, name, bytes, kind) HEADS_##kind(id, RUN)
@@ -290,7 +289,7 @@ cudaError_t latent_heads_launch(dev_tables t, const latent_heads_job &j, int n, 
         return cudaErrorInvalidValue;
     }
 }
-cudaError_t latent_heads_prompt(dev_tables t, const stack_job &j, int n, cudaStream_t s) {
+cudaError_t mla_heads_prompt(dev_tables t, const stack_job &j, int n, cudaStream_t s) {
     switch (j.w.layout) {
 #define RUN(l)                        prompt_run<l>(t, j, n, s)
 #define LAYOUT(id, name, bytes, kind) HEADS_##kind(id, RUN)
@@ -310,7 +309,7 @@ static cudaError_t prepare_one(enum layout l) {
         return cudaSuccess;
     }
 }
-cudaError_t latent_heads_prepare(void) {
+cudaError_t mla_heads_prepare(void) {
     cudaError_t e = cudaSuccess;
     for (int l = 0; e == cudaSuccess && l < LAYOUT_COUNT; l++) e = prepare_one((enum layout)l);
     return e;

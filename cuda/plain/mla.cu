@@ -1,6 +1,6 @@
 // Attention by a latent on plain kernels, for any sizes: the product of each head with its own matrix, and attention to a store whose
 // values are the first numbers of its keys.
-#include "cuda/plain/latent.h"
+#include "cuda/plain/mla.h"
 #include "cuda/common/kv_pages.cuh"
 #include "cuda/plain/plain.cuh"
 
@@ -123,7 +123,7 @@ cudaError_t op_stack_run(dev_tables t, stack_job j, int n, bool decode, op_queue
 enum { LATENT_KEYS = 128, LATENT_WARPS = LATENT_KEYS / 32 };
 template <int T>
 __global__ void __launch_bounds__(LATENT_KEYS)
-    attend_latent_kernel(dev_tables t, dev_kv kv, int dv, rows q, rows out, attend_rule o) {
+    attend_mla_kernel(dev_tables t, dev_kv kv, int dv, rows q, rows out, attend_rule o) {
     extern __shared__ float qs[]; // [dk], then the sums [dv]
     __shared__ float ps[LATENT_KEYS];
     __shared__ size_t place[LATENT_KEYS];
@@ -173,11 +173,11 @@ __global__ void __launch_bounds__(LATENT_KEYS)
     }
     for (int d = tid; d < dv; d += LATENT_KEYS) out.p[r * out.stride + (size_t)h * dv + d] = acc[d] / l;
 }
-cudaError_t op_attend_latent_run(dev_tables t, dev_kv kv, int dv, rows q, rows out, attend_rule a, int n,
-                                 op_queue s) {
-    auto kernel = kv.type == KV_F32   ? attend_latent_kernel<KV_F32>
-                  : kv.type == KV_F16 ? attend_latent_kernel<KV_F16>
-                                      : attend_latent_kernel<KV_Q8_0>;
+cudaError_t op_attend_mla_run(dev_tables t, dev_kv kv, int dv, rows q, rows out, attend_rule a, int n,
+                              op_queue s) {
+    auto kernel = kv.type == KV_F32   ? attend_mla_kernel<KV_F32>
+                  : kv.type == KV_F16 ? attend_mla_kernel<KV_F16>
+                                      : attend_mla_kernel<KV_Q8_0>;
     return launch_overlapped(kernel, dim3(a.n_head, n), LATENT_KEYS, (size_t)(kv.dk + dv) * 4, s.overlap,
                              s.stream, t, kv, dv, q, out, a);
 }

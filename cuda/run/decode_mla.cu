@@ -1,11 +1,10 @@
 // Attention by a latent, from operations to jobs: what prompt and decode rows share.
-#include "cuda/run/decode_latent.h"
+#include "cuda/run/decode_mla.h"
 #include "seam/op_list.h"
 
-bool latent_make(const cuda_backend *b, const struct op_list *l, const struct op_attend *o, latent_job *j) {
+bool mla_make(const cuda_backend *b, const struct op_list *l, const struct op_attend *o, mla_job *j) {
     const struct kv_store *st = &b->c.store[o->store];
-    if (b->c.no_fuse || b->prop.major < 9 || !latent_has(st, o, cuda_route_case(b).shared_bytes))
-        return false;
+    if (b->c.no_fuse || b->prop.major < 9 || !mla_has(st, o, cuda_route_case(b).shared_bytes)) return false;
     const rows q = cuda_rows(b, l, o->q), out = cuda_rows(b, l, o->out);
     memset(j, 0, sizeof *j);
     j->t = b->t;
@@ -20,19 +19,19 @@ bool latent_make(const cuda_backend *b, const struct op_list *l, const struct op
     j->temp_len = o->temp_len;
     j->temp_offset = o->temp_offset;
     if (l->cls != ROW_DECODE) return true;
-    j->max_split = latent_splits(l->max_rows, o->n_head);
+    j->max_split = mla_splits(l->max_rows, o->n_head);
     j->weight = (float2 *)(b->work + b->plan.part);
     j->part = (float *)(j->weight + (size_t)l->max_rows * (size_t)j->max_split * (size_t)o->n_head);
     return true;
 }
-stack_job latent_stack(const cuda_backend *b, const struct op_list *l, const struct op_heads *o) {
+stack_job mla_stack(const cuda_backend *b, const struct op_list *l, const struct op_heads *o) {
     const int id = o->w->id;
     return stack_job{cuda_matrix(b, id, 0),     b->plan.group[id].member[0].step,
                      b->plan.group[id].n_stack, op_heads_rest(o),
                      cuda_rows(b, l, o->x),     cuda_rows(b, l, o->out)};
 }
 
-bool latent_heads_take(const cuda_backend *b, const struct op_heads *o, const stack_job &j) {
-    return !b->c.no_fuse && b->prop.major >= 9 && latent_heads_has(&b->plan.group[o->w->id], j.rest) &&
+bool mla_heads_take(const cuda_backend *b, const struct op_heads *o, const stack_job &j) {
+    return !b->c.no_fuse && b->prop.major >= 9 && mla_heads_has(&b->plan.group[o->w->id], j.rest) &&
            (size_t)j.x.p % 16 == 0;
 }

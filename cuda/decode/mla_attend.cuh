@@ -4,7 +4,7 @@
 // 64 of the 512 sums of 32 pairs. What it does to a pair depends on that pair's positions alone.
 #pragma once
 #include "cuda/common/kv_pages.cuh"
-#include "cuda/decode/latent_attend.h"
+#include "cuda/decode/mla_attend.h"
 
 enum {
     LATENT_TILE = 32, // positions
@@ -15,7 +15,7 @@ enum {
     LATENT_STEPS = LATENT_K / 4 / 16 // products of a warp's quarter
 };
 // MT: tiles of 16 pairs. Two are few enough for scores, weights and factors of two tiles, so that three tiles are under way at once.
-template <int MT, int T> struct latent_shape {
+template <int MT, int T> struct mla_shape {
     static constexpr int pairs = 16 * MT, warps = 4 * MT, stages = T == KV_F16 || MT == 2 ? 4 : 2,
                          turns = MT == 2 ? 2 : 1;
     static constexpr int score = stages * LATENT_STAGE, score_turn = 4 * pairs * LATENT_SCORE,
@@ -25,14 +25,13 @@ template <int MT, int T> struct latent_shape {
 };
 
 // A walk over tiles: a sequence's first tile to end, the last of which has what is up to position last.
-struct latent_walk {
+struct mla_walk {
     int slot, tile, end, last;
 };
 
 // One tile into a stage. F16: bulk copies, a few rows a warp; else all threads turn numbers into halves.
 template <int MT, int T>
-DEV void latent_fetch(const latent_job &j, uint8_t *smem, uint32_t full, int stage, const latent_walk &w,
-                      int tile) {
+DEV void mla_fetch(const mla_job &j, uint8_t *smem, uint32_t full, int stage, const mla_walk &w, int tile) {
     const int p0 = tile * LATENT_TILE, n = min((int)LATENT_TILE, w.last + 1 - p0);
     const size_t bytes = kv_bytes((enum kv_type)T, LATENT_K);
     const uint8_t *from = j.kv.k + kv_row(j.kv, w.slot, p0, 0) * bytes;
@@ -51,14 +50,14 @@ DEV void latent_fetch(const latent_job &j, uint8_t *smem, uint32_t full, int sta
         }
 }
 // Values behind the last position count nothing, whatever lies there.
-DEV void latent_clear(uint8_t *stage, int n, int threads) {
+DEV void mla_clear(uint8_t *stage, int n, int threads) {
     for (int i = n * (LATENT_V / 8) + threadIdx.x; i < LATENT_TILE * (LATENT_V / 8); i += threads)
         *(uint4 *)(stage + i / (LATENT_V / 8) * LATENT_PITCH + i % (LATENT_V / 8) * 16) =
             make_uint4(0, 0, 0, 0);
 }
 
 // A warp's 16 pairs by a quarter of the numbers, as operands.
-template <class F> DEV void latent_query(uint32_t (&a)[LATENT_STEPS][4], F at, int lane) {
+template <class F> DEV void mla_query(uint32_t (&a)[LATENT_STEPS][4], F at, int lane) {
     const int g = lane >> 2, t = lane & 3;
     const float *lo = at(g), *hi = at(g + 8);
     auto two = [](const float *p) {
@@ -76,8 +75,8 @@ template <class F> DEV void latent_query(uint32_t (&a)[LATENT_STEPS][4], F at, i
     }
 }
 // Their part of the scores with the tile's positions, into score[pair][position].
-DEV void latent_scores(const uint32_t (&a)[LATENT_STEPS][4], uint32_t stage, int quarter, float *score,
-                       int lane) {
+DEV void mla_scores(const uint32_t (&a)[LATENT_STEPS][4], uint32_t stage, int quarter, float *score,
+                    int lane) {
     float s[4][4] = {};
     const int m = lane >> 3, r = lane & 7;
     const uint32_t at =
@@ -99,11 +98,11 @@ DEV void latent_scores(const uint32_t (&a)[LATENT_STEPS][4], uint32_t stage, int
     }
 }
 // The running softmax of one pair: 8 lanes have four positions each.
-struct latent_sum {
+struct mla_sum {
     float most, sum; // sum: this lane's positions
 };
-DEV float latent_softmax(latent_sum &o, const float *score, int step, int open, float scale, __half *weight,
-                         int lane) {
+DEV float mla_softmax(mla_sum &o, const float *score, int step, int open, float scale, __half *weight,
+                      int lane) {
     const int c = (lane & 7) * 4;
     float4 v = *(const float4 *)(score + c);
 #pragma unroll
@@ -127,7 +126,7 @@ DEV float latent_softmax(latent_sum &o, const float *score, int step, int open, 
     return f;
 }
 // 32 pairs' sums of 64 numbers: o = factor o + weight value
-DEV void latent_values(float (&o)[2][8][4], const float *factor, uint32_t weight, uint32_t stage, int lane) {
+DEV void mla_values(float (&o)[2][8][4], const float *factor, uint32_t weight, uint32_t stage, int lane) {
     const int g = lane >> 2, m = lane >> 3, r = lane & 7;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
@@ -156,80 +155,79 @@ DEV void latent_values(float (&o)[2][8][4], const float *factor, uint32_t weight
 }
 
 // What a block keeps from tile to tile.
-template <int MT> struct latent_state {
+template <int MT> struct mla_state {
     uint32_t query[LATENT_STEPS][4];
-    latent_sum sum;
+    mla_sum sum;
     float o[2][8][4];
     int fetched, used; // tiles, of all walks
 };
 // The walk's next tile that is not under way, into the next stage.
 template <int MT, int T>
-DEV void latent_next(const latent_job &j, uint8_t *smem, latent_state<MT> &x, const latent_walk &w, int &next,
-                     int end) {
+DEV void mla_next(const mla_job &j, uint8_t *smem, mla_state<MT> &x, const mla_walk &w, int &next, int end) {
     if (next >= end) return;
-    latent_fetch<MT, T>(j, smem, smem_address(smem) + latent_shape<MT, T>::barrier,
-                        x.fetched % latent_shape<MT, T>::stages, w, next++);
+    mla_fetch<MT, T>(j, smem, smem_address(smem) + mla_shape<MT, T>::barrier,
+                     x.fetched % mla_shape<MT, T>::stages, w, next++);
     x.fetched++;
 }
 // This warp's parts of what is done to a tile: scores of the tile that is used-th, weights, sums.
-template <int MT, int T> struct latent_warp {
-    using shape = latent_shape<MT, T>;
+template <int MT, int T> struct mla_warp {
+    using shape = mla_shape<MT, T>;
     uint8_t *smem;
     uint32_t base;
     int warp, lane, pair, limit;
     float scale;
-    MEM latent_warp(uint8_t *s, float f)
+    MEM mla_warp(uint8_t *s, float f)
         : smem(s), base(smem_address(s)), warp(threadIdx.x >> 5), lane(threadIdx.x & 31),
           pair(warp * 4 + (lane >> 3)), limit(((const int *)(s + shape::limit))[pair]), scale(f) {}
-    MEM void scores(const latent_state<MT> &x, const latent_walk &w, int tile, int used) const {
+    MEM void scores(const mla_state<MT> &x, const mla_walk &w, int tile, int used) const {
         const int stage = used % shape::stages, left = w.last + 1 - tile * LATENT_TILE;
         if (T == KV_F16) barrier_wait(base + shape::barrier + stage * 8, used / shape::stages & 1);
-        if (left < LATENT_TILE) latent_clear(smem + stage * LATENT_STAGE, left, 128 * MT);
+        if (left < LATENT_TILE) mla_clear(smem + stage * LATENT_STAGE, left, 128 * MT);
         float *score = (float *)(smem + shape::score) + used % shape::turns * shape::score_turn;
-        latent_scores(x.query, base + stage * LATENT_STAGE, warp & 3,
-                      score + ((warp & 3) * shape::pairs + (warp >> 2) * 16) * LATENT_SCORE, lane);
+        mla_scores(x.query, base + stage * LATENT_STAGE, warp & 3,
+                   score + ((warp & 3) * shape::pairs + (warp >> 2) * 16) * LATENT_SCORE, lane);
     }
-    MEM void weights(latent_state<MT> &x, int tile, int used) const {
+    MEM void weights(mla_state<MT> &x, int tile, int used) const {
         const int turn = used % shape::turns;
         const float *score = (const float *)(smem + shape::score) + turn * shape::score_turn;
         __half *weight = (__half *)(smem + shape::weight) + turn * shape::weight_turn;
-        const float f = latent_softmax(x.sum, score + pair * LATENT_SCORE, shape::pairs * LATENT_SCORE,
-                                       limit - tile * LATENT_TILE, scale, weight + pair * LATENT_SCORE, lane);
+        const float f = mla_softmax(x.sum, score + pair * LATENT_SCORE, shape::pairs * LATENT_SCORE,
+                                    limit - tile * LATENT_TILE, scale, weight + pair * LATENT_SCORE, lane);
         if ((lane & 7) == 0) ((float *)(smem + shape::factor))[turn * shape::pairs + pair] = f;
     }
-    MEM void values(latent_state<MT> &x, int used) const {
+    MEM void values(mla_state<MT> &x, int used) const {
         const int turn = used % shape::turns, pairs = (warp >> 3) * 32;
-        latent_values(x.o, (const float *)(smem + shape::factor) + turn * shape::pairs + pairs,
-                      base + shape::weight + (turn * shape::weight_turn + pairs * LATENT_SCORE) * 2,
-                      base + used % shape::stages * LATENT_STAGE + (warp & 7) * 128, lane);
+        mla_values(x.o, (const float *)(smem + shape::factor) + turn * shape::pairs + pairs,
+                   base + shape::weight + (turn * shape::weight_turn + pairs * LATENT_SCORE) * 2,
+                   base + used % shape::stages * LATENT_STAGE + (warp & 7) * 128, lane);
     }
 };
 // One walk, of which the tiles before next are under way. limit[pair]: the last position that a pair sees, -1: none here.
 template <int MT, int T>
-DEV void latent_walk_tiles(const latent_job &j, uint8_t *smem, latent_state<MT> &x, const latent_walk &w,
-                           int next, float scale) {
-    using shape = latent_shape<MT, T>;
+DEV void mla_walk_tiles(const mla_job &j, uint8_t *smem, mla_state<MT> &x, const mla_walk &w, int next,
+                        float scale) {
+    using shape = mla_shape<MT, T>;
     constexpr int S = shape::stages;
-    const latent_warp<MT, T> own(smem, scale);
+    const mla_warp<MT, T> own(smem, scale);
     const int n = w.end - w.tile, first = x.used;
     while (next < w.end && next - w.tile < (T == KV_F16 ? S : MT == 2 ? 2 : 1))
-        latent_next<MT, T>(j, smem, x, w, next, w.end);
+        mla_next<MT, T>(j, smem, x, w, next, w.end);
     if (T != KV_F16) __syncthreads();
     if constexpr (MT == 2) // scores of a tile, weights of the one before, sums of the one before that
         for (int i = -1; i <= n; i++) {
             if (i + 1 < n) own.scores(x, w, w.tile + i + 1, first + i + 1);
-            if (T != KV_F16 && i >= 0) latent_next<MT, T>(j, smem, x, w, next, w.end);
+            if (T != KV_F16 && i >= 0) mla_next<MT, T>(j, smem, x, w, next, w.end);
             if (i >= 0 && i < n) own.weights(x, w.tile + i, first + i);
             if (i > 0) own.values(x, first + i - 1);
             __syncthreads();
-            if (T == KV_F16 && i > 0) latent_next<MT, T>(j, smem, x, w, next, w.end);
+            if (T == KV_F16 && i > 0) mla_next<MT, T>(j, smem, x, w, next, w.end);
         }
     else
         for (int i = 0; i < n; i++) {
             own.scores(x, w, w.tile + i, first + i);
             __syncthreads();
             if (T != KV_F16 || i > 0)
-                latent_next<MT, T>(j, smem, x, w, next, w.end); // into the stage of the tile before
+                mla_next<MT, T>(j, smem, x, w, next, w.end); // into the stage of the tile before
             own.weights(x, w.tile + i, first + i);
             __syncthreads();
             own.values(x, first + i);
@@ -238,8 +236,8 @@ DEV void latent_walk_tiles(const latent_job &j, uint8_t *smem, latent_state<MT> 
     if (T == KV_F16) barrier_fence(); // what was cleared may be copied to next
     __syncthreads();
 }
-template <int MT, int T> DEV void latent_begin(uint8_t *smem, latent_state<MT> &x) {
-    using shape = latent_shape<MT, T>;
+template <int MT, int T> DEV void mla_begin(uint8_t *smem, mla_state<MT> &x) {
+    using shape = mla_shape<MT, T>;
     if (T == KV_F16 && threadIdx.x == 0) {
         for (int i = 0; i < shape::stages; i++) barrier_init(smem_address(smem) + shape::barrier + i * 8, 1);
         barrier_fence();
@@ -253,7 +251,7 @@ template <int MT, int T> DEV void latent_begin(uint8_t *smem, latent_state<MT> &
 #pragma unroll
             for (int k = 0; k < 4; k++) x.o[i][n][k] = 0;
 }
-DEV float latent_scale(const latent_job &j, int pos) {
+DEV float mla_scale(const mla_job &j, int pos) {
     const float log2e = 1.4426950408889634f;
     float scale = j.scale * log2e;
     if (j.temp_beta != 0.f)
@@ -261,7 +259,7 @@ DEV float latent_scale(const latent_job &j, int pos) {
     return scale;
 }
 // The sums of this warp's 32 pairs: to(pair) says where a pair's 512 go, NULL: nowhere.
-template <int MT, class F> DEV void latent_store(const latent_state<MT> &x, const float *factor, F to) {
+template <int MT, class F> DEV void mla_store(const mla_state<MT> &x, const float *factor, F to) {
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, g = lane >> 2,
               d = (warp & 7) * 64 + (lane & 3) * 2;
 #pragma unroll
@@ -279,28 +277,26 @@ template <int MT, class F> DEV void latent_store(const latent_state<MT> &x, cons
 }
 
 // Tiles of a part of a row's keys, and how many parts there are: of the row's position alone.
-DEV int latent_part_tiles(int pos, int max_split) { return (pos / LATENT_TILE + max_split) / max_split; }
-DEV int latent_parts(int pos, int max_split) {
-    return pos / LATENT_TILE / latent_part_tiles(pos, max_split) + 1;
-}
+DEV int mla_part_tiles(int pos, int max_split) { return (pos / LATENT_TILE + max_split) / max_split; }
+DEV int mla_parts(int pos, int max_split) { return pos / LATENT_TILE / mla_part_tiles(pos, max_split) + 1; }
 
 // ---- decode rows: a block a part, a block of heads and a row
 template <int MT, int T>
-__global__ void __launch_bounds__(MT * 128, 1) latent_decode_kernel(const __grid_constant__ latent_job j) {
+__global__ void __launch_bounds__(MT * 128, 1) mla_decode_kernel(const __grid_constant__ mla_job j) {
     extern __shared__ __align__(128) uint8_t smem[];
-    using shape = latent_shape<MT, T>;
+    using shape = mla_shape<MT, T>;
     const int split = blockIdx.x, h0 = blockIdx.y * shape::pairs, row = blockIdx.z, warp = threadIdx.x >> 5,
               lane = threadIdx.x & 31, pair = warp * 4 + (lane >> 3);
-    latent_state<MT> x;
-    latent_begin<MT, T>(smem, x);
+    mla_state<MT> x;
+    mla_begin<MT, T>(smem, x);
     pdl_trigger();
     const int n_row = j.t.step->n_row;
     if (row >= n_row) {
         pdl_wait();
         return;
     }
-    const int pos = j.t.pos[row], slot = j.t.slot[row], per = latent_part_tiles(pos, j.max_split);
-    const latent_walk w = {slot, split * per, min((split + 1) * per, pos / LATENT_TILE + 1), pos};
+    const int pos = j.t.pos[row], slot = j.t.slot[row], per = mla_part_tiles(pos, j.max_split);
+    const mla_walk w = {slot, split * per, min((split + 1) * per, pos / LATENT_TILE + 1), pos};
     int fresh = pos, next = w.tile; // the first position that this step may still be writing
     for (int r = 0; r < n_row; r++)
         if (j.t.slot[r] == slot) fresh = min(fresh, j.t.pos[r]);
@@ -308,35 +304,34 @@ __global__ void __launch_bounds__(MT * 128, 1) latent_decode_kernel(const __grid
     __syncthreads();
     if (T == KV_F16)
         while (next < min(w.end, fresh / LATENT_TILE) && next - w.tile < shape::stages)
-            latent_next<MT, T>(j, smem, x, w, next, w.end);
+            mla_next<MT, T>(j, smem, x, w, next, w.end);
     pdl_wait();
     if (w.tile >= w.end) return;
     const float *q = j.q + row * j.q_row + (warp & 3) * (LATENT_K / 4);
-    latent_query(
+    mla_query(
         x.query,
         [&](int i) -> const float * {
             const int h = h0 + (warp >> 2) * 16 + i;
             return h < j.n_head ? q + (size_t)h * LATENT_K : NULL;
         },
         lane);
-    latent_walk_tiles<MT, T>(j, smem, x, w, next, latent_scale(j, pos));
+    mla_walk_tiles<MT, T>(j, smem, x, w, next, mla_scale(j, pos));
     const size_t at = ((size_t)row * j.max_split + split) * j.n_head;
     float l = x.sum.sum;
 #pragma unroll
     for (int i = 1; i < 8; i <<= 1) l += __shfl_xor_sync(~0u, l, i);
     if ((lane & 7) == 0 && h0 + pair < j.n_head) j.weight[at + h0 + pair] = make_float2(x.sum.most, l);
-    latent_store(x, NULL,
-                 [&](int i) { return h0 + i < j.n_head ? j.part + (at + h0 + i) * LATENT_V : NULL; });
+    mla_store(x, NULL, [&](int i) { return h0 + i < j.n_head ? j.part + (at + h0 + i) * LATENT_V : NULL; });
 }
 // The parts of a row and a head to its 512 sums: a block 128 of them, 8 groups of threads a share of the parts
-static __global__ void __launch_bounds__(256) latent_merge_kernel(const __grid_constant__ latent_job j) {
+static __global__ void __launch_bounds__(256) mla_merge_kernel(const __grid_constant__ mla_job j) {
     __shared__ float share[LATENT_SPLIT], all[8];
     __shared__ float4 sum[8][32];
     const int h = blockIdx.x, row = blockIdx.z, tid = threadIdx.x, group = tid >> 5, lane = tid & 31;
     pdl_trigger();
     pdl_wait();
     if (row >= j.t.step->n_row) return;
-    const int n = latent_parts(j.t.pos[row], j.max_split);
+    const int n = mla_parts(j.t.pos[row], j.max_split);
     const size_t at = (size_t)row * j.max_split * j.n_head + h;
     float most = -INFINITY, total = 0.f;
     float2 w = make_float2(-INFINITY, 0.f);
@@ -384,18 +379,18 @@ static __global__ void __launch_bounds__(256) latent_merge_kernel(const __grid_c
 
 // ---- prompt rows: a block 16 MT pairs in the order of rows and heads; rows of several sequences one walk after the other
 template <int MT, int T>
-__global__ void __launch_bounds__(MT * 128, 1) latent_prompt_kernel(const __grid_constant__ latent_job j) {
+__global__ void __launch_bounds__(MT * 128, 1) mla_prompt_kernel(const __grid_constant__ mla_job j) {
     extern __shared__ __align__(128) uint8_t smem[];
-    using shape = latent_shape<MT, T>;
+    using shape = mla_shape<MT, T>;
     const int n_row = j.t.step->n_row, H = j.n_head, first = (gridDim.x - 1 - blockIdx.x) * shape::pairs,
               end = min(first + (int)shape::pairs, n_row * H), warp = threadIdx.x >> 5,
               lane = threadIdx.x & 31, pair = warp * 4 + (lane >> 3);
     if (first >= end) return;
     int *limit = (int *)(smem + shape::limit);
     float *factor = (float *)(smem + shape::factor);
-    latent_state<MT> x;
-    latent_begin<MT, T>(smem, x);
-    latent_query(
+    mla_state<MT> x;
+    mla_begin<MT, T>(smem, x);
+    mla_query(
         x.query,
         [&](int i) -> const float * {
             const int p = first + (warp >> 2) * 16 + i;
@@ -404,7 +399,7 @@ __global__ void __launch_bounds__(MT * 128, 1) latent_prompt_kernel(const __grid
         },
         lane);
     const int r0 = first / H, r1 = (end - 1) / H;
-    const float scale = latent_scale(j, j.t.pos[min(first + pair, end - 1) / H]);
+    const float scale = mla_scale(j, j.t.pos[min(first + pair, end - 1) / H]);
     for (int r = r0; r <= r1; r++) { // a walk for the first row of each sequence
         const int slot = j.t.slot[r];
         int last = 0;
@@ -420,14 +415,14 @@ __global__ void __launch_bounds__(MT * 128, 1) latent_prompt_kernel(const __grid
             limit[threadIdx.x] = p < end && j.t.slot[p / H] == slot ? j.t.pos[p / H] : -1;
         }
         __syncthreads();
-        latent_walk_tiles<MT, T>(j, smem, x, latent_walk{slot, 0, last / LATENT_TILE + 1, last}, 0, scale);
+        mla_walk_tiles<MT, T>(j, smem, x, mla_walk{slot, 0, last / LATENT_TILE + 1, last}, 0, scale);
     }
     float l = x.sum.sum;
 #pragma unroll
     for (int i = 1; i < 8; i <<= 1) l += __shfl_xor_sync(~0u, l, i);
     if ((lane & 7) == 0) factor[pair] = 1.f / l;
     __syncthreads();
-    latent_store(x, factor, [&](int i) {
+    mla_store(x, factor, [&](int i) {
         const int p = first + i;
         return p < end ? j.out + p / H * j.out_row + (size_t)(p % H) * LATENT_V : NULL;
     });
