@@ -1,4 +1,4 @@
-// Shared memory of a block of gemv.cuh, gemv_even.cuh and gemv_few_rows.cuh: one function for the kernel and its launch. Offsets in bytes;
+// Shared memory of a block of gemv.cuh, gemv_streamk.cuh and gemv_few_rows.cuh: one function for the kernel and its launch. Offsets in bytes;
 // barriers come first.
 #pragma once
 #include "cuda/decode/gemv.h"

@@ -32,7 +32,7 @@ static void make(decode_maker &m, decode_link *d) {
 static enum infer_status run(const decode_step &s, const decode_link *d, bool overlap) {
     const int rows = decode_rows(s, d);
     TRY(decode_matmul_run(s, d, 0, overlap));
-    if (d->mm.even) return INFER_OK;
+    if (d->mm.streamk) return INFER_OK;
     post_job p = d->post;
     p.give.xo_pitch = decode_output_pitch(d, rows);
     CU(post_norm_launch(p, rows, overlap, s.stream));

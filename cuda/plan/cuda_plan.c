@@ -1,6 +1,6 @@
 #include "cuda/plan/cuda_plan.h"
 #include "cuda/plan/delta_plan.h"
-#include "cuda/plan/even.h"
+#include "cuda/plan/streamk.h"
 #include "cuda/plan/blas.h"
 #include "cuda/plan/host_part.h"
 #include "cuda/plan/mla_plan.h"
@@ -374,7 +374,7 @@ static void place_workspace(struct cuda_plan *p, const struct backend_config *c)
     place_other_kernels(p, c);
     p->scale = take(p, 4 * d * 4 + d * 8);              /* and 1 / rms of many rows */
     p->handoff_bytes = (size_t)p->max_head_out * 3 * 8; /* q, k and v of one row, 8 bytes each */
-    p->packets = take(p, p->handoff_bytes + (dl && dl->max_rows == 1 ? even_bytes(p) : 0));
+    p->packets = take(p, p->handoff_bytes + (dl && dl->max_rows == 1 ? streamk_bytes(p) : 0));
     for (int i = ACT_NORMED + 1; i < ACT_SLOTS; i++) p->packet[i] = take(p, p->half_row_bytes * 2);
     if (!size_align(p->workspace_bytes, 4096, &p->workspace_bytes)) p->workspace_bytes = SIZE_MAX;
 }

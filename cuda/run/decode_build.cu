@@ -63,7 +63,7 @@ static bool build(cuda_backend *b, struct decode_program *p, bool int8, struct c
             decode_code_of(&p->link[i])->hand_over(b, &p->link[i], 1 + (uint32_t)i);
     if (p->link[1].is.kind == LINK_MATMUL) p->link[1].mm.job.first = true;
     for (int i = 0; int8 && i < p->n_link; i++)
-        if (is_matmul(&p->link[i]) && i < MOST_TAGS) decode_even(b, &p->link[i], i);
+        if (is_matmul(&p->link[i]) && i < MOST_TAGS) decode_streamk(b, &p->link[i], i);
     return true;
 }
 

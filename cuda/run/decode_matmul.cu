@@ -136,12 +136,13 @@ static enum infer_status run_one(const decode_step &s, const matmul_link *l, mm_
         j.take_handoff = NULL;
     }
     j.x_bytes = l->x_bytes;
-    if (l->even) {
-        even_job e = l->even_job;
+    if (l->streamk) {
+        streamk_job e = l->streamk_job;
         e.j.x_bytes = l->x_bytes;
         if (!s.beside) e.j.give_handoff = NULL, e.j.take_handoff = NULL;
-        CU(launch_overlapped(l->even->run[e.j.give_handoff || e.j.take_handoff], l->blocks,
-                             l->even->warps * 32, even_smem(l->even, l->x_bytes), true, s.stream, e));
+        CU(launch_overlapped(l->streamk->run[e.j.give_handoff || e.j.take_handoff], l->blocks,
+                             l->streamk->warps * 32, streamk_smem(l->streamk, l->x_bytes), true, s.stream,
+                             e));
         return INFER_OK;
     }
     j.n_cand = l->blocks * l->k->warps;
@@ -234,6 +235,6 @@ enum infer_status decode_matmul_run(const decode_step &s, const decode_link *d, 
 }
 cudaError_t decode_matmul_prepare(void) {
     cudaError_t e = mm_prepare();
-    if (e == cudaSuccess) e = even_prepare();
+    if (e == cudaSuccess) e = streamk_prepare();
     return e == cudaSuccess ? skinny_prepare() : e;
 }

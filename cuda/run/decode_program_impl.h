@@ -2,7 +2,7 @@
 #pragma once
 #include "cuda/decode/act_front.h"
 #include "cuda/decode/attend_decode.h"
-#include "cuda/decode/gemv_even.h"
+#include "cuda/decode/gemv_streamk.h"
 #include "cuda/decode/post_norm.h"
 #include "cuda/decode/skinny.h"
 #include "cuda/plan/links.h"
@@ -35,11 +35,11 @@ struct handoff_to {
 struct matmul_link {
     const struct mm_kernel *k;
     mm_job job;
-    size_t x_bytes;                 // shared memory for the input of one row
-    int blocks;                     // one row
-    bool few[3];                    // the kernels for up to 2, 4 and 8 rows fit
-    const struct even_kernel *even; // one row of codes: instead of k; NULL: not
-    even_job even_job;
+    size_t x_bytes;                       // shared memory for the input of one row
+    int blocks;                           // one row
+    bool few[3];                          // the kernels for up to 2, 4 and 8 rows fit
+    const struct streamk_kernel *streamk; // one row of codes: instead of k; NULL: not
+    streamk_job streamk_job;
     int nth; // of a norm: those that handed the residual stream on before it
 };
 enum { DECODE_OWN = 2048 };
@@ -156,5 +156,5 @@ int decode_input_pitch(const decode_link *d, int rows);
 // Packets for a matmul, in place of a wait for the whole kernel in front; NULL: not for this one.
 uint8_t *decode_take_over(const cuda_backend *b, decode_link *to, int columns, uint32_t tag);
 cudaError_t decode_matmul_prepare(void);
-// decode_even.cu: gives the link i, a matmul whose packets and stream are known, a kernel of gemv_even.cuh where that is faster.
-void decode_even(const cuda_backend *b, decode_link *d, int i);
+// decode_streamk.cu: gives the link i, a matmul whose packets and stream are known, a kernel of gemv_streamk.cuh where that is faster.
+void decode_streamk(const cuda_backend *b, decode_link *d, int i);

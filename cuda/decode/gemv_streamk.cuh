@@ -5,12 +5,12 @@
 // of these have.
 #pragma once
 #include "cuda/decode/gemv.cuh"
-#include "cuda/decode/gemv_even.h"
+#include "cuda/decode/gemv_streamk.h"
 
 #define MM_MAX(a, b) ((a) > (b) ? (a) : (b))
 
 // Slots of R units a warp; units lo + warp, lo + warp + W, .. of a region, U a row tile.
-template <int L, int R, int W, int S> struct even_ring {
+template <int L, int R, int W, int S> struct streamk_ring {
     static constexpr int UB = layout_unit_bytes((enum layout)L);
     const uint8_t *p, *slots;
     uint64_t policy;
@@ -78,7 +78,7 @@ DEV float tagged_take(const uint2 *p, uint32_t tag) {
     return __uint_as_float(x.x);
 }
 // 1 / rms of the product from all blocks' sums of squares, added in the order of post_norm.cu.
-DEV float even_root(const even_job &e, uint32_t tag) {
+DEV float streamk_root(const streamk_job &e, uint32_t tag) {
     constexpr int AT_ONCE = 12;
     const int lane = threadIdx.x & 31, n = e.post.n_square;
     float s = 0;
@@ -101,18 +101,18 @@ DEV float even_root(const even_job &e, uint32_t tag) {
     return rsqrtf(fmaf(warp_sum(s), e.post.inv_width, e.post.eps));
 }
 // What a warp needs of the stream behind its 32 rows of a step.
-struct even_stream {
+struct streamk_stream {
     float x, norm, next;
 };
-DEV even_stream look_at_stream(const even_job &e, int step) {
+DEV streamk_stream look_at_stream(const streamk_job &e, int step) {
     const int col = step * 32 + (threadIdx.x & 31);
     return {__ldcg(e.j.res + col), e.post.norm ? e.post.norm[col] : 1.f,
             e.post.hands_on ? e.j.next_norm[col] : 1.f};
 }
 // x = scale * (x + norm(factor * y)) and what its next reader takes, of 32 rows of a step.
-DEV void finish_post(const even_job &e, int step, float y, const even_stream &a, uint32_t tag) {
+DEV void finish_post(const streamk_job &e, int step, float y, const streamk_stream &a, uint32_t tag) {
     const int lane = threadIdx.x & 31, col = step * 32 + lane;
-    const float root = e.post.n_square ? even_root(e, tag) : 1.f;
+    const float root = e.post.n_square ? streamk_root(e, tag) : 1.f;
     const float v = (a.x + y * e.post.factor * root * a.norm) * e.post.scale;
     e.j.res[col] = v;
     if (!e.post.hands_on) return;
@@ -123,7 +123,7 @@ DEV void finish_post(const even_job &e, int step, float y, const even_stream &a,
 
 // The row to shared memory, for all warps; the norm's factor to *rs.
 template <int GA, int W, int EPI, bool BESIDE, class M>
-DEV void even_input(const mm_job &j, M &m, uint8_t *x, uint64_t *xbar, float *rs) {
+DEV void streamk_input(const mm_job &j, M &m, uint8_t *x, uint64_t *xbar, float *rs) {
     constexpr int XU = GA == 16 ? REC_BYTES_16 : REC_BYTES_32, AT_ONCE = 4;
     const int w = threadIdx.x >> 5, lane = threadIdx.x & 31, U = j.u;
     if constexpr (
@@ -167,13 +167,13 @@ DEV void even_input(const mm_job &j, M &m, uint8_t *x, uint64_t *xbar, float *rs
 }
 
 // The units of a region that a block has: lo .. hi - 1, block cta of those of the region.
-struct even_range {
+struct streamk_range {
     int share, more, cta, lo, hi;
     MEM int first_unit(int block) const { return block * share + min(block, more); }
 };
 // The sums v of a step's rows, of which this block has the first unit: with what the blocks behind have of them.
 template <int ROWS>
-DEV float even_sum(const even_job &e, const even_range &at, int end, float v, uint32_t tag) {
+DEV float streamk_sum(const streamk_job &e, const streamk_range &at, int end, float v, uint32_t tag) {
     if (at.hi >= end) return v;
 #pragma unroll 1
     for (int c = at.cta + 1; at.first_unit(c) < end; c++)
@@ -184,13 +184,13 @@ DEV float even_sum(const even_job &e, const even_range &at, int end, float v, ui
 
 // PACKETS: the input (POST) or the result comes in packets.
 template <int L, int GA, int R, int W, int S, int EPI, bool PACKETS>
-DEV void even_one(const even_job &e, int region, int cta, int n_cta) {
+DEV void streamk_one(const streamk_job &e, int region, int cta, int n_cta) {
     extern __shared__ __align__(1024) uint8_t smem[];
     constexpr int XU = GA == 16 ? REC_BYTES_16 : REC_BYTES_32, ROWS = 16 * R;
     constexpr bool beside = PACKETS && EPI == EPI_POST;
     const mm_job &j = e.j;
     const int w = threadIdx.x >> 5, lane = threadIdx.x & 31, U = j.u;
-    even_range at = {e.share[region], e.more[region], cta, 0, 0};
+    streamk_range at = {e.share[region], e.more[region], cta, 0, 0};
     at.lo = at.first_unit(cta);
     at.hi = at.first_unit(cta + 1);
     uint64_t *bars = (uint64_t *)smem, *done = bars + W * S, *freed = done + W, *xbar = freed + W;
@@ -199,7 +199,7 @@ DEV void even_one(const even_job &e, int region, int cta, int n_cta) {
     uint8_t *x = smem + area.x, *slots = smem + area.rings;
     static_assert((W * S + 3 * W) * 8 <= GEMV_FACTOR, "room for the barriers");
 
-    even_ring<L, R, W, S> r;
+    streamk_ring<L, R, W, S> r;
     r.start(slots, bars, j.w[region], U, at.lo, at.hi);
     if (threadIdx.x < 3 * W) barrier_init(smem_address(done + threadIdx.x), threadIdx.x < W ? W : 1);
     if (threadIdx.x < 3 * W) barrier_fence();
@@ -213,7 +213,7 @@ DEV void even_one(const even_job &e, int region, int cta, int n_cta) {
     }
     one_row<L, GA, R> m;
     m.start(lane);
-    even_input<GA, W, EPI, beside>(j, m, x, xbar, rs_at);
+    streamk_input<GA, W, EPI, beside>(j, m, x, xbar, rs_at);
     const int seq = __ldcg(j.seq);
     const uint32_t tag = handoff_tag(seq, e.tag), given = handoff_tag(seq, j.tag);
 
@@ -221,7 +221,7 @@ DEV void even_one(const even_job &e, int region, int cta, int n_cta) {
     const bool late = at.lo != first * U; // a block in front has units of the first step
     int u = at.lo - first * U + w, held = -1, mine = -1;
     best_value best = {-INFINITY, 0x7fffffff};
-    even_stream stream = {0, 0, 0};
+    streamk_stream stream = {0, 0, 0};
     float y = 0;
 #pragma unroll 1
     for (int ti = 0;; ti++) {
@@ -255,7 +255,7 @@ DEV void even_one(const even_job &e, int region, int cta, int n_cta) {
             if (late && nth == 0) {
                 if (lane < ROWS) tagged_store(e.sums + blockIdx.x * ROWS + lane, v, tag);
             } else {
-                v = even_sum<ROWS>(e, at, (of + 1) * U, v, tag);
+                v = streamk_sum<ROWS>(e, at, (of + 1) * U, v, tag);
                 if constexpr (EPI == EPI_POST) {
                     const float ss = sum16(__fmul_rn(v, v));
                     if ((lane & 15) == 0) tagged_store(e.squares + of * R + (lane >> 4), ss, tag);
@@ -275,19 +275,19 @@ DEV void even_one(const even_job &e, int region, int cta, int n_cta) {
 
 // L2 < 0: one region
 template <int L, int L2, int GA, int R, int W, int S, int S2, int EPI, bool PACKETS>
-__global__ void __launch_bounds__(W * 32, 2) gemv_even_kernel(const __grid_constant__ even_job e) {
+__global__ void __launch_bounds__(W * 32, 2) gemv_streamk_kernel(const __grid_constant__ streamk_job e) {
     if (L2 < 0 || (int)blockIdx.x < e.j.split)
-        even_one<L, GA, R, W, S, EPI, PACKETS>(e, 0, blockIdx.x, L2 < 0 ? gridDim.x : e.j.split);
+        streamk_one<L, GA, R, W, S, EPI, PACKETS>(e, 0, blockIdx.x, L2 < 0 ? gridDim.x : e.j.split);
     else if constexpr (L2 >= 0)
-        even_one<L2, GA, R, W, S2, EPI, PACKETS>(e, 1, blockIdx.x - e.j.split, gridDim.x - e.j.split);
+        streamk_one<L2, GA, R, W, S2, EPI, PACKETS>(e, 1, blockIdx.x - e.j.split, gridDim.x - e.j.split);
 }
 
-#define EVEN_ENTRY(l, lx, lc, ga, r, s, s2, epi, bytes)                                                      \
+#define STREAMK_ENTRY(l, lx, lc, ga, r, s, s2, epi, bytes)                                                   \
     {                                                                                                        \
         l, lc, ga, r, epi, 8, 8 * (bytes), {                                                                 \
-            gemv_even_kernel<l, lx, ga, r, 8, s, s2, epi, false>,                                            \
-                gemv_even_kernel<l, lx, ga, r, 8, s, s2, epi, true>                                          \
+            gemv_streamk_kernel<l, lx, ga, r, 8, s, s2, epi, false>,                                         \
+                gemv_streamk_kernel<l, lx, ga, r, 8, s, s2, epi, true>                                       \
         }                                                                                                    \
     }
-#define EVEN_ONE(l, ga, r, s, epi)                                                                           \
-    EVEN_ENTRY(l, -1, LAYOUT_COUNT, ga, r, s, 1, epi, (s) * (r)*layout_unit_bytes(l))
+#define STREAMK_ONE(l, ga, r, s, epi)                                                                        \
+    STREAMK_ENTRY(l, -1, LAYOUT_COUNT, ga, r, s, 1, epi, (s) * (r)*layout_unit_bytes(l))

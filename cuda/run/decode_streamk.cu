@@ -1,8 +1,8 @@
-// Links of one row of codes whose matrices do not come out even between blocks or warps: their jobs for gemv_even.cuh.
+// Links of one row of codes whose matrices do not come out even between blocks or warps: their jobs for gemv_streamk.cuh.
 #include "cuda/run/decode_program_impl.h"
-#include "cuda/plan/even.h"
+#include "cuda/plan/streamk.h"
 
-enum { EVEN_SHARE = 90 }; // percent: of the blocks' and warps' time that the plain kernel uses, at most
+enum { STREAMK_SHARE = 90 }; // percent: of the blocks' and warps' time that the plain kernel uses, at most
 // What it uses: the most steps of a block, and units of a warp, beside those that each would have if all had as many.
 static double plain_share(const mm_job &j, const struct mm_kernel *k, int blocks) {
     const bool two = k->l2 != LAYOUT_COUNT;
@@ -13,7 +13,7 @@ static double plain_share(const mm_job &j, const struct mm_kernel *k, int blocks
     return (j.steps[0] * a + j.steps[1] * b) / blocks / (t0 > t1 ? t0 : t1) * j.u / (of_warp * k->warps);
 }
 // The stream behind a product's norm, as its own kernel would be told of it; false: that kernel does more.
-static bool even_post(const decode_link *d, even_job *e) {
+static bool streamk_post(const decode_link *d, streamk_job *e) {
     const post_job &p = d->post;
     if (e->j.bias || (p.gives && (!p.give.norm || p.give.give != GIVE_RECORD))) return false;
     e->j.res = p.give.x.p;
@@ -32,23 +32,23 @@ static bool even_post(const decode_link *d, even_job *e) {
     return true;
 }
 // Of the link i, whose packets and stream are known.
-void decode_even(const cuda_backend *b, decode_link *d, int i) {
+void decode_streamk(const cuda_backend *b, decode_link *d, int i) {
     matmul_link *l = &d->mm;
-    even_job *e = &l->even_job;
+    streamk_job *e = &l->streamk_job;
     const int epilogue = d->is.kind == LINK_POST ? (int)EPI_POST : (int)l->k->epilogue;
-    const struct even_kernel *k = even_find(l->k->l, l->k->l2, l->k->ga, epilogue);
-    if (!k || even_smem(k, l->x_bytes) > decode_shared_memory(b) ||
-        plain_share(l->job, l->k, l->blocks) * 100 >= EVEN_SHARE)
+    const struct streamk_kernel *k = streamk_find(l->k->l, l->k->l2, l->k->ga, epilogue);
+    if (!k || streamk_smem(k, l->x_bytes) > decode_shared_memory(b) ||
+        plain_share(l->job, l->k, l->blocks) * 100 >= STREAMK_SHARE)
         return;
     // short steps lose more to the sharing than to a last round (8B Q4_K_M: 1%, 1B: 4%), unless warps wait, too
     if (epilogue == EPI_STORE && l->job.u % l->k->warps == 0) return;
     e->j = l->job;
     e->j.seq = &b->t.step->seq;
     e->tag = 1 + (uint32_t)i;
-    const size_t turn = (size_t)(i % EVEN_LINKS), squares = even_square_bytes(&b->plan);
+    const size_t turn = (size_t)(i % STREAMK_LINKS), squares = streamk_square_bytes(&b->plan);
     uint8_t *at = b->work + b->plan.packets + b->plan.handoff_bytes;
-    e->sums = (uint2 *)(at + turn * EVEN_SUMS);
-    e->squares = (uint2 *)(at + EVEN_LINKS * EVEN_SUMS + turn * squares);
-    if ((epilogue == EPI_POST && !even_post(d, e)) || !even_plan(e, k, l->blocks)) return;
-    l->even = k;
+    e->sums = (uint2 *)(at + turn * STREAMK_SUMS);
+    e->squares = (uint2 *)(at + STREAMK_LINKS * STREAMK_SUMS + turn * squares);
+    if ((epilogue == EPI_POST && !streamk_post(d, e)) || !streamk_plan(e, k, l->blocks)) return;
+    l->streamk = k;
 }

@@ -5,7 +5,7 @@
 
 enum { EPI_POST = EPI_GLU + 1 }; // the norm of the whole row, what stands behind it, and the residual stream
 
-struct even_job {
+struct streamk_job {
     mm_job j; // POST: res, next_norm, square_out and xo are those of the stream behind the norm
     // Units of a region in order of steps: block b of it has share + (b < more) of them, from b * share + min(b, more) on.
     int share[2], more[2];
@@ -19,14 +19,14 @@ struct even_job {
         bool hands_on;
     } post;
 };
-struct even_kernel {
+struct streamk_kernel {
     enum layout l, l2; // l2: LAYOUT_COUNT: one region
     int ga, r, epilogue, warps, ring;
-    void (*run[2])(const even_job); // [1]: with packets
+    void (*run[2])(const streamk_job); // [1]: with packets
 };
 // NULL: there is none.
-const struct even_kernel *even_find(enum layout l, enum layout l2, int ga, int epilogue);
+const struct streamk_kernel *streamk_find(enum layout l, enum layout l2, int ga, int epilogue);
 // Divides the job's regions between the blocks; false: a block would have more steps than warps that finish them.
-bool even_plan(even_job *e, const struct even_kernel *k, int blocks);
-size_t even_smem(const struct even_kernel *k, size_t x_bytes);
-cudaError_t even_prepare(void);
+bool streamk_plan(streamk_job *e, const struct streamk_kernel *k, int blocks);
+size_t streamk_smem(const struct streamk_kernel *k, size_t x_bytes);
+cudaError_t streamk_prepare(void);

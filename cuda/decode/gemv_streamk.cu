@@ -1,27 +1,27 @@
 // The table of streaming kernels that share units out evenly.
-#include "cuda/decode/gemv_even.h"
+#include "cuda/decode/gemv_streamk.h"
 #include "cuda/decode/gemv_shared.h"
-#include "cuda/plan/even.h"
+#include "cuda/plan/streamk.h"
 
-extern const struct even_kernel even_q4k[4], even_q6k[3];
+extern const struct streamk_kernel streamk_q4k[4], streamk_q6k[3];
 
 template <class T> static bool each(T f) {
     for (int i = 0; i < 4; i++)
-        if (f(&even_q4k[i])) return true;
+        if (f(&streamk_q4k[i])) return true;
     for (int i = 0; i < 3; i++)
-        if (f(&even_q6k[i])) return true;
+        if (f(&streamk_q6k[i])) return true;
     return false;
 }
-const struct even_kernel *even_find(enum layout l, enum layout l2, int ga, int epilogue) {
-    const struct even_kernel *found = NULL;
-    each([&](const struct even_kernel *k) {
+const struct streamk_kernel *streamk_find(enum layout l, enum layout l2, int ga, int epilogue) {
+    const struct streamk_kernel *found = NULL;
+    each([&](const struct streamk_kernel *k) {
         if (k->l != l || k->l2 != l2 || k->ga != ga || k->epilogue != epilogue) return false;
         found = k;
         return true;
     });
     return found;
 }
-bool even_plan(even_job *e, const struct even_kernel *k, int blocks) {
+bool streamk_plan(streamk_job *e, const struct streamk_kernel *k, int blocks) {
     const int units[2] = {e->j.steps[0] * e->j.u, e->j.steps[1] * e->j.u};
     const bool two = k->l2 != LAYOUT_COUNT;
     double least = 1e30;
@@ -39,14 +39,14 @@ bool even_plan(even_job *e, const struct even_kernel *k, int blocks) {
         e->more[i] = units[i] % n;
         if (k->epilogue == EPI_POST && (e->share[i] + e->j.u) / e->j.u + 1 > k->warps) return false;
     }
-    return blocks <= EVEN_BLOCKS;
+    return blocks <= STREAMK_BLOCKS;
 }
-size_t even_smem(const struct even_kernel *k, size_t x_bytes) {
+size_t streamk_smem(const struct streamk_kernel *k, size_t x_bytes) {
     return gemv_lay_out(k->warps, k->r, x_bytes, (size_t)k->ring).bytes;
 }
-cudaError_t even_prepare(void) {
+cudaError_t streamk_prepare(void) {
     cudaError_t e = cudaSuccess;
-    each([&](const struct even_kernel *k) {
+    each([&](const struct streamk_kernel *k) {
         for (auto run : k->run)
             if (e == cudaSuccess) e = all_shared_memory((const void *)run);
         return e != cudaSuccess;
