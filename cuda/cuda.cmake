@@ -112,9 +112,9 @@ if(nvcc)
     set(sources "")
     foreach(source common/cuda_error run/cuda_state run/cuda_device run/warm formats/repack plain/conv plain/recur plain/plain_ops plain/experts plain/mla plain/columns plain/select
             plain/gemv_f32 run/run_list run/host_rows run/upload decode/gemv
-            decode/skinny decode/experts_one decode/experts_batch decode/attend_decode decode/delta_decode decode/mix_give prompt/delta_prompt decode/attend_more_f16 decode/attend_more_q8_0 decode/mla_attend decode/mla_heads run/decode_mla decode/gemv_streamk decode/gemv_streamk_q4k decode/gemv_streamk_q6k run/decode_streamk
-            decode/attend_more_f32 decode/act_rows decode/post_norm decode/act_front run/decode_build run/decode_matmul run/decode_edge run/decode_program decode/decode_small run/prompt_program
-            run/prompt_gemm prompt/prompt_small prompt/prompt_more prompt/flash_wide prompt/gemm_mx prompt/pairs prompt/router_gemm
+            decode/skinny decode/experts_one decode/experts_batch decode/attend_decode decode/delta_decode decode/mix_give prompt/delta_prompt decode/attend_decode_f16 decode/attend_decode_q8_0 decode/mla_attend decode/mla_heads run/decode_mla decode/gemv_streamk decode/gemv_streamk_q4k decode/gemv_streamk_q6k run/decode_streamk
+            decode/attend_decode_f32 decode/act_rows decode/post_norm decode/act_front run/decode_build run/decode_matmul run/decode_edge run/decode_program decode/decode_small run/prompt_program
+            run/prompt_gemm prompt/prompt_small prompt/prompt_qkv_post prompt/flash_wide prompt/gemm_mx prompt/pairs prompt/router_gemm
             plain/dequant_rows bench/cuda_bench bench/bench_attend bench/ceiling run/cuda_backend)
         list(APPEND sources ${CMAKE_SOURCE_DIR}/cuda/${source})
     endforeach()

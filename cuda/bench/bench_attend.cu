@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "cuda/formats/unit_operands.cuh"
 #include "cuda/prompt/prompt_kernels.h"
-#include "cuda/prompt/prompt_more.h"
+#include "cuda/prompt/prompt_qkv_post.h"
 
 enum { SAMPLES = 512 }; // heads of rows that are compared
 

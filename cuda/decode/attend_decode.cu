@@ -1,6 +1,6 @@
 // Decode attention: the instances for Llamas, which kernel a job takes, and its launch.
 #include "cuda/decode/attend_decode.cuh"
-#include "cuda/decode/attend_more.h"
+#include "cuda/decode/attend_decode_instances.h"
 
 // Of heads above 256 the parts of a row with several splits become its output: a block a head, the splits in order.
 __global__ void __launch_bounds__(128) attend_merge_kernel(const __grid_constant__ attend_job j) {

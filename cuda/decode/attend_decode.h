@@ -36,7 +36,7 @@ struct attend_job {
     bool one;            // set by attend_launch: no block gets a second item
     int max_row;         // set by attend_launch: rows that the launch has room for
     const struct attend_kernel *kernel;
-    // what the kernels of attend_more.h do beside this
+    // what the kernels of attend_decode_instances.h do beside this
     bool v_norm, late; // values are normed, without weights; norms of q and k stand behind the rotation
     bool more;         // set by attend_plan: one of these kernels
     float temp_beta;   // 0: none

@@ -99,7 +99,7 @@ const struct decode_code decode_attend = {true, true, has, make, hand_over, run,
 
 // ---- prompt
 struct prompt_attention {
-    prompt_more_job put;
+    prompt_qkv_post_job put;
     prompt_attend_job attend;
     bool mma; // by the kernels that every chip has
 };
@@ -142,7 +142,8 @@ static enum infer_status run_prompt(const cuda_backend *, const prompt_program *
                                     cudaStream_t s) {
     const prompt_attention *e = own<prompt_attention>(d);
     const bool wide = e->attend.dk > 128 || e->attend.dv > 128;
-    CU(prompt_more_wanted(e->put) ? prompt_more_launch(e->put, n, s) : prompt_put_launch(e->put.put, n, s));
+    CU(prompt_qkv_post_wanted(e->put) ? prompt_qkv_post_launch(e->put, n, s)
+                                      : prompt_put_launch(e->put.put, n, s));
     CU(wide ? flash_wide_launch(e->attend, n, s) : prompt_attend_launch(e->attend, n, e->mma, s));
     return INFER_OK;
 }

@@ -10,7 +10,7 @@ extern "C" {
 enum {
     CUDA_REGION_MAX = WEIGHT_GROUP_MAX,
     CUDA_SPLIT = 256,      /* keys of one attention split at least, */
-    CUDA_SPLIT_WIDE = 128, /* and where heads are above 128 (attend_more.h) */
+    CUDA_SPLIT_WIDE = 128, /* and where heads are above 128 (attend_decode_instances.h) */
     CUDA_SPLIT_SHIFT = 5,  /* log2 of the most splits */
     CUDA_ROPE_MAX = 8,
     CUDA_FLIGHT = 4,        /* steps that may be queued */

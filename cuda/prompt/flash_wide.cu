@@ -3,7 +3,7 @@
 // the same scores, and have half of the output's dims each. 384 threads; shared memory: wide_size.
 #include "cuda/common/wgmma.cuh"
 #include "cuda/prompt/flash_softmax.cuh"
-#include "cuda/prompt/prompt_more.h"
+#include "cuda/prompt/prompt_qkv_post.h"
 
 enum { WIDE_KEYS = 64 };
 template <int D> struct wide_size {

@@ -2,7 +2,7 @@
 #pragma once
 #include "cuda/plan/links.h"
 #include "cuda/prompt/prompt_kernels.h"
-#include "cuda/prompt/prompt_more.h"
+#include "cuda/prompt/prompt_qkv_post.h"
 #include "cuda/run/cuda_impl.h"
 #include "cuda/run/prompt_program.h"
 

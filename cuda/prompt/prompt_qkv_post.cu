@@ -2,13 +2,13 @@
 #include "cuda/common/front.cuh"
 #include "cuda/common/kv_pages.cuh"
 #include "cuda/formats/unit_operands.cuh"
-#include "cuda/prompt/prompt_more.h"
+#include "cuda/prompt/prompt_qkv_post.h"
 
 enum { MORE_HEAD = 512, MORE_WARPS = 8 };
 
 // A warp a head of q, k or v, which lies in shared memory on its way.
 __global__ void __launch_bounds__(MORE_WARPS * 32)
-    prompt_more_kernel(const __grid_constant__ prompt_more_job m) {
+    prompt_qkv_post_kernel(const __grid_constant__ prompt_qkv_post_job m) {
     __shared__ float heads[MORE_WARPS][MORE_HEAD];
     const prompt_put_job &j = m.put;
     const int t = blockIdx.x, warp = threadIdx.x >> 5, lane = threadIdx.x & 31, half = j.n_rot / 2,
@@ -54,8 +54,8 @@ __global__ void __launch_bounds__(MORE_WARPS * 32)
         __syncwarp();
     }
 }
-cudaError_t prompt_more_launch(const prompt_more_job &j, int n, cudaStream_t s) {
-    prompt_more_kernel<<<n, MORE_WARPS * 32, 0, s>>>(j);
+cudaError_t prompt_qkv_post_launch(const prompt_qkv_post_job &j, int n, cudaStream_t s) {
+    prompt_qkv_post_kernel<<<n, MORE_WARPS * 32, 0, s>>>(j);
     return cudaGetLastError();
 }
 

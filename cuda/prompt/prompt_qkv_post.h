@@ -4,17 +4,17 @@
 #include "cuda/common/front.h"
 #include "cuda/prompt/prompt_kernels.h"
 
-struct prompt_more_job {
+struct prompt_qkv_post_job {
     prompt_put_job put;
     bool v_norm, late; // values are normed, without weights; norms of q and k stand behind the rotation
     float temp_beta;   // 0: none
     int temp_len, temp_offset;
 };
 // Whether prompt_put_launch does less than this.
-static inline bool prompt_more_wanted(const prompt_more_job &j) {
+static inline bool prompt_qkv_post_wanted(const prompt_qkv_post_job &j) {
     return j.v_norm || j.late || j.temp_beta != 0;
 }
-cudaError_t prompt_more_launch(const prompt_more_job &j, int n, cudaStream_t s);
+cudaError_t prompt_qkv_post_launch(const prompt_qkv_post_job &j, int n, cudaStream_t s);
 
 // Attention of heads up to 512 on sm_90a.
 cudaError_t flash_wide_launch(const prompt_attend_job &j, int n, cudaStream_t s);
