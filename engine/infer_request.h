@@ -62,6 +62,9 @@ struct infer_turn_end {
 struct infer_turn_end infer_prompt_turn_end(const struct infer_model *m,
                                             const struct infer_prompt_template *t);
 
+/* What closes the thinking part that the end of a prompt opens; NULL: none is open. */
+const char *infer_prompt_closing(const char *prompt, size_t n);
+
 /* ---- which tokens an answer may have: a grammar in GBNF or the one of a JSON Schema, and texts that may not come -- */
 
 struct infer_grammar; /* immutable, shared by constraints and threads */

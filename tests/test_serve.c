@@ -13,6 +13,7 @@
 #include "serve/core/queue.h"
 #include "serve/api/routes.h"
 #include "serve/toolcall/tool_parser.h"
+#include "text/grammar/grammar.h"
 
 /* ---- JSON that is written ---- */
 

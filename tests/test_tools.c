@@ -133,8 +133,8 @@ static void test_thinking(void **state) {
         assert_string_equal(thought, cases[i].thought);
         answer_free(&a);
     }
-    assert_true(answer_opened("x<think>\n", 9));
-    assert_false(answer_opened("x<think>y", 9));
+    assert_true(infer_prompt_closing("x<think>\n", 9));
+    assert_false(infer_prompt_closing("x<think>y", 9));
     assert_true(answer_is_tag("</think>", 8));
     assert_false(answer_is_tag("</think", 7));
 }

@@ -31,7 +31,7 @@ bool answer_is_tag(const char *piece, size_t n) {
     return false;
 }
 
-const char *answer_closing(const char *prompt, size_t n) {
+const char *infer_prompt_closing(const char *prompt, size_t n) {
     while (n && white(prompt + n - 1, 1)) n--;
     for (int i = 0; i < N_TAG; i++) {
         size_t len = strlen(tags[i].open);
@@ -39,8 +39,6 @@ const char *answer_closing(const char *prompt, size_t n) {
     }
     return NULL;
 }
-
-bool answer_opened(const char *prompt, size_t n) { return answer_closing(prompt, n) != NULL; }
 
 void answer_start(struct answer *a, const char *const *stop, int n_stop, enum infer_answer_start start) {
     answer_free(a);

@@ -39,9 +39,6 @@ bool answer_thinks(const struct answer *a);
 /* True for a token's text that opens or closes a thinking part, which is let through even if it is a control
  * token. */
 bool answer_is_tag(const char *piece, size_t n);
-/* True when a prompt ends with the opening of a thinking part; and what would close it, NULL where none is open. */
-bool answer_opened(const char *prompt, size_t n);
-const char *answer_closing(const char *prompt, size_t n);
 
 /* The answer so far, complete when it has ended. */
 const struct answer *request_answer(const struct infer_request *r);

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/mem.h"
-#include "request/answer.h"
 #include "serve/core/answer_log.h"
 #include "serve/api/openai.h"
 #include "serve/api/routes.h"
@@ -113,7 +112,7 @@ static enum infer_status ask_about(struct job *j, const char *query, const char 
     t.variables = switches;
     enum infer_status st = messages ? infer_prompt_render(&p, j->server->model, &t, messages, true)
                                     : err_set(INFER_E_MEMORY, "out of memory: a document");
-    const char *closing = st ? NULL : answer_closing(p.text, p.n_text);
+    const char *closing = st ? NULL : infer_prompt_closing(p.text, p.n_text);
     if (closing) { /* a template without a switch */
         snprintf(tail, sizeof tail, "\n%s\n\n", closing);
         t.tail = tail;

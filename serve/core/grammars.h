@@ -1,7 +1,7 @@
 /* Compiled grammars by their text: clients send the same schema with each request. */
 #pragma once
 #include "base/status.h"
-#include "text/grammar/grammar.h"
+#include "infer_request.h"
 #include "serve/core/metrics.h"
 
 struct grammars;

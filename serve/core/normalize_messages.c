@@ -1,7 +1,6 @@
 #include "serve/core/normalize_messages.h"
 #include <string.h>
 #include <time.h>
-#include "request/answer.h"
 #include "base/mem.h"
 #include "files/json.h"
 #include "serve/core/server.h"
@@ -173,7 +172,7 @@ static enum infer_status render(struct fitted *f, struct infer_prompt *p, json_t
 static enum infer_status add_tail(struct fitted *f, struct infer_prompt *p, json_t *messages,
                                   const json_t *last) {
     struct job *j = f->job;
-    const char *closing = answer_closing(p->text, p->n_text);
+    const char *closing = infer_prompt_closing(p->text, p->n_text);
     const json_t *text = json_object_get(last, "content"),
                  *thought = json_object_get(last, "reasoning_content");
     const bool constrained = j->ask.gbnf || j->ask.schema || tool_job_forced(j) || j->ask.n_think == 0,

@@ -4,10 +4,8 @@
 #include <string.h>
 #include <time.h>
 #include "base/host.h"
-#include "request/answer.h"
 #include "base/mem.h"
 #include "files/json.h"
-#include "text/grammar/grammar.h"
 #include "serve/core/answer_log.h"
 #include "serve/core/normalize_messages.h"
 #include "serve/core/api_keys.h"
@@ -194,7 +192,7 @@ static enum infer_status make_think_end(struct job *j) {
     char text[96];
     size_t n;
     if (j->ask.n_think < 1 || !j->ask.messages) return INFER_OK;
-    const char *close = answer_closing(p->text, p->n_text);
+    const char *close = infer_prompt_closing(p->text, p->n_text);
     const enum tool_shape shape = s->tools.format.row ? s->tools.format.row->shape : SHAPE_OBJECT;
     if (!close) close = s->tools.think[1];
     if (shape == SHAPE_HARMONY)

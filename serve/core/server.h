@@ -1,6 +1,6 @@
 /* One process, one model, one engine: what the threads of the server share. */
 #pragma once
-#include "request/prompt_check.h"
+#include "infer_request.h"
 #include "serve/core/grammars.h"
 #include "serve/core/job.h"
 #include "serve/core/metrics.h"

@@ -174,7 +174,7 @@ enum infer_status talk_answer(struct talk *t, const struct options *o, const str
     params.ids = p->ids;
     params.n_id = p->n;
     if (t->template.text)
-        params.start = answer_opened(p->text, p->n_text) ? INFER_ANSWER_THINKING : INFER_ANSWER_MAYBE;
+        params.start = infer_prompt_closing(p->text, p->n_text) ? INFER_ANSWER_THINKING : INFER_ANSWER_MAYBE;
     params.on_text = show_text;
     params.on_prompt = show_prompt_progress;
     params.user = t;
