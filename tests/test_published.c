@@ -5,7 +5,7 @@
 #define _GNU_SOURCE
 #include "test.h"
 #include "base/stbds.h"
-#include "files/hf_config.h"
+#include "files/hf/hf_config.h"
 #include "files/textfile.h"
 #include "model/model_impl.h"
 #include "models/registry.h"

@@ -1,7 +1,7 @@
 /* quant: every row of the type table. */
 #include "test.h"
 #include "base/mem.h"
-#include "files/hf_mxfp4.h"
+#include "files/hf/hf_mxfp4.h"
 #include "quant/quant.h"
 #include <math.h>
 

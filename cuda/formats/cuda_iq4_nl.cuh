@@ -5,7 +5,7 @@
 
 template <> struct src<QUANT_IQ4_NL> : nibble_blocks<block_IQ4_NL, 0> {}; // code: index of the level
 
-// The four levels that the nibbles of v's low half name, as bytes. source: engine/quant/quant_iq4_nl.c.
+// The four levels that the nibbles of v's low half name, as bytes. source: engine/quant/formats/quant_iq4_nl.c.
 DEV uint32_t iq4_levels(uint32_t v) {
     const uint32_t at = v & 0x7777u,
                    pick = (v >> 1 & 0x4444u) | 0x3210u, // byte j of the low or the high eight levels

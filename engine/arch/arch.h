@@ -1,4 +1,4 @@
-/* The words that models are written in. A file in models/ is one const struct arch: names, slots, flags; new
+/* The words that models are written in. A file below models/ is one const struct arch: names, slots, flags; new
  * mathematics is a new engine/model/blk_*.c that forward.c calls, never a copied loop.
  *
  * Glossary: n_layer, n_embd (width of the residual stream), n_head, n_kv_head, head_dim_k and head_dim_v, n_ff
@@ -157,7 +157,7 @@ struct arch_hf {
     const char *model_type, *class, *inner;
 };
 
-/* Names of Hugging Face that differ from the common ones (engine/files/hf_names.c). Both sides are whole, or end with a dot in front
+/* Names of Hugging Face that differ from the common ones (engine/files/hf/hf_names.c). Both sides are whole, or end with a dot in front
  * of "weight" or "bias"; within layers: what is behind "layers.3." and behind "blk.3.". */
 enum hf_op {
     HF_SAME,

@@ -1,5 +1,5 @@
 /* config.json -> the keys of GGUF: sizes, heads, windows, and what else is one number. */
-#include "files/hf_config.h"
+#include "files/hf/hf_config.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-#include "files/hf_turns.h"
-#include "files/hf_mxfp4.h"
+#include "files/hf/hf_turns.h"
+#include "files/hf/hf_mxfp4.h"
 #include "base/host.h"
 
 #include <string.h>

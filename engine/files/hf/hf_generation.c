@@ -1,5 +1,5 @@
 /* generation_config.json, and what config.json says of the same: tokens that end an answer, recommended sampling. */
-#include "files/hf.h"
+#include "files/hf/hf.h"
 #include "files/json.h"
 #include "files/textfile.h"
 

@@ -1,7 +1,7 @@
 /* Layers with a state in folders of Hugging Face: the keys of config.json (hf_config.h), and tensors by heads. */
 #pragma once
 #include "arch/arch.h"
-#include "files/hf_config.h"
+#include "files/hf/hf_config.h"
 
 /* delta: key heads, value heads, width of a key and of a value (struct hf_config). out[2]: queries, keys and values, of all heads each, and
  * gates, of from [key heads][query, key, values, gates][k], in copies. errors: INFER_E_INPUT (another size), INFER_E_UNSUPPORTED

@@ -1,7 +1,7 @@
 /* Factors of Falcon-H1: numbers of config.json that GGUF has in the rows of matrices. source: modeling_falcon_h1 of transformers */
 #include "arch/arch.h"
-#include "files/hf_config.h"
-#include "files/hf_factors.h"
+#include "files/hf/hf_config.h"
+#include "files/hf/hf_factors.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Keys of config.json, one by one: hf_keys.def as a table, what is there, and what GGUF calls it. */
-#include "files/hf_config.h"
+#include "files/hf/hf_config.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@ static const struct key_row_hf {
 } rows[] = {
 #define KEY(id, all, told, kind, min, max, absent, gguf) {all, told, gguf, kind, min, max, absent},
 #define RANGE(names, min, max)
-#include "files/hf_keys.def"
+#include "files/hf/hf_keys.def"
 #undef KEY
 #undef RANGE
 };
@@ -24,7 +24,7 @@ static const struct {
 } ranges[] = {
 #define KEY(id, all, told, kind, min, max, absent, gguf)
 #define RANGE(names, min, max) {names, min, max},
-#include "files/hf_keys.def"
+#include "files/hf/hf_keys.def"
 #undef KEY
 #undef RANGE
 };

@@ -1,5 +1,5 @@
 /* config.json -> the keys of GGUF: layers that are no attention, and what those with a state are. */
-#include "files/hf_config.h"
+#include "files/hf/hf_config.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
  *     block_MXFP4, byte j of 16    low four bits: element j, high: element j + 16
  *
  * So bytes 2 i and 2 i + 1 of a block are made of bytes i and i + 8. source: transformers' integration of MXFP4. */
-#include "files/hf_mxfp4.h"
+#include "files/hf/hf_mxfp4.h"
 
 typedef uint8_t bytes16 __attribute__((vector_size(16)));
 

@@ -1,5 +1,5 @@
 /* quantization_config -> struct hf_packing. */
-#include "files/hf_packed.h"
+#include "files/hf/hf_packed.h"
 
 #include <string.h>
 

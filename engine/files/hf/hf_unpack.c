@@ -1,9 +1,9 @@
 /* Side tensors and their matrix -> one tensor of blocks: which there are, and whether they fit. The blocks: hf_packed.h. */
-#include "files/hf_packed.h"
+#include "files/hf/hf_packed.h"
 #include "base/host.h"
 #include "base/stbds.h"
-#include "files/hf_mxfp4.h"
-#include "files/hf_words.h"
+#include "files/hf/hf_mxfp4.h"
+#include "files/hf/hf_words.h"
 
 #include <math.h>
 #include <stdio.h>

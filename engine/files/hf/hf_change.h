@@ -1,6 +1,6 @@
 /* Tensors of Hugging Face whose elements are not as GGUF has them: changed copies. */
 #pragma once
-#include "files/hf_names.h"
+#include "files/hf/hf_names.h"
 #include "files/tensorfile.h"
 
 /* Heads of the model, for HF_QKV_HEADS and HF_STACK; groups of Mamba's heads, for HF_GROUPS. */

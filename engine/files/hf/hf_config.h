@@ -2,7 +2,7 @@
 #pragma once
 #include <jansson.h>
 #include "arch/arch.h"
-#include "files/hf.h"
+#include "files/hf/hf.h"
 #include "files/model_keys.h"
 
 /* What a layer is; where it is one thing alone, a feed-forward part is a layer, too. */
@@ -27,7 +27,7 @@ struct config {
 enum hf_key {
 #define KEY(id, all, told, kind, min, max, absent, gguf) K_##id,
 #define RANGE(names, min, max)
-#include "files/hf_keys.def"
+#include "files/hf/hf_keys.def"
 #undef KEY
 #undef RANGE
     K_COUNT

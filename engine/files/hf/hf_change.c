@@ -1,4 +1,4 @@
-#include "files/hf_change.h"
+#include "files/hf/hf_change.h"
 #include "base/host.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-#include "files/hf_latent.h"
+#include "files/hf/hf_latent.h"
 #include "arch/arch.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* config.json -> the keys of GGUF. */
 #include "models/registry.h"
-#include "files/hf_config.h"
+#include "files/hf/hf_config.h"
 #include "files/json.h"
 #include "files/textfile.h"
 

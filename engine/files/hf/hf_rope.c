@@ -1,5 +1,5 @@
 /* config.json -> the keys of GGUF: rotary positions. */
-#include "files/hf_config.h"
+#include "files/hf/hf_config.h"
 
 #include <math.h>
 #include <string.h>

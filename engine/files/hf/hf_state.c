@@ -1,4 +1,4 @@
-#include "files/hf_state.h"
+#include "files/hf/hf_state.h"
 
 #include <math.h>
 #include <string.h>

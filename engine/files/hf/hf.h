@@ -5,7 +5,7 @@
  * together, Hugging Face's has not; then the key "llama.rope.neox" is true. So is "deepseek2.rope.neox" where config.json says "rope_interleave": false.
  * sources: config.json as transformers documents it; the GGUF specification. */
 #pragma once
-#include "files/hf_packed.h"
+#include "files/hf/hf_packed.h"
 #include "files/tensorfile.h"
 
 /* Reads the folder f->path into f (f->part is NULL). errors: as tensorfile_open. */

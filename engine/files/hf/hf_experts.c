@@ -1,5 +1,5 @@
 /* config.json -> the keys of GGUF: mixtures of experts. */
-#include "files/hf_config.h"
+#include "files/hf/hf_config.h"
 
 #include <string.h>
 

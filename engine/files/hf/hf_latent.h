@@ -1,6 +1,6 @@
 /* Latent attention in folders of Hugging Face: the keys of config.json, and the tensor that has a latent's keys and values of each head. */
 #pragma once
-#include "files/hf_config.h"
+#include "files/hf/hf_config.h"
 
 struct hf_latent_sizes {
     int n_head, n_nope, n_value, rank;

@@ -1,4 +1,4 @@
-#include "files/hf_names.h"
+#include "files/hf/hf_names.h"
 
 #include <stdio.h>
 #include <string.h>

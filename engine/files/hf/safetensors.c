@@ -1,4 +1,4 @@
-#include "files/safetensors.h"
+#include "files/hf/safetensors.h"
 #include "files/json.h"
 
 #include <stdio.h>

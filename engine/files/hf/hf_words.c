@@ -1,4 +1,4 @@
-#include "files/hf_words.h"
+#include "files/hf/hf_words.h"
 #include "base/host.h"
 #include "files/json.h"
 
