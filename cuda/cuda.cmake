@@ -90,30 +90,30 @@ if(nvcc)
             set(kind ${CMAKE_MATCH_3})
             make_instance(gemm_${name} cuda/prompt/gemm_instances.cuh "GEMM(${id})")
             if(kind STREQUAL "CODES")
-                make_instance(experts_${name} cuda/decode/experts_one.cuh "EXPERTS_CODES(${id})")
+                make_instance(experts_${name} cuda/decode/moe/experts_one.cuh "EXPERTS_CODES(${id})")
             endif()
             if(kind MATCHES "CODES|EIGHTS")
-                make_instance(batch_${name} cuda/decode/experts_batch.cuh "BATCH_CODES(${id})")
+                make_instance(batch_${name} cuda/decode/moe/experts_batch.cuh "BATCH_CODES(${id})")
             endif()
             if(NOT kind STREQUAL "FLOATS")
                 make_instance(pairs_${name} cuda/prompt/pairs_wgmma.cuh "PAIRS_INSTANCE(${id})")
-                make_instance(gemv_${name} cuda/decode/gemv_instances.h "GEMV_${kind}(${id})")
-                make_instance(skinny_${name} cuda/decode/skinny_instances.h "SKINNY_${kind}(${id})")
+                make_instance(gemv_${name} cuda/decode/gemv/gemv_instances.h "GEMV_${kind}(${id})")
+                make_instance(skinny_${name} cuda/decode/skinny/skinny_instances.h "SKINNY_${kind}(${id})")
             endif()
         elseif(row MATCHES "^PAIR\\(([^,]*), ([^,]*),(.*)\\)")
             string(TOLOWER ${CMAKE_MATCH_1}_${CMAKE_MATCH_2} name)
             set(args "${CMAKE_MATCH_1}, ${CMAKE_MATCH_2},${CMAKE_MATCH_3}")
-            make_instance(gemv_${name} cuda/decode/gemv_instances.h "GEMV_PAIR(${args})")
-            make_instance(skinny_${name} cuda/decode/skinny_instances.h "SKINNY_PAIR(${args})")
+            make_instance(gemv_${name} cuda/decode/gemv/gemv_instances.h "GEMV_PAIR(${args})")
+            make_instance(skinny_${name} cuda/decode/skinny/skinny_instances.h "SKINNY_PAIR(${args})")
         endif()
     endforeach()
 
     set(cuda_objects "")
     set(sources "")
     foreach(source common/cuda_error run/cuda_state run/cuda_device run/warm formats/repack plain/conv plain/recur plain/plain_ops plain/experts plain/mla plain/columns plain/select
-            plain/gemv_f32 run/run_list run/host_rows run/upload decode/gemv
-            decode/skinny decode/experts_one decode/experts_batch decode/attend_decode decode/delta_decode decode/mix_give prompt/delta_prompt decode/attend_decode_f16 decode/attend_decode_q8_0 decode/mla_attend decode/mla_heads run/decode_mla decode/gemv_streamk decode/gemv_streamk_q4k decode/gemv_streamk_q6k run/decode_streamk
-            decode/attend_decode_f32 decode/act_rows decode/post_norm decode/act_front run/decode_build run/decode_matmul run/decode_edge run/decode_program decode/decode_small run/prompt_program
+            plain/gemv_f32 run/run_list run/host_rows run/upload decode/gemv/gemv
+            decode/skinny/skinny decode/moe/experts_one decode/moe/experts_batch decode/attend/attend_decode decode/state/delta_decode decode/moe/mix_give prompt/delta_prompt decode/attend/attend_decode_f16 decode/attend/attend_decode_q8_0 decode/mla/mla_attend decode/mla/mla_heads run/decode_mla decode/gemv/gemv_streamk decode/gemv/gemv_streamk_q4k decode/gemv/gemv_streamk_q6k run/decode_streamk
+            decode/attend/attend_decode_f32 decode/gemv/act_rows decode/gemv/post_norm decode/gemv/act_front run/decode_build run/decode_matmul run/decode_edge run/decode_program decode/attend/decode_small run/prompt_program
             run/prompt_gemm prompt/prompt_small prompt/prompt_qkv_post prompt/flash_wide prompt/gemm_mx prompt/pairs prompt/router_gemm
             plain/dequant_rows bench/cuda_bench bench/bench_attend bench/ceiling run/cuda_backend)
         list(APPEND sources ${CMAKE_SOURCE_DIR}/cuda/${source})

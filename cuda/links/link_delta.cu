@@ -1,5 +1,5 @@
 // LINK_DELTA.
-#include "cuda/decode/delta_decode.h"
+#include "cuda/decode/state/delta_decode.h"
 #include "cuda/prompt/delta_prompt.h"
 #include "cuda/run/decode_program_impl.h"
 #include "cuda/run/prompt_program_impl.h"

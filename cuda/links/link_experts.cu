@@ -1,7 +1,7 @@
 // LINK_EXPERTS of decode rows: engines of one row at most, engines of several; LINK_PAIRS of prompt rows.
 #include "cuda/common/prompt_tiles.cuh"
-#include "cuda/decode/experts_batch.h"
-#include "cuda/decode/experts_one.h"
+#include "cuda/decode/moe/experts_batch.h"
+#include "cuda/decode/moe/experts_one.h"
 #include "cuda/plan/pairs_plan.h"
 #include "cuda/prompt/pairs.h"
 #include "cuda/run/decode_program_impl.h"

@@ -1,5 +1,5 @@
 // LINK_MIX of decode rows, LINK_PAIRS_MIX of prompt rows: the sum of experts, and the residual stream.
-#include "cuda/decode/mix_give.h"
+#include "cuda/decode/moe/mix_give.h"
 #include "cuda/prompt/pairs.h"
 #include "cuda/run/decode_program_impl.h"
 #include "cuda/run/prompt_program_impl.h"

@@ -49,8 +49,8 @@ static bool find_kernel(const cuda_backend *b, matmul_link *l, const cuda_region
     }
 }
 // n regions of a group, from first on.
-static void place_weights(const cuda_backend *b, const float (*up)[2], mm_job *j, const struct mm_kernel *k,
-                          int group, int first, int n) {
+static void place_weights(const cuda_backend *b, const float (*up)[2], mm_job *j,
+                          const struct mm_kernel *k, int group, int first, int n) {
     const cuda_group *g = &b->plan.group[group];
     for (int i = 0; i < n; i++) {
         const cuda_region *r = &g->region[first + i];

@@ -1,7 +1,7 @@
 // Attention by a latent: its jobs.
 #pragma once
-#include "cuda/decode/mla_attend.h"
-#include "cuda/decode/mla_heads.h"
+#include "cuda/decode/mla/mla_attend.h"
+#include "cuda/decode/mla/mla_heads.h"
 #include "cuda/plain/mla.h"
 #include "cuda/plan/links.h"
 #include "cuda/run/cuda_impl.h"

@@ -1,10 +1,10 @@
 // The program of decode rows, for the files that build and run it, and for the kinds of links (cuda/links/).
 #pragma once
-#include "cuda/decode/act_front.h"
-#include "cuda/decode/attend_decode.h"
-#include "cuda/decode/gemv_streamk.h"
-#include "cuda/decode/post_norm.h"
-#include "cuda/decode/skinny.h"
+#include "cuda/decode/gemv/act_front.h"
+#include "cuda/decode/attend/attend_decode.h"
+#include "cuda/decode/gemv/gemv_streamk.h"
+#include "cuda/decode/gemv/post_norm.h"
+#include "cuda/decode/skinny/skinny.h"
 #include "cuda/plan/links.h"
 #include "cuda/run/cuda_impl.h"
 #include "cuda/run/decode_program.h"
@@ -151,7 +151,8 @@ size_t decode_block_bytes(const matmul_link *l);
 bool decode_fit_together(const cuda_backend *b, size_t one, size_t other);
 // Input of rows, then the product.
 enum infer_status decode_matmul_run(const decode_step &s, const decode_link *d, int pitch, bool overlap);
-enum infer_status decode_matmul_launch(const decode_step &s, const matmul_link *l, const mm_job &j, int rows);
+enum infer_status decode_matmul_launch(const decode_step &s, const matmul_link *l, const mm_job &j,
+                                       int rows);
 int decode_input_pitch(const decode_link *d, int rows);
 // Packets for a matmul, in place of a wait for the whole kernel in front; NULL: not for this one.
 uint8_t *decode_take_over(const cuda_backend *b, decode_link *to, int columns, uint32_t tag);

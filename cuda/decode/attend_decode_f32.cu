@@ -1,2 +1,0 @@
-#include "cuda/decode/attend_decode_instances.h"
-ATTEND_MORE_SET(attend_more_f32, KV_F32);
