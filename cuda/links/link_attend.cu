@@ -71,7 +71,7 @@ static void make(decode_maker &m, decode_link *d) {
 static void hand_over(const cuda_backend *b, decode_link *d, uint32_t tag) {
     attend_job &a = *own<attend_job>(d);
     if (!d->is.in.packets || !d[1].is.in.packets || d[-1].other.k || !attend_takes_handoff(a)) return;
-    mm_job &q = d[-1].mm.job;
+    gemv_args &q = d[-1].mm.job;
     int columns = 0;
     for (int i = 0; i < q.n_seg; i++)
         if (q.seg[i].col + q.seg[i].n > columns) columns = q.seg[i].col + q.seg[i].n;

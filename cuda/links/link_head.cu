@@ -6,7 +6,7 @@ static void make(decode_maker &m, decode_link *d) {
     const cuda_backend *b = m.b;
     const struct op_list *l = decode_list(b);
     const rows logits = cuda_rows(b, l, l->op[d->is.matmul].matmul.out);
-    mm_job &h = d->mm.job;
+    gemv_args &h = d->mm.job;
     h.rowmap = b->t.out_row;
     h.n_row = &b->t.step->n_out;
     h.y = logits.p;

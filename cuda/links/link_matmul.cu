@@ -18,8 +18,8 @@ static void make_store(decode_maker &m, decode_link *d) {
     d->mm.job.y = y.p;
     d->mm.job.y_row = y.stride;
     if (d->other.k) { // of the same rows
-        mm_job &j = d->other.job;
-        const mm_job own = j;
+        gemv_args &j = d->other.job;
+        const gemv_args own = j;
         j = d->mm.job;
         memcpy(j.w, own.w, sizeof j.w);
         memcpy(j.steps, own.steps, sizeof j.steps);
@@ -57,7 +57,7 @@ static void make_gated(decode_maker &m, decode_link *d) {
     give_to(&d->mm.job, decode_gives_result(m.b, d, ACT_GATED));
 }
 static void hand_over_gated(const cuda_backend *b, decode_link *d, uint32_t tag) {
-    mm_job &j = d->mm.job;
+    gemv_args &j = d->mm.job;
     if (!d[1].is.in.packets) return;
     j.give_handoff = decode_take_over(b, d + 1, j.steps[0] * 8 * d->mm.k->r, tag);
     j.seq = &b->t.step->seq;
@@ -72,7 +72,7 @@ static void make_residual(decode_maker &m, decode_link *d) {
     const struct op_list *l = decode_list(m.b);
     const rows x = cuda_rows(m.b, l, link_writes(l, &d->is));
     const handoff_to to = decode_hands(m, d);
-    mm_job &j = d->mm.job;
+    gemv_args &j = d->mm.job;
     decode_scales(m.b, &j, m.nth);
     j.res = x.p;
     j.res_row = x.stride;

@@ -13,7 +13,7 @@ static void make(decode_maker &m, decode_link *d) {
     const cuda_backend *b = m.b;
     const struct op_list *l = decode_list(b);
     const handoff_to to = decode_hands(m, d);
-    mm_job &j = d->mm.job;
+    gemv_args &j = d->mm.job;
     post_job &p = d->post;
     p.give.x = cuda_rows(b, l, link_writes(l, &d->is));
     j.res = p.y = (float *)(b->work + b->plan.post);

@@ -23,7 +23,7 @@ act_form decode_form(const cuda_backend *b, enum link_form f, enum act_slot slot
 static float *scale_of(const cuda_backend *b, int nth) {
     return (float *)(b->work + b->plan.scale) + (size_t)(nth % 4 * b->plan.max_decode);
 }
-void decode_scales(const cuda_backend *b, mm_job *j, int nth) {
+void decode_scales(const cuda_backend *b, gemv_args *j, int nth) {
     j->scale = scale_of(b, nth + 2);
     j->scale_next = scale_of(b, nth + 4);
     j->square_row = ((size_t)b->plan.max_k + 255) / 256 * 16;
@@ -80,7 +80,7 @@ static void convert_input(decode_maker &m, decode_link *d) {
 }
 void decode_takes(decode_maker &m, decode_link *d) {
     const struct op_norm *n = norm_of(m.b, d);
-    mm_job &j = d->mm.job;
+    gemv_args &j = d->mm.job;
     if (d->is.in.form == FORM_ROWS) convert_input(m, d);
     j.n_row = row_count(m.b, d->out_rows);
     decode_scales(m.b, &j, m.nth); // read without a norm, too

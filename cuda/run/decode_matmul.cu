@@ -3,7 +3,7 @@
 #include "seam/op_list.h"
 
 // ---- which kernel
-static int best_split(const mm_job &j, const struct mm_kernel *k, int blocks) {
+static int best_split(const gemv_args &j, const struct mm_kernel *k, int blocks) {
     int best = 1;
     double least = 1e30;
     for (int s = 1; s < blocks; s++) {
@@ -49,7 +49,7 @@ static bool find_kernel(const cuda_backend *b, matmul_link *l, const cuda_region
     }
 }
 // n regions of a group, from first on.
-static void place_weights(const cuda_backend *b, const float (*up)[2], mm_job *j,
+static void place_weights(const cuda_backend *b, const float (*up)[2], gemv_args *j,
                           const struct mm_kernel *k, int group, int first, int n) {
     const cuda_group *g = &b->plan.group[group];
     for (int i = 0; i < n; i++) {
@@ -130,7 +130,7 @@ uint8_t *decode_take_over(const cuda_backend *b, decode_link *to, int columns, u
     return (uint8_t *)m.job.take_handoff;
 }
 // ---- launches
-static enum infer_status run_one(const decode_step &s, const matmul_link *l, mm_job j) {
+static enum infer_status run_one(const decode_step &s, const matmul_link *l, gemv_args j) {
     if (!s.beside) {
         j.give_handoff = NULL;
         j.take_handoff = NULL;
@@ -153,7 +153,7 @@ static enum infer_status run_one(const decode_step &s, const matmul_link *l, mm_
 }
 // The rows of a launch that begins with row `first` of the step.
 static void begin_at(skinny_job *w, size_t first) {
-    mm_job &j = w->j;
+    gemv_args &j = w->j;
     w->first = (int)first;
     w->rms += first;
     j.x += first * 128;
@@ -166,7 +166,7 @@ static void begin_at(skinny_job *w, size_t first) {
     if (w->epilogue != EPI_HEAD) j.y += first * j.y_row; // whose rows are those that are wanted
 }
 // Rows first .. first + rows - 1 of a step of `all`.
-static enum infer_status run_part(const decode_step &s, const matmul_link *l, const mm_job &j, int first,
+static enum infer_status run_part(const decode_step &s, const matmul_link *l, const gemv_args &j, int first,
                                   int rows, int all) {
     const cuda_backend *b = s.b;
     skinny_job w = {};
@@ -188,7 +188,7 @@ static enum infer_status run_part(const decode_step &s, const matmul_link *l, co
     return INFER_OK;
 }
 // Many rows of halves. The head works on all rows of the step and leaves those that are wanted.
-static enum infer_status run_half(const decode_step &s, const matmul_link *l, const mm_job &j, int rows) {
+static enum infer_status run_half(const decode_step &s, const matmul_link *l, const gemv_args &j, int rows) {
     const int most = skinny_most(l->k->epilogue);
     for (int i = 0; i < rows; i += most) TRY(run_part(s, l, j, i, rows - i < most ? rows - i : most, rows));
     return INFER_OK;
@@ -198,7 +198,7 @@ static int few_kernel(const matmul_link *l, int rows) {
     const int i = rows <= 2 ? 0 : rows <= 4 ? 1 : 2;
     return rows > 1 && rows <= 8 && l->few[i] ? i : -1;
 }
-static enum infer_status run_few(const decode_step &s, const matmul_link *l, mm_job j, int i) {
+static enum infer_status run_few(const decode_step &s, const matmul_link *l, gemv_args j, int i) {
     const cuda_backend *b = s.b;
     const int t = 2 << i, tiles = few_tiles(l->k->r, l->k->epilogue), blocks = b->sm_count;
     const size_t smem = few_plan(l->k, t, j.u, decode_shared_memory(b), &j.few);
@@ -213,7 +213,7 @@ static enum infer_status run_few(const decode_step &s, const matmul_link *l, mm_
     CU(launch_overlapped(l->k->few[i], blocks, groups * l->k->warps * 32, smem, true, s.stream, j));
     return INFER_OK;
 }
-enum infer_status decode_matmul_launch(const decode_step &s, const matmul_link *l, const mm_job &j,
+enum infer_status decode_matmul_launch(const decode_step &s, const matmul_link *l, const gemv_args &j,
                                        int rows) {
     const int few = few_kernel(l, rows);
     return rows == 1 ? run_one(s, l, j) : few >= 0 ? run_few(s, l, j, few) : run_half(s, l, j, rows);
@@ -223,7 +223,7 @@ int decode_input_pitch(const decode_link *d, int rows) {
 }
 enum infer_status decode_matmul_run(const decode_step &s, const decode_link *d, int pitch, bool overlap) {
     const int rows = decode_rows(s, d);
-    mm_job j = d->mm.job;
+    gemv_args j = d->mm.job;
     j.xo_pitch = pitch;
     if (d->from_rows) {
         act_rows_job in = d->input;

@@ -34,7 +34,7 @@ struct handoff_to {
 
 struct matmul_link {
     const struct mm_kernel *k;
-    mm_job job;
+    gemv_args job;
     size_t x_bytes;                       // shared memory for the input of one row
     int blocks;                           // one row
     bool few[3];                          // the kernels for up to 2, 4 and 8 rows fit
@@ -138,7 +138,7 @@ act_form decode_idle_form(const decode_maker &m);
 // The input of a link with a matmul: rows become what it reads; norms and scales of the stream.
 void decode_takes(decode_maker &m, decode_link *d);
 // Scales of the rows that the nth hands on, and of those that its reader leaves.
-void decode_scales(const cuda_backend *b, mm_job *j, int nth);
+void decode_scales(const cuda_backend *b, gemv_args *j, int nth);
 // How the result of a link lies in a step of so many rows: rows of a tile, 0: plain rows.
 int decode_output_pitch(const decode_link *d, int rows);
 
@@ -151,7 +151,7 @@ size_t decode_block_bytes(const matmul_link *l);
 bool decode_fit_together(const cuda_backend *b, size_t one, size_t other);
 // Input of rows, then the product.
 enum infer_status decode_matmul_run(const decode_step &s, const decode_link *d, int pitch, bool overlap);
-enum infer_status decode_matmul_launch(const decode_step &s, const matmul_link *l, const mm_job &j,
+enum infer_status decode_matmul_launch(const decode_step &s, const matmul_link *l, const gemv_args &j,
                                        int rows);
 int decode_input_pitch(const decode_link *d, int rows);
 // Packets for a matmul, in place of a wait for the whole kernel in front; NULL: not for this one.

@@ -4,7 +4,7 @@
 
 enum { STREAMK_SHARE = 90 }; // percent: of the blocks' and warps' time that the plain kernel uses, at most
 // What it uses: the most steps of a block, and units of a warp, beside those that each would have if all had as many.
-static double plain_share(const mm_job &j, const struct mm_kernel *k, int blocks) {
+static double plain_share(const gemv_args &j, const struct mm_kernel *k, int blocks) {
     const bool two = k->l2 != LAYOUT_COUNT;
     const int n0 = two ? j.split : blocks, n1 = blocks - n0;
     const double a = layout_unit_bytes(k->l), b = two ? layout_unit_bytes(k->l2) : 0,

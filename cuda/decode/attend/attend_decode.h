@@ -72,7 +72,7 @@ struct embed_job {
     uint8_t *xo;
     size_t xo_row, xo_unit;
     int xo_pitch;
-    float *scale_at; // scales of mm_job, four of each row scale_row apart, that start at 1
+    float *scale_at; // scales of gemv_args, four of each row scale_row apart, that start at 1
     int scale_row;
     int n_rope;
     struct {

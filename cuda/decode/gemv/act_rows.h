@@ -5,7 +5,7 @@
 struct act_rows_job {
     rows x;
     const int *n_row;
-    // of the residual stream: norm weights, the rows' scales (mm_job), sums of squares of 16 columns; norm NULL: as they are
+    // of the residual stream: norm weights, the rows' scales (gemv_args), sums of squares of 16 columns; norm NULL: as they are
     const float *norm, *scale;
     float *square;
     size_t square_row;

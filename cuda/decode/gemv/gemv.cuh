@@ -13,7 +13,7 @@
 // GA: the input is codes in groups of so many columns (gemv_int8.cuh); 0: halves. PACKETS: the input (EPI_ADD) or the
 // result comes in packets.
 template <int L, int GA, int R, int W, int S, int EPI, bool PACKETS>
-DEV void gemv_one(const mm_job &j, int region, int cta, int n_cta) {
+DEV void gemv_one(const gemv_args &j, int region, int cta, int n_cta) {
     extern __shared__ __align__(1024) uint8_t smem[];
     constexpr bool half = format<L>::half, integers = GA > 0;
     constexpr int XU = integers ? (GA == 16 ? REC_BYTES_16 : REC_BYTES_32) : x_unit<L>(), ROWS = 16 * R;
@@ -127,7 +127,7 @@ DEV void gemv_one(const mm_job &j, int region, int cta, int n_cta) {
 // L2 < 0: one region
 template <int L, int L2, int GA, int R, int W, int S, int S2, int EPI, bool PACKETS>
 __global__ void __launch_bounds__(W * 32, format<L>::half ? 1 : 2)
-    gemv_one_kernel(const __grid_constant__ mm_job j) {
+    gemv_one_kernel(const __grid_constant__ gemv_args j) {
     static_assert(((S > S2 ? S : S2) + 3) * W * 8 <= GEMV_FACTOR, "room for the barriers");
     if (L2 < 0 || (int)blockIdx.x < j.split)
         gemv_one<L, GA, R, W, S, EPI, PACKETS>(j, 0, blockIdx.x, L2 < 0 ? gridDim.x : j.split);

@@ -12,7 +12,7 @@ struct few_shape {
 };
 
 // One launch: out[t] = W x[t], then the epilogue.
-struct mm_job {
+struct gemv_args {
     const uint8_t *w[2]; // units of region 0 and 1
     int steps[2], split; // steps of R row tiles; blocks 0 .. split do region 0
     int u, k;
@@ -65,8 +65,8 @@ struct mm_kernel {
     int ga, r;         // columns of a group of the input's codes, 0: halves; row tiles a step
     enum mm_epilogue epilogue;
     int warps, ring;                 // bytes of the ring
-    void (*run[2])(const mm_job); // [1]: with packets
-    void (*few[3])(const mm_job); // codes: up to 2, 4 and 8 rows
+    void (*run[2])(const gemv_args); // [1]: with packets
+    void (*few[3])(const gemv_args); // codes: up to 2, 4 and 8 rows
 };
 enum { FEW_GROUPS = 2, FEW_SLOTS = 4, FEW_HEAD = 1536 }; // bytes of barriers and factors
 // Row tiles that a group of warps does at once.

@@ -24,7 +24,7 @@ DEV best_value best_of_warp(best_value b) {
 struct ahead {
     float x, norm, scale;
 };
-template <int R, int EPI> DEV ahead look_ahead(const mm_job &j, int step, int t) {
+template <int R, int EPI> DEV ahead look_ahead(const gemv_args &j, int step, int t) {
     const int lane = threadIdx.x & 31, row = step * 16 * R + (R == 1 ? lane & 15 : lane);
     ahead a = {0, 0, 0};
     if (EPI == EPI_ADD) {
@@ -42,7 +42,7 @@ DEV float sum16(float v) {
 // PACKETS: the result goes in packets with this tag. RECORDS: it goes as records, or by packets as such. TILES: row t of
 // several, which may go to tiles.
 template <int R, int EPI, bool PACKETS, bool RECORDS, bool TILES = false>
-DEV void finish(const mm_job &j, int region, int step, float v, float rs, const ahead &a, best_value &best,
+DEV void finish(const gemv_args &j, int region, int step, float v, float rs, const ahead &a, best_value &best,
                 uint32_t tag, int t = 0) {
     const int lane = threadIdx.x & 31, row = step * 16 * R + (R == 1 ? lane & 15 : lane);
     if constexpr (EPI == EPI_STORE || EPI == EPI_HEAD) {
@@ -84,7 +84,7 @@ DEV void finish(const mm_job &j, int region, int step, float v, float rs, const 
 }
 
 // 1 / rms of N rows row, row + by, .. (last at most), of one warp; the order of a row's sums is alike for all N.
-template <int N> DEV void half_rms(const mm_job &j, int row, int by, int last, float (&rs)[N]) {
+template <int N> DEV void half_rms(const gemv_args &j, int row, int by, int last, float (&rs)[N]) {
     const int lane = threadIdx.x & 31;
     unsigned at[N]; // floats
 #pragma unroll
@@ -114,7 +114,7 @@ DEV float half_factor(float rs, float scale) { // scale: a power of two
 }
 DEV float half_scale(float rs) { return __uint_as_float(__float_as_uint(rs) & 0x7f800000) * 0.0625f; }
 // What the sums of a row of the step are multiplied by, of one warp.
-template <bool RECORDS> DEV float row_factor(const mm_job &j, int row) {
+template <bool RECORDS> DEV float row_factor(const gemv_args &j, int row) {
     float rs[1];
     const float scale = RECORDS ? 1.f : __ldcg(j.scale + row); // asked for before the sums
     half_rms(j, row, 0, row, rs);

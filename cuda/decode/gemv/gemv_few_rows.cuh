@@ -35,7 +35,7 @@ template <int L, int R, int W> struct unit_ring {
         }
     }
     // warp w of a group; steps cta, cta + n_cta, .. of n_step steps of R row tiles; u units a row tile
-    MEM void start(const mm_job &j, int region, uint8_t *slots, uint64_t *bars, int w, int cta,
+    MEM void start(const gemv_args &j, int region, uint8_t *slots, uint64_t *bars, int w, int cta,
                    int n_cta) {
         const int n_step = j.steps[region], u = j.u;
         at = slots;
@@ -114,7 +114,7 @@ template <int L, int R, int T> struct few_rows {
 // Block `block` of n_block. With 8 rows its groups' steps lie n_block apart, so that the last ones spread over all blocks (with
 // fewer rows neighbours are 1% faster). Buffers of sums in turn: all warps of a group leave theirs, T warps add and finish a row each.
 template <int L, int R, int W, int EPI, int T>
-DEV void gemv_few(const mm_job &j, int region, int block, int n_block) {
+DEV void gemv_few(const gemv_args &j, int region, int block, int n_block) {
     extern __shared__ __align__(1024) uint8_t smem[];
     constexpr int ROWS = 16 * R, UB = layout_unit_bytes((enum layout)L);
     const few_shape &s = j.few;
@@ -216,7 +216,7 @@ DEV void gemv_few(const mm_job &j, int region, int block, int n_block) {
 }
 template <int L, int L2, int R, int W, int EPI, int T>
 __global__ void __launch_bounds__(W * 32 * FEW_GROUPS, 1)
-    gemv_few_kernel(const __grid_constant__ mm_job j) {
+    gemv_few_kernel(const __grid_constant__ gemv_args j) {
     static_assert((W + FEW_GROUPS * (2 * 4 + W * FEW_SLOTS)) * 8 <= FEW_FACTORS, "room for the barriers");
     if (L2 < 0 || (int)blockIdx.x < j.split)
         gemv_few<L, R, W, EPI, T>(j, 0, blockIdx.x, L2 < 0 ? gridDim.x : j.split);

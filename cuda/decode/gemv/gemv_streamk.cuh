@@ -123,7 +123,7 @@ DEV void finish_post(const streamk_job &e, int step, float y, const streamk_stre
 
 // The row to shared memory, for all warps; the norm's factor to *rs.
 template <int GA, int W, int EPI, bool BESIDE, class M>
-DEV void streamk_input(const mm_job &j, M &m, uint8_t *x, uint64_t *xbar, float *rs) {
+DEV void streamk_input(const gemv_args &j, M &m, uint8_t *x, uint64_t *xbar, float *rs) {
     constexpr int XU = GA == 16 ? REC_BYTES_16 : REC_BYTES_32, AT_ONCE = 4;
     const int w = threadIdx.x >> 5, lane = threadIdx.x & 31, U = j.u;
     if constexpr (
@@ -188,7 +188,7 @@ DEV void streamk_one(const streamk_job &e, int region, int cta, int n_cta) {
     extern __shared__ __align__(1024) uint8_t smem[];
     constexpr int XU = GA == 16 ? REC_BYTES_16 : REC_BYTES_32, ROWS = 16 * R;
     constexpr bool beside = PACKETS && EPI == EPI_POST;
-    const mm_job &j = e.j;
+    const gemv_args &j = e.j;
     const int w = threadIdx.x >> 5, lane = threadIdx.x & 31, U = j.u;
     streamk_range at = {e.share[region], e.more[region], cta, 0, 0};
     at.lo = at.first_unit(cta);

@@ -6,7 +6,7 @@
 enum { EPI_POST = EPI_GLU + 1 }; // the norm of the whole row, what stands behind it, and the residual stream
 
 struct streamk_job {
-    mm_job j; // POST: res, next_norm, square_out and xo are those of the stream behind the norm
+    gemv_args j; // POST: res, next_norm, square_out and xo are those of the stream behind the norm
     // Units of a region in order of steps: block b of it has share + (b < more) of them, from b * share + min(b, more) on.
     int share[2], more[2];
     uint2 *sums;    // [block][rows of a step]: of a step that another block finishes, with a tag

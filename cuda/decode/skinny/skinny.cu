@@ -89,7 +89,7 @@ static double cycles(const struct skinny_entry *e, int mw) {
     return most > alone ? most : alone;
 }
 
-bool skinny_fits(const struct mm_kernel *k, const struct mm_job *j, int sm, size_t smem) {
+bool skinny_fits(const struct mm_kernel *k, const struct gemv_args *j, int sm, size_t smem) {
     struct skinny_job w = {};
     w.j = *j;
     w.epilogue = k->epilogue;

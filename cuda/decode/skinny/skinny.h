@@ -32,7 +32,7 @@ HALF_FN int skinny_threads(enum layout l, int nt, bool group, bool shared) {
 }
 
 struct skinny_job {
-    mm_job j; // x: tiles of act_tile.cuh
+    gemv_args j; // x: tiles of act_tile.cuh
     // what the blocks tell each other: 1 / rms of each row, tagged with the step's number and tag
     uint2 *rms;
     const int *seq;
@@ -58,7 +58,7 @@ struct skinny_entry {
 };
 enum { SKINNY_ENTRIES = 7 }; // of a layout, or two
 // Whether there are kernels for a link in every size of launch, without sharing tiles between blocks.
-bool skinny_fits(const struct mm_kernel *k, const struct mm_job *j, int sm, size_t smem);
+bool skinny_fits(const struct mm_kernel *k, const struct gemv_args *j, int sm, size_t smem);
 // Rows of a launch at most.
 static inline int skinny_most(enum mm_epilogue e) { return e == EPI_HEAD ? HALF_BEST : HALF_ROWS; }
 // Fills all but j, epilogue, part, count and first; rows: of the launch; sm: compute capability * 10; part_bytes: what part has.
