@@ -135,7 +135,7 @@ static void make_layer(struct model *m, const struct shape *s, int i, enum quant
 
 static void make_model(struct model *m, const struct shape *s, const char *type) {
     static const struct arch arch = {
-        .name = "llama", .norm = NORM_RMS, .act = ACT_SILU, .rope = ROPE_INTERLEAVED};
+        .name = "llama", .norm = NORM_RMS, .act = ACT_SILU, .rope.kind = ROPE_INTERLEAVED};
     struct arena *a = &m->arena;
     bool mixed = !strcmp(type, "q4_k_m");
     const char *plus = strchr(type, '+'); /* A+B: B for down and the head */
