@@ -1,10 +1,8 @@
 /* A folder of Hugging Face: which files, whose tensors, under which names. */
 #include "files/hf/hf.h"
-#include "files/hf/hf_change.h"
 #include "files/hf/hf_factors.h"
-#include "files/hf/hf_latent.h"
-#include "files/hf/hf_state.h"
-#include "files/hf/hf_turns.h"
+#include "files/hf/hf_names.h"
+#include "files/hf/hf_ops.h"
 #include "files/json.h"
 #include "files/hf/safetensors.h"
 #include "base/stbds.h"
@@ -36,7 +34,7 @@ static bool ends_with(const char *s, const char *end) {
     return n >= m && strcmp(s + n - m, end) == 0;
 }
 
-/* Without a type of ours: bytes that hf_turns.h reads. Or nothing to compute with, without elements, or one integer that counts something; and no weight. */
+/* Without a type of ours: bytes that hf_turns.c reads. Or nothing to compute with, without elements, or one integer that counts something; and no weight. */
 static bool unused(const char *name, const char *dtype, size_t n) {
     struct hf_target to;
     bool counts = n == 1 && (*dtype == 'I' || *dtype == 'U' || strcmp(dtype, "BOOL") == 0);
@@ -209,57 +207,30 @@ static const struct tensor *scales_of(const struct folder *d, const char *blocks
     return NULL;
 }
 
-/* Experts that are not as GGUF has them: one tensor, or gate and up. */
-static enum infer_status take_experts(struct folder *d, struct strmap *index, const struct tensor *from,
-                                      int p, const struct hf_target *to) {
-    const struct hf_expert_sizes s = {d->config.n_expert, d->config.n_ff_expert, d->config.n_embd};
-    const char *path = d->f->part[p].path, *gate = strstr(to->name, "ffn_gate");
-    const struct tensor *scales = scales_of(d, from->name);
-    struct tensor t[2];
-    char up[sizeof to->name];
-    if (to->op == HF_BLOCKS)
-        TRY(hf_blocks(t, from, scales, &s, &d->f->arena, path));
-    else if (to->op == HF_HALVES)
-        TRY(hf_halves(t, from, path));
-    else if (to->op == HF_COLUMNS)
-        TRY(hf_columns(t, from, &s, &d->f->arena, path));
-    else
-        TRY(hf_turns(t, from, scales, &s, &d->f->arena, path));
-    t[0].part = t[1].part = p;
-    TRY(put_tensor(d, index, &t[0], to->name));
-    if (to->op == HF_BLOCKS) return INFER_OK;
-    snprintf(up, sizeof up, "%.*sffn_up%s", (int)(gate - to->name), to->name, gate + strlen("ffn_gate"));
-    return put_tensor(d, index, &t[1], up);
-}
-
-/* Keys and values of a latent, together in one tensor. */
-static enum infer_status take_latent(struct folder *d, struct strmap *index, const struct tensor *from, int p,
-                                     const struct hf_target *to) {
-    const int *l = d->config.latent;
-    const struct hf_latent_sizes s = {d->config.n_head, l[0], l[1], l[2]};
-    struct tensor t[2];
-    char values[sizeof to->name];
-    const char *at = strstr(to->name, "attn_k_b");
-    TRY(hf_latent(t, from, &s, &d->f->arena, d->f->part[p].path));
-    t[0].part = t[1].part = p;
-    TRY(put_tensor(d, index, &t[0], to->name));
-    snprintf(values, sizeof values, "%.*sattn_v_b%s", (int)(at - to->name), to->name,
-             at + strlen("attn_k_b"));
-    return put_tensor(d, index, &t[1], values);
-}
-
-/* Queries, keys, values and gates of a layer with the delta rule, together in one tensor. */
-static enum infer_status take_qkvz(struct folder *d, struct strmap *index, const struct tensor *from, int p,
-                                   const struct hf_target *to) {
-    struct tensor t[2];
-    char gate[sizeof to->name];
-    const char *at = strstr(to->name, "attn_qkv");
-    TRY(hf_qkvz(t, from, d->config.delta, &d->f->arena, d->f->part[p].path));
-    t[0].part = t[1].part = p;
-    TRY(put_tensor(d, index, &t[0], to->name));
-    snprintf(gate, sizeof gate, "%.*sattn_gate%s", (int)(at - to->name), to->name, at + strlen("attn_qkv"));
-    return put_tensor(d, index, &t[1], gate);
-}
+/* What makes the tensors of an operation; NULL: nothing is to be done. Those that one tensor stands for have names of their own: that of the
+ * first stands in the name. */
+static const struct {
+    hf_op_fn *make;
+    const char *first, *second;
+} ops[] = {[HF_PLUS_ONE] = {hf_plus_one},
+           [HF_TRANSPOSE] = {hf_transpose},
+           [HF_QKV_HEADS] = {hf_qkv_heads},
+           [HF_TURNS] = {hf_turns, "ffn_gate", "ffn_up"},
+           [HF_HALVES] = {hf_halves, "ffn_gate", "ffn_up"},
+           [HF_COLUMNS] = {hf_columns, "ffn_gate", "ffn_up"},
+           [HF_BLOCKS] = {hf_blocks},
+           [HF_LATENT] = {hf_latent, "attn_k_b", "attn_v_b"},
+           [HF_HEADS_QKVZ] = {hf_qkvz, "attn_qkv", "attn_gate"},
+           [HF_VALUE_ROWS] = {hf_by_value},
+           [HF_VALUE_TAIL] = {hf_by_value},
+           [HF_VALUE_COLUMNS] = {hf_by_value},
+           [HF_VALUE_DECAYS] = {hf_by_value},
+           [HF_VALUE_TAPS] = {hf_by_value},
+           [HF_SQUEEZE] = {hf_squeeze},
+           [HF_NEG_EXP] = {hf_reshape},
+           [HF_COLUMN] = {hf_reshape},
+           [HF_GROUPS] = {hf_reshape},
+           [HF_SKIP] = {NULL}};
 
 /* Without experts, what else all rows share is the feed-forward part. */
 static void whole_part(char *name) {
@@ -271,10 +242,6 @@ static void whole_part(char *name) {
 static enum infer_status take_tensor(struct folder *d, struct strmap *index, const struct tensor *from,
                                      int p) {
     struct tensorfile *f = d->f;
-    const char *path = f->part[p].path;
-    const struct hf_heads heads = {d->config.n_head, d->config.n_kv_head, d->config.head_dim,
-                                   d->config.n_state_group};
-    struct tensor *t = &f->tensor[f->n_tensor];
     struct hf_target to;
     hf_target(&to, d->config.table, from->name, (int)d->config.n_layer);
     if (to.other || to.drafts) {
@@ -283,31 +250,34 @@ static enum infer_status take_tensor(struct folder *d, struct strmap *index, con
     }
     if (!*to.name || to.op == HF_KEY) return INFER_OK;
     if (!d->config.n_expert) whole_part(to.name);
-    if (to.op == HF_TURNS || to.op == HF_BLOCKS || to.op == HF_HALVES || to.op == HF_COLUMNS)
-        return take_experts(d, index, from, p, &to);
-    if (!from->n_dim) return INFER_OK;
-    if (to.op == HF_LATENT) return take_latent(d, index, from, p, &to);
-    if (to.op == HF_HEADS_QKVZ) return take_qkvz(d, index, from, p, &to);
+    const bool bytes = to.op == HF_TURNS || to.op == HF_BLOCKS; /* which have no type of their own */
+    if (!from->n_dim && !bytes) return INFER_OK;
     if (d->config.tied && strcmp(to.name, "output.weight") == 0) { /* a copy of the embedding */
         d->second_head = *from;
         return INFER_OK;
     }
-    int64_t old = to.op == HF_STACK ? strmap_get(index, to.name, strlen(to.name)) : -1;
-    if (old >= 0) return hf_stack(&f->tensor[old], from, to.index, &heads, &f->arena, path);
-    *t = *from;
-    t->part = p;
+    const struct hf_make make = {.config = &d->config,
+                                 .op = to.op,
+                                 .from = from,
+                                 .scales = bytes ? scales_of(d, from->name) : NULL,
+                                 .arena = &f->arena,
+                                 .path = f->part[p].path};
+    struct tensor t[2] = {*from, *from};
     if (to.op == HF_STACK) {
-        t->n_dim = 0;
-        TRY(hf_stack(t, from, to.index, &heads, &f->arena, path));
+        const int64_t old = strmap_get(index, to.name, strlen(to.name));
+        if (old >= 0) return hf_stack(&f->tensor[old], from, to.index, &make);
+        t[0].n_dim = 0;
+        TRY(hf_stack(t, from, to.index, &make));
     }
-    TRY(hf_change(t, to.op, &heads, &f->arena, path));
-    TRY(hf_by_value(t, to.op, d->config.delta, d->config.tiled, &f->arena, path));
-    if (strcmp(to.name, t->name) != 0) t->name = arena_strndup(&f->arena, to.name, strlen(to.name));
-    if (!t->name) return no_memory(d);
-    TRY(strmap_put(index, t->name, strlen(t->name), (int64_t)f->n_tensor, &old));
-    if (old >= 0) return err_set(INFER_E_INPUT, "%s: two tensors stand for %.100s", path, t->name);
-    f->n_tensor++;
-    return INFER_OK;
+    if (ops[to.op].make) TRY(ops[to.op].make(t, &make));
+    t[0].part = t[1].part = p;
+    TRY(put_tensor(d, index, &t[0], to.name));
+    if (!ops[to.op].second) return INFER_OK;
+    char second[sizeof to.name];
+    const char *first = ops[to.op].first, *at = strstr(to.name, first);
+    snprintf(second, sizeof second, "%.*s%s%s", (int)(at - to.name), to.name, ops[to.op].second,
+             at + strlen(first));
+    return put_tensor(d, index, &t[1], second);
 }
 
 /* A vector that config.json says and GGUF has as a tensor; data NULL: nothing. */

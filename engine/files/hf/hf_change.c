@@ -1,4 +1,4 @@
-#include "files/hf/hf_change.h"
+#include "files/hf/hf_ops.h"
 #include "base/host.h"
 
 #include <math.h>
@@ -13,12 +13,15 @@ static enum infer_status no_memory(const struct tensor *t, const char *path) {
 }
 
 /* w + 1 as float32. */
-static enum infer_status plus_one(struct tensor *t, struct arena *arena, const char *path) {
+enum infer_status hf_plus_one(struct tensor out[2], const struct hf_make *m) {
+    const struct tensor *from = m->from;
+    struct tensor *t = out;
+    if (strstr(from->name, ".bias")) return INFER_OK;
     const struct quant_info *q = quant_info(t->type);
     size_t n = (size_t)t->shape[3], bytes;
-    if (t->n_dim != 1 || q->elems != 1) return misfit(t, path, "a vector of floats");
-    float *copy = size_mul(n, sizeof *copy, &bytes) ? arena_alloc(arena, bytes) : NULL;
-    if (!copy) return no_memory(t, path);
+    if (t->n_dim != 1 || q->elems != 1) return misfit(t, m->path, "a vector of floats");
+    float *copy = size_mul(n, sizeof *copy, &bytes) ? arena_alloc(m->arena, bytes) : NULL;
+    if (!copy) return no_memory(t, m->path);
     q->decode(copy, t->data, n);
     for (size_t i = 0; i < n; i++) copy[i] += 1;
     t->data = copy;
@@ -61,13 +64,14 @@ static enum infer_status transpose_f8(struct tensor *t, const char *path) {
     return good ? INFER_OK : misfit(t, path, "of scales of blocks");
 }
 
-static enum infer_status transpose(struct tensor *t, struct arena *arena, const char *path) {
+enum infer_status hf_transpose(struct tensor out[2], const struct hf_make *m) {
+    struct tensor *t = out;
     size_t size = quant_info(t->type)->bytes, rows = (size_t)t->shape[2], cols = (size_t)t->shape[3];
     if (t->n_dim == 1) return INFER_OK; /* its bias */
-    if (t->type == QUANT_F8_128) return transpose_f8(t, path);
-    if (t->n_dim > 3 || quant_info(t->type)->elems != 1) return misfit(t, path, "a matrix of floats");
-    char *copy = arena_alloc(arena, t->bytes), *to = copy;
-    if (!copy) return no_memory(t, path);
+    if (t->type == QUANT_F8_128) return transpose_f8(t, m->path);
+    if (t->n_dim > 3 || quant_info(t->type)->elems != 1) return misfit(t, m->path, "a matrix of floats");
+    char *copy = arena_alloc(m->arena, t->bytes), *to = copy;
+    if (!copy) return no_memory(t, m->path);
     for (int64_t e = 0; e < t->shape[1]; e++, to += rows * cols * size)
         for (size_t i = 0; i < rows; i++)
             for (size_t j = 0; j < cols; j++)
@@ -80,15 +84,16 @@ static enum infer_status transpose(struct tensor *t, struct arena *arena, const 
 }
 
 /* Rows, or the elements of a bias. */
-static enum infer_status qkv_heads(struct tensor *t, const struct hf_heads *h, struct arena *arena,
-                                   const char *path) {
+enum infer_status hf_qkv_heads(struct tensor out[2], const struct hf_make *m) {
+    const struct hf_config *h = m->config;
+    struct tensor *t = out;
     int64_t n = t->shape[t->n_dim == 1 ? 3 : 2];
     size_t kv = (size_t)h->n_kv_head, group = kv ? (size_t)h->n_head / kv : 0, dim = (size_t)h->head_dim;
     if (t->n_dim > 2 || quant_info(t->type)->elems != 1 || !n || n != (int64_t)((group + 2) * kv * dim))
-        return misfit(t, path, "that of queries, keys and values of every head");
+        return misfit(t, m->path, "that of queries, keys and values of every head");
     size_t row = t->bytes / (size_t)n;
-    char *copy = arena_alloc(arena, t->bytes), *to = copy;
-    if (!copy) return no_memory(t, path);
+    char *copy = arena_alloc(m->arena, t->bytes), *to = copy;
+    if (!copy) return no_memory(t, m->path);
     for (size_t part = 0; part < 3; part++)
         for (size_t g = 0; g < kv; g++) {
             size_t first = part == 0 ? 0 : group + part - 1, bytes = (part == 0 ? group : 1) * dim * row;
@@ -100,19 +105,19 @@ static enum infer_status qkv_heads(struct tensor *t, const struct hf_heads *h, s
 }
 
 /* [n] as [groups][n / groups]; -exp: as float32. */
-static enum infer_status reshape(struct tensor *t, enum hf_op op, const struct hf_heads *h,
-                                 struct arena *arena, const char *path) {
+enum infer_status hf_reshape(struct tensor out[2], const struct hf_make *m) {
+    struct tensor *t = out;
     const struct quant_info *q = quant_info(t->type);
-    const int64_t n = t->shape[3], groups = op == HF_GROUPS ? h->n_group : n;
+    const int64_t n = t->shape[3], groups = m->op == HF_GROUPS ? m->config->n_state_group : n;
     size_t bytes;
     if (t->n_dim != 1 || q->elems != 1 || groups < 1 || n % groups)
-        return misfit(t, path, "a vector of as many groups");
+        return misfit(t, m->path, "a vector of as many groups");
     t->n_dim = 2;
     t->shape[2] = groups;
     t->shape[3] = n / groups;
-    if (op != HF_NEG_EXP) return INFER_OK;
-    float *copy = size_mul((size_t)n, sizeof *copy, &bytes) ? arena_alloc(arena, bytes) : NULL;
-    if (!copy) return no_memory(t, path);
+    if (m->op != HF_NEG_EXP) return INFER_OK;
+    float *copy = size_mul((size_t)n, sizeof *copy, &bytes) ? arena_alloc(m->arena, bytes) : NULL;
+    if (!copy) return no_memory(t, m->path);
     q->decode(copy, t->data, (size_t)n);
     for (int64_t i = 0; i < n; i++) copy[i] = -expf(copy[i]);
     t->data = copy;
@@ -121,33 +126,23 @@ static enum infer_status reshape(struct tensor *t, enum hf_op op, const struct h
     return INFER_OK;
 }
 
-static enum infer_status squeeze(struct tensor *t, const char *path) {
-    if (t->n_dim != 3 || t->shape[2] != 1) return misfit(t, path, "that of a convolution");
+enum infer_status hf_squeeze(struct tensor out[2], const struct hf_make *m) {
+    struct tensor *t = out;
+    if (t->n_dim != 3 || t->shape[2] != 1) return misfit(t, m->path, "that of a convolution");
     t->n_dim = 2;
     t->shape[2] = t->shape[1];
     t->shape[1] = 1;
     return INFER_OK;
 }
 
-enum infer_status hf_change(struct tensor *t, enum hf_op op, const struct hf_heads *heads,
-                            struct arena *arena, const char *path) {
-    if (op == HF_PLUS_ONE) return strstr(t->name, ".bias") ? INFER_OK : plus_one(t, arena, path);
-    if (op == HF_NEG_EXP || op == HF_COLUMN || op == HF_GROUPS) return reshape(t, op, heads, arena, path);
-    if (op == HF_SQUEEZE) return squeeze(t, path);
-    if (op == HF_TRANSPOSE) return transpose(t, arena, path);
-    if (op == HF_QKV_HEADS) return qkv_heads(t, heads, arena, path);
-    return INFER_OK;
-}
-
-enum infer_status hf_stack(struct tensor *t, const struct tensor *row, int index,
-                           const struct hf_heads *heads, struct arena *arena, const char *path) {
-    size_t bytes, most = (size_t)heads->n_head;
+enum infer_status hf_stack(struct tensor *t, const struct tensor *row, int index, const struct hf_make *m) {
+    size_t bytes, most = (size_t)m->config->n_head;
     if (row->n_dim != 1 || (size_t)index >= most ||
         (t->n_dim && (t->type != row->type || t->shape[3] != row->shape[3])))
-        return misfit(row, path, "one of a head's vectors");
+        return misfit(row, m->path, "one of a head's vectors");
     if (!t->n_dim) {
-        char *copy = size_mul(most, row->bytes, &bytes) ? arena_alloc(arena, bytes) : NULL;
-        if (!copy) return no_memory(row, path);
+        char *copy = size_mul(most, row->bytes, &bytes) ? arena_alloc(m->arena, bytes) : NULL;
+        if (!copy) return no_memory(row, m->path);
         memset(copy, 0, bytes);
         *t = *row;
         t->n_dim = 2;

@@ -1,4 +1,5 @@
-#include "files/hf/hf_latent.h"
+#include "files/hf/hf_config.h"
+#include "files/hf/hf_ops.h"
 #include "arch/arch.h"
 
 #include <string.h>
@@ -62,23 +63,26 @@ static enum infer_status room(struct tensor *out, const struct tensor *from, int
     return INFER_OK;
 }
 
-enum infer_status hf_latent(struct tensor out[2], const struct tensor *from, const struct hf_latent_sizes *s,
-                            struct arena *arena, const char *path) {
-    const size_t size = quant_info(from->type)->bytes, nope = (size_t)s->n_nope, rank = (size_t)s->rank,
-                 value = (size_t)s->n_value;
+enum infer_status hf_latent(struct tensor out[2], const struct hf_make *m) {
+    const struct tensor *from = m->from;
+    const int heads = m->config->n_head, n_nope = m->config->latent[0], n_value = m->config->latent[1],
+              n_rank = m->config->latent[2];
+    struct arena *arena = m->arena;
+    const char *path = m->path;
+    const size_t size = quant_info(from->type)->bytes, nope = (size_t)n_nope, rank = (size_t)n_rank,
+                 value = (size_t)n_value;
     if (quant_info(from->type)->elems != 1)
         return err_set(INFER_E_UNSUPPORTED, "%s: tensor %.100s is quantised: its keys cannot be transposed",
                        path, from->name);
-    if (from->n_dim != 2 || from->shape[2] != (int64_t)s->n_head * (s->n_nope + s->n_value) ||
-        from->shape[3] != s->rank)
+    if (from->n_dim != 2 || from->shape[2] != (int64_t)heads * (n_nope + n_value) || from->shape[3] != n_rank)
         return err_set(INFER_E_INPUT,
                        "%s: tensor %.100s has shape [%lld][%lld], config.json asks for [%lld][%d]", path,
                        from->name, (long long)from->shape[2], (long long)from->shape[3],
-                       (long long)s->n_head * (s->n_nope + s->n_value), s->rank);
-    TRY(room(&out[0], from, s->n_head, s->rank, s->n_nope, arena, path));
-    TRY(room(&out[1], from, s->n_head, s->n_value, s->rank, arena, path));
+                       (long long)heads * (n_nope + n_value), n_rank);
+    TRY(room(&out[0], from, heads, n_rank, n_nope, arena, path));
+    TRY(room(&out[1], from, heads, n_value, n_rank, arena, path));
     char *k = (char *)(uintptr_t)out[0].data, *v = (char *)(uintptr_t)out[1].data;
-    for (size_t h = 0; h < (size_t)s->n_head; h++) {
+    for (size_t h = 0; h < (size_t)heads; h++) {
         const char *head = (const char *)from->data + h * (nope + value) * rank * size;
         for (size_t j = 0; j < rank; j++)
             for (size_t i = 0; i < nope; i++, k += size) memcpy(k, head + (i * rank + j) * size, size);

@@ -1,4 +1,5 @@
-#include "files/hf/hf_state.h"
+#include "files/hf/hf_config.h"
+#include "files/hf/hf_ops.h"
 
 #include <math.h>
 #include <string.h>
@@ -55,20 +56,21 @@ static enum infer_status room(const struct tensor *t, size_t bytes, struct arena
     return *out ? INFER_OK : err_set(INFER_E_MEMORY, "%s: out of memory for %.100s", path, t->name);
 }
 
-enum infer_status hf_qkvz(struct tensor out[2], const struct tensor *from, const int delta[4],
-                          struct arena *arena, const char *path) {
+enum infer_status hf_qkvz(struct tensor out[2], const struct hf_make *m) {
+    const struct tensor *from = m->from;
+    const int *delta = m->config->delta;
     const size_t each = (size_t)(delta[1] / delta[0] * delta[3]), key = (size_t)delta[2],
                  head = 2 * key + 2 * each, heads = (size_t)delta[0],
                  row = quant_row_bytes(quant_info(from->type), (size_t)from->shape[3]);
     /* rows of a head: from which on, how many, of which output */
     const size_t part[4][3] = {{0, key, 0}, {key, key, 0}, {2 * key, each, 0}, {2 * key + each, each, 1}};
-    if (from->n_dim != 2 || from->shape[2] != (int64_t)(heads * head)) return misfit(from, path);
+    if (from->n_dim != 2 || from->shape[2] != (int64_t)(heads * head)) return misfit(from, m->path);
     for (int i = 0; i < 2; i++) {
         char *to;
         out[i] = *from;
         out[i].shape[2] = (int64_t)(heads * (i ? each : head - each));
         out[i].bytes = (size_t)out[i].shape[2] * row;
-        TRY(room(from, out[i].bytes, arena, path, &to));
+        TRY(room(from, out[i].bytes, m->arena, m->path, &to));
         out[i].data = to;
         for (size_t p = 0; p < 4; p++)
             for (size_t h = 0; part[p][2] == (size_t)i && h < heads; h++, to += part[p][1] * row)
@@ -115,12 +117,13 @@ static enum infer_status turn(struct tensor *t, bool columns, size_t front, cons
     return INFER_OK;
 }
 
-enum infer_status hf_by_value(struct tensor *t, enum hf_op op, const int delta[4], bool tiled,
-                              struct arena *arena, const char *path) {
-    if (op < HF_VALUE_ROWS || op > HF_VALUE_TAPS) return INFER_OK;
+enum infer_status hf_by_value(struct tensor out[2], const struct hf_make *m) {
+    const enum hf_op op = m->op;
+    const int *delta = m->config->delta;
+    struct tensor *t = out;
     const bool columns = op == HF_VALUE_COLUMNS;
     if (op == HF_VALUE_TAPS) { /* [channels][1][taps] */
-        if (t->n_dim != 3 || t->shape[2] != 1) return misfit(t, path);
+        if (t->n_dim != 3 || t->shape[2] != 1) return misfit(t, m->path);
         t->n_dim = 2;
         t->shape[2] = t->shape[1];
         t->shape[1] = 1;
@@ -129,7 +132,8 @@ enum infer_status hf_by_value(struct tensor *t, enum hf_op op, const int delta[4
            lines = (size_t)t->shape[columns || t->n_dim == 1 ? 3 : 2];
     if (t->n_dim > 2 || quant_info(t->type)->elems != 1 || lines <= front ||
         (lines - front) % (size_t)delta[1])
-        return misfit(t, path);
-    if (op == HF_VALUE_DECAYS) TRY(decays(t, arena, path));
-    return tiled && delta[0] != delta[1] ? turn(t, columns, front, delta, arena, path) : INFER_OK;
+        return misfit(t, m->path);
+    if (op == HF_VALUE_DECAYS) TRY(decays(t, m->arena, m->path));
+    return m->config->tiled && delta[0] != delta[1] ? turn(t, columns, front, delta, m->arena, m->path)
+                                                    : INFER_OK;
 }

@@ -1,4 +1,4 @@
-#include "files/hf/hf_turns.h"
+#include "files/hf/hf_ops.h"
 #include "files/hf/hf_mxfp4.h"
 #include "base/host.h"
 
@@ -27,7 +27,9 @@ static enum infer_status room(struct tensor *out, const struct tensor *from, enu
     return INFER_OK;
 }
 
-enum infer_status hf_halves(struct tensor out[2], const struct tensor *from, const char *path) {
+enum infer_status hf_halves(struct tensor out[2], const struct hf_make *m) {
+    const struct tensor *from = m->from;
+    const char *path = m->path;
     if (from->n_dim != 2 || from->shape[2] % 2 || quant_info(from->type)->elems != 1)
         return misfit(from, path, "gate and up of one length");
     for (size_t i = 0; i < 2; i++) {
@@ -59,26 +61,27 @@ static enum infer_status check_blocks(const struct tensor *from, const struct te
     return INFER_OK;
 }
 
-enum infer_status hf_blocks(struct tensor *out, const struct tensor *from, const struct tensor *scales,
-                            const struct hf_expert_sizes *s, struct arena *arena, const char *path) {
+enum infer_status hf_blocks(struct tensor out[2], const struct hf_make *m) {
+    const struct tensor *from = m->from;
+    const struct hf_config *s = m->config;
     int64_t n = s->n_expert * s->n_embd;
-    TRY(check_blocks(from, scales, s->n_expert, s->n_embd, s->n_ff, path));
-    TRY(room(out, from, QUANT_MXFP4, s->n_expert, s->n_embd, s->n_ff, arena, path));
-    hf_mxfp4_rows((struct block_MXFP4 *)(uintptr_t)out->data, from->data, scales->data, (size_t)n,
-                  (size_t)s->n_ff / 32, 1, host_threads_pick(0));
+    TRY(check_blocks(from, m->scales, s->n_expert, s->n_embd, s->n_ff_expert, m->path));
+    TRY(room(out, from, QUANT_MXFP4, s->n_expert, s->n_embd, s->n_ff_expert, m->arena, m->path));
+    hf_mxfp4_rows((struct block_MXFP4 *)(uintptr_t)out->data, from->data, m->scales->data, (size_t)n,
+                  (size_t)s->n_ff_expert / 32, 1, host_threads_pick(0));
     return INFER_OK;
 }
 
-static enum infer_status turns_of_blocks(struct tensor out[2], const struct tensor *from,
-                                         const struct tensor *scales, const struct hf_expert_sizes *s,
-                                         struct arena *arena, const char *path) {
+static enum infer_status turns_of_blocks(struct tensor out[2], const struct hf_make *m) {
+    const struct tensor *from = m->from;
+    const struct hf_config *s = m->config;
     size_t row = (size_t)s->n_embd / 32;
-    TRY(check_blocks(from, scales, s->n_expert, 2 * s->n_ff, s->n_embd, path));
+    TRY(check_blocks(from, m->scales, s->n_expert, 2 * s->n_ff_expert, s->n_embd, m->path));
     for (size_t i = 0; i < 2; i++) {
-        TRY(room(&out[i], from, QUANT_MXFP4, s->n_expert, s->n_ff, s->n_embd, arena, path));
+        TRY(room(&out[i], from, QUANT_MXFP4, s->n_expert, s->n_ff_expert, s->n_embd, m->arena, m->path));
         hf_mxfp4_rows((struct block_MXFP4 *)(uintptr_t)out[i].data,
-                      (const uint8_t *)from->data + 16 * i * row, (const uint8_t *)scales->data + i * row,
-                      (size_t)(s->n_expert * s->n_ff), row, 2, host_threads_pick(0));
+                      (const uint8_t *)from->data + 16 * i * row, (const uint8_t *)m->scales->data + i * row,
+                      (size_t)(s->n_expert * s->n_ff_expert), row, 2, host_threads_pick(0));
     }
     return INFER_OK;
 }
@@ -96,30 +99,33 @@ static void take_columns(const struct tensor *out, const struct tensor *from, si
     }
 }
 
-enum infer_status hf_turns(struct tensor out[2], const struct tensor *from, const struct tensor *scales,
-                           const struct hf_expert_sizes *s, struct arena *arena, const char *path) {
+enum infer_status hf_turns(struct tensor out[2], const struct hf_make *m) {
+    const struct tensor *from = m->from;
+    const struct hf_config *s = m->config;
     bool bias = from->n_dim == 2;
     int64_t rows = bias ? s->n_expert : s->n_embd;
-    if (!from->n_dim) return turns_of_blocks(out, from, scales, s, arena, path);
+    if (!from->n_dim) return turns_of_blocks(out, m);
     if (quant_info(from->type)->elems != 1 || from->n_dim > 3 || from->shape[2] != rows ||
-        from->shape[3] != 2 * s->n_ff || (!bias && from->shape[1] != s->n_expert))
-        return misfit(from, path, "gate and up of all experts in turns");
+        from->shape[3] != 2 * s->n_ff_expert || (!bias && from->shape[1] != s->n_expert))
+        return misfit(from, m->path, "gate and up of all experts in turns");
     for (size_t i = 0; i < 2; i++) {
-        TRY(room(&out[i], from, from->type, s->n_expert, bias ? 0 : s->n_ff, bias ? s->n_ff : s->n_embd,
-                 arena, path));
-        take_columns(&out[i], from, i, 2, (size_t)s->n_expert, (size_t)s->n_ff, bias ? 1 : (size_t)s->n_embd);
+        TRY(room(&out[i], from, from->type, s->n_expert, bias ? 0 : s->n_ff_expert,
+                 bias ? s->n_ff_expert : s->n_embd, m->arena, m->path));
+        take_columns(&out[i], from, i, 2, (size_t)s->n_expert, (size_t)s->n_ff_expert,
+                     bias ? 1 : (size_t)s->n_embd);
     }
     return INFER_OK;
 }
 
-enum infer_status hf_columns(struct tensor out[2], const struct tensor *from, const struct hf_expert_sizes *s,
-                             struct arena *arena, const char *path) {
-    const size_t n = (size_t)s->n_ff;
+enum infer_status hf_columns(struct tensor out[2], const struct hf_make *m) {
+    const struct tensor *from = m->from;
+    const struct hf_config *s = m->config;
+    const size_t n = (size_t)s->n_ff_expert;
     if (from->n_dim != 3 || quant_info(from->type)->elems != 1 || from->shape[1] != s->n_expert ||
-        from->shape[2] != s->n_embd || from->shape[3] != 2 * s->n_ff)
-        return misfit(from, path, "columns of gate and up of all experts");
+        from->shape[2] != s->n_embd || from->shape[3] != 2 * s->n_ff_expert)
+        return misfit(from, m->path, "columns of gate and up of all experts");
     for (size_t i = 0; i < 2; i++) {
-        TRY(room(&out[i], from, from->type, s->n_expert, s->n_ff, s->n_embd, arena, path));
+        TRY(room(&out[i], from, from->type, s->n_expert, s->n_ff_expert, s->n_embd, m->arena, m->path));
         take_columns(&out[i], from, i * n, 1, (size_t)s->n_expert, n, (size_t)s->n_embd);
     }
     return INFER_OK;
