@@ -193,9 +193,9 @@ static void borrowed_layers_keep_nothing(void **state) {
     assert_null(e);
     assert_non_null(strstr(infer_error(), "all 6 are on the card"));
     infer_model_info(m, &info);
-    /* 71 rows of 6 * 8 numbers of BF16 stand in the table */
-    assert_true(info.token_bytes + 71 * 48 * 2 > info.file_bytes - 71 * 48 * 2 - 8192);
-    assert_true(info.token_bytes < info.file_bytes - 70 * 48 * 2);
+    /* 71 rows of 6 * 16 numbers of BF16 stand in the table */
+    assert_true(info.token_bytes + 71 * 96 * 2 > info.file_bytes - 71 * 96 * 2 - 8192);
+    assert_true(info.token_bytes < info.file_bytes - 70 * 96 * 2);
     infer_model_close(m);
 }
 

@@ -10,7 +10,7 @@
 #define TOL_LOGITS_FINE   1e-2
 #define TOL_FINE_RATIO    1.25
 #define TOL_LOGITS_HALVES 2e-2 /* the same on a card with several slots: weights and activations as halves */
-/* AMX: activations of 8 bits instead of 11. Some tiny models magnify that: ref with activations rounded to BF16 has 0.8 (gemma4-e2b). */
+/* AMX: activations of 8 bits instead of 11. Some tiny models magnify that: torch with inputs of products rounded so has 0.8 (qwen3_next). */
 #define TOL_LOGITS_AMX 1.0
 #define TOL_LOGITS_TF32                                                                                      \
     5e-2 /* a card's prompt rows on F32 weights, 11 bits, unless --matmul-precision highest */
