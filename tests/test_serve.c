@@ -81,7 +81,7 @@ static void test_json_put(void **state) {
     json_put(&b, "{}]");
     json_put(&b, "%s:%ld none:%s t:%.*s", "a.b", -5L, none, 3, "a\0}");
     json_put(&b, "e:%.*s empty:[] deep:{a:{b:[[]]}} after:null", 0, none);
-    json_put(&b, "yes:%hhd no:%hhd z:%zu u:%llu}\n", true, false, (size_t)7, 1ull << 63);
+    json_put(&b, "yes:%hhd no:%hhd z:%zu u:%llu}\n", (bool)true, (bool)false, (size_t)7, 1ull << 63);
     json_put(&b, "[%g %g %.2f %.1f %.9g]\n\n", 0.1f, NAN, 1.005, -INFINITY, 0.25);
     assert_string_equal(
         b.p, "data: {\"id\":\"x\\\"\\n\",\"object\":\"a b\",\"n\":[-1,0,1,{}],\"a.b\":-5,\"none\":null,"
