@@ -241,7 +241,7 @@ static void experts_of_prompts(const char *shape) {
             const char *type = t < QUANT_COUNT ? quant_info((enum quant_type)t)->name : "mxfp4_moe";
             open_synth(shape, type);
             model->m->layer[0].out.member[0].factor = 0;
-            model->m->layer[0].router.member[0].bias = bias;
+            model->m->layer[0].moe.router.member[0].bias = bias;
             check_model(shape, type);
         }
     n_layer = 0;

@@ -105,8 +105,9 @@ static void what_the_plan_predicts(void **state) {
     double experts = 0, token = (double)m->token_bytes;
     for (int i = 0; i < N_LAYER; i++) {
         const struct layer *l = &m->layer[i];
-        const struct weight *w[] = {&l->experts.member[0], &l->experts.member[1], &l->experts_down.member[0]};
-        for (int k = 0; k < 3; k++) experts += 2.0 * w[k]->n * w[k]->k * l->n_used;
+        const struct weight *w[] = {&l->moe.experts.member[0], &l->moe.experts.member[1],
+                                    &l->moe.experts_down.member[0]};
+        for (int k = 0; k < 3; k++) experts += 2.0 * w[k]->n * w[k]->k * l->moe.n_used;
     }
     assert_true((double)p.experts.host_bytes == experts);
     double seconds = experts / 10e9 + (double)p.experts.device_bytes / 1000e9 + 2 * 60e-6;
@@ -130,9 +131,9 @@ static void what_a_card_makes_of_it(void **state) {
         assert_ok(cuda_plan_make(&sizes, c));
         assert_int_equal(host_part_of(c).bytes > 0, experts > 0);
         for (int i = 0; i < N_LAYER; i++) {
-            assert_int_equal(sizes.group[m->layer[i].experts.id].n_member > 0, i >= experts);
-            assert_int_equal(sizes.group[m->layer[i].experts_down.id].n_member > 0, i >= experts);
-            assert_true(sizes.group[m->layer[i].router.id].n_member > 0);
+            assert_int_equal(sizes.group[m->layer[i].moe.experts.id].n_member > 0, i >= experts);
+            assert_int_equal(sizes.group[m->layer[i].moe.experts_down.id].n_member > 0, i >= experts);
+            assert_true(sizes.group[m->layer[i].moe.router.id].n_member > 0);
         }
         for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
             struct cuda_link link[128];

@@ -151,13 +151,13 @@ static struct facts look(const struct model *m) {
     struct facts f = {0};
     for (int i = m->n_layer - 1; i >= 0; i--) {
         const struct layer *l = &m->layer[i];
-        const bool attends = l->mix == MIX_ATTENTION || l->mix == MIX_BOTH;
+        const bool attends = l->mixer.kind == MIX_ATTENTION || l->mixer.kind == MIX_BOTH;
         if (attends && l->n_kv_head) f.attention = l;
-        if (l->n_ff && (!l->n_expert || m->arch->moe.beside)) f.dense = l;
-        if (l->n_expert) f.experts = l;
-        if (l->mix == MIX_SSM || l->mix == MIX_BOTH) f.state = l;
+        if (l->n_ff && (!l->moe.n_expert || m->arch->moe.beside)) f.dense = l;
+        if (l->moe.n_expert) f.experts = l;
+        if (l->mixer.kind == MIX_SSM || l->mixer.kind == MIX_BOTH) f.state = l;
         f.n_windowed += l->window != 0;
-        f.n_state += l->mix == MIX_SSM || l->mix == MIX_BOTH;
+        f.n_state += l->mixer.kind == MIX_SSM || l->mixer.kind == MIX_BOTH;
     }
     return f;
 }
@@ -193,8 +193,8 @@ static void compare(const struct opened *o, const char *model, const json_t *wan
                *method = json_string_value(json_object_get(want, "method"));
     const bool turns = a->rope && a->rope->kind != ROPE_NONE;
     const double windows[] = {a->window ? a->window : m->layer[0].window, f.n_windowed};
-    const double state[] = {f.n_state, s->sizes.n_head, s->sizes.n_state, s->sizes.head_dim,
-                            s->sizes.n_group};
+    const double state[] = {f.n_state, s->mixer.sizes.n_head, s->mixer.sizes.n_state, s->mixer.sizes.head_dim,
+                            s->mixer.sizes.n_group};
     if (arch && strcmp(arch, m->arch->name) != 0) print_error("%s: %s\n", model, m->arch->name), n_wrong++;
     if (strcmp(method ? method : "", o->config.packing.name ? o->config.packing.name : "") != 0 &&
         !(method && strcmp(method, "mxfp4") == 0))
@@ -210,16 +210,16 @@ static void compare(const struct opened *o, const char *model, const json_t *wan
         same(model, "theta", key_of(o, "rope.freq_base"), json_object_get(want, "theta"));
     same(model, "eps", m->eps, json_object_get(want, "eps"));
     same(model, "tied", o->config.tied, json_object_get(want, "tied"));
-    same(model, "experts", e->n_expert, json_object_get(want, "experts"));
-    same(model, "experts of a token", e->n_used, json_object_get(want, "used"));
-    same(model, "an expert's ff", e->n_ff_expert, json_object_get(want, "expert_ff"));
+    same(model, "experts", e->moe.n_expert, json_object_get(want, "experts"));
+    same(model, "experts of a token", e->moe.n_used, json_object_get(want, "used"));
+    same(model, "an expert's ff", e->moe.n_ff, json_object_get(want, "expert_ff"));
     same(model, "scale", m->attn_scale, json_object_get(want, "scale"));
     const struct meta *stops = tensorfile_meta(&o->file, "tokenizer.infer.stops");
     same(model, "tokens that end an answer", stops ? (double)stops->n : 0, json_object_get(want, "stops"));
     same_list(model, "window", windows, json_object_get(want, "window"));
     same_list(model, "state", state, json_object_get(want, "state"));
     if (json_object_get(want, "shared_ff")) {
-        same(model, "shared ff", e->n_ff_shared, json_object_get(want, "shared_ff"));
+        same(model, "shared ff", e->moe.n_ff_shared, json_object_get(want, "shared_ff"));
     }
 }
 

@@ -8,7 +8,7 @@
 
 int bind_dim(const struct model *m, const struct layer *l, enum dim d) {
     if (!l) l = &m->layer[0];
-    const struct state_sizes *s = &l->sizes;
+    const struct state_sizes *s = &l->mixer.sizes;
     const int q = l->n_head * l->head_dim_k, k = l->n_kv_head * l->head_dim_k,
               v = l->n_kv_head * l->head_dim_v, inner = s->n_head * s->head_dim;
     const int size[DIM_COUNT] = {
@@ -20,24 +20,24 @@ int bind_dim(const struct model *m, const struct layer *l, enum dim d) {
         [DIM_K] = k,
         [DIM_V] = v,
         [DIM_QKV] = (m->arch->attn.q_gated ? 2 * q : q) + k + v,
-        [DIM_ATTN] = l->n_head * (l->n_value ? l->n_value : l->head_dim_v),
+        [DIM_ATTN] = l->n_head * (l->mla.n_value ? l->mla.n_value : l->head_dim_v),
         [DIM_HEAD_K] = l->head_dim_k,
         [DIM_HEAD_V] = l->head_dim_v,
-        [DIM_Q_LATENT] = l->n_head * (l->n_nope + m->rope[0].n_rot),
-        [DIM_Q_RANK] = l->q_rank,
-        [DIM_NOPE] = l->n_nope,
-        [DIM_VALUE] = l->n_value,
-        [DIM_NOPE_VALUE] = l->n_head * (l->n_nope + l->n_value),
+        [DIM_Q_LATENT] = l->n_head * (l->mla.n_nope + m->rope[0].n_rot),
+        [DIM_Q_RANK] = l->mla.q_rank,
+        [DIM_NOPE] = l->mla.n_nope,
+        [DIM_VALUE] = l->mla.n_value,
+        [DIM_NOPE_VALUE] = l->n_head * (l->mla.n_nope + l->mla.n_value),
         [DIM_HEADS] = l->n_head,
         [DIM_KV_HEADS] = l->n_kv_head,
         [DIM_CTX] = m->n_ctx_train,
         [DIM_FF] = l->n_ff,
         [DIM_GATE_UP] = 2 * l->n_ff,
         [DIM_ROT_HALF] = m->rope[0].n_rot / 2,
-        [DIM_EXPERTS] = l->n_expert,
-        [DIM_EXPERT_FF] = l->n_ff_expert,
-        [DIM_EXPERT_GATE_UP] = 2 * l->n_ff_expert,
-        [DIM_SHARED_FF] = l->n_ff_shared,
+        [DIM_EXPERTS] = l->moe.n_expert,
+        [DIM_EXPERT_FF] = l->moe.n_ff,
+        [DIM_EXPERT_GATE_UP] = 2 * l->moe.n_ff,
+        [DIM_SHARED_FF] = l->moe.n_ff_shared,
         [DIM_LAYER_INPUT] = m->n_layer_input,
         [DIM_LAYER_INPUTS] = m->n_layer * m->n_layer_input,
         [DIM_Q_GATED] = 2 * q,
@@ -47,10 +47,10 @@ int bind_dim(const struct model *m, const struct layer *l, enum dim d) {
         [DIM_STATE_HEADS_2] = 2 * s->n_head,
         [DIM_STATE_DIM] = s->head_dim,
         [DIM_INNER] = inner,
-        [DIM_STATE_IN] = l->mix == MIX_CONV ? 3 * s->channels : inner + s->channels + s->n_head,
+        [DIM_STATE_IN] = l->mixer.kind == MIX_CONV ? 3 * s->channels : inner + s->channels + s->n_head,
         [DIM_STATE_GROUPS] = s->n_group,
         [DIM_STATE_GROUP] = s->n_group ? inner / s->n_group : 0,
-        [DIM_EXPERT_EMBD] = l->n_latent ? l->n_latent : m->n_embd,
+        [DIM_EXPERT_EMBD] = l->moe.n_latent ? l->moe.n_latent : m->n_embd,
     };
     return size[d];
 }
@@ -72,31 +72,32 @@ static bool is_kept(enum slot slot) {
 }
 /* What the architecture says of a slot, for a layer that has experts or has none. */
 static enum slot_use slot_use(const struct model *m, enum slot slot, const struct layer *l) {
-    bool sparse = l && l->n_expert;
+    bool sparse = l && l->moe.n_expert;
     if (slot >= SLOT_ROPE_FREQS && slot <= SLOT_ROPE_SHORT) /* what scales rotation, in any family */
         return m->arch->rope.kind == ROPE_NONE ? SLOT_ABSENT : SLOT_MAY;
-    if (slot >= SLOT_FFN_GATE_SHEXP && slot <= SLOT_FFN_SHEXP_GATE && sparse && !l->n_ff_shared)
+    if (slot >= SLOT_FFN_GATE_SHEXP && slot <= SLOT_FFN_SHEXP_GATE && sparse && !l->moe.n_ff_shared)
         return SLOT_ABSENT;
     if (slot >= SLOT_FFN_ROUTER && !sparse) return SLOT_ABSENT;
     if (slot >= SLOT_FFN_GATE_UP && slot <= SLOT_FFN_DOWN_BIAS && sparse && !m->arch->moe.beside)
         return SLOT_ABSENT;
-    const bool attends = !l || l->mix == MIX_ATTENTION || l->mix == MIX_BOTH;
+    const bool attends = !l || l->mixer.kind == MIX_ATTENTION || l->mixer.kind == MIX_BOTH;
     if (slot >= SLOT_ATTN_QKV && slot <= SLOT_ATTN_Q_GATED && !attends) return SLOT_ABSENT;
     if (slot >= SLOT_FFN_GATE_UP && slot <= SLOT_FFN_DOWN_BIAS && l && !l->n_ff) return SLOT_ABSENT;
-    if (slot >= SLOT_FFN_LATENT_DOWN && slot <= SLOT_FFN_LATENT_UP && l && !l->n_latent) return SLOT_ABSENT;
-    if (l && slot >= SLOT_STATE_QKV && slot <= SLOT_STATE_OUT &&
-        (l->mix == MIX_ATTENTION || l->mix == MIX_NONE))
+    if (slot >= SLOT_FFN_LATENT_DOWN && slot <= SLOT_FFN_LATENT_UP && l && !l->moe.n_latent)
         return SLOT_ABSENT;
-    if (slot >= SLOT_ATTN_Q_A && slot <= SLOT_ATTN_Q_B && l && !l->q_rank) return SLOT_ABSENT;
+    if (l && slot >= SLOT_STATE_QKV && slot <= SLOT_STATE_OUT &&
+        (l->mixer.kind == MIX_ATTENTION || l->mixer.kind == MIX_NONE))
+        return SLOT_ABSENT;
+    if (slot >= SLOT_ATTN_Q_A && slot <= SLOT_ATTN_Q_B && l && !l->mla.q_rank) return SLOT_ABSENT;
     if (slot >= SLOT_INPUT_TABLE && slot <= SLOT_INPUT_NORM && !m->n_layer_input) return SLOT_ABSENT;
     if (l && l->borrows && is_kept(slot)) return SLOT_ABSENT;
-    if (slot == SLOT_ATTN_Q_LATENT && l && l->q_rank) return SLOT_ABSENT;
+    if (slot == SLOT_ATTN_Q_LATENT && l && l->mla.q_rank) return SLOT_ABSENT;
     return (enum slot_use)m->arch->slot[slot];
 }
 
 /* Matrices of a slot. */
 static int slot_matrices(const struct slot_info *s, const struct layer *l) {
-    return s->stack == SLOT_EACH_EXPERT ? l->n_expert : s->stack == SLOT_EACH_HEAD ? l->n_head : 1;
+    return s->stack == SLOT_EACH_EXPERT ? l->moe.n_expert : s->stack == SLOT_EACH_HEAD ? l->n_head : 1;
 }
 
 const char *bind_name(const struct model *m, char name[80], enum slot slot, int il) {
@@ -171,9 +172,9 @@ static enum infer_status bind_single(struct binder *b, enum slot slot, int il, s
     int64_t rows = bind_dim(m, l, s->rows), cols = bind_dim(m, l, s->cols);
     char front[64], name[80];
     snprintf(front, sizeof front, "%.*s", (int)(end - s->name), s->name);
-    const void **part = arena_alloc(&m->arena, (size_t)l->n_expert * sizeof *part);
-    if (!part) return err_set(INFER_E_MEMORY, "out of memory for %d experts", l->n_expert);
-    for (int e = 0; e < l->n_expert; e++) {
+    const void **part = arena_alloc(&m->arena, (size_t)l->moe.n_expert * sizeof *part);
+    if (!part) return err_set(INFER_E_MEMORY, "out of memory for %d experts", l->moe.n_expert);
+    for (int e = 0; e < l->moe.n_expert; e++) {
         int n = snprintf(name, sizeof name, front, il + m->first);
         snprintf(name + n, sizeof name - (size_t)n, ".%d.weight", e);
         const struct tensor *t = tensorfile_find(m->file, name);
@@ -188,7 +189,7 @@ static enum infer_status bind_single(struct binder *b, enum slot slot, int il, s
         part[e] = t->data;
         b->used[t - m->file->tensor] = 1;
     }
-    out->n_stack = l->n_expert;
+    out->n_stack = l->moe.n_expert;
     out->part = part;
     *there = true;
     return INFER_OK;
@@ -233,7 +234,7 @@ enum infer_status bind_matrix(struct binder *b, enum slot matrix, enum slot bias
         TRY(bind_factor(b, t, &out->factor));
     m->prompt_bytes += weight_bytes(out);
     m->token_bytes +=
-        stack ? weight_bytes(out) / (size_t)out->n_stack * (size_t)l->n_used : weight_bytes(out);
+        stack ? weight_bytes(out) / (size_t)out->n_stack * (size_t)l->moe.n_used : weight_bytes(out);
     return bind_vector(b, bias, il, &out->bias);
 }
 
@@ -294,7 +295,7 @@ enum infer_status bind_group(struct binder *b, struct weight_group *g, int il, c
             TRY(bind_matrix(b, s->matrix[i], s->bias[i], il, &w, &there));
         if (!fused && !there) continue;
         bind_member(m, g, &w,
-                    slot_info[s->matrix[i]].stack == SLOT_EACH_EXPERT ? m->layer[il].n_used : w.n_stack);
+                    slot_info[s->matrix[i]].stack == SLOT_EACH_EXPERT ? m->layer[il].moe.n_used : w.n_stack);
         row += w.n;
     }
     return bind_number(b, g);
@@ -312,21 +313,21 @@ static const struct {
     {offsetof(struct layer, ffn_norm), SLOT_FFN_NORM_BARE, SLOT_NONE},
     {offsetof(struct layer, post_attn_norm), SLOT_POST_ATTN_NORM, SLOT_NONE},
     {offsetof(struct layer, post_ffn_norm), SLOT_POST_FFN_NORM, SLOT_NONE},
-    {offsetof(struct layer, router_norm), SLOT_FFN_ROUTER_SCALE, SLOT_NONE},
-    {offsetof(struct layer, experts_norm), SLOT_FFN_EXPERTS_NORM, SLOT_NONE},
-    {offsetof(struct layer, post_dense_norm), SLOT_POST_DENSE_NORM, SLOT_NONE},
-    {offsetof(struct layer, post_experts_norm), SLOT_POST_EXPERTS_NORM, SLOT_NONE},
+    {offsetof(struct layer, moe.router_norm), SLOT_FFN_ROUTER_SCALE, SLOT_NONE},
+    {offsetof(struct layer, moe.experts_norm), SLOT_FFN_EXPERTS_NORM, SLOT_NONE},
+    {offsetof(struct layer, moe.post_dense_norm), SLOT_POST_DENSE_NORM, SLOT_NONE},
+    {offsetof(struct layer, moe.post_experts_norm), SLOT_POST_EXPERTS_NORM, SLOT_NONE},
     {offsetof(struct layer, q_norm), SLOT_ATTN_Q_NORM, SLOT_NONE},
     {offsetof(struct layer, k_norm), SLOT_ATTN_K_NORM, SLOT_NONE},
     {offsetof(struct layer, q_norm), SLOT_ATTN_Q_NORM_ROW, SLOT_NONE},
     {offsetof(struct layer, k_norm), SLOT_ATTN_K_NORM_ROW, SLOT_NONE},
     {offsetof(struct layer, q_norm), SLOT_ATTN_Q_NORM_HEADS, SLOT_NONE},
     {offsetof(struct layer, k_norm), SLOT_ATTN_K_NORM_HEADS, SLOT_NONE},
-    {offsetof(struct layer, q_a_norm), SLOT_ATTN_Q_A_NORM, SLOT_NONE},
-    {offsetof(struct layer, kv_a_norm), SLOT_ATTN_KV_A_NORM, SLOT_NONE},
+    {offsetof(struct layer, mla.q_a_norm), SLOT_ATTN_Q_A_NORM, SLOT_NONE},
+    {offsetof(struct layer, mla.kv_a_norm), SLOT_ATTN_KV_A_NORM, SLOT_NONE},
     {offsetof(struct layer, input_norm), SLOT_INPUT_NORM, SLOT_NONE},
-    {offsetof(struct layer, state_norm), SLOT_STATE_NORM, SLOT_NONE},
-    {offsetof(struct layer, state_norm), SLOT_SSM_NORM, SLOT_NONE},
+    {offsetof(struct layer, mixer.norm), SLOT_STATE_NORM, SLOT_NONE},
+    {offsetof(struct layer, mixer.norm), SLOT_SSM_NORM, SLOT_NONE},
 };
 static const struct {
     size_t at;
@@ -337,10 +338,10 @@ static const struct {
       .fused_bias = SLOT_ATTN_QKV_BIAS,
       .matrix = {SLOT_ATTN_Q, SLOT_ATTN_K, SLOT_ATTN_V},
       .bias = {SLOT_ATTN_Q_BIAS, SLOT_ATTN_K_BIAS, SLOT_ATTN_V_BIAS}}},
-    {offsetof(struct layer, qkv_a), {.matrix = {SLOT_ATTN_Q_LATENT, SLOT_ATTN_Q_A, SLOT_ATTN_KV_A}}},
-    {offsetof(struct layer, q_b), {.matrix = {SLOT_ATTN_Q_B}}},
-    {offsetof(struct layer, state_in), {.matrix = {SLOT_STATE_QKV}}},
-    {offsetof(struct layer, state_out), {.matrix = {SLOT_STATE_OUT}, .bias = {SLOT_STATE_OUT_BIAS}}},
+    {offsetof(struct layer, mla.qkv_a), {.matrix = {SLOT_ATTN_Q_LATENT, SLOT_ATTN_Q_A, SLOT_ATTN_KV_A}}},
+    {offsetof(struct layer, mla.q_b), {.matrix = {SLOT_ATTN_Q_B}}},
+    {offsetof(struct layer, mixer.in), {.matrix = {SLOT_STATE_QKV}}},
+    {offsetof(struct layer, mixer.out), {.matrix = {SLOT_STATE_OUT}, .bias = {SLOT_STATE_OUT_BIAS}}},
     {offsetof(struct layer, out), {.matrix = {SLOT_ATTN_OUTPUT}, .bias = {SLOT_ATTN_OUTPUT_BIAS}}},
     {offsetof(struct layer, gate_up),
      {.fused = SLOT_FFN_GATE_UP,
@@ -349,19 +350,19 @@ static const struct {
     {offsetof(struct layer, input_gate), {.matrix = {SLOT_INPUT_GATE}}},
     {offsetof(struct layer, input_out), {.matrix = {SLOT_INPUT_OUT}}},
     {offsetof(struct layer, down), {.matrix = {SLOT_FFN_DOWN}, .bias = {SLOT_FFN_DOWN_BIAS}}},
-    {offsetof(struct layer, router), {.matrix = {SLOT_FFN_ROUTER}, .bias = {SLOT_FFN_ROUTER_BIAS}}},
-    {offsetof(struct layer, experts),
+    {offsetof(struct layer, moe.router), {.matrix = {SLOT_FFN_ROUTER}, .bias = {SLOT_FFN_ROUTER_BIAS}}},
+    {offsetof(struct layer, moe.experts),
      {.fused = SLOT_FFN_GATE_UP_EXPS,
       .fused_bias = SLOT_FFN_GATE_UP_EXPS_BIAS,
       .matrix = {SLOT_FFN_GATE_EXPS, SLOT_FFN_UP_EXPS},
       .bias = {SLOT_FFN_GATE_EXPS_BIAS, SLOT_FFN_UP_EXPS_BIAS}}},
-    {offsetof(struct layer, experts_down),
+    {offsetof(struct layer, moe.experts_down),
      {.matrix = {SLOT_FFN_DOWN_EXPS}, .bias = {SLOT_FFN_DOWN_EXPS_BIAS}}},
-    {offsetof(struct layer, shared), {.matrix = {SLOT_FFN_GATE_SHEXP, SLOT_FFN_UP_SHEXP}}},
-    {offsetof(struct layer, shared_down), {.matrix = {SLOT_FFN_DOWN_SHEXP}}},
-    {offsetof(struct layer, latent_down), {.matrix = {SLOT_FFN_LATENT_DOWN}}},
-    {offsetof(struct layer, latent_up), {.matrix = {SLOT_FFN_LATENT_UP}}},
-    {offsetof(struct layer, shared_gate), {.matrix = {SLOT_FFN_SHEXP_GATE}}}};
+    {offsetof(struct layer, moe.shared), {.matrix = {SLOT_FFN_GATE_SHEXP, SLOT_FFN_UP_SHEXP}}},
+    {offsetof(struct layer, moe.shared_down), {.matrix = {SLOT_FFN_DOWN_SHEXP}}},
+    {offsetof(struct layer, moe.latent_down), {.matrix = {SLOT_FFN_LATENT_DOWN}}},
+    {offsetof(struct layer, moe.latent_up), {.matrix = {SLOT_FFN_LATENT_UP}}},
+    {offsetof(struct layer, moe.shared_gate), {.matrix = {SLOT_FFN_SHEXP_GATE}}}};
 enum {
     N_LAYER_NORM = sizeof layer_norm / sizeof *layer_norm,
     N_LAYER_GROUP = sizeof layer_group / sizeof *layer_group
@@ -478,18 +479,18 @@ static enum infer_status bind_layer(struct binder *b, int il) {
     l->scale = scale ? *scale : 1;
     l->qk_row = m->arch->slot[SLOT_ATTN_Q_NORM_ROW] != SLOT_ABSENT;
     TRY(scale_group(m, &l->out, m->residual_scale));
-    TRY(scale_group(m, &l->state_out, m->residual_scale));
+    TRY(scale_group(m, &l->mixer.out, m->residual_scale));
     TRY(scale_group(m, &l->down, m->residual_scale));
-    TRY(scale_group(m, l->n_latent ? &l->latent_up : &l->experts_down, m->residual_scale));
-    TRY(scale_group(m, &l->shared_down, m->residual_scale));
+    TRY(scale_group(m, l->moe.n_latent ? &l->moe.latent_up : &l->moe.experts_down, m->residual_scale));
+    TRY(scale_group(m, &l->moe.shared_down, m->residual_scale));
     /* What the router reads is x / rms(x) * scale / sqrt(n_embd). */
-    TRY(scale_norm(m, &l->router_norm, 1 / sqrtf((float)m->n_embd)));
+    TRY(scale_norm(m, &l->moe.router_norm, 1 / sqrtf((float)m->n_embd)));
     pass_over_kept(b, il);
-    TRY(bind_vector(b, SLOT_FFN_CHOICE_BIAS, il, &l->route.bias));
-    TRY(bind_vector(b, SLOT_FFN_DOWN_EXPS_SCALE, il, &l->route.expert_scale));
+    TRY(bind_vector(b, SLOT_FFN_CHOICE_BIAS, il, &l->moe.route.bias));
+    TRY(bind_vector(b, SLOT_FFN_DOWN_EXPS_SCALE, il, &l->moe.route.expert_scale));
     l->store = -1;
-    if (l->mix == MIX_NONE) l->ffn_norm = l->attn_norm, l->attn_norm = (struct norm_weights){0};
-    return l->mix == MIX_ATTENTION || l->mix == MIX_BOTH ? bind_store(m, il) : INFER_OK;
+    if (l->mixer.kind == MIX_NONE) l->ffn_norm = l->attn_norm, l->attn_norm = (struct norm_weights){0};
+    return l->mixer.kind == MIX_ATTENTION || l->mixer.kind == MIX_BOTH ? bind_store(m, il) : INFER_OK;
 }
 
 enum infer_status model_bind_tensors(struct model *m) {

@@ -8,8 +8,9 @@ static enum infer_status transpose_keys(struct model *m, const struct layer *l, 
                                         struct weight *k) {
     const struct quant_info *from = quant_info(t->type);
     const enum quant_type type = from->elems == 1 ? t->type : QUANT_F16;
-    const size_t nope = (size_t)l->n_nope, rank = (size_t)l->head_dim_v, each = nope + (size_t)l->n_value,
-                 row = quant_row_bytes(from, rank), to_row = quant_row_bytes(quant_info(type), nope);
+    const size_t nope = (size_t)l->mla.n_nope, rank = (size_t)l->head_dim_v,
+                 each = nope + (size_t)l->mla.n_value, row = quant_row_bytes(from, rank),
+                 to_row = quant_row_bytes(quant_info(type), nope);
     uint8_t *copy = arena_alloc(&m->arena, (size_t)l->n_head * rank * to_row);
     float *x;
     if (!copy) return err_set(INFER_E_MEMORY, "out of memory for %s", t->name);
@@ -39,20 +40,20 @@ enum infer_status bind_latent(struct binder *b, int il) {
     if (!m->arch->attn.latent) return INFER_OK;
     TRY(bind_slot(b, SLOT_ATTN_KV_B, il, &t));
     if (!t || tensorfile_find(m->file, bind_name(m, name, SLOT_ATTN_K_B, il))) { /* some files have both */
-        TRY(bind_group(b, &l->k_b, il, &keys));
-        return bind_group(b, &l->v_b, il, &values);
+        TRY(bind_group(b, &l->mla.k_b, il, &keys));
+        return bind_group(b, &l->mla.v_b, il, &values);
     }
     v = bind_weight(t);
     TRY(bind_factor(b, t, &v.factor));
-    size_t head = weight_stride(&v) * (size_t)(l->n_nope + l->n_value);
-    v.data = (const char *)v.data + weight_stride(&v) * (size_t)l->n_nope;
-    v.n = l->n_value, v.n_stack = l->n_head, v.stack_bytes = head;
+    size_t head = weight_stride(&v) * (size_t)(l->mla.n_nope + l->mla.n_value);
+    v.data = (const char *)v.data + weight_stride(&v) * (size_t)l->mla.n_nope;
+    v.n = l->mla.n_value, v.n_stack = l->n_head, v.stack_bytes = head;
     TRY(transpose_keys(m, l, t, &k));
     k.factor = v.factor;
     m->prompt_bytes += weight_bytes(&v) + weight_bytes(&k);
     m->token_bytes += weight_bytes(&v) + weight_bytes(&k);
-    bind_member(m, &l->k_b, &k, l->n_head);
-    bind_member(m, &l->v_b, &v, l->n_head);
-    TRY(bind_number(b, &l->k_b));
-    return bind_number(b, &l->v_b);
+    bind_member(m, &l->mla.k_b, &k, l->n_head);
+    bind_member(m, &l->mla.v_b, &v, l->n_head);
+    TRY(bind_number(b, &l->mla.k_b));
+    return bind_number(b, &l->mla.v_b);
 }

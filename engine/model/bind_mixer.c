@@ -32,18 +32,18 @@ static enum infer_status bind_gates(struct binder *b, int il) {
     static const struct group_slots apart = {.matrix = {SLOT_STATE_GATE, SLOT_STATE_BETA, SLOT_STATE_ALPHA}};
     struct model *m = b->m;
     struct layer *l = &m->layer[il];
-    const int n = l->sizes.n_head, each = n / l->sizes.n_group;
+    const int n = l->mixer.sizes.n_head, each = n / l->mixer.sizes.n_group;
     struct weight both, gate;
     bool there;
     TRY(bind_matrix(b, SLOT_STATE_BETA_ALPHA, SLOT_NONE, il, &both, &there));
-    if (!there) return bind_group(b, &l->state_gates, il, &apart);
+    if (!there) return bind_group(b, &l->mixer.gates, il, &apart);
     TRY(bind_matrix(b, SLOT_STATE_GATE, SLOT_NONE, il, &gate, &there));
-    bind_member(m, &l->state_gates, &gate, 1);
+    bind_member(m, &l->mixer.gates, &gate, 1);
     for (int i = 0; i < 2; i++) {
         struct weight w = weight_runs(&both, i * each, each, 2 * each, n);
-        bind_member(m, &l->state_gates, &w, 1);
+        bind_member(m, &l->mixer.gates, &w, 1);
     }
-    return bind_number(b, &l->state_gates);
+    return bind_number(b, &l->mixer.gates);
 }
 
 static int add_state(struct model *m, int n_elem) {
@@ -54,9 +54,9 @@ static int add_state(struct model *m, int n_elem) {
 /* A convolution's weights; *state: the store of its last inputs. */
 static enum infer_status bind_conv(struct binder *b, int il, enum slot w, enum slot bias, int *state) {
     struct layer *l = &b->m->layer[il];
-    TRY(bind_vector(b, w, il, &l->conv_w));
-    TRY(bind_vector(b, bias, il, &l->conv_bias));
-    *state = add_state(b->m, (l->sizes.taps - 1) * l->sizes.channels);
+    TRY(bind_vector(b, w, il, &l->mixer.conv_w));
+    TRY(bind_vector(b, bias, il, &l->mixer.conv_bias));
+    *state = add_state(b->m, (l->mixer.sizes.taps - 1) * l->mixer.sizes.channels);
     return INFER_OK;
 }
 
@@ -64,9 +64,9 @@ static enum infer_status bind_short_conv(struct binder *b, int il) {
     static const struct group_slots in = {.matrix = {SLOT_CONV_IN}, .bias = {SLOT_CONV_IN_BIAS}},
                                     out = {.matrix = {SLOT_CONV_OUT}, .bias = {SLOT_CONV_OUT_BIAS}};
     struct layer *l = &b->m->layer[il];
-    TRY(bind_group(b, &l->state_in, il, &in));
-    TRY(bind_group(b, &l->state_out, il, &out));
-    return bind_conv(b, il, SLOT_CONV_TAPS, SLOT_CONV_TAPS_BIAS, &l->conv_state);
+    TRY(bind_group(b, &l->mixer.in, il, &in));
+    TRY(bind_group(b, &l->mixer.out, il, &out));
+    return bind_conv(b, il, SLOT_CONV_TAPS, SLOT_CONV_TAPS_BIAS, &l->mixer.conv_store);
 }
 
 /* z, what is convolved, and the step, each with the factor of its rows; those of the second may differ, and are in the convolution's
@@ -74,52 +74,53 @@ static enum infer_status bind_short_conv(struct binder *b, int il) {
 static enum infer_status factor_parts(struct binder *b, int il, const struct tensor *t) {
     struct model *m = b->m;
     struct layer *l = &m->layer[il];
-    const struct state_sizes *s = &l->sizes;
+    const struct state_sizes *s = &l->mixer.sizes;
     const int inner = s->n_head * s->head_dim, rows[] = {inner, s->channels, s->n_head};
     const float *factor = t->row_factor;
-    const struct weight whole = l->state_in.member[0];
+    const struct weight whole = l->mixer.in.member[0];
     float *w = arena_alloc(&m->arena, (size_t)s->channels * (size_t)s->taps * sizeof *w);
     if (!w) return err_set(INFER_E_MEMORY, "out of memory for %s", t->name);
-    l->state_in.n_member = 0;
+    l->mixer.in.n_member = 0;
     for (int i = 0, row = 0; i < 3; row += rows[i++]) {
         struct weight part = weight_rows(&whole, row, rows[i]);
         part.factor = i == 1 ? 1 : factor[row];
-        l->state_in.member[l->state_in.n_member++] = part;
+        l->mixer.in.member[l->mixer.in.n_member++] = part;
     }
     for (int c = 0; c < s->channels; c++)
-        for (int k = 0; k < s->taps; k++) w[c * s->taps + k] = l->conv_w[c * s->taps + k] * factor[inner + c];
-    l->conv_w = w;
+        for (int k = 0; k < s->taps; k++)
+            w[c * s->taps + k] = l->mixer.conv_w[c * s->taps + k] * factor[inner + c];
+    l->mixer.conv_w = w;
     return INFER_OK;
 }
 
 static enum infer_status bind_ssm(struct binder *b, int il) {
     static const struct group_slots in = {.matrix = {SLOT_SSM_IN}, .bias = {SLOT_SSM_IN_BIAS}};
     struct layer *l = &b->m->layer[il];
-    const struct state_sizes *s = &l->sizes;
-    TRY(bind_group(b, &l->state_in, il, &in));
-    TRY(bind_conv(b, il, SLOT_STATE_CONV, SLOT_STATE_CONV_BIAS, &l->conv_state));
+    const struct state_sizes *s = &l->mixer.sizes;
+    TRY(bind_group(b, &l->mixer.in, il, &in));
+    TRY(bind_conv(b, il, SLOT_STATE_CONV, SLOT_STATE_CONV_BIAS, &l->mixer.conv_store));
     const struct tensor *t;
     TRY(bind_slot(b, SLOT_SSM_IN, il, &t));
     if (t->row_factor) TRY(factor_parts(b, il, t));
-    TRY(bind_vector(b, SLOT_STATE_DT_BIAS, il, &l->dt_bias));
-    TRY(bind_vector(b, SLOT_SSM_A, il, &l->decay));
-    TRY(bind_vector(b, SLOT_SSM_D, il, &l->skip));
-    l->state = add_state(b->m, s->n_head * s->n_state * s->head_dim);
+    TRY(bind_vector(b, SLOT_STATE_DT_BIAS, il, &l->mixer.dt_bias));
+    TRY(bind_vector(b, SLOT_SSM_A, il, &l->mixer.decay));
+    TRY(bind_vector(b, SLOT_SSM_D, il, &l->mixer.skip));
+    l->mixer.store = add_state(b->m, s->n_head * s->n_state * s->head_dim);
     return INFER_OK;
 }
 
 enum infer_status bind_mixer(struct binder *b, int il) {
     struct model *m = b->m;
     struct layer *l = &m->layer[il];
-    const struct state_sizes *s = &l->sizes;
-    if (l->mix == MIX_ATTENTION) return m->arch->attn.q_gated ? bind_gated(b, il) : INFER_OK;
-    if (l->mix == MIX_NONE) return INFER_OK;
-    if (l->mix == MIX_CONV) return bind_short_conv(b, il);
-    if (l->mix != MIX_DELTA) return bind_ssm(b, il);
+    const struct state_sizes *s = &l->mixer.sizes;
+    if (l->mixer.kind == MIX_ATTENTION) return m->arch->attn.q_gated ? bind_gated(b, il) : INFER_OK;
+    if (l->mixer.kind == MIX_NONE) return INFER_OK;
+    if (l->mixer.kind == MIX_CONV) return bind_short_conv(b, il);
+    if (l->mixer.kind != MIX_DELTA) return bind_ssm(b, il);
     TRY(bind_gates(b, il));
-    TRY(bind_conv(b, il, SLOT_STATE_CONV, SLOT_STATE_CONV_BIAS, &l->conv_state));
-    TRY(bind_vector(b, SLOT_STATE_DT_BIAS, il, &l->dt_bias));
-    TRY(bind_vector(b, SLOT_STATE_DECAY, il, &l->decay));
-    l->state = add_state(m, s->n_head * s->n_state * s->head_dim);
+    TRY(bind_conv(b, il, SLOT_STATE_CONV, SLOT_STATE_CONV_BIAS, &l->mixer.conv_store));
+    TRY(bind_vector(b, SLOT_STATE_DT_BIAS, il, &l->mixer.dt_bias));
+    TRY(bind_vector(b, SLOT_STATE_DECAY, il, &l->mixer.decay));
+    l->mixer.store = add_state(m, s->n_head * s->n_state * s->head_dim);
     return INFER_OK;
 }

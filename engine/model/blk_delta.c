@@ -4,23 +4,24 @@
 #include "seam/op_list.h"
 
 struct view emit_delta(struct emitter *e, const struct layer *l, struct view h) {
-    const struct state_sizes *s = &l->sizes;
+    const struct state_sizes *s = &l->mixer.sizes;
     const int inner = s->n_head * s->head_dim;
-    struct view in = emit_matmul(e, "delta_in", h, &l->state_in, BUF_ROWS_ALL),
-                gates = emit_matmul(e, "delta_gates", h, &l->state_gates, BUF_ROWS_ALL),
+    struct view in = emit_matmul(e, "delta_in", h, &l->mixer.in, BUF_ROWS_ALL),
+                gates = emit_matmul(e, "delta_gates", h, &l->mixer.gates, BUF_ROWS_ALL),
                 conv = emit_buffer(e, "delta_conv", s->channels, BUF_ROWS_ALL, false),
                 y = emit_buffer(e, "delta", inner, BUF_ROWS_ALL, false);
     struct view z = view_columns(gates, 0, inner), b = view_columns(gates, inner, s->n_head),
                 a = view_columns(gates, inner + s->n_head, s->n_head);
     emit_op(e, "delta_conv",
-            (struct op){.kind = OP_CONV,
-                        .conv = {in, conv, l->conv_state, s->taps, l->conv_w, l->conv_bias, true}});
+            (struct op){
+                .kind = OP_CONV,
+                .conv = {in, conv, l->mixer.conv_store, s->taps, l->mixer.conv_w, l->mixer.conv_bias, true}});
     emit_op(e, "delta",
             (struct op){.kind = OP_DELTA,
-                        .delta = {conv, a, b, y, l->state, s->n_group, s->n_head, s->n_state, s->head_dim,
-                                  e->m->tiled, l->decay, l->dt_bias}});
-    emit_norm(e, "delta_norm", y, y, s->head_dim, &l->state_norm);
+                        .delta = {conv, a, b, y, l->mixer.store, s->n_group, s->n_head, s->n_state,
+                                  s->head_dim, e->m->tiled, l->mixer.decay, l->mixer.dt_bias}});
+    emit_norm(e, "delta_norm", y, y, s->head_dim, &l->mixer.norm);
     struct op_glu gate = {.gate = z, .up = y, .out = y, .act = ACT_SILU};
     emit_op(e, "delta_gate", (struct op){.kind = OP_GLU, .glu = gate});
-    return emit_matmul(e, "delta_out", y, &l->state_out, BUF_ROWS_ALL);
+    return emit_matmul(e, "delta_out", y, &l->mixer.out, BUF_ROWS_ALL);
 }

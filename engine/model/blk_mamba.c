@@ -12,44 +12,50 @@ static void gate(struct emitter *e, const char *name, struct view gate, struct v
 
 /* out(C * conv(B * X)), B C X = W h. source: HF modeling_lfm2. */
 struct view emit_conv(struct emitter *e, const struct layer *l, struct view h) {
-    const int n = l->sizes.channels;
-    struct view in = emit_matmul(e, "conv_in", h, &l->state_in, BUF_ROWS_ALL),
+    const int n = l->mixer.sizes.channels;
+    struct view in = emit_matmul(e, "conv_in", h, &l->mixer.in, BUF_ROWS_ALL),
                 y = emit_buffer(e, "conv", n, BUF_ROWS_ALL, false);
     struct view b = view_columns(in, 0, n), c = view_columns(in, n, n), x = view_columns(in, 2 * n, n);
     gate(e, "conv_gate", b, x, ACT_SCALE);
-    struct op_conv o = {b, y, l->conv_state, l->sizes.taps, l->conv_w, l->conv_bias, false};
+    struct op_conv o = {
+        b, y, l->mixer.conv_store, l->mixer.sizes.taps, l->mixer.conv_w, l->mixer.conv_bias, false};
     emit_op(e, "conv", (struct op){.kind = OP_CONV, .conv = o});
     gate(e, "conv_out_gate", y, c, ACT_SCALE);
-    return emit_matmul(e, "conv_out", y, &l->state_out, BUF_ROWS_ALL);
+    return emit_matmul(e, "conv_out", y, &l->mixer.out, BUF_ROWS_ALL);
 }
 
 /* out(norm(silu(z) * ssm(silu(conv(x B C)), dt))), z x B C dt = W h; the norm of each group's heads apart.
  * source: Dao & Gu 2024 (arXiv 2405.21060); HF modeling_mamba2. */
 struct view emit_ssm(struct emitter *e, const struct layer *l, struct view h) {
-    const struct state_sizes *s = &l->sizes;
+    const struct state_sizes *s = &l->mixer.sizes;
     const int inner = s->n_head * s->head_dim;
-    struct view in = emit_matmul(e, "ssm_in", h, &l->state_in, BUF_ROWS_ALL),
+    struct view in = emit_matmul(e, "ssm_in", h, &l->mixer.in, BUF_ROWS_ALL),
                 xbc = emit_buffer(e, "ssm_conv", s->channels, BUF_ROWS_ALL, false),
                 y = emit_buffer(e, "ssm", inner, BUF_ROWS_ALL, false);
     struct view z = view_columns(in, 0, inner), dt = view_columns(in, inner + s->channels, s->n_head);
-    struct op_conv conv = {
-        view_columns(in, inner, s->channels), xbc, l->conv_state, s->taps, l->conv_w, l->conv_bias, true};
+    struct op_conv conv = {view_columns(in, inner, s->channels),
+                           xbc,
+                           l->mixer.conv_store,
+                           s->taps,
+                           l->mixer.conv_w,
+                           l->mixer.conv_bias,
+                           true};
     emit_op(e, "ssm_conv", (struct op){.kind = OP_CONV, .conv = conv});
     struct op_ssm o = {.xbc = xbc,
                        .dt = dt,
                        .out = y,
-                       .state = l->state,
+                       .state = l->mixer.store,
                        .n_head = s->n_head,
                        .head_dim = s->head_dim,
                        .n_group = s->n_group,
                        .n_state = s->n_state,
-                       .A = l->decay,
-                       .dt_bias = l->dt_bias,
-                       .skip = l->skip,
+                       .A = l->mixer.decay,
+                       .dt_bias = l->mixer.dt_bias,
+                       .skip = l->mixer.skip,
                        .lo = 0,
                        .hi = INFINITY};
     emit_op(e, "ssm", (struct op){.kind = OP_SSM, .ssm = o});
     gate(e, "ssm_gate", z, y, ACT_SILU);
-    emit_norm(e, "ssm_norm", z, z, inner / s->n_group, &l->state_norm);
-    return emit_matmul(e, "ssm_out", z, &l->state_out, BUF_ROWS_ALL);
+    emit_norm(e, "ssm_norm", z, z, inner / s->n_group, &l->mixer.norm);
+    return emit_matmul(e, "ssm_out", z, &l->mixer.out, BUF_ROWS_ALL);
 }

@@ -56,8 +56,8 @@ static enum infer_status read_sparse(const struct model *m, uint32_t *sparse) {
     if (m->arch->keys && key_names(m->arch->keys, each, sizeof each - 1))
         TRY(model_read_int(m, each, 1, INT_MAX, 1, &step));
     for (int i = 0; i < m->n_layer; i++)
-        sparse[i] =
-            i >= dense && (i + 1) % step == 0 && (!m->arch->mixer.alone || m->layer[i].mix == MIX_NONE);
+        sparse[i] = i >= dense && (i + 1) % step == 0 &&
+                    (!m->arch->mixer.alone || m->layer[i].mixer.kind == MIX_NONE);
     return meta_u32_array(m->file, model_key(m, key, sizeof key, "expert_layers"), sparse, (size_t)m->n_layer,
                           &there);
 }
@@ -86,12 +86,12 @@ enum infer_status model_read_experts(struct model *m) {
     for (int i = 0; i < m->n_layer; i++) {
         struct layer *l = &m->layer[i];
         if (!sparse[i]) continue;
-        l->n_expert = r.n_expert;
-        l->n_used = r.n_used;
-        l->n_ff_expert = ff;
-        l->n_ff_shared = shared;
-        l->n_latent = latent;
-        l->route = r;
+        l->moe.n_expert = r.n_expert;
+        l->moe.n_used = r.n_used;
+        l->moe.n_ff = ff;
+        l->moe.n_ff_shared = shared;
+        l->moe.n_latent = latent;
+        l->moe.route = r;
     }
     return INFER_OK;
 }

@@ -61,21 +61,21 @@ static struct view heads(struct emitter *e, const char *name, struct view x, con
 /* By a latent c = norm(W h), kept beside a rotated key of all heads: scores are (k_b q) . c + rope(q) . rope(k), the values of a head
  * v_b c, so that a head's sum over positions is v_b of the weighted sum of latents. source: DeepSeek-AI 2024 (arXiv 2405.04434) */
 static struct view latent_attention(struct emitter *e, const struct layer *l, struct view h) {
-    int rank = l->head_dim_v, n_rot = l->head_dim_k - rank, head = l->n_nope + n_rot;
-    struct view both = emit_matmul(e, "attn_qkv_a", h, &l->qkv_a, BUF_ROWS_ALL);
-    struct view kv = view_columns(both, l->qkv_a.n - l->head_dim_k, l->head_dim_k),
-                c = view_columns(kv, 0, rank), q = view_columns(both, 0, l->qkv_a.n - l->head_dim_k);
-    if (l->q_rank) {
-        struct view low = emit_buffer(e, "attn_q_a_norm", l->q_rank, BUF_ROWS_ALL, false);
-        latent_norm(e, "attn_q_a_norm", q, low, &l->q_a_norm);
-        q = emit_matmul(e, "attn_q_b", low, &l->q_b, BUF_ROWS_ALL);
+    int rank = l->head_dim_v, n_rot = l->head_dim_k - rank, head = l->mla.n_nope + n_rot;
+    struct view both = emit_matmul(e, "attn_qkv_a", h, &l->mla.qkv_a, BUF_ROWS_ALL);
+    struct view kv = view_columns(both, l->mla.qkv_a.n - l->head_dim_k, l->head_dim_k),
+                c = view_columns(kv, 0, rank), q = view_columns(both, 0, l->mla.qkv_a.n - l->head_dim_k);
+    if (l->mla.q_rank) {
+        struct view low = emit_buffer(e, "attn_q_a_norm", l->mla.q_rank, BUF_ROWS_ALL, false);
+        latent_norm(e, "attn_q_a_norm", q, low, &l->mla.q_a_norm);
+        q = emit_matmul(e, "attn_q_b", low, &l->mla.q_b, BUF_ROWS_ALL);
     }
-    emit_rope(e, "rope_q", view_columns(q, l->n_nope, q.width - l->n_nope), l->n_head, head, l);
-    q = heads(e, "attn_k_b", q, &l->k_b, l->n_head * l->head_dim_k);
-    latent_norm(e, "attn_kv_a_norm", c, c, &l->kv_a_norm);
+    emit_rope(e, "rope_q", view_columns(q, l->mla.n_nope, q.width - l->mla.n_nope), l->n_head, head, l);
+    q = heads(e, "attn_k_b", q, &l->mla.k_b, l->n_head * l->head_dim_k);
+    latent_norm(e, "attn_kv_a_norm", c, c, &l->mla.kv_a_norm);
     emit_rope(e, "rope_k", view_columns(kv, rank, n_rot), 1, n_rot, l);
     emit_op(e, "kv_put", (struct op){.kind = OP_KV_PUT, .kv_put = {kv, {-1, 0, 0}, l->store}});
-    struct view a = heads(e, "attn_v_b", attend(e, l, q), &l->v_b, l->n_head * l->n_value);
+    struct view a = heads(e, "attn_v_b", attend(e, l, q), &l->mla.v_b, l->n_head * l->mla.n_value);
     return emit_matmul(e, "attn_output", a, &l->out, BUF_ROWS_ALL);
 }
 
@@ -117,7 +117,7 @@ static struct view attention(struct emitter *e, const struct layer *l, struct vi
 
 /* What the layer makes of other positions. */
 static struct view mixer(struct emitter *e, const struct layer *l, struct view h) {
-    switch (l->mix) {
+    switch (l->mixer.kind) {
     case MIX_DELTA:
         return emit_delta(e, l, h);
     case MIX_CONV:
@@ -150,15 +150,17 @@ static struct view gated(struct emitter *e, const char *name, struct view gu, in
 /* down[id j](act(gate[id j]) * up[id j]), gate up = W h, of each choice j of a row; h times the choice's weight where that belongs there
  * (gate and up are linear, so it is their outputs that are multiplied). */
 static struct view chosen(struct emitter *e, const struct layer *l, struct view h, struct view choice) {
-    int k = l->n_used, n = l->n_ff_expert;
-    struct view gu = emit_buffer(e, "ffn_experts", k * l->experts.n, BUF_ROWS_ALL, false),
-                down = emit_buffer(e, "ffn_experts_down", k * l->experts_down.n, BUF_ROWS_ALL, false);
-    emit_op(e, "ffn_experts",
-            (struct op){.kind = OP_EXPERTS,
-                        .experts = {h, choice, gu, &l->experts, k, false, e->m->arch->moe.weight_on_input}});
+    int k = l->moe.n_used, n = l->moe.n_ff;
+    struct view gu = emit_buffer(e, "ffn_experts", k * l->moe.experts.n, BUF_ROWS_ALL, false),
+                down = emit_buffer(e, "ffn_experts_down", k * l->moe.experts_down.n, BUF_ROWS_ALL, false);
+    emit_op(
+        e, "ffn_experts",
+        (struct op){.kind = OP_EXPERTS,
+                    .experts = {h, choice, gu, &l->moe.experts, k, false, e->m->arch->moe.weight_on_input}});
     struct view f = gated(e, "ffn_experts_glu", gu, k * n);
-    emit_op(e, "ffn_experts_down",
-            (struct op){.kind = OP_EXPERTS, .experts = {f, choice, down, &l->experts_down, k, true, false}});
+    emit_op(
+        e, "ffn_experts_down",
+        (struct op){.kind = OP_EXPERTS, .experts = {f, choice, down, &l->moe.experts_down, k, true, false}});
     return down;
 }
 
@@ -167,31 +169,31 @@ static struct view elsewhere(struct emitter *e, const struct layer *l, struct vi
     struct view y = emit_buffer(e, "ffn_elsewhere", h.width, BUF_ROWS_ALL, true);
     emit_op(e, "ffn_elsewhere",
             (struct op){.kind = OP_EXPERTS,
-                        .experts = {h, choice, y, e->range->elsewhere, l->n_used, false, true}});
+                        .experts = {h, choice, y, e->range->elsewhere, l->moe.n_used, false, true}});
     return y;
 }
 
 static struct view shared_part(struct emitter *e, const struct layer *l, struct view h) {
-    struct view s = emit_matmul(e, "ffn_shared", h, &l->shared, BUF_ROWS_ALL);
-    s = gated(e, "ffn_shared_glu", s, l->n_ff_shared);
-    return emit_matmul(e, "ffn_shared_down", s, &l->shared_down, BUF_ROWS_ALL);
+    struct view s = emit_matmul(e, "ffn_shared", h, &l->moe.shared, BUF_ROWS_ALL);
+    s = gated(e, "ffn_shared_glu", s, l->moe.n_ff_shared);
+    return emit_matmul(e, "ffn_shared_down", s, &l->moe.shared_down, BUF_ROWS_ALL);
 }
 
 /* up(sum_j w[j] of what the chosen make of down(h)), and the shared part. source: HF modeling_nemotron_h */
 static struct view by_latent(struct emitter *e, const struct layer *l, struct view h, struct view choice,
                              bool away) {
     static const struct view none = {-1, 0, 0};
-    struct view small = emit_matmul(e, "ffn_latent_down", h, &l->latent_down, BUF_ROWS_ALL), sum;
+    struct view small = emit_matmul(e, "ffn_latent_down", h, &l->moe.latent_down, BUF_ROWS_ALL), sum;
     if (away) {
         sum = elsewhere(e, l, small, choice);
     } else {
         struct view y = chosen(e, l, small, choice);
-        sum = emit_buffer(e, "ffn_mix", l->n_latent, BUF_ROWS_ALL, false);
+        sum = emit_buffer(e, "ffn_mix", l->moe.n_latent, BUF_ROWS_ALL, false);
         emit_op(e, "ffn_mix",
-                (struct op){.kind = OP_MIX, .mix = {y, choice, none, none, sum, l->n_used, false}});
+                (struct op){.kind = OP_MIX, .mix = {y, choice, none, none, sum, l->moe.n_used, false}});
     }
-    struct view out = emit_matmul(e, "ffn_latent_up", sum, &l->latent_up, BUF_ROWS_ALL);
-    if (l->n_ff_shared) emit_add(e, "ffn_shared_add", out, shared_part(e, l, h));
+    struct view out = emit_matmul(e, "ffn_latent_up", sum, &l->moe.latent_up, BUF_ROWS_ALL);
+    if (l->moe.n_ff_shared) emit_add(e, "ffn_shared_add", out, shared_part(e, l, h));
     return out;
 }
 
@@ -200,19 +202,20 @@ static struct view by_latent(struct emitter *e, const struct layer *l, struct vi
 static struct view experts(struct emitter *e, const struct layer *l, struct view h, struct view r) {
     struct view none = {-1, 0, 0}, shared = none, gate = none;
     bool away = e->layer < e->range->n_elsewhere;
-    struct view logits = emit_buffer(e, "ffn_router", l->n_expert, BUF_ROWS_ALL, true),
-                choice = emit_buffer(e, "ffn_choice", 2 * l->n_used, BUF_ROWS_ALL, true);
-    emit_op(e, "ffn_router", (struct op){.kind = OP_MATMUL, .matmul = {r, logits, &l->router, true}});
-    emit_op(e, "ffn_choice", (struct op){.kind = OP_ROUTE, .route = {logits, choice, &l->route}});
-    if (l->n_latent) return by_latent(e, l, h, choice, away);
+    struct view logits = emit_buffer(e, "ffn_router", l->moe.n_expert, BUF_ROWS_ALL, true),
+                choice = emit_buffer(e, "ffn_choice", 2 * l->moe.n_used, BUF_ROWS_ALL, true);
+    emit_op(e, "ffn_router", (struct op){.kind = OP_MATMUL, .matmul = {r, logits, &l->moe.router, true}});
+    emit_op(e, "ffn_choice", (struct op){.kind = OP_ROUTE, .route = {logits, choice, &l->moe.route}});
+    if (l->moe.n_latent) return by_latent(e, l, h, choice, away);
     struct view y = away ? elsewhere(e, l, h, choice) : chosen(e, l, h, choice);
-    if (away && !l->n_ff_shared) return y;
-    if (l->n_ff_shared) shared = shared_part(e, l, h);
-    if (l->shared_gate.n) gate = emit_matmul(e, "ffn_shared_gate", h, &l->shared_gate, BUF_ROWS_ALL);
-    struct view out = l->n_ff_shared ? shared : emit_buffer(e, "ffn_mix", e->m->n_embd, BUF_ROWS_ALL, false);
+    if (away && !l->moe.n_ff_shared) return y;
+    if (l->moe.n_ff_shared) shared = shared_part(e, l, h);
+    if (l->moe.shared_gate.n) gate = emit_matmul(e, "ffn_shared_gate", h, &l->moe.shared_gate, BUF_ROWS_ALL);
+    struct view out =
+        l->moe.n_ff_shared ? shared : emit_buffer(e, "ffn_mix", e->m->n_embd, BUF_ROWS_ALL, false);
     emit_op(e, "ffn_mix",
             (struct op){.kind = OP_MIX,
-                        .mix = {y, choice, shared, gate, out, away ? 1 : l->n_used,
+                        .mix = {y, choice, shared, gate, out, away ? 1 : l->moe.n_used,
                                 away || e->m->arch->moe.weight_on_input}});
     return out;
 }
@@ -225,13 +228,13 @@ static struct view dense(struct emitter *e, const struct layer *l, struct view h
 
 /* F(norm x): dense; experts; or, of x once more, post_1(dense(norm x)) + post_2(experts(norm_2 x)). */
 static struct view feed_forward(struct emitter *e, const struct layer *l, struct view x, struct view h) {
-    if (!l->n_expert) return dense(e, l, h);
+    if (!l->moe.n_expert) return dense(e, l, h);
     if (!e->m->arch->moe.beside) return experts(e, l, h, h);
     int n = e->m->n_embd;
-    struct view d = dense(e, l, h), s = emit_normed(e, "ffn_experts_norm", x, &l->experts_norm);
-    s = experts(e, l, s, emit_normed(e, "ffn_router_norm", x, &l->router_norm));
-    emit_norm(e, "post_dense_norm", d, d, n, &l->post_dense_norm);
-    emit_norm(e, "post_experts_norm", s, s, n, &l->post_experts_norm);
+    struct view d = dense(e, l, h), s = emit_normed(e, "ffn_experts_norm", x, &l->moe.experts_norm);
+    s = experts(e, l, s, emit_normed(e, "ffn_router_norm", x, &l->moe.router_norm));
+    emit_norm(e, "post_dense_norm", d, d, n, &l->moe.post_dense_norm);
+    emit_norm(e, "post_experts_norm", s, s, n, &l->moe.post_experts_norm);
     emit_add(e, "ffn_beside", d, s);
     return d;
 }
@@ -281,8 +284,8 @@ static void block(struct emitter *e, const struct layer *l, struct view x) {
         f = feed_forward(e, l, x, h);
         emit_add(e, "ffn_add", x, f);
     } else {
-        if (l->mix != MIX_NONE) mix(e, l, x, own);
-        if (l->n_ff || l->n_expert) {
+        if (l->mixer.kind != MIX_NONE) mix(e, l, x, own);
+        if (l->n_ff || l->moe.n_expert) {
             f = feed_forward(e, l, x, emit_normed(e, "ffn_norm", x, &l->ffn_norm));
             emit_norm(e, "post_ffn_norm", f, f, n, &l->post_ffn_norm);
             emit_add(e, "ffn_add", x, f);
@@ -371,18 +374,19 @@ enum infer_status forward_emit_experts(struct op_list *out, struct arena *arena,
     *out = (struct op_list){.cls = cls, .max_rows = max_rows};
     TRY(begin(&e, arena, out, m, &none));
     for (int il = 0; il < n; il++)
-        if (m->layer[il].n_used > used) used = m->layer[il].n_used;
+        if (m->layer[il].moe.n_used > used) used = m->layer[il].moe.n_used;
     struct view x = emit_buffer(&e, "x", model_expert_width(m), BUF_ROWS_ALL, true),
                 choices = emit_buffer(&e, "choice", 2 * used, BUF_ROWS_ALL, true),
                 y = emit_buffer(&e, "out", x.width, BUF_ROWS_ALL, true);
     for (int il = 0; il < n; il++) {
         const struct layer *l = &m->layer[il];
-        if (!l->n_expert) continue;
+        if (!l->moe.n_expert) continue;
         e.layer = il;
-        struct view choice = view_columns(choices, 0, 2 * l->n_used), d = chosen(&e, l, x, choice);
-        emit_op(&e, "ffn_mix",
-                (struct op){.kind = OP_MIX,
-                            .mix = {d, choice, absent, absent, y, l->n_used, m->arch->moe.weight_on_input}});
+        struct view choice = view_columns(choices, 0, 2 * l->moe.n_used), d = chosen(&e, l, x, choice);
+        emit_op(
+            &e, "ffn_mix",
+            (struct op){.kind = OP_MIX,
+                        .mix = {d, choice, absent, absent, y, l->moe.n_used, m->arch->moe.weight_on_input}});
     }
     list_lives(out);
     return INFER_OK;

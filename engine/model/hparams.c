@@ -220,7 +220,7 @@ static enum infer_status read_qk_unit(struct model *m) {
     char key[128];
     bool there;
     m->qk_unit = m->arch->attn.qk_unit;
-    for (int i = 0; i < m->n_layer; i++) m->qk_unit &= m->layer[i].n_expert != 128;
+    for (int i = 0; i < m->n_layer; i++) m->qk_unit &= m->layer[i].moe.n_expert != 128;
     if (!m->arch->attn.qk_unit) return INFER_OK;
     return meta_bool(m->file, model_key(m, key, sizeof key, "attention.qk_norm"), &m->qk_unit, &there);
 }

@@ -51,9 +51,9 @@ enum infer_status model_read_latent(struct model *m) {
         l->n_kv_head = 1;
         l->head_dim_k = s.rank + s.n_rot;
         l->head_dim_v = s.rank;
-        l->n_nope = s.key - s.n_rot;
-        l->n_value = s.value;
-        l->q_rank = s.q_rank;
+        l->mla.n_nope = s.key - s.n_rot;
+        l->mla.n_value = s.value;
+        l->mla.q_rank = s.q_rank;
     }
     return INFER_OK;
 }

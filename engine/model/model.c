@@ -93,7 +93,8 @@ static enum infer_status bind_draft(struct model *m) {
     int like = -1;
     for (int i = 0; i < m->n_layer; i++) {
         const struct layer *l = &m->layer[i];
-        if (l->mix == MIX_ATTENTION && (like < 0 || l->n_expert || !m->layer[like].n_expert)) like = i;
+        if (l->mixer.kind == MIX_ATTENTION && (like < 0 || l->moe.n_expert || !m->layer[like].moe.n_expert))
+            like = i;
     }
     if (like < 0)
         return err_set(INFER_E_UNSUPPORTED, "%s: a layer that drafts has attention, and no other has",

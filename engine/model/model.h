@@ -19,7 +19,6 @@ struct state_sizes {
 };
 
 struct layer {
-    enum mixer mix;
     int n_head, n_kv_head, head_dim_k, head_dim_v, n_ff;
     int window;                          /* a row sees the last window positions, itself included; 0: all */
     int store;                           /* index of its KV store; -1: none */
@@ -33,18 +32,23 @@ struct layer {
     const float *sinks;                 /* [n_head], NULL: none */
     /* Latent attention, n_value 0: none. A head's query has n_nope numbers and n_rot rotated ones, from a latent of q_rank numbers (0:
      * from x), its value n_value. The one key head is a latent of head_dim_v numbers and n_rot rotated ones; its value, the latent. */
-    int n_nope, n_value, q_rank;
-    struct norm_weights q_a_norm, kv_a_norm;
-    struct weight_group qkv_a, q_b, k_b, v_b; /* k_b, v_b: a matrix for each head */
-    struct weight_group q_gate;               /* of the queries' heads; n 0: none */
-    /* Layers with a state: its stores, of the convolution and of the heads. state_in: what is convolved; state_gates: the gate,
-     * beta, alpha. decay: below 0, times the step */
-    struct state_sizes sizes;
-    int conv_state, state;
-    const float *conv_w, *conv_bias, *dt_bias, *decay,
-        *skip; /* [channels][taps], [channels], NULL: 0; [n_head] */
-    struct norm_weights state_norm;
-    struct weight_group state_in, state_gates, state_out;
+    struct {
+        int n_nope, n_value, q_rank;
+        struct norm_weights q_a_norm, kv_a_norm;
+        struct weight_group qkv_a, q_b, k_b, v_b; /* k_b, v_b: a matrix for each head */
+    } mla;
+    struct weight_group q_gate; /* of the queries' heads; n 0: none */
+    struct {
+        enum mixer kind;
+        /* Layers with a state: stores of the convolution and of the heads. in: what is convolved; gates: the gate, beta,
+         * alpha. decay: below 0, times the step */
+        struct state_sizes sizes;
+        int conv_store, store;
+        const float *conv_w, *conv_bias;     /* [channels][taps], [channels]; NULL: 0 */
+        const float *dt_bias, *decay, *skip; /* [n_head] */
+        struct norm_weights norm;
+        struct weight_group in, gates, out;
+    } mixer;
     float scale; /* of the layer's result; 1: none */
     struct act_numbers act;
     struct weight_group qkv, out, gate_up, down;
@@ -52,13 +56,16 @@ struct layer {
     struct weight_group input_gate, input_out;
     struct norm_weights input_norm;
     /* Experts; n_expert 0: none, and what follows is not there. Stacks gate and up, and down; the part that all rows share. */
-    int n_expert, n_used, n_ff_expert, n_ff_shared;
-    int n_latent; /* experts read latent_down x and their sum goes through latent_up; 0: none */
-    struct router route;
-    /* With the other feed-forward part beside the experts: of what the router and the experts read, and of what both parts add. */
-    struct norm_weights router_norm, experts_norm, post_dense_norm, post_experts_norm;
-    struct weight_group router, experts, experts_down, shared, shared_down, shared_gate, latent_down,
-        latent_up;
+    struct {
+        int n_expert, n_used, n_ff, n_ff_shared;
+        int n_latent; /* experts read latent_down x and their sum goes through latent_up; 0: none */
+        struct router route;
+        /* With the other feed-forward part beside the experts: of what the router and the experts read, and of what both
+         * parts add. */
+        struct norm_weights router_norm, experts_norm, post_dense_norm, post_experts_norm;
+        struct weight_group router, experts, experts_down, shared, shared_down, shared_gate, latent_down,
+            latent_up;
+    } moe;
 };
 
 struct model {
@@ -118,7 +125,7 @@ struct model {
 /* Numbers of a row that experts read and write, the same in all layers that have some. */
 static inline int model_expert_width(const struct model *m) {
     for (int i = 0; i < m->n_layer; i++)
-        if (m->layer[i].n_latent) return m->layer[i].n_latent;
+        if (m->layer[i].moe.n_latent) return m->layer[i].moe.n_latent;
     return m->n_embd;
 }
 

@@ -72,10 +72,10 @@ enum infer_status model_read_mixers(struct model *m) {
     for (int i = 0; i < m->n_layer; i++) {
         struct layer *l = &m->layer[i];
         if (m->arch->mixer.where == MIXER_INTERVAL)
-            l->mix = mixed[i] ? m->arch->mixer.kind : MIX_ATTENTION;
+            l->mixer.kind = mixed[i] ? m->arch->mixer.kind : MIX_ATTENTION;
         else
-            l->mix = mixer_of(m, l);
-        l->sizes = s;
+            l->mixer.kind = mixer_of(m, l);
+        l->mixer.sizes = s;
     }
     return INFER_OK;
 }

@@ -259,7 +259,7 @@ static enum infer_status size_part(struct plan *p, struct plan_part *part,
 
 bool plan_has_experts(const struct model *m, int n) {
     for (int i = 0; i < n; i++)
-        if (m->layer[i].n_expert) return true;
+        if (m->layer[i].moe.n_expert) return true;
     return false;
 }
 
