@@ -96,7 +96,7 @@ if(nvcc)
                 make_instance(batch_${name} cuda/decode/moe/experts_batch.cuh "BATCH_CODES(${id})")
             endif()
             if(NOT kind STREQUAL "FLOATS")
-                make_instance(pairs_${name} cuda/prompt/pairs_wgmma.cuh "PAIRS_INSTANCE(${id})")
+                make_instance(moe_grouped_${name} cuda/prompt/moe_grouped_wgmma.cuh "MOE_GROUPED_INSTANCE(${id})")
                 make_instance(gemv_${name} cuda/decode/gemv/gemv_instances.h "GEMV_${kind}(${id})")
                 make_instance(skinny_${name} cuda/decode/skinny/skinny_instances.h "SKINNY_${kind}(${id})")
             endif()
@@ -114,7 +114,7 @@ if(nvcc)
             plain/gemv_f32 run/run_list run/host_rows run/upload decode/gemv/gemv
             decode/skinny/skinny decode/moe/experts_one decode/moe/experts_batch decode/attend/attend_decode decode/state/delta_decode decode/moe/mix_give prompt/delta_prompt decode/attend/attend_decode_f16 decode/attend/attend_decode_q8_0 decode/mla/mla_attend decode/mla/mla_heads run/decode_mla decode/gemv/gemv_streamk decode/gemv/gemv_streamk_q4k decode/gemv/gemv_streamk_q6k run/decode_streamk
             decode/attend/attend_decode_f32 decode/gemv/act_rows decode/gemv/post_norm decode/gemv/act_front run/decode_build run/decode_matmul run/decode_edge run/decode_program decode/attend/decode_small run/prompt_program
-            run/prompt_gemm prompt/prompt_small prompt/prompt_qkv_post prompt/flash_wide prompt/gemm_mx prompt/pairs prompt/router_gemm
+            run/prompt_gemm prompt/prompt_small prompt/prompt_qkv_post prompt/flash_wide prompt/gemm_mx prompt/moe_grouped prompt/router_gemm
             plain/dequant_rows bench/cuda_bench bench/bench_attend bench/ceiling run/cuda_backend)
         list(APPEND sources ${CMAKE_SOURCE_DIR}/cuda/${source})
     endforeach()

@@ -1,4 +1,4 @@
-/* LINK_EXPERTS: router, choice and experts of decode rows; LINK_PAIRS: experts of prompt rows. */
+/* LINK_EXPERTS: router, choice and experts of decode rows; LINK_MOE_GROUPED: experts of prompt rows. */
 #include "cuda/plan/link_type.h"
 
 struct experts_ops link_experts_ops(const struct op_list *l, const struct cuda_link *k) {
@@ -75,7 +75,7 @@ static bool is_experts(const struct link_case *c, struct cuda_link *k) {
 }
 
 /* Experts of prompt rows, gated, then those of their results, which stay rows, one for each choice. */
-static bool is_pairs(const struct link_case *c, struct cuda_link *k) {
+static bool is_moe_grouped(const struct link_case *c, struct cuda_link *k) {
     const struct op_list *l = c->list;
     const struct op_experts *a = &l->op[k->first].experts, *b = &l->op[k->first + 2].experts;
     const struct op_glu *g = &l->op[k->first + 1].glu;
@@ -105,5 +105,5 @@ const struct link_type link_experts = {
     .by_experts = true,
     .fits = is_experts,
     .gives = gives};
-const struct link_type link_pairs = {
-    .classes = LINK_PROMPT, .pattern = {PATTERN(OP_EXPERTS, OP_GLU, OP_EXPERTS)}, .fits = is_pairs};
+const struct link_type link_moe_grouped = {
+    .classes = LINK_PROMPT, .pattern = {PATTERN(OP_EXPERTS, OP_GLU, OP_EXPERTS)}, .fits = is_moe_grouped};

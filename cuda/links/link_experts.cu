@@ -1,9 +1,9 @@
-// LINK_EXPERTS of decode rows: engines of one row at most, engines of several; LINK_PAIRS of prompt rows.
+// LINK_EXPERTS of decode rows: engines of one row at most, engines of several; LINK_MOE_GROUPED of prompt rows.
 #include "cuda/common/prompt_tiles.cuh"
 #include "cuda/decode/moe/experts_batch.h"
 #include "cuda/decode/moe/experts_one.h"
-#include "cuda/plan/pairs_plan.h"
-#include "cuda/prompt/pairs.h"
+#include "cuda/plan/moe_grouped_plan.h"
+#include "cuda/prompt/moe_grouped.h"
 #include "cuda/run/decode_program_impl.h"
 #include "cuda/run/prompt_program_impl.h"
 #include "seam/op_list.h"
@@ -288,7 +288,7 @@ const struct decode_code decode_experts = {false, false, has, make, hand_over, r
 const struct prompt_code prompt_experts = {};
 
 // ---- prompt rows
-struct pairs_jobs {
+struct moe_grouped_jobs {
     pair_order order;
     pair_gemm gated, down;
     rows x; // what becomes activations in this order:
@@ -317,17 +317,17 @@ static void make_gemm(const cuda_backend *b, const struct op_experts *o, pair_or
     j->k_tiles = tiles_of(g->k);
     j->o = order;
 }
-static void make_pairs(prompt_program *, cuda_backend *b, prompt_link *d) {
+static void make_moe_grouped(prompt_program *, cuda_backend *b, prompt_link *d) {
     const struct op_list *l = b->c.list[ROW_PROMPT];
     const struct op *o = &l->op[d->is.first];
     const struct op_experts *up = &o[0].experts, *down = &o[2].experts;
-    pairs_jobs *e = own<pairs_jobs>(d);
+    moe_grouped_jobs *e = own<moe_grouped_jobs>(d);
     e->order.n_row = prompt_rows(b, d);
     e->order.choice = cuda_rows(b, l, up->choice);
     e->order.n_expert = b->plan.group[up->w->id].n_stack;
     e->order.n_used = up->n_used;
     uint8_t *at = b->work + b->plan.pairs;
-    const struct pairs_plan place = pairs_plan_of(l);
+    const struct moe_grouped_plan place = moe_grouped_plan_of(l);
     e->order.pair = (int *)(at + place.pair);
     e->order.next = (int *)(at + place.next);
     e->order.tile = (int4 *)(at + place.tile);
@@ -345,14 +345,14 @@ static void make_pairs(prompt_program *, cuda_backend *b, prompt_link *d) {
     e->down.x = e->gated.glu;
     e->down.out = cuda_rows(b, l, down->out);
 }
-static enum infer_status run_pairs(const cuda_backend *b, const prompt_program *, const prompt_link *d, int n,
-                                   cudaStream_t s) {
-    const pairs_jobs *e = own<pairs_jobs>(d);
-    CU(pairs_order_launch(e->order, s));
-    CU(pairs_gather_launch(e->order, e->x, (uint8_t *)e->gated.x, e->gated.k_tiles, e->x_order, n, s));
-    CU(pairs_gemm_launch(e->gated, e->layout[0], n, b->sm_count, s));
-    CU(pairs_gemm_launch(e->down, e->layout[1], n, b->sm_count, s));
+static enum infer_status run_moe_grouped(const cuda_backend *b, const prompt_program *, const prompt_link *d,
+                                         int n, cudaStream_t s) {
+    const moe_grouped_jobs *e = own<moe_grouped_jobs>(d);
+    CU(moe_grouped_order_launch(e->order, s));
+    CU(moe_grouped_gather_launch(e->order, e->x, (uint8_t *)e->gated.x, e->gated.k_tiles, e->x_order, n, s));
+    CU(moe_grouped_gemm_launch(e->gated, e->layout[0], n, b->sm_count, s));
+    CU(moe_grouped_gemm_launch(e->down, e->layout[1], n, b->sm_count, s));
     return INFER_OK;
 }
-const struct decode_code decode_pairs = {};
-const struct prompt_code prompt_pairs = {make_pairs, run_pairs};
+const struct decode_code decode_moe_grouped = {};
+const struct prompt_code prompt_moe_grouped = {make_moe_grouped, run_moe_grouped};

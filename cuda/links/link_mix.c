@@ -1,4 +1,4 @@
-/* LINK_MIX, LINK_PAIRS_MIX: the sum of experts, to the residual stream. */
+/* LINK_MIX, LINK_MOE_GROUPED_MIX: the sum of experts, to the residual stream. */
 #include "cuda/plan/link_type.h"
 
 struct mix_ops link_mix_ops(const struct op_list *l, const struct cuda_link *k) {
@@ -16,7 +16,7 @@ static bool is_mix(const struct link_case *c, struct cuda_link *k) {
            list_hands_over(c->list, link_last(k) - 1) && o.add->out.width % 32 == 0;
 }
 
-static bool is_pairs_mix(const struct link_case *c, struct cuda_link *k) {
+static bool is_moe_grouped_mix(const struct link_case *c, struct cuda_link *k) {
     const struct op_mix *m = &c->list->op[k->first].mix;
     const struct op_add *a = &c->list->op[k->first + 1].add;
     const int cols =
@@ -31,5 +31,5 @@ const struct link_type link_mix = {.classes = LINK_DECODE,
                                    .last = true,
                                    .fits = is_mix,
                                    .gives = link_gives_stream};
-const struct link_type link_pairs_mix = {
-    .classes = LINK_PROMPT, .pattern = {PATTERN(OP_MIX, OP_ADD)}, .fits = is_pairs_mix};
+const struct link_type link_moe_grouped_mix = {
+    .classes = LINK_PROMPT, .pattern = {PATTERN(OP_MIX, OP_ADD)}, .fits = is_moe_grouped_mix};

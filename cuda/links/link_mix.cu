@@ -1,6 +1,6 @@
-// LINK_MIX of decode rows, LINK_PAIRS_MIX of prompt rows: the sum of experts, and the residual stream.
+// LINK_MIX of decode rows, LINK_MOE_GROUPED_MIX of prompt rows: the sum of experts, and the residual stream.
 #include "cuda/decode/moe/mix_give.h"
-#include "cuda/prompt/pairs.h"
+#include "cuda/prompt/moe_grouped.h"
 #include "cuda/run/decode_program_impl.h"
 #include "cuda/run/prompt_program_impl.h"
 #include "seam/op_list.h"
@@ -54,8 +54,8 @@ static void make_prompt(prompt_program *, cuda_backend *b, prompt_link *d) {
 }
 static enum infer_status run_prompt(const cuda_backend *, const prompt_program *, const prompt_link *d, int n,
                                     cudaStream_t s) {
-    CU(pairs_mix_launch(*own<pair_mix>(d), n, s));
+    CU(moe_grouped_mix_launch(*own<pair_mix>(d), n, s));
     return INFER_OK;
 }
-const struct decode_code decode_pairs_mix = {};
-const struct prompt_code prompt_pairs_mix = {make_prompt, run_prompt};
+const struct decode_code decode_moe_grouped_mix = {};
+const struct prompt_code prompt_moe_grouped_mix = {make_prompt, run_prompt};

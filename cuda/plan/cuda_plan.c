@@ -4,7 +4,7 @@
 #include "cuda/plan/blas.h"
 #include "cuda/plan/host_part.h"
 #include "cuda/plan/mla_plan.h"
-#include "cuda/plan/pairs_plan.h"
+#include "cuda/plan/moe_grouped_plan.h"
 #include "base/mem.h"
 #include "seam/op_list.h"
 #include "seam/weight.h"
@@ -252,7 +252,7 @@ static void place_other_kernels(struct cuda_plan *p, const struct backend_config
 }
 
 static void place_pairs(struct cuda_plan *p, const struct op_list *l) {
-    const struct pairs_plan pairs = pairs_plan_of(l);
+    const struct moe_grouped_plan pairs = moe_grouped_plan_of(l);
     p->pairs = take(p, pairs.bytes);
     p->pair_tiles = p->pairs + pairs.tile;
 }

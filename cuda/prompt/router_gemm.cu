@@ -1,7 +1,7 @@
 // A router's logits for prompt rows: out[t][e] = sum_k W[e][k] x[t][k] + bias[e], products and sums in float32 (FMA), in one order for
 // each of them. Weights F32, F16 or BF16.
 #include "cuda/formats/unit_value.cuh"
-#include "cuda/prompt/pairs.h"
+#include "cuda/prompt/moe_grouped.h"
 
 // A block makes R rows x E experts: G groups of PER threads, which take turns in K, each thread TR x 4 of them.
 enum { ROUTER_K = 32 }; // columns at a time

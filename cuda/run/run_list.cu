@@ -3,7 +3,7 @@
 #include "cuda/plain/recur.h"
 #include "cuda/plain/experts.h"
 #include "cuda/plain/gemv_f32.h"
-#include "cuda/prompt/pairs.h"
+#include "cuda/prompt/moe_grouped.h"
 #include "cuda/plain/mla.h"
 #include "cuda/plain/columns.h"
 #include "cuda/run/decode_mla.h"

@@ -15,11 +15,11 @@ struct pair_order {
     int4 *tile; // tile[0].x: how many follow, the larger ones first; then expert, first position, pairs
 };
 // tile, and next as if no pair had a place. One block.
-cudaError_t pairs_order_launch(const pair_order &o, cudaStream_t s);
+cudaError_t moe_grouped_order_launch(const pair_order &o, cudaStream_t s);
 // Gives the pairs of n rows their places, in any order inside an expert, and the rows as halves to their tiles, zeros behind their width.
 // order: enum prompt_order.
-cudaError_t pairs_gather_launch(const pair_order &o, rows x, uint8_t *tiles, int k_tiles, int order, int n,
-                                cudaStream_t s);
+cudaError_t moe_grouped_gather_launch(const pair_order &o, rows x, uint8_t *tiles, int k_tiles, int order,
+                                      int n, cudaStream_t s);
 
 // What n rows of a stack's matrices make of positions; of gate and up in turns (8 rows each) where glu is not NULL.
 struct pair_gemm {
@@ -35,11 +35,11 @@ struct pair_gemm {
     float limit, alpha;
     rows out; // out[row][choice][n] where glu is NULL
 };
-cudaError_t pairs_gemm_launch(const pair_gemm &j, enum layout l, int n, int sm_count, cudaStream_t s);
+cudaError_t moe_grouped_gemm_launch(const pair_gemm &j, enum layout l, int n, int sm_count, cudaStream_t s);
 // The same of one layout (not F32), in a file of its own. tiles: at most
-#define PAIRS_GEMM(id)                                                                                       \
-    cudaError_t pairs_gemm_##id(const pair_gemm &j, int tiles, int sm_count, cudaStream_t s)
-#define LAYOUT(id, name, bytes, kind) PAIRS_GEMM(id);
+#define MOE_GROUPED_GEMM(id)                                                                                 \
+    cudaError_t moe_grouped_gemm_##id(const pair_gemm &j, int tiles, int sm_count, cudaStream_t s)
+#define LAYOUT(id, name, bytes, kind) MOE_GROUPED_GEMM(id);
 #include "cuda/plan/layouts.def"
 
 // struct op_mix and the sum with another row; w, shared, gate as in mix_job.
@@ -48,7 +48,7 @@ struct pair_mix {
     rows x, w, shared, gate, add, out;
     int n_used;
 };
-cudaError_t pairs_mix_launch(const pair_mix &j, int n, cudaStream_t s);
+cudaError_t moe_grouped_mix_launch(const pair_mix &j, int n, cudaStream_t s);
 
 // router_gemm.cu: logits of n rows; whether it takes the matrix and the rows.
 bool router_gemm_has(const dev_matrix &w, rows x);

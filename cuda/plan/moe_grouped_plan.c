@@ -1,15 +1,15 @@
 #include "cuda/plan/cuda_plan.h"
-#include "cuda/plan/pairs_plan.h"
+#include "cuda/plan/moe_grouped_plan.h"
 #include "seam/elsewhere.h"
 
-static size_t take(struct pairs_plan *p, size_t bytes) {
+static size_t take(struct moe_grouped_plan *p, size_t bytes) {
     size_t at = p->bytes;
     p->bytes += (bytes + 1023) & ~(size_t)1023;
     return at;
 }
 
-struct pairs_plan pairs_plan_of(const struct op_list *l) {
-    struct pairs_plan p = {0};
+struct moe_grouped_plan moe_grouped_plan_of(const struct op_list *l) {
+    struct moe_grouped_plan p = {0};
     size_t tiles = 0, x = 0, glu = 0;
     for (int i = 0; l && i < l->n_op; i++) {
         if (l->op[i].kind != OP_EXPERTS || op_is_elsewhere(&l->op[i])) continue;

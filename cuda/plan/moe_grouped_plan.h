@@ -7,13 +7,13 @@ extern "C" {
 #endif
 
 /* Offsets from cuda_plan.pairs. */
-struct pairs_plan {
+struct moe_grouped_plan {
     size_t pair, next,
         tile; /* the pairs in the order of experts, where each of these goes on, what blocks take of them */
-    size_t x, glu; /* their activations and gated units, tiles of 64 columns (prompt/pairs.h) */
+    size_t x, glu; /* their activations and gated units, tiles of 64 columns (prompt/moe_grouped.h) */
     size_t bytes;
 };
-struct pairs_plan pairs_plan_of(const struct op_list *l); /* NULL: no list */
+struct moe_grouped_plan moe_grouped_plan_of(const struct op_list *l); /* NULL: no list */
 
 #ifdef __cplusplus
 }

@@ -2,12 +2,12 @@
 // e, weights in registers (unit_operands.cuh), pairs' activations in shared memory, both halves, sums in float32 in the order of k,
 // whatever the tile or the neighbours.
 //
-// A cluster of two blocks takes 256 rows of an expert's matrix and a tile of up to 256 of its pairs (pairs.h), multiplied as 64, 128, 192
+// A cluster of two blocks takes 256 rows of an expert's matrix and a tile of up to 256 of its pairs (moe_grouped.h), multiplied as 64, 128, 192
 // or 256 columns; tiles come with the larger ones first, so that taking turns is fair. In each block one warp streams its 128 rows'
 // codes and its share of the activations, multicast to both, and two warpgroups of 64 rows each consume them.
 #pragma once
 #include "cuda/prompt/gemm_wgmma.cuh"
-#include "cuda/prompt/pairs.h"
+#include "cuda/prompt/moe_grouped.h"
 
 DEV void wgmma_rs(float (&d)[96], const uint32_t (&a)[4], uint32_t b) {
     asm volatile("{\n" WGMMA_DESCRIPTOR(
@@ -21,7 +21,7 @@ DEV void wgmma_rs(float (&d)[96], const uint32_t (&a)[4], uint32_t b) {
 
 // Bytes of a stage: activations, then codes of 8 row tiles; stages beside each other and beside what leaves the block: gated units, or
 // sums of 64 pairs, each warpgroup's 64 of a pair PITCH bytes apart, so that lanes do not meet in a bank.
-template <int L, bool GLU> struct pairs_ring {
+template <int L, bool GLU> struct moe_grouped_ring {
     static constexpr int x = PAIR_TILE * 128, tile = operands<L>::n_piece * operands<L>::piece_bytes,
                          stage = x + 8 * tile, pitch = 272, sums = PAIR_BLOCK * pitch,
                          out = GLU ? PAIR_TILE * 128 : 2 * sums;
@@ -29,14 +29,15 @@ template <int L, bool GLU> struct pairs_ring {
                          smem = stages * stage + out + 1024;
 };
 
-struct pairs_item {              // of a cluster
+struct moe_grouped_item {        // of a cluster
     int expert, first, n, slab0; // first position, pairs; first row tile of this block
 };
-DEV pairs_item pairs_item_of(const pair_gemm &j, int item, int n_block, int rank) {
+DEV moe_grouped_item moe_grouped_item_of(const pair_gemm &j, int item, int n_block, int rank) {
     const int4 t = __ldg(j.o.tile + 1 + item / n_block);
-    return pairs_item{t.x, t.y, t.z, (item % n_block * 2 + rank) * 8};
+    return moe_grouped_item{t.x, t.y, t.z, (item % n_block * 2 + rank) * 8};
 }
-DEV const uint8_t *pairs_row_tile(const pair_gemm &j, const pairs_item &t, int slab, int unit_bytes) {
+DEV const uint8_t *moe_grouped_row_tile(const pair_gemm &j, const moe_grouped_item &t, int slab,
+                                        int unit_bytes) {
     const int at =
         t.expert * j.slabs + min(slab, j.slabs - 1); // rows beyond the last one are read and not stored
     return j.w + (size_t)at * j.u * unit_bytes;
@@ -44,15 +45,15 @@ DEV const uint8_t *pairs_row_tile(const pair_gemm &j, const pairs_item &t, int s
 
 // One warp: lane i < 8 copies row tile i's codes, lanes 8 .. this block's half of each block of positions.
 template <class R, int L>
-DEV void pairs_produce(const pair_gemm &j, const pairs_item &t, uint32_t ring, uint32_t full, uint32_t empty,
-                       int rank, int &stage, uint32_t &phase) {
+DEV void moe_grouped_produce(const pair_gemm &j, const moe_grouped_item &t, uint32_t ring, uint32_t full,
+                             uint32_t empty, int rank, int &stage, uint32_t &phase) {
     using F = operands<L>;
     constexpr int HALF = PAIR_BLOCK_BYTES / 2;
     const int lane = threadIdx.x & 31, n_block = (t.n + PAIR_BLOCK - 1) / PAIR_BLOCK, b = lane - 8;
     const bool sends = b >= 0 && b < n_block;
     const uint8_t *x =
         j.x + ((size_t)(t.first / PAIR_BLOCK + b) * j.k_tiles) * PAIR_BLOCK_BYTES + rank * HALF;
-    const uint8_t *w = pairs_row_tile(j, t, t.slab0 + lane, F::unit);
+    const uint8_t *w = moe_grouped_row_tile(j, t, t.slab0 + lane, F::unit);
     for (int k = 0; k < j.k_tiles; k++) {
         const uint32_t at = ring + stage * R::stage, bar = full + stage * 8;
         barrier_wait(empty + stage * 8, phase ^ 1);
@@ -76,8 +77,8 @@ DEV void pairs_produce(const pair_gemm &j, const pairs_item &t, uint32_t ring, u
 
 // N columns, the sums of the first N / 2 of d. Codes of the next 64 columns of K become operands while these are multiplied.
 template <class R, int L, int N>
-DEV void pairs_consume(const pair_gemm &j, float (&all)[PAIR_TILE / 2], const slab &s, uint32_t ring,
-                       uint32_t full, uint32_t empty, int &stage, uint32_t &phase) {
+DEV void moe_grouped_consume(const pair_gemm &j, float (&all)[PAIR_TILE / 2], const slab &s, uint32_t ring,
+                             uint32_t full, uint32_t empty, int &stage, uint32_t &phase) {
     using F = operands<L>;
     float(&d)[N / 2] = reinterpret_cast<float(&)[N / 2]>(all);
     const int lane = threadIdx.x & 127;
@@ -117,43 +118,45 @@ DEV void pairs_consume(const pair_gemm &j, float (&all)[PAIR_TILE / 2], const sl
     }
 }
 template <class R, int L>
-DEV void pairs_multiply(const pair_gemm &j, float (&d)[PAIR_TILE / 2], const pairs_item &t, int warp,
-                        uint32_t ring, uint32_t full, uint32_t empty, int &stage, uint32_t &phase) {
-    const slab s = {pairs_row_tile(j, t, t.slab0 + warp, operands<L>::unit), (int)R::x + warp * (int)R::tile};
+DEV void moe_grouped_multiply(const pair_gemm &j, float (&d)[PAIR_TILE / 2], const moe_grouped_item &t,
+                              int warp, uint32_t ring, uint32_t full, uint32_t empty, int &stage,
+                              uint32_t &phase) {
+    const slab s = {moe_grouped_row_tile(j, t, t.slab0 + warp, operands<L>::unit),
+                    (int)R::x + warp * (int)R::tile};
 #pragma unroll
     for (int i = 0; i < PAIR_TILE / 2; i++) d[i] = 0.f;
     if (t.n > 192)
-        pairs_consume<R, L, 256>(j, d, s, ring, full, empty, stage, phase);
+        moe_grouped_consume<R, L, 256>(j, d, s, ring, full, empty, stage, phase);
     else if (t.n > 128)
-        pairs_consume<R, L, 192>(j, d, s, ring, full, empty, stage, phase);
+        moe_grouped_consume<R, L, 192>(j, d, s, ring, full, empty, stage, phase);
     else if (t.n > 64)
-        pairs_consume<R, L, 128>(j, d, s, ring, full, empty, stage, phase);
+        moe_grouped_consume<R, L, 128>(j, d, s, ring, full, empty, stage, phase);
     else
-        pairs_consume<R, L, 64>(j, d, s, ring, full, empty, stage, phase);
+        moe_grouped_consume<R, L, 64>(j, d, s, ring, full, empty, stage, phase);
 }
 
 // ---- sums d[4 i + 2 h + q] of rows g + 8 h, columns 8 i + 2 t + q, g = lane / 4, t = lane % 4
 
 // act(gate) * up in d[4 i + q].
 template <class A>
-DEV void pairs_gate(const pair_gemm &j, float (&d)[PAIR_TILE / 2], float gate, float up, A act) {
+DEV void moe_grouped_gate(const pair_gemm &j, float (&d)[PAIR_TILE / 2], float gate, float up, A act) {
 #pragma unroll
     for (int i = 0; i < PAIR_TILE / 8; i++)
 #pragma unroll
         for (int q = 0; q < 2; q++)
             d[4 * i + q] = act(fmaf(d[4 * i + q], j.factor, gate), fmaf(d[4 * i + 2 + q], j.factor, up));
 }
-DEV void pairs_gate(const pair_gemm &j, float (&d)[PAIR_TILE / 2], float gate, float up) {
+DEV void moe_grouped_gate(const pair_gemm &j, float (&d)[PAIR_TILE / 2], float gate, float up) {
     switch (j.act) {
     case ACT_SILU:
-        return pairs_gate(j, d, gate, up, [](float g, float u) { return act_apply(0, g) * u; });
+        return moe_grouped_gate(j, d, gate, up, [](float g, float u) { return act_apply(0, g) * u; });
     case ACT_GELU_TANH:
-        return pairs_gate(j, d, gate, up, [](float g, float u) { return act_apply(1, g) * u; });
+        return moe_grouped_gate(j, d, gate, up, [](float g, float u) { return act_apply(1, g) * u; });
     case ACT_RELU2:
-        return pairs_gate(j, d, gate, up, [](float g, float u) { return act_apply(2, g) * u; });
+        return moe_grouped_gate(j, d, gate, up, [](float g, float u) { return act_apply(2, g) * u; });
     default: { // ACT_SWIGLU_OAI
         const float limit = j.limit, alpha = j.alpha;
-        return pairs_gate(j, d, gate, up, [=](float g, float u) {
+        return moe_grouped_gate(j, d, gate, up, [=](float g, float u) {
             g = fminf(g, limit);
             u = fminf(fmaxf(u, -limit), limit);
             return __fdividef(g, 1.f + __expf(-alpha * g)) * (u + 1.f);
@@ -163,15 +166,15 @@ DEV void pairs_gate(const pair_gemm &j, float (&d)[PAIR_TILE / 2], float gate, f
 }
 // Gated units of the block, a column tile of theirs: put together in shared memory at out as they lie among the tiles, then sent. By
 // both warpgroups; thread 128 waits until those before were read, and sends.
-DEV void pairs_finish_gated(const pair_gemm &j, float (&d)[PAIR_TILE / 2], const pairs_item &t, int warp,
-                            uint32_t out) {
+DEV void moe_grouped_finish_gated(const pair_gemm &j, float (&d)[PAIR_TILE / 2], const moe_grouped_item &t,
+                                  int warp, uint32_t out) {
     const int lane = threadIdx.x & 31, k_tile = t.slab0 / 8, c = (t.slab0 + warp) * 8 + (lane >> 2),
               n_block = (t.n + PAIR_BLOCK - 1) / PAIR_BLOCK;
     if (k_tile >= j.glu_k_tiles) return; // of all threads
     const bool counts = c < j.n;
     const size_t at_bias = (size_t)t.expert * j.n + c;
-    pairs_gate(j, d, counts && j.bias[0] ? __ldg(j.bias[0] + at_bias) : 0.f,
-               counts && j.bias[1] ? __ldg(j.bias[1] + at_bias) : 0.f);
+    moe_grouped_gate(j, d, counts && j.bias[0] ? __ldg(j.bias[0] + at_bias) : 0.f,
+                     counts && j.bias[1] ? __ldg(j.bias[1] + at_bias) : 0.f);
     if (threadIdx.x == 128) bulk_wait_read();
     asm volatile("bar.sync 1, 256;" ::: "memory");
     const prompt_column col = prompt_column_of(warp * 8 + (lane >> 2), j.glu_order);
@@ -191,7 +194,7 @@ DEV void pairs_finish_gated(const pair_gemm &j, float (&d)[PAIR_TILE / 2], const
                        out + b * PAIR_BLOCK_BYTES, PAIR_BLOCK_BYTES);
 }
 // Where the pairs of a tile leave their sums: floats from out.p on; by the threads of a warpgroup for themselves.
-DEV void pairs_places(const pair_gemm &j, const pairs_item &t, uint32_t (&place)[PAIR_TILE]) {
+DEV void moe_grouped_places(const pair_gemm &j, const moe_grouped_item &t, uint32_t (&place)[PAIR_TILE]) {
     for (int i = threadIdx.x & 127; i < t.n; i += 128) {
         const int p = __ldg(j.o.pair + t.first + i), row = p / j.o.n_used;
         place[i] = (uint32_t)((size_t)row * j.out.stride + (size_t)(p - row * j.o.n_used) * j.n);
@@ -200,8 +203,8 @@ DEV void pairs_places(const pair_gemm &j, const pairs_item &t, uint32_t (&place)
 DEV void warpgroup_sync(int group) { asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory"); }
 // The warpgroup's 64 rows of sums, 64 pairs at a time by way of shared memory at to.
 template <class R>
-DEV void pairs_finish(const pair_gemm &j, const float (&d)[PAIR_TILE / 2], const pairs_item &t, int warp,
-                      uint32_t to, const uint32_t (&place)[PAIR_TILE]) {
+DEV void moe_grouped_finish(const pair_gemm &j, const float (&d)[PAIR_TILE / 2], const moe_grouped_item &t,
+                            int warp, uint32_t to, const uint32_t (&place)[PAIR_TILE]) {
     const int lane = threadIdx.x & 31, group = warp >> 2, thread = threadIdx.x & 127,
               n0 = (t.slab0 + (warp & 4)) * 16, r = (warp & 3) * 16 + (lane >> 2), n = n0 + r,
               bytes = min(64, j.n - n0) * 4;
@@ -233,9 +236,9 @@ DEV void pairs_finish(const pair_gemm &j, const float (&d)[PAIR_TILE / 2], const
 }
 
 template <int L, bool GLU>
-__global__ void __launch_bounds__(384, 1) pairs_wgmma_kernel(const __grid_constant__ pair_gemm j) {
+__global__ void __launch_bounds__(384, 1) moe_grouped_wgmma_kernel(const __grid_constant__ pair_gemm j) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    using R = pairs_ring<L, GLU>;
+    using R = moe_grouped_ring<L, GLU>;
     extern __shared__ uint8_t smem_raw[];
     __shared__ uint64_t bars[2 * R::stages];
     __shared__ uint32_t place[GLU ? 1 : 2][2][PAIR_TILE]; // [turn][warpgroup]
@@ -258,22 +261,22 @@ __global__ void __launch_bounds__(384, 1) pairs_wgmma_kernel(const __grid_consta
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         if (threadIdx.x < 32)
             for (int item = blockIdx.x / 2; item < n_item; item += gridDim.x / 2)
-                pairs_produce<R, L>(j, pairs_item_of(j, item, n_block, rank), ring, full, empty, rank, stage,
-                                    phase);
+                moe_grouped_produce<R, L>(j, moe_grouped_item_of(j, item, n_block, rank), ring, full, empty,
+                                          rank, stage, phase);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         const int warp = (threadIdx.x >> 5) - 4;
         int turn = 0;
         for (int item = blockIdx.x / 2; item < n_item; item += gridDim.x / 2, turn ^= 1) {
-            const pairs_item t = pairs_item_of(j, item, n_block, rank);
+            const moe_grouped_item t = moe_grouped_item_of(j, item, n_block, rank);
             float d[PAIR_TILE / 2];
-            if constexpr (!GLU) pairs_places(j, t, place[turn][group - 1]);
-            pairs_multiply<R, L>(j, d, t, warp, ring, full, empty, stage, phase);
+            if constexpr (!GLU) moe_grouped_places(j, t, place[turn][group - 1]);
+            moe_grouped_multiply<R, L>(j, d, t, warp, ring, full, empty, stage, phase);
             if constexpr (GLU)
-                pairs_finish_gated(j, d, t, warp, ring + R::stages * R::stage);
+                moe_grouped_finish_gated(j, d, t, warp, ring + R::stages * R::stage);
             else
-                pairs_finish<R>(j, d, t, warp, ring + R::stages * R::stage + (group - 1) * R::sums,
-                                place[turn][group - 1]);
+                moe_grouped_finish<R>(j, d, t, warp, ring + R::stages * R::stage + (group - 1) * R::sums,
+                                      place[turn][group - 1]);
         }
         bulk_wait();
     }
@@ -282,12 +285,12 @@ __global__ void __launch_bounds__(384, 1) pairs_wgmma_kernel(const __grid_consta
 }
 
 template <int L, bool GLU>
-cudaError_t pairs_start(const pair_gemm &j, int tiles, int sm_count, cudaStream_t s) {
+cudaError_t moe_grouped_start(const pair_gemm &j, int tiles, int sm_count, cudaStream_t s) {
     const long items = (long)tiles * ((j.slabs + 15) / 16);
     const int clusters = items < sm_count / 2 ? (int)items : sm_count / 2;
-    auto kernel = pairs_wgmma_kernel<L, GLU>;
-    const cudaError_t e =
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, pairs_ring<L, GLU>::smem);
+    auto kernel = moe_grouped_wgmma_kernel<L, GLU>;
+    const cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                               moe_grouped_ring<L, GLU>::smem);
     if (e != cudaSuccess) return e;
     cudaLaunchAttribute a = {};
     a.id = cudaLaunchAttributeClusterDimension;
@@ -296,14 +299,14 @@ cudaError_t pairs_start(const pair_gemm &j, int tiles, int sm_count, cudaStream_
     cudaLaunchConfig_t c = {};
     c.gridDim = dim3((unsigned)(clusters * 2));
     c.blockDim = dim3(384);
-    c.dynamicSmemBytes = pairs_ring<L, GLU>::smem;
+    c.dynamicSmemBytes = moe_grouped_ring<L, GLU>::smem;
     c.stream = s;
     c.attrs = &a;
     c.numAttrs = 1;
     return cudaLaunchKernelEx(&c, kernel, j);
 }
-#define PAIRS_INSTANCE(id)                                                                                   \
-    PAIRS_GEMM(id) {                                                                                         \
-        return j.glu ? pairs_start<LAYOUT_##id, true>(j, tiles, sm_count, s)                                 \
-                     : pairs_start<LAYOUT_##id, false>(j, tiles, sm_count, s);                               \
+#define MOE_GROUPED_INSTANCE(id)                                                                             \
+    MOE_GROUPED_GEMM(id) {                                                                                   \
+        return j.glu ? moe_grouped_start<LAYOUT_##id, true>(j, tiles, sm_count, s)                           \
+                     : moe_grouped_start<LAYOUT_##id, false>(j, tiles, sm_count, s);                         \
     }

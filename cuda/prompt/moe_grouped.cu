@@ -1,6 +1,6 @@
 // Pairs of prompt rows and their experts: their order, their activations, the sum of their products.
 #include "cuda/common/prompt_tiles.cuh"
-#include "cuda/prompt/pairs.h"
+#include "cuda/prompt/moe_grouped.h"
 #include "cuda/common/route.cuh"
 #include "seam/router.h"
 
@@ -23,7 +23,7 @@ DEV int sum_before(int v, int *all) {
     *all = __reduce_add_sync(~0u, w);
     return before + v - own;
 }
-__global__ void __launch_bounds__(ORDER_THREADS) pairs_order_kernel(pair_order o) {
+__global__ void __launch_bounds__(ORDER_THREADS) moe_grouped_order_kernel(pair_order o) {
     __shared__ int first[ROUTE_EXPERTS_MAX];
     const int i = threadIdx.x, n = *o.n_row;
     first[i] = 0;
@@ -51,14 +51,14 @@ __global__ void __launch_bounds__(ORDER_THREADS) pairs_order_kernel(pair_order o
     if (i == 0) o.tile[0] = make_int4(before, 0, 0, 0);
     if (i < o.n_expert) o.next[i] = position;
 }
-cudaError_t pairs_order_launch(const pair_order &o, cudaStream_t s) {
-    pairs_order_kernel<<<1, ORDER_THREADS, 0, s>>>(o);
+cudaError_t moe_grouped_order_launch(const pair_order &o, cudaStream_t s) {
+    moe_grouped_order_kernel<<<1, ORDER_THREADS, 0, s>>>(o);
     return cudaGetLastError();
 }
 
 // ---- activations: a block a row, which becomes halves in their order once and is copied to each of its places
 __global__ void __launch_bounds__(256)
-    pairs_gather_kernel(pair_order o, rows x, uint8_t *tiles, int k_tiles, int order) {
+    moe_grouped_gather_kernel(pair_order o, rows x, uint8_t *tiles, int k_tiles, int order) {
     extern __shared__ uint4 image[]; // [k tile][8 chunks]
     __shared__ int places[ROUTE_USED_MAX];
     const int t = blockIdx.x;
@@ -88,26 +88,26 @@ __global__ void __launch_bounds__(256)
             *(uint4 *)(to + (size_t)(i >> 3) * PAIR_BLOCK_BYTES + (((i & 7) ^ (place & 7)) << 4)) = image[i];
     }
 }
-cudaError_t pairs_gather_launch(const pair_order &o, rows x, uint8_t *tiles, int k_tiles, int order, int n,
-                                cudaStream_t s) {
+cudaError_t moe_grouped_gather_launch(const pair_order &o, rows x, uint8_t *tiles, int k_tiles, int order,
+                                      int n, cudaStream_t s) {
     const size_t bytes = (size_t)k_tiles * 128;
     if (bytes > 48 << 10) {
-        const cudaError_t e = cudaFuncSetAttribute(pairs_gather_kernel,
+        const cudaError_t e = cudaFuncSetAttribute(moe_grouped_gather_kernel,
                                                    cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
         if (e != cudaSuccess) return e;
     }
-    pairs_gather_kernel<<<n, 256, bytes, s>>>(o, x, tiles, k_tiles, order);
+    moe_grouped_gather_kernel<<<n, 256, bytes, s>>>(o, x, tiles, k_tiles, order);
     return cudaGetLastError();
 }
 
-cudaError_t pairs_gemm_launch(const pair_gemm &j, enum layout l, int n, int sm_count, cudaStream_t s) {
+cudaError_t moe_grouped_gemm_launch(const pair_gemm &j, enum layout l, int n, int sm_count, cudaStream_t s) {
     const int pairs = n * j.o.n_used,
               tiles = pairs / PAIR_TILE + (pairs < j.o.n_expert ? pairs : j.o.n_expert);
     switch (l) {
 #define CASE_FLOATS(id)
 #define CASE_HALVES(id)                                                                                      \
     case LAYOUT_##id:                                                                                        \
-        return pairs_gemm_##id(j, tiles, sm_count, s);
+        return moe_grouped_gemm_##id(j, tiles, sm_count, s);
 #define CASE_CODES(id)                CASE_HALVES(id)
 #define CASE_EIGHTS(id)               CASE_HALVES(id)
 #define LAYOUT(id, name, bytes, kind) CASE_##kind(id)
@@ -118,7 +118,7 @@ cudaError_t pairs_gemm_launch(const pair_gemm &j, enum layout l, int n, int sm_c
 }
 
 // ---- the sum: mix_kernel's, then the other row
-__global__ void __launch_bounds__(256) pairs_mix_kernel(pair_mix j) {
+__global__ void __launch_bounds__(256) moe_grouped_mix_kernel(pair_mix j) {
     const int t = blockIdx.y, i = (blockIdx.x * 256 + threadIdx.x) * 4;
     if (t >= *j.n_row || i >= j.out.width) return;
     const float *x = j.x.p + (size_t)t * j.x.stride + i, *w = j.w.p + (size_t)t * j.w.stride;
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(256) pairs_mix_kernel(pair_mix j) {
     *(float4 *)(j.out.p + (size_t)t * j.out.stride + i) =
         make_float4(a.x + y.x, a.y + y.y, a.z + y.z, a.w + y.w);
 }
-cudaError_t pairs_mix_launch(const pair_mix &j, int n, cudaStream_t s) {
-    pairs_mix_kernel<<<dim3((j.out.width / 4 + 255) / 256, n), 256, 0, s>>>(j);
+cudaError_t moe_grouped_mix_launch(const pair_mix &j, int n, cudaStream_t s) {
+    moe_grouped_mix_kernel<<<dim3((j.out.width / 4 + 255) / 256, n), 256, 0, s>>>(j);
     return cudaGetLastError();
 }
