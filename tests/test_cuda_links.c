@@ -379,7 +379,8 @@ static void experts_of_one_row_agree_with_ref(void **state) {
         model_close(m);
     }
     struct model *m = open_synth("tiny-moe", "q4_k"), *other = open_synth("tiny-moe", "q8_0");
-    for (int i = 0; i < m->n_layer; i++) m->layer[i].experts.member[1] = other->layer[i].experts.member[1];
+    for (int i = 0; i < m->n_layer; i++)
+        m->layer[i].moe.experts.member[1] = other->layer[i].moe.experts.member[1];
     check_experts(m, "tiny-moe", "q4_k, q8_0", false);
     model_close(m);
     model_close(other);
