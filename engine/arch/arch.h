@@ -250,7 +250,6 @@ struct arch {
     struct {
         bool embd_sqrt;     /* embeddings are times sqrt(n_embd) */
         bool logit_divides; /* logits are divided by logit_scale, else times it */
-        int wide_layers;    /* models of so many layers scale scores by (n_embd / n_head)^-0.5; 0: none */
     } scale;
     /* "a|b": keys that are read for this architecture beside those for all (models/keys.def). */
     const char *keys;

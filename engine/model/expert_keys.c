@@ -13,8 +13,7 @@ static enum infer_status read_act(const struct model *m, enum route_act *out) {
     int func;
     TRY(model_read_int(m, "expert_gating_func", 0, 3, 0, &func));
     *out = func ? known[func] : m->arch->moe.act;
-    /* the first files of GLM-4.7-Flash, from before the key */
-    if (!func && m->arch->attn.latent && m->n_layer == 47 && m->n_vocab == 154880) *out = ROUTE_SIGMOID;
+    if (!func && model_quirk(m, QUIRK_SIGMOIDS)) *out = ROUTE_SIGMOID;
     return INFER_OK;
 }
 

@@ -215,12 +215,10 @@ static enum infer_status read_head_sizes(struct model *m) {
     return INFER_OK;
 }
 
-/* Files that leave the key out are of Maverick, which does not have it, where they have 128 experts. */
 static enum infer_status read_qk_unit(struct model *m) {
     char key[128];
     bool there;
-    m->qk_unit = m->arch->attn.qk_unit;
-    for (int i = 0; i < m->n_layer; i++) m->qk_unit &= m->layer[i].moe.n_expert != 128;
+    m->qk_unit = m->arch->attn.qk_unit && !model_quirk(m, QUIRK_NO_QK_NORM);
     if (!m->arch->attn.qk_unit) return INFER_OK;
     return meta_bool(m->file, model_key(m, key, sizeof key, "attention.qk_norm"), &m->qk_unit, &there);
 }
@@ -287,7 +285,7 @@ enum infer_status model_read_hparams(struct model *m) {
         m->layer[i].n_kv_head = (int)n_kv[i];
         m->layer[i].n_ff = (int)n_ff[i];
     }
-    if (m->arch->scale.wide_layers == m->n_layer && m->attn_scale == 0)
+    if (m->attn_scale == 0 && model_quirk(m, QUIRK_SCALE_OF_WIDTH))
         m->attn_scale = 1 / sqrtf((float)m->n_embd / (float)n_head[0]);
     TRY(model_read_mixers(m));
     TRY(read_act(m));

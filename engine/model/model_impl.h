@@ -18,6 +18,11 @@ enum infer_status model_read_int(const struct model *m, const char *name, int mi
 enum infer_status model_read_float(const struct model *m, const char *name, float min, float max,
                                    float fallback, float *out);
 
+/* What a file leaves out that its model has (quirks.c): scores of experts are sigmoids; q and k are not normalised; scores are times
+ * (n_embd / n_head)^-0.5. After the sizes that a row asks for. */
+enum quirk { QUIRK_SIGMOIDS, QUIRK_NO_QK_NORM, QUIRK_SCALE_OF_WIDTH };
+bool model_quirk(const struct model *m, enum quirk quirk);
+
 /* Every key in the architecture's own namespace is used, known to be harmless, or has a value that turns nothing on. */
 enum infer_status model_check_keys(const struct model *m, const struct key_ignore *ignore);
 enum infer_status model_read_hparams(struct model *m);

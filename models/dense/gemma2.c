@@ -11,7 +11,6 @@ const struct arch arch_gemma2 = {
     .act = ACT_GELU_TANH,
     .rope.kind = ROPE_NEOX,
     .scale.embd_sqrt = true,
-    .scale.wide_layers = 46,
     .keys = "attn_logit_softcapping|final_logit_softcapping",
     .defaults = (const struct arch_default[]){{"attention.sliding_window_pattern", 2},
                                               {"attn_logit_softcapping", 50},

@@ -12,7 +12,6 @@ const struct arch arch_gemma3 = {
     .rope.kind = ROPE_NEOX,
     .rope.scaled_full = true,
     .scale.embd_sqrt = true,
-    .scale.wide_layers = 62,
     .keys = "rope.freq_base_swa|attn_logit_softcapping|final_logit_softcapping|mm.tokens_per_image",
     .defaults = (const struct arch_default[]){{"attention.sliding_window_pattern", 6},
                                               {"rope.freq_base", 1e6},
