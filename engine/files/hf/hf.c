@@ -212,25 +212,25 @@ static const struct tensor *scales_of(const struct folder *d, const char *blocks
 static const struct {
     hf_op_fn *make;
     const char *first, *second;
-} ops[] = {[HF_PLUS_ONE] = {hf_plus_one},
-           [HF_TRANSPOSE] = {hf_transpose},
-           [HF_QKV_HEADS] = {hf_qkv_heads},
+} ops[] = {[HF_PLUS_ONE] = {.make = hf_plus_one},
+           [HF_TRANSPOSE] = {.make = hf_transpose},
+           [HF_QKV_HEADS] = {.make = hf_qkv_heads},
            [HF_TURNS] = {hf_turns, "ffn_gate", "ffn_up"},
            [HF_HALVES] = {hf_halves, "ffn_gate", "ffn_up"},
            [HF_COLUMNS] = {hf_columns, "ffn_gate", "ffn_up"},
-           [HF_BLOCKS] = {hf_blocks},
+           [HF_BLOCKS] = {.make = hf_blocks},
            [HF_LATENT] = {hf_latent, "attn_k_b", "attn_v_b"},
            [HF_HEADS_QKVZ] = {hf_qkvz, "attn_qkv", "attn_gate"},
-           [HF_VALUE_ROWS] = {hf_by_value},
-           [HF_VALUE_TAIL] = {hf_by_value},
-           [HF_VALUE_COLUMNS] = {hf_by_value},
-           [HF_VALUE_DECAYS] = {hf_by_value},
-           [HF_VALUE_TAPS] = {hf_by_value},
-           [HF_SQUEEZE] = {hf_squeeze},
-           [HF_NEG_EXP] = {hf_reshape},
-           [HF_COLUMN] = {hf_reshape},
-           [HF_GROUPS] = {hf_reshape},
-           [HF_SKIP] = {NULL}};
+           [HF_VALUE_ROWS] = {.make = hf_by_value},
+           [HF_VALUE_TAIL] = {.make = hf_by_value},
+           [HF_VALUE_COLUMNS] = {.make = hf_by_value},
+           [HF_VALUE_DECAYS] = {.make = hf_by_value},
+           [HF_VALUE_TAPS] = {.make = hf_by_value},
+           [HF_SQUEEZE] = {.make = hf_squeeze},
+           [HF_NEG_EXP] = {.make = hf_reshape},
+           [HF_COLUMN] = {.make = hf_reshape},
+           [HF_GROUPS] = {.make = hf_reshape},
+           [HF_SKIP] = {.make = NULL}};
 
 /* Without experts, what else all rows share is the feed-forward part. */
 static void whole_part(char *name) {
