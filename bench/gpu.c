@@ -157,7 +157,7 @@ static void make_model(struct model *m, const struct shape *s, const char *type)
                         .n_kv_group = 1};
     float *freq = arena_alloc(a, (size_t)s->head_dim * 2);
     for (int i = 0; i < s->head_dim / 2; i++) freq[i] = powf(500000.f, -2.f * (float)i / (float)s->head_dim);
-    m->rope[0] = (struct rope){ROPE_INTERLEAVED, s->head_dim, 1, freq};
+    m->rope[0] = (struct rope){.kind = ROPE_INTERLEAVED, .n_rot = s->head_dim, .mscale = 1, .inv_freq = freq};
     m->layer = arena_alloc(a, (size_t)s->n_layer * sizeof *m->layer);
     m->group = arena_alloc(a, (size_t)(4 * s->n_layer + 1) * sizeof *m->group);
     m->store = arena_alloc(a, (size_t)s->n_layer * sizeof *m->store);
@@ -243,7 +243,15 @@ static void submit_rows(struct run *r, enum row_class cls, int n, int pos, int s
         out[i] = prompt ? n - 1 : i;
         w[i] = (uint8_t)(want | (i == logits ? WANT_LOGITS : 0));
     }
-    struct step st = {n, prompt ? 1 : n, id, p, s, out, w, r->tables, 1, NULL};
+    struct step st = {.n_row = n,
+                      .n_out = prompt ? 1 : n,
+                      .id = id,
+                      .pos = p,
+                      .slot = s,
+                      .out_row = out,
+                      .want = w,
+                      .pages = r->tables,
+                      .pages_version = 1};
     MUST(backend_cuda.run(r->b, cls, &st));
 }
 static void submit(struct run *r, enum row_class cls, int n, int pos, int slot0, const int32_t *ids,

@@ -2,8 +2,7 @@
  * forward.c. */
 #include "engine_impl.h"
 #include "engine_options.h"
-#include "join/host_experts.h"
-#include "join/layers.h"
+#include "join/join.h"
 #include "plan/card.h"
 #include "plan/device.h"
 
@@ -164,7 +163,8 @@ static enum infer_status make_flight(struct infer_engine *e, struct flight *f) {
     for (int c = 0; c < ROW_CLASS_COUNT; c++) {
         size_t rows = (size_t)list[c].max_rows, outs = (size_t)list[c].max_out;
         ok &= (f->id[c] = take(e, rows, 4)) && (f->pos[c] = take(e, rows, 4)) &&
-              (f->slot[c] = take(e, rows, 4));
+              (f->slot[c] = take(e, rows, 4)) && (f->input[c] = take(e, rows, sizeof *f->input[c])) &&
+              (f->axis[c][0] = take(e, rows, 4)) && (f->axis[c][1] = take(e, rows, 4));
         ok &= (f->out_row[c] = take(e, outs, 4)) && (f->want[c] = take(e, outs, 1)) &&
               (f->draw[c] = take(e, outs, sizeof *f->draw[c]));
         n_out += outs;
@@ -228,12 +228,7 @@ static void say_paging(const struct plan *p, const struct plan_part *part, const
 
 static enum infer_status open_backend(struct infer_engine *e) {
     const struct plan *p = &e->plan;
-    if (p->part[0].experts)
-        TRY(host_experts_open(&e->backend, p));
-    else if (p->n_part > 1)
-        TRY(split_open(&e->backend, p));
-    else
-        TRY(p->part[0].type->open(&e->backend, &p->part[0].config));
+    TRY(join_open(&e->backend, p));
     const struct backend_type *type = e->backend->type;
     TRY(type->upload(e->backend));
     for (int i = 0; i < ROW_CLASS_COUNT; i++) TRY(type->compile(e->backend, (enum row_class)i));
@@ -363,7 +358,7 @@ static struct infer_engine_info planned(const struct plan *p) {
         .n_decode_rows = p->set.n_decode_rows,
         .n_logits = part->config.n_logits,
         .device_layers = part->range.end - part->range.first,
-        .host_experts = part->range.n_elsewhere,
+        .host_experts = part->range.n_remote,
         .kv_type = plan_kv_name(p->set.kv_type),
         .weight_bytes = part->size.weight_bytes,
         .kv_bytes = part->size.kv_bytes,

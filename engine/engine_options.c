@@ -1,5 +1,6 @@
 #include "engine_options.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static enum infer_status host_of(const char *option, const char *name, enum device_kind *out) {
@@ -9,13 +10,28 @@ static enum infer_status host_of(const char *option, const char *name, enum devi
     return INFER_OK;
 }
 
+/* "cuda:N", N from 0 on. */
+static enum infer_status card_of(const char *device, int *card) {
+    char *end;
+    const long n = strtol(device + 5, &end, 10);
+    if (device[5] < '0' || device[5] > '9' || *end || n > 255)
+        return err_set(INFER_E_INPUT, ".device is '%s', must be cuda:0, cuda:1 ..", device);
+    *card = (int)n + 1;
+    return INFER_OK;
+}
+
 static enum infer_status wish_of(struct device_wish *out, const struct infer_engine_options *o) {
     const char *device = o->device ? o->device : "auto";
-    *out = (struct device_wish){DEVICE_AUTO, DEVICE_NONE, o->gpu_layers, o->cpu_experts};
-    if (!strcmp(device, "cuda"))
+    *out = (struct device_wish){.device = DEVICE_AUTO,
+                                .host = DEVICE_NONE,
+                                .n_layer = o->gpu_layers,
+                                .n_cpu_experts = o->cpu_experts};
+    if (!strncmp(device, "cuda", 4) && (!device[4] || device[4] == ':')) {
         out->device = DEVICE_CUDA;
-    else if (strcmp(device, "auto"))
+        if (device[4]) TRY(card_of(device, &out->card));
+    } else if (strcmp(device, "auto")) {
         TRY(host_of(".device", device, &out->device));
+    }
     return o->host_device ? host_of(".host_device", o->host_device, &out->host) : INFER_OK;
 }
 

@@ -149,7 +149,7 @@ int32_t infer_eos(const struct infer_model *m);
 /* ---- engine -------------------------------------------------------------------------------------------- */
 
 struct infer_engine_options {
-    const char *device;  /* "auto" (NULL), "cpu", "cuda", "ref" */
+    const char *device;  /* "auto" (NULL), "cpu", "cuda", "cuda:1" (the second card), "ref" */
     const char *isa;     /* NULL: best; "avx2", "avx512" */
     const char *kv_type; /* NULL: "f16" ("f32" on ref); "f32", "f16", "q8_0" */
     const char *kernels; /* NULL: all; "mma" */
@@ -289,12 +289,15 @@ int infer_kv_free(const struct infer_engine *e);
  * here or with the next step (infer_replayed): what follows has the bits as if the sequence had never been longer. errors: those of
  * steps */
 enum infer_status infer_seq_rewind(struct infer_engine *e, int seq, int n);
+/* A number below -1 that stands for a row with such an embedding where ids are told: keyed in each process, by its content. */
+int32_t infer_embed_id(const struct infer_engine *e, const float *embed);
 /* Among whose prefixes one is looked for, and how it was computed. */
 struct infer_prefix {
     /* users with different ones share nothing, and cannot tell what others asked by how long it takes */
     uint64_t salt;
     /* only what was computed as rows of a prompt: an answer that goes on from it has the bits as if all was computed anew */
     bool exact;
+    int adapter; /* its rows': what another one computed is never found */
 };
 /* Takes over the cached pages of the longest known prefix of ids[n] (whole pages, at most n - 1 tokens, as far as all
  * layers still have it) for a sequence of length 0; *n_shared: positions that need not be computed. What the sequence computes is known
@@ -343,7 +346,14 @@ struct infer_row {
     bool decode;  /* class: a generated, drafted or verified token; false: a prompt row. Never derived from
                      counts */
     uint8_t want; /* enum infer_want bits */
-    const struct infer_draw *draw; /* NULL: greedy; kept by the caller until infer_submit has returned */
+    const struct infer_draw
+        *draw; /* NULL: greedy; kept by the caller until infer_submit has returned, as are these: */
+    /* embed[n_embd]: what the row has in place of the embedding of a token, as it is; NULL: it has a token. Its id is not read:
+     * infer_embed_id stands in its place in infer_seq_ids and in prefixes. Not for models with recurrent states */
+    const float *embed;
+    /* axis[2]: the row's second and third position, for models whose rotations have three; NULL: pos */
+    const int32_t *axis;
+    int adapter; /* whose weights are added; 0: none, which is all that there are yet */
 };
 
 struct infer_output {

@@ -21,6 +21,8 @@ void engine_put_again(struct infer_engine *e, struct flight *f, enum row_class c
         f->id[c][at + i] = e->kv.seq[seq].ids[from + i];
         f->pos[c][at + i] = from + i;
         f->slot[c][at + i] = seq;
+        f->input[c][at + i] = NULL;
+        f->axis[c][0][at + i] = f->axis[c][1][at + i] = from + i;
     }
     e->n_replayed += (uint64_t)n;
 }
@@ -34,16 +36,12 @@ enum infer_status engine_replay(struct infer_engine *e, int seq) {
     while (e->kv.state.n_keep && s->n_state < s->length) {
         int n = replay_run(e, s, s->n_state, &c);
         engine_put_again(e, f, c, 0, seq, s->n_state, n);
-        f->step[c] = (struct step){n,
-                                   0,
-                                   f->id[c],
-                                   f->pos[c],
-                                   f->slot[c],
-                                   f->out_row[c],
-                                   f->want[c],
-                                   e->kv.tables,
-                                   e->kv.version,
-                                   f->draw[c]};
+        f->step[c] = (struct step){.n_row = n,
+                                   .id = f->id[c],
+                                   .pos = f->pos[c],
+                                   .slot = f->slot[c],
+                                   .pages = e->kv.tables,
+                                   .pages_version = e->kv.version};
         enum infer_status st = e->backend->type->run(e->backend, c, &f->step[c]);
         if (!st) st = e->backend->type->wait(e->backend, &result);
         s->n_state += n;

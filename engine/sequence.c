@@ -94,7 +94,7 @@ void engine_settle(struct infer_engine *e) {
 }
 
 static struct kv_find find_of(const struct infer_prefix *among) {
-    return among ? (struct kv_find){among->salt, among->exact} : (struct kv_find){0};
+    return among ? (struct kv_find){among->salt, among->exact, among->adapter} : (struct kv_find){0};
 }
 
 enum infer_status infer_seq_prefix(struct infer_engine *e, int seq, const int32_t *ids, int n,
@@ -117,6 +117,10 @@ int infer_prefix_probe(struct infer_engine *e, const int32_t *ids, int n, const 
 }
 
 uint64_t infer_replayed(const struct infer_engine *e) { return e->n_replayed; }
+
+int32_t infer_embed_id(const struct infer_engine *e, const float *embed) {
+    return kv_embed_id(&e->kv, embed, e->model->m->n_embd);
+}
 
 int infer_seq_length(const struct infer_engine *e, int seq) {
     return seq_is_open(e, seq) ? e->kv.seq[seq].length : -1;

@@ -35,6 +35,19 @@ static enum infer_status check_draw(const struct infer_engine *e, const struct i
     return ok ? INFER_OK : err_set(INFER_E_INPUT, "row %d: the draw is out of range (infer_draw.h)", i);
 }
 
+/* A row that is no token. */
+static enum infer_status check_embed(const struct infer_engine *e, const struct infer_row *r, int i) {
+    if (e->rows || e->kv.state.n_keep)
+        return err_set(INFER_E_UNSUPPORTED, "row %d: this model takes tokens alone (it %s)", i,
+                       e->rows ? "drafts" : "has recurrent states");
+    if (r->decode) return err_set(INFER_E_INPUT, "row %d: a row that is no token is one of a prompt", i);
+    if (!e->backend->type->takes_input)
+        return err_set(INFER_E_UNSUPPORTED,
+                       "row %d: '%s' takes tokens alone yet; the device 'cpu' takes other rows", i,
+                       e->backend->type->name);
+    return INFER_OK;
+}
+
 /* What the rows of a class that were looked at so far come to. */
 struct count {
     int rows, outs, logits;
@@ -42,14 +55,16 @@ struct count {
 /* Checks row i and counts it; length: where its sequence stands. */
 static enum infer_status check_row(const struct infer_engine *e, const struct infer_row *r, int i, int length,
                                    struct count *n) {
-    if (r->id != INFER_LAST && (r->id < 0 || r->id >= e->model->m->n_vocab))
+    if (r->embed) TRY(check_embed(e, r, i));
+    if (r->adapter) return err_set(INFER_E_INPUT, "row %d: adapter %d of none", i, r->adapter);
+    if (!r->embed && r->id != INFER_LAST && (r->id < 0 || r->id >= e->model->m->n_vocab))
         return err_set(INFER_E_INPUT, "row %d: token %d is outside of the vocabulary of %d", i, r->id,
                        e->model->m->n_vocab);
     if (e->rows && (!e->given || r->id == INFER_LAST))
         return err_set(INFER_E_INPUT,
                        "row %d: a model that drafts takes a token and what a model made of the one before",
                        i);
-    if (r->id == INFER_LAST && e->last[r->seq] < 0 && !samples_in_flight(e, r->seq))
+    if (!r->embed && r->id == INFER_LAST && e->last[r->seq] < 0 && !samples_in_flight(e, r->seq))
         return err_set(INFER_E_INPUT, "row %d: sequence %d has sampled no token", i, r->seq);
     if (r->pos != length)
         return err_set(INFER_E_INPUT, "row %d: position %d does not continue sequence %d, which holds %d", i,
@@ -72,6 +87,7 @@ static enum infer_status check_row(const struct infer_engine *e, const struct in
 /* Puts the checked rows into the flight's arrays, by class. */
 static void fill_flight(struct infer_engine *e, struct flight *f, const struct infer_row *rows, int n) {
     int n_row[ROW_CLASS_COUNT] = {0}, n_out[ROW_CLASS_COUNT] = {0};
+    bool embeds = false, turns = false;
     f->n_out = f->n_joined = 0;
     for (int i = 0; i < n; i++) {
         struct kv_seq *s = &e->kv.seq[rows[i].seq];
@@ -83,9 +99,13 @@ static void fill_flight(struct infer_engine *e, struct flight *f, const struct i
         }
         kv_state_runs(&e->kv, rows[i].seq);
         int c = rows[i].decode ? ROW_DECODE : ROW_PROMPT, t = n_row[c]++;
-        f->id[c][t] = e->kv.seq[rows[i].seq].ids[rows[i].pos];
+        f->id[c][t] = rows[i].embed ? 0 : e->kv.seq[rows[i].seq].ids[rows[i].pos];
         f->pos[c][t] = rows[i].pos;
         f->slot[c][t] = rows[i].seq;
+        f->input[c][t] = rows[i].embed;
+        for (int k = 0; k < 2; k++) f->axis[c][k][t] = rows[i].axis ? rows[i].axis[k] : rows[i].pos;
+        embeds |= rows[i].embed != NULL;
+        turns |= rows[i].axis != NULL;
         if (!rows[i].want) continue;
         f->out_cls[f->n_out] = (uint8_t)c;
         f->out_index[f->n_out] = n_out[c];
@@ -95,8 +115,18 @@ static void fill_flight(struct infer_engine *e, struct flight *f, const struct i
         f->want[c][n_out[c]++] = rows[i].want;
     }
     for (int c = 0; c < ROW_CLASS_COUNT; c++)
-        f->step[c] = (struct step){n_row[c],      n_out[c],   f->id[c],     f->pos[c],     f->slot[c],
-                                   f->out_row[c], f->want[c], e->kv.tables, e->kv.version, f->draw[c]};
+        f->step[c] = (struct step){.n_row = n_row[c],
+                                   .n_out = n_out[c],
+                                   .id = f->id[c],
+                                   .pos = f->pos[c],
+                                   .slot = f->slot[c],
+                                   .out_row = f->out_row[c],
+                                   .want = f->want[c],
+                                   .pages = e->kv.tables,
+                                   .pages_version = e->kv.version,
+                                   .draw = f->draw[c],
+                                   .input = embeds ? f->input[c] : NULL,
+                                   .axis = {turns ? f->axis[c][0] : NULL, turns ? f->axis[c][1] : NULL}};
 }
 
 /* The first position that a queued step computes of a sequence, or from. */
@@ -127,7 +157,9 @@ static enum infer_status place_rows(struct infer_engine *e, struct flight *f, co
     for (int i = 0; i < n; i++) {
         int seq = rows[i].seq;
         if (f->length_before[seq] < 0) f->length_before[seq] = e->kv.seq[seq].length;
-        int32_t id = rows[i].id == INFER_LAST ? e->last[seq] : rows[i].id;
+        int32_t id = rows[i].embed              ? infer_embed_id(e, rows[i].embed)
+                     : rows[i].id == INFER_LAST ? e->last[seq]
+                                                : rows[i].id;
         bool begins = i == 0 || rows[i - 1].seq != seq || rows[i - 1].decode != rows[i].decode;
         uint8_t how = (uint8_t)((rows[i].decode ? KV_DECODED : 0) | (begins ? KV_BEGINS : 0));
         TRY(kv_reserve(&e->kv, seq, rows[i].pos + 1, oldest(e, seq, f->length_before[seq])));

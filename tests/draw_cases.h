@@ -1,6 +1,7 @@
 /* select with draws on any backend against a plain sort: rows with ties, infinities and NaN, masks, edits, every chain. */
 #pragma once
 #include "test.h"
+#include "seam_step.h"
 #include "seam/backend.h"
 #include "seam/op_list.h"
 
@@ -237,7 +238,8 @@ static void draw_run(const struct backend_type *type, const char *isa, int threa
         id[j] = j, draw[j] = c[j].plain ? NULL : &c[j].draw;
         want[j] = WANT_TOKEN | WANT_TOP | (j == 3 || j == 7 ? WANT_LOGITS : 0);
     }
-    struct step s = {DRAW_ROWS, DRAW_ROWS, id, pos, id, id, want, pages, 1, draw};
+    struct step s = seam_step(DRAW_ROWS, DRAW_ROWS, id, pos, id, id, want, pages);
+    s.draw = draw;
     struct step_result r;
     assert_ok(type->run(b, cls, &s));
     assert_ok(type->wait(b, &r));
@@ -247,11 +249,10 @@ static void draw_run(const struct backend_type *type, const char *isa, int threa
     draw_same_row(r.logits, c[3].logits, n_vocab);
     draw_same_row(r.logits + n_vocab, c[7].logits, n_vocab);
     /* the tokens are the slots' last ones: their rows come next, greedy */
-    for (int j = 0; j < DRAW_ROWS; j++)
-        id[j] = r.token[j] < DRAW_ROWS ? STEP_LAST : j, pos[j] = 1, want[j] = WANT_TOKEN;
     int32_t row[DRAW_ROWS];
-    for (int j = 0; j < DRAW_ROWS; j++) row[j] = j;
-    s = (struct step){DRAW_ROWS, DRAW_ROWS, id, pos, row, row, want, pages, 1, NULL};
+    for (int j = 0; j < DRAW_ROWS; j++)
+        id[j] = r.token[j] < DRAW_ROWS ? STEP_LAST : j, pos[j] = 1, want[j] = WANT_TOKEN, row[j] = j;
+    s = seam_step(DRAW_ROWS, DRAW_ROWS, id, pos, row, row, want, pages);
     assert_ok(type->run(b, cls, &s));
     assert_ok(type->wait(b, &r));
     for (int j = 0; j < DRAW_ROWS; j++) {

@@ -34,12 +34,10 @@ static inline void compute(const char *path, struct result *r) {
         r->n_ctx_train = info.n_ctx_train;
         assert_in_range(info.n_vocab, 2, MAX_LOGIT);
         for (int i = 0; i < N_TOKEN; i++)
-            rows[i] = (struct infer_row){i * 7 % info.n_vocab,
-                                         i,
-                                         0,
-                                         false,
-                                         i == N_TOKEN - 1 ? INFER_WANT_LOGITS : INFER_WANT_NONE,
-                                         NULL};
+            rows[i] = (struct infer_row){.id = i * 7 % info.n_vocab,
+                                         .pos = i,
+                                         .seq = 0,
+                                         .want = i == N_TOKEN - 1 ? INFER_WANT_LOGITS : INFER_WANT_NONE};
         assert_ok(infer_seq_open(e, &seq));
         assert_ok(infer_step(e, rows, N_TOKEN, &out));
         memcpy(r->logits, out.logits[0], (size_t)info.n_vocab * sizeof(float));

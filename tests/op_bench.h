@@ -198,7 +198,15 @@ static inline void run(struct bench *b, struct setting s, int first, int T, floa
     }
     if (b->store.n_kv_head) fill_cache(b, s, e);
     if (b->state.n_elem) fill_states(b, s, e);
-    struct step step = {T, T, id + first, pos + first, slot + first, out_row + first, want, tables, 1, NULL};
+    struct step step = {.n_row = T,
+                        .n_out = T,
+                        .id = id + first,
+                        .pos = pos + first,
+                        .slot = slot + first,
+                        .out_row = out_row + first,
+                        .want = want,
+                        .pages = tables,
+                        .pages_version = 1};
     struct step_result result;
     uint64_t n = mem_count();
     mem_forbid(true);

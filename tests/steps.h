@@ -16,12 +16,11 @@ static inline void compute_steps(struct infer_engine *e, int seq, int from, int 
     for (int k; from < end; from += k) {
         k = end - from < n ? end - from : n;
         for (int i = 0; i < k; i++)
-            rows[i] = (struct infer_row){made_up_id(from + i, n_vocab),
-                                         from + i,
-                                         seq,
-                                         decode,
-                                         i + 1 == k ? INFER_WANT_LOGITS : INFER_WANT_NONE,
-                                         NULL};
+            rows[i] = (struct infer_row){.id = made_up_id(from + i, n_vocab),
+                                         .pos = from + i,
+                                         .seq = seq,
+                                         .decode = decode,
+                                         .want = i + 1 == k ? INFER_WANT_LOGITS : INFER_WANT_NONE};
         assert_ok(infer_step(e, rows, k, &o));
         memcpy(out, o.logits[0], (size_t)n_vocab * sizeof *out);
     }

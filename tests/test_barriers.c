@@ -8,7 +8,6 @@
 #include "model/model.h"
 #include "models/registry.h"
 #include "plan/plan.h"
-#include "seam/elsewhere.h"
 
 static const char *const folders[] = {
 #define READY(name) name,
@@ -161,17 +160,15 @@ static void by_matmul(struct map *m, const struct cpu_op *o) {
     units(m, o, mm->w, mm->out, T, 1);
 }
 
+static void by_remote(struct map *m, const struct op_remote *o) {
+    const struct view views[] = {o->x, o->choice, o->out};
+    for (int t = 0; t < rows_of(m, o->out); t++) /* the first thread alone */
+        for (int i = 0; i < 3; i++) touch(m, views[i], 0, views[i].width, t, 1, i == REMOTE_OUT);
+}
+
 static void by_experts(struct map *m, const struct cpu_op *o) {
     const struct op_experts *e = &o->op->experts;
     const int T = rows_of(m, e->out);
-    if (op_is_elsewhere(o->op)) { /* the first thread alone */
-        for (int t = 0; t < T; t++) {
-            touch(m, e->x, 0, e->x.width, t, 1, false);
-            touch(m, e->choice, 0, e->choice.width, t, 1, false);
-            touch(m, e->out, 0, e->out.width, t, 1, true);
-        }
-        return;
-    }
     all_read(m, e->x);
     all_read(m, e->choice);
     if (T > 1) m->barriers++;
@@ -264,6 +261,9 @@ static void walk_op(struct map *m, const struct cpu_op *o, const struct kv_store
         break;
     case OP_EXPERTS:
         by_experts(m, o);
+        break;
+    case OP_REMOTE:
+        by_remote(m, &op->remote);
         break;
     case OP_MIX:
         by_mix(m, &op->mix);

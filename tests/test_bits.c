@@ -61,12 +61,12 @@ static void compute(struct infer_model *m, struct setting s, float *out) {
         n = decode ? s.rows : s.chunk;
         if (n > left) n = left;
         for (int i = 0; i < n; i++)
-            rows[i] = (struct infer_row){(t + i) * 37 % info.n_vocab,
-                                         t + i,
-                                         seq,
-                                         decode,
-                                         t + i >= s.n_prompt - 1 ? INFER_WANT_LOGITS : INFER_WANT_NONE,
-                                         NULL};
+            rows[i] =
+                (struct infer_row){.id = (t + i) * 37 % info.n_vocab,
+                                   .pos = t + i,
+                                   .seq = seq,
+                                   .decode = decode,
+                                   .want = t + i >= s.n_prompt - 1 ? INFER_WANT_LOGITS : INFER_WANT_NONE};
         assert_ok(infer_step(e, rows, n, &got));
         for (int i = 0; i < got.n; i++, out += info.n_vocab)
             memcpy(out, got.logits[i], sizeof *out * (size_t)info.n_vocab);

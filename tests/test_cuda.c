@@ -61,8 +61,11 @@ static void step(struct infer_engine *e, int seq, int from, int n, bool decode, 
     struct infer_row rows[N_ALL] = {0};
     struct infer_output o;
     for (int i = 0; i < n; i++)
-        rows[i] = (struct infer_row){
-            id_at(from + i), from + i, seq, decode, i + 1 == n ? INFER_WANT_LOGITS : 0, NULL};
+        rows[i] = (struct infer_row){.id = id_at(from + i),
+                                     .pos = from + i,
+                                     .seq = seq,
+                                     .decode = decode,
+                                     .want = i + 1 == n ? INFER_WANT_LOGITS : 0};
     assert_ok(infer_step(e, rows, n, &o));
     memcpy(out, o.logits[0], (size_t)n_vocab * 4);
 }
@@ -86,15 +89,19 @@ static void mixed(struct infer_engine *e, const float *alone) {
     assert_ok(infer_seq_open(e, &a));
     assert_ok(infer_seq_open(e, &b));
     for (int i = 0; i < N_PROMPT; i++) { /* the rows of both interleaved */
-        rows[n++] = (struct infer_row){id_at(i + 50), i, a, false, 0, NULL};
-        rows[n++] =
-            (struct infer_row){id_at(i), i, b, false, i + 1 == N_PROMPT ? INFER_WANT_LOGITS : 0, NULL};
+        rows[n++] = (struct infer_row){.id = id_at(i + 50), .pos = i, .seq = a, .want = 0};
+        rows[n++] = (struct infer_row){
+            .id = id_at(i), .pos = i, .seq = b, .want = i + 1 == N_PROMPT ? INFER_WANT_LOGITS : 0};
     }
     assert_ok(infer_step(e, rows, n, &o));
     assert_memory_equal(o.logits[0], alone, (size_t)n_vocab * 4);
     for (int i = 0; i < N_DECODE; i++) {
-        rows[0] = (struct infer_row){7, N_PROMPT + i, a, true, 0, NULL};
-        rows[1] = (struct infer_row){id_at(N_PROMPT + i), N_PROMPT + i, b, true, INFER_WANT_LOGITS, NULL};
+        rows[0] = (struct infer_row){.id = 7, .pos = N_PROMPT + i, .seq = a, .decode = true, .want = 0};
+        rows[1] = (struct infer_row){.id = id_at(N_PROMPT + i),
+                                     .pos = N_PROMPT + i,
+                                     .seq = b,
+                                     .decode = true,
+                                     .want = INFER_WANT_LOGITS};
         assert_ok(infer_step(e, rows, 2, &o));
         assert_memory_equal(o.logits[0], alone + (size_t)(i + 1) * (size_t)n_vocab, (size_t)n_vocab * 4);
     }
@@ -367,17 +374,22 @@ static enum infer_status live(struct infer_engine *e, int n) {
         TRY(infer_seq_rewind(e, b, 0));
         int each = 1 + done % 90; /* prompt rows of each sequence */
         for (int i = 0; i < 2 * each; i++)
-            rows[i] =
-                (struct infer_row){id_at(done + i), i / 2, i % 2 ? b : a, false, i >= 2 * each - 2, NULL};
+            rows[i] = (struct infer_row){
+                .id = id_at(done + i), .pos = i / 2, .seq = i % 2 ? b : a, .want = i >= 2 * each - 2};
         TRY(infer_step(e, rows, 2 * each, &o));
         for (int pos = each; pos < 100 && done < n; pos++, done += 2) {
-            rows[0] = (struct infer_row){INFER_LAST, pos, a, true, INFER_WANT_TOKEN, NULL};
-            rows[1] = (struct infer_row){INFER_LAST, pos, b, true, INFER_WANT_TOKEN, NULL};
+            rows[0] = (struct infer_row){
+                .id = INFER_LAST, .pos = pos, .seq = a, .decode = true, .want = INFER_WANT_TOKEN};
+            rows[1] = (struct infer_row){
+                .id = INFER_LAST, .pos = pos, .seq = b, .decode = true, .want = INFER_WANT_TOKEN};
             TRY(infer_step(e, rows, 2, &o));
         }
         for (int i = 0; i < 2; i++)
-            rows[i] =
-                (struct infer_row){id_at(i), infer_seq_length(e, a) + i, a, true, INFER_WANT_LOGITS, NULL};
+            rows[i] = (struct infer_row){.id = id_at(i),
+                                         .pos = infer_seq_length(e, a) + i,
+                                         .seq = a,
+                                         .decode = true,
+                                         .want = INFER_WANT_LOGITS};
         TRY(infer_step(e, rows, 2, &o));
         done += 2 * each + 2;
     }
@@ -438,7 +450,7 @@ void cuda_fail_at(uint64_t n); /* the n-th call of the CUDA runtime from now fai
 static void calls_fail(const char *shape, int every) {
     struct infer_engine *e = NULL;
     struct infer_engine_info before, after;
-    struct infer_row row = {1, 0, 0, false, INFER_WANT_TOKEN, NULL};
+    struct infer_row row = {.id = 1, .pos = 0, .seq = 0, .want = INFER_WANT_TOKEN};
     uint64_t k = 0, in_create = 0;
     open_model(shape);
     assert_ok(create(&e));

@@ -1,6 +1,7 @@
 /* The CUDA backend's attention beside ref: decode rows, in lists of a model with other windows, caps and sinks put in, and every kernel of
  * prompt rows alone. Skipped with a printed reason where there is no usable card, unless INFER_REQUIRE_CUDA=1. */
 #include "cuda_there.h"
+#include "seam_step.h"
 #ifdef INFER_CUDA
 #include "cuda/bench/cuda_bench.h"
 #include "cuda/run/decode_profile.h"
@@ -64,8 +65,8 @@ static void read_on(struct backend *b, const struct backend_type *type, const st
             pos[i] = p + i;
             id[i] = (pos[i] * 37 + pos[i] / 7 + 3) % m->n_vocab;
         }
-        assert_ok(
-            type->run(b, ROW_PROMPT, &(struct step){rows, 1, id, pos, slot, &last, &want, tables, 1, NULL}));
+        const struct step step = seam_step(rows, 1, id, pos, slot, &last, &want, tables);
+        assert_ok(type->run(b, ROW_PROMPT, &step));
         assert_ok(type->wait(b, &res));
     }
 }
@@ -124,8 +125,8 @@ static void decode(const struct attention *a, const struct model *m, const struc
             pos[r] = r ? p % (100 * r) : p;
             want[r] = (uint8_t)(p < n_step - N_KEEP ? INFER_WANT_TOKEN : INFER_WANT_LOGITS);
         }
-        assert_ok(
-            type->run(b, ROW_DECODE, &(struct step){n_row, n_row, id, pos, row, row, want, tables, 1, NULL}));
+        const struct step step = seam_step(n_row, n_row, id, pos, row, row, want, tables);
+        assert_ok(type->run(b, ROW_DECODE, &step));
         assert_ok(type->wait(b, &res));
         if (p >= n_step - N_KEEP)
             memcpy(out + (p - n_step + N_KEEP) * m->n_vocab, res.logits, (size_t)m->n_vocab * 4);

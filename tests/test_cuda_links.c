@@ -130,7 +130,15 @@ static void run_step(struct run *r, enum row_class cls, int pos, int n, float *o
     uint8_t want = WANT_TOKEN | WANT_LOGITS;
     struct step_result res;
     const int32_t *const tables[] = {r->pages, r->pages}; /* groups with a window and without */
-    struct step s = {n, 1, id, at, slot, &last, &want, tables, 1, NULL};
+    struct step s = {.n_row = n,
+                     .n_out = 1,
+                     .id = id,
+                     .pos = at,
+                     .slot = slot,
+                     .out_row = &last,
+                     .want = &want,
+                     .pages = tables,
+                     .pages_version = 1};
     assert_ok(r->type->run(r->b, cls, &s));
     assert_ok(r->type->wait(r->b, &res));
     memcpy(out, res.logits, (size_t)r->m->n_vocab * 4);
@@ -399,7 +407,15 @@ static void run_among(struct run *r, int n, int token, float *out) {
     uint8_t want = WANT_TOKEN | WANT_LOGITS;
     struct step_result res;
     const int32_t *const tables[] = {r->pages};
-    struct step s = {n, 1, id, at, slot, &last, &want, tables, 1, NULL};
+    struct step s = {.n_row = n,
+                     .n_out = 1,
+                     .id = id,
+                     .pos = at,
+                     .slot = slot,
+                     .out_row = &last,
+                     .want = &want,
+                     .pages = tables,
+                     .pages_version = 1};
     assert_ok(r->type->run(r->b, ROW_DECODE, &s));
     assert_ok(r->type->wait(r->b, &res));
     memcpy(out, res.logits, (size_t)r->m->n_vocab * 4);

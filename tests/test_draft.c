@@ -140,7 +140,11 @@ static void drafts_of(struct infer_engine *e, const struct prompt *p, const floa
     for (int at = 0; at < p->n - 1; at += step) {
         int n = p->n - 1 - at < step ? p->n - 1 - at : step;
         for (int i = 0; i < n; i++)
-            rows[i] = (struct infer_row){p->ids[at + i + 1], at + i, seq, decode, INFER_WANT_LOGITS, NULL};
+            rows[i] = (struct infer_row){.id = p->ids[at + i + 1],
+                                         .pos = at + i,
+                                         .seq = seq,
+                                         .decode = decode,
+                                         .want = INFER_WANT_LOGITS};
         assert_ok(infer_step_hidden(e, rows, hidden + at * N_EMBD, n, &out));
         for (int i = 0; i < n; i++) memcpy(logits[at + i], out.logits[i], sizeof logits[0]);
     }

@@ -30,8 +30,11 @@ static void compute(const struct infer_model *m, const char *device, const char 
     assert_ok(infer_seq_open(e, &seq));
     for (int at = 0; at < N_TOKEN; at += step) {
         for (int i = 0; i < step; i++)
-            rows[i] = (struct infer_row){
-                ((at + i) * 7919 + 13) % n_vocab, at + i, seq, decode, INFER_WANT_LOGITS, NULL};
+            rows[i] = (struct infer_row){.id = ((at + i) * 7919 + 13) % n_vocab,
+                                         .pos = at + i,
+                                         .seq = seq,
+                                         .decode = decode,
+                                         .want = INFER_WANT_LOGITS};
         assert_ok(infer_step(e, rows, step, &got));
         assert_int_equal(got.n, step);
         for (int i = 0; i < step; i++)

@@ -103,8 +103,11 @@ static void compute(struct infer_engine *e, const struct golden *g, int seq, int
     struct infer_row rows[MAX_TOKENS] = {0};
     struct infer_output o;
     for (int i = 0; i < n; i++)
-        rows[i] = (struct infer_row){
-            g->ids[from + i], from + i, seq, decode, INFER_WANT_LOGITS | INFER_WANT_TOKEN, NULL};
+        rows[i] = (struct infer_row){.id = g->ids[from + i],
+                                     .pos = from + i,
+                                     .seq = seq,
+                                     .decode = decode,
+                                     .want = INFER_WANT_LOGITS | INFER_WANT_TOKEN};
     assert_ok(infer_step(e, rows, n, &o));
     assert_int_equal(o.n, n);
     for (int i = 0; i < n; i++) {
@@ -190,10 +193,12 @@ static void neighbours_and_chunks_change_nothing(void **state) {
         memcpy(want_c, got + v, v * 4);
         assert_ok(infer_seq_rewind(e, a, half));
         assert_ok(infer_seq_rewind(e, c, 0));
-        rows[0] = (struct infer_row){g.ids[0], 0, c, false, 0, NULL};
-        rows[1] = (struct infer_row){g.ids[half], half, a, true, INFER_WANT_LOGITS, NULL};
-        rows[2] = (struct infer_row){g.ids[1], 1, c, false, INFER_WANT_LOGITS, NULL};
-        rows[3] = (struct infer_row){g.ids[half], half, b, true, INFER_WANT_LOGITS, NULL};
+        rows[0] = (struct infer_row){.id = g.ids[0], .pos = 0, .seq = c};
+        rows[1] = (struct infer_row){
+            .id = g.ids[half], .pos = half, .seq = a, .decode = true, .want = INFER_WANT_LOGITS};
+        rows[2] = (struct infer_row){.id = g.ids[1], .pos = 1, .seq = c, .want = INFER_WANT_LOGITS};
+        rows[3] = (struct infer_row){
+            .id = g.ids[half], .pos = half, .seq = b, .decode = true, .want = INFER_WANT_LOGITS};
         assert_ok(infer_step(e, rows, 4, &o));
         assert_int_equal(o.n, 3);
         assert_memory_equal(o.logits[0], want_a, v * 4);
@@ -221,8 +226,9 @@ static void running_ahead_changes_nothing(void **state) {
             int seq, n_wait = 0;
             int32_t *got = pass ? two : one;
             assert_ok(infer_seq_open(e, &seq));
-            struct infer_row row = {INFER_LAST, 0, seq, true, INFER_WANT_TOKEN, NULL};
-            struct infer_row first = {g.ids[0], 0, seq, false, INFER_WANT_TOKEN, NULL};
+            struct infer_row row = {
+                .id = INFER_LAST, .pos = 0, .seq = seq, .decode = true, .want = INFER_WANT_TOKEN};
+            struct infer_row first = {.id = g.ids[0], .pos = 0, .seq = seq, .want = INFER_WANT_TOKEN};
             assert_int_equal(infer_submit(e, &row, 1), INFER_E_INPUT); /* nothing sampled yet */
             assert_ok(infer_submit(e, &first, 1));
             for (int i = 1; i < 40; i++) {
@@ -443,7 +449,7 @@ static void bad_rows_are_refused(void **state) {
     assert_ok(infer_seq_open(e, &seq));
     assert_int_equal(infer_seq_open(e, &other), INFER_E_FULL);
     struct infer_row rows[65];
-    for (int i = 0; i < 65; i++) rows[i] = (struct infer_row){1, i, seq, false, 0, NULL};
+    for (int i = 0; i < 65; i++) rows[i] = (struct infer_row){.id = 1, .pos = i, .seq = seq};
     struct infer_row bad = rows[0];
     bad.id = g.n_vocab;
     assert_int_equal(infer_submit(e, &bad, 1), INFER_E_INPUT);

@@ -124,7 +124,8 @@ static void compute(struct infer_engine *e, const struct golden *g, const struct
     for (int at = 0; at < p->n; at += step) {
         int n = p->n - at < step ? p->n - at : step;
         for (int i = 0; i < n; i++)
-            rows[i] = (struct infer_row){p->ids[at + i], at + i, seq, decode, INFER_WANT_LOGITS, NULL};
+            rows[i] = (struct infer_row){
+                .id = p->ids[at + i], .pos = at + i, .seq = seq, .decode = decode, .want = INFER_WANT_LOGITS};
         assert_ok(infer_step(e, rows, n, &o));
         assert_int_equal(o.n, n);
         for (int i = 0; i < n; i++)
@@ -145,11 +146,13 @@ static void compute_beside(struct infer_engine *e, const struct golden *g, const
     assert_ok(infer_seq_open(e, &seq[0]));
     assert_ok(infer_seq_open(e, &seq[1]));
     for (int i = 0; info.state_bytes && i < b->n; i++)
-        rows[n++] = (struct infer_row){b->ids[i], i, seq[1], false, INFER_WANT_NONE, NULL};
+        rows[n++] = (struct infer_row){.id = b->ids[i], .pos = i, .seq = seq[1], .want = INFER_WANT_NONE};
     for (int i = 0; i < a->n || i < b->n; i++) {
         if (i < b->n && !info.state_bytes)
-            rows[n++] = (struct infer_row){b->ids[i], i, seq[1], false, INFER_WANT_NONE, NULL};
-        if (i < a->n) rows[n++] = (struct infer_row){a->ids[i], i, seq[0], false, INFER_WANT_LOGITS, NULL};
+            rows[n++] = (struct infer_row){.id = b->ids[i], .pos = i, .seq = seq[1], .want = INFER_WANT_NONE};
+        if (i < a->n)
+            rows[n++] =
+                (struct infer_row){.id = a->ids[i], .pos = i, .seq = seq[0], .want = INFER_WANT_LOGITS};
     }
     assert_ok(infer_step(e, rows, n, &o));
     assert_int_equal(o.n, a->n);

@@ -29,7 +29,10 @@ struct question {
 
 static void ask(struct plan *p, struct arena *arena, const struct model *m, const struct question *q) {
     const struct card card = {.name = "some card", .sm = 89, .memory_bytes = (uint64_t)24 << 30};
-    struct plan_options o = {.wish = {DEVICE_AUTO, DEVICE_NONE, q->layers, q->experts},
+    struct plan_options o = {.wish = {.device = DEVICE_AUTO,
+                                      .host = DEVICE_NONE,
+                                      .n_layer = q->layers,
+                                      .n_cpu_experts = q->experts},
                              .ctx = 64,
                              .batch = 8,
                              .kv_type = -1,
@@ -79,7 +82,7 @@ static void what_the_plan_takes(void **state) {
         struct plan p;
         ask(&p, &arena, m,
             &(struct question){cases[i].limit, host_gb_s[cases[i].host], cases[i].layers, cases[i].experts});
-        int away = p.part[p.n_part - 1].range.n_elsewhere;
+        int away = p.part[p.n_part - 1].range.n_remote;
         if (p.set.n_device_layer != cases[i].n_device || away != cases[i].n_host ||
             p.n_part != cases[i].n_part || p.fits != cases[i].fits)
             fail_msg("case %zu: %d layers on the card, experts of %d on the host, %d parts, %s\n%s", i,
@@ -144,7 +147,7 @@ static void what_a_card_makes_of_it(void **state) {
             int found = 0;
             for (int i = 0; i < n; i++)
                 for (int k = link[i].first; k < link[i].first + link[i].n_op; k++) {
-                    if (!op_is_elsewhere(&l->op[k])) continue;
+                    if (l->op[k].kind != OP_REMOTE) continue;
                     found++;
                     assert_int_equal(link[i].kind, LINK_PLAIN);
                 }
@@ -205,7 +208,11 @@ static void steps(void **state) {
         assert_ok(infer_engine_create(&e, m, &o));
         assert_ok(infer_seq_open(e, &seq));
         for (int t = 0; t < 8; t++)
-            rows[t] = (struct infer_row){t + 1, t, seq, t >= 6, INFER_WANT_LOGITS | INFER_WANT_TOKEN, NULL};
+            rows[t] = (struct infer_row){.id = t + 1,
+                                         .pos = t,
+                                         .seq = seq,
+                                         .decode = t >= 6,
+                                         .want = INFER_WANT_LOGITS | INFER_WANT_TOKEN};
         mem_forbid(true);
         assert_ok(infer_step(e, rows, 6, &out));
         assert_ok(infer_step(e, rows + 6, 1, &out));

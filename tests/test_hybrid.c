@@ -145,8 +145,10 @@ static void two_in_a_step(const struct check *c, const float *at200) {
         int n = 0;
         for (int s = 0; s < 2; s++)
             for (int i = cut[part]; i < cut[part + 1]; i++)
-                rows[n++] = (struct infer_row){
-                    id_at(i), i, seq[s], false, i + 1 == MOST ? INFER_WANT_LOGITS : INFER_WANT_NONE, NULL};
+                rows[n++] = (struct infer_row){.id = id_at(i),
+                                               .pos = i,
+                                               .seq = seq[s],
+                                               .want = i + 1 == MOST ? INFER_WANT_LOGITS : INFER_WANT_NONE};
         assert_ok(infer_step(c->e, rows, n, &o));
     }
     assert_int_equal(o.n, 2);

@@ -96,13 +96,13 @@ static void set_up(void) {
                              .scale = 1,
                              .bias = array[ROUTER_BIAS],
                              .expert_scale = array[ROUTER_SCALES]};
-    rope = (struct rope){ROPE_NEOX, W, 1, array[FREQ]};
+    rope = (struct rope){.kind = ROPE_NEOX, .n_rot = W, .mscale = 1, .inv_freq = array[FREQ]};
 }
 
 /* Buffers 0 and 1 have the rows of the step, 2 those of the outputs. */
 static struct view view(int buf, int part) { return (struct view){buf, part * W, W}; }
 
-enum { SAMPLES = 35 };
+enum { SAMPLES = 36 };
 static void samples(struct op *out) {
     struct view x = view(0, 1), y = view(0, 2), z = view(1, 1), picked = view(2, 1), none = {-1, 0, 0};
     struct view choice = view(1, 2), half = view_columns(z, 0, W / 2), gate = view_columns(view(1, 0), 3, 1);
@@ -152,8 +152,17 @@ static void samples(struct op *out) {
         {OP_MIX, 0, "mix", .mix = {x, choice, none, none, view_columns(z, 0, 2), W / 2, false}},
         {OP_MIX, 0, "mix with a gate", .mix = {x, choice, shared, gate, half, 2, false}},
         {OP_MIX, 0, "mix in place", .mix = {x, none, half, none, half, 2, true}},
+        {OP_REMOTE, 0, "remote", .remote = {x, choice, z}},
     };
     memcpy(out, all, sizeof all);
+}
+
+/* Another backend's sums, as good as any that need x and choice. */
+static enum infer_status run_remote(void *user, enum row_class cls, int layer, int n_row, const float *x,
+                                    const float *choice, float *out) {
+    (void)user, (void)cls, (void)layer;
+    for (int i = 0; i < n_row * W; i++) out[i] = 1 + x[i] * choice[i];
+    return INFER_OK;
 }
 
 /* Fills the buffers, then runs op. The list of the other class names the store, so that it is there. */
@@ -171,6 +180,7 @@ static void run(const struct backend_type *type, struct op op, int first_id, str
     struct kv_store store = {0, 1, W, W, false};
     struct kv_group kv_group = {0, 1, 1};
     struct state_store states = {(K - 1) * W};
+    const struct remote remote = {run_remote, NULL};
     const struct weight_group *groups[1] = {&group};
     struct backend_config c = {.group = groups,
                                .n_group = 1,
@@ -189,6 +199,7 @@ static void run(const struct backend_type *type, struct op op, int first_id, str
                                .n_ctx = KV_PAGE - 1,
                                .n_thread = 2,
                                .n_logits = N_OUT,
+                               .remote = &remote,
                                .list = {[ROW_DECODE] = &list, [ROW_PROMPT] = &other}};
     list_lives(&list);
     struct backend_sizes sizes;
@@ -208,7 +219,15 @@ static void run(const struct backend_type *type, struct op op, int first_id, str
     uint8_t want[N_OUT] = {WANT_TOKEN | WANT_LOGITS, WANT_TOKEN | WANT_LOGITS};
     for (int t = 0; t < T; t++) id[t] = t, pos[t] = 10 + t;
     id[0] = first_id;
-    struct step step = {T, N_OUT, id, pos, slot, out_row, want, pages, 1, NULL};
+    struct step step = {.n_row = T,
+                        .n_out = N_OUT,
+                        .id = id,
+                        .pos = pos,
+                        .slot = slot,
+                        .out_row = out_row,
+                        .want = want,
+                        .pages = pages,
+                        .pages_version = 1};
     struct step_result result;
     memset(out, 0, sizeof *out);
     assert_ok(type->run(b, ROW_DECODE, &step));

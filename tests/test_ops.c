@@ -125,7 +125,8 @@ static void ropes(void **state) {
     for (int i = 0; i < 40; i++) freq[i] = powf(10000, -(float)i / 40);
     for (int kind = ROPE_NEOX; kind <= ROPE_INTERLEAVED; kind++)
         for (int n_rot = 6; n_rot <= 80; n_rot += 37) {
-            struct rope r = {(enum rope_kind)kind, n_rot & ~1, 1.1f, freq};
+            struct rope r = {
+                .kind = (enum rope_kind)kind, .n_rot = n_rot & ~1, .mscale = 1.1f, .inv_freq = freq};
             struct bench b = {0};
             struct view x = input(&b, 3 * 80, 0), y = output(&b, 3 * 80),
                         z = new_buf(&b, 3 * 80, BUF_ROWS_ALL);
@@ -177,7 +178,7 @@ static void attention(void **state) {
     for (int i = 0; i < (int)(sizeof shape / sizeof *shape); i++)
         for (int type = KV_F32; type <= KV_Q8_0; type++)
             for (int fold = (i + type) % EVERY(2); fold < 2; fold += EVERY(2)) {
-                struct rope r = {ROPE_NEOX, 32, 1, freq};
+                struct rope r = {.kind = ROPE_NEOX, .n_rot = 32, .mscale = 1, .inv_freq = freq};
                 struct bench b = {.store = {0, shape[i].kv, shape[i].hk, shape[i].hv, shape[i].inside},
                                   .kv = {shape[i].window, N_SLOT * PAGES, PAGES},
                                   .kv_type = (enum kv_type)type,

@@ -36,7 +36,7 @@ static enum infer_status go_on(struct kv *kv, int slot, int n, uint8_t how) {
 
 static void expect_found(struct kv *kv, uint64_t salt, bool exact, int n, int free) {
     int got_free = -1;
-    const struct kv_find find = {salt, exact};
+    const struct kv_find find = {.salt = salt, .exact = exact};
     assert_int_equal(kv_probe(kv, ids_of(LONG), LONG, &find, &got_free), n);
     assert_int_equal(got_free, free);
 }
@@ -61,7 +61,8 @@ static void prefixes_have_a_salt_and_a_kind(void **state) {
     expect_found(&kv, 5, false, 0, 0);
 
     assert_ok(kv_open(&kv, &b)); /* nothing to adopt, but known under that salt from here on */
-    assert_int_equal(kv_match(&kv, b, ids_of(LONG), LONG, &(struct kv_find){5, true}, &m), 0);
+    assert_int_equal(kv_match(&kv, b, ids_of(LONG), LONG, &(struct kv_find){.salt = 5, .exact = true}, &m),
+                     0);
     assert_ok(go_on(&kv, b, 70, 0));
     expect_found(&kv, 5, true, 64, 0);
     expect_found(&kv, 6, true, 0, 0);
@@ -69,7 +70,7 @@ static void prefixes_have_a_salt_and_a_kind(void **state) {
 
     assert_ok(kv_open(
         &kv, &c)); /* adopted pages with an answer stay what they are when their end is computed again */
-    assert_int_equal(kv_match(&kv, c, ids_of(LONG), LONG, &(struct kv_find){0, false}, &m), 192);
+    assert_int_equal(kv_match(&kv, c, ids_of(LONG), LONG, &(struct kv_find){.salt = 0}, &m), 192);
     assert_ok(kv_rewind(&kv, c, 150, KV_COMPUTED, &m));
     assert_ok(go_on(&kv, c, 90, 0));
     expect_found(&kv, 0, true, 128, 0);
@@ -156,7 +157,8 @@ static void each_place(void (*what)(const char *model, const char *device)) {
 
 /* Rows of the prompt from .. end - 1, of which the last wants a token and logits. */
 static int put(struct infer_row *rows, int seq, int from, int end) {
-    for (int i = from; i < end; i++) rows[i - from] = (struct infer_row){id_at(i), i, seq, false, 0, NULL};
+    for (int i = from; i < end; i++)
+        rows[i - from] = (struct infer_row){.id = id_at(i), .pos = i, .seq = seq};
     rows[end - from - 1].want = INFER_WANT_TOKEN | INFER_WANT_LOGITS;
     return end - from;
 }
@@ -170,8 +172,11 @@ static void prompt(struct infer_engine *e, int seq, int from, int end, float *lo
 static void decode(struct infer_engine *e, int seq, int n, int32_t *tokens) {
     struct infer_output o;
     for (int i = 0; i < n; i++) {
-        const struct infer_row row = {INFER_LAST, infer_seq_length(e, seq), seq,
-                                      true,       INFER_WANT_TOKEN,         NULL};
+        const struct infer_row row = {.id = INFER_LAST,
+                                      .pos = infer_seq_length(e, seq),
+                                      .seq = seq,
+                                      .decode = true,
+                                      .want = INFER_WANT_TOKEN};
         assert_ok(infer_step(e, &row, 1, &o));
         tokens[i] = o.token[0];
     }
@@ -193,8 +198,9 @@ static void full(const char *model, const char *device) {
         decode(p.e, seq[k], 8, got[k]);
     }
     assert_int_equal(infer_kv_free(p.e), 64);
-    const struct infer_row rows[] = {{INFER_LAST, 128, seq[0], true, INFER_WANT_TOKEN, NULL},
-                                     {INFER_LAST, 128, seq[1], true, INFER_WANT_TOKEN, NULL}};
+    const struct infer_row rows[] = {
+        {.id = INFER_LAST, .pos = 128, .seq = seq[0], .decode = true, .want = INFER_WANT_TOKEN},
+        {.id = INFER_LAST, .pos = 128, .seq = seq[1], .decode = true, .want = INFER_WANT_TOKEN}};
     for (int again = 0; again < 2; again++) {
         assert_int_equal(infer_step(p.e, rows, 2, &o), INFER_E_FULL);
         assert_non_null(strstr(infer_error(), "sequence 1 "));
@@ -235,7 +241,8 @@ static void closed(const char *model, const char *device) {
         assert_int_equal(infer_wait(p.e, &o), cancel ? INFER_E_CANCEL : INFER_OK);
         assert_int_equal(infer_kv_free(p.e), all);
         assert_ok(infer_seq_open(p.e, &seq));
-        const struct infer_row last = {INFER_LAST, 0, seq, true, INFER_WANT_TOKEN, NULL};
+        const struct infer_row last = {
+            .id = INFER_LAST, .pos = 0, .seq = seq, .decode = true, .want = INFER_WANT_TOKEN};
         assert_int_equal(infer_step(p.e, &last, 1, &o), INFER_E_INPUT); /* that token was another's */
         assert_ok(infer_seq_prefix(p.e, seq, ids_of(200), 200, NULL, &n));
         assert_int_equal(n, cancel ? 0 : 192);
@@ -249,7 +256,7 @@ static void a_close_waits_for_the_step(void **state) {
 
 static void went_back(const char *model, const char *device) {
     struct pair p = pair_open(model, device, 2, 0);
-    struct infer_row rows[LONG], more = {id_at(50), 50, 0, false, INFER_WANT_TOKEN, NULL};
+    struct infer_row rows[LONG], more = {.id = id_at(50), .pos = 50, .want = INFER_WANT_TOKEN};
     struct infer_output o;
     float got[VOCAB], want[VOCAB];
     int a, b;
@@ -282,7 +289,7 @@ static void exactly(const char *model, const char *device) {
     struct pair p = pair_open(model, device, 2, 0);
     float got[VOCAB], want[VOCAB];
     int32_t answer[70], text[LONG];
-    const struct infer_prefix mine = {7, true}, fast = {7, false}, other = {8, false};
+    const struct infer_prefix mine = {.salt = 7, .exact = true}, fast = {.salt = 7}, other = {.salt = 8};
     int a, b, n;
     assert_ok(infer_seq_open(p.e, &a));
     assert_ok(infer_seq_prefix(p.e, a, ids_of(130), 130, &mine, &n));
@@ -302,9 +309,10 @@ static void exactly(const char *model, const char *device) {
         struct infer_row rows[LONG];
         struct infer_output o;
         assert_ok(infer_seq_open(p.e, &b));
-        assert_ok(infer_seq_prefix(p.e, b, text, 200, whole ? &(struct infer_prefix){9, true} : &mine, &n));
+        assert_ok(infer_seq_prefix(p.e, b, text, 200,
+                                   whole ? &(struct infer_prefix){.salt = 9, .exact = true} : &mine, &n));
         assert_int_equal(n, whole ? 0 : 128);
-        for (int i = n; i < 200; i++) rows[i - n] = (struct infer_row){text[i], i, b, false, 0, NULL};
+        for (int i = n; i < 200; i++) rows[i - n] = (struct infer_row){.id = text[i], .pos = i, .seq = b};
         rows[199 - n].want = INFER_WANT_LOGITS;
         assert_ok(infer_step(p.e, rows, 200 - n, &o));
         memcpy(whole ? want : got, o.logits[0], sizeof got);

@@ -28,12 +28,11 @@ static enum infer_status feed(struct run *r, int seq, int from, int end, int wro
     struct infer_output o;
     const size_t n_vocab = (size_t)r->n_vocab;
     for (int i = from; i < end; i++)
-        rows[i - from] = (struct infer_row){i < end - wrong ? id_at(i) : (id_at(i) + 1) % 53,
-                                            i,
-                                            seq,
-                                            i >= r->prompt,
-                                            INFER_WANT_LOGITS,
-                                            NULL};
+        rows[i - from] = (struct infer_row){.id = i < end - wrong ? id_at(i) : (id_at(i) + 1) % 53,
+                                            .pos = i,
+                                            .seq = seq,
+                                            .decode = i >= r->prompt,
+                                            .want = INFER_WANT_LOGITS};
     TRY(infer_step(r->e, rows, end - from, &o));
     assert_int_equal(o.n, end - from);
     for (int i = 0; out && i < o.n; i++)
@@ -181,14 +180,17 @@ static void beside_another(struct run *r) {
     for (int k = 0; k < 2; k++) assert_ok(infer_seq_open(r->e, &seq[k]));
     for (int k = 1; k >= 0; k--)
         for (int i = 0; i < (k ? 40 : r->prompt); i++)
-            rows[n++] =
-                (struct infer_row){k ? (3 * i) % 53 : id_at(i), i, seq[k], false, INFER_WANT_LOGITS, NULL};
+            rows[n++] = (struct infer_row){
+                .id = k ? (3 * i) % 53 : id_at(i), .pos = i, .seq = seq[k], .want = INFER_WANT_LOGITS};
     assert_ok(infer_step(r->e, rows, n, &o));
     for (int i = 0; i < r->prompt; i++) expect(r, i, 1, o.logits[40 + i], "beside another of", 40);
     for (int i = r->prompt; i < r->prompt + DECODED; i++) {
         for (int k = 0; k < 2; k++)
-            rows[1 - k] = (struct infer_row){
-                k ? 5 : id_at(i), k ? 40 + i - r->prompt : i, seq[k], true, INFER_WANT_LOGITS, NULL};
+            rows[1 - k] = (struct infer_row){.id = k ? 5 : id_at(i),
+                                             .pos = k ? 40 + i - r->prompt : i,
+                                             .seq = seq[k],
+                                             .decode = true,
+                                             .want = INFER_WANT_LOGITS};
         assert_ok(infer_step(r->e, rows, 2, &o));
         assert_memory_equal(o.logits[1], r->want + (size_t)i * n_vocab, n_vocab * sizeof(float));
     }

@@ -447,7 +447,8 @@ static void answer_odds(const struct wish *w, double *odds) {
         for (int i = 0; i < w->n_id + depth; i++) {
             int32_t id = i < w->n_id ? w->ids[i] : 40 + (k >> (depth - (i - w->n_id) - 1) & 1);
             bool last = i + 1 == w->n_id + depth;
-            rows[i] = (struct infer_row){id, i, seq, i >= w->n_id, last ? INFER_WANT_LOGITS : 0, NULL};
+            rows[i] = (struct infer_row){
+                .id = id, .pos = i, .seq = seq, .decode = i >= w->n_id, .want = last ? INFER_WANT_LOGITS : 0};
         }
         assert_ok(infer_step(e, rows, w->n_id, &out));
         for (int i = 0; i < depth; i++) assert_ok(infer_step(e, rows + w->n_id + i, 1, &out));

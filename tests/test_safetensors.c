@@ -449,7 +449,8 @@ static void compare(const struct folder *d, const char *name) {
     assert_ok(infer_engine_create(&e, m, &o));
     assert_ok(infer_seq_open(e, &seq));
     struct infer_row *rows = calloc((size_t)n, sizeof *rows);
-    for (int i = 0; i < n; i++) rows[i] = (struct infer_row){ids[i], i, seq, false, INFER_WANT_LOGITS, NULL};
+    for (int i = 0; i < n; i++)
+        rows[i] = (struct infer_row){.id = ids[i], .pos = i, .seq = seq, .want = INFER_WANT_LOGITS};
     assert_ok(infer_step(e, rows, n, &out));
     double sum = 0, sum2 = 0, worst = 0;
     for (size_t i = 0; i < all; i++) {

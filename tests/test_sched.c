@@ -79,7 +79,7 @@ static void ask(struct ask *a, struct infer_sched *s) {
     p.seq = -1, p.ids = a->ids, p.n_id = a->n_id;
     p.sample = a->sample, p.n_predict = a->n_predict, p.n_logprob = a->plain ? -1 : 2;
     p.priority = a->priority;
-    p.prefix = (struct infer_prefix){a->salt, a->exact};
+    p.prefix = (struct infer_prefix){.salt = a->salt, .exact = a->exact};
     p.on_token = on_token, p.on_prompt = on_prompt, p.user = a;
     assert_ok(infer_request_new(&a->r, s, &p));
 }

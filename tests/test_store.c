@@ -212,8 +212,11 @@ static enum infer_status step(struct infer_engine *e, int seq, int from, int n, 
     static struct infer_row rows[LONG];
     struct infer_output o;
     for (int i = 0; i < n; i++)
-        rows[i] = (struct infer_row){
-            id_at(from + i), from + i, seq, decode, i + 1 == n ? INFER_WANT_LOGITS : INFER_WANT_NONE, NULL};
+        rows[i] = (struct infer_row){.id = id_at(from + i),
+                                     .pos = from + i,
+                                     .seq = seq,
+                                     .decode = decode,
+                                     .want = i + 1 == n ? INFER_WANT_LOGITS : INFER_WANT_NONE};
     TRY(infer_step(e, rows, n, &o));
     assert_int_equal(o.n, 1);
     memcpy(out, o.logits[0], VOCAB * sizeof *out);
@@ -472,8 +475,8 @@ static void states_do_not_mix(void **state) {
             int n = 0;
             for (int k = 0; k < 2; k++)
                 for (int j = 0; j < (i * (k ? 5 : 3) + k) % 8 && at[k] < 60; j++, at[k]++)
-                    rows[n++] =
-                        (struct infer_row){id_at(at[k]), at[k], seq[k], false, INFER_WANT_LOGITS, NULL};
+                    rows[n++] = (struct infer_row){
+                        .id = id_at(at[k]), .pos = at[k], .seq = seq[k], .want = INFER_WANT_LOGITS};
             if (!n) continue;
             assert_ok(infer_step(e, rows, n, &o));
             for (int j = 0; j < n; j++)

@@ -56,8 +56,11 @@ static void compute(struct infer_model *m, struct setting s, float *out) {
         n = decode ? s.rows : s.n_prompt;
         if (n > end - t) n = end - t;
         for (int i = 0; i < n; i++)
-            rows[i] = (struct infer_row){(t + i) * 37 % info.n_vocab,          t + i, seq, decode,
-                                         INFER_WANT_LOGITS | INFER_WANT_TOKEN, NULL};
+            rows[i] = (struct infer_row){.id = (t + i) * 37 % info.n_vocab,
+                                         .pos = t + i,
+                                         .seq = seq,
+                                         .decode = decode,
+                                         .want = INFER_WANT_LOGITS | INFER_WANT_TOKEN};
         assert_ok(infer_step(e, rows, n, &got));
         for (int i = 0; i < got.n; i++, out += info.n_vocab)
             memcpy(out, got.logits[i], sizeof *out * (size_t)info.n_vocab);

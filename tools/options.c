@@ -171,16 +171,24 @@ static const char *kept_word(const char *choice, size_t n) {
     return p;
 }
 
-/* One of the choices whatever its case, as the table has it; any text where there are none. */
+/* Whether text is choice p[len], whatever its case; a choice that ends in ":N" is that word with a number. */
+static bool is_choice(const char *p, size_t len, const char *text) {
+    if (len < 3 || memcmp(p + len - 2, ":N", 2) != 0)
+        return strlen(text) == len && strncasecmp(p, text, len) == 0;
+    const char *number = text + len - 1;
+    return strncmp(p, text, len - 1) == 0 && *number && strspn(number, "0123456789") == strlen(number);
+}
+
+/* One of the choices as the table has it, or with its number; any text where there are none. */
 static enum infer_status parse_text(const struct option *opt, const char *text, const char **out) {
-    size_t n = strlen(text);
     *out = text;
+    for (const char *p = opt->choices; p; p = strchr(p, '|') ? strchr(p, '|') + 1 : NULL) {
+        const size_t n = strcspn(p, "|");
+        if (!is_choice(p, n, text)) continue;
+        if (p[n - 1] != 'N' || p[n - 2] != ':') *out = kept_word(p, n);
+        return INFER_OK;
+    }
     if (!opt->choices) return INFER_OK;
-    for (const char *p = opt->choices; p; p = strchr(p, '|') ? strchr(p, '|') + 1 : NULL)
-        if (n && strncasecmp(p, text, n) == 0 && (p[n] == '|' || p[n] == 0)) {
-            *out = kept_word(p, n);
-            return INFER_OK;
-        }
     return err_set(INFER_E_INPUT, "--%s: '%s' is none of %s", opt->name, text, opt->choices);
 }
 

@@ -103,7 +103,8 @@ static int tied_group(const struct backend_config *c) {
 }
 
 static enum infer_status place_weights(struct cuda_plan *p, const struct backend_config *c) {
-    TRY(weights_known(c, "cuda", false));
+    TRY(weights_known(c, "cuda"));
+    TRY(config_lacks_input(c, "cuda"));
     TRY(mem_new(&p->group, (size_t)(c->n_group + 1) * sizeof *p->group, "weight table"));
     for (int i = 0; i < c->n_group; i++)
         if (config_uses_group(c, i)) {
@@ -261,7 +262,7 @@ static void place_pairs(struct cuda_plan *p, const struct op_list *l) {
 static void place_batch(struct cuda_plan *p, const struct op_list *l) {
     size_t pairs = 0, items = 512; /* which kernels read in any case */
     for (int i = 0; l && i < l->n_op; i++) {
-        if (l->op[i].kind != OP_EXPERTS || op_is_elsewhere(&l->op[i])) continue;
+        if (l->op[i].kind != OP_EXPERTS) continue;
         const struct op_experts *o = &l->op[i].experts;
         const size_t n = (size_t)o->n_used * (size_t)p->max_decode,
                      t = n / 8 + (size_t)o->w->member[0].n_stack + 1;

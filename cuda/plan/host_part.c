@@ -8,8 +8,8 @@ struct host_part host_part_of(const struct backend_config *c) {
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
         const struct op_list *l = c->list[cls];
         for (int i = 0; l && i < l->n_op; i++) {
-            if (!op_is_elsewhere(&l->op[i])) continue;
-            const struct op_experts *o = &l->op[i].experts;
+            if (l->op[i].kind != OP_REMOTE) continue;
+            const struct op_remote *o = &l->op[i].remote;
             const size_t rows = (size_t)l->max_rows * sizeof(float);
             if (rows * (size_t)o->x.width > x) x = rows * (size_t)o->x.width;
             if (rows * (size_t)o->choice.width > choice) choice = rows * (size_t)o->choice.width;

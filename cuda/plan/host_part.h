@@ -1,7 +1,7 @@
-/* Room on the host for rows that cross between a card and the host, which has the experts of some layers (seam/elsewhere.h). Needs no
+/* Room on the host for rows that cross between a card and the host, which has the experts of some layers (op_remote). Needs no
  * device. */
 #pragma once
-#include "seam/elsewhere.h"
+#include "seam/backend.h"
 
 #ifdef __cplusplus
 extern "C" {

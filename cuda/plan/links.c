@@ -1,5 +1,4 @@
 #include "cuda/plan/link_type.h"
-#include "seam/elsewhere.h"
 
 /* ---- what a link reads and leaves ---------------------------------------------------------------------------- */
 
@@ -75,8 +74,7 @@ static int taken(const struct op_list *l, const struct link_pattern *p, unsigned
     for (int i = 0; i < p->n; i++) {
         const int group = p->op[i] >> 8;
         if (group && !(groups >> (group - 1) & 1)) continue;
-        if (at + n >= l->n_op || l->op[at + n].kind != (p->op[i] & 255) || op_is_elsewhere(&l->op[at + n]))
-            return 0;
+        if (at + n >= l->n_op || l->op[at + n].kind != (p->op[i] & 255)) return 0;
         n++;
     }
     return n;

@@ -1,6 +1,5 @@
 #include "cuda/plan/cuda_plan.h"
 #include "cuda/plan/moe_grouped_plan.h"
-#include "seam/elsewhere.h"
 
 static size_t take(struct moe_grouped_plan *p, size_t bytes) {
     size_t at = p->bytes;
@@ -12,7 +11,7 @@ struct moe_grouped_plan moe_grouped_plan_of(const struct op_list *l) {
     struct moe_grouped_plan p = {0};
     size_t tiles = 0, x = 0, glu = 0;
     for (int i = 0; l && i < l->n_op; i++) {
-        if (l->op[i].kind != OP_EXPERTS || op_is_elsewhere(&l->op[i])) continue;
+        if (l->op[i].kind != OP_EXPERTS) continue;
         const struct op_experts *o = &l->op[i].experts;
         size_t n = (size_t)o->n_used * (size_t)(l->max_rows > l->max_out ? l->max_rows : l->max_out);
         size_t t = cuda_pair_tiles(n, o->w->member[0].n_stack);

@@ -28,7 +28,7 @@ static void place_step(cuda_backend *b) {
 static enum infer_status open_device(cuda_backend *b) {
     const cuda_plan *p = &b->plan;
     size_t free_bytes, total_bytes;
-    TRY(cuda_pick_device(&b->device, &free_bytes, &total_bytes));
+    TRY(cuda_pick_device(b->c.card, &b->device, &free_bytes, &total_bytes));
     CU(cudaGetDeviceProperties(&b->prop, b->device));
     b->sm_count = b->prop.multiProcessorCount;
     snprintf(b->text, sizeof b->text, "%s, sm_%d%d, %d SMs, %.0f GiB", b->prop.name, b->prop.major,
@@ -314,6 +314,7 @@ static enum infer_status cuda_run(struct backend *base, enum row_class cls, cons
     cuda_backend *b = (cuda_backend *)base;
     unsigned f = b->n_run % CUDA_FLIGHT;
     if (b->n_run - b->n_wait >= CUDA_FLIGHT) infer_bug("%u steps in flight", b->n_run - b->n_wait);
+    TRY(step_lacks(s, "cuda"));
     CU(cudaSetDevice(b->device));
     const bool fetched = cls == ROW_DECODE && b->decode;
     TRY(send_step(b, s, f, fetched));
@@ -473,8 +474,9 @@ static void cuda_info(const struct backend *base, struct backend_info *out) {
 }
 
 extern "C" const struct backend_type backend_cuda = {
-    "cuda",           cuda_probe,      cuda_memory,  cuda_sizes,   cuda_open,
-    cuda_upload,      cuda_compile,    cuda_run,     cuda_wait,    cuda_read,
-    cuda_kv_read,     cuda_kv_write,   cuda_kv_page, cuda_kv_copy, cuda_state_read,
-    cuda_state_write, cuda_state_copy, cuda_cancel,  cuda_info,    cuda_close,
+    "cuda",       false,           cuda_probe,       cuda_memory,     cuda_sizes,
+    cuda_open,    cuda_upload,     cuda_compile,     cuda_run,        cuda_wait,
+    NULL,         cuda_read,       cuda_kv_read,     cuda_kv_write,   cuda_kv_page,
+    cuda_kv_copy, cuda_state_read, cuda_state_write, cuda_state_copy, cuda_cancel,
+    cuda_info,    cuda_close,
 };

@@ -47,10 +47,11 @@ static bool look(int device, size_t *free_bytes, size_t *total_bytes) {
     return got;
 }
 
-enum infer_status cuda_pick_device(int *device, size_t *free_bytes, size_t *total_bytes) {
+enum infer_status cuda_pick_device(int card, int *device, size_t *free_bytes, size_t *total_bytes) {
     int n, best = -1;
     TRY(device_count(&n));
-    for (int i = 0; i < n; i++) {
+    if (card > n) return err_set(INFER_E_DEVICE, "card %d of %d", card, n);
+    for (int i = card ? card - 1 : 0; i < (card ? card : n); i++) {
         size_t left = 0, all = 0;
         if (!look(i, &left, &all) || (best >= 0 && left <= *free_bytes)) continue;
         best = i;
@@ -75,13 +76,13 @@ enum infer_status cuda_pick_device(int *device, size_t *free_bytes, size_t *tota
 enum infer_status cuda_probe(void) {
     int device;
     size_t left, all;
-    return cuda_pick_device(&device, &left, &all);
+    return cuda_pick_device(0, &device, &left, &all);
 }
 
-enum infer_status cuda_memory(struct backend_memory *out) {
+enum infer_status cuda_memory(int card, struct backend_memory *out) {
     int device;
     cudaDeviceProp p;
-    TRY(cuda_pick_device(&device, &out->free_bytes, &out->total_bytes));
+    TRY(cuda_pick_device(card, &device, &out->free_bytes, &out->total_bytes));
     CU(cudaGetDeviceProperties(&p, device));
     snprintf(out->name, sizeof out->name, "%.100s, sm_%d%d", p.name, p.major, p.minor);
     return INFER_OK;

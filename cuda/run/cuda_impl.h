@@ -119,9 +119,10 @@ uint8_t *cuda_decode_result(const cuda_backend *b, unsigned i, size_t *row);
 
 // cuda_device.cu
 // The card with most free memory, on a tie the first in PCI order; its free and total bytes.
-enum infer_status cuda_pick_device(int *device, size_t *free_bytes, size_t *total_bytes);
+// card: 1 ..: the n-th; 0: the one that has most memory left
+enum infer_status cuda_pick_device(int card, int *device, size_t *free_bytes, size_t *total_bytes);
 enum infer_status cuda_probe(void);
-enum infer_status cuda_memory(struct backend_memory *out);
+enum infer_status cuda_memory(int card, struct backend_memory *out);
 void cuda_arena_count(int device, size_t bytes, bool add);
 // Memory of the device that is gone since this process first looked, beside its arenas; 0: unknown.
 size_t cuda_driver_bytes(int device);

@@ -33,8 +33,8 @@ void host_rows_close(struct host_rows *h) {
 static float *rows_of(const struct host_rows *h, size_t at) { return (float *)(h->pinned + at); }
 
 // The host's part of one operation; behind a failure nothing more is computed in this step.
-static void compute(struct host_rows *h, const struct op_list *l, const struct op *o, int n) {
-    const struct elsewhere *e = op_elsewhere(o);
+static void compute(struct host_rows *h, const struct remote *e, const struct op_list *l, const struct op *o,
+                    int n) {
     if (h->now.status != INFER_OK) return;
     h->now.status = e->run(e->user, l->cls, o->layer, n, rows_of(h, h->at.x), rows_of(h, h->at.choice),
                            rows_of(h, h->at.out));
@@ -49,12 +49,12 @@ static enum infer_status to_pinned(float *to, const rows &from, int n, cudaStrea
 enum infer_status host_rows_run(cuda_backend *b, const struct op_list *l, const struct op *o, int n,
                                 op_queue s) {
     struct host_rows *h = b->host;
-    const rows out = cuda_rows(b, l, o->experts.out);
+    const rows out = cuda_rows(b, l, o->remote.out);
     const size_t width = (size_t)out.width * 4;
-    TRY(to_pinned(rows_of(h, h->at.x), cuda_rows(b, l, o->experts.x), n, s.stream));
-    TRY(to_pinned(rows_of(h, h->at.choice), cuda_rows(b, l, o->experts.choice), n, s.stream));
+    TRY(to_pinned(rows_of(h, h->at.x), cuda_rows(b, l, o->remote.x), n, s.stream));
+    TRY(to_pinned(rows_of(h, h->at.choice), cuda_rows(b, l, o->remote.choice), n, s.stream));
     CU(cudaStreamSynchronize(s.stream));
-    compute(h, l, o, n);
+    compute(h, b->c.remote, l, o, n);
     CU(cudaMemcpy2DAsync(out.p, out.stride * 4, rows_of(h, h->at.out), width, width, (size_t)n,
                          cudaMemcpyHostToDevice, s.stream));
     return INFER_OK;

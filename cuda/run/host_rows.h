@@ -1,4 +1,4 @@
-// Experts that the host computes for a card's lists (seam/elsewhere.h): queueing such an operation waits for what is queued before it, so
+// Experts that the host computes for a card's lists (op_remote): queueing such an operation waits for what is queued before it, so
 // a list that has one is no graph.
 #pragma once
 #include "cuda/run/cuda_impl.h"

@@ -8,7 +8,6 @@
 #include "cuda/plain/columns.h"
 #include "cuda/run/decode_mla.h"
 #include "cuda/run/host_rows.h"
-#include "seam/elsewhere.h"
 #include "seam/op_list.h"
 
 static enum infer_status run_matmul(cuda_backend *b, const struct op_list *l, const struct op *o, int n,
@@ -230,7 +229,9 @@ static enum infer_status run_op(cuda_backend *b, const struct op_list *l, const 
     case OP_ROUTE:
         return run_route(b, l, &o->route, n, s);
     case OP_EXPERTS:
-        return op_is_elsewhere(o) ? host_rows_run(b, l, o, n, s) : run_experts(b, l, &o->experts, n, s);
+        return run_experts(b, l, &o->experts, n, s);
+    case OP_REMOTE:
+        return host_rows_run(b, l, o, n, s);
     case OP_MIX:
         return run_mix(b, l, &o->mix, n, s);
     case OP_POSITION:

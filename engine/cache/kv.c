@@ -285,7 +285,7 @@ void kv_append(struct kv *kv, int slot, const int32_t *ids, const uint8_t *how, 
     struct kv_seq *s = &kv->seq[slot];
     for (int i = 0; i < n; i++) {
         s->how[s->length] = how ? how[i] : 0;
-        if (s->n_known == s->length && ids[i] >= 0) s->n_known++;
+        if (s->n_known == s->length && ids[i] != -1) s->n_known++;
         s->ids[s->length++] = ids[i];
     }
     enter_known(kv, slot);
@@ -416,10 +416,21 @@ enum infer_status kv_rewind(struct kv *kv, int slot, int length, enum kv_beyond 
 
 /* ---- prefixes ------------------------------------------------------------------------------------------------ */
 
-static struct prefix_key root_of(const struct kv *kv, uint64_t salt) {
-    const int32_t words[] = {(int32_t)(salt & UINT32_MAX), (int32_t)(salt >> 32)};
-    return salt ? prefix_extend(&kv->secret, (struct prefix_key){0}, words, 2, PREFIX_SALT)
-                : (struct prefix_key){0};
+static struct prefix_key root_of(const struct kv *kv, const struct kv_find *find) {
+    const int32_t words[] = {(int32_t)(find->salt & UINT32_MAX), (int32_t)(find->salt >> 32), find->adapter};
+    if (!find->salt && !find->adapter) return (struct prefix_key){0};
+    return prefix_extend(&kv->secret, (struct prefix_key){0}, words, 3, PREFIX_SALT);
+}
+
+int32_t kv_embed_id(const struct kv *kv, const float *embed, int n) {
+    struct prefix_key key = {0};
+    int32_t words[64];
+    for (int at = 0; at < n; at += 64) {
+        const int m = n - at < 64 ? n - at : 64;
+        memcpy(words, embed + at, (size_t)m * sizeof *words);
+        key = prefix_extend(&kv->secret, key, words, m, PREFIX_PROMPT);
+    }
+    return -2 - (int32_t)(key.a & 0x3fffffff);
 }
 
 /* The key of page i of ids as some group knows it, behind that of the page before. */
@@ -456,7 +467,7 @@ static int match_pages(struct kv *kv, struct prefix_key root, bool exact, const 
 }
 
 int kv_probe(struct kv *kv, const int32_t *ids, int n, const struct kv_find *find, int *n_free) {
-    const int pages = match_pages(kv, root_of(kv, find->salt), find->exact, ids, n);
+    const int pages = match_pages(kv, root_of(kv, find), find->exact, ids, n);
     *n_free = 0;
     for (int g = 0; g < kv->n_group; g++) {
         int free = 0;
@@ -470,7 +481,7 @@ int kv_probe(struct kv *kv, const int32_t *ids, int n, const struct kv_find *fin
 int kv_match(struct kv *kv, int slot, const int32_t *ids, int n, const struct kv_find *find,
              struct kv_moves *moves) {
     struct kv_seq *s = &kv->seq[slot];
-    if (find) s->root = root_of(kv, find->salt);
+    if (find) s->root = root_of(kv, find);
     int pages = match_pages(kv, s->root, find && find->exact, ids, n);
     *moves = (struct kv_moves){.state_from = -1, .state_to = slot};
     if (!pages) return 0;

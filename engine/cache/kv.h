@@ -68,6 +68,7 @@ struct kv {
 struct kv_find {
     uint64_t salt; /* 0: of those without one */
     bool exact;    /* only pages of which all is PREFIX_PROMPT */
+    int adapter;   /* 0: none */
 };
 
 /* What the backend must copy before the next step. */
@@ -106,6 +107,8 @@ enum infer_status kv_reserve(struct kv *kv, int slot, int length, int from);
 void kv_settle(struct kv *kv, int slot, int from);
 /* Sets the new length after a step; ids[n] are the new tokens (-1: not known yet), how[n] enum kv_how bits (NULL: 0). */
 void kv_append(struct kv *kv, int slot, const int32_t *ids, const uint8_t *how, int n);
+/* What stands in the place of an id for a row embed[n] that is no token: below -1, by its content. */
+int32_t kv_embed_id(const struct kv *kv, const float *embed, int n);
 /* The state stands where the sequence ends: its rows are queued. */
 void kv_state_runs(struct kv *kv, int slot);
 /* The slot for a copy of the state before rows that may be taken back; -1: there is none, or it is there. */

@@ -1,7 +1,6 @@
 /* The CPU backend: memory, the team, and the entry points of backend.h. */
 #include "cpu/cpu_list.h"
 #include "base/host.h"
-#include "seam/elsewhere.h"
 #include "seam/tap.h"
 #include "seam/weight.h"
 
@@ -103,7 +102,7 @@ static enum infer_status cpu_probe(void) {
 static enum infer_status cpu_sizes(const struct backend_config *c, struct backend_sizes *out) {
     enum cpu_isa isa;
     TRY(cpu_isa_pick(c->isa, &isa));
-    TRY(weights_known(c, "cpu", false));
+    TRY(weights_known(c, "cpu"));
     int n_thread = host_threads_pick(c->n_thread);
     size_t ops = 0;
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
@@ -347,7 +346,7 @@ static void prologue(struct cpu_step *s, int thread, int n_thread) {
         for (int t = a; t < b; t++) {
             float *cs = c->cs + ((size_t)i * (size_t)c->cs_rows + (size_t)t) * (size_t)c->cs_width;
             for (int j = 0; j < r->n_rot / 2; j++) {
-                double angle = (double)s->s->pos[t] * (double)r->inv_freq[j];
+                double angle = (double)step_axis(s->s, r, t, j) * (double)r->inv_freq[j];
                 cs[j] = (float)((double)r->mscale * cos(angle));
                 cs[r->n_rot / 2 + j] = (float)((double)r->mscale * sin(angle));
             }
@@ -391,8 +390,7 @@ static void walk(struct cpu_step *s, int thread, int n_thread) {
         }
         cpu_late();
         o->fn(o, s, thread, n_thread);
-        if (amx && o->fn == cpu_op_elsewhere)
-            cpu_amx_begin(); /* another backend of this thread left its own */
+        if (amx && o->fn == cpu_op_remote) cpu_amx_begin(); /* another backend of this thread left its own */
         if (c->config.nan_guard) check_finite(o, s, thread, n_thread);
         if (!o->barrier && !c->config.nan_guard) continue;
         if (thread == 0) {
@@ -468,7 +466,7 @@ static enum infer_status cpu_wait(struct backend *b, struct step_result *out) {
     return failed(r->status, r->fault_op);
 }
 
-/* Rows from elsewhere into a view, or out of it. */
+/* Rows of the caller into a view, or out of it. */
 static void move_rows(struct cpu_step *s, struct view v, const float *from, float *to) {
     size_t n = (size_t)v.width;
     for (int t = 0; t < s->n_row; t++)
@@ -477,9 +475,9 @@ static void move_rows(struct cpu_step *s, struct view v, const float *from, floa
 }
 
 /* The copies of decode weights are made over four steps, of which the first layer of a list begins one. */
-enum infer_status cpu_run_layer(void *user, enum row_class cls, int layer, int n_row, const float *x,
-                                const float *choice, float *out) {
-    struct cpu *c = user;
+static enum infer_status cpu_run_layer(struct backend *b, enum row_class cls, int layer, int n_row,
+                                       const float *x, const float *choice, float *out) {
+    struct cpu *c = (struct cpu *)b;
     const struct cpu_list *l = &c->list[cls];
     struct step rows = {.n_row = n_row};
     struct cpu_step s = {.cpu = c, .list = l, .s = &rows, .n_row = n_row};
@@ -490,7 +488,7 @@ enum infer_status cpu_run_layer(void *user, enum row_class cls, int layer, int n
     move_rows(&s, l->op[s.first].op->experts.choice, choice, NULL);
     enum infer_status st = run_team(&s);
     if (st != INFER_OK) return failed(st, atomic_load(&s.fault_op));
-    move_rows(&s, (struct view){ELSEWHERE_OUT, 0, l->list->buf[ELSEWHERE_OUT].width}, NULL, out);
+    move_rows(&s, (struct view){REMOTE_OUT, 0, l->list->buf[REMOTE_OUT].width}, NULL, out);
     return INFER_OK;
 }
 
@@ -603,6 +601,8 @@ const struct backend_type backend_cpu = {
     .compile = cpu_compile,
     .run = cpu_run,
     .wait = cpu_wait,
+    .run_layer = cpu_run_layer,
+    .takes_input = true,
     .read = cpu_read,
     .kv_read = cpu_kv_read,
     .kv_write = cpu_kv_write,

@@ -1,6 +1,9 @@
 /* The attention ops: who computes what. */
 #include "cpu/cpu_list.h"
 
+#include <math.h>
+#include <string.h>
+
 /* One key head of many query heads is one unit's work a row, which is too much for one thread: these heads come in blocks. Their sums are
  * each head's own, so the bits stay. */
 enum { LATENT_HEADS = 4 };
@@ -161,5 +164,41 @@ void cpu_op_attend_prompt(const struct cpu_op *op, struct cpu_step *s, int threa
                    cpu_stride(s, at->q), cpu_row(s, at->out, t) + head0 * st->head_dim_v,
                    cpu_stride(s, at->out), c->work[thread].scratch);
         }
+    }
+}
+
+/* ---- without a store ---- */
+
+/* The head's score of the row for row p. */
+static float score_of(const struct op_attend *at, const float *q, const float *k, int n) {
+    float a = 0;
+    for (int i = 0; i < n; i++) a += q[i] * k[i];
+    a *= at->scale;
+    return at->softcap > 0 ? at->softcap * tanhf(a / at->softcap) : a;
+}
+
+/* Query heads of rows, each thread a share. Keys and values are the rows of the step that have the slot; a running maximum, so that no
+ * scores are kept. */
+void cpu_op_attend_rows(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
+    const struct op_attend *at = &op->op->attend;
+    const int dk = at->q.width / at->n_head, dv = at->out.width / at->n_head, G = at->n_head / at->n_kv_head;
+    int a, b;
+    cpu_share(s->n_row * at->n_head, thread, n_thread, &a, &b);
+    for (int u = a; u < b; u++) {
+        const int t = u / at->n_head, h = u % at->n_head;
+        const float *q = cpu_row(s, at->q, t) + h * dk;
+        float *out = cpu_row(s, at->out, t) + h * dv, top = at->sinks ? at->sinks[h] : -INFINITY,
+              sum = at->sinks ? 1 : 0;
+        memset(out, 0, (size_t)dv * sizeof *out);
+        for (int p = 0; p < s->n_row; p++) {
+            if (s->s->slot[p] != s->s->slot[t]) continue;
+            const float *v = cpu_row(s, at->v, p) + h / G * dv;
+            const float score = score_of(at, q, cpu_row(s, at->k, p) + h / G * dk, dk),
+                        most = score > top ? score : top;
+            const float keep = expf(top - most), e = expf(score - most);
+            sum = sum * keep + e, top = most;
+            for (int i = 0; i < dv; i++) out[i] = out[i] * keep + e * v[i];
+        }
+        for (int i = 0; i < dv; i++) out[i] /= sum;
     }
 }

@@ -5,7 +5,6 @@
  *   matmul + add, + glu      the outputs of a unit go on while they are in cache
  *   rope + rope + kv_put + attend   decode: one thread does a kv head from end to end */
 #include "cpu/cpu_list.h"
-#include "seam/elsewhere.h"
 #include "seam/weight.h"
 #include <string.h>
 
@@ -88,7 +87,7 @@ static void compile_experts(struct cpu *c, const struct op_list *l, struct cpu_o
 static int rope_table(struct cpu *c, const struct rope *r) {
     for (int i = 0; i < c->n_rope; i++) {
         const struct rope *k = c->rope[i];
-        if (k->n_rot == r->n_rot && k->mscale == r->mscale &&
+        if (k->n_rot == r->n_rot && k->mscale == r->mscale && k->axis == r->axis &&
             (k->inv_freq == r->inv_freq ||
              !memcmp(k->inv_freq, r->inv_freq, sizeof(float) * (size_t)(r->n_rot / 2))))
             return i;
@@ -103,8 +102,8 @@ static int rope_table(struct cpu *c, const struct rope *r) {
 static bool attention_folds(const struct cpu *c, const struct op_list *l, int i) {
     if (c->config.no_fuse || l->cls != ROW_DECODE || i + 3 >= l->n_op) return false;
     const struct op *q = &l->op[i], *k = q + 1, *put = q + 2, *at = q + 3;
-    return list_is_rotated(l, i) && at->kind == OP_ATTEND && view_same(q->rope.x, at->attend.q) &&
-           put->kv_put.store == at->attend.store &&
+    return list_is_rotated(l, i) && at->kind == OP_ATTEND && at->attend.store >= 0 &&
+           view_same(q->rope.x, at->attend.q) && put->kv_put.store == at->attend.store &&
            c->config.store[at->attend.store].n_kv_head >= c->n_thread &&
            !c->config.store[at->attend.store].v_in_k && /* whose units are blocks of query heads */
            q->rope.rope->n_rot == k->rope.rope->n_rot && !list_overlaps(l, at->attend.out, put->kv_put.k) &&
@@ -139,12 +138,12 @@ static void place_barriers(struct cpu_list *cl) {
 static enum infer_status compile_small(struct cpu *c, const struct op_list *l, struct cpu_op *o,
                                        const struct op *op) {
     static cpu_fn *const plain[OP_KIND_COUNT] = {
-        [OP_EMBED] = cpu_op_embed,    [OP_NORM] = cpu_op_norm,         [OP_ROPE] = cpu_op_rope,
-        [OP_KV_PUT] = cpu_op_kv_put,  [OP_GLU] = cpu_op_glu,           [OP_ADD] = cpu_op_add,
-        [OP_ROWS] = cpu_op_rows,      [OP_SELECT] = cpu_op_select,     [OP_CONV] = cpu_op_conv,
-        [OP_DELTA] = cpu_op_delta,    [OP_SSM] = cpu_op_ssm,           [OP_ROUTE] = cpu_op_route,
-        [OP_MIX] = cpu_op_mix,        [OP_POSITION] = cpu_op_position, [OP_HEADS] = cpu_op_heads,
-        [OP_COLUMNS] = cpu_op_columns};
+        [OP_EMBED] = cpu_op_embed,     [OP_NORM] = cpu_op_norm,         [OP_ROPE] = cpu_op_rope,
+        [OP_KV_PUT] = cpu_op_kv_put,   [OP_GLU] = cpu_op_glu,           [OP_ADD] = cpu_op_add,
+        [OP_ROWS] = cpu_op_rows,       [OP_SELECT] = cpu_op_select,     [OP_CONV] = cpu_op_conv,
+        [OP_DELTA] = cpu_op_delta,     [OP_SSM] = cpu_op_ssm,           [OP_ROUTE] = cpu_op_route,
+        [OP_MIX] = cpu_op_mix,         [OP_POSITION] = cpu_op_position, [OP_HEADS] = cpu_op_heads,
+        [OP_COLUMNS] = cpu_op_columns, [OP_REMOTE] = cpu_op_remote};
     o->fn = plain[op->kind];
     if (op->kind == OP_ROPE && (o->cs = rope_table(c, op->rope.rope)) < 0)
         return err_set(INFER_E_UNSUPPORTED, "more than %d different rope tables", CPU_ROPES);
@@ -153,7 +152,9 @@ static enum infer_status compile_small(struct cpu *c, const struct op_list *l, s
         o->unit_rows = CPU_UNIT_ROWS;
         o->n_unit = w->n_stack * ((w->n + CPU_UNIT_ROWS - 1) / CPU_UNIT_ROWS);
     }
-    if (op->kind == OP_ATTEND) {
+    if (op->kind == OP_ATTEND && op->attend.store < 0) {
+        o->fn = cpu_op_attend_rows;
+    } else if (op->kind == OP_ATTEND) {
         const struct kv_store *st = &c->config.store[op->attend.store];
         o->fn = l->cls == ROW_DECODE ? cpu_op_attend_decode : cpu_op_attend_prompt;
         o->n_unit = st->n_kv_head;
@@ -193,8 +194,6 @@ enum infer_status cpu_compile_list(struct cpu *c, enum row_class cls) {
         } else if (op->kind == OP_MATMUL) {
             compile_matmul(c, l, o, i, norm);
             if (o->post) i++;
-        } else if (op_is_elsewhere(op)) {
-            o->fn = cpu_op_elsewhere;
         } else if (op->kind == OP_EXPERTS) {
             compile_experts(c, l, o, i);
             if (o->post) i++;

@@ -5,7 +5,6 @@
  * Every thread makes the order for itself, which is less than a barrier. One row (decode) has each expert once at most: its
  * inputs need no order. The kernels give a row the same sums beside any others. */
 #include "cpu/cpu_list.h"
-#include "seam/elsewhere.h"
 #include "seam/router.h"
 #include "seam/weight.h"
 #include <string.h>
@@ -39,7 +38,7 @@ struct cpu_experts_need cpu_experts_need(const struct backend_config *c, const s
     struct cpu_experts_need n = {0};
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++)
         for (int i = 0; i < c->list[cls]->n_op; i++) {
-            if (c->list[cls]->op[i].kind != OP_EXPERTS || op_is_elsewhere(&c->list[cls]->op[i])) continue;
+            if (c->list[cls]->op[i].kind != OP_EXPERTS) continue;
             const struct op_experts *o = &c->list[cls]->op[i].experts;
             const struct op_list *l = c->list[cls];
             size_t used = (size_t)o->n_used,
@@ -268,9 +267,9 @@ void cpu_op_experts(const struct cpu_op *op, struct cpu_step *s, int thread, int
 
 /* ---- experts that another backend computes, where this one has the rest ---- */
 
-void cpu_op_elsewhere(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
-    const struct op_experts *o = &op->op->experts;
-    const struct elsewhere *other = op_elsewhere(op->op);
+void cpu_op_remote(const struct cpu_op *op, struct cpu_step *s, int thread, int n_thread) {
+    const struct op_remote *o = &op->op->remote;
+    const struct remote *other = s->cpu->config.remote;
     (void)n_thread;
     for (int t = 0; !thread && t < cpu_rows(s, o->x); t++) {
         enum infer_status st =

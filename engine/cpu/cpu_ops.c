@@ -12,6 +12,10 @@ void cpu_op_embed(const struct cpu_op *op, struct cpu_step *s, int thread, int n
     cpu_share(s->n_row, thread, n_thread, &a, &b);
     for (int t = a; t < b; t++) {
         float *out = cpu_row(s, e->out, t);
+        if (s->s->input && s->s->input[t]) {
+            memcpy(out, s->s->input[t], (size_t)e->out.width * sizeof *out);
+            continue;
+        }
         q->decode(out, (const uint8_t *)e->w->data + (size_t)s->s->id[t] * row, (size_t)e->w->k);
         if (scale != 1)
             for (int i = 0; i < e->w->k; i++) out[i] *= scale;

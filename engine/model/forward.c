@@ -1,6 +1,5 @@
 #include "model/forward.h"
 #include "model/emit.h"
-#include "seam/elsewhere.h"
 #include "seam/op_list.h"
 
 /* ---- the model ---------------------------------------------------------------------------------------------- */
@@ -165,11 +164,9 @@ static struct view chosen(struct emitter *e, const struct layer *l, struct view 
 }
 
 /* sum_j w[j] of these, by the backend that has the weights. */
-static struct view elsewhere(struct emitter *e, const struct layer *l, struct view h, struct view choice) {
-    struct view y = emit_buffer(e, "ffn_elsewhere", h.width, BUF_ROWS_ALL, true);
-    emit_op(e, "ffn_elsewhere",
-            (struct op){.kind = OP_EXPERTS,
-                        .experts = {h, choice, y, e->range->elsewhere, l->moe.n_used, false, true}});
+static struct view remote(struct emitter *e, struct view h, struct view choice) {
+    struct view y = emit_buffer(e, "ffn_remote", h.width, BUF_ROWS_ALL, true);
+    emit_op(e, "ffn_remote", (struct op){.kind = OP_REMOTE, .remote = {h, choice, y}});
     return y;
 }
 
@@ -185,7 +182,7 @@ static struct view by_latent(struct emitter *e, const struct layer *l, struct vi
     static const struct view none = {-1, 0, 0};
     struct view small = emit_matmul(e, "ffn_latent_down", h, &l->moe.latent_down, BUF_ROWS_ALL), sum;
     if (away) {
-        sum = elsewhere(e, l, small, choice);
+        sum = remote(e, small, choice);
     } else {
         struct view y = chosen(e, l, small, choice);
         sum = emit_buffer(e, "ffn_mix", l->moe.n_latent, BUF_ROWS_ALL, false);
@@ -201,13 +198,13 @@ static struct view by_latent(struct emitter *e, const struct layer *l, struct vi
  * its own or as it is. */
 static struct view experts(struct emitter *e, const struct layer *l, struct view h, struct view r) {
     struct view none = {-1, 0, 0}, shared = none, gate = none;
-    bool away = e->layer < e->range->n_elsewhere;
+    bool away = e->layer < e->range->n_remote;
     struct view logits = emit_buffer(e, "ffn_router", l->moe.n_expert, BUF_ROWS_ALL, true),
                 choice = emit_buffer(e, "ffn_choice", 2 * l->moe.n_used, BUF_ROWS_ALL, true);
     emit_op(e, "ffn_router", (struct op){.kind = OP_MATMUL, .matmul = {r, logits, &l->moe.router, true}});
     emit_op(e, "ffn_choice", (struct op){.kind = OP_ROUTE, .route = {logits, choice, &l->moe.route}});
     if (l->moe.n_latent) return by_latent(e, l, h, choice, away);
-    struct view y = away ? elsewhere(e, l, h, choice) : chosen(e, l, h, choice);
+    struct view y = away ? remote(e, h, choice) : chosen(e, l, h, choice);
     if (away && !l->moe.n_ff_shared) return y;
     if (l->moe.n_ff_shared) shared = shared_part(e, l, h);
     if (l->moe.shared_gate.n) gate = emit_matmul(e, "ffn_shared_gate", h, &l->moe.shared_gate, BUF_ROWS_ALL);
@@ -365,20 +362,20 @@ enum infer_status forward_emit(struct op_list *out, struct arena *arena, const s
     return INFER_OK;
 }
 
-enum infer_status forward_emit_experts(struct op_list *out, struct arena *arena, const struct model *m, int n,
-                                       enum row_class cls, int max_rows) {
+enum infer_status forward_emit_experts(struct op_list *out, struct arena *arena, const struct model *m,
+                                       int first, int end, enum row_class cls, int max_rows) {
     static const struct layer_range none = {0};
     static const struct view absent = {-1, 0, 0};
     struct emitter e;
     int used = 1;
     *out = (struct op_list){.cls = cls, .max_rows = max_rows};
     TRY(begin(&e, arena, out, m, &none));
-    for (int il = 0; il < n; il++)
+    for (int il = first; il < end; il++)
         if (m->layer[il].moe.n_used > used) used = m->layer[il].moe.n_used;
     struct view x = emit_buffer(&e, "x", model_expert_width(m), BUF_ROWS_ALL, true),
                 choices = emit_buffer(&e, "choice", 2 * used, BUF_ROWS_ALL, true),
                 y = emit_buffer(&e, "out", x.width, BUF_ROWS_ALL, true);
-    for (int il = 0; il < n; il++) {
+    for (int il = first; il < end; il++) {
         const struct layer *l = &m->layer[il];
         if (!l->moe.n_expert) continue;
         e.layer = il;

@@ -11,9 +11,8 @@
 struct layer_range {
     int first, end, n_ctx; /* n_ctx: positions of a sequence, at most */
     struct weight *rows;   /* NULL when ids are embedded */
-    int n_elsewhere; /* another backend has the experts of the layers before this one, for which stands */
-    struct weight_group *elsewhere; /* (seam/elsewhere.h) */
-    bool hidden;                    /* buffer 0 is read behind the step */
+    int n_remote;          /* another backend has the experts of the layers before this one */
+    bool hidden;           /* buffer 0 is read behind the step */
 };
 
 /* Writes the list of one row class into the arena. max_rows, max_out: rows and outputs of the largest step.
@@ -21,6 +20,6 @@ struct layer_range {
 enum infer_status forward_emit(struct op_list *out, struct arena *arena, const struct model *m,
                                const struct layer_range *range, enum row_class cls, int max_rows,
                                int max_out);
-/* The list of that other backend: the experts of layers 0 .. n - 1. Empty where none of these has experts. errors: INFER_E_MEMORY */
-enum infer_status forward_emit_experts(struct op_list *out, struct arena *arena, const struct model *m, int n,
-                                       enum row_class cls, int max_rows);
+/* The list of that other backend: the experts of layers first .. end - 1. Empty where none of these has experts. errors: INFER_E_MEMORY */
+enum infer_status forward_emit_experts(struct op_list *out, struct arena *arena, const struct model *m,
+                                       int first, int end, enum row_class cls, int max_rows);

@@ -117,7 +117,7 @@ static enum infer_status bind_one(struct model *m, struct rope *r, float base, b
     float *inv_freq = arena_alloc(&m->arena, (size_t)half * sizeof *inv_freq);
     if (!inv_freq) return err_set(INFER_E_MEMORY, "out of memory for rope");
     for (int i = 0; i < half; i++) inv_freq[i] = (float)pow((double)base, -2.0 * i / r->n_rot);
-    *r = (struct rope){m->arch->rope.kind, r->n_rot, 1, inv_freq};
+    *r = (struct rope){.kind = m->arch->rope.kind, .n_rot = r->n_rot, .mscale = 1, .inv_freq = inv_freq};
     bool neox = false, told; /* folders of Hugging Face do not have llama's rows of q and k permuted */
     char key[128];
     TRY(meta_bool(m->file, model_key(m, key, sizeof key, "rope.neox"), &neox, &told));

@@ -37,16 +37,17 @@ bool device_pci_nvidia(char *address, size_t n, unsigned *id) {
 
 static enum infer_status probe(const struct backend_type *b) { return b->probe ? b->probe() : INFER_OK; }
 
-static enum infer_status pick_cuda(struct placement *out) {
+static enum infer_status pick_cuda(int card_no, struct placement *out) {
 #ifdef INFER_CUDA
     struct card card;
     TRY(probe(&backend_cuda));
     out->device = &backend_cuda;
-    TRY(backend_cuda.memory(&out->memory));
+    out->card = card_no;
+    TRY(backend_cuda.memory(card_no, &out->memory));
     out->device_gb_s = card_find(out->memory.name, &card) == INFER_OK ? card.read_gb_s : 0;
     return INFER_OK;
 #else
-    (void)out;
+    (void)card_no, (void)out;
     return err_set(INFER_E_DEVICE, "this build has no CUDA backend (configure with INFER_CUDA=ON)");
 #endif
 }
@@ -72,7 +73,7 @@ static enum infer_status pick_auto(const struct device_wish *w, struct placement
         if (asked) return err_set(INFER_E_DEVICE, "%s %d: this machine has no NVIDIA card", asked, n);
         return pick_cpu(&out->device);
     }
-    if (pick_cuda(out) == INFER_OK) return pick_cpu(&out->host);
+    if (pick_cuda(0, out) == INFER_OK) return pick_cpu(&out->host);
     if (asked)
         return err_prefix(INFER_E_DEVICE, "%s %d: the NVIDIA card %s (10de:%04x) cannot be used", asked, n,
                           address, id);
@@ -98,7 +99,7 @@ enum infer_status device_pick(const struct device_wish *w, struct placement *out
     if (w->device == DEVICE_AUTO)
         TRY(pick_auto(w, out));
     else if (w->device == DEVICE_CUDA)
-        TRY(pick_cuda(out));
+        TRY(pick_cuda(w->card, out));
     else
         TRY(pick_host(w->device, &out->device));
     return w->host != DEVICE_NONE ? pick_host(w->host, &out->host) : INFER_OK;

@@ -7,6 +7,7 @@ enum device_kind { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA, DEVICE_REF, DEVICE_NONE
 
 /* What is asked for. */
 struct device_wish {
+    int card;                      /* 1 ..: "cuda:0" ..; 0: the one that has most memory left */
     enum device_kind device, host; /* host: of the layers that are not on the device; NONE: decided by auto */
     int n_layer;                   /* on a card; -1: all that fit */
     int n_cpu_experts; /* the first layers of those on a card whose experts are on the host; -1: decided by the plan */
@@ -14,6 +15,7 @@ struct device_wish {
 
 /* Where the layers of a model may go. */
 struct placement {
+    int card;                          /* as wished */
     const struct backend_type *device; /* all layers, or the last ones */
     const struct backend_type *host;   /* the layers before those; NULL: all are on the device */
     struct backend_memory memory;      /* of a card; total_bytes 0: the device's memory is the host's */

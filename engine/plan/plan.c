@@ -134,6 +134,7 @@ static void fill_config(struct backend_config *c, const struct model *m, const s
         .n_slot = p->set.n_slot,
         .n_ctx = p->set.n_ctx,
         .n_thread = o->threads,
+        .card = o->place.card,
         .isa = o->isa,
         .kernels = o->kernels,
         .block_scaled = o->block_scaled,
@@ -263,33 +264,21 @@ bool plan_has_experts(const struct model *m, int n) {
     return false;
 }
 
-/* The experts of the first n layers on the host; *group: what stands for them in the lists of the rest. */
+/* The experts of layers first .. end - 1 on the host. */
 static enum infer_status plan_experts(struct plan *p, struct arena *arena, const struct model *m,
-                                      const struct plan_options *options, int n,
-                                      struct weight_group **group) {
+                                      const struct plan_options *options, int first, int end) {
     struct plan_part *part = &p->part[p->n_part++];
     int rows[] = {[ROW_PROMPT] = p->set.n_batch, [ROW_DECODE] = p->set.n_decode_rows};
-    *part = (struct plan_part){
-        .type = options->place.host, .experts = true, .range = {0, n, p->set.n_ctx, NULL, 0, NULL, false}};
+    *part = (struct plan_part){.type = options->place.host,
+                               .experts = true,
+                               .range = {.first = first, .end = end, .n_ctx = p->set.n_ctx}};
     fill_config(&part->config, m, p, options);
-    if (!(*group = arena_alloc(arena, sizeof **group)))
-        return err_set(INFER_E_MEMORY, "out of memory for the plan");
-    const int width = model_expert_width(m);
-    **group = (struct weight_group){.id = -1, .n_member = 1, .n = width, .k = width};
-    (*group)->member[0] = (struct weight){.name = "experts elsewhere",
-                                          .type = QUANT_F32,
-                                          .n = width,
-                                          .k = width,
-                                          .factor = 1,
-                                          .n_stack = 1,
-                                          .live = true};
-    part->range.elsewhere = *group; /* whoever joins the parts says who that is */
     for (int i = 0; i < ROW_CLASS_COUNT; i++)
-        TRY(forward_emit_experts(&part->list[i], arena, m, n, (enum row_class)i, rows[i]));
+        TRY(forward_emit_experts(&part->list[i], arena, m, first, end, (enum row_class)i, rows[i]));
     return size_part(p, part, options);
 }
 
-/* Layers first .. end - 1 on a backend; the experts of those before n_elsewhere are not there. */
+/* Layers first .. end - 1 on a backend; the experts of those before n_remote are not there. */
 static enum infer_status plan_part(struct plan *p, struct arena *arena, const struct model *m,
                                    const struct plan_options *options, const struct backend_type *type,
                                    struct layer_range range) {
@@ -333,18 +322,17 @@ enum infer_status plan_lay_out(struct plan *p, struct arena *arena, const struct
     if (s->n_batch > (int64_t)s->n_ctx * s->n_slot) s->n_batch = s->n_ctx * s->n_slot;
     p->n_prompt_out = options->all_logits || s->n_batch < s->n_slot ? s->n_batch : s->n_slot;
     TRY(plan_kv(p, arena, m));
-    int cut = m->n_layer - s->n_device_layer, away = cut ? 0 : m->n_layer - s->n_device_experts;
-    struct weight_group *group = NULL;
+    int cut = m->n_layer - s->n_device_layer, away = m->n_layer - s->n_device_experts;
     if (cut > 0)
         TRY(plan_part(p, arena, m, options, place->host,
                       (struct layer_range){.end = cut, .n_ctx = s->n_ctx}));
-    if (!plan_has_experts(m, away)) away = 0;
-    if (away) TRY(plan_experts(p, arena, m, options, away, &group));
+    if (!plan_has_experts(m, away) || away < cut) away = cut;
+    if (away > cut) TRY(plan_experts(p, arena, m, options, cut, away));
     if (cut == m->n_layer) return INFER_OK;
     return plan_part(
         p, arena, m, options, place->device,
         (struct layer_range){
-            .first = cut, .end = m->n_layer, .n_ctx = s->n_ctx, .n_elsewhere = away, .elsewhere = group});
+            .first = cut, .end = m->n_layer, .n_ctx = s->n_ctx, .n_remote = away > cut ? away : 0});
 }
 
 enum infer_status plan_make(struct plan *out, struct arena *arena, const struct model *m,

@@ -42,10 +42,10 @@ struct plan_part {
     size_t total_bytes; /* all that the backend takes of its memory */
     size_t limit_bytes; /* what there is to take; SIZE_MAX: unknown */
     bool measured;      /* size.driver_bytes is measured, not assumed */
-    bool experts;       /* only these, of the range's layers; the next part has the rest of them */
+    bool experts;       /* only these, of the range's layers; the last part has the rest of them */
 };
 
-enum { PLAN_PARTS = 2, PLAN_NEAREST = 8, PLAN_FLIGHTS = 2 /* steps that may be queued at once */ };
+enum { PLAN_PARTS = 3, PLAN_NEAREST = 8, PLAN_FLIGHTS = 2 /* steps that may be queued at once */ };
 struct plan {
     struct plan_settings set;
     struct placement place;

@@ -2,7 +2,6 @@
  * other, double accumulators, float32 buffers. Never tuned, never a route of another backend. */
 #include "ref/ref_impl.h"
 #include "seam/draw.h"
-#include "seam/elsewhere.h"
 #include "seam/op_list.h"
 #include "seam/router.h"
 #include "seam/tap.h"
@@ -53,6 +52,10 @@ static void ref_embed(struct ref *r, const struct op_embed *o) {
     float scale = o->scale * o->w->factor;
     for (int t = 0; t < r->step.n_row; t++) {
         float *out = ref_row(r, o->out, t);
+        if (r->step.input && r->step.input[t]) {
+            memcpy(out, r->step.input[t], (size_t)o->out.width * sizeof *out);
+            continue;
+        }
         weight_decode_row(o->w, r->step.id[t], out);
         for (int i = 0; i < o->w->k; i++) out[i] *= scale;
     }
@@ -105,7 +108,7 @@ static void ref_rope(struct ref *r, const struct op_rope *o) {
         for (int h = 0; h < o->n_head; h++) {
             float *x = ref_row(r, o->x, t) + h * o->head_dim;
             for (int i = 0; i < half; i++) {
-                double a = (double)r->step.pos[t] * (double)o->rope->inv_freq[i];
+                double a = (double)step_axis(&r->step, o->rope, t, i) * (double)o->rope->inv_freq[i];
                 double c = (double)o->rope->mscale * cos(a), s = (double)o->rope->mscale * sin(a);
                 float *p = neox ? &x[i] : &x[2 * i], *q = neox ? &x[i + half] : &x[2 * i + 1];
                 double re = (double)*p * c - (double)*q * s, im = (double)*q * c + (double)*p * s;
@@ -162,9 +165,32 @@ static void attend_head(struct ref *r, const struct op_attend *o, int t, int h) 
     for (int i = 0; i < s->head_dim_v; i++) out[i] = (float)(acc[i] / sum);
 }
 
+/* The same over all rows of the slot in the step, without a store. */
+static void attend_rows_head(struct ref *r, const struct op_attend *o, int t, int h) {
+    const int dk = o->q.width / o->n_head, dv = o->out.width / o->n_head, g = h / (o->n_head / o->n_kv_head);
+    const float *q = ref_row(r, o->q, t) + h * dk;
+    double top = o->sinks ? (double)o->sinks[h] : -INFINITY, sum = 0, acc[1024] = {0};
+    for (int pass = 0; pass < 2; pass++) {
+        for (int p = 0; p < r->step.n_row; p++) {
+            if (r->step.slot[p] != r->step.slot[t]) continue;
+            const float *k = ref_row(r, o->k, p) + g * dk, *v = ref_row(r, o->v, p) + g * dv;
+            double a = 0;
+            for (int i = 0; i < dk; i++) a += (double)q[i] * (double)k[i];
+            a *= (double)o->scale;
+            if (o->softcap > 0) a = (double)o->softcap * tanh(a / (double)o->softcap);
+            if (!pass) top = fmax(top, a);
+            const double e = pass ? exp(a - top) : 0;
+            sum += e;
+            for (int i = 0; pass && i < dv; i++) acc[i] += e * (double)v[i];
+        }
+    }
+    if (o->sinks) sum += exp((double)o->sinks[h] - top);
+    for (int i = 0; i < dv; i++) ref_row(r, o->out, t)[h * dv + i] = (float)(acc[i] / sum);
+}
+
 static void ref_attend(struct ref *r, const struct op_attend *o) {
     for (int t = 0; t < r->step.n_row; t++)
-        for (int h = 0; h < o->n_head; h++) attend_head(r, o, t, h);
+        for (int h = 0; h < o->n_head; h++) (o->store < 0 ? attend_rows_head : attend_head)(r, o, t, h);
 }
 
 static void ref_route(struct ref *r, const struct op_route *o) {
@@ -188,9 +214,9 @@ static void expert_product(struct ref *r, const struct op_experts *o, const stru
     }
 }
 
-static void ref_elsewhere(struct ref *r, const struct op *op) {
-    const struct op_experts *o = &op->experts;
-    const struct elsewhere *other = op_elsewhere(op);
+static void ref_remote(struct ref *r, const struct op *op) {
+    const struct op_remote *o = &op->remote;
+    const struct remote *other = r->c.remote;
     for (int t = 0; t < ref_rows_in(r, o->x) && r->out->status == INFER_OK; t++)
         r->out->status = other->run(other->user, r->list->cls, op->layer, 1, ref_row(r, o->x, t),
                                     ref_row(r, o->choice, t), ref_row(r, o->out, t));
@@ -340,8 +366,6 @@ static void run_experts(struct ref *r, const struct op *op) {
         ref_route(r, &op->route);
     else if (op->kind == OP_MIX)
         ref_mix(r, &op->mix);
-    else if (op_is_elsewhere(op))
-        ref_elsewhere(r, op);
     else
         ref_experts(r, &op->experts);
 }
@@ -397,6 +421,9 @@ static void run_op(struct ref *r, const struct op *op) {
     case OP_COLUMNS:
         ref_columns(r, &op->columns);
         return;
+    case OP_REMOTE:
+        ref_remote(r, op);
+        return;
     case OP_KIND_COUNT:
         break;
     }
@@ -435,7 +462,7 @@ static size_t state_pool_bytes(const struct backend_config *c, int store) {
 }
 
 static enum infer_status ref_sizes(const struct backend_config *c, struct backend_sizes *out) {
-    TRY(weights_known(c, "ref", true));
+    TRY(weights_known(c, "ref"));
     *out = (struct backend_sizes){0};
     size_t max_k = 0, max_out = 0, n_vocab = (size_t)c->n_vocab;
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++) {
@@ -577,15 +604,15 @@ static enum infer_status ref_read(struct backend *b, enum row_class cls, struct 
     return INFER_OK;
 }
 
-/* Rows from elsewhere into a view. */
+/* Rows of the caller into a view. */
 static void put_rows(struct ref *r, struct view v, int n_row, const float *x) {
     for (int t = 0; t < n_row; t++)
         memcpy(ref_row(r, v, t), x + (size_t)t * (size_t)v.width, (size_t)v.width * sizeof *x);
 }
 
-enum infer_status ref_run_layer(void *user, enum row_class cls, int layer, int n_row, const float *x,
-                                const float *choice, float *out) {
-    struct ref *r = user;
+static enum infer_status ref_run_layer(struct backend *b, enum row_class cls, int layer, int n_row,
+                                       const float *x, const float *choice, float *out) {
+    struct ref *r = (struct ref *)b;
     const struct op_list *l = r->list = r->c.list[cls];
     enum infer_status st = INFER_OK;
     int i = 0;
@@ -601,7 +628,7 @@ enum infer_status ref_run_layer(void *user, enum row_class cls, int layer, int n
             st = check_finite(r, &l->op[i]);
     }
     if (st != INFER_OK) return st;
-    return ref_read(&r->base, cls, (struct view){ELSEWHERE_OUT, 0, l->buf[ELSEWHERE_OUT].width}, n_row, out);
+    return ref_read(&r->base, cls, (struct view){REMOTE_OUT, 0, l->buf[REMOTE_OUT].width}, n_row, out);
 }
 
 static enum infer_status ref_kv_read(struct backend *b, int store, int page, float *k, float *v) {
@@ -686,6 +713,8 @@ const struct backend_type backend_ref = {
     .compile = ref_compile,
     .run = ref_run,
     .wait = ref_wait,
+    .run_layer = ref_run_layer,
+    .takes_input = true,
     .read = ref_read,
     .kv_read = ref_kv_read,
     .kv_write = ref_kv_write,

@@ -29,42 +29,21 @@ extern "C" {
 
 /* ---- weights ------------------------------------------------------------------------------------------- */
 
-/* What may stand beside the elements of a matrix, as tensors of their own. With q what the type decodes to, in float32:
- *     W = (a codebook: book[q]; else q - zero) * scale * scale_2, without those that are not there */
-enum side_role {
-    SIDE_SCALE,
-    SIDE_SCALE_2, /* of scales, or of the whole tensor */
-    SIDE_ZERO,
-    SIDE_CODEBOOK,    /* book[cols]: the values of q = 0 .. */
-    SIDE_GROUP_INDEX, /* int32_t [cols]: the column of the other sides that is of column j of W */
-    SIDE_ROLE_COUNT
-};
-/* data[rows][cols] of a float type. W[i][j] has data[(row0 + i) / row_group][j / col_group]; with a group index the column is
- * index[j]. */
-struct side {
-    enum side_role role;
-    enum quant_type type;
-    int rows, cols, row0, row_group, col_group;
-    const void *data;
-};
-
-enum { WEIGHT_SIDE_MAX = 4 };
 /* One matrix, out = factor * W x + bias, or a stack of them (experts), in the map. data lies as the file has it, or in the middle of a
- * larger tensor that several matrices share (weight_slice); weight.h reads these fields. */
+ * larger tensor that several matrices share (weight_slice, weight_columns); weight.h reads these fields. */
 struct weight {
     const char *name;
     enum quant_type type;
     int n, k;          /* W[n][k] */
-    int run, every;    /* row i is row (i / run) * every + i % run of k elements from data on (each 0: 1) */
+    int run, every;    /* row i is row (i / run) * every + i % run from data on (each 0: 1) */
+    size_t pitch;      /* bytes from a row of data to the next; 0: those of k elements */
     const void *data;  /* at an address that the type's block can be read from */
     const float *bias; /* bias[n], NULL: none */
     float factor;      /* 1: none */
     int n_stack;       /* 1, or matrices of a stack: matrix e is at data + e * stack_bytes, */
     size_t stack_bytes;
-    const void *const *part;           /* or at part[e], where they lie apart; data is part[0] then */
-    int stack_bias;                    /* floats from the bias of a matrix to that of the next (0: n) */
-    struct side side[WEIGHT_SIDE_MAX]; /* of a stack: data[n_stack][rows][cols] */
-    int n_side;
+    const void *const *part; /* or at part[e], where they lie apart; data is part[0] then */
+    int stack_bias;          /* floats from the bias of a matrix to that of the next (0: n) */
     /* activations keep 13 bits at least on the CPU, weights all of theirs: quantised folders, whose methods speak
      * of weights alone. Of GGUF's types activations have 8 bits there, as is usual */
     bool fine;
@@ -132,11 +111,12 @@ enum op_kind {
     OP_POSITION,
     OP_HEADS,
     OP_COLUMNS,
+    OP_REMOTE,
     OP_KIND_COUNT
 };
 
 /* embed: out[t][i] = scale * factor * W[id[t]][i], W [n_vocab][n_embd] of any type, factor the weight's. id STEP_LAST (-1):
- * the slot's last token. effects: writes all of out. w: the configuration's embedding, or the first member of one of its groups. */
+ * the slot's last token. A row with step.input has that, as it is. effects: writes all of out. w: the configuration's embedding, or the first member of one of its groups. */
 struct op_embed {
     struct view out;
     const struct weight *w;
@@ -180,6 +160,8 @@ struct rope {
     int n_rot;
     float mscale;
     const float *inv_freq; /* inv_freq[n_rot / 2] */
+    /* axis[n_rot / 2]: whose position turns a pair: 0: pos, 1, 2: step.axis[0, 1]; NULL: pos turns all */
+    const uint8_t *axis;
 };
 struct op_rope {
     struct view x;
@@ -201,6 +183,8 @@ struct op_kv_put {
  * temp_beta != 0: scale is times 1 + temp_beta ln(1 + floor((pos[t] + temp_offset) / temp_len)).
  * q [t][n_head][head_dim_k], out [t][n_head][head_dim_v]; V[p][g] of a store with v_in_k: the first head_dim_v of K[p][g]. All rows'
  * kv_put come before (the list's order).
+ * store -1: K and V are the rows of k and v, k [t][n_kv_head][head_dim_k], v [t][n_kv_head][head_dim_v], and p goes over all rows of the
+ * step that have the row's slot, without a mask (an image's encoder); then no window and no temperature.
  * source: Vaswani et al. 2017; Ainslie et al. 2023 (GQA). */
 struct op_attend {
     struct view q, out;
@@ -211,6 +195,8 @@ struct op_attend {
     float temp_beta;
     int temp_len, temp_offset;
     bool chunked; /* the window begins at a multiple of its length */
+    struct view k, v;
+    int n_kv_head; /* of k and v */
 };
 /* The first position that the row of position pos sees. */
 static inline int op_attend_first(const struct op_attend *o, int pos) {
@@ -390,6 +376,15 @@ struct op_mix {
     bool plain;
 };
 
+/* remote: the experts of a layer, computed by another backend: rows and the router's choices go there, sums come back.
+ *   out[t] = sum_j w[t][j] down[id j](act(gate[id j] x[t]) * up[id j] x[t]),  j < n_used ascending, id and w of choice[t]
+ * x.width = out.width; out is float32 and does not overlap x. Who computes it: backend_config.remote, whose list has these operations of the
+ * layer, experts, glu, experts and mix, on its first three buffers (enum remote_buf). A row's bits depend on it alone. */
+enum remote_buf { REMOTE_X, REMOTE_CHOICE, REMOTE_OUT };
+struct op_remote {
+    struct view x, choice, out;
+};
+
 struct op {
     enum op_kind kind;
     int layer;        /* -1 outside of the layers */
@@ -414,6 +409,7 @@ struct op {
         struct op_position position;
         struct op_heads heads;
         struct op_columns columns;
+        struct op_remote remote;
     };
 };
 
@@ -445,6 +441,11 @@ struct step {
     uint64_t pages_version; /* changes whenever any page table did */
     const struct infer_draw *const
         *draw; /* draw[n_out], an entry NULL: greedy; NULL: all are. run copies what it needs */
+    /* input[n_row]: the n_embd numbers that a row has in place of an embedding, NULL: the one of its id; input NULL: all have that */
+    const float *const *input;
+    /* axis[i][n_row]: a row's second and third position, for rotations that have such; NULL: pos */
+    const int32_t *axis[2];
+    const int32_t *adapter; /* adapter[n_row]: whose weights are added, 0: none; NULL: none has one */
 };
 
 struct step_result {
@@ -455,8 +456,16 @@ struct step_result {
 
 /* ---- the backend --------------------------------------------------------------------------------------- */
 
-/* A group of weights or a store that no list names takes no memory. */
 struct tap;
+/* Who computes the operations `remote` of a list: rows of one layer, x[n_row][d], choice[n_row][2 * n_used], out[n_row][d], on the host.
+ * errors: INFER_E_CANCEL, INFER_E_NAN */
+struct remote {
+    enum infer_status (*run)(void *user, enum row_class cls, int layer, int n_row, const float *x,
+                             const float *choice, float *out);
+    void *user;
+};
+
+/* A group of weights or a store that no list names takes no memory. */
 struct backend_config {
     const struct weight_group *const
         *group; /* group[n_group] by id: every matrix except an untied embedding */
@@ -474,18 +483,21 @@ struct backend_config {
     struct op_list *list[ROW_CLASS_COUNT]; /* buf.offset valid from open on */
     size_t activation_bytes;               /* of the arena that all buf.offset point into; from open on */
     int n_thread;                          /* cpu: 0: decide */
-    const char *isa;                       /* cpu: NULL: best */
-    const char *kernels;                   /* cuda: NULL: all */
-    const char *block_scaled;              /* cuda: NULL: none; "mxfp8", "mxfp4", "nvfp4" */
-    const char *autotune;                  /* cuda: "off", "load", "full"; NULL: "load" */
+    int card;                 /* cuda: 1 ..: the n-th card; 0: the one that has most memory left */
+    int rank, n_rank;         /* one of so many that compute a model together; n_rank 0: alone */
+    const char *isa;          /* cpu: NULL: best */
+    const char *kernels;      /* cuda: NULL: all */
+    const char *block_scaled; /* cuda: NULL: none; "mxfp8", "mxfp4", "nvfp4" */
+    const char *autotune;     /* cuda: "off", "load", "full"; NULL: "load" */
     int sm_emulate;
     bool no_fuse, no_graphs, blas, strict_fp32, nan_guard;
     bool no_repack;   /* cpu: decode reads the weights where they are */
     int repack_after; /* cpu: decode steps that do so before weights are copied */
     /* from open on: weight_bytes that sizes said, which memory that changes since must not change */
     size_t copy_bytes;
-    int n_logits;          /* outputs of a step that may want logits */
-    const struct tap *tap; /* ref, cpu (with no_fuse): seam/tap.h; NULL: nobody looks */
+    const struct remote *remote; /* NULL: no list has such an operation */
+    int n_logits;                /* outputs of a step that may want logits */
+    const struct tap *tap;       /* ref, cpu (with no_fuse): seam/tap.h; NULL: nobody looks */
     void (*progress)(void *user, const char *what, double done, double total);
     void *user;
 };
@@ -521,15 +533,20 @@ struct backend; /* begins with: const struct backend_type *type; */
 
 struct backend_type {
     const char *name; /* "ref", "cpu", "cuda" */
+    bool takes_input; /* step.input, step.axis, attention without a store */
     /* INFER_OK when this machine can run it, else INFER_E_DEVICE with the reason; NULL: always. Takes nothing. */
     enum infer_status (*probe)(void);
-    enum infer_status (*memory)(struct backend_memory *out); /* NULL: the host's */
+    enum infer_status (*memory)(int card,
+                                struct backend_memory *out); /* card as in backend_config; NULL: the host's */
     enum infer_status (*sizes)(const struct backend_config *c, struct backend_sizes *out);
     enum infer_status (*open)(struct backend **out, const struct backend_config *c);
     enum infer_status (*upload)(struct backend *b);
     enum infer_status (*compile)(struct backend *b, enum row_class cls);
     enum infer_status (*run)(struct backend *b, enum row_class cls, const struct step *s);
     enum infer_status (*wait)(struct backend *b, struct step_result *out);
+    /* Another backend's `remote`: see struct remote. After compile, by one thread at a time, not beside run. NULL: has none. */
+    enum infer_status (*run_layer)(struct backend *b, enum row_class cls, int layer, int n_row,
+                                   const float *x, const float *choice, float *out);
     /* Rows of a view after the last step of cls, as float32: out[n_row][view.width]. A buffer whose place has
      * been reused holds something else: plan with keep_all for taps. */
     enum infer_status (*read)(struct backend *b, enum row_class cls, struct view v, int n_row, float *out);

@@ -1,176 +1,144 @@
 #include "seam/op_list.h"
-#include "seam/elsewhere.h"
 
-/* A kind that is not named below must not compile, whatever the build warns of. */
-#pragma GCC diagnostic error "-Wswitch"
-#pragma GCC diagnostic error "-Wswitch-enum"
+#include <stddef.h>
 
-static void reads(struct op_use *u, struct view v) {
-    if (v.buf >= 0) u->read[u->n_read++] = v;
+/* What a kind reads and writes, as places of views, weights and numbers of stores in struct op; 0: none. */
+#define AT(field) (unsigned char)offsetof(struct op, field)
+static const struct op_places {
+    enum op_span span;
+    unsigned char read[OP_READS], write;
+    unsigned char reads_store, writes_store, state;
+    unsigned char group;
+} places[] = {
+    [OP_EMBED] = {OP_SPAN_STEP, .write = AT(embed.out)},
+    [OP_NORM] = {OP_SPAN_BUFFER, {AT(norm.x)}, AT(norm.out)},
+    [OP_MATMUL] = {OP_SPAN_BUFFER, {AT(matmul.x)}, AT(matmul.out), .group = AT(matmul.w)},
+    [OP_ROPE] = {OP_SPAN_STEP, {AT(rope.x)}, AT(rope.x)},
+    [OP_KV_PUT] = {OP_SPAN_STEP, {AT(kv_put.k), AT(kv_put.v)}, .writes_store = AT(kv_put.store)},
+    [OP_ATTEND] = {OP_SPAN_STEP,
+                   {AT(attend.q), AT(attend.k), AT(attend.v)},
+                   AT(attend.out),
+                   .reads_store = AT(attend.store)},
+    [OP_GLU] = {OP_SPAN_BUFFER, {AT(glu.gate), AT(glu.up)}, AT(glu.out)},
+    [OP_ADD] = {OP_SPAN_BUFFER, {AT(add.a), AT(add.b)}, AT(add.out)},
+    [OP_ROWS] = {OP_SPAN_WANTED, {AT(rows.x)}, AT(rows.out)}, /* reads the rows of the step that it picks */
+    [OP_SELECT] = {OP_SPAN_WANTED, {AT(select.logits)}},      /* writes the step's result alone */
+    [OP_CONV] = {OP_SPAN_STEP, {AT(conv.x)}, AT(conv.out), .state = AT(conv.state)},
+    [OP_DELTA] = {OP_SPAN_STEP,
+                  {AT(delta.qkv), AT(delta.a), AT(delta.b)},
+                  AT(delta.out),
+                  .state = AT(delta.state)},
+    [OP_SSM] = {OP_SPAN_STEP, {AT(ssm.xbc), AT(ssm.dt)}, AT(ssm.out), .state = AT(ssm.state)},
+    [OP_ROUTE] = {OP_SPAN_BUFFER, {AT(route.logits)}, AT(route.choice)},
+    [OP_EXPERTS] = {OP_SPAN_BUFFER,
+                    {AT(experts.x), AT(experts.choice)},
+                    AT(experts.out),
+                    .group = AT(experts.w)},
+    [OP_MIX] = {OP_SPAN_BUFFER, {AT(mix.x), AT(mix.choice), AT(mix.shared), AT(mix.gate)}, AT(mix.out)},
+    [OP_POSITION] = {OP_SPAN_STEP, {AT(position.x)}, AT(position.x)},
+    [OP_HEADS] = {OP_SPAN_BUFFER, {AT(heads.x)}, AT(heads.out), .group = AT(heads.w)},
+    [OP_COLUMNS] = {OP_SPAN_BUFFER, {AT(columns.x)}, AT(columns.out)},
+    [OP_REMOTE] = {OP_SPAN_BUFFER, {AT(remote.x), AT(remote.choice)}, AT(remote.out)},
+};
+_Static_assert(sizeof places / sizeof *places == OP_KIND_COUNT, "a kind without places");
+_Static_assert(sizeof(struct op) < 256, "places are bytes");
+
+static struct view view_at(const struct op *op, int at) {
+    return *(const struct view *)(const void *)((const char *)op + at);
 }
-static void writes(struct op_use *u, struct view v) {
-    if (v.buf >= 0) u->write[u->n_write++] = v;
+static int number_at(const struct op *op, int at) {
+    return at ? *(const int *)(const void *)((const char *)op + at) : -1;
 }
+
 static void constant(struct op_use *u, const void *data, int n) {
     if (data) u->constant[u->n_constant++] = (struct op_constant){data, n};
 }
-
-/* Of those that work on what a layer keeps. */
-static struct op_use uses_of_store(const struct op *op) {
-    struct op_use u = {.span = OP_SPAN_STEP, .reads_store = -1, .writes_store = -1, .state = -1};
-    if (op->kind == OP_KV_PUT) {
-        reads(&u, op->kv_put.k);
-        reads(&u, op->kv_put.v);
-        u.writes_store = op->kv_put.store;
-    } else {
-        reads(&u, op->attend.q);
-        u.reads_store = op->attend.store;
-        constant(&u, op->attend.sinks, op->attend.n_head);
-        writes(&u, op->attend.out);
+/* Numbers beside the weights. A kind that is not named here must not compile, whatever the build warns of. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic error "-Wswitch-enum"
+static void constants(struct op_use *u, const struct op *op) {
+    switch (op->kind) {
+    case OP_NORM:
+        constant(u, op->norm.w, op_norm_weights(&op->norm));
+        constant(u, op->norm.bias, op_norm_weights(&op->norm));
+        return;
+    case OP_ROPE:
+        constant(u, op->rope.rope->inv_freq, op->rope.rope->n_rot / 2);
+        return;
+    case OP_ATTEND:
+        constant(u, op->attend.sinks, op->attend.n_head);
+        return;
+    case OP_CONV:
+        constant(u, op->conv.w, op->conv.x.width * op->conv.K);
+        constant(u, op->conv.bias, op->conv.x.width);
+        return;
+    case OP_DELTA:
+        constant(u, op->delta.A, op->delta.n_value);
+        constant(u, op->delta.dt_bias, op->delta.n_value);
+        return;
+    case OP_SSM:
+        constant(u, op->ssm.A, op->ssm.n_head);
+        constant(u, op->ssm.dt_bias, op->ssm.n_head);
+        constant(u, op->ssm.skip, op->ssm.n_head);
+        return;
+    case OP_ROUTE:
+        constant(u, op->route.router->bias, op->route.router->n_expert);
+        constant(u, op->route.router->expert_scale, op->route.router->n_expert);
+        return;
+    case OP_POSITION:
+        constant(u, op->position.table, op->position.n_pos * op->position.x.width);
+        return;
+    case OP_COLUMNS:
+        constant(u, op->columns.from, op->columns.x.width);
+        return;
+    case OP_EMBED:
+    case OP_MATMUL:
+    case OP_KV_PUT:
+    case OP_GLU:
+    case OP_ADD:
+    case OP_ROWS:
+    case OP_SELECT:
+    case OP_EXPERTS:
+    case OP_MIX:
+    case OP_HEADS:
+    case OP_REMOTE:
+    case OP_KIND_COUNT:
+        return;
     }
-    return u;
 }
+#pragma GCC diagnostic pop
 
-/* Of those with a state. */
-static struct op_use uses_of_state(const struct op *op) {
-    struct op_use u = {.span = OP_SPAN_STEP, .reads_store = -1, .writes_store = -1, .state = -1};
-    if (op->kind == OP_CONV) {
-        reads(&u, op->conv.x);
-        u.state = op->conv.state;
-        constant(&u, op->conv.w, op->conv.x.width * op->conv.K);
-        constant(&u, op->conv.bias, op->conv.x.width);
-        writes(&u, op->conv.out);
-    } else if (op->kind == OP_DELTA) {
-        const struct op_delta *o = &op->delta;
-        reads(&u, o->qkv);
-        reads(&u, o->a);
-        reads(&u, o->b);
-        u.state = o->state;
-        constant(&u, o->A, o->n_value);
-        constant(&u, o->dt_bias, o->n_value);
-        writes(&u, o->out);
-    } else {
-        const struct op_ssm *o = &op->ssm;
-        reads(&u, o->xbc);
-        reads(&u, o->dt);
-        u.state = o->state;
-        constant(&u, o->A, o->n_head);
-        constant(&u, o->dt_bias, o->n_head);
-        constant(&u, o->skip, o->n_head);
-        writes(&u, o->out);
-    }
-    return u;
+/* The columns of a view that the operation reads: of choices ids, weights, or both. */
+static struct view read_of(const struct op *op, int i, struct view v) {
+    if (op->kind == OP_EXPERTS && i == 1 && !op->experts.weighted) v.width = op->experts.n_used;
+    if (op->kind == OP_MIX && i == 1) v = view_columns(v, op->mix.n_used, op->mix.n_used);
+    return v;
 }
-
-/* Of those that work on experts. */
-static struct op_use uses_of_experts(const struct op *op) {
-    struct op_use u = {.span = OP_SPAN_BUFFER, .reads_store = -1, .writes_store = -1, .state = -1};
-    if (op->kind == OP_ROUTE) {
-        const struct router *r = op->route.router;
-        reads(&u, op->route.logits);
-        constant(&u, r->bias, r->n_expert);
-        constant(&u, r->expert_scale, r->n_expert);
-        writes(&u, op->route.choice);
-    } else if (op->kind == OP_EXPERTS) {
-        if (!op_is_elsewhere(op)) {
-            u.group = op->experts.w;
-            u.weight = u.group->member, u.n_weight = u.group->n_member;
-        }
-        reads(&u, op->experts.x);
-        reads(&u, view_columns(op->experts.choice, 0,
-                               op->experts.weighted ? op->experts.choice.width : op->experts.n_used));
-        writes(&u, op->experts.out);
-    } else {
-        const struct op_mix *m = &op->mix;
-        reads(&u, m->x);
-        if (!m->plain) reads(&u, view_columns(m->choice, m->n_used, m->n_used));
-        reads(&u, m->shared);
-        reads(&u, m->gate);
-        writes(&u, m->out);
-    }
-    return u;
-}
-
-/* Of those that multiply each row with the same matrices. */
-static struct op_use uses_of_product(const struct op *op) {
-    struct op_use u = {.span = OP_SPAN_BUFFER, .reads_store = -1, .writes_store = -1, .state = -1};
-    const bool heads = op->kind == OP_HEADS;
-    u.group = heads ? op->heads.w : op->matmul.w;
-    u.weight = u.group->member, u.n_weight = u.group->n_member;
-    reads(&u, heads ? op->heads.x : op->matmul.x);
-    writes(&u, heads ? op->heads.out : op->matmul.out);
-    return u;
-}
-
-/* Of those that change a row by where it stands. */
-static struct op_use uses_of_place(const struct op *op) {
-    struct op_use u = {.span = OP_SPAN_STEP, .reads_store = -1, .writes_store = -1, .state = -1};
-    const bool rope = op->kind == OP_ROPE;
-    reads(&u, rope ? op->rope.x : op->position.x);
-    if (rope)
-        constant(&u, op->rope.rope->inv_freq, op->rope.rope->n_rot / 2);
-    else
-        constant(&u, op->position.table, op->position.n_pos * op->position.x.width);
-    writes(&u, rope ? op->rope.x : op->position.x);
-    return u;
+static bool is_read(const struct op *op, int i, struct view v) {
+    if (op->kind == OP_ATTEND && i && op->attend.store >= 0) return false;
+    return v.buf >= 0 && !(op->kind == OP_MIX && i == 1 && op->mix.plain);
 }
 
 struct op_use op_uses(const struct op *op) {
-    struct op_use u = {.span = OP_SPAN_BUFFER, .reads_store = -1, .writes_store = -1, .state = -1};
-    switch (op->kind) {
-    case OP_EMBED:
-        u.span = OP_SPAN_STEP;
-        u.weight = op->embed.w, u.n_weight = 1;
-        writes(&u, op->embed.out);
-        return u;
-    case OP_NORM:
-        reads(&u, op->norm.x);
-        constant(&u, op->norm.w, op_norm_weights(&op->norm));
-        constant(&u, op->norm.bias, op_norm_weights(&op->norm));
-        writes(&u, op->norm.out);
-        return u;
-    case OP_MATMUL:
-    case OP_HEADS:
-        return uses_of_product(op);
-    case OP_ROPE:
-    case OP_POSITION:
-        return uses_of_place(op);
-    case OP_KV_PUT:
-    case OP_ATTEND:
-        return uses_of_store(op);
-    case OP_CONV:
-    case OP_DELTA:
-    case OP_SSM:
-        return uses_of_state(op);
-    case OP_ROUTE:
-    case OP_EXPERTS:
-    case OP_MIX:
-        return uses_of_experts(op);
-    case OP_GLU:
-        reads(&u, op->glu.gate);
-        reads(&u, op->glu.up);
-        writes(&u, op->glu.out);
-        return u;
-    case OP_ADD:
-        reads(&u, op->add.a);
-        reads(&u, op->add.b);
-        writes(&u, op->add.out);
-        return u;
-    case OP_COLUMNS:
-        reads(&u, op->columns.x);
-        constant(&u, op->columns.from, op->columns.x.width);
-        writes(&u, op->columns.out);
-        return u;
-    case OP_ROWS:   /* reads the rows of the step that it picks */
-    case OP_SELECT: /* writes the step's result alone */
-        u.span = OP_SPAN_WANTED;
-        reads(&u, op->kind == OP_ROWS ? op->rows.x : op->select.logits);
-        if (op->kind == OP_ROWS) writes(&u, op->rows.out);
-        return u;
-    case OP_KIND_COUNT:
-        break;
+    if (op->kind < 0 || op->kind >= OP_KIND_COUNT) infer_bug("operation %d", (int)op->kind);
+    const struct op_places *p = &places[op->kind];
+    struct op_use u = {.span = p->span,
+                       .reads_store = number_at(op, p->reads_store),
+                       .writes_store = number_at(op, p->writes_store),
+                       .state = number_at(op, p->state)};
+    for (int i = 0; i < OP_READS && p->read[i]; i++) {
+        const struct view v = view_at(op, p->read[i]);
+        if (is_read(op, i, v)) u.read[u.n_read++] = read_of(op, i, v);
     }
-    infer_bug("operation %d", (int)op->kind);
+    if (p->write && view_at(op, p->write).buf >= 0) u.write[u.n_write++] = view_at(op, p->write);
+    if (p->group) {
+        u.group = *(const struct weight_group *const *)(const void *)((const char *)op + p->group);
+        u.weight = u.group->member, u.n_weight = u.group->n_member;
+    } else if (op->kind == OP_EMBED) {
+        u.weight = op->embed.w, u.n_weight = 1;
+    }
+    constants(&u, op);
+    return u;
 }
 
 enum buf_rows op_rows_kind(const struct op_list *l, const struct op *op) {
@@ -291,6 +259,27 @@ enum infer_status config_lacks(const struct backend_config *c, const char *backe
             if (kinds >> op->kind & 1)
                 return err_set(INFER_E_UNSUPPORTED,
                                "%s: no kernel for %s of layer %d; the device 'ref' has one", backend,
+                               op->name, op->layer);
+        }
+    return INFER_OK;
+}
+
+enum infer_status step_lacks(const struct step *s, const char *backend) {
+    if (!s->input && !s->axis[0] && !s->axis[1] && !s->adapter) return INFER_OK;
+    return err_set(INFER_E_UNSUPPORTED, "%s: no kernel for %s; the device 'cpu' has one", backend,
+                   s->input     ? "rows in place of tokens"
+                   : s->adapter ? "adapters"
+                                : "rows of several positions");
+}
+
+enum infer_status config_lacks_input(const struct backend_config *c, const char *backend) {
+    for (int cls = 0; cls < ROW_CLASS_COUNT; cls++)
+        for (int i = 0; c->list[cls] && i < c->list[cls]->n_op; i++) {
+            const struct op *op = &c->list[cls]->op[i];
+            if ((op->kind == OP_ATTEND && op->attend.store < 0) ||
+                (op->kind == OP_ROPE && op->rope.rope->axis))
+                return err_set(INFER_E_UNSUPPORTED,
+                               "%s: no kernel for %s of layer %d; the device 'cpu' has one", backend,
                                op->name, op->layer);
         }
     return INFER_OK;

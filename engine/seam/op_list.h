@@ -71,6 +71,12 @@ bool list_overlaps(const struct op_list *l, struct view a, struct view b);
  * After the plan. */
 bool list_rows_apart(const struct op_list *l, const struct op *a, const struct op *b);
 
+/* The position that turns pair i of row t. */
+static inline int step_axis(const struct step *s, const struct rope *r, int t, int i) {
+    const int axis = r->axis ? r->axis[i] : 0;
+    return axis && s->axis[axis - 1] ? s->axis[axis - 1][t] : s->pos[t];
+}
+
 /* ---- neighbours: what fused kernels ask ------------------------------------------------------------------ */
 
 /* Whether only operation i + 1 reads what i writes, so that it need not be written where both are one kernel. */
@@ -90,6 +96,11 @@ bool config_uses_store(const struct backend_config *c, int store);
 bool config_uses_state(const struct backend_config *c, int store);
 /* What a backend says in sizes. INFER_E_UNSUPPORTED, naming both: an operation of the lists is of these kinds, 1 << OP_.. of each. */
 enum infer_status config_lacks(const struct backend_config *c, const char *backend, uint64_t kinds);
+
+/* errors: INFER_E_UNSUPPORTED: a step with what this backend takes none of: rows of input, further positions, adapters; or a list with
+ * attention without a store or rotations by several positions. Of backends that have none of it. */
+enum infer_status step_lacks(const struct step *s, const char *backend);
+enum infer_status config_lacks_input(const struct backend_config *c, const char *backend);
 
 #ifdef __cplusplus
 }

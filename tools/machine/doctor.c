@@ -150,7 +150,8 @@ static json_t *doctor_devices(void) {
     json_t *j = json_object();
     for (int i = 0; i < 2; i++) {
         struct placement place;
-        enum infer_status st = device_pick(&(struct device_wish){kinds[i], DEVICE_NONE, -1, 0}, &place);
+        enum infer_status st = device_pick(
+            &(struct device_wish){.device = kinds[i], .host = DEVICE_NONE, .n_layer = -1}, &place);
         json_object_set_new(
             j, names[i],
             json_pack("{s:b, s:s}", "usable", st == INFER_OK, "reason", st ? err_message() : ""));
