@@ -69,7 +69,7 @@ run "bench of nothing" 2 "$infer" bench -m "$llama" -p 0 -n 0,0; out_empty; err_
 run "value missing" 2 "$infer" run --temp; err_has "--temp needs a value"
 run "value not a number" 2 "$infer" run --temp warm -p x; err_has "'warm' is not a number"
 run "value out of range" 2 "$infer" run --top-p 1.5 -p x; err_has "0 to 1"
-run "value not among the choices" 2 "$infer" run --device gpu -p x; err_has "auto|cpu|cuda|ref"
+run "value not among the choices" 2 "$infer" run --device gpu -p x; err_has "auto|cpu|cuda|cuda:N|ref"
 run "flag takes no value" 2 "$infer" run --raw=1 -p x; err_has "takes no value"
 run "argument too many" 2 "$infer" run hello you; err_has "too many"
 # flags of other programs
