@@ -193,9 +193,14 @@ static void attention(void **state) {
                 }
                 push(&b, (struct op){.kind = OP_KV_PUT, .kv_put = {k, v, 0}});
                 push(&b, (struct op){.kind = OP_ATTEND,
-                                     .attend = {q, y, 0, shape[i].heads, 0.3f, shape[i].cap, shape[i].window,
-                                                shape[i].sink && shape[i].heads <= 16 ? sinks : NULL, 0, 0, 0,
-                                                shape[i].chunked}});
+                                     .attend = {.q = q,
+                                                .out = y,
+                                                .n_head = shape[i].heads,
+                                                .scale = 0.3f,
+                                                .softcap = shape[i].cap,
+                                                .window = shape[i].window,
+                                                .sinks = shape[i].sink && shape[i].heads <= 16 ? sinks : NULL,
+                                                .chunked = shape[i].chunked}});
                 char name[96];
                 snprintf(name, sizeof name, "attend shape %d cache %d rope %d", i, type, fold);
                 /* rotated keys may round to the other half or code than the reference's */

@@ -83,18 +83,31 @@ static void ref_norm(struct ref *r, const struct op_norm *o) {
             norm_group(o, ref_row(r, o->x, t) + i, ref_row(r, o->out, t) + i, i);
 }
 
+/* Four rows' sums side by side, each in its own order: several times as fast, and the same bits. */
+static void four_sums(const float *w, const float *const *x, int n, double *sum) {
+    double a = 0, b = 0, c = 0, d = 0;
+    for (int k = 0; k < n; k++) {
+        const double v = (double)w[k];
+        a += v * (double)x[0][k], b += v * (double)x[1][k];
+        c += v * (double)x[2][k], d += v * (double)x[3][k];
+    }
+    sum[0] = a, sum[1] = b, sum[2] = c, sum[3] = d;
+}
+
 static void ref_matmul(struct ref *r, const struct op_matmul *o) {
     int col = 0, n_row = ref_rows_in(r, o->x);
     for (int g = 0; g < o->w->n_member; g++) {
         const struct weight *w = &o->w->member[g];
         for (int n = 0; n < w->n; n++) {
             weight_decode_row(w, n, r->row);
-            for (int t = 0; t < n_row; t++) {
-                const float *x = ref_row(r, o->x, t);
-                double sum = 0;
-                for (int k = 0; k < w->k; k++) sum += (double)r->row[k] * (double)x[k];
-                sum *= (double)w->factor;
-                ref_row(r, o->out, t)[col + n] = (float)(sum + (w->bias ? (double)w->bias[n] : 0));
+            for (int t = 0; t < n_row; t += 4) {
+                const float *x[4];
+                double sum[4];
+                for (int i = 0; i < 4; i++) x[i] = ref_row(r, o->x, t + i < n_row ? t + i : t);
+                four_sums(r->row, x, w->k, sum);
+                for (int i = 0; i < 4 && t + i < n_row; i++)
+                    ref_row(r, o->out, t + i)[col + n] =
+                        (float)(sum[i] * (double)w->factor + (w->bias ? (double)w->bias[n] : 0));
             }
         }
         col += w->n;
