@@ -234,6 +234,7 @@ static enum infer_status quantize(const char *type, const char *only, const char
     char in[128], out[128], im[128];
     return quantize_file(&(struct quantize_options){.in = file_in(in, "m.gguf"),
                                                     .out = file_in(out, "q.gguf"),
+                                                    .force = true,
                                                     .type = type,
                                                     .only = only,
                                                     .imatrix = imatrix ? file_in(im, imatrix) : NULL},
@@ -318,6 +319,7 @@ static enum infer_status best(double bpw, const char *type) {
     error2 = 0;
     enum infer_status s = quantize_file(&(struct quantize_options){.in = file_in(in, "m.gguf"),
                                                                    .out = file_in(out, "q.gguf"),
+                                                                   .force = true,
                                                                    .type = type,
                                                                    .bpw = bpw,
                                                                    .check = add_error},

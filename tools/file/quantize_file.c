@@ -214,12 +214,12 @@ static enum infer_status take_memory(struct job *j) {
     return INFER_OK;
 }
 
-/* A larger model under the name of the output is the one to start from: IN and OUT are the wrong way round. */
+/* A larger model under the name of the output is the one to start from: IN and OUT are the wrong way round. A folder is not mistaken. */
 static enum infer_status keep_larger(const struct job *j) {
-    struct stat out;
+    struct stat in, out;
     char magic[4] = "";
-    if (j->o->force || stat(j->o->out, &out) != 0 || !S_ISREG(out.st_mode) ||
-        (uint64_t)out.st_size <= j->f->file_bytes)
+    if (j->o->force || stat(j->o->in, &in) != 0 || S_ISDIR(in.st_mode) || stat(j->o->out, &out) != 0 ||
+        !S_ISREG(out.st_mode) || (uint64_t)out.st_size <= j->f->file_bytes)
         return INFER_OK;
     FILE *f = fopen(j->o->out, "rb");
     const bool is_model = f && fread(magic, 1, 4, f) == 4 && memcmp(magic, "GGUF", 4) == 0;
