@@ -7,7 +7,10 @@ static void print_value(FILE *out, const struct option *opt) {
     fprintf(out, "    *:--%s%s%c) ", opt->name, opt->letter ? "|*:-" : "", opt->letter ? opt->letter : ' ');
     if (opt->choices) {
         fputs("words='", out);
-        for (const char *c = opt->choices; *c; c++) fputc(*c == '|' ? ' ' : *c, out);
+        for (const char *c = opt->choices; *c; c += strcspn(c, "|"), c += *c == '|') {
+            const int n = (int)strcspn(c, "|");
+            if (!memchr(c, ':', (size_t)n)) fprintf(out, "%.*s%s", n, c, c[n] ? " " : ""); /* not cuda:N */
+        }
         fputs("'", out);
     } else if (opt->metavar && strstr("FILE FOLDER OUT", opt->metavar)) {
         fputs("files=1", out);
