@@ -207,8 +207,8 @@ struct infer_engine_info {
     int n_ctx, n_slot, n_batch, n_decode_rows, n_thread;
     int kv_tokens; /* positions that all sequences hold together, whole pages */
     int grid; /* of models with states: bits of prompt rows do not depend on cuts at multiples of it; 0: nor on any other */
-    int repack_from,
-        repack_to; /* decode steps, counted from 0, in which a host copies weights and which are slow; equal: none */
+    /* decode steps, counted from 0, in which a host copies weights and which are slow; equal: none */
+    int repack_from, repack_to;
     int n_logits; /* rows of a step that may want logits */
     int device_layers; /* the last layers, on the device; less than the model's when the host computes the others */
     int host_experts; /* the first layers, whose experts the host computes */

@@ -36,8 +36,8 @@ struct session_need {
     bool text;                         /* the command needs a tokenizer */
     const struct session_draft *draft; /* NULL: nobody drafts */
     bool quiet;
-    void (*tap)(void *tap_user, const char *name, int n_matrix, int matrix, const float *x,
-                int k); /* as struct infer_engine_options has it */
+    /* as struct infer_engine_options has it */
+    void (*tap)(void *tap_user, const char *name, int n_matrix, int matrix, const float *x, int k);
     void *tap_user;
 };
 

@@ -38,8 +38,8 @@ struct cuda_group {
     int n_stack; /* matrices of each member */
     bool apart;  /* experts, routers and per-head matrices: never read by the matmul links */
     bool paired; /* gate and up, interleaved so that one tile holds both */
-    bool bias,
-        scaled; /* some member has a bias; a factor (links: one matrix without a bias, else plain kernels) */
+    /* some member has a bias; a factor (links: one matrix without a bias, else plain kernels) */
+    bool bias, scaled;
     size_t bias_offset; /* float[n] in the constants arena; of stacks [member][n_stack][its n] */
     struct cuda_region region[CUDA_REGION_MAX];
     struct cuda_member member[WEIGHT_GROUP_MAX];
@@ -73,8 +73,8 @@ struct cuda_plan {
     int tile_cols[ACT_SLOTS];
     size_t batch_pairs, batch_items, batch_count; /* of decode rows, see experts_batch.h */
     size_t mx, mx_scale;                          /* activations of block-scaled kernels and their scales */
-    size_t pairs,
-        pair_tiles; /* rows and their choices in the order of experts, and what blocks take of them (experts.h) */
+    /* rows and their choices in the order of experts, and what blocks take of them (experts.h) */
+    size_t pairs, pair_tiles;
     size_t delta;               /* of prompt rows, see delta_plan.h */
     size_t panel, panel_out;    /* --blas on: dequantised rows, and products of gate and up */
     size_t blas_space, mx_rows; /* cuBLASLt's own; rows of a tile of mx */

@@ -20,8 +20,8 @@ struct link_edge {
 struct cuda_link {
     enum link_kind kind;
     int first, n_op; /* operations of the list */
-    int norm,
-        matmul; /* of these, the RMS norm in front of a matmul (or of the link in front, for both) and the matmul; -1: none */
+    /* of these, the RMS norm in front of a matmul (or of the link in front, for both) and the matmul; -1: none */
+    int norm, matmul;
     int before; /* what else is done to the rows in front of a matmul: a norm with a mean, an activation; -1: none */
     enum link_form wants; /* what the matmul's kernel reads, */
     enum act_slot slot;   /* and where */
@@ -108,8 +108,8 @@ struct experts_ops {
     const struct op_route *route;
     const struct op_experts *gated, *down;
     const struct op_glu *glu;
-    const struct op_matmul *shared, *shared_down,
-        *weigh; /* the shared expert's, what weighs it; NULL: none */
+    /* the shared expert's, what weighs it; NULL: none */
+    const struct op_matmul *shared, *shared_down, *weigh;
     const struct op_glu *shared_glu;
     const struct op_mix *mix; /* NULL: none */
     const struct op_add *add; /* NULL: none */

@@ -8,8 +8,8 @@ extern "C" {
 
 /* Offsets from cuda_plan.pairs. */
 struct moe_grouped_plan {
-    size_t pair, next,
-        tile; /* the pairs in the order of experts, where each of these goes on, what blocks take of them */
+    /* the pairs in the order of experts, where each of these goes on, what blocks take of them */
+    size_t pair, next, tile;
     size_t x, glu; /* their activations and gated units, tiles of 64 columns (prompt/moe_grouped.h) */
     size_t bytes;
 };

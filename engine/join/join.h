@@ -15,8 +15,8 @@ enum infer_status join_open(struct backend **out, const struct plan *plan);
 struct join {
     struct backend base;
     struct backend_type type;
-    char name[64],
-        isa[96]; /* "cuda+cpu:12": 12 layers on the first; "cuda+cpu:experts 12": those of 12 layers on the second */
+    /* "cuda+cpu:12": 12 layers on the first; "cuda+cpu:experts 12": those of 12 layers on the second */
+    char name[64], isa[96];
     const struct plan_part *first_part;
     struct backend *first, *rest;
     atomic_bool cancelled;

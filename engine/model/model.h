@@ -117,8 +117,8 @@ struct model {
     int *window; /* window[n_kv_group]: of each KV group, 0: full */
     int n_kv_group;
     uint64_t n_param, n_param_token; /* of all matrices; of those that a token reads */
-    uint64_t token_bytes, prompt_bytes,
-        token_flops; /* of weights that a token reads; that all tokens together do */
+    /* of weights that a token reads; that all tokens together do */
+    uint64_t token_bytes, prompt_bytes, token_flops;
     struct arena arena;
 };
 

@@ -53,8 +53,8 @@ struct plan {
     struct plan_part part[PLAN_PARTS];
     int n_part;
     struct kv_group *kv_group; /* the same for every part */
-    int n_state_copy,
-        n_state_mark; /* of every state: for prefixes and rewinds; of each slot, for guesses that are taken back */
+    /* of every state: for prefixes and rewinds; of each slot, for guesses that are taken back */
+    int n_state_copy, n_state_mark;
     int n_prompt_out; /* outputs of the largest prompt step */
     size_t map_bytes; /* the file, whose weights a host backend reads in place */
     bool fits;

@@ -131,8 +131,8 @@ struct infer_sched {
     struct infer_row *rows;    /* rows[n_batch + n_decode_rows] */
     struct sample_room *room;  /* of all samplers: a vocabulary each would be megabytes to clear */
     unsigned n_submit, n_wait; /* steps */
-    int n_decoding, repack_from,
-        repack_to; /* steps that decoded so far; those of them in which a host copies weights */
+    /* steps that decoded so far; those of them in which a host copies weights */
+    int n_decoding, repack_from, repack_to;
 };
 
 /* Puts r's rows for the next step, at most of these numbers, into rows; how many. It may end instead. With a part in flight it is asked

@@ -436,8 +436,8 @@ struct step {
         *slot;              /* [n_row]; id: of a token, or STEP_LAST; slot: of the page tables and states */
     const int32_t *out_row; /* out_row[n_out], ascending */
     const uint8_t *want;    /* want[n_out]: enum step_want bits */
-    const int32_t *const *
-        pages; /* pages[group][slot * max_pages + i]: page id of positions i*KV_PAGE ..; -1: none, not read */
+    /* pages[group][slot * max_pages + i]: page id of positions i*KV_PAGE ..; -1: none, not read */
+    const int32_t *const *pages;
     uint64_t pages_version; /* changes whenever any page table did */
     const struct infer_draw *const
         *draw; /* draw[n_out], an entry NULL: greedy; NULL: all are. run copies what it needs */
@@ -536,8 +536,8 @@ struct backend_type {
     bool takes_input; /* step.input, step.axis, attention without a store */
     /* INFER_OK when this machine can run it, else INFER_E_DEVICE with the reason; NULL: always. Takes nothing. */
     enum infer_status (*probe)(void);
-    enum infer_status (*memory)(int card,
-                                struct backend_memory *out); /* card as in backend_config; NULL: the host's */
+    /* card as in backend_config; NULL: the host's */
+    enum infer_status (*memory)(int card, struct backend_memory *out);
     enum infer_status (*sizes)(const struct backend_config *c, struct backend_sizes *out);
     enum infer_status (*open)(struct backend **out, const struct backend_config *c);
     enum infer_status (*upload)(struct backend *b);

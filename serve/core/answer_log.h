@@ -15,8 +15,8 @@ struct piece {
     float logprob;
 };
 struct answer_log {
-    struct buf text, piece,
-        top; /* bytes; struct piece; struct infer_logprob, as many a token as are asked for */
+    /* bytes; struct piece; struct infer_logprob, as many a token as are asked for */
+    struct buf text, piece, top;
 };
 void log_free(struct answer_log *l);
 

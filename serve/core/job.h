@@ -30,8 +30,8 @@ struct refusal {
     char param[128];  /* "messages[3].content"; "": none */
     char message[640];
     int retry_ms; /* when to come again; 0: not said */
-    int n_prompt,
-        n_limit; /* context_length_exceeded: tokens of the prompt, and those there is room for; else 0 */
+    /* context_length_exceeded: tokens of the prompt, and those there is room for; else 0 */
+    int n_prompt, n_limit;
 };
 
 /* A prompt that no template makes. */
@@ -115,8 +115,8 @@ struct choice;
 struct job_counts {
     int prompt, cached;    /* tokens of the prompts; those of them that had not to be computed */
     int answer, reasoning; /* tokens of all answers */
-    double queue_ms, prompt_ms, answer_ms,
-        first_ms; /* until it began; in its steps; from its arrival to the first token */
+    /* until it began; in its steps; from its arrival to the first token */
+    double queue_ms, prompt_ms, answer_ms, first_ms;
     int n_decoded;
 };
 

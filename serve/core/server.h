@@ -27,8 +27,8 @@ struct serve_options {
     uint64_t body_memory; /* bytes of the bodies that are being read; 0: BODY_MEMORY */
     double timeout;       /* seconds of a request */
     double drain;         /* seconds that running ones have after SIGTERM */
-    double head_seconds,
-        body_seconds; /* to send a request's head; its body, and a second a MiB; 0: 10 and 30 */
+    /* to send a request's head; its body, and a second a MiB; 0: 10 and 30 */
+    double head_seconds, body_seconds;
     bool metrics, no_page;
     bool cache_exact; /* prefixes that were computed as prompts alone */
     bool log_json, log_off;

@@ -154,10 +154,10 @@ struct tool_parser {
     struct buf in; /* in.p[at..n): what is not used up */
     size_t at;
     struct buf opened; /* of tool_opened */
-    struct buf raw, word, space,
-        held; /* space: white space held back; held: content that may begin a stop string */
-    struct buf args, quoted, id, name,
-        out; /* args: before the name came, or a value up to its end; quoted: arguments as a text */
+    /* space: white space held back; held: content that may begin a stop string */
+    struct buf raw, word, space, held;
+    /* args: before the name came, or a value up to its end; quoted: arguments as a text */
+    struct buf args, quoted, id, name, out;
     struct object object;
     struct json_walk walk;
     struct literal literal;

@@ -18,17 +18,17 @@ struct quantize_options {
     double bpw;       /* at most so many bits a weight, of any types; 0: type says */
     const char *only; /* shell pattern of tensor names; NULL: all */
     bool pure;        /* no mix: the type in every matrix */
-    void (*progress)(void *user, const char *what, double done, double total,
-                     const char *unit); /* may be NULL */
+    /* may be NULL */
+    void (*progress)(void *user, const char *what, double done, double total, const char *unit);
     void *user;
     bool force;               /* replaces a model that is larger than the input, too */
     bool sparse_ok;           /* holes of the input are zeros that are meant */
     struct key_ignore ignore; /* keys of config.json that are not known */
     const char *imatrix;      /* file of importance matrices; NULL: none */
-    void (*chose)(void *user, const char *name,
-                  enum quant_type type); /* each matrix, with bpw; NULL: nobody asks */
-    void (*check)(void *user,
-                  const struct quantize_error *e); /* of each tensor that changed; NULL: nobody asks */
+    /* each matrix, with bpw; NULL: nobody asks */
+    void (*chose)(void *user, const char *name, enum quant_type type);
+    /* of each tensor that changed; NULL: nobody asks */
+    void (*check)(void *user, const struct quantize_error *e);
 };
 
 struct quantize_report {

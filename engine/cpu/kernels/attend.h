@@ -279,8 +279,8 @@ static void attend_block(const struct cpu_attend_arg *a, int kv_head, const int3
                          int heads, const float *q, size_t q_stride, float *out, size_t out_stride,
                          float *scratch) {
     const struct op_attend *op = a->op;
-    int hk = a->store->head_dim_k, hv = a->store->head_dim_v,
-        row = a->store->v_in_k ? hk : hv; /* of a value */
+    /* of a value */
+    int hk = a->store->head_dim_k, hv = a->store->head_dim_v, row = a->store->v_in_k ? hk : hv;
     float *page = scratch, *qt = page + KV_PAGE * (hk > hv ? hk : hv), *s = qt + hk * R, *o = s + KV_PAGE * R;
     float *m = o + hv * R, *l = m + R, *keep = l + R, *first = keep + R, *last = first + R;
     int begin = INT32_MAX, end = 0;

@@ -53,8 +53,8 @@ struct cpu_attend_arg {
     const struct op_attend *op;
     const struct kv_store *store;
     enum kv_type type;
-    const uint8_t *k_pool,
-        *v_pool; /* [n_kv_head][KV_PAGE][row bytes], the next page page_stride bytes further */
+    /* [n_kv_head][KV_PAGE][row bytes], the next page page_stride bytes further */
+    const uint8_t *k_pool, *v_pool;
     size_t page_stride;
     int heads;            /* query heads of a call of attend_row and attend_merge */
     const int32_t *pages; /* pages of the rows' sequence */
@@ -84,8 +84,8 @@ struct cpu_kernels {
     const char *name;
     void (*norm)(const struct op_norm *op, const float *x, float *out, int n);
     void (*rope)(const struct op_rope *op, const float *cs, float *x);
-    void (*glu)(const struct op_glu *op, const float *gate, const float *up, float *out,
-                int n); /* up NULL: 1 */
+    /* up NULL: 1 */
+    void (*glu)(const struct op_glu *op, const float *gate, const float *up, float *out, int n);
     /* Channels c0 .. c1 of n rows of one sequence that begin at position pos; rows of x and out begin at channel 0. */
     void (*conv)(const struct op_conv *op, int c0, int c1, int n, int pos, const float *x, size_t x_stride,
                  float *out, size_t out_stride, float *state);
@@ -113,8 +113,8 @@ struct cpu_kernels {
     /* out: m, the maximum of x[n]; the sums of exp(x - m) and of exp(scale (x - m)), 0 where m is -infinity. x without NaN. */
     void (*exp_sums)(const float *x, int n, float scale, float out[3]);
     cpu_row_fn *const *gemv_float; /* gemv_float[QUANT_COUNT]: float types; these read float rows of x */
-    cpu_row_fn *const *
-        gemv_fine; /* gemv_fine[QUANT_COUNT]: the same of fine weights whose values codes of 8 bits do not hold */
+    /* gemv_fine[QUANT_COUNT]: the same of fine weights whose values codes of 8 bits do not hold */
+    cpu_row_fn *const *gemv_fine;
     cpu_row_fn *const *gemm_int8; /* gemm_int8[QUANT_COUNT]: quantised types, reading struct cpu_x8 */
     cpu_row_fn *const
         *gemm_int16; /* gemm_int16[QUANT_COUNT]: prompts by struct cpu_x16; NULL for the other types */
