@@ -169,6 +169,23 @@ static void step_of(struct infer_engine *e, struct model *m, int seq, int first,
     free(embed);
 }
 
+/* What was computed under one adapter is found under it alone. */
+static void prefixes_of_adapters(struct infer_engine *e, struct model *m, const int32_t *known,
+                                 float *logits) {
+    int a, b, n;
+    assert_ok(infer_seq_open(e, &a));
+    assert_ok(infer_seq_prefix(e, a, known, N, &(struct infer_prefix){.adapter = 1}, &n));
+    assert_int_equal(n, 0);
+    step_of(e, m, a, 5, 0, logits);
+    infer_seq_close(e, a);
+    for (int adapter = 1; adapter < 3; adapter++) {
+        assert_ok(infer_seq_open(e, &b));
+        assert_ok(infer_seq_prefix(e, b, known, N, &(struct infer_prefix){.adapter = adapter}, &n));
+        assert_int_equal(n, adapter == 1 ? 2 * KV_PAGE : 0);
+        infer_seq_close(e, b);
+    }
+}
+
 static void an_embedding_in_place_of_a_token(void **state) {
     (void)state;
     static const char *const devices[] = {"ref", "cpu"};
@@ -203,6 +220,8 @@ static void an_embedding_in_place_of_a_token(void **state) {
         assert_int_equal(n, 0);
         assert_ok(infer_seq_prefix(e, b, known, N, NULL, &n));
         assert_int_equal(n, 2 * KV_PAGE);
+        infer_seq_close(e, b);
+        prefixes_of_adapters(e, m, known, got);
         infer_seq_close(e, a);
         assert_ok(infer_seq_open(e, &a));
         step_of(e, m, a, 5, 0.25f, got);
@@ -212,6 +231,34 @@ static void an_embedding_in_place_of_a_token(void **state) {
     }
     free(want), free(got);
     infer_model_close(im);
+}
+
+/* Where the layers lie on two backends, the second takes the first one's rows and none of the step's. */
+static void embeddings_of_a_model_in_parts(void **state) {
+    (void)state;
+    struct infer_model *im = open_llama();
+    struct model *m = inside(im);
+    struct infer_engine *e;
+    float *want = malloc((size_t)m->n_vocab * sizeof *want), *got = malloc((size_t)m->n_vocab * sizeof *got);
+    const struct infer_engine_options o = {.device = "ref",
+                                           .host_device = "cpu",
+                                           .kv_type = "f32",
+                                           .threads = 2,
+                                           .ctx = N + 1,
+                                           .batch = N,
+                                           .gpu_layers = 1,
+                                           .cpu_experts = -1};
+    int seq;
+    assert_ok(infer_engine_create(&e, im, &o));
+    for (int first = N; first >= 5; first -= N - 5) {
+        assert_ok(infer_seq_open(e, &seq));
+        step_of(e, m, seq, first, 0, first == N ? want : got);
+        infer_seq_close(e, seq);
+    }
+    assert_memory_equal(got, want, (size_t)m->n_vocab * sizeof *want);
+    infer_engine_free(e);
+    infer_model_close(im);
+    free(want), free(got);
 }
 
 static void what_rows_are_refused(void **state) {
@@ -315,6 +362,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_axes_and_no_mask),
         cmocka_unit_test(an_embedding_in_place_of_a_token),
+        cmocka_unit_test(embeddings_of_a_model_in_parts),
         cmocka_unit_test(what_rows_are_refused),
         cmocka_unit_test(joins_compose),
     };
