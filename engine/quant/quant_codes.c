@@ -191,8 +191,10 @@ static void choose_points(struct quant_chosen *out, const struct quant_book *b, 
     }
 }
 
-void quant_choose(struct quant_chosen *out, const struct quant_book *b, const float *x, const float *w) {
-    float t[16], largest = 0;
+void quant_choose(struct quant_chosen *out, const struct quant_book *b, const float *x,
+                  const float *importance) {
+    float t[16], own[256], largest = 0;
+    const float *w = quant_weights(importance, x, own, 256);
     memset(out, 0, sizeof *out);
     for (int g = 0; g < 256 / b->group; g++) {
         t[g] = start_scale(b, x + g * b->group, w + g * b->group);

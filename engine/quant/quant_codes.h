@@ -82,6 +82,19 @@ struct quant_chosen {
     uint8_t signs[32];  /* of each eight values */
     uint8_t minus[32];  /* of each eight values: an eighth is taken */
 };
-void quant_choose(struct quant_chosen *out, const struct quant_book *book, const float *x, const float *w);
+/* Of x[256] for a block; importance NULL: large values weigh more. */
+void quant_choose(struct quant_chosen *out, const struct quant_book *book, const float *x,
+                  const float *importance);
+/* Encodes blocks of 256 out of the file's `book` by its pack(block, chosen), which is given zeros. */
+#define QUANT_ENCODE_BY_BOOK(id)                                                                             \
+    void quant_##id##_encode(void *blocks, const float *x, size_t n, const float *importance) {              \
+        struct block_##id *b = blocks;                                                                       \
+        struct quant_chosen c;                                                                               \
+        for (size_t i = 0; i < n; i += 256, b++) {                                                           \
+            quant_choose(&c, &book, x + i, importance ? importance + i : NULL);                              \
+            memset(b, 0, sizeof *b);                                                                         \
+            pack(b, &c);                                                                                     \
+        }                                                                                                    \
+    }
 extern const uint16_t quant_points_iq2_xxs[256], quant_points_iq2_xs[512], quant_points_iq2_s[1024],
     quant_points_iq1_s[2048], quant_points_iq3_xxs[256], quant_points_iq3_s[512];

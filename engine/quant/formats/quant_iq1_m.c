@@ -38,19 +38,13 @@ static const struct quant_book book = {.point = quant_points_iq1_s,
                                        .most = 15,
                                        .unit = 0.125f};
 
-void quant_IQ1_M_encode(void *blocks, const float *x, size_t n, const float *importance) {
-    struct block_IQ1_M *b = blocks;
-    struct quant_chosen c;
-    float own[256];
-    for (size_t i = 0; i < n / 256; i++, b++, x += 256) {
-        quant_choose(&c, &book, x, quant_weights(importance ? importance + i * 256 : NULL, x, own, 256));
-        memset(b, 0, sizeof *b);
-        const uint16_t d = f32_to_f16(c.d);
-        for (int l = 0; l < 32; l++) {
-            b->q[l] = (uint8_t)c.index[l];
-            b->h[l / 2] |= (uint8_t)((c.index[l] >> 8 | c.minus[l] << 3) << l % 2 * 4);
-        }
-        for (int g = 0; g < 16; g++) b->sc[g / 4] |= (uint16_t)(c.scale[g] << g % 4 * 3);
-        for (int j = 0; j < 4; j++) b->sc[j] |= (uint16_t)((d >> 4 * j & 15) << 12);
+static void pack(struct block_IQ1_M *b, const struct quant_chosen *c) {
+    const uint16_t d = f32_to_f16(c->d);
+    for (int l = 0; l < 32; l++) {
+        b->q[l] = (uint8_t)c->index[l];
+        b->h[l / 2] |= (uint8_t)((c->index[l] >> 8 | c->minus[l] << 3) << l % 2 * 4);
     }
+    for (int g = 0; g < 16; g++) b->sc[g / 4] |= (uint16_t)(c->scale[g] << g % 4 * 3);
+    for (int j = 0; j < 4; j++) b->sc[j] |= (uint16_t)((d >> 4 * j & 15) << 12);
 }
+QUANT_ENCODE_BY_BOOK(IQ1_M)

@@ -34,20 +34,14 @@ static const struct quant_book book = {.point = quant_points_iq1_s,
                                        .most = 15,
                                        .unit = 0.125f};
 
-void quant_IQ1_S_encode(void *blocks, const float *x, size_t n, const float *importance) {
-    struct block_IQ1_S *b = blocks;
-    struct quant_chosen c;
-    float own[256];
-    for (size_t i = 0; i < n / 256; i++, b++, x += 256) {
-        quant_choose(&c, &book, x, quant_weights(importance ? importance + i * 256 : NULL, x, own, 256));
-        memset(b, 0, sizeof *b);
-        b->d = f32_to_f16(c.d);
-        for (int g = 0; g < 8; g++) {
-            b->h[g] = (uint16_t)(c.scale[g] << 12 | c.minus[4 * g] << 15);
-            for (int l = 4 * g; l < 4 * g + 4; l++) {
-                b->q[l] = (uint8_t)c.index[l];
-                b->h[g] |= (uint16_t)(c.index[l] >> 8 << l % 4 * 3);
-            }
+static void pack(struct block_IQ1_S *b, const struct quant_chosen *c) {
+    b->d = f32_to_f16(c->d);
+    for (int g = 0; g < 8; g++) {
+        b->h[g] = (uint16_t)(c->scale[g] << 12 | c->minus[4 * g] << 15);
+        for (int l = 4 * g; l < 4 * g + 4; l++) {
+            b->q[l] = (uint8_t)c->index[l];
+            b->h[g] |= (uint16_t)(c->index[l] >> 8 << l % 4 * 3);
         }
     }
 }
+QUANT_ENCODE_BY_BOOK(IQ1_S)

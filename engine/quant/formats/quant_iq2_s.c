@@ -32,19 +32,13 @@ static const struct quant_book book = {.point = quant_points_iq2_s,
                                        .most = 31,
                                        .unit = 0.125f};
 
-void quant_IQ2_S_encode(void *blocks, const float *x, size_t n, const float *importance) {
-    struct block_IQ2_S *b = blocks;
-    struct quant_chosen c;
-    float own[256];
-    for (size_t i = 0; i < n / 256; i++, b++, x += 256) {
-        quant_choose(&c, &book, x, quant_weights(importance ? importance + i * 256 : NULL, x, own, 256));
-        memset(b, 0, sizeof *b);
-        b->d = f32_to_f16(c.d);
-        for (int l = 0; l < 32; l++) {
-            b->q[l] = (uint8_t)c.index[l];
-            b->h[l / 4] |= (uint8_t)(c.index[l] >> 8 << l % 4 * 2);
-            b->sg[l] = c.signs[l];
-        }
-        for (int g = 0; g < 16; g++) b->sc[g / 2] |= (uint8_t)(c.scale[g] << g % 2 * 4);
+static void pack(struct block_IQ2_S *b, const struct quant_chosen *c) {
+    b->d = f32_to_f16(c->d);
+    for (int l = 0; l < 32; l++) {
+        b->q[l] = (uint8_t)c->index[l];
+        b->h[l / 4] |= (uint8_t)(c->index[l] >> 8 << l % 4 * 2);
+        b->sg[l] = c->signs[l];
     }
+    for (int g = 0; g < 16; g++) b->sc[g / 2] |= (uint8_t)(c->scale[g] << g % 2 * 4);
 }
+QUANT_ENCODE_BY_BOOK(IQ2_S)

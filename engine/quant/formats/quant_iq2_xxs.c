@@ -37,23 +37,17 @@ static const struct quant_book book = {.point = quant_points_iq2_xxs,
                                        .most = 31,
                                        .unit = 0.125f};
 
-void quant_IQ2_XXS_encode(void *blocks, const float *x, size_t n, const float *importance) {
-    struct block_IQ2_XXS *b = blocks;
-    struct quant_chosen c;
-    float own[256];
-    for (size_t i = 0; i < n / 256; i++, b++, x += 256) {
-        quant_choose(&c, &book, x, quant_weights(importance ? importance + i * 256 : NULL, x, own, 256));
-        memset(b, 0, sizeof *b);
-        b->d = f32_to_f16(c.d);
-        for (int g = 0; g < 8; g++) {
-            uint32_t a = (uint32_t)c.scale[g] << 28;
-            uint8_t index[4];
-            for (int l = 0; l < 4; l++) {
-                index[l] = (uint8_t)c.index[4 * g + l];
-                a |= (c.signs[4 * g + l] & 127u) << 7 * l;
-            }
-            memcpy(b->q + 4 * g, index, 4);
-            memcpy(b->q + 4 * g + 2, &a, 4);
+static void pack(struct block_IQ2_XXS *b, const struct quant_chosen *c) {
+    b->d = f32_to_f16(c->d);
+    for (int g = 0; g < 8; g++) {
+        uint32_t a = (uint32_t)c->scale[g] << 28;
+        uint8_t index[4];
+        for (int l = 0; l < 4; l++) {
+            index[l] = (uint8_t)c->index[4 * g + l];
+            a |= (c->signs[4 * g + l] & 127u) << 7 * l;
         }
+        memcpy(b->q + 4 * g, index, 4);
+        memcpy(b->q + 4 * g + 2, &a, 4);
     }
 }
+QUANT_ENCODE_BY_BOOK(IQ2_XXS)

@@ -37,19 +37,13 @@ static const struct quant_book book = {.point = quant_points_iq3_xxs,
                                        .most = 31,
                                        .unit = 0.25f};
 
-void quant_IQ3_XXS_encode(void *blocks, const float *x, size_t n, const float *importance) {
-    struct block_IQ3_XXS *b = blocks;
-    struct quant_chosen c;
-    float own[256];
-    for (size_t i = 0; i < n / 256; i++, b++, x += 256) {
-        quant_choose(&c, &book, x, quant_weights(importance ? importance + i * 256 : NULL, x, own, 256));
-        memset(b, 0, sizeof *b);
-        b->d = f32_to_f16(c.d);
-        for (int l = 0; l < 64; l++) b->q[l] = (uint8_t)c.index[l];
-        for (int g = 0; g < 8; g++) {
-            uint32_t a = (uint32_t)c.scale[g] << 28;
-            for (int l = 0; l < 4; l++) a |= (c.signs[4 * g + l] & 127u) << 7 * l;
-            memcpy(b->a + 2 * g, &a, 4);
-        }
+static void pack(struct block_IQ3_XXS *b, const struct quant_chosen *c) {
+    b->d = f32_to_f16(c->d);
+    for (int l = 0; l < 64; l++) b->q[l] = (uint8_t)c->index[l];
+    for (int g = 0; g < 8; g++) {
+        uint32_t a = (uint32_t)c->scale[g] << 28;
+        for (int l = 0; l < 4; l++) a |= (c->signs[4 * g + l] & 127u) << 7 * l;
+        memcpy(b->a + 2 * g, &a, 4);
     }
 }
+QUANT_ENCODE_BY_BOOK(IQ3_XXS)
