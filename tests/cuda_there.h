@@ -9,7 +9,9 @@ static inline bool cuda_there(bool *must) {
     *must = wish && *wish == '1';
 #ifdef INFER_CUDA
     struct placement place;
-    if (device_pick(&(struct device_wish){DEVICE_CUDA, DEVICE_NONE, -1, 0}, &place) == INFER_OK) return true;
+    if (device_pick(&(struct device_wish){.device = DEVICE_CUDA, .host = DEVICE_NONE, .n_layer = -1},
+                    &place) == INFER_OK)
+        return true;
     print_message("skipped on cuda: %s\n", err_message());
 #endif
     return false;

@@ -3,6 +3,7 @@
  * their pattern. */
 #pragma once
 #include "test.h"
+#include "seam_step.h"
 #include "seam/op_list.h"
 #include "cpu/cpu_list.h"
 #include "cpu/cpu_isa.h"
@@ -198,15 +199,7 @@ static inline void run(struct bench *b, struct setting s, int first, int T, floa
     }
     if (b->store.n_kv_head) fill_cache(b, s, e);
     if (b->state.n_elem) fill_states(b, s, e);
-    struct step step = {.n_row = T,
-                        .n_out = T,
-                        .id = id + first,
-                        .pos = pos + first,
-                        .slot = slot + first,
-                        .out_row = out_row + first,
-                        .want = want,
-                        .pages = tables,
-                        .pages_version = 1};
+    struct step step = seam_step(T, T, id + first, pos + first, slot + first, out_row + first, want, tables);
     struct step_result result;
     uint64_t n = mem_count();
     mem_forbid(true);

@@ -5,6 +5,7 @@
  * beside others, by any number of threads. */
 #pragma once
 #include "test.h"
+#include "seam_step.h"
 #include "seam/op_list.h"
 
 #include <math.h>
@@ -233,14 +234,7 @@ static inline void state_step(struct state_bench *s, const struct state_run *run
     for (int i = 0; i < n_run; i++)
         for (int t = run[i].first; t < run[i].end; t++, n++)
             id[n] = t, slot[n] = run[i].slot, pos[n] = run[i].pos0 + t;
-    struct step step = {.n_row = n,
-                        .n_out = 0,
-                        .id = id,
-                        .pos = pos,
-                        .slot = slot,
-                        .out_row = id,
-                        .pages = tables,
-                        .pages_version = 1};
+    struct step step = seam_step(n, 0, id, pos, slot, id, NULL, tables);
     float *rows = malloc(sizeof *rows * (size_t)(n * width));
     assert_ok(s->b->type->run(s->b, s->list.cls, &step));
     assert_ok(s->b->type->wait(s->b, &result));

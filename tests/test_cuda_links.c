@@ -2,6 +2,7 @@
  * agrees with ref, for prompt rows, one decode row and several. Skipped with a printed reason where there is no usable card, unless
  * INFER_REQUIRE_CUDA=1. */
 #include "test.h"
+#include "seam_step.h"
 #include "engine_options.h"
 #include "infer.h"
 #include "cuda/run/decode_profile.h"
@@ -130,15 +131,7 @@ static void run_step(struct run *r, enum row_class cls, int pos, int n, float *o
     uint8_t want = WANT_TOKEN | WANT_LOGITS;
     struct step_result res;
     const int32_t *const tables[] = {r->pages, r->pages}; /* groups with a window and without */
-    struct step s = {.n_row = n,
-                     .n_out = 1,
-                     .id = id,
-                     .pos = at,
-                     .slot = slot,
-                     .out_row = &last,
-                     .want = &want,
-                     .pages = tables,
-                     .pages_version = 1};
+    struct step s = seam_step(n, 1, id, at, slot, &last, &want, tables);
     assert_ok(r->type->run(r->b, cls, &s));
     assert_ok(r->type->wait(r->b, &res));
     memcpy(out, res.logits, (size_t)r->m->n_vocab * 4);
@@ -407,15 +400,7 @@ static void run_among(struct run *r, int n, int token, float *out) {
     uint8_t want = WANT_TOKEN | WANT_LOGITS;
     struct step_result res;
     const int32_t *const tables[] = {r->pages};
-    struct step s = {.n_row = n,
-                     .n_out = 1,
-                     .id = id,
-                     .pos = at,
-                     .slot = slot,
-                     .out_row = &last,
-                     .want = &want,
-                     .pages = tables,
-                     .pages_version = 1};
+    struct step s = seam_step(n, 1, id, at, slot, &last, &want, tables);
     assert_ok(r->type->run(r->b, ROW_DECODE, &s));
     assert_ok(r->type->wait(r->b, &res));
     memcpy(out, res.logits, (size_t)r->m->n_vocab * 4);

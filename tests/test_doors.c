@@ -1,6 +1,7 @@
 /* What a step can say beside token ids, and what a plan can join: rows in place of embeddings, three positions a row, attention over the
  * rows of the step, adapters' prefixes, parts of three backends. */
 #include "test.h"
+#include "seam_step.h"
 #include "cache/kv.h"
 #include "infer.h"
 #include "join/join.h"
@@ -318,15 +319,7 @@ static int by_parts(struct model *m, int cut, int away, float *logits) {
     const int32_t *pages[KV_GROUPS];
     for (int i = 0; i < KV_GROUPS; i++) pages[i] = &page;
     for (int i = 0; i < ROWS; i++) id[i] = token_of(i), at[i] = i;
-    const struct step s = {.n_row = ROWS,
-                           .n_out = 1,
-                           .id = id,
-                           .pos = at,
-                           .slot = slot,
-                           .out_row = out_row,
-                           .want = want,
-                           .pages = pages,
-                           .pages_version = 1};
+    const struct step s = seam_step(ROWS, 1, id, at, slot, out_row, want, pages);
     struct step_result r;
     assert_ok(b->type->run(b, ROW_PROMPT, &s));
     assert_ok(b->type->wait(b, &r));

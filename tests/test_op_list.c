@@ -1,6 +1,7 @@
 /* op_list.h: what it tells of each kind of operation is what running one shows, on the reference and on the processor;
  * lives, overlaps and neighbours of a list; last tokens. */
 #include "test.h"
+#include "seam_step.h"
 #include "cpu/cpu_isa.h"
 #include "seam/last_tokens.h"
 #include "seam/op_list.h"
@@ -220,15 +221,7 @@ static void run(const struct backend_type *type, struct op op, int first_id, str
     uint8_t want[N_OUT] = {WANT_TOKEN | WANT_LOGITS, WANT_TOKEN | WANT_LOGITS};
     for (int t = 0; t < T; t++) id[t] = t, pos[t] = 10 + t;
     id[0] = first_id;
-    struct step step = {.n_row = T,
-                        .n_out = N_OUT,
-                        .id = id,
-                        .pos = pos,
-                        .slot = slot,
-                        .out_row = out_row,
-                        .want = want,
-                        .pages = pages,
-                        .pages_version = 1};
+    struct step step = seam_step(T, N_OUT, id, pos, slot, out_row, want, pages);
     struct step_result result;
     memset(out, 0, sizeof *out);
     assert_ok(type->run(b, ROW_DECODE, &step));
