@@ -79,6 +79,9 @@ void weight_decode_row(const struct weight *w, int i, float *out) {
 size_t weight_bytes(const struct weight *w) { return row_bytes(w) * (size_t)w->n * (size_t)w->n_stack; }
 
 enum infer_status weights_known(const struct backend_config *c, const char *backend) {
+    if (c->n_rank > 1)
+        return err_set(INFER_E_UNSUPPORTED, "%s: rank %d of %d: a model is computed by one rank alone",
+                       backend, c->rank, c->n_rank);
     for (int cls = 0; cls < ROW_CLASS_COUNT; cls++)
         for (int i = 0; c->list[cls] && i < c->list[cls]->n_op; i++) {
             struct op_use u = op_uses(&c->list[cls]->op[i]);

@@ -31,7 +31,7 @@ void weight_decode_row(const struct weight *w, int i, float *out);
 size_t weight_bytes(const struct weight *w);
 
 /* What a backend says in sizes. INFER_E_UNSUPPORTED, naming backend and tensor: a matrix that the lists read is a stack and the
- * operation is not that of experts or heads. */
+ * operation is not that of experts or heads; or the configuration is that of one rank of several, which none computes yet. */
 enum infer_status weights_known(const struct backend_config *c, const char *backend);
 
 #ifdef __cplusplus
