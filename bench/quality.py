@@ -4,7 +4,7 @@
 usage: quality.py [-m MODEL] [--infer PROGRAM] [--out FOLDER] [--only prompts,floor,error,perplexity] [--types q8_0,...] [--windows N] [--threads N]
 needs: pip install llama-cpp-python jinja2 (a Python that has them runs this script)
 
-prompts     Each line of tests/prompts.txt is rendered with the model's template by Jinja2, tokenised and continued greedily by
+prompts     Each line of tests/data/prompts.txt is rendered with the model's template by Jinja2, tokenised and continued greedily by
             64 tokens, here and there. Ids of the prompts must be equal; at least 6 of 8 answers must be equal token for
             token; at the first difference of the others the two candidates' logits, in both engines, must be closer than
             0.05 of the logits' standard deviation. This is done on MODEL and on MODEL decoded to F16: with 4-bit weights both
@@ -128,11 +128,11 @@ def compare_answer(a, peer, model, prompt_ids, text):
 
 
 def rendered_prompts(peer):
-    """[(line, messages, text)] of tests/prompts.txt."""
+    """[(line, messages, text)] of tests/data/prompts.txt."""
     environment = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(peer.model.metadata["tokenizer.chat_template"])
     out = []
-    for line in (TOP / "tests" / "prompts.txt").read_text().splitlines():
+    for line in (TOP / "tests" / "data" / "prompts.txt").read_text().splitlines():
         messages = [{"role": "user", "content": line}]
         out.append((line, messages, template.render(messages=messages, add_generation_prompt=True, bos_token="", eos_token="")))
     return out

@@ -1,0 +1,374 @@
+/* links.h: a list of a Llama as links, with and without an operation that no pattern takes, in the classes of rows and the forms
+ * of weights. Needs no chip. */
+#include "tests/lib/test.h"
+#include "engine_options.h"
+#include "infer.h"
+#include "cuda/plan/links.h"
+#include "plan/plan.h"
+#include "seam/op_list.h"
+#include "tests/lib/synth_model.h"
+
+#include <unistd.h>
+
+/* ---- lists ---- */
+
+struct lists {
+    struct model *model;
+    struct arena arena;
+    struct plan plan;
+    struct cuda_plan sizes;
+    struct op_list own[ROW_CLASS_COUNT]; /* as the plan has them */
+};
+
+static void open_file(struct lists *o, const char *path) {
+    struct plan_options po;
+    struct infer_engine_options eo = {
+        .device = "ref", .ctx = 64, .slots = 1, .batch = 8, .threads = 1, .gpu_layers = -1};
+    memset(o, 0, sizeof *o);
+    assert_ok(model_open(&o->model, path, &(struct tensorfile_options){0}));
+    assert_ok(engine_options_read(&po, &eo));
+    assert_ok(device_pick(&po.wish, &po.place));
+    assert_ok(plan_make(&o->plan, &o->arena, o->model, &po));
+    assert_ok(cuda_plan_make(&o->sizes, &o->plan.part[0].config));
+    for (int c = 0; c < ROW_CLASS_COUNT; c++) o->own[c] = *o->plan.part[0].config.list[c];
+}
+static void open_lists(struct lists *o, const char *shape, const char *type) {
+    char path[SYNTH_PATH];
+    synth_temporary(&(struct synth_options){.shape = shape, .type = type}, path);
+    open_file(o, path);
+    unlink(path);
+}
+static void close_lists(struct lists *o) {
+    cuda_plan_free(&o->sizes);
+    arena_free(&o->arena);
+    model_close(o->model);
+}
+
+/* What a chip and an engine of one row or several make of a list. */
+struct chip {
+    int sm;
+    bool int8, only_mma;
+};
+static const struct chip h100 = {90, false, false};
+static int make(const struct lists *o, const struct op_list *l, struct chip chip, struct cuda_link *link) {
+    struct route_case route = {.sm = chip.sm, .only_mma = chip.only_mma, .shared_bytes = 227 << 10};
+    struct link_case c = {.list = l,
+                          .plan = &o->sizes,
+                          .store = o->plan.part[0].config.store,
+                          .route = &route,
+                          .int8 = chip.int8 && l->cls == ROW_DECODE};
+    return links_make(&c, link);
+}
+
+/* Links as text: a kind a letter, edges that are no rows as their form behind it. */
+static const char *text_of(const struct cuda_link *link, int n) {
+    static const char kind[LINK_KIND_COUNT] = {'.', 'E', 'M', 'G', 'R', 'A', 'H',
+                                               'P', 'X', 'Q', 'S', 'D', 'W', 'L'};
+    static const char form[FORM_COUNT] = {0, 'h', 'c', 'b', 'i', 'j', 't', 'p'};
+    static char text[4096];
+    char *p = text;
+    for (int i = 0; i < n; i++) {
+        if (link[i].in.packets) *p++ = '-';
+        *p++ = kind[link[i].kind];
+        if (link[i].gives) *p++ = form[link[i].gives];
+    }
+    *p = 0;
+    return text;
+}
+
+enum { MOST = 256 };
+
+/* Seven layers. */
+#define GEMMA(first, layer, last) first layer layer layer layer layer layer last
+static void a_llama_is_five_links_a_layer(void **state) {
+    (void)state;
+    static const struct {
+        const char *shape, *type;
+        struct chip chip;
+        const char *decode, *prompt;
+    } all[] = {
+        /* embed; q k v, attention, output, gate and up, down, twice; head */
+        {"tiny", "q8_0", {90, false, false}, "EcM-Ac-RcGc-RcM-Ac-RcGc-RcH", ".MAcRGcRMAcRGcR.M."},
+        {"tiny", "q8_0", {90, true, false}, "EiM-Ai-RiGj-RiM-Ai-RiGj-RiH", ".MAcRGcRMAcRGcR.M."},
+        {"tiny", "f16", {90, false, false}, "EhM-Ah-RhGh-RhM-Ah-RhGh-RhH", ".MAhRGhRMAhRGhR.M."},
+        {"tiny", "bf16", {120, false, true}, "EbM-Ab-RbGb-RbM-Ab-RbGb-RbH", ".MAhRGhRMAhRGhR.M."},
+        {"tiny", "f32", {90, false, false}, NULL, ".MAtRGtRMAtRGtR.M."},
+        /* norm and router, choice, experts, their sum; on another chip one by one */
+        {"tiny-moe", "q4_k", {90, false, false}, NULL, ".MAcR...QSMAcR...QS.M."},
+        {"tiny-oss", "mxfp4_moe", {90, false, false}, NULL, ".MAcR...QSMAcR...QSMAcR...QS.M."},
+        {"tiny-moe", "f32", {90, false, false}, NULL, ".MAtR......SMAtR......S.M."},
+        {"tiny-moe", "q4_k", {90, false, true}, NULL, ".MAcR......SMAcR......S.M."},
+        {"tiny-256", "f16", {90, false, false}, "EhM-Ah-RhGh-RhM-Ah-RhGh-RhH", NULL},
+        /* norms behind the projections, of values; the head's cap stands alone */
+        {"tiny-gemma4",
+         "f16",
+         {90, false, false},
+         GEMMA("Eh", "M-Ah-PhGh-Ph", "M-Ah-PhGh-P.M.."),
+         GEMMA(".", "MAhPGhP", "MAhPGhP.M..")},
+        {"tiny-gemma4", "q8_0", {90, true, false}, GEMMA("Ei", "M-Ai-PiGj-Pi", "M-Ai-PiGj-P.M.."), NULL},
+        /* embed; q k v, attention, output, experts, twice; head */
+        {"tiny-moe", "q4_k", {90, true, false}, "EiM-Ai-RXiM-Ai-RXiH", NULL},
+        {"tiny-moe", "f16", {90, false, false}, "EhM-Ah-RXhM-Ah-RXhH", NULL},
+        /* embed; queries and keys, queries again, attention by a latent, output; dense, then with experts */
+        {"tiny-latent-512", "q4_k", {90, true, false}, "EiMMLiRiGj-RiMMLiRXiMMLiRXiH", NULL},
+        {"tiny-latent-512",
+         "q4_k",
+         {90, false, false},
+         "EcMMLcRcGc-RcMMLcRXcMMLcRXcH",
+         ".MM.......RGcRMM.......R...QGcMSMM.......R...QGcMS.M."},
+        {"tiny-latent", "q4_k", {90, false, false}, "EcMM.......RcGc-RcMM.......RXcMM.......RXcH", NULL},
+        /* two matrices behind one norm, delta rule, output, gate and up, down, three times; a layer with attention, whose result has a gate */
+        {"tiny-delta-128",
+         "q8_0",
+         {90, false, false},
+         "EcMMDc-RcGc-RcMMDc-RcGc-RcMMDc-RcGc-RcMM-A.RcGc-RcH",
+         ".MMDcRGcRMMDcRGcRMMDcRGcRMMA.RGcR.M."},
+        {"tiny-delta-128",
+         "q8_0",
+         {90, true, false},
+         "EiMMDi-RiGj-RiMMDi-RiGj-RiMMDi-RiGj-RiMM-A.RiGj-RiH",
+         NULL},
+        {"tiny-delta-moe-128",
+         "q8_0",
+         {90, true, false},
+         "EiMMDi-RXiMMDi-RXiMMDi-RXiMM-A.RXiH",
+         ".MMDcR...QGcMMSMMDcR...QGcMMSMMDcR...QGcMMSMMA.R...QGcMMS.M."},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct lists o;
+        struct cuda_link link[MOST];
+        open_lists(&o, all[i].shape, all[i].type);
+        for (int c = 0; c < ROW_CLASS_COUNT; c++) {
+            const char *want = c == ROW_DECODE ? all[i].decode : all[i].prompt;
+            const char *got = text_of(link, make(&o, &o.own[c], all[i].chip, link));
+            print_message("%s %s %s\n", all[i].shape, all[i].type, got);
+            if (want && strcmp(got, want)) fail_msg("%s %s: %s", all[i].shape, all[i].type, got);
+        }
+        close_lists(&o);
+    }
+}
+
+/* The list with one more operation of the residual stream in front of operation at, which no pattern takes there: a norm with a mean,
+ * or a sum that no matmul is part of. */
+static struct op_list with_one_more(const struct op_list *l, enum op_kind kind, int at, struct op *op,
+                                    struct buf *buf) {
+    struct op_list out = *l;
+    struct view x = l->op[0].embed.out;
+    memcpy(op, l->op, (size_t)at * sizeof *op);
+    op[at] = (struct op){
+        .kind = OP_NORM, .name = "more", .norm = {x, x, NORM_LAYER, x.width, 1e-5f, NULL, NULL, 0}};
+    if (kind == OP_ADD) op[at] = (struct op){.kind = OP_ADD, .name = "more", .add = {x, x, x}};
+    memcpy(op + at + 1, l->op + at, (size_t)(l->n_op - at) * sizeof *op);
+    memcpy(buf, l->buf, (size_t)l->n_buf * sizeof *buf);
+    out.op = op;
+    out.n_op++;
+    out.buf = buf;
+    list_lives(&out);
+    return out;
+}
+static bool around(const struct cuda_link *k, int at) { return k->first < at && at < k->first + k->n_op; }
+
+/* Links that the operation is not in the middle of are as they were, and the edges between two such that still touch. */
+static void others_are_unchanged(const struct cuda_link *was, int n_was, const struct cuda_link *now,
+                                 int n_now, int at) {
+    int op = 0, plain = 0;
+    for (int i = 0; i < n_now; op += now[i++].n_op) {
+        assert_int_equal(now[i].first, op); /* each operation once, in order */
+        plain += now[i].kind == LINK_PLAIN && op == at;
+    }
+    assert_int_equal(plain, 1);
+    for (int i = 0, j = 0; i < n_was; i++) {
+        if (around(&was[i], at)) continue;
+        const int shift = was[i].first >= at;
+        while (j < n_now && now[j].first < was[i].first + shift) j++;
+        const struct cuda_link *a = &was[i], *b = &now[j];
+        if (j == n_now || b->first != a->first + shift || b->kind != a->kind || b->n_op != a->n_op)
+            fail_msg("one more at %d: operations %d .. are another link", at, a->first);
+        if (!i || around(&was[i - 1], at)) continue; /* the link in front is another one */
+        if (a->first == at && b->in.form != FORM_ROWS)
+            fail_msg("one more at %d: an edge that nobody gives", at);
+        if (a->first != at &&
+            (b->in.form != a->in.form || b->in.packets != a->in.packets || b->wants != a->wants))
+            fail_msg("one more at %d: the edge to operation %d is another one", at, a->first);
+    }
+    assert_true(op > 0);
+}
+
+static void one_more_operation_leaves_the_other_links(void **state) {
+    static const char *const models[][2] = {
+        {"tiny", "q8_0"}, {"tiny", "f16"}, {"tiny", "f32"}, {"tiny-moe", "q8_0"}};
+    (void)state;
+    for (size_t t = 0; t < sizeof models / sizeof *models; t++) {
+        struct lists o;
+        static struct op op[MOST];
+        static struct buf buf[MOST];
+        open_lists(&o, models[t][0], models[t][1]);
+        for (int c = 0; c < ROW_CLASS_COUNT; c++) {
+            const struct op_list *l = &o.own[c];
+            struct cuda_link was[MOST], now[MOST];
+            const int n = make(&o, l, h100, was);
+            for (int i = 2; i <= 2 * l->n_op + 1; i++) {
+                const int at = i / 2;
+                struct op_list more = with_one_more(l, i % 2 ? OP_ADD : OP_NORM, at, op, buf);
+                others_are_unchanged(was, n, now, make(&o, &more, h100, now), at);
+            }
+        }
+        close_lists(&o);
+    }
+}
+
+/* Experts of which something is wanted beside what they add: as much of them as nobody else reads is one link. */
+static void parts_of_experts_are_a_link(void **state) {
+    static const struct {
+        const char *wanted, *links; /* the operation whose result is, and the first layer's links then */
+    } all[] = {{"ffn_norm", "EcM-Ac-R..XcM"},
+               {"ffn_router", "EcM-Ac-R.......WcM"},
+               {"ffn_choice", "EcM-Ac-R.......WcM"},
+               {"ffn_experts", "EcM-Ac-R.......WcM"},
+               {"ffn_experts_glu", "EcM-Ac-R.......WcM"},
+               {"ffn_experts_down", "EcM-Ac-R.X.WcM"},
+               {"ffn_mix", "EcM-Ac-RX..M"},
+               {"ffn_add", "EcM-Ac-RX.M"}};
+    (void)state;
+    struct lists o;
+    static struct op op[MOST];
+    static struct buf buf[MOST];
+    open_lists(&o, "tiny-moe", "q8_0");
+    const struct op_list *l = &o.own[ROW_DECODE];
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct cuda_link link[MOST];
+        int at = 0;
+        while (strcmp(l->op[at].name, all[i].wanted) != 0) at++;
+        struct op_list more = with_one_more(l, OP_ADD, at + 1, op, buf);
+        const struct view wanted = op_uses(&l->op[at]).write[0];
+        op[at + 1].add = (struct op_add){wanted, wanted, wanted};
+        list_lives(&more);
+        const char *text = text_of(link, make(&o, &more, h100, link));
+        if (strncmp(text, all[i].links, strlen(all[i].links)) != 0)
+            fail_msg("%s is wanted: %s", all[i].wanted, text);
+    }
+    close_lists(&o);
+}
+
+/* Codes times codes: not where an operation wants what a gate has left as codes of 8 bits. */
+static void int8_codes_are_no_rows(void **state) {
+    (void)state;
+    struct lists o;
+    static struct op op[MOST];
+    static struct buf buf[MOST];
+    int none = 0;
+    open_lists(&o, "tiny", "q8_0");
+    const struct op_list *l = &o.own[ROW_DECODE];
+    for (int at = 1; at <= l->n_op; at++) {
+        struct cuda_link now[MOST];
+        struct op_list more = with_one_more(l, OP_ADD, at, op, buf);
+        const bool behind_gate = l->op[at - 1].kind == OP_GLU;
+        assert_int_equal(make(&o, &more, (struct chip){90, true, false}, now) == 0, behind_gate);
+        none += behind_gate;
+    }
+    assert_int_equal(none, 2);
+    close_lists(&o);
+}
+
+/* What is between two links of a Llama's layer elsewhere: norms behind a projection, norms of values, factors, no rotation, a
+ * temperature. Lists of the real architectures, whose weights are taken for halves; 'x' and what follows: of the last layer. */
+static void blocks_of_other_models_are_links(void **state) {
+    static const struct {
+        const char *folder, *decode, *prompt;
+    } all[] = {{"exaone4-full", "M-Ah-PhGh-PhH", "MAhPGhP.M."},
+               {"granite", "M-Ah-PhGh-P.M.", "MAhPGhP.M."},
+               {"olmo2", "M..Ah-PhGh-PhH", "M..AhPGhP.M."},
+               {"llama", "M-Ah-RhGh-RhH", "MAhRGhR.M."}};
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char name[64], path[512];
+        struct lists o;
+        struct cuda_link link[MOST];
+        snprintf(name, sizeof name, "golden/hf/%s", all[i].folder);
+        open_file(&o, test_path(path, sizeof path, name));
+        for (int g = 0; g < o.sizes.n_group; g++)
+            for (int r = 0; r < o.sizes.group[g].n_region; r++)
+                o.sizes.group[g].region[r].layout = LAYOUT_F16;
+        for (int c = 0; c < ROW_CLASS_COUNT; c++) {
+            const char *want = c == ROW_DECODE ? all[i].decode : all[i].prompt,
+                       *got = text_of(link, make(&o, &o.own[c], h100, link));
+            const size_t n = strlen(got), m = strlen(want);
+            print_message("%s %s\n", all[i].folder, got);
+            if (n < m || strcmp(got + n - m, want)) fail_msg("%s: %s", all[i].folder, got);
+        }
+        close_lists(&o);
+    }
+}
+
+/* Floats of eight bits are codes where codes become halves, and rows where they are multiplied by codes. */
+static void eights_are_no_int8(void **state) {
+    struct lists o;
+    struct cuda_link link[MOST];
+    (void)state;
+    open_lists(&o, "tiny", "q8_0");
+    for (int g = 0; g < o.sizes.n_group; g++) o.sizes.group[g].region[0].layout = LAYOUT_F8;
+    const struct op_list *l = &o.own[ROW_DECODE];
+    assert_string_equal(text_of(link, make(&o, l, h100, link)), "EcM-Ac-RcGc-RcM-Ac-RcGc-RcH");
+    assert_null(strchr(text_of(link, make(&o, l, (struct chip){90, true, false}, link)), 'M'));
+    close_lists(&o);
+}
+
+/* Factors of NVFP4 matrices lie in their weights, gate and up in turns although theirs differ; others are no links. */
+static void factors_are_folded(void **state) {
+    static const char *const types[] = {"nvfp4", "q8_0"};
+    (void)state;
+    for (int t = 0; t < 2; t++) {
+        struct lists o;
+        struct cuda_link link[MOST];
+        open_lists(&o, "tiny", types[t]);
+        struct model *m = o.model;
+        cuda_plan_free(&o.sizes);
+        for (int g = 0; g < m->n_group; g++)
+            for (int k = 0; k < m->group[g]->n_member; k++)
+                ((struct weight_group *)m->group[g])->member[k].factor = 0.01f + 0.1f * (float)k;
+        assert_ok(cuda_plan_make(&o.sizes, &o.plan.part[0].config));
+        const struct cuda_group *up = &o.sizes.group[m->layer[0].gate_up.id];
+        assert_int_equal(up->paired, t == 0);
+        assert_int_equal(up->scaled, t == 1);
+        assert_true(up->member[1].factor == (t ? 0.11f : 1));
+        assert_true(up->member[1].folded == (t ? 0 : 0.11f));
+        const char *text = text_of(link, make(&o, &o.own[ROW_DECODE], h100, link));
+        if ((strstr(text, "M-Ac-RcGc-R") == NULL) != t) fail_msg("%s: %s", types[t], text);
+        close_lists(&o);
+    }
+}
+
+/* Attention of a link: the first row that the chip, the options and the heads fit. */
+static void attention_has_a_route(void **state) {
+    static const struct {
+        int sm, only_mma, dk;
+        enum row_class cls;
+        const char *kernel; /* NULL: op by op */
+    } all[] = {{90, 0, 128, ROW_PROMPT, "flash_wgmma"}, {90, 1, 128, ROW_PROMPT, "flash_mma"},
+               {80, 0, 64, ROW_PROMPT, "flash_mma"},    {120, 1, 80, ROW_PROMPT, "flash_mma"},
+               {90, 0, 256, ROW_PROMPT, "flash_wide"},  {90, 0, 256, ROW_DECODE, "attend_decode"},
+               {90, 1, 256, ROW_PROMPT, NULL},          {90, 0, 512, ROW_DECODE, "attend_decode"},
+               {90, 0, 520, ROW_DECODE, NULL},          {90, 0, 60, ROW_DECODE, NULL},
+               {89, 0, 128, ROW_DECODE, NULL}};
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const struct route_case c = {.sm = all[i].sm, .only_mma = all[i].only_mma};
+        const struct route_other *r = route_attend(&c, all[i].cls, all[i].dk, all[i].dk);
+        if (!r != !all[i].kernel || (r && !strstr(r->kernel, all[i].kernel)))
+            fail_msg("sm_%d, heads of %d: %s", all[i].sm, all[i].dk, r ? r->kernel : "none");
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_llama_is_five_links_a_layer),
+        cmocka_unit_test(one_more_operation_leaves_the_other_links),
+        cmocka_unit_test(parts_of_experts_are_a_link),
+        cmocka_unit_test(int8_codes_are_no_rows),
+        cmocka_unit_test(blocks_of_other_models_are_links),
+        cmocka_unit_test(eights_are_no_int8),
+        cmocka_unit_test(factors_are_folded),
+        cmocka_unit_test(attention_has_a_route),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,458 @@
+/* Every op of the seam on every backend and instruction set against the reference: formats, classes, odd sizes,
+ * numbers of rows and threads. Experts: test_moe.c. */
+#define _GNU_SOURCE /* sched_setaffinity */
+#include "tests/lib/op_bench.h"
+#include "tests/lib/pace.h"
+#include "base/host.h"
+#include "seam/weight.h"
+#include "tests/lib/draw_cases.h"
+#include "tests/lib/pace.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- matmul ---- */
+
+static void matmul_every_format(void **state) {
+    (void)state;
+    for (int type = 0; type < QUANT_COUNT; type++) {
+        const struct quant_info *q = quant_info((enum quant_type)type);
+        const int block = (int)q->elems, long_k = block == 256 ? 2304 : block == 128 ? 2176 : 2112;
+        int ks[] = {block == 1 ? 77 : block * (block == 256 ? 1 : 9), long_k, block == 1 ? 32 : block};
+        for (int i = 0; i < (same_kernel(q->type) ? 1 : block == 256 ? 2 : 3); i++) {
+            struct bench b = {.matmul = true};
+            bool plain = q->elems == 1;
+            add_member(&b, q->type, i == 1 ? 19 : 35, ks[i], i == 0);
+            if (i != 1) add_member(&b, i ? q->type : QUANT_Q8_0, 1, ks[i], false);
+            if (i == 0 && plain)
+                b.group.member[1].type = QUANT_F32, free((void *)b.group.member[1].data),
+                b.group.n_member = 1, b.group.n--, add_member(&b, QUANT_F32, 1, ks[i], false);
+            struct view x = input(&b, ks[i], 0), y = output(&b, b.group.n);
+            push(&b, (struct op){.kind = OP_MATMUL, .matmul = {x, y, &b.group, false}});
+            b.int16 = (q->type == QUANT_F16 || q->type == QUANT_BF16) && i > 0;
+            char name[64];
+            snprintf(name, sizeof name, "matmul %s k %d", q->name, ks[i]);
+            check(&b, name, (const double[2]){TOL_OP_BF16, plain ? TOL_OP_FLOAT : TOL_OP_INT8});
+            bench_free(&b);
+        }
+    }
+}
+
+/* Members that are runs of the rows of one matrix: what each head has in front of something, and what it has behind. */
+static void matmul_of_runs(void **state) {
+    (void)state;
+    static const struct {
+        enum quant_type type;
+        int run, heads, k;
+    } all[] = {{QUANT_F32, 3, 5, 77},    {QUANT_BF16, 16, 4, 96},   {QUANT_Q8_0, 12, 4, 288},
+               {QUANT_Q4_K, 64, 3, 256}, {QUANT_Q6_K, 128, 2, 512}, {QUANT_Q4_1, 2, 16, 64}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct bench b = {.matmul = true};
+        const int run = all[i].run, n = run * all[i].heads, k = all[i].k;
+        add_member(&b, all[i].type, 2 * n, k, false);
+        const struct weight whole = b.group.member[0];
+        b.group.member[0] = weight_runs(&whole, 0, run, 2 * run, n);
+        b.group.member[1] = weight_runs(&whole, run, run, 2 * run, n);
+        b.group.n_member = 2;
+        struct view x = input(&b, k, 0), y = output(&b, 2 * n);
+        push(&b, (struct op){.kind = OP_MATMUL, .matmul = {x, y, &b.group, false}});
+        char name[64];
+        snprintf(name, sizeof name, "matmul %s of runs of %d", quant_info(all[i].type)->name, run);
+        b.int16 = all[i].type == QUANT_BF16;
+        check(
+            &b, name,
+            (const double[2]){TOL_OP_BF16, quant_info(all[i].type)->elems == 1 ? TOL_OP_FLOAT : TOL_OP_INT8});
+        b.group.member[0] = whole, b.group.n_member = 1;
+        bench_free(&b);
+    }
+}
+
+/* norm -> matmul -> add, and matmul -> glu, folded and not. */
+static void matmul_folded(void **state) {
+    (void)state;
+    float w[288];
+    for (int i = 0; i < 288; i++) w[i] = 1 + 0.1f * gauss();
+    for (int no_fuse = 0; no_fuse < 2; no_fuse++) {
+        struct bench b = {.no_fuse = no_fuse, .matmul = true};
+        add_member(&b, QUANT_Q8_0, 288, 288, true);
+        struct view x = input(&b, 288, 0), y = output(&b, 288), h = new_buf(&b, 288, BUF_ROWS_ALL),
+                    m = new_buf(&b, 288, BUF_ROWS_ALL);
+        push(&b, (struct op){.kind = OP_NORM, .norm = {x, h, NORM_RMS, 288, 1e-5f, w, NULL, 0}});
+        push(&b, (struct op){.kind = OP_MATMUL, .matmul = {h, m, &b.group, false}});
+        push(&b, (struct op){.kind = OP_ADD, .add = {x, m, y}});
+        check(&b, "norm, matmul, add", (const double[2]){TOL_OP_BF16, TOL_OP_INT8});
+        bench_free(&b);
+
+        struct bench g = {.no_fuse = no_fuse, .matmul = true};
+        add_member(&g, QUANT_Q4_1, 75, 288, false);
+        add_member(&g, QUANT_Q8_0, 75, 288, true);
+        struct view gx = input(&g, 288, 0), gy = output(&g, 75), gu = new_buf(&g, 150, BUF_ROWS_ALL);
+        push(&g, (struct op){.kind = OP_MATMUL, .matmul = {gx, gu, &g.group, false}});
+        push(&g, (struct op){.kind = OP_GLU, .glu = {{gu.buf, 0, 75}, {gu.buf, 75, 75}, gy, ACT_SILU, {0}}});
+        check(&g, "matmul, glu", (const double[2]){3 * TOL_OP_BF16, 3 * TOL_OP_INT8});
+        bench_free(&g);
+    }
+}
+
+/* ---- the small ops ---- */
+
+static const double exact[2] = {TOL_OP_FLOAT, TOL_OP_FLOAT};
+
+static void norms(void **state) {
+    (void)state;
+    float w[100], bias[100];
+    for (int i = 0; i < 100; i++) w[i] = gauss(), bias[i] = gauss();
+    static const int dims[] = {1, 7, 20, 64, 100};
+    for (int i = 0; i < 5; i++)
+        for (int kind = 0; kind < 2; kind++) {
+            struct bench b = {0};
+            int width = dims[i] * 3;
+            struct view x = input(&b, width, 0), y = output(&b, width);
+            push(&b, (struct op){.kind = OP_NORM,
+                                 .norm = {x, y, kind ? NORM_LAYER : NORM_RMS, dims[i], 1e-3f,
+                                          i % 2 ? w : NULL, kind ? bias : NULL, 0}});
+            check(&b, "norm", exact);
+            bench_free(&b);
+        }
+}
+
+static void ropes(void **state) {
+    (void)state;
+    float freq[40];
+    for (int i = 0; i < 40; i++) freq[i] = powf(10000, -(float)i / 40);
+    for (int kind = ROPE_NEOX; kind <= ROPE_INTERLEAVED; kind++)
+        for (int n_rot = 6; n_rot <= 80; n_rot += 37) {
+            struct rope r = {
+                .kind = (enum rope_kind)kind, .n_rot = n_rot & ~1, .mscale = 1.1f, .inv_freq = freq};
+            struct bench b = {0};
+            struct view x = input(&b, 3 * 80, 0), y = output(&b, 3 * 80),
+                        z = new_buf(&b, 3 * 80, BUF_ROWS_ALL);
+            push(&b, (struct op){.kind = OP_NORM, .norm = {x, z, NORM_LAYER, 80, 1e-3f, NULL, NULL, 0}});
+            push(&b, (struct op){.kind = OP_ROPE, .rope = {z, 3, 80, &r}});
+            push(&b, (struct op){.kind = OP_NORM, .norm = {z, y, NORM_RMS, 80, 1e-3f, NULL, NULL, 0}});
+            check(&b, "rope", exact);
+            bench_free(&b);
+        }
+}
+
+static void glus_and_adds(void **state) {
+    (void)state;
+    for (int n = 1; n < 80; n += 13)
+        for (int act = 0; act <= ACT_KIND_COUNT; act++) {
+            struct bench b = {0};
+            struct view x = input(&b, 2 * n, 0), y = output(&b, n), g = {x.buf, 0, n}, u = {x.buf, n, n};
+            if (act < ACT_KIND_COUNT) /* alone, where that is one */
+                push(&b, (struct op){.kind = OP_GLU,
+                                     .glu = {g,
+                                             n % 2 && act != ACT_SWIGLU_OAI ? (struct view){-1, 0, 0} : u,
+                                             y,
+                                             (enum act_kind)act,
+                                             {0.8f, 1.702f, 0.4f, 0.5f, -1e-6f}}});
+            else
+                push(&b, (struct op){.kind = OP_ADD, .add = {g, u, y}});
+            check(&b, "glu or add", exact);
+            bench_free(&b);
+        }
+}
+
+/* kv_put of all rows, then attend: head sizes, groups, windows, caps, sinks, cache types; folded with rope and not. */
+static void attention(void **state) {
+    (void)state;
+    float sinks[16], freq[32];
+    for (int i = 0; i < 16; i++) sinks[i] = gauss();
+    for (int i = 0; i < 32; i++) freq[i] = powf(10000, -(float)i / 32);
+    static const struct {
+        int heads, kv, hk, hv, window;
+        float cap;
+        bool sink, chunked, inside; /* inside: values in keys */
+    } shape[] = {{4, 2, 64, 64, 0, 0, false, false, false},     {9, 3, 64, 64, 0, 0, false, false, false},
+                 {16, 2, 40, 24, 0, 20, true, false, false},    {3, 3, 80, 80, 50, 0, true, false, false},
+                 {35, 1, 33, 32, 0, 0, false, false, false},    {2, 2, 128, 128, 200, 5, false, false, false},
+                 {4, 2, 64, 64, 32, 0, false, true, false},     {6, 2, 40, 24, 50, 0, true, true, false},
+                 {2, 2, 128, 128, 1000, 0, false, true, false}, {16, 1, 576, 512, 0, 0, false, false, true},
+                 {8, 1, 40, 24, 0, 0, false, false, true},      {3, 1, 77, 67, 90, 0, true, false, true},
+                 {36, 1, 48, 32, 0, 7, false, false, true}};
+    for (int i = 0; i < (int)(sizeof shape / sizeof *shape); i++)
+        for (int type = KV_F32; type <= KV_Q8_0; type++)
+            for (int fold = (i + type) % EVERY(2); fold < 2; fold += EVERY(2)) {
+                struct rope r = {.kind = ROPE_NEOX, .n_rot = 32, .mscale = 1, .inv_freq = freq};
+                struct bench b = {.store = {0, shape[i].kv, shape[i].hk, shape[i].hv, shape[i].inside},
+                                  .kv = {shape[i].window, N_SLOT * PAGES, PAGES},
+                                  .kv_type = (enum kv_type)type,
+                                  .no_fuse = i % 2};
+                int nq = shape[i].heads * shape[i].hk, nk = shape[i].kv * shape[i].hk,
+                    nv = shape[i].inside ? 0 : shape[i].kv * shape[i].hv;
+                struct view x = input(&b, nq + nk + nv, 0), y = output(&b, shape[i].heads * shape[i].hv);
+                struct view q = {x.buf, 0, nq}, k = {x.buf, nq, nk}, v = {nv ? x.buf : -1, nq + nk, nv};
+                if (fold) {
+                    push(&b, (struct op){.kind = OP_ROPE, .rope = {q, shape[i].heads, shape[i].hk, &r}});
+                    push(&b, (struct op){.kind = OP_ROPE, .rope = {k, shape[i].kv, shape[i].hk, &r}});
+                }
+                push(&b, (struct op){.kind = OP_KV_PUT, .kv_put = {k, v, 0}});
+                push(&b, (struct op){.kind = OP_ATTEND,
+                                     .attend = {.q = q,
+                                                .out = y,
+                                                .n_head = shape[i].heads,
+                                                .scale = 0.3f,
+                                                .softcap = shape[i].cap,
+                                                .window = shape[i].window,
+                                                .sinks = shape[i].sink && shape[i].heads <= 16 ? sinks : NULL,
+                                                .chunked = shape[i].chunked}});
+                char name[96];
+                snprintf(name, sizeof name, "attend shape %d cache %d rope %d", i, type, fold);
+                /* rotated keys may round to the other half or code than the reference's */
+                double t = type == KV_F32   ? TOL_OP_ATTEND
+                           : type == KV_F16 ? TOL_OP_ATTEND_F16
+                                            : TOL_OP_ATTEND_Q8;
+                check(&b, name, (const double[2]){t, t});
+                bench_free(&b);
+            }
+}
+
+/* A matrix for each head, of every format; what a head has behind its columns is copied. */
+static void heads(void **state) {
+    (void)state;
+    for (int type = 0; type < QUANT_COUNT; type++) {
+        if (same_kernel((enum quant_type)type)) continue;
+        const struct quant_info *q = quant_info((enum quant_type)type);
+        static const int sizes[][3] = {{1, 35, 0}, {3, 19, 5}, {7, 64, 16}}; /* heads, rows, rest */
+        for (int i = 0; i < 3; i++) {
+            int H = sizes[i][0], n = sizes[i][1], rest = sizes[i][2];
+            int k = q->elems == 1 ? 13 + 40 * i : (int)q->elems * (q->elems == 256 ? 1 : i + 1);
+            struct bench b = {.matmul = true};
+            add_member(&b, q->type, H * n, k, false);
+            struct weight *w = &b.group.member[0];
+            w->n = b.group.n = n, w->n_stack = H;
+            w->stack_bytes = (size_t)n * quant_row_bytes(q, (size_t)k);
+            w->factor = i == 1 ? 0.7f : 1;
+            struct view x = input(&b, H * (k + rest), 0), y = output(&b, H * (n + rest));
+            push(&b, (struct op){.kind = OP_HEADS, .heads = {x, y, &b.group}});
+            char name[64];
+            snprintf(name, sizeof name, "heads %s %d x [%d][%d] and %d", q->name, H, n, k, rest);
+            check(&b, name, (const double[2]){TOL_OP_FLOAT, TOL_OP_FLOAT});
+            bench_free(&b);
+        }
+    }
+}
+
+/* Convolutions: rows of three sequences, one that goes on, one that begins, one whose first rows see some of both. */
+static void convolutions(void **state) {
+    (void)state;
+    float w[200 * CONV_MAX], bias[200];
+    for (int i = 0; i < 200 * CONV_MAX; i++) w[i] = gauss();
+    for (int i = 0; i < 200; i++) bias[i] = gauss();
+    static const int channels[] = {1, 7, 64, 100, 200}, widths[] = {2, 3, 4, 7, CONV_MAX};
+    for (int i = 0; i < 5; i++)
+        for (int k = 0; k < 5; k++) {
+            int C = channels[i], K = widths[k];
+            struct bench b = {.state = {(K - 1) * C}};
+            struct view x = input(&b, C, 0), y = output(&b, C);
+            push(&b, (struct op){.kind = OP_CONV, .conv = {x, y, 0, K, w, k % 2 ? bias : NULL, i % 2}});
+            char name[64];
+            snprintf(name, sizeof name, "conv of %d channels, width %d", C, K);
+            check(&b, name, (const double[2]){TOL_OP_FLOAT, TOL_OP_FLOAT});
+            bench_free(&b);
+        }
+}
+
+/* select with draws: candidates, sums and tokens. */
+static void draws(void **state) {
+    (void)state;
+    draw_cases(&backend_ref, NULL, 20);
+    for (int i = 0; i < n_isa(); i++)
+        if (!absent(i)) draw_cases(&backend_cpu, isas[i], 20);
+}
+
+/* columns of a step's rows and of those that want an output, in another order: nothing is rounded. */
+static void columns(void **state) {
+    (void)state;
+    for (int n = 1; n < 700; n = 3 * n + 1) {
+        int32_t *from = malloc((size_t)n * sizeof *from);
+        for (int i = 0; i < n; i++) from[i] = i;
+        for (int i = n - 1; i > 0; i--) {
+            const int j = (i * 7919 + 13) % (i + 1), f = from[i];
+            from[i] = from[j], from[j] = f;
+        }
+        struct bench b = {0};
+        struct view x = input(&b, n, 0), y = output(&b, n);
+        push(&b, (struct op){.kind = OP_COLUMNS, .columns = {x, y, from}});
+        char name[64];
+        snprintf(name, sizeof name, "columns %d", n);
+        check(&b, name, (const double[2]){0, 0});
+        bench_free(&b);
+        free(from);
+    }
+}
+
+/* rows and select: lowest id on ties, odd vocabulary sizes. */
+static void selects(void **state) {
+    (void)state;
+    for (int n = 1; n < 200; n += 33) {
+        struct bench b = {.n_vocab = n};
+        struct view x = input(&b, n, 0), y = new_buf(&b, n, BUF_ROWS_OUT);
+        float *table = (float *)b.table[0].data;
+        for (int t = 0; t < MAX_T; t++) table[t * n + (t * 7) % n] = table[t * n + (t * 3) % n] = 50;
+        push(&b, (struct op){.kind = OP_ROWS, .rows = {x, y}});
+        push(&b, (struct op){.kind = OP_SELECT, .select = {y, n}});
+        for (int cls = 0; cls < 2; cls++)
+            for (int i = 0; i < n_isa() && !absent(i); i++)
+                for (int threads = 1; threads < 3; threads++) {
+                    int32_t token[MAX_T];
+                    run(&b, (struct setting){&backend_cpu, isas[i], threads, (enum row_class)cls}, 5, 33,
+                        NULL, token);
+                    for (int t = 0; t < 33; t++) {
+                        int p = (t + 5) * 7 % n, q = (t + 5) * 3 % n;
+                        assert_int_equal(token[t], p < q ? p : q);
+                    }
+                }
+        bench_free(&b);
+    }
+}
+
+/* A tenth of a second after the last step no thread of the team uses a processor. */
+static void threads_rest(void **state) {
+    (void)state;
+    struct bench b = {0};
+    struct view x = input(&b, 64, 0), y = output(&b, 64);
+    push(&b, (struct op){.kind = OP_NORM, .norm = {x, y, NORM_RMS, 64, 1e-5f, NULL, NULL, 0}});
+    run(&b, (struct setting){&backend_cpu, NULL, 2, ROW_DECODE}, 0, 5, NULL, NULL);
+    bench_free(&b);
+    struct timespec t0, t1, nap = {0, 100 * 1000 * 1000};
+#ifdef __clang__ /* its OpenMP runtime spins for 200 ms by itself; gcc's, which releases are built with, for about 1 */
+    nanosleep(&(struct timespec){0, 300 * 1000 * 1000}, NULL);
+#endif
+    nanosleep(&nap, NULL);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t0);
+    nanosleep(&nap, NULL);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t1);
+    double used = (double)(t1.tv_sec - t0.tv_sec) + (double)(t1.tv_nsec - t0.tv_nsec) * 1e-9;
+    if (used > 0.01) fail_msg("%.3f s of processor time in 0.1 s of rest", used);
+}
+
+static bool yes(void) { return true; }
+static bool no(void) { return false; }
+
+/* Steps of a team of n_thread, each of so many ms, while processors for free threads are there until the end of the busy
+ * time; more threads wait for one of theirs half of the time. */
+static void team_leaves_busy_processors(void **state) {
+    (void)state;
+    static const struct {
+        int n_thread, free, step;
+        double enough; /* of the steps' time with no thread too many */
+        bool (*room)(void);
+    } cases[] = {{2, 2, 3, 1, yes},    {2, 1, 3, 0.9, yes},     {2, 1, 3, 0.99, no}, {2, 1, 40, 0.9, yes},
+                 {2, 1, 40, 0.99, no}, {2, 1, 5000, 0.66, yes}, {8, 7, 3, 0.9, yes}, {8, 5, 3, 0.85, yes},
+                 {8, 5, 3, 0.97, no},  {8, 1, 3, 0.8, yes},     {16, 16, 3, 1, no}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        enum { MS = 1000000 };
+        int64_t now = 0, wall = (int64_t)cases[i].step * MS, busy = 10000 * wall, good = 0;
+        int n_thread = cases[i].n_thread;
+        struct cpu_team t = {.n = n_thread, .room = cases[i].room};
+        for (; now < busy; now += wall) {
+            good += t.n <= cases[i].free ? wall : 0;
+            assert_in_range(t.n, cases[i].free, n_thread);
+            cpu_team_next(&t, n_thread, now + wall, wall, t.n > cases[i].free ? wall / 2 : 0);
+        }
+        if ((double)good < cases[i].enough * (double)busy)
+            fail_msg("%d threads, %d free: one too many for %.2f of the time", n_thread, cases[i].free,
+                     1 - (double)good / (double)busy);
+        t.room = yes;
+        /* all of them again within a second, or a few steps; one lost slice of a processor is soon forgotten */
+        for (int64_t end = now + 1000 * MS + 40 * wall; now < end; now += wall)
+            cpu_team_next(&t, n_thread, now + wall, wall, 0);
+        assert_int_equal(t.n, n_thread);
+        cpu_team_next(&t, n_thread, now += wall, wall, wall / 2);
+        for (int64_t end = now + 100 * MS + 40 * wall; now < end; now += wall)
+            cpu_team_next(&t, n_thread, now + wall, wall, 0);
+        assert_int_equal(t.n, n_thread);
+    }
+}
+
+/* The calling thread, and those it starts, on one processor. */
+static void to_one_processor(cpu_set_t *before) {
+    cpu_set_t one;
+    assert_int_equal(sched_getaffinity(0, sizeof *before, before), 0);
+    CPU_ZERO(&one);
+    for (int i = 0; !CPU_COUNT(&one); i++)
+        if (CPU_ISSET(i, before)) CPU_SET(i, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+}
+
+/* A thread beside another on one processor loses time; one that sleeps loses none. */
+static void threads_notice_lost_processors(void **state) {
+    (void)state;
+    cpu_set_t all;
+    struct cpu_watch w = cpu_watch_begin();
+    nanosleep(&(struct timespec){0, 20 * 1000 * 1000}, NULL);
+    assert_int_equal(cpu_watch_end(&w), 0);
+    to_one_processor(&all);
+    pid_t busy = fork();
+    if (!busy)
+        for (;;) __builtin_ia32_pause();
+    int64_t begin = cpu_now(), lost = 0;
+    while (lost < 1000000 && cpu_now() - begin < 20000000000) { /* 1 ms of 20 s */
+        w = cpu_watch_begin();
+        for (int64_t t = cpu_now(); cpu_now() - t < 20000000;) __builtin_ia32_pause();
+        lost += cpu_watch_end(&w);
+    }
+    kill(busy, SIGKILL);
+    waitpid(busy, NULL, 0);
+    assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
+    assert_true(lost >= 1000000);
+}
+
+/* A team of three makes itself smaller on one processor. */
+static void team_on_one_processor(void **state) {
+    (void)state;
+    cpu_set_t all;
+    struct bench b = {.matmul = true, .crowded = true};
+    add_member(&b, QUANT_Q8_0, 288, 2048, false);
+    struct view x = input(&b, 2048, 0), y = output(&b, 288);
+    push(&b, (struct op){.kind = OP_MATMUL, .matmul = {x, y, &b.group, false}});
+    to_one_processor(&all); /* the third thread is new, for no test before has so many */
+    host_threads_pretend(3);
+    run(&b, (struct setting){&backend_cpu, NULL, 3, ROW_PROMPT}, 0, MAX_T, NULL, NULL);
+    host_threads_pretend(0);
+    bench_free(&b);
+    assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
+}
+
+static void instruction_sets_are_refused_by_name(void **state) {
+    (void)state;
+    enum cpu_isa isa;
+    assert_int_equal(cpu_isa_pick("sse9", &isa), INFER_E_INPUT);
+    assert_ok(cpu_isa_pick("avx2", &isa));
+    assert_int_equal(isa, CPU_ISA_AVX2);
+    if (cpu_isa_best() < CPU_ISA_AMX) assert_int_equal(cpu_isa_pick("amx", &isa), INFER_E_DEVICE);
+}
+
+int main(int argc, char **argv) {
+    if (cpu_isa_best() == CPU_ISA_NONE) {
+        print_message("skipped: this processor is below the floor of the CPU backend\n");
+        return 77;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(matmul_every_format),
+        cmocka_unit_test(matmul_of_runs),
+        cmocka_unit_test(matmul_folded),
+        cmocka_unit_test(norms),
+        cmocka_unit_test(ropes),
+        cmocka_unit_test(glus_and_adds),
+        cmocka_unit_test(attention),
+        cmocka_unit_test(heads),
+        cmocka_unit_test(convolutions),
+        cmocka_unit_test(columns),
+        cmocka_unit_test(selects),
+        cmocka_unit_test(draws),
+        cmocka_unit_test(threads_rest),
+        cmocka_unit_test(team_leaves_busy_processors),
+        cmocka_unit_test(threads_notice_lost_processors),
+        cmocka_unit_test(team_on_one_processor),
+        cmocka_unit_test(instruction_sets_are_refused_by_name),
+    };
+    if (argc > 1) cmocka_set_test_filter(argv[1]); /* a name, or a pattern like attend* */
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,455 @@
+#!/usr/bin/env python3
+"""The page of `infer serve` in headless Chromium, before a server that says what a test wants.
+
+usage: page.py PAGE [--pictures FOLDER] [--server URL]
+PAGE: the folder with index.html, style.css and app.js as they are built (build/made/page). Needs playwright and axe-core-python from
+PyPI and a Chromium; scripts/test-page gets them. --server: a last question to a running `infer serve` too.
+"""
+import argparse, http.server, json, os, re, sys, threading, time
+from playwright.sync_api import sync_playwright
+
+HEADERS = dict(re.findall(r'\{"([A-Z][A-Za-z-]+)",\s*((?:"[^"]*"\s*)+)\}', open(
+    os.path.join(os.path.dirname(__file__), "../../serve/http/page.c")).read()))
+HEADERS = {k: "".join(re.findall(r'"([^"]*)"', v)) for k, v in HEADERS.items()}
+assert "Content-Security-Policy" in HEADERS
+
+INJECTION = """<img src=x onerror="window.bad=1"> <script>window.bad=1</script> </script> [a](javascript:window.bad=1)
+[b](data:text/html,<script>window.bad=1</script>) ![c](https://example.com/x.png) <a href="javascript:window.bad=1">d</a>
+\u202eevil\u202c <svg onload=window.bad=1> `<img src=x onerror=window.bad=1>`
+
+| <img src=x onerror=window.bad=1> | b |
+| --- | --- |
+| <script>window.bad=1</script> | [x](vbscript:y) |
+
+```html
+<script>window.bad=1</script>\u202e
+```
+"""
+MARKDOWN = """# Title
+
+A *word*, **two** and `code`, snake_case_name, 3 * 4 * 5, [link](https://example.com/a) and https://example.com/b.
+
+- one
+- two
+  - inner
+
+1. first
+2. second
+
+> quoted
+
+| a | b |
+| --- | ---: |
+| 1 | 2 |
+
+```python
+def f(x):  # comment
+    return "text" + 1
+```
+
+End."""
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Answers what `script` says: a list of (delta, seconds before it), or a status with an error."""
+    daemon_threads = True
+    script, asked, gone, ready = [], [], 0, True
+    key, model, down = None, "tiny-model", False
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *a):
+        pass
+
+    def send(self, code, kind, body, headers=()):
+        self.send_response(code)
+        for k, v in [("Content-Type", kind), ("Content-Length", str(len(body))), *headers]:
+            self.send_header(k, v)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def error(self, code, message):
+        self.send(code, "application/json", json.dumps({"error": {"message": message, "type": "x", "code": None}}).encode())
+
+    def do_GET(self):
+        s = self.server
+        if s.down:  # nobody answers
+            self.close_connection = True
+            return
+        files = {"/": ("index.html", "text/html; charset=utf-8"), "/app.js": ("app.js", "text/javascript"), "/style.css": ("style.css", "text/css")}
+        if self.path in files:
+            name, kind = files[self.path]
+            return self.send(200, kind, open(os.path.join(s.page, name), "rb").read(), HEADERS.items())
+        if self.path == "/health":
+            return self.send(200, "application/json", b'{"status":"ok"}') if s.ready else self.error(503, "Loading model")
+        if self.path == "/v1/models":
+            if s.key and self.headers.get("Authorization") != "Bearer " + s.key:
+                return self.error(401, "no key")
+            return self.send(200, "application/json", json.dumps({"data": [{"id": s.model, "context_length": 4096}]}).encode())
+        self.error(404, "no such route")
+
+    def do_POST(self):
+        s = self.server
+        if s.down:
+            self.close_connection = True
+            return
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        s.asked.append(body)
+        if s.key and self.headers.get("Authorization") != "Bearer " + s.key:
+            return self.error(401, "no key")
+        if isinstance(s.script, tuple):
+            return self.error(*s.script)
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Connection", "close")
+        self.end_headers()
+        n = 0
+        try:
+            for delta, wait in s.script:
+                time.sleep(wait)
+                chunk = delta if "choices" in delta else {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
+                self.wfile.write(b"data: " + json.dumps(chunk).encode() + b"\n\n")
+                self.wfile.flush()
+                n += 1
+            last = [{"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+                    {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": n, "total_tokens": 9 + n,
+                                              "prompt_tokens_details": {"cached_tokens": 4}}, "timings": {"predicted_per_second": 123.4}}]
+            for chunk in last:
+                self.wfile.write(b"data: " + json.dumps(chunk).encode() + b"\n\n")
+            self.wfile.write(b"data: [DONE]\n\n")
+        except OSError:
+            s.gone += 1
+        self.close_connection = True
+
+
+def text_of(page, selector=".assistant .body"):
+    return page.locator(selector).last.inner_text()
+
+
+def say(page, text, wait=True):
+    page.fill("#ask", text)
+    page.press("#ask", "Enter")
+    if wait:
+        done(page)
+
+
+def until(page, condition, seconds=15):
+    """(wait_for_function would need eval in the page, which its headers forbid)"""
+    end = time.time() + seconds
+    while not page.evaluate(condition):
+        assert time.time() < end, "never: " + condition
+        time.sleep(0.02)
+
+
+def done(page):
+    page.wait_for_selector("#stop", state="hidden")
+    page.wait_for_selector("#send", state="visible")
+
+
+def tokens(text, wait=0.0, n=7):
+    return [({"content": text[i:i + n]}, wait) for i in range(0, len(text), n)]
+
+
+def test_chat(page, server):
+    server.script = tokens("Hello there.")
+    say(page, "hi")
+    assert text_of(page) == "Hello there.", text_of(page)
+    assert server.asked[-1]["messages"] == [{"role": "user", "content": "hi"}] and server.asked[-1]["stream"] is True
+    assert "123.4 tok/s" in page.inner_text(".assistant .acts") and "of 4096 tokens, 4 from the cache" in page.inner_text("#figures")
+    say(page, "again")
+    assert [m["role"] for m in server.asked[-1]["messages"]] == ["user", "assistant", "user"]
+    page.reload()
+    page.click("nav .pick")
+    assert page.locator("article").count() == 4
+
+
+def test_markdown(page, server):
+    server.script = tokens(MARKDOWN, n=3)
+    say(page, "all of it")
+    for selector, n in {"h4": 1, "em": 1, "strong": 1, "p > code": 1, "a": 2, "ul li": 3, "ol li": 2, "blockquote": 1, "td": 2,
+                        "figure pre": 1, ".c-w": 2, ".c-c": 1, ".c-s": 1}.items():
+        got = page.locator(".assistant .body " + selector).count()
+        assert got == n, (selector, got)
+    assert "3 * 4 * 5" in text_of(page) and "snake_case_name" in text_of(page)
+    streamed = page.locator(".assistant .body").inner_html()
+    page.reload()
+    page.click("nav .pick")
+    assert page.locator(".assistant .body").inner_html() == streamed
+
+
+def test_injection(page, server):
+    server.script = tokens(INJECTION, n=5)
+    say(page, INJECTION)
+    page.wait_for_timeout(200)
+    assert page.evaluate("window.bad") is None
+    for selector in "img", "script", "svg", "iframe", "a:not([href^=http])":
+        assert page.locator("#talk " + selector).count() == 0, selector
+    assert "\u202e" not in page.inner_text("#talk") and "\u27e8U+202E\u27e9" in page.inner_text("#talk")
+
+
+def test_thinking_and_tools(page, server):
+    server.script = [({"reasoning_content": "Let me see. "}, 0), ({"reasoning_content": "Yes."}, 0.3)] + tokens("It is so.") + [
+        ({"tool_calls": [{"index": 0, "id": "call_1", "type": "function", "function": {"name": "weather", "arguments": ""}}]}, 0),
+        ({"tool_calls": [{"index": 0, "function": {"arguments": '{"city": '}}]}, 0), ({"tool_calls": [{"index": 0, "function": {"arguments": '"Bern"}'}}]}, 0)]
+    say(page, "think")
+    assert re.match(r"Thought for 0\.[2-9] s", page.inner_text("details summary")), page.inner_text("details summary")
+    assert not page.locator("details").evaluate("e => e.open")
+    assert "weather" in text_of(page) and '"city": "Bern"' in text_of(page)
+
+
+def test_stop_again_edit_continue(page, server):
+    server.script = tokens("one two three four five six seven eight nine ten", 0.1)
+    say(page, "count", wait=False)
+    until(page, "document.querySelector('.assistant .body')?.innerText.length > 10")
+    assert page.locator("#send").is_hidden()
+    page.keyboard.press("Escape")
+    done(page)
+    stopped = text_of(page)
+    assert 0 < len(stopped) < 40, stopped
+    for _ in range(50):
+        if server.gone: break
+        time.sleep(0.1)
+    assert server.gone, "the server was not told"
+    server.script = tokens(" and so on.")
+    page.click("text=Continue")
+    done(page)
+    assert text_of(page) == stopped + " and so on.", text_of(page)
+    assert server.asked[-1]["continue_final_message"] is True and server.asked[-1]["messages"][-1]["role"] == "assistant"
+    server.script = tokens("Another.")
+    page.click("text=Again")
+    done(page)
+    assert text_of(page) == "Another." and "2/2" in page.inner_text(".assistant .acts")
+    page.click("[aria-label='Version before']")
+    assert text_of(page).startswith(stopped)
+    page.click("text=Edit")
+    page.fill(".user textarea", "count down")
+    page.click(".user .acts >> text=Send")
+    done(page)
+    assert server.asked[-1]["messages"] == [{"role": "user", "content": "count down"}] and "2/2" in page.inner_text(".user .acts")
+
+
+def test_settings(page, server):
+    server.script = tokens("{}")
+    page.click("#settings-open")
+    page.fill("#system", "Be brief.")
+    page.fill("#p-temperature", "0.3")
+    page.fill("#schema", "{no")
+    page.click("#settings-save")
+    assert "no JSON" in page.inner_text("#schema-error")
+    page.fill("#schema", '{"type": "object"}')
+    page.fill("#key", "secret-key")
+    page.click("#settings-save")
+    say(page, "x")
+    asked = server.asked[-1]
+    assert asked["messages"][0] == {"role": "system", "content": "Be brief."} and asked["temperature"] == 0.3
+    assert asked["response_format"]["json_schema"]["schema"] == {"type": "object"}
+    assert "secret-key" not in page.evaluate("JSON.stringify(localStorage)")
+    page.keyboard.press("Tab")
+
+
+def test_errors(page, server):
+    for script, words in [((400, "The prompt is too long."), "too long"), ((429, "Please try again in 3s"), "busy"), ((401, "no"), "API key")]:
+        server.script = script
+        say(page, "x")
+        assert words in page.inner_text("#error"), page.inner_text("#error")
+    page.click("#settings-cancel")  # open, as a key is wanted
+    server.script = [({"content": "part"}, 0), ({"choices": [], "error": {"message": "out of pages"}}, 0)]
+    say(page, "x")
+    assert "out of pages" in page.inner_text("#error") and text_of(page) == "part"
+
+
+def test_failed_message_comes_back(page, server):
+    server.script = tokens("Well.")
+    say(page, "first")
+    server.script = (429, "Please try again in 3s")
+    say(page, "second, at length")
+    assert page.input_value("#ask") == "second, at length" and "busy" in page.inner_text("#error")
+    assert page.locator("article").count() == 2, page.locator("article").count()
+    server.script = tokens("Then so.")
+    page.press("#ask", "Enter")
+    done(page)
+    assert page.input_value("#ask") == "" and text_of(page) == "Then so."
+    assert [m["content"] for m in server.asked[-1]["messages"]] == ["first", "Well.", "second, at length"]
+    assert server.asked[-1]["messages"] == [m for m in server.asked[-2]["messages"]]
+    # an answer that broke off stays, with its question
+    server.script = [({"content": "part"}, 0), ({"choices": [], "error": {"message": "out of pages"}}, 0)]
+    say(page, "third")
+    assert page.input_value("#ask") == "" and page.locator("article").count() == 6
+
+
+def test_offline(page, server):
+    server.down = True
+    until(page, "document.getElementById('state').innerText === 'offline'")
+    page.set_viewport_size({"width": 390, "height": 700})
+    assert page.locator("#state").is_visible()
+    server.down = False
+    until(page, "document.getElementById('state').textContent === 'ready'")
+    server.down = True
+    say(page, "are you there?")
+    assert page.inner_text("#state") == "offline" and page.input_value("#ask") == "are you there?"
+    server.down = False
+
+
+def test_key_is_asked_for(page, server):
+    server.key = "secret-key"
+    page.reload()
+    page.wait_for_selector("#settings[open]")
+    assert page.evaluate("document.activeElement.id") == "key" and "API key" in page.inner_text("#settings")
+    assert page.inner_text("#state") == "needs an API key"
+    page.click("#settings-cancel")
+    page.wait_for_timeout(500)
+    assert page.locator("#settings").is_hidden()  # once is enough
+    server.script = tokens("Yes.")
+    say(page, "x")  # the server refuses: asked again
+    page.wait_for_selector("#settings[open]")
+    page.fill("#key", "secret-key")
+    page.press("#key", "Enter")
+    until(page, "document.getElementById('state').innerText === 'ready'")
+    assert page.input_value("#ask") == "x"
+    say(page, "x")
+    assert text_of(page) == "Yes."
+
+
+def test_narrow(page, server):
+    server.model = "Some-Very-Long-Model-Name-235B-A22B-Instruct-2507-Q4_K_M-00001-of-00003.gguf"
+    server.script = tokens("Hello there.")
+    page.reload()
+    until(page, "document.getElementById('model').innerText.startsWith('Some-Very')")
+    say(page, "x")
+    for width in 390, 360, 320, 800:
+        page.set_viewport_size({"width": width, "height": 700})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, width
+        for id in "#send", "#ask", "#settings-open", "#model":
+            box = page.locator(id).bounding_box()
+            assert box["x"] >= 0 and box["x"] + box["width"] <= width and box["width"] > 30, (width, id, box)
+    assert page.get_attribute("#model", "title") == server.model
+
+
+def test_progress(page, server):
+    server.script = [({"choices": [], "prompt_progress": {"total": 1000, "cache": 0, "processed": 250, "time_ms": 3000}}, 0), ({"content": "x"}, 0.6)]
+    say(page, "x", wait=False)
+    until(page, "document.getElementById('eta').innerText.includes('9.0 s left')")
+    done(page)
+    assert page.locator("#progress").is_hidden()
+
+
+def test_files(page, server):
+    server.script = tokens("kept")
+    say(page, "keep this")
+    with page.expect_download() as d:
+        page.click("#export")
+    path = d.value.path()
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.click("#clear")
+    assert page.locator("nav .pick").count() == 0 and page.evaluate("localStorage.getItem('infer.conversations')") == "[]"
+    page.set_input_files("#file", {"name": "c.json", "mimeType": "application/json", "buffer": open(path, "rb").read()})
+    page.wait_for_selector("nav .pick")
+    page.click("nav .pick")
+    assert text_of(page) == "kept"
+    page.set_input_files("#file", {"name": "c.json", "mimeType": "application/json", "buffer": b'{"no": 1}'})
+    page.wait_for_selector("#error:not([hidden])")
+
+
+def test_long_answer(page, server):
+    part = "Some words of a long answer, a `bit` of code and **more**. " * 6 + "\n\n```c\n" + "int x = 1; // and so on\n" * 30 + "```\n\n"
+    text = (part * (100000 // len(part) + 1))[:100000]
+    server.script = tokens(text, 0.005, 100)
+    page.evaluate("""() => { window.frames_ = []; let last = performance.now();
+        const f = (t) => { window.frames_.push(t - last); last = t; requestAnimationFrame(f); }; requestAnimationFrame(f); }""")
+    page.set_default_timeout(60000)
+    say(page, "long")
+    frames = sorted(page.evaluate("window.frames_"))
+    print("    100,000 characters: frames p50 %.1f, p99 %.1f, longest %.1f ms" % (
+        frames[len(frames) // 2], frames[len(frames) * 99 // 100], frames[-1]))
+    assert frames[len(frames) * 99 // 100] < 50
+
+
+def test_scroll_stays(page, server):
+    server.script = tokens("a line\n\n" * 200, 0.005, 8)
+    say(page, "x", wait=False)
+    until(page, "document.getElementById('talk').scrollHeight > 2000")
+    page.evaluate("document.getElementById('talk').scrollTop = 100")
+    page.wait_for_timeout(300)
+    assert page.evaluate("document.getElementById('talk').scrollTop") == 100
+    done(page)
+    page.click("#down")
+    page.wait_for_timeout(50)
+    assert page.evaluate("(t => t.scrollHeight - t.scrollTop - t.clientHeight)(document.getElementById('talk'))") < 5
+
+
+def test_accessible(page, server):
+    from axe_core_python.sync_playwright import Axe
+    server.script = tokens(MARKDOWN)
+    say(page, "x")
+    for scheme in "light", "dark":
+        page.emulate_media(color_scheme=scheme)
+        for opened in False, True:
+            if opened: page.click("#settings-open")
+            found = Axe().run(page)["violations"]
+            serious = [(v["id"], [n["html"][:100] for n in v["nodes"]]) for v in found if v["impact"] in ("serious", "critical")]
+            assert not serious, serious
+        page.click("#settings-cancel")
+    # all of it by keyboard
+    page.focus("#menu" if page.locator("#menu").is_visible() else "#settings-open")
+    seen = set()
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        seen.add(page.evaluate("document.activeElement.id || document.activeElement.textContent"))
+    assert {"new", "ask", "talk", "Copy"} <= seen, seen
+
+
+def pictures(page, server, folder):
+    server.script = [({"reasoning_content": "The user wants an overview."}, 0)] + tokens(MARKDOWN)
+    say(page, "Show me what Markdown looks like here.")
+    for width in 360, 800, 1400:
+        for scheme in "light", "dark":
+            page.set_viewport_size({"width": width, "height": 800})
+            page.emulate_media(color_scheme=scheme)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, "the page is wider than the screen"
+            page.screenshot(path=os.path.join(folder, "page-%d-%s.png" % (width, scheme)))
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("page"); p.add_argument("--pictures"); p.add_argument("--server"); p.add_argument("--only", default="")
+    o = p.parse_args()
+    server = Server(("127.0.0.1", 0), Handler)
+    server.page = o.page
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = "http://127.0.0.1:%d/" % server.server_port
+    failed = 0
+    with sync_playwright() as w:
+        browser = w.chromium.launch(executable_path=os.environ.get("CHROMIUM", "/usr/bin/chromium"), args=["--no-sandbox"])
+        tests = [(k, f) for k, f in globals().items() if k.startswith("test_") and o.only in k]
+        if o.pictures: tests.append(("pictures", lambda page, server: pictures(page, server, o.pictures)))
+        for name, f in tests:
+            server.script, server.asked, server.gone = [], [], 0
+            server.key, server.model, server.down = None, "tiny-model", False
+            context = browser.new_context(viewport={"width": 1000, "height": 700})
+            page, said = context.new_page(), []
+            page.set_default_timeout(15000)
+            page.on("console", lambda m: said.append(m.text) if m.type == "error" and "Failed to load resource" not in m.text else None)
+            page.on("pageerror", lambda e: said.append(str(e)))
+            try:
+                page.goto(url)
+                until(page, "document.getElementById('state').innerText === 'ready'")
+                f(page, server)
+                assert not said, said
+                print("ok     ", name)
+            except Exception as e:
+                failed += 1
+                print("FAILED ", name, type(e).__name__, str(e)[:600])
+            context.close()
+        if o.server:
+            page = browser.new_page()
+            page.goto(o.server)
+            until(page, "document.getElementById('state').innerText === 'ready'", 60)
+            say(page, "Say hello.")
+            print("ok      the server says:", text_of(page)[:60].replace("\n", " "))
+        browser.close()
+    sys.exit(failed != 0)
+
+
+main()
