@@ -494,9 +494,6 @@ static void messages_error(const struct job *j, const struct refusal *r, const c
     if (in_stream) buf_text(out, "\n");
 }
 
-/* What Anthropic's clients know as overload. */
-static int messages_status(const struct refusal *r) { return r->status == 503 ? 529 : r->status; }
-
 static void messages_done(struct job *j) {
     struct messages_state *s = j->state;
     json_decref(s->names);
@@ -518,12 +515,10 @@ const struct front_end messages_api = {.prefix = "msg_",
                                        .event = messages_event,
                                        .whole = messages_whole,
                                        .error = messages_error,
-                                       .status = messages_status,
                                        .done = messages_done};
 const struct front_end messages_count = {.prefix = "msg_",
                                          .state = sizeof(struct messages_state),
                                          .read = messages_read,
                                          .reply = count_reply,
                                          .error = messages_error,
-                                         .status = messages_status,
                                          .done = messages_done};

@@ -91,6 +91,5 @@ struct front_end {
     /* j NULL: before there was one (a guard) */
     void (*error)(const struct job *j, const struct refusal *r, const char *request_id, bool in_stream,
                   struct buf *out);
-    int (*status)(const struct refusal *r); /* of HTTP, where the API has its own; NULL: the refusal's */
-    void (*done)(struct job *j);            /* frees what job->state holds; NULL: nothing */
+    void (*done)(struct job *j); /* frees what job->state holds; NULL: nothing */
 };

@@ -175,7 +175,7 @@ struct job {
     struct job *next;     /* of the queue that it is in */
     struct job *wake;     /* of the waker's list */
     bool waking;
-    bool streams; /* its headers have gone out */
+    bool streams; /* its answer is a stream, begun or waiting for its first words */
     bool ping;    /* it has been silent for long */
     bool half;    /* nothing more comes from its client, which may be gone, or wait for the answer */
     bool may_ask; /* the client takes a sign of life before an answer that does not stream (watch_ask) */

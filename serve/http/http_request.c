@@ -129,34 +129,33 @@ static void add_refusal_headers(struct http_request *c, const struct head *r, co
     add_header(r, "retry-after-ms", text);
 }
 
-/* Writes the refusal's body into out; the status that its front end gives it. */
-static int write_refusal(struct http_request *c, const struct refusal *refusal) {
+/* Writes the refusal's body into out, in the words of its front end. */
+static void write_refusal(struct http_request *c, const struct refusal *refusal) {
     const struct front_end *f = route_errors(c->route, c->path);
     c->out.n = 0;
     f->error(c->job, refusal, c->guarded.request_id, false, &c->out);
     metrics_refused(&c->web->server->metrics, refusal);
-    return f->status ? f->status(refusal) : refusal->status;
 }
 
 static enum MHD_Result send_refusal(struct http_request *c, const struct refusal *refusal) {
-    const int status = write_refusal(c, refusal);
+    write_refusal(c, refusal);
     if (c->out.failed) return MHD_NO;
     struct MHD_Response *r = mhd.create_response_from_buffer(c->out.n, c->out.p, MHD_RESPMEM_PERSISTENT);
     if (!r) return MHD_NO;
     add_refusal_headers(c, &(struct head){.response = r}, refusal);
-    return queue(c, status, r);
+    return queue(c, refusal->status, r);
 }
 
 /* Where libmicrohttpd takes no answer, since the request is not whole: c->refusal goes out past it, and the connection is to be closed. */
 static enum MHD_Result refuse_and_close(struct http_request *c) {
     struct buf text = {0};
-    const int status = write_refusal(c, &c->refusal);
-    closing_begin(&text, status);
+    write_refusal(c, &c->refusal);
+    closing_begin(&text, c->refusal.status);
     add_refusal_headers(c, &(struct head){.text = &text}, &c->refusal);
     closing_end(&text, &c->out);
     closing_send(c->connection, c->sock, &text);
     buf_free(&text);
-    c->status = status;
+    c->status = c->refusal.status;
     c->answered = c->failed = true;
     return MHD_NO;
 }
@@ -233,11 +232,6 @@ static enum MHD_Result begin_stream(struct http_request *c) {
     add_headers(c, &h, c->job->front->stream_type ? c->job->front->stream_type : "text/event-stream");
     add_header(&h, "Cache-Control", "no-cache");
     add_header(&h, "X-Accel-Buffering", "no");
-    pthread_mutex_lock(&c->job->lock);
-    c->job->streams = true;
-    if (c->job->half) c->job->ping = true;
-    c->job->wrote = serve_seconds();
-    pthread_mutex_unlock(&c->job->lock);
     if (c->job->front->begin) c->job->front->begin(c->job, &c->out);
     return queue(c, 200, r);
 }
@@ -262,22 +256,31 @@ static enum MHD_Result send_whole(struct http_request *c) {
     return send_out(c, 200, "application/json");
 }
 
-/* What the job has come to: an answer, or sleep. */
+/* A stream waits for its first words. Under j->lock. */
+static bool wait_to_stream(struct job *j) {
+    if (!j->streams) j->wrote = serve_seconds();
+    if (!j->streams && j->half) j->ping = true;
+    j->streams = true;
+    return !has_news(j);
+}
+
+/* What the job has come to: an answer, or sleep. Of a stream too nothing is sent before there is something to say: what fails until then has a
+ * status, and a proxy may ask another server. */
 static enum MHD_Result go_on(struct http_request *c) {
     struct job *j = c->job;
     pthread_mutex_lock(&j->lock);
     const int stage = j->stage, gone = atomic_load(&j->cancelled) == CANCEL_GONE;
-    const bool whole = stage == JOB_QUEUED && j->n_done == j->n_choice;
-    const bool waits = stage == JOB_READING || (stage == JOB_QUEUED && !j->ask.stream && !whole);
+    const bool waits = stage == JOB_READING ||
+                       (stage == JOB_QUEUED && (j->ask.stream ? wait_to_stream(j) : j->n_done < j->n_choice));
     if (waits && !gone) {
-        if (j->half) watch_ask(j, c->sock->fd);
+        if (j->half && !j->streams) watch_ask(j, c->sock->fd);
         j->parked = c->connection;
         mhd.suspend_connection(c->connection);
     }
     pthread_mutex_unlock(&j->lock);
     if (gone) return refuse(c, 499, "cancelled", "the client has gone");
     if (waits) return MHD_YES;
-    if (stage == JOB_REFUSED || (stage == JOB_FAILED && !j->ask.stream)) return send_refusal(c, &j->refusal);
+    if (stage == JOB_REFUSED || stage == JOB_FAILED) return send_refusal(c, &j->refusal);
     if (stage == JOB_REPLIED) {
         buf_add(&c->out, j->reply.p ? j->reply.p : "", j->reply.n);
         return send_out(c, 200, "application/json");

@@ -310,17 +310,19 @@ def log_of_prompts():
         check("others can read it", p.returncode == 2 and b"chmod 600" in p.stderr, p)
 
 def overload():
-    """what Anthropic's clients know as overload, while the server stops"""
+    """what waits when the server stops, streams too, hears 503 and nothing else before: a proxy asks another server"""
     s = Fake("--step", "2", "--slots", "1", "--drain", "500", "--ctx", "1000000")
-    first, got = hold(s), []
+    first, got = hold(s), {}
     wait_for(s, "vllm:num_requests_running", 1)
-    t = threading.Thread(target=lambda: got.append(s.ask("/v1/messages", say(5))))
-    t.start()
-    wait_for(s, "vllm:num_requests_waiting", 1)
+    def ask(path, stream): got[path, stream] = s.ask(path, say(5, stream=stream))
+    threads = [threading.Thread(target=ask, args=(path, stream)) for path in ("/v1/messages", CHAT) for stream in (False, True)]
+    for t in threads: t.start()
+    wait_for(s, "vllm:num_requests_waiting", 4)
     s.p.send_signal(signal.SIGTERM)
-    t.join()
-    status, headers, e = got[0]
-    same("overloaded", (status, e["error"]["type"], headers["Retry-After"]), (529, "overloaded_error", "2"))
+    for t in threads: t.join()
+    same("each has an answer in JSON", len(got), 4)
+    for (path, stream), (status, headers, e) in got.items():
+        same(f"{path}, stream {stream}", (status, e["error"]["type"], headers["Retry-After"]), (503, "overloaded_error" if path == "/v1/messages" else "server_error", "2"))
     first.close()
     s.p.wait(120)
 
