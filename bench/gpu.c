@@ -111,22 +111,24 @@ static void make_layer(struct model *m, const struct shape *s, int i, enum quant
     struct layer *l = &m->layer[i];
     struct weight none = {0};
     int q = s->n_head * s->head_dim, kv = s->n_kv_head * s->head_dim;
-    *l = (struct layer){.n_head = s->n_head,
-                        .n_kv_head = s->n_kv_head,
-                        .head_dim_k = s->head_dim,
-                        .head_dim_v = s->head_dim,
-                        .n_ff = s->n_ff,
-                        .store = i,
-                        .rope = &m->rope[0],
+    *l = (struct layer){.attn = {.n_head = s->n_head,
+                                 .n_kv_head = s->n_kv_head,
+                                 .head_dim_k = s->head_dim,
+                                 .head_dim_v = s->head_dim,
+                                 .store = i,
+                                 .rope = &m->rope[0]},
+                        .dense = {.n_ff = s->n_ff},
                         .scale = 1};
     l->attn_norm = (struct norm_weights){vector(a, s->n_embd, 1, 0.2), NULL, s->n_embd};
     l->ffn_norm = (struct norm_weights){vector(a, s->n_embd, 1, 0.2), NULL, s->n_embd};
     m->store[i] = (struct kv_store){0, s->n_kv_head, s->head_dim, s->head_dim, false};
-    group(&l->qkv, 4 * i, 3, matrix(t, q, s->n_embd), matrix(t, kv, s->n_embd), matrix(v, kv, s->n_embd));
-    group(&l->out, 4 * i + 1, 1, matrix(t, s->n_embd, q), none, none);
-    group(&l->gate_up, 4 * i + 2, 2, matrix(t, s->n_ff, s->n_embd), matrix(t, s->n_ff, s->n_embd), none);
-    group(&l->down, 4 * i + 3, 1, matrix(down, s->n_embd, s->n_ff), none, none);
-    struct weight_group *g[4] = {&l->qkv, &l->out, &l->gate_up, &l->down};
+    group(&l->attn.qkv, 4 * i, 3, matrix(t, q, s->n_embd), matrix(t, kv, s->n_embd),
+          matrix(v, kv, s->n_embd));
+    group(&l->attn.out, 4 * i + 1, 1, matrix(t, s->n_embd, q), none, none);
+    group(&l->dense.gate_up, 4 * i + 2, 2, matrix(t, s->n_ff, s->n_embd), matrix(t, s->n_ff, s->n_embd),
+          none);
+    group(&l->dense.down, 4 * i + 3, 1, matrix(down, s->n_embd, s->n_ff), none, none);
+    struct weight_group *g[4] = {&l->attn.qkv, &l->attn.out, &l->dense.gate_up, &l->dense.down};
     for (int j = 0; j < 4; j++) {
         m->group[4 * i + j] = g[j];
         stream_bytes += weight_bytes(g[j]);

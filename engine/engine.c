@@ -84,10 +84,10 @@ void infer_model_info(const struct infer_model *im, struct infer_model_info *out
     out->n_draft = m->n_draft;
     out->wants_hidden = m->draft_proj.n != 0;
     out->n_embd = m->n_embd;
-    out->n_head = m->layer[0].n_head;
-    out->n_kv_head = m->layer[0].n_kv_head;
-    out->head_dim = m->layer[0].head_dim_k;
-    out->n_ff = m->layer[0].n_ff;
+    out->n_head = m->layer[0].attn.n_head;
+    out->n_kv_head = m->layer[0].attn.n_kv_head;
+    out->head_dim = m->layer[0].attn.head_dim_k;
+    out->n_ff = m->layer[0].dense.n_ff;
     out->n_vocab = m->n_vocab;
     out->n_ctx_train = m->n_ctx_train;
     out->n_param = m->n_param;

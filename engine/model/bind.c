@@ -9,8 +9,8 @@
 int bind_dim(const struct model *m, const struct layer *l, enum dim d) {
     if (!l) l = &m->layer[0];
     const struct state_sizes *s = &l->mixer.sizes;
-    const int q = l->n_head * l->head_dim_k, k = l->n_kv_head * l->head_dim_k,
-              v = l->n_kv_head * l->head_dim_v, inner = s->n_head * s->head_dim;
+    const int q = l->attn.n_head * l->attn.head_dim_k, k = l->attn.n_kv_head * l->attn.head_dim_k,
+              v = l->attn.n_kv_head * l->attn.head_dim_v, inner = s->n_head * s->head_dim;
     const int size[DIM_COUNT] = {
         [DIM_ONE] = 1,
         [DIM_VOCAB] = m->n_vocab,
@@ -20,19 +20,19 @@ int bind_dim(const struct model *m, const struct layer *l, enum dim d) {
         [DIM_K] = k,
         [DIM_V] = v,
         [DIM_QKV] = (m->arch->attn.q_gated ? 2 * q : q) + k + v,
-        [DIM_ATTN] = l->n_head * (l->mla.n_value ? l->mla.n_value : l->head_dim_v),
-        [DIM_HEAD_K] = l->head_dim_k,
-        [DIM_HEAD_V] = l->head_dim_v,
-        [DIM_Q_LATENT] = l->n_head * (l->mla.n_nope + m->rope[0].n_rot),
+        [DIM_ATTN] = l->attn.n_head * (l->mla.n_value ? l->mla.n_value : l->attn.head_dim_v),
+        [DIM_HEAD_K] = l->attn.head_dim_k,
+        [DIM_HEAD_V] = l->attn.head_dim_v,
+        [DIM_Q_LATENT] = l->attn.n_head * (l->mla.n_nope + m->rope[0].n_rot),
         [DIM_Q_RANK] = l->mla.q_rank,
         [DIM_NOPE] = l->mla.n_nope,
         [DIM_VALUE] = l->mla.n_value,
-        [DIM_NOPE_VALUE] = l->n_head * (l->mla.n_nope + l->mla.n_value),
-        [DIM_HEADS] = l->n_head,
-        [DIM_KV_HEADS] = l->n_kv_head,
+        [DIM_NOPE_VALUE] = l->attn.n_head * (l->mla.n_nope + l->mla.n_value),
+        [DIM_HEADS] = l->attn.n_head,
+        [DIM_KV_HEADS] = l->attn.n_kv_head,
         [DIM_CTX] = m->n_ctx_train,
-        [DIM_FF] = l->n_ff,
-        [DIM_GATE_UP] = 2 * l->n_ff,
+        [DIM_FF] = l->dense.n_ff,
+        [DIM_GATE_UP] = 2 * l->dense.n_ff,
         [DIM_ROT_HALF] = m->rope[0].n_rot / 2,
         [DIM_EXPERTS] = l->moe.n_expert,
         [DIM_EXPERT_FF] = l->moe.n_ff,
@@ -82,7 +82,7 @@ static enum slot_use slot_use(const struct model *m, enum slot slot, const struc
         return SLOT_ABSENT;
     const bool attends = !l || l->mixer.kind == MIX_ATTENTION || l->mixer.kind == MIX_BOTH;
     if (slot >= SLOT_ATTN_QKV && slot <= SLOT_ATTN_Q_GATED && !attends) return SLOT_ABSENT;
-    if (slot >= SLOT_FFN_GATE_UP && slot <= SLOT_FFN_DOWN_BIAS && l && !l->n_ff) return SLOT_ABSENT;
+    if (slot >= SLOT_FFN_GATE_UP && slot <= SLOT_FFN_DOWN_BIAS && l && !l->dense.n_ff) return SLOT_ABSENT;
     if (slot >= SLOT_FFN_LATENT_DOWN && slot <= SLOT_FFN_LATENT_UP && l && !l->moe.n_latent)
         return SLOT_ABSENT;
     if (l && slot >= SLOT_STATE_QKV && slot <= SLOT_STATE_OUT &&
@@ -90,14 +90,14 @@ static enum slot_use slot_use(const struct model *m, enum slot slot, const struc
         return SLOT_ABSENT;
     if (slot >= SLOT_ATTN_Q_A && slot <= SLOT_ATTN_Q_B && l && !l->mla.q_rank) return SLOT_ABSENT;
     if (slot >= SLOT_INPUT_TABLE && slot <= SLOT_INPUT_NORM && !m->n_layer_input) return SLOT_ABSENT;
-    if (l && l->borrows && is_kept(slot)) return SLOT_ABSENT;
+    if (l && l->attn.borrows && is_kept(slot)) return SLOT_ABSENT;
     if (slot == SLOT_ATTN_Q_LATENT && l && l->mla.q_rank) return SLOT_ABSENT;
     return (enum slot_use)m->arch->slot[slot];
 }
 
 /* Matrices of a slot. */
 static int slot_matrices(const struct slot_info *s, const struct layer *l) {
-    return s->stack == SLOT_EACH_EXPERT ? l->moe.n_expert : s->stack == SLOT_EACH_HEAD ? l->n_head : 1;
+    return s->stack == SLOT_EACH_EXPERT ? l->moe.n_expert : s->stack == SLOT_EACH_HEAD ? l->attn.n_head : 1;
 }
 
 const char *bind_name(const struct model *m, char name[80], enum slot slot, int il) {
@@ -317,15 +317,15 @@ static const struct {
     {offsetof(struct layer, moe.experts_norm), SLOT_FFN_EXPERTS_NORM, SLOT_NONE},
     {offsetof(struct layer, moe.post_dense_norm), SLOT_POST_DENSE_NORM, SLOT_NONE},
     {offsetof(struct layer, moe.post_experts_norm), SLOT_POST_EXPERTS_NORM, SLOT_NONE},
-    {offsetof(struct layer, q_norm), SLOT_ATTN_Q_NORM, SLOT_NONE},
-    {offsetof(struct layer, k_norm), SLOT_ATTN_K_NORM, SLOT_NONE},
-    {offsetof(struct layer, q_norm), SLOT_ATTN_Q_NORM_ROW, SLOT_NONE},
-    {offsetof(struct layer, k_norm), SLOT_ATTN_K_NORM_ROW, SLOT_NONE},
-    {offsetof(struct layer, q_norm), SLOT_ATTN_Q_NORM_HEADS, SLOT_NONE},
-    {offsetof(struct layer, k_norm), SLOT_ATTN_K_NORM_HEADS, SLOT_NONE},
+    {offsetof(struct layer, attn.q_norm), SLOT_ATTN_Q_NORM, SLOT_NONE},
+    {offsetof(struct layer, attn.k_norm), SLOT_ATTN_K_NORM, SLOT_NONE},
+    {offsetof(struct layer, attn.q_norm), SLOT_ATTN_Q_NORM_ROW, SLOT_NONE},
+    {offsetof(struct layer, attn.k_norm), SLOT_ATTN_K_NORM_ROW, SLOT_NONE},
+    {offsetof(struct layer, attn.q_norm), SLOT_ATTN_Q_NORM_HEADS, SLOT_NONE},
+    {offsetof(struct layer, attn.k_norm), SLOT_ATTN_K_NORM_HEADS, SLOT_NONE},
     {offsetof(struct layer, mla.q_a_norm), SLOT_ATTN_Q_A_NORM, SLOT_NONE},
     {offsetof(struct layer, mla.kv_a_norm), SLOT_ATTN_KV_A_NORM, SLOT_NONE},
-    {offsetof(struct layer, input_norm), SLOT_INPUT_NORM, SLOT_NONE},
+    {offsetof(struct layer, input.norm), SLOT_INPUT_NORM, SLOT_NONE},
     {offsetof(struct layer, mixer.norm), SLOT_STATE_NORM, SLOT_NONE},
     {offsetof(struct layer, mixer.norm), SLOT_SSM_NORM, SLOT_NONE},
 };
@@ -333,7 +333,7 @@ static const struct {
     size_t at;
     struct group_slots slots;
 } layer_group[] = {
-    {offsetof(struct layer, qkv),
+    {offsetof(struct layer, attn.qkv),
      {.fused = SLOT_ATTN_QKV,
       .fused_bias = SLOT_ATTN_QKV_BIAS,
       .matrix = {SLOT_ATTN_Q, SLOT_ATTN_K, SLOT_ATTN_V},
@@ -342,14 +342,14 @@ static const struct {
     {offsetof(struct layer, mla.q_b), {.matrix = {SLOT_ATTN_Q_B}}},
     {offsetof(struct layer, mixer.in), {.matrix = {SLOT_STATE_QKV}}},
     {offsetof(struct layer, mixer.out), {.matrix = {SLOT_STATE_OUT}, .bias = {SLOT_STATE_OUT_BIAS}}},
-    {offsetof(struct layer, out), {.matrix = {SLOT_ATTN_OUTPUT}, .bias = {SLOT_ATTN_OUTPUT_BIAS}}},
-    {offsetof(struct layer, gate_up),
+    {offsetof(struct layer, attn.out), {.matrix = {SLOT_ATTN_OUTPUT}, .bias = {SLOT_ATTN_OUTPUT_BIAS}}},
+    {offsetof(struct layer, dense.gate_up),
      {.fused = SLOT_FFN_GATE_UP,
       .matrix = {SLOT_FFN_GATE, SLOT_FFN_UP},
       .bias = {SLOT_FFN_GATE_BIAS, SLOT_FFN_UP_BIAS}}},
-    {offsetof(struct layer, input_gate), {.matrix = {SLOT_INPUT_GATE}}},
-    {offsetof(struct layer, input_out), {.matrix = {SLOT_INPUT_OUT}}},
-    {offsetof(struct layer, down), {.matrix = {SLOT_FFN_DOWN}, .bias = {SLOT_FFN_DOWN_BIAS}}},
+    {offsetof(struct layer, input.gate), {.matrix = {SLOT_INPUT_GATE}}},
+    {offsetof(struct layer, input.out), {.matrix = {SLOT_INPUT_OUT}}},
+    {offsetof(struct layer, dense.down), {.matrix = {SLOT_FFN_DOWN}, .bias = {SLOT_FFN_DOWN_BIAS}}},
     {offsetof(struct layer, moe.router), {.matrix = {SLOT_FFN_ROUTER}, .bias = {SLOT_FFN_ROUTER_BIAS}}},
     {offsetof(struct layer, moe.experts),
      {.fused = SLOT_FFN_GATE_UP_EXPS,
@@ -371,11 +371,11 @@ enum {
 /* The store of the last layer with one of its own and the same window. source: modeling_gemma4 of transformers */
 static enum infer_status borrow_store(struct model *m, int il) {
     struct layer *l = &m->layer[il], *from = l - 1;
-    while (from >= m->layer && (from->borrows || from->window != l->window)) from--;
-    if (from < m->layer || from->n_kv_head != l->n_kv_head)
+    while (from >= m->layer && (from->attn.borrows || from->attn.window != l->attn.window)) from--;
+    if (from < m->layer || from->attn.n_kv_head != l->attn.n_kv_head)
         return err_set(INFER_E_INPUT, "%s: layer %d has no keys, nor has a layer of its kind before it",
                        m->file->path, il);
-    l->store = from->store;
+    l->attn.store = from->attn.store;
     return INFER_OK;
 }
 
@@ -383,15 +383,18 @@ static enum infer_status borrow_store(struct model *m, int il) {
 static enum infer_status bind_store(struct model *m, int il) {
     struct layer *l = &m->layer[il];
     int g = 0;
-    if (l->borrows) return borrow_store(m, il);
-    while (g < m->n_kv_group && m->window[g] != l->window) g++;
+    if (l->attn.borrows) return borrow_store(m, il);
+    while (g < m->n_kv_group && m->window[g] != l->attn.window) g++;
     if (g == KV_GROUPS)
         return err_set(INFER_E_UNSUPPORTED, "%s: attention windows of more than %d lengths", m->file->path,
                        KV_GROUPS);
-    if (g == m->n_kv_group) m->window[m->n_kv_group++] = l->window;
-    l->store = m->n_store++;
-    m->store[l->store] =
-        (struct kv_store){g, l->n_kv_head, l->head_dim_k, l->head_dim_v, m->arch->attn.latent};
+    if (g == m->n_kv_group) m->window[m->n_kv_group++] = l->attn.window;
+    l->attn.store = m->n_store++;
+    m->store[l->attn.store] = (struct kv_store){.group = g,
+                                                .n_kv_head = l->attn.n_kv_head,
+                                                .head_dim_k = l->attn.head_dim_k,
+                                                .head_dim_v = l->attn.head_dim_v,
+                                                .v_in_k = m->arch->attn.latent};
     return INFER_OK;
 }
 
@@ -454,7 +457,7 @@ static enum infer_status bind_layer_inputs(struct binder *b) {
 /* Keys and values of a layer that borrows them: some files have what nothing reads. */
 static void pass_over_kept(struct binder *b, int il) {
     char name[80];
-    for (int slot = 0; b->m->layer[il].borrows && slot < SLOT_COUNT; slot++) {
+    for (int slot = 0; b->m->layer[il].attn.borrows && slot < SLOT_COUNT; slot++) {
         if (!is_kept((enum slot)slot)) continue;
         const struct tensor *t = tensorfile_find(b->m->file, bind_name(b->m, name, (enum slot)slot, il));
         if (t) b->used[t - b->m->file->tensor] = 1;
@@ -474,13 +477,13 @@ static enum infer_status bind_layer(struct binder *b, int il) {
     if (m->arch->slot[SLOT_FFN_NORM_BARE] && !l->ffn_norm.w) return missing(m, "blk.N.ffn_norm");
     TRY(bind_latent(b, il));
     TRY(bind_mixer(b, il));
-    TRY(bind_vector(b, SLOT_ATTN_SINKS, il, &l->sinks));
+    TRY(bind_vector(b, SLOT_ATTN_SINKS, il, &l->attn.sinks));
     TRY(bind_vector(b, SLOT_LAYER_SCALE, il, &scale));
     l->scale = scale ? *scale : 1;
-    l->qk_row = m->arch->slot[SLOT_ATTN_Q_NORM_ROW] != SLOT_ABSENT;
-    TRY(scale_group(m, &l->out, m->residual_scale));
+    l->attn.qk_row = m->arch->slot[SLOT_ATTN_Q_NORM_ROW] != SLOT_ABSENT;
+    TRY(scale_group(m, &l->attn.out, m->residual_scale));
     TRY(scale_group(m, &l->mixer.out, m->residual_scale));
-    TRY(scale_group(m, &l->down, m->residual_scale));
+    TRY(scale_group(m, &l->dense.down, m->residual_scale));
     TRY(scale_group(m, l->moe.n_latent ? &l->moe.latent_up : &l->moe.experts_down, m->residual_scale));
     TRY(scale_group(m, &l->moe.shared_down, m->residual_scale));
     /* What the router reads is x / rms(x) * scale / sqrt(n_embd). */
@@ -488,14 +491,15 @@ static enum infer_status bind_layer(struct binder *b, int il) {
     pass_over_kept(b, il);
     TRY(bind_vector(b, SLOT_FFN_CHOICE_BIAS, il, &l->moe.route.bias));
     TRY(bind_vector(b, SLOT_FFN_DOWN_EXPS_SCALE, il, &l->moe.route.expert_scale));
-    l->store = -1;
+    l->attn.store = -1;
     if (l->mixer.kind == MIX_NONE) l->ffn_norm = l->attn_norm, l->attn_norm = (struct norm_weights){0};
     return l->mixer.kind == MIX_ATTENTION || l->mixer.kind == MIX_BOTH ? bind_store(m, il) : INFER_OK;
 }
 
 enum infer_status model_bind_tensors(struct model *m) {
-    struct binder b = {m, arena_alloc(&m->arena, m->file->n_tensor + 1),
-                       m->n_layer * (N_LAYER_GROUP + 10) + 4};
+    struct binder b = {.m = m,
+                       .used = arena_alloc(&m->arena, m->file->n_tensor + 1),
+                       .max_group = m->n_layer * (N_LAYER_GROUP + 10) + 4};
     m->group = arena_alloc(&m->arena, (size_t)b.max_group * sizeof *m->group);
     m->store = arena_alloc(&m->arena, (size_t)m->n_layer * sizeof *m->store);
     m->window = arena_alloc(&m->arena, KV_GROUPS * sizeof *m->window);

@@ -8,17 +8,17 @@ static enum infer_status transpose_keys(struct model *m, const struct layer *l, 
                                         struct weight *k) {
     const struct quant_info *from = quant_info(t->type);
     const enum quant_type type = from->elems == 1 ? t->type : QUANT_F16;
-    const size_t nope = (size_t)l->mla.n_nope, rank = (size_t)l->head_dim_v,
+    const size_t nope = (size_t)l->mla.n_nope, rank = (size_t)l->attn.head_dim_v,
                  each = nope + (size_t)l->mla.n_value, row = quant_row_bytes(from, rank),
                  to_row = quant_row_bytes(quant_info(type), nope);
-    uint8_t *copy = arena_alloc(&m->arena, (size_t)l->n_head * rank * to_row);
+    uint8_t *copy = arena_alloc(&m->arena, (size_t)l->attn.n_head * rank * to_row);
     float *x;
     if (!copy) return err_set(INFER_E_MEMORY, "out of memory for %s", t->name);
     TRY(mem_new(&x, (nope * rank + nope) * sizeof *x, "the keys of a head"));
     *k = bind_weight(t);
     k->type = type, k->n = (int)rank, k->k = (int)nope, k->data = copy;
-    k->n_stack = l->n_head, k->stack_bytes = rank * to_row;
-    for (size_t h = 0; h < (size_t)l->n_head; h++) {
+    k->n_stack = l->attn.n_head, k->stack_bytes = rank * to_row;
+    for (size_t h = 0; h < (size_t)l->attn.n_head; h++) {
         for (size_t i = 0; i < nope; i++)
             from->decode(x + i * rank, (const uint8_t *)t->data + (h * each + i) * row, rank);
         for (size_t j = 0; j < rank; j++, copy += to_row) {
@@ -47,13 +47,13 @@ enum infer_status bind_latent(struct binder *b, int il) {
     TRY(bind_factor(b, t, &v.factor));
     size_t head = weight_stride(&v) * (size_t)(l->mla.n_nope + l->mla.n_value);
     v.data = (const char *)v.data + weight_stride(&v) * (size_t)l->mla.n_nope;
-    v.n = l->mla.n_value, v.n_stack = l->n_head, v.stack_bytes = head;
+    v.n = l->mla.n_value, v.n_stack = l->attn.n_head, v.stack_bytes = head;
     TRY(transpose_keys(m, l, t, &k));
     k.factor = v.factor;
     m->prompt_bytes += weight_bytes(&v) + weight_bytes(&k);
     m->token_bytes += weight_bytes(&v) + weight_bytes(&k);
-    bind_member(m, &l->mla.k_b, &k, l->n_head);
-    bind_member(m, &l->mla.v_b, &v, l->n_head);
+    bind_member(m, &l->mla.k_b, &k, l->attn.n_head);
+    bind_member(m, &l->mla.v_b, &v, l->attn.n_head);
     TRY(bind_number(b, &l->mla.k_b));
     return bind_number(b, &l->mla.v_b);
 }

@@ -7,7 +7,7 @@ static enum infer_status bind_gated(struct binder *b, int il) {
     static const enum slot slots[] = {SLOT_ATTN_Q_GATED, SLOT_ATTN_K, SLOT_ATTN_V};
     struct model *m = b->m;
     struct layer *l = &m->layer[il];
-    const int dim = l->head_dim_k, n = l->n_head * dim;
+    const int dim = l->attn.head_dim_k, n = l->attn.n_head * dim;
     struct weight whole, w[3], part;
     bool fused, there;
     TRY(bind_matrix(b, SLOT_ATTN_QKV, SLOT_NONE, il, &whole, &fused));
@@ -19,12 +19,12 @@ static enum infer_status bind_gated(struct binder *b, int il) {
         row += w[i].n;
     }
     part = weight_runs(&w[0], 0, dim, 2 * dim, n);
-    bind_member(m, &l->qkv, &part, 1);
+    bind_member(m, &l->attn.qkv, &part, 1);
     part = weight_runs(&w[0], dim, dim, 2 * dim, n);
-    bind_member(m, &l->q_gate, &part, 1);
-    for (int i = 1; i < 3; i++) bind_member(m, &l->qkv, &w[i], 1);
-    TRY(bind_number(b, &l->qkv));
-    return bind_number(b, &l->q_gate);
+    bind_member(m, &l->attn.q_gate, &part, 1);
+    for (int i = 1; i < 3; i++) bind_member(m, &l->attn.qkv, &w[i], 1);
+    TRY(bind_number(b, &l->attn.qkv));
+    return bind_number(b, &l->attn.q_gate);
 }
 
 /* The gate, beta and alpha: a matrix each, or the last two slices of one that has them by key heads. */

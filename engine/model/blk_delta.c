@@ -12,14 +12,27 @@ struct view emit_delta(struct emitter *e, const struct layer *l, struct view h) 
                 y = emit_buffer(e, "delta", inner, BUF_ROWS_ALL, false);
     struct view z = view_columns(gates, 0, inner), b = view_columns(gates, inner, s->n_head),
                 a = view_columns(gates, inner + s->n_head, s->n_head);
-    emit_op(e, "delta_conv",
-            (struct op){
-                .kind = OP_CONV,
-                .conv = {in, conv, l->mixer.conv_store, s->taps, l->mixer.conv_w, l->mixer.conv_bias, true}});
-    emit_op(e, "delta",
-            (struct op){.kind = OP_DELTA,
-                        .delta = {conv, a, b, y, l->mixer.store, s->n_group, s->n_head, s->n_state,
-                                  s->head_dim, e->m->tiled, l->mixer.decay, l->mixer.dt_bias}});
+    struct op_conv c = {.x = in,
+                        .out = conv,
+                        .state = l->mixer.conv_store,
+                        .K = s->taps,
+                        .w = l->mixer.conv_w,
+                        .bias = l->mixer.conv_bias,
+                        .silu = true};
+    emit_op(e, "delta_conv", (struct op){.kind = OP_CONV, .conv = c});
+    struct op_delta d = {.qkv = conv,
+                         .a = a,
+                         .b = b,
+                         .out = y,
+                         .state = l->mixer.store,
+                         .n_key = s->n_group,
+                         .n_value = s->n_head,
+                         .dk = s->n_state,
+                         .dv = s->head_dim,
+                         .tiled = e->m->tiled,
+                         .A = l->mixer.decay,
+                         .dt_bias = l->mixer.dt_bias};
+    emit_op(e, "delta", (struct op){.kind = OP_DELTA, .delta = d});
     emit_norm(e, "delta_norm", y, y, s->head_dim, &l->mixer.norm);
     struct op_glu gate = {.gate = z, .up = y, .out = y, .act = ACT_SILU};
     emit_op(e, "delta_gate", (struct op){.kind = OP_GLU, .glu = gate});

@@ -17,8 +17,12 @@ struct view emit_conv(struct emitter *e, const struct layer *l, struct view h) {
                 y = emit_buffer(e, "conv", n, BUF_ROWS_ALL, false);
     struct view b = view_columns(in, 0, n), c = view_columns(in, n, n), x = view_columns(in, 2 * n, n);
     gate(e, "conv_gate", b, x, ACT_SCALE);
-    struct op_conv o = {
-        b, y, l->mixer.conv_store, l->mixer.sizes.taps, l->mixer.conv_w, l->mixer.conv_bias, false};
+    struct op_conv o = {.x = b,
+                        .out = y,
+                        .state = l->mixer.conv_store,
+                        .K = l->mixer.sizes.taps,
+                        .w = l->mixer.conv_w,
+                        .bias = l->mixer.conv_bias};
     emit_op(e, "conv", (struct op){.kind = OP_CONV, .conv = o});
     gate(e, "conv_out_gate", y, c, ACT_SCALE);
     return emit_matmul(e, "conv_out", y, &l->mixer.out, BUF_ROWS_ALL);
@@ -33,13 +37,13 @@ struct view emit_ssm(struct emitter *e, const struct layer *l, struct view h) {
                 xbc = emit_buffer(e, "ssm_conv", s->channels, BUF_ROWS_ALL, false),
                 y = emit_buffer(e, "ssm", inner, BUF_ROWS_ALL, false);
     struct view z = view_columns(in, 0, inner), dt = view_columns(in, inner + s->channels, s->n_head);
-    struct op_conv conv = {view_columns(in, inner, s->channels),
-                           xbc,
-                           l->mixer.conv_store,
-                           s->taps,
-                           l->mixer.conv_w,
-                           l->mixer.conv_bias,
-                           true};
+    struct op_conv conv = {.x = view_columns(in, inner, s->channels),
+                           .out = xbc,
+                           .state = l->mixer.conv_store,
+                           .K = s->taps,
+                           .w = l->mixer.conv_w,
+                           .bias = l->mixer.conv_bias,
+                           .silu = true};
     emit_op(e, "ssm_conv", (struct op){.kind = OP_CONV, .conv = conv});
     struct op_ssm o = {.xbc = xbc,
                        .dt = dt,

@@ -18,7 +18,14 @@ void emit_op(struct emitter *e, const char *name, struct op op) {
 /* Groups of dim elements of x; an absent norm (w NULL) is none. */
 void emit_norm(struct emitter *e, const char *name, struct view x, struct view out, int dim,
                const struct norm_weights *w) {
-    struct op_norm o = {x, out, e->m->arch->norm, dim, e->m->eps, w->w, w->bias, w->n == dim ? 0 : w->n};
+    struct op_norm o = {.x = x,
+                        .out = out,
+                        .kind = e->m->arch->norm,
+                        .dim = dim,
+                        .eps = e->m->eps,
+                        .w = w->w,
+                        .bias = w->bias,
+                        .n_w = w->n == dim ? 0 : w->n};
     if (w->w) emit_op(e, name, (struct op){.kind = OP_NORM, .norm = o});
 }
 
@@ -62,7 +69,7 @@ void emit_add(struct emitter *e, const char *name, struct view x, struct view y)
 /* head_dim: from a head's first rotated number to the next head's. */
 void emit_rope(struct emitter *e, const char *name, struct view x, int n_head, int head_dim,
                const struct layer *l) {
-    const struct rope *r = e->long_context && l->rope_long ? l->rope_long : l->rope;
+    const struct rope *r = e->long_context && l->attn.rope_long ? l->attn.rope_long : l->attn.rope;
     if (r->kind == ROPE_NONE) return;
     emit_op(e, name, (struct op){.kind = OP_ROPE, .rope = {x, n_head, head_dim, r}});
 }
@@ -70,11 +77,12 @@ void emit_rope(struct emitter *e, const char *name, struct view x, int n_head, i
 void emit_map(struct emitter *e, const char *name, struct view x, struct view out, enum act_kind act,
               struct act_numbers k) {
     static const struct view none = {-1, 0, 0};
-    emit_op(e, name, (struct op){.kind = OP_GLU, .glu = {x, none, out, act, k}});
+    emit_op(e, name,
+            (struct op){.kind = OP_GLU, .glu = {.gate = x, .up = none, .out = out, .act = act, .k = k}});
 }
 
 /* Groups of dim elements of x, without weights. */
 void emit_unit_norm(struct emitter *e, const char *name, struct view x, struct view out, int dim) {
-    struct op_norm o = {x, out, e->m->arch->norm, dim, e->m->eps, NULL, NULL, 0};
+    struct op_norm o = {.x = x, .out = out, .kind = e->m->arch->norm, .dim = dim, .eps = e->m->eps};
     emit_op(e, name, (struct op){.kind = OP_NORM, .norm = o});
 }

@@ -73,7 +73,7 @@ enum infer_status model_read_experts(struct model *m) {
                        m->arch->name, m->arch->slot[SLOT_FFN_ROUTER] ? " without both" : "");
     }
     TRY(read_router(m, &r));
-    TRY(model_read_int(m, "expert_feed_forward_length", 1, MAX_EXPERT_FF, m->layer[0].n_ff, &ff));
+    TRY(model_read_int(m, "expert_feed_forward_length", 1, MAX_EXPERT_FF, m->layer[0].dense.n_ff, &ff));
     TRY(model_read_int(m, "expert_shared_count", 0, 1024,
                        (int)arch_default(m->arch, "expert_shared_count", 0), &n_shared));
     if ((int64_t)n_shared * ff > MAX_EXPERT_FF) n_shared = 0; /* whose tensors are not that wide */

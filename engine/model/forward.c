@@ -6,35 +6,35 @@
 
 /* q and k of all heads, each head or the whole row. */
 static void qk_norm(struct emitter *e, const struct layer *l, struct view q, struct view k) {
-    emit_norm(e, "attn_q_norm", q, q, l->qk_row ? q.width : l->head_dim_k, &l->q_norm);
-    emit_norm(e, "attn_k_norm", k, k, l->qk_row ? k.width : l->head_dim_k, &l->k_norm);
+    emit_norm(e, "attn_q_norm", q, q, l->attn.qk_row ? q.width : l->attn.head_dim_k, &l->attn.q_norm);
+    emit_norm(e, "attn_k_norm", k, k, l->attn.qk_row ? k.width : l->attn.head_dim_k, &l->attn.k_norm);
 }
 /* V, from its own columns or, where there are none, from K as it comes. */
 static struct view value(struct emitter *e, const struct layer *l, struct view qkv, int n_q, int n_k) {
-    int n_v = l->n_kv_head * l->head_dim_v;
-    bool own = l->qkv.n > n_q + n_k;
+    int n_v = l->attn.n_kv_head * l->attn.head_dim_v;
+    bool own = l->attn.qkv.n > n_q + n_k;
     struct view from = view_columns(qkv, own ? n_q + n_k : n_q, n_v), v = from;
     if (!e->m->arch->attn.v_norm) return from;
     if (!own) v = emit_buffer(e, "attn_v_norm", n_v, BUF_ROWS_ALL, false);
-    emit_unit_norm(e, "attn_v_norm", from, v, l->head_dim_v);
+    emit_unit_norm(e, "attn_v_norm", from, v, l->attn.head_dim_v);
     return v;
 }
 
 static struct view attend(struct emitter *e, const struct layer *l, struct view q) {
     const struct model *m = e->m;
-    struct view a = emit_buffer(e, "attend", l->n_head * l->head_dim_v, BUF_ROWS_ALL, false);
-    float scale = m->attn_scale != 0 ? m->attn_scale : 1 / __builtin_sqrtf((float)l->head_dim_k);
-    const bool from_1 = m->arch->attn.temp_unrotated, grows = !from_1 || l->rope->kind == ROPE_NONE;
+    struct view a = emit_buffer(e, "attend", l->attn.n_head * l->attn.head_dim_v, BUF_ROWS_ALL, false);
+    float scale = m->attn_scale != 0 ? m->attn_scale : 1 / __builtin_sqrtf((float)l->attn.head_dim_k);
+    const bool from_1 = m->arch->attn.temp_unrotated, grows = !from_1 || l->attn.rope->kind == ROPE_NONE;
     emit_op(e, "attend",
             (struct op){.kind = OP_ATTEND,
                         .attend = {.q = q,
                                    .out = a,
-                                   .store = l->store,
-                                   .n_head = l->n_head,
+                                   .store = l->attn.store,
+                                   .n_head = l->attn.n_head,
                                    .scale = scale,
                                    .softcap = m->attn_softcap,
-                                   .window = l->window,
-                                   .sinks = l->sinks,
+                                   .window = l->attn.window,
+                                   .sinks = l->attn.sinks,
                                    .temp_beta = grows ? m->temp_beta : 0,
                                    .temp_len = m->temp_len,
                                    .temp_offset = from_1,
@@ -45,7 +45,13 @@ static struct view attend(struct emitter *e, const struct layer *l, struct view 
 /* With the epsilon of latents. */
 static void latent_norm(struct emitter *e, const char *name, struct view x, struct view out,
                         const struct norm_weights *w) {
-    struct op_norm o = {x, out, e->m->arch->norm, x.width, e->m->latent_eps, w->w, w->bias, 0};
+    struct op_norm o = {.x = x,
+                        .out = out,
+                        .kind = e->m->arch->norm,
+                        .dim = x.width,
+                        .eps = e->m->latent_eps,
+                        .w = w->w,
+                        .bias = w->bias};
     emit_op(e, name, (struct op){.kind = OP_NORM, .norm = o});
 }
 
@@ -60,58 +66,58 @@ static struct view heads(struct emitter *e, const char *name, struct view x, con
 /* By a latent c = norm(W h), kept beside a rotated key of all heads: scores are (k_b q) . c + rope(q) . rope(k), the values of a head
  * v_b c, so that a head's sum over positions is v_b of the weighted sum of latents. source: DeepSeek-AI 2024 (arXiv 2405.04434) */
 static struct view latent_attention(struct emitter *e, const struct layer *l, struct view h) {
-    int rank = l->head_dim_v, n_rot = l->head_dim_k - rank, head = l->mla.n_nope + n_rot;
+    int rank = l->attn.head_dim_v, n_rot = l->attn.head_dim_k - rank, head = l->mla.n_nope + n_rot;
     struct view both = emit_matmul(e, "attn_qkv_a", h, &l->mla.qkv_a, BUF_ROWS_ALL);
-    struct view kv = view_columns(both, l->mla.qkv_a.n - l->head_dim_k, l->head_dim_k),
-                c = view_columns(kv, 0, rank), q = view_columns(both, 0, l->mla.qkv_a.n - l->head_dim_k);
+    struct view kv = view_columns(both, l->mla.qkv_a.n - l->attn.head_dim_k, l->attn.head_dim_k),
+                c = view_columns(kv, 0, rank), q = view_columns(both, 0, l->mla.qkv_a.n - l->attn.head_dim_k);
     if (l->mla.q_rank) {
         struct view low = emit_buffer(e, "attn_q_a_norm", l->mla.q_rank, BUF_ROWS_ALL, false);
         latent_norm(e, "attn_q_a_norm", q, low, &l->mla.q_a_norm);
         q = emit_matmul(e, "attn_q_b", low, &l->mla.q_b, BUF_ROWS_ALL);
     }
-    emit_rope(e, "rope_q", view_columns(q, l->mla.n_nope, q.width - l->mla.n_nope), l->n_head, head, l);
-    q = heads(e, "attn_k_b", q, &l->mla.k_b, l->n_head * l->head_dim_k);
+    emit_rope(e, "rope_q", view_columns(q, l->mla.n_nope, q.width - l->mla.n_nope), l->attn.n_head, head, l);
+    q = heads(e, "attn_k_b", q, &l->mla.k_b, l->attn.n_head * l->attn.head_dim_k);
     latent_norm(e, "attn_kv_a_norm", c, c, &l->mla.kv_a_norm);
     emit_rope(e, "rope_k", view_columns(kv, rank, n_rot), 1, n_rot, l);
-    emit_op(e, "kv_put", (struct op){.kind = OP_KV_PUT, .kv_put = {kv, {-1, 0, 0}, l->store}});
-    struct view a = heads(e, "attn_v_b", attend(e, l, q), &l->mla.v_b, l->n_head * l->mla.n_value);
-    return emit_matmul(e, "attn_output", a, &l->out, BUF_ROWS_ALL);
+    emit_op(e, "kv_put", (struct op){.kind = OP_KV_PUT, .kv_put = {kv, {-1, 0, 0}, l->attn.store}});
+    struct view a = heads(e, "attn_v_b", attend(e, l, q), &l->mla.v_b, l->attn.n_head * l->mla.n_value);
+    return emit_matmul(e, "attn_output", a, &l->attn.out, BUF_ROWS_ALL);
 }
 
 /* out(attend(rope(norm(q)), keys and values of another layer)), q = W h */
 static struct view borrowed_attention(struct emitter *e, const struct layer *l, struct view h) {
-    struct view q = emit_matmul(e, "attn_q", h, &l->qkv, BUF_ROWS_ALL);
-    emit_norm(e, "attn_q_norm", q, q, l->head_dim_k, &l->q_norm);
-    emit_rope(e, "rope_q", q, l->n_head, l->head_dim_k, l);
-    return emit_matmul(e, "attn_output", attend(e, l, q), &l->out, BUF_ROWS_ALL);
+    struct view q = emit_matmul(e, "attn_q", h, &l->attn.qkv, BUF_ROWS_ALL);
+    emit_norm(e, "attn_q_norm", q, q, l->attn.head_dim_k, &l->attn.q_norm);
+    emit_rope(e, "rope_q", q, l->attn.n_head, l->attn.head_dim_k, l);
+    return emit_matmul(e, "attn_output", attend(e, l, q), &l->attn.out, BUF_ROWS_ALL);
 }
 
 /* out(attend(rope(norm(q)), rope(norm(k)), v)), q k v = W h */
 static struct view attention(struct emitter *e, const struct layer *l, struct view h) {
     const struct model *m = e->m;
     if (m->arch->attn.latent) return latent_attention(e, l, h);
-    if (l->borrows) return borrowed_attention(e, l, h);
-    int n_q = l->n_head * l->head_dim_k, n_k = l->n_kv_head * l->head_dim_k;
+    if (l->attn.borrows) return borrowed_attention(e, l, h);
+    int n_q = l->attn.n_head * l->attn.head_dim_k, n_k = l->attn.n_kv_head * l->attn.head_dim_k;
     struct view gate = {-1, 0, 0};
-    if (l->q_gate.n) gate = emit_matmul(e, "attn_gate", h, &l->q_gate, BUF_ROWS_ALL);
-    struct view qkv = emit_matmul(e, "attn_qkv", h, &l->qkv, BUF_ROWS_ALL);
+    if (l->attn.q_gate.n) gate = emit_matmul(e, "attn_gate", h, &l->attn.q_gate, BUF_ROWS_ALL);
+    struct view qkv = emit_matmul(e, "attn_qkv", h, &l->attn.qkv, BUF_ROWS_ALL);
     struct view q = view_columns(qkv, 0, n_q), k = view_columns(qkv, n_q, n_k),
                 v = value(e, l, qkv, n_q, n_k);
     if (!m->arch->attn.qk_norm_late) qk_norm(e, l, q, k);
-    emit_rope(e, "rope_q", q, l->n_head, l->head_dim_k, l);
-    emit_rope(e, "rope_k", k, l->n_kv_head, l->head_dim_k, l);
+    emit_rope(e, "rope_q", q, l->attn.n_head, l->attn.head_dim_k, l);
+    emit_rope(e, "rope_k", k, l->attn.n_kv_head, l->attn.head_dim_k, l);
     if (m->arch->attn.qk_norm_late) qk_norm(e, l, q, k);
-    if (m->qk_unit && l->rope->kind != ROPE_NONE) {
-        emit_unit_norm(e, "attn_q_norm", q, q, l->head_dim_k);
-        emit_unit_norm(e, "attn_k_norm", k, k, l->head_dim_k);
+    if (m->qk_unit && l->attn.rope->kind != ROPE_NONE) {
+        emit_unit_norm(e, "attn_q_norm", q, q, l->attn.head_dim_k);
+        emit_unit_norm(e, "attn_k_norm", k, k, l->attn.head_dim_k);
     }
-    emit_op(e, "kv_put", (struct op){.kind = OP_KV_PUT, .kv_put = {k, v, l->store}});
+    emit_op(e, "kv_put", (struct op){.kind = OP_KV_PUT, .kv_put = {k, v, l->attn.store}});
     struct view a = attend(e, l, q);
-    if (l->q_gate.n) {
+    if (l->attn.q_gate.n) {
         struct op_glu o = {.gate = gate, .up = a, .out = a, .act = ACT_SIGMOID};
         emit_op(e, "attn_gated", (struct op){.kind = OP_GLU, .glu = o});
     }
-    return emit_matmul(e, "attn_output", a, &l->out, BUF_ROWS_ALL);
+    return emit_matmul(e, "attn_output", a, &l->attn.out, BUF_ROWS_ALL);
 }
 
 /* What the layer makes of other positions. */
@@ -140,8 +146,11 @@ static struct view gated(struct emitter *e, const char *name, struct view gu, in
         emit_map(e, name, gu, f, e->m->act, e->m->layer[e->layer].act);
         return f;
     }
-    struct op_glu o = {view_columns(gu, 0, n), view_columns(gu, n, n), f, e->m->act,
-                       e->m->layer[e->layer].act};
+    struct op_glu o = {.gate = view_columns(gu, 0, n),
+                       .up = view_columns(gu, n, n),
+                       .out = f,
+                       .act = e->m->act,
+                       .k = e->m->layer[e->layer].act};
     emit_op(e, name, (struct op){.kind = OP_GLU, .glu = o});
     return f;
 }
@@ -152,14 +161,17 @@ static struct view chosen(struct emitter *e, const struct layer *l, struct view 
     int k = l->moe.n_used, n = l->moe.n_ff;
     struct view gu = emit_buffer(e, "ffn_experts", k * l->moe.experts.n, BUF_ROWS_ALL, false),
                 down = emit_buffer(e, "ffn_experts_down", k * l->moe.experts_down.n, BUF_ROWS_ALL, false);
-    emit_op(
-        e, "ffn_experts",
-        (struct op){.kind = OP_EXPERTS,
-                    .experts = {h, choice, gu, &l->moe.experts, k, false, e->m->arch->moe.weight_on_input}});
+    struct op_experts up = {.x = h,
+                            .choice = choice,
+                            .out = gu,
+                            .w = &l->moe.experts,
+                            .n_used = k,
+                            .weighted = e->m->arch->moe.weight_on_input};
+    emit_op(e, "ffn_experts", (struct op){.kind = OP_EXPERTS, .experts = up});
     struct view f = gated(e, "ffn_experts_glu", gu, k * n);
-    emit_op(
-        e, "ffn_experts_down",
-        (struct op){.kind = OP_EXPERTS, .experts = {f, choice, down, &l->moe.experts_down, k, true, false}});
+    struct op_experts o = {
+        .x = f, .choice = choice, .out = down, .w = &l->moe.experts_down, .n_used = k, .by_choice = true};
+    emit_op(e, "ffn_experts_down", (struct op){.kind = OP_EXPERTS, .experts = o});
     return down;
 }
 
@@ -186,8 +198,9 @@ static struct view by_latent(struct emitter *e, const struct layer *l, struct vi
     } else {
         struct view y = chosen(e, l, small, choice);
         sum = emit_buffer(e, "ffn_mix", l->moe.n_latent, BUF_ROWS_ALL, false);
-        emit_op(e, "ffn_mix",
-                (struct op){.kind = OP_MIX, .mix = {y, choice, none, none, sum, l->moe.n_used, false}});
+        struct op_mix o = {
+            .x = y, .choice = choice, .shared = none, .gate = none, .out = sum, .n_used = l->moe.n_used};
+        emit_op(e, "ffn_mix", (struct op){.kind = OP_MIX, .mix = o});
     }
     struct view out = emit_matmul(e, "ffn_latent_up", sum, &l->moe.latent_up, BUF_ROWS_ALL);
     if (l->moe.n_ff_shared) emit_add(e, "ffn_shared_add", out, shared_part(e, l, h));
@@ -210,17 +223,21 @@ static struct view experts(struct emitter *e, const struct layer *l, struct view
     if (l->moe.shared_gate.n) gate = emit_matmul(e, "ffn_shared_gate", h, &l->moe.shared_gate, BUF_ROWS_ALL);
     struct view out =
         l->moe.n_ff_shared ? shared : emit_buffer(e, "ffn_mix", e->m->n_embd, BUF_ROWS_ALL, false);
-    emit_op(e, "ffn_mix",
-            (struct op){.kind = OP_MIX,
-                        .mix = {y, choice, shared, gate, out, away ? 1 : l->moe.n_used,
-                                away || e->m->arch->moe.weight_on_input}});
+    struct op_mix o = {.x = y,
+                       .choice = choice,
+                       .shared = shared,
+                       .gate = gate,
+                       .out = out,
+                       .n_used = away ? 1 : l->moe.n_used,
+                       .plain = away || e->m->arch->moe.weight_on_input};
+    emit_op(e, "ffn_mix", (struct op){.kind = OP_MIX, .mix = o});
     return out;
 }
 
 /* down(act(gate) * up) or down(act(up)), gate up = W h. */
 static struct view dense(struct emitter *e, const struct layer *l, struct view h) {
-    struct view gu = emit_matmul(e, "ffn_gate_up", h, &l->gate_up, BUF_ROWS_ALL);
-    return emit_matmul(e, "ffn_down", gated(e, "ffn_glu", gu, l->n_ff), &l->down, BUF_ROWS_ALL);
+    struct view gu = emit_matmul(e, "ffn_gate_up", h, &l->dense.gate_up, BUF_ROWS_ALL);
+    return emit_matmul(e, "ffn_down", gated(e, "ffn_glu", gu, l->dense.n_ff), &l->dense.down, BUF_ROWS_ALL);
 }
 
 /* F(norm x): dense; experts; or, of x once more, post_1(dense(norm x)) + post_2(experts(norm_2 x)). */
@@ -254,11 +271,12 @@ static void layer_inputs(struct emitter *e, struct view x) {
 static void layer_input(struct emitter *e, const struct layer *l, struct view x) {
     const int n = e->m->n_layer_input;
     if (!n) return;
-    struct view g = emit_matmul(e, "input_gate", x, &l->input_gate, BUF_ROWS_ALL);
-    struct op_glu o = {g, view_columns(e->inputs, e->layer * n, n), g, e->m->act, l->act};
+    struct view g = emit_matmul(e, "input_gate", x, &l->input.gate, BUF_ROWS_ALL);
+    struct op_glu o = {
+        .gate = g, .up = view_columns(e->inputs, e->layer * n, n), .out = g, .act = e->m->act, .k = l->act};
     emit_op(e, "input_glu", (struct op){.kind = OP_GLU, .glu = o});
-    struct view y = emit_matmul(e, "input_out", g, &l->input_out, BUF_ROWS_ALL);
-    emit_norm(e, "input_norm", y, y, e->m->n_embd, &l->input_norm);
+    struct view y = emit_matmul(e, "input_out", g, &l->input.out, BUF_ROWS_ALL);
+    emit_norm(e, "input_norm", y, y, e->m->n_embd, &l->input.norm);
     emit_add(e, "input_add", x, y);
 }
 
@@ -282,7 +300,7 @@ static void block(struct emitter *e, const struct layer *l, struct view x) {
         emit_add(e, "ffn_add", x, f);
     } else {
         if (l->mixer.kind != MIX_NONE) mix(e, l, x, own);
-        if (l->n_ff || l->moe.n_expert) {
+        if (l->dense.n_ff || l->moe.n_expert) {
             f = feed_forward(e, l, x, emit_normed(e, "ffn_norm", x, &l->ffn_norm));
             emit_norm(e, "post_ffn_norm", f, f, n, &l->post_ffn_norm);
             emit_add(e, "ffn_add", x, f);
@@ -320,14 +338,14 @@ static void output(struct emitter *e, struct view x) {
 
 static enum infer_status begin(struct emitter *e, struct arena *arena, struct op_list *out,
                                const struct model *m, const struct layer_range *range) {
-    *e = (struct emitter){out,
-                          m,
-                          range,
-                          56 * m->n_layer + 20,
-                          44 * m->n_layer + 16,
-                          -1,
-                          m->n_ctx_short && range->n_ctx > m->n_ctx_short,
-                          {-1, 0, 0}};
+    *e = (struct emitter){.list = out,
+                          .m = m,
+                          .range = range,
+                          .op_cap = 56 * m->n_layer + 20,
+                          .buf_cap = 44 * m->n_layer + 16,
+                          .layer = -1,
+                          .long_context = m->n_ctx_short && range->n_ctx > m->n_ctx_short,
+                          .inputs = {-1, 0, 0}};
     out->op = arena_alloc(arena, (size_t)e->op_cap * sizeof *out->op);
     out->buf = arena_alloc(arena, (size_t)e->buf_cap * sizeof *out->buf);
     if (!out->op || !out->buf) return err_set(INFER_E_MEMORY, "out of memory for %d operations", e->op_cap);
@@ -380,10 +398,14 @@ enum infer_status forward_emit_experts(struct op_list *out, struct arena *arena,
         if (!l->moe.n_expert) continue;
         e.layer = il;
         struct view choice = view_columns(choices, 0, 2 * l->moe.n_used), d = chosen(&e, l, x, choice);
-        emit_op(
-            &e, "ffn_mix",
-            (struct op){.kind = OP_MIX,
-                        .mix = {d, choice, absent, absent, y, l->moe.n_used, m->arch->moe.weight_on_input}});
+        struct op_mix o = {.x = d,
+                           .choice = choice,
+                           .shared = absent,
+                           .gate = absent,
+                           .out = y,
+                           .n_used = l->moe.n_used,
+                           .plain = m->arch->moe.weight_on_input};
+        emit_op(&e, "ffn_mix", (struct op){.kind = OP_MIX, .mix = o});
     }
     list_lives(out);
     return INFER_OK;

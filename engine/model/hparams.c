@@ -78,7 +78,7 @@ static enum infer_status read_windows(struct model *m, uint32_t *windowed) {
         return err_set(INFER_E_INPUT, "%s: %s is there, but no window", m->file->path, key);
     bool period = pattern ? pattern->type != META_ARRAY && windowed[0] : usual > 1;
     for (int i = 0; i < m->n_layer; i++)
-        m->layer[i].window = (period ? (uint32_t)(i + 1) % windowed[i] : windowed[i]) ? window : 0;
+        m->layer[i].attn.window = (period ? (uint32_t)(i + 1) % windowed[i] : windowed[i]) ? window : 0;
     return INFER_OK;
 }
 
@@ -193,7 +193,7 @@ static enum infer_status read_head_sizes(struct model *m) {
         {"attention.key_length_swa", "attention.value_length_swa", "rope.dimension_count_swa"}};
     int v[2][3] = {{0}}, heads = 0;
     TRY(model_read_int(m, names[0][0], 1, MODEL_MAX_HEAD_DIM, 0, &v[0][0]));
-    for (int i = 0; i < m->n_layer && !heads; i++) heads = m->layer[i].n_head;
+    for (int i = 0; i < m->n_layer && !heads; i++) heads = m->layer[i].attn.n_head;
     if (!v[0][0]) v[0][0] = heads ? m->n_embd / heads : 2; /* of nothing */
     for (int w = 0; w < 2; w++) {
         int *of = v[w];
@@ -208,9 +208,9 @@ static enum infer_status read_head_sizes(struct model *m) {
         m->rope[w].n_rot = of[2];
     }
     for (int i = 0; i < m->n_layer; i++) {
-        const int *of = v[m->layer[i].window ? 1 : 0];
-        m->layer[i].head_dim_k = of[0];
-        m->layer[i].head_dim_v = of[1];
+        const int *of = v[m->layer[i].attn.window ? 1 : 0];
+        m->layer[i].attn.head_dim_k = of[0];
+        m->layer[i].attn.head_dim_v = of[1];
     }
     return INFER_OK;
 }
@@ -231,7 +231,7 @@ static enum infer_status read_sharing(struct model *m) {
     TRY(model_read_int(m, key, 0, m->n_layer - 1, 0, &shared));
     TRY(model_read_int(m, "embedding_length_per_layer_input", 0, MAX_EMBD / m->n_layer, 0,
                        &m->n_layer_input));
-    for (int i = m->n_layer - shared; i < m->n_layer; i++) m->layer[i].borrows = true;
+    for (int i = m->n_layer - shared; i < m->n_layer; i++) m->layer[i].attn.borrows = true;
     m->whole = shared || m->n_layer_input;
     return INFER_OK;
 }
@@ -281,9 +281,9 @@ enum infer_status model_read_hparams(struct model *m) {
         if (n_kv[i] < 1 ? !keyless : n_head[i] % n_kv[i])
             return err_set(INFER_E_INPUT, "%s: layer %d has %u heads and %u kv heads: not a multiple",
                            m->file->path, i, n_head[i], n_kv[i]);
-        m->layer[i].n_head = (int)n_head[i];
-        m->layer[i].n_kv_head = (int)n_kv[i];
-        m->layer[i].n_ff = (int)n_ff[i];
+        m->layer[i].attn.n_head = (int)n_head[i];
+        m->layer[i].attn.n_kv_head = (int)n_kv[i];
+        m->layer[i].dense.n_ff = (int)n_ff[i];
     }
     if (m->attn_scale == 0 && model_quirk(m, QUIRK_SCALE_OF_WIDTH))
         m->attn_scale = 1 / sqrtf((float)m->n_embd / (float)n_head[0]);

@@ -44,13 +44,13 @@ enum infer_status model_read_latent(struct model *m) {
     m->rope[0].n_rot = m->rope[1].n_rot = s.n_rot;
     for (int i = 0; i < m->n_layer; i++) {
         struct layer *l = &m->layer[i];
-        int want = s.absorbed ? 1 : l->n_head;
-        if (l->n_kv_head != want)
+        int want = s.absorbed ? 1 : l->attn.n_head;
+        if (l->attn.n_kv_head != want)
             return err_set(INFER_E_INPUT, "%s: layer %d has %d kv heads, latent attention has %d",
-                           m->file->path, i, l->n_kv_head, want);
-        l->n_kv_head = 1;
-        l->head_dim_k = s.rank + s.n_rot;
-        l->head_dim_v = s.rank;
+                           m->file->path, i, l->attn.n_kv_head, want);
+        l->attn.n_kv_head = 1;
+        l->attn.head_dim_k = s.rank + s.n_rot;
+        l->attn.head_dim_v = s.rank;
         l->mla.n_nope = s.key - s.n_rot;
         l->mla.n_value = s.value;
         l->mla.q_rank = s.q_rank;

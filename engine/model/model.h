@@ -18,26 +18,30 @@ struct state_sizes {
     int channels, taps, n_group, n_head, n_state, head_dim;
 };
 
+/* Its parts and the norms around them; a part that a layer has not is all 0. */
 struct layer {
-    int n_head, n_kv_head, head_dim_k, head_dim_v, n_ff;
-    int window;                          /* a row sees the last window positions, itself included; 0: all */
-    int store;                           /* index of its KV store; -1: none */
-    bool borrows;                        /* which an earlier layer fills: no keys and values of its own */
-    const struct rope *rope, *rope_long; /* rope_long: of contexts beyond n_ctx_short */
     /* In front of attention (2: of attention alone, where ffn_norm or attn_norm is of the feed-forward part) and of the
      * feed-forward part, and of what both add. */
     struct norm_weights attn_norm, attn_norm_2, ffn_norm, post_attn_norm, post_ffn_norm;
-    struct norm_weights q_norm, k_norm; /* n: head_dim_k for all heads alike, or the whole row */
-    bool qk_row;                        /* q_norm and k_norm are over the whole row */
-    const float *sinks;                 /* [n_head], NULL: none */
+    struct {
+        int n_head, n_kv_head, head_dim_k, head_dim_v;
+        int window;   /* a row sees the last window positions, itself included; 0: all */
+        int store;    /* index of its KV store; -1: none */
+        bool borrows; /* which an earlier layer fills: no keys and values of its own */
+        bool qk_row;  /* q_norm and k_norm are over the whole row */
+        const struct rope *rope, *rope_long;  /* rope_long: of contexts beyond n_ctx_short */
+        const float *sinks;                   /* [n_head], NULL: none */
+        struct norm_weights q_norm, k_norm;   /* n: head_dim_k for all heads alike, or the whole row */
+        struct weight_group qkv, out, q_gate; /* q_gate: of the queries' heads; n 0: none */
+    } attn;
     /* Latent attention, n_value 0: none. A head's query has n_nope numbers and n_rot rotated ones, from a latent of q_rank numbers (0:
-     * from x), its value n_value. The one key head is a latent of head_dim_v numbers and n_rot rotated ones; its value, the latent. */
+     * from x), its value n_value. The one key head is a latent of attn.head_dim_v numbers and n_rot rotated ones; its value, the
+     * latent. */
     struct {
         int n_nope, n_value, q_rank;
         struct norm_weights q_a_norm, kv_a_norm;
         struct weight_group qkv_a, q_b, k_b, v_b; /* k_b, v_b: a matrix for each head */
     } mla;
-    struct weight_group q_gate; /* of the queries' heads; n 0: none */
     struct {
         enum mixer kind;
         /* Layers with a state: stores of the convolution and of the heads. in: what is convolved; gates: the gate, beta,
@@ -49,12 +53,11 @@ struct layer {
         struct norm_weights norm;
         struct weight_group in, gates, out;
     } mixer;
-    float scale; /* of the layer's result; 1: none */
-    struct act_numbers act;
-    struct weight_group qkv, out, gate_up, down;
-    /* Of the layer's own input e: x += norm(out(act(gate x) * e)). */
-    struct weight_group input_gate, input_out;
-    struct norm_weights input_norm;
+    struct act_numbers act; /* of both feed-forward parts */
+    struct {
+        int n_ff; /* 0: none */
+        struct weight_group gate_up, down;
+    } dense;
     /* Experts; n_expert 0: none, and what follows is not there. Stacks gate and up, and down; the part that all rows share. */
     struct {
         int n_expert, n_used, n_ff, n_ff_shared;
@@ -66,6 +69,12 @@ struct layer {
         struct weight_group router, experts, experts_down, shared, shared_down, shared_gate, latent_down,
             latent_up;
     } moe;
+    /* Of the layer's own input e: x += norm(out(act(gate x) * e)). */
+    struct {
+        struct weight_group gate, out;
+        struct norm_weights norm;
+    } input;
+    float scale; /* of the layer's result; 1: none */
 };
 
 struct model {

@@ -130,14 +130,14 @@ static enum infer_status bind_one(struct model *m, struct rope *r, float base, b
 static enum infer_status read_rotated(const struct model *m, uint32_t *rotated) {
     char key[128];
     bool told, there, windows = false, all = m->arch->rope.where != ROPE_TOLD;
-    for (int i = 0; i < m->n_layer; i++) windows |= m->layer[i].window != 0;
+    for (int i = 0; i < m->n_layer; i++) windows |= m->layer[i].attn.window != 0;
     TRY(meta_u32_array(m->file, model_key(m, key, sizeof key, "rope.layers"), rotated, (size_t)m->n_layer,
                        &told));
     if (m->arch->rope.where == ROPE_TOLD)
         TRY(meta_bool(m->file, model_key(m, key, sizeof key, "rope.scaling.finetuned"), &all, &there));
     for (int i = 0; !told && i < m->n_layer; i++) {
         rotated[i] = all;
-        if (m->arch->rope.where == ROPE_WINDOWED && windows) rotated[i] = m->layer[i].window != 0;
+        if (m->arch->rope.where == ROPE_WINDOWED && windows) rotated[i] = m->layer[i].attn.window != 0;
         if (m->arch->rope.where == ROPE_PERIOD_4) rotated[i] = (i + 1) % 4 != 0;
     }
     return INFER_OK;
@@ -164,9 +164,9 @@ enum infer_status model_bind_rope(struct model *m, const struct rope_divisors *d
     if (!rotated) return err_set(INFER_E_MEMORY, "out of memory for rope");
     TRY(read_rotated(m, rotated));
     for (int i = 0; i < m->n_layer; i++) {
-        int w = apart && m->layer[i].window;
-        m->layer[i].rope = rotated[i] ? &m->rope[w] : &none;
-        m->layer[i].rope_long = m->n_ctx_short ? rotated[i] ? &m->rope[2 + w] : &none : NULL;
+        int w = apart && m->layer[i].attn.window;
+        m->layer[i].attn.rope = rotated[i] ? &m->rope[w] : &none;
+        m->layer[i].attn.rope_long = m->n_ctx_short ? rotated[i] ? &m->rope[2 + w] : &none : NULL;
     }
     return INFER_OK;
 }

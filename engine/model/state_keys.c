@@ -57,8 +57,8 @@ static enum infer_status read_sizes(struct model *m, struct state_sizes *s) {
 
 /* Where layers are a mixer or a feed-forward part, one without keys is the latter if it has a width. */
 static enum mixer mixer_of(const struct model *m, const struct layer *l) {
-    if (m->arch->mixer.where == MIXER_ALL || l->n_kv_head == 0)
-        return m->arch->mixer.alone && l->n_ff ? MIX_NONE : m->arch->mixer.kind;
+    if (m->arch->mixer.where == MIXER_ALL || l->attn.n_kv_head == 0)
+        return m->arch->mixer.alone && l->dense.n_ff ? MIX_NONE : m->arch->mixer.kind;
     return MIX_ATTENTION;
 }
 

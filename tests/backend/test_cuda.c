@@ -172,7 +172,7 @@ static void weights_beside_plain_ones(void **state) {
         model = one;
         check_model("factors", types[t]);
         open_synth("tiny", types[t]);
-        model->m->layer[1].down.member[0].factor = 0.22f;
+        model->m->layer[1].dense.down.member[0].factor = 0.22f;
         check_model("a factor", types[t]);
     }
     open_synth("tiny", "nvfp4"); /* in the weights, which the fused programs take */
@@ -247,7 +247,7 @@ static void experts_of_prompts(const char *shape) {
         if (t == QUANT_COUNT || quant_info((enum quant_type)t)->gguf >= 0) { /* synth writes no others */
             const char *type = t < QUANT_COUNT ? quant_info((enum quant_type)t)->name : "mxfp4_moe";
             open_synth(shape, type);
-            model->m->layer[0].out.member[0].factor = 0;
+            model->m->layer[0].attn.out.member[0].factor = 0;
             model->m->layer[0].moe.router.member[0].bias = bias;
             check_model(shape, type);
         }
@@ -309,8 +309,8 @@ static void put_windows(struct model *m) {
     m->window[1] = WINDOW;
     m->n_kv_group = 2;
     for (int i = 1; i < m->n_layer; i += 2) {
-        m->layer[i].window = WINDOW;
-        m->store[m->layer[i].store].group = 1;
+        m->layer[i].attn.window = WINDOW;
+        m->store[m->layer[i].attn.store].group = 1;
     }
 }
 

@@ -327,7 +327,7 @@ static void factors_are_folded(void **state) {
             for (int k = 0; k < m->group[g]->n_member; k++)
                 ((struct weight_group *)m->group[g])->member[k].factor = 0.01f + 0.1f * (float)k;
         assert_ok(cuda_plan_make(&o.sizes, &o.plan.part[0].config));
-        const struct cuda_group *up = &o.sizes.group[m->layer[0].gate_up.id];
+        const struct cuda_group *up = &o.sizes.group[m->layer[0].dense.gate_up.id];
         assert_int_equal(up->paired, t == 0);
         assert_int_equal(up->scaled, t == 1);
         assert_true(up->member[1].factor == (t ? 0.11f : 1));

@@ -152,11 +152,11 @@ static struct facts look(const struct model *m) {
     for (int i = m->n_layer - 1; i >= 0; i--) {
         const struct layer *l = &m->layer[i];
         const bool attends = l->mixer.kind == MIX_ATTENTION || l->mixer.kind == MIX_BOTH;
-        if (attends && l->n_kv_head) f.attention = l;
-        if (l->n_ff && (!l->moe.n_expert || m->arch->moe.beside)) f.dense = l;
+        if (attends && l->attn.n_kv_head) f.attention = l;
+        if (l->dense.n_ff && (!l->moe.n_expert || m->arch->moe.beside)) f.dense = l;
         if (l->moe.n_expert) f.experts = l;
         if (l->mixer.kind == MIX_SSM || l->mixer.kind == MIX_BOTH) f.state = l;
-        f.n_windowed += l->window != 0;
+        f.n_windowed += l->attn.window != 0;
         f.n_state += l->mixer.kind == MIX_SSM || l->mixer.kind == MIX_BOTH;
     }
     return f;
@@ -191,8 +191,8 @@ static void compare(const struct opened *o, const char *model, const json_t *wan
                        *e = f.experts ? f.experts : &none, *s = f.state ? f.state : &none;
     const char *arch = json_string_value(json_object_get(want, "arch")),
                *method = json_string_value(json_object_get(want, "method"));
-    const bool turns = a->rope && a->rope->kind != ROPE_NONE;
-    const double windows[] = {a->window ? a->window : m->layer[0].window, f.n_windowed};
+    const bool turns = a->attn.rope && a->attn.rope->kind != ROPE_NONE;
+    const double windows[] = {a->attn.window ? a->attn.window : m->layer[0].attn.window, f.n_windowed};
     const double state[] = {f.n_state, s->mixer.sizes.n_head, s->mixer.sizes.n_state, s->mixer.sizes.head_dim,
                             s->mixer.sizes.n_group};
     if (arch && strcmp(arch, m->arch->name) != 0) print_error("%s: %s\n", model, m->arch->name), n_wrong++;
@@ -200,10 +200,10 @@ static void compare(const struct opened *o, const char *model, const json_t *wan
         !(method && strcmp(method, "mxfp4") == 0))
         print_error("%s: packed by %s\n", model, o->config.packing.name), n_wrong++;
     same(model, "layers", m->n_layer, json_object_get(want, "layers"));
-    same(model, "heads", a->n_head, json_object_get(want, "heads"));
-    same(model, "kv heads", a->n_kv_head, json_object_get(want, "kv"));
-    same(model, "head size", a->head_dim_k, json_object_get(want, "dim"));
-    same(model, "ff", d->n_ff, json_object_get(want, "ff"));
+    same(model, "heads", a->attn.n_head, json_object_get(want, "heads"));
+    same(model, "kv heads", a->attn.n_kv_head, json_object_get(want, "kv"));
+    same(model, "head size", a->attn.head_dim_k, json_object_get(want, "dim"));
+    same(model, "ff", d->dense.n_ff, json_object_get(want, "ff"));
     same(model, "rotated", turns || m->rope[0].n_rot == 0 ? (turns ? m->rope[0].n_rot : 0) : 0,
          json_object_get(want, "rot"));
     if (m->arch->rope.kind != ROPE_NONE)
