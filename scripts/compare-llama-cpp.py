@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Opens what `infer convert` makes of the folders of tests/golden/hf with llama-cpp-python and compares logits and greedy tokens.
 
-usage: compare-llama-cpp.py [--infer PATH] [NAME ...]      all READY rows of models.def when none is named
+usage: compare-llama-cpp.py [--infer PATH] [NAME ...]      all folders of tests/golden/hf when none is named
 needs: pip install numpy gguf llama-cpp-python
 Ends with 1 when one differs; what llama.cpp does not know or does otherwise is said and passed over.
 """
@@ -9,7 +9,6 @@ import argparse
 import contextlib
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import tempfile
@@ -143,7 +142,7 @@ def main():
     parser.add_argument("--infer", default=str(ROOT / "build" / "infer"))
     parser.add_argument("name", nargs="*")
     args = parser.parse_args()
-    names = args.name or re.findall(r'READY\("(.*)"\)', (HF / "models.def").read_text())
+    names = args.name or sorted(f.parent.name for f in HF.glob("*/config.json"))
     good = True
     for name in names:
         with tempfile.TemporaryDirectory() as folder:

@@ -5,6 +5,7 @@
 #include "cpu/cpu_isa.h"
 #include "base/host.h"
 #include "infer.h"
+#include "tests/lib/hf_folders.h"
 #include "tests/lib/synth_model.h"
 
 #ifdef __SANITIZE_THREAD__
@@ -13,13 +14,7 @@
 #define WATCHED 0
 #endif
 
-static const char *const folders[] = {
-#define READY(name) name,
-#define PART(name)  name,
-#define LATER(name)
-#include "tests/golden/hf/models.def"
-};
-enum { N_FOLDER = sizeof folders / sizeof *folders, DECODE = 6, MOST_ROWS = 128, MOST_THREADS = 3 };
+enum { DECODE = 6, MOST_ROWS = 128, MOST_THREADS = 3 };
 
 struct setting {
     const char *isa;       /* NULL: the best */
@@ -103,7 +98,9 @@ static bool has_experts(const struct infer_model *m) {
 
 static void every_folder(void **state) {
     (void)state;
-    for (int i = 0; i < N_FOLDER; i++) {
+    const char *folders[HF_FOLDERS_MAX];
+    const int n = hf_folders(folders);
+    for (int i = 0; i < n; i++) {
         char name[128], path[512];
         struct infer_model *m;
         snprintf(name, sizeof name, "golden/hf/%s", folders[i]);

@@ -9,21 +9,13 @@
 #include "tests/lib/pace.h"
 #include "files/model_keys.h"
 #include "tests/lib/folder.h"
+#include "tests/lib/hf_folders.h"
 #include "tests/lib/gguf_copy.h"
 #include "tests/lib/logits_of.h"
 #include "tools/file/quantize.h"
 #include <jansson.h>
 #include <math.h>
 #include <unistd.h>
-
-static const char *const models[] = {
-#define READY(name) name,
-#define LATER(name)
-#include "tests/golden/hf/models.def"
-#undef READY
-#undef LATER
-};
-enum { N_MODEL = sizeof models / sizeof *models };
 
 /* Keys that change nothing in the folder of that name, or in all ("*"). */
 static const struct {
@@ -509,10 +501,12 @@ static void layers_that_draft_are_left_out(void **state) {
 }
 
 int main(int argc, char **argv) {
-    static char gguf_name[N_MODEL][64];
-    static struct CMUnitTest tests[2 * N_MODEL + 4]; /* those without a name are none */
+    static char gguf_name[HF_FOLDERS_MAX][64];
+    static struct CMUnitTest tests[2 * HF_FOLDERS_MAX + 4];
+    static const char *models[HF_FOLDERS_MAX];
+    const int n_model = hf_folders(models);
     int n = 0;
-    for (int i = 0; i < N_MODEL; i += EVERY(3)) {
+    for (int i = 0; i < n_model; i += EVERY(3)) {
         void *name = (void *)(uintptr_t)models[i];
         snprintf(gguf_name[i], sizeof gguf_name[i], "%s as GGUF", models[i]);
         tests[n++] = (struct CMUnitTest){models[i], every_key_counts, NULL, NULL, name};
@@ -524,5 +518,5 @@ int main(int argc, char **argv) {
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(layers_that_draft_are_left_out);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(infinity_is_read);
     if (argc > 1) cmocka_set_test_filter(argv[1]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return _cmocka_run_group_tests("folders", tests, (size_t)n, NULL, NULL);
 }

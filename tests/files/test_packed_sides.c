@@ -6,16 +6,8 @@
 #include "tests/lib/pace.h"
 #include "infer.h"
 #include "tests/lib/folder.h"
+#include "tests/lib/hf_folders.h"
 #include <jansson.h>
-
-static const char *const models[] = {
-#define READY(name) name,
-#define LATER(name)
-#include "tests/golden/hf/models.def"
-#undef READY
-#undef LATER
-};
-enum { N_MODEL = sizeof models / sizeof *models };
 
 /* model.safetensors, apart. */
 struct weights {
@@ -324,9 +316,11 @@ static void scales_as_config_says(void **state) {
 }
 
 int main(int argc, char **argv) {
-    static struct CMUnitTest tests[N_MODEL + 1] = {cmocka_unit_test(scales_as_config_says)};
+    static struct CMUnitTest tests[HF_FOLDERS_MAX + 1] = {cmocka_unit_test(scales_as_config_says)};
+    static const char *models[HF_FOLDERS_MAX];
+    const int n_model = hf_folders(models);
     int n = 1;
-    for (int i = 0; i < N_MODEL; i += EVERY(3))
+    for (int i = 0; i < n_model; i += EVERY(3))
         if (strncmp(models[i], "packed-", 7) == 0 || strstr(models[i], "-mxfp4"))
             tests[n++] = (struct CMUnitTest){models[i], every_side_tensor_counts, NULL, NULL,
                                              (void *)(uintptr_t)models[i]};

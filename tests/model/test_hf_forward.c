@@ -5,25 +5,14 @@
 #include "tests/lib/pace.h"
 #include "tests/lib/cuda_there.h"
 #include "tests/lib/folder.h"
+#include "tests/lib/hf_folders.h"
 #include "infer.h"
 #include "files/tensorfile.h"
 #include "tests/lib/tolerance.h"
 #include "tools/file/quantize.h"
-#include <dirent.h>
 #include <math.h>
 
-/* READY: computes the logits. LATER: is refused with a message; whoever makes it work says READY. PART: READY, but with the
- * keys of transformers 4, config-4.json, it is refused. */
-#define READY(name) {name, true, true},
-#define PART(name)  {name, true, false},
-#define LATER(name) {name, false, false},
-static const struct row {
-    const char *name;
-    bool ready, old_keys;
-} models[] = {
-#include "tests/golden/hf/models.def"
-};
-enum { N_MODEL = sizeof models / sizeof *models, N_PROMPT = 3, MAX_TOKENS = 256 };
+enum { N_PROMPT = 3, MAX_TOKENS = 256 };
 
 static bool have_cuda;
 static bool
@@ -338,16 +327,8 @@ static void check_converted(const struct golden *g, const char *path, const char
     infer_model_close(m);
 }
 
-static void expect_refusal(const struct golden *g, enum infer_status s) {
-    print_message("  refused: %s\n", infer_error());
-    if (s != INFER_E_UNSUPPORTED && s != INFER_E_INPUT)
-        fail_msg("%s: status %d: %s", g->name, (int)s, infer_error());
-    assert_true(strlen(infer_error()) > 20);
-    assert_null(strchr(infer_error(), '\n'));
-}
-
 /* The keys of transformers 4 say the same. */
-static void check_old_keys(const struct golden *g, bool ready, const float *want) {
+static void check_old_keys(const struct golden *g, const float *want) {
     struct folder d;
     struct infer_model *m = NULL;
     struct infer_engine *e = NULL;
@@ -359,18 +340,13 @@ static void check_old_keys(const struct golden *g, bool ready, const float *want
     bool there = system(command) == 0; /* models of this year have no others */
     snprintf(command, sizeof command, "cp '%.400s/model.safetensors' %s", g->path, d.path);
     assert_int_equal(system(command), 0);
-    enum infer_status s = there ? infer_model_open(&m, d.path, NULL) : INFER_OK;
-    if (there && !s) s = start(&e, m, "ref", p->n, 2);
-    if (there && !s) {
+    if (there) {
         float *got = malloc(elements(g, p) * 4);
+        assert_ok(infer_model_open(&m, d.path, NULL));
+        assert_ok(start(&e, m, "ref", p->n, 2));
         compute(e, g, p, p->n, false, got);
         expect_bits(g, "ref", "config-4.json", p, want, got);
-        if (!ready) fail_msg("%s works with config-4.json: say READY in tests/golden/hf/models.def", g->name);
         free(got);
-    } else if (there && ready) {
-        fail_msg("%s: %s", g->name, infer_error());
-    } else if (there) {
-        expect_refusal(g, s);
     }
     infer_engine_free(e);
     infer_model_close(m);
@@ -390,14 +366,14 @@ static void check_host_experts(const struct golden *g, const struct infer_model 
     if (have_cuda) check_device(g, m, "cuda+cpu", "bf16", TOL_LOGITS_BF16, NULL);
 }
 
-static void computes_what_transformers_does(const struct golden *g, bool old_keys) {
+static void computes_what_transformers_does(const struct golden *g) {
     struct infer_model *m;
     float *folder[N_PROMPT];
     struct folder d;
     char file[256];
     assert_ok(infer_model_open(&m, g->path, NULL));
     check_device(g, m, "ref", "bf16", TOL_LOGITS_REF, folder);
-    if (!only_card) check_old_keys(g, old_keys, folder[N_PROMPT - 1]);
+    if (!only_card) check_old_keys(g, folder[N_PROMPT - 1]);
     const bool packed = strncmp(g->name, "packed-", 7) == 0;
     folder_make(&d);
     check_converted(g, g->path, folder_file(&d, file, "converted.gguf"), folder,
@@ -412,33 +388,10 @@ static void computes_what_transformers_does(const struct golden *g, bool old_key
     infer_model_close(m);
 }
 
-/* What cannot be computed yet is refused when it is opened or placed. */
-static void is_refused(const struct golden *g) {
-    struct infer_model *m = NULL;
-    struct infer_engine *e = NULL;
-    const struct infer_prompt *p = &g->prompt[N_PROMPT - 1];
-    enum infer_status s = infer_model_open(&m, g->path, NULL);
-    if (!s) s = start(&e, m, "ref", p->n, 2);
-    if (!s) {
-        float *got = malloc(elements(g, p) * 4);
-        int at;
-        compute(e, g, p, p->n, false, got);
-        double err = error_of(g, p, got, TOL_LOGITS_REF, &at);
-        if (at >= 0) fail_msg("%s is not refused and wrong by %g of sd", g->name, err);
-        fail_msg("%s works (%g of sd): say READY in tests/golden/hf/models.def", g->name, err);
-    }
-    expect_refusal(g, s);
-    infer_model_close(m);
-}
-
 static void one_folder(void **state) {
-    const struct row *row = *state;
     struct golden g;
-    golden_read(&g, row->name);
-    if (row->ready)
-        computes_what_transformers_does(&g, row->old_keys);
-    else
-        is_refused(&g);
+    golden_read(&g, *state);
+    computes_what_transformers_does(&g);
     golden_free(&g);
 }
 
@@ -478,20 +431,6 @@ static void latents_in_halves(void **state) {
     }
 }
 
-/* No folder is forgotten in the table. */
-static void every_folder_has_a_row(void **state) {
-    (void)state;
-    char path[512];
-    DIR *d = opendir(test_path(path, sizeof path, "golden/hf"));
-    assert_non_null(d);
-    for (struct dirent *f; (f = readdir(d));) {
-        bool known = strchr(f->d_name, '.') != NULL; /* a file, this folder and the one above */
-        for (int i = 0; i < N_MODEL; i++) known |= strcmp(models[i].name, f->d_name) == 0;
-        if (!known) fail_msg("%s has no row in models.def", f->d_name);
-    }
-    closedir(d);
-}
-
 static int look_for_cuda(void **state) {
     (void)state;
     bool must;
@@ -502,11 +441,12 @@ static int look_for_cuda(void **state) {
 }
 
 int main(int argc, char **argv) {
-    static struct CMUnitTest tests[N_MODEL + 2] = {cmocka_unit_test(every_folder_has_a_row),
-                                                   cmocka_unit_test(latents_in_halves)};
-    for (int i = 0, n = 2; i < N_MODEL; i += EVERY(2))
-        tests[n++] =
-            (struct CMUnitTest){models[i].name, one_folder, NULL, NULL, (void *)(uintptr_t)&models[i]};
+    static struct CMUnitTest tests[HF_FOLDERS_MAX + 1] = {cmocka_unit_test(latents_in_halves)};
+    static const char *name[HF_FOLDERS_MAX];
+    const int n_folder = hf_folders(name);
+    int n = 1;
+    for (int i = 0; i < n_folder; i += EVERY(2))
+        tests[n++] = (struct CMUnitTest){name[i], one_folder, NULL, NULL, (void *)(uintptr_t)name[i]};
     if (argc > 1) cmocka_set_test_filter(argv[1]);
-    return cmocka_run_group_tests(tests, look_for_cuda, NULL);
+    return _cmocka_run_group_tests("folders", tests, (size_t)n, look_for_cuda, NULL);
 }
