@@ -15,6 +15,7 @@ struct config {
     struct hf_keys *keys;
     const struct mapfile *quant; /* hf_quant_config.json; path NULL: none */
     const struct key_ignore *ignore;
+    const json_t *rope[2]; /* rope_parameters, rope_scaling; NULL: not there */
     uint32_t n_layer;
     uint8_t *windowed; /* windowed[n_layer]: the layer has a window */
     uint8_t *mixed; /* mixed[n_layer]: layer_types says another mixer than attention; NULL: it says nothing */
@@ -26,9 +27,11 @@ struct config {
 
 enum hf_key {
 #define KEY(id, all, told, kind, min, max, absent, gguf) K_##id,
+#define ROPE(id, name, kind, min, max, absent)           K_##id,
 #define RANGE(names, min, max)
 #include "files/hf/hf_keys.def"
 #undef KEY
+#undef ROPE
 #undef RANGE
     K_COUNT
 };

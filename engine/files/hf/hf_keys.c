@@ -11,11 +11,14 @@ static const struct key_row_hf {
     const char *all, *told, *gguf;
     enum hf_kind kind;
     double min, max, absent;
+    bool inside; /* ROPE: not beside rope_parameters and rope_scaling */
 } rows[] = {
-#define KEY(id, all, told, kind, min, max, absent, gguf) {all, told, gguf, kind, min, max, absent},
+#define KEY(id, all, told, kind, min, max, absent, gguf) {all, told, gguf, kind, min, max, absent, false},
+#define ROPE(id, name, kind, min, max, absent)           {name, "", "", kind, min, max, absent, true},
 #define RANGE(names, min, max)
 #include "files/hf/hf_keys.def"
 #undef KEY
+#undef ROPE
 #undef RANGE
 };
 static const struct {
@@ -23,9 +26,11 @@ static const struct {
     double min, max;
 } ranges[] = {
 #define KEY(id, all, told, kind, min, max, absent, gguf)
+#define ROPE(id, name, kind, min, max, absent)
 #define RANGE(names, min, max) {names, min, max},
 #include "files/hf/hf_keys.def"
 #undef KEY
+#undef ROPE
 #undef RANGE
 };
 
@@ -153,16 +158,39 @@ static enum infer_status same_everywhere(const struct config *c, const char *key
     return INFER_OK;
 }
 
+static bool is_same(const json_t *a, const json_t *b) {
+    if (json_is_number(a) && json_is_number(b)) return json_number_value(a) == json_number_value(b);
+    return json_equal(a, b);
+}
+
+/* The value of c->name, NULL: absent or null. What is of rotation may stand in three places. */
+static const json_t *value_of(struct config *c, enum hf_key k) {
+    const bool rope = k >= K_ROPE_THETA && k < K_ROPE_TYPES;
+    const json_t *place[] = {rope ? c->rope[0] : NULL, rope ? c->rope[1] : NULL,
+                             rows[k].inside ? NULL : c->root},
+                 *found = NULL;
+    for (int i = 0; i < 3; i++) {
+        const json_t *v = json_object_get(place[i], c->name);
+        if (!v || json_is_null(v)) continue;
+        if (found && !is_same(found, v))
+            c->status = err_set(INFER_E_INPUT,
+                                "%s: '%s' has two values, in and beside 'rope_parameters' or 'rope_scaling'",
+                                c->path, c->name);
+        found = v;
+    }
+    return found;
+}
+
 /* The value and its name: the first of the architecture's names that is there, with which its others agree, else the first of all's. */
 static const json_t *find(struct config *c, enum hf_key k, char name[64]) {
     const char *at = NULL;
     const json_t *found = NULL;
     bool own;
     for (*name = 0; !c->status && next_name(c, &rows[k], &at, &own) && (own || !found);) {
-        const json_t *v = json_object_get(c->root, c->name);
+        const json_t *v = value_of(c, k);
         if (!found && !*name) strcpy(name, c->name);
-        if (!v || json_is_null(v)) continue;
-        if (rows[k].kind == EACH) c->status = same_everywhere(c, c->name, &v);
+        if (!v) continue;
+        if (rows[k].kind == EACH && !c->status) c->status = same_everywhere(c, c->name, &v);
         if (found && !c->status && !json_equal(found, v))
             c->status = err_set(INFER_E_INPUT, "%s: '%s' and '%s' differ", c->path, name, c->name);
         if (found) continue;
@@ -291,7 +319,7 @@ static bool is_own_code(const struct config *c, const json_t *map) {
 bool config_has_row(const char *key) { return row_of(key) != NULL; }
 bool config_known(const char *key) {
     for (int i = 0; i < K_COUNT; i++)
-        if (is_in(rows[i].all, key)) return true;
+        if (!rows[i].inside && is_in(rows[i].all, key)) return true;
     return false;
 }
 

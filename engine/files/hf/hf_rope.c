@@ -4,59 +4,19 @@
 #include <math.h>
 #include <string.h>
 
-/* A parameter stands inside rope_parameters (transformers 5), inside rope_scaling (before), or beside them. */
-enum { N_PLACE = 3 };
-struct rope_source {
-    const struct config *c;
-    const json_t *place[N_PLACE]; /* NULL: not there */
-    const json_t *windowed;       /* of layers with a window, NULL: as of all */
-};
-
-static bool same(const json_t *a, const json_t *b) {
-    if (json_is_number(a) && json_is_number(b)) return json_number_value(a) == json_number_value(b);
-    return json_equal(a, b);
-}
-
-/* The value in whichever place has it, NULL when none has; two that differ are an error. */
-static enum infer_status find(const struct rope_source *s, const char *key, const json_t **out) {
-    *out = NULL;
-    for (int i = 0; i < N_PLACE; i++) {
-        bool beside = s->place[i] == s->c->root;
-        bool read = !beside || config_reads(s->c, key) || config_known(key);
-        const json_t *v = read ? json_object_get(s->place[i], key) : NULL;
-        if (!v || json_is_null(v)) continue;
-        if (*out && !same(*out, v))
-            return err_set(INFER_E_INPUT,
-                           "%s: '%s' has two values, in and beside 'rope_parameters' or 'rope_scaling'",
-                           s->c->path, key);
-        *out = v;
-    }
-    return INFER_OK;
-}
-
-static enum infer_status find_f32(const struct rope_source *s, const char *key, float fallback, float *out) {
-    const json_t *v;
-    TRY(find(s, key, &v));
-    return config_f32(s->c, key, v, fallback, out);
-}
-static enum infer_status find_u32(const struct rope_source *s, const char *key, int64_t fallback,
-                                  uint32_t *out) {
-    const json_t *v;
-    TRY(find(s, key, &v));
-    return config_u32(s->c, key, v, fallback, out);
-}
-
-static enum infer_status open_source(const struct config *c, struct rope_source *s) {
+/* Sets c->rope: a parameter stands inside rope_parameters (transformers 5), inside rope_scaling (before), or beside them. windowed: of
+ * layers with a window, NULL: as of all. */
+static enum infer_status open_rope(struct config *c, const json_t **windowed) {
     static const char *const names[] = {"rope_parameters", "rope_scaling"};
-    *s = (struct rope_source){.c = c, .place[2] = c->root};
+    *windowed = NULL;
     for (int i = 0; i < 2; i++) {
         const json_t *v = json_object_get(c->root, names[i]);
         if (!v || json_is_null(v)) continue;
         if (!json_is_object(v)) return config_wrong(c, names[i], "an object or null");
         const json_t *full = json_object_get(v, "full_attention");
-        s->windowed = full ? json_object_get(v, "sliding_attention") : s->windowed;
-        s->place[i] = full ? full : v;
-        if (full && (!c->out->table->rope.scaled_full || json_object_size(v) != (s->windowed ? 2u : 1u)))
+        *windowed = full ? json_object_get(v, "sliding_attention") : *windowed;
+        c->rope[i] = full ? full : v;
+        if (full && (!c->out->table->rope.scaled_full || json_object_size(v) != (*windowed ? 2u : 1u)))
             return err_set(INFER_E_UNSUPPORTED, "%s: '%s' by kinds of layers is not supported for %s",
                            c->path, names[i], c->out->arch);
     }
@@ -64,39 +24,37 @@ static enum infer_status open_source(const struct config *c, struct rope_source 
 }
 
 /* "default", "linear", .. */
-static enum infer_status read_type(const struct rope_source *s, const char **out) {
-    const json_t *type, *old;
-    TRY(find(s, "rope_type", &type));
-    TRY(find(s, "type", &old)); /* the name before transformers 4.45 */
+static enum infer_status read_type(struct config *c, const char **out) {
+    const json_t *type = get_json(c, K_ROPE_TYPE), *old = get_json(c, K_ROPE_TYPE_OLD);
     *out = "default";
-    if (type && old && !same(type, old))
-        return err_set(INFER_E_INPUT, "%s: 'type' and 'rope_type' of rope scaling differ", s->c->path);
+    if (type && old && !json_equal(type, old))
+        return err_set(INFER_E_INPUT, "%s: 'type' and 'rope_type' of rope scaling differ", c->path);
     if (!type) type = old;
-    if (!type) return INFER_OK;
+    if (!type) return c->status;
     *out = json_string_value(type);
-    if (!*out) return config_wrong(s->c, "rope_type", "a name");
+    if (!*out) return config_wrong(c, "rope_type", "a name");
     if (strcmp(*out, "su") == 0) *out = "longrope";   /* its first name */
     if (strcmp(*out, "mrope") == 0) *out = "default"; /* the same for texts */
     if (key_names("default|linear|llama3|yarn|longrope|dynamic", *out, strlen(*out))) return INFER_OK;
-    if (key_names("proportional", *out, strlen(*out)) && config_reads(s->c, *out)) return INFER_OK;
+    if (key_names("proportional", *out, strlen(*out)) && config_reads(c, *out)) return INFER_OK;
     return err_set(INFER_E_UNSUPPORTED,
                    "%s: rope scaling '%.32s' is not supported (linear, llama3, yarn, longrope, dynamic)",
-                   s->c->path, *out);
+                   c->path, *out);
 }
 
 /* Nothing is in the objects that this type does not read. */
-static enum infer_status check_rope_keys(const struct rope_source *s, const char *type) {
+static enum infer_status check_rope_keys(const struct config *c, const char *type) {
     const char *key;
     json_t *v;
-    for (int i = 0; i < 2; i++) json_object_foreach((json_t *)s->place[i], key, v) {
+    for (int i = 0; i < 2; i++) json_object_foreach((json_t *)c->rope[i], key, v) {
             const struct key_row *row = key_find(KEYS_ROPE, key);
             if (json_is_null(v)) continue;
-            TRY(config_in_range(s->c, key, v));
-            if (strcmp(key, "llama_4_scaling_beta") == 0 && !config_reads(s->c, key)) row = NULL;
-            if (!row) TRY(key_unknown(s->c->ignore, s->c->path, key));
+            TRY(config_in_range(c, key, v));
+            if (strcmp(key, "llama_4_scaling_beta") == 0 && !config_reads(c, key)) row = NULL;
+            if (!row) TRY(key_unknown(c->ignore, c->path, key));
             if (row && !key_names(row->words, type, strlen(type)))
-                return err_set(INFER_E_UNSUPPORTED, "%s: rope scaling '%s' does not read '%s'", s->c->path,
-                               type, key);
+                return err_set(INFER_E_UNSUPPORTED, "%s: rope scaling '%s' does not read '%s'", c->path, type,
+                               key);
         }
     return INFER_OK;
 }
@@ -104,13 +62,10 @@ static enum infer_status check_rope_keys(const struct rope_source *s, const char
 /* Llama 3's scaling: frequencies whose wavelength is beyond original / low_freq_factor are divided by factor, those below
  * original / high_freq_factor are kept, between them the divisor's inverse is mixed linearly in original / wavelength.
  * source: Dubey et al. 2024 (arXiv 2407.21783) and the rope_scaling entry of its config.json. */
-static enum infer_status llama3_divisors(const struct rope_source *s, float theta, float factor) {
-    const struct config *c = s->c;
-    float low = 0, high = 0;
-    uint32_t original = 0;
-    TRY(find_f32(s, "low_freq_factor", NAN, &low));
-    TRY(find_f32(s, "high_freq_factor", NAN, &high));
-    TRY(find_u32(s, "original_max_position_embeddings", -1, &original));
+static enum infer_status llama3_divisors(struct config *c, float theta, float factor) {
+    const float low = get_f32(c, K_ROPE_LOW), high = get_f32(c, K_ROPE_HIGH);
+    const uint32_t original = get_u32(c, K_ROPE_ORIGINAL);
+    TRY(c->status);
     if (!(low > 0 && high >= low) || !original) /* both alike: nothing is mixed, as Llama 4 Scout has it */
         return config_wrong(c, "rope_scaling", "one of llama3: 0 < low_freq_factor <= high_freq_factor");
     int half = c->out->n_rot / 2;
@@ -135,47 +90,37 @@ static float yarn_magnitude(float factor, float times) {
 /* What GGUF's attn_factor is, which multiplies the magnitude; 0: 1. attention_factor stands for the product, as does mscale
  * over mscale_all_dim (both or none). sources: modeling_rope_utils of transformers; attn_factor, which
  * DeepSeek-R1-0528-Qwen3-8B has, is read by vLLM alone */
-static enum infer_status read_magnitude(const struct rope_source *s, float factor, float *times) {
-    static const char *const keys[] = {"attention_factor", "attn_factor", "mscale", "mscale_all_dim"};
-    float v[4];
-    for (int i = 0; i < 4; i++) {
-        TRY(find_f32(s, keys[i], 0, &v[i]));
-        if (v[i] < 0) return config_wrong(s->c, keys[i], "0 or more");
-    }
-    float whole = v[0], mscale = v[2], all_dim = v[3];
-    *times = v[1];
+static enum infer_status read_magnitude(struct config *c, float factor, float *times) {
+    const float mscale = get_f32(c, K_ROPE_MSCALE), all_dim = get_f32(c, K_ROPE_MSCALE_ALL);
+    float whole = get_f32(c, K_ROPE_MAGNITUDE);
+    *times = get_f32(c, K_ROPE_MAGNITUDE_TIMES);
+    TRY(c->status);
     if ((mscale > 0 && mscale != 1 && all_dim == 0) || (all_dim > 0 && mscale == 0))
         return err_set(INFER_E_UNSUPPORTED,
                        "%s: 'mscale' and 'mscale_all_dim' of yarn go together: one alone is read differently "
                        "by different programs",
-                       s->c->path);
+                       c->path);
     if ((whole > 0) + (*times > 0) + (all_dim > 0) > 1)
         return err_set(INFER_E_UNSUPPORTED,
                        "%s: 'attention_factor', 'attn_factor' and 'mscale' of yarn exclude each other",
-                       s->c->path);
+                       c->path);
     if (all_dim > 0) whole = yarn_magnitude(factor, mscale) / yarn_magnitude(factor, all_dim);
     if (whole > 0) *times = whole / yarn_magnitude(factor, 1);
-    if (all_dim > 0 && s->c->out->table->attn
-                           .latent) { /* of whole scores; attn_factor is what is left for the rotated part */
-        put_f32(s->c, "rope.scaling.yarn_log_multiplier", 0.1f * all_dim);
+    if (all_dim > 0 && c->out->table->attn.latent) {
+        /* of whole scores; attn_factor is what is left for the rotated part */
+        put_f32(c, "rope.scaling.yarn_log_multiplier", 0.1f * all_dim);
         *times = whole;
     }
     return INFER_OK;
 }
 
 /* source: Peng et al. 2023 (arXiv 2309.00071); truncate: modeling_rope_utils of transformers */
-static enum infer_status read_yarn(const struct rope_source *s, float factor) {
-    const struct config *c = s->c;
-    uint32_t original = 0;
-    float fast = 0, slow = 0, times = 0;
-    bool truncate;
-    const json_t *v;
-    TRY(find_u32(s, "original_max_position_embeddings", 0, &original));
-    TRY(find_f32(s, "beta_fast", 32, &fast));
-    TRY(find_f32(s, "beta_slow", 1, &slow));
-    TRY(read_magnitude(s, factor, &times));
-    TRY(find(s, "truncate", &v));
-    TRY(config_bool(c, "truncate", v, true, &truncate));
+static enum infer_status read_yarn(struct config *c, float factor) {
+    const uint32_t original = get_u32_or(c, K_ROPE_ORIGINAL, 0);
+    const float fast = get_f32(c, K_ROPE_FAST), slow = get_f32(c, K_ROPE_SLOW);
+    const bool truncate = get_flag(c, K_ROPE_TRUNCATE);
+    float times = 0;
+    TRY(read_magnitude(c, factor, &times));
     if (original) put_u32(c, "rope.scaling.original_context_length", original);
     put_f32(c, "rope.scaling.yarn_beta_fast", fast > 0 ? fast : 32);
     put_f32(c, "rope.scaling.yarn_beta_slow", slow > 0 ? slow : 1);
@@ -187,27 +132,26 @@ static enum infer_status read_yarn(const struct rope_source *s, float factor) {
 
 /* Divisors of the frequencies, one for each, of contexts within the original length and beyond it; q and k are times
  * sqrt(1 + ln(whole / original) / ln(original)) in both. source: modeling_rope_utils of transformers; Ding et al. 2024 (LongRoPE) */
-static enum infer_status read_longrope(const struct rope_source *s) {
-    static const char *const keys[] = {"short_factor", "long_factor"};
-    const struct config *c = s->c;
-    float *d[2], whole, factor, times;
-    uint32_t original = 0, half = (uint32_t)c->out->n_rot / 2;
-    const json_t *v;
-    TRY(find_u32(s, "original_max_position_embeddings", -1, &original));
-    TRY(config_f32(c, "max_position_embeddings", json_object_get(c->root, "max_position_embeddings"), NAN,
-                   &whole));
-    TRY(find_f32(s, "factor", original ? whole / (float)original : 0, &factor));
+static enum infer_status read_longrope(struct config *c) {
+    static const enum hf_key keys[] = {K_ROPE_SHORT, K_ROPE_LONG};
+    const uint32_t original = get_u32(c, K_ROPE_ORIGINAL), whole = get_u32(c, K_CTX),
+                   half = (uint32_t)c->out->n_rot / 2;
+    float *d[2], factor = original ? (float)whole / (float)original : 0, times;
+    if (get_json(c, K_ROPE_FACTOR)) factor = get_f32(c, K_ROPE_FACTOR);
+    TRY(c->status);
     if (original < 2) return config_wrong(c, "original_max_position_embeddings", "above 1");
     for (int i = 0; i < 2; i++) {
-        TRY(find(s, keys[i], &v));
+        const json_t *v = get_json(c, keys[i]);
         if (json_array_size(v) != half)
-            return config_wrong(c, keys[i], "a list with a number for each frequency");
+            return key_wrong(c, keys[i], "a list with a number for each frequency");
         d[i] = arena_alloc(c->keys->arena, (size_t)(half + 1) * sizeof(float));
         if (!d[i]) return err_set(INFER_E_MEMORY, "out of memory: %u divisors", half);
-        for (uint32_t j = 0; j < half; j++) TRY(config_f32(c, keys[i], json_array_get(v, j), NAN, &d[i][j]));
+        for (uint32_t j = 0; j < half; j++)
+            TRY(config_f32(c, key_name(c, keys[i]), json_array_get(v, j), NAN, &d[i][j]));
     }
     times = factor > 1 ? sqrtf(1 + logf(factor) / logf((float)original)) : 1;
-    TRY(find_f32(s, "attention_factor", times, &times));
+    if (get_json(c, K_ROPE_MAGNITUDE)) times = get_f32(c, K_ROPE_MAGNITUDE);
+    TRY(c->status);
     c->out->rope_short = d[0];
     c->out->rope_long = d[1];
     hf_put_str(c->keys, c->out->arch, "rope.scaling.type", "longrope", 8);
@@ -217,33 +161,35 @@ static enum infer_status read_longrope(const struct rope_source *s) {
 }
 
 /* The first part of the frequencies is that of a whole head's rotation, the others are 0. source: modeling_gemma4 */
-static enum infer_status proportional_divisors(const struct rope_source *s, float part) {
-    int half = s->c->out->n_rot / 2, kept = (int)(part * (float)half);
-    float *d = arena_alloc(s->c->keys->arena, (size_t)(half + 1) * sizeof *d);
+static enum infer_status proportional_divisors(const struct config *c, float part) {
+    int half = c->out->n_rot / 2, kept = (int)(part * (float)half);
+    float *d = arena_alloc(c->keys->arena, (size_t)(half + 1) * sizeof *d);
     if (!d) return err_set(INFER_E_MEMORY, "out of memory: %d divisors", half);
     for (int i = 0; i < half; i++) d[i] = i < kept ? 1 : 1e30f;
-    s->c->out->rope_divisor = d;
+    c->out->rope_divisor = d;
     return INFER_OK;
 }
 
 /* Layers with a window: their base, unscaled. */
-static enum infer_status read_windowed(const struct rope_source *s, const uint32_t dim[2], float theta) {
-    const struct config *c = s->c;
-    const struct rope_source own = {.c = c, .place = {s->windowed}};
+static enum infer_status read_windowed(struct config *c, const json_t *windowed, const uint32_t dim[2],
+                                       float theta) {
+    struct config own = *c;
     const char *type;
     float base = 0, part = 1;
+    own.root = NULL, own.rope[0] = windowed, own.rope[1] = NULL;
     if (!c->out->table->rope.scaled_full) return INFER_OK;
-    if (s->windowed) {
+    if (windowed) {
         TRY(read_type(&own, &type));
         TRY(check_rope_keys(&own, type));
         if (strcmp(type, "default") != 0)
             return err_set(INFER_E_UNSUPPORTED, "%s: rope scaling '%s' of sliding_attention is not supported",
                            c->path, type);
-        TRY(find_f32(&own, "partial_rotary_factor", 1, &part));
-        TRY(find_f32(&own, "rope_theta", theta, &base));
-    } else if (config_reads(c, "rope_local_base_freq")) {
-        TRY(config_f32(c, "rope_local_base_freq", json_object_get(c->root, "rope_local_base_freq"), 10000,
-                       &base));
+        if (get_json(&own, K_ROPE_PART)) part = get_f32(&own, K_ROPE_PART);
+        base = get_json(&own, K_ROPE_THETA) ? get_f32(&own, K_ROPE_THETA) : theta;
+        TRY(own.status);
+    } else if (key_reads(c, K_ROPE_LOCAL)) {
+        base = get_f32(c, K_ROPE_LOCAL);
+        TRY(c->status);
     }
     if (!(part > 0 && part <= 1)) return config_wrong(c, "partial_rotary_factor", "above 0 and at most 1");
     if (base > 0) put_f32(c, "rope.freq_base_swa", base);
@@ -253,66 +199,57 @@ static enum infer_status read_windowed(const struct rope_source *s, const uint32
 }
 
 /* What the type adds to the base. */
-static enum infer_status read_scaling(const struct rope_source *s, const char *type, float theta,
-                                      float part) {
-    const struct config *c = s->c;
-    float factor = 0;
+static enum infer_status read_scaling(struct config *c, const char *type, float theta, float part) {
     if (strcmp(type, "default") == 0 || strcmp(type, "dynamic") == 0) return INFER_OK;
-    if (strcmp(type, "longrope") == 0) return read_longrope(s);
-    if (strcmp(type, "proportional") == 0) return proportional_divisors(s, part);
-    TRY(find_f32(s, "factor", NAN, &factor));
+    if (strcmp(type, "longrope") == 0) return read_longrope(c);
+    if (strcmp(type, "proportional") == 0) return proportional_divisors(c, part);
+    const float factor = get_f32(c, K_ROPE_FACTOR);
+    TRY(c->status);
     if (!(factor > 0)) return config_wrong(c, "factor", "above 0");
-    if (strcmp(type, "llama3") == 0) return llama3_divisors(s, theta, factor);
+    if (strcmp(type, "llama3") == 0) return llama3_divisors(c, theta, factor);
     hf_put_str(c->keys, c->out->arch, "rope.scaling.type", type, strlen(type));
     put_f32(c, "rope.scaling.factor", factor);
-    return strcmp(type, "yarn") == 0 ? read_yarn(s, factor) : INFER_OK;
+    return strcmp(type, "yarn") == 0 ? read_yarn(c, factor) : INFER_OK;
 }
 
 /* Dynamic NTK: nothing within the length of the training; in a longer text the base grows with each position, while keys that are there keep
  * theirs, so that what is computed depends on how the text came in: that is refused. source: modeling_rope_utils of transformers */
-static enum infer_status read_dynamic(const struct rope_source *s) {
-    uint32_t most;
-    float factor, alpha;
-    TRY(find_f32(s, "factor", NAN, &factor));
-    TRY(find_f32(s, "alpha", 0, &alpha));
-    TRY(find_u32(s, "max_position_embeddings", -1, &most));
-    if (!(factor >= 1)) return config_wrong(s->c, "factor", "at least 1, as 'dynamic' has it");
+static enum infer_status read_dynamic(struct config *c) {
+    const float factor = get_f32(c, K_ROPE_FACTOR), alpha = get_f32(c, K_ROPE_ALPHA);
+    const uint32_t most = get_u32(c, K_CTX);
+    TRY(c->status);
+    if (!(factor >= 1)) return config_wrong(c, "factor", "at least 1, as 'dynamic' has it");
     if (alpha != 0)
-        return err_set(INFER_E_UNSUPPORTED, "%s: 'alpha' of dynamic scaling is of Hunyuan's models",
-                       s->c->path);
-    put_u32(s->c, "rope.scaling.dynamic_context_length", most);
+        return err_set(INFER_E_UNSUPPORTED, "%s: 'alpha' of dynamic scaling is of Hunyuan's models", c->path);
+    put_u32(c, "rope.scaling.dynamic_context_length", most);
     return INFER_OK;
 }
 
 /* The base of Hunyuan's dynamic scaling is times alpha^(dim / (dim - 2)). source: modeling_hunyuan_v1_dense of transformers */
-static enum infer_status read_alpha(const struct rope_source *s, uint32_t dim, float *theta) {
-    float alpha = 0;
-    TRY(find_f32(s, "alpha", 0, &alpha));
-    if (!(alpha > 0) || dim <= 2) return config_wrong(s->c, "alpha", "above 0, as 'dynamic' needs");
+static enum infer_status read_alpha(struct config *c, uint32_t dim, float *theta) {
+    const float alpha = get_f32(c, K_ROPE_ALPHA);
+    TRY(c->status);
+    if (!(alpha > 0) || dim <= 2) return config_wrong(c, "alpha", "above 0, as 'dynamic' needs");
     *theta *= powf(alpha, (float)dim / (float)(dim - 2));
     return INFER_OK;
 }
 
 /* Which position rotates which frequency, told to programs for images; texts have one position. */
-static enum infer_status read_sections(const struct rope_source *s) {
+static enum infer_status read_sections(struct config *c) {
     uint32_t section[4] = {0};
-    const json_t *v;
-    TRY(find(s, "mrope_section", &v));
-    if (!v) return INFER_OK;
+    const json_t *v = get_json(c, K_ROPE_SECTIONS);
+    if (!v) return c->status;
     for (size_t i = 0; i < 4 && i < json_array_size(v); i++)
-        TRY(config_u32(s->c, "mrope_section", json_array_get(v, i), 0, &section[i]));
-    hf_put_u32s(s->c->keys, s->c->out->arch, "rope.dimension_sections", section, 4);
+        TRY(config_u32(c, "mrope_section", json_array_get(v, i), 0, &section[i]));
+    hf_put_u32s(c->keys, c->out->arch, "rope.dimension_sections", section, 4);
     return INFER_OK;
 }
 
 /* Queries grow with the position; of a latent, files say by what length, too, which is the original one (llama.cpp opens none without). */
-static enum infer_status put_temperature(const struct rope_source *s, float beta) {
-    uint32_t original = 0;
-    put_f32(s->c, "attention.temperature_scale", beta);
-    if (!s->c->out->table->attn.latent) return INFER_OK;
-    TRY(find_u32(s, "original_max_position_embeddings", -1, &original));
-    put_u32(s->c, "attention.temperature_length", original);
-    return INFER_OK;
+static enum infer_status put_temperature(struct config *c, float beta) {
+    put_f32(c, "attention.temperature_scale", beta);
+    if (c->out->table->attn.latent) put_u32(c, "attention.temperature_length", get_u32(c, K_ROPE_ORIGINAL));
+    return c->status;
 }
 
 /* The rotated numbers of a head have a key of their own; part may say the same, of a whole head. */
@@ -324,36 +261,42 @@ static enum infer_status check_latent_part(const struct config *c, uint32_t n_ro
     return INFER_OK;
 }
 
+/* The part of a head that rotates, or how many numbers of it (0: by the part). */
+static enum infer_status read_part(struct config *c, uint32_t dim, float *part, uint32_t *n_rot) {
+    *part = get_f32(c, K_ROPE_PART);
+    if (*part == 0) *part = get_f32(c, K_ROPE_PART_OLD);
+    if (*part == 0) *part = c->out->table->hf.rotated != 0 ? c->out->table->hf.rotated : 1;
+    *n_rot = get_u32(c, K_ROPE_ROTATED);
+    TRY(c->status);
+    if (c->out->table->attn.latent) TRY(check_latent_part(c, dim, part));
+    if (*n_rot) *part = (float)*n_rot / (float)dim;
+    return *part > 0 && *part <= 1 ? INFER_OK
+                                   : config_wrong(c, "partial_rotary_factor", "above 0 and at most 1");
+}
+
 enum infer_status config_rope(struct config *c, const uint32_t dim[2]) {
+    const json_t *windowed;
     const char *type;
-    struct rope_source s;
-    float theta = 0, part = 0, beta = 0;
-    uint32_t n_rot = 0;
-    TRY(open_source(c, &s));
-    TRY(read_type(&s, &type));
-    TRY(check_rope_keys(&s, type));
-    TRY(find_f32(&s, "partial_rotary_factor", 0, &part));
-    if (part == 0 && config_reads(c, "rotary_pct"))
-        TRY(find_f32(&s, "rotary_pct", 0, &part)); /* its old name */
-    if (part == 0) part = c->out->table->hf.rotated != 0 ? c->out->table->hf.rotated : 1;
-    if (c->out->table->attn.latent) TRY(check_latent_part(c, dim[0], &part));
-    if (config_reads(c, "rotary_dim")) TRY(find_u32(&s, "rotary_dim", 0, &n_rot));
-    if (n_rot) part = (float)n_rot / (float)dim[0];
-    if (!(part > 0 && part <= 1)) return config_wrong(c, "partial_rotary_factor", "above 0 and at most 1");
+    float theta, part, beta;
+    uint32_t n_rot;
+    TRY(open_rope(c, &windowed));
+    TRY(read_type(c, &type));
+    TRY(check_rope_keys(c, type));
+    TRY(read_part(c, dim[0], &part, &n_rot));
     bool whole = strcmp(type, "proportional") == 0;
     c->out->n_rot = n_rot ? (int)n_rot : (int)((float)dim[0] * (whole ? 1 : part));
     if (c->out->table->rope.kind == ROPE_NONE) return INFER_OK;
     put_u32(c, "rope.dimension_count", (uint32_t)c->out->n_rot);
     /* files from before Code Llama have none, nor have Gemma's of images, whose class has another default */
-    TRY(find_f32(&s, "rope_theta", (float)arch_default(c->out->table, "rope.freq_base", 10000), &theta));
-    if (config_reads(c, "rotary_emb_base")) TRY(find_f32(&s, "rotary_emb_base", theta, &theta));
+    theta = get_json(c, K_ROPE_THETA_OLD) ? get_f32(c, K_ROPE_THETA_OLD) : get_f32(c, K_ROPE_THETA);
+    beta = get_f32(c, K_ROPE_BETA);
+    TRY(c->status);
     if (strcmp(type, "dynamic") == 0)
-        TRY(config_reads(c, "dynamic") ? read_alpha(&s, dim[0], &theta) : read_dynamic(&s));
+        TRY(config_reads(c, "dynamic") ? read_alpha(c, dim[0], &theta) : read_dynamic(c));
     put_f32(c, "rope.freq_base", theta);
     if (c->out->table->hf.halves) put_bool(c, "rope.neox", true);
-    TRY(find_f32(&s, "llama_4_scaling_beta", 0, &beta));
-    if (beta > 0) TRY(put_temperature(&s, beta));
-    TRY(read_sections(&s));
-    TRY(read_windowed(&s, dim, theta));
-    return read_scaling(&s, type, theta, part);
+    if (beta > 0) TRY(put_temperature(c, beta));
+    TRY(read_sections(c));
+    TRY(read_windowed(c, windowed, dim, theta));
+    return read_scaling(c, type, theta, part);
 }
