@@ -145,13 +145,15 @@ add_test(NAME serve COMMAND ${CMAKE_SOURCE_DIR}/tests/serve/serve.py $<TARGET_FI
 add_test(NAME serve_fields COMMAND ${CMAKE_SOURCE_DIR}/tests/serve/serve_fields.py $<TARGET_FILE:infer> ${CMAKE_SOURCE_DIR}/tests $<TARGET_FILE:serve_fake>)
 add_test(NAME serve_peers COMMAND ${CMAKE_SOURCE_DIR}/tests/serve/serve_peers.py $<TARGET_FILE:infer> ${CMAKE_SOURCE_DIR}/tests $<TARGET_FILE:serve_fake>)
 add_test(NAME serve_transport COMMAND ${CMAKE_SOURCE_DIR}/tests/serve/serve_transport.py $<TARGET_FILE:infer> ${CMAKE_SOURCE_DIR}/tests $<TARGET_FILE:serve_fake>)
-set_tests_properties(serve serve_fields serve_peers serve_transport PROPERTIES TIMEOUT 300)
+add_test(NAME serve_balancers COMMAND ${CMAKE_SOURCE_DIR}/tests/serve/serve_balancers.py $<TARGET_FILE:infer> ${CMAKE_SOURCE_DIR}/tests $<TARGET_FILE:serve_fake>)
+set_tests_properties(serve serve_balancers serve_fields serve_peers serve_transport PROPERTIES TIMEOUT 300)
+set_property(TEST serve_balancers PROPERTY SKIP_RETURN_CODE 77)
 add_test(NAME serve_service COMMAND ${CMAKE_SOURCE_DIR}/tests/serve/serve_service.py $<TARGET_FILE:infer> ${CMAKE_SOURCE_DIR}/tests)
 set_tests_properties(serve_service PROPERTIES TIMEOUT 120)
 
 # Labels. slow: more than some seconds of a core; card: says little without a card (skipped or mostly so). `ctest -LE slow`, `ctest -L card`.
 # `ninja check`: what scripts/check says of the sources, then all tests but slow ones.
-set(SLOW cli exit_codes library serve serve_fields serve_service serve_transport test_barriers test_bits test_fine test_hf_forward test_hf_keys
+set(SLOW cli exit_codes library serve serve_balancers serve_fields serve_service serve_transport test_barriers test_bits test_fine test_hf_forward test_hf_keys
     test_hybrid test_imatrix test_links test_memory test_moe test_ops test_packed_sides test_quantize test_replay test_request test_state
     test_team test_weights)
 foreach(t ${SLOW})
