@@ -24,6 +24,7 @@ static enum infer_status wish_of(struct device_wish *out, const struct infer_eng
     const char *device = o->device ? o->device : "auto";
     *out = (struct device_wish){.device = DEVICE_AUTO,
                                 .host = DEVICE_NONE,
+                                .by_name = o->device != NULL,
                                 .n_layer = o->gpu_layers,
                                 .n_cpu_experts = o->cpu_experts};
     if (!strncmp(device, "cuda", 4) && (!device[4] || device[4] == ':')) {

@@ -149,7 +149,9 @@ int32_t infer_eos(const struct infer_model *m);
 /* ---- engine -------------------------------------------------------------------------------------------- */
 
 struct infer_engine_options {
-    const char *device;  /* "auto" (NULL), "cpu", "cuda", "cuda:1" (the second card), "ref" */
+    /* "auto", "cpu", "cuda", "cuda:1" (the second card), "ref". NULL: "auto", but infer_plan for a card that is not here then asks whether
+     * that one holds all of the model; with "auto", how much of it such a run puts there */
+    const char *device;
     const char *isa;     /* NULL: best; "avx2", "avx512" */
     const char *kv_type; /* NULL: "f16" ("f32" on ref); "f32", "f16", "q8_0" */
     const char *kernels; /* NULL: all; "mma" */

@@ -9,6 +9,7 @@ enum device_kind { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA, DEVICE_REF, DEVICE_NONE
 struct device_wish {
     int card;                      /* 1 ..: "cuda:0" ..; 0: the one that has most memory left */
     enum device_kind device, host; /* host: of the layers that are not on the device; NONE: decided by auto */
+    bool by_name;                  /* the device was named, not left to auto */
     int n_layer;                   /* on a card; -1: all that fit */
     int n_cpu_experts; /* the first layers of those on a card whose experts are on the host; -1: decided by the plan */
 };
@@ -28,7 +29,8 @@ enum infer_status device_pick(const struct device_wish *w, struct placement *out
 /* Where the model is not one for the card that was picked: the CPU in its place, told aloud, if the choice was free; else false. Reads
  * err_message. */
 bool device_leave_card(const struct device_wish *w, struct placement *out);
-/* The same for a card that is not here: only sizes are asked of the backend. experts: the model has some, so a host may. */
+/* The same for a card that is not here: only sizes are asked of the backend. A host takes what the card has no room for where auto is
+ * asked for by name, or of a model that has experts; else the question is whether the card holds all. */
 void device_pick_card(const struct device_wish *w, const struct card *card, bool experts,
                       struct placement *out);
 

@@ -393,6 +393,11 @@ run "plan: layers on both" 0 "$infer" plan --as 24,sm_89 --gpu-layers 1; out_has
 all=$("$infer" plan -m "$dir/deep.gguf" --as rtx-4090 --ctx 2048 --batch 32 --json | sed -n 's/.*"taken": \([0-9]*\),/\1/p')
 run "plan: what a split comes to" 1 "$infer" plan -m "$dir/deep.gguf" --as rtx-4090 --ctx 2048 --batch 32 --device cuda --vram-limit $((all - 1))
 if ! grep -Eq 'would fit: --device auto --gpu-layers [0-9]+  \([0-9.]+ tok/s at most as predicted\)$' "$dir/out"; then fail "no prediction of it"; fi
+layers=$(sed -n 's/.*--device auto --gpu-layers \([0-9]*\) .*/\1/p' "$dir/out")
+run "plan: auto by name takes that split" 0 "$infer" plan -m "$dir/deep.gguf" --as rtx-4090 --ctx 2048 --batch 32 --device auto --vram-limit $((all - 1)); out_has "layers $((8 - layers)) to 7 on cuda"; out_has "TAKEN"
+run "plan: auto by name, no room at all" 1 "$infer" plan -m "$dir/deep.gguf" --as rtx-4090 --ctx 2048 --batch 32 --device auto --vram-limit 1M; out_has "DOES NOT FIT"
+if grep -q -- "--device auto" "$dir/out"; then fail "what was asked for is proposed"; fi
+run "plan: no device by name" 1 "$infer" plan -m "$dir/deep.gguf" --as rtx-4090 --ctx 2048 --batch 32 --vram-limit $((all - 1)); out_has "would fit: --device auto --gpu-layers $layers"
 "$infer" synth --shape tiny-moe --type q8_0 -o "$dir/moe.gguf" >/dev/null 2>&1
 "$infer" synth --shape tiny-llama4 --type q4_k -o "$dir/llama4.gguf" >/dev/null 2>&1
 run "plan: pages behind a chunk are not kept" 0 "$infer" plan -m "$dir/llama4.gguf" --ctx 65536; out_has "window 8192"

@@ -258,6 +258,7 @@ static enum infer_status plan_all(struct session *s, const struct options *o, st
                                   struct infer_plan_report *d) {
     struct infer_engine_options eo = session_engine_options(o, &(struct session_need){.slots = 1});
     if (o->max_batch) eo.slots = -1;
+    if (!options_given(o, "device")) eo.device = NULL;
     TRY(plan_draft(s, o, &eo, d));
     TRY(infer_plan(s->model, &eo, o->as, r));
     const bool host = strcmp(r->size.device, "cuda") != 0;
