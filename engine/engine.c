@@ -393,6 +393,16 @@ static struct infer_share share_told(const struct plan_share *s, bool taken) {
                                 s->host_bytes, s->host_weights,   s->tok_s};
 }
 
+static struct infer_reached reached_told(const struct plan *p) {
+    const struct plan_part *part = &p->part[p->n_part - 1];
+    bool experts;
+    const struct op_list *l = &part->list[ROW_DECODE];
+    const enum quant_type type = plan_type_of(l, &experts);
+    const struct plan_reached r = plan_reached_by(strcmp(part->type->name, "cuda") == 0, experts, type);
+    return (struct infer_reached){plan_kernels(p, part), r.share, r.n, r.as ? r.as->model : NULL,
+                                  r.as ? r.as->on : NULL};
+}
+
 static enum infer_status fill_report(struct infer_plan_report *r, const struct plan *p) {
     const struct plan_part *part = &p->part[p->n_part - 1];
     const bool experts = p->part[0].experts;
@@ -405,6 +415,7 @@ static enum infer_status fill_report(struct infer_plan_report *r, const struct p
     r->limit_bytes = part->limit_bytes == SIZE_MAX ? UINT64_MAX : part->limit_bytes;
     r->host_bytes = p->n_part > 1 ? p->part[0].total_bytes : 0;
     r->fits = p->fits;
+    r->reached = reached_told(p);
     r->n_nearest = p->n_nearest;
     static_assert(sizeof r->nearest == sizeof p->nearest, "the same lines");
     memcpy(r->nearest, p->nearest, sizeof r->nearest);

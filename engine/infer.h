@@ -254,6 +254,15 @@ struct infer_share {
     double tok_s;
 };
 
+/* What the prediction of decoding follows from, where one device has all of the model. */
+struct infer_reached {
+    int kernels; /* of a step on a card; 0 on a host */
+    /* of the read bandwidth that measured models of its kind came to, beside what their kernels take: so many of them, */
+    double share;
+    int n;
+    const char *model, *on; /* one of them, and where; NULL: none */
+};
+
 /* A memory report without loading anything. */
 struct infer_plan_report {
     struct infer_engine_info size; /* without device_name, isa, n_thread; device_bytes: taken on the device */
@@ -264,6 +273,7 @@ struct infer_plan_report {
     uint64_t host_bytes;           /* of the layers on the host */
     bool fits;                     /* infer_engine_create would accept */
     struct infer_share experts, layers;
+    struct infer_reached reached;
     char nearest[8][64]; /* nearest[n_nearest]: options that fit where these do not */
     int n_nearest;
     struct infer_card card; /* of as; name "" without */

@@ -67,6 +67,11 @@ static bool takes(const struct link_case *c, const struct cuda_link *front, cons
     const struct view v = link_writes(c->list, front);
     return front->kind == LINK_MATMUL && v.col == 0 && v.buf == link_attend_ops(c->list, k).attend->q.buf;
 }
+/* Heads above 256 leave parts, which another kernel adds. */
+static int kernels(const struct link_case *c, const struct cuda_link *k) {
+    const struct kv_store *s = &c->store[link_attend_ops(c->list, k).attend->store];
+    return 1 + (s->head_dim_k > 256 || s->head_dim_v > 256);
+}
 
 const struct link_type link_attend = {
     .classes = LINK_DECODE | LINK_PROMPT,
@@ -77,4 +82,5 @@ const struct link_type link_attend = {
     .packets = true,
     .fits = is_attend,
     .gives = link_gives_result,
-    .takes = takes};
+    .takes = takes,
+    .kernels = kernels};

@@ -94,6 +94,10 @@ static bool is_moe_grouped(const struct link_case *c, struct cuda_link *k) {
 static unsigned gives(const struct link_case *c, const struct cuda_link *k, bool normed) {
     return link_experts_ops(c->list, k).add ? link_gives_stream(c, k, normed) : 0;
 }
+static int kernels(const struct link_case *c, const struct cuda_link *k) {
+    (void)k;
+    return c->list->max_rows == 1 ? 2 : 4;
+}
 
 #define EXPERTS OP_MATMUL, OP_ROUTE, OP_EXPERTS, OP_GLU, OP_EXPERTS
 #define SHARED  OP_MATMUL, OP_GLU, OP_MATMUL
@@ -104,6 +108,7 @@ const struct link_type link_experts = {
     .stream = true,
     .by_experts = true,
     .fits = is_experts,
-    .gives = gives};
+    .gives = gives,
+    .kernels = kernels};
 const struct link_type link_moe_grouped = {
     .classes = LINK_PROMPT, .pattern = {PATTERN(OP_EXPERTS, OP_GLU, OP_EXPERTS)}, .fits = is_moe_grouped};

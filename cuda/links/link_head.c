@@ -8,8 +8,13 @@ static bool is_head(const struct link_case *c, struct cuda_link *k) {
            view_same(o[3].select.logits, o[2].matmul.out) && list_hands_over(c->list, k->matmul) &&
            g->n_member == 1 && link_front_fits(c, k);
 }
+static int kernels(const struct link_case *c, const struct cuda_link *k) {
+    (void)c, (void)k;
+    return 2; /* the matmul, the choice */
+}
 
 const struct link_type link_head = {.classes = LINK_DECODE,
                                     .pattern = {PATTERN(OP_ROWS, OP_NORM, OP_MATMUL, OP_SELECT)},
                                     .matmul = true,
-                                    .fits = is_head};
+                                    .fits = is_head,
+                                    .kernels = kernels};

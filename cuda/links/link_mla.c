@@ -32,9 +32,14 @@ static bool is_mla(const struct link_case *c, struct cuda_link *k) {
 static unsigned gives(const struct link_case *c, const struct cuda_link *k, bool normed) {
     return link_mla_ops(c->list, k).values->w->n % 32 ? 0 : link_gives_result(c, k, normed);
 }
+static int kernels(const struct link_case *c, const struct cuda_link *k) {
+    (void)c, (void)k;
+    return 4; /* queries and the key, attention, the sum of its parts, values */
+}
 
 const struct link_type link_mla = {
     .classes = LINK_DECODE,
     .pattern = {PATTERN(OP_ROPE, OP_HEADS, OP_NORM, OP_ROPE, OP_KV_PUT, OP_ATTEND, OP_HEADS)},
     .fits = is_mla,
-    .gives = gives};
+    .gives = gives,
+    .kernels = kernels};

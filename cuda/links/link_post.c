@@ -33,6 +33,10 @@ static unsigned gives(const struct link_case *c, const struct cuda_link *k, bool
     (void)normed;
     return link_gives_stream(c, k, true);
 }
+static int kernels(const struct link_case *c, const struct cuda_link *k) {
+    (void)c, (void)k;
+    return 2; /* the matmul, the norm of its rows */
+}
 
 const struct link_type link_post = {
     .classes = LINK_DECODE | LINK_PROMPT,
@@ -41,4 +45,5 @@ const struct link_type link_post = {
     .stream = true,
     .fits = is_post,
     .gives = gives,
-    .takes = link_added_takes};
+    .takes = link_added_takes,
+    .kernels = kernels};

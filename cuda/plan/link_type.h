@@ -30,6 +30,8 @@ struct link_type {
     unsigned (*gives)(const struct link_case *c, const struct cuda_link *k, bool normed);
     /* Whether one decode row may come in packets from the link in front; NULL: it may not. */
     bool (*takes)(const struct link_case *c, const struct cuda_link *front, const struct cuda_link *k);
+    /* Kernels of a decode step; NULL: one. What turns rows into the form that a matmul reads is counted apart. */
+    int (*kernels)(const struct link_case *c, const struct cuda_link *k);
 };
 #define LINK(id, name, file) extern const struct link_type link_##name;
 #include "cuda/plan/links.def"

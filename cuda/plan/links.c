@@ -1,4 +1,5 @@
 #include "cuda/plan/link_type.h"
+#include "base/mem.h"
 
 /* ---- what a link reads and leaves ---------------------------------------------------------------------------- */
 
@@ -137,4 +138,27 @@ int links_make(const struct link_case *c, struct cuda_link *link) {
         if (c->int8 && front->kind == LINK_GATED && front->gives == FORM_ROWS) return 0;
     }
     return n;
+}
+
+enum infer_status links_kernels(int *out, const struct backend_config *config, int sm) {
+    const struct op_list *l = config->list[ROW_DECODE];
+    const struct route_case route = {.sm = sm, .shared_bytes = 227 << 10};
+    struct cuda_plan plan;
+    struct cuda_link *link;
+    bool fused = false;
+    TRY(cuda_plan_make(&plan, config));
+    enum infer_status st = mem_new(&link, (size_t)(l->n_op + 1) * sizeof *link, "links of a list");
+    const struct link_case c = {.list = l, .plan = &plan, .store = config->store, .route = &route};
+    const int n = st ? 0 : links_make(&c, link);
+    *out = 0;
+    for (int i = 0; i < n; i++) {
+        const struct link_type *t = link_types[link[i].kind];
+        fused |= link[i].matmul >= 0;
+        *out += (t->kernels ? t->kernels(&c, &link[i]) : 1) +
+                (link[i].matmul >= 0 && link[i].in.form == FORM_ROWS);
+    }
+    if (!fused) *out = l->n_op;
+    mem_free(link);
+    cuda_plan_free(&plan);
+    return st;
 }

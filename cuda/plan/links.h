@@ -44,6 +44,9 @@ struct link_case {
 /* Covers the list: links in their order, each operation in one. link[list->n_op]; returns how many there are. 0: none can be with
  * int8, as a gate's result is wanted as rows. */
 int links_make(const struct link_case *c, struct cuda_link *link);
+/* Kernels of a decode step of a configuration's list on a chip: those of its links, and one in front of each matmul whose giver leaves
+ * rows; an operation each where no matmul is fused. errors: INFER_E_MEMORY, INFER_E_UNSUPPORTED */
+enum infer_status links_kernels(int *out, const struct backend_config *config, int sm);
 /* The view that a link with a matmul begins with, and the one that a link leaves. buf -1: none. */
 struct view link_reads(const struct op_list *l, const struct cuda_link *k);
 struct view link_writes(const struct op_list *l, const struct cuda_link *k);

@@ -125,6 +125,7 @@ void device_pick_card(const struct device_wish *w, const struct card *card, bool
     *out = (struct placement){.device = &sizes_only};
     out->memory.total_bytes = out->memory.free_bytes = (size_t)card->memory_bytes;
     snprintf(out->memory.name, sizeof out->memory.name, "%s", card->name);
+    out->sm = card->sm;
     out->device_gb_s = card->read_gb_s;
     if (w->n_layer >= 0 || (w->device == DEVICE_AUTO && (w->by_name || (experts && w->n_cpu_experts))))
         out->host = &backend_cpu;

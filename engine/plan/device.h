@@ -20,6 +20,7 @@ struct placement {
     const struct backend_type *device; /* all layers, or the last ones */
     const struct backend_type *host;   /* the layers before those; NULL: all are on the device */
     struct backend_memory memory;      /* of a card; total_bytes 0: the device's memory is the host's */
+    int sm;                            /* of a card that is not here; 0: unknown */
     double device_gb_s; /* a card's read bandwidth as rated or measured (card.def); 0: unknown */
 };
 

@@ -5,6 +5,7 @@
 #include "model/forward.h"
 #include "base/mem.h"
 #include "model/model.h"
+#include "quant/quant.h"
 
 /* Read bandwidths, 1e9 bytes a second. */
 struct plan_rates {
@@ -67,6 +68,22 @@ struct plan {
     const char *text; /* the report */
 };
 
+/* Decoding as it was measured: a row of measured.def. */
+struct plan_measured {
+    bool card, experts;
+    const char *model, *on;
+    enum quant_type type;
+    double gb, gb_s; /* a token reads, and the read bandwidth */
+    int kernels;     /* of a step */
+    double tok_s;
+};
+/* What models of a kind came to: share of the read bandwidth beside what their kernels take. */
+struct plan_reached {
+    double share;
+    int n;                          /* rows that say so */
+    const struct plan_measured *as; /* the first of them */
+};
+
 /* What is asked for; the caller's words are numbers and enums by now (engine_options.c). 0 and -1 as in infer.h. */
 struct plan_options {
     struct device_wish wish;
@@ -113,6 +130,15 @@ enum infer_status plan_search(struct plan *p, const struct model *m, const struc
 /* predict.c: the rates of the options, of card.def and of a probe of 0.2 s; the share of a plan that is laid out. */
 void plan_rates_find(const struct plan_options *o, struct plan_rates *out);
 struct plan_share plan_share_of(const struct plan *p, const struct plan_rates *r);
+/* predict.c: the rows of measured.def, n of them; what those like a model have reached, of its type or of the types that are nearest in
+ * bits; the type that most bytes of a token have, and whether it has experts. */
+const struct plan_measured *plan_measured_table(int *n);
+struct plan_reached plan_reached_by(bool card, bool experts, enum quant_type type);
+enum quant_type plan_type_of(const struct op_list *decode, bool *experts);
+/* predict.c: kernels of a decode step of a part; 0: it is on the host, or nobody knows. */
+int plan_kernels(const struct plan *p, const struct plan_part *part);
+/* predict.c: seconds of a token, at least (reached NULL) or as such models have it. */
+double plan_token_s(double bytes, double gb_s, int kernels, const struct plan_reached *reached);
 /* plan_fit.c: fills p->nearest of a plan that does not fit. */
 enum infer_status plan_nearest(struct plan *p, const struct model *m, const struct plan_options *options);
 /* plan_text.c: the report, into the arena. errors: INFER_E_MEMORY */

@@ -8,6 +8,7 @@
 #include "seam/op_list.h"
 #include "tests/lib/synth_model.h"
 
+#include <math.h>
 #include <unistd.h>
 
 /* ---- lists ---- */
@@ -359,6 +360,64 @@ static void attention_has_a_route(void **state) {
     }
 }
 
+/* What `infer plan` counts, of the lists as an engine of one row has them. */
+static void kernels_of_a_step_are_counted(void **state) {
+    (void)state;
+    static const struct {
+        const char *shape, *type;
+        int sm, kernels; /* 0: as many as operations */
+    } all[] = {
+        /* embed; q k v, attention, output, gate and up, down, twice; head and choice */
+        {"tiny", "f16", 90, 1 + 2 * 5 + 2},
+        {"tiny", "q8_0", 120, 1 + 2 * 5 + 2},
+        /* q k v, attention, output, the experts' two */
+        {"tiny-moe", "q4_k", 90, 1 + 2 * 5 + 2},
+        /* output and down have a norm behind them; norm, rows, head, cap, choice */
+        {"tiny-gemma4", "f16", 90, 1 + 7 * 7 + 5},
+        {"tiny", "f32", 90, 0},
+        {"tiny", "f16", 89, 0},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct lists o;
+        int n;
+        open_lists(&o, all[i].shape, all[i].type);
+        struct backend_config c = o.plan.part[0].config;
+        assert_ok(links_kernels(&n, &c, all[i].sm));
+        const int want = all[i].kernels ? all[i].kernels : o.own[ROW_DECODE].n_op;
+        if (n != want)
+            fail_msg("%s %s on sm_%d: %d kernels, not %d", all[i].shape, all[i].type, all[i].sm, n, want);
+        close_lists(&o);
+    }
+}
+
+/* The arithmetic of `infer plan` against what was measured: a row is within 15% of what the share of all rows of its kind gives, and a card
+ * is not faster than its bound. */
+static void measured_models_are_predicted(void **state) {
+    (void)state;
+    int n;
+    const struct plan_measured *all = plan_measured_table(&n);
+    double worst = 0;
+    for (int i = 0; i < n; i++) {
+        const struct plan_measured *m = &all[i];
+        const struct plan_reached r = plan_reached_by(m->card, m->experts, m->type);
+        const double got = 1 / plan_token_s(m->gb * 1e9, m->gb_s, m->kernels, &r), off = got / m->tok_s - 1,
+                     most = 1 / plan_token_s(m->gb * 1e9, m->gb_s, m->kernels, NULL);
+        print_message("  %s on %s: %.4g tok/s, predicted %.4g (%+.1f%%), at most %.4g\n", m->model, m->on,
+                      m->tok_s, got, 100 * off, most);
+        if (!(fabs(off) <= 0.15))
+            fail_msg("%s on %s: predicted %g, measured %g", m->model, m->on, got, m->tok_s);
+        if (m->card && !(m->tok_s <= most)) fail_msg("%s on %s: above its bound %g", m->model, m->on, most);
+        if (fabs(off) > worst) worst = fabs(off);
+    }
+    assert_in_range(n, 20, 1000);
+    print_message("  the worst: %.1f%%\n", 100 * worst);
+    /* a type that nobody measured has the share of the nearest; mixtures their own */
+    assert_true(plan_reached_by(true, false, QUANT_BF16).share ==
+                plan_reached_by(true, false, QUANT_F16).share);
+    assert_true(plan_reached_by(true, true, QUANT_Q8_0).share <
+                plan_reached_by(true, false, QUANT_Q8_0).share);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_llama_is_five_links_a_layer),
@@ -369,6 +428,8 @@ int main(void) {
         cmocka_unit_test(eights_are_no_int8),
         cmocka_unit_test(factors_are_folded),
         cmocka_unit_test(attention_has_a_route),
+        cmocka_unit_test(kernels_of_a_step_are_counted),
+        cmocka_unit_test(measured_models_are_predicted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

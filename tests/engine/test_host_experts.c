@@ -98,7 +98,7 @@ static void what_the_plan_takes(void **state) {
     model_close(m);
 }
 
-/* By hand: bytes over rates, and 60 us for each layer whose rows cross. */
+/* By hand: bytes over rates, 60 us for each layer whose rows cross, and 0.5 us for each kernel of the card. */
 static void what_the_plan_predicts(void **state) {
     (void)state;
     struct model *m = open_model();
@@ -113,7 +113,10 @@ static void what_the_plan_predicts(void **state) {
         for (int k = 0; k < 3; k++) experts += 2.0 * w[k]->n * w[k]->k * l->moe.n_used;
     }
     assert_true((double)p.experts.host_bytes == experts);
-    double seconds = experts / 10e9 + (double)p.experts.device_bytes / 1000e9 + 2 * 60e-6;
+    double seconds = experts / 10e9 + (double)p.experts.device_bytes / 1000e9 + 2 * 60e-6 +
+                     plan_kernels(&p, &p.part[1]) * 0.5e-6;
+    assert_in_range(plan_kernels(&p, &p.part[1]), 10, 50);
+    assert_int_equal(plan_kernels(&p, &p.part[0]), 0);
     assert_true(p.experts.tok_s * seconds > 0.999999 && p.experts.tok_s * seconds < 1.000001);
     assert_true((double)p.experts.device_bytes + experts <= token * 1.01);
     assert_non_null(strstr(p.text, "experts on the CPU"));

@@ -358,6 +358,7 @@ run "plan: reserve" 0 "$infer" plan --as 24,sm_89 --vram-fraction 1 --vram-reser
 run "plan: the cards" 0 "$infer" plan --as list; out_has "rtx-3060 "; out_has "rtx-pro-6000-max-q"; err_empty
 run "plan: the cards as JSON" 0 "$infer" plan --as list --json; out_has '"multiprocessors"'
 run "plan: a card as its driver calls it" 0 "$infer" plan --as "NVIDIA GeForce RTX 4070 Ti SUPER"; out_has "rtx-4070-ti-super"
+run "plan: kernels are counted" 0 "$infer" plan --as h100-sxm; out_has "kernels a token"; out_has "as measured   some"
 run "plan: a card with its memory" 0 "$infer" plan --as "RTX 3060 12GB"; out_has "on cuda (rtx-3060)"
 run "plan: SXM4" 0 "$infer" plan --as A100-SXM4-80GB; out_has "a100-sxm-80gb"
 run "plan: unknown card" 2 "$infer" plan --as rtx-4099; err_has "near it: rtx-4090"; err_has "--as list"; err_lines 1

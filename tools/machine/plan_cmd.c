@@ -7,6 +7,7 @@
 #include "cuda/bench/cuda_bench.h"
 #include "tools/measure/bench.h"
 #include "plan/card.h"
+#include "plan/plan.h"
 #include "cpu/cpu_isa.h"
 #include "base/host.h"
 #include "files/json.h"
@@ -23,16 +24,13 @@ struct ceilings {
 
 /* What the ceilings allow: bytes over bandwidth and operations over rate. No run of the model is measured. */
 struct prediction {
-    double tok_s, tok_s_deep; /* decode from an empty context, and behind DEEP positions */
+    double tok_s, tok_s_deep;   /* decode from an empty context, and behind DEEP positions: at most, */
+    double like_s, like_s_deep; /* and as measured models of its kind have it */
     double first_ms,
         first_int8_ms; /* first token behind a prompt of PROMPT tokens, with the products and with int8 */
     double answer_s;   /* ANSWER tokens behind that prompt */
 };
 enum { DEEP = 4096, PROMPT = 256, ANSWER = 256 };
-
-/* Kernels of a layer that begin and end for each token: 5 of some 1.6 us. The H200's 8B in F16 and Q8_0 take 3.65 and 2.01 ms a token, of which
- * reading is 3.30 and 1.74 (docs/performance.md): 8 to 11 us of each of 32 layers. None on the processor. */
-static const double card_layer_s = 8e-6;
 
 /* Two digits, which is more than such bounds are good for. */
 static const char *two_digits(char dst[32], double x) {
@@ -97,18 +95,37 @@ static struct ceilings ceilings_find(const struct options *o, const struct infer
 static struct prediction predict(const struct infer_model_info *m, const struct infer_plan_report *r,
                                  const struct ceilings *c) {
     const struct infer_engine_info *s = &r->size;
-    const double launches = strcmp(s->device, "cuda") == 0 ? card_layer_s * m->n_layer : 0;
-    double weights = (double)m->token_bytes, second = c->read_gb_s * 1e9;
-    double flops = (double)m->token_flops * PROMPT, read_ms = (double)m->prompt_bytes / second * 1e3;
-    struct prediction p = {.tok_s = 1 / (weights / second + launches),
-                           .tok_s_deep = 1 / ((weights + infer_kv_read_bytes(s, DEEP)) / second + launches)};
+    const struct plan_reached like = {.share = r->reached.share};
+    const double weights = (double)m->token_bytes, gb_s = c->read_gb_s,
+                 deep = weights + infer_kv_read_bytes(s, DEEP),
+                 middle = weights + infer_kv_read_bytes(s, PROMPT + ANSWER / 2);
+    const int n = r->reached.kernels;
+    double flops = (double)m->token_flops * PROMPT, read_ms = (double)m->prompt_bytes / gb_s * 1e-6;
+    struct prediction p = {.tok_s = 1 / plan_token_s(weights, gb_s, n, NULL),
+                           .tok_s_deep = 1 / plan_token_s(deep, gb_s, n, NULL),
+                           .like_s = 1 / plan_token_s(weights, gb_s, n, &like),
+                           .like_s_deep = 1 / plan_token_s(deep, gb_s, n, &like)};
     p.first_ms = flops / (c->product_tflops * 1e9);
     p.first_int8_ms = flops / (c->int8_tops * 1e9);
     if (p.first_ms < read_ms) p.first_ms = read_ms;
     if (p.first_int8_ms < read_ms) p.first_int8_ms = read_ms;
-    p.answer_s = p.first_ms * 1e-3 +
-                 (ANSWER - 1) * ((weights + infer_kv_read_bytes(s, PROMPT + ANSWER / 2)) / second + launches);
+    p.answer_s = p.first_ms * 1e-3 + (ANSWER - 1) * plan_token_s(middle, gb_s, n, NULL);
     return p;
+}
+
+/* Decoding: what the bytes and the kernels allow, and what became of that where it was measured. */
+static void print_decode(const struct infer_plan_report *r, const struct prediction *p) {
+    const struct infer_reached *k = &r->reached;
+    char a[32], b[32];
+    printf("  decode        at most  %12s tok/s  %s behind %d positions", two_digits(a, p->tok_s),
+           two_digits(b, p->tok_s_deep), DEEP);
+    if (k->kernels) printf("; %d kernels a token", k->kernels);
+    printf("\n");
+    if (!k->model) return;
+    printf("  as measured   some     %12s tok/s  %s behind those: such models (%s on %s",
+           two_digits(a, p->like_s), two_digits(b, p->like_s_deep), k->model, k->on);
+    if (k->n > 1) printf(", %d more", k->n - 1);
+    printf(") read at %.0f%%\n", 100 * k->share);
 }
 
 static void print_prediction(const struct infer_model_info *m, const struct infer_plan_report *r,
@@ -126,11 +143,8 @@ static void print_prediction(const struct infer_model_info *m, const struct infe
         printf(", %.1f of %.1f billion parameters", (double)m->n_param_token * 1e-9,
                (double)m->n_param * 1e-9);
     printf("\n");
-    char a[32], b[32];
-    printf(
-        "  decode        at most  %12s tok/s  %s behind %d positions; models that were measured reached %s\n",
-        two_digits(a, p.tok_s), two_digits(b, p.tok_s_deep), DEEP,
-        strcmp(r->size.device, "cuda") == 0 ? "74 to 99%" : "76 to 98%");
+    char a[32];
+    print_decode(r, &p);
     if (isfinite(p.first_ms))
         printf("  first token   at least %12s ms  behind %d tokens", two_digits(a, p.first_ms), PROMPT);
     if (isfinite(p.first_int8_ms)) printf(" with f16 products, %s with int8", two_digits(a, p.first_int8_ms));
@@ -148,14 +162,16 @@ static json_t *prediction_json(const struct infer_model_info *m, const struct in
                                const struct ceilings *c) {
     if (!isfinite(c->read_gb_s)) return json_null();
     struct prediction p = predict(m, r, c);
-    return json_pack("{s:s, s:s, s:s, s:f, s:s, s:o, s:o, s:o, s:o, s:f, s:f, s:o, s:o, s:o}", "kind",
-                     "prediction: upper bounds, not measured", "of", c->name, "source", c->source,
-                     "read_gb_s", c->read_gb_s, "products", c->products, "product_tflops",
-                     bench_real(c->product_tflops), "f16_tflops", bench_real(c->f16_tflops), "int8_tops",
-                     bench_real(c->int8_tops), "tf32_tflops", bench_real(c->tf32_tflops), "tok_s", p.tok_s,
-                     "tok_s_at_4096", p.tok_s_deep, "first_token_ms_of_256", bench_real(p.first_ms),
-                     "first_token_ms_of_256_int8", bench_real(p.first_int8_ms), "answer_s_of_256",
-                     bench_real(p.answer_s));
+    return json_pack(
+        "{s:s, s:i, s:f, s:s?, s:f, s:f, s:s, s:s, s:f, s:s, s:o, s:o, s:o, s:o, s:f, s:f, s:o, s:o, s:o}",
+        "kind", "prediction: upper bounds, not measured", "kernels", r->reached.kernels, "share_as_measured",
+        r->reached.share, "measured", r->reached.model, "tok_s_as_measured", p.like_s,
+        "tok_s_at_4096_as_measured", p.like_s_deep, "of", c->name, "source", c->source, "read_gb_s",
+        c->read_gb_s, "products", c->products, "product_tflops", bench_real(c->product_tflops), "f16_tflops",
+        bench_real(c->f16_tflops), "int8_tops", bench_real(c->int8_tops), "tf32_tflops",
+        bench_real(c->tf32_tflops), "tok_s", p.tok_s, "tok_s_at_4096", p.tok_s_deep, "first_token_ms_of_256",
+        bench_real(p.first_ms), "first_token_ms_of_256_int8", bench_real(p.first_int8_ms), "answer_s_of_256",
+        bench_real(p.answer_s));
 }
 
 static json_t *bytes_json(uint64_t n) { return n == UINT64_MAX ? json_null() : json_integer((json_int_t)n); }
