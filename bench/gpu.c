@@ -2,7 +2,6 @@
  * that the fused list agrees with the plain one and that a row's bits do not depend on its neighbours.
  *
  * usage: gpu SHAPE TYPE [kv TYPE] [more AT] [check N] [tg N] [batch B N] [depth D N] [pp N] ...   shapes 8b 1b tiny; types of quant.def, q4_k_m, A+B */
-#define _GNU_SOURCE
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -68,15 +68,8 @@ if(nvcc)
     endif()
     set_property(SOURCE engine/version.c APPEND PROPERTY COMPILE_DEFINITIONS "INFER_CUDA_BUILD=\"${nvcc_version}:${images}\"")
 
-    # ---- formats: a file for each row of quant.def; kernels on weights: a file for each row of layouts.def and family
-    set(formats "// Made by CMake from quant.def.\n#pragma once\n#include \"cuda/formats/cuda_floats.cuh\"\n")
-    foreach(name ${QUANT_NAMES})
-        if(NOT EXISTS ${CMAKE_SOURCE_DIR}/cuda/formats/cuda_${name}.cuh)
-            message(FATAL_ERROR "cuda/formats/cuda_${name}.cuh is missing: quant.def has ${name} (docs/adding-a-format.md)")
-        endif()
-        string(APPEND formats "#include \"cuda/formats/cuda_${name}.cuh\"\n")
-    endforeach()
-    file(CONFIGURE OUTPUT made/cuda_formats.cuh CONTENT "${formats}" @ONLY)
+    # ---- formats, and kernels on weights: a file for each row of layouts.def and family
+    format_list(cuda_formats.cuh cuda/formats/cuda_ "QUANT(_CODES)?" "\"floats\"")
     set(made "")
     function(make_instance name header line)
         file(CONFIGURE OUTPUT made/${name}.cu CONTENT "// Made by CMake from layouts.def.\n#include \"${header}\"\n${line}\n" @ONLY)
@@ -109,19 +102,8 @@ if(nvcc)
     endforeach()
 
     set(cuda_objects "")
-    set(sources "")
-    foreach(source common/cuda_error run/cuda_state run/cuda_device run/warm formats/repack plain/conv plain/recur plain/plain_ops plain/experts plain/mla plain/columns plain/select
-            plain/gemv_f32 run/run_list run/host_rows run/upload decode/gemv/gemv
-            decode/skinny/skinny decode/moe/experts_one decode/moe/experts_batch decode/attend/attend_decode decode/state/delta_decode decode/moe/mix_give prompt/delta_prompt decode/attend/attend_decode_f16 decode/attend/attend_decode_q8_0 decode/mla/mla_attend decode/mla/mla_heads run/decode_mla decode/gemv/gemv_streamk decode/gemv/gemv_streamk_q4k decode/gemv/gemv_streamk_q6k run/decode_streamk
-            decode/attend/attend_decode_f32 decode/gemv/act_rows decode/gemv/post_norm decode/gemv/act_front run/decode_build run/decode_matmul run/decode_edge run/decode_program decode/attend/decode_small run/prompt_program
-            run/prompt_gemm prompt/prompt_small prompt/prompt_qkv_post prompt/flash_wide prompt/gemm_mx prompt/moe_grouped prompt/router_gemm
-            plain/dequant_rows bench/cuda_bench bench/bench_attend bench/ceiling run/cuda_backend)
-        list(APPEND sources ${CMAKE_SOURCE_DIR}/cuda/${source})
-    endforeach()
-    foreach(source ${LINK_SOURCES})
-        string(REGEX REPLACE "\\.c$" "" source ${source})
-        list(APPEND sources ${CMAKE_SOURCE_DIR}/${source})
-    endforeach()
+    file(GLOB_RECURSE sources CONFIGURE_DEPENDS cuda/*.cu)
+    list(TRANSFORM sources REPLACE "\\.cu$" "")
     foreach(source ${made} ${sources}) # those that take longest first
         get_filename_component(name ${source} NAME)
         set(object ${CMAKE_BINARY_DIR}/cuda/${name}.o)

@@ -1,6 +1,5 @@
 /* Every op of the seam on every backend and instruction set against the reference: formats, classes, odd sizes,
  * numbers of rows and threads. Experts: test_moe.c. */
-#define _GNU_SOURCE /* sched_setaffinity */
 #include "tests/lib/op_bench.h"
 #include "tests/lib/pace.h"
 #include "base/host.h"

@@ -1,5 +1,4 @@
 /* How the files of a folder are read: what is absent and what is broken, limits, wide integers, stop tokens, sampling. */
-#define _GNU_SOURCE
 #include "tests/lib/test.h"
 #include "tests/lib/folder.h"
 #include "infer.h"

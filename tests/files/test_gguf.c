@@ -1,5 +1,4 @@
 /* The reader of GGUF: each rule has a file that breaks it in one place; odd files that are valid are read. */
-#define _GNU_SOURCE
 #include "tests/lib/test.h"
 #include "tests/lib/folder.h"
 #include "tests/lib/gguf_text.h"

@@ -1,6 +1,5 @@
 /* No key in the namespace of a GGUF file's architecture is passed over: each of models/keys.def is changed, and either the
  * logits change, or the file is refused, or it stands there as harmless. */
-#define _GNU_SOURCE
 #include "tests/lib/test.h"
 #include "files/model_keys.h"
 #include "tests/lib/gguf_copy.h"

@@ -2,7 +2,6 @@
  * change, or the folder is refused with a message, or the key stands among those that mean nothing to the mathematics. The same with
  * the keys of the GGUF file that convert makes of the folder.
  * usage: test_hf_keys [PATTERN]    the folders whose names match */
-#define _GNU_SOURCE
 #define LOGITS_TOKENS 70 /* beyond the windows and the original contexts of the folders */
 #define LOGITS_CTX    160
 #include "tests/lib/test.h"

@@ -1,6 +1,5 @@
 /* Files with holes, as a download leaves them that broke off behind the room that it had reserved: refused with the file, the place and the
  * first tensor that is missing, unless the caller says that the zeros are meant. */
-#define _GNU_SOURCE
 #include "tests/lib/test.h"
 #include "files/gguf_write.h"
 #include "files/tensorfile.h"

@@ -1,6 +1,5 @@
 /* No key of config.json is passed over: each is changed, and either the logits change, or the folder is refused, or the key
  * stands in the list of those that mean nothing to the mathematics, here and in models/keys.def. */
-#define _GNU_SOURCE
 #include "tests/lib/test.h"
 #include "tests/lib/folder.h"
 #include "tests/lib/logits_of.h"

@@ -1,6 +1,5 @@
 /* outfile: every call of the system fails once, and the old file is there; names, links, devices, permissions; which files
  * are a model's. */
-#define _GNU_SOURCE
 #include "tests/lib/folder.h"
 #include "files/outfile.h"
 #include "files/tensorfile.h"

@@ -2,7 +2,6 @@
  * that matter arrive in the model. The models are lines of tests/golden/published_configs.jsonl, two a model: what is known of it, and
  * its config.json.
  * usage: test_published [WORD]    the models in whose name it stands */
-#define _GNU_SOURCE
 #include "tests/lib/test.h"
 #include "base/stbds.h"
 #include "files/hf/hf_config.h"

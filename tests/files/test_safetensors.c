@@ -1,5 +1,4 @@
 /* Folders of Hugging Face: what is broken is refused, and a folder computes what its GGUF twin does. */
-#define _GNU_SOURCE
 #include "tests/lib/test.h"
 #include "tests/lib/folder.h"
 #include "infer.h"

@@ -1,5 +1,4 @@
 /* Any bytes as a GGUF file: tensorfile_open ends with a status and a message, and what it accepts can be read. */
-#define _GNU_SOURCE
 #include "files/tensorfile.h"
 
 #include <stdio.h>

@@ -1,6 +1,5 @@
 /* A folder of Hugging Face: the first byte says which of its files the rest is (config.json, the index, a file of
  * tensors), and by which method its weights are quantised; the others are whole. */
-#define _GNU_SOURCE
 #include "files/json.h"
 #include "base/mem.h"
 #include "files/tensorfile.h"

@@ -1,6 +1,5 @@
 /* Any bytes as a model: open, bind, place on the reference backend, run a prompt and two decode rows. What
  * infer_model_open accepts must run to the end. */
-#define _GNU_SOURCE
 #include "infer.h"
 
 #include <stdio.h>

@@ -1,6 +1,5 @@
 /* Any bytes as text: two vocabularies of the tests encode it, with random marks, and what comes out reads back to
  * the same bytes where nothing was parsed. Bytes: [flags][how marks repeat][text]; flags & 4: [..][charsmap]. */
-#define _GNU_SOURCE
 #include "tests/lib/tok_vocab.h"
 #include "text/tok/tok.h"
 

@@ -1,5 +1,4 @@
 /* Any bytes as a tokenizer.json, or as a tokenizer.model when they do not begin with a brace: it is refused with a message, or its tokenizer encodes text and reads it back. */
-#define _GNU_SOURCE
 #include "tests/lib/tok_vocab.h"
 #include "base/stbds.h"
 #include "files/vocab_json.h"

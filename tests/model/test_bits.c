@@ -1,7 +1,6 @@
 /* The same bits from the CPU backend for 1 to 16 threads, every cut of a prompt into steps and every number of decode
  * rows, for each weight type on each instruction set: a model of the shape "tiny" in the type. The types share the
  * numbers of threads among them, since each is a kernel of its own under one way of sharing. */
-#define _GNU_SOURCE /* sched_getaffinity */
 #include "tests/lib/test.h"
 #include "tests/lib/pace.h"
 #include "tests/lib/synth_model.h"

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE /* memmem */
 /* Requests that want numbers (hidden rows, logits), and what steers an answer beside its sampler: no end before so many tokens, a budget
  * of thinking, a grammar that begins on the way. */
 #include "infer_request.h"

@@ -1,5 +1,4 @@
 /* The command `infer tokenize`, as a user calls it: text to ids and back, JSON lines, exit codes. */
-#define _GNU_SOURCE
 #include "tests/lib/test.h"
 #include "tests/lib/tok_vocab.h"
 #include <sys/wait.h>
