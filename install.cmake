@@ -54,7 +54,8 @@ install(CODE "
     set(INFER_PROGRAM \"\${prefix}/${CMAKE_INSTALL_BINDIR}/infer\")
     configure_file(\"${CMAKE_SOURCE_DIR}/serve/http/dist/infer.service.in\" \"${CMAKE_BINARY_DIR}/install/infer.service\" @ONLY)
     file(INSTALL \"${CMAKE_BINARY_DIR}/install/infer.service\" DESTINATION \"\${CMAKE_INSTALL_PREFIX}/lib/systemd/system\")")
-install(FILES serve/http/dist/nginx.conf serve/http/dist/haproxy.cfg serve/http/dist/grafana.json
+install(FILES serve/http/dist/nginx.conf serve/http/dist/haproxy.cfg serve/http/dist/grafana.json serve/http/dist/kubernetes/infer.yaml
+              serve/http/dist/kubernetes/metrics.yaml serve/http/dist/kubernetes/leaderworkerset.yaml
         DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 

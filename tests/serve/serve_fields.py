@@ -279,6 +279,21 @@ def metrics(s):
             for name in re.findall(r"(?:vllm:|infer_|process_)[a-z0-9_]+", t["expr"]): check("the dashboard's names", re.search(f"^{name}[ {{]", text, re.M), name)
     if shutil.which("promtool"): same("promtool", subprocess.run(["promtool", "check", "metrics"], input=text.encode(), capture_output=True).stderr.decode().count("error"), 0)
 
+def manifests(s):
+    """flags, probes, times and metrics of the manifests for Kubernetes are those of this program (their form: scripts/check-manifests)"""
+    of = {n: open(f"{os.path.dirname(tests)}/serve/http/dist/kubernetes/{n}.yaml").read() for n in ("infer", "leaderworkerset", "metrics")}
+    known = set(re.findall(r"--[a-z-]+", subprocess.run([infer, "help", "serve", "--all"], capture_output=True, text=True).stdout)) | {"--rank", "--world", "--rendezvous"}
+    for n in "infer", "leaderworkerset":
+        flags = {f for a in re.findall(r"args: \[(.*?)\]", of[n], re.S) for f in re.findall(r"--[a-z-]+", a)}
+        check(f"{n}: flags", "--drain" in flags and flags <= known, flags - known)
+        for path in set(re.findall(r"path: (/\w+)", of[n])): same(f"{n}: {path}", s.ask(path)[0], 200)
+        for pod in re.split("terminationGracePeriodSeconds: ", of[n])[1:]:
+            took = sum(map(int, re.findall(r"sleep: {seconds: (\d+)}", pod) + re.findall(r'--drain, "(\d+)"', pod)))
+            check(f"{n}: time to end", int(re.match(r"\d+", pod)[0]) >= took + 5 > 100, took)
+    series, name = re.search(r"seriesQuery: '([\w:]+)", of["metrics"])[1], re.search("as: (\\w+)", of["metrics"])[1]
+    same("the metric of the adapter", gauge(s, series), 0)
+    same("the metric of the autoscaler", re.findall("metric: {name: (\\w+)}", of["infer"]), [name])
+
 def grammars(s):
     """the same schema again is not compiled again"""
     made, known = (gauge(s, f"infer_grammar_cache_{x}_total") for x in ("misses", "hits"))
@@ -327,7 +342,7 @@ def overload():
     s.p.wait(120)
 
 s = Server("--metrics")
-for part in (embeddings, no_judge, ends, grammars, progress, metrics): part(s)
+for part in (embeddings, no_judge, ends, grammars, progress, metrics, manifests): part(s)
 s.stop()
 for part in (pooled, rerank, infill, budgets, shares, deadlines, log_of_prompts, overload): part()
 done()
