@@ -12,6 +12,8 @@ import argparse
 import ctypes
 import glob
 import os
+import pathlib
+import re
 import subprocess
 import tempfile
 
@@ -19,7 +21,8 @@ import gguf
 import llama_cpp
 import numpy as np
 
-TYPES = "q8_0 q4_0 q4_1 q5_0 q5_1 iq4_nl iq4_xs mxfp4 q2_k q3_k q4_k q5_k q6_k".split()
+TOP = pathlib.Path(__file__).resolve().parent.parent
+TYPES = re.findall(r'^QUANT\(\w+, \d+, "(\w+)"', (TOP / "engine/quant/quant.def").read_text(), re.M)
 COLS = 2048
 
 

@@ -26,8 +26,8 @@ SAME = "f32 f16 bf16 q3_k q4_k q5_k nf4 mxfp4 nvfp4 q1_0 q2_0".split()  # anothe
 
 def mixes():
     text = (TOP / "tools" / "mixes.def").read_text()
-    rows = re.findall(r'MIX\("(\w+)", (\w+), (\w+), (\d+)\)', text)
-    return {name: int(number) for name, _, _, number in rows if name not in SAME}
+    rows = re.findall(r'MIX\("(\w+)", \w+, \w+, \w+, (\d+)\)', text)
+    return {name: int(number) for name, number in rows if name not in SAME}
 
 
 def repeat(source, target, layers):

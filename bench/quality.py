@@ -29,6 +29,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -38,7 +39,7 @@ import numpy as np
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
 WINDOW, ANSWER = 512, 64
-TYPES = "f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q2_k q3_k q4_k q5_k q6_k iq4_nl iq4_xs mxfp4".split()
+TYPES = ["f16", "bf16"] + re.findall(r'^QUANT\(\w+, \d+, "(\w+)"', (TOP / "engine/quant/quant.def").read_text(), re.M)
 
 
 class Peer:

@@ -10,9 +10,8 @@
 
 /* The names of two tables as choices, behind their first bar. */
 static const char mix_names_listed[] =
-#define MIX(name, base, rule, file_type) "|" name
+#define MIX(name, base, rule, more, file_type) "|" name
 #include "tools/mixes.def"
-#undef MIX
     ;
 static const char shape_names_listed[] =
 #define SHAPE(name, ...) "|" name

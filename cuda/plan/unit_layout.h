@@ -82,5 +82,5 @@ LAYOUT_FN enum layout layout_of(enum quant_type t) {
  *   0    256 codes: group g = k / 32, e = k / 16 & 1, byte (g * 4 + tig) * 8 + e * 4 + j: the operand b0, b1 of a lane
  *   256  float scales; g = k / 32, p = g & 3, h = g >> 2: groups of 32: p * 2 + h; of 16: p * 4 + h * 2 + e
  *   320  sums of scale * code as two bfloat16, e * 16 + p * 2 + h the high parts, 8 further the low ones; groups of 32
- *        have e = 0 alone; Q2_K's kernel puts e = 0, 1 of theirs at 288 */
+ *        have e = 0 alone; where minimums are for 16 columns, e = 0, 1 of theirs are at 288 */
 enum { REC_SCALE = 256, REC_SUM = 320, REC_BYTES_32 = 352, REC_BYTES_16 = 416, REC_HALF_SUM = 288 };

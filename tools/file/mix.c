@@ -28,19 +28,19 @@ struct mix {
     const char *name; /* NULL: the element type's own */
     enum quant_type base;
     enum rule rule;
-    uint32_t file_type; /* llama.cpp's number for general.file_type */
+    enum quant_type more; /* what the rule takes where more bits tell */
+    uint32_t file_type;   /* llama.cpp's number for general.file_type */
 };
 
 static const struct mix mixes[] = {
-#define MIX(name, base, rule, file_type) {name, QUANT_##base, rule, file_type},
+#define MIX(name, base, rule, more, file_type) {name, QUANT_##base, rule, QUANT_##more, file_type},
 #include "tools/mixes.def"
-#undef MIX
 };
 enum { N_MIX = sizeof mixes / sizeof *mixes };
 
 /* The same names when they mean one type everywhere. */
 static const struct mix pure[QUANT_COUNT] = {
-#define QUANT(id, gguf, label, elems, bytes) {label, QUANT_##id, PURE, 0},
+#define QUANT(id, gguf, label, elems, bytes) {label, QUANT_##id, PURE, QUANT_##id, 0},
 #include "quant/quant.def"
 };
 
@@ -97,41 +97,35 @@ static enum quant_type value_type(const struct mix *m, const struct mix_model *m
     const int n = model->n_value ? model->n_value : model->n_layer;
     if (model->n_value) layer = model->i_value;
     enum quant_type t = m->base;
-    bool shared = model->n_gqa >= 4;
+    const bool shared = model->n_gqa >= 4;
     switch (m->rule) {
     case Q2:
-        t = shared ? QUANT_Q4_K : QUANT_Q3_K;
-        break;
-    case Q2_S:
-        t = shared ? QUANT_Q4_K : t;
-        break;
-    case Q3_M:
-        t = layer < 2 ? QUANT_Q5_K : QUANT_Q4_K;
-        break;
-    case Q3_L:
-        t = QUANT_Q5_K;
-        break;
-    case Q4_S:
-        t = layer < 4 ? QUANT_Q5_K : t;
-        break;
-    case Q4_M:
-    case Q5_M:
-        t = more_bits(layer, n) ? QUANT_Q6_K : t;
-        break;
-    case NL:
-        t = shared ? QUANT_Q5_K : t;
+        t = shared ? QUANT_Q4_K : m->more;
         break;
     case LOW:
     case MID:
-        t = model->n_gqa >= 4 || model->n_expert >= 4 ? QUANT_Q4_K
-            : m->rule == MID                          ? QUANT_IQ3_S
-                                                      : QUANT_Q2_K;
+        t = shared || model->n_expert >= 4 ? QUANT_Q4_K : m->more;
+        break;
+    case Q2_S:
+    case NL:
+    case S3:
+        t = shared ? m->more : t;
+        break;
+    case Q3_M:
+        t = layer < 2 ? QUANT_Q5_K : m->more;
+        break;
+    case Q3_L:
+        t = m->more;
+        break;
+    case Q4_S:
+        t = layer < 4 ? m->more : t;
+        break;
+    case Q4_M:
+    case Q5_M:
+        t = more_bits(layer, n) ? m->more : t;
         break;
     case XXS3:
-        t = shared ? QUANT_Q4_K : model->importance ? t : QUANT_IQ3_S;
-        break;
-    case S3:
-        t = shared ? QUANT_Q4_K : t;
+        t = shared ? QUANT_Q4_K : model->importance ? t : m->more;
         break;
     default:
         break;
@@ -146,51 +140,44 @@ static enum quant_type down_type(const struct mix *m, const struct mix_model *mo
     if (early && model->importance && m->rule == HEAD && m->base == QUANT_Q5_0) return QUANT_Q5_1;
     switch (m->rule) {
     case Q2:
-        return QUANT_Q3_K;
-    case Q2_S:
-        return early ? QUANT_Q4_K : m->base;
-    case Q3_M:
-        return layer < model->n_layer / 16 ? QUANT_Q5_K : QUANT_Q4_K;
     case Q3_L:
-        return QUANT_Q5_K;
+        return m->more;
+    case Q2_S:
     case Q4_S:
-        return early ? QUANT_Q5_K : m->base;
-    case NL:
-        return early && !model->importance ? QUANT_Q5_K : m->base;
     case LOW:
-        return early ? QUANT_Q2_K : m->base;
     case MID:
-        return early ? QUANT_IQ3_S : m->base;
+        return early ? m->more : m->base;
+    case Q3_M:
+        return layer < model->n_layer / 16 ? QUANT_Q5_K : m->more;
+    case NL:
+        return early && !model->importance ? m->more : m->base;
     case XXS3:
         return model->importance ? m->base : early ? QUANT_Q4_K : QUANT_Q3_K;
     case Q4_M:
     case Q5_M:
-        return more_bits(layer, model->n_layer) ? QUANT_Q6_K : m->base;
+        return more_bits(layer, model->n_layer) ? m->more : m->base;
     default:
         return m->base;
     }
 }
 
 static enum quant_type out_type(const struct mix *m, const struct mix_model *model) {
-    bool small = m->base == QUANT_Q2_K || m->base == QUANT_Q3_K || m->base == QUANT_Q4_K || m->rule == NL;
-    const bool few = m->rule == LOW || m->rule == MID || m->rule == XXS3;
-    if (model->n_expert == 8 && few) return QUANT_Q5_K;
-    if (few)
-        return m->rule == LOW && (m->base == QUANT_IQ1_S || m->base == QUANT_IQ1_M) ? QUANT_IQ2_XXS
-               : m->rule == LOW                                                     ? m->base
-                                                                                    : QUANT_IQ3_S;
-    if (model->n_expert == 8) return small && m->rule != Q2_S && m->rule != Q3_L ? QUANT_Q5_K : m->base;
-    return m->rule == Q2 ? QUANT_Q3_K : m->rule == Q3_M ? QUANT_Q4_K : m->rule == Q3_L ? QUANT_Q5_K : m->base;
+    const enum rule r = m->rule;
+    const bool small = r == Q2 || r == Q3_S || r == Q3_M || r == Q4_S || r == Q4_M || r == NL,
+               few = r == LOW || r == MID || r == XXS3;
+    if (model->n_expert == 8) return small || few ? QUANT_Q5_K : m->base;
+    if (r == LOW) return m->base == QUANT_IQ1_S || m->base == QUANT_IQ1_M ? QUANT_IQ2_XXS : m->base;
+    return few || r == Q2 || r == Q3_M || r == Q3_L ? m->more : m->base;
 }
 
 static enum quant_type by_rule(const struct mix *m, const struct mix_model *model, const char *name,
                                int64_t cols) {
     if (m->rule == PURE || m->rule == KEEP) return m->base;
-    if (m->rule == EXPERTS) return strstr(name, "_exps.") ? m->base : QUANT_Q8_0;
+    if (m->rule == EXPERTS) return strstr(name, "_exps.") ? m->base : m->more;
     int layer = layer_of(name);
     const bool low = m->rule == LOW || m->rule == MID || m->rule == XXS3;
     if (strcmp(name, "token_embd.weight") == 0 && !model->tied)
-        return m->rule == LOW ? QUANT_Q2_K : m->rule == TERNARY ? QUANT_Q4_K : low ? QUANT_IQ3_S : m->base;
+        return low || m->rule == TERNARY ? m->more : m->base;
     if (strcmp(name, "output.weight") == 0 || (model->tied && strcmp(name, "token_embd.weight") == 0))
         return cols % (int64_t)quant_info(m->base)->elems ? QUANT_Q8_0 : low ? QUANT_Q5_K : QUANT_Q6_K;
     if (strstr(name, "attn_v.weight")) return value_type(m, model, layer);
@@ -210,37 +197,19 @@ static enum quant_type by_rule(const struct mix *m, const struct mix_model *mode
     return m->base;
 }
 
+/* What rows take that are no multiple of t's 256 columns: of these types of 32 the first with more bits. */
+static enum quant_type in_small_blocks(enum quant_type t) {
+    static const enum quant_type small[] = {QUANT_IQ4_NL, QUANT_Q5_0, QUANT_Q5_1, QUANT_Q8_0};
+    const struct quant_info *q = quant_info(t);
+    for (size_t i = 0; q->elems == 256 && i < sizeof small / sizeof *small; i++)
+        if (quant_row_bytes(quant_info(small[i]), 256) > q->bytes) return small[i];
+    return t;
+}
+
 enum quant_type mix_type(const struct mix *m, const struct mix_model *model, const char *name, int64_t cols,
                          enum quant_type *wanted) {
     enum quant_type t = *wanted = by_rule(m, model, name, cols);
-    if (cols % (int64_t)quant_info(t)->elems == 0) return t;
-    switch (t) {
-    case QUANT_Q2_K:
-    case QUANT_Q3_K:
-    case QUANT_IQ4_XS:
-    case QUANT_IQ3_S:
-    case QUANT_IQ3_XXS:
-    case QUANT_IQ2_S:
-    case QUANT_IQ2_XS:
-    case QUANT_IQ2_XXS:
-    case QUANT_IQ1_M:
-    case QUANT_IQ1_S:
-    case QUANT_TQ1_0:
-    case QUANT_TQ2_0:
-        t = QUANT_IQ4_NL;
-        break;
-    case QUANT_Q4_K:
-        t = QUANT_Q5_0;
-        break;
-    case QUANT_Q5_K:
-        t = QUANT_Q5_1;
-        break;
-    case QUANT_Q6_K:
-        t = QUANT_Q8_0;
-        break;
-    default:
-        break;
-    }
+    if (cols % (int64_t)quant_info(t)->elems) t = in_small_blocks(t);
     return cols % (int64_t)quant_info(t)->elems == 0 ? t : QUANT_F16;
 }
 

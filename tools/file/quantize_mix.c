@@ -6,17 +6,19 @@
 #include <string.h>
 #include "tools/file/quantize_impl.h"
 
-enum { SAMPLE = 1 << 17, CANDIDATES = 20 };
+enum { SAMPLE = 1 << 17 };
 
 static const struct {
     enum quant_type type;
     bool weighed; /* only where importance is known */
-} candidates[] = {{QUANT_IQ2_XXS, true}, {QUANT_IQ2_XS, true}, {QUANT_IQ2_S, true}, {QUANT_Q2_K, false},
-                  {QUANT_IQ3_XXS, true}, {QUANT_IQ3_S, true},  {QUANT_Q3_K, false}, {QUANT_IQ4_XS, false},
-                  {QUANT_IQ4_NL, false}, {QUANT_Q4_K, false},  {QUANT_Q4_1, false}, {QUANT_Q5_K, false},
-                  {QUANT_Q5_0, false},   {QUANT_Q5_1, false},  {QUANT_Q6_K, false}, {QUANT_Q8_0, false},
-                  {QUANT_F16, false}};
-enum { N_CANDIDATE = sizeof candidates / sizeof *candidates };
+} candidates[] = {
+#define STEP(type, weighed) {QUANT_##type, weighed},
+#include "tools/mixes.def"
+};
+enum {
+    N_CANDIDATE = sizeof candidates / sizeof *candidates,
+    N_WAY = N_CANDIDATE + 1 /* and as it is */
+};
 
 /* What a matrix may become, from the fewest bytes on, each step down in error steeper than the next. */
 struct way {
@@ -26,7 +28,7 @@ struct way {
 struct choice {
     size_t tensor; /* of the list */
     int n, at;
-    struct way way[CANDIDATES];
+    struct way way[N_WAY];
 };
 
 /* ---- what types lose ---- */
