@@ -2,15 +2,10 @@
  * refuses. */
 #include "tests/lib/weights.h"
 #include "tests/lib/pace.h"
+#include "tests/lib/random.h"
 #include "tests/lib/relative.h"
 #include "seam/weight.h"
 #include "tests/lib/tolerance.h"
-
-static uint64_t seed = 88172645463325252ull;
-static float uniform(void) { /* -1 .. 1 */
-    seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
-    return (float)(int32_t)(seed >> 32) * 0x1p-31f;
-}
 
 /* ---- whole models ---- */
 

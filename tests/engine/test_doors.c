@@ -1,6 +1,7 @@
 /* What a step can say beside token ids, and what a plan can join: rows in place of embeddings, three positions a row, attention over the
  * rows of the step, adapters' prefixes, parts of three backends. */
 #include "tests/lib/test.h"
+#include "tests/lib/random.h"
 #include "tests/lib/seam_step.h"
 #include "cache/kv.h"
 #include "infer.h"
@@ -11,12 +12,6 @@
 #include "seam/weight.h"
 
 #include <math.h>
-
-static uint64_t seed = 9;
-static float uniform(void) { /* -1 .. 1 */
-    seed = seed * 6364136223846793005ull + 1442695040888963407ull;
-    return (float)(seed >> 40) / (1 << 23) - 1;
-}
 
 /* ---- one list: embed, rope of q and k, attention without a store ---- */
 

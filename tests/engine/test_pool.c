@@ -1,13 +1,14 @@
 /* A pool of pages smaller than slots times context, what is found in it and by whom, and what happens to a sequence whose rows are in
  * flight. */
 #include "tests/lib/test.h"
+#include "tests/lib/steps.h"
 #include "base/mem.h"
 #include "cache/kv.h"
 #include "infer.h"
 
 enum { VOCAB = 83, LONG = 256 };
 
-static int32_t id_at(int i) { return (i * 7 + i / 13) % VOCAB; }
+static int32_t id_at(int i) { return made_up_id(i, VOCAB); }
 static const int32_t *ids_of(int n) {
     static int32_t ids[LONG];
     assert_true(n <= LONG);

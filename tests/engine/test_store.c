@@ -1,5 +1,7 @@
 /* What sequences keep: pages by group with windows that free what lies behind them; states; prefixes, rewinds and snapshots of both. */
 #include "tests/lib/test.h"
+#include "tests/lib/steps.h"
+#include "tests/lib/answered.h"
 #include "tests/lib/poison.h"
 #include "base/mem.h"
 #include "cache/kv.h"
@@ -16,7 +18,7 @@ enum { LONG = 1000, VOCAB = 83, SLOTS = 3 };
 
 /* ---- bookkeeping ---- */
 
-static int32_t id_at(int i) { return (i * 7 + i / 13) % VOCAB; }
+static int32_t id_at(int i) { return made_up_id(i, VOCAB); }
 
 struct store {
     struct arena arena;
@@ -489,15 +491,6 @@ static void states_do_not_mix(void **state) {
 }
 
 /* ---- requests ---- */
-
-struct answered {
-    int n;
-    int32_t id[64];
-};
-static void add_id(void *user, int32_t id) {
-    struct answered *a = user;
-    if (a->n < 64) a->id[a->n++] = id;
-}
 
 /* A request whose guesses are taken back goes on from the last copy of the state: the tokens are those without guesses. */
 static void requests_catch_up(void **state) {

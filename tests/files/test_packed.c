@@ -73,24 +73,17 @@ static const struct {
     {"fp8-stacked", STACK "gate_up_proj", TURNED, "which is not scales of every expert"},
 };
 
-static char *read_file(const char *folder, const char *name, size_t *n) {
+static char *read_packed(const char *folder, const char *name, size_t *n) {
     char path[512], file[160];
     snprintf(file, sizeof file, "golden/hf/packed-%s/%s", folder, name);
-    FILE *f = fopen(test_path(path, sizeof path, file), "rb");
-    if (!f) fail_msg("%s cannot be opened", path);
-    fseek(f, 0, SEEK_END);
-    *n = (size_t)ftell(f);
-    rewind(f);
-    char *data = malloc(*n + 1);
-    assert_int_equal(fread(data, 1, *n, f), *n);
-    data[*n] = 0;
-    fclose(f);
+    char *data = read_file(test_path(path, sizeof path, file), n);
+    if (!data) fail_msg("%s cannot be opened", path);
     return data;
 }
 
 /* The config.json of packed-gptq with another entry for its quantization_config. */
 static char *with_config(const char *own, size_t *n) {
-    char *config = read_file("gptq", "config.json", n), *out = malloc(*n + 512);
+    char *config = read_packed("gptq", "config.json", n), *out = malloc(*n + 512);
     char *at = strstr(config, "\"quantization_config\""), *end = strchr(at, '}');
     *n = (size_t)sprintf(out, "%.*s%s%s", (int)(at - config), config, own, end + 1);
     free(config);
@@ -132,8 +125,8 @@ static void damaged_side_tensors(void **state) {
         size_t n, n_config;
         struct folder d;
         struct tensorfile *f = NULL;
-        char *data = read_file(cases[i].folder, "model.safetensors", &n),
-             *config = read_file(cases[i].folder, "config.json", &n_config);
+        char *data = read_packed(cases[i].folder, "model.safetensors", &n),
+             *config = read_packed(cases[i].folder, "config.json", &n_config);
         damage(data, cases[i].tensor, cases[i].damage);
         folder_make(&d);
         folder_put(&d, "model.safetensors", data, n);
@@ -243,8 +236,8 @@ static void modules_differ(void **state) {
         size_t n, n_config;
         struct folder d;
         struct tensorfile *f;
-        char *data = read_file(all[i].folder, "model.safetensors", &n),
-             *config = read_file(all[i].folder, "config.json", &n_config), *mixed = malloc(n_config + 512);
+        char *data = read_packed(all[i].folder, "model.safetensors", &n),
+             *config = read_packed(all[i].folder, "config.json", &n_config), *mixed = malloc(n_config + 512);
         const char *behind = strstr(config, all[i].at) + strlen(all[i].at);
         n_config = (size_t)sprintf(mixed, "%.*s%s%s", (int)(behind - config), config, all[i].own, behind);
         char *format = strstr(mixed, "\"format\": \"mxfp4-pack-quantized\"");
@@ -266,8 +259,8 @@ static void small_powers(void **state) {
     size_t n, n_config;
     struct folder d;
     struct tensorfile *f, *whole;
-    char path[512], *data = read_file("ct-mxfp8", "model.safetensors", &n),
-                    *config = read_file("ct-mxfp8", "config.json", &n_config);
+    char path[512], *data = read_packed("ct-mxfp8", "model.safetensors", &n),
+                    *config = read_packed("ct-mxfp8", "config.json", &n_config);
     damage(data, "weight_scale", ZEROED);
     folder_make(&d);
     folder_put(&d, "model.safetensors", data, n);
@@ -313,8 +306,8 @@ static void contradictions(void **state) {
     size_t n, n_config;
     struct folder d;
     struct tensorfile *f;
-    char *data = read_file("gptq", "model.safetensors", &n),
-         *config = read_file("gptq", "config.json", &n_config);
+    char *data = read_packed("gptq", "model.safetensors", &n),
+         *config = read_packed("gptq", "config.json", &n_config);
     folder_make(&d);
     memcpy(strstr(config, "\"group_size\": 32") + strlen("\"group_size\": "), "64", 2);
     folder_put(&d, "model.safetensors", data, n);

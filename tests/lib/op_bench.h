@@ -3,6 +3,7 @@
  * their pattern. */
 #pragma once
 #include "tests/lib/test.h"
+#include "tests/lib/random.h"
 #include "tests/lib/seam_step.h"
 #include "seam/op_list.h"
 #include "cpu/cpu_list.h"
@@ -19,11 +20,6 @@
 enum { MAX_T = OP_BENCH_ROWS, GUARD = 8, MAX_OPS = 12, MAX_BUFS = 8, N_SLOT = 3, PAGES = 5 };
 static const float pattern = 1234.5f;
 
-static uint64_t seed = 88172645463325252ull;
-static inline float uniform(void) { /* -1 .. 1 */
-    seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
-    return (float)(int32_t)(seed >> 32) * 0x1p-31f;
-}
 static inline float gauss(void) { return (uniform() + uniform() + uniform() + uniform()) * 0.866f; }
 
 /* ---- a list under construction: inputs, the ops to test, the output between guard columns ---- */

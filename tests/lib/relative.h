@@ -12,3 +12,19 @@ static inline double relative(const float *got, const float *want, size_t n) {
     }
     return sqrt(e / s);
 }
+
+/* The largest difference. */
+static inline double max_error(const float *a, const float *b, size_t n) {
+    double worst = 0;
+    for (size_t i = 0; i < n; i++) {
+        double d = fabs((double)a[i] - (double)b[i]);
+        if (!(d <= worst)) worst = d; /* a NaN sticks */
+    }
+    return worst;
+}
+
+static inline double standard_deviation(const float *x, size_t n) {
+    double sum = 0, sum2 = 0;
+    for (size_t i = 0; i < n; i++) sum += (double)x[i], sum2 += (double)x[i] * (double)x[i];
+    return sqrt(sum2 / (double)n - sum / (double)n * sum / (double)n);
+}

@@ -38,3 +38,18 @@ static inline const char *testdata_path(char *buf, size_t n, const char *name) {
     snprintf(buf, n, "%s/%s", dir, name);
     return buf;
 }
+
+/* The bytes of a file and a 0 behind them, to be freed; NULL: it cannot be opened. */
+static inline char *read_file(const char *path, size_t *n) {
+    FILE *f = fopen(path, "rb");
+    *n = 0;
+    if (!f) return NULL;
+    fseek(f, 0, SEEK_END);
+    *n = (size_t)ftell(f);
+    rewind(f);
+    char *text = malloc(*n + 1);
+    assert_int_equal(fread(text, 1, *n, f), *n);
+    text[*n] = 0;
+    fclose(f);
+    return text;
+}

@@ -1,6 +1,7 @@
 /* Layers that draft (nextn_predict_layers): the logits of transformers, from the folder and from the GGUF file that convert makes of it;
  * answers that they guess. */
 #include "tests/lib/test.h"
+#include "tests/lib/answered.h"
 #include <math.h>
 #include <unistd.h>
 #include "tests/lib/cuda_there.h"
@@ -196,15 +197,6 @@ static void layers_that_draft(void **state) {
 }
 
 /* ---- answers ---- */
-
-struct answered {
-    int n;
-    int32_t id[MAX];
-};
-static void add_id(void *user, int32_t id) {
-    struct answered *a = user;
-    if (a->n < MAX) a->id[a->n++] = id;
-}
 
 /* Answers ids[n] with n_predict tokens; drafts, a row for each position of the text, NULL: unchecked. */
 static struct infer_request_figures answer(struct infer_sched *s, int seq, const int32_t *ids, int n,

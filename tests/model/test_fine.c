@@ -1,6 +1,7 @@
 /* Quantised folders on the CPU: their logits against ref's, however the rows come and whatever the instruction set, of which the better
  * one is never the less exact one. */
 #include "tests/lib/test.h"
+#include "tests/lib/relative.h"
 #include "infer.h"
 #include "tests/lib/tolerance.h"
 #include <dirent.h>
@@ -43,21 +44,6 @@ static void compute(const struct infer_model *m, const char *device, const char 
     infer_engine_free(e);
 }
 
-static double deviation(const float *x, int n) {
-    double sum = 0, squares = 0;
-    for (int i = 0; i < n; i++) sum += (double)x[i], squares += (double)x[i] * (double)x[i];
-    return sqrt(squares / n - sum / n * sum / n);
-}
-/* The largest difference; a NaN sticks. */
-static double difference(const float *a, const float *b, int n) {
-    double most = 0;
-    for (int i = 0; i < n; i++) {
-        const double d = fabs((double)a[i] - (double)b[i]);
-        if (!(d <= most)) most = d;
-    }
-    return most;
-}
-
 static bool available(const struct infer_model *m, const char *isa) {
     struct infer_engine *e = NULL;
     const enum infer_status s =
@@ -83,13 +69,13 @@ static void check_folder(const char *name) {
     const int n = N_TOKEN * info.n_vocab;
     float *want = malloc(sizeof *want * (size_t)n), *got = malloc(sizeof *got * (size_t)n);
     compute(m, "ref", NULL, N_TOKEN, false, info.n_vocab, want);
-    const double sd = deviation(want, n);
+    const double sd = standard_deviation(want, (size_t)n);
     for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
         double plain = 0;
         for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
             if (!available(m, isas[i])) continue;
             compute(m, "cpu", isas[i], ways[w].step, ways[w].decode, info.n_vocab, got);
-            const double error = difference(got, want, n) / sd;
+            const double error = max_error(got, want, (size_t)n) / sd;
             print_message("  %s, %s, %s: %.1e\n", name, ways[w].name, isas[i], error);
             if (!(error <= TOL_LOGITS_FINE))
                 fail_msg("%s, %s with %s: %g of sd, tolerance %g", name, ways[w].name, isas[i], error,

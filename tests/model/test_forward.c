@@ -2,6 +2,7 @@
  * prompt against decode, two sequences against each alone, rewind, prefixes, nothing allocated in a step. */
 #include "tests/lib/test.h"
 #include "tests/lib/cuda_there.h"
+#include "tests/lib/relative.h"
 #include "infer.h"
 #include "base/mem.h"
 #include "quant/quant.h"
@@ -46,12 +47,7 @@ static void golden_open(struct golden *g, const char *name) {
     assert_int_equal(fread(g->ids, 4, n, f), n);
     assert_int_equal(fread(g->logits, 4, n * v, f), n * v);
     fclose(f);
-    double sum = 0, sum2 = 0;
-    for (size_t i = 0; i < n * v; i++) {
-        sum += (double)g->logits[i];
-        sum2 += (double)g->logits[i] * (double)g->logits[i];
-    }
-    g->sd = sqrt(sum2 / (double)(n * v) - sum / (double)(n * v) * sum / (double)(n * v));
+    g->sd = standard_deviation(g->logits, n * v);
     snprintf(file, sizeof file, "golden/forward/%s.gguf", name);
     assert_ok(infer_model_open(&g->m, test_path(path, sizeof path, file), NULL));
 }
@@ -117,15 +113,6 @@ static void compute(struct infer_engine *e, const struct golden *g, int seq, int
         assert_int_equal(o.token[i], best);
         memcpy(out + (size_t)i * (size_t)g->n_vocab, o.logits[i], (size_t)g->n_vocab * 4);
     }
-}
-
-static double max_error(const float *a, const float *b, size_t n) {
-    double worst = 0;
-    for (size_t i = 0; i < n; i++) {
-        double d = fabs((double)a[i] - (double)b[i]);
-        if (!(d <= worst)) worst = d; /* a NaN sticks */
-    }
-    return worst;
 }
 
 /* Every model, device and class against transformers. */

@@ -4,6 +4,7 @@
 #include "tests/lib/test.h"
 #include "tests/lib/pace.h"
 #include "tests/lib/cuda_there.h"
+#include "tests/lib/relative.h"
 #include "tests/lib/folder.h"
 #include "tests/lib/hf_folders.h"
 #include "infer.h"
@@ -149,15 +150,6 @@ static void compute_beside(struct infer_engine *e, const struct golden *g, const
         memcpy(out + (size_t)i * (size_t)g->n_vocab, o.logits[i], (size_t)g->n_vocab * 4);
     infer_seq_close(e, seq[0]);
     infer_seq_close(e, seq[1]);
-}
-
-static double max_error(const float *a, const float *b, size_t n) {
-    double worst = 0;
-    for (size_t i = 0; i < n; i++) {
-        double d = fabs((double)a[i] - (double)b[i]);
-        if (!(d <= worst)) worst = d; /* a NaN sticks */
-    }
-    return worst;
 }
 
 /* Of the rows that are known, as standard deviations; *at: the first that is off by more than the tolerance, or -1. */

@@ -1,6 +1,7 @@
 /* Models whose layers have states, as a whole: however a prompt is cut and whoever is beside it, after going back to any position, guesses
  * that are taken back, saving and loading, prefixes taken over, every row has the bits as if nothing had happened. */
 #include "tests/lib/test.h"
+#include "tests/lib/answered.h"
 #include "tests/lib/pace.h"
 #include "tests/lib/folder.h"
 #include "infer.h"
@@ -242,14 +243,6 @@ static void every_way(void **state) {
 
 /* ---- requests and plans ---- */
 
-struct answered {
-    int n;
-    int32_t id[64];
-};
-static void add_id(void *user, int32_t id) {
-    struct answered *a = user;
-    if (a->n < 64) a->id[a->n++] = id;
-}
 static struct answered ask(struct infer_sched *s, int seq, const int32_t *ids, int n,
                            enum infer_request_drafter by, struct infer_request_figures *figures) {
     struct answered a = {0};

@@ -432,19 +432,6 @@ static void failing_allocations(void **state) {
 
 /* ---- the outside vectors ---- */
 
-static char *read_file(const char *path, size_t *n) {
-    FILE *f = fopen(path, "rb");
-    if (!f) return NULL;
-    fseek(f, 0, SEEK_END);
-    *n = (size_t)ftell(f);
-    rewind(f);
-    char *text = malloc(*n + 1);
-    assert_int_equal(fread(text, 1, *n, f), *n);
-    text[*n] = 0;
-    fclose(f);
-    return text;
-}
-
 /* The variables of one case as JSON text. */
 static char *case_json(const json_t *file, const json_t *tmpl, const json_t *conversation) {
     json_t *v = json_object();

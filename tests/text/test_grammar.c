@@ -4,19 +4,6 @@
 #include "text/grammar/grammar.h"
 #include "base/mem.h"
 
-static char *read_file(const char *path, size_t *n) {
-    FILE *f = fopen(path, "rb");
-    if (!f) return NULL;
-    fseek(f, 0, SEEK_END);
-    *n = (size_t)ftell(f);
-    rewind(f);
-    char *text = malloc(*n + 1);
-    assert_int_equal(fread(text, 1, *n, f), *n);
-    text[*n] = 0;
-    fclose(f);
-    return text;
-}
-
 /* Does the whole text match? */
 static bool matches(const struct infer_grammar *g, const char *text, size_t n) {
     struct matcher *m;

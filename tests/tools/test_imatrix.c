@@ -1,5 +1,6 @@
 /* Importance matrices: what engines hand over of a step, both forms of files, and what quantize makes of them. */
 #include "tests/lib/test.h"
+#include "tests/lib/folder.h"
 #include <math.h>
 #include <unistd.h>
 #include "files/outfile.h"
@@ -11,22 +12,21 @@
 #include "tools/file/quantize.h"
 #include "tools/file/synth.h"
 
-static char dir[64];
+static struct folder dir;
 
 static const char *file_in(char *buf, const char *name) { /* buf[128] */
-    snprintf(buf, 128, "%s/%s", dir, name);
+    snprintf(buf, 128, "%s/%s", dir.path, name);
     return buf;
 }
 static int make_dir(void **state) {
     (void)state;
-    strcpy(dir, "/tmp/infer-test-XXXXXX");
-    return mkdtemp(dir) ? 0 : -1;
+    folder_make(&dir);
+    return 0;
 }
 static int remove_dir(void **state) {
     (void)state;
-    char command[96];
-    snprintf(command, sizeof command, "rm -r %s", dir);
-    return system(command);
+    folder_remove(&dir);
+    return 0;
 }
 /* layers: the first so many of the shape's, 0: all */
 static void synth(const char *name, const char *shape, int layers, const char *type) {

@@ -1,5 +1,6 @@
 /* synth, quantize and the mixes: what stands in the files they write. */
 #include "tests/lib/test.h"
+#include "tests/lib/folder.h"
 #include <math.h>
 #include <omp.h>
 #include <unistd.h>
@@ -10,23 +11,22 @@
 #include "base/mem.h"
 #include "files/tensorfile.h"
 
-static char dir[64];
+static struct folder dir;
 
 static const char *file_in(char *buf, const char *name) { /* buf[128] */
-    snprintf(buf, 128, "%s/%s", dir, name);
+    snprintf(buf, 128, "%s/%s", dir.path, name);
     return buf;
 }
 
 static int make_dir(void **state) {
     (void)state;
-    strcpy(dir, "/tmp/infer-test-XXXXXX");
-    return mkdtemp(dir) ? 0 : -1;
+    folder_make(&dir);
+    return 0;
 }
 static int remove_dir(void **state) {
     (void)state;
-    char command[96];
-    snprintf(command, sizeof command, "rm -r %s", dir);
-    return system(command);
+    folder_remove(&dir);
+    return 0;
 }
 
 static void synth(const char *name, const char *arch, const char *shape, const char *type,
